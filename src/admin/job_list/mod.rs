@@ -1,12 +1,16 @@
 //! Lists of jobs for pages: found a window at a time, and shown without their secrets.
 
 mod listed;
+mod steps;
 
 pub(crate) use listed::{ListedJob, listed};
+pub(crate) use steps::ENOUGH;
 
+use crate::admin::job_list::steps::IdSteps;
 use crate::db::Conn;
 use crate::db::conn::sql::timestamp;
 use crate::db::model::state::JobState;
+use crate::db::query::newest_job::newest_job;
 use crate::db::query::pages::job_search::JobSearch;
 use crate::db::query::pages::job_window::{self, FoundBy, FoundJob, KeyRange, ListPlace, WINDOW};
 use crate::db::query::pages::{id_bounds, named};
@@ -93,7 +97,9 @@ pub(crate) fn list(
         limit,
     };
     if search.arguments.is_some() && search.has_job_keys() {
-        finder.range.lowest = finder.range.lowest.max(id_bounds::newest_jobs(conn)?);
+        let newest = newest_job(conn)?.unwrap_or(0);
+        let lowest = newest.saturating_sub(id_bounds::SEARCHED_JOBS - 1);
+        finder.range.lowest = finder.range.lowest.max(lowest);
     }
     let mut page = finder.page(conn)?;
     if matches!(place, ListPlace::After(_)) && !page.has_more && page.stop.is_none() {
@@ -140,25 +146,56 @@ impl Finder<'_> {
 
     fn page(&self, conn: &mut Conn<'_>) -> QueryResult<FoundPage> {
         let (search, by, place) = (self.search, &self.by, self.place);
-        let wanted = self.limit.saturating_add(1);
-        if self.is_plain() {
-            let how = (place, wanted as i64, wanted);
-            let found = job_window::matching(conn, search, by, self.range, how)?;
-            return Ok(self.cut(found, None));
-        }
         if search.arguments.is_none() {
-            let how = (place, WINDOW, wanted);
-            let found = job_window::matching(conn, search, by, self.range, how)?;
-            let stop = match found.len() < wanted {
-                true => job_window::window(conn, search, by, self.range, place)?,
-                false => None,
-            };
-            return Ok(self.cut(found, stop.and_then(|window| window.stop(place))));
+            return self.in_steps(conn);
         }
         let Some(window) = job_window::window(conn, search, by, self.range, place)? else {
             return Ok(self.cut(Vec::new(), None));
         };
         self.with_arguments(conn, window.range, window.stop(place))
+    }
+
+    fn in_steps(&self, conn: &mut Conn<'_>) -> QueryResult<FoundPage> {
+        let (search, by, place) = (self.search, &self.by, self.place);
+        let wanted = self.limit.saturating_add(1);
+        let mut steps = match by == &FoundBy::Key && search.is_of_jobs() {
+            true => IdSteps::of_jobs(conn, self.range, place)?,
+            false => IdSteps::one(self.range, place),
+        };
+        let (mut found, mut looked_at) = (Vec::new(), 0);
+        while let Some(step) = steps.next() {
+            let missing = wanted - found.len();
+            let most = match self.is_plain() {
+                true => missing as i64,
+                false => WINDOW,
+            };
+            found.extend(job_window::matching(
+                conn,
+                search,
+                by,
+                step,
+                (place, most, missing),
+            )?);
+            if found.len() == wanted {
+                return Ok(self.cut(found, None));
+            }
+            if !self.is_plain()
+                && let Some(window) = job_window::window(conn, search, by, step, place)?
+            {
+                looked_at += window.size;
+                if let Some(stop) = window.stop(place) {
+                    return Ok(self.cut(found, Some(stop)));
+                }
+            }
+            let stop = match looked_at >= WINDOW {
+                true => steps.reached(),
+                false => steps.stop(),
+            };
+            if stop.is_some() {
+                return Ok(self.cut(found, stop));
+            }
+        }
+        Ok(self.cut(found, None))
     }
 
     /// Finds jobs by what is shown of their arguments: a search that found more would tell what is

@@ -1,6 +1,7 @@
 //! Claims: the fence of a claim, what to claim, and what was claimed.
 
 use crate::db::conn::sql::Lossy;
+use crate::db::model::times::{FirstTime, SecondsBetween};
 use chrono::NaiveDateTime;
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Bool, Double, Integer, Nullable, Text, Timestamp};
@@ -191,7 +192,7 @@ pub(crate) struct Claimed {
     pub(crate) begun: bool,
     /// The seconds that it had been ready when it was claimed, by the database's clock. `None` if
     /// another program made it ready at no calendar time.
-    #[diesel(sql_type = Nullable<Double>)]
+    #[diesel(sql_type = Nullable<Double>, deserialize_as = SecondsBetween)]
     pub(crate) waited: Option<f64>,
     #[diesel(sql_type = BigInt)]
     pub(crate) job_id: i64,
@@ -207,7 +208,7 @@ pub(crate) struct Claimed {
     pub(crate) attempts: i32,
     #[diesel(sql_type = Bool)]
     pub(crate) at_most_once: bool,
-    #[diesel(sql_type = Timestamp)]
+    #[diesel(sql_type = Timestamp, deserialize_as = FirstTime)]
     pub(crate) created_at: NaiveDateTime,
     #[diesel(sql_type = Nullable<Timestamp>)]
     pub(crate) scheduled_at: Option<NaiveDateTime>,

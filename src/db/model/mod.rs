@@ -14,4 +14,5 @@ pub(crate) mod new_row;
 pub(crate) mod outcome;
 pub(crate) mod recurring;
 pub(crate) mod state;
+pub(crate) mod times;
 pub(crate) mod traceparent;

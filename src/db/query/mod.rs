@@ -21,9 +21,13 @@ pub(crate) mod jobs;
     allow(dead_code, reason = "the pages use the rest")
 )]
 pub(crate) mod load;
+#[cfg_attr(
+    not(feature = "web"),
+    allow(dead_code, reason = "the lists of the pages use the rest")
+)]
+pub(crate) mod newest_job;
 #[cfg(feature = "web")]
 pub(crate) mod pages;
-
 #[cfg(feature = "cli")]
 pub(crate) mod presence;
 pub(crate) mod scan;

@@ -18,12 +18,36 @@ pub(crate) fn count(
     let Some(in_memory) = live.waited() else {
         return history.add(queue, class, end);
     };
-    // Negative after the database's clock was set back.
-    let claimed_after = |seconds: f64| Duration::try_from_secs_f64(seconds).unwrap_or_default();
-    let waited = job.waited.map(claimed_after);
+    let waited = job.waited.and_then(waited_in_database);
     let run = RunSpan {
         waited: waited.map(|waited| waited.saturating_add(in_memory)),
         ran,
     };
     history.add_run(queue, class, end, run);
+}
+
+/// The longest wait in seconds that is believed: 100 years. Other programs can store any time.
+const LONGEST_WAIT: f64 = 100.0 * 365.25 * 86_400.0;
+
+/// Returns how long a job was ready before its claim. After the database's clock was set back, the
+/// difference can be negative.
+fn waited_in_database(seconds: f64) -> Option<Duration> {
+    let is_time = seconds.abs() <= LONGEST_WAIT;
+    is_time.then(|| Duration::try_from_secs_f64(seconds).unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_no_time_is_no_wait() {
+        let waits = [1.5, -2.0, f64::INFINITY, f64::NEG_INFINITY, f64::NAN, 1e11];
+        let waits = waits.map(waited_in_database);
+        let second = Duration::from_millis(1_500);
+        assert_eq!(
+            waits,
+            [Some(second), Some(Duration::ZERO), None, None, None, None]
+        );
+    }
 }

@@ -3,6 +3,7 @@
 use crate::db::conn::connection::Conn;
 use crate::db::model::state::JobState;
 use crate::db::plans::{Rows, Work};
+use crate::db::query::newest_job::newest_job;
 use crate::db::query::pages::job_search::JobSearch;
 use crate::db::query::pages::job_window::{self, FoundBy, KeyRange, ListPlace, WINDOW};
 use crate::db::query::pages::{id_bounds, job_facts, job_lines, named, tabs};
@@ -63,7 +64,7 @@ fn times(conn: &mut Conn<'_>, _: &Rows) -> QueryResult<()> {
         let (from, to) = (time("2026-01-01 00:00:00"), time("2027-01-01 00:00:00"));
         id_bounds::in_time(conn, &search, from, to)?;
     }
-    id_bounds::newest_jobs(conn).map(drop)
+    newest_job(conn).map(drop)
 }
 
 pub(crate) const JOB_PAGES: [(&str, Work); 9] = [

@@ -1,15 +1,20 @@
 //! The rules of `doctor`, checked for the newest rows only.
 
 use crate::db::conn::connection::Conn;
+use crate::db::conn::dialect::Dialect;
 use crate::db::conn::sql::Id;
 use crate::db::conn::statement::Statement;
 use crate::db::query::doctor::{FIRST, Inconsistent, Rule};
+use crate::db::query::newest_job::newest_id;
 use diesel::prelude::*;
 
 /// How many of the newest rows of each table are checked.
 pub(crate) const NEWEST: u32 = 1_000;
 
 const PLACES: [&str; 5] = ["ready", "claimed", "scheduled", "blocked", "failed"];
+
+/// How many ids of jobs have these rows at most: Postgres passes each that was deleted lately.
+const NEWEST_IDS: u32 = 20 * NEWEST;
 
 /// Returns a SELECT of the newest executions of a kind, with conditions on an execution `newest`.
 fn newest(place: &str, condition: &str) -> String {
@@ -26,7 +31,7 @@ fn count_in(place: &str, job: &str) -> String {
     format!("(SELECT count(*) FROM solid_queue_{place}_executions o WHERE o.job_id = {job})")
 }
 
-fn query(rule: Rule) -> String {
+fn query(rule: Rule, dialect: Dialect) -> String {
     let of_all = |condition: &str| {
         PLACES
             .map(|place| newest(place, condition))
@@ -39,8 +44,10 @@ fn query(rule: Rule) -> String {
         Rule::IsSomewhere => {
             let everywhere = PLACES.map(|place| count_in(place, "newest.id"));
             format!(
-                "SELECT newest.id FROM (SELECT id, finished_at FROM solid_queue_jobs WHERE id > 0 ORDER BY id DESC LIMIT {NEWEST}) \
+                "SELECT newest.id FROM (SELECT id, finished_at FROM solid_queue_jobs \
+                   WHERE id > {} - {NEWEST_IDS} ORDER BY id DESC LIMIT {NEWEST}) \
                  AS newest WHERE newest.finished_at IS NULL AND {} = 0",
+                newest_id(dialect),
                 everywhere.join(" + ")
             )
         }
@@ -68,7 +75,7 @@ fn query(rule: Rule) -> String {
 pub(crate) fn inconsistent(conn: &mut Conn<'_>, rule: Rule) -> QueryResult<Inconsistent> {
     let text = format!(
         "SELECT id FROM ({}) AS inconsistent ORDER BY id",
-        query(rule)
+        query(rule, conn.dialect())
     );
     let rows: Vec<Id> = Statement::new(text).unkept().load(conn)?;
     Ok(Inconsistent {

@@ -79,10 +79,3 @@ pub(crate) fn in_time(
 
 /// How many of the newest jobs, by their ids, are searched for a part of their arguments.
 pub(crate) const SEARCHED_JOBS: i64 = 100_000;
-
-/// Returns the lowest id of these jobs.
-pub(crate) fn newest_jobs(conn: &mut Conn<'_>) -> QueryResult<i64> {
-    let text = "SELECT max(id) AS id FROM solid_queue_jobs";
-    let newest: IdBound = Statement::new(text).unkept().get_result(conn)?;
-    Ok(newest.id.unwrap_or(0).saturating_sub(SEARCHED_JOBS - 1))
-}

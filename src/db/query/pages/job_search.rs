@@ -79,6 +79,11 @@ impl JobSearch {
         self.clock().0 == "solid_queue_jobs"
     }
 
+    /// Returns whether the list is read from the table of jobs.
+    pub(crate) fn is_of_jobs(&self) -> bool {
+        self.table() == "solid_queue_jobs"
+    }
+
     /// Returns whether the keys of the list are ids of jobs.
     pub(crate) fn has_job_keys(&self) -> bool {
         use JobState::{Cancelled, Discarded, Failed};

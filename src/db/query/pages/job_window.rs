@@ -134,8 +134,8 @@ struct WindowEnds {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct JobWindow {
     pub(crate) range: KeyRange,
-    /// Whether there may be more rows beyond it.
-    pub(crate) is_full: bool,
+    /// How many rows it has.
+    pub(crate) size: i64,
 }
 
 impl JobWindow {
@@ -145,7 +145,7 @@ impl JobWindow {
             ListPlace::Before(_) => self.range.lowest,
             ListPlace::After(_) => self.range.highest,
         };
-        self.is_full.then_some(end)
+        (self.size >= WINDOW).then_some(end)
     }
 }
 
@@ -167,10 +167,10 @@ pub(crate) fn window(
         .unkept()
         .bind_all(query.params)
         .get_result(conn)?;
-    let is_full = ends.size >= WINDOW;
     let range = ends.lowest.zip(ends.highest);
     let range = range.map(|(lowest, highest)| KeyRange { lowest, highest });
-    Ok(range.map(|range| JobWindow { range, is_full }))
+    let size = ends.size;
+    Ok(range.map(|range| JobWindow { range, size }))
 }
 
 /// Returns the jobs of a range that match, in the order of the list's direction, at most `limit`.

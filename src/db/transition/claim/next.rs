@@ -13,7 +13,7 @@ use crate::db::conn::sql::{Id, id_list};
 use crate::db::conn::statement::Statement;
 use crate::db::model::claim::{ClaimQueues, Claimed, EndedClaim, EqualJobs, NextClaims, NextJobs};
 use crate::db::table::blocked;
-use crate::db::table::claimed::COLUMNS;
+use crate::db::table::claimed::{ENQUEUED_AT, columns};
 use crate::db::table::semaphores::{self, DOES_NOT_WAIT, FreeSlots};
 use crate::db::table::wanted_keys;
 use crate::db::transition::claim::sqlite;
@@ -135,11 +135,12 @@ pub(crate) fn end_and_claim_next(
         "{ending}, {} \
          SELECT one.claim_id, one.ended_job IS NULL AS begun, CAST(0 AS float8) AS waited, false AS is_wanted, false AS has_blocked, \
            one.ended_job, one.concurrency_key, (SELECT * FROM woken) AS woken, \
-           EXISTS (SELECT 1 FROM wanted) AS has_requested, {COLUMNS} \
+           EXISTS (SELECT 1 FROM wanted) AS has_requested, {columns} \
          FROM (SELECT claim_id, job_id AS ended_job, concurrency_key, NULL AS next_job FROM ended \
            UNION ALL SELECT id, NULL, concurrency_key, job_id FROM begun) AS one \
          LEFT JOIN solid_queue_jobs j ON j.id = one.next_job",
         parts(&next.queues),
+        columns = columns(ENQUEUED_AT),
     );
     let rows: Vec<PassedRow> = Statement::new(text)
         .bind(claims)

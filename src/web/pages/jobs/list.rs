@@ -200,8 +200,9 @@ fn stopped(stop: SearchStop, filters: &JobFilters, shell: &Shell) -> StopView {
     });
     StopView {
         text: format!(
-            "{reached}: a search without an index looks at {} jobs at a time.",
-            count(WINDOW)
+            "{reached}: a page looks at {} jobs, or for {} ms, at a time.",
+            count(WINDOW),
+            job_list::ENOUGH.as_millis()
         ),
         further: shell.link(&filters.at(stop.place)),
         skip,

@@ -4,6 +4,7 @@ use super::world::{World, world};
 use super::{link, listed, read, text};
 use crate::support::TestDb;
 use crate::web::client::{get, serve};
+use std::collections::BTreeSet;
 use windlass::NewJob;
 use windlass::web::RunningServer;
 
@@ -13,6 +14,7 @@ crate::on_each_database!(
     filters_select,
     the_list_goes_back_and_forth,
     a_search_without_an_index_stops_and_goes_on,
+    jobs_far_apart_are_found,
     the_search_box_goes_to_what_it_names,
     hidden_arguments_are_not_found,
     where_a_search_stops_tells_nothing_of_what_is_hidden,
@@ -182,7 +184,10 @@ fn a_search_without_an_index_stops_and_goes_on(db: &TestDb) {
     assert_eq!(listed(&page), [] as [i64; 0]);
     let said = text(&page);
     assert!(said.contains("No job found yet."), "{said}");
-    assert!(said.contains("looks at 10,000 jobs at a time."), "{said}");
+    assert!(
+        said.contains("looks at 10,000 jobs, or for 50 ms, at a time."),
+        "{said}"
+    );
     let further = link(&page, "Search further").unwrap();
     let page = get(&server, &further).expect(200);
     assert_eq!(listed(&page), [wanted.0]);
@@ -201,6 +206,48 @@ fn a_search_without_an_index_stops_and_goes_on(db: &TestDb) {
     // From the other end, the search goes forward.
     let page = get(&server, "/jobs?class=none&after=0").expect(200);
     assert!(text(&page).contains("Searched forward to job "), "{page}");
+}
+
+/// Ids with gaps of any length: of jobs that were deleted, or that another program chose itself.
+fn jobs_far_apart_are_found(db: &TestDb) {
+    const FAR: i64 = 1_000_000_000_000;
+    let mut conn = db.connect();
+    let mut enqueue = || {
+        let job = NewJob::of_class("far", "{}").enqueue(&mut conn).unwrap();
+        job.id.0
+    };
+    let mut all = vec![enqueue()];
+    let server = serve(&db.database);
+    // As far as the search goes in its time, and then further. Forward, it ends with the newest page.
+    let found = |start: &str| {
+        let (mut found, mut path) = (BTreeSet::new(), Some(start.to_owned()));
+        while let Some(at) = path {
+            let page = get(&server, &at).expect(200);
+            found.extend(listed(&page));
+            path = link(&page, "Search further");
+        }
+        sorted(found.into_iter().collect())
+    };
+    db.execute(&format!(
+        "INSERT INTO solid_queue_jobs (id, queue_name, class_name, arguments, created_at, updated_at) \
+         SELECT {FAR}, queue_name, class_name, arguments, created_at, updated_at FROM solid_queue_jobs"
+    ));
+    all.insert(0, FAR);
+    for round in 0..2 {
+        for list in ["/jobs", "/jobs?class=far", "/jobs?class=far&after=0"] {
+            assert_eq!(found(list), all, "{list}");
+        }
+        assert_eq!(found("/jobs?class=near"), [] as [i64; 0]);
+        if round == 0 {
+            if db.is_postgres() {
+                let next =
+                    format!("setval(pg_get_serial_sequence('solid_queue_jobs', 'id'), {FAR})");
+                db.execute(&format!("SELECT {next}"));
+            }
+            all.insert(0, enqueue());
+        }
+    }
+    assert_eq!(all[0], FAR + 1);
 }
 
 fn the_search_box_goes_to_what_it_names(db: &TestDb) {

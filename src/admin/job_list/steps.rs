@@ -1,0 +1,179 @@
+//! Steps through the ids of jobs, each of which is quick.
+
+use crate::clock;
+use crate::db::Conn;
+use crate::db::conn::dialect::Dialect;
+use crate::db::query::newest_job::newest_job;
+use crate::db::query::pages::job_window::{KeyRange, ListPlace};
+use diesel::QueryResult;
+use std::time::{Duration, Instant};
+
+/// How many ids the first step has.
+const STEP: i64 = 20_000;
+
+/// A step that took less is followed by one of twice the size: there may be gaps of any length.
+const QUICK: Duration = Duration::from_millis(5);
+
+/// How long a list is looked for before it shows what it has found.
+pub(crate) const ENOUGH: Duration = Duration::from_millis(50);
+
+/// The ranges of keys that a list looks at, one after another.
+///
+/// Postgres passes each row that was deleted lately, at 2 µs each: 100,000 jobs that workers have
+/// deleted would keep a page waiting for 200 ms. Only the first that comes by pays for them.
+#[derive(Debug)]
+pub(super) struct IdSteps {
+    rest: Option<KeyRange>,
+    place: ListPlace,
+    size: i64,
+    began: Instant,
+    step_began: Option<Instant>,
+}
+
+impl IdSteps {
+    /// Returns the whole range as one step.
+    pub(super) fn one(range: KeyRange, place: ListPlace) -> Self {
+        IdSteps {
+            rest: Some(range.from(place)),
+            place,
+            size: i64::MAX,
+            began: clock::instant(),
+            step_began: None,
+        }
+    }
+
+    /// Returns steps through the ids of jobs.
+    pub(super) fn of_jobs(
+        conn: &mut Conn<'_>,
+        range: KeyRange,
+        place: ListPlace,
+    ) -> QueryResult<Self> {
+        let mut steps = IdSteps::one(range, place);
+        if conn.dialect() == Dialect::Sqlite {
+            return Ok(steps);
+        }
+        let newest = newest_job(conn)?;
+        steps.size = STEP;
+        steps.rest = steps.rest.zip(newest).map(|(rest, newest)| KeyRange {
+            highest: rest.highest.min(newest),
+            ..rest
+        });
+        Ok(steps)
+    }
+
+    /// Returns the next step, or `None` after the last.
+    pub(super) fn next(&mut self) -> Option<KeyRange> {
+        let rest = self.rest.filter(|rest| rest.lowest <= rest.highest)?;
+        let now = clock::instant();
+        let before = self.step_began.replace(now);
+        if before.is_some_and(|began| now.duration_since(began) < QUICK) {
+            self.size = self.size.saturating_mul(2);
+        }
+        let size = self.size - 1;
+        let (step, left) = match self.place {
+            ListPlace::Before(_) => {
+                let lowest = rest.highest.saturating_sub(size);
+                // Below are no ids that a database has given.
+                let lowest = if lowest <= 0 { rest.lowest } else { lowest };
+                let step = lowest.max(rest.lowest);
+                (
+                    KeyRange {
+                        lowest: step,
+                        ..rest
+                    },
+                    (step > rest.lowest).then(|| KeyRange {
+                        highest: step - 1,
+                        ..rest
+                    }),
+                )
+            }
+            ListPlace::After(_) => {
+                let step = rest.lowest.max(0).saturating_add(size).min(rest.highest);
+                (
+                    KeyRange {
+                        highest: step,
+                        ..rest
+                    },
+                    (step < rest.highest).then(|| KeyRange {
+                        lowest: step + 1,
+                        ..rest
+                    }),
+                )
+            }
+        };
+        self.rest = left;
+        Some(step)
+    }
+
+    /// Returns the last key of the steps so far, if there are more.
+    pub(super) fn reached(&self) -> Option<i64> {
+        let rest = self.rest?;
+        Some(match self.place {
+            ListPlace::Before(_) => rest.highest.saturating_add(1),
+            ListPlace::After(_) => rest.lowest.saturating_sub(1),
+        })
+    }
+
+    /// Returns the same if the time is used up.
+    pub(super) fn stop(&self) -> Option<i64> {
+        self.reached().filter(|_| self.began.elapsed() >= ENOUGH)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn steps(range: KeyRange, place: ListPlace, size: i64) -> IdSteps {
+        let mut steps = IdSteps::one(range, place);
+        steps.size = size;
+        steps
+    }
+
+    fn all(mut steps: IdSteps) -> Vec<(i64, i64)> {
+        let mut all = Vec::new();
+        while let Some(step) = steps.next() {
+            all.push((step.lowest, step.highest));
+            // No step is quick.
+            steps.step_began = None;
+        }
+        all
+    }
+
+    fn range(lowest: i64, highest: i64) -> KeyRange {
+        KeyRange { lowest, highest }
+    }
+
+    #[test]
+    fn steps_have_each_key_once() {
+        let (back, forward) = (ListPlace::Before(26), ListPlace::After(4));
+        let found = all(steps(range(3, 25), back, 10));
+        assert_eq!(found, [(16, 25), (6, 15), (3, 5)]);
+        let found = all(steps(range(3, 25), forward, 10));
+        assert_eq!(found, [(5, 14), (15, 24), (25, 25)]);
+    }
+
+    #[test]
+    fn the_last_step_has_the_keys_that_no_database_gives() {
+        let found = all(steps(range(i64::MIN, 25), ListPlace::Before(26), 10));
+        assert_eq!(found, [(16, 25), (6, 15), (i64::MIN, 5)]);
+        let found = all(steps(range(i64::MIN, 15), ListPlace::After(i64::MIN), 10));
+        assert_eq!(found, [(i64::MIN + 1, 9), (10, 15)]);
+        let whole = IdSteps::one(KeyRange::ALL, ListPlace::Before(i64::MAX));
+        assert_eq!(all(whole), [(i64::MIN, i64::MAX - 1)]);
+        assert_eq!(all(steps(range(5, 4), ListPlace::Before(9), 10)), []);
+    }
+
+    #[test]
+    fn a_stop_is_where_the_search_goes_on() {
+        for (place, stop) in [(ListPlace::Before(26), 16), (ListPlace::After(2), 12)] {
+            let mut steps = steps(range(3, 25), place, 10);
+            steps.next();
+            assert_eq!(steps.stop(), None, "it is not late");
+            steps.began = clock::instant() - ENOUGH;
+            assert_eq!(steps.stop(), Some(stop));
+            while steps.next().is_some() {}
+            assert_eq!(steps.stop(), None, "there are no more");
+        }
+    }
+}
