@@ -9,10 +9,15 @@ use diesel::QueryResult;
 use std::time::{Duration, Instant};
 
 /// How many ids the first step has.
-const STEP: i64 = 20_000;
+const STEP: i64 = 10_000;
 
-/// A step that took less is followed by one of twice the size: there may be gaps of any length.
+/// A step that took less, and little more than the quickest, is followed by one of twice the size:
+/// there may be gaps of any length. Where there are rows, or were, a step of twice the size takes
+/// twice as long, so the size stays.
 const QUICK: Duration = Duration::from_millis(5);
+
+/// How much longer it may take for each of its statements, on a slow connection.
+const LONGEST_TRIP: Duration = Duration::from_millis(20);
 
 /// How long a list is looked for before it shows what it has found.
 pub(crate) const ENOUGH: Duration = Duration::from_millis(50);
@@ -28,6 +33,10 @@ pub(super) struct IdSteps {
     size: i64,
     began: Instant,
     step_began: Option<Instant>,
+    /// A step that took longer is not followed by a larger one.
+    quick: Duration,
+    /// How long the quickest step took.
+    quickest: Duration,
 }
 
 impl IdSteps {
@@ -39,10 +48,13 @@ impl IdSteps {
             size: i64::MAX,
             began: clock::instant(),
             step_began: None,
+            quick: QUICK,
+            quickest: QUICK,
         }
     }
 
-    /// Returns steps through the ids of jobs.
+    /// Returns steps through the ids of jobs. The further a search has come, the larger they are, so that
+    /// it is never continued for ever.
     pub(super) fn of_jobs(
         conn: &mut Conn<'_>,
         range: KeyRange,
@@ -52,11 +64,20 @@ impl IdSteps {
         if conn.dialect() == Dialect::Sqlite {
             return Ok(steps);
         }
+        let asked = clock::instant();
         let newest = newest_job(conn)?;
-        steps.size = STEP;
-        steps.rest = steps.rest.zip(newest).map(|(rest, newest)| KeyRange {
-            highest: rest.highest.min(newest),
-            ..rest
+        steps.began = clock::instant();
+        let trip = steps.began.duration_since(asked).min(LONGEST_TRIP);
+        steps.quick = QUICK + 2 * trip;
+        steps.quickest = steps.quick;
+        steps.rest = steps.rest.zip(newest).map(|(rest, newest)| {
+            let passed = match place {
+                ListPlace::Before(_) => newest.saturating_sub(rest.highest),
+                ListPlace::After(_) => rest.lowest,
+            };
+            steps.size = STEP.max(passed / 8);
+            let highest = rest.highest.min(newest);
+            KeyRange { highest, ..rest }
         });
         Ok(steps)
     }
@@ -65,9 +86,12 @@ impl IdSteps {
     pub(super) fn next(&mut self) -> Option<KeyRange> {
         let rest = self.rest.filter(|rest| rest.lowest <= rest.highest)?;
         let now = clock::instant();
-        let before = self.step_began.replace(now);
-        if before.is_some_and(|began| now.duration_since(began) < QUICK) {
-            self.size = self.size.saturating_mul(2);
+        if let Some(began) = self.step_began.replace(now) {
+            let took = now.duration_since(began);
+            if took < self.quick && took < self.quickest * 3 / 2 {
+                self.size = self.size.saturating_mul(2);
+            }
+            self.quickest = self.quickest.min(took);
         }
         let size = self.size - 1;
         let (step, left) = match self.place {

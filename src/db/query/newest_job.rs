@@ -14,8 +14,8 @@ pub(crate) fn newest_id(dialect: Dialect) -> &'static str {
     match dialect {
         Dialect::Sqlite => "(SELECT max(id) FROM solid_queue_jobs)",
         Dialect::Postgres => {
-            "(SELECT CASE WHEN given.id IS NULL OR EXISTS (SELECT 1 FROM solid_queue_jobs WHERE id > given.id) \
-               THEN (SELECT max(id) FROM solid_queue_jobs) ELSE given.id END \
+            "(SELECT coalesce((SELECT id FROM solid_queue_jobs WHERE id > given.id ORDER BY id DESC LIMIT 1), \
+               given.id, (SELECT max(id) FROM solid_queue_jobs)) \
              FROM (SELECT CASE WHEN has_sequence_privilege(of_jobs.name, 'USAGE, SELECT') \
                  THEN pg_sequence_last_value(CAST(of_jobs.name AS regclass)) END AS id \
                FROM (SELECT pg_get_serial_sequence('solid_queue_jobs', 'id') AS name) AS of_jobs) AS given)"

@@ -13,8 +13,19 @@ pub(crate) const NEWEST: u32 = 1_000;
 
 const PLACES: [&str; 5] = ["ready", "claimed", "scheduled", "blocked", "failed"];
 
-/// How many ids of jobs have these rows at most: Postgres passes each that was deleted lately.
-const NEWEST_IDS: u32 = 20 * NEWEST;
+/// Among how many of the newest ids of jobs they are: Postgres passes each that was deleted lately.
+const NEWEST_IDS: u32 = 50 * NEWEST;
+
+/// Returns the id after which the newest jobs are.
+fn before_newest(dialect: Dialect) -> String {
+    match dialect {
+        Dialect::Sqlite => "0".to_owned(),
+        Dialect::Postgres => format!(
+            "greatest({}, {NEWEST_IDS}) - {NEWEST_IDS}",
+            newest_id(dialect)
+        ),
+    }
+}
 
 /// Returns a SELECT of the newest executions of a kind, with conditions on an execution `newest`.
 fn newest(place: &str, condition: &str) -> String {
@@ -45,9 +56,9 @@ fn query(rule: Rule, dialect: Dialect) -> String {
             let everywhere = PLACES.map(|place| count_in(place, "newest.id"));
             format!(
                 "SELECT newest.id FROM (SELECT id, finished_at FROM solid_queue_jobs \
-                   WHERE id > {} - {NEWEST_IDS} ORDER BY id DESC LIMIT {NEWEST}) \
+                   WHERE id > {} ORDER BY id DESC LIMIT {NEWEST}) \
                  AS newest WHERE newest.finished_at IS NULL AND {} = 0",
-                newest_id(dialect),
+                before_newest(dialect),
                 everywhere.join(" + ")
             )
         }

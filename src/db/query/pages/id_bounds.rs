@@ -3,6 +3,7 @@
 use crate::db::conn::connection::Conn;
 use crate::db::conn::sql::timestamp;
 use crate::db::conn::statement::Statement;
+use crate::db::query::newest_job::newest_id;
 use crate::db::query::pages::job_search::JobSearch;
 use crate::db::query::pages::job_window::KeyRange;
 use chrono::{NaiveDateTime, TimeDelta};
@@ -23,7 +24,7 @@ struct IdBound {
 }
 
 /// Returns the lowest id whose row is from `time` or later, by bisection, if the ids grow with the
-/// time; the highest id if all rows are older.
+/// time; an id that is not below the highest if all rows are older.
 fn id_at(
     conn: &mut Conn<'_>,
     (table, column): (&str, &str),
@@ -33,9 +34,13 @@ fn id_at(
     let is_before = format!(
         "(SELECT t.{column} FROM {table} t WHERE t.id >= {middle} ORDER BY t.id LIMIT 1) < {{time $1}}"
     );
+    let newest = match table {
+        "solid_queue_jobs" => newest_id(conn.dialect()).to_owned(),
+        _ => format!("(SELECT max(id) FROM {table})"),
+    };
     let text = format!(
         "WITH RECURSIVE half(low, high) AS ( \
-           SELECT (SELECT min(id) FROM {table}), (SELECT max(id) FROM {table}) \
+           SELECT (SELECT min(id) FROM {table}), {newest} \
            UNION ALL \
            SELECT CASE WHEN {is_before} THEN {middle} + 1 ELSE half.low END, CASE WHEN {is_before} THEN half.high ELSE {middle} END \
            FROM half WHERE half.low < half.high) \
