@@ -5,7 +5,6 @@ use crate::db::conn::sql::{Id, IdRange};
 use crate::db::conn::statement::Statement;
 use crate::db::model::state::JobState;
 use crate::db::query::filter::{Filter, conditions, joined};
-use crate::db::query::newest_job::newest_id;
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Nullable};
 
@@ -15,13 +14,10 @@ struct ExecutionId {
     id: Option<i64>,
 }
 
-/// Returns the last execution of a state, or an id after it: the end of a scan, so that jobs that move there meanwhile
+/// Returns the last execution of a state: the end of a scan, so that jobs that move there meanwhile
 /// are not found again.
 pub(crate) fn last(conn: &mut Conn<'_>, state: JobState) -> QueryResult<i64> {
-    let text = match state.table() {
-        "solid_queue_jobs" => format!("SELECT {} AS id", newest_id(conn.dialect())),
-        table => format!("SELECT max(id) AS id FROM {table}"),
-    };
+    let text = format!("SELECT max(id) AS id FROM {}", state.table());
     Statement::new(text)
         .get_result::<ExecutionId>(conn)
         .map(|row| row.id.unwrap_or(0))
