@@ -99,6 +99,43 @@ fn a_job_sees_itself(db: &TestDb) {
     assert!(claims[0] < claims[1]);
 }
 
+/// Other programs share the tables, and SQLite stores a time as they wrote it.
+fn times_in_the_form_of_another_program_are_read(db: &TestDb) {
+    let log = Arc::new(Log::default());
+    let registry = Registry::new().register::<Look>(Arc::clone(&log));
+    let mut forms = vec![
+        ("2026-02-28T23:59:58.000250", "23:59:58.000250"),
+        ("2026-02-28 23:59:58", "23:59:58.000000"),
+        ("2026-02-28 23:59:58.5", "23:59:58.500000"),
+        ("2026-02-28 23:59", "23:59:00.000000"),
+        ("2026-02-28", "00:00:00.000000"),
+    ];
+    if !db.is_postgres() {
+        // There a timestamp has no zone.
+        forms.push(("2026-02-28T23:59:58.250Z", "23:59:58.250000"));
+        forms.push(("2026-02-28 23:59:58+01:30", "22:29:58.000000"));
+    }
+    for (form, _) in &forms {
+        let job = NewJob::new(&Look).unwrap();
+        let job = job.enqueue(&mut db.connect()).unwrap();
+        for (table, id) in [("jobs", "id"), ("ready_executions", "job_id")] {
+            db.execute(&format!(
+                "UPDATE solid_queue_{table} SET created_at = '{form}' WHERE {id} = {}",
+                job.id
+            ));
+        }
+    }
+    let _worker = Worker::new(&db.database, registry)
+        .threads(1)
+        .start()
+        .unwrap();
+    until("all are done", || log.len() == forms.len());
+    for (line, (form, time)) in log.lines().iter().zip(&forms) {
+        let seen = format!(" enqueued 2026-02-28 {time} ");
+        assert!(line.contains(&seen), "{form}: {line}");
+    }
+}
+
 /// Enqueues what comes after it, over a connection of the worker's pool.
 #[derive(Debug, Serialize, Deserialize)]
 struct Fan(u32);
@@ -143,7 +180,11 @@ fn a_job_enqueues_others(db: &TestDb) {
     assert_eq!(db.rows("failed_executions"), 0);
 }
 
-on_each_database!(a_job_sees_itself, a_job_enqueues_others);
+on_each_database!(
+    a_job_sees_itself,
+    times_in_the_form_of_another_program_are_read,
+    a_job_enqueues_others
+);
 
 /// Runs a script, and looks whether its connection works.
 #[derive(Debug, Serialize, Deserialize)]

@@ -10,22 +10,41 @@ use diesel::sql_types::{Double, Nullable, Timestamp};
 #[cfg(feature = "sqlite")]
 type SqliteValue<'v> = <diesel::sqlite::Sqlite as diesel::backend::Backend>::RawValue<'v>;
 
-/// Returns an expression for a timestamp in the form that is parsed here, if it is in a form that
-/// SQLite knows.
-pub(crate) fn usual_form(time: &str) -> String {
-    format!(
-        "CASE WHEN length({time}) = 26 AND substr({time}, 20, 1) = '.' THEN {time} ELSE {{moment {time}}} END"
-    )
-}
-
-/// Parses a timestamp of [`usual_form`] by its places. Returns `None` for what is no calendar time.
+/// Parses a timestamp in the form that Windlass and Rails write, by its places, or in another form of ISO
+/// 8601, which another program may have written. Returns `None` for what is no calendar time.
 #[cfg(feature = "sqlite")]
 fn parse(text: &str) -> Option<NaiveDateTime> {
+    parse_usual(text).or_else(|| parse_other(text.trim()))
+}
+
+#[cfg(feature = "sqlite")]
+fn parse_usual(text: &str) -> Option<NaiveDateTime> {
     let number = |from: usize, to: usize| text.get(from..to)?.parse::<u32>().ok();
+    if text.len() != 26 || text.as_bytes()[19] != b'.' {
+        return None;
+    }
     let year = i32::try_from(number(0, 4)?).ok()?;
     let date = NaiveDate::from_ymd_opt(year, number(5, 7)?, number(8, 10)?)?;
     let (hour, minute, second) = (number(11, 13)?, number(14, 16)?, number(17, 19)?);
     date.and_hms_micro_opt(hour, minute, second, number(20, 26)?)
+}
+
+#[cfg(feature = "sqlite")]
+fn parse_other(text: &str) -> Option<NaiveDateTime> {
+    let text = text.replacen('T', " ", 1).replacen('Z', "+00:00", 1);
+    let zoned = |form: &&str| {
+        let time = chrono::DateTime::parse_from_str(&text, form).ok()?;
+        Some(time.naive_utc())
+    };
+    let plain = |form: &&str| NaiveDateTime::parse_from_str(&text, form).ok();
+    let day = || NaiveDate::parse_from_str(&text, "%Y-%m-%d").ok();
+    let forms = ["%Y-%m-%d %H:%M:%S%.f%#z", "%Y-%m-%d %H:%M%#z"];
+    let zoned = forms.iter().find_map(zoned);
+    let forms = ["%Y-%m-%d %H:%M:%S%.f", "%Y-%m-%d %H:%M"];
+    let plain = || forms.iter().find_map(plain);
+    zoned
+        .or_else(plain)
+        .or_else(|| day().map(NaiveDateTime::from))
 }
 
 /// Returns two timestamps that were selected as one text with `/` between them.
@@ -111,10 +130,23 @@ mod tests {
 
     #[test]
     fn only_calendar_times_are_parsed() {
-        let time = parse("2026-02-28 23:59:58.000250").unwrap();
-        assert_eq!(time.to_string(), "2026-02-28 23:59:58.000250");
+        for (text, read) in [
+            ("2026-02-28 23:59:58.000250", "2026-02-28 23:59:58.000250"),
+            ("2026-02-28 23:59:58", "2026-02-28 23:59:58"),
+            ("2026-02-28 23:59:58.5", "2026-02-28 23:59:58.500"),
+            ("2026-02-28T23:59:58.000250Z", "2026-02-28 23:59:58.000250"),
+            ("2026-02-28 23:59:58.1 +01:00", "2026-02-28 22:59:58.100"),
+            ("2026-02-28T23:59-02:30", "2026-03-01 02:29:00"),
+            ("2026-02-28 23:59", "2026-02-28 23:59:00"),
+            ("2026-02-28", "2026-02-28 00:00:00"),
+            // As long as the usual form.
+            ("2026-02-28 23:59:58.12 +00", "2026-02-28 23:59:58.120"),
+            ("2026-02-28T23:59:58 +00:00", "2026-02-28 23:59:58"),
+        ] {
+            let time = parse(text).map(|time| time.to_string());
+            assert_eq!(time.unwrap_or_default(), read, "{text}");
+        }
         for text in [
-            "2026-02-28 23:59:58",
             "",
             "infinity",
             "2026-02-30 00:00:00.000000",

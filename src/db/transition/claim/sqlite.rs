@@ -4,7 +4,6 @@ use crate::db::conn::connection::Conn;
 use crate::db::conn::sql::{Id, id_list};
 use crate::db::conn::statement::Statement;
 use crate::db::model::claim::{ClaimQueues, ClaimRequest, Claimed};
-use crate::db::model::times::usual_form;
 use crate::db::table::blocked;
 use crate::db::table::claimed::columns;
 use crate::db::table::ready::NOTHING;
@@ -75,16 +74,12 @@ pub(super) fn take(
 /// Returns claims with their jobs.
 pub(crate) fn held(conn: &mut Conn<'_>, claims: &[i64]) -> QueryResult<Vec<Claimed>> {
     let text = format!(
-        "SELECT c.id AS claim_id, c.started_at IS NOT NULL AS begun, {} || '/' || c.created_at AS waited, {} AS is_wanted, \
+        "SELECT c.id AS claim_id, c.started_at IS NOT NULL AS begun, c.ready_at || '/' || c.created_at AS waited, {} AS is_wanted, \
            false AS has_blocked, {} \
          FROM solid_queue_claimed_executions c \
          LEFT JOIN solid_queue_jobs j ON j.id = c.job_id WHERE c.id IN {{in $1}}",
-        usual_form("c.ready_at"),
         is_requested_after("0"),
-        columns(&format!(
-            "coalesce({}, '') || '/' || c.created_at",
-            usual_form("j.created_at")
-        )),
+        columns("coalesce(j.created_at, '') || '/' || c.created_at"),
     );
     let rows: Vec<Claimed> = Statement::new(text).bind(id_list(claims)).load(conn)?;
     Ok(rows)
