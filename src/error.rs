@@ -77,12 +77,17 @@ pub enum Error {
         /// What is wrong with the job, and what is accepted.
         reason: String,
     },
-    /// The class is [internal](crate::Job::INTERNAL), and the job was to be enqueued by the name of
-    /// its class.
+    /// The class is [internal](crate::Job::INTERNAL), and was given by its name.
     #[error(
         "cannot enqueue `{class}` by name: its type is internal, so only its program's own code enqueues it"
     )]
     InternalClass {
+        /// The class name that was given.
+        class: String,
+    },
+    /// No worker has stored the class, and [unknown classes are refused](crate::strict_classes).
+    #[error("cannot enqueue `{class}`: no worker has stored it; start one, or correct the name")]
+    UnknownClass {
         /// The class name that was given.
         class: String,
     },
@@ -295,9 +300,7 @@ pub enum EditRefusal {
     #[error("it has ended: enqueue another one")]
     Ended,
     /// Active Job enqueued the job, and stored more than its arguments.
-    #[error(
-        "Active Job enqueued it, and stored more than its arguments: discard it, and enqueue another one"
-    )]
+    #[error("Active Job stored more than its arguments: discard it, and enqueue another one")]
     OfRuby,
     /// The job's class is [internal](crate::Job::INTERNAL).
     #[error(

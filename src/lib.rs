@@ -43,7 +43,7 @@ pub mod guide;
 pub use admin::bulk::change::Change;
 pub use admin::cancel::{Cancelled, cancel};
 pub use admin::changed::Changed;
-pub use admin::classes::{pause_class, paused_classes, resume_class};
+pub use admin::classes::{pause_class, paused_classes, resume_class, strict_classes};
 pub use admin::details::{JobDetails, Moment, StepDone, job_details};
 pub use admin::doctor::doctor;
 pub use admin::edit::edit_arguments;

@@ -7,9 +7,12 @@ use std::str::FromStr;
 /// The longest name of a queue, a class or a key, in bytes.
 pub(crate) const MAX_NAME: usize = 255;
 
+/// What a name of a queue or a class may have beside ASCII letters and digits.
+pub(crate) const NAME_MARKS: &str = "_.:/-";
+
 /// Accepts only names that are safe without escaping in a log line, an address and a pattern.
 pub(crate) fn check_name(name: &str, what: &'static str) -> Result<()> {
-    let allowed = |c: char| c.is_ascii_alphanumeric() || "_.:/-".contains(c);
+    let allowed = |c: char| c.is_ascii_alphanumeric() || NAME_MARKS.contains(c);
     let reason = if name.is_empty() {
         "it is empty"
     } else if name.len() > MAX_NAME {

@@ -1,7 +1,8 @@
-//! Pauses of classes.
+//! Pauses of classes, and which classes are known.
 
 use crate::db::model::audit::{Actor, AuditAction};
 use crate::db::table::run_time::class_pauses::{self, PausedClass};
+use crate::db::table::run_time::settings;
 use crate::db::transition::operators::audit::{AuditEffect, AuditTrail};
 use crate::db::transition::pause;
 use crate::db::{AsConn, own};
@@ -90,6 +91,50 @@ impl Actor {
             );
         resumed.doing("resume the class")
     }
+
+    /// Sets whether enqueues by the name of a class refuse the classes that no worker has stored; see
+    /// [`strict_classes`]. Returns `false` if that was set already.
+    ///
+    /// # Errors
+    /// If the database does not answer or has no tables.
+    pub fn set_strict_classes<C: AsConn + ?Sized>(
+        &self,
+        conn: &mut C,
+        strict: bool,
+    ) -> Result<bool> {
+        let set = AuditTrail::new(self, AuditAction::SetStrictClasses)
+            .target(if strict { "on" } else { "off" })
+            .record(
+                &mut own(conn),
+                |conn| settings::set_strict(conn, strict),
+                |changed| AuditEffect::done_if(*changed),
+            );
+        set.doing("change the settings")
+    }
+}
+
+/// Returns whether enqueues by the name of a class refuse the classes that no worker has stored.
+///
+/// That holds for [`NewJob::of_class`](crate::NewJob::of_class), and for programs that enqueue by SQL.
+/// A worker stores its classes when it starts; they are known until no worker has stored them for the
+/// time that the supervisor keeps them. Default: no.
+///
+/// ```
+/// # use diesel::prelude::*;
+/// # use windlass::{Actor, Error, NewJob};
+/// # let mut conn = SqliteConnection::establish(":memory:").unwrap();
+/// # windlass::migrate(&mut conn).unwrap();
+/// assert!(!windlass::strict_classes(&mut conn)?);
+/// Actor::default().set_strict_classes(&mut conn, true)?;
+/// let typo = NewJob::of_class("send_invocie", "{}").enqueue(&mut conn);
+/// assert!(matches!(typo, Err(Error::UnknownClass { .. })));
+/// # Ok::<(), windlass::Error>(())
+/// ```
+///
+/// # Errors
+/// If the database does not answer or has no tables.
+pub fn strict_classes<C: AsConn + ?Sized>(conn: &mut C) -> Result<bool> {
+    settings::is_strict(&mut own(conn)).doing("read the settings")
 }
 
 /// Returns the paused classes, by name.

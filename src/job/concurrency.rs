@@ -185,7 +185,7 @@ impl Concurrency {
     }
 }
 
-const MAX_KEY: usize = 255;
+pub(crate) const MAX_KEY: usize = 255;
 
 /// Returns every concurrency key with waiting or running jobs, and the state of its slots.
 ///

@@ -7,7 +7,7 @@ use crate::db::{AsConn, Conn, own};
 use crate::error::{Doing, Result};
 use crate::job::enqueued::Enqueued;
 use crate::job::extras::access::{PublicAccess, insert_with_tokens};
-use crate::job::extras::internal::refuse_internal;
+use crate::job::extras::internal::refuse_classes;
 use crate::job::new_job::NewJob;
 use crate::job::policy::quota;
 use crate::job::trace::spans;
@@ -55,7 +55,7 @@ pub fn enqueue_all<C: AsConn + ?Sized>(
     let mut owned = own(conn);
     let named = rows.iter().zip(&by_name).filter(|(_, by_name)| **by_name);
     let named: BTreeSet<&str> = named.map(|(row, _)| &*row.class_name).collect();
-    refuse_internal(&mut owned, &named.into_iter().collect::<Vec<_>>())?;
+    refuse_classes(&mut owned, &named.into_iter().collect::<Vec<_>>())?;
     let enqueued = spans::send_batch(&mut rows, |rows| {
         rank_by_time(&mut owned, rows).doing("read the time")?;
         insert_all(&mut owned, rows, &accesses)

@@ -10,7 +10,7 @@ use crate::db::{AsConn, own};
 use crate::error::{Doing, Error, Result};
 use crate::job::concurrency::Concurrency;
 use crate::job::extras::access::{PublicAccess, insert_with_tokens};
-use crate::job::extras::internal::refuse_internal;
+use crate::job::extras::internal::refuse_classes;
 use crate::job::policy::Policy;
 use crate::job::policy::limit_kinds::Expiry;
 use crate::job::policy::quota::{self, Quota};
@@ -83,7 +83,7 @@ impl NewJob {
             policy: Policy::new(),
             concurrency: None,
             quota: None,
-            max_arguments: 64 * 1024,
+            max_arguments: MAX_ARGUMENTS,
             is_text: true,
             access: PublicAccess::default(),
         }
@@ -237,7 +237,7 @@ impl NewJob {
         let (is_text, access) = (self.is_text, self.access);
         let (mut rows, mut conn) = ([self.into_row()?], own(conn));
         if is_text {
-            refuse_internal(&mut conn, &[&rows[0].class_name])?;
+            refuse_classes(&mut conn, &[&rows[0].class_name])?;
         }
         spans::send_one(&mut rows, |rows| {
             rank_by_time(&mut conn, rows).doing("read the time")?;
@@ -336,9 +336,12 @@ impl NewJob {
     }
 }
 
+/// The most bytes of arguments that a program passes as text, unless it sets another maximum.
+pub(crate) const MAX_ARGUMENTS: usize = 64 * 1024;
+
 /// In microseconds. SQLite writes no year after 9999: a job due later would have no time, and be
 /// ready immediately.
-const LONGEST_DELAY: i64 = 1_000 * 366 * 86_400 * 1_000_000;
+pub(crate) const LONGEST_DELAY: i64 = 1_000 * 366 * 86_400 * 1_000_000;
 
 #[cfg(test)]
 mod tests {

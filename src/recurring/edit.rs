@@ -7,7 +7,7 @@ use crate::db::transition::schedule;
 use crate::db::{AsConn, Conn, own};
 use crate::error::{Doing, Error, Result};
 use crate::job::arguments::unlisted;
-use crate::job::extras::internal::refuse_internal;
+use crate::job::extras::internal::refuse_classes;
 use crate::job::new_job::NewJob;
 use crate::recurring::audited::record;
 use crate::recurring::schedule::{Schedule, time_zone};
@@ -32,7 +32,7 @@ pub(crate) fn add<C: AsConn + ?Sized>(
     let failed = RefCell::new(None);
     let next = next_or_failed(task, Tz::UTC, task.timings(), &failed);
     let mut conn = own(conn);
-    refuse_internal(&mut conn, task.named_class().as_slice())?;
+    refuse_classes(&mut conn, task.named_class().as_slice())?;
     let action = AuditAction::ScheduleTask;
     let added = record(&mut conn, actor, action, task.key(), |conn| {
         schedule::add(conn, &definition, &next).doing("add the recurring task")
@@ -66,7 +66,7 @@ pub(crate) fn change<C: AsConn + ?Sized>(
         edit(&mut definition, &mut options)?;
         check(&definition, &options)?;
         if is_by_name && has_other_jobs(row, &definition) {
-            refuse_internal(conn, &[&definition.class_name])?;
+            refuse_classes(conn, &[&definition.class_name])?;
         }
         definition.options = options.to_column();
         let next = next_tick(row, &definition, &options)?;

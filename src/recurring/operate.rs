@@ -6,7 +6,7 @@ use crate::db::transition::operators::audit::{AuditEffect, AuditTrail};
 use crate::db::transition::{fire, schedule};
 use crate::db::{AsConn, own};
 use crate::error::{Doing, Result};
-use crate::job::extras::internal::refuse_internal;
+use crate::job::extras::internal::refuse_classes;
 use crate::job::id::JobId;
 use crate::recurring::audited::record;
 use crate::recurring::stored::Stored;
@@ -32,7 +32,7 @@ impl Actor {
         let failed = RefCell::new(None);
         let next = next_or_failed(task, Tz::UTC, task.timings(), &failed);
         let mut conn = own(conn);
-        refuse_internal(&mut conn, task.named_class().as_slice())?;
+        refuse_classes(&mut conn, task.named_class().as_slice())?;
         let action = AuditAction::ScheduleTask;
         let scheduled = record(&mut conn, self, action, task.key(), |conn| {
             schedule::schedule(conn, &definition, &next).doing("schedule the recurring task")

@@ -17,6 +17,7 @@ mod checks;
 mod completion;
 mod db;
 mod edges;
+mod enqueue_by_sql;
 mod health;
 mod history;
 mod interleavings;

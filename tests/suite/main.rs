@@ -35,6 +35,7 @@ mod dispatch;
 mod documentation;
 mod embed;
 mod enqueue;
+mod enqueue_by_sql;
 mod enqueue_many;
 mod explain;
 mod functions;

@@ -142,6 +142,7 @@ pub(crate) enum AuditAction {
     ClearQueue,
     PauseClass,
     ResumeClass,
+    SetStrictClasses,
     SetLimit,
     ClearLimit,
     ScheduleTask,
@@ -159,9 +160,10 @@ pub(crate) enum AuditAction {
 impl AuditAction {
     /// All of them, by their names.
     #[cfg(feature = "web")]
-    pub(crate) const ALL: [AuditAction; 24] = [
+    pub(crate) const ALL: [AuditAction; 25] = [
         AuditAction::PauseClass,
         AuditAction::ResumeClass,
+        AuditAction::SetStrictClasses,
         AuditAction::CancelJobs,
         AuditAction::DiscardJobs,
         AuditAction::EditJob,
@@ -202,6 +204,7 @@ impl AuditAction {
             AuditAction::ClearQueue => "queues.clear",
             AuditAction::PauseClass => "classes.pause",
             AuditAction::ResumeClass => "classes.resume",
+            AuditAction::SetStrictClasses => "classes.strict",
             AuditAction::SetLimit => "limits.set",
             AuditAction::ClearLimit => "limits.clear",
             AuditAction::ScheduleTask => "recurring.schedule",

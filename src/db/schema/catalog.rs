@@ -23,7 +23,7 @@ pub(crate) struct CatalogColumn {
     pub(crate) generated: bool,
 }
 
-/// An index, function, trigger or option.
+/// An index, view, function, trigger or option.
 #[derive(Debug, QueryableByName)]
 pub(crate) struct CatalogItem {
     #[diesel(sql_type = Text)]
@@ -60,6 +60,10 @@ WITH ours AS (SELECT oid, relname::text AS name, reloptions FROM pg_class \
 SELECT 'index' AS kind, t.name AS of, x.relname::text AS name, i.indisvalid AS valid \
   FROM ours t JOIN pg_index i ON i.indrelid = t.oid JOIN pg_class x ON x.oid = i.indexrelid \
 UNION ALL SELECT 'trigger', t.name, g.tgname::text, true FROM ours t JOIN pg_trigger g ON g.tgrelid = t.oid \
+UNION ALL SELECT 'view', '', v.relname::text, true FROM pg_class v WHERE v.relname LIKE 'windlass\\_%' AND v.relkind = 'v' \
+  AND pg_table_is_visible(v.oid) \
+UNION ALL SELECT 'trigger', v.relname::text, g.tgname::text, true FROM pg_class v JOIN pg_trigger g ON g.tgrelid = v.oid \
+  WHERE v.relname LIKE 'windlass\\_%' AND v.relkind = 'v' AND pg_table_is_visible(v.oid) \
 UNION ALL SELECT 'key', t.name, k.conname::text, true FROM ours t JOIN pg_constraint k ON k.conrelid = t.oid \
   WHERE k.contype = 'f' \
 UNION ALL SELECT 'option', t.name, split_part(o, '=', 1), true FROM ours t, unnest(t.reloptions) o \
@@ -73,7 +77,7 @@ FROM sqlite_schema m, pragma_table_xinfo(m.name) c WHERE m.type = 'table' \
   AND (m.name LIKE 'solid\\_queue\\_%' ESCAPE '\\' OR m.name LIKE 'windlass\\_%' ESCAPE '\\')";
 
 const SQLITE_OTHERS: &str = "SELECT type AS kind, tbl_name AS of, name, true AS valid FROM sqlite_schema \
- WHERE type IN ('index', 'trigger')";
+ WHERE type IN ('index', 'trigger', 'view')";
 
 impl Catalog {
     /// Reads the catalog in two queries, without locks that block other sessions.

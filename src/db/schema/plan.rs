@@ -141,15 +141,11 @@ fn step(
             }
         },
         ItemKind::Index => index(item, catalog, lacking),
-        ItemKind::Function if catalog.other("function", name).is_some() => None,
-        ItemKind::Function => {
-            let create = Action::Run(text.clone());
-            Some(lacking(format!("function {name}"), create))
-        }
-        ItemKind::Trigger if catalog.other("trigger", name).is_some() => None,
-        ItemKind::Trigger => {
-            let create = Action::Run(text.clone());
-            Some(lacking(format!("trigger {name} of {table}"), create))
+        ItemKind::View | ItemKind::Function | ItemKind::Trigger => {
+            let step = whole(item, catalog)?;
+            let mut lacking = lacking(step, Action::Run(text.clone()));
+            lacking.acts.extend(pin(item));
+            Some(lacking)
         }
         ItemKind::Option if has_option(catalog, item) => None,
         ItemKind::Option => {
@@ -157,6 +153,31 @@ fn step(
             Some(lacking(format!("{name} of {table}"), set))
         }
     }
+}
+
+/// Returns what an item is, whose text is its whole statement. `None` if it exists.
+fn whole(item: &SchemaItem, catalog: &Catalog) -> Option<String> {
+    let SchemaItem { table, name, .. } = item;
+    let (kind, what) = match item.kind {
+        ItemKind::View => ("view", format!("view {name}")),
+        ItemKind::Function => ("function", format!("function {name}")),
+        _ => ("trigger", format!("trigger {name} of {table}")),
+    };
+    catalog.other(kind, name).is_none().then_some(what)
+}
+
+/// Returns the statement by which a function that works with the rights of its owner finds only the
+/// tables beside it, and is called only by those who are allowed to. A migration does the same for
+/// all of its functions.
+fn pin(item: &SchemaItem) -> Option<Action> {
+    let is_definer = item.kind == ItemKind::Function && item.text.contains("SECURITY DEFINER");
+    let name = &item.name;
+    is_definer.then(|| {
+        Action::Run(format!(
+            "DO $$ BEGIN EXECUTE format('ALTER FUNCTION {name} SET search_path = %I, pg_temp', current_schema()); \
+             REVOKE ALL ON FUNCTION {name} FROM PUBLIC; END $$"
+        ))
+    })
 }
 
 fn has_option(catalog: &Catalog, item: &SchemaItem) -> bool {

@@ -1,4 +1,4 @@
-//! What the migrations lead to, read from their own text: each table, column, index, function,
+//! What the migrations lead to, read from their own text: each table, column, index, view, function,
 //! trigger and option is one item, with the text that makes it. A new migration needs no change
 //! here.
 
@@ -8,6 +8,7 @@ pub(crate) enum ItemKind {
     Table,
     Column,
     Index,
+    View,
     Function,
     Trigger,
     /// A storage parameter of a table of Postgres.
@@ -132,7 +133,7 @@ impl Parsed<'_> {
         SchemaItem {
             kind,
             table: table.to_owned(),
-            name: name.trim_end_matches("()").to_owned(),
+            name: name.split('(').next().unwrap_or_default().to_owned(),
             text: text.split_whitespace().collect::<Vec<_>>().join(" "),
             version: self.version.to_owned(),
         }
@@ -191,6 +192,7 @@ pub(crate) fn change(statement: &str, version: &str) -> SchemaChange {
         | ["CREATE", "UNIQUE", "INDEX", index, "ON", table, ..] => {
             parsed.make(ItemKind::Index, table, index, &parsed.text)
         }
+        ["CREATE", "VIEW", name, ..] => parsed.make_whole(ItemKind::View, "", name),
         ["CREATE", "FUNCTION", name, ..] | ["CREATE", "OR", "REPLACE", "FUNCTION", name, ..] => {
             parsed.make_whole(ItemKind::Function, "", name)
         }
@@ -230,6 +232,7 @@ fn dropped(words: &[&str]) -> SchemaChange {
         ["DROP", "FUNCTION", name, ..] => {
             SchemaChange::Drop(ItemKind::Function, name.trim_end_matches("()").to_owned())
         }
+        ["DROP", "VIEW", name, ..] => SchemaChange::Drop(ItemKind::View, name.to_owned()),
         ["DROP", "TRIGGER", name, ..] => SchemaChange::Drop(ItemKind::Trigger, name.to_owned()),
         _ => SchemaChange::Other,
     }

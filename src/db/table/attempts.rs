@@ -12,7 +12,7 @@ use diesel::sql_types::{Integer, Nullable, Text, Timestamp};
 use serde::Serialize;
 
 /// How many attempts of a job are kept.
-const KEPT: i64 = 20;
+pub(crate) const KEPT: i64 = 20;
 
 /// A run to record.
 #[derive(Debug)]

@@ -4,8 +4,9 @@
 use crate::db::conn::connection::Conn;
 use crate::db::conn::sql::micros;
 use crate::db::conn::statement::Statement;
+use crate::db::table::run_time::settings::IS_STRICT;
 use diesel::prelude::*;
-use diesel::sql_types::Text;
+use diesel::sql_types::{Bool, Text};
 use serde::Serialize;
 #[cfg(feature = "web")]
 use std::collections::BTreeMap;
@@ -83,22 +84,34 @@ pub(crate) fn redact_all(
     Ok(fields.collect())
 }
 
-/// Returns the first of these classes that a worker has stored as internal.
-pub(crate) fn first_internal(conn: &mut Conn<'_>, classes: &[&str]) -> QueryResult<Option<String>> {
-    #[derive(QueryableByName)]
-    struct InternalClass {
-        #[diesel(sql_type = Text)]
-        class_name: String,
-    }
-    let text = "SELECT class_name FROM windlass_classes WHERE internal \
-         AND class_name IN (SELECT value ->> 0 FROM {rows $1}) ORDER BY class_name LIMIT 1";
+/// A class whose jobs are not enqueued by its name.
+#[derive(QueryableByName)]
+pub(crate) struct RefusedClass {
+    #[diesel(sql_type = Text)]
+    pub(crate) class_name: String,
+    /// Whether a worker has stored it as internal. If not, no worker has stored it at all, and
+    /// unknown classes are refused.
+    #[diesel(sql_type = Bool)]
+    pub(crate) internal: bool,
+}
+
+/// Returns the first of these classes that is refused.
+pub(crate) fn first_refused(
+    conn: &mut Conn<'_>,
+    classes: &[&str],
+) -> QueryResult<Option<RefusedClass>> {
+    let text = format!(
+        "SELECT n.class_name, c.class_name IS NOT NULL AS internal \
+         FROM (SELECT value ->> 0 AS class_name FROM {{rows $1}}) AS n \
+         LEFT JOIN windlass_classes c ON c.class_name = n.class_name \
+         WHERE c.internal OR (c.class_name IS NULL AND {IS_STRICT}) ORDER BY n.class_name LIMIT 1"
+    );
     let names: Vec<[&str; 1]> = classes.iter().map(|name| [*name]).collect();
     let names = serde_json::to_string(&names).unwrap_or_default();
-    let row: Option<InternalClass> = Statement::new(text)
+    Statement::new(text)
         .bind(&names)
         .get_result(conn)
-        .optional()?;
-    Ok(row.map(|row| row.class_name))
+        .optional()
 }
 
 /// Deletes the classes that no worker has stored for that long, and returns how many.

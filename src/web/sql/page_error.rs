@@ -46,6 +46,7 @@ impl From<Error> for PageError {
             Error::NoSuchJob { .. } => PageError::NotFound(error.to_string()),
             Error::InvalidJob { .. }
             | Error::InternalClass { .. }
+            | Error::UnknownClass { .. }
             | Error::InvalidName { .. }
             | Error::Schedule { .. }
             | Error::Settings(_) => PageError::Invalid(error.to_string()),

@@ -23,7 +23,7 @@ use crate::db::query::{details, explain, gauges, job_info};
 use crate::db::table::job_logs::{self, LoggedRun};
 use crate::db::table::progress::{self, ClaimNote, Note};
 use crate::db::table::quotas::jobs::QuotaJob;
-use crate::db::table::run_time::class_pauses;
+use crate::db::table::run_time::{class_pauses, settings};
 use crate::db::table::scheduled::DelayedJob;
 use crate::db::table::{
     claimed, classes, expiries, jobs, pauses, processes, public_tokens, queue_names, quotas, ready,
@@ -37,7 +37,7 @@ use crate::db::transition::{
 use std::time::Duration;
 
 /// What the loops of a process do, on connections of their own.
-pub(crate) const LOOPS: [(&str, Work); 47] = [
+pub(crate) const LOOPS: [(&str, Work); 48] = [
     ("sample the queues", |conn, _| {
         gauges::queue(conn, "q1")?;
         gauges::fleet(conn).map(drop)
@@ -143,9 +143,16 @@ pub(crate) const LOOPS: [(&str, Work); 47] = [
         let class = classes::NewClass("plan".into(), "q1".into(), "[]".into(), true);
         classes::see(conn, &[class])?;
         assert_eq!(classes::redact(conn, "plan")?, Some(Vec::new()));
-        let internal = classes::first_internal(conn, &["other", "plan"])?;
-        assert_eq!(internal.as_deref(), Some("plan"));
+        let refused = classes::first_refused(conn, &["other", "plan"])?;
+        assert_eq!(
+            refused.map(|class| class.class_name).as_deref(),
+            Some("plan")
+        );
         classes::forget(conn, Duration::ZERO).map(drop)
+    }),
+    ("refuse unknown classes", |conn, _| {
+        assert!(settings::set_strict(conn, true)? && settings::set_strict(conn, false)?);
+        Ok(())
     }),
     ("clear failed jobs", |conn, rows| {
         let ending = Ending::Fail(JobFailure::new("kind", "message"));

@@ -29,6 +29,7 @@ const POSTGRES_COLUMNS: &str = "SELECT table_name::text AS t, column_name::text 
      is_nullable = 'YES' AS nullable, column_default::text AS standard, \
      coalesce(is_identity = 'YES' OR column_default LIKE 'nextval%', false) AS is_generated \
      FROM information_schema.columns WHERE table_schema = current_schema() \
+     AND table_name IN (SELECT relname FROM pg_class WHERE relkind IN ('r', 'p') AND relnamespace = current_schema()::regnamespace) \
      AND (table_name LIKE 'solid_queue_%' OR table_name LIKE 'windlass_%') ORDER BY 1, ordinal_position";
 
 const SQLITE_COLUMNS: &str = "SELECT m.name AS t, c.name AS name, lower(c.type) AS kind, NOT c.\"notnull\" AS nullable, \

@@ -6,6 +6,8 @@ pub mod catalog;
 pub mod chance;
 pub mod db;
 pub mod dispositions;
+pub mod enqueue_by_sql;
+pub mod enqueue_rows;
 pub mod events;
 pub mod jobs;
 pub mod process;

@@ -1,6 +1,6 @@
 //! `windlass classes ...`.
 
-use crate::admin::classes::paused_classes;
+use crate::admin::classes::{paused_classes, strict_classes};
 use crate::cli::commands::run_time::said_by::SaidBy;
 use crate::cli::commands::run_time::turned::{Pausable, Turned, paused_line};
 use crate::cli::failure::CommandError;
@@ -12,12 +12,13 @@ use crate::terminal::output::{self, Report};
 use serde::Serialize;
 use std::process::ExitCode;
 
-/// Pause and resume classes of jobs
+/// Pause and resume classes of jobs, and refuse unknown ones
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum ClassesCommand {
     List(ListClasses),
     Pause(PauseClass),
     Resume(ResumeClass),
+    Strict(StrictClasses),
 }
 
 impl ClassesCommand {
@@ -28,6 +29,7 @@ impl ClassesCommand {
             }
             ClassesCommand::Pause(pause) => output::show(&pause.run(db)?, pause.json),
             ClassesCommand::Resume(resume) => output::show(&resume.run(db)?, resume.json),
+            ClassesCommand::Strict(strict) => output::show(&strict.run(db)?, strict.json),
         })
     }
 }
@@ -79,6 +81,60 @@ pub(crate) struct ResumeClass {
     /// Print JSON
     #[arg(long)]
     json: bool,
+}
+
+/// Show or set whether unknown classes are refused
+///
+/// If it is on, an enqueue by SQL, or by this program, is refused if no worker has stored its class. A
+/// worker stores its classes when it starts.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  windlass classes strict
+  windlass classes strict on --reason 'typing errors'")]
+pub(crate) struct StrictClasses {
+    /// `on` or `off`; without it, what is set is shown
+    #[arg(value_name = "SETTING", value_parser = ["on", "off"])]
+    setting: Option<String>,
+
+    #[command(flatten)]
+    said_by: SaidBy,
+
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Serialize)]
+struct StrictSetting {
+    strict: bool,
+    /// Whether the setting changed.
+    changed: bool,
+}
+
+impl StrictClasses {
+    fn run(&self, database: &Database) -> Result<StrictSetting> {
+        let conn = &mut connect(database)?;
+        let Some(setting) = &self.setting else {
+            let strict = strict_classes(conn)?;
+            return Ok(StrictSetting {
+                strict,
+                changed: false,
+            });
+        };
+        let strict = setting == "on";
+        let changed = self.said_by.actor().set_strict_classes(conn, strict)?;
+        Ok(StrictSetting { strict, changed })
+    }
+}
+
+impl Report for StrictSetting {
+    fn text(&self, _width: Option<usize>) -> String {
+        match self.strict {
+            true => "Unknown classes are refused.\n".to_owned(),
+            false => "Unknown classes are accepted.\n".to_owned(),
+        }
+    }
 }
 
 #[derive(Debug, Serialize)]

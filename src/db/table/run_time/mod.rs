@@ -2,3 +2,4 @@
 
 pub(crate) mod class_pauses;
 pub(crate) mod limits;
+pub(crate) mod settings;

@@ -1,0 +1,15 @@
+DROP FUNCTION windlass_enqueue_many;
+DROP FUNCTION windlass_enqueue_many_v1;
+DROP FUNCTION windlass_enqueue;
+DROP FUNCTION windlass_enqueue_v1;
+DROP VIEW windlass_enqueue;
+DROP TRIGGER windlass_enqueue_v1 ON windlass_enqueue_v1;
+DROP FUNCTION windlass_insert_enqueue_v1;
+DROP FUNCTION windlass_enqueue_job_v1;
+DROP FUNCTION windlass_place_of;
+DROP FUNCTION windlass_wake;
+DROP FUNCTION windlass_check_class;
+DROP FUNCTION windlass_is_too_deep;
+DROP VIEW windlass_enqueue_v1;
+DROP TABLE windlass_settings;
+DELETE FROM windlass_schema_migrations WHERE version = '20261124000014';

@@ -1,0 +1,431 @@
+-- Enqueues by SQL, for programs in any language, in the caller's own transaction: a row inserted into the view
+-- windlass_enqueue is a job, and the function windlass_enqueue returns the job's id. Both follow the rules of Rust's
+-- enqueue. What a name with _v1 means will not change.
+--
+-- Both work with the rights of their owner: a role that may use them enqueues jobs, and needs no right on a table. No
+-- other role than the owner may, until it is granted:
+--   GRANT INSERT, SELECT ON windlass_enqueue TO app;
+--   GRANT EXECUTE ON FUNCTION windlass_enqueue, windlass_enqueue_many TO app;
+--
+-- This file is made of tests/internal/enqueue_by_sql/postgres.sql and the constants of Rust, and a test compares them.
+
+-- Settings that programs in all languages share, as strict_classes: on or off.
+CREATE TABLE windlass_settings (
+    name varchar PRIMARY KEY,
+    value varchar NOT NULL
+);
+
+CREATE VIEW windlass_enqueue_v1 AS SELECT
+    CAST(NULL AS text) AS class,
+    CAST(NULL AS text) AS arguments,
+    CAST(NULL AS text) AS queue,
+    CAST(NULL AS integer) AS priority,
+    CAST(NULL AS timestamptz) AS run_at,
+    CAST(NULL AS double precision) AS delay_seconds,
+    CAST(NULL AS text) AS unique_id,
+    CAST(NULL AS text) AS unique_scope,
+    CAST(NULL AS text) AS on_conflict,
+    CAST(NULL AS text) AS idempotency_key,
+    CAST(NULL AS text) AS concurrency_key,
+    CAST(NULL AS text) AS concurrency_group,
+    CAST(NULL AS bigint) AS concurrency_limit,
+    CAST(NULL AS text) AS concurrency_on_conflict,
+    CAST(NULL AS bigint) AS max_attempts,
+    CAST(NULL AS bigint) AS max_crashes,
+    CAST(NULL AS boolean) AS at_most_once,
+    CAST(NULL AS text) AS traceparent,
+    CAST(NULL AS bigint) AS id,
+    CAST(NULL AS text) AS outcome
+WHERE false;
+
+-- Whether arrays and objects of JSON text are nested too deeply to be read again.
+CREATE FUNCTION windlass_is_too_deep(json text) RETURNS boolean LANGUAGE plpgsql IMMUTABLE AS $$
+DECLARE
+    v_rest text;
+BEGIN
+    IF length(json) - length(translate(json, '[{', '')) <= 120 THEN
+        RETURN false;
+    END IF;
+    -- A bracket in a text counts for nothing.
+    v_rest := regexp_replace(json, '"([^"\\]|\\.)*"', '', 'g');
+    v_rest := translate(regexp_replace(v_rest, '[^][{}]', '', 'g'), '{}', '[]');
+    FOR v_depth IN 1 .. 120 LOOP
+        v_rest := replace(v_rest, '[]', '');
+    END LOOP;
+    RETURN v_rest <> '';
+END;
+$$;
+
+-- Refuses a class that only the code of its program may enqueue and, if the setting strict_classes is on, a class that
+-- no worker has stored.
+CREATE FUNCTION windlass_check_class(class text) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    v_internal boolean;
+BEGIN
+    SELECT internal INTO v_internal FROM windlass_classes WHERE class_name = class;
+    IF v_internal THEN
+        RAISE EXCEPTION 'cannot enqueue `%` by name: its type is internal, so only its program''s own code enqueues it', class
+            USING ERRCODE = 'insufficient_privilege';
+    ELSIF v_internal IS NULL AND EXISTS (SELECT 1 FROM windlass_settings WHERE name = 'strict_classes' AND value = 'on') THEN
+        RAISE EXCEPTION 'cannot enqueue `%`: no worker has stored this class, and strict_classes is on', class
+            USING ERRCODE = 'invalid_parameter_value', HINT = 'Start a worker that performs it, or correct the name.';
+    END IF;
+END;
+$$;
+
+-- Wakes sleeping workers, once for each statement of a client.
+CREATE FUNCTION windlass_wake() RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    v_statement text := statement_timestamp();
+BEGIN
+    IF current_setting('windlass.woken_by', true) IS DISTINCT FROM v_statement THEN
+        PERFORM set_config('windlass.woken_by', v_statement, true);
+        PERFORM (SELECT count(pg_notify(w.channel, '')) FROM (SELECT coalesce(channel, 'windlass') AS channel, row_number() OVER (PARTITION BY left(channel, 25) ORDER BY last_heartbeat_at < (statement_timestamp() AT TIME ZONE 'UTC') - interval '30 seconds', random()) AS place FROM solid_queue_processes WHERE listening AND true) AS w WHERE w.place <= 1 + 1);
+    END IF;
+END;
+$$;
+
+-- Where a job is: 0 ready, 1 scheduled, 2 blocked, 3 claimed, 4 ended with a result that is kept, 5 none of these.
+CREATE FUNCTION windlass_place_of(job bigint) RETURNS integer LANGUAGE plpgsql AS $$
+BEGIN
+    RETURN (SELECT CASE WHEN EXISTS (SELECT 1 FROM solid_queue_ready_executions WHERE job_id = job) THEN 0
+        WHEN EXISTS (SELECT 1 FROM solid_queue_scheduled_executions WHERE job_id = job) THEN 1
+        WHEN EXISTS (SELECT 1 FROM solid_queue_blocked_executions WHERE job_id = job) THEN 2
+        WHEN EXISTS (SELECT 1 FROM solid_queue_claimed_executions WHERE job_id = job) THEN 3
+        WHEN EXISTS (SELECT 1 FROM windlass_results WHERE job_id = job AND expires_at > (statement_timestamp() AT TIME ZONE 'UTC')) THEN 4 ELSE 5 END);
+END;
+$$;
+
+-- Enqueues one job, and returns its id and its outcome. If it is new, it gets the id p_id, or the next one.
+CREATE FUNCTION windlass_enqueue_job_v1(p_id bigint, p_class text, p_arguments text, p_queue text, p_priority integer, p_run_at timestamptz, p_delay_seconds double precision, p_unique_id text, p_unique_scope text, p_on_conflict text, p_idempotency_key text, p_concurrency_key text, p_concurrency_group text, p_concurrency_limit bigint, p_concurrency_on_conflict text, p_max_attempts bigint, p_max_crashes bigint, p_at_most_once boolean, p_traceparent text, OUT id bigint, OUT outcome text)
+LANGUAGE plpgsql AS $$
+DECLARE
+    v_now timestamp := (statement_timestamp() AT TIME ZONE 'UTC');
+    v_problem text := CASE
+        WHEN p_class IS NULL THEN 'its class is missing'
+        WHEN octet_length(p_class) NOT BETWEEN 1 AND 255 OR p_class COLLATE "C" ~ '[^a-zA-Z0-9_.:/-]' THEN 'its class must have 1 to 255 bytes, only ASCII letters, digits and `_` `.` `:` `/` `-`'
+        WHEN octet_length(p_queue) NOT BETWEEN 1 AND 255 OR p_queue COLLATE "C" ~ '[^a-zA-Z0-9_.:/-]' THEN 'its queue must have 1 to 255 bytes, only ASCII letters, digits and `_` `.` `:` `/` `-`'
+        WHEN octet_length(p_arguments) > 65536 THEN 'its arguments must be JSON text of at most 65536 bytes; store the data elsewhere and pass a reference'
+        WHEN strpos(replace(p_arguments, '\\', ''), '\u0000') > 0 THEN 'its arguments contain a NUL character, which Postgres cannot keep; encode binary data'
+        WHEN windlass_is_too_deep(p_arguments) THEN 'its arguments are nested deeper than 120 arrays and objects, and could not be decoded again; store the data elsewhere and pass a reference'
+        WHEN num_nonnulls(p_run_at, p_delay_seconds, p_unique_id, p_unique_scope, p_on_conflict, p_idempotency_key, p_concurrency_key, p_concurrency_group, p_concurrency_limit, p_concurrency_on_conflict, p_max_attempts, p_max_crashes, p_at_most_once, p_traceparent) = 0 THEN NULL
+        WHEN octet_length(p_idempotency_key) NOT BETWEEN 1 AND 255 THEN 'its idempotency_key must have 1 to 255 bytes and no NUL'
+        WHEN octet_length(p_unique_id) NOT BETWEEN 1 AND 255 THEN 'its unique_id must have 1 to 255 bytes and no NUL'
+        WHEN p_unique_scope NOT IN ('while_waiting', 'until_finished', 'until_result_expires') THEN 'its unique_scope must be one of while_waiting, until_finished, until_result_expires'
+        WHEN p_on_conflict NOT IN ('existing', 'refuse', 'replace', 'run_again') THEN 'its on_conflict must be one of existing, refuse, replace, run_again'
+        WHEN p_concurrency_on_conflict NOT IN ('block', 'discard', 'ordered') THEN 'its concurrency_on_conflict must be one of block, discard, ordered'
+        WHEN p_concurrency_key = '' OR p_concurrency_group = '' OR octet_length(coalesce(p_concurrency_group, p_class) || '/' || p_concurrency_key) > 255 THEN 'its concurrency_key and concurrency_group must not be empty, have at most 255 bytes together, and no NUL'
+        WHEN coalesce(p_concurrency_group, p_class) || '/' || p_concurrency_key = 'windlass/again' THEN 'the concurrency key `windlass/again` is reserved by Windlass'
+        WHEN p_concurrency_key IS NULL AND (p_concurrency_limit IS NOT NULL OR p_concurrency_group IS NOT NULL OR p_concurrency_on_conflict IS NOT NULL) THEN 'its concurrency_key is missing, without which there is no limit'
+        WHEN p_concurrency_limit < 1 THEN 'its concurrency_limit must be 1 or more; pause its queue to stop its jobs'
+        WHEN p_concurrency_on_conflict = 'ordered' AND p_concurrency_limit <> 1 THEN 'its concurrency key is ordered, so its concurrency_limit must be 1'
+        WHEN p_run_at IS NOT NULL AND p_delay_seconds IS NOT NULL THEN 'it has both run_at and delay_seconds; choose one'
+        WHEN p_run_at AT TIME ZONE 'UTC' NOT BETWEEN timestamp '0001-01-01' AND timestamp '9999-12-31 23:59:59.999999' THEN 'its run_at must be a time in the years 1 to 9999, as 2026-12-24T18:00:00Z'
+        WHEN NOT (p_delay_seconds >= 0 AND p_delay_seconds <= 31622400000) THEN 'its delay_seconds must be 0 or more, and at most 1000 years'
+        WHEN p_max_attempts < 1 THEN 'its max_attempts must be an integer, 1 or more'
+        WHEN p_max_crashes < 0 THEN 'its max_crashes must be an integer, 0 or more'
+        WHEN p_at_most_once AND p_max_attempts > 1 THEN 'it has at-most-once delivery and more than one attempt; choose one'
+        WHEN p_traceparent COLLATE "C" !~ '^(00-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}|(?!00|ff)[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}(-.*)?)$' OR substr(p_traceparent, 4, 32) = '00000000000000000000000000000000' OR substr(p_traceparent, 37, 16) = '0000000000000000' THEN 'its traceparent is not one of W3C Trace Context; pass the header as it is, `00-<32 digits>-<16 digits>-<2 digits>` with lower-case hexadecimal digits' END;
+    v_json json;
+    v_at timestamp;
+    v_delay bigint;
+    v_key text := coalesce(p_concurrency_group, p_class) || '/' || p_concurrency_key;
+    v_limit integer := CASE WHEN p_concurrency_key IS NOT NULL THEN least(coalesce(p_concurrency_limit, 1), 2147483647) END;
+    v_on_conflict text := nullif(p_concurrency_on_conflict, 'block');
+    v_scope text := coalesce(p_unique_scope, 'until_finished');
+    v_id bigint := p_id;
+    v_job bigint;
+    v_internal boolean;
+    v_holder bigint;
+    v_place integer;
+    v_hold windlass_unique_jobs;
+    v_has_run boolean := false;
+    v_is_behind boolean := false;
+BEGIN
+    IF v_problem IS NULL THEN
+        BEGIN
+            v_json := p_arguments;
+        EXCEPTION WHEN invalid_text_representation OR untranslatable_character THEN
+            v_problem := 'its arguments are not JSON';
+        END;
+    END IF;
+    IF v_problem IS NOT NULL THEN
+        RAISE EXCEPTION 'cannot enqueue `%`: %', left(coalesce(p_class, ''), 80), v_problem USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    SELECT c.internal INTO v_internal FROM windlass_classes c WHERE c.class_name = p_class;
+    IF v_internal IS DISTINCT FROM false THEN
+        PERFORM windlass_check_class(p_class);
+    END IF;
+    p_queue := coalesce(p_queue, 'default');
+    p_arguments := coalesce(p_arguments, 'null');
+    p_priority := coalesce(p_priority, 0);
+    p_at_most_once := coalesce(p_at_most_once, false);
+    v_at := p_run_at AT TIME ZONE 'UTC';
+    v_delay := round(p_delay_seconds * 1000000);
+    outcome := 'new';
+
+    IF v_id IS NULL AND p_unique_id IS NULL AND p_idempotency_key IS NULL THEN
+        INSERT INTO solid_queue_jobs (queue_name, class_name, arguments, priority, max_attempts, max_crashes, at_most_once, policy, traceparent, active_job_id, scheduled_at, idempotency_key, unique_id, concurrency_key, concurrency_limit, concurrency_on_conflict, created_at, updated_at) VALUES (p_queue, p_class, p_arguments, p_priority, CAST(CASE WHEN p_max_attempts IS NOT NULL THEN least(p_max_attempts, 2147483647) END AS integer), CAST(CASE WHEN p_max_crashes IS NOT NULL THEN least(p_max_crashes, 2147483647) END AS integer), p_at_most_once, '{"unique_scope":"' || p_unique_scope || '"}', p_traceparent, NULL, coalesce(CAST(v_at AS timestamp), (statement_timestamp() AT TIME ZONE 'UTC' + v_delay * interval '1 microsecond')), p_idempotency_key, p_unique_id, v_key, v_limit, v_on_conflict, (statement_timestamp() AT TIME ZONE 'UTC'), (statement_timestamp() AT TIME ZONE 'UTC'))
+        RETURNING solid_queue_jobs.id, scheduled_at INTO v_job, v_at;
+    ELSE
+        v_id := coalesce(v_id, nextval(CAST(pg_get_serial_sequence('solid_queue_jobs', 'id') AS regclass)));
+        -- A used key decides, whatever holds the unique id.
+        SELECT j.id INTO v_job FROM solid_queue_jobs j WHERE j.idempotency_key = p_idempotency_key;
+        IF FOUND THEN
+            outcome := 'existing';
+            id := v_job;
+            RETURN;
+        END IF;
+        FOR v_round IN 1 .. 10 LOOP
+            EXIT WHEN p_unique_id IS NULL;
+            INSERT INTO windlass_unique_jobs (unique_id, job_id, scope) VALUES (p_unique_id, v_id, v_scope)
+            ON CONFLICT (unique_id) DO NOTHING;
+            EXIT WHEN FOUND;
+            SELECT * INTO v_hold FROM windlass_unique_jobs u WHERE u.unique_id = p_unique_id FOR UPDATE;
+            CONTINUE WHEN NOT FOUND; -- deleted meanwhile
+            -- The job that the row names holds the unique id, or else the one that has to end before it.
+            v_holder := v_hold.job_id;
+            v_place := windlass_place_of(v_holder);
+            IF NOT (v_place <= 2 OR v_place = 3 AND v_hold.scope <> 'while_waiting' OR v_place = 4 AND v_hold.scope = 'until_result_expires') THEN
+                v_holder := v_hold.after_job_id;
+                v_place := windlass_place_of(v_holder);
+                IF NOT (v_place <= 2 OR v_place = 3 AND v_hold.scope <> 'while_waiting' OR v_place = 4 AND v_hold.scope = 'until_result_expires') THEN
+                    v_holder := NULL;
+                END IF;
+            END IF;
+            IF v_holder IS NULL THEN
+                UPDATE windlass_unique_jobs u SET job_id = v_id, scope = v_scope, after_job_id = NULL
+                WHERE u.unique_id = p_unique_id;
+                EXIT;
+            ELSIF p_on_conflict = 'refuse' THEN
+                RAISE EXCEPTION 'cannot enqueue `%`: job % holds the unique id `%`', p_class, v_holder, p_unique_id
+                    USING ERRCODE = 'unique_violation';
+            ELSIF v_place = 3 AND p_on_conflict IN ('replace', 'run_again') THEN
+                UPDATE windlass_unique_jobs u SET job_id = v_id, scope = v_scope, after_job_id = v_holder
+                WHERE u.unique_id = p_unique_id;
+                v_is_behind := true;
+                outcome := 'again';
+                EXIT;
+            ELSIF v_place <= 2 THEN
+                -- From here on it cannot be claimed before this transaction ends.
+                CASE v_place
+                    WHEN 0 THEN PERFORM 1 FROM solid_queue_ready_executions e WHERE e.job_id = v_holder FOR UPDATE;
+                    WHEN 1 THEN PERFORM 1 FROM solid_queue_scheduled_executions e WHERE e.job_id = v_holder FOR UPDATE;
+                    ELSE PERFORM 1 FROM solid_queue_blocked_executions e WHERE e.job_id = v_holder FOR UPDATE;
+                END CASE;
+                CONTINUE WHEN NOT FOUND;
+            END IF;
+            v_job := v_holder;
+            outcome := 'existing';
+            IF v_place > 2 OR p_on_conflict IS DISTINCT FROM 'replace' THEN
+                id := v_job;
+                RETURN;
+            END IF;
+            outcome := 'replaced';
+            UPDATE windlass_unique_jobs u SET job_id = v_holder, scope = v_scope,
+                after_job_id = CASE WHEN v_holder = v_hold.job_id THEN v_hold.after_job_id END
+            WHERE u.unique_id = p_unique_id;
+            UPDATE solid_queue_jobs j SET queue_name = p_queue, class_name = p_class, arguments = p_arguments, priority = p_priority, max_attempts = CAST(CASE WHEN p_max_attempts IS NOT NULL THEN least(p_max_attempts, 2147483647) END AS integer), max_crashes = CAST(CASE WHEN p_max_crashes IS NOT NULL THEN least(p_max_crashes, 2147483647) END AS integer), at_most_once = p_at_most_once, policy = '{"unique_scope":"' || p_unique_scope || '"}', traceparent = p_traceparent, scheduled_at = coalesce(CAST(v_at AS timestamp), (statement_timestamp() AT TIME ZONE 'UTC' + v_delay * interval '1 microsecond')), concurrency_key = v_key, concurrency_limit = v_limit, concurrency_on_conflict = v_on_conflict, attempts = 0, crash_count = 0, updated_at = v_now
+            WHERE j.id = v_holder RETURNING j.scheduled_at, j.last_claim_id IS NOT NULL INTO v_at, v_has_run;
+            DELETE FROM windlass_attempts a WHERE a.job_id = v_holder AND a.id <=
+                (SELECT o.id FROM windlass_attempts o WHERE o.job_id = v_holder ORDER BY o.id DESC LIMIT 1 OFFSET 20);
+            DELETE FROM windlass_expiries e WHERE e.job_id = v_holder;
+            -- What waits for another job to end stays blocked, whatever its new time is.
+            UPDATE solid_queue_blocked_executions e SET queue_name = p_queue, priority = p_priority
+            WHERE e.job_id = v_holder AND e.concurrency_key = 'windlass/again';
+            IF FOUND THEN
+                id := v_job;
+                RETURN;
+            END IF;
+            DELETE FROM solid_queue_ready_executions e WHERE e.job_id = v_holder;
+            DELETE FROM solid_queue_scheduled_executions e WHERE e.job_id = v_holder;
+            DELETE FROM solid_queue_blocked_executions e WHERE e.job_id = v_holder;
+            EXIT;
+        END LOOP;
+        IF outcome <> 'replaced' THEN
+            INSERT INTO solid_queue_jobs (queue_name, class_name, arguments, priority, max_attempts, max_crashes, at_most_once, policy, traceparent, active_job_id, scheduled_at, idempotency_key, unique_id, concurrency_key, concurrency_limit, concurrency_on_conflict, created_at, updated_at, id) VALUES (p_queue, p_class, p_arguments, p_priority, CAST(CASE WHEN p_max_attempts IS NOT NULL THEN least(p_max_attempts, 2147483647) END AS integer), CAST(CASE WHEN p_max_crashes IS NOT NULL THEN least(p_max_crashes, 2147483647) END AS integer), p_at_most_once, '{"unique_scope":"' || p_unique_scope || '"}', p_traceparent, NULL, coalesce(CAST(v_at AS timestamp), (statement_timestamp() AT TIME ZONE 'UTC' + v_delay * interval '1 microsecond')), p_idempotency_key, p_unique_id, v_key, v_limit, v_on_conflict, (statement_timestamp() AT TIME ZONE 'UTC'), (statement_timestamp() AT TIME ZONE 'UTC'), v_id)
+            ON CONFLICT (idempotency_key) WHERE idempotency_key IS NOT NULL DO NOTHING
+            RETURNING solid_queue_jobs.id, scheduled_at INTO v_job, v_at;
+            IF NOT FOUND THEN
+                SELECT j.id INTO v_job FROM solid_queue_jobs j WHERE j.idempotency_key = p_idempotency_key;
+                IF NOT FOUND THEN
+                    RAISE EXCEPTION 'cannot enqueue `%`: the job with its idempotency key was deleted meanwhile', p_class
+                        USING ERRCODE = 'serialization_failure', HINT = 'Enqueue it again.';
+                END IF;
+                outcome := 'existing';
+                id := v_job;
+                RETURN;
+            END IF;
+        END IF;
+    END IF;
+
+    id := v_job;
+    IF v_is_behind THEN
+        INSERT INTO solid_queue_blocked_executions (job_id, queue_name, priority, concurrency_key, expires_at, created_at)
+        VALUES (v_job, p_queue, p_priority, 'windlass/again', timestamp '9999-12-31 23:59:59.000000', v_now);
+    ELSIF v_at > v_now THEN
+        INSERT INTO solid_queue_scheduled_executions (job_id, queue_name, priority, scheduled_at, created_at)
+        VALUES (v_job, p_queue, p_priority, v_at, v_now);
+    ELSIF v_key IS NOT NULL THEN
+        INSERT INTO solid_queue_blocked_executions (job_id, queue_name, priority, concurrency_key, expires_at, created_at)
+        VALUES (v_job, p_queue, CASE WHEN v_on_conflict = 'ordered' THEN -2147483648 ELSE p_priority END, v_key,
+            CASE WHEN v_on_conflict = 'discard' AND NOT v_has_run THEN timestamp '9999-12-31 00:00:00.000000'
+            ELSE timestamp '9999-12-31 23:59:59.000000' END, v_now);
+        INSERT INTO windlass_wanted_keys (key) VALUES (v_key);
+        PERFORM windlass_wake();
+    ELSE
+        INSERT INTO solid_queue_ready_executions (job_id, queue_name, priority, class_name, cautious, created_at)
+        VALUES (v_job, p_queue, p_priority, p_class, p_at_most_once OR coalesce(p_max_crashes = 0, false), v_now);
+        PERFORM windlass_wake();
+    END IF;
+END;
+$$;
+
+CREATE FUNCTION windlass_insert_enqueue_v1() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$
+DECLARE
+    v_done record;
+BEGIN
+    v_done := windlass_enqueue_job_v1(NULL, NEW.class, NEW.arguments, NEW.queue, NEW.priority, NEW.run_at, NEW.delay_seconds, NEW.unique_id, NEW.unique_scope, NEW.on_conflict, NEW.idempotency_key, NEW.concurrency_key, NEW.concurrency_group, NEW.concurrency_limit, NEW.concurrency_on_conflict, NEW.max_attempts, NEW.max_crashes, NEW.at_most_once, NEW.traceparent);
+    NEW.id := v_done.id;
+    NEW.outcome := v_done.outcome;
+    RETURN NEW;
+END;
+$$;
+
+CREATE TRIGGER windlass_enqueue_v1 INSTEAD OF INSERT ON windlass_enqueue_v1
+    FOR EACH ROW EXECUTE FUNCTION windlass_insert_enqueue_v1();
+
+CREATE VIEW windlass_enqueue AS SELECT * FROM windlass_enqueue_v1;
+
+CREATE FUNCTION windlass_enqueue_v1(class text, arguments text DEFAULT NULL, queue text DEFAULT NULL, priority integer DEFAULT NULL, run_at timestamptz DEFAULT NULL, delay_seconds double precision DEFAULT NULL, unique_id text DEFAULT NULL, unique_scope text DEFAULT NULL, on_conflict text DEFAULT NULL, idempotency_key text DEFAULT NULL, concurrency_key text DEFAULT NULL, concurrency_group text DEFAULT NULL, concurrency_limit bigint DEFAULT NULL, concurrency_on_conflict text DEFAULT NULL, max_attempts bigint DEFAULT NULL, max_crashes bigint DEFAULT NULL, at_most_once boolean DEFAULT NULL, traceparent text DEFAULT NULL) RETURNS bigint LANGUAGE plpgsql SECURITY DEFINER AS $$
+BEGIN
+    RETURN (windlass_enqueue_job_v1(NULL, class, arguments, queue, priority, run_at, delay_seconds, unique_id, unique_scope, on_conflict, idempotency_key, concurrency_key, concurrency_group, concurrency_limit, concurrency_on_conflict, max_attempts, max_crashes, at_most_once, traceparent)).id;
+END;
+$$;
+
+CREATE FUNCTION windlass_enqueue(class text, arguments text DEFAULT NULL, queue text DEFAULT NULL, priority integer DEFAULT NULL, run_at timestamptz DEFAULT NULL, delay_seconds double precision DEFAULT NULL, unique_id text DEFAULT NULL, unique_scope text DEFAULT NULL, on_conflict text DEFAULT NULL, idempotency_key text DEFAULT NULL, concurrency_key text DEFAULT NULL, concurrency_group text DEFAULT NULL, concurrency_limit bigint DEFAULT NULL, concurrency_on_conflict text DEFAULT NULL, max_attempts bigint DEFAULT NULL, max_crashes bigint DEFAULT NULL, at_most_once boolean DEFAULT NULL, traceparent text DEFAULT NULL) RETURNS bigint LANGUAGE plpgsql SECURITY DEFINER AS $$
+BEGIN
+    RETURN (windlass_enqueue_job_v1(NULL, class, arguments, queue, priority, run_at, delay_seconds, unique_id, unique_scope, on_conflict, idempotency_key, concurrency_key, concurrency_group, concurrency_limit, concurrency_on_conflict, max_attempts, max_crashes, at_most_once, traceparent)).id;
+END;
+$$;
+
+-- Enqueues a list of jobs of one class, all or none, and returns their ids, in order. Each job is an object whose keys are
+-- columns of the view windlass_enqueue.
+CREATE FUNCTION windlass_enqueue_many_v1(class text, jobs jsonb) RETURNS SETOF bigint LANGUAGE plpgsql SECURITY DEFINER AS $$
+#variable_conflict use_column
+DECLARE
+    v_place bigint;
+    v_problem text;
+    v_ids bigint[];
+    v_done record;
+    r record;
+BEGIN
+    v_problem := CASE
+        WHEN windlass_enqueue_many_v1.class IS NULL THEN 'its class is missing'
+        WHEN octet_length(windlass_enqueue_many_v1.class) NOT BETWEEN 1 AND 255 OR windlass_enqueue_many_v1.class COLLATE "C" ~ '[^a-zA-Z0-9_.:/-]' THEN 'its class must have 1 to 255 bytes, only ASCII letters, digits and `_` `.` `:` `/` `-`' END;
+    IF v_problem IS NULL AND jsonb_typeof(jobs) IS DISTINCT FROM 'array' THEN
+        v_problem := 'its jobs are not a JSON array of objects';
+    END IF;
+    IF v_problem IS NOT NULL THEN
+        RAISE EXCEPTION 'cannot enqueue `%`: %', left(coalesce(class, ''), 80), v_problem
+            USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    SELECT e.place, CASE WHEN jsonb_typeof(e.value) <> 'object' THEN 'it is not an object'
+            WHEN e.value - ARRAY['arguments', 'queue', 'priority', 'run_at', 'delay_seconds', 'unique_id', 'unique_scope', 'on_conflict', 'idempotency_key', 'concurrency_key', 'concurrency_group', 'concurrency_limit', 'concurrency_on_conflict', 'max_attempts', 'max_crashes', 'at_most_once', 'traceparent'] <> jsonb '{}' THEN 'a job has no key '
+                || (SELECT min(key) FROM jsonb_object_keys(e.value - ARRAY['arguments', 'queue', 'priority', 'run_at', 'delay_seconds', 'unique_id', 'unique_scope', 'on_conflict', 'idempotency_key', 'concurrency_key', 'concurrency_group', 'concurrency_limit', 'concurrency_on_conflict', 'max_attempts', 'max_crashes', 'at_most_once', 'traceparent']) AS key) END
+        INTO v_place, v_problem
+        FROM jsonb_array_elements(jobs) WITH ORDINALITY AS e (value, place)
+        WHERE jsonb_typeof(e.value) <> 'object' OR e.value - ARRAY['arguments', 'queue', 'priority', 'run_at', 'delay_seconds', 'unique_id', 'unique_scope', 'on_conflict', 'idempotency_key', 'concurrency_key', 'concurrency_group', 'concurrency_limit', 'concurrency_on_conflict', 'max_attempts', 'max_crashes', 'at_most_once', 'traceparent'] <> jsonb '{}' LIMIT 1;
+    IF v_problem IS NOT NULL THEN
+        RAISE EXCEPTION 'cannot enqueue `%`: job % of the list: %', class, v_place, v_problem
+            USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    PERFORM windlass_check_class(class);
+
+    IF NOT jobs @? '$[*].keyvalue() ? (@.key == "unique_id" || @.key == "idempotency_key" || @.key == "concurrency_key")' THEN
+        WITH r AS MATERIALIZED (
+            SELECT e.place, r.*, CASE
+        WHEN octet_length(r.queue) NOT BETWEEN 1 AND 255 OR r.queue COLLATE "C" ~ '[^a-zA-Z0-9_.:/-]' THEN 'its queue must have 1 to 255 bytes, only ASCII letters, digits and `_` `.` `:` `/` `-`'
+        WHEN octet_length(CAST(r.arguments AS text)) > 65536 THEN 'its arguments must be JSON text of at most 65536 bytes; store the data elsewhere and pass a reference'
+        WHEN strpos(replace(CAST(r.arguments AS text), '\\', ''), '\u0000') > 0 THEN 'its arguments contain a NUL character, which Postgres cannot keep; encode binary data'
+        WHEN windlass_is_too_deep(CAST(r.arguments AS text)) THEN 'its arguments are nested deeper than 120 arrays and objects, and could not be decoded again; store the data elsewhere and pass a reference'
+        WHEN num_nonnulls(r.run_at, r.delay_seconds, r.unique_id, r.unique_scope, r.on_conflict, r.idempotency_key, r.concurrency_key, r.concurrency_group, r.concurrency_limit, r.concurrency_on_conflict, r.max_attempts, r.max_crashes, r.at_most_once, r.traceparent) = 0 THEN NULL
+        WHEN octet_length(r.idempotency_key) NOT BETWEEN 1 AND 255 THEN 'its idempotency_key must have 1 to 255 bytes and no NUL'
+        WHEN octet_length(r.unique_id) NOT BETWEEN 1 AND 255 THEN 'its unique_id must have 1 to 255 bytes and no NUL'
+        WHEN r.unique_scope NOT IN ('while_waiting', 'until_finished', 'until_result_expires') THEN 'its unique_scope must be one of while_waiting, until_finished, until_result_expires'
+        WHEN r.on_conflict NOT IN ('existing', 'refuse', 'replace', 'run_again') THEN 'its on_conflict must be one of existing, refuse, replace, run_again'
+        WHEN r.concurrency_on_conflict NOT IN ('block', 'discard', 'ordered') THEN 'its concurrency_on_conflict must be one of block, discard, ordered'
+        WHEN r.concurrency_key = '' OR r.concurrency_group = '' OR octet_length(coalesce(r.concurrency_group, windlass_enqueue_many_v1.class) || '/' || r.concurrency_key) > 255 THEN 'its concurrency_key and concurrency_group must not be empty, have at most 255 bytes together, and no NUL'
+        WHEN coalesce(r.concurrency_group, windlass_enqueue_many_v1.class) || '/' || r.concurrency_key = 'windlass/again' THEN 'the concurrency key `windlass/again` is reserved by Windlass'
+        WHEN r.concurrency_key IS NULL AND (r.concurrency_limit IS NOT NULL OR r.concurrency_group IS NOT NULL OR r.concurrency_on_conflict IS NOT NULL) THEN 'its concurrency_key is missing, without which there is no limit'
+        WHEN r.concurrency_limit < 1 THEN 'its concurrency_limit must be 1 or more; pause its queue to stop its jobs'
+        WHEN r.concurrency_on_conflict = 'ordered' AND r.concurrency_limit <> 1 THEN 'its concurrency key is ordered, so its concurrency_limit must be 1'
+        WHEN r.run_at IS NOT NULL AND r.delay_seconds IS NOT NULL THEN 'it has both run_at and delay_seconds; choose one'
+        WHEN r.run_at AT TIME ZONE 'UTC' NOT BETWEEN timestamp '0001-01-01' AND timestamp '9999-12-31 23:59:59.999999' THEN 'its run_at must be a time in the years 1 to 9999, as 2026-12-24T18:00:00Z'
+        WHEN NOT (r.delay_seconds >= 0 AND r.delay_seconds <= 31622400000) THEN 'its delay_seconds must be 0 or more, and at most 1000 years'
+        WHEN r.max_attempts < 1 THEN 'its max_attempts must be an integer, 1 or more'
+        WHEN r.max_crashes < 0 THEN 'its max_crashes must be an integer, 0 or more'
+        WHEN r.at_most_once AND r.max_attempts > 1 THEN 'it has at-most-once delivery and more than one attempt; choose one'
+        WHEN r.traceparent COLLATE "C" !~ '^(00-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}|(?!00|ff)[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}(-.*)?)$' OR substr(r.traceparent, 4, 32) = '00000000000000000000000000000000' OR substr(r.traceparent, 37, 16) = '0000000000000000' THEN 'its traceparent is not one of W3C Trace Context; pass the header as it is, `00-<32 digits>-<16 digits>-<2 digits>` with lower-case hexadecimal digits' END AS problem
+            FROM jsonb_array_elements(jobs) WITH ORDINALITY AS e (value, place), jsonb_to_record(e.value) AS r (arguments jsonb, queue text, priority integer, run_at timestamptz, delay_seconds double precision, unique_id text, unique_scope text, on_conflict text, idempotency_key text, concurrency_key text, concurrency_group text, concurrency_limit bigint, concurrency_on_conflict text, max_attempts bigint, max_crashes bigint, at_most_once boolean, traceparent text)
+        ), job AS (
+            INSERT INTO solid_queue_jobs (queue_name, class_name, arguments, priority, max_attempts, max_crashes, at_most_once, policy, traceparent, active_job_id, scheduled_at, created_at, updated_at) SELECT coalesce(r.queue, 'default'), windlass_enqueue_many_v1.class, coalesce(CAST(r.arguments AS text), 'null'), coalesce(r.priority, 0), CAST(CASE WHEN r.max_attempts IS NOT NULL THEN least(r.max_attempts, 2147483647) END AS integer), CAST(CASE WHEN r.max_crashes IS NOT NULL THEN least(r.max_crashes, 2147483647) END AS integer), coalesce(r.at_most_once, false), '{"unique_scope":"' || r.unique_scope || '"}', r.traceparent, NULL, coalesce(CAST(r.run_at AT TIME ZONE 'UTC' AS timestamp), (statement_timestamp() AT TIME ZONE 'UTC' + CAST(round(r.delay_seconds * 1000000) AS bigint) * interval '1 microsecond')), (statement_timestamp() AT TIME ZONE 'UTC'), (statement_timestamp() AT TIME ZONE 'UTC') FROM r WHERE r.problem IS NULL ORDER BY r.place
+            RETURNING id, queue_name, priority, class_name, at_most_once, max_crashes, scheduled_at
+        ), ready AS (
+            INSERT INTO solid_queue_ready_executions (job_id, queue_name, priority, class_name, cautious, created_at)
+            SELECT id, queue_name, priority, class_name, at_most_once OR coalesce(max_crashes = 0, false), (statement_timestamp() AT TIME ZONE 'UTC') FROM job
+            WHERE scheduled_at IS NULL OR scheduled_at <= (statement_timestamp() AT TIME ZONE 'UTC') RETURNING 1
+        ), later AS (
+            INSERT INTO solid_queue_scheduled_executions (job_id, queue_name, priority, scheduled_at, created_at)
+            SELECT id, queue_name, priority, scheduled_at, (statement_timestamp() AT TIME ZONE 'UTC') FROM job WHERE scheduled_at > (statement_timestamp() AT TIME ZONE 'UTC')
+        ), woken AS (
+            SELECT CASE WHEN EXISTS (SELECT 1 FROM ready) THEN (SELECT count(pg_notify(w.channel, '')) FROM (SELECT coalesce(channel, 'windlass') AS channel, row_number() OVER (PARTITION BY left(channel, 25) ORDER BY last_heartbeat_at < (statement_timestamp() AT TIME ZONE 'UTC') - interval '30 seconds', random()) AS place FROM solid_queue_processes WHERE listening AND true) AS w WHERE w.place <= (SELECT count(*) FROM ready) + 1) END AS workers
+        ), bad AS (
+            SELECT r.place, r.problem FROM r WHERE r.problem IS NOT NULL ORDER BY r.place LIMIT 1
+        ) SELECT (SELECT array_agg(job.id ORDER BY job.id) FROM job), bad.place, bad.problem INTO v_ids, v_place, v_problem
+        FROM woken LEFT JOIN bad ON true;
+        IF v_problem IS NOT NULL THEN
+            RAISE EXCEPTION 'cannot enqueue `%`: job % of the list: %', class, v_place, v_problem
+                USING ERRCODE = 'invalid_parameter_value';
+        END IF;
+        RETURN QUERY SELECT unnest(v_ids);
+        RETURN;
+    END IF;
+    -- Ids follow the list. Names are taken in their order, so that no two lists can wait for each other.
+    SELECT array_agg(nextval(CAST(pg_get_serial_sequence('solid_queue_jobs', 'id') AS regclass))) INTO v_ids
+        FROM generate_series(1, jsonb_array_length(jobs));
+    FOR r IN
+        SELECT e.place, r.* FROM jsonb_array_elements(jobs) WITH ORDINALITY AS e (value, place), jsonb_to_record(e.value) AS r (arguments jsonb, queue text, priority integer, run_at timestamptz, delay_seconds double precision, unique_id text, unique_scope text, on_conflict text, idempotency_key text, concurrency_key text, concurrency_group text, concurrency_limit bigint, concurrency_on_conflict text, max_attempts bigint, max_crashes bigint, at_most_once boolean, traceparent text)
+        ORDER BY r.unique_id COLLATE "C" NULLS FIRST, r.idempotency_key COLLATE "C" NULLS FIRST, e.place
+    LOOP
+        v_done := windlass_enqueue_job_v1(v_ids[r.place], class, CAST(r.arguments AS text), r.queue, r.priority, r.run_at, r.delay_seconds, r.unique_id, r.unique_scope, r.on_conflict, r.idempotency_key, r.concurrency_key, r.concurrency_group, r.concurrency_limit, r.concurrency_on_conflict, r.max_attempts, r.max_crashes, r.at_most_once, r.traceparent);
+        v_ids[r.place] := v_done.id;
+    END LOOP;
+    RETURN QUERY SELECT unnest(v_ids);
+END;
+$$;
+
+CREATE FUNCTION windlass_enqueue_many(class text, jobs jsonb) RETURNS SETOF bigint LANGUAGE plpgsql SECURITY DEFINER AS $$
+BEGIN
+    RETURN QUERY SELECT windlass_enqueue_many_v1(class, jobs);
+END;
+$$;
+
+-- Functions that work with the rights of their owner must find only the tables beside them, and no temporary ones.
+DO $$
+DECLARE
+    v_function regprocedure;
+BEGIN
+    FOR v_function IN
+        SELECT p.oid FROM pg_proc p WHERE p.pronamespace = CAST(current_schema() AS regnamespace) AND p.prosecdef
+        AND p.proname LIKE 'windlass\_%'
+    LOOP
+        EXECUTE format('ALTER FUNCTION %s SET search_path = %I, pg_temp', v_function, current_schema());
+        EXECUTE format('REVOKE ALL ON FUNCTION %s FROM PUBLIC', v_function);
+    END LOOP;
+END;
+$$;
+
+INSERT INTO windlass_schema_migrations (version, applied_at)
+VALUES ('20261124000014', statement_timestamp() AT TIME ZONE 'UTC')
+ON CONFLICT (version) DO NOTHING;

@@ -1,0 +1,170 @@
+//! The migration by which programs enqueue in SQL is made here: of a text for each database, in
+//! which words in braces stand for the constants, columns and rules of Rust.
+//!
+//! A program that has the old migration keeps it, so after a change there is a new one: give it a
+//! new version, and write it with `WINDLASS_WRITE_MIGRATIONS=1`.
+
+mod postgres;
+mod rules;
+mod sqlite;
+
+use crate::db::conn::dialect::Dialect;
+use crate::db::model::job_columns::JobColumns;
+use crate::db::model::new_row::{ORDERED, UniqueScope};
+use crate::db::table::attempts::KEPT;
+use crate::db::table::blocked::IN_ORDER;
+use crate::db::table::semaphores::{DOES_NOT_WAIT, NEVER_EXPIRES};
+use crate::db::table::unique_jobs::UNIQUE_SUCCESSOR;
+use crate::db::transition::enqueue::resolve_conflict::ROUNDS;
+use crate::job::arguments::MAX_DEPTH;
+use crate::job::policy::Policy;
+use std::path::Path;
+
+/// The migration's directory.
+const NAME: &str = "2026-11-24-000014_enqueue_by_sql";
+
+/// A column that a caller may set, and its type on Postgres.
+type CallerColumn = (&'static str, &'static str);
+
+/// The columns that a caller may set beside the class.
+const OPTIONS: [CallerColumn; 17] = [
+    ("arguments", "text"),
+    ("queue", "text"),
+    ("priority", "integer"),
+    ("run_at", "timestamptz"),
+    ("delay_seconds", "double precision"),
+    ("unique_id", "text"),
+    ("unique_scope", "text"),
+    ("on_conflict", "text"),
+    ("idempotency_key", "text"),
+    ("concurrency_key", "text"),
+    ("concurrency_group", "text"),
+    ("concurrency_limit", "bigint"),
+    ("concurrency_on_conflict", "text"),
+    ("max_attempts", "bigint"),
+    ("max_crashes", "bigint"),
+    ("at_most_once", "boolean"),
+    ("traceparent", "text"),
+];
+
+/// Words of a text, and what they stand for.
+type Words = Vec<(String, String)>;
+
+fn word(name: &str, text: impl Into<String>) -> (String, String) {
+    (format!("{{{name}}}"), text.into())
+}
+
+/// Returns the words that are the same for both databases.
+fn constants(dialect: Dialect) -> Words {
+    let version: String = NAME.split('_').next().unwrap_or_default().replace('-', "");
+    let keys = OPTIONS.map(|(name, _)| format!("'{name}'"));
+    vec![
+        word("now", dialect.render("{now}")),
+        word("cautious", dialect.render("{cautious}")),
+        word("max_depth", MAX_DEPTH.to_string()),
+        word("max_integer", i32::MAX.to_string()),
+        word("rounds", ROUNDS.to_string()),
+        word("ordered", ORDERED),
+        word("in_order", IN_ORDER.to_string()),
+        word("unique_successor", UNIQUE_SUCCESSOR),
+        word("never_expires", NEVER_EXPIRES),
+        word("does_not_wait", DOES_NOT_WAIT),
+        word("kept_attempts", KEPT.to_string()),
+        word("default_queue", "default"),
+        word("default_scope", UniqueScope::default().column()),
+        word("version", version),
+        word("keys", keys.join(", ")),
+        word("open_brackets", "[{"),
+        word("braces", "{}"),
+    ]
+}
+
+/// Returns `text`, a list of values or assignments made of `columns`, with what `source` says in
+/// place of each parameter.
+fn with_sources(
+    dialect: Dialect,
+    columns: &JobColumns,
+    text: &str,
+    source: &dyn Fn(&str) -> String,
+) -> String {
+    let inputs = columns.inputs();
+    let mut text = dialect.render(text);
+    let inputs: Vec<&str> = inputs.split(", ").collect();
+    for (index, name) in inputs.iter().enumerate().rev() {
+        text = text.replace(&format!("${}", index + 1), &source(name));
+    }
+    text
+}
+
+/// Returns a condition: a job in a state holds its unique id, by its scope.
+fn holds(scope: &str, place: &str) -> String {
+    format!(
+        "({place} <= 2 OR {place} = 3 AND {scope} <> 'while_waiting' OR {place} = 4 AND {scope} = 'until_result_expires')"
+    )
+}
+
+/// Returns the policy of a job, of which only the scope of the unique id is stored there.
+fn policy(scope: &str) -> String {
+    let stored = Policy::new()
+        .unique_scope(UniqueScope::WhileWaiting)
+        .to_column();
+    let stored = stored.unwrap_or_default();
+    stored
+        .split(UniqueScope::WhileWaiting.column())
+        .map(|part| format!("'{part}'"))
+        .collect::<Vec<_>>()
+        .join(&format!(" || {scope} || "))
+}
+
+/// Returns the statements of a migration.
+fn migration(template: &str, words: &Words) -> String {
+    let made = words
+        .iter()
+        .fold(template.to_owned(), |text, (word, meaning)| {
+            text.replace(word, meaning)
+        });
+    // What stands in braces and is no quantifier of a pattern would be a word without a meaning.
+    let words = made
+        .split('{')
+        .skip(1)
+        .filter_map(|rest| rest.split('}').next());
+    let left: Vec<&str> = words
+        .filter(|word| word.starts_with(|first: char| first.is_ascii_alphabetic()))
+        .collect();
+    assert!(left.is_empty(), "words without a meaning: {left:?}");
+    made
+}
+
+/// Compares the migration in the repository with what is made here.
+fn compare(directory: &str, made: &str) {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let file = root
+        .ancestors()
+        .map(|directory| directory.join("migrations"))
+        .find(|migrations| migrations.is_dir())
+        .unwrap()
+        .join(directory)
+        .join(NAME)
+        .join("up.sql");
+    if std::env::var_os("WINDLASS_WRITE_MIGRATIONS").is_some() {
+        std::fs::write(&file, made).unwrap();
+    }
+    let found = std::fs::read_to_string(&file).unwrap();
+    assert!(
+        found == made,
+        "{} is not what the constants of Rust make of it: give the change a new migration",
+        file.display()
+    );
+}
+
+#[test]
+fn the_migration_of_postgres_follows_the_rules_of_rust() {
+    let made = migration(include_str!("postgres.sql"), &postgres::words());
+    compare("postgres", &made);
+}
+
+#[test]
+fn the_migration_of_sqlite_follows_the_rules_of_rust() {
+    let made = migration(include_str!("sqlite.sql"), &sqlite::words());
+    compare("sqlite", &made);
+}

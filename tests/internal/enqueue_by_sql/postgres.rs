@@ -1,0 +1,165 @@
+//! The words of `postgres.sql`.
+
+use crate::db::conn::dialect::Dialect::Postgres;
+use crate::db::conn::wakeup::wake;
+use crate::db::internal_tests::enqueue_by_sql::rules::{self, From, Rule};
+use crate::db::internal_tests::enqueue_by_sql::{
+    OPTIONS, Words, constants, holds, policy, with_sources, word,
+};
+use crate::db::model::job_columns::JobColumns;
+
+pub(super) fn words() -> Words {
+    let (all, plain, replaced) = (
+        JobColumns::all(),
+        JobColumns::plain(),
+        JobColumns::replaced(),
+    );
+    let inserted = with_sources(Postgres, &all, &all.parameters(), &of_job);
+    let mut words = vec![
+        word("names", all.names()),
+        word("values", inserted),
+        word(
+            "assignments",
+            with_sources(Postgres, &replaced, &replaced.assignments(), &of_job),
+        ),
+        word("plain names", plain.names()),
+        word(
+            "plain values",
+            with_sources(Postgres, &plain, &plain.parameters(), &of_record),
+        ),
+        word(
+            "problem p_",
+            problem(&rules::all(Postgres, From::Row, &|name| {
+                format!("p_{name}")
+            })),
+        ),
+        word(
+            "problem r.",
+            problem(&rules::all(Postgres, From::List, &checked_record)),
+        ),
+        word(
+            "problem class",
+            problem(&rules::class(Postgres, &checked_record)),
+        ),
+        word(
+            "holds v_hold.scope v_place",
+            holds("v_hold.scope", "v_place"),
+        ),
+        word("wake", Postgres.render(&wake("1"))),
+        word(
+            "wake ready",
+            Postgres.render(&wake("(SELECT count(*) FROM ready)")),
+        ),
+        word("record", record()),
+        word(
+            "parameters",
+            OPTIONS
+                .map(|(name, kind)| format!("p_{name} {kind}"))
+                .join(", "),
+        ),
+        word("new values", values(&|name| format!("NEW.{name}"))),
+        word(
+            "record arguments",
+            values(&|name| match name {
+                "arguments" => "CAST(r.arguments AS text)".to_owned(),
+                _ => format!("r.{name}"),
+            }),
+        ),
+    ];
+    for name in ["windlass_enqueue_v1", "windlass_enqueue"] {
+        words.push(word(&format!("enqueue function {name}"), function(name)));
+    }
+    words.extend(constants(Postgres));
+    words
+}
+
+/// Returns an expression for an input of the statements, from the variables of the function that
+/// enqueues a job.
+fn of_job(input: &str) -> String {
+    match input {
+        "queue_name" => "p_queue".to_owned(),
+        "class_name" => "p_class".to_owned(),
+        "max_attempts" | "max_crashes" => integer(&format!("p_{input}")),
+        "policy" => policy("p_unique_scope"),
+        "active_job_id" => "NULL".to_owned(),
+        "due_at" => "v_at".to_owned(),
+        "delay" => "v_delay".to_owned(),
+        "concurrency_key" => "v_key".to_owned(),
+        "concurrency_limit" => "v_limit".to_owned(),
+        "concurrency_on_conflict" => "v_on_conflict".to_owned(),
+        "arguments" | "priority" | "at_most_once" | "traceparent" | "idempotency_key"
+        | "unique_id" => format!("p_{input}"),
+        _ => panic!("no caller can set {input} yet"),
+    }
+}
+
+/// Returns the same for a list of jobs, from the record of each.
+fn of_record(input: &str) -> String {
+    match input {
+        "queue_name" => "coalesce(r.queue, 'default')".to_owned(),
+        "class_name" => "windlass_enqueue_many_v1.class".to_owned(),
+        "arguments" => "coalesce(CAST(r.arguments AS text), 'null')".to_owned(),
+        "priority" => "coalesce(r.priority, 0)".to_owned(),
+        "max_attempts" | "max_crashes" => integer(&format!("r.{input}")),
+        "at_most_once" => "coalesce(r.at_most_once, false)".to_owned(),
+        "policy" => policy("r.unique_scope"),
+        "active_job_id" => "NULL".to_owned(),
+        "due_at" => "r.run_at AT TIME ZONE 'UTC'".to_owned(),
+        "delay" => "CAST(round(r.delay_seconds * 1000000) AS bigint)".to_owned(),
+        "traceparent" => "r.traceparent".to_owned(),
+        _ => panic!("no caller can set {input} yet"),
+    }
+}
+
+fn checked_record(column: &str) -> String {
+    match column {
+        "class" => "windlass_enqueue_many_v1.class".to_owned(),
+        "arguments" => "CAST(r.arguments AS text)".to_owned(),
+        other => format!("r.{other}"),
+    }
+}
+
+/// Returns a number of the caller in the type of its column; more than that has no limit.
+fn integer(number: &str) -> String {
+    // `least` would take the other number for NULL.
+    format!(
+        "CAST(CASE WHEN {number} IS NOT NULL THEN least({number}, {}) END AS integer)",
+        i32::MAX
+    )
+}
+
+/// Returns an expression: what is wrong with a job, or NULL.
+fn problem(rules: &[Rule]) -> String {
+    let cases = rules.iter().map(|rule| {
+        let says = rule.says.as_ref();
+        let says = says.map(|says| format!("'{}'", says.replace('\'', "''")));
+        let says = says.unwrap_or_else(|| "NULL".to_owned());
+        format!("\n        WHEN {} THEN {says}", rule.condition)
+    });
+    format!("CASE{} END", cases.collect::<String>())
+}
+
+/// Returns the jobs of a list, each `e.value`, as records `r`.
+fn record() -> String {
+    let columns = OPTIONS.map(|(name, kind)| match name {
+        "arguments" => "arguments jsonb".to_owned(),
+        _ => format!("{name} {kind}"),
+    });
+    format!("jsonb_to_record(e.value) AS r ({})", columns.join(", "))
+}
+
+/// Returns the values of the options of one job, in order.
+fn values(source: &dyn Fn(&str) -> String) -> String {
+    OPTIONS.map(|(name, _)| source(name)).join(", ")
+}
+
+/// Returns the function that enqueues one job.
+fn function(name: &str) -> String {
+    let parameters = OPTIONS.map(|(column, kind)| format!("{column} {kind} DEFAULT NULL"));
+    format!(
+        "CREATE FUNCTION {name}(class text, {}) RETURNS bigint LANGUAGE plpgsql SECURITY DEFINER AS $$\n\
+         BEGIN\n    RETURN (windlass_enqueue_job_v1(NULL, class, {})).id;\nEND;\n$$;",
+        parameters.join(", "),
+        values(&str::to_owned),
+    )
+}

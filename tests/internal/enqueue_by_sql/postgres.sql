@@ -1,0 +1,375 @@
+-- Enqueues by SQL, for programs in any language, in the caller's own transaction: a row inserted into the view
+-- windlass_enqueue is a job, and the function windlass_enqueue returns the job's id. Both follow the rules of Rust's
+-- enqueue. What a name with _v1 means will not change.
+--
+-- Both work with the rights of their owner: a role that may use them enqueues jobs, and needs no right on a table. No
+-- other role than the owner may, until it is granted:
+--   GRANT INSERT, SELECT ON windlass_enqueue TO app;
+--   GRANT EXECUTE ON FUNCTION windlass_enqueue, windlass_enqueue_many TO app;
+--
+-- This file is made of tests/internal/enqueue_by_sql/postgres.sql and the constants of Rust, and a test compares them.
+
+-- Settings that programs in all languages share, as strict_classes: on or off.
+CREATE TABLE windlass_settings (
+    name varchar PRIMARY KEY,
+    value varchar NOT NULL
+);
+
+CREATE VIEW windlass_enqueue_v1 AS SELECT
+    CAST(NULL AS text) AS class,
+    CAST(NULL AS text) AS arguments,
+    CAST(NULL AS text) AS queue,
+    CAST(NULL AS integer) AS priority,
+    CAST(NULL AS timestamptz) AS run_at,
+    CAST(NULL AS double precision) AS delay_seconds,
+    CAST(NULL AS text) AS unique_id,
+    CAST(NULL AS text) AS unique_scope,
+    CAST(NULL AS text) AS on_conflict,
+    CAST(NULL AS text) AS idempotency_key,
+    CAST(NULL AS text) AS concurrency_key,
+    CAST(NULL AS text) AS concurrency_group,
+    CAST(NULL AS bigint) AS concurrency_limit,
+    CAST(NULL AS text) AS concurrency_on_conflict,
+    CAST(NULL AS bigint) AS max_attempts,
+    CAST(NULL AS bigint) AS max_crashes,
+    CAST(NULL AS boolean) AS at_most_once,
+    CAST(NULL AS text) AS traceparent,
+    CAST(NULL AS bigint) AS id,
+    CAST(NULL AS text) AS outcome
+WHERE false;
+
+-- Whether arrays and objects of JSON text are nested too deeply to be read again.
+CREATE FUNCTION windlass_is_too_deep(json text) RETURNS boolean LANGUAGE plpgsql IMMUTABLE AS $$
+DECLARE
+    v_rest text;
+BEGIN
+    IF length(json) - length(translate(json, '{open_brackets}', '')) <= {max_depth} THEN
+        RETURN false;
+    END IF;
+    -- A bracket in a text counts for nothing.
+    v_rest := regexp_replace(json, '"([^"\\]|\\.)*"', '', 'g');
+    v_rest := translate(regexp_replace(v_rest, '[^][{braces}]', '', 'g'), '{braces}', '[]');
+    FOR v_depth IN 1 .. {max_depth} LOOP
+        v_rest := replace(v_rest, '[]', '');
+    END LOOP;
+    RETURN v_rest <> '';
+END;
+$$;
+
+-- Refuses a class that only the code of its program may enqueue and, if the setting strict_classes is on, a class that
+-- no worker has stored.
+CREATE FUNCTION windlass_check_class(class text) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    v_internal boolean;
+BEGIN
+    SELECT internal INTO v_internal FROM windlass_classes WHERE class_name = class;
+    IF v_internal THEN
+        RAISE EXCEPTION 'cannot enqueue `%` by name: its type is internal, so only its program''s own code enqueues it', class
+            USING ERRCODE = 'insufficient_privilege';
+    ELSIF v_internal IS NULL AND EXISTS (SELECT 1 FROM windlass_settings WHERE name = 'strict_classes' AND value = 'on') THEN
+        RAISE EXCEPTION 'cannot enqueue `%`: no worker has stored this class, and strict_classes is on', class
+            USING ERRCODE = 'invalid_parameter_value', HINT = 'Start a worker that performs it, or correct the name.';
+    END IF;
+END;
+$$;
+
+-- Wakes sleeping workers, once for each statement of a client.
+CREATE FUNCTION windlass_wake() RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    v_statement text := statement_timestamp();
+BEGIN
+    IF current_setting('windlass.woken_by', true) IS DISTINCT FROM v_statement THEN
+        PERFORM set_config('windlass.woken_by', v_statement, true);
+        PERFORM {wake};
+    END IF;
+END;
+$$;
+
+-- Where a job is: 0 ready, 1 scheduled, 2 blocked, 3 claimed, 4 ended with a result that is kept, 5 none of these.
+CREATE FUNCTION windlass_place_of(job bigint) RETURNS integer LANGUAGE plpgsql AS $$
+BEGIN
+    RETURN (SELECT CASE WHEN EXISTS (SELECT 1 FROM solid_queue_ready_executions WHERE job_id = job) THEN 0
+        WHEN EXISTS (SELECT 1 FROM solid_queue_scheduled_executions WHERE job_id = job) THEN 1
+        WHEN EXISTS (SELECT 1 FROM solid_queue_blocked_executions WHERE job_id = job) THEN 2
+        WHEN EXISTS (SELECT 1 FROM solid_queue_claimed_executions WHERE job_id = job) THEN 3
+        WHEN EXISTS (SELECT 1 FROM windlass_results WHERE job_id = job AND expires_at > {now}) THEN 4 ELSE 5 END);
+END;
+$$;
+
+-- Enqueues one job, and returns its id and its outcome. If it is new, it gets the id p_id, or the next one.
+CREATE FUNCTION windlass_enqueue_job_v1(p_id bigint, p_class text, {parameters}, OUT id bigint, OUT outcome text)
+LANGUAGE plpgsql AS $$
+DECLARE
+    v_now timestamp := {now};
+    v_problem text := {problem p_};
+    v_json json;
+    v_at timestamp;
+    v_delay bigint;
+    v_key text := coalesce(p_concurrency_group, p_class) || '/' || p_concurrency_key;
+    v_limit integer := CASE WHEN p_concurrency_key IS NOT NULL THEN least(coalesce(p_concurrency_limit, 1), {max_integer}) END;
+    v_on_conflict text := nullif(p_concurrency_on_conflict, 'block');
+    v_scope text := coalesce(p_unique_scope, '{default_scope}');
+    v_id bigint := p_id;
+    v_job bigint;
+    v_internal boolean;
+    v_holder bigint;
+    v_place integer;
+    v_hold windlass_unique_jobs;
+    v_has_run boolean := false;
+    v_is_behind boolean := false;
+BEGIN
+    IF v_problem IS NULL THEN
+        BEGIN
+            v_json := p_arguments;
+        EXCEPTION WHEN invalid_text_representation OR untranslatable_character THEN
+            v_problem := 'its arguments are not JSON';
+        END;
+    END IF;
+    IF v_problem IS NOT NULL THEN
+        RAISE EXCEPTION 'cannot enqueue `%`: %', left(coalesce(p_class, ''), 80), v_problem USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    SELECT c.internal INTO v_internal FROM windlass_classes c WHERE c.class_name = p_class;
+    IF v_internal IS DISTINCT FROM false THEN
+        PERFORM windlass_check_class(p_class);
+    END IF;
+    p_queue := coalesce(p_queue, '{default_queue}');
+    p_arguments := coalesce(p_arguments, 'null');
+    p_priority := coalesce(p_priority, 0);
+    p_at_most_once := coalesce(p_at_most_once, false);
+    v_at := p_run_at AT TIME ZONE 'UTC';
+    v_delay := round(p_delay_seconds * 1000000);
+    outcome := 'new';
+
+    IF v_id IS NULL AND p_unique_id IS NULL AND p_idempotency_key IS NULL THEN
+        INSERT INTO solid_queue_jobs ({names}) VALUES ({values})
+        RETURNING solid_queue_jobs.id, scheduled_at INTO v_job, v_at;
+    ELSE
+        v_id := coalesce(v_id, nextval(CAST(pg_get_serial_sequence('solid_queue_jobs', 'id') AS regclass)));
+        -- A used key decides, whatever holds the unique id.
+        SELECT j.id INTO v_job FROM solid_queue_jobs j WHERE j.idempotency_key = p_idempotency_key;
+        IF FOUND THEN
+            outcome := 'existing';
+            id := v_job;
+            RETURN;
+        END IF;
+        FOR v_round IN 1 .. {rounds} LOOP
+            EXIT WHEN p_unique_id IS NULL;
+            INSERT INTO windlass_unique_jobs (unique_id, job_id, scope) VALUES (p_unique_id, v_id, v_scope)
+            ON CONFLICT (unique_id) DO NOTHING;
+            EXIT WHEN FOUND;
+            SELECT * INTO v_hold FROM windlass_unique_jobs u WHERE u.unique_id = p_unique_id FOR UPDATE;
+            CONTINUE WHEN NOT FOUND; -- deleted meanwhile
+            -- The job that the row names holds the unique id, or else the one that has to end before it.
+            v_holder := v_hold.job_id;
+            v_place := windlass_place_of(v_holder);
+            IF NOT {holds v_hold.scope v_place} THEN
+                v_holder := v_hold.after_job_id;
+                v_place := windlass_place_of(v_holder);
+                IF NOT {holds v_hold.scope v_place} THEN
+                    v_holder := NULL;
+                END IF;
+            END IF;
+            IF v_holder IS NULL THEN
+                UPDATE windlass_unique_jobs u SET job_id = v_id, scope = v_scope, after_job_id = NULL
+                WHERE u.unique_id = p_unique_id;
+                EXIT;
+            ELSIF p_on_conflict = 'refuse' THEN
+                RAISE EXCEPTION 'cannot enqueue `%`: job % holds the unique id `%`', p_class, v_holder, p_unique_id
+                    USING ERRCODE = 'unique_violation';
+            ELSIF v_place = 3 AND p_on_conflict IN ('replace', 'run_again') THEN
+                UPDATE windlass_unique_jobs u SET job_id = v_id, scope = v_scope, after_job_id = v_holder
+                WHERE u.unique_id = p_unique_id;
+                v_is_behind := true;
+                outcome := 'again';
+                EXIT;
+            ELSIF v_place <= 2 THEN
+                -- From here on it cannot be claimed before this transaction ends.
+                CASE v_place
+                    WHEN 0 THEN PERFORM 1 FROM solid_queue_ready_executions e WHERE e.job_id = v_holder FOR UPDATE;
+                    WHEN 1 THEN PERFORM 1 FROM solid_queue_scheduled_executions e WHERE e.job_id = v_holder FOR UPDATE;
+                    ELSE PERFORM 1 FROM solid_queue_blocked_executions e WHERE e.job_id = v_holder FOR UPDATE;
+                END CASE;
+                CONTINUE WHEN NOT FOUND;
+            END IF;
+            v_job := v_holder;
+            outcome := 'existing';
+            IF v_place > 2 OR p_on_conflict IS DISTINCT FROM 'replace' THEN
+                id := v_job;
+                RETURN;
+            END IF;
+            outcome := 'replaced';
+            UPDATE windlass_unique_jobs u SET job_id = v_holder, scope = v_scope,
+                after_job_id = CASE WHEN v_holder = v_hold.job_id THEN v_hold.after_job_id END
+            WHERE u.unique_id = p_unique_id;
+            UPDATE solid_queue_jobs j SET {assignments}, attempts = 0, crash_count = 0, updated_at = v_now
+            WHERE j.id = v_holder RETURNING j.scheduled_at, j.last_claim_id IS NOT NULL INTO v_at, v_has_run;
+            DELETE FROM windlass_attempts a WHERE a.job_id = v_holder AND a.id <=
+                (SELECT o.id FROM windlass_attempts o WHERE o.job_id = v_holder ORDER BY o.id DESC LIMIT 1 OFFSET {kept_attempts});
+            DELETE FROM windlass_expiries e WHERE e.job_id = v_holder;
+            -- What waits for another job to end stays blocked, whatever its new time is.
+            UPDATE solid_queue_blocked_executions e SET queue_name = p_queue, priority = p_priority
+            WHERE e.job_id = v_holder AND e.concurrency_key = '{unique_successor}';
+            IF FOUND THEN
+                id := v_job;
+                RETURN;
+            END IF;
+            DELETE FROM solid_queue_ready_executions e WHERE e.job_id = v_holder;
+            DELETE FROM solid_queue_scheduled_executions e WHERE e.job_id = v_holder;
+            DELETE FROM solid_queue_blocked_executions e WHERE e.job_id = v_holder;
+            EXIT;
+        END LOOP;
+        IF outcome <> 'replaced' THEN
+            INSERT INTO solid_queue_jobs ({names}, id) VALUES ({values}, v_id)
+            ON CONFLICT (idempotency_key) WHERE idempotency_key IS NOT NULL DO NOTHING
+            RETURNING solid_queue_jobs.id, scheduled_at INTO v_job, v_at;
+            IF NOT FOUND THEN
+                SELECT j.id INTO v_job FROM solid_queue_jobs j WHERE j.idempotency_key = p_idempotency_key;
+                IF NOT FOUND THEN
+                    RAISE EXCEPTION 'cannot enqueue `%`: the job with its idempotency key was deleted meanwhile', p_class
+                        USING ERRCODE = 'serialization_failure', HINT = 'Enqueue it again.';
+                END IF;
+                outcome := 'existing';
+                id := v_job;
+                RETURN;
+            END IF;
+        END IF;
+    END IF;
+
+    id := v_job;
+    IF v_is_behind THEN
+        INSERT INTO solid_queue_blocked_executions (job_id, queue_name, priority, concurrency_key, expires_at, created_at)
+        VALUES (v_job, p_queue, p_priority, '{unique_successor}', timestamp '{never_expires}', v_now);
+    ELSIF v_at > v_now THEN
+        INSERT INTO solid_queue_scheduled_executions (job_id, queue_name, priority, scheduled_at, created_at)
+        VALUES (v_job, p_queue, p_priority, v_at, v_now);
+    ELSIF v_key IS NOT NULL THEN
+        INSERT INTO solid_queue_blocked_executions (job_id, queue_name, priority, concurrency_key, expires_at, created_at)
+        VALUES (v_job, p_queue, CASE WHEN v_on_conflict = '{ordered}' THEN {in_order} ELSE p_priority END, v_key,
+            CASE WHEN v_on_conflict = 'discard' AND NOT v_has_run THEN timestamp '{does_not_wait}'
+            ELSE timestamp '{never_expires}' END, v_now);
+        INSERT INTO windlass_wanted_keys (key) VALUES (v_key);
+        PERFORM windlass_wake();
+    ELSE
+        INSERT INTO solid_queue_ready_executions (job_id, queue_name, priority, class_name, cautious, created_at)
+        VALUES (v_job, p_queue, p_priority, p_class, p_at_most_once OR coalesce(p_max_crashes = 0, false), v_now);
+        PERFORM windlass_wake();
+    END IF;
+END;
+$$;
+
+CREATE FUNCTION windlass_insert_enqueue_v1() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$
+DECLARE
+    v_done record;
+BEGIN
+    v_done := windlass_enqueue_job_v1(NULL, NEW.class, {new values});
+    NEW.id := v_done.id;
+    NEW.outcome := v_done.outcome;
+    RETURN NEW;
+END;
+$$;
+
+CREATE TRIGGER windlass_enqueue_v1 INSTEAD OF INSERT ON windlass_enqueue_v1
+    FOR EACH ROW EXECUTE FUNCTION windlass_insert_enqueue_v1();
+
+CREATE VIEW windlass_enqueue AS SELECT * FROM windlass_enqueue_v1;
+
+{enqueue function windlass_enqueue_v1}
+
+{enqueue function windlass_enqueue}
+
+-- Enqueues a list of jobs of one class, all or none, and returns their ids, in order. Each job is an object whose keys are
+-- columns of the view windlass_enqueue.
+CREATE FUNCTION windlass_enqueue_many_v1(class text, jobs jsonb) RETURNS SETOF bigint LANGUAGE plpgsql SECURITY DEFINER AS $$
+#variable_conflict use_column
+DECLARE
+    v_place bigint;
+    v_problem text;
+    v_ids bigint[];
+    v_done record;
+    r record;
+BEGIN
+    v_problem := {problem class};
+    IF v_problem IS NULL AND jsonb_typeof(jobs) IS DISTINCT FROM 'array' THEN
+        v_problem := 'its jobs are not a JSON array of objects';
+    END IF;
+    IF v_problem IS NOT NULL THEN
+        RAISE EXCEPTION 'cannot enqueue `%`: %', left(coalesce(class, ''), 80), v_problem
+            USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    SELECT e.place, CASE WHEN jsonb_typeof(e.value) <> 'object' THEN 'it is not an object'
+            WHEN e.value - ARRAY[{keys}] <> jsonb '{braces}' THEN 'a job has no key '
+                || (SELECT min(key) FROM jsonb_object_keys(e.value - ARRAY[{keys}]) AS key) END
+        INTO v_place, v_problem
+        FROM jsonb_array_elements(jobs) WITH ORDINALITY AS e (value, place)
+        WHERE jsonb_typeof(e.value) <> 'object' OR e.value - ARRAY[{keys}] <> jsonb '{braces}' LIMIT 1;
+    IF v_problem IS NOT NULL THEN
+        RAISE EXCEPTION 'cannot enqueue `%`: job % of the list: %', class, v_place, v_problem
+            USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    PERFORM windlass_check_class(class);
+
+    IF NOT jobs @? '$[*].keyvalue() ? (@.key == "unique_id" || @.key == "idempotency_key" || @.key == "concurrency_key")' THEN
+        WITH r AS MATERIALIZED (
+            SELECT e.place, r.*, {problem r.} AS problem
+            FROM jsonb_array_elements(jobs) WITH ORDINALITY AS e (value, place), {record}
+        ), job AS (
+            INSERT INTO solid_queue_jobs ({plain names}) SELECT {plain values} FROM r WHERE r.problem IS NULL ORDER BY r.place
+            RETURNING id, queue_name, priority, class_name, at_most_once, max_crashes, scheduled_at
+        ), ready AS (
+            INSERT INTO solid_queue_ready_executions (job_id, queue_name, priority, class_name, cautious, created_at)
+            SELECT id, queue_name, priority, class_name, at_most_once OR coalesce(max_crashes = 0, false), {now} FROM job
+            WHERE scheduled_at IS NULL OR scheduled_at <= {now} RETURNING 1
+        ), later AS (
+            INSERT INTO solid_queue_scheduled_executions (job_id, queue_name, priority, scheduled_at, created_at)
+            SELECT id, queue_name, priority, scheduled_at, {now} FROM job WHERE scheduled_at > {now}
+        ), woken AS (
+            SELECT CASE WHEN EXISTS (SELECT 1 FROM ready) THEN {wake ready} END AS workers
+        ), bad AS (
+            SELECT r.place, r.problem FROM r WHERE r.problem IS NOT NULL ORDER BY r.place LIMIT 1
+        ) SELECT (SELECT array_agg(job.id ORDER BY job.id) FROM job), bad.place, bad.problem INTO v_ids, v_place, v_problem
+        FROM woken LEFT JOIN bad ON true;
+        IF v_problem IS NOT NULL THEN
+            RAISE EXCEPTION 'cannot enqueue `%`: job % of the list: %', class, v_place, v_problem
+                USING ERRCODE = 'invalid_parameter_value';
+        END IF;
+        RETURN QUERY SELECT unnest(v_ids);
+        RETURN;
+    END IF;
+    -- Ids follow the list. Names are taken in their order, so that no two lists can wait for each other.
+    SELECT array_agg(nextval(CAST(pg_get_serial_sequence('solid_queue_jobs', 'id') AS regclass))) INTO v_ids
+        FROM generate_series(1, jsonb_array_length(jobs));
+    FOR r IN
+        SELECT e.place, r.* FROM jsonb_array_elements(jobs) WITH ORDINALITY AS e (value, place), {record}
+        ORDER BY r.unique_id COLLATE "C" NULLS FIRST, r.idempotency_key COLLATE "C" NULLS FIRST, e.place
+    LOOP
+        v_done := windlass_enqueue_job_v1(v_ids[r.place], class, {record arguments});
+        v_ids[r.place] := v_done.id;
+    END LOOP;
+    RETURN QUERY SELECT unnest(v_ids);
+END;
+$$;
+
+CREATE FUNCTION windlass_enqueue_many(class text, jobs jsonb) RETURNS SETOF bigint LANGUAGE plpgsql SECURITY DEFINER AS $$
+BEGIN
+    RETURN QUERY SELECT windlass_enqueue_many_v1(class, jobs);
+END;
+$$;
+
+-- Functions that work with the rights of their owner must find only the tables beside them, and no temporary ones.
+DO $$
+DECLARE
+    v_function regprocedure;
+BEGIN
+    FOR v_function IN
+        SELECT p.oid FROM pg_proc p WHERE p.pronamespace = CAST(current_schema() AS regnamespace) AND p.prosecdef
+        AND p.proname LIKE 'windlass\_%'
+    LOOP
+        EXECUTE format('ALTER FUNCTION %s SET search_path = %I, pg_temp', v_function, current_schema());
+        EXECUTE format('REVOKE ALL ON FUNCTION %s FROM PUBLIC', v_function);
+    END LOOP;
+END;
+$$;
+
+INSERT INTO windlass_schema_migrations (version, applied_at)
+VALUES ('{version}', statement_timestamp() AT TIME ZONE 'UTC')
+ON CONFLICT (version) DO NOTHING;

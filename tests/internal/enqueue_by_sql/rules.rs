@@ -1,0 +1,393 @@
+//! The rules of an enqueue as SQL: what [`NewJob`](crate::NewJob) refuses, in both dialects.
+
+use crate::db::conn::dialect::Dialect;
+use crate::db::table::unique_jobs::UNIQUE_SUCCESSOR;
+use crate::job::arguments::MAX_DEPTH;
+use crate::job::concurrency::MAX_KEY;
+use crate::job::new_job::{LONGEST_DELAY, MAX_ARGUMENTS};
+use crate::queue::{MAX_NAME, NAME_MARKS};
+
+/// A condition about a job, in the order in which they are checked: the first that is met decides.
+pub(super) struct Rule {
+    pub(super) condition: String,
+    /// What is said of a job that is refused: `its queue must ..`. `None` if the job is good.
+    pub(super) says: Option<String>,
+}
+
+/// Where the columns of a job come from.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum From {
+    /// A row, or the parameters of a function.
+    Row,
+    /// An object of a list, so that its arguments are JSON. The class, which all have in common, is
+    /// checked before.
+    List,
+}
+
+/// Makes the rules of one dialect for columns that `column` finds.
+pub(super) struct Rules<'c> {
+    dialect: Dialect,
+    from: From,
+    column: &'c dyn Fn(&str) -> String,
+    rules: Vec<Rule>,
+}
+
+/// The columns of jobs that most jobs do not have.
+const RARE: [&str; 14] = [
+    "run_at",
+    "delay_seconds",
+    "unique_id",
+    "unique_scope",
+    "on_conflict",
+    "idempotency_key",
+    "concurrency_key",
+    "concurrency_group",
+    "concurrency_limit",
+    "concurrency_on_conflict",
+    "max_attempts",
+    "max_crashes",
+    "at_most_once",
+    "traceparent",
+];
+
+/// Returns the rules for columns that `column` finds.
+pub(super) fn all(dialect: Dialect, from: From, column: &dyn Fn(&str) -> String) -> Vec<Rule> {
+    let mut rules = Rules::new(dialect, from, column);
+    if from == From::Row {
+        rules.class();
+    }
+    rules.name("queue");
+    rules.priority();
+    rules.arguments();
+    let rare = RARE.map(column).join(", ");
+    rules.rules.push(Rule {
+        condition: match dialect {
+            Dialect::Postgres => format!("num_nonnulls({rare}) = 0"),
+            Dialect::Sqlite => format!("coalesce({rare}) IS NULL"),
+        },
+        says: None,
+    });
+    rules.keys();
+    rules.limit();
+    rules.times();
+    rules.numbers();
+    rules.rules
+}
+
+/// Returns the rules for the class alone.
+pub(super) fn class(dialect: Dialect, column: &dyn Fn(&str) -> String) -> Vec<Rule> {
+    let mut rules = Rules::new(dialect, From::Row, column);
+    rules.class();
+    rules.rules
+}
+
+impl<'c> Rules<'c> {
+    fn new(dialect: Dialect, from: From, column: &'c dyn Fn(&str) -> String) -> Self {
+        Rules {
+            dialect,
+            from,
+            column,
+            rules: Vec::new(),
+        }
+    }
+
+    fn of(&self, column: &str) -> String {
+        (self.column)(column)
+    }
+
+    fn is_postgres(&self) -> bool {
+        self.dialect == Dialect::Postgres
+    }
+
+    fn add(&mut self, condition: String, says: impl Into<String>) {
+        let says = Some(says.into());
+        self.rules.push(Rule { condition, says });
+    }
+
+    /// Returns the number of bytes of a text.
+    fn bytes(&self, text: &str) -> String {
+        match self.dialect {
+            Dialect::Postgres => format!("octet_length({text})"),
+            Dialect::Sqlite => format!("length(CAST({text} AS blob))"),
+        }
+    }
+
+    /// Returns a condition that SQLite needs, where any column takes any value.
+    fn is_no(&self, kinds: &str, value: &str) -> String {
+        match self.dialect {
+            Dialect::Postgres => "false".to_owned(),
+            Dialect::Sqlite => format!("typeof({value}) NOT IN ('null', {kinds})"),
+        }
+    }
+
+    fn has_nul(&self, text: &str) -> String {
+        match self.dialect {
+            Dialect::Postgres => "false".to_owned(), // its texts have none
+            Dialect::Sqlite => format!("instr({text}, char(0)) > 0"),
+        }
+    }
+
+    fn class(&mut self) {
+        let class = self.of("class");
+        self.add(format!("{class} IS NULL"), "its class is missing");
+        self.name("class");
+    }
+
+    fn name(&mut self, column: &str) {
+        let value = self.of(column);
+        let size = self.bytes(&value);
+        let foreign = match self.dialect {
+            Dialect::Postgres => format!("{value} COLLATE \"C\" ~ '[^a-zA-Z0-9{NAME_MARKS}]'"),
+            Dialect::Sqlite => format!("{value} GLOB '*[^a-zA-Z0-9{NAME_MARKS}]*'"),
+        };
+        let refuses = [
+            self.is_no("'text'", &value),
+            format!("{size} NOT BETWEEN 1 AND {MAX_NAME}"),
+            foreign,
+            self.has_nul(&value),
+        ];
+        let marks: Vec<String> = NAME_MARKS.chars().map(|mark| format!("`{mark}`")).collect();
+        self.add(
+            any(&refuses),
+            format!(
+                "its {column} must have 1 to {MAX_NAME} bytes, only ASCII letters, digits and {}",
+                marks.join(" ")
+            ),
+        );
+    }
+
+    fn priority(&mut self) {
+        if self.is_postgres() {
+            return; // the type of the column
+        }
+        let priority = self.of("priority");
+        self.add(
+            any(&[
+                self.is_no("'integer'", &priority),
+                format!("{priority} NOT BETWEEN {} AND {}", i32::MIN, i32::MAX),
+            ]),
+            "its priority must be an integer of 32 bits",
+        );
+    }
+
+    fn arguments(&mut self) {
+        let text = self.of("arguments");
+        let size = self.bytes(&text);
+        self.add(
+            any(&[
+                self.is_no("'text'", &text),
+                format!("{size} > {MAX_ARGUMENTS}"),
+            ]),
+            format!(
+                "its arguments must be JSON text of at most {MAX_ARGUMENTS} bytes; store the data elsewhere and pass a reference"
+            ),
+        );
+        let (nul, is_too_deep) = match self.dialect {
+            Dialect::Postgres => (
+                format!(r"strpos(replace({text}, '\\', ''), '\u0000') > 0"),
+                format!("windlass_is_too_deep({text})"),
+            ),
+            Dialect::Sqlite => {
+                if self.from == From::Row {
+                    self.add(
+                        format!("{text} IS NOT NULL AND NOT json_valid({text})"),
+                        "its arguments are not JSON",
+                    );
+                }
+                (
+                    format!(
+                        r"{} OR instr(replace({text}, '\\', ''), '\u0000') > 0",
+                        self.has_nul(&text)
+                    ),
+                    depth(&text),
+                )
+            }
+        };
+        self.add(
+            nul,
+            "its arguments contain a NUL character, which Postgres cannot keep; encode binary data",
+        );
+        self.add(
+            is_too_deep,
+            format!(
+                "its arguments are nested deeper than {MAX_DEPTH} arrays and objects, and could not be decoded again; \
+                 store the data elsewhere and pass a reference"
+            ),
+        );
+    }
+
+    fn keys(&mut self) {
+        for column in ["idempotency_key", "unique_id"] {
+            let value = self.of(column);
+            let size = self.bytes(&value);
+            let refuses = [
+                self.is_no("'text'", &value),
+                format!("{size} NOT BETWEEN 1 AND {MAX_NAME}"),
+                self.has_nul(&value),
+            ];
+            self.add(
+                any(&refuses),
+                format!("its {column} must have 1 to {MAX_NAME} bytes and no NUL"),
+            );
+        }
+        for (column, known) in [
+            (
+                "unique_scope",
+                "'while_waiting', 'until_finished', 'until_result_expires'",
+            ),
+            (
+                "on_conflict",
+                "'existing', 'refuse', 'replace', 'run_again'",
+            ),
+            ("concurrency_on_conflict", "'block', 'discard', 'ordered'"),
+        ] {
+            let says = format!("its {column} must be one of {}", known.replace('\'', ""));
+            self.add(format!("{} NOT IN ({known})", self.of(column)), says);
+        }
+    }
+
+    fn limit(&mut self) {
+        let (key, group) = (self.of("concurrency_key"), self.of("concurrency_group"));
+        let limit = self.of("concurrency_limit");
+        let whole = format!("coalesce({group}, {}) || '/' || {key}", self.of("class"));
+        let size = self.bytes(&whole);
+        let refuses = [
+            self.is_no("'text'", &key),
+            self.is_no("'text'", &group),
+            format!("{key} = ''"),
+            format!("{group} = ''"),
+            format!("{size} > {MAX_KEY}"),
+            self.has_nul(&whole),
+        ];
+        self.add(
+            any(&refuses),
+            format!(
+                "its concurrency_key and concurrency_group must not be empty, have at most {MAX_KEY} bytes together, and no NUL"
+            ),
+        );
+        self.add(
+            format!("{whole} = '{UNIQUE_SUCCESSOR}'"),
+            format!("the concurrency key `{UNIQUE_SUCCESSOR}` is reserved by Windlass"),
+        );
+        let on_conflict = self.of("concurrency_on_conflict");
+        self.add(
+            format!(
+                "{key} IS NULL AND ({limit} IS NOT NULL OR {group} IS NOT NULL OR {on_conflict} IS NOT NULL)"
+            ),
+            "its concurrency_key is missing, without which there is no limit",
+        );
+        self.add(
+            any(&[self.is_no("'integer'", &limit), format!("{limit} < 1")]),
+            "its concurrency_limit must be 1 or more; pause its queue to stop its jobs",
+        );
+        self.add(
+            format!("{on_conflict} = 'ordered' AND {limit} <> 1"),
+            "its concurrency key is ordered, so its concurrency_limit must be 1",
+        );
+    }
+
+    fn times(&mut self) {
+        let (at, delay) = (self.of("run_at"), self.of("delay_seconds"));
+        self.add(
+            format!("{at} IS NOT NULL AND {delay} IS NOT NULL"),
+            "it has both run_at and delay_seconds; choose one",
+        );
+        let at_is_wrong = match self.dialect {
+            Dialect::Postgres => format!(
+                "{at} AT TIME ZONE 'UTC' NOT BETWEEN timestamp '0001-01-01' AND timestamp '9999-12-31 23:59:59.999999'"
+            ),
+            Dialect::Sqlite => format!(
+                "{at} IS NOT NULL AND (typeof({at}) <> 'text' OR {at} NOT GLOB '[0-9][0-9][0-9][0-9]-[0-9][0-9]-[0-9][0-9]*' \
+                 OR date(substr({at}, 1, 10), '+0 days') IS NOT substr({at}, 1, 10) OR datetime({at}) IS NULL \
+                 OR datetime({at}) NOT BETWEEN '0001-01-01' AND '9999-12-31 23:59:59')"
+            ),
+        };
+        self.add(
+            at_is_wrong,
+            "its run_at must be a time in the years 1 to 9999, as 2026-12-24T18:00:00Z",
+        );
+        self.add(
+            any(&[
+                self.is_no("'integer', 'real'", &delay),
+                format!(
+                    "NOT ({delay} >= 0 AND {delay} <= {})",
+                    LONGEST_DELAY / 1_000_000
+                ),
+            ]),
+            "its delay_seconds must be 0 or more, and at most 1000 years",
+        );
+    }
+
+    fn numbers(&mut self) {
+        for (column, least) in [("max_attempts", 1), ("max_crashes", 0)] {
+            let value = self.of(column);
+            self.add(
+                any(&[
+                    self.is_no("'integer'", &value),
+                    format!("{value} < {least}"),
+                ]),
+                format!("its {column} must be an integer, {least} or more"),
+            );
+        }
+        let once = self.of("at_most_once");
+        if !self.is_postgres() {
+            self.add(
+                format!("{once} NOT IN (0, 1)"),
+                "its at_most_once must be true or false",
+            );
+        }
+        self.add(
+            format!("{once} AND {} > 1", self.of("max_attempts")),
+            "it has at-most-once delivery and more than one attempt; choose one",
+        );
+        let header = self.of("traceparent");
+        self.add(
+            self.is_no_traceparent(&header),
+            "its traceparent is not one of W3C Trace Context; pass the header as it is, \
+             `00-<32 digits>-<16 digits>-<2 digits>` with lower-case hexadecimal digits",
+        );
+    }
+
+    fn is_no_traceparent(&self, header: &str) -> String {
+        let zeros = format!(
+            "substr({header}, 4, 32) = '{}' OR substr({header}, 37, 16) = '{}'",
+            "0".repeat(32),
+            "0".repeat(16)
+        );
+        match self.dialect {
+            Dialect::Postgres => {
+                let fields = "-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}";
+                format!(
+                    "{header} COLLATE \"C\" !~ '^(00{fields}|(?!00|ff)[0-9a-f]{{2}}{fields}(-.*)?)$' OR {zeros}"
+                )
+            }
+            Dialect::Sqlite => {
+                let hex = |digits: usize| "[0-9a-f]".repeat(digits);
+                let fields = format!("-{}-{}-{}", hex(32), hex(16), hex(2));
+                let other = format!("{}{fields}", hex(2));
+                format!(
+                    "typeof({header}) NOT IN ('null', 'text') OR {} OR {zeros} OR {header} GLOB 'ff*' \
+                     OR ({header} GLOB '00*' AND length({header}) <> 55) \
+                     OR ({header} NOT GLOB '{other}' AND {header} NOT GLOB '{other}-*')",
+                    self.has_nul(header)
+                )
+            }
+        }
+    }
+}
+
+/// Returns a condition of SQLite: JSON text is nested too deeply to be read again.
+fn depth(text: &str) -> String {
+    format!(
+        "length({text}) - length(replace(replace({text}, '[', ''), '{{', '')) > {MAX_DEPTH} AND ( \
+         WITH RECURSIVE level (value, depth) AS (SELECT {text}, 1 UNION ALL \
+         SELECT part.value, level.depth + 1 FROM level, json_each(level.value) AS part \
+         WHERE part.type IN ('array', 'object') AND level.depth <= {MAX_DEPTH}) \
+         SELECT max(depth) FROM level) > {MAX_DEPTH}"
+    )
+}
+
+fn any(conditions: &[String]) -> String {
+    let conditions = conditions.iter().filter(|one| *one != "false");
+    conditions.cloned().collect::<Vec<_>>().join(" OR ")
+}

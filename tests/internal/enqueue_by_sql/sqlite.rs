@@ -1,0 +1,265 @@
+//! The words of `sqlite.sql`.
+
+use crate::db::conn::dialect::Dialect::Sqlite;
+use crate::db::internal_tests::enqueue_by_sql::rules::{self, From, Rule};
+use crate::db::internal_tests::enqueue_by_sql::{
+    OPTIONS, Words, constants, holds, policy, with_sources, word,
+};
+use crate::db::model::job_columns::JobColumns;
+use crate::db::model::new_row::UniqueScope;
+
+/// The columns of a job that was checked, each with its value from the columns of the caller.
+const CHECKED: [&str; 18] = [
+    "class",
+    "queue",
+    "arguments",
+    "priority",
+    "due_at",
+    "delay",
+    "unique_id",
+    "unique_scope",
+    "on_conflict",
+    "idempotency_key",
+    "concurrency_key",
+    "concurrency_limit",
+    "concurrency_on_conflict",
+    "max_attempts",
+    "max_crashes",
+    "at_most_once",
+    "traceparent",
+    "policy",
+];
+
+pub(super) fn words() -> Words {
+    let (all, plain, replaced) = (
+        JobColumns::all(),
+        JobColumns::plain(),
+        JobColumns::replaced(),
+    );
+    let of_new = |input: &str| of_caller("NEW.", input);
+    let of_record = |input: &str| of_caller("r.", input);
+    let view = OPTIONS.iter().map(|(name, _)| *name);
+    let view: Vec<&str> = std::iter::once("class")
+        .chain(view)
+        .chain(["id", "outcome"])
+        .collect();
+    let each = |form: &dyn Fn(&str) -> String| -> String {
+        let parts = OPTIONS.iter().map(|(name, _)| form(name));
+        parts.collect::<Vec<_>>().join(", ")
+    };
+    let null = |names: &[&str]| -> String {
+        let names = names.iter().map(|name| format!("NULL AS {name}"));
+        names.collect::<Vec<_>>().join(", ")
+    };
+    let new = |names: &[&str]| -> String {
+        let names = names.iter().map(|name| format!("NEW.{name}"));
+        names.collect::<Vec<_>>().join(", ")
+    };
+    let checked_values = CHECKED.map(|name| match name {
+        "class" => "NEW.class".to_owned(),
+        "queue" => of_new("queue_name"),
+        "unique_scope" => format!(
+            "coalesce(NEW.unique_scope, '{}')",
+            UniqueScope::default().column()
+        ),
+        "on_conflict" => "coalesce(NEW.on_conflict, 'existing')".to_owned(),
+        other => of_new(other),
+    });
+    let mut words = vec![
+        word("view columns", null(&view)),
+        word("view values", new(&view)),
+        word("checked columns", null(&CHECKED)),
+        word("checked values", checked_values.join(", ")),
+        word("refuse unknown class", refuse_class()),
+        word(
+            "refuse class",
+            refuse(&rules::class(Sqlite, &|name| format!("NEW.{name}"))),
+        ),
+        word(
+            "refuse NEW.",
+            refuse(&rules::all(Sqlite, From::Row, &|name| {
+                format!("NEW.{name}")
+            })),
+        ),
+        word("refuse r.", refuse(&of_list())),
+        word("names", all.names()),
+        word(
+            "values",
+            with_sources(Sqlite, &all, &all.parameters(), &of_checked),
+        ),
+        word(
+            "assignments",
+            with_sources(Sqlite, &replaced, &replaced.assignments(), &of_checked),
+        ),
+        word("plain names", plain.names()),
+        word(
+            "plain values",
+            with_sources(Sqlite, &plain, &plain.parameters(), &of_new),
+        ),
+        word(
+            "record values",
+            with_sources(Sqlite, &plain, &plain.parameters(), &of_record),
+        ),
+        word(
+            "record columns",
+            each(&|name| format!("{} AS {name}", part(name))),
+        ),
+        word("record columns bare", each(&part)),
+        word("keys bare", each(&str::to_owned)),
+        word(
+            "is named",
+            "instr(NEW.jobs, '\"unique_id\"') OR instr(NEW.jobs, '\"idempotency_key\"') OR instr(NEW.jobs, '\"concurrency_key\"')",
+        ),
+        word(
+            "inserts",
+            "NEW.known IS NULL AND (NEW.holder IS NULL OR NEW.place = 3 AND NEW.on_conflict IN ('replace', 'run_again'))",
+        ),
+    ];
+    for place in ["<= 2", "= 0", "= 1", "= 2"] {
+        words.push(word(
+            &format!("replaces NEW.place {place}"),
+            format!("NEW.known IS NULL AND NEW.place {place} AND NEW.on_conflict = 'replace'"),
+        ));
+    }
+    for place in ["names.place", "names.after_place"] {
+        words.push(word(
+            &format!("holds names.scope {place}"),
+            holds("names.scope", place),
+        ));
+    }
+    for job in ["u.job_id", "u.after_job_id"] {
+        words.push(word(&format!("place of {job}"), place_of(job)));
+    }
+    words.extend(constants(Sqlite));
+    words
+}
+
+/// Returns the value of an option in a job `e` of a list.
+fn part(name: &str) -> String {
+    match name {
+        "arguments" => "e.value -> '$.arguments'".to_owned(),
+        _ => format!("e.value ->> '$.{name}'"),
+    }
+}
+
+/// Returns an expression for an input of the statements, from the columns of the caller.
+fn of_caller(from: &str, input: &str) -> String {
+    match input {
+        "queue_name" => format!("coalesce({from}queue, 'default')"),
+        // A list has one class.
+        "class_name" => "NEW.class".to_owned(),
+        "arguments" => format!("coalesce({from}arguments, 'null')"),
+        "priority" => format!("coalesce({from}priority, 0)"),
+        "max_attempts" | "max_crashes" => integer(&format!("{from}{input}")),
+        "at_most_once" => format!("coalesce({from}at_most_once, 0)"),
+        "policy" => policy(&format!("{from}unique_scope")),
+        "active_job_id" => "NULL".to_owned(),
+        "due_at" => time(&format!("{from}run_at")),
+        "delay" => format!("CAST(round({from}delay_seconds * 1000000) AS integer)"),
+        "concurrency_key" => format!(
+            "coalesce({from}concurrency_group, {from}class) || '/' || {from}concurrency_key"
+        ),
+        "concurrency_limit" => format!(
+            "CASE WHEN {from}concurrency_key IS NOT NULL THEN min(coalesce({from}concurrency_limit, 1), {}) END",
+            i32::MAX
+        ),
+        "concurrency_on_conflict" => format!("nullif({from}concurrency_on_conflict, 'block')"),
+        "traceparent" | "unique_id" | "idempotency_key" => format!("{from}{input}"),
+        _ => panic!("no caller can set {input} yet"),
+    }
+}
+
+/// Returns the same from the columns of a job that was checked.
+fn of_checked(input: &str) -> String {
+    match input {
+        "queue_name" => "NEW.queue".to_owned(),
+        "class_name" => "NEW.class".to_owned(),
+        "active_job_id" => "NULL".to_owned(),
+        other if CHECKED.contains(&other) => format!("NEW.{other}"),
+        other => panic!("no caller can set {other} yet"),
+    }
+}
+
+/// Returns a number of the caller in the range of its column; more than that has no limit.
+fn integer(number: &str) -> String {
+    format!(
+        "CASE WHEN {number} < {max} THEN {number} WHEN {number} IS NOT NULL THEN {max} END",
+        max = i32::MAX
+    )
+}
+
+/// Returns a time in the form that Windlass stores, in UTC, with its microseconds, which SQLite's own
+/// functions do not keep.
+fn time(text: &str) -> String {
+    let tail = format!("substr({text}, instr({text}, '.') + 1)");
+    let digits = format!("substr({tail}, 1, length({tail}) - length(ltrim({tail}, '0123456789')))");
+    let rest = format!("ltrim({tail}, '0123456789')");
+    format!(
+        "CASE WHEN instr({text}, '.') = 0 THEN strftime('%Y-%m-%d %H:%M:%S.000000', {text}) \
+         ELSE strftime('%Y-%m-%d %H:%M:%S', substr({text}, 1, instr({text}, '.') - 1) || {rest}) \
+           || '.' || substr({digits} || '000000', 1, 6) END"
+    )
+}
+
+/// Returns an expression: where a job is, as in `windlass_named_job_v1`, or 5.
+fn place_of(job: &str) -> String {
+    let tables = ["ready", "scheduled", "blocked", "claimed"];
+    let cases = tables.iter().enumerate().map(|(place, table)| {
+        format!("WHEN EXISTS (SELECT 1 FROM solid_queue_{table}_executions WHERE job_id = {job}) THEN {place} ")
+    });
+    format!(
+        "CASE {}WHEN EXISTS (SELECT 1 FROM windlass_results WHERE job_id = {job} AND expires_at > {}) THEN 4 ELSE 5 END",
+        cases.collect::<String>(),
+        Sqlite.render("{now}")
+    )
+}
+
+/// Returns the rules for a list of jobs without names and limits.
+fn of_list() -> Vec<Rule> {
+    let mut rules = rules::all(Sqlite, From::List, &|name| match name {
+        "class" => "NEW.class".to_owned(),
+        other => format!("r.{other}"),
+    });
+    // The list was searched for these keys as they are usually written.
+    let names = "coalesce(r.unique_id, r.idempotency_key, r.concurrency_key)";
+    rules.push(Rule {
+        condition: format!("{names} IS NOT NULL"),
+        says: Some("one of its keys is written with an escape".to_owned()),
+    });
+    rules
+}
+
+/// Returns an expression that refuses a job by its columns.
+fn refuse(rules: &[Rule]) -> String {
+    let cases = rules.iter().map(|rule| match &rule.says {
+        Some(says) => raise(&rule.condition, says),
+        None => format!("\n        WHEN {} THEN NULL", rule.condition),
+    });
+    format!("CASE{} END", cases.collect::<String>())
+}
+
+fn raise(condition: &str, says: &str) -> String {
+    let says = says.replace('\'', "''");
+    format!(
+        "\n        WHEN {condition}\n        THEN RAISE(ABORT, 'cannot enqueue the job: {says}')"
+    )
+}
+
+/// Returns an expression that refuses the class of the caller: it is internal, or unknown.
+fn refuse_class() -> String {
+    let internal =
+        "EXISTS (SELECT 1 FROM windlass_classes WHERE class_name = NEW.class AND internal)";
+    let unknown = "EXISTS (SELECT 1 FROM windlass_settings WHERE name = 'strict_classes' AND value = 'on') \
+         AND NOT EXISTS (SELECT 1 FROM windlass_classes WHERE class_name = NEW.class)";
+    format!(
+        "CASE{}{} END",
+        raise(
+            internal,
+            "its class is internal, so only its program's own code enqueues it"
+        ),
+        raise(
+            unknown,
+            "no worker has stored its class, and strict_classes is on; start a worker that performs it, or correct the name"
+        ),
+    )
+}

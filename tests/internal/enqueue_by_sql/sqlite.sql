@@ -1,0 +1,155 @@
+-- Enqueues by SQL, for programs in any language, in the caller's own transaction: a row inserted into the view
+-- windlass_enqueue is a job, and one inserted into windlass_enqueue_many is a list of jobs of one class. Both follow the
+-- rules of Rust's enqueue. What a name with _v1 means will not change.
+--
+-- SQLite returns nothing from such an insert: a job is found by its unique id or idempotency key.
+--
+-- This file is made of tests/internal/enqueue_by_sql/sqlite.sql and the constants of Rust, and a test compares them.
+
+-- Settings that programs in all languages share, as strict_classes: on or off.
+CREATE TABLE windlass_settings (
+    name varchar PRIMARY KEY NOT NULL,
+    value varchar NOT NULL
+);
+
+CREATE VIEW windlass_enqueue_v1 AS SELECT {view columns} WHERE false;
+
+CREATE VIEW windlass_enqueue AS SELECT * FROM windlass_enqueue_v1;
+
+CREATE VIEW windlass_enqueue_many_v1 AS SELECT NULL AS class, NULL AS jobs WHERE false;
+
+CREATE VIEW windlass_enqueue_many AS SELECT * FROM windlass_enqueue_many_v1;
+
+-- What follows is called by the triggers alone: an insert into one of these views is a call of its trigger.
+CREATE VIEW windlass_named_job_v1 AS SELECT {checked columns},
+    NULL AS known, NULL AS holds, NULL AS holder, NULL AS place WHERE false;
+
+CREATE VIEW windlass_place_job_v1 AS SELECT NULL AS id, NULL AS is_behind WHERE false;
+
+CREATE VIEW windlass_place_jobs_v1 AS SELECT NULL AS after_id, NULL AS up_to WHERE false;
+
+CREATE TRIGGER windlass_enqueue_v1_insert INSTEAD OF INSERT ON windlass_enqueue_v1
+BEGIN
+    SELECT {refuse NEW.};
+    SELECT {refuse unknown class};
+    INSERT INTO solid_queue_jobs ({plain names}) SELECT {plain values}
+    WHERE NEW.unique_id IS NULL AND NEW.idempotency_key IS NULL AND NEW.concurrency_key IS NULL;
+    INSERT INTO windlass_place_job_v1 (id) SELECT last_insert_rowid()
+    WHERE NEW.unique_id IS NULL AND NEW.idempotency_key IS NULL AND NEW.concurrency_key IS NULL;
+    INSERT INTO windlass_named_job_v1 SELECT {checked values}, known.id, names.job_id,
+        CASE WHEN {holds names.scope names.place} THEN names.job_id
+            WHEN {holds names.scope names.after_place} THEN names.after_job_id END,
+        CASE WHEN {holds names.scope names.place} THEN names.place
+            WHEN {holds names.scope names.after_place} THEN names.after_place END
+    FROM (SELECT 1) AS one
+    LEFT JOIN (SELECT id FROM solid_queue_jobs WHERE idempotency_key = NEW.idempotency_key) AS known
+    LEFT JOIN (SELECT u.job_id, u.scope, u.after_job_id, {place of u.job_id} AS place, {place of u.after_job_id} AS after_place
+        FROM windlass_unique_jobs AS u WHERE u.unique_id = NEW.unique_id) AS names
+    WHERE NEW.unique_id IS NOT NULL OR NEW.idempotency_key IS NOT NULL OR NEW.concurrency_key IS NOT NULL;
+END;
+
+-- Makes a job ready, scheduled or blocked; is_behind: it waits until another job has ended.
+CREATE TRIGGER windlass_place_job_v1_insert INSTEAD OF INSERT ON windlass_place_job_v1
+BEGIN
+    INSERT INTO solid_queue_ready_executions (job_id, queue_name, priority, class_name, cautious, created_at)
+    SELECT id, queue_name, priority, class_name, {cautious}, updated_at FROM solid_queue_jobs WHERE id = NEW.id
+    AND NEW.is_behind IS NULL AND concurrency_key IS NULL AND (scheduled_at IS NULL OR scheduled_at <= updated_at);
+    INSERT INTO solid_queue_scheduled_executions (job_id, queue_name, priority, scheduled_at, created_at)
+    SELECT id, queue_name, priority, scheduled_at, updated_at FROM solid_queue_jobs WHERE id = NEW.id
+    AND NEW.is_behind IS NULL AND scheduled_at > updated_at;
+    INSERT INTO solid_queue_blocked_executions (job_id, queue_name, priority, concurrency_key, expires_at, created_at)
+    SELECT id, queue_name, CASE WHEN NEW.is_behind IS NULL AND concurrency_on_conflict = '{ordered}' THEN {in_order} ELSE priority END,
+        CASE WHEN NEW.is_behind THEN '{unique_successor}' ELSE concurrency_key END,
+        CASE WHEN NEW.is_behind IS NULL AND concurrency_on_conflict = 'discard' AND last_claim_id IS NULL
+            THEN '{does_not_wait}' ELSE '{never_expires}' END, updated_at
+    FROM solid_queue_jobs WHERE id = NEW.id
+    AND (NEW.is_behind OR concurrency_key IS NOT NULL AND (scheduled_at IS NULL OR scheduled_at <= updated_at));
+    INSERT INTO windlass_wanted_keys (key) SELECT concurrency_key FROM solid_queue_jobs WHERE id = NEW.id
+    AND NEW.is_behind IS NULL AND (scheduled_at IS NULL OR scheduled_at <= updated_at)
+    AND concurrency_key IS NOT NULL AND concurrency_key NOT IN (SELECT key FROM windlass_wanted_keys);
+END;
+
+-- Inserts a job that has a unique id, a key or a limit. The job that holds its unique id is holder, at a place: 0 ready,
+-- 1 scheduled, 2 blocked, 3 claimed, 4 ended with a result that is kept.
+CREATE TRIGGER windlass_named_job_v1_insert INSTEAD OF INSERT ON windlass_named_job_v1
+BEGIN
+    SELECT CASE WHEN NEW.known IS NULL AND NEW.holder IS NOT NULL AND NEW.on_conflict = 'refuse'
+        THEN RAISE(ABORT, 'cannot enqueue the job: another job holds its unique_id') END;
+    INSERT INTO solid_queue_jobs ({names}) SELECT {values}
+    WHERE {inserts};
+    -- The newest job, if it was inserted: ids only grow.
+    INSERT INTO windlass_place_job_v1 SELECT id, CASE WHEN NEW.holder IS NOT NULL THEN 1 END FROM solid_queue_jobs
+    WHERE {inserts} ORDER BY id DESC LIMIT 1;
+    DELETE FROM windlass_unique_jobs WHERE unique_id = NEW.unique_id AND {inserts};
+    INSERT INTO windlass_unique_jobs (unique_id, job_id, scope, after_job_id)
+    SELECT NEW.unique_id, id, NEW.unique_scope, NEW.holder FROM solid_queue_jobs
+    WHERE NEW.unique_id IS NOT NULL AND {inserts} ORDER BY id DESC LIMIT 1;
+
+    -- Replaces a waiting job, which keeps only its id. What waits for another job to end stays blocked.
+    UPDATE windlass_unique_jobs SET job_id = NEW.holder, scope = NEW.unique_scope,
+        after_job_id = CASE WHEN NEW.holder = NEW.holds THEN after_job_id END
+    WHERE unique_id = NEW.unique_id AND {replaces NEW.place <= 2};
+    UPDATE solid_queue_jobs SET {assignments}, attempts = 0, crash_count = 0, updated_at = {now}
+    WHERE id = NEW.holder AND {replaces NEW.place <= 2};
+    DELETE FROM windlass_attempts WHERE job_id = NEW.holder AND {replaces NEW.place <= 2}
+    AND id <= (SELECT older.id FROM windlass_attempts AS older WHERE older.job_id = NEW.holder ORDER BY older.id DESC LIMIT 1 OFFSET {kept_attempts});
+    DELETE FROM windlass_expiries WHERE job_id = NEW.holder AND {replaces NEW.place <= 2};
+    UPDATE solid_queue_blocked_executions SET queue_name = NEW.queue, priority = NEW.priority WHERE job_id = NEW.holder
+    AND concurrency_key = '{unique_successor}' AND {replaces NEW.place = 2};
+    DELETE FROM solid_queue_ready_executions WHERE job_id = NEW.holder
+    AND {replaces NEW.place = 0};
+    DELETE FROM solid_queue_scheduled_executions WHERE job_id = NEW.holder
+    AND {replaces NEW.place = 1};
+    DELETE FROM solid_queue_blocked_executions WHERE job_id = NEW.holder AND concurrency_key <> '{unique_successor}'
+    AND {replaces NEW.place = 2};
+    INSERT INTO windlass_place_job_v1 (id) SELECT NEW.holder
+    WHERE {replaces NEW.place <= 2}
+    AND NOT EXISTS (SELECT 1 FROM solid_queue_blocked_executions WHERE job_id = NEW.holder);
+END;
+
+CREATE TRIGGER windlass_enqueue_insert INSTEAD OF INSERT ON windlass_enqueue
+BEGIN
+    INSERT INTO windlass_enqueue_v1 SELECT {view values};
+END;
+
+-- Jobs without name and limit are inserted at once, others one by one.
+CREATE TRIGGER windlass_enqueue_many_v1_insert INSTEAD OF INSERT ON windlass_enqueue_many_v1
+BEGIN
+    SELECT {refuse class};
+    SELECT {refuse unknown class};
+    SELECT CASE WHEN NEW.jobs IS NULL OR NOT json_valid(NEW.jobs) THEN RAISE(ABORT, 'cannot enqueue the jobs: they are not JSON')
+        WHEN json_type(NEW.jobs) <> 'array' THEN RAISE(ABORT, 'cannot enqueue the jobs: they are not a JSON array of objects') END;
+    SELECT CASE WHEN e.type <> 'object' THEN RAISE(ABORT, 'cannot enqueue the jobs: one of the list is not an object')
+        WHEN EXISTS (SELECT 1 FROM json_each(e.value) AS f WHERE f.key NOT IN ({keys}))
+        THEN RAISE(ABORT, 'cannot enqueue the jobs: one of the list has a key that is no column of windlass_enqueue') END
+    FROM json_each(NEW.jobs) AS e;
+    SELECT {refuse r.} FROM (WITH e AS MATERIALIZED (SELECT value FROM json_each(NEW.jobs)) SELECT {record columns} FROM e) AS r
+    WHERE NOT ({is named});
+    INSERT INTO solid_queue_jobs ({plain names}) SELECT {record values}
+    FROM (WITH e AS MATERIALIZED (SELECT key, value FROM json_each(NEW.jobs)) SELECT key AS place, {record columns} FROM e) AS r
+    WHERE NOT ({is named}) ORDER BY r.place;
+    INSERT INTO windlass_place_jobs_v1 SELECT id - json_array_length(NEW.jobs), id FROM solid_queue_jobs
+    WHERE json_array_length(NEW.jobs) > 0 AND NOT ({is named}) ORDER BY id DESC LIMIT 1;
+    INSERT INTO windlass_enqueue_v1 (class, {keys bare}) SELECT NEW.class, {record columns bare}
+    FROM json_each(NEW.jobs) AS e WHERE {is named} ORDER BY e.key;
+END;
+
+-- Makes new jobs without name and limit ready or scheduled.
+CREATE TRIGGER windlass_place_jobs_v1_insert INSTEAD OF INSERT ON windlass_place_jobs_v1
+BEGIN
+    INSERT INTO solid_queue_ready_executions (job_id, queue_name, priority, class_name, cautious, created_at)
+    SELECT id, queue_name, priority, class_name, {cautious}, created_at FROM solid_queue_jobs
+    WHERE id > NEW.after_id AND id <= NEW.up_to AND (scheduled_at IS NULL OR scheduled_at <= created_at) ORDER BY id;
+    INSERT INTO solid_queue_scheduled_executions (job_id, queue_name, priority, scheduled_at, created_at)
+    SELECT id, queue_name, priority, scheduled_at, created_at FROM solid_queue_jobs
+    WHERE id > NEW.after_id AND id <= NEW.up_to AND scheduled_at > created_at ORDER BY id;
+END;
+
+CREATE TRIGGER windlass_enqueue_many_insert INSTEAD OF INSERT ON windlass_enqueue_many
+BEGIN
+    INSERT INTO windlass_enqueue_many_v1 VALUES (NEW.class, NEW.jobs);
+END;
+
+INSERT INTO windlass_schema_migrations (version, applied_at)
+VALUES ('{version}', strftime('%Y-%m-%d %H:%M:%f000', 'now'))
+ON CONFLICT (version) DO NOTHING;

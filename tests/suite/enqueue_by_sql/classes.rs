@@ -1,0 +1,100 @@
+//! Which classes may be enqueued by SQL.
+
+use crate::on_each_database;
+use crate::support::TestDb;
+use crate::support::enqueue_by_sql::run;
+use crate::support::jobs::{Log, Note};
+use crate::support::wait::until;
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+use windlass::{Actor, Context, Error, Job, JobResult, NewJob, Registry, Worker};
+
+on_each_database!(
+    internal_classes_are_refused,
+    unknown_classes_are_refused_if_that_is_set,
+    what_strict_means_is_in_the_audit,
+);
+
+#[derive(Serialize, Deserialize)]
+struct Secret;
+
+impl Job for Secret {
+    const NAME: &'static str = "secret";
+    const INTERNAL: bool = true;
+    type State = ();
+    type Output = ();
+
+    fn perform(self, _: &Context<'_, ()>) -> JobResult {
+        Ok(())
+    }
+}
+
+const SECRET: [&str; 2] = [
+    "INSERT INTO windlass_enqueue (class) VALUES ('secret')",
+    "INSERT INTO windlass_enqueue (class, unique_id) VALUES ('secret', 'a')",
+];
+
+fn enqueue_many(db: &TestDb, class: &str) -> Result<(), String> {
+    run(
+        db,
+        &match db.is_postgres() {
+            true => format!("SELECT windlass_enqueue_many('{class}', '[{{}}]')"),
+            false => format!("INSERT INTO windlass_enqueue_many VALUES ('{class}', '[{{}}]')"),
+        },
+    )
+}
+
+fn work(db: &TestDb) -> (Arc<Log>, windlass::Handle) {
+    let log = Arc::new(Log::default());
+    let registry = Registry::new()
+        .register::<Secret>(())
+        .register::<Note>(Arc::clone(&log));
+    let worker = Worker::new(&db.database, registry).threads(1);
+    let worker = worker.start().unwrap();
+    until("the classes are stored", || {
+        db.rows_of("windlass_classes") == 2
+    });
+    (log, worker)
+}
+
+fn internal_classes_are_refused(db: &TestDb) {
+    let _worker = work(db);
+    for text in SECRET {
+        let error = run(db, text).unwrap_err();
+        assert!(error.contains("internal"), "{error}");
+    }
+    let error = enqueue_many(db, "secret").unwrap_err();
+    assert!(error.contains("internal"), "{error}");
+    assert_eq!(db.rows("jobs"), 0);
+}
+
+fn unknown_classes_are_refused_if_that_is_set(db: &TestDb) {
+    let (log, _worker) = work(db);
+    let conn = &mut db.connect();
+    let note =
+        "INSERT INTO windlass_enqueue (class, arguments) VALUES ('note', '{\"text\":\"a\"}')";
+    let typo = "INSERT INTO windlass_enqueue (class) VALUES ('noet')";
+    assert!(Actor::default().set_strict_classes(conn, true).unwrap());
+    assert!(windlass::strict_classes(conn).unwrap());
+    run(db, note).unwrap();
+    for error in [run(db, typo), enqueue_many(db, "noet")] {
+        let error = error.unwrap_err();
+        assert!(error.contains("no worker has stored"), "{error}");
+    }
+    let by_rust = NewJob::of_class("noet", "{}").enqueue(conn);
+    assert!(matches!(by_rust, Err(Error::UnknownClass { class }) if class == "noet"));
+    until("the job has run", || log.lines() == ["a"]);
+    assert!(Actor::default().set_strict_classes(conn, false).unwrap());
+    run(db, typo).unwrap();
+    enqueue_many(db, "noet").unwrap();
+}
+
+fn what_strict_means_is_in_the_audit(db: &TestDb) {
+    let conn = &mut db.connect();
+    let ada = Actor::named("ada");
+    assert!(ada.set_strict_classes(conn, true).unwrap());
+    assert!(!ada.set_strict_classes(conn, true).unwrap());
+    let found =
+        db.texts("SELECT action || ' ' || target AS t FROM windlass_audit WHERE actor = 'ada'");
+    assert_eq!(found, ["classes.strict on"]);
+}

@@ -1,0 +1,178 @@
+//! The vectors of enqueues, and how Rust and SQL enqueue them.
+
+use super::TestDb;
+use chrono::{DateTime, Utc};
+use diesel::RunQueryDsl as _;
+use serde::Deserialize;
+use serde_json::{Map, Value};
+use std::time::Duration;
+use windlass::{AsConn, Concurrency, Conn, EnqueueOutcome, LimitConflict, NewJob, Policy};
+
+/// Jobs that are enqueued one after the other.
+#[derive(Debug, Deserialize)]
+pub struct Vector {
+    pub name: String,
+    pub jobs: Vec<Map<String, Value>>,
+}
+
+/// All vectors. A value is written `{"repeat": text, "times": n}` or `{"concat": [..]}` where it is
+/// long.
+pub fn vectors() -> Vec<Vector> {
+    let mut vectors: Vec<Vector> =
+        serde_json::from_str(include_str!("../../enqueue_vectors.json")).unwrap();
+    for job in vectors.iter_mut().flat_map(|vector| &mut vector.jobs) {
+        for value in job.values_mut().filter(|value| value.is_object()) {
+            *value = Value::from(long(value));
+        }
+    }
+    vectors
+}
+
+fn long(value: &Value) -> String {
+    if let Some(text) = value.as_str() {
+        return text.to_owned();
+    }
+    match value["concat"].as_array() {
+        Some(parts) => parts.iter().map(long).collect(),
+        None => {
+            let times = value["times"].as_u64().unwrap();
+            let text = value["repeat"].as_str().unwrap();
+            text.repeat(usize::try_from(times).unwrap())
+        }
+    }
+}
+
+/// Enqueues a job as Rust does. What Rust has no words for is refused.
+pub fn by_rust<C: AsConn>(
+    conn: &mut C,
+    job: &Map<String, Value>,
+) -> Result<EnqueueOutcome, String> {
+    let text = |column: &str| job.get(column).and_then(Value::as_str);
+    let mut new = NewJob::of_class(
+        text("class").ok_or("no class")?,
+        text("arguments").unwrap_or("null"),
+    );
+    if let Some(queue) = text("queue") {
+        new = new.queue(queue);
+    }
+    if let Some(priority) = job.get("priority").and_then(Value::as_i64) {
+        new = new.priority(i32::try_from(priority).map_err(|error| error.to_string())?);
+    }
+    if let Some(key) = text("idempotency_key") {
+        new = new.idempotency_key(key);
+    }
+    if let Some(id) = text("unique_id") {
+        new = new.unique_id(id);
+    }
+    if let Some(header) = text("traceparent") {
+        new = new.traceparent(header);
+    }
+    new = limited(timed(new, job)?, job)?.policy(policy(job)?);
+    let done = new.enqueue(conn).map_err(|error| error.to_string())?;
+    Ok(done.outcome)
+}
+
+fn timed(new: NewJob, job: &Map<String, Value>) -> Result<NewJob, String> {
+    let at = job.get("run_at").and_then(Value::as_str);
+    let delay = job.get("delay_seconds").and_then(Value::as_f64);
+    match (at, delay) {
+        (Some(_), Some(_)) => Err("a time and a delay".to_owned()),
+        (Some(at), None) => {
+            let at: DateTime<Utc> = at.parse().map_err(|_| "no time".to_owned())?;
+            Ok(new.at(at))
+        }
+        (None, Some(delay)) => {
+            let delay = Duration::try_from_secs_f64(delay).map_err(|error| error.to_string())?;
+            Ok(new.after(delay))
+        }
+        (None, None) => Ok(new),
+    }
+}
+
+fn limited(new: NewJob, job: &Map<String, Value>) -> Result<NewJob, String> {
+    let text = |column: &str| job.get(column).and_then(Value::as_str);
+    let Some(key) = text("concurrency_key") else {
+        let others = [
+            "concurrency_group",
+            "concurrency_limit",
+            "concurrency_on_conflict",
+        ];
+        return match others.iter().any(|column| job.contains_key(*column)) {
+            true => Err("a limit without a key".to_owned()),
+            false => Ok(new),
+        };
+    };
+    let mut limit = Concurrency::new(key);
+    if let Some(group) = text("concurrency_group") {
+        limit = limit.group(group);
+    }
+    if let Some(slots) = job.get("concurrency_limit").and_then(Value::as_i64) {
+        limit = limit.limit(u32::try_from(slots).map_err(|error| error.to_string())?);
+    }
+    limit = match text("concurrency_on_conflict") {
+        None | Some("block") => limit,
+        Some("discard") => limit.on_conflict(LimitConflict::Discard),
+        Some("ordered") => limit.ordered(),
+        Some(other) => return Err(format!("no way {other}")),
+    };
+    Ok(new.concurrency(limit))
+}
+
+fn policy(job: &Map<String, Value>) -> Result<Policy, String> {
+    let mut policy = Policy::new();
+    if let Some(scope) = job.get("unique_scope") {
+        let scope = serde_json::from_value(scope.clone()).map_err(|error| error.to_string())?;
+        policy = policy.unique_scope(scope);
+    }
+    if let Some(conflict) = job.get("on_conflict") {
+        let conflict =
+            serde_json::from_value(conflict.clone()).map_err(|error| error.to_string())?;
+        policy = policy.on_conflict(conflict);
+    }
+    let number = |column: &str| job.get(column).and_then(Value::as_i64);
+    if let Some(attempts) = number("max_attempts") {
+        if attempts < 1 {
+            return Err("no attempt".to_owned());
+        }
+        policy = policy.max_attempts(u32::try_from(attempts).map_err(|error| error.to_string())?);
+    }
+    if let Some(crashes) = number("max_crashes") {
+        policy = policy.max_crashes(u32::try_from(crashes).map_err(|error| error.to_string())?);
+    }
+    if job.get("at_most_once") == Some(&Value::Bool(true)) {
+        policy = policy.delivery(windlass::Delivery::AtMostOnce);
+    }
+    Ok(policy)
+}
+
+/// Enqueues a job by an insert into the view.
+pub fn by_sql(db: &TestDb, job: &Map<String, Value>) -> Result<(), String> {
+    let columns: Vec<&str> = job.keys().map(String::as_str).collect();
+    let values: Vec<String> = job.values().map(literal).collect();
+    let text = format!(
+        "INSERT INTO windlass_enqueue ({}) VALUES ({})",
+        columns.join(", "),
+        values.join(", ")
+    );
+    run(db, &text)
+}
+
+/// Runs a statement, and returns the database's message if it fails.
+pub fn run(db: &TestDb, text: &str) -> Result<(), String> {
+    let done = match db.connect().as_conn() {
+        Conn::Sqlite(conn) => diesel::sql_query(text).execute(conn),
+        #[cfg(feature = "postgres")]
+        Conn::Postgres(conn) => diesel::sql_query(text).execute(conn),
+        _ => unreachable!(),
+    };
+    done.map(drop).map_err(|error| error.to_string())
+}
+
+/// Returns a value as a literal of SQL.
+pub fn literal(value: &Value) -> String {
+    match value {
+        Value::Null => "NULL".to_owned(),
+        Value::String(text) => format!("'{}'", text.replace('\'', "''")),
+        other => other.to_string(),
+    }
+}
