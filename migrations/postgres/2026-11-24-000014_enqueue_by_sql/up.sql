@@ -56,32 +56,23 @@ BEGIN
 END;
 $$;
 
--- Refuses a class that only the code of its program may enqueue and, if the setting strict_classes is on, a class that
--- no worker has stored.
-CREATE FUNCTION windlass_check_class(class text) RETURNS void LANGUAGE plpgsql AS $$
-DECLARE
-    v_internal boolean;
+-- Refuses a class that only the code of its program may enqueue or, if the setting strict_classes is on, a class that no
+-- worker has stored.
+CREATE FUNCTION windlass_refuse_class(class text, is_unknown boolean) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
-    SELECT internal INTO v_internal FROM windlass_classes WHERE class_name = class;
-    IF v_internal THEN
-        RAISE EXCEPTION 'cannot enqueue `%` by name: its type is internal, so only its program''s own code enqueues it', class
-            USING ERRCODE = 'insufficient_privilege';
-    ELSIF v_internal IS NULL AND EXISTS (SELECT 1 FROM windlass_settings WHERE name = 'strict_classes' AND value = 'on') THEN
+    IF is_unknown THEN
         RAISE EXCEPTION 'cannot enqueue `%`: no worker has stored this class, and strict_classes is on', class
             USING ERRCODE = 'invalid_parameter_value', HINT = 'Start a worker that performs it, or correct the name.';
     END IF;
+    RAISE EXCEPTION 'cannot enqueue `%` by name: its type is internal, so only its program''s own code enqueues it', class
+        USING ERRCODE = 'insufficient_privilege';
 END;
 $$;
 
--- Wakes sleeping workers, once for each statement of a client.
+-- Wakes sleeping workers, once for each statement of a client: windlass.woken_by is the time of the last one.
 CREATE FUNCTION windlass_wake() RETURNS void LANGUAGE plpgsql AS $$
-DECLARE
-    v_statement text := statement_timestamp();
 BEGIN
-    IF current_setting('windlass.woken_by', true) IS DISTINCT FROM v_statement THEN
-        PERFORM set_config('windlass.woken_by', v_statement, true);
-        PERFORM (SELECT count(pg_notify(w.channel, '')) FROM (SELECT coalesce(channel, 'windlass') AS channel, row_number() OVER (PARTITION BY left(channel, 25) ORDER BY last_heartbeat_at < (statement_timestamp() AT TIME ZONE 'UTC') - interval '30 seconds', random()) AS place FROM solid_queue_processes WHERE listening AND true) AS w WHERE w.place <= 1 + 1);
-    END IF;
+    PERFORM set_config('windlass.woken_by', CAST(statement_timestamp() AS text), true), (SELECT count(pg_notify(w.channel, '')) FROM (SELECT coalesce(channel, 'windlass') AS channel, row_number() OVER (PARTITION BY left(channel, 25) ORDER BY last_heartbeat_at < (statement_timestamp() AT TIME ZONE 'UTC') - interval '30 seconds', random()) AS place FROM solid_queue_processes WHERE listening AND true) AS w WHERE w.place <= 1 + 1);
 END;
 $$;
 
@@ -96,8 +87,8 @@ BEGIN
 END;
 $$;
 
--- Enqueues one job, and returns its id and its outcome. If it is new, it gets the id p_id, or the next one.
-CREATE FUNCTION windlass_enqueue_job_v1(p_id bigint, p_class text, p_arguments text, p_queue text, p_priority integer, p_run_at timestamptz, p_delay_seconds double precision, p_unique_id text, p_unique_scope text, p_on_conflict text, p_idempotency_key text, p_concurrency_key text, p_concurrency_group text, p_concurrency_limit bigint, p_concurrency_on_conflict text, p_max_attempts bigint, p_max_crashes bigint, p_at_most_once boolean, p_traceparent text, OUT id bigint, OUT outcome text)
+-- Enqueues any job, and returns its id and its outcome. If it is new, it gets the id p_id, or the next one.
+CREATE FUNCTION windlass_enqueue_any_v1(p_id bigint, p_class text, p_arguments text, p_queue text, p_priority integer, p_run_at timestamptz, p_delay_seconds double precision, p_unique_id text, p_unique_scope text, p_on_conflict text, p_idempotency_key text, p_concurrency_key text, p_concurrency_group text, p_concurrency_limit bigint, p_concurrency_on_conflict text, p_max_attempts bigint, p_max_crashes bigint, p_at_most_once boolean, p_traceparent text, OUT id bigint, OUT outcome text)
 LANGUAGE plpgsql AS $$
 DECLARE
     v_now timestamp := (statement_timestamp() AT TIME ZONE 'UTC');
@@ -107,7 +98,7 @@ DECLARE
         WHEN octet_length(p_queue) NOT BETWEEN 1 AND 255 OR p_queue COLLATE "C" ~ '[^a-zA-Z0-9_.:/-]' THEN 'its queue must have 1 to 255 bytes, only ASCII letters, digits and `_` `.` `:` `/` `-`'
         WHEN octet_length(p_arguments) > 65536 THEN 'its arguments must be JSON text of at most 65536 bytes; store the data elsewhere and pass a reference'
         WHEN strpos(replace(p_arguments, '\\', ''), '\u0000') > 0 THEN 'its arguments contain a NUL character, which Postgres cannot keep; encode binary data'
-        WHEN windlass_is_too_deep(p_arguments) THEN 'its arguments are nested deeper than 120 arrays and objects, and could not be decoded again; store the data elsewhere and pass a reference'
+        WHEN octet_length(p_arguments) > 2 * 120 AND windlass_is_too_deep(p_arguments) THEN 'its arguments are nested deeper than 120 arrays and objects, and could not be decoded again; store the data elsewhere and pass a reference'
         WHEN num_nonnulls(p_run_at, p_delay_seconds, p_unique_id, p_unique_scope, p_on_conflict, p_idempotency_key, p_concurrency_key, p_concurrency_group, p_concurrency_limit, p_concurrency_on_conflict, p_max_attempts, p_max_crashes, p_at_most_once, p_traceparent) = 0 THEN NULL
         WHEN octet_length(p_idempotency_key) NOT BETWEEN 1 AND 255 THEN 'its idempotency_key must have 1 to 255 bytes and no NUL'
         WHEN octet_length(p_unique_id) NOT BETWEEN 1 AND 255 THEN 'its unique_id must have 1 to 255 bytes and no NUL'
@@ -135,12 +126,13 @@ DECLARE
     v_scope text := coalesce(p_unique_scope, 'until_finished');
     v_id bigint := p_id;
     v_job bigint;
-    v_internal boolean;
+    v_is_internal boolean;
     v_holder bigint;
     v_place integer;
     v_hold windlass_unique_jobs;
     v_has_run boolean := false;
     v_is_behind boolean := false;
+    v_wakes boolean := false;
 BEGIN
     IF v_problem IS NULL THEN
         BEGIN
@@ -152,9 +144,9 @@ BEGIN
     IF v_problem IS NOT NULL THEN
         RAISE EXCEPTION 'cannot enqueue `%`: %', left(coalesce(p_class, ''), 80), v_problem USING ERRCODE = 'invalid_parameter_value';
     END IF;
-    SELECT c.internal INTO v_internal FROM windlass_classes c WHERE c.class_name = p_class;
-    IF v_internal IS DISTINCT FROM false THEN
-        PERFORM windlass_check_class(p_class);
+    SELECT c.internal INTO v_is_internal FROM windlass_classes c WHERE c.class_name = p_class;
+    IF v_is_internal OR (v_is_internal IS NULL AND EXISTS (SELECT 1 FROM windlass_settings s WHERE s.name = 'strict_classes' AND s.value = 'on')) THEN
+        PERFORM windlass_refuse_class(p_class, v_is_internal IS NULL);
     END IF;
     p_queue := coalesce(p_queue, 'default');
     p_arguments := coalesce(p_arguments, 'null');
@@ -272,12 +264,59 @@ BEGIN
             CASE WHEN v_on_conflict = 'discard' AND NOT v_has_run THEN timestamp '9999-12-31 00:00:00.000000'
             ELSE timestamp '9999-12-31 23:59:59.000000' END, v_now);
         INSERT INTO windlass_wanted_keys (key) VALUES (v_key);
-        PERFORM windlass_wake();
+        v_wakes := true;
     ELSE
         INSERT INTO solid_queue_ready_executions (job_id, queue_name, priority, class_name, cautious, created_at)
         VALUES (v_job, p_queue, p_priority, p_class, p_at_most_once OR coalesce(p_max_crashes = 0, false), v_now);
+        v_wakes := true;
+    END IF;
+    IF v_wakes AND current_setting('windlass.woken_by', true) IS DISTINCT FROM CAST(statement_timestamp() AS text) THEN
         PERFORM windlass_wake();
     END IF;
+END;
+$$;
+
+-- Enqueues one job, and returns its id and its outcome. Most jobs have few columns. They take a short way: a session
+-- prepares each expression of a function anew in each transaction.
+CREATE FUNCTION windlass_enqueue_job_v1(p_id bigint, p_class text, p_arguments text, p_queue text, p_priority integer, p_run_at timestamptz, p_delay_seconds double precision, p_unique_id text, p_unique_scope text, p_on_conflict text, p_idempotency_key text, p_concurrency_key text, p_concurrency_group text, p_concurrency_limit bigint, p_concurrency_on_conflict text, p_max_attempts bigint, p_max_crashes bigint, p_at_most_once boolean, p_traceparent text, OUT id bigint, OUT outcome text)
+LANGUAGE plpgsql AS $$
+DECLARE
+    v_problem text;
+    v_json json;
+    v_is_internal boolean;
+BEGIN
+    IF p_id IS NOT NULL OR num_nonnulls(p_run_at, p_delay_seconds, p_unique_id, p_unique_scope, p_on_conflict, p_idempotency_key, p_concurrency_key, p_concurrency_group, p_concurrency_limit, p_concurrency_on_conflict, p_max_attempts, p_max_crashes, p_at_most_once, p_traceparent) > 0 THEN
+        SELECT e.id, e.outcome INTO id, outcome FROM windlass_enqueue_any_v1(p_id, p_class, p_arguments, p_queue, p_priority, p_run_at, p_delay_seconds, p_unique_id, p_unique_scope, p_on_conflict, p_idempotency_key, p_concurrency_key, p_concurrency_group, p_concurrency_limit, p_concurrency_on_conflict, p_max_attempts, p_max_crashes, p_at_most_once, p_traceparent) AS e;
+        RETURN;
+    END IF;
+    v_problem := CASE
+        WHEN p_class IS NULL THEN 'its class is missing'
+        WHEN octet_length(p_class) NOT BETWEEN 1 AND 255 OR p_class COLLATE "C" ~ '[^a-zA-Z0-9_.:/-]' THEN 'its class must have 1 to 255 bytes, only ASCII letters, digits and `_` `.` `:` `/` `-`'
+        WHEN octet_length(p_queue) NOT BETWEEN 1 AND 255 OR p_queue COLLATE "C" ~ '[^a-zA-Z0-9_.:/-]' THEN 'its queue must have 1 to 255 bytes, only ASCII letters, digits and `_` `.` `:` `/` `-`'
+        WHEN octet_length(p_arguments) > 65536 THEN 'its arguments must be JSON text of at most 65536 bytes; store the data elsewhere and pass a reference'
+        WHEN strpos(replace(p_arguments, '\\', ''), '\u0000') > 0 THEN 'its arguments contain a NUL character, which Postgres cannot keep; encode binary data'
+        WHEN octet_length(p_arguments) > 2 * 120 AND windlass_is_too_deep(p_arguments) THEN 'its arguments are nested deeper than 120 arrays and objects, and could not be decoded again; store the data elsewhere and pass a reference' END;
+    IF v_problem IS NULL THEN
+        BEGIN
+            v_json := p_arguments;
+        EXCEPTION WHEN invalid_text_representation OR untranslatable_character THEN
+            v_problem := 'its arguments are not JSON';
+        END;
+    END IF;
+    IF v_problem IS NOT NULL THEN
+        RAISE EXCEPTION 'cannot enqueue `%`: %', left(coalesce(p_class, ''), 80), v_problem USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    SELECT c.internal INTO v_is_internal FROM windlass_classes c WHERE c.class_name = p_class;
+    IF v_is_internal OR (v_is_internal IS NULL AND EXISTS (SELECT 1 FROM windlass_settings s WHERE s.name = 'strict_classes' AND s.value = 'on')) THEN
+        PERFORM windlass_refuse_class(p_class, v_is_internal IS NULL);
+    END IF;
+    INSERT INTO solid_queue_jobs (queue_name, class_name, arguments, priority, max_attempts, max_crashes, at_most_once, policy, traceparent, active_job_id, created_at, updated_at) VALUES (coalesce(p_queue, 'default'), p_class, coalesce(p_arguments, 'null'), coalesce(p_priority, 0), NULL, NULL, false, NULL, NULL, NULL, (statement_timestamp() AT TIME ZONE 'UTC'), (statement_timestamp() AT TIME ZONE 'UTC')) RETURNING solid_queue_jobs.id INTO id;
+    INSERT INTO solid_queue_ready_executions (job_id, queue_name, priority, class_name, cautious, created_at)
+    VALUES (id, coalesce(p_queue, 'default'), coalesce(p_priority, 0), p_class, false, (statement_timestamp() AT TIME ZONE 'UTC'));
+    IF current_setting('windlass.woken_by', true) IS DISTINCT FROM CAST(statement_timestamp() AS text) THEN
+        PERFORM windlass_wake();
+    END IF;
+    outcome := 'new';
 END;
 $$;
 
@@ -318,6 +357,7 @@ DECLARE
     v_problem text;
     v_ids bigint[];
     v_done record;
+    v_is_internal boolean;
     r record;
 BEGIN
     v_problem := CASE
@@ -340,15 +380,21 @@ BEGIN
         RAISE EXCEPTION 'cannot enqueue `%`: job % of the list: %', class, v_place, v_problem
             USING ERRCODE = 'invalid_parameter_value';
     END IF;
-    PERFORM windlass_check_class(class);
+    SELECT c.internal INTO v_is_internal FROM windlass_classes c WHERE c.class_name = windlass_enqueue_many_v1.class;
+    IF v_is_internal OR (v_is_internal IS NULL AND EXISTS (SELECT 1 FROM windlass_settings s WHERE s.name = 'strict_classes' AND s.value = 'on')) THEN
+        PERFORM windlass_refuse_class(class, v_is_internal IS NULL);
+    END IF;
 
-    IF NOT jobs @? '$[*].keyvalue() ? (@.key == "unique_id" || @.key == "idempotency_key" || @.key == "concurrency_key")' THEN
-        WITH r AS MATERIALIZED (
-            SELECT e.place, r.*, CASE
+    IF NOT jobs @? '$[*] ? (exists(@.unique_id) || exists(@.idempotency_key) || exists(@.concurrency_key))' THEN
+        WITH input AS MATERIALIZED (
+            SELECT e.place, CAST(e.value -> 'arguments' AS text) AS arguments, r.queue, r.priority, r.run_at, r.delay_seconds, r.unique_id, r.unique_scope, r.on_conflict, r.idempotency_key, r.concurrency_key, r.concurrency_group, r.concurrency_limit, r.concurrency_on_conflict, r.max_attempts, r.max_crashes, r.at_most_once, r.traceparent
+            FROM jsonb_array_elements(jobs) WITH ORDINALITY AS e (value, place), jsonb_to_record(e.value) AS r (queue text, priority integer, run_at timestamptz, delay_seconds double precision, unique_id text, unique_scope text, on_conflict text, idempotency_key text, concurrency_key text, concurrency_group text, concurrency_limit bigint, concurrency_on_conflict text, max_attempts bigint, max_crashes bigint, at_most_once boolean, traceparent text)
+        ), r AS MATERIALIZED (
+            SELECT r.*, CASE
         WHEN octet_length(r.queue) NOT BETWEEN 1 AND 255 OR r.queue COLLATE "C" ~ '[^a-zA-Z0-9_.:/-]' THEN 'its queue must have 1 to 255 bytes, only ASCII letters, digits and `_` `.` `:` `/` `-`'
-        WHEN octet_length(CAST(r.arguments AS text)) > 65536 THEN 'its arguments must be JSON text of at most 65536 bytes; store the data elsewhere and pass a reference'
-        WHEN strpos(replace(CAST(r.arguments AS text), '\\', ''), '\u0000') > 0 THEN 'its arguments contain a NUL character, which Postgres cannot keep; encode binary data'
-        WHEN windlass_is_too_deep(CAST(r.arguments AS text)) THEN 'its arguments are nested deeper than 120 arrays and objects, and could not be decoded again; store the data elsewhere and pass a reference'
+        WHEN octet_length(r.arguments) > 65536 THEN 'its arguments must be JSON text of at most 65536 bytes; store the data elsewhere and pass a reference'
+        WHEN strpos(replace(r.arguments, '\\', ''), '\u0000') > 0 THEN 'its arguments contain a NUL character, which Postgres cannot keep; encode binary data'
+        WHEN octet_length(r.arguments) > 2 * 120 AND windlass_is_too_deep(r.arguments) THEN 'its arguments are nested deeper than 120 arrays and objects, and could not be decoded again; store the data elsewhere and pass a reference'
         WHEN num_nonnulls(r.run_at, r.delay_seconds, r.unique_id, r.unique_scope, r.on_conflict, r.idempotency_key, r.concurrency_key, r.concurrency_group, r.concurrency_limit, r.concurrency_on_conflict, r.max_attempts, r.max_crashes, r.at_most_once, r.traceparent) = 0 THEN NULL
         WHEN octet_length(r.idempotency_key) NOT BETWEEN 1 AND 255 THEN 'its idempotency_key must have 1 to 255 bytes and no NUL'
         WHEN octet_length(r.unique_id) NOT BETWEEN 1 AND 255 THEN 'its unique_id must have 1 to 255 bytes and no NUL'
@@ -366,10 +412,9 @@ BEGIN
         WHEN r.max_attempts < 1 THEN 'its max_attempts must be an integer, 1 or more'
         WHEN r.max_crashes < 0 THEN 'its max_crashes must be an integer, 0 or more'
         WHEN r.at_most_once AND r.max_attempts > 1 THEN 'it has at-most-once delivery and more than one attempt; choose one'
-        WHEN r.traceparent COLLATE "C" !~ '^(00-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}|(?!00|ff)[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}(-.*)?)$' OR substr(r.traceparent, 4, 32) = '00000000000000000000000000000000' OR substr(r.traceparent, 37, 16) = '0000000000000000' THEN 'its traceparent is not one of W3C Trace Context; pass the header as it is, `00-<32 digits>-<16 digits>-<2 digits>` with lower-case hexadecimal digits' END AS problem
-            FROM jsonb_array_elements(jobs) WITH ORDINALITY AS e (value, place), jsonb_to_record(e.value) AS r (arguments jsonb, queue text, priority integer, run_at timestamptz, delay_seconds double precision, unique_id text, unique_scope text, on_conflict text, idempotency_key text, concurrency_key text, concurrency_group text, concurrency_limit bigint, concurrency_on_conflict text, max_attempts bigint, max_crashes bigint, at_most_once boolean, traceparent text)
+        WHEN r.traceparent COLLATE "C" !~ '^(00-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}|(?!00|ff)[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}(-.*)?)$' OR substr(r.traceparent, 4, 32) = '00000000000000000000000000000000' OR substr(r.traceparent, 37, 16) = '0000000000000000' THEN 'its traceparent is not one of W3C Trace Context; pass the header as it is, `00-<32 digits>-<16 digits>-<2 digits>` with lower-case hexadecimal digits' END AS problem FROM input AS r
         ), job AS (
-            INSERT INTO solid_queue_jobs (queue_name, class_name, arguments, priority, max_attempts, max_crashes, at_most_once, policy, traceparent, active_job_id, scheduled_at, created_at, updated_at) SELECT coalesce(r.queue, 'default'), windlass_enqueue_many_v1.class, coalesce(CAST(r.arguments AS text), 'null'), coalesce(r.priority, 0), CAST(CASE WHEN r.max_attempts IS NOT NULL THEN least(r.max_attempts, 2147483647) END AS integer), CAST(CASE WHEN r.max_crashes IS NOT NULL THEN least(r.max_crashes, 2147483647) END AS integer), coalesce(r.at_most_once, false), '{"unique_scope":"' || r.unique_scope || '"}', r.traceparent, NULL, coalesce(CAST(r.run_at AT TIME ZONE 'UTC' AS timestamp), (statement_timestamp() AT TIME ZONE 'UTC' + CAST(round(r.delay_seconds * 1000000) AS bigint) * interval '1 microsecond')), (statement_timestamp() AT TIME ZONE 'UTC'), (statement_timestamp() AT TIME ZONE 'UTC') FROM r WHERE r.problem IS NULL ORDER BY r.place
+            INSERT INTO solid_queue_jobs (queue_name, class_name, arguments, priority, max_attempts, max_crashes, at_most_once, policy, traceparent, active_job_id, scheduled_at, created_at, updated_at) SELECT coalesce(r.queue, 'default'), windlass_enqueue_many_v1.class, coalesce(r.arguments, 'null'), coalesce(r.priority, 0), CAST(CASE WHEN r.max_attempts IS NOT NULL THEN least(r.max_attempts, 2147483647) END AS integer), CAST(CASE WHEN r.max_crashes IS NOT NULL THEN least(r.max_crashes, 2147483647) END AS integer), coalesce(r.at_most_once, false), '{"unique_scope":"' || r.unique_scope || '"}', r.traceparent, NULL, coalesce(CAST(r.run_at AT TIME ZONE 'UTC' AS timestamp), (statement_timestamp() AT TIME ZONE 'UTC' + CAST(round(r.delay_seconds * 1000000) AS bigint) * interval '1 microsecond')), (statement_timestamp() AT TIME ZONE 'UTC'), (statement_timestamp() AT TIME ZONE 'UTC') FROM r WHERE r.problem IS NULL ORDER BY r.place
             RETURNING id, queue_name, priority, class_name, at_most_once, max_crashes, scheduled_at
         ), ready AS (
             INSERT INTO solid_queue_ready_executions (job_id, queue_name, priority, class_name, cautious, created_at)
@@ -395,10 +440,10 @@ BEGIN
     SELECT array_agg(nextval(CAST(pg_get_serial_sequence('solid_queue_jobs', 'id') AS regclass))) INTO v_ids
         FROM generate_series(1, jsonb_array_length(jobs));
     FOR r IN
-        SELECT e.place, r.* FROM jsonb_array_elements(jobs) WITH ORDINALITY AS e (value, place), jsonb_to_record(e.value) AS r (arguments jsonb, queue text, priority integer, run_at timestamptz, delay_seconds double precision, unique_id text, unique_scope text, on_conflict text, idempotency_key text, concurrency_key text, concurrency_group text, concurrency_limit bigint, concurrency_on_conflict text, max_attempts bigint, max_crashes bigint, at_most_once boolean, traceparent text)
+        SELECT e.place, CAST(e.value -> 'arguments' AS text) AS arguments, r.* FROM jsonb_array_elements(jobs) WITH ORDINALITY AS e (value, place), jsonb_to_record(e.value) AS r (queue text, priority integer, run_at timestamptz, delay_seconds double precision, unique_id text, unique_scope text, on_conflict text, idempotency_key text, concurrency_key text, concurrency_group text, concurrency_limit bigint, concurrency_on_conflict text, max_attempts bigint, max_crashes bigint, at_most_once boolean, traceparent text)
         ORDER BY r.unique_id COLLATE "C" NULLS FIRST, r.idempotency_key COLLATE "C" NULLS FIRST, e.place
     LOOP
-        v_done := windlass_enqueue_job_v1(v_ids[r.place], class, CAST(r.arguments AS text), r.queue, r.priority, r.run_at, r.delay_seconds, r.unique_id, r.unique_scope, r.on_conflict, r.idempotency_key, r.concurrency_key, r.concurrency_group, r.concurrency_limit, r.concurrency_on_conflict, r.max_attempts, r.max_crashes, r.at_most_once, r.traceparent);
+        v_done := windlass_enqueue_job_v1(v_ids[r.place], class, r.arguments, r.queue, r.priority, r.run_at, r.delay_seconds, r.unique_id, r.unique_scope, r.on_conflict, r.idempotency_key, r.concurrency_key, r.concurrency_group, r.concurrency_limit, r.concurrency_on_conflict, r.max_attempts, r.max_crashes, r.at_most_once, r.traceparent);
         v_ids[r.place] := v_done.id;
     END LOOP;
     RETURN QUERY SELECT unnest(v_ids);

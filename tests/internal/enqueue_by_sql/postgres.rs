@@ -6,7 +6,7 @@ use crate::db::internal_tests::enqueue_by_sql::rules::{self, From, Rule};
 use crate::db::internal_tests::enqueue_by_sql::{
     OPTIONS, Words, constants, holds, policy, with_sources, word,
 };
-use crate::db::model::job_columns::JobColumns;
+use crate::db::model::job_columns::{JobColumns, JobTraits};
 
 pub(super) fn words() -> Words {
     let (all, plain, replaced) = (
@@ -14,6 +14,7 @@ pub(super) fn words() -> Words {
         JobColumns::plain(),
         JobColumns::replaced(),
     );
+    let common = JobColumns::due(JobTraits::ALL[0]);
     let inserted = with_sources(Postgres, &all, &all.parameters(), &of_job);
     let mut words = vec![
         word("names", all.names()),
@@ -38,6 +39,10 @@ pub(super) fn words() -> Words {
             problem(&rules::all(Postgres, From::List, &checked_record)),
         ),
         word(
+            "problem common p_",
+            problem(&rules::common(Postgres, &|name| format!("p_{name}"))),
+        ),
+        word(
             "problem class",
             problem(&rules::class(Postgres, &checked_record)),
         ),
@@ -59,11 +64,23 @@ pub(super) fn words() -> Words {
         ),
         word("new values", values(&|name| format!("NEW.{name}"))),
         word(
-            "record arguments",
-            values(&|name| match name {
-                "arguments" => "CAST(r.arguments AS text)".to_owned(),
-                _ => format!("r.{name}"),
-            }),
+            "rare p_",
+            rules::RARE.map(|name| format!("p_{name}")).join(", "),
+        ),
+        word("parameter names", values(&|name| format!("p_{name}"))),
+        word("common names", common.names()),
+        word(
+            "common values",
+            with_sources(Postgres, &common, &common.parameters(), &of_common),
+        ),
+        word("record arguments", values(&|name| format!("r.{name}"))),
+        word(
+            "record options",
+            OPTIONS[1..]
+                .iter()
+                .map(|(name, _)| format!("r.{name}"))
+                .collect::<Vec<_>>()
+                .join(", "),
         ),
     ];
     for name in ["windlass_enqueue_v1", "windlass_enqueue"] {
@@ -93,12 +110,27 @@ fn of_job(input: &str) -> String {
     }
 }
 
+/// Returns the same for a job with few columns.
+fn of_common(input: &str) -> String {
+    match input {
+        "queue_name" => "coalesce(p_queue, 'default')".to_owned(),
+        "class_name" => "p_class".to_owned(),
+        "arguments" => "coalesce(p_arguments, 'null')".to_owned(),
+        "priority" => "coalesce(p_priority, 0)".to_owned(),
+        "at_most_once" => "false".to_owned(),
+        "max_attempts" | "max_crashes" | "policy" | "traceparent" | "active_job_id" => {
+            "NULL".to_owned()
+        }
+        _ => panic!("{input} is no common column"),
+    }
+}
+
 /// Returns the same for a list of jobs, from the record of each.
 fn of_record(input: &str) -> String {
     match input {
         "queue_name" => "coalesce(r.queue, 'default')".to_owned(),
         "class_name" => "windlass_enqueue_many_v1.class".to_owned(),
-        "arguments" => "coalesce(CAST(r.arguments AS text), 'null')".to_owned(),
+        "arguments" => "coalesce(r.arguments, 'null')".to_owned(),
         "priority" => "coalesce(r.priority, 0)".to_owned(),
         "max_attempts" | "max_crashes" => integer(&format!("r.{input}")),
         "at_most_once" => "coalesce(r.at_most_once, false)".to_owned(),
@@ -114,7 +146,6 @@ fn of_record(input: &str) -> String {
 fn checked_record(column: &str) -> String {
     match column {
         "class" => "windlass_enqueue_many_v1.class".to_owned(),
-        "arguments" => "CAST(r.arguments AS text)".to_owned(),
         other => format!("r.{other}"),
     }
 }
@@ -139,12 +170,12 @@ fn problem(rules: &[Rule]) -> String {
     format!("CASE{} END", cases.collect::<String>())
 }
 
-/// Returns the jobs of a list, each `e.value`, as records `r`.
+/// Returns the jobs of a list, each `e.value`, as records `r`, without their arguments.
 fn record() -> String {
-    let columns = OPTIONS.map(|(name, kind)| match name {
-        "arguments" => "arguments jsonb".to_owned(),
-        _ => format!("{name} {kind}"),
-    });
+    let columns = OPTIONS[1..]
+        .iter()
+        .map(|(name, kind)| format!("{name} {kind}"));
+    let columns: Vec<String> = columns.collect();
     format!("jsonb_to_record(e.value) AS r ({})", columns.join(", "))
 }
 

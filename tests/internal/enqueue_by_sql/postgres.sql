@@ -56,32 +56,23 @@ BEGIN
 END;
 $$;
 
--- Refuses a class that only the code of its program may enqueue and, if the setting strict_classes is on, a class that
--- no worker has stored.
-CREATE FUNCTION windlass_check_class(class text) RETURNS void LANGUAGE plpgsql AS $$
-DECLARE
-    v_internal boolean;
+-- Refuses a class that only the code of its program may enqueue or, if the setting strict_classes is on, a class that no
+-- worker has stored.
+CREATE FUNCTION windlass_refuse_class(class text, is_unknown boolean) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
-    SELECT internal INTO v_internal FROM windlass_classes WHERE class_name = class;
-    IF v_internal THEN
-        RAISE EXCEPTION 'cannot enqueue `%` by name: its type is internal, so only its program''s own code enqueues it', class
-            USING ERRCODE = 'insufficient_privilege';
-    ELSIF v_internal IS NULL AND EXISTS (SELECT 1 FROM windlass_settings WHERE name = 'strict_classes' AND value = 'on') THEN
+    IF is_unknown THEN
         RAISE EXCEPTION 'cannot enqueue `%`: no worker has stored this class, and strict_classes is on', class
             USING ERRCODE = 'invalid_parameter_value', HINT = 'Start a worker that performs it, or correct the name.';
     END IF;
+    RAISE EXCEPTION 'cannot enqueue `%` by name: its type is internal, so only its program''s own code enqueues it', class
+        USING ERRCODE = 'insufficient_privilege';
 END;
 $$;
 
--- Wakes sleeping workers, once for each statement of a client.
+-- Wakes sleeping workers, once for each statement of a client: windlass.woken_by is the time of the last one.
 CREATE FUNCTION windlass_wake() RETURNS void LANGUAGE plpgsql AS $$
-DECLARE
-    v_statement text := statement_timestamp();
 BEGIN
-    IF current_setting('windlass.woken_by', true) IS DISTINCT FROM v_statement THEN
-        PERFORM set_config('windlass.woken_by', v_statement, true);
-        PERFORM {wake};
-    END IF;
+    PERFORM set_config('windlass.woken_by', CAST(statement_timestamp() AS text), true), {wake};
 END;
 $$;
 
@@ -96,8 +87,8 @@ BEGIN
 END;
 $$;
 
--- Enqueues one job, and returns its id and its outcome. If it is new, it gets the id p_id, or the next one.
-CREATE FUNCTION windlass_enqueue_job_v1(p_id bigint, p_class text, {parameters}, OUT id bigint, OUT outcome text)
+-- Enqueues any job, and returns its id and its outcome. If it is new, it gets the id p_id, or the next one.
+CREATE FUNCTION windlass_enqueue_any_v1(p_id bigint, p_class text, {parameters}, OUT id bigint, OUT outcome text)
 LANGUAGE plpgsql AS $$
 DECLARE
     v_now timestamp := {now};
@@ -111,12 +102,13 @@ DECLARE
     v_scope text := coalesce(p_unique_scope, '{default_scope}');
     v_id bigint := p_id;
     v_job bigint;
-    v_internal boolean;
+    v_is_internal boolean;
     v_holder bigint;
     v_place integer;
     v_hold windlass_unique_jobs;
     v_has_run boolean := false;
     v_is_behind boolean := false;
+    v_wakes boolean := false;
 BEGIN
     IF v_problem IS NULL THEN
         BEGIN
@@ -128,9 +120,9 @@ BEGIN
     IF v_problem IS NOT NULL THEN
         RAISE EXCEPTION 'cannot enqueue `%`: %', left(coalesce(p_class, ''), 80), v_problem USING ERRCODE = 'invalid_parameter_value';
     END IF;
-    SELECT c.internal INTO v_internal FROM windlass_classes c WHERE c.class_name = p_class;
-    IF v_internal IS DISTINCT FROM false THEN
-        PERFORM windlass_check_class(p_class);
+    SELECT c.internal INTO v_is_internal FROM windlass_classes c WHERE c.class_name = p_class;
+    IF v_is_internal OR (v_is_internal IS NULL AND EXISTS (SELECT 1 FROM windlass_settings s WHERE s.name = 'strict_classes' AND s.value = 'on')) THEN
+        PERFORM windlass_refuse_class(p_class, v_is_internal IS NULL);
     END IF;
     p_queue := coalesce(p_queue, '{default_queue}');
     p_arguments := coalesce(p_arguments, 'null');
@@ -248,12 +240,53 @@ BEGIN
             CASE WHEN v_on_conflict = 'discard' AND NOT v_has_run THEN timestamp '{does_not_wait}'
             ELSE timestamp '{never_expires}' END, v_now);
         INSERT INTO windlass_wanted_keys (key) VALUES (v_key);
-        PERFORM windlass_wake();
+        v_wakes := true;
     ELSE
         INSERT INTO solid_queue_ready_executions (job_id, queue_name, priority, class_name, cautious, created_at)
         VALUES (v_job, p_queue, p_priority, p_class, p_at_most_once OR coalesce(p_max_crashes = 0, false), v_now);
+        v_wakes := true;
+    END IF;
+    IF v_wakes AND current_setting('windlass.woken_by', true) IS DISTINCT FROM CAST(statement_timestamp() AS text) THEN
         PERFORM windlass_wake();
     END IF;
+END;
+$$;
+
+-- Enqueues one job, and returns its id and its outcome. Most jobs have few columns. They take a short way: a session
+-- prepares each expression of a function anew in each transaction.
+CREATE FUNCTION windlass_enqueue_job_v1(p_id bigint, p_class text, {parameters}, OUT id bigint, OUT outcome text)
+LANGUAGE plpgsql AS $$
+DECLARE
+    v_problem text;
+    v_json json;
+    v_is_internal boolean;
+BEGIN
+    IF p_id IS NOT NULL OR num_nonnulls({rare p_}) > 0 THEN
+        SELECT e.id, e.outcome INTO id, outcome FROM windlass_enqueue_any_v1(p_id, p_class, {parameter names}) AS e;
+        RETURN;
+    END IF;
+    v_problem := {problem common p_};
+    IF v_problem IS NULL THEN
+        BEGIN
+            v_json := p_arguments;
+        EXCEPTION WHEN invalid_text_representation OR untranslatable_character THEN
+            v_problem := 'its arguments are not JSON';
+        END;
+    END IF;
+    IF v_problem IS NOT NULL THEN
+        RAISE EXCEPTION 'cannot enqueue `%`: %', left(coalesce(p_class, ''), 80), v_problem USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    SELECT c.internal INTO v_is_internal FROM windlass_classes c WHERE c.class_name = p_class;
+    IF v_is_internal OR (v_is_internal IS NULL AND EXISTS (SELECT 1 FROM windlass_settings s WHERE s.name = 'strict_classes' AND s.value = 'on')) THEN
+        PERFORM windlass_refuse_class(p_class, v_is_internal IS NULL);
+    END IF;
+    INSERT INTO solid_queue_jobs ({common names}) VALUES ({common values}) RETURNING solid_queue_jobs.id INTO id;
+    INSERT INTO solid_queue_ready_executions (job_id, queue_name, priority, class_name, cautious, created_at)
+    VALUES (id, coalesce(p_queue, '{default_queue}'), coalesce(p_priority, 0), p_class, false, {now});
+    IF current_setting('windlass.woken_by', true) IS DISTINCT FROM CAST(statement_timestamp() AS text) THEN
+        PERFORM windlass_wake();
+    END IF;
+    outcome := 'new';
 END;
 $$;
 
@@ -286,6 +319,7 @@ DECLARE
     v_problem text;
     v_ids bigint[];
     v_done record;
+    v_is_internal boolean;
     r record;
 BEGIN
     v_problem := {problem class};
@@ -306,12 +340,17 @@ BEGIN
         RAISE EXCEPTION 'cannot enqueue `%`: job % of the list: %', class, v_place, v_problem
             USING ERRCODE = 'invalid_parameter_value';
     END IF;
-    PERFORM windlass_check_class(class);
+    SELECT c.internal INTO v_is_internal FROM windlass_classes c WHERE c.class_name = windlass_enqueue_many_v1.class;
+    IF v_is_internal OR (v_is_internal IS NULL AND EXISTS (SELECT 1 FROM windlass_settings s WHERE s.name = 'strict_classes' AND s.value = 'on')) THEN
+        PERFORM windlass_refuse_class(class, v_is_internal IS NULL);
+    END IF;
 
-    IF NOT jobs @? '$[*].keyvalue() ? (@.key == "unique_id" || @.key == "idempotency_key" || @.key == "concurrency_key")' THEN
-        WITH r AS MATERIALIZED (
-            SELECT e.place, r.*, {problem r.} AS problem
+    IF NOT jobs @? '$[*] ? (exists(@.unique_id) || exists(@.idempotency_key) || exists(@.concurrency_key))' THEN
+        WITH input AS MATERIALIZED (
+            SELECT e.place, CAST(e.value -> 'arguments' AS text) AS arguments, {record options}
             FROM jsonb_array_elements(jobs) WITH ORDINALITY AS e (value, place), {record}
+        ), r AS MATERIALIZED (
+            SELECT r.*, {problem r.} AS problem FROM input AS r
         ), job AS (
             INSERT INTO solid_queue_jobs ({plain names}) SELECT {plain values} FROM r WHERE r.problem IS NULL ORDER BY r.place
             RETURNING id, queue_name, priority, class_name, at_most_once, max_crashes, scheduled_at
@@ -339,7 +378,7 @@ BEGIN
     SELECT array_agg(nextval(CAST(pg_get_serial_sequence('solid_queue_jobs', 'id') AS regclass))) INTO v_ids
         FROM generate_series(1, jsonb_array_length(jobs));
     FOR r IN
-        SELECT e.place, r.* FROM jsonb_array_elements(jobs) WITH ORDINALITY AS e (value, place), {record}
+        SELECT e.place, CAST(e.value -> 'arguments' AS text) AS arguments, r.* FROM jsonb_array_elements(jobs) WITH ORDINALITY AS e (value, place), {record}
         ORDER BY r.unique_id COLLATE "C" NULLS FIRST, r.idempotency_key COLLATE "C" NULLS FIRST, e.place
     LOOP
         v_done := windlass_enqueue_job_v1(v_ids[r.place], class, {record arguments});

@@ -33,7 +33,7 @@ pub(super) struct Rules<'c> {
 }
 
 /// The columns of jobs that most jobs do not have.
-const RARE: [&str; 14] = [
+pub(super) const RARE: [&str; 14] = [
     "run_at",
     "delay_seconds",
     "unique_id",
@@ -72,6 +72,14 @@ pub(super) fn all(dialect: Dialect, from: From, column: &dyn Fn(&str) -> String)
     rules.times();
     rules.numbers();
     rules.rules
+}
+
+/// Returns the rules for the columns that most jobs have.
+pub(super) fn common(dialect: Dialect, column: &dyn Fn(&str) -> String) -> Vec<Rule> {
+    let mut rules = all(dialect, From::Row, column);
+    let last = rules.iter().position(|rule| rule.says.is_none());
+    rules.truncate(last.unwrap_or(rules.len()));
+    rules
 }
 
 /// Returns the rules for the class alone.
@@ -185,7 +193,8 @@ impl<'c> Rules<'c> {
         let (nul, is_too_deep) = match self.dialect {
             Dialect::Postgres => (
                 format!(r"strpos(replace({text}, '\\', ''), '\u0000') > 0"),
-                format!("windlass_is_too_deep({text})"),
+                // A text that is deep enough is longer than that.
+                format!("{size} > 2 * {MAX_DEPTH} AND windlass_is_too_deep({text})"),
             ),
             Dialect::Sqlite => {
                 if self.from == From::Row {
