@@ -14,6 +14,8 @@ mod faults;
 mod limits;
 mod moves;
 mod names;
+#[cfg(feature = "postgres")]
+mod names_by_sql;
 mod operators;
 mod ordered;
 mod pairs;

@@ -14,7 +14,7 @@ use crate::db::transition::{clear, enqueue, unblock};
 use diesel::QueryResult;
 use diesel::result::Error::RollbackTransaction;
 
-fn named(on_conflict: OnConflict) -> NewRow {
+pub(super) fn named(on_conflict: OnConflict) -> NewRow {
     NewRow {
         unique_id: Some("u".to_owned()),
         on_conflict,
@@ -22,7 +22,7 @@ fn named(on_conflict: OnConflict) -> NewRow {
     }
 }
 
-fn plain() -> NewRow {
+pub(super) fn plain() -> NewRow {
     named(OnConflict::Existing)
 }
 
@@ -36,7 +36,7 @@ fn until_result_expires() -> NewRow {
 }
 
 /// Enqueues in a transaction of the caller's own, and says what came of it.
-fn put(conn: &mut Conn<'_>, row: &NewRow, commit: bool) -> QueryResult<String> {
+pub(super) fn put(conn: &mut Conn<'_>, row: &NewRow, commit: bool) -> QueryResult<String> {
     let mut said = String::new();
     let result: QueryResult<()> = conn.transaction(|conn| {
         said = format!("{:?}", enqueue::insert(conn, row)?.outcome).to_lowercase();
@@ -61,7 +61,11 @@ fn put_and_unblock(conn: &mut Conn<'_>, row: &NewRow) -> QueryResult<String> {
 }
 
 /// As a worker finishes a job with a unique id.
-fn end_named(conn: &mut Conn<'_>, world: &World, finished: FinishedRow) -> QueryResult<String> {
+pub(super) fn end_named(
+    conn: &mut Conn<'_>,
+    world: &World,
+    finished: FinishedRow,
+) -> QueryResult<String> {
     let job = FinishedJob {
         claim_id: world.claims[0],
         result: None,
@@ -79,35 +83,35 @@ fn end_named(conn: &mut Conn<'_>, world: &World, finished: FinishedRow) -> Query
 }
 
 /// p1 is idle.
-fn a_process(conn: &mut Conn<'_>) -> World {
+pub(super) fn a_process(conn: &mut Conn<'_>) -> World {
     let mut world = World::default();
     world.process(conn);
     world
 }
 
 /// p1 is idle; j1 is ready.
-fn one_ready(conn: &mut Conn<'_>) -> World {
+pub(super) fn one_ready(conn: &mut Conn<'_>) -> World {
     let mut world = a_process(conn);
     world.job(conn, &plain());
     world
 }
 
 /// p1 holds j1.
-fn one_claim(conn: &mut Conn<'_>) -> World {
+pub(super) fn one_claim(conn: &mut Conn<'_>) -> World {
     let mut world = a_process(conn);
     world.claimed(conn, 1, &plain());
     world
 }
 
 /// p1 holds j1, and j2 waits behind it.
-fn one_behind(conn: &mut Conn<'_>) -> World {
+pub(super) fn one_behind(conn: &mut Conn<'_>) -> World {
     let mut world = one_claim(conn);
     world.job(conn, &named(OnConflict::RunAgain));
     world
 }
 
 /// j1 has failed.
-fn one_failed(conn: &mut Conn<'_>) -> World {
+pub(super) fn one_failed(conn: &mut Conn<'_>) -> World {
     let mut world = a_process(conn);
     world.failed(conn, 1, &plain());
     world
@@ -165,7 +169,7 @@ fn one_of_two_takes_over_and_rolls_back(db: &TestDb) {
         ]);
 }
 
-fn lot(conn: &mut Conn<'_>, names: &[&str]) -> QueryResult<String> {
+pub(super) fn lot(conn: &mut Conn<'_>, names: &[&str]) -> QueryResult<String> {
     let rows: Vec<NewRow> = names
         .iter()
         .map(|name| NewRow {
