@@ -38,7 +38,8 @@ fn listed(job: &Map<String, Value>) -> Option<Value> {
     listed.remove("class");
     if let Some(Value::String(arguments)) = listed.get("arguments") {
         let value: Value = serde_json::from_str(arguments).ok()?;
-        if value.to_string() != *arguments {
+        let written = value.to_string();
+        if written != *arguments {
             return None;
         }
         listed.insert("arguments".to_owned(), value);

@@ -132,7 +132,7 @@ fn the_id_and_the_outcome_come_back() {
     assert_eq!(returning("existing"), format!("existing {id}"));
     assert_eq!(returning("replace"), format!("replaced {id}"));
     let called = db.texts("SELECT CAST(windlass_enqueue('note', unique_id => 'a') AS text) AS t");
-    assert_eq!(called, [id.clone()]);
+    assert_eq!(called, std::slice::from_ref(id));
 }
 
 #[test]
