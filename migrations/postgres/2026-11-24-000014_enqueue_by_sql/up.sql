@@ -47,7 +47,7 @@ BEGIN
         RETURN false;
     END IF;
     -- A bracket in a text counts for nothing.
-    v_rest := regexp_replace(json, '"([^"\\]|\\.)*"', '', 'g');
+    v_rest := regexp_replace(json, E'"([^"\\\\]|\\\\.)*"', '', 'g');
     v_rest := translate(regexp_replace(v_rest, '[^][{}]', '', 'g'), '{}', '[]');
     FOR v_depth IN 1 .. 120 LOOP
         v_rest := replace(v_rest, '[]', '');
@@ -97,7 +97,7 @@ DECLARE
         WHEN octet_length(p_class) NOT BETWEEN 1 AND 255 OR p_class COLLATE "C" ~ '[^a-zA-Z0-9_.:/-]' THEN 'its class must have 1 to 255 bytes, only ASCII letters, digits and `_` `.` `:` `/` `-`'
         WHEN octet_length(p_queue) NOT BETWEEN 1 AND 255 OR p_queue COLLATE "C" ~ '[^a-zA-Z0-9_.:/-]' THEN 'its queue must have 1 to 255 bytes, only ASCII letters, digits and `_` `.` `:` `/` `-`'
         WHEN octet_length(p_arguments) > 65536 THEN 'its arguments must be JSON text of at most 65536 bytes; store the data elsewhere and pass a reference'
-        WHEN strpos(replace(p_arguments, '\\', ''), '\u0000') > 0 THEN 'its arguments contain a NUL character, which Postgres cannot keep; encode binary data'
+        WHEN strpos(replace(p_arguments, E'\\\\', ''), E'\\u0000') > 0 THEN 'its arguments contain a NUL character, which Postgres cannot keep; encode binary data'
         WHEN octet_length(p_arguments) > 2 * 120 AND windlass_is_too_deep(p_arguments) THEN 'its arguments are nested deeper than 120 arrays and objects, and could not be decoded again; store the data elsewhere and pass a reference'
         WHEN num_nonnulls(p_run_at, p_delay_seconds, p_unique_id, p_unique_scope, p_on_conflict, p_idempotency_key, p_concurrency_key, p_concurrency_group, p_concurrency_limit, p_concurrency_on_conflict, p_max_attempts, p_max_crashes, p_at_most_once, p_traceparent) = 0 THEN NULL
         WHEN octet_length(p_idempotency_key) NOT BETWEEN 1 AND 255 THEN 'its idempotency_key must have 1 to 255 bytes and no NUL'
@@ -132,6 +132,8 @@ DECLARE
     v_hold windlass_unique_jobs;
     v_has_run boolean := false;
     v_is_behind boolean := false;
+    v_is_held boolean := false;
+    v_internal text;
     v_wakes boolean := false;
 BEGIN
     IF v_problem IS NULL THEN
@@ -172,7 +174,8 @@ BEGIN
             EXIT WHEN p_unique_id IS NULL;
             INSERT INTO windlass_unique_jobs (unique_id, job_id, scope) VALUES (p_unique_id, v_id, v_scope)
             ON CONFLICT (unique_id) DO NOTHING;
-            EXIT WHEN FOUND;
+            v_is_held := FOUND;
+            EXIT WHEN v_is_held;
             SELECT * INTO v_hold FROM windlass_unique_jobs u WHERE u.unique_id = p_unique_id FOR UPDATE;
             CONTINUE WHEN NOT FOUND; -- deleted meanwhile
             -- The job that the row names holds the unique id, or else the one that has to end before it.
@@ -188,6 +191,7 @@ BEGIN
             IF v_holder IS NULL THEN
                 UPDATE windlass_unique_jobs u SET job_id = v_id, scope = v_scope, after_job_id = NULL
                 WHERE u.unique_id = p_unique_id;
+                v_is_held := true;
                 EXIT;
             ELSIF p_on_conflict = 'refuse' THEN
                 RAISE EXCEPTION 'cannot enqueue `%`: job % holds the unique id `%`', p_class, v_holder, p_unique_id
@@ -196,6 +200,7 @@ BEGIN
                 UPDATE windlass_unique_jobs u SET job_id = v_id, scope = v_scope, after_job_id = v_holder
                 WHERE u.unique_id = p_unique_id;
                 v_is_behind := true;
+                v_is_held := true;
                 outcome := 'again';
                 EXIT;
             ELSIF v_place <= 2 THEN
@@ -213,7 +218,14 @@ BEGIN
                 id := v_job;
                 RETURN;
             END IF;
+            -- What an internal class waits for is not replaced from outside.
+            SELECT j.class_name INTO v_internal FROM solid_queue_jobs j JOIN windlass_classes c ON c.class_name = j.class_name
+            WHERE j.id = v_holder AND c.internal;
+            IF FOUND THEN
+                PERFORM windlass_refuse_class(v_internal, false);
+            END IF;
             outcome := 'replaced';
+            v_is_held := true;
             UPDATE windlass_unique_jobs u SET job_id = v_holder, scope = v_scope,
                 after_job_id = CASE WHEN v_holder = v_hold.job_id THEN v_hold.after_job_id END
             WHERE u.unique_id = p_unique_id;
@@ -234,6 +246,10 @@ BEGIN
             DELETE FROM solid_queue_blocked_executions e WHERE e.job_id = v_holder;
             EXIT;
         END LOOP;
+        IF p_unique_id IS NOT NULL AND NOT v_is_held THEN
+            RAISE EXCEPTION 'cannot enqueue `%`: the job that holds its unique id changes all the time', p_class
+                USING ERRCODE = 'serialization_failure', HINT = 'Enqueue it again.';
+        END IF;
         IF outcome <> 'replaced' THEN
             INSERT INTO solid_queue_jobs (queue_name, class_name, arguments, priority, max_attempts, max_crashes, at_most_once, policy, traceparent, active_job_id, scheduled_at, idempotency_key, unique_id, concurrency_key, concurrency_limit, concurrency_on_conflict, created_at, updated_at, id) VALUES (p_queue, p_class, p_arguments, p_priority, CAST(CASE WHEN p_max_attempts IS NOT NULL THEN least(p_max_attempts, 2147483647) END AS integer), CAST(CASE WHEN p_max_crashes IS NOT NULL THEN least(p_max_crashes, 2147483647) END AS integer), p_at_most_once, '{"unique_scope":"' || p_unique_scope || '"}', p_traceparent, NULL, coalesce(CAST(v_at AS timestamp), (statement_timestamp() AT TIME ZONE 'UTC' + v_delay * interval '1 microsecond')), p_idempotency_key, p_unique_id, v_key, v_limit, v_on_conflict, (statement_timestamp() AT TIME ZONE 'UTC'), (statement_timestamp() AT TIME ZONE 'UTC'), v_id)
             ON CONFLICT (idempotency_key) WHERE idempotency_key IS NOT NULL DO NOTHING
@@ -294,7 +310,7 @@ BEGIN
         WHEN octet_length(p_class) NOT BETWEEN 1 AND 255 OR p_class COLLATE "C" ~ '[^a-zA-Z0-9_.:/-]' THEN 'its class must have 1 to 255 bytes, only ASCII letters, digits and `_` `.` `:` `/` `-`'
         WHEN octet_length(p_queue) NOT BETWEEN 1 AND 255 OR p_queue COLLATE "C" ~ '[^a-zA-Z0-9_.:/-]' THEN 'its queue must have 1 to 255 bytes, only ASCII letters, digits and `_` `.` `:` `/` `-`'
         WHEN octet_length(p_arguments) > 65536 THEN 'its arguments must be JSON text of at most 65536 bytes; store the data elsewhere and pass a reference'
-        WHEN strpos(replace(p_arguments, '\\', ''), '\u0000') > 0 THEN 'its arguments contain a NUL character, which Postgres cannot keep; encode binary data'
+        WHEN strpos(replace(p_arguments, E'\\\\', ''), E'\\u0000') > 0 THEN 'its arguments contain a NUL character, which Postgres cannot keep; encode binary data'
         WHEN octet_length(p_arguments) > 2 * 120 AND windlass_is_too_deep(p_arguments) THEN 'its arguments are nested deeper than 120 arrays and objects, and could not be decoded again; store the data elsewhere and pass a reference' END;
     IF v_problem IS NULL THEN
         BEGIN
@@ -358,6 +374,7 @@ DECLARE
     v_ids bigint[];
     v_done record;
     v_is_internal boolean;
+    v_are_distinct boolean;
     r record;
 BEGIN
     v_problem := CASE
@@ -393,7 +410,7 @@ BEGIN
             SELECT r.*, CASE
         WHEN octet_length(r.queue) NOT BETWEEN 1 AND 255 OR r.queue COLLATE "C" ~ '[^a-zA-Z0-9_.:/-]' THEN 'its queue must have 1 to 255 bytes, only ASCII letters, digits and `_` `.` `:` `/` `-`'
         WHEN octet_length(r.arguments) > 65536 THEN 'its arguments must be JSON text of at most 65536 bytes; store the data elsewhere and pass a reference'
-        WHEN strpos(replace(r.arguments, '\\', ''), '\u0000') > 0 THEN 'its arguments contain a NUL character, which Postgres cannot keep; encode binary data'
+        WHEN strpos(replace(r.arguments, E'\\\\', ''), E'\\u0000') > 0 THEN 'its arguments contain a NUL character, which Postgres cannot keep; encode binary data'
         WHEN octet_length(r.arguments) > 2 * 120 AND windlass_is_too_deep(r.arguments) THEN 'its arguments are nested deeper than 120 arrays and objects, and could not be decoded again; store the data elsewhere and pass a reference'
         WHEN num_nonnulls(r.run_at, r.delay_seconds, r.unique_id, r.unique_scope, r.on_conflict, r.idempotency_key, r.concurrency_key, r.concurrency_group, r.concurrency_limit, r.concurrency_on_conflict, r.max_attempts, r.max_crashes, r.at_most_once, r.traceparent) = 0 THEN NULL
         WHEN octet_length(r.idempotency_key) NOT BETWEEN 1 AND 255 THEN 'its idempotency_key must have 1 to 255 bytes and no NUL'
@@ -436,12 +453,26 @@ BEGIN
         RETURN QUERY SELECT unnest(v_ids);
         RETURN;
     END IF;
-    -- Ids follow the list. Names are taken in their order, so that no two lists can wait for each other.
+    -- Ids follow the list.
     SELECT array_agg(nextval(CAST(pg_get_serial_sequence('solid_queue_jobs', 'id') AS regclass))) INTO v_ids
         FROM generate_series(1, jsonb_array_length(jobs));
+    -- Of two with one name, the first decides. Else unique ids are locked in their order, and then keys in theirs, so that
+    -- no two lists wait for each other.
+    SELECT count(e ->> 'unique_id') = count(DISTINCT e ->> 'unique_id')
+        AND count(e ->> 'idempotency_key') = count(DISTINCT e ->> 'idempotency_key')
+        INTO v_are_distinct FROM jsonb_array_elements(jobs) AS e;
+    IF v_are_distinct THEN
+        INSERT INTO windlass_unique_jobs (unique_id, job_id, scope)
+            SELECT e.value ->> 'unique_id', v_ids[e.place], coalesce(e.value ->> 'unique_scope', 'until_finished')
+            FROM jsonb_array_elements(jobs) WITH ORDINALITY AS e (value, place)
+            WHERE octet_length(e.value ->> 'unique_id') BETWEEN 1 AND 255
+            ORDER BY (e.value ->> 'unique_id') COLLATE "C" ON CONFLICT (unique_id) DO NOTHING;
+        PERFORM 1 FROM windlass_unique_jobs u WHERE u.unique_id = ANY (ARRAY(SELECT e ->> 'unique_id' FROM jsonb_array_elements(jobs) AS e))
+            ORDER BY u.unique_id COLLATE "C" FOR UPDATE;
+    END IF;
     FOR r IN
         SELECT e.place, CAST(e.value -> 'arguments' AS text) AS arguments, r.* FROM jsonb_array_elements(jobs) WITH ORDINALITY AS e (value, place), jsonb_to_record(e.value) AS r (queue text, priority integer, run_at timestamptz, delay_seconds double precision, unique_id text, unique_scope text, on_conflict text, idempotency_key text, concurrency_key text, concurrency_group text, concurrency_limit bigint, concurrency_on_conflict text, max_attempts bigint, max_crashes bigint, at_most_once boolean, traceparent text)
-        ORDER BY r.unique_id COLLATE "C" NULLS FIRST, r.idempotency_key COLLATE "C" NULLS FIRST, e.place
+        ORDER BY CASE WHEN v_are_distinct THEN r.idempotency_key END COLLATE "C" NULLS FIRST, e.place
     LOOP
         v_done := windlass_enqueue_job_v1(v_ids[r.place], class, r.arguments, r.queue, r.priority, r.run_at, r.delay_seconds, r.unique_id, r.unique_scope, r.on_conflict, r.idempotency_key, r.concurrency_key, r.concurrency_group, r.concurrency_limit, r.concurrency_on_conflict, r.max_attempts, r.max_crashes, r.at_most_once, r.traceparent);
         v_ids[r.place] := v_done.id;
@@ -467,6 +498,10 @@ BEGIN
     LOOP
         EXECUTE format('ALTER FUNCTION %s SET search_path = %I, pg_temp', v_function, current_schema());
         EXECUTE format('REVOKE ALL ON FUNCTION %s FROM PUBLIC', v_function);
+        -- Where everybody may create functions and operators, such a function could be made to call theirs.
+        IF has_schema_privilege('public', current_schema(), 'CREATE') THEN
+            EXECUTE format('ALTER FUNCTION %s SECURITY INVOKER', v_function);
+        END IF;
     END LOOP;
 END;
 $$;

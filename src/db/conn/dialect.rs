@@ -113,7 +113,7 @@ fn sqlite(name: &str, argument: &str) -> String {
         "moment" => format!(
             "CASE WHEN length({argument}) = 26 AND substr({argument}, 20, 1) = '.' \
              AND strftime('%Y-%m-%d %H:%M:%S', {argument}) = substr({argument}, 1, 19) \
-             THEN {argument} ELSE {STRFTIME}{argument}) END"
+             AND substr({argument}, 12, 2) < '24' THEN {argument} ELSE {STRFTIME}{argument}, '+0 days') END"
         ),
         "group" => format!("substr({argument}, 1, instr({argument}, '/')) || '*'"),
         "lock" => String::new(),

@@ -175,7 +175,8 @@ fn pin(item: &SchemaItem) -> Option<Action> {
     is_definer.then(|| {
         Action::Run(format!(
             "DO $$ BEGIN EXECUTE format('ALTER FUNCTION {name} SET search_path = %I, pg_temp', current_schema()); \
-             REVOKE ALL ON FUNCTION {name} FROM PUBLIC; END $$"
+             REVOKE ALL ON FUNCTION {name} FROM PUBLIC; \
+             IF has_schema_privilege('public', current_schema(), 'CREATE') THEN ALTER FUNCTION {name} SECURITY INVOKER; END IF; END $$"
         ))
     })
 }

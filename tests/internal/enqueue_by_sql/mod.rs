@@ -18,6 +18,7 @@ use crate::db::table::unique_jobs::UNIQUE_SUCCESSOR;
 use crate::db::transition::enqueue::resolve_conflict::ROUNDS;
 use crate::job::arguments::MAX_DEPTH;
 use crate::job::policy::Policy;
+use crate::queue::MAX_NAME;
 use std::path::Path;
 
 /// The migration's directory.
@@ -62,6 +63,7 @@ fn constants(dialect: Dialect) -> Words {
         word("now", dialect.render("{now}")),
         word("cautious", dialect.render("{cautious}")),
         word("max_depth", MAX_DEPTH.to_string()),
+        word("max_name", MAX_NAME.to_string()),
         word("max_integer", i32::MAX.to_string()),
         word("rounds", ROUNDS.to_string()),
         word("ordered", ORDERED),

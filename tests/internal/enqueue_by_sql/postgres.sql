@@ -47,7 +47,7 @@ BEGIN
         RETURN false;
     END IF;
     -- A bracket in a text counts for nothing.
-    v_rest := regexp_replace(json, '"([^"\\]|\\.)*"', '', 'g');
+    v_rest := regexp_replace(json, E'"([^"\\\\]|\\\\.)*"', '', 'g');
     v_rest := translate(regexp_replace(v_rest, '[^][{braces}]', '', 'g'), '{braces}', '[]');
     FOR v_depth IN 1 .. {max_depth} LOOP
         v_rest := replace(v_rest, '[]', '');
@@ -108,6 +108,8 @@ DECLARE
     v_hold windlass_unique_jobs;
     v_has_run boolean := false;
     v_is_behind boolean := false;
+    v_is_held boolean := false;
+    v_internal text;
     v_wakes boolean := false;
 BEGIN
     IF v_problem IS NULL THEN
@@ -148,7 +150,8 @@ BEGIN
             EXIT WHEN p_unique_id IS NULL;
             INSERT INTO windlass_unique_jobs (unique_id, job_id, scope) VALUES (p_unique_id, v_id, v_scope)
             ON CONFLICT (unique_id) DO NOTHING;
-            EXIT WHEN FOUND;
+            v_is_held := FOUND;
+            EXIT WHEN v_is_held;
             SELECT * INTO v_hold FROM windlass_unique_jobs u WHERE u.unique_id = p_unique_id FOR UPDATE;
             CONTINUE WHEN NOT FOUND; -- deleted meanwhile
             -- The job that the row names holds the unique id, or else the one that has to end before it.
@@ -164,6 +167,7 @@ BEGIN
             IF v_holder IS NULL THEN
                 UPDATE windlass_unique_jobs u SET job_id = v_id, scope = v_scope, after_job_id = NULL
                 WHERE u.unique_id = p_unique_id;
+                v_is_held := true;
                 EXIT;
             ELSIF p_on_conflict = 'refuse' THEN
                 RAISE EXCEPTION 'cannot enqueue `%`: job % holds the unique id `%`', p_class, v_holder, p_unique_id
@@ -172,6 +176,7 @@ BEGIN
                 UPDATE windlass_unique_jobs u SET job_id = v_id, scope = v_scope, after_job_id = v_holder
                 WHERE u.unique_id = p_unique_id;
                 v_is_behind := true;
+                v_is_held := true;
                 outcome := 'again';
                 EXIT;
             ELSIF v_place <= 2 THEN
@@ -189,7 +194,14 @@ BEGIN
                 id := v_job;
                 RETURN;
             END IF;
+            -- What an internal class waits for is not replaced from outside.
+            SELECT j.class_name INTO v_internal FROM solid_queue_jobs j JOIN windlass_classes c ON c.class_name = j.class_name
+            WHERE j.id = v_holder AND c.internal;
+            IF FOUND THEN
+                PERFORM windlass_refuse_class(v_internal, false);
+            END IF;
             outcome := 'replaced';
+            v_is_held := true;
             UPDATE windlass_unique_jobs u SET job_id = v_holder, scope = v_scope,
                 after_job_id = CASE WHEN v_holder = v_hold.job_id THEN v_hold.after_job_id END
             WHERE u.unique_id = p_unique_id;
@@ -210,6 +222,10 @@ BEGIN
             DELETE FROM solid_queue_blocked_executions e WHERE e.job_id = v_holder;
             EXIT;
         END LOOP;
+        IF p_unique_id IS NOT NULL AND NOT v_is_held THEN
+            RAISE EXCEPTION 'cannot enqueue `%`: the job that holds its unique id changes all the time', p_class
+                USING ERRCODE = 'serialization_failure', HINT = 'Enqueue it again.';
+        END IF;
         IF outcome <> 'replaced' THEN
             INSERT INTO solid_queue_jobs ({names}, id) VALUES ({values}, v_id)
             ON CONFLICT (idempotency_key) WHERE idempotency_key IS NOT NULL DO NOTHING
@@ -320,6 +336,7 @@ DECLARE
     v_ids bigint[];
     v_done record;
     v_is_internal boolean;
+    v_are_distinct boolean;
     r record;
 BEGIN
     v_problem := {problem class};
@@ -374,12 +391,26 @@ BEGIN
         RETURN QUERY SELECT unnest(v_ids);
         RETURN;
     END IF;
-    -- Ids follow the list. Names are taken in their order, so that no two lists can wait for each other.
+    -- Ids follow the list.
     SELECT array_agg(nextval(CAST(pg_get_serial_sequence('solid_queue_jobs', 'id') AS regclass))) INTO v_ids
         FROM generate_series(1, jsonb_array_length(jobs));
+    -- Of two with one name, the first decides. Else unique ids are locked in their order, and then keys in theirs, so that
+    -- no two lists wait for each other.
+    SELECT count(e ->> 'unique_id') = count(DISTINCT e ->> 'unique_id')
+        AND count(e ->> 'idempotency_key') = count(DISTINCT e ->> 'idempotency_key')
+        INTO v_are_distinct FROM jsonb_array_elements(jobs) AS e;
+    IF v_are_distinct THEN
+        INSERT INTO windlass_unique_jobs (unique_id, job_id, scope)
+            SELECT e.value ->> 'unique_id', v_ids[e.place], coalesce(e.value ->> 'unique_scope', '{default_scope}')
+            FROM jsonb_array_elements(jobs) WITH ORDINALITY AS e (value, place)
+            WHERE octet_length(e.value ->> 'unique_id') BETWEEN 1 AND {max_name}
+            ORDER BY (e.value ->> 'unique_id') COLLATE "C" ON CONFLICT (unique_id) DO NOTHING;
+        PERFORM 1 FROM windlass_unique_jobs u WHERE u.unique_id = ANY (ARRAY(SELECT e ->> 'unique_id' FROM jsonb_array_elements(jobs) AS e))
+            ORDER BY u.unique_id COLLATE "C" FOR UPDATE;
+    END IF;
     FOR r IN
         SELECT e.place, CAST(e.value -> 'arguments' AS text) AS arguments, r.* FROM jsonb_array_elements(jobs) WITH ORDINALITY AS e (value, place), {record}
-        ORDER BY r.unique_id COLLATE "C" NULLS FIRST, r.idempotency_key COLLATE "C" NULLS FIRST, e.place
+        ORDER BY CASE WHEN v_are_distinct THEN r.idempotency_key END COLLATE "C" NULLS FIRST, e.place
     LOOP
         v_done := windlass_enqueue_job_v1(v_ids[r.place], class, {record arguments});
         v_ids[r.place] := v_done.id;
@@ -405,6 +436,10 @@ BEGIN
     LOOP
         EXECUTE format('ALTER FUNCTION %s SET search_path = %I, pg_temp', v_function, current_schema());
         EXECUTE format('REVOKE ALL ON FUNCTION %s FROM PUBLIC', v_function);
+        -- Where everybody may create functions and operators, such a function could be made to call theirs.
+        IF has_schema_privilege('public', current_schema(), 'CREATE') THEN
+            EXECUTE format('ALTER FUNCTION %s SECURITY INVOKER', v_function);
+        END IF;
     END LOOP;
 END;
 $$;

@@ -192,7 +192,7 @@ impl<'c> Rules<'c> {
         );
         let (nul, is_too_deep) = match self.dialect {
             Dialect::Postgres => (
-                format!(r"strpos(replace({text}, '\\', ''), '\u0000') > 0"),
+                format!(r"strpos(replace({text}, E'\\\\', ''), E'\\u0000') > 0"),
                 // A text that is deep enough is longer than that.
                 format!("{size} > 2 * {MAX_DEPTH} AND windlass_is_too_deep({text})"),
             ),
@@ -308,7 +308,8 @@ impl<'c> Rules<'c> {
             Dialect::Sqlite => format!(
                 "{at} IS NOT NULL AND (typeof({at}) <> 'text' OR {at} NOT GLOB '[0-9][0-9][0-9][0-9]-[0-9][0-9]-[0-9][0-9]*' \
                  OR date(substr({at}, 1, 10), '+0 days') IS NOT substr({at}, 1, 10) OR datetime({at}) IS NULL \
-                 OR datetime({at}) NOT BETWEEN '0001-01-01' AND '9999-12-31 23:59:59')"
+                 OR datetime({at}) NOT BETWEEN '0001-01-01' AND '9999-12-31 23:59:59' OR substr({at}, 12, 2) = '24' OR {})",
+                self.has_nul(&at)
             ),
         };
         self.add(

@@ -82,6 +82,10 @@ pub(super) fn words() -> Words {
             })),
         ),
         word("refuse r.", refuse(&of_list())),
+        word(
+            "nul in jobs",
+            r"instr(NEW.jobs, char(0)) OR instr(replace(NEW.jobs, '\\', ''), '\u0000')",
+        ),
         word("names", all.names()),
         word(
             "values",

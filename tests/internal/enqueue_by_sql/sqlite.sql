@@ -34,6 +34,8 @@ BEGIN
     SELECT {refuse unknown class};
     INSERT INTO solid_queue_jobs ({plain names}) SELECT {plain values}
     WHERE NEW.unique_id IS NULL AND NEW.idempotency_key IS NULL AND NEW.concurrency_key IS NULL;
+    SELECT CASE WHEN NEW.unique_id IS NULL AND NEW.idempotency_key IS NULL AND NEW.concurrency_key IS NULL AND changes() = 0
+        THEN RAISE(ABORT, 'cannot enqueue the job: a trigger of solid_queue_jobs ignores it') END;
     INSERT INTO windlass_place_job_v1 (id) SELECT last_insert_rowid()
     WHERE NEW.unique_id IS NULL AND NEW.idempotency_key IS NULL AND NEW.concurrency_key IS NULL;
     INSERT INTO windlass_named_job_v1 SELECT {checked values}, known.id, names.job_id,
@@ -74,16 +76,17 @@ END;
 CREATE TRIGGER windlass_named_job_v1_insert INSTEAD OF INSERT ON windlass_named_job_v1
 BEGIN
     SELECT CASE WHEN NEW.known IS NULL AND NEW.holder IS NOT NULL AND NEW.on_conflict = 'refuse'
-        THEN RAISE(ABORT, 'cannot enqueue the job: another job holds its unique_id') END;
+        THEN RAISE(ABORT, 'cannot enqueue the job: another job holds its unique_id')
+        WHEN {replaces NEW.place <= 2} AND EXISTS (SELECT 1 FROM solid_queue_jobs AS j
+            JOIN windlass_classes AS c ON c.class_name = j.class_name WHERE j.id = NEW.holder AND c.internal)
+        THEN RAISE(ABORT, 'cannot enqueue the job: a job of an internal class holds its unique_id') END;
     INSERT INTO solid_queue_jobs ({names}) SELECT {values}
     WHERE {inserts};
-    -- The newest job, if it was inserted: ids only grow.
-    INSERT INTO windlass_place_job_v1 SELECT id, CASE WHEN NEW.holder IS NOT NULL THEN 1 END FROM solid_queue_jobs
-    WHERE {inserts} ORDER BY id DESC LIMIT 1;
+    SELECT CASE WHEN {inserts} AND changes() = 0 THEN RAISE(ABORT, 'cannot enqueue the job: a trigger of solid_queue_jobs ignores it') END;
+    INSERT INTO windlass_place_job_v1 SELECT last_insert_rowid(), CASE WHEN NEW.holder IS NOT NULL THEN 1 END WHERE {inserts};
     DELETE FROM windlass_unique_jobs WHERE unique_id = NEW.unique_id AND {inserts};
     INSERT INTO windlass_unique_jobs (unique_id, job_id, scope, after_job_id)
-    SELECT NEW.unique_id, id, NEW.unique_scope, NEW.holder FROM solid_queue_jobs
-    WHERE NEW.unique_id IS NOT NULL AND {inserts} ORDER BY id DESC LIMIT 1;
+    SELECT NEW.unique_id, last_insert_rowid(), NEW.unique_scope, NEW.holder WHERE NEW.unique_id IS NOT NULL AND {inserts};
 
     -- Replaces a waiting job, which keeps only its id. What waits for another job to end stays blocked.
     UPDATE windlass_unique_jobs SET job_id = NEW.holder, scope = NEW.unique_scope,
@@ -118,9 +121,10 @@ BEGIN
     SELECT {refuse class};
     SELECT {refuse unknown class};
     SELECT CASE WHEN NEW.jobs IS NULL OR NOT json_valid(NEW.jobs) THEN RAISE(ABORT, 'cannot enqueue the jobs: they are not JSON')
+        WHEN {nul in jobs} THEN RAISE(ABORT, 'cannot enqueue the jobs: they contain a NUL character')
         WHEN json_type(NEW.jobs) <> 'array' THEN RAISE(ABORT, 'cannot enqueue the jobs: they are not a JSON array of objects') END;
     SELECT CASE WHEN e.type <> 'object' THEN RAISE(ABORT, 'cannot enqueue the jobs: one of the list is not an object')
-        WHEN EXISTS (SELECT 1 FROM json_each(e.value) AS f WHERE f.key NOT IN ({keys}))
+        WHEN EXISTS (SELECT 1 FROM json_each(e.value) AS f WHERE f.key NOT IN ({keys}) OR json_type(e.value, '$.' || f.key) IS NULL)
         THEN RAISE(ABORT, 'cannot enqueue the jobs: one of the list has a key that is no column of windlass_enqueue') END
     FROM json_each(NEW.jobs) AS e;
     SELECT {refuse r.} FROM (WITH e AS MATERIALIZED (SELECT value FROM json_each(NEW.jobs)) SELECT {record columns} FROM e) AS r
@@ -128,8 +132,10 @@ BEGIN
     INSERT INTO solid_queue_jobs ({plain names}) SELECT {record values}
     FROM (WITH e AS MATERIALIZED (SELECT key, value FROM json_each(NEW.jobs)) SELECT key AS place, {record columns} FROM e) AS r
     WHERE NOT ({is named}) ORDER BY r.place;
-    INSERT INTO windlass_place_jobs_v1 SELECT id - json_array_length(NEW.jobs), id FROM solid_queue_jobs
-    WHERE json_array_length(NEW.jobs) > 0 AND NOT ({is named}) ORDER BY id DESC LIMIT 1;
+    SELECT CASE WHEN NOT ({is named}) AND changes() <> json_array_length(NEW.jobs)
+        THEN RAISE(ABORT, 'cannot enqueue the jobs: a trigger of solid_queue_jobs ignores one') END;
+    INSERT INTO windlass_place_jobs_v1 SELECT last_insert_rowid() - json_array_length(NEW.jobs), last_insert_rowid()
+    WHERE json_array_length(NEW.jobs) > 0 AND NOT ({is named});
     INSERT INTO windlass_enqueue_v1 (class, {keys bare}) SELECT NEW.class, {record columns bare}
     FROM json_each(NEW.jobs) AS e WHERE {is named} ORDER BY e.key;
 END;

@@ -4,13 +4,14 @@ use crate::on_each_database;
 use crate::support::TestDb;
 use crate::support::enqueue_by_sql::run;
 use crate::support::jobs::{Log, Note};
-use crate::support::wait::until;
+use crate::support::wait::{DEADLINE, until};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use windlass::{Actor, Context, Error, Job, JobResult, NewJob, Registry, Worker};
 
 on_each_database!(
     internal_classes_are_refused,
+    a_waiting_job_of_an_internal_class_is_not_replaced,
     unknown_classes_are_refused_if_that_is_set,
     what_strict_means_is_in_the_audit,
 );
@@ -66,6 +67,21 @@ fn internal_classes_are_refused(db: &TestDb) {
     let error = enqueue_many(db, "secret").unwrap_err();
     assert!(error.contains("internal"), "{error}");
     assert_eq!(db.rows("jobs"), 0);
+}
+
+fn a_waiting_job_of_an_internal_class_is_not_replaced(db: &TestDb) {
+    let (_, mut worker) = work(db);
+    worker.stop();
+    assert!(worker.join(DEADLINE).is_some());
+    let secret = NewJob::new(&Secret).unwrap().unique_id("payout");
+    secret.enqueue(&mut db.connect()).unwrap();
+    let replace = "INSERT INTO windlass_enqueue (class, unique_id, on_conflict) VALUES ('note', 'payout', 'replace')";
+    let error = run(db, replace).unwrap_err();
+    assert!(error.contains("internal"), "{error}");
+    assert_eq!(
+        db.texts("SELECT class_name AS t FROM solid_queue_jobs"),
+        ["secret"]
+    );
 }
 
 fn unknown_classes_are_refused_if_that_is_set(db: &TestDb) {

@@ -5,5 +5,6 @@ mod drivers;
 mod lists;
 #[cfg(feature = "postgres")]
 mod roles;
+mod triggers;
 mod vectors;
 mod wakeup;

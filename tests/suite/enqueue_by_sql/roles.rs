@@ -135,6 +135,38 @@ fn the_id_and_the_outcome_come_back() {
     assert_eq!(called, std::slice::from_ref(id));
 }
 
+/// Where everybody may create an operator, a function with the rights of its owner could be made to call it.
+#[test]
+fn where_everybody_may_create_functions_the_caller_needs_rights() {
+    let db = TestDb::empty_postgres();
+    let schema = &db.texts("SELECT current_schema()::text AS t")[0];
+    db.execute(&format!("GRANT CREATE ON SCHEMA {schema} TO PUBLIC"));
+    db.database.migrate().unwrap();
+    let definers = "SELECT count(*) AS n FROM pg_proc WHERE pronamespace = current_schema()::regnamespace AND prosecdef";
+    assert_eq!(db.count(definers), 0);
+    db.execute(BY_VIEW);
+    let mut role = Enqueuer::new(&db);
+    db.execute(&format!(
+        "GRANT INSERT, SELECT ON windlass_enqueue TO {}",
+        role.name
+    ));
+    assert!(role.refused(BY_VIEW).contains("permission denied"));
+}
+
+#[test]
+fn an_old_way_to_write_texts_changes_nothing() {
+    let db = TestDb::postgres();
+    let mut conn = db.connect();
+    execute(&mut conn, "SET standard_conforming_strings = off");
+    execute(&mut conn, BY_VIEW);
+    execute(&mut conn, BY_LIST);
+    execute(
+        &mut conn,
+        "INSERT INTO windlass_enqueue (class, arguments) VALUES ('note', repeat('[', 120) || repeat(']', 120))",
+    );
+    assert_eq!(db.rows("jobs"), 3);
+}
+
 #[test]
 fn what_was_dropped_comes_back_with_its_rights() {
     let db = TestDb::postgres();
