@@ -264,10 +264,14 @@ const FAULTS: [&str; 5] = [
     "release_leaves_the_claim",
 ];
 
-fn faults_are_found(databases: &[TestDb], cases: u32) {
+/// The most sequences in which a fault is looked for. The first that finds it ends the search, after 1
+/// to 8 sequences on average; but sequences are random, and 40 have missed a fault.
+const MOST_TO_FIND: u32 = 1_000;
+
+fn faults_are_found(databases: &[TestDb]) {
     for fault in FAULTS {
         mutant::set(fault);
-        let found = explore(databases, cases, fastrand::u64(..), 0);
+        let found = explore(databases, MOST_TO_FIND, fastrand::u64(..), 0);
         mutant::set("");
         let why = found.expect_err(fault);
         eprintln!("{fault}: {}", why.lines().next().unwrap_or_default());
@@ -277,11 +281,11 @@ fn faults_are_found(databases: &[TestDb], cases: u32) {
 #[cfg(feature = "sqlite")]
 #[test]
 fn faults_are_found_on_sqlite() {
-    faults_are_found(&[TestDb::sqlite()], 100);
+    faults_are_found(&[TestDb::sqlite()]);
 }
 
 #[cfg(feature = "postgres")]
 #[test]
 fn faults_are_found_on_postgres() {
-    faults_are_found(&[TestDb::postgres()], 40);
+    faults_are_found(&[TestDb::postgres()]);
 }
