@@ -220,7 +220,7 @@ fn explore(databases: &[TestDb], cases: u32, seed: u64, shrink: u32) -> Result<T
 }
 
 /// How often more sequences are run, while something that must happen has not. Some of it is rare.
-const ROUNDS: u64 = 6;
+const ROUNDS: u64 = 20;
 
 fn agree(databases: &[TestDb], cases: u32) {
     let cases = number_from_env("WINDLASS_MODEL_CASES").map_or(cases, |cases| cases as u32);
