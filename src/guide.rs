@@ -2,7 +2,7 @@
 //!
 //! | to do | page |
 //! |---|---|
-//! | start | [Getting started][getting-started.md], [Jobs and queries][jobs-and-queries.md], [Enqueueing by SQL][enqueue-by-sql.md], [Retries and failures][retries-and-failures.md], [Deploying][deploying.md] |
+//! | start | [Getting started][getting-started.md], [Jobs and queries][jobs-and-queries.md], [Enqueueing by SQL][enqueue-by-sql.md], [Enqueueing over HTTP][enqueue-by-http.md], [Retries and failures][retries-and-failures.md], [Deploying][deploying.md] |
 //! | build | [Recurring tasks][recurring-tasks.md], [Unique jobs and results][unique-jobs-and-results.md], [Concurrency limits][concurrency.md], [Quotas][quotas.md], [Time limits][time-limits.md], [Testing][testing.md] |
 //! | run | [Configuration][configuration.md], [Operating][operating.md], [Web pages][web.md] and [what they show][web-pages.md], [Find and change jobs][web-actions.md], [Audit and operations][audit.md], [History][history.md], [Metrics and probes][metrics.md], [Tracing][tracing.md], [Performance][performance.md], [Backup][backup.md] |
 //! | switch | from [Solid Queue][coming-from-solid-queue.md], [Sidekiq][coming-from-sidekiq.md], [fang][coming-from-fang.md], [apalis][coming-from-apalis.md] |
@@ -37,6 +37,7 @@ page!(configuration, "configuration.md");
 page!(deploying, "deploying.md");
 page!(design, "design.md");
 page!(getting_started, "getting-started.md");
+page!(enqueue_by_http, "enqueue-by-http.md");
 page!(enqueue_by_sql, "enqueue-by-sql.md");
 page!(history, "history.md");
 page!(jobs_and_queries, "jobs-and-queries.md");

@@ -130,6 +130,10 @@ pub struct TaskInfo {
     /// Its tags, while its row is kept.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub tags: Vec<String>,
+    /// Its queue, while its row is kept.
+    #[serde(skip)]
+    #[cfg_attr(not(feature = "web"), expect(dead_code, reason = "the server uses it"))]
+    pub(crate) queue_name: Option<String>,
     /// Whether [`public`](Self::public) contains the result.
     #[serde(skip)]
     pub(crate) shows_result: bool,
@@ -216,6 +220,7 @@ fn of_job(job: EnqueuedJobRow, kept: Option<StoredResult>) -> TaskInfo {
         tags: job.tags(),
         shows_result: false,
         class_name: job.class_name,
+        queue_name: Some(job.queue_name),
         unique_id: job.unique_id,
     }
 }
@@ -257,6 +262,7 @@ fn of_kept(id: i64, kept: StoredResult) -> TaskInfo {
         retry_at: None,
         progress: None,
         tags: Vec::new(),
+        queue_name: None,
         shows_result: false,
     }
 }

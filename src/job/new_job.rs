@@ -286,7 +286,7 @@ impl NewJob {
         })
     }
 
-    fn check(&self) -> Result<()> {
+    pub(crate) fn check(&self) -> Result<()> {
         check_name(&self.row.class_name, "class name")?;
         check_name(&self.row.queue_name, "queue name")?;
         self.check_arguments()?;

@@ -1,8 +1,9 @@
-//! `windlass web`: pages, metrics and health checks over HTTP.
+//! `windlass web`: pages, metrics, health checks and enqueueing over HTTP.
 //!
 //! [`Server`] serves them from a program of yours; the command `windlass web` does the same.
 
 pub(crate) mod access;
+pub(crate) mod api;
 pub(crate) mod assets;
 #[cfg(feature = "config")]
 pub(crate) mod configured;

@@ -3,6 +3,7 @@
 use crate::db::Database;
 use crate::process::base::health::state::Health;
 use crate::web::access::settings::Access;
+use crate::web::api::waits::Waits;
 use crate::web::assets::Assets;
 use crate::web::live::hub::Hub;
 use crate::web::live::seen::SeenPages;
@@ -100,6 +101,8 @@ pub(crate) struct Site {
     pub(crate) processes: Vec<Health>,
     /// The open pages.
     pub(crate) hub: Hub,
+    /// The requests that wait for the end of a job.
+    pub(crate) waits: Waits,
     /// What pages showed last.
     pub(crate) seen: SeenPages,
 }

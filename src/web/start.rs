@@ -9,10 +9,12 @@ use crate::web::access::addresses::AddressRange;
 use crate::web::access::host;
 use crate::web::access::secret::SecretDigest;
 use crate::web::access::settings::{Access, AccessSettings};
+use crate::web::api::waits::Waits;
+use crate::web::api::watch_ends;
 use crate::web::assets::Assets;
 use crate::web::http::engine;
+use crate::web::http::forward::Engine;
 use crate::web::http::request::Verb;
-use crate::web::http::router::Engine;
 use crate::web::live::hub::Hub;
 use crate::web::live::sampler;
 use crate::web::live::seen::SeenPages;
@@ -88,12 +90,10 @@ pub(crate) fn start_on(server: &Server, listener: TcpListener) -> Result<Running
     if server.has_pages() && !site.access.settings.read_only {
         threads.push(operations::start(&site, woken, stopping.clone())?);
     }
-    let engine = Engine {
-        site: Arc::clone(&site),
-        queue,
-    };
+    let engine = Engine::new(Arc::clone(&site), queue);
     threads.push(engine::start(Arc::new(engine), listener, stopping)?);
     if server.has_pages() {
+        threads.push(watch_ends::start(&site)?);
         let dispatcher = PageDispatcher::new(&site, server.routes, renewals);
         let sampler = threads::spawn("web-live", move || sampler::run(dispatcher));
         // Without its receiver, the other threads end.
@@ -223,6 +223,7 @@ fn site(server: &Server, access: AccessSettings, operations: OperationsWake) -> 
         operations,
         assets: Assets::default(),
         hub: Hub::default(),
+        waits: Waits::default(),
         seen: SeenPages::default(),
     })
 }

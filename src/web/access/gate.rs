@@ -5,6 +5,7 @@ use crate::db::Conn;
 use crate::db::conn::reading::ReadFailure;
 use crate::db::table::web::{sessions, tokens};
 use crate::error::{Doing as _, Error};
+use crate::web::access::limits::TokenLimits;
 use crate::web::access::secret::SecretDigest;
 use crate::web::access::viewer::{Proof, Role, Viewer};
 use crate::web::http::request::Request;
@@ -12,6 +13,7 @@ use crate::web::site::Site;
 use crate::web::sql::connections::{Readers, Writers};
 use crate::web::sql::page_error::PageError;
 use diesel::QueryResult;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// The time limit for reading whether there are tokens.
@@ -56,6 +58,7 @@ fn proven(
             },
             client: request.client,
             proof: Proof::Proxy,
+            limits: None,
         });
     }
     if let Some(secret) = &credentials.session
@@ -90,11 +93,13 @@ fn by_token(
     if found.is_stale {
         note(site, writers, |conn| tokens::touch(conn, found.id));
     }
+    let limits = found.limits.as_deref().map(TokenLimits::of_column);
     let viewer = Viewer {
         name: found.name,
         role: Role::named(&found.role).unwrap_or(Role::Outsider),
         client: request.client,
         proof: Proof::Token(found.id),
+        limits: limits.map(Arc::new),
     };
     site.access.known.remember(digest.as_str(), &viewer, now);
     Ok(viewer)
@@ -132,6 +137,7 @@ fn by_session(
         role: Role::named(&found.role).unwrap_or(Role::Outsider),
         client: request.client,
         proof: Proof::Session(found.id),
+        limits: None, // a token with limits signs no one in
     };
     site.access.known.remember(digest.as_str(), &viewer, now);
     Ok(Some(viewer))
@@ -174,6 +180,7 @@ fn local(site: &Site, request: &Request, readers: &mut Readers) -> Result<Viewer
         role: Role::Operator,
         client: request.client,
         proof: Proof::Local,
+        limits: None,
     })
 }
 

@@ -5,6 +5,7 @@ pub(crate) mod gate;
 pub(crate) mod host;
 pub(crate) mod known;
 pub(crate) mod limiter;
+pub(crate) mod limits;
 pub(crate) mod origin;
 pub(crate) mod secret;
 pub(crate) mod settings;

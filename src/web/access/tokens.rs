@@ -5,6 +5,7 @@ use crate::db::model::audit::Actor;
 use crate::db::table::web::tokens::{self, NewWebToken, WebTokenRow};
 use crate::db::transition::web;
 use crate::error::{Doing as _, Error, Result};
+use crate::web::access::limits::TokenLimits;
 use crate::web::access::secret::{Secret, SecretDigest};
 use crate::web::access::viewer::Role;
 use std::time::Duration;
@@ -22,14 +23,23 @@ pub(crate) struct MadeToken {
 /// Makes a token.
 ///
 /// # Errors
-/// If the name is empty, too long, or that of a token that is in use.
+/// If the name is empty, too long, or that of a token that is in use, or a token of another role than
+/// enqueuer is limited.
 pub(crate) fn add(
     conn: &mut Conn<'_>,
     name: &str,
-    role: Role,
+    (role, limits): (Role, &TokenLimits),
     by: &Actor,
     expires_after: Option<Duration>,
 ) -> Result<MadeToken> {
+    let limits = limits.to_column();
+    if limits.is_some() && role != Role::Enqueuer {
+        return Err(Error::Settings(
+            "only an enqueuer is limited to classes and queues: leave out `--class` and `--queue`, or pass \
+             `--role enqueuer`"
+                .to_owned(),
+        ));
+    }
     let name = name.trim();
     let is_plain = name.chars().all(|c| !c.is_control());
     if name.is_empty() || name.chars().count() > LONGEST || !is_plain || is_number(name) {
@@ -54,7 +64,7 @@ pub(crate) fn add(
         role: role.name(),
         lookup: digest.lookup(),
         digest: digest.as_str(),
-        limits: None,
+        limits: limits.as_deref(),
         by: by.name(),
         expires_after,
     };

@@ -1,13 +1,15 @@
 //! Whom a request is from, and what they may do.
 
+use crate::web::access::limits::TokenLimits;
 use std::net::IpAddr;
+use std::sync::Arc;
 
 /// What a token, or a user, may do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Role {
     /// Has not signed in.
     Outsider,
-    /// May enqueue jobs over HTTP, and see nothing.
+    /// May enqueue jobs over HTTP, and ask what became of them.
     Enqueuer,
     /// May see everything but hidden arguments.
     Viewer,
@@ -41,6 +43,10 @@ pub(crate) enum Need {
     /// A viewer or an operator.
     Viewer,
     Operator,
+    /// An enqueuer or an operator.
+    Enqueuer,
+    /// A viewer, an operator or an enqueuer.
+    Anyone,
 }
 
 impl Need {
@@ -49,6 +55,8 @@ impl Need {
             Need::Nothing => true,
             Need::Viewer => role >= Role::Viewer,
             Need::Operator => role == Role::Operator,
+            Need::Enqueuer => role == Role::Enqueuer || role == Role::Operator,
+            Need::Anyone => role != Role::Outsider,
         }
     }
 }
@@ -77,6 +85,8 @@ pub(crate) struct Viewer {
     pub(crate) role: Role,
     pub(crate) client: IpAddr,
     pub(crate) proof: Proof,
+    /// What an enqueuer may enqueue; `None`: everything.
+    pub(crate) limits: Option<Arc<TokenLimits>>,
 }
 
 impl Viewer {
@@ -87,10 +97,16 @@ impl Viewer {
             role: Role::Outsider,
             client,
             proof: Proof::Nothing,
+            limits: None,
         }
     }
 
     pub(crate) fn is_operator(&self) -> bool {
         self.role == Role::Operator
+    }
+
+    /// Returns whether they may change anything at all.
+    pub(crate) fn may_write(&self) -> bool {
+        self.role == Role::Operator || self.role == Role::Enqueuer
     }
 }

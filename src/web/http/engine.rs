@@ -2,7 +2,8 @@
 
 use crate::error::{Error, Result};
 use crate::process::base::threads;
-use crate::web::http::router::{self, Engine, Peer};
+use crate::web::http::forward::{Engine, Peer};
+use crate::web::http::router;
 use crate::web::http::stream::GuardedStream;
 use axum::Router;
 use hyper::server::conn::http1;

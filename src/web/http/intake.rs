@@ -1,12 +1,15 @@
 //! What of a request is checked and read before it reaches the SQL threads.
 
+use crate::db::model::traceparent::Traceparent;
 use crate::web::access::{addresses, host, origin};
+use crate::web::api;
 use crate::web::http::pairs::Pairs;
-use crate::web::http::request::{Credentials, Request, Theme, Verb, new_id};
+use crate::web::http::request::{ApiRequest, Credentials, Request, Theme, Verb, new_id};
 use crate::web::http::response::Response;
 use crate::web::pages::{flash, theme};
 use crate::web::probes::answer as probes;
 use crate::web::site::Site;
+use axum::body::Bytes;
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, Method, header};
 use std::net::IpAddr;
@@ -44,12 +47,7 @@ pub(crate) fn screen(site: &Site, parts: &Parts, peer: IpAddr) -> Result<Request
     if path.len() + query.len() > LONGEST {
         return refuse(414, "The address is too long.\n");
     }
-    let base = site.settings.base_path.as_str();
-    let path = path
-        .strip_prefix(base)
-        .filter(|path| path.starts_with('/'))
-        .unwrap_or(path);
-    let Some((database, path)) = database(site, path) else {
+    let Some((database, path)) = database(site, below_base(site, path)) else {
         return refuse(404, "There is no database of this name.\n");
     };
     let query = Pairs::parse(query.as_bytes());
@@ -58,14 +56,16 @@ pub(crate) fn screen(site: &Site, parts: &Parts, peer: IpAddr) -> Result<Request
     }
     let credentials = credentials(site, headers, host, peer)?;
     if verb == Verb::Post {
-        requested_by_us(site, headers, host, &credentials)?;
+        requested_by_us(site, headers, host, &credentials, api::is_api(path))?;
     }
+    let api = of_a_program(headers, path)?;
     let cookie = |name: &str| cookie(headers, name);
     Ok(Request {
         verb,
         path: path.to_owned(),
         query,
         form: Pairs::default(),
+        api,
         database,
         client: client(site, headers, peer),
         credentials,
@@ -79,11 +79,39 @@ pub(crate) fn screen(site: &Site, parts: &Parts, peer: IpAddr) -> Result<Request
     })
 }
 
-/// Reads the body of a form.
-pub(crate) fn fill(request: &mut Request, body: &[u8]) {
-    if request.verb == Verb::Post {
-        request.form = Pairs::parse(body);
+/// Reads the body: a form, or JSON for a program's request.
+pub(crate) fn fill(request: &mut Request, body: Bytes) {
+    if api::is_api(&request.path) {
+        request.api.body = body;
+    } else if request.verb == Verb::Post {
+        request.form = Pairs::parse(&body);
     }
+}
+
+/// Reads the headers that mean something below `/v1/` only.
+fn of_a_program(headers: &HeaderMap, path: &str) -> Result<ApiRequest, Response> {
+    if !api::is_api(path) {
+        return Ok(ApiRequest::default());
+    }
+    // In the draft of the header, its value is a quoted text.
+    let key = only(headers, "idempotency-key")?.map(|key| {
+        let quoted = key.strip_prefix('"').and_then(|key| key.strip_suffix('"'));
+        quoted.unwrap_or(key).to_owned()
+    });
+    // What is no trace context is none, as its standard says.
+    let traceparent =
+        text(headers, "traceparent").filter(|text| Traceparent::parse(text).is_some());
+    Ok(ApiRequest {
+        body: Bytes::new(),
+        idempotency_key: key,
+        traceparent: traceparent.map(str::to_owned),
+    })
+}
+
+/// Returns the path without the base path, which a proxy may have removed.
+fn below_base<'p>(site: &Site, path: &'p str) -> &'p str {
+    let below = path.strip_prefix(site.settings.base_path.as_str());
+    below.filter(|path| path.starts_with('/')).unwrap_or(path)
 }
 
 fn has_any_name(site: &Site, parts: &Parts) -> bool {
@@ -117,7 +145,11 @@ fn requested_by_us(
     headers: &HeaderMap,
     host: &str,
     credentials: &Credentials,
+    is_api: bool,
 ) -> Result<(), Response> {
+    let kind = text(headers, "content-type").unwrap_or_default();
+    let kind = kind.split(';').next().unwrap_or_default().trim();
+    let is_json = kind.eq_ignore_ascii_case("application/json");
     let claims = origin::OriginClaims {
         host,
         fetch_site: only(headers, "sec-fetch-site")?,
@@ -126,9 +158,11 @@ fn requested_by_us(
     let settings = &site.access.settings;
     let is_ours = origin::is_ours(&claims, settings.public_origin.as_deref())
         && origin::is_named(&claims, settings.public_origin.as_deref(), &settings.hosts);
-    // No page elsewhere can send a token that it does not have, and nothing else counts then.
-    let is_program =
-        credentials.bearer.is_some() && claims.fetch_site.is_none() && claims.origin.is_none();
+    // No page elsewhere can send a token that it does not have, and nothing else counts then. Nor can it
+    // send JSON without being named.
+    let is_program = (credentials.bearer.is_some() || is_api && is_json)
+        && claims.fetch_site.is_none()
+        && claims.origin.is_none();
     if !is_ours && !is_program {
         return refuse(
             403,
@@ -136,8 +170,14 @@ fn requested_by_us(
              set `public_origin` in `[web]` to the address that the browser shows.\n",
         );
     }
-    let kind = text(headers, "content-type").unwrap_or_default();
-    let kind = kind.split(';').next().unwrap_or_default().trim();
+    if is_api {
+        let is_plain = text(headers, "content-encoding").is_none_or(|coding| coding == "identity");
+        return if is_json && is_plain {
+            Ok(())
+        } else {
+            refuse(415, "Send `application/json`, not compressed.\n")
+        };
+    }
     if !["", "application/x-www-form-urlencoded"].contains(&kind) {
         return refuse(
             415,

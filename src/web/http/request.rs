@@ -1,6 +1,7 @@
 //! A request as the SQL threads get it: plain owned data.
 
 use crate::web::http::pairs::Pairs;
+use axum::body::Bytes;
 use std::net::{IpAddr, Ipv4Addr};
 
 /// The method of a request; others are refused before.
@@ -59,6 +60,23 @@ impl std::fmt::Debug for Credentials {
     }
 }
 
+/// What only a program sends.
+#[derive(Clone, Default)]
+pub(crate) struct ApiRequest {
+    /// JSON, if it was sent as such.
+    pub(crate) body: Bytes,
+    /// The header `Idempotency-Key`.
+    pub(crate) idempotency_key: Option<String>,
+    /// The header `traceparent`.
+    pub(crate) traceparent: Option<String>,
+}
+
+impl std::fmt::Debug for ApiRequest {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "ApiRequest({} bytes)", self.body.len())
+    }
+}
+
 /// A request, read and checked as far as that needs no database.
 #[derive(Debug, Clone)]
 pub(crate) struct Request {
@@ -68,6 +86,8 @@ pub(crate) struct Request {
     pub(crate) path: String,
     pub(crate) query: Pairs,
     pub(crate) form: Pairs,
+    /// The body of a request for `/v1/`, and headers that mean something there only.
+    pub(crate) api: ApiRequest,
     /// The place of the database in the list of the site.
     pub(crate) database: usize,
     /// The client's address; behind a trusted proxy the one that the proxy names.
@@ -96,6 +116,7 @@ impl Request {
             path: path.to_owned(),
             query: Pairs::parse(query.as_bytes()),
             form: Pairs::default(),
+            api: ApiRequest::default(),
             database: 0,
             client: IpAddr::V4(Ipv4Addr::LOCALHOST),
             credentials: Credentials::default(),

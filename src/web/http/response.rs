@@ -10,6 +10,8 @@ pub(crate) struct Response {
     pub(crate) status: u16,
     pub(crate) headers: Vec<(&'static str, String)>,
     pub(crate) body: Vec<u8>,
+    /// The job for whose end the request may wait. The response is then made once more.
+    pub(crate) waits_for: Option<i64>,
 }
 
 /// A body of fewer bytes fits into one packet anyway.
@@ -29,6 +31,7 @@ impl Response {
             status: 200,
             headers: vec![("content-type", content_type.to_owned())],
             body,
+            waits_for: None,
         }
     }
 
@@ -38,7 +41,14 @@ impl Response {
             status: 303,
             headers: vec![("location", to)],
             body: Vec::new(),
+            waits_for: None,
         }
+    }
+
+    /// A value is always serialised: its maps have texts as keys.
+    pub(crate) fn json(value: &impl serde::Serialize) -> Self {
+        let body = serde_json::to_vec(value).unwrap_or_default();
+        Self::of_type("application/json", body)
     }
 
     pub(crate) fn with_status(mut self, status: u16) -> Self {

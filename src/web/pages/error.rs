@@ -2,6 +2,7 @@
 
 use crate::clock;
 use crate::web::access::viewer::Viewer;
+use crate::web::api::{self, problem};
 use crate::web::http::request::{Request, Verb};
 use crate::web::http::response::Response;
 use crate::web::live::topic::Topic;
@@ -46,7 +47,9 @@ pub(crate) fn page(site: &Site, request: &Request, viewer: &Viewer, error: PageE
     let asks_to_sign_in = matches!(error, PageError::SignIn);
     let is_attempt = request.path == "/login" || matches!(error, PageError::WrongToken);
     let (status, heading, text, advice) = explained(error);
-    let made = if !request.accept.contains("text/html") {
+    let made = if api::is_api(&request.path) {
+        Ok(problem::explained(status, heading, &text, advice))
+    } else if !request.accept.contains("text/html") {
         let parts = [heading, text.as_str(), advice].into_iter();
         let parts: Vec<&str> = parts.filter(|part| !part.is_empty()).collect();
         Ok(Response::text(format!("{}\n", parts.join("\n"))))
@@ -73,7 +76,7 @@ pub(crate) fn page(site: &Site, request: &Request, viewer: &Viewer, error: PageE
     });
     let response = response.with_status(status);
     match status {
-        401 if request.credentials.bearer.is_some() => {
+        401 if request.credentials.bearer.is_some() || api::is_api(&request.path) => {
             response.with_header("www-authenticate", "Bearer")
         }
         503 | 429 => response.with_header("retry-after", "2"),
@@ -103,6 +106,7 @@ fn explained(error: PageError) -> (u16, &'static str, String, &'static str) {
         PageError::NotFound(text) => (404, "Not found", text, ""),
         PageError::Invalid(text) => (400, "Not possible", text, ""),
         PageError::Conflict(text) => (409, "Not possible now", text, ""),
+        PageError::KeyReused(text) => (422, "Key of another request", text, ""),
         PageError::Refused(text) => (403, "Not allowed", text, ""),
         PageError::Forbidden => (
             403,

@@ -36,7 +36,7 @@ pub(crate) struct Cx<'a> {
     is_live: bool,
     params: Vec<(&'static str, String)>,
     pub(super) readers: &'a mut Readers,
-    /// `None` unless the viewer is an operator.
+    /// `None` unless the viewer may change something.
     writers: Option<&'a mut Writers>,
     started_at: Instant,
     /// Whether a read of this request found the database away.
@@ -48,7 +48,7 @@ pub(crate) struct Cx<'a> {
 }
 
 impl<'a> Cx<'a> {
-    /// `writers` are kept only for an operator.
+    /// `writers` are kept only for a viewer who may change something.
     pub(crate) fn new(
         site: &'a Site,
         request: &'a Request,
@@ -63,7 +63,7 @@ impl<'a> Cx<'a> {
             is_live: false,
             params: Vec::new(),
             readers,
-            writers: writers.filter(|_| viewer.is_operator()),
+            writers: writers.filter(|_| viewer.may_write() && !site.access.settings.read_only),
             started_at: clock::instant(),
             is_away: false,
             renewals: Vec::new(),
@@ -165,15 +165,40 @@ impl<'a> Cx<'a> {
         &mut self,
         work: impl FnOnce(&mut Conn<'_>) -> Result<T>,
     ) -> Result<T, PageError> {
-        let Some(writers) = self.writers.as_deref_mut() else {
-            return Err(PageError::Forbidden);
-        };
-        let value = writers.write(self.request.database, work)?;
+        let value = self.add(work)?;
         // The next page shows what has changed.
         if let Some(source) = self.site.sources.get(self.request.database) {
             source.forget();
         }
         Ok(value)
+    }
+
+    /// Adds what is no change of an operator: pages show it when they are read anew anyway.
+    ///
+    /// # Errors
+    /// As for [`write`](Self::write).
+    pub(crate) fn add<T>(
+        &mut self,
+        work: impl FnOnce(&mut Conn<'_>) -> Result<T>,
+    ) -> Result<T, PageError> {
+        let Some(writers) = self.writers.as_deref_mut() else {
+            return Err(PageError::Forbidden);
+        };
+        Ok(writers.write(self.request.database, work)?)
+    }
+
+    /// Reads the newest state, which a replica may not have yet, if the viewer may change it.
+    ///
+    /// # Errors
+    /// As for [`read`](Self::read).
+    pub(crate) fn read_newest<T>(
+        &mut self,
+        work: impl FnOnce(&mut Conn<'_>) -> Result<T>,
+    ) -> Result<T, PageError> {
+        match self.writers.as_deref_mut() {
+            Some(writers) => Ok(writers.look(self.request.database, work)?),
+            None => self.read(work),
+        }
     }
 
     /// Returns what several pages show of this database.

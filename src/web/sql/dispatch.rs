@@ -3,6 +3,7 @@
 use crate::clock;
 use crate::web::access::viewer::{Need, Proof, Role, Viewer};
 use crate::web::access::{gate, sign_in};
+use crate::web::api;
 use crate::web::http::request::{Request, Verb};
 use crate::web::http::response::Response;
 use crate::web::live::topic::Topic;
@@ -83,11 +84,18 @@ impl PageDispatcher {
             return sign_in::sign_out(&self.site, request, viewer, &mut self.writers);
         }
         // What exists is not for outsiders to find out.
+        let is_api = api::is_api(&request.path);
         let found = found.map_err(|error| match viewer.role {
+            Role::Enqueuer if is_api => error,
             Role::Outsider | Role::Enqueuer => PageError::SignIn,
             Role::Viewer | Role::Operator => error,
         })?;
         allowed(&found.route, viewer)?;
+        if found.route.need == Need::Enqueuer && self.site.access.settings.read_only {
+            return Err(PageError::Refused(
+                "This server is read-only, so it enqueues nothing.".to_owned(),
+            ));
+        }
         // Postgres refuses NUL.
         if found.params.iter().any(|(_, value)| value.contains('\0')) {
             return Err(PageError::NotFound("Nothing has this name.".to_owned()));
@@ -103,7 +111,8 @@ impl PageDispatcher {
         viewer: &Viewer,
         found: RouteMatch,
     ) -> Result<Response, PageError> {
-        let may_write = request.verb == Verb::Post && viewer.proof != Proof::Recalled;
+        let changes = request.verb == Verb::Post || found.route.need == Need::Anyone;
+        let may_write = changes && viewer.proof != Proof::Recalled;
         let writers = Some(&mut self.writers).filter(|_| may_write);
         let mut cx = Cx::new(&self.site, request, viewer, &mut self.readers, writers)
             .on_route(found.route.is_live, found.params);
@@ -141,6 +150,7 @@ impl PageDispatcher {
             role: topic.role,
             client: request.client,
             proof: Proof::Recalled,
+            limits: None,
         };
         let found = route::find(self.routes, Verb::Get, &request.path)?;
         let handled = catch_unwind(AssertUnwindSafe(|| self.handle(&request, &viewer, found)));
@@ -185,6 +195,11 @@ fn allowed(route: &Route, viewer: &Viewer) -> Result<(), PageError> {
     match viewer.role {
         role if route.need.is_met_by(role) => Ok(()),
         Role::Outsider => Err(PageError::SignIn),
+        Role::Viewer if route.need == Need::Enqueuer => Err(PageError::Refused(
+            "A viewer cannot enqueue, and nothing can while the server is read-only. It takes a token of the \
+             role enqueuer or operator."
+                .to_owned(),
+        )),
         _ => Err(PageError::Forbidden),
     }
 }

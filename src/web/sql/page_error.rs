@@ -13,6 +13,8 @@ pub(crate) enum PageError {
     Invalid(String),
     /// 409: it cannot be done any more, or not now; says why and what to do.
     Conflict(String),
+    /// 422: the idempotency key belongs to another request.
+    KeyReused(String),
     /// 403: the viewer's role does not allow it.
     Forbidden,
     /// 403: for another reason, which is told.

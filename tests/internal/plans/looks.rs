@@ -4,6 +4,7 @@ use crate::db::conn::sql::IdRange;
 use crate::db::model::claim::ClaimOf;
 use crate::db::model::finished::KeySlots;
 use crate::db::query::explain::RubyProcesses;
+use crate::db::query::pages::sent;
 use crate::db::transition::end;
 
 use crate::db::transition::pause;
@@ -58,9 +59,14 @@ pub(crate) const READ_ALL: [&str; 8] = [
     "count the newest failed jobs",
 ];
 
-pub(crate) const LOOKS: [(&str, Work); 44] = [
+pub(crate) const LOOKS: [(&str, Work); 45] = [
     ("sign in to the web pages", web_pages::sign_in_and_out),
     ("read the frame of a page", web_pages::read_a_frame),
+    ("see which jobs have ended", |conn, rows| {
+        let ids: Vec<i64> = rows.jobs.iter().copied().take(50).collect();
+        sent::not_ended(conn, &ids)?;
+        sent::sent(conn, &ids).map(drop)
+    }),
     ("read the history", |conn, _| {
         store_and_fold(conn)?;
         let ids = series::ids(conn)?;

@@ -25,6 +25,13 @@ impl std::fmt::Debug for Reply {
 }
 
 impl Reply {
+    /// Reads until the connection ends.
+    pub fn read(mut stream: TcpStream) -> Self {
+        let mut bytes = Vec::new();
+        stream.read_to_end(&mut bytes).unwrap();
+        reply(&bytes)
+    }
+
     pub fn header(&self, name: &str) -> Option<&str> {
         let mut headers = self.headers.iter();
         let found = headers.find(|(other, _)| other == name);
@@ -88,6 +95,13 @@ impl Ask {
         ask
     }
 
+    /// JSON, as a program sends it.
+    pub fn json(self, body: &str) -> Self {
+        let mut ask = self.header("Content-Type", "application/json");
+        ask.body = body.as_bytes().to_vec();
+        ask
+    }
+
     fn head(&self) -> String {
         let mut head = format!("{} {} HTTP/1.1\r\n", self.method, self.path);
         for (name, value) in &self.headers {
@@ -112,10 +126,7 @@ impl Ask {
 
     /// Sends it, and reads the whole answer.
     pub fn send(self) -> Reply {
-        let mut stream = self.header("Connection", "close").open();
-        let mut bytes = Vec::new();
-        stream.read_to_end(&mut bytes).unwrap();
-        reply(&bytes)
+        Reply::read(self.header("Connection", "close").open())
     }
 }
 

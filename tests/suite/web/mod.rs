@@ -1,6 +1,7 @@
 //! `windlass web`: a real server, asked over real HTTP.
 
 pub mod access;
+mod api;
 mod away;
 pub mod client;
 mod closed;

@@ -8,6 +8,7 @@ use crate::db::{AsConn as _, Database};
 use crate::error::Result;
 use crate::terminal::output::{self, Report};
 use crate::terminal::table::{Column, Table, printable};
+use crate::web::access::limits::TokenLimits;
 use crate::web::access::tokens;
 use crate::web::access::viewer::Role;
 use chrono::NaiveDateTime;
@@ -38,14 +39,15 @@ impl TokensCommand {
 
 /// Make a token, and print it: it is shown only once
 ///
-/// A viewer sees everything but hidden arguments, and an operator changes things too. An enqueuer sees
-/// nothing: the role is kept for enqueueing over HTTP, which this version does not serve. A person
-/// signs in with the token; a program sends it as `Authorization: Bearer`.
+/// A viewer sees everything but hidden arguments, and an operator changes things too. An enqueuer enqueues
+/// over HTTP (`POST /v1/jobs`), and sees nothing but what became of a job. A person signs in with the
+/// token; a program sends it as `Authorization: Bearer`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   windlass web tokens add ada --role operator
-  windlass web tokens add prometheus --role viewer --expires '1 year'")]
+  windlass web tokens add prometheus --role viewer --expires '1 year'
+  windlass web tokens add shop --role enqueuer --class 'mail/*' --queue default")]
 pub(crate) struct AddToken {
     /// Who or what uses it; recorded with each change
     #[arg(value_name = "NAME")]
@@ -54,6 +56,15 @@ pub(crate) struct AddToken {
     /// What it may do
     #[arg(long, value_name = "ROLE", value_parser = PossibleValuesParser::new(["viewer", "operator", "enqueuer"]))]
     role: String,
+
+    /// A class that an enqueuer may enqueue; `mail/*` is all that begin so. May be repeated
+    /// [default: all]
+    #[arg(long = "class", value_name = "CLASS")]
+    classes: Vec<String>,
+
+    /// A queue to which an enqueuer may enqueue, in the same way [default: all]
+    #[arg(long = "queue", value_name = "QUEUE")]
+    queues: Vec<String>,
 
     /// How long it may be used [default: until it is revoked]
     #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration)]
@@ -81,7 +92,7 @@ impl AddToken {
         let made = tokens::add(
             &mut connection.as_conn(),
             &self.name,
-            role,
+            (role, &TokenLimits::new(&self.classes, &self.queues)),
             &by,
             self.expires,
         )?;
@@ -117,6 +128,8 @@ struct ListedToken {
     id: i64,
     name: String,
     role: String,
+    /// What an enqueuer may enqueue.
+    limits: Option<TokenLimits>,
     state: &'static str,
     created_by: Option<String>,
     created_at: String,
@@ -145,6 +158,7 @@ impl From<WebTokenRow> for ListedToken {
             id: row.id,
             name: row.name,
             role: row.role,
+            limits: row.limits.as_deref().map(TokenLimits::of_column),
             created_by: row.created_by,
             created_at: time(row.created_at),
             last_used_at: row.last_used_at.map(time),
@@ -152,6 +166,18 @@ impl From<WebTokenRow> for ListedToken {
             revoked_at: row.revoked_at.map(time),
         }
     }
+}
+
+/// `mail/* to default`.
+fn in_words(limits: &TokenLimits) -> String {
+    let names = |names: &Option<Vec<String>>| names.as_ref().map(|names| names.join(", "));
+    let (classes, queues) = (names(&limits.classes), names(&limits.queues));
+    let to = queues.map(|queues| format!(" to {queues}"));
+    format!(
+        "{}{}",
+        classes.as_deref().unwrap_or("all"),
+        to.unwrap_or_default()
+    )
 }
 
 impl ListTokens {
@@ -173,6 +199,7 @@ impl Report for ListedTokens {
             Column::number("ID"),
             Column::text("NAME"),
             Column::text("ROLE"),
+            Column::text("MAY ENQUEUE"),
             Column::text("STATE"),
             Column::text("CREATED"),
             Column::text("BY"),
@@ -185,6 +212,7 @@ impl Report for ListedTokens {
                 token.id.to_string(),
                 printable(&token.name),
                 token.role.clone(),
+                printable(&token.limits.as_ref().map(in_words).unwrap_or_default()),
                 token.state.to_owned(),
                 token.created_at.clone(),
                 printable(token.created_by.as_deref().unwrap_or_default()),

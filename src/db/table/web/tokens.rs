@@ -40,6 +40,8 @@ pub(crate) struct WebTokenRow {
     #[diesel(sql_type = Text)]
     pub(crate) role: String,
     #[diesel(sql_type = Nullable<Text>)]
+    pub(crate) limits: Option<String>,
+    #[diesel(sql_type = Nullable<Text>)]
     pub(crate) created_by: Option<String>,
     #[diesel(sql_type = Timestamp)]
     pub(crate) created_at: NaiveDateTime,
@@ -64,6 +66,8 @@ pub(crate) struct FoundToken {
     pub(crate) role: String,
     #[diesel(sql_type = Text)]
     pub(crate) digest: String,
+    #[diesel(sql_type = Nullable<Text>)]
+    pub(crate) limits: Option<String>,
     /// Whether its last use is to be written.
     #[diesel(sql_type = Bool)]
     pub(crate) is_stale: bool,
@@ -104,7 +108,7 @@ pub(crate) fn insert(conn: &mut Conn<'_>, token: &NewWebToken<'_>) -> QueryResul
 /// Returns all tokens, the newest first.
 pub(crate) fn all(conn: &mut Conn<'_>) -> QueryResult<Vec<WebTokenRow>> {
     let text = format!(
-        "SELECT t.id, t.name, t.role, t.created_by, t.created_at, t.last_used_at, t.expires_at, t.revoked_at, \
+        "SELECT t.id, t.name, t.role, t.limits, t.created_by, t.created_at, t.last_used_at, t.expires_at, t.revoked_at, \
          {ACTIVE} AS is_active FROM windlass_web_tokens t ORDER BY t.id DESC LIMIT 1000"
     );
     Statement::new(text).unkept().load(conn)
@@ -113,7 +117,7 @@ pub(crate) fn all(conn: &mut Conn<'_>) -> QueryResult<Vec<WebTokenRow>> {
 /// Returns the active token with these first digits.
 pub(crate) fn find(conn: &mut Conn<'_>, lookup: &str) -> QueryResult<Option<FoundToken>> {
     let text = format!(
-        "SELECT t.id, t.name, t.role, t.digest, \
+        "SELECT t.id, t.name, t.role, t.digest, t.limits, \
          coalesce(t.last_used_at < {{later $2}}, true) AS is_stale \
          FROM windlass_web_tokens t WHERE t.lookup = $1 AND {ACTIVE}"
     );

@@ -19,6 +19,15 @@ use crate::db::transition::enqueue::insert::{CHUNK, insert_unnamed};
 use diesel::prelude::*;
 use std::collections::BTreeMap;
 
+/// Runs `work`, which enqueues a list of jobs: all of it is rolled back if it fails.
+#[cfg(feature = "web")]
+pub(crate) fn whole<T, E: From<diesel::result::Error>>(
+    conn: &mut Conn<'_>,
+    work: impl FnOnce(&mut Conn<'_>) -> Result<T, E>,
+) -> Result<T, E> {
+    conn.transaction(work)
+}
+
 /// Inserts one job and its ready or scheduled execution.
 pub(crate) fn insert(conn: &mut Conn<'_>, row: &NewRow) -> QueryResult<Inserted> {
     if row.expiry.is_none() {

@@ -1,0 +1,197 @@
+//! A job as a request describes it.
+//!
+//! The names are those of the columns of the view `windlass_enqueue`, and so are the rules.
+
+use crate::db::model::new_row::{OnConflict, UniqueScope};
+use crate::job::concurrency::{Concurrency, LimitConflict};
+use crate::job::new_job::NewJob;
+use crate::job::policy::Policy;
+use crate::job::policy::delivery::Delivery;
+use crate::web::access::limits::TokenLimits;
+use crate::web::access::viewer::Viewer;
+use crate::web::sql::page_error::PageError;
+use chrono::{DateTime, Utc};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+/// A job to enqueue.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct JobRequest {
+    class: String,
+    /// As they are: numbers and the order of keys stay.
+    arguments: Option<Box<RawValue>>,
+    queue: Option<String>,
+    priority: Option<i32>,
+    run_at: Option<DateTime<Utc>>,
+    delay_seconds: Option<f64>,
+    unique_id: Option<String>,
+    unique_scope: Option<UniqueScope>,
+    on_conflict: Option<OnConflict>,
+    pub(crate) idempotency_key: Option<String>,
+    concurrency_key: Option<String>,
+    concurrency_group: Option<String>,
+    concurrency_limit: Option<u32>,
+    concurrency_on_conflict: Option<LimitWord>,
+    max_attempts: Option<NonZeroU32>,
+    max_crashes: Option<u32>,
+    at_most_once: Option<bool>,
+    traceparent: Option<String>,
+}
+
+/// What happens to a job whose key has no free slot.
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum LimitWord {
+    Block,
+    Discard,
+    Ordered,
+}
+
+impl JobRequest {
+    /// Returns the text of the arguments.
+    pub(crate) fn arguments(&self) -> &str {
+        self.arguments.as_ref().map_or("null", |raw| raw.get())
+    }
+
+    /// Returns the class.
+    pub(crate) fn class(&self) -> &str {
+        &self.class
+    }
+
+    /// Sets what the headers say, where the job itself does not.
+    pub(crate) fn or_headers(&mut self, key: Option<String>, traceparent: Option<&str>) {
+        self.idempotency_key = self.idempotency_key.take().or(key);
+        let traceparent = traceparent.map(str::to_owned);
+        self.traceparent = self.traceparent.take().or(traceparent);
+    }
+
+    /// Checks that the viewer may enqueue it.
+    ///
+    /// # Errors
+    /// If the token is limited to others.
+    pub(crate) fn allowed(&self, viewer: &Viewer) -> Result<(), PageError> {
+        let Some(limits) = viewer.limits.as_deref() else {
+            return Ok(());
+        };
+        let queue = self.queue.as_deref().unwrap_or("default");
+        let refused = if !limits.has_class(&self.class) {
+            format!("the class {:?}", self.class)
+        } else if !limits.has_queue(queue) {
+            format!("the queue {queue:?}")
+        } else if self.on_conflict == Some(OnConflict::Replace) {
+            "`on_conflict` `replace`, which could replace a job of another class: use a token without limits".to_owned()
+        } else {
+            return self.takes_own_slots(limits);
+        };
+        Err(not_allowed(&refused))
+    }
+
+    /// The slots of another class would hold back its jobs.
+    fn takes_own_slots(&self, limits: &TokenLimits) -> Result<(), PageError> {
+        match &self.concurrency_group {
+            Some(group) if !limits.has_class(group) => {
+                Err(not_allowed(&format!("the concurrency group {group:?}")))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Returns the job.
+    ///
+    /// # Errors
+    /// If two of its values contradict each other, or a rule of [`NewJob`] is broken.
+    pub(crate) fn job(&self) -> Result<NewJob, PageError> {
+        let mut job = NewJob::of_class(&*self.class, self.arguments());
+        if let Some(queue) = &self.queue {
+            job = job.queue(queue);
+        }
+        if let Some(priority) = self.priority {
+            job = job.priority(priority);
+        }
+        if let Some(key) = &self.idempotency_key {
+            job = job.idempotency_key(key);
+        }
+        if let Some(id) = &self.unique_id {
+            job = job.unique_id(id);
+        }
+        if let Some(header) = &self.traceparent {
+            job = job.traceparent(header);
+        }
+        job = self.limited(self.timed(job)?)?.policy(self.policy());
+        job.check()?;
+        Ok(job)
+    }
+
+    fn timed(&self, job: NewJob) -> Result<NewJob, PageError> {
+        match (self.run_at, self.delay_seconds) {
+            (Some(_), Some(_)) => Err(invalid(
+                "`run_at` and `delay_seconds` are two times for one job: send one of them",
+            )),
+            (Some(time), None) => Ok(job.at(time)),
+            (None, Some(seconds)) => match Duration::try_from_secs_f64(seconds) {
+                Ok(delay) => Ok(job.after(delay)),
+                Err(_) => Err(invalid(&format!(
+                    "`delay_seconds` is a number of seconds from now, 0 or more; it is {seconds}"
+                ))),
+            },
+            (None, None) => Ok(job),
+        }
+    }
+
+    fn limited(&self, job: NewJob) -> Result<NewJob, PageError> {
+        let Some(key) = &self.concurrency_key else {
+            let is_alone = self.concurrency_group.is_some()
+                || self.concurrency_limit.is_some()
+                || self.concurrency_on_conflict.is_some();
+            return if is_alone {
+                Err(invalid("a concurrency limit needs a `concurrency_key`"))
+            } else {
+                Ok(job)
+            };
+        };
+        let mut limit = Concurrency::new(key);
+        if let Some(group) = &self.concurrency_group {
+            limit = limit.group(group);
+        }
+        if let Some(slots) = self.concurrency_limit {
+            limit = limit.limit(slots);
+        }
+        limit = match self.concurrency_on_conflict {
+            None | Some(LimitWord::Block) => limit,
+            Some(LimitWord::Discard) => limit.on_conflict(LimitConflict::Discard),
+            Some(LimitWord::Ordered) => limit.ordered(),
+        };
+        Ok(job.concurrency(limit))
+    }
+
+    fn policy(&self) -> Policy {
+        let mut policy = Policy::new();
+        if let Some(scope) = self.unique_scope {
+            policy = policy.unique_scope(scope);
+        }
+        if let Some(conflict) = self.on_conflict {
+            policy = policy.on_conflict(conflict);
+        }
+        if let Some(attempts) = self.max_attempts {
+            policy = policy.max_attempts(attempts.get());
+        }
+        if let Some(crashes) = self.max_crashes {
+            policy = policy.max_crashes(crashes);
+        }
+        if self.at_most_once == Some(true) {
+            policy = policy.delivery(Delivery::AtMostOnce);
+        }
+        policy
+    }
+}
+
+fn invalid(text: &str) -> PageError {
+    PageError::Invalid(format!("cannot enqueue: {text}"))
+}
+
+fn not_allowed(what: &str) -> PageError {
+    PageError::Refused(format!("This token may not enqueue {what}."))
+}

@@ -1,0 +1,85 @@
+//! `GET /v1/jobs/{id}`: what became of a job.
+
+use crate::admin::job_info::{self, TaskInfo, TaskStatus};
+use crate::db::table::progress::Progress;
+use crate::web::access::limits::TokenLimits;
+use crate::web::http::response::Response;
+use crate::web::sql::cx::Cx;
+use crate::web::sql::page_error::PageError;
+use chrono::{DateTime, Utc};
+use serde::Serialize;
+use serde_json::Value;
+use std::time::Duration;
+
+/// The longest wait.
+const LONGEST: Duration = Duration::from_secs(60);
+
+/// A job, as the program that enqueued it sees it: without its arguments.
+#[derive(Debug, Serialize)]
+struct JobOutcome<'a> {
+    id: i64,
+    class: &'a str,
+    status: TaskStatus,
+    attempt: u32,
+    finished_at: Option<DateTime<Utc>>,
+    retry_at: Option<DateTime<Utc>>,
+    progress: Option<&'a Progress>,
+    result: Option<&'a Value>,
+    error: Option<&'a str>,
+}
+
+/// Shows a job, and says whether to wait for its end.
+pub(crate) fn show(cx: &mut Cx<'_>) -> Result<Response, PageError> {
+    wait(cx.query().get("wait"))?;
+    let text = cx.param("id").to_owned();
+    let Ok(id) = text.parse::<i64>() else {
+        return Err(PageError::Invalid(format!(
+            "the id of a job is a number; it is {text:?}"
+        )));
+    };
+    let known = cx.read_newest(|conn| job_info::look(conn, id))?;
+    let limits = cx.viewer.limits.as_deref();
+    let Some(job) = known.filter(|job| limits.is_none_or(|limits| is_shown(limits, job))) else {
+        return Err(PageError::NotFound(format!(
+            "There is no job {id}, or it is not kept any more, or this token may not see it."
+        )));
+    };
+    let mut response = Response::json(&JobOutcome {
+        id,
+        class: &job.class_name,
+        status: job.status,
+        attempt: job.attempt,
+        finished_at: job.finished_at,
+        retry_at: job.retry_at,
+        progress: job.progress.as_ref(),
+        result: job.result.as_ref(),
+        error: job.error.as_deref(),
+    });
+    response.waits_for = (!job.status.has_ended()).then_some(id);
+    Ok(response)
+}
+
+/// A result without its job has no queue any more.
+fn is_shown(limits: &TokenLimits, job: &TaskInfo) -> bool {
+    let queue = job.queue_name.as_deref();
+    limits.has_class(&job.class_name)
+        && (limits.queues.is_none() || queue.is_some_and(|queue| limits.has_queue(queue)))
+}
+
+/// Returns for how long a request waits: `10s`, `500ms`, or a number of seconds.
+///
+/// # Errors
+/// If it is no such time, or too long.
+pub(crate) fn wait(text: Option<&str>) -> Result<Duration, PageError> {
+    let Some(text) = text else {
+        return Ok(Duration::ZERO);
+    };
+    let seconds = text.parse::<u64>().map(Duration::from_secs);
+    let time = seconds.or_else(|_| humantime::parse_duration(text));
+    match time {
+        Ok(time) if time <= LONGEST => Ok(time),
+        _ => Err(PageError::Invalid(format!(
+            "`wait` is a time of up to 60 s, such as `10s`; it is {text:?}"
+        ))),
+    }
+}

@@ -1,0 +1,146 @@
+//! Tokens that are limited to classes and queues.
+
+use super::super::access::token;
+use super::super::client::{get, serve};
+use super::Program;
+use crate::on_each_database;
+use crate::support::TestDb;
+use crate::support::program::windlass;
+use serde_json::json;
+
+const JOBS: &str = "/v1/jobs";
+
+fn an_enqueuer_needs_its_token(db: &TestDb) {
+    let server = serve(&db.database);
+    let secret = token(db, "shop", "enqueuer", &[]);
+    let body = "{\"class\": \"a\"}";
+    let enqueuer = Program::with_token(&server, &secret);
+    let id = enqueuer.post(JOBS, body).id();
+    assert_eq!(enqueuer.get(&format!("{JOBS}/{id}")).status(), 200);
+    let none = Program::local(&server).post(JOBS, body);
+    assert!(none.refused(401).contains("token"));
+    assert_eq!(none.reply.header("www-authenticate"), Some("Bearer"));
+    Program::with_token(&server, "windlass_0")
+        .post(JOBS, body)
+        .refused(401);
+    let viewer = Program::with_token(&server, &token(db, "eve", "viewer", &[]));
+    assert!(viewer.post(JOBS, body).refused(403).contains("enqueuer"));
+    assert_eq!(viewer.get(&format!("{JOBS}/{id}")).status(), 200);
+    // It shows no pages, and tells nothing about them.
+    for path in ["/", "/jobs", "/nowhere"] {
+        let ask = enqueuer.ask("GET", path).send();
+        assert!([401, 403].contains(&ask.status), "{path}: {ask:?}");
+    }
+    get(&server, "/v1/openapi.json").expect(200);
+    let said = windlass(&db.url, &["web", "tokens", "revoke", "shop"]);
+    assert_eq!(said.code, Some(0), "{said:?}");
+    enqueuer.post(JOBS, body).refused(401);
+    assert_eq!(db.rows("jobs"), 1);
+}
+
+fn a_token_enqueues_its_classes_to_its_queues(db: &TestDb) {
+    let server = serve(&db.database);
+    let limits = [
+        "--class", "mail/*", "--class", "bill", "--queue", "default", "--queue", "slow*",
+    ];
+    let secret = token(db, "shop", "enqueuer", &limits);
+    let program = Program::with_token(&server, &secret);
+    for (body, may) in [
+        (json!({"class": "mail/welcome"}), true),
+        (json!({"class": "bill", "queue": "slower"}), true),
+        (json!({"class": "billing"}), false),
+        (json!({"class": "bill", "queue": "fast"}), false),
+        (json!({"class": "bill", "unique_id": "a"}), true),
+        (
+            json!({"class": "bill", "unique_id": "b", "on_conflict": "replace"}),
+            false,
+        ),
+        (json!({"class": "bill", "concurrency_key": "a"}), true),
+        (
+            json!({"class": "bill", "concurrency_key": "b", "concurrency_group": "mail/7"}),
+            true,
+        ),
+        (
+            json!({"class": "bill", "concurrency_key": "b", "concurrency_group": "wipe"}),
+            false,
+        ),
+    ] {
+        let before = db.rows("jobs");
+        let one = program.post(JOBS, &body.to_string());
+        let list = program.post(
+            "/v1/jobs:batch",
+            &json!({"jobs": [{"class": "bill"}, body]}).to_string(),
+        );
+        if may {
+            assert!(
+                one.status() < 300 && list.status() < 300,
+                "{body}: {one:?} {list:?}"
+            );
+        } else {
+            assert!(one.refused(403).contains("may not"), "{one:?}");
+            assert!(list.refused(403).starts_with("jobs[1]: "), "{list:?}");
+            assert_eq!(db.rows("jobs"), before, "{body}");
+        }
+    }
+    let listed = windlass(&db.url, &["web", "tokens", "list"]);
+    assert!(
+        listed.out.contains("mail/*, bill to default, slow*"),
+        "{listed:?}"
+    );
+    let listed = windlass(&db.url, &["web", "tokens", "list", "--json"]).json();
+    let limits = json!({"classes": ["mail/*", "bill"], "queues": ["default", "slow*"]});
+    assert_eq!(listed["tokens"][0]["limits"], limits);
+}
+
+fn a_token_sees_what_became_of_its_classes(db: &TestDb) {
+    let server = serve(&db.database);
+    let all = Program::with_token(&server, &token(db, "all", "enqueuer", &[]));
+    let some = token(
+        db,
+        "some",
+        "enqueuer",
+        &["--class", "bill", "--queue", "default"],
+    );
+    let some = Program::with_token(&server, &some);
+    let place = |body: &str| format!("{JOBS}/{}", all.post(JOBS, body).id());
+    let own = place("{\"class\": \"bill\", \"idempotency_key\": \"k/1\"}");
+    let class = place("{\"class\": \"wipe\", \"idempotency_key\": \"k/2\"}");
+    let queue = place("{\"class\": \"bill\", \"queue\": \"fast\"}");
+    assert_eq!(some.get(&own).json["class"], "bill");
+    for hidden in [&class, &queue] {
+        assert_eq!(all.get(hidden).status(), 200);
+        let said = some.get(hidden);
+        assert!(said.refused(404).contains("may not see it"));
+    }
+    // A key of another class tells nothing but that it is used.
+    let said = some.post(JOBS, "{\"class\": \"bill\", \"idempotency_key\": \"k/2\"}");
+    assert!(!said.refused(422).contains("wipe"), "{said:?}");
+}
+
+fn only_an_enqueuer_is_limited(db: &TestDb) {
+    let arguments = [
+        "web", "tokens", "add", "ada", "--role", "operator", "--class", "a",
+    ];
+    let said = windlass(&db.url, &arguments);
+    assert_ne!(said.code, Some(0), "{said:?}");
+    assert!(said.err.contains("only an enqueuer is limited"), "{said:?}");
+    assert_eq!(db.rows_of("windlass_web_tokens"), 0);
+}
+
+/// A limit that this version does not know allows nothing.
+fn limits_that_cannot_be_read_allow_nothing(db: &TestDb) {
+    let server = serve(&db.database);
+    let secret = token(db, "shop", "enqueuer", &["--class", "a"]);
+    db.execute("UPDATE windlass_web_tokens SET limits = '{\"tenants\": [\"x\"]}'");
+    let answer = Program::with_token(&server, &secret).post(JOBS, "{\"class\": \"a\"}");
+    answer.refused(403);
+    assert_eq!(db.rows("jobs"), 0);
+}
+
+on_each_database!(
+    an_enqueuer_needs_its_token,
+    a_token_enqueues_its_classes_to_its_queues,
+    a_token_sees_what_became_of_its_classes,
+    only_an_enqueuer_is_limited,
+    limits_that_cannot_be_read_allow_nothing,
+);
