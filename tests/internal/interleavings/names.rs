@@ -2,7 +2,7 @@
 //! clear the jobs that hold them.
 
 use crate::db::conn::connection::Conn;
-use crate::db::internal_tests::db::{TestDb, execute, on_each_database};
+use crate::db::internal_tests::db::{TestDb, execute, on_each_database, texts};
 use crate::db::internal_tests::interleavings::Play;
 use crate::db::internal_tests::interleavings::acts::*;
 use crate::db::internal_tests::interleavings::world::{World, row};
@@ -208,6 +208,42 @@ fn lots_of_what_is_there_in_opposite_order(db: &TestDb) {
         .actor("first", |c, _| lot(c, &["u", "v"]))
         .actor("second", |c, _| lot(c, &["v", "u"]))
         .ends_in(&["first 0, second 0 -> j1 ready, j2 ready; p1"]);
+}
+
+/// The key is used when the job is inserted, and free again when it is looked for.
+fn a_key_that_is_used_for_a_moment(db: &TestDb) {
+    fn keyed(unique_id: Option<&str>) -> NewRow {
+        NewRow {
+            idempotency_key: Some("k".to_owned()),
+            unique_id: unique_id.map(str::to_owned),
+            ..row()
+        }
+    }
+    let new = "other gone, named new and holds 1 -> new ready; p1";
+    // On Postgres, the deletion is no step of its own.
+    let outcomes: &[&str] = if db.is_postgres() {
+        &[new]
+    } else {
+        &["other gone, named existing and holds 0 -> ; p1", new]
+    };
+    Play::new(db, a_process)
+        .actor("other", |c, _| {
+            put(c, &keyed(None), true)?;
+            execute(
+                c,
+                "BEGIN; DELETE FROM solid_queue_ready_executions WHERE job_id IN \
+                   (SELECT id FROM solid_queue_jobs WHERE unique_id IS NULL); \
+                 DELETE FROM solid_queue_jobs WHERE unique_id IS NULL; COMMIT",
+            );
+            Ok("gone".to_owned())
+        })
+        .actor("named", |c, _| {
+            let said = put(c, &keyed(Some("u")), true)?;
+            let held = "SELECT CAST(count(*) AS text) AS t FROM windlass_unique_jobs u \
+                 JOIN solid_queue_jobs j ON j.id = u.job_id AND j.unique_id = u.unique_id";
+            Ok(format!("{said} and holds {}", texts(c, held).concat()))
+        })
+        .ends_in(outcomes);
 }
 
 fn claim_and_enqueue(db: &TestDb) {
@@ -429,6 +465,7 @@ on_each_database!(
     one_of_two_takes_over_and_rolls_back,
     lots_in_opposite_order,
     lots_of_what_is_there_in_opposite_order,
+    a_key_that_is_used_for_a_moment,
     claim_and_enqueue,
     claim_and_debounce,
     dispatch_and_debounce,

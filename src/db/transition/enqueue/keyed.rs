@@ -15,15 +15,16 @@ use crate::db::model::new_row::{EnqueueOutcome, Inserted, NewRow};
 use crate::db::table::blocked::{self, RETURNING};
 use crate::db::table::semaphores::NEVER_EXPIRES;
 use crate::db::table::unique_jobs::UNIQUE_SUCCESSOR;
-use crate::db::transition::enqueue::insert::{self, CHUNK};
+use crate::db::transition::enqueue::insert::CHUNK;
 use crate::db::transition::enqueue::reserve::reserve;
-use crate::db::transition::enqueue::resolve_conflict::{self, NumberedRow, Taken};
+use crate::db::transition::enqueue::resolve_conflict::{self, NumberedRow, ROUNDS, Taken};
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Text};
 use std::collections::{BTreeSet, HashMap};
 use std::sync::LazyLock;
 
 /// A job to insert.
+#[derive(Clone, Copy)]
 struct NewEntry<'r> {
     id: i64,
     row: &'r NewRow,
@@ -114,21 +115,30 @@ fn insert_round(
     }
     entries.sort_by_key(|entry| (entry.row.idempotency_key.is_some(), key(entry.row)));
     for chunk in entries.chunks(CHUNK) {
-        insert_entries(conn, chunk, inserted)?;
+        let mut rest = chunk.to_vec();
+        for _ in 0..ROUNDS {
+            rest = insert_entries(conn, &rest, inserted)?;
+            if rest.is_empty() {
+                break;
+            }
+        }
     }
     Ok(())
 }
 
-fn insert_entries(
+/// Inserts the jobs whose keys are free. Returns those whose key was used, by a job that was deleted
+/// before it could be read: they keep their ids, under which their unique ids are taken.
+fn insert_entries<'r>(
     conn: &mut Conn<'_>,
-    entries: &[NewEntry<'_>],
+    entries: &[NewEntry<'r>],
     inserted: &mut HashMap<i64, Inserted>,
-) -> QueryResult<()> {
+) -> QueryResult<Vec<NewEntry<'r>>> {
     let new: BTreeSet<i64> = match conn.dialect() {
         Dialect::Postgres => insert_arrays(conn, entries)?,
         Dialect::Sqlite => insert_json(conn, entries)?,
     };
-    let (new, known): (Vec<_>, Vec<_>) = entries.iter().partition(|entry| new.contains(&entry.id));
+    let (new, known): (Vec<NewEntry<'r>>, Vec<_>) =
+        entries.iter().partition(|entry| new.contains(&entry.id));
     for entry in new {
         let outcome = if entry.is_blocked {
             EnqueueOutcome::Again
@@ -138,19 +148,21 @@ fn insert_entries(
         inserted.insert(entry.id, Inserted::new(entry.id, outcome));
     }
     if known.is_empty() {
-        return Ok(());
+        return Ok(Vec::new());
     }
     let keys: Vec<&str> = known.iter().map(|entry| key(entry.row)).collect();
     let jobs = with_keys(conn, &keys)?;
+    let mut rest = Vec::new();
     for entry in known {
-        let one = match jobs.get(key(entry.row)) {
-            Some(job) => Inserted::new(*job, EnqueueOutcome::Existing),
-            // The job with the key was deleted between the two statements.
-            None => insert::insert_unnamed(conn, entry.row)?,
-        };
-        inserted.insert(entry.id, one);
+        match jobs.get(key(entry.row)) {
+            Some(job) => {
+                let known = Inserted::new(*job, EnqueueOutcome::Existing);
+                inserted.insert(entry.id, known);
+            }
+            None => rest.push(entry),
+        }
     }
-    Ok(())
+    Ok(rest)
 }
 
 #[derive(QueryableByName)]
