@@ -4,17 +4,18 @@ use crate::db::Conn;
 use crate::db::model::new_row::EnqueueOutcome;
 use crate::db::query::pages::sent::{self, SentJob};
 use crate::db::transition::enqueue;
-use crate::error::Doing as _;
+use crate::error::{Doing as _, Error, Result};
 use crate::job::enqueue_all::enqueue_all;
 use crate::job::enqueued::Enqueued;
 use crate::job::new_job::NewJob;
-use crate::web::api::job_request::JobRequest;
+use crate::web::access::limits::TokenLimits;
+use crate::web::api::job_request::{JobRequest, wrong};
+use crate::web::api::same_json::are_same;
 use crate::web::http::response::Response;
 use crate::web::sql::cx::Cx;
 use crate::web::sql::page_error::PageError;
-use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::value::RawValue;
 
 /// Where a list of jobs is enqueued.
 pub(crate) const LIST: &str = "/v1/jobs:batch";
@@ -22,10 +23,14 @@ pub(crate) const LIST: &str = "/v1/jobs:batch";
 /// The most jobs of a list: one transaction of a second or less.
 const MOST: usize = 10_000;
 
+/// The most bytes of the header `Idempotency-Key` of a list: each job adds its place.
+const LONGEST_KEY: usize = 250;
+
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct ListRequest {
-    jobs: Vec<JobRequest>,
+struct ListRequest<'b> {
+    #[serde(borrow)]
+    jobs: Vec<&'b RawValue>,
 }
 
 /// What became of a job.
@@ -50,7 +55,7 @@ impl From<Enqueued> for AcceptedJob {
                 EnqueueOutcome::Replaced => "replaced",
                 EnqueueOutcome::Again => "again",
                 EnqueueOutcome::Refused => "refused",
-                EnqueueOutcome::Shed => "shed",
+                EnqueueOutcome::Shed => "shed", // these jobs have no quota
             },
         }
     }
@@ -58,8 +63,9 @@ impl From<Enqueued> for AcceptedJob {
 
 /// Enqueues one job.
 pub(crate) fn one(cx: &mut Cx<'_>) -> Result<Response, PageError> {
-    let mut request: JobRequest = parsed(cx)?;
     let api = &cx.request.api;
+    let body: &RawValue = serde_json::from_slice(&api.body).map_err(|error| wrong(&error))?;
+    let mut request = JobRequest::parsed(body)?;
     if let (Some(header), Some(own)) = (&api.idempotency_key, &request.idempotency_key)
         && header != own
     {
@@ -70,14 +76,15 @@ pub(crate) fn one(cx: &mut Cx<'_>) -> Result<Response, PageError> {
     request.or_headers(api.idempotency_key.clone(), api.traceparent.as_deref());
     request.allowed(cx.viewer)?;
     let job = request.job()?;
-    let enqueued = cx.add(|conn| {
+    let limits = cx.viewer.limits.clone();
+    let (enqueued, found) = cx.add(|conn| {
         let enqueued = job.enqueue(conn)?;
-        let reused = reused(conn, &[(&request, enqueued)])?;
-        Ok((enqueued, reused))
+        let found = found_another(conn, &[(&request, enqueued)], limits.as_deref())?;
+        Ok((enqueued, found))
     })?;
-    let (enqueued, None) = enqueued else {
-        return Err(key_reused(&request));
-    };
+    if let Some(found) = found {
+        return Err(found.told(&request));
+    }
     let location = cx.link(&format!("/v1/jobs/{}", enqueued.id));
     let status = status([&enqueued].into_iter());
     let response = Response::json(&AcceptedJob::from(enqueued)).with_status(status);
@@ -86,48 +93,73 @@ pub(crate) fn one(cx: &mut Cx<'_>) -> Result<Response, PageError> {
 
 /// Enqueues a list of jobs: all or none.
 pub(crate) fn many(cx: &mut Cx<'_>) -> Result<Response, PageError> {
-    let ListRequest { jobs: mut requests } = parsed(cx)?;
-    if requests.len() > MOST {
-        return Err(PageError::Invalid(format!(
-            "a list has at most {MOST} jobs; this one has {}",
-            requests.len()
-        )));
-    }
-    let api = &cx.request.api;
-    let mut jobs: Vec<NewJob> = Vec::with_capacity(requests.len());
-    for (place, request) in requests.iter_mut().enumerate() {
-        let key = api.idempotency_key.as_ref();
-        let key = key.map(|key| format!("{key}/{place}"));
-        request.or_headers(key, api.traceparent.as_deref());
-        let job = request.allowed(cx.viewer).and_then(|()| request.job());
-        jobs.push(job.map_err(|error| at(place, error))?);
-    }
+    let (requests, jobs) = listed(cx)?;
+    let limits = cx.viewer.limits.clone();
     let done = cx.add(|conn| {
         let mut found = None;
         let done = enqueue::whole(conn, |conn| {
             let enqueued = enqueue_all(conn, jobs).map_err(ListFailure::Failed)?;
             let pairs: Vec<_> = requests.iter().zip(enqueued.iter().copied()).collect();
-            found = reused(conn, &pairs).map_err(ListFailure::Failed)?;
+            let another = found_another(conn, &pairs, limits.as_deref());
+            found = another.map_err(ListFailure::Failed)?;
             // Nothing of it stays.
-            if found.is_some() {
-                return Err(ListFailure::Rejected);
+            match found {
+                Some(_) => Err(ListFailure::Rejected),
+                None => Ok(enqueued),
             }
-            Ok(enqueued)
         });
-        match done {
-            Ok(enqueued) => Ok(Ok(enqueued)),
-            Err(ListFailure::Rejected) => Ok(Err(found.unwrap_or_default())),
-            Err(ListFailure::Failed(error)) => Err(error),
-            Err(ListFailure::Database(error)) => Err(error).doing("enqueue the jobs"),
+        match (done, found) {
+            (Err(ListFailure::Rejected), Some(found)) => Ok(Err(found)),
+            (Err(ListFailure::Failed(error)), _) => Err(error),
+            (Err(ListFailure::Database(error)), _) => Err(error).doing("enqueue the jobs"),
+            (Err(ListFailure::Rejected), None) => Ok(Ok(Vec::new())),
+            (Ok(enqueued), _) => Ok(Ok(enqueued)),
         }
     })?;
-    let enqueued = done.map_err(|place| match requests.get(place) {
-        Some(request) => at(place, key_reused(request)),
+    let enqueued = done.map_err(|found: FoundAnother| match requests.get(found.place) {
+        Some(request) => at(found.place, found.told(request)),
         None => PageError::Internal("no request has the place".to_owned()),
     })?;
     let status = status(enqueued.iter());
     let jobs = enqueued.into_iter().map(AcceptedJob::from).collect();
     Ok(Response::json(&AcceptedJobs { jobs }).with_status(status))
+}
+
+/// Reads and checks the jobs of a list.
+fn listed(cx: &Cx<'_>) -> Result<(Vec<JobRequest>, Vec<NewJob>), PageError> {
+    let api = &cx.request.api;
+    if !api.body.trim_ascii_start().starts_with(b"{") {
+        return Err(wrong(&"a list is an object with the field `jobs`"));
+    }
+    let ListRequest { jobs: raw } =
+        serde_json::from_slice(&api.body).map_err(|error| wrong(&error))?;
+    if raw.len() > MOST {
+        return Err(PageError::Invalid(format!(
+            "a list has at most {MOST} jobs; this one has {}",
+            raw.len()
+        )));
+    }
+    let key = api.idempotency_key.as_ref();
+    if let Some(key) = key.filter(|key| key.is_empty() || key.len() > LONGEST_KEY) {
+        return Err(PageError::Invalid(format!(
+            "the `Idempotency-Key` of a list has 1 to {LONGEST_KEY} bytes; this one has {}",
+            key.len()
+        )));
+    }
+    let read = |place: usize, raw: &RawValue| {
+        let mut request = JobRequest::parsed(raw)?;
+        let key = key.map(|key| format!("{key}/{place}"));
+        request.or_headers(key, api.traceparent.as_deref());
+        request.allowed(cx.viewer)?;
+        let job = request.job()?;
+        Ok((request, job))
+    };
+    let listed = raw.into_iter().enumerate();
+    let listed = listed.map(|(place, raw)| read(place, raw).map_err(|error| at(place, error)));
+    Ok(listed
+        .collect::<Result<Vec<_>, PageError>>()?
+        .into_iter()
+        .unzip())
 }
 
 /// Returns `202 Accepted`, or `200 OK` if nothing was enqueued.
@@ -142,7 +174,7 @@ fn status<'e>(mut enqueued: impl Iterator<Item = &'e Enqueued>) -> u16 {
 /// Why the transaction of a list is rolled back.
 enum ListFailure {
     Rejected,
-    Failed(crate::error::Error),
+    Failed(Error),
     Database(diesel::result::Error),
 }
 
@@ -152,54 +184,68 @@ impl From<diesel::result::Error> for ListFailure {
     }
 }
 
-/// Reads the body.
-fn parsed<T: DeserializeOwned>(cx: &Cx<'_>) -> Result<T, PageError> {
-    serde_json::from_slice(&cx.request.api.body).map_err(|error| {
-        PageError::Invalid(format!(
-            "the body is not as `/v1/openapi.json` describes it: {error}"
-        ))
-    })
+/// An enqueue has found a job that its sender does not expect.
+#[derive(Debug, Clone, Copy)]
+struct FoundAnother {
+    /// Of the request in its list.
+    place: usize,
+    /// Found by the idempotency key, not by the unique id.
+    by_key: bool,
 }
 
-/// Returns the place of the first request whose idempotency key belongs to a job that was enqueued
-/// with another class or other arguments: that one is not enqueued, and its sender must know.
-fn reused(
+impl FoundAnother {
+    fn told(self, request: &JobRequest) -> PageError {
+        if self.by_key {
+            let key = request.idempotency_key.as_deref().unwrap_or_default();
+            return PageError::KeyReused(format!(
+                "the idempotency key {key:?} belongs to a job of another class or with other arguments; nothing \
+                 was enqueued"
+            ));
+        }
+        PageError::Conflict(
+            "a job that this token may not see holds the unique id; nothing was enqueued"
+                .to_owned(),
+        )
+    }
+}
+
+/// Returns the first request whose key belongs to a job of another class or with other arguments, or
+/// whose unique id is held by a job that the token may not see.
+fn found_another(
     conn: &mut Conn<'_>,
     enqueued: &[(&JobRequest, Enqueued)],
-) -> crate::error::Result<Option<usize>> {
-    let known = enqueued
-        .iter()
-        .filter(|(request, job)| is_known(job) && request.idempotency_key.is_some());
+    limits: Option<&TokenLimits>,
+) -> Result<Option<FoundAnother>> {
+    let known = enqueued.iter().filter(|(_, job)| is_known(job));
     let ids: Vec<i64> = known.map(|(_, job)| job.id.0).collect();
     if ids.is_empty() {
         return Ok(None);
     }
     let stored = sent::sent(conn, &ids).doing("look the known jobs up")?;
-    Ok(enqueued.iter().position(|(request, job)| {
-        let stored = stored.iter().find(|stored| stored.id == job.id.0);
-        is_known(job) && stored.is_some_and(|stored| is_another(request, stored))
-    }))
+    let mut found = enqueued.iter().enumerate().filter_map(|(place, pair)| {
+        let (request, job) = pair;
+        let stored = stored.iter().find(|stored| stored.id == job.id.0)?;
+        let by_key =
+            stored.idempotency_key.is_some() && stored.idempotency_key == request.idempotency_key;
+        let is_another = match by_key {
+            true => is_other_request(request, stored),
+            false => limits.is_some_and(|limits| !limits.has_class(&stored.class_name)),
+        };
+        (is_known(job) && is_another).then_some(FoundAnother { place, by_key })
+    });
+    Ok(found.next())
 }
 
 fn is_known(job: &Enqueued) -> bool {
-    job.outcome == EnqueueOutcome::Existing
+    matches!(
+        job.outcome,
+        EnqueueOutcome::Existing | EnqueueOutcome::Refused
+    )
 }
 
-fn is_another(request: &JobRequest, stored: &SentJob) -> bool {
-    if stored.idempotency_key.is_none() || stored.idempotency_key != request.idempotency_key {
-        return false; // found by its unique id
-    }
-    let value = |text: &str| serde_json::from_str::<Value>(text).ok();
+fn is_other_request(request: &JobRequest, stored: &SentJob) -> bool {
     let arguments = stored.arguments.as_deref().unwrap_or("null");
-    stored.class_name != request.class()
-        || (arguments != request.arguments() && value(arguments) != value(request.arguments()))
-}
-
-fn key_reused(request: &JobRequest) -> PageError {
-    PageError::KeyReused(format!(
-        "the idempotency key {:?} belongs to a job of another class or with other arguments; nothing was enqueued",
-        request.idempotency_key.as_deref().unwrap_or_default()
-    ))
+    stored.class_name != request.class() || !are_same(arguments, request.arguments())
 }
 
 /// Names the job of a list that is wrong.
@@ -209,6 +255,7 @@ fn at(place: usize, error: PageError) -> PageError {
         PageError::Invalid(text) => PageError::Invalid(named(text)),
         PageError::Refused(text) => PageError::Refused(named(text)),
         PageError::KeyReused(text) => PageError::KeyReused(named(text)),
+        PageError::Conflict(text) => PageError::Conflict(named(text)),
         other => other,
     }
 }

@@ -13,7 +13,6 @@ use crate::web::sql::page_error::PageError;
 use chrono::{DateTime, Utc};
 use serde::Deserialize;
 use serde_json::value::RawValue;
-use std::num::NonZeroU32;
 use std::time::Duration;
 
 /// A job to enqueue.
@@ -35,7 +34,7 @@ pub(crate) struct JobRequest {
     concurrency_group: Option<String>,
     concurrency_limit: Option<u32>,
     concurrency_on_conflict: Option<LimitWord>,
-    max_attempts: Option<NonZeroU32>,
+    max_attempts: Option<u32>,
     max_crashes: Option<u32>,
     at_most_once: Option<bool>,
     traceparent: Option<String>,
@@ -54,6 +53,18 @@ impl JobRequest {
     /// Returns the text of the arguments.
     pub(crate) fn arguments(&self) -> &str {
         self.arguments.as_ref().map_or("null", |raw| raw.get())
+    }
+
+    /// Reads a job, which is an object.
+    ///
+    /// # Errors
+    /// If it is something else, or a field is wrong.
+    pub(crate) fn parsed(raw: &RawValue) -> Result<Self, PageError> {
+        // serde reads a struct from a list, too.
+        if !raw.get().starts_with('{') {
+            return Err(wrong(&"a job is an object"));
+        }
+        serde_json::from_str(raw.get()).map_err(|error| wrong(&error))
     }
 
     /// Returns the class.
@@ -81,21 +92,30 @@ impl JobRequest {
             format!("the class {:?}", self.class)
         } else if !limits.has_queue(queue) {
             format!("the queue {queue:?}")
-        } else if self.on_conflict == Some(OnConflict::Replace) {
-            "`on_conflict` `replace`, which could replace a job of another class: use a token without limits".to_owned()
+        } else if let Some(OnConflict::Replace | OnConflict::RunAgain) = self.on_conflict {
+            "with this `on_conflict`, which could change what a job of another class holds: use a token without limits"
+                .to_owned()
         } else {
             return self.takes_own_slots(limits);
         };
         Err(not_allowed(&refused))
     }
 
-    /// The slots of another class would hold back its jobs.
+    /// The slots of another class would hold back its jobs. They are named `GROUP/KEY`, so `mail` and
+    /// `receipt/7` are those of `mail/receipt` and `7`, too.
     fn takes_own_slots(&self, limits: &TokenLimits) -> Result<(), PageError> {
-        match &self.concurrency_group {
-            Some(group) if !limits.has_class(group) => {
-                Err(not_allowed(&format!("the concurrency group {group:?}")))
-            }
-            _ => Ok(()),
+        let Some(key) = &self.concurrency_key else {
+            return Ok(());
+        };
+        let group = self.concurrency_group.as_deref().unwrap_or(&self.class);
+        let slots = format!("{group}/{key}");
+        let ends = slots.match_indices('/').map(|(at, _)| at);
+        let mut groups = ends.filter(|at| *at >= group.len()).map(|at| &slots[..at]);
+        match groups.find(|group| !limits.has_class(group)) {
+            Some(group) => Err(not_allowed(&format!(
+                "with the slots {slots:?}, which could be those of {group:?}"
+            ))),
+            None => Ok(()),
         }
     }
 
@@ -104,6 +124,16 @@ impl JobRequest {
     /// # Errors
     /// If two of its values contradict each other, or a rule of [`NewJob`] is broken.
     pub(crate) fn job(&self) -> Result<NewJob, PageError> {
+        if self.max_attempts == Some(0) {
+            return Err(invalid("`max_attempts` is 1 or more"));
+        }
+        // The key would name the replaced job, whose arguments are others by now.
+        if self.idempotency_key.is_some() && self.on_conflict == Some(OnConflict::Replace) {
+            return Err(invalid(
+                "with `on_conflict` `replace`, an idempotency key could not tell a repeated request from an \
+                 older one: leave the key out, since a repeated replacement replaces the job by the same one",
+            ));
+        }
         let mut job = NewJob::of_class(&*self.class, self.arguments());
         if let Some(queue) = &self.queue {
             job = job.queue(queue);
@@ -176,7 +206,7 @@ impl JobRequest {
             policy = policy.on_conflict(conflict);
         }
         if let Some(attempts) = self.max_attempts {
-            policy = policy.max_attempts(attempts.get());
+            policy = policy.max_attempts(attempts);
         }
         if let Some(crashes) = self.max_crashes {
             policy = policy.max_crashes(crashes);
@@ -186,6 +216,13 @@ impl JobRequest {
         }
         policy
     }
+}
+
+/// Tells what of the body is not as it is described.
+pub(crate) fn wrong(what: &dyn std::fmt::Display) -> PageError {
+    PageError::Invalid(format!(
+        "the body is not as `/v1/openapi.json` describes it: {what}"
+    ))
 }
 
 fn invalid(text: &str) -> PageError {

@@ -7,6 +7,8 @@ pub(crate) mod job_request;
 pub(crate) mod openapi;
 pub(crate) mod outcome;
 pub(crate) mod problem;
+pub(crate) mod same_json;
+pub(crate) mod token;
 pub(crate) mod waits;
 pub(crate) mod watch_ends;
 

@@ -3,7 +3,7 @@
 use crate::clock;
 use crate::web::access::secret::SecretDigest;
 use crate::web::access::viewer::Viewer;
-use crate::web::api::{self, outcome, problem};
+use crate::web::api::{self, outcome, problem, token};
 use crate::web::http::intake;
 use crate::web::http::request::{Request, Verb};
 use crate::web::http::response::Response;
@@ -36,16 +36,23 @@ const ANSWER: Duration = Duration::from_secs(20);
 /// The most bytes of a list of jobs.
 const LIST_BYTES: usize = 4 * 1024 * 1024;
 
-/// How many lists are read and enqueued at once: of clients whose token was proven lately, and of
-/// others, who cannot hold those up.
-const LISTS: [usize; 2] = [32, 8];
+/// How many lists are read and enqueued at once.
+const LISTS: usize = 32;
+
+/// How many requests that have waited ask again at once: the queue has places for others, too.
+const ASKS: usize = 16;
+
+/// How long a request that was woken pauses before it asks once more, if the job was still open: at
+/// first, and at most.
+const PAUSES: [Duration; 2] = [Duration::from_millis(50), Duration::from_secs(1)];
 
 /// What the thread of the network uses.
 #[derive(Debug)]
 pub(crate) struct Engine {
     pub(crate) site: Arc<Site>,
     pub(crate) queue: Sender<Work>,
-    lists: [Semaphore; 2],
+    lists: Semaphore,
+    asks: Semaphore,
 }
 
 impl Engine {
@@ -53,7 +60,8 @@ impl Engine {
         Engine {
             site,
             queue,
-            lists: LISTS.map(Semaphore::new),
+            lists: Semaphore::new(LISTS),
+            asks: Semaphore::new(ASKS),
         }
     }
 
@@ -103,8 +111,12 @@ async fn respond(
         let error = PageError::TooMany(wait);
         return Err(error::page(&engine.site, &request, &viewer, error));
     }
-    let (most, _place) = match api::takes_a_list(&request.path) {
-        true => (LIST_BYTES, Some(place(engine, is_known).await?)),
+    let takes_a_list = api::takes_a_list(&request.path);
+    if takes_a_list && !is_known {
+        prove(engine, &request).await?;
+    }
+    let (most, _place) = match takes_a_list {
+        true => (LIST_BYTES, Some(place(&engine.lists).await?)),
         false => (BODY_BYTES, None),
     };
     let read = tokio::time::timeout(BODY, axum::body::to_bytes(body, most)).await;
@@ -122,15 +134,25 @@ async fn respond(
     }
 }
 
-/// Returns a place for a list of jobs, which may be large.
-async fn place(engine: &Engine, is_known: bool) -> Result<SemaphorePermit<'_>, Response> {
-    let [known, others] = &engine.lists;
-    let places = if is_known { known } else { others };
+/// Finds out whom a request is from, before its body is read: that may be large.
+async fn prove(engine: &Engine, request: &Request) -> Result<(), Response> {
+    let asked = Request {
+        verb: Verb::Get,
+        path: token::PATH.to_owned(),
+        ..request.clone()
+    };
+    match ask(engine, asked).await? {
+        RequestAnswer::Response(response) if response.status == 200 => Ok(()),
+        RequestAnswer::Response(refused) => Err(refused),
+        RequestAnswer::Live(_) => Err(busy("This is no page.\n")),
+    }
+}
+
+/// Returns one of the places, when it is free.
+async fn place(places: &Semaphore) -> Result<SemaphorePermit<'_>, Response> {
     match tokio::time::timeout(BODY, places.acquire()).await {
         Ok(Ok(place)) => Ok(place),
-        _ => Err(busy(
-            "This server is busy with other lists. Try again in a moment.\n",
-        )),
+        _ => Err(busy("This server is busy. Try again in a moment.\n")),
     }
 }
 
@@ -166,18 +188,32 @@ async fn ended(engine: &Engine, request: Request, wait: &str) -> Result<HttpResp
     // A wrong time is refused by the page.
     let time = outcome::wait(Some(wait)).unwrap_or_default();
     let deadline = clock::deadline(time);
+    let [mut pause, longest] = PAUSES;
+    let mut response = again(engine, &request).await?;
     loop {
         let left = deadline.saturating_duration_since(clock::instant());
-        let RequestAnswer::Response(response) = ask(engine, request.clone()).await? else {
-            return Err(busy("This is no page.\n"));
-        };
         let job = response.waits_for.filter(|_| !left.is_zero());
         let waits = job.and_then(|job| engine.site.waits.of(request.database, job));
         let Some(waits) = waits else {
             return Ok(sent(response));
         };
-        // Woken or not: what became of it is asked for once more.
-        let _ = tokio::time::timeout(left, waits).await;
+        let is_woken = tokio::time::timeout(left, waits).await.is_ok();
+        // If it cannot be asked for again now, what was seen before is an answer, too.
+        response = again(engine, &request).await.unwrap_or(response);
+        // What it is read from may be behind what the end was seen in.
+        if is_woken && response.waits_for.is_some() {
+            tokio::time::sleep(pause.min(left)).await;
+            pause = (pause * 2).min(longest);
+        }
+    }
+}
+
+/// Asks for the job, beside a few others at once.
+async fn again(engine: &Engine, request: &Request) -> Result<Response, Response> {
+    let _place = place(&engine.asks).await?;
+    match ask(engine, request.clone()).await? {
+        RequestAnswer::Response(response) => Ok(response),
+        RequestAnswer::Live(_) => Err(busy("This is no page.\n")),
     }
 }
 

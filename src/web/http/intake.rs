@@ -252,7 +252,12 @@ fn only<'h>(headers: &'h HeaderMap, name: &str) -> Result<Option<&'h str>, Respo
     match (values.next().map(|value| value.to_str()), values.next()) {
         (None, _) => Ok(None),
         (Some(Ok(value)), None) => Ok(Some(value)),
-        _ => refuse(400, "A header of the request is ambiguous.\n"),
+        _ => {
+            let text = format!(
+                "The header `{name}` is there twice, or has characters that are not ASCII.\n"
+            );
+            refuse(400, &text)
+        }
     }
 }
 

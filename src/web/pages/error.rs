@@ -48,7 +48,7 @@ pub(crate) fn page(site: &Site, request: &Request, viewer: &Viewer, error: PageE
     let is_attempt = request.path == "/login" || matches!(error, PageError::WrongToken);
     let (status, heading, text, advice) = explained(error);
     let made = if api::is_api(&request.path) {
-        Ok(problem::explained(status, heading, &text, advice))
+        Ok(for_a_program(request, (status, heading, &text, advice)))
     } else if !request.accept.contains("text/html") {
         let parts = [heading, text.as_str(), advice].into_iter();
         let parts: Vec<&str> = parts.filter(|part| !part.is_empty()).collect();
@@ -84,6 +84,19 @@ pub(crate) fn page(site: &Site, request: &Request, viewer: &Viewer, error: PageE
     }
 }
 
+/// Returns an error in JSON; it names the request in the log, as the page does.
+fn for_a_program(request: &Request, error: (u16, &str, &str, &str)) -> Response {
+    let (status, heading, text, advice) = error;
+    if status == 500 {
+        let advice = format!(
+            "The log of this server has the reason, at request {}.",
+            request.id
+        );
+        return problem::explained(status, heading, text, &advice);
+    }
+    problem::explained(status, heading, text, advice)
+}
+
 fn seen(site: &Site, request: &Request, viewer: &Viewer) -> Option<Seen> {
     let topic = Topic {
         database: request.database,
@@ -111,7 +124,7 @@ fn explained(error: PageError) -> (u16, &'static str, String, &'static str) {
         PageError::Forbidden => (
             403,
             "Not allowed",
-            "Only an operator may do this.".to_owned(),
+            "The role of this token does not allow it.".to_owned(),
             "Sign in with a token of the role operator.",
         ),
         PageError::SignIn => (401, "Sign in", "This page needs a token.".to_owned(), ""),
@@ -149,6 +162,12 @@ fn not_there(error: PageError) -> (u16, &'static str, String, &'static str) {
             "Too slow",
             "The database took too long to answer.".to_owned(),
             "Try again, or narrow the filter.",
+        ),
+        PageError::Busy => (
+            503,
+            "Database busy",
+            "Another transaction holds what this takes.".to_owned(),
+            "Try again in a moment.",
         ),
         PageError::Tables(text) => (
             503,

@@ -1,7 +1,7 @@
 //! The table of all pages, changes and requests of programs.
 
 use crate::web::access::viewer::Need;
-use crate::web::api::{enqueue, openapi, outcome};
+use crate::web::api::{enqueue, openapi, outcome, token};
 use crate::web::metrics;
 use crate::web::pages::bulk;
 use crate::web::pages::job::{change, confirm};
@@ -52,6 +52,7 @@ pub(crate) const ROUTES: &[Route] = &[
     Route::post("/v1/jobs", enqueue::one).needs(Need::Enqueuer),
     Route::post(enqueue::LIST, enqueue::many).needs(Need::Enqueuer),
     Route::get("/v1/jobs/{id}", outcome::show).needs(Need::Anyone),
+    Route::get(token::PATH, token::show).needs(Need::Anyone),
     Route::get("/v1/openapi.json", openapi::show).needs(Need::Nothing),
     Route::get("/login", login::show).needs(Need::Nothing),
     Route::post("/theme", theme::change).needs(Need::Nothing),

@@ -3,7 +3,7 @@
 use crate::clock;
 use crate::db::conn::reading::{ReadConnection, ReadFailure};
 use crate::db::schema::migrate;
-use crate::db::{Conn, Database, DbConnection, FileId};
+use crate::db::{Conn, Database, DbConnection, FileId, Refusal};
 use crate::deadline::no_answer;
 use crate::error::{Error, Result};
 use crate::web::site::{Site, Source};
@@ -139,13 +139,23 @@ impl Writers {
         }
     }
 
-    /// Runs `work`, which only reads, where changes go: a replica may lag.
+    /// Runs `work`, which only reads, where changes go: a replica may lag. It is run once more on a new
+    /// connection if a kept one has broken.
     pub(crate) fn look<T>(
         &mut self,
         database: usize,
-        work: impl FnOnce(&mut Conn<'_>) -> Result<T>,
+        mut work: impl FnMut(&mut Conn<'_>) -> Result<T>,
     ) -> Result<T> {
-        self.run(database, |connection| connection.with_connection(work))
+        let is_kept = self.open.get(database).is_some_and(Option::is_some);
+        let looked = self.run(database, |connection| connection.with_connection(&mut work));
+        match looked {
+            Err(Error::Query { ref source, .. })
+                if is_kept && Refusal::of(source) == Refusal::Trouble =>
+            {
+                self.run(database, |connection| connection.with_connection(work))
+            }
+            looked => looked,
+        }
     }
 
     /// Runs `work` on a connection that may write.

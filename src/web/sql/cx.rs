@@ -193,7 +193,7 @@ impl<'a> Cx<'a> {
     /// As for [`read`](Self::read).
     pub(crate) fn read_newest<T>(
         &mut self,
-        work: impl FnOnce(&mut Conn<'_>) -> Result<T>,
+        work: impl FnMut(&mut Conn<'_>) -> Result<T>,
     ) -> Result<T, PageError> {
         match self.writers.as_deref_mut() {
             Some(writers) => Ok(writers.look(self.request.database, work)?),

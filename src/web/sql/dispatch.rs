@@ -91,6 +91,10 @@ impl PageDispatcher {
             Role::Viewer | Role::Operator => error,
         })?;
         allowed(&found.route, viewer)?;
+        // They may do it, once the database can say so again.
+        if is_post && viewer.proof == Proof::Recalled {
+            return Err(PageError::Away);
+        }
         if found.route.need == Need::Enqueuer && self.site.access.settings.read_only {
             return Err(PageError::Refused(
                 "This server is read-only, so it enqueues nothing.".to_owned(),

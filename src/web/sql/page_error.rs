@@ -1,5 +1,6 @@
 //! Why a page cannot be shown, or a change not be made.
 
+use crate::db::Refusal;
 use crate::db::conn::reading::ReadFailure;
 use crate::error::{Error, SchemaError};
 use std::time::Duration;
@@ -29,6 +30,8 @@ pub(crate) enum PageError {
     Away,
     /// 503: it takes too long.
     Late,
+    /// 503: another transaction holds what it takes.
+    Busy,
     /// 503: the tables are missing or too old.
     Tables(&'static str),
     /// 500: the text is logged and not shown.
@@ -57,6 +60,11 @@ impl From<Error> for PageError {
             | Error::Edit { .. }
             | Error::RecurringTask { .. } => PageError::Conflict(error.to_string()),
             Error::Connect { .. } | Error::GaveUp { .. } => PageError::Away,
+            Error::Query { ref source, .. } => match Refusal::of(source) {
+                Refusal::Busy => PageError::Busy,
+                Refusal::Trouble => PageError::Away,
+                Refusal::Content => PageError::Internal(error.to_string()),
+            },
             Error::Schema(SchemaError::Missing { .. }) => {
                 PageError::Tables("The database has no Windlass tables yet.")
             }

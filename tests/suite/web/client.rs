@@ -107,7 +107,11 @@ impl Ask {
         for (name, value) in &self.headers {
             head.push_str(&format!("{name}: {value}\r\n"));
         }
-        if !self.body.is_empty() || self.method == "POST" {
+        let says = self
+            .headers
+            .iter()
+            .any(|(name, _)| name == "Content-Length");
+        if !says && (!self.body.is_empty() || self.method == "POST") {
             head.push_str(&format!("Content-Length: {}\r\n", self.body.len()));
         }
         head + "\r\n"

@@ -49,15 +49,16 @@ fn a_repeated_request_finds_the_job(db: &TestDb) {
         "{\"class\": \"ship\", \"arguments\": {\"a\": 1, \"b\": 2}}",
     );
     assert_eq!(first.status(), 202);
-    // A proxy may write the JSON in another way, and the draft of the header has quotes.
+    // A proxy may write other spaces, and the draft of the header has quotes.
     let again = send(
         "\"order/7\"",
-        "{\"class\": \"ship\", \"arguments\": {\"b\":2,\"a\":1}}",
+        "{\"class\":\"ship\",\"arguments\":{\"a\":1,\"b\":2}}",
     );
     assert_eq!((again.status(), again.id()), (200, first.id()));
     assert_eq!(again.json["outcome"], "existing");
     for body in [
         "{\"class\": \"ship\", \"arguments\": {\"a\": 1}}",
+        "{\"class\": \"ship\", \"arguments\": {\"a\": 1, \"b\": 2.0}}",
         "{\"class\": \"bill\", \"arguments\": {\"a\": 1, \"b\": 2}}",
     ] {
         let said = send("order/7", body);
@@ -114,7 +115,8 @@ fn what_is_wrong_is_refused_in_its_own_terms(db: &TestDb) {
     for (body, says) in [
         ("", "EOF"),
         ("{\"class\": \"a\"", "EOF"),
-        ("[]", "`/v1/openapi.json`"),
+        ("[]", "a job is an object"),
+        ("[\"a\"]", "a job is an object"),
         ("{}", "missing field `class`"),
         ("{\"class\": 7}", "expected a string"),
         ("{\"class\": \"\"}", "class name"),
@@ -147,9 +149,16 @@ fn what_is_wrong_is_refused_in_its_own_terms(db: &TestDb) {
             "{\"class\": \"a\", \"concurrency_limit\": 2}",
             "`concurrency_key`",
         ),
-        ("{\"class\": \"a\", \"max_attempts\": 0}", "nonzero"),
+        (
+            "{\"class\": \"a\", \"max_attempts\": 0}",
+            "`max_attempts` is 1 or more",
+        ),
         ("{\"class\": \"a\", \"arguments\": \"\\u0000\"}", "NUL"),
         ("{\"class\": \"a\", \"traceparent\": \"00\"}", "traceparent"),
+        (
+            "{\"class\": \"a\", \"unique_id\": \"u\", \"on_conflict\": \"replace\", \"idempotency_key\": \"k\"}",
+            "leave the key out",
+        ),
     ] {
         let answer = program.post(JOBS, body);
         let said = answer.refused(400);
@@ -241,6 +250,20 @@ fn a_list_is_enqueued_whole_or_not_at_all(db: &TestDb) {
     let said = program.post(LIST, &other.to_string());
     assert!(said.refused(422).contains("jobs[1]"), "{said:?}");
     assert_eq!(db.rows("jobs"), 1_000);
+    let other = json!({"jobs": [{"class": "new"}, ["new"]]});
+    let said = program.post(LIST, &other.to_string());
+    assert!(said.refused(400).contains("jobs[1]"), "{said:?}");
+    assert!(
+        program
+            .post(LIST, "[[]]")
+            .refused(400)
+            .contains("an object")
+    );
+    let long = program
+        .ask("POST", LIST)
+        .header("Idempotency-Key", &"k".repeat(251));
+    let long = Answer::of("post", LIST, long.json("{\"jobs\": []}"));
+    assert!(long.refused(400).contains("1 to 250 bytes"));
     let empty = program.post(LIST, "{\"jobs\": []}");
     assert_eq!(empty.json, json!({"jobs": []}));
     let many = format!(

@@ -1,8 +1,8 @@
 //! Tokens that are limited to classes and queues.
 
 use super::super::access::token;
-use super::super::client::{get, serve};
-use super::Program;
+use super::super::client::{Reply, get, serve};
+use super::{Answer, Program};
 use crate::on_each_database;
 use crate::support::TestDb;
 use crate::support::program::windlass;
@@ -55,6 +55,10 @@ fn a_token_enqueues_its_classes_to_its_queues(db: &TestDb) {
             json!({"class": "bill", "unique_id": "b", "on_conflict": "replace"}),
             false,
         ),
+        (
+            json!({"class": "bill", "unique_id": "b", "on_conflict": "run_again"}),
+            false,
+        ),
         (json!({"class": "bill", "concurrency_key": "a"}), true),
         (
             json!({"class": "bill", "concurrency_key": "b", "concurrency_group": "mail/7"}),
@@ -62,6 +66,14 @@ fn a_token_enqueues_its_classes_to_its_queues(db: &TestDb) {
         ),
         (
             json!({"class": "bill", "concurrency_key": "b", "concurrency_group": "wipe"}),
+            false,
+        ),
+        (
+            json!({"class": "mail/a", "concurrency_key": "receipt/7"}),
+            true,
+        ),
+        (
+            json!({"class": "bill", "concurrency_key": "receipt/7"}),
             false,
         ),
     ] {
@@ -117,6 +129,46 @@ fn a_token_sees_what_became_of_its_classes(db: &TestDb) {
     assert!(!said.refused(422).contains("wipe"), "{said:?}");
 }
 
+fn a_unique_id_of_another_class_is_a_conflict(db: &TestDb) {
+    let server = serve(&db.database);
+    let all = Program::with_token(&server, &token(db, "all", "enqueuer", &[]));
+    let some = token(db, "some", "enqueuer", &["--class", "bill"]);
+    let some = Program::with_token(&server, &some);
+    let body = |class: &str| format!("{{\"class\": \"{class}\", \"unique_id\": \"u\"}}");
+    let held = all.post(JOBS, &body("wipe"));
+    assert_eq!(all.post(JOBS, &body("wipe")).id(), held.id());
+    let said = some.post(JOBS, &body("bill"));
+    assert!(said.refused(409).contains("may not see"), "{said:?}");
+    let list = format!("{{\"jobs\": [{{\"class\": \"bill\"}}, {}]}}", body("bill"));
+    assert!(
+        some.post("/v1/jobs:batch", &list)
+            .refused(409)
+            .contains("jobs[1]")
+    );
+    assert_eq!(db.rows("jobs"), 1);
+}
+
+fn a_token_is_shown_what_it_may_do(db: &TestDb) {
+    let server = serve(&db.database);
+    let some = token(db, "some", "enqueuer", &["--class", "bill"]);
+    let some = Program::with_token(&server, &some).get("/v1/token");
+    let expected = json!({"name": "some", "role": "enqueuer", "classes": ["bill"], "queues": null});
+    assert_eq!(some.json, expected);
+    Program::local(&server).get("/v1/token").refused(401);
+}
+
+/// A list is not read before its sender is known.
+fn a_list_of_an_unknown_sender_is_refused_unread(db: &TestDb) {
+    let server = serve(&db.database);
+    token(db, "shop", "enqueuer", &[]);
+    let head = Program::local(&server).ask("POST", "/v1/jobs:batch");
+    let head = head
+        .header("Content-Type", "application/json")
+        .header("Content-Length", "4000000");
+    let reply = Reply::read(head.header("Connection", "close").open());
+    Answer::checked("post", "/v1/jobs:batch", reply).refused(401);
+}
+
 fn only_an_enqueuer_is_limited(db: &TestDb) {
     let arguments = [
         "web", "tokens", "add", "ada", "--role", "operator", "--class", "a",
@@ -141,6 +193,9 @@ on_each_database!(
     an_enqueuer_needs_its_token,
     a_token_enqueues_its_classes_to_its_queues,
     a_token_sees_what_became_of_its_classes,
+    a_unique_id_of_another_class_is_a_conflict,
+    a_token_is_shown_what_it_may_do,
+    a_list_of_an_unknown_sender_is_refused_unread,
     only_an_enqueuer_is_limited,
     limits_that_cannot_be_read_allow_nothing,
 );

@@ -4,6 +4,7 @@ mod described;
 mod enqueue;
 mod faults;
 mod limits;
+mod outages;
 mod outcome;
 mod vectors;
 

@@ -73,7 +73,7 @@ fn many_wait_at_once_and_each_is_answered(db: &TestDb) {
     until("it runs", || gate.begun() == 1);
     let path = format!("/v1/jobs/{job}?wait=60s");
     std::thread::scope(|scope| {
-        let waiting: Vec<_> = (0..20)
+        let waiting: Vec<_> = (0..100)
             .map(|_| scope.spawn(|| program.get(&path)))
             .collect();
         // The pages are served meanwhile.

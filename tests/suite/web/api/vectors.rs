@@ -37,7 +37,18 @@ fn the_vectors_leave_the_same_rows(db: &TestDb) {
     };
     let server = serve(&other.database);
     let program = Program::local(&server);
-    for vector in vectors() {
+    // Over HTTP, a replacement has no key: it could not be told from an older one.
+    let has_both = |job: &Map<String, Value>| {
+        job.contains_key("idempotency_key")
+            && job.get("on_conflict") == Some(&Value::from("replace"))
+    };
+    let vectors = vectors();
+    let vectors: Vec<_> = vectors
+        .iter()
+        .filter(|vector| !vector.jobs.iter().any(has_both))
+        .collect();
+    assert!(vectors.len() > 230, "{}", vectors.len());
+    for vector in vectors {
         for (place, job) in vector.jobs.iter().enumerate() {
             let rust = by_rust(&mut db.connect(), &trimmed(job));
             let http = program.post("/v1/jobs", &body(job));
