@@ -365,7 +365,7 @@ END;
 $$;
 
 -- Enqueues a list of jobs of one class, all or none, and returns their ids, in order. Each job is an object whose keys are
--- columns of the view windlass_enqueue.
+-- columns of the view windlass_enqueue, with values of the JSON type that each column takes.
 CREATE FUNCTION windlass_enqueue_many_v1(class text, jobs jsonb) RETURNS SETOF bigint LANGUAGE plpgsql SECURITY DEFINER AS $$
 #variable_conflict use_column
 DECLARE
@@ -374,6 +374,7 @@ DECLARE
     v_ids bigint[];
     v_done record;
     v_is_internal boolean;
+    v_are_named boolean;
     v_are_distinct boolean;
     r record;
 BEGIN
@@ -387,13 +388,31 @@ BEGIN
         RAISE EXCEPTION 'cannot enqueue `%`: %', left(coalesce(class, ''), 80), v_problem
             USING ERRCODE = 'invalid_parameter_value';
     END IF;
-    SELECT e.place, CASE WHEN jsonb_typeof(e.value) <> 'object' THEN 'it is not an object'
+    SELECT min(e.place) FILTER (WHERE CASE WHEN jsonb_typeof(e.value) <> 'object' THEN true WHEN e.value - 'arguments' = jsonb '{}' THEN false ELSE jsonb_typeof(e.value -> 'queue') NOT IN ('string', 'null') OR jsonb_typeof(e.value -> 'priority') NOT IN ('number', 'null') OR jsonb_typeof(e.value -> 'run_at') NOT IN ('string', 'null') OR jsonb_typeof(e.value -> 'delay_seconds') NOT IN ('number', 'null') OR jsonb_typeof(e.value -> 'max_attempts') NOT IN ('number', 'null') OR jsonb_typeof(e.value -> 'traceparent') NOT IN ('string', 'null') OR (e.value ->> 'run_at') COLLATE "C" !~ '^[0-9]{4}-[0-9]{2}-[0-9]{2}([T ]([01][0-9]|2[0-3]):[0-5][0-9](:[0-5][0-9]([.][0-9]+)?)?(Z|[+-](0[0-9]|1[0-4]):[0-5][0-9])?)?$' OR (e.value - ARRAY['arguments', 'queue', 'priority', 'run_at', 'delay_seconds', 'max_attempts', 'traceparent'] <> jsonb '{}' AND (e.value - ARRAY['arguments', 'queue', 'priority', 'run_at', 'delay_seconds', 'unique_id', 'unique_scope', 'on_conflict', 'idempotency_key', 'concurrency_key', 'concurrency_group', 'concurrency_limit', 'concurrency_on_conflict', 'max_attempts', 'max_crashes', 'at_most_once', 'traceparent'] <> jsonb '{}' OR jsonb_typeof(e.value -> 'unique_id') NOT IN ('string', 'null') OR jsonb_typeof(e.value -> 'unique_scope') NOT IN ('string', 'null') OR jsonb_typeof(e.value -> 'on_conflict') NOT IN ('string', 'null') OR jsonb_typeof(e.value -> 'idempotency_key') NOT IN ('string', 'null') OR jsonb_typeof(e.value -> 'concurrency_key') NOT IN ('string', 'null') OR jsonb_typeof(e.value -> 'concurrency_group') NOT IN ('string', 'null') OR jsonb_typeof(e.value -> 'concurrency_limit') NOT IN ('number', 'null') OR jsonb_typeof(e.value -> 'concurrency_on_conflict') NOT IN ('string', 'null') OR jsonb_typeof(e.value -> 'max_crashes') NOT IN ('number', 'null') OR jsonb_typeof(e.value -> 'at_most_once') NOT IN ('boolean', 'null'))) END),
+        coalesce(bool_or(e.value ?| ARRAY['unique_id', 'idempotency_key', 'concurrency_key']), false) INTO v_place, v_are_named
+        FROM jsonb_array_elements(jobs) WITH ORDINALITY AS e (value, place);
+    IF v_place IS NOT NULL THEN
+        SELECT CASE WHEN jsonb_typeof(e.value) <> 'object' THEN 'it is not an object'
             WHEN e.value - ARRAY['arguments', 'queue', 'priority', 'run_at', 'delay_seconds', 'unique_id', 'unique_scope', 'on_conflict', 'idempotency_key', 'concurrency_key', 'concurrency_group', 'concurrency_limit', 'concurrency_on_conflict', 'max_attempts', 'max_crashes', 'at_most_once', 'traceparent'] <> jsonb '{}' THEN 'a job has no key '
-                || (SELECT min(key) FROM jsonb_object_keys(e.value - ARRAY['arguments', 'queue', 'priority', 'run_at', 'delay_seconds', 'unique_id', 'unique_scope', 'on_conflict', 'idempotency_key', 'concurrency_key', 'concurrency_group', 'concurrency_limit', 'concurrency_on_conflict', 'max_attempts', 'max_crashes', 'at_most_once', 'traceparent']) AS key) END
-        INTO v_place, v_problem
-        FROM jsonb_array_elements(jobs) WITH ORDINALITY AS e (value, place)
-        WHERE jsonb_typeof(e.value) <> 'object' OR e.value - ARRAY['arguments', 'queue', 'priority', 'run_at', 'delay_seconds', 'unique_id', 'unique_scope', 'on_conflict', 'idempotency_key', 'concurrency_key', 'concurrency_group', 'concurrency_limit', 'concurrency_on_conflict', 'max_attempts', 'max_crashes', 'at_most_once', 'traceparent'] <> jsonb '{}' LIMIT 1;
-    IF v_problem IS NOT NULL THEN
+                || (SELECT min(key) FROM jsonb_object_keys(e.value - ARRAY['arguments', 'queue', 'priority', 'run_at', 'delay_seconds', 'unique_id', 'unique_scope', 'on_conflict', 'idempotency_key', 'concurrency_key', 'concurrency_group', 'concurrency_limit', 'concurrency_on_conflict', 'max_attempts', 'max_crashes', 'at_most_once', 'traceparent']) AS key)
+            ELSE CASE
+            WHEN jsonb_typeof(e.value -> 'queue') NOT IN ('string', 'null') THEN 'its queue must be a JSON string'
+            WHEN jsonb_typeof(e.value -> 'priority') NOT IN ('number', 'null') THEN 'its priority must be a JSON number'
+            WHEN jsonb_typeof(e.value -> 'run_at') NOT IN ('string', 'null') THEN 'its run_at must be a JSON string'
+            WHEN jsonb_typeof(e.value -> 'delay_seconds') NOT IN ('number', 'null') THEN 'its delay_seconds must be a JSON number'
+            WHEN jsonb_typeof(e.value -> 'unique_id') NOT IN ('string', 'null') THEN 'its unique_id must be a JSON string'
+            WHEN jsonb_typeof(e.value -> 'unique_scope') NOT IN ('string', 'null') THEN 'its unique_scope must be a JSON string'
+            WHEN jsonb_typeof(e.value -> 'on_conflict') NOT IN ('string', 'null') THEN 'its on_conflict must be a JSON string'
+            WHEN jsonb_typeof(e.value -> 'idempotency_key') NOT IN ('string', 'null') THEN 'its idempotency_key must be a JSON string'
+            WHEN jsonb_typeof(e.value -> 'concurrency_key') NOT IN ('string', 'null') THEN 'its concurrency_key must be a JSON string'
+            WHEN jsonb_typeof(e.value -> 'concurrency_group') NOT IN ('string', 'null') THEN 'its concurrency_group must be a JSON string'
+            WHEN jsonb_typeof(e.value -> 'concurrency_limit') NOT IN ('number', 'null') THEN 'its concurrency_limit must be a JSON number'
+            WHEN jsonb_typeof(e.value -> 'concurrency_on_conflict') NOT IN ('string', 'null') THEN 'its concurrency_on_conflict must be a JSON string'
+            WHEN jsonb_typeof(e.value -> 'max_attempts') NOT IN ('number', 'null') THEN 'its max_attempts must be a JSON number'
+            WHEN jsonb_typeof(e.value -> 'max_crashes') NOT IN ('number', 'null') THEN 'its max_crashes must be a JSON number'
+            WHEN jsonb_typeof(e.value -> 'at_most_once') NOT IN ('boolean', 'null') THEN 'its at_most_once must be true or false'
+            WHEN jsonb_typeof(e.value -> 'traceparent') NOT IN ('string', 'null') THEN 'its traceparent must be a JSON string'
+            WHEN (e.value ->> 'run_at') COLLATE "C" !~ '^[0-9]{4}-[0-9]{2}-[0-9]{2}([T ]([01][0-9]|2[0-3]):[0-5][0-9](:[0-5][0-9]([.][0-9]+)?)?(Z|[+-](0[0-9]|1[0-4]):[0-5][0-9])?)?$' THEN 'its run_at must be a time in the years 1 to 9999, as 2026-12-24T18:00:00Z' END END INTO v_problem FROM jsonb_array_element(jobs, CAST(v_place - 1 AS integer)) AS e (value);
         RAISE EXCEPTION 'cannot enqueue `%`: job % of the list: %', class, v_place, v_problem
             USING ERRCODE = 'invalid_parameter_value';
     END IF;
@@ -402,7 +421,7 @@ BEGIN
         PERFORM windlass_refuse_class(class, v_is_internal IS NULL);
     END IF;
 
-    IF NOT jobs @? '$[*] ? (exists(@.unique_id) || exists(@.idempotency_key) || exists(@.concurrency_key))' THEN
+    IF NOT v_are_named THEN
         WITH input AS MATERIALIZED (
             SELECT e.place, CAST(e.value -> 'arguments' AS text) AS arguments, r.queue, r.priority, r.run_at, r.delay_seconds, r.unique_id, r.unique_scope, r.on_conflict, r.idempotency_key, r.concurrency_key, r.concurrency_group, r.concurrency_limit, r.concurrency_on_conflict, r.max_attempts, r.max_crashes, r.at_most_once, r.traceparent
             FROM jsonb_array_elements(jobs) WITH ORDINALITY AS e (value, place), jsonb_to_record(e.value) AS r (queue text, priority integer, run_at timestamptz, delay_seconds double precision, unique_id text, unique_scope text, on_conflict text, idempotency_key text, concurrency_key text, concurrency_group text, concurrency_limit bigint, concurrency_on_conflict text, max_attempts bigint, max_crashes bigint, at_most_once boolean, traceparent text)

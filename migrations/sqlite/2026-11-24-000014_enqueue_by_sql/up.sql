@@ -70,7 +70,7 @@ BEGIN
         THEN RAISE(ABORT, 'cannot enqueue the job: its concurrency key is ordered, so its concurrency_limit must be 1')
         WHEN NEW.run_at IS NOT NULL AND NEW.delay_seconds IS NOT NULL
         THEN RAISE(ABORT, 'cannot enqueue the job: it has both run_at and delay_seconds; choose one')
-        WHEN NEW.run_at IS NOT NULL AND (typeof(NEW.run_at) <> 'text' OR NEW.run_at NOT GLOB '[0-9][0-9][0-9][0-9]-[0-9][0-9]-[0-9][0-9]*' OR date(substr(NEW.run_at, 1, 10), '+0 days') IS NOT substr(NEW.run_at, 1, 10) OR datetime(NEW.run_at) IS NULL OR datetime(NEW.run_at) NOT BETWEEN '0001-01-01' AND '9999-12-31 23:59:59' OR substr(NEW.run_at, 12, 2) = '24' OR instr(NEW.run_at, char(0)) > 0)
+        WHEN NEW.run_at IS NOT NULL AND (typeof(NEW.run_at) <> 'text' OR NEW.run_at NOT GLOB '[0-9][0-9][0-9][0-9]-[0-9][0-9]-[0-9][0-9]*' OR date(substr(NEW.run_at, 1, 10), '+0 days') IS NOT substr(NEW.run_at, 1, 10) OR datetime(NEW.run_at) IS NULL OR datetime(NEW.run_at) NOT BETWEEN '0001-01-01' AND '9999-12-31 23:59:59' OR substr(NEW.run_at, 12, 2) = '24' OR instr(NEW.run_at, char(0)) > 0 OR (length(NEW.run_at) > 10 AND substr(NEW.run_at, 11) NOT GLOB '[T ][0-9][0-9]:[0-9][0-9]*') OR NOT (ltrim(substr(NEW.run_at, 12), '0123456789:.') IN ('', 'Z') OR ltrim(substr(NEW.run_at, 12), '0123456789:.') GLOB '[+-][0-9][0-9]:[0-9][0-9]'))
         THEN RAISE(ABORT, 'cannot enqueue the job: its run_at must be a time in the years 1 to 9999, as 2026-12-24T18:00:00Z')
         WHEN typeof(NEW.delay_seconds) NOT IN ('null', 'integer', 'real') OR NOT (NEW.delay_seconds >= 0 AND NEW.delay_seconds <= 31622400000)
         THEN RAISE(ABORT, 'cannot enqueue the job: its delay_seconds must be 0 or more, and at most 1000 years')
@@ -189,8 +189,42 @@ BEGIN
         WHEN instr(NEW.jobs, char(0)) OR instr(replace(NEW.jobs, '\\', ''), '\u0000') THEN RAISE(ABORT, 'cannot enqueue the jobs: they contain a NUL character')
         WHEN json_type(NEW.jobs) <> 'array' THEN RAISE(ABORT, 'cannot enqueue the jobs: they are not a JSON array of objects') END;
     SELECT CASE WHEN e.type <> 'object' THEN RAISE(ABORT, 'cannot enqueue the jobs: one of the list is not an object')
-        WHEN EXISTS (SELECT 1 FROM json_each(e.value) AS f WHERE f.key NOT IN ('arguments', 'queue', 'priority', 'run_at', 'delay_seconds', 'unique_id', 'unique_scope', 'on_conflict', 'idempotency_key', 'concurrency_key', 'concurrency_group', 'concurrency_limit', 'concurrency_on_conflict', 'max_attempts', 'max_crashes', 'at_most_once', 'traceparent') OR json_type(e.value, '$.' || f.key) IS NULL)
-        THEN RAISE(ABORT, 'cannot enqueue the jobs: one of the list has a key that is no column of windlass_enqueue') END
+        WHEN (SELECT max((CASE WHEN f.key = 'arguments' THEN 0 WHEN f.key IN ('priority', 'delay_seconds', 'concurrency_limit', 'max_attempts', 'max_crashes') THEN f.type NOT IN ('integer', 'real', 'null') WHEN f.key IN ('queue', 'run_at', 'unique_id', 'unique_scope', 'on_conflict', 'idempotency_key', 'concurrency_key', 'concurrency_group', 'concurrency_on_conflict', 'traceparent') THEN f.type NOT IN ('text', 'null') WHEN f.key IN ('at_most_once') THEN f.type NOT IN ('true', 'false', 'null') ELSE 1 END OR json_type(e.value, '$.' || f.key) IS NULL)) OR count(*) <> count(DISTINCT f.key) FROM json_each(e.value) AS f)
+        THEN coalesce((SELECT CASE
+        WHEN f.key = 'queue' AND f.type NOT IN ('text', 'null')
+        THEN RAISE(ABORT, 'cannot enqueue the job: its queue must be a JSON string')
+        WHEN f.key = 'priority' AND f.type NOT IN ('integer', 'real', 'null')
+        THEN RAISE(ABORT, 'cannot enqueue the job: its priority must be a JSON number')
+        WHEN f.key = 'run_at' AND f.type NOT IN ('text', 'null')
+        THEN RAISE(ABORT, 'cannot enqueue the job: its run_at must be a JSON string')
+        WHEN f.key = 'delay_seconds' AND f.type NOT IN ('integer', 'real', 'null')
+        THEN RAISE(ABORT, 'cannot enqueue the job: its delay_seconds must be a JSON number')
+        WHEN f.key = 'unique_id' AND f.type NOT IN ('text', 'null')
+        THEN RAISE(ABORT, 'cannot enqueue the job: its unique_id must be a JSON string')
+        WHEN f.key = 'unique_scope' AND f.type NOT IN ('text', 'null')
+        THEN RAISE(ABORT, 'cannot enqueue the job: its unique_scope must be a JSON string')
+        WHEN f.key = 'on_conflict' AND f.type NOT IN ('text', 'null')
+        THEN RAISE(ABORT, 'cannot enqueue the job: its on_conflict must be a JSON string')
+        WHEN f.key = 'idempotency_key' AND f.type NOT IN ('text', 'null')
+        THEN RAISE(ABORT, 'cannot enqueue the job: its idempotency_key must be a JSON string')
+        WHEN f.key = 'concurrency_key' AND f.type NOT IN ('text', 'null')
+        THEN RAISE(ABORT, 'cannot enqueue the job: its concurrency_key must be a JSON string')
+        WHEN f.key = 'concurrency_group' AND f.type NOT IN ('text', 'null')
+        THEN RAISE(ABORT, 'cannot enqueue the job: its concurrency_group must be a JSON string')
+        WHEN f.key = 'concurrency_limit' AND f.type NOT IN ('integer', 'real', 'null')
+        THEN RAISE(ABORT, 'cannot enqueue the job: its concurrency_limit must be a JSON number')
+        WHEN f.key = 'concurrency_on_conflict' AND f.type NOT IN ('text', 'null')
+        THEN RAISE(ABORT, 'cannot enqueue the job: its concurrency_on_conflict must be a JSON string')
+        WHEN f.key = 'max_attempts' AND f.type NOT IN ('integer', 'real', 'null')
+        THEN RAISE(ABORT, 'cannot enqueue the job: its max_attempts must be a JSON number')
+        WHEN f.key = 'max_crashes' AND f.type NOT IN ('integer', 'real', 'null')
+        THEN RAISE(ABORT, 'cannot enqueue the job: its max_crashes must be a JSON number')
+        WHEN f.key = 'at_most_once' AND f.type NOT IN ('true', 'false', 'null')
+        THEN RAISE(ABORT, 'cannot enqueue the job: its at_most_once must be true or false')
+        WHEN f.key = 'traceparent' AND f.type NOT IN ('text', 'null')
+        THEN RAISE(ABORT, 'cannot enqueue the job: its traceparent must be a JSON string')
+        ELSE RAISE(ABORT, 'cannot enqueue the jobs: one of the list has a key that is no column of windlass_enqueue') END FROM json_each(e.value) AS f WHERE (CASE WHEN f.key = 'arguments' THEN 0 WHEN f.key IN ('priority', 'delay_seconds', 'concurrency_limit', 'max_attempts', 'max_crashes') THEN f.type NOT IN ('integer', 'real', 'null') WHEN f.key IN ('queue', 'run_at', 'unique_id', 'unique_scope', 'on_conflict', 'idempotency_key', 'concurrency_key', 'concurrency_group', 'concurrency_on_conflict', 'traceparent') THEN f.type NOT IN ('text', 'null') WHEN f.key IN ('at_most_once') THEN f.type NOT IN ('true', 'false', 'null') ELSE 1 END OR json_type(e.value, '$.' || f.key) IS NULL)),
+            RAISE(ABORT, 'cannot enqueue the jobs: one of the list names a key twice')) END
     FROM json_each(NEW.jobs) AS e;
     SELECT CASE
         WHEN typeof(r.queue) NOT IN ('null', 'text') OR length(CAST(r.queue AS blob)) NOT BETWEEN 1 AND 255 OR r.queue GLOB '*[^a-zA-Z0-9_.:/-]*' OR instr(r.queue, char(0)) > 0
@@ -226,7 +260,7 @@ BEGIN
         THEN RAISE(ABORT, 'cannot enqueue the job: its concurrency key is ordered, so its concurrency_limit must be 1')
         WHEN r.run_at IS NOT NULL AND r.delay_seconds IS NOT NULL
         THEN RAISE(ABORT, 'cannot enqueue the job: it has both run_at and delay_seconds; choose one')
-        WHEN r.run_at IS NOT NULL AND (typeof(r.run_at) <> 'text' OR r.run_at NOT GLOB '[0-9][0-9][0-9][0-9]-[0-9][0-9]-[0-9][0-9]*' OR date(substr(r.run_at, 1, 10), '+0 days') IS NOT substr(r.run_at, 1, 10) OR datetime(r.run_at) IS NULL OR datetime(r.run_at) NOT BETWEEN '0001-01-01' AND '9999-12-31 23:59:59' OR substr(r.run_at, 12, 2) = '24' OR instr(r.run_at, char(0)) > 0)
+        WHEN r.run_at IS NOT NULL AND (typeof(r.run_at) <> 'text' OR r.run_at NOT GLOB '[0-9][0-9][0-9][0-9]-[0-9][0-9]-[0-9][0-9]*' OR date(substr(r.run_at, 1, 10), '+0 days') IS NOT substr(r.run_at, 1, 10) OR datetime(r.run_at) IS NULL OR datetime(r.run_at) NOT BETWEEN '0001-01-01' AND '9999-12-31 23:59:59' OR substr(r.run_at, 12, 2) = '24' OR instr(r.run_at, char(0)) > 0 OR (length(r.run_at) > 10 AND substr(r.run_at, 11) NOT GLOB '[T ][0-9][0-9]:[0-9][0-9]*') OR NOT (ltrim(substr(r.run_at, 12), '0123456789:.') IN ('', 'Z') OR ltrim(substr(r.run_at, 12), '0123456789:.') GLOB '[+-][0-9][0-9]:[0-9][0-9]'))
         THEN RAISE(ABORT, 'cannot enqueue the job: its run_at must be a time in the years 1 to 9999, as 2026-12-24T18:00:00Z')
         WHEN typeof(r.delay_seconds) NOT IN ('null', 'integer', 'real') OR NOT (r.delay_seconds >= 0 AND r.delay_seconds <= 31622400000)
         THEN RAISE(ABORT, 'cannot enqueue the job: its delay_seconds must be 0 or more, and at most 1000 years')

@@ -48,6 +48,23 @@ const OPTIONS: [CallerColumn; 17] = [
     ("traceparent", "text"),
 ];
 
+/// Returns the type of JSON that a column of a type of Postgres takes in a list.
+fn json_type(kind: &str) -> &'static str {
+    match kind {
+        "boolean" => "boolean",
+        "text" | "timestamptz" => "string",
+        _ => "number",
+    }
+}
+
+/// What is said of a value in a list that has another type.
+fn must_be_json(name: &str, kind: &str) -> String {
+    match json_type(kind) {
+        "boolean" => format!("its {name} must be true or false"),
+        json => format!("its {name} must be a JSON {json}"),
+    }
+}
+
 /// Words of a text, and what they stand for.
 type Words = Vec<(String, String)>;
 

@@ -4,7 +4,7 @@ use crate::db::conn::dialect::Dialect::Postgres;
 use crate::db::conn::wakeup::wake;
 use crate::db::internal_tests::enqueue_by_sql::rules::{self, From, Rule};
 use crate::db::internal_tests::enqueue_by_sql::{
-    OPTIONS, Words, constants, holds, policy, with_sources, word,
+    OPTIONS, Words, constants, holds, json_type, must_be_json, policy, with_sources, word,
 };
 use crate::db::model::job_columns::{JobColumns, JobTraits};
 
@@ -55,6 +55,8 @@ pub(super) fn words() -> Words {
             "wake ready",
             Postgres.render(&wake("(SELECT count(*) FROM ready)")),
         ),
+        word("is wrong", is_wrong()),
+        word("problem of types", problem_of_types()),
         word("record", record()),
         word(
             "parameters",
@@ -177,6 +179,64 @@ fn record() -> String {
         .map(|(name, kind)| format!("{name} {kind}"));
     let columns: Vec<String> = columns.collect();
     format!("jsonb_to_record(e.value) AS r ({})", columns.join(", "))
+}
+
+/// Returns a condition: a column of the list's job `e.value` has another type than that of JSON which is for it.
+fn has_another_type((name, kind): (&str, &str)) -> String {
+    let json = json_type(kind);
+    format!("jsonb_typeof(e.value -> '{name}') NOT IN ('{json}', 'null')")
+}
+
+fn has_no_time() -> String {
+    let pattern = rules::TIME_PATTERN;
+    format!("(e.value ->> 'run_at') COLLATE \"C\" !~ '{pattern}'")
+}
+
+/// The columns that the jobs of a list may have often, beside their arguments.
+const FREQUENT: [&str; 6] = [
+    "queue",
+    "priority",
+    "run_at",
+    "delay_seconds",
+    "max_attempts",
+    "traceparent",
+];
+
+/// Returns a condition: the job `e.value` of a list cannot be read as a record. Each look into it takes time, so most
+/// jobs need few of them.
+fn is_wrong() -> String {
+    let options = OPTIONS[1..].iter().copied();
+    let (often, rarely): (Vec<_>, Vec<_>) = options.partition(|(name, _)| FREQUENT.contains(name));
+    let types = |columns: Vec<_>| {
+        let types: Vec<String> = columns.into_iter().map(has_another_type).collect();
+        types.join(" OR ")
+    };
+    format!(
+        "CASE WHEN jsonb_typeof(e.value) <> 'object' THEN true WHEN e.value - 'arguments' = jsonb '{{braces}}' THEN false \
+         ELSE {} OR {} OR (e.value - ARRAY['arguments', '{}'] <> jsonb '{{braces}}' \
+         AND (e.value - ARRAY[{{keys}}] <> jsonb '{{braces}}' OR {})) END",
+        types(often),
+        has_no_time(),
+        FREQUENT.join("', '"),
+        types(rarely),
+    )
+}
+
+/// Returns an expression: which column of such a job is wrong, and why.
+fn problem_of_types() -> String {
+    let cases = OPTIONS[1..].iter().copied().map(|(name, kind)| {
+        let says = must_be_json(name, kind);
+        format!(
+            "\n            WHEN {} THEN '{says}'",
+            has_another_type((name, kind))
+        )
+    });
+    format!(
+        "CASE{}\n            WHEN {} THEN '{}' END",
+        cases.collect::<String>(),
+        has_no_time(),
+        rules::RUN_AT
+    )
 }
 
 /// Returns the values of the options of one job, in order.

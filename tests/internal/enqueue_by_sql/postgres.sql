@@ -327,7 +327,7 @@ CREATE VIEW windlass_enqueue AS SELECT * FROM windlass_enqueue_v1;
 {enqueue function windlass_enqueue}
 
 -- Enqueues a list of jobs of one class, all or none, and returns their ids, in order. Each job is an object whose keys are
--- columns of the view windlass_enqueue.
+-- columns of the view windlass_enqueue, with values of the JSON type that each column takes.
 CREATE FUNCTION windlass_enqueue_many_v1(class text, jobs jsonb) RETURNS SETOF bigint LANGUAGE plpgsql SECURITY DEFINER AS $$
 #variable_conflict use_column
 DECLARE
@@ -336,6 +336,7 @@ DECLARE
     v_ids bigint[];
     v_done record;
     v_is_internal boolean;
+    v_are_named boolean;
     v_are_distinct boolean;
     r record;
 BEGIN
@@ -347,13 +348,14 @@ BEGIN
         RAISE EXCEPTION 'cannot enqueue `%`: %', left(coalesce(class, ''), 80), v_problem
             USING ERRCODE = 'invalid_parameter_value';
     END IF;
-    SELECT e.place, CASE WHEN jsonb_typeof(e.value) <> 'object' THEN 'it is not an object'
+    SELECT min(e.place) FILTER (WHERE {is wrong}),
+        coalesce(bool_or(e.value ?| ARRAY['unique_id', 'idempotency_key', 'concurrency_key']), false) INTO v_place, v_are_named
+        FROM jsonb_array_elements(jobs) WITH ORDINALITY AS e (value, place);
+    IF v_place IS NOT NULL THEN
+        SELECT CASE WHEN jsonb_typeof(e.value) <> 'object' THEN 'it is not an object'
             WHEN e.value - ARRAY[{keys}] <> jsonb '{braces}' THEN 'a job has no key '
-                || (SELECT min(key) FROM jsonb_object_keys(e.value - ARRAY[{keys}]) AS key) END
-        INTO v_place, v_problem
-        FROM jsonb_array_elements(jobs) WITH ORDINALITY AS e (value, place)
-        WHERE jsonb_typeof(e.value) <> 'object' OR e.value - ARRAY[{keys}] <> jsonb '{braces}' LIMIT 1;
-    IF v_problem IS NOT NULL THEN
+                || (SELECT min(key) FROM jsonb_object_keys(e.value - ARRAY[{keys}]) AS key)
+            ELSE {problem of types} END INTO v_problem FROM jsonb_array_element(jobs, CAST(v_place - 1 AS integer)) AS e (value);
         RAISE EXCEPTION 'cannot enqueue `%`: job % of the list: %', class, v_place, v_problem
             USING ERRCODE = 'invalid_parameter_value';
     END IF;
@@ -362,7 +364,7 @@ BEGIN
         PERFORM windlass_refuse_class(class, v_is_internal IS NULL);
     END IF;
 
-    IF NOT jobs @? '$[*] ? (exists(@.unique_id) || exists(@.idempotency_key) || exists(@.concurrency_key))' THEN
+    IF NOT v_are_named THEN
         WITH input AS MATERIALIZED (
             SELECT e.place, CAST(e.value -> 'arguments' AS text) AS arguments, {record options}
             FROM jsonb_array_elements(jobs) WITH ORDINALITY AS e (value, place), {record}

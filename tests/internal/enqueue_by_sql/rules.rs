@@ -50,6 +50,14 @@ pub(super) const RARE: [&str; 14] = [
     "traceparent",
 ];
 
+/// What is said of a time that cannot be one.
+pub(super) const RUN_AT: &str =
+    "its run_at must be a time in the years 1 to 9999, as 2026-12-24T18:00:00Z";
+
+/// The pattern of the times that SQLite reads, for Postgres, which would take `now` and others.
+pub(super) const TIME_PATTERN: &str = "^[0-9]{4}-[0-9]{2}-[0-9]{2}([T ]([01][0-9]|2[0-3]):[0-5][0-9](:[0-5][0-9]([.][0-9]+)?)?\
+     (Z|[+-](0[0-9]|1[0-4]):[0-5][0-9])?)?$";
+
 /// Returns the rules for columns that `column` finds.
 pub(super) fn all(dialect: Dialect, from: From, column: &dyn Fn(&str) -> String) -> Vec<Rule> {
     let mut rules = Rules::new(dialect, from, column);
@@ -308,14 +316,14 @@ impl<'c> Rules<'c> {
             Dialect::Sqlite => format!(
                 "{at} IS NOT NULL AND (typeof({at}) <> 'text' OR {at} NOT GLOB '[0-9][0-9][0-9][0-9]-[0-9][0-9]-[0-9][0-9]*' \
                  OR date(substr({at}, 1, 10), '+0 days') IS NOT substr({at}, 1, 10) OR datetime({at}) IS NULL \
-                 OR datetime({at}) NOT BETWEEN '0001-01-01' AND '9999-12-31 23:59:59' OR substr({at}, 12, 2) = '24' OR {})",
-                self.has_nul(&at)
+                 OR datetime({at}) NOT BETWEEN '0001-01-01' AND '9999-12-31 23:59:59' OR substr({at}, 12, 2) = '24' OR {nul} \
+                 OR (length({at}) > 10 AND substr({at}, 11) NOT GLOB '[T ][0-9][0-9]:[0-9][0-9]*') \
+                 OR NOT ({zone} IN ('', 'Z') OR {zone} GLOB '[+-][0-9][0-9]:[0-9][0-9]'))",
+                nul = self.has_nul(&at),
+                zone = format_args!("ltrim(substr({at}, 12), '0123456789:.')"),
             ),
         };
-        self.add(
-            at_is_wrong,
-            "its run_at must be a time in the years 1 to 9999, as 2026-12-24T18:00:00Z",
-        );
+        self.add(at_is_wrong, RUN_AT);
         self.add(
             any(&[
                 self.is_no("'integer', 'real'", &delay),

@@ -3,7 +3,7 @@
 use crate::db::conn::dialect::Dialect::Sqlite;
 use crate::db::internal_tests::enqueue_by_sql::rules::{self, From, Rule};
 use crate::db::internal_tests::enqueue_by_sql::{
-    OPTIONS, Words, constants, holds, policy, with_sources, word,
+    OPTIONS, Words, constants, holds, json_type, must_be_json, policy, with_sources, word,
 };
 use crate::db::model::job_columns::JobColumns;
 use crate::db::model::new_row::UniqueScope;
@@ -86,6 +86,8 @@ pub(super) fn words() -> Words {
             "nul in jobs",
             r"instr(NEW.jobs, char(0)) OR instr(replace(NEW.jobs, '\\', ''), '\u0000')",
         ),
+        word("is wrong", is_wrong()),
+        word("refuse key", refuse_key()),
         word("names", all.names()),
         word(
             "values",
@@ -231,6 +233,49 @@ fn of_list() -> Vec<Rule> {
         says: Some("one of its keys is written with an escape".to_owned()),
     });
     rules
+}
+
+/// Returns the types of SQLite for a value of a type of JSON.
+fn types_of(json: &str) -> &'static str {
+    match json {
+        "boolean" => "'true', 'false'",
+        "string" => "'text'",
+        _ => "'integer', 'real'",
+    }
+}
+
+/// Returns a condition: the key `f` of a job `e` of a list is no column, is written with an escape, or
+/// its value has another type than that of JSON which is for it.
+fn is_wrong() -> String {
+    let cases = ["number", "string", "boolean"].map(|json| {
+        let names = OPTIONS[1..].iter();
+        let names = names.filter(|(_, kind)| json_type(kind) == json);
+        let names: Vec<String> = names.map(|(name, _)| format!("'{name}'")).collect();
+        let types = types_of(json);
+        format!(
+            "WHEN f.key IN ({}) THEN f.type NOT IN ({types}, 'null') ",
+            names.join(", ")
+        )
+    });
+    format!(
+        "(CASE WHEN f.key = 'arguments' THEN 0 {}ELSE 1 END OR json_type(e.value, '$.' || f.key) IS NULL)",
+        cases.concat()
+    )
+}
+
+/// Returns an expression that refuses a job by such a key.
+fn refuse_key() -> String {
+    let cases = OPTIONS[1..].iter().map(|(name, kind)| {
+        let types = types_of(json_type(kind));
+        raise(
+            &format!("f.key = '{name}' AND f.type NOT IN ({types}, 'null')"),
+            &must_be_json(name, kind),
+        )
+    });
+    format!(
+        "CASE{}\n        ELSE RAISE(ABORT, 'cannot enqueue the jobs: one of the list has a key that is no column of windlass_enqueue') END",
+        cases.collect::<String>()
+    )
 }
 
 /// Returns an expression that refuses a job by its columns.

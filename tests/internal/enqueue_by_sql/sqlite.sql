@@ -124,8 +124,9 @@ BEGIN
         WHEN {nul in jobs} THEN RAISE(ABORT, 'cannot enqueue the jobs: they contain a NUL character')
         WHEN json_type(NEW.jobs) <> 'array' THEN RAISE(ABORT, 'cannot enqueue the jobs: they are not a JSON array of objects') END;
     SELECT CASE WHEN e.type <> 'object' THEN RAISE(ABORT, 'cannot enqueue the jobs: one of the list is not an object')
-        WHEN EXISTS (SELECT 1 FROM json_each(e.value) AS f WHERE f.key NOT IN ({keys}) OR json_type(e.value, '$.' || f.key) IS NULL)
-        THEN RAISE(ABORT, 'cannot enqueue the jobs: one of the list has a key that is no column of windlass_enqueue') END
+        WHEN (SELECT max({is wrong}) OR count(*) <> count(DISTINCT f.key) FROM json_each(e.value) AS f)
+        THEN coalesce((SELECT {refuse key} FROM json_each(e.value) AS f WHERE {is wrong}),
+            RAISE(ABORT, 'cannot enqueue the jobs: one of the list names a key twice')) END
     FROM json_each(NEW.jobs) AS e;
     SELECT {refuse r.} FROM (WITH e AS MATERIALIZED (SELECT value FROM json_each(NEW.jobs)) SELECT {record columns} FROM e) AS r
     WHERE NOT ({is named});

@@ -22,14 +22,17 @@ fn the_peers_have_a_workspace_of_their_own() {
         "benches/peers/driver/Cargo.toml",
         "publish = false"
     ));
-    assert!(has_line("Cargo.toml", "exclude = [\"benches/peers\"]"));
+    assert!(has_line(
+        "Cargo.toml",
+        "exclude = [\"benches/peers\", \"tests/drivers/sqlx\"]"
+    ));
     let manifest = read("Cargo.toml");
     let members = manifest.lines().find(|line| line.starts_with("members = "));
     assert!(!members.unwrap().contains("peers"));
     // And nothing of the tests or benchmarks is published.
     let published = manifest.split_once("include = [").unwrap().1;
     let published = published.split_once(']').unwrap().0;
-    for folder in ["tests", "benches", "bin", ".ci"] {
+    for folder in ["tests", "benches", "bin", "clients", ".ci"] {
         assert!(!published.contains(folder), "{folder} is published");
     }
     assert!(published.contains("\"/src/\""), "{published}");

@@ -2,9 +2,11 @@
 
 use crate::on_each_database;
 use crate::support::TestDb;
-use crate::support::enqueue_by_sql::{by_sql, literal, run, vectors};
-use crate::support::enqueue_rows::{compare, rows};
+use crate::support::db::count;
+use crate::support::enqueue_by_sql::{by_sql, literal, run_on, vectors};
+use crate::support::enqueue_rows::{compare, rows, rows_after};
 use serde_json::{Map, Value, json};
+use windlass::{AsConn, Conn};
 
 on_each_database!(
     a_list_leaves_the_same_rows_as_its_jobs,
@@ -12,17 +14,23 @@ on_each_database!(
     jobs_of_a_list_keep_its_order,
     of_two_with_one_name_the_first_decides,
     no_key_is_passed_over_in_silence,
+    values_of_another_type_are_refused,
+    of_a_key_that_is_named_twice_the_first_never_counts,
 );
 
 fn enqueue(db: &TestDb, class: &str, jobs: &str) -> Result<(), String> {
+    enqueue_on(&mut db.connect(), class, jobs)
+}
+
+fn enqueue_on<C: AsConn>(conn: &mut C, class: &str, jobs: &str) -> Result<(), String> {
     let (class, jobs) = (literal(&class.into()), literal(&jobs.into()));
-    let text = match db.is_postgres() {
-        true => format!("SELECT windlass_enqueue_many({class}, {jobs})"),
-        false => {
+    let text = match conn.as_conn() {
+        Conn::Sqlite(_) => {
             format!("INSERT INTO windlass_enqueue_many (class, jobs) VALUES ({class}, {jobs})")
         }
+        _ => format!("SELECT windlass_enqueue_many({class}, {jobs})"),
     };
-    run(db, &text)
+    run_on(conn, &text)
 }
 
 fn another(db: &TestDb) -> TestDb {
@@ -51,7 +59,17 @@ fn listed(job: &Map<String, Value>) -> Option<Value> {
 
 fn a_list_leaves_the_same_rows_as_its_jobs(db: &TestDb) {
     let (other, scratch) = (another(db), another(db));
+    // JSON of Postgres has a space after each comma and colon.
+    let plain = |rows: Vec<String>| {
+        let rows = rows.iter();
+        rows.map(|row| row.replace(": ", ":").replace(", ", ","))
+            .collect()
+    };
+    // A new connection to SQLite reads the whole schema.
+    let (mut by_list, mut one_by_one) = (db.connect(), other.connect());
+    let mut tries = scratch.connect();
     for vector in vectors() {
+        let known = count(&mut by_list, "SELECT count(*) AS n FROM solid_queue_jobs");
         let Some(class) = vector.jobs[0].get("class").and_then(Value::as_str) else {
             continue;
         };
@@ -60,28 +78,31 @@ fn a_list_leaves_the_same_rows_as_its_jobs(db: &TestDb) {
         let Some(jobs) = jobs.filter(|_| vector.jobs.iter().all(is_one)) else {
             continue;
         };
-        let list = enqueue(db, class, &Value::Array(jobs).to_string());
+        let list = enqueue_on(&mut by_list, class, &Value::Array(jobs).to_string());
         // A list is refused if one of its jobs is.
         if list.is_ok() {
             for job in &vector.jobs {
-                by_sql(&other, job).unwrap_or_else(|error| panic!("{}: {error}", vector.name));
+                by_sql(&mut one_by_one, job)
+                    .unwrap_or_else(|error| panic!("{}: {error}", vector.name));
             }
         } else {
-            let refused = vector.jobs.iter().any(|job| by_sql(&scratch, job).is_err());
+            let refused = vector
+                .jobs
+                .iter()
+                .any(|job| by_sql(&mut tries, job).is_err());
             assert!(
                 refused || vector.jobs.len() > 1,
                 "{}: {list:?}",
                 vector.name
             );
         }
-        // JSON of Postgres has a space after each comma and colon.
-        let plain = |rows: Vec<String>| {
-            let rows = rows.iter();
-            rows.map(|row| row.replace(": ", ":").replace(", ", ","))
-                .collect()
-        };
-        compare(&vector.name, plain(rows(db)), plain(rows(&other)));
+        compare(
+            &vector.name,
+            plain(rows_after(&mut by_list, known)),
+            plain(rows_after(&mut one_by_one, known)),
+        );
     }
+    compare("all lists", plain(rows(db)), plain(rows(&other)));
     assert!(db.rows("jobs") > 60);
 }
 
@@ -141,6 +162,134 @@ fn of_two_with_one_name_the_first_decides(db: &TestDb) {
     }
     let found = db.texts("SELECT arguments || unique_id AS t FROM solid_queue_jobs ORDER BY id");
     assert_eq!(found, ["1u", "1z", "1x"]);
+}
+
+/// No value is taken for what it looks like.
+fn values_of_another_type_are_refused(db: &TestDb) {
+    let texts = [
+        "queue",
+        "unique_id",
+        "unique_scope",
+        "on_conflict",
+        "idempotency_key",
+        "concurrency_key",
+        "concurrency_group",
+        "concurrency_on_conflict",
+        "traceparent",
+        "run_at",
+    ];
+    let numbers = [
+        "priority",
+        "delay_seconds",
+        "concurrency_limit",
+        "max_attempts",
+        "max_crashes",
+    ];
+    let conn = &mut db.connect();
+    let mut refused = |column: &str, value: &str, says: &str| {
+        let jobs = format!(r#"[{{"arguments": 1}}, {{"{column}": {value}}}]"#);
+        let error = enqueue_on(conn, "note", &jobs).expect_err(&jobs);
+        assert!(error.contains("cannot enqueue"), "{jobs}: {error}");
+        assert!(error.contains(says), "{jobs}: {error}");
+        let enqueued = count(conn, "SELECT count(*) AS n FROM solid_queue_jobs");
+        assert_eq!(enqueued, 0, "{jobs}");
+    };
+    for column in texts {
+        for value in ["7", "1.5", "true", r#"["a"]"#, r#"{"a": 1}"#] {
+            refused(
+                column,
+                value,
+                &format!("its {column} must be a JSON string"),
+            );
+        }
+    }
+    for column in numbers {
+        for value in [r#""7""#, r#""""#, "true", "[7]", "{}"] {
+            refused(
+                column,
+                value,
+                &format!("its {column} must be a JSON number"),
+            );
+        }
+    }
+    for value in [r#""yes""#, r#""true""#, "1", "0", "[]"] {
+        refused(
+            "at_most_once",
+            value,
+            "its at_most_once must be true or false",
+        );
+    }
+    for time in [
+        "now",
+        "tomorrow",
+        "today",
+        "infinity",
+        "epoch",
+        "",
+        "18:00",
+        "2100",
+        "4102444800",
+        "2026-12-24 now",
+        "2026-12-24T18",
+        "2026-12-24T18:00:00z",
+        "2026-12-24T18:00:00 Z",
+        "2026-12-24T18:00:00+1",
+        "2026-12-24T18:00:00+15:00",
+        "2026-12-24T18:00:00 Europe/Berlin",
+        "2026-12-24T24:00:00Z",
+        "2026-12-24T18:00:60Z",
+        "2026-12-24  18:00",
+        " 2026-12-24",
+        "2026-12-24T18:00:00Z\\n",
+        "20261224T180000Z",
+        "2026-W52-4",
+        "Dec 24 2026",
+    ] {
+        refused(
+            "run_at",
+            &format!("\"{time}\""),
+            "its run_at must be a time",
+        );
+    }
+    for time in [
+        "2100-12-24",
+        "2100-12-24 18:00",
+        "2100-12-24T18:00Z",
+        "2100-12-24T18:00:00.25",
+        "2100-12-24 18:00:00.123456+14:59",
+    ] {
+        let jobs = format!(r#"[{{"run_at": "{time}"}}]"#);
+        enqueue(db, "note", &jobs).unwrap_or_else(|error| panic!("{jobs}: {error}"));
+    }
+    let nothing = texts
+        .iter()
+        .chain(&numbers)
+        .chain(&["at_most_once", "arguments"]);
+    let nothing: Vec<String> = nothing
+        .map(|column| format!("\"{column}\": null"))
+        .collect();
+    enqueue(db, "note", &format!("[{{{}}}]", nothing.join(","))).unwrap();
+    assert_eq!(db.rows("jobs"), 6);
+}
+
+/// JSON of Postgres knows only the last of them, so it counts there. SQLite refuses the list.
+fn of_a_key_that_is_named_twice_the_first_never_counts(db: &TestDb) {
+    for jobs in [
+        r#"[{"queue": "a", "queue": "b"}]"#,
+        r#"[{"arguments": [1], "arguments": [2]}]"#,
+    ] {
+        match enqueue(db, "note", jobs) {
+            Ok(()) => assert!(db.is_postgres()),
+            Err(error) => assert!(error.contains("names a key twice"), "{error}"),
+        }
+    }
+    let found = db.texts("SELECT queue_name || arguments AS t FROM solid_queue_jobs ORDER BY id");
+    let expected: &[&str] = if db.is_postgres() {
+        &["bnull", "default[2]"]
+    } else {
+        &[]
+    };
+    assert_eq!(found, expected);
 }
 
 /// JSON has more than one way to write a key.

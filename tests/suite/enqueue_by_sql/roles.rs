@@ -73,6 +73,26 @@ fn a_role_may_enqueue_and_nothing_else() {
     }
 }
 
+/// The clients call what has a version.
+#[test]
+fn a_role_of_a_client_needs_only_its_functions() {
+    let db = TestDb::postgres();
+    let mut role = Enqueuer::new(&db);
+    let by_call = "SELECT windlass_enqueue_v1(class => 'note', unique_id => 'a')";
+    let by_list = "SELECT windlass_enqueue_many_v1(class => 'note', jobs => '[{}]')";
+    for statement in [by_call, by_list] {
+        assert!(role.refused(statement).contains("permission denied"));
+    }
+    db.execute(&format!(
+        "GRANT EXECUTE ON FUNCTION windlass_enqueue_v1, windlass_enqueue_many_v1 TO {}",
+        role.name
+    ));
+    for statement in [by_call, by_list] {
+        role.conn.batch_execute(statement).unwrap();
+    }
+    assert_eq!(db.rows("jobs"), 2);
+}
+
 #[test]
 fn a_temporary_table_of_the_caller_is_not_written() {
     let db = TestDb::postgres();

@@ -206,13 +206,7 @@ impl TestDb {
 
     /// The texts that a query selects as `t`.
     pub fn texts(&self, sql: &str) -> Vec<String> {
-        let rows: Vec<T> = self.look(|connection| match connection.as_conn() {
-            Conn::Sqlite(c) => diesel::sql_query(sql).load(c),
-            #[cfg(feature = "postgres")]
-            Conn::Postgres(c) => diesel::sql_query(sql).load(c),
-            _ => unreachable!(),
-        });
-        rows.into_iter().map(|row| row.t).collect()
+        self.look(|connection| try_texts(connection, sql))
     }
 }
 
@@ -274,6 +268,21 @@ fn try_count<C: AsConn>(conn: &mut C, sql: &str) -> QueryResult<i64> {
         _ => unreachable!(),
     }
     .map(|row| row.n)
+}
+
+/// The texts that a query selects as `t`.
+pub fn texts<C: AsConn>(conn: &mut C, sql: &str) -> Vec<String> {
+    try_texts(conn, sql).unwrap()
+}
+
+fn try_texts<C: AsConn>(conn: &mut C, sql: &str) -> QueryResult<Vec<String>> {
+    let rows: Vec<T> = match conn.as_conn() {
+        Conn::Sqlite(c) => diesel::sql_query(sql).load(c),
+        #[cfg(feature = "postgres")]
+        Conn::Postgres(c) => diesel::sql_query(sql).load(c),
+        _ => unreachable!(),
+    }?;
+    Ok(rows.into_iter().map(|row| row.t).collect())
 }
 
 /// The server that `bin/test` starts.

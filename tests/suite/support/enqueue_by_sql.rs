@@ -146,20 +146,26 @@ fn policy(job: &Map<String, Value>) -> Result<Policy, String> {
 }
 
 /// Enqueues a job by an insert into the view.
-pub fn by_sql(db: &TestDb, job: &Map<String, Value>) -> Result<(), String> {
+pub fn by_sql<C: AsConn>(conn: &mut C, job: &Map<String, Value>) -> Result<(), String> {
+    run_on(conn, &insert(job))
+}
+
+/// Returns the insert of a job into the view.
+pub fn insert(job: &Map<String, Value>) -> String {
     let columns: Vec<&str> = job.keys().map(String::as_str).collect();
     let values: Vec<String> = job.values().map(literal).collect();
-    let text = format!(
-        "INSERT INTO windlass_enqueue ({}) VALUES ({})",
-        columns.join(", "),
-        values.join(", ")
-    );
-    run(db, &text)
+    let (columns, values) = (columns.join(", "), values.join(", "));
+    format!("INSERT INTO windlass_enqueue ({columns}) VALUES ({values})")
+}
+
+/// Runs a statement on a new connection, and returns the database's message if it fails.
+pub fn run(db: &TestDb, text: &str) -> Result<(), String> {
+    run_on(&mut db.connect(), text)
 }
 
 /// Runs a statement, and returns the database's message if it fails.
-pub fn run(db: &TestDb, text: &str) -> Result<(), String> {
-    let done = match db.connect().as_conn() {
+pub fn run_on<C: AsConn>(conn: &mut C, text: &str) -> Result<(), String> {
+    let done = match conn.as_conn() {
         Conn::Sqlite(conn) => diesel::sql_query(text).execute(conn),
         #[cfg(feature = "postgres")]
         Conn::Postgres(conn) => diesel::sql_query(text).execute(conn),

@@ -2,19 +2,29 @@
 //! of the enqueue.
 
 use super::TestDb;
+use super::db::texts;
+use windlass::{AsConn, Conn};
 
 /// Returns all jobs, executions and unique ids; a job is named by its place among the jobs.
 pub fn rows(db: &TestDb) -> Vec<String> {
-    let place = "(SELECT count(*) FROM solid_queue_jobs o WHERE o.id <= j.id)";
+    rows_after(&mut db.connect(), 0)
+}
+
+/// Returns the same of the jobs that are behind the first `known`, and of those that later jobs may
+/// change: they hold a unique id.
+pub fn rows_after<C: AsConn>(conn: &mut C, known: i64) -> Vec<String> {
+    let is_sqlite = matches!(conn.as_conn(), Conn::Sqlite(_));
+    // Counted once for all jobs, not once for each.
+    let placed = "(SELECT o.id, o.updated_at, row_number() OVER (ORDER BY o.id) AS place FROM solid_queue_jobs o)";
     let text = |column: &str| format!("coalesce(CAST({column} AS text), '-')");
     // A delay is seen by its distance from now, another time as it is.
-    let time = |column: &str| match db.is_postgres() {
-        true => format!(
+    let time = |column: &str| match is_sqlite {
+        false => format!(
             "CASE WHEN {column} BETWEEN '2026-01-01' AND '2099-01-01' OR {column} BETWEEN '3000-01-01' AND '9998-01-01' \
              THEN CAST(round(extract(epoch FROM {column} - j.updated_at), 2) AS text) \
              ELSE coalesce(to_char({column}, 'YYYY-MM-DD HH24:MI:SS.US'), '-') END"
         ),
-        false => format!(
+        true => format!(
             "CASE WHEN {column} BETWEEN '2026-01-01' AND '2099-01-01' OR {column} BETWEEN '3000-01-01' AND '9998-01-01' \
              THEN CAST(round((julianday({column}) - julianday(j.updated_at)) * 86400, 2) AS text) \
              ELSE coalesce({column}, '-') END"
@@ -44,7 +54,9 @@ pub fn rows(db: &TestDb) -> Vec<String> {
         let times = times.iter().map(|name| time(&format!("e.{name}")));
         let shown: Vec<String> = columns.chain(times).collect();
         format!(
-            "SELECT '{table} ' || {place} || ' ' || {} AS t FROM {table} e JOIN solid_queue_jobs j ON j.id = {} ORDER BY j.id",
+            "WITH placed AS MATERIALIZED {placed} SELECT '{table} ' || j.place || ' ' || {} AS t \
+             FROM {table} e JOIN placed j ON j.id = {} \
+             WHERE j.place > {known} OR j.id IN (SELECT job_id FROM windlass_unique_jobs) ORDER BY j.id",
             shown.join(" || '|' || "),
             if table == "solid_queue_jobs" {
                 "e.id"
@@ -85,7 +97,7 @@ pub fn rows(db: &TestDb) -> Vec<String> {
         "SELECT DISTINCT 'wanted ' || key AS t FROM windlass_wanted_keys ORDER BY 1".to_owned(),
     ]
     .iter()
-    .flat_map(|query| db.texts(query))
+    .flat_map(|query| texts(conn, query))
     .collect()
 }
 
