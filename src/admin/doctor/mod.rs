@@ -62,6 +62,7 @@ pub(crate) fn look<C: AsConn + ?Sized>(conn: &mut C, scope: CheckScope) -> Resul
         findings.extend(expiring_tokens(&mut conn, scope)?);
         findings.extend(doctor_processes::look(&mut conn, scope)?);
         findings.push(audit(&mut conn)?);
+        findings.extend(open_functions(&mut conn, scope)?);
     }
     Ok(findings)
 }
@@ -220,6 +221,18 @@ fn inconsistent(
 const SOON: Duration = Duration::from_secs(7 * 24 * 3600);
 
 /// Reports the tokens of the web pages that expire soon: what uses them would be refused.
+/// A backup that is restored without rights gives these functions to every role.
+fn open_functions(conn: &mut Conn<'_>, scope: CheckScope) -> Result<Option<Finding>> {
+    let open = doctor::open_functions(conn).doing("look at the rights of the functions");
+    let open = scope.or_nothing(open)?;
+    let says = format!(
+        "every role may enqueue by {}, with the rights of their owner; was a backup restored without its \
+         rights? Run `REVOKE ALL ON FUNCTION .. FROM PUBLIC` for each",
+        open.join(", ")
+    );
+    Ok((!open.is_empty()).then(|| finding("rights", Verdict::Warning, says)))
+}
+
 fn expiring_tokens(conn: &mut Conn<'_>, scope: CheckScope) -> Result<Option<Finding>> {
     let tokens = upkeep::expiring(conn, SOON).doing("look at the tokens");
     let tokens = scope.or_nothing(tokens)?;

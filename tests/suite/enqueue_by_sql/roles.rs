@@ -218,3 +218,21 @@ fn what_was_dropped_comes_back_with_its_rights() {
         }
     }
 }
+
+#[test]
+fn doctor_names_functions_that_every_role_may_call() {
+    let db = TestDb::postgres();
+    let said = || {
+        let findings = windlass::doctor(&mut db.connect()).unwrap();
+        let rights = findings
+            .into_iter()
+            .find(|finding| finding.check == "rights");
+        rights.map(|finding| finding.says)
+    };
+    assert_eq!(said(), None);
+    db.execute("GRANT EXECUTE ON FUNCTION windlass_enqueue_v1 TO PUBLIC");
+    let says = said().unwrap();
+    assert!(says.contains("by windlass_enqueue_v1, with"), "{says}");
+    db.execute("REVOKE EXECUTE ON FUNCTION windlass_enqueue_v1 FROM PUBLIC");
+    assert_eq!(said(), None);
+}
