@@ -1,4 +1,4 @@
-//! What operators set while the processes run: limits of concurrency keys, and paused classes.
+//! What operators set while the processes run: limits of concurrency keys, paused classes, and settings.
 
 pub(crate) mod class_pauses;
 pub(crate) mod limits;
