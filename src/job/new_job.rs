@@ -263,6 +263,7 @@ impl NewJob {
     pub(crate) fn into_row(mut self) -> Result<NewRow> {
         self.check()?;
         let column = |number: u32| i32::try_from(number).unwrap_or(i32::MAX);
+        self.row.by_name = self.is_text;
         self.row.max_attempts = self.policy.max_attempts.map(column);
         self.row.max_crashes = self.policy.max_crashes.map(column);
         self.row.at_most_once = self.policy.leaves_unknown();

@@ -31,6 +31,8 @@ pub(crate) struct NewRow {
     pub(crate) ahead_by: Option<i64>,
     pub(crate) limit: Option<NewLimit>,
     pub(crate) expiry: Option<NewExpiry>,
+    /// Whether the class was given by name: such a job replaces none of an internal class.
+    pub(crate) by_name: bool,
     /// Only counts where [`admit`](crate::db::transition::enqueue::admit) inserts the job.
     pub(crate) quota: Option<NewQuota>,
 }
@@ -81,6 +83,7 @@ impl NewRow {
             ahead_by: None,
             limit: None,
             expiry: None,
+            by_name: false,
             quota: None,
         }
     }

@@ -114,6 +114,20 @@ pub(crate) fn first_refused(
         .optional()
 }
 
+#[derive(QueryableByName)]
+struct HasInternal {
+    #[diesel(sql_type = Bool)]
+    is_it: bool,
+}
+
+/// Returns whether a job is of a class that a worker has stored as internal.
+pub(crate) fn has_internal(conn: &mut Conn<'_>, job: i64) -> QueryResult<bool> {
+    let text = "SELECT EXISTS (SELECT 1 FROM solid_queue_jobs j JOIN windlass_classes c ON c.class_name = j.class_name \
+         WHERE j.id = $1 AND c.internal) AS is_it";
+    let row: HasInternal = Statement::new(text).bind(job).get_result(conn)?;
+    Ok(row.is_it)
+}
+
 /// Deletes the classes that no worker has stored for that long, and returns how many.
 pub(crate) fn forget(conn: &mut Conn<'_>, age: Duration) -> QueryResult<usize> {
     let text = "DELETE FROM windlass_classes WHERE seen_at <= {later $1}";

@@ -139,10 +139,11 @@ pub(crate) const LOOPS: [(&str, Work); 48] = [
         }
         Ok(())
     }),
-    ("name the classes", |conn, _| {
+    ("name the classes", |conn, rows| {
         let class = classes::NewClass("plan".into(), "q1".into(), "[]".into(), true);
         classes::see(conn, &[class])?;
         assert_eq!(classes::redact(conn, "plan")?, Some(Vec::new()));
+        classes::has_internal(conn, rows.jobs[0])?;
         let refused = classes::first_refused(conn, &["other", "plan"])?;
         assert_eq!(
             refused.map(|class| class.class_name).as_deref(),

@@ -7,7 +7,10 @@ use crate::support::jobs::{Log, Note};
 use crate::support::wait::{DEADLINE, until};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
-use windlass::{Actor, Context, Error, Job, JobResult, NewJob, Registry, Worker};
+use windlass::{
+    Actor, Context, EnqueueOutcome, Error, Job, JobResult, NewJob, OnConflict, Policy, Registry,
+    Worker,
+};
 
 on_each_database!(
     internal_classes_are_refused,
@@ -78,6 +81,20 @@ fn a_waiting_job_of_an_internal_class_is_not_replaced(db: &TestDb) {
     let replace = "INSERT INTO windlass_enqueue (class, unique_id, on_conflict) VALUES ('note', 'payout', 'replace')";
     let error = run(db, replace).unwrap_err();
     assert!(error.contains("internal"), "{error}");
+    // Rust's own enqueue by name says that the unique id is held.
+    let policy = Policy::new().on_conflict(OnConflict::Replace);
+    let by_name = || {
+        NewJob::of_class("note", "{}")
+            .unique_id("payout")
+            .policy(policy.clone())
+    };
+    let refused = by_name().enqueue(&mut db.connect());
+    assert!(
+        matches!(refused, Err(Error::UniqueIdTaken { .. })),
+        "{refused:?}"
+    );
+    let list = windlass::enqueue_all(&mut db.connect(), [by_name()]).unwrap();
+    assert_eq!(list[0].outcome, EnqueueOutcome::Refused);
     assert_eq!(
         db.texts("SELECT class_name AS t FROM solid_queue_jobs"),
         ["secret"]

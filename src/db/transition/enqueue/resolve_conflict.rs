@@ -6,7 +6,7 @@ use crate::db::conn::statement::Statement;
 use crate::db::model::job_columns::JobColumns;
 use crate::db::model::new_row::{EnqueueOutcome, HolderState, NewRow, OnConflict, UniqueScope};
 use crate::db::table::unique_jobs::{BLOCKED, READY, UNIQUE_SUCCESSOR, WAITING};
-use crate::db::table::{attempts, blocked, expiries, ready, scheduled};
+use crate::db::table::{attempts, blocked, classes, expiries, ready, scheduled};
 use crate::db::transition::place;
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Bool, Integer, Nullable, Text};
@@ -204,6 +204,9 @@ fn settle(
             }
             if policy != OnConflict::Replace {
                 return known(EnqueueOutcome::Existing);
+            }
+            if row.by_name && classes::has_internal(conn, job)? {
+                return known(EnqueueOutcome::Refused);
             }
             let after = hold.after_job_id.filter(|_| job == hold.job_id);
             take_over(conn, name, job, row.unique_scope, after)?;

@@ -29,15 +29,27 @@ impl Job for Ship {
 }
 
 /// A client in Python that goes on where the last one was killed: it notes each acknowledged job.
-fn client(number: usize, address: &str, token: &str, jobs: i64, log: &Path) -> Child {
-    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    Command::new("python3")
-        .arg(here.join("drivers/enqueue_over_http.py"))
-        .args([address, token, &number.to_string(), &jobs.to_string()])
-        .arg(log)
-        .stdin(Stdio::null())
-        .spawn()
-        .expect("install python3")
+/// Ends when dropped.
+struct Client(Child);
+
+impl Client {
+    fn start(number: usize, address: &str, token: &str, jobs: i64, log: &Path) -> Self {
+        let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let mut command = Command::new("python3");
+        command
+            .arg(here.join("drivers/enqueue_over_http.py"))
+            .args([address, token, &number.to_string(), &jobs.to_string()])
+            .arg(log)
+            .stdin(Stdio::null());
+        Client(command.spawn().expect("install python3"))
+    }
+}
+
+impl Drop for Client {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
 }
 
 fn server(db: &TestDb, port: u16) -> Running {
@@ -61,7 +73,7 @@ fn requests_survive_the_death_of_clients_and_servers(db: &TestDb) {
     let _worker = Worker::new(&db.database, Registry::new().register::<Ship>(())).start();
     let port = free_port();
     let address = format!("127.0.0.1:{port}");
-    let start = |number: usize| client(number, &address, &secret, each, &logs[number]);
+    let start = |number: usize| Client::start(number, &address, &secret, each, &logs[number]);
     let mut running = server(db, port);
     let mut clients = [0, 1].map(start);
     let done = || logs.iter().map(|log| noted(log)).sum::<i64>();
@@ -77,8 +89,9 @@ fn requests_survive_the_death_of_clients_and_servers(db: &TestDb) {
         }
         match fastrand::usize(..4) {
             number @ (0 | 1) => {
-                clients[number].kill().unwrap();
-                clients[number].wait().unwrap();
+                // Dead before the next one reads its notes.
+                clients[number].0.kill().unwrap();
+                clients[number].0.wait().unwrap();
                 clients[number] = start(number);
             }
             _ => {
@@ -90,7 +103,7 @@ fn requests_survive_the_death_of_clients_and_servers(db: &TestDb) {
         kills += 1;
     }
     for client in &mut clients {
-        assert!(client.wait().unwrap().success());
+        assert!(client.0.wait().unwrap().success());
     }
     eprintln!("{} jobs, {kills} deaths", each * 2);
     let count = |sql: &str| db.count(sql);
