@@ -76,6 +76,7 @@ pub use db::conn::connection::{AsConn, Conn};
 pub use db::conn::database::Database;
 pub use db::conn::dialect::Dialect;
 pub use db::conn::owned::DbConnection;
+pub use db::conn::pooling::pooler::Pooling;
 #[cfg(feature = "postgres")]
 pub use db::conn::typed::TypedPostgres;
 #[cfg(feature = "sqlite")]

@@ -28,7 +28,8 @@ pub(crate) const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 /// row is not kept leaves nothing, unless [`Policy::keep_result`] is set.
 ///
 /// The end of the job wakes the caller: by NOTIFY on Postgres, which uses a connection of its own,
-/// and by the commit on SQLite. Do not call this within the transaction that enqueues the job.
+/// and by the commit on SQLite. Behind a pooler in transaction mode and without a
+/// [`listen_url`](Database::listen_url), it looks every 2 s. Do not call this within the transaction that enqueues the job.
 ///
 /// ```no_run
 /// # use windlass::{Database, NewJob};

@@ -55,7 +55,13 @@ impl<'a> At<'a> {
     pub(crate) fn database(&self) -> Result<Database, CommandError> {
         match self.given() {
             Some(database) => Ok(database.clone()),
-            None => Ok(Database::open(&self.any_url()?)?),
+            None => {
+                let database = Database::open(&self.any_url()?)?;
+                match self.url() {
+                    Some(_) => Ok(database),
+                    None => Ok(crate::config::load::pooled(database)?),
+                }
+            }
         }
     }
 

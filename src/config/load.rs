@@ -109,6 +109,16 @@ pub(crate) fn find_url() -> Result<Option<String>> {
     }
 }
 
+/// Returns the database with what the settings say about its pooler. The database may come from the environment, which
+/// needs no valid file.
+#[cfg(feature = "cli")]
+pub(crate) fn pooled(database: crate::db::Database) -> Result<crate::db::Database> {
+    match Config::load_with(None, Vec::new()) {
+        Ok(config) => config.pooled(database),
+        Err(_) => Ok(database),
+    }
+}
+
 fn text_of(path: &Path) -> Result<String> {
     std::fs::read_to_string(path).map_err(|source| Error::Io {
         action: "read the configuration",

@@ -10,6 +10,7 @@ pub(crate) mod document;
 pub(crate) mod lists;
 pub(crate) mod load;
 pub(crate) mod names;
+pub(crate) mod poolers;
 pub(crate) mod print;
 pub(crate) mod queues;
 pub(crate) mod reader;

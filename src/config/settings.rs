@@ -4,8 +4,10 @@ use crate::config::absent::{Auto, Forever, Never, Unlimited};
 use crate::config::amounts::{Bytes, Interval, Number, WholeNumber};
 use crate::config::document::Origin;
 use crate::config::lists::{NamedAddresses, QueueList, TextList, WorkerProgram};
+use crate::config::poolers::ListenAddress;
 use crate::config::reader::{Reader, Sourced, TableReader};
 use crate::config::value::{Address, HostPort, NameText};
+use crate::db::conn::pooling::pooler::Pooling;
 use crate::queue::QueueSelector;
 use chrono_tz::Tz;
 use std::path::PathBuf;
@@ -16,6 +18,8 @@ use std::time::Duration;
 pub(crate) struct DatabaseSettings {
     pub(crate) url: Sourced<Address>,
     pub(crate) pool: Sourced<Auto>,
+    pub(crate) pooling: Sourced<Pooling>,
+    pub(crate) listen_url: Sourced<ListenAddress>,
 }
 
 /// `[supervisor]`
@@ -110,6 +114,10 @@ impl DatabaseSettings {
                 "`sqlite://PATH` or `postgres://USER@HOST/NAME`. `DATABASE_URL` also sets it, unless `WINDLASS_DATABASE_URL` is set."),
             pool: s.read(r, "pool", Auto(None),
                 "How many connections the jobs of a worker process may borrow at once, at least `threads` + 2. `auto`: 10, or more if `threads` needs more."),
+            pooling: s.read(r, "pooling", Pooling::Auto,
+                "For how long a pooler before Postgres, such as PgBouncer, gives a session of the server to a connection: `session`, or `transaction` for one transaction. `auto`: what the address says, or what the first connection finds out."),
+            listen_url: s.read(r, "listen_url", ListenAddress(String::new()),
+                "An address that leads past the pooler, `postgres://USER@HOST/NAME`, on which each worker process listens for new jobs with one connection. Empty: they listen on `url`, and poll behind a pooler in transaction mode."),
         };
         s.end(r);
         settings

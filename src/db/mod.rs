@@ -29,7 +29,7 @@ pub(crate) use conn::owned::DbConnection;
 #[cfg(not(feature = "postgres"))]
 pub(crate) use conn::owned::ServerSession;
 #[cfg(feature = "postgres")]
-pub(crate) use conn::postgres::ServerSession;
+pub(crate) use conn::pooling::recognise::ServerSession;
 pub(crate) use conn::settings::{ping, prefer_indexes};
 pub(crate) use conn::sqlite_file::{FileId, Refusal};
 pub(crate) use conn::typed::Typed;

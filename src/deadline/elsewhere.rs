@@ -5,6 +5,11 @@ pub(super) fn with_tag(_tag: u32) -> usize {
     0
 }
 
+/// Returns that the port is not known.
+pub(super) fn port_of(_tag: u32) -> Option<u16> {
+    None
+}
+
 /// Shuts down nothing.
 pub(super) fn shut_down(_tags: &[u32]) -> Vec<u32> {
     Vec::new()

@@ -6,7 +6,7 @@
 
 use rustix::io::fcntl_dupfd_cloexec;
 use rustix::net::sockopt::tcp_user_timeout;
-use rustix::net::{Shutdown, shutdown};
+use rustix::net::{Shutdown, getsockname, shutdown};
 use std::os::fd::{BorrowedFd, IntoRawFd, RawFd};
 
 /// Returns the numbers of this process's open descriptors.
@@ -34,6 +34,16 @@ fn tag_of(number: RawFd) -> Option<u32> {
 pub(super) fn with_tag(tag: u32) -> usize {
     let all = descriptors().into_iter();
     all.filter(|number| tag_of(*number) == Some(tag)).count()
+}
+
+/// Returns the port of this end of the socket with the tag.
+pub(super) fn port_of(tag: u32) -> Option<u16> {
+    let mut all = descriptors().into_iter();
+    let number = all.find(|number| tag_of(*number) == Some(tag))?;
+    // SAFETY: as in `tag_of`; this reads an address.
+    let descriptor = unsafe { BorrowedFd::borrow_raw(number) };
+    let address = std::net::SocketAddr::try_from(getsockname(descriptor).ok()?);
+    address.ok().map(|address| address.port())
 }
 
 /// Shuts down every socket with one of these tags, and returns the tags that

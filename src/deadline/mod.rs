@@ -142,6 +142,12 @@ impl Deadline {
         self.0.tag
     }
 
+    /// Returns the port of this end of the connection, if it is one over TCP.
+    #[cfg_attr(not(feature = "postgres"), allow(dead_code))]
+    pub(crate) fn port(&self) -> Option<u16> {
+        sockets::port_of(self.0.tag)
+    }
+
     /// Checks that exactly one socket has the tag. If not, statements have no deadline, which is
     /// logged once.
     pub(crate) fn check(&self) {

@@ -4,6 +4,7 @@
 //! ```text
 //! cargo run --release -p windlass-tests --bin chaos -- --seconds 60 --seed 7
 //! cargo run --release -p windlass-tests --bin chaos -- --database postgres://... --seconds 60
+//! cargo run --release -p windlass-tests --bin chaos -- --database postgres://... --pooler /usr/sbin/pgbouncer
 //! ```
 //!
 //! It makes tables of its own in the database (a schema on Postgres, a file
@@ -25,6 +26,7 @@ mod faults;
 mod jobs;
 mod lock;
 mod place;
+mod pooler;
 mod proxy;
 mod report;
 mod roles;
@@ -42,6 +44,9 @@ struct Options {
     /// The database to work in; a SQLite file of its own when left out.
     #[arg(long)]
     database: Option<String>,
+    /// The program `PgBouncer`, to run it in transaction mode between the processes and the database.
+    #[arg(long)]
+    pooler: Option<std::path::PathBuf>,
     /// How long faults are given.
     #[arg(long, default_value_t = 60)]
     seconds: u64,
@@ -95,7 +100,7 @@ fn run(options: &Options) -> Result<bool> {
     let seed = options.seed.unwrap_or_else(|| fastrand::u64(..1_000_000));
     println!("seed {seed}");
     fastrand::seed(seed);
-    let place = Place::create(options.database.as_deref())?;
+    let place = Place::create(options.database.as_deref(), options.pooler.as_deref())?;
     check::install_audit(&place)?;
     let mut faults = Faults::new(&place, options);
     let mut crew = Crew::new(&place, seed, Mix::of(options, faults.are_graceful()))?;

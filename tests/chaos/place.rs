@@ -1,9 +1,10 @@
 //! Where a run takes place: tables, a log of effects, logs of processes.
 
 use crate::Result;
+use crate::pooler::{self, Pooler};
 use crate::proxy::Proxy;
 use diesel::prelude::*;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use windlass::{AsConn, Conn, Database, DbConnection};
 
 /// Removed at the end, unless something was violated.
@@ -14,6 +15,7 @@ pub struct Place {
     pub database: Database,
     pub directory: PathBuf,
     schema: Option<(String, String)>,
+    _pooler: Option<Pooler>,
 }
 
 #[derive(QueryableByName)]
@@ -29,7 +31,8 @@ struct T {
 }
 
 impl Place {
-    pub fn create(database: Option<&str>) -> Result<Self> {
+    /// With a `pooler`, the processes work through this `PgBouncer`.
+    pub fn create(database: Option<&str>, pooler: Option<&Path>) -> Result<Self> {
         let directory =
             std::env::temp_dir().join(format!("windlass-chaos-{:08x}", std::process::id()));
         std::fs::create_dir_all(&directory)?;
@@ -51,13 +54,23 @@ impl Place {
         };
         let database = Database::open(&url)?;
         database.migrate()?;
-        let (proxy, url_of_processes) = behind_proxy(&url)?;
+        let pooler = pooler
+            .map(|program| match &schema {
+                Some((server, name)) => pooled(program, server, name, &directory),
+                None => {
+                    Err("a pooler stands before Postgres: pass `--database postgres://..`".into())
+                }
+            })
+            .transpose()?;
+        let through = pooler.as_ref().map_or(&url, |(_, through)| through);
+        let (proxy, url_of_processes) = behind_proxy(through)?;
         Ok(Place {
             url_of_processes,
             proxy,
             database,
             directory,
             schema,
+            _pooler: pooler.map(|(pooler, _)| pooler),
         })
     }
 
@@ -148,14 +161,28 @@ fn postgres_schema(_server: &str, _statement: &str) -> Result<()> {
     Err("this program was built without Postgres; leave `--no-default-features` out".into())
 }
 
+/// `host:port` of a `postgres://user@host:port/name`.
+fn server_of(url: &str) -> Option<&str> {
+    let authority = url.strip_prefix("postgres://")?.split('/').next()?;
+    let server = authority.rsplit('@').next()?;
+    Some(server).filter(|server| server.contains(':'))
+}
+
+/// Starts a pooler before the server, and returns it with the address through it.
+fn pooled(program: &Path, url: &str, schema: &str, directory: &Path) -> Result<(Pooler, String)> {
+    let server = server_of(url).ok_or("the address of the database has no port")?;
+    let (before, path) = url.split_at(url.find(server).unwrap_or(0) + server.len());
+    let name = path.trim_start_matches('/').split('?').next();
+    let name = name.unwrap_or_default();
+    let pooler = Pooler::start(program, server, name, schema, directory)?;
+    let through = before.replacen(server, &pooler.server, 1);
+    let through = format!("{through}/{}?pooling=transaction", pooler::DATABASE);
+    Ok((pooler, through))
+}
+
 /// Starts a proxy before the server of a `postgres://user@host:port/name`.
 fn behind_proxy(url: &str) -> Result<(Option<Proxy>, String)> {
-    let server = url
-        .strip_prefix("postgres://")
-        .and_then(|rest| rest.split('/').next())
-        .and_then(|authority| authority.rsplit('@').next())
-        .filter(|server| server.contains(':'));
-    let Some(server) = server else {
+    let Some(server) = server_of(url) else {
         return Ok((None, url.to_owned()));
     };
     let proxy = Proxy::start(server.to_owned())?;

@@ -14,6 +14,12 @@ on_each_database!(
     a_failure_that_the_database_refuses_holds_up_no_other,
 );
 
+crate::through_a_pooler_in_all!(
+    a_finish_that_the_database_refuses_holds_up_no_other,
+    a_failure_whose_text_is_refused_is_recorded_without_it,
+    a_failure_that_the_database_refuses_holds_up_no_other,
+);
+
 fn count(db: &TestDb, condition: &str) -> i64 {
     db.count(&format!(
         "SELECT count(*) AS n FROM solid_queue_jobs WHERE {condition}"

@@ -266,3 +266,15 @@ on_each_database!(
     a_paused_queue_waits,
     a_class_is_left_to_a_worker_that_knows_it,
 );
+
+crate::through_a_pooler!(
+    the_most_important_comes_first_then_the_oldest,
+    the_order_of_named_queues_goes_before_priority,
+    one_claim_over_several_queues_keeps_their_order,
+    a_prefix_serves_its_queues_in_the_order_of_their_names,
+    a_queue_that_comes_up_later_is_served,
+    only_idle_threads_are_claimed_for,
+    no_job_is_claimed_twice,
+    a_paused_queue_waits,
+    a_class_is_left_to_a_worker_that_knows_it,
+);

@@ -145,3 +145,13 @@ fn a_job_that_is_claimed_already_holds_up_no_other(db: &TestDb) {
 on_each_durable_database!(a_job_that_is_claimed_already_holds_up_no_other);
 
 on_each_lone_database!(many_of_them_do_not_hold_up_the_jobs_behind);
+
+crate::through_a_pooler_in_all!(
+    a_ready_execution_without_a_job_disappears,
+    a_draining_process_claims_nothing,
+    a_pruned_process_claims_nothing,
+    an_idle_process_notices_that_it_was_pruned,
+    a_pruned_process_goes_on_under_another_name,
+    a_job_that_is_claimed_already_holds_up_no_other,
+    many_of_them_do_not_hold_up_the_jobs_behind,
+);

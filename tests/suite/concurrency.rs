@@ -36,6 +36,25 @@ on_each_database!(
     a_failed_job_that_is_retried_waits_for_a_slot,
 );
 
+crate::through_a_pooler_in_all!(
+    no_more_than_may_run_at_once_and_none_is_left_over,
+    killed_workers_lose_no_slot,
+    blocked_jobs_go_by_priority_and_then_by_age,
+    a_job_that_does_not_wait_is_discarded,
+    a_locked_job_that_does_not_wait_holds_up_no_other,
+    one_that_has_begun_waits_all_the_same,
+    however_a_run_ends_its_slot_is_free,
+    however_a_ready_job_leaves_its_slot_is_free,
+    a_worker_that_is_never_idle_promotes_too,
+    a_dispatcher_with_a_full_batch_promotes_too,
+    ten_thousand_of_three_keys_come_in_few_statements,
+    due_jobs_get_no_more_slots_than_there_are,
+    the_limit_of_the_youngest_job_counts,
+    a_slot_that_somebody_freed_by_hand_is_found,
+    jobs_of_rails_are_left_to_rails,
+    a_failed_job_that_is_retried_waits_for_a_slot,
+);
+
 const HOUR: Duration = Duration::from_secs(3600);
 
 /// On a key that jobs of all types share.

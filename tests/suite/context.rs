@@ -186,6 +186,12 @@ on_each_database!(
     a_job_enqueues_others
 );
 
+crate::through_a_pooler_in_all!(
+    a_job_sees_itself,
+    times_in_the_form_of_another_program_are_read,
+    a_job_enqueues_others,
+);
+
 /// Runs a script, and looks whether its connection works.
 #[derive(Debug, Serialize, Deserialize)]
 struct Script(String);

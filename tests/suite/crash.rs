@@ -21,6 +21,23 @@ on_each_durable_database!(
     a_job_that_exits_is_counted_too,
 );
 
+crate::through_a_pooler!(
+    a_killed_child_is_replaced_and_its_job_runs_again,
+    a_killed_worker_is_pruned_after_the_threshold,
+    a_job_that_kills_is_parked,
+);
+
+crate::through_a_pooler_in_all!(
+    workers_of_a_killed_supervisor_drain,
+    everything_killed_is_recovered_by_the_next,
+    a_frozen_worker_finishes_too_late_and_changes_nothing,
+    a_frozen_worker_tells_its_jobs_and_registers_anew,
+    an_at_most_once_job_never_starts_again,
+    a_long_job_is_not_taken_for_dead,
+    two_supervisors_recover_a_job_once,
+    a_job_that_exits_is_counted_too,
+);
+
 fn crash_count(db: &TestDb) -> i64 {
     db.count("SELECT CAST(sum(crash_count) AS bigint) AS n FROM solid_queue_jobs")
 }

@@ -230,3 +230,13 @@ on_each_database!(
 );
 
 on_each_lone_database!(a_worker_hears_of_what_was_dispatched);
+
+crate::through_a_pooler_in_all!(
+    what_is_due_is_moved_in_batches,
+    only_what_is_due_is_moved,
+    what_was_due_first_goes_first,
+    three_dispatchers_move_each_job_once,
+    a_job_that_is_ready_already_holds_up_no_other,
+    the_next_due_time_is_waited_for,
+    a_worker_hears_of_what_was_dispatched,
+);

@@ -283,3 +283,15 @@ on_each_database!(
     what_is_due_already_is_ready_at_once,
     a_time_that_cannot_be_kept_is_refused,
 );
+
+crate::through_a_pooler!(
+    any_connection_of_the_caller_will_do,
+    the_type_says_the_defaults_and_the_call_may_say_otherwise,
+    a_rollback_takes_the_job_along,
+    a_savepoint_takes_its_own_jobs_along,
+    a_refused_job_does_not_spoil_the_transaction,
+    a_delay_is_counted_by_the_clock_of_the_database,
+    a_time_is_kept_to_the_microsecond,
+    what_is_due_already_is_ready_at_once,
+    a_time_that_cannot_be_kept_is_refused,
+);

@@ -265,3 +265,15 @@ on_each_database!(
     a_statement_that_fails_takes_the_others_along,
     ids_do_not_depend_on_the_order_of_the_outcomes,
 );
+
+crate::through_a_pooler_in_all!(
+    a_mixed_lot_keeps_its_order,
+    a_large_plain_lot_keeps_its_order,
+    a_lot_is_as_its_jobs_one_by_one,
+    a_lot_that_fails_leaves_the_callers_transaction_alive,
+    nothing_is_enqueued_as_nothing,
+    keys_of_one_call_find_each_other,
+    one_that_is_refused_refuses_all,
+    a_statement_that_fails_takes_the_others_along,
+    ids_do_not_depend_on_the_order_of_the_outcomes,
+);

@@ -185,6 +185,16 @@ on_each_database!(
     the_last_day_of_the_calendar_is_a_time,
 );
 
+crate::through_a_pooler_in_all!(
+    others_come_first,
+    a_queue_may_be_paused_and_a_class_unknown,
+    a_running_job_is_where_it_runs,
+    a_scheduled_job_waits_for_its_time,
+    what_has_ended_says_how,
+    an_execution_that_is_gone_is_noticed,
+    the_last_day_of_the_calendar_is_a_time,
+);
+
 /// The latest time that an enqueue accepts.
 fn the_last_day_of_the_calendar_is_a_time(db: &TestDb) {
     let last: chrono::DateTime<chrono::Utc> = "9999-12-31T23:59:59Z".parse().unwrap();

@@ -17,6 +17,13 @@ on_each_database!(
     text_and_envelopes_are_arguments,
 );
 
+crate::through_a_pooler_in_all!(
+    a_function_is_performed,
+    a_function_has_queue_priority_and_policy,
+    arguments_that_do_not_match_hide_secrets,
+    text_and_envelopes_are_arguments,
+);
+
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 struct Welcome {
     email: String,

@@ -167,3 +167,5 @@ fn work_passes_quiet_workers(db: &TestDb) {
 }
 
 on_each_lone_database!(each_idle_worker_gets_a_job, work_passes_quiet_workers);
+
+crate::through_a_pooler_in_all!(each_idle_worker_gets_a_job, work_passes_quiet_workers,);

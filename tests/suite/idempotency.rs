@@ -173,3 +173,13 @@ on_each_database!(
     a_rollback_of_the_first_lets_the_second_through,
     a_commit_of_the_first_answers_the_second,
 );
+
+crate::through_a_pooler_in_all!(
+    a_repeat_finds_the_first_job,
+    a_finished_job_still_holds_its_key,
+    of_two_at_once_one_is_new,
+    of_two_lots_at_once_every_job_is_new_once,
+    lots_with_the_same_keys_in_another_order_come_through,
+    a_rollback_of_the_first_lets_the_second_through,
+    a_commit_of_the_first_answers_the_second,
+);

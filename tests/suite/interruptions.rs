@@ -27,6 +27,21 @@ on_each_database!(
     a_job_may_end_before_the_timeout_of_the_stop,
 );
 
+crate::through_a_pooler!(
+    a_stop_interrupts,
+    a_stop_interrupts_under_a_supervisor,
+    a_claim_is_lost_in_an_outage,
+    a_claim_is_lost_in_an_outage_under_a_supervisor,
+    a_cancellation_interrupts,
+    a_cancellation_interrupts_under_a_supervisor,
+    a_timeout_interrupts,
+    a_timeout_interrupts_under_a_supervisor,
+    what_was_not_raised_is_an_error,
+    what_was_not_raised_is_an_error_under_a_supervisor,
+    a_job_that_asks_in_a_pruned_process_is_fenced,
+    a_job_may_end_before_the_timeout_of_the_stop,
+);
+
 const LONG: Duration = Duration::from_secs(3600);
 
 /// One of four jobs that run at once until the gate `go` opens.

@@ -27,6 +27,18 @@ on_each_database!(
     the_program_shows_them_on_request,
 );
 
+crate::through_a_pooler_in_all!(
+    lines_are_there_when_the_job_has_ended,
+    each_attempt_has_its_lines,
+    a_heartbeat_stores_the_lines_of_a_running_job,
+    only_the_newest_lines_and_runs_are_kept,
+    a_lost_claim_adds_no_lines,
+    a_job_that_finishes_itself_keeps_its_lines,
+    lines_go_with_their_job,
+    lines_go_at_once_with_a_job_that_is_discarded,
+    the_program_shows_them_on_request,
+);
+
 /// Not heard of before the end of a test.
 const SELDOM: Duration = Duration::from_secs(600);
 

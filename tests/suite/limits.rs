@@ -293,3 +293,12 @@ on_each_database!(
     nesting_has_a_depth,
     arguments_come_through_whole,
 );
+
+crate::through_a_pooler_in_all!(
+    names_have_limits,
+    names_up_to_their_limits_are_kept_whole,
+    arguments_have_a_size,
+    a_nul_is_refused_raw_and_escaped,
+    nesting_has_a_depth,
+    arguments_come_through_whole,
+);

@@ -58,6 +58,8 @@ mod outsiders;
 mod panics;
 mod perform;
 mod policies;
+#[cfg(all(feature = "cli", feature = "postgres"))]
+mod poolers;
 mod queues;
 mod quickstart;
 mod quotas;

@@ -21,6 +21,15 @@ on_each_database!(
     a_start_that_fails_half_way_leaves_nothing,
 );
 
+crate::through_a_pooler_in_all!(
+    a_subscriber_that_panics_on_a_finished_job,
+    a_subscriber_that_panics_on_a_registration,
+    a_subscriber_that_panics_on_a_dispatch,
+    a_supervisor_ends_with_what_it_runs,
+    a_supervisor_replaces_who_broke_down,
+    a_start_that_fails_half_way_leaves_nothing,
+);
+
 /// Panics once, at the first event of this kind.
 fn panics_at(kind: &'static str) -> Subscriber {
     let panicked = AtomicBool::new(false);

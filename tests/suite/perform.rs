@@ -417,3 +417,16 @@ on_each_database!(
     hostile_errors_are_cut_and_cleaned,
     state_is_lent_by_type_and_shared,
 );
+
+crate::through_a_pooler_in_all!(
+    what_returns_is_finished,
+    an_error_is_kept_with_its_type_and_its_causes,
+    a_text_is_an_error_as_well,
+    a_panic_is_kept_with_its_place,
+    a_panic_that_is_passed_on_has_no_place,
+    undecodable_arguments_are_a_failure_with_the_reason,
+    an_output_that_is_no_json_is_a_failure,
+    former_names_are_still_performed,
+    hostile_errors_are_cut_and_cleaned,
+    state_is_lent_by_type_and_shared,
+);

@@ -22,6 +22,17 @@ on_each_database!(
     time_is_a_priority,
 );
 
+crate::through_a_pooler_in_all!(
+    a_pause_says_who_when_and_why,
+    a_paused_queue_stops_and_goes_on,
+    a_queue_tells_how_full_and_how_late_it_is,
+    clearing_takes_the_ready_ones_only,
+    a_prefix_reaches_every_one_of_many_queues,
+    a_queue_that_is_new_is_found,
+    a_full_paused_queue_hides_nothing,
+    time_is_a_priority,
+);
+
 fn note(queue: &str, text: &str) -> NewJob {
     NewJob::new(&Note::new(text)).unwrap().queue(queue)
 }

@@ -316,3 +316,16 @@ on_each_database!(
     a_waiter_is_woken,
     a_unique_id_is_held_until_the_result_expires,
 );
+
+crate::through_a_pooler!(
+    only_waiters_are_notified,
+    what_a_job_returned_can_be_asked_for,
+    a_result_outlives_the_row_of_its_job,
+    jobs_that_return_nothing_leave_nothing,
+    too_large_a_result_is_not_kept_and_says_so,
+    every_end_has_its_status,
+    a_retry_forgets_the_old_end,
+    waiting_ends_with_its_time,
+    a_waiter_is_woken,
+    a_unique_id_is_held_until_the_result_expires,
+);

@@ -22,6 +22,20 @@ on_each_database!(
     a_child_that_was_cut_short_before_the_stop_is_forgotten,
 );
 
+crate::through_a_pooler!(
+    term_lets_running_jobs_finish,
+    term_during_boot_is_honoured,
+    term_twice_at_once_is_once,
+    a_second_term_later_ends_at_once,
+    jobs_over_the_shutdown_timeout_are_given_back,
+    quit_ends_at_once_and_the_supervisor_gives_back,
+    a_supervisor_stops_its_children_in_order,
+    a_slow_drain_is_not_taken_for_death,
+    an_interrupted_at_most_once_job_fails,
+    a_child_that_dies_in_the_stop_is_no_drain,
+    a_child_that_was_cut_short_before_the_stop_is_forgotten,
+);
+
 fn processes(db: &TestDb) -> i64 {
     db.rows("processes")
 }

@@ -18,6 +18,16 @@ on_each_database!(
     a_job_that_waits_for_a_free_thread_has_its_turn,
 );
 
+crate::through_a_pooler!(
+    slots_are_passed_on_in_order,
+    a_more_urgent_job_comes_first,
+    an_earlier_queue_comes_first,
+    a_paused_queue_keeps_its_jobs,
+    a_quiet_worker_takes_none,
+    a_stop_leaves_the_next_job_to_others,
+    a_job_that_waits_for_a_free_thread_has_its_turn,
+);
+
 fn on_key(job: NewJob) -> NewJob {
     job.concurrency(Concurrency::new("k").group("g"))
 }

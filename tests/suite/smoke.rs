@@ -45,3 +45,5 @@ fn a_job_goes_its_way(db: &TestDb) {
 }
 
 on_each_database!(a_job_goes_its_way);
+
+crate::through_a_pooler_in_all!(a_job_goes_its_way,);

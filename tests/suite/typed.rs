@@ -15,6 +15,12 @@ on_each_database!(
     a_job_finishes_in_a_transaction_of_its_connection,
 );
 
+crate::through_a_pooler_in_all!(
+    a_job_gets_the_connection_of_its_database,
+    a_transaction_is_all_or_nothing,
+    a_job_finishes_in_a_transaction_of_its_connection,
+);
+
 /// Writes what both typed connections give.
 #[derive(Serialize, Deserialize)]
 struct Look;

@@ -390,3 +390,20 @@ on_each_database!(
     a_rollback_of_the_first_lets_the_second_through,
     a_commit_of_the_first_answers_the_second,
 );
+
+crate::through_a_pooler!(
+    the_second_finds_the_first,
+    an_error_names_the_job_that_is_there,
+    it_is_free_again_after_the_end,
+    a_running_job_holds_it_until_it_has_finished,
+    while_waiting_ends_with_the_claim,
+    the_last_of_many_counts,
+    the_newest_runs_after_the_running_one,
+    a_running_job_holds_it_behind_a_cancelled_one,
+    a_failed_job_gives_it_up_and_takes_it_back,
+    a_unique_row_never_stops_the_others,
+    of_two_at_once_one_is_new,
+    lots_in_another_order_come_through,
+    a_rollback_of_the_first_lets_the_second_through,
+    a_commit_of_the_first_answers_the_second,
+);

@@ -189,3 +189,9 @@ on_each_lone_database!(
     work_of_a_transaction_that_was_open_is_found,
     and_it_is_found_by_a_worker_that_others_wake,
 );
+
+crate::through_a_pooler_in_all!(
+    new_work_is_heard_of,
+    work_of_a_transaction_that_was_open_is_found,
+    and_it_is_found_by_a_worker_that_others_wake,
+);

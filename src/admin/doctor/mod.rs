@@ -48,6 +48,7 @@ pub(crate) fn look<C: AsConn + ?Sized>(conn: &mut C, scope: CheckScope) -> Resul
     let mut conn = own(conn);
     let version = doctor::version(&mut conn).doing("look at the database")?;
     let mut findings = vec![database(&version)];
+    findings.extend(pooler(&mut conn));
     findings.extend(write_ahead_log(&version));
     let schema = schema(&mut conn)?;
     let is_whole = schema.verdict != Verdict::Problem;
@@ -83,6 +84,14 @@ fn database(version: &doctor::DatabaseVersion) -> Finding {
         return finding("database", Verdict::Problem, says);
     }
     finding("database", Verdict::Fine, name)
+}
+
+/// Returns whether a pooler gives out the sessions by transaction, if it does.
+fn pooler(conn: &mut Conn<'_>) -> Option<Finding> {
+    let says =
+        "a pooler in transaction mode stands before the server: nothing is kept in its sessions";
+    conn.has_no_session()
+        .then(|| finding("pooler", Verdict::Fine, says))
 }
 
 fn write_ahead_log(version: &doctor::DatabaseVersion) -> Option<Finding> {

@@ -6,8 +6,9 @@ use crate::config::configuration::Config;
 use crate::config::connections::ConnectionBudget;
 use crate::config::reader::Setting;
 use crate::config::recurring::DeclaredTask;
+use crate::db::conn::pooling::pooler::{Pooler, Pooling};
 use crate::db::schema::migrate;
-use crate::db::{AsConn as _, ConnectionLimit};
+use crate::db::{AsConn as _, ConnectionLimit, Database};
 use crate::error::{Error, Problem, Result};
 use crate::job::registry::Registry;
 use crate::recurring::settings::RecurringSettings;
@@ -132,6 +133,37 @@ struct ServerAnswer {
     allows: Option<i64>,
     /// The number of open connections.
     open: Option<i64>,
+    /// `session` or `transaction`; `None` for a file.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pooling: Option<&'static str>,
+    /// Whether workers are notified of new jobs; otherwise they poll.
+    listens: bool,
+}
+
+impl ServerAnswer {
+    fn of(database: &Database, room: Option<ConnectionLimit>) -> Self {
+        let pooling = database.pooler().and_then(Pooler::known);
+        ServerAnswer {
+            target: database.target(),
+            allows: room.map(|room| room.allowed),
+            open: room.map(|room| room.open),
+            pooling: pooling.map(Pooling::as_str),
+            listens: database.can_listen(),
+        }
+    }
+
+    /// Returns what a pooler in transaction mode means, if there is one.
+    fn pooler(&self) -> Option<String> {
+        let by_transaction = self.pooling == Some(Pooling::Transaction.as_str());
+        by_transaction.then(|| {
+            let hear = if self.listens {
+                "workers listen on `listen_url`"
+            } else {
+                "workers poll for jobs, as no `listen_url` is set"
+            };
+            format!("It is behind a pooler in transaction mode; {hear}.")
+        })
+    }
 }
 
 #[derive(Debug, Serialize)]
@@ -260,11 +292,7 @@ impl CheckedConfig {
                 .into(),
             );
         }
-        self.database = Some(ServerAnswer {
-            target: database.target(),
-            allows: room.map(|room| room.allowed),
-            open: room.map(|room| room.open),
-        });
+        self.database = Some(ServerAnswer::of(&database, room));
         Ok(())
     }
 
@@ -300,6 +328,7 @@ impl Report for CheckedConfig {
                 ),
                 _ => format!("{} is a file.", asked.target),
             });
+            lines.extend(asked.pooler());
         }
         if !self.upcoming.is_empty() {
             lines.push("The next runs of the recurring tasks:".to_owned());

@@ -70,7 +70,19 @@ impl Config {
         let workers = self.workers.iter();
         let largest = workers.map(|worker| self.pool_of(worker)).max();
         let own = self.own().map(|worker| self.pool_of(worker));
-        Database::open_with_pool(url, own.or(largest).unwrap_or(10))
+        self.pooled(Database::open_with_pool(
+            url,
+            own.or(largest).unwrap_or(10),
+        )?)
+    }
+
+    /// Returns the database with what the settings say about its pooler.
+    pub(crate) fn pooled(&self, database: Database) -> Result<Database> {
+        let database = database.pooling(self.database.pooling.value);
+        match self.database.listen_url.value.0.as_str() {
+            "" => Ok(database),
+            url => database.listen_url(url),
+        }
     }
 
     /// Returns the worker as which a supervisor started this process; otherwise the first worker of

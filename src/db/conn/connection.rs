@@ -1,6 +1,8 @@
 //! A borrowed connection to either database, and transactions on it.
 
 use crate::db::conn::dialect::Dialect;
+#[cfg(feature = "postgres")]
+use crate::db::conn::postgres::local;
 use crate::deadline::Armed;
 use diesel::connection::{AnsiTransactionManager, Connection, TransactionManager};
 #[cfg(feature = "postgres")]
@@ -70,6 +72,16 @@ impl Conn<'_> {
         }
     }
 
+    /// Returns whether a pooler gives it another session of the server in each transaction.
+    pub(crate) fn has_no_session(&mut self) -> bool {
+        match self {
+            #[cfg(feature = "postgres")]
+            Conn::Postgres(conn) => local(conn).is_some(),
+            #[cfg(feature = "sqlite")]
+            Conn::Sqlite(_) => false,
+        }
+    }
+
     pub(crate) fn dialect(&self) -> Dialect {
         match self {
             #[cfg(feature = "postgres")]
@@ -114,7 +126,7 @@ impl Conn<'_> {
     {
         match self {
             #[cfg(feature = "postgres")]
-            Conn::Postgres(conn) => conn.transaction(|conn| work(&mut Conn::Postgres(conn))),
+            Conn::Postgres(conn) => within(conn, |conn| work(&mut Conn::Postgres(conn))),
             #[cfg(feature = "sqlite")]
             Conn::Sqlite(conn) => {
                 if in_transaction(*conn) {
@@ -145,7 +157,7 @@ impl Conn<'_> {
     pub(crate) fn begin(&mut self) -> diesel::QueryResult<()> {
         match self {
             #[cfg(feature = "postgres")]
-            Conn::Postgres(conn) => AnsiTransactionManager::begin_transaction(*conn),
+            Conn::Postgres(conn) => begin(conn),
             #[cfg(feature = "sqlite")]
             Conn::Sqlite(conn) => {
                 if in_transaction(*conn) {
@@ -168,6 +180,52 @@ impl Conn<'_> {
     /// Returns whether a transaction is open.
     pub(crate) fn is_in_transaction(&mut self) -> bool {
         on!(self, |c| in_transaction(c))
+    }
+}
+
+/// Starts a transaction or a savepoint. A connection without a session of its own makes its settings with BEGIN.
+#[cfg(feature = "postgres")]
+fn begin(conn: &mut PgConnection) -> diesel::QueryResult<()> {
+    if !in_transaction(conn)
+        && let Some(local) = local(conn)
+    {
+        let begin = local.begin();
+        return AnsiTransactionManager::begin_transaction_sql(conn, &begin);
+    }
+    AnsiTransactionManager::begin_transaction(conn)
+}
+
+/// Runs `work` in a transaction or a savepoint.
+#[cfg(feature = "postgres")]
+fn within<T, E: From<diesel::result::Error>>(
+    conn: &mut PgConnection,
+    work: impl FnOnce(&mut PgConnection) -> Result<T, E>,
+) -> Result<T, E> {
+    begin(conn)?;
+    match work(conn) {
+        Ok(value) => {
+            AnsiTransactionManager::commit_transaction(conn)?;
+            Ok(value)
+        }
+        Err(error) => match AnsiTransactionManager::rollback_transaction(conn) {
+            // The error of the work says why.
+            Ok(()) | Err(diesel::result::Error::BrokenTransactionManager) => Err(error),
+            Err(failed) => Err(failed.into()),
+        },
+    }
+}
+
+/// Runs one statement: in a transaction of its own if none is open and the connection has no session that keeps its
+/// settings.
+#[cfg(feature = "postgres")]
+pub(crate) fn alone<T>(
+    conn: &mut PgConnection,
+    statement: impl FnOnce(&mut PgConnection) -> diesel::QueryResult<T>,
+) -> diesel::QueryResult<T> {
+    if in_transaction(conn) || local(conn).is_none() {
+        statement(conn)
+    } else {
+        within(conn, statement)
     }
 }
 

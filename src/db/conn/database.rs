@@ -3,11 +3,12 @@
 use crate::db::conn::address::{self, without_secrets};
 use crate::db::conn::owned::{self, ConnectionKind, DbConnection, STATEMENT};
 #[cfg(feature = "postgres")]
+use crate::db::conn::pooling::{address::PoolerAddress, advice::is_advised, pooler::Pooler};
+#[cfg(feature = "postgres")]
 use crate::db::conn::postgres;
 #[cfg(feature = "sqlite")]
 use crate::db::conn::sqlite;
 use crate::db::conn::sqlite_file::FileId;
-use crate::db::conn::wakeup::{self, Listener};
 #[cfg(feature = "sqlite")]
 use crate::db::conn::write_turn::WriteTurns;
 use crate::deadline::Hurry;
@@ -56,6 +57,7 @@ pub(crate) enum DatabaseBackend {
         url: String,
         target: String,
         pool: Pool<postgres::PostgresManager>,
+        pooler: Arc<Pooler>,
     },
     #[cfg(feature = "sqlite")]
     Sqlite {
@@ -149,13 +151,15 @@ impl Database {
     pub(crate) fn connect_in_haste(&self, hurry: Option<Hurry>) -> Result<DbConnection> {
         match &*self.inner {
             #[cfg(feature = "postgres")]
-            DatabaseBackend::Postgres { url, target, .. } => postgres::Guarded::connect(url, hurry)
-                .map(|guarded| DbConnection {
-                    kind: ConnectionKind::Postgres(Box::new(guarded)),
-                    turns: None,
-                    limit: self.limit,
-                })
-                .map_err(|reason| self.refused(target, reason)),
+            DatabaseBackend::Postgres { url, pooler, .. } => {
+                postgres::Guarded::connect(url, hurry, pooler)
+                    .map(|guarded| DbConnection {
+                        kind: ConnectionKind::Postgres(Box::new(guarded)),
+                        turns: None,
+                        limit: self.limit,
+                    })
+                    .map_err(|reason| self.refused(&self.target(), reason))
+            }
             #[cfg(feature = "sqlite")]
             DatabaseBackend::Sqlite { path, turns, .. } => self
                 .open_file(path)
@@ -166,30 +170,6 @@ impl Database {
                 })
                 .map_err(|reason| self.refused(&path.display().to_string(), reason)),
             DatabaseBackend::Shared(_) | DatabaseBackend::Unconnected => self.get(),
-        }
-    }
-
-    /// Opens a listener for new work, also on a channel of its own.
-    pub(crate) fn listen(&self, channel: Option<&str>) -> Result<Listener> {
-        let channels: Vec<&str> = channel.into_iter().chain([wakeup::OF_ALL]).collect();
-        self.listen_on(&channels)
-    }
-
-    /// Opens a listener for notifications on these channels of Postgres, or for every commit on
-    /// SQLite.
-    #[cfg_attr(not(feature = "postgres"), allow(unused_variables))]
-    pub(crate) fn listen_on(&self, channels: &[&str]) -> Result<Listener> {
-        match &*self.inner {
-            #[cfg(feature = "postgres")]
-            DatabaseBackend::Postgres { url, target, .. } => wakeup::listen_postgres(url, channels)
-                .map_err(|reason| self.refused(target, reason)),
-            #[cfg(feature = "sqlite")]
-            DatabaseBackend::Sqlite { path, .. } => sqlite::connect(path)
-                .and_then(|conn| wakeup::listen_sqlite(conn, path))
-                .map_err(|reason| self.refused(&path.display().to_string(), reason)),
-            DatabaseBackend::Shared(_) | DatabaseBackend::Unconnected => {
-                Err(self.refused(&self.target(), ALREADY_BORROWED.to_owned()))
-            }
         }
     }
 
@@ -206,17 +186,6 @@ impl Database {
         Ok(())
     }
 
-    /// Returns whether new work is announced by NOTIFY, that is, whether it is Postgres.
-    pub(crate) fn listens_by_notification(&self) -> bool {
-        match &*self.inner {
-            #[cfg(feature = "postgres")]
-            DatabaseBackend::Postgres { .. } => true,
-            #[cfg(feature = "sqlite")]
-            DatabaseBackend::Sqlite { .. } => false,
-            DatabaseBackend::Shared(_) | DatabaseBackend::Unconnected => false,
-        }
-    }
-
     /// Returns which file it is, once it is open. `None` for a server.
     pub(crate) fn file(&self) -> Option<FileId> {
         match &*self.inner {
@@ -229,23 +198,17 @@ impl Database {
     }
 
     /// Returns why no further attempt can succeed, if the message of a failed one says so. A server
-    /// may always come back.
-    #[cfg_attr(not(feature = "sqlite"), allow(unused_variables))]
+    /// may always come back, unless statements prepared in it are those of others.
     pub(crate) fn permanent_failure(&self, message: &str) -> Option<String> {
         match &*self.inner {
             #[cfg(feature = "postgres")]
-            DatabaseBackend::Postgres { .. } => None,
+            DatabaseBackend::Postgres { .. } => is_advised(message).then(|| message.to_owned()),
             #[cfg(feature = "sqlite")]
             DatabaseBackend::Sqlite { path, .. } => {
                 crate::db::conn::sqlite_file::corrupt(path, message)
             }
             DatabaseBackend::Shared(_) | DatabaseBackend::Unconnected => None,
         }
-    }
-
-    /// Returns the error of a listener that cannot hear commits any more.
-    pub(crate) fn listen_error(&self, reason: String) -> Error {
-        self.refused(&self.target(), reason)
     }
 
     pub(crate) fn refused(&self, target: &str, reason: String) -> Error {
@@ -273,12 +236,47 @@ fn open_postgres(url: &str, size: u32) -> Result<DatabaseBackend> {
             reason: reason.to_owned(),
         });
     }
-    let url = postgres::with_defaults(url);
-    Ok(DatabaseBackend::Postgres {
-        target: without_secrets(&url),
-        pool: pool(size).build_unchecked(postgres::PostgresManager { url: url.clone() }),
-        url,
+    let refused = |reason| Error::Url {
+        url: without_secrets(url),
+        reason,
+    };
+    let PoolerAddress {
+        url: plain,
+        pooling,
+        listen_url,
+    } = PoolerAddress::parse(url).map_err(refused)?;
+    let listen_url = listen_url.map(|url| direct(&url)).transpose()?;
+    let pooler = Pooler::new(pooling, listen_url);
+    Ok(postgres_at(postgres::with_defaults(&plain), size, pooler))
+}
+
+/// Returns the address at which to listen, completed.
+#[cfg(feature = "postgres")]
+pub(crate) fn direct(url: &str) -> Result<String> {
+    let is_postgres = url.starts_with("postgres://") || url.starts_with("postgresql://");
+    let wrong = match address::misread(url) {
+        None if is_postgres => return Ok(postgres::with_defaults(url)),
+        None => "the address to listen on leads to Postgres: `postgres://user@host/name`",
+        Some(reason) => reason,
+    };
+    Err(Error::Url {
+        url: without_secrets(url),
+        reason: wrong.to_owned(),
     })
+}
+
+#[cfg(feature = "postgres")]
+pub(crate) fn postgres_at(url: String, size: u32, pooler: Pooler) -> DatabaseBackend {
+    let pooler = Arc::new(pooler);
+    DatabaseBackend::Postgres {
+        target: without_secrets(&url),
+        pool: pool(size).build_unchecked(postgres::PostgresManager {
+            url: url.clone(),
+            pooler: Arc::clone(&pooler),
+        }),
+        url,
+        pooler,
+    }
 }
 
 #[cfg(not(feature = "postgres"))]

@@ -8,6 +8,7 @@ pub(crate) mod dialect;
 pub(crate) mod owned;
 pub(crate) mod param;
 pub(crate) mod pooled;
+pub(crate) mod pooling;
 #[cfg(feature = "postgres")]
 pub(crate) mod postgres;
 pub(crate) mod read_only;

@@ -2,7 +2,9 @@
 
 use crate::db::conn::connection::{AsConn, Conn, sealed};
 #[cfg(feature = "postgres")]
-use crate::db::conn::postgres::{self, ServerSession};
+use crate::db::conn::pooling::recognise::ServerSession;
+#[cfg(feature = "postgres")]
+use crate::db::conn::postgres;
 #[cfg(feature = "web")]
 use crate::db::conn::write_turn::WriteTurn;
 use crate::db::conn::write_turn::WriteTurns;
@@ -213,10 +215,10 @@ impl DbConnection {
         None
     }
 
-    /// Returns the session that the server keeps for this connection.
+    /// Returns the session that the server keeps for this connection, if it keeps one.
     pub(crate) fn session(&self) -> Option<ServerSession> {
         #[cfg(feature = "postgres")]
-        return Some(self.guarded()?.session.clone());
+        return self.guarded()?.session.clone();
         #[cfg(not(feature = "postgres"))]
         None
     }

@@ -1,14 +1,18 @@
 //! Connections to Postgres, and their deadlines.
 
 use crate::clock;
+use crate::db::conn::pooling::local::LocalSettings;
+use crate::db::conn::pooling::pooler::{Pooler, Pooling};
+use crate::db::conn::pooling::recognise::{self, SESSION, ServerSession};
 use crate::deadline::{Armed, Deadline, Hurry, no_answer};
 use crate::error::one_line;
 use diesel::connection::{
-    Connection as _, Instrumentation, InstrumentationEvent, get_default_instrumentation,
+    CacheSize, Connection as _, Instrumentation, InstrumentationEvent, get_default_instrumentation,
 };
 use diesel::prelude::*;
 use diesel::r2d2::{ManageConnection, R2D2Connection as _};
 use diesel::sql_types::{Integer, Nullable, Text};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Default parameters for libpq: without them, a half-open connection hangs for hours.
@@ -31,6 +35,9 @@ pub(crate) const STATEMENT: Duration = Duration::from_secs(40);
 
 /// The time limit to connect and to set up the session.
 pub(crate) const CONNECT: Duration = Duration::from_secs(10);
+
+/// The time limit of each answer of a second connection, which only shows whether there is a pooler.
+const SECOND: Duration = Duration::from_secs(2);
 
 /// How long after its last use a connection is not asked whether it works. Jobs in a row would wait
 /// for one more answer each.
@@ -70,16 +77,6 @@ pub(crate) fn tagged(url: &str, hurry: Option<Hurry>) -> (Deadline, String) {
     (deadline, url)
 }
 
-/// A session of the server, told apart from any later one.
-#[derive(Debug, Clone, PartialEq, Eq, QueryableByName)]
-pub(crate) struct ServerSession {
-    #[diesel(sql_type = Integer)]
-    pid: i32,
-    /// Start of the session. A process id can be reused.
-    #[diesel(sql_type = Nullable<Text>)]
-    since: Option<String>,
-}
-
 /// Restarts the deadline of an armed connection at each statement, and passes all events on to the
 /// program's own instrumentation.
 struct Rearm {
@@ -87,6 +84,8 @@ struct Rearm {
     /// Whether a statement has failed since the server answered a ping. A failure may have left a
     /// transaction open that Diesel does not know.
     has_failed: bool,
+    /// The settings of each transaction, if a pooler gives out the sessions by transaction.
+    local: Option<LocalSettings>,
     next: Option<Box<dyn Instrumentation>>,
 }
 
@@ -108,10 +107,18 @@ pub(crate) fn arm(conn: &mut PgConnection) -> Armed {
     rearm.map_or_else(Armed::not, |rearm| rearm.deadline.arm(STATEMENT))
 }
 
+/// Returns the settings that each transaction must make for itself, if the connection has no session of its own and
+/// was opened by Windlass.
+pub(crate) fn local(conn: &mut PgConnection) -> Option<&mut LocalSettings> {
+    let rearm = conn.instrumentation().downcast_mut::<Rearm>();
+    rearm.and_then(|rearm| rearm.local.as_mut())
+}
+
 /// A connection whose statements have a deadline when it is armed.
 pub(crate) struct Guarded {
     pub(crate) conn: PgConnection,
-    pub(crate) session: ServerSession,
+    /// `None` if it has another one in each transaction.
+    pub(crate) session: Option<ServerSession>,
     /// When the pool last got it back, since boot.
     returned_at: Option<Duration>,
     /// Last, as it must outlive the connection.
@@ -119,14 +126,20 @@ pub(crate) struct Guarded {
 }
 
 impl Guarded {
-    /// Connects and sets up the session.
-    pub(crate) fn connect(url: &str, hurry: Option<Hurry>) -> Result<Self, String> {
-        let (deadline, url) = tagged(url, hurry);
+    /// Connects, and sets up the session if it is kept.
+    pub(crate) fn connect(
+        url: &str,
+        hurry: Option<Hurry>,
+        pooler: &Pooler,
+    ) -> Result<Self, String> {
+        let (deadline, tagged) = tagged(url, hurry.clone());
         let armed = deadline.arm(CONNECT);
-        let opened = PgConnection::establish(&url)
+        let opened = PgConnection::establish(&tagged)
             .map_err(|error| error.to_string())
             .and_then(|mut conn| {
-                let session = set_up(&mut conn).map_err(|error| error.to_string());
+                let pooling = pooling(&mut conn, &deadline, pooler, || second(url, hurry));
+                let set_up = pooling.and_then(|pooling| set_up(&mut conn, pooling));
+                let session = set_up.map_err(|error| error.to_string());
                 session.map(|session| (conn, session))
             });
         // A connection whose setup failed is dropped by now, while still armed.
@@ -140,6 +153,7 @@ impl Guarded {
         conn.set_instrumentation(Rearm {
             deadline: deadline.clone(),
             has_failed: false,
+            local: session.is_none().then(LocalSettings::default),
             next: get_default_instrumentation(),
         });
         Ok(Guarded {
@@ -193,6 +207,7 @@ impl Drop for Guarded {
 #[derive(Debug)]
 pub(crate) struct PostgresManager {
     pub(crate) url: String,
+    pub(crate) pooler: Arc<Pooler>,
 }
 
 /// The reason why the pool has no connection.
@@ -205,7 +220,7 @@ impl ManageConnection for PostgresManager {
     type Error = Refused;
 
     fn connect(&self) -> Result<Guarded, Refused> {
-        Guarded::connect(&self.url, None).map_err(Refused)
+        Guarded::connect(&self.url, None, &self.pooler).map_err(Refused)
     }
 
     fn is_valid(&self, guarded: &mut Guarded) -> Result<(), Refused> {
@@ -234,18 +249,58 @@ impl ManageConnection for PostgresManager {
     }
 }
 
-/// Sets deadlines in the server, so that a frozen client cannot hold a row, and returns the
-/// session.
-fn set_up(conn: &mut PgConnection) -> QueryResult<ServerSession> {
-    diesel::sql_query(
+/// Returns how the sessions are given out: as the settings say, or as it is recognised now. `second` opens another
+/// connection.
+fn pooling(
+    conn: &mut PgConnection,
+    deadline: &Deadline,
+    pooler: &Pooler,
+    second: impl FnOnce() -> Option<(PgConnection, Deadline)>,
+) -> QueryResult<Pooling> {
+    if let Some(known) = pooler.known() {
+        return Ok(known);
+    }
+    if recognise::is_direct(conn, deadline.port())? {
+        pooler.recognise(Pooling::Session);
+        return Ok(Pooling::Session);
+    }
+    let Some((mut other, deadline)) = second() else {
+        // It is looked for again with the next connection.
+        return Ok(Pooling::Session);
+    };
+    let armed = deadline.arm(SECOND);
+    let found = recognise::pooling_of(conn, &mut other);
+    deadline.start(CLOSE);
+    drop((other, armed));
+    if let Ok(found) = found {
+        pooler.recognise(found);
+    }
+    Ok(found.unwrap_or(Pooling::Session))
+}
+
+/// Opens a second connection, to see whether it meets the same session. The pooler may have none free.
+fn second(url: &str, hurry: Option<Hurry>) -> Option<(PgConnection, Deadline)> {
+    let (deadline, url) = tagged(url, hurry);
+    let armed = deadline.arm(SECOND);
+    let opened = PgConnection::establish(&url);
+    drop(armed);
+    Some((opened.ok()?, deadline))
+}
+
+/// Sets deadlines in the server, so that a frozen client cannot hold a row, and returns the session. Returns `None`
+/// if the connection has none of its own; then nothing is prepared in it either.
+fn set_up(conn: &mut PgConnection, pooling: Pooling) -> QueryResult<Option<ServerSession>> {
+    if pooling == Pooling::Transaction {
+        conn.set_prepared_statement_cache_size(CacheSize::Disabled);
+        return Ok(None);
+    }
+    let text = format!(
         "SELECT set_config('statement_timeout', '30s', false), \
          set_config('lock_timeout', '5s', false), \
          set_config('idle_in_transaction_session_timeout', '15s', false), \
-         set_config('default_transaction_isolation', 'read committed', false), \
-         pg_backend_pid() AS pid, \
-         (SELECT CAST(backend_start AS text) FROM pg_stat_get_activity(pg_backend_pid())) AS since",
-    )
-    .get_result(conn)
+         set_config('default_transaction_isolation', 'read committed', false), {SESSION}"
+    );
+    diesel::sql_query(text).get_result(conn).map(Some)
 }
 
 /// Terminates a session that does not answer, if it still exists: it may hold locks. If its server
@@ -253,7 +308,7 @@ fn set_up(conn: &mut PgConnection) -> QueryResult<ServerSession> {
 pub(crate) fn end(conn: &mut PgConnection, session: &ServerSession) -> QueryResult<()> {
     diesel::sql_query(
         "SELECT pg_terminate_backend(pid) FROM pg_stat_get_activity($1) \
-         WHERE CAST(backend_start AS text) = $2",
+         WHERE CAST(extract(epoch FROM backend_start) AS text) = $2",
     )
     .bind::<Integer, _>(session.pid)
     .bind::<Nullable<Text>, _>(&session.since)
@@ -263,14 +318,20 @@ pub(crate) fn end(conn: &mut PgConnection, session: &ServerSession) -> QueryResu
 
 /// Sets the server's own timeouts somewhat below `limit`.
 pub(crate) fn hurry(conn: &mut PgConnection, limit: Duration) -> QueryResult<()> {
-    let millis = |limit: Duration, most: Duration| limit.min(most).as_millis().max(1).to_string();
-    let statement = millis(limit * 3 / 4, Duration::from_secs(30));
-    let lock = millis(limit / 4, Duration::from_secs(2));
+    let most = |limit: Duration, most: u64| {
+        let limit = limit.min(Duration::from_secs(most));
+        limit.max(Duration::from_millis(1))
+    };
+    let (statement, lock) = (most(limit * 3 / 4, 30), most(limit / 4, 2));
+    if let Some(local) = local(conn) {
+        (local.statement_timeout, local.lock_timeout) = (statement, lock);
+        return Ok(());
+    }
     diesel::sql_query(
         "SELECT set_config('statement_timeout', $1, false), set_config('lock_timeout', $2, false)",
     )
-    .bind::<Text, _>(statement)
-    .bind::<Text, _>(lock)
+    .bind::<Text, _>(statement.as_millis().to_string())
+    .bind::<Text, _>(lock.as_millis().to_string())
     .execute(conn)
     .map(drop)
 }

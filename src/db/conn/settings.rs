@@ -1,12 +1,15 @@
 //! Settings of a connection.
 
 use crate::db::conn::connection::Conn;
-use crate::db::conn::dialect::Dialect;
+#[cfg(feature = "postgres")]
+use crate::db::conn::pooling::local::PREFER_INDEXES;
+#[cfg(feature = "postgres")]
+use crate::db::conn::postgres::local;
 use crate::db::conn::statement::Statement;
 
 /// Checks that the database answers. Changes nothing.
 pub(crate) fn ping(conn: &mut Conn<'_>) -> diesel::QueryResult<()> {
-    Statement::new("SELECT 1").unkept().execute(conn)
+    Statement::new("SELECT 1").unkept().plain().execute(conn)
 }
 
 /// Keeps the planner from full scans and sorts on the connection of a loop.
@@ -16,15 +19,20 @@ pub(crate) fn ping(conn: &mut Conn<'_>) -> diesel::QueryResult<()> {
 /// cost of everything else. `jit` is off because the raised cost of a sort would make Postgres
 /// compile it. A generic plan is as good then, and planning anew costs more than most statements.
 pub(crate) fn prefer_indexes(conn: &mut Conn<'_>) -> diesel::QueryResult<()> {
-    match conn.dialect() {
-        Dialect::Postgres => Statement::new(
-            "SELECT set_config('enable_seqscan', 'off', false), set_config('enable_sort', 'off', false), \
-             set_config('enable_bitmapscan', 'off', false), set_config('enable_hashjoin', 'off', false), \
-             set_config('enable_mergejoin', 'off', false), set_config('jit', 'off', false), \
-             set_config('plan_cache_mode', 'force_generic_plan', false)",
-        )
-        .unkept()
-        .execute(conn),
-        Dialect::Sqlite => Ok(()),
+    match conn {
+        #[cfg(feature = "postgres")]
+        Conn::Postgres(pg) => {
+            if let Some(local) = local(pg) {
+                local.prefers_indexes = true;
+                return Ok(());
+            }
+            let settings = PREFER_INDEXES
+                .map(|(name, value)| format!("set_config('{name}', '{value}', false)"));
+            Statement::new(format!("SELECT {}", settings.join(", ")))
+                .unkept()
+                .execute(conn)
+        }
+        #[cfg(feature = "sqlite")]
+        Conn::Sqlite(_) => Ok(()),
     }
 }

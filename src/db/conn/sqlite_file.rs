@@ -98,7 +98,8 @@ const BUSY: [&str; 4] = [
 /// The same about the database as a whole, SQLite's first. For a server whose messages are not
 /// English, only the error codes that Diesel knows are recognized; all other errors count as
 /// content.
-const TROUBLE: [&str; 19] = [
+const TROUBLE: [&str; 20] = [
+    "prepared statement \"",
     "database or disk is full",
     "database is locked",
     "database table is locked",

@@ -2,7 +2,11 @@
 //! [`Dialect`](super::dialect::Dialect), and its parameters.
 
 use crate::db::conn::connection::Conn;
+#[cfg(feature = "postgres")]
+use crate::db::conn::connection::alone;
 use crate::db::conn::param::Param;
+#[cfg(feature = "postgres")]
+use crate::db::conn::pooling::advice::advised;
 use diesel::query_builder::{AstPass, Query, QueryFragment, QueryId};
 use diesel::sql_types::{BigInt, Binary, Bool, HasSqlType, Integer, Nullable, Text, Untyped};
 use diesel::{QueryResult, QueryableByName, RunQueryDsl};
@@ -28,6 +32,7 @@ pub(crate) struct Statement<'v> {
     text: Cow<'v, str>,
     params: Vec<Param<'v>>,
     is_kept: bool,
+    needs_settings: bool,
 }
 
 /// A row that can be read by column name from each database of this build.
@@ -41,6 +46,7 @@ impl<'v> Statement<'v> {
             text: text.into(),
             params: Vec::new(),
             is_kept: true,
+            needs_settings: true,
         }
     }
 
@@ -62,12 +68,19 @@ impl<'v> Statement<'v> {
         self
     }
 
+    /// Does without the settings of the session: the statement waits for no lock, takes little time and needs no
+    /// particular plan. Where a pooler gives out sessions by transaction, it needs no BEGIN and COMMIT then.
+    pub(crate) fn plain(mut self) -> Self {
+        self.needs_settings = false;
+        self
+    }
+
     /// Runs the statement and returns its rows.
     pub(crate) fn load<R: FromRow>(self, conn: &mut Conn<'_>) -> QueryResult<Vec<R>> {
         let statement = self.written(conn);
         match conn {
             #[cfg(feature = "postgres")]
-            Conn::Postgres(conn) => statement.load(*conn),
+            Conn::Postgres(conn) => statement.run_on(conn, |statement, conn| statement.load(conn)),
             #[cfg(feature = "sqlite")]
             Conn::Sqlite(conn) => statement.load(*conn),
         }
@@ -94,7 +107,9 @@ impl<'v> Statement<'v> {
         let statement = self.written(conn);
         match conn {
             #[cfg(feature = "postgres")]
-            Conn::Postgres(conn) => statement.execute(*conn),
+            Conn::Postgres(conn) => {
+                statement.run_on(conn, |statement, conn| statement.execute(conn))
+            }
             #[cfg(feature = "sqlite")]
             Conn::Sqlite(conn) => statement.execute(*conn),
         }
@@ -105,6 +120,7 @@ impl<'v> Statement<'v> {
             text: conn.render(&self.text),
             params: self.params,
             is_kept: self.is_kept,
+            needs_settings: self.needs_settings,
         }
     }
 }
@@ -114,6 +130,8 @@ struct Rendered<'v> {
     text: String,
     params: Vec<Param<'v>>,
     is_kept: bool,
+    #[cfg_attr(not(feature = "postgres"), allow(dead_code))]
+    needs_settings: bool,
 }
 
 impl QueryId for Rendered<'_> {
@@ -128,6 +146,20 @@ impl Query for Rendered<'_> {
 impl<C> RunQueryDsl<C> for Rendered<'_> {}
 
 impl Rendered<'_> {
+    #[cfg(feature = "postgres")]
+    fn run_on<T>(
+        self,
+        conn: &mut diesel::PgConnection,
+        run: impl FnOnce(Self, &mut diesel::PgConnection) -> QueryResult<T>,
+    ) -> QueryResult<T> {
+        let done = if self.needs_settings {
+            alone(conn, |conn| run(self, conn))
+        } else {
+            run(self, conn)
+        };
+        done.map_err(advised)
+    }
+
     /// Passes the text to Diesel piece by piece: `push` for each parameter where it appears first,
     /// and the database's name of it where it appears again.
     fn walk<'b, DB: diesel::backend::Backend>(

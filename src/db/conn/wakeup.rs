@@ -1,6 +1,7 @@
 //! Immediate notice of new work. It lowers latency and is never needed for correctness: a listener
 //! also polls.
 
+use crate::clock;
 use crate::db::conn::connection::Conn;
 use crate::db::conn::dialect::Dialect;
 use crate::db::conn::statement::Statement;
@@ -74,6 +75,9 @@ pub(crate) enum Listener {
     /// `PRAGMA data_version`, read when the log was written.
     #[cfg(feature = "sqlite")]
     Sqlite(wakeup_sqlite::SqliteListener),
+    /// Nothing: a pooler is in between, and there is no direct address.
+    #[cfg_attr(not(feature = "postgres"), allow(dead_code))]
+    Polling,
 }
 
 impl Listener {
@@ -85,6 +89,10 @@ impl Listener {
             Listener::Postgres(listener) => listener.wait(timeout),
             #[cfg(feature = "sqlite")]
             Listener::Sqlite(listener) => listener.wait(timeout),
+            Listener::Polling => {
+                clock::nap(timeout);
+                Ok(false)
+            }
         }
     }
 }

@@ -5,6 +5,9 @@
 //! that session. Each table is changed in a transaction of its own, which waits for no lock once it
 //! has one, so there are no deadlocks. If a process dies in between, the next migration completes
 //! the rest.
+//!
+//! Behind a pooler in transaction mode no lock of a session can be held. Everything is done in one transaction then,
+//! and refused if an index would have to be built `CONCURRENTLY`.
 
 use crate::clock;
 use crate::db::conn::connection::Conn;
@@ -43,6 +46,9 @@ pub(crate) fn complete(conn: &mut PgConnection, timeout: Duration) -> Result<Mig
         take_turn(conn, "pg_try_advisory_xact_lock")?;
         return all(conn, timeout).map(Migrated::of);
     }
+    if Conn::Postgres(conn).has_no_session() {
+        return in_one_transaction(conn, timeout).map(Migrated::of);
+    }
     take_turn(conn, "pg_try_advisory_lock")?;
     let done = all(conn, timeout);
     let free = diesel::sql_query("SELECT pg_advisory_unlock($1) AS it")
@@ -51,6 +57,26 @@ pub(crate) fn complete(conn: &mut PgConnection, timeout: Duration) -> Result<Mig
     let done = done?;
     free.doing("release the migration lock")?;
     Ok(Migrated::of(done))
+}
+
+fn in_one_transaction(conn: &mut PgConnection, timeout: Duration) -> Result<SchemaPlan> {
+    Conn::Postgres(conn).transaction(|conn| {
+        let conn = conn.reborrow().postgres()?;
+        take_turn(conn, "pg_try_advisory_xact_lock")?;
+        let plan = look(&mut Conn::Postgres(conn))?;
+        for step in &plan.steps {
+            if is_long(conn, step)? {
+                let table = step.table.as_deref().unwrap_or_default();
+                let reason = format!(
+                    "{table} has {LARGE} rows or more, so that an index of it is built CONCURRENTLY, which needs a \
+                     session: run `windlass migrate --database URL` with an address that does not lead through the \
+                     pooler"
+                );
+                return Err(failed(step, reason));
+            }
+        }
+        all(conn, timeout)
+    })
 }
 
 fn take_turn(conn: &mut PgConnection, function: &str) -> Result<()> {

@@ -1,6 +1,7 @@
 //! What all loops of a process share: the database, the subscriber, the stop.
 
 use crate::clock;
+use crate::db::conn::pooling::pooler::Pooler;
 use crate::db::schema::migrate;
 use crate::db::{Database, DbConnection, FileId, Refusal};
 use crate::deadline::Hurry;
@@ -102,7 +103,27 @@ impl ProcessContext {
     fn check(&self, connection: &mut DbConnection) -> Result<()> {
         connection.with_write_lock(|conn| migrate::check(conn, &self.database))?;
         self.state.checked.get_or_init(|| self.database.file());
+        self.tell_pooling();
         Ok(())
+    }
+
+    /// Says once how a pooler changes the way in which the processes work.
+    fn tell_pooling(&self) {
+        let database = &self.database;
+        if !database.pooler().is_some_and(Pooler::is_to_be_told) {
+            return;
+        }
+        let target = &*database.target();
+        if database.pooler().is_some_and(Pooler::is_recognised) {
+            log::info!(database = target;
+                "a pooler in transaction mode stands before {target}: nothing is kept in sessions of the server"
+            );
+        }
+        if !database.can_listen() {
+            log::info!(database = target;
+                "workers of {target} poll for jobs: behind a pooler in transaction mode they are notified only through listen_url"
+            );
+        }
     }
 
     /// Opens a connection to the same database as at the start.

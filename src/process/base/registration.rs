@@ -123,6 +123,7 @@ impl Identity {
         let (name, hostname) = (name(self.kind), hostname());
         let metadata = self.metadata(is_quiet);
         let sent = clock::since_boot();
+        let database = session.database();
         let id = session.run("register", |conn| {
             processes::register(
                 conn,
@@ -133,7 +134,8 @@ impl Identity {
                     hostname: &hostname,
                     supervisor_id: parent::supervisor_id(),
                     metadata: &metadata,
-                    channel: self.channel.as_deref(),
+                    // With the connection it is known whether it can listen.
+                    channel: self.channel.as_deref().filter(|_| database.can_listen()),
                 },
             )
         })?;

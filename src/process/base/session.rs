@@ -4,7 +4,7 @@ use crate::clock::{self, RetryDelay};
 use crate::db::model::history::tally::CountedEnd;
 use crate::db::table::wanted_keys;
 use crate::db::transition::promote;
-use crate::db::{Conn, DbConnection, Refusal, ServerSession, prefer_indexes};
+use crate::db::{Conn, Database, DbConnection, Refusal, ServerSession, prefer_indexes};
 use crate::deadline::{Hurry, no_answer};
 use crate::event::events::Event;
 use crate::event::subscriber::Subscriber;
@@ -109,6 +109,15 @@ impl Session {
     pub(crate) fn in_haste(mut self, limit: Duration) -> Self {
         self.haste = limit;
         self
+    }
+
+    pub(crate) fn database(&self) -> Database {
+        self.context.database.clone()
+    }
+
+    /// Returns whether the process hears of new jobs.
+    pub(crate) fn can_listen(&self) -> bool {
+        self.context.database.can_listen()
     }
 
     /// Returns whether the last attempt got no answer.

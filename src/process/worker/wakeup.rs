@@ -22,6 +22,9 @@ pub(crate) fn run(context: &ProcessContext, heartbeat: &Heartbeat, wake: &Sender
     while !stop.is_stopped() {
         let channel = heartbeat.channel();
         match context.database.listen(channel.as_deref()) {
+            Ok(Listener::Polling) => {
+                let _ = stop.channel().recv();
+            }
             Ok(mut listener) => {
                 backoff.reset();
                 is_down = false;

@@ -33,6 +33,27 @@ on_each_database!(
     the_doctor_sees_one_that_stands_still,
 );
 
+crate::through_a_pooler_in_all!(
+    an_operation_changes_what_was_selected,
+    jobs_that_came_after_the_preview_are_not_in_it,
+    a_supervisor_runs_it,
+    several_go_on_in_turn,
+    two_runners_at_once_change_each_job_once,
+    it_can_be_stopped,
+    retried_jobs_are_spread_over_time,
+    a_poisoned_job_is_left,
+    what_cannot_be_read_fails_the_operation,
+    a_cancel_reaches_running_jobs_too,
+    a_limit_holds_over_batches,
+    jobs_are_selected_by_ids,
+    a_newer_version_is_left_alone,
+    what_is_left_alone_holds_up_no_others,
+    impossible_operations_are_refused,
+    a_failed_batch_leaves_nothing,
+    ended_operations_are_cleared,
+    the_doctor_sees_one_that_stands_still,
+);
+
 const RETRY: Change = Change::Retry {
     even_at_most_once: false,
 };

@@ -18,6 +18,15 @@ on_each_database!(
     a_recurring_task_that_nothing_fires_is_a_problem,
 );
 
+crate::through_a_pooler_in_all!(
+    a_working_database_is_fine,
+    each_fault_is_found_and_named,
+    old_tables_are_told_to_be_migrated,
+    warnings_count_when_asked,
+    a_deployment_that_does_not_run_is_a_problem,
+    a_recurring_task_that_nothing_fires_is_a_problem,
+);
+
 fn now(db: &TestDb) -> &'static str {
     if db.is_postgres() {
         "statement_timestamp() AT TIME ZONE 'UTC'"

@@ -26,6 +26,17 @@ on_each_database!(
     what_is_given_back_is_not_counted,
 );
 
+crate::through_a_pooler_in_all!(
+    a_drain_counts_what_its_rows_say,
+    a_drain_costs_two_statements_at_most,
+    waits_and_runs_are_measured,
+    ends_by_operators_are_counted,
+    ends_by_a_dispatcher_are_counted,
+    ends_during_a_stop_are_counted,
+    a_job_that_finishes_itself_is_counted,
+    what_is_given_back_is_not_counted,
+);
+
 /// Not heard of before the end of a test.
 const SELDOM: Duration = Duration::from_secs(600);
 

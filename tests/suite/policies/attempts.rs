@@ -34,6 +34,25 @@ on_each_database!(
     policies_travel_in_batches,
 );
 
+crate::through_a_pooler_in_all!(
+    a_job_fails_at_its_first_error_by_default,
+    a_job_is_tried_as_often_as_its_policy_says,
+    the_last_attempt_is_the_last,
+    the_program_decides_where_nobody_else_does,
+    the_enqueue_wins_over_the_type,
+    the_body_decides,
+    a_snooze_is_no_attempt,
+    back_off_is_waited_for,
+    the_type_computes_the_delay,
+    an_at_most_once_job_is_not_tried_again,
+    attempts_are_kept_newest_first_and_bounded,
+    attempts_are_bounded_where_a_job_is_replaced,
+    crashes_are_among_the_attempts,
+    a_failure_for_good_enqueues_the_hook,
+    a_supervisor_enqueues_the_hook_too,
+    policies_travel_in_batches,
+);
+
 fn enqueue(db: &TestDb, turns: impl Into<Vec<Turn>>, policy: Policy) -> JobId {
     super::enqueue(db, "a", turns, policy)
 }

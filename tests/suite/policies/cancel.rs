@@ -21,6 +21,17 @@ on_each_database!(
     cancelling_and_retrying_at_once,
 );
 
+crate::through_a_pooler_in_all!(
+    a_waiting_job_is_cancelled_at_once,
+    a_running_job_hears_of_it,
+    what_a_cancelled_job_says_does_not_bring_it_back,
+    a_job_that_succeeds_has_succeeded,
+    a_cancelled_job_is_not_recovered,
+    a_cancelled_job_is_not_given_back,
+    cancelling_and_running_at_once,
+    cancelling_and_retrying_at_once,
+);
+
 fn cancel(db: &TestDb, job: JobId) -> Cancelled {
     windlass::cancel(&mut db.connect(), job).unwrap()
 }

@@ -40,6 +40,31 @@ on_each_database!(
     it_is_explained,
 );
 
+crate::through_a_pooler_in_all!(
+    a_late_job_is_discarded_instead_of_started,
+    a_job_in_time_runs,
+    waiting_jobs_are_swept,
+    what_cannot_be_discarded_holds_up_no_other,
+    a_locked_job_holds_up_no_other,
+    an_expiry_counts_from_when_the_job_is_due,
+    a_job_that_has_started_does_not_expire,
+    what_an_older_program_has_started_does_not_expire,
+    a_claim_that_was_given_back_is_no_start,
+    a_rescheduled_job_does_not_expire_before_its_time,
+    an_existing_job_keeps_its_own,
+    a_replaced_job_takes_the_new_one,
+    the_job_behind_an_expired_one_runs,
+    a_slot_of_an_expired_job_is_free,
+    batches_have_them,
+    the_end_of_time_is_no_trouble,
+    what_cannot_be_is_refused,
+    a_dispatcher_that_never_polls_sweeps,
+    jobs_of_recurring_tasks_expire,
+    tests_of_applications_let_them_expire,
+    ended_jobs_leave_nothing,
+    it_is_explained,
+);
+
 const HOUR: Duration = Duration::from_secs(3600);
 
 fn job(name: &str, turns: impl Into<Vec<Turn>>) -> NewJob {

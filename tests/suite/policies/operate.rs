@@ -27,6 +27,22 @@ on_each_database!(
     many_ids_are_sent_once,
 );
 
+crate::through_a_pooler_in_all!(
+    failed_jobs_run_again_with_all_their_attempts,
+    only_what_is_selected_is_touched,
+    what_runs_at_most_once_is_not_retried_by_accident,
+    two_who_retry_at_once_retry_once,
+    retrying_while_a_dead_process_is_pruned,
+    discarded_jobs_are_gone,
+    only_what_was_named_is_discarded,
+    what_runs_is_left_alone,
+    jobs_are_moved_in_time,
+    jobs_are_moved_in_rank,
+    many_jobs_are_changed_in_batches,
+    jobs_are_listed_and_counted,
+    many_ids_are_sent_once,
+);
+
 const RETRY: Change = Change::Retry {
     even_at_most_once: false,
 };

@@ -15,6 +15,12 @@ on_each_database!(
     a_note_waits_for_nobody,
 );
 
+crate::through_a_pooler_in_all!(
+    a_heartbeat_carries_the_progress,
+    telling_writes_nothing_by_itself,
+    a_note_waits_for_nobody,
+);
+
 fn progress(db: &TestDb) -> Option<(Option<String>, Progress)> {
     let processes = windlass::processes(&mut db.connect()).unwrap();
     let run = processes

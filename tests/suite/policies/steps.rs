@@ -38,6 +38,28 @@ on_each_database!(
     a_job_that_has_finished_itself_is_not_recovered,
 );
 
+crate::through_a_pooler_in_all!(
+    a_killed_job_goes_on_where_it_was,
+    a_later_run_gets_what_the_first_one_did,
+    what_fails_leaves_nothing,
+    a_step_without_its_claim_does_nothing,
+    a_name_stands_for_one_step,
+    a_name_stands_for_one_step_of_earlier_runs_too,
+    steps_within_steps,
+    steps_in_a_transaction_of_ones_own,
+    large_values_and_wrong_names_are_refused,
+    two_threads_do_steps,
+    many_steps,
+    a_retried_job_goes_on_where_it_was,
+    finished_in_its_own_transaction,
+    a_job_whose_row_goes_can_finish_itself,
+    what_is_rolled_back_has_not_finished,
+    what_cannot_be_finished_is_not_lost,
+    finishing_needs_the_claim,
+    finishing_needs_a_transaction,
+    a_job_that_has_finished_itself_is_not_recovered,
+);
+
 /// Makes the table that the steps write to.
 fn table(db: &TestDb) {
     db.execute("CREATE TABLE seen (what varchar NOT NULL)");

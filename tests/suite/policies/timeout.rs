@@ -31,6 +31,25 @@ on_each_database!(
     a_stop_of_a_program_of_ones_own_heeds_the_verdict,
 );
 
+crate::through_a_pooler_in_all!(
+    a_job_that_asks_ends_at_its_deadline,
+    a_sleep_ends_at_the_deadline,
+    a_sleep_ends_when_the_job_is_cancelled,
+    a_job_in_time_is_left_alone,
+    a_late_success_is_a_success,
+    an_enqueue_can_do_without,
+    a_blocked_job_ends_its_process_and_no_other_job_is_to_blame,
+    a_spinning_job_ends_its_process,
+    the_policy_decides_after_an_end_by_force,
+    who_ends_in_time_is_not_given_back,
+    an_at_most_once_job_has_an_unknown_outcome,
+    without_a_supervisor_the_claim_stays_until_the_process_is_pruned,
+    a_worker_that_is_killed_meanwhile_leaves_the_verdict,
+    a_job_that_holds_the_lock_of_its_claim_ends_its_process_too,
+    a_program_of_ones_own_is_not_ended,
+    a_stop_of_a_program_of_ones_own_heeds_the_verdict,
+);
+
 const SHORT: Duration = Duration::from_millis(100);
 const LONG: Duration = Duration::from_secs(3600);
 

@@ -38,6 +38,23 @@ on_each_database!(
     the_program_lists_them,
 );
 
+crate::through_a_pooler_in_all!(
+    never_more_than_the_limit_with_many_writers,
+    a_minute_has_an_end,
+    a_day_has_an_end,
+    jobs_that_wait_are_counted,
+    a_rollback_gives_back,
+    a_limit_may_change,
+    a_token_and_a_quota,
+    only_new_jobs_count,
+    a_job_without_a_quota_sends_nothing_of_quotas,
+    what_windlass_enqueues_is_neither_refused_nor_counted,
+    a_name_has_limits,
+    old_windows_are_cleared,
+    tests_of_applications_have_quotas,
+    the_program_lists_them,
+);
+
 const HOUR: Duration = Duration::from_secs(3600);
 
 fn note(text: &str, quota: &Quota) -> NewJob {

@@ -9,6 +9,8 @@ use windlass::{Database, Scheduler};
 
 on_each_durable_database!(killed_schedulers_neither_lose_nor_double_a_tick);
 
+crate::through_a_pooler_in_all!(killed_schedulers_neither_lose_nor_double_a_tick,);
+
 const ROLE: &str = "WINDLASS_TEST_SCHEDULER";
 
 /// The entry of the other processes: a test like any other, that does nothing

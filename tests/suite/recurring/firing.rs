@@ -25,6 +25,19 @@ on_each_database!(
     a_job_reads_its_tick,
 );
 
+crate::through_a_pooler_in_all!(
+    a_tick_enqueues_a_job_as_the_task_says,
+    many_schedulers_fire_each_tick_once,
+    no_tick_comes_twice_when_jobs_are_cleared_at_once,
+    a_tick_that_has_a_row_already_is_not_fired_again,
+    a_task_that_somebody_else_has_locked_holds_up_no_other,
+    what_cannot_be_read_holds_up_no_other,
+    many_tasks_are_due_at_once,
+    a_scheduler_sleeps_until_the_next_tick,
+    old_rows_of_ticks_are_deleted,
+    a_job_reads_its_tick,
+);
+
 fn a_tick_enqueues_a_job_as_the_task_says(db: &TestDb) {
     let task = stamp("a", "every 100000s").policy(Policy::new().max_attempts(4).max_crashes(2));
     schedule(db, &task.queue("other").priority(-2));

@@ -9,6 +9,8 @@ use windlass::Job;
 
 on_each_database!(a_child_is_seen_to_end_though_sigchld_was_ignored);
 
+crate::through_a_pooler_in_all!(a_child_is_seen_to_end_though_sigchld_was_ignored,);
+
 fn a_child_is_seen_to_end_though_sigchld_was_ignored(db: &TestDb) {
     let scene = Scene::new(db);
     let mut supervisor = scene.supervisor_ignoring("CHLD");

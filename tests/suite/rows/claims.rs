@@ -9,6 +9,8 @@ use windlass::{Job, NewJob, Policy};
 
 on_each_database!(a_verdict_that_cannot_be_written_ends_no_claiming);
 
+crate::through_a_pooler_in_all!(a_verdict_that_cannot_be_written_ends_no_claiming,);
+
 /// Refuses verdicts, each after some seconds.
 fn refuse_verdicts(db: &TestDb) {
     if db.is_postgres() {

@@ -13,6 +13,11 @@ on_each_database!(
     what_fails_is_said_every_ten_seconds,
 );
 
+crate::through_a_pooler_in_all!(
+    a_job_that_cannot_be_deleted_holds_up_no_other,
+    what_fails_is_said_every_ten_seconds,
+);
+
 fn supervisor(db: &TestDb, events: &Events) -> Handle {
     let day = Duration::from_secs(24 * 3600);
     let retention = Retention::new().finished_for(day).failed_for(day);

@@ -15,6 +15,13 @@ on_each_database!(
     counts_at_their_end_hold_up_nothing,
 );
 
+crate::through_a_pooler_in_all!(
+    claims_without_a_process_are_recovered,
+    a_process_whose_row_is_gone_registers_anew,
+    a_claim_that_cannot_be_recovered_holds_up_no_other,
+    counts_at_their_end_hold_up_nothing,
+);
+
 const OURS: &str = "heartbeat_seq IS NOT NULL AND kind = 'Worker'";
 
 fn crash_counts(db: &TestDb) -> Vec<i64> {

@@ -15,6 +15,11 @@ on_each_database!(
     a_worker_without_descriptors_ends,
 );
 
+crate::through_a_pooler_in_all!(
+    a_refusal_that_passes_costs_no_text,
+    a_worker_without_descriptors_ends,
+);
+
 /// However often it was refused meanwhile.
 fn a_refusal_that_passes_costs_no_text(db: &TestDb) {
     let may_end = Arc::new(AtomicBool::new(false));

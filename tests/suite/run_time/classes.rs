@@ -23,6 +23,16 @@ on_each_database!(
     tests_of_applications_respect_pauses,
 );
 
+crate::through_a_pooler_in_all!(
+    a_paused_class_stops_and_goes_on,
+    a_resumed_class_needs_no_poll,
+    many_paused_jobs_hold_up_no_other_class,
+    what_arrives_before_paused_jobs_runs_at_once,
+    slots_are_not_passed_to_a_paused_class,
+    a_pause_is_shown_everywhere,
+    tests_of_applications_respect_pauses,
+);
+
 /// Like a note, of another class.
 #[derive(Debug, Serialize, Deserialize)]
 struct Other(String);

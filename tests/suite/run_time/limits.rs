@@ -20,6 +20,14 @@ on_each_database!(
     limits_are_shown_and_cleared,
 );
 
+crate::through_a_pooler_in_all!(
+    a_higher_limit_promotes_and_a_lower_one_lets_jobs_end,
+    a_limit_of_a_group_counts_for_its_keys,
+    a_change_of_a_group_waits_for_no_sweep,
+    no_job_of_a_key_with_no_slot_starts,
+    limits_are_shown_and_cleared,
+);
+
 fn on_key(job: NewJob, key: &str) -> NewJob {
     job.concurrency(Concurrency::new(key).group("g").limit(1))
 }

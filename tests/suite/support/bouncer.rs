@@ -1,7 +1,8 @@
-//! `PgBouncer` in session mode, before the server of a Postgres address.
+//! `PgBouncer` before the server of a Postgres address.
 
 use super::proxy::server;
 use super::server::{NOBODY, free_port};
+use super::wait::until;
 use rustix::process::{Pid, Signal, kill_process};
 use std::os::unix::process::CommandExt as _;
 use std::process::{Child, Command, Stdio};
@@ -15,8 +16,20 @@ pub struct Bouncer {
 }
 
 impl Bouncer {
-    /// `None`: this run does not say where the program is; `bin/test all` does.
+    /// In session mode. `None`: this run does not say where the program is.
     pub fn start(url: &str) -> Option<Self> {
+        Self::with(url, "pool_mode = session\ndefault_pool_size = 100")
+    }
+
+    /// In transaction mode, with fewer sessions of the server than the processes of a test have connections.
+    pub fn by_transaction(url: &str) -> Option<Self> {
+        Self::with(
+            url,
+            "pool_mode = transaction\ndefault_pool_size = 6\nmax_client_conn = 1000",
+        )
+    }
+
+    fn with(url: &str, mode: &str) -> Option<Self> {
         let program = std::env::var_os("WINDLASS_TEST_PGBOUNCER")?;
         let server = server(url).to_owned();
         let (host, to) = server.split_once(':').unwrap();
@@ -26,8 +39,7 @@ impl Bouncer {
         let settings = format!(
             "[databases]\n* = host={host} port={to}\n\
              [pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = {port}\nunix_socket_dir =\n\
-             auth_type = trust\nauth_file = {place}/users\npool_mode = session\ndefault_pool_size = 100\n\
-             logfile = {place}/log\n"
+             auth_type = trust\nauth_file = {place}/users\n{mode}\nlogfile = {place}/log\n"
         );
         std::fs::write(directory.path().join("settings"), settings).unwrap();
         std::fs::write(directory.path().join("users"), "\"postgres\" \"\"\n").unwrap();
@@ -46,6 +58,15 @@ impl Bouncer {
             port,
             _directory: directory,
         })
+    }
+
+    /// Waits until it can be connected to.
+    pub fn listening(self) -> Self {
+        let address = ("127.0.0.1", self.port);
+        until("PgBouncer listens", || {
+            std::net::TcpStream::connect(address).is_ok()
+        });
+        self
     }
 
     /// The address that leads through here.

@@ -16,6 +16,10 @@ pub struct TestDb {
     /// new process of the server. A file that is kept open would be the old
     /// one where a test puts another in its place.
     looks: Mutex<Option<DbConnection>>,
+    /// The address past the pooler, if `url` leads through one.
+    direct: Option<String>,
+    #[cfg(feature = "postgres")]
+    _pooler: Option<super::bouncer::Bouncer>,
 }
 
 enum Place {
@@ -51,6 +55,9 @@ impl TestDb {
             url: url.to_owned(),
             _place: Place::Elsewhere,
             looks: Mutex::default(),
+            direct: None,
+            #[cfg(feature = "postgres")]
+            _pooler: None,
         }
     }
 
@@ -63,6 +70,9 @@ impl TestDb {
             url,
             _place: Place::File(directory),
             looks: Mutex::default(),
+            direct: None,
+            #[cfg(feature = "postgres")]
+            _pooler: None,
         }
     }
 
@@ -75,6 +85,9 @@ impl TestDb {
         TestDb {
             _place: Place::File(directory),
             looks: Mutex::default(),
+            direct: None,
+            #[cfg(feature = "postgres")]
+            _pooler: None,
             database: db.database.clone(),
             url: db.url.clone(),
         }
@@ -99,6 +112,36 @@ impl TestDb {
         Self::schema(postgres_server())
     }
 
+    /// A migrated database behind a pooler in transaction mode with few sessions, past which workers listen. The test's
+    /// own statements go past it, too.
+    /// `None`: this run does not say where `PgBouncer` is.
+    #[cfg(feature = "postgres")]
+    pub fn pooled() -> Option<Self> {
+        let mut db = Self::pooled_as("?pooling=transaction")?;
+        let direct = db.direct.clone()?;
+        db.database = db.database.clone().listen_url(&direct).unwrap();
+        // Also for the programs that a test starts.
+        let listen = direct.replace('@', "%40");
+        db.url.push_str(&format!("&listen_url={listen}"));
+        Some(db.migrated())
+    }
+
+    /// The same without tables, at an address with these parameters.
+    #[cfg(feature = "postgres")]
+    pub fn pooled_as(parameters: &str) -> Option<Self> {
+        let mut db = Self::empty_lone_postgres();
+        let Some(pooler) = super::bouncer::Bouncer::by_transaction(&db.url) else {
+            eprintln!("NOT TESTED: `bin/test` says where PgBouncer is");
+            return None;
+        };
+        let pooler = pooler.listening();
+        let url = format!("{}{parameters}", pooler.url(&db.url));
+        db.database = Database::open(&url).unwrap();
+        db.direct = Some(std::mem::replace(&mut db.url, url));
+        db._pooler = Some(pooler);
+        Some(db)
+    }
+
     #[cfg(feature = "postgres")]
     fn migrated(self) -> Self {
         self.database.migrate().unwrap();
@@ -118,6 +161,9 @@ impl TestDb {
             url,
             _place: Place::Schema { server, name },
             looks: Mutex::default(),
+            direct: None,
+            #[cfg(feature = "postgres")]
+            _pooler: None,
         }
     }
 
@@ -142,6 +188,9 @@ impl TestDb {
             url,
             _place: Place::Database { server, name },
             looks: Mutex::default(),
+            direct: None,
+            #[cfg(feature = "postgres")]
+            _pooler: None,
         }
     }
 
@@ -152,7 +201,16 @@ impl TestDb {
     /// What Diesel's own `establish` takes, for a connection that is the
     /// user's and not ours.
     pub fn address(&self) -> &str {
-        self.url.strip_prefix("sqlite://").unwrap_or(&self.url)
+        let url = self.direct.as_deref().unwrap_or(&self.url);
+        url.strip_prefix("sqlite://").unwrap_or(url)
+    }
+
+    /// A connection for statements of the test's own, past a pooler.
+    pub fn connect_past(&self) -> DbConnection {
+        match &self.direct {
+            Some(url) => Database::open(url).unwrap().connect().unwrap(),
+            None => self.connect(),
+        }
     }
 
     pub fn is_postgres(&self) -> bool {
@@ -161,12 +219,12 @@ impl TestDb {
 
     /// Runs SQL for its effect.
     pub fn execute(&self, sql: &str) -> usize {
-        execute(&mut self.connect(), sql)
+        execute(&mut self.connect_past(), sql)
     }
 
     /// Runs statements in one transaction.
     pub fn in_transaction(&self, statements: &[&str]) {
-        let mut connection = self.connect();
+        let mut connection = self.connect_past();
         execute(&mut connection, "BEGIN");
         for statement in statements {
             execute(&mut connection, statement);
@@ -187,7 +245,7 @@ impl TestDb {
         let kept = self.looks.lock().unwrap().take();
         let seen = kept.and_then(|mut kept| Some((query(&mut kept).ok()?, kept)));
         let (found, connection) = seen.unwrap_or_else(|| {
-            let mut new = self.connect();
+            let mut new = self.connect_past();
             (query(&mut new).unwrap(), new)
         });
         *self.looks.lock().unwrap() = Some(connection);

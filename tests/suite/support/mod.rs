@@ -109,3 +109,42 @@ macro_rules! on_each_database {
         }
     )+};
 }
+
+/// Runs functions of the form `fn name(db: &TestDb)` through `PgBouncer` in transaction mode as well:
+/// `through_a_pooler::name`.
+#[macro_export]
+macro_rules! through_a_pooler {
+    ($($(#[$meta:meta])* $name:ident),+ $(,)?) => {
+        #[cfg(feature = "postgres")]
+        mod through_a_pooler {
+            $(
+                $(#[$meta])*
+                #[test]
+                fn $name() {
+                    if let Some(db) = $crate::support::TestDb::pooled() {
+                        super::$name(&db);
+                    }
+                }
+            )+
+        }
+    };
+}
+
+/// The same in `bin/test all` only: `through_a_pooler_in_all::name`.
+#[macro_export]
+macro_rules! through_a_pooler_in_all {
+    ($($(#[$meta:meta])* $name:ident),+ $(,)?) => {
+        #[cfg(feature = "postgres")]
+        mod through_a_pooler_in_all {
+            $(
+                $(#[$meta])*
+                #[test]
+                fn $name() {
+                    if let Some(db) = $crate::support::TestDb::pooled() {
+                        super::$name(&db);
+                    }
+                }
+            )+
+        }
+    };
+}

@@ -116,6 +116,18 @@ fn a_frozen_pgbouncer_is_left_behind() {
     is_left_behind(&db, &url, || bouncer.freeze(), || bouncer.thaw());
 }
 
+/// The same where no connection has a session of its own.
+#[test]
+fn a_frozen_pgbouncer_in_transaction_mode_is_left_behind() {
+    let db = TestDb::lone_postgres();
+    let Some(bouncer) = Bouncer::by_transaction(&db.url) else {
+        eprintln!("NOT TESTED: `bin/test` says where PgBouncer is");
+        return;
+    };
+    let url = format!("{}?pooling=transaction", bouncer.url(&db.url));
+    is_left_behind(&db, &url, || bouncer.freeze(), || bouncer.thaw());
+}
+
 /// Ends in a black hole, with a job that runs, in little more than this.
 fn ends(workers: Option<usize>, signal: Signal, most: Duration) {
     let db = TestDb::lone_postgres();

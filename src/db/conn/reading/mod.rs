@@ -61,8 +61,10 @@ impl Database {
         let refused = |reason: String| self.refused(&self.target(), reason);
         let kind = match &*self.inner {
             #[cfg(feature = "postgres")]
-            DatabaseBackend::Postgres { url, .. } => postgres::PostgresReader::connect(url, limit)
-                .map(|reader| ReadKind::Postgres(Box::new(reader))),
+            DatabaseBackend::Postgres { url, pooler, .. } => {
+                postgres::PostgresReader::connect(url, limit, pooler)
+                    .map(|reader| ReadKind::Postgres(Box::new(reader)))
+            }
             #[cfg(feature = "sqlite")]
             DatabaseBackend::Sqlite { path, .. } => {
                 sqlite::SqliteReader::open(path).map(|reader| ReadKind::Sqlite(Box::new(reader)))

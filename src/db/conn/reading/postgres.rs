@@ -1,7 +1,8 @@
 //! Reading from Postgres.
 
 use crate::db::conn::connection::Conn;
-use crate::db::conn::postgres::Guarded;
+use crate::db::conn::pooling::pooler::Pooler;
+use crate::db::conn::postgres::{Guarded, local};
 use crate::db::conn::reading::{ReadFailure, begun, database_message, rolled_back};
 use crate::db::conn::settings::prefer_indexes;
 use crate::deadline::{Armed, Hurry, no_answer};
@@ -25,19 +26,22 @@ pub(super) struct PostgresReader {
 
 impl PostgresReader {
     /// Connects; a replica is accepted too if the address says so.
-    pub(super) fn connect(url: &str, limit: Duration) -> Result<Self, String> {
+    pub(super) fn connect(url: &str, limit: Duration, pooler: &Pooler) -> Result<Self, String> {
         // It counts as hurried from the start, so that `limit` is the one for connecting.
         let hurry = Hurry {
             stopping: Arc::new(AtomicBool::new(true)),
             limit,
         };
-        let mut guarded = Guarded::connect(url, Some(hurry))?;
+        let mut guarded = Guarded::connect(url, Some(hurry), pooler)?;
         let armed = guarded.arm(limit);
-        // A transaction that a defect starts by itself cannot write either.
-        let set = guarded
-            .conn
-            .batch_execute("SET default_transaction_read_only = on")
-            .and_then(|()| prefer_indexes(&mut Conn::Postgres(&mut guarded.conn)));
+        // A transaction that a defect starts by itself cannot write either, unless others would get the session.
+        let set = match local(&mut guarded.conn) {
+            Some(_) => Ok(()),
+            None => guarded
+                .conn
+                .batch_execute("SET default_transaction_read_only = on"),
+        };
+        let set = set.and_then(|()| prefer_indexes(&mut Conn::Postgres(&mut guarded.conn)));
         drop(armed);
         if let Some(limit) = guarded.missed() {
             return Err(no_answer(limit));
@@ -51,9 +55,13 @@ impl PostgresReader {
 
     pub(super) fn begin(&mut self, limit: Duration) -> Result<(), ReadFailure> {
         let millis = limit.as_millis().max(1);
-        let begin = format!(
+        let mut begin = format!(
             "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET LOCAL statement_timeout = {millis}"
         );
+        if let Some(local) = local(&mut self.guarded.conn) {
+            begin.push_str("; ");
+            begin.push_str(&local.after_begin());
+        }
         // The server's own limit is for each statement, this one for all of them.
         self.armed = Some(self.guarded.arm_in_all(limit + GRACE));
         let result = begun(&mut self.guarded.conn, &begin);

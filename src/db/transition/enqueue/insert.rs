@@ -45,7 +45,10 @@ pub(crate) fn insert_in_one_statement(
         })
     });
     let text = &ANY[usize::from(row.limit.is_some())][usize::from(row.idempotency_key.is_some())];
-    let job = ALL.bind(Statement::new(text), row);
+    let mut job = ALL.bind(Statement::new(text), row);
+    if row.idempotency_key.is_none() {
+        job = job.plain();
+    }
     let id = job.get_result::<Id>(conn).optional()?;
     Ok(id.map(|row| row.id))
 }
@@ -128,10 +131,11 @@ fn insert_due(conn: &mut Conn<'_>, row: &NewRow) -> QueryResult<Option<i64>> {
     });
     let traits = JobTraits::of(row);
     let (columns, text) = &DUE[traits.index()];
-    let mut job = columns.bind(Statement::new(text), row);
-    if traits.has_unique_id {
-        job = job.bind(row.unique_scope.column());
-    }
+    let job = columns.bind(Statement::new(text), row);
+    let job = match traits.has_unique_id {
+        true => job.bind(row.unique_scope.column()),
+        false => job.plain(),
+    };
     let id = job.get_result::<Id>(conn).optional()?;
     Ok(id.map(|row| row.id))
 }

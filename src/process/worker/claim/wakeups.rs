@@ -143,13 +143,18 @@ impl Wakeups {
         let (flag, Some(registration)) = (&mut self.listen_flag, heartbeat.current()) else {
             return false;
         };
+        if !session.can_listen() {
+            return false;
+        }
         let listens = flag.after_look(registration.id, load);
         write_flag(flag, session, registration.id, listens)
     }
 
     /// Stops listening while the worker claims nothing, so that others are woken instead.
     pub(crate) fn listen_no_more(&mut self, heartbeat: &Heartbeat, session: &mut Session) {
-        if let (flag, Some(registration)) = (&mut self.listen_flag, heartbeat.current()) {
+        if let (flag, Some(registration)) = (&mut self.listen_flag, heartbeat.current())
+            && session.can_listen()
+        {
             let listens = flag.at_rest(registration.id);
             write_flag(flag, session, registration.id, listens);
         }

@@ -23,6 +23,20 @@ crate::on_each_database!(
     a_read_only_server_changes_nothing,
 );
 
+crate::through_a_pooler_in_all!(
+    a_bulk_action_is_previewed_confirmed_and_run,
+    selected_jobs_are_changed_and_no_others,
+    jobs_that_come_later_are_not_changed,
+    the_same_form_twice_starts_one_operation,
+    many_are_discarded_only_with_their_number,
+    retries_are_spread_over_a_time,
+    each_action_changes_what_it_says,
+    wrong_requests_change_nothing,
+    an_operation_shows_its_progress_and_is_stopped,
+    a_server_that_ends_in_the_middle_loses_nothing,
+    a_read_only_server_changes_nothing,
+);
+
 /// Jobs that have failed, `count` of them.
 fn fail(db: &TestDb, class: &str, count: usize) {
     let mut conn = db.connect();

@@ -20,6 +20,17 @@ crate::on_each_database!(
     a_job_that_runs_at_most_once_is_retried_only_when_asked,
 );
 
+crate::through_a_pooler_in_all!(
+    the_explanation_comes_first,
+    the_timeline_has_what_happened_and_what_comes_next,
+    arguments_results_and_steps_are_shown_without_secrets,
+    a_crash_is_part_of_the_timeline,
+    a_job_without_a_row_still_has_its_outcome,
+    actions_change_the_job_and_say_so,
+    what_is_not_possible_says_why,
+    a_job_that_runs_at_most_once_is_retried_only_when_asked,
+);
+
 fn the_explanation_comes_first(db: &TestDb) {
     let world = world(db);
     let server = serve(&db.database);

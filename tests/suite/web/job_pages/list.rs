@@ -21,6 +21,19 @@ crate::on_each_database!(
     wrong_filters_are_explained,
 );
 
+crate::through_a_pooler_in_all!(
+    each_state_has_its_jobs,
+    rows_say_why,
+    filters_select,
+    the_list_goes_back_and_forth,
+    a_search_without_an_index_stops_and_goes_on,
+    jobs_far_apart_are_found,
+    the_search_box_goes_to_what_it_names,
+    hidden_arguments_are_not_found,
+    where_a_search_stops_tells_nothing_of_what_is_hidden,
+    wrong_filters_are_explained,
+);
+
 fn ids(server: &RunningServer, query: &str) -> Vec<i64> {
     listed(&get(server, &format!("/jobs{query}")).expect(200))
 }

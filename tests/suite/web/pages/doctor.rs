@@ -73,3 +73,8 @@ crate::on_each_database!(
     a_database_in_order_is_fine,
     jobs_that_are_inconsistent_are_named
 );
+
+crate::through_a_pooler_in_all!(
+    a_database_in_order_is_fine,
+    jobs_that_are_inconsistent_are_named,
+);

@@ -190,3 +190,10 @@ crate::on_each_database!(
     a_queue_is_late_by_its_promise,
     measures_and_charts_come_from_the_history,
 );
+
+crate::through_a_pooler_in_all!(
+    without_anything_nothing_needs_attention,
+    what_needs_attention_is_listed_worst_first,
+    a_queue_is_late_by_its_promise,
+    measures_and_charts_come_from_the_history,
+);

@@ -116,3 +116,9 @@ crate::on_each_database!(
     processes_are_below_their_supervisor_and_dead_ones_first,
     deaths_are_remembered,
 );
+
+crate::through_a_pooler_in_all!(
+    a_worker_is_shown_with_what_it_runs,
+    processes_are_below_their_supervisor_and_dead_ones_first,
+    deaths_are_remembered,
+);

@@ -159,3 +159,12 @@ crate::on_each_database!(
     a_change_leads_back_to_this_site_only,
     a_viewer_pauses_nothing,
 );
+
+crate::through_a_pooler_in_all!(
+    its_next_jobs_are_in_order,
+    arguments_are_shown_but_for_secret_fields,
+    why_its_jobs_wait_is_on_top,
+    it_is_paused_with_a_reason_and_resumed,
+    a_change_leads_back_to_this_site_only,
+    a_viewer_pauses_nothing,
+);

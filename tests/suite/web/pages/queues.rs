@@ -140,3 +140,12 @@ crate::on_each_database!(
     a_viewer_changes_no_class,
     an_operator_sees_no_disabled_button,
 );
+
+crate::through_a_pooler_in_all!(
+    each_queue_has_its_counts,
+    counts_stop_at_a_limit_and_say_so,
+    paused_queues_and_queues_without_workers_come_first,
+    classes_are_paused_and_resumed,
+    a_viewer_changes_no_class,
+    an_operator_sees_no_disabled_button,
+);

@@ -1,0 +1,154 @@
+//! How a database is reached through a pooler, and how new work is heard of.
+
+#[cfg(feature = "postgres")]
+use crate::db::conn::address::without_secrets;
+use crate::db::conn::database::{ALREADY_BORROWED, Database, DatabaseBackend};
+#[cfg(feature = "postgres")]
+use crate::db::conn::database::{direct, postgres_at};
+use crate::db::conn::pooling::pooler::{Pooler, Pooling};
+#[cfg(feature = "sqlite")]
+use crate::db::conn::sqlite;
+use crate::db::conn::wakeup::{self, Listener};
+use crate::error::{Error, Result};
+#[cfg(feature = "postgres")]
+use std::sync::Arc;
+
+/// Checks an address to listen on.
+#[cfg_attr(not(feature = "postgres"), allow(unused_variables))]
+#[cfg_attr(not(feature = "config"), allow(dead_code))]
+pub(crate) fn check_listen_url(url: &str) -> Result<()> {
+    #[cfg(feature = "postgres")]
+    direct(url)?;
+    Ok(())
+}
+
+impl Database {
+    /// Sets for how long a pooler between this program and the server, such as `PgBouncer`, gives a session of the
+    /// server to a connection. Without it, or with [`Pooling::Auto`], the address decides (`?pooling=transaction`),
+    /// and if that does not say it, the first connection finds out.
+    ///
+    /// Connections that were opened before stay as they are. On SQLite it does nothing.
+    ///
+    /// ```
+    /// # #[cfg(feature = "postgres")] {
+    /// use windlass::{Database, Pooling};
+    ///
+    /// let database = Database::open("postgres://app@pgbouncer:6432/app")?
+    ///     .pooling(Pooling::Transaction)
+    ///     .listen_url("postgres://app@db:5432/app")?;
+    /// # }
+    /// # Ok::<(), windlass::Error>(())
+    /// ```
+    #[must_use]
+    pub fn pooling(self, pooling: Pooling) -> Self {
+        match pooling {
+            Pooling::Auto => self,
+            stated => self.with_pooler(|pooler| pooler.stated = stated),
+        }
+    }
+
+    /// Sets an address that leads to the server itself, on which workers listen for new jobs: one connection for each
+    /// process. Behind a pooler in transaction mode workers poll without it. It is also a parameter of the address,
+    /// `listen_url`, percent-encoded.
+    ///
+    /// On SQLite it does nothing.
+    ///
+    /// # Errors
+    /// If it is no address of Postgres.
+    #[cfg_attr(not(feature = "postgres"), allow(unused_variables))]
+    pub fn listen_url(self, url: &str) -> Result<Self> {
+        #[cfg(feature = "postgres")]
+        {
+            let direct = direct(url.trim())?;
+            Ok(self.with_pooler(|pooler| pooler.listen_url = Some(direct)))
+        }
+        #[cfg(not(feature = "postgres"))]
+        Ok(self)
+    }
+
+    #[cfg_attr(not(feature = "postgres"), allow(unused_variables))]
+    fn with_pooler(self, change: impl FnOnce(&mut Pooler)) -> Self {
+        match &*self.inner {
+            #[cfg(feature = "postgres")]
+            DatabaseBackend::Postgres {
+                url, pool, pooler, ..
+            } => {
+                let mut changed = Pooler::new(pooler.stated, pooler.listen_url.clone());
+                change(&mut changed);
+                Database {
+                    inner: Arc::new(postgres_at(url.clone(), pool.max_size(), changed)),
+                    ..self
+                }
+            }
+            #[cfg(feature = "sqlite")]
+            DatabaseBackend::Sqlite { .. } => self,
+            DatabaseBackend::Shared(_) | DatabaseBackend::Unconnected => self,
+        }
+    }
+
+    /// Returns what is known of the pooler. SQLite has none.
+    pub(crate) fn pooler(&self) -> Option<&Pooler> {
+        match &*self.inner {
+            #[cfg(feature = "postgres")]
+            DatabaseBackend::Postgres { pooler, .. } => Some(pooler),
+            #[cfg(feature = "sqlite")]
+            DatabaseBackend::Sqlite { .. } => None,
+            DatabaseBackend::Shared(_) | DatabaseBackend::Unconnected => None,
+        }
+    }
+
+    /// Returns whether workers hear of new jobs, as far as is known; otherwise they poll.
+    pub(crate) fn can_listen(&self) -> bool {
+        self.pooler().is_none_or(Pooler::can_listen)
+    }
+
+    /// Opens a listener for new work, also on a channel of its own.
+    pub(crate) fn listen(&self, channel: Option<&str>) -> Result<Listener> {
+        let channels: Vec<&str> = channel.into_iter().chain([wakeup::OF_ALL]).collect();
+        self.listen_on(&channels)
+    }
+
+    /// Opens a listener for notifications on these channels of Postgres, or for every commit on
+    /// SQLite.
+    #[cfg_attr(not(feature = "postgres"), allow(unused_variables))]
+    pub(crate) fn listen_on(&self, channels: &[&str]) -> Result<Listener> {
+        match &*self.inner {
+            #[cfg(feature = "postgres")]
+            DatabaseBackend::Postgres { url, pooler, .. } => {
+                if pooler.known().is_none() {
+                    // LISTEN would stay behind in a session that others get.
+                    drop(self.connect()?);
+                }
+                if !pooler.can_listen() {
+                    return Ok(Listener::Polling);
+                }
+                let url = pooler.listen_url.as_deref().unwrap_or(url);
+                wakeup::listen_postgres(url, channels)
+                    .map_err(|reason| self.refused(&without_secrets(url), reason))
+            }
+            #[cfg(feature = "sqlite")]
+            DatabaseBackend::Sqlite { path, .. } => sqlite::connect(path)
+                .and_then(|conn| wakeup::listen_sqlite(conn, path))
+                .map_err(|reason| self.refused(&path.display().to_string(), reason)),
+            DatabaseBackend::Shared(_) | DatabaseBackend::Unconnected => {
+                Err(self.refused(&self.target(), ALREADY_BORROWED.to_owned()))
+            }
+        }
+    }
+
+    /// Returns whether new work is announced by NOTIFY, that is, whether it is Postgres.
+    pub(crate) fn listens_by_notification(&self) -> bool {
+        match &*self.inner {
+            #[cfg(feature = "postgres")]
+            DatabaseBackend::Postgres { .. } => true,
+            #[cfg(feature = "sqlite")]
+            DatabaseBackend::Sqlite { .. } => false,
+            DatabaseBackend::Shared(_) | DatabaseBackend::Unconnected => false,
+        }
+    }
+
+    /// Returns the error of a listener that cannot hear commits any more.
+    pub(crate) fn listen_error(&self, reason: String) -> Error {
+        self.refused(&self.target(), reason)
+    }
+}

@@ -1,0 +1,128 @@
+//! What is known about the pooler before a database.
+
+use std::fmt;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// For how long a pooler such as `PgBouncer` gives a session of the server to a connection.
+///
+/// It is a parameter of the address, `postgres://user@host/name?pooling=transaction`, or set by
+/// [`Database::pooling`](crate::Database::pooling). SQLite has no poolers and ignores it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum Pooling {
+    /// It is found out with the first connection. If other clients keep the pooler busy just then, it may not be
+    /// found.
+    #[default]
+    Auto,
+    /// As long as the connection lasts, or there is no pooler.
+    Session,
+    /// For one transaction. The session keeps nothing then: no settings, no prepared statements, no LISTEN.
+    Transaction,
+}
+
+impl Pooling {
+    /// The values of the setting.
+    pub(crate) const ALL: [Pooling; 3] = [Pooling::Auto, Pooling::Session, Pooling::Transaction];
+
+    /// Returns the value as it is written in an address.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Pooling::Auto => "auto",
+            Pooling::Session => "session",
+            Pooling::Transaction => "transaction",
+        }
+    }
+
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        let mut all = Self::ALL.into_iter();
+        all.find(|pooling| pooling.as_str() == text)
+    }
+}
+
+impl fmt::Display for Pooling {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+/// The pooler before a database, if there is one.
+#[derive(Debug, Default)]
+pub(crate) struct Pooler {
+    /// What the address or the settings say.
+    pub(crate) stated: Pooling,
+    /// Where to listen: an address that leads to the server itself.
+    pub(crate) listen_url: Option<String>,
+    recognised: OnceLock<Pooling>,
+    is_told: AtomicBool,
+}
+
+impl Pooler {
+    pub(crate) fn new(stated: Pooling, listen_url: Option<String>) -> Self {
+        Pooler {
+            stated,
+            listen_url,
+            ..Pooler::default()
+        }
+    }
+
+    /// Returns what the settings say, or what was recognised, if it is known.
+    pub(crate) fn known(&self) -> Option<Pooling> {
+        match self.stated {
+            Pooling::Auto => self.recognised.get().copied(),
+            stated => Some(stated),
+        }
+    }
+
+    /// Notes what was recognised.
+    pub(crate) fn recognise(&self, pooling: Pooling) {
+        let _ = self.recognised.set(pooling);
+    }
+
+    /// Returns whether sessions are given out by transaction, as far as is known.
+    pub(crate) fn is_by_transaction(&self) -> bool {
+        self.known() == Some(Pooling::Transaction)
+    }
+
+    /// Returns whether it was recognised that sessions are given out by transaction.
+    pub(crate) fn is_recognised(&self) -> bool {
+        self.stated == Pooling::Auto && self.is_by_transaction()
+    }
+
+    /// Returns whether notifications can be received.
+    pub(crate) fn can_listen(&self) -> bool {
+        self.listen_url.is_some() || !self.is_by_transaction()
+    }
+
+    /// Returns `true` once: the first caller tells the user.
+    pub(crate) fn is_to_be_told(&self) -> bool {
+        self.is_by_transaction() && !self.is_told.swap(true, Ordering::Relaxed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stated_mode_outweighs_a_recognised_one() {
+        let pooler = Pooler::new(Pooling::Session, None);
+        pooler.recognise(Pooling::Transaction);
+        assert_eq!(pooler.known(), Some(Pooling::Session));
+        assert!(pooler.can_listen() && !pooler.is_to_be_told());
+
+        let pooler = Pooler::default();
+        assert_eq!(pooler.known(), None);
+        assert!(pooler.can_listen());
+        pooler.recognise(Pooling::Transaction);
+        assert!(!pooler.can_listen() && pooler.is_recognised());
+        assert!(pooler.is_to_be_told() && !pooler.is_to_be_told());
+    }
+
+    #[test]
+    fn with_a_direct_address_it_listens() {
+        let direct = Some("postgres://db/app".to_owned());
+        let pooler = Pooler::new(Pooling::Transaction, direct);
+        assert!(pooler.can_listen() && !pooler.is_recognised());
+    }
+}
