@@ -132,7 +132,6 @@ pub struct TaskInfo {
     pub tags: Vec<String>,
     /// Its queue, while its row is kept.
     #[serde(skip)]
-    #[cfg_attr(not(feature = "web"), expect(dead_code, reason = "the server uses it"))]
     pub(crate) queue_name: Option<String>,
     /// Whether [`public`](Self::public) contains the result.
     #[serde(skip)]

@@ -16,6 +16,7 @@ pub(crate) struct TokenLimits {
 
 impl TokenLimits {
     /// Returns limits to these names; an empty list is no limit.
+    #[cfg(any(test, feature = "cli"))]
     pub(crate) fn new(classes: &[String], queues: &[String]) -> Self {
         let some = |names: &[String]| (!names.is_empty()).then(|| names.to_vec());
         TokenLimits {
@@ -33,6 +34,7 @@ impl TokenLimits {
     }
 
     /// Returns the column; `None` without limits.
+    #[cfg(any(test, feature = "cli"))]
     pub(crate) fn to_column(&self) -> Option<String> {
         let is_limited = self.classes.is_some() || self.queues.is_some();
         is_limited.then(|| serde_json::to_string(self).unwrap_or_else(|_| "[]".to_owned()))
