@@ -124,7 +124,7 @@ struct HasInternal {
 pub(crate) fn has_internal(conn: &mut Conn<'_>, job: i64) -> QueryResult<bool> {
     let text = "SELECT EXISTS (SELECT 1 FROM solid_queue_jobs j JOIN windlass_classes c ON c.class_name = j.class_name \
          WHERE j.id = $1 AND c.internal) AS is_it";
-    let row: HasInternal = Statement::new(text).bind(job).get_result(conn)?;
+    let row: HasInternal = Statement::new(text).bind(job).unkept().get_result(conn)?;
     Ok(row.is_it)
 }
 

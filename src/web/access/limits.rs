@@ -27,7 +27,11 @@ impl TokenLimits {
 
     /// Reads the column. What cannot be read allows nothing.
     pub(crate) fn of_column(column: &str) -> Self {
-        serde_json::from_str(column).unwrap_or(TokenLimits {
+        // serde reads a struct from a list, too.
+        let read = column
+            .starts_with('{')
+            .then(|| serde_json::from_str(column));
+        read.and_then(Result::ok).unwrap_or(TokenLimits {
             classes: Some(Vec::new()),
             queues: Some(Vec::new()),
         })
@@ -37,7 +41,7 @@ impl TokenLimits {
     #[cfg(any(test, feature = "cli"))]
     pub(crate) fn to_column(&self) -> Option<String> {
         let is_limited = self.classes.is_some() || self.queues.is_some();
-        is_limited.then(|| serde_json::to_string(self).unwrap_or_else(|_| "[]".to_owned()))
+        is_limited.then(|| serde_json::to_string(self).unwrap_or_default())
     }
 
     pub(crate) fn has_class(&self, name: &str) -> bool {

@@ -103,12 +103,13 @@ const EXPLAIN: &str = "CREATE FUNCTION pg_temp.explain(statement text) RETURNS S
      AS $$ BEGIN RETURN QUERY EXECUTE 'EXPLAIN ' || statement; END $$";
 
 /// What loops and callers do rarely, or only for some jobs.
-const RARE: [&str; 13] = [
+const RARE: [&str; 14] = [
     "sample the queues",
     "store and fold what ended",
     "clear the history",
     "read the paused classes",
     "pass the paused classes",
+    "name the classes",
     "refuse unknown classes",
     "enqueue with a quota",
     "clear",

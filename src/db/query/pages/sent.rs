@@ -22,7 +22,7 @@ pub(crate) struct SentJob {
 /// Returns what these jobs were enqueued as.
 pub(crate) fn sent(conn: &mut Conn<'_>, ids: &[i64]) -> QueryResult<Vec<SentJob>> {
     let text = "SELECT id, class_name, arguments, idempotency_key FROM solid_queue_jobs WHERE id IN {in $1}";
-    Statement::new(text).bind(id_list(ids)).load(conn)
+    Statement::new(text).bind(id_list(ids)).unkept().load(conn)
 }
 
 /// Returns those of these jobs that have neither finished nor failed.
