@@ -74,6 +74,7 @@ mod schema;
 mod schema_killed;
 mod schema_life;
 mod schema_locks;
+mod schema_orders;
 mod settings;
 mod shutdown;
 mod slot_passing;

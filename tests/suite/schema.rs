@@ -16,7 +16,7 @@ fn declared() -> BTreeMap<String, BTreeMap<String, (String, bool)>> {
         include_str!("../../src/db/schema/tables.rs"),
         include_str!("../../src/db/schema/tables_audit.rs"),
         include_str!("../../src/db/schema/tables_history.rs"),
-        include_str!("../../src/db/schema/tables_settings.rs"),
+        include_str!("../../src/db/schema/tables_solid_queue.rs"),
         include_str!("../../src/db/schema/tables_web.rs"),
     ];
     for line in files.into_iter().flat_map(str::lines) {

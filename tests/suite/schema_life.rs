@@ -66,7 +66,7 @@ fn sample(kind: &str) -> &'static str {
 
 /// Every column is named in the INSERT, as with `partial_inserts` off, the
 /// default of Rails since 7.0. What Solid Queue itself sets has a value.
-fn rails_inserts_into_every_table(db: &TestDb) {
+pub fn rails_inserts_into_every_table(db: &TestDb) {
     db.execute("DELETE FROM solid_queue_jobs");
     for (table, theirs) in solid_queue::tables() {
         let table = format!("solid_queue_{table}");
@@ -320,11 +320,11 @@ fn whatever_is_missing_is_completed(db: &TestDb) {
 
 /// What Ruby or the application has beyond ours stays, and disturbs nothing.
 fn what_others_added_is_left_alone(db: &TestDb) {
-    db.execute("ALTER TABLE solid_queue_jobs ADD COLUMN batch_id bigint");
+    db.execute("ALTER TABLE solid_queue_jobs ADD COLUMN tenant_id bigint");
     db.execute(
-        "CREATE TABLE solid_queue_batches (id bigint PRIMARY KEY, description text NOT NULL)",
+        "CREATE TABLE solid_queue_tenants (id bigint PRIMARY KEY, description text NOT NULL)",
     );
-    db.execute("INSERT INTO solid_queue_batches VALUES (1, 'x')");
+    db.execute("INSERT INTO solid_queue_tenants VALUES (1, 'x')");
     assert!(db.database.migrate().unwrap().is_empty());
     drop_one(db, "ALTER TABLE solid_queue_jobs DROP COLUMN policy");
     let completed = db.database.migrate().unwrap().completed;
@@ -333,7 +333,7 @@ fn what_others_added_is_left_alone(db: &TestDb) {
         completed.iter().filter(of_tables).collect::<Vec<_>>(),
         ["the column solid_queue_jobs.policy is missing"]
     );
-    assert_eq!(db.rows("batches"), 1);
+    assert_eq!(db.rows("tenants"), 1);
     works(db);
 }
 

@@ -23,7 +23,7 @@ pub(crate) fn tables() -> Vec<DeclaredTable> {
         include_str!("tables.rs"),
         include_str!("tables_audit.rs"),
         include_str!("tables_history.rs"),
-        include_str!("tables_settings.rs"),
+        include_str!("tables_solid_queue.rs"),
         include_str!("tables_web.rs"),
     ];
     for line in files.into_iter().flat_map(str::lines).map(str::trim) {

@@ -20,5 +20,5 @@ pub(crate) mod reference;
 pub(crate) mod tables;
 pub(crate) mod tables_audit;
 pub(crate) mod tables_history;
-pub(crate) mod tables_settings;
+pub(crate) mod tables_solid_queue;
 pub(crate) mod tables_web;

@@ -64,6 +64,7 @@ diesel::table! {
         concurrency_limit -> Nullable<Integer>,
         concurrency_on_conflict -> Nullable<Text>,
         traceparent -> Nullable<Text>,
+        batch_id -> Nullable<BigInt>,
     }
 }
 
@@ -157,17 +158,6 @@ diesel::table! {
         scheduled_at -> Timestamp,
         created_at -> Timestamp,
         concurrency_key -> Nullable<Text>,
-    }
-}
-
-diesel::table! {
-    solid_queue_semaphores (id) {
-        id -> BigInt,
-        key -> Text,
-        value -> Integer,
-        expires_at -> Timestamp,
-        created_at -> Timestamp,
-        updated_at -> Timestamp,
     }
 }
 
@@ -331,7 +321,6 @@ diesel::allow_tables_to_appear_in_same_query!(
     solid_queue_recurring_executions,
     solid_queue_recurring_tasks,
     solid_queue_scheduled_executions,
-    solid_queue_semaphores,
     windlass_attempts,
     windlass_class_pauses,
     windlass_classes,

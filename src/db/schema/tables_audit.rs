@@ -48,3 +48,10 @@ diesel::table! {
 }
 
 diesel::allow_tables_to_appear_in_same_query!(windlass_audit, windlass_operations);
+
+diesel::table! {
+    windlass_settings (name) {
+        name -> Text,
+        value -> Text,
+    }
+}

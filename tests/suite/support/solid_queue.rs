@@ -1,4 +1,4 @@
-//! Solid Queue 1.5's tables, written down once: to hold ours to, and to make
+//! Solid Queue 1.7's tables, written down once: to hold ours to, and to make
 //! the database of a Rails app from.
 
 use super::TestDb;
@@ -7,7 +7,7 @@ use super::TestDb;
 pub const TABLES: &[&str] = &[
     "jobs: queue_name string!, class_name string!, arguments text, priority integer! = 0, \
      active_job_id string, scheduled_at datetime, finished_at datetime, concurrency_key string, \
-     created_at datetime!, updated_at datetime!",
+     created_at datetime!, updated_at datetime!, batch_id bigint",
     "ready_executions: job_id bigint!, queue_name string!, priority integer! = 0, created_at datetime!",
     "claimed_executions: job_id bigint!, process_id bigint, created_at datetime!",
     "scheduled_executions: job_id bigint!, queue_name string!, priority integer! = 0, \
@@ -23,6 +23,10 @@ pub const TABLES: &[&str] = &[
      queue_name string, priority integer = 0, static boolean! = true, description text, \
      created_at datetime!, updated_at datetime!",
     "recurring_executions: job_id bigint!, task_key string!, run_at datetime!, created_at datetime!",
+    "batches: active_job_batch_id string, description string, on_finish text, on_success text, on_failure text, \
+     metadata text, total_jobs integer! = 0, completed_jobs integer! = 0, failed_jobs integer! = 0, \
+     enqueued_at datetime, finished_at datetime, failed_at datetime, created_at datetime!, updated_at datetime!",
+    "batch_executions: job_id bigint!, batch_id bigint!, created_at datetime!",
 ];
 
 /// `table: columns; columns`: the unique indexes.
@@ -37,6 +41,8 @@ pub const UNIQUE: &[&str] = &[
     "semaphores: key",
     "recurring_tasks: key",
     "recurring_executions: job_id; task_key,run_at",
+    "batches: active_job_batch_id",
+    "batch_executions: job_id",
 ];
 
 /// One column, with its type in Rails' words.
@@ -91,14 +97,50 @@ pub fn create(db: &TestDb) {
     if !db.is_postgres() {
         std::fs::File::create(db.address()).unwrap();
     }
+    create_those(db, |_, _| true);
+}
+
+/// Creates the tables of Solid Queue 1.5, which had no batches.
+pub fn create_before_batches(db: &TestDb) {
+    if !db.is_postgres() {
+        std::fs::File::create(db.address()).unwrap();
+    }
+    create_those(db, |table, column| {
+        !table.starts_with("batch") && column != "batch_id"
+    });
+}
+
+/// Brings the tables of Solid Queue 1.5 to those of 1.7, as its update does: what exists by its name stays.
+pub fn add_batches(db: &TestDb) {
+    let has = |table: &str, column: &str| {
+        let mut columns = db.columns().into_iter();
+        columns.any(|one| one.table == format!("solid_queue_{table}") && one.name == column)
+    };
+    if !has("jobs", "batch_id") {
+        db.execute("ALTER TABLE solid_queue_jobs ADD COLUMN batch_id bigint");
+    }
+    db.execute(
+        "CREATE INDEX IF NOT EXISTS index_solid_queue_jobs_on_batch_id ON solid_queue_jobs (batch_id)",
+    );
+    let is_there = has("batches", "id");
+    create_those(db, |table, _| table.starts_with("batch") && !is_there);
+}
+
+fn create_those(db: &TestDb, is_wanted: impl Fn(&str, &str) -> bool) {
     let (id, datetime) = if db.is_postgres() {
         ("bigserial PRIMARY KEY", "timestamp(6)")
     } else {
         ("integer PRIMARY KEY AUTOINCREMENT NOT NULL", "datetime(6)")
     };
     for (table, columns) in tables() {
+        if !is_wanted(table, "id") {
+            continue;
+        }
         let mut parts = vec![format!("id {id}")];
-        for column in columns {
+        for column in columns
+            .into_iter()
+            .filter(|column| is_wanted(table, &column.name))
+        {
             let kind = match &*column.kind {
                 "string" => "varchar",
                 "datetime" => datetime,
@@ -112,10 +154,12 @@ pub fn create(db: &TestDb) {
                 };
                 format!(" DEFAULT {value}")
             });
-            let key = if column.name == "job_id" {
-                " REFERENCES solid_queue_jobs (id) ON DELETE CASCADE"
-            } else {
-                ""
+            let key = match &*column.name {
+                "job_id" => " REFERENCES solid_queue_jobs (id) ON DELETE CASCADE",
+                "batch_id" if table == "batch_executions" => {
+                    " REFERENCES solid_queue_batches (id) ON DELETE CASCADE"
+                }
+                _ => "",
             };
             parts.push(format!("{} {kind}{default}{null}{key}", column.name));
         }
@@ -125,6 +169,9 @@ pub fn create(db: &TestDb) {
         ));
     }
     for (table, columns) in unique_indexes() {
+        if !is_wanted(table, "id") {
+            continue;
+        }
         db.execute(&format!(
             "CREATE UNIQUE INDEX index_solid_queue_{table}_on_{} ON solid_queue_{table} ({})",
             columns.join("_and_"),
