@@ -220,7 +220,7 @@ pub(crate) fn columns(created_at: &str) -> String {
          coalesce(j.class_name, '') AS class_name, coalesce(j.arguments, 'null') AS arguments, coalesce(j.priority, 0) AS priority, \
          coalesce(j.attempts, 0) AS attempts, coalesce(j.at_most_once, false) AS at_most_once, \
          {created_at} AS created_at, {{moment j.scheduled_at}} AS scheduled_at, \
-         j.max_attempts, j.policy, j.unique_id, j.concurrency_limit IS NOT NULL AS is_limited, \
+         j.max_attempts, j.policy, j.unique_id, j.concurrency_key IS NOT NULL AS is_limited, \
          coalesce(j.last_claim_id IS NOT NULL OR j.crash_count > 0, false) AS has_run, \
          coalesce(j.traceparent, '') AS traceparent"
     )
@@ -228,3 +228,15 @@ pub(crate) fn columns(created_at: &str) -> String {
 
 /// The time of the enqueue on Postgres.
 pub(crate) const ENQUEUED_AT: &str = "coalesce({moment j.created_at}, {now})";
+
+/// How a note begins: `windlass/semaphore/`, the ids of the job and of the semaphore, and its key.
+pub(crate) const NOTE: &str = "windlass/semaphore/";
+
+/// Returns an expression for what the claim of a job notes, whose ready execution has no class. NULL if it has no
+/// semaphore. The id of the job makes each note a request of its own.
+pub(crate) fn noted_semaphore(job_id: &str) -> String {
+    format!(
+        "(SELECT '{NOTE}' || j.id || '/' || s.id || '/' || s.key FROM solid_queue_jobs j \
+         JOIN solid_queue_semaphores s ON s.key = j.concurrency_key WHERE j.id = {job_id} AND j.concurrency_limit IS NULL)"
+    )
+}

@@ -5,6 +5,7 @@ use crate::db::conn::dialect::Dialect;
 use crate::db::conn::param::InputRows;
 use crate::db::conn::sql::{Id, id_list};
 use crate::db::conn::statement::Statement;
+use crate::db::table::claimed::noted_semaphore;
 use crate::db::table::wanted_keys::{self, ConcurrencyKey, keys};
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Integer, Nullable, Text};
@@ -60,7 +61,11 @@ pub(crate) fn delete(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<()> {
 /// Deletes the ready executions of jobs, and returns the keys of their slots, which the caller frees
 /// or uses.
 pub(crate) fn take(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<BTreeSet<String>> {
-    let text = "DELETE FROM solid_queue_ready_executions WHERE job_id IN {in $1} RETURNING concurrency_key";
+    let text = format!(
+        "DELETE FROM solid_queue_ready_executions WHERE job_id IN {{in $1}} \
+         RETURNING CASE WHEN class_name IS NULL THEN {} ELSE concurrency_key END AS concurrency_key",
+        noted_semaphore("solid_queue_ready_executions.job_id"),
+    );
     let rows: Vec<ConcurrencyKey> = Statement::new(text).bind(id_list(jobs)).load(conn)?;
     Ok(keys(rows))
 }

@@ -101,6 +101,9 @@ pub(crate) struct FreeSlots {
     pub(crate) key: String,
     #[diesel(sql_type = BigInt)]
     pub(crate) room: i64,
+    /// Whether Windlass knows no limit of the key: it may be one of Ruby.
+    #[diesel(sql_type = Bool)]
+    pub(crate) has_no_limit: bool,
 }
 
 impl FreeSlots {
@@ -108,6 +111,7 @@ impl FreeSlots {
         FreeSlots {
             key: key.to_owned(),
             room,
+            has_no_limit: false,
         }
     }
 }
@@ -124,9 +128,10 @@ pub(crate) fn free_slots(
     keys: &BTreeSet<String>,
 ) -> QueryResult<Vec<FreeSlots>> {
     let text = format!(
-        "SELECT wanted.key, {} - ({}) AS room FROM (SELECT value ->> 0 AS key FROM {{rows $1}}) AS wanted",
+        "SELECT limited.key, limited.slots - ({}) AS room, limited.slots = 0 AS has_no_limit \
+         FROM (SELECT wanted.key, {} AS slots FROM (SELECT value ->> 0 AS key FROM {{rows $1}}) AS wanted) AS limited",
+        held_of("limited.key"),
         limit_of("wanted.key"),
-        held_of("wanted.key"),
     );
     Statement::new(text).bind(key_list(keys)).load(conn)
 }
@@ -171,6 +176,7 @@ pub(crate) fn sweep(conn: &mut Conn<'_>, after: &str, batch: usize) -> QueryResu
         held_of("walk.key"),
     );
     let seen: Vec<ScannedKey> = Statement::new(text)
+        .unkept()
         .bind(after)
         .bind(batch as i64)
         .load(conn)?;
@@ -229,7 +235,8 @@ pub(crate) fn all(conn: &mut Conn<'_>) -> QueryResult<Vec<SemaphoreStatus>> {
            SELECT concurrency_key AS key, count(*) AS ready, 0 AS claimed, 0 AS scheduled, 0 AS blocked \
              FROM solid_queue_ready_executions WHERE concurrency_key IS NOT NULL GROUP BY concurrency_key \
            UNION ALL SELECT concurrency_key, 0, count(*), 0, 0 \
-             FROM solid_queue_claimed_executions WHERE concurrency_key IS NOT NULL GROUP BY concurrency_key \
+             FROM solid_queue_claimed_executions WHERE concurrency_key IS NOT NULL \
+             AND concurrency_key NOT LIKE 'windlass/semaphore/%' GROUP BY concurrency_key \
            UNION ALL SELECT concurrency_key, 0, 0, count(*), 0 \
              FROM solid_queue_scheduled_executions WHERE concurrency_key IS NOT NULL GROUP BY concurrency_key \
            UNION ALL SELECT concurrency_key, 0, 0, 0, count(*) FROM solid_queue_blocked_executions \

@@ -22,6 +22,7 @@ pub(crate) mod release;
 pub(crate) mod retry_limit;
 pub(crate) mod schedule;
 pub(crate) mod settle;
+pub(crate) mod signal;
 pub(crate) mod take_back;
 pub(crate) mod unblock;
 #[cfg(feature = "web")]

@@ -10,7 +10,7 @@ use crate::db::table::jobs::EndedJob;
 use crate::db::table::semaphores::{self, DOES_NOT_WAIT, FreeSlots, NEVER_EXPIRES, slot_list};
 use crate::db::table::wanted_keys::{self, ConcurrencyKey};
 use crate::db::table::{blocked, jobs};
-use crate::db::transition::operate;
+use crate::db::transition::{operate, signal};
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Text};
 use std::collections::BTreeSet;
@@ -95,18 +95,22 @@ pub(crate) fn promote_after(
         // one have committed.
         let rooms = semaphores::free_slots(conn, &keys)?;
         let picked = pick(conn, &rooms)?;
-        let ready: Vec<i64> = picked.iter().map(|picked| picked.job_id).collect();
+        let mut ready: Vec<i64> = picked.iter().map(|picked| picked.job_id).collect();
         if !ready.is_empty() {
             blocked::delete(conn, &ready)?;
             crate::db::table::ready::insert(conn, &ready)?;
         }
         let discarded = discard(conn, &keys)?;
         let left_over = request_left_over(conn, &rooms, &picked)?;
+        let unlimited = rooms.iter().filter(|room| room.has_no_limit);
+        let unlimited = unlimited.map(|room| room.key.clone()).collect();
+        let signalled = signal::signal(conn, &keys, &unlimited)?;
+        ready.extend(signalled.ready);
         Ok(Promoted {
             ready,
             discarded,
             keys: keys.len(),
-            left_over,
+            left_over: left_over + signalled.left_over,
             ..nothing
         })
     })
@@ -146,7 +150,7 @@ pub(crate) fn pick(conn: &mut Conn<'_>, rooms: &[FreeSlots]) -> QueryResult<Vec<
                  AND expires_at >= '{DOES_NOT_WAIT}' ORDER BY priority, job_id LIMIT $2"
             );
             let mut picked = Vec::new();
-            for FreeSlots { key, room } in open {
+            for FreeSlots { key, room, .. } in open {
                 let jobs = Statement::new(&text)
                     .bind(&key[..])
                     .bind(*room)

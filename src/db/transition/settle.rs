@@ -140,7 +140,7 @@ impl WaitingAgain {
                         keeps_slot: decision.has_slot,
                     });
                 }
-                Destination::Wait(_) if decision.has_slot => {
+                Destination::Wait(_) if decision.has_slot && !job.has_semaphore => {
                     waiting.now.push(job.id);
                     waiting
                         .suspects

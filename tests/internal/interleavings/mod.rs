@@ -22,6 +22,7 @@ mod pairs;
 mod passing;
 mod processes;
 mod runs;
+mod semaphores;
 mod ticks;
 pub mod world;
 

@@ -103,7 +103,7 @@ const EXPLAIN: &str = "CREATE FUNCTION pg_temp.explain(statement text) RETURNS S
      AS $$ BEGIN RETURN QUERY EXECUTE 'EXPLAIN ' || statement; END $$";
 
 /// What loops and callers do rarely, or only for some jobs.
-const RARE: [&str; 14] = [
+const RARE: [&str; 16] = [
     "sample the queues",
     "store and fold what ended",
     "clear the history",
@@ -115,6 +115,8 @@ const RARE: [&str; 14] = [
     "clear",
     "discard expired jobs",
     "promote and discard",
+    "signal semaphores of Ruby",
+    "look for free slots",
     "start, release and retry jobs with limits",
     "enqueue and explain a job with an expiry",
     "discard a job with an expiry",

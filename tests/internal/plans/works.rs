@@ -37,7 +37,7 @@ use crate::db::transition::{
 use std::time::Duration;
 
 /// What the loops of a process do, on connections of their own.
-pub(crate) const LOOPS: [(&str, Work); 48] = [
+pub(crate) const LOOPS: [(&str, Work); 49] = [
     ("sample the queues", |conn, _| {
         gauges::queue(conn, "q1")?;
         gauges::fleet(conn).map(drop)
@@ -105,6 +105,33 @@ pub(crate) const LOOPS: [(&str, Work); 48] = [
         row.limit.as_mut().unwrap().discards = true;
         enqueue::insert_all(conn, &vec![row; 3])?;
         assert_eq!(promote::promote(conn, 10)?.discarded.len(), 2);
+        Ok(())
+    }),
+    ("signal semaphores of Ruby", |conn, rows| {
+        run(
+            conn,
+            "INSERT INTO solid_queue_semaphores (key, value, expires_at, created_at, updated_at) \
+             VALUES ('ruby', 2, '2026-01-01 00:00:00', '2026-01-01 00:00:00', '2026-01-01 00:00:00')",
+        )?;
+        let job = rows.jobs[0];
+        run(
+            conn,
+            &format!("DELETE FROM solid_queue_claimed_executions WHERE job_id = {job}"),
+        )?;
+        run(
+            conn,
+            &format!("UPDATE solid_queue_jobs SET concurrency_key = 'ruby' WHERE id = {job}"),
+        )?;
+        run(
+            conn,
+            &format!(
+                "INSERT INTO solid_queue_blocked_executions (job_id, queue_name, priority, concurrency_key, expires_at, created_at) \
+                 VALUES ({job}, 'q', 0, 'ruby', '2026-01-01 00:10:00', '2026-01-01 00:00:00')"
+            ),
+        )?;
+        let requests = ["windlass/semaphore/1/0/ruby", "ruby", "without a semaphore"];
+        wanted_keys::request_promotion(conn, &requests.map(str::to_owned).into())?;
+        assert_eq!(promote::promote(conn, 10)?.ready, [job]);
         Ok(())
     }),
     ("clear", |conn, rows| {

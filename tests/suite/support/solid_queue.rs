@@ -217,3 +217,41 @@ fn insert(db: &TestDb, class: &str, arguments: &str, at: &str, into: &str) {
         ),
     ]);
 }
+
+/// Enqueues a job of a class with `limits_concurrency to: limit, duration: 10.minutes`: it takes a slot of the
+/// semaphore and is ready, or it is blocked.
+pub fn enqueue_limited(db: &TestDb, class: &str, arguments: &str, key: &str, limit: u32) {
+    let id = format!("{:032x}", fastrand::u128(..));
+    let arguments = envelope(class, arguments).replace('\'', "''");
+    let (now, later) = (
+        "'2026-11-21 03:36:27.384057'",
+        "'2999-11-21 03:46:27.384057'",
+    );
+    let lock = if db.is_postgres() { " FOR UPDATE" } else { "" };
+    let this = format!("FROM solid_queue_jobs j WHERE active_job_id = '{id}'");
+    let is_free =
+        format!("EXISTS (SELECT 1 FROM solid_queue_semaphores WHERE key = '{key}' AND value > 0)");
+    let is_ready = format!(
+        "(SELECT count(*) FROM solid_queue_ready_executions WHERE job_id = (SELECT id {this})) = 1"
+    );
+    db.in_transaction(&[
+        &format!(
+            "INSERT INTO solid_queue_jobs (queue_name, class_name, arguments, priority, active_job_id, concurrency_key, \
+             created_at, updated_at) VALUES ('default', '{class}', '{arguments}', 0, '{id}', '{key}', {now}, {now})"
+        ),
+        &format!(
+            "INSERT INTO solid_queue_semaphores (key, value, expires_at, created_at, updated_at) \
+             VALUES ('{key}', {limit}, {later}, {now}, {now}) ON CONFLICT (key) DO NOTHING"
+        ),
+        &format!("SELECT id FROM solid_queue_semaphores WHERE key = '{key}'{lock}"),
+        &format!(
+            "INSERT INTO solid_queue_ready_executions (job_id, queue_name, priority, created_at) \
+             SELECT id, queue_name, priority, created_at {this} AND {is_free}"
+        ),
+        &format!(
+            "INSERT INTO solid_queue_blocked_executions (job_id, queue_name, priority, concurrency_key, expires_at, created_at) \
+             SELECT id, queue_name, priority, concurrency_key, {later}, created_at {this} AND NOT {is_ready}"
+        ),
+        &format!("UPDATE solid_queue_semaphores SET value = value - 1, expires_at = {later} WHERE key = '{key}' AND {is_ready}"),
+    ]);
+}

@@ -127,7 +127,8 @@ pub(crate) fn page(
         let first_of = wanted.places().iter().map(|place| {
             format!(
                 "SELECT min(e.concurrency_key) AS key FROM solid_queue_{place}_executions e \
-                 WHERE e.concurrency_key > {beyond} AND e.concurrency_key <> '{UNIQUE_SUCCESSOR}'"
+                 WHERE e.concurrency_key > {beyond} AND e.concurrency_key <> '{UNIQUE_SUCCESSOR}' \
+                 AND e.concurrency_key NOT LIKE 'windlass/semaphore/%'"
             )
         });
         let first_of: Vec<String> = first_of.collect();

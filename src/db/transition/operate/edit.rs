@@ -3,8 +3,9 @@
 use crate::db::conn::connection::Conn;
 use crate::db::model::extras::with_version;
 use crate::db::model::state::JobState;
+use crate::db::table::claimed::NOTE;
 use crate::db::table::jobs::{self, EditableJob};
-use crate::db::table::{blocked, ready};
+use crate::db::table::{blocked, ready, wanted_keys};
 use crate::db::transition::operate::lock;
 use crate::db::transition::place;
 use diesel::QueryResult;
@@ -80,11 +81,15 @@ fn renew(conn: &mut Conn<'_>, job: i64, state: JobState) -> QueryResult<()> {
     match state {
         // The end of the job before it claims it.
         JobState::Blocked => blocked::renew(conn, job),
-        JobState::Ready if ready::take(conn, &[job])?.is_empty() => {
+        JobState::Ready => {
+            let slots = ready::take(conn, &[job])?;
+            if slots.iter().any(|key| !key.starts_with(NOTE)) {
+                // It keeps its slot.
+                return ready::insert(conn, &[job]);
+            }
+            wanted_keys::request_promotion(conn, &slots)?;
             place::make_runnable(conn, &[job])
         }
-        // It keeps its slot.
-        JobState::Ready => ready::insert(conn, &[job]),
         _ => Ok(()),
     }
 }

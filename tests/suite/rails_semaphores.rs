@@ -1,0 +1,174 @@
+//! Jobs that Ruby enqueued with `limits_concurrency`, performed here: their semaphores are signalled at once.
+
+use crate::on_each_database;
+use crate::support::TestDb;
+use crate::support::jobs::{Gate, Log, Note, Wait};
+use crate::support::solid_queue;
+use crate::support::wait::until;
+use serde::{Deserialize, Serialize};
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use windlass::{
+    Change, Context, Dispatcher, Job, JobError, JobId, JobResult, Jobs, Registry, Worker,
+};
+
+const POLLING: Duration = Duration::from_millis(20);
+
+/// How many of its jobs run.
+#[derive(Debug, Default)]
+struct Gauge {
+    running: AtomicUsize,
+    most: AtomicUsize,
+    done: AtomicUsize,
+    snoozed: Mutex<HashSet<JobId>>,
+}
+
+/// A job whose Ruby class has a limit. Its Rust type knows none.
+#[derive(Debug, Serialize, Deserialize)]
+struct Limited {
+    how: String,
+}
+
+impl Job for Limited {
+    const NAME: &'static str = "LimitedJob";
+    type State = Gauge;
+    type Output = ();
+
+    fn perform(self, cx: &Context<'_, Gauge>) -> JobResult {
+        let running = cx.running.fetch_add(1, Ordering::SeqCst) + 1;
+        cx.most.fetch_max(running, Ordering::SeqCst);
+        std::thread::sleep(Duration::from_millis(5));
+        cx.running.fetch_sub(1, Ordering::SeqCst);
+        cx.done.fetch_add(1, Ordering::SeqCst);
+        match &*self.how {
+            "fails" => Err(JobError::from("as told").fail()),
+            "discards" => Err(JobError::from("as told").discard()),
+            "snoozes" if cx.snoozed.lock().unwrap().insert(cx.job_id()) => {
+                Err(JobError::snooze(Duration::ZERO))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+fn value(db: &TestDb) -> i64 {
+    db.count("SELECT CAST(value AS bigint) AS n FROM solid_queue_semaphores WHERE key = 'k'")
+}
+
+fn enqueue(db: &TestDb, how: &str, limit: u32) {
+    let arguments = format!(r#"[{{"how":"{how}","_aj_symbol_keys":["how"]}}]"#);
+    solid_queue::enqueue_limited(db, "LimitedJob", &arguments, "k", limit);
+}
+
+fn a_semaphore_is_signalled_at_each_end(db: &TestDb) {
+    for limit in [1_u32, 2] {
+        db.execute("DELETE FROM solid_queue_semaphores");
+        db.execute("DELETE FROM solid_queue_jobs");
+        db.execute("DELETE FROM solid_queue_failed_executions");
+        for how in ["finishes", "fails", "snoozes", "discards"].repeat(3) {
+            enqueue(db, how, limit);
+        }
+        assert_eq!(value(db), 0);
+        let gauge = Arc::new(Gauge::default());
+        let registry = Registry::new().register::<Limited>(Arc::clone(&gauge));
+        let worker = Worker::new(&db.database, registry)
+            .threads(4)
+            .polling_interval(POLLING);
+        let _worker = worker.start().unwrap();
+        until("all have run", || gauge.done.load(Ordering::SeqCst) == 15);
+        until("each slot is given back", || value(db) == i64::from(limit));
+        let most = gauge.most.load(Ordering::SeqCst);
+        assert!(most <= limit as usize, "{most} at once");
+        assert_eq!(
+            db.rows("blocked_executions") + db.rows("ready_executions"),
+            0
+        );
+        assert_eq!(db.rows("failed_executions"), 3);
+    }
+}
+
+/// What a stop interrupts waits for a slot again, which another job may have taken meanwhile.
+fn what_is_given_back_gives_its_slot_back(db: &TestDb) {
+    let wait = || solid_queue::enqueue_limited(db, Wait::NAME, "[]", "k", 1);
+    wait();
+    wait();
+    let run = |gate: &Arc<Gate>| {
+        let registry = Registry::new().register::<Wait>(Arc::clone(gate));
+        let worker = Worker::new(&db.database, registry)
+            .threads(2)
+            .polling_interval(POLLING);
+        worker
+            .shutdown_timeout(Duration::from_millis(50))
+            .start()
+            .unwrap()
+    };
+    let gate = Arc::new(Gate::default());
+    let worker = run(&gate);
+    until("the first one runs", || gate.begun() == 1);
+    drop(worker);
+    gate.open();
+    assert_eq!(db.rows("claimed_executions"), 0);
+    let gate = Arc::new(Gate::default());
+    let _worker = run(&gate);
+    until("one runs again", || gate.begun() == 1);
+    assert_eq!(value(db), 0);
+    assert_eq!(db.rows("claimed_executions"), 1);
+    gate.open();
+    let _dispatcher = Dispatcher::new(&db.database).start().unwrap();
+    until("both have ended", || gate.ended() == 2 && value(db) == 1);
+}
+
+/// A dispatcher of Windlass makes a due job of Ruby ready at once, where its semaphore has a slot.
+fn a_due_job_takes_a_free_slot(db: &TestDb) {
+    enqueue(db, "finishes", 1);
+    let gauge = Arc::new(Gauge::default());
+    let registry = Registry::new().register::<Limited>(Arc::clone(&gauge));
+    let _worker = Worker::new(&db.database, registry)
+        .polling_interval(POLLING)
+        .start()
+        .unwrap();
+    until("the slot is free", || {
+        gauge.done.load(Ordering::SeqCst) == 1 && value(db) == 1
+    });
+    let arguments = r#"[{"how":"finishes"}]"#;
+    solid_queue::schedule(db, "LimitedJob", arguments, "2999-01-01 00:00:00.000001");
+    db.execute("UPDATE solid_queue_jobs SET concurrency_key = 'k'");
+    db.execute(
+        "UPDATE solid_queue_scheduled_executions SET scheduled_at = '2026-01-01 00:00:00.000001'",
+    );
+    let _dispatcher = Dispatcher::new(&db.database).start().unwrap();
+    until("the due one is done", || {
+        gauge.done.load(Ordering::SeqCst) == 2
+    });
+    until("its slot is given back", || value(db) == 1);
+}
+
+/// One that is discarded while it waits has a slot only if it is ready.
+fn what_is_discarded_gives_its_slot_back(db: &TestDb) {
+    for _ in 0..3 {
+        enqueue(db, "finishes", 1);
+    }
+    let mut conn = db.connect();
+    let oldest = db.count("SELECT min(id) AS n FROM solid_queue_jobs");
+    let newest = db.count("SELECT max(id) AS n FROM solid_queue_jobs");
+    let some = Jobs::waiting().ids([JobId(oldest), JobId(newest)]);
+    some.change(&mut conn, Change::Discard).unwrap();
+    let log = Arc::new(Log::default());
+    let registry = Registry::new().register::<Note>(log);
+    let _dispatcher = Dispatcher::new(&db.database).start().unwrap();
+    let _worker = Worker::new(&db.database, registry).start().unwrap();
+    until("the other one is ready", || {
+        db.rows("blocked_executions") == 0
+    });
+    assert_eq!(Jobs::waiting().count(&mut conn).unwrap(), 1);
+    assert_eq!(value(db), 0);
+}
+
+on_each_database!(
+    a_semaphore_is_signalled_at_each_end,
+    what_is_given_back_gives_its_slot_back,
+    a_due_job_takes_a_free_slot,
+    what_is_discarded_gives_its_slot_back,
+);
