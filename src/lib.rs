@@ -40,6 +40,7 @@ pub mod cli;
 #[cfg(any(doc, doctest))]
 pub mod guide;
 
+pub use admin::beside_rails::set_rails_option;
 pub use admin::bulk::change::Change;
 pub use admin::cancel::{Cancelled, cancel};
 pub use admin::changed::Changed;
@@ -89,6 +90,7 @@ pub use db::model::recurring::Overlap;
 pub use db::model::state::JobState;
 pub use db::query::jobs::{JobCount, JobSummary};
 pub use db::query::status::{ProcessStatus, QueueStatus, RunStatus};
+pub use db::schema::beside_rails::RailsOption;
 pub use db::schema::compare::Migrated;
 pub use db::schema::migrate::migrate;
 pub use db::schema::migrations::copy as copy_migrations;

@@ -2,7 +2,7 @@
 
 use crate::on_each_database;
 use crate::support::TestDb;
-use crate::support::jobs::{Gate, Log, Note, Wait};
+use crate::support::jobs::{Gate, Wait};
 use crate::support::solid_queue;
 use crate::support::wait::until;
 use serde::{Deserialize, Serialize};
@@ -155,10 +155,7 @@ fn what_is_discarded_gives_its_slot_back(db: &TestDb) {
     let newest = db.count("SELECT max(id) AS n FROM solid_queue_jobs");
     let some = Jobs::waiting().ids([JobId(oldest), JobId(newest)]);
     some.change(&mut conn, Change::Discard).unwrap();
-    let log = Arc::new(Log::default());
-    let registry = Registry::new().register::<Note>(log);
     let _dispatcher = Dispatcher::new(&db.database).start().unwrap();
-    let _worker = Worker::new(&db.database, registry).start().unwrap();
     until("the other one is ready", || {
         db.rows("blocked_executions") == 0
     });

@@ -15,7 +15,6 @@ fn declared() -> BTreeMap<String, BTreeMap<String, (String, bool)>> {
     let files = [
         include_str!("../../src/db/schema/tables.rs"),
         include_str!("../../src/db/schema/tables_audit.rs"),
-        include_str!("../../src/db/schema/tables_history.rs"),
         include_str!("../../src/db/schema/tables_solid_queue.rs"),
         include_str!("../../src/db/schema/tables_web.rs"),
     ];

@@ -97,7 +97,7 @@ impl Entries<'_> {
         if let Some(key) = &facts.task_key {
             how.extend([text(", by the recurring task "), name(key.clone())]);
         }
-        if facts.active_job_id.is_some() {
+        if facts.is_of_ruby() {
             how.push(text(", by Active Job"));
         }
         self.event(Mark::Ready, facts.created_at, "enqueued".to_owned(), how);

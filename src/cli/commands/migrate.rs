@@ -1,7 +1,9 @@
 //! `windlass migrate`.
 
+use crate::admin::beside_rails::set_rails_option;
 use crate::db::Database;
 use crate::db::conn::connection::AsConn as _;
+use crate::db::schema::beside_rails::RailsOption;
 use crate::db::schema::compare;
 use crate::error::Result;
 use crate::terminal::output::Report;
@@ -12,16 +14,27 @@ use serde::Serialize;
 /// The command can be run at any time, and several times at once. Existing tables are kept, also
 /// those of a Rails app with Solid Queue. Missing parts that another program dropped are added
 /// again. A SQLite file is created if it does not exist; a Postgres database must exist.
+///
+/// Settings for a database that a Rails app shares stay as they are, until they are turned off.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   windlass migrate --database sqlite://jobs.db
   windlass migrate --dry-run
+  windlass migrate --wake-from-ruby on --active-job-envelopes on
   DATABASE_URL=postgres://app@localhost/app windlass migrate --json")]
 pub(crate) struct Migrate {
     /// Print what would be done, and change nothing
     #[arg(long)]
     dry_run: bool,
+
+    /// Beside a Rails app, on Postgres: wake idle workers for jobs that Ruby makes ready
+    #[arg(long, value_name = "ON|OFF", value_parser = ["on", "off"], conflicts_with = "dry_run")]
+    wake_from_ruby: Option<String>,
+
+    /// Beside a Rails app: have new jobs carry Active Job's envelope, for Mission Control
+    #[arg(long, value_name = "ON|OFF", value_parser = ["on", "off"], conflicts_with = "dry_run")]
+    active_job_envelopes: Option<String>,
 
     /// Print JSON
     #[arg(long)]
@@ -40,11 +53,20 @@ pub(crate) struct AppliedMigrations {
 impl Migrate {
     /// Applies the migrations that the database lacks, and completes the tables.
     pub(crate) fn run(&self, database: &Database) -> Result<AppliedMigrations> {
-        let migrated = if self.dry_run {
+        let mut migrated = if self.dry_run {
             compare::pending(&mut database.connect()?.as_conn())?
         } else {
             database.migrate()?
         };
+        for (option, setting) in [
+            (RailsOption::WakeFromRuby, &self.wake_from_ruby),
+            (RailsOption::ActiveJobEnvelopes, &self.active_job_envelopes),
+        ] {
+            if let Some(setting) = setting {
+                let done = set_rails_option(&mut database.connect()?, option, setting == "on")?;
+                migrated.completed.extend(done.completed);
+            }
+        }
         Ok(AppliedMigrations {
             database: database.target(),
             dry_run: self.dry_run,

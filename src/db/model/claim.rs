@@ -1,6 +1,7 @@
 //! Claims: the fence of a claim, what to claim, and what was claimed.
 
 use crate::db::conn::sql::Lossy;
+use crate::db::model::bare_arguments::BareArguments;
 use crate::db::model::times::{FirstTime, SecondsBetween};
 use chrono::NaiveDateTime;
 use diesel::prelude::*;
@@ -200,7 +201,7 @@ pub(crate) struct Claimed {
     pub(crate) queue_name: String,
     #[diesel(sql_type = Text, deserialize_as = Lossy)]
     pub(crate) class_name: String,
-    #[diesel(sql_type = Text, deserialize_as = Lossy)]
+    #[diesel(sql_type = Text, deserialize_as = BareArguments)]
     pub(crate) arguments: String,
     #[diesel(sql_type = Integer)]
     pub(crate) priority: i32,

@@ -1,6 +1,7 @@
 //! The values that transitions take and return. Data only.
 
 pub(crate) mod audit;
+pub(crate) mod bare_arguments;
 pub(crate) mod claim;
 pub(crate) mod decision;
 pub(crate) mod extras;

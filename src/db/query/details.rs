@@ -1,8 +1,8 @@
 //! One job with all that is stored of it, for display.
 
 use crate::db::conn::connection::Conn;
-use crate::db::conn::sql::Lossy;
 use crate::db::conn::statement::Statement;
+use crate::db::model::bare_arguments::BareArguments;
 use chrono::NaiveDateTime;
 use diesel::prelude::*;
 use diesel::sql_types::{Nullable, Text, Timestamp};
@@ -11,7 +11,7 @@ use diesel::sql_types::{Nullable, Text, Timestamp};
 #[derive(Debug, QueryableByName)]
 pub(crate) struct JobRow {
     /// As JSON, unless another program wrote other text.
-    #[diesel(sql_type = Text, deserialize_as = Lossy)]
+    #[diesel(sql_type = Text, deserialize_as = BareArguments)]
     pub(crate) arguments: String,
     #[diesel(sql_type = Nullable<Text>)]
     pub(crate) policy: Option<String>,

@@ -7,6 +7,7 @@ use crate::db::model::extras::Extras;
 use crate::db::model::outcome;
 use crate::db::model::state::JobState;
 use crate::db::query::jobs;
+use crate::db::table::jobs::is_of_ruby;
 use crate::db::table::progress::{Note, Progress};
 use chrono::NaiveDateTime;
 use diesel::prelude::*;
@@ -88,7 +89,7 @@ pub(crate) fn job(conn: &mut Conn<'_>, job: i64) -> QueryResult<Option<EnqueuedJ
     let [succeeded, claimed, other] =
         [JobState::Finished, JobState::Claimed, JobState::Failed].map(jobs::runs);
     let text = format!(
-        "SELECT j.id AS job_id, j.class_name, j.queue_name, j.priority, j.attempts, j.policy, j.unique_id, j.active_job_id IS NOT NULL AS of_ruby, \
+        "SELECT j.id AS job_id, j.class_name, j.queue_name, j.priority, j.attempts, j.policy, j.unique_id, {of_ruby} AS of_ruby, \
          CASE WHEN c.id IS NOT NULL THEN {claimed} WHEN j.finished_at IS NULL \
            OR a.outcome IN ('cancelled', 'discarded') THEN {other} ELSE {succeeded} END AS runs, \
          {{moment j.finished_at}} AS finished_at, c.id IS NOT NULL AS is_claimed, c.note, \
@@ -98,7 +99,8 @@ pub(crate) fn job(conn: &mut Conn<'_>, job: i64) -> QueryResult<Option<EnqueuedJ
          LEFT JOIN solid_queue_scheduled_executions s ON s.job_id = j.id \
          LEFT JOIN solid_queue_failed_executions f ON f.job_id = j.id \
          LEFT JOIN windlass_attempts a ON a.id = (SELECT max(l.id) FROM windlass_attempts l WHERE l.job_id = j.id) \
-         WHERE j.id = $1"
+         WHERE j.id = $1",
+        of_ruby = is_of_ruby("j"),
     );
     Statement::new(text).bind(job).get_result(conn).optional()
 }

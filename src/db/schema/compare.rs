@@ -2,6 +2,7 @@
 
 use crate::db::conn::connection::Conn;
 use crate::db::schema::action::PlanStep;
+use crate::db::schema::beside_rails;
 use crate::db::schema::catalog::Catalog;
 use crate::db::schema::migrations;
 use crate::db::schema::plan::SchemaPlan;
@@ -36,12 +37,10 @@ pub(crate) fn look(conn: &mut Conn<'_>) -> Result<SchemaPlan> {
     let applied = migrations::applied(conn)?;
     let catalog = Catalog::read(conn).doing("read the catalog of the database")?;
     let dialect = conn.dialect();
-    Ok(SchemaPlan::new(
-        dialect,
-        &migrations::texts(dialect),
-        &applied,
-        &catalog,
-    ))
+    let mut plan = SchemaPlan::new(dialect, &migrations::texts(dialect), &applied, &catalog);
+    let options = beside_rails::steps(conn, &catalog).doing("read the settings")?;
+    plan.steps.extend(options);
+    Ok(plan)
 }
 
 /// Returns what [`migrate`] would do.

@@ -22,7 +22,6 @@ pub(crate) fn tables() -> Vec<DeclaredTable> {
     let files = [
         include_str!("tables.rs"),
         include_str!("tables_audit.rs"),
-        include_str!("tables_history.rs"),
         include_str!("tables_solid_queue.rs"),
         include_str!("tables_web.rs"),
     ];

@@ -1,6 +1,7 @@
 //! The tables: their columns, the migrations that make them, and adding what a database lacks.
 
 pub(crate) mod action;
+pub(crate) mod beside_rails;
 pub(crate) mod catalog;
 pub(crate) mod column;
 pub(crate) mod compare;
@@ -19,6 +20,5 @@ pub(crate) mod postgres_locks;
 pub(crate) mod reference;
 pub(crate) mod tables;
 pub(crate) mod tables_audit;
-pub(crate) mod tables_history;
 pub(crate) mod tables_solid_queue;
 pub(crate) mod tables_web;

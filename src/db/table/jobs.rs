@@ -5,6 +5,7 @@ use crate::db::conn::param::InputRows;
 use crate::db::conn::sql::Lossy;
 use crate::db::conn::sql::{Id, id_list};
 use crate::db::conn::statement::Statement;
+use crate::db::model::bare_arguments::BareArguments;
 use crate::db::model::claim::{ClaimOf, FinishedRow};
 use crate::db::model::new_result::{NewResult, ResultOf};
 use crate::db::model::outcome::{FollowUpJob, ResultOutcome, StoredPolicy};
@@ -58,12 +59,18 @@ pub(crate) fn ended_claims(conn: &mut Conn<'_>, claims: &[ClaimOf]) -> QueryResu
         .collect())
 }
 
+/// Returns a condition: Ruby enqueued the job `job`. With envelopes for Active Job, those of other programs have an
+/// `active_job_id` too, of which this is the beginning: `windlass-`.
+pub(crate) fn is_of_ruby(job: &str) -> String {
+    format!("(coalesce({job}.active_job_id, 'windlass-') NOT LIKE 'windlass-%')")
+}
+
 /// A job whose arguments may change.
 #[derive(Debug, QueryableByName)]
 pub(crate) struct EditableJob {
     #[diesel(sql_type = Text, deserialize_as = Lossy)]
     pub(crate) class_name: String,
-    #[diesel(sql_type = Text, deserialize_as = Lossy)]
+    #[diesel(sql_type = Text, deserialize_as = BareArguments)]
     pub(crate) arguments: String,
     /// `claimed`, `ended`, or `open`.
     #[diesel(sql_type = Text)]
@@ -197,7 +204,7 @@ pub(crate) fn ended(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<Vec<EndedJ
 struct Arguments {
     #[diesel(sql_type = BigInt)]
     id: i64,
-    #[diesel(sql_type = Text, deserialize_as = Lossy)]
+    #[diesel(sql_type = Text, deserialize_as = BareArguments)]
     arguments: String,
 }
 

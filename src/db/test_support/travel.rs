@@ -2,6 +2,7 @@
 
 use crate::db::conn::connection::Conn;
 use crate::db::conn::statement::Statement;
+use crate::db::model::bare_arguments::MaybeBareArguments;
 use crate::db::schema::declared;
 use chrono::NaiveDateTime;
 use diesel::prelude::*;
@@ -15,7 +16,7 @@ pub(crate) struct WaitingJob {
     pub(crate) id: i64,
     #[diesel(sql_type = Text)]
     pub(crate) class_name: String,
-    #[diesel(sql_type = Nullable<Text>)]
+    #[diesel(sql_type = Nullable<Text>, deserialize_as = MaybeBareArguments)]
     pub(crate) arguments: Option<String>,
     #[diesel(sql_type = Text)]
     pub(crate) queue_name: String,

@@ -9,6 +9,7 @@ use crate::db::model::claim::FinishedRow;
 use crate::db::model::decision::{Death, JobDecision, LostClaim, MAX_CRASHES};
 use crate::db::model::outcome::{self, EndedRun, RunStart};
 use crate::db::table::history::deltas;
+use crate::db::table::jobs::is_of_ruby;
 use crate::db::transition::recover::Recovered;
 use crate::db::transition::settle;
 use diesel::prelude::*;
@@ -41,8 +42,7 @@ struct FailedByRuby {
     lost: LostClaim,
 }
 
-/// Takes back jobs whose failed executions have ids in the range. A job of
-/// Ruby has an `active_job_id`, and stays failed.
+/// Takes back jobs whose failed executions have ids in the range. A job of Ruby stays failed.
 ///
 /// The claim is gone, and with it the slot of a concurrency key: a job with a key is blocked again.
 /// Deleting the failed execution is the fence.
@@ -77,7 +77,8 @@ fn failed_by_ruby(conn: &mut Conn<'_>, range: IdRange) -> QueryResult<Vec<Failed
          coalesce(j.max_crashes, {MAX_CRASHES}) AS max_crashes, j.at_most_once \
          FROM solid_queue_failed_executions f JOIN solid_queue_jobs j ON j.id = f.job_id \
          WHERE f.id > $1 AND f.id <= $2 AND f.error LIKE '%SolidQueue::Processes::Process%Error%' \
-         AND j.active_job_id IS NULL AND j.finished_at IS NULL ORDER BY f.id LIMIT $3 {{lock skip of f}}"
+         AND NOT {} AND j.finished_at IS NULL ORDER BY f.id LIMIT $3 {{lock skip of f}}",
+        is_of_ruby("j"),
     );
     let rows: Vec<FailedByRuby> = Statement::new(text)
         .bind(range.after)

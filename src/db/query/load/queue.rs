@@ -3,6 +3,7 @@
 use crate::db::conn::connection::{Conn, age};
 use crate::db::conn::sql::Lossy;
 use crate::db::conn::statement::Statement;
+use crate::db::model::bare_arguments::BareArguments;
 use crate::db::query::load::bounded::{CappedCount, MOST};
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Double, Integer, Nullable, Text};
@@ -15,7 +16,7 @@ pub(crate) struct NextInLine {
     #[diesel(sql_type = Text, deserialize_as = Lossy)]
     pub(crate) class_name: String,
     /// As JSON, unless another program wrote other text.
-    #[diesel(sql_type = Text, deserialize_as = Lossy)]
+    #[diesel(sql_type = Text, deserialize_as = BareArguments)]
     pub(crate) arguments: String,
     #[diesel(sql_type = Integer)]
     pub(crate) priority: i32,

@@ -61,6 +61,14 @@ pub(crate) struct JobFacts {
     pub(crate) fingerprint: Option<String>,
 }
 
+impl JobFacts {
+    /// Returns whether Ruby enqueued the job, as [`is_of_ruby`](crate::db::table::jobs::is_of_ruby) does.
+    pub(crate) fn is_of_ruby(&self) -> bool {
+        let id = self.active_job_id.as_deref();
+        id.is_some_and(|id| !id.starts_with("windlass-"))
+    }
+}
+
 /// Reads the facts of a job. `None` if its row does not exist.
 pub(crate) fn facts(conn: &mut Conn<'_>, job: i64) -> QueryResult<Option<JobFacts>> {
     let text = "SELECT j.max_attempts, j.crash_count, j.max_crashes, j.at_most_once, j.policy, j.idempotency_key, \

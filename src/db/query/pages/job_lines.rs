@@ -3,8 +3,10 @@
 use crate::db::conn::connection::{Conn, age};
 use crate::db::conn::sql::{Lossy, MaybeLossy, id_list};
 use crate::db::conn::statement::Statement;
+use crate::db::model::bare_arguments::{BareArguments, MaybeBareArguments};
 use crate::db::model::state::JobState;
 use crate::db::query::jobs::runs;
+use crate::db::table::jobs::is_of_ruby;
 use chrono::NaiveDateTime;
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Bool, Double, Integer, Nullable, Text, Timestamp};
@@ -34,7 +36,7 @@ pub(crate) struct JobLine {
     #[diesel(sql_type = Bool)]
     pub(crate) of_ruby: bool,
     /// `None` if they are too long for a list.
-    #[diesel(sql_type = Nullable<Text>, deserialize_as = MaybeLossy)]
+    #[diesel(sql_type = Nullable<Text>, deserialize_as = MaybeBareArguments)]
     pub(crate) arguments: Option<String>,
     #[diesel(sql_type = Timestamp)]
     pub(crate) created_at: NaiveDateTime,
@@ -101,7 +103,7 @@ pub(crate) fn lines(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<Vec<JobLin
     let [waited, held, due] =
         ["j.created_at", "c.created_at", "s.scheduled_at"].map(|at| age(conn, at));
     let text = format!(
-        "SELECT j.id AS job_id, j.class_name, j.queue_name, j.priority, j.policy, j.max_attempts, j.active_job_id IS NOT NULL AS of_ruby, \
+        "SELECT j.id AS job_id, j.class_name, j.queue_name, j.priority, j.policy, j.max_attempts, {of_ruby} AS of_ruby, \
          CASE WHEN c.id IS NOT NULL THEN {claimed} WHEN j.finished_at IS NULL \
            OR a.outcome IN ('cancelled', 'discarded') THEN {other} ELSE {succeeded} END AS runs, \
          CASE WHEN length(j.arguments) <= {LONGEST} THEN j.arguments END AS arguments, \
@@ -120,7 +122,8 @@ pub(crate) fn lines(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<Vec<JobLin
          LEFT JOIN solid_queue_processes p ON p.id = c.process_id \
          LEFT JOIN solid_queue_failed_executions f ON f.job_id = j.id \
          LEFT JOIN windlass_attempts a ON a.id = (SELECT max(l.id) FROM windlass_attempts l WHERE l.job_id = j.id) \
-         WHERE j.id IN {{in $1}} ORDER BY j.id DESC"
+         WHERE j.id IN {{in $1}} ORDER BY j.id DESC",
+        of_ruby = is_of_ruby("j"),
     );
     Statement::new(text).unkept().bind(id_list(jobs)).load(conn)
 }
@@ -132,7 +135,7 @@ pub(crate) struct LineArguments {
     pub(crate) job_id: i64,
     #[diesel(sql_type = Text, deserialize_as = Lossy)]
     pub(crate) class_name: String,
-    #[diesel(sql_type = Text, deserialize_as = Lossy)]
+    #[diesel(sql_type = Text, deserialize_as = BareArguments)]
     pub(crate) arguments: String,
 }
 

@@ -3,6 +3,7 @@
 use crate::db::conn::connection::Conn;
 use crate::db::conn::sql::{Id, id_list};
 use crate::db::conn::statement::Statement;
+use crate::db::model::bare_arguments::MaybeBareArguments;
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Nullable, Text};
 
@@ -13,7 +14,7 @@ pub(crate) struct SentJob {
     pub(crate) id: i64,
     #[diesel(sql_type = Text)]
     pub(crate) class_name: String,
-    #[diesel(sql_type = Nullable<Text>)]
+    #[diesel(sql_type = Nullable<Text>, deserialize_as = MaybeBareArguments)]
     pub(crate) arguments: Option<String>,
     #[diesel(sql_type = Nullable<Text>)]
     pub(crate) idempotency_key: Option<String>,

@@ -13,6 +13,7 @@ use crate::db::conn::connection::Conn;
 use crate::db::conn::sql::{Id, id_list, micros};
 use crate::db::conn::sqlite_file::Refusal;
 use crate::db::conn::statement::Statement;
+use crate::db::table::jobs::is_of_ruby;
 use crate::db::transition::clear::delete::{delete, delete_finished};
 use crate::db::transition::lock_wait::{LockWait, with_lock_wait};
 use diesel::prelude::*;
@@ -95,10 +96,13 @@ pub(crate) fn finished(
     after: i64,
     batch: usize,
 ) -> QueryResult<ClearedPage> {
-    let text = "SELECT id, finished_at IS NOT NULL AND (finished_at <= {later $1} OR id <= $2) \
-           AND ($3 OR active_job_id IS NULL OR last_claim_id IS NOT NULL) AS due, \
-         created_at > {later $1} AND id > $2 AS young \
-         FROM solid_queue_jobs WHERE id > $4 ORDER BY id LIMIT $5";
+    let text = format!(
+        "SELECT id, finished_at IS NOT NULL AND (finished_at <= {{later $1}} OR id <= $2) \
+           AND ($3 OR NOT {} OR last_claim_id IS NOT NULL) AS due, \
+         created_at > {{later $1}} AND id > $2 AS young \
+         FROM solid_queue_jobs j WHERE id > $4 ORDER BY id LIMIT $5",
+        is_of_ruby("j"),
+    );
     let seen: Vec<ScannedRow> = Statement::new(text)
         .bind(-micros(old.age))
         .bind(old.up_to)

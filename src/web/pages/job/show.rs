@@ -134,10 +134,7 @@ impl JobPage {
         let mut sentences = sentences
             .iter()
             .map(|words| sentence(words, mark, &shell, shell.now));
-        let of_ruby = job
-            .facts
-            .as_ref()
-            .is_some_and(|facts| facts.active_job_id.is_some());
+        let of_ruby = job.facts.as_ref().is_some_and(|facts| facts.is_of_ruby());
         let arguments = details.arguments.as_ref();
         let shown = arguments.filter(|_| !details.unknown_class);
         let facts = job.facts.as_ref();
