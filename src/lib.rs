@@ -123,6 +123,7 @@ pub use job::policy::job_failed::JobFailed;
 pub use job::policy::propagation::PropagationStyle;
 pub use job::policy::quota::{Quota, QuotaStatus, quotas};
 pub use job::registry::Registry;
+pub use job::ruby::values as ruby;
 pub use job::timeout::OnTimeout;
 pub use operation::record::{Operation, OperationCounts, OperationState, operation, operations};
 pub use operation::run::{OperationsRun, run_operations};

@@ -242,6 +242,7 @@ impl NewJob {
                 wants_token: false,
                 shows_result: J::PUBLIC_RESULT,
             },
+            ruby: None,
         })
     }
 

@@ -7,11 +7,10 @@ use crate::db::{AsConn, Conn, own};
 use crate::error::{Doing, Result};
 use crate::job::enqueued::Enqueued;
 use crate::job::extras::access::{PublicAccess, insert_with_tokens};
-use crate::job::extras::internal::refuse_classes;
+use crate::job::extras::internal::refuse_named;
 use crate::job::new_job::NewJob;
 use crate::job::policy::quota;
 use crate::job::trace::spans;
-use std::collections::BTreeSet;
 
 /// Enqueues many jobs, of different types if needed, in few statements: all of them or none.
 ///
@@ -46,16 +45,13 @@ pub fn enqueue_all<C: AsConn + ?Sized>(
     conn: &mut C,
     jobs: impl IntoIterator<Item = NewJob>,
 ) -> Result<Vec<Enqueued>> {
-    let (mut rows, mut accesses, mut by_name) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut rows, mut accesses) = (Vec::new(), Vec::new());
     for job in jobs {
         accesses.push(job.access);
-        by_name.push(job.is_text);
         rows.push(job.into_row()?);
     }
     let mut owned = own(conn);
-    let named = rows.iter().zip(&by_name).filter(|(_, by_name)| **by_name);
-    let named: BTreeSet<&str> = named.map(|(row, _)| &*row.class_name).collect();
-    refuse_classes(&mut owned, &named.into_iter().collect::<Vec<_>>())?;
+    refuse_named(&mut owned, &rows)?;
     let enqueued = spans::send_batch(&mut rows, |rows| {
         rank_by_time(&mut owned, rows).doing("read the time")?;
         insert_all(&mut owned, rows, &accesses)

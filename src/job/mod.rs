@@ -20,6 +20,7 @@ pub(crate) mod output;
 pub(crate) mod perform;
 pub(crate) mod policy;
 pub(crate) mod registry;
+pub(crate) mod ruby;
 pub(crate) mod running;
 pub(crate) mod signals;
 pub(crate) mod step_memory;

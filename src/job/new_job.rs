@@ -1,7 +1,5 @@
 //! Enqueueing: limits are checked before any SQL, then one statement or a few are sent.
 
-use crate::job::enqueued::Enqueued;
-
 use crate::db::model::new_row::{EnqueueOutcome, NewLimit, NewRow};
 use crate::db::model::traceparent::Traceparent;
 use crate::db::transition::enqueue;
@@ -9,11 +7,13 @@ use crate::db::transition::enqueue::time_priority::rank_by_time;
 use crate::db::{AsConn, own};
 use crate::error::{Doing, Error, Result};
 use crate::job::concurrency::Concurrency;
+use crate::job::enqueued::Enqueued;
 use crate::job::extras::access::{PublicAccess, insert_with_tokens};
-use crate::job::extras::internal::refuse_classes;
+use crate::job::extras::internal::refuse_named;
 use crate::job::policy::Policy;
 use crate::job::policy::limit_kinds::Expiry;
 use crate::job::policy::quota::{self, Quota};
+use crate::job::ruby::call::RubyCall;
 use crate::job::trace::spans;
 use crate::queue::{MAX_NAME, check_name};
 use chrono::{DateTime, Datelike, NaiveDateTime, Utc};
@@ -57,6 +57,7 @@ pub struct NewJob {
     /// The arguments are text from the caller and may be invalid JSON.
     pub(crate) is_text: bool,
     pub(crate) access: PublicAccess,
+    pub(crate) ruby: Option<Box<RubyCall>>,
 }
 
 impl NewJob {
@@ -86,6 +87,7 @@ impl NewJob {
             max_arguments: MAX_ARGUMENTS,
             is_text: true,
             access: PublicAccess::default(),
+            ruby: None,
         }
     }
 
@@ -234,11 +236,9 @@ impl NewJob {
     }
 
     fn insert<C: AsConn + ?Sized>(self, conn: &mut C) -> Result<Enqueued> {
-        let (is_text, access) = (self.is_text, self.access);
+        let access = self.access;
         let (mut rows, mut conn) = ([self.into_row()?], own(conn));
-        if is_text {
-            refuse_classes(&mut conn, &[&rows[0].class_name])?;
-        }
+        refuse_named(&mut conn, &rows)?;
         spans::send_one(&mut rows, |rows| {
             rank_by_time(&mut conn, rows).doing("read the time")?;
             let enqueued = if access.wants_token {
@@ -261,6 +261,9 @@ impl NewJob {
     }
 
     pub(crate) fn into_row(mut self) -> Result<NewRow> {
+        if let Some(call) = self.ruby.take() {
+            call.write(&mut self.row)?;
+        }
         self.check()?;
         let column = |number: u32| i32::try_from(number).unwrap_or(i32::MAX);
         self.row.by_name = self.is_text;

@@ -64,6 +64,7 @@ mod queues;
 mod quickstart;
 mod quotas;
 mod rails;
+mod rails_jobs;
 mod rails_options;
 mod rails_semaphores;
 mod recurring;

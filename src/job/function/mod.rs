@@ -139,6 +139,7 @@ impl<A: Serialize + DeserializeOwned> Function<A> {
             quota: None,
             max_arguments: 64 * 1024,
             is_text: false,
+            ruby: None,
         })
     }
 
