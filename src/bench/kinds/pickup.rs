@@ -1,15 +1,19 @@
 //! An idle worker in another process: how soon it starts a job, hop by hop.
 
+use crate::admin::beside_rails::set_rails_option;
 use crate::bench::ceilings::{self, ACTION};
 use crate::bench::comparison::{Ceiling, Comparison, FigureValue};
 use crate::bench::figures::quantile;
 use crate::bench::jobs::Stamp;
-use crate::bench::plain::{claim, enqueue};
+use crate::bench::place::Place;
+use crate::bench::plain::{claim, enqueue, ruby};
 use crate::bench::program::{Program, Setup, until_idle};
 use crate::bench::run::BenchRun;
 use crate::bench::worker::Began;
 use crate::clock;
 use crate::db::DbConnection;
+use crate::db::conn::connection::AsConn as _;
+use crate::db::schema::beside_rails::RailsOption;
 use crate::error::{Doing as _, Error, Result};
 use crate::job::class::Job as _;
 use crossbeam_channel::{Receiver, unbounded};
@@ -18,7 +22,10 @@ use std::time::Duration;
 
 pub(crate) fn comparisons(_: &BenchRun) -> Vec<Comparison> {
     let plain = Ceiling::one("a thread that listens and claims", plain_pick_ups);
-    vec![Comparison::new("", pick_ups).beside(plain)]
+    vec![
+        Comparison::new("", pick_ups).beside(plain),
+        Comparison::new("of Ruby", pick_ups_of_ruby),
+    ]
 }
 
 /// The times of one job.
@@ -31,6 +38,27 @@ struct Sample {
 
 fn pick_ups(run: &BenchRun) -> Result<Vec<FigureValue>> {
     let place = run.place()?;
+    place.migrated()?;
+    pick_ups_by(run, &place, |connection| {
+        Stamp {}.enqueue(connection).map(drop)
+    })
+}
+
+/// Jobs that Ruby enqueues, where that was asked for: see [`RailsOption::WakeFromRuby`].
+fn pick_ups_of_ruby(run: &BenchRun) -> Result<Vec<FigureValue>> {
+    let place = run.place()?;
+    let mut connection = place.migrated()?.connect()?;
+    set_rails_option(&mut connection, RailsOption::WakeFromRuby, true)?;
+    pick_ups_by(run, &place, |connection| {
+        ruby::enqueue(&mut connection.as_conn(), Stamp::NAME).doing(ACTION)
+    })
+}
+
+fn pick_ups_by(
+    run: &BenchRun,
+    place: &Place,
+    enqueue: impl Fn(&mut DbConnection) -> Result<()>,
+) -> Result<Vec<FigureValue>> {
     let database = place.migrated()?;
     let setup = Setup {
         threads: 5,
@@ -44,7 +72,7 @@ fn pick_ups(run: &BenchRun) -> Result<Vec<FigureValue>> {
     let mut connection = database.connect()?;
     let samples = in_turn(run.settings.samples, || {
         let called = clock::since_boot();
-        Stamp {}.enqueue(&mut connection)?;
+        enqueue(&mut connection)?;
         let answered = clock::since_boot();
         let began = program.began()?;
         Ok(Sample {

@@ -4,5 +4,6 @@ pub(crate) mod claim;
 pub(crate) mod enqueue;
 pub(crate) mod outcome;
 pub(crate) mod recurring;
+pub(crate) mod ruby;
 pub(crate) mod statement;
 pub(crate) mod tables;
