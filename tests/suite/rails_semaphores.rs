@@ -25,6 +25,17 @@ struct Gauge {
     snoozed: Mutex<HashSet<JobId>>,
 }
 
+impl Gauge {
+    /// What each of its jobs does.
+    fn run(&self) {
+        let running = self.running.fetch_add(1, Ordering::SeqCst) + 1;
+        self.most.fetch_max(running, Ordering::SeqCst);
+        std::thread::sleep(Duration::from_millis(5));
+        self.running.fetch_sub(1, Ordering::SeqCst);
+        self.done.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
 /// A job whose Ruby class has a limit. Its Rust type knows none.
 #[derive(Debug, Serialize, Deserialize)]
 struct Limited {
@@ -37,11 +48,7 @@ impl Job for Limited {
     type Output = ();
 
     fn perform(self, cx: &Context<'_, Gauge>) -> JobResult {
-        let running = cx.running.fetch_add(1, Ordering::SeqCst) + 1;
-        cx.most.fetch_max(running, Ordering::SeqCst);
-        std::thread::sleep(Duration::from_millis(5));
-        cx.running.fetch_sub(1, Ordering::SeqCst);
-        cx.done.fetch_add(1, Ordering::SeqCst);
+        cx.run();
         match &*self.how {
             "fails" => Err(JobError::from("as told").fail()),
             "discards" => Err(JobError::from("as told").discard()),
@@ -163,7 +170,104 @@ fn what_is_discarded_gives_its_slot_back(db: &TestDb) {
     assert_eq!(value(db), 0);
 }
 
+/// One round of a worker of Solid Queue: it claims a job, performs it, ends it, signals its semaphore, and makes the next
+/// blocked job ready, each in a transaction of its own. Returns whether there was a job.
+fn ruby_performs_one(db: &TestDb, process: i64, gauge: &Gauge) -> bool {
+    let now = "'2026-11-21 03:36:27.384057'";
+    let lock = |what: &str| {
+        if db.is_postgres() {
+            format!(" FOR UPDATE{what}")
+        } else {
+            String::new()
+        }
+    };
+    let claimed =
+        format!("SELECT job_id FROM solid_queue_claimed_executions WHERE process_id = {process}");
+    db.in_transaction(&[
+        &format!(
+            "INSERT INTO solid_queue_claimed_executions (job_id, process_id, created_at) SELECT job_id, {process}, {now} \
+             FROM solid_queue_ready_executions ORDER BY priority, job_id LIMIT 1{}",
+            lock(" SKIP LOCKED")
+        ),
+        &format!("DELETE FROM solid_queue_ready_executions WHERE job_id IN ({claimed})"),
+    ]);
+    if db.count(&format!("SELECT count(*) AS n FROM ({claimed}) AS mine")) == 0 {
+        return false;
+    }
+    gauge.run();
+    db.in_transaction(&[
+        &format!("UPDATE solid_queue_jobs SET finished_at = {now} WHERE id IN ({claimed})"),
+        &format!("DELETE FROM solid_queue_claimed_executions WHERE process_id = {process}"),
+    ]);
+    db.execute("UPDATE solid_queue_semaphores SET value = value + 1 WHERE key = 'k' AND value < 2");
+    let is_ready = "SELECT job_id FROM solid_queue_ready_executions";
+    db.in_transaction(&[
+        &format!(
+            "SELECT id FROM solid_queue_blocked_executions WHERE concurrency_key = 'k' \
+             ORDER BY priority, job_id LIMIT 1{}",
+            lock(" SKIP LOCKED")
+        ),
+        &format!("SELECT id FROM solid_queue_semaphores WHERE key = 'k'{}", lock("")),
+        &format!(
+            "INSERT INTO solid_queue_ready_executions (job_id, queue_name, priority, created_at) \
+             SELECT job_id, queue_name, priority, {now} FROM solid_queue_blocked_executions WHERE concurrency_key = 'k' \
+             AND EXISTS (SELECT 1 FROM solid_queue_semaphores WHERE key = 'k' AND value > 0) \
+             ORDER BY priority, job_id LIMIT 1{}",
+            lock(" SKIP LOCKED")
+        ),
+        &format!(
+            "UPDATE solid_queue_semaphores SET value = value - 1 WHERE key = 'k' \
+             AND EXISTS (SELECT 1 FROM solid_queue_blocked_executions WHERE job_id IN ({is_ready}))"
+        ),
+        &format!("DELETE FROM solid_queue_blocked_executions WHERE job_id IN ({is_ready})"),
+    ]);
+    true
+}
+
+/// Workers of Ruby and of Rust serve one queue, whose jobs have one limit of two.
+fn both_sides_hold_one_limit(db: &TestDb) {
+    for process in 1..=2 {
+        db.execute(&format!(
+            "INSERT INTO solid_queue_processes (id, kind, last_heartbeat_at, pid, created_at, name) VALUES \
+             ({process}, 'Worker', '2026-01-01 00:00:00.000000', 1, '2026-01-01 00:00:00.000000', 'ruby-{process}')"
+        ));
+    }
+    if db.is_postgres() {
+        db.execute("ALTER TABLE solid_queue_processes ALTER COLUMN id RESTART WITH 10");
+    }
+    const JOBS: usize = 100;
+    for _ in 0..JOBS {
+        enqueue(db, "finishes", 2);
+    }
+    let gauge = Arc::new(Gauge::default());
+    let registry = Registry::new().register::<Limited>(Arc::clone(&gauge));
+    let worker = Worker::new(&db.database, registry)
+        .threads(2)
+        .polling_interval(POLLING);
+    let _worker = worker.start().unwrap();
+    std::thread::scope(|scope| {
+        for process in 1..=2 {
+            let gauge = &gauge;
+            scope.spawn(move || {
+                until("all have run", || {
+                    while ruby_performs_one(db, process, gauge) {}
+                    gauge.done.load(Ordering::SeqCst) >= JOBS
+                });
+            });
+        }
+    });
+    until("all have ended, and each slot is given back", || {
+        let left =
+            ["ready", "claimed", "blocked"].map(|place| db.rows(&format!("{place}_executions")));
+        left == [0; 3] && value(db) == 2
+    });
+    assert_eq!(gauge.done.load(Ordering::SeqCst), JOBS);
+    let most = gauge.most.load(Ordering::SeqCst);
+    assert!(most <= 2, "{most} at once");
+}
+
 on_each_database!(
+    both_sides_hold_one_limit,
     a_semaphore_is_signalled_at_each_end,
     what_is_given_back_gives_its_slot_back,
     a_due_job_takes_a_free_slot,

@@ -225,7 +225,13 @@ impl TestDb {
     /// Runs statements in one transaction.
     pub fn in_transaction(&self, statements: &[&str]) {
         let mut connection = self.connect_past();
-        execute(&mut connection, "BEGIN");
+        // As Rails' adapters begin theirs.
+        let begin = if self.is_postgres() {
+            "BEGIN"
+        } else {
+            "BEGIN IMMEDIATE"
+        };
+        execute(&mut connection, begin);
         for statement in statements {
             execute(&mut connection, statement);
         }
