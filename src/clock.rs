@@ -10,8 +10,7 @@ pub(crate) fn instant() -> Instant {
     Instant::now()
 }
 
-/// This machine's calendar time, for what is shown where no database is asked.
-#[cfg(feature = "cli")]
+/// This machine's calendar time, for what is shown or noted where no database is asked.
 #[expect(clippy::disallowed_methods, reason = "this is the one source")]
 pub(crate) fn calendar() -> DateTime<Utc> {
     Utc::now()

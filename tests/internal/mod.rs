@@ -25,6 +25,8 @@ mod model;
 mod operations;
 mod paused_front;
 mod refusals;
+#[cfg(all(feature = "sqlite", feature = "postgres"))]
+mod ruby_schema;
 mod statements;
 #[cfg(feature = "sqlite")]
 mod wakeup;

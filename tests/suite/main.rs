@@ -71,6 +71,7 @@ mod recurring;
 mod results;
 #[cfg(feature = "cli")]
 mod rows;
+mod ruby_gem;
 #[cfg(feature = "cli")]
 mod run_time;
 mod schema;
