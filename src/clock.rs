@@ -1,6 +1,5 @@
 //! The only callers of the system's clocks.
 
-#[cfg(feature = "cli")]
 use chrono::{DateTime, Utc};
 use std::time::{Duration, Instant};
 

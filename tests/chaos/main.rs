@@ -5,6 +5,7 @@
 //! cargo run --release -p windlass-tests --bin chaos -- --seconds 60 --seed 7
 //! cargo run --release -p windlass-tests --bin chaos -- --database postgres://... --seconds 60
 //! cargo run --release -p windlass-tests --bin chaos -- --database postgres://... --pooler /usr/sbin/pgbouncer
+//! cargo run --release -p windlass-tests --bin chaos -- --before ../before/target/release/chaos
 //! ```
 //!
 //! It makes tables of its own in the database (a schema on Postgres, a file
@@ -74,6 +75,9 @@ struct Options {
     /// Restarts the database server; without it, it is never restarted.
     #[arg(long)]
     restart_command: Option<String>,
+    /// This program of the version before, which plays half of the parts: a rolling upgrade.
+    #[arg(long)]
+    before: Option<std::path::PathBuf>,
     /// Plays a part in another run; not for people.
     #[arg(long, hide = true)]
     role: Option<String>,
@@ -103,7 +107,8 @@ fn run(options: &Options) -> Result<bool> {
     let place = Place::create(options.database.as_deref(), options.pooler.as_deref())?;
     check::install_audit(&place)?;
     let mut faults = Faults::new(&place, options);
-    let mut crew = Crew::new(&place, seed, Mix::of(options, faults.are_graceful()))?;
+    let mix = Mix::of(options, faults.are_graceful());
+    let mut crew = Crew::new(&place, seed, mix, options.before.clone())?;
     println!("faults {}", faults.describe());
     let mut violations = check::Violations::default();
     let end = Instant::now() + Duration::from_secs(options.seconds);

@@ -243,6 +243,8 @@ pub struct Crew {
     role: Role,
     pub members: Vec<Member>,
     count: u64,
+    /// The program of the version before, which plays half of the parts.
+    before: Option<PathBuf>,
 }
 
 /// Both kinds of supervisors.
@@ -261,7 +263,7 @@ impl Mix {
 }
 
 impl Crew {
-    pub fn new(place: &Place, seed: u64, mix: Mix) -> Result<Self> {
+    pub fn new(place: &Place, seed: u64, mix: Mix, before: Option<PathBuf>) -> Result<Self> {
         let role = Role {
             kind: RoleKind::Worker,
             url: place.url_of_processes.clone(),
@@ -274,6 +276,7 @@ impl Crew {
             role,
             members: Vec::new(),
             count: 0,
+            before,
         };
         crew.keep_staffed()?;
         Ok(crew)
@@ -323,7 +326,11 @@ impl Crew {
             .create(true)
             .append(true)
             .open(self.role.directory.join("log"))?;
-        let program = Command::new(std::env::current_exe()?)
+        let program = match &self.before {
+            Some(before) if fastrand::bool() => before.clone(),
+            _ => std::env::current_exe()?,
+        };
+        let program = Command::new(program)
             .args(["--role", &role.text()])
             .env("RUST_LOG", "warn,windlass=info")
             .stdin(Stdio::null())
