@@ -66,7 +66,7 @@ fn is_complete(db: &TestDb) {
     let wrong: Vec<_> = findings
         .iter()
         .filter(|one| {
-            ["schema", "rights"].contains(&&*one.check) && one.verdict != windlass::Verdict::Fine
+            ["schema", "rights"].contains(&one.check) && one.verdict != windlass::Verdict::Fine
         })
         .collect();
     assert!(wrong.is_empty(), "{wrong:?}");
