@@ -29,6 +29,9 @@ module Windlass
       jobs.each { |job| job.successfully_enqueued = true if job.respond_to?(:successfully_enqueued=) }.size
     end
 
+    # For logs and instrumentation.
+    def queue_adapter_name = "windlass"
+
     # Rails asks this before 8.0: a job exists when the caller's transaction commits.
     def enqueue_after_transaction_commit? = false
 
