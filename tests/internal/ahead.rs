@@ -125,19 +125,33 @@ fn a_job_that_was_claimed_ahead_is_not_charged_with_a_crash(db: &TestDb) {
     assert_eq!(crashes(conn), [1]);
 }
 
-/// Only the busy worker is asked, and answers once.
+/// Only the busy worker that holds more than the job it runs is asked, and answers once.
 fn an_idle_worker_asks_a_busy_one_that_takes_the_same_jobs(db: &TestDb) {
     let mut connection = db.connect();
     let conn = &mut connection.as_conn();
     let mut world = World::default();
-    for _ in 0..4 {
+    for _ in 0..5 {
         world.process(conn);
+        world.job(conn, &row());
     }
+    assert_eq!(
+        claim_up_to(2, conn, world.processes[1], (false, &[])).len(),
+        2
+    );
+    assert_eq!(
+        claim_up_to(2, conn, world.processes[3], (false, &[])).len(),
+        2
+    );
+    assert_eq!(
+        claim_up_to(1, conn, world.processes[4], (false, &[])).len(),
+        1
+    );
     for (index, (channel, listening)) in [
         ("windlass_0123456789abcdef_1", true),
         ("windlass_0123456789abcdef_2", false),
         ("windlass_0123456789abcdef_3", true),
         ("windlass_fedcba9876543210_4", false),
+        ("windlass_0123456789abcdef_5", false),
     ]
     .into_iter()
     .enumerate()
@@ -156,8 +170,8 @@ fn an_idle_worker_asks_a_busy_one_that_takes_the_same_jobs(db: &TestDb) {
         ids.map(|id| processes::take_release_request(conn, *id).unwrap())
             .collect()
     };
-    assert_eq!(asked(conn), [false, true, false, false]);
-    assert_eq!(asked(conn), [false; 4]);
+    assert_eq!(asked(conn), [false, true, false, false, false]);
+    assert_eq!(asked(conn), [false; 5]);
 }
 
 /// Whichever way it became ready: no other job's crash may fail it.

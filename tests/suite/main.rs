@@ -38,6 +38,10 @@ mod enqueue;
 mod enqueue_by_sql;
 mod enqueue_many;
 mod explain;
+#[cfg(all(feature = "cli", feature = "postgres"))]
+mod failover;
+#[cfg(all(feature = "cli", feature = "postgres"))]
+mod fleet;
 mod functions;
 mod health;
 mod herd;

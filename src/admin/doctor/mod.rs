@@ -1,6 +1,7 @@
 //! Checks of a database and the processes that use it.
 
 pub(crate) mod processes;
+pub(crate) mod replication;
 pub(crate) mod scope;
 pub(crate) mod statistics;
 
@@ -50,6 +51,7 @@ pub(crate) fn look<C: AsConn + ?Sized>(conn: &mut C, scope: CheckScope) -> Resul
     let mut findings = vec![database(&version)];
     findings.extend(pooler(&mut conn));
     findings.extend(write_ahead_log(&version));
+    findings.extend(replication::look(&mut conn, scope)?);
     let schema = schema(&mut conn)?;
     let is_whole = schema.verdict != Verdict::Problem;
     findings.push(schema);

@@ -3,7 +3,9 @@
 use crate::db::conn::address::{self, without_secrets};
 use crate::db::conn::owned::{self, ConnectionKind, DbConnection, STATEMENT};
 #[cfg(feature = "postgres")]
-use crate::db::conn::pooling::{address::PoolerAddress, advice::is_advised, pooler::Pooler};
+use crate::db::conn::pooling::{
+    address::PoolerAddress, advice::is_advised, parameters::with_defaults, pooler::Pooler,
+};
 #[cfg(feature = "postgres")]
 use crate::db::conn::postgres;
 #[cfg(feature = "sqlite")]
@@ -247,7 +249,7 @@ fn open_postgres(url: &str, size: u32) -> Result<DatabaseBackend> {
     } = PoolerAddress::parse(url).map_err(refused)?;
     let listen_url = listen_url.map(|url| direct(&url)).transpose()?;
     let pooler = Pooler::new(pooling, listen_url);
-    Ok(postgres_at(postgres::with_defaults(&plain), size, pooler))
+    Ok(postgres_at(with_defaults(&plain), size, pooler))
 }
 
 /// Returns the address at which to listen, completed.
@@ -255,7 +257,7 @@ fn open_postgres(url: &str, size: u32) -> Result<DatabaseBackend> {
 pub(crate) fn direct(url: &str) -> Result<String> {
     let is_postgres = url.starts_with("postgres://") || url.starts_with("postgresql://");
     let wrong = match address::misread(url) {
-        None if is_postgres => return Ok(postgres::with_defaults(url)),
+        None if is_postgres => return Ok(with_defaults(url)),
         None => "the address to listen on leads to Postgres: `postgres://user@host/name`",
         Some(reason) => reason,
     };

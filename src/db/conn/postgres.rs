@@ -1,7 +1,9 @@
 //! Connections to Postgres, and their deadlines.
 
 use crate::clock;
+use crate::db::conn::address::{connect_timeout, from_host, host_count};
 use crate::db::conn::pooling::local::LocalSettings;
+use crate::db::conn::pooling::parameters::{CONNECT, connect_limit, tagged};
 use crate::db::conn::pooling::pooler::{Pooler, Pooling};
 use crate::db::conn::pooling::recognise::{self, SESSION, ServerSession};
 use crate::deadline::{Armed, Deadline, Hurry, no_answer};
@@ -15,26 +17,9 @@ use diesel::sql_types::{Integer, Nullable, Text};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Default parameters for libpq: without them, a half-open connection hangs for hours.
-const PARAMETERS: [(&str, &str); 7] = [
-    ("connect_timeout", "5"),
-    ("keepalives_idle", "10"),
-    ("keepalives_interval", "5"),
-    ("keepalives_count", "3"),
-    (TCP_USER_TIMEOUT, "20000"),
-    ("target_session_attrs", "read-write"),
-    ("application_name", "windlass"),
-];
-
-/// The parameter that marks a connection's socket; see [`crate::deadline`].
-pub(crate) const TCP_USER_TIMEOUT: &str = "tcp_user_timeout";
-
 /// The time limit of each statement of a loop. It is above the `statement_timeout` of [`set_up`],
 /// so a server that is slow but alive reports the timeout itself.
 pub(crate) const STATEMENT: Duration = Duration::from_secs(40);
-
-/// The time limit to connect and to set up the session.
-pub(crate) const CONNECT: Duration = Duration::from_secs(10);
 
 /// The time limit of each answer of a second connection, which only shows whether there is a pooler.
 const SECOND: Duration = Duration::from_secs(2);
@@ -45,37 +30,6 @@ const FRESH: Duration = Duration::from_secs(1);
 
 /// The time limit to close a connection.
 const CLOSE: Duration = Duration::from_secs(2);
-
-pub(crate) fn with_defaults(url: &str) -> String {
-    let mut url = url.to_owned();
-    for (name, value) in PARAMETERS {
-        if !url.contains(&format!("{name}=")) {
-            url.push(if url.contains('?') { '&' } else { '?' });
-            url.push_str(&format!("{name}={value}"));
-        }
-    }
-    url
-}
-
-/// Returns where the value of `tcp_user_timeout` is in an address.
-fn user_timeout(url: &str) -> Option<std::ops::Range<usize>> {
-    let name = format!("{TCP_USER_TIMEOUT}=");
-    let start = url.find(&name)? + name.len();
-    let length = url[start..].find('&').unwrap_or(url.len() - start);
-    Some(start..start + length)
-}
-
-/// Returns a deadline for a connection to be opened, and the address that tags its socket.
-pub(crate) fn tagged(url: &str, hurry: Option<Hurry>) -> (Deadline, String) {
-    let place = user_timeout(url);
-    let own = place.clone().and_then(|place| url[place].parse().ok());
-    let deadline = Deadline::new(own.unwrap_or(20_000), hurry);
-    let mut url = url.to_owned();
-    if let Some(place) = place {
-        url.replace_range(place, &deadline.tag().to_string());
-    }
-    (deadline, url)
-}
 
 /// Restarts the deadline of an armed connection at each statement, and passes all events on to the
 /// program's own instrumentation.
@@ -132,8 +86,10 @@ impl Guarded {
         hurry: Option<Hurry>,
         pooler: &Pooler,
     ) -> Result<Self, String> {
+        let first = pooler.first_host();
+        let (url, started) = (&from_host(url, first), clock::instant());
         let (deadline, tagged) = tagged(url, hurry.clone());
-        let armed = deadline.arm(CONNECT);
+        let armed = deadline.arm(connect_limit(url));
         let opened = PgConnection::establish(&tagged)
             .map_err(|error| error.to_string())
             .and_then(|mut conn| {
@@ -144,8 +100,12 @@ impl Guarded {
             });
         // A connection whose setup failed is dropped by now, while still armed.
         drop(armed);
+        let is_silent = |seconds: u32| started.elapsed() >= Duration::from_secs(seconds.into());
+        if deadline.missed().is_some() || connect_timeout(url).is_some_and(is_silent) {
+            pooler.pass_over(first);
+        }
         let (mut conn, session) = match (opened, deadline.missed()) {
-            (_, Some(limit)) => return Err(no_answer(limit)),
+            (_, Some(limit)) => return Err(unanswered(url, limit)),
             (Err(error), None) => return Err(explain(&error)),
             (Ok(opened), None) => opened,
         };
@@ -336,29 +296,27 @@ pub(crate) fn hurry(conn: &mut PgConnection, limit: Duration) -> QueryResult<()>
     .map(drop)
 }
 
-/// Returns libpq's message in one line, with advice if it has none.
+/// Returns the error text for an attempt to connect that got no answer.
+fn unanswered(url: &str, limit: Duration) -> String {
+    let mut text = no_answer(limit);
+    if host_count(url) > 1 {
+        text.push_str(", perhaps from its first host; the next attempt starts with another");
+    }
+    text
+}
+
+/// Returns libpq's message in one line, which names each host, with advice if it has none.
 fn explain(message: &str) -> String {
     let mut text = one_line(message);
     if message.contains("database \"") && message.contains("does not exist") {
         text.push_str("; create it first, with `createdb` for example");
     } else if message.contains("role \"") || message.contains("password") {
         text.push_str("; check user and password in the address");
+    } else if message.contains("session is read-only") || message.contains("is in hot standby mode")
+    {
+        text.push_str(
+            "; no host of the address accepts changes: promote a standby, or add the primary to the hosts",
+        );
     }
     text
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_tag_comes_on_top_of_the_users_own_timeout() {
-        for (parameter, base) in [("", 20_000), ("tcp_user_timeout=0", 86_400_000)] {
-            let url = with_defaults(&format!("postgres://h/d?{parameter}"));
-            let (deadline, url) = tagged(&url, None);
-            assert!(deadline.tag() > base && deadline.tag() < base + 10_000);
-            assert!(url.contains(&format!("tcp_user_timeout={}", deadline.tag())));
-            assert_eq!(url.matches("tcp_user_timeout").count(), 1, "{url}");
-        }
-    }
 }

@@ -9,7 +9,7 @@
 )]
 
 use crate::clock;
-use crate::db::conn::postgres::tagged;
+use crate::db::conn::pooling::parameters::{connect_limit, tagged};
 use crate::deadline::{Deadline, no_answer};
 use pq_sys as pq;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -56,7 +56,7 @@ impl PostgresListener {
     /// Connects and listens on channels, whose names must not need quotes.
     pub(crate) fn connect(url: &str, channels: &[&str]) -> Result<Self, String> {
         let (deadline, url) = tagged(url, None);
-        let armed = deadline.arm(ANSWER);
+        let armed = deadline.arm(connect_limit(&url));
         let url = CString::new(url).map_err(|_| "the address contains a NUL".to_owned())?;
         let listen = |channel: &&str| CString::new(format!("LISTEN {channel}"));
         let listen: Result<Vec<CString>, _> = channels.iter().map(listen).collect();

@@ -186,6 +186,36 @@ pub(crate) fn open_functions(conn: &mut Conn<'_>) -> QueryResult<Vec<String>> {
     Ok(rows.into_iter().map(|row| row.name).collect())
 }
 
+/// The standbys of a server, and what a commit waits for.
+#[derive(Debug, QueryableByName)]
+pub(crate) struct Replication {
+    #[diesel(sql_type = BigInt)]
+    pub(crate) standbys: i64,
+    /// Those that confirm commits.
+    #[diesel(sql_type = BigInt)]
+    pub(crate) synchronous: i64,
+    /// Those whose state this role may not see.
+    #[diesel(sql_type = BigInt)]
+    pub(crate) hidden: i64,
+    /// `synchronous_commit`.
+    #[diesel(sql_type = Text)]
+    pub(crate) commit: String,
+}
+
+/// Returns nothing for SQLite, which has no standbys.
+pub(crate) fn replication(conn: &mut Conn<'_>) -> QueryResult<Option<Replication>> {
+    // A backup that is under way is no standby; what a role may not see is NULL.
+    let text = match conn.dialect() {
+        Dialect::Postgres => {
+            "SELECT count(pid) AS standbys, count(*) FILTER (WHERE sync_state IN ('sync', 'quorum')) AS synchronous, \
+             count(pid) FILTER (WHERE state IS NULL) AS hidden, current_setting('synchronous_commit') AS \"commit\" \
+             FROM pg_stat_replication WHERE state IS NULL OR state IN ('streaming', 'catchup')"
+        }
+        Dialect::Sqlite => return Ok(None),
+    };
+    Statement::new(text).unkept().get_result(conn).map(Some)
+}
+
 /// Counts the triggers of the audit that are disabled. SQLite cannot disable one.
 pub(crate) fn disabled_triggers(conn: &mut Conn<'_>) -> QueryResult<i64> {
     let text = match conn.dialect() {

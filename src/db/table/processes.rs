@@ -167,9 +167,11 @@ pub(crate) const CRASHED: &str = "crashed-";
 
 pub(crate) const ENDED: &str = "ended-";
 
-/// The busy workers, other than the process `$1`, that take the same jobs as it.
+/// The busy workers, other than the process `$1`, that take the same jobs as it and may have jobs to give away. One that
+/// holds a single claim runs that job: among many workers, each idle one would wake all busy ones.
 const BUSY_PEERS: &str = "solid_queue_processes p WHERE p.id <> $1 AND NOT p.listening AND NOT p.draining \
-     AND substr(p.channel, 1, 25) = (SELECT substr(me.channel, 1, 25) FROM solid_queue_processes me WHERE me.id = $1)";
+     AND substr(p.channel, 1, 25) = (SELECT substr(me.channel, 1, 25) FROM solid_queue_processes me WHERE me.id = $1) \
+     AND (SELECT count(*) FROM (SELECT 1 FROM solid_queue_claimed_executions c WHERE c.process_id = p.id LIMIT 2) AS few) > 1";
 
 /// Asks the busy workers that take the same jobs as this process to release those that they have
 /// not started.

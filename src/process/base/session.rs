@@ -99,6 +99,13 @@ impl Session {
         self.turns.iter().for_each(LoopTurns::rests);
     }
 
+    /// Closes the connection to a server, until the next attempt opens another one. A file stays open.
+    pub(crate) fn leave_server(&mut self) {
+        if self.context.database.listens_by_notification() {
+            self.connection = None;
+        }
+    }
+
     /// Limits the time of each statement.
     pub(crate) fn within(mut self, limit: Duration) -> Self {
         self.limit = Some(limit);

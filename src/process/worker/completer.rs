@@ -30,6 +30,9 @@ const ENOUGH: usize = 64;
 /// process stops.
 const HASTE: Duration = Duration::from_millis(200);
 
+/// After so long without an outcome, the connection to a server is closed: an idle worker needs it for nothing.
+const IDLE: Duration = Duration::from_secs(10);
+
 /// The completer of a worker.
 pub(crate) struct Completer {
     completed: Receiver<CompletedRun>,
@@ -74,10 +77,7 @@ impl Completer {
             let due = self.deferred.iter().map(|pending| pending.again_at).min();
             self.writer.session.rests();
             let first = match due {
-                None => self
-                    .completed
-                    .recv()
-                    .map_err(|_| RecvTimeoutError::Disconnected),
+                None => self.next_outcome(),
                 Some(due) => self.completed.recv_deadline(due),
             };
             self.writer.session.moves();
@@ -103,6 +103,16 @@ impl Completer {
             }
             self.wrote_at = Some(clock::instant());
         }
+    }
+
+    /// Waits for an outcome, after a while without a connection.
+    fn next_outcome(&mut self) -> Result<CompletedRun, RecvTimeoutError> {
+        match self.completed.recv_timeout(IDLE) {
+            Err(RecvTimeoutError::Timeout) => self.writer.session.leave_server(),
+            received => return received,
+        }
+        let received = self.completed.recv();
+        received.map_err(|_| RecvTimeoutError::Disconnected)
     }
 
     /// Waits a moment for more outcomes, if they come one after the other. Otherwise most would have a

@@ -156,6 +156,7 @@ pub(crate) const LOOKS: [(&str, Work); 45] = [
     ("ask how the database is", |conn, _| {
         doctor::version(conn)?;
         doctor::open_functions(conn)?;
+        doctor::replication(conn)?;
         connection_limit(conn).map(drop)
     }),
     ("see what waits", |conn, _| doctor::load(conn).map(drop)),

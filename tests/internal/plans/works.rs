@@ -321,11 +321,13 @@ pub(crate) const LOOPS: [(&str, Work); 49] = [
     }),
     ("ask for jobs", |conn, rows| {
         let peer = register(conn)?;
-        let text =
-            format!("UPDATE solid_queue_processes SET channel = 'c', listening = (id <> {peer})");
+        let text = format!(
+            "UPDATE solid_queue_processes SET channel = 'c', listening = (id <> {})",
+            rows.process
+        );
         run(conn, &text)?;
-        processes::request_release(conn, rows.process)?;
-        processes::take_release_request(conn, peer).map(drop)
+        processes::request_release(conn, peer)?;
+        processes::take_release_request(conn, rows.process).map(drop)
     }),
     ("recover what was claimed ahead", |conn, rows| {
         let text = format!(

@@ -43,6 +43,8 @@ pub struct Role {
     pub panics_at: Option<String>,
     /// How long a statement of a loop may take, if not 40 s.
     pub statement_ms: Option<u64>,
+    /// A worker does nothing by the clock: it waits until it is woken.
+    pub is_only_woken: bool,
 }
 
 /// The entry of all roles: a test like any other, that does nothing unless
@@ -79,7 +81,7 @@ impl Role {
 
     fn worker(&self, database: &Database) -> Worker {
         let effects = Arc::new(Effects::open(&self.log));
-        Worker::new(
+        let worker = Worker::new(
             database,
             Registry::new()
                 .register::<Work>(effects.clone())
@@ -87,12 +89,19 @@ impl Role {
                 .register::<FinishAndWait>(effects.clone())
                 .register::<Hoard>(effects.clone())
                 .register::<Once>(effects),
-        )
-        .threads(self.threads)
-        .heartbeat_interval(HEARTBEAT)
-        .alive_threshold(self.alive_threshold)
-        .shutdown_timeout(Duration::from_millis(self.shutdown_ms))
-        .subscriber(self.subscriber())
+        );
+        let worker = if self.is_only_woken {
+            worker
+                .heartbeat_interval(self.alive_threshold / 3)
+                .polling_interval(Duration::from_secs(3600))
+        } else {
+            worker.heartbeat_interval(HEARTBEAT)
+        };
+        worker
+            .threads(self.threads)
+            .alive_threshold(self.alive_threshold)
+            .shutdown_timeout(Duration::from_millis(self.shutdown_ms))
+            .subscriber(self.subscriber())
     }
 
     fn subscriber(&self) -> Subscriber {
@@ -167,6 +176,7 @@ impl<'a> Scene<'a> {
             alive_threshold: self.alive_threshold,
             panics_at: None,
             statement_ms: None,
+            is_only_woken: false,
         }
     }
 

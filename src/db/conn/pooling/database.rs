@@ -1,7 +1,7 @@
 //! How a database is reached through a pooler, and how new work is heard of.
 
 #[cfg(feature = "postgres")]
-use crate::db::conn::address::without_secrets;
+use crate::db::conn::address::{from_host, without_secrets};
 use crate::db::conn::database::{ALREADY_BORROWED, Database, DatabaseBackend};
 #[cfg(feature = "postgres")]
 use crate::db::conn::database::{direct, postgres_at};
@@ -122,9 +122,10 @@ impl Database {
                 if !pooler.can_listen() {
                     return Ok(Listener::Polling);
                 }
-                let url = pooler.listen_url.as_deref().unwrap_or(url);
-                wakeup::listen_postgres(url, channels)
-                    .map_err(|reason| self.refused(&without_secrets(url), reason))
+                let direct = pooler.listen_url.clone();
+                let url = direct.unwrap_or_else(|| from_host(url, pooler.first_host()));
+                wakeup::listen_postgres(&url, channels)
+                    .map_err(|reason| self.refused(&without_secrets(&url), reason))
             }
             #[cfg(feature = "sqlite")]
             DatabaseBackend::Sqlite { path, .. } => sqlite::connect(path)

@@ -15,6 +15,8 @@ pub(crate) mod advice;
 pub(crate) mod database;
 #[cfg(feature = "postgres")]
 pub(crate) mod local;
+#[cfg(feature = "postgres")]
+pub(crate) mod parameters;
 #[cfg_attr(
     not(feature = "postgres"),
     allow(dead_code, reason = "SQLite has no poolers")

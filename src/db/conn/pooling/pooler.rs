@@ -1,8 +1,8 @@
-//! What is known about the pooler before a database.
+//! What is known about the pooler before a database, and about its hosts.
 
 use std::fmt;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 /// For how long a pooler such as `PgBouncer` gives a session of the server to a connection.
 ///
@@ -46,7 +46,7 @@ impl fmt::Display for Pooling {
     }
 }
 
-/// The pooler before a database, if there is one.
+/// The pooler before a database, if there is one, and which of several hosts answers.
 #[derive(Debug, Default)]
 pub(crate) struct Pooler {
     /// What the address or the settings say.
@@ -55,6 +55,7 @@ pub(crate) struct Pooler {
     pub(crate) listen_url: Option<String>,
     recognised: OnceLock<Pooling>,
     is_told: AtomicBool,
+    first_host: AtomicUsize,
 }
 
 impl Pooler {
@@ -94,6 +95,17 @@ impl Pooler {
         self.listen_url.is_some() || !self.is_by_transaction()
     }
 
+    /// Returns with which of several hosts a new connection starts.
+    pub(crate) fn first_host(&self) -> usize {
+        self.first_host.load(Ordering::Relaxed)
+    }
+
+    /// Notes that this host does not answer. Where several connections find out at once, it counts once.
+    pub(crate) fn pass_over(&self, host: usize) {
+        let (first, next) = (&self.first_host, host.wrapping_add(1));
+        let _ = first.compare_exchange(host, next, Ordering::Relaxed, Ordering::Relaxed);
+    }
+
     /// Returns `true` once: the first caller tells the user.
     pub(crate) fn is_to_be_told(&self) -> bool {
         self.is_by_transaction() && !self.is_told.swap(true, Ordering::Relaxed)
@@ -117,6 +129,14 @@ mod tests {
         pooler.recognise(Pooling::Transaction);
         assert!(!pooler.can_listen() && pooler.is_recognised());
         assert!(pooler.is_to_be_told() && !pooler.is_to_be_told());
+    }
+
+    #[test]
+    fn a_silent_host_is_passed_over_once() {
+        let pooler = Pooler::default();
+        pooler.pass_over(0);
+        pooler.pass_over(0);
+        assert_eq!(pooler.first_host(), 1);
     }
 
     #[test]
