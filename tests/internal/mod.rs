@@ -18,6 +18,7 @@ mod completion;
 mod db;
 mod edges;
 mod enqueue_by_sql;
+mod gem;
 mod health;
 mod history;
 mod interleavings;
@@ -25,8 +26,6 @@ mod model;
 mod operations;
 mod paused_front;
 mod refusals;
-#[cfg(all(feature = "sqlite", feature = "postgres"))]
-mod ruby_schema;
 mod statements;
 #[cfg(feature = "sqlite")]
 mod wakeup;

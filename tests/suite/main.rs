@@ -43,6 +43,7 @@ mod failover;
 #[cfg(all(feature = "cli", feature = "postgres"))]
 mod fleet;
 mod functions;
+mod gem;
 mod health;
 mod herd;
 #[cfg(feature = "cli")]
@@ -75,7 +76,6 @@ mod recurring;
 mod results;
 #[cfg(feature = "cli")]
 mod rows;
-mod ruby_gem;
 #[cfg(feature = "cli")]
 mod run_time;
 mod schema;

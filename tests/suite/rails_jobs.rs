@@ -9,7 +9,10 @@ use std::io::Write as _;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 use windlass::ruby::{self, BigDecimal, Date, GlobalId, Module, Symbol, SymbolKeys, Time};
-use windlass::{Context, Error, Job, JobResult, NewJob, Registry, Worker};
+use windlass::{
+    Concurrency, Context, Error, Job, JobResult, NewJob, OnConflict, Policy, RailsOption, Registry,
+    Worker, set_rails_option,
+};
 
 fn envelopes(db: &TestDb) -> Vec<Value> {
     let rows = db.texts("SELECT arguments AS t FROM solid_queue_jobs ORDER BY id");
@@ -167,6 +170,37 @@ fn unknown_classes_of_ruby_are_enqueued_where_others_are_refused(db: &TestDb) {
     assert_eq!(envelopes(db)[0]["arguments"], json!([]));
 }
 
+/// Whether Ruby performs it says the id that goes with the envelope.
+fn a_replaced_job_has_the_id_of_the_new_one(db: &TestDb) {
+    let mut conn = db.connect();
+    let named = |job: NewJob| {
+        job.unique_id("u")
+            .policy(Policy::new().on_conflict(OnConflict::Replace))
+    };
+    let ids = || db.texts("SELECT coalesce(active_job_id, '-') AS t FROM solid_queue_jobs");
+    named(NewJob::of_class("note", "{}"))
+        .enqueue(&mut conn)
+        .unwrap();
+    assert_eq!(ids(), ["-"]);
+    named(NewJob::ruby("BuildJob")).enqueue(&mut conn).unwrap();
+    assert_eq!(ids(), [envelopes(db)[0]["job_id"].as_str().unwrap()]);
+    named(NewJob::of_class("note", "{}"))
+        .enqueue(&mut conn)
+        .unwrap();
+    assert_eq!(ids(), ["-"]);
+    set_rails_option(&mut conn, RailsOption::ActiveJobEnvelopes, true).unwrap();
+    named(NewJob::of_class("note", "{\"n\":1}"))
+        .enqueue(&mut conn)
+        .unwrap();
+    assert!(ids()[0].starts_with("windlass-"));
+    assert_eq!(envelopes(db)[0]["arguments"], json!([{"n": 1}]));
+    named(NewJob::ruby("BuildJob").arg(7))
+        .enqueue(&mut conn)
+        .unwrap();
+    assert_eq!(envelopes(db)[0]["arguments"], json!([7]));
+    assert_eq!(ids(), [envelopes(db)[0]["job_id"].as_str().unwrap()]);
+}
+
 /// Only the program's own code enqueues it.
 #[derive(Serialize, Deserialize)]
 struct Internal;
@@ -211,6 +245,10 @@ fn what_ruby_cannot_be_passed_is_refused(db: &TestDb) {
         (NewJob::ruby("BuildJob").arg("a\0b"), "NUL"),
         (NewJob::of_class("note", "{}").arg(1), "`NewJob::ruby`"),
         (NewJob::ruby("Internal"), "internal"),
+        (
+            NewJob::ruby("BuildJob").concurrency(Concurrency::new("k")),
+            "does not hold for jobs that Ruby performs",
+        ),
     ];
     for (job, reason) in cases {
         let error = job.enqueue(&mut conn).unwrap_err().to_string();
@@ -222,5 +260,6 @@ fn what_ruby_cannot_be_passed_is_refused(db: &TestDb) {
 on_each_database!(
     a_ruby_job_carries_the_envelope_of_active_job,
     unknown_classes_of_ruby_are_enqueued_where_others_are_refused,
+    a_replaced_job_has_the_id_of_the_new_one,
     what_ruby_cannot_be_passed_is_refused,
 );

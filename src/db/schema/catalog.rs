@@ -79,13 +79,18 @@ FROM sqlite_schema m, pragma_table_xinfo(m.name) c WHERE m.type = 'table' \
 const SQLITE_OTHERS: &str = "SELECT type AS kind, tbl_name AS of, name, true AS valid FROM sqlite_schema \
  WHERE type IN ('index', 'trigger', 'view')";
 
+/// Returns the query for the columns, and the one for everything else.
+pub(crate) fn queries(dialect: Dialect) -> (&'static str, &'static str) {
+    match dialect {
+        Dialect::Postgres => (POSTGRES_COLUMNS, POSTGRES_OTHERS),
+        Dialect::Sqlite => (SQLITE_COLUMNS, SQLITE_OTHERS),
+    }
+}
+
 impl Catalog {
     /// Reads the catalog in two queries, without locks that block other sessions.
     pub(crate) fn read(conn: &mut Conn<'_>) -> QueryResult<Self> {
-        let (columns, others) = match conn.dialect() {
-            Dialect::Postgres => (POSTGRES_COLUMNS, POSTGRES_OTHERS),
-            Dialect::Sqlite => (SQLITE_COLUMNS, SQLITE_OTHERS),
-        };
+        let (columns, others) = queries(conn.dialect());
         Ok(Catalog {
             columns: Statement::new(columns).unkept().load(conn)?,
             others: Statement::new(others).unkept().load(conn)?,

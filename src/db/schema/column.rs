@@ -6,7 +6,7 @@ use crate::db::schema::catalog::CatalogColumn;
 use crate::db::schema::reference::SchemaItem;
 
 /// Returns the name of the types that are compatible with this one.
-fn family(dialect: Dialect, kind: &str) -> &str {
+pub(crate) fn family(dialect: Dialect, kind: &str) -> &str {
     let kind = kind.split('(').next().unwrap_or(kind).trim();
     match (dialect, kind) {
         (_, "varchar" | "character varying" | "text" | "char" | "character") => "text",

@@ -109,7 +109,7 @@ fn remainder(version: &str, text: &str, catalog: &Catalog) -> Vec<PlanStep> {
 }
 
 /// Returns what has to be done for an item. `None` if it exists.
-fn step(
+pub(crate) fn step(
     dialect: Dialect,
     item: &SchemaItem,
     items: &[SchemaItem],

@@ -6,8 +6,9 @@ use crate::db::conn::statement::Statement;
 use crate::db::internal_tests::db::{TestDb, execute, on_each_database, texts};
 use crate::db::internal_tests::interleavings::Play;
 use crate::db::internal_tests::interleavings::acts::*;
-use crate::db::internal_tests::interleavings::world::{World, take};
+use crate::db::internal_tests::interleavings::world::{World, limited, take};
 use crate::db::model::claim::FinishedRow::{Delete, Keep};
+use crate::db::transition::enqueue;
 use diesel::QueryResult;
 
 const NOW: &str = "'2026-11-25 05:00:00.000000'";
@@ -197,6 +198,53 @@ fn the_slot_of_a_lost_semaphore_is_not_given_to_the_new_one(db: &TestDb) {
         .ends_in(&["finish 1 0 leaves 0 -> j1 finished, new ready; p1"]);
 }
 
+/// A key that Rust's jobs have too has two limits.
+fn a_key_of_both_sides_is_signalled(db: &TestDb) {
+    fn also_of_rust(conn: &mut Conn<'_>) -> World {
+        let world = one_held(conn);
+        let mut row = limited();
+        row.limit
+            .iter_mut()
+            .for_each(|limit| limit.key = "k".to_owned());
+        enqueue::insert(conn, &row).unwrap();
+        promote(conn, 10).unwrap();
+        world
+    }
+    Play::new(db, also_of_rust)
+        .coarse()
+        .actor("finish", |c, w| {
+            let ended = finish(c, w, 1, &[1], Keep)?;
+            then_signal(c, &ended)
+        })
+        .ends_in(&["finish 1 1 leaves 0 -> j1 finished, j2 ready, j3 blocked, new ready; p1"]);
+    // Released, it waits under the key itself.
+    Play::new(db, also_of_rust)
+        .coarse()
+        .actor("release", |c, w| {
+            let ended = release(c, w, 1, &[1], None)?;
+            then_signal(c, &ended)
+        })
+        .ends_in(&["release 1 1 leaves 0 -> j1 ready, j2 blocked, j3 blocked, new ready; p1"]);
+}
+
+/// What has no duration of Ruby's keeps the semaphore for a while all the same.
+fn a_slot_that_is_taken_renews_the_semaphore(db: &TestDb) {
+    let mut connection = db.connect();
+    let conn = &mut connection.as_conn();
+    let world = one_held(conn);
+    execute(
+        conn,
+        "UPDATE solid_queue_semaphores SET expires_at = '2026-01-01 00:00:00.000000'",
+    );
+    release(conn, &world, 1, &[1], None).unwrap();
+    assert_eq!(signal(conn).unwrap(), "1 leaves 0");
+    let later = texts(
+        conn,
+        "SELECT CAST(count(*) AS text) AS t FROM solid_queue_semaphores WHERE expires_at > '2026-06-01 00:00:00.000000'",
+    );
+    assert_eq!(later, ["1"]);
+}
+
 fn two_ends_are_two_signals(db: &TestDb) {
     Play::new(db, two_held)
         .coarse()
@@ -254,6 +302,8 @@ on_each_database!(
     each_end_gives_the_slot_to_the_next,
     a_discarded_job_gives_its_slot_back,
     the_slot_of_a_lost_semaphore_is_not_given_to_the_new_one,
+    a_key_of_both_sides_is_signalled,
+    a_slot_that_is_taken_renews_the_semaphore,
     two_ends_are_two_signals,
     an_end_while_ruby_enqueues,
     an_end_while_ruby_ends_another,

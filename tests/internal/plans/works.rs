@@ -129,7 +129,11 @@ pub(crate) const LOOPS: [(&str, Work); 49] = [
                  VALUES ({job}, 'q', 0, 'ruby', '2026-01-01 00:10:00', '2026-01-01 00:00:00')"
             ),
         )?;
-        let requests = ["windlass/semaphore/1/0/ruby", "ruby", "without a semaphore"];
+        let requests = [
+            "windlass/semaphore/1/0/ruby",
+            "ruby",
+            "windlass/semaphore/2/0/gone",
+        ];
         wanted_keys::request_promotion(conn, &requests.map(str::to_owned).into())?;
         assert_eq!(promote::promote(conn, 10)?.ready, [job]);
         Ok(())

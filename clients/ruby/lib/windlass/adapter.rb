@@ -1,51 +1,94 @@
-module Windlass
-  # The queue adapter of Windlass::Job: enqueues by Windlass' functions and views.
-  class Adapter
-    COLUMNS = {
-      class: "text", arguments: "text", queue: "text", priority: "integer", run_at: "timestamptz", unique_id: "text",
-      on_conflict: "text", concurrency_key: "text", concurrency_group: "text", concurrency_limit: "bigint",
-      concurrency_on_conflict: "text", at_most_once: "boolean"
-    }.freeze
+# frozen_string_literal: true
 
-    def enqueue(job)
-      enqueue_at(job, nil)
-    end
+module ActiveJob
+  module QueueAdapters
+    # Enqueues in the transaction of the caller, by the SQL interface of Windlass.
+    class WindlassAdapter
+      # A job belongs to the transaction, so there is nothing to wait for.
+      def enqueue_after_transaction_commit? = false
 
-    def enqueue_at(job, timestamp)
-      row = job.windlass_row
-      row[:run_at] = Time.at(timestamp).utc.iso8601(6) if timestamp
-      job.provider_job_id = Windlass.connection_class.connection.then { |connection| insert(connection, row) }
-    rescue ActiveRecord::StatementInvalid => error
-      raise unless error.message.include?("cannot enqueue")
-
-      raise EnqueueError, error.message[/cannot enqueue.*/]
-    end
-
-    # For `perform_all_later`. All are enqueued, or none.
-    def enqueue_all(jobs)
-      Windlass.connection_class.transaction(requires_new: true) do
-        jobs.each { |job| enqueue_at(job, job.scheduled_at&.to_f) }
+      def enqueue(job)
+        columns = row(job)
+        job.provider_job_id = inserting { |connection| insert(connection, columns) }
       end
-      jobs.each { |job| job.successfully_enqueued = true if job.respond_to?(:successfully_enqueued=) }.size
-    end
 
-    # For logs and instrumentation.
-    def queue_adapter_name = "windlass"
+      def enqueue_at(job, timestamp)
+        job.scheduled_at ||= timestamp
+        enqueue(job)
+      end
 
-    # Rails asks this before 8.0: a job exists when the caller's transaction commits.
-    def enqueue_after_transaction_commit? = false
+      # Enqueues all or none; lists of one class are one statement. Returns how many there are.
+      def enqueue_all(jobs)
+        rows = jobs.map { |job| row(job) } # all are looked at before the first is enqueued
+        inserting do |connection|
+          jobs.zip(rows).chunk_while { |(_, one), (_, next_one)| one["class"] == next_one["class"] }.each do |chunk|
+            ids = insert_list(connection, chunk.first.last["class"], chunk.map { |_, columns| columns.except("class") })
+            chunk.each_with_index do |(job, _), place|
+              job.provider_job_id = ids[place]
+              job.successfully_enqueued = true if job.respond_to?(:successfully_enqueued=)
+            end
+          end
+        end
+        jobs.size
+      end
 
-    private
+      private
 
-    def insert(connection, row)
-      row = row.compact
-      if connection.adapter_name.match?(/postg/i)
-        values = row.map { |name, value| "#{name} => CAST(#{connection.quote(value)} AS #{COLUMNS.fetch(name)})" }
-        connection.select_value("SELECT windlass_enqueue_v1(#{values.join(", ")})", "Windlass")
-      else
-        values = row.values.map { |value| connection.quote(value) }
-        connection.execute("INSERT INTO windlass_enqueue_v1 (#{row.keys.join(", ")}) VALUES (#{values.join(", ")})", "Windlass")
-        nil # SQLite tells no id of what a view's trigger inserts
+      def row(job)
+        return job.windlass_columns if job.is_a?(Windlass::Job)
+
+        raise Windlass::ArgumentError, "#{job.class} is no Windlass::Job, and only those are performed in Rust"
+      end
+
+      def inserting
+        connection = Windlass.connection_class.connection
+        connection.transaction { yield connection }
+      rescue ActiveRecord::StatementInvalid => error
+        raise unless (said = refusal(error.cause))
+
+        raise Windlass::EnqueueError, said
+      end
+
+      # Returns what the SQL interface says of a job that it refuses. `nil` for all other errors.
+      def refusal(error)
+        return error.message if error && error.message.start_with?("cannot enqueue")
+        return unless error.respond_to?(:result) && error.result
+
+        said = error.result.error_field(PG::PG_DIAG_MESSAGE_PRIMARY)
+        is_value = error.result.error_field(PG::PG_DIAG_SQLSTATE).start_with?("22")
+        said if is_value || said.start_with?("cannot enqueue")
+      end
+
+      # The statements are not run by `select_value`: the query cache would answer a second one itself.
+      def run(connection, sql)
+        connection.exec_query(sql, "Windlass Enqueue").rows.map(&:first).tap { connection.clear_query_cache }
+      end
+
+      def insert(connection, columns)
+        values = columns.transform_values { |value| connection.quote(value) }
+        if Windlass.postgres?(connection)
+          # As texts: a number that is too large would be of a type for which there is no function.
+          named = columns.map { |name, value| "#{name} => #{connection.quote(value.to_s)}" }
+          return run(connection, "SELECT windlass_enqueue_v1(#{named.join(", ")})").first
+        end
+        run(connection, "INSERT INTO windlass_enqueue_v1 (#{values.keys.join(", ")}) VALUES (#{values.values.join(", ")})")
+        found = "SELECT max(id) FROM solid_queue_jobs" # the transaction has the lock of the file, and ids only grow
+        found = nil if columns["concurrency_on_conflict"] == "discard" # it may have left no job
+        found = "SELECT job_id FROM windlass_unique_jobs WHERE unique_id = #{values["unique_id"]}" if columns["unique_id"]
+        found && run(connection, found).first
+      end
+
+      def insert_list(connection, name, list)
+        # The arguments are JSON text already.
+        list = list.map do |columns|
+          columns.map { |key, value| "#{JSON.generate(key)}:#{key == "arguments" ? value : JSON.generate(value)}" }
+        end
+        jobs = connection.quote("[#{list.map { |columns| "{#{columns.join(",")}}" }.join(",")}]")
+        name = connection.quote(name)
+        return run(connection, "SELECT windlass_enqueue_many_v1(#{name}, #{jobs})") if Windlass.postgres?(connection)
+
+        run(connection, "INSERT INTO windlass_enqueue_many_v1 (class, jobs) VALUES (#{name}, #{jobs})")
+        [] # SQLite does not tell
       end
     end
   end

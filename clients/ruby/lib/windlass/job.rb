@@ -1,70 +1,77 @@
+# frozen_string_literal: true
+
 module Windlass
-  # The base of Active Job classes whose jobs are performed in Rust. The class declares what the type in Rust does:
-  #
-  #   class SendWelcome < Windlass::Job
-  #     rust_class "send_welcome"                     # default: the name of the class
-  #     queue_as :rust_mail                           # which no worker of Ruby serves
-  #     limit_runs to: 2, key: ->(email:, **) { email }
-  #     unique_id ->(email:, **) { "welcome/#{email}" }, on_conflict: :replace
-  #     at_most_once
-  #   end
-  #
-  #   SendWelcome.set(wait: 5.minutes).perform_later(email: "ada@example.com")
+  # The base class of jobs that are enqueued in Ruby and performed in Rust.
   class Job < ActiveJob::Base
-    self.queue_adapter = Adapter.new
+    self.queue_adapter = ActiveJob::QueueAdapters::WindlassAdapter.new
     self.enqueue_after_transaction_commit = false if respond_to?(:enqueue_after_transaction_commit=)
 
-    class_attribute :windlass_options, instance_accessor: false, default: {}.freeze
+    class_attribute :windlass_name, :windlass_limit, :windlass_unique, :windlass_at_most_once, instance_accessor: false
+
+    # Also where another adapter takes the jobs, as that of a test.
+    before_enqueue { windlass_columns }
 
     class << self
-      # The `NAME` of the type in Rust.
-      def rust_class(name)
-        windlass(class: name.to_s)
+      # Names the type in Rust. Without it, it has the name of the class.
+      def rust_class(name) = self.windlass_name = name
+
+      # Limits how many jobs with the same key run at once. No key, no limit.
+      def limits_runs(key:, to: 1, group: nil, on_conflict: :block)
+        self.windlass_limit = { key: key, to: to, group: group, on_conflict: on_conflict }
       end
 
-      # At most `to` jobs of a key run at once. As `limits_concurrency` of Solid Queue, but held by Windlass.
-      def limit_runs(to:, key: ->(**) { "all" }, group: nil, on_conflict: nil)
-        windlass(concurrency_key: key, concurrency_limit: to, concurrency_group: group, concurrency_on_conflict: on_conflict)
+      # Lets one job with this id wait or run. No id, no rule.
+      def unique_by(id, scope: :until_finished, on_conflict: :existing)
+        self.windlass_unique = { id: id, scope: scope, on_conflict: on_conflict }
       end
 
-      # At most one job of an id waits or runs. `on_conflict` is :existing, :refuse, :replace or :run_again.
-      def unique_id(id, on_conflict: nil)
-        windlass(unique_id: id, on_conflict: on_conflict)
-      end
+      # Fails a job whose worker died, where others run again.
+      def at_most_once = self.windlass_at_most_once = true
 
-      # A run whose process dies fails the job, instead of running it again.
-      def at_most_once
-        windlass(at_most_once: true)
-      end
-
-      private
-
-      def windlass(**options)
-        self.windlass_options = windlass_options.merge(options).freeze
+      { limits_concurrency: "write limits_runs", retry_on: "see `Job::policy`",
+        discard_on: "see `JobError::discard`" }.each do |name, advice|
+        define_method(name) do |*, **|
+          raise ArgumentError, "#{name} has no effect on a job that is performed in Rust: #{advice}"
+        end
       end
     end
 
-    # What is inserted. Raises EnqueueError for arguments that Rust cannot read.
-    def windlass_row
-      keywords = arguments.last
-      unless arguments.empty? || (arguments.size == 1 && keywords.is_a?(Hash) && Hash.ruby2_keywords_hash?(keywords))
-        raise EnqueueError, "cannot enqueue `#{rust_name}`: a job of Rust takes keywords only, as `perform_later(user: 7)`"
-      end
-
-      keywords ||= {}
-      options = self.class.windlass_options.transform_values { |option| option.is_a?(Proc) ? option.call(**keywords) : option }
-      options = options.transform_values { |option| option.is_a?(Symbol) ? option.to_s : option }
-      { **options, class: rust_name, arguments: Arguments.to_json(keywords), queue: queue_name, priority: priority }
+    def perform(*, **)
+      raise NotImplementedError, "#{self.class.name} is performed by a worker in Rust: enqueue it by perform_later"
     end
 
-    def perform(**)
-      raise NotImplementedError, "#{self.class} is performed in Rust: start a worker of Windlass for its queue, and none of Ruby"
+    # Returns the job as columns of the view `windlass_enqueue_v1`.
+    def windlass_columns
+      fields = Arguments.fields(arguments)
+      columns = { "class" => self.class.windlass_name || self.class.name, "queue" => queue_name, "priority" => priority }
+      columns["arguments"] = JSON.generate(Arguments.plain(fields), max_nesting: 0) if fields
+      columns["run_at"] = Time.at(scheduled_at.to_r).round(6).utc.iso8601(6) if scheduled_at
+      columns["at_most_once"] = true if self.class.windlass_at_most_once
+      columns.merge!(windlass_unique_columns(fields), windlass_limit_columns(fields))
+      columns.compact
     end
 
     private
 
-    def rust_name
-      self.class.windlass_options[:class] || self.class.name
+    def windlass_unique_columns(fields)
+      return {} unless (unique = self.class.windlass_unique) && (id = windlass_key(unique[:id], fields, "unique id"))
+
+      { "unique_id" => id, "unique_scope" => unique[:scope].to_s, "on_conflict" => unique[:on_conflict].to_s }
+    end
+
+    def windlass_limit_columns(fields)
+      return {} unless (limit = self.class.windlass_limit) && (key = windlass_key(limit[:key], fields, "limit's key"))
+
+      { "concurrency_key" => key, "concurrency_group" => limit[:group]&.to_s, "concurrency_limit" => limit[:to],
+        "concurrency_on_conflict" => limit[:on_conflict].to_s }
+    end
+
+    # Returns a text; `key` is one, a block that takes the keywords, or the name of a method that does.
+    def windlass_key(key, fields, what)
+      keywords = (fields || {}).symbolize_keys
+      key = send(key, **keywords) if key.is_a?(Symbol)
+      key = instance_exec(**keywords, &key) if key.is_a?(Proc)
+      key.nil? ? nil : Arguments.plain(key, what).to_s
     end
   end
 end

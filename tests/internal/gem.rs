@@ -1,0 +1,111 @@
+//! The tables as the gem for Rails makes them: `clients/ruby/lib/windlass/schema.json` is made here of the migrations.
+//! After a new one, write it with `WINDLASS_WRITE_MIGRATIONS=1`.
+
+use crate::db::conn::dialect::Dialect;
+use crate::db::schema::action::Action;
+use crate::db::schema::catalog::{self, Catalog, CatalogColumn};
+use crate::db::schema::column::family;
+use crate::db::schema::migrations::texts;
+use crate::db::schema::plan::step;
+use crate::db::schema::reference::{self, ItemKind, SchemaChange, SchemaItem};
+use serde_json::{Value, json};
+use std::path::Path;
+
+/// Returns a database that has the table of an item, and nothing else.
+fn lacking(item: &SchemaItem) -> Catalog {
+    let column = CatalogColumn {
+        of: item.table.clone(),
+        name: String::new(),
+        kind: String::new(),
+        nullable: true,
+        standard: None,
+        generated: false,
+    };
+    let has_table = item.kind != ItemKind::Table;
+    Catalog {
+        columns: has_table.then_some(column).into_iter().collect(),
+        others: Vec::new(),
+    }
+}
+
+fn item(dialect: Dialect, item: &SchemaItem, items: &[SchemaItem]) -> Value {
+    let step = step(dialect, item, items, &lacking(item)).unwrap();
+    let acts = step.acts.iter().map(|act| match act {
+        Action::Run(text) | Action::Index { text, .. } => text,
+        Action::Define { .. } => unreachable!("a missing item is not redefined"),
+    });
+    let acts: Vec<&String> = acts.collect();
+    let mut made = json!({
+        "kind": format!("{:?}", item.kind).to_lowercase(),
+        "table": item.table,
+        "name": item.name,
+        "what": step.what,
+        "vital": step.is_vital,
+        "run": acts,
+    });
+    if item.kind == ItemKind::Column {
+        made["is"] = json!({
+            "family": family(dialect, item.type_name()),
+            "not_null": item.is_not_null(),
+            "default": item.default(),
+            "generated": item.is_generated(),
+        });
+    }
+    made
+}
+
+/// Returns what a statement needs in the database to be run with its migration. `None` if an item stands for it.
+fn condition(statement: &str, version: &str) -> Option<Value> {
+    Some(match reference::change(statement, version) {
+        SchemaChange::Make(made) if statement.starts_with("CREATE OR REPLACE ") => {
+            assert_eq!(made.len(), 1, "{statement}");
+            json!(["function", made[0].name])
+        }
+        SchemaChange::Make(_) => return None,
+        SchemaChange::Drop(ItemKind::Index, name) => json!(["index", name]),
+        SchemaChange::Drop(ItemKind::Table, name) => json!(["table", name]),
+        SchemaChange::DropColumn { table, column } => json!(["column", table, column]),
+        SchemaChange::DropKey { table, column } => json!(["key", format!("{table}_{column}_fkey")]),
+        SchemaChange::Drop(..) | SchemaChange::Other => Value::Null,
+    })
+}
+
+fn schema(dialect: Dialect) -> Value {
+    let files = texts(dialect);
+    let items = reference::items(files.iter().cloned());
+    let versions = files.iter().map(|(version, text)| {
+        let statements = reference::statements(text).into_iter();
+        let rest = statements.filter_map(|statement| {
+            let condition = condition(&statement, version)?;
+            Some(json!({ "if": condition, "run": statement }))
+        });
+        json!({ "version": version, "rest": rest.collect::<Vec<_>>() })
+    });
+    let (columns, others) = catalog::queries(dialect);
+    json!({
+        "columns": columns,
+        "others": others,
+        "items": items.iter().map(|one| item(dialect, one, &items)).collect::<Vec<_>>(),
+        "versions": versions.collect::<Vec<_>>(),
+    })
+}
+
+#[test]
+fn the_schema_of_the_gem_is_that_of_the_migrations() {
+    let made =
+        json!({ "postgresql": schema(Dialect::Postgres), "sqlite": schema(Dialect::Sqlite) });
+    let made = serde_json::to_string_pretty(&made).unwrap() + "\n";
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors();
+    let mut clients = root.map(|directory| directory.join("clients"));
+    let clients = clients.find(|clients| clients.is_dir()).unwrap();
+    let file = clients.join("ruby/lib/windlass/schema.json");
+    if std::env::var_os("WINDLASS_WRITE_MIGRATIONS").is_some() {
+        std::fs::write(&file, &made).unwrap();
+    }
+    let found = std::fs::read_to_string(&file).unwrap_or_default();
+    assert!(
+        found == made,
+        "{} is not what the migrations make of it: run WINDLASS_WRITE_MIGRATIONS=1 bin/test the_schema_of_the_gem",
+        file.display()
+    );
+}
