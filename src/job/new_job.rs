@@ -262,7 +262,7 @@ impl NewJob {
 
     pub(crate) fn into_row(mut self) -> Result<NewRow> {
         if let Some(call) = self.ruby.take() {
-            call.write(&mut self.row)?;
+            call.write(&mut self.row, self.concurrency.is_some())?;
         }
         self.check()?;
         let column = |number: u32| i32::try_from(number).unwrap_or(i32::MAX);

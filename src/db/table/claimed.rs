@@ -229,14 +229,14 @@ pub(crate) fn columns(created_at: &str) -> String {
 /// The time of the enqueue on Postgres.
 pub(crate) const ENQUEUED_AT: &str = "coalesce({moment j.created_at}, {now})";
 
-/// How a note begins: `windlass/semaphore/`, the ids of the job and of the semaphore, and its key.
+/// How a note begins: `windlass/semaphore/`, the ids of the ready execution and of the semaphore, and its key.
 pub(crate) const NOTE: &str = "windlass/semaphore/";
 
-/// Returns an expression for what the claim of a job notes, whose ready execution has no class. NULL if it has no
-/// semaphore. The id of the job makes each note a request of its own.
-pub(crate) fn noted_semaphore(job_id: &str) -> String {
+/// Returns an expression for what the claim of a job notes, whose ready execution `ready` has no class. NULL if it has no
+/// semaphore. The id of the execution makes each note a request of its own.
+pub(crate) fn noted_semaphore(ready: &str) -> String {
     format!(
-        "(SELECT '{NOTE}' || j.id || '/' || s.id || '/' || s.key FROM solid_queue_jobs j \
-         JOIN solid_queue_semaphores s ON s.key = j.concurrency_key WHERE j.id = {job_id} AND j.concurrency_limit IS NULL)"
+        "(SELECT '{NOTE}' || {ready}.id || '/' || s.id || '/' || s.key FROM solid_queue_jobs j \
+         JOIN solid_queue_semaphores s ON s.key = j.concurrency_key WHERE j.id = {ready}.job_id AND j.concurrency_limit IS NULL)"
     )
 }

@@ -64,7 +64,7 @@ pub(crate) fn take(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<BTreeSet<St
     let text = format!(
         "DELETE FROM solid_queue_ready_executions WHERE job_id IN {{in $1}} \
          RETURNING CASE WHEN class_name IS NULL THEN {} ELSE concurrency_key END AS concurrency_key",
-        noted_semaphore("solid_queue_ready_executions.job_id"),
+        noted_semaphore("solid_queue_ready_executions"),
     );
     let rows: Vec<ConcurrencyKey> = Statement::new(text).bind(id_list(jobs)).load(conn)?;
     Ok(keys(rows))

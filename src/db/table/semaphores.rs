@@ -101,9 +101,9 @@ pub(crate) struct FreeSlots {
     pub(crate) key: String,
     #[diesel(sql_type = BigInt)]
     pub(crate) room: i64,
-    /// Whether Windlass knows no limit of the key: it may be one of Ruby.
+    /// Whether Ruby has a semaphore of the key.
     #[diesel(sql_type = Bool)]
-    pub(crate) has_no_limit: bool,
+    pub(crate) has_semaphore: bool,
 }
 
 impl FreeSlots {
@@ -111,7 +111,7 @@ impl FreeSlots {
         FreeSlots {
             key: key.to_owned(),
             room,
-            has_no_limit: false,
+            has_semaphore: false,
         }
     }
 }
@@ -128,10 +128,11 @@ pub(crate) fn free_slots(
     keys: &BTreeSet<String>,
 ) -> QueryResult<Vec<FreeSlots>> {
     let text = format!(
-        "SELECT limited.key, limited.slots - ({}) AS room, limited.slots = 0 AS has_no_limit \
-         FROM (SELECT wanted.key, {} AS slots FROM (SELECT value ->> 0 AS key FROM {{rows $1}}) AS wanted) AS limited",
-        held_of("limited.key"),
+        "SELECT wanted.key, {} - ({}) AS room, \
+           EXISTS (SELECT 1 FROM solid_queue_semaphores s WHERE s.key = wanted.key) AS has_semaphore \
+         FROM (SELECT value ->> 0 AS key FROM {{rows $1}}) AS wanted",
         limit_of("wanted.key"),
+        held_of("wanted.key"),
     );
     Statement::new(text).bind(key_list(keys)).load(conn)
 }

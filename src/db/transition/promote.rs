@@ -102,9 +102,9 @@ pub(crate) fn promote_after(
         }
         let discarded = discard(conn, &keys)?;
         let left_over = request_left_over(conn, &rooms, &picked)?;
-        let unlimited = rooms.iter().filter(|room| room.has_no_limit);
-        let unlimited = unlimited.map(|room| room.key.clone()).collect();
-        let signalled = signal::signal(conn, &keys, &unlimited)?;
+        let of_ruby = rooms.iter().filter(|room| room.has_semaphore);
+        let of_ruby = of_ruby.map(|room| room.key.clone()).collect();
+        let signalled = signal::signal(conn, &keys, &of_ruby)?;
         ready.extend(signalled.ready);
         Ok(Promoted {
             ready,

@@ -24,7 +24,7 @@ use std::time::Duration;
 
 /// Returns the semaphore's id and key that a note names.
 fn parsed(note: &str) -> Option<(i64, &str)> {
-    let (_job, rest) = note.strip_prefix(NOTE)?.split_once('/')?;
+    let (_ready, rest) = note.strip_prefix(NOTE)?.split_once('/')?;
     let (semaphore, key) = rest.split_once('/')?;
     Some((semaphore.parse().ok()?, key))
 }
@@ -49,14 +49,14 @@ struct Semaphore {
 }
 
 /// Handles requests: gives back the slots that notes name, and the free slots of their keys to the jobs of Ruby that
-/// wait for them. `unlimited` are requested keys for which Windlass knows no limit.
+/// wait for them. `of_ruby` are the requested keys of semaphores.
 ///
 /// It waits for no lock. Ruby may hold the locks of several semaphores in any order. Its statements are rare, so none is
 /// kept prepared.
 pub(crate) fn signal(
     conn: &mut Conn<'_>,
     requested: &BTreeSet<String>,
-    unlimited: &BTreeSet<String>,
+    of_ruby: &BTreeSet<String>,
 ) -> QueryResult<Signalled> {
     let mut signals: BTreeMap<&str, Vec<(i64, &String)>> = BTreeMap::new();
     for note in requested {
@@ -65,7 +65,7 @@ pub(crate) fn signal(
         }
     }
     let keys = signals.keys().map(|key| (*key).to_owned());
-    let keys: BTreeSet<String> = keys.chain(unlimited.iter().cloned()).collect();
+    let keys: BTreeSet<String> = keys.chain(of_ruby.iter().cloned()).collect();
     let mut signalled = Signalled::default();
     if keys.is_empty() {
         return Ok(signalled);
@@ -122,6 +122,9 @@ fn existing(
     Ok(busy.map(|one| one.key).collect())
 }
 
+/// The `duration` of a class of Ruby that names none.
+const DURATION: Duration = Duration::from_secs(180);
+
 #[derive(Debug, QueryableByName)]
 struct BlockedByRuby {
     #[diesel(sql_type = BigInt)]
@@ -137,7 +140,8 @@ impl BlockedByRuby {
     fn duration(&self) -> Duration {
         let times = self.expires_at.zip(self.created_at);
         let between = times.and_then(|(end, start)| (end - start).to_std().ok());
-        between.unwrap_or_default()
+        // Windlass has blocked it, and knows no duration.
+        between.filter(|kept| !kept.is_zero()).unwrap_or(DURATION)
     }
 }
 
@@ -169,8 +173,9 @@ fn pass_on(conn: &mut Conn<'_>, semaphore: &Semaphore, back: i64) -> QueryResult
             .load(conn)?;
         passed.jobs = next.iter().map(|one| one.job_id).collect();
         make_ready(conn, &passed.jobs)?;
-        let kept = next.iter().map(BlockedByRuby::duration).max();
-        keep(conn, semaphore, kept.unwrap_or_default())?;
+        if let Some(kept) = next.iter().map(BlockedByRuby::duration).max() {
+            keep(conn, semaphore, kept)?;
+        }
         passed.is_left_over =
             (passed.jobs.len() as i64) < free && has_blocked(conn, &semaphore.key)?;
     }
@@ -203,9 +208,6 @@ fn make_ready(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<()> {
 
 /// Has the semaphore expire no earlier than this long from now. Solid Queue deletes expired ones.
 fn keep(conn: &mut Conn<'_>, semaphore: &Semaphore, duration: Duration) -> QueryResult<()> {
-    if duration.is_zero() {
-        return Ok(());
-    }
     let text = "UPDATE solid_queue_semaphores SET expires_at = {later $1} WHERE id = $2 AND expires_at < {later $1}";
     Statement::new(text)
         .unkept()

@@ -39,7 +39,13 @@ impl RubyCall {
     }
 
     /// Writes the envelope into the row, and its id.
-    pub(crate) fn write(mut self, row: &mut NewRow) -> Result<()> {
+    pub(crate) fn write(mut self, row: &mut NewRow, is_limited: bool) -> Result<()> {
+        if is_limited {
+            self.refuse(
+                "a concurrency limit of Windlass does not hold for jobs that Ruby performs"
+                    .to_owned(),
+            );
+        }
         if let Some(reason) = self.problem {
             return Err(Error::InvalidJob {
                 class: row.class_name.clone(),

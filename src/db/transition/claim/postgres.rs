@@ -71,7 +71,7 @@ fn in_one_statement(
          moment AS MATERIALIZED (SELECT {{now}} AS now, date_part('epoch', {{now}}) AS seconds), \
          picked AS MATERIALIZED ({picked}), \
          gone AS (DELETE FROM solid_queue_ready_executions WHERE ctid = ANY (ARRAY(SELECT spot FROM picked)) \
-           RETURNING job_id, cautious, concurrency_key, class_name, created_at), \
+           RETURNING id, job_id, cautious, concurrency_key, class_name, created_at), \
          {sorted_out}, \
          held AS (INSERT INTO solid_queue_claimed_executions (job_id, process_id, created_at, started_at, concurrency_key, prefetched, ready_at) \
            SELECT job_id, $1, (SELECT now FROM moment), \
@@ -85,7 +85,7 @@ fn in_one_statement(
            {is_wanted} OR EXISTS (SELECT 1 FROM wanted) AS is_wanted, \
            EXISTS (SELECT 1 FROM over) AS has_blocked, {columns} \
          FROM me LEFT JOIN held ON true LEFT JOIN solid_queue_jobs j ON j.id = held.job_id",
-        noted = noted_semaphore("gone.job_id"),
+        noted = noted_semaphore("gone"),
         is_wanted = is_requested_after("$8"),
         columns = columns(ENQUEUED_AT),
     );

@@ -55,7 +55,7 @@ pub(super) fn take(
            CASE WHEN $2 AND NOT cautious THEN true END, created_at \
          FROM solid_queue_ready_executions r WHERE id IN {{in $3}} \
          ORDER BY priority, job_id ON CONFLICT (job_id) DO NOTHING RETURNING id",
-        noted_semaphore("r.job_id"),
+        noted_semaphore("r"),
     );
     let claims: Vec<Id> = Statement::new(text)
         .bind(request.process_id)

@@ -249,15 +249,21 @@ fn replace(conn: &mut Conn<'_>, table: &str, job: i64, row: &NewRow) -> QueryRes
     static REPLACE: LazyLock<(JobColumns, String)> = LazyLock::new(|| {
         let columns = JobColumns::replaced();
         let text = format!(
-            "UPDATE solid_queue_jobs SET {}, attempts = 0, crash_count = 0, updated_at = {{now}} WHERE id = ${}",
+            "UPDATE solid_queue_jobs SET {}, active_job_id = ${}, attempts = 0, crash_count = 0, updated_at = {{now}} \
+             WHERE id = ${}",
             columns.assignments(),
-            columns.len() + 1
+            columns.len() + 1,
+            columns.len() + 2
         );
         (columns, text)
     });
     let (columns, text) = &*REPLACE;
     let update = columns.bind(Statement::new(text), row);
-    update.bind(job).execute(conn)?;
+    // Only a job of Ruby brings one. It says which of both performs the job.
+    update
+        .bind(row.active_job_id.clone())
+        .bind(job)
+        .execute(conn)?;
     // It starts to count again, and attempts are deleted by that count.
     attempts::keep_newest(conn, &[job])?;
     // Stored after this, if the new one has one.
