@@ -27,13 +27,16 @@ fn stored(db: &TestDb, job: JobId) -> String {
     db.texts(&text).remove(0)
 }
 
+/// Runs all jobs, and returns their texts, sorted.
 fn run_all(db: &TestDb, jobs: usize) -> Vec<String> {
     let log = Arc::new(Log::default());
     let registry = Registry::new().register::<Note>(Arc::clone(&log));
     let worker = Worker::new(&db.database, registry).polling_interval(Duration::from_millis(20));
     let _worker = worker.start().unwrap();
     until("all have run", || log.len() == jobs);
-    log.lines()
+    let mut lines = log.lines();
+    lines.sort();
+    lines
 }
 
 /// Every way to enqueue: one, many, later, by a unique id that replaces, by SQL.
@@ -80,10 +83,8 @@ fn jobs_carry_the_envelope_of_active_job(db: &TestDb) {
         );
         assert_eq!(db.texts(&ids), [id]);
     }
-    let mut lines = run_all(db, 6);
-    lines.sort();
     assert_eq!(
-        lines,
+        run_all(db, 6),
         ["five", "four", "one \"quoted\"", "six", "three", "two"]
     );
     let shown = windlass(&db.url, &["jobs", "show", &jobs[0].0.to_string(), "--json"]).json();
@@ -123,7 +124,7 @@ fn envelopes_are_turned_off_again(db: &TestDb) {
     assert_eq!(stored(db, before), r#"{"text":"before"}"#);
     assert!(stored(db, with).starts_with("{\"job_class\":"));
     assert_eq!(stored(db, after), r#"{"text":"after"}"#);
-    assert_eq!(run_all(db, 3), ["before", "with", "after"]);
+    assert_eq!(run_all(db, 3), ["after", "before", "with"]);
 }
 
 fn arguments_are_edited_in_their_envelope(db: &TestDb) {
