@@ -39,15 +39,15 @@ CREATE VIEW windlass_enqueue_v1 AS SELECT
 WHERE false;
 
 -- Whether arrays and objects of JSON text are nested too deeply to be read again.
-CREATE FUNCTION windlass_is_too_deep(json text) RETURNS boolean LANGUAGE plpgsql IMMUTABLE AS $$
+CREATE FUNCTION windlass_is_too_deep(p_json text) RETURNS boolean LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE
     v_rest text;
 BEGIN
-    IF length(json) - length(translate(json, '{open_brackets}', '')) <= {max_depth} THEN
+    IF length(p_json) - length(translate(p_json, '{open_brackets}', '')) <= {max_depth} THEN
         RETURN false;
     END IF;
     -- A bracket in a text counts for nothing.
-    v_rest := regexp_replace(json, E'"([^"\\\\]|\\\\.)*"', '', 'g');
+    v_rest := regexp_replace(p_json, E'"([^"\\\\]|\\\\.)*"', '', 'g');
     v_rest := translate(regexp_replace(v_rest, '[^][{braces}]', '', 'g'), '{braces}', '[]');
     FOR v_depth IN 1 .. {max_depth} LOOP
         v_rest := replace(v_rest, '[]', '');
