@@ -75,7 +75,7 @@ impl Fleet<'_> {
         self.is_idle();
     }
 
-    /// Waits until nobody claims any more.
+    /// Waits until no worker claims any more.
     fn is_idle(&self) {
         let mut last = usize::MAX;
         until("no worker claims", || {

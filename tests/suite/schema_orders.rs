@@ -6,7 +6,7 @@ use crate::schema_life::{rails_inserts_into_every_table, works};
 use crate::support::TestDb;
 use crate::support::solid_queue;
 
-/// The tables are complete, whoever made them; both sides can work.
+/// The tables are complete, whichever program made them; both sides can work.
 fn is_complete(db: &TestDb) {
     let again = db.database.migrate().unwrap();
     assert!(again.is_empty(), "{again:?}");
