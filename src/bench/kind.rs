@@ -52,6 +52,9 @@ pub(crate) enum Kind {
     Urgent,
     /// The no-op drain among very many jobs, queues or dead rows; ceiling: nothing beside
     Backlog,
+    /// Drains by many processes, among very many kept jobs, and with other settings of the table of jobs;
+    /// ceilings: one worker, nothing kept, as migrated
+    Scale,
     /// The cost of an idle worker; no ceiling
     Idle,
     /// The pages of `windlass web` on a very large database; ceilings: a drain without viewers, one viewer

@@ -17,6 +17,8 @@ pub(crate) mod filled;
 #[cfg(feature = "bench")]
 pub(crate) mod jobs;
 #[cfg(feature = "bench")]
+pub(crate) mod kept;
+#[cfg(feature = "bench")]
 pub(crate) mod kind;
 #[cfg(feature = "bench")]
 pub(crate) mod kinds;
@@ -32,6 +34,10 @@ pub(crate) mod program;
 pub(crate) mod results;
 #[cfg(feature = "bench")]
 pub(crate) mod run;
+#[cfg(feature = "bench")]
+pub(crate) mod scale;
+#[cfg(feature = "bench")]
+pub(crate) mod sql;
 #[cfg(all(feature = "bench", feature = "web"))]
 pub(crate) mod web;
 #[cfg(feature = "bench")]

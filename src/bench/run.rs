@@ -2,6 +2,7 @@
 
 use crate::bench::kind::Kind;
 use crate::bench::place::Place;
+use crate::bench::scale::ScaleOptions;
 #[cfg(feature = "web")]
 use crate::bench::web::options::WebOptions;
 use crate::error::{Error, Result};
@@ -50,6 +51,8 @@ pub(crate) struct Bench {
     /// The time after which a measurement is stopped and judged by the jobs done
     #[arg(long, default_value = "10s", value_parser = humantime::parse_duration, value_name = "TIME")]
     pub(crate) limit: Duration,
+    #[command(flatten)]
+    pub(crate) scale: ScaleOptions,
     #[cfg(feature = "web")]
     #[command(flatten)]
     pub(crate) web: WebOptions,

@@ -1,14 +1,14 @@
 //! What is beside jobs: processes with claims, classes, and recurring tasks with their runs.
 
 use crate::bench::filled::sizes::{self, CLASSES, QUEUES, Sizes};
-use crate::bench::filled::text::{CLASS, MIXED, render};
+use crate::bench::filled::text::{CLASS, MIXED};
+use crate::bench::sql::{execute, render};
 use crate::db::table::classes::{self, NewClass};
 use crate::db::table::processes::{self, NewProcess};
 use crate::db::{AsConn as _, Conn, DbConnection};
 use crate::error::{Doing as _, Result};
 use crate::recurring::task::RecurringTask;
 use crate::recurring::tasks;
-use diesel::connection::SimpleConnection as _;
 use diesel::prelude::*;
 
 /// Each has a dispatcher, a scheduler and workers.
@@ -21,16 +21,6 @@ const TASKS: i64 = 50;
 
 /// The operations that are kept.
 pub(crate) const OPERATIONS: i64 = 1_000;
-
-/// Runs statements without parameters.
-pub(crate) fn execute(conn: &mut Conn<'_>, text: &str) -> QueryResult<()> {
-    match conn {
-        #[cfg(feature = "postgres")]
-        Conn::Postgres(conn) => conn.batch_execute(text),
-        #[cfg(feature = "sqlite")]
-        Conn::Sqlite(conn) => conn.batch_execute(text),
-    }
-}
 
 /// Inserts processes, and jobs that they run, whose ids follow those that have ended. Returns the
 /// last id.

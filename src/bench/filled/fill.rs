@@ -1,10 +1,10 @@
 //! Fills the database.
 
-use crate::bench::filled::around::{self, execute};
+use crate::bench::filled::around;
 use crate::bench::filled::failures::SHAPES;
 use crate::bench::filled::sizes::Sizes;
-use crate::bench::filled::text::render;
 use crate::bench::filled::{ended, past, waiting};
+use crate::bench::sql::{execute, render};
 use crate::db::conn::connection::on;
 use crate::db::schema::tables::solid_queue_jobs as jobs;
 use crate::db::{AsConn as _, Conn, Database, DbConnection};

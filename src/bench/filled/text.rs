@@ -1,41 +1,7 @@
-//! What both databases write differently.
-
-use crate::db::Conn;
+//! Numbers that look random, of the number of a row.
 
 /// A number between 0 and 2^32 that looks random, of the row's number.
 pub(crate) const MIXED: &str = "(n.i * 2654435761 % 4294967296)";
 
 /// The number of the class, of `m`, which is [`MIXED`].
 pub(crate) const CLASS: &str = "(m % 100 * (m / 128 % 100) / 99)";
-
-/// Returns a text for the database of a connection.
-///
-/// - `{numbers}` are the rows `n` with the column `i`, between these two numbers.
-/// - `{ago x}` is the time that many seconds ago.
-pub(crate) fn render(conn: &Conn<'_>, (first, last): (i64, i64), text: &str) -> String {
-    let (numbers, before, after) = match conn {
-        #[cfg(feature = "postgres")]
-        Conn::Postgres(_) => (
-            format!("generate_series({first}::bigint, {last}::bigint) AS n (i)"),
-            "(statement_timestamp() AT TIME ZONE 'UTC' - (",
-            ") * interval '1 second')",
-        ),
-        #[cfg(feature = "sqlite")]
-        Conn::Sqlite(_) => (
-            format!(
-                "(WITH RECURSIVE c (i) AS (SELECT {first} WHERE {first} <= {last} UNION ALL \
-                 SELECT i + 1 FROM c WHERE i < {last}) SELECT i FROM c) AS n"
-            ),
-            "strftime('%Y-%m-%d %H:%M:%f000', 'now', -(",
-            ") || ' seconds')",
-        ),
-    };
-    let mut out = String::with_capacity(text.len() + 256);
-    let mut rest = text.replace("{numbers}", &numbers);
-    while let Some((head, tail)) = rest.split_once("{ago ") {
-        let (seconds, tail) = tail.split_once('}').unwrap_or((tail, ""));
-        out.extend([head, before, seconds, after]);
-        rest = tail.to_owned();
-    }
-    out + &rest
-}

@@ -4,10 +4,11 @@ use crate::bench::ceilings::{self, ACTION, some};
 use crate::bench::comparison::{Ceiling, Comparison, FigureValue};
 use crate::bench::drains;
 use crate::bench::jobs::nothing;
+use crate::bench::plain::by_sql;
 use crate::bench::plain::enqueue::{self, READY, Target};
 use crate::bench::plain::tables;
 use crate::bench::run::{BULK, BenchRun};
-use crate::db::AsConn as _;
+use crate::db::{AsConn as _, DbConnection};
 use crate::error::{Doing as _, Result};
 use crate::job::new_job::NewJob;
 
@@ -19,7 +20,29 @@ pub(crate) fn comparisons(run: &BenchRun) -> Vec<Comparison> {
         let name = "plain SQL with Solid Queue's indexes";
         all.push(bulk.beside(Ceiling::one(name, indexed)));
     }
+    let each = run.jobs(2_000);
+    let texts = by_sql::TEXTS
+        .iter()
+        .filter(|text| run.is_postgres || text.on_sqlite);
+    for (text, callers) in texts.flat_map(|text| [(text, 1), (text, 8)]) {
+        let windlass = move |run: &BenchRun| {
+            singles(run, callers, each, &|connection, number| {
+                by_sql::enqueue(connection, text, number).doing(ACTION)
+            })
+        };
+        let from_rust = move |run: &BenchRun| singles(run, callers, each, &from_rust(nothing));
+        let figure = format!("{}, {callers} callers", text.name);
+        let ceiling = Ceiling::one("enqueue from Rust", from_rust);
+        all.push(Comparison::new(figure, windlass).beside(ceiling));
+    }
     all
+}
+
+/// Returns how a job that is made so is enqueued.
+fn from_rust(
+    make: impl Fn(u64) -> Result<NewJob> + Sync,
+) -> impl Fn(&mut DbConnection, u64) -> Result<()> + Sync {
+    move |connection, number| make(number)?.enqueue(connection).map(drop)
 }
 
 /// Compares every way to enqueue such jobs with plain SQL; the last one is in bulk.
@@ -32,7 +55,7 @@ pub(crate) fn beside_plain(
     let each = run.jobs(2_000);
     for callers in [1, 8] {
         let make = make.clone();
-        let windlass = move |run: &BenchRun| singles(run, callers, each, &make);
+        let windlass = move |run: &BenchRun| singles(run, callers, each, &from_rust(&make));
         let plain = move |run: &BenchRun| plain_singles(run, callers, each, target);
         let figure = format!("enqueue 1 a call, {callers} callers");
         let ceiling = Ceiling::one("plain SQL, batches of 1", plain);
@@ -52,7 +75,7 @@ fn singles(
     run: &BenchRun,
     callers: u32,
     each: u32,
-    make: &(impl Fn(u64) -> Result<NewJob> + Sync),
+    enqueue: &(impl Fn(&mut DbConnection, u64) -> Result<()> + Sync),
 ) -> Result<Vec<FigureValue>> {
     let place = run.place()?;
     let database = place.migrated()?;
@@ -60,7 +83,7 @@ fn singles(
     let took = ceilings::at_once(&database, callers, |connection| {
         (0..each).try_for_each(|_| {
             let number = next.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-            make(number)?.enqueue(connection).map(drop)
+            enqueue(connection, number)
         })
     })?;
     Ok(FigureValue::rate(UNIT, u64::from(each * callers), took))

@@ -9,6 +9,7 @@ mod noop;
 mod outcomes;
 mod pickup;
 mod recurring;
+mod scale;
 mod scheduled;
 mod sleep;
 mod unique;
@@ -46,6 +47,7 @@ pub(crate) fn comparisons(kind: Kind, run: &BenchRun) -> Vec<Comparison> {
         Kind::Pickup => pickup::comparisons(run),
         Kind::Urgent => urgent::comparisons(run),
         Kind::Backlog => backlog::comparisons(run),
+        Kind::Scale => scale::comparisons(run),
         Kind::Idle => idle::comparisons(run),
         #[cfg(feature = "web")]
         Kind::Web => web::comparisons(run),

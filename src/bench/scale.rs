@@ -1,0 +1,27 @@
+//! The options of the kind `scale`.
+
+use std::time::Duration;
+
+/// How many workers and kept jobs there are.
+#[derive(Debug, Clone, clap::Args)]
+pub(crate) struct ScaleOptions {
+    /// Worker processes of one thread, one figure for each number, for `scale`
+    ///
+    /// Each holds three connections: see `max_connections` of the server.
+    #[arg(long, value_name = "WORKERS", value_delimiter = ',', default_value = "1,2,5,10,20", value_parser = clap::value_parser!(u32).range(1..=1_000))]
+    pub(crate) workers: Vec<u32>,
+    /// Finished jobs that are kept, one figure for each number, for `scale`
+    #[arg(
+        long,
+        value_name = "JOBS",
+        value_delimiter = ',',
+        default_value = "10000,100000,1000000"
+    )]
+    pub(crate) kept: Vec<u32>,
+    /// Jobs for each thread before those that count, so that the workers know how long they take, for `scale`
+    #[arg(long, value_name = "JOBS", default_value_t = 100)]
+    pub(crate) learned: u32,
+    /// How long workers wait for work before it begins, for `scale`
+    #[arg(long, value_name = "TIME", default_value = "2s", value_parser = humantime::parse_duration)]
+    pub(crate) settle: Duration,
+}
