@@ -14,6 +14,7 @@ on_each_database!(
     limits_are_printed,
     enqueues_are_printed,
     latencies_are_printed,
+    scales_are_printed,
     a_table_has_every_column,
     an_unknown_kind_is_refused_with_the_names,
     an_interrupted_one_removes_what_it_made,
@@ -46,8 +47,8 @@ fn lone(db: &TestDb) -> TestDb {
 }
 
 /// Sizes so small that only the way is tested.
-const TINY: &str =
-    "--rounds 1 --jobs 12 --threads 3 --blocked 20 --backlog 20 --samples 2 --idle 50ms";
+const TINY: &str = "--rounds 1 --jobs 12 --threads 3 --blocked 20 --backlog 20 --samples 2 --idle 50ms \
+     --workers 1,2 --kept 10,20 --learned 2 --settle 0s";
 
 /// Measures these kinds, and returns the rows of the results.
 fn measured(db: &TestDb, kinds: &str) -> Vec<serde_json::Value> {
@@ -123,6 +124,10 @@ fn enqueues_are_printed(db: &TestDb) {
 
 fn latencies_are_printed(db: &TestDb) {
     each_is_printed(db, "sleep,pickup,urgent,backlog,idle");
+}
+
+fn scales_are_printed(db: &TestDb) {
+    each_is_printed(db, "scale");
 }
 
 fn a_table_has_every_column(db: &TestDb) {
