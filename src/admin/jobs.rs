@@ -8,7 +8,7 @@ use crate::db::query::scan;
 use crate::db::transition::operate;
 use crate::db::{AsConn, own};
 use crate::error::{Doing, Result};
-use crate::job::id::JobId;
+use crate::job::id::{BatchId, JobId};
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 
@@ -132,6 +132,12 @@ impl Jobs {
     /// Restricts the selection to jobs with this unique id.
     pub fn unique_id(mut self, id: impl Into<String>) -> Self {
         self.filter.unique_id = Some(id.into());
+        self
+    }
+
+    /// Selects only jobs of this batch: those that are in one of the selected states.
+    pub fn batch(mut self, batch: BatchId) -> Self {
+        self.filter.batch = Some(batch.0);
         self
     }
 

@@ -10,7 +10,7 @@ use crate::cli::values;
 use crate::db::schema::migrate;
 use crate::db::{AsConn as _, Database, DbConnection};
 use crate::error::{Error, Result};
-use crate::job::id::JobId;
+use crate::job::id::{BatchId, JobId};
 use crate::operation::start::NewOperation;
 use crate::terminal::output::{self, ProgressReport};
 
@@ -35,6 +35,10 @@ pub(crate) struct Which {
     /// Only jobs on this queue
     #[arg(long, value_name = "NAME", conflicts_with = "all")]
     queue: Option<String>,
+
+    /// Only jobs of this batch
+    #[arg(long, value_name = "ID", conflicts_with = "all")]
+    batch: Option<i64>,
 
     /// Only jobs with this tag; if repeated, with all of them
     #[arg(long = "tag", value_name = "TEXT", conflicts_with = "all")]
@@ -88,10 +92,11 @@ impl Which {
     /// Returns an error if no argument selects any.
     pub(crate) fn select(&self, jobs: Jobs) -> Result<Selection> {
         let says = !self.ids.is_empty() || self.class.is_some() || self.queue.is_some();
+        let says = says || self.batch.is_some();
         let is_tagged = !(self.tags.is_empty() && self.any_tag.is_empty());
         if !(says || is_tagged || self.all) {
             return Err(Error::Settings(
-                "no jobs are selected: pass ids, `--class`, `--queue` or `--tag`, or `--all` for every one"
+                "no jobs are selected: pass ids, `--class`, `--queue`, `--batch` or `--tag`, or `--all` for every one"
                     .to_owned(),
             ));
         }
@@ -108,6 +113,9 @@ impl Which {
         }
         if let Some(queue) = &self.queue {
             jobs = jobs.queue(queue);
+        }
+        if let Some(batch) = self.batch {
+            jobs = jobs.batch(BatchId(batch));
         }
         if let Some(limit) = self.limit {
             jobs = jobs.limit(limit);

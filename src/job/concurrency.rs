@@ -153,7 +153,7 @@ impl Concurrency {
                     .to_owned(),
             );
         }
-        if key == unique_jobs::UNIQUE_SUCCESSOR {
+        if unique_jobs::waits_for_others(&key) {
             return Err(format!(
                 "the concurrency key `{key}` is reserved by Windlass"
             ));

@@ -25,6 +25,7 @@ pub(crate) struct Run {
     pub(crate) fence: Fence,
     pub(crate) class_name: String,
     pub(crate) unique_id: Option<String>,
+    pub(crate) batch_id: Option<i64>,
     pub(crate) queue_name: String,
     pub(crate) attempt: u32,
     /// The policies of the enqueue, the type and the program combined.

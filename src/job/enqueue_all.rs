@@ -1,6 +1,6 @@
 //! Enqueueing many jobs in one transaction.
 
-use crate::db::model::new_row::NewRow;
+use crate::db::model::new_row::{EnqueueOutcome, NewRow};
 use crate::db::transition::enqueue;
 use crate::db::transition::enqueue::time_priority::rank_by_time;
 use crate::db::{AsConn, Conn, own};
@@ -45,20 +45,41 @@ pub fn enqueue_all<C: AsConn + ?Sized>(
     conn: &mut C,
     jobs: impl IntoIterator<Item = NewJob>,
 ) -> Result<Vec<Enqueued>> {
+    let enqueued = enqueue_rows(&mut own(conn), None, jobs)?;
+    conn.after_enqueue()?;
+    Ok(enqueued)
+}
+
+/// Enqueues jobs of a batch, and returns which of them are new and wait.
+pub(crate) fn enqueue_in(
+    conn: &mut Conn<'_>,
+    batch: i64,
+    jobs: Vec<NewJob>,
+) -> Result<(Vec<Enqueued>, Vec<i64>)> {
+    let enqueued = enqueue_rows(conn, Some(batch), jobs)?;
+    let waits = |job: &&Enqueued| {
+        matches!(job.outcome, EnqueueOutcome::New | EnqueueOutcome::Again) && job.is_new
+    };
+    let new = enqueued.iter().filter(waits).map(|job| job.id.0).collect();
+    Ok((enqueued, new))
+}
+
+fn enqueue_rows(
+    conn: &mut Conn<'_>,
+    batch_id: Option<i64>,
+    jobs: impl IntoIterator<Item = NewJob>,
+) -> Result<Vec<Enqueued>> {
     let (mut rows, mut accesses) = (Vec::new(), Vec::new());
     for job in jobs {
         accesses.push(job.access);
-        rows.push(job.into_row()?);
+        let row = job.into_row()?;
+        rows.push(NewRow { batch_id, ..row });
     }
-    let mut owned = own(conn);
-    refuse_named(&mut owned, &rows)?;
-    let enqueued = spans::send_batch(&mut rows, |rows| {
-        rank_by_time(&mut owned, rows).doing("read the time")?;
-        insert_all(&mut owned, rows, &accesses)
-    })?;
-    drop(owned);
-    conn.after_enqueue()?;
-    Ok(enqueued)
+    refuse_named(conn, &rows)?;
+    spans::send_batch(&mut rows, |rows| {
+        rank_by_time(conn, rows).doing("read the time")?;
+        insert_all(conn, rows, &accesses)
+    })
 }
 
 fn insert_all(

@@ -270,6 +270,7 @@ fn traces(run: &Run) -> FinishedJob<'_> {
         ),
         named: unique_id.map(|_| run.job_id),
         has_steps: true,
+        has_batch: run.batch_id.is_some(),
     }
 }
 

@@ -145,6 +145,7 @@ impl<'a> InlineWorker<'a> {
             },
             class_name: job.class_name.clone(),
             unique_id: job.unique_id.clone(),
+            batch_id: job.batch_id,
             queue_name: job.queue_name.clone(),
             attempt: job.attempt(),
             enqueued_at: job.created_at,

@@ -107,6 +107,7 @@ fn alone(class_name: &str, policy: Policy) -> Run {
             claim_id: 1,
         },
         unique_id: None,
+        batch_id: None,
         class_name: class_name.to_owned(),
         queue_name: "default".to_owned(),
         attempt: 1,

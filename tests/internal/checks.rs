@@ -44,7 +44,8 @@ pub fn audit(conn: &mut Conn<'_>) {
 pub fn clear(conn: &mut Conn<'_>) {
     execute(
         conn,
-        "BEGIN; DELETE FROM solid_queue_ready_executions; DELETE FROM solid_queue_scheduled_executions; \
+        "BEGIN; DELETE FROM solid_queue_batch_executions; DELETE FROM solid_queue_batches; \
+         DELETE FROM windlass_edges; DELETE FROM windlass_batch_failures; DELETE FROM solid_queue_ready_executions; DELETE FROM solid_queue_scheduled_executions; \
          DELETE FROM solid_queue_claimed_executions; DELETE FROM solid_queue_failed_executions; \
          DELETE FROM solid_queue_jobs; DELETE FROM solid_queue_processes; DELETE FROM solid_queue_pauses; \
          DELETE FROM solid_queue_recurring_tasks; DELETE FROM windlass_attempts; \
@@ -55,6 +56,23 @@ pub fn clear(conn: &mut Conn<'_>) {
 }
 
 const VIOLATIONS: &str = "
+    SELECT 'B1: job ' || e.job_id || ' has ended and not left its batch' AS t FROM solid_queue_batch_executions e
+      LEFT JOIN solid_queue_jobs j ON j.id = e.job_id WHERE j.id IS NULL OR j.finished_at IS NOT NULL
+      OR EXISTS (SELECT 1 FROM solid_queue_failed_executions f WHERE f.job_id = e.job_id)
+    UNION ALL
+    SELECT 'B2: batch ' || b.id || ' has no job left, and no promotion was requested' FROM solid_queue_batches b
+      WHERE b.finished_at IS NULL AND b.active_job_batch_id LIKE 'windlass-%'
+      AND NOT EXISTS (SELECT 1 FROM solid_queue_batch_executions e WHERE e.batch_id = b.id)
+      AND NOT EXISTS (SELECT 1 FROM windlass_wanted_keys w WHERE w.key LIKE 'windlass/batch/' || b.id || '%')
+    UNION ALL
+    SELECT 'B3: job ' || x.job_id || ' waits for a batch that is over, and no promotion was requested'
+      FROM solid_queue_blocked_executions x WHERE x.concurrency_key = 'windlass/after'
+      AND NOT EXISTS (SELECT 1 FROM windlass_edges w WHERE w.child_job_id = x.job_id AND (w.outcome IS NULL OR w.otherwise = 'wait'))
+      AND NOT EXISTS (SELECT 1 FROM windlass_wanted_keys k WHERE k.key = 'windlass/after/' || x.job_id)
+    UNION ALL
+    SELECT 'B4: batch ' || b.id || ' is over while jobs of it are open' FROM solid_queue_batches b
+      WHERE b.finished_at IS NOT NULL AND EXISTS (SELECT 1 FROM solid_queue_batch_executions e WHERE e.batch_id = b.id)
+    UNION ALL
     SELECT 'I1: job ' || id || ' is in ' || places || ' places' AS t FROM (
       SELECT id, CASE WHEN finished_at IS NULL THEN 0 ELSE 1 END
         + (SELECT count(*) FROM solid_queue_ready_executions WHERE job_id = j.id)

@@ -18,6 +18,7 @@ mod around;
 #[cfg(feature = "cli")]
 mod audit;
 mod batch;
+mod batches;
 #[cfg(feature = "web")]
 mod browser;
 mod claim;

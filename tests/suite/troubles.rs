@@ -195,7 +195,7 @@ fn tables_are_missing(db: &TestDb) {
         "SELECT tablename::text AS t FROM pg_tables WHERE schemaname = current_schema()"
     } else {
         "SELECT name AS t FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%' \
-         ORDER BY name <> 'solid_queue_jobs' DESC"
+         ORDER BY name IN ('solid_queue_jobs', 'windlass_wanted_keys'), name DESC"
     }) {
         let cascade = if db.is_postgres() { "CASCADE" } else { "" };
         db.execute(&format!("DROP TABLE {table} {cascade}"));

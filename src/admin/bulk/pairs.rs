@@ -59,6 +59,10 @@ impl Jobs {
             match &*name {
                 STATE => states.push(Value::String(value)),
                 LIMIT => limit = Some(number(&name, &value)?),
+                "batch" => {
+                    let batch = number(&name, &value)?;
+                    filter.insert(name, batch);
+                }
                 name if LISTS.contains(&name) => {
                     let item = match name {
                         "ids" => number(name, &value)?,

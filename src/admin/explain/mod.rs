@@ -10,6 +10,7 @@ pub(crate) mod words;
 use crate::admin::explain::job_limits::JobLimits;
 use crate::admin::explain::obstacles::{Obstacle, is_beating, obstacles};
 use crate::admin::job_info::{self, JobKey, TaskInfo, TaskStatus};
+use crate::db::query::batches::{self, AwaitedBatch};
 use crate::db::query::explain::RubyProcesses;
 use crate::db::query::explain::{self, Holder};
 use crate::db::query::job_info::EnqueuedJobRow;
@@ -17,7 +18,7 @@ use crate::db::table::progress::Progress;
 use crate::db::table::run_time::limits;
 use crate::db::{AsConn, Conn, own};
 use crate::error::{Doing, Result};
-use crate::job::id::JobId;
+use crate::job::id::{BatchId, JobId};
 use crate::job::policy::delivery::Delivery;
 use chrono::{DateTime, NaiveDateTime, Utc};
 use diesel::QueryResult;
@@ -72,6 +73,19 @@ pub enum Reason {
         by: Option<JobId>,
         /// The unique id that both share.
         key: String,
+    },
+    /// It follows a batch, and waits until that is over.
+    Batch {
+        /// The batch.
+        batch: BatchId,
+        /// Its name.
+        name: String,
+        /// How many of its jobs have not ended; no more than 10,001 are counted.
+        open: u64,
+        /// How many jobs it has had.
+        total: u64,
+        /// The oldest of the jobs that have not ended.
+        oldest: Option<JobId>,
     },
     /// It waits for a slot of its concurrency key.
     Limited {
@@ -212,6 +226,9 @@ fn reason(conn: &mut Conn<'_>, job: &EnqueuedJobRow) -> QueryResult<Reason> {
             let set_limit = limits::of_key(conn, &key)?;
             return Ok(Reason::Limited { key, by, set_limit });
         }
+        if let Some(awaited) = batches::awaited(conn, id)? {
+            return Ok(follows(awaited));
+        }
         return Ok(Reason::Blocked {
             by,
             key: job.unique_id.clone().unwrap_or(blocked.concurrency_key),
@@ -224,6 +241,17 @@ fn reason(conn: &mut Conn<'_>, job: &EnqueuedJobRow) -> QueryResult<Reason> {
         },
         None => Reason::Adrift,
     })
+}
+
+fn follows(batch: AwaitedBatch) -> Reason {
+    let count = |count: i64| u64::try_from(count).unwrap_or(0);
+    Reason::Batch {
+        batch: BatchId(batch.id),
+        name: batch.name,
+        open: count(batch.open),
+        total: count(batch.total),
+        oldest: batch.oldest.map(JobId),
+    }
 }
 
 fn claimed(holder: Holder) -> Reason {
@@ -250,6 +278,7 @@ impl Explanation {
                 .iter()
                 .all(|obstacle| matches!(obstacle, Obstacle::ThreadsBusy { .. })),
             Reason::Blocked { .. }
+            | Reason::Batch { .. }
             | Reason::Limited { .. }
             | Reason::InLine { .. }
             | Reason::Claimed { .. } => true,

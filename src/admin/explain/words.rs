@@ -88,6 +88,13 @@ impl Explanation {
                 Word::Name(key.clone()),
                 text("."),
             ],
+            Reason::Batch {
+                name,
+                open,
+                total,
+                oldest,
+                ..
+            } => awaits(name, *open, *total, *oldest),
             Reason::Limited { key, by, set_limit } => limited(key, *by, *set_limit),
             Reason::InLine { key, behind, until } => in_line(key, *behind, *until),
             Reason::Claimed { .. } => return self.claimed(),
@@ -223,6 +230,28 @@ fn holder(name: &str, host: &str, pid: Option<i32>, thread: Option<&str>) -> Wor
     if let Some(thread) = thread {
         words.extend([text(", thread "), Word::Name(thread.to_owned())]);
     }
+    words
+}
+
+fn awaits(batch: &str, open: u64, total: u64, oldest: Option<JobId>) -> Words {
+    let mut words = vec![Word::State("It waits")];
+    match oldest {
+        Some(job) => {
+            let jobs = if open > 10_000 {
+                "more than 10,000".to_owned()
+            } else {
+                open.to_string()
+            };
+            words.push(text(format!(" for {jobs} of {total} jobs of batch ")));
+            words.extend([Word::Name(batch.to_owned()), text("; the oldest is ")]);
+            words.push(Word::Job(job));
+        }
+        None => {
+            words.push(text(" for a retry of the failed jobs of batch "));
+            words.push(Word::Name(batch.to_owned()));
+        }
+    }
+    words.push(text("."));
     words
 }
 

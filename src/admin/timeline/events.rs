@@ -174,6 +174,7 @@ impl Entries<'_> {
                 };
                 self.blocked(how);
             }
+            Reason::Batch { name: n, .. } => self.blocked(vec![text("by batch "), name(n.clone())]),
             Reason::Limited { key, .. } => {
                 let how = vec![text("by the concurrency key "), Word::Key(key.clone())];
                 self.blocked(how);
@@ -305,9 +306,8 @@ impl Entries<'_> {
                 next(1),
                 vec![text("when job "), Word::Job(*by), text(" has ended")],
             ),
-            Reason::Blocked { by: None, .. } => {
-                (next(1), vec![text("when the other job has ended")])
-            }
+            Reason::Batch { .. } => (next(1), vec![text("when the batch is over")]),
+            Reason::Blocked { by: None, .. } => (next(1), vec![text("when that has ended")]),
             Reason::Claimed { .. } => self.after_run(&of),
             Reason::Ended if task.status == TaskStatus::Failed => (
                 "nothing".to_owned(),

@@ -19,9 +19,6 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How many times the counted number of jobs is drained first, where storage settings are compared.
-const WAVES: u32 = 5;
-
 /// Settings of the table of jobs, beside those of the migrations.
 const SETTINGS: [(&str, &str); 4] = [
     ("fillfactor 100", "fillfactor = 100"),
@@ -197,7 +194,7 @@ fn with_settings(run: &BenchRun, name: &str, setting: &'static str) -> Compariso
             let text = format!("ALTER TABLE solid_queue_jobs SET ({setting})");
             execute(&mut database.connect()?.as_conn(), &text).doing("set up the table")?;
         }
-        for _ in 0..WAVES {
+        for _ in 0..run.settings.scale.waves {
             fill_and_drain(run, (&place, &database), jobs)?;
         }
         fill_and_drain(run, (&place, &database), jobs)

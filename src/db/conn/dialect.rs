@@ -31,6 +31,8 @@ impl Dialect {
     /// - `{moment x}`: the timestamp x, or NULL if it is not a calendar time: `infinity`, or any
     ///   other value that SQLite stores there.
     /// - `{group x}`: the group of the concurrency key x, with `*` for all its keys: `import/*`.
+    /// - `{keep}`: a lock of rows that keeps them from being deleted or locked by `{lock}`, and that any number
+    ///   of transactions may hold.
     /// - `{lock}`, `{lock skip}`, `{lock of c}`, `{lock skip of c}`: row locks. SQLite has none and
     ///   needs none, as its write lock is taken already.
     ///
@@ -87,6 +89,7 @@ fn write_postgres(name: &str, argument: &str, out: &mut String) {
         ),
         "group" => format!("substr({argument}, 1, strpos({argument}, '/')) || '*'"),
         "lock" => lock(argument),
+        "keep" => "FOR KEY SHARE".to_owned(),
         _ => unknown(name),
     });
 }
@@ -116,7 +119,7 @@ fn sqlite(name: &str, argument: &str) -> String {
              AND substr({argument}, 12, 2) < '24' THEN {argument} ELSE {STRFTIME}{argument}, '+0 days') END"
         ),
         "group" => format!("substr({argument}, 1, instr({argument}, '/')) || '*'"),
-        "lock" => String::new(),
+        "lock" | "keep" => String::new(),
         _ => unknown(name),
     }
 }

@@ -228,6 +228,8 @@ pub(crate) struct Claimed {
     /// Empty if there is none. Any program may have written it.
     #[diesel(sql_type = Text, deserialize_as = Lossy)]
     pub(crate) traceparent: String,
+    #[diesel(sql_type = Nullable<BigInt>)]
+    pub(crate) batch_id: Option<i64>,
     /// Whether blocked jobs of any key must be promoted.
     #[diesel(sql_type = Bool)]
     pub(crate) is_wanted: bool,

@@ -34,6 +34,8 @@ pub(crate) struct FinishedJob<'a> {
     pub(crate) named: Option<i64>,
     /// Whether it may have recorded steps, which are deleted.
     pub(crate) has_steps: bool,
+    /// Whether it belongs to a batch.
+    pub(crate) has_batch: bool,
 }
 
 impl<'a> FinishedJob<'a> {
@@ -56,11 +58,12 @@ impl<'a> FinishedJob<'a> {
             result: NewResult::of_finished(of, output, keep_result),
             named: unique_id.map(|_| job.job_id),
             has_steps,
+            has_batch: job.batch_id.is_some(),
         }
     }
 
     /// Returns whether there is more to do than to finish it.
     pub(crate) fn leaves_traces(&self) -> bool {
-        self.result.is_some() || self.named.is_some() || self.has_steps
+        self.result.is_some() || self.named.is_some() || self.has_steps || self.has_batch
     }
 }

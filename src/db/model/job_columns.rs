@@ -18,6 +18,8 @@ enum Group {
     IdempotencyKey,
     UniqueId,
     Limit,
+    /// All jobs. A job that is replaced stays in its batch.
+    Batch,
 }
 
 /// A value of a new job, as it is passed to a statement.
@@ -35,7 +37,7 @@ const fn column(name: &'static str, group: Group, value: fn(&NewRow) -> Param<'_
     JobColumn { name, group, value }
 }
 
-static COLUMNS: [JobColumn; 17] = [
+static COLUMNS: [JobColumn; 18] = [
     column("queue_name", Group::Every, |row| (&row.queue_name).into()),
     column("class_name", Group::Every, |row| (&row.class_name).into()),
     column("arguments", Group::Every, |row| (&row.arguments).into()),
@@ -45,6 +47,7 @@ static COLUMNS: [JobColumn; 17] = [
     column("at_most_once", Group::Every, |row| row.at_most_once.into()),
     column("policy", Group::Every, |row| (&row.policy).into()),
     column("traceparent", Group::Every, |row| (&row.traceparent).into()),
+    column("batch_id", Group::Batch, |row| row.batch_id.into()),
     column("active_job_id", Group::ActiveJobId, |row| {
         (&row.active_job_id).into()
     }),
@@ -153,6 +156,13 @@ impl JobColumns {
         JobColumns::with_traits(traits, &others)
     }
 
+    /// Returns the columns that other programs can set by SQL.
+    #[cfg(all(test, feature = "internal-tests"))]
+    pub(crate) fn without_batch(mut self) -> Self {
+        self.0.retain(|column| column.group != Group::Batch);
+        self
+    }
+
     fn with_traits(traits: JobTraits, groups: &[Group]) -> Self {
         let columns = COLUMNS.iter().filter(|column| match column.group {
             Group::UniqueId => traits.has_unique_id,
@@ -164,7 +174,12 @@ impl JobColumns {
 
     /// Returns the columns that a replaced job takes from the new one.
     pub(crate) fn replaced() -> Self {
-        JobColumns::without(&[Group::ActiveJobId, Group::IdempotencyKey, Group::UniqueId])
+        JobColumns::without(&[
+            Group::ActiveJobId,
+            Group::IdempotencyKey,
+            Group::UniqueId,
+            Group::Batch,
+        ])
     }
 
     /// Returns the columns to insert into.
@@ -306,11 +321,11 @@ mod tests {
         let columns = JobColumns::alike(JobTraits::ALL[0]);
         assert_eq!(
             columns.names(),
-            "queue_name, class_name, arguments, priority, max_attempts, max_crashes, at_most_once, policy, traceparent, created_at, updated_at"
+            "queue_name, class_name, arguments, priority, max_attempts, max_crashes, at_most_once, policy, traceparent, batch_id, created_at, updated_at"
         );
         assert_eq!(
             columns.parameters(),
-            "$1, $2, $3, $4, $5, $6, $7, $8, $9, {now}, {now}"
+            "$1, $2, $3, $4, $5, $6, $7, $8, $9, $10, {now}, {now}"
         );
         assert_eq!(columns.parameter("priority"), "$4");
     }

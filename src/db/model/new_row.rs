@@ -35,6 +35,8 @@ pub(crate) struct NewRow {
     pub(crate) by_name: bool,
     /// Only counts where [`admit`](crate::db::transition::enqueue::admit) inserts the job.
     pub(crate) quota: Option<NewQuota>,
+    /// The batch that the job belongs to.
+    pub(crate) batch_id: Option<i64>,
 }
 
 /// By when a job must have started.
@@ -85,6 +87,7 @@ impl NewRow {
             expiry: None,
             by_name: false,
             quota: None,
+            batch_id: None,
         }
     }
 

@@ -192,6 +192,11 @@ pub(crate) enum ResultOutcome {
 }
 
 impl ResultOutcome {
+    /// Whether a batch with such a job has failed. A job that is discarded was not needed.
+    pub(crate) fn is_unsuccessful(self) -> bool {
+        matches!(self, ResultOutcome::Failed | ResultOutcome::Cancelled)
+    }
+
     pub(crate) fn column(self) -> &'static str {
         match self {
             ResultOutcome::Succeeded => "succeeded",

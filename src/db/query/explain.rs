@@ -6,7 +6,7 @@ use crate::db::conn::sql::Lossy;
 use crate::db::conn::statement::Statement;
 use crate::db::model::new_row::ORDERED;
 use crate::db::table::progress::Note;
-use crate::db::table::unique_jobs::UNIQUE_SUCCESSOR as RESERVED;
+use crate::db::table::unique_jobs::{UNIQUE_SUCCESSOR, waits_for_others};
 use chrono::NaiveDateTime;
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Bool, Double, Integer, Nullable, Text, Timestamp};
@@ -152,14 +152,14 @@ pub(crate) struct BlockedBy {
 impl BlockedBy {
     /// Returns whether it waits for a slot, and not for one job.
     pub(crate) fn is_limited(&self) -> bool {
-        self.concurrency_key != RESERVED
+        !waits_for_others(&self.concurrency_key)
     }
 }
 
 /// Returns what blocks a job. `None` if it is not blocked.
 pub(crate) fn blocked(conn: &mut Conn<'_>, job: i64) -> QueryResult<Option<BlockedBy>> {
     let text = format!(
-        "SELECT b.concurrency_key, CASE WHEN b.concurrency_key = '{RESERVED}' THEN u.after_job_id ELSE coalesce(( \
+        "SELECT b.concurrency_key, CASE WHEN b.concurrency_key = '{UNIQUE_SUCCESSOR}' THEN u.after_job_id ELSE coalesce(( \
            SELECT min(held.job_id) FROM ( \
              SELECT job_id FROM solid_queue_ready_executions r WHERE r.concurrency_key = b.concurrency_key UNION ALL \
              SELECT job_id FROM solid_queue_claimed_executions c WHERE c.concurrency_key = b.concurrency_key UNION ALL \

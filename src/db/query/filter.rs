@@ -30,6 +30,9 @@ pub(crate) struct Filter {
     pub(crate) fingerprint: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) unique_id: Option<String>,
+    /// The batch that they belong to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) batch: Option<i64>,
     /// A part of the arguments.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) arguments: Option<String>,
@@ -78,7 +81,10 @@ impl Filter {
 
     /// Returns whether an index finds its jobs, so that no others are read.
     pub(crate) fn has_index(&self) -> bool {
-        self.ids.is_some() || self.fingerprint.is_some() || self.unique_id.is_some()
+        self.ids.is_some()
+            || self.fingerprint.is_some()
+            || self.unique_id.is_some()
+            || self.batch.is_some()
     }
 }
 
@@ -125,6 +131,9 @@ pub(super) fn conditions<'f>(
     }
     if let Some(unique_id) = &filter.unique_id {
         all.add("j.unique_id = ?", unique_id);
+    }
+    if let Some(batch) = filter.batch {
+        all.add("j.batch_id = ?", batch);
     }
     let newest = ("j.id <= ?".to_owned(), filter.newest.map(Param::from));
     let scanned = of_job(dialect, state, filter).into_iter().chain([newest]);

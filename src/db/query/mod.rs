@@ -2,6 +2,7 @@
 
 #[cfg(feature = "web")]
 pub(crate) mod alarms;
+pub(crate) mod batches;
 mod conditions;
 #[cfg(feature = "cli")]
 pub(crate) mod connection_limit;

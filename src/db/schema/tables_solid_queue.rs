@@ -1,4 +1,4 @@
-//! Tables whose rows are Solid Queue's own, as in [`tables`](super::tables).
+//! Tables whose rows are Solid Queue's own, and those of batches, as in [`tables`](super::tables).
 
 diesel::table! {
     solid_queue_batch_executions (id) {
@@ -37,5 +37,25 @@ diesel::table! {
         expires_at -> Timestamp,
         created_at -> Timestamp,
         updated_at -> Timestamp,
+    }
+}
+
+diesel::table! {
+    windlass_batch_failures (job_id) {
+        job_id -> BigInt,
+        batch_id -> BigInt,
+        created_at -> Timestamp,
+    }
+}
+
+diesel::table! {
+    windlass_edges (id) {
+        id -> BigInt,
+        child_job_id -> BigInt,
+        parent_batch_id -> BigInt,
+        runs_on -> Text,
+        otherwise -> Text,
+        outcome -> Nullable<Text>,
+        created_at -> Timestamp,
     }
 }

@@ -6,7 +6,7 @@ use crate::db::conn::statement::Statement;
 use crate::db::model::job_columns::JobColumns;
 use crate::db::model::new_row::{NewLimit, ORDERED};
 use crate::db::table::semaphores::{DOES_NOT_WAIT, NEVER_EXPIRES};
-use crate::db::table::unique_jobs::UNIQUE_SUCCESSOR;
+use crate::db::table::unique_jobs::{UNIQUE_SUCCESSOR, waits_for_others_sql};
 use crate::db::table::wanted_keys::{self, ConcurrencyKey, keys};
 use diesel::prelude::*;
 
@@ -173,13 +173,11 @@ pub(crate) fn delete(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<()> {
 
 /// Replaces the blocked execution of a job that waits for a slot by a new one.
 pub(crate) fn renew(conn: &mut Conn<'_>, job: i64) -> QueryResult<()> {
-    let text = "DELETE FROM solid_queue_blocked_executions WHERE job_id = $1 AND concurrency_key <> $2 \
-         RETURNING job_id";
-    let gone: Vec<Execution> = Statement::new(text)
-        .unkept()
-        .bind(job)
-        .bind(UNIQUE_SUCCESSOR)
-        .load(conn)?;
+    let text = format!(
+        "DELETE FROM solid_queue_blocked_executions WHERE job_id = $1 AND NOT {} RETURNING job_id",
+        waits_for_others_sql("concurrency_key")
+    );
+    let gone: Vec<Execution> = Statement::new(text).unkept().bind(job).load(conn)?;
     if gone.is_empty() {
         return Ok(());
     }
@@ -206,13 +204,13 @@ pub(crate) fn take_for_queue(
     jobs: &[i64],
     queue: &str,
 ) -> QueryResult<Vec<i64>> {
-    let text = "DELETE FROM solid_queue_blocked_executions WHERE job_id IN {in $1} AND concurrency_key <> $2 \
+    let text = format!(
+        "DELETE FROM solid_queue_blocked_executions WHERE job_id IN {{in $1}} AND NOT {} \
          AND (SELECT j.concurrency_limit FROM solid_queue_jobs j WHERE j.id = job_id) IS NOT NULL \
-         RETURNING job_id";
-    let taken: Vec<Execution> = Statement::new(text)
-        .bind(id_list(jobs))
-        .bind(UNIQUE_SUCCESSOR)
-        .load(conn)?;
+         RETURNING job_id",
+        waits_for_others_sql("concurrency_key")
+    );
+    let taken: Vec<Execution> = Statement::new(text).bind(id_list(jobs)).load(conn)?;
     let text = "UPDATE solid_queue_blocked_executions SET queue_name = $1 WHERE job_id IN {in $2}";
     Statement::new(text)
         .bind(queue)

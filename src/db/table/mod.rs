@@ -6,6 +6,7 @@ pub(crate) mod claimed;
 pub(crate) mod classes;
 pub(crate) mod expiries;
 pub(crate) mod failed;
+pub(crate) mod flows;
 pub(crate) mod history;
 pub(crate) mod job_logs;
 pub(crate) mod jobs;

@@ -16,6 +16,7 @@ use crate::db::conn::connection::Conn;
 use crate::db::conn::dialect::Dialect;
 use crate::db::conn::statement::Statement;
 use crate::db::table::run_time::limits;
+use crate::db::table::unique_jobs::waits_for_others_sql;
 use crate::db::table::wanted_keys::{
     PromotionRequest, RequestedKey, is_requested_after, key_list, request_promotion,
 };
@@ -167,12 +168,12 @@ pub(crate) fn sweep(conn: &mut Conn<'_>, after: &str, batch: usize) -> QueryResu
     let text = format!(
         "WITH RECURSIVE walk(key, place) AS (SELECT {}, 1 \
            UNION ALL SELECT {}, walk.place + 1 FROM walk WHERE walk.key IS NOT NULL AND walk.place < $2) \
-         SELECT walk.key, walk.key <> '{}' AND {} > {} \
+         SELECT walk.key, NOT {} AND {} > {} \
            AND NOT EXISTS (SELECT 1 FROM windlass_wanted_keys w WHERE w.key = walk.key) AS is_overlooked \
          FROM walk WHERE walk.key IS NOT NULL ORDER BY walk.place",
         next("$1"),
         next("walk.key"),
-        crate::db::table::unique_jobs::UNIQUE_SUCCESSOR,
+        waits_for_others_sql("walk.key"),
         limit_of("walk.key"),
         held_of("walk.key"),
     );
@@ -241,13 +242,13 @@ pub(crate) fn all(conn: &mut Conn<'_>) -> QueryResult<Vec<SemaphoreStatus>> {
            UNION ALL SELECT concurrency_key, 0, 0, count(*), 0 \
              FROM solid_queue_scheduled_executions WHERE concurrency_key IS NOT NULL GROUP BY concurrency_key \
            UNION ALL SELECT concurrency_key, 0, 0, 0, count(*) FROM solid_queue_blocked_executions \
-             WHERE expires_at >= {{time '{}'}} AND concurrency_key <> '{}' GROUP BY concurrency_key), \
+             WHERE expires_at >= {{time '{}'}} AND NOT {} GROUP BY concurrency_key), \
          sums AS (SELECT key, CAST(sum(ready) AS bigint) AS ready, CAST(sum(claimed) AS bigint) AS claimed, \
            CAST(sum(scheduled) AS bigint) AS scheduled, CAST(sum(blocked) AS bigint) AS blocked FROM counts GROUP BY key) \
          SELECT key, CAST({} AS bigint) AS \"limit\", {} IS NOT NULL AS limit_is_set, ready, claimed, scheduled, blocked \
          FROM sums ORDER BY key",
         DOES_NOT_WAIT,
-        crate::db::table::unique_jobs::UNIQUE_SUCCESSOR,
+        waits_for_others_sql("concurrency_key"),
         limit_of("sums.key"),
         limits::set_for("sums.key"),
     );
@@ -284,10 +285,10 @@ pub(crate) fn check(conn: &mut Conn<'_>) -> QueryResult<Vec<String>> {
          WHERE j.concurrency_limit IS NOT NULL AND coalesce(e.concurrency_key, '') <> j.concurrency_key \
          UNION ALL SELECT DISTINCT 'a slot of the concurrency key `' || b.concurrency_key \
            || '` is free, and no promotion of its blocked jobs was requested' \
-         FROM solid_queue_blocked_executions b WHERE b.expires_at >= {{time '{}'}} AND b.concurrency_key <> '{}' \
+         FROM solid_queue_blocked_executions b WHERE b.expires_at >= {{time '{}'}} AND NOT {} \
          AND {} > {} AND NOT EXISTS (SELECT 1 FROM windlass_wanted_keys w WHERE w.key = b.concurrency_key)",
         DOES_NOT_WAIT,
-        crate::db::table::unique_jobs::UNIQUE_SUCCESSOR,
+        waits_for_others_sql("b.concurrency_key"),
         limit_of("b.concurrency_key"),
         held_of("b.concurrency_key"),
     );

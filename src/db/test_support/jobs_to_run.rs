@@ -5,20 +5,19 @@ use crate::db::conn::sql::{Execution, Lossy, job_ids};
 use crate::db::conn::statement::Statement;
 
 use crate::db::table::ready;
-use crate::db::table::unique_jobs::UNIQUE_SUCCESSOR;
+use crate::db::table::unique_jobs::waits_for_others_sql;
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Bool, Text};
 
 /// Makes the jobs ready that wait for a slot of their concurrency key, as if they had no limit. Jobs
-/// that wait for another one with their unique id stay.
+/// that wait for another one with their unique id, or for a batch, stay.
 pub(crate) fn ignore_limits(conn: &mut Conn<'_>) -> QueryResult<()> {
     conn.transaction(|conn| {
-        let text = "DELETE FROM solid_queue_blocked_executions WHERE concurrency_key <> $1 \
-             RETURNING job_id";
-        let blocked: Vec<Execution> = Statement::new(text)
-            .bind(UNIQUE_SUCCESSOR)
-            .unkept()
-            .load(conn)?;
+        let text = format!(
+            "DELETE FROM solid_queue_blocked_executions WHERE NOT {} RETURNING job_id",
+            waits_for_others_sql("concurrency_key")
+        );
+        let blocked: Vec<Execution> = Statement::new(text).unkept().load(conn)?;
         ready::insert(conn, &job_ids(blocked))
     })
 }

@@ -7,6 +7,7 @@ use crate::db::model::claim::{ClaimOf, EndedClaim, FinishedRow, NextClaims};
 use crate::db::model::finished::{FinishedJob, KeySlots};
 use crate::db::table::claimed;
 use crate::db::table::claimed::{EndedClaims, OnLocked, claim_ids};
+use crate::db::table::flows::members::{self, LEAVE};
 use crate::db::table::results;
 use crate::db::table::results::notify_waiters;
 use crate::db::table::steps;
@@ -48,6 +49,8 @@ struct JobsEnd<'n> {
     slots: KeySlots<'n>,
     /// Whether some may have steps, which are deleted.
     have_steps: bool,
+    /// Whether some belong to a batch.
+    have_batches: bool,
 }
 
 impl<'n> JobsEnd<'n> {
@@ -56,6 +59,7 @@ impl<'n> JobsEnd<'n> {
             finished,
             slots,
             have_steps: false,
+            have_batches: false,
         }
     }
 }
@@ -74,6 +78,9 @@ fn finish_by(
             finish_jobs(conn, &ended, end.finished)?;
             if end.have_steps {
                 steps::remove(conn, &job_ids(&ended))?;
+            }
+            if end.have_batches {
+                members::leave(conn, &job_ids(&ended))?;
             }
             let next = match end.slots {
                 KeySlots::PassOn(next, equal) => claim_next(conn, process_id, &ended, next, equal)?,
@@ -137,6 +144,7 @@ fn finish_and_keep_by(
         finished,
         slots,
         have_steps: jobs.iter().any(|job| job.has_steps),
+        have_batches: jobs.iter().any(|job| job.has_batch),
     };
     conn.join_transaction(|conn| {
         let claims: Vec<i64> = jobs.iter().map(|job| job.claim_id).collect();
@@ -214,6 +222,26 @@ fn finish_in_one_statement(
     Ok((ended, next))
 }
 
+/// Returns the CTEs of what only some jobs need.
+fn also_done(end: JobsEnd<'_>) -> String {
+    let mut ctes = String::new();
+    if end.slots == KeySlots::Free {
+        ctes.push_str(
+            "wanted AS (INSERT INTO windlass_wanted_keys (key) \
+               SELECT DISTINCT concurrency_key FROM ended WHERE concurrency_key IS NOT NULL), ",
+        );
+    }
+    if end.have_steps {
+        ctes.push_str(
+            "steps AS (DELETE FROM windlass_steps WHERE job_id = ANY (ARRAY(SELECT job_id FROM ended))), ",
+        );
+    }
+    if end.have_batches {
+        ctes.push_str(&format!("left_batch AS ({LEAVE}), "));
+    }
+    ctes
+}
+
 fn finish_where(
     conn: &mut Conn<'_>,
     process_id: i64,
@@ -231,22 +259,12 @@ fn finish_where(
             "DELETE FROM solid_queue_jobs WHERE id = ANY (ARRAY(SELECT job_id FROM ended))"
         }
     };
-    let wanted = if end.slots == KeySlots::Free {
-        "wanted AS (INSERT INTO windlass_wanted_keys (key) \
-           SELECT DISTINCT concurrency_key FROM ended WHERE concurrency_key IS NOT NULL), "
-    } else {
-        ""
-    };
-    let steps = if end.have_steps {
-        "steps AS (DELETE FROM windlass_steps WHERE job_id = ANY (ARRAY(SELECT job_id FROM ended))), "
-    } else {
-        ""
-    };
     let ending = format!(
         "WITH held AS MATERIALIZED ({held}), \
          ended AS (DELETE FROM solid_queue_claimed_executions c WHERE {is_held} \
            RETURNING c.id AS claim_id, c.job_id, c.concurrency_key), \
-         jobs AS ({jobs}), {wanted}{steps}woken AS ({WAITERS})",
+         jobs AS ({jobs}), {also}woken AS ({WAITERS})",
+        also = also_done(end),
         WAITERS = notify_waiters("ARRAY(SELECT job_id FROM ended)")
     );
     if let KeySlots::PassOn(next, equal) = end.slots {

@@ -8,6 +8,7 @@ pub(crate) mod enqueue;
 pub(crate) mod expire;
 pub(crate) mod finish;
 pub(crate) mod fire;
+pub(crate) mod flows;
 pub(crate) mod fold;
 pub(crate) mod limit;
 pub(crate) mod lock_wait;

@@ -10,7 +10,7 @@ use crate::db::table::jobs::EndedJob;
 use crate::db::table::semaphores::{self, DOES_NOT_WAIT, FreeSlots, NEVER_EXPIRES, slot_list};
 use crate::db::table::wanted_keys::{self, ConcurrencyKey};
 use crate::db::table::{blocked, jobs};
-use crate::db::transition::{operate, signal};
+use crate::db::transition::{flows, operate, signal};
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Text};
 use std::collections::BTreeSet;
@@ -26,6 +26,8 @@ pub(crate) struct Promoted {
     pub(crate) ready: Vec<i64>,
     /// Jobs that found no slot and do not wait.
     pub(crate) discarded: Vec<Discarded>,
+    /// How many jobs waited for a batch that is over now, or wait no longer.
+    pub(crate) followed: usize,
     /// How many keys were processed.
     pub(crate) keys: usize,
     /// How many of them must be processed again: another transaction has locked jobs of theirs.
@@ -57,7 +59,8 @@ impl Promoted {
     /// everything that is left.
     pub(crate) fn is_progress(&self, batch: usize) -> bool {
         let is_full = self.keys >= batch && self.left_over < self.keys;
-        !self.ready.is_empty() || !self.discarded.is_empty() || is_full
+        let has_moved = !self.ready.is_empty() || !self.discarded.is_empty();
+        has_moved || self.followed > 0 || is_full
     }
 }
 
@@ -106,11 +109,14 @@ pub(crate) fn promote_after(
         let of_ruby = of_ruby.map(|room| room.key.clone()).collect();
         let signalled = signal::signal(conn, &keys, &of_ruby)?;
         ready.extend(signalled.ready);
+        let completed = flows::complete::complete(conn, &keys)?;
+        let admitted = flows::admit::admit(conn, &keys)?;
         Ok(Promoted {
+            followed: completed.followed + admitted.entered.len(),
             ready,
             discarded,
             keys: keys.len(),
-            left_over: left_over + signalled.left_over,
+            left_over: left_over + signalled.left_over + completed.left_over + admitted.left_over,
             ..nothing
         })
     })

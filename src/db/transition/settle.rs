@@ -18,7 +18,7 @@ use crate::db::table::failed::{self, FailedJob};
 use crate::db::table::jobs::{self, EndedJob, JobUpdate};
 use crate::db::table::scheduled::{self, DelayedJob};
 use crate::db::table::{ready, results, steps};
-use crate::db::transition::{clear, enqueue, place, unblock};
+use crate::db::transition::{clear, enqueue, flows, place, unblock};
 use diesel::QueryResult;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -228,6 +228,7 @@ fn close(conn: &mut Conn<'_>, settled: &[Settled<'_>]) -> QueryResult<()> {
     results::insert(conn, &new)?;
     let ids: Vec<i64> = ended.iter().map(|(job, ..)| job.id).collect();
     results::wake(conn, &ids)?;
+    leave_batches(conn, &ended)?;
     let of = |wanted: fn(&JobDecision) -> bool| -> Vec<i64> {
         let jobs = ended.iter().filter(|(_, decision, ..)| wanted(decision));
         jobs.map(|(job, ..)| job.id).collect()
@@ -241,6 +242,20 @@ fn close(conn: &mut Conn<'_>, settled: &[Settled<'_>]) -> QueryResult<()> {
         return Ok(());
     }
     unblock::unblock(conn, &named)
+}
+
+/// Takes ended jobs out of their batches, before their rows may be deleted.
+fn leave_batches(
+    conn: &mut Conn<'_>,
+    ended: &[(&EndedJob, &JobDecision, ResultOutcome, String)],
+) -> QueryResult<()> {
+    let members = ended.iter().filter(|(job, ..)| job.batch_id.is_some());
+    let (mut jobs, mut unsuccessful) = (Vec::new(), Vec::new());
+    for (job, _, outcome, _) in members {
+        jobs.push(job.id);
+        unsuccessful.extend(outcome.is_unsuccessful().then_some(job.id));
+    }
+    flows::leave::leave(conn, &jobs, &unsuccessful)
 }
 
 /// Enqueues the jobs that the policies of failed jobs name.

@@ -6,6 +6,7 @@ use crate::db::model::claim::Cursor;
 use crate::db::model::history::tally::CountedEnd;
 use crate::db::model::outcome::EXPIRED;
 use crate::db::table::{scheduled, semaphores};
+use crate::db::transition::flows::complete;
 use crate::db::transition::{dispatch, expire, unblock};
 use crate::error::{Error, Result};
 use crate::event::events::Event;
@@ -34,6 +35,8 @@ struct Walks {
     key: String,
     /// The last job that was checked of those that wait for another.
     waiting: Cursor,
+    /// The last batch that was checked, and when the next one is.
+    batch: (i64, Option<Instant>),
     /// When expired jobs were last looked for, and whether any job had an expiry.
     expiries: Option<(Instant, bool)>,
 }
@@ -122,6 +125,7 @@ impl Dispatcher {
         let mut walks = Walks {
             key: String::new(),
             waiting: Cursor::BEGINNING,
+            batch: (0, None),
             expiries: None,
         };
         let mut locked = AFTER_LOCKED;
@@ -160,6 +164,7 @@ impl Dispatcher {
         walks.waiting = page.reached.unwrap_or(Cursor::BEGINNING);
         while session.promote() && !stop.is_stopped() {}
         self.sweep(session, &mut walks.key)?;
+        sweep_batches(session, &mut walks.batch)?;
         let next = session.run("look for due jobs", scheduled::next_due)?;
         let pause = match next {
             // Due executions were skipped because they are locked.
@@ -235,6 +240,25 @@ impl Dispatcher {
         Ok(())
     }
 }
+
+/// Walks one stretch over the batches that are not over, once in a while.
+fn sweep_batches(
+    session: &mut Session,
+    (after, last): &mut (i64, Option<Instant>),
+) -> Result<(), Duration> {
+    if last.is_some_and(|last| last.elapsed() < BATCH_INTERVAL) {
+        return Ok(());
+    }
+    let reached = session.run("look for batches that are over", |conn| {
+        complete::request_stalled(conn, *after, SWEPT_KEYS)
+    })?;
+    *after = reached.unwrap_or_default();
+    *last = Some(clock::instant());
+    Ok(())
+}
+
+/// How often batches are looked at that ended without a signal.
+const BATCH_INTERVAL: Duration = Duration::from_secs(10);
 
 impl Service for Dispatcher {
     const KIND: &'static str = "Dispatcher";

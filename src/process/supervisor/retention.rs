@@ -124,6 +124,11 @@ impl RetentionTask {
                 Of::Finished,
                 move |conn, after| clear::finished(conn, old, after, BATCH),
             ));
+            kinds.push(RowKind::new(
+                "clear batches",
+                Of::Others,
+                move |conn, after| clear::batches::over(conn, old.age, after, BATCH),
+            ));
         }
         if let Some(age) = self.retention.failed_for {
             kinds.push(RowKind::new(
@@ -287,6 +292,13 @@ impl RowKind {
         kinds.push(RowKind::new("clear the history", Of::Others, |conn, _| {
             clear::history::unused(conn, BATCH)
         }));
+        for table in clear::batches::TABLES_OF_BATCHES {
+            kinds.push(RowKind::new(
+                "clear what batches left behind",
+                Of::Others,
+                move |conn, after| clear::batches::orphans(conn, table, after, BATCH),
+            ));
+        }
         for table in clear::TABLES_OF_JOBS {
             kinds.push(RowKind::new(
                 "clear what jobs left behind",

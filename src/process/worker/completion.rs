@@ -92,6 +92,15 @@ pub(crate) struct CompletionKind {
     pub(crate) finished: FinishedRow,
     pub(crate) leaves_traces: bool,
     pub(crate) is_limited: bool,
+    /// Whether the jobs belong to batches.
+    pub(crate) has_batch: bool,
+}
+
+impl CompletionKind {
+    /// Whether the end of such a job may let a blocked job run.
+    pub(crate) fn may_promote(self) -> bool {
+        self.is_limited || self.has_batch
+    }
 }
 
 impl PendingCompletion {
@@ -222,5 +231,6 @@ pub(crate) fn kind(pending: &PendingCompletion) -> CompletionKind {
         finished: run.finished,
         leaves_traces: run.traces().is_some_and(|job| job.leaves_traces()),
         is_limited: run.job.is_limited,
+        has_batch: run.job.batch_id.is_some(),
     }
 }

@@ -78,8 +78,8 @@ impl CompletionWriter {
                 Vec::new()
             }
         };
-        // A slot is free. Other processes would promote the next job too, but later.
-        if first.run.job.is_limited {
+        // A slot is free, or a batch over. Other processes would promote the next job too, but later.
+        if kind.may_promote() {
             self.session.promote();
         }
         Ok(busy)
@@ -116,7 +116,7 @@ impl CompletionWriter {
             .session
             .run("finish jobs", |conn| with_lock_wait(conn, wait, work))?;
         self.report(group, &ended);
-        if kind.is_limited {
+        if kind.may_promote() {
             self.session.promote();
         }
         Ok(ended.busy)
@@ -157,7 +157,7 @@ impl CompletionWriter {
         // A stop that began meanwhile may have looked for claims to release before.
         if self.passing.is_over(&in_flight) {
             worker::release::unstarted(&in_flight, &mut self.session);
-        } else if ended.next.has_requested {
+        } else if ended.next.has_requested || kind.has_batch {
             self.session.promote();
         }
         Ok(ended.busy)

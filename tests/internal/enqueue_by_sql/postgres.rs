@@ -10,11 +10,11 @@ use crate::db::model::job_columns::{JobColumns, JobTraits};
 
 pub(super) fn words() -> Words {
     let (all, plain, replaced) = (
-        JobColumns::all(),
-        JobColumns::plain(),
-        JobColumns::replaced(),
+        JobColumns::all().without_batch(),
+        JobColumns::plain().without_batch(),
+        JobColumns::replaced().without_batch(),
     );
-    let common = JobColumns::due(JobTraits::ALL[0]);
+    let common = JobColumns::due(JobTraits::ALL[0]).without_batch();
     let inserted = with_sources(Postgres, &all, &all.parameters(), &of_job);
     let mut words = vec![
         word("names", all.names()),

@@ -32,9 +32,9 @@ const CHECKED: [&str; 18] = [
 
 pub(super) fn words() -> Words {
     let (all, plain, replaced) = (
-        JobColumns::all(),
-        JobColumns::plain(),
-        JobColumns::replaced(),
+        JobColumns::all().without_batch(),
+        JobColumns::plain().without_batch(),
+        JobColumns::replaced().without_batch(),
     );
     let of_new = |input: &str| of_caller("NEW.", input);
     let of_record = |input: &str| of_caller("r.", input);

@@ -11,6 +11,7 @@ mod arrivals;
 mod batches;
 mod crew;
 mod faults;
+mod flows;
 mod limits;
 mod moves;
 mod names;
@@ -45,6 +46,8 @@ pub struct Play<'d> {
     patience: Duration,
     habits: Habits,
     expected: Vec<&'d str>,
+    /// What is said, and done, when all have come to their end.
+    last: Option<fn(&mut Conn<'_>) -> diesel::QueryResult<String>>,
     observer: DbConnection,
     events: Receiver<(usize, Event)>,
     reports: Sender<(usize, Event)>,
@@ -87,6 +90,7 @@ impl<'d> Play<'d> {
             patience: PATIENCE,
             habits: Habits::default(),
             expected: Vec::new(),
+            last: None,
             observer: db.connect(),
             events,
             reports,
@@ -105,6 +109,12 @@ impl<'d> Play<'d> {
     /// nor wait for locks with the one before: for actors with many.
     pub fn coarse(mut self) -> Self {
         self.habits.coarse = true;
+        self
+    }
+
+    /// Does this when all have come to their end, and tells what it says.
+    pub fn finally(mut self, last: fn(&mut Conn<'_>) -> diesel::QueryResult<String>) -> Self {
+        self.last = Some(last);
         self
     }
 
@@ -219,6 +229,12 @@ impl<'d> Play<'d> {
                     return Err(broken(&format!("{}: {error}", hand.name), &trace));
                 }
                 _ => return Err(broken("everybody waits for somebody: a deadlock", &trace)),
+            }
+        }
+        if let Some(last) = self.last {
+            said.push(last(&mut self.observer.as_conn()).unwrap());
+            if let Some(violation) = checks::violations(&mut self.observer.as_conn()).first() {
+                return Err(broken(violation, &trace));
             }
         }
         let state = world.describe(&mut self.observer.as_conn());

@@ -71,6 +71,7 @@ pub(super) fn end_named(
         result: None,
         named: Some(world.jobs[0]),
         has_steps: false,
+        has_batch: false,
     };
     let ended = finish::finish_and_keep(
         conn,

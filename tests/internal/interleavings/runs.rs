@@ -55,6 +55,7 @@ fn finish_with_steps(
         result: None,
         named: None,
         has_steps: true,
+        has_batch: false,
     };
     let ended = finish::finish_and_keep(
         conn,

@@ -31,6 +31,7 @@ use diesel::result::Error::RollbackTransaction;
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 
+mod flows;
 mod job_pages;
 mod looks;
 mod operators;
@@ -52,11 +53,12 @@ fn all_looks() -> Vec<(&'static str, Work)> {
         pages::PAGES.as_slice(),
         job_pages::JOB_PAGES.as_slice(),
         operators::OPERATORS.as_slice(),
+        flows::FLOWS.as_slice(),
     ];
     lists.concat()
 }
 
-const LARGE: [&str; 17] = [
+const LARGE: [&str; 21] = [
     "solid_queue_jobs",
     "solid_queue_recurring_executions",
     "solid_queue_ready_executions",
@@ -74,6 +76,10 @@ const LARGE: [&str; 17] = [
     "windlass_operations",
     "windlass_stats",
     "windlass_stats_deltas",
+    "solid_queue_batches",
+    "solid_queue_batch_executions",
+    "windlass_batch_failures",
+    "windlass_edges",
 ];
 
 /// How many rows there are.
@@ -177,6 +183,20 @@ impl Size {
             format!(
                 "windlass_stats_deltas (source, seq, created_at, data) \
                  SELECT 'plan' || id, id, created_at, CAST(NULL AS bytea) FROM {live}"
+            ),
+            format!(
+                "solid_queue_batches (active_job_batch_id, enqueued_at, created_at, updated_at) \
+                 SELECT 'windlass-' || id, '2026-01-01', '2026-01-01', '2026-01-01' FROM {some}"
+            ),
+            format!(
+                "solid_queue_batch_executions (job_id, batch_id, created_at) SELECT id, 1 + id % 1000, created_at FROM {live}"
+            ),
+            format!(
+                "windlass_batch_failures (job_id, batch_id, created_at) SELECT id, 1 + id % 1000, created_at FROM {some}"
+            ),
+            format!(
+                "windlass_edges (child_job_id, parent_batch_id, runs_on, otherwise, created_at) \
+                 SELECT id, 1 + id % 1000, 'success', 'drop', created_at FROM {some}"
             ),
         ];
         assert_eq!(fills.len(), LARGE.len());
@@ -358,6 +378,7 @@ fn with_steps(rows: &Rows) -> FinishedJob<'static> {
         result: None,
         named: None,
         has_steps: true,
+        has_batch: false,
     }
 }
 
@@ -379,6 +400,7 @@ fn finish_and_tell(conn: &mut Conn<'_>, rows: &Rows) -> QueryResult<()> {
         }),
         named: Some(*job),
         has_steps: false,
+        has_batch: false,
     });
     finish::finish_and_keep_free(
         conn,

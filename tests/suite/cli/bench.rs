@@ -48,7 +48,7 @@ fn lone(db: &TestDb) -> TestDb {
 
 /// Sizes so small that only the way is tested.
 const TINY: &str = "--rounds 1 --jobs 12 --threads 3 --blocked 20 --backlog 20 --samples 2 --idle 50ms \
-     --workers 1,2 --kept 10,20 --learned 2 --settle 0s";
+     --workers 1,2 --kept 10,20 --learned 2 --settle 0s --waves 0";
 
 /// Measures these kinds, and returns the rows of the results.
 fn measured(db: &TestDb, kinds: &str) -> Vec<serde_json::Value> {

@@ -7,7 +7,7 @@ use crate::db::conn::statement::Statement;
 use crate::db::query::load::bounded::CappedCount;
 use crate::db::table::run_time::limits;
 use crate::db::table::semaphores::limit_of;
-use crate::db::table::unique_jobs::UNIQUE_SUCCESSOR;
+use crate::db::table::unique_jobs::{waits_for_others, waits_for_others_sql};
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Bool, Double, Nullable, Text};
 
@@ -127,8 +127,9 @@ pub(crate) fn page(
         let first_of = wanted.places().iter().map(|place| {
             format!(
                 "SELECT min(e.concurrency_key) AS key FROM solid_queue_{place}_executions e \
-                 WHERE e.concurrency_key > {beyond} AND e.concurrency_key <> '{UNIQUE_SUCCESSOR}' \
-                 AND e.concurrency_key NOT LIKE 'windlass/semaphore/%'"
+                 WHERE e.concurrency_key > {beyond} AND NOT {} \
+                 AND e.concurrency_key NOT LIKE 'windlass/semaphore/%'",
+                waits_for_others_sql("e.concurrency_key")
             )
         });
         let first_of: Vec<String> = first_of.collect();
@@ -152,7 +153,7 @@ pub(crate) fn page(
 /// Returns one key, whether it is in use or not. `None` for the one that is no limit, with which jobs
 /// wait that run again after another.
 pub(crate) fn one(conn: &mut Conn<'_>, key: &str) -> QueryResult<Option<KeyInUse>> {
-    if key == UNIQUE_SUCCESSOR {
+    if waits_for_others(key) {
         return Ok(None);
     }
     let named = "WITH named AS MATERIALIZED (SELECT CAST($1 AS text) AS key)";

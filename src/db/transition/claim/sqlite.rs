@@ -110,6 +110,7 @@ pub(super) fn nothing(is_wanted: bool) -> Vec<Claimed> {
         is_limited: false,
         has_run: false,
         traceparent: String::new(),
+        batch_id: None,
         is_wanted,
         has_blocked: false,
     }]

@@ -5,6 +5,7 @@
 //! scan costs only the clearing process, and is short: it ends at the first job that is too young
 //! to have finished long ago.
 
+pub(crate) mod batches;
 pub(crate) mod delete;
 pub(crate) mod history;
 pub(crate) mod quotas;

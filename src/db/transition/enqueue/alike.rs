@@ -30,7 +30,7 @@ pub(crate) struct BulkJob {
 /// Returns what the jobs have beside arguments, if they are alike. Their unique ids are distinct
 /// then, and of one chunk, so that one statement takes them in order.
 pub(crate) fn traits(rows: &[NewRow]) -> Option<JobTraits> {
-    type Numbers = (i32, Option<i32>, Option<i32>, bool);
+    type Numbers = (i32, Option<i32>, Option<i32>, bool, Option<i64>);
     type CommonLimit = Option<(i32, bool)>;
     fn common(row: &NewRow) -> ([&str; 3], [Option<&str>; 2], Numbers, CommonLimit) {
         (
@@ -41,6 +41,7 @@ pub(crate) fn traits(rows: &[NewRow]) -> Option<JobTraits> {
                 row.max_attempts,
                 row.max_crashes,
                 row.at_most_once,
+                row.batch_id,
             ),
             row.limit
                 .as_ref()

@@ -22,7 +22,7 @@ use crate::db::table::jobs::EndedJob;
 use crate::db::table::unique_jobs::BLOCKED;
 use crate::db::table::{attempts, expiries, jobs, ready, results, scheduled};
 use crate::db::transition::place::place;
-use crate::db::transition::unblock;
+use crate::db::transition::{flows, unblock};
 use chrono::NaiveDateTime;
 use diesel::prelude::*;
 
@@ -180,6 +180,11 @@ pub(crate) fn end_waiting(
         unblock::unblock(conn, &named)?;
     }
     crate::db::table::steps::remove(conn, ids)?;
+    let members = rows.iter().filter(|job| job.batch_id.is_some());
+    let members: Vec<i64> = members.map(|job| job.id).collect();
+    let unsuccessful = result.is_unsuccessful();
+    let failed = if unsuccessful { &members[..] } else { &[] };
+    flows::leave::leave(conn, &members, failed)?;
     Ok(rows)
 }
 

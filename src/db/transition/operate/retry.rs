@@ -7,7 +7,7 @@ use crate::db::model::state::JobState;
 use crate::db::table::{attempts, failed, jobs, results};
 use crate::db::transition::operate::{lock, take_execution};
 use crate::db::transition::place::{make_runnable, place};
-use crate::db::transition::unblock;
+use crate::db::transition::{flows, unblock};
 use chrono::{NaiveDateTime, TimeDelta};
 use diesel::prelude::*;
 use std::time::Duration;
@@ -95,6 +95,7 @@ fn retry_by(
         if ready.is_empty() {
             return Ok(RetriedJobs { ready, risky, replaced });
         }
+        flows::leave::rejoin(conn, &ready)?;
         place(conn, &ready)?;
         let text = "UPDATE solid_queue_jobs SET attempts = 0, crash_count = 0, updated_at = {now} WHERE id IN {in $1}";
         Statement::new(text).bind(id_list(&ready)).execute(conn)?;

@@ -209,6 +209,7 @@ mod tests {
             is_limited: false,
             has_run: false,
             traceparent: String::new(),
+            batch_id: None,
             is_wanted: false,
             has_blocked: false,
         }

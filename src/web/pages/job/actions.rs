@@ -49,6 +49,7 @@ impl JobActions {
             Reason::Scheduled { .. } => actions(Ok(()), Ok(()), not_failed, Ok(()), Ok(())),
             Reason::Ready { .. }
             | Reason::Blocked { .. }
+            | Reason::Batch { .. }
             | Reason::Limited { .. }
             | Reason::InLine { .. } => actions(Ok(()), Ok(()), not_failed, waits, Ok(())),
             Reason::Claimed {

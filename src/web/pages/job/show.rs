@@ -112,9 +112,13 @@ pub(crate) fn mark(details: &JobDetails) -> (&'static str, &'static str) {
     match (&details.explanation.reason, details.explanation.task.status) {
         (Reason::Ready { .. }, _) => warned("ready"),
         (Reason::Scheduled { .. }, _) => warned("sched"),
-        (Reason::Blocked { .. } | Reason::Limited { .. } | Reason::InLine { .. }, _) => {
-            ("block", "block")
-        }
+        (
+            Reason::Blocked { .. }
+            | Reason::Batch { .. }
+            | Reason::Limited { .. }
+            | Reason::InLine { .. },
+            _,
+        ) => ("block", "block"),
         (Reason::Claimed { process_name, .. }, _) => match process_name {
             Some(_) => ("run", "run"),
             None => ("run", "warn"),

@@ -1,5 +1,8 @@
 //! The one error type of the crate.
 
+mod refusals;
+
+pub use refusals::{EditRefusal, SchemaError};
 use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -126,6 +129,20 @@ pub enum Error {
         /// The id or the unique id, escaped.
         job: String,
     },
+    /// The batch is over, so that no jobs can be added to it.
+    #[error(
+        "cannot add jobs to batch {id}: it is over; add them in the transaction that enqueues it, or from one of its jobs"
+    )]
+    BatchOver {
+        /// The id of the batch.
+        id: i64,
+    },
+    /// The batch does not exist, or belongs to Ruby.
+    #[error("there is no batch {id} of Windlass, or it is not kept any more")]
+    NoSuchBatch {
+        /// The id of the batch.
+        id: i64,
+    },
     /// The requested operation does not exist.
     #[error(
         "there is no operation {id}, or it is not kept any more: `windlass operations list` shows all"
@@ -251,69 +268,6 @@ fn lines(problems: &[Problem]) -> String {
         .map(|problem| format!("  {problem}"))
         .collect();
     lines.join("\n")
-}
-
-/// Why the tables of a database cannot be used by this version of Windlass.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum SchemaError {
-    /// The database has no Windlass tables.
-    #[error("{target} has no Windlass tables yet: run `windlass migrate --database URL`")]
-    Missing {
-        /// The database's address, without secrets.
-        target: String,
-    },
-    /// Some migrations have not been applied.
-    #[error(
-        "the tables of {target} are of version {found}, this program needs {needed}, which has not been applied: run `windlass migrate --database URL`"
-    )]
-    Old {
-        /// The database's address, without secrets.
-        target: String,
-        /// The newest applied migration.
-        found: String,
-        /// The first missing migration that this program needs.
-        needed: String,
-    },
-    /// All migrations were applied, but part of the tables was dropped or replaced afterwards.
-    ///
-    /// Loading a Rails schema file does this.
-    #[error(
-        "the tables of {target} are incomplete: {missing}: run `windlass migrate --database URL`"
-    )]
-    Incomplete {
-        /// The database's address, without secrets.
-        target: String,
-        /// The first missing part, such as `the column solid_queue_jobs.policy is missing`.
-        missing: String,
-    },
-}
-
-/// Why the arguments of a job cannot be changed.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum EditRefusal {
-    /// A process holds the job.
-    #[error("it is running, with the arguments that it had when it started")]
-    Running,
-    /// The job has finished, or was cancelled or discarded.
-    #[error("it has ended: enqueue another one")]
-    Ended,
-    /// Active Job enqueued the job, and stored more than its arguments.
-    #[error("Active Job stored more than its arguments: discard it, and enqueue another one")]
-    OfRuby,
-    /// The job's class is [internal](crate::Job::INTERNAL).
-    #[error(
-        "its type is internal, so only its program's own code sets its arguments: cancel it, and let \
-         the program enqueue another one"
-    )]
-    Internal,
-    /// A secret was copied as it is shown.
-    #[error("a field is `[hidden]`, which is how secrets are shown: write its value")]
-    Hidden,
-    /// The new arguments are invalid.
-    #[error("{0}")]
-    Invalid(String),
 }
 
 /// The result type of most functions in this crate.

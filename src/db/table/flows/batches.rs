@@ -1,0 +1,196 @@
+//! `solid_queue_batches`: batches of Windlass, beside those of Ruby, whose callbacks only Ruby can run.
+
+use crate::db::conn::connection::Conn;
+use crate::db::conn::sql::{Id, id_list};
+use crate::db::conn::statement::Statement;
+use diesel::prelude::*;
+use diesel::sql_types::{BigInt, Bool};
+
+/// Returns a condition: the batch `b` is of Windlass. Ruby finds its batches by other ids.
+pub(crate) const IS_OURS: &str = "b.active_job_batch_id LIKE 'windlass-%'";
+
+/// Returns a condition: a job of the batch `b` has not ended. Jobs end from the front, so it looks from behind:
+/// Postgres keeps the index entries of those that ended until the next vacuum.
+pub(crate) const IS_OPEN: &str = "(SELECT e.job_id FROM solid_queue_batch_executions e WHERE e.batch_id = b.id \
+     ORDER BY e.job_id DESC LIMIT 1) IS NOT NULL";
+
+/// A batch to insert.
+#[derive(Debug)]
+pub(crate) struct NewBatchRow<'b> {
+    pub(crate) name: &'b str,
+    pub(crate) metadata: Option<&'b str>,
+    /// What Ruby would find it by.
+    pub(crate) uuid: &'b str,
+}
+
+/// Inserts a batch without jobs, and returns its id.
+pub(crate) fn insert(conn: &mut Conn<'_>, new: &NewBatchRow<'_>) -> QueryResult<i64> {
+    let text = "INSERT INTO solid_queue_batches (active_job_batch_id, description, metadata, enqueued_at, created_at, updated_at) \
+         VALUES ($1, $2, $3, {now}, {now}, {now}) RETURNING id";
+    let row: Id = Statement::new(text)
+        .bind(new.uuid)
+        .bind(new.name)
+        .bind(new.metadata)
+        .get_result(conn)?;
+    Ok(row.id)
+}
+
+/// Whether jobs can be added to a batch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Addition {
+    Accepted,
+    /// It is over.
+    Over,
+    /// There is none of Windlass with this id.
+    Unknown,
+}
+
+#[derive(QueryableByName)]
+struct OverRow {
+    #[diesel(sql_type = Bool)]
+    is_over: bool,
+}
+
+/// Keeps batches from ending until the transaction does. The rows of new jobs take the same lock by their foreign
+/// key.
+pub(crate) fn keep_open(conn: &mut Conn<'_>, batches: &[i64]) -> QueryResult<()> {
+    let text = "SELECT id FROM solid_queue_batches WHERE id IN {in $1} ORDER BY id {keep}";
+    let _: Vec<Id> = Statement::new(text)
+        .unkept()
+        .bind(id_list(batches))
+        .load(conn)?;
+    Ok(())
+}
+
+/// Returns whether jobs can be added to a batch, and keeps it from ending until the transaction does.
+pub(crate) fn accepts(conn: &mut Conn<'_>, batch: i64) -> QueryResult<Addition> {
+    keep_open(conn, &[batch])?;
+    // A statement of its own: it sees what was committed before the lock was granted.
+    let text = format!(
+        "SELECT b.finished_at IS NOT NULL AND NOT {IS_OPEN} AS is_over FROM solid_queue_batches b \
+         WHERE b.id = $1 AND {IS_OURS}"
+    );
+    let row: Option<OverRow> = Statement::new(text)
+        .unkept()
+        .bind(batch)
+        .get_result(conn)
+        .optional()?;
+    Ok(match row {
+        Some(OverRow { is_over: false }) => Addition::Accepted,
+        Some(OverRow { is_over: true }) => Addition::Over,
+        None => Addition::Unknown,
+    })
+}
+
+/// Adds jobs to the total of a batch.
+pub(crate) fn add_to_total(conn: &mut Conn<'_>, batch: i64, jobs: i64) -> QueryResult<()> {
+    let text = "UPDATE solid_queue_batches SET total_jobs = total_jobs + $1, \
+         completed_jobs = completed_jobs + CASE WHEN finished_at IS NULL THEN 0 ELSE $1 END, updated_at = {now} \
+         WHERE id = $2";
+    Statement::new(text)
+        .unkept()
+        .bind(jobs)
+        .bind(batch)
+        .execute(conn)
+}
+
+/// A batch of which no job is left.
+#[derive(Debug, QueryableByName)]
+pub(crate) struct EndedBatch {
+    #[diesel(sql_type = BigInt)]
+    pub(crate) id: i64,
+    /// How many of its jobs have failed, or were cancelled.
+    #[diesel(sql_type = BigInt)]
+    pub(crate) failures: i64,
+}
+
+/// Returns those of the batches that are of Windlass and have no job left.
+pub(crate) fn ended(conn: &mut Conn<'_>, batches: &[i64]) -> QueryResult<Vec<EndedBatch>> {
+    let text = format!(
+        "SELECT b.id, (SELECT count(*) FROM windlass_batch_failures f WHERE f.batch_id = b.id) AS failures \
+         FROM solid_queue_batches b WHERE b.id IN {{in $1}} AND {IS_OURS} AND b.enqueued_at IS NOT NULL \
+         AND NOT {IS_OPEN} ORDER BY b.id"
+    );
+    Statement::new(text).bind(id_list(batches)).load(conn)
+}
+
+/// Locks batches, in order, and returns those that no other transaction has locked: none adds jobs to
+/// them.
+pub(crate) fn lock_free(conn: &mut Conn<'_>, batches: &[i64]) -> QueryResult<Vec<i64>> {
+    let text = "SELECT id FROM solid_queue_batches WHERE id IN {in $1} ORDER BY id {lock skip}";
+    let rows: Vec<Id> = Statement::new(text).bind(id_list(batches)).load(conn)?;
+    Ok(rows.into_iter().map(|row| row.id).collect())
+}
+
+/// Marks batches as over. Ruby's dispatcher may have done so before, in which case its times stay.
+pub(crate) fn finish(conn: &mut Conn<'_>, ended: &[EndedBatch]) -> QueryResult<()> {
+    let text = "UPDATE solid_queue_batches SET finished_at = coalesce(finished_at, {now}), \
+           failed_at = CASE WHEN ended.failures > 0 THEN coalesce(failed_at, {now}) END, \
+           failed_jobs = ended.failures, \
+           completed_jobs = CASE WHEN total_jobs > ended.failures THEN total_jobs - ended.failures ELSE 0 END, \
+           updated_at = {now} \
+         FROM (SELECT CAST(value ->> 0 AS bigint) AS id, CAST(value ->> 1 AS integer) AS failures FROM {rows $1}) AS ended \
+         WHERE solid_queue_batches.id = ended.id";
+    let rows: Vec<(i64, i64)> = ended.iter().map(|one| (one.id, one.failures)).collect();
+    let rows = serde_json::to_string(&rows).unwrap_or_default();
+    Statement::new(text).unkept().bind(rows).execute(conn)
+}
+
+/// Returns those of the batches that wait for failed jobs which are retried: they are not over, or a job waits for their
+/// success.
+pub(crate) fn awaiting_retries(conn: &mut Conn<'_>, batches: &[i64]) -> QueryResult<Vec<i64>> {
+    // A LIMIT, as the planner may otherwise read all edges at once.
+    let text = format!(
+        "SELECT b.id FROM solid_queue_batches b WHERE b.id IN {{in $1}} AND {IS_OURS} AND (b.finished_at IS NULL \
+         OR (SELECT w.id FROM windlass_edges w WHERE w.parent_batch_id = b.id AND w.otherwise = 'wait' LIMIT 1) IS NOT NULL)"
+    );
+    let rows: Vec<Id> = Statement::new(text)
+        .unkept()
+        .bind(id_list(batches))
+        .load(conn)?;
+    Ok(rows.into_iter().map(|row| row.id).collect())
+}
+
+/// Opens batches again, whose failed jobs are retried.
+pub(crate) fn reopen(conn: &mut Conn<'_>, batches: &[i64]) -> QueryResult<()> {
+    let text = "UPDATE solid_queue_batches SET finished_at = NULL, failed_at = NULL, completed_jobs = 0, failed_jobs = 0, updated_at = {now} \
+         WHERE id IN {in $1} AND finished_at IS NOT NULL";
+    Statement::new(text)
+        .unkept()
+        .bind(id_list(batches))
+        .execute(conn)
+}
+
+/// Returns up to `limit` batches of Windlass after the id `after` that are not marked as over and have no job left,
+/// although they were enqueued some time ago; and the last id that was read, if there may be more.
+pub(crate) fn stalled(
+    conn: &mut Conn<'_>,
+    after: i64,
+    limit: usize,
+) -> QueryResult<(Vec<i64>, Option<i64>)> {
+    let text = format!(
+        "SELECT b.id, NOT {IS_OPEN} AS is_over FROM solid_queue_batches b WHERE b.id > $1 AND b.finished_at IS NULL \
+         AND b.enqueued_at < {{later $2}} AND {IS_OURS} ORDER BY b.id LIMIT $3"
+    );
+    let seen: Vec<SeenBatch> = Statement::new(text)
+        .unkept()
+        .bind(after)
+        .bind(-STALLED_AFTER)
+        .bind(limit as i64)
+        .load(conn)?;
+    let reached = seen.last().filter(|_| seen.len() == limit);
+    let reached = reached.map(|batch| batch.id);
+    let over = seen.into_iter().filter(|batch| batch.is_over);
+    Ok((over.map(|batch| batch.id).collect(), reached))
+}
+
+/// In microseconds: by then, the promotion that was requested has been made.
+const STALLED_AFTER: i64 = 60_000_000;
+
+#[derive(QueryableByName)]
+struct SeenBatch {
+    #[diesel(sql_type = BigInt)]
+    id: i64,
+    #[diesel(sql_type = Bool)]
+    is_over: bool,
+}

@@ -1,0 +1,18 @@
+//! The tables of batches and of the jobs that wait for them.
+
+pub(crate) mod batches;
+pub(crate) mod edges;
+pub(crate) mod members;
+
+/// The concurrency key of executions that wait for a batch. Ruby releases only keys of its own jobs.
+pub(crate) const WAITS_FOR_PARENTS: &str = "windlass/after";
+
+/// How the key of each request begins that a promotion look whether a batch is over; its id follows.
+pub(crate) const BATCH: &str = "windlass/batch/";
+
+/// How the key of each request begins that a promotion look whether the parents of a job are over; its id
+/// follows.
+pub(crate) const CHILD: &str = "windlass/after/";
+
+/// Between the id of a batch, in such a request, and a number of jobs that were added to it.
+pub(crate) const ADDED: &str = "/added/";

@@ -1,0 +1,106 @@
+//! Looks which batches are over, for a promotion.
+
+use crate::db::conn::connection::Conn;
+use crate::db::table::flows::batches::{self, EndedBatch};
+use crate::db::table::flows::{ADDED, BATCH, CHILD, edges};
+use crate::db::table::wanted_keys;
+use diesel::prelude::*;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What came of the requests.
+#[derive(Debug, Default)]
+pub(crate) struct CompletedBatches {
+    /// How many are over now, and jobs waited for them.
+    pub(crate) followed: usize,
+    /// How many were requested again, because another transaction has locked them.
+    pub(crate) left_over: usize,
+}
+
+/// The batch that a request names, and how many jobs were added to it.
+fn parsed(key: &str) -> Option<(i64, i64)> {
+    let rest = key.strip_prefix(BATCH)?;
+    let (batch, added) = match rest.split_once(ADDED) {
+        Some((batch, added)) => (batch, added.split('/').next()?.parse().ok()?),
+        None => (rest, 0),
+    };
+    Some((batch.parse().ok()?, added))
+}
+
+/// Ends those of the requested batches of which no job is left, and requests a promotion of the jobs that waited for
+/// them. It waits for no transaction that adds jobs.
+pub(crate) fn complete(
+    conn: &mut Conn<'_>,
+    requested: &BTreeSet<String>,
+) -> QueryResult<CompletedBatches> {
+    let mut added: BTreeMap<i64, i64> = BTreeMap::new();
+    for (batch, jobs) in requested.iter().filter_map(|key| parsed(key)) {
+        *added.entry(batch).or_default() += jobs;
+    }
+    let mut completed = CompletedBatches::default();
+    if added.is_empty() {
+        return Ok(completed);
+    }
+    for (batch, jobs) in added.iter().filter(|(_, jobs)| **jobs > 0) {
+        batches::add_to_total(conn, *batch, *jobs)?;
+    }
+    let named: Vec<i64> = added.into_keys().collect();
+    let ended = ids(&batches::ended(conn, &named)?);
+    if ended.is_empty() {
+        return Ok(completed);
+    }
+    let locked = batches::lock_free(conn, &ended)?;
+    // Once more, by a statement that sees the jobs added before the lock was granted.
+    let over = batches::ended(conn, &locked)?;
+    batches::finish(conn, &over)?;
+    completed.followed = follow(conn, &over)?;
+    let busy = ended.iter().filter(|batch| !locked.contains(batch));
+    let busy: BTreeSet<String> = busy.map(|batch| format!("{BATCH}{batch}")).collect();
+    completed.left_over = busy.len();
+    wanted_keys::request_promotion_later(conn, &busy)?;
+    Ok(completed)
+}
+
+/// Requests a promotion for batches that are over without that being noticed, as after a program has replaced the
+/// tables and their triggers. Reads up to `limit` after the id `after`, and returns the last id if there may be more.
+pub(crate) fn request_stalled(
+    conn: &mut Conn<'_>,
+    after: i64,
+    limit: usize,
+) -> QueryResult<Option<i64>> {
+    let (stalled, reached) = batches::stalled(conn, after, limit)?;
+    let keys = stalled.iter().map(|batch| format!("{BATCH}{batch}"));
+    wanted_keys::request_promotion(conn, &keys.collect())?;
+    Ok(reached)
+}
+
+fn ids(batches: &[EndedBatch]) -> Vec<i64> {
+    batches.iter().map(|batch| batch.id).collect()
+}
+
+/// Requests a promotion of the jobs that waited for these batches, and returns how many these are.
+fn follow(conn: &mut Conn<'_>, over: &[EndedBatch]) -> QueryResult<usize> {
+    let (failed, succeeded): (Vec<_>, Vec<_>) = over.iter().partition(|batch| batch.failures > 0);
+    let mut children = BTreeSet::new();
+    for (batches, outcome) in [(succeeded, edges::SUCCEEDED), (failed, edges::FAILED)] {
+        let batches: Vec<i64> = batches.into_iter().map(|batch| batch.id).collect();
+        if !batches.is_empty() {
+            children.extend(edges::resolve(conn, &batches, outcome)?);
+        }
+    }
+    let keys = children.iter().map(|child| format!("{CHILD}{child}"));
+    wanted_keys::request_promotion_later(conn, &keys.collect())?;
+    Ok(children.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::parsed;
+
+    #[test]
+    fn a_request_names_a_batch() {
+        assert_eq!(parsed("windlass/batch/7"), Some((7, 0)));
+        assert_eq!(parsed("windlass/batch/7/added/12/345"), Some((7, 12)));
+        assert_eq!(parsed("windlass/batch/x"), None);
+        assert_eq!(parsed("windlass/after/7"), None);
+    }
+}

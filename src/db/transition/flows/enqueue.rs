@@ -1,0 +1,67 @@
+//! Enqueues batches, in the transaction of the caller.
+
+use crate::db::conn::connection::Conn;
+use crate::db::model::new_row::NewRow;
+use crate::db::table::flows::edges::{self, Otherwise, RunsOn};
+use crate::db::table::flows::{ADDED, BATCH, batches, members};
+use crate::db::table::wanted_keys;
+use crate::db::transition::flows::admit::NESTED;
+use crate::db::transition::{enqueue, operate};
+use diesel::prelude::*;
+use std::collections::BTreeSet;
+
+/// Lets a batch, which this transaction has inserted, wait for new jobs.
+pub(crate) fn fill(conn: &mut Conn<'_>, batch: i64, jobs: &[i64]) -> QueryResult<()> {
+    if jobs.is_empty() {
+        return Ok(());
+    }
+    members::insert(conn, batch, jobs)?;
+    batches::add_to_total(conn, batch, jobs.len() as i64)
+}
+
+/// Lets a batch, which the caller has locked, wait for new jobs too.
+///
+/// Its total is raised by a promotion: transactions that add jobs do not wait for each other.
+pub(crate) fn add(conn: &mut Conn<'_>, batch: i64, jobs: &[i64]) -> QueryResult<()> {
+    let Some(first) = jobs.first() else {
+        return Ok(());
+    };
+    members::insert(conn, batch, jobs)?;
+    let key = format!("{BATCH}{batch}{ADDED}{}/{first}", jobs.len());
+    wanted_keys::request_promotion_later(conn, &BTreeSet::from([key]))
+}
+
+/// Has the batch end at the commit, if it has no jobs by then.
+pub(crate) fn end_if_empty(conn: &mut Conn<'_>, batch: i64) -> QueryResult<()> {
+    wanted_keys::request_promotion(conn, &BTreeSet::from([format!("{BATCH}{batch}")]))
+}
+
+/// Inserts jobs that wait for a batch, which this transaction has inserted. They have no unique ids and idempotency
+/// keys, so that all of them are new. Returns their ids.
+pub(crate) fn follow(
+    conn: &mut Conn<'_>,
+    batch: i64,
+    rows: &[NewRow],
+    runs_on: RunsOn,
+    otherwise: Otherwise,
+) -> QueryResult<Vec<i64>> {
+    if rows.is_empty() {
+        return Ok(Vec::new());
+    }
+    let jobs = enqueue::insert_all(conn, rows)?;
+    let jobs: Vec<i64> = jobs.iter().map(|job| job.id).collect();
+    operate::take_execution(conn, &operate::WAITING, &jobs)?;
+    edges::insert(conn, &jobs, batch, runs_on, otherwise)?;
+    Ok(jobs)
+}
+
+/// Lets a batch wait for another. Both were inserted by this transaction.
+pub(crate) fn nest(conn: &mut Conn<'_>, outer: i64, inner: i64) -> QueryResult<()> {
+    let arguments = serde_json::json!({ "batch": inner }).to_string();
+    let row = NewRow {
+        batch_id: Some(outer),
+        ..NewRow::new(NESTED.to_owned(), arguments, "default".to_owned(), 0)
+    };
+    let jobs = follow(conn, inner, &[row], RunsOn::Finish, Otherwise::Drop)?;
+    fill(conn, outer, &jobs)
+}

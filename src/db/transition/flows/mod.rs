@@ -1,0 +1,9 @@
+//! Batches, and the jobs that wait for them.
+//!
+//! A batch is over when no row of `solid_queue_batch_executions` is left. That is decided by a promotion, in a
+//! transaction of its own: the transactions that end the last jobs may not see each other.
+
+pub(crate) mod admit;
+pub(crate) mod complete;
+pub(crate) mod enqueue;
+pub(crate) mod leave;
