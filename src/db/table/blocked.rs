@@ -9,6 +9,7 @@ use crate::db::table::semaphores::{DOES_NOT_WAIT, NEVER_EXPIRES};
 use crate::db::table::unique_jobs::{UNIQUE_SUCCESSOR, waits_for_others_sql};
 use crate::db::table::wanted_keys::{self, ConcurrencyKey, keys};
 use diesel::prelude::*;
+use diesel::sql_types::{BigInt, Bool};
 
 /// Returns an expression for the end of a job's wait, from its own columns.
 ///
@@ -171,17 +172,34 @@ pub(crate) fn delete(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<()> {
     Statement::new(text).bind(id_list(jobs)).execute(conn)
 }
 
-/// Replaces the blocked execution of a job that waits for a slot by a new one.
+#[derive(QueryableByName)]
+struct ReplacedExecution {
+    #[diesel(sql_type = BigInt)]
+    job_id: i64,
+    #[diesel(sql_type = Bool)]
+    waits: bool,
+}
+
+/// Replaces the blocked execution of a job that waits for a slot by a new one. A job that waits is not discarded
+/// afterwards: it may have failed, and a retry by hand has set its counts back.
 pub(crate) fn renew(conn: &mut Conn<'_>, job: i64) -> QueryResult<()> {
     let text = format!(
-        "DELETE FROM solid_queue_blocked_executions WHERE job_id = $1 AND NOT {} RETURNING job_id",
+        "DELETE FROM solid_queue_blocked_executions WHERE job_id = $1 AND NOT {} \
+         RETURNING job_id, expires_at = {{time '{NEVER_EXPIRES}'}} AS waits",
         waits_for_others_sql("concurrency_key")
     );
-    let gone: Vec<Execution> = Statement::new(text).unkept().bind(job).load(conn)?;
-    if gone.is_empty() {
+    let gone: Vec<ReplacedExecution> = Statement::new(text).unkept().bind(job).load(conn)?;
+    let Some(ReplacedExecution { job_id, waits }) = gone.into_iter().next() else {
+        return Ok(());
+    };
+    insert(conn, &[job_id])?;
+    if !waits {
         return Ok(());
     }
-    insert(conn, &job_ids(gone))
+    let text = format!(
+        "UPDATE solid_queue_blocked_executions SET expires_at = {{time '{NEVER_EXPIRES}'}} WHERE job_id = $1"
+    );
+    Statement::new(text).unkept().bind(job_id).execute(conn)
 }
 
 /// Makes each job wait until another has ended.

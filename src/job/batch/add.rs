@@ -22,12 +22,12 @@ impl BatchId {
     /// # windlass::migrate(&mut conn).unwrap();
     /// use windlass::{Batch, NewJob};
     ///
-    /// let batch = conn.transaction(|conn| {
+    /// let batch = conn.transaction::<_, windlass::Error, _>(|conn| {
     ///     let batch = Batch::new("import").enqueue(conn)?.id;
     ///     for chunk in ["a", "b"] {
     ///         batch.add(conn, (0..1_000).map(|_| NewJob::of_class("import", format!("\"{chunk}\""))))?;
     ///     }
-    ///     windlass::Result::Ok(batch)
+    ///     Ok(batch)
     /// })?;
     /// assert_eq!(batch.status(&mut conn)?.open, 2_000);
     /// # Ok::<(), windlass::Error>(())
