@@ -15,7 +15,7 @@ use diesel::prelude::*;
 const CHUNK: u32 = 250_000;
 
 /// Inserts finished jobs, which ended in the order of their ids, and collects statistics.
-/// `progress` is told how many there are.
+/// `progress` is called with the number of jobs so far.
 pub(crate) fn add(database: &Database, count: u32, progress: &dyn Fn(u32)) -> Result<()> {
     let mut connection = database.connect()?;
     let mut done = 0;
