@@ -3,7 +3,6 @@
 
 pub(crate) mod arguments;
 pub(crate) mod around;
-pub(crate) mod batch;
 pub(crate) mod class;
 pub(crate) mod concurrency;
 pub(crate) mod context;

@@ -28,6 +28,7 @@ const ORDER: &[&str] = &[
     "retention",
     "recycle",
     "job",
+    "flow",
     "event",
     "audit",
     "recurring",

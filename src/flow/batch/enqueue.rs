@@ -8,7 +8,7 @@ use crate::db::transition::enqueue::whole;
 use crate::db::transition::flows::enqueue;
 use crate::db::{AsConn, Conn, own};
 use crate::error::{Doing as _, Error, Result};
-use crate::job::batch::{Batch, ToAdd};
+use crate::flow::batch::{Batch, ToAdd};
 use crate::job::enqueue_all::enqueue_in;
 use crate::job::enqueued::Enqueued;
 use crate::job::extras::internal::refuse_named;

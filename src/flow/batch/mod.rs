@@ -8,7 +8,7 @@ pub(crate) mod to_job;
 
 use crate::db::table::flows::edges::{Otherwise, RunsOn};
 use crate::error::{Error, Result};
-use crate::job::batch::to_job::ToNewJob;
+use crate::flow::batch::to_job::ToNewJob;
 use crate::job::new_job::NewJob;
 use serde::Serialize;
 

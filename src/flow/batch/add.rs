@@ -5,7 +5,7 @@ use crate::db::transition::enqueue::whole;
 use crate::db::transition::flows::enqueue;
 use crate::db::{AsConn, own};
 use crate::error::{Doing as _, Error, Result};
-use crate::job::batch::to_job::ToNewJob;
+use crate::flow::batch::to_job::ToNewJob;
 use crate::job::enqueue_all::enqueue_in;
 use crate::job::enqueued::Enqueued;
 use crate::job::id::BatchId;
