@@ -129,6 +129,20 @@ pub enum Error {
         /// The id or the unique id, escaped.
         job: String,
     },
+    /// The jobs of a [`Flow`](crate::Flow) do not fit together.
+    #[error("the flow is invalid: {0}")]
+    Flow(String),
+    /// A job that a new job waits for is not stored, and neither is its result.
+    #[error(
+        "cannot enqueue `{class}`: it waits for job {parent}, which is not stored; it never was, or has ended and is not \
+         kept: enqueue both in one transaction"
+    )]
+    NoSuchParent {
+        /// The class name that was given.
+        class: String,
+        /// The id of the job that it waits for.
+        parent: i64,
+    },
     /// The batch is over, so that no jobs can be added to it.
     #[error(
         "cannot add jobs to batch {id}: it is over; add them in the transaction that enqueues it, or from one of its jobs"

@@ -243,6 +243,7 @@ impl NewJob {
                 shows_result: J::PUBLIC_RESULT,
             },
             ruby: None,
+            follows: None,
         })
     }
 

@@ -9,6 +9,7 @@ use crate::job::enqueued::Enqueued;
 use crate::job::extras::access::{PublicAccess, insert_with_tokens};
 use crate::job::extras::internal::refuse_named;
 use crate::job::new_job::NewJob;
+use crate::job::parents::refuse_unknown;
 use crate::job::policy::quota;
 use crate::job::trace::spans;
 
@@ -64,6 +65,14 @@ pub(crate) fn enqueue_in(
     Ok((enqueued, new))
 }
 
+/// Enqueues jobs in the transaction that is open.
+pub(crate) fn enqueue_each(
+    conn: &mut Conn<'_>,
+    jobs: impl IntoIterator<Item = NewJob>,
+) -> Result<Vec<Enqueued>> {
+    enqueue_rows(conn, None, jobs)
+}
+
 fn enqueue_rows(
     conn: &mut Conn<'_>,
     batch_id: Option<i64>,
@@ -76,6 +85,7 @@ fn enqueue_rows(
         rows.push(NewRow { batch_id, ..row });
     }
     refuse_named(conn, &rows)?;
+    refuse_unknown(conn, &rows)?;
     spans::send_batch(&mut rows, |rows| {
         rank_by_time(conn, rows).doing("read the time")?;
         insert_all(conn, rows, &accesses)

@@ -17,6 +17,7 @@ pub(crate) mod lease;
 pub(crate) mod logs;
 pub(crate) mod new_job;
 pub(crate) mod output;
+pub(crate) mod parents;
 pub(crate) mod perform;
 pub(crate) mod policy;
 pub(crate) mod registry;

@@ -1,5 +1,6 @@
 //! Enqueueing: limits are checked before any SQL, then one statement or a few are sent.
 
+use crate::db::model::follows::Follows;
 use crate::db::model::new_row::{EnqueueOutcome, NewLimit, NewRow};
 use crate::db::model::traceparent::Traceparent;
 use crate::db::transition::enqueue;
@@ -10,6 +11,7 @@ use crate::job::concurrency::Concurrency;
 use crate::job::enqueued::Enqueued;
 use crate::job::extras::access::{PublicAccess, insert_with_tokens};
 use crate::job::extras::internal::refuse_named;
+use crate::job::parents::refuse_unknown;
 use crate::job::policy::Policy;
 use crate::job::policy::limit_kinds::Expiry;
 use crate::job::policy::quota::{self, Quota};
@@ -58,6 +60,7 @@ pub struct NewJob {
     pub(crate) is_text: bool,
     pub(crate) access: PublicAccess,
     pub(crate) ruby: Option<Box<RubyCall>>,
+    pub(crate) follows: Option<Box<Follows>>,
 }
 
 impl NewJob {
@@ -88,6 +91,7 @@ impl NewJob {
             is_text: true,
             access: PublicAccess::default(),
             ruby: None,
+            follows: None,
         }
     }
 
@@ -138,14 +142,6 @@ impl NewJob {
     pub fn at(mut self, time: DateTime<Utc>) -> Self {
         self.row.at = Some(time.naive_utc());
         self.row.delay = None;
-        self
-    }
-
-    /// Runs the job after this delay or later, by the database's clock. At most 1000 years.
-    pub fn after(mut self, delay: Duration) -> Self {
-        // A longer delay is rejected, not shortened.
-        self.row.delay = Some(i64::try_from(delay.as_micros()).unwrap_or(i64::MAX));
-        self.row.at = None;
         self
     }
 
@@ -239,6 +235,7 @@ impl NewJob {
         let access = self.access;
         let (mut rows, mut conn) = ([self.into_row()?], own(conn));
         refuse_named(&mut conn, &rows)?;
+        refuse_unknown(&mut conn, &rows)?;
         spans::send_one(&mut rows, |rows| {
             rank_by_time(&mut conn, rows).doing("read the time")?;
             let enqueued = if access.wants_token {
@@ -277,6 +274,7 @@ impl NewJob {
         self.row.unique_scope = self.policy.unique_scope.unwrap_or_default();
         self.row.on_conflict = self.policy.on_conflict.unwrap_or_default();
         self.row.ahead_by = self.policy.ahead_by;
+        self.row.follows = self.follows;
         Ok(self.row)
     }
 
@@ -327,6 +325,9 @@ impl NewJob {
                  no time yet is better enqueued when it has"
                     .to_owned(),
             );
+        }
+        if let Some(problem) = self.wrong_parents() {
+            return refused(problem);
         }
         if let Some(problem) = self.policy.wrong_limit(self.row.at) {
             return refused(problem);

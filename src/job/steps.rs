@@ -264,6 +264,7 @@ fn traces(run: &Run) -> FinishedJob<'_> {
                 attempt: i32::try_from(run.attempt).unwrap_or(i32::MAX),
                 class_name: &run.class_name,
                 unique_id,
+                batch_id: run.batch_id,
             },
             NewOutput::default(),
             run.policy.keep_result,

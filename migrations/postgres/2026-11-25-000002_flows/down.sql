@@ -1,3 +1,12 @@
+DROP TRIGGER windlass_parent_failed ON solid_queue_failed_executions;
+DROP FUNCTION windlass_parent_failed();
+DROP TRIGGER windlass_parent_deleted ON solid_queue_jobs;
+DROP FUNCTION windlass_parent_deleted();
+DROP TRIGGER windlass_parent_finished ON solid_queue_jobs;
+DROP FUNCTION windlass_parent_finished();
+ALTER TABLE solid_queue_jobs DROP COLUMN has_dependents;
+DROP INDEX windlass_results_on_batch;
+ALTER TABLE windlass_results DROP COLUMN batch_id;
 DROP TRIGGER windlass_batch_left ON solid_queue_batch_executions;
 DROP FUNCTION windlass_batch_left();
 DROP TABLE windlass_batch_failures;

@@ -1,3 +1,9 @@
+DROP TRIGGER windlass_parent_failed;
+DROP TRIGGER windlass_parent_deleted;
+DROP TRIGGER windlass_parent_finished;
+ALTER TABLE solid_queue_jobs DROP COLUMN has_dependents;
+DROP INDEX windlass_results_on_batch;
+ALTER TABLE windlass_results DROP COLUMN batch_id;
 DROP TRIGGER windlass_batch_left;
 DROP TABLE windlass_batch_failures;
 DROP TABLE windlass_edges;

@@ -1,18 +1,21 @@
 -- A batch is over when no row of solid_queue_batch_executions is left: found from behind, since jobs end from the front.
 CREATE INDEX windlass_batch_executions_on_batch ON solid_queue_batch_executions (batch_id, job_id);
 
--- Jobs that wait for a batch to end.
+-- Jobs that wait for a job or a batch to end.
 CREATE TABLE windlass_edges (
     id integer PRIMARY KEY AUTOINCREMENT NOT NULL,
     child_job_id bigint NOT NULL,
-    parent_batch_id bigint NOT NULL,
+    parent_job_id bigint,
+    parent_batch_id bigint,
+    name varchar,
     runs_on varchar NOT NULL,
     otherwise varchar NOT NULL,
     outcome varchar,
     created_at datetime(6) NOT NULL
 );
-CREATE UNIQUE INDEX windlass_edges_on_child ON windlass_edges (child_job_id, parent_batch_id);
-CREATE INDEX windlass_edges_on_parent_batch ON windlass_edges (parent_batch_id);
+CREATE UNIQUE INDEX windlass_edges_on_child_and_job ON windlass_edges (child_job_id, parent_job_id);
+CREATE INDEX windlass_edges_on_parent_job ON windlass_edges (parent_job_id) WHERE parent_job_id IS NOT NULL;
+CREATE INDEX windlass_edges_on_parent_batch ON windlass_edges (parent_batch_id) WHERE parent_batch_id IS NOT NULL;
 
 -- Jobs of batches that ended without success.
 CREATE TABLE windlass_batch_failures (
@@ -28,6 +31,36 @@ WHEN 'windlass/batch/' || OLD.batch_id NOT IN (SELECT key FROM windlass_wanted_k
 BEGIN
     INSERT INTO windlass_wanted_keys (key) VALUES ('windlass/batch/' || OLD.batch_id);
 END;
+
+-- Whether jobs wait for this one. It is set in the transaction that enqueues them.
+ALTER TABLE solid_queue_jobs ADD COLUMN has_dependents boolean;
+
+-- Whichever program ends such a job, the next promotion looks what waited for it.
+CREATE TRIGGER windlass_parent_finished AFTER UPDATE OF finished_at ON solid_queue_jobs
+WHEN NEW.has_dependents AND NEW.finished_at IS NOT NULL AND OLD.finished_at IS NULL
+BEGIN
+    INSERT INTO windlass_wanted_keys (key) VALUES ('windlass/ended/' || NEW.id);
+END;
+
+-- A job that still waits when it is deleted has not finished.
+CREATE TRIGGER windlass_parent_deleted BEFORE DELETE ON solid_queue_jobs
+WHEN OLD.has_dependents AND OLD.finished_at IS NULL
+BEGIN
+    INSERT INTO windlass_wanted_keys (key)
+    SELECT 'windlass/ended/' || OLD.id || CASE WHEN EXISTS (SELECT 1 FROM solid_queue_ready_executions WHERE job_id = OLD.id)
+        OR EXISTS (SELECT 1 FROM solid_queue_scheduled_executions WHERE job_id = OLD.id)
+        OR EXISTS (SELECT 1 FROM solid_queue_blocked_executions WHERE job_id = OLD.id) THEN '/dropped' ELSE '' END;
+END;
+
+CREATE TRIGGER windlass_parent_failed AFTER INSERT ON solid_queue_failed_executions
+WHEN (SELECT has_dependents FROM solid_queue_jobs WHERE id = NEW.job_id)
+BEGIN
+    INSERT INTO windlass_wanted_keys (key) VALUES ('windlass/ended/' || NEW.job_id);
+END;
+
+-- The results of a batch's jobs, read in their order by what follows.
+ALTER TABLE windlass_results ADD COLUMN batch_id bigint;
+CREATE INDEX windlass_results_on_batch ON windlass_results (batch_id, job_id) WHERE batch_id IS NOT NULL;
 
 INSERT INTO windlass_schema_migrations (version, applied_at)
 VALUES ('20261125000002', strftime('%Y-%m-%d %H:%M:%f000', 'now'))

@@ -33,6 +33,7 @@ impl Dialect {
     /// - `{group x}`: the group of the concurrency key x, with `*` for all its keys: `import/*`.
     /// - `{keep}`: a lock of rows that keeps them from being deleted or locked by `{lock}`, and that any number
     ///   of transactions may hold.
+    /// - `{hold}`: the lock of an UPDATE that changes no key: claims do not wait for it.
     /// - `{lock}`, `{lock skip}`, `{lock of c}`, `{lock skip of c}`: row locks. SQLite has none and
     ///   needs none, as its write lock is taken already.
     ///
@@ -90,6 +91,7 @@ fn write_postgres(name: &str, argument: &str, out: &mut String) {
         "group" => format!("substr({argument}, 1, strpos({argument}, '/')) || '*'"),
         "lock" => lock(argument),
         "keep" => "FOR KEY SHARE".to_owned(),
+        "hold" => "FOR NO KEY UPDATE".to_owned(),
         _ => unknown(name),
     });
 }
@@ -119,7 +121,7 @@ fn sqlite(name: &str, argument: &str) -> String {
              AND substr({argument}, 12, 2) < '24' THEN {argument} ELSE {STRFTIME}{argument}, '+0 days') END"
         ),
         "group" => format!("substr({argument}, 1, instr({argument}, '/')) || '*'"),
-        "lock" | "keep" => String::new(),
+        "lock" | "keep" | "hold" => String::new(),
         _ => unknown(name),
     }
 }

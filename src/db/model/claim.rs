@@ -230,6 +230,9 @@ pub(crate) struct Claimed {
     pub(crate) traceparent: String,
     #[diesel(sql_type = Nullable<BigInt>)]
     pub(crate) batch_id: Option<i64>,
+    /// Whether others waited for it when it was claimed.
+    #[diesel(sql_type = Bool)]
+    pub(crate) has_dependents: bool,
     /// Whether blocked jobs of any key must be promoted.
     #[diesel(sql_type = Bool)]
     pub(crate) is_wanted: bool,

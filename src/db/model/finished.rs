@@ -52,6 +52,7 @@ impl<'a> FinishedJob<'a> {
             attempt: job.attempts.max(0).saturating_add(1),
             class_name: &job.class_name,
             unique_id,
+            batch_id: job.batch_id,
         };
         FinishedJob {
             claim_id: job.claim_id,

@@ -7,6 +7,7 @@ pub(crate) mod decision;
 pub(crate) mod extras;
 pub(crate) mod fingerprint;
 pub(crate) mod finished;
+pub(crate) mod follows;
 pub(crate) mod history;
 pub(crate) mod job_columns;
 pub(crate) mod new_quota;

@@ -15,6 +15,7 @@ pub(crate) struct ResultOf<'a> {
     pub(crate) attempt: i32,
     pub(crate) class_name: &'a str,
     pub(crate) unique_id: Option<&'a str>,
+    pub(crate) batch_id: Option<i64>,
 }
 
 /// What a job returned.

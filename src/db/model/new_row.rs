@@ -1,5 +1,6 @@
 //! A job to insert, and the result of the insert.
 
+use crate::db::model::follows::Follows;
 use crate::db::model::new_quota::NewQuota;
 use chrono::NaiveDateTime;
 use serde::{Deserialize, Serialize};
@@ -37,6 +38,8 @@ pub(crate) struct NewRow {
     pub(crate) quota: Option<NewQuota>,
     /// The batch that the job belongs to.
     pub(crate) batch_id: Option<i64>,
+    /// What it waits for.
+    pub(crate) follows: Option<Box<Follows>>,
 }
 
 /// By when a job must have started.
@@ -88,6 +91,7 @@ impl NewRow {
             by_name: false,
             quota: None,
             batch_id: None,
+            follows: None,
         }
     }
 

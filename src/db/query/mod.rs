@@ -15,6 +15,7 @@ pub(crate) mod filter;
 pub(crate) mod frame;
 pub(crate) mod gauges;
 pub(crate) mod history;
+pub(crate) mod inputs;
 pub(crate) mod job_info;
 pub(crate) mod jobs;
 #[cfg_attr(

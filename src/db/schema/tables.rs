@@ -65,6 +65,7 @@ diesel::table! {
         concurrency_on_conflict -> Nullable<Text>,
         traceparent -> Nullable<Text>,
         batch_id -> Nullable<BigInt>,
+        has_dependents -> Nullable<Bool>,
     }
 }
 
@@ -267,6 +268,7 @@ diesel::table! {
         progress -> Nullable<Text>,
         finished_at -> Timestamp,
         expires_at -> Timestamp,
+        batch_id -> Nullable<BigInt>,
     }
 }
 

@@ -52,7 +52,9 @@ diesel::table! {
     windlass_edges (id) {
         id -> BigInt,
         child_job_id -> BigInt,
-        parent_batch_id -> BigInt,
+        parent_job_id -> Nullable<BigInt>,
+        parent_batch_id -> Nullable<BigInt>,
+        name -> Nullable<Text>,
         runs_on -> Text,
         otherwise -> Text,
         outcome -> Nullable<Text>,

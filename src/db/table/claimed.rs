@@ -222,7 +222,7 @@ pub(crate) fn columns(created_at: &str) -> String {
          {created_at} AS created_at, {{moment j.scheduled_at}} AS scheduled_at, \
          j.max_attempts, j.policy, j.unique_id, j.concurrency_key IS NOT NULL AS is_limited, \
          coalesce(j.last_claim_id IS NOT NULL OR j.crash_count > 0, false) AS has_run, \
-         coalesce(j.traceparent, '') AS traceparent, j.batch_id"
+         coalesce(j.traceparent, '') AS traceparent, j.batch_id, coalesce(j.has_dependents, false) AS has_dependents"
     )
 }
 

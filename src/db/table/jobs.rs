@@ -185,6 +185,7 @@ impl EndedJob {
                 attempt: self.runs().saturating_add(uncounted),
                 class_name: &self.class_name,
                 unique_id: self.unique_id.as_deref(),
+                batch_id: self.batch_id,
             },
             outcome,
             error,

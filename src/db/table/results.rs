@@ -25,23 +25,24 @@ pub(crate) fn insert(conn: &mut Conn<'_>, results: &[NewResult<'_>]) -> QueryRes
             "error",
             "attempt",
             "keep",
+            "batch_id",
         ],
         rows: results.iter().map(params).collect(),
     };
     let text = format!(
-        "INSERT INTO windlass_results (job_id, unique_id, class_name, outcome, result, error, attempt, finished_at, expires_at) \
+        "INSERT INTO windlass_results (job_id, unique_id, class_name, outcome, result, error, attempt, finished_at, expires_at, batch_id) \
          SELECT input.job_id, input.unique_id, input.class_name, input.outcome, input.result, input.error, \
-           input.attempt, {{now}}, {{later input.keep}} FROM {} WHERE true ORDER BY 1 \
+           input.attempt, {{now}}, {{later input.keep}}, input.batch_id FROM {} WHERE true ORDER BY 1 \
          ON CONFLICT (job_id) DO UPDATE SET unique_id = excluded.unique_id, class_name = excluded.class_name, \
            outcome = excluded.outcome, result = excluded.result, error = excluded.error, attempt = excluded.attempt, \
-           finished_at = excluded.finished_at, expires_at = excluded.expires_at",
+           finished_at = excluded.finished_at, expires_at = excluded.expires_at, batch_id = excluded.batch_id",
         input.item(conn.dialect())
     );
     let params = input.params(conn.dialect());
     Statement::new(text).bind_all(params).execute(conn)
 }
 
-fn params<'a>(result: &NewResult<'a>) -> [Param<'a>; 8] {
+fn params<'a>(result: &NewResult<'a>) -> [Param<'a>; 9] {
     [
         result.of.job_id.into(),
         result.of.unique_id.into(),
@@ -51,6 +52,7 @@ fn params<'a>(result: &NewResult<'a>) -> [Param<'a>; 8] {
         result.error.into(),
         result.of.attempt.into(),
         result.keep.into(),
+        result.of.batch_id.into(),
     ]
 }
 

@@ -1,7 +1,7 @@
 //! Discards jobs that have not started in time.
 
 use crate::db::conn::connection::Conn;
-use crate::db::model::outcome::{AttemptOutcome, ResultOutcome, expired};
+use crate::db::model::outcome::{AttemptOutcome, EXPIRED, ResultOutcome, expired};
 use crate::db::table::expiries::{self, ExpiryOfJob};
 use crate::db::table::jobs;
 use crate::db::transition::clear::one_by_one;
@@ -64,7 +64,8 @@ fn discard(conn: &mut Conn<'_>, due: &[i64]) -> QueryResult<(Vec<Discarded>, usi
     }
     let (attempt, result) = (AttemptOutcome::Discarded, ResultOutcome::Discarded);
     let ended = operate::end_waiting(conn, &waiting, attempt, result, &expired())?;
-    let discarded = ended.into_iter().map(Discarded::of).collect();
+    let ended = ended.into_iter();
+    let discarded = ended.map(|job| Discarded::of(job, EXPIRED)).collect();
     Ok((discarded, gone.len()))
 }
 

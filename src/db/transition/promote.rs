@@ -24,9 +24,9 @@ pub(crate) const NO_SLOT: &str = "concurrency_limit";
 pub(crate) struct Promoted {
     /// Jobs that are ready now.
     pub(crate) ready: Vec<i64>,
-    /// Jobs that found no slot and do not wait.
+    /// Jobs that found no slot and do not wait, or are not wanted after what they waited for has ended.
     pub(crate) discarded: Vec<Discarded>,
-    /// How many jobs waited for a batch that is over now, or wait no longer.
+    /// How many jobs waited for a job or a batch that has ended now, or wait no longer.
     pub(crate) followed: usize,
     /// How many keys were processed.
     pub(crate) keys: usize,
@@ -42,14 +42,17 @@ pub(crate) struct Discarded {
     pub(crate) id: i64,
     pub(crate) class_name: String,
     pub(crate) queue_name: String,
+    /// The kind of its failure.
+    pub(crate) kind: &'static str,
 }
 
 impl Discarded {
-    pub(crate) fn of(job: EndedJob) -> Self {
+    pub(crate) fn of(job: EndedJob, kind: &'static str) -> Self {
         Discarded {
             id: job.id,
             class_name: job.class_name,
             queue_name: job.queue_name,
+            kind,
         }
     }
 }
@@ -103,20 +106,28 @@ pub(crate) fn promote_after(
             blocked::delete(conn, &ready)?;
             crate::db::table::ready::insert(conn, &ready)?;
         }
-        let discarded = discard(conn, &keys)?;
+        let mut discarded = discard(conn, &keys)?;
         let left_over = request_left_over(conn, &rooms, &picked)?;
         let of_ruby = rooms.iter().filter(|room| room.has_semaphore);
         let of_ruby = of_ruby.map(|room| room.key.clone()).collect();
         let signalled = signal::signal(conn, &keys, &of_ruby)?;
         ready.extend(signalled.ready);
         let completed = flows::complete::complete(conn, &keys)?;
+        let parents = flows::parents::resolve(conn, &keys)?;
         let admitted = flows::admit::admit(conn, &keys)?;
+        let unwanted = admitted.discarded.into_iter();
+        discarded.extend(unwanted.map(|job| Discarded::of(job, flows::admit::NOT_WANTED)));
+        let left_over = left_over
+            + signalled.left_over
+            + completed.left_over
+            + parents.left_over
+            + admitted.left_over;
         Ok(Promoted {
-            followed: completed.followed + admitted.entered.len(),
+            followed: completed.followed + parents.followed + admitted.entered,
             ready,
             discarded,
             keys: keys.len(),
-            left_over: left_over + signalled.left_over + completed.left_over + admitted.left_over,
+            left_over,
             ..nothing
         })
     })
@@ -198,7 +209,8 @@ fn discard(conn: &mut Conn<'_>, keys: &BTreeSet<String>) -> QueryResult<Vec<Disc
     );
     let (attempt, result) = (AttemptOutcome::Discarded, ResultOutcome::Discarded);
     let ended = operate::end_waiting(conn, &jobs, attempt, result, &failure)?;
-    Ok(ended.into_iter().map(Discarded::of).collect())
+    let ended = ended.into_iter();
+    Ok(ended.map(|job| Discarded::of(job, NO_SLOT)).collect())
 }
 
 /// Requests another promotion of keys with jobs that were skipped as locked, as these may stay

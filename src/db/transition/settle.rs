@@ -15,6 +15,7 @@ use crate::db::model::outcome::{JobFailure, ResultOutcome};
 use crate::db::table::attempts::{self, NewAttempt};
 use crate::db::table::expiries;
 use crate::db::table::failed::{self, FailedJob};
+use crate::db::table::flows::parents;
 use crate::db::table::jobs::{self, EndedJob, JobUpdate};
 use crate::db::table::scheduled::{self, DelayedJob};
 use crate::db::table::{ready, results, steps};
@@ -233,7 +234,11 @@ fn close(conn: &mut Conn<'_>, settled: &[Settled<'_>]) -> QueryResult<()> {
         let jobs = ended.iter().filter(|(_, decision, ..)| wanted(decision));
         jobs.map(|(job, ..)| job.id).collect()
     };
-    clear::delete::delete(conn, &of(is_deleted))?;
+    let deleted = of(is_deleted);
+    if !deleted.is_empty() {
+        parents::note_dropped(conn, &deleted)?;
+    }
+    clear::delete::delete(conn, &deleted)?;
     let is_kept = |decision: &JobDecision| !is_deleted(decision) && failure_of(decision).is_none();
     steps::remove(conn, &of(is_kept))?;
     let named = ended.iter().filter(|(job, ..)| job.unique_id.is_some());

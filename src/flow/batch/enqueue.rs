@@ -1,8 +1,8 @@
 //! Enqueueing batches.
 
+use crate::db::model::follows::On;
 use crate::db::model::new_row::NewRow;
 use crate::db::table::flows::batches::{self, NewBatchRow};
-use crate::db::table::flows::edges::RunsOn;
 use crate::db::transition::enqueue::time_priority::rank_by_time;
 use crate::db::transition::enqueue::whole;
 use crate::db::transition::flows::enqueue;
@@ -14,6 +14,7 @@ use crate::job::enqueued::Enqueued;
 use crate::job::extras::internal::refuse_named;
 use crate::job::id::BatchId;
 use crate::job::new_job::NewJob;
+use crate::job::parents::refuse_unknown;
 use crate::queue::check_name;
 
 /// The largest metadata of a batch, in bytes.
@@ -43,7 +44,7 @@ impl Batch {
         Ok(enqueued)
     }
 
-    fn check(&self) -> Result<()> {
+    pub(crate) fn check(&self) -> Result<()> {
         check_name(&self.name, "batch name")?;
         let metadata = self.metadata.as_ref();
         let problem = match metadata {
@@ -85,7 +86,7 @@ fn check_follower(job: &NewJob) -> Result<()> {
     }
 }
 
-fn insert(conn: &mut Conn<'_>, batch: Batch) -> Result<EnqueuedBatch> {
+pub(crate) fn insert(conn: &mut Conn<'_>, batch: Batch) -> Result<EnqueuedBatch> {
     const ACTION: &str = "enqueue the batch";
     let uuid = format!("windlass-{:032x}", fastrand::u128(..));
     let new = NewBatchRow {
@@ -94,7 +95,7 @@ fn insert(conn: &mut Conn<'_>, batch: Batch) -> Result<EnqueuedBatch> {
         uuid: &uuid,
     };
     let id = batches::insert(conn, &new).doing(ACTION)?;
-    for runs_on in [RunsOn::Success, RunsOn::Failure, RunsOn::Finish] {
+    for runs_on in [On::Success, On::Failure, On::Finish] {
         let rows = followers(conn, &batch, runs_on)?;
         enqueue::follow(conn, id, &rows, runs_on, batch.otherwise(runs_on)).doing(ACTION)?;
     }
@@ -116,11 +117,12 @@ fn insert(conn: &mut Conn<'_>, batch: Batch) -> Result<EnqueuedBatch> {
 }
 
 /// Returns the rows of the jobs that follow on an outcome.
-fn followers(conn: &mut Conn<'_>, batch: &Batch, runs_on: RunsOn) -> Result<Vec<NewRow>> {
+fn followers(conn: &mut Conn<'_>, batch: &Batch, runs_on: On) -> Result<Vec<NewRow>> {
     let jobs = batch.followers.iter().filter(|(on, _)| *on == runs_on);
     let rows = jobs.map(|(_, job): &(_, ToAdd)| job.clone()?.into_row());
     let mut rows = rows.collect::<Result<Vec<_>>>()?;
     refuse_named(conn, &rows)?;
+    refuse_unknown(conn, &rows)?;
     rank_by_time(conn, &mut rows).doing("read the time")?;
     Ok(rows)
 }

@@ -6,7 +6,7 @@ pub(crate) mod of_job;
 pub(crate) mod status;
 pub(crate) mod to_job;
 
-use crate::db::table::flows::edges::{Otherwise, RunsOn};
+use crate::db::model::follows::{On, Otherwise};
 use crate::error::{Error, Result};
 use crate::flow::batch::to_job::ToNewJob;
 use crate::job::new_job::NewJob;
@@ -56,7 +56,7 @@ pub struct Batch {
     metadata: Result<Option<String>, String>,
     jobs: Vec<ToAdd>,
     batches: Vec<Batch>,
-    followers: Vec<(RunsOn, ToAdd)>,
+    followers: Vec<(On, ToAdd)>,
     waits_for_retries: bool,
 }
 
@@ -121,20 +121,20 @@ impl Batch {
     ///
     /// It cannot have a unique id, an idempotency key, a quota or a public token.
     pub fn on_success(self, job: impl ToNewJob) -> Self {
-        self.follow(RunsOn::Success, job)
+        self.follow(On::Success, job)
     }
 
     /// Enqueues a job with the batch that runs when the batch has failed, after all of its jobs have ended.
     pub fn on_failure(self, job: impl ToNewJob) -> Self {
-        self.follow(RunsOn::Failure, job)
+        self.follow(On::Failure, job)
     }
 
     /// Enqueues a job with the batch that runs when the batch is over, whatever its outcome.
     pub fn on_finish(self, job: impl ToNewJob) -> Self {
-        self.follow(RunsOn::Finish, job)
+        self.follow(On::Finish, job)
     }
 
-    fn follow(mut self, runs_on: RunsOn, job: impl ToNewJob) -> Self {
+    fn follow(mut self, runs_on: On, job: impl ToNewJob) -> Self {
         self.followers.push((runs_on, to_add(job)));
         self
     }
@@ -155,8 +155,8 @@ impl Batch {
         self
     }
 
-    fn otherwise(&self, runs_on: RunsOn) -> Otherwise {
-        match self.waits_for_retries && runs_on == RunsOn::Success {
+    fn otherwise(&self, runs_on: On) -> Otherwise {
+        match self.waits_for_retries && runs_on == On::Success {
             true => Otherwise::Wait,
             false => Otherwise::Drop,
         }

@@ -140,6 +140,7 @@ impl<A: Serialize + DeserializeOwned> Function<A> {
             max_arguments: 64 * 1024,
             is_text: false,
             ruby: None,
+            follows: None,
         })
     }
 

@@ -239,7 +239,7 @@ impl Session {
                 queue: "",
                 attempt: 0,
                 claim: 0,
-                kind: promote::NO_SLOT,
+                kind: job.kind,
                 message: "",
             });
         }

@@ -4,7 +4,6 @@ use crate::clock;
 use crate::db::Database;
 use crate::db::model::claim::Cursor;
 use crate::db::model::history::tally::CountedEnd;
-use crate::db::model::outcome::EXPIRED;
 use crate::db::table::{scheduled, semaphores};
 use crate::db::transition::flows::complete;
 use crate::db::transition::{dispatch, expire, unblock};
@@ -213,7 +212,7 @@ impl Dispatcher {
                     queue: "",
                     attempt: 0,
                     claim: 0,
-                    kind: EXPIRED,
+                    kind: job.kind,
                     message: "",
                 });
             }

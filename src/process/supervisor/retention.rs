@@ -5,7 +5,7 @@ use crate::db::Conn;
 use crate::db::table::classes;
 use crate::db::table::operators::{audit, operations};
 use crate::db::table::web::upkeep;
-use crate::db::transition::clear::{self, ClearLimits, ClearedPage};
+use crate::db::transition::clear::{self, ClearLimits, ClearedPage, expired, orphans};
 use crate::db::transition::operators::fingerprint;
 use crate::event::events::Event;
 use crate::event::subscriber::Subscriber;
@@ -137,14 +137,14 @@ impl RetentionTask {
                 move |conn, after| clear::failed(conn, age, after, BATCH),
             ));
         }
-        let [results, waiters] = clear::EXPIRING;
+        let [results, waiters] = expired::EXPIRING;
         kinds.push(RowKind::new(
             "clear results",
             Of::Results,
-            move |conn, _| clear::expired(conn, results, BATCH),
+            move |conn, _| expired::delete(conn, results, BATCH),
         ));
         kinds.push(RowKind::new("clear waiters", Of::Others, move |conn, _| {
-            clear::expired(conn, waiters, BATCH)
+            expired::delete(conn, waiters, BATCH)
         }));
         kinds.extend(RowKind::beside_jobs());
         kinds.extend(self.audit());
@@ -292,18 +292,11 @@ impl RowKind {
         kinds.push(RowKind::new("clear the history", Of::Others, |conn, _| {
             clear::history::unused(conn, BATCH)
         }));
-        for table in clear::batches::TABLES_OF_BATCHES {
+        for rows in orphans::OWNED {
             kinds.push(RowKind::new(
-                "clear what batches left behind",
+                "clear what jobs and batches left behind",
                 Of::Others,
-                move |conn, after| clear::batches::orphans(conn, table, after, BATCH),
-            ));
-        }
-        for table in clear::TABLES_OF_JOBS {
-            kinds.push(RowKind::new(
-                "clear what jobs left behind",
-                Of::Others,
-                move |conn, after| clear::orphans(conn, table, after, BATCH),
+                move |conn, after| orphans::delete(conn, rows, after, BATCH),
             ));
         }
         kinds

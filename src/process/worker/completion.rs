@@ -92,14 +92,14 @@ pub(crate) struct CompletionKind {
     pub(crate) finished: FinishedRow,
     pub(crate) leaves_traces: bool,
     pub(crate) is_limited: bool,
-    /// Whether the jobs belong to batches.
-    pub(crate) has_batch: bool,
+    /// Whether others may wait for the jobs, or for their batches.
+    pub(crate) has_followers: bool,
 }
 
 impl CompletionKind {
     /// Whether the end of such a job may let a blocked job run.
     pub(crate) fn may_promote(self) -> bool {
-        self.is_limited || self.has_batch
+        self.is_limited || self.has_followers
     }
 }
 
@@ -231,6 +231,6 @@ pub(crate) fn kind(pending: &PendingCompletion) -> CompletionKind {
         finished: run.finished,
         leaves_traces: run.traces().is_some_and(|job| job.leaves_traces()),
         is_limited: run.job.is_limited,
-        has_batch: run.job.batch_id.is_some(),
+        has_followers: run.job.batch_id.is_some() || run.job.has_dependents,
     }
 }

@@ -157,7 +157,7 @@ impl CompletionWriter {
         // A stop that began meanwhile may have looked for claims to release before.
         if self.passing.is_over(&in_flight) {
             worker::release::unstarted(&in_flight, &mut self.session);
-        } else if ended.next.has_requested || kind.has_batch {
+        } else if ended.next.has_requested || kind.has_followers {
             self.session.promote();
         }
         Ok(ended.busy)

@@ -98,14 +98,14 @@ pub(crate) const FLOWS: [(&str, Work); 7] = [
         assert_eq!(cleared.cleared, 1);
         run(
             conn,
-            "UPDATE windlass_edges SET parent_batch_id = -1 WHERE id <= 5",
+            "UPDATE windlass_edges SET child_job_id = -id WHERE id <= 5",
         )?;
         run(
             conn,
             "UPDATE windlass_batch_failures SET batch_id = -1 WHERE job_id < 0",
         )?;
-        for table in clear::batches::TABLES_OF_BATCHES {
-            clear::batches::orphans(conn, table, -5, 10)?;
+        for rows in clear::orphans::OWNED {
+            clear::orphans::delete(conn, rows, -5, 10)?;
         }
         Ok(())
     }),

@@ -162,11 +162,11 @@ pub(crate) const LOOPS: [(&str, Work); 49] = [
         };
         let before = rows.jobs[0] - 1;
         assert_eq!(clear::finished(conn, old, before, 10)?.cleared, 3);
-        for table in clear::EXPIRING {
-            clear::expired(conn, table, 10)?;
+        for table in clear::expired::EXPIRING {
+            clear::expired::delete(conn, table, 10)?;
         }
-        for table in clear::TABLES_OF_JOBS {
-            clear::orphans(conn, table, 0, 10)?;
+        for rows in clear::orphans::OWNED {
+            clear::orphans::delete(conn, rows, 0, 10)?;
         }
         Ok(())
     }),

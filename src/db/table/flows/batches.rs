@@ -82,6 +82,18 @@ pub(crate) fn accepts(conn: &mut Conn<'_>, batch: i64) -> QueryResult<Addition> 
     })
 }
 
+/// Returns the first of these batches, in order, that is not of Windlass or does not exist.
+pub(crate) fn first_unknown(conn: &mut Conn<'_>, batches: &[i64]) -> QueryResult<Option<i64>> {
+    let text =
+        format!("SELECT b.id FROM solid_queue_batches b WHERE b.id IN {{in $1}} AND {IS_OURS}");
+    let known: Vec<Id> = Statement::new(text)
+        .unkept()
+        .bind(id_list(batches))
+        .load(conn)?;
+    let is_known = |batch: &i64| known.iter().any(|row| row.id == *batch);
+    Ok(batches.iter().copied().find(|batch| !is_known(batch)))
+}
+
 /// Adds jobs to the total of a batch.
 pub(crate) fn add_to_total(conn: &mut Conn<'_>, batch: i64, jobs: i64) -> QueryResult<()> {
     let text = "UPDATE solid_queue_batches SET total_jobs = total_jobs + $1, \

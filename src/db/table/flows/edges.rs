@@ -1,75 +1,71 @@
-//! `windlass_edges`: jobs that wait for a batch to end.
+//! `windlass_edges`: jobs that wait for jobs and batches to end.
 //!
-//! Such a job is blocked under the key [`WAITS_FOR_PARENTS`] until all its edges have an outcome. Edges stay as long
-//! as the batch.
+//! Such a job is blocked under the key [`WAITS_FOR_PARENTS`] until its edges admit it. They stay as long as the job.
 
 use crate::db::conn::connection::Conn;
+use crate::db::conn::param::{InputRows, Param};
 use crate::db::conn::sql::{Execution, Id, id_list, job_ids};
 use crate::db::conn::statement::Statement;
+use crate::db::model::follows::{On, Otherwise, Parent};
 use crate::db::table::flows::WAITS_FOR_PARENTS;
 use crate::db::table::semaphores::NEVER_EXPIRES;
 use diesel::prelude::*;
-use diesel::sql_types::{BigInt, Nullable, Text};
+use diesel::sql_types::{BigInt, Bool, Nullable, Text};
 
-/// The outcome of a batch whose jobs have all succeeded, or discarded themselves.
+/// The outcome of a job that has finished, and of a batch whose jobs have all succeeded or discarded themselves.
 pub(crate) const SUCCEEDED: &str = "succeeded";
 
-/// The outcome of a batch of which a job has failed, or was cancelled.
+/// The outcome of a job that has ended otherwise, and of a batch of which a job has failed, or was cancelled.
 pub(crate) const FAILED: &str = "failed";
 
-/// On which outcome of its parent a job runs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum RunsOn {
-    Success,
-    Failure,
-    Finish,
+/// An edge to insert.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct NewEdge<'n> {
+    pub(crate) child: i64,
+    pub(crate) parent: Parent,
+    pub(crate) name: Option<&'n str>,
+    pub(crate) on: On,
+    pub(crate) otherwise: Otherwise,
 }
 
-impl RunsOn {
-    fn column(self) -> &'static str {
-        match self {
-            RunsOn::Success => "success",
-            RunsOn::Failure => "failure",
-            RunsOn::Finish => "finish",
-        }
+impl<'n> NewEdge<'n> {
+    fn params(&self) -> [Param<'n>; 6] {
+        [
+            self.child.into(),
+            self.parent.job().into(),
+            self.parent.batch().into(),
+            self.name.into(),
+            self.on.column().into(),
+            self.otherwise.column().into(),
+        ]
     }
 }
 
-/// What becomes of a job whose parent has another outcome.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Otherwise {
-    /// It is deleted.
-    Drop,
-    /// It waits until the failed jobs of the parent are retried, and have succeeded.
-    Wait,
+/// Lets jobs that were just inserted wait for their parents. The caller has deleted their executions.
+pub(crate) fn insert(conn: &mut Conn<'_>, edges: &[NewEdge<'_>]) -> QueryResult<()> {
+    let input = InputRows {
+        names: [
+            "child",
+            "parent_job",
+            "parent_batch",
+            "name",
+            "runs_on",
+            "otherwise",
+        ],
+        rows: edges.iter().map(NewEdge::params).collect(),
+    };
+    let text = format!(
+        "INSERT INTO windlass_edges (child_job_id, parent_job_id, parent_batch_id, name, runs_on, otherwise, created_at) \
+         SELECT input.child, input.parent_job, input.parent_batch, input.name, input.runs_on, input.otherwise, {{now}} \
+         FROM {} WHERE true ORDER BY 1",
+        input.item(conn.dialect())
+    );
+    let params = input.params(conn.dialect());
+    Statement::new(text).bind_all(params).unkept().execute(conn)
 }
 
-impl Otherwise {
-    fn column(self) -> &'static str {
-        match self {
-            Otherwise::Drop => "drop",
-            Otherwise::Wait => "wait",
-        }
-    }
-}
-
-/// Lets jobs that were just inserted wait for a batch. The caller has deleted their executions.
-pub(crate) fn insert(
-    conn: &mut Conn<'_>,
-    children: &[i64],
-    batch: i64,
-    runs_on: RunsOn,
-    otherwise: Otherwise,
-) -> QueryResult<()> {
-    let text = "INSERT INTO windlass_edges (child_job_id, parent_batch_id, runs_on, otherwise, created_at) \
-         SELECT id, $1, $2, $3, {now} FROM solid_queue_jobs WHERE id IN {in $4} ORDER BY id";
-    Statement::new(text)
-        .unkept()
-        .bind(batch)
-        .bind(runs_on.column())
-        .bind(otherwise.column())
-        .bind(id_list(children))
-        .execute(conn)?;
+/// Blocks jobs without execution until their parents have ended.
+pub(crate) fn block(conn: &mut Conn<'_>, children: &[i64]) -> QueryResult<()> {
     let text = format!(
         "INSERT INTO solid_queue_blocked_executions (job_id, queue_name, priority, concurrency_key, expires_at, created_at) \
          SELECT id, queue_name, priority, $1, {{time '{NEVER_EXPIRES}'}}, {{now}} FROM solid_queue_jobs \
@@ -82,20 +78,83 @@ pub(crate) fn insert(
         .execute(conn)
 }
 
-/// Stores the outcome of a batch, and returns the jobs that waited for it.
+/// How many edges one promotion gives their outcome at once.
+const AT_ONCE: i64 = 500;
+
+/// Which edges to resolve.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Resolved {
+    /// Those of jobs.
+    OfJobs,
+    /// Those of jobs that do not exist any more, and have no outcome yet.
+    OfDeletedJobs,
+    /// Those of batches.
+    OfBatches,
+}
+
+impl Resolved {
+    fn condition(self) -> &'static str {
+        match self {
+            Resolved::OfJobs => "w.parent_job_id IN {in $2} AND coalesce(w.outcome, '') <> $1",
+            Resolved::OfDeletedJobs => {
+                "w.parent_job_id IN {in $2} AND coalesce(w.outcome, '') <> $1 AND w.outcome IS NULL"
+            }
+            Resolved::OfBatches => "w.parent_batch_id IN {in $2} AND coalesce(w.outcome, '') <> $1",
+        }
+    }
+}
+
+/// The jobs that wait for parents which have ended.
+#[derive(Debug, Default)]
+pub(crate) struct Followers {
+    pub(crate) jobs: Vec<i64>,
+    /// Whether the parents may have more.
+    pub(crate) has_more: bool,
+}
+
+/// Stores the outcome of parents with their edges, a bounded number at once, and returns the jobs that wait for them.
 pub(crate) fn resolve(
     conn: &mut Conn<'_>,
-    batches: &[i64],
+    which: Resolved,
+    parents: &[i64],
     outcome: &str,
-) -> QueryResult<Vec<i64>> {
-    let text = "UPDATE windlass_edges SET outcome = $1 WHERE parent_batch_id IN {in $2} \
-         AND coalesce(outcome, '') <> $1 RETURNING child_job_id AS job_id";
-    let children: Vec<Execution> = Statement::new(text)
+) -> QueryResult<Followers> {
+    if parents.is_empty() {
+        return Ok(Followers::default());
+    }
+    let due = which.condition();
+    let text = format!(
+        "WITH due AS MATERIALIZED (SELECT w.id FROM windlass_edges w WHERE {due} ORDER BY w.id LIMIT {AT_ONCE} {{lock skip of w}}) \
+         UPDATE windlass_edges SET outcome = $1 WHERE id IN {{in SELECT id FROM due}} RETURNING child_job_id AS job_id"
+    );
+    let jobs: Vec<Execution> = Statement::new(text)
         .unkept()
         .bind(outcome)
-        .bind(id_list(batches))
+        .bind(id_list(parents))
         .load(conn)?;
-    Ok(job_ids(children))
+    // Also those that another promotion has locked.
+    let text = format!("SELECT w.id FROM windlass_edges w WHERE {due} LIMIT 1");
+    let more: Option<Id> = Statement::new(text)
+        .unkept()
+        .bind(outcome)
+        .bind(id_list(parents))
+        .get_result(conn)
+        .optional()?;
+    Ok(Followers {
+        jobs: job_ids(jobs),
+        has_more: more.is_some(),
+    })
+}
+
+/// Has jobs that wait for the retry of deleted jobs wait no longer, and returns them.
+pub(crate) fn give_up(conn: &mut Conn<'_>, deleted: &[i64]) -> QueryResult<Vec<i64>> {
+    let text = "UPDATE windlass_edges SET otherwise = 'discard' WHERE parent_job_id IN {in $1} AND otherwise = 'wait' \
+         AND outcome = 'failed' RETURNING child_job_id AS job_id";
+    Statement::new(text)
+        .unkept()
+        .bind(id_list(deleted))
+        .load(conn)
+        .map(job_ids)
 }
 
 /// Locks the executions of jobs that wait for parents, without those that other transactions have locked.
@@ -122,9 +181,9 @@ pub(crate) fn waiting(conn: &mut Conn<'_>, children: &[i64]) -> QueryResult<Vec<
     Ok(rows.into_iter().map(|row| row.id).collect())
 }
 
-/// An edge of a waiting job.
+/// The edges of a waiting job that have the same rules, added up.
 #[derive(Debug, QueryableByName)]
-pub(crate) struct Edge {
+pub(crate) struct Edges {
     #[diesel(sql_type = BigInt)]
     pub(crate) child_job_id: i64,
     #[diesel(sql_type = Text)]
@@ -133,48 +192,62 @@ pub(crate) struct Edge {
     runs_on: String,
     #[diesel(sql_type = Text)]
     otherwise: String,
-    #[diesel(sql_type = Nullable<Text>)]
-    outcome: Option<String>,
+    /// Whether a parent has not ended.
+    #[diesel(sql_type = Bool)]
+    is_open: bool,
+    /// Whether a parent has ended without success.
+    #[diesel(sql_type = Bool)]
+    has_failed: bool,
+    /// One such parent, if it is a job.
+    #[diesel(sql_type = Nullable<BigInt>)]
+    pub(crate) failed_job_id: Option<i64>,
 }
 
-/// What an edge says about its job.
+/// What edges say about their job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum EdgeState {
     /// The job may run.
     Open,
     /// It waits.
     Waits,
-    /// It is not wanted any more.
+    /// It is discarded.
+    Discarded,
+    /// It is deleted.
     Dropped,
 }
 
-impl Edge {
+impl Edges {
     pub(crate) fn state(&self) -> EdgeState {
-        let Some(outcome) = self.outcome.as_deref() else {
-            return EdgeState::Waits;
-        };
-        let fits = match &*self.runs_on {
-            "success" => outcome == SUCCEEDED,
-            "failure" => outcome == FAILED,
+        let fits = match (&*self.runs_on, self.has_failed) {
+            // Nothing that comes can change that, except a retry.
+            ("success", true) => false,
+            _ if self.is_open => return EdgeState::Waits,
+            ("failure", has_failed) => has_failed,
             _ => true,
         };
         match (fits, &*self.otherwise) {
             (true, _) => EdgeState::Open,
-            (false, "wait") => EdgeState::Waits,
-            (false, _) => EdgeState::Dropped,
+            (false, "drop") => EdgeState::Dropped,
+            // Without a failure there is nothing to retry.
+            (false, "wait") if self.has_failed => EdgeState::Waits,
+            (false, _) => EdgeState::Discarded,
         }
     }
 
-    /// Whether the parent has succeeded.
-    pub(crate) fn has_succeeded(&self) -> bool {
-        self.outcome.as_deref() == Some(SUCCEEDED)
+    /// Whether all parents have succeeded.
+    pub(crate) fn have_succeeded(&self) -> bool {
+        !self.is_open && !self.has_failed
     }
 }
 
-/// Returns the edges of jobs.
-pub(crate) fn of(conn: &mut Conn<'_>, children: &[i64]) -> QueryResult<Vec<Edge>> {
-    let text = "SELECT w.child_job_id, j.class_name, w.runs_on, w.otherwise, w.outcome FROM windlass_edges w \
-         JOIN solid_queue_jobs j ON j.id = w.child_job_id WHERE w.child_job_id IN {in $1} ORDER BY w.child_job_id, w.id";
+/// Returns the edges of jobs, added up by their rules.
+pub(crate) fn of(conn: &mut Conn<'_>, children: &[i64]) -> QueryResult<Vec<Edges>> {
+    let text = "SELECT w.child_job_id, j.class_name, w.runs_on, w.otherwise, \
+           count(w.outcome) < count(*) AS is_open, \
+           coalesce(min(w.outcome), '') = 'failed' AS has_failed, \
+           min(CASE WHEN w.outcome = 'failed' THEN w.parent_job_id END) AS failed_job_id \
+         FROM windlass_edges w JOIN solid_queue_jobs j ON j.id = w.child_job_id WHERE w.child_job_id IN {in $1} \
+         GROUP BY w.child_job_id, j.class_name, w.runs_on, w.otherwise ORDER BY w.child_job_id";
     Statement::new(text)
         .unkept()
         .bind(id_list(children))
@@ -185,35 +258,40 @@ pub(crate) fn of(conn: &mut Conn<'_>, children: &[i64]) -> QueryResult<Vec<Edge>
 mod tests {
     use super::*;
 
-    #[test]
-    fn an_edge_decides_by_the_outcome() {
-        let state = |runs_on: &str, otherwise: &str, outcome: Option<&str>| {
-            let edge = Edge {
-                child_job_id: 1,
-                class_name: String::new(),
-                runs_on: runs_on.to_owned(),
-                otherwise: otherwise.to_owned(),
-                outcome: outcome.map(str::to_owned),
-            };
-            edge.state()
+    fn state(runs_on: &str, otherwise: &str, is_open: bool, has_failed: bool) -> EdgeState {
+        let edges = Edges {
+            child_job_id: 1,
+            class_name: String::new(),
+            runs_on: runs_on.to_owned(),
+            otherwise: otherwise.to_owned(),
+            is_open,
+            has_failed,
+            failed_job_id: None,
         };
-        for otherwise in ["drop", "wait"] {
+        edges.state()
+    }
+
+    #[test]
+    fn edges_decide_by_the_outcomes() {
+        use EdgeState::{Discarded, Dropped, Open, Waits};
+        for otherwise in ["discard", "drop", "wait"] {
             for runs_on in ["success", "failure", "finish"] {
-                assert_eq!(state(runs_on, otherwise, None), EdgeState::Waits);
+                assert_eq!(state(runs_on, otherwise, true, false), Waits);
             }
-            for (runs_on, outcome) in [
-                ("success", SUCCEEDED),
-                ("failure", FAILED),
-                ("finish", FAILED),
-            ] {
-                assert_eq!(state(runs_on, otherwise, Some(outcome)), EdgeState::Open);
-            }
+            assert_eq!(state("success", otherwise, false, false), Open);
+            assert_eq!(state("failure", otherwise, false, true), Open);
+            assert_eq!(state("failure", otherwise, true, true), Waits);
+            assert_eq!(state("finish", otherwise, false, false), Open);
+            assert_eq!(state("finish", otherwise, false, true), Open);
+            assert_eq!(state("finish", otherwise, true, true), Waits);
         }
-        assert_eq!(state("success", "drop", Some(FAILED)), EdgeState::Dropped);
-        assert_eq!(state("success", "wait", Some(FAILED)), EdgeState::Waits);
-        assert_eq!(
-            state("failure", "drop", Some(SUCCEEDED)),
-            EdgeState::Dropped
-        );
+        for is_open in [false, true] {
+            assert_eq!(state("success", "discard", is_open, true), Discarded);
+            assert_eq!(state("success", "drop", is_open, true), Dropped);
+            assert_eq!(state("success", "wait", is_open, true), Waits);
+        }
+        assert_eq!(state("failure", "discard", false, false), Discarded);
+        assert_eq!(state("failure", "wait", false, false), Discarded);
+        assert_eq!(state("failure", "drop", false, false), Dropped);
     }
 }

@@ -1,10 +1,11 @@
-//! The tables of batches and of the jobs that wait for them.
+//! The tables of batches, and of the jobs that wait for batches and jobs.
 
 pub(crate) mod batches;
 pub(crate) mod edges;
 pub(crate) mod members;
+pub(crate) mod parents;
 
-/// The concurrency key of executions that wait for a batch. Ruby releases only keys of its own jobs.
+/// The concurrency key of executions that wait for jobs and batches. Ruby releases only keys of its own jobs.
 pub(crate) const WAITS_FOR_PARENTS: &str = "windlass/after";
 
 /// How the key of each request begins that a promotion look whether a batch is over; its id follows.
@@ -16,3 +17,9 @@ pub(crate) const CHILD: &str = "windlass/after/";
 
 /// Between the id of a batch, in such a request, and a number of jobs that were added to it.
 pub(crate) const ADDED: &str = "/added/";
+
+/// How the key of each request begins that a promotion look what waited for a job; its id follows.
+pub(crate) const ENDED: &str = "windlass/ended/";
+
+/// Behind the id of a job, in such a request, if it still waited when it was deleted.
+pub(crate) const DROPPED: &str = "/dropped";

@@ -111,6 +111,7 @@ pub(super) fn nothing(is_wanted: bool) -> Vec<Claimed> {
         has_run: false,
         traceparent: String::new(),
         batch_id: None,
+        has_dependents: false,
         is_wanted,
         has_blocked: false,
     }]

@@ -6,15 +6,7 @@ use crate::db::conn::statement::Statement;
 use crate::db::table::flows::batches::IS_OURS;
 use crate::db::transition::clear::{ClearedPage, count_one_by_one};
 use diesel::prelude::*;
-use diesel::sql_types::{BigInt, Bool};
 use std::time::Duration;
-
-/// The tables whose rows belong to batches, and their columns. No foreign key deletes the rows: it would keep a Rails app
-/// from dropping its tables.
-pub(crate) const TABLES_OF_BATCHES: [(&str, &str); 2] = [
-    ("windlass_batch_failures", "batch_id"),
-    ("windlass_edges", "parent_batch_id"),
-];
 
 /// Deletes up to `batch` batches of Windlass after the id `after` that were over so long ago and have no jobs any more,
 /// with their edges.
@@ -38,67 +30,15 @@ pub(crate) fn over(
         .load(conn)?;
     let due: Vec<i64> = due.into_iter().map(|row| row.id).collect();
     let (cleared, left) = count_one_by_one(conn, &due, |conn, due| {
-        delete_from(conn, "solid_queue_batches", "id", due)
+        let text = "DELETE FROM solid_queue_batches WHERE id IN {in $1}";
+        Statement::new(text)
+            .unkept()
+            .bind(id_list(due))
+            .changes(conn)
     })?;
     Ok(ClearedPage {
         reached: due.last().copied().filter(|_| due.len() == batch),
         cleared,
         left,
     })
-}
-
-/// Reads the rows of `batch` batches after the id `after` in one of [`TABLES_OF_BATCHES`], and deletes those of batches
-/// that do not exist.
-pub(crate) fn orphans(
-    conn: &mut Conn<'_>,
-    (table, column): (&'static str, &'static str),
-    after: i64,
-    batch: usize,
-) -> QueryResult<ClearedPage> {
-    let text = format!(
-        "SELECT seen.id, NOT EXISTS (SELECT 1 FROM solid_queue_batches b WHERE b.id = seen.id) AS is_orphan \
-         FROM (SELECT DISTINCT {column} AS id FROM {table} WHERE {column} > $1 ORDER BY {column} LIMIT $2) AS seen ORDER BY seen.id"
-    );
-    let seen: Vec<BatchOfRows> = Statement::new(text)
-        .unkept()
-        .bind(after)
-        .bind(batch as i64)
-        .load(conn)?;
-    let due: Vec<i64> = seen
-        .iter()
-        .filter(|row| row.is_orphan)
-        .map(|row| row.id)
-        .collect();
-    let (cleared, left) = count_one_by_one(conn, &due, |conn, due| {
-        delete_from(conn, table, column, due)
-    })?;
-    Ok(ClearedPage {
-        reached: seen
-            .last()
-            .filter(|_| seen.len() == batch)
-            .map(|row| row.id),
-        cleared,
-        left,
-    })
-}
-
-#[derive(QueryableByName)]
-struct BatchOfRows {
-    #[diesel(sql_type = BigInt)]
-    id: i64,
-    #[diesel(sql_type = Bool)]
-    is_orphan: bool,
-}
-
-fn delete_from(
-    conn: &mut Conn<'_>,
-    table: &str,
-    column: &str,
-    batches: &[i64],
-) -> QueryResult<usize> {
-    let text = format!("DELETE FROM {table} WHERE {column} IN {{in $1}}");
-    Statement::new(text)
-        .unkept()
-        .bind(id_list(batches))
-        .changes(conn)
 }

@@ -7,7 +7,9 @@
 
 pub(crate) mod batches;
 pub(crate) mod delete;
+pub(crate) mod expired;
 pub(crate) mod history;
+pub(crate) mod orphans;
 pub(crate) mod quotas;
 
 use crate::db::conn::connection::Conn;
@@ -187,128 +189,4 @@ fn delete_failed(conn: &mut Conn<'_>, due: &[i64]) -> QueryResult<usize> {
     let text = "DELETE FROM solid_queue_failed_executions WHERE job_id IN {in $1}";
     Statement::new(text).bind(id_list(&jobs)).execute(conn)?;
     delete(conn, &jobs)
-}
-
-/// A table whose rows have an expiry of their own, and its key.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct ExpiringTable {
-    name: &'static str,
-    key: &'static str,
-}
-
-/// The results and the waiters.
-pub(crate) const EXPIRING: [ExpiringTable; 2] = [
-    ExpiringTable {
-        name: "windlass_results",
-        key: "job_id",
-    },
-    ExpiringTable {
-        name: "windlass_waiters",
-        key: "id",
-    },
-];
-
-/// Deletes up to `batch` expired rows of one of [`EXPIRING`]. If `reached` is `Some`, more may be
-/// left: call it again, with any id.
-pub(crate) fn expired(
-    conn: &mut Conn<'_>,
-    table: ExpiringTable,
-    batch: usize,
-) -> QueryResult<ClearedPage> {
-    let ExpiringTable { name: table, key } = table;
-    let text = format!(
-        "SELECT {key} AS id FROM {table} WHERE expires_at <= {{now}} ORDER BY expires_at LIMIT $1"
-    );
-    let seen: Vec<Id> = Statement::new(text).bind(batch as i64).load(conn)?;
-    let seen: Vec<i64> = seen.into_iter().map(|row| row.id).collect();
-    if seen.is_empty() {
-        return Ok(ClearedPage {
-            reached: None,
-            cleared: 0,
-            left: None,
-        });
-    }
-    // Checked again under the lock: the row may have been extended.
-    let text = format!(
-        "DELETE FROM {table} WHERE {key} IN (SELECT {key} FROM {table} WHERE {key} IN {{in $1}} \
-         AND expires_at <= {{now}} ORDER BY {key} {{lock skip}}) AND expires_at <= {{now}}"
-    );
-    let delete = |conn: &mut Conn<'_>, ids: &[i64]| {
-        Statement::new(&text)
-            .bind(id_list(ids))
-            .unkept()
-            .changes(conn)
-    };
-    // One statement in most cases.
-    let (cleared, left) = match delete(conn, &seen) {
-        Err(error) if Refusal::of(&error) != Refusal::Trouble => {
-            count_one_by_one(conn, &seen, delete)?
-        }
-        deleted => (deleted?, None),
-    };
-    Ok(ClearedPage {
-        reached: (seen.len() == batch && cleared > 0).then_some(0),
-        cleared,
-        left,
-    })
-}
-
-/// The tables whose rows may outlive their job, when another program deleted it, or a worker that
-/// keeps no finished jobs. A public token is kept as long as the result of its job.
-pub(crate) const TABLES_OF_JOBS: [&str; 6] = [
-    "windlass_expiries",
-    "windlass_attempts",
-    "windlass_job_logs",
-    "windlass_steps",
-    "windlass_unique_jobs",
-    PUBLIC_TOKENS,
-];
-
-const PUBLIC_TOKENS: &str = "windlass_public_tokens";
-
-/// Reads the rows of `batch` jobs after the id `after` in `table`, and deletes those of jobs that
-/// do not exist.
-pub(crate) fn orphans(
-    conn: &mut Conn<'_>,
-    table: &str,
-    after: i64,
-    batch: usize,
-) -> QueryResult<ClearedPage> {
-    let has_result = match table {
-        PUBLIC_TOKENS => "EXISTS (SELECT 1 FROM windlass_results r WHERE r.job_id = seen.id)",
-        _ => "false",
-    };
-    let text = format!(
-        "SELECT seen.id, NOT ({has_result} OR EXISTS (SELECT 1 FROM solid_queue_jobs j WHERE j.id = seen.id)) AS due, \
-         false AS young FROM (SELECT DISTINCT job_id AS id FROM {table} WHERE job_id > $1 \
-         ORDER BY job_id LIMIT $2) AS seen ORDER BY seen.id"
-    );
-    let seen: Vec<ScannedRow> = Statement::new(text)
-        .unkept()
-        .bind(after)
-        .bind(batch as i64)
-        .load(conn)?;
-    let due: Vec<i64> = seen
-        .iter()
-        .filter(|job| job.due)
-        .map(|job| job.id)
-        .collect();
-    let text = format!("DELETE FROM {table} WHERE job_id IN {{in $1}}");
-    let (cleared, left) = count_one_by_one(conn, &due, |conn, due| {
-        if table == "windlass_unique_jobs" {
-            return crate::db::transition::unblock::forget(conn, due);
-        }
-        Statement::new(&text)
-            .bind(id_list(due))
-            .unkept()
-            .changes(conn)
-    })?;
-    Ok(ClearedPage {
-        reached: seen
-            .last()
-            .filter(|_| seen.len() == batch)
-            .map(|job| job.id),
-        cleared,
-        left,
-    })
 }

@@ -16,6 +16,7 @@ use crate::db::model::job_columns::JobTraits;
 use crate::db::model::new_row::{EnqueueOutcome, Inserted, NewRow};
 use crate::db::table::expiries;
 use crate::db::transition::enqueue::insert::{CHUNK, insert_unnamed};
+use crate::db::transition::flows;
 use diesel::prelude::*;
 use std::collections::BTreeMap;
 
@@ -29,15 +30,26 @@ pub(crate) fn whole<T, E: From<diesel::result::Error>>(
 
 /// Inserts one job and its ready or scheduled execution.
 pub(crate) fn insert(conn: &mut Conn<'_>, row: &NewRow) -> QueryResult<Inserted> {
-    if row.expiry.is_none() {
+    if row.expiry.is_none() && row.follows.is_none() {
         return insert_lasting(conn, row);
     }
     conn.transaction(|conn| {
         let inserted = insert_lasting(conn, row)?;
         let rows = std::slice::from_ref(row);
-        insert_expiries(conn, rows, std::slice::from_ref(&inserted))?;
+        insert_more(conn, rows, std::slice::from_ref(&inserted))?;
         Ok(inserted)
     })
+}
+
+/// Stores what only some of the rows have that have been inserted.
+fn insert_more(conn: &mut Conn<'_>, rows: &[NewRow], inserted: &[Inserted]) -> QueryResult<()> {
+    if rows.iter().any(|row| row.expiry.is_some()) {
+        insert_expiries(conn, rows, inserted)?;
+    }
+    if rows.iter().any(|row| row.follows.is_some()) {
+        flows::connect::follow_parents(conn, rows, inserted)?;
+    }
+    Ok(())
 }
 
 /// Stores the expiries of the rows that have been inserted. Jobs that existed keep theirs.
@@ -78,12 +90,13 @@ fn insert_lasting(conn: &mut Conn<'_>, row: &NewRow) -> QueryResult<Inserted> {
 
 /// Inserts many jobs, all or none, and returns the result of each, in order.
 pub(crate) fn insert_all(conn: &mut Conn<'_>, rows: &[NewRow]) -> QueryResult<Vec<Inserted>> {
-    if rows.iter().all(|row| row.expiry.is_none()) {
+    let is_simple = |row: &NewRow| row.expiry.is_none() && row.follows.is_none();
+    if rows.iter().all(is_simple) {
         return insert_all_lasting(conn, rows);
     }
     conn.transaction(|conn| {
         let inserted = insert_all_lasting(conn, rows)?;
-        insert_expiries(conn, rows, &inserted)?;
+        insert_more(conn, rows, &inserted)?;
         Ok(inserted)
     })
 }

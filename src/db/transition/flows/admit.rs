@@ -1,22 +1,29 @@
-//! Decides about jobs that wait for batches, for a promotion.
+//! Decides about jobs that wait for jobs and batches, for a promotion.
 
 use crate::db::conn::connection::Conn;
+use crate::db::model::outcome::{AttemptOutcome, JobFailure, ResultOutcome};
 use crate::db::table::blocked;
-use crate::db::table::flows::edges::{self, Edge, EdgeState};
+use crate::db::table::flows::edges::{self, EdgeState, Edges};
 use crate::db::table::flows::{CHILD, members};
+use crate::db::table::jobs::{self, EndedJob};
 use crate::db::table::wanted_keys;
-use crate::db::transition::{clear, place};
+use crate::db::transition::{clear, operate, place};
 use diesel::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The class of the job that stands for a batch in the batch around it. No worker performs it.
 pub(crate) const NESTED: &str = "windlass_batch";
 
+/// The kind of failure of a job that is not wanted, after what it waited for has ended.
+pub(crate) const NOT_WANTED: &str = "parents";
+
 /// What came of the requests.
 #[derive(Debug, Default)]
 pub(crate) struct AdmittedJobs {
-    /// Jobs that wait no longer.
-    pub(crate) entered: Vec<i64>,
+    /// How many jobs wait no longer.
+    pub(crate) entered: usize,
+    /// Those of them that are not wanted any more.
+    pub(crate) discarded: Vec<EndedJob>,
     /// How many were requested again, because another transaction has locked them.
     pub(crate) left_over: usize,
 }
@@ -25,8 +32,8 @@ fn parsed(key: &str) -> Option<i64> {
     key.strip_prefix(CHILD)?.parse().ok()
 }
 
-/// Lets those of the requested jobs run whose batches have the outcomes that they wait for, and deletes those that are
-/// not wanted any more.
+/// Lets those of the requested jobs run whose parents have the outcomes that they wait for, and ends those that are not
+/// wanted any more.
 pub(crate) fn admit(
     conn: &mut Conn<'_>,
     requested: &BTreeSet<String>,
@@ -35,24 +42,16 @@ pub(crate) fn admit(
     if named.is_empty() {
         return Ok(AdmittedJobs::default());
     }
-    let locked = edges::lock_free(conn, &named)?;
-    let mut states: BTreeMap<i64, (EdgeState, Vec<Edge>)> = BTreeMap::new();
-    for edge in edges::of(conn, &locked)? {
-        let (state, all) = states
-            .entry(edge.child_job_id)
-            .or_insert((EdgeState::Open, Vec::new()));
-        *state = (*state).max(edge.state());
-        all.push(edge);
-    }
-    let of = |wanted: EdgeState, nested: bool| -> Vec<i64> {
-        let chosen = states.iter().filter(|(_, (state, edges))| {
-            *state == wanted && edges.iter().any(|edge| edge.class_name == NESTED) == nested
-        });
-        chosen.map(|(job, _)| *job).collect()
-    };
-    let (open, nested) = (of(EdgeState::Open, false), of(EdgeState::Open, true));
-    let dropped = of(EdgeState::Dropped, false);
-    let all: Vec<i64> = [&open[..], &nested, &dropped].concat();
+    let mut locked = edges::lock_free(conn, &named)?;
+    let followers = Followers::of(edges::of(conn, &locked)?);
+    let open = followers.having(EdgeState::Open, false);
+    let nested = followers.having(EdgeState::Open, true);
+    let dropped = followers.having(EdgeState::Dropped, false);
+    // Where a row of a job is locked, the others do not wait for it.
+    let unwanted = followers.having(EdgeState::Discarded, false);
+    let discarded = jobs::lock_free(conn, &unwanted)?;
+    locked.retain(|job| !unwanted.contains(job) || discarded.contains(job));
+    let all: Vec<i64> = [&open[..], &nested, &dropped, &discarded].concat();
     if !all.is_empty() {
         blocked::delete(conn, &all)?;
     }
@@ -60,28 +59,84 @@ pub(crate) fn admit(
         place::place(conn, &open)?;
     }
     clear::delete::delete(conn, &dropped)?;
-    end_nested(conn, &nested, &states)?;
-    let left_over = request_again(conn, &named, &locked)?;
+    end_nested(conn, &nested, &followers)?;
     Ok(AdmittedJobs {
-        entered: all,
-        left_over,
+        entered: all.len(),
+        discarded: discard(conn, &discarded, &followers)?,
+        left_over: request_again(conn, &named, &locked)?,
     })
 }
 
+/// The edges of jobs that wait, by the job.
+struct Followers(BTreeMap<i64, Vec<Edges>>);
+
+impl Followers {
+    fn of(edges: Vec<Edges>) -> Self {
+        let mut jobs: BTreeMap<i64, Vec<Edges>> = BTreeMap::new();
+        for edges in edges {
+            jobs.entry(edges.child_job_id).or_default().push(edges);
+        }
+        Followers(jobs)
+    }
+
+    /// Returns the jobs of which all edges, together, say this.
+    fn having(&self, wanted: EdgeState, is_nested: bool) -> Vec<i64> {
+        let chosen = self.0.iter().filter(|(_, edges)| {
+            edges.iter().map(Edges::state).max() == Some(wanted)
+                && edges.iter().any(|edges| edges.class_name == NESTED) == is_nested
+        });
+        chosen.map(|(job, _)| *job).collect()
+    }
+
+    fn have_succeeded(&self, job: i64) -> bool {
+        let edges = self.0.get(&job);
+        edges.is_some_and(|edges| edges.iter().all(Edges::have_succeeded))
+    }
+
+    /// Returns why a job is not wanted.
+    fn reason(&self, job: i64) -> String {
+        let edges = self.0.get(&job).map_or(&[][..], Vec::as_slice);
+        if let Some(failed) = edges.iter().find_map(|edges| edges.failed_job_id) {
+            return format!("job {failed}, for which it waited, has not succeeded");
+        }
+        match edges.iter().all(Edges::have_succeeded) {
+            true => {
+                "everything for which it waited has succeeded, and it runs after a failure only"
+            }
+            false => "the batch for which it waited has failed",
+        }
+        .to_owned()
+    }
+}
+
+/// Discards jobs whose executions were deleted. What waits for them in turn gets to know it by the next promotion.
+fn discard(conn: &mut Conn<'_>, jobs: &[i64], followers: &Followers) -> QueryResult<Vec<EndedJob>> {
+    let mut by_reason: BTreeMap<String, Vec<i64>> = BTreeMap::new();
+    for job in jobs {
+        by_reason
+            .entry(followers.reason(*job))
+            .or_default()
+            .push(*job);
+    }
+    let mut discarded = Vec::new();
+    for (reason, jobs) in by_reason {
+        let failure = JobFailure::new(NOT_WANTED, reason);
+        let (attempt, result) = (AttemptOutcome::Discarded, ResultOutcome::Discarded);
+        let ended = operate::end_waiting(conn, &jobs, attempt, result, &failure)?;
+        discarded.extend(ended);
+    }
+    Ok(discarded)
+}
+
 /// Ends jobs that stand for batches which are over.
-fn end_nested(
-    conn: &mut Conn<'_>,
-    nested: &[i64],
-    states: &BTreeMap<i64, (EdgeState, Vec<Edge>)>,
-) -> QueryResult<()> {
+fn end_nested(conn: &mut Conn<'_>, nested: &[i64], followers: &Followers) -> QueryResult<()> {
     if nested.is_empty() {
         return Ok(());
     }
-    let has_succeeded = |job: &i64| {
-        let edges = states.get(job).map(|(_, edges)| edges);
-        edges.is_some_and(|edges| edges.iter().all(Edge::has_succeeded))
-    };
-    let failed = nested.iter().copied().filter(|job| !has_succeeded(job));
+    let failed = nested
+        .iter()
+        .copied()
+        .filter(|job| !followers.have_succeeded(*job));
     members::fail(conn, &failed.collect::<Vec<_>>())?;
     members::finish_unrun(conn, nested)?;
     members::leave(conn, nested)

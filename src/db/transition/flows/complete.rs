@@ -2,7 +2,8 @@
 
 use crate::db::conn::connection::Conn;
 use crate::db::table::flows::batches::{self, EndedBatch};
-use crate::db::table::flows::{ADDED, BATCH, CHILD, edges};
+use crate::db::table::flows::edges::{self, FAILED, Resolved, SUCCEEDED};
+use crate::db::table::flows::{ADDED, BATCH, CHILD};
 use crate::db::table::wanted_keys;
 use diesel::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
@@ -52,8 +53,10 @@ pub(crate) fn complete(
     // Once more, by a statement that sees the jobs added before the lock was granted.
     let over = batches::ended(conn, &locked)?;
     batches::finish(conn, &over)?;
-    completed.followed = follow(conn, &over)?;
+    let (followed, unfinished) = follow(conn, &over)?;
+    completed.followed = followed;
     let busy = ended.iter().filter(|batch| !locked.contains(batch));
+    let busy = busy.chain(&unfinished);
     let busy: BTreeSet<String> = busy.map(|batch| format!("{BATCH}{batch}")).collect();
     completed.left_over = busy.len();
     wanted_keys::request_promotion_later(conn, &busy)?;
@@ -77,19 +80,22 @@ fn ids(batches: &[EndedBatch]) -> Vec<i64> {
     batches.iter().map(|batch| batch.id).collect()
 }
 
-/// Requests a promotion of the jobs that waited for these batches, and returns how many these are.
-fn follow(conn: &mut Conn<'_>, over: &[EndedBatch]) -> QueryResult<usize> {
+/// Requests a promotion of the jobs that waited for these batches. Returns how many these are, and the batches for which
+/// more wait.
+fn follow(conn: &mut Conn<'_>, over: &[EndedBatch]) -> QueryResult<(usize, Vec<i64>)> {
     let (failed, succeeded): (Vec<_>, Vec<_>) = over.iter().partition(|batch| batch.failures > 0);
-    let mut children = BTreeSet::new();
-    for (batches, outcome) in [(succeeded, edges::SUCCEEDED), (failed, edges::FAILED)] {
+    let (mut children, mut unfinished) = (BTreeSet::new(), Vec::new());
+    for (batches, outcome) in [(succeeded, SUCCEEDED), (failed, FAILED)] {
         let batches: Vec<i64> = batches.into_iter().map(|batch| batch.id).collect();
-        if !batches.is_empty() {
-            children.extend(edges::resolve(conn, &batches, outcome)?);
+        let followers = edges::resolve(conn, Resolved::OfBatches, &batches, outcome)?;
+        children.extend(followers.jobs);
+        if followers.has_more {
+            unfinished.extend(batches);
         }
     }
     let keys = children.iter().map(|child| format!("{CHILD}{child}"));
     wanted_keys::request_promotion_later(conn, &keys.collect())?;
-    Ok(children.len())
+    Ok((children.len(), unfinished))
 }
 
 #[cfg(test)]

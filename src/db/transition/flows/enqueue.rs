@@ -1,12 +1,14 @@
 //! Enqueues batches, in the transaction of the caller.
 
 use crate::db::conn::connection::Conn;
+use crate::db::model::follows::{On, Otherwise, Parent};
 use crate::db::model::new_row::NewRow;
-use crate::db::table::flows::edges::{self, Otherwise, RunsOn};
+use crate::db::table::flows::edges::NewEdge;
 use crate::db::table::flows::{ADDED, BATCH, batches, members};
 use crate::db::table::wanted_keys;
+use crate::db::transition::enqueue;
 use crate::db::transition::flows::admit::NESTED;
-use crate::db::transition::{enqueue, operate};
+use crate::db::transition::flows::connect::block;
 use diesel::prelude::*;
 use std::collections::BTreeSet;
 
@@ -42,7 +44,7 @@ pub(crate) fn follow(
     conn: &mut Conn<'_>,
     batch: i64,
     rows: &[NewRow],
-    runs_on: RunsOn,
+    on: On,
     otherwise: Otherwise,
 ) -> QueryResult<Vec<i64>> {
     if rows.is_empty() {
@@ -50,8 +52,14 @@ pub(crate) fn follow(
     }
     let jobs = enqueue::insert_all(conn, rows)?;
     let jobs: Vec<i64> = jobs.iter().map(|job| job.id).collect();
-    operate::take_execution(conn, &operate::WAITING, &jobs)?;
-    edges::insert(conn, &jobs, batch, runs_on, otherwise)?;
+    let edge = |job: &i64| NewEdge {
+        child: *job,
+        parent: Parent::Batch(batch),
+        name: None,
+        on,
+        otherwise,
+    };
+    block(conn, &jobs, &jobs.iter().map(edge).collect::<Vec<_>>())?;
     Ok(jobs)
 }
 
@@ -62,6 +70,6 @@ pub(crate) fn nest(conn: &mut Conn<'_>, outer: i64, inner: i64) -> QueryResult<(
         batch_id: Some(outer),
         ..NewRow::new(NESTED.to_owned(), arguments, "default".to_owned(), 0)
     };
-    let jobs = follow(conn, inner, &[row], RunsOn::Finish, Otherwise::Drop)?;
+    let jobs = follow(conn, inner, &[row], On::Finish, Otherwise::Drop)?;
     fill(conn, outer, &jobs)
 }

@@ -17,6 +17,7 @@ use crate::db::model::new_result::NewResult;
 use crate::db::model::new_row::ORDERED;
 use crate::db::model::outcome::{AttemptOutcome, JobFailure, ResultOutcome};
 use crate::db::model::state::JobState;
+use crate::db::table::flows::parents;
 use crate::db::table::history::deltas;
 use crate::db::table::jobs::EndedJob;
 use crate::db::table::unique_jobs::BLOCKED;
@@ -202,6 +203,7 @@ pub(crate) fn discard(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<Vec<i64>
             count(conn, &ended, CountedEnd::Discarded)?;
         }
         if !taken.is_empty() {
+            parents::note_dropped(conn, &taken)?;
             results::delete(conn, &taken)?;
             expiries::remove(conn, &taken)?;
             crate::db::transition::clear::delete::delete(conn, &taken)?;

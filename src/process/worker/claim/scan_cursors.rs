@@ -210,6 +210,7 @@ mod tests {
             has_run: false,
             traceparent: String::new(),
             batch_id: None,
+            has_dependents: false,
             is_wanted: false,
             has_blocked: false,
         }

@@ -1,0 +1,89 @@
+//! Jobs that others wait for: `solid_queue_jobs.has_dependents`.
+//!
+//! The flag is set in the transaction that enqueues the others, and read by triggers when the job ends. Both lock the row
+//! of the job, so that one of them sees the other.
+
+use crate::db::conn::connection::Conn;
+use crate::db::conn::sql::{Id, id_list};
+use crate::db::conn::statement::Statement;
+use crate::db::table::flows::{DROPPED, ENDED};
+use diesel::prelude::*;
+use diesel::sql_types::{BigInt, Bool};
+use std::collections::BTreeSet;
+
+/// Returns those of the jobs that exist and have no dependents.
+pub(crate) fn unmarked(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<Vec<i64>> {
+    let text = "SELECT id FROM solid_queue_jobs WHERE id IN {in $1} AND NOT coalesce(has_dependents, false)";
+    let rows: Vec<Id> = Statement::new(text)
+        .unkept()
+        .bind(id_list(jobs))
+        .load(conn)?;
+    Ok(rows.into_iter().map(|row| row.id).collect())
+}
+
+/// Marks jobs as having dependents, in order.
+pub(crate) fn mark(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<()> {
+    let text = "WITH held AS MATERIALIZED (SELECT id FROM solid_queue_jobs WHERE id IN {in $1} ORDER BY id {hold}) \
+         UPDATE solid_queue_jobs SET has_dependents = true WHERE id IN {in SELECT id FROM held}";
+    Statement::new(text)
+        .unkept()
+        .bind(id_list(jobs))
+        .execute(conn)
+}
+
+/// Notes that jobs, which are about to be deleted, have not finished: for those that wait for them.
+pub(crate) fn note_dropped(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<()> {
+    let text = format!(
+        "INSERT INTO windlass_wanted_keys (key) SELECT '{ENDED}' || id || '{DROPPED}' FROM solid_queue_jobs \
+         WHERE id IN {{in $1}} AND has_dependents ORDER BY id"
+    );
+    Statement::new(text)
+        .unkept()
+        .bind(id_list(jobs))
+        .execute(conn)
+}
+
+/// Returns the first of these jobs, in order, of which neither the row nor a result is stored.
+pub(crate) fn first_unknown(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<Option<i64>> {
+    let text = "SELECT j.id FROM solid_queue_jobs j WHERE j.id IN {in $1} \
+         UNION ALL SELECT r.job_id AS id FROM windlass_results r WHERE r.job_id IN {in $1}";
+    let known: Vec<Id> = Statement::new(text)
+        .unkept()
+        .bind(id_list(jobs))
+        .load(conn)?;
+    let known: BTreeSet<i64> = known.into_iter().map(|row| row.id).collect();
+    Ok(jobs.iter().copied().find(|job| !known.contains(job)))
+}
+
+/// Where a job is that others wait for.
+#[derive(Debug, QueryableByName)]
+pub(crate) struct ParentState {
+    #[diesel(sql_type = BigInt)]
+    pub(crate) id: i64,
+    #[diesel(sql_type = Bool)]
+    pub(crate) has_finished: bool,
+    /// Whether it has failed, or was cancelled or discarded.
+    #[diesel(sql_type = Bool)]
+    pub(crate) has_failed: bool,
+}
+
+/// Returns where those of the jobs are that exist. The attempts of a job end with the one that ended it, unless it
+/// finished.
+pub(crate) fn states(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<Vec<ParentState>> {
+    let text = "SELECT j.id, j.finished_at IS NOT NULL AS has_finished, \
+           ((SELECT f.job_id FROM solid_queue_failed_executions f WHERE f.job_id = j.id LIMIT 1) IS NOT NULL \
+             OR j.finished_at IS NOT NULL AND (SELECT a.outcome FROM windlass_attempts a WHERE a.job_id = j.id \
+               AND a.outcome IN ('cancelled', 'discarded') LIMIT 1) IS NOT NULL) AS has_failed \
+         FROM solid_queue_jobs j WHERE j.id IN {in $1} ORDER BY j.id";
+    Statement::new(text).unkept().bind(id_list(jobs)).load(conn)
+}
+
+/// Returns those of the jobs whose stored results say that they have not succeeded.
+pub(crate) fn unsuccessful(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<Vec<i64>> {
+    let text = "SELECT job_id AS id FROM windlass_results WHERE job_id IN {in $1} AND outcome <> 'succeeded'";
+    let rows: Vec<Id> = Statement::new(text)
+        .unkept()
+        .bind(id_list(jobs))
+        .load(conn)?;
+    Ok(rows.into_iter().map(|row| row.id).collect())
+}

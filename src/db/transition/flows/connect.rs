@@ -1,0 +1,97 @@
+//! Lets new jobs wait for jobs and batches.
+
+use crate::db::conn::connection::Conn;
+use crate::db::conn::dialect::Dialect;
+use crate::db::model::follows::Follows;
+use crate::db::model::new_row::{EnqueueOutcome, Inserted, NewRow};
+use crate::db::model::state::JobState;
+use crate::db::table::flows::edges::{self, NewEdge};
+use crate::db::table::flows::{BATCH, ENDED, parents};
+use crate::db::table::wanted_keys;
+use crate::db::transition::operate;
+use diesel::prelude::*;
+use std::collections::BTreeSet;
+
+/// Takes the executions of new jobs, and blocks them until what they wait for has ended.
+pub(crate) fn block(conn: &mut Conn<'_>, jobs: &[i64], edges: &[NewEdge<'_>]) -> QueryResult<()> {
+    operate::take_execution(conn, &operate::WAITING, jobs)?;
+    edges::insert(conn, edges)?;
+    edges::block(conn, jobs)
+}
+
+/// Lets those of the inserted jobs that are new wait for what their rows name.
+pub(crate) fn follow_parents(
+    conn: &mut Conn<'_>,
+    rows: &[NewRow],
+    inserted: &[Inserted],
+) -> QueryResult<()> {
+    let children = rows.iter().zip(inserted).filter_map(|(row, job)| {
+        let is_new = job.is_new && job.outcome == EnqueueOutcome::New;
+        Some((job.id, &**row.follows.as_ref().filter(|_| is_new)?))
+    });
+    connect(conn, &children.collect::<Vec<_>>(), Parents::Existing)
+}
+
+/// Where the parents of new jobs are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Parents {
+    /// They may have ended, or may be ending now.
+    Existing,
+    /// This transaction has inserted them.
+    New,
+}
+
+/// Lets new jobs wait for their parents.
+///
+/// A parent may end in another transaction, before this one commits or after. Either that one sees the mark, or this one's
+/// request is handled after both: then a promotion finds that the parent has ended.
+pub(crate) fn connect(
+    conn: &mut Conn<'_>,
+    children: &[(i64, &Follows)],
+    found: Parents,
+) -> QueryResult<()> {
+    let edges = children.iter().flat_map(|(child, follows)| {
+        follows.parents.iter().map(|(parent, name)| NewEdge {
+            child: *child,
+            parent: *parent,
+            name: name.as_deref(),
+            on: follows.on,
+            otherwise: follows.otherwise,
+        })
+    });
+    let edges: Vec<NewEdge<'_>> = edges.collect();
+    if edges.is_empty() {
+        return Ok(());
+    }
+    let jobs: BTreeSet<i64> = edges.iter().filter_map(|edge| edge.parent.job()).collect();
+    mark(conn, &jobs.iter().copied().collect::<Vec<_>>(), found)?;
+    let blocked: BTreeSet<i64> = edges.iter().map(|edge| edge.child).collect();
+    block(conn, &blocked.into_iter().collect::<Vec<_>>(), &edges)?;
+    if found == Parents::New {
+        return Ok(());
+    }
+    let batches: BTreeSet<i64> = edges
+        .iter()
+        .filter_map(|edge| edge.parent.batch())
+        .collect();
+    let requests = jobs.iter().map(|job| format!("{ENDED}{job}"));
+    let requests = requests.chain(batches.iter().map(|batch| format!("{BATCH}{batch}")));
+    wanted_keys::request_promotion(conn, &requests.collect())
+}
+
+/// Marks the parents of new jobs, so that their end is noticed.
+///
+/// The mark locks their rows until the transaction ends. So their executions are locked before, as far as they are free: a
+/// worker passes these, and does not wait with the end of a claim for the row.
+fn mark(conn: &mut Conn<'_>, jobs: &[i64], found: Parents) -> QueryResult<()> {
+    let unmarked = parents::unmarked(conn, jobs)?;
+    if unmarked.is_empty() {
+        return Ok(());
+    }
+    if found == Parents::Existing && conn.dialect() == Dialect::Postgres {
+        for state in JobState::WITH_EXECUTION {
+            operate::lock_free(conn, state, &unmarked)?;
+        }
+    }
+    parents::mark(conn, &unmarked)
+}

@@ -1,0 +1,160 @@
+//! What a job waits for before it runs: a time, other jobs, batches.
+
+pub(crate) mod after;
+
+use crate::db::Conn;
+use crate::db::model::follows::{Follows, On, Otherwise, Parent};
+use crate::db::model::new_row::NewRow;
+use crate::db::table::flows::{batches, parents};
+use crate::error::{Doing, Error, Result};
+use crate::job::new_job::NewJob;
+use crate::job::parents::after::After;
+use crate::queue::MAX_NAME;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// How many jobs and batches a job may wait for. More are better the jobs of one batch.
+pub(crate) const MOST_PARENTS: usize = 1_000;
+
+impl NewJob {
+    /// Runs the job after a delay, or after other jobs or batches have ended.
+    ///
+    /// | `after` | |
+    /// |---|---|
+    /// | `Duration` | after this delay or later, by the database's clock; at most 1000 years |
+    /// | [`JobId`](crate::JobId), [`Enqueued`](crate::Enqueued) | when this job has ended |
+    /// | [`BatchId`](crate::BatchId) | when this batch is over |
+    /// | `("name", id)` | the same, and [`Context::input`](crate::Context::input) reads the job's result by the name |
+    /// | an array, a `Vec` or a slice of these | when all of them have ended |
+    ///
+    /// It can be called several times, and everything counts. Until then the job is blocked, and takes no slot of its
+    /// [`Concurrency`](crate::Concurrency). By default it runs if all of them succeed, and is discarded as soon as one does
+    /// not; see [`when`](Self::when) and [`wait_for_retries`](Self::wait_for_retries).
+    ///
+    /// A job succeeds if it finishes. One that fails for good, is parked, cancelled, discarded, or deleted while it waits
+    /// does not. A batch succeeds as [`Batch`](crate::Batch) says.
+    ///
+    /// What it waits for must be stored already: enqueue all of them in one transaction, or use a [`Flow`](crate::Flow). A
+    /// job that waits can have no unique id and no quota, and waits for at most 1,000 jobs and batches: to wait for more, put
+    /// them into a batch.
+    ///
+    /// ```
+    /// # use diesel::prelude::*;
+    /// # let mut conn = SqliteConnection::establish(":memory:").unwrap();
+    /// # windlass::migrate(&mut conn).unwrap();
+    /// use windlass::NewJob;
+    ///
+    /// let report = conn.transaction::<_, windlass::Error, _>(|conn| {
+    ///     let orders = NewJob::of_class("read_orders", "{}").enqueue(conn)?;
+    ///     let rates = NewJob::of_class("read_rates", "{}").enqueue(conn)?;
+    ///     NewJob::of_class("report", "{}")
+    ///         .after([("orders", orders), ("rates", rates)])
+    ///         .enqueue(conn)
+    /// })?;
+    /// # let _ = report;
+    /// # Ok::<(), windlass::Error>(())
+    /// ```
+    pub fn after(self, what: impl After) -> Self {
+        what.apply(self)
+    }
+
+    /// Sets on which outcome of what it [waits for](Self::after) the job runs. Default: [`On::Success`]. If the outcome is
+    /// another, the job is discarded.
+    pub fn when(mut self, on: On) -> Self {
+        self.follows_mut().on = on;
+        self
+    }
+
+    /// Keeps the job although something that it [waits for](Self::after) has failed: it runs when what failed was retried by
+    /// hand and has succeeded. Default: the job is discarded.
+    pub fn wait_for_retries(mut self) -> Self {
+        self.follows_mut().otherwise = Otherwise::Wait;
+        self
+    }
+
+    pub(crate) fn follows_mut(&mut self) -> &mut Follows {
+        self.follows.get_or_insert_default()
+    }
+
+    /// Returns what is wrong with what the job waits for.
+    pub(crate) fn wrong_parents(&self) -> Option<String> {
+        let follows = self.follows.as_deref()?;
+        check_parents(self, follows, follows.parents.len())
+    }
+}
+
+/// Returns what is wrong with what a job waits for: `count` jobs and batches, among them those of `follows`.
+pub(crate) fn check_parents(job: &NewJob, follows: &Follows, count: usize) -> Option<String> {
+    if count == 0 {
+        let reason = "it waits for nothing: `when` and `wait_for_retries` belong to `after`, with jobs or batches";
+        return Some(reason.to_owned());
+    }
+    if count > MOST_PARENTS {
+        return Some(format!(
+            "it waits for {count} jobs and batches, and at most {MOST_PARENTS} are possible: put them into a `Batch`"
+        ));
+    }
+    let has = [
+        (job.row.unique_id.is_some(), "a unique id"),
+        (job.quota.is_some(), "a quota"),
+    ];
+    if let Some((_, what)) = has.iter().find(|(has, _)| *has) {
+        return Some(format!("it waits for others, and cannot have {what}"));
+    }
+    let parents = &follows.parents;
+    let all: BTreeSet<Parent> = parents.iter().map(|(parent, _)| *parent).collect();
+    if all.len() < parents.len() {
+        return Some("it waits for the same job or batch twice".to_owned());
+    }
+    wrong_name(parents.iter().filter_map(|(_, name)| name.as_deref()))
+}
+
+fn wrong_name<'n>(names: impl Iterator<Item = &'n str>) -> Option<String> {
+    let mut seen = BTreeSet::new();
+    for name in names {
+        if name.is_empty() || name.len() > MAX_NAME || name.contains('\0') {
+            let reason = "the name of what it waits for must have 1 to 255 bytes and no NUL";
+            return Some(reason.to_owned());
+        }
+        if !seen.insert(name) {
+            return Some(format!("it waits for two that have the name `{name}`"));
+        }
+    }
+    None
+}
+
+/// Refuses jobs that wait for a job or a batch that is not stored.
+pub(crate) fn refuse_unknown(conn: &mut Conn<'_>, rows: &[NewRow]) -> Result<()> {
+    let all = rows.iter();
+    let all = all.filter_map(|row| Some((&*row.class_name, &**row.follows.as_ref()?)));
+    refuse_unknown_of(conn, all)
+}
+
+/// Does the same, by the classes of the jobs.
+pub(crate) fn refuse_unknown_of<'r>(
+    conn: &mut Conn<'_>,
+    all: impl Iterator<Item = (&'r str, &'r Follows)>,
+) -> Result<()> {
+    let (mut jobs, mut of_batches) = (BTreeMap::new(), BTreeSet::new());
+    for (class, follows) in all {
+        for (parent, _) in &follows.parents {
+            jobs.extend(parent.job().map(|job| (job, class)));
+            of_batches.extend(parent.batch());
+        }
+    }
+    if !jobs.is_empty() {
+        let ids: Vec<i64> = jobs.keys().copied().collect();
+        let unknown = parents::first_unknown(conn, &ids).doing("look up what a job waits for")?;
+        if let Some(parent) = unknown {
+            let class = jobs.get(&parent).copied().unwrap_or_default().to_owned();
+            return Err(Error::NoSuchParent { class, parent });
+        }
+    }
+    if !of_batches.is_empty() {
+        let of_batches: Vec<i64> = of_batches.into_iter().collect();
+        let unknown = batches::first_unknown(conn, &of_batches);
+        if let Some(id) = unknown.doing("look up what a job waits for")? {
+            return Err(Error::NoSuchBatch { id });
+        }
+    }
+    Ok(())
+}
