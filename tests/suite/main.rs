@@ -43,6 +43,7 @@ mod explain;
 mod failover;
 #[cfg(all(feature = "cli", feature = "postgres"))]
 mod fleet;
+mod flows;
 mod functions;
 mod gem;
 mod health;

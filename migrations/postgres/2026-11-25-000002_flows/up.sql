@@ -49,21 +49,14 @@ CREATE TRIGGER windlass_parent_finished AFTER UPDATE OF finished_at ON solid_que
     FOR EACH ROW WHEN (NEW.has_dependents AND NEW.finished_at IS NOT NULL AND OLD.finished_at IS NULL)
     EXECUTE FUNCTION windlass_parent_finished();
 
--- A job that still waits when it is deleted has not finished.
 CREATE FUNCTION windlass_parent_deleted() RETURNS trigger LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
-DECLARE
-    waited boolean := EXISTS (SELECT 1 FROM solid_queue_ready_executions WHERE job_id = OLD.id)
-        OR EXISTS (SELECT 1 FROM solid_queue_scheduled_executions WHERE job_id = OLD.id)
-        OR EXISTS (SELECT 1 FROM solid_queue_blocked_executions WHERE job_id = OLD.id);
 BEGIN
-    INSERT INTO windlass_wanted_keys (key)
-    VALUES ('windlass/ended/' || OLD.id || CASE WHEN waited THEN '/dropped' ELSE '' END);
-    RETURN OLD;
+    INSERT INTO windlass_wanted_keys (key) SELECT 'windlass/ended/' || id FROM gone WHERE has_dependents AND finished_at IS NULL;
+    RETURN NULL;
 END
 $$;
-CREATE TRIGGER windlass_parent_deleted BEFORE DELETE ON solid_queue_jobs
-    FOR EACH ROW WHEN (OLD.has_dependents AND OLD.finished_at IS NULL)
-    EXECUTE FUNCTION windlass_parent_deleted();
+CREATE TRIGGER windlass_parent_deleted AFTER DELETE ON solid_queue_jobs
+    REFERENCING OLD TABLE AS gone FOR EACH STATEMENT EXECUTE FUNCTION windlass_parent_deleted();
 
 -- The lock lets a transaction that is about to set has_dependents end first.
 CREATE FUNCTION windlass_parent_failed() RETURNS trigger LANGUAGE plpgsql SET search_path FROM CURRENT AS $$

@@ -42,14 +42,10 @@ BEGIN
     INSERT INTO windlass_wanted_keys (key) VALUES ('windlass/ended/' || NEW.id);
 END;
 
--- A job that still waits when it is deleted has not finished.
-CREATE TRIGGER windlass_parent_deleted BEFORE DELETE ON solid_queue_jobs
+CREATE TRIGGER windlass_parent_deleted AFTER DELETE ON solid_queue_jobs
 WHEN OLD.has_dependents AND OLD.finished_at IS NULL
 BEGIN
-    INSERT INTO windlass_wanted_keys (key)
-    SELECT 'windlass/ended/' || OLD.id || CASE WHEN EXISTS (SELECT 1 FROM solid_queue_ready_executions WHERE job_id = OLD.id)
-        OR EXISTS (SELECT 1 FROM solid_queue_scheduled_executions WHERE job_id = OLD.id)
-        OR EXISTS (SELECT 1 FROM solid_queue_blocked_executions WHERE job_id = OLD.id) THEN '/dropped' ELSE '' END;
+    INSERT INTO windlass_wanted_keys (key) VALUES ('windlass/ended/' || OLD.id);
 END;
 
 CREATE TRIGGER windlass_parent_failed AFTER INSERT ON solid_queue_failed_executions

@@ -2,6 +2,8 @@
 
 pub(crate) mod job_limits;
 pub(crate) mod obstacles;
+#[cfg(any(feature = "cli", feature = "web"))]
+mod parents;
 #[cfg(feature = "web")]
 pub(crate) mod surroundings;
 #[cfg(any(feature = "cli", feature = "web"))]
@@ -86,6 +88,17 @@ pub enum Reason {
         total: u64,
         /// The oldest of the jobs that have not ended.
         oldest: Option<JobId>,
+    },
+    /// It waits for other jobs to end.
+    Jobs {
+        /// How many of them have not ended.
+        open: u64,
+        /// How many it waits for.
+        total: u64,
+        /// The oldest of those that have not ended.
+        oldest: Option<JobId>,
+        /// One that has not succeeded, if the job waits for its retry.
+        failed: Option<JobId>,
     },
     /// It waits for a slot of its concurrency key.
     Limited {
@@ -226,8 +239,8 @@ fn reason(conn: &mut Conn<'_>, job: &EnqueuedJobRow) -> QueryResult<Reason> {
             let set_limit = limits::of_key(conn, &key)?;
             return Ok(Reason::Limited { key, by, set_limit });
         }
-        if let Some(awaited) = batches::awaited(conn, id)? {
-            return Ok(follows(awaited));
+        if let Some(reason) = follows(conn, id)? {
+            return Ok(reason);
         }
         return Ok(Reason::Blocked {
             by,
@@ -243,7 +256,21 @@ fn reason(conn: &mut Conn<'_>, job: &EnqueuedJobRow) -> QueryResult<Reason> {
     })
 }
 
-fn follows(batch: AwaitedBatch) -> Reason {
+/// Returns what a blocked job waits for, if it is jobs or a batch. Those that are open come first.
+fn follows(conn: &mut Conn<'_>, id: i64) -> QueryResult<Option<Reason>> {
+    let jobs = batches::awaited_jobs(conn, id)?;
+    if let Some(jobs) = jobs.filter(|jobs| jobs.open > 0 || jobs.failed.is_some()) {
+        return Ok(Some(Reason::Jobs {
+            open: u64::try_from(jobs.open).unwrap_or(0),
+            total: u64::try_from(jobs.total).unwrap_or(0),
+            oldest: jobs.oldest.map(JobId),
+            failed: jobs.failed.map(JobId),
+        }));
+    }
+    Ok(batches::awaited(conn, id)?.map(of_batch))
+}
+
+fn of_batch(batch: AwaitedBatch) -> Reason {
     let count = |count: i64| u64::try_from(count).unwrap_or(0);
     Reason::Batch {
         batch: BatchId(batch.id),
@@ -279,6 +306,7 @@ impl Explanation {
                 .all(|obstacle| matches!(obstacle, Obstacle::ThreadsBusy { .. })),
             Reason::Blocked { .. }
             | Reason::Batch { .. }
+            | Reason::Jobs { .. }
             | Reason::Limited { .. }
             | Reason::InLine { .. }
             | Reason::Claimed { .. } => true,

@@ -1,6 +1,7 @@
 //! An explanation in words, for the terminal and for pages.
 
 use crate::admin::explain::obstacles::Obstacle;
+use crate::admin::explain::parents;
 use crate::admin::explain::{Explanation, Reason};
 use crate::admin::job_info::TaskStatus;
 use crate::job::id::JobId;
@@ -36,7 +37,7 @@ pub(crate) fn age(seconds: f64) -> String {
     text.split(' ').take(2).collect::<Vec<_>>().join(" ")
 }
 
-fn text(text: impl Into<String>) -> Word {
+pub(super) fn text(text: impl Into<String>) -> Word {
     Word::Text(text.into())
 }
 
@@ -94,7 +95,13 @@ impl Explanation {
                 total,
                 oldest,
                 ..
-            } => awaits(name, *open, *total, *oldest),
+            } => parents::batch(name, *open, *total, *oldest),
+            Reason::Jobs {
+                open,
+                total,
+                oldest,
+                failed,
+            } => parents::jobs(*open, *total, *oldest, *failed),
             Reason::Limited { key, by, set_limit } => limited(key, *by, *set_limit),
             Reason::InLine { key, behind, until } => in_line(key, *behind, *until),
             Reason::Claimed { .. } => return self.claimed(),
@@ -230,28 +237,6 @@ fn holder(name: &str, host: &str, pid: Option<i32>, thread: Option<&str>) -> Wor
     if let Some(thread) = thread {
         words.extend([text(", thread "), Word::Name(thread.to_owned())]);
     }
-    words
-}
-
-fn awaits(batch: &str, open: u64, total: u64, oldest: Option<JobId>) -> Words {
-    let mut words = vec![Word::State("It waits")];
-    match oldest {
-        Some(job) => {
-            let jobs = if open > 10_000 {
-                "more than 10,000".to_owned()
-            } else {
-                open.to_string()
-            };
-            words.push(text(format!(" for {jobs} of {total} jobs of batch ")));
-            words.extend([Word::Name(batch.to_owned()), text("; the oldest is ")]);
-            words.push(Word::Job(job));
-        }
-        None => {
-            words.push(text(" for a retry of the failed jobs of batch "));
-            words.push(Word::Name(batch.to_owned()));
-        }
-    }
-    words.push(text("."));
     words
 }
 

@@ -175,6 +175,13 @@ impl Entries<'_> {
                 self.blocked(how);
             }
             Reason::Batch { name: n, .. } => self.blocked(vec![text("by batch "), name(n.clone())]),
+            Reason::Jobs { oldest, failed, .. } => {
+                let how = match failed.or(*oldest) {
+                    Some(job) => vec![text("by job "), Word::Job(job)],
+                    None => vec![text("by other jobs")],
+                };
+                self.blocked(how);
+            }
             Reason::Limited { key, .. } => {
                 let how = vec![text("by the concurrency key "), Word::Key(key.clone())];
                 self.blocked(how);
@@ -307,6 +314,7 @@ impl Entries<'_> {
                 vec![text("when job "), Word::Job(*by), text(" has ended")],
             ),
             Reason::Batch { .. } => (next(1), vec![text("when the batch is over")]),
+            Reason::Jobs { .. } => (next(1), vec![text("when those it waits for have ended")]),
             Reason::Blocked { by: None, .. } => (next(1), vec![text("when that has ended")]),
             Reason::Claimed { .. } => self.after_run(&of),
             Reason::Ended if task.status == TaskStatus::Failed => (

@@ -42,6 +42,38 @@ pub(crate) fn status(conn: &mut Conn<'_>, batch: i64) -> QueryResult<Option<Batc
         .optional()
 }
 
+/// The jobs that a job waits for.
+#[derive(Debug, QueryableByName)]
+pub(crate) struct AwaitedJobs {
+    #[diesel(sql_type = BigInt)]
+    pub(crate) total: i64,
+    #[diesel(sql_type = BigInt)]
+    pub(crate) open: i64,
+    /// The oldest of those that have not ended.
+    #[diesel(sql_type = Nullable<BigInt>)]
+    pub(crate) oldest: Option<i64>,
+    /// The oldest of those whose retry it waits for.
+    #[diesel(sql_type = Nullable<BigInt>)]
+    pub(crate) failed: Option<i64>,
+}
+
+/// Returns the jobs that a blocked job waits for, if it waits for some.
+pub(crate) fn awaited_jobs(conn: &mut Conn<'_>, job: i64) -> QueryResult<Option<AwaitedJobs>> {
+    let text = format!(
+        "SELECT count(*) AS total, count(*) - count(w.outcome) AS open, \
+           min(CASE WHEN w.outcome IS NULL THEN w.parent_job_id END) AS oldest, \
+           min(CASE WHEN w.outcome = 'failed' AND w.otherwise = 'wait' THEN w.parent_job_id END) AS failed \
+         FROM windlass_edges w JOIN solid_queue_blocked_executions x ON x.job_id = w.child_job_id \
+           AND x.concurrency_key = '{WAITS_FOR_PARENTS}' \
+         WHERE w.child_job_id = $1 AND w.parent_job_id IS NOT NULL HAVING count(*) > 0"
+    );
+    Statement::new(text)
+        .unkept()
+        .bind(job)
+        .get_result(conn)
+        .optional()
+}
+
 /// The batch that a job waits for.
 #[derive(Debug, QueryableByName)]
 pub(crate) struct AwaitedBatch {
@@ -65,7 +97,7 @@ pub(crate) fn awaited(conn: &mut Conn<'_>, job: i64) -> QueryResult<Option<Await
            (SELECT min(e.job_id) FROM solid_queue_batch_executions e WHERE e.batch_id = b.id) AS oldest \
          FROM windlass_edges w JOIN solid_queue_batches b ON b.id = w.parent_batch_id \
          JOIN solid_queue_blocked_executions x ON x.job_id = w.child_job_id AND x.concurrency_key = '{WAITS_FOR_PARENTS}' \
-         WHERE w.child_job_id = $1 ORDER BY w.id LIMIT 1",
+         WHERE w.child_job_id = $1 ORDER BY w.outcome IS NOT NULL, w.id LIMIT 1",
         MOST + 1
     );
     Statement::new(text)

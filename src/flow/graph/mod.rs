@@ -6,7 +6,7 @@ use crate::error::{Error, Result};
 use crate::flow::batch::Batch;
 use crate::flow::batch::to_job::ToNewJob;
 use crate::job::new_job::NewJob;
-use crate::queue::check_name;
+use crate::job::parents::wrong_name;
 use std::collections::BTreeMap;
 
 /// Jobs and batches that are enqueued together and wait for each other.
@@ -80,7 +80,9 @@ impl Flow {
     }
 
     fn add(mut self, name: String, what: Work) -> Result<Self> {
-        check_name(&name, "name in a flow")?;
+        if let Some(reason) = wrong_name([&*name].into_iter()) {
+            return Err(Error::Flow(reason));
+        }
         if self.by_name.contains_key(&name) {
             return Err(Error::Flow(format!("it has two of the name `{name}`")));
         }

@@ -108,7 +108,8 @@ pub(crate) fn check_parents(job: &NewJob, follows: &Follows, count: usize) -> Op
     wrong_name(parents.iter().filter_map(|(_, name)| name.as_deref()))
 }
 
-fn wrong_name<'n>(names: impl Iterator<Item = &'n str>) -> Option<String> {
+/// Returns what is wrong with the names of what a job waits for.
+pub(crate) fn wrong_name<'n>(names: impl Iterator<Item = &'n str>) -> Option<String> {
     let mut seen = BTreeSet::new();
     for name in names {
         if name.is_empty() || name.len() > MAX_NAME || name.contains('\0') {

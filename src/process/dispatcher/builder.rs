@@ -19,6 +19,7 @@ use crate::process::base::registration::Identity;
 use crate::process::base::service::{self, RunningLoop, Service, ServiceSettings};
 use crate::process::base::session::Session;
 use crate::process::base::stop::Stop;
+use crate::process::dispatcher::overdue::FollowersWalk;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -36,6 +37,7 @@ struct Walks {
     waiting: Cursor,
     /// The last batch that was checked, and when the next one is.
     batch: (i64, Option<Instant>),
+    followers: FollowersWalk,
     /// When expired jobs were last looked for, and whether any job had an expiry.
     expiries: Option<(Instant, bool)>,
 }
@@ -126,6 +128,7 @@ impl Dispatcher {
             waiting: Cursor::BEGINNING,
             batch: (0, None),
             expiries: None,
+            followers: FollowersWalk::new(),
         };
         let mut locked = AFTER_LOCKED;
         while !stop.is_stopped() {
@@ -164,6 +167,7 @@ impl Dispatcher {
         while session.promote() && !stop.is_stopped() {}
         self.sweep(session, &mut walks.key)?;
         sweep_batches(session, &mut walks.batch)?;
+        walks.followers.go_on(session)?;
         let next = session.run("look for due jobs", scheduled::next_due)?;
         let pause = match next {
             // Due executions were skipped because they are locked.

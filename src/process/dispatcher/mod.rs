@@ -2,3 +2,4 @@
 //! blocked ones.
 
 pub(crate) mod builder;
+pub(crate) mod overdue;

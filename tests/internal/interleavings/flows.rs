@@ -9,9 +9,9 @@ use crate::db::internal_tests::interleavings::acts::*;
 use crate::db::internal_tests::interleavings::world::{World, row, take};
 use crate::db::model::claim::FinishedRow;
 use crate::db::model::finished::{FinishedJob, KeySlots};
+use crate::db::model::follows::{On, Otherwise};
 use crate::db::model::new_row::NewRow;
 use crate::db::table::flows::batches::{self, Addition, NewBatchRow};
-use crate::db::table::flows::edges::{Otherwise, RunsOn};
 use crate::db::transition::flows::enqueue as flows;
 use crate::db::transition::{enqueue, finish, promote};
 use diesel::QueryResult;
@@ -50,7 +50,7 @@ fn with_batch(conn: &mut Conn<'_>, members: usize) -> World {
         uuid: "windlass-test",
     };
     let id = batches::insert(conn, &new).unwrap();
-    for runs_on in [RunsOn::Success, RunsOn::Failure, RunsOn::Finish] {
+    for runs_on in [On::Success, On::Failure, On::Finish] {
         let jobs = flows::follow(conn, id, &[row()], runs_on, Otherwise::Drop).unwrap();
         world.jobs.extend(jobs);
     }

@@ -10,6 +10,7 @@ mod acts;
 mod arrivals;
 mod batches;
 mod crew;
+mod dependencies;
 mod faults;
 mod flows;
 mod limits;

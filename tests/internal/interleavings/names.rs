@@ -434,7 +434,7 @@ fn expiry_and_enqueue(db: &TestDb) {
     Play::new(db, one_expired)
         .coarse()
         .actor("expire", |c, _| {
-            Ok(clear::expired(c, clear::EXPIRING[0], 10)?
+            Ok(clear::expired::delete(c, clear::expired::EXPIRING[0], 10)?
                 .cleared
                 .to_string())
         })

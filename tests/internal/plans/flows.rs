@@ -1,23 +1,25 @@
 //! Everything about batches.
 
 use crate::db::conn::connection::Conn;
+use crate::db::model::claim::Cursor;
 use crate::db::model::claim::FinishedRow;
 use crate::db::model::finished::{FinishedJob, KeySlots};
+use crate::db::model::follows::{Follows, On, Otherwise, Parent};
 use crate::db::model::new_row::NewRow;
 use crate::db::model::outcome::{Ending, JobFailure};
 use crate::db::plans::{Rows, Work, fence, job, run};
 use crate::db::query::batches as looks;
-use crate::db::table::flows::CHILD;
+use crate::db::query::inputs;
 use crate::db::table::flows::batches::{self, Addition, NewBatchRow};
-use crate::db::table::flows::edges::{Otherwise, RunsOn};
+use crate::db::table::flows::{CHILD, ENDED, parents};
 use crate::db::table::wanted_keys;
-use crate::db::transition::flows::{complete, enqueue as flows, leave};
+use crate::db::transition::flows::{complete, enqueue as flows, leave, sweep};
 use crate::db::transition::{clear, end, enqueue, finish, operate, promote};
 use diesel::QueryResult;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-pub(crate) const FLOWS: [(&str, Work); 7] = [
+pub(crate) const FLOWS: [(&str, Work); 10] = [
     ("enqueue a batch and add to it", |conn, _| {
         let (batch, _) = enqueued(conn)?;
         assert_eq!(batches::accepts(conn, batch)?, Addition::Accepted);
@@ -75,6 +77,67 @@ pub(crate) const FLOWS: [(&str, Work); 7] = [
         assert!(looks::status(conn, batch)?.is_some());
         assert!(looks::awaited(conn, follows[0])?.is_some());
         Ok(())
+    }),
+    ("wait for jobs, which end in each way", |conn, rows| {
+        let parents = &rows.jobs[..3];
+        let all: Vec<Parent> = parents.iter().map(|job| Parent::Job(*job)).collect();
+        let (batch, _) = enqueued(conn)?;
+        let mut child = waits(&all);
+        child
+            .follows
+            .get_or_insert_default()
+            .parents
+            .push((Parent::Batch(batch), None));
+        let child = enqueue::insert(conn, &child)?.id;
+        assert_eq!(parents::first_unknown(conn, parents)?, None);
+        assert_eq!(batches::first_unknown(conn, &[batch])?, None);
+        assert!(looks::awaited_jobs(conn, child)?.is_some());
+        promote_all(conn)?;
+        let fails = Ending::Fail(JobFailure::new("kind", "message"));
+        let keep = FinishedRow::Keep;
+        end::end(conn, fence(rows), &fails, Duration::ZERO, keep)?;
+        operate::discard(conn, &rows.jobs[3..])?;
+        promote_all(conn)?;
+        let deleted = BTreeSet::from([format!("{ENDED}{}", i64::MAX)]);
+        wanted_keys::request_promotion(conn, &deleted)?;
+        promote_all(conn)
+    }),
+    ("look for jobs that wait in vain", |conn, rows| {
+        sweep::request_overdue(conn, Cursor::BEGINNING, 10)?;
+        let child = enqueue::insert(conn, &waits(&[Parent::Job(rows.jobs[0])]))?.id;
+        run(
+            conn,
+            "UPDATE windlass_edges SET created_at = '2020-01-01' WHERE parent_job_id IS NOT NULL",
+        )?;
+        let before = Cursor {
+            priority: 0,
+            job_id: child - 1,
+        };
+        sweep::request_overdue(conn, before, 10).map(drop)
+    }),
+    ("read inputs", |conn, rows| {
+        let (batch, _) = enqueued(conn)?;
+        let mut child = waits(&[Parent::Job(rows.jobs[0]), Parent::Batch(batch)]);
+        for (_, name) in &mut child.follows.get_or_insert_default().parents {
+            *name = Some("a".to_owned());
+        }
+        let child = enqueue::insert(conn, &child)?.id;
+        assert!(inputs::named(conn, child, "a")?.is_some());
+        inputs::of_jobs(conn, child, 0)?;
+        assert_eq!(inputs::batches(conn, child)?.len(), 1);
+        inputs::of_batch(conn, batch, 0)?;
+        let result = "INSERT INTO windlass_results (job_id, class_name, outcome, result, attempt, finished_at, expires_at)";
+        let past = "'2000-01-01 00:00:00.000000'";
+        let parent = rows.jobs[0];
+        run(
+            conn,
+            &format!("DELETE FROM windlass_results WHERE job_id = {parent}"),
+        )?;
+        run(
+            conn,
+            &format!("{result} VALUES ({parent}, 'plan', 'succeeded', '1', 1, {past}, {past})"),
+        )?;
+        clear::expired::delete(conn, clear::expired::EXPIRING[0], 10).map(drop)
     }),
     ("look for stalled batches", |conn, _| {
         complete::request_stalled(conn, 0, 10).map(drop)
@@ -134,9 +197,9 @@ fn enqueued(conn: &mut Conn<'_>) -> QueryResult<(i64, Vec<i64>)> {
     let batch = batches::insert(conn, &new)?;
     let mut follows = Vec::new();
     for (runs_on, otherwise) in [
-        (RunsOn::Success, Otherwise::Wait),
-        (RunsOn::Failure, Otherwise::Drop),
-        (RunsOn::Finish, Otherwise::Drop),
+        (On::Success, Otherwise::Wait),
+        (On::Failure, Otherwise::Drop),
+        (On::Finish, Otherwise::Drop),
     ] {
         follows.extend(flows::follow(
             conn,
@@ -160,4 +223,16 @@ fn join(conn: &mut Conn<'_>, rows: &Rows, batch: i64) -> QueryResult<()> {
         &format!("UPDATE solid_queue_jobs SET batch_id = {batch} WHERE id = {first}"),
     )?;
     flows::fill(conn, batch, &[first])
+}
+
+/// A job that waits for these.
+fn waits(parents: &[Parent]) -> NewRow {
+    let follows = Follows {
+        parents: parents.iter().map(|parent| (*parent, None)).collect(),
+        ..Follows::default()
+    };
+    NewRow {
+        follows: Some(Box::new(follows)),
+        ..job(None)
+    }
 }

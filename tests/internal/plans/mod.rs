@@ -392,6 +392,7 @@ fn finish_and_tell(conn: &mut Conn<'_>, rows: &Rows) -> QueryResult<()> {
                 attempt: 1,
                 class_name: CLASS,
                 unique_id: Some("u"),
+                batch_id: None,
             },
             outcome: ResultOutcome::Succeeded,
             text: Some("1"),

@@ -21,5 +21,5 @@ pub(crate) const ADDED: &str = "/added/";
 /// How the key of each request begins that a promotion look what waited for a job; its id follows.
 pub(crate) const ENDED: &str = "windlass/ended/";
 
-/// Behind the id of a job, in such a request, if it still waited when it was deleted.
+/// Behind the id of a job, in such a request, if it was deleted without having finished.
 pub(crate) const DROPPED: &str = "/dropped";

@@ -11,9 +11,9 @@ use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Bool};
 use std::collections::BTreeSet;
 
-/// Returns those of the jobs that exist and have no dependents.
-pub(crate) fn unmarked(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<Vec<i64>> {
-    let text = "SELECT id FROM solid_queue_jobs WHERE id IN {in $1} AND NOT coalesce(has_dependents, false)";
+/// Returns those of the jobs that exist and are marked as having dependents.
+pub(crate) fn marked(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<Vec<i64>> {
+    let text = "SELECT id FROM solid_queue_jobs WHERE id IN {in $1} AND has_dependents";
     let rows: Vec<Id> = Statement::new(text)
         .unkept()
         .bind(id_list(jobs))
@@ -21,14 +21,15 @@ pub(crate) fn unmarked(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<Vec<i64
     Ok(rows.into_iter().map(|row| row.id).collect())
 }
 
-/// Marks jobs as having dependents, in order.
-pub(crate) fn mark(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<()> {
+/// Marks jobs as having dependents, in order, and returns those that exist.
+pub(crate) fn mark(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<Vec<i64>> {
     let text = "WITH held AS MATERIALIZED (SELECT id FROM solid_queue_jobs WHERE id IN {in $1} ORDER BY id {hold}) \
-         UPDATE solid_queue_jobs SET has_dependents = true WHERE id IN {in SELECT id FROM held}";
-    Statement::new(text)
+         UPDATE solid_queue_jobs SET has_dependents = true WHERE id IN {in SELECT id FROM held} RETURNING id";
+    let rows: Vec<Id> = Statement::new(text)
         .unkept()
         .bind(id_list(jobs))
-        .execute(conn)
+        .load(conn)?;
+    Ok(rows.into_iter().map(|row| row.id).collect())
 }
 
 /// Notes that jobs, which are about to be deleted, have not finished: for those that wait for them.
@@ -37,10 +38,7 @@ pub(crate) fn note_dropped(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<()>
         "INSERT INTO windlass_wanted_keys (key) SELECT '{ENDED}' || id || '{DROPPED}' FROM solid_queue_jobs \
          WHERE id IN {{in $1}} AND has_dependents ORDER BY id"
     );
-    Statement::new(text)
-        .unkept()
-        .bind(id_list(jobs))
-        .execute(conn)
+    Statement::new(text).bind(id_list(jobs)).execute(conn)
 }
 
 /// Returns the first of these jobs, in order, of which neither the row nor a result is stored.
@@ -78,12 +76,17 @@ pub(crate) fn states(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<Vec<Paren
     Statement::new(text).unkept().bind(id_list(jobs)).load(conn)
 }
 
-/// Returns those of the jobs whose stored results say that they have not succeeded.
-pub(crate) fn unsuccessful(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<Vec<i64>> {
-    let text = "SELECT job_id AS id FROM windlass_results WHERE job_id IN {in $1} AND outcome <> 'succeeded'";
-    let rows: Vec<Id> = Statement::new(text)
-        .unkept()
-        .bind(id_list(jobs))
-        .load(conn)?;
-    Ok(rows.into_iter().map(|row| row.id).collect())
+/// Whether a job has succeeded, by its stored result.
+#[derive(Debug, QueryableByName)]
+pub(crate) struct StoredOutcome {
+    #[diesel(sql_type = BigInt)]
+    pub(crate) job_id: i64,
+    #[diesel(sql_type = Bool)]
+    pub(crate) has_succeeded: bool,
+}
+
+/// Returns what the stored results of the jobs say.
+pub(crate) fn stored(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<Vec<StoredOutcome>> {
+    let text = "SELECT job_id, outcome = 'succeeded' AS has_succeeded FROM windlass_results WHERE job_id IN {in $1}";
+    Statement::new(text).unkept().bind(id_list(jobs)).load(conn)
 }

@@ -6,7 +6,7 @@ use crate::db::model::follows::Follows;
 use crate::db::model::new_row::{EnqueueOutcome, Inserted, NewRow};
 use crate::db::model::state::JobState;
 use crate::db::table::flows::edges::{self, NewEdge};
-use crate::db::table::flows::{BATCH, ENDED, parents};
+use crate::db::table::flows::{BATCH, DROPPED, ENDED, parents};
 use crate::db::table::wanted_keys;
 use crate::db::transition::operate;
 use diesel::prelude::*;
@@ -64,7 +64,7 @@ pub(crate) fn connect(
         return Ok(());
     }
     let jobs: BTreeSet<i64> = edges.iter().filter_map(|edge| edge.parent.job()).collect();
-    mark(conn, &jobs.iter().copied().collect::<Vec<_>>(), found)?;
+    let gone = mark(conn, &jobs.iter().copied().collect::<Vec<_>>(), found)?;
     let blocked: BTreeSet<i64> = edges.iter().map(|edge| edge.child).collect();
     block(conn, &blocked.into_iter().collect::<Vec<_>>(), &edges)?;
     if found == Parents::New {
@@ -74,24 +74,31 @@ pub(crate) fn connect(
         .iter()
         .filter_map(|edge| edge.parent.batch())
         .collect();
-    let requests = jobs.iter().map(|job| format!("{ENDED}{job}"));
+    let requests = jobs.iter().map(|job| match gone.contains(job) {
+        true => format!("{ENDED}{job}{DROPPED}"),
+        false => format!("{ENDED}{job}"),
+    });
     let requests = requests.chain(batches.iter().map(|batch| format!("{BATCH}{batch}")));
     wanted_keys::request_promotion(conn, &requests.collect())
 }
 
-/// Marks the parents of new jobs, so that their end is noticed.
+/// Marks the parents of new jobs, so that their end is noticed, and returns those that do not exist any more.
 ///
 /// The mark locks their rows until the transaction ends. So their executions are locked before, as far as they are free: a
 /// worker passes these, and does not wait with the end of a claim for the row.
-fn mark(conn: &mut Conn<'_>, jobs: &[i64], found: Parents) -> QueryResult<()> {
-    let unmarked = parents::unmarked(conn, jobs)?;
+fn mark(conn: &mut Conn<'_>, jobs: &[i64], found: Parents) -> QueryResult<Vec<i64>> {
+    let marked = parents::marked(conn, jobs)?;
+    let unmarked = jobs.iter().filter(|job| !marked.contains(job));
+    let mut unmarked: Vec<i64> = unmarked.copied().collect();
     if unmarked.is_empty() {
-        return Ok(());
+        return Ok(unmarked);
     }
     if found == Parents::Existing && conn.dialect() == Dialect::Postgres {
         for state in JobState::WITH_EXECUTION {
             operate::lock_free(conn, state, &unmarked)?;
         }
     }
-    parents::mark(conn, &unmarked)
+    let there = parents::mark(conn, &unmarked)?;
+    unmarked.retain(|job| !there.contains(job));
+    Ok(unmarked)
 }

@@ -10,3 +10,4 @@ pub(crate) mod connect;
 pub(crate) mod enqueue;
 pub(crate) mod leave;
 pub(crate) mod parents;
+pub(crate) mod sweep;

@@ -17,7 +17,7 @@ pub(crate) struct EndedParents {
     pub(crate) left_over: usize,
 }
 
-/// The job that a request names, and whether it was deleted while it waited.
+/// The job that a request names, and whether it was deleted without having finished.
 fn parsed(key: &str) -> Option<(i64, bool)> {
     let rest = key.strip_prefix(ENDED)?;
     let (job, is_dropped) = match rest.strip_suffix(DROPPED) {
@@ -106,8 +106,12 @@ impl Outcomes {
         if deleted.is_empty() {
             return Ok(outcomes);
         }
-        let unsuccessful = parents::unsuccessful(conn, &deleted)?;
-        let has_failed = |job: &i64| named.get(job) == Some(&true) || unsuccessful.contains(job);
+        let stored = parents::stored(conn, &deleted)?;
+        let has_failed = |job: &i64| {
+            let stored = stored.iter().find(|stored| stored.job_id == *job);
+            let is_dropped = named.get(job) == Some(&true);
+            stored.map_or(is_dropped, |stored| !stored.has_succeeded)
+        };
         (outcomes.deleted_failed, outcomes.deleted_succeeded) =
             deleted.into_iter().partition(has_failed);
         Ok(outcomes)

@@ -1,0 +1,46 @@
+//! What `explain` says of a job that waits for jobs, or for a batch.
+
+use crate::admin::explain::words::{Word, Words, text};
+use crate::job::id::JobId;
+
+pub(super) fn batch(name: &str, open: u64, total: u64, oldest: Option<JobId>) -> Words {
+    let mut words = vec![Word::State("It waits")];
+    match oldest {
+        Some(job) => {
+            let jobs = if open > 10_000 {
+                "more than 10,000".to_owned()
+            } else {
+                open.to_string()
+            };
+            words.push(text(format!(" for {jobs} of {total} jobs of batch ")));
+            words.extend([Word::Name(name.to_owned()), text("; the oldest is ")]);
+            words.push(Word::Job(job));
+        }
+        None => {
+            words.push(text(" for a retry of the failed jobs of batch "));
+            words.push(Word::Name(name.to_owned()));
+        }
+    }
+    words.push(text("."));
+    words
+}
+
+pub(super) fn jobs(open: u64, total: u64, oldest: Option<JobId>, failed: Option<JobId>) -> Words {
+    let mut words = vec![Word::State("It waits")];
+    match (oldest, failed) {
+        (_, Some(failed)) => {
+            words.extend([text(" for a retry of job "), Word::Job(failed)]);
+            words.push(text(", which has not succeeded"));
+        }
+        (Some(oldest), None) if total == 1 => {
+            words.extend([text(" for job "), Word::Job(oldest), text(" to end")]);
+        }
+        (Some(oldest), None) => {
+            words.push(text(format!(" for {open} of {total} jobs; the oldest is ")));
+            words.push(Word::Job(oldest));
+        }
+        (None, None) => words.push(text(" for other jobs")),
+    }
+    words.push(text("."));
+    words
+}
