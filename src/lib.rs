@@ -110,6 +110,7 @@ pub use flow::batch::Batch;
 pub use flow::batch::enqueue::EnqueuedBatch;
 pub use flow::batch::status::BatchStatus;
 pub use flow::batch::to_job::ToNewJob;
+pub use flow::events::emit;
 pub use job::around::{JobEnd, JobRan, Next};
 pub use job::class::Job;
 pub use job::concurrency::{Concurrency, LimitConflict, check_semaphores, semaphores};

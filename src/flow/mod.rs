@@ -1,3 +1,5 @@
-//! Jobs that wait for others: batches, and what follows them.
+//! Jobs that wait: for others in batches, for a time, or for events.
 
 pub(crate) mod batch;
+pub(crate) mod events;
+pub(crate) mod waits;

@@ -17,3 +17,4 @@ pub(crate) mod recurring;
 pub(crate) mod state;
 pub(crate) mod times;
 pub(crate) mod traceparent;
+pub(crate) mod wait;

@@ -2,6 +2,7 @@
 
 use crate::db::model::claim::FinishedRow;
 use crate::db::model::fingerprint;
+use crate::db::model::wait::StepWait;
 use chrono::NaiveDateTime;
 use serde::{Deserialize, Deserializer, Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
@@ -223,6 +224,8 @@ pub(crate) enum Ending {
     Expire(JobFailure),
     /// It runs again after the delay, and this run does not count as an attempt.
     Snooze(Duration),
+    /// It waits at a step, and runs again when the wait is over. This run counts neither as an attempt nor as a crash.
+    Park(StepWait),
     /// Its process interrupted it, for this reason: it runs again at once, and this run counts
     /// neither as an attempt nor as a crash.
     Release(String),
@@ -241,7 +244,7 @@ impl Ending {
                 *failure =
                     JobFailure::new("unrecordable", "the database refused the text of the error");
             }
-            Ending::Snooze(_) | Ending::Release(_) => {}
+            Ending::Snooze(_) | Ending::Park(_) | Ending::Release(_) => {}
         }
     }
 }

@@ -26,7 +26,7 @@ pub(crate) struct Promoted {
     pub(crate) ready: Vec<i64>,
     /// Jobs that found no slot and do not wait.
     pub(crate) discarded: Vec<Discarded>,
-    /// How many jobs waited for a batch that is over now, or wait no longer.
+    /// How many jobs waited for a batch that is over now, or wait no longer for a batch or an event.
     pub(crate) followed: usize,
     /// How many keys were processed.
     pub(crate) keys: usize,
@@ -111,12 +111,17 @@ pub(crate) fn promote_after(
         ready.extend(signalled.ready);
         let completed = flows::complete::complete(conn, &keys)?;
         let admitted = flows::admit::admit(conn, &keys)?;
+        let woken = flows::wake::wake(conn, &keys)?;
         Ok(Promoted {
-            followed: completed.followed + admitted.entered.len(),
+            followed: completed.followed + admitted.entered.len() + woken.woken.len(),
             ready,
             discarded,
             keys: keys.len(),
-            left_over: left_over + signalled.left_over + completed.left_over + admitted.left_over,
+            left_over: left_over
+                + signalled.left_over
+                + completed.left_over
+                + admitted.left_over
+                + woken.left_over,
             ..nothing
         })
     })

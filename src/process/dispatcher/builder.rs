@@ -6,7 +6,7 @@ use crate::db::model::claim::Cursor;
 use crate::db::model::history::tally::CountedEnd;
 use crate::db::model::outcome::EXPIRED;
 use crate::db::table::{scheduled, semaphores};
-use crate::db::transition::flows::complete;
+use crate::db::transition::flows::{complete, wake};
 use crate::db::transition::{dispatch, expire, unblock};
 use crate::error::{Error, Result};
 use crate::event::events::Event;
@@ -165,6 +165,9 @@ impl Dispatcher {
         while session.promote() && !stop.is_stopped() {}
         self.sweep(session, &mut walks.key)?;
         sweep_batches(session, &mut walks.batch)?;
+        let timeout = session.run("look for waits that have timed out", |conn| {
+            wake::time_out(conn, self.batch_size)
+        })?;
         let next = session.run("look for due jobs", scheduled::next_due)?;
         let pause = match next {
             // Due executions were skipped because they are locked.
@@ -180,7 +183,14 @@ impl Dispatcher {
             }
             None => self.polling_interval,
         };
-        Ok(pause.min(patience))
+        // If none could be woken, those that are left are locked: this does not look for them all the time.
+        let shortest = if timeout.woken == 0 {
+            AFTER_LOCKED
+        } else {
+            Duration::ZERO
+        };
+        let timeout = timeout.next.map(|next| next.max(shortest));
+        Ok(pause.min(patience).min(timeout.unwrap_or(pause)))
     }
 
     /// Discards the jobs that have expired, if it is time for that, and returns the longest pause

@@ -1,8 +1,10 @@
-//! The tables of batches and of the jobs that wait for them.
+//! The tables of batches, of events, and of the jobs that wait for them.
 
 pub(crate) mod batches;
 pub(crate) mod edges;
+pub(crate) mod events;
 pub(crate) mod members;
+pub(crate) mod waits;
 
 /// The concurrency key of executions that wait for a batch. Ruby releases only keys of its own jobs.
 pub(crate) const WAITS_FOR_PARENTS: &str = "windlass/after";
@@ -16,3 +18,12 @@ pub(crate) const CHILD: &str = "windlass/after/";
 
 /// Between the id of a batch, in such a request, and a number of jobs that were added to it.
 pub(crate) const ADDED: &str = "/added/";
+
+/// The concurrency key of executions that wait for an event.
+pub(crate) const WAITS_FOR_EVENT: &str = "windlass/event";
+
+/// How the key of each request begins that a promotion look which jobs wait for an event; its name follows.
+pub(crate) const EVENT: &str = "windlass/event/";
+
+/// How the key of each request begins that a promotion look whether the wait of a job is over; its id follows.
+pub(crate) const WAIT: &str = "windlass/wait/";

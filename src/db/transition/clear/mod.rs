@@ -255,12 +255,13 @@ pub(crate) fn expired(
 
 /// The tables whose rows may outlive their job, when another program deleted it, or a worker that
 /// keeps no finished jobs. A public token is kept as long as the result of its job.
-pub(crate) const TABLES_OF_JOBS: [&str; 6] = [
+pub(crate) const TABLES_OF_JOBS: [&str; 7] = [
     "windlass_expiries",
     "windlass_attempts",
     "windlass_job_logs",
     "windlass_steps",
     "windlass_unique_jobs",
+    "windlass_waits",
     PUBLIC_TOKENS,
 ];
 
