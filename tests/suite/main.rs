@@ -100,6 +100,7 @@ mod troubles;
 mod typed;
 mod unique;
 mod upcast;
+mod waits;
 mod wakeup;
 #[cfg(feature = "web")]
 mod web;

@@ -14,6 +14,7 @@ use crate::db::query::batches::{self, AwaitedBatch};
 use crate::db::query::explain::RubyProcesses;
 use crate::db::query::explain::{self, Holder};
 use crate::db::query::job_info::EnqueuedJobRow;
+use crate::db::table::flows::waits;
 use crate::db::table::progress::Progress;
 use crate::db::table::run_time::limits;
 use crate::db::{AsConn, Conn, own};
@@ -86,6 +87,15 @@ pub enum Reason {
         total: u64,
         /// The oldest of the jobs that have not ended.
         oldest: Option<JobId>,
+    },
+    /// It waits at a step for an [event](crate::emit).
+    Event {
+        /// The name of the event.
+        name: String,
+        /// The step.
+        step: String,
+        /// When the wait times out, by the database's clock. `None` if that is no calendar time.
+        until: Option<DateTime<Utc>>,
     },
     /// It waits for a slot of its concurrency key.
     Limited {
@@ -215,6 +225,13 @@ fn reason(conn: &mut Conn<'_>, job: &EnqueuedJobRow) -> QueryResult<Reason> {
             obstacles,
         });
     }
+    if let Some(wait) = waits::awaited(conn, id)? {
+        return Ok(Reason::Event {
+            name: wait.event_name,
+            step: wait.step,
+            until: wait.timeout_at.map(|at| at.and_utc()),
+        });
+    }
     if let Some(blocked) = explain::blocked(conn, id)? {
         let by = blocked.after_job_id.map(JobId);
         if blocked.is_limited() {
@@ -279,6 +296,7 @@ impl Explanation {
                 .all(|obstacle| matches!(obstacle, Obstacle::ThreadsBusy { .. })),
             Reason::Blocked { .. }
             | Reason::Batch { .. }
+            | Reason::Event { .. }
             | Reason::Limited { .. }
             | Reason::InLine { .. }
             | Reason::Claimed { .. } => true,

@@ -95,6 +95,7 @@ impl Explanation {
                 oldest,
                 ..
             } => awaits(name, *open, *total, *oldest),
+            Reason::Event { name, step, until } => awaits_event(name, step, *until),
             Reason::Limited { key, by, set_limit } => limited(key, *by, *set_limit),
             Reason::InLine { key, behind, until } => in_line(key, *behind, *until),
             Reason::Claimed { .. } => return self.claimed(),
@@ -250,6 +251,17 @@ fn awaits(batch: &str, open: u64, total: u64, oldest: Option<JobId>) -> Words {
             words.push(text(" for a retry of the failed jobs of batch "));
             words.push(Word::Name(batch.to_owned()));
         }
+    }
+    words.push(text("."));
+    words
+}
+
+fn awaits_event(event: &str, step: &str, until: Option<DateTime<Utc>>) -> Words {
+    let mut words = vec![Word::State("It waits"), text(" for event ")];
+    words.extend([Word::Name(event.to_owned()), text(" at its step ")]);
+    words.push(Word::Name(step.to_owned()));
+    if let Some(at) = until {
+        words.extend([text(" until "), Word::Time(at)]);
     }
     words.push(text("."));
     words

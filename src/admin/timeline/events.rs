@@ -175,6 +175,9 @@ impl Entries<'_> {
                 self.blocked(how);
             }
             Reason::Batch { name: n, .. } => self.blocked(vec![text("by batch "), name(n.clone())]),
+            Reason::Event { name: n, .. } => {
+                self.blocked(vec![text("until event "), name(n.clone())])
+            }
             Reason::Limited { key, .. } => {
                 let how = vec![text("by the concurrency key "), Word::Key(key.clone())];
                 self.blocked(how);
@@ -307,6 +310,7 @@ impl Entries<'_> {
                 vec![text("when job "), Word::Job(*by), text(" has ended")],
             ),
             Reason::Batch { .. } => (next(1), vec![text("when the batch is over")]),
+            Reason::Event { .. } => (next(1), vec![text("when it comes, or the wait times out")]),
             Reason::Blocked { by: None, .. } => (next(1), vec![text("when that has ended")]),
             Reason::Claimed { .. } => self.after_run(&of),
             Reason::Ended if task.status == TaskStatus::Failed => (

@@ -5,12 +5,13 @@
 
 use crate::db::conn::connection::Conn;
 use crate::db::conn::param::InputRows;
-use crate::db::conn::sql::{Execution, id_list, job_ids, micros};
+use crate::db::conn::sql::{Execution, Lossy, id_list, job_ids, micros};
 use crate::db::conn::statement::Statement;
 use crate::db::table::flows::WAITS_FOR_EVENT;
 use crate::db::table::semaphores::NEVER_EXPIRES;
+use chrono::NaiveDateTime;
 use diesel::prelude::*;
-use diesel::sql_types::{BigInt, Double, Nullable};
+use diesel::sql_types::{BigInt, Double, Nullable, Text, Timestamp};
 use std::time::Duration;
 
 /// A wait to insert.
@@ -128,6 +129,29 @@ pub(crate) fn of_event(conn: &mut Conn<'_>, event: &str, most: usize) -> QueryRe
         .bind(most as i64)
         .load(conn)?;
     Ok(job_ids(rows))
+}
+
+/// What a job waits for.
+#[derive(Debug, QueryableByName)]
+pub(crate) struct AwaitedEvent {
+    #[diesel(sql_type = Text, deserialize_as = Lossy)]
+    pub(crate) event_name: String,
+    #[diesel(sql_type = Text, deserialize_as = Lossy)]
+    pub(crate) step: String,
+    #[diesel(sql_type = Nullable<Timestamp>)]
+    pub(crate) timeout_at: Option<NaiveDateTime>,
+}
+
+/// Returns the event that a blocked job waits for, if it waits for one.
+pub(crate) fn awaited(conn: &mut Conn<'_>, job: i64) -> QueryResult<Option<AwaitedEvent>> {
+    let text = "SELECT w.event_name, w.step, {moment w.timeout_at} AS timeout_at FROM windlass_waits w \
+         JOIN solid_queue_blocked_executions b ON b.job_id = w.job_id AND b.concurrency_key || '' = $2 WHERE w.job_id = $1";
+    Statement::new(text)
+        .unkept()
+        .bind(job)
+        .bind(WAITS_FOR_EVENT)
+        .get_result(conn)
+        .optional()
 }
 
 /// A wait whose time has passed.

@@ -200,6 +200,7 @@ pub(crate) fn discard(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<Vec<i64>
         taken.extend(&waited);
         taken.sort_unstable();
         if !waited.is_empty() {
+            waits::delete(conn, &waited)?;
             let ended = jobs::ended(conn, &waited)?;
             count(conn, &ended, CountedEnd::Discarded)?;
         }

@@ -50,6 +50,7 @@ impl JobActions {
             Reason::Ready { .. }
             | Reason::Blocked { .. }
             | Reason::Batch { .. }
+            | Reason::Event { .. }
             | Reason::Limited { .. }
             | Reason::InLine { .. } => actions(Ok(()), Ok(()), not_failed, waits, Ok(())),
             Reason::Claimed {

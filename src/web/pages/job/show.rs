@@ -115,6 +115,7 @@ pub(crate) fn mark(details: &JobDetails) -> (&'static str, &'static str) {
         (
             Reason::Blocked { .. }
             | Reason::Batch { .. }
+            | Reason::Event { .. }
             | Reason::Limited { .. }
             | Reason::InLine { .. },
             _,
