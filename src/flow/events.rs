@@ -43,28 +43,43 @@ where
     C: AsConn + ?Sized,
     T: Serialize + ?Sized,
 {
-    let invalid = |reason| Error::InvalidEvent {
-        event: format!("{event:.64}").escape_debug().to_string(),
-        reason,
-    };
+    let payload = serde_json::to_string(payload).map_err(|error| {
+        let reason = format!("its payload cannot be written as JSON: {error}");
+        invalid(event, reason)
+    })?;
+    emit_json(conn, event, &payload)
+}
+
+/// Does the same with a payload that is JSON.
+pub(crate) fn emit_json<C: AsConn + ?Sized>(
+    conn: &mut C,
+    event: &str,
+    payload: &str,
+) -> Result<()> {
     if let Some(problem) = problem_of_name(event) {
-        return Err(invalid(problem));
+        return Err(invalid(event, problem));
     }
-    let payload = serde_json::to_string(payload)
-        .map_err(|error| invalid(format!("its payload cannot be written as JSON: {error}")))?;
     if payload.len() > LARGEST_PAYLOAD {
-        return Err(invalid(format!(
+        let reason = format!(
             "its payload takes {} bytes, more than the maximum of {LARGEST_PAYLOAD}: keep the data elsewhere, and give a \
              reference to it",
             payload.len()
-        )));
+        );
+        return Err(invalid(event, reason));
     }
-    let accepted = stored::emit(&mut own(conn), event, &payload).doing("emit an event")?;
+    let accepted = stored::emit(&mut own(conn), event, payload).doing("emit an event")?;
     if !accepted {
         let event = event.to_owned();
         return Err(Error::EventTaken { event });
     }
     conn.after_enqueue()
+}
+
+fn invalid(event: &str, reason: String) -> Error {
+    Error::InvalidEvent {
+        event: format!("{event:.64}").escape_debug().to_string(),
+        reason,
+    }
 }
 
 /// Returns what is wrong with the name of an event.

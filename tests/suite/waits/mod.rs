@@ -48,7 +48,7 @@ fn steps(db: &TestDb) -> i64 {
     db.count("SELECT count(*) AS n FROM windlass_steps")
 }
 
-/// The attempts and crashes that are counted.
+/// The failed attempts and the crashes that are counted.
 fn counted(db: &TestDb) -> i64 {
-    db.count("SELECT coalesce(max(attempts + crash_count), 0) AS n FROM solid_queue_jobs")
+    db.count("SELECT CAST(coalesce(max(attempts + crash_count), 0) AS bigint) AS n FROM solid_queue_jobs")
 }
