@@ -3,6 +3,7 @@
 use crate::db::model::wait::{StepWait, WaitUntil};
 use crate::db::own;
 use crate::db::table::steps::{self, StepState};
+use crate::db::transition::flows::memo;
 use crate::error::Doing;
 use crate::flow::events::problem_of_name;
 use crate::job::context::Context;
@@ -55,18 +56,20 @@ impl<S: ?Sized> Context<'_, S> {
         let text = written(name, &value)?;
         let run = self.run();
         let mut connection = self.connection()?;
-        own(&mut connection).transaction(|conn| {
-            let found = steps::begin(conn, run.fence, name).doing("start a step")?;
-            run.signals.live.note_steps();
-            match found {
-                StepState::Lost => Err(lost(run)),
-                StepState::Done(_) => Err(twice(name)),
-                StepState::New => {
-                    steps::record(conn, run.job_id, name, &text).doing("record a step")?;
-                    JobResult::Ok(())
-                }
-            }
-        })?;
+        let found = memo::record(
+            &mut own(&mut connection),
+            run.fence,
+            run.job_id,
+            name,
+            &text,
+        )
+        .doing("record a step")?;
+        run.signals.live.note_steps();
+        match found {
+            StepState::Lost => return Err(lost(run)),
+            StepState::Done(_) => return Err(twice(name)),
+            StepState::New => {}
+        }
         self.steps(|steps| steps.passed.insert(name.to_owned()));
         Ok(value)
     }

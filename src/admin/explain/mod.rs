@@ -14,7 +14,7 @@ use crate::db::query::batches::{self, AwaitedBatch};
 use crate::db::query::explain::RubyProcesses;
 use crate::db::query::explain::{self, Holder};
 use crate::db::query::job_info::EnqueuedJobRow;
-use crate::db::table::flows::waits;
+use crate::db::table::flows::waits::{self, AwaitedEvent};
 use crate::db::table::progress::Progress;
 use crate::db::table::run_time::limits;
 use crate::db::{AsConn, Conn, own};
@@ -226,11 +226,7 @@ fn reason(conn: &mut Conn<'_>, job: &EnqueuedJobRow) -> QueryResult<Reason> {
         });
     }
     if let Some(wait) = waits::awaited(conn, id)? {
-        return Ok(Reason::Event {
-            name: wait.event_name,
-            step: wait.step,
-            until: wait.timeout_at.map(|at| at.and_utc()),
-        });
+        return Ok(waits_for(wait));
     }
     if let Some(blocked) = explain::blocked(conn, id)? {
         let by = blocked.after_job_id.map(JobId);
@@ -258,6 +254,14 @@ fn reason(conn: &mut Conn<'_>, job: &EnqueuedJobRow) -> QueryResult<Reason> {
         },
         None => Reason::Adrift,
     })
+}
+
+fn waits_for(wait: AwaitedEvent) -> Reason {
+    Reason::Event {
+        name: wait.event_name,
+        step: wait.step,
+        until: wait.timeout_at.map(|at| at.and_utc()),
+    }
 }
 
 fn follows(batch: AwaitedBatch) -> Reason {

@@ -8,8 +8,7 @@ use serde::{Deserialize, Deserializer, Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 use std::time::Duration;
 
-/// Why a job failed. The text is cleaned, without NUL and limited in length, so that every database
-/// accepts it.
+/// Why a job failed. The text is cleaned, without NUL and limited in length, so that every database accepts it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct JobFailure {
     /// The type of the error, or a reason from Windlass such as `crashed`.
@@ -175,8 +174,7 @@ pub(crate) fn is_unknown(json: &str) -> bool {
     UNKNOWN_OUTCOMES.contains(&&*kind) || kind.starts_with("SolidQueue::Processes::")
 }
 
-/// Reads one part of a policy. A part of an unknown form counts as missing, so
-/// that the other parts stay in force.
+/// Reads one part of a policy. A part of an unknown form counts as missing, so that the other parts stay in force.
 pub(crate) fn readable<'de, D: Deserializer<'de>, T: DeserializeOwned>(
     part: D,
 ) -> Result<Option<T>, D::Error> {
@@ -232,8 +230,7 @@ pub(crate) enum Ending {
 }
 
 impl Ending {
-    /// Removes the text of the failure, which a database may refuse: a job must be able to fail all
-    /// the same.
+    /// Removes the text of the failure, which a database may refuse: a job must be able to fail all the same.
     pub(crate) fn drop_text(&mut self) {
         match self {
             Ending::Fail(failure)

@@ -99,10 +99,7 @@ pub(crate) fn promote_after(
         let rooms = semaphores::free_slots(conn, &keys)?;
         let picked = pick(conn, &rooms)?;
         let mut ready: Vec<i64> = picked.iter().map(|picked| picked.job_id).collect();
-        if !ready.is_empty() {
-            blocked::delete(conn, &ready)?;
-            crate::db::table::ready::insert(conn, &ready)?;
-        }
+        make_ready(conn, &ready)?;
         let discarded = discard(conn, &keys)?;
         let left_over = request_left_over(conn, &rooms, &picked)?;
         let of_ruby = rooms.iter().filter(|room| room.has_semaphore);
@@ -125,6 +122,14 @@ pub(crate) fn promote_after(
             ..nothing
         })
     })
+}
+
+fn make_ready(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<()> {
+    if jobs.is_empty() {
+        return Ok(());
+    }
+    blocked::delete(conn, jobs)?;
+    crate::db::table::ready::insert(conn, jobs)
 }
 
 /// A blocked job that a free slot of its key may go to.

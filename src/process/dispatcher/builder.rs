@@ -165,9 +165,7 @@ impl Dispatcher {
         while session.promote() && !stop.is_stopped() {}
         self.sweep(session, &mut walks.key)?;
         sweep_batches(session, &mut walks.batch)?;
-        let timeout = session.run("look for waits that have timed out", |conn| {
-            wake::time_out(conn, self.batch_size)
-        })?;
+        let timeout = self.time_out(session)?;
         let next = session.run("look for due jobs", scheduled::next_due)?;
         let pause = match next {
             // Due executions were skipped because they are locked.
@@ -183,14 +181,20 @@ impl Dispatcher {
             }
             None => self.polling_interval,
         };
-        // If none could be woken, those that are left are locked: this does not look for them all the time.
-        let shortest = if timeout.woken == 0 {
-            AFTER_LOCKED
-        } else {
-            Duration::ZERO
-        };
-        let timeout = timeout.next.map(|next| next.max(shortest));
-        Ok(pause.min(patience).min(timeout.unwrap_or(pause)))
+        Ok(pause.min(patience).min(timeout))
+    }
+
+    /// Lets jobs run whose waits have timed out, and returns the longest pause before the next turn.
+    fn time_out(&self, session: &mut Session) -> Result<Duration, Duration> {
+        let timed_out = session.run("look for waits that have timed out", |conn| {
+            wake::time_out(conn, self.batch_size)
+        })?;
+        let next = timed_out.next.unwrap_or(self.polling_interval);
+        Ok(match timed_out.woken {
+            // Those that are left are locked: this does not look for them all the time.
+            0 => next.max(AFTER_LOCKED),
+            _ => next,
+        })
     }
 
     /// Discards the jobs that have expired, if it is time for that, and returns the longest pause

@@ -9,5 +9,6 @@ pub(crate) mod complete;
 pub(crate) mod emit;
 pub(crate) mod enqueue;
 pub(crate) mod leave;
+pub(crate) mod memo;
 pub(crate) mod park;
 pub(crate) mod wake;
