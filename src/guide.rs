@@ -3,7 +3,7 @@
 //! | to do | page |
 //! |---|---|
 //! | start | [Getting started][getting-started.md], [Jobs and queries][jobs-and-queries.md], [Enqueueing by SQL][enqueue-by-sql.md], [Enqueueing over HTTP][enqueue-by-http.md], [Retries and failures][retries-and-failures.md], [Deploying][deploying.md] |
-//! | build | [Recurring tasks][recurring-tasks.md], [Unique jobs and results][unique-jobs-and-results.md], [Batches][batches.md], [Jobs that wait for jobs][flows.md], [Concurrency limits][concurrency.md], [Quotas][quotas.md], [Time limits][time-limits.md], [Testing][testing.md] |
+//! | build | [Recurring tasks][recurring-tasks.md], [Unique jobs and results][unique-jobs-and-results.md], [Batches][batches.md], [Jobs that wait for jobs][flows.md], [Waits and steps][waits.md], [Concurrency limits][concurrency.md], [Quotas][quotas.md], [Time limits][time-limits.md], [Testing][testing.md] |
 //! | run | [Configuration][configuration.md], [Operating][operating.md], [Web pages][web.md] and [what they show][web-pages.md], [Find and change jobs][web-actions.md], [Audit and operations][audit.md], [History][history.md], [Metrics and probes][metrics.md], [Tracing][tracing.md], [Performance][performance.md], [Poolers][poolers.md], [Scaling and failover][scaling.md], [Backup][backup.md] |
 //! | switch | from [Solid Queue][coming-from-solid-queue.md] or [beside it][beside-rails.md], [Sidekiq][coming-from-sidekiq.md], [fang][coming-from-fang.md], [apalis][coming-from-apalis.md] |
 //! | understand | [Concepts][concepts.md], [Reliability][reliability.md], [Protocol][protocol.md], [Design][design.md] |
@@ -58,6 +58,7 @@ page!(testing, "testing.md");
 page!(time_limits, "time-limits.md");
 page!(tracing, "tracing.md");
 page!(unique_jobs_and_results, "unique-jobs-and-results.md");
+page!(waits, "waits.md");
 page!(web, "web.md");
 page!(web_actions, "web-actions.md");
 page!(web_pages, "web-pages.md");

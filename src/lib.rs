@@ -111,6 +111,7 @@ pub use flow::batch::Batch;
 pub use flow::batch::enqueue::EnqueuedBatch;
 pub use flow::batch::status::BatchStatus;
 pub use flow::batch::to_job::ToNewJob;
+pub use flow::events::emit;
 pub use flow::graph::Flow;
 pub use flow::graph::enqueue::EnqueuedFlow;
 pub use flow::inputs::{Input, Inputs};

@@ -1,8 +1,8 @@
-//! How long finished and failed jobs, and the audit, are kept.
+//! How long finished and failed jobs, events and the audit are kept.
 
 use std::time::Duration;
 
-/// How long a supervisor keeps finished and failed jobs, and the audit.
+/// How long a supervisor keeps finished and failed jobs, events and the audit.
 ///
 /// The supervisor deletes rows in small batches with pauses between them, so that workers continue
 /// undisturbed. Several supervisors may do this at once; then the shortest retention applies.
@@ -29,6 +29,7 @@ pub struct Retention {
     pub(crate) failed_for: Option<Duration>,
     pub(crate) jobs_of_ruby: bool,
     pub(crate) audit_for: Option<Duration>,
+    pub(crate) events_for: Option<Duration>,
     pub(crate) every: Duration,
 }
 
@@ -42,8 +43,11 @@ impl Retention {
     /// The least time for which the audit is kept: the database refuses to delete younger rows.
     pub const AUDIT_AT_LEAST: Duration = Duration::from_secs(30 * 24 * 3600);
 
-    /// Creates the default: finished jobs are kept for one day, failed jobs permanently, and the audit
-    /// for 400 days.
+    /// How long events are kept by default.
+    pub(crate) const EVENTS: Duration = Duration::from_secs(30 * 24 * 3600);
+
+    /// Creates the default: finished jobs are kept for one day, failed jobs permanently, the audit for
+    /// 400 days, and events for 30 days.
     pub fn new() -> Self {
         Retention {
             finished_for: Some(Duration::from_secs(24 * 3600)),
@@ -51,15 +55,17 @@ impl Retention {
             failed_for: None,
             jobs_of_ruby: false,
             audit_for: Some(Duration::from_secs(400 * 24 * 3600)),
+            events_for: Some(Self::EVENTS),
             every: Duration::from_secs(60),
         }
     }
 
-    /// Keeps all jobs and the audit permanently; results still expire.
+    /// Keeps all jobs, events and the audit permanently; results still expire.
     pub fn forever() -> Self {
         Retention {
             finished_for: None,
             audit_for: None,
+            events_for: None,
             ..Self::new()
         }
     }
@@ -103,6 +109,15 @@ impl Retention {
     /// A supervisor with a shorter time does not start.
     pub fn audit_for(mut self, age: Duration) -> Self {
         self.audit_for = Some(age);
+        self
+    }
+
+    /// Sets how long [events](crate::emit) are kept after they were emitted. Default: 30 days.
+    ///
+    /// An event for which a job waits is kept longer. Give the workers the same time with
+    /// [`Worker::longest_wait`](crate::Worker::longest_wait).
+    pub fn events_for(mut self, age: Duration) -> Self {
+        self.events_for = Some(age);
         self
     }
 

@@ -95,6 +95,7 @@ impl Crew {
             completed: ended_tx,
             limited: bounded(1).0,
             finished: FinishedRow::Keep,
+            longest_wait: Duration::MAX,
         };
         let pool = Pool::new(setup);
         let (assign, threads) = JobThreads::start(&pool, threads)?;

@@ -147,6 +147,7 @@ fn is_end(event: &Event<'_>) -> bool {
             | Event::Failed { .. }
             | Event::Retried { .. }
             | Event::Snoozed { .. }
+            | Event::Parked { .. }
             | Event::Discarded { .. }
     )
 }

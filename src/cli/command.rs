@@ -5,8 +5,8 @@ use crate::cli::commands::run_time::{classes, limits};
 #[cfg(feature = "web")]
 use crate::cli::commands::web;
 use crate::cli::commands::{
-    check, doctor, enqueue, explain, failed, health, jobs, migrate, migrations, processes, queues,
-    quotas, recurring, status, supervise,
+    check, doctor, enqueue, events, explain, failed, health, jobs, migrate, migrations, processes,
+    queues, quotas, recurring, status, supervise,
 };
 use crate::cli::failure::CommandError;
 use crate::cli::mount::At;
@@ -58,6 +58,8 @@ pub(crate) enum Command {
     Quotas(quotas::Quotas),
     Processes(processes::Processes),
     Enqueue(Box<enqueue::Enqueue>),
+    #[command(subcommand)]
+    Events(events::EventsCommand),
     #[command(subcommand)]
     Jobs(jobs::JobsCommand),
     #[command(subcommand)]
@@ -115,6 +117,7 @@ impl Command {
                 let done = enqueue.run(&at.database()?, at.registry)?;
                 Ok(output::show(&done, enqueue.json))
             }
+            Command::Events(command) => command.show(&at.database()?),
             Command::Jobs(command) => jobs(command, &at.database()?, at.registry),
             Command::Failed(command) => failed(command, &at.database()?),
             Command::Recurring(command) => recurring(command, &at.database()?, at.registry),

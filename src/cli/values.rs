@@ -32,6 +32,11 @@ pub(crate) fn above_zero(text: &str) -> Result<Duration, String> {
 
 /// Returns the JSON text of arguments, from standard input if it is `-`.
 pub(crate) fn arguments(text: &str) -> Result<String, CommandError> {
+    json(("the arguments are", "them"), text)
+}
+
+/// Does the same for another text, which the message names.
+pub(crate) fn json((what, it): (&str, &str), text: &str) -> Result<String, CommandError> {
     let mut text = text.to_owned();
     if text == "-" {
         text.clear();
@@ -48,7 +53,7 @@ pub(crate) fn arguments(text: &str) -> Result<String, CommandError> {
         Ok(_) => Ok(text.trim().to_owned()),
         Err(error) => Err(CommandError::Usage(
             ErrorKind::ValueValidation,
-            format!("the arguments are not JSON: {error}; quote them for the shell"),
+            format!("{what} not JSON: {error}; quote {it} for the shell"),
         )),
     }
 }

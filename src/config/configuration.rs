@@ -219,6 +219,7 @@ impl Config {
             failed_for: settings.failed_for.value.0,
             jobs_of_ruby: settings.jobs_of_ruby.value,
             audit_for: settings.audit_for.value.0,
+            events_for: settings.events_for.value.0,
             every: settings.every.value.0,
         }
     }

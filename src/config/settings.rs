@@ -9,6 +9,7 @@ use crate::config::reader::{Reader, Sourced, TableReader};
 use crate::config::value::{Address, HostPort, NameText};
 use crate::db::conn::pooling::pooler::Pooling;
 use crate::queue::QueueSelector;
+use crate::retention::Retention;
 use chrono_tz::Tz;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -78,6 +79,7 @@ pub(crate) struct RetentionSettings {
     pub(crate) failed_for: Sourced<Forever>,
     pub(crate) jobs_of_ruby: Sourced<bool>,
     pub(crate) audit_for: Sourced<Forever>,
+    pub(crate) events_for: Sourced<Forever>,
     pub(crate) every: Sourced<Interval>,
 }
 
@@ -264,6 +266,12 @@ impl RetentionSettings {
                 "audit_for",
                 Forever(Some(seconds(400 * 86_400))),
                 "How long the rows of the audit are kept: at least 30 days.",
+            ),
+            events_for: s.read(
+                r,
+                "events_for",
+                Forever(Some(Retention::EVENTS)),
+                "How long events are kept, and the longest time-out of a wait for one.",
             ),
             every: s.read(
                 r,

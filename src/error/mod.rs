@@ -157,6 +157,22 @@ pub enum Error {
         /// The id of the batch.
         id: i64,
     },
+    /// An event of this name was emitted before with another payload, which stays.
+    #[error(
+        "cannot emit the event `{event}`: it was emitted before with another payload, which stays"
+    )]
+    EventTaken {
+        /// The name of the event.
+        event: String,
+    },
+    /// The name or the payload of an event is invalid.
+    #[error("cannot emit the event `{event}`: {reason}")]
+    InvalidEvent {
+        /// The name of the event, shortened and escaped.
+        event: String,
+        /// What is wrong, and what is accepted.
+        reason: String,
+    },
     /// The requested operation does not exist.
     #[error(
         "there is no operation {id}, or it is not kept any more: `windlass operations list` shows all"

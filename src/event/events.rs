@@ -27,8 +27,7 @@ pub enum Event<'a> {
         /// `Worker`, `Dispatcher` or `Supervisor`.
         kind: &'a str,
     },
-    /// A worker claimed a job. The job starts as soon as a thread is free, or is released if a stop
-    /// comes first.
+    /// A worker claimed a job. The job starts as soon as a thread is free, or is released if a stop comes first.
     Claimed {
         /// The job.
         job: JobId,
@@ -124,8 +123,22 @@ pub enum Event<'a> {
         /// The delay until its next run.
         delay: Duration,
     },
-    /// A job was discarded: its code ended it without success, its concurrency key had no free slot,
-    /// or it had not started in time. It has not failed.
+    /// A job waits at a step, and runs again when the wait is over.
+    Parked {
+        /// The job.
+        job: JobId,
+        /// Its class.
+        class: &'a str,
+        /// Its queue.
+        queue: &'a str,
+        /// The number of the attempt, starting at 1.
+        attempt: u32,
+        /// The claim.
+        claim: i64,
+        /// The name of the step.
+        step: &'a str,
+    },
+    /// A job was discarded by its code, its concurrency key, or its expiry. It has not failed.
     Discarded {
         /// The job.
         job: JobId,
@@ -142,8 +155,7 @@ pub enum Event<'a> {
         /// The message of the reason, as stored with its attempts.
         message: &'a str,
     },
-    /// A job has exceeded its timeout and the grace, and is still running. Its outcome is stored
-    /// with its claim.
+    /// A job has exceeded its timeout and the grace, and is still running. Its outcome is stored with its claim.
     TimedOut {
         /// The job.
         job: JobId,
@@ -282,8 +294,7 @@ pub enum Event<'a> {
         /// How it exited.
         how: &'a str,
     },
-    /// A child program repeatedly exits soon after its start and should be examined. Reported from
-    /// the fifth time in a row on.
+    /// A child program repeatedly exits soon after its start: at least five times in a row. Examine it.
     CrashLoop {
         /// The program.
         program: &'a str,
@@ -303,14 +314,12 @@ pub enum Event<'a> {
         /// How many there are.
         children: usize,
     },
-    /// A supervisor has stopped to replace its child programs, because a new one did not start. The
-    /// others run on as they are.
+    /// A supervisor no longer replaces its child programs, because a new one did not start. The others run on.
     RolloutStopped {
         /// What went wrong.
         why: &'a str,
     },
-    /// A worker is being replaced by a new one: it claims no more, and exits when its jobs have
-    /// ended.
+    /// A worker is being replaced by a new one: it claims no more, and exits when its jobs have ended.
     Recycling {
         /// The reason.
         why: &'a str,
@@ -319,8 +328,7 @@ pub enum Event<'a> {
     Quieted,
     /// A worker or supervisor resumed claiming.
     Resumed,
-    /// A supervisor stopped without recovering the jobs of a child, because the database was
-    /// unavailable. The next supervisor recovers them.
+    /// A supervisor could not recover the jobs of a child: the database was unavailable. The next one does.
     LeftBehind {
         /// The process id of the child.
         pid: u32,
@@ -334,8 +342,7 @@ pub enum Event<'a> {
         /// What the database reported.
         reason: &'a str,
     },
-    /// The database is permanently unusable: a SQLite file was removed, replaced or corrupted, or
-    /// tables are missing. The process stops.
+    /// The process stops: a SQLite file was removed, replaced or corrupted, or tables are missing.
     Broken {
         /// What happened, and what to do.
         reason: &'a str,

@@ -14,8 +14,7 @@ pub(crate) enum ErrorMessages {
 
 /// Logs one line for each event, with key-values.
 ///
-/// A job's arguments are never logged, except where the message of its error contains them and
-/// `messages` are logged.
+/// A job's arguments are never logged, except where the message of its error contains them and `messages` are logged.
 pub(crate) fn log_event(event: &Event<'_>, messages: ErrorMessages) {
     let _ = log_run(event)
         || log_outcome(event, messages)
@@ -184,6 +183,16 @@ fn log_new_attempt(event: &Event<'_>, messages: ErrorMessages) -> bool {
             let delay_ms = millis(delay);
             log::info!(job = job.0, class, queue, attempt, claim, outcome = "snoozed", delay_ms;
                 "snoozed job {job} ({class}) for {delay_ms} ms");
+        }
+        Event::Parked {
+            job,
+            class,
+            queue,
+            attempt,
+            claim,
+            step,
+        } => {
+            log::info!(job = job.0, class, queue, attempt, claim, outcome = "parked", step; "job {job} ({class}) waits at its step {step}");
         }
         _ => return false,
     }

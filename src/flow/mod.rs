@@ -1,5 +1,7 @@
-//! Jobs that wait for others: batches, flows, and the results that they pass on.
+//! Jobs that wait: for others, in batches and flows, for a time, or for events; and the results that they pass on.
 
 pub(crate) mod batch;
+pub(crate) mod events;
 pub(crate) mod graph;
 pub(crate) mod inputs;
+pub(crate) mod waits;

@@ -38,6 +38,8 @@ pub(crate) struct Run {
     /// What happens to the job's row when it finishes.
     pub(crate) finished: FinishedRow,
     pub(crate) steps: Steps,
+    /// The longest time-out of a wait for an event.
+    pub(crate) longest_wait: Duration,
 }
 
 /// The context that a job receives in [`Job::perform`](crate::Job::perform).

@@ -19,7 +19,7 @@ impl Policy {
         let failure = JobFailure::new(&error.kind, &error.message).at(error.place.clone());
         let tries_left = attempt < self.max_attempts.unwrap_or(1);
         let once = self.is_at_most_once();
-        match error.decision {
+        match &error.decision {
             RequestedEnding::Interrupted(Interrupted::Cancelled) => Ending::Cancel(failure),
             // Not caused by anything that the job did or failed to do.
             // The job has returned, so its outcome is known unless it may run only once.
@@ -29,6 +29,8 @@ impl Policy {
             RequestedEnding::Interrupted(Interrupted::Stopping) => {
                 self.given_back(STOPPED, "stopped")
             }
+            // Its outcome is known, so an at-most-once job waits too.
+            RequestedEnding::Park(wait) => Ending::Park((**wait).clone()),
             RequestedEnding::Discard => Ending::Discard(failure),
             RequestedEnding::Fail => Ending::Fail(failure),
             RequestedEnding::Interrupted(Interrupted::TimedOut)
@@ -42,9 +44,9 @@ impl Policy {
             RequestedEnding::Snooze(_) | RequestedEnding::RetryAfter(_) if once => {
                 Ending::Fail(refused(failure))
             }
-            RequestedEnding::Snooze(delay) => Ending::Snooze(delay),
+            RequestedEnding::Snooze(delay) => Ending::Snooze(*delay),
             _ if once || !tries_left => Ending::Fail(failure),
-            RequestedEnding::RetryAfter(delay) => Ending::Retry(failure, delay),
+            RequestedEnding::RetryAfter(delay) => Ending::Retry(failure, *delay),
             RequestedEnding::ByPolicy | RequestedEnding::Interrupted(Interrupted::TimedOut) => {
                 let delay =
                     computed.unwrap_or_else(|| self.backoff.unwrap_or_default().after(attempt));

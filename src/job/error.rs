@@ -1,5 +1,6 @@
 //! How a job's own code can end: with a value, an error, or a request.
 
+use crate::db::model::wait::StepWait;
 use std::error::Error as StdError;
 use std::fmt;
 use std::time::Duration;
@@ -65,13 +66,15 @@ impl JobOutput {
 }
 
 /// What the job's code requests.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum RequestedEnding {
     ByPolicy,
     RetryAfter(Duration),
     Fail,
     Discard,
     Snooze(Duration),
+    /// The job waits at a step.
+    Park(Box<StepWait>),
     Interrupted(Interrupted),
 }
 
@@ -124,6 +127,14 @@ impl JobError {
     pub fn snooze(delay: Duration) -> Self {
         let mut error = JobError::new("snoozed", "it is to run later");
         error.decision = RequestedEnding::Snooze(delay);
+        error
+    }
+
+    /// Ends this run because the job waits at a step.
+    pub(crate) fn park(wait: StepWait) -> Self {
+        let message = format!("the job waits at its step `{}`", wait.step);
+        let mut error = JobError::new("waits", message);
+        error.decision = RequestedEnding::Park(Box::new(wait));
         error
     }
 

@@ -11,10 +11,9 @@ use crate::db::{AsConn, Conn, own};
 use crate::error::Doing;
 use crate::job::context::{Context, Run};
 use crate::job::error::{Interrupted, JobError, JobResult};
-use crate::job::step_memory::{Memory, Steps};
+use crate::job::step_memory::{Memory, ignored};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use std::sync::PoisonError;
 
 /// How many steps are read at once; further ones are looked up when they are reached.
 const READ_AT_ONCE: usize = 20_000;
@@ -144,6 +143,9 @@ impl<S: ?Sized> Context<'_, S> {
     fn done_before<C: AsConn>(&self, conn: &mut C, name: &str) -> JobResult<Option<String>> {
         let run = self.run();
         self.steps(|steps| {
+            if let Some(step) = &steps.waits_at {
+                return Err(ignored(step));
+            }
             let behind = match &mut steps.behind {
                 Some(behind) => behind,
                 None if run.attempt == 1 && !steps.has_found_some => return Ok(None),
@@ -167,9 +169,8 @@ impl<S: ?Sized> Context<'_, S> {
         })
     }
 
-    fn steps<T>(&self, work: impl FnOnce(&mut Memory) -> T) -> T {
-        let Steps(memory) = &self.run().steps;
-        work(&mut memory.lock().unwrap_or_else(PoisonError::into_inner))
+    pub(crate) fn steps<T>(&self, work: impl FnOnce(&mut Memory) -> T) -> T {
+        self.run().steps.with(work)
     }
 
     /// Finishes the job in the transaction that is open on this connection to the queue's database.
@@ -218,6 +219,9 @@ impl<S: ?Sized> Context<'_, S> {
             )
             .fail());
         }
+        if let Some(step) = run.steps.waits_at() {
+            return Err(ignored(&step));
+        }
         if !conn.is_in_transaction() {
             return Err(JobError::new(
                 "no_transaction",
@@ -248,7 +252,7 @@ impl<S: ?Sized> Context<'_, S> {
 }
 
 /// The claim is gone.
-fn lost(run: &Run) -> JobError {
+pub(crate) fn lost(run: &Run) -> JobError {
     run.signals.live.raise(Interrupted::Lost);
     Interrupted::Lost.into()
 }
@@ -281,7 +285,7 @@ fn has_ended(conn: &mut Conn<'_>, claim: ClaimOf) -> crate::error::Result<bool> 
     ended.doing("look whether the job has finished")
 }
 
-fn check_name(name: &str) -> JobResult {
+pub(crate) fn check_name(name: &str) -> JobResult {
     if name.is_empty() || name.len() > LONGEST_NAME || name.contains('\0') {
         let message =
             format!("a step's name has 1 to {LONGEST_NAME} bytes, none of them NUL: {name:.64?}");
@@ -290,13 +294,13 @@ fn check_name(name: &str) -> JobResult {
     Ok(())
 }
 
-fn twice(name: &str) -> JobError {
+pub(crate) fn twice(name: &str) -> JobError {
     let message =
         format!("the step `{name}` was already done in this run: each step needs its own name");
     JobError::new("duplicate_step", message).fail()
 }
 
-fn read<T: DeserializeOwned>(name: &str, value: &str) -> JobResult<T> {
+pub(crate) fn read<T: DeserializeOwned>(name: &str, value: &str) -> JobResult<T> {
     serde_json::from_str(value).map_err(|error| {
         let message = format!(
             "the value of the step `{name}` from an earlier run cannot be read: {error}; \
@@ -306,7 +310,7 @@ fn read<T: DeserializeOwned>(name: &str, value: &str) -> JobResult<T> {
     })
 }
 
-fn written<T: Serialize>(name: &str, value: &T) -> JobResult<String> {
+pub(crate) fn written<T: Serialize>(name: &str, value: &T) -> JobResult<String> {
     let text = serde_json::to_string(value).map_err(|error| {
         let message = format!("the value of the step `{name}` cannot be stored: {error}");
         JobError::new("unserialisable_step", message)

@@ -18,6 +18,7 @@ use crate::db::table::run_time::class_pauses;
 use crate::db::table::{job_logs, jobs};
 use crate::db::test_support::jobs_to_run;
 use crate::db::transition::finish;
+use crate::db::transition::flows::wake;
 use crate::db::transition::{claim, dispatch, expire, promote, release};
 use crate::db::{Conn, Database};
 use crate::error::{Doing, Error, Result};
@@ -29,6 +30,7 @@ use crate::job::policy::Policy;
 use crate::job::registry::Registry;
 use crate::job::step_memory::Steps;
 use crate::job::trace::origin::RunTrace;
+use crate::retention::Retention;
 use std::time::Duration;
 
 /// A run that is over, before its outcome is saved.
@@ -88,6 +90,11 @@ impl<'a> InlineWorker<'a> {
         if !self.is_limited {
             jobs_to_run::ignore_limits(conn).doing("ignore the limits")?;
         }
+        while wake::time_out(conn, 500)
+            .doing("look for waits that have timed out")?
+            .woken
+            > 0
+        {}
         while promote::promote(conn, 500)
             .doing("promote blocked jobs")?
             .is_progress(500)
@@ -155,6 +162,7 @@ impl<'a> InlineWorker<'a> {
             database: database.clone(),
             finished: FinishedRow::Keep,
             steps: Steps::default(),
+            longest_wait: Retention::EVENTS,
         }
     }
 
@@ -241,6 +249,7 @@ pub(crate) fn run_outcome(ending: Ending) -> RunOutcome {
             RunOutcome::Discarded(failure.kind, failure.message)
         }
         Ending::Snooze(delay) => RunOutcome::Snoozed(delay),
+        Ending::Park(wait) => RunOutcome::Waits(wait.step),
         Ending::Release(_) => RunOutcome::Snoozed(Duration::ZERO),
     }
 }

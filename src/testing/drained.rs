@@ -22,6 +22,8 @@ pub enum RunOutcome {
     Discarded(String, String),
     /// It asked to run again after this delay.
     Snoozed(Duration),
+    /// It waits at this step, and runs again when the wait is over.
+    Waits(String),
     /// Its claim was lost during the run, for example because its own code deleted it.
     Lost,
     /// A [`Fault`](crate::testing::Fault) ended the process in the run, and a supervisor recovered

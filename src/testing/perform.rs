@@ -15,6 +15,7 @@ use crate::job::running::Live;
 use crate::job::signals::Signals;
 use crate::job::step_memory::Steps;
 use crate::job::trace::origin::RunTrace;
+use crate::retention::Retention;
 use serde_json::Value;
 use std::sync::Arc;
 use std::time::Duration;
@@ -118,5 +119,6 @@ fn alone(class_name: &str, policy: Policy) -> Run {
         database: Database::none(),
         finished: FinishedRow::Keep,
         steps: Steps::default(),
+        longest_wait: Retention::EVENTS,
     }
 }

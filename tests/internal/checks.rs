@@ -44,7 +44,7 @@ pub fn audit(conn: &mut Conn<'_>) {
 pub fn clear(conn: &mut Conn<'_>) {
     execute(
         conn,
-        "BEGIN; DELETE FROM solid_queue_batch_executions; DELETE FROM solid_queue_batches; \
+        "BEGIN; DELETE FROM windlass_waits; DELETE FROM windlass_events; DELETE FROM solid_queue_batch_executions; DELETE FROM solid_queue_batches; \
          DELETE FROM windlass_edges; DELETE FROM windlass_batch_failures; DELETE FROM solid_queue_ready_executions; DELETE FROM solid_queue_scheduled_executions; \
          DELETE FROM solid_queue_claimed_executions; DELETE FROM solid_queue_failed_executions; \
          DELETE FROM solid_queue_jobs; DELETE FROM solid_queue_processes; DELETE FROM solid_queue_pauses; \
@@ -79,6 +79,17 @@ const VIOLATIONS: &str = "
     UNION ALL
     SELECT 'B4: batch ' || b.id || ' is over while jobs of it are open' FROM solid_queue_batches b
       WHERE b.finished_at IS NOT NULL AND EXISTS (SELECT 1 FROM solid_queue_batch_executions e WHERE e.batch_id = b.id)
+    UNION ALL
+    SELECT 'W1: job ' || b.job_id || ' waits for an event without saying which' FROM solid_queue_blocked_executions b
+      WHERE b.concurrency_key = 'windlass/event' AND NOT EXISTS (SELECT 1 FROM windlass_waits w WHERE w.job_id = b.job_id)
+    UNION ALL
+    SELECT 'W2: job ' || w.job_id || ' does not wait for its event' FROM windlass_waits w
+      WHERE NOT EXISTS (SELECT 1 FROM solid_queue_blocked_executions b WHERE b.job_id = w.job_id AND b.concurrency_key = 'windlass/event')
+    UNION ALL
+    SELECT 'W3: job ' || w.job_id || ' waits for an event that was emitted, and no promotion was requested'
+      FROM windlass_waits w JOIN windlass_events e ON e.name = w.event_name
+      WHERE NOT EXISTS (SELECT 1 FROM windlass_wanted_keys k
+        WHERE k.key IN ('windlass/wait/' || w.job_id, 'windlass/event/' || w.event_name))
     UNION ALL
     SELECT 'I1: job ' || id || ' is in ' || places || ' places' AS t FROM (
       SELECT id, CASE WHEN finished_at IS NULL THEN 0 ELSE 1 END

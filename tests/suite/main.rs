@@ -101,6 +101,7 @@ mod troubles;
 mod typed;
 mod unique;
 mod upcast;
+mod waits;
 mod wakeup;
 #[cfg(feature = "web")]
 mod web;

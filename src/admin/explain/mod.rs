@@ -16,6 +16,7 @@ use crate::db::query::batches::{self, AwaitedBatch};
 use crate::db::query::explain::RubyProcesses;
 use crate::db::query::explain::{self, Holder};
 use crate::db::query::job_info::EnqueuedJobRow;
+use crate::db::table::flows::waits::{self, AwaitedEvent};
 use crate::db::table::progress::Progress;
 use crate::db::table::run_time::limits;
 use crate::db::{AsConn, Conn, own};
@@ -99,6 +100,15 @@ pub enum Reason {
         oldest: Option<JobId>,
         /// One that has not succeeded, if the job waits for its retry.
         failed: Option<JobId>,
+    },
+    /// It waits at a step for an [event](crate::emit).
+    Event {
+        /// The name of the event.
+        name: String,
+        /// The step.
+        step: String,
+        /// When the wait times out, by the database's clock. `None` if that is no calendar time.
+        until: Option<DateTime<Utc>>,
     },
     /// It waits for a slot of its concurrency key.
     Limited {
@@ -228,6 +238,9 @@ fn reason(conn: &mut Conn<'_>, job: &EnqueuedJobRow) -> QueryResult<Reason> {
             obstacles,
         });
     }
+    if let Some(wait) = waits::awaited(conn, id)? {
+        return Ok(waits_for(wait));
+    }
     if let Some(blocked) = explain::blocked(conn, id)? {
         let by = blocked.after_job_id.map(JobId);
         if blocked.is_limited() {
@@ -270,6 +283,14 @@ fn follows(conn: &mut Conn<'_>, id: i64) -> QueryResult<Option<Reason>> {
     Ok(batches::awaited(conn, id)?.map(of_batch))
 }
 
+fn waits_for(wait: AwaitedEvent) -> Reason {
+    Reason::Event {
+        name: wait.event_name,
+        step: wait.step,
+        until: wait.timeout_at.map(|at| at.and_utc()),
+    }
+}
+
 fn of_batch(batch: AwaitedBatch) -> Reason {
     let count = |count: i64| u64::try_from(count).unwrap_or(0);
     Reason::Batch {
@@ -307,6 +328,7 @@ impl Explanation {
             Reason::Blocked { .. }
             | Reason::Batch { .. }
             | Reason::Jobs { .. }
+            | Reason::Event { .. }
             | Reason::Limited { .. }
             | Reason::InLine { .. }
             | Reason::Claimed { .. } => true,

@@ -1,7 +1,8 @@
-//! What `explain` says of a job that waits for jobs, or for a batch.
+//! What `explain` says of a job that waits for jobs, for a batch, or for an event.
 
 use crate::admin::explain::words::{Word, Words, text};
 use crate::job::id::JobId;
+use chrono::{DateTime, Utc};
 
 pub(super) fn batch(name: &str, open: u64, total: u64, oldest: Option<JobId>) -> Words {
     let mut words = vec![Word::State("It waits")];
@@ -40,6 +41,17 @@ pub(super) fn jobs(open: u64, total: u64, oldest: Option<JobId>, failed: Option<
             words.push(Word::Job(oldest));
         }
         (None, None) => words.push(text(" for other jobs")),
+    }
+    words.push(text("."));
+    words
+}
+
+pub(super) fn event(event: &str, step: &str, until: Option<DateTime<Utc>>) -> Words {
+    let mut words = vec![Word::State("It waits"), text(" for event ")];
+    words.extend([Word::Name(event.to_owned()), text(" at its step ")]);
+    words.push(Word::Name(step.to_owned()));
+    if let Some(at) = until {
+        words.extend([text(" until "), Word::Time(at)]);
     }
     words.push(text("."));
     words

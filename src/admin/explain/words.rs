@@ -102,6 +102,7 @@ impl Explanation {
                 oldest,
                 failed,
             } => parents::jobs(*open, *total, *oldest, *failed),
+            Reason::Event { name, step, until } => parents::event(name, step, *until),
             Reason::Limited { key, by, set_limit } => limited(key, *by, *set_limit),
             Reason::InLine { key, behind, until } => in_line(key, *behind, *until),
             Reason::Claimed { .. } => return self.claimed(),

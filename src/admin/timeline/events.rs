@@ -182,6 +182,7 @@ impl Entries<'_> {
                 };
                 self.blocked(how);
             }
+            Reason::Event { name: n, .. } => self.blocked(vec![text("by event "), name(n.clone())]),
             Reason::Limited { key, .. } => {
                 let how = vec![text("by the concurrency key "), Word::Key(key.clone())];
                 self.blocked(how);
@@ -299,14 +300,11 @@ impl Entries<'_> {
         let next = |ahead: u32| format!("attempt {}{of}", task.attempt.saturating_add(ahead));
         let (what, how) = match &self.details.explanation.reason {
             Reason::Ready { .. } => (next(1), vec![text("as soon as a thread is free for it")]),
-            Reason::Scheduled { at, .. } => (
-                next(1),
-                vec![
-                    text("when it is due, at "),
-                    Word::Time(*at),
-                    text(", and a thread is free"),
-                ],
-            ),
+            Reason::Scheduled { at, .. } => {
+                let due = [text("when it is due, at "), Word::Time(*at)];
+                let free = text(", and a thread is free");
+                (next(1), due.into_iter().chain([free]).collect())
+            }
             Reason::Limited { .. } => (next(1), vec![text("as soon as it has a slot")]),
             Reason::InLine { .. } => (next(1), vec![text("when those before it have ended")]),
             Reason::Blocked { by: Some(by), .. } => (
@@ -315,6 +313,7 @@ impl Entries<'_> {
             ),
             Reason::Batch { .. } => (next(1), vec![text("when the batch is over")]),
             Reason::Jobs { .. } => (next(1), vec![text("when those it waits for have ended")]),
+            Reason::Event { .. } => (next(1), vec![text("after the wait")]),
             Reason::Blocked { by: None, .. } => (next(1), vec![text("when that has ended")]),
             Reason::Claimed { .. } => self.after_run(&of),
             Reason::Ended if task.status == TaskStatus::Failed => (

@@ -3,6 +3,7 @@
 pub(crate) mod check;
 pub(crate) mod doctor;
 pub(crate) mod enqueue;
+pub(crate) mod events;
 pub(crate) mod explain;
 pub(crate) mod failed;
 pub(crate) mod health;

@@ -18,6 +18,7 @@ use crate::process::worker::builder::Worker;
 use crate::recycle::Recycle;
 use std::ffi::OsString;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Runs a program as the configuration describes.
 ///
@@ -112,6 +113,7 @@ impl Config {
             .alive_threshold(self.supervisor.alive_threshold.value.0)
             .shutdown_timeout(self.supervisor.shutdown_timeout.value)
             .keep_finished(settings.keep_finished.value)
+            .longest_wait(self.retention.events_for.value.0.unwrap_or(Duration::MAX))
             .recycle(recycle)
             .hooks(self.hooks.clone())
             .subscriber(self.subscribed());

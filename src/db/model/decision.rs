@@ -5,6 +5,7 @@ use crate::db::conn::sql::Lossy;
 use crate::db::model::outcome::{
     AttemptOutcome, EndedRun, Ending, JobFailure, ResultOutcome, cancelled,
 };
+use crate::db::model::wait::StepWait;
 use crate::mutant;
 use chrono::NaiveDateTime;
 use diesel::prelude::*;
@@ -16,6 +17,8 @@ use std::time::Duration;
 pub(crate) enum Destination {
     /// It waits again: ready, or scheduled after the delay.
     Wait(Option<Duration>),
+    /// It waits at a step.
+    Park(StepWait),
     /// It has failed permanently.
     Failed(JobFailure),
     /// It ends without a failure.
@@ -68,6 +71,7 @@ impl JobDecision {
                 let closed = Destination::Closed(ResultOutcome::Cancelled, failure);
                 (closed, Some(attempt), begun)
             }
+            Ending::Park(wait) => (Destination::Park(wait), None, false),
             Ending::Snooze(delay) => (Destination::Wait(Some(delay)), None, false),
             Ending::Release(_) => (Destination::Wait(None), None, false),
         };
@@ -207,6 +211,7 @@ mod tests {
     use super::*;
     use crate::db::model::claim::FinishedRow;
     use crate::db::model::outcome::RunStart;
+    use crate::db::model::wait::WaitUntil;
 
     const SECOND: Duration = Duration::from_secs(1);
 
@@ -241,6 +246,7 @@ mod tests {
         let to = match &decision.destination {
             Destination::Wait(None) => "ready".to_owned(),
             Destination::Wait(Some(delay)) => format!("in {}s", delay.as_secs()),
+            Destination::Park(wait) => format!("parked at {}", wait.step),
             Destination::Failed(failure) => format!("failed {}", failure.kind),
             Destination::Closed(outcome, _) => format!("closed {outcome:?}"),
         };
@@ -288,6 +294,14 @@ mod tests {
                 Ending::Expire(failure()),
                 false,
                 "closed Discarded | discarded | nothing | noted",
+            ),
+            (
+                Ending::Park(StepWait {
+                    step: "a".to_owned(),
+                    until: WaitUntil::Pause(SECOND),
+                }),
+                true,
+                "parked at a | - | nothing | noted",
             ),
             (Ending::Snooze(SECOND), true, "in 1s | - | nothing | noted"),
             (

@@ -18,3 +18,4 @@ pub(crate) mod recurring;
 pub(crate) mod state;
 pub(crate) mod times;
 pub(crate) mod traceparent;
+pub(crate) mod wait;

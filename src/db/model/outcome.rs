@@ -2,13 +2,13 @@
 
 use crate::db::model::claim::FinishedRow;
 use crate::db::model::fingerprint;
+use crate::db::model::wait::StepWait;
 use chrono::NaiveDateTime;
 use serde::{Deserialize, Deserializer, Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 use std::time::Duration;
 
-/// Why a job failed. The text is cleaned, without NUL and limited in length, so that every database
-/// accepts it.
+/// Why a job failed. The text is cleaned, without NUL and limited in length, so that every database accepts it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct JobFailure {
     /// The type of the error, or a reason from Windlass such as `crashed`.
@@ -174,8 +174,7 @@ pub(crate) fn is_unknown(json: &str) -> bool {
     UNKNOWN_OUTCOMES.contains(&&*kind) || kind.starts_with("SolidQueue::Processes::")
 }
 
-/// Reads one part of a policy. A part of an unknown form counts as missing, so
-/// that the other parts stay in force.
+/// Reads one part of a policy. A part of an unknown form counts as missing, so that the other parts stay in force.
 pub(crate) fn readable<'de, D: Deserializer<'de>, T: DeserializeOwned>(
     part: D,
 ) -> Result<Option<T>, D::Error> {
@@ -223,14 +222,15 @@ pub(crate) enum Ending {
     Expire(JobFailure),
     /// It runs again after the delay, and this run does not count as an attempt.
     Snooze(Duration),
+    /// It waits at a step, and runs again when the wait is over. This run counts neither as an attempt nor as a crash.
+    Park(StepWait),
     /// Its process interrupted it, for this reason: it runs again at once, and this run counts
     /// neither as an attempt nor as a crash.
     Release(String),
 }
 
 impl Ending {
-    /// Removes the text of the failure, which a database may refuse: a job must be able to fail all
-    /// the same.
+    /// Removes the text of the failure, which a database may refuse: a job must be able to fail all the same.
     pub(crate) fn drop_text(&mut self) {
         match self {
             Ending::Fail(failure)
@@ -241,7 +241,7 @@ impl Ending {
                 *failure =
                     JobFailure::new("unrecordable", "the database refused the text of the error");
             }
-            Ending::Snooze(_) | Ending::Release(_) => {}
+            Ending::Snooze(_) | Ending::Park(_) | Ending::Release(_) => {}
         }
     }
 }

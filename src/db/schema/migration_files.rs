@@ -56,4 +56,5 @@ pub(crate) const FILES: &[EmbeddedMigration] = embedded![
     "2026-11-24-000014_enqueue_by_sql",
     "2026-11-25-000001_batches",
     "2026-11-25-000002_flows",
+    "2026-11-25-000004_waits",
 ];

@@ -61,3 +61,22 @@ diesel::table! {
         created_at -> Timestamp,
     }
 }
+
+diesel::table! {
+    windlass_events (name) {
+        name -> Text,
+        payload -> Text,
+        created_at -> Timestamp,
+    }
+}
+
+diesel::table! {
+    windlass_waits (job_id) {
+        job_id -> BigInt,
+        claim_id -> BigInt,
+        step -> Text,
+        event_name -> Text,
+        timeout_at -> Timestamp,
+        created_at -> Timestamp,
+    }
+}

@@ -2,11 +2,13 @@
 //! under the fence.
 
 use crate::db::conn::connection::Conn;
-use crate::db::conn::sql::id_list;
+use crate::db::conn::param::InputRows;
+use crate::db::conn::sql::{id_list, micros};
 use crate::db::conn::statement::Statement;
 use crate::db::model::claim::Fence;
 use diesel::prelude::*;
 use diesel::sql_types::{Nullable, Text};
+use std::time::Duration;
 
 /// The state of a step when it starts.
 #[derive(Debug, PartialEq, Eq)]
@@ -52,6 +54,46 @@ pub(crate) fn record(conn: &mut Conn<'_>, job_id: i64, name: &str, value: &str) 
         .bind(name)
         .bind(value)
         .execute(conn)
+}
+
+/// Records the steps of pauses that start now, each with the time of its end. One that another program has recorded stays.
+pub(crate) fn record_pauses(
+    conn: &mut Conn<'_>,
+    pauses: &[(i64, &str, Duration)],
+) -> QueryResult<()> {
+    if pauses.is_empty() {
+        return Ok(());
+    }
+    let row = |(job, step, time): &(i64, &str, Duration)| {
+        [
+            (*job).into(),
+            (*step).to_owned().into(),
+            micros(*time).into(),
+        ]
+    };
+    let input = InputRows {
+        names: ["job_id", "name", "delay"],
+        rows: pauses.iter().map(row).collect(),
+    };
+    let text = format!(
+        "INSERT INTO windlass_steps (job_id, name, value, created_at) \
+         SELECT input.job_id, input.name, '\"' || {{later input.delay}} || '\"', {{now}} FROM {} WHERE true \
+         ORDER BY 1, 2 ON CONFLICT (job_id, name) DO NOTHING",
+        input.item(conn.dialect())
+    );
+    let params = input.params(conn.dialect());
+    Statement::new(text).bind_all(params).execute(conn)
+}
+
+/// Returns the value of a completed step.
+pub(crate) fn value(conn: &mut Conn<'_>, job_id: i64, name: &str) -> QueryResult<Option<String>> {
+    let text = "SELECT value FROM windlass_steps WHERE job_id = $1 AND name = $2";
+    let found: Option<StepValue> = Statement::new(text)
+        .bind(job_id)
+        .bind(name)
+        .get_result(conn)
+        .optional()?;
+    Ok(found.and_then(|row| row.value))
 }
 
 /// A completed step and its value.

@@ -10,7 +10,7 @@ use crate::db::conn::connection::Conn;
 use crate::db::conn::sql::{Execution, IdRange, job_ids};
 use crate::db::conn::statement::Statement;
 use crate::db::model::new_row::UniqueScope;
-use crate::db::table::flows::WAITS_FOR_PARENTS;
+use crate::db::table::flows::{WAITS_FOR_EVENT, WAITS_FOR_PARENTS};
 use diesel::prelude::*;
 use std::collections::BTreeSet;
 
@@ -24,14 +24,14 @@ pub(crate) const BLOCKED: &str = "solid_queue_blocked_executions";
 /// its own jobs.
 pub(crate) const UNIQUE_SUCCESSOR: &str = "windlass/again";
 
-/// Returns whether jobs that are blocked under this key wait for other jobs or batches, and not for a slot.
+/// Returns whether jobs that are blocked under this key wait for other jobs, batches or events, and not for a slot.
 pub(crate) fn waits_for_others(key: &str) -> bool {
-    [UNIQUE_SUCCESSOR, WAITS_FOR_PARENTS].contains(&key)
+    [UNIQUE_SUCCESSOR, WAITS_FOR_PARENTS, WAITS_FOR_EVENT].contains(&key)
 }
 
 /// Returns the condition for that.
 pub(crate) fn waits_for_others_sql(key: &str) -> String {
-    format!("({key} IN ('{UNIQUE_SUCCESSOR}', '{WAITS_FOR_PARENTS}'))")
+    format!("({key} IN ('{UNIQUE_SUCCESSOR}', '{WAITS_FOR_PARENTS}', '{WAITS_FOR_EVENT}'))")
 }
 
 /// Takes the unique ids of new jobs of a range on SQLite, and deletes those jobs again whose unique

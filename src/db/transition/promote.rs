@@ -102,10 +102,7 @@ pub(crate) fn promote_after(
         let rooms = semaphores::free_slots(conn, &keys)?;
         let picked = pick(conn, &rooms)?;
         let mut ready: Vec<i64> = picked.iter().map(|picked| picked.job_id).collect();
-        if !ready.is_empty() {
-            blocked::delete(conn, &ready)?;
-            crate::db::table::ready::insert(conn, &ready)?;
-        }
+        make_ready(conn, &ready)?;
         let mut discarded = discard(conn, &keys)?;
         let left_over = request_left_over(conn, &rooms, &picked)?;
         let of_ruby = rooms.iter().filter(|room| room.has_semaphore);
@@ -115,15 +112,17 @@ pub(crate) fn promote_after(
         let completed = flows::complete::complete(conn, &keys)?;
         let parents = flows::parents::resolve(conn, &keys)?;
         let admitted = flows::admit::admit(conn, &keys)?;
+        let woken = flows::wake::wake(conn, &keys)?;
         let unwanted = admitted.discarded.into_iter();
         discarded.extend(unwanted.map(|job| Discarded::of(job, flows::admit::NOT_WANTED)));
         let left_over = left_over
             + signalled.left_over
             + completed.left_over
             + parents.left_over
-            + admitted.left_over;
+            + admitted.left_over
+            + woken.left_over;
         Ok(Promoted {
-            followed: completed.followed + parents.followed + admitted.entered,
+            followed: completed.followed + parents.followed + admitted.entered + woken.woken.len(),
             ready,
             discarded,
             keys: keys.len(),
@@ -131,6 +130,14 @@ pub(crate) fn promote_after(
             ..nothing
         })
     })
+}
+
+fn make_ready(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<()> {
+    if jobs.is_empty() {
+        return Ok(());
+    }
+    blocked::delete(conn, jobs)?;
+    crate::db::table::ready::insert(conn, jobs)
 }
 
 /// A blocked job that a free slot of its key may go to.

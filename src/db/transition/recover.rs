@@ -40,7 +40,7 @@ impl Recovered {
         let job = decision.run.job_id;
         match &decision.destination {
             Destination::Wait(None) => self.released.push(job),
-            Destination::Wait(Some(_)) => self.delayed.push(job),
+            Destination::Wait(Some(_)) | Destination::Park(_) => self.delayed.push(job),
             Destination::Failed(_) => self.failed.push(job),
             Destination::Closed(ResultOutcome::Cancelled, _) => self.cancelled.push(job),
             Destination::Closed(..) => self.discarded.push((job, class_name.to_owned())),

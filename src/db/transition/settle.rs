@@ -12,6 +12,7 @@ use crate::db::model::history::tally::CountedEnd;
 use crate::db::model::new_result::NewResult;
 use crate::db::model::new_row::NewRow;
 use crate::db::model::outcome::{JobFailure, ResultOutcome};
+use crate::db::model::wait::{StepWait, WaitUntil};
 use crate::db::table::attempts::{self, NewAttempt};
 use crate::db::table::expiries;
 use crate::db::table::failed::{self, FailedJob};
@@ -70,6 +71,8 @@ fn apply(conn: &mut Conn<'_>, decisions: &[JobDecision]) -> QueryResult<BTreeMap
     // After the counts, as they determine whether a ready job is started with caution.
     waiting.enter(conn)?;
     keep_expiries(conn, &settled)?;
+    let parked: Vec<&JobDecision> = settled.iter().map(|one| one.decision).collect();
+    flows::park::park(conn, &parked)?;
     attempts::insert(conn, &new_attempts(&settled))?;
     close(conn, &settled)?;
     follow_up(conn, &settled)?;
@@ -133,11 +136,11 @@ impl WaitingAgain {
     fn of(settled: &[Settled<'_>]) -> Self {
         let mut waiting = WaitingAgain::default();
         for Settled { job, decision } in settled {
-            match decision.destination {
+            match &decision.destination {
                 Destination::Wait(Some(delay)) if !delay.is_zero() => {
                     waiting.later.push(DelayedJob {
                         job_id: job.id,
-                        delay,
+                        delay: *delay,
                         keeps_slot: decision.has_slot,
                     });
                 }
@@ -148,7 +151,16 @@ impl WaitingAgain {
                         .extend(decision.is_suspect.then_some(job.id));
                 }
                 Destination::Wait(_) => waiting.without_slot.push(job.id),
-                Destination::Failed(_) | Destination::Closed(..) => {}
+                // Another job may have its slot meanwhile, also of an ordered key.
+                Destination::Park(StepWait {
+                    until: WaitUntil::Pause(delay),
+                    ..
+                }) => waiting.later.push(DelayedJob {
+                    job_id: job.id,
+                    delay: *delay,
+                    keeps_slot: false,
+                }),
+                Destination::Park(_) | Destination::Failed(_) | Destination::Closed(..) => {}
             }
         }
         waiting
@@ -173,7 +185,7 @@ impl WaitingAgain {
 fn failure_of(decision: &JobDecision) -> Option<&JobFailure> {
     match &decision.destination {
         Destination::Failed(failure) => Some(failure),
-        Destination::Wait(_) | Destination::Closed(..) => None,
+        Destination::Wait(_) | Destination::Park(_) | Destination::Closed(..) => None,
     }
 }
 
@@ -206,7 +218,7 @@ fn close(conn: &mut Conn<'_>, settled: &[Settled<'_>]) -> QueryResult<()> {
     let mut ended = Vec::new();
     for Settled { job, decision } in settled {
         let (outcome, failure) = match &decision.destination {
-            Destination::Wait(_) => continue,
+            Destination::Wait(_) | Destination::Park(_) => continue,
             Destination::Failed(failure) => (ResultOutcome::Failed, failure),
             Destination::Closed(outcome, failure) => (*outcome, failure),
         };

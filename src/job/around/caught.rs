@@ -2,6 +2,7 @@
 
 use crate::job::context::Run;
 use crate::job::error::{JobError, JobOutput, PANIC};
+use crate::job::step_memory::ignored;
 use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -17,7 +18,10 @@ pub(crate) fn caught(
     body: impl FnOnce() -> Result<JobOutput, JobError>,
 ) -> Result<JobOutput, JobError> {
     match catch_unwind(AssertUnwindSafe(body)) {
-        Ok(Ok(output)) => Ok(output),
+        Ok(Ok(output)) => match run.steps.waits_at() {
+            Some(step) => Err(ignored(&step)),
+            None => Ok(output),
+        },
         Ok(Err(error)) => Err(error.heed(|interrupted| run.signals.has_raised(interrupted))),
         Err(payload) => Err(panicked(payload)),
     }

@@ -66,9 +66,10 @@ impl JobRan<'_> {
     pub fn outcome(&self) -> JobEnd<'_> {
         match self.end {
             Ok(output) => JobEnd::Finished(output.text.as_deref()),
-            Err(error) => match error.decision {
-                RequestedEnding::Interrupted(interrupted) => JobEnd::Interrupted(interrupted),
-                RequestedEnding::Snooze(delay) => JobEnd::Snoozed(delay),
+            Err(error) => match &error.decision {
+                RequestedEnding::Interrupted(interrupted) => JobEnd::Interrupted(*interrupted),
+                RequestedEnding::Snooze(delay) => JobEnd::Snoozed(*delay),
+                RequestedEnding::Park(wait) => JobEnd::Waits(&wait.step),
                 RequestedEnding::Discard => JobEnd::Discarded(error),
                 _ if error.is_panic() => JobEnd::Panicked(error),
                 _ => JobEnd::Failed(error),
@@ -98,6 +99,9 @@ pub enum JobEnd<'a> {
     Discarded(&'a JobError),
     /// The job asked to run again after this delay; see [`JobError::snooze`].
     Snoozed(Duration),
+    /// The job waits at this step, and runs again when the wait is over; see
+    /// [`Context::pause_for`](crate::Context::pause_for).
+    Waits(&'a str),
     /// The job stopped because it was told to.
     Interrupted(Interrupted),
 }

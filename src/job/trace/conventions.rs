@@ -92,6 +92,7 @@ pub(super) fn outcome(ending: Option<&Ending>) -> KeyValue {
         Some(Ending::Discard(_) | Ending::Expire(_)) => "discarded",
         Some(Ending::Cancel(_)) => "cancelled",
         Some(Ending::Snooze(_)) => "snoozed",
+        Some(Ending::Park(_)) => "parked",
         Some(Ending::Release(_)) => "released",
     };
     KeyValue::new(JOB_OUTCOME, outcome)

@@ -5,7 +5,7 @@ use crate::db::Database;
 use crate::db::model::claim::Cursor;
 use crate::db::model::history::tally::CountedEnd;
 use crate::db::table::{scheduled, semaphores};
-use crate::db::transition::flows::complete;
+use crate::db::transition::flows::{complete, wake};
 use crate::db::transition::{dispatch, expire, unblock};
 use crate::error::{Error, Result};
 use crate::event::events::Event;
@@ -168,6 +168,7 @@ impl Dispatcher {
         self.sweep(session, &mut walks.key)?;
         sweep_batches(session, &mut walks.batch)?;
         walks.followers.go_on(session)?;
+        let timeout = self.time_out(session)?;
         let next = session.run("look for due jobs", scheduled::next_due)?;
         let pause = match next {
             // Due executions were skipped because they are locked.
@@ -183,7 +184,20 @@ impl Dispatcher {
             }
             None => self.polling_interval,
         };
-        Ok(pause.min(patience))
+        Ok(pause.min(patience).min(timeout))
+    }
+
+    /// Lets jobs run whose waits have timed out, and returns the longest pause before the next turn.
+    fn time_out(&self, session: &mut Session) -> Result<Duration, Duration> {
+        let timed_out = session.run("look for waits that have timed out", |conn| {
+            wake::time_out(conn, self.batch_size)
+        })?;
+        let next = timed_out.next.unwrap_or(self.polling_interval);
+        Ok(match timed_out.woken {
+            // Those that are left are locked: this does not look for them all the time.
+            0 => next.max(AFTER_LOCKED),
+            _ => next,
+        })
     }
 
     /// Discards the jobs that have expired, if it is time for that, and returns the longest pause

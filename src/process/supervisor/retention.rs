@@ -3,6 +3,7 @@
 use crate::clock;
 use crate::db::Conn;
 use crate::db::table::classes;
+use crate::db::table::flows::events;
 use crate::db::table::operators::{audit, operations};
 use crate::db::table::web::upkeep;
 use crate::db::transition::clear::{self, ClearLimits, ClearedPage, expired, orphans};
@@ -147,6 +148,16 @@ impl RetentionTask {
             expired::delete(conn, waiters, BATCH)
         }));
         kinds.extend(RowKind::beside_jobs());
+        if let Some(age) = self.retention.events_for {
+            kinds.push(RowKind::new("clear events", Of::Others, move |conn, _| {
+                let cleared = events::clear(conn, age, BATCH)?;
+                Ok(ClearedPage {
+                    reached: (cleared >= BATCH).then_some(0),
+                    cleared,
+                    left: None,
+                })
+            }));
+        }
         kinds.extend(self.audit());
         Ok(kinds)
     }

@@ -17,6 +17,7 @@ use crate::process::worker::run::{CheckedWorker, RunningWorker};
 use crate::process::worker::settings::{self, WorkerSetup};
 use crate::queue::QueueSelector;
 use crate::recycle::Recycle;
+use crate::retention::Retention;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -52,6 +53,7 @@ impl Worker {
                 polling_interval: Duration::from_secs(5),
                 shutdown_timeout: Duration::from_secs(25),
                 finished: FinishedRow::Keep,
+                longest_wait: Retention::EVENTS,
                 recycle: Recycle::new(),
                 until_idle: false,
             },
@@ -109,6 +111,15 @@ impl Worker {
         } else {
             FinishedRow::Delete
         };
+        self
+    }
+
+    /// Sets the longest time-out that a job can give to [`wait_event`](crate::Context::wait_event). Default: 30 days.
+    ///
+    /// It should be as long as the supervisors of this database keep events
+    /// ([`Retention::events_for`]): an event that is deleted before a job waits for it is lost.
+    pub fn longest_wait(mut self, longest: Duration) -> Self {
+        self.settings.longest_wait = longest;
         self
     }
 

@@ -8,8 +8,10 @@ use crate::db::transition::end;
 use crate::clock;
 use crate::db::Conn;
 use crate::db::model::claim::{Claimed, Fence, FinishedRow};
-use crate::db::model::outcome::ClaimEnd;
+use crate::db::model::outcome::{ClaimEnd, Ending, JobFailure};
 use crate::db::transition::finish;
+use crate::event::events::Event;
+use crate::job::id::JobId;
 use crate::job::perform::Outcome;
 use crate::job::running::Live;
 use crate::process::base::registration::Registration;
@@ -232,5 +234,79 @@ pub(crate) fn kind(pending: &PendingCompletion) -> CompletionKind {
         leaves_traces: run.traces().is_some_and(|job| job.leaves_traces()),
         is_limited: run.job.is_limited,
         has_followers: run.job.batch_id.is_some() || run.job.has_dependents,
+    }
+}
+
+impl CompletedRun {
+    /// Returns the event of a run that did not succeed.
+    pub(crate) fn event_of<'e>(&'e self, ending: &'e Ending) -> Event<'e> {
+        let (job, class, ran) = (JobId(self.job.job_id), &*self.job.class_name, self.ran);
+        let (queue, claim) = (&*self.job.queue_name, self.job.claim_id);
+        let attempt = self.job.attempt();
+        match ending {
+            Ending::Fail(failure) => Event::Failed {
+                job,
+                class,
+                queue,
+                attempt,
+                claim,
+                ran,
+                kind: &failure.kind,
+                message: &failure.message,
+            },
+            Ending::Retry(failure, delay) => Event::Retried {
+                job,
+                class,
+                queue,
+                attempt,
+                claim,
+                ran,
+                kind: &failure.kind,
+                message: &failure.message,
+                delay: *delay,
+            },
+            Ending::Discard(failure) | Ending::Expire(failure) => discarded(&self.job, failure),
+            Ending::Cancel(_) => Event::Cancelled {
+                job,
+                class,
+                queue,
+                attempt,
+                claim,
+            },
+            Ending::Snooze(delay) => Event::Snoozed {
+                job,
+                class,
+                queue,
+                attempt,
+                claim,
+                delay: *delay,
+            },
+            Ending::Park(wait) => parked(&self.job, &wait.step),
+            // Releases are reported in bulk, without their jobs.
+            Ending::Release(why) => Event::Released { count: 1, why },
+        }
+    }
+}
+
+fn parked<'r>(held: &'r Claimed, step: &'r str) -> Event<'r> {
+    Event::Parked {
+        job: JobId(held.job_id),
+        class: &held.class_name,
+        queue: &held.queue_name,
+        attempt: held.attempt(),
+        claim: held.claim_id,
+        step,
+    }
+}
+
+fn discarded<'r>(held: &'r Claimed, failure: &'r JobFailure) -> Event<'r> {
+    Event::Discarded {
+        job: JobId(held.job_id),
+        class: &held.class_name,
+        queue: &held.queue_name,
+        attempt: held.attempt(),
+        claim: held.claim_id,
+        kind: &failure.kind,
+        message: &failure.message,
     }
 }

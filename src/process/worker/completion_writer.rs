@@ -4,7 +4,7 @@ use crate::clock;
 use crate::db::model::claim::{Claimed, FinishedRow};
 use crate::db::model::finished::KeySlots;
 use crate::db::model::history::tally::CountedEnd;
-use crate::db::model::outcome::{Ending, JobFailure};
+use crate::db::model::outcome::Ending;
 use crate::db::table::claimed::EndedClaims;
 use crate::db::transition::release;
 use crate::db::{Conn, LockWait, with_lock_wait};
@@ -272,50 +272,7 @@ impl CompletionWriter {
         if let Some(end) = CountedEnd::of(ending) {
             self.count(run, end);
         }
-        let (job, class, ran) = (JobId(run.job.job_id), &*run.job.class_name, run.ran);
-        let (queue, claim) = (&*run.job.queue_name, run.job.claim_id);
-        let attempt = run.job.attempt();
-        self.subscriber.emit(&match ending {
-            Ending::Fail(failure) => Event::Failed {
-                job,
-                class,
-                queue,
-                attempt,
-                claim,
-                ran,
-                kind: &failure.kind,
-                message: &failure.message,
-            },
-            Ending::Retry(failure, delay) => Event::Retried {
-                job,
-                class,
-                queue,
-                attempt,
-                claim,
-                ran,
-                kind: &failure.kind,
-                message: &failure.message,
-                delay: *delay,
-            },
-            Ending::Discard(failure) | Ending::Expire(failure) => discarded(&run.job, failure),
-            Ending::Cancel(_) => Event::Cancelled {
-                job,
-                class,
-                queue,
-                attempt,
-                claim,
-            },
-            Ending::Snooze(delay) => Event::Snoozed {
-                job,
-                class,
-                queue,
-                attempt,
-                claim,
-                delay: *delay,
-            },
-            // Releases are reported in bulk, without their jobs.
-            Ending::Release(why) => Event::Released { count: 1, why },
-        });
+        self.subscriber.emit(&run.event_of(ending));
     }
 
     /// Reports a claim that was lost. This is not an error: the job was recovered
@@ -328,17 +285,5 @@ impl CompletionWriter {
             attempt: job.attempt(),
             claim: job.claim_id,
         });
-    }
-}
-
-fn discarded<'r>(held: &'r Claimed, failure: &'r JobFailure) -> Event<'r> {
-    Event::Discarded {
-        job: JobId(held.job_id),
-        class: &held.class_name,
-        queue: &held.queue_name,
-        attempt: held.attempt(),
-        claim: held.claim_id,
-        kind: &failure.kind,
-        message: &failure.message,
     }
 }

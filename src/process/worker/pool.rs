@@ -55,6 +55,7 @@ pub(crate) struct Pool {
     limited: Sender<()>,
     /// What happens to the rows of finished jobs whose policy does not say.
     finished: FinishedRow,
+    longest_wait: Duration,
 }
 
 impl Pool {
@@ -76,6 +77,7 @@ impl Pool {
             completed: setup.completed,
             limited: setup.limited,
             finished: setup.finished,
+            longest_wait: setup.longest_wait,
         })
     }
 
@@ -216,6 +218,7 @@ impl Pool {
             database: self.database.clone(),
             finished,
             steps: Steps::default(),
+            longest_wait: self.longest_wait,
         }
     }
 
@@ -245,4 +248,5 @@ pub(crate) struct PoolSetup {
     pub(crate) completed: Sender<CompletedRun>,
     pub(crate) limited: Sender<()>,
     pub(crate) finished: FinishedRow,
+    pub(crate) longest_wait: Duration,
 }

@@ -221,6 +221,7 @@ fn pool_setup(
         completed: senders.completed,
         limited: senders.limited,
         finished: settings.finished,
+        longest_wait: settings.longest_wait,
     }
 }
 

@@ -23,6 +23,8 @@ pub(crate) struct WorkerSetup {
     pub(crate) polling_interval: Duration,
     pub(crate) shutdown_timeout: Duration,
     pub(crate) finished: FinishedRow,
+    /// The longest time-out of a wait for an event.
+    pub(crate) longest_wait: Duration,
     pub(crate) recycle: Recycle,
     /// Whether it ends when it finds no work.
     pub(crate) until_idle: bool,

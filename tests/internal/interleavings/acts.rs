@@ -292,6 +292,7 @@ fn in_a_word(done: Option<&Ending>) -> &'static str {
         Some(Ending::Expire(_)) => "expired",
         Some(Ending::Cancel(_)) => "cancelled",
         Some(Ending::Snooze(_)) => "snoozed",
+        Some(Ending::Park(_)) => "parked",
         Some(Ending::Release(_)) => "released",
     }
 }

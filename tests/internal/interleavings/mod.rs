@@ -26,6 +26,7 @@ mod processes;
 mod runs;
 mod semaphores;
 mod ticks;
+mod waits;
 pub mod world;
 
 use crate::db::conn::connection::{AsConn, Conn};

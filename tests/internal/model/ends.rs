@@ -104,7 +104,8 @@ impl Taken<'_> {
             Ending::Discard(_) | Ending::Expire(_) => End::Discard,
             Ending::Cancel(_) => End::Cancel,
             Ending::Snooze(delay) => End::Snooze(seconds(delay)),
-            Ending::Release(_) => End::Release,
+            // The model has no steps.
+            Ending::Park(_) | Ending::Release(_) => End::Release,
         })))
     }
 

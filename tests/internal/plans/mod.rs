@@ -42,6 +42,7 @@ mod postgres;
 mod sites;
 #[cfg(feature = "sqlite")]
 mod sqlite;
+mod waits;
 #[cfg(feature = "web")]
 mod web_pages;
 mod works;
@@ -54,11 +55,12 @@ fn all_looks() -> Vec<(&'static str, Work)> {
         job_pages::JOB_PAGES.as_slice(),
         operators::OPERATORS.as_slice(),
         flows::FLOWS.as_slice(),
+        waits::WAITS.as_slice(),
     ];
     lists.concat()
 }
 
-const LARGE: [&str; 21] = [
+const LARGE: [&str; 23] = [
     "solid_queue_jobs",
     "solid_queue_recurring_executions",
     "solid_queue_ready_executions",
@@ -80,6 +82,8 @@ const LARGE: [&str; 21] = [
     "solid_queue_batch_executions",
     "windlass_batch_failures",
     "windlass_edges",
+    "windlass_events",
+    "windlass_waits",
 ];
 
 /// How many rows there are.
@@ -197,6 +201,13 @@ impl Size {
             format!(
                 "windlass_edges (child_job_id, parent_batch_id, runs_on, otherwise, created_at) \
                  SELECT id, 1 + id % 1000, 'success', 'drop', created_at FROM {some}"
+            ),
+            format!(
+                "windlass_events (name, payload, created_at) SELECT 'event-' || id, 'null', created_at FROM {some}"
+            ),
+            format!(
+                "windlass_waits (job_id, claim_id, step, event_name, timeout_at, created_at) \
+                 SELECT id, id, 'a', 'event-' || (id % 1000 - 1000), '2030-01-01', created_at FROM {some}"
             ),
         ];
         assert_eq!(fills.len(), LARGE.len());

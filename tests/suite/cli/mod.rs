@@ -4,6 +4,7 @@ mod bench;
 mod check;
 mod doctor;
 mod enqueue;
+mod events;
 mod explain;
 mod jobs;
 mod looking;

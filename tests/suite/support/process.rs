@@ -4,6 +4,7 @@ use super::TestDb;
 use super::dispositions::command;
 use super::wait::until;
 use crate::policies::steps::{FinishAndWait, Hoard, Walk};
+use crate::waits::processes::Order;
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process};
 use serde::{Deserialize, Serialize};
@@ -88,6 +89,7 @@ impl Role {
                 .register::<Walk>(effects.clone())
                 .register::<FinishAndWait>(effects.clone())
                 .register::<Hoard>(effects.clone())
+                .register::<Order>(effects.clone())
                 .register::<Once>(effects),
         );
         let worker = if self.is_only_woken {

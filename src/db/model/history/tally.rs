@@ -104,7 +104,7 @@ impl CountedEnd {
             Ending::Retry(..) => Some(CountedEnd::Retried),
             Ending::Discard(_) | Ending::Expire(_) => Some(CountedEnd::Discarded),
             Ending::Cancel(_) => Some(CountedEnd::Cancelled),
-            Ending::Snooze(_) | Ending::Release(_) => None,
+            Ending::Snooze(_) | Ending::Park(_) | Ending::Release(_) => None,
         }
     }
 

@@ -1,9 +1,11 @@
-//! The tables of batches, and of the jobs that wait for batches and jobs.
+//! The tables of batches, of events, and of the jobs that wait for batches, jobs and events.
 
 pub(crate) mod batches;
 pub(crate) mod edges;
+pub(crate) mod events;
 pub(crate) mod members;
 pub(crate) mod parents;
+pub(crate) mod waits;
 
 /// The concurrency key of executions that wait for jobs and batches. Ruby releases only keys of its own jobs.
 pub(crate) const WAITS_FOR_PARENTS: &str = "windlass/after";
@@ -23,3 +25,12 @@ pub(crate) const ENDED: &str = "windlass/ended/";
 
 /// Behind the id of a job, in such a request, if it was deleted without having finished.
 pub(crate) const DROPPED: &str = "/dropped";
+
+/// The concurrency key of executions that wait for an event.
+pub(crate) const WAITS_FOR_EVENT: &str = "windlass/event";
+
+/// How the key of each request begins that a promotion look which jobs wait for an event; its name follows.
+pub(crate) const EVENT: &str = "windlass/event/";
+
+/// How the key of each request begins that a promotion look whether the wait of a job is over; its id follows.
+pub(crate) const WAIT: &str = "windlass/wait/";

@@ -29,12 +29,13 @@ const fn of_jobs(table: &'static str) -> OwnedRows {
 const PUBLIC_TOKENS: &str = "windlass_public_tokens";
 
 /// All such rows. A public token is kept as long as the result of its job.
-pub(crate) const OWNED: [OwnedRows; 8] = [
+pub(crate) const OWNED: [OwnedRows; 9] = [
     of_jobs("windlass_expiries"),
     of_jobs("windlass_attempts"),
     of_jobs("windlass_job_logs"),
     of_jobs("windlass_steps"),
     of_jobs("windlass_unique_jobs"),
+    of_jobs("windlass_waits"),
     of_jobs(PUBLIC_TOKENS),
     OwnedRows {
         column: "child_job_id",

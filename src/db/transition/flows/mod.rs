@@ -2,12 +2,16 @@
 //!
 //! A batch is over when no row of `solid_queue_batch_executions` is left. That is decided by a promotion, in a
 //! transaction of its own: the transactions that end the last jobs may not see each other. So is whether a job waits any
-//! longer.
+//! longer, for others or for an event.
 
 pub(crate) mod admit;
 pub(crate) mod complete;
 pub(crate) mod connect;
+pub(crate) mod emit;
 pub(crate) mod enqueue;
 pub(crate) mod leave;
+pub(crate) mod memo;
 pub(crate) mod parents;
+pub(crate) mod park;
 pub(crate) mod sweep;
+pub(crate) mod wake;

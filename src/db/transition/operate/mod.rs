@@ -17,7 +17,7 @@ use crate::db::model::new_result::NewResult;
 use crate::db::model::new_row::ORDERED;
 use crate::db::model::outcome::{AttemptOutcome, JobFailure, ResultOutcome};
 use crate::db::model::state::JobState;
-use crate::db::table::flows::parents;
+use crate::db::table::flows::{parents, waits};
 use crate::db::table::history::deltas;
 use crate::db::table::jobs::EndedJob;
 use crate::db::table::unique_jobs::BLOCKED;
@@ -181,6 +181,7 @@ pub(crate) fn end_waiting(
         unblock::unblock(conn, &named)?;
     }
     crate::db::table::steps::remove(conn, ids)?;
+    waits::delete(conn, ids)?;
     let members = rows.iter().filter(|job| job.batch_id.is_some());
     let members: Vec<i64> = members.map(|job| job.id).collect();
     let unsuccessful = result.is_unsuccessful();
@@ -199,6 +200,7 @@ pub(crate) fn discard(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<Vec<i64>
         taken.extend(&waited);
         taken.sort_unstable();
         if !waited.is_empty() {
+            waits::delete(conn, &waited)?;
             let ended = jobs::ended(conn, &waited)?;
             count(conn, &ended, CountedEnd::Discarded)?;
         }

@@ -51,6 +51,7 @@ impl JobActions {
             | Reason::Blocked { .. }
             | Reason::Batch { .. }
             | Reason::Jobs { .. }
+            | Reason::Event { .. }
             | Reason::Limited { .. }
             | Reason::InLine { .. } => actions(Ok(()), Ok(()), not_failed, waits, Ok(())),
             Reason::Claimed {

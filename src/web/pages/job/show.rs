@@ -116,6 +116,7 @@ pub(crate) fn mark(details: &JobDetails) -> (&'static str, &'static str) {
             Reason::Blocked { .. }
             | Reason::Batch { .. }
             | Reason::Jobs { .. }
+            | Reason::Event { .. }
             | Reason::Limited { .. }
             | Reason::InLine { .. },
             _,

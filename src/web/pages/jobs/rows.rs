@@ -3,7 +3,7 @@
 use crate::admin::job_list::ListedJob;
 use crate::db::model::outcome;
 use crate::db::model::state::JobState;
-use crate::db::table::flows::WAITS_FOR_PARENTS;
+use crate::db::table::flows::{WAITS_FOR_EVENT, WAITS_FOR_PARENTS};
 use crate::db::table::progress::Note;
 use crate::db::table::unique_jobs::UNIQUE_SUCCESSOR;
 use crate::web::pages::shell::Shell;
@@ -128,6 +128,7 @@ fn blocked(job: &ListedJob, shell: &Shell) -> Markup {
     let key = job.line.blocked_key.as_deref().unwrap_or_default();
     match job.line.after_job_id {
         _ if key == WAITS_FOR_PARENTS => text("waits for a batch"),
+        _ if key == WAITS_FOR_EVENT => text("waits for an event"),
         _ if key != UNIQUE_SUCCESSOR => text(&format!("waits for a slot of {key}")),
         Some(other) => {
             let link = job_link(shell, other);

@@ -1,0 +1,23 @@
+-- Events that were emitted, by their names.
+CREATE TABLE windlass_events (
+    name varchar PRIMARY KEY,
+    payload text NOT NULL,
+    created_at timestamp(6) NOT NULL
+);
+CREATE INDEX windlass_events_on_created_at ON windlass_events (created_at);
+
+-- Jobs that wait for an event: at which step, since which claim, and until when.
+CREATE TABLE windlass_waits (
+    job_id bigint PRIMARY KEY,
+    claim_id bigint NOT NULL,
+    step varchar NOT NULL,
+    event_name varchar NOT NULL,
+    timeout_at timestamp(6) NOT NULL,
+    created_at timestamp(6) NOT NULL
+);
+CREATE INDEX windlass_waits_on_event ON windlass_waits (event_name);
+CREATE INDEX windlass_waits_on_timeout_at ON windlass_waits (timeout_at);
+
+INSERT INTO windlass_schema_migrations (version, applied_at)
+VALUES ('20261125000004', statement_timestamp() AT TIME ZONE 'UTC')
+ON CONFLICT (version) DO NOTHING;

@@ -1,0 +1,44 @@
+//! Lets jobs wait whose claims have ended at a step.
+
+use crate::db::conn::connection::Conn;
+use crate::db::model::decision::{Destination, JobDecision};
+use crate::db::model::wait::{StepWait, WaitUntil};
+use crate::db::table::flows::WAIT;
+use crate::db::table::flows::waits::{self, NewWait};
+use crate::db::table::{steps, wanted_keys};
+use diesel::prelude::*;
+use std::collections::BTreeSet;
+
+/// Lets those of the jobs wait, in ascending order, that are to: the caller has scheduled the executions of pauses.
+///
+/// The promotion of each wait for an event is requested, whether there is one or not: a transaction that emits it may not
+/// see the wait, as this one may not see the event. The later commit of both has a promotion after it.
+pub(crate) fn park(conn: &mut Conn<'_>, decisions: &[&JobDecision]) -> QueryResult<()> {
+    let (mut pauses, mut events) = (Vec::new(), Vec::new());
+    for decision in decisions {
+        let Destination::Park(StepWait { step, until }) = &decision.destination else {
+            continue;
+        };
+        let (job_id, claim_id) = (decision.run.job_id, decision.run.claim_id);
+        match until {
+            WaitUntil::Pause(time) => pauses.push((job_id, step.as_str(), *time)),
+            WaitUntil::Event { name, timeout } => events.push(NewWait {
+                job_id,
+                claim_id,
+                step,
+                event: name,
+                timeout: *timeout,
+            }),
+        }
+    }
+    steps::record_pauses(conn, &pauses)?;
+    if events.is_empty() {
+        return Ok(());
+    }
+    waits::insert(conn, &events)?;
+    let keys: BTreeSet<String> = events
+        .iter()
+        .map(|wait| format!("{WAIT}{}", wait.job_id))
+        .collect();
+    wanted_keys::request_promotion(conn, &keys)
+}
