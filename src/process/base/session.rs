@@ -3,7 +3,7 @@
 use crate::clock::{self, RetryDelay};
 use crate::db::model::history::tally::CountedEnd;
 use crate::db::table::wanted_keys;
-use crate::db::transition::promote;
+use crate::db::transition::promote::{self, Promoted};
 use crate::db::{Conn, Database, DbConnection, Refusal, ServerSession, prefer_indexes};
 use crate::deadline::{Hurry, no_answer};
 use crate::event::events::Event;
@@ -62,6 +62,9 @@ const REPORT_EVERY: Duration = Duration::from_secs(10);
 
 /// The most concurrency keys of one promotion: some milliseconds of work.
 const PROMOTED_KEYS: usize = 100;
+
+/// The most promotions in a row: one for the end of a batch, one for what follows, and so on for the batches around it.
+const MOST_FOLLOWED: usize = 8;
 
 impl Session {
     pub(crate) fn new(context: &ProcessContext) -> Self {
@@ -216,7 +219,21 @@ impl Session {
 
     /// Promotes blocked jobs of wanted keys. Returns `true` if there may be more to do. If it
     /// fails, another process promotes them, or a later call does.
+    ///
+    /// What follows a batch becomes ready a transaction later than the batch ends, so this goes on while batches end.
     pub(crate) fn promote(&mut self) -> bool {
+        let mut is_progress = false;
+        for _ in 0..MOST_FOLLOWED {
+            let promoted = self.promote_once();
+            is_progress |= promoted.is_progress(PROMOTED_KEYS);
+            if promoted.followed == 0 {
+                break;
+            }
+        }
+        is_progress
+    }
+
+    fn promote_once(&mut self) -> Promoted {
         self.promoted_at = Some(clock::instant());
         let look = self.wanted.begin();
         let promoted = self.run("promote blocked jobs", |conn| {
@@ -226,7 +243,7 @@ impl Session {
             Ok((promoted, last))
         });
         let Ok((promoted, last)) = promoted else {
-            return false;
+            return Promoted::default();
         };
         let is_full = promoted.keys >= PROMOTED_KEYS;
         self.wanted.end(look, promoted.looked, is_full, last);
@@ -243,7 +260,7 @@ impl Session {
                 message: "",
             });
         }
-        promoted.is_progress(PROMOTED_KEYS)
+        promoted
     }
 
     fn record_failure(&mut self, action: &'static str, failure: DbFailure) {
