@@ -12,7 +12,7 @@ use crate::job::id::JobId;
 use crate::process::base::context::{DbFailure, ProcessContext};
 use crate::process::base::health::turns::LoopTurns;
 use crate::process::base::history::collector::HistoryCollector;
-use crate::process::base::wanted::WantedMark;
+use crate::process::base::wanted::{BatchFronts, WantedMark};
 use diesel::QueryResult;
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -40,7 +40,7 @@ pub(crate) struct Session {
     has_missed: bool,
     /// The id after which to look for wanted keys.
     pub(crate) wanted: WantedMark,
-    /// When blocked jobs were last promoted.
+    fronts: BatchFronts,
     promoted_at: Option<Instant>,
     /// Where the loop notes that it moves, if its process is not alive without it.
     turns: Option<LoopTurns>,
@@ -80,6 +80,7 @@ impl Session {
             silent: Vec::new(),
             has_missed: false,
             wanted: WantedMark::default(),
+            fronts: BatchFronts::default(),
             promoted_at: None,
             turns: None,
         }
@@ -236,12 +237,15 @@ impl Session {
     fn promote_once(&mut self) -> Promoted {
         self.promoted_at = Some(clock::instant());
         let look = self.wanted.begin();
+        let mut fronts = std::mem::take(&mut self.fronts);
         let promoted = self.run("promote blocked jobs", |conn| {
             let promoted = promote::promote_after(conn, look.after, PROMOTED_KEYS)?;
+            fronts.look(conn, &promoted.open_batches)?;
             let asks = look.asks_after(promoted.looked);
             let last = asks.then(|| wanted_keys::last_id(conn)).transpose()?;
             Ok((promoted, last))
         });
+        self.fronts = fronts;
         let Ok((promoted, last)) = promoted else {
             return Promoted::default();
         };

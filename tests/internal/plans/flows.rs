@@ -17,7 +17,7 @@ use diesel::QueryResult;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-pub(crate) const FLOWS: [(&str, Work); 8] = [
+pub(crate) const FLOWS: [(&str, Work); 9] = [
     ("enqueue a batch and add to it", |conn, _| {
         let (batch, _) = enqueued(conn)?;
         assert_eq!(batches::accepts(conn, batch)?, Addition::Accepted);
@@ -74,6 +74,12 @@ pub(crate) const FLOWS: [(&str, Work); 8] = [
         let (batch, follows) = enqueued(conn)?;
         assert!(looks::status(conn, batch)?.is_some());
         assert!(looks::awaited(conn, follows[0])?.is_some());
+        Ok(())
+    }),
+    ("look at the front of a batch", |conn, _| {
+        let (batch, _) = enqueued(conn)?;
+        let fronts = batches::fronts(conn, &[(batch, 1)])?;
+        assert!(fronts[0].id == batch && fronts[0].first.is_some());
         Ok(())
     }),
     ("look for stalled batches", |conn, _| {
