@@ -40,6 +40,8 @@ pub(crate) enum Kind {
     QuotaEnqueue,
     /// Enqueueing, draining and clearing with unique ids; ceiling: the same with a table of ids
     Unique,
+    /// Batches: drains, the time from the last end to what follows, plain jobs beside one; ceiling: the no-op drain
+    Batches,
     /// Scheduled jobs that are due at once, dispatched and drained; ceiling: the same rows
     Scheduled,
     /// Recurring tasks that are due in the same second; ceiling: the same rows

@@ -125,6 +125,19 @@ impl Program {
         }
     }
 
+    /// Returns the times of the next stamp, which may take so long.
+    pub(crate) fn began_within(&self, limit: Duration) -> Result<Began> {
+        let deadline = clock::deadline(limit.max(PATIENCE));
+        loop {
+            let left = deadline.saturating_duration_since(clock::instant());
+            match self.next_within(left)? {
+                Some(Told::Began(began)) => return Ok(began),
+                None if left.is_zero() => return Err(gone()),
+                _ => {}
+            }
+        }
+    }
+
     /// Returns its cost so far.
     pub(crate) fn cost(&mut self) -> Result<Cost> {
         self.nudge()?;

@@ -38,6 +38,8 @@ pub(crate) enum Told {
 /// The hops of a job that was picked up.
 #[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
 pub(crate) struct Began {
+    /// The outcome of the last run before it was stored.
+    pub(crate) ended: Duration,
     /// The statement of the claim was sent.
     pub(crate) claiming: Duration,
     /// The claim was answered.
@@ -84,6 +86,8 @@ pub(crate) struct BenchWorker {
 struct Notes {
     registered: AtomicU64,
     runs: AtomicU64,
+    /// The end of the last run.
+    ended: AtomicU64,
     done: AtomicU64,
     /// The claim of the last stamp.
     claim: Mutex<Began>,
@@ -128,12 +132,17 @@ fn subscriber(notes: Arc<Notes>, runs: u64, done: Sender<()>) -> Subscriber {
         Event::Registered { .. } => notes.registered.store(now(), Ordering::Relaxed),
         Event::Claimed { class, .. } if *class == Stamp::NAME => {
             let mut claim = notes.claim.lock().unwrap_or_else(PoisonError::into_inner);
+            claim.ended = Duration::from_nanos(notes.ended.load(Ordering::Relaxed));
             claim.claiming = counters::sent_last();
             claim.claimed = clock::since_boot();
         }
-        event if is_end(event) && notes.runs.fetch_add(1, Ordering::Relaxed) + 1 == runs => {
-            notes.done.store(now(), Ordering::Relaxed);
-            let _ = done.send(());
+        event if is_end(event) => {
+            let now = now();
+            notes.ended.store(now, Ordering::Relaxed);
+            if notes.runs.fetch_add(1, Ordering::Relaxed) + 1 == runs {
+                notes.done.store(now, Ordering::Relaxed);
+                let _ = done.send(());
+            }
         }
         _ => {}
     })

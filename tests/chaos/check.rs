@@ -2,6 +2,7 @@
 //! keeps itself, and from the log of effects.
 
 use crate::Result;
+use crate::batches;
 use crate::faults::Faults;
 use crate::jobs::SLOTS;
 use crate::place::Place;
@@ -12,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 pub struct Violations(BTreeMap<&'static str, Vec<String>>);
 
 /// The invariants that are checked, in words.
-pub const INVARIANTS: [(&str, &str); 12] = [
+pub const INVARIANTS: [(&str, &str); 13] = [
     ("I1", "every job is in exactly one place"),
     ("I2", "every claim belongs to a registered process"),
     (
@@ -36,6 +37,10 @@ pub const INVARIANTS: [(&str, &str); 12] = [
     (
         "I15",
         "a job that ends because it was interrupted has not failed",
+    ),
+    (
+        "I16",
+        "batches end, and what follows them is neither lost nor of another outcome",
     ),
 ];
 
@@ -236,6 +241,7 @@ pub fn at_the_end(
     }
     left_processes(place, faults, violations)?;
     acknowledged_jobs(place, violations)?;
+    batches::check(place, violations)?;
     effects(place, faults, violations)
 }
 

@@ -5,6 +5,7 @@
 //! cargo run --release -p windlass-tests --bin chaos -- --seconds 60 --seed 7
 //! cargo run --release -p windlass-tests --bin chaos -- --database postgres://... --seconds 60
 //! cargo run --release -p windlass-tests --bin chaos -- --database postgres://... --pooler /usr/sbin/pgbouncer
+//! cargo run --release -p windlass-tests --bin chaos -- --batches 100000
 //! cargo run --release -p windlass-tests --bin chaos -- --before ../before/target/release/chaos
 //! ```
 //!
@@ -22,6 +23,7 @@
     reason = "a program of its own, that speaks to a terminal and waits for faults to happen"
 )]
 
+mod batches;
 mod check;
 mod faults;
 mod jobs;
@@ -66,6 +68,9 @@ struct Options {
     /// While more jobs than this are ready, none are enqueued.
     #[arg(long, default_value_t = 10_000)]
     waiting: u32,
+    /// How many small batches are enqueued beside the jobs. The faults go on until all are, at most ten times `seconds`.
+    #[arg(long, default_value_t = 0)]
+    batches: u32,
     /// Draws the faults and the jobs; printed, so that a run can be repeated.
     #[arg(long)]
     seed: Option<u64>,
@@ -111,8 +116,13 @@ fn run(options: &Options) -> Result<bool> {
     let mut crew = Crew::new(&place, seed, mix, options.before.clone())?;
     println!("faults {}", faults.describe());
     let mut violations = check::Violations::default();
-    let end = Instant::now() + Duration::from_secs(options.seconds);
-    while Instant::now() < end {
+    let start = Instant::now();
+    let time = Duration::from_secs(options.seconds);
+    let lacks_batches = || {
+        let batches = || place.count(batches::BATCHES).unwrap_or_default();
+        start.elapsed() < 10 * time && batches() < i64::from(options.batches)
+    };
+    while start.elapsed() < time || lacks_batches() {
         crew.keep_staffed()?;
         faults.give(&mut crew);
         std::thread::sleep(Duration::from_millis(fastrand::u64(20..400)));

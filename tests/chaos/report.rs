@@ -1,6 +1,7 @@
 //! The table at the end.
 
 use crate::Result;
+use crate::batches;
 use crate::check::{INVARIANTS, Violations};
 use crate::faults::Faults;
 use crate::place::Place;
@@ -65,6 +66,12 @@ impl<'a> Facts<'a> {
                     "SELECT count(*) AS n FROM solid_queue_failed_executions WHERE error LIKE '%outcome_unknown%'",
                 )?,
             ),
+            ("batches", count(batches::BATCHES)?),
+            (
+                "batches failed",
+                count("SELECT count(*) AS n FROM solid_queue_batches WHERE failed_jobs > 0")?,
+            ),
+            ("jobs that followed a batch", count(&batches::followers())?),
             ("executions", starts.to_string()),
             ("ticks of the recurring task", ticks.to_string()),
             ("processes pruned", lines("pruned ")),

@@ -3,6 +3,7 @@
 
 use crate::Options;
 use crate::Result;
+use crate::batches::{self, Adds};
 use crate::check::Violations;
 use crate::jobs::{Log, OnceOnly, TICK, Tick, Timed, Work};
 use crate::place::{Place, count};
@@ -50,6 +51,8 @@ pub struct Mix {
     lot: u32,
     /// How many may be ready at once.
     waiting: u32,
+    /// How many batches there will be.
+    batches: u32,
     /// Nothing may run twice: no job ends its process, no stop cuts one short.
     is_graceful: bool,
 }
@@ -61,6 +64,7 @@ impl Mix {
             long: options.long,
             lot: options.lot.max(1),
             waiting: options.waiting,
+            batches: options.batches,
             is_graceful,
         }
     }
@@ -115,6 +119,7 @@ impl Role {
                 let log = Arc::new(Log::open(&self.directory.join("effects"))?);
                 let registry = Registry::new()
                     .register::<Work>(Arc::clone(&log))
+                    .register::<Adds>(Arc::clone(&log))
                     .register::<Timed>(Arc::clone(&log))
                     .register::<Tick>(Arc::clone(&log))
                     .register::<OnceOnly>(log);
@@ -168,6 +173,7 @@ impl Role {
         let mut connection = None;
         let mut looked_at = Instant::now();
         let mut number = 0;
+        let mut lacks_batches = self.mix.batches > 0;
         while !end.exists() {
             let keys: Vec<u64> = (0..fastrand::u64(1..=u64::from(self.mix.lot)))
                 .map(|place| self.seed ^ ((number + place) << 20))
@@ -191,9 +197,15 @@ impl Role {
                     break;
                 }
             }
+            // What got no answer is not repeated: it is there with all that belongs to it, or not at all.
+            if lacks_batches && let Some(mut conn) = connection.take() {
+                let enqueued = batches::enqueue(&mut conn, self.mix.killers);
+                connection = enqueued.is_ok().then_some(conn);
+            }
             if looked_at.elapsed() > Duration::from_secs(1) {
                 looked_at = Instant::now();
                 self.wait_for_room(database, &end);
+                lacks_batches = self.mix.batches > 0 && self.lacks_batches(database);
             }
             std::thread::sleep(Duration::from_millis(fastrand::u64(1..12)));
         }
@@ -202,6 +214,11 @@ impl Role {
 }
 
 impl Role {
+    fn lacks_batches(&self, database: &Database) -> bool {
+        let batches = || count(&mut database.connect()?, batches::BATCHES);
+        batches().is_ok_and(|batches| batches < i64::from(self.mix.batches))
+    }
+
     /// Waits while too many jobs are ready.
     fn wait_for_room(&self, database: &Database, end: &std::path::Path) {
         let ready = "SELECT count(*) AS n FROM solid_queue_ready_executions";
@@ -380,7 +397,9 @@ impl Crew {
                 place.count(
                     "SELECT (SELECT count(*) FROM solid_queue_ready_executions) \
                      + (SELECT count(*) FROM solid_queue_scheduled_executions) \
-                     + (SELECT count(*) FROM solid_queue_claimed_executions) AS n",
+                     + (SELECT count(*) FROM solid_queue_claimed_executions) \
+                     + (SELECT count(*) FROM solid_queue_batches WHERE finished_at IS NULL) \
+                     + (SELECT count(*) FROM solid_queue_blocked_executions WHERE concurrency_key = 'windlass/after') AS n",
                 )
             });
             let enqueuing = self

@@ -1,6 +1,7 @@
 //! One file for each kind of work, or for some that are alike.
 
 mod backlog;
+mod batches;
 mod enqueue;
 mod idle;
 mod insert;
@@ -41,6 +42,7 @@ pub(crate) fn comparisons(kind: Kind, run: &BenchRun) -> Vec<Comparison> {
         Kind::LimitEnqueue => limit::enqueue(run),
         Kind::QuotaEnqueue => limit::with_quota(run),
         Kind::Unique => unique::comparisons(run),
+        Kind::Batches => batches::comparisons(run),
         Kind::Scheduled => scheduled::comparisons(run),
         Kind::Recurring => recurring::comparisons(run),
         Kind::Enqueue => enqueue::comparisons(run),

@@ -121,6 +121,7 @@ fn claim_one(connection: &mut DbConnection) -> Option<Began> {
         .ok()?;
     let claimed = clock::since_boot();
     (!jobs.is_empty()).then_some(Began {
+        ended: Duration::ZERO,
         claiming,
         claimed,
         started: claimed,

@@ -28,6 +28,8 @@ pub(crate) struct Promoted {
     pub(crate) discarded: Vec<Discarded>,
     /// How many jobs waited for a job or a batch that has ended now, or wait no longer.
     pub(crate) followed: usize,
+    /// Batches of which a job has ended, and that are not over.
+    pub(crate) open_batches: Vec<i64>,
     /// How many keys were processed.
     pub(crate) keys: usize,
     /// How many of them must be processed again: another transaction has locked jobs of theirs.
@@ -123,6 +125,7 @@ pub(crate) fn promote_after(
             + woken.left_over;
         Ok(Promoted {
             followed: completed.followed + parents.followed + admitted.entered + woken.woken.len(),
+            open_batches: completed.open,
             ready,
             discarded,
             keys: keys.len(),

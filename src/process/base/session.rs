@@ -3,7 +3,7 @@
 use crate::clock::{self, RetryDelay};
 use crate::db::model::history::tally::CountedEnd;
 use crate::db::table::wanted_keys;
-use crate::db::transition::promote;
+use crate::db::transition::promote::{self, Promoted};
 use crate::db::{Conn, Database, DbConnection, Refusal, ServerSession, prefer_indexes};
 use crate::deadline::{Hurry, no_answer};
 use crate::event::events::Event;
@@ -12,7 +12,7 @@ use crate::job::id::JobId;
 use crate::process::base::context::{DbFailure, ProcessContext};
 use crate::process::base::health::turns::LoopTurns;
 use crate::process::base::history::collector::HistoryCollector;
-use crate::process::base::wanted::WantedMark;
+use crate::process::base::wanted::{BatchFronts, WantedMark};
 use diesel::QueryResult;
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -40,7 +40,7 @@ pub(crate) struct Session {
     has_missed: bool,
     /// The id after which to look for wanted keys.
     pub(crate) wanted: WantedMark,
-    /// When blocked jobs were last promoted.
+    fronts: BatchFronts,
     promoted_at: Option<Instant>,
     /// Where the loop notes that it moves, if its process is not alive without it.
     turns: Option<LoopTurns>,
@@ -63,6 +63,9 @@ const REPORT_EVERY: Duration = Duration::from_secs(10);
 /// The most concurrency keys of one promotion: some milliseconds of work.
 const PROMOTED_KEYS: usize = 100;
 
+/// The most promotions in a row: one for the end of a batch, one for what follows, and so on for the batches around it.
+const MOST_FOLLOWED: usize = 8;
+
 impl Session {
     pub(crate) fn new(context: &ProcessContext) -> Self {
         Session {
@@ -77,6 +80,7 @@ impl Session {
             silent: Vec::new(),
             has_missed: false,
             wanted: WantedMark::default(),
+            fronts: BatchFronts::default(),
             promoted_at: None,
             turns: None,
         }
@@ -216,17 +220,34 @@ impl Session {
 
     /// Promotes blocked jobs of wanted keys. Returns `true` if there may be more to do. If it
     /// fails, another process promotes them, or a later call does.
+    ///
+    /// What follows a batch becomes ready a transaction later than the batch ends, so this goes on while batches end.
     pub(crate) fn promote(&mut self) -> bool {
+        let mut is_progress = false;
+        for _ in 0..MOST_FOLLOWED {
+            let promoted = self.promote_once();
+            is_progress |= promoted.is_progress(PROMOTED_KEYS);
+            if promoted.followed == 0 {
+                break;
+            }
+        }
+        is_progress
+    }
+
+    fn promote_once(&mut self) -> Promoted {
         self.promoted_at = Some(clock::instant());
         let look = self.wanted.begin();
+        let mut fronts = std::mem::take(&mut self.fronts);
         let promoted = self.run("promote blocked jobs", |conn| {
             let promoted = promote::promote_after(conn, look.after, PROMOTED_KEYS)?;
+            fronts.look(conn, &promoted.open_batches)?;
             let asks = look.asks_after(promoted.looked);
             let last = asks.then(|| wanted_keys::last_id(conn)).transpose()?;
             Ok((promoted, last))
         });
+        self.fronts = fronts;
         let Ok((promoted, last)) = promoted else {
-            return false;
+            return Promoted::default();
         };
         let is_full = promoted.keys >= PROMOTED_KEYS;
         self.wanted.end(look, promoted.looked, is_full, last);
@@ -243,7 +264,7 @@ impl Session {
                 message: "",
             });
         }
-        promoted.is_progress(PROMOTED_KEYS)
+        promoted
     }
 
     fn record_failure(&mut self, action: &'static str, failure: DbFailure) {

@@ -5,7 +5,7 @@ use crate::db::Database;
 use crate::db::model::claim::Cursor;
 use crate::db::model::history::tally::CountedEnd;
 use crate::db::table::{scheduled, semaphores};
-use crate::db::transition::flows::{complete, wake};
+use crate::db::transition::flows::{complete, leave, wake};
 use crate::db::transition::{dispatch, expire, unblock};
 use crate::error::{Error, Result};
 use crate::event::events::Event;
@@ -29,17 +29,30 @@ const SWEPT_KEYS: usize = 200;
 /// How many jobs that wait for another a turn checks.
 const SWEPT_JOBS: usize = 2_000;
 
+/// How many jobs in batches a turn checks.
+const SWEPT_MEMBERS: usize = 1_000;
+
 /// How far the walks have come that take a stretch in each turn.
 struct Walks {
     /// The last concurrency key with blocked jobs that was checked.
     key: String,
     /// The last job that was checked of those that wait for another.
     waiting: Cursor,
-    /// The last batch that was checked, and when the next one is.
-    batch: (i64, Option<Instant>),
+    batches: BatchWalks,
     followers: FollowersWalk,
     /// When expired jobs were last looked for, and whether any job had an expiry.
     expiries: Option<(Instant, bool)>,
+}
+
+/// How far the walks over batches have come.
+#[derive(Default)]
+struct BatchWalks {
+    /// The last batch that was checked.
+    batch: i64,
+    /// The last job in a batch that was checked.
+    member: i64,
+    /// When the last stretch was checked, unless the next one follows at once.
+    last: Option<Instant>,
 }
 
 /// How often expired jobs are looked for.
@@ -126,7 +139,7 @@ impl Dispatcher {
         let mut walks = Walks {
             key: String::new(),
             waiting: Cursor::BEGINNING,
-            batch: (0, None),
+            batches: BatchWalks::default(),
             expiries: None,
             followers: FollowersWalk::new(),
         };
@@ -166,7 +179,7 @@ impl Dispatcher {
         walks.waiting = page.reached.unwrap_or(Cursor::BEGINNING);
         while session.promote() && !stop.is_stopped() {}
         self.sweep(session, &mut walks.key)?;
-        sweep_batches(session, &mut walks.batch)?;
+        sweep_batches(session, &mut walks.batches)?;
         walks.followers.go_on(session)?;
         let timeout = self.time_out(session)?;
         let next = session.run("look for due jobs", scheduled::next_due)?;
@@ -258,19 +271,24 @@ impl Dispatcher {
     }
 }
 
-/// Walks one stretch over the batches that are not over, once in a while.
-fn sweep_batches(
-    session: &mut Session,
-    (after, last): &mut (i64, Option<Instant>),
-) -> Result<(), Duration> {
-    if last.is_some_and(|last| last.elapsed() < BATCH_INTERVAL) {
+/// Walks one stretch over the batches that are not over, and one over their jobs, once in a while.
+fn sweep_batches(session: &mut Session, walks: &mut BatchWalks) -> Result<(), Duration> {
+    if walks
+        .last
+        .is_some_and(|last| last.elapsed() < BATCH_INTERVAL)
+    {
         return Ok(());
     }
-    let reached = session.run("look for batches that are over", |conn| {
-        complete::request_stalled(conn, *after, SWEPT_KEYS)
+    let swept = session.run("look for ended jobs in batches", |conn| {
+        leave::sweep(conn, walks.member, SWEPT_MEMBERS)
     })?;
-    *after = reached.unwrap_or_default();
-    *last = Some(clock::instant());
+    walks.member = swept.reached.unwrap_or_default();
+    let reached = session.run("look for batches that are over", |conn| {
+        complete::request_stalled(conn, walks.batch, SWEPT_KEYS)
+    })?;
+    walks.batch = reached.unwrap_or_default();
+    // Where one job has not left its batch, the next ones may not have either.
+    walks.last = (swept.left == 0).then(clock::instant);
     Ok(())
 }
 

@@ -12,7 +12,7 @@ use crate::db::model::finished::{FinishedJob, KeySlots};
 use crate::db::model::follows::{On, Otherwise};
 use crate::db::model::new_row::NewRow;
 use crate::db::table::flows::batches::{self, Addition, NewBatchRow};
-use crate::db::transition::flows::enqueue as flows;
+use crate::db::transition::flows::{self as batch_flows, enqueue as flows};
 use crate::db::transition::{enqueue, finish, promote};
 use diesel::QueryResult;
 
@@ -26,6 +26,8 @@ on_each_database!(
     what_follows_is_cancelled_beside_its_promotion,
     two_promotions_see_the_last_end,
     an_addition_is_rolled_back,
+    an_ended_member_is_taken_out_beside_a_retry,
+    two_dispatchers_take_out_an_ended_member,
 );
 
 /// The batch of the world, the only one.
@@ -291,4 +293,53 @@ fn an_addition_is_rolled_back(db: &TestDb) {
             "add refused, end 1, 3 3 0 over -> j1 ready, j3 ready, j4 finished, j5 finished, j6 finished; p1 p2 p3",
             "add undone, end 1, 3 3 0 over -> j1 ready, j3 ready, j4 finished, j5 finished, j6 finished; p1 p2 p3",
         ]);
+}
+
+/// j4 was the last, and has failed in a program that left it in its batch.
+fn one_left_in(conn: &mut Conn<'_>) -> World {
+    let world = one_left(conn);
+    fail(conn, &world, 1, 1).unwrap();
+    for text in [
+        "INSERT INTO solid_queue_batch_executions (job_id, batch_id, created_at) \
+         SELECT job_id, batch_id, '2020-01-01' FROM windlass_batch_failures",
+        "DELETE FROM windlass_batch_failures",
+        "DELETE FROM windlass_wanted_keys",
+    ] {
+        Statement::new(text).unkept().execute(conn).unwrap();
+    }
+    world
+}
+
+/// Takes out what has ended, as a dispatcher does.
+fn sweep(conn: &mut Conn<'_>) -> QueryResult<String> {
+    batch_flows::leave::sweep(conn, 0, 100)?;
+    Ok(String::new())
+}
+
+/// The retry comes before the sweep, which then leaves the job in its batch, or takes it back, or comes after the end of
+/// the batch.
+fn an_ended_member_is_taken_out_beside_a_retry(db: &TestDb) {
+    Play::new(db, one_left_in)
+        .coarse()
+        .tolerates("B1")
+        .finally(settled)
+        .actor("retry", |c, w| retry(c, w, &[4]))
+        .actor("sweep", |c, _| {
+            sweep(c)?;
+            promote_all(c)
+        })
+        .ends_in(&[
+            "retry 1, sweep , 3 0 0 open -> j1 blocked, j2 blocked, j3 blocked, j4 ready, j5 finished, j6 finished; p1 p2 p3",
+            "retry 1, sweep , 3 2 1 over -> j2 ready, j3 ready, j4 ready, j5 finished, j6 finished; p1 p2 p3",
+        ]);
+}
+
+fn two_dispatchers_take_out_an_ended_member(db: &TestDb) {
+    Play::new(db, one_left_in)
+        .coarse()
+        .tolerates("B1")
+        .finally(settled)
+        .actor("one", |c, _| sweep(c))
+        .actor("other", |c, _| sweep(c))
+        .ends_in(&["one , other , 3 2 1 over -> j2 ready, j3 ready, j4 failed, j5 finished, j6 finished; p1 p2 p3"]);
 }

@@ -48,7 +48,11 @@ impl Taken<'_> {
                 classes: self.open_classes(next.classes)?,
             };
             let slots = KeySlots::PassOn(&wanted, next.equal);
-            let done = finish::finish_free(&mut self.conn, process, &claims, finished, slots)?;
+            let done = if self.has_batch(picks) {
+                self.finish_in_batch(process, &claims, finished, slots)?
+            } else {
+                finish::finish_free(&mut self.conn, process, &claims, finished, slots)?
+            };
             let ended = self.claim_numbers(done.accepted);
             return Ok(Answer::EndedAndHeld(ended, self.numbered(&done.next.jobs)));
         }
@@ -63,6 +67,9 @@ impl Taken<'_> {
             });
             finish::finish_unfenced(&mut self.conn, &jobs.collect::<Vec<_>>())?;
             claims
+        } else if self.has_batch(picks) {
+            let done = self.finish_in_batch(process, &claims, finished, KeySlots::Free)?;
+            done.accepted
         } else {
             finish::finish(&mut self.conn, process, &claims, finished, KeySlots::Free)?
         };

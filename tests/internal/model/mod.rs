@@ -6,6 +6,7 @@
 //! repeats those of a failed run. A sequence that has found a fault is kept by
 //! being written below as a test, in the words in which it was printed.
 
+mod batches;
 mod ends;
 mod limits;
 mod look;
@@ -43,7 +44,12 @@ fn run(subjects: &mut [Subject], steps: &[Step], tally: &mut Tally) -> Result<()
         let before = model.clone();
         let expected = model.apply(step);
         let others = run_time::kinds(step, &expected, &before, &model);
-        for kind in kinds(step, &expected).into_iter().chain(others) {
+        let of_batches = batches::kinds(step, &before, &model);
+        for kind in kinds(step, &expected)
+            .into_iter()
+            .chain(others)
+            .chain(of_batches)
+        {
             *tally.entry(kind).or_default() += 1;
         }
         let mut seen = Vec::new();
@@ -120,7 +126,7 @@ fn kinds(step: &Step, answer: &Answer) -> Vec<String> {
 }
 
 /// What a run of all cases is nothing worth without.
-const MUST_HAPPEN: [&str; 63] = [
+const MUST_HAPPEN: [&str; 71] = [
     "Claim none",
     "Claim one",
     "Claim some",
@@ -184,6 +190,14 @@ const MUST_HAPPEN: [&str; 63] = [
     "AfterKnownOutcome unknown",
     "AfterKnownOutcome retried by hand",
     "AfterKnownOutcome left alone",
+    "AddToBatch",
+    "AddToBatch no",
+    "ClearBatches one",
+    "Promote ends a batch",
+    "Promote starts what follows",
+    "Promote drops what follows",
+    "Move takes a job back into its batch",
+    "Move cancels what follows",
 ];
 
 fn number_from_env(name: &str) -> Option<u64> {

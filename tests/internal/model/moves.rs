@@ -50,7 +50,7 @@ impl Model {
         let is_held = self.holder(self.jobs[number].new.name).is_some();
         let job = &mut self.jobs[number];
         let has_time = matches!(job.place, Place::Ready | Place::Scheduled(_));
-        let waits = has_time || matches!(job.place, Place::Blocked { .. });
+        let waits = has_time || matches!(job.place, Place::Blocked { .. } | Place::Waits);
         let failed = matches!(job.place, Place::Failed(_));
         let has_started = job.attempts > 0 || job.crash_count > 0 || job.last_claim.is_some();
         match (what, job.place) {
@@ -61,6 +61,7 @@ impl Model {
             }
             (Move::Cancel, _) if waits => {
                 job.place = Place::Finished;
+                job.is_cancelled = true;
                 job.attempts_kept += 1;
                 Some(true)
             }
@@ -87,6 +88,7 @@ impl Model {
                 self.enter(number);
                 let job = &mut self.jobs[number];
                 (job.attempts, job.crash_count) = (0, 0);
+                self.rejoin(number);
                 Some(true)
             }
             (Move::Reschedule(seconds), _) if has_time => {

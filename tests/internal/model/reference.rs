@@ -39,6 +39,12 @@ pub enum Answer {
 
 impl Model {
     pub fn apply(&mut self, step: &Step) -> Answer {
+        let answer = self.take_step(step);
+        self.leave_batches();
+        answer
+    }
+
+    fn take_step(&mut self, step: &Step) -> Answer {
         match step {
             Step::Register => self.register(),
             Step::Heartbeat {
@@ -54,7 +60,14 @@ impl Model {
             Step::Listen { .. } | Step::EnqueueAll { .. } => Answer::Nothing,
             Step::MakeDue { job, rank } => self.make_due(*job, *rank),
             Step::Dispatch { batch } => self.dispatch(*batch),
-            Step::Promote => self.promote(),
+            Step::Promote => {
+                let answer = self.promote();
+                self.promote_batches();
+                answer
+            }
+            Step::EnqueueBatch { members, follows } => self.enqueue_batch(members, follows),
+            Step::AddToBatch { batch, members } => self.add_to_batch(*batch, members),
+            Step::ClearBatches => self.clear_batches(),
             Step::Claim {
                 process,
                 queues,
@@ -171,7 +184,7 @@ impl Model {
         true
     }
 
-    fn enqueue(&mut self, new: &New) -> (usize, bool) {
+    pub fn enqueue(&mut self, new: &New) -> (usize, bool) {
         let has_key =
             |job: &Job| new.key.is_some() && job.new.key == new.key && job.place != Place::Gone;
         if let Some(job) = self.jobs.iter().position(has_key) {
@@ -195,6 +208,8 @@ impl Model {
             keeps_place: false,
             arguments: 0,
             has_tag: false,
+            in_batch: None,
+            is_cancelled: false,
             version: 0,
         });
         let number = self.jobs.len() - 1;
@@ -342,6 +357,7 @@ impl Model {
             End::Discard | End::Cancel if keep => Place::Finished,
             End::Discard | End::Cancel => Place::Gone,
         };
+        job.is_cancelled = end == End::Cancel;
         job.keeps_place = true;
         if by_owner {
             job.last_claim = Some(claim);

@@ -111,7 +111,11 @@ impl Model {
             Place::Finished => EditOutcome::Ended,
             Place::Claimed(_) => EditOutcome::Claimed,
             // It stays where it is, with its slot if it has one.
-            Place::Ready | Place::Blocked { .. } | Place::Scheduled(_) | Place::Failed(_) => {
+            Place::Ready
+            | Place::Blocked { .. }
+            | Place::Waits
+            | Place::Scheduled(_)
+            | Place::Failed(_) => {
                 job.arguments = arguments;
                 job.version += 1;
                 EditOutcome::Done

@@ -3,6 +3,7 @@
 //! Jobs, processes and claims are numbered in the order in which they came
 //! to be; what a database calls them is not known here.
 
+use crate::db::internal_tests::model::batches::{BatchState, InBatch};
 use crate::db::internal_tests::model::step::{By, End, New, Which};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,6 +15,8 @@ pub enum Place {
         /// Otherwise it ends where it finds no slot.
         waits: bool,
     },
+    /// Until a batch is over.
+    Waits,
     Claimed(usize),
     Scheduled(Due),
     Failed(&'static str),
@@ -47,6 +50,9 @@ pub struct Job {
     /// Zero until they are edited.
     pub arguments: u8,
     pub has_tag: bool,
+    pub in_batch: Option<InBatch>,
+    /// Whether it has ended by a cancel.
+    pub is_cancelled: bool,
     /// Grows when it is touched although nothing of the above changes.
     pub version: u32,
 }
@@ -77,6 +83,9 @@ pub struct Model {
     pub paused_classes: BTreeSet<u8>,
     /// The slots that were set for a key, or for the group.
     pub limits: BTreeMap<Option<u8>, u8>,
+    pub batches: Vec<BatchState>,
+    /// Jobs whose batch ended in the last promotion: the next one decides about them.
+    pub due: BTreeSet<usize>,
 }
 
 /// What the picks of a step mean at this moment.

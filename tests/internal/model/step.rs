@@ -38,8 +38,19 @@ pub enum Step {
     Dispatch {
         batch: usize,
     },
-    /// Gives free slots to blocked jobs.
+    /// Gives free slots to blocked jobs, and ends batches.
     Promote,
+    /// With jobs that follow it, and on what they run.
+    EnqueueBatch {
+        members: Vec<New>,
+        follows: Vec<(New, u8)>,
+    },
+    AddToBatch {
+        batch: u8,
+        members: Vec<New>,
+    },
+    /// Deletes batches that are over and have no jobs left.
+    ClearBatches,
     Claim {
         process: Which,
         queues: Option<Vec<u8>>,
@@ -377,6 +388,16 @@ fn run_time() -> impl Strategy<Value = Step> {
     ]
 }
 
+fn batches() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        3 => (vec(new(), 0..4), vec((new(), 0..3_u8), 0..3))
+            .prop_map(|(members, follows)| Step::EnqueueBatch { members, follows }),
+        2 => (any::<u8>(), vec(new(), 1..3))
+            .prop_map(|(batch, members)| Step::AddToBatch { batch, members }),
+        1 => Just(Step::ClearBatches),
+    ]
+}
+
 pub fn step() -> impl Strategy<Value = Step> {
     let claims = || vec(which(), 1..4);
     prop_oneof![
@@ -391,7 +412,8 @@ pub fn step() -> impl Strategy<Value = Step> {
             .prop_map(|(jobs, roll_back)| Step::EnqueueAll { jobs, roll_back }),
         6 => (any::<u8>(), 0..4_u8).prop_map(|(job, rank)| Step::MakeDue { job, rank }),
         4 => (1..4_usize).prop_map(|batch| Step::Dispatch { batch }),
-        6 => Just(Step::Promote),
+        8 => Just(Step::Promote),
+        6 => batches(),
         20 => claim(),
         9 => finish(),
         4 => (by(), which(), end(), any::<bool>(), last_retry())

@@ -26,6 +26,7 @@ pub struct Ids {
     pub jobs: Vec<i64>,
     pub processes: Vec<i64>,
     pub claims: Vec<i64>,
+    pub batches: Vec<i64>,
 }
 
 /// The number of an id; those that nobody has named yet get the next one.
@@ -88,6 +89,7 @@ impl Subject {
             return Err(violation);
         }
         self.check_processes(after)?;
+        after.check_batches(&mut self.connection.as_conn(), &self.ids)?;
         let rows = checks::jobs(&mut self.connection.as_conn());
         let mut seen = Vec::new();
         for (number, job) in after.jobs.iter().enumerate() {
@@ -168,7 +170,7 @@ impl Ids {
 fn is_at(row: &JobRow, place: Place) -> bool {
     let name = match place {
         Place::Ready => "ready",
-        Place::Blocked { .. } => "blocked",
+        Place::Blocked { .. } | Place::Waits => "blocked",
         Place::Claimed(_) => "claimed",
         Place::Scheduled(_) => "scheduled",
         Place::Failed(_) => "failed",

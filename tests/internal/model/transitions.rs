@@ -66,6 +66,9 @@ impl Taken<'_> {
                 dispatch::dispatch(&mut self.conn, *batch).map(Answer::Count)
             }
             Step::Promote => self.promote(),
+            Step::EnqueueBatch { members, follows } => self.enqueue_batch(members, follows),
+            Step::AddToBatch { batch, members } => self.add_to_batch(*batch, members),
+            Step::ClearBatches => self.clear_batches(),
             Step::Claim {
                 process,
                 queues,
@@ -266,7 +269,7 @@ fn name(number: usize) -> String {
     format!("worker-{number}")
 }
 
-fn new_row(new: &New) -> NewRow {
+pub fn new_row(new: &New) -> NewRow {
     let (at, delay) = match new.when {
         When::Now => (None, None),
         When::Past => (day(2001), None),

@@ -19,7 +19,7 @@ use diesel::QueryResult;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-pub(crate) const FLOWS: [(&str, Work); 10] = [
+pub(crate) const FLOWS: [(&str, Work); 12] = [
     ("enqueue a batch and add to it", |conn, _| {
         let (batch, _) = enqueued(conn)?;
         assert_eq!(batches::accepts(conn, batch)?, Addition::Accepted);
@@ -139,8 +139,31 @@ pub(crate) const FLOWS: [(&str, Work); 10] = [
         )?;
         clear::expired::delete(conn, clear::expired::EXPIRING[0], 10).map(drop)
     }),
+    ("look at the front of a batch", |conn, _| {
+        let (batch, _) = enqueued(conn)?;
+        let fronts = batches::fronts(conn, &[(batch, 1)])?;
+        assert!(fronts[0].id == batch && fronts[0].first.is_some());
+        Ok(())
+    }),
     ("look for stalled batches", |conn, _| {
         complete::request_stalled(conn, 0, 10).map(drop)
+    }),
+    ("look for ended jobs in batches", |conn, rows| {
+        let (batch, _) = enqueued(conn)?;
+        join(conn, rows, batch)?;
+        let first = rows.jobs[0];
+        run(
+            conn,
+            &format!(
+                "UPDATE solid_queue_batch_executions SET created_at = '2020-01-01' WHERE job_id = {first}"
+            ),
+        )?;
+        run(
+            conn,
+            &format!("UPDATE solid_queue_jobs SET finished_at = '2020-01-01' WHERE id = {first}"),
+        )?;
+        assert_eq!(leave::sweep(conn, first - 1, 1_000)?.left, 1);
+        Ok(())
     }),
     ("clear batches", |conn, _| {
         let (batch, _) = enqueued(conn)?;

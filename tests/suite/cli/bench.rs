@@ -12,6 +12,7 @@ on_each_database!(
     jobs_that_write_are_printed,
     jobs_with_other_outcomes_are_printed,
     limits_are_printed,
+    batches_are_printed,
     enqueues_are_printed,
     latencies_are_printed,
     scales_are_printed,
@@ -48,7 +49,7 @@ fn lone(db: &TestDb) -> TestDb {
 
 /// Sizes so small that only the way is tested.
 const TINY: &str = "--rounds 1 --jobs 12 --threads 3 --blocked 20 --backlog 20 --samples 2 --idle 50ms \
-     --workers 1,2 --kept 10,20 --learned 2 --settle 0s --waves 0";
+     --batched 30 --workers 1,2 --kept 10,20 --learned 2 --settle 0s --waves 0";
 
 /// Measures these kinds, and returns the rows of the results.
 fn measured(db: &TestDb, kinds: &str) -> Vec<serde_json::Value> {
@@ -116,6 +117,10 @@ fn jobs_with_other_outcomes_are_printed(db: &TestDb) {
 
 fn limits_are_printed(db: &TestDb) {
     each_is_printed(db, "limit-100x5,limit-1,limit-1-among,limit-enqueue");
+}
+
+fn batches_are_printed(db: &TestDb) {
+    each_is_printed(db, "batches");
 }
 
 fn enqueues_are_printed(db: &TestDb) {

@@ -4,7 +4,7 @@ use crate::db::conn::connection::Conn;
 use crate::db::conn::sql::{Id, id_list};
 use crate::db::conn::statement::Statement;
 use diesel::prelude::*;
-use diesel::sql_types::{BigInt, Bool};
+use diesel::sql_types::{BigInt, Bool, Nullable};
 
 /// Returns a condition: the batch `b` is of Windlass. Ruby finds its batches by other ids.
 pub(crate) const IS_OURS: &str = "b.active_job_batch_id LIKE 'windlass-%'";
@@ -194,6 +194,30 @@ pub(crate) fn stalled(
     let reached = reached.map(|batch| batch.id);
     let over = seen.into_iter().filter(|batch| batch.is_over);
     Ok((over.map(|batch| batch.id).collect(), reached))
+}
+
+/// The first open job of a batch.
+#[derive(Debug, QueryableByName)]
+pub(crate) struct BatchFront {
+    #[diesel(sql_type = BigInt)]
+    pub(crate) id: i64,
+    #[diesel(sql_type = Nullable<BigInt>)]
+    pub(crate) first: Option<i64>,
+}
+
+/// How many open jobs a look at the front of a batch passes: jobs that take long hide those behind them that have ended.
+const FRONT: usize = 200;
+
+/// Returns the first open job of batches, each from a job on. Postgres marks the index entries of ended jobs that such a
+/// read passes, so that [`ended`] passes them cheaply.
+pub(crate) fn fronts(conn: &mut Conn<'_>, from: &[(i64, i64)]) -> QueryResult<Vec<BatchFront>> {
+    let text = format!(
+        "SELECT b.id, (SELECT min(f.job_id) FROM (SELECT e.job_id FROM solid_queue_batch_executions e \
+           WHERE e.batch_id = b.id AND e.job_id >= b.job ORDER BY e.job_id LIMIT {FRONT}) AS f) AS first \
+         FROM (SELECT CAST(value ->> 0 AS bigint) AS id, CAST(value ->> 1 AS bigint) AS job FROM {{rows $1}}) AS b"
+    );
+    let rows = serde_json::to_string(from).unwrap_or_default();
+    Statement::new(text).bind(rows).load(conn)
 }
 
 /// In microseconds: by then, the promotion that was requested has been made.

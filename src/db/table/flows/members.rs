@@ -5,10 +5,10 @@
 //! whichever program ends it.
 
 use crate::db::conn::connection::Conn;
-use crate::db::conn::sql::id_list;
+use crate::db::conn::sql::{Execution, id_list, job_ids};
 use crate::db::conn::statement::Statement;
 use diesel::prelude::*;
-use diesel::sql_types::BigInt;
+use diesel::sql_types::{BigInt, Bool};
 
 /// Lets a batch wait for jobs, which were inserted with its id.
 pub(crate) fn insert(conn: &mut Conn<'_>, batch: i64, jobs: &[i64]) -> QueryResult<()> {
@@ -77,4 +77,82 @@ pub(crate) fn finish_unrun(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<()>
         .unkept()
         .bind(id_list(jobs))
         .execute(conn)
+}
+
+/// Conditions on a member `e`: its job is gone, or finished; and has failed. Each has a LIMIT, as the planner may
+/// otherwise read all jobs at once.
+const IS_CLOSED: &str = "coalesce((SELECT CASE WHEN j.finished_at IS NULL THEN 0 ELSE 1 END FROM solid_queue_jobs j \
+     WHERE j.id = e.job_id LIMIT 1), 1) = 1";
+const HAS_FAILED: &str = "(SELECT f.job_id FROM solid_queue_failed_executions f WHERE f.job_id = e.job_id LIMIT 1) IS NOT NULL";
+
+/// In microseconds: a younger member is not looked at.
+const OVERDUE_AFTER: i64 = 60_000_000;
+
+/// A stretch of the members of all batches.
+#[derive(Debug, Default)]
+pub(crate) struct MembersPage {
+    /// Jobs that have ended, and are still in their batches.
+    pub(crate) ended: Vec<i64>,
+    /// The last job that was read, if there may be more.
+    pub(crate) reached: Option<i64>,
+}
+
+#[derive(QueryableByName)]
+struct SeenMember {
+    #[diesel(sql_type = BigInt)]
+    job_id: i64,
+    #[diesel(sql_type = Bool)]
+    has_ended: bool,
+}
+
+/// Reads up to `limit` members after the job `after`.
+pub(crate) fn page(conn: &mut Conn<'_>, after: i64, limit: usize) -> QueryResult<MembersPage> {
+    let text = format!(
+        "SELECT e.job_id, e.created_at < {{later $1}} AND ({IS_CLOSED} OR {HAS_FAILED}) AS has_ended \
+         FROM solid_queue_batch_executions e WHERE e.job_id > $2 ORDER BY e.job_id LIMIT $3"
+    );
+    let seen: Vec<SeenMember> = Statement::new(text)
+        .unkept()
+        .bind(-OVERDUE_AFTER)
+        .bind(after)
+        .bind(limit as i64)
+        .load(conn)?;
+    let reached = seen.last().filter(|_| seen.len() == limit);
+    let reached = reached.map(|member| member.job_id);
+    let ended = seen.into_iter().filter(|member| member.has_ended);
+    Ok(MembersPage {
+        ended: ended.map(|member| member.job_id).collect(),
+        reached,
+    })
+}
+
+/// Locks members, without those that other transactions have locked.
+pub(crate) fn lock_free(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<Vec<i64>> {
+    let text = "SELECT job_id FROM solid_queue_batch_executions WHERE job_id IN {in $1} ORDER BY job_id + 0 {lock skip}";
+    let rows: Vec<Execution> = Statement::new(text)
+        .unkept()
+        .bind(id_list(jobs))
+        .load(conn)?;
+    Ok(job_ids(rows))
+}
+
+/// A member whose job has ended.
+#[derive(Debug, QueryableByName)]
+pub(crate) struct EndedMember {
+    #[diesel(sql_type = BigInt)]
+    pub(crate) job_id: i64,
+    #[diesel(sql_type = Bool)]
+    pub(crate) has_failed: bool,
+    #[diesel(sql_type = Bool)]
+    pub(crate) was_cancelled: bool,
+}
+
+/// Returns those of the members whose jobs have ended, and how.
+pub(crate) fn ended(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<Vec<EndedMember>> {
+    let text = format!(
+        "SELECT e.job_id, {HAS_FAILED} AS has_failed, coalesce((SELECT a.outcome FROM windlass_attempts a \
+           WHERE a.job_id = e.job_id ORDER BY a.id DESC LIMIT 1), '') = 'cancelled' AS was_cancelled \
+         FROM solid_queue_batch_executions e WHERE e.job_id IN {{in $1}} AND ({IS_CLOSED} OR {HAS_FAILED})"
+    );
+    Statement::new(text).unkept().bind(id_list(jobs)).load(conn)
 }

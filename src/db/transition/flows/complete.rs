@@ -13,6 +13,8 @@ use std::collections::{BTreeMap, BTreeSet};
 pub(crate) struct CompletedBatches {
     /// How many are over now, and jobs waited for them.
     pub(crate) followed: usize,
+    /// Those that are not over.
+    pub(crate) open: Vec<i64>,
     /// How many were requested again, because another transaction has locked them.
     pub(crate) left_over: usize,
 }
@@ -46,6 +48,8 @@ pub(crate) fn complete(
     }
     let named: Vec<i64> = added.into_keys().collect();
     let ended = ids(&batches::ended(conn, &named)?);
+    completed.open = named;
+    completed.open.retain(|batch| !ended.contains(batch));
     if ended.is_empty() {
         return Ok(completed);
     }
