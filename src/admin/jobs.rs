@@ -235,8 +235,12 @@ impl Jobs {
         let most = self.limit.map_or(most, |limit| limit.min(most));
         if let Some(whole) = self.whole_batch(&mut own(conn))? {
             let counted = Self::count_members(&mut own(conn), whole, most)?;
-            let is_exact = counted.is_exact || self.limit.is_some_and(|limit| counted.count >= limit);
-            return Ok(BoundedCount { is_exact, ..counted });
+            let is_exact =
+                counted.is_exact || self.limit.is_some_and(|limit| counted.count >= limit);
+            return Ok(BoundedCount {
+                is_exact,
+                ..counted
+            });
         }
         let mut all = BoundedCount {
             count: 0,

@@ -112,11 +112,7 @@ impl BatchId {
 }
 
 /// Reads a batch, and counts its jobs up to `most`.
-pub(crate) fn look(
-    conn: &mut Conn<'_>,
-    batch: BatchId,
-    most: i64,
-) -> Result<Option<BatchDetails>> {
+pub(crate) fn look(conn: &mut Conn<'_>, batch: BatchId, most: i64) -> Result<Option<BatchDetails>> {
     const ACTION: &str = "read the batch";
     let Some(row) = list::one(conn, batch.0, most).doing(ACTION)? else {
         return Ok(None);

@@ -34,7 +34,11 @@ fn broken(rule: BatchRule, Inconsistent { count, jobs: ids }: Inconsistent) -> F
         false => count.to_string(),
     };
     if rule == BatchRule::IsMarked {
-        let mut names = ids.iter().map(i64::to_string).collect::<Vec<_>>().join(", ");
+        let mut names = ids
+            .iter()
+            .map(i64::to_string)
+            .collect::<Vec<_>>()
+            .join(", ");
         if count > FIRST as i64 {
             names.push_str(", ..");
         }

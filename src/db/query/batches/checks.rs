@@ -50,8 +50,7 @@ impl BatchRule {
             "(SELECT x.job_id FROM solid_queue_blocked_executions x WHERE x.concurrency_key = '{WAITS_FOR_PARENTS}' \
              ORDER BY x.priority, x.job_id LIMIT {READ}) AS x"
         );
-        let edge =
-            "(SELECT w.id FROM windlass_edges w WHERE w.child_job_id = x.job_id LIMIT 1) IS NOT NULL";
+        let edge = "(SELECT w.id FROM windlass_edges w WHERE w.child_job_id = x.job_id LIMIT 1) IS NOT NULL";
         match self {
             BatchRule::IsMarked => format!(
                 "SELECT b.id FROM {open} WHERE {IS_OURS} AND b.enqueued_at < {{later $1}} AND NOT {IS_OPEN} AND NOT {}",
@@ -88,10 +87,7 @@ pub(crate) fn broken(conn: &mut Conn<'_>, rule: BatchRule) -> QueryResult<Incons
         "SELECT id FROM ({}) AS broken ORDER BY id LIMIT {READ}",
         rule.query()
     );
-    let rows: Vec<Id> = Statement::new(text)
-        .unkept()
-        .bind(-SETTLED)
-        .load(conn)?;
+    let rows: Vec<Id> = Statement::new(text).unkept().bind(-SETTLED).load(conn)?;
     Ok(Inconsistent {
         count: rows.len() as i64,
         jobs: rows.into_iter().take(FIRST).map(|row| row.id).collect(),

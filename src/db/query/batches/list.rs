@@ -99,11 +99,7 @@ pub(crate) fn page(
 }
 
 /// Returns a batch with counts up to `most`.
-pub(crate) fn one(
-    conn: &mut Conn<'_>,
-    batch: i64,
-    most: i64,
-) -> QueryResult<Option<ListedBatch>> {
+pub(crate) fn one(conn: &mut Conn<'_>, batch: i64, most: i64) -> QueryResult<Option<ListedBatch>> {
     Statement::new(select("solid_queue_batches b WHERE b.id = $1", most))
         .unkept()
         .bind(batch)
