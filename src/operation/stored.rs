@@ -127,7 +127,9 @@ impl StoredOperation {
         let Some(state) = state.filter(|_| place.left != Some(0)) else {
             return Ok((Vec::new(), BatchResult::default()));
         };
-        let walk = place.batches.get_or_insert_with(|| BatchWalk::of(batch));
+        let walk = place
+            .batches
+            .get_or_insert_with(|| BatchWalk::of(batch, which));
         let most = place.left.and_then(|left| usize::try_from(left).ok());
         let jobs = walk.next(conn, which, BATCH.min(most.unwrap_or(BATCH)))?;
         if walk.is_done() {

@@ -39,7 +39,7 @@ pub(crate) struct WalkBound {
 /// Returns the executions that there are now.
 pub(crate) fn bounds(conn: &mut Conn<'_>, jobs: &Jobs) -> QueryResult<Vec<WalkBound>> {
     if let (Some(batch), Some(which)) = (jobs.filter.whole_batch, jobs.members()) {
-        let first = BatchWalk::of(batch).next(conn, which, 1)?;
+        let first = BatchWalk::of(batch, which).next(conn, which, 1)?;
         return Ok(vec![WalkBound {
             state: which.state(),
             after: first.first().map_or(0, |first| first - 1),

@@ -27,7 +27,7 @@ pub(crate) struct WholeBatch {
 
 impl WholeBatch {
     fn walk(self) -> BatchWalk {
-        BatchWalk::of(self.batch)
+        BatchWalk::of(self.batch, self.which)
     }
 }
 

@@ -4,6 +4,7 @@ mod beside_ruby;
 mod ends;
 mod follow;
 mod members;
+mod operate;
 
 use crate::support::TestDb;
 use crate::support::events::Events;

@@ -39,7 +39,8 @@ impl BatchRule {
     /// of a job together with the request that this end makes.
     fn query(self) -> String {
         let open = format!(
-            "(SELECT * FROM solid_queue_batches WHERE finished_at IS NULL ORDER BY id LIMIT {READ}) AS b"
+            "(SELECT id FROM solid_queue_batches WHERE finished_at IS NULL ORDER BY id LIMIT {READ}) AS oldest \
+             JOIN solid_queue_batches b ON b.id = oldest.id"
         );
         let is_requested = |prefix: &str, id: &str| {
             format!(

@@ -33,7 +33,7 @@ pub(crate) fn following(
     let text = format!(
         "SELECT w.child_job_id AS job_id, w.runs_on, w.otherwise, w.outcome, \
            (SELECT j.batch_id FROM solid_queue_jobs j WHERE j.id = w.child_job_id AND j.class_name = '{NESTED}') AS outer_batch \
-         FROM windlass_edges w WHERE w.parent_batch_id = $1 ORDER BY w.id LIMIT $2"
+         FROM windlass_edges w WHERE w.parent_batch_id = $1 ORDER BY w.id + 0 LIMIT $2"
     );
     Statement::new(text)
         .unkept()

@@ -88,7 +88,8 @@ pub(crate) fn page(
     most: i64,
 ) -> QueryResult<Vec<ListedBatch>> {
     let page = format!(
-        "(SELECT * FROM solid_queue_batches WHERE id < $1 AND {} ORDER BY id DESC LIMIT $2) AS b ORDER BY b.id DESC",
+        "(SELECT id FROM solid_queue_batches WHERE id < $1 AND {} ORDER BY id DESC LIMIT $2) AS page \
+         JOIN solid_queue_batches b ON b.id = page.id ORDER BY page.id DESC",
         wanted.condition()
     );
     Statement::new(select(&page, most))

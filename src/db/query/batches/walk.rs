@@ -35,11 +35,21 @@ impl Members {
     }
 }
 
-/// How far a walk is in a batch: the last job that it has passed.
+/// What of a batch is walked over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct BatchPlace(pub(crate) i64, pub(crate) i64);
+#[serde(rename_all = "snake_case")]
+enum Part {
+    /// Its jobs, and the batches in it that are among them.
+    Jobs,
+    /// Batches in it that are not over, for a walk over failed jobs: they may have some.
+    OpenBatches,
+}
 
-/// What a walk has left to do: batches with their places, of which the last comes next.
+/// How far a walk is in a part of a batch: the last job that it has passed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+struct BatchPlace(i64, Part, i64);
+
+/// What a walk has left to do: places in batches, of which the last comes next.
 ///
 /// A job that stands for a batch in the batch around it is not passed itself: it ends with its batch.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -59,10 +69,22 @@ pub(crate) struct MemberRow {
 /// How many pages without a job are read before the walk is interrupted.
 const MOST_PAGES: usize = 100;
 
+/// How many jobs are read at once when only batches are looked for.
+const LOOKED_AT: usize = 5_000;
+
 impl BatchWalk {
-    /// Starts a walk over the jobs of a batch.
-    pub(crate) fn of(batch: i64) -> Self {
-        BatchWalk(vec![BatchPlace(batch, 0)])
+    /// Starts a walk over jobs of a batch.
+    pub(crate) fn of(batch: i64, which: Members) -> Self {
+        let mut walk = BatchWalk::default();
+        walk.add(batch, which);
+        walk
+    }
+
+    fn add(&mut self, batch: i64, which: Members) {
+        if which == Members::Failed {
+            self.0.push(BatchPlace(batch, Part::OpenBatches, 0));
+        }
+        self.0.push(BatchPlace(batch, Part::Jobs, 0));
     }
 
     pub(crate) fn is_done(&self) -> bool {
@@ -78,20 +100,25 @@ impl BatchWalk {
         limit: usize,
     ) -> QueryResult<Vec<i64>> {
         for _ in 0..MOST_PAGES {
-            let Some(BatchPlace(batch, after)) = self.0.pop() else {
+            let Some(BatchPlace(batch, part, after)) = self.0.pop() else {
                 break;
             };
-            let rows = page(conn, which, (batch, after), limit)?;
-            if rows.len() >= limit
+            let (table, most) = match part {
+                Part::Jobs => (which, limit),
+                Part::OpenBatches => (Members::Open, LOOKED_AT),
+            };
+            let rows = page(conn, table, (batch, after), most)?;
+            if rows.len() >= most
                 && let Some(last) = rows.last()
             {
-                self.0.push(BatchPlace(batch, last.job_id));
+                self.0.push(BatchPlace(batch, part, last.job_id));
             }
-            let inner = rows.iter().rev().filter_map(|row| row.inner_batch);
-            self.0.extend(inner.map(|batch| BatchPlace(batch, 0)));
+            for inner in rows.iter().rev().filter_map(|row| row.inner_batch) {
+                self.add(inner, which);
+            }
             let jobs = rows.iter().filter(|row| row.inner_batch.is_none());
             let jobs: Vec<i64> = jobs.map(|row| row.job_id).collect();
-            if !jobs.is_empty() {
+            if part == Part::Jobs && !jobs.is_empty() {
                 return Ok(jobs);
             }
         }
