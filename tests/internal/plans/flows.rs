@@ -97,7 +97,7 @@ pub(crate) const FLOWS: [(&str, Work); 11] = [
         assert_eq!(details::following(conn, batch, 10)?.len(), 3);
         details::inner(conn, batch, 10).map(drop)
     }),
-    ("walk over the jobs of batches", |conn, _| {
+    ("pass the jobs of batches", |conn, _| {
         let (inner, _) = enqueued(conn)?;
         let (outer, _) = enqueued(conn)?;
         flows::nest(conn, outer, inner)?;

@@ -1,6 +1,7 @@
 //! Batches: over when the last job has ended, and what follows runs once.
 
 mod beside_ruby;
+mod checks;
 mod ends;
 mod follow;
 mod members;
