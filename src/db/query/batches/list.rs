@@ -63,8 +63,10 @@ pub(crate) struct ListedBatch {
 fn select(from: &str, most: i64) -> String {
     let counted = |table: &str| {
         let limit = most.saturating_add(1);
+        // The order is that of the index: beside one large batch, Postgres would otherwise read the table for each.
         format!(
-            "(SELECT count(*) FROM (SELECT 1 AS one FROM {table} c WHERE c.batch_id = b.id LIMIT {limit}) AS counted)"
+            "(SELECT count(*) FROM (SELECT 1 AS one FROM {table} c WHERE c.batch_id = b.id \
+               ORDER BY c.job_id LIMIT {limit}) AS counted)"
         )
     };
     format!(
