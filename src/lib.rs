@@ -41,6 +41,8 @@ pub mod cli;
 #[cfg(any(doc, doctest))]
 pub mod guide;
 
+pub use admin::batches::details::{BatchDetails, BatchFollower, FailedOfBatch, FollowerState};
+pub use admin::batches::list::{BatchFilter, BatchState, BatchSummary, batches};
 pub use admin::beside_rails::set_rails_option;
 pub use admin::bulk::change::Change;
 pub use admin::cancel::{Cancelled, cancel};

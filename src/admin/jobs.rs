@@ -214,6 +214,10 @@ impl Jobs {
     /// # Errors
     /// If the database does not answer or has no tables.
     pub fn count<C: AsConn + ?Sized>(&self, conn: &mut C) -> Result<u64> {
+        if let Some(whole) = self.whole_batch(&mut own(conn))? {
+            let most = self.limit.unwrap_or(u64::MAX);
+            return Ok(Self::count_members(&mut own(conn), whole, most)?.count);
+        }
         let counts = self.counts(conn)?;
         let sum = counts.iter().map(|(_, count)| count.count).sum::<i64>();
         let all = u64::try_from(sum).unwrap_or(0);
@@ -229,6 +233,15 @@ impl Jobs {
     /// If the database does not answer or has no tables.
     pub fn count_up_to<C: AsConn + ?Sized>(&self, conn: &mut C, most: u64) -> Result<BoundedCount> {
         let most = self.limit.map_or(most, |limit| limit.min(most));
+        if let Some(whole) = self.whole_batch(&mut own(conn))? {
+            let counted = Self::count_members(&mut own(conn), whole, most)?;
+            let is_exact =
+                counted.is_exact || self.limit.is_some_and(|limit| counted.count >= limit);
+            return Ok(BoundedCount {
+                is_exact,
+                ..counted
+            });
+        }
         let mut all = BoundedCount {
             count: 0,
             is_exact: true,
@@ -248,6 +261,9 @@ impl Jobs {
     /// # Errors
     /// If the database does not answer or has no tables.
     pub fn counts<C: AsConn + ?Sized>(&self, conn: &mut C) -> Result<Vec<(JobState, JobCount)>> {
+        if let Some(whole) = self.whole_batch(&mut own(conn))? {
+            return self.member_counts(&mut own(conn), whole);
+        }
         let mut all = Vec::new();
         for state in &self.states {
             let counts = jobs::counts(&mut own(conn), *state, &self.filter);
@@ -263,10 +279,15 @@ impl Jobs {
     /// If the database does not answer or has no tables.
     pub fn list<C: AsConn + ?Sized>(&self, conn: &mut C) -> Result<Vec<JobSummary>> {
         let limit = usize::try_from(self.limit.unwrap_or(100)).unwrap_or(usize::MAX);
+        let mut filter = self.filter.clone();
+        if let Some(whole) = self.whole_batch(&mut own(conn))? {
+            filter.ids = Some(Self::first_members(&mut own(conn), whole, limit)?);
+            filter.whole_batch = None;
+        }
         let mut all = Vec::new();
         for state in &self.states {
             let left = limit.saturating_sub(if self.limit.is_some() { all.len() } else { 0 });
-            let jobs = jobs::list(&mut own(conn), *state, &self.filter, left);
+            let jobs = jobs::list(&mut own(conn), *state, &filter, left);
             all.extend(jobs.doing("list the jobs")?);
         }
         Ok(all)

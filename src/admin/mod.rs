@@ -1,5 +1,6 @@
 //! Queries and changes of jobs, queues and processes.
 
+pub(crate) mod batches;
 pub(crate) mod beside_rails;
 pub(crate) mod bulk;
 pub(crate) mod cancel;

@@ -1,5 +1,6 @@
 //! The commands, and how each is run.
 
+use crate::cli::commands::batches::BatchesCommand;
 use crate::cli::commands::operators::{audit, operations};
 use crate::cli::commands::run_time::{classes, limits};
 #[cfg(feature = "web")]
@@ -65,6 +66,8 @@ pub(crate) enum Command {
     #[command(subcommand)]
     Failed(failed::FailedCommand),
     #[command(subcommand)]
+    Batches(BatchesCommand),
+    #[command(subcommand)]
     Operations(operations::OperationsCommand),
     #[command(subcommand)]
     Audit(audit::AuditCommand),
@@ -103,6 +106,7 @@ impl Command {
             Command::Queues(command) => command.show(&at.database()?),
             Command::Classes(command) => command.show(&at.database()?),
             Command::Limits(command) => command.show(&at.database()?),
+            Command::Batches(command) => command.show(&at.database()?),
             Command::Operations(command) => command.show(&at.database()?),
             Command::Audit(command) => command.show(&at.database()?),
             Command::Quotas(quotas) => Ok(output::show(

@@ -173,6 +173,15 @@ pub enum Error {
         /// What is wrong, and what is accepted.
         reason: String,
     },
+    /// The batch was enqueued by a Rails app, and cannot be changed as a whole.
+    #[error(
+        "batch {id} is of Ruby, whose callbacks only Ruby can run: change its jobs by `windlass jobs` and `windlass failed` \
+         with `--batch {id}`"
+    )]
+    BatchOfRuby {
+        /// The id of the batch.
+        id: i64,
+    },
     /// The requested operation does not exist.
     #[error(
         "there is no operation {id}, or it is not kept any more: `windlass operations list` shows all"

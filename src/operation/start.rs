@@ -138,6 +138,7 @@ impl NewOperation {
         let followed = jobs.followed(&self.task.change);
         let follows = followed.is_some();
         let jobs = followed.unwrap_or(jobs);
+        jobs.whole_batch(&mut own(conn))?;
         let preview = match self.preview {
             Some(preview) => preview,
             None => jobs.preview(conn)?,

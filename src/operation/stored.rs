@@ -4,6 +4,7 @@ use crate::admin::bulk::batches::BATCH;
 use crate::admin::jobs::Jobs;
 use crate::db::Conn;
 use crate::db::conn::sql::IdRange;
+use crate::db::query::batches::walk::{BatchWalk, Members};
 use crate::db::query::scan;
 use crate::db::table::operators::operations::{OperationAdvance, OperationRow};
 use crate::db::transition::operators::operation::AppliedBatch;
@@ -79,6 +80,9 @@ impl StoredOperation {
         conn: &mut Conn<'_>,
         mode: BatchMode,
     ) -> QueryResult<(Vec<i64>, BatchResult)> {
+        if let (Some(batch), Some(which)) = (self.jobs.filter.whole_batch, self.jobs.members()) {
+            return self.next_members(conn, (batch, which), mode);
+        }
         let place = &mut self.place;
         let nothing = (Vec::new(), BatchResult::default());
         let Some(bound) = self
@@ -109,6 +113,33 @@ impl StoredOperation {
         let batch = (bound.state, &page.jobs[..]);
         let result = batch::apply(conn, &self.task, place, batch, mode)?;
         Ok((page.jobs, result))
+    }
+
+    /// Changes the next jobs of a batch and of the batches in it. Returns them, and what became of them.
+    fn next_members(
+        &mut self,
+        conn: &mut Conn<'_>,
+        (batch, which): (i64, Members),
+        mode: BatchMode,
+    ) -> QueryResult<(Vec<i64>, BatchResult)> {
+        let place = &mut self.place;
+        let state = self.bounds.first().map(|bound| bound.state);
+        let Some(state) = state.filter(|_| place.left != Some(0)) else {
+            return Ok((Vec::new(), BatchResult::default()));
+        };
+        let walk = place
+            .batches
+            .get_or_insert_with(|| BatchWalk::of(batch, which));
+        let most = place.left.and_then(|left| usize::try_from(left).ok());
+        let jobs = walk.next(conn, which, BATCH.min(most.unwrap_or(BATCH)))?;
+        if walk.is_done() {
+            place.walks = self.bounds.len();
+        }
+        place.after = place.after.max(jobs.last().copied());
+        place.left = place.left.map(|left| left - jobs.len() as u64);
+        (place.rounds, place.again_in) = (0, Some(state));
+        let result = batch::apply(conn, &self.task, place, (state, &jobs), mode)?;
+        Ok((jobs, result))
     }
 
     /// Changes the jobs that are tried again.

@@ -5,6 +5,7 @@ use crate::admin::jobs::Jobs;
 use crate::admin::retry_rate::RetryRate;
 use crate::db::Conn;
 use crate::db::model::state::JobState;
+use crate::db::query::batches::walk::{self as batch_walk, BatchWalk};
 use crate::db::query::scan;
 use chrono::NaiveDateTime;
 use diesel::QueryResult;
@@ -37,6 +38,15 @@ pub(crate) struct WalkBound {
 
 /// Returns the executions that there are now.
 pub(crate) fn bounds(conn: &mut Conn<'_>, jobs: &Jobs) -> QueryResult<Vec<WalkBound>> {
+    if let (Some(batch), Some(which)) = (jobs.filter.whole_batch, jobs.members()) {
+        let first = BatchWalk::of(batch, which).next(conn, which, 1)?;
+        return Ok(vec![WalkBound {
+            state: which.state(),
+            after: first.first().map_or(0, |first| first - 1),
+            up_to: batch_walk::last(conn, which, batch)?,
+            newest: None,
+        }]);
+    }
     let newest = scan::last(conn, JobState::Finished)?;
     let mut bounds = Vec::new();
     for state in &jobs.states {
@@ -61,6 +71,9 @@ pub(crate) struct WalkPlace {
     /// The last execution of the state, where it is not that of the bound.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) up_to: Option<i64>,
+    /// What is left of a batch and of the batches in it, if their jobs are changed. `after` is only how far it is then.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) batches: Option<BatchWalk>,
     /// How many jobs may still be changed, if there is a limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) left: Option<u64>,

@@ -23,7 +23,12 @@ CREATE TABLE windlass_batch_failures (
     batch_id bigint NOT NULL,
     created_at timestamp(6) NOT NULL
 );
-CREATE INDEX windlass_batch_failures_on_batch ON windlass_batch_failures (batch_id);
+CREATE INDEX windlass_batch_failures_on_batch ON windlass_batch_failures (batch_id, job_id);
+
+-- Lists of batches.
+CREATE INDEX windlass_batches_open ON solid_queue_batches (id) WHERE finished_at IS NULL;
+CREATE INDEX windlass_batches_over ON solid_queue_batches (id) WHERE finished_at IS NOT NULL;
+CREATE INDEX windlass_batches_failed ON solid_queue_batches (id) WHERE failed_at IS NOT NULL;
 
 -- Whichever program ends a job of a batch, the next promotion looks whether the batch is over.
 CREATE FUNCTION windlass_batch_left() RETURNS trigger LANGUAGE plpgsql SET search_path FROM CURRENT AS $$

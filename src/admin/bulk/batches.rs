@@ -33,7 +33,7 @@ impl Jobs {
     /// were not selected.
     pub(crate) fn followed(&self, change: &Change) -> Option<Self> {
         let has_all = MOVES.iter().all(|state| self.states.contains(state));
-        if *change != Change::Cancel || !has_all {
+        if *change != Change::Cancel || !has_all || self.filter.whole_batch.is_some() {
             return None;
         }
         let mut jobs = self.clone();
@@ -99,6 +99,9 @@ impl Jobs {
         progress: impl FnMut(&Changed) -> ControlFlow<()>,
         change: impl FnMut(&mut Conn<'_>, JobState, &[i64]) -> Result<Changed>,
     ) -> Result<Changed> {
+        if let Some(whole) = self.whole_batch(conn)? {
+            return self.each_member(conn, whole, progress, change);
+        }
         // The end of each walk is fixed before any job is moved.
         let mut walks = Vec::new();
         for state in &self.states {

@@ -59,7 +59,7 @@ impl Jobs {
             match &*name {
                 STATE => states.push(Value::String(value)),
                 LIMIT => limit = Some(number(&name, &value)?),
-                "batch" => {
+                "batch" | "whole_batch" => {
                     let batch = number(&name, &value)?;
                     filter.insert(name, batch);
                 }

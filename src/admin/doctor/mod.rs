@@ -1,10 +1,12 @@
 //! Checks of a database and the processes that use it.
 
+pub(crate) mod batches;
 pub(crate) mod processes;
 pub(crate) mod replication;
 pub(crate) mod scope;
 pub(crate) mod statistics;
 
+use crate::admin::doctor::batches as doctor_batches;
 use crate::admin::doctor::processes as doctor_processes;
 use crate::admin::doctor::scope::CheckScope;
 use crate::admin::finding::{Finding, Verdict, finding};
@@ -60,6 +62,7 @@ pub(crate) fn look<C: AsConn + ?Sized>(conn: &mut C, scope: CheckScope) -> Resul
         for rule in Rule::ALL {
             findings.push(place(&mut conn, rule, scope)?);
         }
+        findings.extend(doctor_batches::look(&mut conn, scope)?);
         findings.push(limits(&mut conn, scope)?);
         findings.extend(set_at_run_time(&mut conn, scope)?);
         findings.extend(expiring_tokens(&mut conn, scope)?);

@@ -10,6 +10,7 @@ use crate::admin::job_list::steps::IdSteps;
 use crate::db::Conn;
 use crate::db::conn::sql::timestamp;
 use crate::db::model::state::JobState;
+use crate::db::query::batches;
 use crate::db::query::newest_job::newest_job;
 use crate::db::query::pages::job_search::JobSearch;
 use crate::db::query::pages::job_window::{self, FoundBy, FoundJob, KeyRange, ListPlace, WINDOW};
@@ -41,8 +42,8 @@ pub(crate) struct SearchStop {
     pub(crate) skip_to: Option<i64>,
 }
 
-/// How many jobs with one unique id are looked up by it. If there are more, all jobs are searched.
-const MOST_OF_UNIQUE_ID: usize = 1_000;
+/// How many jobs with one unique id, or of one batch, are looked up by it. If there are more, all jobs are searched.
+const MOST_OF_ONE: usize = 1_000;
 
 /// How many priorities a queue may have for its ready jobs to be found by them.
 const MOST_PRIORITIES: usize = 8;
@@ -89,6 +90,7 @@ pub(crate) fn list(
     limit: usize,
 ) -> QueryResult<JobList> {
     let search = search.clone().between(from, to);
+    let (from, to) = while_batch(conn, &search, from, to)?;
     let mut finder = Finder {
         search: &search,
         by: found_by(conn, &search)?,
@@ -110,9 +112,36 @@ pub(crate) fn list(
     finder.shown(conn, page)
 }
 
+/// Returns the times between which the ids of a search are: those of a batch came after its start and before its end.
+fn while_batch(
+    conn: &mut Conn<'_>,
+    search: &JobSearch,
+    from: Option<NaiveDateTime>,
+    to: Option<NaiveDateTime>,
+) -> QueryResult<(Option<NaiveDateTime>, Option<NaiveDateTime>)> {
+    let batch = match search.batch.filter(|_| search.has_job_keys()) {
+        Some(batch) => batches::list::one(conn, batch, 0)?,
+        None => None,
+    };
+    let Some(batch) = batch else {
+        return Ok((from, to));
+    };
+    let from = from.map_or(batch.created_at, |from| from.max(batch.created_at));
+    let to = match (to, batch.finished_at) {
+        (Some(to), Some(end)) => Some(to.min(end)),
+        (to, end) => to.or(end),
+    };
+    Ok((Some(from), to))
+}
+
 fn found_by(conn: &mut Conn<'_>, search: &JobSearch) -> QueryResult<FoundBy> {
     if let Some(unique_id) = &search.unique_id
-        && let Some(ids) = named::with_unique_id(conn, unique_id, MOST_OF_UNIQUE_ID)?
+        && let Some(ids) = named::with_unique_id(conn, unique_id, MOST_OF_ONE)?
+    {
+        return Ok(FoundBy::Jobs(ids));
+    }
+    if let Some(batch) = search.batch
+        && let Some(ids) = named::of_batch(conn, batch, MOST_OF_ONE)?
     {
         return Ok(FoundBy::Jobs(ids));
     }

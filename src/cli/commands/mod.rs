@@ -1,5 +1,6 @@
 //! One file for each command: its arguments, its work and its output.
 
+pub(crate) mod batches;
 pub(crate) mod check;
 pub(crate) mod doctor;
 pub(crate) mod enqueue;

@@ -33,6 +33,9 @@ pub(crate) struct Filter {
     /// The batch that they belong to.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) batch: Option<i64>,
+    /// The batch whose jobs, and those of the batches in it, are found as its members, and by nothing else.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) whole_batch: Option<i64>,
     /// A part of the arguments.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) arguments: Option<String>,
@@ -85,6 +88,7 @@ impl Filter {
             || self.fingerprint.is_some()
             || self.unique_id.is_some()
             || self.batch.is_some()
+            || self.whole_batch.is_some()
     }
 }
 
@@ -134,6 +138,10 @@ pub(super) fn conditions<'f>(
     }
     if let Some(batch) = filter.batch {
         all.add("j.batch_id = ?", batch);
+    }
+    // Its jobs are found otherwise: nothing may select all jobs instead.
+    if filter.whole_batch.is_some() {
+        all.always("false");
     }
     let newest = ("j.id <= ?".to_owned(), filter.newest.map(Param::from));
     let scanned = of_job(dialect, state, filter).into_iter().chain([newest]);

@@ -3,6 +3,7 @@
 
 pub(crate) mod actor;
 pub(crate) mod audit;
+pub(crate) mod batches;
 pub(crate) mod bulk;
 pub(crate) mod doctor;
 pub(crate) mod error;

@@ -7,8 +7,8 @@ use crate::web::pages::bulk;
 use crate::web::pages::job::{change, confirm};
 use crate::web::pages::route::Route;
 use crate::web::pages::{
-    audit, doctor, failed, job, jobs, limits, login, operations, overview, processes, queue,
-    queues, recurring, theme,
+    audit, batches, doctor, failed, job, jobs, limits, login, operations, overview, processes,
+    queue, queues, recurring, theme,
 };
 use crate::web::probes::answer;
 
@@ -30,6 +30,12 @@ pub(crate) const ROUTES: &[Route] = &[
     Route::get("/preview", bulk::preview::show),
     Route::post("/preview", bulk::start::start),
     Route::get("/failed", failed::list::show),
+    Route::get("/batches", batches::list::show).live(),
+    Route::get("/batches/{id}", batches::one::show).live(),
+    Route::get("/batches/{id}/cancel", batches::confirm::cancel),
+    Route::get("/batches/{id}/retry", batches::confirm::retry),
+    Route::post("/batches/{id}/cancel", batches::change::cancel),
+    Route::post("/batches/{id}/retry", batches::change::retry),
     Route::get("/operations", operations::list::show).live(),
     Route::get("/operations/{id}", operations::one::show).live(),
     Route::post("/operations/{id}/stop", operations::one::stop),

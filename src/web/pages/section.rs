@@ -10,6 +10,7 @@ pub(crate) enum Section {
     Recurring,
     Processes,
     Limits,
+    Batches,
     Operations,
     Audit,
     /// Not in the navigation: sign in, errors.
@@ -18,7 +19,7 @@ pub(crate) enum Section {
 
 impl Section {
     /// All that the navigation may show, in order.
-    pub(crate) const ALL: [Section; 9] = [
+    pub(crate) const ALL: [Section; 10] = [
         Section::Overview,
         Section::Queues,
         Section::Jobs,
@@ -26,6 +27,7 @@ impl Section {
         Section::Recurring,
         Section::Processes,
         Section::Limits,
+        Section::Batches,
         Section::Operations,
         Section::Audit,
     ];
@@ -39,6 +41,7 @@ impl Section {
             Section::Recurring => "Recurring",
             Section::Processes => "Processes",
             Section::Limits => "Limits",
+            Section::Batches => "Batches",
             Section::Operations => "Operations",
             Section::Audit => "Audit",
             Section::Other => "",
@@ -54,6 +57,7 @@ impl Section {
             Section::Recurring => "/recurring",
             Section::Processes => "/processes",
             Section::Limits => "/limits",
+            Section::Batches => "/batches",
             Section::Operations => "/operations",
             Section::Audit => "/audit",
         }

@@ -48,7 +48,10 @@ impl PageError {
 impl From<Error> for PageError {
     fn from(error: Error) -> Self {
         match error {
-            Error::NoSuchJob { .. } => PageError::NotFound(error.to_string()),
+            Error::NoSuchJob { .. } | Error::NoSuchBatch { .. } => {
+                PageError::NotFound(error.to_string())
+            }
+            Error::BatchOfRuby { .. } => PageError::Invalid(error.to_string()),
             Error::InvalidJob { .. }
             | Error::InternalClass { .. }
             | Error::UnknownClass { .. }

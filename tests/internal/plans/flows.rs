@@ -8,7 +8,10 @@ use crate::db::model::follows::{Follows, On, Otherwise, Parent};
 use crate::db::model::new_row::NewRow;
 use crate::db::model::outcome::{Ending, JobFailure};
 use crate::db::plans::{Rows, Work, fence, job, run};
-use crate::db::query::batches as looks;
+use crate::db::query::batches::checks::{self, BatchRule};
+use crate::db::query::batches::list::{self, BatchesWanted};
+use crate::db::query::batches::walk::{self, BatchWalk, Members};
+use crate::db::query::batches::{self as looks, details};
 use crate::db::query::inputs;
 use crate::db::table::flows::batches::{self, Addition, NewBatchRow};
 use crate::db::table::flows::{CHILD, ENDED, parents};
@@ -19,7 +22,7 @@ use diesel::QueryResult;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-pub(crate) const FLOWS: [(&str, Work); 12] = [
+pub(crate) const FLOWS: [(&str, Work); 16] = [
     ("enqueue a batch and add to it", |conn, _| {
         let (batch, _) = enqueued(conn)?;
         assert_eq!(batches::accepts(conn, batch)?, Addition::Accepted);
@@ -143,6 +146,45 @@ pub(crate) const FLOWS: [(&str, Work); 12] = [
         let (batch, _) = enqueued(conn)?;
         let fronts = batches::fronts(conn, &[(batch, 1)])?;
         assert!(fronts[0].id == batch && fronts[0].first.is_some());
+        Ok(())
+    }),
+    ("list batches", |conn, _| {
+        enqueued(conn)?;
+        for wanted in [
+            BatchesWanted::All,
+            BatchesWanted::Open,
+            BatchesWanted::Over,
+            BatchesWanted::Failed,
+        ] {
+            list::page(conn, wanted, i64::MAX, 50, 10_000)?;
+        }
+        Ok(())
+    }),
+    ("look at one batch", |conn, _| {
+        let (batch, _) = enqueued(conn)?;
+        assert!(list::one(conn, batch, 10_000)?.is_some());
+        assert_eq!(details::following(conn, batch, 10)?.len(), 3);
+        details::inner(conn, batch, 10).map(drop)
+    }),
+    ("pass the jobs of batches", |conn, _| {
+        let (inner, _) = enqueued(conn)?;
+        let (outer, _) = enqueued(conn)?;
+        flows::nest(conn, outer, inner)?;
+        for (which, expected) in [(Members::Open, 2), (Members::Failed, 0)] {
+            let (mut walk, mut found) = (BatchWalk::of(outer, which), 0);
+            while !walk.is_done() {
+                found += walk.next(conn, which, 1)?.len();
+            }
+            assert_eq!(found, expected);
+            walk::last(conn, which, outer)?;
+        }
+        Ok(())
+    }),
+    ("check batches", |conn, _| {
+        enqueued(conn)?;
+        for rule in BatchRule::ALL {
+            checks::broken(conn, rule)?;
+        }
         Ok(())
     }),
     ("look for stalled batches", |conn, _| {

@@ -1,10 +1,12 @@
 //! Batches: over when the last job has ended, and what follows runs once.
 
 mod beside_ruby;
+mod checks;
 mod ends;
 mod follow;
 mod members;
 mod older;
+mod operate;
 
 use crate::support::TestDb;
 use crate::support::events::Events;

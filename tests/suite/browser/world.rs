@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 use windlass::web::{RunningServer, Server};
 use windlass::{
-    Change, Concurrency, Delivery, Dispatcher, Handle, Jobs, NewJob, Policy, RecurringTask,
+    Batch, Change, Concurrency, Delivery, Dispatcher, Handle, Jobs, NewJob, Policy, RecurringTask,
     Scheduler, Supervisor, Worker, enqueue_all, pause_class, pause_queue, recurring, set_limit,
 };
 
@@ -54,6 +54,7 @@ impl<'d> World<'d> {
             db.count("SELECT count(*) AS n FROM windlass_steps") >= 6
         });
         waiting_jobs(db);
+        batch(db);
         settings(db);
         World {
             db,
@@ -84,6 +85,16 @@ impl Drop for World<'_> {
             supervisor.stop();
         }
     }
+}
+
+/// A batch that is open, with a batch in it and a job that follows.
+fn batch(db: &TestDb) {
+    let part = || NewJob::of_class("ImportPart", "{}").after(Duration::from_secs(3600));
+    let inner = Batch::new("stock-of-berlin").add([part()]);
+    let batch = Batch::new("import-of-the-night").add([part(), part()]);
+    let batch = batch.add_batch(inner).metadata(&["from the warehouse"]);
+    let batch = batch.on_success(NewJob::of_class("PublishCatalog", "{}"));
+    batch.enqueue(&mut db.connect()).unwrap();
 }
 
 fn supervise(db: &TestDb, open: &Arc<Open>) -> Handle {

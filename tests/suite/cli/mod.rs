@@ -1,5 +1,6 @@
 //! The commands of the program `windlass`.
 
+mod batches;
 mod bench;
 mod check;
 mod doctor;

@@ -5,7 +5,7 @@ use crate::db::conn::sql::MaybeLossy;
 use crate::db::conn::statement::Statement;
 use chrono::NaiveDateTime;
 use diesel::prelude::*;
-use diesel::sql_types::{Bool, Integer, Nullable, Text, Timestamp};
+use diesel::sql_types::{BigInt, Bool, Integer, Nullable, Text, Timestamp};
 
 /// The columns of a job, and what other tables know of it.
 #[derive(Debug, Clone, QueryableByName)]
@@ -59,6 +59,11 @@ pub(crate) struct JobFacts {
     pub(crate) failed_at: Option<NaiveDateTime>,
     #[diesel(sql_type = Nullable<Text>)]
     pub(crate) fingerprint: Option<String>,
+    /// The batch that it belongs to, and the first one that it follows.
+    #[diesel(sql_type = Nullable<BigInt>)]
+    pub(crate) batch_id: Option<i64>,
+    #[diesel(sql_type = Nullable<BigInt>)]
+    pub(crate) follows: Option<i64>,
 }
 
 impl JobFacts {
@@ -76,7 +81,8 @@ pub(crate) fn facts(conn: &mut Conn<'_>, job: i64) -> QueryResult<Option<JobFact
          {moment j.created_at} AS created_at, {moment j.scheduled_at} AS scheduled_at, u.scope, x.task_key, \
          {moment x.run_at} AS run_at, {moment r.created_at} AS ready_at, {moment b.created_at} AS blocked_at, \
          {moment c.created_at} AS claimed_at, {moment c.started_at} AS started_at, {moment k.expires_at} AS result_until, \
-         substr(f.error, 1, 100000) AS error, {moment f.created_at} AS failed_at, f.fingerprint \
+         substr(f.error, 1, 100000) AS error, {moment f.created_at} AS failed_at, f.fingerprint, j.batch_id, \
+         (SELECT min(w.parent_batch_id) FROM windlass_edges w WHERE w.child_job_id = j.id) AS follows \
          FROM solid_queue_jobs j LEFT JOIN windlass_unique_jobs u ON u.job_id = j.id AND u.unique_id = j.unique_id \
          LEFT JOIN solid_queue_recurring_executions x ON x.job_id = j.id \
          LEFT JOIN solid_queue_ready_executions r ON r.job_id = j.id \

@@ -19,6 +19,8 @@ pub(crate) struct JobSearch {
     pub(crate) error: Option<String>,
     pub(crate) unique_id: Option<String>,
     pub(crate) tag: Option<String>,
+    /// The batch that they belong to.
+    pub(crate) batch: Option<i64>,
     /// A part of the arguments.
     pub(crate) arguments: Option<String>,
     /// The fingerprint of a failed job.
@@ -140,6 +142,9 @@ impl JobSearch {
             if let Some(value) = value {
                 to.add(&condition, value);
             }
+        }
+        if let Some(batch) = self.batch {
+            to.add("job.batch_id = ?", batch);
         }
         self.add_arguments(contains, to);
     }

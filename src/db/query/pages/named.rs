@@ -1,6 +1,7 @@
 //! What a text in the search box names.
 
 use crate::db::conn::connection::Conn;
+use crate::db::conn::param::Param;
 use crate::db::conn::statement::Statement;
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Bool, Nullable, Text};
@@ -57,16 +58,34 @@ struct KnownId {
     id: i64,
 }
 
-/// Returns the newest jobs with a unique id; `None` if there are more than `most`.
+/// Returns the jobs with a unique id; `None` if there are more than `most`.
 pub(crate) fn with_unique_id(
     conn: &mut Conn<'_>,
     unique_id: &str,
     most: usize,
 ) -> QueryResult<Option<Vec<i64>>> {
-    let text = "SELECT id FROM solid_queue_jobs WHERE unique_id = $1 LIMIT $2";
+    few(conn, "unique_id", unique_id.into(), most)
+}
+
+/// Returns the jobs of a batch; `None` if there are more than `most`.
+pub(crate) fn of_batch(
+    conn: &mut Conn<'_>,
+    batch: i64,
+    most: usize,
+) -> QueryResult<Option<Vec<i64>>> {
+    few(conn, "batch_id", batch.into(), most)
+}
+
+fn few(
+    conn: &mut Conn<'_>,
+    column: &str,
+    value: Param<'_>,
+    most: usize,
+) -> QueryResult<Option<Vec<i64>>> {
+    let text = format!("SELECT id FROM solid_queue_jobs WHERE {column} = $1 LIMIT $2");
     let found: Vec<KnownId> = Statement::new(text)
         .unkept()
-        .bind(unique_id)
+        .bind(value)
         .bind(i64::try_from(most.saturating_add(1)).unwrap_or(i64::MAX))
         .load(conn)?;
     let ids: Vec<i64> = found.into_iter().map(|row| row.id).collect();

@@ -6,7 +6,7 @@ use crate::db::Conn;
 use crate::db::model::state::JobState;
 use crate::db::query::pages::job_search::JobSearch;
 use crate::db::query::pages::job_window::ListPlace;
-use crate::job::id::JobId;
+use crate::job::id::{BatchId, JobId};
 use crate::web::http::pairs::Pairs;
 use crate::web::pages::bulk::action::BulkAction;
 use crate::web::pages::jobs::filters::{JobFilters, name_of};
@@ -99,6 +99,9 @@ impl BulkSelection {
         }
         if let Some(tag) = text("tag") {
             jobs = jobs.tagged([tag]);
+        }
+        if let Some(batch) = filters.batch() {
+            jobs = jobs.batch(BatchId(batch));
         }
         if let Some(fingerprint) = text("group") {
             jobs = jobs.fingerprint(fingerprint);

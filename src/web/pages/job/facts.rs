@@ -8,6 +8,7 @@ use crate::job::policy::Policy;
 use crate::job::policy::backoff::Backoff;
 use crate::job::policy::delivery::Delivery;
 use crate::web::pages::jobs::filters::only;
+use crate::web::pages::link;
 use crate::web::pages::shell::Shell;
 use crate::web::show::json::{cut, line};
 use crate::web::show::markup::{Markup, escaped};
@@ -58,6 +59,7 @@ pub(crate) fn facts(details: &JobDetails, facts: &JobFacts, shell: &Shell) -> Ve
         facts.at_most_once,
     );
     list.place(details);
+    list.batches(facts);
     list.names(details, facts, &policy);
     list.limits(details, facts, &policy);
     list.extras(details);
@@ -86,6 +88,16 @@ impl Facts<'_> {
         let class = &explanation.task.class_name;
         let html = self.link(&only("class", class), class);
         self.add("Class", &html, "");
+    }
+
+    fn batches(&mut self, facts: &JobFacts) {
+        for (name, batch) in [("Batch", facts.batch_id), ("Follows", facts.follows)] {
+            if let Some(batch) = batch {
+                let path = link::path(&["batches", &batch.to_string()]);
+                let html = self.link(&path, &format!("batch {batch}"));
+                self.add(name, &html, "");
+            }
+        }
     }
 
     fn names(&mut self, details: &JobDetails, facts: &JobFacts, policy: &Policy) {

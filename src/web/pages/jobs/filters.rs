@@ -21,12 +21,13 @@ pub(crate) const STATES: [(&str, JobState); 8] = [
 ];
 
 /// The texts by which a list can be narrowed: their names in the address, and in words.
-pub(crate) const TEXTS: [(&str, &str); 7] = [
+pub(crate) const TEXTS: [(&str, &str); 8] = [
     ("queue", "queue"),
     ("class", "class"),
     ("error", "error contains"),
     ("uid", "unique id"),
     ("tag", "tag"),
+    ("batch", "batch"),
     ("args", "arguments contain"),
     ("group", "failures alike"),
 ];
@@ -36,7 +37,7 @@ pub(crate) const TEXTS: [(&str, &str); 7] = [
 pub(crate) struct JobFilters {
     pub(crate) state: Option<JobState>,
     /// In the order of [`TEXTS`]; empty ones are not filters.
-    texts: [String; 7],
+    texts: [String; 8],
     pub(crate) when: When,
 }
 
@@ -51,7 +52,7 @@ impl JobFilters {
     /// Reads the filters of an address or a form.
     ///
     /// # Errors
-    /// If a state is unknown, or a time is not one.
+    /// If a state is unknown, a batch is not a number, or a time is not one.
     pub(crate) fn of(pairs: &Pairs) -> Result<Self, PageError> {
         let state = match pairs.get("state") {
             None | Some("all") => None,
@@ -63,6 +64,12 @@ impl JobFilters {
             texts: TEXTS.map(text),
             when: When::of(pairs)?,
         };
+        let batch = filters.text("batch");
+        if !batch.is_empty() && batch.parse::<i64>().is_err() {
+            return Err(PageError::Invalid(
+                "The id of a batch is a number.".to_owned(),
+            ));
+        }
         // Only these have an error.
         let with_error = [JobState::Failed, JobState::Cancelled, JobState::Discarded];
         let has_error = state.is_some_and(|state| with_error.contains(&state));
@@ -77,6 +84,11 @@ impl JobFilters {
         let mut texts = TEXTS.iter().zip(&self.texts);
         let found = texts.find(|((other, _), _)| *other == name);
         found.map_or("", |(_, text)| text)
+    }
+
+    /// Returns the batch of the jobs.
+    pub(crate) fn batch(&self) -> Option<i64> {
+        self.text("batch").parse().ok()
     }
 
     /// Returns the name of the state in the address; empty for every state.
@@ -98,6 +110,7 @@ impl JobFilters {
             tag: text("tag"),
             arguments: text("args"),
             fingerprint: text("group"),
+            batch: self.batch(),
             ..JobSearch::default()
         }
     }
@@ -203,7 +216,7 @@ impl JobFilters {
 
     /// Returns whether one of the less common filters is set.
     pub(crate) fn has_more(&self) -> bool {
-        let texts = ["uid", "tag", "error"];
+        let texts = ["uid", "tag", "batch", "error"];
         texts.iter().any(|name| !self.text(name).is_empty())
             || self.when.from.is_some()
             || self.when.to.is_some()
@@ -254,11 +267,11 @@ mod tests {
 
     #[test]
     fn filters_survive_the_way_to_the_address_and_back() {
-        let query = "state=failed&queue=a%26b&class=mail&error=x&uid=u%2F1&tag=t&args=n%3A+1&group=f&since=1h&from=2026-11-24T14%3A00%3A00";
+        let query = "state=failed&queue=a%26b&class=mail&error=x&uid=u%2F1&tag=t&batch=7&args=n%3A+1&group=f&since=1h&from=2026-11-24T14%3A00%3A00";
         let read = filters(query);
         assert_eq!(read.pairs().to_query(), format!("?{query}"));
         assert_eq!(JobFilters::of(&read.pairs()).unwrap(), read);
-        assert_eq!(read.chips().len(), 9);
+        assert_eq!(read.chips().len(), 10);
         let search = read.search();
         assert_eq!(search.queue.as_deref(), Some("a&b"));
         assert_eq!(search.arguments.as_deref(), Some("n: 1"));
@@ -276,6 +289,7 @@ mod tests {
         let ready = filters("error=x&queue=q").with_state(Some(JobState::Ready));
         assert_eq!(ready, "/jobs?queue=q&state=ready");
         assert!(JobFilters::of(&Pairs::parse(b"state=nonsense")).is_err());
+        assert!(JobFilters::of(&Pairs::parse(b"batch=x")).is_err());
     }
 
     #[test]

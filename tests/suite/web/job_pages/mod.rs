@@ -1,6 +1,7 @@
 //! The pages about jobs: the list, one job, failed groups, bulk actions, operations, the audit.
 
 mod audit;
+mod batches;
 mod bulk;
 mod failed;
 mod hostile;

@@ -1,5 +1,10 @@
 //! Reads batches.
 
+pub(crate) mod checks;
+pub(crate) mod details;
+pub(crate) mod list;
+pub(crate) mod walk;
+
 use crate::db::conn::connection::Conn;
 use crate::db::conn::sql::{Lossy, MaybeLossy};
 use crate::db::conn::statement::Statement;

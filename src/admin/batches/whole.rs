@@ -1,0 +1,167 @@
+//! The jobs of a batch and of the batches in it, as a selection.
+//!
+//! They are not found by their states but as members of the batches: neither other jobs nor those that have ended are read.
+
+use crate::admin::bulk::batches::BATCH;
+use crate::admin::changed::Changed;
+use crate::admin::jobs::{BoundedCount, Jobs};
+use crate::db::Conn;
+use crate::db::model::state::JobState;
+use crate::db::query::batches::list;
+use crate::db::query::batches::walk::{BatchWalk, Members};
+use crate::db::query::filter::Filter;
+use crate::db::query::jobs::{self, JobCount};
+use crate::error::{Doing as _, Error, Result};
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+
+/// How many jobs are read at once to be counted.
+const PAGE: usize = 5_000;
+
+/// The jobs of a batch and of the batches in it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct WholeBatch {
+    batch: i64,
+    which: Members,
+}
+
+impl WholeBatch {
+    fn walk(self) -> BatchWalk {
+        BatchWalk::of(self.batch, self.which)
+    }
+}
+
+impl Jobs {
+    /// Returns the batch that is selected with the batches in it, if one is.
+    ///
+    /// # Errors
+    /// If there is no such batch, it is of Ruby, or its jobs are selected by something else too.
+    pub(crate) fn whole_batch(&self, conn: &mut Conn<'_>) -> Result<Option<WholeBatch>> {
+        let Some(batch) = self.filter.whole_batch else {
+            return Ok(None);
+        };
+        let only = Filter {
+            whole_batch: Some(batch),
+            ..Filter::default()
+        };
+        let which = self.members().filter(|_| self.filter == only);
+        let which = which.ok_or_else(|| {
+            Error::Settings(
+                "of a batch with the batches in it, all jobs that have not ended are selected, or all failed ones: \
+                 use `Jobs::batch` to select some"
+                    .to_owned(),
+            )
+        })?;
+        match list::one(conn, batch, 0).doing("look the batch up")? {
+            None => Err(Error::NoSuchBatch { id: batch }),
+            Some(row) if !row.is_ours => Err(Error::BatchOfRuby { id: batch }),
+            Some(_) => Ok(Some(WholeBatch { batch, which })),
+        }
+    }
+
+    /// Returns which members of batches the states are. `None` if it is none of both.
+    pub(crate) fn members(&self) -> Option<Members> {
+        let open = Jobs::waiting_or_running().states;
+        if self.states == [JobState::Failed] {
+            return Some(Members::Failed);
+        }
+        (self.states == open).then_some(Members::Open)
+    }
+
+    /// Changes the jobs of a batch in groups of 500, until `progress` breaks.
+    pub(crate) fn each_member(
+        &self,
+        conn: &mut Conn<'_>,
+        whole: WholeBatch,
+        mut progress: impl FnMut(&Changed) -> ControlFlow<()>,
+        mut change: impl FnMut(&mut Conn<'_>, JobState, &[i64]) -> Result<Changed>,
+    ) -> Result<Changed> {
+        let mut walk = whole.walk();
+        let mut done = Changed::default();
+        let mut left = self.limit.unwrap_or(u64::MAX);
+        while !walk.is_done() && left > 0 {
+            let limit = BATCH.min(usize::try_from(left).unwrap_or(BATCH));
+            let jobs = walk.next(conn, whole.which, limit).doing("read the jobs")?;
+            if jobs.is_empty() {
+                continue;
+            }
+            left -= jobs.len() as u64;
+            done.add(change(conn, whole.which.state(), &jobs)?);
+            if progress(&done).is_break() {
+                break;
+            }
+        }
+        Ok(done)
+    }
+
+    /// Returns the first jobs of a batch, at most `most`.
+    pub(crate) fn first_members(
+        conn: &mut Conn<'_>,
+        whole: WholeBatch,
+        most: usize,
+    ) -> Result<Vec<i64>> {
+        let (mut walk, mut all) = (whole.walk(), Vec::new());
+        while !walk.is_done() && all.len() < most {
+            let limit = PAGE.min(most - all.len());
+            all.extend(walk.next(conn, whole.which, limit).doing("read the jobs")?);
+        }
+        Ok(all)
+    }
+
+    /// Counts the jobs of a batch up to `most`.
+    pub(crate) fn count_members(
+        conn: &mut Conn<'_>,
+        whole: WholeBatch,
+        most: u64,
+    ) -> Result<BoundedCount> {
+        let (mut walk, mut count) = (whole.walk(), 0);
+        while !walk.is_done() && count <= most {
+            let jobs = walk.next(conn, whole.which, PAGE);
+            count += jobs.doing("count the jobs")?.len() as u64;
+        }
+        Ok(BoundedCount {
+            count: count.min(most),
+            is_exact: count <= most,
+        })
+    }
+
+    /// Counts the jobs of a batch by state, class and queue.
+    pub(crate) fn member_counts(
+        &self,
+        conn: &mut Conn<'_>,
+        whole: WholeBatch,
+    ) -> Result<Vec<(JobState, JobCount)>> {
+        let mut all: BTreeMap<_, i64> = BTreeMap::new();
+        let mut walk = whole.walk();
+        while !walk.is_done() {
+            let ids = walk.next(conn, whole.which, PAGE).doing("count the jobs")?;
+            let filter = Filter {
+                ids: Some(ids),
+                ..Filter::default()
+            };
+            for state in &self.states {
+                let counts = jobs::counts(conn, *state, &filter).doing("count the jobs")?;
+                for found in counts {
+                    let kind = (
+                        *state,
+                        found.class_name,
+                        found.queue_name,
+                        found.at_most_once,
+                    );
+                    *all.entry(kind).or_default() += found.count;
+                }
+            }
+        }
+        let counts = all.into_iter().map(|(kind, count)| {
+            let (state, class_name, queue_name, at_most_once) = kind;
+            let found = JobCount {
+                class_name,
+                queue_name,
+                at_most_once,
+                count,
+            };
+            (state, found)
+        });
+        Ok(counts.collect())
+    }
+}

@@ -1,0 +1,63 @@
+//! What belongs to one batch: the jobs that follow, and the batches around and in it.
+
+use crate::db::conn::connection::Conn;
+use crate::db::conn::sql::Id;
+use crate::db::conn::statement::Statement;
+use crate::db::transition::flows::admit::NESTED;
+use diesel::prelude::*;
+use diesel::sql_types::{BigInt, Nullable, Text};
+
+/// A job that follows a batch.
+#[derive(Debug, QueryableByName)]
+pub(crate) struct FollowingJob {
+    #[diesel(sql_type = BigInt)]
+    pub(crate) job_id: i64,
+    #[diesel(sql_type = Text)]
+    pub(crate) runs_on: String,
+    #[diesel(sql_type = Text)]
+    pub(crate) otherwise: String,
+    /// The outcome of the batch. `None` while it is not over.
+    #[diesel(sql_type = Nullable<Text>)]
+    pub(crate) outcome: Option<String>,
+    /// The batch around this one, if the job stands for this one in it.
+    #[diesel(sql_type = Nullable<BigInt>)]
+    pub(crate) outer_batch: Option<i64>,
+}
+
+/// Returns the jobs that follow a batch, at most `limit`, in the order in which they were enqueued.
+pub(crate) fn following(
+    conn: &mut Conn<'_>,
+    batch: i64,
+    limit: usize,
+) -> QueryResult<Vec<FollowingJob>> {
+    let text = format!(
+        "SELECT w.child_job_id AS job_id, w.runs_on, w.otherwise, w.outcome, \
+           (SELECT j.batch_id FROM solid_queue_jobs j WHERE j.id = w.child_job_id AND j.class_name = '{NESTED}') AS outer_batch \
+         FROM windlass_edges w WHERE w.parent_batch_id = $1 ORDER BY w.id + 0 LIMIT $2"
+    );
+    Statement::new(text)
+        .unkept()
+        .bind(batch)
+        .bind(i64::try_from(limit).unwrap_or(i64::MAX))
+        .load(conn)
+}
+
+/// Among how many edges the batches in a batch are looked for.
+const NEAR: u32 = 1_000;
+
+/// Returns batches in a batch, at most `limit`. The transaction that inserted it has inserted them after it, so they are
+/// near it; the others of this batch are not read.
+pub(crate) fn inner(conn: &mut Conn<'_>, batch: i64, limit: usize) -> QueryResult<Vec<i64>> {
+    let text = format!(
+        "SELECT near.parent_batch_id AS id FROM (SELECT parent_batch_id, child_job_id FROM windlass_edges \
+           WHERE parent_batch_id > $1 ORDER BY parent_batch_id LIMIT {NEAR}) AS near \
+         WHERE (SELECT j.batch_id FROM solid_queue_jobs j WHERE j.id = near.child_job_id AND j.class_name = '{NESTED}') = $1 \
+         ORDER BY near.parent_batch_id LIMIT $2"
+    );
+    let rows: Vec<Id> = Statement::new(text)
+        .unkept()
+        .bind(batch)
+        .bind(i64::try_from(limit).unwrap_or(i64::MAX))
+        .load(conn)?;
+    Ok(rows.into_iter().map(|row| row.id).collect())
+}

@@ -1,0 +1,67 @@
+//! Shows what a change of a batch affects, and asks.
+
+use crate::job::id::BatchId;
+use crate::operation::start::Preview;
+use crate::web::http::response::Response;
+use crate::web::pages::batches::change::BatchAction;
+use crate::web::pages::batches::{one, view};
+use crate::web::pages::bulk::preview::{jobs, number};
+use crate::web::pages::section::Section;
+use crate::web::pages::shell::Shell;
+use crate::web::sql::cx::Cx;
+use crate::web::sql::page_error::PageError;
+use askama::Template;
+
+#[derive(Template)]
+#[template(path = "batches/confirm.html")]
+struct ConfirmBatchPage {
+    shell: Shell,
+    action: BatchAction,
+    question: String,
+    /// `1 job` or `10,000+ jobs`
+    jobs: String,
+    preview: Preview,
+    stored: String,
+    request: String,
+    path: String,
+    back: String,
+}
+
+/// Asks before a batch is cancelled.
+pub(crate) fn cancel(cx: &mut Cx<'_>) -> Result<Response, PageError> {
+    ask(cx, BatchAction::Cancel)
+}
+
+/// Asks before the failed jobs of a batch are retried.
+pub(crate) fn retry(cx: &mut Cx<'_>) -> Result<Response, PageError> {
+    ask(cx, BatchAction::Retry)
+}
+
+fn ask(cx: &mut Cx<'_>, action: BatchAction) -> Result<Response, PageError> {
+    let row = one::find(cx)?;
+    if !row.is_ours {
+        return Err(PageError::Invalid(
+            "A batch of Ruby is not changed as a whole: select its jobs.".to_owned(),
+        ));
+    }
+    let preview = cx.read(|conn| action.jobs(BatchId(row.id)).preview(conn))?;
+    let name = view::name(row.id, &row.name);
+    let question = match action {
+        BatchAction::Cancel => format!("Cancel {name}?"),
+        BatchAction::Retry => format!("Retry the failed jobs of {name}?"),
+    };
+    let shell = cx.shell(&question, Section::Batches)?;
+    let id = row.id.to_string();
+    cx.render(&ConfirmBatchPage {
+        question,
+        jobs: jobs(&number(&preview)),
+        stored: serde_json::to_string(&preview).unwrap_or_default(),
+        // Two forms with one id would start one operation.
+        request: format!("{:032x}", fastrand::u128(..)),
+        path: shell.to(["batches", &id, action.name()]),
+        back: shell.to(["batches", &id]),
+        action,
+        preview,
+        shell,
+    })
+}

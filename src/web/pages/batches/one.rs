@@ -1,0 +1,210 @@
+//! One batch: its progress, its jobs, and what follows.
+
+use crate::admin::batches::details::{
+    self, BatchDetails, BatchFollower, FailedOfBatch, FollowerState,
+};
+use crate::db::query::batches::list::{self, ListedBatch};
+use crate::error::Doing as _;
+use crate::job::id::BatchId;
+use crate::web::http::response::Response;
+use crate::web::pages::batches::view::{self, BatchView};
+use crate::web::pages::jobs::filters::STATES;
+use crate::web::pages::section::Section;
+use crate::web::pages::shell::Shell;
+use crate::web::show::filters;
+use crate::web::show::json::{CutText, cut, lines};
+use crate::web::show::markup::Markup;
+use crate::web::sql::cx::Cx;
+use crate::web::sql::page_error::PageError;
+use crate::web::sql::panel::Panel;
+use askama::Template;
+use serde_json::Value;
+
+/// The longest metadata and error that are shown, in characters.
+const METADATA: usize = 64 * 1024;
+const ERROR: usize = 300;
+
+/// How far the jobs are counted.
+const COUNTED: i64 = 1_000_000;
+
+/// A job that follows, or has failed.
+struct JobLink {
+    name: String,
+    href: String,
+    /// Why it is here.
+    note: String,
+    state: Markup,
+}
+
+/// What is read of a batch in a panel.
+struct BatchParts {
+    view: BatchView,
+    around: Vec<JobLink>,
+    follows: Vec<JobLink>,
+    failed: Vec<JobLink>,
+}
+
+#[derive(Template)]
+#[template(path = "batches/one.html")]
+struct BatchPage {
+    shell: Shell,
+    id: i64,
+    name: String,
+    is_of_ruby: bool,
+    metadata: Option<CutText>,
+    created: Markup,
+    enqueued: Option<Markup>,
+    ended: Option<Markup>,
+    parts: Panel<BatchParts>,
+    all_jobs: String,
+    /// Links to its jobs in each state.
+    states: Vec<(&'static str, String)>,
+}
+
+/// Reads the row of the batch of the address.
+pub(crate) fn find(cx: &mut Cx<'_>) -> Result<ListedBatch, PageError> {
+    let missing = |id: &str| {
+        PageError::NotFound(format!(
+            "There is no batch {id}: it never existed, or its row was deleted some time after its end."
+        ))
+    };
+    let text = cx.param("id").to_owned();
+    let id: i64 = text.parse().map_err(|_| missing(&text))?;
+    cx.read(|conn| list::one(conn, id, 0).doing("look the batch up"))?
+        .ok_or_else(|| missing(&text))
+}
+
+/// Shows a batch.
+pub(crate) fn show(cx: &mut Cx<'_>) -> Result<Response, PageError> {
+    let row = find(cx)?;
+    let (id, name) = (row.id, view::name(row.id, &row.name));
+    let shell = cx.shell(&name, Section::Batches)?;
+    let parts = cx.panel("the jobs of the batch", |conn| {
+        details::look(conn, BatchId(id), COUNTED)
+    });
+    let parts = match parts {
+        // It was deleted meanwhile.
+        Panel::Ready(None) => {
+            return Err(PageError::NotFound(format!(
+                "There is no batch {id} any more."
+            )));
+        }
+        Panel::Ready(Some(details)) => Panel::Ready(BatchParts::of(&details, &shell)),
+        Panel::Missing(missing) => Panel::Missing(missing),
+    };
+    let json = |text: &str| serde_json::from_str(text).unwrap_or_else(|_| Value::from(text));
+    let batch = id.to_string();
+    let states = STATES.iter().map(|(state, _)| {
+        let href = shell.find("/jobs", [("state", state), ("batch", &batch)]);
+        (*state, href)
+    });
+    cx.render(&BatchPage {
+        states: states.collect(),
+        all_jobs: shell.find("/jobs", [("batch", &batch)]),
+        id,
+        is_of_ruby: !row.is_ours,
+        metadata: row.metadata.map(|text| lines(&json(&text), METADATA)),
+        created: shell.time(&row.created_at),
+        enqueued: row.enqueued_at.map(|at| shell.time(&at)),
+        ended: row.finished_at.map(|at| shell.time(&at)),
+        name,
+        parts,
+        shell,
+    })
+}
+
+impl BatchParts {
+    fn of(details: &BatchDetails, shell: &Shell) -> Self {
+        let link = |batch: &BatchId, note: &str| JobLink {
+            name: format!("batch {batch}"),
+            href: view::path(shell, batch.0),
+            note: note.to_owned(),
+            state: Markup::default(),
+        };
+        let outer = details.outer.iter().map(|batch| link(batch, "around it"));
+        let inner = details.inner.iter().map(|batch| link(batch, "in it"));
+        BatchParts {
+            view: BatchView::of(&details.batch, shell),
+            around: outer.chain(inner).collect(),
+            follows: details
+                .follows
+                .iter()
+                .map(|job| follower(job, shell))
+                .collect(),
+            failed: details
+                .failed
+                .iter()
+                .map(|job| failed(job, shell))
+                .collect(),
+        }
+    }
+}
+
+fn job_path(shell: &Shell, id: i64) -> String {
+    shell.to(["jobs", &id.to_string()])
+}
+
+fn class_of(class: Option<&str>, id: i64) -> String {
+    class.map_or_else(|| format!("job {id}"), str::to_owned)
+}
+
+fn follower(job: &BatchFollower, shell: &Shell) -> JobLink {
+    let on = match &*job.runs_on {
+        "success" => "on success",
+        "failure" => "on failure",
+        _ => "on any outcome",
+    };
+    let grey = |text: &str| Markup::element("span", "q", text);
+    JobLink {
+        name: class_of(job.class_name.as_deref(), job.job_id.0),
+        href: match job.status {
+            Some(_) => job_path(shell, job.job_id.0),
+            None => String::new(),
+        },
+        note: on.to_owned(),
+        state: match job.state {
+            FollowerState::Waits => grey("waits for the end of the batch"),
+            FollowerState::WaitsForRetries => {
+                grey("waits until failed jobs are retried and have succeeded")
+            }
+            FollowerState::NotWanted => grey("deleted: the batch had another outcome"),
+            FollowerState::Follows | FollowerState::Withdrawn => view::status(job.status),
+        },
+    }
+}
+
+fn failed(job: &FailedOfBatch, shell: &Shell) -> JobLink {
+    let error = cut(job.error.as_deref().unwrap_or_default(), ERROR);
+    match job.inner {
+        Some(batch) => JobLink {
+            name: format!("batch {batch}"),
+            href: view::path(shell, batch.0),
+            note: String::new(),
+            state: view::status(Some(crate::admin::job_info::TaskStatus::Failed)),
+        },
+        None => JobLink {
+            name: class_of(job.class_name.as_deref(), job.job_id.0),
+            href: match job.status {
+                Some(_) => job_path(shell, job.job_id.0),
+                None => String::new(),
+            },
+            note: error,
+            state: view::status(job.status),
+        },
+    }
+}
+
+impl BatchPage {
+    fn action(&self, action: &str) -> String {
+        self.shell.to(["batches", &self.id.to_string(), action])
+    }
+
+    /// Why the batch cannot be changed, if so.
+    fn refusal(&self) -> Option<&'static str> {
+        match (self.is_of_ruby, self.shell.is_operator) {
+            (true, _) => Some("A batch of Ruby is not changed as a whole: select its jobs."),
+            (false, false) => Some("Only an operator may change batches."),
+            (false, true) => None,
+        }
+    }
+}
