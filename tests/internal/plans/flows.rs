@@ -78,11 +78,11 @@ pub(crate) const FLOWS: [(&str, Work); 9] = [
         Ok(())
     }),
     ("look at the front of a batch", |conn, _| {
+        let (batch, _) = enqueued(conn)?;
         // Not sent on SQLite, which keeps no entries of deleted rows.
         if conn.dialect() == Dialect::Sqlite {
             return Ok(());
         }
-        let (batch, _) = enqueued(conn)?;
         let fronts = batches::fronts(conn, &[(batch, 1)])?;
         assert!(fronts[0].id == batch && fronts[0].first.is_some());
         Ok(())
