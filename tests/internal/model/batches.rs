@@ -75,6 +75,7 @@ impl Model {
     pub fn enqueue_batch(&mut self, members: &[New], follows: &[(New, u8)]) -> Answer {
         self.batches.push(BatchState::default());
         let batch = self.batches.len() - 1;
+        self.requested.insert(batch);
         let mut answer = Vec::new();
         for (new, runs_on) in follows {
             let (job, _) = self.enqueue(&following(new));
@@ -99,7 +100,10 @@ impl Model {
 
     pub fn add_to_batch(&mut self, batch: u8, members: &[New]) -> Answer {
         match self.picked_batch(batch) {
-            Some(batch) if !self.batches[batch].is_over => Answer::Jobs(self.join(batch, members)),
+            Some(batch) if !self.batches[batch].is_over => {
+                self.requested.insert(batch);
+                Answer::Jobs(self.join(batch, members))
+            }
             _ => Answer::Is(false),
         }
     }
@@ -116,6 +120,7 @@ impl Model {
             };
             let has_failed = matches!(job.place, Place::Failed(_));
             if has_failed || matches!(job.place, Place::Finished | Place::Gone) {
+                self.requested.insert(batch);
                 let has_left = true;
                 job.in_batch = Some(InBatch::Member { batch, has_left });
                 if has_failed || job.is_cancelled {
@@ -137,10 +142,10 @@ impl Model {
         }
     }
 
-    /// Ends batches without jobs, and lets what follows those that ended in the promotion before run, or deletes it.
-    pub fn promote_batches(&mut self) {
+    /// Ends those of the batches that have no jobs, and lets what follows those that ended in the promotion before run, or deletes it.
+    pub fn promote_batches(&mut self, requested: &BTreeSet<usize>) {
         let due = std::mem::take(&mut self.due);
-        for batch in 0..self.batches.len() {
+        for &batch in requested {
             if self.batches[batch].is_over || self.members(batch).next().is_some() {
                 continue;
             }

@@ -61,8 +61,11 @@ impl Model {
             Step::MakeDue { job, rank } => self.make_due(*job, *rank),
             Step::Dispatch { batch } => self.dispatch(*batch),
             Step::Promote => {
+                let requested = std::mem::take(&mut self.requested);
                 let answer = self.promote();
-                self.promote_batches();
+                // What it discards leaves, and is noticed at once only if the batch was requested before.
+                self.leave_batches();
+                self.promote_batches(&requested);
                 answer
             }
             Step::EnqueueBatch { members, follows } => self.enqueue_batch(members, follows),

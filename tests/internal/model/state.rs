@@ -84,6 +84,8 @@ pub struct Model {
     /// The slots that were set for a key, or for the group.
     pub limits: BTreeMap<Option<u8>, u8>,
     pub batches: Vec<BatchState>,
+    /// Batches at which the next promotion looks.
+    pub requested: BTreeSet<usize>,
     /// Jobs whose batch ended in the last promotion: the next one decides about them.
     pub due: BTreeSet<usize>,
 }

@@ -1,7 +1,11 @@
 //! Everything about batches.
 
 use crate::db::conn::connection::Conn;
+<<<<<<< HEAD
 use crate::db::model::claim::Cursor;
+=======
+use crate::db::conn::dialect::Dialect;
+>>>>>>> hB
 use crate::db::model::claim::FinishedRow;
 use crate::db::model::finished::{FinishedJob, KeySlots};
 use crate::db::model::follows::{Follows, On, Otherwise, Parent};
@@ -144,6 +148,10 @@ pub(crate) const FLOWS: [(&str, Work); 16] = [
     }),
     ("look at the front of a batch", |conn, _| {
         let (batch, _) = enqueued(conn)?;
+        // Not sent on SQLite, which keeps no entries of deleted rows.
+        if conn.dialect() == Dialect::Sqlite {
+            return Ok(());
+        }
         let fronts = batches::fronts(conn, &[(batch, 1)])?;
         assert!(fronts[0].id == batch && fronts[0].first.is_some());
         Ok(())
