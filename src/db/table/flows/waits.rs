@@ -118,7 +118,10 @@ pub(crate) fn record(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<()> {
 /// Deletes the waits of jobs.
 pub(crate) fn delete(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<()> {
     let text = "DELETE FROM windlass_waits WHERE job_id IN {in $1}";
-    Statement::new(text).bind(id_list(jobs)).execute(conn)
+    Statement::new(text)
+        .unkept()
+        .bind(id_list(jobs))
+        .execute(conn)
 }
 
 /// Returns up to `most` jobs that wait for an event.
