@@ -1,11 +1,8 @@
 //! Everything about batches.
 
 use crate::db::conn::connection::Conn;
-<<<<<<< HEAD
-use crate::db::model::claim::Cursor;
-=======
 use crate::db::conn::dialect::Dialect;
->>>>>>> hB
+use crate::db::model::claim::Cursor;
 use crate::db::model::claim::FinishedRow;
 use crate::db::model::finished::{FinishedJob, KeySlots};
 use crate::db::model::follows::{Follows, On, Otherwise, Parent};

@@ -32,11 +32,13 @@ pub(crate) fn mark(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<Vec<i64>> {
     Ok(rows.into_iter().map(|row| row.id).collect())
 }
 
-/// Notes that jobs, which are about to be deleted, have not finished: for those that wait for them.
+/// Notes that jobs, which are about to be deleted, have not finished: for those that wait for them. It locks their rows, so
+/// that a transaction that is about to mark one ends first, or finds it deleted.
 pub(crate) fn note_dropped(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<()> {
     let text = format!(
-        "INSERT INTO windlass_wanted_keys (key) SELECT '{ENDED}' || id || '{DROPPED}' FROM solid_queue_jobs \
-         WHERE id IN {{in $1}} AND has_dependents ORDER BY id"
+        "INSERT INTO windlass_wanted_keys (key) SELECT '{ENDED}' || job.id || '{DROPPED}' FROM ( \
+           SELECT id, has_dependents FROM solid_queue_jobs WHERE id IN {{in $1}} ORDER BY id {{hold}}) AS job \
+         WHERE job.has_dependents"
     );
     Statement::new(text).bind(id_list(jobs)).execute(conn)
 }
