@@ -89,11 +89,8 @@ impl Command {
             Command::Check(check) => {
                 let checked = check.run(at.url(), at.registry)?;
                 let shown = output::show(&checked, check.json);
-                Ok(if checked.is_fine() {
-                    shown
-                } else {
-                    ExitCode::FAILURE
-                })
+                let is_fine = checked.is_fine();
+                Ok(if is_fine { shown } else { ExitCode::FAILURE })
             }
             Command::Supervise(supervise) => Ok(supervise.run(at)?),
             Command::Status(status) => Ok(status.show(&at.database()?.read_only())?),

@@ -79,7 +79,7 @@ impl<S: ?Sized> Context<'_, S> {
             job: self.run().job_id,
             connect: Box::new(|| self.connection()),
             page: VecDeque::new(),
-            place: Place::Jobs(0),
+            place: InputPlace::Jobs(0),
             value: PhantomData,
         }
     }
@@ -109,13 +109,13 @@ pub struct Inputs<'c, T> {
     job: i64,
     connect: Box<dyn Fn() -> Result<DbConnection> + 'c>,
     page: VecDeque<InputRow>,
-    place: Place,
+    place: InputPlace,
     value: PhantomData<fn() -> T>,
 }
 
 /// What is read next.
 #[derive(Debug)]
-enum Place {
+enum InputPlace {
     /// Jobs after this id.
     Jobs(i64),
     /// Jobs of the first of these batches, after this id.
@@ -140,7 +140,7 @@ impl<T> Inputs<'_, T> {
         let conn = &mut own(&mut conn);
         while self.page.is_empty() {
             match &mut self.place {
-                Place::Jobs(after) => {
+                InputPlace::Jobs(after) => {
                     self.page = inputs::of_jobs(conn, self.job, *after)
                         .doing(ACTION)?
                         .into();
@@ -148,13 +148,13 @@ impl<T> Inputs<'_, T> {
                         Some(last) => *after = last.job_id,
                         None => {
                             let batches = inputs::batches(conn, self.job).doing(ACTION)?;
-                            self.place = Place::Batches(batches.into(), 0);
+                            self.place = InputPlace::Batches(batches.into(), 0);
                         }
                     }
                 }
-                Place::Batches(batches, after) => {
+                InputPlace::Batches(batches, after) => {
                     let Some(batch) = batches.front() else {
-                        self.place = Place::Nothing;
+                        self.place = InputPlace::Nothing;
                         return Ok(());
                     };
                     let rows = inputs::of_batch(conn, batch.batch_id, *after).doing(ACTION)?;
@@ -171,7 +171,7 @@ impl<T> Inputs<'_, T> {
                         }
                     }
                 }
-                Place::Nothing => return Ok(()),
+                InputPlace::Nothing => return Ok(()),
             }
         }
         Ok(())
@@ -185,7 +185,7 @@ impl<T: DeserializeOwned> Iterator for Inputs<'_, T> {
         if self.page.is_empty()
             && let Err(error) = self.read_page()
         {
-            self.place = Place::Nothing;
+            self.place = InputPlace::Nothing;
             return Some(Err(error.into()));
         }
         let row = self.page.pop_front()?;

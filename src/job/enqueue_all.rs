@@ -9,7 +9,7 @@ use crate::job::enqueued::Enqueued;
 use crate::job::extras::access::{PublicAccess, insert_with_tokens};
 use crate::job::extras::internal::refuse_named;
 use crate::job::new_job::NewJob;
-use crate::job::parents::refuse_unknown;
+use crate::job::parents::unknown::refuse_unknown;
 use crate::job::policy::quota;
 use crate::job::trace::spans;
 

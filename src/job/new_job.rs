@@ -11,7 +11,7 @@ use crate::job::concurrency::Concurrency;
 use crate::job::enqueued::Enqueued;
 use crate::job::extras::access::{PublicAccess, insert_with_tokens};
 use crate::job::extras::internal::refuse_named;
-use crate::job::parents::refuse_unknown;
+use crate::job::parents::unknown::refuse_unknown;
 use crate::job::policy::Policy;
 use crate::job::policy::limit_kinds::Expiry;
 use crate::job::policy::quota::{self, Quota};
@@ -326,10 +326,8 @@ impl NewJob {
                     .to_owned(),
             );
         }
-        if let Some(problem) = self.wrong_parents() {
-            return refused(problem);
-        }
-        if let Some(problem) = self.policy.wrong_limit(self.row.at) {
+        let wrong_limit = || self.policy.wrong_limit(self.row.at);
+        if let Some(problem) = self.wrong_parents().or_else(wrong_limit) {
             return refused(problem);
         }
         if self.policy.is_at_most_once() && self.policy.max_attempts.is_some_and(|max| max > 1) {

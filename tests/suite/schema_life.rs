@@ -267,8 +267,17 @@ fn drop_one(db: &TestDb, drop: &str) {
         )) {
             db.execute(&format!("DROP INDEX {index}"));
         }
+        for trigger in db.texts(&format!(
+            "SELECT name AS t FROM sqlite_schema WHERE type = 'trigger' AND sql LIKE '%{column}%'"
+        )) {
+            db.execute(&format!("DROP TRIGGER {trigger}"));
+        }
     }
-    db.execute(drop);
+    match db.is_postgres() && drop.contains("DROP COLUMN") {
+        // With the triggers that read it.
+        true => db.execute(&format!("{drop} CASCADE")),
+        false => db.execute(drop),
+    };
 }
 
 /// Each column and index of our own and each of our tables: what is dropped

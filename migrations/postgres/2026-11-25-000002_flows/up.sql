@@ -63,15 +63,16 @@ $$;
 CREATE TRIGGER windlass_parent_deleted AFTER DELETE ON solid_queue_jobs
     REFERENCING OLD TABLE AS gone FOR EACH STATEMENT EXECUTE FUNCTION windlass_parent_deleted();
 
--- The lock lets a transaction that is about to set has_dependents end first.
+-- The lock lets a transaction that is about to set has_dependents end first. A condition within it would pass the row
+-- unlocked.
 CREATE FUNCTION windlass_parent_failed() RETURNS trigger LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 DECLARE
     failed bigint[] := ARRAY(SELECT job_id FROM new_rows);
 BEGIN
-    INSERT INTO windlass_wanted_keys (key)
-    SELECT 'windlass/ended/' || job.id FROM (
+    WITH held AS MATERIALIZED (
         SELECT id, has_dependents FROM solid_queue_jobs WHERE id = ANY (failed) ORDER BY id FOR NO KEY UPDATE
-    ) AS job WHERE job.has_dependents;
+    )
+    INSERT INTO windlass_wanted_keys (key) SELECT 'windlass/ended/' || id FROM held WHERE has_dependents;
     RETURN NULL;
 END
 $$;

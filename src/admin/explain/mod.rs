@@ -3,7 +3,7 @@
 pub(crate) mod job_limits;
 pub(crate) mod obstacles;
 #[cfg(any(feature = "cli", feature = "web"))]
-mod parents;
+pub(crate) mod parents;
 #[cfg(feature = "web")]
 pub(crate) mod surroundings;
 #[cfg(any(feature = "cli", feature = "web"))]

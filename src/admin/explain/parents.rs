@@ -1,10 +1,48 @@
 //! What `explain` says of a job that waits for jobs, for a batch, or for an event.
 
+use crate::admin::explain::Reason;
 use crate::admin::explain::words::{Word, Words, text};
 use crate::job::id::JobId;
 use chrono::{DateTime, Utc};
 
-pub(super) fn batch(name: &str, open: u64, total: u64, oldest: Option<JobId>) -> Words {
+/// Says what the job waits for.
+pub(super) fn awaited(reason: &Reason) -> Words {
+    match reason {
+        Reason::Batch {
+            name,
+            open,
+            total,
+            oldest,
+            ..
+        } => batch(name, *open, *total, *oldest),
+        Reason::Jobs {
+            open,
+            total,
+            oldest,
+            failed,
+        } => jobs(*open, *total, *oldest, *failed),
+        Reason::Event { name, step, until } => event(name, step, *until),
+        _ => Words::new(),
+    }
+}
+
+/// Says by what the job is blocked, for its timeline.
+#[cfg(feature = "web")]
+pub(crate) fn blocker(reason: &Reason) -> Words {
+    let named =
+        |what: &str, name: &str| vec![text(format!("by {what} ")), Word::Name(name.to_owned())];
+    match reason {
+        Reason::Batch { name, .. } => named("batch", name),
+        Reason::Event { name, .. } => named("event", name),
+        Reason::Jobs { oldest, failed, .. } => match failed.or(*oldest) {
+            Some(job) => vec![text("by job "), Word::Job(job)],
+            None => vec![text("by other jobs")],
+        },
+        _ => Words::new(),
+    }
+}
+
+fn batch(name: &str, open: u64, total: u64, oldest: Option<JobId>) -> Words {
     let mut words = vec![Word::State("It waits")];
     match oldest {
         Some(job) => {
@@ -26,7 +64,7 @@ pub(super) fn batch(name: &str, open: u64, total: u64, oldest: Option<JobId>) ->
     words
 }
 
-pub(super) fn jobs(open: u64, total: u64, oldest: Option<JobId>, failed: Option<JobId>) -> Words {
+fn jobs(open: u64, total: u64, oldest: Option<JobId>, failed: Option<JobId>) -> Words {
     let mut words = vec![Word::State("It waits")];
     match (oldest, failed) {
         (_, Some(failed)) => {
@@ -46,7 +84,7 @@ pub(super) fn jobs(open: u64, total: u64, oldest: Option<JobId>, failed: Option<
     words
 }
 
-pub(super) fn event(event: &str, step: &str, until: Option<DateTime<Utc>>) -> Words {
+fn event(event: &str, step: &str, until: Option<DateTime<Utc>>) -> Words {
     let mut words = vec![Word::State("It waits"), text(" for event ")];
     words.extend([Word::Name(event.to_owned()), text(" at its step ")]);
     words.push(Word::Name(step.to_owned()));

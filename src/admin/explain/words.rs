@@ -37,7 +37,7 @@ pub(crate) fn age(seconds: f64) -> String {
     text.split(' ').take(2).collect::<Vec<_>>().join(" ")
 }
 
-pub(super) fn text(text: impl Into<String>) -> Word {
+pub(crate) fn text(text: impl Into<String>) -> Word {
     Word::Text(text.into())
 }
 
@@ -89,20 +89,9 @@ impl Explanation {
                 Word::Name(key.clone()),
                 text("."),
             ],
-            Reason::Batch {
-                name,
-                open,
-                total,
-                oldest,
-                ..
-            } => parents::batch(name, *open, *total, *oldest),
-            Reason::Jobs {
-                open,
-                total,
-                oldest,
-                failed,
-            } => parents::jobs(*open, *total, *oldest, *failed),
-            Reason::Event { name, step, until } => parents::event(name, step, *until),
+            reason @ (Reason::Batch { .. } | Reason::Jobs { .. } | Reason::Event { .. }) => {
+                parents::awaited(reason)
+            }
             Reason::Limited { key, by, set_limit } => limited(key, *by, *set_limit),
             Reason::InLine { key, behind, until } => in_line(key, *behind, *until),
             Reason::Claimed { .. } => return self.claimed(),

@@ -1,9 +1,9 @@
 //! The entries of a timeline.
 
 use crate::admin::details::JobDetails;
-use crate::admin::explain::Reason;
 use crate::admin::explain::obstacles::Obstacle;
-use crate::admin::explain::words::{Word, Words};
+use crate::admin::explain::words::{Word, Words, text};
+use crate::admin::explain::{Reason, parents};
 use crate::admin::job_info::TaskStatus;
 use crate::admin::timeline::bar::seconds;
 use crate::admin::timeline::{EntryKind, Mark, TimelineEntry};
@@ -12,10 +12,6 @@ use crate::db::query::pages::job_facts::JobFacts;
 use crate::db::table::attempts::Attempt;
 use crate::db::table::progress::Progress;
 use chrono::NaiveDateTime;
-
-fn text(text: impl Into<String>) -> Word {
-    Word::Text(text.into())
-}
 
 fn name(text: impl Into<String>) -> Word {
     Word::Name(text.into())
@@ -174,15 +170,9 @@ impl Entries<'_> {
                 };
                 self.blocked(how);
             }
-            Reason::Batch { name: n, .. } => self.blocked(vec![text("by batch "), name(n.clone())]),
-            Reason::Jobs { oldest, failed, .. } => {
-                let how = match failed.or(*oldest) {
-                    Some(job) => vec![text("by job "), Word::Job(job)],
-                    None => vec![text("by other jobs")],
-                };
-                self.blocked(how);
+            reason @ (Reason::Batch { .. } | Reason::Jobs { .. } | Reason::Event { .. }) => {
+                self.blocked(parents::blocker(reason));
             }
-            Reason::Event { name: n, .. } => self.blocked(vec![text("by event "), name(n.clone())]),
             Reason::Limited { key, .. } => {
                 let how = vec![text("by the concurrency key "), Word::Key(key.clone())];
                 self.blocked(how);
@@ -312,8 +302,7 @@ impl Entries<'_> {
                 vec![text("when job "), Word::Job(*by), text(" has ended")],
             ),
             Reason::Batch { .. } => (next(1), vec![text("when the batch is over")]),
-            Reason::Jobs { .. } => (next(1), vec![text("when those it waits for have ended")]),
-            Reason::Event { .. } => (next(1), vec![text("after the wait")]),
+            Reason::Jobs { .. } | Reason::Event { .. } => (next(1), vec![text("after the wait")]),
             Reason::Blocked { by: None, .. } => (next(1), vec![text("when that has ended")]),
             Reason::Claimed { .. } => self.after_run(&of),
             Reason::Ended if task.status == TaskStatus::Failed => (

@@ -111,27 +111,33 @@ pub(crate) fn promote_after(
         let of_ruby = of_ruby.map(|room| room.key.clone()).collect();
         let signalled = signal::signal(conn, &keys, &of_ruby)?;
         ready.extend(signalled.ready);
-        let completed = flows::complete::complete(conn, &keys)?;
-        let parents = flows::parents::resolve(conn, &keys)?;
-        let admitted = flows::admit::admit(conn, &keys)?;
-        let woken = flows::wake::wake(conn, &keys)?;
-        let unwanted = admitted.discarded.into_iter();
-        discarded.extend(unwanted.map(|job| Discarded::of(job, flows::admit::NOT_WANTED)));
-        let left_over = left_over
-            + signalled.left_over
-            + completed.left_over
-            + parents.left_over
-            + admitted.left_over
-            + woken.left_over;
+        let followed = follow(conn, &keys)?;
+        discarded.extend(followed.discarded);
         Ok(Promoted {
-            followed: completed.followed + parents.followed + admitted.entered + woken.woken.len(),
-            open_batches: completed.open,
             ready,
             discarded,
             keys: keys.len(),
-            left_over,
-            ..nothing
+            left_over: left_over + signalled.left_over + followed.left_over,
+            looked: nothing.looked,
+            ..followed
         })
+    })
+}
+
+/// Handles the requests about batches, jobs that wait for others, and waits.
+fn follow(conn: &mut Conn<'_>, keys: &BTreeSet<String>) -> QueryResult<Promoted> {
+    let completed = flows::complete::complete(conn, keys)?;
+    let parents = flows::parents::resolve(conn, keys)?;
+    let admitted = flows::admit::admit(conn, keys)?;
+    let woken = flows::wake::wake(conn, keys)?;
+    let unwanted = admitted.discarded.into_iter();
+    let unwanted = unwanted.map(|job| Discarded::of(job, flows::admit::NOT_WANTED));
+    Ok(Promoted {
+        followed: completed.followed + parents.followed + admitted.entered + woken.woken.len(),
+        open_batches: completed.open,
+        discarded: unwanted.collect(),
+        left_over: completed.left_over + parents.left_over + admitted.left_over + woken.left_over,
+        ..Promoted::default()
     })
 }
 

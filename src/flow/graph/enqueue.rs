@@ -7,11 +7,12 @@ use crate::db::{AsConn, Conn, own};
 use crate::error::{Doing as _, Error, Result};
 use crate::flow::batch::Batch;
 use crate::flow::batch::enqueue::{EnqueuedBatch, insert};
-use crate::flow::graph::{Flow, Work};
+use crate::flow::graph::{Flow, FlowWork};
 use crate::job::enqueue_all::enqueue_each;
 use crate::job::enqueued::Enqueued;
 use crate::job::new_job::NewJob;
-use crate::job::parents::{check_parents, refuse_unknown_of};
+use crate::job::parents::check_parents;
+use crate::job::parents::unknown::refuse_unknown_of;
 use std::collections::BTreeMap;
 
 /// What the enqueue of a [`Flow`] returns.
@@ -45,11 +46,11 @@ impl Flow {
         let (mut jobs, mut plans, mut batches) = (Vec::new(), Vec::new(), Vec::new());
         for (place, member) in self.members.into_iter().enumerate() {
             match member.what {
-                Work::Batch(batch) => {
+                FlowWork::Batch(batch) => {
                     batch.check()?;
                     batches.push((place, member.name, batch));
                 }
-                Work::Job(mut job) => {
+                FlowWork::Job(mut job) => {
                     let follows = job.follows.take().map(|follows| *follows);
                     let plan = Planned {
                         name: member.name,

@@ -35,15 +35,15 @@ use std::collections::BTreeMap;
 #[derive(Debug, Clone, Default)]
 #[must_use = "a flow is enqueued by `enqueue`"]
 pub struct Flow {
-    members: Vec<Member>,
+    members: Vec<FlowMember>,
     by_name: BTreeMap<String, usize>,
 }
 
 /// A job or a batch of a flow.
 #[derive(Debug, Clone)]
-struct Member {
+struct FlowMember {
     name: String,
-    what: Work,
+    what: FlowWork,
     /// The places of those that it waits for.
     parents: Vec<usize>,
     /// Whether others wait for it.
@@ -51,7 +51,7 @@ struct Member {
 }
 
 #[derive(Debug, Clone)]
-enum Work {
+enum FlowWork {
     Job(Box<NewJob>),
     Batch(Batch),
 }
@@ -68,7 +68,7 @@ impl Flow {
     /// [`Error::Flow`] if the name is taken, and the errors of [`NewJob::new`].
     pub fn job(self, name: impl Into<String>, job: impl ToNewJob) -> Result<Self> {
         let job = Box::new(job.to_new_job()?);
-        self.add(name.into(), Work::Job(job))
+        self.add(name.into(), FlowWork::Job(job))
     }
 
     /// Adds a batch, for which jobs can wait. It waits for nothing itself.
@@ -76,10 +76,10 @@ impl Flow {
     /// # Errors
     /// [`Error::Flow`] if the name is taken.
     pub fn batch(self, name: impl Into<String>, batch: Batch) -> Result<Self> {
-        self.add(name.into(), Work::Batch(batch))
+        self.add(name.into(), FlowWork::Batch(batch))
     }
 
-    fn add(mut self, name: String, what: Work) -> Result<Self> {
+    fn add(mut self, name: String, what: FlowWork) -> Result<Self> {
         if let Some(reason) = wrong_name([&*name].into_iter()) {
             return Err(Error::Flow(reason));
         }
@@ -87,7 +87,7 @@ impl Flow {
             return Err(Error::Flow(format!("it has two of the name `{name}`")));
         }
         self.by_name.insert(name.clone(), self.members.len());
-        self.members.push(Member {
+        self.members.push(FlowMember {
             name,
             what,
             parents: Vec::new(),
@@ -106,7 +106,7 @@ impl Flow {
         parents: impl IntoIterator<Item = N>,
     ) -> Result<Self> {
         let child = self.place(name)?;
-        if matches!(self.members[child].what, Work::Batch(_)) {
+        if matches!(self.members[child].what, FlowWork::Batch(_)) {
             return Err(Error::Flow(format!(
                 "the batch `{name}` cannot wait: let a job of the flow enqueue it"
             )));

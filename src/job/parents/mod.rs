@@ -1,16 +1,13 @@
 //! What a job waits for before it runs: a time, other jobs, batches.
 
 pub(crate) mod after;
+pub(crate) mod unknown;
 
-use crate::db::Conn;
 use crate::db::model::follows::{Follows, On, Otherwise, Parent};
-use crate::db::model::new_row::NewRow;
-use crate::db::table::flows::{batches, parents};
-use crate::error::{Doing, Error, Result};
 use crate::job::new_job::NewJob;
 use crate::job::parents::after::After;
 use crate::queue::MAX_NAME;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 /// How many jobs and batches a job may wait for. More are better the jobs of one batch.
 pub(crate) const MOST_PARENTS: usize = 1_000;
@@ -121,41 +118,4 @@ pub(crate) fn wrong_name<'n>(names: impl Iterator<Item = &'n str>) -> Option<Str
         }
     }
     None
-}
-
-/// Refuses jobs that wait for a job or a batch that is not stored.
-pub(crate) fn refuse_unknown(conn: &mut Conn<'_>, rows: &[NewRow]) -> Result<()> {
-    let all = rows.iter();
-    let all = all.filter_map(|row| Some((&*row.class_name, &**row.follows.as_ref()?)));
-    refuse_unknown_of(conn, all)
-}
-
-/// Does the same, by the classes of the jobs.
-pub(crate) fn refuse_unknown_of<'r>(
-    conn: &mut Conn<'_>,
-    all: impl Iterator<Item = (&'r str, &'r Follows)>,
-) -> Result<()> {
-    let (mut jobs, mut of_batches) = (BTreeMap::new(), BTreeSet::new());
-    for (class, follows) in all {
-        for (parent, _) in &follows.parents {
-            jobs.extend(parent.job().map(|job| (job, class)));
-            of_batches.extend(parent.batch());
-        }
-    }
-    if !jobs.is_empty() {
-        let ids: Vec<i64> = jobs.keys().copied().collect();
-        let unknown = parents::first_unknown(conn, &ids).doing("look up what a job waits for")?;
-        if let Some(parent) = unknown {
-            let class = jobs.get(&parent).copied().unwrap_or_default().to_owned();
-            return Err(Error::NoSuchParent { class, parent });
-        }
-    }
-    if !of_batches.is_empty() {
-        let of_batches: Vec<i64> = of_batches.into_iter().collect();
-        let unknown = batches::first_unknown(conn, &of_batches);
-        if let Some(id) = unknown.doing("look up what a job waits for")? {
-            return Err(Error::NoSuchBatch { id });
-        }
-    }
-    Ok(())
 }

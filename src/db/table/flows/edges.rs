@@ -85,28 +85,28 @@ const AT_ONCE: i64 = 500;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Resolved {
     /// Those of jobs.
-    OfJobs,
+    Jobs,
     /// Those of jobs that do not exist any more, and have no outcome yet.
-    OfDeletedJobs,
+    DeletedJobs,
     /// Those of batches.
-    OfBatches,
+    Batches,
 }
 
 impl Resolved {
     fn condition(self) -> &'static str {
         match self {
-            Resolved::OfJobs => "w.parent_job_id IN {in $2} AND coalesce(w.outcome, '') <> $1",
-            Resolved::OfDeletedJobs => {
+            Resolved::Jobs => "w.parent_job_id IN {in $2} AND coalesce(w.outcome, '') <> $1",
+            Resolved::DeletedJobs => {
                 "w.parent_job_id IN {in $2} AND coalesce(w.outcome, '') <> $1 AND w.outcome IS NULL"
             }
-            Resolved::OfBatches => "w.parent_batch_id IN {in $2} AND coalesce(w.outcome, '') <> $1",
+            Resolved::Batches => "w.parent_batch_id IN {in $2} AND coalesce(w.outcome, '') <> $1",
         }
     }
 }
 
 /// The jobs that wait for parents which have ended.
 #[derive(Debug, Default)]
-pub(crate) struct Followers {
+pub(crate) struct ResolvedEdges {
     pub(crate) jobs: Vec<i64>,
     /// Whether the parents may have more.
     pub(crate) has_more: bool,
@@ -118,9 +118,9 @@ pub(crate) fn resolve(
     which: Resolved,
     parents: &[i64],
     outcome: &str,
-) -> QueryResult<Followers> {
+) -> QueryResult<ResolvedEdges> {
     if parents.is_empty() {
-        return Ok(Followers::default());
+        return Ok(ResolvedEdges::default());
     }
     let due = which.condition();
     let text = format!(
@@ -140,7 +140,7 @@ pub(crate) fn resolve(
         .bind(id_list(parents))
         .get_result(conn)
         .optional()?;
-    Ok(Followers {
+    Ok(ResolvedEdges {
         jobs: job_ids(jobs),
         has_more: more.is_some(),
     })

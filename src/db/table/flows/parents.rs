@@ -36,9 +36,8 @@ pub(crate) fn mark(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<Vec<i64>> {
 /// that a transaction that is about to mark one ends first, or finds it deleted.
 pub(crate) fn note_dropped(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<()> {
     let text = format!(
-        "INSERT INTO windlass_wanted_keys (key) SELECT '{ENDED}' || job.id || '{DROPPED}' FROM ( \
-           SELECT id, has_dependents FROM solid_queue_jobs WHERE id IN {{in $1}} ORDER BY id {{hold}}) AS job \
-         WHERE job.has_dependents"
+        "WITH held AS MATERIALIZED (SELECT id, has_dependents FROM solid_queue_jobs WHERE id IN {{in $1}} ORDER BY id {{hold}}) \
+         INSERT INTO windlass_wanted_keys (key) SELECT '{ENDED}' || id || '{DROPPED}' FROM held WHERE has_dependents"
     );
     Statement::new(text).bind(id_list(jobs)).execute(conn)
 }

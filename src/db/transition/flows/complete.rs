@@ -91,7 +91,7 @@ fn follow(conn: &mut Conn<'_>, over: &[EndedBatch]) -> QueryResult<(usize, Vec<i
     let (mut children, mut unfinished) = (BTreeSet::new(), Vec::new());
     for (batches, outcome) in [(succeeded, SUCCEEDED), (failed, FAILED)] {
         let batches: Vec<i64> = batches.into_iter().map(|batch| batch.id).collect();
-        let followers = edges::resolve(conn, Resolved::OfBatches, &batches, outcome)?;
+        let followers = edges::resolve(conn, Resolved::Batches, &batches, outcome)?;
         children.extend(followers.jobs);
         if followers.has_more {
             unfinished.extend(batches);

@@ -123,10 +123,10 @@ impl Outcomes {
 
     fn each(&self) -> [(Resolved, &'static str, &[i64]); 4] {
         [
-            (Resolved::OfJobs, SUCCEEDED, &self.succeeded),
-            (Resolved::OfJobs, FAILED, &self.failed),
-            (Resolved::OfDeletedJobs, SUCCEEDED, &self.deleted_succeeded),
-            (Resolved::OfDeletedJobs, FAILED, &self.deleted_failed),
+            (Resolved::Jobs, SUCCEEDED, &self.succeeded),
+            (Resolved::Jobs, FAILED, &self.failed),
+            (Resolved::DeletedJobs, SUCCEEDED, &self.deleted_succeeded),
+            (Resolved::DeletedJobs, FAILED, &self.deleted_failed),
         ]
     }
 }

@@ -15,7 +15,7 @@ use std::collections::BTreeSet;
 const OVERDUE_AFTER: i64 = 60_000_000;
 
 #[derive(QueryableByName)]
-struct Waiting {
+struct WaitingChild {
     #[diesel(sql_type = BigInt)]
     job_id: i64,
     #[diesel(sql_type = Integer)]
@@ -50,7 +50,7 @@ pub(crate) fn request_overdue(
 ) -> QueryResult<Option<Cursor>> {
     let text = "SELECT b.job_id, b.priority FROM solid_queue_blocked_executions b \
          WHERE b.concurrency_key = $1 AND (b.priority, b.job_id) > ($2, $3) ORDER BY b.priority, b.job_id LIMIT $4";
-    let seen: Vec<Waiting> = Statement::new(text)
+    let seen: Vec<WaitingChild> = Statement::new(text)
         .unkept()
         .bind(WAITS_FOR_PARENTS)
         .bind(beyond.priority)
