@@ -7,6 +7,8 @@ pub(crate) mod parents;
 #[cfg(feature = "web")]
 pub(crate) mod surroundings;
 #[cfg(any(feature = "cli", feature = "web"))]
+pub(crate) mod word;
+#[cfg(any(feature = "cli", feature = "web"))]
 pub(crate) mod words;
 
 use crate::admin::explain::job_limits::JobLimits;

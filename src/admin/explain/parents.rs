@@ -1,7 +1,7 @@
 //! What `explain` says of a job that waits for jobs, for a batch, or for an event.
 
 use crate::admin::explain::Reason;
-use crate::admin::explain::words::{Word, Words, text};
+use crate::admin::explain::word::{Word, Words, text};
 use crate::job::id::JobId;
 use chrono::{DateTime, Utc};
 

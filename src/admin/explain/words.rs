@@ -2,6 +2,7 @@
 
 use crate::admin::explain::obstacles::Obstacle;
 use crate::admin::explain::parents;
+use crate::admin::explain::word::{Word, Words, text};
 use crate::admin::explain::{Explanation, Reason};
 use crate::admin::job_info::TaskStatus;
 use crate::job::id::JobId;
@@ -9,36 +10,12 @@ use crate::job::policy::delivery::Delivery;
 use chrono::{DateTime, Utc};
 use std::time::Duration;
 
-/// A part of a sentence. Names are as they are stored: whatever shows them escapes them.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Word {
-    /// The words that say which state the job is in.
-    State(&'static str),
-    Text(String),
-    Job(JobId),
-    /// A concurrency key.
-    Key(String),
-    /// Another name: a unique id, a host.
-    Name(String),
-    /// The name of a process.
-    Process(String),
-    Time(DateTime<Utc>),
-    Command(&'static str),
-}
-
-/// A sentence, with its full stop if it has one.
-pub(crate) type Words = Vec<Word>;
-
 /// Returns whole seconds, and for longer times only the two largest units: `3m 20s`.
 pub(crate) fn age(seconds: f64) -> String {
     // A clock that was set back makes it negative.
     let whole = Duration::try_from_secs_f64(seconds.max(0.0)).unwrap_or(Duration::MAX);
     let text = humantime::format_duration(Duration::from_secs(whole.as_secs())).to_string();
     text.split(' ').take(2).collect::<Vec<_>>().join(" ")
-}
-
-pub(crate) fn text(text: impl Into<String>) -> Word {
-    Word::Text(text.into())
 }
 
 impl Explanation {

@@ -2,7 +2,7 @@
 
 use crate::admin::details::JobDetails;
 use crate::admin::explain::obstacles::Obstacle;
-use crate::admin::explain::words::{Word, Words, text};
+use crate::admin::explain::word::{Word, Words, text};
 use crate::admin::explain::{Reason, parents};
 use crate::admin::job_info::TaskStatus;
 use crate::admin::timeline::bar::seconds;

@@ -9,7 +9,7 @@ mod events;
 pub(crate) use bar::{BarKind, BarPart};
 
 use crate::admin::details::JobDetails;
-use crate::admin::explain::words::Words;
+use crate::admin::explain::word::Words;
 use crate::db::query::pages::job_facts::JobFacts;
 use chrono::NaiveDateTime;
 
