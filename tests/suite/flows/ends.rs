@@ -210,7 +210,7 @@ fn many_wait_for_one(db: &TestDb) {
     let scene = Scene::new(db);
     let parent = scene.enqueue(part("parent", End::Fail));
     let child = |n: usize| {
-        let on = if n % 100 == 0 {
+        let on = if n.is_multiple_of(100) {
             On::Failure
         } else {
             On::Success
