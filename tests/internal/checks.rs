@@ -75,7 +75,7 @@ const VIOLATIONS: &str = "
       LEFT JOIN solid_queue_jobs j ON j.id = w.parent_job_id
       WHERE w.parent_job_id IS NOT NULL AND w.outcome IS NULL AND (j.id IS NULL OR j.finished_at IS NOT NULL
         OR EXISTS (SELECT 1 FROM solid_queue_failed_executions f WHERE f.job_id = j.id))
-      AND NOT EXISTS (SELECT 1 FROM windlass_wanted_keys k WHERE k.key IN ('windlass/ended/' || w.parent_job_id, 'windlass/ended/' || w.parent_job_id || '/dropped'))
+      AND NOT EXISTS (SELECT 1 FROM windlass_wanted_keys k WHERE k.key = 'windlass/ended/' || w.parent_job_id)
     UNION ALL
     SELECT 'B4: batch ' || b.id || ' is over while jobs of it are open' FROM solid_queue_batches b
       WHERE b.finished_at IS NOT NULL AND EXISTS (SELECT 1 FROM solid_queue_batch_executions e WHERE e.batch_id = b.id)

@@ -31,9 +31,10 @@ impl Dialect {
     /// - `{moment x}`: the timestamp x, or NULL if it is not a calendar time: `infinity`, or any
     ///   other value that SQLite stores there.
     /// - `{group x}`: the group of the concurrency key x, with `*` for all its keys: `import/*`.
-    /// - `{keep}`: a lock of rows that keeps them from being deleted or locked by `{lock}`, and that any number
+    /// - `{keep}`, `{keep skip}`, ..: a lock of rows that keeps them from being deleted or locked by `{lock}`, and that any number
     ///   of transactions may hold.
-    /// - `{hold}`: the lock of an UPDATE that changes no key: claims do not wait for it.
+    /// - `{hold}`, `{hold skip}`, ..: the lock of an UPDATE that changes no key. It does not wait for `{keep}`, nor that
+    ///   for it.
     /// - `{lock}`, `{lock skip}`, `{lock of c}`, `{lock skip of c}`: row locks. SQLite has none and
     ///   needs none, as its write lock is taken already.
     ///
@@ -89,22 +90,22 @@ fn write_postgres(name: &str, argument: &str, out: &mut String) {
             "CASE WHEN {argument} BETWEEN timestamp '0001-01-01' AND timestamp '9999-12-31 23:59:59.999999' THEN {argument} END"
         ),
         "group" => format!("substr({argument}, 1, strpos({argument}, '/')) || '*'"),
-        "lock" => lock(argument),
-        "keep" => "FOR KEY SHARE".to_owned(),
-        "hold" => "FOR NO KEY UPDATE".to_owned(),
+        "lock" => lock("FOR UPDATE", argument),
+        "keep" => lock("FOR KEY SHARE", argument),
+        "hold" => lock("FOR NO KEY UPDATE", argument),
         _ => unknown(name),
     });
 }
 
-/// Returns `FOR UPDATE`: of a table if the argument ends with one, without waiting if it starts
+/// Returns a row lock: of a table if the argument ends with one, without waiting if it starts
 /// with `skip`.
-fn lock(argument: &str) -> String {
+fn lock(strength: &str, argument: &str) -> String {
     let (of, skip) = match argument.strip_prefix("skip") {
         Some(of) => (of.trim_start(), " SKIP LOCKED"),
         None => (argument, ""),
     };
     let space = if of.is_empty() { "" } else { " " };
-    format!("FOR UPDATE{space}{of}{skip}")
+    format!("{strength}{space}{of}{skip}")
 }
 
 fn sqlite(name: &str, argument: &str) -> String {

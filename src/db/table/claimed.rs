@@ -101,7 +101,7 @@ pub(crate) fn mark_started(
     claims: &[i64],
 ) -> QueryResult<Vec<i64>> {
     let text = "WITH held AS MATERIALIZED (SELECT id FROM solid_queue_claimed_executions \
-           WHERE process_id + 0 = $1 AND id IN {in $2} ORDER BY id + 0 {lock}) \
+           WHERE process_id + 0 = $1 AND id IN {in $2} ORDER BY id + 0 {hold}) \
          UPDATE solid_queue_claimed_executions SET started_at = {now} WHERE id IN {in SELECT id FROM held} \
          RETURNING id AS claim_id, job_id, false AS cancelled, concurrency_key";
     let begun: Vec<EndedClaim> = Statement::new(text)

@@ -32,7 +32,7 @@ struct StepValue {
 pub(crate) fn begin(conn: &mut Conn<'_>, fence: Fence, name: &str) -> QueryResult<StepState> {
     let text = "SELECT s.value FROM solid_queue_claimed_executions c \
          LEFT JOIN windlass_steps s ON s.job_id = c.job_id AND s.name = $1 \
-         WHERE c.id = $2 AND c.process_id + 0 = $3 {lock of c}";
+         WHERE c.id = $2 AND c.process_id + 0 = $3 {hold of c}";
     let rows: Vec<StepValue> = Statement::new(text)
         .bind(name)
         .bind(fence.claim_id)

@@ -66,8 +66,9 @@ fn apply(conn: &mut Conn<'_>, decisions: &[JobDecision]) -> QueryResult<BTreeMap
     settled.sort_by_key(|one| one.job.id);
     let waiting = WaitingAgain::of(&settled);
     scheduled::insert_each(conn, &waiting.later)?;
-    failed::insert(conn, &failures(&settled))?;
+    // Before the failures, whose trigger locks the rows of their jobs only.
     jobs::update_ended(conn, &updates(&settled))?;
+    failed::insert(conn, &failures(&settled))?;
     // After the counts, as they determine whether a ready job is started with caution.
     waiting.enter(conn)?;
     keep_expiries(conn, &settled)?;

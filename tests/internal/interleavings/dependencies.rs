@@ -219,12 +219,15 @@ fn one_held(conn: &mut Conn<'_>) -> World {
     held(conn, 1)
 }
 
-/// Enqueues a job that waits for j1, and one that waits for its failure. If j1 is gone without a result, it has failed.
+/// Enqueues a job that waits for j1, and one that waits for its failure. It is refused if j1 is gone without a result.
 fn follow(conn: &mut Conn<'_>, world: &World) -> QueryResult<String> {
     let parents = &world.jobs[..1];
     let rows = [On::Success, On::Failure].map(|on| after(parents, on, Otherwise::Discard));
-    let new = enqueue::insert_all(conn, &rows)?;
-    Ok(format!("{}", new.len()))
+    match enqueue::insert_all(conn, &rows) {
+        Ok(new) => Ok(format!("{}", new.len())),
+        Err(diesel::result::Error::NotFound) => Ok("refused".to_owned()),
+        Err(error) => Err(error),
+    }
 }
 
 fn a_job_is_enqueued_beside_the_end_of_its_parent(db: &TestDb) {
@@ -240,8 +243,8 @@ fn a_job_is_enqueued_beside_the_end_of_its_parent(db: &TestDb) {
         .actor("enqueue", follow)
         .actor("end", |c, w| leave(c, w, 1, FinishedRow::Delete))
         .ends_in(&[
-            "enqueue 2, end 1,  -> new finished, new ready; p1 p2 p3",
             "enqueue 2, end 1,  -> new ready, new finished; p1 p2 p3",
+            "enqueue refused, end 1,  -> ; p1 p2 p3",
         ]);
 }
 
@@ -297,7 +300,10 @@ fn a_job_is_enqueued_beside_the_discard_of_its_parent(db: &TestDb) {
         .finally(promote_all)
         .actor("enqueue", follow)
         .actor("discard", |c, w| discard(c, w, &[1]))
-        .ends_in(&["enqueue 2, discard 1,  -> new finished, new ready; p1 p2 p3"]);
+        .ends_in(&[
+            "enqueue 2, discard 1,  -> new finished, new ready; p1 p2 p3",
+            "enqueue refused, discard 1,  -> ; p1 p2 p3",
+        ]);
 }
 
 fn an_enqueue_is_rolled_back_beside_the_end_of_the_parent(db: &TestDb) {

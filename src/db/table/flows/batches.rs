@@ -52,14 +52,14 @@ struct OverRow {
 }
 
 /// Keeps batches from ending until the transaction does. The rows of new jobs take the same lock by their foreign
-/// key.
-pub(crate) fn keep_open(conn: &mut Conn<'_>, batches: &[i64]) -> QueryResult<()> {
+/// key. Returns how many of them exist.
+pub(crate) fn keep_open(conn: &mut Conn<'_>, batches: &[i64]) -> QueryResult<usize> {
     let text = "SELECT id FROM solid_queue_batches WHERE id IN {in $1} ORDER BY id {keep}";
-    let _: Vec<Id> = Statement::new(text)
+    let found: Vec<Id> = Statement::new(text)
         .unkept()
         .bind(id_list(batches))
         .load(conn)?;
-    Ok(())
+    Ok(found.len())
 }
 
 /// Returns whether jobs can be added to a batch, and keeps it from ending until the transaction does.

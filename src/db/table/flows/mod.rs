@@ -23,9 +23,6 @@ pub(crate) const ADDED: &str = "/added/";
 /// How the key of each request begins that a promotion look what waited for a job; its id follows.
 pub(crate) const ENDED: &str = "windlass/ended/";
 
-/// Behind the id of a job, in such a request, if it was deleted without having finished.
-pub(crate) const DROPPED: &str = "/dropped";
-
 /// The concurrency key of executions that wait for an event.
 pub(crate) const WAITS_FOR_EVENT: &str = "windlass/event";
 

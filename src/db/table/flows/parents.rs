@@ -6,7 +6,6 @@
 use crate::db::conn::connection::Conn;
 use crate::db::conn::sql::{Id, id_list};
 use crate::db::conn::statement::Statement;
-use crate::db::table::flows::{DROPPED, ENDED};
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Bool};
 use std::collections::BTreeSet;
@@ -32,14 +31,33 @@ pub(crate) fn mark(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<Vec<i64>> {
     Ok(rows.into_iter().map(|row| row.id).collect())
 }
 
-/// Notes that jobs, which are about to be deleted, have not finished: for those that wait for them. It locks their rows, so
-/// that a transaction that is about to mark one ends first, or finds it deleted.
+/// Keeps the claims of running jobs until the transaction ends, as far as they are free: whatever ends claims in bulk passes
+/// these meanwhile. Steps, starts and heartbeats do not wait for it.
+pub(crate) fn keep_claims(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<()> {
+    let text = "SELECT id FROM solid_queue_claimed_executions WHERE job_id IN {in $1} ORDER BY id + 0 {keep skip}";
+    let _: Vec<Id> = Statement::new(text)
+        .unkept()
+        .bind(id_list(jobs))
+        .load(conn)?;
+    Ok(())
+}
+
+/// How long it is kept that a job was deleted before it had finished, in microseconds.
+const KEPT: i64 = 3_600_000_000;
+
+/// Stores a result for those of the jobs, which are about to be deleted and have not finished, that others wait for.
+///
+/// It locks their rows, so that a transaction that is about to mark one ends first, or finds it deleted.
 pub(crate) fn note_dropped(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<()> {
-    let text = format!(
-        "WITH held AS MATERIALIZED (SELECT id, has_dependents FROM solid_queue_jobs WHERE id IN {{in $1}} ORDER BY id {{hold}}) \
-         INSERT INTO windlass_wanted_keys (key) SELECT '{ENDED}' || id || '{DROPPED}' FROM held WHERE has_dependents"
-    );
-    Statement::new(text).bind(id_list(jobs)).execute(conn)
+    let text = "WITH held AS MATERIALIZED (SELECT id, class_name, attempts, has_dependents FROM solid_queue_jobs \
+           WHERE id IN {in $1} ORDER BY id {hold}) \
+         INSERT INTO windlass_results (job_id, class_name, outcome, error, attempt, finished_at, expires_at) \
+         SELECT id, class_name, 'discarded', 'it was deleted before it had finished', attempts, {now}, {later $2} \
+         FROM held WHERE has_dependents ORDER BY id ON CONFLICT (job_id) DO NOTHING";
+    Statement::new(text)
+        .bind(id_list(jobs))
+        .bind(KEPT)
+        .execute(conn)
 }
 
 /// Returns the first of these jobs, in order, of which neither the row nor a result is stored.

@@ -16,6 +16,7 @@ use crate::db::conn::connection::Conn;
 use crate::db::conn::sql::{Id, id_list, micros};
 use crate::db::conn::sqlite_file::Refusal;
 use crate::db::conn::statement::Statement;
+use crate::db::table::flows::parents;
 use crate::db::table::jobs::is_of_ruby;
 use crate::db::transition::clear::delete::{delete, delete_finished};
 use crate::db::transition::lock_wait::{LockWait, with_lock_wait};
@@ -188,5 +189,6 @@ fn delete_failed(conn: &mut Conn<'_>, due: &[i64]) -> QueryResult<usize> {
     jobs.sort_unstable();
     let text = "DELETE FROM solid_queue_failed_executions WHERE job_id IN {in $1}";
     Statement::new(text).bind(id_list(&jobs)).execute(conn)?;
+    parents::note_dropped(conn, &jobs)?;
     delete(conn, &jobs)
 }

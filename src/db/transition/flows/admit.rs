@@ -4,7 +4,7 @@ use crate::db::conn::connection::Conn;
 use crate::db::model::outcome::{AttemptOutcome, JobFailure, ResultOutcome};
 use crate::db::table::blocked;
 use crate::db::table::flows::edges::{self, EdgeState, Edges};
-use crate::db::table::flows::{CHILD, members};
+use crate::db::table::flows::{CHILD, members, parents};
 use crate::db::table::jobs::{self, EndedJob};
 use crate::db::table::wanted_keys;
 use crate::db::transition::{clear, operate, place};
@@ -46,11 +46,16 @@ pub(crate) fn admit(
     let followers = Followers::of(edges::of(conn, &locked)?);
     let open = followers.having(EdgeState::Open, false);
     let nested = followers.having(EdgeState::Open, true);
-    let dropped = followers.having(EdgeState::Dropped, false);
     // Where a row of a job is locked, the others do not wait for it.
-    let unwanted = followers.having(EdgeState::Discarded, false);
-    let discarded = jobs::lock_free(conn, &unwanted)?;
-    locked.retain(|job| !unwanted.contains(job) || discarded.contains(job));
+    let unwanted = [EdgeState::Dropped, EdgeState::Discarded];
+    let [dropped, discarded] = unwanted.map(|state| followers.having(state, false));
+    let free = jobs::lock_free(conn, &[&dropped[..], &discarded].concat())?;
+    let is_busy = |job: &i64| !free.contains(job);
+    locked.retain(|job| !(is_busy(job) && (dropped.contains(job) || discarded.contains(job))));
+    let [dropped, discarded] = [dropped, discarded].map(|mut jobs| {
+        jobs.retain(|job| !is_busy(job));
+        jobs
+    });
     let all: Vec<i64> = [&open[..], &nested, &dropped, &discarded].concat();
     if !all.is_empty() {
         blocked::delete(conn, &all)?;
@@ -58,6 +63,7 @@ pub(crate) fn admit(
     if !open.is_empty() {
         place::place(conn, &open)?;
     }
+    parents::note_dropped(conn, &dropped)?;
     clear::delete::delete(conn, &dropped)?;
     end_nested(conn, &nested, &followers)?;
     Ok(AdmittedJobs {

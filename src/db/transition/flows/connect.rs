@@ -6,7 +6,7 @@ use crate::db::model::follows::Follows;
 use crate::db::model::new_row::{EnqueueOutcome, Inserted, NewRow};
 use crate::db::model::state::JobState;
 use crate::db::table::flows::edges::{self, NewEdge};
-use crate::db::table::flows::{BATCH, DROPPED, ENDED, parents};
+use crate::db::table::flows::{BATCH, ENDED, batches, parents};
 use crate::db::table::wanted_keys;
 use crate::db::transition::operate;
 use diesel::prelude::*;
@@ -64,41 +64,63 @@ pub(crate) fn connect(
         return Ok(());
     }
     let jobs: BTreeSet<i64> = edges.iter().filter_map(|edge| edge.parent.job()).collect();
-    let gone = mark(conn, &jobs.iter().copied().collect::<Vec<_>>(), found)?;
+    let batches: BTreeSet<i64> = edges
+        .iter()
+        .filter_map(|edge| edge.parent.batch())
+        .collect();
+    mark(conn, &jobs.iter().copied().collect::<Vec<_>>(), found)?;
+    keep(conn, &batches.iter().copied().collect::<Vec<_>>())?;
     let blocked: BTreeSet<i64> = edges.iter().map(|edge| edge.child).collect();
     block(conn, &blocked.into_iter().collect::<Vec<_>>(), &edges)?;
     if found == Parents::New {
         return Ok(());
     }
-    let batches: BTreeSet<i64> = edges
-        .iter()
-        .filter_map(|edge| edge.parent.batch())
-        .collect();
-    let requests = jobs.iter().map(|job| match gone.contains(job) {
-        true => format!("{ENDED}{job}{DROPPED}"),
-        false => format!("{ENDED}{job}"),
-    });
+    let requests = jobs.iter().map(|job| format!("{ENDED}{job}"));
     let requests = requests.chain(batches.iter().map(|batch| format!("{BATCH}{batch}")));
     wanted_keys::request_promotion(conn, &requests.collect())
 }
 
-/// Marks the parents of new jobs, so that their end is noticed, and returns those that do not exist any more.
+/// Marks the parents of new jobs, so that their end is noticed.
 ///
 /// The mark locks their rows until the transaction ends. So their executions are locked before, as far as they are free: a
-/// worker passes these, and does not wait with the end of a claim for the row.
-fn mark(conn: &mut Conn<'_>, jobs: &[i64], found: Parents) -> QueryResult<Vec<i64>> {
+/// worker passes these, and does not wait with the end of a claim for the row. One that was claimed during these looks is
+/// found by the last one.
+///
+/// # Errors
+/// `NotFound` if one was deleted since the caller looked, and no result says how it ended.
+fn mark(conn: &mut Conn<'_>, jobs: &[i64], found: Parents) -> QueryResult<()> {
     let marked = parents::marked(conn, jobs)?;
     let unmarked = jobs.iter().filter(|job| !marked.contains(job));
     let mut unmarked: Vec<i64> = unmarked.copied().collect();
     if unmarked.is_empty() {
-        return Ok(unmarked);
+        return Ok(());
     }
     if found == Parents::Existing && conn.dialect() == Dialect::Postgres {
-        for state in JobState::WITH_EXECUTION {
+        for state in [
+            JobState::Scheduled,
+            JobState::Blocked,
+            JobState::Ready,
+            JobState::Failed,
+        ] {
             operate::lock_free(conn, state, &unmarked)?;
         }
+        parents::keep_claims(conn, &unmarked)?;
     }
     let there = parents::mark(conn, &unmarked)?;
     unmarked.retain(|job| !there.contains(job));
-    Ok(unmarked)
+    match parents::stored(conn, &unmarked)?.len() == unmarked.len() {
+        true => Ok(()),
+        false => Err(diesel::result::Error::NotFound),
+    }
+}
+
+/// Keeps the batches that new jobs wait for until the transaction ends.
+///
+/// # Errors
+/// `NotFound` if one was deleted since the caller looked.
+fn keep(conn: &mut Conn<'_>, batches: &[i64]) -> QueryResult<()> {
+    if batches.is_empty() || batches::keep_open(conn, batches)? == batches.len() {
+        return Ok(());
+    }
+    Err(diesel::result::Error::NotFound)
 }

@@ -3,10 +3,10 @@
 use crate::db::conn::connection::Conn;
 use crate::db::table::flows::edges::{self, FAILED, Resolved, SUCCEEDED};
 use crate::db::table::flows::parents;
-use crate::db::table::flows::{CHILD, DROPPED, ENDED};
+use crate::db::table::flows::{CHILD, ENDED};
 use crate::db::table::{jobs, wanted_keys};
 use diesel::prelude::*;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 /// What came of the requests.
 #[derive(Debug, Default)]
@@ -17,14 +17,9 @@ pub(crate) struct EndedParents {
     pub(crate) left_over: usize,
 }
 
-/// The job that a request names, and whether it was deleted without having finished.
-fn parsed(key: &str) -> Option<(i64, bool)> {
-    let rest = key.strip_prefix(ENDED)?;
-    let (job, is_dropped) = match rest.strip_suffix(DROPPED) {
-        Some(job) => (job, true),
-        None => (rest, false),
-    };
-    Some((job.parse().ok()?, is_dropped))
+/// The job that a request names.
+fn parsed(key: &str) -> Option<i64> {
+    key.strip_prefix(ENDED)?.parse().ok()
 }
 
 /// Stores the outcomes of those of the requested jobs that have ended, and requests a promotion of the jobs that waited
@@ -35,21 +30,15 @@ pub(crate) fn resolve(
     conn: &mut Conn<'_>,
     requested: &BTreeSet<String>,
 ) -> QueryResult<EndedParents> {
-    let mut named: BTreeMap<i64, bool> = BTreeMap::new();
-    for (job, is_dropped) in requested.iter().filter_map(|key| parsed(key)) {
-        *named.entry(job).or_default() |= is_dropped;
-    }
+    let named: BTreeSet<i64> = requested.iter().filter_map(|key| parsed(key)).collect();
     if named.is_empty() {
         return Ok(EndedParents::default());
     }
-    let all: Vec<i64> = named.keys().copied().collect();
+    let all: Vec<i64> = named.into_iter().collect();
     let locked = jobs::lock_free(conn, &all)?;
-    let mut again: BTreeSet<String> = named
-        .iter()
-        .filter(|(job, _)| !locked.contains(job))
-        .map(|(job, is_dropped)| request(*job, *is_dropped))
-        .collect();
-    let outcomes = Outcomes::of(conn, &named, &locked)?;
+    let busy = all.iter().filter(|job| !locked.contains(job));
+    let mut again: BTreeSet<String> = busy.map(|job| format!("{ENDED}{job}")).collect();
+    let outcomes = Outcomes::of(conn, &locked)?;
     let mut children: BTreeSet<i64> = edges::give_up(conn, &outcomes.deleted())?
         .into_iter()
         .collect();
@@ -57,8 +46,7 @@ pub(crate) fn resolve(
         let followers = edges::resolve(conn, which, parents, outcome)?;
         children.extend(followers.jobs);
         if followers.has_more {
-            let is_dropped = |job: &i64| named.get(job) == Some(&true);
-            again.extend(parents.iter().map(|job| request(*job, is_dropped(job))));
+            again.extend(parents.iter().map(|job| format!("{ENDED}{job}")));
         }
     }
     let left_over = again.len();
@@ -68,10 +56,6 @@ pub(crate) fn resolve(
         followed: children.len(),
         left_over,
     })
-}
-
-fn request(job: i64, is_dropped: bool) -> String {
-    format!("{ENDED}{job}{}", if is_dropped { DROPPED } else { "" })
 }
 
 /// How jobs have ended.
@@ -86,11 +70,7 @@ struct Outcomes {
 
 impl Outcomes {
     /// Reads them, of locked jobs. A statement of its own: it sees what was committed before the locks were granted.
-    fn of(
-        conn: &mut Conn<'_>,
-        named: &BTreeMap<i64, bool>,
-        locked: &[i64],
-    ) -> QueryResult<Outcomes> {
+    fn of(conn: &mut Conn<'_>, locked: &[i64]) -> QueryResult<Outcomes> {
         let states = parents::states(conn, locked)?;
         let mut outcomes = Outcomes::default();
         for state in &states {
@@ -107,10 +87,10 @@ impl Outcomes {
             return Ok(outcomes);
         }
         let stored = parents::stored(conn, &deleted)?;
+        // Without a result, it has finished where finished jobs are not kept.
         let has_failed = |job: &i64| {
             let stored = stored.iter().find(|stored| stored.job_id == *job);
-            let is_dropped = named.get(job) == Some(&true);
-            stored.map_or(is_dropped, |stored| !stored.has_succeeded)
+            stored.is_some_and(|stored| !stored.has_succeeded)
         };
         (outcomes.deleted_failed, outcomes.deleted_succeeded) =
             deleted.into_iter().partition(has_failed);
@@ -133,13 +113,11 @@ impl Outcomes {
 
 #[cfg(test)]
 mod tests {
-    use super::{parsed, request};
+    use super::parsed;
 
     #[test]
     fn a_request_names_a_job() {
-        for (job, is_dropped) in [(7, false), (8, true)] {
-            assert_eq!(parsed(&request(job, is_dropped)), Some((job, is_dropped)));
-        }
+        assert_eq!(parsed("windlass/ended/7"), Some(7));
         assert_eq!(parsed("windlass/ended/x"), None);
         assert_eq!(parsed("windlass/after/7"), None);
     }

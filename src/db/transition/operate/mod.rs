@@ -205,8 +205,8 @@ pub(crate) fn discard(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<Vec<i64>
             count(conn, &ended, CountedEnd::Discarded)?;
         }
         if !taken.is_empty() {
-            parents::note_dropped(conn, &taken)?;
             results::delete(conn, &taken)?;
+            parents::note_dropped(conn, &taken)?;
             expiries::remove(conn, &taken)?;
             crate::db::transition::clear::delete::delete(conn, &taken)?;
             unblock::unblock(conn, &taken)?;
