@@ -32,8 +32,11 @@ const RESULTS: &str = "windlass_results";
 /// How much longer a result is kept, in microseconds, that has expired and is still an input.
 const INPUTS_FOR: i64 = 3_600_000_000;
 
-/// Returns a condition: an unfinished job may still read the result `r`.
-fn is_input() -> String {
+/// Returns a condition: an unfinished job may still read the row `r`, if it is a result.
+fn is_input(table: &str) -> String {
+    if table != RESULTS {
+        return "false".to_owned();
+    }
     let waits = |parent: &str| {
         format!(
             "(SELECT w.id FROM windlass_edges w JOIN solid_queue_jobs c ON c.id = w.child_job_id \
@@ -74,10 +77,7 @@ pub(crate) fn delete(
     batch: usize,
 ) -> QueryResult<ClearedPage> {
     let ExpiringTable { name: table, key } = table;
-    let is_input = match table {
-        RESULTS => is_input(),
-        _ => "false".to_owned(),
-    };
+    let is_input = is_input(table);
     let text = format!(
         "SELECT r.{key} AS id, {is_input} AS is_input FROM {table} r WHERE r.expires_at <= {{now}} ORDER BY r.expires_at LIMIT $1"
     );
@@ -90,12 +90,14 @@ pub(crate) fn delete(
     if !inputs.is_empty() {
         prolong(conn, &inputs)?;
     }
+    let page = |cleared, left, has_more: bool| ClearedPage {
+        reached: has_more.then_some(0),
+        cleared,
+        left,
+    };
+    let is_full = seen.len() == batch;
     if due.is_empty() {
-        return Ok(ClearedPage {
-            reached: (seen.len() == batch).then_some(0),
-            cleared: 0,
-            left: None,
-        });
+        return Ok(page(0, None, is_full));
     }
     // Checked again under the lock: the row may have been extended.
     let text = format!(
@@ -115,9 +117,6 @@ pub(crate) fn delete(
         }
         deleted => (deleted?, None),
     };
-    Ok(ClearedPage {
-        reached: (seen.len() == batch && (cleared > 0 || due.len() < seen.len())).then_some(0),
-        cleared,
-        left,
-    })
+    let has_moved = cleared > 0 || !inputs.is_empty();
+    Ok(page(cleared, left, is_full && has_moved))
 }

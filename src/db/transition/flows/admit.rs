@@ -63,7 +63,9 @@ pub(crate) fn admit(
     if !open.is_empty() {
         place::place(conn, &open)?;
     }
-    parents::note_dropped(conn, &dropped)?;
+    if !dropped.is_empty() {
+        parents::note_dropped(conn, &dropped)?;
+    }
     clear::delete::delete(conn, &dropped)?;
     end_nested(conn, &nested, &followers)?;
     Ok(AdmittedJobs {
