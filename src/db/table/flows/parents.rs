@@ -55,6 +55,7 @@ pub(crate) fn note_dropped(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<()>
          SELECT id, class_name, 'discarded', 'it was deleted before it had finished', attempts, {now}, {later $2} \
          FROM held WHERE has_dependents ORDER BY id ON CONFLICT (job_id) DO NOTHING";
     Statement::new(text)
+        .unkept()
         .bind(id_list(jobs))
         .bind(KEPT)
         .execute(conn)

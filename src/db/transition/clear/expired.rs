@@ -32,7 +32,7 @@ const RESULTS: &str = "windlass_results";
 /// How much longer a result is kept, in microseconds, that has expired and is still an input.
 const INPUTS_FOR: i64 = 3_600_000_000;
 
-/// Returns a condition: an unfinished job may still read the row `r`, if it is a result.
+/// Returns a condition: an unfinished job may still read the row of the table, if it is a result.
 fn is_input(table: &str) -> String {
     if table != RESULTS {
         return "false".to_owned();
@@ -44,9 +44,9 @@ fn is_input(table: &str) -> String {
         )
     };
     format!(
-        "({} OR r.batch_id IS NOT NULL AND {})",
-        waits("w.parent_job_id = r.job_id"),
-        waits("w.parent_batch_id = r.batch_id")
+        "({} OR {table}.batch_id IS NOT NULL AND {})",
+        waits(&format!("w.parent_job_id = {table}.job_id")),
+        waits(&format!("w.parent_batch_id = {table}.batch_id"))
     )
 }
 
@@ -79,7 +79,7 @@ pub(crate) fn delete(
     let ExpiringTable { name: table, key } = table;
     let is_input = is_input(table);
     let text = format!(
-        "SELECT r.{key} AS id, {is_input} AS is_input FROM {table} r WHERE r.expires_at <= {{now}} ORDER BY r.expires_at LIMIT $1"
+        "SELECT {key} AS id, {is_input} AS is_input FROM {table} WHERE expires_at <= {{now}} ORDER BY expires_at LIMIT $1"
     );
     let seen: Vec<ExpiredRow> = Statement::new(text).bind(batch as i64).load(conn)?;
     let ids = |inputs: bool| -> Vec<i64> {
