@@ -117,6 +117,8 @@ pub use flow::events::emit;
 pub use flow::graph::Flow;
 pub use flow::graph::enqueue::EnqueuedFlow;
 pub use flow::inputs::{Input, Inputs};
+pub use flow::join::Joined;
+pub use flow::undo::Undo;
 pub use job::around::{JobEnd, JobRan, Next};
 pub use job::class::Job;
 pub use job::concurrency::{Concurrency, LimitConflict, check_semaphores, semaphores};

@@ -4,4 +4,6 @@ pub(crate) mod batch;
 pub(crate) mod events;
 pub(crate) mod graph;
 pub(crate) mod inputs;
+pub(crate) mod join;
+pub(crate) mod undo;
 pub(crate) mod waits;

@@ -1,15 +1,14 @@
 //! Steps at which a job waits, and effects outside of the database.
 
 use crate::db::model::wait::{StepWait, WaitUntil};
-use crate::db::own;
-use crate::db::table::steps::{self, StepState};
-use crate::db::transition::flows::memo;
+use crate::db::table::steps;
+use crate::db::{DbConnection, own};
 use crate::error::Doing;
 use crate::flow::events::problem_of_name;
 use crate::job::context::Context;
 use crate::job::error::{JobError, JobResult};
 use crate::job::step_memory::ignored;
-use crate::job::steps::{check_name, lost, read, twice, written};
+use crate::job::steps::{check_name, read, twice};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::time::Duration;
@@ -48,30 +47,28 @@ impl<S: ?Sized> Context<'_, S> {
     where
         T: Serialize + DeserializeOwned,
     {
+        self.memo_with(name, work, |_, _| Ok(()))
+    }
+
+    /// Does the same, and `also` something in the transaction that records the result.
+    pub(crate) fn memo_with<T>(
+        &self,
+        name: &str,
+        work: impl FnOnce() -> JobResult<T>,
+        also: impl FnOnce(&mut DbConnection, &T) -> JobResult,
+    ) -> JobResult<T>
+    where
+        T: Serialize + DeserializeOwned,
+    {
         check_name(name)?;
         if let Some(value) = self.recorded(name)? {
             return read(name, &value);
         }
         let value = work()?;
-        let text = written(name, &value)?;
-        let run = self.run();
-        let mut connection = self.connection()?;
-        let found = memo::record(
-            &mut own(&mut connection),
-            run.fence,
-            run.job_id,
-            name,
-            &text,
-        )
-        .doing("record a step")?;
-        run.signals.live.note_steps();
-        match found {
-            StepState::Lost => return Err(lost(run)),
-            StepState::Done(_) => return Err(twice(name)),
-            StepState::New => {}
-        }
-        self.steps(|steps| steps.passed.insert(name.to_owned()));
-        Ok(value)
+        self.step(&mut self.connection()?, name, |conn| {
+            also(conn, &value)?;
+            Ok(value)
+        })
     }
 
     /// Pauses the job at this step, without a thread and a claim, and resumes it at the same step after `time`.
@@ -175,7 +172,11 @@ impl<S: ?Sized> Context<'_, S> {
     }
 
     /// Returns the value of a wait that is over, or the error that starts one.
-    fn wait(&self, name: &str, until: impl FnOnce() -> JobResult<WaitUntil>) -> JobResult<String> {
+    pub(crate) fn wait(
+        &self,
+        name: &str,
+        until: impl FnOnce() -> JobResult<WaitUntil>,
+    ) -> JobResult<String> {
         check_name(name)?;
         if self.is_around {
             let message =

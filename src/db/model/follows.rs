@@ -59,6 +59,8 @@ pub(crate) enum Otherwise {
     Drop,
     /// It waits until what failed was retried, and has succeeded.
     Wait,
+    /// It runs all the same: it waits in the middle of its work.
+    Join,
 }
 
 impl Otherwise {
@@ -67,6 +69,7 @@ impl Otherwise {
             Otherwise::Discard => "discard",
             Otherwise::Drop => "drop",
             Otherwise::Wait => "wait",
+            Otherwise::Join => "join",
         }
     }
 }

@@ -19,6 +19,8 @@ pub(crate) enum WaitUntil {
     Pause(Duration),
     /// An event, or a time-out.
     Event { name: String, timeout: Duration },
+    /// The ends of jobs and batches, with which the job is connected already. The value of the step names them.
+    Joined(String),
 }
 
 /// The value of a step whose wait timed out. That of an event is an array with its payload.

@@ -85,6 +85,29 @@ pub(crate) fn record_pauses(
     Statement::new(text).bind_all(params).execute(conn)
 }
 
+/// Records the steps at which jobs wait for others. One that another program has recorded stays.
+pub(crate) fn record_joins(conn: &mut Conn<'_>, joins: &[(i64, &str, &str)]) -> QueryResult<()> {
+    let row = |(job, step, value): &(i64, &str, &str)| {
+        [
+            (*job).into(),
+            (*step).to_owned().into(),
+            (*value).to_owned().into(),
+        ]
+    };
+    let input = InputRows {
+        names: ["job_id", "name", "value"],
+        rows: joins.iter().map(row).collect(),
+    };
+    let text = format!(
+        "INSERT INTO windlass_steps (job_id, name, value, created_at) \
+         SELECT input.job_id, input.name, input.value, {{now}} FROM {} WHERE true \
+         ORDER BY 1, 2 ON CONFLICT (job_id, name) DO NOTHING",
+        input.item(conn.dialect())
+    );
+    let params = input.params(conn.dialect());
+    Statement::new(text).bind_all(params).unkept().execute(conn)
+}
+
 /// Returns the value of a completed step.
 pub(crate) fn value(conn: &mut Conn<'_>, job_id: i64, name: &str) -> QueryResult<Option<String>> {
     let text = "SELECT value FROM windlass_steps WHERE job_id = $1 AND name = $2";

@@ -78,7 +78,7 @@ fn promote_all(conn: &mut Conn<'_>) -> QueryResult<String> {
 }
 
 /// Finishes the job that a process holds.
-fn leave(
+pub(crate) fn leave(
     conn: &mut Conn<'_>,
     world: &World,
     number: usize,

@@ -2,18 +2,20 @@
 
 use crate::db::conn::connection::Conn;
 use crate::db::model::claim::{Fence, FinishedRow};
-use crate::db::model::outcome::Ending;
+use crate::db::model::follows::{Follows, On, Otherwise, Parent};
+use crate::db::model::new_row::NewRow;
+use crate::db::model::outcome::{Ending, JobFailure};
 use crate::db::model::wait::{StepWait, WaitUntil};
 use crate::db::plans::{Rows, Work, fence, run};
-use crate::db::table::flows::events;
 use crate::db::table::flows::waits::{self, LateWait};
-use crate::db::table::steps;
-use crate::db::transition::flows::{emit, wake};
-use crate::db::transition::{end, promote};
+use crate::db::table::flows::{events, joins, undos};
+use crate::db::table::steps::{self, StepState};
+use crate::db::transition::flows::{connect, emit, undo, wake};
+use crate::db::transition::{end, enqueue, promote};
 use diesel::QueryResult;
 use std::time::Duration;
 
-pub(crate) const WAITS: [(&str, Work); 4] = [
+pub(crate) const WAITS: [(&str, Work); 6] = [
     ("pause at a step", |conn, rows| {
         let pause = WaitUntil::Pause(Duration::from_secs(60));
         park(conn, rows, "pause", pause)?;
@@ -50,6 +52,35 @@ pub(crate) const WAITS: [(&str, Work); 4] = [
         assert!(waits::waiting(conn, &rows.jobs[..1])?.is_empty());
         waits::delete_strays(conn, &[stray]).map(drop)
     }),
+    ("join jobs and batches", |conn, rows| {
+        let (job, child) = (rows.jobs[0], rows.jobs[3]);
+        let parents = [(Parent::Job(child), None)];
+        for _ in 0..2 {
+            let found = connect::join(conn, fence(rows), job, "join", &parents)?;
+            assert_eq!(found, StepState::New);
+        }
+        assert_eq!(joins::waits_for(conn, child, &[job])?, Some(job));
+        park(conn, rows, "join", WaitUntil::Joined("[]".to_owned()))?;
+        promote_all(conn)?;
+        assert_eq!(joins::failed(conn, job, &[child], &[])?, 0);
+        let value = steps::value(conn, job, "join")?;
+        assert_eq!(value.as_deref(), Some("[]"));
+        Ok(())
+    }),
+    ("undo steps", |conn, rows| {
+        let job = rows.jobs[0];
+        let first = undoing(conn, job, "a")?;
+        let second = undoing(conn, job, "b")?;
+        assert_eq!(undos::newest(conn, job, second)?, Some(first));
+        steps::record(conn, job, "b", "1")?;
+        let fails = Ending::Fail(JobFailure::new("kind", "message"));
+        end::end(conn, fence(rows), &fails, Duration::ZERO, FinishedRow::Keep)?;
+        promote_all(conn)?;
+        undo::resume(conn, &[job])?;
+        assert_eq!(steps::value(conn, job, "b")?, None);
+        assert_eq!(undos::newest(conn, job, second)?, Some(first));
+        Ok(())
+    }),
     ("clear events", |conn, _| {
         assert!(emit::emit(conn, "plan/c", "{}")?);
         run(
@@ -61,6 +92,22 @@ pub(crate) const WAITS: [(&str, Work); 4] = [
         Ok(())
     }),
 ];
+
+/// Enqueues a job that undoes a step.
+fn undoing(conn: &mut Conn<'_>, job: i64, step: &str) -> QueryResult<i64> {
+    let follows = Follows {
+        parents: vec![(Parent::Job(job), Some(format!("{}{step}", undos::UNDOES)))],
+        on: On::Failure,
+        otherwise: Otherwise::Drop,
+    };
+    let row = NewRow {
+        follows: Some(Box::new(follows)),
+        ..crate::db::plans::job(None)
+    };
+    let undo = enqueue::insert(conn, &row)?.id;
+    undo::reverse(conn, job, undo)?;
+    Ok(undo)
+}
 
 fn event(name: &str) -> WaitUntil {
     WaitUntil::Event {

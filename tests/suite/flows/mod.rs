@@ -3,7 +3,9 @@
 mod ends;
 mod graph;
 mod inputs;
+mod joins;
 mod parents;
+mod sagas;
 
 use crate::support::TestDb;
 use crate::support::jobs::{Gate, Log};

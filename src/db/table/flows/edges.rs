@@ -8,6 +8,7 @@ use crate::db::conn::sql::{Execution, Id, id_list, job_ids};
 use crate::db::conn::statement::Statement;
 use crate::db::model::follows::{On, Otherwise, Parent};
 use crate::db::table::flows::WAITS_FOR_PARENTS;
+use crate::db::table::flows::undos::UNDONE_AFTER;
 use crate::db::table::semaphores::NEVER_EXPIRES;
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Bool, Nullable, Text};
@@ -64,12 +65,13 @@ pub(crate) fn insert(conn: &mut Conn<'_>, edges: &[NewEdge<'_>]) -> QueryResult<
     Statement::new(text).bind_all(params).unkept().execute(conn)
 }
 
-/// Blocks jobs without execution until their parents have ended.
+/// Blocks jobs without execution until their parents have ended. An execution that exists already, inserted by another
+/// program, does not fail the rest.
 pub(crate) fn block(conn: &mut Conn<'_>, children: &[i64]) -> QueryResult<()> {
     let text = format!(
         "INSERT INTO solid_queue_blocked_executions (job_id, queue_name, priority, concurrency_key, expires_at, created_at) \
          SELECT id, queue_name, priority, $1, {{time '{NEVER_EXPIRES}'}}, {{now}} FROM solid_queue_jobs \
-         WHERE id IN {{in $2}} ORDER BY id"
+         WHERE id IN {{in $2}} ORDER BY id ON CONFLICT (job_id) DO NOTHING"
     );
     Statement::new(text)
         .unkept()
@@ -146,13 +148,17 @@ pub(crate) fn resolve(
     })
 }
 
-/// Has jobs that wait for the retry of deleted jobs wait no longer, and returns them.
-pub(crate) fn give_up(conn: &mut Conn<'_>, deleted: &[i64]) -> QueryResult<Vec<i64>> {
-    let text = "UPDATE windlass_edges SET otherwise = 'discard' WHERE parent_job_id IN {in $1} AND otherwise = 'wait' \
-         AND outcome = 'failed' RETURNING child_job_id AS job_id";
+/// Has jobs that wait for the retry of other jobs, which cannot be retried any more, wait no longer, and returns them.
+/// A job that undoes a step runs then.
+pub(crate) fn give_up(conn: &mut Conn<'_>, parents: &[i64]) -> QueryResult<Vec<i64>> {
+    let text = format!(
+        "UPDATE windlass_edges SET otherwise = 'discard', \
+           runs_on = CASE WHEN name = '{UNDONE_AFTER}' THEN 'finish' ELSE runs_on END \
+         WHERE parent_job_id IN {{in $1}} AND otherwise = 'wait' AND outcome = 'failed' RETURNING child_job_id AS job_id"
+    );
     Statement::new(text)
         .unkept()
-        .bind(id_list(deleted))
+        .bind(id_list(parents))
         .load(conn)
         .map(job_ids)
 }
@@ -232,6 +238,11 @@ impl Edges {
             (false, "wait") if self.has_failed => EdgeState::Waits,
             (false, _) => EdgeState::Discarded,
         }
+    }
+
+    /// Whether the job waits in the middle of its work. Then its other edges have had their effect.
+    pub(crate) fn is_join(&self) -> bool {
+        self.otherwise == "join"
     }
 
     /// Whether all parents have succeeded.

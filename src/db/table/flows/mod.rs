@@ -3,8 +3,10 @@
 pub(crate) mod batches;
 pub(crate) mod edges;
 pub(crate) mod events;
+pub(crate) mod joins;
 pub(crate) mod members;
 pub(crate) mod parents;
+pub(crate) mod undos;
 pub(crate) mod waits;
 
 /// The concurrency key of executions that wait for jobs and batches. Ruby releases only keys of its own jobs.

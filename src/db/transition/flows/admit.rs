@@ -84,6 +84,11 @@ impl Followers {
         for edges in edges {
             jobs.entry(edges.child_job_id).or_default().push(edges);
         }
+        for edges in jobs.values_mut() {
+            if edges.iter().any(Edges::is_join) {
+                edges.retain(Edges::is_join);
+            }
+        }
         Followers(jobs)
     }
 

@@ -2,11 +2,13 @@
 
 use crate::db::conn::connection::Conn;
 use crate::db::conn::dialect::Dialect;
-use crate::db::model::follows::Follows;
+use crate::db::model::claim::Fence;
+use crate::db::model::follows::{Follows, On, Otherwise, Parent};
 use crate::db::model::new_row::{EnqueueOutcome, Inserted, NewRow};
 use crate::db::model::state::JobState;
 use crate::db::table::flows::edges::{self, NewEdge};
-use crate::db::table::flows::{BATCH, ENDED, batches, parents};
+use crate::db::table::flows::{BATCH, ENDED, batches, joins, parents};
+use crate::db::table::steps::{self, StepState};
 use crate::db::table::wanted_keys;
 use crate::db::transition::operate;
 use diesel::prelude::*;
@@ -63,21 +65,73 @@ pub(crate) fn connect(
     if edges.is_empty() {
         return Ok(());
     }
-    let jobs: BTreeSet<i64> = edges.iter().filter_map(|edge| edge.parent.job()).collect();
-    let batches: BTreeSet<i64> = edges
-        .iter()
-        .filter_map(|edge| edge.parent.batch())
-        .collect();
-    mark(conn, &jobs.iter().copied().collect::<Vec<_>>(), found)?;
-    keep(conn, &batches.iter().copied().collect::<Vec<_>>())?;
+    let all: Vec<Parent> = edges.iter().map(|edge| edge.parent).collect();
+    hold(conn, &all, found)?;
     let blocked: BTreeSet<i64> = edges.iter().map(|edge| edge.child).collect();
     block(conn, &blocked.into_iter().collect::<Vec<_>>(), &edges)?;
-    if found == Parents::New {
-        return Ok(());
+    match found {
+        Parents::New => Ok(()),
+        Parents::Existing => request(conn, &all),
     }
-    let requests = jobs.iter().map(|job| format!("{ENDED}{job}"));
-    let requests = requests.chain(batches.iter().map(|batch| format!("{BATCH}{batch}")));
-    wanted_keys::request_promotion(conn, &requests.collect())
+}
+
+/// Connects a job that runs with others, so that it can wait for them in the middle of its work: when its claim has ended.
+pub(crate) fn join(
+    conn: &mut Conn<'_>,
+    fence: Fence,
+    job: i64,
+    step: &str,
+    parents: &[(Parent, Option<String>)],
+) -> QueryResult<StepState> {
+    let all: Vec<Parent> = parents.iter().map(|(parent, _)| *parent).collect();
+    conn.transaction(|conn| {
+        let found = steps::begin(conn, fence, step)?;
+        if found != StepState::New {
+            return Ok(found);
+        }
+        hold(conn, &all, Parents::Existing)?;
+        let (jobs, batches) = (jobs_of(&all), batches_of(&all));
+        let known = joins::renew(conn, job, &jobs, &batches)?;
+        let new = parents.iter().filter(|(parent, _)| !known.contains(parent));
+        let new = new.map(|(parent, name)| NewEdge {
+            child: job,
+            parent: *parent,
+            name: name.as_deref(),
+            on: On::Finish,
+            otherwise: Otherwise::Join,
+        });
+        let new: Vec<NewEdge<'_>> = new.collect();
+        if !new.is_empty() {
+            edges::insert(conn, &new)?;
+        }
+        request(conn, &all)?;
+        Ok(found)
+    })
+}
+
+fn jobs_of(parents: &[Parent]) -> Vec<i64> {
+    let jobs: BTreeSet<i64> = parents.iter().filter_map(|parent| parent.job()).collect();
+    jobs.into_iter().collect()
+}
+
+fn batches_of(parents: &[Parent]) -> Vec<i64> {
+    let batches: BTreeSet<i64> = parents.iter().filter_map(|parent| parent.batch()).collect();
+    batches.into_iter().collect()
+}
+
+/// Has the ends of the parents be noticed.
+fn hold(conn: &mut Conn<'_>, parents: &[Parent], found: Parents) -> QueryResult<()> {
+    mark(conn, &jobs_of(parents), found)?;
+    keep(conn, &batches_of(parents))
+}
+
+/// Requests a look whether the parents have ended.
+fn request(conn: &mut Conn<'_>, parents: &[Parent]) -> QueryResult<()> {
+    let request = |parent: &Parent| match parent {
+        Parent::Job(job) => format!("{ENDED}{job}"),
+        Parent::Batch(batch) => format!("{BATCH}{batch}"),
+    };
+    wanted_keys::request_promotion(conn, &parents.iter().map(request).collect())
 }
 
 /// Marks the parents of new jobs, so that their end is noticed.

@@ -39,9 +39,7 @@ pub(crate) fn resolve(
     let busy = all.iter().filter(|job| !locked.contains(job));
     let mut again: BTreeSet<String> = busy.map(|job| format!("{ENDED}{job}")).collect();
     let outcomes = Outcomes::of(conn, &locked)?;
-    let mut children: BTreeSet<i64> = edges::give_up(conn, &outcomes.deleted())?
-        .into_iter()
-        .collect();
+    let mut children = BTreeSet::new();
     for (which, outcome, parents) in outcomes.each() {
         let followers = edges::resolve(conn, which, parents, outcome)?;
         children.extend(followers.jobs);
@@ -49,6 +47,7 @@ pub(crate) fn resolve(
             again.extend(parents.iter().map(|job| format!("{ENDED}{job}")));
         }
     }
+    children.extend(edges::give_up(conn, &outcomes.without_retry())?);
     let left_over = again.len();
     again.extend(children.iter().map(|child| format!("{CHILD}{child}")));
     wanted_keys::request_promotion_later(conn, &again)?;
@@ -63,6 +62,8 @@ pub(crate) fn resolve(
 struct Outcomes {
     succeeded: Vec<i64>,
     failed: Vec<i64>,
+    /// Those of them that no retry can bring back: they were cancelled or discarded.
+    over: Vec<i64>,
     /// Those that do not exist any more.
     deleted_succeeded: Vec<i64>,
     deleted_failed: Vec<i64>,
@@ -75,7 +76,10 @@ impl Outcomes {
         let mut outcomes = Outcomes::default();
         for state in &states {
             match (state.has_failed, state.has_finished) {
-                (true, _) => outcomes.failed.push(state.id),
+                (true, has_finished) => {
+                    outcomes.failed.push(state.id);
+                    outcomes.over.extend(has_finished.then_some(state.id));
+                }
                 (false, true) => outcomes.succeeded.push(state.id),
                 (false, false) => {}
             }
@@ -97,8 +101,14 @@ impl Outcomes {
         Ok(outcomes)
     }
 
-    fn deleted(&self) -> Vec<i64> {
-        [&self.deleted_succeeded[..], &self.deleted_failed].concat()
+    /// Those that cannot be retried.
+    fn without_retry(&self) -> Vec<i64> {
+        [
+            &self.over[..],
+            &self.deleted_succeeded,
+            &self.deleted_failed,
+        ]
+        .concat()
     }
 
     fn each(&self) -> [(Resolved, &'static str, &[i64]); 4] {

@@ -3,8 +3,8 @@
 use crate::db::conn::connection::Conn;
 use crate::db::model::decision::{Destination, JobDecision};
 use crate::db::model::wait::{StepWait, WaitUntil};
-use crate::db::table::flows::WAIT;
 use crate::db::table::flows::waits::{self, NewWait};
+use crate::db::table::flows::{CHILD, WAIT, edges};
 use crate::db::table::{steps, wanted_keys};
 use diesel::prelude::*;
 use std::collections::BTreeSet;
@@ -12,9 +12,10 @@ use std::collections::BTreeSet;
 /// Lets those of the jobs wait, in ascending order, that are to: the caller has scheduled the executions of pauses.
 ///
 /// The promotion of each wait for an event is requested, whether there is one or not: a transaction that emits it may not
-/// see the wait, as this one may not see the event. The later commit of both has a promotion after it.
+/// see the wait, as this one may not see the event. The later commit of both has a promotion after it. The same holds for
+/// a job that waits for others.
 pub(crate) fn park(conn: &mut Conn<'_>, decisions: &[&JobDecision]) -> QueryResult<()> {
-    let (mut pauses, mut events) = (Vec::new(), Vec::new());
+    let (mut pauses, mut events, mut joins) = (Vec::new(), Vec::new(), Vec::new());
     for decision in decisions {
         let Destination::Park(StepWait { step, until }) = &decision.destination else {
             continue;
@@ -29,16 +30,25 @@ pub(crate) fn park(conn: &mut Conn<'_>, decisions: &[&JobDecision]) -> QueryResu
                 event: name,
                 timeout: *timeout,
             }),
+            WaitUntil::Joined(value) => joins.push((job_id, step.as_str(), value.as_str())),
         }
     }
     steps::record_pauses(conn, &pauses)?;
-    if events.is_empty() {
-        return Ok(());
+    let mut keys = BTreeSet::new();
+    if !events.is_empty() {
+        waits::insert(conn, &events)?;
+        keys.extend(events.iter().map(|wait| format!("{WAIT}{}", wait.job_id)));
     }
-    waits::insert(conn, &events)?;
-    let keys: BTreeSet<String> = events
-        .iter()
-        .map(|wait| format!("{WAIT}{}", wait.job_id))
-        .collect();
-    wanted_keys::request_promotion(conn, &keys)
+    if !joins.is_empty() {
+        steps::record_joins(conn, &joins)?;
+        edges::block(
+            conn,
+            &joins.iter().map(|(job, ..)| *job).collect::<Vec<_>>(),
+        )?;
+        keys.extend(joins.iter().map(|(job, ..)| format!("{CHILD}{job}")));
+    }
+    match keys.is_empty() {
+        true => Ok(()),
+        false => wanted_keys::request_promotion(conn, &keys),
+    }
 }

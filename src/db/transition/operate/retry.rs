@@ -96,6 +96,7 @@ fn retry_by(
             return Ok(RetriedJobs { ready, risky, replaced });
         }
         flows::leave::rejoin(conn, &ready)?;
+        flows::undo::resume(conn, &ready)?;
         place(conn, &ready)?;
         let text = "UPDATE solid_queue_jobs SET attempts = 0, crash_count = 0, updated_at = {now} WHERE id IN {in $1}";
         Statement::new(text).bind(id_list(&ready)).execute(conn)?;

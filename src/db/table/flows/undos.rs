@@ -1,0 +1,79 @@
+//! `windlass_edges` of jobs that undo steps of others.
+//!
+//! Such a job waits for the failure of the other one, by an edge with a name that begins with [`UNDOES`], and for the job
+//! that undoes the next step, by one that is named [`UNDONE_AFTER`].
+
+use crate::db::conn::connection::Conn;
+use crate::db::conn::sql::{Execution, Id, id_list, job_ids};
+use crate::db::conn::statement::Statement;
+use diesel::prelude::*;
+
+/// How the name of an edge begins from a job to one that undoes a step of it; the name of the step follows.
+pub(crate) const UNDOES: &str = "windlass/undo/";
+
+/// The name of an edge from a job that undoes a step to the one that undoes the step before.
+pub(crate) const UNDONE_AFTER: &str = "windlass/undo";
+
+/// A condition: the edge `w` is of a job that undoes a step. The `0` follows the `/`.
+const IS_UNDO: &str = "w.name >= 'windlass/undo/' AND w.name < 'windlass/undo0'";
+
+/// Returns the job that undoes the step before, if the other one has not failed since.
+pub(crate) fn newest(conn: &mut Conn<'_>, job: i64, except: i64) -> QueryResult<Option<i64>> {
+    let text = format!(
+        "SELECT w.child_job_id AS id FROM windlass_edges w WHERE w.parent_job_id = $1 AND {IS_UNDO} AND w.outcome IS NULL \
+         AND w.child_job_id <> $2 ORDER BY w.id DESC LIMIT 1"
+    );
+    let row: Option<Id> = Statement::new(text)
+        .unkept()
+        .bind(job)
+        .bind(except)
+        .get_result(conn)
+        .optional()?;
+    Ok(row.map(|row| row.id))
+}
+
+/// Returns the jobs that undo steps of these, which have failed.
+pub(crate) fn due(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<Vec<i64>> {
+    let text = format!(
+        "SELECT w.child_job_id AS job_id FROM windlass_edges w WHERE w.parent_job_id IN {{in $1}} AND {IS_UNDO} \
+         AND w.outcome = 'failed' ORDER BY w.id"
+    );
+    let rows: Vec<Execution> = Statement::new(text)
+        .unkept()
+        .bind(id_list(jobs))
+        .load(conn)?;
+    Ok(job_ids(rows))
+}
+
+/// Deletes the steps that these jobs have undone, or are about to undo.
+pub(crate) fn forget_steps(conn: &mut Conn<'_>, undos: &[i64]) -> QueryResult<()> {
+    let text = format!(
+        "DELETE FROM windlass_steps WHERE (job_id, name) IN (SELECT w.parent_job_id, substr(w.name, {}) \
+         FROM windlass_edges w WHERE w.child_job_id IN {{in $1}} AND {IS_UNDO})",
+        UNDOES.len() + 1
+    );
+    Statement::new(text)
+        .unkept()
+        .bind(id_list(undos))
+        .execute(conn)
+}
+
+/// Has jobs that undo steps wait again for the failure of the other one, and no longer for those that have begun.
+pub(crate) fn wait_again(conn: &mut Conn<'_>, undos: &[i64], begun: &[i64]) -> QueryResult<()> {
+    let text = format!(
+        "DELETE FROM windlass_edges WHERE child_job_id IN {{in $1}} AND parent_job_id IN {{in $2}} AND name = '{UNDONE_AFTER}'"
+    );
+    Statement::new(text)
+        .unkept()
+        .bind(id_list(undos))
+        .bind(id_list(begun))
+        .execute(conn)?;
+    let text = format!(
+        "UPDATE windlass_edges SET outcome = NULL WHERE id IN (SELECT w.id FROM windlass_edges w \
+         WHERE w.child_job_id IN {{in $1}} AND {IS_UNDO})"
+    );
+    Statement::new(text)
+        .unkept()
+        .bind(id_list(undos))
+        .execute(conn)
+}

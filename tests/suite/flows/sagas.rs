@@ -1,0 +1,262 @@
+//! Sagas: steps that are undone when the job fails.
+
+use super::*;
+use crate::on_each_database;
+use windlass::{Change, Jobs};
+
+on_each_database!(
+    the_steps_of_a_failed_job_are_undone_in_reverse,
+    nothing_is_undone_after_a_success,
+    the_steps_of_a_discarded_job_are_undone,
+    the_steps_of_a_cancelled_job_are_undone,
+    an_undo_that_fails_holds_up_the_others_until_it_is_retried,
+    the_others_go_on_when_a_failed_undo_is_discarded,
+    the_others_go_on_after_an_undo_that_is_not_needed,
+    a_retry_does_again_what_was_undone,
+    a_retry_keeps_what_was_not_undone,
+    a_step_that_fails_leaves_no_undo,
+    wrong_undos_are_refused,
+);
+
+/// Does steps, each undone by a part, and ends.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct Trip {
+    /// The names, and how their undoing ends.
+    steps: Vec<(String, End)>,
+    end: End,
+}
+
+impl Job for Trip {
+    const NAME: &'static str = "trip";
+    type State = Place;
+    type Output = ();
+
+    fn policy() -> Policy {
+        Part::policy()
+    }
+
+    fn perform(self, cx: &Context<'_, Place>) -> JobResult {
+        for (number, (step, end)) in self.steps.iter().enumerate() {
+            let work = || {
+                cx.state().log.add(format!("do {step}"));
+                Ok(format!("undo {step}"))
+            };
+            let undo = cx.undo(|name: &String| part(name, *end));
+            let name = match number.is_multiple_of(2) {
+                true => undo.memo(step, work)?,
+                false => undo.step(&mut cx.connection()?, step, |_| work())?,
+            };
+            assert_eq!(name, format!("undo {step}"));
+        }
+        match self.end {
+            End::Fail => Err(JobError::from("as told").fail()),
+            End::Discard => Err(JobError::from("no need").discard()),
+            End::RetryOnce if cx.attempt() == 1 => Err("not yet".into()),
+            End::StopWhenTold => {
+                cx.state().log.add("waits");
+                until("it is told to stop", || cx.check().is_err());
+                cx.check().map_err(JobError::from)
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+fn trip(steps: &[(&str, End)], end: End) -> NewJob {
+    let steps = steps.iter().map(|(step, end)| ((*step).to_owned(), *end));
+    let steps = steps.collect();
+    NewJob::new(&Trip { steps, end }).unwrap()
+}
+
+const ABC: [(&str, End); 3] = [("a", End::Finish), ("b", End::Finish), ("c", End::Finish)];
+
+const DONE: [&str; 3] = ["do a", "do b", "do c"];
+
+impl Scene<'_> {
+    /// Runs until this was logged, and nothing is left to do.
+    fn travels<L: AsRef<str>>(&self, expected: &[L]) {
+        let before = self.ran().len();
+        let registry = self.registry().register::<Trip>(Arc::clone(&self.place));
+        let worker = Worker::new(&self.db.database, registry)
+            .threads(2)
+            .polling_interval(Duration::from_millis(100))
+            .start()
+            .unwrap();
+        until("it is done", || {
+            let tables = [
+                "ready_executions",
+                "claimed_executions",
+                "scheduled_executions",
+            ];
+            let queued = tables.map(|table| self.db.rows_of(&format!("solid_queue_{table}")));
+            self.ran().len() >= before + expected.len()
+                && queued == [0; 3]
+                && self.db.rows_of("windlass_wanted_keys") == 0
+        });
+        worker.stop();
+        let expected: Vec<&str> = expected.iter().map(AsRef::as_ref).collect();
+        assert_eq!(self.ran().split_off(before), expected);
+    }
+
+    /// Retries failed jobs of a class, which end otherwise this time.
+    fn retry_as(&self, class: &str, from: End, to: End) {
+        self.db.execute(&format!(
+            "UPDATE solid_queue_jobs SET arguments = replace(arguments, '{from:?}', '{to:?}') WHERE class_name = '{class}' \
+             AND id IN (SELECT job_id FROM solid_queue_failed_executions)"
+        ));
+        let retry = Change::Retry {
+            even_at_most_once: false,
+        };
+        let retried = Jobs::failed()
+            .class(class)
+            .change(&mut self.db.connect(), retry)
+            .unwrap();
+        assert_eq!(retried.changed, 1);
+    }
+
+    fn parts(&self) -> i64 {
+        self.db
+            .count("SELECT count(*) AS n FROM solid_queue_jobs WHERE class_name = 'part'")
+    }
+}
+
+const UNDONE: [&str; 3] = ["undo c", "undo b", "undo a"];
+
+fn the_steps_of_a_failed_job_are_undone_in_reverse(db: &TestDb) {
+    let scene = Scene::new(db);
+    scene.enqueue(trip(&ABC, End::Fail));
+    scene.travels(&[&DONE[..], &UNDONE].concat());
+}
+
+fn nothing_is_undone_after_a_success(db: &TestDb) {
+    let scene = Scene::new(db);
+    scene.enqueue(trip(&ABC, End::RetryOnce));
+    scene.travels(&DONE);
+    assert_eq!(scene.parts(), 0);
+}
+
+fn the_steps_of_a_discarded_job_are_undone(db: &TestDb) {
+    let scene = Scene::new(db);
+    scene.enqueue(trip(&ABC, End::Discard));
+    scene.travels(&[&DONE[..], &UNDONE].concat());
+}
+
+fn the_steps_of_a_cancelled_job_are_undone(db: &TestDb) {
+    let scene = Scene::new(db);
+    let job = scene.enqueue(trip(&ABC, End::StopWhenTold)).id;
+    std::thread::scope(|threads| {
+        let expected = [&DONE[..], &["waits"], &UNDONE].concat();
+        let scene = &scene;
+        let ran = threads.spawn(move || scene.travels(&expected));
+        until("it waits", || scene.ran().len() == 4);
+        windlass::cancel(&mut db.connect(), job).unwrap();
+        ran.join().unwrap();
+    });
+}
+
+const B_FAILS: [(&str, End); 3] = [("a", End::Finish), ("b", End::Fail), ("c", End::Finish)];
+
+fn an_undo_that_fails_holds_up_the_others_until_it_is_retried(db: &TestDb) {
+    let scene = Scene::new(db);
+    scene.enqueue(trip(&B_FAILS, End::Fail));
+    scene.travels(&[&DONE[..], &["undo c", "undo b"]].concat());
+    scene.retry_as("part", End::Fail, End::Finish);
+    scene.travels(&["undo b", "undo a"]);
+}
+
+fn the_others_go_on_when_a_failed_undo_is_discarded(db: &TestDb) {
+    let scene = Scene::new(db);
+    scene.enqueue(trip(&B_FAILS, End::Fail));
+    scene.travels(&[&DONE[..], &["undo c", "undo b"]].concat());
+    let parts = Jobs::failed().class("part");
+    let discarded = parts.change(&mut db.connect(), Change::Discard).unwrap();
+    assert_eq!(discarded.changed, 1);
+    scene.travels(&["undo a"]);
+}
+
+fn the_others_go_on_after_an_undo_that_is_not_needed(db: &TestDb) {
+    let scene = Scene::new(db);
+    let steps = [("a", End::Finish), ("b", End::Discard), ("c", End::Finish)];
+    scene.enqueue(trip(&steps, End::Fail));
+    scene.travels(&[&DONE[..], &UNDONE].concat());
+}
+
+fn a_retry_does_again_what_was_undone(db: &TestDb) {
+    let scene = Scene::new(db);
+    scene.enqueue(trip(&ABC, End::Fail));
+    scene.travels(&[&DONE[..], &UNDONE].concat());
+    scene.retry_as("trip", End::Fail, End::Discard);
+    scene.travels(&[&DONE[..], &UNDONE].concat());
+}
+
+fn a_retry_keeps_what_was_not_undone(db: &TestDb) {
+    let scene = Scene::new(db);
+    let steps = [("a", End::Finish), ("b", End::Finish), ("c", End::Fail)];
+    scene.enqueue(trip(&steps, End::Fail));
+    scene.travels(&[&DONE[..], &["undo c"]].concat());
+    // Its first part fails for good, and both others wait for that.
+    scene.db.execute(
+        "UPDATE solid_queue_jobs SET arguments = replace(arguments, '\"c\",\"Fail\"', '\"c\",\"Finish\"') WHERE class_name = 'trip'",
+    );
+    scene.retry_as("trip", End::Discard, End::Discard);
+    scene.travels(&[&["do c"][..], &UNDONE].concat());
+}
+
+fn a_step_that_fails_leaves_no_undo(db: &TestDb) {
+    let scene = Scene::new(db);
+    let bench = crate::policies::Bench::with(db, |registry, log| {
+        let log = Arc::clone(log);
+        registry.register::<crate::policies::Call>(crate::policies::Doing::new(move |cx| {
+            let failed = cx.undo(|_: &()| part("undo", End::Finish)).step(
+                &mut cx.connection()?,
+                "a",
+                |_| Err("no".into()),
+            );
+            log.add(failed.unwrap_err().message());
+            let failed = cx.step(&mut cx.connection()?, "outer", |conn| -> JobResult {
+                cx.undo(|_: &()| part("undo", End::Finish))
+                    .step(conn, "inner", |_| Ok(()))?;
+                Err("outer".into())
+            });
+            log.add(failed.unwrap_err().message());
+            Err(JobError::from("as told").fail())
+        }))
+    });
+    crate::policies::call(db, Policy::new());
+    until("it has failed", || {
+        crate::policies::executions(db, "failed") == 1
+    });
+    assert_eq!(bench.log.lines(), ["no", "outer"]);
+    assert_eq!(scene.parts(), 0);
+}
+
+fn wrong_undos_are_refused(db: &TestDb) {
+    let bench = crate::policies::Bench::with(db, |registry, log| {
+        let log = Arc::clone(log);
+        registry.register::<crate::policies::Call>(crate::policies::Doing::new(move |cx| {
+            let refused = |step: &str, job: NewJob| {
+                let undo = cx.undo(|_: &()| job.clone());
+                undo.memo(step, || Ok(())).unwrap_err().kind().to_owned()
+            };
+            log.add(refused("a", part("a", End::Finish).after(JobId(1))));
+            log.add(refused(&"a".repeat(242), part("a", End::Finish)));
+            log.add(refused(
+                "b",
+                part("a", End::Finish).idempotency_key("taken"),
+            ));
+            let named = part("a", End::Finish).unique_id("a");
+            log.add(refused("c", named));
+            Ok(())
+        }))
+    });
+    let taken = part("a", End::Finish).idempotency_key("taken");
+    taken.enqueue(&mut db.connect()).unwrap();
+    crate::policies::call(db, Policy::new());
+    until("it has finished", || crate::policies::finished(db) == 1);
+    assert_eq!(bench.log.lines()[..3], ["wrong_undo"; 3]);
+    assert!(
+        bench.log.lines()[3].contains("Error"),
+        "{:?}",
+        bench.log.lines()
+    );
+}
