@@ -54,6 +54,7 @@ pub use admin::edit::edit_arguments;
 pub use admin::explain::obstacles::Obstacle;
 pub use admin::explain::{Explanation, Reason, explain};
 pub use admin::finding::{Finding, Verdict};
+pub use admin::flows::{FlowEdge, FlowGraph, FlowId, FlowNode};
 pub use admin::groups::{FailedGroup, FailedGroups, failed_groups};
 pub use admin::job_info::{JobKey, TaskInfo, TaskStatus, attempts, task_info};
 pub use admin::job_logs::job_logs;

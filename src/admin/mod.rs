@@ -11,6 +11,7 @@ pub(crate) mod doctor;
 pub(crate) mod edit;
 pub(crate) mod explain;
 pub(crate) mod finding;
+pub(crate) mod flows;
 pub(crate) mod groups;
 pub(crate) mod job_info;
 #[cfg(feature = "web")]

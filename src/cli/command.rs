@@ -1,6 +1,7 @@
 //! The commands, and how each is run.
 
 use crate::cli::commands::batches::BatchesCommand;
+use crate::cli::commands::flows::FlowsCommand;
 use crate::cli::commands::operators::{audit, operations};
 use crate::cli::commands::run_time::{classes, limits};
 #[cfg(feature = "web")]
@@ -68,6 +69,8 @@ pub(crate) enum Command {
     #[command(subcommand)]
     Batches(BatchesCommand),
     #[command(subcommand)]
+    Flows(FlowsCommand),
+    #[command(subcommand)]
     Operations(operations::OperationsCommand),
     #[command(subcommand)]
     Audit(audit::AuditCommand),
@@ -104,6 +107,7 @@ impl Command {
             Command::Classes(command) => command.show(&at.database()?),
             Command::Limits(command) => command.show(&at.database()?),
             Command::Batches(command) => command.show(&at.database()?),
+            Command::Flows(command) => Ok(command.show(&at.database()?)?),
             Command::Operations(command) => command.show(&at.database()?),
             Command::Audit(command) => command.show(&at.database()?),
             Command::Quotas(quotas) => Ok(output::show(

@@ -1,6 +1,6 @@
 //! The results of what a job waited for.
 
-use crate::db::query::inputs::{self, InputRow, ParentBatch};
+use crate::db::query::flows::inputs::{self, InputRow, ParentBatch};
 use crate::db::{DbConnection, own};
 use crate::error::{Doing as _, Result};
 use crate::job::context::Context;

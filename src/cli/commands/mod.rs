@@ -7,6 +7,7 @@ pub(crate) mod enqueue;
 pub(crate) mod events;
 pub(crate) mod explain;
 pub(crate) mod failed;
+pub(crate) mod flows;
 pub(crate) mod health;
 pub(crate) mod job_edit;
 pub(crate) mod job_options;

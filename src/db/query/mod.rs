@@ -11,11 +11,11 @@ pub(crate) mod doctor;
 pub(crate) mod explain;
 pub(crate) mod failed_groups;
 pub(crate) mod filter;
+pub(crate) mod flows;
 #[cfg(feature = "web")]
 pub(crate) mod frame;
 pub(crate) mod gauges;
 pub(crate) mod history;
-pub(crate) mod inputs;
 pub(crate) mod job_info;
 pub(crate) mod jobs;
 #[cfg_attr(

@@ -13,7 +13,8 @@ use crate::db::query::batches::checks::{self, BatchRule};
 use crate::db::query::batches::list::{self, BatchesWanted};
 use crate::db::query::batches::walk::{self, BatchWalk, Members};
 use crate::db::query::batches::{self as looks, details};
-use crate::db::query::inputs;
+use crate::db::query::flows::edges::{self as graph, EdgesOf};
+use crate::db::query::flows::inputs;
 use crate::db::table::flows::batches::{self, Addition, NewBatchRow};
 use crate::db::table::flows::{CHILD, ENDED, parents};
 use crate::db::table::wanted_keys;
@@ -23,7 +24,7 @@ use diesel::QueryResult;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-pub(crate) const FLOWS: [(&str, Work); 16] = [
+pub(crate) const FLOWS: [(&str, Work); 17] = [
     ("enqueue a batch and add to it", |conn, _| {
         let (batch, _) = enqueued(conn)?;
         assert_eq!(batches::accepts(conn, batch)?, Addition::Accepted);
@@ -166,6 +167,17 @@ pub(crate) const FLOWS: [(&str, Work); 16] = [
         assert!(list::one(conn, batch, 10_000)?.is_some());
         assert_eq!(details::following(conn, batch, 10)?.len(), 3);
         details::inner(conn, batch, 10).map(drop)
+    }),
+    ("look at what waits for what", |conn, rows| {
+        let (batch, follows) = enqueued(conn)?;
+        for which in [
+            EdgesOf::Children,
+            EdgesOf::ParentJobs,
+            EdgesOf::ParentBatches,
+        ] {
+            graph::edges(conn, which, &[batch, follows[0]], 100)?;
+        }
+        graph::batches_of(conn, &rows.jobs[..2]).map(drop)
     }),
     ("pass the jobs of batches", |conn, _| {
         let (inner, _) = enqueued(conn)?;

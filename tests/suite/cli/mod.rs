@@ -7,6 +7,7 @@ mod doctor;
 mod enqueue;
 mod events;
 mod explain;
+mod flows;
 mod jobs;
 mod looking;
 mod migrate;

@@ -1,6 +1,7 @@
 //! Jobs that wait for other jobs.
 
 mod ends;
+mod example;
 mod graph;
 mod inputs;
 mod joins;

@@ -1,0 +1,89 @@
+//! `windlass flows ...`.
+
+use crate::admin::flows::{FlowGraph, FlowId};
+use crate::cli::select::connect;
+use crate::db::Database;
+use crate::error::Result;
+use crate::job::id::{BatchId, JobId};
+use crate::terminal::output::{self, Report};
+use serde::Serialize;
+use std::process::ExitCode;
+
+/// Show what waits for what
+#[derive(Debug, clap::Subcommand)]
+pub(crate) enum FlowsCommand {
+    Show(ShowFlow),
+}
+
+impl FlowsCommand {
+    pub(crate) fn show(&self, db: &Database) -> Result<ExitCode> {
+        let FlowsCommand::Show(show) = self;
+        let flow = show.run(&db.clone().read_only())?;
+        Ok(output::show(&flow, show.json))
+    }
+}
+
+/// Show the jobs and batches that wait for each other, around one of them
+///
+/// At most 200 are shown.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  windlass flows show 4711
+  windlass flows show --batch 7
+  windlass flows show 4711 --format dot | dot -Tsvg > flow.svg")]
+pub(crate) struct ShowFlow {
+    /// The id of the job
+    #[arg(value_name = "ID")]
+    id: i64,
+
+    /// It is the id of a batch
+    #[arg(long)]
+    batch: bool,
+
+    /// A text tree, or the language of Graphviz or Mermaid
+    #[arg(long, value_enum, default_value_t = FlowFormat::Tree, conflicts_with = "json")]
+    format: FlowFormat,
+
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum FlowFormat {
+    Tree,
+    Dot,
+    Mermaid,
+}
+
+impl ShowFlow {
+    fn run(&self, database: &Database) -> Result<ShownFlow> {
+        let id = match self.batch {
+            true => FlowId::from(BatchId(self.id)),
+            false => FlowId::from(JobId(self.id)),
+        };
+        Ok(ShownFlow {
+            graph: FlowGraph::around(&mut connect(database)?, id)?,
+            format: self.format,
+        })
+    }
+}
+
+#[derive(Debug, Serialize)]
+struct ShownFlow {
+    #[serde(flatten)]
+    graph: FlowGraph,
+    #[serde(skip)]
+    format: FlowFormat,
+}
+
+impl Report for ShownFlow {
+    fn text(&self, _width: Option<usize>) -> String {
+        match self.format {
+            FlowFormat::Tree => self.graph.tree(),
+            FlowFormat::Dot => self.graph.dot(),
+            FlowFormat::Mermaid => self.graph.mermaid(),
+        }
+    }
+}

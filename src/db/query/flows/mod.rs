@@ -1,0 +1,4 @@
+//! What waits for what, and what is passed on.
+
+pub(crate) mod edges;
+pub(crate) mod inputs;
