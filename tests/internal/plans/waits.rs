@@ -5,6 +5,7 @@ use crate::db::model::claim::{Fence, FinishedRow};
 use crate::db::model::outcome::Ending;
 use crate::db::model::wait::{StepWait, WaitUntil};
 use crate::db::plans::{Rows, Work, fence, run};
+use crate::db::query::doctor::waits::{self as checks, WaitRule};
 use crate::db::table::flows::events;
 use crate::db::table::flows::waits::{self, LateWait};
 use crate::db::table::steps;
@@ -13,7 +14,7 @@ use crate::db::transition::{end, promote};
 use diesel::QueryResult;
 use std::time::Duration;
 
-pub(crate) const WAITS: [(&str, Work); 4] = [
+pub(crate) const WAITS: [(&str, Work); 6] = [
     ("pause at a step", |conn, rows| {
         let pause = WaitUntil::Pause(Duration::from_secs(60));
         park(conn, rows, "pause", pause)?;
@@ -49,6 +50,18 @@ pub(crate) const WAITS: [(&str, Work); 4] = [
         };
         assert!(waits::waiting(conn, &rows.jobs[..1])?.is_empty());
         waits::delete_strays(conn, &[stray]).map(drop)
+    }),
+    ("pass locked waits of an event", |conn, rows| {
+        park(conn, rows, "event", event("plan/d"))?;
+        let locked = waits::lock_of_event(conn, "plan/d", 10)?;
+        assert_eq!(locked, rows.jobs[..1]);
+        Ok(())
+    }),
+    ("check waits", |conn, _| {
+        for rule in WaitRule::ALL {
+            checks::broken(conn, rule)?;
+        }
+        Ok(())
     }),
     ("clear events", |conn, _| {
         assert!(emit::emit(conn, "plan/c", "{}")?);
