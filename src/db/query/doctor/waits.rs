@@ -44,7 +44,7 @@ impl WaitRule {
                  WHERE (SELECT w.job_id FROM windlass_waits w WHERE w.job_id = x.job_id) IS NULL"
             ),
             WaitRule::IsBlocked => format!(
-                "SELECT w.job_id AS id FROM (SELECT job_id FROM windlass_waits ORDER BY job_id LIMIT {READ}) AS w \
+                "SELECT w.job_id AS id FROM (SELECT job_id FROM windlass_waits WHERE job_id > 0 ORDER BY job_id LIMIT {READ}) AS w \
                  WHERE {} IS NULL",
                 execution("w.job_id")
             ),
