@@ -42,6 +42,8 @@ pub(crate) enum Kind {
     Unique,
     /// Batches: drains, the time from the last end to what follows, plain jobs beside one; ceiling: the no-op drain
     Batches,
+    /// Jobs that wait for events: what they cost an idle worker, and how soon one starts; ceiling: hardly any wait
+    Waits,
     /// Scheduled jobs that are due at once, dispatched and drained; ceiling: the same rows
     Scheduled,
     /// Recurring tasks that are due in the same second; ceiling: the same rows

@@ -45,7 +45,10 @@ pub(crate) struct Bench {
     /// Jobs of the large batch, for `batches`
     #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) batched: u32,
-    /// Jobs whose start is timed, for `pickup`, `urgent` and `batches`
+    /// Jobs that wait for events, for `waits`
+    #[arg(long, default_value_t = 1_000_000)]
+    pub(crate) waiting: u32,
+    /// Jobs whose start is timed, for `pickup`, `urgent`, `batches` and `waits`
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) samples: u32,
     /// How long an idle worker is observed

@@ -1,8 +1,10 @@
 //! What both databases write differently.
 
 use crate::db::Conn;
+use crate::db::conn::connection::on;
 use diesel::connection::SimpleConnection as _;
 use diesel::prelude::*;
+use diesel::sql_types::BigInt;
 
 /// Runs statements without parameters.
 pub(crate) fn execute(conn: &mut Conn<'_>, text: &str) -> QueryResult<()> {
@@ -12,6 +14,18 @@ pub(crate) fn execute(conn: &mut Conn<'_>, text: &str) -> QueryResult<()> {
         #[cfg(feature = "sqlite")]
         Conn::Sqlite(conn) => conn.batch_execute(text),
     }
+}
+
+#[derive(QueryableByName)]
+struct Count {
+    #[diesel(sql_type = BigInt)]
+    n: i64,
+}
+
+/// Returns the number that a statement selects as `n`.
+pub(crate) fn count(conn: &mut Conn<'_>, text: &str) -> QueryResult<i64> {
+    let count: Count = on!(conn, |c| diesel::sql_query(text).get_result(c))?;
+    Ok(count.n)
 }
 
 /// Returns a text for the database of a connection.

@@ -1,7 +1,7 @@
 //! The invariants, asked of the database itself, and what it says of each job.
 
 use crate::db::conn::connection::Conn;
-use crate::db::internal_tests::db::{execute, texts};
+use crate::db::internal_tests::db::{execute, kept_texts};
 use crate::db::table::semaphores;
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Bool, Double, Integer, Nullable, Text};
@@ -38,22 +38,35 @@ pub fn audit(conn: &mut Conn<'_>) {
         }
     };
     execute(conn, text);
+    #[cfg(feature = "postgres")]
+    if matches!(conn, Conn::Postgres(_)) {
+        let function = format!(
+            "CREATE FUNCTION audit_clear() RETURNS void LANGUAGE plpgsql AS $$BEGIN {CLEAR} END$$"
+        );
+        execute(conn, &function);
+    }
 }
 
 /// Takes everything away; ids go on from where they were.
 pub fn clear(conn: &mut Conn<'_>) {
-    execute(
-        conn,
-        "BEGIN; DELETE FROM windlass_waits; DELETE FROM windlass_events; DELETE FROM solid_queue_batch_executions; DELETE FROM solid_queue_batches; \
-         DELETE FROM windlass_edges; DELETE FROM windlass_batch_failures; DELETE FROM solid_queue_ready_executions; DELETE FROM solid_queue_scheduled_executions; \
-         DELETE FROM solid_queue_claimed_executions; DELETE FROM solid_queue_failed_executions; \
-         DELETE FROM solid_queue_jobs; DELETE FROM solid_queue_processes; DELETE FROM solid_queue_pauses; \
-         DELETE FROM solid_queue_recurring_tasks; DELETE FROM windlass_attempts; \
-         DELETE FROM windlass_results; DELETE FROM windlass_unique_jobs; DELETE FROM windlass_wanted_keys; DELETE FROM windlass_operations; \
-         DELETE FROM windlass_class_pauses; DELETE FROM windlass_limits; \
-         DELETE FROM solid_queue_blocked_executions; DELETE FROM audit; COMMIT",
-    );
+    match conn {
+        #[cfg(feature = "sqlite")]
+        Conn::Sqlite(_) => execute(conn, &format!("BEGIN; {CLEAR} COMMIT")),
+        // Its statements are planned once.
+        #[cfg(feature = "postgres")]
+        Conn::Postgres(_) => execute(conn, "SELECT audit_clear()"),
+    }
 }
+
+const CLEAR: &str = "DELETE FROM windlass_waits; DELETE FROM windlass_events; DELETE FROM solid_queue_batch_executions; \
+    DELETE FROM solid_queue_batches; DELETE FROM windlass_edges; DELETE FROM windlass_batch_failures; \
+    DELETE FROM solid_queue_ready_executions; DELETE FROM solid_queue_scheduled_executions; \
+    DELETE FROM solid_queue_claimed_executions; DELETE FROM solid_queue_failed_executions; \
+    DELETE FROM solid_queue_jobs; DELETE FROM solid_queue_processes; DELETE FROM solid_queue_pauses; \
+    DELETE FROM solid_queue_recurring_tasks; DELETE FROM windlass_attempts; DELETE FROM windlass_results; \
+    DELETE FROM windlass_unique_jobs; DELETE FROM windlass_wanted_keys; DELETE FROM windlass_operations; \
+    DELETE FROM windlass_class_pauses; DELETE FROM windlass_limits; DELETE FROM solid_queue_blocked_executions; \
+    DELETE FROM audit;";
 
 const VIOLATIONS: &str = "
     SELECT 'B1: job ' || e.job_id || ' has ended and not left its batch' AS t FROM solid_queue_batch_executions e
@@ -136,7 +149,7 @@ const VIOLATIONS: &str = "
 
 /// Which invariants do not hold of what is committed.
 pub fn violations(conn: &mut Conn<'_>) -> Vec<String> {
-    let mut violations = texts(conn, VIOLATIONS);
+    let mut violations = kept_texts(conn, VIOLATIONS);
     violations.extend(semaphores::check(conn).unwrap());
     violations
 }
@@ -215,7 +228,6 @@ pub fn jobs(conn: &mut Conn<'_>) -> Vec<JobRow> {
          LEFT JOIN solid_queue_failed_executions f ON f.job_id = j.id ORDER BY j.id"
     );
     crate::db::conn::statement::Statement::new(text)
-        .unkept()
         .load(conn)
         .unwrap()
 }
@@ -236,7 +248,6 @@ pub fn processes(conn: &mut Conn<'_>) -> Vec<ProcessRow> {
     let text =
         "SELECT id, heartbeat_seq, draining FROM solid_queue_processes ORDER BY id".to_owned();
     crate::db::conn::statement::Statement::new(text)
-        .unkept()
         .load(conn)
         .unwrap()
 }

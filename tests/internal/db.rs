@@ -131,6 +131,14 @@ pub fn texts(conn: &mut Conn<'_>, sql: &str) -> Vec<String> {
     rows.into_iter().map(|row| row.t).collect()
 }
 
+/// The same with a statement that is asked often: the connection keeps its plan.
+pub fn kept_texts(conn: &mut Conn<'_>, sql: &str) -> Vec<String> {
+    let rows: Vec<Text> = crate::db::conn::statement::Statement::new(sql)
+        .load(conn)
+        .unwrap();
+    rows.into_iter().map(|row| row.t).collect()
+}
+
 /// Runs functions of the form `fn name(db: &TestDb)` on both databases, each
 /// in its own file or schema: `name::sqlite`, `name::postgres` and
 /// `name::postgres_of_rails`.

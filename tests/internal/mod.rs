@@ -27,6 +27,7 @@ mod operations;
 mod paused_front;
 mod refusals;
 mod statements;
+mod waits;
 #[cfg(feature = "sqlite")]
 mod wakeup;
 #[cfg(feature = "web")]

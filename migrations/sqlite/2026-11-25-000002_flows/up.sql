@@ -14,8 +14,9 @@ CREATE TABLE windlass_edges (
     created_at datetime(6) NOT NULL
 );
 CREATE UNIQUE INDEX windlass_edges_on_child_and_job ON windlass_edges (child_job_id, parent_job_id);
-CREATE INDEX windlass_edges_on_parent_job ON windlass_edges (parent_job_id) WHERE parent_job_id IS NOT NULL;
-CREATE INDEX windlass_edges_on_parent_batch ON windlass_edges (parent_batch_id) WHERE parent_batch_id IS NOT NULL;
+-- By the outcome, so that the edges of a parent that are left are found without those that have theirs.
+CREATE INDEX windlass_edges_on_parent_job ON windlass_edges (parent_job_id, outcome) WHERE parent_job_id IS NOT NULL;
+CREATE INDEX windlass_edges_on_parent_batch ON windlass_edges (parent_batch_id, outcome) WHERE parent_batch_id IS NOT NULL;
 
 -- Jobs of batches that ended without success.
 CREATE TABLE windlass_batch_failures (

@@ -1,4 +1,5 @@
-//! Batches: how fast their jobs are drained, how soon their end is noticed, and what other jobs pay for them.
+//! Batches: how fast their jobs are drained, how soon their end is noticed, and what other jobs pay for them. And jobs of
+//! which very many wait for one.
 
 use crate::bench::comparison::{Comparison, FigureValue};
 use crate::bench::drains;
@@ -6,11 +7,15 @@ use crate::bench::figures::quantile;
 use crate::bench::jobs::{Make, Stamp, nothing};
 use crate::bench::program::{Program, Setup, until_idle};
 use crate::bench::run::{BULK, BenchRun};
+use crate::bench::sql::count;
 use crate::clock;
-use crate::db::{Database, DbConnection};
-use crate::error::Result;
+use crate::db::{AsConn as _, Database, DbConnection};
+use crate::error::{Doing as _, Result};
 use crate::flow::batch::Batch;
+use crate::job::class::Job as _;
+use crate::job::enqueue_all::enqueue_all;
 use crate::job::new_job::NewJob;
+use std::time::Duration;
 
 /// The jobs of a small batch.
 const SMALL: u32 = 10;
@@ -37,6 +42,10 @@ pub(crate) fn comparisons(run: &BenchRun) -> Vec<Comparison> {
     all.push(Comparison::new(
         format!("a batch of {SMALL}"),
         ends_of_small,
+    ));
+    all.push(Comparison::new(
+        format!("{large} jobs after one"),
+        move |run| end_of_parent(run, large),
     ));
     all
 }
@@ -127,6 +136,38 @@ fn end_of_large(run: &BenchRun, large: u32) -> Result<Vec<FigureValue>> {
     let took = began.started.saturating_sub(began.ended);
     Ok(vec![FigureValue::new(
         "last end to what follows",
+        "ms",
+        took.as_secs_f64() * 1e3,
+    )])
+}
+
+/// Returns the time from the start of a job that does nothing until the last job that waits for it is ready.
+fn end_of_parent(run: &BenchRun, large: u32) -> Result<Vec<FigureValue>> {
+    let place = run.place()?;
+    let database = place.migrated()?;
+    let mut connection = database.connect()?;
+    let parent = Stamp {}.enqueue(&mut connection)?;
+    let numbers: Vec<u64> = (0..u64::from(large)).collect();
+    for chunk in numbers.chunks(BULK) {
+        let jobs = chunk
+            .iter()
+            .map(|&number| Ok(nothing(number)?.queue("children").after(parent)));
+        enqueue_all(&mut connection, jobs.collect::<Result<Vec<NewJob>>>()?)?;
+    }
+    let mut program = Program::start(place.url(), setup(run, u64::MAX, "default"))?;
+    program.nudge()?;
+    let began = program.began_within(run.settings.limit)?;
+    let deadline = clock::deadline(run.settings.limit);
+    let blocked = "SELECT count(*) AS n FROM (SELECT id FROM solid_queue_blocked_executions LIMIT 1) AS first";
+    while count(&mut connection.as_conn(), blocked).doing("look for blocked jobs")? > 0
+        && clock::instant() < deadline
+    {
+        clock::nap(Duration::from_millis(5));
+    }
+    let took = clock::since_boot().saturating_sub(began.started);
+    program.stop();
+    Ok(vec![FigureValue::new(
+        "start of the one to the last ready",
         "ms",
         took.as_secs_f64() * 1e3,
     )])

@@ -1,6 +1,7 @@
 //! An idle worker in another process: what it costs.
 
 use crate::bench::comparison::{Comparison, FigureValue};
+use crate::bench::place::Place;
 use crate::bench::program::{Program, Setup};
 use crate::bench::run::BenchRun;
 use crate::clock;
@@ -14,6 +15,11 @@ pub(crate) fn comparisons(_: &BenchRun) -> Vec<Comparison> {
 fn idle(run: &BenchRun) -> Result<Vec<FigureValue>> {
     let place = run.place()?;
     place.migrated()?;
+    cost(run, &place)
+}
+
+/// Returns what an idle worker costs in a database.
+pub(super) fn cost(run: &BenchRun, place: &Place) -> Result<Vec<FigureValue>> {
     let setup = Setup {
         threads: 5,
         runs: u64::MAX,

@@ -15,6 +15,7 @@ mod scheduled;
 mod sleep;
 mod unique;
 mod urgent;
+mod waits;
 #[cfg(feature = "web")]
 mod web;
 
@@ -43,6 +44,7 @@ pub(crate) fn comparisons(kind: Kind, run: &BenchRun) -> Vec<Comparison> {
         Kind::QuotaEnqueue => limit::with_quota(run),
         Kind::Unique => unique::comparisons(run),
         Kind::Batches => batches::comparisons(run),
+        Kind::Waits => waits::comparisons(run),
         Kind::Scheduled => scheduled::comparisons(run),
         Kind::Recurring => recurring::comparisons(run),
         Kind::Enqueue => enqueue::comparisons(run),

@@ -54,10 +54,11 @@ fn pick_ups_of_ruby(run: &BenchRun) -> Result<Vec<FigureValue>> {
     })
 }
 
-fn pick_ups_by(
+/// Returns the times of jobs, each of which the call lets run.
+pub(super) fn pick_ups_by(
     run: &BenchRun,
     place: &Place,
-    enqueue: impl Fn(&mut DbConnection) -> Result<()>,
+    mut enqueue: impl FnMut(&mut DbConnection) -> Result<()>,
 ) -> Result<Vec<FigureValue>> {
     let database = place.migrated()?;
     let setup = Setup {

@@ -27,6 +27,7 @@ on_each_database!(
     a_job_is_cancelled_beside_its_wait,
     two_payloads_of_one_event,
     an_event_is_cleared_beside_a_wait,
+    an_event_is_deleted_beside_its_promotion,
     two_jobs_of_a_key_wait_for_one_event,
     a_pause_begins_beside_a_death,
 );
@@ -258,6 +259,21 @@ fn an_event_is_cleared_beside_a_wait(db: &TestDb) {
         .ends_in(&[
             "park parked, clear done,  1 -> j1 blocked; p1",
             "park parked, clear done, paid=[7] 0 -> j1 ready; p1",
+        ]);
+}
+
+/// As by a clear that does not see the wait yet. The wait is over with the payload, or goes on.
+fn an_event_is_deleted_beside_its_promotion(db: &TestDb) {
+    Play::new(db, emitted)
+        .finally(settled)
+        .actor("promote", |c, _| promote_once(c))
+        .actor("clear", |c, _| {
+            execute(c, "DELETE FROM windlass_events");
+            Ok("done".to_owned())
+        })
+        .ends_in(&[
+            "promote once, clear done,  1 -> j1 blocked; p1",
+            "promote once, clear done, paid=[7] 0 -> j1 ready; p1",
         ]);
 }
 

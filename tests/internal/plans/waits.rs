@@ -7,6 +7,7 @@ use crate::db::model::new_row::NewRow;
 use crate::db::model::outcome::{Ending, JobFailure};
 use crate::db::model::wait::{StepWait, WaitUntil};
 use crate::db::plans::{Rows, Work, fence, run};
+use crate::db::query::doctor::waits::{self as checks, WaitRule};
 use crate::db::table::flows::waits::{self, LateWait};
 use crate::db::table::flows::{events, joins, undos};
 use crate::db::table::steps::{self, StepState};
@@ -15,7 +16,7 @@ use crate::db::transition::{end, enqueue, promote};
 use diesel::QueryResult;
 use std::time::Duration;
 
-pub(crate) const WAITS: [(&str, Work); 6] = [
+pub(crate) const WAITS: [(&str, Work); 8] = [
     ("pause at a step", |conn, rows| {
         let pause = WaitUntil::Pause(Duration::from_secs(60));
         park(conn, rows, "pause", pause)?;
@@ -79,6 +80,18 @@ pub(crate) const WAITS: [(&str, Work); 6] = [
         undo::resume(conn, &[job])?;
         assert_eq!(steps::value(conn, job, "b")?, None);
         assert_eq!(undos::newest(conn, job, second)?, Some(first));
+        Ok(())
+    }),
+    ("pass locked waits of an event", |conn, rows| {
+        park(conn, rows, "event", event("plan/d"))?;
+        let locked = waits::lock_of_event(conn, "plan/d", 10)?;
+        assert_eq!(locked, rows.jobs[..1]);
+        Ok(())
+    }),
+    ("check waits", |conn, _| {
+        for rule in WaitRule::ALL {
+            checks::broken(conn, rule)?;
+        }
         Ok(())
     }),
     ("clear events", |conn, _| {

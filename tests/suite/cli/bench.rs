@@ -13,6 +13,7 @@ on_each_database!(
     jobs_with_other_outcomes_are_printed,
     limits_are_printed,
     batches_are_printed,
+    waits_are_printed,
     enqueues_are_printed,
     latencies_are_printed,
     scales_are_printed,
@@ -49,7 +50,7 @@ fn lone(db: &TestDb) -> TestDb {
 
 /// Sizes so small that only the way is tested.
 const TINY: &str = "--rounds 1 --jobs 12 --threads 3 --blocked 20 --backlog 20 --samples 2 --idle 50ms \
-     --batched 30 --workers 1,2 --kept 10,20 --learned 2 --settle 0s --waves 0";
+     --batched 30 --waiting 20 --workers 1,2 --kept 10,20 --learned 2 --settle 0s --waves 0";
 
 /// Measures these kinds, and returns the rows of the results.
 fn measured(db: &TestDb, kinds: &str) -> Vec<serde_json::Value> {
@@ -121,6 +122,10 @@ fn limits_are_printed(db: &TestDb) {
 
 fn batches_are_printed(db: &TestDb) {
     each_is_printed(db, "batches");
+}
+
+fn waits_are_printed(db: &TestDb) {
+    each_is_printed(db, "waits");
 }
 
 fn enqueues_are_printed(db: &TestDb) {

@@ -18,9 +18,9 @@ fn job(class: &str) -> NewJob {
 /// Returns the ids of two batches, one in the other, and of four jobs.
 fn enqueued(db: &TestDb) -> (Vec<i64>, Vec<JobId>) {
     let inner = Batch::new("inner").add([job("part")]);
-    let outer = Batch::new("fi\"les").add([job("part")]).add_batch(inner);
+    let outer = Batch::new("files").add([job("part")]).add_batch(inner);
     let flow = Flow::new()
-        .batch("files", outer)
+        .batch("fi\"les", outer)
         .unwrap()
         .job("merge", job("merge"))
         .unwrap()
@@ -30,7 +30,7 @@ fn enqueued(db: &TestDb) -> (Vec<i64>, Vec<JobId>) {
         .unwrap()
         .job("tell", job("tell").when(On::Finish))
         .unwrap()
-        .after("merge", ["files"])
+        .after("merge", ["fi\"les"])
         .unwrap()
         .after("web", ["merge"])
         .unwrap()
@@ -69,8 +69,8 @@ fn a_flow_is_shown(db: &TestDb) {
         shown("tree"),
         format!(
             "batch {inner} inner: open, 1 jobs are open\n\
-             └─ in: batch {outer} fi\\\"les: open, 2 jobs are open\n   \
-             └─ success, files: job {merge} merge: waits\n      \
+             └─ in: batch {outer} files: open, 2 jobs are open\n   \
+             └─ success, fi\\\"les: job {merge} merge: waits\n      \
              ├─ success, merge: job {web} publish: waits\n      \
              │  └─ finish, web: job {tell} tell: waits\n      \
              └─ success, merge: job {print} publish: waits\n         \
@@ -79,9 +79,11 @@ fn a_flow_is_shown(db: &TestDb) {
     );
     let dot = shown("dot");
     let first = format!(
-        "digraph flow {{\n  node [shape=box];\n  batch{outer} [label=\"batch {outer} fi\\\\\\\"les: open"
+        "digraph flow {{\n  node [shape=box];\n  batch{outer} [label=\"batch {outer} files: open"
     );
     assert!(dot.starts_with(&first), "{dot}");
+    let named = r#"[label="success, fi\\\"les"];"#;
+    assert!(dot.contains(named), "{named} in {dot}");
     assert!(
         dot.contains(&format!(
             "  job{web} -> job{tell} [label=\"finish, web\"];\n"
@@ -90,12 +92,8 @@ fn a_flow_is_shown(db: &TestDb) {
     );
     let mermaid = shown("mermaid");
     assert!(mermaid.starts_with("flowchart TD\n"), "{mermaid}");
-    assert!(
-        mermaid.contains(&format!(
-            "  batch{outer}[\"batch {outer} fi#92;#34;les: open"
-        )),
-        "{mermaid}"
-    );
+    let named = format!("  batch{outer} -->|\"success, fi#92;#34;les\"| job{merge}\n");
+    assert!(mermaid.contains(&named), "{named} in {mermaid}");
     assert!(
         mermaid.contains(&format!("  job{web} -->|\"finish, web\"| job{tell}\n")),
         "{mermaid}"

@@ -1,5 +1,6 @@
 //! Jobs that wait at a step: for a time, or for an event.
 
+mod checks;
 mod events;
 mod pauses;
 pub mod processes;

@@ -95,13 +95,10 @@ pub(crate) enum Resolved {
 }
 
 impl Resolved {
-    fn condition(self) -> &'static str {
+    fn parent(self) -> &'static str {
         match self {
-            Resolved::Jobs => "w.parent_job_id IN {in $2} AND coalesce(w.outcome, '') <> $1",
-            Resolved::DeletedJobs => {
-                "w.parent_job_id IN {in $2} AND coalesce(w.outcome, '') <> $1 AND w.outcome IS NULL"
-            }
-            Resolved::Batches => "w.parent_batch_id IN {in $2} AND coalesce(w.outcome, '') <> $1",
+            Resolved::Jobs | Resolved::DeletedJobs => "parent_job_id",
+            Resolved::Batches => "parent_batch_id",
         }
     }
 }
@@ -121,31 +118,62 @@ pub(crate) fn resolve(
     parents: &[i64],
     outcome: &str,
 ) -> QueryResult<ResolvedEdges> {
+    let mut resolved = ResolvedEdges::default();
     if parents.is_empty() {
-        return Ok(ResolvedEdges::default());
+        return Ok(resolved);
     }
-    let due = which.condition();
+    resolve_those(
+        conn,
+        which,
+        parents,
+        outcome,
+        "w.outcome IS NULL",
+        &mut resolved,
+    )?;
+    // A parent that had failed was retried.
+    if outcome == SUCCEEDED && which != Resolved::DeletedJobs {
+        resolve_those(
+            conn,
+            which,
+            parents,
+            outcome,
+            "w.outcome = 'failed'",
+            &mut resolved,
+        )?;
+    }
+    Ok(resolved)
+}
+
+/// Does so for the edges that have, until now, another outcome or none: by the index of parents and outcomes, so that no
+/// edge is passed that was resolved before.
+fn resolve_those(
+    conn: &mut Conn<'_>,
+    which: Resolved,
+    parents: &[i64],
+    outcome: &str,
+    are_due: &str,
+    resolved: &mut ResolvedEdges,
+) -> QueryResult<()> {
+    let due = format!("w.{} IN {{in $1}} AND {are_due}", which.parent());
     let text = format!(
-        "WITH due AS MATERIALIZED (SELECT w.id FROM windlass_edges w WHERE {due} ORDER BY w.id LIMIT {AT_ONCE} {{lock skip of w}}) \
-         UPDATE windlass_edges SET outcome = $1 WHERE id IN {{in SELECT id FROM due}} RETURNING child_job_id AS job_id"
+        "WITH due AS MATERIALIZED (SELECT w.id FROM windlass_edges w WHERE {due} LIMIT {AT_ONCE} {{lock skip of w}}) \
+         UPDATE windlass_edges SET outcome = $2 WHERE id IN {{in SELECT id FROM due}} RETURNING child_job_id AS job_id"
     );
     let jobs: Vec<Execution> = Statement::new(text)
         .unkept()
-        .bind(outcome)
         .bind(id_list(parents))
+        .bind(outcome)
         .load(conn)?;
+    resolved.jobs.extend(job_ids(jobs));
     // Also those that another promotion has locked.
     let text = format!("SELECT w.id FROM windlass_edges w WHERE {due} LIMIT 1");
     let more: Option<Id> = Statement::new(text)
         .unkept()
-        .bind(outcome)
         .bind(id_list(parents))
         .get_result(conn)
         .optional()?;
-    Ok(ResolvedEdges {
-        jobs: job_ids(jobs),
-        has_more: more.is_some(),
-    })
+    resolved.has_more |= more.is_some();
+    Ok(())
 }
 
 /// Has jobs that wait for the retry of other jobs, which cannot be retried any more, wait no longer, and returns them.

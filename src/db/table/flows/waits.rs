@@ -88,31 +88,23 @@ pub(crate) fn waiting(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<Vec<i64>
         .map(job_ids)
 }
 
-/// A condition: the wait `w` is over, with its event `e` or without. The event counts, even if it came late.
-const IS_OVER: &str = "(e.name IS NOT NULL OR w.timeout_at <= {now})";
-
-/// Returns those of the jobs whose waits are over. The caller has locked their executions.
-pub(crate) fn over(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<Vec<i64>> {
+/// Records the steps of those of the jobs whose waits are over, with the payloads of their events, and returns these jobs.
+/// The caller has locked their executions. The event counts, even if it came late.
+///
+/// One statement decides and records: an event that is cleared beside it is there for both, or for none.
+pub(crate) fn record_over(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<Vec<i64>> {
     let text = format!(
-        "SELECT w.job_id FROM windlass_waits w LEFT JOIN windlass_events e ON e.name = w.event_name \
-         WHERE w.job_id IN {{in $1}} AND {IS_OVER} ORDER BY w.job_id"
+        "INSERT INTO windlass_steps (job_id, name, value, created_at) \
+         SELECT w.job_id, w.step, coalesce('[' || e.payload || ']', '{}'), {{now}} \
+         FROM windlass_waits w LEFT JOIN windlass_events e ON e.name = w.event_name \
+         WHERE w.job_id IN {{in $1}} AND (e.name IS NOT NULL OR w.timeout_at <= {{now}}) ORDER BY w.job_id \
+         ON CONFLICT (job_id, name) DO UPDATE SET name = excluded.name RETURNING job_id",
+        crate::db::model::wait::TIMED_OUT
     );
     Statement::new(text)
         .bind(id_list(jobs))
         .load(conn)
         .map(job_ids)
-}
-
-/// Records the steps of jobs whose waits are over, with the payloads of their events.
-pub(crate) fn record(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<()> {
-    let text = format!(
-        "INSERT INTO windlass_steps (job_id, name, value, created_at) \
-         SELECT w.job_id, w.step, coalesce('[' || e.payload || ']', '{}'), {{now}} \
-         FROM windlass_waits w LEFT JOIN windlass_events e ON e.name = w.event_name \
-         WHERE w.job_id IN {{in $1}} AND {IS_OVER} ORDER BY w.job_id ON CONFLICT (job_id, name) DO NOTHING",
-        crate::db::model::wait::TIMED_OUT
-    );
-    Statement::new(text).bind(id_list(jobs)).execute(conn)
 }
 
 /// Deletes the waits of jobs.
@@ -132,6 +124,24 @@ pub(crate) fn of_event(conn: &mut Conn<'_>, event: &str, most: usize) -> QueryRe
         .bind(most as i64)
         .load(conn)?;
     Ok(job_ids(rows))
+}
+
+/// Locks the executions of up to `most` jobs that wait for an event, without those that other transactions have locked, and
+/// returns the jobs.
+pub(crate) fn lock_of_event(
+    conn: &mut Conn<'_>,
+    event: &str,
+    most: usize,
+) -> QueryResult<Vec<i64>> {
+    let text = "SELECT b.job_id FROM windlass_waits w JOIN solid_queue_blocked_executions b ON b.job_id = w.job_id \
+         WHERE w.event_name = $1 AND b.concurrency_key || '' = $2 LIMIT $3 {lock skip of b}";
+    Statement::new(text)
+        .unkept()
+        .bind(event)
+        .bind(WAITS_FOR_EVENT)
+        .bind(most as i64)
+        .load(conn)
+        .map(job_ids)
 }
 
 /// What a job waits for.

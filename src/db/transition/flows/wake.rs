@@ -32,18 +32,22 @@ pub(crate) fn wake(conn: &mut Conn<'_>, requested: &BTreeSet<String>) -> QueryRe
         .filter_map(|key| Some(key.strip_prefix(EVENT)?.to_owned()))
         .collect();
     let mut again = BTreeSet::new();
+    let mut left_over = 0;
     if !emitted.is_empty() {
         for event in events::existing(conn, &emitted)? {
-            let waiting = waits::of_event(conn, &event, AT_ONCE)?;
+            let mut waiting = waits::of_event(conn, &event, AT_ONCE)?;
             if waiting.len() == AT_ONCE {
                 again.insert(format!("{EVENT}{event}"));
+                // Those that others have locked hold up none behind them.
+                waiting = waits::lock_of_event(conn, &event, AT_ONCE)?;
+                left_over += usize::from(waiting.len() < AT_ONCE);
             }
             jobs.extend(waiting);
         }
     }
     let jobs: Vec<i64> = jobs.into_iter().collect();
     let Looked { woken, busy } = wake_jobs(conn, &jobs)?;
-    let left_over = busy.len();
+    left_over += busy.len();
     again.extend(busy.into_iter().map(|job| format!("{WAIT}{job}")));
     wanted_keys::request_promotion_later(conn, &again)?;
     Ok(WokenJobs { woken, left_over })
@@ -68,10 +72,9 @@ fn wake_jobs(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<Looked> {
     let locked = waits::lock_free(conn, jobs)?;
     let mut woken = Vec::new();
     if !locked.is_empty() {
-        woken = waits::over(conn, &locked)?;
+        woken = waits::record_over(conn, &locked)?;
     }
     if !woken.is_empty() {
-        waits::record(conn, &woken)?;
         waits::delete(conn, &woken)?;
         blocked::delete(conn, &woken)?;
         place::make_runnable(conn, &woken)?;

@@ -1,5 +1,7 @@
 //! The queries of `windlass doctor`: read-only, one snapshot each.
 
+pub(crate) mod waits;
+
 use crate::db::conn::connection::Conn;
 use crate::db::conn::dialect::Dialect;
 use crate::db::conn::sql::Id;
