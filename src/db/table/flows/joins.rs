@@ -16,7 +16,7 @@ struct ParentIds {
 }
 
 #[derive(QueryableByName)]
-struct Count {
+struct FailedParents {
     #[diesel(sql_type = BigInt)]
     n: i64,
 }
@@ -52,7 +52,7 @@ pub(crate) fn failed(
 ) -> QueryResult<i64> {
     let text = "SELECT count(*) AS n FROM windlass_edges WHERE child_job_id = $1 AND outcome = 'failed' \
          AND (parent_job_id IN {in $2} OR parent_batch_id IN {in $3})";
-    let count: Count = Statement::new(text)
+    let count: FailedParents = Statement::new(text)
         .unkept()
         .bind(child)
         .bind(id_list(jobs))
