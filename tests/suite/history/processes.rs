@@ -91,7 +91,7 @@ fn a_stop_in_order_loses_nothing(db: &TestDb) {
             _ if number % 10 == 0 => Do::Panic,
             0..160 => Do::Sleep(3),
             // So the stop comes before the last.
-            _ => Do::Sleep(200),
+            _ => Do::Sleep(2_000),
         };
         work(&scene, &format!("n{number}"), what, policy);
     }
