@@ -75,8 +75,8 @@ fn a_paused_class_stops_and_goes_on(db: &TestDb) {
         });
         !log.lines()[done..].contains(&"held".to_owned())
     });
-    let held = db.rows("ready_executions");
-    assert_eq!(held, 1);
+    // The worker may have claimed it before, and gives it back.
+    until("it is held", || db.rows("ready_executions") == 1);
     assert!(resume_class(conn, "note").unwrap());
     until("it goes on", || db.rows("ready_executions") == 0);
 }
