@@ -10,7 +10,7 @@
 //!    its approval, an event. While they wait, the worker is killed again.
 //! 4. The web is approved. The print is refused: that job fails, and what it did is undone, the last step first.
 //!
-//! Each tells how it went in one line on standard output:
+//! The program prints a line about the files, and one about each of the two jobs that publish:
 //!
 //! ```text
 //! files: 40  read: 40  workers killed: 2  lines: 820
@@ -18,7 +18,7 @@
 //! print: refused  published: nothing  undone: index, upload
 //! ```
 //!
-//! The exit code is 0 when it went so, and 1 otherwise.
+//! The exit code is 0 if all numbers and names are as here (the lines depend on N), and 1 otherwise.
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "it is a program")]
 #![expect(clippy::disallowed_methods, reason = "it is no loop of the framework")]
@@ -73,7 +73,7 @@ impl Job for Merge {
     }
 }
 
-/// Publishes the merged files if somebody approves.
+/// Publishes the merged files, and waits for an approval.
 #[derive(Serialize, Deserialize)]
 struct Publish {
     medium: String,
@@ -107,7 +107,7 @@ impl Job for Publish {
         match cx.wait_event::<Approval>("approval", &event, day)? {
             Some(approval) if approval.is_given => Ok(()),
             Some(_) => Err(JobError::from("it was refused").fail()),
-            None => Err(JobError::from("nobody has approved it within a day").fail()),
+            None => Err(JobError::from("it was not approved within a day").fail()),
         }
     }
 }
@@ -273,7 +273,7 @@ fn kill_worker(conn: &mut DbConnection) -> Result<()> {
     Ok(())
 }
 
-/// Tells how it went.
+/// Prints the result of the flow.
 fn report(conn: &mut DbConnection, files: u64) -> Result<ExitCode> {
     let read = "SELECT count(*) AS n FROM solid_queue_jobs WHERE class_name = 'read_file' AND finished_at IS NOT NULL";
     let lines =

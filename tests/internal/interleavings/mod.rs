@@ -27,6 +27,7 @@ mod processes;
 mod runs;
 mod semaphores;
 mod ticks;
+mod undos;
 mod waits;
 pub mod world;
 

@@ -9,6 +9,7 @@ pub mod dispositions;
 pub mod enqueue_by_sql;
 pub mod enqueue_rows;
 pub mod events;
+pub mod example;
 pub mod jobs;
 pub mod process;
 #[cfg(feature = "cli")]

@@ -2,9 +2,11 @@
 
 use crate::db::conn::connection::Conn;
 use crate::db::model::follows::{On, Otherwise, Parent};
+use crate::db::model::state::JobState;
 use crate::db::table::flows::edges::{self, NewEdge};
 use crate::db::table::flows::parents;
 use crate::db::table::flows::undos::{self, UNDONE_AFTER};
+use crate::db::transition::operate;
 use diesel::prelude::*;
 
 /// Has the job that undoes the step before wait for a new one, which undoes the step after it.
@@ -23,14 +25,17 @@ pub(crate) fn reverse(conn: &mut Conn<'_>, job: i64, undo: i64) -> QueryResult<(
     edges::insert(conn, &[edge])
 }
 
-/// Prepares failed jobs for a retry: they run the steps again that were undone. What has not been undone yet stays, and
-/// waits for the next failure.
+/// Prepares failed jobs for a retry, whose rows the caller has locked: they run the steps again that were undone. What has
+/// not been undone yet stays, and waits for the next failure.
+///
+/// It waits for a promotion that is about to start an undo: whether that commits decides about the step.
 pub(crate) fn resume(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<()> {
     let due = undos::due(conn, jobs)?;
     if due.is_empty() {
         return Ok(());
     }
-    let waiting = edges::lock_free(conn, &due)?;
+    operate::lock(conn, JobState::Blocked, &due)?;
+    let waiting = edges::waiting(conn, &due)?;
     let begun = due.iter().filter(|undo| !waiting.contains(undo));
     let begun: Vec<i64> = begun.copied().collect();
     undos::forget_steps(conn, &begun)?;

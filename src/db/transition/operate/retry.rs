@@ -96,10 +96,11 @@ fn retry_by(
             return Ok(RetriedJobs { ready, risky, replaced });
         }
         flows::leave::rejoin(conn, &ready)?;
-        flows::undo::resume(conn, &ready)?;
         place(conn, &ready)?;
         let text = "UPDATE solid_queue_jobs SET attempts = 0, crash_count = 0, updated_at = {now} WHERE id IN {in $1}";
         Statement::new(text).bind(id_list(&ready)).execute(conn)?;
+        // The rows are locked now: no promotion is about to tell the failures to what waits for them.
+        flows::undo::resume(conn, &ready)?;
         // They start to count again, and attempts are deleted by that count.
         attempts::keep_newest(conn, &ready)?;
         // The result of their earlier end is not valid any more.
