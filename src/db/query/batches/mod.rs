@@ -94,12 +94,14 @@ pub(crate) struct AwaitedBatch {
     pub(crate) oldest: Option<i64>,
 }
 
-/// Returns the batch that a blocked job waits for, if it waits for one.
+/// Returns the batch that a blocked job waits for, if it waits for one. The order is that of the index, as in
+/// [`list`]: beside a large batch, Postgres would otherwise read the table.
 pub(crate) fn awaited(conn: &mut Conn<'_>, job: i64) -> QueryResult<Option<AwaitedBatch>> {
     let text = format!(
         "SELECT b.id, coalesce(b.description, '') AS name, CAST(b.total_jobs AS bigint) AS total, \
-           (SELECT count(*) FROM (SELECT 1 FROM solid_queue_batch_executions e WHERE e.batch_id = b.id LIMIT {}) AS counted) AS open, \
-           (SELECT min(e.job_id) FROM solid_queue_batch_executions e WHERE e.batch_id = b.id) AS oldest \
+           (SELECT count(*) FROM (SELECT 1 AS one FROM solid_queue_batch_executions e WHERE e.batch_id = b.id \
+             ORDER BY e.job_id LIMIT {}) AS counted) AS open, \
+           (SELECT e.job_id FROM solid_queue_batch_executions e WHERE e.batch_id = b.id ORDER BY e.job_id LIMIT 1) AS oldest \
          FROM windlass_edges w JOIN solid_queue_batches b ON b.id = w.parent_batch_id \
          JOIN solid_queue_blocked_executions x ON x.job_id = w.child_job_id AND x.concurrency_key = '{WAITS_FOR_PARENTS}' \
          WHERE w.child_job_id = $1 ORDER BY w.outcome IS NOT NULL, w.id LIMIT 1",
