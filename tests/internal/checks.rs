@@ -44,7 +44,50 @@ pub fn audit(conn: &mut Conn<'_>) {
             "CREATE FUNCTION audit_clear() RETURNS void LANGUAGE plpgsql AS $$BEGIN {CLEAR} END$$"
         );
         execute(conn, &function);
+        prepare_to_keep(conn);
     }
+}
+
+/// Where [`keep`] puts the rows of each table, and how [`restore`] takes them from there, without a trigger.
+#[cfg(feature = "postgres")]
+fn prepare_to_keep(conn: &mut Conn<'_>) {
+    let tables = CLEAR
+        .split(';')
+        .filter_map(|text| text.trim().strip_prefix("DELETE FROM "));
+    let (mut keep, mut restore) = (String::new(), CLEAR.to_owned());
+    for table in tables {
+        execute(
+            conn,
+            &format!("CREATE UNLOGGED TABLE kept_{table} (LIKE {table})"),
+        );
+        keep +=
+            &format!("DELETE FROM kept_{table}; INSERT INTO kept_{table} SELECT * FROM {table}; ");
+        restore += &format!("INSERT INTO {table} SELECT * FROM kept_{table}; ");
+    }
+    let functions = format!(
+        "CREATE FUNCTION audit_keep() RETURNS void LANGUAGE plpgsql AS $$BEGIN {keep} END$$; \
+         CREATE FUNCTION audit_restore() RETURNS void LANGUAGE plpgsql SET session_replication_role = replica \
+           AS $$BEGIN {restore} END$$;"
+    );
+    execute(conn, &functions);
+}
+
+/// Keeps all rows for [`restore`]. `false` on SQLite, which has no way to insert without triggers.
+pub fn keep(conn: &mut Conn<'_>) -> bool {
+    match conn {
+        #[cfg(feature = "sqlite")]
+        Conn::Sqlite(_) => false,
+        #[cfg(feature = "postgres")]
+        Conn::Postgres(_) => {
+            execute(conn, "SELECT audit_keep()");
+            true
+        }
+    }
+}
+
+/// Puts the rows that were kept in the place of all others.
+pub fn restore(conn: &mut Conn<'_>) {
+    execute(conn, "SELECT audit_restore()");
 }
 
 /// Takes everything away; ids go on from where they were.

@@ -1,11 +1,10 @@
-//! A migrated database for one test: a SQLite file, or a schema of the
+//! A migrated database for one test: a SQLite file, or a database of the
 //! Postgres server that `bin/test` starts. The twin of `tests/suite/support/db.rs`.
 
 use crate::db::conn::connection::{AsConn, Conn, on};
 use crate::db::conn::database::Database;
 use crate::db::conn::owned::DbConnection;
-#[cfg(feature = "postgres")]
-use diesel::Connection as _;
+use crate::db::internal_tests::template;
 use diesel::connection::SimpleConnection;
 use diesel::prelude::*;
 
@@ -20,29 +19,33 @@ enum Place {
     #[allow(dead_code, reason = "kept for its destructor")]
     File(tempfile::TempDir),
     #[cfg(feature = "postgres")]
-    Schema { server: String, name: String },
+    Database { server: String, name: String },
 }
 
 impl TestDb {
     #[cfg(feature = "sqlite")]
     pub fn sqlite() -> Self {
         let directory = tempfile::tempdir().unwrap();
-        let url = format!("sqlite://{}", directory.path().join("jobs.db").display());
-        Self::migrated(&url, Place::File(directory))
+        let file = directory.path().join("jobs.db");
+        template::copy_sqlite(&file, |file| {
+            migrate(&format!("sqlite://{}", file.display()))
+        });
+        TestDb {
+            database: Database::open(&format!("sqlite://{}", file.display())).unwrap(),
+            _place: Place::File(directory),
+        }
     }
 
     #[cfg(feature = "postgres")]
     pub fn postgres() -> Self {
         let server = std::env::var("WINDLASS_TEST_POSTGRES").expect(
-            "run ./bin/test, or set WINDLASS_TEST_POSTGRES to the URL of a server whose user may create schemas",
+            "run ./bin/test, or set WINDLASS_TEST_POSTGRES to the URL of a server whose user may create databases",
         );
-        let name = format!("test_{:016x}", fastrand::u64(..));
-        PgConnection::establish(&server)
-            .unwrap()
-            .batch_execute(&format!("CREATE SCHEMA {name}"))
-            .unwrap();
-        let url = format!("{server}?options=-csearch_path%3D{name}");
-        Self::migrated(&url, Place::Schema { server, name })
+        let name = template::copy_postgres(&server, migrate);
+        TestDb {
+            database: Database::open(&template::address(&server, &name)).unwrap(),
+            _place: Place::Database { server, name },
+        }
     }
 
     /// The same with the foreign keys that Rails makes, which lock rows too.
@@ -66,17 +69,6 @@ impl TestDb {
         db
     }
 
-    fn migrated(url: &str, place: Place) -> Self {
-        let database = Database::open(url).unwrap();
-        database.migrate().unwrap();
-        let db = TestDb {
-            database,
-            _place: place,
-        };
-        crate::db::internal_tests::checks::audit(&mut db.connect().as_conn());
-        db
-    }
-
     /// A connection that does not wait for the disk: no test here pulls a plug.
     pub fn connect(&self) -> DbConnection {
         let mut connection = self.database.connect().unwrap();
@@ -95,6 +87,12 @@ impl TestDb {
     }
 }
 
+fn migrate(url: &str) {
+    let database = Database::open(url).unwrap();
+    database.migrate().unwrap();
+    crate::db::internal_tests::checks::audit(&mut database.connect().unwrap().as_conn());
+}
+
 impl Drop for TestDb {
     fn drop(&mut self) {
         #[cfg(feature = "postgres")]
@@ -102,11 +100,8 @@ impl Drop for TestDb {
             irrefutable_let_patterns,
             reason = "with one feature there is one place"
         )]
-        if let Place::Schema { server, name } = &self._place
-            && let Ok(mut conn) = PgConnection::establish(server)
-        {
-            let drop = format!("SET lock_timeout = '2s'; DROP SCHEMA {name} CASCADE");
-            let _ = conn.batch_execute(&drop);
+        if let Place::Database { server, name } = &self._place {
+            template::drop_postgres(server, name);
         }
     }
 }
@@ -140,7 +135,7 @@ pub fn kept_texts(conn: &mut Conn<'_>, sql: &str) -> Vec<String> {
 }
 
 /// Runs functions of the form `fn name(db: &TestDb)` on both databases, each
-/// in its own file or schema: `name::sqlite`, `name::postgres` and
+/// in its own file or database: `name::sqlite`, `name::postgres` and
 /// `name::postgres_of_rails`.
 macro_rules! on_each_database {
     ($($name:ident),+ $(,)?) => {$(

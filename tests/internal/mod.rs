@@ -27,6 +27,8 @@ mod operations;
 mod paused_front;
 mod refusals;
 mod statements;
+#[path = "../template.rs"]
+mod template;
 mod waits;
 #[cfg(feature = "sqlite")]
 mod wakeup;

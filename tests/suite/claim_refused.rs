@@ -4,7 +4,7 @@ use crate::support::TestDb;
 use crate::support::events::Events;
 use crate::support::jobs::{Log, Note};
 use crate::support::wait::until;
-use crate::{on_each_durable_database, on_each_lone_database};
+use crate::{on_each_database, on_each_durable_database};
 use std::sync::Arc;
 use std::time::Duration;
 use windlass::{Job, Registry, Worker};
@@ -144,7 +144,7 @@ fn a_job_that_is_claimed_already_holds_up_no_other(db: &TestDb) {
 
 on_each_durable_database!(a_job_that_is_claimed_already_holds_up_no_other);
 
-on_each_lone_database!(many_of_them_do_not_hold_up_the_jobs_behind);
+on_each_database!(many_of_them_do_not_hold_up_the_jobs_behind);
 
 crate::through_a_pooler_in_all!(
     a_ready_execution_without_a_job_disappears,

@@ -1,11 +1,11 @@
 //! Dispatching: what is due becomes ready, once, in order, in time.
 
+use crate::on_each_database;
 use crate::support::TestDb;
 use crate::support::events::Events;
 use crate::support::jobs::{Log, Note};
 use crate::support::wait::until;
 use crate::wakeup::{is_heard_in_time, soon_after};
-use crate::{on_each_database, on_each_lone_database};
 use std::sync::Arc;
 use std::time::Duration;
 use windlass::{Dispatcher, NewJob, Registry, Worker, enqueue_all};
@@ -229,7 +229,7 @@ on_each_database!(
     the_next_due_time_is_waited_for,
 );
 
-on_each_lone_database!(a_worker_hears_of_what_was_dispatched);
+on_each_database!(a_worker_hears_of_what_was_dispatched);
 
 crate::through_a_pooler_in_all!(
     what_is_due_is_moved_in_batches,

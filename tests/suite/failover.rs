@@ -276,7 +276,7 @@ fn an_asynchronous_standby_loses_only_what_it_had_not_received() {
 /// One that accepts connections and says nothing, as a frozen server.
 #[test]
 fn a_silent_first_host_is_passed_over() {
-    let db = TestDb::lone_postgres();
+    let db = TestDb::postgres();
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let first = format!("@127.0.0.1:{},", silent.local_addr().unwrap().port());
     let url = format!("{}?connect_timeout=2", db.url.replacen('@', &first, 1));

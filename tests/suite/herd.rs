@@ -1,6 +1,6 @@
 //! How many workers an enqueue wakes: as many as there is work for them.
 
-use crate::on_each_lone_database;
+use crate::on_each_database;
 use crate::support::TestDb;
 use crate::support::jobs::{Gate, Log, Note, Wait};
 use crate::support::wait::until;
@@ -61,7 +61,7 @@ mod rows {
 
     #[test]
     fn one_more_worker_of_each_kind_is_woken_than_there_are_jobs() {
-        let db = TestDb::lone_postgres();
+        let db = TestDb::postgres();
         let kinds = [channels(1, 6), channels(2, 6), channels(3, 1)];
         let (old, busy) = (channels(4, 6), channels(5, 6));
         let groups = [(&old[..3], OLD), (&old[3..], FRESH), (&busy[..], BUSY)];
@@ -166,6 +166,6 @@ fn work_passes_quiet_workers(db: &TestDb) {
     });
 }
 
-on_each_lone_database!(each_idle_worker_gets_a_job, work_passes_quiet_workers);
+on_each_database!(each_idle_worker_gets_a_job, work_passes_quiet_workers);
 
 crate::through_a_pooler_in_all!(each_idle_worker_gets_a_job, work_passes_quiet_workers,);

@@ -197,7 +197,7 @@ fn it_is_recognised() {
 
 #[test]
 fn session_mode_is_told_apart() {
-    let db = TestDb::lone_postgres();
+    let db = TestDb::postgres();
     let Some(bouncer) = Bouncer::start(&db.url).map(Bouncer::listening) else {
         return;
     };

@@ -133,7 +133,7 @@ fn a_long_transaction_is_waited_for_without_holding_up_writers() {
 /// not valid, and is built again.
 #[test]
 fn an_index_that_was_not_built_to_its_end_is_built_again() {
-    let db = TestDb::lone_postgres();
+    let db = TestDb::postgres();
     let index = "index_windlass_jobs_on_idempotency_key";
     db.execute(&format!("DROP INDEX {index}"));
     db.execute(

@@ -1,6 +1,6 @@
 //! New work is heard of at once; polling would take an hour here.
 
-use crate::on_each_lone_database;
+use crate::on_each_database;
 use crate::support::TestDb;
 use crate::support::jobs::{Log, Note};
 use crate::support::wait::until;
@@ -184,7 +184,7 @@ fn and_it_is_found_by_a_worker_that_others_wake(db: &TestDb) {
     });
 }
 
-on_each_lone_database!(
+on_each_database!(
     new_work_is_heard_of,
     work_of_a_transaction_that_was_open_is_found,
     and_it_is_found_by_a_worker_that_others_wake,

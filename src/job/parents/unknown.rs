@@ -14,7 +14,23 @@ pub(crate) fn refuse_unknown(conn: &mut Conn<'_>, rows: &[NewRow]) -> Result<()>
     refuse_unknown_of(conn, all)
 }
 
-/// Does the same, by the classes of the jobs.
+/// Says what a job waits for that is not stored, if that is why an enqueue has failed: it was deleted after the look above.
+pub(crate) fn name_unknown<T>(
+    conn: &mut Conn<'_>,
+    rows: &[NewRow],
+    enqueued: Result<T>,
+) -> Result<T> {
+    if let Err(Error::Query {
+        source: diesel::result::Error::NotFound,
+        ..
+    }) = &enqueued
+    {
+        refuse_unknown(conn, rows)?;
+    }
+    enqueued
+}
+
+/// Does the same as [`refuse_unknown`], by the classes of the jobs.
 pub(crate) fn refuse_unknown_of<'r>(
     conn: &mut Conn<'_>,
     all: impl Iterator<Item = (&'r str, &'r Follows)>,

@@ -42,7 +42,7 @@ fn remains(db: &TestDb) -> Vec<String> {
 fn lone(db: &TestDb) -> TestDb {
     #[cfg(feature = "postgres")]
     if db.is_postgres() {
-        return TestDb::lone_postgres();
+        return TestDb::postgres();
     }
     assert!(!db.is_postgres());
     TestDb::sqlite()

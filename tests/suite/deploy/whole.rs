@@ -108,7 +108,7 @@ fn a_child_that_keeps_failing_raises_an_alarm(db: &TestDb) {
 #[test]
 fn no_more_connections_are_opened_than_were_told() {
     use crate::support::wait::eventually;
-    let db = TestDb::lone_postgres();
+    let db = TestDb::postgres();
     let scene = Scene::new(&db);
     let mut app = app_with(&scene, "[[workers]]\nthreads = 4\nprocesses = 2\n");
     // Twice, as who has ended nothing yet has no connection for that.

@@ -123,7 +123,8 @@ fn a_temporary_table_of_the_caller_is_not_written() {
 
 #[test]
 fn a_caller_without_the_schema_in_its_path_enqueues_into_it() {
-    let db = TestDb::postgres();
+    let db = TestDb::empty_postgres();
+    db.database.migrate().unwrap();
     let schema = &db.texts("SELECT current_schema()::text AS t")[0];
     let mut conn = PgConnection::establish(&postgres_server()).unwrap();
     for statement in [

@@ -2,9 +2,12 @@
 
 use super::*;
 use crate::on_each_database;
+use crate::support::db::execute;
 use crate::support::program::windlass;
+use diesel::connection::InstrumentationEvent;
 use windlass::{
-    Batch, Change, Concurrency, Dispatcher, Error, Jobs, On, Reason, Supervisor, explain,
+    Batch, Change, Concurrency, Dispatcher, Error, Jobs, On, Reason, Supervisor, enqueue_all,
+    explain,
 };
 
 on_each_database!(
@@ -17,6 +20,7 @@ on_each_database!(
     a_job_can_wait_for_a_batch_that_runs_or_is_over,
     an_existing_job_keeps_what_it_waits_for,
     what_cannot_be_is_refused,
+    a_parent_that_is_deleted_during_the_enqueue_is_named,
     a_job_says_what_it_waits_for,
     a_drain_follows_jobs,
     a_dispatcher_finds_jobs_that_wait_in_vain,
@@ -194,6 +198,30 @@ fn what_cannot_be_is_refused(db: &TestDb) {
     assert!(unique.contains("cannot have a unique id"), "{unique}");
     assert_eq!(db.rows_of("solid_queue_jobs"), 1);
     assert_eq!(db.rows_of("windlass_edges"), 0);
+}
+
+/// It is there when the enqueue looks for it, and gone when its transaction begins.
+fn a_parent_that_is_deleted_during_the_enqueue_is_named(db: &TestDb) {
+    let parent = part("a", End::Finish).enqueue(&mut db.connect()).unwrap();
+    let refused = crate::with_own_connection!(db, |conn| {
+        let mut other = db.connect();
+        conn.set_instrumentation(move |event: InstrumentationEvent<'_>| {
+            if let InstrumentationEvent::StartQuery { query, .. } = event
+                && query.to_string().starts_with("BEGIN")
+            {
+                let gone = format!("DELETE FROM solid_queue_jobs WHERE id = {}", parent.id);
+                execute(&mut other, &gone);
+            }
+        });
+        let refused = part("b", End::Finish).after(parent).enqueue(&mut conn);
+        (refused, enqueue_all(&mut conn, [part("c", End::Finish)]))
+    });
+    let (refused, works) = refused;
+    assert!(
+        matches!(&refused, Err(Error::NoSuchParent { parent: id, .. }) if *id == parent.id.0),
+        "{refused:?}"
+    );
+    assert_eq!(works.unwrap().len(), 1);
 }
 
 fn a_job_says_what_it_waits_for(db: &TestDb) {

@@ -3,7 +3,7 @@
 use super::Served;
 use super::promtool::{Story, contrib, names, promtool, reads};
 use super::scrape::{Scrape, get};
-use crate::on_each_lone_database;
+use crate::on_each_database;
 use crate::support::TestDb;
 use crate::support::process::{Do, Process, Scene, Work};
 use crate::support::program::{Running, Windlass, windlass};
@@ -12,7 +12,7 @@ use rustix::process::Signal;
 use std::time::{Duration, Instant};
 use windlass::{NewJob, enqueue_all};
 
-on_each_lone_database!(
+on_each_database!(
     a_dead_worker,
     no_supervisor,
     no_scheduler,
@@ -227,7 +227,7 @@ fn a_database_that_is_away() {
     use crate::support::proxy::{Proxy, Swallow};
     use windlass::Database;
     use windlass::web::Probes;
-    let db = TestDb::lone_postgres();
+    let db = TestDb::postgres();
     let fleet = Fleet::start(&db);
     let proxy = Proxy::opened(&db.url);
     let database = Database::open(&proxy.url(&db.url)).unwrap();

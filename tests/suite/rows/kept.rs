@@ -45,7 +45,7 @@ struct Bench {
 impl Bench {
     /// A worker that looks for work only when it is woken.
     fn new() -> Self {
-        let db = TestDb::lone_postgres();
+        let db = TestDb::postgres();
         let long = Long::begin(&db);
         pass_keys(&db);
         let gate = Arc::new(Gate::default());

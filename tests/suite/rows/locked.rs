@@ -25,7 +25,7 @@ struct Bench {
 impl Bench {
     /// Workers that look for work only when they are woken.
     fn new(workers: usize) -> Self {
-        let db = TestDb::lone_postgres();
+        let db = TestDb::postgres();
         let (log, gate) = (Arc::new(Log::default()), Arc::new(Gate::default()));
         let events = Events::default();
         let worker = || {
@@ -144,7 +144,7 @@ fn count_looks(db: &TestDb) {
 
 #[test]
 fn a_due_job_that_is_locked_keeps_no_dispatcher_busy() {
-    let db = TestDb::lone_postgres();
+    let db = TestDb::postgres();
     let later = |text: &str| {
         let job = NewJob::new(&Note::new(text)).unwrap();
         job.after(HOUR).enqueue(&mut db.connect()).unwrap().id

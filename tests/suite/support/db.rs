@@ -1,6 +1,7 @@
-//! A migrated database for one test: a SQLite file, or a schema of the
+//! A migrated database for one test: a SQLite file, or a database of the
 //! Postgres server that `bin/test` starts.
 
+use crate::support::template;
 #[cfg(feature = "postgres")]
 use diesel::Connection as _;
 use diesel::prelude::*;
@@ -37,7 +38,10 @@ impl TestDb {
     /// A migrated SQLite file.
     pub fn sqlite() -> Self {
         let db = Self::empty_sqlite();
-        db.database.migrate().unwrap();
+        template::copy_sqlite(db.address().as_ref(), |file| {
+            let url = format!("sqlite://{}", file.display());
+            Database::open(&url).unwrap().migrate().unwrap();
+        });
         db
     }
 
@@ -93,10 +97,15 @@ impl TestDb {
         }
     }
 
-    /// A migrated schema of the Postgres server.
+    /// A migrated database of the Postgres server. NOTIFY is heard in all schemas of one, so other tests would wake the
+    /// workers of this one.
     #[cfg(feature = "postgres")]
     pub fn postgres() -> Self {
-        Self::schema(postgres_server()).migrated()
+        let server = postgres_server();
+        let name = template::copy_postgres(&server, |url| {
+            Database::open(url).unwrap().migrate().unwrap();
+        });
+        Self::whole(server, name)
     }
 
     /// A migrated schema of the server that is as durable as in production.
@@ -167,13 +176,6 @@ impl TestDb {
         }
     }
 
-    /// A migrated database: NOTIFY is heard in all schemas of one, so other
-    /// tests would wake the workers of this one.
-    #[cfg(feature = "postgres")]
-    pub fn lone_postgres() -> Self {
-        Self::empty_lone_postgres().migrated()
-    }
-
     /// A database without tables: an index that is built `CONCURRENTLY` waits
     /// for the transactions of all other tests in the same database.
     #[cfg(feature = "postgres")]
@@ -182,7 +184,12 @@ impl TestDb {
         let name = format!("test_{:016x}", fastrand::u64(..));
         let mut conn = PgConnection::establish(&server).unwrap();
         execute(&mut conn, &format!("CREATE DATABASE {name}"));
-        let url = format!("{}/{name}", server.rsplit_once('/').unwrap().0);
+        Self::whole(server, name)
+    }
+
+    #[cfg(feature = "postgres")]
+    fn whole(server: String, name: String) -> Self {
+        let url = template::address(&server, &name);
         TestDb {
             database: Database::open(&url).unwrap(),
             url,
@@ -360,15 +367,16 @@ impl Drop for TestDb {
     fn drop(&mut self) {
         // A worker that still runs may hold locks; the server goes with the run anyway.
         #[cfg(feature = "postgres")]
-        let (server, statement) = match &self._place {
-            Place::Schema { server, name } => (server, format!("DROP SCHEMA {name} CASCADE")),
-            Place::Database { server, name } => (server, format!("DROP DATABASE {name} (FORCE)")),
-            Place::File(_) | Place::Elsewhere => return,
-        };
-        #[cfg(feature = "postgres")]
-        if let Ok(mut conn) = PgConnection::establish(server) {
-            let _ = diesel::sql_query("SET lock_timeout = '2s'").execute(&mut conn);
-            let _ = diesel::sql_query(statement).execute(&mut conn);
+        match &self._place {
+            Place::Schema { server, name } => {
+                if let Ok(mut conn) = PgConnection::establish(server) {
+                    let _ = diesel::sql_query("SET lock_timeout = '2s'").execute(&mut conn);
+                    let _ =
+                        diesel::sql_query(format!("DROP SCHEMA {name} CASCADE")).execute(&mut conn);
+                }
+            }
+            Place::Database { server, name } => template::drop_postgres(server, name),
+            Place::File(_) | Place::Elsewhere => {}
         }
     }
 }

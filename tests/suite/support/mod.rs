@@ -19,33 +19,14 @@ pub mod proxy;
 #[cfg(feature = "postgres")]
 pub mod server;
 pub mod solid_queue;
+#[path = "../../template.rs"]
+pub mod template;
 #[cfg(feature = "top")]
 pub mod terminal;
 pub mod thread;
 pub mod wait;
 
 pub use db::TestDb;
-
-/// The same for tests whose workers must not be woken by other tests.
-#[macro_export]
-macro_rules! on_each_lone_database {
-    ($($(#[$meta:meta])* $name:ident),+ $(,)?) => {$(
-        mod $name {
-            $(#[$meta])*
-            #[test]
-            fn sqlite() {
-                super::$name(&$crate::support::TestDb::sqlite());
-            }
-
-            $(#[$meta])*
-            #[cfg(feature = "postgres")]
-            #[test]
-            fn postgres() {
-                super::$name(&$crate::support::TestDb::lone_postgres());
-            }
-        }
-    )+};
-}
 
 /// The same for tests about crashes and locks: as durable as in production.
 #[macro_export]
@@ -90,7 +71,7 @@ macro_rules! on_each_empty_database {
 }
 
 /// Runs functions of the form `fn name(db: &TestDb)` on both databases, each
-/// in its own file or schema: `name::sqlite` and `name::postgres`.
+/// in its own file or database: `name::sqlite` and `name::postgres`.
 #[macro_export]
 macro_rules! on_each_database {
     ($($(#[$meta:meta])* $name:ident),+ $(,)?) => {$(

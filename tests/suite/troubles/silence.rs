@@ -83,7 +83,7 @@ fn is_left_behind(db: &TestDb, url: &str, begin: impl FnOnce(), end: impl FnOnce
 }
 
 fn a_proxy_is_left_behind(what: Swallow) {
-    let db = TestDb::lone_postgres();
+    let db = TestDb::postgres();
     let proxy = Proxy::opened(&db.url);
     let url = proxy.url(&db.url);
     is_left_behind(&db, &url, || proxy.swallow(what), || proxy.pass());
@@ -107,7 +107,7 @@ fn lost_questions_are_left_behind() {
 /// It passes on in the end what it was sent while it stood still.
 #[test]
 fn a_frozen_pgbouncer_is_left_behind() {
-    let db = TestDb::lone_postgres();
+    let db = TestDb::postgres();
     let Some(bouncer) = Bouncer::start(&db.url) else {
         eprintln!("NOT TESTED: `bin/test all` says where PgBouncer is");
         return;
@@ -119,7 +119,7 @@ fn a_frozen_pgbouncer_is_left_behind() {
 /// The same where no connection has a session of its own.
 #[test]
 fn a_frozen_pgbouncer_in_transaction_mode_is_left_behind() {
-    let db = TestDb::lone_postgres();
+    let db = TestDb::postgres();
     let Some(bouncer) = Bouncer::by_transaction(&db.url) else {
         eprintln!("NOT TESTED: `bin/test` says where PgBouncer is");
         return;
@@ -130,7 +130,7 @@ fn a_frozen_pgbouncer_in_transaction_mode_is_left_behind() {
 
 /// Ends in a black hole, with a job that runs, in little more than this.
 fn ends(workers: Option<usize>, signal: Signal, most: Duration) {
-    let db = TestDb::lone_postgres();
+    let db = TestDb::postgres();
     let proxy = Proxy::opened(&db.url);
     let scene = Scene::with_deaths(&db);
     let url = proxy.url(&db.url);

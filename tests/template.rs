@@ -1,0 +1,86 @@
+//! A migrated database of which each test gets a copy: to migrate one takes several times as long. Both the suite and the
+//! internal tests have this module.
+
+#[cfg(feature = "postgres")]
+use diesel::connection::SimpleConnection as _;
+#[cfg(feature = "postgres")]
+use diesel::prelude::*;
+#[cfg(feature = "postgres")]
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::time::UNIX_EPOCH;
+
+/// Tells this build of the tests from others, which may have other migrations.
+fn build() -> u128 {
+    let program = std::env::current_exe().and_then(std::fs::metadata);
+    let at = program.and_then(|program| program.modified()).unwrap();
+    at.duration_since(UNIX_EPOCH).unwrap().as_nanos()
+}
+
+/// Copies a SQLite file to `to`. `prepare` makes it, once for all tests of this process.
+#[cfg(feature = "sqlite")]
+pub fn copy_sqlite(to: &Path, prepare: impl FnOnce(&Path)) {
+    static MADE: Mutex<Option<PathBuf>> = Mutex::new(None);
+    let mut made = MADE.lock().unwrap();
+    let template = made.get_or_insert_with(|| {
+        let name = format!("windlass-template-{}-{}.db", build(), std::process::id());
+        let file = std::env::temp_dir().join(name);
+        prepare(&file);
+        file
+    });
+    std::fs::copy(template, to).unwrap();
+}
+
+/// Makes a copy of a Postgres database, and returns its name. `prepare` makes the database at an address, once for all
+/// tests of this build on this server.
+#[cfg(feature = "postgres")]
+pub fn copy_postgres(server: &str, prepare: impl FnOnce(&str)) -> String {
+    static MADE: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
+    let template = format!("template_{}", build());
+    let mut conn = PgConnection::establish(server).unwrap();
+    {
+        let mut made = MADE.lock().unwrap();
+        if !made.contains(server) {
+            make(&mut conn, server, &template, prepare);
+            made.insert(server.to_owned());
+        }
+    }
+    let name = format!("test_{:016x}", fastrand::u64(..));
+    let copy = format!("CREATE DATABASE {name} TEMPLATE {template}");
+    conn.batch_execute(&copy).unwrap();
+    name
+}
+
+/// Another process of the same build may do so at the same time.
+#[cfg(feature = "postgres")]
+fn make(conn: &mut PgConnection, server: &str, template: &str, prepare: impl FnOnce(&str)) {
+    let begun = format!("{template}_begun");
+    conn.batch_execute("SELECT pg_advisory_lock(1)").unwrap();
+    let exists = format!("SELECT 1 FROM pg_database WHERE datname = '{template}'");
+    if diesel::sql_query(exists).execute(conn).unwrap() == 0 {
+        let start = format!("DROP DATABASE IF EXISTS {begun} WITH (FORCE)");
+        conn.batch_execute(&start).unwrap();
+        conn.batch_execute(&format!("CREATE DATABASE {begun}"))
+            .unwrap();
+        prepare(&address(server, &begun));
+        let done = format!("ALTER DATABASE {begun} RENAME TO {template}");
+        conn.batch_execute(&done).unwrap();
+    }
+    conn.batch_execute("SELECT pg_advisory_unlock(1)").unwrap();
+}
+
+/// The address of a database on a server.
+#[cfg(feature = "postgres")]
+pub fn address(server: &str, name: &str) -> String {
+    let (server, _) = server.rsplit_once('/').unwrap();
+    format!("{server}/{name}")
+}
+
+/// Takes a database away with the connections that are left.
+#[cfg(feature = "postgres")]
+pub fn drop_postgres(server: &str, name: &str) {
+    if let Ok(mut conn) = PgConnection::establish(server) {
+        let _ = conn.batch_execute(&format!("DROP DATABASE {name} WITH (FORCE)"));
+    }
+}
