@@ -1,7 +1,7 @@
 //! The invariants, asked of the database itself, and what it says of each job.
 
 use crate::db::conn::connection::Conn;
-use crate::db::internal_tests::db::{execute, kept_texts};
+use crate::db::internal_tests::db::{execute, kept_texts, texts};
 use crate::db::table::semaphores;
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Bool, Double, Integer, Nullable, Text};
@@ -51,23 +51,23 @@ pub fn audit(conn: &mut Conn<'_>) {
 /// Where [`keep`] puts the rows of each table, and how [`restore`] takes them from there, without a trigger.
 #[cfg(feature = "postgres")]
 fn prepare_to_keep(conn: &mut Conn<'_>) {
-    let tables = CLEAR
-        .split(';')
-        .filter_map(|text| text.trim().strip_prefix("DELETE FROM "));
-    let (mut keep, mut restore) = (String::new(), CLEAR.to_owned());
-    for table in tables {
+    let tables = "SELECT CAST(tablename AS text) AS t FROM pg_tables WHERE schemaname = current_schema() \
+         AND (tablename LIKE 'solid\\_queue\\_%' OR tablename LIKE 'windlass\\_%' OR tablename = 'audit')";
+    let (mut keep, mut clear, mut fill) = (String::new(), String::new(), String::new());
+    for table in texts(conn, tables) {
         execute(
             conn,
             &format!("CREATE UNLOGGED TABLE kept_{table} (LIKE {table})"),
         );
         keep +=
             &format!("DELETE FROM kept_{table}; INSERT INTO kept_{table} SELECT * FROM {table}; ");
-        restore += &format!("INSERT INTO {table} SELECT * FROM kept_{table}; ");
+        clear += &format!("DELETE FROM {table}; ");
+        fill += &format!("INSERT INTO {table} SELECT * FROM kept_{table}; ");
     }
     let functions = format!(
         "CREATE FUNCTION audit_keep() RETURNS void LANGUAGE plpgsql AS $$BEGIN {keep} END$$; \
          CREATE FUNCTION audit_restore() RETURNS void LANGUAGE plpgsql SET session_replication_role = replica \
-           AS $$BEGIN {restore} END$$;"
+           AS $$BEGIN {clear} {fill} END$$;"
     );
     execute(conn, &functions);
 }

@@ -21,6 +21,7 @@ on_each_database!(
     invalid_waits_are_refused,
     many_jobs_wait_for_one_event,
     a_job_waits_several_times,
+    a_job_that_is_replaced_by_sql_waits_anew,
     a_payload_of_another_type_is_an_error,
     a_waiting_job_is_explained,
     a_waiting_job_is_cancelled_or_discarded,
@@ -189,6 +190,21 @@ fn a_job_waits_several_times(db: &TestDb) {
     until("it has finished", || finished(db) == 1);
     assert_eq!(bench.log.count("waits"), 3);
     assert_eq!(bench.log.lines().last().unwrap().len(), 1_002);
+}
+
+fn a_job_that_is_replaced_by_sql_waits_anew(db: &TestDb) {
+    let bench = bench(db, |cx, _| {
+        cx.wait_event::<()>("paid", "paid/7", WEEK)?;
+        Ok(())
+    });
+    for runs in 1..=2 {
+        db.execute(super::REPLACE);
+        until("it waits", || bench.log.count("waits") == runs);
+        waiting(db);
+    }
+    emit(&mut db.connect(), "paid/7", &()).unwrap();
+    until("it has finished", || finished(db) == 1);
+    assert_eq!(waits(db), 0);
 }
 
 fn a_payload_of_another_type_is_an_error(db: &TestDb) {

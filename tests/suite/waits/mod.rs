@@ -15,6 +15,9 @@ use windlass::{Context, JobResult};
 
 const WEEK: Duration = Duration::from_secs(7 * 86_400);
 
+/// Enqueues a job in the place of the one before it.
+const REPLACE: &str = "INSERT INTO windlass_enqueue (class, arguments, unique_id, on_conflict) VALUES ('call', 'null', 'u', 'replace')";
+
 /// A worker whose jobs do this. The log has a line for each run, and the kinds of their errors.
 fn bench(
     db: &TestDb,

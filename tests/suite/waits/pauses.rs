@@ -321,6 +321,10 @@ fn a_replaced_job_starts_anew(db: &TestDb) {
     until("the new one pauses", || bench.log.count("waits") == 2);
     paused(db);
     assert_eq!(steps(db), 1);
+    db.execute(super::REPLACE);
+    until("the one by SQL pauses", || bench.log.count("waits") == 3);
+    paused(db);
+    assert_eq!(steps(db), 1);
 }
 
 fn a_wait_around_the_job_is_refused(db: &TestDb) {
