@@ -43,9 +43,10 @@ pub(crate) fn comparisons(run: &BenchRun) -> Vec<Comparison> {
         format!("a batch of {SMALL}"),
         ends_of_small,
     ));
+    let children = large.div_ceil(10);
     all.push(Comparison::new(
-        format!("{large} jobs after one"),
-        move |run| end_of_parent(run, large),
+        format!("{children} jobs after one"),
+        move |run| end_of_parent(run, children),
     ));
     all
 }
