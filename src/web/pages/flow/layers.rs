@@ -4,10 +4,10 @@ use crate::web::pages::flow::alike::{FlowGroups, GroupEdge};
 use crate::web::pages::flow::kinds::FlowStroke;
 use std::collections::{BTreeMap, BTreeSet};
 
-pub(super) const BOX_WIDTH: f64 = 184.0;
+pub(super) const BOX_WIDTH: f64 = 224.0;
 pub(super) const BOX_HEIGHT: f64 = 44.0;
 /// From the left of a column to the left of the next.
-const COLUMN: f64 = 248.0;
+const COLUMN: f64 = 284.0;
 /// Between two boxes of a column.
 const GAP: f64 = 14.0;
 /// The height of an edge that passes a column.
@@ -15,14 +15,14 @@ const LANE: f64 = 6.0;
 const MARGIN: f64 = 6.0;
 
 /// The edges of one kind that leave one group: they share their way.
-type Bundle = (usize, FlowStroke);
+type EdgeBundle = (usize, FlowStroke);
 
 /// What has a place in a column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Slot {
+enum FlowSlot {
     Group(usize),
     /// A bundle passes.
-    Lane(Bundle),
+    Lane(EdgeBundle),
 }
 
 /// A part of the way of an edge, from left to right unless there is a circle.
@@ -50,7 +50,7 @@ pub(super) struct FlowLayout {
 impl FlowLayout {
     pub(super) fn of(groups: &FlowGroups) -> Self {
         let columns = columns(groups);
-        let mut layers = Layers {
+        let mut layers = FlowLayers {
             groups,
             columns: &columns,
             middles: BTreeMap::new(),
@@ -64,7 +64,7 @@ impl FlowLayout {
             layers.place(column, slots, height);
         }
         let boxes = (0..columns.len()).map(|group| {
-            let middle = layers.middle(Slot::Group(group), columns[group]);
+            let middle = layers.middle(FlowSlot::Group(group), columns[group]);
             (left(columns[group]), middle - BOX_HEIGHT / 2.0)
         });
         FlowLayout {
@@ -105,31 +105,31 @@ fn left(column: usize) -> f64 {
     MARGIN + column as f64 * COLUMN
 }
 
-fn height_of(slot: &Slot) -> f64 {
+fn height_of(slot: &FlowSlot) -> f64 {
     match slot {
-        Slot::Group(_) => BOX_HEIGHT,
-        Slot::Lane(_) => LANE,
+        FlowSlot::Group(_) => BOX_HEIGHT,
+        FlowSlot::Lane(_) => LANE,
     }
 }
 
 /// Returns the height of a column.
-fn height_of_all(slots: &[Slot]) -> f64 {
+fn height_of_all(slots: &[FlowSlot]) -> f64 {
     let gaps = slots.len().saturating_sub(1) as f64 * GAP;
     slots.iter().map(height_of).sum::<f64>() + gaps
 }
 
 /// The columns while their places are sought.
-struct Layers<'g> {
+struct FlowLayers<'g> {
     groups: &'g FlowGroups,
     columns: &'g [usize],
     /// How far below the top the middle of each slot is, of those that have a place.
-    middles: BTreeMap<(usize, Slot), f64>,
+    middles: BTreeMap<(usize, FlowSlot), f64>,
 }
 
-impl Layers<'_> {
+impl FlowLayers<'_> {
     /// Returns the edges that go to the right, by their bundles.
-    fn bundles(&self) -> BTreeMap<Bundle, Vec<&GroupEdge>> {
-        let mut bundles: BTreeMap<Bundle, Vec<&GroupEdge>> = BTreeMap::new();
+    fn bundles(&self) -> BTreeMap<EdgeBundle, Vec<&GroupEdge>> {
+        let mut bundles: BTreeMap<EdgeBundle, Vec<&GroupEdge>> = BTreeMap::new();
         for edge in self.groups.edges.iter().filter(|edge| self.goes_on(edge)) {
             bundles
                 .entry((edge.from, edge.stroke))
@@ -150,40 +150,40 @@ impl Layers<'_> {
     }
 
     /// Returns what is in each column.
-    fn slots(&self) -> Vec<Vec<Slot>> {
+    fn slots(&self) -> Vec<Vec<FlowSlot>> {
         let count = self.columns.iter().max().map_or(0, |last| last + 1);
         let mut slots = vec![Vec::new(); count];
         for (group, column) in self.columns.iter().enumerate() {
-            slots[*column].push(Slot::Group(group));
+            slots[*column].push(FlowSlot::Group(group));
         }
         for (bundle, edges) in self.bundles() {
             for column in self.columns[bundle.0] + 1..=self.last_lane(&edges) {
-                slots[column].push(Slot::Lane(bundle));
+                slots[column].push(FlowSlot::Lane(bundle));
             }
         }
         slots
     }
 
-    fn middle(&self, slot: Slot, column: usize) -> f64 {
+    fn middle(&self, slot: FlowSlot, column: usize) -> f64 {
         self.middles.get(&(column, slot)).copied().unwrap_or(0.0)
     }
 
     /// Returns where a bundle is at a column: its box, or its lane.
-    fn at(&self, bundle: Bundle, column: usize) -> f64 {
+    fn at(&self, bundle: EdgeBundle, column: usize) -> f64 {
         match self.columns[bundle.0] == column {
-            true => self.middle(Slot::Group(bundle.0), column),
-            false => self.middle(Slot::Lane(bundle), column),
+            true => self.middle(FlowSlot::Group(bundle.0), column),
+            false => self.middle(FlowSlot::Lane(bundle), column),
         }
     }
 
     /// Returns where a slot of a column would best be: beside what it waits for.
-    fn wish(&self, slot: Slot, column: usize) -> f64 {
+    fn wish(&self, slot: FlowSlot, column: usize) -> f64 {
         let Some(before) = column.checked_sub(1) else {
             return 0.0;
         };
         let group = match slot {
-            Slot::Lane(bundle) => return self.at(bundle, before),
-            Slot::Group(group) => group,
+            FlowSlot::Lane(bundle) => return self.at(bundle, before),
+            FlowSlot::Group(group) => group,
         };
         let edges = self.groups.edges.iter();
         let edges = edges.filter(|edge| edge.to == group && self.goes_on(edge));
@@ -194,10 +194,10 @@ impl Layers<'_> {
     }
 
     /// Gives the slots of a column their places, in the middle of the height.
-    fn place(&mut self, column: usize, slots: &[Slot], all: f64) {
+    fn place(&mut self, column: usize, slots: &[FlowSlot], all: f64) {
         let mut top = MARGIN + (all - height_of_all(slots)) / 2.0;
         let wished = slots.iter().map(|slot| (self.wish(*slot, column), *slot));
-        let mut sorted: Vec<(f64, Slot)> = wished.collect();
+        let mut sorted: Vec<(f64, FlowSlot)> = wished.collect();
         sorted.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
         for (_, slot) in sorted {
             let middle = top + height_of(&slot) / 2.0;
@@ -224,7 +224,10 @@ impl Layers<'_> {
         }
         for edge in self.groups.edges.iter().filter(|edge| !self.goes_on(edge)) {
             let column = self.columns[edge.from];
-            let from = (right(column), self.middle(Slot::Group(edge.from), column));
+            let from = (
+                right(column),
+                self.middle(FlowSlot::Group(edge.from), column),
+            );
             curves.push(curve(edge.stroke, from, self.entry(edge.to), true));
         }
         curves
@@ -233,7 +236,7 @@ impl Layers<'_> {
     /// Returns where edges come to a box.
     fn entry(&self, group: usize) -> (f64, f64) {
         let column = self.columns[group];
-        (left(column), self.middle(Slot::Group(group), column))
+        (left(column), self.middle(FlowSlot::Group(group), column))
     }
 }
 
@@ -247,5 +250,89 @@ fn curve(stroke: FlowStroke, from: (f64, f64), to: (f64, f64), ends: bool) -> Fl
         from,
         to,
         ends,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::admin::flows::{FlowEdge, FlowGraph, FlowId, FlowNode};
+    use crate::job::id::{BatchId, JobId};
+
+    fn node(number: i64) -> FlowNode {
+        let is_batch = number % 5 == 0;
+        FlowNode {
+            id: match is_batch {
+                true => BatchId(number).into(),
+                false => JobId(number).into(),
+            },
+            name: format!("n{}", number % 3),
+            state: if is_batch { "open" } else { "waits" },
+            open: None,
+        }
+    }
+
+    fn edge(from: FlowId, to: FlowId, kind: &'static str) -> FlowEdge {
+        FlowEdge {
+            from,
+            to,
+            kind,
+            name: None,
+            outcome: None,
+        }
+    }
+
+    /// A graph with any edges, among them some to the node itself and some in circles.
+    fn any_graph(random: &mut fastrand::Rng) -> FlowGraph {
+        let nodes: Vec<FlowNode> = (0..random.i64(1..60)).map(node).collect();
+        let edges = (0..random.usize(0..90)).map(|_| {
+            let [from, to] = [(); 2].map(|()| nodes[random.usize(0..nodes.len())].id);
+            let kind = ["success", "in", "undoes"][random.usize(0..3)];
+            edge(from, to, kind)
+        });
+        FlowGraph {
+            edges: edges.collect(),
+            is_cut: false,
+            nodes,
+        }
+    }
+
+    #[test]
+    fn every_graph_is_laid_out_without_overlaps() {
+        for seed in 0..300 {
+            let graph = any_graph(&mut fastrand::Rng::with_seed(seed));
+            let groups = FlowGroups::of(&graph, graph.nodes[0].id);
+            let mut members = groups.members.concat();
+            members.sort_unstable();
+            assert!(members.into_iter().eq(0..graph.nodes.len()), "seed {seed}");
+            let layout = FlowLayout::of(&groups);
+            let ends = layout.curves.iter().filter(|curve| curve.ends).count();
+            assert_eq!(ends, groups.edges.len(), "seed {seed}");
+            for (place, (x, y)) in layout.boxes.iter().enumerate() {
+                assert!(*x >= 0.0 && x + BOX_WIDTH <= layout.width, "seed {seed}");
+                assert!(*y >= 0.0 && y + BOX_HEIGHT <= layout.height, "seed {seed}");
+                let beside = layout.boxes.iter().enumerate();
+                let mut beside = beside.filter(|(other, at)| *other != place && at.0 == *x);
+                assert!(
+                    beside.all(|(_, at)| (at.1 - y).abs() >= BOX_HEIGHT),
+                    "seed {seed}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn a_column_is_the_longest_way() {
+        let nodes: Vec<FlowNode> = [1, 2, 3, 4].map(node).into();
+        let [a, b, c, d] = [0, 1, 2, 3].map(|place| nodes[place].id);
+        let pairs = [(a, b), (b, c), (a, c), (c, d), (d, b)];
+        let edges = pairs.map(|(from, to)| edge(from, to, "success"));
+        let graph = FlowGraph {
+            nodes,
+            edges: edges.into(),
+            is_cut: false,
+        };
+        let groups = FlowGroups::of(&graph, a);
+        assert_eq!(columns(&groups), [0, 1, 2, 3], "with a circle");
     }
 }

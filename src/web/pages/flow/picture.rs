@@ -11,10 +11,10 @@ use crate::web::show::markup::{Markup, escaped};
 use crate::web::show::numbers::count;
 
 /// How many narrow characters fit into a box.
-const NAME: usize = 23;
-const BELOW: usize = 27;
+const NAME: usize = 22;
+const BELOW: usize = 26;
 
-/// Draws a flow. The job or batch at `here` has a thick frame.
+/// Draws a flow. The job or batch at `here` has a thick frame. It is a group and no image, since an image has no links.
 pub(super) fn picture(
     graph: &FlowGraph,
     groups: &FlowGroups,
@@ -33,7 +33,7 @@ pub(super) fn picture(
         count(graph.nodes.len())
     );
     Markup::trusted(format!(
-        "<svg class=\"flow\" width=\"{width}\" height=\"{height}\" viewBox=\"0 0 {width} {height}\" role=\"img\" \
+        "<svg class=\"flow\" width=\"{width}\" height=\"{height}\" viewBox=\"0 0 {width} {height}\" role=\"group\" \
          aria-label=\"{}\">{content}</svg>",
         escaped(&label)
     ))
@@ -60,6 +60,7 @@ fn boxed(nodes: &[&FlowNode], (x, y): (f64, f64), here: FlowId, shell: &Shell) -
     let name = kinds::name(first);
     let (top, below, href) = match nodes.len() {
         1 => {
+            let word = if class.is_empty() { "not kept" } else { word };
             let below = format!("{word} · {}", kinds::title(first.id));
             (name, below, kinds::href(first, shell))
         }

@@ -89,7 +89,7 @@ fn a_flow_is_drawn_and_is_a_table(db: &TestDb) {
     let (svg, texts) = picture(&page);
     assert_eq!(texts[0..2], ["read_orders", "waits · job 1"]);
     for part in [
-        "role=\"img\" aria-label=\"5 jobs and batches",
+        "role=\"group\" aria-label=\"5 jobs and batches",
         "class=\"way\"",
         "class=\"way undo\"",
         "class=\"node here\"",
@@ -351,7 +351,7 @@ fn no_text_of_a_flow_becomes_html(db: &TestDb) {
         );
         assert!(page.matches("&#60;img").count() > 3, "{path}: {page}");
         assert!(
-            page.contains(">&#60;img src=x onerror=aler…</text>"),
+            page.contains(">&#60;img src=x onerror=ale…</text>"),
             "{page}"
         );
     }
