@@ -107,3 +107,21 @@ fn job(number: i64, sizes: Sizes) -> i64 {
         _ => live + 1 + i64::from(sizes.ready) * part / (VALUES * 7 + 3),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_page_has_addresses() {
+        let sizes = Sizes {
+            finished: 1_000,
+            ready: 100,
+            failed: 100,
+        };
+        let pages = pages(sizes).unwrap();
+        let of_batches = pages.iter().find(|page| page.name == "/batches/{id}/flow");
+        assert_eq!(of_batches.unwrap().paths.len(), 50);
+        assert!(pages.iter().all(|page| !page.paths.is_empty()));
+    }
+}
