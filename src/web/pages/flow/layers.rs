@@ -3,6 +3,7 @@
 use crate::web::pages::flow::alike::{FlowGroups, GroupEdge};
 use crate::web::pages::flow::kinds::FlowStroke;
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 
 pub(super) const BOX_WIDTH: f64 = 224.0;
 pub(super) const BOX_HEIGHT: f64 = 44.0;
@@ -143,10 +144,10 @@ impl FlowLayers<'_> {
         self.columns[edge.from] < self.columns[edge.to]
     }
 
-    /// Returns the last column of which a bundle needs a lane.
-    fn last_lane(&self, edges: &[&GroupEdge]) -> usize {
+    /// Returns the columns in which a bundle needs a lane: those between its box and the farthest one it leads to.
+    fn lanes(&self, bundle: EdgeBundle, edges: &[&GroupEdge]) -> Range<usize> {
         let columns = edges.iter().map(|edge| self.columns[edge.to]);
-        columns.max().unwrap_or(0).saturating_sub(1)
+        self.columns[bundle.0] + 1..columns.max().unwrap_or(0)
     }
 
     /// Returns what is in each column.
@@ -157,7 +158,7 @@ impl FlowLayers<'_> {
             slots[*column].push(FlowSlot::Group(group));
         }
         for (bundle, edges) in self.bundles() {
-            for column in self.columns[bundle.0] + 1..=self.last_lane(&edges) {
+            for column in self.lanes(bundle, &edges) {
                 slots[column].push(FlowSlot::Lane(bundle));
             }
         }
@@ -210,7 +211,7 @@ impl FlowLayers<'_> {
     fn curves(&self) -> Vec<FlowCurve> {
         let mut curves = Vec::new();
         for (bundle, edges) in self.bundles() {
-            for column in self.columns[bundle.0] + 1..=self.last_lane(&edges) {
+            for column in self.lanes(bundle, &edges) {
                 let (before, here) = (self.at(bundle, column - 1), self.at(bundle, column));
                 let (from, through) = (right(column - 1), (left(column), here));
                 curves.push(curve(bundle.1, (from, before), through, false));
