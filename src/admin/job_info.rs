@@ -224,20 +224,52 @@ fn of_job(job: EnqueuedJobRow, kept: Option<StoredResult>) -> TaskInfo {
     }
 }
 
-pub(crate) fn status(job: &EnqueuedJobRow) -> TaskStatus {
-    if job.has_failed() {
-        TaskStatus::Failed
-    } else if job.finished_at.is_some() {
-        // Attempts that did not succeed may precede one that did.
-        match job.last_outcome.as_deref() {
-            Some("cancelled") => TaskStatus::Cancelled,
-            Some("discarded") => TaskStatus::Discarded,
-            _ => TaskStatus::Succeeded,
+/// What of a job's row and executions decides its status.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct StatusSigns<'a> {
+    pub(crate) has_failed: bool,
+    pub(crate) has_finished: bool,
+    pub(crate) is_claimed: bool,
+    /// How the last unsuccessful attempt ended.
+    pub(crate) last_outcome: Option<&'a str>,
+}
+
+impl StatusSigns<'_> {
+    pub(crate) fn status(self) -> TaskStatus {
+        if self.has_failed {
+            TaskStatus::Failed
+        } else if self.has_finished {
+            // Attempts that did not succeed may precede one that did.
+            match self.last_outcome {
+                Some("cancelled") => TaskStatus::Cancelled,
+                Some("discarded") => TaskStatus::Discarded,
+                _ => TaskStatus::Succeeded,
+            }
+        } else if self.is_claimed {
+            TaskStatus::Running
+        } else {
+            TaskStatus::Queued
         }
-    } else if job.is_claimed {
-        TaskStatus::Running
-    } else {
-        TaskStatus::Queued
+    }
+}
+
+pub(crate) fn status(job: &EnqueuedJobRow) -> TaskStatus {
+    StatusSigns {
+        has_failed: job.has_failed(),
+        has_finished: job.finished_at.is_some(),
+        is_claimed: job.is_claimed,
+        last_outcome: job.last_outcome.as_deref(),
+    }
+    .status()
+}
+
+/// Returns the status of which a result is kept.
+pub(crate) fn kept_status(outcome: &str) -> TaskStatus {
+    match outcome {
+        "succeeded" => TaskStatus::Succeeded,
+        "cancelled" => TaskStatus::Cancelled,
+        "discarded" => TaskStatus::Discarded,
+        _ => TaskStatus::Failed,
     }
 }
 
@@ -246,12 +278,7 @@ fn of_kept(id: i64, kept: StoredResult) -> TaskInfo {
         job_id: JobId(id),
         class_name: kept.class_name,
         unique_id: kept.unique_id,
-        status: match kept.outcome.as_str() {
-            "succeeded" => TaskStatus::Succeeded,
-            "cancelled" => TaskStatus::Cancelled,
-            "discarded" => TaskStatus::Discarded,
-            _ => TaskStatus::Failed,
-        },
+        status: kept_status(&kept.outcome),
         finished_at: Some(kept.finished_at.and_utc()),
         result: kept
             .result

@@ -11,6 +11,7 @@ use crate::db::model::new_row::NewRow;
 use crate::db::model::outcome::{ClaimEnd, Ending, JobFailure};
 use crate::db::transition::{enqueue, prune};
 use crate::db::{AsConn, Conn, DbConnection};
+use crate::{Batch, BatchId, FlowGraph, NewJob};
 use diesel::connection::{Connection as _, InstrumentationEvent};
 use diesel::prelude::*;
 use diesel::sql_types::BigInt;
@@ -23,6 +24,7 @@ on_each_database!(
     fifty_jobs_fail_by_few_statements,
     every_kind_of_ending_at_once_takes_few_statements,
     a_fleet_is_checked_by_as_many_statements_as_one_worker,
+    a_wide_flow_is_read_by_as_many_statements_as_a_narrow_one,
 );
 
 #[derive(QueryableByName)]
@@ -206,4 +208,38 @@ fn every_kind_of_ending_at_once_takes_few_statements(db: &TestDb) {
         let text = format!("SELECT count(*) AS n FROM solid_queue_{table}_executions");
         assert_eq!(number(&mut conn.as_conn(), &text), rows, "{table}");
     }
+}
+
+/// A batch of so many jobs and batches, and as many jobs that wait for it.
+fn fan(conn: &mut DbConnection, width: usize) -> BatchId {
+    let job = || NewJob::of_class("part", "{}");
+    let mut batch = Batch::new("fan").add((0..width).map(|_| job()));
+    for _ in 0..width {
+        batch = batch.add_batch(Batch::new("inner").add([job()]));
+    }
+    let batch = batch.enqueue(conn).unwrap().id;
+    for _ in 0..width {
+        job().after(batch).enqueue(conn).unwrap();
+    }
+    batch
+}
+
+fn a_wide_flow_is_read_by_as_many_statements_as_a_narrow_one(db: &TestDb) {
+    let mut conn = db.database.connect().unwrap();
+    let mut read = |width: usize| {
+        let batch = fan(&mut conn, width);
+        // One is not kept any more.
+        execute(
+            &mut conn.as_conn(),
+            "DELETE FROM solid_queue_jobs WHERE id = (SELECT max(id) FROM solid_queue_jobs)",
+        );
+        counted(&mut conn, |conn| {
+            let graph = FlowGraph::around(conn, batch).unwrap();
+            assert_eq!((graph.nodes.len(), graph.is_cut), (2 * width + 1, false));
+        })
+    };
+    let (narrow, wide) = (read(2), read(90));
+    eprintln!("a flow of 181 jobs and batches: {wide} statements");
+    assert_eq!(narrow, wide);
+    assert!(wide <= 20, "{wide} statements");
 }

@@ -93,6 +93,7 @@ mod strays;
 mod tags;
 mod testing;
 mod testing_faults;
+mod testing_flows;
 mod testing_options;
 #[cfg(all(feature = "cli", feature = "otel"))]
 mod traces;

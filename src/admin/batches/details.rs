@@ -122,7 +122,7 @@ pub(crate) fn look(conn: &mut Conn<'_>, batch: BatchId, most: i64) -> Result<Opt
     let follows = following.iter().filter(|job| job.outer_batch.is_none());
     let follows = follows.map(|job| follower(conn, job));
     let follows = follows.collect::<Result<_>>()?;
-    let inner = details::inner(conn, batch.0, NAMED).doing(ACTION)?;
+    let inner = details::inner(conn, &[batch.0], NAMED).doing(ACTION)?;
     let failed = walk::page(conn, Members::Failed, (batch.0, 0), FIRST_FAILED).doing(ACTION)?;
     let failed = failed.iter().map(|row| failed_job(conn, row));
     let failed = failed.collect::<Result<_>>()?;
@@ -130,7 +130,7 @@ pub(crate) fn look(conn: &mut Conn<'_>, batch: BatchId, most: i64) -> Result<Opt
         metadata: row.metadata.clone(),
         batch: BatchSummary::of(row, most),
         outer: outer.map(BatchId),
-        inner: inner.into_iter().map(BatchId).collect(),
+        inner: inner.into_iter().map(|(_, id)| BatchId(id)).collect(),
         follows,
         failed,
     }))

@@ -1,10 +1,9 @@
 //! What waits for what, around a job or a batch.
 
 pub(crate) mod draw;
+mod nodes;
 
-use crate::admin::batches::list::{BatchState, BatchSummary};
-use crate::admin::job_info::{self, TaskStatus};
-use crate::db::query::batches::{details, list};
+use crate::db::query::batches::details;
 use crate::db::query::flows::edges::{self as rows, EdgeRow, EdgesOf};
 use crate::db::table::flows::undos::{UNDOES, UNDONE_AFTER};
 use crate::db::{AsConn, Conn, own};
@@ -15,9 +14,6 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// How many jobs and batches a graph has at most.
 const MOST: usize = 200;
-
-/// How far the jobs of a batch are counted.
-const COUNTED: i64 = 10_000;
 
 /// A job or a batch in a [`FlowGraph`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
@@ -144,8 +140,7 @@ impl Walk {
         while !self.front.is_empty() {
             self.step(conn)?;
         }
-        let nodes = self.seen.iter().map(|id| node(conn, *id));
-        let nodes = nodes.collect::<Result<_>>()?;
+        let nodes = nodes::read(conn, &self.seen)?;
         let is_seen =
             |edge: &FlowEdge| self.seen.contains(&edge.from) && self.seen.contains(&edge.to);
         Ok(FlowGraph {
@@ -159,16 +154,7 @@ impl Walk {
     fn step(&mut self, conn: &mut Conn<'_>) -> Result<()> {
         const ACTION: &str = "read what waits for what";
         let front = std::mem::take(&mut self.front);
-        let job = |id: &FlowId| match id {
-            FlowId::Job(job) => Some(job.0),
-            FlowId::Batch(_) => None,
-        };
-        let batch = |id: &FlowId| match id {
-            FlowId::Batch(batch) => Some(batch.0),
-            FlowId::Job(_) => None,
-        };
-        let jobs: Vec<i64> = front.iter().filter_map(job).collect();
-        let batches: Vec<i64> = front.iter().filter_map(batch).collect();
+        let (batches, jobs) = nodes::parted(&front);
         for (which, ids) in [
             (EdgesOf::Children, &jobs),
             (EdgesOf::ParentJobs, &jobs),
@@ -181,13 +167,16 @@ impl Walk {
             self.is_cut |= found.len() == MOST * 2;
             found.into_iter().for_each(|row| self.add(edge(row)));
         }
-        for member in rows::batches_of(conn, &jobs).doing(ACTION)? {
-            self.add(within(JobId(member.job_id).into(), member.batch_id));
-        }
-        for outer in batches {
-            for inner in details::inner(conn, outer, MOST).doing(ACTION)? {
-                self.add(within(BatchId(inner).into(), outer));
+        if !jobs.is_empty() {
+            for member in rows::batches_of(conn, &jobs).doing(ACTION)? {
+                self.add(within(JobId(member.job_id).into(), member.batch_id));
             }
+        }
+        if batches.is_empty() {
+            return Ok(());
+        }
+        for (outer, inner) in details::inner(conn, &batches, MOST).doing(ACTION)? {
+            self.add(within(BatchId(inner).into(), outer));
         }
         Ok(())
     }
@@ -251,52 +240,5 @@ fn edge(row: EdgeRow) -> FlowEdge {
             _ => step.or(row.name),
         },
         outcome: row.outcome,
-    }
-}
-
-fn node(conn: &mut Conn<'_>, id: FlowId) -> Result<FlowNode> {
-    match id {
-        FlowId::Job(job) => {
-            let task = job_info::look(conn, job.0)?;
-            Ok(FlowNode {
-                id,
-                state: task.as_ref().map_or("not kept", |task| word(task.status)),
-                name: task.map_or_else(String::new, |task| task.class_name),
-                open: None,
-            })
-        }
-        FlowId::Batch(batch) => {
-            let row = list::one(conn, batch.0, COUNTED).doing("read the batch")?;
-            let Some(batch) = row.map(|row| BatchSummary::of(row, COUNTED)) else {
-                let (name, state, open) = (String::new(), "not kept", None);
-                return Ok(FlowNode {
-                    id,
-                    name,
-                    state,
-                    open,
-                });
-            };
-            Ok(FlowNode {
-                id,
-                state: match batch.state {
-                    BatchState::Open => "open",
-                    BatchState::Succeeded => "succeeded",
-                    BatchState::Failed => "failed",
-                },
-                name: batch.name,
-                open: Some(batch.open.count),
-            })
-        }
-    }
-}
-
-fn word(status: TaskStatus) -> &'static str {
-    match status {
-        TaskStatus::Queued => "waits",
-        TaskStatus::Running => "runs",
-        TaskStatus::Succeeded => "finished",
-        TaskStatus::Failed => "failed",
-        TaskStatus::Cancelled => "cancelled",
-        TaskStatus::Discarded => "discarded",
     }
 }

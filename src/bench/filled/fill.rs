@@ -62,6 +62,8 @@ pub(crate) fn fill(database: &Database, sizes: Sizes, progress: &dyn Fn(String))
     waiting::enqueue(&mut connection, sizes, &|what, count| {
         progress(format!("{count} {what} jobs"))
     })?;
+    progress("flows".to_owned());
+    waiting::flows(&mut connection)?;
     progress("statistics".to_owned());
     finish(&mut connection.as_conn()).doing("collect statistics")
 }

@@ -20,6 +20,9 @@ pub(crate) const QUEUES: i64 = 20;
 /// How many classes there are. Each has one queue.
 pub(crate) const CLASSES: i64 = 100;
 
+/// How many batches there are. Each has jobs that wait for it.
+pub(crate) const FLOWS: i64 = 50;
+
 /// How long ago the first job was enqueued, in seconds: 14 days.
 pub(crate) const SPAN: i64 = 14 * 24 * 3_600;
 

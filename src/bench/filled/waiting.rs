@@ -4,8 +4,10 @@ use crate::bench::filled::sizes::{self, Sizes};
 use crate::bench::run::BULK;
 use crate::db::DbConnection;
 use crate::error::Result;
+use crate::flow::batch::Batch;
 use crate::job::concurrency::Concurrency;
 use crate::job::enqueue_all::enqueue_all;
+use crate::job::id::JobId;
 use crate::job::new_job::NewJob;
 use std::time::Duration;
 
@@ -53,6 +55,20 @@ pub(crate) fn enqueue(
         |count| progress("blocked", count),
         limited,
     )
+}
+
+/// Enqueues batches of jobs for later, jobs that wait for them, and one that waits for those.
+pub(crate) fn flows(connection: &mut DbConnection) -> Result<()> {
+    for number in 1..=sizes::FLOWS {
+        let part = |part: i64| job(part).after(Duration::from_secs(1_000_000));
+        let batch = Batch::new(format!("import-{number}")).add((0..20).map(part));
+        let batch = batch.enqueue(connection)?.id;
+        let waiting: Vec<NewJob> = (0..3 * number).map(|_| job(number).after(batch)).collect();
+        let waiting = enqueue_all(connection, waiting)?;
+        let waiting: Vec<JobId> = waiting.iter().map(|job| job.id).collect();
+        job(number + 1).after(waiting).enqueue(connection)?;
+    }
+    Ok(())
 }
 
 fn in_bulk(

@@ -1,8 +1,9 @@
 //! The pages to request: all of the server's own table.
 
-use crate::bench::filled::sizes::{self, CLASSES, QUEUES, Sizes};
+use crate::bench::filled::sizes::{self, CLASSES, FLOWS, QUEUES, Sizes};
 use crate::error::{Error, Result};
 use crate::web::http::request::Verb;
+use crate::web::pages::route::Route;
 use crate::web::pages::routes::ROUTES;
 
 /// A page with the addresses that are requested in turn.
@@ -21,7 +22,8 @@ const VALUES: i64 = 50;
 /// If a page has a parameter of which nothing is known here.
 pub(crate) fn pages(sizes: Sizes) -> Result<Vec<BenchPage>> {
     let mut pages = Vec::new();
-    for route in ROUTES.iter().filter(|route| route.verb == Verb::Get) {
+    let is_page = |route: &&Route| route.verb == Verb::Get && !route.pattern.starts_with("/v1/");
+    for route in ROUTES.iter().filter(is_page) {
         let paths = paths(route.pattern, sizes)?;
         let of_query = |query: &&str| BenchPage {
             name: format!("{}{query}", route.pattern),
@@ -84,6 +86,7 @@ fn values(pattern: &str, name: &str, sizes: Sizes) -> Result<Vec<String>> {
         (Some("operations"), "id") => numbers
             .map(|number| (number * 17 + 1).to_string())
             .collect(),
+        (Some("batches"), "id") => (1..=FLOWS).map(|id| id.to_string()).collect(),
         (Some("recurring"), _) => numbers.map(|number| format!("task-{number}")).collect(),
         _ => {
             return Err(Error::Settings(format!(
@@ -102,5 +105,23 @@ fn job(number: i64, sizes: Sizes) -> i64 {
         1 | 2 => sizes.failed_id(sizes.failed() * part / (VALUES * 7 + 3)),
         3 => sizes.ended() + 1 + part % sizes.claimed(),
         _ => live + 1 + i64::from(sizes.ready) * part / (VALUES * 7 + 3),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_page_has_addresses() {
+        let sizes = Sizes {
+            finished: 1_000,
+            ready: 100,
+            failed: 100,
+        };
+        let pages = pages(sizes).unwrap();
+        let of_batches = pages.iter().find(|page| page.name == "/batches/{id}/flow");
+        assert_eq!(of_batches.unwrap().paths.len(), 50);
+        assert!(pages.iter().all(|page| !page.paths.is_empty()));
     }
 }

@@ -9,6 +9,7 @@ pub(crate) mod doctor;
 pub(crate) mod error;
 pub(crate) mod failed;
 pub(crate) mod flash;
+pub(crate) mod flow;
 pub(crate) mod job;
 pub(crate) mod jobs;
 pub(crate) mod limits;

@@ -7,8 +7,8 @@ use crate::web::pages::bulk;
 use crate::web::pages::job::{change, confirm};
 use crate::web::pages::route::Route;
 use crate::web::pages::{
-    audit, batches, doctor, failed, job, jobs, limits, login, operations, overview, processes,
-    queue, queues, recurring, theme,
+    audit, batches, doctor, failed, flow, job, jobs, limits, login, operations, overview,
+    processes, queue, queues, recurring, theme,
 };
 use crate::web::probes::answer;
 
@@ -19,6 +19,7 @@ pub(crate) const ROUTES: &[Route] = &[
     Route::get("/metrics", metrics::show).needs(Need::Nothing),
     Route::get("/readyz", answer::ready).needs(Need::Nothing),
     Route::get("/jobs/{id}", job::show::show).live(),
+    Route::get("/jobs/{id}/flow", flow::show::of_job).live(),
     Route::get("/jobs/{id}/cancel", confirm::cancel),
     Route::get("/jobs/{id}/discard", confirm::discard),
     Route::get("/jobs/{id}/retry", confirm::retry),
@@ -32,6 +33,7 @@ pub(crate) const ROUTES: &[Route] = &[
     Route::get("/failed", failed::list::show),
     Route::get("/batches", batches::list::show).live(),
     Route::get("/batches/{id}", batches::one::show).live(),
+    Route::get("/batches/{id}/flow", flow::show::of_batch).live(),
     Route::get("/batches/{id}/cancel", batches::confirm::cancel),
     Route::get("/batches/{id}/retry", batches::confirm::retry),
     Route::post("/batches/{id}/cancel", batches::change::cancel),

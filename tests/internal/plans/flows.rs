@@ -14,7 +14,7 @@ use crate::db::query::batches::list::{self, BatchesWanted};
 use crate::db::query::batches::walk::{self, BatchWalk, Members};
 use crate::db::query::batches::{self as looks, details};
 use crate::db::query::flows::edges::{self as graph, EdgesOf};
-use crate::db::query::flows::inputs;
+use crate::db::query::flows::{inputs, nodes};
 use crate::db::table::flows::batches::{self, Addition, NewBatchRow};
 use crate::db::table::flows::{CHILD, ENDED, parents};
 use crate::db::table::wanted_keys;
@@ -166,7 +166,7 @@ pub(crate) const FLOWS: [(&str, Work); 17] = [
         let (batch, _) = enqueued(conn)?;
         assert!(list::one(conn, batch, 10_000)?.is_some());
         assert_eq!(details::following(conn, batch, 10)?.len(), 3);
-        details::inner(conn, batch, 10).map(drop)
+        details::inner(conn, &[batch], 10).map(drop)
     }),
     ("look at what waits for what", |conn, rows| {
         let (batch, follows) = enqueued(conn)?;
@@ -177,7 +177,11 @@ pub(crate) const FLOWS: [(&str, Work); 17] = [
         ] {
             graph::edges(conn, which, &[batch, follows[0]], 100)?;
         }
-        graph::batches_of(conn, &rows.jobs[..2]).map(drop)
+        graph::batches_of(conn, &rows.jobs[..2])?;
+        assert_eq!(nodes::jobs(conn, &rows.jobs[..2])?.len(), 2);
+        nodes::results(conn, &rows.jobs[..2])?;
+        assert_eq!(list::some(conn, &[batch], 10_000)?.len(), 1);
+        Ok(())
     }),
     ("pass the jobs of batches", |conn, _| {
         let (inner, _) = enqueued(conn)?;

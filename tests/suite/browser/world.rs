@@ -8,8 +8,9 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 use windlass::web::{RunningServer, Server};
 use windlass::{
-    Batch, Change, Concurrency, Delivery, Dispatcher, Handle, Jobs, NewJob, Policy, RecurringTask,
-    Scheduler, Supervisor, Worker, enqueue_all, pause_class, pause_queue, recurring, set_limit,
+    Batch, Change, Concurrency, Delivery, Dispatcher, Handle, JobId, Jobs, NewJob, On, Policy,
+    RecurringTask, Scheduler, Supervisor, Worker, enqueue_all, pause_class, pause_queue, recurring,
+    set_limit,
 };
 
 /// Ends everything when dropped.
@@ -55,6 +56,7 @@ impl<'d> World<'d> {
         });
         waiting_jobs(db);
         batch(db);
+        flow(db);
         settings(db);
         World {
             db,
@@ -95,6 +97,30 @@ fn batch(db: &TestDb) {
     let batch = batch.add_batch(inner).metadata(&["from the warehouse"]);
     let batch = batch.on_success(NewJob::of_class("PublishCatalog", "{}"));
     batch.enqueue(&mut db.connect()).unwrap();
+}
+
+/// A job from whose page links lead to its flow.
+fn failed_report(db: &TestDb) -> JobId {
+    JobId(db.count(
+        "SELECT max(j.id) AS n FROM solid_queue_jobs j JOIN solid_queue_failed_executions f ON f.job_id = j.id \
+         WHERE j.class_name = 'BuildReport'",
+    ))
+}
+
+/// Jobs that wait for others, many of them alike, and some that have failed.
+fn flow(db: &TestDb) {
+    let mut conn = db.connect();
+    let parts = |class: &str, parent: JobId| NewJob::of_class(class, "{}").after(parent);
+    let read = NewJob::of_class("ReadOrders", "{}").after(Duration::from_secs(3600));
+    let read = read.enqueue(&mut conn).unwrap().id;
+    let resize: Vec<JobId> = (0..12)
+        .map(|_| parts("Resize", read).enqueue(&mut conn).unwrap().id)
+        .collect();
+    let report = NewJob::of_class("PublishReportOfTheWholeDay", "{}").after(&resize[..]);
+    let report = report.after(("orders", read)).when(On::Finish);
+    let report = report.enqueue(&mut conn).unwrap().id;
+    let alarm = parts("AlarmTheOffice", report).when(On::Failure);
+    alarm.after(failed_report(db)).enqueue(&mut conn).unwrap();
 }
 
 fn supervise(db: &TestDb, open: &Arc<Open>) -> Handle {
@@ -207,6 +233,7 @@ fn odd_jobs(db: &TestDb) {
         "\u{202e}abc \u{5d0}\u{5d1}\u{5d2} ..".to_owned(),
     ];
     let mut conn = db.connect();
+    let mut waited = Vec::new();
     for (number, name) in names.iter().enumerate() {
         let text = serde_json::json!({ "text": name, "list": vec![name; 40], "number": number });
         let job = NewJob::of_class("Odd", text.to_string())
@@ -218,6 +245,7 @@ fn odd_jobs(db: &TestDb) {
             .unwrap()
             .id
             .0;
+        waited.push((name.clone(), JobId(id)));
         let name = name.replace('\'', "''");
         for table in [
             "solid_queue_ready_executions WHERE job_id",
@@ -229,6 +257,9 @@ fn odd_jobs(db: &TestDb) {
             ));
         }
     }
+    let after = NewJob::of_class("AfterOdd", "{}").after(&waited[..]);
+    let after = after.after(failed_report(db)).when(On::Finish);
+    after.enqueue(&mut conn).unwrap();
     // The same, failed with a message of this kind.
     for name in names {
         let job = NewJob::of_class("Odd", "{}")

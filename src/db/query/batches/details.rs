@@ -1,7 +1,8 @@
 //! What belongs to one batch: the jobs that follow, and the batches around and in it.
 
 use crate::db::conn::connection::Conn;
-use crate::db::conn::sql::Id;
+use crate::db::conn::dialect::Dialect;
+use crate::db::conn::sql::id_list;
 use crate::db::conn::statement::Statement;
 use crate::db::transition::flows::admit::NESTED;
 use diesel::prelude::*;
@@ -45,19 +46,46 @@ pub(crate) fn following(
 /// Among how many edges the batches in a batch are looked for.
 const NEAR: u32 = 1_000;
 
-/// Returns batches in a batch, at most `limit`. The transaction that inserted it has inserted them after it, so they are
-/// near it; the others of this batch are not read.
-pub(crate) fn inner(conn: &mut Conn<'_>, batch: i64, limit: usize) -> QueryResult<Vec<i64>> {
+/// A batch with those in it.
+#[derive(Debug, QueryableByName)]
+struct InnerRow {
+    #[diesel(sql_type = BigInt)]
+    id: i64,
+    /// Their ids, with commas between them.
+    #[diesel(sql_type = Nullable<Text>)]
+    inner_ids: Option<String>,
+}
+
+/// Returns the batches in each of these batches, at most `limit` of each: pairs of the outer and the inner one. The
+/// transaction that inserted a batch has inserted them after it, so they are near it; the others of its jobs are not read.
+pub(crate) fn inner(
+    conn: &mut Conn<'_>,
+    batches: &[i64],
+    limit: usize,
+) -> QueryResult<Vec<(i64, i64)>> {
+    let list = match conn.dialect() {
+        Dialect::Postgres => "string_agg(CAST(found.id AS text), ',')",
+        Dialect::Sqlite => "group_concat(found.id)",
+    };
     let text = format!(
-        "SELECT near.parent_batch_id AS id FROM (SELECT parent_batch_id, child_job_id FROM windlass_edges \
-           WHERE parent_batch_id > $1 ORDER BY parent_batch_id LIMIT {NEAR}) AS near \
-         WHERE (SELECT j.batch_id FROM solid_queue_jobs j WHERE j.id = near.child_job_id AND j.class_name = '{NESTED}') = $1 \
-         ORDER BY near.parent_batch_id LIMIT $2"
+        "SELECT b.id, (SELECT {list} FROM (SELECT near.parent_batch_id AS id FROM \
+           (SELECT w.parent_batch_id, w.child_job_id FROM windlass_edges w \
+              WHERE w.parent_batch_id > b.id ORDER BY w.parent_batch_id LIMIT {NEAR}) AS near \
+           WHERE (SELECT j.batch_id FROM solid_queue_jobs j WHERE j.id = near.child_job_id AND j.class_name = '{NESTED}') = b.id \
+           ORDER BY near.parent_batch_id LIMIT $2) AS found) AS inner_ids \
+         FROM solid_queue_batches b WHERE b.id IN {{in $1}}"
     );
-    let rows: Vec<Id> = Statement::new(text)
+    let rows: Vec<InnerRow> = Statement::new(text)
         .unkept()
-        .bind(batch)
+        .bind(id_list(batches))
         .bind(i64::try_from(limit).unwrap_or(i64::MAX))
         .load(conn)?;
-    Ok(rows.into_iter().map(|row| row.id).collect())
+    let mut pairs = Vec::new();
+    for row in rows {
+        let inner = row.inner_ids.unwrap_or_default();
+        let ids = inner.split(',').filter_map(|id| id.parse().ok());
+        pairs.extend(ids.map(|inner| (row.id, inner)));
+    }
+    pairs.sort_unstable();
+    Ok(pairs)
 }

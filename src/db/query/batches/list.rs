@@ -1,7 +1,7 @@
 //! Lists of batches, the newest first, and single ones.
 
 use crate::db::conn::connection::Conn;
-use crate::db::conn::sql::{Lossy, MaybeLossy};
+use crate::db::conn::sql::{Lossy, MaybeLossy, id_list};
 use crate::db::conn::statement::Statement;
 use crate::db::table::flows::batches::IS_OURS;
 use chrono::NaiveDateTime;
@@ -98,6 +98,18 @@ pub(crate) fn page(
         .unkept()
         .bind(before)
         .bind(i64::try_from(limit).unwrap_or(i64::MAX))
+        .load(conn)
+}
+
+/// Returns these batches with counts up to `most`, as far as there are rows.
+pub(crate) fn some(
+    conn: &mut Conn<'_>,
+    batches: &[i64],
+    most: i64,
+) -> QueryResult<Vec<ListedBatch>> {
+    Statement::new(select("solid_queue_batches b WHERE b.id IN {in $1}", most))
+        .unkept()
+        .bind(id_list(batches))
         .load(conn)
 }
 

@@ -2,3 +2,4 @@
 
 pub(crate) mod edges;
 pub(crate) mod inputs;
+pub(crate) mod nodes;

@@ -64,6 +64,9 @@ pub(crate) struct JobFacts {
     pub(crate) batch_id: Option<i64>,
     #[diesel(sql_type = Nullable<BigInt>)]
     pub(crate) follows: Option<i64>,
+    /// Whether it waits for others, others wait for it, or it belongs to a batch.
+    #[diesel(sql_type = Bool)]
+    pub(crate) has_flow: bool,
 }
 
 impl JobFacts {
@@ -82,7 +85,9 @@ pub(crate) fn facts(conn: &mut Conn<'_>, job: i64) -> QueryResult<Option<JobFact
          {moment x.run_at} AS run_at, {moment r.created_at} AS ready_at, {moment b.created_at} AS blocked_at, \
          {moment c.created_at} AS claimed_at, {moment c.started_at} AS started_at, {moment k.expires_at} AS result_until, \
          substr(f.error, 1, 100000) AS error, {moment f.created_at} AS failed_at, f.fingerprint, j.batch_id, \
-         (SELECT min(w.parent_batch_id + 0) FROM windlass_edges w WHERE w.child_job_id = j.id) AS follows \
+         (SELECT min(w.parent_batch_id + 0) FROM windlass_edges w WHERE w.child_job_id = j.id) AS follows, \
+         (j.batch_id IS NOT NULL OR coalesce(j.has_dependents, false) \
+           OR EXISTS (SELECT 1 FROM windlass_edges e WHERE e.child_job_id = j.id)) AS has_flow \
          FROM solid_queue_jobs j LEFT JOIN windlass_unique_jobs u ON u.job_id = j.id AND u.unique_id = j.unique_id \
          LEFT JOIN solid_queue_recurring_executions x ON x.job_id = j.id \
          LEFT JOIN solid_queue_ready_executions r ON r.job_id = j.id \

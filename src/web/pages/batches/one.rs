@@ -63,15 +63,16 @@ struct BatchPage {
 
 /// Reads the row of the batch of the address.
 pub(crate) fn find(cx: &mut Cx<'_>) -> Result<ListedBatch, PageError> {
-    let missing = |id: &str| {
-        PageError::NotFound(format!(
-            "There is no batch {id}: it never existed, or its row was deleted some time after its end."
-        ))
-    };
     let text = cx.param("id").to_owned();
-    let id: i64 = text.parse().map_err(|_| missing(&text))?;
+    let id: i64 = text.parse().map_err(|_| no_such_batch(&text))?;
     cx.read(|conn| list::one(conn, id, 0).doing("look the batch up"))?
-        .ok_or_else(|| missing(&text))
+        .ok_or_else(|| no_such_batch(&text))
+}
+
+pub(crate) fn no_such_batch(id: &str) -> PageError {
+    PageError::NotFound(format!(
+        "There is no batch {id}: it never existed, or its row was deleted some time after its end."
+    ))
 }
 
 /// Shows a batch.

@@ -59,7 +59,7 @@ pub(crate) fn facts(details: &JobDetails, facts: &JobFacts, shell: &Shell) -> Ve
         facts.at_most_once,
     );
     list.place(details);
-    list.batches(facts);
+    list.flow(details, facts);
     list.names(details, facts, &policy);
     list.limits(details, facts, &policy);
     list.extras(details);
@@ -90,7 +90,12 @@ impl Facts<'_> {
         self.add("Class", &html, "");
     }
 
-    fn batches(&mut self, facts: &JobFacts) {
+    fn flow(&mut self, details: &JobDetails, facts: &JobFacts) {
+        if facts.has_flow {
+            let id = details.explanation.task.job_id.0.to_string();
+            let html = self.link(&link::path(&["jobs", &id, "flow"]), "what waits for what");
+            self.add("Flow", &html, "");
+        }
         for (name, batch) in [("Batch", facts.batch_id), ("Follows", facts.follows)] {
             if let Some(batch) = batch {
                 let path = link::path(&["batches", &batch.to_string()]);

@@ -70,12 +70,13 @@ pub(crate) fn read(cx: &mut Cx<'_>) -> Result<JobRead, PageError> {
     found.ok_or_else(|| no_such_job(id))
 }
 
-fn number(text: &str) -> Result<i64, PageError> {
+/// Reads the id of a job in an address.
+pub(crate) fn number(text: &str) -> Result<i64, PageError> {
     let wrong = || PageError::NotFound("The id of a job is a number.".to_owned());
     text.parse().map_err(|_| wrong())
 }
 
-fn no_such_job(id: i64) -> PageError {
+pub(crate) fn no_such_job(id: i64) -> PageError {
     PageError::NotFound(format!(
         "Nothing is stored about job {}: it never existed, or its row and its result were deleted.",
         count(id)

@@ -4,6 +4,7 @@ mod audit;
 mod batches;
 mod bulk;
 mod failed;
+mod flows;
 mod hostile;
 mod job;
 mod list;

@@ -1,0 +1,122 @@
+//! How states and kinds of edges are shown.
+
+use crate::admin::flows::{FlowEdge, FlowId, FlowNode};
+use crate::web::pages::link;
+use crate::web::pages::shell::Shell;
+use crate::web::show::markup::{Markup, state};
+use crate::web::show::numbers::count;
+
+/// Returns the class and the word of a state, as on other pages. There is no class for what is not kept.
+pub(super) fn look(node: &FlowNode) -> (&'static str, &'static str) {
+    match (node.id, node.state) {
+        (FlowId::Job(_), "waits") => ("ready", "waits"),
+        (FlowId::Job(_), "runs") => ("run", "running"),
+        (FlowId::Batch(_), "open") => ("run", "open"),
+        (_, "finished") => ("done", "finished"),
+        (_, "succeeded") => ("done", "succeeded"),
+        (_, "failed") => ("fail", "failed"),
+        (_, "cancelled") => ("disc", "cancelled"),
+        (_, "discarded") => ("disc", "discarded"),
+        _ => ("", "not kept any more"),
+    }
+}
+
+/// Returns a state as a shape, a word and a colour.
+pub(super) fn state_of(node: &FlowNode) -> Markup {
+    match look(node) {
+        ("", word) => Markup::element("span", "q", word),
+        (class, word) => state(&format!("{class} ink"), word),
+    }
+}
+
+/// Returns `job 4,711` or `batch 7`.
+pub(super) fn title(id: FlowId) -> String {
+    match id {
+        FlowId::Job(id) => format!("job {}", count(id.0)),
+        FlowId::Batch(id) => format!("batch {}", id.0),
+    }
+}
+
+/// Returns the name, or `job 4,711` if none is kept.
+pub(super) fn name(node: &FlowNode) -> String {
+    match node.name.trim() {
+        "" => title(node.id),
+        _ => node.name.clone(),
+    }
+}
+
+/// Returns a link to the page of a job or a batch. Empty if it is not kept.
+pub(super) fn href(node: &FlowNode, shell: &Shell) -> String {
+    match node.state {
+        "not kept" => String::new(),
+        _ => shell.link(&path(node.id)),
+    }
+}
+
+/// Returns the path of the page of a job or a batch.
+pub(super) fn path(id: FlowId) -> String {
+    match id {
+        FlowId::Job(id) => link::path(&["jobs", &id.0.to_string()]),
+        FlowId::Batch(id) => link::path(&["batches", &id.0.to_string()]),
+    }
+}
+
+/// Returns what comes before the name of what is waited for.
+pub(super) fn words(edge: &FlowEdge) -> String {
+    match (edge.kind, &edge.name) {
+        ("success", _) => "on success of".to_owned(),
+        ("failure", _) => "on failure of".to_owned(),
+        ("in", _) => "in it:".to_owned(),
+        ("undoes", Some(step)) => format!("undoes step {step} of"),
+        ("undoes", None) => "undoes a step of".to_owned(),
+        ("before", _) => "after a later step is undone by".to_owned(),
+        _ => "on any end of".to_owned(),
+    }
+}
+
+/// Returns the name by which the result is read.
+pub(super) fn read_as(edge: &FlowEdge) -> &str {
+    match edge.kind {
+        "success" | "failure" | "finish" => edge.name.as_deref().unwrap_or_default(),
+        _ => "",
+    }
+}
+
+/// How an edge is drawn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum FlowStroke {
+    /// On success, or on any end.
+    Plain,
+    /// A batch has it.
+    Within,
+    /// On failure, or to undo a step.
+    Undoing,
+}
+
+impl FlowStroke {
+    pub(super) fn of(kind: &str) -> Self {
+        match kind {
+            "in" => FlowStroke::Within,
+            "failure" | "undoes" | "before" => FlowStroke::Undoing,
+            _ => FlowStroke::Plain,
+        }
+    }
+
+    /// Returns the class of the picture.
+    pub(super) fn class(self) -> &'static str {
+        match self {
+            FlowStroke::Plain => "",
+            FlowStroke::Within => " in",
+            FlowStroke::Undoing => " undo",
+        }
+    }
+
+    /// Returns the class and the words of the legend.
+    pub(super) fn key(self) -> (&'static str, &'static str) {
+        match self {
+            FlowStroke::Plain => ("f-ink", "on success, or on any end"),
+            FlowStroke::Within => ("dash f-ink", "is in the batch"),
+            FlowStroke::Undoing => ("dot f-fail", "on failure, or to undo a step"),
+        }
+    }
+}
