@@ -101,7 +101,7 @@ pub fn clear(conn: &mut Conn<'_>) {
     }
 }
 
-const CLEAR: &str = "DELETE FROM windlass_waits; DELETE FROM windlass_events; DELETE FROM solid_queue_batch_executions; \
+const CLEAR: &str = "DELETE FROM windlass_waits; DELETE FROM windlass_steps; DELETE FROM windlass_events; DELETE FROM solid_queue_batch_executions; \
     DELETE FROM solid_queue_batches; DELETE FROM windlass_edges; DELETE FROM windlass_batch_failures; \
     DELETE FROM solid_queue_ready_executions; DELETE FROM solid_queue_scheduled_executions; \
     DELETE FROM solid_queue_claimed_executions; DELETE FROM solid_queue_failed_executions; \

@@ -18,6 +18,7 @@ mod completion;
 mod db;
 mod edges;
 mod enqueue_by_sql;
+mod flows;
 mod gem;
 mod health;
 mod history;

@@ -6,7 +6,7 @@
 //! On Postgres a step is a statement. On SQLite, where transactions are
 //! serial, it is a transaction, or a statement outside of one.
 
-mod acts;
+pub mod acts;
 mod arrivals;
 mod batches;
 mod crew;

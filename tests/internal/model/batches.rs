@@ -2,12 +2,16 @@
 //! run once if they fit, and are gone if not.
 
 use crate::db::conn::connection::Conn;
-use crate::db::internal_tests::db::texts;
+use crate::db::conn::sql::Id;
+use crate::db::conn::statement::Statement;
+use crate::db::internal_tests::db::kept_texts;
+use crate::db::internal_tests::model::edges::{Awaited, EDGE_LINES, Edge, RUNS_ON};
 use crate::db::internal_tests::model::reference::Answer;
 use crate::db::internal_tests::model::state::{Job, Model, Place};
 use crate::db::internal_tests::model::step::{New, Step, When, Which};
 use crate::db::internal_tests::model::subject::{Ids, number};
 use crate::db::internal_tests::model::transitions::{Taken, new_row};
+use crate::db::internal_tests::model::waits::WAIT_LINES;
 use crate::db::model::claim::FinishedRow;
 use crate::db::model::finished::{FinishedJob, KeySlots};
 use crate::db::model::follows::{On, Otherwise};
@@ -16,6 +20,7 @@ use crate::db::table::claimed::EndedClaims;
 use crate::db::table::flows::batches::{self, Addition, NewBatchRow};
 use crate::db::transition::flows::enqueue as flows;
 use crate::db::transition::{clear, enqueue, finish};
+use crate::job::policy::delivery::Delivery;
 use diesel::QueryResult;
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -30,16 +35,35 @@ pub struct BatchState {
     pub is_gone: bool,
 }
 
-/// What a job has to do with a batch.
+/// The batch of a job, which it has left or not.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum InBatch {
-    /// Of the batch with this number, which it has left or not.
-    Member { batch: usize, has_left: bool },
-    /// It follows a batch.
-    Follows { batch: usize, runs_on: u8 },
+pub struct InBatch {
+    pub batch: usize,
+    pub has_left: bool,
 }
 
-const RUNS_ON: [On; 3] = [On::Success, On::Failure, On::Finish];
+/// What becomes of what follows a batch with another outcome.
+fn otherwise(on: On, retries: bool) -> Otherwise {
+    match retries && on == On::Success {
+        true => Otherwise::Wait,
+        false => Otherwise::Drop,
+    }
+}
+
+/// The job that stands for a batch in another.
+fn nested() -> New {
+    New {
+        queue: 3,
+        class: 3,
+        priority: 0,
+        when: When::Now,
+        delivery: Delivery::AtLeastOnce,
+        key: None,
+        limit: None,
+        name: None,
+        max_crashes: None,
+    }
+}
 
 /// What belongs to a batch has no name of its own.
 fn unnamed(new: &New) -> New {
@@ -61,48 +85,84 @@ fn following(new: &New) -> New {
 
 impl Model {
     fn members(&self, batch: usize) -> impl Iterator<Item = usize> {
-        let is_open = move |job: &Job| matches!(job.in_batch, Some(InBatch::Member { batch: of, has_left: false }) if of == batch);
+        let has_left = false;
+        let is_open = move |job: &Job| job.in_batch == Some(InBatch { batch, has_left });
         let jobs = self.jobs.iter().enumerate();
         jobs.filter(move |(_, job)| is_open(job))
             .map(|(number, _)| number)
     }
 
-    fn picked_batch(&self, number: u8) -> Option<usize> {
+    pub fn picked_batch(&self, number: u8) -> Option<usize> {
         let count = self.batches.len();
         (count > 0).then(|| usize::from(number) % count)
     }
 
-    pub fn enqueue_batch(&mut self, members: &[New], follows: &[(New, u8)]) -> Answer {
-        self.batches.push(BatchState::default());
-        let batch = self.batches.len() - 1;
-        self.requested.insert(batch);
+    pub fn enqueue_batch(
+        &mut self,
+        members: &[New],
+        follows: &[(New, u8)],
+        retries: bool,
+        inner: Option<&[New]>,
+    ) -> Answer {
+        let outer = self.new_batch();
         let mut answer = Vec::new();
-        for (new, runs_on) in follows {
-            let (job, _) = self.enqueue(&following(new));
-            let runs_on = runs_on % 3;
-            self.jobs[job].in_batch = Some(InBatch::Follows { batch, runs_on });
-            self.jobs[job].place = Place::Waits;
+        for (new, on) in follows {
+            let on = RUNS_ON[usize::from(on % 3)];
+            let job = self.follow_batch(outer, &following(new), on, otherwise(on, retries));
             answer.push((job, true));
         }
-        answer.extend(self.join(batch, members));
+        answer.extend(self.add(outer, members));
+        if let Some(members) = inner {
+            let inner = self.new_batch();
+            answer.extend(self.add(inner, members));
+            let job = self.follow_batch(inner, &nested(), On::Finish, Otherwise::Drop);
+            (self.jobs[job].is_nested, self.jobs[job].in_batch) = (
+                true,
+                Some(InBatch {
+                    batch: outer,
+                    has_left: false,
+                }),
+            );
+            answer.push((job, true));
+        }
         Answer::Jobs(answer)
     }
 
-    fn join(&mut self, batch: usize, members: &[New]) -> Vec<(usize, bool)> {
-        let join = |new: &New| {
+    fn new_batch(&mut self) -> usize {
+        self.batches.push(BatchState::default());
+        let batch = self.batches.len() - 1;
+        self.asked.batches.insert(batch);
+        batch
+    }
+
+    fn follow_batch(&mut self, batch: usize, new: &New, on: On, otherwise: Otherwise) -> usize {
+        let (child, _) = self.enqueue(new);
+        self.jobs[child].place = Place::Waits;
+        self.edges.push(Edge {
+            child,
+            parent: Awaited::Batch(batch),
+            on,
+            otherwise,
+            outcome: None,
+        });
+        child
+    }
+
+    fn add(&mut self, batch: usize, members: &[New]) -> Vec<(usize, bool)> {
+        let add = |new: &New| {
             let (job, is_new) = self.enqueue(&unnamed(new));
             let has_left = false;
-            self.jobs[job].in_batch = Some(InBatch::Member { batch, has_left });
+            self.jobs[job].in_batch = Some(InBatch { batch, has_left });
             (job, is_new)
         };
-        members.iter().map(join).collect()
+        members.iter().map(add).collect()
     }
 
     pub fn add_to_batch(&mut self, batch: u8, members: &[New]) -> Answer {
         match self.picked_batch(batch) {
             Some(batch) if !self.batches[batch].is_over => {
-                self.requested.insert(batch);
-                Answer::Jobs(self.join(batch, members))
+                self.asked.batches.insert(batch);
+                Answer::Jobs(self.add(batch, members))
             }
             _ => Answer::Is(false),
         }
@@ -111,7 +171,7 @@ impl Model {
     /// After each step: what has ended has left its batch.
     pub fn leave_batches(&mut self) {
         for (number, job) in self.jobs.iter_mut().enumerate() {
-            let Some(InBatch::Member {
+            let Some(InBatch {
                 batch,
                 has_left: false,
             }) = job.in_batch
@@ -120,9 +180,9 @@ impl Model {
             };
             let has_failed = matches!(job.place, Place::Failed(_));
             if has_failed || matches!(job.place, Place::Finished | Place::Gone) {
-                self.requested.insert(batch);
+                self.asked.batches.insert(batch);
                 let has_left = true;
-                job.in_batch = Some(InBatch::Member { batch, has_left });
+                job.in_batch = Some(InBatch { batch, has_left });
                 if has_failed || job.is_cancelled {
                     self.batches[batch].failures.insert(number);
                 }
@@ -130,62 +190,64 @@ impl Model {
         }
     }
 
-    /// A failed job is retried.
+    /// A failed job is retried. Its batch opens again if a job waits for that.
     pub fn rejoin(&mut self, number: usize) {
-        let Some(InBatch::Member { batch, .. }) = self.jobs[number].in_batch else {
+        let Some(InBatch { batch, .. }) = self.jobs[number].in_batch else {
             return;
         };
+        let waits =
+            |edge: &Edge| edge.parent == Awaited::Batch(batch) && edge.otherwise == Otherwise::Wait;
+        let awaits_retries = self.edges.iter().any(waits);
         let of = &mut self.batches[batch];
-        if !of.is_over && of.failures.remove(&number) {
+        if (!of.is_over || awaits_retries) && of.failures.remove(&number) {
+            of.is_over = false;
             let has_left = false;
-            self.jobs[number].in_batch = Some(InBatch::Member { batch, has_left });
+            self.jobs[number].in_batch = Some(InBatch { batch, has_left });
         }
     }
 
-    /// Ends those of the batches that have no jobs, and lets what follows those that ended in the promotion before run, or deletes it.
-    pub fn promote_batches(&mut self, requested: &BTreeSet<usize>) {
-        let due = std::mem::take(&mut self.due);
-        for &batch in requested {
-            if self.batches[batch].is_over || self.members(batch).next().is_some() {
+    /// Ends those of the batches that have no jobs, and notes that for what follows them.
+    pub fn complete(&mut self, asked: &BTreeSet<usize>) {
+        for &batch in asked {
+            if self.batches[batch].is_gone || self.members(batch).next().is_some() {
                 continue;
             }
             self.batches[batch].is_over = true;
-            let follows = |job: &Job| matches!(job.in_batch, Some(InBatch::Follows { batch: of, .. }) if of == batch);
-            let jobs = self.jobs.iter().enumerate();
-            let children = jobs
-                .filter(|(_, job)| follows(job))
-                .map(|(number, _)| number);
-            self.due.extend(children.collect::<Vec<_>>());
+            let has_succeeded = self.batches[batch].failures.is_empty();
+            self.note_outcome(Awaited::Batch(batch), has_succeeded);
         }
-        for number in due {
-            let Some(InBatch::Follows { batch, runs_on }) = self.jobs[number].in_batch else {
-                continue;
-            };
-            if self.jobs[number].place != Place::Waits {
-                continue;
-            }
-            let has_failed = !self.batches[batch].failures.is_empty();
-            let fits = match RUNS_ON[usize::from(runs_on)] {
-                On::Success => !has_failed,
-                On::Failure => has_failed,
-                On::Finish => true,
-            };
-            self.jobs[number].place = if fits { Place::Ready } else { Place::Gone };
+    }
+
+    /// Ends a job that stands for a batch which is over.
+    pub fn end_nested(&mut self, number: usize) {
+        let mut edges = self.edges.iter().filter(|edge| edge.child == number);
+        let has_failed = edges.any(|edge| edge.outcome == Some(false));
+        let job = &mut self.jobs[number];
+        job.place = Place::Finished;
+        if let Some(InBatch {
+            batch,
+            has_left: false,
+        }) = job.in_batch
+            && has_failed
+        {
+            self.batches[batch].failures.insert(number);
         }
     }
 
     pub fn clear_batches(&mut self) -> Answer {
         let mut count = 0;
         for batch in 0..self.batches.len() {
-            let is_left = |job: &Job| match job.in_batch {
-                Some(InBatch::Member { batch: of, .. }) => of == batch && job.place != Place::Gone,
-                Some(InBatch::Follows { batch: of, .. }) => {
-                    of == batch && !matches!(job.place, Place::Gone | Place::Finished)
-                }
-                None => false,
+            let is_member = |job: &Job| {
+                job.place != Place::Gone && job.in_batch.is_some_and(|of| of.batch == batch)
             };
+            let waits = |edge: &Edge| {
+                let place = self.jobs[edge.child].place;
+                edge.parent == Awaited::Batch(batch)
+                    && !matches!(place, Place::Gone | Place::Finished)
+            };
+            let is_used = self.jobs.iter().any(is_member) || self.edges.iter().any(waits);
             let of = &self.batches[batch];
-            if of.is_over && !of.is_gone && !self.jobs.iter().any(is_left) {
+            if of.is_over && !of.is_gone && !is_used {
                 self.batches[batch].is_gone = true;
                 count += 1;
             }
@@ -206,7 +268,7 @@ impl Model {
             };
             if !batch.is_gone {
                 lines.push(format!(
-                    "{} {open} {failures} {state}{outcome}",
+                    "batch {} {open} {failures} {state}{outcome}",
                     ids.batches[number]
                 ));
             }
@@ -214,59 +276,86 @@ impl Model {
         lines
     }
 
-    pub fn check_batches(&self, conn: &mut Conn<'_>, ids: &Ids) -> Result<(), String> {
-        if self.batches.is_empty() {
-            return Ok(());
-        }
-        let text = "SELECT b.id || ' ' || (SELECT count(*) FROM solid_queue_batch_executions e WHERE e.batch_id = b.id) \
-             || ' ' || (SELECT count(*) FROM windlass_batch_failures f WHERE f.batch_id = b.id) \
-             || CASE WHEN b.finished_at IS NULL THEN ' open' ELSE ' over' END \
-             || CASE WHEN b.failed_at IS NULL THEN '' ELSE ' failed' END AS t FROM solid_queue_batches b ORDER BY b.id";
-        let (found, expected) = (texts(conn, text), self.batch_lines(ids));
+    /// Compares batches, edges, waits, events and steps with those of a database.
+    pub fn check_flows(&self, conn: &mut Conn<'_>, ids: &Ids) -> Result<(), String> {
+        let mut expected = self.batch_lines(ids);
+        expected.extend(self.edge_lines(ids));
+        expected.extend(self.wait_lines(ids));
+        expected.sort_unstable();
+        let text = format!("{BATCH_LINES} UNION ALL {EDGE_LINES} UNION ALL {WAIT_LINES}");
+        let mut found = kept_texts(conn, &text);
+        found.sort_unstable();
         if found == expected {
             return Ok(());
         }
-        Err(format!("batches should be {expected:?}, and are {found:?}"))
+        let not_in = |of: &[String], others: &[String]| -> Vec<String> {
+            of.iter()
+                .filter(|line| !others.contains(line))
+                .cloned()
+                .collect()
+        };
+        Err(format!(
+            "there should be {:?}, and there is {:?}",
+            not_in(&expected, &found),
+            not_in(&found, &expected)
+        ))
     }
 
-    /// Whether one of these claims is of a job in a batch.
-    pub fn has_batch(&self, claims: &[usize]) -> bool {
-        let mut jobs = claims
-            .iter()
-            .map(|claim| &self.jobs[self.claims[*claim].job]);
-        jobs.any(|job| matches!(job.in_batch, Some(InBatch::Member { .. })))
+    /// Whether a job is in a batch, and whether it has steps.
+    pub fn extras(&self, claim: usize) -> (bool, bool) {
+        let job = &self.jobs[self.claims[claim].job];
+        (job.in_batch.is_some(), !job.steps.is_empty())
     }
 }
 
+const BATCH_LINES: &str = "SELECT 'batch ' || b.id || ' ' || (SELECT count(*) FROM solid_queue_batch_executions e WHERE e.batch_id = b.id) \
+     || ' ' || (SELECT count(*) FROM windlass_batch_failures f WHERE f.batch_id = b.id) \
+     || CASE WHEN b.finished_at IS NULL THEN ' open' ELSE ' over' END \
+     || CASE WHEN b.failed_at IS NULL THEN '' ELSE ' failed' END AS t FROM solid_queue_batches b";
+
 impl Taken<'_> {
-    pub fn enqueue_batch(&mut self, members: &[New], follows: &[(New, u8)]) -> QueryResult<Answer> {
+    pub fn enqueue_batch(
+        &mut self,
+        members: &[New],
+        follows: &[(New, u8)],
+        retries: bool,
+        inner: Option<&[New]>,
+    ) -> QueryResult<Answer> {
         let uuid = format!("windlass-model-{}", self.ids.batches.len());
-        let (batch, jobs) = self.conn.transaction(|conn| {
-            let new = NewBatchRow {
-                name: "model",
-                metadata: None,
-                uuid: &uuid,
-            };
-            let batch = batches::insert(conn, &new)?;
+        let (batches, jobs) = self.conn.transaction(|conn| {
+            let outer = new_batch(conn, &uuid)?;
             let mut jobs = Vec::new();
-            for (new, runs_on) in follows {
+            for (new, on) in follows {
                 let row = new_row(&following(new));
-                let runs_on = RUNS_ON[usize::from(runs_on % 3)];
+                let on = RUNS_ON[usize::from(on % 3)];
                 jobs.extend(flows::follow(
                     conn,
-                    batch,
+                    outer,
                     &[row],
-                    runs_on,
-                    Otherwise::Drop,
+                    on,
+                    otherwise(on, retries),
                 )?);
             }
-            let members = insert(conn, batch, members)?;
-            flows::fill(conn, batch, &members)?;
-            flows::end_if_empty(conn, batch)?;
+            let members = insert(conn, outer, members)?;
+            flows::fill(conn, outer, &members)?;
             jobs.extend(members);
-            QueryResult::Ok((batch, jobs))
+            let mut batches = vec![outer];
+            if let Some(members) = inner {
+                let inner = new_batch(conn, &format!("{uuid}-inner"))?;
+                let members = insert(conn, inner, members)?;
+                flows::fill(conn, inner, &members)?;
+                flows::nest(conn, outer, inner)?;
+                jobs.extend(members);
+                jobs.push(newest_job(conn)?);
+                flows::end_if_empty(conn, inner)?;
+                batches.push(inner);
+            }
+            flows::end_if_empty(conn, outer)?;
+            QueryResult::Ok((batches, jobs))
         })?;
-        number(&mut self.ids.batches, batch);
+        for batch in batches {
+            number(&mut self.ids.batches, batch);
+        }
         Ok(self.new_jobs(&jobs))
     }
 
@@ -291,8 +380,10 @@ impl Taken<'_> {
         Ok(Answer::Count(cleared.cleared))
     }
 
-    pub fn has_batch(&self, picks: &[Which]) -> bool {
-        self.before.has_batch(&self.before.picked(picks))
+    /// Whether jobs have to be finished that are in a batch or have steps.
+    pub fn has_extras(&self, picks: &[Which]) -> bool {
+        let mut claims = self.before.picked(picks).into_iter();
+        claims.any(|claim| self.before.extras(claim) != (false, false))
     }
 
     fn new_jobs(&mut self, jobs: &[i64]) -> Answer {
@@ -300,24 +391,42 @@ impl Taken<'_> {
         Answer::Jobs(jobs.iter().map(|job| (number(known, *job), true)).collect())
     }
 
-    /// Finishes jobs of which some are in a batch.
-    pub fn finish_in_batch(
+    /// Finishes jobs of which some are in a batch or have steps.
+    pub fn finish_with_extras(
         &mut self,
         process: i64,
-        claims: &[i64],
+        picks: &[Which],
         finished: FinishedRow,
         slots: KeySlots<'_>,
     ) -> QueryResult<EndedClaims> {
-        let job = |claim: &i64| FinishedJob {
-            claim_id: *claim,
-            result: None,
-            named: None,
-            has_steps: false,
-            has_batch: true,
+        let job = |claim: usize| {
+            let (has_batch, has_steps) = self.before.extras(claim);
+            FinishedJob {
+                claim_id: self.ids.claims[claim],
+                result: None,
+                named: None,
+                has_steps,
+                has_batch,
+            }
         };
-        let jobs = claims.iter().map(job).collect();
+        let jobs = self.before.picked(picks).into_iter().map(job).collect();
         finish::finish_and_keep_free(&mut self.conn, process, jobs, finished, slots)
     }
+}
+
+fn new_batch(conn: &mut Conn<'_>, uuid: &str) -> QueryResult<i64> {
+    let new = NewBatchRow {
+        name: "model",
+        metadata: None,
+        uuid,
+    };
+    batches::insert(conn, &new)
+}
+
+fn newest_job(conn: &mut Conn<'_>) -> QueryResult<i64> {
+    let text = "SELECT max(id) AS id FROM solid_queue_jobs";
+    let newest: Id = Statement::new(text).unkept().get_result(conn)?;
+    Ok(newest.id)
 }
 
 fn insert(conn: &mut Conn<'_>, batch: i64, members: &[New]) -> QueryResult<Vec<i64>> {
@@ -339,23 +448,39 @@ pub fn kinds(step: &Step, before: &Model, after: &Model) -> Vec<String> {
         }
     };
     let pairs = || before.jobs.iter().zip(&after.jobs);
-    let follows = |place| pairs().any(|(old, new)| old.place == Place::Waits && new.place == place);
+    let batches = || before.batches.iter().zip(&after.batches);
+    let follows = |job: &usize| {
+        let mut edges = before.edges.iter().filter(|edge| edge.child == *job);
+        edges.any(|edge| edge.otherwise == Otherwise::Drop && !before.jobs[*job].is_nested)
+    };
+    let become_of = |place: Place| {
+        let mut jobs = (0..before.jobs.len()).filter(follows);
+        jobs.any(|job| (before.jobs[job].place, after.jobs[job].place) == (Place::Waits, place))
+    };
     match step {
         Step::Promote => {
-            let ended = before.batches.iter().zip(&after.batches);
-            let mut ended = ended.filter(|(old, new)| !old.is_over && new.is_over);
+            let mut ended = batches().filter(|(old, new)| !old.is_over && new.is_over);
             note(ended.next().is_some(), "Promote ends a batch");
-            note(follows(Place::Ready), "Promote starts what follows");
-            note(follows(Place::Gone), "Promote drops what follows");
+            note(become_of(Place::Ready), "Promote starts what follows");
+            note(become_of(Place::Gone), "Promote drops what follows");
+            let ended = |(old, new): &(&Job, &Job)| {
+                old.is_nested && (old.place, new.place) == (Place::Waits, Place::Finished)
+            };
+            note(
+                pairs().any(|pair| ended(&pair)),
+                "Promote ends a batch in a batch",
+            );
+            let mut failures = batches().map(|(old, new)| new.failures.difference(&old.failures));
+            let has_failed = failures.any(|mut new| new.any(|job| after.jobs[*job].is_nested));
+            note(has_failed, "Promote fails with a batch in a batch");
         }
         Step::Move { .. } => {
-            let has_left =
-                |job: &Job| matches!(job.in_batch, Some(InBatch::Member { has_left: true, .. }));
+            let has_left = |job: &Job| job.in_batch.is_some_and(|of| of.has_left);
             let joined = pairs().any(|(old, new)| has_left(old) && !has_left(new));
             note(joined, "Move takes a job back into its batch");
-            let cancelled =
-                pairs().any(|(old, new)| old.place == Place::Waits && new.place == Place::Finished);
-            note(cancelled, "Move cancels what follows");
+            note(become_of(Place::Finished), "Move cancels what follows");
+            let opened = batches().any(|(old, new)| old.is_over && !new.is_over);
+            note(opened, "Move opens a batch again");
         }
         _ => {}
     }

@@ -48,8 +48,8 @@ impl Taken<'_> {
                 classes: self.open_classes(next.classes)?,
             };
             let slots = KeySlots::PassOn(&wanted, next.equal);
-            let done = if self.has_batch(picks) {
-                self.finish_in_batch(process, &claims, finished, slots)?
+            let done = if self.has_extras(picks) {
+                self.finish_with_extras(process, picks, finished, slots)?
             } else {
                 finish::finish_free(&mut self.conn, process, &claims, finished, slots)?
             };
@@ -67,8 +67,8 @@ impl Taken<'_> {
             });
             finish::finish_unfenced(&mut self.conn, &jobs.collect::<Vec<_>>())?;
             claims
-        } else if self.has_batch(picks) {
-            let done = self.finish_in_batch(process, &claims, finished, KeySlots::Free)?;
+        } else if self.has_extras(picks) {
+            let done = self.finish_with_extras(process, picks, finished, KeySlots::Free)?;
             done.accepted
         } else {
             finish::finish(&mut self.conn, process, &claims, finished, KeySlots::Free)?
@@ -111,8 +111,8 @@ impl Taken<'_> {
             Ending::Discard(_) | Ending::Expire(_) => End::Discard,
             Ending::Cancel(_) => End::Cancel,
             Ending::Snooze(delay) => End::Snooze(seconds(delay)),
-            // The model has no steps.
-            Ending::Park(_) | Ending::Release(_) => End::Release,
+            Ending::Park(_) => unreachable!("no such end was asked for"),
+            Ending::Release(_) => End::Release,
         })))
     }
 

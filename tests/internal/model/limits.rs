@@ -79,6 +79,8 @@ impl Model {
                     ready.insert(number);
                 } else if (job.place == Place::Blocked { waits: false }) {
                     job.place = Place::Finished;
+                    job.is_discarded = true;
+                    job.has_result |= job.new.name.is_some();
                     job.attempts_kept += 1;
                     discarded.insert(number);
                 }

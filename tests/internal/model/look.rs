@@ -40,7 +40,7 @@ impl Model {
                     Place::Scheduled(_) => counts[1] += 1,
                     Place::Claimed(_) => counts[2] += 1,
                     Place::Failed(_) => counts[3] += 1,
-                    Place::Blocked { .. } | Place::Waits => counts[4] += 1,
+                    Place::Blocked { .. } | Place::Waits | Place::Awaits { .. } => counts[4] += 1,
                     Place::Finished | Place::Gone => {}
                 }
             }

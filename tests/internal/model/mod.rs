@@ -7,6 +7,7 @@
 //! being written below as a test, in the words in which it was printed.
 
 mod batches;
+mod edges;
 mod ends;
 mod limits;
 mod look;
@@ -17,6 +18,7 @@ mod state;
 mod step;
 mod subject;
 mod transitions;
+mod waits;
 
 use crate::db::internal_tests::db::TestDb;
 use crate::db::internal_tests::model::reference::Answer;
@@ -44,11 +46,13 @@ fn run(subjects: &mut [Subject], steps: &[Step], tally: &mut Tally) -> Result<()
         let before = model.clone();
         let expected = model.apply(step);
         let others = run_time::kinds(step, &expected, &before, &model);
-        let of_batches = batches::kinds(step, &before, &model);
+        let of_flows = [batches::kinds, edges::kinds, waits::kinds]
+            .map(|kinds| kinds(step, &before, &model))
+            .concat();
         for kind in kinds(step, &expected)
             .into_iter()
             .chain(others)
-            .chain(of_batches)
+            .chain(of_flows)
         {
             *tally.entry(kind).or_default() += 1;
         }
@@ -69,8 +73,8 @@ fn run(subjects: &mut [Subject], steps: &[Step], tally: &mut Tally) -> Result<()
                 "step {index}, {step:?}: the databases differ: {seen:?}"
             ));
         }
-        if model.park() {
-            subjects.iter_mut().for_each(Subject::park);
+        if model.put_off() {
+            subjects.iter_mut().for_each(Subject::put_off);
         }
     }
     Ok(())
@@ -126,7 +130,7 @@ fn kinds(step: &Step, answer: &Answer) -> Vec<String> {
 }
 
 /// What a run of all cases is nothing worth without.
-const MUST_HAPPEN: [&str; 71] = [
+const MUST_HAPPEN: [&str; 110] = [
     "Claim none",
     "Claim one",
     "Claim some",
@@ -198,6 +202,45 @@ const MUST_HAPPEN: [&str; 71] = [
     "Promote drops what follows",
     "Move takes a job back into its batch",
     "Move cancels what follows",
+    "Move opens a batch again",
+    "Promote ends a batch in a batch",
+    "Promote fails with a batch in a batch",
+    "EnqueueAfter",
+    "EnqueueAfter known",
+    "EnqueueAfter no",
+    "EnqueueAfter an end",
+    "Admit on success",
+    "Admit on failure",
+    "Admit on finish",
+    "Admit to a limit",
+    "Admit until its time",
+    "Admit discards after a failure",
+    "Admit discards without a failure",
+    "Admit with retries",
+    "Admit gives up",
+    "Admit what has joined",
+    "Move retries what is waited for",
+    "Join yes",
+    "Join no",
+    "Join fenced",
+    "Join Cancel",
+    "Park fenced",
+    "Park Cancel",
+    "Park before the event",
+    "Park after the event",
+    "Park in a pause",
+    "Emit yes",
+    "Emit no",
+    "Wake by an event",
+    "Wake by a late event",
+    "Wake without an event",
+    "Wake to a limit",
+    "TimeOut none",
+    "TimeOut one",
+    "ClearEvents none",
+    "ClearEvents one",
+    "Move cancels a wait",
+    "Move discards a wait",
 ];
 
 fn number_from_env(name: &str) -> Option<u64> {
@@ -270,7 +313,9 @@ fn postgres_and_sqlite_do_what_the_reference_does() {
 
 /// Faults of the transitions, each of which a run must find. The last two are
 /// the subject's own, the others stand in `src`.
-const FAULTS: [&str; 5] = [
+const FAULTS: [&str; 7] = [
+    "failure_not_noted",
+    "event_wakes_none",
     "claim_without_process",
     "crash_not_counted",
     "prune_from_stale_snapshot",

@@ -50,7 +50,11 @@ impl Model {
         let is_held = self.holder(self.jobs[number].new.name).is_some();
         let job = &mut self.jobs[number];
         let has_time = matches!(job.place, Place::Ready | Place::Scheduled(_));
-        let waits = has_time || matches!(job.place, Place::Blocked { .. } | Place::Waits);
+        let is_blocked = matches!(
+            job.place,
+            Place::Blocked { .. } | Place::Waits | Place::Awaits { .. }
+        );
+        let waits = has_time || is_blocked;
         let failed = matches!(job.place, Place::Failed(_));
         let has_started = job.attempts > 0 || job.crash_count > 0 || job.last_claim.is_some();
         match (what, job.place) {
@@ -62,16 +66,21 @@ impl Model {
             (Move::Cancel, _) if waits => {
                 job.place = Place::Finished;
                 job.is_cancelled = true;
+                job.has_result |= job.new.name.is_some();
                 job.attempts_kept += 1;
                 Some(true)
             }
             (Move::Expire, _) if waits && !has_started => {
                 job.place = Place::Finished;
+                job.is_discarded = true;
+                job.has_result |= job.new.name.is_some();
                 job.attempts_kept += 1;
                 Some(true)
             }
             (Move::Discard, _) if waits || failed => {
                 job.place = Place::Gone;
+                job.is_discarded = true;
+                job.has_result = job.has_dependents;
                 Some(true)
             }
             (Move::Retry { even_at_most_once }, Place::Failed(why)) => {
@@ -88,7 +97,9 @@ impl Model {
                 self.enter(number);
                 let job = &mut self.jobs[number];
                 (job.attempts, job.crash_count) = (0, 0);
+                job.has_result = false;
                 self.rejoin(number);
+                self.forget_failure(number);
                 Some(true)
             }
             (Move::Reschedule(seconds), _) if has_time => {
@@ -108,13 +119,22 @@ impl Model {
 
     pub fn clear(&mut self, failed: bool) -> Answer {
         let mut count = 0;
-        for job in &mut self.jobs {
+        let asked = &self.asked.jobs;
+        for (number, job) in self.jobs.iter_mut().enumerate() {
             let goes = match job.place {
                 Place::Failed(_) => failed,
                 Place::Finished => !failed,
                 _ => false,
             };
             if goes {
+                if failed {
+                    job.is_discarded = true;
+                    job.has_result |= job.has_dependents;
+                }
+                // What is cleared before its end was told, which real programs clear much later, counts as finished.
+                if !failed && !job.has_result && asked.contains(&number) {
+                    (job.is_cancelled, job.is_discarded) = (false, false);
+                }
                 job.place = Place::Gone;
                 count += 1;
             }

@@ -3,9 +3,7 @@
 use crate::db::internal_tests::model::limits;
 use crate::db::internal_tests::model::look::Seen;
 use crate::db::internal_tests::model::state::{Claim, Due, Job, Model, Place, Process, forgotten};
-use crate::db::internal_tests::model::step::{
-    By, End, LastRetry, New, Next, Sight, Step, When, Which,
-};
+use crate::db::internal_tests::model::step::{By, End, LastRetry, New, Next, Sight, Step, Which};
 use crate::db::transition::operate::edit::EditOutcome;
 use crate::job::policy::delivery::Delivery;
 use std::collections::BTreeSet;
@@ -40,8 +38,33 @@ pub enum Answer {
 impl Model {
     pub fn apply(&mut self, step: &Step) -> Answer {
         let answer = self.take_step(step);
-        self.leave_batches();
+        self.notice();
         answer
+    }
+
+    /// What has ended has left its batch, and those that wait for it are to hear of it.
+    fn notice(&mut self) {
+        self.leave_batches();
+        self.notice_ends();
+    }
+
+    /// Gives free slots to blocked jobs, and handles what was asked before.
+    fn promote_all(&mut self) -> Answer {
+        let asked = std::mem::take(&mut self.asked);
+        let answer = self.promote();
+        // What it discards is noticed at once only if it was asked for before.
+        self.notice();
+        self.complete(&asked.batches);
+        self.note_ends(&asked.jobs);
+        let unwanted = self.admit(&asked.children);
+        self.wake(&asked.waits, &asked.events);
+        match answer {
+            Answer::Moved(ready, mut discarded) => {
+                discarded.extend(unwanted);
+                Answer::Moved(ready, discarded)
+            }
+            other => other,
+        }
     }
 
     fn take_step(&mut self, step: &Step) -> Answer {
@@ -60,15 +83,30 @@ impl Model {
             Step::Listen { .. } | Step::EnqueueAll { .. } => Answer::Nothing,
             Step::MakeDue { job, rank } => self.make_due(*job, *rank),
             Step::Dispatch { batch } => self.dispatch(*batch),
-            Step::Promote => {
-                let requested = std::mem::take(&mut self.requested);
-                let answer = self.promote();
-                // What it discards leaves, and is noticed at once only if the batch was requested before.
-                self.leave_batches();
-                self.promote_batches(&requested);
-                answer
-            }
-            Step::EnqueueBatch { members, follows } => self.enqueue_batch(members, follows),
+            Step::Promote => self.promote_all(),
+            Step::EnqueueBatch {
+                members,
+                follows,
+                retries,
+                inner,
+            } => self.enqueue_batch(members, follows, *retries, inner.as_deref()),
+            Step::EnqueueAfter {
+                new,
+                picks,
+                on,
+                retries,
+            } => self.enqueue_after(new, picks, *on, *retries),
+            Step::Park { by, claim, until } => self.park(*by, *claim, *until),
+            Step::Join {
+                by,
+                claim,
+                picks,
+                parks,
+            } => self.join(*by, *claim, picks, *parks),
+            Step::Emit { event, payload } => self.emit(*event, *payload),
+            Step::MakeLate { job } => self.make_late(*job),
+            Step::TimeOut => self.time_out(),
+            Step::ClearEvents => self.clear_events(),
             Step::AddToBatch { batch, members } => self.add_to_batch(*batch, members),
             Step::ClearBatches => self.clear_batches(),
             Step::Claim {
@@ -141,7 +179,7 @@ impl Model {
     }
 
     /// After the step was compared: what was scheduled is not due by itself.
-    pub fn park(&mut self) -> bool {
+    pub fn put_off(&mut self) -> bool {
         let mut parked = false;
         for job in &mut self.jobs {
             if let Place::Scheduled(due @ Due::In(_)) = &mut job.place {
@@ -196,25 +234,7 @@ impl Model {
         if let Some(job) = self.holder(new.name) {
             return (job, false);
         }
-        let place = match new.when {
-            When::Now | When::Past => Place::Ready,
-            When::Future => Place::Scheduled(Due::Far),
-            When::After(seconds) => Place::Scheduled(Due::In(u32::from(seconds))),
-        };
-        self.jobs.push(Job {
-            new: new.clone(),
-            place,
-            attempts: 0,
-            crash_count: 0,
-            last_claim: None,
-            attempts_kept: 0,
-            keeps_place: false,
-            arguments: 0,
-            has_tag: false,
-            in_batch: None,
-            is_cancelled: false,
-            version: 0,
-        });
+        self.jobs.push(Job::new(new));
         let number = self.jobs.len() - 1;
         self.enter(number);
         (number, true)
@@ -227,7 +247,12 @@ impl Model {
                 && job.new.name == name
                 && matches!(
                     job.place,
-                    Place::Ready | Place::Blocked { .. } | Place::Scheduled(_) | Place::Claimed(_)
+                    Place::Ready
+                        | Place::Blocked { .. }
+                        | Place::Scheduled(_)
+                        | Place::Claimed(_)
+                        | Place::Waits
+                        | Place::Awaits { .. }
                 )
         };
         self.jobs.iter().position(holds)
@@ -298,7 +323,7 @@ impl Model {
     }
 
     /// The fence: those of the claims that are current and held by `by`.
-    fn end(&self, by: By, claims: &[Which]) -> BTreeSet<usize> {
+    pub fn end(&self, by: By, claims: &[Which]) -> BTreeSet<usize> {
         let owner = self.owner(by, claims);
         self.picked(claims)
             .into_iter()
@@ -351,7 +376,7 @@ impl Model {
     }
 
     /// What follows the end of a claim.
-    fn follow(&mut self, claim: usize, end: End, by_owner: bool, keep: bool) {
+    pub fn follow(&mut self, claim: usize, end: End, by_owner: bool, keep: bool) {
         let job = self.job_of(claim);
         job.place = match end {
             End::Fail => Place::Failed("test"),
@@ -361,6 +386,9 @@ impl Model {
             End::Discard | End::Cancel => Place::Gone,
         };
         job.is_cancelled = end == End::Cancel;
+        job.is_discarded = end == End::Discard;
+        let is_over = matches!(end, End::Fail | End::Discard | End::Cancel);
+        job.has_result |= is_over && (job.new.name.is_some() || job.place == Place::Gone);
         job.keeps_place = true;
         if by_owner {
             job.last_claim = Some(claim);
@@ -421,6 +449,7 @@ impl Model {
         };
         job.place = place;
         job.keeps_place = true;
+        job.has_result |= outcome == 2 && job.new.name.is_some();
         job.attempts += i32::from(is_once && !crash);
         job.attempts_kept += i64::from(crash || outcome == 2);
         outcome

@@ -114,6 +114,7 @@ impl Model {
             Place::Ready
             | Place::Blocked { .. }
             | Place::Waits
+            | Place::Awaits { .. }
             | Place::Scheduled(_)
             | Place::Failed(_) => {
                 job.arguments = arguments;

@@ -4,7 +4,8 @@
 //! to be; what a database calls them is not known here.
 
 use crate::db::internal_tests::model::batches::{BatchState, InBatch};
-use crate::db::internal_tests::model::step::{By, End, New, Which};
+use crate::db::internal_tests::model::edges::{Asked, Edge};
+use crate::db::internal_tests::model::step::{By, End, New, When, Which};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Where a job is.
@@ -15,8 +16,13 @@ pub enum Place {
         /// Otherwise it ends where it finds no slot.
         waits: bool,
     },
-    /// Until a batch is over.
+    /// Until jobs or batches have ended.
     Waits,
+    /// At a step, for an event or until its time is over.
+    Awaits {
+        event: u8,
+        is_late: bool,
+    },
     Claimed(usize),
     Scheduled(Due),
     Failed(&'static str),
@@ -53,6 +59,18 @@ pub struct Job {
     pub in_batch: Option<InBatch>,
     /// Whether it has ended by a cancel.
     pub is_cancelled: bool,
+    /// Whether it has ended in another way without having finished, or its row was deleted then.
+    pub is_discarded: bool,
+    /// Whether others wait for it, or did.
+    pub has_dependents: bool,
+    /// Whether a result says that it has not finished.
+    pub has_result: bool,
+    /// Its end of which those that wait for it were to hear last.
+    pub noticed: Option<Place>,
+    /// The values of steps at which it has waited, by their names.
+    pub steps: BTreeMap<String, String>,
+    /// Whether it stands for a batch in a batch.
+    pub is_nested: bool,
     /// Grows when it is touched although nothing of the above changes.
     pub version: u32,
 }
@@ -84,10 +102,47 @@ pub struct Model {
     /// The slots that were set for a key, or for the group.
     pub limits: BTreeMap<Option<u8>, u8>,
     pub batches: Vec<BatchState>,
-    /// Batches at which the next promotion looks.
-    pub requested: BTreeSet<usize>,
-    /// Jobs whose batch ended in the last promotion: the next one decides about them.
-    pub due: BTreeSet<usize>,
+    pub edges: Vec<Edge>,
+    pub asked: Asked,
+    /// The payloads of events.
+    pub events: BTreeMap<u8, u8>,
+}
+
+impl Job {
+    pub fn new(new: &New) -> Self {
+        let mut job = Job {
+            new: new.clone(),
+            place: Place::Ready,
+            attempts: 0,
+            crash_count: 0,
+            last_claim: None,
+            attempts_kept: 0,
+            keeps_place: false,
+            arguments: 0,
+            has_tag: false,
+            in_batch: None,
+            is_cancelled: false,
+            is_discarded: false,
+            has_dependents: false,
+            has_result: false,
+            noticed: None,
+            steps: BTreeMap::new(),
+            is_nested: false,
+            version: 0,
+        };
+        job.place = job.first_place();
+        job
+    }
+
+    /// Where it waits for its time, if it has one and that has not passed with an earlier run, or to run.
+    pub fn first_place(&self) -> Place {
+        match self.new.when {
+            _ if self.last_claim.is_some() => Place::Ready,
+            When::Now | When::Past => Place::Ready,
+            When::Future => Place::Scheduled(Due::Far),
+            When::After(seconds) => Place::Scheduled(Due::In(u32::from(seconds))),
+        }
+    }
 }
 
 /// What the picks of a step mean at this moment.

@@ -3,6 +3,7 @@
 //! that a step still means something after the steps before it went away.
 
 use crate::db::model::claim::EqualJobs;
+use crate::db::transition::flows::admit::NESTED;
 use crate::job::policy::delivery::Delivery;
 use proptest::collection::vec;
 use proptest::option;
@@ -44,7 +45,43 @@ pub enum Step {
     EnqueueBatch {
         members: Vec<New>,
         follows: Vec<(New, u8)>,
+        /// Whether those that follow its success wait until its failed jobs were retried.
+        retries: bool,
+        /// The jobs of a batch in it.
+        inner: Option<Vec<New>>,
     },
+    /// Of a job that waits for others, and on what it runs.
+    EnqueueAfter {
+        new: New,
+        picks: Vec<Pick>,
+        on: u8,
+        retries: bool,
+    },
+    /// A run ends at a step at which its job waits.
+    Park {
+        by: By,
+        claim: Which,
+        until: Until,
+    },
+    /// A run waits for others, or dies after it has said so.
+    Join {
+        by: By,
+        claim: Which,
+        picks: Vec<Pick>,
+        parks: bool,
+    },
+    Emit {
+        event: u8,
+        payload: u8,
+    },
+    /// The time of a job that waits for an event is over.
+    MakeLate {
+        job: u8,
+    },
+    /// Looks for waits whose time is over.
+    TimeOut,
+    /// Deletes events for which no job waits, however young.
+    ClearEvents,
     AddToBatch {
         batch: u8,
         members: Vec<New>,
@@ -151,6 +188,24 @@ pub enum Which {
     Ever(u8),
 }
 
+/// A job or a batch for which another waits.
+#[derive(Debug, Clone, Copy)]
+pub enum Pick {
+    /// A job that has not ended.
+    Open(u8),
+    /// Any job.
+    Any(u8),
+    Batch(u8),
+}
+
+/// What a job waits for at a step.
+#[derive(Debug, Clone, Copy)]
+pub enum Until {
+    Event(u8),
+    /// After so many seconds.
+    Pause(u16),
+}
+
 /// In whose name a claim is ended.
 #[derive(Debug, Clone, Copy)]
 pub enum By {
@@ -238,8 +293,9 @@ pub enum When {
     After(u16),
 }
 
-pub const QUEUES: [&str; 3] = ["alpha", "alpha_2", "beta"];
-pub const CLASSES: [&str; 3] = ["a", "b", "c"];
+/// The last queue and the last class are those of jobs that stand for batches.
+pub const QUEUES: [&str; 4] = ["alpha", "alpha_2", "beta", "default"];
+pub const CLASSES: [&str; 4] = ["a", "b", "c", NESTED];
 
 /// Delays that no test lasts.
 fn delay() -> impl Strategy<Value = u16> {
@@ -390,11 +446,39 @@ fn run_time() -> impl Strategy<Value = Step> {
 
 fn batches() -> impl Strategy<Value = Step> {
     prop_oneof![
-        3 => (vec(new(), 0..4), vec((new(), 0..3_u8), 0..3))
-            .prop_map(|(members, follows)| Step::EnqueueBatch { members, follows }),
+        3 => (vec(new(), 0..4), vec((new(), 0..3_u8), 0..3), any::<bool>(), option::weighted(0.3, vec(new(), 0..3)))
+            .prop_map(|(members, follows, retries, inner)| Step::EnqueueBatch { members, follows, retries, inner }),
         2 => (any::<u8>(), vec(new(), 1..3))
             .prop_map(|(batch, members)| Step::AddToBatch { batch, members }),
         1 => Just(Step::ClearBatches),
+    ]
+}
+
+fn picks() -> impl Strategy<Value = Vec<Pick>> {
+    let pick = prop_oneof![
+        5 => any::<u8>().prop_map(Pick::Open),
+        2 => any::<u8>().prop_map(Pick::Any),
+        1 => any::<u8>().prop_map(Pick::Batch),
+    ];
+    vec(pick, 1..4)
+}
+
+/// Jobs that wait for others, and for events.
+fn flows() -> impl Strategy<Value = Step> {
+    let until = prop_oneof![
+        3 => (0..3_u8).prop_map(Until::Event),
+        1 => delay().prop_map(Until::Pause),
+    ];
+    prop_oneof![
+        7 => (new(), picks(), 0..3_u8, any::<bool>())
+            .prop_map(|(new, picks, on, retries)| Step::EnqueueAfter { new, picks, on, retries }),
+        5 => (by(), which(), until).prop_map(|(by, claim, until)| Step::Park { by, claim, until }),
+        3 => (by(), which(), picks(), proptest::bool::weighted(0.8))
+            .prop_map(|(by, claim, picks, parks)| Step::Join { by, claim, picks, parks }),
+        3 => (0..3_u8, 0..2_u8).prop_map(|(event, payload)| Step::Emit { event, payload }),
+        1 => any::<u8>().prop_map(|job| Step::MakeLate { job }),
+        1 => Just(Step::TimeOut),
+        1 => Just(Step::ClearEvents),
     ]
 }
 
@@ -414,6 +498,7 @@ pub fn step() -> impl Strategy<Value = Step> {
         4 => (1..4_usize).prop_map(|batch| Step::Dispatch { batch }),
         8 => Just(Step::Promote),
         6 => batches(),
+        18 => flows(),
         20 => claim(),
         9 => finish(),
         4 => (by(), which(), end(), any::<bool>(), last_retry())

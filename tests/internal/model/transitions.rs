@@ -66,7 +66,29 @@ impl Taken<'_> {
                 dispatch::dispatch(&mut self.conn, *batch).map(Answer::Count)
             }
             Step::Promote => self.promote(),
-            Step::EnqueueBatch { members, follows } => self.enqueue_batch(members, follows),
+            Step::EnqueueBatch {
+                members,
+                follows,
+                retries,
+                inner,
+            } => self.enqueue_batch(members, follows, *retries, inner.as_deref()),
+            Step::EnqueueAfter {
+                new,
+                picks,
+                on,
+                retries,
+            } => self.enqueue_after(new, picks, *on, *retries),
+            Step::Park { by, claim, until } => self.park(*by, *claim, *until),
+            Step::Join {
+                by,
+                claim,
+                picks,
+                parks,
+            } => self.join(*by, *claim, picks, *parks),
+            Step::Emit { event, payload } => self.emit(*event, *payload),
+            Step::MakeLate { job } => Ok(self.make_late(*job)),
+            Step::TimeOut => self.time_out(),
+            Step::ClearEvents => self.clear_events(),
             Step::AddToBatch { batch, members } => self.add_to_batch(*batch, members),
             Step::ClearBatches => self.clear_batches(),
             Step::Claim {
@@ -132,7 +154,7 @@ impl Taken<'_> {
         numbers.map(|number| self.ids.claims[number]).collect()
     }
 
-    fn jobs(&mut self, inserted: &[Inserted]) -> Answer {
+    pub fn jobs(&mut self, inserted: &[Inserted]) -> Answer {
         let numbered = inserted
             .iter()
             .map(|one| (number(&mut self.ids.jobs, one.id), one.is_new));
@@ -194,11 +216,12 @@ impl Taken<'_> {
     fn make_due(&mut self, job: u8, rank: u8) -> Answer {
         if let Some(job) = self.before.scheduled(job) {
             let time = format!("2000-01-01 00:00:0{rank}.000000");
-            set_due(
-                &mut self.conn,
-                &time,
-                &format!("job_id = {}", self.ids.jobs[job]),
-            );
+            let id = self.ids.jobs[job];
+            set_due(&mut self.conn, &time, &format!("job_id = {id}"));
+            // Its own time has passed too.
+            let text =
+                format!("UPDATE solid_queue_jobs SET scheduled_at = '{time}' WHERE id = {id}");
+            execute(&mut self.conn, &text);
         }
         Answer::Nothing
     }

@@ -176,19 +176,31 @@ fn resolve_those(
     Ok(())
 }
 
-/// Has jobs that wait for the retry of other jobs, which cannot be retried any more, wait no longer, and returns them.
-/// A job that undoes a step runs then.
+/// Has jobs that wait for the success of other jobs, which have failed and cannot be retried any more, wait no longer, and
+/// returns them. A job that undoes a step runs then.
 pub(crate) fn give_up(conn: &mut Conn<'_>, parents: &[i64]) -> QueryResult<Vec<i64>> {
     let text = format!(
         "UPDATE windlass_edges SET otherwise = 'discard', \
            runs_on = CASE WHEN name = '{UNDONE_AFTER}' THEN 'finish' ELSE runs_on END \
-         WHERE parent_job_id IN {{in $1}} AND otherwise = 'wait' AND outcome = 'failed' RETURNING child_job_id AS job_id"
+         WHERE parent_job_id IN {{in $1}} AND otherwise = 'wait' AND runs_on = 'success' AND outcome = 'failed' \
+         RETURNING child_job_id AS job_id"
     );
     Statement::new(text)
         .unkept()
         .bind(id_list(parents))
         .load(conn)
         .map(job_ids)
+}
+
+/// Has jobs that wait for the success of these failed ones, which are retried, wait for their next end: it counts also
+/// where finished jobs are not kept.
+pub(crate) fn forget_failures(conn: &mut Conn<'_>, parents: &[i64]) -> QueryResult<()> {
+    let text = "UPDATE windlass_edges SET outcome = NULL \
+         WHERE parent_job_id IN {in $1} AND otherwise = 'wait' AND runs_on = 'success' AND outcome = 'failed'";
+    Statement::new(text)
+        .unkept()
+        .bind(id_list(parents))
+        .execute(conn)
 }
 
 /// Locks the executions of jobs that wait for parents, without those that other transactions have locked.

@@ -21,15 +21,20 @@ struct FailedParents {
     n: i64,
 }
 
-/// Has a job wait also for those of the parents with which it is connected, and returns them.
+/// Has a job wait also for those of the parents with which it is connected, and returns them. One that was retried, or
+/// opened again, since its end was noted is waited for once more.
 pub(crate) fn renew(
     conn: &mut Conn<'_>,
     child: i64,
     jobs: &[i64],
     batches: &[i64],
 ) -> QueryResult<Vec<Parent>> {
-    let text = "UPDATE windlass_edges SET runs_on = 'finish', otherwise = 'join' WHERE child_job_id = $1 \
-         AND (parent_job_id IN {in $2} OR parent_batch_id IN {in $3}) RETURNING parent_job_id, parent_batch_id";
+    let text = "UPDATE windlass_edges SET runs_on = 'finish', otherwise = 'join', \
+           outcome = CASE WHEN (SELECT j.id FROM solid_queue_jobs j WHERE j.id = parent_job_id AND j.finished_at IS NULL \
+               AND (SELECT f.job_id FROM solid_queue_failed_executions f WHERE f.job_id = j.id LIMIT 1) IS NULL) IS NOT NULL \
+             OR (SELECT b.id FROM solid_queue_batches b WHERE b.id = parent_batch_id AND b.finished_at IS NULL) IS NOT NULL \
+             THEN NULL ELSE outcome END \
+         WHERE child_job_id = $1 AND (parent_job_id IN {in $2} OR parent_batch_id IN {in $3}) RETURNING parent_job_id, parent_batch_id";
     let rows: Vec<ParentIds> = Statement::new(text)
         .unkept()
         .bind(child)

@@ -5,6 +5,7 @@ use crate::db::table::flows::waits::{self, LateWait};
 use crate::db::table::flows::{EVENT, WAIT, events};
 use crate::db::table::{blocked, wanted_keys};
 use crate::db::transition::place;
+use crate::mutant;
 use diesel::prelude::*;
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -33,7 +34,7 @@ pub(crate) fn wake(conn: &mut Conn<'_>, requested: &BTreeSet<String>) -> QueryRe
         .collect();
     let mut again = BTreeSet::new();
     let mut left_over = 0;
-    if !emitted.is_empty() {
+    if !emitted.is_empty() && !mutant::is("event_wakes_none") {
         for event in events::existing(conn, &emitted)? {
             let mut waiting = waits::of_event(conn, &event, AT_ONCE)?;
             if waiting.len() == AT_ONCE {
