@@ -189,6 +189,15 @@ impl Model {
         }
     }
 
+    /// Whether a job waits until this failed one was retried, or one of its batch.
+    pub fn is_retry_awaited(&self, job: usize) -> bool {
+        let batch = self.jobs[job].in_batch.map(|of| Awaited::Batch(of.batch));
+        self.edges.iter().any(|edge| {
+            (edge.otherwise, edge.outcome) == (Otherwise::Wait, Some(false))
+                && (edge.parent == Awaited::Job(job) || Some(edge.parent) == batch)
+        })
+    }
+
     /// A failed job is retried: what waits for its success waits on.
     pub fn forget_failure(&mut self, job: usize) {
         let is_of = |edge: &&mut Edge| {

@@ -291,7 +291,13 @@ fn agree(databases: &[TestDb], cases: u32) {
         for (kind, count) in tally {
             *all.entry(kind).or_default() += count;
         }
-        if cases < 300 || MUST_HAPPEN.iter().all(|kind| all.contains_key(*kind)) {
+        let count = |kind: &&str| all.get(*kind).copied().unwrap_or_default();
+        let rarest = MUST_HAPPEN.iter().min_by_key(|kind| count(kind));
+        eprintln!(
+            "round {round}: rarest {rarest:?}, {:?}",
+            rarest.map(|kind| count(kind))
+        );
+        if cases < 300 || rarest.is_some_and(|kind| count(kind) > 0) {
             return;
         }
     }

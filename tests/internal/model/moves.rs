@@ -29,11 +29,14 @@ impl Model {
         Answer::Moved(moved, others)
     }
 
-    /// What is retried has mostly failed, which few jobs have at a time.
+    /// What is retried has mostly failed, which few jobs have at a time, and fewer of those for whose retry others wait.
     fn picked_to_move(&self, picks: &[u8], what: Move) -> BTreeSet<usize> {
-        let failed: Vec<usize> = (0..self.jobs.len())
+        let mut failed: Vec<usize> = (0..self.jobs.len())
             .filter(|job| matches!(self.jobs[*job].place, Place::Failed(_)))
             .collect();
+        if failed.iter().any(|job| self.is_retry_awaited(*job)) {
+            failed.retain(|job| self.is_retry_awaited(*job));
+        }
         let is_any = !matches!(what, Move::Retry { .. }) || failed.is_empty();
         let (any, among): (Vec<u8>, Vec<u8>) = picks.iter().partition(|pick| is_any || **pick < 64);
         let mut picked = self.picked_jobs(&any);
