@@ -31,20 +31,21 @@ impl Model {
 
     /// What is retried has mostly failed, which few jobs have at a time, and fewer of those for whose retry others wait.
     fn picked_to_move(&self, picks: &[u8], what: Move) -> BTreeSet<usize> {
-        let mut failed: Vec<usize> = (0..self.jobs.len())
+        let failed: Vec<usize> = (0..self.jobs.len())
             .filter(|job| matches!(self.jobs[*job].place, Place::Failed(_)))
             .collect();
-        if failed.iter().any(|job| self.is_retry_awaited(*job)) {
-            failed.retain(|job| self.is_retry_awaited(*job));
-        }
+        let is_awaited = |job: &&usize| self.is_retry_awaited(**job);
+        let awaited: Vec<usize> = failed.iter().filter(is_awaited).copied().collect();
         let is_any = !matches!(what, Move::Retry { .. }) || failed.is_empty();
         let (any, among): (Vec<u8>, Vec<u8>) = picks.iter().partition(|pick| is_any || **pick < 64);
         let mut picked = self.picked_jobs(&any);
-        picked.extend(
-            among
-                .iter()
-                .map(|pick| failed[usize::from(*pick) % failed.len()]),
-        );
+        for pick in among {
+            let of = match pick >= 160 && !awaited.is_empty() {
+                true => &awaited,
+                false => &failed,
+            };
+            picked.insert(of[usize::from(pick) % of.len()]);
+        }
         picked
     }
 
