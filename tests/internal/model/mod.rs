@@ -277,7 +277,7 @@ fn explore(databases: &[TestDb], cases: u32, seed: u64, shrink: u32) -> Result<T
 }
 
 /// How often more sequences are run, while something that must happen has not. Some of it is rare.
-const ROUNDS: u64 = 20;
+const ROUNDS: u64 = 40;
 
 fn agree(databases: &[TestDb], cases: u32) {
     let cases = number_from_env("WINDLASS_MODEL_CASES").map_or(cases, |cases| cases as u32);
@@ -293,10 +293,7 @@ fn agree(databases: &[TestDb], cases: u32) {
         }
         let count = |kind: &&str| all.get(*kind).copied().unwrap_or_default();
         let rarest = MUST_HAPPEN.iter().min_by_key(|kind| count(kind));
-        eprintln!(
-            "round {round}: rarest {rarest:?}, {:?}",
-            rarest.map(|kind| count(kind))
-        );
+        eprintln!("round {round}: rarest {rarest:?}, {:?}", rarest.map(&count));
         if cases < 300 || rarest.is_some_and(|kind| count(kind) > 0) {
             return;
         }
