@@ -155,7 +155,6 @@ BEGIN
     AND id <= (SELECT older.id FROM windlass_attempts AS older WHERE older.job_id = NEW.holder ORDER BY older.id DESC LIMIT 1 OFFSET 20);
     DELETE FROM windlass_expiries WHERE job_id = NEW.holder AND NEW.known IS NULL AND NEW.place <= 2 AND NEW.on_conflict = 'replace';
     DELETE FROM windlass_steps WHERE job_id = NEW.holder AND NEW.known IS NULL AND NEW.place <= 2 AND NEW.on_conflict = 'replace';
-    DELETE FROM windlass_waits WHERE job_id = NEW.holder AND NEW.known IS NULL AND NEW.place <= 2 AND NEW.on_conflict = 'replace';
     UPDATE solid_queue_blocked_executions SET queue_name = NEW.queue, priority = NEW.priority WHERE job_id = NEW.holder
     AND concurrency_key = 'windlass/again' AND NEW.known IS NULL AND NEW.place = 2 AND NEW.on_conflict = 'replace';
     DELETE FROM solid_queue_ready_executions WHERE job_id = NEW.holder

@@ -18,6 +18,12 @@ CREATE TABLE windlass_waits (
 CREATE INDEX windlass_waits_on_event ON windlass_waits (event_name);
 CREATE INDEX windlass_waits_on_timeout_at ON windlass_waits (timeout_at);
 
+-- A job that is replaced by SQL is placed anew, and waits no longer.
+CREATE TRIGGER windlass_place_job_v1_wait INSTEAD OF INSERT ON windlass_place_job_v1
+BEGIN
+    DELETE FROM windlass_waits WHERE job_id = NEW.id;
+END;
+
 INSERT INTO windlass_schema_migrations (version, applied_at)
 VALUES ('20261125000004', strftime('%Y-%m-%d %H:%M:%f000', 'now'))
 ON CONFLICT (version) DO NOTHING;

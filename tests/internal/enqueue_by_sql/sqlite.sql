@@ -98,7 +98,6 @@ BEGIN
     AND id <= (SELECT older.id FROM windlass_attempts AS older WHERE older.job_id = NEW.holder ORDER BY older.id DESC LIMIT 1 OFFSET {kept_attempts});
     DELETE FROM windlass_expiries WHERE job_id = NEW.holder AND {replaces NEW.place <= 2};
     DELETE FROM windlass_steps WHERE job_id = NEW.holder AND {replaces NEW.place <= 2};
-    DELETE FROM windlass_waits WHERE job_id = NEW.holder AND {replaces NEW.place <= 2};
     UPDATE solid_queue_blocked_executions SET queue_name = NEW.queue, priority = NEW.priority WHERE job_id = NEW.holder
     AND concurrency_key = '{unique_successor}' AND {replaces NEW.place = 2};
     DELETE FROM solid_queue_ready_executions WHERE job_id = NEW.holder

@@ -72,7 +72,7 @@ const RETRIES: u32 = 4;
 const MOST_PATIENCE: Duration = Duration::from_secs(5);
 
 /// How old what is set up may be, as its times count.
-const OLDEST: Duration = Duration::from_secs(2);
+const OLDEST: Duration = Duration::from_secs(20);
 
 /// Between two looks whether all wait for each other.
 const LONGEST_WAIT: Duration = Duration::from_millis(16);
