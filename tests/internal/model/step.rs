@@ -520,3 +520,81 @@ pub fn step() -> impl Strategy<Value = Step> {
         1 => Just(Step::Look),
     ]
 }
+
+/// A job without anything special.
+pub fn plain() -> New {
+    New {
+        queue: 0,
+        class: 0,
+        priority: 0,
+        when: When::Now,
+        delivery: Delivery::AtLeastOnce,
+        key: None,
+        limit: None,
+        name: None,
+        max_crashes: None,
+    }
+}
+
+/// A batch of one job, in another if it is nested, and what follows its success.
+pub fn batch(retries: bool, is_nested: bool) -> Step {
+    let jobs = vec![plain()];
+    let (members, inner) = match is_nested {
+        true => (Vec::new(), Some(jobs)),
+        false => (jobs, None),
+    };
+    Step::EnqueueBatch {
+        members,
+        follows: vec![(plain(), 0)],
+        retries,
+        inner,
+    }
+}
+
+/// A job that waits for the success of the first, also by a retry.
+pub fn enqueues_after() -> Step {
+    Step::EnqueueAfter {
+        new: plain(),
+        picks: vec![Pick::Open(0)],
+        on: 0,
+        retries: true,
+    }
+}
+
+pub fn claims_all() -> Step {
+    Step::Claim {
+        process: Which::Now(0),
+        queues: None,
+        classes: 0b111,
+        limit: 8,
+    }
+}
+
+pub fn fails() -> Step {
+    Step::End {
+        by: By::Owner,
+        claim: Which::Now(0),
+        end: End::Fail,
+        keep: true,
+        last: LastRetry::None,
+    }
+}
+
+pub fn retries() -> Step {
+    Step::Move {
+        jobs: vec![u8::MAX],
+        what: Move::Retry {
+            even_at_most_once: false,
+        },
+    }
+}
+
+/// Finishes what is claimed, without keeping it.
+pub fn finishes() -> Step {
+    Step::Finish {
+        by: By::Owner,
+        claims: vec![Which::Now(0)],
+        keep: false,
+        next: None,
+    }
+}
