@@ -1,3 +1,5 @@
+DROP TRIGGER windlass_failure_deleted ON solid_queue_jobs;
+DROP FUNCTION windlass_failure_deleted();
 DROP TRIGGER windlass_parent_failed ON solid_queue_failed_executions;
 DROP FUNCTION windlass_parent_failed();
 DROP TRIGGER windlass_parent_deleted ON solid_queue_jobs;

@@ -80,6 +80,17 @@ $$;
 CREATE TRIGGER windlass_parent_failed AFTER INSERT ON solid_queue_failed_executions
     REFERENCING NEW TABLE AS new_rows FOR EACH STATEMENT EXECUTE FUNCTION windlass_parent_failed();
 
+-- A failed job of a batch that is deleted is not retried any more: the next promotion looks what waited for that.
+CREATE FUNCTION windlass_failure_deleted() RETURNS trigger LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+BEGIN
+    INSERT INTO windlass_wanted_keys (key) SELECT 'windlass/batch/' || batch_id FROM windlass_batch_failures WHERE job_id = OLD.id;
+    RETURN NULL;
+END
+$$;
+CREATE TRIGGER windlass_failure_deleted AFTER DELETE ON solid_queue_jobs
+    FOR EACH ROW WHEN (OLD.batch_id IS NOT NULL AND OLD.finished_at IS NULL)
+    EXECUTE FUNCTION windlass_failure_deleted();
+
 -- The results of a batch's jobs, read in their order by what follows.
 ALTER TABLE windlass_results ADD COLUMN IF NOT EXISTS batch_id bigint;
 CREATE INDEX windlass_results_on_batch ON windlass_results (batch_id, job_id) WHERE batch_id IS NOT NULL;

@@ -1,3 +1,4 @@
+DROP TRIGGER windlass_failure_deleted;
 DROP TRIGGER windlass_parent_failed;
 DROP TRIGGER windlass_parent_deleted;
 DROP TRIGGER windlass_parent_finished;

@@ -60,6 +60,13 @@ BEGIN
     INSERT INTO windlass_wanted_keys (key) VALUES ('windlass/ended/' || NEW.job_id);
 END;
 
+-- A failed job of a batch that is deleted is not retried any more: the next promotion looks what waited for that.
+CREATE TRIGGER windlass_failure_deleted AFTER DELETE ON solid_queue_jobs
+WHEN OLD.batch_id IS NOT NULL AND OLD.finished_at IS NULL
+BEGIN
+    INSERT INTO windlass_wanted_keys (key) SELECT 'windlass/batch/' || batch_id FROM windlass_batch_failures WHERE job_id = OLD.id;
+END;
+
 -- The results of a batch's jobs, read in their order by what follows.
 ALTER TABLE windlass_results ADD COLUMN batch_id bigint;
 CREATE INDEX windlass_results_on_batch ON windlass_results (batch_id, job_id) WHERE batch_id IS NOT NULL;

@@ -62,7 +62,7 @@ impl NewJob {
     }
 
     /// Keeps the job although something that it [waits for](Self::after) has failed: it runs when what failed was retried by
-    /// hand and has succeeded. Default: the job is discarded.
+    /// hand and has succeeded. It is discarded when no retry can bring that any more. Default: it is discarded at once.
     pub fn wait_for_retries(mut self) -> Self {
         self.follows_mut().otherwise = Otherwise::Wait;
         self

@@ -28,6 +28,8 @@ on_each_database!(
     an_addition_is_rolled_back,
     an_ended_member_is_taken_out_beside_a_retry,
     two_dispatchers_take_out_an_ended_member,
+    a_failed_job_is_deleted_beside_the_end_of_its_batch,
+    a_failed_job_is_deleted_beside_a_retry_of_another,
 );
 
 /// The batch of the world, the only one.
@@ -342,4 +344,50 @@ fn two_dispatchers_take_out_an_ended_member(db: &TestDb) {
         .actor("one", |c, _| sweep(c))
         .actor("other", |c, _| sweep(c))
         .ends_in(&["one , other , 3 2 1 over -> j2 ready, j3 ready, j4 failed, j5 finished, j6 finished; p1 p2 p3"]);
+}
+
+/// j1, which follows success, waits for retries.
+fn waits_for_retries(conn: &mut Conn<'_>) {
+    let text = "UPDATE windlass_edges SET otherwise = 'wait' WHERE runs_on = 'success'";
+    Statement::new(text).unkept().execute(conn).unwrap();
+}
+
+/// However they come, j1 waits for no retry of j4.
+fn a_failed_job_is_deleted_beside_the_end_of_its_batch(db: &TestDb) {
+    fn all_ended(conn: &mut Conn<'_>) -> World {
+        let world = one_failed(conn);
+        waits_for_retries(conn);
+        leave(conn, &world, 2, FinishedRow::Keep).unwrap();
+        world
+    }
+    Play::new(db, all_ended)
+        .coarse()
+        .finally(settled)
+        .actor("discard", |c, w| discard(c, w, &[4]))
+        .actor("promote", |c, _| promote_once(c))
+        .ends_in(&["discard 1, promote once, 3 2 1 over -> j1 finished, j2 ready, j3 ready, j5 finished, j6 finished; p1 p2 p3"]);
+}
+
+/// The batch is over, and j4 and j5 have failed. The retry opens it again, or nothing waits for that any more.
+fn a_failed_job_is_deleted_beside_a_retry_of_another(db: &TestDb) {
+    fn two_failed(conn: &mut Conn<'_>) -> World {
+        let world = one_failed(conn);
+        waits_for_retries(conn);
+        fail(conn, &world, 2, 2).unwrap();
+        promote_all(conn).unwrap();
+        world
+    }
+    Play::new(db, two_failed)
+        .coarse()
+        .finally(settled)
+        .actor("retry", |c, w| retry(c, w, &[5]))
+        .actor("discard", |c, w| {
+            let discarded = discard(c, w, &[4])?;
+            promote_all(c)?;
+            Ok(discarded)
+        })
+        .ends_in(&[
+            "retry 1, discard 1, 3 0 0 open -> j1 blocked, j2 ready, j3 ready, j5 ready, j6 finished; p1 p2 p3",
+            "retry 1, discard 1, 3 1 2 over -> j1 finished, j2 ready, j3 ready, j5 ready, j6 finished; p1 p2 p3",
+        ]);
 }

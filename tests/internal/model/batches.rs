@@ -171,13 +171,17 @@ impl Model {
     /// After each step: what has ended has left its batch.
     pub fn leave_batches(&mut self) {
         for (number, job) in self.jobs.iter_mut().enumerate() {
-            let Some(InBatch {
-                batch,
-                has_left: false,
-            }) = job.in_batch
-            else {
+            let Some(InBatch { batch, has_left }) = job.in_batch else {
                 continue;
             };
+            if has_left {
+                let was_there = !matches!(job.noticed, Some(Place::Finished | Place::Gone));
+                if job.place == Place::Gone && was_there {
+                    // It is not retried any more.
+                    self.asked.batches.insert(batch);
+                }
+                continue;
+            }
             let has_failed = matches!(job.place, Place::Failed(_));
             if has_failed || matches!(job.place, Place::Finished | Place::Gone) {
                 self.asked.batches.insert(batch);
@@ -195,15 +199,32 @@ impl Model {
         let Some(InBatch { batch, .. }) = self.jobs[number].in_batch else {
             return;
         };
-        let waits =
-            |edge: &Edge| edge.parent == Awaited::Batch(batch) && edge.otherwise == Otherwise::Wait;
-        let awaits_retries = self.edges.iter().any(waits);
+        let awaits_retries = self.is_awaited(batch);
         let of = &mut self.batches[batch];
         if (!of.is_over || awaits_retries) && of.failures.remove(&number) {
             of.is_over = false;
             let has_left = false;
             self.jobs[number].in_batch = Some(InBatch { batch, has_left });
         }
+    }
+
+    fn has_ended(&self, job: usize) -> bool {
+        matches!(self.jobs[job].place, Place::Finished | Place::Gone)
+    }
+
+    /// Whether a job waits until failed jobs were retried, and all have succeeded.
+    fn is_awaited(&self, batch: usize) -> bool {
+        self.edges.iter().any(|edge| {
+            (edge.parent, edge.on, edge.otherwise)
+                == (Awaited::Batch(batch), On::Success, Otherwise::Wait)
+                && !self.has_ended(edge.child)
+        })
+    }
+
+    /// Whether a job waits for that in vain: one has ended without success that cannot be retried any more.
+    pub fn is_lost(&self, batch: usize) -> bool {
+        let mut failures = self.batches[batch].failures.iter();
+        self.is_awaited(batch) && failures.any(|job| self.has_ended(*job))
     }
 
     /// Ends those of the batches that have no jobs, and notes that for what follows them.
@@ -473,6 +494,12 @@ pub fn kinds(step: &Step, before: &Model, after: &Model) -> Vec<String> {
             let mut failures = batches().map(|(old, new)| new.failures.difference(&old.failures));
             let has_failed = failures.any(|mut new| new.any(|job| after.jobs[*job].is_nested));
             note(has_failed, "Promote fails with a batch in a batch");
+            let mut edges = before.edges.iter().zip(&after.edges);
+            let gives_up = edges.any(|(old, new)| {
+                matches!(old.parent, Awaited::Batch(_))
+                    && (old.otherwise, new.otherwise) == (Otherwise::Wait, Otherwise::Discard)
+            });
+            note(gives_up, "Promote gives up the retries of a batch");
         }
         Step::Move { .. } => {
             let has_left = |job: &Job| job.in_batch.is_some_and(|of| of.has_left);

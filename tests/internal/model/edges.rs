@@ -213,7 +213,7 @@ impl Model {
     /// Notes how a job or a batch has ended. What no retry brings back is not waited for any more.
     pub fn note_outcome(&mut self, parent: Awaited, has_succeeded: bool) {
         let (is_there, is_final) = match parent {
-            Awaited::Batch(_) => (true, false),
+            Awaited::Batch(batch) => (true, self.is_lost(batch)),
             Awaited::Job(job) => {
                 let place = self.jobs[job].place;
                 (place != Place::Gone, !matches!(place, Place::Failed(_)))

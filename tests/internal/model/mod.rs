@@ -23,7 +23,7 @@ mod waits;
 use crate::db::internal_tests::db::TestDb;
 use crate::db::internal_tests::model::reference::Answer;
 use crate::db::internal_tests::model::state::Model;
-use crate::db::internal_tests::model::step::Step;
+use crate::db::internal_tests::model::step::{Move, Step};
 use crate::db::internal_tests::model::subject::Subject;
 use crate::mutant;
 use proptest::collection::vec;
@@ -308,6 +308,7 @@ fn rare_steps_agree(databases: &[TestDb]) {
         Step::Promote,
     ];
     let retries = [step::retries(), step::claims_all(), step::finishes()];
+    let discards = step::moves_all(Move::Discard);
     let promotes = vec![Step::Promote; 4];
     let after =
         |first: Vec<Step>| [first, fails.to_vec(), retries.to_vec(), promotes.clone()].concat();
@@ -323,6 +324,16 @@ fn rare_steps_agree(databases: &[TestDb]) {
         (
             "Move retries what is waited for",
             after(vec![Step::Enqueue(step::plain()), step::enqueues_after()]),
+        ),
+        (
+            "Promote gives up the retries of a batch",
+            [
+                &[step::batch(true, false)],
+                &fails[..],
+                &[discards],
+                &promotes,
+            ]
+            .concat(),
         ),
     ] {
         let mut subjects: Vec<Subject> = databases.iter().map(Subject::new).collect();

@@ -581,11 +581,15 @@ pub fn fails() -> Step {
 }
 
 pub fn retries() -> Step {
+    moves_all(Move::Retry {
+        even_at_most_once: false,
+    })
+}
+
+pub fn moves_all(what: Move) -> Step {
     Step::Move {
         jobs: vec![u8::MAX],
-        what: Move::Retry {
-            even_at_most_once: false,
-        },
+        what,
     }
 }
 

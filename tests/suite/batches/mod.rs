@@ -7,6 +7,7 @@ mod follow;
 mod members;
 mod older;
 mod operate;
+mod retries;
 
 use crate::support::TestDb;
 use crate::support::events::Events;

@@ -14,6 +14,11 @@ pub(crate) const IS_OURS: &str = "b.active_job_batch_id LIKE 'windlass-%'";
 pub(crate) const IS_OPEN: &str = "(SELECT e.job_id FROM solid_queue_batch_executions e WHERE e.batch_id = b.id \
      ORDER BY e.job_id DESC LIMIT 1) IS NOT NULL";
 
+/// Returns a condition: a job of the batch `b` has ended without success, and cannot be retried any more.
+pub(crate) const IS_LOST: &str = "(SELECT f.job_id FROM windlass_batch_failures f WHERE f.batch_id = b.id \
+     AND coalesce((SELECT CASE WHEN j.finished_at IS NULL THEN 0 ELSE 1 END FROM solid_queue_jobs j \
+       WHERE j.id = f.job_id LIMIT 1), 1) = 1 LIMIT 1) IS NOT NULL";
+
 /// A batch to insert.
 #[derive(Debug)]
 pub(crate) struct NewBatchRow<'b> {
@@ -148,13 +153,34 @@ pub(crate) fn finish(conn: &mut Conn<'_>, ended: &[EndedBatch]) -> QueryResult<(
     Statement::new(text).unkept().bind(rows).execute(conn)
 }
 
+/// Returns a condition: a job waits for the success of the batch `b`, until failed jobs were retried. Each SELECT has a
+/// LIMIT, as the planner may otherwise read all edges or jobs at once.
+const IS_AWAITED: &str = "(SELECT w.id FROM windlass_edges w WHERE w.parent_batch_id = b.id AND w.otherwise = 'wait' AND w.runs_on = 'success' \
+       AND (SELECT j.id FROM solid_queue_jobs j WHERE j.id = w.child_job_id AND j.finished_at IS NULL LIMIT 1) IS NOT NULL \
+       LIMIT 1) IS NOT NULL";
+
 /// Returns those of the batches that wait for failed jobs which are retried: they are not over, or a job waits for their
 /// success.
 pub(crate) fn awaiting_retries(conn: &mut Conn<'_>, batches: &[i64]) -> QueryResult<Vec<i64>> {
-    // A LIMIT, as the planner may otherwise read all edges at once.
     let text = format!(
-        "SELECT b.id FROM solid_queue_batches b WHERE b.id IN {{in $1}} AND {IS_OURS} AND (b.finished_at IS NULL \
-         OR (SELECT w.id FROM windlass_edges w WHERE w.parent_batch_id = b.id AND w.otherwise = 'wait' LIMIT 1) IS NOT NULL)"
+        "SELECT b.id FROM solid_queue_batches b WHERE b.id IN {{in $1}} AND {IS_OURS} \
+         AND (b.finished_at IS NULL OR {IS_AWAITED})"
+    );
+    let rows: Vec<Id> = Statement::new(text)
+        .unkept()
+        .bind(id_list(batches))
+        .load(conn)?;
+    Ok(rows.into_iter().map(|row| row.id).collect())
+}
+
+/// Returns those of the batches for whose success a job waits, and a failure of which no retry takes away any more: the
+/// job was cancelled, or was deleted after it had failed.
+pub(crate) fn without_retry(conn: &mut Conn<'_>, batches: &[i64]) -> QueryResult<Vec<i64>> {
+    if batches.is_empty() {
+        return Ok(Vec::new());
+    }
+    let text = format!(
+        "SELECT b.id FROM solid_queue_batches b WHERE b.id IN {{in $1}} AND {IS_AWAITED} AND {IS_LOST}"
     );
     let rows: Vec<Id> = Statement::new(text)
         .unkept()

@@ -176,14 +176,19 @@ fn resolve_those(
     Ok(())
 }
 
-/// Has jobs that wait for the success of other jobs, which have failed and cannot be retried any more, wait no longer, and
-/// returns them. A job that undoes a step runs then.
-pub(crate) fn give_up(conn: &mut Conn<'_>, parents: &[i64]) -> QueryResult<Vec<i64>> {
+/// Has jobs that wait for the success of jobs or batches, which have failed and no retry can bring to success any more,
+/// wait no longer, and returns them. A job that undoes a step runs then.
+pub(crate) fn give_up(
+    conn: &mut Conn<'_>,
+    which: Resolved,
+    parents: &[i64],
+) -> QueryResult<Vec<i64>> {
     let text = format!(
         "UPDATE windlass_edges SET otherwise = 'discard', \
            runs_on = CASE WHEN name = '{UNDONE_AFTER}' THEN 'finish' ELSE runs_on END \
-         WHERE parent_job_id IN {{in $1}} AND otherwise = 'wait' AND runs_on = 'success' AND outcome = 'failed' \
-         RETURNING child_job_id AS job_id"
+         WHERE {} IN {{in $1}} AND otherwise = 'wait' AND runs_on = 'success' AND outcome = 'failed' \
+         RETURNING child_job_id AS job_id",
+        which.parent()
     );
     Statement::new(text)
         .unkept()

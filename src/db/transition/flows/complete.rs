@@ -88,15 +88,18 @@ fn ids(batches: &[EndedBatch]) -> Vec<i64> {
 /// more wait.
 fn follow(conn: &mut Conn<'_>, over: &[EndedBatch]) -> QueryResult<(usize, Vec<i64>)> {
     let (failed, succeeded): (Vec<_>, Vec<_>) = over.iter().partition(|batch| batch.failures > 0);
+    let of = |batches: Vec<&EndedBatch>| batches.into_iter().map(|batch| batch.id).collect();
+    let (succeeded, failed): (Vec<i64>, Vec<i64>) = (of(succeeded), of(failed));
     let (mut children, mut unfinished) = (BTreeSet::new(), Vec::new());
-    for (batches, outcome) in [(succeeded, SUCCEEDED), (failed, FAILED)] {
-        let batches: Vec<i64> = batches.into_iter().map(|batch| batch.id).collect();
-        let followers = edges::resolve(conn, Resolved::Batches, &batches, outcome)?;
+    for (batches, outcome) in [(&succeeded, SUCCEEDED), (&failed, FAILED)] {
+        let followers = edges::resolve(conn, Resolved::Batches, batches, outcome)?;
         children.extend(followers.jobs);
         if followers.has_more {
             unfinished.extend(batches);
         }
     }
+    let lost = batches::without_retry(conn, &failed)?;
+    children.extend(edges::give_up(conn, Resolved::Batches, &lost)?);
     let keys = children.iter().map(|child| format!("{CHILD}{child}"));
     wanted_keys::request_promotion_later(conn, &keys.collect())?;
     Ok((children.len(), unfinished))

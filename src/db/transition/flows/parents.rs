@@ -51,7 +51,11 @@ pub(crate) fn resolve(
             again.extend(parents.iter().map(|job| format!("{ENDED}{job}")));
         }
     }
-    children.extend(edges::give_up(conn, &outcomes.without_retry())?);
+    children.extend(edges::give_up(
+        conn,
+        Resolved::Jobs,
+        &outcomes.without_retry(),
+    )?);
     let left_over = again.len();
     again.extend(children.iter().map(|child| format!("{CHILD}{child}")));
     wanted_keys::request_promotion_later(conn, &again)?;
