@@ -6,12 +6,12 @@ use crate::db::own;
 use crate::db::table::flows::joins;
 use crate::db::table::steps::StepState;
 use crate::db::transition::flows::connect;
-use crate::error::Doing;
+use crate::error::{Doing, Error};
 use crate::job::context::Context;
 use crate::job::error::{JobError, JobResult};
 use crate::job::new_job::NewJob;
 use crate::job::parents::after::After;
-use crate::job::parents::unknown::refuse_unknown_of;
+use crate::job::parents::unknown::{name_unknown, refuse_unknown_of};
 use crate::job::steps::{lost, twice};
 use serde::{Deserialize, Serialize};
 use std::iter;
@@ -138,11 +138,17 @@ impl<S: ?Sized> Context<'_, S> {
         let run = self.run();
         let mut connection = self.connection()?;
         let conn = &mut own(&mut connection);
-        refuse_unknown_of(conn, iter::once((&*run.class_name, children)))
-            .map_err(|error| JobError::from(error).fail())?;
+        let all = || iter::once((&*run.class_name, children));
+        let refused = |error| match error {
+            Error::NoSuchParent { .. } | Error::NoSuchBatch { .. } => JobError::from(error).fail(),
+            error => error.into(),
+        };
+        refuse_unknown_of(conn, all()).map_err(refused)?;
+        let found = connect::join(conn, run.fence, run.job_id, step, &children.parents);
+        let found = found.doing("connect the job with others");
+        let found = name_unknown(conn, all(), found).map_err(refused)?;
         let children = &children.parents[..];
-        let found = connect::join(conn, run.fence, run.job_id, step, children);
-        match found.doing("connect the job with others")? {
+        match found {
             StepState::Lost => return Err(lost(run)),
             StepState::Done(_) => return Err(twice(step)),
             StepState::New => {}

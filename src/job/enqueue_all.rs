@@ -9,7 +9,7 @@ use crate::job::enqueued::Enqueued;
 use crate::job::extras::access::{PublicAccess, insert_with_tokens};
 use crate::job::extras::internal::refuse_named;
 use crate::job::new_job::NewJob;
-use crate::job::parents::unknown::{name_unknown, refuse_unknown};
+use crate::job::parents::unknown::{all_of, name_unknown, refuse_unknown};
 use crate::job::policy::quota;
 use crate::job::trace::spans;
 
@@ -89,7 +89,7 @@ fn enqueue_rows(
     spans::send_batch(&mut rows, |rows| {
         rank_by_time(conn, rows).doing("read the time")?;
         let inserted = insert_all(conn, rows, &accesses);
-        name_unknown(conn, rows, inserted)
+        name_unknown(conn, all_of(rows), inserted)
     })
 }
 

@@ -11,7 +11,7 @@ use crate::job::concurrency::Concurrency;
 use crate::job::enqueued::Enqueued;
 use crate::job::extras::access::{PublicAccess, insert_with_tokens};
 use crate::job::extras::internal::refuse_named;
-use crate::job::parents::unknown::{name_unknown, refuse_unknown};
+use crate::job::parents::unknown::{all_of, name_unknown, refuse_unknown};
 use crate::job::policy::Policy;
 use crate::job::policy::limit_kinds::Expiry;
 use crate::job::policy::quota::{self, Quota};
@@ -244,7 +244,7 @@ impl NewJob {
                 quota::enqueue_all(&mut conn, rows)?.remove(0).into()
             } else {
                 let inserted = enqueue::insert(&mut conn, &rows[0]).doing("enqueue the job");
-                name_unknown(&mut conn, rows, inserted)?.into()
+                name_unknown(&mut conn, all_of(rows), inserted)?.into()
             };
             if enqueued.outcome == EnqueueOutcome::Refused {
                 return Err(Error::UniqueIdTaken {

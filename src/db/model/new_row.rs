@@ -40,6 +40,8 @@ pub(crate) struct NewRow {
     pub(crate) batch_id: Option<i64>,
     /// What it waits for.
     pub(crate) follows: Option<Box<Follows>>,
+    /// Whether the caller connects it with what it waits for, when that is inserted too.
+    pub(crate) is_connected_later: bool,
 }
 
 /// By when a job must have started.
@@ -92,7 +94,14 @@ impl NewRow {
             quota: None,
             batch_id: None,
             follows: None,
+            is_connected_later: false,
         }
+    }
+
+    /// Returns whether the job waits for jobs or batches: it is inserted blocked.
+    pub(crate) fn waits(&self) -> bool {
+        let follows = self.follows.as_ref();
+        self.is_connected_later || follows.is_some_and(|follows| !follows.parents.is_empty())
     }
 
     pub(crate) fn concurrency_key(&self) -> Option<&str> {

@@ -12,7 +12,7 @@ use crate::job::enqueue_all::enqueue_each;
 use crate::job::enqueued::Enqueued;
 use crate::job::new_job::NewJob;
 use crate::job::parents::check_parents;
-use crate::job::parents::unknown::refuse_unknown_of;
+use crate::job::parents::unknown::{name_unknown, refuse_unknown_of};
 use std::collections::BTreeMap;
 
 /// What the enqueue of a [`Flow`] returns.
@@ -59,6 +59,7 @@ impl Flow {
                         parents: member.parents,
                     };
                     plan.check(&job)?;
+                    job.row.is_connected_later = plan.waits();
                     plans.push((place, plan));
                     jobs.push(*job);
                 }
@@ -73,6 +74,10 @@ impl Flow {
 }
 
 impl Planned {
+    fn waits(&self) -> bool {
+        !self.parents.is_empty() || !self.follows.parents.is_empty()
+    }
+
     fn check(&self, job: &NewJob) -> Result<()> {
         job.check()?;
         let count = self.parents.len() + self.follows.parents.len();
@@ -115,20 +120,23 @@ fn insert_all(
     let has_others = plans
         .iter()
         .any(|(_, plan)| !plan.follows.parents.is_empty());
-    let mut children: Vec<(i64, Follows)> = Vec::new();
+    let mut children: Vec<(i64, Planned)> = Vec::new();
     for ((_, mut plan), job) in plans.into_iter().zip(&enqueued) {
         let parents = plan.parents.iter().filter_map(|place| ids.get(place));
         let parents = parents.map(|(parent, name)| (*parent, Some(name.clone())));
         plan.follows.parents.extend(parents);
         if job.is_new && !plan.follows.parents.is_empty() {
-            children.push((job.id.0, plan.follows));
+            children.push((job.id.0, plan));
         }
     }
-    let children: Vec<(i64, &Follows)> = children.iter().map(|(job, all)| (*job, all)).collect();
+    let follows = children.iter().map(|(job, plan)| (*job, &plan.follows));
     let found = match are_new && !has_others {
         true => Parents::New,
         false => Parents::Existing,
     };
-    connect(conn, &children, found).doing("enqueue the flow")?;
+    let connected = connect(conn, &follows.collect::<Vec<_>>(), found).doing("enqueue the flow");
+    let all = children.iter();
+    let all = all.map(|(_, plan)| (&*plan.class, &plan.follows));
+    name_unknown(conn, all, connected)?;
     Ok(flow)
 }

@@ -9,25 +9,30 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Refuses jobs that wait for a job or a batch that is not stored.
 pub(crate) fn refuse_unknown(conn: &mut Conn<'_>, rows: &[NewRow]) -> Result<()> {
-    let all = rows.iter();
-    let all = all.filter_map(|row| Some((&*row.class_name, &**row.follows.as_ref()?)));
-    refuse_unknown_of(conn, all)
+    refuse_unknown_of(conn, all_of(rows))
 }
 
-/// Says what a job waits for that is not stored, if that is why an enqueue has failed: it was deleted after the look above.
-pub(crate) fn name_unknown<T>(
+/// Returns the classes of jobs that wait, with what they wait for.
+pub(crate) fn all_of(rows: &[NewRow]) -> impl Iterator<Item = (&str, &Follows)> {
+    let all = rows.iter();
+    all.filter_map(|row| Some((&*row.class_name, &**row.follows.as_ref()?)))
+}
+
+/// Says what a job waits for that is not stored, if that is why it could not be connected: it was deleted after the look
+/// above.
+pub(crate) fn name_unknown<'r, T>(
     conn: &mut Conn<'_>,
-    rows: &[NewRow],
-    enqueued: Result<T>,
+    all: impl Iterator<Item = (&'r str, &'r Follows)>,
+    connected: Result<T>,
 ) -> Result<T> {
     if let Err(Error::Query {
         source: diesel::result::Error::NotFound,
         ..
-    }) = &enqueued
+    }) = &connected
     {
-        refuse_unknown(conn, rows)?;
+        refuse_unknown_of(conn, all)?;
     }
-    enqueued
+    connected
 }
 
 /// Does the same as [`refuse_unknown`], by the classes of the jobs.

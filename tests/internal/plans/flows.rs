@@ -16,6 +16,7 @@ use crate::db::query::batches::{self as looks, details};
 use crate::db::query::flows::edges::{self as graph, EdgesOf};
 use crate::db::query::flows::{inputs, nodes};
 use crate::db::table::flows::batches::{self, Addition, NewBatchRow};
+use crate::db::table::flows::edges::{self, Resolved};
 use crate::db::table::flows::{CHILD, ENDED, parents};
 use crate::db::table::wanted_keys;
 use crate::db::transition::flows::{complete, enqueue as flows, leave, sweep};
@@ -68,6 +69,8 @@ pub(crate) const FLOWS: [(&str, Work); 17] = [
             Duration::ZERO,
             FinishedRow::Keep,
         )?;
+        assert_eq!(batches::without_retry(conn, &[batch])?, [0; 0]);
+        edges::give_up(conn, Resolved::Batches, &[batch])?;
         leave::rejoin(conn, &rows.jobs[..1])
     }),
     ("cancel what follows", |conn, _| {

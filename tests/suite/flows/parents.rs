@@ -6,7 +6,7 @@ use crate::support::db::execute;
 use crate::support::program::windlass;
 use diesel::connection::InstrumentationEvent;
 use windlass::{
-    Batch, Change, Concurrency, Dispatcher, Error, Jobs, On, Reason, Supervisor, enqueue_all,
+    Batch, Change, Concurrency, Dispatcher, Error, Flow, Jobs, On, Reason, Supervisor, enqueue_all,
     explain,
 };
 
@@ -21,6 +21,8 @@ on_each_database!(
     an_existing_job_keeps_what_it_waits_for,
     what_cannot_be_is_refused,
     a_parent_that_is_deleted_during_the_enqueue_is_named,
+    a_parent_that_is_deleted_during_the_enqueue_of_a_flow_is_named,
+    a_job_that_waits_is_never_ready,
     a_job_says_what_it_waits_for,
     a_drain_follows_jobs,
     a_dispatcher_finds_jobs_that_wait_in_vain,
@@ -222,6 +224,65 @@ fn a_parent_that_is_deleted_during_the_enqueue_is_named(db: &TestDb) {
         "{refused:?}"
     );
     assert_eq!(works.unwrap().len(), 1);
+}
+
+/// It is there when the flow looks for it, and gone when its jobs are inserted. On SQLite, nothing comes between these.
+fn a_parent_that_is_deleted_during_the_enqueue_of_a_flow_is_named(db: &TestDb) {
+    let parent = part("a", End::Finish).enqueue(&mut db.connect()).unwrap();
+    let refused = crate::with_own_connection!(db, |conn| {
+        let mut other = db.connect();
+        let at = if db.is_postgres() { "nextval" } else { "BEGIN" };
+        conn.set_instrumentation(move |event: InstrumentationEvent<'_>| {
+            if let InstrumentationEvent::StartQuery { query, .. } = event
+                && query.to_string().contains(at)
+            {
+                let gone = format!("DELETE FROM solid_queue_jobs WHERE id = {}", parent.id);
+                execute(&mut other, &gone);
+            }
+        });
+        let flow = Flow::new().job("b", part("b", End::Finish).after(parent));
+        flow.unwrap().enqueue(&mut conn).map(|_| ())
+    });
+    assert!(
+        matches!(&refused, Err(Error::NoSuchParent { parent: id, .. }) if *id == parent.id.0),
+        "{refused:?}"
+    );
+    assert_eq!(db.rows_of("solid_queue_jobs"), 0);
+}
+
+/// Not even within the transaction of its enqueue: workers would be woken in vain.
+fn a_job_that_waits_is_never_ready(db: &TestDb) {
+    let parent = part("a", End::Finish).enqueue(&mut db.connect()).unwrap();
+    let action = match db.is_postgres() {
+        true => {
+            db.execute("CREATE FUNCTION no_execution() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'an execution'; END $$");
+            "FOR EACH ROW EXECUTE FUNCTION no_execution()"
+        }
+        false => "BEGIN SELECT RAISE(ABORT, 'an execution'); END",
+    };
+    for table in ["ready", "scheduled"] {
+        db.execute(&format!(
+            "CREATE TRIGGER no_{table} BEFORE INSERT ON solid_queue_{table}_executions {action}"
+        ));
+    }
+    let mut conn = db.connect();
+    let waits = |name| part(name, End::Finish).after(parent);
+    waits("b").enqueue(&mut conn).unwrap();
+    let limited = waits("c").concurrency(Concurrency::new("k").limit(1));
+    let later = waits("d").after(Duration::from_secs(60));
+    let known = waits("e").idempotency_key("e");
+    enqueue_all(&mut conn, [limited, later, known]).unwrap();
+    enqueue_all(&mut conn, (0..3).map(|_| waits("f"))).unwrap();
+    let flow = Flow::new().job("g", waits("g")).unwrap();
+    let flow = flow.job("h", part("h", End::Finish)).unwrap();
+    let flow = flow.after("h", ["g"]).unwrap();
+    flow.enqueue(&mut conn).unwrap();
+    let batch = Batch::new("empty").on_finish(part("i", End::Finish));
+    Batch::new("outer")
+        .add_batch(batch)
+        .enqueue(&mut conn)
+        .unwrap();
+    assert_eq!(db.rows_of("solid_queue_blocked_executions"), 11);
 }
 
 fn a_job_says_what_it_waits_for(db: &TestDb) {

@@ -42,7 +42,7 @@ impl<'n> NewEdge<'n> {
     }
 }
 
-/// Lets jobs that were just inserted wait for their parents. The caller has deleted their executions.
+/// Lets jobs wait for their parents. They are blocked, or a claim of them ends blocked.
 pub(crate) fn insert(conn: &mut Conn<'_>, edges: &[NewEdge<'_>]) -> QueryResult<()> {
     let input = InputRows {
         names: [

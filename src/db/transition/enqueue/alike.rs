@@ -60,6 +60,7 @@ pub(crate) fn traits(rows: &[NewRow]) -> Option<JobTraits> {
             && row.delay.is_none()
             && row.active_job_id.is_none()
             && row.idempotency_key.is_none()
+            && !row.waits()
             && row.unique_id.is_some() == has_unique_id
             && common(row) == expected
             && row.unique_id.as_ref().is_none_or(|name| names.insert(name))

@@ -1,4 +1,4 @@
-//! Inserts jobs that may exist already: with idempotency keys, or with unique ids.
+//! Inserts jobs that may exist already, with idempotency keys or unique ids, and jobs that wait for others.
 //!
 //! Ids are assigned first, in the order of the jobs. Then unique ids are taken and jobs inserted in
 //! the order of their unique ids and keys, so that two bulk enqueues with the same ones in another
@@ -13,6 +13,7 @@ use crate::db::conn::wakeup;
 use crate::db::model::job_columns::JobColumns;
 use crate::db::model::new_row::{EnqueueOutcome, Inserted, NewRow};
 use crate::db::table::blocked::{self, RETURNING};
+use crate::db::table::flows::{WAITS_FOR_PARENTS, edges};
 use crate::db::table::semaphores::NEVER_EXPIRES;
 use crate::db::table::unique_jobs::UNIQUE_SUCCESSOR;
 use crate::db::transition::enqueue::insert::CHUNK;
@@ -28,8 +29,14 @@ use std::sync::LazyLock;
 struct NewEntry<'r> {
     id: i64,
     row: &'r NewRow,
-    /// Whether it waits for another job to end.
-    is_blocked: bool,
+    /// Whether it waits for the end of the job that holds its unique id.
+    is_behind: bool,
+}
+
+impl NewEntry<'_> {
+    fn is_blocked(&self) -> bool {
+        self.is_behind || self.row.waits()
+    }
 }
 
 /// Inserts jobs in the caller's transaction, and returns the result of each, in order.
@@ -99,7 +106,7 @@ fn insert_round(
     let taken: HashMap<i64, Taken> = resolve_conflict::take(conn, rows)?;
     let mut entries = Vec::with_capacity(rows.len());
     for NumberedRow { id, row } in rows {
-        let is_blocked = match taken.get(id) {
+        let is_behind = match taken.get(id) {
             Some(Taken::Known(job, outcome)) => {
                 inserted.insert(*id, Inserted::new(*job, *outcome));
                 continue;
@@ -110,7 +117,7 @@ fn insert_round(
         entries.push(NewEntry {
             id: *id,
             row,
-            is_blocked,
+            is_behind,
         });
     }
     entries.sort_by_key(|entry| (entry.row.idempotency_key.is_some(), key(entry.row)));
@@ -140,7 +147,7 @@ fn insert_entries<'r>(
     let (new, known): (Vec<NewEntry<'r>>, Vec<_>) =
         entries.iter().partition(|entry| new.contains(&entry.id));
     for entry in new {
-        let outcome = if entry.is_blocked {
+        let outcome = if entry.is_behind {
             EnqueueOutcome::Again
         } else {
             EnqueueOutcome::New
@@ -197,7 +204,7 @@ fn with_keys(conn: &mut Conn<'_>, keys: &[&str]) -> QueryResult<HashMap<String, 
 /// scheduled or blocked.
 static ENTRIES: LazyLock<(JobColumns, String)> = LazyLock::new(|| {
     let columns = JobColumns::all();
-    let (ids, blocked) = (columns.len() + 1, columns.len() + 2);
+    let [ids, blocked, behind] = [1, 2, 3].map(|place| columns.len() + place);
     let text = format!(
         "WITH job AS (INSERT INTO solid_queue_jobs ({names}, id) SELECT {values}, id \
            FROM unnest({placeholders}, ${ids}) WITH ORDINALITY AS input ({inputs}, id, ord) \
@@ -206,7 +213,9 @@ static ENTRIES: LazyLock<(JobColumns, String)> = LazyLock::new(|| {
          free AS (SELECT * FROM job WHERE id <> ALL (${blocked})), \
          blocked AS (INSERT INTO solid_queue_blocked_executions \
              (job_id, queue_name, priority, concurrency_key, expires_at, created_at) \
-           SELECT id, queue_name, priority, '{UNIQUE_SUCCESSOR}', timestamp '{NEVER_EXPIRES}', {{now}} FROM job WHERE id = ANY (${blocked})), \
+           SELECT id, queue_name, priority, \
+             CASE WHEN id = ANY (${behind}) THEN '{UNIQUE_SUCCESSOR}' ELSE '{WAITS_FOR_PARENTS}' END, \
+             timestamp '{NEVER_EXPIRES}', {{now}} FROM job WHERE id = ANY (${blocked})), \
          {limited}, \
          ready AS (INSERT INTO solid_queue_ready_executions (job_id, queue_name, priority, class_name, cautious, created_at) \
            SELECT id, queue_name, priority, class_name, {{cautious}}, {{now}} FROM free \
@@ -229,14 +238,16 @@ static ENTRIES: LazyLock<(JobColumns, String)> = LazyLock::new(|| {
 /// that did not exist.
 fn insert_arrays(conn: &mut Conn<'_>, entries: &[NewEntry<'_>]) -> QueryResult<BTreeSet<i64>> {
     let (columns, text) = &*ENTRIES;
-    let ids: Vec<i64> = entries.iter().map(|entry| entry.id).collect();
-    let blocked = entries.iter().filter(|entry| entry.is_blocked);
-    let blocked: Vec<i64> = blocked.map(|entry| entry.id).collect();
+    let ids = |which: fn(&NewEntry<'_>) -> bool| -> Vec<i64> {
+        let entries = entries.iter().filter(|entry| which(entry));
+        entries.map(|entry| entry.id).collect()
+    };
     let rows: Vec<&NewRow> = entries.iter().map(|entry| entry.row).collect();
     let rows: Vec<Id> = columns
         .bind_arrays(Statement::new(text), &rows)
-        .bind(ids)
-        .bind(blocked)
+        .bind(ids(|_| true))
+        .bind(ids(|entry| entry.is_blocked()))
+        .bind(ids(|entry| entry.is_behind))
         .load(conn)?;
     Ok(rows.into_iter().map(|row| row.id).collect())
 }
@@ -278,22 +289,26 @@ fn insert_executions(conn: &mut Conn<'_>, entries: &[&NewEntry<'_>]) -> QueryRes
         entries.map(|entry| entry.id).collect()
     };
     let has_time = |entry: &NewEntry<'_>| entry.row.at.is_some() || entry.row.delay.is_some();
-    let behind = ids(|entry| entry.is_blocked);
+    let behind = ids(|entry| entry.is_behind);
     if !behind.is_empty() {
         blocked::block(conn, &behind)?;
+    }
+    let waiting = ids(|entry| entry.row.waits());
+    if !waiting.is_empty() {
+        edges::block(conn, &waiting)?;
     }
     let mut later = Vec::new();
     if entries.iter().any(|entry| has_time(entry)) {
         let text = "INSERT INTO solid_queue_scheduled_executions (job_id, queue_name, priority, scheduled_at, created_at) \
              SELECT id, queue_name, priority, scheduled_at, created_at FROM solid_queue_jobs \
              WHERE id IN {in $1} AND scheduled_at > created_at ORDER BY id RETURNING job_id";
-        let free = id_list(&ids(|entry| !entry.is_blocked));
+        let free = id_list(&ids(|entry| !entry.is_blocked()));
         let rows: Vec<Execution> = Statement::new(text).bind(free).load(conn)?;
         later = job_ids(rows);
         later.sort_unstable();
     }
     let is_due = |id: &i64| later.binary_search(id).is_err();
-    let mut due = ids(|entry| !entry.is_blocked && entry.row.limit.is_none());
+    let mut due = ids(|entry| !entry.is_blocked() && entry.row.limit.is_none());
     due.retain(is_due);
     if !due.is_empty() {
         let text = "INSERT INTO solid_queue_ready_executions (job_id, queue_name, priority, class_name, cautious, created_at) \
@@ -301,7 +316,7 @@ fn insert_executions(conn: &mut Conn<'_>, entries: &[&NewEntry<'_>]) -> QueryRes
              WHERE id IN {in $1} ORDER BY id";
         Statement::new(text).bind(id_list(&due)).execute(conn)?;
     }
-    let mut limited = ids(|entry| !entry.is_blocked && entry.row.limit.is_some());
+    let mut limited = ids(|entry| !entry.is_blocked() && entry.row.limit.is_some());
     limited.retain(is_due);
     if limited.is_empty() {
         return Ok(());

@@ -70,9 +70,9 @@ fn insert_expiries(conn: &mut Conn<'_>, rows: &[NewRow], inserted: &[Inserted]) 
 
 /// Inserts one job, without its expiry.
 fn insert_lasting(conn: &mut Conn<'_>, row: &NewRow) -> QueryResult<Inserted> {
-    if row.unique_id.is_some() {
+    if row.unique_id.is_some() || row.waits() {
         // In a transaction of the caller, it takes the way below, whose savepoint survives an error.
-        let is_simple = row.idempotency_key.is_none() && !conn.is_in_transaction();
+        let is_simple = row.idempotency_key.is_none() && !row.waits() && !conn.is_in_transaction();
         if is_simple
             && conn.dialect() == Dialect::Postgres
             && let Some(id) = insert::insert_if_free(conn, row)?
@@ -107,7 +107,8 @@ fn insert_all_lasting(conn: &mut Conn<'_>, rows: &[NewRow]) -> QueryResult<Vec<I
         return Ok(Vec::new());
     }
     let traits = alike::traits(rows);
-    if traits.is_none() && rows.iter().any(|row| row.is_named() || row.limit.is_some()) {
+    let is_plain = |row: &NewRow| !row.is_named() && row.limit.is_none() && !row.waits();
+    if traits.is_none() && !rows.iter().all(is_plain) {
         return conn.transaction(|conn| keyed::insert(conn, rows));
     }
     // On Postgres one statement is a transaction; BEGIN and COMMIT would be extra round trips. In

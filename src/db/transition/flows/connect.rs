@@ -14,13 +14,6 @@ use crate::db::transition::operate;
 use diesel::prelude::*;
 use std::collections::BTreeSet;
 
-/// Takes the executions of new jobs, and blocks them until what they wait for has ended.
-pub(crate) fn block(conn: &mut Conn<'_>, jobs: &[i64], edges: &[NewEdge<'_>]) -> QueryResult<()> {
-    operate::take_execution(conn, &operate::WAITING, jobs)?;
-    edges::insert(conn, edges)?;
-    edges::block(conn, jobs)
-}
-
 /// Lets those of the inserted jobs that are new wait for what their rows name.
 pub(crate) fn follow_parents(
     conn: &mut Conn<'_>,
@@ -43,7 +36,7 @@ pub(crate) enum Parents {
     New,
 }
 
-/// Lets new jobs wait for their parents.
+/// Lets new jobs, which were inserted blocked, wait for their parents.
 ///
 /// A parent may end in another transaction, before this one commits or after. Either that one sees the mark, or this one's
 /// request is handled after both: then a promotion finds that the parent has ended.
@@ -67,8 +60,7 @@ pub(crate) fn connect(
     }
     let all: Vec<Parent> = edges.iter().map(|edge| edge.parent).collect();
     hold(conn, &all, found)?;
-    let blocked: BTreeSet<i64> = edges.iter().map(|edge| edge.child).collect();
-    block(conn, &blocked.into_iter().collect::<Vec<_>>(), &edges)?;
+    edges::insert(conn, &edges)?;
     match found {
         Parents::New => Ok(()),
         Parents::Existing => request(conn, &all),

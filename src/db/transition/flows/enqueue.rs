@@ -3,12 +3,11 @@
 use crate::db::conn::connection::Conn;
 use crate::db::model::follows::{On, Otherwise, Parent};
 use crate::db::model::new_row::NewRow;
-use crate::db::table::flows::edges::NewEdge;
+use crate::db::table::flows::edges::{self, NewEdge};
 use crate::db::table::flows::{ADDED, BATCH, batches, members};
 use crate::db::table::wanted_keys;
 use crate::db::transition::enqueue;
 use crate::db::transition::flows::admit::NESTED;
-use crate::db::transition::flows::connect::block;
 use diesel::prelude::*;
 use std::collections::BTreeSet;
 
@@ -50,7 +49,11 @@ pub(crate) fn follow(
     if rows.is_empty() {
         return Ok(Vec::new());
     }
-    let jobs = enqueue::insert_all(conn, rows)?;
+    let rows = rows.iter().cloned().map(|row| NewRow {
+        is_connected_later: true,
+        ..row
+    });
+    let jobs = enqueue::insert_all(conn, &rows.collect::<Vec<_>>())?;
     let jobs: Vec<i64> = jobs.iter().map(|job| job.id).collect();
     let edge = |job: &i64| NewEdge {
         child: *job,
@@ -59,7 +62,7 @@ pub(crate) fn follow(
         on,
         otherwise,
     };
-    block(conn, &jobs, &jobs.iter().map(edge).collect::<Vec<_>>())?;
+    edges::insert(conn, &jobs.iter().map(edge).collect::<Vec<_>>())?;
     Ok(jobs)
 }
 
