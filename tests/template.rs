@@ -11,11 +11,16 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::time::UNIX_EPOCH;
 
-/// Tells this build of the tests from others, which may have other migrations.
-fn build() -> u128 {
-    let program = std::env::current_exe().and_then(std::fs::metadata);
-    let at = program.and_then(|program| program.modified()).unwrap();
-    at.duration_since(UNIX_EPOCH).unwrap().as_nanos()
+/// Tells this build of the tests from others, which may have other migrations: by the name of the program, which ends in
+/// a hash, and its time.
+fn build() -> String {
+    let program = std::env::current_exe().unwrap();
+    let at = program.metadata().unwrap().modified().unwrap();
+    let at = at.duration_since(UNIX_EPOCH).unwrap().as_nanos();
+    let name = program.file_stem().unwrap().to_string_lossy();
+    let hash = name.rsplit('-').next().unwrap_or_default();
+    // Postgres cuts names of more than 63 bytes.
+    format!("{:.16}_{at:x}", hash)
 }
 
 /// Copies a SQLite file to `to`. `prepare` makes it, once for all tests of this process.

@@ -18,10 +18,11 @@ use diesel::QueryResult;
 on_each_database!(
     three_parents_end_at_once,
     a_parent_fails_beside_two_that_end,
-    a_parent_is_retried_beside_the_last_end,
+    a_parent_is_retried_beside_two_ends,
     a_parent_is_retried_beside_the_look_at_its_failure,
-    a_parent_is_cancelled_beside_the_last_end,
-    a_process_of_a_parent_dies_beside_the_last_end,
+    a_parent_is_cancelled_beside_two_ends,
+    a_process_of_a_parent_dies_beside_two_ends,
+    a_job_is_enqueued_beside_two_ends,
     two_promotions_see_the_end_of_a_parent,
     a_job_is_enqueued_beside_the_end_of_its_parent,
     a_job_is_enqueued_beside_the_failure_of_its_parent,
@@ -123,9 +124,9 @@ fn a_parent_fails_beside_two_that_end(db: &TestDb) {
         ]);
 }
 
-/// j4 waits for the success of j1 and j2, also by a retry. j1 has failed.
-fn one_failed(conn: &mut Conn<'_>) -> World {
-    let mut world = held(conn, 2);
+/// A job waits for the success of all parents, also by a retry. j1 has failed.
+fn one_failed(conn: &mut Conn<'_>, parents: usize) -> World {
+    let mut world = held(conn, parents);
     let parents = world.jobs.clone();
     world.job(conn, &after(&parents, On::Success, Otherwise::Wait));
     promote_all(conn).unwrap();
@@ -134,18 +135,19 @@ fn one_failed(conn: &mut Conn<'_>) -> World {
 }
 
 /// Whether the failure was seen before or not, it waits for j1.
-fn a_parent_is_retried_beside_the_last_end(db: &TestDb) {
-    Play::new(db, one_failed)
+fn a_parent_is_retried_beside_two_ends(db: &TestDb) {
+    Play::new(db, |conn| one_failed(conn, 3))
         .coarse()
         .finally(promote_all)
         .actor("retry", |c, w| retry(c, w, &[1]))
-        .actor("end", |c, w| leave(c, w, 2, FinishedRow::Keep))
-        .ends_in(&["retry 1, end 1,  -> j1 ready, j2 finished, j3 blocked; p1 p2 p3"]);
+        .actor("b", |c, w| leave(c, w, 2, FinishedRow::Keep))
+        .actor("c", |c, w| leave(c, w, 3, FinishedRow::Delete))
+        .ends_in(&["retry 1, b 1, c 1,  -> j1 ready, j2 finished, j4 blocked; p1 p2 p3"]);
 }
 
 /// j1 is retried, and ends: its failure must not be noted after its success.
 fn a_parent_is_retried_beside_the_look_at_its_failure(db: &TestDb) {
-    Play::new(db, one_failed)
+    Play::new(db, |conn| one_failed(conn, 2))
         .coarse()
         .finally(promote_all)
         .actor("retry", |c, w| {
@@ -166,36 +168,36 @@ fn a_parent_is_retried_beside_the_look_at_its_failure(db: &TestDb) {
         .ends_in(&["retry 1, look once,  -> j1 finished, j2 claimed by p2, j3 blocked; p1 p2 p3"]);
 }
 
-fn a_parent_is_cancelled_beside_the_last_end(db: &TestDb) {
+fn a_parent_is_cancelled_beside_two_ends(db: &TestDb) {
     fn one_ready(conn: &mut Conn<'_>) -> World {
         let world = three_held(conn);
         release(conn, &world, 1, &[1], None).unwrap();
-        leave(conn, &world, 2, FinishedRow::Keep).unwrap();
         world
     }
     Play::new(db, one_ready)
         .coarse()
         .finally(promote_all)
         .actor("cancel", |c, w| cancel(c, w, &[1]))
-        .actor("end", |c, w| leave(c, w, 3, FinishedRow::Keep))
-        .ends_in(&["cancel 1 ended 0 asked, end 1,  -> j1 finished, j2 finished, j3 finished, j4 finished, j5 ready, j6 ready; p1 p2 p3"]);
+        .actor("b", |c, w| leave(c, w, 2, FinishedRow::Keep))
+        .actor("c", |c, w| leave(c, w, 3, FinishedRow::Keep))
+        .ends_in(&["cancel 1 ended 0 asked, b 1, c 1,  -> j1 finished, j2 finished, j3 finished, j4 finished, j5 ready, j6 ready; p1 p2 p3"]);
 }
 
-fn a_process_of_a_parent_dies_beside_the_last_end(db: &TestDb) {
-    fn two_left(conn: &mut Conn<'_>) -> World {
+fn a_process_of_a_parent_dies_beside_two_ends(db: &TestDb) {
+    fn parked(conn: &mut Conn<'_>) -> World {
         let world = three_held(conn);
-        leave(conn, &world, 3, FinishedRow::Keep).unwrap();
         let parked = "UPDATE solid_queue_jobs SET max_crashes = 0";
         let parked = crate::db::conn::statement::Statement::new(parked);
         parked.unkept().execute(conn).unwrap();
         world
     }
-    Play::new(db, two_left)
+    Play::new(db, parked)
         .coarse()
         .finally(promote_all)
         .actor("prune", |c, w| prune(c, w, 1, Some(0)))
-        .actor("end", |c, w| leave(c, w, 2, FinishedRow::Keep))
-        .ends_in(&["prune 0+0+1, end 1,  -> j1 failed (1 crash), j2 finished, j3 finished, j4 finished, j5 ready, j6 ready; p2 p3"]);
+        .actor("b", |c, w| leave(c, w, 2, FinishedRow::Keep))
+        .actor("c", |c, w| leave(c, w, 3, FinishedRow::Keep))
+        .ends_in(&["prune 0+0+1, b 1, c 1,  -> j1 failed (1 crash), j2 finished, j3 finished, j4 finished, j5 ready, j6 ready; p2 p3"]);
 }
 
 fn two_promotions_see_the_end_of_a_parent(db: &TestDb) {
@@ -212,6 +214,21 @@ fn two_promotions_see_the_end_of_a_parent(db: &TestDb) {
         .actor("one", |c, _| promote_once(c))
         .actor("other", |c, _| promote_once(c))
         .ends_in(&["one once, other once,  -> j1 finished, j2 finished, j3 finished, j4 ready, j5 finished, j6 ready; p1 p2 p3"]);
+}
+
+/// A new job waits for j1, which runs, and for j2 and j3, which end.
+fn a_job_is_enqueued_beside_two_ends(db: &TestDb) {
+    fn follow_all(conn: &mut Conn<'_>, world: &World) -> QueryResult<String> {
+        let row = after(&world.jobs, On::Finish, Otherwise::Discard);
+        enqueue::insert(conn, &row).map(|new| new.is_new.to_string())
+    }
+    Play::new(db, |conn| held(conn, 3))
+        .coarse()
+        .finally(promote_all)
+        .actor("enqueue", follow_all)
+        .actor("b", |c, w| leave(c, w, 2, FinishedRow::Keep))
+        .actor("c", |c, w| leave(c, w, 3, FinishedRow::Keep))
+        .ends_in(&["enqueue true, b 1, c 1,  -> j1 claimed by p1, j2 finished, j3 finished, new blocked; p1 p2 p3"]);
 }
 
 /// p1 holds j1.

@@ -28,6 +28,10 @@ on_each_database!(
     an_addition_is_rolled_back,
     an_ended_member_is_taken_out_beside_a_retry,
     two_dispatchers_take_out_an_ended_member,
+    a_failed_job_is_retried_beside_two_ends,
+    jobs_are_added_beside_two_ends,
+    a_process_dies_beside_two_ends,
+    a_job_is_cancelled_beside_two_ends,
     a_failed_job_is_deleted_beside_the_end_of_its_batch,
     a_failed_job_is_deleted_beside_a_retry_of_another,
 );
@@ -390,4 +394,60 @@ fn a_failed_job_is_deleted_beside_a_retry_of_another(db: &TestDb) {
             "retry 1, discard 1, 3 0 0 open -> j1 blocked, j2 ready, j3 ready, j5 ready, j6 finished; p1 p2 p3",
             "retry 1, discard 1, 3 1 2 over -> j1 finished, j2 ready, j3 ready, j5 ready, j6 finished; p1 p2 p3",
         ]);
+}
+
+fn a_failed_job_is_retried_beside_two_ends(db: &TestDb) {
+    fn one_has_failed(conn: &mut Conn<'_>) -> World {
+        let world = three_held(conn);
+        fail(conn, &world, 1, 1).unwrap();
+        world
+    }
+    Play::new(db, one_has_failed)
+        .coarse()
+        .finally(settled)
+        .actor("retry", |c, w| retry(c, w, &[4]))
+        .actor("b", |c, w| leave(c, w, 2, FinishedRow::Keep))
+        .actor("c", |c, w| leave(c, w, 3, FinishedRow::Delete))
+        .ends_in(&["retry 1, b 1, c 1, 3 0 0 open -> j1 blocked, j2 blocked, j3 blocked, j4 ready, j5 finished; p1 p2 p3"]);
+}
+
+fn jobs_are_added_beside_two_ends(db: &TestDb) {
+    Play::new(db, three_held)
+        .coarse()
+        .finally(settled)
+        .actor("add", |c, _| add(c))
+        .actor("b", |c, w| leave(c, w, 2, FinishedRow::Keep))
+        .actor("c", |c, w| leave(c, w, 3, FinishedRow::Delete))
+        .ends_in(&["add added, b 1, c 1, 5 0 0 open -> j1 blocked, j2 blocked, j3 blocked, j4 claimed by p1, j5 finished, new ready, new ready; p1 p2 p3"]);
+}
+
+fn a_process_dies_beside_two_ends(db: &TestDb) {
+    fn parked(conn: &mut Conn<'_>) -> World {
+        let world = three_held(conn);
+        let parked = "UPDATE solid_queue_jobs SET max_crashes = 0";
+        Statement::new(parked).unkept().execute(conn).unwrap();
+        world
+    }
+    Play::new(db, parked)
+        .coarse()
+        .finally(settled)
+        .actor("prune", |c, w| prune(c, w, 1, Some(0)))
+        .actor("b", |c, w| leave(c, w, 2, FinishedRow::Keep))
+        .actor("c", |c, w| leave(c, w, 3, FinishedRow::Keep))
+        .ends_in(&["prune 0+0+1, b 1, c 1, 3 2 1 over -> j2 ready, j3 ready, j4 failed (1 crash), j5 finished, j6 finished; p2 p3"]);
+}
+
+fn a_job_is_cancelled_beside_two_ends(db: &TestDb) {
+    fn one_ready(conn: &mut Conn<'_>) -> World {
+        let world = three_held(conn);
+        release(conn, &world, 1, &[1], None).unwrap();
+        world
+    }
+    Play::new(db, one_ready)
+        .coarse()
+        .finally(settled)
+        .actor("cancel", |c, w| cancel(c, w, &[4]))
+        .actor("b", |c, w| leave(c, w, 2, FinishedRow::Keep))
+        .actor("c", |c, w| leave(c, w, 3, FinishedRow::Keep))
+        .ends_in(&["cancel 1 ended 0 asked, b 1, c 1, 3 2 1 over -> j2 ready, j3 ready, j4 finished, j5 finished, j6 finished; p1 p2 p3"]);
 }
