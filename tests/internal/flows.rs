@@ -2,7 +2,7 @@
 
 use crate::db::conn::connection::{AsConn, Conn};
 use crate::db::internal_tests::db::{TestDb, on_each_database};
-use crate::db::internal_tests::interleavings::acts::{end, fail, retry};
+use crate::db::internal_tests::interleavings::acts::{clear_finished, end, fail, retry};
 use crate::db::internal_tests::interleavings::world::{World, row, take};
 use crate::db::model::claim::{Fence, FinishedRow};
 use crate::db::model::finished::KeySlots;
@@ -17,6 +17,7 @@ on_each_database!(
     a_job_after_a_failure_runs_although_one_was_cancelled,
     a_retried_job_that_is_not_kept_has_succeeded,
     a_second_join_waits_for_a_retried_job,
+    a_parent_is_cleared_after_its_end_was_noted,
 );
 
 /// p1 holds as many jobs.
@@ -115,4 +116,20 @@ fn a_second_join_waits_for_a_retried_job(db: &TestDb) {
     assert_eq!(world.describe(conn), "j1 blocked, j2 claimed by p1; p1");
     finish_all(conn, &world, &world.claims[1..], FinishedRow::Keep);
     assert_eq!(world.describe(conn), "j1 ready, j2 finished; p1");
+}
+
+/// j2 waits for the success of j1. Without a row, a cancelled job would count as finished.
+fn a_parent_is_cleared_after_its_end_was_noted(db: &TestDb) {
+    let mut connection = db.connect();
+    let conn = &mut connection.as_conn();
+    let mut world = held(conn, 1);
+    let parents = world.jobs.clone();
+    world.job(conn, &after(&parents, On::Success));
+    promote_all(conn);
+    let ending = Ending::Cancel(cancelled());
+    end(conn, &world, (1, 1), &ending, FinishedRow::Keep).unwrap();
+    assert_eq!(clear_finished(conn).unwrap(), "0");
+    promote_all(conn);
+    assert_eq!(world.describe(conn), "j1 finished, j2 finished; p1");
+    assert_eq!(clear_finished(conn).unwrap(), "2");
 }

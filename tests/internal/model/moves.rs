@@ -2,6 +2,7 @@
 
 use crate::db::conn::sql::{id_list, micros};
 use crate::db::conn::statement::Statement;
+use crate::db::internal_tests::model::edges::Awaited;
 use crate::db::internal_tests::model::reference::{Answer, waiting};
 use crate::db::internal_tests::model::state::{Model, Place};
 use crate::db::internal_tests::model::step::Move;
@@ -123,21 +124,18 @@ impl Model {
 
     pub fn clear(&mut self, failed: bool) -> Answer {
         let mut count = 0;
-        let asked = &self.asked.jobs;
+        let unnoted = self.edges.iter().filter(|edge| edge.outcome.is_none());
+        let unnoted: BTreeSet<Awaited> = unnoted.map(|edge| edge.parent).collect();
         for (number, job) in self.jobs.iter_mut().enumerate() {
             let goes = match job.place {
                 Place::Failed(_) => failed,
-                Place::Finished => !failed,
+                Place::Finished => !failed && !unnoted.contains(&Awaited::Job(number)),
                 _ => false,
             };
             if goes {
                 if failed {
                     job.is_discarded = true;
                     job.has_result |= job.has_dependents;
-                }
-                // What is cleared before its end was told, which real programs clear much later, counts as finished.
-                if !failed && !job.has_result && asked.contains(&number) {
-                    (job.is_cancelled, job.is_discarded) = (false, false);
                 }
                 job.place = Place::Gone;
                 count += 1;

@@ -10,6 +10,11 @@ use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Bool};
 use std::collections::BTreeSet;
 
+/// Returns a condition on the jobs of a statement: no job waits for one whose end is not noted yet. Without its row, a
+/// cancelled or discarded one would count as finished.
+pub(crate) const IS_NOTED: &str = "(has_dependents IS NOT TRUE OR (SELECT w.id FROM windlass_edges w \
+     WHERE w.parent_job_id = solid_queue_jobs.id AND w.outcome IS NULL LIMIT 1) IS NULL)";
+
 /// Returns those of the jobs that exist and are marked as having dependents.
 pub(crate) fn marked(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<Vec<i64>> {
     let text = "SELECT id FROM solid_queue_jobs WHERE id IN {in $1} AND has_dependents";

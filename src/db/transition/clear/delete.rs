@@ -4,16 +4,27 @@ use crate::db::conn::connection::Conn;
 use crate::db::conn::dialect::Dialect;
 use crate::db::conn::sql::{Id, IdRange, id_list};
 use crate::db::conn::statement::Statement;
+use crate::db::table::flows::parents::IS_NOTED;
 use crate::db::transition::unblock::forget;
 use diesel::prelude::*;
 use diesel::sql_types::Bool;
 
-/// Deletes finished jobs. Rows that another supervisor has locked are left to it.
+/// Deletes finished jobs. Rows that another supervisor has locked are left to it, and those of which others do not know the
+/// end yet to the next time.
 pub(crate) fn delete_finished(conn: &mut Conn<'_>, due: &[i64]) -> QueryResult<usize> {
     match conn.dialect() {
         Dialect::Postgres => lock_and_delete(conn, due),
         // No other connection writes during the transaction.
-        Dialect::Sqlite => delete(conn, due),
+        Dialect::Sqlite => {
+            let chosen = JobSelection::of(due);
+            let text = format!(
+                "SELECT id FROM solid_queue_jobs WHERE {} AND {IS_NOTED} ORDER BY id",
+                chosen.condition("id")
+            );
+            let noted: Vec<Id> = chosen.bind(Statement::new(text)).unkept().load(conn)?;
+            let noted: Vec<i64> = noted.into_iter().map(|row| row.id).collect();
+            delete(conn, &noted)
+        }
     }
 }
 
@@ -23,7 +34,7 @@ fn lock_and_delete(conn: &mut Conn<'_>, due: &[i64]) -> QueryResult<usize> {
     let chosen = JobSelection::of(due);
     let text = format!(
         "WITH held AS MATERIALIZED (SELECT ctid AS spot FROM solid_queue_jobs \
-           WHERE {} AND finished_at IS NOT NULL ORDER BY id FOR UPDATE SKIP LOCKED) \
+           WHERE {} AND finished_at IS NOT NULL AND {IS_NOTED} ORDER BY id FOR UPDATE SKIP LOCKED) \
          DELETE FROM solid_queue_jobs WHERE ctid = ANY (ARRAY(SELECT spot FROM held)) RETURNING id",
         chosen.condition("id"),
     );
