@@ -231,7 +231,11 @@ fn a_parent_that_is_deleted_during_the_enqueue_of_a_flow_is_named(db: &TestDb) {
     let parent = part("a", End::Finish).enqueue(&mut db.connect()).unwrap();
     let refused = crate::with_own_connection!(db, |conn| {
         let mut other = db.connect();
-        let at = if db.is_postgres() { "nextval" } else { "BEGIN" };
+        let at = if db.is_postgres() {
+            "INSERT INTO solid_queue_jobs"
+        } else {
+            "BEGIN"
+        };
         conn.set_instrumentation(move |event: InstrumentationEvent<'_>| {
             if let InstrumentationEvent::StartQuery { query, .. } = event
                 && query.to_string().contains(at)

@@ -32,7 +32,7 @@ pub(crate) struct BulkJob {
 pub(crate) fn traits(rows: &[NewRow]) -> Option<JobTraits> {
     type Numbers = (i32, Option<i32>, Option<i32>, bool, Option<i64>);
     type CommonLimit = Option<(i32, bool)>;
-    fn common(row: &NewRow) -> ([&str; 3], [Option<&str>; 2], Numbers, CommonLimit) {
+    fn common(row: &NewRow) -> ([&str; 3], [Option<&str>; 2], Numbers, CommonLimit, bool) {
         (
             [&row.queue_name, &row.class_name, row.unique_scope.column()],
             [row.policy.as_deref(), row.traceparent.as_deref()],
@@ -46,11 +46,12 @@ pub(crate) fn traits(rows: &[NewRow]) -> Option<JobTraits> {
             row.limit
                 .as_ref()
                 .map(|limit| (limit.slots, limit.discards)),
+            row.waits(),
         )
     }
     let first = rows.first()?;
     let has_unique_id = first.unique_id.is_some();
-    if has_unique_id && rows.len() > CHUNK {
+    if has_unique_id && (rows.len() > CHUNK || first.waits()) {
         return None;
     }
     let expected = common(first);
@@ -60,7 +61,6 @@ pub(crate) fn traits(rows: &[NewRow]) -> Option<JobTraits> {
             && row.delay.is_none()
             && row.active_job_id.is_none()
             && row.idempotency_key.is_none()
-            && !row.waits()
             && row.unique_id.is_some() == has_unique_id
             && common(row) == expected
             && row.unique_id.as_ref().is_none_or(|name| names.insert(name))
@@ -131,7 +131,22 @@ fn insert_arrays(
     let Some(first) = rows.first() else {
         return Ok(Vec::new());
     };
-    let mut statement = Statement::new(text);
+    let mut statement = bind_arrays(Statement::new(text), columns, rows, first);
+    if traits.has_unique_id {
+        statement = statement.bind(first.unique_scope.column());
+    }
+    let mut jobs: Vec<BulkJob> = statement.load(conn)?;
+    jobs.sort_unstable_by_key(|job| job.id);
+    Ok(jobs)
+}
+
+/// Binds the arrays of what differs, and the values of the rest.
+pub(crate) fn bind_arrays<'r>(
+    mut statement: Statement<'r>,
+    columns: &JobColumns,
+    rows: &'r [NewRow],
+    first: &'r NewRow,
+) -> Statement<'r> {
     for (index, (name, param)) in columns.named_params(first).enumerate() {
         statement = statement.bind(if varying(name) {
             Param::array(rows.iter().map(|row| columns.param(index, row)))
@@ -139,12 +154,7 @@ fn insert_arrays(
             param
         });
     }
-    if traits.has_unique_id {
-        statement = statement.bind(first.unique_scope.column());
-    }
-    let mut jobs: Vec<BulkJob> = statement.load(conn)?;
-    jobs.sort_unstable_by_key(|job| job.id);
-    Ok(jobs)
+    statement
 }
 
 fn statements(conflicts: Conflicts) -> [(JobColumns, String); 4] {
@@ -165,7 +175,7 @@ enum Conflicts {
 }
 
 /// Returns the arrays of an insert, as rows.
-fn input(columns: &JobColumns) -> String {
+pub(crate) fn input(columns: &JobColumns) -> String {
     let names = columns.inputs_where(varying);
     let arrays: Vec<String> = names.iter().map(|name| columns.parameter(name)).collect();
     format!(
@@ -175,15 +185,16 @@ fn input(columns: &JobColumns) -> String {
     )
 }
 
+/// Returns the values of the jobs of [`input`].
+pub(crate) fn values(columns: &JobColumns) -> String {
+    columns.values(|name, _| match varying(name) {
+        true => name.to_owned(),
+        false => columns.parameter(name),
+    })
+}
+
 fn array_statement(columns: &JobColumns, traits: JobTraits, conflicts: Conflicts) -> String {
-    let (scope, input) = (columns.len() + 1, input(columns));
-    let values = columns.values(|name, _| {
-        if varying(name) {
-            name.to_owned()
-        } else {
-            columns.parameter(name)
-        }
-    });
+    let (scope, input, values) = (columns.len() + 1, input(columns), values(columns));
     let (entered, count) = if traits.has_limit {
         let key = "concurrency_key";
         let keys = "SELECT DISTINCT concurrency_key";
@@ -273,7 +284,7 @@ fn insert_json(
 }
 
 /// Inserts the jobs, of which the first has the id `low`.
-fn insert_jobs(
+pub(crate) fn insert_jobs(
     conn: &mut Conn<'_>,
     rows: &[NewRow],
     low: i64,

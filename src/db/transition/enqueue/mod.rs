@@ -9,6 +9,7 @@ pub(crate) mod public_tokens;
 pub(crate) mod reserve;
 pub(crate) mod resolve_conflict;
 pub(crate) mod time_priority;
+pub(crate) mod waiting;
 
 use crate::db::conn::connection::Conn;
 use crate::db::conn::dialect::Dialect;
@@ -70,22 +71,26 @@ fn insert_expiries(conn: &mut Conn<'_>, rows: &[NewRow], inserted: &[Inserted]) 
 
 /// Inserts one job, without its expiry.
 fn insert_lasting(conn: &mut Conn<'_>, row: &NewRow) -> QueryResult<Inserted> {
-    if row.unique_id.is_some() || row.waits() {
+    if row.waits() {
+        return first(insert_all_lasting(conn, std::slice::from_ref(row))?);
+    }
+    if row.unique_id.is_some() {
         // In a transaction of the caller, it takes the way below, whose savepoint survives an error.
-        let is_simple = row.idempotency_key.is_none() && !row.waits() && !conn.is_in_transaction();
+        let is_simple = row.idempotency_key.is_none() && !conn.is_in_transaction();
         if is_simple
             && conn.dialect() == Dialect::Postgres
             && let Some(id) = insert::insert_if_free(conn, row)?
         {
             return Ok(Inserted::new(id, EnqueueOutcome::New));
         }
-        let inserted = conn.transaction(|conn| keyed::insert(conn, std::slice::from_ref(row)))?;
-        return inserted
-            .into_iter()
-            .next()
-            .ok_or(diesel::result::Error::NotFound);
+        return first(conn.transaction(|conn| keyed::insert(conn, std::slice::from_ref(row)))?);
     }
     insert_unnamed(conn, row)
+}
+
+fn first(inserted: Vec<Inserted>) -> QueryResult<Inserted> {
+    let mut inserted = inserted.into_iter();
+    inserted.next().ok_or(diesel::result::Error::NotFound)
 }
 
 /// Inserts many jobs, all or none, and returns the result of each, in order.
@@ -156,7 +161,10 @@ fn insert_chunk(
     let Some(traits) = traits else {
         return Ok(bulk::insert(conn, rows)?.into_iter().map(new).collect());
     };
-    let jobs = alike::insert(conn, rows, traits)?;
+    let jobs = match rows {
+        [first, ..] if first.waits() => waiting::insert(conn, rows, traits)?,
+        _ => alike::insert(conn, rows, traits)?,
+    };
     let others = jobs.iter().zip(rows).filter(|(job, _)| !job.is_new);
     let others: Vec<NewRow> = others.map(|(_, row)| row.clone()).collect();
     let mut resolved = Vec::new();
