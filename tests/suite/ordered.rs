@@ -35,6 +35,7 @@ on_each_database!(
     a_waiting_retry_dispatched_by_ruby_runs_alone,
     a_delayed_job_gets_in_line_when_it_is_due,
     what_cannot_be_in_order_is_refused,
+    jobs_of_other_keys_in_one_enqueue_change_no_order,
 );
 
 const HOUR: Duration = Duration::from_secs(3600);
@@ -538,4 +539,15 @@ fn what_cannot_be_in_order_is_refused(db: &TestDb) {
         assert!(error.contains(reason), "{error}");
     }
     assert_eq!(db.rows("jobs"), 0);
+}
+
+/// They differ in nothing else.
+fn jobs_of_other_keys_in_one_enqueue_change_no_order(db: &TestDb) {
+    let note = |text: &str| NewJob::new(&Note::new(text)).unwrap();
+    let other = note("other").concurrency(Concurrency::new("free").limit(1));
+    let jobs = [other, in_order(note("first")), in_order(note("second"))];
+    enqueue_all(&mut db.connect(), jobs).unwrap();
+    let kinds =
+        "SELECT coalesce(concurrency_on_conflict, 'none') AS t FROM solid_queue_jobs ORDER BY id";
+    assert_eq!(db.texts(kinds), ["none", "ordered", "ordered"]);
 }

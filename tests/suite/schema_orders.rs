@@ -46,6 +46,9 @@ fn migrate_before_batches(db: &TestDb) {
     db.database.migrate().unwrap();
     if db.is_postgres() {
         db.execute("DROP FUNCTION windlass_leave_batch() CASCADE");
+        db.execute("DROP FUNCTION windlass_failure_deleted() CASCADE");
+    } else {
+        db.execute("DROP TRIGGER windlass_failure_deleted");
     }
     db.execute("DROP TABLE solid_queue_batch_executions");
     db.execute("DROP TABLE solid_queue_batches");

@@ -18,13 +18,15 @@ CREATE UNIQUE INDEX windlass_edges_on_child_and_job ON windlass_edges (child_job
 CREATE INDEX windlass_edges_on_parent_job ON windlass_edges (parent_job_id, outcome) WHERE parent_job_id IS NOT NULL;
 CREATE INDEX windlass_edges_on_parent_batch ON windlass_edges (parent_batch_id, outcome) WHERE parent_batch_id IS NOT NULL;
 
--- Jobs of batches that ended without success.
+-- Jobs of batches that ended without success. A failure is final if no retry brings the job back into its batch.
 CREATE TABLE windlass_batch_failures (
     job_id bigint PRIMARY KEY,
     batch_id bigint NOT NULL,
+    is_final boolean NOT NULL DEFAULT false,
     created_at timestamp(6) NOT NULL
 );
 CREATE INDEX windlass_batch_failures_on_batch ON windlass_batch_failures (batch_id, job_id);
+CREATE INDEX windlass_batch_failures_final ON windlass_batch_failures (batch_id) WHERE is_final;
 
 -- Lists of batches.
 CREATE INDEX windlass_batches_open ON solid_queue_batches (id) WHERE finished_at IS NULL;
@@ -82,14 +84,21 @@ CREATE TRIGGER windlass_parent_failed AFTER INSERT ON solid_queue_failed_executi
 
 -- A failed job of a batch that is deleted is not retried any more: the next promotion looks what waited for that.
 CREATE FUNCTION windlass_failure_deleted() RETURNS trigger LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+DECLARE
+    members bigint[] := ARRAY(SELECT id FROM gone WHERE batch_id IS NOT NULL AND finished_at IS NULL);
 BEGIN
-    INSERT INTO windlass_wanted_keys (key) SELECT 'windlass/batch/' || batch_id FROM windlass_batch_failures WHERE job_id = OLD.id;
+    IF members <> '{}' THEN
+        WITH lost AS (
+            UPDATE windlass_batch_failures SET is_final = true WHERE job_id = ANY (members) RETURNING batch_id
+        ), batches AS (SELECT DISTINCT batch_id FROM lost)
+        INSERT INTO windlass_wanted_keys (key) SELECT 'windlass/batch/' || batch_id FROM batches
+        WHERE EXISTS (SELECT 1 FROM windlass_edges w WHERE w.parent_batch_id = batch_id AND w.otherwise = 'wait');
+    END IF;
     RETURN NULL;
 END
 $$;
 CREATE TRIGGER windlass_failure_deleted AFTER DELETE ON solid_queue_jobs
-    FOR EACH ROW WHEN (OLD.batch_id IS NOT NULL AND OLD.finished_at IS NULL)
-    EXECUTE FUNCTION windlass_failure_deleted();
+    REFERENCING OLD TABLE AS gone FOR EACH STATEMENT EXECUTE FUNCTION windlass_failure_deleted();
 
 -- The results of a batch's jobs, read in their order by what follows.
 ALTER TABLE windlass_results ADD COLUMN IF NOT EXISTS batch_id bigint;

@@ -18,13 +18,15 @@ CREATE UNIQUE INDEX windlass_edges_on_child_and_job ON windlass_edges (child_job
 CREATE INDEX windlass_edges_on_parent_job ON windlass_edges (parent_job_id, outcome) WHERE parent_job_id IS NOT NULL;
 CREATE INDEX windlass_edges_on_parent_batch ON windlass_edges (parent_batch_id, outcome) WHERE parent_batch_id IS NOT NULL;
 
--- Jobs of batches that ended without success.
+-- Jobs of batches that ended without success. A failure is final if no retry brings the job back into its batch.
 CREATE TABLE windlass_batch_failures (
     job_id bigint PRIMARY KEY NOT NULL,
     batch_id bigint NOT NULL,
+    is_final boolean NOT NULL DEFAULT 0,
     created_at datetime(6) NOT NULL
 );
 CREATE INDEX windlass_batch_failures_on_batch ON windlass_batch_failures (batch_id, job_id);
+CREATE INDEX windlass_batch_failures_final ON windlass_batch_failures (batch_id) WHERE is_final;
 
 -- Lists of batches.
 CREATE INDEX windlass_batches_open ON solid_queue_batches (id) WHERE finished_at IS NULL;
@@ -64,7 +66,10 @@ END;
 CREATE TRIGGER windlass_failure_deleted AFTER DELETE ON solid_queue_jobs
 WHEN OLD.batch_id IS NOT NULL AND OLD.finished_at IS NULL
 BEGIN
-    INSERT INTO windlass_wanted_keys (key) SELECT 'windlass/batch/' || batch_id FROM windlass_batch_failures WHERE job_id = OLD.id;
+    UPDATE windlass_batch_failures SET is_final = true WHERE job_id = OLD.id;
+    INSERT INTO windlass_wanted_keys (key) SELECT 'windlass/batch/' || f.batch_id FROM windlass_batch_failures f
+    WHERE f.job_id = OLD.id AND 'windlass/batch/' || f.batch_id NOT IN (SELECT key FROM windlass_wanted_keys)
+        AND EXISTS (SELECT 1 FROM windlass_edges w WHERE w.parent_batch_id = f.batch_id AND w.otherwise = 'wait');
 END;
 
 -- The results of a batch's jobs, read in their order by what follows.

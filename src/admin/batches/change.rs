@@ -67,7 +67,7 @@ impl BatchId {
 
     /// Retries all failed jobs of the batch, and those of the batches in it, without those that may run at most once.
     ///
-    /// A batch that is over stays so, and nothing follows, unless it
+    /// A batch that is over stays so, and nothing follows, unless a job still
     /// [waits for retries](crate::Batch::wait_for_retries).
     ///
     /// # Errors

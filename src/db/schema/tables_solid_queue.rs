@@ -44,6 +44,7 @@ diesel::table! {
     windlass_batch_failures (job_id) {
         job_id -> BigInt,
         batch_id -> BigInt,
+        is_final -> Bool,
         created_at -> Timestamp,
     }
 }

@@ -140,9 +140,9 @@ impl Batch {
     }
 
     /// Keeps the jobs of [`on_success`](Self::on_success) although the batch has failed: they run when its failed jobs
-    /// were retried by hand, and all have succeeded. Such a retry opens the batch again. They are discarded when no retry
-    /// can bring that any more: a job was cancelled, a failed one was deleted, or a batch in the batch has failed. Default:
-    /// they are deleted, and the batch stays over.
+    /// were retried by hand, and all have succeeded. Such a retry opens the batch again. They are discarded once the batch
+    /// is over and no retry can bring that any more: a job was cancelled, a failed one was deleted, or a batch in the batch
+    /// has failed. Default: they are deleted, and the batch stays over.
     pub fn wait_for_retries(mut self) -> Self {
         self.waits_for_retries = true;
         self

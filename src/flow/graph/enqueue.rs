@@ -1,6 +1,7 @@
 //! Enqueueing flows.
 
 use crate::db::model::follows::{Follows, Parent};
+use crate::db::model::new_row::EnqueueOutcome;
 use crate::db::transition::enqueue::whole;
 use crate::db::transition::flows::connect::{Parents, connect};
 use crate::db::{AsConn, Conn, own};
@@ -116,7 +117,9 @@ fn insert_all(
         ids.insert(*place, (Parent::Job(job.id.0), plan.name.clone()));
         flow.jobs.insert(plan.name.clone(), *job);
     }
-    let are_new = enqueued.iter().all(|job| job.is_new);
+    // One that was shed has ended: what waits for it is told by a promotion.
+    let is_new = |job: &Enqueued| job.outcome == EnqueueOutcome::New;
+    let are_new = enqueued.iter().all(is_new);
     let has_others = plans
         .iter()
         .any(|(_, plan)| !plan.follows.parents.is_empty());

@@ -5,7 +5,7 @@ use crate::db::conn::connection::Conn;
 use crate::db::internal_tests::db::{TestDb, on_each_database};
 use crate::db::internal_tests::interleavings::Play;
 use crate::db::internal_tests::interleavings::acts::{
-    cancel, discard, fail, prune, release, retry,
+    cancel, clear_finished, discard, fail, prune, release, retry,
 };
 use crate::db::internal_tests::interleavings::world::{World, row, take};
 use crate::db::model::claim::FinishedRow;
@@ -28,6 +28,7 @@ on_each_database!(
     a_job_is_enqueued_beside_the_failure_of_its_parent,
     a_job_is_enqueued_beside_the_run_of_its_parent,
     a_job_is_enqueued_beside_the_discard_of_its_parent,
+    a_job_is_enqueued_beside_the_clear_of_its_parent,
     an_enqueue_is_rolled_back_beside_the_end_of_the_parent,
     what_waits_is_cancelled_beside_the_end_of_its_parent,
 );
@@ -320,6 +321,28 @@ fn a_job_is_enqueued_beside_the_discard_of_its_parent(db: &TestDb) {
         .ends_in(&[
             "enqueue 2, discard 1,  -> new finished, new ready; p1 p2 p3",
             "enqueue refused, discard 1,  -> ; p1 p2 p3",
+        ]);
+}
+
+/// j1 was cancelled, and that was noted for another job. Without its row, it would count as finished.
+fn a_job_is_enqueued_beside_the_clear_of_its_parent(db: &TestDb) {
+    fn one_cancelled(conn: &mut Conn<'_>) -> World {
+        let mut world = held(conn, 1);
+        let parents = world.jobs.clone();
+        world.job(conn, &after(&parents, On::Finish, Otherwise::Discard));
+        release(conn, &world, 1, &[1], None).unwrap();
+        cancel(conn, &world, &[1]).unwrap();
+        promote_all(conn).unwrap();
+        world
+    }
+    Play::new(db, one_cancelled)
+        .coarse()
+        .finally(promote_all)
+        .actor("enqueue", follow)
+        .actor("clear", |c, _| clear_finished(c))
+        .ends_in(&[
+            "enqueue 2, clear 0,  -> j1 finished, j2 ready, new finished, new ready; p1 p2 p3",
+            "enqueue refused, clear 1,  -> j2 ready; p1 p2 p3",
         ]);
 }
 

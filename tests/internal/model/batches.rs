@@ -30,6 +30,8 @@ use std::time::Duration;
 pub struct BatchState {
     /// Jobs that failed, or were cancelled.
     pub failures: BTreeSet<usize>,
+    /// Those of them that no retry takes away.
+    pub finals: BTreeSet<usize>,
     pub is_over: bool,
     /// Its row was deleted.
     pub is_gone: bool,
@@ -176,9 +178,16 @@ impl Model {
             };
             if has_left {
                 let was_there = !matches!(job.noticed, Some(Place::Finished | Place::Gone));
-                if job.place == Place::Gone && was_there {
-                    // It is not retried any more.
-                    self.asked.batches.insert(batch);
+                let of = &mut self.batches[batch];
+                if job.place == Place::Gone && was_there && of.failures.contains(&number) {
+                    of.finals.insert(number);
+                    let mut edges = self.edges.iter();
+                    let waits = |edge: &Edge| {
+                        (edge.parent, edge.otherwise) == (Awaited::Batch(batch), Otherwise::Wait)
+                    };
+                    if edges.any(waits) {
+                        self.asked.batches.insert(batch);
+                    }
                 }
                 continue;
             }
@@ -189,6 +198,9 @@ impl Model {
                 job.in_batch = Some(InBatch { batch, has_left });
                 if has_failed || job.is_cancelled {
                     self.batches[batch].failures.insert(number);
+                }
+                if !has_failed && job.is_cancelled {
+                    self.batches[batch].finals.insert(number);
                 }
             }
         }
@@ -201,15 +213,18 @@ impl Model {
         };
         let awaits_retries = self.is_awaited(batch);
         let of = &mut self.batches[batch];
-        if (!of.is_over || awaits_retries) && of.failures.remove(&number) {
-            of.is_over = false;
-            let has_left = false;
-            self.jobs[number].in_batch = Some(InBatch { batch, has_left });
+        if !of.failures.contains(&number) {
+            return;
         }
-    }
-
-    fn has_ended(&self, job: usize) -> bool {
-        matches!(self.jobs[job].place, Place::Finished | Place::Gone)
+        if of.is_over && !awaits_retries {
+            of.finals.insert(number);
+            return;
+        }
+        of.failures.remove(&number);
+        of.finals.remove(&number);
+        of.is_over = false;
+        let has_left = false;
+        self.jobs[number].in_batch = Some(InBatch { batch, has_left });
     }
 
     /// Whether a job waits until failed jobs were retried, and all have succeeded.
@@ -217,14 +232,13 @@ impl Model {
         self.edges.iter().any(|edge| {
             (edge.parent, edge.on, edge.otherwise)
                 == (Awaited::Batch(batch), On::Success, Otherwise::Wait)
-                && !self.has_ended(edge.child)
+                && !matches!(self.jobs[edge.child].place, Place::Finished | Place::Gone)
         })
     }
 
-    /// Whether a job waits for that in vain: one has ended without success that cannot be retried any more.
+    /// Whether a job waits for that in vain.
     pub fn is_lost(&self, batch: usize) -> bool {
-        let mut failures = self.batches[batch].failures.iter();
-        self.is_awaited(batch) && failures.any(|job| self.has_ended(*job))
+        self.is_awaited(batch) && !self.batches[batch].finals.is_empty()
     }
 
     /// Ends those of the batches that have no jobs, and notes that for what follows them.
@@ -252,6 +266,7 @@ impl Model {
             && has_failed
         {
             self.batches[batch].failures.insert(number);
+            self.batches[batch].finals.insert(number);
         }
     }
 
@@ -281,6 +296,7 @@ impl Model {
         let mut lines = Vec::new();
         for (number, batch) in self.batches.iter().enumerate() {
             let (open, failures) = (self.members(number).count(), batch.failures.len());
+            let finals = batch.finals.len();
             let state = if batch.is_over { "over" } else { "open" };
             let outcome = if batch.is_over && failures > 0 {
                 " failed"
@@ -289,7 +305,7 @@ impl Model {
             };
             if !batch.is_gone {
                 lines.push(format!(
-                    "batch {} {open} {failures} {state}{outcome}",
+                    "batch {} {open} {failures} {finals} {state}{outcome}",
                     ids.batches[number]
                 ));
             }
@@ -331,6 +347,7 @@ impl Model {
 
 const BATCH_LINES: &str = "SELECT 'batch ' || b.id || ' ' || (SELECT count(*) FROM solid_queue_batch_executions e WHERE e.batch_id = b.id) \
      || ' ' || (SELECT count(*) FROM windlass_batch_failures f WHERE f.batch_id = b.id) \
+     || ' ' || (SELECT count(*) FROM windlass_batch_failures f WHERE f.batch_id = b.id AND f.is_final) \
      || CASE WHEN b.finished_at IS NULL THEN ' open' ELSE ' over' END \
      || CASE WHEN b.failed_at IS NULL THEN '' ELSE ' failed' END AS t FROM solid_queue_batches b";
 

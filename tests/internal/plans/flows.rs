@@ -17,7 +17,7 @@ use crate::db::query::flows::edges::{self as graph, EdgesOf};
 use crate::db::query::flows::{inputs, nodes};
 use crate::db::table::flows::batches::{self, Addition, NewBatchRow};
 use crate::db::table::flows::edges::{self, Resolved};
-use crate::db::table::flows::{CHILD, ENDED, parents};
+use crate::db::table::flows::{CHILD, ENDED, members, parents};
 use crate::db::table::wanted_keys;
 use crate::db::transition::flows::{complete, enqueue as flows, leave, sweep};
 use crate::db::transition::{clear, end, enqueue, finish, operate, promote};
@@ -70,7 +70,9 @@ pub(crate) const FLOWS: [(&str, Work); 17] = [
             FinishedRow::Keep,
         )?;
         assert_eq!(batches::without_retry(conn, &[batch])?, [0; 0]);
+        assert!(!members::settle_failures(conn, batch)?);
         edges::give_up(conn, Resolved::Batches, &[batch])?;
+        members::keep_failures(conn, &rows.jobs[1..2])?;
         leave::rejoin(conn, &rows.jobs[..1])
     }),
     ("cancel what follows", |conn, _| {

@@ -161,6 +161,11 @@ pub(crate) const LOOPS: [(&str, Work); 49] = [
             of_ruby: true,
         };
         let before = rows.jobs[0] - 1;
+        let parent = format!(
+            "UPDATE solid_queue_jobs SET has_dependents = true WHERE id = {}",
+            rows.jobs[0]
+        );
+        run(conn, &parent)?;
         assert_eq!(clear::finished(conn, old, before, 10)?.cleared, 3);
         for table in clear::expired::EXPIRING {
             clear::expired::delete(conn, table, 10)?;

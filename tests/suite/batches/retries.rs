@@ -12,6 +12,9 @@ on_each_database!(
     a_failure_of_a_batch_in_the_batch_ends_the_wait,
     a_job_after_a_batch_waits_for_its_retries_no_longer_than_they_can_come,
     one_failure_that_stays_is_enough,
+    many_deletions_are_one_request,
+    a_retry_by_another_program_counts,
+    a_job_that_was_retried_before_the_wait_has_failed,
     a_retry_opens_no_batch_for_a_job_that_was_cancelled,
 );
 
@@ -154,4 +157,55 @@ fn a_retry_opens_no_batch_for_a_job_that_was_cancelled(db: &TestDb) {
     );
     assert_eq!(Jobs::failed().change(&mut conn, RETRY).unwrap().changed, 1);
     assert!(is_over(db, batch));
+}
+
+fn many_deletions_are_one_request(db: &TestDb) {
+    let (_, job) = waiting(db, &[Member::Fail; 5]);
+    let delete = "DELETE FROM solid_queue_jobs WHERE class_name = 'member'";
+    db.execute("DELETE FROM solid_queue_failed_executions");
+    db.execute(delete);
+    assert_eq!(db.rows_of("windlass_wanted_keys"), 1);
+    is_discarded(db, job);
+    // Nothing waits for this one.
+    let batch = Batch::new("test").add([&Member::Fail; 5]);
+    run(db, batch);
+    let idle = || db.rows_of("windlass_wanted_keys") == 0;
+    let log = Arc::new(Log::default());
+    let worker = worker(db, &log, &Events::default());
+    until("requests are done", idle);
+    worker.stop();
+    db.execute("DELETE FROM solid_queue_failed_executions");
+    db.execute(delete);
+    assert!(idle());
+}
+
+/// Mission Control makes the job ready again, and knows nothing of our failures.
+fn a_retry_by_another_program_counts(db: &TestDb) {
+    let (batch, job) = waiting(db, &[Member::Finish, Member::Fail]);
+    db.execute("UPDATE solid_queue_jobs SET arguments = '\"Finish\"' WHERE arguments = '\"Fail\"'");
+    db.execute(
+        "INSERT INTO solid_queue_ready_executions (job_id, queue_name, priority, created_at) \
+         SELECT job_id, 'default', 0, created_at FROM solid_queue_failed_executions",
+    );
+    db.execute("DELETE FROM solid_queue_failed_executions");
+    let log = Arc::new(Log::default());
+    let worker = worker(db, &log, &Events::default());
+    let dispatcher = Dispatcher::new(&db.database).start().unwrap();
+    until("it has run", || follow_ups(&log) == ["success"]);
+    dispatcher.stop();
+    worker.stop();
+    assert!(!batch.status(&mut db.connect()).unwrap().has_failed());
+    let explained = windlass::explain(&mut db.connect(), job).unwrap();
+    assert_eq!(explained.unwrap().reason, Reason::Ended);
+}
+
+fn a_job_that_was_retried_before_the_wait_has_failed(db: &TestDb) {
+    let (batch, _) = run(db, Batch::new("test").add([&Member::Fail]));
+    db.execute("UPDATE solid_queue_jobs SET arguments = '\"Finish\"' WHERE arguments = '\"Fail\"'");
+    let mut conn = db.connect();
+    assert_eq!(Jobs::failed().change(&mut conn, RETRY).unwrap().changed, 1);
+    run_on(db, batch);
+    let note = NewJob::new(&Note::new("success")).unwrap();
+    let job = note.after(batch).wait_for_retries().enqueue(&mut conn);
+    is_discarded(db, job.unwrap().id);
 }

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::on_each_database;
-use windlass::{Batch, Error, Flow, On};
+use windlass::{Batch, EnqueueOutcome, Error, Flow, On, Quota};
 
 on_each_database!(
     a_flow_runs_in_its_order_and_passes_results_on,
@@ -10,6 +10,7 @@ on_each_database!(
     a_flow_may_have_batches_and_failures,
     a_flow_may_wait_for_what_is_there_already,
     a_long_chain_is_run,
+    what_waits_for_a_job_that_was_shed_is_discarded,
 );
 
 fn a_flow_runs_in_its_order_and_passes_results_on(db: &TestDb) {
@@ -122,4 +123,22 @@ fn a_long_chain_is_run(db: &TestDb) {
     let ran = scene.run();
     let order: Vec<String> = (0..60).map(|n| n.to_string()).collect();
     assert_eq!(ran, order);
+}
+
+/// It had ended before anything waited for it.
+fn what_waits_for_a_job_that_was_shed_is_discarded(db: &TestDb) {
+    let scene = Scene::new(db);
+    let quota = || Quota::named("some").waiting(1).shed();
+    let mut conn = db.connect();
+    let first = part("first", End::Finish).quota(quota());
+    first.enqueue(&mut conn).unwrap();
+    let flow = Flow::new()
+        .job("a", part("a", End::Finish).quota(quota()))
+        .unwrap();
+    let flow = flow.job("b", part("b", End::Finish)).unwrap();
+    let flow = flow.after("b", ["a"]).unwrap().enqueue(&mut conn).unwrap();
+    assert_eq!(flow.jobs["a"].outcome, EnqueueOutcome::Shed);
+    assert_eq!(scene.run(), ["first"]);
+    let why = scene.discarded(flow.jobs["b"].id).unwrap();
+    assert!(why.contains("has not succeeded"), "{why}");
 }

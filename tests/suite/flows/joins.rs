@@ -144,8 +144,9 @@ fn a_job_that_waited_before_it_ran_joins(db: &TestDb) {
     });
     let call = NewJob::new(&Call).unwrap();
     scene.enqueue(call.after(parent).when(windlass::On::Failure));
-    until("it waits", || {
-        executions(db, "blocked") == 1 && executions(db, "claimed") == 1
+    until("the parent has failed, and it waits", || {
+        let waits = executions(db, "blocked") == 1 && executions(db, "claimed") == 1;
+        executions(db, "failed") == 1 && waits
     });
     db.execute("UPDATE solid_queue_jobs SET arguments = replace(arguments, 'Fail', 'Finish') WHERE class_name = 'part'");
     let retry = windlass::Change::Retry {

@@ -51,6 +51,8 @@ impl BatchRule {
             "(SELECT x.job_id FROM solid_queue_blocked_executions x WHERE x.concurrency_key = '{WAITS_FOR_PARENTS}' \
              ORDER BY x.priority, x.job_id LIMIT {READ}) AS x"
         );
+        let lost = "coalesce((SELECT f.is_final FROM windlass_batch_failures f WHERE f.batch_id = w.parent_batch_id \
+             AND f.is_final LIMIT 1), false)";
         let edge = "(SELECT w.id FROM windlass_edges w WHERE w.child_job_id = x.job_id LIMIT 1) IS NOT NULL";
         match self {
             BatchRule::IsMarked => format!(
@@ -73,7 +75,7 @@ impl BatchRule {
                 "SELECT x.job_id AS id FROM {waiting} WHERE {edge} \
                  AND (SELECT j.id FROM solid_queue_jobs j WHERE j.id = x.job_id AND j.created_at < {{later $1}}) IS NOT NULL \
                  AND (SELECT w.id FROM windlass_edges w WHERE w.child_job_id = x.job_id AND (w.outcome IS NULL \
-                   OR w.otherwise = 'wait' AND (w.runs_on = 'success' AND w.outcome <> 'succeeded' \
+                   OR w.otherwise = 'wait' AND (w.runs_on = 'success' AND w.outcome <> 'succeeded' AND NOT {lost} \
                      OR w.runs_on = 'failure' AND w.outcome <> 'failed')) LIMIT 1) IS NULL \
                  AND NOT {}",
                 is_requested(CHILD, "x.job_id")

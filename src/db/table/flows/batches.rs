@@ -14,10 +14,9 @@ pub(crate) const IS_OURS: &str = "b.active_job_batch_id LIKE 'windlass-%'";
 pub(crate) const IS_OPEN: &str = "(SELECT e.job_id FROM solid_queue_batch_executions e WHERE e.batch_id = b.id \
      ORDER BY e.job_id DESC LIMIT 1) IS NOT NULL";
 
-/// Returns a condition: a job of the batch `b` has ended without success, and cannot be retried any more.
+/// Returns a condition: no retry can bring the batch `b` to success any more.
 pub(crate) const IS_LOST: &str = "(SELECT f.job_id FROM windlass_batch_failures f WHERE f.batch_id = b.id \
-     AND coalesce((SELECT CASE WHEN j.finished_at IS NULL THEN 0 ELSE 1 END FROM solid_queue_jobs j \
-       WHERE j.id = f.job_id LIMIT 1), 1) = 1 LIMIT 1) IS NOT NULL";
+     AND f.is_final LIMIT 1) IS NOT NULL";
 
 /// A batch to insert.
 #[derive(Debug)]
@@ -173,18 +172,31 @@ pub(crate) fn awaiting_retries(conn: &mut Conn<'_>, batches: &[i64]) -> QueryRes
     Ok(rows.into_iter().map(|row| row.id).collect())
 }
 
-/// Returns those of the batches for whose success a job waits, and a failure of which no retry takes away any more: the
-/// job was cancelled, or was deleted after it had failed.
+/// Returns those of the batches for whose success a job waits, and that no retry can bring to it any more.
 pub(crate) fn without_retry(conn: &mut Conn<'_>, batches: &[i64]) -> QueryResult<Vec<i64>> {
     if batches.is_empty() {
         return Ok(Vec::new());
     }
     let text = format!(
-        "SELECT b.id FROM solid_queue_batches b WHERE b.id IN {{in $1}} AND {IS_AWAITED} AND {IS_LOST}"
+        "SELECT b.id FROM solid_queue_batches b WHERE b.id IN {{in $1}} AND {IS_LOST} AND {IS_AWAITED}"
     );
     let rows: Vec<Id> = Statement::new(text)
         .unkept()
         .bind(id_list(batches))
+        .load(conn)?;
+    Ok(rows.into_iter().map(|row| row.id).collect())
+}
+
+/// Returns the batches that are over and have failed, for whose success these jobs wait until failed jobs were retried.
+pub(crate) fn failed_parents(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<Vec<i64>> {
+    let text = "WITH chosen AS MATERIALIZED (SELECT DISTINCT w.parent_batch_id AS id FROM windlass_edges w \
+           WHERE w.child_job_id IN {in $1} AND w.parent_batch_id IS NOT NULL \
+           AND w.outcome = 'failed' AND w.otherwise = 'wait' AND w.runs_on = 'success') \
+         SELECT chosen.id FROM chosen WHERE (SELECT b.finished_at FROM solid_queue_batches b \
+           WHERE b.id = chosen.id LIMIT 1) IS NOT NULL";
+    let rows: Vec<Id> = Statement::new(text)
+        .unkept()
+        .bind(id_list(jobs))
         .load(conn)?;
     Ok(rows.into_iter().map(|row| row.id).collect())
 }

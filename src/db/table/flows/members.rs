@@ -30,12 +30,65 @@ pub(crate) fn leave(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<()> {
 pub(crate) const LEAVE: &str =
     "DELETE FROM solid_queue_batch_executions WHERE job_id = ANY (ARRAY(SELECT job_id FROM ended))";
 
-/// Records that jobs of batches have ended without success. They have not left their batches yet.
+/// Records that jobs of batches have ended without success. They have not left their batches yet. That is final for those
+/// that have no failed execution: they are not retried.
 pub(crate) fn fail(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<()> {
-    let text = "INSERT INTO windlass_batch_failures (job_id, batch_id, created_at) \
-         SELECT job_id, batch_id, {now} FROM solid_queue_batch_executions WHERE job_id IN {in $1} ORDER BY job_id \
-         ON CONFLICT (job_id) DO NOTHING";
+    let text = format!(
+        "INSERT INTO windlass_batch_failures (job_id, batch_id, is_final, created_at) \
+         SELECT e.job_id, e.batch_id, NOT {HAS_FAILED}, {{now}} FROM solid_queue_batch_executions e \
+         WHERE e.job_id IN {{in $1}} ORDER BY e.job_id ON CONFLICT (job_id) DO NOTHING"
+    );
     Statement::new(text).bind(id_list(jobs)).execute(conn)
+}
+
+/// Records that the failures of jobs stay, although these are retried: their batches are over, and no job waits for that.
+pub(crate) fn keep_failures(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<()> {
+    let text = "UPDATE windlass_batch_failures SET is_final = true WHERE job_id IN {in $1}";
+    Statement::new(text)
+        .unkept()
+        .bind(id_list(jobs))
+        .execute(conn)
+}
+
+/// How many failures of a batch are looked at: if one of these may still be retried, so may the batch.
+const FRONT: i64 = 100;
+
+/// A failure of a job that is not retried any more.
+#[derive(QueryableByName)]
+struct SettledFailure {
+    #[diesel(sql_type = BigInt)]
+    job_id: i64,
+    /// Whether the job has finished after all.
+    #[diesel(sql_type = Bool)]
+    has_finished: bool,
+}
+
+/// Looks at the first failures of a batch that may be taken away by a retry, and decides about those of which the job has
+/// ended. Another program has retried or deleted it. Returns whether there are any.
+pub(crate) fn settle_failures(conn: &mut Conn<'_>, batch: i64) -> QueryResult<bool> {
+    let text = format!(
+        "SELECT first.job_id, (SELECT j.id FROM solid_queue_jobs j WHERE j.id = first.job_id LIMIT 1) IS NOT NULL \
+           AND (SELECT a.id FROM windlass_attempts a WHERE a.job_id = first.job_id \
+             AND a.outcome IN ('cancelled', 'discarded') LIMIT 1) IS NULL AS has_finished \
+         FROM (SELECT f.job_id FROM windlass_batch_failures f WHERE f.batch_id = $1 AND NOT f.is_final \
+           ORDER BY f.job_id LIMIT {FRONT}) AS first \
+         WHERE coalesce((SELECT CASE WHEN j.finished_at IS NULL THEN 0 ELSE 1 END FROM solid_queue_jobs j \
+           WHERE j.id = first.job_id LIMIT 1), 1) = 1"
+    );
+    let settled: Vec<SettledFailure> = Statement::new(text).unkept().bind(batch).load(conn)?;
+    let (finished, lost): (Vec<_>, Vec<_>) = settled.iter().partition(|one| one.has_finished);
+    let ids = |jobs: Vec<&SettledFailure>| jobs.iter().map(|one| one.job_id).collect::<Vec<_>>();
+    keep_failures(conn, &ids(lost))?;
+    forget_failures(conn, &ids(finished))?;
+    Ok(!settled.is_empty())
+}
+
+fn forget_failures(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<()> {
+    let text = "DELETE FROM windlass_batch_failures WHERE job_id IN {in $1}";
+    Statement::new(text)
+        .unkept()
+        .bind(id_list(jobs))
+        .execute(conn)
 }
 
 /// A failed job, and its batch.
@@ -62,11 +115,7 @@ pub(crate) fn return_to_batch(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<
         .unkept()
         .bind(id_list(jobs))
         .execute(conn)?;
-    let text = "DELETE FROM windlass_batch_failures WHERE job_id IN {in $1}";
-    Statement::new(text)
-        .unkept()
-        .bind(id_list(jobs))
-        .execute(conn)
+    forget_failures(conn, jobs)
 }
 
 /// Marks jobs as finished that no worker performs.

@@ -25,6 +25,18 @@ pub(crate) fn marked(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<Vec<i64>>
     Ok(rows.into_iter().map(|row| row.id).collect())
 }
 
+/// Keeps those of the jobs until the transaction ends that have ended and are marked as having dependents. One that has not
+/// ended may do so, and be deleted in the same statement.
+pub(crate) fn keep_ended(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<()> {
+    let text = "SELECT id FROM solid_queue_jobs WHERE id IN {in $1} AND has_dependents AND finished_at IS NOT NULL \
+         ORDER BY id {keep}";
+    let _: Vec<Id> = Statement::new(text)
+        .unkept()
+        .bind(id_list(jobs))
+        .load(conn)?;
+    Ok(())
+}
+
 /// Marks jobs as having dependents, in order, and returns those that exist.
 pub(crate) fn mark(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<Vec<i64>> {
     let text = "WITH held AS MATERIALIZED (SELECT id FROM solid_queue_jobs WHERE id IN {in $1} ORDER BY id {hold}) \

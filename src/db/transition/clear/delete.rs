@@ -34,14 +34,39 @@ fn lock_and_delete(conn: &mut Conn<'_>, due: &[i64]) -> QueryResult<usize> {
     let chosen = JobSelection::of(due);
     let text = format!(
         "WITH held AS MATERIALIZED (SELECT ctid AS spot FROM solid_queue_jobs \
-           WHERE {} AND finished_at IS NOT NULL AND {IS_NOTED} ORDER BY id FOR UPDATE SKIP LOCKED) \
+           WHERE {} AND finished_at IS NOT NULL AND has_dependents IS NOT TRUE ORDER BY id FOR UPDATE SKIP LOCKED) \
          DELETE FROM solid_queue_jobs WHERE ctid = ANY (ARRAY(SELECT spot FROM held)) RETURNING id",
         chosen.condition("id"),
     );
     let gone: Vec<Id> = chosen.bind(Statement::new(text)).load(conn)?;
-    let gone: Vec<i64> = gone.into_iter().map(|row| row.id).collect();
+    let mut gone: Vec<i64> = gone.into_iter().map(|row| row.id).collect();
+    if gone.len() < due.len() {
+        gone.extend(delete_parents(conn, &chosen)?);
+    }
     delete_traces(conn, &gone)?;
     Ok(gone.len())
+}
+
+/// Deletes those of the finished jobs that others wait for, or have waited for.
+fn delete_parents(conn: &mut Conn<'_>, chosen: &JobSelection) -> QueryResult<Vec<i64>> {
+    let text = format!(
+        "SELECT id FROM solid_queue_jobs WHERE {} AND finished_at IS NOT NULL AND has_dependents \
+         ORDER BY id FOR UPDATE SKIP LOCKED",
+        chosen.condition("id"),
+    );
+    let locked: Vec<Id> = chosen.bind(Statement::new(text)).unkept().load(conn)?;
+    if locked.is_empty() {
+        return Ok(Vec::new());
+    }
+    let locked: Vec<i64> = locked.into_iter().map(|row| row.id).collect();
+    // A statement of its own: it sees the edges that were committed before the locks were granted.
+    let text =
+        format!("DELETE FROM solid_queue_jobs WHERE id IN {{in $1}} AND {IS_NOTED} RETURNING id");
+    let gone: Vec<Id> = Statement::new(text)
+        .unkept()
+        .bind(id_list(&locked))
+        .load(conn)?;
+    Ok(gone.into_iter().map(|row| row.id).collect())
 }
 
 /// Jobs by their ids: a range if these are consecutive, as in most cases, or else a list.

@@ -31,7 +31,7 @@ pub(crate) struct BulkJob {
 /// then, and of one chunk, so that one statement takes them in order.
 pub(crate) fn traits(rows: &[NewRow]) -> Option<JobTraits> {
     type Numbers = (i32, Option<i32>, Option<i32>, bool, Option<i64>);
-    type CommonLimit = Option<(i32, bool)>;
+    type CommonLimit = Option<(i32, bool, bool)>;
     fn common(row: &NewRow) -> ([&str; 3], [Option<&str>; 2], Numbers, CommonLimit, bool) {
         (
             [&row.queue_name, &row.class_name, row.unique_scope.column()],
@@ -45,7 +45,7 @@ pub(crate) fn traits(rows: &[NewRow]) -> Option<JobTraits> {
             ),
             row.limit
                 .as_ref()
-                .map(|limit| (limit.slots, limit.discards)),
+                .map(|limit| (limit.slots, limit.discards, limit.ordered)),
             row.waits(),
         )
     }

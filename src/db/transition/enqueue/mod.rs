@@ -118,7 +118,9 @@ fn insert_all_lasting(conn: &mut Conn<'_>, rows: &[NewRow]) -> QueryResult<Vec<I
     }
     // On Postgres one statement is a transaction; BEGIN and COMMIT would be extra round trips. In
     // the caller's transaction, a savepoint keeps it usable if the statement fails.
-    let is_one_statement = rows.len() <= CHUNK && conn.dialect() == Dialect::Postgres;
+    let is_one_statement = rows.len() <= CHUNK
+        && conn.dialect() == Dialect::Postgres
+        && !rows.iter().any(NewRow::waits);
     if is_one_statement && !conn.is_in_transaction() {
         let inserted = insert_if_free(conn, rows, traits)?;
         let is_taken = inserted.is_empty() && rows.iter().any(NewRow::is_named);

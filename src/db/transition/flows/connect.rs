@@ -135,6 +135,10 @@ fn request(conn: &mut Conn<'_>, parents: &[Parent]) -> QueryResult<()> {
 /// # Errors
 /// `NotFound` if one was deleted since the caller looked, and no result says how it ended.
 fn mark(conn: &mut Conn<'_>, jobs: &[i64], found: Parents) -> QueryResult<()> {
+    if found == Parents::Existing && conn.dialect() == Dialect::Postgres {
+        parents::keep_ended(conn, jobs)?;
+    }
+    // A statement of its own: it finds none that was deleted before the lock was granted.
     let marked = parents::marked(conn, jobs)?;
     let unmarked = jobs.iter().filter(|job| !marked.contains(job));
     let mut unmarked: Vec<i64> = unmarked.copied().collect();

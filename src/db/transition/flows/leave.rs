@@ -2,6 +2,7 @@
 
 use crate::db::conn::connection::Conn;
 use crate::db::model::state::JobState;
+use crate::db::table::flows::members::FailedMember;
 use crate::db::table::flows::{batches, members};
 use crate::db::transition::operate;
 use diesel::prelude::*;
@@ -31,9 +32,14 @@ pub(crate) fn rejoin(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<()> {
     batches::keep_open(conn, &named)?;
     // A statement of its own: a batch may have ended before the lock was granted.
     let awaiting = batches::awaiting_retries(conn, &named)?;
-    let back = failed.iter().filter(|job| awaiting.contains(&job.batch_id));
-    let back: Vec<i64> = back.map(|job| job.job_id).collect();
-    members::return_to_batch(conn, &back)?;
+    let (back, late): (Vec<_>, Vec<_>) = failed
+        .iter()
+        .partition(|job| awaiting.contains(&job.batch_id));
+    let ids = |jobs: Vec<&FailedMember>| jobs.iter().map(|job| job.job_id).collect::<Vec<_>>();
+    if !late.is_empty() {
+        members::keep_failures(conn, &ids(late))?;
+    }
+    members::return_to_batch(conn, &ids(back))?;
     batches::reopen(conn, &awaiting)
 }
 

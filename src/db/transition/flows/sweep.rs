@@ -5,8 +5,7 @@ use crate::db::conn::connection::Conn;
 use crate::db::conn::sql::id_list;
 use crate::db::conn::statement::Statement;
 use crate::db::model::claim::Cursor;
-use crate::db::table::flows::batches::IS_LOST;
-use crate::db::table::flows::{BATCH, CHILD, ENDED, WAITS_FOR_PARENTS};
+use crate::db::table::flows::{BATCH, CHILD, ENDED, WAITS_FOR_PARENTS, batches, members};
 use crate::db::table::wanted_keys;
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Integer, Nullable};
@@ -61,7 +60,9 @@ pub(crate) fn request_overdue(
     let jobs: Vec<i64> = seen.iter().map(|job| job.job_id).collect();
     if !jobs.is_empty() {
         let overdue = overdue(conn, &jobs)?;
-        let requests: BTreeSet<String> = overdue.iter().filter_map(Overdue::request).collect();
+        let mut requests: BTreeSet<String> = overdue.iter().filter_map(Overdue::request).collect();
+        let decided = decided(conn, &jobs)?;
+        requests.extend(decided.iter().map(|batch| format!("{BATCH}{batch}")));
         wanted_keys::request_promotion(conn, &requests)?;
     }
     let last = seen.last().filter(|_| seen.len() == batch);
@@ -71,24 +72,34 @@ pub(crate) fn request_overdue(
     }))
 }
 
+/// Returns the batches that have failed, and of which it is decided whether a retry can bring them to the success for which
+/// the jobs wait. Another program may have retried a job of one, or deleted it where the triggers were missing.
+fn decided(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<BTreeSet<i64>> {
+    let mut decided = BTreeSet::new();
+    for batch in batches::failed_parents(conn, jobs)? {
+        let is_settled = members::settle_failures(conn, batch)?;
+        if is_settled || !batches::without_retry(conn, &[batch])?.is_empty() {
+            decided.insert(batch);
+        }
+    }
+    Ok(decided)
+}
+
 /// How many edges of the jobs are looked at: all that a hundred of them can have.
 const MOST: i64 = 100_000;
 
 fn overdue(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<Vec<Overdue>> {
-    let text = format!(
-        "WITH chosen AS MATERIALIZED (SELECT w.* FROM windlass_edges w WHERE w.child_job_id IN {{in $1}} \
-           AND w.created_at < {{later $2}} ORDER BY w.child_job_id, w.parent_job_id LIMIT $3) \
+    let text = "WITH chosen AS MATERIALIZED (SELECT w.* FROM windlass_edges w WHERE w.child_job_id IN {in $1} \
+           AND w.created_at < {later $2} ORDER BY w.child_job_id, w.parent_job_id LIMIT $3) \
          SELECT CAST(NULL AS bigint) AS child, w.parent_job_id AS parent_job, CAST(NULL AS bigint) AS parent_batch FROM chosen w \
          LEFT JOIN solid_queue_jobs j ON j.id = w.parent_job_id WHERE w.parent_job_id IS NOT NULL \
          AND (w.outcome IS NULL OR w.outcome = 'failed' AND w.otherwise = 'wait') AND (j.id IS NULL OR j.finished_at IS NOT NULL \
            OR w.outcome IS NULL AND (SELECT f.job_id FROM solid_queue_failed_executions f WHERE f.job_id = j.id LIMIT 1) IS NOT NULL) \
          UNION ALL SELECT NULL, NULL, w.parent_batch_id FROM chosen w JOIN solid_queue_batches b ON b.id = w.parent_batch_id \
-         WHERE b.finished_at IS NOT NULL AND (w.outcome IS NULL \
-           OR w.outcome = 'failed' AND w.otherwise = 'wait' AND w.runs_on = 'success' AND {IS_LOST}) \
+         WHERE w.outcome IS NULL AND b.finished_at IS NOT NULL \
          UNION ALL SELECT w.child_job_id, NULL, NULL FROM chosen w GROUP BY w.child_job_id \
          HAVING max(CASE WHEN w.runs_on = 'success' AND w.otherwise <> 'wait' AND w.outcome = 'failed' THEN 1 ELSE 0 END) = 1 \
-           OR count(w.outcome) = count(*) AND max(CASE WHEN w.otherwise = 'wait' AND w.outcome = 'failed' THEN 1 ELSE 0 END) = 0"
-    );
+           OR count(w.outcome) = count(*) AND max(CASE WHEN w.otherwise = 'wait' AND w.outcome = 'failed' THEN 1 ELSE 0 END) = 0";
     Statement::new(text)
         .unkept()
         .bind(id_list(jobs))
