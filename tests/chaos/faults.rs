@@ -245,7 +245,8 @@ impl<'a> Faults<'a> {
         self.place
             .texts(&format!(
                 "SELECT CAST(pg_terminate_backend(a.pid) AS text) AS t FROM pg_stat_activity a \
-                 WHERE a.application_name = 'windlass' AND a.pid <> pg_backend_pid() AND random() < 0.4 \
+                 WHERE a.application_name = 'windlass' AND a.datname = current_database() \
+                 AND a.pid <> pg_backend_pid() AND random() < 0.4 \
                  AND EXISTS (SELECT 1 FROM pg_namespace WHERE nspname = '{schema}')"
             ))
             .is_ok()

@@ -195,8 +195,10 @@ fn a_retry_by_another_program_counts(db: &TestDb) {
     dispatcher.stop();
     worker.stop();
     assert!(!batch.status(&mut db.connect()).unwrap().has_failed());
-    let explained = windlass::explain(&mut db.connect(), job).unwrap();
-    assert_eq!(explained.unwrap().reason, Reason::Ended);
+    until("it has ended", || {
+        let explained = windlass::explain(&mut db.connect(), job).unwrap();
+        explained.unwrap().reason == Reason::Ended
+    });
 }
 
 fn a_job_that_was_retried_before_the_wait_has_failed(db: &TestDb) {
