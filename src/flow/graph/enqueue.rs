@@ -117,7 +117,7 @@ fn insert_all(
         ids.insert(*place, (Parent::Job(job.id.0), plan.name.clone()));
         flow.jobs.insert(plan.name.clone(), *job);
     }
-    // One that was shed has ended: what waits for it is told by a promotion.
+    // A job that was shed has ended already: a promotion has to look at it.
     let is_new = |job: &Enqueued| job.outcome == EnqueueOutcome::New;
     let are_new = enqueued.iter().all(is_new);
     let has_others = plans

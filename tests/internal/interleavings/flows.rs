@@ -1,13 +1,13 @@
 //! Batches: in whatever order the ends of their jobs come, with retries, additions and deaths between, they end once, and
 //! what follows runs once.
 
-use crate::db::conn::connection::Conn;
+use crate::db::conn::connection::{AsConn, Conn};
 use crate::db::conn::statement::Statement;
 use crate::db::internal_tests::db::{TestDb, on_each_database, texts};
 use crate::db::internal_tests::interleavings::Play;
 use crate::db::internal_tests::interleavings::acts::*;
 use crate::db::internal_tests::interleavings::world::{World, row, take};
-use crate::db::model::claim::FinishedRow;
+use crate::db::model::claim::{Cursor, FinishedRow};
 use crate::db::model::finished::{FinishedJob, KeySlots};
 use crate::db::model::follows::{On, Otherwise};
 use crate::db::model::new_row::NewRow;
@@ -34,6 +34,7 @@ on_each_database!(
     a_job_is_cancelled_beside_two_ends,
     a_failed_job_is_deleted_beside_the_end_of_its_batch,
     a_failed_job_is_deleted_beside_a_retry_of_another,
+    a_sweep_that_fails_forgets_no_failure,
 );
 
 /// The batch of the world, the only one.
@@ -450,4 +451,26 @@ fn a_job_is_cancelled_beside_two_ends(db: &TestDb) {
         .actor("b", |c, w| leave(c, w, 2, FinishedRow::Keep))
         .actor("c", |c, w| leave(c, w, 3, FinishedRow::Keep))
         .ends_in(&["cancel 1 ended 0 asked, b 1, c 1, 3 2 1 over -> j2 ready, j3 ready, j4 finished, j5 finished, j6 finished; p1 p2 p3"]);
+}
+
+/// Another program has retried j4, and it has finished. Without its failure, nothing would tell that j1 may run.
+fn a_sweep_that_fails_forgets_no_failure(db: &TestDb) {
+    let mut connection = db.connect();
+    let conn = &mut connection.as_conn();
+    let world = one_failed(conn);
+    waits_for_retries(conn);
+    leave(conn, &world, 2, FinishedRow::Keep).unwrap();
+    promote_all(conn).unwrap();
+    for text in [
+        "DELETE FROM solid_queue_failed_executions",
+        "UPDATE solid_queue_jobs SET finished_at = created_at WHERE finished_at IS NULL AND id IN \
+           (SELECT job_id FROM windlass_batch_failures)",
+        "ALTER TABLE windlass_wanted_keys RENAME TO other_keys",
+    ] {
+        Statement::new(text).unkept().execute(conn).unwrap();
+    }
+    let swept = batch_flows::sweep::request_overdue(conn, Cursor::BEGINNING, 10);
+    assert!(swept.is_err(), "{swept:?}");
+    let failures = "SELECT CAST(count(*) AS text) AS t FROM windlass_batch_failures";
+    assert_eq!(texts(conn, failures), ["1"]);
 }

@@ -60,10 +60,11 @@ pub(crate) fn request_overdue(
     let jobs: Vec<i64> = seen.iter().map(|job| job.job_id).collect();
     if !jobs.is_empty() {
         let overdue = overdue(conn, &jobs)?;
-        let mut requests: BTreeSet<String> = overdue.iter().filter_map(Overdue::request).collect();
-        let decided = decided(conn, &jobs)?;
-        requests.extend(decided.iter().map(|batch| format!("{BATCH}{batch}")));
+        let requests: BTreeSet<String> = overdue.iter().filter_map(Overdue::request).collect();
         wanted_keys::request_promotion(conn, &requests)?;
+        for batch in batches::failed_parents(conn, &jobs)? {
+            decide(conn, batch)?;
+        }
     }
     let last = seen.last().filter(|_| seen.len() == batch);
     Ok(last.map(|last| Cursor {
@@ -72,17 +73,18 @@ pub(crate) fn request_overdue(
     }))
 }
 
-/// Returns the batches that have failed, and of which it is decided whether a retry can bring them to the success for which
-/// the jobs wait. Another program may have retried a job of one, or deleted it where the triggers were missing.
-fn decided(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<BTreeSet<i64>> {
-    let mut decided = BTreeSet::new();
-    for batch in batches::failed_parents(conn, jobs)? {
+/// Requests a promotion for a batch that has failed, if it is decided whether a retry can bring it to success. Another
+/// program may have retried a job of it, or deleted one where the triggers were missing. One transaction: without the
+/// request, nothing would tell later that a failure is gone.
+fn decide(conn: &mut Conn<'_>, batch: i64) -> QueryResult<()> {
+    conn.transaction(|conn| {
         let is_settled = members::settle_failures(conn, batch)?;
         if is_settled || !batches::without_retry(conn, &[batch])?.is_empty() {
-            decided.insert(batch);
+            let request = BTreeSet::from([format!("{BATCH}{batch}")]);
+            wanted_keys::request_promotion(conn, &request)?;
         }
-    }
-    Ok(decided)
+        Ok(())
+    })
 }
 
 /// How many edges of the jobs are looked at: all that a hundred of them can have.
