@@ -165,6 +165,11 @@ pub(crate) fn failed(error: &Error) -> ExitCode {
     ExitCode::FAILURE
 }
 
+/// Reports what a command noticed although it succeeded.
+pub(crate) fn warn(warning: &str) {
+    let _ = writeln!(io::stderr(), "warning: {warning}");
+}
+
 /// Prints a message of the argument parser: help, the version, or an error.
 pub(crate) fn told(told: &clap::Error) -> ExitCode {
     let _ = told.print();

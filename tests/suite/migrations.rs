@@ -167,7 +167,9 @@ fn a_database_of_rails_gets_what_it_lacks(db: &TestDb) {
         "INSERT INTO solid_queue_processes (kind, last_heartbeat_at, pid, created_at, name) VALUES \
          ('Worker', '2026-01-01 00:00:00.000000', 1, '2026-01-01 00:00:00.000000', 'worker-of-rails')",
     );
-    db.database.migrate().unwrap();
+    let completed = db.database.migrate().unwrap().completed;
+    let is_of_default = |line: &&String| line.contains("default of");
+    assert_eq!(completed.iter().find(is_of_default), None);
     let log = Arc::new(Log::default());
     let registry = Registry::new().register::<Note>(Arc::clone(&log));
     let _worker = Worker::new(&db.database, registry).start().unwrap();
@@ -337,6 +339,25 @@ fn processes_refuse_tables_that_are_missing_or_old(db: &TestDb) {
     let mut worker = Worker::new(&db.database, Registry::new()).start().unwrap();
     worker.stop();
     assert!(worker.join(DEADLINE).is_some());
+}
+
+/// A setting of the database with which the catalog quotes the names of types and functions.
+#[cfg(feature = "postgres")]
+#[test]
+fn a_database_that_quotes_all_identifiers_is_complete() {
+    let db = TestDb::postgres();
+    db.execute(
+        "DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET quote_all_identifiers = on', current_database()); END $$",
+    );
+    let conn = &mut windlass::Database::open(&db.url)
+        .unwrap()
+        .connect()
+        .unwrap();
+    assert_eq!(
+        windlass::migrate(conn).unwrap(),
+        windlass::Migrated::default()
+    );
+    a_job_is_performed(&db);
 }
 
 on_each_database!(

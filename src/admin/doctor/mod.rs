@@ -5,6 +5,7 @@ pub(crate) mod processes;
 pub(crate) mod replication;
 pub(crate) mod scope;
 pub(crate) mod statistics;
+pub(crate) mod unserved;
 pub(crate) mod waits;
 
 use crate::admin::doctor::batches as doctor_batches;
@@ -22,6 +23,7 @@ use crate::db::table::semaphores;
 use crate::db::table::web::upkeep;
 use crate::db::{AsConn, Conn, own};
 use crate::error::{Doing, Result};
+use std::io::Read as _;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -83,7 +85,8 @@ fn database(version: &doctor::DatabaseVersion) -> Finding {
         return finding("database", Verdict::Warning, says);
     }
     // A database in memory has no other mode, and needs none.
-    if !["server", "wal", "memory"].contains(&version.journal.as_str()) {
+    let is_right = ["server", "wal", "memory"].contains(&version.journal.as_str());
+    if !is_right && !has_wal_header(&version.file) {
         let journal = &version.journal;
         let says = format!(
             "{name}: the journal mode is `{journal}`, with which readers and writers wait for each \
@@ -92,6 +95,14 @@ fn database(version: &doctor::DatabaseVersion) -> Finding {
         return finding("database", Verdict::Problem, says);
     }
     finding("database", Verdict::Fine, name)
+}
+
+/// Returns whether a SQLite file is in WAL mode according to its header. A file that this process may only read, in a
+/// directory where it may not write either, is opened as one that never changes, which has no journal.
+fn has_wal_header(file: &str) -> bool {
+    let mut header = [0; 20];
+    let read = std::fs::File::open(file).and_then(|mut file| file.read_exact(&mut header));
+    read.is_ok() && header[18..] == [2, 2]
 }
 
 /// Returns whether a pooler gives out the sessions by transaction, if it does.
@@ -301,4 +312,24 @@ fn place(conn: &mut Conn<'_>, rule: Rule, scope: CheckScope) -> Result<Finding> 
         },
         Err(error) => scope.unchecked(check, error)?,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_is_only_read_is_judged_by_its_header() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let version = doctor::DatabaseVersion {
+            version: "SQLite 3".to_owned(),
+            number: 0,
+            journal: "delete".to_owned(),
+            file: file.path().display().to_string(),
+        };
+        assert_eq!(database(&version).verdict, Verdict::Problem);
+        let header = [b"SQLite format 3\0", &[16, 0, 2, 2][..]].concat();
+        std::fs::write(file.path(), header).unwrap();
+        assert_eq!(database(&version).verdict, Verdict::Fine);
+    }
 }

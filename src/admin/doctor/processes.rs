@@ -2,6 +2,7 @@
 
 use crate::admin::doctor::scope::CheckScope;
 use crate::admin::doctor::statistics as doctor_statistics;
+use crate::admin::doctor::unserved;
 use crate::admin::finding::{ALIVE, Finding, Verdict, finding};
 use crate::db::Conn;
 use crate::db::query::doctor::{self, Load, TaskCounts};
@@ -84,6 +85,7 @@ pub(crate) fn look(conn: &mut Conn<'_>, scope: CheckScope) -> Result<Vec<Finding
         let says = format!("{} run", processes.alive.len());
         findings.push(finding("processes", Verdict::Fine, says));
     }
+    findings.extend(unserved::look(conn, OVERDUE)?);
     findings.push(scheduled(&load));
     findings.push(recurring(&tasks, &processes));
     findings.push(transactions(&load));

@@ -5,6 +5,7 @@ use crate::admin::explain::parents;
 use crate::admin::explain::word::{Word, Words, text};
 use crate::admin::explain::{Explanation, Reason};
 use crate::admin::job_info::TaskStatus;
+use crate::db::query::explain::MOST;
 use crate::job::id::JobId;
 use crate::job::policy::delivery::Delivery;
 use chrono::{DateTime, Utc};
@@ -45,7 +46,11 @@ impl Explanation {
             }
             Reason::Ready { ahead, .. } => vec![
                 Word::State("It is ready"),
-                text(format!(", behind {ahead} jobs in its queue.")),
+                text(match ahead {
+                    1 => ", behind 1 job in its queue.".to_owned(),
+                    &MOST => format!(", behind {MOST} or more jobs in its queue."),
+                    ahead => format!(", behind {ahead} jobs in its queue."),
+                }),
             ],
             Reason::Scheduled {
                 at,

@@ -1,13 +1,18 @@
 //! `windlass enqueue`.
 
+use crate::admin::explain::Reason;
+use crate::admin::explain::obstacles::{Obstacle, is_beating};
+use crate::admin::explain::word::Word;
 use crate::cli::commands::job_options::JobOptions;
 use crate::cli::commands::unique_options::UniqueOptions;
 use crate::cli::failure::CommandError;
 use crate::cli::select::connect;
 use crate::cli::values;
-use crate::db::Database;
 use crate::db::model::new_row::EnqueueOutcome;
-use crate::error::Result;
+use crate::db::query::explain::{self, RubyProcesses};
+use crate::db::{Database, DbConnection, own};
+use crate::error::{Doing as _, Result};
+use crate::job::id::JobId;
 use crate::job::new_job::NewJob;
 use crate::job::registry::Registry;
 use crate::terminal::output::Report;
@@ -93,11 +98,14 @@ pub(crate) struct Enqueue {
 /// The enqueued job.
 #[derive(Debug, Serialize)]
 pub(crate) struct EnqueueResult {
-    job_id: i64,
+    pub(crate) job_id: i64,
     is_new: bool,
     outcome: EnqueueOutcome,
     #[serde(skip_serializing_if = "Option::is_none")]
     public_token: Option<String>,
+    /// The reason why no running worker takes it, which is printed to standard error as well.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) warning: Option<String>,
     /// What another job already has, if that was possible.
     #[serde(skip)]
     shared: &'static str,
@@ -110,12 +118,18 @@ impl Enqueue {
         registry: Option<&Registry>,
     ) -> Result<EnqueueResult, CommandError> {
         let job = self.job(registry)?;
-        let done = job.enqueue(&mut connect(database)?)?;
+        let mut conn = connect(database)?;
+        let done = job.enqueue(&mut conn)?;
+        let warning = match done.outcome {
+            EnqueueOutcome::New => unserved(&mut conn, done.id)?,
+            _ => None,
+        };
         let may_be_unique = self.unique.unique_id.is_some() || registry.is_some();
         Ok(EnqueueResult {
             job_id: done.id.0,
             is_new: done.is_new,
             outcome: done.outcome,
+            warning,
             public_token: done.public_token.map(|token| token.to_string()),
             shared: match (&self.key, may_be_unique) {
                 (None, _) => "unique id",
@@ -161,6 +175,33 @@ impl Enqueue {
         let job = job.tags(&self.tags);
         self.unique.apply(self.options.apply(job))
     }
+}
+
+/// Returns the reason why no running worker takes a job, as its queue or class may be mistyped. Returns `None` if none runs.
+fn unserved(conn: &mut DbConnection, job: JobId) -> Result<Option<String>> {
+    let mut conn = own(conn);
+    let workers = explain::registered(&mut conn, "Worker", RubyProcesses::Include);
+    let workers = workers.doing("look at the workers")?;
+    if !workers.iter().any(is_beating) {
+        return Ok(None);
+    }
+    let found = crate::admin::explain::find(&mut conn, job.into())?;
+    let (Reason::Ready { obstacles, .. } | Reason::Scheduled { obstacles, .. }) =
+        found.map_or(Reason::Ended, |found| found.reason)
+    else {
+        return Ok(None);
+    };
+    let is_mistaken =
+        |one: &&Obstacle| matches!(one, Obstacle::NoWorkerForQueue | Obstacle::NoWorkerForClass);
+    let words = obstacles
+        .iter()
+        .filter(is_mistaken)
+        .flat_map(Obstacle::in_words);
+    let mut sentences = words.filter_map(|word| match word {
+        Word::Text(sentence) => Some(sentence),
+        _ => None,
+    });
+    Ok(sentences.next())
 }
 
 impl Report for EnqueueResult {

@@ -8,6 +8,7 @@ use crate::db::schema::compare;
 use crate::error::Result;
 use crate::terminal::output::Report;
 use serde::Serialize;
+use std::collections::BTreeMap;
 
 /// Create the tables, or update them
 ///
@@ -84,16 +85,22 @@ impl Report for AppliedMigrations {
                 self.database
             );
         }
-        let mut text = String::new();
-        let (apply, complete) = if self.dry_run {
-            ("Would apply", "Would complete")
-        } else {
-            ("Applied", "Completed")
+        let (apply, complete) = match self.dry_run {
+            true => ("Would apply to", "Would add or change in"),
+            false => ("Applied to", "Added or changed in"),
         };
-        for (verb, lines) in [(apply, &self.applied), (complete, &self.completed)] {
+        let completed = match self.completed.len() {
+            ..=MOST_LINES => self
+                .completed
+                .iter()
+                .map(|line| without_fault(line))
+                .collect(),
+            _ => counted(&self.completed),
+        };
+        let mut text = String::new();
+        for (verb, lines) in [(apply, &self.applied), (complete, &completed)] {
             if !lines.is_empty() {
-                let preposition = if lines == &self.applied { " to" } else { "" };
-                text.push_str(&format!("{verb}{preposition} {}:\n", self.database));
+                text.push_str(&format!("{verb} {}:\n", self.database));
             }
             for line in lines {
                 text.push_str(&format!("  {line}\n"));
@@ -101,4 +108,25 @@ impl Report for AppliedMigrations {
         }
         text
     }
+}
+
+/// The most parts of the tables that are printed one by one.
+const MOST_LINES: usize = 20;
+
+/// Returns a part of the tables that was missing, or how it differed.
+fn without_fault(line: &str) -> String {
+    line.strip_suffix(" is missing").unwrap_or(line).to_owned()
+}
+
+/// Returns how many parts of each kind there are: a database of a Rails app lacks many.
+fn counted(completed: &[String]) -> Vec<String> {
+    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+    for line in completed {
+        let kind = line.split(' ').nth(1).unwrap_or_default();
+        *counts.entry(kind).or_default() += 1;
+    }
+    let lines = counts
+        .into_iter()
+        .map(|(kind, count)| format!("{count} x {kind}"));
+    lines.chain(["`--json` lists them".to_owned()]).collect()
 }

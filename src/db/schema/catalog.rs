@@ -44,10 +44,11 @@ pub(crate) struct Catalog {
     pub(crate) others: Vec<CatalogItem>,
 }
 
+/// With `quote_all_identifiers`, types and functions are quoted.
 const POSTGRES_COLUMNS: &str = "\
-SELECT c.relname::text AS of, a.attname::text AS name, format_type(a.atttypid, NULL) AS kind, \
-  NOT a.attnotnull AS nullable, pg_get_expr(d.adbin, d.adrelid) AS standard, \
-  a.attidentity <> '' OR coalesce(pg_get_expr(d.adbin, d.adrelid) LIKE 'nextval(%', false) AS generated \
+SELECT c.relname::text AS of, a.attname::text AS name, replace(format_type(a.atttypid, NULL), '\"', '') AS kind, \
+  NOT a.attnotnull AS nullable, replace(pg_get_expr(d.adbin, d.adrelid), '\"', '') AS standard, \
+  a.attidentity <> '' OR coalesce(replace(pg_get_expr(d.adbin, d.adrelid), '\"', '') LIKE 'nextval(%', false) AS generated \
 FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid \
 LEFT JOIN pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum \
 WHERE (c.relname LIKE 'solid\\_queue\\_%' OR c.relname LIKE 'windlass\\_%') AND c.relkind IN ('r', 'p') \
@@ -70,9 +71,10 @@ UNION ALL SELECT 'option', t.name, split_part(o, '=', 1), true FROM ours t, unne
 UNION ALL SELECT 'function', '', proname::text, true FROM pg_proc \
   WHERE proname LIKE 'windlass\\_%' AND pg_function_is_visible(oid)";
 
+/// `TRUE` is another spelling of 1, which Rails 8.1 writes.
 const SQLITE_COLUMNS: &str = "\
 SELECT m.name AS of, c.name AS name, lower(c.type) AS kind, NOT (c.\"notnull\" OR c.pk) AS nullable, \
-  c.dflt_value AS standard, c.pk AND upper(m.sql) LIKE '%AUTOINCREMENT%' AS generated \
+  CASE c.dflt_value WHEN 'TRUE' THEN '1' WHEN 'FALSE' THEN '0' ELSE c.dflt_value END AS standard, c.pk AND upper(m.sql) LIKE '%AUTOINCREMENT%' AS generated \
 FROM sqlite_schema m, pragma_table_xinfo(m.name) c WHERE m.type = 'table' \
   AND (m.name LIKE 'solid\\_queue\\_%' ESCAPE '\\' OR m.name LIKE 'windlass\\_%' ESCAPE '\\')";
 

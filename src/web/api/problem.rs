@@ -14,6 +14,14 @@ struct ProblemDetails<'a> {
 
 /// Returns an error with what is wrong and what to do.
 pub(crate) fn explained(status: u16, title: &str, text: &str, advice: &str) -> Response {
+    // A program cannot sign in.
+    let (title, advice) = match status {
+        401 => (
+            "Unauthorized",
+            "Send a token in the header `Authorization: Bearer ..`.",
+        ),
+        _ => (title, advice),
+    };
     let parts = [text, advice].into_iter().filter(|part| !part.is_empty());
     let problem = ProblemDetails {
         title,

@@ -127,7 +127,7 @@ fn explained(error: PageError) -> (u16, &'static str, String, &'static str) {
             "The role of this token does not allow it.".to_owned(),
             "Sign in with a token of the role operator.",
         ),
-        PageError::SignIn => (401, "Sign in", "This page needs a token.".to_owned(), ""),
+        PageError::SignIn => (401, "Sign in", "This needs a token.".to_owned(), ""),
         PageError::WrongToken => (
             401,
             "Sign in",

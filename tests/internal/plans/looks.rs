@@ -59,7 +59,7 @@ pub(crate) const READ_ALL: [&str; 8] = [
     "count the newest failed jobs",
 ];
 
-pub(crate) const LOOKS: [(&str, Work); 45] = [
+pub(crate) const LOOKS: [(&str, Work); 46] = [
     ("sign in to the web pages", web_pages::sign_in_and_out),
     ("read the frame of a page", web_pages::read_a_frame),
     ("see which jobs have ended", |conn, rows| {
@@ -160,6 +160,9 @@ pub(crate) const LOOKS: [(&str, Work); 45] = [
         connection_limit(conn).map(drop)
     }),
     ("see what waits", |conn, _| doctor::load(conn).map(drop)),
+    ("see which ready jobs are old", |conn, _| {
+        doctor::unserved::old_ready(conn, 60.0).map(drop)
+    }),
     ("look for what alerts watch", |conn, _| {
         alarms::oldest_transaction(conn)?;
         alarms::late_scheduled(conn, 10)?;

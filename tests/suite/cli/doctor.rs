@@ -16,6 +16,7 @@ on_each_database!(
     warnings_count_when_asked,
     a_deployment_that_does_not_run_is_a_problem,
     a_recurring_task_that_nothing_fires_is_a_problem,
+    ready_jobs_that_no_worker_takes_are_a_problem,
 );
 
 crate::through_a_pooler_in_all!(
@@ -25,6 +26,7 @@ crate::through_a_pooler_in_all!(
     warnings_count_when_asked,
     a_deployment_that_does_not_run_is_a_problem,
     a_recurring_task_that_nothing_fires_is_a_problem,
+    ready_jobs_that_no_worker_takes_are_a_problem,
 );
 
 fn now(db: &TestDb) -> &'static str {
@@ -210,4 +212,73 @@ fn a_recurring_task_that_nothing_fires_is_a_problem(db: &TestDb) {
     db.execute(&late);
     let found = says(db, "recurring", 3);
     assert!(found.contains("do not fire it"), "{found}");
+}
+
+/// The registry has one class, the worker serves one queue.
+fn ready_jobs_that_no_worker_takes_are_a_problem(db: &TestDb) {
+    let registry = Registry::new().register::<Note>(Arc::default());
+    let worker = Worker::new(&db.database, registry).queues(["mail"]);
+    let mut worker = worker.unwrap().start().unwrap();
+    let conn = &mut db.connect();
+    let classes = || windlass::processes(&mut db.connect()).unwrap().len();
+    until("it is registered", || classes() == 1);
+    let enqueue = |class: &str, queue: &str| {
+        let job = NewJob::of_class(class, "{}").queue(queue);
+        job.enqueue(&mut db.connect()).unwrap().id
+    };
+    let here = |job: windlass::JobId, seconds: u32| {
+        let old = if db.is_postgres() {
+            format!("created_at - interval '{seconds} seconds'")
+        } else {
+            format!("strftime('%Y-%m-%d %H:%M:%f000', created_at, '-{seconds} seconds')")
+        };
+        let text = format!(
+            "UPDATE solid_queue_ready_executions SET created_at = {old} WHERE job_id = {job}"
+        );
+        assert_eq!(db.execute(&text), 1);
+    };
+    let unserved = enqueue(Note::NAME, "mial");
+    let unknown = enqueue("nobody_has_it", "mail");
+    let paused = enqueue(Note::NAME, "resting");
+    windlass::pause_queue(conn, "resting", "ada", "a test").unwrap();
+    // They may have been enqueued just before the worker that takes them starts.
+    let found = verdicts(db);
+    assert_eq!((found.get("queues"), found.get("classes")), (None, None));
+    for job in [unserved, unknown, paused] {
+        here(job, 100);
+    }
+    let found = verdicts(db);
+    assert_eq!(found["queues"], (Verdict::Problem, vec![unserved.0]));
+    assert_eq!(found["classes"], (Verdict::Problem, vec![unknown.0]));
+    let said = windlass(&db.url, &["doctor"]);
+    assert_eq!(said.code, Some(3));
+    for says in [
+        "no running worker serves the queue `mial`",
+        "`nobody_has_it` (queue `mail`)",
+    ] {
+        assert!(said.out.contains(says), "{says} is not in {}", said.out);
+    }
+    // `enqueue` warns at once, since a name may be mistyped.
+    let said = windlass(&db.url, &["enqueue", Note::NAME, "{}", "--queue", "mial"]);
+    assert!(
+        said.code == Some(0) && said.err.contains("no running worker serves its queue"),
+        "{said:?}"
+    );
+    let said = windlass(
+        &db.url,
+        &["enqueue", "nobody_has_it", "{}", "--queue", "mail"],
+    );
+    assert!(
+        said.code == Some(0) && said.err.contains("has its class registered"),
+        "{said:?}"
+    );
+    // Without any worker, that is the one finding.
+    worker.stop();
+    worker
+        .join(crate::support::wait::DEADLINE)
+        .expect("it ends");
+    let found = verdicts(db);
+    assert_eq!((found.get("queues"), found.get("classes")), (None, None));
+    let said = windlass(&db.url, &["enqueue", Note::NAME, "{}", "--queue", "mial"]);
+    assert_eq!((said.is_done(), &*said.err), (true, ""));
 }

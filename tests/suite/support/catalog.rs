@@ -33,7 +33,7 @@ const POSTGRES_COLUMNS: &str = "SELECT table_name::text AS t, column_name::text 
      AND (table_name LIKE 'solid_queue_%' OR table_name LIKE 'windlass_%') ORDER BY 1, ordinal_position";
 
 const SQLITE_COLUMNS: &str = "SELECT m.name AS t, c.name AS name, lower(c.type) AS kind, NOT c.\"notnull\" AS nullable, \
-     c.dflt_value AS standard, c.pk AND m.sql LIKE '%PRIMARY KEY AUTOINCREMENT%' AS is_generated \
+     CASE c.dflt_value WHEN 'TRUE' THEN '1' WHEN 'FALSE' THEN '0' ELSE c.dflt_value END AS standard, c.pk AND m.sql LIKE '%PRIMARY KEY AUTOINCREMENT%' AS is_generated \
      FROM sqlite_schema m, pragma_table_info(m.name) c WHERE m.type = 'table' \
      AND (m.name LIKE 'solid_queue_%' OR m.name LIKE 'windlass_%') ORDER BY 1, c.cid";
 

@@ -1,5 +1,6 @@
 //! The queries of `windlass doctor`: read-only, one snapshot each.
 
+pub(crate) mod unserved;
 pub(crate) mod waits;
 
 use crate::db::conn::connection::Conn;

@@ -25,8 +25,8 @@ const NAMED: usize = 3;
 /// In seconds. A recurring task that has been due for longer is not being fired.
 const OVERDUE: u32 = 60;
 
-/// The findings of `doctor` about what other concerns show: the tasks that are overdue.
-const SHOWN_OTHERWISE: [&str; 1] = ["recurring"];
+/// The findings of `doctor` about what other concerns show: queues without a worker, and overdue tasks.
+const SHOWN_OTHERWISE: [&str; 2] = ["queues", "recurring"];
 
 /// Returns what needs attention, the worst first. `findings` are those of the last look of `doctor`.
 pub(crate) fn find(
