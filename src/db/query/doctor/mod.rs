@@ -1,6 +1,8 @@
 //! The queries of `windlass doctor`: read-only, one snapshot each.
 
 pub(crate) mod waits;
+#[cfg(feature = "sqlite")]
+pub(crate) mod write_lock;
 
 use crate::db::conn::connection::Conn;
 use crate::db::conn::dialect::Dialect;
