@@ -123,7 +123,7 @@ fn write_ahead_log(version: &doctor::DatabaseVersion) -> Option<Finding> {
     })
 }
 
-/// How long the write lock of a SQLite file may be held.
+/// The longest time for which the write lock of a SQLite file may be held.
 #[cfg(feature = "sqlite")]
 const LONGEST_WRITE: Duration = Duration::from_secs(1);
 

@@ -49,7 +49,7 @@ fn use_wal(conn: &mut SqliteConnection) -> QueryResult<()> {
 /// Shows how long the statements of a loop have been waiting for a lock.
 struct ShowsWaits(Deadline);
 
-/// How long a statement waits at least if the lock of another process is the reason.
+/// A statement that waits for longer waits for the lock of another process.
 const A_WAIT: Duration = Duration::from_millis(500);
 
 impl Instrumentation for ShowsWaits {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 pub(crate) struct TakesTurns {
     turns: Arc<WriteTurns>,
     turn: Option<WriteTurn>,
-    /// Whether a turn was asked for. After waiting for it in vain, the transaction goes on without:
+    /// Set once a turn was asked for. After waiting for it in vain, the transaction goes on without:
     /// it may hold SQLite's lock, for which those wait that have the turn.
     has_asked: bool,
     is_in_transaction: bool,
@@ -59,7 +59,7 @@ impl Instrumentation for TakesTurns {
     }
 }
 
-/// What a statement means for the turn.
+/// The kind of a statement, for the turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum StatementKind {
     Begin { is_immediate: bool },
@@ -78,7 +78,7 @@ impl StatementKind {
     }
 }
 
-/// How much of a statement is looked at.
+/// The number of bytes of a statement that are read.
 const BEGINNING: usize = 64;
 
 /// The first bytes of a statement; neither the rest nor its values are written.

@@ -26,16 +26,16 @@ const BESIDE_AFTER: Duration = Duration::from_millis(12);
 /// The longest such pause: the first sleeps of the busy handler are shorter.
 const LONGEST_BESIDE: Duration = Duration::from_millis(25);
 
-/// How long another program counts as writing after its last commit in a pause.
+/// The time for which another program counts as writing after its last commit in a pause.
 const BESIDE_FOR: Duration = Duration::from_secs(5);
 
-/// After this part of a pause, processes that wait for their turn may have one.
-const SLICE: Duration = Duration::from_millis(5);
+/// After this part of a long pause, a process that waits for its turn may have one.
+const SLICE: Duration = Duration::from_millis(26);
 
-/// When a process pauses.
+/// Decides when a process pauses.
 #[derive(Debug, Default)]
 pub(crate) struct TurnPauses {
-    /// How long was written since the last pause.
+    /// The time of writing since the last pause.
     written: Duration,
     /// The same since the last long one.
     written_since_long: Duration,
@@ -43,7 +43,7 @@ pub(crate) struct TurnPauses {
     stranger_at: Option<Instant>,
 }
 
-/// What came of a pause.
+/// The result of a pause.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct PauseEnd {
     /// Whether the process still has its turn among the processes.
@@ -55,8 +55,8 @@ pub(crate) struct PauseEnd {
 impl TurnPauses {
     /// Returns the length of the pause that is due, and starts to count anew.
     pub(crate) fn due(&mut self, queue: &TurnQueue) -> Option<Duration> {
-        self.count_idle_time(queue);
         let is_beside = self.stranger_at.is_some_and(|at| at.elapsed() < BESIDE_FOR);
+        self.count_idle_time(queue, if is_beside { 1 } else { 25 });
         let pause = if self.written_since_long >= LONG_AFTER {
             self.written_since_long = Duration::ZERO;
             // Where pauses are used, none has to be that long.
@@ -72,8 +72,9 @@ impl TurnPauses {
         Some(pause)
     }
 
-    /// Counts the time since the last turn as a pause if nothing was written meanwhile.
-    fn count_idle_time(&mut self, queue: &TurnQueue) {
+    /// Counts the time since the last turn as a pause for so many times as much writing, if nothing was
+    /// written meanwhile.
+    fn count_idle_time(&mut self, queue: &TurnQueue, writes: u32) {
         let Some((at, log)) = self.last_turn else {
             return;
         };
@@ -81,7 +82,7 @@ impl TurnPauses {
         if idle < SHORT || log != queue.log() {
             return;
         }
-        self.written = self.written.saturating_sub(idle * 25);
+        self.written = self.written.saturating_sub(idle * writes);
         if idle >= LONG {
             self.written_since_long = Duration::ZERO;
         }
@@ -103,8 +104,8 @@ impl TurnPauses {
     }
 }
 
-/// Leaves the lock free for this long. Processes that wait for their turn have it in between, one turn
-/// each. `is_held`: whether this process has the turn.
+/// Leaves the lock free for this long. In a long pause, processes that wait for their turn have one in
+/// between. `is_held`: whether this process has the turn.
 pub(crate) fn pause(queue: &TurnQueue, is_held: bool, length: Duration) -> PauseEnd {
     let takes_turns = is_held;
     let mut end = PauseEnd {

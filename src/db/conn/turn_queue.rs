@@ -11,8 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 /// A lock file with two locks: that of the turn, and that of the door to it. A process holds the door's
-/// while it waits for the turn, so whoever has just had the turn cannot take it again before that
-/// process.
+/// while it waits for the turn, so no process that has just had the turn can take it again before.
 #[derive(Debug)]
 pub(crate) struct TurnQueue {
     path: PathBuf,
@@ -119,7 +118,7 @@ fn with_end(path: &Path, end: &str) -> PathBuf {
 }
 
 /// Opens the file, with the owner and the permissions of the database: like SQLite with its own files, so
-/// that a command run by root locks nobody out.
+/// that a command run by root does not lock out its other users.
 fn open(path: &Path) -> Option<TurnFile> {
     // SQLite, too, puts its files beside the one to which a link leads.
     let path = path.canonicalize().ok()?;

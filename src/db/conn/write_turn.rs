@@ -17,15 +17,15 @@ use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How long a thread waits for the other threads of its process: as long as SQLite itself waits for
+/// The longest wait of a thread for the other threads of its process: as long as SQLite itself waits for
 /// the write lock.
 const LONGEST: Duration = Duration::from_secs(5);
 
-/// How long a process waits for the other processes. One that was stopped in the middle of its turn
+/// The longest wait of a process for the other processes. One that was stopped in the middle of its turn
 /// delays the others by this once, and not for each of their turns.
 const LONGEST_IN_QUEUE: Duration = Duration::from_secs(1);
 
-/// Which of the waiting threads of a process writes next.
+/// The order in which the waiting threads of a process write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Precedence {
     /// Heartbeats and the ends of jobs: others count the process as dead, or run a job again, if they
@@ -52,7 +52,7 @@ struct TurnState {
     pauses: TurnPauses,
 }
 
-/// What this process has of the turns of processes.
+/// The state of this process in the queue of processes.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 enum ProcessTurn {
     #[default]
@@ -89,24 +89,23 @@ impl WriteTurns {
         loop {
             let now = clock::instant();
             let is_next = !state.is_taken && state.waiting.first() == Some(&mine);
-            let most = match is_next {
-                true => match self.left_in_queue(&mut state, now) {
-                    None => {
-                        let Some(pause) = state.pauses.due(&self.queue) else {
-                            break;
-                        };
-                        state = self.pause(state, pause);
-                        continue;
-                    }
-                    Some(left) => left,
-                },
-                false if now >= until => {
-                    state.waiting.remove(&mine);
-                    self.changed.notify_all();
-                    return None;
-                }
-                false => until - now,
+            let most = if is_next {
+                let Some(left) = self.left_in_queue(&mut state, now) else {
+                    let Some(pause) = state.pauses.due(&self.queue) else {
+                        break;
+                    };
+                    state = self.pause(state, pause);
+                    continue;
+                };
+                left
+            } else {
+                until.saturating_duration_since(now)
             };
+            if most.is_zero() {
+                state.waiting.remove(&mine);
+                self.changed.notify_all();
+                return None;
+            }
             let waited = self.changed.wait_timeout(state, most);
             state = waited.unwrap_or_else(PoisonError::into_inner).0;
         }

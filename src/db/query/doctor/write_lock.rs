@@ -1,4 +1,4 @@
-//! Whether the write lock of a SQLite file is free soon enough.
+//! Checks that the write lock of a SQLite file becomes free soon enough.
 
 use crate::db::conn::sqlite;
 use crate::db::conn::turn_queue::TurnQueue;
@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What holds up the writers of a file.
+/// The reason why the writers of a file wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum HeldFor {
     /// This process has had its turn among Windlass's for more than the time limit.
