@@ -26,6 +26,9 @@ use std::time::{Duration, Instant};
 /// The distance between two tags. Kernels before 4.19 round them to 1/HZ, at most 10 ms.
 const STEP: u32 = 10;
 
+/// The tag of a connection without a socket; no `tcp_user_timeout` of a connection is that short.
+const NO_TAG: u32 = 0;
+
 /// No deadline.
 const DISARMED: u64 = 0;
 
@@ -135,6 +138,33 @@ impl Deadline {
             }
         }
         Deadline(slot)
+    }
+
+    /// Creates one that never passes, for a connection without a socket. It shows how long a
+    /// statement has been waiting.
+    #[cfg_attr(not(feature = "sqlite"), allow(dead_code))]
+    pub(crate) fn never() -> Self {
+        let slot = Arc::new(Slot {
+            tag: NO_TAG,
+            deadline: AtomicU64::new(DISARMED),
+            since: AtomicU64::new(DISARMED),
+            limit: AtomicU64::new(0),
+            is_in_all: AtomicBool::new(false),
+            is_reported: AtomicBool::new(false),
+            hurry: None,
+        });
+        slots().all.push(Arc::clone(&slot));
+        Deadline(slot)
+    }
+
+    /// Notes that the database has refused the statement because of a lock. It counts as an answer that
+    /// did not come, if the statement has waited for longer than `patience`.
+    #[cfg_attr(not(feature = "sqlite"), allow(dead_code))]
+    pub(crate) fn found_locked(&self, patience: Duration) {
+        let (since, now) = (self.0.since.load(Ordering::Relaxed), now());
+        if since != DISARMED && now.saturating_sub(since) > millis(patience) {
+            LAST_SHOT.store(now, Ordering::Relaxed);
+        }
     }
 
     /// Returns the `tcp_user_timeout` by which the socket is found.
@@ -274,7 +304,7 @@ pub(crate) fn no_answer(within: Duration) -> String {
 /// Whether the database does not answer at present.
 ///
 /// That is so if a statement has waited for longer than `patience`, or reached its deadline shortly
-/// before.
+/// before. On SQLite, a statement that waits for the lock of another process gets no answer either.
 pub(crate) fn is_silent(patience: Duration) -> bool {
     let now = now();
     let last = LAST_SHOT.load(Ordering::Relaxed);

@@ -5,6 +5,7 @@ use crate::support::TestDb;
 use crate::support::process::{Do, Once, Scene, Work, signal};
 use crate::support::wait::until;
 use rustix::process::Signal;
+use std::time::Duration;
 use windlass::Job;
 
 on_each_durable_database!(
@@ -19,6 +20,7 @@ on_each_durable_database!(
     a_long_job_is_not_taken_for_dead,
     two_supervisors_recover_a_job_once,
     a_job_that_exits_is_counted_too,
+    gaps_do_not_hide_the_dead,
 );
 
 crate::through_a_pooler!(
@@ -299,4 +301,31 @@ fn a_job_that_exits_is_counted_too(db: &TestDb) {
         db.rows("failed_executions") == 1
     });
     assert_eq!(scene.count("start", "bad"), 4);
+}
+
+/// A supervisor that never looks for a whole threshold without a gap.
+fn gaps_do_not_hide_the_dead(db: &TestDb) {
+    const THRESHOLD: Duration = Duration::from_secs(3);
+    let scene = Scene::new(db);
+    let supervisor = scene.worker_with(|role| {
+        role.workers = Some(0);
+        role.alive_threshold = THRESHOLD;
+    });
+    until("it is registered", || db.rows("processes") == 2);
+    for number in 0..30 {
+        db.execute(&format!(
+            "INSERT INTO solid_queue_processes (kind, name, pid, heartbeat_seq, created_at, last_heartbeat_at) \
+             VALUES ('Worker', 'dead-{number}', 1, 3, '2026-11-20 10:00:00.000000', '2026-11-20 10:00:00.000000')",
+        ));
+    }
+    let left =
+        || db.count("SELECT count(*) AS n FROM solid_queue_processes WHERE name LIKE 'dead-%'");
+    until("the dead processes are pruned", || {
+        // Two readings or three, and then none for so long that it is a gap.
+        std::thread::sleep(THRESHOLD * 3 / 5);
+        supervisor.freeze(db);
+        std::thread::sleep(THRESHOLD * 3 / 5);
+        supervisor.signal(Signal::CONT);
+        left() == 0
+    });
 }

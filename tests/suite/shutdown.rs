@@ -2,11 +2,14 @@
 
 use crate::on_each_database;
 use crate::support::TestDb;
+use crate::support::db::execute;
+use crate::support::jobs::{Gate, Wait};
 use crate::support::process::{Do, Once, Scene, Work};
-use crate::support::wait::until;
+use crate::support::wait::{DEADLINE, until};
 use rustix::process::Signal;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
-use windlass::Job;
+use windlass::{Database, Job, Registry, Worker};
 
 on_each_database!(
     term_lets_running_jobs_finish,
@@ -20,6 +23,7 @@ on_each_database!(
     an_interrupted_at_most_once_job_fails,
     a_child_that_dies_in_the_stop_is_no_drain,
     a_child_that_was_cut_short_before_the_stop_is_forgotten,
+    a_stop_waits_for_no_lock,
 );
 
 crate::through_a_pooler!(
@@ -283,4 +287,35 @@ fn a_child_that_was_cut_short_before_the_stop_is_forgotten(db: &TestDb) {
     supervisor.signal(Signal::TERM);
     assert_eq!(supervisor.exit().code(), Some(0));
     assert_eq!(crash_count(db), 0);
+}
+
+/// Another program that holds a lock is like a database without an answer.
+fn a_stop_waits_for_no_lock(db: &TestDb) {
+    /// How long a stop may go on after its timeout while the database answers.
+    const WHILE_IT_ANSWERS: Duration = Duration::from_secs(20);
+    let gate = Arc::new(Gate::default());
+    let registry = Registry::new().register::<Wait>(Arc::clone(&gate));
+    let mut worker = Worker::new(&db.database, registry)
+        .shutdown_timeout(Duration::from_millis(100))
+        .start()
+        .unwrap();
+    Wait.enqueue(&mut db.connect()).unwrap();
+    until("it runs", || gate.begun() == 1);
+    let mut other = Database::open(&db.url).unwrap().connect().unwrap();
+    if db.is_postgres() {
+        execute(&mut other, "BEGIN");
+        execute(
+            &mut other,
+            "LOCK TABLE solid_queue_jobs, solid_queue_claimed_executions, solid_queue_processes",
+        );
+    } else {
+        execute(&mut other, "BEGIN IMMEDIATE");
+    }
+    let asked = Instant::now();
+    worker.stop();
+    let stopped = worker.join(DEADLINE).unwrap();
+    assert!(asked.elapsed() < WHILE_IT_ANSWERS, "{stopped:?}");
+    assert!(!stopped.is_drained());
+    execute(&mut other, "ROLLBACK");
+    gate.open();
 }

@@ -57,6 +57,8 @@ pub(crate) fn look<C: AsConn + ?Sized>(conn: &mut C, scope: CheckScope) -> Resul
     let mut findings = vec![database(&version)];
     findings.extend(pooler(&mut conn));
     findings.extend(write_ahead_log(&version));
+    #[cfg(feature = "sqlite")]
+    findings.extend(write_lock(&mut conn, &version, scope));
     findings.extend(replication::look(&mut conn, scope)?);
     let schema = schema(&mut conn)?;
     let is_whole = schema.verdict != Verdict::Problem;
@@ -130,6 +132,33 @@ fn write_ahead_log(version: &doctor::DatabaseVersion) -> Option<Finding> {
         let says = format!("the write-ahead log has {megabytes} MiB");
         finding("log", Verdict::Fine, says)
     })
+}
+
+/// The longest time for which the write lock of a SQLite file may be held.
+#[cfg(feature = "sqlite")]
+const LONGEST_WRITE: Duration = Duration::from_secs(1);
+
+/// Returns what holds the write lock for long. Within a transaction, that may be this connection itself.
+#[cfg(feature = "sqlite")]
+fn write_lock(
+    conn: &mut Conn<'_>,
+    version: &doctor::DatabaseVersion,
+    scope: CheckScope,
+) -> Option<Finding> {
+    use crate::db::query::doctor::write_lock::{HeldFor, held};
+    if version.file.is_empty() || scope != CheckScope::All || conn.is_in_transaction() {
+        return None;
+    }
+    let holder = match held(&version.file, LONGEST_WRITE)? {
+        HeldFor::Turn(Some(pid)) => format!("process {pid} has had its turn to write"),
+        HeldFor::Turn(None) => "a process has had its turn to write".to_owned(),
+        HeldFor::Lock => "a program that takes no turns has held the write lock".to_owned(),
+    };
+    let says = format!(
+        "{holder} for more than {LONGEST_WRITE:?}, and all that write wait for it: keep transactions \
+         short, and end a process that was stopped in the middle of one"
+    );
+    Some(finding("writes", Verdict::Warning, says))
 }
 
 fn schema(conn: &mut Conn<'_>) -> Result<Finding> {

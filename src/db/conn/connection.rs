@@ -63,12 +63,12 @@ impl Conn<'_> {
 
     /// Gives each of Windlass's own statements a deadline until the result is dropped, if Windlass
     /// opened the connection.
-    fn arm(&mut self) -> Armed {
+    pub(crate) fn arm(&mut self) -> Armed {
         match self {
             #[cfg(feature = "postgres")]
             Conn::Postgres(conn) => crate::db::conn::postgres::arm(conn),
             #[cfg(feature = "sqlite")]
-            Conn::Sqlite(_) => Armed::not(),
+            Conn::Sqlite(conn) => crate::db::conn::sqlite::arm(conn),
         }
     }
 

@@ -1,7 +1,9 @@
 //! A database by its address: opening separate connections, and the pool.
 
 use crate::db::conn::address::{self, without_secrets};
-use crate::db::conn::owned::{self, ConnectionKind, DbConnection, STATEMENT};
+#[cfg(feature = "postgres")]
+use crate::db::conn::owned::ConnectionKind;
+use crate::db::conn::owned::{self, DbConnection, STATEMENT};
 #[cfg(feature = "postgres")]
 use crate::db::conn::pooling::{
     address::PoolerAddress, advice::is_advised, parameters::with_defaults, pooler::Pooler,
@@ -11,6 +13,8 @@ use crate::db::conn::postgres;
 #[cfg(feature = "sqlite")]
 use crate::db::conn::sqlite;
 use crate::db::conn::sqlite_file::FileId;
+#[cfg(feature = "postgres")]
+use crate::db::conn::write_turn::Precedence;
 #[cfg(feature = "sqlite")]
 use crate::db::conn::write_turn::WriteTurns;
 use crate::deadline::Hurry;
@@ -22,7 +26,7 @@ use diesel::r2d2::ConnectionManager;
 use diesel::r2d2::{ManageConnection, Pool};
 use std::fmt;
 #[cfg(feature = "sqlite")]
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -149,7 +153,6 @@ impl Database {
     }
 
     /// Opens a connection like [`connect`](Self::connect), for a process that can be asked to stop.
-    #[cfg_attr(not(feature = "postgres"), allow(unused_variables))]
     pub(crate) fn connect_in_haste(&self, hurry: Option<Hurry>) -> Result<DbConnection> {
         match &*self.inner {
             #[cfg(feature = "postgres")]
@@ -158,18 +161,14 @@ impl Database {
                     .map(|guarded| DbConnection {
                         kind: ConnectionKind::Postgres(Box::new(guarded)),
                         turns: None,
+                        precedence: Precedence::Normal,
                         limit: self.limit,
                     })
                     .map_err(|reason| self.refused(&self.target(), reason))
             }
             #[cfg(feature = "sqlite")]
             DatabaseBackend::Sqlite { path, turns, .. } => self
-                .open_file(path)
-                .map(|conn| DbConnection {
-                    kind: ConnectionKind::Sqlite(Box::new(conn)),
-                    turns: Some(Arc::clone(turns)),
-                    limit: self.limit,
-                })
+                .open_sqlite(path, turns, hurry.is_some())
                 .map_err(|reason| self.refused(&path.display().to_string(), reason)),
             DatabaseBackend::Shared(_) | DatabaseBackend::Unconnected => self.get(),
         }
@@ -312,7 +311,7 @@ fn open_sqlite(url: &str, size: u32) -> Result<DatabaseBackend> {
     } else if path == ":memory:" {
         "a database in memory ends with its connection and cannot be shared by threads; name a file"
     } else {
-        let turns = Arc::default();
+        let turns = WriteTurns::of(Path::new(path));
         return Ok(DatabaseBackend::Sqlite {
             path: PathBuf::from(path),
             pool: pool(size)

@@ -5,10 +5,7 @@ use crate::db::conn::connection::{AsConn, Conn, sealed};
 use crate::db::conn::pooling::recognise::ServerSession;
 #[cfg(feature = "postgres")]
 use crate::db::conn::postgres;
-#[cfg(feature = "web")]
-use crate::db::conn::write_turn::WriteTurn;
-use crate::db::conn::write_turn::WriteTurns;
-#[cfg(feature = "postgres")]
+use crate::db::conn::write_turn::{Precedence, WriteTurn, WriteTurns};
 use crate::deadline::Armed;
 use diesel::prelude::*;
 #[cfg(feature = "sqlite")]
@@ -90,6 +87,7 @@ impl BorrowedConnection {
         Some(DbConnection {
             kind: ConnectionKind::Borrowed(Box::new(borrowed)),
             turns: None,
+            precedence: Precedence::Normal,
             limit: STATEMENT,
         })
     }
@@ -125,7 +123,10 @@ impl AsConn for DbConnection {
 /// An owned connection, opened and set up by Windlass.
 pub struct DbConnection {
     pub(crate) kind: ConnectionKind,
+    /// `None` if the database has many writers, or if each statement asks for its turn.
     pub(crate) turns: Option<Arc<WriteTurns>>,
+    /// Which of the turns of this process come first.
+    pub(crate) precedence: Precedence,
     /// How long the server may take to answer a statement of Windlass's own.
     pub(crate) limit: Duration,
 }
@@ -171,28 +172,31 @@ impl DbConnection {
     /// Borrows the connection for a statement that writes, and waits for this process's turn if the
     /// database has one writer.
     pub(crate) fn with_write_lock<T>(&mut self, work: impl FnOnce(&mut Conn<'_>) -> T) -> T {
-        let _turn = self.turns.as_ref().and_then(WriteTurns::take);
-        #[cfg(feature = "postgres")]
-        let _armed = self
-            .guarded()
-            .map_or_else(Armed::not, |guarded| guarded.arm(self.limit));
+        let _armed = self.armed();
+        let _turn = self.write_turn();
         work(&mut self.borrow())
     }
 
     /// Waits for this process's turn to write, if the database has one writer.
-    #[cfg(feature = "web")]
     pub(crate) fn write_turn(&self) -> Option<WriteTurn> {
-        self.turns.as_ref().and_then(WriteTurns::take)
+        self.turns.as_ref()?.take(self.precedence)
     }
 
     /// Borrows the connection for statements that only read.
     #[cfg(feature = "web")]
     pub(crate) fn with_connection<T>(&mut self, work: impl FnOnce(&mut Conn<'_>) -> T) -> T {
-        #[cfg(feature = "postgres")]
-        let _armed = self
-            .guarded()
-            .map_or_else(Armed::not, |guarded| guarded.arm(self.limit));
+        let _armed = self.armed();
         work(&mut self.borrow())
+    }
+
+    /// Gives each statement its time limit until the result is dropped; on SQLite, which has its own,
+    /// the time that it has been waiting.
+    fn armed(&mut self) -> Armed {
+        #[cfg(feature = "postgres")]
+        if let Some(guarded) = self.guarded() {
+            return guarded.arm(self.limit);
+        }
+        self.borrow().arm()
     }
 
     #[cfg(feature = "postgres")]

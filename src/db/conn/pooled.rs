@@ -3,6 +3,7 @@
 use crate::clock;
 use crate::db::conn::database::{ALREADY_BORROWED, BUSY, Database, DatabaseBackend, NO_CONNECTION};
 use crate::db::conn::owned::{self, ConnectionKind, DbConnection};
+use crate::db::conn::write_turn::Precedence;
 use crate::error::{Error, Result};
 use std::time::Duration;
 
@@ -28,6 +29,7 @@ impl Database {
                 Ok(conn) => Ok(DbConnection {
                     kind: ConnectionKind::PooledPostgres(Box::new(conn)),
                     turns: None,
+                    precedence: Precedence::Normal,
                     limit: self.limit,
                 }),
                 Err(error) => Err(self.refused(target, error.to_string())),
@@ -38,6 +40,7 @@ impl Database {
                     kind: ConnectionKind::PooledSqlite(conn),
                     // Its instrumentation takes turns.
                     turns: None,
+                    precedence: Precedence::Normal,
                     limit: self.limit,
                 }),
                 Err(error) => Err(self.refused(&path.display().to_string(), error.to_string())),

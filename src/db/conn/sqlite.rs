@@ -1,8 +1,10 @@
 //! Connections to SQLite: the file, the version, the pragmas.
 
 use crate::clock;
-use crate::db::conn::write_turn::{TakesTurns, WriteTurns};
-use diesel::connection::SimpleConnection;
+use crate::db::conn::takes_turns::TakesTurns;
+use crate::db::conn::write_turn::WriteTurns;
+use crate::deadline::{Armed, Deadline};
+use diesel::connection::{Instrumentation, InstrumentationEvent, SimpleConnection};
 use diesel::prelude::*;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
@@ -44,9 +46,38 @@ fn use_wal(conn: &mut SqliteConnection) -> QueryResult<()> {
     }
 }
 
+/// Shows how long the statements of a loop have been waiting for a lock.
+struct ShowsWaits(Deadline);
+
+/// A statement that waits for longer waits for the lock of another process.
+const A_WAIT: Duration = Duration::from_millis(500);
+
+impl Instrumentation for ShowsWaits {
+    fn on_connection_event(&mut self, event: InstrumentationEvent<'_>) {
+        match event {
+            InstrumentationEvent::StartQuery { .. } => self.0.again(),
+            InstrumentationEvent::FinishQuery {
+                error: Some(error), ..
+            } if is_locked(error) => self.0.found_locked(A_WAIT),
+            _ => {}
+        }
+    }
+}
+
+/// Shows how long each of Windlass's own statements waits, from now until [`arm`]'s result is dropped.
+pub(crate) fn show_waits(conn: &mut SqliteConnection) {
+    conn.set_instrumentation(ShowsWaits(Deadline::never()));
+}
+
+/// Starts the time of a statement on a connection that [shows it](show_waits).
+pub(crate) fn arm(conn: &mut SqliteConnection) -> Armed {
+    let shows = conn.instrumentation().downcast_ref::<ShowsWaits>();
+    shows.map_or_else(Armed::not, |shows| shows.0.arm(clock::NEVER))
+}
+
 const LONGEST_WAIT: Duration = Duration::from_secs(5);
 
-fn is_locked(error: &diesel::result::Error) -> bool {
+pub(crate) fn is_locked(error: &diesel::result::Error) -> bool {
     error.to_string() == "database is locked"
 }
 

@@ -1,140 +1,217 @@
-//! The turns of one process' writers of a SQLite file.
+//! The turns of the writers of a SQLite file.
 //!
-//! SQLite has one writer at a time, and its busy handler sleeps between its attempts: with many
-//! threads, nothing is written most of the time. So the connections of a process take turns here, from
-//! the statement that needs the write lock to the end of its transaction. A turn is only for speed:
-//! what waits too long for it goes on without, to the plain lock.
+//! SQLite has one writer at a time, and its busy handler sleeps for up to 100 ms between its attempts:
+//! with many threads, nothing is written most of the time, and beside a program that writes all the
+//! time, other programs find the lock free too rarely. So the connections of a process take turns, from
+//! the statement that needs the write lock to the end of its transaction; processes take turns in a
+//! [queue](crate::db::conn::turn_queue) at a file beside the database; and
+//! [pauses](crate::db::conn::turn_pauses) leave the lock to programs that only have the busy handler.
+//!
+//! A turn is only for speed: what waits too long for it goes on without, to SQLite's own lock.
 
-use diesel::connection::{Instrumentation, InstrumentationEvent};
-use std::fmt::Write as _;
+use crate::clock;
+use crate::db::conn::turn_pauses::{self, TurnPauses};
+use crate::db::conn::turn_queue::TurnQueue;
+use std::collections::BTreeSet;
+use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-/// As long as SQLite itself waits for the write lock.
+/// The longest wait of a thread for the other threads of its process: as long as SQLite itself waits for
+/// the write lock.
 const LONGEST: Duration = Duration::from_secs(5);
 
+/// The longest wait of a process for the other processes. One that was stopped in the middle of its turn
+/// delays the others by this once, and not for each of their turns.
+const LONGEST_IN_QUEUE: Duration = Duration::from_secs(1);
+
+/// The order in which the waiting threads of a process write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Precedence {
+    /// Heartbeats and the ends of jobs: others count the process as dead, or run a job again, if they
+    /// come too late.
+    First,
+    /// In the order of arrival.
+    Normal,
+}
+
 /// Lets one writer after the other write.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct WriteTurns {
-    is_taken: Mutex<bool>,
-    ended: Condvar,
+    state: Mutex<TurnState>,
+    changed: Condvar,
+    queue: TurnQueue,
+}
+
+#[derive(Debug, Default)]
+struct TurnState {
+    is_taken: bool,
+    arrived: u64,
+    waiting: BTreeSet<(Precedence, u64)>,
+    process: ProcessTurn,
+    pauses: TurnPauses,
+}
+
+/// The state of this process in the queue of processes.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+enum ProcessTurn {
+    #[default]
+    Not,
+    /// A thread of this process waits for it.
+    Queued(Instant),
+    Held,
 }
 
 /// A turn, until it is dropped.
 #[derive(Debug)]
-pub(crate) struct WriteTurn(Arc<WriteTurns>);
+pub(crate) struct WriteTurn {
+    turns: Arc<WriteTurns>,
+    since: Instant,
+}
 
 impl WriteTurns {
-    /// Waits for a turn. Returns `None` if that takes longer than SQLite would wait.
-    pub(crate) fn take(self: &Arc<Self>) -> Option<WriteTurn> {
-        let waited = self
-            .ended
-            .wait_timeout_while(self.is_taken(), LONGEST, |is_taken| *is_taken);
-        let (mut is_taken, waited) = waited.unwrap_or_else(PoisonError::into_inner);
-        if waited.timed_out() && *is_taken {
-            return None;
-        }
-        *is_taken = true;
-        drop(is_taken);
-        Some(WriteTurn(Arc::clone(self)))
+    /// Creates the turns of the database file at this path.
+    pub(crate) fn of(path: &Path) -> Arc<Self> {
+        Arc::new(WriteTurns {
+            state: Mutex::default(),
+            changed: Condvar::new(),
+            queue: TurnQueue::beside(path),
+        })
     }
 
-    fn is_taken(&self) -> MutexGuard<'_, bool> {
-        self.is_taken.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Waits for a turn. Returns `None` if that takes longer than SQLite would wait.
+    pub(crate) fn take(self: &Arc<Self>, precedence: Precedence) -> Option<WriteTurn> {
+        let mut state = self.state();
+        let mine = (precedence, state.arrived);
+        state.arrived += 1;
+        state.waiting.insert(mine);
+        let until = clock::deadline(LONGEST);
+        loop {
+            let now = clock::instant();
+            let is_next = !state.is_taken && state.waiting.first() == Some(&mine);
+            let most = if is_next {
+                let Some(left) = self.left_in_queue(&mut state, now) else {
+                    let Some(pause) = state.pauses.due(&self.queue) else {
+                        break;
+                    };
+                    state = self.pause(state, pause);
+                    continue;
+                };
+                left
+            } else {
+                until.saturating_duration_since(now)
+            };
+            if most.is_zero() {
+                state.waiting.remove(&mine);
+                self.changed.notify_all();
+                return None;
+            }
+            let waited = self.changed.wait_timeout(state, most);
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+        state.waiting.remove(&mine);
+        state.is_taken = true;
+        drop(state);
+        Some(WriteTurn {
+            turns: Arc::clone(self),
+            since: clock::instant(),
+        })
+    }
+
+    /// Leaves SQLite's lock free for this long, while no other thread of this process writes.
+    fn pause<'s>(
+        &'s self,
+        mut state: MutexGuard<'s, TurnState>,
+        length: Duration,
+    ) -> MutexGuard<'s, TurnState> {
+        let is_held = state.process == ProcessTurn::Held;
+        state.is_taken = true;
+        drop(state);
+        let end = turn_pauses::pause(&self.queue, is_held, length);
+        let mut state = self.state();
+        state.is_taken = false;
+        if is_held && !end.is_held {
+            state.process = ProcessTurn::Not;
+        }
+        state.pauses.after_a_pause(end);
+        // A thread with precedence may have arrived.
+        self.changed.notify_all();
+        state
+    }
+
+    /// Returns how much longer the process waits for its turn among the processes, or `None` if it has
+    /// that, or goes on without.
+    fn left_in_queue(self: &Arc<Self>, state: &mut TurnState, now: Instant) -> Option<Duration> {
+        if state.process == ProcessTurn::Not {
+            if self.queue.try_take() {
+                state.process = ProcessTurn::Held;
+            } else if self.start_to_queue() {
+                state.process = ProcessTurn::Queued(now);
+            }
+        }
+        let ProcessTurn::Queued(since) = state.process else {
+            return None;
+        };
+        let left = LONGEST_IN_QUEUE.saturating_sub(now - since);
+        (!left.is_zero()).then_some(left)
+    }
+
+    /// Waits in the queue on a thread of its own, as a process that was stopped in the middle of its
+    /// turn may keep that for any length of time. Returns `false` if there is no such thread.
+    fn start_to_queue(self: &Arc<Self>) -> bool {
+        let turns = Arc::clone(self);
+        let thread = std::thread::Builder::new().name("windlass-turn".to_owned());
+        let started = thread.spawn(move || {
+            let is_held = turns.queue.take();
+            let mut state = turns.state();
+            state.process = ProcessTurn::Not;
+            if is_held {
+                state.process = ProcessTurn::Held;
+                turns.pass_on(&mut state);
+            }
+            turns.changed.notify_all();
+        });
+        started.is_ok()
+    }
+
+    /// Ends the turn of the process, unless another of its threads may go on with it.
+    fn pass_on(&self, state: &mut TurnState) {
+        let is_wanted = state.is_taken || !state.waiting.is_empty();
+        if state.process == ProcessTurn::Held && !is_wanted {
+            self.queue.release();
+            state.process = ProcessTurn::Not;
+        }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn is_taken(&self) -> bool {
+        self.state().is_taken
+    }
+
+    /// Returns how often a turn was asked for.
+    #[cfg(test)]
+    pub(crate) fn arrived(&self) -> u64 {
+        self.state().arrived
+    }
+
+    fn state(&self) -> MutexGuard<'_, TurnState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Drop for WriteTurn {
     fn drop(&mut self) {
-        *self.0.is_taken() = false;
-        self.0.ended.notify_one();
-    }
-}
-
-/// Takes turns for the statements of an application, which Diesel reports.
-pub(crate) struct TakesTurns {
-    turns: Arc<WriteTurns>,
-    turn: Option<WriteTurn>,
-    is_in_transaction: bool,
-}
-
-impl TakesTurns {
-    pub(crate) fn new(turns: &Arc<WriteTurns>) -> Self {
-        TakesTurns {
-            turns: Arc::clone(turns),
-            turn: None,
-            is_in_transaction: false,
+        let turns = &self.turns;
+        let mut state = turns.state();
+        state.is_taken = false;
+        state.pauses.after_a_turn(self.since, &turns.queue);
+        if state.process == ProcessTurn::Held && turns.queue.is_awaited() {
+            turns.queue.release();
+            state.process = ProcessTurn::Not;
         }
+        turns.pass_on(&mut state);
+        turns.changed.notify_all();
     }
-}
-
-impl Instrumentation for TakesTurns {
-    fn on_connection_event(&mut self, event: InstrumentationEvent<'_>) {
-        match event {
-            InstrumentationEvent::StartQuery { query, .. }
-                if self.turn.is_none() && may_write(&beginning(query)) =>
-            {
-                self.turn = self.turns.take();
-            }
-            InstrumentationEvent::FinishQuery { .. } if !self.is_in_transaction => self.turn = None,
-            // Each is reported before its statement.
-            InstrumentationEvent::BeginTransaction { depth, .. } if depth.get() == 1 => {
-                self.is_in_transaction = true;
-            }
-            InstrumentationEvent::CommitTransaction { depth, .. }
-            | InstrumentationEvent::RollbackTransaction { depth, .. }
-                if depth.get() == 1 =>
-            {
-                self.is_in_transaction = false;
-            }
-            _ => {}
-        }
-    }
-}
-
-/// The first bytes of a statement; neither the rest nor its values are written.
-struct Beginning(String);
-
-impl std::fmt::Write for Beginning {
-    fn write_str(&mut self, text: &str) -> std::fmt::Result {
-        let room = 16_usize.saturating_sub(self.0.len());
-        self.0.extend(text.chars().take(room));
-        if text.len() < room {
-            Ok(())
-        } else {
-            Err(std::fmt::Error)
-        }
-    }
-}
-
-fn beginning(statement: &dyn std::fmt::Display) -> String {
-    let mut beginning = Beginning(String::with_capacity(16));
-    // An error is the end of the room.
-    let _ = write!(beginning, "{statement}");
-    beginning.0
-}
-
-/// Returns whether a statement may need the write lock, by its first words.
-fn may_write(beginning: &str) -> bool {
-    const READS: [&str; 9] = [
-        "SELECT",
-        "PRAGMA",
-        "EXPLAIN",
-        "VALUES",
-        "COMMIT",
-        "END",
-        "ROLLBACK",
-        "SAVEPOINT",
-        "RELEASE",
-    ];
-    let mut words = beginning.split_whitespace();
-    let first = words.next().unwrap_or_default();
-    if first.eq_ignore_ascii_case("BEGIN") {
-        return words.next().is_some_and(|kind| {
-            kind.eq_ignore_ascii_case("IMMEDIATE") || kind.eq_ignore_ascii_case("EXCLUSIVE")
-        });
-    }
-    !READS.iter().any(|word| first.eq_ignore_ascii_case(word))
 }
 
 #[cfg(test)]
@@ -142,36 +219,127 @@ mod tests {
     use super::*;
 
     #[test]
-    fn statements_that_write_are_known_by_their_first_words() {
-        for text in [
-            "INSERT INTO a VALUES (1)",
-            "update a set b = 1",
-            " WITH x AS (SELECT 1) DELETE FROM a",
-            "BEGIN IMMEDIATE",
-            "begin exclusive transaction",
-            "CREATE TABLE a (b)",
-        ] {
-            assert!(may_write(&beginning(&text)), "{text}");
+    fn precedence_comes_before_arrival() {
+        let directory = tempfile::tempdir().unwrap();
+        let turns = WriteTurns::of(&directory.path().join("jobs.db"));
+        let (sender, order) = crossbeam_channel::unbounded();
+        let first = turns.take(Precedence::Normal);
+        let threads: Vec<_> = [Precedence::Normal, Precedence::Normal, Precedence::First]
+            .into_iter()
+            .enumerate()
+            .map(|(number, precedence)| {
+                let (waiting, sender) = (Arc::clone(&turns), sender.clone());
+                let thread = std::thread::spawn(move || {
+                    let turn = waiting.take(precedence);
+                    sender.send((number, turn.is_some())).unwrap();
+                });
+                while turns.state().waiting.len() <= number {
+                    clock::nap(Duration::from_millis(1));
+                }
+                thread
+            })
+            .collect();
+        drop(first);
+        threads
+            .into_iter()
+            .for_each(|thread| thread.join().unwrap());
+        let order: Vec<(usize, bool)> = order.try_iter().collect();
+        assert_eq!(order, [(2, true), (0, true), (1, true)]);
+    }
+
+    /// Another process, which has its turn until it is killed.
+    struct OtherProcess(std::process::Child);
+
+    const FILE: &str = "WINDLASS_TEST_TURN_OF";
+
+    #[test]
+    #[allow(clippy::disallowed_methods, reason = "it is how a test plays a part")]
+    fn has_a_turn_for_another_test() {
+        let Ok(path) = std::env::var(FILE) else {
+            return;
+        };
+        let turns = WriteTurns::of(Path::new(&path));
+        let _turn = turns.take(Precedence::Normal);
+        assert_eq!(turns.state().process, ProcessTurn::Held);
+        std::fs::write(format!("{path}.taken"), "").unwrap();
+        let _ = std::io::Read::read(&mut std::io::stdin(), &mut [0]);
+    }
+
+    impl OtherProcess {
+        fn with_a_turn(path: &Path) -> Self {
+            let program = std::process::Command::new(std::env::current_exe().unwrap())
+                .args(["has_a_turn_for_another_test", "--nocapture"])
+                .env(FILE, path)
+                .stdin(std::process::Stdio::piped())
+                .stdout(std::process::Stdio::null())
+                .spawn()
+                .unwrap();
+            let taken = std::path::PathBuf::from(format!("{}.taken", path.display()));
+            while !taken.exists() {
+                clock::nap(Duration::from_millis(5));
+            }
+            OtherProcess(program)
         }
-        for text in [
-            "SELECT 1",
-            "BEGIN",
-            "begin deferred",
-            "COMMIT",
-            "ROLLBACK TO a",
-            "PRAGMA x",
-        ] {
-            assert!(!may_write(&beginning(&text)), "{text}");
+    }
+
+    impl Drop for OtherProcess {
+        fn drop(&mut self) {
+            let _ = self.0.kill();
+            let _ = self.0.wait();
         }
     }
 
     #[test]
+    fn a_process_waits_for_the_turn_of_another_until_that_dies() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("jobs.db");
+        std::fs::write(&path, "").unwrap();
+        let other = OtherProcess::with_a_turn(&path);
+        let turns = WriteTurns::of(&path);
+        assert!(!turns.queue.try_take());
+        assert_eq!(turns.queue.holder(), Some(other.0.id()));
+        assert!(turns.start_to_queue());
+        turns.state().process = ProcessTurn::Queued(clock::instant());
+        drop(other);
+        let state = turns.state();
+        let waiting = turns
+            .changed
+            .wait_timeout_while(state, LONGEST * 20, |state| {
+                matches!(state.process, ProcessTurn::Queued(_))
+            });
+        // It wants nothing any more, so it has passed the turn on.
+        assert_eq!(waiting.unwrap().0.process, ProcessTurn::Not);
+        assert!(turns.take(Precedence::Normal).is_some());
+    }
+
+    #[test]
+    fn a_process_that_keeps_its_turn_delays_another_once() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("jobs.db");
+        std::fs::write(&path, "").unwrap();
+        let other = OtherProcess::with_a_turn(&path);
+        let turns = WriteTurns::of(&path);
+        for _ in 0..100 {
+            let turn = turns.take(Precedence::Normal);
+            assert!(turn.is_some());
+            assert!(matches!(turns.state().process, ProcessTurn::Queued(_)));
+        }
+        drop(other);
+        while turns.state().process != ProcessTurn::Not {
+            clock::nap(Duration::from_millis(5));
+        }
+        drop(turns.take(Precedence::Normal));
+        assert_eq!(turns.state().process, ProcessTurn::Not);
+    }
+
+    #[test]
     fn a_turn_ends_when_it_is_dropped() {
-        let turns = Arc::new(WriteTurns::default());
-        let first = turns.take();
+        let directory = tempfile::tempdir().unwrap();
+        let turns = WriteTurns::of(&directory.path().join("jobs.db"));
+        let first = turns.take(Precedence::Normal);
         let waiting = std::thread::spawn({
             let turns = Arc::clone(&turns);
-            move || turns.take().is_some()
+            move || turns.take(Precedence::Normal).is_some()
         });
         drop(first);
         assert!(waiting.join().unwrap());

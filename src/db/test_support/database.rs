@@ -6,6 +6,8 @@ use crate::db::conn::database::{Database, DatabaseBackend};
 use crate::db::conn::owned::ConnectionKind;
 use crate::db::conn::owned::{BorrowHook, BorrowedConnection, DbConnection, SharedConnection};
 #[cfg(feature = "sqlite")]
+use crate::db::conn::write_turn::Precedence;
+#[cfg(feature = "sqlite")]
 use crate::error::Error;
 use crate::error::{Doing, Result};
 use diesel::connection::Connection as _;
@@ -54,6 +56,7 @@ impl TestDatabase {
         Ok(Self::on(DbConnection {
             kind: ConnectionKind::Sqlite(Box::new(conn)),
             turns: None,
+            precedence: Precedence::Normal,
             limit: crate::db::conn::owned::STATEMENT,
         }))
     }

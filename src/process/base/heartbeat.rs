@@ -153,7 +153,7 @@ impl Heartbeat {
     /// same connection, with all registrations.
     pub(crate) fn run(&self, mut each: impl FnMut(&mut Session, &[Arc<Registration>])) {
         let session = Session::of_loop(&self.context, "heartbeat");
-        let mut session = session.within(self.settings.patience());
+        let mut session = session.within(self.settings.patience()).first();
         loop {
             session.moves();
             let turned = self.turn(&mut session, &mut each);

@@ -4,7 +4,7 @@ use crate::clock::{self, RetryDelay};
 use crate::db::model::history::tally::CountedEnd;
 use crate::db::table::wanted_keys;
 use crate::db::transition::promote::{self, Promoted};
-use crate::db::{Conn, Database, DbConnection, Refusal, ServerSession, prefer_indexes};
+use crate::db::{Conn, Database, DbConnection, Precedence, Refusal, ServerSession, prefer_indexes};
 use crate::deadline::{Hurry, no_answer};
 use crate::event::events::Event;
 use crate::event::subscriber::Subscriber;
@@ -34,6 +34,8 @@ pub(crate) struct Session {
     limit: Option<Duration>,
     /// The time limit of each statement after a stop was requested.
     haste: Duration,
+    /// Which of the sessions of this process write first, on SQLite.
+    precedence: Precedence,
     /// Sessions of the server that gave no answer, and may still hold locks.
     silent: Vec<ServerSession>,
     /// Whether the last attempt got no answer, so that its effect is unknown.
@@ -77,6 +79,7 @@ impl Session {
             refusal: None,
             limit: None,
             haste: HASTE,
+            precedence: Precedence::Normal,
             silent: Vec::new(),
             has_missed: false,
             wanted: WantedMark::default(),
@@ -119,6 +122,12 @@ impl Session {
     /// Limits the time of each statement once a stop is requested.
     pub(crate) fn in_haste(mut self, limit: Duration) -> Self {
         self.haste = limit;
+        self
+    }
+
+    /// Writes before the other sessions of this process, where one writes at a time.
+    pub(crate) fn first(mut self) -> Self {
+        self.precedence = Precedence::First;
         self
     }
 
@@ -313,6 +322,7 @@ impl Session {
             stopping: self.context.stop.flag(),
             limit: self.haste,
         }))?;
+        connection.precedence = self.precedence;
         let transient = |error: diesel::result::Error| self.context.judge(&error.to_string());
         if let Some(limit) = self.limit {
             connection.hurry(limit).map_err(transient)?;

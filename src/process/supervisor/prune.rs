@@ -16,19 +16,20 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 /// Detects dead processes. A process is dead when its heartbeat count has not changed for the
-/// threshold on the detector's own monotonic clock, while the detector could read it all the time.
-/// Clocks of two hosts are never compared.
+/// threshold on the detector's own monotonic clock. Only time in which the detector could read it
+/// counts: gaps are left out, and what was seen before them still counts. Clocks of two hosts are
+/// never compared.
 #[derive(Debug)]
 pub(crate) struct FailureDetector {
     threshold: Duration,
     /// Two readings further apart than this leave a gap in the observation.
     gap: Duration,
     last_reading: Option<Instant>,
+    /// The time of observation in all, without the gaps.
+    observed: Duration,
     seen: HashMap<i64, SeenHeartbeat>,
-    /// Since when processes without a row have held claims.
-    without_row: HashMap<i64, Instant>,
-    /// Whether the last reading came after a gap.
-    was_blind: bool,
+    /// Since when processes without a row have held claims, in `observed`.
+    without_row: HashMap<i64, Duration>,
     /// The id up to which failed executions were checked.
     failed_before: i64,
     /// The newest failed execution, and when it was seen.
@@ -38,7 +39,8 @@ pub(crate) struct FailureDetector {
 #[derive(Debug, Clone, Copy)]
 struct SeenHeartbeat {
     heartbeat_seq: i64,
-    since: Instant,
+    /// In the detector's `observed`.
+    since: Duration,
 }
 
 impl FailureDetector {
@@ -47,16 +49,16 @@ impl FailureDetector {
             threshold,
             gap: reading_interval * 3,
             last_reading: None,
+            observed: Duration::ZERO,
             seen: HashMap::new(),
             without_row: HashMap::new(),
-            was_blind: true,
             failed_before: 0,
             failed_since: None,
         }
     }
 
-    /// Forgets all readings: the next one starts again.
-    pub(crate) fn forget(&mut self) {
+    /// Does not count the time until the next reading.
+    pub(crate) fn skip(&mut self) {
         self.last_reading = None;
     }
 
@@ -68,18 +70,21 @@ impl FailureDetector {
         own: &[i64],
         now: Instant,
     ) -> Vec<Observed> {
-        let was_blind = self.last_reading.is_none_or(|last| now - last > self.gap);
+        let since_last = self.last_reading.map(|last| now - last);
+        self.observed += since_last
+            .filter(|since_last| *since_last <= self.gap)
+            .unwrap_or_default();
         self.last_reading = Some(now);
-        self.was_blind = was_blind;
+        let observed = self.observed;
         let mut seen = HashMap::new();
         for process in processes {
             let known = self
                 .seen
                 .get(&process.id)
-                .filter(|known| !was_blind && known.heartbeat_seq == process.heartbeat_seq);
+                .filter(|known| known.heartbeat_seq == process.heartbeat_seq);
             let known = known.copied().unwrap_or(SeenHeartbeat {
                 heartbeat_seq: process.heartbeat_seq,
-                since: now,
+                since: observed,
             });
             seen.insert(process.id, known);
         }
@@ -88,7 +93,7 @@ impl FailureDetector {
             processes
                 .iter()
                 .filter(|process| !own.contains(&process.id))
-                .filter(|process| now - self.seen[&process.id].since >= threshold)
+                .filter(|process| observed - self.seen[&process.id].since >= threshold)
                 .cloned()
                 .collect()
         };
@@ -124,14 +129,11 @@ impl FailureDetector {
     /// Notes, after each reading, which processes hold claims without a row. Returns those that did
     /// so at every reading for the threshold: a running process has noticed by then that its row is
     /// gone.
-    pub(crate) fn read_without_row(&mut self, processes: &[i64], now: Instant) -> Vec<i64> {
+    pub(crate) fn read_without_row(&mut self, processes: &[i64]) -> Vec<i64> {
         let known = std::mem::take(&mut self.without_row);
-        let since = |id: &i64| {
-            let since = known.get(id).filter(|_| !self.was_blind);
-            (*id, since.copied().unwrap_or(now))
-        };
+        let since = |id: &i64| (*id, known.get(id).copied().unwrap_or(self.observed));
         self.without_row = processes.iter().map(since).collect();
-        let is_over = |id: &&i64| now - self.without_row[id] >= self.threshold;
+        let is_over = |id: &&i64| self.observed - self.without_row[id] >= self.threshold;
         processes.iter().filter(is_over).copied().collect()
     }
 }
@@ -178,7 +180,7 @@ fn recover_without_row(
     subscriber: &Subscriber,
 ) -> Result<(), Duration> {
     let found = session.run("look for claims without a process", prune::without_row)?;
-    for id in detector.read_without_row(&found, clock::instant()) {
+    for id in detector.read_without_row(&found) {
         let death = Death {
             is_crash: true,
             how: "had no row any more".to_owned(),
@@ -410,11 +412,29 @@ mod tests {
     }
 
     #[test]
-    fn what_was_forgotten_does_not_count() {
+    fn what_was_seen_before_a_gap_counts() {
+        let start = clock::instant();
+        let mut detector = FailureDetector::new(3 * SECOND, SECOND);
+        // A gap after each second of observation.
+        for pair in 0..3 {
+            for second in [10 * pair, 10 * pair + 1] {
+                let dead = detector.read(&[process(1, 7)], &[], start + SECOND * second);
+                assert_eq!(ids(&dead), if second < 21 { vec![] } else { vec![1] });
+                detector.read_without_row(&[5]);
+            }
+        }
+        assert_eq!(detector.read_without_row(&[5]), [5]);
+        // A heartbeat after the gap is a sign of life.
+        let dead = detector.read(&[process(1, 8)], &[], start + 30 * SECOND);
+        assert!(dead.is_empty());
+    }
+
+    #[test]
+    fn time_that_is_skipped_does_not_count() {
         let start = clock::instant();
         let mut detector = FailureDetector::new(2 * SECOND, SECOND);
         detector.read(&[process(1, 7)], &[], start);
-        detector.forget();
+        detector.skip();
         for second in 1..3 {
             let dead = detector.read(&[process(1, 7)], &[], start + SECOND * second);
             assert!(dead.is_empty(), "{second}");

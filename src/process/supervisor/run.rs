@@ -283,7 +283,7 @@ impl RunningSupervisor {
         // If the supervisor's own heartbeat fails, others may fail as well: a full disk, or a
         // read-only database, can still be read.
         if !self.heartbeat.is_beating() {
-            self.detector.forget();
+            self.detector.skip();
             return;
         }
         let own: Vec<i64> = self

@@ -47,7 +47,7 @@ impl CompletionWriter {
         passing: SlotPassing,
     ) -> Self {
         CompletionWriter {
-            session: Session::of_loop(context, "finisher"),
+            session: Session::of_loop(context, "finisher").first(),
             in_flight: Arc::clone(in_flight),
             passing,
             subscriber: context.subscriber.clone(),

@@ -2,6 +2,8 @@
 
 pub(crate) mod unserved;
 pub(crate) mod waits;
+#[cfg(feature = "sqlite")]
+pub(crate) mod write_lock;
 
 use crate::db::conn::connection::Conn;
 use crate::db::conn::dialect::Dialect;

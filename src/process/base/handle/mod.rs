@@ -206,8 +206,8 @@ impl Handle {
 
     /// Waits up to `timeout` for the end. Returns `None` if the process still runs.
     ///
-    /// A stop that takes much longer than the shutdown timeout (3 s, or 5 s for
-    /// a supervisor, while the database gives no answer) is reported as
+    /// A stop that takes much longer than the shutdown timeout (3 s, or 5 s for a supervisor, while the
+    /// database gives no answer, or another program holds SQLite's write lock) is reported as
     /// [overdue](Stopped::is_overdue) instead of being waited for.
     pub fn join(&mut self, timeout: Duration) -> Option<Stopped> {
         let until = clock::deadline(timeout);
