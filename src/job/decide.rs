@@ -17,9 +17,28 @@ impl Policy {
         computed: Option<Duration>,
     ) -> Ending {
         let failure = JobFailure::new(&error.kind, &error.message).at(error.place.clone());
+        let judge = |requested| self.judge_as(requested, attempt, failure.clone(), computed);
+        match &error.decision {
+            RequestedEnding::Unanswered if !self.is_at_most_once() => Ending::GiveBack {
+                otherwise: Box::new(judge(&RequestedEnding::ByPolicy)),
+                failure,
+                delay: Duration::ZERO,
+            },
+            RequestedEnding::Unanswered => judge(&RequestedEnding::ByPolicy),
+            requested => judge(requested),
+        }
+    }
+
+    fn judge_as(
+        &self,
+        requested: &RequestedEnding,
+        attempt: u32,
+        failure: JobFailure,
+        computed: Option<Duration>,
+    ) -> Ending {
         let tries_left = attempt < self.max_attempts.unwrap_or(1);
         let once = self.is_at_most_once();
-        match &error.decision {
+        match requested {
             RequestedEnding::Interrupted(Interrupted::Cancelled) => Ending::Cancel(failure),
             // Not caused by anything that the job did or failed to do.
             // The job has returned, so its outcome is known unless it may run only once.
@@ -47,7 +66,9 @@ impl Policy {
             RequestedEnding::Snooze(delay) => Ending::Snooze(*delay),
             _ if once || !tries_left => Ending::Fail(failure),
             RequestedEnding::RetryAfter(delay) => Ending::Retry(failure, *delay),
-            RequestedEnding::ByPolicy | RequestedEnding::Interrupted(Interrupted::TimedOut) => {
+            RequestedEnding::ByPolicy
+            | RequestedEnding::Unanswered
+            | RequestedEnding::Interrupted(Interrupted::TimedOut) => {
                 let delay =
                     computed.unwrap_or_else(|| self.backoff.unwrap_or_default().after(attempt));
                 Ending::Retry(failure, delay)
@@ -139,6 +160,31 @@ mod tests {
         }
         let cancelled = once.judge(1, &JobError::from(Interrupted::Cancelled), None);
         assert!(matches!(cancelled, Ending::Cancel(_)), "{cancelled:?}");
+    }
+
+    #[test]
+    fn what_got_no_answer_is_given_back_uncounted() {
+        let broken = || crate::error::Error::from(diesel::result::Error::BrokenTransactionManager);
+        for attempts in 1..3 {
+            let policy = Policy::new().max_attempts(attempts);
+            let ending = policy.judge(1, &broken().into(), None);
+            let Ending::GiveBack { otherwise, .. } = ending else {
+                panic!("{ending:?}")
+            };
+            assert_eq!(matches!(*otherwise, Ending::Retry(..)), attempts == 2);
+        }
+        let once = Policy::new().delivery(Delivery::AtMostOnce);
+        let ending = once.judge(1, &broken().into(), None);
+        assert!(matches!(ending, Ending::Fail(_)), "{ending:?}");
+        let content = crate::error::Error::from(diesel::result::Error::NotFound);
+        let ending = Policy::new().judge(1, &content.into(), None);
+        assert!(matches!(ending, Ending::Fail(_)), "{ending:?}");
+        // A statement of the job's own is its own affair, outside of a step.
+        let own = JobError::from(diesel::result::Error::BrokenTransactionManager);
+        let ending = Policy::new().judge(1, &own, None);
+        assert!(matches!(ending, Ending::Fail(_)), "{ending:?}");
+        let ending = Policy::new().judge(1, &own.in_own_transaction(), None);
+        assert!(matches!(ending, Ending::GiveBack { .. }), "{ending:?}");
     }
 
     #[test]

@@ -1,6 +1,8 @@
 //! How a job's own code can end: with a value, an error, or a request.
 
+use crate::db::Refusal;
 use crate::db::model::wait::StepWait;
+use crate::error::Error;
 use std::error::Error as StdError;
 use std::fmt;
 use std::time::Duration;
@@ -32,6 +34,15 @@ pub type JobResult<T = ()> = Result<T, JobError>;
 /// }
 /// # let _ = charge(200);
 /// ```
+///
+/// # When the database does not answer
+/// An [`Error`](crate::Error) of Windlass because the connection was lost, or the database busy, is
+/// not the job's fault. A job that returns it, directly or within an error of its own, is released:
+/// this counts neither as an attempt nor as a crash, and
+/// [`attempts`](crate::attempts) lists it as [interrupted](crate::AttemptOutcome::Interrupted). The
+/// delay grows from 0 to 4 min. After 10 times within an hour the policy decides, as it does for an
+/// at-most-once job at once. In a [step](crate::Context::step), and in the transaction of
+/// [`finish_in`](crate::Context::finish_in), the same holds for the job's own statements.
 #[derive(Debug)]
 pub struct JobError {
     pub(crate) kind: String,
@@ -76,6 +87,22 @@ pub(crate) enum RequestedEnding {
     /// The job waits at a step.
     Park(Box<StepWait>),
     Interrupted(Interrupted),
+    /// A statement of Windlass failed because the connection was lost or the database was busy.
+    Unanswered,
+}
+
+/// Returns whether the connection was lost, or the database busy or in trouble.
+fn is_unanswered(error: &diesel::result::Error) -> bool {
+    Refusal::of(error) != Refusal::Content
+}
+
+/// Returns the same of a statement of Windlass.
+fn is_own_unanswered(error: &Error) -> bool {
+    match error {
+        Error::Query { source, .. } => is_unanswered(source),
+        Error::Connect { .. } => true,
+        _ => false,
+    }
 }
 
 impl JobError {
@@ -107,7 +134,7 @@ impl JobError {
                     self.message
                 );
             }
-            RequestedEnding::ByPolicy => {
+            RequestedEnding::ByPolicy | RequestedEnding::Unanswered => {
                 let mut all = Interrupted::ALL.into_iter();
                 let is_told = |one: &Interrupted| self.message.contains(&one.to_string());
                 if let Some(interrupted) = all.find(|one| is_raised(*one) && is_told(one)) {
@@ -116,6 +143,19 @@ impl JobError {
                 }
             }
             _ => {}
+        }
+        self
+    }
+
+    /// Treats a statement of the job that got no answer like one of Windlass. It is in a transaction
+    /// that Windlass started, or that ends the job, so nothing of it is kept, or all.
+    pub(crate) fn in_own_transaction(mut self) -> Self {
+        let mut error = self.source.as_deref().map(|error| error as &dyn StdError);
+        while let Some(cause) = error.filter(|_| self.decision == RequestedEnding::ByPolicy) {
+            if cause.downcast_ref().is_some_and(is_unanswered) {
+                self.decision = RequestedEnding::Unanswered;
+            }
+            error = cause.source();
         }
         self
     }
@@ -196,6 +236,7 @@ impl<E: Into<Box<dyn StdError + Send + Sync>>> From<E> for JobError {
         let error: Box<dyn StdError + Send + Sync> = error.into();
         let mut message = error.to_string();
         let mut interrupted = error.downcast_ref::<Interrupted>().copied();
+        let mut is_unanswered = error.downcast_ref().is_some_and(is_own_unanswered);
         let mut cause = error.source();
         while let Some(error) = cause {
             // Many errors include the text of their cause.
@@ -206,12 +247,17 @@ impl<E: Into<Box<dyn StdError + Send + Sync>>> From<E> for JobError {
             }
             // An interruption is also recognized inside an error of the job's own.
             interrupted = interrupted.or(error.downcast_ref().copied());
+            is_unanswered |= error.downcast_ref().is_some_and(is_own_unanswered);
             cause = error.source();
         }
         let kind = interrupted.map_or_else(kind_of::<E>, Interrupted::kind);
         JobError {
             origin: Some(kind_of::<E>),
-            decision: interrupted.map_or(RequestedEnding::ByPolicy, RequestedEnding::Interrupted),
+            decision: match interrupted {
+                Some(interrupted) => RequestedEnding::Interrupted(interrupted),
+                None if is_unanswered => RequestedEnding::Unanswered,
+                None => RequestedEnding::ByPolicy,
+            },
             source: Some(error),
             ..JobError::new(kind, message)
         }

@@ -71,6 +71,8 @@ impl<S: ?Sized> Context<'_, S> {
     ///
     /// # Errors
     /// - The error of `work`; then nothing of the step is kept.
+    /// - An error if the connection was lost or the database is busy, also in a statement of `work`. Return it with `?`:
+    ///   the job is then [given back](crate::JobError#when-the-database-does-not-answer), which is not an attempt.
     /// - [`Interrupted::Lost`] if the claim is lost.
     /// - An error if the database rejects a statement, or if the name was used before in this run.
     /// - An error if the value takes more than 64 KiB as JSON, or cannot be read back.
@@ -98,7 +100,7 @@ impl<S: ?Sized> Context<'_, S> {
             Err(error) => {
                 // If it cannot be rolled back, it is undone when its connection closes.
                 let _ = own(conn).roll_back();
-                Err(error)
+                Err(error.in_own_transaction())
             }
         }
     }

@@ -87,6 +87,8 @@ mod schema_locks;
 mod schema_orders;
 mod settings;
 mod shutdown;
+#[cfg(feature = "cli")]
+mod signals;
 mod slot_passing;
 mod smoke;
 mod strays;

@@ -78,6 +78,19 @@ fn what_cannot_work_is_refused(db: &TestDb) {
             pulse,
         );
     }
+    refused(
+        worker(db)
+            .heartbeat_interval(Duration::from_nanos(1))
+            .start(),
+        "at least 1ms",
+    );
+    let slow = dispatcher()
+        .heartbeat_interval(40 * SECOND)
+        .alive_threshold(600 * SECOND);
+    refused(
+        supervisor().dispatcher(slow).start(),
+        "three heartbeat intervals of its dispatcher",
+    );
     assert_eq!(db.rows("processes"), 0);
     let mut just = worker(db)
         .heartbeat_interval(SECOND)

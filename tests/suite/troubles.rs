@@ -12,6 +12,7 @@ use windlass::{Database, Registry, Worker};
 mod data;
 mod disk;
 mod file;
+mod hiccups;
 #[cfg(feature = "postgres")]
 mod outage;
 #[cfg(feature = "postgres")]

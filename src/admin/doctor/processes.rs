@@ -45,6 +45,12 @@ impl ProcessGroups {
         self.has(|one| one.kind == kind)
     }
 
+    /// Whether the supervisor of a quiet worker runs, and is not quiet itself.
+    fn is_quiet_alone(&self, worker: &FleetProcess) -> bool {
+        let supervisor = worker.supervisor_id;
+        supervisor.is_some_and(|id| self.has(|one| one.id == id && !one.is_quiet()))
+    }
+
     /// Whether a scheduler of Windlass runs: Solid Queue's has other tasks.
     fn runs_scheduler(&self) -> bool {
         self.has(|one| one.kind == "Scheduler" && one.metadata.get("windlass").is_some())
@@ -168,6 +174,13 @@ fn quiet(processes: &ProcessGroups, load: &Load) -> Vec<Finding> {
         workers.len(),
         names.join(", ")
     );
+    let says = match quiet.iter().find(|one| processes.is_quiet_alone(one)) {
+        Some(one) => format!(
+            "{says}; {} is quiet although its supervisor is not: send SIGCONT to process {} on {}",
+            one.name, one.pid, one.hostname
+        ),
+        None => says,
+    };
     vec![if is_still {
         let says = format!("jobs are ready and no worker claims them: {says}");
         finding("processes", Verdict::Problem, says)

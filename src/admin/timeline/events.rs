@@ -112,7 +112,9 @@ impl Entries<'_> {
         self.wait(started.or(Some(ended)));
         let (mark, did) = match attempt.outcome {
             AttemptOutcome::Retried | AttemptOutcome::Failed => (Mark::Failed, "failed"),
-            AttemptOutcome::Crashed => (Mark::Failed, "was cut short"),
+            AttemptOutcome::Crashed | AttemptOutcome::Interrupted => {
+                (Mark::Failed, "was cut short")
+            }
             AttemptOutcome::Cancelled => (Mark::Discarded, "was cancelled"),
             AttemptOutcome::Discarded => (Mark::Discarded, "was discarded"),
         };
@@ -144,6 +146,7 @@ impl Entries<'_> {
         self.awaited = match attempt.outcome {
             AttemptOutcome::Retried => vec![text("for its retry")],
             AttemptOutcome::Crashed => vec![text("for a supervisor and another process")],
+            AttemptOutcome::Interrupted => vec![text("for its next run")],
             AttemptOutcome::Failed => vec![text("until it was retried, and for a thread")],
             _ => Vec::new(),
         };

@@ -24,10 +24,11 @@ use std::time::Duration;
 /// Settings that are not given here come from the environment, then from the configuration file;
 /// see `windlass check --print`.
 ///
-/// SIGTERM and SIGINT stop it and its workers gracefully; SIGQUIT or a second SIGTERM stops them
-/// immediately. After SIGTSTP the workers claim no more jobs; after SIGCONT they claim again. The
-/// exit code is 0 if all jobs finished and 75 if some were cut short. It is 70 if the supervisor
-/// cannot continue, for example because the database file was removed, replaced or damaged.
+/// SIGTERM and SIGINT stop it and its workers gracefully; SIGQUIT or a second Ctrl-C stops them
+/// immediately. SIGHUP replaces the workers one by one. After SIGTSTP the workers claim no more jobs;
+/// after SIGCONT they claim again. The exit code is 0 if all jobs finished and 75 if some were cut
+/// short. It is 70 if the supervisor cannot continue, for example because the database file was
+/// removed, replaced or damaged.
 #[derive(Debug, clap::Args)]
 #[command(
     override_usage = "windlass supervise [OPTIONS] [-- PROGRAM [ARGS]...]",

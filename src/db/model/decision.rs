@@ -72,6 +72,10 @@ impl JobDecision {
                 (closed, Some(attempt), begun)
             }
             Ending::Park(wait) => (Destination::Park(wait), None, false),
+            Ending::GiveBack { failure, delay, .. } => {
+                let attempt = (AttemptOutcome::Interrupted, failure);
+                (Destination::Wait(Some(delay)), Some(attempt), false)
+            }
             Ending::Snooze(delay) => (Destination::Wait(Some(delay)), None, false),
             Ending::Release(_) => (Destination::Wait(None), None, false),
         };
@@ -304,6 +308,15 @@ mod tests {
                 "parked at a | - | nothing | noted",
             ),
             (Ending::Snooze(SECOND), true, "in 1s | - | nothing | noted"),
+            (
+                Ending::GiveBack {
+                    failure: failure(),
+                    delay: SECOND,
+                    otherwise: Box::new(Ending::Fail(failure())),
+                },
+                true,
+                "in 1s | interrupted | nothing | noted",
+            ),
             (
                 Ending::Release(String::new()),
                 true,

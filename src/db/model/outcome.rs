@@ -224,6 +224,13 @@ pub(crate) enum Ending {
     Snooze(Duration),
     /// It waits at a step, and runs again when the wait is over. This run counts neither as an attempt nor as a crash.
     Park(StepWait),
+    /// The database did not answer a statement of Windlass: it runs again after the delay, and this run counts neither as
+    /// an attempt nor as a crash. After too many such runs, the other ending holds.
+    GiveBack {
+        failure: JobFailure,
+        delay: Duration,
+        otherwise: Box<Ending>,
+    },
     /// Its process interrupted it, for this reason: it runs again at once, and this run counts
     /// neither as an attempt nor as a crash.
     Release(String),
@@ -238,12 +245,21 @@ impl Ending {
             | Ending::Discard(failure)
             | Ending::Expire(failure)
             | Ending::Cancel(failure) => {
-                *failure =
-                    JobFailure::new("unrecordable", "the database refused the text of the error");
+                *failure = unrecordable();
+            }
+            Ending::GiveBack {
+                failure, otherwise, ..
+            } => {
+                *failure = unrecordable();
+                otherwise.drop_text();
             }
             Ending::Snooze(_) | Ending::Park(_) | Ending::Release(_) => {}
         }
     }
+}
+
+fn unrecordable() -> JobFailure {
+    JobFailure::new("unrecordable", "the database refused the text of the error")
 }
 
 /// How an attempt ended.
@@ -261,6 +277,8 @@ pub enum AttemptOutcome {
     Cancelled,
     /// By the death of its process, and the job was to run again.
     Crashed,
+    /// By a database that did not answer a statement of Windlass, and the job was to run again.
+    Interrupted,
 }
 
 impl AttemptOutcome {
@@ -271,6 +289,7 @@ impl AttemptOutcome {
             AttemptOutcome::Discarded => "discarded",
             AttemptOutcome::Cancelled => "cancelled",
             AttemptOutcome::Crashed => "crashed",
+            AttemptOutcome::Interrupted => "interrupted",
         }
     }
 
@@ -280,6 +299,7 @@ impl AttemptOutcome {
             "discarded" => AttemptOutcome::Discarded,
             "cancelled" => AttemptOutcome::Cancelled,
             "crashed" => AttemptOutcome::Crashed,
+            "interrupted" => AttemptOutcome::Interrupted,
             _ => AttemptOutcome::Failed,
         }
     }

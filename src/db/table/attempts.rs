@@ -8,8 +8,10 @@ use crate::db::model::outcome::{AttemptOutcome, EndedRun, JobFailure, RunStart};
 use crate::db::table::jobs::EndedJob;
 use chrono::{DateTime, NaiveDateTime, Utc};
 use diesel::prelude::*;
-use diesel::sql_types::{Integer, Nullable, Text, Timestamp};
+use diesel::sql_types::{BigInt, Integer, Nullable, Text, Timestamp};
 use serde::Serialize;
+use std::collections::BTreeMap;
+use std::time::Duration;
 
 /// How many attempts of a job are kept.
 pub(crate) const KEPT: i64 = 20;
@@ -54,7 +56,8 @@ impl<'a> NewAttempt<'a> {
             started_at,
             ago,
             process_id: begun.then_some(run.process_id),
-            is_surplus: i64::from(job.runs()) >= KEPT,
+            // Interrupted runs are not counted.
+            is_surplus: i64::from(job.runs()) >= KEPT || outcome == AttemptOutcome::Interrupted,
         }
     }
 
@@ -107,6 +110,31 @@ pub(crate) fn insert(conn: &mut Conn<'_>, new: &[NewAttempt<'_>]) -> QueryResult
     let surplus = new.iter().filter(|attempt| attempt.is_surplus);
     let jobs: Vec<i64> = surplus.map(|attempt| attempt.job_id).collect();
     keep_newest(conn, &jobs)
+}
+
+/// Returns how often each of the jobs was interrupted within this time; those never are missing.
+pub(crate) fn interruptions(
+    conn: &mut Conn<'_>,
+    jobs: &[i64],
+    within: Duration,
+) -> QueryResult<BTreeMap<i64, u32>> {
+    let text = "SELECT job_id AS id, count(*) AS n FROM windlass_attempts \
+         WHERE job_id IN {in $1} AND outcome = 'interrupted' AND ended_at > {later $2} GROUP BY job_id";
+    let rows: Vec<Interruptions> = Statement::new(text)
+        .bind(id_list(jobs))
+        .bind(-micros(within))
+        .unkept()
+        .load(conn)?;
+    let count = |row: Interruptions| (row.id, u32::try_from(row.n).unwrap_or(u32::MAX));
+    Ok(rows.into_iter().map(count).collect())
+}
+
+#[derive(QueryableByName)]
+struct Interruptions {
+    #[diesel(sql_type = BigInt)]
+    id: i64,
+    #[diesel(sql_type = BigInt)]
+    n: i64,
 }
 
 /// Deletes all but the newest attempts of jobs.

@@ -5,8 +5,8 @@ use crate::db::model::claim::{EndedClaim, Fence, FinishedRow};
 use crate::db::model::decision::JobDecision;
 use crate::db::model::outcome::{AppliedEnding, ClaimEnd, EndedRun, Ending, RunStart, cancelled};
 use crate::db::table::claimed::{self};
-use crate::db::transition::retry_limit;
 use crate::db::transition::settle::settle;
+use crate::db::transition::{give_back, retry_limit};
 use diesel::prelude::*;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -82,10 +82,16 @@ pub(crate) fn settle_ended(
     held: Vec<EndedClaim>,
     finished: FinishedRow,
 ) -> QueryResult<Vec<AppliedEnding>> {
-    let late = retry_limit::too_late(conn, ends)?;
     let held: BTreeMap<i64, EndedClaim> = held.into_iter().map(|row| (row.claim_id, row)).collect();
+    let given_back = give_back::decided(conn, ends, &held)?;
+    let ends = ends.iter().map(|end| ClaimEnd {
+        ending: given_back.get(&end.claim_id).unwrap_or(end.ending),
+        ..*end
+    });
+    let ends: Vec<ClaimEnd<'_>> = ends.collect();
+    let late = retry_limit::too_late(conn, &ends)?;
     let (mut done, mut decisions) = (Vec::new(), Vec::new());
-    for end in ends {
+    for end in &ends {
         let Some(ended) = held.get(&end.claim_id) else {
             continue;
         };

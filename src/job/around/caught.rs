@@ -22,7 +22,15 @@ pub(crate) fn caught(
             Some(step) => Err(ignored(&step)),
             None => Ok(output),
         },
-        Ok(Err(error)) => Err(error.heed(|interrupted| run.signals.has_raised(interrupted))),
+        Ok(Err(error)) => {
+            let error = error.heed(|interrupted| run.signals.has_raised(interrupted));
+            // The COMMIT of its `finish_in`, perhaps.
+            Err(if run.signals.live.ends_itself() {
+                error.in_own_transaction()
+            } else {
+                error
+            })
+        }
         Err(payload) => Err(panicked(payload)),
     }
 }

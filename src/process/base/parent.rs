@@ -1,6 +1,8 @@
 //! What the supervisor that started this program passed to it.
 
 use crate::process::base::environment::{BEGIN_QUIET, SUPERVISOR, TOKEN, new_token, variable};
+use std::fs::File;
+use std::io;
 use std::os::unix::net::UnixListener;
 use std::sync::OnceLock;
 
@@ -16,7 +18,7 @@ impl Held {
     fn take(token: String) -> Option<Self> {
         match listen(&format!("windlass-child-{token}")) {
             Ok(name) => Some(Held { token, _name: name }),
-            Err(error) if error.kind() == std::io::ErrorKind::AddrInUse => None,
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse => None,
             // Such names do not exist on this system: then the two cannot be distinguished.
             Err(_) => Some(Held { token, _name: None }),
         }
@@ -24,14 +26,14 @@ impl Held {
 }
 
 #[cfg(target_os = "linux")]
-fn listen(name: &str) -> std::io::Result<Option<UnixListener>> {
+fn listen(name: &str) -> io::Result<Option<UnixListener>> {
     use std::os::linux::net::SocketAddrExt as _;
     let address = std::os::unix::net::SocketAddr::from_abstract_name(name)?;
     UnixListener::bind_addr(&address).map(Some)
 }
 
 #[cfg(not(target_os = "linux"))]
-fn listen(_name: &str) -> std::io::Result<Option<UnixListener>> {
+fn listen(_name: &str) -> io::Result<Option<UnixListener>> {
     Ok(None)
 }
 
@@ -45,6 +47,20 @@ fn held() -> Option<&'static str> {
 pub(crate) fn is_supervised() -> bool {
     held().is_some()
 }
+
+/// Takes the pipe of the supervisor from the standard input, which becomes empty. Otherwise a program
+/// that a job starts would inherit the pipe, and read what the supervisor writes.
+///
+/// # Errors
+/// Returns an error if the standard input is closed, or there is no `/dev/null`.
+pub(crate) fn take_pipe() -> io::Result<File> {
+    let pipe = rustix::io::fcntl_dupfd_cloexec(io::stdin(), LEAST_DESCRIPTOR)?;
+    rustix::stdio::dup2_stdin(File::open("/dev/null")?)?;
+    Ok(pipe.into())
+}
+
+/// Above those of the standard input and outputs.
+const LEAST_DESCRIPTOR: i32 = 3;
 
 /// Returns whether it starts without claiming.
 pub(crate) fn begins_quiet() -> bool {

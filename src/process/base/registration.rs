@@ -73,6 +73,9 @@ const LEAST_PATIENCE: Duration = Duration::from_secs(2);
 /// the process registers again.
 pub(crate) const PATIENCE_FOR_A_LOCK: Duration = Duration::from_secs(2);
 
+/// The shortest time between two heartbeats.
+const LEAST_INTERVAL: Duration = Duration::from_millis(1);
+
 impl HeartbeatSettings {
     /// Returns how long a process trusts its claims after a heartbeat: it must stop before a
     /// supervisor may treat it as dead.
@@ -87,11 +90,34 @@ impl HeartbeatSettings {
         patience.max(LEAST_PATIENCE)
     }
 
+    /// Checks the interval of a process that a supervisor with these settings runs.
+    ///
+    /// # Errors
+    /// Returns an error if the supervisor could treat it as dead between two of its heartbeats.
+    pub(crate) fn check_part(self, part: &str, its: HeartbeatSettings) -> Result<(), Error> {
+        let three = its.interval.checked_mul(3);
+        if three.is_none_or(|three| self.threshold < three) {
+            return Err(Error::Settings(format!(
+                "the supervisor's alive threshold ({:?}) must be at least three heartbeat intervals of its {part} ({:?}): \
+                 it would treat it as dead again and again",
+                self.threshold, its.interval
+            )));
+        }
+        Ok(())
+    }
+
     /// # Errors
     /// Returns an error if a process could be treated as dead between two of its heartbeats.
     pub(crate) fn check(self) -> Result<(), Error> {
+        if self.interval < LEAST_INTERVAL {
+            return Err(Error::Settings(format!(
+                "the heartbeat interval ({:?}) must be at least {LEAST_INTERVAL:?}: each heartbeat writes to the database; \
+                 and the alive threshold at least three heartbeat intervals",
+                self.interval
+            )));
+        }
         let three = self.interval.checked_mul(3);
-        if self.interval.is_zero() || three.is_none_or(|three| self.threshold < three) {
+        if three.is_none_or(|three| self.threshold < three) {
             return Err(Error::Settings(format!(
                 "the alive threshold ({:?}) must be at least three heartbeat intervals ({:?})",
                 self.threshold, self.interval

@@ -1,18 +1,24 @@
-//! The signals of a program. SIGTERM and SIGINT stop it gracefully; SIGQUIT, or a second SIGTERM or
-//! SIGINT, stops it now. SIGTSTP stops claiming, and SIGCONT starts it again. SIGHUP makes a
-//! supervisor with children replace them one by one, and stops any other program gracefully.
+//! The signals of a program. SIGTERM and SIGINT stop it gracefully, however often they come; SIGQUIT,
+//! or a second SIGINT, as of Ctrl-C, stops it now. SIGTSTP stops claiming, and SIGCONT starts it
+//! again. SIGHUP makes a supervisor with children replace them one by one, and stops any other
+//! program gracefully.
+//!
+//! A supervisor stops its children itself: for them, SIGHUP does nothing and a second SIGINT is the
+//! first one, which a terminal sends to all of them.
 
 use crate::clock;
 use crate::error::{Error, Result};
 use crate::process::base::handle::Handle;
-use crate::process::base::ignored::IgnoredSignals;
 use crate::process::base::stop::Stop;
-use crate::process::base::{environment, parent, threads};
-use signal_hook::consts::{SIGCONT, SIGHUP, SIGQUIT, SIGTSTP};
+use crate::process::base::{environment, ignored, parent, threads};
+use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP};
+use signal_hook::flag::register_usize;
 use signal_hook::iterator::Signals;
-use std::io::Read;
+use std::fs::File;
+use std::io::{self, Read as _};
 use std::path::PathBuf;
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 /// What the signals of this program have requested so far.
@@ -21,6 +27,8 @@ struct SignalRequests {
     stop_at: Option<Instant>,
     now: bool,
     quiet: bool,
+    /// Whether the supervisor was quiet when it wrote last.
+    is_supervisor_quiet: bool,
     /// Whether SIGHUP replaces children instead of stopping the program.
     rolls_out: bool,
     told: Vec<Stop>,
@@ -28,8 +36,8 @@ struct SignalRequests {
 
 static ASKED: Mutex<Option<SignalRequests>> = Mutex::new(None);
 
-/// A second signal within this time counts as the first one delivered twice, as systemd delivers it
-/// to a whole control group.
+/// A SIGINT within this time after the first request belongs to it: some runners of programs pass on
+/// what the terminal sends as well.
 const SAME: Duration = Duration::from_secs(2);
 
 fn with_asked<T>(work: impl FnOnce(&mut SignalRequests) -> T) -> T {
@@ -38,42 +46,75 @@ fn with_asked<T>(work: impl FnOnce(&mut SignalRequests) -> T) -> T {
 }
 
 /// Installs the handlers, once in a program. Call it before anything is claimed or started, so that
-/// a signal during the start is not lost.
+/// a signal during the start is not lost, and no other program gets the supervisor's pipe.
 pub(crate) fn install(rolls_out: bool) -> Result<()> {
     with_asked(|asked| asked.rolls_out |= rolls_out);
     static INSTALLED: OnceLock<std::result::Result<(), String>> = OnceLock::new();
-    let result = INSTALLED.get_or_init(|| {
-        let ignored = IgnoredSignals::lift();
-        let handled = ctrlc::try_set_handler(terminate);
-        if let Err(error) = handled {
-            ignored.restore();
-            return Err(error.to_string());
+    let installed = || handle_signals().map_err(|error| error.to_string());
+    INSTALLED
+        .get_or_init(installed)
+        .clone()
+        .map_err(|reason| Error::Io {
+            action: "install the signal handlers of",
+            path: PathBuf::from("windlass"),
+            source: io::Error::other(reason),
+        })
+}
+
+fn handle_signals() -> io::Result<()> {
+    ignored::lift();
+    // Several signals at once come in the order of their numbers, so the handlers of these two note
+    // which came last.
+    let is_quiet = Arc::new(AtomicUsize::new(0));
+    register_usize(SIGTSTP, Arc::clone(&is_quiet), 1)?;
+    register_usize(SIGCONT, Arc::clone(&is_quiet), 0)?;
+    let hangup = (!ignored::is_ignored(SIGHUP)).then_some(SIGHUP);
+    let signals = [SIGTERM, SIGINT, SIGQUIT, SIGTSTP, SIGCONT];
+    let mut signals = Signals::new(signals.into_iter().chain(hangup))?;
+    if parent::is_supervised() {
+        let is_quiet = parent::begins_quiet();
+        with_asked(|asked| asked.is_supervisor_quiet = is_quiet);
+        set_quiet(is_quiet);
+        let pipe = parent::take_pipe()?;
+        // The thread ends with the program, because a blocked read cannot be cancelled.
+        threads::spawn("pipe", || listen(pipe)).map_err(io::Error::other)?;
+    }
+    let handle = move |signal| match signal {
+        SIGTSTP | SIGCONT => set_quiet(is_quiet.load(Ordering::SeqCst) == 1),
+        SIGHUP => hang_up(),
+        SIGTERM => stop(),
+        SIGINT => interrupt(),
+        _ => quit(),
+    };
+    let handle = move || signals.forever().for_each(handle);
+    threads::spawn("signals", handle).map_err(io::Error::other)?;
+    Ok(())
+}
+
+/// Obeys the supervisor, until the end of its pipe, which means that it has ended or wants a stop.
+fn listen(mut pipe: File) {
+    let mut words = [0_u8; 64];
+    while let Ok(count) = pipe.read(&mut words)
+        && count > 0
+    {
+        for word in &words[..count] {
+            match *word {
+                environment::QUIET => hear(true),
+                environment::RESUME => hear(false),
+                _ => {}
+            }
         }
-        // The handler of `ctrlc` cannot tell SIGHUP from others. Under `nohup`, it stays ignored.
-        let hangup = ignored.release_hangup().then_some(SIGHUP);
-        let signals = [SIGQUIT, SIGTSTP, SIGCONT].into_iter().chain(hangup);
-        let mut others = Signals::new(signals).map_err(|error| error.to_string())?;
-        if parent::begins_quiet() {
-            set_quiet(true);
-        }
-        std::thread::Builder::new()
-            .name("windlass-signals".to_owned())
-            .spawn(move || {
-                others.forever().for_each(|signal| match signal {
-                    SIGTSTP => set_quiet(true),
-                    SIGCONT => set_quiet(false),
-                    SIGHUP => hang_up(),
-                    _ => quit(),
-                });
-            })
-            .map_err(|error| error.to_string())?;
-        Ok(())
-    });
-    result.clone().map_err(|reason| Error::Io {
-        action: "install the signal handlers of",
-        path: PathBuf::from("windlass"),
-        source: std::io::Error::other(reason),
-    })
+    }
+    stop();
+}
+
+/// Handles what the supervisor writes. It repeats itself, which must not undo what a signal has
+/// requested of this program alone.
+fn hear(is_quiet: bool) {
+    let was_quiet = with_asked(|asked| std::mem::replace(&mut asked.is_supervisor_quiet, is_quiet));
+    if was_quiet != is_quiet {
+        set_quiet(is_quiet);
+    }
 }
 
 /// Handles HUP.
@@ -84,24 +125,30 @@ fn hang_up() {
         }
         asked.rolls_out
     });
-    if !rolls_out {
-        terminate();
+    if parent::is_supervised() && !rolls_out {
+        log::info!("SIGHUP is ignored: it is for the supervisor, which replaces this process");
+    } else if !rolls_out {
+        stop();
     }
 }
 
-/// Handles TERM or INT, and HUP where it stops the program.
-fn terminate() {
-    with_asked(|asked| match asked.stop_at {
-        None => {
+/// Handles TERM, and HUP where it stops the program. A service manager may repeat itself.
+fn stop() {
+    with_asked(|asked| {
+        if asked.stop_at.is_none() {
             asked.stop_at = Some(clock::instant());
             asked.told.iter().for_each(Stop::stop);
         }
-        Some(first) if first.elapsed() >= SAME => {
-            asked.now = true;
-            asked.told.iter().for_each(Stop::stop_now);
-        }
-        Some(_) => {}
     });
+}
+
+/// Handles INT. A second Ctrl-C at a terminal means that the jobs are not to be waited for.
+fn interrupt() {
+    let first = with_asked(|asked| asked.stop_at);
+    match first {
+        Some(first) if first.elapsed() >= SAME && !parent::is_supervised() => quit(),
+        _ => stop(),
+    }
 }
 
 fn quit() {
@@ -139,26 +186,7 @@ pub(crate) fn forward_to(stop: &Stop) {
     });
 }
 
-/// Passes signals on to the process of `handle`, including those that came before. A supervisor's
-/// child also stops at the end of its standard input.
+/// Passes signals on to the process of `handle`, including those that came before.
 pub(crate) fn forward(handle: &Handle) {
     forward_to(&handle.stopper());
-    if parent::is_supervised() {
-        // The thread ends with the program, because a blocked read cannot be cancelled.
-        let _ = threads::spawn("stdin", || {
-            let mut words = [0_u8; 64];
-            while let Ok(count) = std::io::stdin().read(&mut words)
-                && count > 0
-            {
-                for word in &words[..count] {
-                    match *word {
-                        environment::QUIET => set_quiet(true),
-                        environment::RESUME => set_quiet(false),
-                        _ => {}
-                    }
-                }
-            }
-            terminate();
-        });
-    }
 }

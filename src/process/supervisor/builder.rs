@@ -170,6 +170,26 @@ impl Supervisor {
         service::start(self)
     }
 
+    /// Checks the intervals of the supervisor, and of what it runs on threads. Children check their
+    /// own.
+    fn check_heartbeats(&self) -> Result<()> {
+        let own = self.service.heartbeat;
+        own.check()?;
+        let dispatchers = self
+            .dispatchers
+            .iter()
+            .map(|one| ("dispatcher", one.settings()));
+        let schedulers = self
+            .schedulers
+            .iter()
+            .map(|one| ("scheduler", one.settings()));
+        let workers = self.workers.iter().map(|one| ("worker", one.settings()));
+        dispatchers
+            .chain(schedulers)
+            .chain(workers)
+            .try_for_each(|(part, settings)| own.check_part(part, settings.heartbeat))
+    }
+
     fn start_threads(&self) -> Result<Vec<Handle>> {
         let dispatchers = self.dispatchers.iter().cloned().map(Dispatcher::start);
         let schedulers = self.schedulers.iter().cloned().map(Scheduler::start);
@@ -232,7 +252,7 @@ impl Service for Supervisor {
                     .to_owned(),
             ));
         }
-        self.service.heartbeat.check()?;
+        self.check_heartbeats()?;
         self.pidfile.as_deref().map(Pidfile::hold).transpose()
     }
 

@@ -297,8 +297,8 @@ impl ChildProcess {
         delay
     }
 
-    /// Makes the child stop claiming, or claim again. A program that is not a Windlass worker may
-    /// ignore this.
+    /// Makes the child stop claiming, or claim again; repeating it changes nothing. A program that is
+    /// not a Windlass worker may ignore this.
     pub(crate) fn set_quiet(&self, is_quiet: bool) {
         let running = self.running.as_ref();
         if let Some(mut stdin) = running.and_then(|running| running.process.stdin.as_ref()) {
@@ -307,9 +307,14 @@ impl ChildProcess {
     }
 
     /// Stops the child gracefully: with the end of its standard input, and with SIGTERM for
-    /// programs that do not read it.
+    /// programs that do not read it. A child is asked once: some programs take a second signal as
+    /// the request to stop at once.
     pub(crate) fn stop(&mut self) {
-        if let Some(running) = &mut self.running {
+        if let Some(running) = self
+            .running
+            .as_mut()
+            .filter(|running| !running.asked_to_stop)
+        {
             running.asked_to_stop = true;
             drop(running.process.stdin.take());
             // The child is not reaped yet, so the process id is still the child's.

@@ -24,6 +24,9 @@ use std::time::{Duration, Instant};
 /// How often children are checked: how late a death may be noticed.
 const LOOK: Duration = Duration::from_millis(20);
 
+/// How often children hear whether they are to be quiet.
+const REPEAT: Duration = Duration::from_secs(2);
+
 /// The time limit of each statement after a stop was requested, so that children are watched
 /// meanwhile.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -67,6 +70,8 @@ pub(crate) struct RunningSupervisor {
     is_cut_short: bool,
     adopts: bool,
     is_quiet: bool,
+    /// When the children hear again whether they are to be quiet. `None` until that changes first.
+    repeat_at: Option<Instant>,
     liveness: Liveness,
     rollout: Rollout,
 }
@@ -95,6 +100,7 @@ impl RunningSupervisor {
             is_cut_short: false,
             adopts: settings.reaps && reaper::are_adopted(),
             is_quiet: false,
+            repeat_at: None,
             liveness: context.liveness.clone(),
             rollout: Rollout::default(),
         }
@@ -138,9 +144,19 @@ impl RunningSupervisor {
         }
     }
 
-    /// Passes on that nothing may be claimed, or that claiming continues.
+    /// Passes on that nothing may be claimed, or that claiming continues. Children hear it again and
+    /// again: a script that starts a worker may have read what was written before.
     fn set_quiet(&mut self, is_quiet: bool) {
-        if self.is_quiet == is_quiet {
+        let is_changed = self.is_quiet != is_quiet;
+        let now = clock::instant();
+        if !is_changed && self.repeat_at.is_none_or(|at| now < at) {
+            return;
+        }
+        self.repeat_at = Some(now + REPEAT);
+        self.children
+            .iter()
+            .for_each(|child| child.set_quiet(is_quiet));
+        if !is_changed {
             return;
         }
         self.is_quiet = is_quiet;
@@ -149,9 +165,6 @@ impl RunningSupervisor {
         } else {
             Event::Resumed
         });
-        self.children
-            .iter()
-            .for_each(|child| child.set_quiet(is_quiet));
         for handle in &self.threads {
             if is_quiet {
                 handle.quiet();

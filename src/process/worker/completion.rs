@@ -282,6 +282,10 @@ impl CompletedRun {
                 delay: *delay,
             },
             Ending::Park(wait) => parked(&self.job, &wait.step),
+            Ending::GiveBack { .. } => Event::Released {
+                count: 1,
+                why: "the database did not answer a statement of Windlass in the job",
+            },
             // Releases are reported in bulk, without their jobs.
             Ending::Release(why) => Event::Released { count: 1, why },
         }

@@ -97,6 +97,23 @@ pub(crate) const LOOPS: [(&str, Work); 49] = [
         assert!(matches!(ended.remove(0).ending, Ending::Fail(_)));
         expiries::note_released(conn, &[job])
     }),
+    ("give a job back", |conn, rows| {
+        let failure = JobFailure::new("kind", "message");
+        let ending = Ending::GiveBack {
+            failure: failure.clone(),
+            delay: Duration::ZERO,
+            otherwise: Box::new(Ending::Fail(failure)),
+        };
+        let end = ClaimEnd {
+            claim_id: fence(rows).claim_id,
+            ending: &ending,
+            ran: Duration::ZERO,
+            last_retry: None,
+        };
+        let mut ended = end::end_all(conn, rows.process, &[end], FinishedRow::Keep)?;
+        assert!(matches!(ended.remove(0).ending, Ending::GiveBack { .. }));
+        Ok(())
+    }),
     ("read the paused classes", |conn, _| {
         class_pauses::paused(conn).map(drop)
     }),

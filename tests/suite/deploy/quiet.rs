@@ -18,6 +18,9 @@ on_each_database!(
     a_quiet_supervisor_keeps_its_workers_from_claiming,
     a_quiet_worker_goes_on_with_what_it_runs,
     a_quiet_worker_is_seen_everywhere,
+    a_job_cannot_read_what_the_supervisor_says,
+    what_a_wrapper_has_read_is_said_again,
+    a_worker_that_is_quiet_alone_is_named,
 );
 
 fn enqueue(db: &TestDb, name: &str, what: Do) {
@@ -143,4 +146,75 @@ fn a_quiet_worker_is_seen_everywhere(db: &TestDb) {
         let process = &windlass::processes(&mut db.connect()).unwrap()[0];
         !process.quiet && db.rows("ready_executions") == 0
     });
+}
+
+/// Waits until the row of the only worker has this mode.
+fn until_worker_is(db: &TestDb, is_quiet: bool) {
+    until(&format!("the worker is quiet: {is_quiet}"), || {
+        let processes = windlass::processes(&mut db.connect()).unwrap();
+        let workers = processes.iter().filter(|one| one.kind == "Worker");
+        workers.map(|one| one.quiet).eq([is_quiet])
+    });
+}
+
+fn a_job_cannot_read_what_the_supervisor_says(db: &TestDb) {
+    let scene = Scene::new(db);
+    let mut app = app_with(&scene, "[[workers]]\nthreads = 2\n");
+    enqueue(db, "cat", Do::ReadInput);
+    scene.started("cat", 1);
+    for _ in 0..5 {
+        app.signal(Signal::TSTP);
+        until_worker_is(db, true);
+        app.signal(Signal::CONT);
+        until_worker_is(db, false);
+    }
+    scene.drained();
+    app.signal(Signal::TERM);
+    assert_eq!(app.exit().code(), Some(0));
+}
+
+fn what_a_wrapper_has_read_is_said_again(db: &TestDb) {
+    let scene = Scene::new(db);
+    let program = std::env::current_exe().unwrap();
+    let worker = format!(
+        "echo waits; dd bs=1 count=1 of=/dev/null 2>/dev/null; exec {} deploy::app --exact --nocapture",
+        program.display()
+    );
+    let mut app = app_with(
+        &scene,
+        &format!("[[workers]]\nthreads = 1\nprogram = ['sh', '-c', '{worker}']\n"),
+    );
+    app.logs("waits");
+    app.signal(Signal::TSTP);
+    until_worker_is(db, true);
+    app.signal(Signal::CONT);
+    until_worker_is(db, false);
+    app.signal(Signal::TERM);
+    assert_eq!(app.exit().code(), Some(0));
+}
+
+fn a_worker_that_is_quiet_alone_is_named(db: &TestDb) {
+    let scene = Scene::new(db);
+    let app = app_with(&scene, "[[workers]]\nthreads = 1\n");
+    until_worker_is(db, false);
+    let processes = windlass::processes(&mut db.connect()).unwrap();
+    let worker = processes.iter().find(|one| one.kind == "Worker").unwrap();
+    let doctor = || windlass(&db.url, &["doctor"]).out;
+    let alone = "although its supervisor is not";
+    app.signal(Signal::TSTP);
+    until_worker_is(db, true);
+    until("both say so", || {
+        let said = doctor();
+        said.contains("1 of 1 workers are quiet") && !said.contains(alone)
+    });
+    app.signal(Signal::CONT);
+    until_worker_is(db, false);
+    signal(worker.pid, Signal::TSTP);
+    until_worker_is(db, true);
+    until("the worker is named", || {
+        let said = doctor();
+        said.contains(alone) && said.contains(&worker.name)
+    });
+    signal(worker.pid, Signal::CONT);
+    until_worker_is(db, false);
 }

@@ -317,13 +317,16 @@ macro_rules! with_own_connection {
 }
 
 pub fn execute<C: AsConn>(conn: &mut C, sql: &str) -> usize {
+    try_execute(conn, sql).unwrap()
+}
+
+pub fn try_execute<C: AsConn>(conn: &mut C, sql: &str) -> QueryResult<usize> {
     match conn.as_conn() {
         Conn::Sqlite(c) => diesel::sql_query(sql).execute(c),
         #[cfg(feature = "postgres")]
         Conn::Postgres(c) => diesel::sql_query(sql).execute(c),
         _ => unreachable!(),
     }
-    .unwrap()
 }
 
 /// The query must call its number `n`.

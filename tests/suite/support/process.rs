@@ -10,8 +10,9 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde::{Deserialize, Serialize};
 use std::fs::{File, OpenOptions};
 use std::io::Write;
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Child as Program, Command, ExitStatus, Stdio};
+use std::process::{Child as Program, ChildStdin, Command, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 use windlass::{
@@ -221,6 +222,26 @@ impl<'a> Scene<'a> {
         })
     }
 
+    /// A supervisor, or a worker whose supervisor is the test. It is in a process group of its own,
+    /// and the test holds its standard input.
+    pub fn leader(&self, workers: Option<usize>, shutdown_ms: u64) -> Process {
+        let role = Role {
+            workers,
+            shutdown_ms,
+            ..self.role()
+        };
+        self.run("support::process::role", |command| {
+            command
+                .env(ROLE, serde_json::to_string(&role).unwrap())
+                .stdin(Stdio::piped())
+                .process_group(0);
+            if workers.is_none() {
+                let token = format!("{:032x}", fastrand::u128(..));
+                command.env("WINDLASS_CHILD_TOKEN", token);
+            }
+        })
+    }
+
     fn start(&self, role: &Role) -> Process {
         self.run("support::process::role", |command| {
             command.env(ROLE, serde_json::to_string(role).unwrap());
@@ -243,11 +264,11 @@ impl<'a> Scene<'a> {
         let output = File::create(&path).unwrap();
         command
             .args([test, "--exact", "--nocapture"])
-            .env("RUST_LOG", "info");
+            .env("RUST_LOG", "info")
+            .env_remove("WINDLASS_CHILD_TOKEN")
+            .stdin(Stdio::null());
         change(&mut command);
         let program = command
-            .env_remove("WINDLASS_CHILD_TOKEN")
-            .stdin(Stdio::null())
             .stdout(output.try_clone().unwrap())
             .stderr(output)
             .spawn()
@@ -362,6 +383,11 @@ impl Process {
         self::signal(self.pid(), signal);
     }
 
+    /// Its standard input, if the test holds it.
+    pub fn input(&mut self) -> &mut Option<ChildStdin> {
+        &mut self.program.stdin
+    }
+
     /// Stops it as SIGSTOP does, but not while it holds SQLite's write lock,
     /// for which everybody else would wait with it.
     pub fn freeze(&self, db: &TestDb) {
@@ -468,6 +494,8 @@ pub enum Do {
     Starve(String),
     /// Starts another process in the role of this one, and leaves it alone.
     StartAnother,
+    /// Runs a program that reads the standard input which it inherits to its end.
+    ReadInput,
 }
 
 /// The interruptions, for arguments of jobs.
@@ -535,6 +563,9 @@ impl Do {
                 let mut program = Command::new(std::env::current_exe()?);
                 program.args(["support::process::role", "--exact", "--nocapture"]);
                 program.stdin(Stdio::null()).spawn()?;
+            }
+            Do::ReadInput => {
+                Command::new("cat").stdout(Stdio::null()).status()?;
             }
         }
         Ok(())

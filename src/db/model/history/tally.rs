@@ -104,19 +104,22 @@ impl CountedEnd {
             Ending::Retry(..) => Some(CountedEnd::Retried),
             Ending::Discard(_) | Ending::Expire(_) => Some(CountedEnd::Discarded),
             Ending::Cancel(_) => Some(CountedEnd::Cancelled),
-            Ending::Snooze(_) | Ending::Park(_) | Ending::Release(_) => None,
+            Ending::Snooze(_) | Ending::Park(_) | Ending::Release(_) | Ending::GiveBack { .. } => {
+                None
+            }
         }
     }
 
     /// Returns how a recorded attempt counts.
-    pub(crate) fn of_attempt(outcome: AttemptOutcome) -> Self {
-        match outcome {
+    pub(crate) fn of_attempt(outcome: AttemptOutcome) -> Option<Self> {
+        Some(match outcome {
             AttemptOutcome::Failed => CountedEnd::Failed,
             AttemptOutcome::Retried => CountedEnd::Retried,
             AttemptOutcome::Discarded => CountedEnd::Discarded,
             AttemptOutcome::Cancelled => CountedEnd::Cancelled,
             AttemptOutcome::Crashed => CountedEnd::Crashed,
-        }
+            AttemptOutcome::Interrupted => return None,
+        })
     }
 }
 
