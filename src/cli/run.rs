@@ -10,10 +10,12 @@ use crate::cli::mount::{At, DatabaseOption};
 use crate::cli::pages;
 use crate::db::Database;
 use crate::job::registry::Registry;
+use crate::recurring::time_zone::RulesVersion;
 use crate::terminal::output;
 use clap::error::ErrorKind;
 use clap::{CommandFactory as _, Parser as _};
 use std::process::ExitCode;
+use std::sync::LazyLock;
 
 /// The commands of `windlass`, to be mounted in your own program.
 ///
@@ -115,9 +117,18 @@ pub(crate) fn asked_for(
     command
 }
 
+/// What `--version` prints; `-V` prints the first line.
+static VERSIONS: LazyLock<String> = LazyLock::new(|| {
+    format!(
+        "{}\ntime zones {}",
+        env!("CARGO_PKG_VERSION"),
+        RulesVersion::current()
+    )
+});
+
 /// Background jobs in a SQLite or Postgres database.
 #[derive(Debug, clap::Parser)]
-#[command(name = "windlass", version, after_help = EXAMPLES)]
+#[command(name = "windlass", version, long_version = &**VERSIONS, after_help = EXAMPLES)]
 pub(crate) struct Cli {
     #[command(flatten)]
     address: DatabaseOption,

@@ -14,7 +14,7 @@ use crate::queue::check_name;
 use crate::recurring::schedule::Schedule;
 use crate::recurring::settings::RecurringSettings;
 use crate::recurring::task::RecurringTask;
-use chrono_tz::Tz;
+use crate::recurring::time_zone::Zone;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -115,7 +115,7 @@ impl Fields {
         }
         let task = settings.task(&self.key);
         // Checks that its jobs could be enqueued.
-        match task.and_then(|task| task.definition(None, Tz::UTC).map(|_| task)) {
+        match task.and_then(|task| task.definition(None, Zone::UTC).map(|_| task)) {
             Ok(task) => Some(DeclaredTask {
                 task: task.declared_at(&self.origin),
                 origin: self.origin,
@@ -169,10 +169,10 @@ impl Fields {
     }
 
     /// Reads the schedule and its time zone.
-    fn times(&mut self, r: &mut Reader) -> (String, Option<Tz>) {
+    fn times(&mut self, r: &mut Reader) -> (String, Option<Zone>) {
         let text = self.required(r, "schedule");
         let schedule = text.as_deref().and_then(|text| self.schedule(r, text));
-        let zone = self.field(r, "time_zone", Tz::read);
+        let zone = self.field(r, "time_zone", Zone::read);
         let own = schedule.as_ref().and_then(Schedule::time_zone);
         if let Some((own, zone)) = own.zip(zone)
             && own != zone.name()
@@ -299,7 +299,7 @@ impl DeclaredTask {
             };
         }
         let task = settings.task_of(key, registry).and_then(|task| {
-            task.definition(None, Tz::UTC)?;
+            task.definition(None, Zone::UTC)?;
             Ok(task.declared_at(&self.origin))
         });
         match task {

@@ -9,8 +9,8 @@ use crate::config::reader::{Reader, Sourced, TableReader};
 use crate::config::value::{Address, HostPort, NameText};
 use crate::db::conn::pooling::pooler::Pooling;
 use crate::queue::QueueSelector;
+use crate::recurring::time_zone::Zone;
 use crate::retention::Retention;
-use chrono_tz::Tz;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -64,7 +64,7 @@ pub(crate) struct DispatcherSettings {
 #[derive(Debug, Clone)]
 pub(crate) struct SchedulerSettings {
     pub(crate) enabled: Sourced<bool>,
-    pub(crate) time_zone: Sourced<Tz>,
+    pub(crate) time_zone: Sourced<Zone>,
     pub(crate) polling_interval: Sourced<Interval>,
     pub(crate) grace: Sourced<Duration>,
     pub(crate) revision: Sourced<Number>,
@@ -217,7 +217,7 @@ impl SchedulerSettings {
         let settings = SchedulerSettings {
             enabled: s.read(r, "enabled", true,
                 "Whether the supervisor runs a scheduler, for the tasks of `[recurring]` and for those scheduled at run time."),
-            time_zone: s.read(r, "time_zone", Tz::UTC,
+            time_zone: s.read(r, "time_zone", Zone::UTC,
                 "The time zone of the tasks of `[recurring]` that do not set one."),
             polling_interval: s.read(r, "polling_interval", Interval(seconds(1)),
                 "The longest time between two checks for ticks that are due."),

@@ -1,6 +1,7 @@
 //! The kinds of values, and how they are read and shown.
 
 use crate::config::document::Value;
+use crate::recurring::time_zone::Zone;
 use std::path::PathBuf;
 
 /// A kind of value that a setting can have.
@@ -49,14 +50,14 @@ impl ValueKind for bool {
     }
 }
 
-impl ValueKind for chrono_tz::Tz {
+impl ValueKind for Zone {
     const NAME: &'static str = "time zone";
 
     fn read(value: &Value) -> Result<Self, String> {
         match value {
             Value::Text(text) | Value::Untyped(text) => {
                 let name = text.trim();
-                name.parse().map_err(|_| no_zone(name))
+                name.parse()
             }
             _ => expected("the name of a time zone in quotes", value),
         }
@@ -64,17 +65,6 @@ impl ValueKind for chrono_tz::Tz {
 
     fn show(&self) -> String {
         quoted(self.name())
-    }
-}
-
-fn no_zone(name: &str) -> String {
-    let city = format!("/{}", name.to_lowercase());
-    let mut zones = chrono_tz::TZ_VARIANTS.iter().map(|zone| zone.name());
-    match zones.find(|zone| zone.to_lowercase().ends_with(&city)) {
-        Some(zone) => format!("there is no time zone `{name}`; did you mean `{zone}`?"),
-        None => {
-            format!("there is no time zone `{name}`; examples are `UTC` and `Europe/Berlin`")
-        }
     }
 }
 
@@ -251,7 +241,7 @@ mod tests {
         back(Unlimited(Some(WholeNumber(9))));
         back(Auto(None));
         back(Number(0));
-        back(chrono_tz::Europe::Berlin);
+        back("Europe/Berlin".parse::<Zone>().unwrap());
         back(QueueList(vec![
             "mail".parse().unwrap(),
             "a*".parse().unwrap(),

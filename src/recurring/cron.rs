@@ -1,6 +1,6 @@
 //! Five or six cron fields, and the search in a calendar without time zones.
 
-use chrono::{Datelike, Days, NaiveDate, NaiveDateTime, NaiveTime, Timelike};
+use chrono::{Datelike, Months, NaiveDate, NaiveDateTime, NaiveTime, Timelike};
 
 /// The values of each field as bits.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -62,8 +62,8 @@ const WEEKDAY: Field = Field {
     ..Field::new("day of the week (1 is Sunday, 7 Saturday)", 1, 7)
 };
 
-/// A February 29 occurs at least every eight years.
-const HORIZON: u64 = 9 * 366;
+/// In months. A February 29 falls on a given day of the week every 28 years, and after 40 where a century has no leap year.
+const HORIZON: u32 = 41 * 12;
 
 impl Cron {
     /// Parses `@daily` and similar words.
@@ -143,10 +143,25 @@ impl Cron {
             return Some(from.date().and_time(found));
         }
         let first = self.time_from(NaiveTime::MIN)?;
-        (1..=HORIZON)
-            .map_while(|count| from.date().checked_add_days(Days::new(count)))
-            .find(|day| self.has_day(*day))
-            .map(|day| day.and_time(first))
+        self.day_after(from.date()).map(|day| day.and_time(first))
+    }
+
+    /// Returns the first matching day after this one, in the months that match.
+    fn day_after(&self, day: NaiveDate) -> Option<NaiveDate> {
+        let mut day = day.succ_opt()?;
+        let mut months = 0;
+        while months <= HORIZON {
+            if self.has_day(day) {
+                return Some(day);
+            }
+            let next = match has(self.months, day.month()) {
+                true => day.succ_opt()?,
+                false => day.with_day(1)?.checked_add_months(Months::new(1))?,
+            };
+            months += u32::from(next.month() != day.month());
+            day = next;
+        }
+        None
     }
 
     fn has_day(&self, day: NaiveDate) -> bool {
@@ -206,9 +221,15 @@ impl Field {
         })
     }
 
+    /// Returns its name with the article.
+    fn one(&self) -> String {
+        let article = if self.name == HOUR.name { "an" } else { "a" };
+        format!("{article} {}", self.name)
+    }
+
     fn refuse(&self, item: &str) -> String {
         if item.is_empty() {
-            return format!("a {} is missing before or after a comma", self.name);
+            return format!("{} is missing before or after a comma", self.one());
         }
         let range = item.split('/').next().unwrap_or_default();
         if let Some((low, high)) = range.split_once('-')
@@ -217,8 +238,7 @@ impl Field {
             && !self.is_round
         {
             return format!(
-                "`{}` runs backwards: a range of a {} starts with the smaller one; write `{low}-{},{}-{high}` to \
-                 go past the end",
+                "`{}` runs backwards: a range starts with the smaller {}; write `{low}-{},{}-{high}` to go past the end",
                 item.escape_default(),
                 self.name,
                 self.last,
@@ -226,9 +246,9 @@ impl Field {
             );
         }
         format!(
-            "`{}` is not a {}, which is {} to {}, a range of these or `*`, and may have a step above zero",
+            "`{}` is not {}, which is {} to {}, a range of these or `*`, and may have a step above zero",
             item.escape_default(),
-            self.name,
+            self.one(),
             self.first,
             self.last
         )

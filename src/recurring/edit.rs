@@ -14,9 +14,9 @@ use crate::recurring::schedule::{Schedule, time_zone};
 use crate::recurring::stored::Options;
 use crate::recurring::task::RecurringTask;
 use crate::recurring::tasks::{at_run_time, next_or_failed, refusal, unknown};
+use crate::recurring::time_zone::Zone;
 use crate::recurring::window::{NEVER, TickTimes};
 use chrono::NaiveDateTime;
-use chrono_tz::Tz;
 use std::cell::RefCell;
 
 /// Schedules a new task, and returns its first tick.
@@ -30,7 +30,7 @@ pub(crate) fn add<C: AsConn + ?Sized>(
 ) -> Result<NaiveDateTime> {
     let definition = at_run_time(task)?;
     let failed = RefCell::new(None);
-    let next = next_or_failed(task, Tz::UTC, task.timings(), &failed);
+    let next = next_or_failed(task, Zone::UTC, task.timings(), &failed);
     let mut conn = own(conn);
     refuse_classes(&mut conn, task.named_class().as_slice())?;
     let action = AuditAction::ScheduleTask;
@@ -86,16 +86,24 @@ fn has_other_jobs(row: &RecurringTaskRow, new: &Definition) -> bool {
 /// Removes a task; its jobs stay.
 ///
 /// # Errors
-/// If there is no such task, or it was not scheduled at run time.
+/// If there is no such task, or a scheduler that runs declares it.
 pub(crate) fn remove<C: AsConn + ?Sized>(conn: &mut C, actor: &Actor, key: &str) -> Result<()> {
     let removed = record(
         &mut own(conn),
         actor,
         AuditAction::RemoveTask,
         key,
-        |conn| schedule::remove(conn, key, check_source),
+        |conn| schedule::remove(conn, key, check_removal),
     )?;
     removed.then_some(()).ok_or_else(|| unknown(key))
+}
+
+/// Refuses what [`check_source`] does, but not a task that no scheduler declares: it is not declared again.
+fn check_removal(row: &RecurringTaskRow) -> Result<()> {
+    match row.is_unlisted {
+        true => Ok(()),
+        false => check_source(row),
+    }
 }
 
 /// Refuses tasks that belong to a Rails app, or to a program's code or configuration.
@@ -105,6 +113,11 @@ fn check_source(row: &RecurringTaskRow) -> Result<()> {
     }
     if row.declared_at.is_none() {
         return Ok(());
+    }
+    if row.is_undeclared {
+        let reason =
+            "is no longer declared by any scheduler that runs: remove it, or declare it again";
+        return Err(wrong(&row.key, reason.to_owned()));
     }
     Err(match Options::read(row)?.place {
         Some(place) => wrong(&row.key, format!("is declared at {place}: change it there")),

@@ -42,6 +42,7 @@ pub(crate) mod stored;
 pub(crate) mod task;
 pub(crate) mod task_times;
 pub(crate) mod tasks;
+pub(crate) mod time_zone;
 pub(crate) mod timing;
 pub(crate) mod value_set;
 pub(crate) mod window;

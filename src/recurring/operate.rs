@@ -12,9 +12,9 @@ use crate::recurring::audited::record;
 use crate::recurring::stored::Stored;
 use crate::recurring::task::RecurringTask;
 use crate::recurring::tasks::{at_run_time, next_or_failed, refusal, unknown};
+use crate::recurring::time_zone::Zone;
 use crate::recurring::window::NEVER;
 use chrono::{DateTime, NaiveDateTime, Utc};
-use chrono_tz::Tz;
 use serde_json::json;
 use std::cell::RefCell;
 
@@ -30,7 +30,7 @@ impl Actor {
     ) -> Result<DateTime<Utc>> {
         let definition = at_run_time(task)?;
         let failed = RefCell::new(None);
-        let next = next_or_failed(task, Tz::UTC, task.timings(), &failed);
+        let next = next_or_failed(task, Zone::UTC, task.timings(), &failed);
         let mut conn = own(conn);
         refuse_classes(&mut conn, task.named_class().as_slice())?;
         let action = AuditAction::ScheduleTask;

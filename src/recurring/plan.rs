@@ -165,6 +165,8 @@ mod tests {
             lock_version: 0,
             starts: None,
             now: time(now),
+            is_unlisted: false,
+            is_undeclared: false,
         };
         let task = Stored::read(&row).unwrap();
         let grace = Duration::from_secs(grace);

@@ -1,6 +1,6 @@
 //! The schedule of a recurring task: cron text or an interval, in a time zone.
 //!
-//! Time zones are from `chrono-tz`. The cron fields and the calendar search are implemented here in
+//! The cron fields and the calendar search are implemented here in
 //! a few lines. Existing crates accept texts that are rejected here (`1,,2`, `MONTUE`), and do not
 //! treat `*/2` among the days as an asterisk. They also drop or repeat times that a clock change
 //! affects.
@@ -9,9 +9,9 @@ use crate::error::{Error, Result};
 use crate::queue::check_name;
 use crate::recurring::cron::Cron;
 use crate::recurring::in_words;
+use crate::recurring::time_zone::Zone;
 use crate::recurring::zone;
 use chrono::{DateTime, NaiveDateTime, Utc};
-use chrono_tz::Tz;
 use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
@@ -59,7 +59,7 @@ use std::time::Duration;
 pub struct Schedule {
     text: String,
     rule: TickRule,
-    zone: Option<Tz>,
+    zone: Option<Zone>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -102,11 +102,11 @@ impl Schedule {
     /// Returns the name of its time zone. Returns `None` if it has none, and uses the scheduler's,
     /// which is UTC by default.
     pub fn time_zone(&self) -> Option<&'static str> {
-        self.zone.map(Tz::name)
+        self.zone.map(Zone::name)
     }
 
     /// Sets the time zone, if it has none of its own.
-    pub(crate) fn or_in(mut self, zone: Tz) -> Self {
+    pub(crate) fn or_in(mut self, zone: Zone) -> Self {
         self.zone.get_or_insert(zone);
         self
     }
@@ -155,7 +155,7 @@ impl Schedule {
 
     /// Does the same with times in UTC that carry no zone.
     pub(crate) fn after(&self, time: NaiveDateTime) -> Option<NaiveDateTime> {
-        let zone = self.zone.unwrap_or(Tz::UTC);
+        let zone = self.zone.unwrap_or(Zone::UTC);
         let tick = match &self.rule {
             TickRule::Start | TickRule::Named(_) => return None,
             TickRule::Every(seconds) => {
@@ -239,8 +239,22 @@ impl Schedule {
             [every, rest @ ..] if every.trim_start_matches('@').eq_ignore_ascii_case("every") => {
                 TickRule::Every(interval(&rest.join(" "))?)
             }
-            [name] if name.starts_with('@') => TickRule::Cron(Cron::named(name)?),
-            fields => TickRule::Cron(Cron::of_fields(fields)?),
+            [name, rest @ ..] if name.starts_with('@') => {
+                let cron = Cron::named(name)?;
+                match rest.last() {
+                    Some(zone) => return Err(no_zone(zone)),
+                    None => TickRule::Cron(cron),
+                }
+            }
+            fields => TickRule::Cron(Cron::of_fields(fields).map_err(|reason| {
+                match fields.split_last() {
+                    // Without it the text is a schedule, so it was meant to be a zone.
+                    Some((last, rest)) if Cron::of_fields(rest).is_ok() && is_word(last) => {
+                        no_zone(last)
+                    }
+                    _ => reason,
+                }
+            })?),
         };
         Ok(Schedule { text, rule, zone })
     }
@@ -257,30 +271,36 @@ impl fmt::Display for Schedule {
 }
 
 /// Returns the zone with this name.
-pub(crate) fn time_zone(name: &str) -> Result<Tz> {
-    name.parse().map_err(|_| Error::Schedule {
+pub(crate) fn time_zone(name: &str) -> Result<Zone> {
+    name.parse().map_err(|reason| Error::Schedule {
         text: name
             .chars()
             .take(80)
             .flat_map(char::escape_default)
             .collect(),
-        reason: "there is no such time zone; examples are `UTC` and `Europe/Berlin`".to_owned(),
+        reason,
     })
 }
 
 /// Returns the zone if the last word is the name of one.
-fn zone_at_the_end(word: &str) -> Result<Option<Tz>, String> {
-    if let Ok(zone) = word.parse() {
-        return Ok(Some(zone));
-    }
+fn zone_at_the_end(word: &str) -> Result<Option<Zone>, String> {
     // A step does not start with a letter, so a name was intended.
-    let is_name = word
-        .split_once('/')
-        .is_some_and(|(_, after)| after.starts_with(|c: char| c.is_ascii_alphabetic()));
-    if is_name {
-        return Err(format!("there is no time zone `{}`", word.escape_default()));
+    let is_name = || {
+        word.split_once('/')
+            .is_some_and(|(_, after)| is_word(after))
+    };
+    match Zone::find(word) {
+        None if is_name() => Err(no_zone(word)),
+        found => Ok(found),
     }
-    Ok(None)
+}
+
+fn is_word(text: &str) -> bool {
+    text.starts_with(|c: char| c.is_ascii_alphabetic())
+}
+
+fn no_zone(name: &str) -> String {
+    name.parse::<Zone>().err().unwrap_or_default()
 }
 
 /// Parses an interval in whole seconds, at least one.
@@ -464,12 +484,79 @@ mod tests {
             "`61 * * * *` is not a valid schedule: `61` is not a minute, which is 0 to 59, a range of these or `*`, \
              and may have a step above zero"
         );
+        let error = "0 24 * * *".parse::<Schedule>().unwrap_err().to_string();
+        assert!(error.contains("`24` is not an hour"), "{error}");
+        let error = "0 5-1 * * *".parse::<Schedule>().unwrap_err().to_string();
+        assert!(
+            error.contains("a range starts with the smaller hour;"),
+            "{error}"
+        );
         let error = "10-5 * * * *".parse::<Schedule>().unwrap_err().to_string();
         assert!(error.contains("`10-5` runs backwards"), "{error}");
         assert!(error.contains("write `10-59,0-5`"), "{error}");
         assert!("10-59,0-5 * * * *".parse::<Schedule>().is_ok());
         let error = "1,,2 * * * *".parse::<Schedule>().unwrap_err().to_string();
         assert!(error.contains("before or after a comma"), "{error}");
+    }
+
+    #[test]
+    fn zones_that_do_not_exist_are_named() {
+        for (text, zone) in [
+            ("@daily CEST", "`CEST`; examples"),
+            ("0 3 * * * CEST", "`CEST`; examples"),
+            ("30 0 3 ? * MON CEST", "`CEST`; examples"),
+            (
+                "0 3 * * * berlin",
+                "`berlin`; did you mean `Europe/Berlin`?",
+            ),
+            ("0 3 * * * Europe/Berln", "`Europe/Berln`; examples"),
+        ] {
+            let error = text.parse::<Schedule>().unwrap_err().to_string();
+            let expected = format!("there is no time zone {zone}");
+            assert!(error.contains(&expected), "{text}: {error}");
+        }
+        let schedule: Schedule = "@daily europe/berlin".parse().unwrap();
+        assert_eq!(schedule.to_string(), "@daily Europe/Berlin");
+        assert!(
+            "0 0 0 * * MONTUE"
+                .parse::<Schedule>()
+                .is_err_and(|error| error.to_string().contains("day of"))
+        );
+    }
+
+    #[test]
+    fn days_that_are_decades_away_are_found() {
+        for (text, after, ticks) in [
+            // The first of March on a Sunday.
+            (
+                "0 0 1 3 */7",
+                "2026-11-21T12:00:00Z",
+                ["2037-03-01T00:00:00Z", "2043-03-01T00:00:00Z"],
+            ),
+            // And a leap day on one: 2100 has none.
+            (
+                "0 0 29 2 */7",
+                "2026-11-21T12:00:00Z",
+                ["2032-02-29T00:00:00Z", "2060-02-29T00:00:00Z"],
+            ),
+            (
+                "0 0 29 2 */7",
+                "2088-03-01T12:00:00Z",
+                ["2128-02-29T00:00:00Z", "2156-02-29T00:00:00Z"],
+            ),
+            // By elapsed time, over many changes of the clock.
+            (
+                "0 * 29 2 */7 Europe/Berlin",
+                "2032-03-01T00:00:00Z",
+                ["2060-02-28T23:00:00Z", "2060-02-29T00:00:00Z"],
+            ),
+        ] {
+            let schedule: Schedule = text.parse().unwrap();
+            let after = after.parse().unwrap();
+            let next: Vec<DateTime<Utc>> = schedule.upcoming(after).take(2).collect();
+            let ticks = ticks.map(|tick| tick.parse::<DateTime<Utc>>().unwrap());
+            assert_eq!(next, ticks, "{text}");
+        }
     }
 
     #[test]

@@ -12,10 +12,10 @@ use crate::queue::check_name;
 use crate::recurring::missed::MissedTicks;
 use crate::recurring::schedule::Schedule;
 use crate::recurring::stored::{Options, hash};
+use crate::recurring::time_zone::Zone;
 use crate::recurring::timing::{Timing, Timings};
 use crate::recurring::window::TickWindow;
 use chrono::{DateTime, Utc};
-use chrono_tz::Tz;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -269,7 +269,7 @@ impl RecurringTask {
     }
 
     /// Returns what is stored, after checking the limits of its jobs.
-    pub(crate) fn definition(&self, revision: Option<i64>, default: Tz) -> Result<Definition> {
+    pub(crate) fn definition(&self, revision: Option<i64>, default: Zone) -> Result<Definition> {
         // Whether a job can be enqueued is checked now, not at every tick.
         NewJob::of_class(&self.class_name, &self.arguments)
             .queue(&self.queue_name)

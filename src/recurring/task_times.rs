@@ -2,16 +2,16 @@
 
 use crate::error::Result;
 use crate::recurring::task::RecurringTask;
+use crate::recurring::time_zone::Zone;
 use crate::recurring::timing::Timings;
 use crate::recurring::window::{NEVER, TickTimes};
 use chrono::NaiveDateTime;
-use chrono_tz::Tz;
 #[cfg(feature = "cli")]
 use std::time::Duration;
 
 impl RecurringTask {
     /// Returns its times, in the scheduler's time zone if it has none of its own.
-    pub(crate) fn times_in(&self, default: Tz) -> TickTimes {
+    pub(crate) fn times_in(&self, default: Zone) -> TickTimes {
         TickTimes {
             schedule: self.schedule.clone().or_in(default),
             window: self.window,
@@ -30,7 +30,7 @@ impl RecurringTask {
     /// If a timing computes its ticks, and it is not among `timings` or fails.
     pub(crate) fn next_tick(
         &self,
-        default: Tz,
+        default: Zone,
         timings: &Timings,
         time: NaiveDateTime,
     ) -> Result<NaiveDateTime> {

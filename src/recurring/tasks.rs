@@ -9,10 +9,10 @@ use crate::job::id::JobId;
 use crate::recurring::missed::humane;
 use crate::recurring::stored::{Options, Stored};
 use crate::recurring::task::RecurringTask;
+use crate::recurring::time_zone::Zone;
 use crate::recurring::timing::Timings;
 use crate::recurring::window::NEVER;
-use chrono::{DateTime, NaiveDateTime, Utc};
-use chrono_tz::Tz;
+use chrono::{DateTime, NaiveDateTime, TimeDelta, Utc};
 use std::cell::RefCell;
 use std::time::Duration;
 
@@ -34,7 +34,7 @@ pub struct RecurringStatus {
     pub priority: i32,
     /// Its description.
     pub description: Option<String>,
-    /// The next tick; `None` while it is paused, and if there is none.
+    /// The next tick; `None` while it is paused, if no scheduler declares it any more, and if there is none.
     pub next_run_at: Option<DateTime<Utc>>,
     /// The last tick that had a job.
     pub last_run_at: Option<DateTime<Utc>>,
@@ -52,6 +52,8 @@ pub struct RecurringStatus {
     /// When a scheduler of a program that declares it last confirmed it; `None` if it was scheduled
     /// at run time.
     pub declared_at: Option<DateTime<Utc>>,
+    /// When it is deleted: schedulers run, and none of them declares it any more. `None` for every other task.
+    pub deleted_at: Option<DateTime<Utc>>,
 }
 
 impl From<RecurringTaskRow> for RecurringStatus {
@@ -60,7 +62,8 @@ impl From<RecurringTaskRow> for RecurringStatus {
         let options = Options::read(&row).unwrap_or_default();
         let next = row.next_run_at.filter(|next| *next < NEVER);
         RecurringStatus {
-            next_run_at: utc(next).filter(|_| row.paused_at.is_none()),
+            next_run_at: utc(next).filter(|_| row.paused_at.is_none() && !row.is_undeclared),
+            deleted_at: utc(deleted_at(&row)),
             jitter: options.jitter,
             from: options.from,
             until: options.until,
@@ -104,13 +107,13 @@ pub(crate) fn at_run_time(task: &RecurringTask) -> Result<Definition> {
                 .to_owned(),
         });
     }
-    task.definition(None, Tz::UTC)
+    task.definition(None, Zone::UTC)
 }
 
 /// Returns a function that computes the next tick of a task, and keeps the error if it cannot.
 pub(crate) fn next_or_failed<'a>(
     task: &'a RecurringTask,
-    zone: Tz,
+    zone: Zone,
     timings: &'a Timings,
     failed: &'a RefCell<Option<Error>>,
 ) -> impl Fn(NaiveDateTime) -> Option<NaiveDateTime> + 'a {
@@ -196,7 +199,7 @@ pub fn list<C: AsConn + ?Sized>(conn: &mut C) -> Result<Vec<RecurringStatus>> {
 /// Returns the next `count` ticks of a task by the database's clock, as if it were not paused, and
 /// without its jitter.
 ///
-/// There are none after the task's `until`, and none for `@start`. Only the next one is known if a
+/// There are none after the task's `until`, none for `@start`, and none if no scheduler declares the task any more. Only the next one is known if a
 /// program's own [`Timing`](crate::Timing) computes them.
 ///
 /// # Errors
@@ -209,6 +212,9 @@ pub fn upcoming<C: AsConn + ?Sized>(
     let mut conn = own(conn);
     let rows = recurring_tasks::list(&mut conn, Some(key)).doing("read the recurring task")?;
     let row = rows.first().ok_or_else(|| unknown(key))?;
+    if row.is_undeclared {
+        return Ok(Vec::new());
+    }
     let from = row.now.max(row.last_run_at.unwrap_or(row.now));
     let stored = Stored::read(row)?;
     if stored.times.schedule.named().is_some() {
@@ -220,6 +226,12 @@ pub fn upcoming<C: AsConn + ?Sized>(
             .collect());
     }
     Ok(stored.times.upcoming(from).take(count).collect())
+}
+
+/// Returns when a task is deleted that no scheduler declares any more.
+pub(crate) fn deleted_at(row: &RecurringTaskRow) -> Option<NaiveDateTime> {
+    let declared_at = row.declared_at.filter(|_| row.is_undeclared)?;
+    declared_at.checked_add_signed(TimeDelta::from_std(recurring_tasks::KEPT).ok()?)
 }
 
 /// Returns the current time, by the database's clock.

@@ -18,10 +18,16 @@ CREATE TABLE windlass_waits (
 CREATE INDEX windlass_waits_on_event ON windlass_waits (event_name);
 CREATE INDEX windlass_waits_on_timeout_at ON windlass_waits (timeout_at);
 
--- A job that is replaced by SQL is placed anew, and waits no longer.
+-- A job that is replaced by SQL is placed anew, waits no longer, and what undoes its steps runs.
 CREATE TRIGGER windlass_place_job_v1_wait INSTEAD OF INSERT ON windlass_place_job_v1
 BEGIN
     DELETE FROM windlass_waits WHERE job_id = NEW.id;
+    DELETE FROM windlass_edges WHERE child_job_id = NEW.id AND otherwise = 'join';
+    INSERT INTO windlass_wanted_keys (key) SELECT 'windlass/after/' || w.child_job_id FROM windlass_edges w
+    WHERE w.parent_job_id = NEW.id AND w.runs_on = 'failure' AND w.otherwise = 'drop'
+        AND substr(w.name, 1, 14) = 'windlass/undo/';
+    UPDATE windlass_edges SET runs_on = 'finish', outcome = 'failed'
+    WHERE parent_job_id = NEW.id AND runs_on = 'failure' AND otherwise = 'drop' AND substr(name, 1, 14) = 'windlass/undo/';
 END;
 
 INSERT INTO windlass_schema_migrations (version, applied_at)

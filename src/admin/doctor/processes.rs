@@ -4,11 +4,14 @@ use crate::admin::doctor::scope::CheckScope;
 use crate::admin::doctor::statistics as doctor_statistics;
 use crate::admin::doctor::unserved;
 use crate::admin::finding::{ALIVE, Finding, Verdict, finding};
+use crate::clock;
 use crate::db::Conn;
 use crate::db::query::doctor::{self, Load, TaskCounts};
 use crate::db::query::load::fleet::{self, FleetProcess};
 use crate::db::table::operators::operations;
 use crate::error::{Doing, Result};
+use crate::recurring::time_zone::RulesVersion;
+use chrono::Datelike as _;
 
 /// In seconds. A transaction open for longer keeps dead rows from being removed.
 const LONG: f64 = 300.0;
@@ -94,6 +97,7 @@ pub(crate) fn look(conn: &mut Conn<'_>, scope: CheckScope) -> Result<Vec<Finding
     findings.extend(unserved::look(conn, OVERDUE)?);
     findings.push(scheduled(&load));
     findings.push(recurring(&tasks, &processes));
+    findings.push(zones());
     findings.push(transactions(&load));
     findings.extend(operations(conn, &processes)?);
     findings.push(doctor_statistics::look(conn, processes.has(folds), scope)?);
@@ -201,7 +205,16 @@ fn scheduled(load: &Load) -> Finding {
 
 fn recurring(tasks: &TaskCounts, processes: &ProcessGroups) -> Finding {
     let Some(late) = &tasks.late else {
-        let says = format!("{} tasks, none is overdue", tasks.known);
+        let mut says = format!("{} tasks, none is overdue", tasks.known);
+        if let Some(first) = tasks.undeclared.first() {
+            says += &format!(
+                "; no scheduler that runs declares `{first}`{} any more, and it is deleted a week after one did",
+                match tasks.undeclared.len() - 1 {
+                    0 => String::new(),
+                    others => format!(" and {others} others"),
+                }
+            );
+        }
         return finding("recurring", Verdict::Fine, says);
     };
     let says = format!(
@@ -223,6 +236,20 @@ fn recurring(tasks: &TaskCounts, processes: &ProcessGroups) -> Finding {
          at the logs of the schedulers"
     );
     finding("recurring", verdict, says)
+}
+
+/// Returns which rules of time zones this program follows.
+fn zones() -> Finding {
+    let rules = RulesVersion::current();
+    let says = format!("the rules of time zones are {rules}");
+    if rules.is_old(clock::calendar().year()) {
+        let says = format!(
+            "{says}: they are old, so that tasks may be due an hour early or late; update the system's package of \
+             time zones (`tzdata`), or this program"
+        );
+        return finding("zones", Verdict::Warning, says);
+    }
+    finding("zones", Verdict::Fine, says)
 }
 
 /// Returns whether the operation that has not moved for longest will go on.

@@ -12,6 +12,7 @@ use crate::db::{AsConn as _, ConnectionLimit, Database};
 use crate::error::{Error, Problem, Result};
 use crate::job::registry::Registry;
 use crate::recurring::settings::RecurringSettings;
+use crate::recurring::time_zone::RulesVersion;
 use crate::terminal::output::Report;
 use serde::Serialize;
 
@@ -54,6 +55,8 @@ pub(crate) struct CheckedConfig {
     connections: Option<Connections>,
     #[serde(skip_serializing_if = "Option::is_none")]
     database: Option<ServerAnswer>,
+    /// The version of the rules of time zones, and where they are from.
+    time_zones: String,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     settings: Vec<ShownSetting>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -248,6 +251,7 @@ impl CheckedConfig {
             warnings: Vec::new(),
             connections: None,
             database: None,
+            time_zones: RulesVersion::current().to_string(),
             settings: Vec::new(),
             recurring: Vec::new(),
             upcoming: Vec::new(),
@@ -331,6 +335,7 @@ impl Report for CheckedConfig {
             lines.extend(asked.pooler());
         }
         if !self.upcoming.is_empty() {
+            lines.push(format!("The rules of time zones are {}.", self.time_zones));
             lines.push("The next runs of the recurring tasks:".to_owned());
             lines.extend(self.upcoming.iter().map(|task| format!("  {}", task.text)));
         }

@@ -3,7 +3,7 @@
 use crate::db::model::new_row::NewRow;
 use chrono::NaiveDateTime;
 use diesel::prelude::*;
-use diesel::sql_types::{BigInt, Integer, Nullable, Text, Timestamp};
+use diesel::sql_types::{BigInt, Bool, Integer, Nullable, Text, Timestamp};
 use serde::{Deserialize, Serialize};
 
 /// What happens to a tick while the task's previous job has not ended.
@@ -103,6 +103,12 @@ pub(crate) struct RecurringTaskRow {
     /// The database's clock when the row was read.
     #[diesel(sql_type = Timestamp)]
     pub(crate) now: NaiveDateTime,
+    /// Whether a program declares it, and no scheduler that runs does.
+    #[diesel(sql_type = Bool)]
+    pub(crate) is_unlisted: bool,
+    /// Whether that is so, and schedulers run.
+    #[diesel(sql_type = Bool)]
+    pub(crate) is_undeclared: bool,
 }
 
 /// The definition of a task to schedule.

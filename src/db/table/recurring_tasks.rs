@@ -14,12 +14,44 @@ use diesel::sql_types::{Nullable, Timestamp};
 use serde_json::Value;
 use std::time::Duration;
 
-pub(crate) const COLUMNS: &str = "id, key, schedule, coalesce(time_zone, 'UTC') AS time_zone, coalesce(class_name, '') AS class_name, \
+const COLUMNS: &str = "id, key, schedule, coalesce(time_zone, 'UTC') AS time_zone, coalesce(class_name, '') AS class_name, \
      coalesce(arguments, 'null') AS arguments, coalesce(queue_name, 'default') AS queue_name, \
      coalesce(priority, 0) AS priority, description, coalesce(options, '') AS options, \
      {moment next_run_at} AS next_run_at, {moment last_run_at} AS last_run_at, \
      {moment queued_run_at} AS queued_run_at, open_jobs, {moment paused_at} AS paused_at, \
      {moment declared_at} AS declared_at, revision, lock_version, starts, {now} AS now";
+
+/// How long a task is kept that no scheduler declares any more.
+pub(crate) const KEPT: Duration = Duration::from_secs(7 * 24 * 3600);
+
+/// A condition on the process `p`: a scheduler of Windlass runs.
+const RUNS: &str = "p.kind = 'Scheduler' AND p.metadata LIKE '%\"windlass\":%' AND p.last_heartbeat_at > {later -60000000}";
+
+/// Returns a condition on a task: a program declares it, and no scheduler that runs does.
+fn is_unlisted(conn: &Conn<'_>) -> String {
+    let names = match conn.dialect() {
+        Dialect::Postgres => "strpos(p.metadata, CAST(to_json(key) AS text)) > 0",
+        Dialect::Sqlite => "instr(p.metadata, json_quote(key)) > 0",
+    };
+    format!(
+        "(declared_at IS NOT NULL AND (SELECT p.id FROM solid_queue_processes p WHERE {RUNS} AND {names} LIMIT 1) IS NULL)"
+    )
+}
+
+/// Returns a condition on a task: a program has declared it, and no scheduler that runs does so any more. Not if none runs:
+/// then nothing is known of it.
+pub(crate) fn is_undeclared(conn: &Conn<'_>) -> String {
+    let unlisted = is_unlisted(conn);
+    format!(
+        "({unlisted} AND (SELECT p.id FROM solid_queue_processes p WHERE {RUNS} LIMIT 1) IS NOT NULL)"
+    )
+}
+
+/// Returns the columns of a task, and whether schedulers that run declare it.
+pub(crate) fn columns(conn: &Conn<'_>) -> String {
+    let (unlisted, undeclared) = (is_unlisted(conn), is_undeclared(conn));
+    format!("{COLUMNS}, {unlisted} AS is_unlisted, {undeclared} AS is_undeclared")
+}
 
 pub(crate) fn change(
     conn: &mut Conn<'_>,
@@ -160,8 +192,9 @@ pub(crate) fn now(conn: &mut Conn<'_>) -> QueryResult<NaiveDateTime> {
 /// Returns all tasks of Windlass, or the one with this key, by key.
 pub(crate) fn list(conn: &mut Conn<'_>, key: Option<&str>) -> QueryResult<Vec<RecurringTaskRow>> {
     let text = format!(
-        "SELECT {COLUMNS} FROM solid_queue_recurring_tasks WHERE next_run_at IS NOT NULL \
-         AND (CAST($1 AS text) IS NULL OR key = $1) ORDER BY key"
+        "SELECT {} FROM solid_queue_recurring_tasks WHERE next_run_at IS NOT NULL \
+         AND (CAST($1 AS text) IS NULL OR key = $1) ORDER BY key",
+        columns(conn)
     );
     Statement::new(text).bind(key).unkept().load(conn)
 }
@@ -190,7 +223,7 @@ pub(crate) fn due(
     after: i64,
 ) -> QueryResult<Vec<RecurringTaskRow>> {
     let text = format!(
-        "SELECT {COLUMNS} FROM solid_queue_recurring_tasks WHERE {} AND id > $2 \
+        "SELECT {COLUMNS}, false AS is_unlisted, false AS is_undeclared FROM solid_queue_recurring_tasks WHERE {} AND id > $2 \
          AND (next_run_at <= {{now}} OR queued_run_at IS NOT NULL) ORDER BY id LIMIT {PAGE}",
         fired(conn)
     );
@@ -225,9 +258,9 @@ pub(crate) fn next_tick(
     Ok(ahead.and_then(|ahead| Some((ahead.next? - ahead.now).to_std().unwrap_or_default())))
 }
 
-/// Deletes the declared tasks that no scheduler has declared for that long, and returns how many.
-pub(crate) fn forget(conn: &mut Conn<'_>, age: Duration) -> QueryResult<usize> {
+/// Deletes the declared tasks that no scheduler has declared for [`KEPT`], and returns how many.
+pub(crate) fn forget(conn: &mut Conn<'_>) -> QueryResult<usize> {
     let text = "DELETE FROM solid_queue_recurring_tasks WHERE declared_at <= {later $1} AND next_run_at IS NOT NULL";
-    let age = -crate::db::conn::sql::micros(age);
+    let age = -crate::db::conn::sql::micros(KEPT);
     Statement::new(text).bind(age).unkept().changes(conn)
 }

@@ -6,7 +6,7 @@ use crate::db::conn::statement::Statement;
 use crate::db::model::recurring::{Definition, NextTick, RecurringTaskRow, Scheduled};
 #[cfg(feature = "cli")]
 use crate::db::table::recurring_tasks::replace;
-use crate::db::table::recurring_tasks::{COLUMNS, change, insert};
+use crate::db::table::recurring_tasks::{change, columns, insert};
 use crate::error::Result;
 use chrono::NaiveDateTime;
 use diesel::prelude::*;
@@ -78,7 +78,10 @@ pub(crate) fn remove<E: From<diesel::result::Error>>(
 
 /// Locks the task of a key, whether of Windlass or a Rails app.
 pub(crate) fn lock(conn: &mut Conn<'_>, key: &str) -> QueryResult<Option<RecurringTaskRow>> {
-    let text = format!("SELECT {COLUMNS} FROM solid_queue_recurring_tasks WHERE key = $1 {{lock}}");
+    let text = format!(
+        "SELECT {} FROM solid_queue_recurring_tasks WHERE key = $1 {{lock}}",
+        columns(conn)
+    );
     Statement::new(text).bind(key).get_result(conn).optional()
 }
 

@@ -15,8 +15,8 @@ use crate::process::base::stop::Stop;
 use crate::process::scheduler::run::{RunningScheduler, SchedulerSetup};
 use crate::recurring::schedule::time_zone;
 use crate::recurring::task::RecurringTask;
+use crate::recurring::time_zone::Zone;
 use crate::recurring::timing::{Timing, Timings};
-use chrono_tz::Tz;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -50,7 +50,7 @@ use std::time::Duration;
 pub struct Scheduler {
     service: ServiceSettings,
     pub(crate) tasks: Vec<RecurringTask>,
-    pub(crate) zone: Tz,
+    pub(crate) zone: Zone,
     revision: u32,
     deployment: Option<String>,
     timings: Vec<(String, Arc<dyn Timing>)>,
@@ -64,7 +64,7 @@ impl Scheduler {
         Scheduler {
             service: ServiceSettings::new(database),
             tasks: Vec::new(),
-            zone: Tz::UTC,
+            zone: Zone::UTC,
             revision: 0,
             deployment: None,
             timings: Vec::new(),
@@ -97,7 +97,7 @@ impl Scheduler {
 
     /// Sets the time zone as [`time_zone`](Self::time_zone) does, to a known zone.
     #[cfg(feature = "config")]
-    pub(crate) fn in_zone(mut self, zone: Tz) -> Self {
+    pub(crate) fn in_zone(mut self, zone: Zone) -> Self {
         self.zone = zone;
         self
     }

@@ -19,17 +19,14 @@ use crate::recurring::plan;
 use crate::recurring::stored::Stored;
 use crate::recurring::task::RecurringTask;
 use crate::recurring::tasks::{next_or_failed, refusal};
+use crate::recurring::time_zone::Zone;
 use crate::recurring::timing::Timings;
-use chrono_tz::Tz;
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 /// How often a scheduler declares its tasks again.
 const DECLARE_EVERY: Duration = Duration::from_secs(3600);
-
-/// How long a declared task is kept that no scheduler declares any more.
-const KEPT: Duration = Duration::from_secs(7 * 24 * 3600);
 
 /// How soon to look again at tasks that another scheduler has locked.
 const TAKEN: Duration = Duration::from_millis(100);
@@ -39,7 +36,7 @@ const TAKEN: Duration = Duration::from_millis(100);
 pub(crate) struct SchedulerSetup<'a> {
     pub(crate) tasks: &'a [RecurringTask],
     pub(crate) timings: &'a Timings,
-    pub(crate) zone: Tz,
+    pub(crate) zone: Zone,
     pub(crate) grace: Duration,
     pub(crate) polling_interval: Duration,
 }
@@ -146,7 +143,7 @@ impl<'a> RunningScheduler<'a> {
             }
         }
         self.session.run("delete undeclared tasks", |conn| {
-            recurring_tasks::forget(conn, KEPT)
+            recurring_tasks::forget(conn)
         })?;
         let keys = serde_json::json!(keys).to_string();
         self.declared = Some(DeclaredKeys {

@@ -13,6 +13,7 @@ use crate::db::model::job_columns::JobColumns;
 use crate::db::model::new_row::{ORDERED, UniqueScope};
 use crate::db::table::attempts::KEPT;
 use crate::db::table::blocked::IN_ORDER;
+use crate::db::table::flows::{CHILD, undos};
 use crate::db::table::semaphores::{DOES_NOT_WAIT, NEVER_EXPIRES};
 use crate::db::table::unique_jobs::UNIQUE_SUCCESSOR;
 use crate::db::transition::enqueue::resolve_conflict::ROUNDS;
@@ -89,6 +90,8 @@ fn constants(dialect: Dialect) -> Words {
         word("never_expires", NEVER_EXPIRES),
         word("does_not_wait", DOES_NOT_WAIT),
         word("kept_attempts", KEPT.to_string()),
+        word("is_undo", undos::is_undo()),
+        word("child", CHILD),
         word("default_queue", "default"),
         word("default_scope", UniqueScope::default().column()),
         word("version", version),

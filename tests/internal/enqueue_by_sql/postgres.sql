@@ -210,9 +210,13 @@ BEGIN
             DELETE FROM windlass_attempts a WHERE a.job_id = v_holder AND a.id <=
                 (SELECT o.id FROM windlass_attempts o WHERE o.job_id = v_holder ORDER BY o.id DESC LIMIT 1 OFFSET {kept_attempts});
             DELETE FROM windlass_expiries e WHERE e.job_id = v_holder;
-            -- What the old one has done, and what it waits for.
+            -- What the old one has done, which is undone, and what it waits for.
             DELETE FROM windlass_steps t WHERE t.job_id = v_holder;
             DELETE FROM windlass_waits w WHERE w.job_id = v_holder;
+            DELETE FROM windlass_edges w WHERE w.child_job_id = v_holder AND w.otherwise = 'join';
+            WITH let_go AS (UPDATE windlass_edges w SET runs_on = 'finish', outcome = 'failed'
+                WHERE w.parent_job_id = v_holder AND {is_undo} RETURNING w.child_job_id)
+            INSERT INTO windlass_wanted_keys (key) SELECT '{child}' || g.child_job_id FROM let_go g;
             -- What waits for another job to end stays blocked, whatever its new time is.
             UPDATE solid_queue_blocked_executions e SET queue_name = p_queue, priority = p_priority
             WHERE e.job_id = v_holder AND e.concurrency_key = '{unique_successor}';

@@ -5,7 +5,7 @@ use crate::db::conn::connection::Conn;
 use crate::db::conn::sql::Id;
 use crate::db::conn::statement::Statement;
 use crate::db::internal_tests::db::kept_texts;
-use crate::db::internal_tests::model::edges::{Awaited, EDGE_LINES, Edge, RUNS_ON};
+use crate::db::internal_tests::model::edges::{Awaited, EDGE_LINES, Edge, Link, RUNS_ON};
 use crate::db::internal_tests::model::reference::Answer;
 use crate::db::internal_tests::model::state::{Job, Model, Place};
 use crate::db::internal_tests::model::step::{New, Step, When, Which};
@@ -146,6 +146,7 @@ impl Model {
             on,
             otherwise,
             outcome: None,
+            link: Link::Plain,
         });
         child
     }

@@ -28,6 +28,17 @@ pub struct Edge {
     pub otherwise: Otherwise,
     /// Whether the parent has succeeded, once that was noted.
     pub outcome: Option<bool>,
+    pub link: Link,
+}
+
+/// Why a job waits for another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Link {
+    Plain,
+    /// It undoes this step of the other one.
+    Undoes(u8),
+    /// It undoes the step before.
+    After,
 }
 
 /// At what the next promotion looks.
@@ -54,10 +65,10 @@ fn without_name(new: &New) -> New {
 }
 
 /// What is to become of a job, by the edges that count.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Verdict {
-    Waits,
     Runs,
+    Waits,
     Discarded,
     Dropped,
 }
@@ -108,7 +119,7 @@ impl Model {
         }
     }
 
-    fn ask(&mut self, parent: Awaited) {
+    pub fn ask(&mut self, parent: Awaited) {
         match parent {
             Awaited::Job(job) => {
                 self.asked.jobs.insert(job);
@@ -139,6 +150,7 @@ impl Model {
                     on: RUNS_ON[usize::from(on % 3)],
                     otherwise: otherwise(retries),
                     outcome: None,
+                    link: Link::Plain,
                 });
             }
         }
@@ -166,6 +178,7 @@ impl Model {
                     on: On::Finish,
                     otherwise: Otherwise::Join,
                     outcome: None,
+                    link: Link::Plain,
                 }),
             }
         }
@@ -232,6 +245,9 @@ impl Model {
                     == (On::Success, Otherwise::Wait, Some(false));
             if gives_up {
                 edge.otherwise = Otherwise::Discard;
+                if edge.link == Link::After {
+                    edge.on = On::Finish;
+                }
             }
             if is_new || gives_up {
                 self.asked.children.insert(edge.child);
@@ -253,22 +269,25 @@ impl Model {
         let edges: Vec<&Edge> = all()
             .filter(|edge| !joins || edge.otherwise == Otherwise::Join)
             .collect();
-        let mut failed = edges.iter().filter(|edge| edge.outcome == Some(false));
-        let has_failed = failed.clone().next().is_some();
-        let may_retry = failed.all(|edge| edge.otherwise == Otherwise::Wait);
-        let is_open = edges.iter().any(|edge| edge.outcome.is_none());
-        let is_dropped = edges.iter().any(|edge| edge.otherwise == Otherwise::Drop);
-        let unwanted = match is_dropped {
-            true => Verdict::Dropped,
-            false => Verdict::Discarded,
-        };
-        match edges.first().map_or(On::Finish, |edge| edge.on) {
-            On::Success if has_failed && may_retry => Verdict::Waits,
-            On::Success if has_failed => unwanted,
-            _ if is_open => Verdict::Waits,
-            On::Failure if !has_failed => unwanted,
-            _ => Verdict::Runs,
-        }
+        // Those of the same kind are looked at together, and the worst decides.
+        let verdicts = edges.iter().map(|one| {
+            let is_like = |edge: &&&Edge| (edge.on, edge.otherwise) == (one.on, one.otherwise);
+            let outcomes = edges.iter().filter(is_like).map(|edge| edge.outcome);
+            let outcomes: BTreeSet<Option<bool>> = outcomes.collect();
+            let has_failed = outcomes.contains(&Some(false));
+            let unwanted = match one.otherwise {
+                Otherwise::Wait if has_failed => Verdict::Waits,
+                Otherwise::Drop => Verdict::Dropped,
+                _ => Verdict::Discarded,
+            };
+            match one.on {
+                On::Success if has_failed => unwanted,
+                _ if outcomes.contains(&None) => Verdict::Waits,
+                On::Failure if !has_failed => unwanted,
+                _ => Verdict::Runs,
+            }
+        });
+        verdicts.max().unwrap_or(Verdict::Runs)
     }
 
     /// Decides about those of the jobs that wait for others. Gives those that are discarded.
@@ -286,6 +305,7 @@ impl Model {
                 Verdict::Runs => {
                     job.place = job.first_place();
                     self.enter(child);
+                    self.forget_steps(child);
                 }
                 Verdict::Discarded => {
                     job.place = Place::Finished;

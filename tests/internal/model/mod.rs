@@ -14,6 +14,7 @@ mod look;
 mod moves;
 mod reference;
 mod run_time;
+mod sagas;
 mod state;
 mod step;
 mod subject;
@@ -23,7 +24,7 @@ mod waits;
 use crate::db::internal_tests::db::TestDb;
 use crate::db::internal_tests::model::reference::Answer;
 use crate::db::internal_tests::model::state::Model;
-use crate::db::internal_tests::model::step::{Move, Step};
+use crate::db::internal_tests::model::step::{By, End, Move, Step, Which};
 use crate::db::internal_tests::model::subject::Subject;
 use crate::mutant;
 use proptest::collection::vec;
@@ -46,7 +47,7 @@ fn run(subjects: &mut [Subject], steps: &[Step], tally: &mut Tally) -> Result<()
         let before = model.clone();
         let expected = model.apply(step);
         let others = run_time::kinds(step, &expected, &before, &model);
-        let of_flows = [batches::kinds, edges::kinds, waits::kinds]
+        let of_flows = [batches::kinds, edges::kinds, sagas::kinds, waits::kinds]
             .map(|kinds| kinds(step, &before, &model))
             .concat();
         for kind in kinds(step, &expected)
@@ -130,7 +131,7 @@ fn kinds(step: &Step, answer: &Answer) -> Vec<String> {
 }
 
 /// What a run of all cases is nothing worth without.
-const MUST_HAPPEN: [&str; 107] = [
+const MUST_HAPPEN: [&str; 113] = [
     "Claim none",
     "Claim one",
     "Claim some",
@@ -226,6 +227,12 @@ const MUST_HAPPEN: [&str; 107] = [
     "Park before the event",
     "Park after the event",
     "Park in a pause",
+    "Undo yes",
+    "Undo no",
+    "Undo fenced",
+    "Replace known",
+    "Promote undoes a step",
+    "Promote drops an undo",
     "Emit yes",
     "Emit no",
     "Wake by an event",
@@ -336,10 +343,74 @@ fn rare_steps_agree(databases: &[TestDb]) {
             .concat(),
         ),
     ] {
+        rare_steps_are(databases, kind, &steps);
+    }
+    for (_, kind, steps) in sagas() {
+        rare_steps_are(databases, kind, &steps);
+    }
+}
+
+fn rare_steps_are(databases: &[TestDb], kind: &str, steps: &[Step]) {
+    let mut subjects: Vec<Subject> = databases.iter().map(Subject::new).collect();
+    let mut tally = Tally::new();
+    run(&mut subjects, steps, &mut tally).unwrap();
+    assert!(tally.contains_key(kind), "{kind}: {tally:?}");
+}
+
+/// Sagas over several retries and replacements, each with a fault that it finds and a kind of step that it has.
+fn sagas() -> [(&'static str, &'static str, Vec<Step>); 2] {
+    let named = step::New {
+        name: Some(0),
+        ..step::plain()
+    };
+    let does = [step::claims_one(), step::undoes(0), step::undoes(1)];
+    let fails = [step::fails()];
+    let promotes = || vec![Step::Promote; 3];
+    // The newest step is undone, and the other one waits for that.
+    let start = [
+        &[Step::Enqueue(named.clone())],
+        &does[..],
+        &fails,
+        &promotes(),
+    ]
+    .concat();
+    let again = [&[step::retries()], &does[..], &fails].concat();
+    let retries = [&start[..], &promotes(), &again, &again, &promotes()].concat();
+    let waits = Step::End {
+        by: By::Owner,
+        claim: Which::Now(0),
+        end: End::Retry(1_000),
+        keep: true,
+        last: step::LastRetry::None,
+    };
+    let replaces = Step::Replace {
+        job: 0,
+        new: named.clone(),
+    };
+    let replaced = [
+        &[Step::Enqueue(named)],
+        &does[..],
+        &[waits, replaces],
+        &promotes(),
+    ]
+    .concat();
+    [
+        ("retry_forgets_steps", "Move keeps undos waiting", retries),
+        (
+            "replaced_undos_stay",
+            "Promote undoes a step of a replaced job",
+            replaced,
+        ),
+    ]
+}
+
+fn faults_of_sagas_are_found(databases: &[TestDb]) {
+    for (fault, _, steps) in sagas() {
+        mutant::set(fault);
         let mut subjects: Vec<Subject> = databases.iter().map(Subject::new).collect();
-        let mut tally = Tally::new();
-        run(&mut subjects, &steps, &mut tally).unwrap();
-        assert!(tally.contains_key(kind), "{kind}: {tally:?}");
+        let found = run(&mut subjects, &steps, &mut Tally::new());
+        mutant::set("");
+        assert!(found.is_err(), "{fault}");
     }
 }
 
@@ -353,6 +424,18 @@ fn sqlite_does_rare_steps_as_the_reference_does() {
 #[test]
 fn postgres_and_sqlite_do_rare_steps_as_the_reference_does() {
     rare_steps_agree(&[TestDb::postgres(), TestDb::sqlite()]);
+}
+
+#[cfg(feature = "sqlite")]
+#[test]
+fn faults_of_sagas_are_found_on_sqlite() {
+    faults_of_sagas_are_found(&[TestDb::sqlite()]);
+}
+
+#[cfg(feature = "postgres")]
+#[test]
+fn faults_of_sagas_are_found_on_postgres() {
+    faults_of_sagas_are_found(&[TestDb::postgres()]);
 }
 
 #[cfg(feature = "sqlite")]

@@ -105,6 +105,7 @@ impl Model {
                 job.has_result = false;
                 self.rejoin(number);
                 self.forget_failure(number);
+                self.resume(number);
                 Some(true)
             }
             (Move::Reschedule(seconds), _) if has_time => {

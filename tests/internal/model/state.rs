@@ -136,12 +136,19 @@ impl Job {
 
     /// Where it waits for its time, if it has one and that has not passed with an earlier run, or to run.
     pub fn first_place(&self) -> Place {
-        match self.new.when {
-            _ if self.last_claim.is_some() => Place::Ready,
-            When::Now | When::Past => Place::Ready,
-            When::Future => Place::Scheduled(Due::Far),
-            When::After(seconds) => Place::Scheduled(Due::In(u32::from(seconds))),
+        match self.last_claim {
+            Some(_) => Place::Ready,
+            None => by_time(&self.new),
         }
+    }
+}
+
+/// Where a job that was enqueued just now waits for its time, or to run.
+pub fn by_time(new: &New) -> Place {
+    match new.when {
+        When::Now | When::Past => Place::Ready,
+        When::Future => Place::Scheduled(Due::Far),
+        When::After(seconds) => Place::Scheduled(Due::In(u32::from(seconds))),
     }
 }
 

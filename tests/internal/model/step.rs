@@ -70,6 +70,17 @@ pub enum Step {
         picks: Vec<Pick>,
         parks: bool,
     },
+    /// A run does a step that can be undone.
+    Undo {
+        by: By,
+        claim: Which,
+        step: u8,
+    },
+    /// Another job takes the place of a waiting one, by its unique id.
+    Replace {
+        job: u8,
+        new: New,
+    },
     Emit {
         event: u8,
         payload: u8,
@@ -475,6 +486,8 @@ fn flows() -> impl Strategy<Value = Step> {
         5 => (by(), which(), until).prop_map(|(by, claim, until)| Step::Park { by, claim, until }),
         3 => (by(), which(), picks(), proptest::bool::weighted(0.8))
             .prop_map(|(by, claim, picks, parks)| Step::Join { by, claim, picks, parks }),
+        7 => (by(), which(), 0..2_u8).prop_map(|(by, claim, step)| Step::Undo { by, claim, step }),
+        2 => (any::<u8>(), new()).prop_map(|(job, new)| Step::Replace { job, new }),
         3 => (0..3_u8, 0..2_u8).prop_map(|(event, payload)| Step::Emit { event, payload }),
         1 => any::<u8>().prop_map(|job| Step::MakeLate { job }),
         1 => Just(Step::TimeOut),
@@ -498,7 +511,7 @@ pub fn step() -> impl Strategy<Value = Step> {
         4 => (1..4_usize).prop_map(|batch| Step::Dispatch { batch }),
         8 => Just(Step::Promote),
         6 => batches(),
-        18 => flows(),
+        22 => flows(),
         20 => claim(),
         9 => finish(),
         4 => (by(), which(), end(), any::<bool>(), last_retry())
@@ -561,12 +574,29 @@ pub fn enqueues_after() -> Step {
     }
 }
 
+/// The job that runs does a step that can be undone.
+pub fn undoes(step: u8) -> Step {
+    Step::Undo {
+        by: By::Owner,
+        claim: Which::Now(0),
+        step,
+    }
+}
+
 pub fn claims_all() -> Step {
+    claims(8)
+}
+
+pub fn claims_one() -> Step {
+    claims(1)
+}
+
+fn claims(limit: usize) -> Step {
     Step::Claim {
         process: Which::Now(0),
         queues: None,
         classes: 0b111,
-        limit: 8,
+        limit,
     }
 }
 

@@ -85,6 +85,8 @@ impl Taken<'_> {
                 picks,
                 parks,
             } => self.join(*by, *claim, picks, *parks),
+            Step::Undo { by, claim, step } => self.undo(*by, *claim, *step),
+            Step::Replace { job, new } => self.replace(*job, new),
             Step::Emit { event, payload } => self.emit(*event, *payload),
             Step::MakeLate { job } => Ok(self.make_late(*job)),
             Step::TimeOut => self.time_out(),

@@ -202,7 +202,7 @@ pub const WAIT_LINES: &str = "SELECT name || ' ' || payload AS t FROM windlass_e
      FROM windlass_steps";
 
 impl Taken<'_> {
-    fn fence(&self, by: By, pick: Which) -> Fence {
+    pub fn fence(&self, by: By, pick: Which) -> Fence {
         Fence {
             claim_id: self.claims(&[pick]).first().copied().unwrap_or(NOBODY),
             process_id: self.owner(by, &[pick]),

@@ -377,6 +377,6 @@ fn change_a_task(conn: &mut Conn<'_>, rows: &Rows) -> QueryResult<()> {
     schedule::edit(conn, "t2", edited)?;
     schedule::remove(conn, "t2", |_| QueryResult::Ok(()))?;
     schedule::add(conn, &task, &|now| Some(next(now)))?;
-    recurring_tasks::forget(conn, Duration::from_secs(60))?;
+    recurring_tasks::forget(conn)?;
     schedule::unschedule(conn, "t2").map(drop)
 }

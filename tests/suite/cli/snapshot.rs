@@ -25,6 +25,7 @@ fn assert_snapshot(name: &str, text: &str) {
         (r"due for \d+ s", "due for [age]"),
         // Only SQLite has one, and others work on the same server.
         (r"(?m)^(?:log|transactions) .*\n", ""),
+        (r"time zones are .*", "time zones are [version]"),
         (r"(?m) {3,}", "  "),
         (r"(?m) +$", ""),
         (env!("CARGO_PKG_VERSION"), "[version]"),

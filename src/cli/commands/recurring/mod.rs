@@ -11,7 +11,7 @@ pub(crate) mod words;
 use crate::cli::commands::recurring::change::{AddTask, ChangeTask, RemoveTask};
 use crate::cli::commands::recurring::history::TaskHistory;
 use crate::cli::commands::recurring::next::NextRuns;
-use crate::cli::commands::recurring::words::{jitter, time};
+use crate::cli::commands::recurring::words::{jitter, time, undeclared};
 use crate::cli::commands::run_time::said_by::SaidBy;
 use crate::cli::select::connect;
 use crate::db::Database;
@@ -102,6 +102,7 @@ impl Report for TaskList {
 
 pub(crate) fn state(task: &RecurringStatus) -> String {
     let mut words = Vec::new();
+    words.extend(task.deleted_at.map(undeclared));
     match (task.paused_at, task.queued_run_at) {
         (Some(since), _) => words.push(format!("paused since {}", time(since))),
         (None, Some(_)) => words.push("waits for its job".to_owned()),

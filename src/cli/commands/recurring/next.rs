@@ -1,6 +1,6 @@
 //! `windlass recurring next`.
 
-use crate::cli::commands::recurring::words::{time, why_none};
+use crate::cli::commands::recurring::words::{time, undeclared, why_none};
 use crate::cli::config::ConfigSource;
 use crate::cli::select::connect;
 use crate::config::configuration::Config;
@@ -8,11 +8,11 @@ use crate::db::{AsConn as _, Database, DbConnection};
 use crate::error::Result;
 use crate::recurring::stored::starts_at;
 use crate::recurring::tasks;
+use crate::recurring::time_zone::Zone;
 use crate::recurring::window::TickTimes;
 use crate::terminal::output::Report;
 use crate::terminal::table::{Column, Table, printable};
-use chrono::{DateTime, Utc};
-use chrono_tz::Tz;
+use chrono::{DateTime, NaiveDateTime, Utc};
 use serde::Serialize;
 use std::time::Duration;
 
@@ -76,12 +76,14 @@ pub(crate) struct WithoutTick {
 /// A task and its source.
 pub(crate) struct Known {
     key: String,
-    zone: Tz,
+    zone: Zone,
     paused: bool,
     /// Its times by the configuration; `None` if the task is from the database.
     times: Option<TickTimes>,
     jitter: Option<Duration>,
     until: Option<DateTime<Utc>>,
+    /// When it is deleted, as no scheduler declares it any more.
+    deleted_at: Option<DateTime<Utc>>,
     text: String,
     state: &'static str,
 }
@@ -107,7 +109,10 @@ impl NextRuns {
             };
             if times.is_empty() {
                 without.push(WithoutTick {
-                    reason: why_none(&task.text, task.until, now),
+                    reason: match task.deleted_at {
+                        Some(deleted_at) => format!("it is {}", undeclared(deleted_at)),
+                        None => why_none(&task.text, task.until, now),
+                    },
                     key: task.key.clone(),
                 });
             }
@@ -125,6 +130,11 @@ impl NextRuns {
 }
 
 impl Known {
+    fn local(&self, at: NaiveDateTime) -> String {
+        let local = self.zone.local(at).format("%a %Y-%m-%d %H:%M:%S");
+        format!("{local} {}", self.zone.rules().abbreviation(at))
+    }
+
     fn tick(&self, at: DateTime<Utc>) -> TaskTick {
         let starts = starts_at(&self.key, at.naive_utc(), self.jitter);
         let starts_at = starts.map_or(at, |starts| starts.and_utc());
@@ -137,10 +147,7 @@ impl Known {
             key: self.key.clone(),
             at,
             starts_at,
-            local: at
-                .with_timezone(&self.zone)
-                .format("%a %Y-%m-%d %H:%M:%S %Z")
-                .to_string(),
+            local: self.local(at.naive_utc()),
             paused: self.paused,
             state,
         }
@@ -163,10 +170,11 @@ pub(crate) fn known(connection: &mut DbConnection, config: &Config) -> Result<Ve
                     .schedule
                     .time_zone()
                     .and_then(|zone| zone.parse().ok())
-                    .unwrap_or(Tz::UTC),
+                    .unwrap_or(Zone::UTC),
                 paused,
                 jitter,
                 until: times.window.until,
+                deleted_at: None,
                 text: times.schedule.text().to_owned(),
                 times: Some(times),
                 state: match row {
@@ -183,13 +191,14 @@ pub(crate) fn known(connection: &mut DbConnection, config: &Config) -> Result<Ve
         }
         let paused = task.paused_at.is_some();
         all.push(Known {
-            zone: task.time_zone.parse().unwrap_or(chrono_tz::UTC),
+            zone: task.time_zone.parse().unwrap_or(Zone::UTC),
             state: if paused { "paused" } else { "" },
             key: task.key,
             paused,
             times: None,
             jitter: task.jitter,
             until: task.until,
+            deleted_at: task.deleted_at,
             text: task.schedule,
         });
     }

@@ -16,6 +16,14 @@ pub(crate) fn jitter(jitter: Option<Duration>) -> String {
     })
 }
 
+/// Returns what is said of a task that no scheduler declares any more.
+pub(crate) fn undeclared(deleted_at: DateTime<Utc>) -> String {
+    format!(
+        "no longer declared, deleted on {}",
+        deleted_at.format("%Y-%m-%d")
+    )
+}
+
 /// Returns why a task has no upcoming run.
 pub(crate) fn why_none(schedule: &str, until: Option<DateTime<Utc>>, now: DateTime<Utc>) -> String {
     match until {

@@ -10,6 +10,7 @@ use crate::db::conn::dialect::Dialect;
 use crate::db::conn::sql::Id;
 use crate::db::conn::statement::Statement;
 use crate::db::schema::migrations;
+use crate::db::table::recurring_tasks;
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Bool, Double, Integer, Nullable, Text};
 use std::collections::BTreeSet;
@@ -287,6 +288,8 @@ pub(crate) struct TaskCounts {
     pub(crate) overdue: i64,
     /// The task that has been due for longest, if it is overdue.
     pub(crate) late: Option<LateTask>,
+    /// Those that no scheduler declares any more, which are counted nowhere else.
+    pub(crate) undeclared: Vec<String>,
 }
 
 #[derive(Debug)]
@@ -305,6 +308,8 @@ struct TaskDue {
     seconds: Option<f64>,
     #[diesel(sql_type = Bool)]
     is_declared: bool,
+    #[diesel(sql_type = Bool)]
+    is_undeclared: bool,
 }
 
 /// Reads the recurring tasks. One is late if it has been due for `late` seconds by the database's
@@ -312,10 +317,13 @@ struct TaskDue {
 pub(crate) fn tasks(conn: &mut Conn<'_>, late: f64) -> QueryResult<TaskCounts> {
     let age = crate::db::conn::connection::age(conn, "next_run_at");
     let text = format!(
-        "SELECT key, {age} AS seconds, declared_at IS NOT NULL AS is_declared FROM solid_queue_recurring_tasks \
-         WHERE next_run_at IS NOT NULL AND paused_at IS NULL ORDER BY next_run_at, id"
+        "SELECT key, {age} AS seconds, declared_at IS NOT NULL AS is_declared, {} AS is_undeclared \
+         FROM solid_queue_recurring_tasks WHERE next_run_at IS NOT NULL AND paused_at IS NULL ORDER BY next_run_at, id",
+        recurring_tasks::is_undeclared(conn)
     );
     let rows: Vec<TaskDue> = Statement::new(text).unkept().load(conn)?;
+    let (undeclared, rows): (Vec<TaskDue>, Vec<TaskDue>) =
+        rows.into_iter().partition(|row| row.is_undeclared);
     let known = rows.len() as i64;
     let is_late = |row: &TaskDue| row.seconds.is_some_and(|seconds| seconds > late);
     let mut overdue = rows.into_iter().filter(is_late);
@@ -328,5 +336,6 @@ pub(crate) fn tasks(conn: &mut Conn<'_>, late: f64) -> QueryResult<TaskCounts> {
             seconds: row.seconds.unwrap_or_default(),
             is_declared: row.is_declared,
         }),
+        undeclared: undeclared.into_iter().map(|row| row.key).collect(),
     })
 }

@@ -6,7 +6,7 @@ use crate::db::conn::sql::Lossy;
 use crate::db::conn::statement::Statement;
 use crate::db::model::recurring::RecurringTaskRow;
 use crate::db::query::load::bounded::{CappedCount, MOST};
-use crate::db::table::recurring_tasks::COLUMNS;
+use crate::db::table::recurring_tasks::{columns, is_undeclared};
 use chrono::NaiveDateTime;
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Double, Nullable, Text, Timestamp};
@@ -19,8 +19,9 @@ pub(crate) fn page(
     limit: i64,
 ) -> QueryResult<Vec<RecurringTaskRow>> {
     let text = format!(
-        "SELECT {COLUMNS} FROM solid_queue_recurring_tasks WHERE key > $1 AND next_run_at IS NOT NULL \
-         ORDER BY key LIMIT $2"
+        "SELECT {} FROM solid_queue_recurring_tasks WHERE key > $1 AND next_run_at IS NOT NULL \
+         ORDER BY key LIMIT $2",
+        columns(conn)
     );
     Statement::new(text).bind(after).bind(limit + 1).load(conn)
 }
@@ -68,12 +69,13 @@ pub(crate) struct OverdueTask {
 }
 
 /// Returns the tasks that have been due for at least `late` seconds, the one that has been due for
-/// longest first.
+/// longest first. Not those that no scheduler declares any more.
 pub(crate) fn overdue(conn: &mut Conn<'_>, late: u32, limit: i64) -> QueryResult<Vec<OverdueTask>> {
     let text = format!(
         "WITH due AS MATERIALIZED (SELECT key, next_run_at FROM solid_queue_recurring_tasks \
-           WHERE next_run_at <= {{later $1}} AND paused_at IS NULL ORDER BY next_run_at LIMIT $2) \
+           WHERE next_run_at <= {{later $1}} AND paused_at IS NULL AND NOT {} ORDER BY next_run_at LIMIT $2) \
          SELECT key, coalesce({}, 0) AS seconds, {{moment next_run_at}} AS due_at FROM due ORDER BY next_run_at, key",
+        is_undeclared(conn),
         age(conn, "next_run_at")
     );
     Statement::new(text)

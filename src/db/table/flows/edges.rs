@@ -290,6 +290,11 @@ impl Edges {
         self.otherwise == "join"
     }
 
+    /// Whether the job may undo a step.
+    pub(crate) fn may_undo(&self) -> bool {
+        self.runs_on == "failure" && self.otherwise == "drop"
+    }
+
     /// Whether all parents have succeeded.
     pub(crate) fn have_succeeded(&self) -> bool {
         !self.is_open && !self.has_failed

@@ -78,3 +78,9 @@ pub(crate) fn waits_for(conn: &mut Conn<'_>, job: i64, jobs: &[i64]) -> QueryRes
         .optional()?;
     Ok(row.map(|row| row.id))
 }
+
+/// Deletes the edges of a waiting job to those that it waits for, or has waited for, in the middle of its work.
+pub(crate) fn delete(conn: &mut Conn<'_>, job: i64) -> QueryResult<()> {
+    let text = "DELETE FROM windlass_edges WHERE child_job_id = $1 AND otherwise = 'join'";
+    Statement::new(text).unkept().bind(job).execute(conn)
+}

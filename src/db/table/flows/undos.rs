@@ -1,7 +1,8 @@
 //! `windlass_edges` of jobs that undo steps of others.
 //!
 //! Such a job waits for the failure of the other one, by an edge with a name that begins with [`UNDOES`], and for the job
-//! that undoes the next step, by one that is named [`UNDONE_AFTER`].
+//! that undoes the next step, by one that is named [`UNDONE_AFTER`]. When it starts, the step that it undoes is forgotten:
+//! a recorded step is one that no job has begun to undo.
 
 use crate::db::conn::connection::Conn;
 use crate::db::conn::sql::{Execution, Id, id_list, job_ids};
@@ -14,14 +15,21 @@ pub(crate) const UNDOES: &str = "windlass/undo/";
 /// The name of an edge from a job that undoes a step to the one that undoes the step before.
 pub(crate) const UNDONE_AFTER: &str = "windlass/undo";
 
-/// A condition: the edge `w` is of a job that undoes a step. The `0` follows the `/`.
-const IS_UNDO: &str = "w.name >= 'windlass/undo/' AND w.name < 'windlass/undo0'";
+/// Returns a condition on the edge `w`: it is of a job that undoes a step of its parent. Not of one that undoes what its
+/// parent did before it was replaced. By the characters of the name: an order of them depends on the collation.
+pub(crate) fn is_undo() -> String {
+    let length = UNDOES.len();
+    format!(
+        "w.runs_on = 'failure' AND w.otherwise = 'drop' AND substr(w.name, 1, {length}) = '{UNDOES}'"
+    )
+}
 
 /// Returns the job that undoes the step before, if the other one has not failed since.
 pub(crate) fn newest(conn: &mut Conn<'_>, job: i64, except: i64) -> QueryResult<Option<i64>> {
     let text = format!(
-        "SELECT w.child_job_id AS id FROM windlass_edges w WHERE w.parent_job_id = $1 AND {IS_UNDO} AND w.outcome IS NULL \
-         AND w.child_job_id <> $2 ORDER BY w.id DESC LIMIT 1"
+        "SELECT w.child_job_id AS id FROM windlass_edges w WHERE w.parent_job_id = $1 AND {} AND w.outcome IS NULL \
+         AND w.child_job_id <> $2 ORDER BY w.id DESC LIMIT 1",
+        is_undo()
     );
     let row: Option<Id> = Statement::new(text)
         .unkept()
@@ -32,11 +40,11 @@ pub(crate) fn newest(conn: &mut Conn<'_>, job: i64, except: i64) -> QueryResult<
     Ok(row.map(|row| row.id))
 }
 
-/// Returns the jobs that undo steps of these, which have failed.
-pub(crate) fn due(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<Vec<i64>> {
+/// Returns the jobs that undo steps of these, or have done so.
+pub(crate) fn of_jobs(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<Vec<i64>> {
     let text = format!(
-        "SELECT w.child_job_id AS job_id FROM windlass_edges w WHERE w.parent_job_id IN {{in $1}} AND {IS_UNDO} \
-         AND w.outcome = 'failed' ORDER BY w.id"
+        "SELECT w.child_job_id AS job_id FROM windlass_edges w WHERE w.parent_job_id IN {{in $1}} AND {} ORDER BY w.id",
+        is_undo()
     );
     let rows: Vec<Execution> = Statement::new(text)
         .unkept()
@@ -45,12 +53,16 @@ pub(crate) fn due(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<Vec<i64>> {
     Ok(job_ids(rows))
 }
 
-/// Deletes the steps that these jobs have undone, or are about to undo.
+/// Deletes the steps that these jobs, which start now, undo.
 pub(crate) fn forget_steps(conn: &mut Conn<'_>, undos: &[i64]) -> QueryResult<()> {
+    if undos.is_empty() {
+        return Ok(());
+    }
     let text = format!(
         "DELETE FROM windlass_steps WHERE (job_id, name) IN (SELECT w.parent_job_id, substr(w.name, {}) \
-         FROM windlass_edges w WHERE w.child_job_id IN {{in $1}} AND {IS_UNDO})",
-        UNDOES.len() + 1
+         FROM windlass_edges w WHERE w.child_job_id IN {{in $1}} AND {})",
+        UNDOES.len() + 1,
+        is_undo()
     );
     Statement::new(text)
         .unkept()
@@ -58,22 +70,34 @@ pub(crate) fn forget_steps(conn: &mut Conn<'_>, undos: &[i64]) -> QueryResult<()
         .execute(conn)
 }
 
-/// Has jobs that undo steps wait again for the failure of the other one, and no longer for those that have begun.
-pub(crate) fn wait_again(conn: &mut Conn<'_>, undos: &[i64], begun: &[i64]) -> QueryResult<()> {
+/// Has jobs that undo steps wait again for the failure of the other one, and no longer for those that have started.
+pub(crate) fn wait_again(conn: &mut Conn<'_>, undos: &[i64]) -> QueryResult<()> {
     let text = format!(
-        "DELETE FROM windlass_edges WHERE child_job_id IN {{in $1}} AND parent_job_id IN {{in $2}} AND name = '{UNDONE_AFTER}'"
+        "DELETE FROM windlass_edges WHERE child_job_id IN {{in $1}} AND name = '{UNDONE_AFTER}' \
+         AND NOT parent_job_id IN {{in $1}}"
     );
     Statement::new(text)
         .unkept()
         .bind(id_list(undos))
-        .bind(id_list(begun))
         .execute(conn)?;
     let text = format!(
         "UPDATE windlass_edges SET outcome = NULL WHERE id IN (SELECT w.id FROM windlass_edges w \
-         WHERE w.child_job_id IN {{in $1}} AND {IS_UNDO})"
+         WHERE w.child_job_id IN {{in $1}} AND {})",
+        is_undo()
     );
     Statement::new(text)
         .unkept()
         .bind(id_list(undos))
         .execute(conn)
+}
+
+/// Lets the jobs that undo steps of a job, which another one replaces, run whatever becomes of that, and returns them.
+pub(crate) fn let_go(conn: &mut Conn<'_>, job: i64) -> QueryResult<Vec<i64>> {
+    let text = format!(
+        "UPDATE windlass_edges SET runs_on = 'finish', outcome = 'failed' WHERE id IN (SELECT w.id FROM windlass_edges w \
+         WHERE w.parent_job_id = $1 AND {}) RETURNING child_job_id AS job_id",
+        is_undo()
+    );
+    let rows: Vec<Execution> = Statement::new(text).unkept().bind(job).load(conn)?;
+    Ok(job_ids(rows))
 }

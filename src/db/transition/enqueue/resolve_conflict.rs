@@ -5,9 +5,10 @@ use crate::db::conn::sql::Execution;
 use crate::db::conn::statement::Statement;
 use crate::db::model::job_columns::JobColumns;
 use crate::db::model::new_row::{EnqueueOutcome, HolderState, NewRow, OnConflict, UniqueScope};
-use crate::db::table::flows::waits;
+use crate::db::table::flows::{joins, waits};
 use crate::db::table::unique_jobs::{BLOCKED, READY, UNIQUE_SUCCESSOR, WAITING};
 use crate::db::table::{attempts, blocked, classes, expiries, ready, scheduled, steps};
+use crate::db::transition::flows::undo;
 use crate::db::transition::place;
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Bool, Integer, Nullable, Text};
@@ -269,9 +270,11 @@ fn replace(conn: &mut Conn<'_>, table: &str, job: i64, row: &NewRow) -> QueryRes
     attempts::keep_newest(conn, &[job])?;
     // Stored after this, if the new one has one.
     expiries::remove(conn, &[job])?;
-    // What the old one has done, and what it waits for.
+    // What the old one has done, which is undone, and what it waits for.
     steps::remove(conn, &[job])?;
     waits::delete(conn, &[job])?;
+    joins::delete(conn, job)?;
+    undo::replace(conn, job)?;
     if table == BLOCKED && waits_for_another(conn, job, row)? {
         return Ok(());
     }

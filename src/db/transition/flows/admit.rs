@@ -4,7 +4,7 @@ use crate::db::conn::connection::Conn;
 use crate::db::model::outcome::{AttemptOutcome, JobFailure, ResultOutcome};
 use crate::db::table::blocked;
 use crate::db::table::flows::edges::{self, EdgeState, Edges};
-use crate::db::table::flows::{CHILD, members, parents};
+use crate::db::table::flows::{CHILD, members, parents, undos};
 use crate::db::table::jobs::{self, EndedJob};
 use crate::db::table::wanted_keys;
 use crate::db::transition::{clear, operate, place};
@@ -62,6 +62,7 @@ pub(crate) fn admit(
     }
     if !open.is_empty() {
         place::place(conn, &open)?;
+        undos::forget_steps(conn, &followers.may_undo(&open))?;
     }
     if !dropped.is_empty() {
         parents::note_dropped(conn, &dropped)?;
@@ -99,6 +100,16 @@ impl Followers {
                 && edges.iter().any(|edges| edges.class_name == NESTED) == is_nested
         });
         chosen.map(|(job, _)| *job).collect()
+    }
+
+    /// Returns those of the jobs that may undo steps.
+    fn may_undo(&self, jobs: &[i64]) -> Vec<i64> {
+        let may = |job: &i64| {
+            self.0
+                .get(job)
+                .is_some_and(|all| all.iter().any(Edges::may_undo))
+        };
+        jobs.iter().copied().filter(may).collect()
     }
 
     fn have_succeeded(&self, job: i64) -> bool {

@@ -4,9 +4,11 @@ use crate::db::conn::connection::Conn;
 use crate::db::model::follows::{On, Otherwise, Parent};
 use crate::db::model::state::JobState;
 use crate::db::table::flows::edges::{self, NewEdge};
-use crate::db::table::flows::parents;
 use crate::db::table::flows::undos::{self, UNDONE_AFTER};
+use crate::db::table::flows::{CHILD, parents};
+use crate::db::table::wanted_keys;
 use crate::db::transition::operate;
+use crate::mutant;
 use diesel::prelude::*;
 
 /// Has the job that undoes the step before wait for a new one, which undoes the step after it.
@@ -28,16 +30,29 @@ pub(crate) fn reverse(conn: &mut Conn<'_>, job: i64, undo: i64) -> QueryResult<(
 /// Prepares failed jobs for a retry, whose rows the caller has locked: they run the steps again that were undone. What has
 /// not been undone yet stays, and waits for the next failure.
 ///
-/// It waits for a promotion that is about to start an undo: whether that commits decides about the step.
+/// It waits for a promotion that is about to start an undo: that one forgets the step if it commits.
 pub(crate) fn resume(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<()> {
-    let due = undos::due(conn, jobs)?;
-    if due.is_empty() {
+    let undos = undos::of_jobs(conn, jobs)?;
+    if undos.is_empty() {
         return Ok(());
     }
-    operate::lock(conn, JobState::Blocked, &due)?;
-    let waiting = edges::waiting(conn, &due)?;
-    let begun = due.iter().filter(|undo| !waiting.contains(undo));
-    let begun: Vec<i64> = begun.copied().collect();
-    undos::forget_steps(conn, &begun)?;
-    undos::wait_again(conn, &waiting, &begun)
+    if mutant::is("retry_forgets_steps") {
+        undos::forget_steps(conn, &undos)?;
+    }
+    operate::lock(conn, JobState::Blocked, &undos)?;
+    let waiting = edges::waiting(conn, &undos)?;
+    if waiting.is_empty() {
+        return Ok(());
+    }
+    undos::wait_again(conn, &waiting)
+}
+
+/// Starts what undoes the steps of a waiting job, which the caller replaces by another.
+pub(crate) fn replace(conn: &mut Conn<'_>, job: i64) -> QueryResult<()> {
+    if mutant::is("replaced_undos_stay") {
+        return Ok(());
+    }
+    let undos = undos::let_go(conn, job)?;
+    let requests = undos.iter().map(|undo| format!("{CHILD}{undo}"));
+    wanted_keys::request_promotion(conn, &requests.collect())
 }

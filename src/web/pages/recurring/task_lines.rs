@@ -4,14 +4,15 @@ use crate::db::model::recurring::RecurringTaskRow;
 use crate::db::query::load::tasks::TickOfTask;
 use crate::recurring::schedule::Schedule;
 use crate::recurring::stored::Stored;
+use crate::recurring::tasks::deleted_at;
+use crate::recurring::time_zone::Zone;
 use crate::recurring::window::NEVER;
 use crate::web::pages::recurring::tasks_now::TasksNow;
 use crate::web::show::chart::ticks::{TickMark, sums, ticks};
 use crate::web::show::markup::{Markup, escaped, state, verdict};
 use crate::web::show::numbers::{bounded, count, in_words};
 use crate::web::show::times::{ago, duration};
-use chrono::{DateTime, NaiveDateTime, TimeDelta, TimeZone as _, Utc};
-use chrono_tz::Tz;
+use chrono::{DateTime, NaiveDateTime, TimeDelta, Utc};
 use std::collections::BTreeMap;
 
 /// A task in the table.
@@ -66,11 +67,15 @@ fn line(task: &RecurringTaskRow, own: &[&TickOfTask], now: &TasksNow) -> TaskLin
                 &format!("overdue for {}", duration(overdue.seconds)),
             ),
         ),
+        (None, _) if task.is_undeclared => (3, undeclared(task)),
         (None, Some(at)) => (1, paused(at, task.now)),
         (None, None) => (2, last(own.last().copied(), task)),
     };
-    let zone: Tz = task.time_zone.parse().unwrap_or(Tz::UTC);
-    let next = upcoming(task, NEXT);
+    let zone: Zone = task.time_zone.parse().unwrap_or(Zone::UTC);
+    let next = match task.is_undeclared {
+        true => Vec::new(),
+        false => upcoming(task, NEXT),
+    };
     let shown = next.iter().map(|tick| in_zone(*tick, task.now, zone));
     TaskLine {
         key: task.key.clone(),
@@ -86,9 +91,10 @@ fn line(task: &RecurringTaskRow, own: &[&TickOfTask], now: &TasksNow) -> TaskLin
             Some(tick) if !is_paused => duration((tick.naive_utc() - task.now).as_seconds_f64()),
             _ => String::new(),
         },
-        why_none: match is_paused {
-            true => "none while it is paused",
-            false => "none is known",
+        why_none: match (task.is_undeclared, is_paused) {
+            (true, _) => "none: no scheduler declares it",
+            (_, true) => "none while it is paused",
+            _ => "none is known",
         },
         next: shown.collect(),
         sums: sums(&marks),
@@ -127,9 +133,9 @@ fn upcoming(task: &RecurringTaskRow, most: usize) -> Vec<DateTime<Utc>> {
 /// Returns a tick by the clock of the task's time zone.
 ///
 /// One of today has no date.
-fn in_zone(tick: DateTime<Utc>, now: NaiveDateTime, zone: Tz) -> String {
-    let local = zone.from_utc_datetime(&tick.naive_utc());
-    let today = zone.from_utc_datetime(&now).date_naive();
+fn in_zone(tick: DateTime<Utc>, now: NaiveDateTime, zone: Zone) -> String {
+    let local = zone.local(tick.naive_utc());
+    let today = zone.local(now).date_naive();
     let time = local.format("%H:%M:%S").to_string();
     let time = time.strip_suffix(":00").unwrap_or(&time);
     match local.date_naive() == today {
@@ -150,6 +156,12 @@ fn mark(tick: &TickOfTask) -> (TickMark, String) {
         .run_at
         .map(|at| at.format("%Y-%m-%d %H:%M:%S UTC").to_string());
     (mark, format!("{}: {}", at.unwrap_or_default(), mark.word()))
+}
+
+fn undeclared(task: &RecurringTaskRow) -> Markup {
+    let deleted = deleted_at(task).map(|at| format!("deleted on {}", at.format("%-d %b %Y")));
+    let sub = Markup::element("span", "sub", &deleted.unwrap_or_default());
+    Markup::trusted(format!("{}{sub}", state("ended", "no longer declared")))
 }
 
 fn paused(at: NaiveDateTime, now: NaiveDateTime) -> Markup {
