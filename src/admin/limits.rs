@@ -2,7 +2,6 @@
 
 use crate::db::model::audit::{Actor, AuditAction};
 use crate::db::table::run_time::limits::{self, RunTimeLimit};
-use crate::db::table::unique_jobs;
 use crate::db::transition::limit;
 use crate::db::transition::operators::audit::{AuditEffect, AuditTrail};
 use crate::db::{AsConn, own};
@@ -125,7 +124,7 @@ pub fn limits<C: AsConn + ?Sized>(conn: &mut C) -> Result<Vec<RunTimeLimit>> {
 fn check(key: &str) -> Result<()> {
     let parts = key.split_once('/');
     let is_whole = parts.is_some_and(|(group, rest)| !group.is_empty() && !rest.is_empty());
-    if !is_whole || key.len() > 255 || key.contains('\0') || unique_jobs::waits_for_others(key) {
+    if !is_whole || key.len() > 255 || key.contains('\0') {
         return Err(Error::Settings(format!(
             "cannot set the limit of `{}`: name a concurrency key with its group, as `import/7`, \
              or all keys of a group, as `import/*`; `windlass status` shows blocked jobs, and \

@@ -2,7 +2,6 @@
 
 use crate::db::model::new_row::NewLimit;
 use crate::db::table::semaphores::{self, SemaphoreStatus};
-use crate::db::table::unique_jobs;
 use crate::db::{AsConn, own};
 use crate::error::{Doing, Result};
 use serde::{Deserialize, Serialize};
@@ -152,11 +151,6 @@ impl Concurrency {
                 "its concurrency key and group must not be empty, have at most 255 bytes together, and no NUL"
                     .to_owned(),
             );
-        }
-        if unique_jobs::waits_for_others(&key) {
-            return Err(format!(
-                "the concurrency key `{key}` is reserved by Windlass"
-            ));
         }
         let slots = i32::try_from(self.limit).unwrap_or(i32::MAX);
         if slots == 0 {

@@ -399,7 +399,7 @@ impl Crew {
                      + (SELECT count(*) FROM solid_queue_scheduled_executions) \
                      + (SELECT count(*) FROM solid_queue_claimed_executions) \
                      + (SELECT count(*) FROM solid_queue_batches WHERE finished_at IS NULL) \
-                     + (SELECT count(*) FROM solid_queue_blocked_executions WHERE concurrency_key = 'windlass/after') AS n",
+                     + (SELECT count(*) FROM solid_queue_blocked_executions WHERE concurrency_key = '  ') AS n",
                 )
             });
             let enqueuing = self

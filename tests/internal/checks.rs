@@ -119,33 +119,33 @@ const VIOLATIONS: &str = "
     SELECT 'B2: batch ' || b.id || ' has no job left, and no promotion was requested' FROM solid_queue_batches b
       WHERE b.finished_at IS NULL AND b.active_job_batch_id LIKE 'windlass-%'
       AND NOT EXISTS (SELECT 1 FROM solid_queue_batch_executions e WHERE e.batch_id = b.id)
-      AND NOT EXISTS (SELECT 1 FROM windlass_wanted_keys w WHERE w.key LIKE 'windlass/batch/' || b.id || '%')
+      AND NOT EXISTS (SELECT 1 FROM windlass_wanted_keys w WHERE w.kind = 'batch' AND w.target_id = b.id)
     UNION ALL
     SELECT 'B3: job ' || x.job_id || ' waits for a batch that is over, and no promotion was requested'
-      FROM solid_queue_blocked_executions x WHERE x.concurrency_key = 'windlass/after'
+      FROM solid_queue_blocked_executions x WHERE x.concurrency_key = '  '
       AND NOT EXISTS (SELECT 1 FROM windlass_edges w WHERE w.child_job_id = x.job_id AND (w.outcome IS NULL OR w.otherwise = 'wait'))
-      AND NOT EXISTS (SELECT 1 FROM windlass_wanted_keys k WHERE k.key = 'windlass/after/' || x.job_id)
+      AND NOT EXISTS (SELECT 1 FROM windlass_wanted_keys k WHERE k.kind = 'after' AND k.target_id = x.job_id)
     UNION ALL
     SELECT 'B5: job ' || w.child_job_id || ' waits for job ' || w.parent_job_id || ', which has ended, and no promotion was requested'
-      FROM windlass_edges w JOIN solid_queue_blocked_executions x ON x.job_id = w.child_job_id AND x.concurrency_key = 'windlass/after'
+      FROM windlass_edges w JOIN solid_queue_blocked_executions x ON x.job_id = w.child_job_id AND x.concurrency_key = '  '
       LEFT JOIN solid_queue_jobs j ON j.id = w.parent_job_id
       WHERE w.parent_job_id IS NOT NULL AND w.outcome IS NULL AND (j.id IS NULL OR j.finished_at IS NOT NULL
         OR EXISTS (SELECT 1 FROM solid_queue_failed_executions f WHERE f.job_id = j.id))
-      AND NOT EXISTS (SELECT 1 FROM windlass_wanted_keys k WHERE k.key = 'windlass/ended/' || w.parent_job_id)
+      AND NOT EXISTS (SELECT 1 FROM windlass_wanted_keys k WHERE k.kind = 'ended' AND k.target_id = w.parent_job_id)
     UNION ALL
     SELECT 'B4: batch ' || b.id || ' is over while jobs of it are open' FROM solid_queue_batches b
       WHERE b.finished_at IS NOT NULL AND EXISTS (SELECT 1 FROM solid_queue_batch_executions e WHERE e.batch_id = b.id)
     UNION ALL
     SELECT 'W1: job ' || b.job_id || ' waits for an event without saying which' FROM solid_queue_blocked_executions b
-      WHERE b.concurrency_key = 'windlass/event' AND NOT EXISTS (SELECT 1 FROM windlass_waits w WHERE w.job_id = b.job_id)
+      WHERE b.concurrency_key = '   ' AND NOT EXISTS (SELECT 1 FROM windlass_waits w WHERE w.job_id = b.job_id)
     UNION ALL
     SELECT 'W2: job ' || w.job_id || ' does not wait for its event' FROM windlass_waits w
-      WHERE NOT EXISTS (SELECT 1 FROM solid_queue_blocked_executions b WHERE b.job_id = w.job_id AND b.concurrency_key = 'windlass/event')
+      WHERE NOT EXISTS (SELECT 1 FROM solid_queue_blocked_executions b WHERE b.job_id = w.job_id AND b.concurrency_key = '   ')
     UNION ALL
     SELECT 'W3: job ' || w.job_id || ' waits for an event that was emitted, and no promotion was requested'
       FROM windlass_waits w JOIN windlass_events e ON e.name = w.event_name
       WHERE NOT EXISTS (SELECT 1 FROM windlass_wanted_keys k
-        WHERE k.key IN ('windlass/wait/' || w.job_id, 'windlass/event/' || w.event_name))
+        WHERE k.kind = 'wait' AND k.target_id = w.job_id OR k.kind = 'event' AND k.name = w.event_name)
     UNION ALL
     SELECT 'I1: job ' || id || ' is in ' || places || ' places' AS t FROM (
       SELECT id, CASE WHEN finished_at IS NULL THEN 0 ELSE 1 END

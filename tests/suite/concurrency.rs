@@ -600,7 +600,7 @@ fn a_slot_that_somebody_freed_by_hand_is_found(db: &TestDb) {
 fn jobs_of_rails_are_left_to_rails(db: &TestDb) {
     let mut conn = db.connect();
     enqueue_all(&mut conn, (0..2).map(|n| note(&n.to_string()).after(HOUR))).unwrap();
-    db.execute("UPDATE solid_queue_jobs SET concurrency_limit = NULL");
+    db.execute("UPDATE solid_queue_jobs SET concurrency_slots = NULL");
     db.execute(
         "UPDATE solid_queue_scheduled_executions SET scheduled_at = '2026-01-01 00:00:00.000000'",
     );

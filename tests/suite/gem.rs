@@ -123,7 +123,7 @@ fn what_active_job_enqueues_is_performed_in_rust(db: &TestDb) {
         // Workers let them pass, one at a time.
         (
             2,
-            "solid_queue_jobs WHERE concurrency_key = 'notes/l' AND concurrency_limit = 1",
+            "solid_queue_jobs WHERE concurrency_key = 'notes/l' AND concurrency_slots = 1",
         ),
         (
             2,

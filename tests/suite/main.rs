@@ -71,6 +71,7 @@ mod queues;
 mod quickstart;
 mod quotas;
 mod rails;
+mod rails_columns;
 mod rails_jobs;
 mod rails_options;
 mod rails_semaphores;

@@ -548,6 +548,6 @@ fn jobs_of_other_keys_in_one_enqueue_change_no_order(db: &TestDb) {
     let jobs = [other, in_order(note("first")), in_order(note("second"))];
     enqueue_all(&mut db.connect(), jobs).unwrap();
     let kinds =
-        "SELECT coalesce(concurrency_on_conflict, 'none') AS t FROM solid_queue_jobs ORDER BY id";
+        "SELECT coalesce(concurrency_conflict, 'none') AS t FROM solid_queue_jobs ORDER BY id";
     assert_eq!(db.texts(kinds), ["none", "ordered", "ordered"]);
 }

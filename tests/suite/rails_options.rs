@@ -83,6 +83,10 @@ fn jobs_carry_the_envelope_of_active_job(db: &TestDb) {
         );
         assert_eq!(db.texts(&ids), [id]);
     }
+    // The page of a finished job in Mission Control shows the time.
+    let without = "SELECT count(*) AS n FROM solid_queue_jobs WHERE scheduled_at IS NULL";
+    assert_eq!(db.count(without), 0);
+    assert_eq!(db.rows("scheduled_executions"), 0);
     assert_eq!(
         run_all(db, 6),
         ["five", "four", "one \"quoted\"", "six", "three", "two"]

@@ -266,7 +266,70 @@ fn both_sides_hold_one_limit(db: &TestDb) {
     assert!(most <= 2, "{most} at once");
 }
 
+/// What Solid Queue makes of due or retried jobs of the gem: it takes a slot of their semaphore, whose limit is one
+/// where the class in Ruby has none, and blocks the others.
+fn enqueue_of_gem(db: &TestDb, slots: u32) {
+    let arguments = r#"[{"how":"finishes","_aj_symbol_keys":["how"]}]"#;
+    solid_queue::place_limited(db, "LimitedJob", arguments, "k", 1, &slots.to_string());
+}
+
+/// Their limit is that of Windlass, and no slot of Ruby holds one of them up.
+fn limited_jobs_of_the_gem_follow_each_other(db: &TestDb) {
+    for slots in [1_u32, 3] {
+        db.execute("DELETE FROM solid_queue_semaphores");
+        for _ in 0..10 {
+            enqueue_of_gem(db, slots);
+        }
+        assert_eq!(db.rows("blocked_executions"), 9);
+        let gauge = Arc::new(Gauge::default());
+        let registry = Registry::new().register::<Limited>(Arc::clone(&gauge));
+        let worker = Worker::new(&db.database, registry)
+            .threads(4)
+            .polling_interval(POLLING);
+        let _worker = worker.start().unwrap();
+        until("those that waited are done", || {
+            gauge.done.load(Ordering::SeqCst) == 10
+        });
+        // While the worker runs.
+        for _ in 0..10 {
+            enqueue_of_gem(db, slots);
+        }
+        until("all are done", || gauge.done.load(Ordering::SeqCst) == 20);
+        until("the slot of Ruby is free", || value(db) == 1);
+        let most = gauge.most.load(Ordering::SeqCst);
+        assert!(most <= slots as usize, "{most} at once");
+        assert!(
+            windlass::check_semaphores(&mut db.connect())
+                .unwrap()
+                .is_empty()
+        );
+    }
+}
+
+/// A limited job of the gem that leaves its place without a run.
+fn a_limited_job_of_the_gem_that_is_discarded_holds_up_none(db: &TestDb) {
+    for _ in 0..3 {
+        enqueue_of_gem(db, 1);
+    }
+    let mut conn = db.connect();
+    let first = db.count("SELECT job_id AS n FROM solid_queue_ready_executions");
+    let ready = Jobs::waiting().ids([JobId(first)]);
+    ready.change(&mut conn, Change::Discard).unwrap();
+    let gauge = Arc::new(Gauge::default());
+    let registry = Registry::new().register::<Limited>(Arc::clone(&gauge));
+    let _worker = Worker::new(&db.database, registry)
+        .polling_interval(POLLING)
+        .start()
+        .unwrap();
+    until("the others are done", || {
+        gauge.done.load(Ordering::SeqCst) == 2
+    });
+    until("the slot of Ruby is free", || value(db) == 1);
+}
+
 on_each_database!(
+    limited_jobs_of_the_gem_follow_each_other,
+    a_limited_job_of_the_gem_that_is_discarded_holds_up_none,
     both_sides_hold_one_limit,
     a_semaphore_is_signalled_at_each_end,
     what_is_given_back_gives_its_slot_back,

@@ -73,7 +73,7 @@ class WindlassTest < Minitest::Test
   end
 
   def test_a_class_says_limit_unique_id_and_delivery
-    columns = "class_name, concurrency_key, concurrency_limit, concurrency_on_conflict, unique_id, at_most_once"
+    columns = "class_name, concurrency_key, concurrency_slots, concurrency_conflict, unique_id, at_most_once"
     first = Limited.perform_later(account: 7, text: "a")
     second = Limited.perform_later(account: 7, text: "b")
     name, key, limit, on_conflict, unique, once = jobs(columns).first

@@ -106,7 +106,6 @@ DECLARE
         WHEN p_on_conflict NOT IN ('existing', 'refuse', 'replace', 'run_again') THEN 'its on_conflict must be one of existing, refuse, replace, run_again'
         WHEN p_concurrency_on_conflict NOT IN ('block', 'discard', 'ordered') THEN 'its concurrency_on_conflict must be one of block, discard, ordered'
         WHEN p_concurrency_key = '' OR p_concurrency_group = '' OR octet_length(coalesce(p_concurrency_group, p_class) || '/' || p_concurrency_key) > 255 THEN 'its concurrency_key and concurrency_group must not be empty, have at most 255 bytes together, and no NUL'
-        WHEN coalesce(p_concurrency_group, p_class) || '/' || p_concurrency_key = 'windlass/again' THEN 'the concurrency key `windlass/again` is reserved by Windlass'
         WHEN p_concurrency_key IS NULL AND (p_concurrency_limit IS NOT NULL OR p_concurrency_group IS NOT NULL OR p_concurrency_on_conflict IS NOT NULL) THEN 'its concurrency_key is missing, without which there is no limit'
         WHEN p_concurrency_limit < 1 THEN 'its concurrency_limit must be 1 or more; pause its queue to stop its jobs'
         WHEN p_concurrency_on_conflict = 'ordered' AND p_concurrency_limit <> 1 THEN 'its concurrency key is ordered, so its concurrency_limit must be 1'
@@ -159,7 +158,7 @@ BEGIN
     outcome := 'new';
 
     IF v_id IS NULL AND p_unique_id IS NULL AND p_idempotency_key IS NULL THEN
-        INSERT INTO solid_queue_jobs (queue_name, class_name, arguments, priority, max_attempts, max_crashes, at_most_once, policy, traceparent, active_job_id, scheduled_at, idempotency_key, unique_id, concurrency_key, concurrency_limit, concurrency_on_conflict, created_at, updated_at) VALUES (p_queue, p_class, p_arguments, p_priority, CAST(CASE WHEN p_max_attempts IS NOT NULL THEN least(p_max_attempts, 2147483647) END AS integer), CAST(CASE WHEN p_max_crashes IS NOT NULL THEN least(p_max_crashes, 2147483647) END AS integer), p_at_most_once, '{"unique_scope":"' || p_unique_scope || '"}', p_traceparent, NULL, coalesce(CAST(v_at AS timestamp), (statement_timestamp() AT TIME ZONE 'UTC' + v_delay * interval '1 microsecond')), p_idempotency_key, p_unique_id, v_key, v_limit, v_on_conflict, (statement_timestamp() AT TIME ZONE 'UTC'), (statement_timestamp() AT TIME ZONE 'UTC'))
+        INSERT INTO solid_queue_jobs (queue_name, class_name, arguments, priority, max_attempts, max_crashes, at_most_once, policy, traceparent, active_job_id, scheduled_at, idempotency_key, unique_id, concurrency_key, concurrency_slots, concurrency_conflict, created_at, updated_at) VALUES (p_queue, p_class, p_arguments, p_priority, CAST(CASE WHEN p_max_attempts IS NOT NULL THEN least(p_max_attempts, 2147483647) END AS integer), CAST(CASE WHEN p_max_crashes IS NOT NULL THEN least(p_max_crashes, 2147483647) END AS integer), p_at_most_once, '{"unique_scope":"' || p_unique_scope || '"}', p_traceparent, NULL, coalesce(CAST(v_at AS timestamp), (statement_timestamp() AT TIME ZONE 'UTC' + v_delay * interval '1 microsecond')), p_idempotency_key, p_unique_id, v_key, v_limit, v_on_conflict, (statement_timestamp() AT TIME ZONE 'UTC'), (statement_timestamp() AT TIME ZONE 'UTC'))
         RETURNING solid_queue_jobs.id, scheduled_at INTO v_job, v_at;
     ELSE
         v_id := coalesce(v_id, nextval(CAST(pg_get_serial_sequence('solid_queue_jobs', 'id') AS regclass)));
@@ -229,7 +228,7 @@ BEGIN
             UPDATE windlass_unique_jobs u SET job_id = v_holder, scope = v_scope,
                 after_job_id = CASE WHEN v_holder = v_hold.job_id THEN v_hold.after_job_id END
             WHERE u.unique_id = p_unique_id;
-            UPDATE solid_queue_jobs j SET queue_name = p_queue, class_name = p_class, arguments = p_arguments, priority = p_priority, max_attempts = CAST(CASE WHEN p_max_attempts IS NOT NULL THEN least(p_max_attempts, 2147483647) END AS integer), max_crashes = CAST(CASE WHEN p_max_crashes IS NOT NULL THEN least(p_max_crashes, 2147483647) END AS integer), at_most_once = p_at_most_once, policy = '{"unique_scope":"' || p_unique_scope || '"}', traceparent = p_traceparent, scheduled_at = coalesce(CAST(v_at AS timestamp), (statement_timestamp() AT TIME ZONE 'UTC' + v_delay * interval '1 microsecond')), concurrency_key = v_key, concurrency_limit = v_limit, concurrency_on_conflict = v_on_conflict, attempts = 0, crash_count = 0, updated_at = v_now
+            UPDATE solid_queue_jobs j SET queue_name = p_queue, class_name = p_class, arguments = p_arguments, priority = p_priority, max_attempts = CAST(CASE WHEN p_max_attempts IS NOT NULL THEN least(p_max_attempts, 2147483647) END AS integer), max_crashes = CAST(CASE WHEN p_max_crashes IS NOT NULL THEN least(p_max_crashes, 2147483647) END AS integer), at_most_once = p_at_most_once, policy = '{"unique_scope":"' || p_unique_scope || '"}', traceparent = p_traceparent, scheduled_at = coalesce(CAST(v_at AS timestamp), (statement_timestamp() AT TIME ZONE 'UTC' + v_delay * interval '1 microsecond')), concurrency_key = v_key, concurrency_slots = v_limit, concurrency_conflict = v_on_conflict, attempts = 0, crash_count = 0, updated_at = v_now
             WHERE j.id = v_holder RETURNING j.scheduled_at, j.last_claim_id IS NOT NULL INTO v_at, v_has_run;
             DELETE FROM windlass_attempts a WHERE a.job_id = v_holder AND a.id <=
                 (SELECT o.id FROM windlass_attempts o WHERE o.job_id = v_holder ORDER BY o.id DESC LIMIT 1 OFFSET 20);
@@ -243,7 +242,7 @@ BEGIN
             INSERT INTO windlass_wanted_keys (key) SELECT 'windlass/after/' || g.child_job_id FROM let_go g;
             -- What waits for another job to end stays blocked, whatever its new time is.
             UPDATE solid_queue_blocked_executions e SET queue_name = p_queue, priority = p_priority
-            WHERE e.job_id = v_holder AND e.concurrency_key = 'windlass/again';
+            WHERE e.job_id = v_holder AND e.concurrency_key = ' ';
             IF FOUND THEN
                 id := v_job;
                 RETURN;
@@ -258,7 +257,7 @@ BEGIN
                 USING ERRCODE = 'serialization_failure', HINT = 'Enqueue it again.';
         END IF;
         IF outcome <> 'replaced' THEN
-            INSERT INTO solid_queue_jobs (queue_name, class_name, arguments, priority, max_attempts, max_crashes, at_most_once, policy, traceparent, active_job_id, scheduled_at, idempotency_key, unique_id, concurrency_key, concurrency_limit, concurrency_on_conflict, created_at, updated_at, id) VALUES (p_queue, p_class, p_arguments, p_priority, CAST(CASE WHEN p_max_attempts IS NOT NULL THEN least(p_max_attempts, 2147483647) END AS integer), CAST(CASE WHEN p_max_crashes IS NOT NULL THEN least(p_max_crashes, 2147483647) END AS integer), p_at_most_once, '{"unique_scope":"' || p_unique_scope || '"}', p_traceparent, NULL, coalesce(CAST(v_at AS timestamp), (statement_timestamp() AT TIME ZONE 'UTC' + v_delay * interval '1 microsecond')), p_idempotency_key, p_unique_id, v_key, v_limit, v_on_conflict, (statement_timestamp() AT TIME ZONE 'UTC'), (statement_timestamp() AT TIME ZONE 'UTC'), v_id)
+            INSERT INTO solid_queue_jobs (queue_name, class_name, arguments, priority, max_attempts, max_crashes, at_most_once, policy, traceparent, active_job_id, scheduled_at, idempotency_key, unique_id, concurrency_key, concurrency_slots, concurrency_conflict, created_at, updated_at, id) VALUES (p_queue, p_class, p_arguments, p_priority, CAST(CASE WHEN p_max_attempts IS NOT NULL THEN least(p_max_attempts, 2147483647) END AS integer), CAST(CASE WHEN p_max_crashes IS NOT NULL THEN least(p_max_crashes, 2147483647) END AS integer), p_at_most_once, '{"unique_scope":"' || p_unique_scope || '"}', p_traceparent, NULL, coalesce(CAST(v_at AS timestamp), (statement_timestamp() AT TIME ZONE 'UTC' + v_delay * interval '1 microsecond')), p_idempotency_key, p_unique_id, v_key, v_limit, v_on_conflict, (statement_timestamp() AT TIME ZONE 'UTC'), (statement_timestamp() AT TIME ZONE 'UTC'), v_id)
             ON CONFLICT (idempotency_key) WHERE idempotency_key IS NOT NULL DO NOTHING
             RETURNING solid_queue_jobs.id, scheduled_at INTO v_job, v_at;
             IF NOT FOUND THEN
@@ -277,7 +276,7 @@ BEGIN
     id := v_job;
     IF v_is_behind THEN
         INSERT INTO solid_queue_blocked_executions (job_id, queue_name, priority, concurrency_key, expires_at, created_at)
-        VALUES (v_job, p_queue, p_priority, 'windlass/again', timestamp '9999-12-31 23:59:59.000000', v_now);
+        VALUES (v_job, p_queue, p_priority, ' ', timestamp '9999-12-31 23:59:59.000000', v_now);
     ELSIF v_at > v_now THEN
         INSERT INTO solid_queue_scheduled_executions (job_id, queue_name, priority, scheduled_at, created_at)
         VALUES (v_job, p_queue, p_priority, v_at, v_now);
@@ -445,7 +444,6 @@ BEGIN
         WHEN r.on_conflict NOT IN ('existing', 'refuse', 'replace', 'run_again') THEN 'its on_conflict must be one of existing, refuse, replace, run_again'
         WHEN r.concurrency_on_conflict NOT IN ('block', 'discard', 'ordered') THEN 'its concurrency_on_conflict must be one of block, discard, ordered'
         WHEN r.concurrency_key = '' OR r.concurrency_group = '' OR octet_length(coalesce(r.concurrency_group, windlass_enqueue_many_v1.class) || '/' || r.concurrency_key) > 255 THEN 'its concurrency_key and concurrency_group must not be empty, have at most 255 bytes together, and no NUL'
-        WHEN coalesce(r.concurrency_group, windlass_enqueue_many_v1.class) || '/' || r.concurrency_key = 'windlass/again' THEN 'the concurrency key `windlass/again` is reserved by Windlass'
         WHEN r.concurrency_key IS NULL AND (r.concurrency_limit IS NOT NULL OR r.concurrency_group IS NOT NULL OR r.concurrency_on_conflict IS NOT NULL) THEN 'its concurrency_key is missing, without which there is no limit'
         WHEN r.concurrency_limit < 1 THEN 'its concurrency_limit must be 1 or more; pause its queue to stop its jobs'
         WHEN r.concurrency_on_conflict = 'ordered' AND r.concurrency_limit <> 1 THEN 'its concurrency key is ordered, so its concurrency_limit must be 1'

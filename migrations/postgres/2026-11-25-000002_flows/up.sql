@@ -36,7 +36,7 @@ CREATE INDEX windlass_batches_failed ON solid_queue_batches (id) WHERE failed_at
 -- Whichever program ends a job of a batch, the next promotion looks whether the batch is over.
 CREATE FUNCTION windlass_batch_left() RETURNS trigger LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 BEGIN
-    INSERT INTO windlass_wanted_keys (key) SELECT DISTINCT 'windlass/batch/' || batch_id FROM gone;
+    INSERT INTO windlass_wanted_keys (kind, target_id) SELECT DISTINCT 'batch', batch_id FROM gone;
     RETURN NULL;
 END
 $$;
@@ -49,7 +49,7 @@ ALTER TABLE solid_queue_jobs ADD COLUMN IF NOT EXISTS has_dependents boolean;
 -- Whichever program ends such a job, the next promotion looks what waited for it.
 CREATE FUNCTION windlass_parent_finished() RETURNS trigger LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 BEGIN
-    INSERT INTO windlass_wanted_keys (key) VALUES ('windlass/ended/' || NEW.id);
+    INSERT INTO windlass_wanted_keys (kind, target_id) VALUES ('ended', NEW.id);
     RETURN NULL;
 END
 $$;
@@ -59,7 +59,7 @@ CREATE TRIGGER windlass_parent_finished AFTER UPDATE OF finished_at ON solid_que
 
 CREATE FUNCTION windlass_parent_deleted() RETURNS trigger LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 BEGIN
-    INSERT INTO windlass_wanted_keys (key) SELECT 'windlass/ended/' || id FROM gone WHERE has_dependents AND finished_at IS NULL;
+    INSERT INTO windlass_wanted_keys (kind, target_id) SELECT 'ended', id FROM gone WHERE has_dependents AND finished_at IS NULL;
     RETURN NULL;
 END
 $$;
@@ -75,7 +75,7 @@ BEGIN
     WITH held AS MATERIALIZED (
         SELECT id, has_dependents FROM solid_queue_jobs WHERE id = ANY (failed) ORDER BY id FOR NO KEY UPDATE
     )
-    INSERT INTO windlass_wanted_keys (key) SELECT 'windlass/ended/' || id FROM held WHERE has_dependents;
+    INSERT INTO windlass_wanted_keys (kind, target_id) SELECT 'ended', id FROM held WHERE has_dependents;
     RETURN NULL;
 END
 $$;
@@ -91,7 +91,7 @@ BEGIN
         WITH lost AS (
             UPDATE windlass_batch_failures SET is_final = true WHERE job_id = ANY (members) RETURNING batch_id
         ), batches AS (SELECT DISTINCT batch_id FROM lost)
-        INSERT INTO windlass_wanted_keys (key) SELECT 'windlass/batch/' || batch_id FROM batches
+        INSERT INTO windlass_wanted_keys (kind, target_id) SELECT 'batch', batch_id FROM batches
         WHERE EXISTS (SELECT 1 FROM windlass_edges w WHERE w.parent_batch_id = batch_id AND w.otherwise = 'wait');
     END IF;
     RETURN NULL;

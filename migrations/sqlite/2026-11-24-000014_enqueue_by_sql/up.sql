@@ -21,7 +21,7 @@ CREATE VIEW windlass_enqueue_many_v1 AS SELECT NULL AS class, NULL AS jobs WHERE
 CREATE VIEW windlass_enqueue_many AS SELECT * FROM windlass_enqueue_many_v1;
 
 -- What follows is called by the triggers alone: an insert into one of these views is a call of its trigger.
-CREATE VIEW windlass_named_job_v1 AS SELECT NULL AS class, NULL AS queue, NULL AS arguments, NULL AS priority, NULL AS due_at, NULL AS delay, NULL AS unique_id, NULL AS unique_scope, NULL AS on_conflict, NULL AS idempotency_key, NULL AS concurrency_key, NULL AS concurrency_limit, NULL AS concurrency_on_conflict, NULL AS max_attempts, NULL AS max_crashes, NULL AS at_most_once, NULL AS traceparent, NULL AS policy,
+CREATE VIEW windlass_named_job_v1 AS SELECT NULL AS class, NULL AS queue, NULL AS arguments, NULL AS priority, NULL AS due_at, NULL AS delay, NULL AS unique_id, NULL AS unique_scope, NULL AS on_conflict, NULL AS idempotency_key, NULL AS concurrency_key, NULL AS concurrency_slots, NULL AS concurrency_conflict, NULL AS max_attempts, NULL AS max_crashes, NULL AS at_most_once, NULL AS traceparent, NULL AS policy,
     NULL AS known, NULL AS holds, NULL AS holder, NULL AS place WHERE false;
 
 CREATE VIEW windlass_place_job_v1 AS SELECT NULL AS id, NULL AS is_behind WHERE false;
@@ -60,8 +60,6 @@ BEGIN
         THEN RAISE(ABORT, 'cannot enqueue the job: its concurrency_on_conflict must be one of block, discard, ordered')
         WHEN typeof(NEW.concurrency_key) NOT IN ('null', 'text') OR typeof(NEW.concurrency_group) NOT IN ('null', 'text') OR NEW.concurrency_key = '' OR NEW.concurrency_group = '' OR length(CAST(coalesce(NEW.concurrency_group, NEW.class) || '/' || NEW.concurrency_key AS blob)) > 255 OR instr(coalesce(NEW.concurrency_group, NEW.class) || '/' || NEW.concurrency_key, char(0)) > 0
         THEN RAISE(ABORT, 'cannot enqueue the job: its concurrency_key and concurrency_group must not be empty, have at most 255 bytes together, and no NUL')
-        WHEN coalesce(NEW.concurrency_group, NEW.class) || '/' || NEW.concurrency_key = 'windlass/again'
-        THEN RAISE(ABORT, 'cannot enqueue the job: the concurrency key `windlass/again` is reserved by Windlass')
         WHEN NEW.concurrency_key IS NULL AND (NEW.concurrency_limit IS NOT NULL OR NEW.concurrency_group IS NOT NULL OR NEW.concurrency_on_conflict IS NOT NULL)
         THEN RAISE(ABORT, 'cannot enqueue the job: its concurrency_key is missing, without which there is no limit')
         WHEN typeof(NEW.concurrency_limit) NOT IN ('null', 'integer') OR NEW.concurrency_limit < 1
@@ -117,15 +115,15 @@ BEGIN
     SELECT id, queue_name, priority, scheduled_at, updated_at FROM solid_queue_jobs WHERE id = NEW.id
     AND NEW.is_behind IS NULL AND scheduled_at > updated_at;
     INSERT INTO solid_queue_blocked_executions (job_id, queue_name, priority, concurrency_key, expires_at, created_at)
-    SELECT id, queue_name, CASE WHEN NEW.is_behind IS NULL AND concurrency_on_conflict = 'ordered' THEN -2147483648 ELSE priority END,
-        CASE WHEN NEW.is_behind THEN 'windlass/again' ELSE concurrency_key END,
-        CASE WHEN NEW.is_behind IS NULL AND concurrency_on_conflict = 'discard' AND last_claim_id IS NULL
+    SELECT id, queue_name, CASE WHEN NEW.is_behind IS NULL AND concurrency_conflict = 'ordered' THEN -2147483648 ELSE priority END,
+        CASE WHEN NEW.is_behind THEN ' ' ELSE concurrency_key END,
+        CASE WHEN NEW.is_behind IS NULL AND concurrency_conflict = 'discard' AND last_claim_id IS NULL
             THEN '9999-12-31 00:00:00.000000' ELSE '9999-12-31 23:59:59.000000' END, updated_at
     FROM solid_queue_jobs WHERE id = NEW.id
     AND (NEW.is_behind OR concurrency_key IS NOT NULL AND (scheduled_at IS NULL OR scheduled_at <= updated_at));
     INSERT INTO windlass_wanted_keys (key) SELECT concurrency_key FROM solid_queue_jobs WHERE id = NEW.id
     AND NEW.is_behind IS NULL AND (scheduled_at IS NULL OR scheduled_at <= updated_at)
-    AND concurrency_key IS NOT NULL AND concurrency_key NOT IN (SELECT key FROM windlass_wanted_keys);
+    AND concurrency_key IS NOT NULL AND NOT EXISTS (SELECT 1 FROM windlass_wanted_keys w WHERE w.key = concurrency_key);
 END;
 
 -- Inserts a job that has a unique id, a key or a limit. The job that holds its unique id is holder, at a place: 0 ready,
@@ -137,7 +135,7 @@ BEGIN
         WHEN NEW.known IS NULL AND NEW.place <= 2 AND NEW.on_conflict = 'replace' AND EXISTS (SELECT 1 FROM solid_queue_jobs AS j
             JOIN windlass_classes AS c ON c.class_name = j.class_name WHERE j.id = NEW.holder AND c.internal)
         THEN RAISE(ABORT, 'cannot enqueue the job: a job of an internal class holds its unique_id') END;
-    INSERT INTO solid_queue_jobs (queue_name, class_name, arguments, priority, max_attempts, max_crashes, at_most_once, policy, traceparent, active_job_id, scheduled_at, idempotency_key, unique_id, concurrency_key, concurrency_limit, concurrency_on_conflict, created_at, updated_at) SELECT NEW.queue, NEW.class, NEW.arguments, NEW.priority, NEW.max_attempts, NEW.max_crashes, NEW.at_most_once, NEW.policy, NEW.traceparent, NULL, coalesce(NEW.due_at, strftime('%Y-%m-%d %H:%M:%f000', 'now', (NEW.delay / 1000000.0) || ' seconds')), NEW.idempotency_key, NEW.unique_id, NEW.concurrency_key, NEW.concurrency_limit, NEW.concurrency_on_conflict, strftime('%Y-%m-%d %H:%M:%f000', 'now'), strftime('%Y-%m-%d %H:%M:%f000', 'now')
+    INSERT INTO solid_queue_jobs (queue_name, class_name, arguments, priority, max_attempts, max_crashes, at_most_once, policy, traceparent, active_job_id, scheduled_at, idempotency_key, unique_id, concurrency_key, concurrency_slots, concurrency_conflict, created_at, updated_at) SELECT NEW.queue, NEW.class, NEW.arguments, NEW.priority, NEW.max_attempts, NEW.max_crashes, NEW.at_most_once, NEW.policy, NEW.traceparent, NULL, coalesce(NEW.due_at, strftime('%Y-%m-%d %H:%M:%f000', 'now', (NEW.delay / 1000000.0) || ' seconds')), NEW.idempotency_key, NEW.unique_id, NEW.concurrency_key, NEW.concurrency_slots, NEW.concurrency_conflict, strftime('%Y-%m-%d %H:%M:%f000', 'now'), strftime('%Y-%m-%d %H:%M:%f000', 'now')
     WHERE NEW.known IS NULL AND (NEW.holder IS NULL OR NEW.place = 3 AND NEW.on_conflict IN ('replace', 'run_again'));
     SELECT CASE WHEN NEW.known IS NULL AND (NEW.holder IS NULL OR NEW.place = 3 AND NEW.on_conflict IN ('replace', 'run_again')) AND changes() = 0 THEN RAISE(ABORT, 'cannot enqueue the job: a trigger of solid_queue_jobs ignores it') END;
     INSERT INTO windlass_place_job_v1 SELECT last_insert_rowid(), CASE WHEN NEW.holder IS NOT NULL THEN 1 END WHERE NEW.known IS NULL AND (NEW.holder IS NULL OR NEW.place = 3 AND NEW.on_conflict IN ('replace', 'run_again'));
@@ -149,19 +147,19 @@ BEGIN
     UPDATE windlass_unique_jobs SET job_id = NEW.holder, scope = NEW.unique_scope,
         after_job_id = CASE WHEN NEW.holder = NEW.holds THEN after_job_id END
     WHERE unique_id = NEW.unique_id AND NEW.known IS NULL AND NEW.place <= 2 AND NEW.on_conflict = 'replace';
-    UPDATE solid_queue_jobs SET queue_name = NEW.queue, class_name = NEW.class, arguments = NEW.arguments, priority = NEW.priority, max_attempts = NEW.max_attempts, max_crashes = NEW.max_crashes, at_most_once = NEW.at_most_once, policy = NEW.policy, traceparent = NEW.traceparent, scheduled_at = coalesce(NEW.due_at, strftime('%Y-%m-%d %H:%M:%f000', 'now', (NEW.delay / 1000000.0) || ' seconds')), concurrency_key = NEW.concurrency_key, concurrency_limit = NEW.concurrency_limit, concurrency_on_conflict = NEW.concurrency_on_conflict, attempts = 0, crash_count = 0, updated_at = strftime('%Y-%m-%d %H:%M:%f000', 'now')
+    UPDATE solid_queue_jobs SET queue_name = NEW.queue, class_name = NEW.class, arguments = NEW.arguments, priority = NEW.priority, max_attempts = NEW.max_attempts, max_crashes = NEW.max_crashes, at_most_once = NEW.at_most_once, policy = NEW.policy, traceparent = NEW.traceparent, scheduled_at = coalesce(NEW.due_at, strftime('%Y-%m-%d %H:%M:%f000', 'now', (NEW.delay / 1000000.0) || ' seconds')), concurrency_key = NEW.concurrency_key, concurrency_slots = NEW.concurrency_slots, concurrency_conflict = NEW.concurrency_conflict, attempts = 0, crash_count = 0, updated_at = strftime('%Y-%m-%d %H:%M:%f000', 'now')
     WHERE id = NEW.holder AND NEW.known IS NULL AND NEW.place <= 2 AND NEW.on_conflict = 'replace';
     DELETE FROM windlass_attempts WHERE job_id = NEW.holder AND NEW.known IS NULL AND NEW.place <= 2 AND NEW.on_conflict = 'replace'
     AND id <= (SELECT older.id FROM windlass_attempts AS older WHERE older.job_id = NEW.holder ORDER BY older.id DESC LIMIT 1 OFFSET 20);
     DELETE FROM windlass_expiries WHERE job_id = NEW.holder AND NEW.known IS NULL AND NEW.place <= 2 AND NEW.on_conflict = 'replace';
     DELETE FROM windlass_steps WHERE job_id = NEW.holder AND NEW.known IS NULL AND NEW.place <= 2 AND NEW.on_conflict = 'replace';
     UPDATE solid_queue_blocked_executions SET queue_name = NEW.queue, priority = NEW.priority WHERE job_id = NEW.holder
-    AND concurrency_key = 'windlass/again' AND NEW.known IS NULL AND NEW.place = 2 AND NEW.on_conflict = 'replace';
+    AND concurrency_key = ' ' AND NEW.known IS NULL AND NEW.place = 2 AND NEW.on_conflict = 'replace';
     DELETE FROM solid_queue_ready_executions WHERE job_id = NEW.holder
     AND NEW.known IS NULL AND NEW.place = 0 AND NEW.on_conflict = 'replace';
     DELETE FROM solid_queue_scheduled_executions WHERE job_id = NEW.holder
     AND NEW.known IS NULL AND NEW.place = 1 AND NEW.on_conflict = 'replace';
-    DELETE FROM solid_queue_blocked_executions WHERE job_id = NEW.holder AND concurrency_key <> 'windlass/again'
+    DELETE FROM solid_queue_blocked_executions WHERE job_id = NEW.holder AND concurrency_key <> ' '
     AND NEW.known IS NULL AND NEW.place = 2 AND NEW.on_conflict = 'replace';
     INSERT INTO windlass_place_job_v1 (id) SELECT NEW.holder
     WHERE NEW.known IS NULL AND NEW.place <= 2 AND NEW.on_conflict = 'replace'
@@ -251,8 +249,6 @@ BEGIN
         THEN RAISE(ABORT, 'cannot enqueue the job: its concurrency_on_conflict must be one of block, discard, ordered')
         WHEN typeof(r.concurrency_key) NOT IN ('null', 'text') OR typeof(r.concurrency_group) NOT IN ('null', 'text') OR r.concurrency_key = '' OR r.concurrency_group = '' OR length(CAST(coalesce(r.concurrency_group, NEW.class) || '/' || r.concurrency_key AS blob)) > 255 OR instr(coalesce(r.concurrency_group, NEW.class) || '/' || r.concurrency_key, char(0)) > 0
         THEN RAISE(ABORT, 'cannot enqueue the job: its concurrency_key and concurrency_group must not be empty, have at most 255 bytes together, and no NUL')
-        WHEN coalesce(r.concurrency_group, NEW.class) || '/' || r.concurrency_key = 'windlass/again'
-        THEN RAISE(ABORT, 'cannot enqueue the job: the concurrency key `windlass/again` is reserved by Windlass')
         WHEN r.concurrency_key IS NULL AND (r.concurrency_limit IS NOT NULL OR r.concurrency_group IS NOT NULL OR r.concurrency_on_conflict IS NOT NULL)
         THEN RAISE(ABORT, 'cannot enqueue the job: its concurrency_key is missing, without which there is no limit')
         WHEN typeof(r.concurrency_limit) NOT IN ('null', 'integer') OR r.concurrency_limit < 1

@@ -35,9 +35,9 @@ CREATE INDEX windlass_batches_failed ON solid_queue_batches (id) WHERE failed_at
 
 -- Whichever program ends a job of a batch, the next promotion looks whether the batch is over.
 CREATE TRIGGER windlass_batch_left AFTER DELETE ON solid_queue_batch_executions
-WHEN 'windlass/batch/' || OLD.batch_id NOT IN (SELECT key FROM windlass_wanted_keys)
+WHEN NOT EXISTS (SELECT 1 FROM windlass_wanted_keys w WHERE w.kind = 'batch' AND w.target_id = OLD.batch_id AND w.amount IS NULL)
 BEGIN
-    INSERT INTO windlass_wanted_keys (key) VALUES ('windlass/batch/' || OLD.batch_id);
+    INSERT INTO windlass_wanted_keys (kind, target_id) VALUES ('batch', OLD.batch_id);
 END;
 
 -- Whether jobs wait for this one. It is set in the transaction that enqueues them.
@@ -47,19 +47,19 @@ ALTER TABLE solid_queue_jobs ADD COLUMN has_dependents boolean;
 CREATE TRIGGER windlass_parent_finished AFTER UPDATE OF finished_at ON solid_queue_jobs
 WHEN NEW.has_dependents AND NEW.finished_at IS NOT NULL AND OLD.finished_at IS NULL
 BEGIN
-    INSERT INTO windlass_wanted_keys (key) VALUES ('windlass/ended/' || NEW.id);
+    INSERT INTO windlass_wanted_keys (kind, target_id) VALUES ('ended', NEW.id);
 END;
 
 CREATE TRIGGER windlass_parent_deleted AFTER DELETE ON solid_queue_jobs
 WHEN OLD.has_dependents AND OLD.finished_at IS NULL
 BEGIN
-    INSERT INTO windlass_wanted_keys (key) VALUES ('windlass/ended/' || OLD.id);
+    INSERT INTO windlass_wanted_keys (kind, target_id) VALUES ('ended', OLD.id);
 END;
 
 CREATE TRIGGER windlass_parent_failed AFTER INSERT ON solid_queue_failed_executions
 WHEN (SELECT has_dependents FROM solid_queue_jobs WHERE id = NEW.job_id)
 BEGIN
-    INSERT INTO windlass_wanted_keys (key) VALUES ('windlass/ended/' || NEW.job_id);
+    INSERT INTO windlass_wanted_keys (kind, target_id) VALUES ('ended', NEW.job_id);
 END;
 
 -- A failed job of a batch that is deleted is not retried any more: the next promotion looks what waited for that.
@@ -67,8 +67,9 @@ CREATE TRIGGER windlass_failure_deleted AFTER DELETE ON solid_queue_jobs
 WHEN OLD.batch_id IS NOT NULL AND OLD.finished_at IS NULL
 BEGIN
     UPDATE windlass_batch_failures SET is_final = true WHERE job_id = OLD.id;
-    INSERT INTO windlass_wanted_keys (key) SELECT 'windlass/batch/' || f.batch_id FROM windlass_batch_failures f
-    WHERE f.job_id = OLD.id AND 'windlass/batch/' || f.batch_id NOT IN (SELECT key FROM windlass_wanted_keys)
+    INSERT INTO windlass_wanted_keys (kind, target_id) SELECT 'batch', f.batch_id FROM windlass_batch_failures f
+    WHERE f.job_id = OLD.id AND NOT EXISTS
+            (SELECT 1 FROM windlass_wanted_keys w WHERE w.kind = 'batch' AND w.target_id = f.batch_id AND w.amount IS NULL)
         AND EXISTS (SELECT 1 FROM windlass_edges w WHERE w.parent_batch_id = f.batch_id AND w.otherwise = 'wait');
 END;
 

@@ -61,7 +61,7 @@ fn broken(rule: BatchRule, Inconsistent { count, jobs: ids }: Inconsistent) -> F
         ),
         _ => (
             Verdict::Problem,
-            "jobs wait for others that are over; insert the key `windlass/after/ID` of each into \
+            "jobs wait for others that are over; insert a row with the kind `after` and the `target_id` of each into \
              `windlass_wanted_keys`, and a worker or dispatcher lets them run",
         ),
     };

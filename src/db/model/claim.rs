@@ -42,6 +42,9 @@ pub(crate) struct EndedClaim {
     /// The key whose slot it held.
     #[diesel(sql_type = Nullable<Text>)]
     pub(crate) concurrency_key: Option<String>,
+    /// The semaphore of Ruby of which it held a slot.
+    #[diesel(sql_type = Nullable<BigInt>)]
+    pub(crate) semaphore_id: Option<i64>,
 }
 
 /// The queues from which a worker takes jobs.

@@ -60,11 +60,11 @@ static COLUMNS: [JobColumn; 18] = [
     column("concurrency_key", Group::Limit, |row| {
         row.concurrency_key().into()
     }),
-    column("concurrency_limit", Group::Limit, |row| {
-        row.concurrency_limit().into()
+    column("concurrency_slots", Group::Limit, |row| {
+        row.concurrency_slots().into()
     }),
-    column("concurrency_on_conflict", Group::Limit, |row| {
-        row.concurrency_on_conflict().into()
+    column("concurrency_conflict", Group::Limit, |row| {
+        row.concurrency_conflict().into()
     }),
 ];
 
@@ -316,7 +316,7 @@ mod tests {
             columns.assignments(),
             "queue_name = $1, class_name = $2, arguments = $3, priority = $4, max_attempts = $5, max_crashes = $6, \
              at_most_once = $7, policy = $8, traceparent = $9, scheduled_at = coalesce({time $10}, {later $11}), \
-             concurrency_key = $12, concurrency_limit = $13, concurrency_on_conflict = $14"
+             concurrency_key = $12, concurrency_slots = $13, concurrency_conflict = $14"
         );
         let columns = JobColumns::alike(JobTraits::ALL[0]);
         assert_eq!(

@@ -52,7 +52,7 @@ pub(crate) enum NewExpiry {
     In(Duration),
 }
 
-/// The value of `concurrency_on_conflict` of a job of an ordered key.
+/// The value of `concurrency_conflict` of a job of an ordered key.
 pub(crate) const ORDERED: &str = "ordered";
 
 /// How many jobs with the same key may be ready or claimed at once.
@@ -108,11 +108,11 @@ impl NewRow {
         self.limit.as_ref().map(|limit| &*limit.key)
     }
 
-    pub(crate) fn concurrency_limit(&self) -> Option<i32> {
+    pub(crate) fn concurrency_slots(&self) -> Option<i32> {
         self.limit.as_ref().map(|limit| limit.slots)
     }
 
-    pub(crate) fn concurrency_on_conflict(&self) -> Option<&'static str> {
+    pub(crate) fn concurrency_conflict(&self) -> Option<&'static str> {
         let limit = self.limit.as_ref()?;
         match (limit.discards, limit.ordered) {
             (true, _) => Some("discard"),

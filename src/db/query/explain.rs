@@ -165,8 +165,8 @@ pub(crate) fn blocked(conn: &mut Conn<'_>, job: i64) -> QueryResult<Option<Block
              SELECT job_id FROM solid_queue_claimed_executions c WHERE c.concurrency_key = b.concurrency_key UNION ALL \
              SELECT job_id FROM solid_queue_scheduled_executions s WHERE s.concurrency_key = b.concurrency_key) AS held), ( \
            SELECT max(o.job_id) FROM solid_queue_blocked_executions o WHERE o.concurrency_key = b.concurrency_key \
-             AND o.job_id < b.job_id AND j.concurrency_on_conflict = '{ORDERED}')) \
-           END AS after_job_id, coalesce(j.concurrency_on_conflict = '{ORDERED}', false) AS is_ordered, \
+             AND o.job_id < b.job_id AND j.concurrency_conflict = '{ORDERED}')) \
+           END AS after_job_id, coalesce(j.concurrency_conflict = '{ORDERED}', false) AS is_ordered, \
          (SELECT {{moment min(s.scheduled_at)}} FROM solid_queue_scheduled_executions s \
            WHERE s.concurrency_key = b.concurrency_key) AS next_run_at \
          FROM solid_queue_blocked_executions b LEFT JOIN solid_queue_jobs j ON j.id = b.job_id \

@@ -24,6 +24,7 @@ diesel::table! {
         verdict -> Nullable<Text>,
         note -> Nullable<Text>,
         concurrency_key -> Nullable<Text>,
+        semaphore_id -> Nullable<BigInt>,
         prefetched -> Nullable<Bool>,
         ready_at -> Nullable<Timestamp>,
     }
@@ -61,8 +62,8 @@ diesel::table! {
         idempotency_key -> Nullable<Text>,
         policy -> Nullable<Text>,
         unique_id -> Nullable<Text>,
-        concurrency_limit -> Nullable<Integer>,
-        concurrency_on_conflict -> Nullable<Text>,
+        concurrency_slots -> Nullable<Integer>,
+        concurrency_conflict -> Nullable<Text>,
         traceparent -> Nullable<Text>,
         batch_id -> Nullable<BigInt>,
         has_dependents -> Nullable<Bool>,
@@ -308,7 +309,11 @@ diesel::table! {
 diesel::table! {
     windlass_wanted_keys (id) {
         id -> BigInt,
-        key -> Text,
+        key -> Nullable<Text>,
+        kind -> Nullable<Text>,
+        target_id -> Nullable<BigInt>,
+        amount -> Nullable<BigInt>,
+        name -> Nullable<Text>,
     }
 }
 

@@ -17,8 +17,8 @@ use diesel::sql_types::{BigInt, Bool};
 /// expiry of Rails, whose dispatcher looks for expired ones.
 fn expires_at() -> String {
     format!(
-        "CASE WHEN concurrency_limit IS NULL THEN {{now}} \
-         WHEN concurrency_on_conflict = 'discard' AND last_claim_id IS NULL AND attempts = 0 AND crash_count = 0 \
+        "CASE WHEN concurrency_slots IS NULL THEN {{now}} \
+         WHEN concurrency_conflict = 'discard' AND last_claim_id IS NULL AND attempts = 0 AND crash_count = 0 \
          THEN {{time '{DOES_NOT_WAIT}'}} ELSE {{time '{NEVER_EXPIRES}'}} END"
     )
 }
@@ -33,7 +33,7 @@ fn rank(on_conflict: &str, priority: &str) -> String {
 }
 
 fn own_rank() -> String {
-    rank("concurrency_on_conflict", "priority")
+    rank("concurrency_conflict", "priority")
 }
 
 /// Returns a condition: no job comes before the blocked execution `b` of `key` that is locked, and so
@@ -51,18 +51,19 @@ pub(crate) fn insert(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<()> {
     let text = format!(
         "INSERT INTO solid_queue_blocked_executions (job_id, queue_name, priority, concurrency_key, expires_at, created_at) \
          SELECT id, queue_name, {}, concurrency_key, {}, {{now}} FROM solid_queue_jobs \
-         WHERE id IN {{in $1}} AND concurrency_key IS NOT NULL ORDER BY id ON CONFLICT (job_id) DO NOTHING \
+         WHERE id IN {{in $1}} AND {} ORDER BY id ON CONFLICT (job_id) DO NOTHING \
          RETURNING concurrency_key",
         own_rank(),
-        expires_at()
+        expires_at(),
+        has_key("concurrency_key"),
     );
     let rows: Vec<ConcurrencyKey> = Statement::new(text).bind(id_list(jobs)).load(conn)?;
     wanted_keys::request_promotion(conn, &keys(rows))
 }
 
 /// The columns of inserted jobs that a statement returns for [`limited_ctes`].
-pub(crate) const RETURNING: &str = "id, queue_name, priority, class_name, at_most_once, scheduled_at, concurrency_key, concurrency_limit, \
-     concurrency_on_conflict, last_claim_id, attempts, crash_count, max_crashes";
+pub(crate) const RETURNING: &str = "id, queue_name, priority, class_name, at_most_once, scheduled_at, concurrency_key, concurrency_slots, \
+     concurrency_conflict, last_claim_id, attempts, crash_count, max_crashes";
 
 /// Returns the CTEs of a Postgres statement that inserts jobs. They block the jobs in `jobs` that
 /// are due and have a limit, and request the promotion of their keys, in a CTE named `wanted`.
@@ -76,7 +77,7 @@ pub(crate) fn limited_ctes(jobs: &str, wanted: &str) -> String {
 /// Returns the same for jobs that are all due. `jobs` ends with `WHERE`, or with a condition and
 /// `AND`.
 pub(crate) fn due_ctes(jobs: &str, wanted: &str) -> String {
-    let due = format!("FROM {jobs} concurrency_key IS NOT NULL");
+    let due = format!("FROM {jobs} {}", has_key("concurrency_key"));
     format!(
         "limited AS (INSERT INTO solid_queue_blocked_executions \
            (job_id, queue_name, priority, concurrency_key, expires_at, created_at) \
@@ -91,7 +92,7 @@ pub(crate) fn due_ctes(jobs: &str, wanted: &str) -> String {
 /// limit that the parameters of `columns` name, and request the promotion of their keys in `wanted`.
 /// `key` is the key of one job, `keys` selects those of all.
 pub(crate) fn fresh_ctes(columns: &JobColumns, key: &str, keys: &str) -> String {
-    let on_conflict = columns.parameter("concurrency_on_conflict");
+    let on_conflict = columns.parameter("concurrency_conflict");
     format!(
         "limited AS (INSERT INTO solid_queue_blocked_executions \
            (job_id, queue_name, priority, concurrency_key, expires_at, created_at) \
@@ -136,14 +137,15 @@ pub(crate) fn sorted_out_ctes(gone: &str) -> String {
     format!(
         "over AS MATERIALIZED (SELECT j.id, j.queue_name, {} AS priority, j.concurrency_key, {} AS expires_at \
            FROM {gone} g JOIN solid_queue_jobs j ON j.id = g.job_id \
-           WHERE g.class_name IS NULL AND {HAS_LIMIT}), \
+           WHERE g.class_name IS NULL AND {has_limit}), \
          limited AS (INSERT INTO solid_queue_blocked_executions \
            (job_id, queue_name, priority, concurrency_key, expires_at, created_at) \
            SELECT id, queue_name, priority, concurrency_key, expires_at, {{now}} FROM over ORDER BY id \
            ON CONFLICT (job_id) DO NOTHING), \
          wanted AS (INSERT INTO windlass_wanted_keys (key) SELECT DISTINCT concurrency_key FROM over RETURNING 1)",
-        rank("j.concurrency_on_conflict", "j.priority"),
-        expires_at()
+        rank("j.concurrency_conflict", "j.priority"),
+        expires_at(),
+        has_limit = has_limit(),
     )
 }
 
@@ -152,7 +154,8 @@ pub(crate) fn sort_out(conn: &mut Conn<'_>, ready: &[i64]) -> QueryResult<Vec<i6
     let text = format!(
         "DELETE FROM solid_queue_ready_executions WHERE id IN {{in $1}} AND job_id IN ( \
            SELECT j.id FROM solid_queue_ready_executions r JOIN solid_queue_jobs j ON j.id = r.job_id \
-           WHERE r.id IN {{in $1}} AND {HAS_LIMIT}) RETURNING job_id"
+           WHERE r.id IN {{in $1}} AND {}) RETURNING job_id",
+        has_limit()
     );
     let over: Vec<Execution> = Statement::new(text).bind(id_list(ready)).load(conn)?;
     let over = job_ids(over);
@@ -162,9 +165,16 @@ pub(crate) fn sort_out(conn: &mut Conn<'_>, ready: &[i64]) -> QueryResult<Vec<i6
     Ok(over)
 }
 
-/// A condition: the job `j` has a limit of Windlass.
-pub(crate) const HAS_LIMIT: &str =
-    "j.concurrency_limit IS NOT NULL AND j.concurrency_key IS NOT NULL";
+/// Returns a condition: a job has a concurrency key. One of blanks only is none, for Solid Queue as well.
+pub(crate) fn has_key(key: &str) -> String {
+    format!("(coalesce(trim({key}), '') <> '')")
+}
+
+/// Returns a condition: the job `j` has a limit of Windlass.
+fn has_limit() -> String {
+    let has_key = has_key("j.concurrency_key");
+    format!("j.concurrency_slots IS NOT NULL AND {has_key}")
+}
 
 /// Deletes the blocked executions of jobs.
 pub(crate) fn delete(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<()> {
@@ -224,7 +234,7 @@ pub(crate) fn take_for_queue(
 ) -> QueryResult<Vec<i64>> {
     let text = format!(
         "DELETE FROM solid_queue_blocked_executions WHERE job_id IN {{in $1}} AND NOT {} \
-         AND (SELECT j.concurrency_limit FROM solid_queue_jobs j WHERE j.id = job_id) IS NOT NULL \
+         AND (SELECT j.concurrency_slots FROM solid_queue_jobs j WHERE j.id = job_id) IS NOT NULL \
          RETURNING job_id",
         waits_for_others_sql("concurrency_key")
     );

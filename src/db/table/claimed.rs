@@ -13,7 +13,7 @@ use crate::db::conn::connection::Conn;
 use crate::db::conn::sql::id_list;
 use crate::db::conn::statement::Statement;
 use crate::db::model::claim::{ClaimOf, EndedClaim, NextClaims};
-use crate::db::table::wanted_keys;
+use crate::db::table::wanted_keys::{self, Request, SEMAPHORE};
 use diesel::prelude::*;
 use diesel::sql_types::BigInt;
 use std::collections::HashSet;
@@ -76,7 +76,7 @@ impl EndedClaims {
             .copied()
             .filter(|claim| !ended.contains(claim))
             .collect();
-        let text = "SELECT id AS claim_id, job_id, false AS cancelled, concurrency_key \
+        let text = "SELECT id AS claim_id, job_id, false AS cancelled, concurrency_key, semaphore_id \
              FROM solid_queue_claimed_executions WHERE process_id + 0 = $1 AND id IN {in $2}";
         let held: Vec<EndedClaim> = Statement::new(text)
             .bind(process_id)
@@ -103,7 +103,7 @@ pub(crate) fn mark_started(
     let text = "WITH held AS MATERIALIZED (SELECT id FROM solid_queue_claimed_executions \
            WHERE process_id + 0 = $1 AND id IN {in $2} ORDER BY id + 0 {hold}) \
          UPDATE solid_queue_claimed_executions SET started_at = {now} WHERE id IN {in SELECT id FROM held} \
-         RETURNING id AS claim_id, job_id, false AS cancelled, concurrency_key";
+         RETURNING id AS claim_id, job_id, false AS cancelled, concurrency_key, semaphore_id";
     let begun: Vec<EndedClaim> = Statement::new(text)
         .bind(process_id)
         .bind(id_list(claims))
@@ -163,7 +163,7 @@ pub(crate) fn end_rows(
         "WITH held AS MATERIALIZED (SELECT id FROM solid_queue_claimed_executions \
            WHERE process_id + 0 = $1 AND id IN {{in $2}} ORDER BY id + 0 {lock}) \
          DELETE FROM solid_queue_claimed_executions WHERE id IN {{in SELECT id FROM held}} \
-         RETURNING id AS claim_id, job_id, cancel_requested_at IS NOT NULL AS cancelled, concurrency_key"
+         RETURNING id AS claim_id, job_id, cancel_requested_at IS NOT NULL AS cancelled, concurrency_key, semaphore_id"
     );
     Statement::new(text)
         .bind(process_id)
@@ -171,10 +171,22 @@ pub(crate) fn end_rows(
         .load(conn)
 }
 
-/// Requests a promotion of the keys whose slots ended claims have freed.
+/// Requests a promotion for the slots that ended claims have freed.
 pub(crate) fn request_promotion(conn: &mut Conn<'_>, ended: &[EndedClaim]) -> QueryResult<()> {
     let keys = ended.iter().filter_map(|row| row.concurrency_key.clone());
-    wanted_keys::request_promotion(conn, &keys.collect())
+    wanted_keys::request_promotion(conn, &keys.collect())?;
+    let semaphores = ended.iter().filter_map(|row| row.semaphore_id);
+    wanted_keys::request(conn, semaphores.map(|id| Request::Semaphore(id, 1)))
+}
+
+/// Returns the INSERT of the same requests for the claims of a CTE, on Postgres.
+pub(crate) fn request_sql(ended: &str) -> String {
+    format!(
+        "INSERT INTO windlass_wanted_keys (key, kind, target_id, amount) \
+         SELECT concurrency_key, CASE WHEN semaphore_id IS NOT NULL THEN '{SEMAPHORE}' END, semaphore_id, \
+           CASE WHEN semaphore_id IS NOT NULL THEN count(*) END \
+         FROM {ended} WHERE concurrency_key IS NOT NULL OR semaphore_id IS NOT NULL GROUP BY concurrency_key, semaphore_id"
+    )
 }
 
 /// Deletes claims of jobs that were deleted while their ready execution was kept.
@@ -229,14 +241,11 @@ pub(crate) fn columns(created_at: &str) -> String {
 /// The time of the enqueue on Postgres.
 pub(crate) const ENQUEUED_AT: &str = "coalesce({moment j.created_at}, {now})";
 
-/// How a note begins: `windlass/semaphore/`, the ids of the ready execution and of the semaphore, and its key.
-pub(crate) const NOTE: &str = "windlass/semaphore/";
-
-/// Returns an expression for what the claim of a job notes, whose ready execution `ready` has no class. NULL if it has no
-/// semaphore. The id of the execution makes each note a request of its own.
-pub(crate) fn noted_semaphore(ready: &str) -> String {
+/// Returns an expression for the semaphore of which the ready execution `ready` holds a slot, as it has no class: Ruby made
+/// it ready. NULL if it has none.
+pub(crate) fn semaphore_of(ready: &str) -> String {
     format!(
-        "(SELECT '{NOTE}' || {ready}.id || '/' || s.id || '/' || s.key FROM solid_queue_jobs j \
-         JOIN solid_queue_semaphores s ON s.key = j.concurrency_key WHERE j.id = {ready}.job_id AND j.concurrency_limit IS NULL)"
+        "(SELECT s.id FROM solid_queue_jobs j JOIN solid_queue_semaphores s ON s.key = j.concurrency_key \
+         WHERE j.id = {ready}.job_id AND j.concurrency_slots IS NULL)"
     )
 }

@@ -198,7 +198,7 @@ impl EndedJob {
 /// Reads the rows of jobs whose claims have ended in this transaction.
 pub(crate) fn ended(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<Vec<EndedJob>> {
     let text = "SELECT id, class_name, queue_name, unique_id, attempts, crash_count, policy, \
-         coalesce(traceparent, '') AS traceparent, batch_id, concurrency_key IS NOT NULL AND concurrency_limit IS NULL AS has_semaphore \
+         coalesce(traceparent, '') AS traceparent, batch_id, concurrency_key IS NOT NULL AND concurrency_slots IS NULL AS has_semaphore \
          FROM solid_queue_jobs WHERE id IN {in $1}";
     Statement::new(text).bind(id_list(jobs)).load(conn)
 }

@@ -5,11 +5,10 @@ use crate::db::conn::dialect::Dialect;
 use crate::db::conn::param::InputRows;
 use crate::db::conn::sql::{Id, id_list};
 use crate::db::conn::statement::Statement;
-use crate::db::table::claimed::noted_semaphore;
-use crate::db::table::wanted_keys::{self, ConcurrencyKey, keys};
+use crate::db::table::claimed::semaphore_of;
+use crate::db::table::wanted_keys::{self, Request};
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Integer, Nullable, Text};
-use std::collections::BTreeSet;
 
 /// No row has the id 0: it stands for the missing row of an outer join.
 pub(crate) const NOTHING: i64 = 0;
@@ -21,7 +20,7 @@ pub(crate) const NOTHING: i64 = 0;
 pub(crate) fn insert(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<()> {
     let text = "INSERT INTO solid_queue_ready_executions (job_id, queue_name, priority, class_name, cautious, created_at, concurrency_key) \
          SELECT id, queue_name, priority, class_name, {cautious}, {now}, \
-           CASE WHEN concurrency_limit IS NOT NULL THEN concurrency_key END \
+           CASE WHEN concurrency_slots IS NOT NULL THEN concurrency_key END \
          FROM solid_queue_jobs WHERE id IN {in $1} ORDER BY id ON CONFLICT (job_id) DO NOTHING";
     Statement::new(text).bind(id_list(jobs)).execute(conn)?;
     crate::db::conn::wakeup::notify(conn, jobs.len())
@@ -54,20 +53,31 @@ pub(crate) fn mark_cautious(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<()
 
 /// Deletes the ready executions of jobs, which frees their slots.
 pub(crate) fn delete(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<()> {
-    let keys = take(conn, jobs)?;
-    wanted_keys::request_promotion(conn, &keys)
+    let slots = take(conn, jobs)?;
+    let keys = slots.iter().filter_map(|slot| slot.concurrency_key.clone());
+    wanted_keys::request_promotion(conn, &keys.collect())?;
+    let semaphores = slots.iter().filter_map(|slot| slot.semaphore_id);
+    wanted_keys::request(conn, semaphores.map(|id| Request::Semaphore(id, 1)))
 }
 
-/// Deletes the ready executions of jobs, and returns the keys of their slots, which the caller frees
-/// or uses.
-pub(crate) fn take(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<BTreeSet<String>> {
+/// What a deleted ready execution held.
+#[derive(Debug, QueryableByName)]
+pub(crate) struct TakenSlot {
+    #[diesel(sql_type = Nullable<Text>)]
+    pub(crate) concurrency_key: Option<String>,
+    /// The semaphore of Ruby of which it held a slot.
+    #[diesel(sql_type = Nullable<BigInt>)]
+    pub(crate) semaphore_id: Option<i64>,
+}
+
+/// Deletes the ready executions of jobs, and returns their slots, which the caller frees or uses.
+pub(crate) fn take(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<Vec<TakenSlot>> {
     let text = format!(
         "DELETE FROM solid_queue_ready_executions WHERE job_id IN {{in $1}} \
-         RETURNING CASE WHEN class_name IS NULL THEN {} ELSE concurrency_key END AS concurrency_key",
-        noted_semaphore("solid_queue_ready_executions"),
+         RETURNING concurrency_key, CASE WHEN class_name IS NULL THEN {} END AS semaphore_id",
+        semaphore_of("solid_queue_ready_executions"),
     );
-    let rows: Vec<ConcurrencyKey> = Statement::new(text).bind(id_list(jobs)).load(conn)?;
-    Ok(keys(rows))
+    Statement::new(text).bind(id_list(jobs)).load(conn)
 }
 
 /// A deleted ready execution. Values that another program may have stored are texts.

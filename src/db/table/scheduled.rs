@@ -42,7 +42,7 @@ pub(crate) fn insert_each(conn: &mut Conn<'_>, jobs: &[DelayedJob]) -> QueryResu
     let text = format!(
         "INSERT INTO solid_queue_scheduled_executions (job_id, queue_name, priority, scheduled_at, created_at, concurrency_key) \
          SELECT j.id, j.queue_name, j.priority, {{later input.delay}}, {{now}}, \
-           CASE WHEN input.keeps_slot AND j.concurrency_on_conflict = '{ORDERED}' THEN j.concurrency_key END \
+           CASE WHEN input.keeps_slot AND j.concurrency_conflict = '{ORDERED}' THEN j.concurrency_key END \
          FROM {} CROSS JOIN solid_queue_jobs j WHERE j.id = input.job_id ORDER BY j.id + 0 \
          ON CONFLICT (job_id) DO UPDATE SET scheduled_at = excluded.scheduled_at, \
            concurrency_key = excluded.concurrency_key",

@@ -18,7 +18,7 @@ use crate::db::conn::statement::Statement;
 use crate::db::table::run_time::limits;
 use crate::db::table::unique_jobs::waits_for_others_sql;
 use crate::db::table::wanted_keys::{
-    PromotionRequest, RequestedKey, is_requested_after, key_list, request_promotion,
+    self, PromotionRequest, Requests, is_requested_after, key_list, request_promotion,
 };
 use crate::mutant;
 use diesel::prelude::*;
@@ -35,29 +35,23 @@ pub(crate) fn is_requested(conn: &mut Conn<'_>, after: i64) -> QueryResult<bool>
         .map(|row| row.is_wanted)
 }
 
-/// Takes the keys of the oldest requests after the id `after` that are not locked, and locks the
-/// keys until the transaction ends.
+/// Takes the oldest requests after the id `after` that are not locked, and locks what they name until the transaction
+/// ends.
 pub(crate) fn take_requests(
     conn: &mut Conn<'_>,
     after: i64,
     batch: usize,
-) -> QueryResult<BTreeSet<String>> {
-    let text = "DELETE FROM windlass_wanted_keys WHERE id IN (SELECT id FROM windlass_wanted_keys WHERE id > $1 \
-         ORDER BY id LIMIT $2 {lock skip}) RETURNING key";
-    let rows: Vec<RequestedKey> = Statement::new(text)
-        .bind(after)
-        .bind(batch as i64)
-        .load(conn)?;
-    let keys: BTreeSet<String> = rows.into_iter().map(|row| row.key).collect();
-    if !keys.is_empty() {
-        lock(conn, &keys)?;
+) -> QueryResult<Requests> {
+    let requests = wanted_keys::take(conn, after, batch)?;
+    if requests.taken > 0 {
+        lock(conn, &requests)?;
     }
-    Ok(keys)
+    Ok(requests)
 }
 
-/// Locks keys, in the same order in every process. These are advisory locks, not rows: an unused
+/// Locks what requests name, in the same order in every process. These are advisory locks, not rows: an unused
 /// key needs no storage and no cleaning, and a Rails app's own semaphores are not touched.
-fn lock(conn: &mut Conn<'_>, keys: &BTreeSet<String>) -> QueryResult<()> {
+fn lock(conn: &mut Conn<'_>, requests: &Requests) -> QueryResult<()> {
     if mutant::is("promote_without_lock") {
         return Ok(());
     }
@@ -66,9 +60,11 @@ fn lock(conn: &mut Conn<'_>, keys: &BTreeSet<String>) -> QueryResult<()> {
             // The first number ("WIND") keeps clear of the application's own locks, the table's oid
             // of other schemas of the same database.
             let text = "SELECT pg_advisory_xact_lock(1464422980, slot) FROM (SELECT DISTINCT \
-                 hashtext(CAST(CAST(CAST('windlass_wanted_keys' AS regclass) AS oid) AS text) || ' ' || (value ->> 0)) \
+                 hashtext(CAST(CAST(CAST('windlass_wanted_keys' AS regclass) AS oid) AS text) || ' ' || (value ->> 0) \
+                   || ' ' || (value ->> 1)) \
                  AS slot FROM {rows $1} ORDER BY slot) AS slots";
-            Statement::new(text).bind(key_list(keys)).execute(conn)
+            let names = serde_json::to_string(&requests.names()).unwrap_or_default();
+            Statement::new(text).bind(names).execute(conn)
         }
         // No other connection writes during the transaction.
         Dialect::Sqlite => Ok(()),
@@ -79,8 +75,8 @@ fn lock(conn: &mut Conn<'_>, keys: &BTreeSet<String>) -> QueryResult<()> {
 /// newest job. Jobs of Rails have none.
 pub(crate) fn limit_of(key: &str) -> String {
     format!(
-        "coalesce({}, (SELECT j.concurrency_limit FROM solid_queue_jobs j WHERE j.concurrency_key = {key} \
-         AND j.concurrency_limit IS NOT NULL ORDER BY j.id DESC LIMIT 1), 0)",
+        "coalesce({}, (SELECT j.concurrency_slots FROM solid_queue_jobs j WHERE j.concurrency_key = {key} \
+         AND j.concurrency_slots IS NOT NULL ORDER BY j.id DESC LIMIT 1), 0)",
         limits::set_for(key)
     )
 }
@@ -237,8 +233,7 @@ pub(crate) fn all(conn: &mut Conn<'_>) -> QueryResult<Vec<SemaphoreStatus>> {
            SELECT concurrency_key AS key, count(*) AS ready, 0 AS claimed, 0 AS scheduled, 0 AS blocked \
              FROM solid_queue_ready_executions WHERE concurrency_key IS NOT NULL GROUP BY concurrency_key \
            UNION ALL SELECT concurrency_key, 0, count(*), 0, 0 \
-             FROM solid_queue_claimed_executions WHERE concurrency_key IS NOT NULL \
-             AND concurrency_key NOT LIKE 'windlass/semaphore/%' GROUP BY concurrency_key \
+             FROM solid_queue_claimed_executions WHERE concurrency_key IS NOT NULL GROUP BY concurrency_key \
            UNION ALL SELECT concurrency_key, 0, 0, count(*), 0 \
              FROM solid_queue_scheduled_executions WHERE concurrency_key IS NOT NULL GROUP BY concurrency_key \
            UNION ALL SELECT concurrency_key, 0, 0, 0, count(*) FROM solid_queue_blocked_executions \
@@ -282,7 +277,7 @@ pub(crate) fn check(conn: &mut Conn<'_>) -> QueryResult<Vec<String>> {
          FROM (SELECT 'ready' AS place, job_id, concurrency_key FROM solid_queue_ready_executions \
            UNION ALL SELECT 'claimed', job_id, concurrency_key FROM solid_queue_claimed_executions) AS e \
          JOIN solid_queue_jobs j ON j.id = e.job_id \
-         WHERE j.concurrency_limit IS NOT NULL AND coalesce(e.concurrency_key, '') <> j.concurrency_key \
+         WHERE j.concurrency_slots IS NOT NULL AND coalesce(e.concurrency_key, '') <> j.concurrency_key \
          UNION ALL SELECT DISTINCT 'a slot of the concurrency key `' || b.concurrency_key \
            || '` is free, and no promotion of its blocked jobs was requested' \
          FROM solid_queue_blocked_executions b WHERE b.expires_at >= {{time '{}'}} AND NOT {} \

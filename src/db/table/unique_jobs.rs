@@ -20,9 +20,11 @@ pub(crate) const READY: &str = "solid_queue_ready_executions";
 
 pub(crate) const BLOCKED: &str = "solid_queue_blocked_executions";
 
-/// The concurrency key of executions that wait for the job before them. Ruby releases only keys of
-/// its own jobs.
-pub(crate) const UNIQUE_SUCCESSOR: &str = "windlass/again";
+/// The concurrency key of executions that wait for the job before them.
+///
+/// It has blanks only, as those of other waits. No job has such a key: those of Windlass have a `/`, and Solid Queue
+/// treats a job with a blank one as a job without limit, so that it releases none either.
+pub(crate) const UNIQUE_SUCCESSOR: &str = " ";
 
 /// Returns whether jobs that are blocked under this key wait for other jobs, batches or events, and not for a slot.
 pub(crate) fn waits_for_others(key: &str) -> bool {

@@ -1,12 +1,17 @@
-//! `windlass_wanted_keys`: requests to promote the blocked jobs of concurrency keys.
+//! `windlass_wanted_keys`: requests to a promotion.
+//!
+//! Most ask for the blocked jobs of a concurrency key, which stands in `key`: a text of a user. All others have a `kind`
+//! and name what they are about in columns of their own, so that no key is ever one of them.
 
 use crate::db::conn::connection::Conn;
 use crate::db::conn::dialect::Dialect;
+use crate::db::conn::sql::MaybeLossy;
 use crate::db::conn::statement::Statement;
+use crate::db::table::unique_jobs::waits_for_others;
 use diesel::prelude::*;
 use diesel::sql_types::BigInt;
 use diesel::sql_types::{Bool, Nullable, Text};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 #[derive(QueryableByName)]
 pub(crate) struct ConcurrencyKey {
@@ -27,12 +32,121 @@ pub(crate) fn key_list<'k>(keys: impl IntoIterator<Item = &'k String>) -> String
     serde_json::to_string(&rows).unwrap_or_default()
 }
 
+/// The kind of requests to look whether a batch is over. Their `amount` is how many jobs were added to it.
+pub(crate) const BATCH: &str = "batch";
+
+/// The kind of requests to look what waited for a job.
+pub(crate) const ENDED: &str = "ended";
+
+/// The kind of requests to look whether the parents of a job are over.
+pub(crate) const CHILD: &str = "after";
+
+/// The kind of requests to look which jobs wait for an event.
+pub(crate) const EVENT: &str = "event";
+
+/// The kind of requests to look whether the wait of a job is over.
+pub(crate) const WAIT: &str = "wait";
+
+/// The kind of requests to give slots back to a semaphore of Ruby. Their `amount` is how many.
+pub(crate) const SEMAPHORE: &str = "semaphore";
+
+/// A request to a promotion.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Request {
+    /// The blocked jobs of a concurrency key.
+    Key(String),
+    /// A batch.
+    Batch(i64),
+    /// A batch, and a number of jobs that were added to it.
+    Added(i64, i64),
+    /// A job that others wait for.
+    Ended(i64),
+    /// A job that waits for others.
+    Child(i64),
+    /// An event.
+    Event(String),
+    /// A job that waits for an event.
+    Wait(i64),
+    /// A semaphore of Ruby, and how many of its slots are given back.
+    Semaphore(i64, i64),
+}
+
+/// The columns `key`, `kind`, `target_id`, `amount` and `name` of a request.
+type Columns<'r> = (
+    Option<&'r str>,
+    Option<&'static str>,
+    Option<i64>,
+    Option<i64>,
+    Option<&'r str>,
+);
+
+impl Request {
+    fn columns(&self) -> Columns<'_> {
+        let of = |kind, id: &i64, amount| (None, Some(kind), Some(*id), amount, None);
+        match self {
+            Request::Key(key) => (Some(key), None, None, None, None),
+            Request::Batch(id) => of(BATCH, id, None),
+            Request::Added(id, jobs) => of(BATCH, id, Some(*jobs)),
+            Request::Ended(id) => of(ENDED, id, None),
+            Request::Child(id) => of(CHILD, id, None),
+            Request::Event(name) => (None, Some(EVENT), None, None, Some(name)),
+            Request::Wait(id) => of(WAIT, id, None),
+            Request::Semaphore(id, slots) => of(SEMAPHORE, id, Some(*slots)),
+        }
+    }
+}
+
+/// Writes requests, and wakes sleeping workers.
+pub(crate) fn request(
+    conn: &mut Conn<'_>,
+    requests: impl IntoIterator<Item = Request>,
+) -> QueryResult<()> {
+    let requests: Vec<Request> = requests.into_iter().collect();
+    if requests.is_empty() {
+        return Ok(());
+    }
+    insert(conn, &requests)?;
+    crate::db::conn::wakeup::notify(conn, requests.len())
+}
+
+/// Writes requests without waking workers, which could do no more at present than the caller did.
+pub(crate) fn request_later(
+    conn: &mut Conn<'_>,
+    requests: impl IntoIterator<Item = Request>,
+) -> QueryResult<()> {
+    let requests: Vec<Request> = requests.into_iter().collect();
+    match requests.is_empty() {
+        true => Ok(()),
+        false => insert(conn, &requests),
+    }
+}
+
+fn insert(conn: &mut Conn<'_>, requests: &[Request]) -> QueryResult<()> {
+    // An existing request is enough on SQLite: see `insert_keys`. One with a number is not the same.
+    let unless_there = match conn.dialect() {
+        Dialect::Postgres => "true",
+        Dialect::Sqlite => {
+            "NOT EXISTS (SELECT 1 FROM windlass_wanted_keys w WHERE w.key = value ->> 0) \
+             AND (value ->> 3 IS NOT NULL OR NOT EXISTS (SELECT 1 FROM windlass_wanted_keys w \
+               WHERE w.kind = value ->> 1 AND w.target_id IS value ->> 2 AND w.name IS value ->> 4 AND w.amount IS NULL))"
+        }
+    };
+    let text = format!(
+        "INSERT INTO windlass_wanted_keys (key, kind, target_id, amount, name) \
+         SELECT value ->> 0, value ->> 1, CAST(value ->> 2 AS bigint), CAST(value ->> 3 AS bigint), value ->> 4 \
+         FROM {{rows $1}} WHERE {unless_there}"
+    );
+    let rows: Vec<Columns<'_>> = requests.iter().map(Request::columns).collect();
+    let rows = serde_json::to_string(&rows).unwrap_or_default();
+    Statement::new(text).bind(rows).execute(conn)
+}
+
 /// Requests the promotion of keys, and wakes sleeping workers.
 pub(crate) fn request_promotion(conn: &mut Conn<'_>, keys: &BTreeSet<String>) -> QueryResult<()> {
     if keys.is_empty() {
         return Ok(());
     }
-    insert(conn, keys)?;
+    insert_keys(conn, keys)?;
     crate::db::conn::wakeup::notify(conn, keys.len())
 }
 
@@ -45,20 +159,29 @@ pub(crate) fn request_promotion_later(
     if keys.is_empty() {
         return Ok(());
     }
-    insert(conn, keys)
+    insert_keys(conn, keys)
 }
 
-fn insert(conn: &mut Conn<'_>, keys: &BTreeSet<String>) -> QueryResult<()> {
+fn insert_keys(conn: &mut Conn<'_>, keys: &BTreeSet<String>) -> QueryResult<()> {
     // On SQLite, with one writer at a time, an existing request is enough: it is handled after this
     // transaction. Elsewhere it may be handled just before this transaction commits.
     let unless_named = match conn.dialect() {
         Dialect::Postgres => "true",
-        Dialect::Sqlite => "(value ->> 0) NOT IN (SELECT key FROM windlass_wanted_keys)",
+        Dialect::Sqlite => {
+            "NOT EXISTS (SELECT 1 FROM windlass_wanted_keys w WHERE w.key = value ->> 0)"
+        }
     };
     let text = format!(
         "INSERT INTO windlass_wanted_keys (key) SELECT value ->> 0 FROM {{rows $1}} WHERE {unless_named}"
     );
     Statement::new(text).bind(key_list(keys)).execute(conn)
+}
+
+/// Returns an expression for whether a promotion is requested that looks at `id`.
+pub(crate) fn is_requested_sql(kind: &str, id: &str) -> String {
+    format!(
+        "(SELECT k.id FROM windlass_wanted_keys k WHERE k.kind = '{kind}' AND k.target_id = {id} LIMIT 1) IS NOT NULL"
+    )
 }
 
 /// The id before all requests.
@@ -101,7 +224,112 @@ pub(crate) fn last_id(conn: &mut Conn<'_>) -> QueryResult<i64> {
 }
 
 #[derive(QueryableByName)]
-pub(crate) struct RequestedKey {
-    #[diesel(sql_type = Text)]
-    pub(crate) key: String,
+struct RequestRow {
+    #[diesel(sql_type = Nullable<Text>, deserialize_as = MaybeLossy)]
+    key: Option<String>,
+    #[diesel(sql_type = Nullable<Text>, deserialize_as = MaybeLossy)]
+    kind: Option<String>,
+    #[diesel(sql_type = Nullable<BigInt>)]
+    target_id: Option<i64>,
+    #[diesel(sql_type = Nullable<BigInt>)]
+    amount: Option<i64>,
+    #[diesel(sql_type = Nullable<Text>, deserialize_as = MaybeLossy)]
+    name: Option<String>,
+}
+
+impl RequestRow {
+    /// Returns the request, or `None` if it is none that Windlass writes.
+    fn request(&self) -> Option<Request> {
+        let Some(kind) = &self.kind else {
+            let key = self.key.as_ref().filter(|key| !waits_for_others(key));
+            return key.cloned().map(Request::Key);
+        };
+        match (&**kind, self.target_id, self.amount) {
+            (BATCH, Some(id), None) => Some(Request::Batch(id)),
+            (BATCH, Some(id), Some(jobs)) if jobs >= 0 => Some(Request::Added(id, jobs)),
+            (ENDED, Some(id), _) => Some(Request::Ended(id)),
+            (CHILD, Some(id), _) => Some(Request::Child(id)),
+            (EVENT, None, _) => self.name.clone().map(Request::Event),
+            (WAIT, Some(id), _) => Some(Request::Wait(id)),
+            (SEMAPHORE, Some(id), Some(slots)) if slots > 0 => Some(Request::Semaphore(id, slots)),
+            _ => None,
+        }
+    }
+}
+
+/// What a promotion was requested to look at, each once.
+#[derive(Debug, Default)]
+pub(crate) struct Requests {
+    /// How many requests these were.
+    pub(crate) taken: usize,
+    /// Those of them that no program of Windlass writes, in words.
+    pub(crate) invalid: Vec<String>,
+    pub(crate) keys: BTreeSet<String>,
+    /// How many jobs were added to each.
+    pub(crate) batches: BTreeMap<i64, i64>,
+    pub(crate) ended: BTreeSet<i64>,
+    pub(crate) children: BTreeSet<i64>,
+    pub(crate) events: BTreeSet<String>,
+    pub(crate) waits: BTreeSet<i64>,
+    /// How many slots each gets back.
+    pub(crate) semaphores: BTreeMap<i64, i64>,
+}
+
+impl Requests {
+    /// Returns what they name, by kind. Keys have none.
+    pub(crate) fn names(&self) -> Vec<(&'static str, String)> {
+        let of = |kind, ids: &BTreeSet<i64>| -> Vec<_> {
+            ids.iter().map(|id| (kind, id.to_string())).collect()
+        };
+        let mut names = of(ENDED, &self.ended);
+        names.extend(of(CHILD, &self.children));
+        names.extend(of(WAIT, &self.waits));
+        names.extend(self.batches.keys().map(|id| (BATCH, id.to_string())));
+        names.extend(self.events.iter().map(|name| (EVENT, name.clone())));
+        names.extend(self.keys.iter().map(|key| ("", key.clone())));
+        names
+    }
+
+    fn add(&mut self, request: Request) {
+        let sum = |numbers: &mut BTreeMap<i64, i64>, id, number| {
+            let all = numbers.entry(id).or_default();
+            *all = all.saturating_add(number);
+        };
+        match request {
+            Request::Key(key) => drop(self.keys.insert(key)),
+            Request::Batch(id) => sum(&mut self.batches, id, 0),
+            Request::Added(id, jobs) => sum(&mut self.batches, id, jobs),
+            Request::Ended(id) => drop(self.ended.insert(id)),
+            Request::Child(id) => drop(self.children.insert(id)),
+            Request::Event(name) => drop(self.events.insert(name)),
+            Request::Wait(id) => drop(self.waits.insert(id)),
+            Request::Semaphore(id, slots) => sum(&mut self.semaphores, id, slots),
+        }
+    }
+}
+
+/// Takes the oldest requests after the id `after` that are not locked.
+///
+/// One that cannot be read, as it was written by hand, stops no other: it is deleted, and returned in words.
+pub(crate) fn take(conn: &mut Conn<'_>, after: i64, batch: usize) -> QueryResult<Requests> {
+    let text = "DELETE FROM windlass_wanted_keys WHERE id IN (SELECT id FROM windlass_wanted_keys WHERE id > $1 \
+         ORDER BY id LIMIT $2 {lock skip}) RETURNING key, kind, target_id, amount, name";
+    let rows: Vec<RequestRow> = Statement::new(text)
+        .bind(after)
+        .bind(batch as i64)
+        .load(conn)?;
+    let mut requests = Requests {
+        taken: rows.len(),
+        ..Requests::default()
+    };
+    for row in rows {
+        match row.request() {
+            Some(request) => requests.add(request),
+            None => requests.invalid.push(format!(
+                "kind {:?}, target_id {:?}, amount {:?}",
+                row.kind, row.target_id, row.amount
+            )),
+        }
+    }
+    Ok(requests)
 }

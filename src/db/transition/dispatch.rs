@@ -60,11 +60,12 @@ fn in_one_statement(conn: &mut Conn<'_>, batch: usize, on_conflict: &str) -> Que
          due AS MATERIALIZED (SELECT {RETURNING} FROM solid_queue_jobs WHERE id = ANY (ARRAY(SELECT job_id FROM gone))), \
          {limited}, \
          ready AS (INSERT INTO solid_queue_ready_executions (job_id, queue_name, priority, class_name, cautious, created_at) \
-           SELECT id, queue_name, priority, class_name, {{cautious}}, {{now}} FROM due WHERE concurrency_key IS NULL \
+           SELECT id, queue_name, priority, class_name, {{cautious}}, {{now}} FROM due WHERE NOT {has_key} \
            ORDER BY id {on_conflict} RETURNING 1), \
          woken AS (SELECT CASE WHEN EXISTS (SELECT 1 FROM due) THEN {wake} END) \
          SELECT (SELECT count(*) FROM gone) AS count, (SELECT count(*) FROM woken) AS woken",
         limited = blocked::due_ctes("due WHERE", "wanted"),
+        has_key = blocked::has_key("concurrency_key"),
         wake = wakeup::wake("(SELECT count(*) FROM ready) + (SELECT count(*) FROM wanted)"),
     );
     let moved: Dispatched = Statement::new(text).bind(batch as i64).get_result(conn)?;

@@ -226,10 +226,7 @@ fn finish_in_one_statement(
 fn also_done(end: JobsEnd<'_>) -> String {
     let mut ctes = String::new();
     if end.slots == KeySlots::Free {
-        ctes.push_str(
-            "wanted AS (INSERT INTO windlass_wanted_keys (key) \
-               SELECT DISTINCT concurrency_key FROM ended WHERE concurrency_key IS NOT NULL), ",
-        );
+        ctes.push_str(&format!("wanted AS ({}), ", claimed::request_sql("ended")));
     }
     if end.have_steps {
         ctes.push_str(
@@ -262,7 +259,7 @@ fn finish_where(
     let ending = format!(
         "WITH held AS MATERIALIZED ({held}), \
          ended AS (DELETE FROM solid_queue_claimed_executions c WHERE {is_held} \
-           RETURNING c.id AS claim_id, c.job_id, c.concurrency_key), \
+           RETURNING c.id AS claim_id, c.job_id, c.concurrency_key, c.semaphore_id), \
          jobs AS ({jobs}), {also}woken AS ({WAITERS})",
         also = also_done(end),
         WAITERS = notify_waiters("ARRAY(SELECT job_id FROM ended)")
@@ -271,7 +268,7 @@ fn finish_where(
         return end_and_claim_next(conn, &ending, claims, process_id, next, equal);
     }
     let text = format!(
-        "{ending} SELECT claim_id, job_id, false AS cancelled, concurrency_key, (SELECT * FROM woken) AS woken FROM ended"
+        "{ending} SELECT claim_id, job_id, false AS cancelled, concurrency_key, semaphore_id, (SELECT * FROM woken) AS woken FROM ended"
     );
     let ended = Statement::new(text)
         .bind(claims)

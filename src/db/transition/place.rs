@@ -3,7 +3,7 @@
 use crate::db::conn::connection::Conn;
 use crate::db::conn::sql::{Execution, id_list, job_ids};
 use crate::db::conn::statement::Statement;
-use crate::db::table::blocked::insert;
+use crate::db::table::blocked::{has_key, insert};
 use diesel::prelude::*;
 
 /// Makes jobs without an execution ready or scheduled, by their time.
@@ -29,9 +29,12 @@ pub(crate) fn place(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<()> {
 /// blocked, and promoted soon after if a slot is free.
 pub(crate) fn make_runnable(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<()> {
     // An execution that exists already, inserted by another program, does not fail the rest.
-    let text = "INSERT INTO solid_queue_ready_executions (job_id, queue_name, priority, class_name, cautious, created_at) \
-         SELECT id, queue_name, priority, class_name, {cautious}, {now} FROM solid_queue_jobs \
-         WHERE id IN {in $1} AND concurrency_key IS NULL ORDER BY id ON CONFLICT (job_id) DO NOTHING RETURNING job_id";
+    let text = format!(
+        "INSERT INTO solid_queue_ready_executions (job_id, queue_name, priority, class_name, cautious, created_at) \
+         SELECT id, queue_name, priority, class_name, {{cautious}}, {{now}} FROM solid_queue_jobs \
+         WHERE id IN {{in $1}} AND NOT {} ORDER BY id ON CONFLICT (job_id) DO NOTHING RETURNING job_id",
+        has_key("concurrency_key")
+    );
     let ready: Vec<Execution> = Statement::new(text).bind(id_list(jobs)).load(conn)?;
     if ready.len() < jobs.len() {
         insert(conn, jobs)?;

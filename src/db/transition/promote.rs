@@ -8,7 +8,7 @@ use crate::db::conn::statement::Statement;
 use crate::db::model::outcome::{AttemptOutcome, JobFailure, ResultOutcome};
 use crate::db::table::jobs::EndedJob;
 use crate::db::table::semaphores::{self, DOES_NOT_WAIT, FreeSlots, NEVER_EXPIRES, slot_list};
-use crate::db::table::wanted_keys::{self, ConcurrencyKey};
+use crate::db::table::wanted_keys::{self, ConcurrencyKey, Requests};
 use crate::db::table::{blocked, jobs};
 use crate::db::transition::{flows, operate, signal};
 use diesel::prelude::*;
@@ -30,8 +30,10 @@ pub(crate) struct Promoted {
     pub(crate) followed: usize,
     /// Batches of which a job has ended, and that are not over.
     pub(crate) open_batches: Vec<i64>,
-    /// How many keys were processed.
-    pub(crate) keys: usize,
+    /// How many requests were processed.
+    pub(crate) requests: usize,
+    /// Those that could not be read, and are dropped.
+    pub(crate) invalid: Vec<String>,
     /// How many of them must be processed again: another transaction has locked jobs of theirs.
     pub(crate) left_over: usize,
     /// How long it took to check for requests.
@@ -63,7 +65,7 @@ impl Promoted {
     /// Returns whether there may be more to do at once: not if other transactions have locked
     /// everything that is left.
     pub(crate) fn is_progress(&self, batch: usize) -> bool {
-        let is_full = self.keys >= batch && self.left_over < self.keys;
+        let is_full = self.requests >= batch && self.left_over < self.requests;
         let has_moved = !self.ready.is_empty() || !self.discarded.is_empty();
         has_moved || self.followed > 0 || is_full
     }
@@ -95,28 +97,30 @@ pub(crate) fn promote_after(
         return Ok(nothing);
     }
     conn.transaction(|conn| {
-        let keys = semaphores::take_requests(conn, after, batch)?;
-        if keys.is_empty() {
+        let mut requests = semaphores::take_requests(conn, after, batch)?;
+        if requests.taken == 0 {
             return Ok(nothing);
         }
+        let keys = &requests.keys;
         // Counted under the lock, by a separate statement, which sees what transactions before this
         // one have committed.
-        let rooms = semaphores::free_slots(conn, &keys)?;
+        let rooms = semaphores::free_slots(conn, keys)?;
         let picked = pick(conn, &rooms)?;
         let mut ready: Vec<i64> = picked.iter().map(|picked| picked.job_id).collect();
         make_ready(conn, &ready)?;
-        let mut discarded = discard(conn, &keys)?;
+        let mut discarded = discard(conn, keys)?;
         let left_over = request_left_over(conn, &rooms, &picked)?;
         let of_ruby = rooms.iter().filter(|room| room.has_semaphore);
         let of_ruby = of_ruby.map(|room| room.key.clone()).collect();
-        let signalled = signal::signal(conn, &keys, &of_ruby)?;
+        let signalled = signal::signal(conn, &requests.semaphores, &of_ruby)?;
         ready.extend(signalled.ready);
-        let followed = follow(conn, &keys)?;
+        let followed = follow(conn, &requests)?;
         discarded.extend(followed.discarded);
         Ok(Promoted {
             ready,
             discarded,
-            keys: keys.len(),
+            requests: requests.taken,
+            invalid: std::mem::take(&mut requests.invalid),
             left_over: left_over + signalled.left_over + followed.left_over,
             looked: nothing.looked,
             ..followed
@@ -125,11 +129,11 @@ pub(crate) fn promote_after(
 }
 
 /// Handles the requests about batches, jobs that wait for others, and waits.
-fn follow(conn: &mut Conn<'_>, keys: &BTreeSet<String>) -> QueryResult<Promoted> {
-    let completed = flows::complete::complete(conn, keys)?;
-    let parents = flows::parents::resolve(conn, keys)?;
-    let admitted = flows::admit::admit(conn, keys)?;
-    let woken = flows::wake::wake(conn, keys)?;
+fn follow(conn: &mut Conn<'_>, requests: &Requests) -> QueryResult<Promoted> {
+    let completed = flows::complete::complete(conn, &requests.batches)?;
+    let parents = flows::parents::resolve(conn, &requests.ended)?;
+    let admitted = flows::admit::admit(conn, &requests.children)?;
+    let woken = flows::wake::wake(conn, &requests.waits, &requests.events)?;
     let unwanted = admitted.discarded.into_iter();
     let unwanted = unwanted.map(|job| Discarded::of(job, flows::admit::NOT_WANTED));
     Ok(Promoted {

@@ -4,12 +4,11 @@ use crate::db::conn::connection::Conn;
 use crate::db::conn::sql::Id;
 use crate::db::conn::sqlite_file::Refusal;
 use crate::db::conn::statement::Statement;
-use crate::db::model::claim::{Fence, FinishedRow};
+use crate::db::model::claim::{EndedClaim, Fence, FinishedRow};
 use crate::db::model::decision::{Death, Destination, JobDecision, LostClaim, MAX_CRASHES};
 use crate::db::model::history::contribution::Contribution;
 use crate::db::model::outcome::{EndedRun, Ending, ResultOutcome, RunStart};
 use crate::db::table::claimed::{self, claim_ids};
-use crate::db::table::wanted_keys::{self, ConcurrencyKey};
 use crate::db::transition::settle;
 use diesel::prelude::*;
 use std::collections::HashSet;
@@ -209,7 +208,7 @@ pub(crate) fn record_timeout(
 pub(crate) fn drop_jobless(conn: &mut Conn<'_>, process_id: i64) -> QueryResult<()> {
     let text = "DELETE FROM solid_queue_claimed_executions WHERE process_id = $1 \
          AND NOT EXISTS (SELECT 1 FROM solid_queue_jobs j WHERE j.id = solid_queue_claimed_executions.job_id) \
-         RETURNING concurrency_key";
-    let rows: Vec<ConcurrencyKey> = Statement::new(text).bind(process_id).load(conn)?;
-    wanted_keys::request_promotion(conn, &wanted_keys::keys(rows))
+         RETURNING id AS claim_id, job_id, false AS cancelled, concurrency_key, semaphore_id";
+    let ended: Vec<EndedClaim> = Statement::new(text).bind(process_id).load(conn)?;
+    claimed::request_promotion(conn, &ended)
 }

@@ -1,8 +1,8 @@
 //! Gives the slots of Solid Queue's semaphores back.
 //!
-//! Ruby takes a slot of a job's semaphore, and then makes the job ready. The claim of such a job [notes](crate::db::table::claimed::noted_semaphore) the
-//! semaphore where other claims have their concurrency key. However the claim ends, its end requests a promotion of
-//! this note in the same transaction, so that no slot is lost with a process. The promotion raises the value of the
+//! Ruby takes a slot of a job's semaphore, and then makes the job ready. The claim of such a job
+//! [notes](crate::db::table::claimed::semaphore_of) the semaphore. However the claim ends, its end requests in the same
+//! transaction that the slot is given back, so that none is lost with a process. A promotion raises the value of the
 //! semaphore, and gives its free slots to the blocked jobs of Ruby, as Solid Queue does at the end of its own jobs.
 //!
 //! Windlass does not know the limit of a semaphore, which is in the Ruby class. A slot is given back only to the
@@ -13,21 +13,13 @@ use crate::db::conn::sql::{id_list, micros};
 use crate::db::conn::statement::Statement;
 use crate::db::conn::wakeup;
 use crate::db::table::blocked;
-use crate::db::table::claimed::NOTE;
 use crate::db::table::semaphores::DOES_NOT_WAIT;
-use crate::db::table::wanted_keys::{self, key_list};
+use crate::db::table::wanted_keys::{self, Request, key_list};
 use chrono::NaiveDateTime;
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Nullable, Text, Timestamp};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
-
-/// Returns the semaphore's id and key that a note names.
-fn parsed(note: &str) -> Option<(i64, &str)> {
-    let (_ready, rest) = note.strip_prefix(NOTE)?.split_once('/')?;
-    let (semaphore, key) = rest.split_once('/')?;
-    Some((semaphore.parse().ok()?, key))
-}
 
 /// What came of the requests.
 #[derive(Debug, Default)]
@@ -48,78 +40,77 @@ struct Semaphore {
     value: i64,
 }
 
-/// Handles requests: gives back the slots that notes name, and the free slots of their keys to the jobs of Ruby that
-/// wait for them. `of_ruby` are the requested keys of semaphores.
+/// Handles requests: gives slots back to semaphores, and their free slots to the jobs of Ruby that wait for them. `of_ruby`
+/// are the requested keys of semaphores.
 ///
 /// It waits for no lock. Ruby may hold the locks of several semaphores in any order. Its statements are rare, so none is
 /// kept prepared.
 pub(crate) fn signal(
     conn: &mut Conn<'_>,
-    requested: &BTreeSet<String>,
+    given: &BTreeMap<i64, i64>,
     of_ruby: &BTreeSet<String>,
 ) -> QueryResult<Signalled> {
-    let mut signals: BTreeMap<&str, Vec<(i64, &String)>> = BTreeMap::new();
-    for note in requested {
-        if let Some((id, key)) = parsed(note) {
-            signals.entry(key).or_default().push((id, note));
-        }
-    }
-    let keys = signals.keys().map(|key| (*key).to_owned());
-    let keys: BTreeSet<String> = keys.chain(of_ruby.iter().cloned()).collect();
     let mut signalled = Signalled::default();
-    if keys.is_empty() {
+    if given.is_empty() && of_ruby.is_empty() {
         return Ok(signalled);
     }
-    let locked = lock(conn, &keys)?;
-    let mut again = BTreeSet::new();
+    let named = NamedSemaphores::new(given, of_ruby);
+    let locked = named.load(conn, "{lock skip of s}")?;
+    let mut again = Vec::new();
     for semaphore in &locked {
-        let given = signals.remove(&*semaphore.key).unwrap_or_default();
-        let back = given.iter().filter(|(id, _)| *id == semaphore.id).count();
-        let passed = pass_on(conn, semaphore, back as i64)?;
+        let back = given.get(&semaphore.id).copied().unwrap_or_default();
+        let passed = pass_on(conn, semaphore, back)?;
         if passed.is_left_over {
-            again.insert(semaphore.key.clone());
+            again.push(Request::Key(semaphore.key.clone()));
         }
         signalled.ready.extend(passed.jobs);
     }
-    if locked.len() < keys.len() {
-        let busy = existing(conn, &keys, &locked)?;
-        for key in &busy {
-            let notes = signals.remove(&**key).unwrap_or_default();
-            again.extend(notes.into_iter().map(|(_, note)| note.clone()));
-            again.insert(key.clone());
+    if locked.len() < given.len() + of_ruby.len() {
+        let found = named.load(conn, "")?;
+        for busy in found {
+            if locked.iter().any(|locked| locked.id == busy.id) {
+                continue;
+            }
+            again.extend(
+                given
+                    .get(&busy.id)
+                    .map(|slots| Request::Semaphore(busy.id, *slots)),
+            );
+            again.push(Request::Key(busy.key));
         }
     }
     signalled.left_over = again.len();
-    wanted_keys::request_promotion_later(conn, &again)?;
+    wanted_keys::request_later(conn, again)?;
     Ok(signalled)
 }
 
-/// Locks the semaphores of the keys that no other transaction has locked.
-fn lock(conn: &mut Conn<'_>, keys: &BTreeSet<String>) -> QueryResult<Vec<Semaphore>> {
-    let text = "SELECT s.id, s.key, CAST(s.value AS bigint) AS value FROM solid_queue_semaphores s \
-         WHERE s.key IN (SELECT value ->> 0 FROM {rows $1}) ORDER BY s.key {lock skip of s}";
-    Statement::new(text)
-        .unkept()
-        .bind(key_list(keys))
-        .load(conn)
+/// The semaphores that requests name, by their ids or by their keys.
+struct NamedSemaphores {
+    ids: String,
+    keys: String,
 }
 
-/// Returns the keys whose semaphore exists and was not locked by [`lock`].
-fn existing(
-    conn: &mut Conn<'_>,
-    keys: &BTreeSet<String>,
-    locked: &[Semaphore],
-) -> QueryResult<BTreeSet<String>> {
-    let text = "SELECT s.id, s.key, CAST(s.value AS bigint) AS value FROM solid_queue_semaphores s \
-         WHERE s.key IN (SELECT value ->> 0 FROM {rows $1})";
-    let all: Vec<Semaphore> = Statement::new(text)
-        .unkept()
-        .bind(key_list(keys))
-        .load(conn)?;
-    let busy = all
-        .into_iter()
-        .filter(|one| locked.iter().all(|locked| locked.key != one.key));
-    Ok(busy.map(|one| one.key).collect())
+impl NamedSemaphores {
+    fn new(given: &BTreeMap<i64, i64>, of_ruby: &BTreeSet<String>) -> Self {
+        let ids: Vec<i64> = given.keys().copied().collect();
+        NamedSemaphores {
+            ids: id_list(&ids),
+            keys: key_list(of_ruby),
+        }
+    }
+
+    fn load(&self, conn: &mut Conn<'_>, lock: &str) -> QueryResult<Vec<Semaphore>> {
+        let text = format!(
+            "SELECT s.id, s.key, CAST(s.value AS bigint) AS value FROM solid_queue_semaphores s WHERE s.key IN ( \
+               SELECT n.key FROM solid_queue_semaphores n WHERE n.id IN {{in $1}} \
+               UNION ALL SELECT value ->> 0 FROM {{rows $2}}) ORDER BY s.key {lock}"
+        );
+        Statement::new(text)
+            .unkept()
+            .bind(&self.ids)
+            .bind(&self.keys)
+            .load(conn)
+    }
 }
 
 /// The `duration` of a class of Ruby that names none.
@@ -155,7 +146,7 @@ struct PassedOn {
 /// Gives `back` slots to a locked semaphore, and its free slots to the jobs that wait for it. These have no class in
 /// their ready execution, like all that Ruby makes ready, so that their claims note the semaphore.
 fn pass_on(conn: &mut Conn<'_>, semaphore: &Semaphore, back: i64) -> QueryResult<PassedOn> {
-    let free = semaphore.value + back;
+    let free = semaphore.value.saturating_add(back);
     let mut passed = PassedOn {
         jobs: Vec::new(),
         is_left_over: false,
@@ -229,16 +220,4 @@ fn has_blocked(conn: &mut Conn<'_>, key: &str) -> QueryResult<bool> {
     );
     let row: HasBlocked = Statement::new(text).unkept().bind(key).get_result(conn)?;
     Ok(row.found)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_note_names_a_semaphore() {
-        assert_eq!(parsed("windlass/semaphore/7/12/a/b"), Some((12, "a/b")));
-        assert_eq!(parsed("windlass/semaphore/7/x/a"), None);
-        assert_eq!(parsed("windlass/again"), None);
-    }
 }

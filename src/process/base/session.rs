@@ -258,7 +258,13 @@ impl Session {
         let Ok((promoted, last)) = promoted else {
             return Promoted::default();
         };
-        let is_full = promoted.keys >= PROMOTED_KEYS;
+        for request in &promoted.invalid {
+            self.report(
+                "handle a request of windlass_wanted_keys, which is dropped",
+                request,
+            );
+        }
+        let is_full = promoted.requests >= PROMOTED_KEYS;
         self.wanted.end(look, promoted.looked, is_full, last);
         for job in &promoted.discarded {
             let (queue, class) = (&job.queue_name, &job.class_name);

@@ -104,8 +104,8 @@ fn of_job(input: &str) -> String {
         "due_at" => "v_at".to_owned(),
         "delay" => "v_delay".to_owned(),
         "concurrency_key" => "v_key".to_owned(),
-        "concurrency_limit" => "v_limit".to_owned(),
-        "concurrency_on_conflict" => "v_on_conflict".to_owned(),
+        "concurrency_slots" => "v_limit".to_owned(),
+        "concurrency_conflict" => "v_on_conflict".to_owned(),
         "arguments" | "priority" | "at_most_once" | "traceparent" | "idempotency_key"
         | "unique_id" => format!("p_{input}"),
         _ => panic!("no caller can set {input} yet"),

@@ -1,7 +1,6 @@
 //! The rules of an enqueue as SQL: what [`NewJob`](crate::NewJob) refuses, in both dialects.
 
 use crate::db::conn::dialect::Dialect;
-use crate::db::table::unique_jobs::UNIQUE_SUCCESSOR;
 use crate::job::arguments::MAX_DEPTH;
 use crate::job::concurrency::MAX_KEY;
 use crate::job::new_job::{LONGEST_DELAY, MAX_ARGUMENTS};
@@ -281,10 +280,6 @@ impl<'c> Rules<'c> {
             format!(
                 "its concurrency_key and concurrency_group must not be empty, have at most {MAX_KEY} bytes together, and no NUL"
             ),
-        );
-        self.add(
-            format!("{whole} = '{UNIQUE_SUCCESSOR}'"),
-            format!("the concurrency key `{UNIQUE_SUCCESSOR}` is reserved by Windlass"),
         );
         let on_conflict = self.of("concurrency_on_conflict");
         self.add(

@@ -21,8 +21,8 @@ const CHECKED: [&str; 18] = [
     "on_conflict",
     "idempotency_key",
     "concurrency_key",
-    "concurrency_limit",
-    "concurrency_on_conflict",
+    "concurrency_slots",
+    "concurrency_conflict",
     "max_attempts",
     "max_crashes",
     "at_most_once",
@@ -165,11 +165,11 @@ fn of_caller(from: &str, input: &str) -> String {
         "concurrency_key" => format!(
             "coalesce({from}concurrency_group, {from}class) || '/' || {from}concurrency_key"
         ),
-        "concurrency_limit" => format!(
+        "concurrency_slots" => format!(
             "CASE WHEN {from}concurrency_key IS NOT NULL THEN min(coalesce({from}concurrency_limit, 1), {}) END",
             i32::MAX
         ),
-        "concurrency_on_conflict" => format!("nullif({from}concurrency_on_conflict, 'block')"),
+        "concurrency_conflict" => format!("nullif({from}concurrency_on_conflict, 'block')"),
         "traceparent" | "unique_id" | "idempotency_key" => format!("{from}{input}"),
         _ => panic!("no caller can set {input} yet"),
     }

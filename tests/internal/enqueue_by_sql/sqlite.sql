@@ -60,15 +60,15 @@ BEGIN
     SELECT id, queue_name, priority, scheduled_at, updated_at FROM solid_queue_jobs WHERE id = NEW.id
     AND NEW.is_behind IS NULL AND scheduled_at > updated_at;
     INSERT INTO solid_queue_blocked_executions (job_id, queue_name, priority, concurrency_key, expires_at, created_at)
-    SELECT id, queue_name, CASE WHEN NEW.is_behind IS NULL AND concurrency_on_conflict = '{ordered}' THEN {in_order} ELSE priority END,
+    SELECT id, queue_name, CASE WHEN NEW.is_behind IS NULL AND concurrency_conflict = '{ordered}' THEN {in_order} ELSE priority END,
         CASE WHEN NEW.is_behind THEN '{unique_successor}' ELSE concurrency_key END,
-        CASE WHEN NEW.is_behind IS NULL AND concurrency_on_conflict = 'discard' AND last_claim_id IS NULL
+        CASE WHEN NEW.is_behind IS NULL AND concurrency_conflict = 'discard' AND last_claim_id IS NULL
             THEN '{does_not_wait}' ELSE '{never_expires}' END, updated_at
     FROM solid_queue_jobs WHERE id = NEW.id
     AND (NEW.is_behind OR concurrency_key IS NOT NULL AND (scheduled_at IS NULL OR scheduled_at <= updated_at));
     INSERT INTO windlass_wanted_keys (key) SELECT concurrency_key FROM solid_queue_jobs WHERE id = NEW.id
     AND NEW.is_behind IS NULL AND (scheduled_at IS NULL OR scheduled_at <= updated_at)
-    AND concurrency_key IS NOT NULL AND concurrency_key NOT IN (SELECT key FROM windlass_wanted_keys);
+    AND concurrency_key IS NOT NULL AND NOT EXISTS (SELECT 1 FROM windlass_wanted_keys w WHERE w.key = concurrency_key);
 END;
 
 -- Inserts a job that has a unique id, a key or a limit. The job that holds its unique id is holder, at a place: 0 ready,

@@ -17,12 +17,11 @@ use crate::db::query::flows::edges::{self as graph, EdgesOf};
 use crate::db::query::flows::{inputs, nodes};
 use crate::db::table::flows::batches::{self, Addition, NewBatchRow};
 use crate::db::table::flows::edges::{self, Resolved};
-use crate::db::table::flows::{CHILD, ENDED, members, parents};
-use crate::db::table::wanted_keys;
+use crate::db::table::flows::{members, parents};
+use crate::db::table::wanted_keys::{self, Request};
 use crate::db::transition::flows::{complete, enqueue as flows, leave, sweep};
 use crate::db::transition::{clear, end, enqueue, finish, operate, promote};
 use diesel::QueryResult;
-use std::collections::BTreeSet;
 use std::time::Duration;
 
 pub(crate) const FLOWS: [(&str, Work); 17] = [
@@ -78,8 +77,7 @@ pub(crate) const FLOWS: [(&str, Work); 17] = [
     ("cancel what follows", |conn, _| {
         let (_, follows) = enqueued(conn)?;
         operate::cancel(conn, &follows)?;
-        let gone = BTreeSet::from([format!("{CHILD}{}", follows[0])]);
-        wanted_keys::request_promotion(conn, &gone)?;
+        wanted_keys::request(conn, [Request::Child(follows[0])])?;
         promote_all(conn)
     }),
     ("look at batches", |conn, _| {
@@ -108,8 +106,7 @@ pub(crate) const FLOWS: [(&str, Work); 17] = [
         end::end(conn, fence(rows), &fails, Duration::ZERO, keep)?;
         operate::discard(conn, &rows.jobs[3..])?;
         promote_all(conn)?;
-        let deleted = BTreeSet::from([format!("{ENDED}{}", i64::MAX)]);
-        wanted_keys::request_promotion(conn, &deleted)?;
+        wanted_keys::request(conn, [Request::Ended(i64::MAX)])?;
         promote_all(conn)
     }),
     ("look for jobs that wait in vain", |conn, rows| {

@@ -241,7 +241,7 @@ pub(crate) const LOOKS: [(&str, Work); 46] = [
         crate::db::table::jobs::ended_by_owner(conn, nothing).map(drop)
     }),
     ("claim what Ruby has made ready", |conn, rows| {
-        let limit = "UPDATE solid_queue_jobs SET concurrency_key = 'plan/k', concurrency_limit = 1";
+        let limit = "UPDATE solid_queue_jobs SET concurrency_key = 'plan/k', concurrency_slots = 1";
         run(conn, &format!("{limit} WHERE id >= {}", rows.jobs[3]))?;
         let unnamed = "UPDATE solid_queue_ready_executions SET class_name = NULL";
         run(conn, &format!("{unnamed} WHERE job_id >= {}", rows.jobs[3]))?;

@@ -25,9 +25,10 @@ use crate::db::table::progress::{self, ClaimNote, Note};
 use crate::db::table::quotas::jobs::QuotaJob;
 use crate::db::table::run_time::{class_pauses, settings};
 use crate::db::table::scheduled::DelayedJob;
+use crate::db::table::wanted_keys::{self, Request};
 use crate::db::table::{
     claimed, classes, expiries, jobs, pauses, processes, public_tokens, queue_names, quotas, ready,
-    recurring_tasks, scheduled, semaphores, steps, unique_jobs, wanted_keys,
+    recurring_tasks, scheduled, semaphores, steps, unique_jobs,
 };
 use crate::db::transition::clear::{self, ClearLimits};
 use crate::db::transition::enqueue::alike;
@@ -147,11 +148,11 @@ pub(crate) const LOOPS: [(&str, Work); 49] = [
             ),
         )?;
         let requests = [
-            "windlass/semaphore/1/0/ruby",
-            "ruby",
-            "windlass/semaphore/2/0/gone",
+            Request::Semaphore(0, 1),
+            Request::Key("ruby".to_owned()),
+            Request::Semaphore(-1, 1),
         ];
-        wanted_keys::request_promotion(conn, &requests.map(str::to_owned).into())?;
+        wanted_keys::request(conn, requests)?;
         assert_eq!(promote::promote(conn, 10)?.ready, [job]);
         Ok(())
     }),

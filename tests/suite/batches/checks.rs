@@ -116,7 +116,7 @@ fn a_job_that_was_not_let_go_is_found(db: &TestDb) {
     assert_eq!(finding.jobs, follows);
     for job in &follows {
         db.execute(&format!(
-            "INSERT INTO windlass_wanted_keys (key) VALUES ('windlass/after/{job}')"
+            "INSERT INTO windlass_wanted_keys (kind, target_id) VALUES ('after', {job})"
         ));
     }
     one(db, Verdict::Fine, "every batch without jobs is over");

@@ -27,7 +27,7 @@ fn a_wait_is_explained(db: &TestDb) {
          VALUES ('default', 'order', 'null', '2026-11-20 10:00:00.000000', '2026-11-20 10:00:00.000000')");
     db.execute(
         "INSERT INTO solid_queue_blocked_executions (job_id, queue_name, priority, concurrency_key, expires_at, created_at) \
-         SELECT id, 'default', 0, 'windlass/event', '9999-12-31 23:59:59.000000', created_at FROM solid_queue_jobs",
+         SELECT id, 'default', 0, '   ', '9999-12-31 23:59:59.000000', created_at FROM solid_queue_jobs",
     );
     db.execute(
         "INSERT INTO windlass_waits (job_id, claim_id, step, event_name, timeout_at, created_at) \

@@ -45,8 +45,8 @@ pub fn rows_after<C: AsConn>(conn: &mut C, known: i64) -> Vec<String> {
         "idempotency_key",
         "policy",
         "unique_id",
-        "concurrency_limit",
-        "concurrency_on_conflict",
+        "concurrency_slots",
+        "concurrency_conflict",
         "traceparent",
     ];
     let of = |table: &str, columns: &[&str], times: &[&str]| {
@@ -94,7 +94,7 @@ pub fn rows_after<C: AsConn>(conn: &mut C, known: i64) -> Vec<String> {
             &["unique_id", "scope", "after_job_id"],
             &[],
         ),
-        "SELECT DISTINCT 'wanted ' || key AS t FROM windlass_wanted_keys ORDER BY 1".to_owned(),
+        "SELECT DISTINCT 'wanted ' || coalesce(key, kind) AS t FROM windlass_wanted_keys ORDER BY 1".to_owned(),
     ]
     .iter()
     .flat_map(|query| texts(conn, query))

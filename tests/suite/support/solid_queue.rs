@@ -224,6 +224,23 @@ fn insert(db: &TestDb, class: &str, arguments: &str, at: &str, into: &str) {
 /// Enqueues a job of a class with `limits_concurrency to: limit, duration: 10.minutes`: it takes a slot of the
 /// semaphore and is ready, or it is blocked.
 pub fn enqueue_limited(db: &TestDb, class: &str, arguments: &str, key: &str, limit: u32) {
+    place_limited(db, class, arguments, key, limit, "NULL");
+}
+
+/// The same, of a job of the gem with a limit of Windlass: so many slots, or `NULL`.
+pub fn place_limited(
+    db: &TestDb,
+    class: &str,
+    arguments: &str,
+    key: &str,
+    limit: u32,
+    slots: &str,
+) {
+    // Before `windlass migrate`, there is no such column.
+    let (name, slots) = match slots {
+        "NULL" => ("", String::new()),
+        slots => (", concurrency_slots", format!(", {slots}")),
+    };
     let id = format!("{:032x}", fastrand::u128(..));
     let arguments = envelope(class, arguments).replace('\'', "''");
     let (now, later) = (
@@ -240,7 +257,7 @@ pub fn enqueue_limited(db: &TestDb, class: &str, arguments: &str, key: &str, lim
     db.in_transaction(&[
         &format!(
             "INSERT INTO solid_queue_jobs (queue_name, class_name, arguments, priority, active_job_id, concurrency_key, \
-             created_at, updated_at) VALUES ('default', '{class}', '{arguments}', 0, '{id}', '{key}', {now}, {now})"
+             created_at, updated_at{name}) VALUES ('default', '{class}', '{arguments}', 0, '{id}', '{key}', {now}, {now}{slots})"
         ),
         &format!(
             "INSERT INTO solid_queue_semaphores (key, value, expires_at, created_at, updated_at) \

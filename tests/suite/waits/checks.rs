@@ -19,7 +19,7 @@ fn waiting(db: &TestDb) -> i64 {
     db.execute("DELETE FROM solid_queue_ready_executions");
     db.execute(&format!(
         "INSERT INTO solid_queue_blocked_executions (job_id, queue_name, priority, concurrency_key, expires_at, created_at) \
-         SELECT id, queue_name, priority, 'windlass/event', '9999-12-31 23:59:59.000000', {OLD} FROM solid_queue_jobs"
+         SELECT id, queue_name, priority, '   ', '9999-12-31 23:59:59.000000', {OLD} FROM solid_queue_jobs"
     ));
     db.execute(&format!(
         "INSERT INTO windlass_waits (job_id, claim_id, step, event_name, timeout_at, created_at) \

@@ -4,8 +4,9 @@ use crate::db::conn::connection::Conn;
 use crate::db::conn::sql::Id;
 use crate::db::conn::statement::Statement;
 use crate::db::query::doctor::{FIRST, Inconsistent};
+use crate::db::table::flows::WAITS_FOR_PARENTS;
 use crate::db::table::flows::batches::{IS_OPEN, IS_OURS};
-use crate::db::table::flows::{BATCH, CHILD, WAITS_FOR_PARENTS};
+use crate::db::table::wanted_keys::{BATCH, CHILD, is_requested_sql};
 use diesel::prelude::*;
 
 /// How many rows a check reads: the oldest batches that are not over, or jobs that wait for others.
@@ -42,11 +43,6 @@ impl BatchRule {
             "(SELECT id FROM solid_queue_batches WHERE finished_at IS NULL ORDER BY id LIMIT {READ}) AS oldest \
              JOIN solid_queue_batches b ON b.id = oldest.id"
         );
-        let is_requested = |prefix: &str, id: &str| {
-            format!(
-                "(SELECT k.id FROM windlass_wanted_keys k WHERE k.key = '{prefix}' || {id} LIMIT 1) IS NOT NULL"
-            )
-        };
         let waiting = format!(
             "(SELECT x.job_id FROM solid_queue_blocked_executions x WHERE x.concurrency_key = '{WAITS_FOR_PARENTS}' \
              ORDER BY x.priority, x.job_id LIMIT {READ}) AS x"
@@ -57,7 +53,7 @@ impl BatchRule {
         match self {
             BatchRule::IsMarked => format!(
                 "SELECT b.id FROM {open} WHERE {IS_OURS} AND b.enqueued_at < {{later $1}} AND NOT {IS_OPEN} AND NOT {}",
-                is_requested(BATCH, "b.id")
+                is_requested_sql(BATCH, "b.id")
             ),
             // The edges of each batch by their index.
             BatchRule::Waits => format!(
@@ -78,7 +74,7 @@ impl BatchRule {
                    OR w.otherwise = 'wait' AND (w.runs_on = 'success' AND w.outcome <> 'succeeded' AND NOT {lost} \
                      OR w.runs_on = 'failure' AND w.outcome <> 'failed')) LIMIT 1) IS NULL \
                  AND NOT {}",
-                is_requested(CHILD, "x.job_id")
+                is_requested_sql(CHILD, "x.job_id")
             ),
         }
     }

@@ -109,7 +109,7 @@ fn look(conn: &Conn<'_>, with: &str, source: &str) -> String {
              WHERE b.concurrency_key = named.key ORDER BY b.priority, b.job_id LIMIT 20) AS first) AS oldest, \
            {set} IS NOT NULL AS limit_is_set, \
            CASE WHEN {set} IS NOT NULL OR (SELECT 1 FROM solid_queue_jobs j WHERE j.concurrency_key = named.key \
-             AND j.concurrency_limit IS NOT NULL LIMIT 1) = 1 THEN CAST({limit} AS bigint) END AS slots {source}) \
+             AND j.concurrency_slots IS NOT NULL LIMIT 1) = 1 THEN CAST({limit} AS bigint) END AS slots {source}) \
          SELECT key, slots, limit_is_set, ready, claimed, scheduled, blocked, {age} AS waited_seconds \
          FROM looked ORDER BY key",
         counts.join(", ")
@@ -127,8 +127,7 @@ pub(crate) fn page(
         let first_of = wanted.places().iter().map(|place| {
             format!(
                 "SELECT min(e.concurrency_key) AS key FROM solid_queue_{place}_executions e \
-                 WHERE e.concurrency_key > {beyond} AND NOT {} \
-                 AND e.concurrency_key NOT LIKE 'windlass/semaphore/%'",
+                 WHERE e.concurrency_key > {beyond} AND NOT {}",
                 waits_for_others_sql("e.concurrency_key")
             )
         });

@@ -25,7 +25,7 @@ pub(crate) struct JobFacts {
     #[diesel(sql_type = Nullable<Text>, deserialize_as = MaybeLossy)]
     pub(crate) concurrency_key: Option<String>,
     #[diesel(sql_type = Nullable<Integer>)]
-    pub(crate) concurrency_limit: Option<i32>,
+    pub(crate) concurrency_slots: Option<i32>,
     #[diesel(sql_type = Nullable<Text>, deserialize_as = MaybeLossy)]
     pub(crate) on_conflict: Option<String>,
     #[diesel(sql_type = Nullable<Text>, deserialize_as = MaybeLossy)]
@@ -80,7 +80,7 @@ impl JobFacts {
 /// Reads the facts of a job. `None` if its row does not exist.
 pub(crate) fn facts(conn: &mut Conn<'_>, job: i64) -> QueryResult<Option<JobFacts>> {
     let text = "SELECT j.max_attempts, j.crash_count, j.max_crashes, j.at_most_once, j.policy, j.idempotency_key, \
-         j.concurrency_key, j.concurrency_limit, j.concurrency_on_conflict AS on_conflict, j.active_job_id, \
+         j.concurrency_key, j.concurrency_slots, j.concurrency_conflict AS on_conflict, j.active_job_id, \
          {moment j.created_at} AS created_at, {moment j.scheduled_at} AS scheduled_at, u.scope, x.task_key, \
          {moment x.run_at} AS run_at, {moment r.created_at} AS ready_at, {moment b.created_at} AS blocked_at, \
          {moment c.created_at} AS claimed_at, {moment c.started_at} AS started_at, {moment k.expires_at} AS result_until, \

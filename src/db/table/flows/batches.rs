@@ -100,9 +100,18 @@ pub(crate) fn first_unknown(conn: &mut Conn<'_>, batches: &[i64]) -> QueryResult
 
 /// Adds jobs to the total of a batch.
 pub(crate) fn add_to_total(conn: &mut Conn<'_>, batch: i64, jobs: i64) -> QueryResult<()> {
-    let text = "UPDATE solid_queue_batches SET total_jobs = total_jobs + $1, \
-         completed_jobs = completed_jobs + CASE WHEN finished_at IS NULL THEN 0 ELSE $1 END, updated_at = {now} \
-         WHERE id = $2";
+    // A number that another program has written is not to end promotions.
+    let raised = |column: &str| {
+        let most = i32::MAX;
+        format!("CASE WHEN {column} > {most} - $1 THEN {most} ELSE {column} + $1 END")
+    };
+    let text = format!(
+        "UPDATE solid_queue_batches SET total_jobs = {}, \
+           completed_jobs = CASE WHEN finished_at IS NULL THEN completed_jobs ELSE {} END, updated_at = {{now}} \
+         WHERE id = $2",
+        raised("total_jobs"),
+        raised("completed_jobs"),
+    );
     Statement::new(text)
         .unkept()
         .bind(jobs)

@@ -34,8 +34,8 @@ pub struct RunTimeLimit {
 pub(crate) fn set_for(key: &str) -> String {
     let exact = |wanted: &str| {
         format!(
-            "(SELECT CASE WHEN l.slots > 1 AND (SELECT j.concurrency_on_conflict FROM solid_queue_jobs j \
-               WHERE j.concurrency_key = {key} AND j.concurrency_limit IS NOT NULL ORDER BY j.id DESC LIMIT 1) \
+            "(SELECT CASE WHEN l.slots > 1 AND (SELECT j.concurrency_conflict FROM solid_queue_jobs j \
+               WHERE j.concurrency_key = {key} AND j.concurrency_slots IS NOT NULL ORDER BY j.id DESC LIMIT 1) \
                = '{ORDERED}' THEN 1 ELSE l.slots END FROM windlass_limits l WHERE l.limit_key = {wanted})"
         )
     };

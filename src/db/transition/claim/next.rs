@@ -15,7 +15,7 @@ use crate::db::model::claim::{ClaimQueues, Claimed, EndedClaim, EqualJobs, NextC
 use crate::db::table::blocked;
 use crate::db::table::claimed::{ENQUEUED_AT, columns};
 use crate::db::table::semaphores::{self, DOES_NOT_WAIT, FreeSlots};
-use crate::db::table::wanted_keys;
+use crate::db::table::wanted_keys::{self, Request, SEMAPHORE};
 use crate::db::transition::claim::sqlite;
 use crate::db::transition::promote::{self, PickedJob};
 use diesel::prelude::*;
@@ -39,8 +39,12 @@ pub(crate) fn claim_next(
     {
         *slots.entry(key).or_default() += 1;
     }
+    let semaphores = ended.iter().filter_map(|row| row.semaphore_id);
+    let semaphores: Vec<Request> = semaphores.map(|id| Request::Semaphore(id, 1)).collect();
+    let has_signalled = !semaphores.is_empty();
+    wanted_keys::request_later(conn, semaphores)?;
     if slots.is_empty() {
-        return Ok(NextClaims::default());
+        return Ok(NextClaims::new(Vec::new(), has_signalled));
     }
     let freed: Vec<FreeSlots> = slots
         .iter()
@@ -56,7 +60,8 @@ pub(crate) fn claim_next(
     let open: BTreeSet<String> = open.map(|(key, _)| (*key).to_owned()).collect();
     wanted_keys::request_promotion_later(conn, &open)?;
     let jobs = claimed.into_iter().map(|row| row.job);
-    Ok(NextClaims::new(jobs.collect(), !open.is_empty()))
+    let has_requested = has_signalled || !open.is_empty();
+    Ok(NextClaims::new(jobs.collect(), has_requested))
 }
 
 struct ClaimedNext {
@@ -116,6 +121,8 @@ struct PassedRow {
     ended_job: Option<i64>,
     #[diesel(sql_type = Nullable<Text>)]
     concurrency_key: Option<String>,
+    #[diesel(sql_type = Nullable<BigInt>)]
+    semaphore_id: Option<i64>,
     /// Whether a promotion was requested.
     #[diesel(sql_type = Bool)]
     has_requested: bool,
@@ -134,10 +141,10 @@ pub(crate) fn end_and_claim_next(
     let text = format!(
         "{ending}, {} \
          SELECT one.claim_id, one.ended_job IS NULL AS begun, CAST(0 AS float8) AS waited, false AS is_wanted, false AS has_blocked, \
-           one.ended_job, one.concurrency_key, (SELECT * FROM woken) AS woken, \
+           one.ended_job, one.concurrency_key, one.semaphore_id, (SELECT * FROM woken) AS woken, \
            EXISTS (SELECT 1 FROM wanted) AS has_requested, {columns} \
-         FROM (SELECT claim_id, job_id AS ended_job, concurrency_key, NULL AS next_job FROM ended \
-           UNION ALL SELECT id, NULL, concurrency_key, job_id FROM begun) AS one \
+         FROM (SELECT claim_id, job_id AS ended_job, concurrency_key, semaphore_id, NULL AS next_job FROM ended \
+           UNION ALL SELECT id, NULL, concurrency_key, NULL, job_id FROM begun) AS one \
          LEFT JOIN solid_queue_jobs j ON j.id = one.next_job",
         parts(&next.queues),
         columns = columns(ENQUEUED_AT),
@@ -159,6 +166,7 @@ pub(crate) fn end_and_claim_next(
                 job_id,
                 cancelled: false,
                 concurrency_key: row.concurrency_key,
+                semaphore_id: row.semaphore_id,
             }),
         }
     }
@@ -196,9 +204,11 @@ fn parts(queues: &ClaimQueues) -> String {
            ON CONFLICT (job_id) DO NOTHING RETURNING id, job_id, concurrency_key), \
          gone AS (DELETE FROM solid_queue_blocked_executions \
            WHERE job_id = ANY (ARRAY(SELECT job_id FROM next))), \
-         wanted AS (INSERT INTO windlass_wanted_keys (key) SELECT key FROM \
+         wanted AS (INSERT INTO windlass_wanted_keys (key, kind, target_id, amount) SELECT key, NULL, NULL, NULL FROM \
              (SELECT key, slots FROM freed UNION ALL SELECT concurrency_key, -1 FROM begun) AS slots \
-           GROUP BY key HAVING sum(slots) > 0 RETURNING 1)",
+           GROUP BY key HAVING sum(slots) > 0 \
+           UNION ALL SELECT NULL, '{SEMAPHORE}', semaphore_id, count(*) FROM ended WHERE semaphore_id IS NOT NULL \
+           GROUP BY semaphore_id RETURNING 1)",
         limit = semaphores::limit_of("freed.key"),
         held = semaphores::held_of("freed.key"),
         is_in_turn = blocked::is_in_turn("open.key"),

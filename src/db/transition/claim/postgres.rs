@@ -4,7 +4,7 @@ use crate::db::conn::connection::Conn;
 use crate::db::conn::statement::Statement;
 use crate::db::model::claim::{ClaimQueues, ClaimRequest, Claimed, PausedScan};
 use crate::db::table::blocked;
-use crate::db::table::claimed::{ENQUEUED_AT, columns, noted_semaphore};
+use crate::db::table::claimed::{ENQUEUED_AT, columns, semaphore_of};
 use crate::db::table::wanted_keys::is_requested_after;
 use crate::mutant;
 use diesel::prelude::*;
@@ -73,10 +73,10 @@ fn in_one_statement(
          gone AS (DELETE FROM solid_queue_ready_executions WHERE ctid = ANY (ARRAY(SELECT spot FROM picked)) \
            RETURNING id, job_id, cautious, concurrency_key, class_name, created_at), \
          {sorted_out}, \
-         held AS (INSERT INTO solid_queue_claimed_executions (job_id, process_id, created_at, started_at, concurrency_key, prefetched, ready_at) \
+         held AS (INSERT INTO solid_queue_claimed_executions (job_id, process_id, created_at, started_at, concurrency_key, semaphore_id, prefetched, ready_at) \
            SELECT job_id, $1, (SELECT now FROM moment), \
              CASE WHEN $5 AND cautious THEN NULL ELSE (SELECT now FROM moment) END, \
-             CASE WHEN class_name IS NULL THEN {noted} ELSE concurrency_key END, \
+             concurrency_key, CASE WHEN class_name IS NULL THEN {semaphore} END, \
              CASE WHEN $5 AND NOT cautious THEN true END, created_at FROM gone \
            WHERE class_name IS NOT NULL OR job_id NOT IN (SELECT id FROM over) {on_conflict} \
            RETURNING id, job_id, started_at, ready_at) \
@@ -85,7 +85,7 @@ fn in_one_statement(
            {is_wanted} OR EXISTS (SELECT 1 FROM wanted) AS is_wanted, \
            EXISTS (SELECT 1 FROM over) AS has_blocked, {columns} \
          FROM me LEFT JOIN held ON true LEFT JOIN solid_queue_jobs j ON j.id = held.job_id",
-        noted = noted_semaphore("gone"),
+        semaphore = semaphore_of("gone"),
         is_wanted = is_requested_after("$8"),
         columns = columns(ENQUEUED_AT),
     );

@@ -5,7 +5,7 @@ use crate::db::conn::sql::{Id, id_list};
 use crate::db::conn::statement::Statement;
 use crate::db::model::claim::{ClaimQueues, ClaimRequest, Claimed};
 use crate::db::table::blocked;
-use crate::db::table::claimed::{columns, noted_semaphore};
+use crate::db::table::claimed::{columns, semaphore_of};
 use crate::db::table::ready::NOTHING;
 use crate::db::table::wanted_keys::is_requested_after;
 use crate::mutant;
@@ -49,13 +49,13 @@ pub(super) fn take(
     let picked: Vec<i64> = picked.iter().map(|one| one.id).collect();
     let picked = id_list(&picked);
     let text = format!(
-        "INSERT INTO solid_queue_claimed_executions (job_id, process_id, created_at, started_at, concurrency_key, prefetched, ready_at) \
+        "INSERT INTO solid_queue_claimed_executions (job_id, process_id, created_at, started_at, concurrency_key, semaphore_id, prefetched, ready_at) \
          SELECT job_id, $1, {{now}}, CASE WHEN $2 AND cautious THEN NULL ELSE {{now}} END, \
-           CASE WHEN class_name IS NULL THEN {} ELSE concurrency_key END, \
+           concurrency_key, CASE WHEN class_name IS NULL THEN {} END, \
            CASE WHEN $2 AND NOT cautious THEN true END, created_at \
          FROM solid_queue_ready_executions r WHERE id IN {{in $3}} \
          ORDER BY priority, job_id ON CONFLICT (job_id) DO NOTHING RETURNING id",
-        noted_semaphore("r"),
+        semaphore_of("r"),
     );
     let claims: Vec<Id> = Statement::new(text)
         .bind(request.process_id)

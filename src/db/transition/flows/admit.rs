@@ -4,9 +4,9 @@ use crate::db::conn::connection::Conn;
 use crate::db::model::outcome::{AttemptOutcome, JobFailure, ResultOutcome};
 use crate::db::table::blocked;
 use crate::db::table::flows::edges::{self, EdgeState, Edges};
-use crate::db::table::flows::{CHILD, members, parents, undos};
+use crate::db::table::flows::{members, parents, undos};
 use crate::db::table::jobs::{self, EndedJob};
-use crate::db::table::wanted_keys;
+use crate::db::table::wanted_keys::{self, Request};
 use crate::db::transition::{clear, operate, place};
 use diesel::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
@@ -28,17 +28,10 @@ pub(crate) struct AdmittedJobs {
     pub(crate) left_over: usize,
 }
 
-fn parsed(key: &str) -> Option<i64> {
-    key.strip_prefix(CHILD)?.parse().ok()
-}
-
 /// Lets those of the requested jobs run whose parents have the outcomes that they wait for, and ends those that are not
 /// wanted any more.
-pub(crate) fn admit(
-    conn: &mut Conn<'_>,
-    requested: &BTreeSet<String>,
-) -> QueryResult<AdmittedJobs> {
-    let named: Vec<i64> = requested.iter().filter_map(|key| parsed(key)).collect();
+pub(crate) fn admit(conn: &mut Conn<'_>, requested: &BTreeSet<i64>) -> QueryResult<AdmittedJobs> {
+    let named: Vec<i64> = requested.iter().copied().collect();
     if named.is_empty() {
         return Ok(AdmittedJobs::default());
     }
@@ -177,7 +170,7 @@ fn request_again(conn: &mut Conn<'_>, named: &[i64], locked: &[i64]) -> QueryRes
         return Ok(0);
     }
     let waiting = edges::waiting(conn, &skipped)?;
-    let keys = waiting.iter().map(|job| format!("{CHILD}{job}"));
-    wanted_keys::request_promotion_later(conn, &keys.collect())?;
-    Ok(waiting.len())
+    let count = waiting.len();
+    wanted_keys::request_later(conn, waiting.into_iter().map(Request::Child))?;
+    Ok(count)
 }

@@ -3,8 +3,7 @@
 use crate::db::conn::connection::Conn;
 use crate::db::table::flows::batches::{self, EndedBatch};
 use crate::db::table::flows::edges::{self, FAILED, Resolved, SUCCEEDED};
-use crate::db::table::flows::{ADDED, BATCH, CHILD};
-use crate::db::table::wanted_keys;
+use crate::db::table::wanted_keys::{self, Request};
 use diesel::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,26 +18,12 @@ pub(crate) struct CompletedBatches {
     pub(crate) left_over: usize,
 }
 
-/// The batch that a request names, and how many jobs were added to it.
-fn parsed(key: &str) -> Option<(i64, i64)> {
-    let rest = key.strip_prefix(BATCH)?;
-    let (batch, added) = match rest.split_once(ADDED) {
-        Some((batch, added)) => (batch, added.split('/').next()?.parse().ok()?),
-        None => (rest, 0),
-    };
-    Some((batch.parse().ok()?, added))
-}
-
 /// Ends those of the requested batches of which no job is left, and requests a promotion of the jobs that waited for
-/// them. It waits for no transaction that adds jobs.
+/// them. `added` is how many jobs were added to each. It waits for no transaction that adds jobs.
 pub(crate) fn complete(
     conn: &mut Conn<'_>,
-    requested: &BTreeSet<String>,
+    added: &BTreeMap<i64, i64>,
 ) -> QueryResult<CompletedBatches> {
-    let mut added: BTreeMap<i64, i64> = BTreeMap::new();
-    for (batch, jobs) in requested.iter().filter_map(|key| parsed(key)) {
-        *added.entry(batch).or_default() += jobs;
-    }
     let mut completed = CompletedBatches::default();
     if added.is_empty() {
         return Ok(completed);
@@ -46,7 +31,7 @@ pub(crate) fn complete(
     for (batch, jobs) in added.iter().filter(|(_, jobs)| **jobs > 0) {
         batches::add_to_total(conn, *batch, *jobs)?;
     }
-    let named: Vec<i64> = added.into_keys().collect();
+    let named: Vec<i64> = added.keys().copied().collect();
     let ended = ids(&batches::ended(conn, &named)?);
     completed.open = named;
     completed.open.retain(|batch| !ended.contains(batch));
@@ -60,10 +45,9 @@ pub(crate) fn complete(
     let (followed, unfinished) = follow(conn, &over)?;
     completed.followed = followed;
     let busy = ended.iter().filter(|batch| !locked.contains(batch));
-    let busy = busy.chain(&unfinished);
-    let busy: BTreeSet<String> = busy.map(|batch| format!("{BATCH}{batch}")).collect();
+    let busy: BTreeSet<i64> = busy.chain(&unfinished).copied().collect();
     completed.left_over = busy.len();
-    wanted_keys::request_promotion_later(conn, &busy)?;
+    wanted_keys::request_later(conn, busy.into_iter().map(Request::Batch))?;
     Ok(completed)
 }
 
@@ -75,8 +59,7 @@ pub(crate) fn request_stalled(
     limit: usize,
 ) -> QueryResult<Option<i64>> {
     let (stalled, reached) = batches::stalled(conn, after, limit)?;
-    let keys = stalled.iter().map(|batch| format!("{BATCH}{batch}"));
-    wanted_keys::request_promotion(conn, &keys.collect())?;
+    wanted_keys::request(conn, stalled.into_iter().map(Request::Batch))?;
     Ok(reached)
 }
 
@@ -100,20 +83,7 @@ fn follow(conn: &mut Conn<'_>, over: &[EndedBatch]) -> QueryResult<(usize, Vec<i
     }
     let lost = batches::without_retry(conn, &failed)?;
     children.extend(edges::give_up(conn, Resolved::Batches, &lost)?);
-    let keys = children.iter().map(|child| format!("{CHILD}{child}"));
-    wanted_keys::request_promotion_later(conn, &keys.collect())?;
-    Ok((children.len(), unfinished))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::parsed;
-
-    #[test]
-    fn a_request_names_a_batch() {
-        assert_eq!(parsed("windlass/batch/7"), Some((7, 0)));
-        assert_eq!(parsed("windlass/batch/7/added/12/345"), Some((7, 12)));
-        assert_eq!(parsed("windlass/batch/x"), None);
-        assert_eq!(parsed("windlass/after/7"), None);
-    }
+    let count = children.len();
+    wanted_keys::request_later(conn, children.into_iter().map(Request::Child))?;
+    Ok((count, unfinished))
 }

@@ -7,9 +7,9 @@ use crate::db::model::follows::{Follows, On, Otherwise, Parent};
 use crate::db::model::new_row::{EnqueueOutcome, Inserted, NewRow};
 use crate::db::model::state::JobState;
 use crate::db::table::flows::edges::{self, NewEdge};
-use crate::db::table::flows::{BATCH, ENDED, batches, joins, parents};
+use crate::db::table::flows::{batches, joins, parents};
 use crate::db::table::steps::{self, StepState};
-use crate::db::table::wanted_keys;
+use crate::db::table::wanted_keys::{self, Request};
 use crate::db::transition::operate;
 use diesel::prelude::*;
 use std::collections::BTreeSet;
@@ -119,11 +119,9 @@ fn hold(conn: &mut Conn<'_>, parents: &[Parent], found: Parents) -> QueryResult<
 
 /// Requests a look whether the parents have ended.
 fn request(conn: &mut Conn<'_>, parents: &[Parent]) -> QueryResult<()> {
-    let request = |parent: &Parent| match parent {
-        Parent::Job(job) => format!("{ENDED}{job}"),
-        Parent::Batch(batch) => format!("{BATCH}{batch}"),
-    };
-    wanted_keys::request_promotion(conn, &parents.iter().map(request).collect())
+    let jobs = jobs_of(parents).into_iter().map(Request::Ended);
+    let batches = batches_of(parents).into_iter().map(Request::Batch);
+    wanted_keys::request(conn, jobs.chain(batches))
 }
 
 /// Marks the parents of new jobs, so that their end is noticed.

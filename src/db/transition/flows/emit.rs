@@ -1,11 +1,10 @@
 //! Emits events, in the transaction of the caller.
 
 use crate::db::conn::connection::Conn;
-use crate::db::table::flows::{EVENT, events};
-use crate::db::table::wanted_keys;
+use crate::db::table::flows::events;
+use crate::db::table::wanted_keys::{self, Request};
 use diesel::prelude::*;
 use serde_json::Value;
-use std::collections::BTreeSet;
 
 /// How often the event of another transaction may disappear before this gives up.
 const ROUNDS: usize = 3;
@@ -25,7 +24,7 @@ pub(crate) fn emit(conn: &mut Conn<'_>, name: &str, payload: &str) -> QueryResul
                 }
             }
             // Also for an event that was there: another program may have deleted the request.
-            wanted_keys::request_promotion(conn, &BTreeSet::from([format!("{EVENT}{name}")]))?;
+            wanted_keys::request(conn, [Request::Event(name.to_owned())])?;
             return Ok(true);
         }
         Err(diesel::result::Error::NotFound)

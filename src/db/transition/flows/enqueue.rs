@@ -4,12 +4,11 @@ use crate::db::conn::connection::Conn;
 use crate::db::model::follows::{On, Otherwise, Parent};
 use crate::db::model::new_row::NewRow;
 use crate::db::table::flows::edges::{self, NewEdge};
-use crate::db::table::flows::{ADDED, BATCH, batches, members};
-use crate::db::table::wanted_keys;
+use crate::db::table::flows::{batches, members};
+use crate::db::table::wanted_keys::{self, Request};
 use crate::db::transition::enqueue;
 use crate::db::transition::flows::admit::NESTED;
 use diesel::prelude::*;
-use std::collections::BTreeSet;
 
 /// Lets a batch, which this transaction has inserted, wait for new jobs.
 pub(crate) fn fill(conn: &mut Conn<'_>, batch: i64, jobs: &[i64]) -> QueryResult<()> {
@@ -24,17 +23,16 @@ pub(crate) fn fill(conn: &mut Conn<'_>, batch: i64, jobs: &[i64]) -> QueryResult
 ///
 /// Its total is raised by a promotion: transactions that add jobs do not wait for each other.
 pub(crate) fn add(conn: &mut Conn<'_>, batch: i64, jobs: &[i64]) -> QueryResult<()> {
-    let Some(first) = jobs.first() else {
+    if jobs.is_empty() {
         return Ok(());
-    };
+    }
     members::insert(conn, batch, jobs)?;
-    let key = format!("{BATCH}{batch}{ADDED}{}/{first}", jobs.len());
-    wanted_keys::request_promotion_later(conn, &BTreeSet::from([key]))
+    wanted_keys::request_later(conn, [Request::Added(batch, jobs.len() as i64)])
 }
 
 /// Has the batch end at the commit, if it has no jobs by then.
 pub(crate) fn end_if_empty(conn: &mut Conn<'_>, batch: i64) -> QueryResult<()> {
-    wanted_keys::request_promotion(conn, &BTreeSet::from([format!("{BATCH}{batch}")]))
+    wanted_keys::request(conn, [Request::Batch(batch)])
 }
 
 /// Inserts jobs that wait for a batch, which this transaction has inserted. They have no unique ids and idempotency

@@ -3,8 +3,8 @@
 use crate::db::conn::connection::Conn;
 use crate::db::table::flows::edges::{self, FAILED, Resolved, SUCCEEDED};
 use crate::db::table::flows::parents;
-use crate::db::table::flows::{CHILD, ENDED};
-use crate::db::table::{jobs, wanted_keys};
+use crate::db::table::jobs;
+use crate::db::table::wanted_keys::{self, Request};
 use crate::mutant;
 use diesel::prelude::*;
 use std::collections::BTreeSet;
@@ -18,27 +18,18 @@ pub(crate) struct EndedParents {
     pub(crate) left_over: usize,
 }
 
-/// The job that a request names.
-fn parsed(key: &str) -> Option<i64> {
-    key.strip_prefix(ENDED)?.parse().ok()
-}
-
 /// Stores the outcomes of those of the requested jobs that have ended, and requests a promotion of the jobs that waited
 /// for them.
 ///
 /// It locks the rows of the jobs: so none is retried, and ends again, between the look and the commit.
-pub(crate) fn resolve(
-    conn: &mut Conn<'_>,
-    requested: &BTreeSet<String>,
-) -> QueryResult<EndedParents> {
-    let named: BTreeSet<i64> = requested.iter().filter_map(|key| parsed(key)).collect();
-    if named.is_empty() {
+pub(crate) fn resolve(conn: &mut Conn<'_>, requested: &BTreeSet<i64>) -> QueryResult<EndedParents> {
+    if requested.is_empty() {
         return Ok(EndedParents::default());
     }
-    let all: Vec<i64> = named.into_iter().collect();
+    let all: Vec<i64> = requested.iter().copied().collect();
     let locked = jobs::lock_free(conn, &all)?;
     let busy = all.iter().filter(|job| !locked.contains(job));
-    let mut again: BTreeSet<String> = busy.map(|job| format!("{ENDED}{job}")).collect();
+    let mut again: BTreeSet<i64> = busy.copied().collect();
     let outcomes = Outcomes::of(conn, &locked)?;
     let mut children = BTreeSet::new();
     for (which, outcome, parents) in outcomes.each() {
@@ -48,7 +39,7 @@ pub(crate) fn resolve(
         let followers = edges::resolve(conn, which, parents, outcome)?;
         children.extend(followers.jobs);
         if followers.has_more {
-            again.extend(parents.iter().map(|job| format!("{ENDED}{job}")));
+            again.extend(parents);
         }
     }
     children.extend(edges::give_up(
@@ -56,13 +47,14 @@ pub(crate) fn resolve(
         Resolved::Jobs,
         &outcomes.without_retry(),
     )?);
-    let left_over = again.len();
-    again.extend(children.iter().map(|child| format!("{CHILD}{child}")));
-    wanted_keys::request_promotion_later(conn, &again)?;
-    Ok(EndedParents {
+    let ended = EndedParents {
         followed: children.len(),
-        left_over,
-    })
+        left_over: again.len(),
+    };
+    let again = again.into_iter().map(Request::Ended);
+    let children = children.into_iter().map(Request::Child);
+    wanted_keys::request_later(conn, again.chain(children))?;
+    Ok(ended)
 }
 
 /// How jobs have ended.
@@ -126,17 +118,5 @@ impl Outcomes {
             (Resolved::DeletedJobs, SUCCEEDED, &self.deleted_succeeded),
             (Resolved::DeletedJobs, FAILED, &self.deleted_failed),
         ]
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::parsed;
-
-    #[test]
-    fn a_request_names_a_job() {
-        assert_eq!(parsed("windlass/ended/7"), Some(7));
-        assert_eq!(parsed("windlass/ended/x"), None);
-        assert_eq!(parsed("windlass/after/7"), None);
     }
 }

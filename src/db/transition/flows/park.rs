@@ -3,11 +3,11 @@
 use crate::db::conn::connection::Conn;
 use crate::db::model::decision::{Destination, JobDecision};
 use crate::db::model::wait::{StepWait, WaitUntil};
+use crate::db::table::flows::edges;
 use crate::db::table::flows::waits::{self, NewWait};
-use crate::db::table::flows::{CHILD, WAIT, edges};
-use crate::db::table::{steps, wanted_keys};
+use crate::db::table::steps;
+use crate::db::table::wanted_keys::{self, Request};
 use diesel::prelude::*;
-use std::collections::BTreeSet;
 
 /// Lets those of the jobs wait, in ascending order, that are to: the caller has scheduled the executions of pauses.
 ///
@@ -34,10 +34,10 @@ pub(crate) fn park(conn: &mut Conn<'_>, decisions: &[&JobDecision]) -> QueryResu
         }
     }
     steps::record_pauses(conn, &pauses)?;
-    let mut keys = BTreeSet::new();
+    let mut requests = Vec::new();
     if !events.is_empty() {
         waits::insert(conn, &events)?;
-        keys.extend(events.iter().map(|wait| format!("{WAIT}{}", wait.job_id)));
+        requests.extend(events.iter().map(|wait| Request::Wait(wait.job_id)));
     }
     if !joins.is_empty() {
         steps::record_joins(conn, &joins)?;
@@ -45,10 +45,7 @@ pub(crate) fn park(conn: &mut Conn<'_>, decisions: &[&JobDecision]) -> QueryResu
             conn,
             &joins.iter().map(|(job, ..)| *job).collect::<Vec<_>>(),
         )?;
-        keys.extend(joins.iter().map(|(job, ..)| format!("{CHILD}{job}")));
+        requests.extend(joins.iter().map(|(job, ..)| Request::Child(*job)));
     }
-    match keys.is_empty() {
-        true => Ok(()),
-        false => wanted_keys::request_promotion(conn, &keys),
-    }
+    wanted_keys::request(conn, requests)
 }

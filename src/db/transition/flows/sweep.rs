@@ -5,8 +5,8 @@ use crate::db::conn::connection::Conn;
 use crate::db::conn::sql::id_list;
 use crate::db::conn::statement::Statement;
 use crate::db::model::claim::Cursor;
-use crate::db::table::flows::{BATCH, CHILD, ENDED, WAITS_FOR_PARENTS, batches, members};
-use crate::db::table::wanted_keys;
+use crate::db::table::flows::{WAITS_FOR_PARENTS, batches, members};
+use crate::db::table::wanted_keys::{self, Request};
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Integer, Nullable};
 use std::collections::BTreeSet;
@@ -33,11 +33,10 @@ struct Overdue {
 }
 
 impl Overdue {
-    fn request(&self) -> Option<String> {
-        let job = self.parent_job.map(|job| format!("{ENDED}{job}"));
-        let batch = self.parent_batch.map(|batch| format!("{BATCH}{batch}"));
-        job.or(batch)
-            .or(self.child.map(|child| format!("{CHILD}{child}")))
+    fn request(&self) -> Option<Request> {
+        let job = self.parent_job.map(Request::Ended);
+        let batch = self.parent_batch.map(Request::Batch);
+        job.or(batch).or(self.child.map(Request::Child))
     }
 }
 
@@ -60,8 +59,8 @@ pub(crate) fn request_overdue(
     let jobs: Vec<i64> = seen.iter().map(|job| job.job_id).collect();
     if !jobs.is_empty() {
         let overdue = overdue(conn, &jobs)?;
-        let requests: BTreeSet<String> = overdue.iter().filter_map(Overdue::request).collect();
-        wanted_keys::request_promotion(conn, &requests)?;
+        let requests: BTreeSet<Request> = overdue.iter().filter_map(Overdue::request).collect();
+        wanted_keys::request(conn, requests)?;
         for batch in batches::failed_parents(conn, &jobs)? {
             decide(conn, batch)?;
         }
@@ -80,8 +79,7 @@ fn decide(conn: &mut Conn<'_>, batch: i64) -> QueryResult<()> {
     conn.transaction(|conn| {
         let is_settled = members::settle_failures(conn, batch)?;
         if is_settled || !batches::without_retry(conn, &[batch])?.is_empty() {
-            let request = BTreeSet::from([format!("{BATCH}{batch}")]);
-            wanted_keys::request_promotion(conn, &request)?;
+            wanted_keys::request(conn, [Request::Batch(batch)])?;
         }
         Ok(())
     })

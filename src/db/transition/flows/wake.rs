@@ -1,9 +1,10 @@
 //! Lets jobs run again whose events have come, or whose waits have timed out.
 
 use crate::db::conn::connection::Conn;
+use crate::db::table::blocked;
+use crate::db::table::flows::events;
 use crate::db::table::flows::waits::{self, LateWait};
-use crate::db::table::flows::{EVENT, WAIT, events};
-use crate::db::table::{blocked, wanted_keys};
+use crate::db::table::wanted_keys::{self, Request};
 use crate::db::transition::place;
 use crate::mutant;
 use diesel::prelude::*;
@@ -23,25 +24,22 @@ pub(crate) struct WokenJobs {
 }
 
 /// Lets those jobs run whose wait is over, for a promotion. More jobs than this takes at once are requested again.
-pub(crate) fn wake(conn: &mut Conn<'_>, requested: &BTreeSet<String>) -> QueryResult<WokenJobs> {
-    let named = requested
-        .iter()
-        .filter_map(|key| key.strip_prefix(WAIT)?.parse().ok());
-    let mut jobs: BTreeSet<i64> = named.collect();
-    let emitted: BTreeSet<String> = requested
-        .iter()
-        .filter_map(|key| Some(key.strip_prefix(EVENT)?.to_owned()))
-        .collect();
-    let mut again = BTreeSet::new();
+pub(crate) fn wake(
+    conn: &mut Conn<'_>,
+    named: &BTreeSet<i64>,
+    emitted: &BTreeSet<String>,
+) -> QueryResult<WokenJobs> {
+    let mut jobs = named.clone();
+    let mut again = Vec::new();
     let mut left_over = 0;
     if !emitted.is_empty() && !mutant::is("event_wakes_none") {
-        for event in events::existing(conn, &emitted)? {
+        for event in events::existing(conn, emitted)? {
             let mut waiting = waits::of_event(conn, &event, AT_ONCE)?;
             if waiting.len() == AT_ONCE {
-                again.insert(format!("{EVENT}{event}"));
                 // Those that others have locked hold up none behind them.
                 waiting = waits::lock_of_event(conn, &event, AT_ONCE)?;
                 left_over += usize::from(waiting.len() < AT_ONCE);
+                again.push(Request::Event(event));
             }
             jobs.extend(waiting);
         }
@@ -49,8 +47,8 @@ pub(crate) fn wake(conn: &mut Conn<'_>, requested: &BTreeSet<String>) -> QueryRe
     let jobs: Vec<i64> = jobs.into_iter().collect();
     let Looked { woken, busy } = wake_jobs(conn, &jobs)?;
     left_over += busy.len();
-    again.extend(busy.into_iter().map(|job| format!("{WAIT}{job}")));
-    wanted_keys::request_promotion_later(conn, &again)?;
+    again.extend(busy.into_iter().map(Request::Wait));
+    wanted_keys::request_later(conn, again)?;
     Ok(WokenJobs { woken, left_over })
 }
 

@@ -3,9 +3,9 @@
 use crate::db::conn::connection::Conn;
 use crate::db::model::extras::with_version;
 use crate::db::model::state::JobState;
-use crate::db::table::claimed::NOTE;
 use crate::db::table::jobs::{self, EditableJob};
-use crate::db::table::{blocked, ready, wanted_keys};
+use crate::db::table::wanted_keys::{self, Request};
+use crate::db::table::{blocked, ready};
 use crate::db::transition::operate::lock;
 use crate::db::transition::place;
 use diesel::QueryResult;
@@ -83,11 +83,12 @@ fn renew(conn: &mut Conn<'_>, job: i64, state: JobState) -> QueryResult<()> {
         JobState::Blocked => blocked::renew(conn, job),
         JobState::Ready => {
             let slots = ready::take(conn, &[job])?;
-            if slots.iter().any(|key| !key.starts_with(NOTE)) {
+            if slots.iter().any(|slot| slot.concurrency_key.is_some()) {
                 // It keeps its slot.
                 return ready::insert(conn, &[job]);
             }
-            wanted_keys::request_promotion(conn, &slots)?;
+            let semaphores = slots.iter().filter_map(|slot| slot.semaphore_id);
+            wanted_keys::request(conn, semaphores.map(|id| Request::Semaphore(id, 1)))?;
             place::make_runnable(conn, &[job])
         }
         _ => Ok(()),

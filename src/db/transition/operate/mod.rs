@@ -283,7 +283,7 @@ fn set_priority(
     let in_order = match table {
         BLOCKED => format!(
             " AND job_id NOT IN (SELECT id FROM solid_queue_jobs \
-               WHERE id IN {{in $2}} AND concurrency_on_conflict = '{ORDERED}')"
+               WHERE id IN {{in $2}} AND concurrency_conflict = '{ORDERED}')"
         ),
         _ => String::new(),
     };

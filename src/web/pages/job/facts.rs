@@ -117,7 +117,7 @@ impl Facts<'_> {
             self.add("Unique id", &html, note);
         }
         if let Some(key) = &facts.concurrency_key {
-            let limit = facts.concurrency_limit;
+            let limit = facts.concurrency_slots;
             let note = match (limit, facts.on_conflict.as_deref()) {
                 (None, _) => "a limit of Active Job".to_owned(),
                 (Some(slots), Some(ORDERED)) => format!("limit {slots}, in order"),

@@ -6,6 +6,7 @@ mod faults;
 mod limits;
 mod outages;
 mod outcome;
+mod requests;
 mod vectors;
 
 use super::client::{Ask, Reply};

@@ -102,28 +102,25 @@ fn pages_go_on_after_a_key(db: &TestDb) {
     assert!(!second.contains("rel=\"next\""));
 }
 
-/// Jobs that run again after another one wait with a key that is no limit. It would be the last of a
-/// page here.
+/// Jobs that run again after another one wait with a key that is no limit. It would be one too many for
+/// a page here.
 fn the_key_of_jobs_that_run_again_is_on_no_page(db: &TestDb) {
     for number in 100..200 {
         key(db, &number.to_string(), 0, 1);
     }
     key(db, "again", 0, 1);
     db.execute(
-        "UPDATE solid_queue_blocked_executions SET concurrency_key = 'windlass/again' \
+        "UPDATE solid_queue_blocked_executions SET concurrency_key = ' ' \
          WHERE concurrency_key = 'import/again'",
     );
     let server = serve(&db.database);
     for path in ["/limits", "/limits?waiting=1"] {
         let only = page(&server, path);
         assert!(only.contains(">import/199<"), "{only}");
-        assert!(!only.contains("windlass/again"), "{only}");
         assert_eq!(next(&only), None);
     }
-    for path in ["/limits?key=windlass", "/limits?key=windlass%2Fagain"] {
-        let none = page(&server, path);
-        assert!(text(&none).contains("No key matches."), "{path}: {none}");
-    }
+    let none = page(&server, "/limits?key=import%2Fagain");
+    assert!(text(&none).contains("No key matches."), "{none}");
     // The key behind it is on the next page.
     let last = NewJob::of_class("import", "{}").queue("import");
     let last = last.concurrency(Concurrency::new("1").group("zip").limit(1));
@@ -132,7 +129,6 @@ fn the_key_of_jobs_that_run_again_is_on_no_page(db: &TestDb) {
     assert!(!first.contains(">zip/1<"), "{first}");
     let second = page(&server, &next(&first).unwrap());
     assert!(second.contains(">zip/1<"), "{second}");
-    assert!(!second.contains("windlass/again"), "{second}");
     assert_eq!(next(&second), None);
 }
 
