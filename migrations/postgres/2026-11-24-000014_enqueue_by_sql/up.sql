@@ -343,6 +343,10 @@ CREATE FUNCTION windlass_insert_enqueue_v1() RETURNS trigger LANGUAGE plpgsql SE
 DECLARE
     v_done record;
 BEGIN
+    -- The columns of another table may have types of the caller, which would be computed with the rights of the owner.
+    IF TG_RELID <> CAST('windlass_enqueue_v1' AS regclass) THEN
+        RAISE EXCEPTION 'this function is the trigger of windlass_enqueue_v1 alone' USING ERRCODE = 'insufficient_privilege';
+    END IF;
     v_done := windlass_enqueue_job_v1(NULL, NEW.class, NEW.arguments, NEW.queue, NEW.priority, NEW.run_at, NEW.delay_seconds, NEW.unique_id, NEW.unique_scope, NEW.on_conflict, NEW.idempotency_key, NEW.concurrency_key, NEW.concurrency_group, NEW.concurrency_limit, NEW.concurrency_on_conflict, NEW.max_attempts, NEW.max_crashes, NEW.at_most_once, NEW.traceparent);
     NEW.id := v_done.id;
     NEW.outcome := v_done.outcome;
@@ -357,13 +361,13 @@ CREATE VIEW windlass_enqueue AS SELECT * FROM windlass_enqueue_v1;
 
 CREATE FUNCTION windlass_enqueue_v1(class text, arguments text DEFAULT NULL, queue text DEFAULT NULL, priority integer DEFAULT NULL, run_at timestamptz DEFAULT NULL, delay_seconds double precision DEFAULT NULL, unique_id text DEFAULT NULL, unique_scope text DEFAULT NULL, on_conflict text DEFAULT NULL, idempotency_key text DEFAULT NULL, concurrency_key text DEFAULT NULL, concurrency_group text DEFAULT NULL, concurrency_limit bigint DEFAULT NULL, concurrency_on_conflict text DEFAULT NULL, max_attempts bigint DEFAULT NULL, max_crashes bigint DEFAULT NULL, at_most_once boolean DEFAULT NULL, traceparent text DEFAULT NULL) RETURNS bigint LANGUAGE plpgsql SECURITY DEFINER AS $$
 BEGIN
-    RETURN (windlass_enqueue_job_v1(NULL, class, arguments, queue, priority, run_at, delay_seconds, unique_id, unique_scope, on_conflict, idempotency_key, concurrency_key, concurrency_group, concurrency_limit, concurrency_on_conflict, max_attempts, max_crashes, at_most_once, traceparent)).id;
+    RETURN (windlass_enqueue_job_v1(NULL, class COLLATE "default", arguments, queue, priority, run_at, delay_seconds, unique_id, unique_scope, on_conflict, idempotency_key, concurrency_key, concurrency_group, concurrency_limit, concurrency_on_conflict, max_attempts, max_crashes, at_most_once, traceparent)).id;
 END;
 $$;
 
 CREATE FUNCTION windlass_enqueue(class text, arguments text DEFAULT NULL, queue text DEFAULT NULL, priority integer DEFAULT NULL, run_at timestamptz DEFAULT NULL, delay_seconds double precision DEFAULT NULL, unique_id text DEFAULT NULL, unique_scope text DEFAULT NULL, on_conflict text DEFAULT NULL, idempotency_key text DEFAULT NULL, concurrency_key text DEFAULT NULL, concurrency_group text DEFAULT NULL, concurrency_limit bigint DEFAULT NULL, concurrency_on_conflict text DEFAULT NULL, max_attempts bigint DEFAULT NULL, max_crashes bigint DEFAULT NULL, at_most_once boolean DEFAULT NULL, traceparent text DEFAULT NULL) RETURNS bigint LANGUAGE plpgsql SECURITY DEFINER AS $$
 BEGIN
-    RETURN (windlass_enqueue_job_v1(NULL, class, arguments, queue, priority, run_at, delay_seconds, unique_id, unique_scope, on_conflict, idempotency_key, concurrency_key, concurrency_group, concurrency_limit, concurrency_on_conflict, max_attempts, max_crashes, at_most_once, traceparent)).id;
+    RETURN (windlass_enqueue_job_v1(NULL, class COLLATE "default", arguments, queue, priority, run_at, delay_seconds, unique_id, unique_scope, on_conflict, idempotency_key, concurrency_key, concurrency_group, concurrency_limit, concurrency_on_conflict, max_attempts, max_crashes, at_most_once, traceparent)).id;
 END;
 $$;
 
@@ -419,7 +423,7 @@ BEGIN
         RAISE EXCEPTION 'cannot enqueue `%`: job % of the list: %', class, v_place, v_problem
             USING ERRCODE = 'invalid_parameter_value';
     END IF;
-    SELECT c.internal INTO v_is_internal FROM windlass_classes c WHERE c.class_name = windlass_enqueue_many_v1.class;
+    SELECT c.internal INTO v_is_internal FROM windlass_classes c WHERE c.class_name = windlass_enqueue_many_v1.class COLLATE "default";
     IF v_is_internal OR (v_is_internal IS NULL AND EXISTS (SELECT 1 FROM windlass_settings s WHERE s.name = 'strict_classes' AND s.value = 'on')) THEN
         PERFORM windlass_refuse_class(class, v_is_internal IS NULL);
     END IF;
@@ -496,7 +500,7 @@ BEGIN
         SELECT e.place, CAST(e.value -> 'arguments' AS text) AS arguments, r.* FROM jsonb_array_elements(jobs) WITH ORDINALITY AS e (value, place), jsonb_to_record(e.value) AS r (queue text, priority integer, run_at timestamptz, delay_seconds double precision, unique_id text, unique_scope text, on_conflict text, idempotency_key text, concurrency_key text, concurrency_group text, concurrency_limit bigint, concurrency_on_conflict text, max_attempts bigint, max_crashes bigint, at_most_once boolean, traceparent text)
         ORDER BY CASE WHEN v_are_distinct THEN r.idempotency_key END COLLATE "C" NULLS FIRST, e.place
     LOOP
-        v_done := windlass_enqueue_job_v1(v_ids[r.place], class, r.arguments, r.queue, r.priority, r.run_at, r.delay_seconds, r.unique_id, r.unique_scope, r.on_conflict, r.idempotency_key, r.concurrency_key, r.concurrency_group, r.concurrency_limit, r.concurrency_on_conflict, r.max_attempts, r.max_crashes, r.at_most_once, r.traceparent);
+        v_done := windlass_enqueue_job_v1(v_ids[r.place], class COLLATE "default", r.arguments, r.queue, r.priority, r.run_at, r.delay_seconds, r.unique_id, r.unique_scope, r.on_conflict, r.idempotency_key, r.concurrency_key, r.concurrency_group, r.concurrency_limit, r.concurrency_on_conflict, r.max_attempts, r.max_crashes, r.at_most_once, r.traceparent);
         v_ids[r.place] := v_done.id;
     END LOOP;
     RETURN QUERY SELECT unnest(v_ids);
@@ -509,21 +513,45 @@ BEGIN
 END;
 $$;
 
--- Functions that work with the rights of their owner must find only the tables beside them, and no temporary ones.
+-- Gives each function a fixed search_path, so that it finds only the tables beside it, and takes it from PUBLIC.
 DO $$
 DECLARE
-    v_function regprocedure;
+    v_open record;
 BEGIN
-    FOR v_function IN
-        SELECT p.oid FROM pg_proc p WHERE p.pronamespace = CAST(current_schema() AS regnamespace) AND p.prosecdef
-        AND p.proname LIKE 'windlass\_%'
+    FOR v_open IN WITH found AS (
+    SELECT p.oid, CAST(p.proname AS text) AS name, p.prosecdef, p.proowner, n.nspname, n.nspowner,
+        quote_ident(n.nspname) || ', pg_temp' AS path,
+        p.prosecdef OR p.proname IN ('windlass_insert_enqueue_v1', 'windlass_enqueue_v1', 'windlass_enqueue',
+            'windlass_enqueue_many_v1', 'windlass_enqueue_many') AS is_meant,
+        NOT coalesce('search_path=' || quote_ident(n.nspname) || ', pg_temp' = ANY (p.proconfig), false) AS is_loose,
+        EXISTS (SELECT 1 FROM aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) AS a WHERE a.grantee = 0) AS is_public
+    FROM pg_class t JOIN pg_namespace n ON n.oid = t.relnamespace
+    JOIN pg_proc p ON p.pronamespace IN (n.oid, to_regnamespace(quote_ident(current_schema())))
+    WHERE t.oid = to_regclass('solid_queue_jobs') AND p.proname LIKE 'windlass\_%' AND p.prokind = 'f'
+), maker AS MATERIALIZED (
+    SELECT a.grantee AS role FROM pg_class t JOIN pg_namespace n ON n.oid = t.relnamespace,
+        aclexplode(coalesce(n.nspacl, acldefault('n', n.nspowner))) AS a
+    WHERE t.oid = to_regclass('solid_queue_jobs') AND a.privilege_type = 'CREATE'
+    UNION SELECT o.proowner FROM pg_class t JOIN pg_proc o ON o.pronamespace = t.relnamespace
+    WHERE t.oid = to_regclass('solid_queue_jobs') AND o.proname IN
+        (SELECT b.proname FROM pg_proc b WHERE b.pronamespace = CAST('pg_catalog' AS regnamespace))
+    UNION SELECT o.oprowner FROM pg_class t JOIN pg_operator o ON o.oprnamespace = t.relnamespace
+    WHERE t.oid = to_regclass('solid_queue_jobs')
+), judged AS (
+    SELECT f.*, f.is_meant AND EXISTS (SELECT 1 FROM maker m WHERE CASE WHEN m.role = 0 THEN true
+        ELSE m.role <> f.nspowner AND NOT pg_has_role(m.role, f.proowner, 'MEMBER') END) AS is_shared
+    FROM found f
+) SELECT oid, name, path, is_meant AND NOT is_shared AS is_definer, concat_ws(' and ',
+    CASE WHEN is_loose THEN 'has not the fixed search_path ' || path END,
+    CASE WHEN is_public THEN 'may be called by every role' END,
+    CASE WHEN is_shared AND prosecdef THEN 'has the rights of its owner, though other roles may create functions in its schema, or have' END,
+    CASE WHEN is_meant AND NOT is_shared AND NOT prosecdef THEN 'has not the rights of its owner' END) AS fault
+FROM judged WHERE is_loose OR is_public OR prosecdef <> (is_meant AND NOT is_shared) ORDER BY name
     LOOP
-        EXECUTE format('ALTER FUNCTION %s SET search_path = %I, pg_temp', v_function, current_schema());
-        EXECUTE format('REVOKE ALL ON FUNCTION %s FROM PUBLIC', v_function);
-        -- Where everybody may create functions and operators, such a function could be made to call theirs.
-        IF has_schema_privilege('public', current_schema(), 'CREATE') THEN
-            EXECUTE format('ALTER FUNCTION %s SECURITY INVOKER', v_function);
-        END IF;
+        EXECUTE format('ALTER FUNCTION %s SET search_path = %s', CAST(v_open.oid AS regprocedure), v_open.path);
+        EXECUTE format('REVOKE ALL ON FUNCTION %s FROM PUBLIC', CAST(v_open.oid AS regprocedure));
+        EXECUTE format('ALTER FUNCTION %s SECURITY %s', CAST(v_open.oid AS regprocedure),
+            CASE WHEN v_open.is_definer THEN 'DEFINER' ELSE 'INVOKER' END);
     END LOOP;
 END;
 $$;

@@ -7,6 +7,7 @@ use crate::db::internal_tests::enqueue_by_sql::{
     OPTIONS, Words, constants, holds, json_type, must_be_json, policy, with_sources, word,
 };
 use crate::db::model::job_columns::{JobColumns, JobTraits};
+use crate::db::schema::functions::close_functions;
 
 pub(super) fn words() -> Words {
     let (all, plain, replaced) = (
@@ -88,6 +89,7 @@ pub(super) fn words() -> Words {
     for name in ["windlass_enqueue_v1", "windlass_enqueue"] {
         words.push(word(&format!("enqueue function {name}"), function(name)));
     }
+    words.push(word("close functions", format!("{};", close_functions())));
     words.extend(constants(Postgres));
     words
 }
@@ -245,11 +247,12 @@ fn values(source: &dyn Fn(&str) -> String) -> String {
 }
 
 /// Returns the function that enqueues one job.
+/// The collation of a caller may take different names for the same, so it is not passed on.
 fn function(name: &str) -> String {
     let parameters = OPTIONS.map(|(column, kind)| format!("{column} {kind} DEFAULT NULL"));
     format!(
         "CREATE FUNCTION {name}(class text, {}) RETURNS bigint LANGUAGE plpgsql SECURITY DEFINER AS $$\n\
-         BEGIN\n    RETURN (windlass_enqueue_job_v1(NULL, class, {})).id;\nEND;\n$$;",
+         BEGIN\n    RETURN (windlass_enqueue_job_v1(NULL, class COLLATE \"default\", {})).id;\nEND;\n$$;",
         parameters.join(", "),
         values(&str::to_owned),
     )

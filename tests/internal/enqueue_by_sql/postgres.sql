@@ -313,6 +313,10 @@ CREATE FUNCTION windlass_insert_enqueue_v1() RETURNS trigger LANGUAGE plpgsql SE
 DECLARE
     v_done record;
 BEGIN
+    -- The columns of another table may have types of the caller, which would be computed with the rights of the owner.
+    IF TG_RELID <> CAST('windlass_enqueue_v1' AS regclass) THEN
+        RAISE EXCEPTION 'this function is the trigger of windlass_enqueue_v1 alone' USING ERRCODE = 'insufficient_privilege';
+    END IF;
     v_done := windlass_enqueue_job_v1(NULL, NEW.class, {new values});
     NEW.id := v_done.id;
     NEW.outcome := v_done.outcome;
@@ -362,7 +366,7 @@ BEGIN
         RAISE EXCEPTION 'cannot enqueue `%`: job % of the list: %', class, v_place, v_problem
             USING ERRCODE = 'invalid_parameter_value';
     END IF;
-    SELECT c.internal INTO v_is_internal FROM windlass_classes c WHERE c.class_name = windlass_enqueue_many_v1.class;
+    SELECT c.internal INTO v_is_internal FROM windlass_classes c WHERE c.class_name = windlass_enqueue_many_v1.class COLLATE "default";
     IF v_is_internal OR (v_is_internal IS NULL AND EXISTS (SELECT 1 FROM windlass_settings s WHERE s.name = 'strict_classes' AND s.value = 'on')) THEN
         PERFORM windlass_refuse_class(class, v_is_internal IS NULL);
     END IF;
@@ -417,7 +421,7 @@ BEGIN
         SELECT e.place, CAST(e.value -> 'arguments' AS text) AS arguments, r.* FROM jsonb_array_elements(jobs) WITH ORDINALITY AS e (value, place), {record}
         ORDER BY CASE WHEN v_are_distinct THEN r.idempotency_key END COLLATE "C" NULLS FIRST, e.place
     LOOP
-        v_done := windlass_enqueue_job_v1(v_ids[r.place], class, {record arguments});
+        v_done := windlass_enqueue_job_v1(v_ids[r.place], class COLLATE "default", {record arguments});
         v_ids[r.place] := v_done.id;
     END LOOP;
     RETURN QUERY SELECT unnest(v_ids);
@@ -430,24 +434,8 @@ BEGIN
 END;
 $$;
 
--- Functions that work with the rights of their owner must find only the tables beside them, and no temporary ones.
-DO $$
-DECLARE
-    v_function regprocedure;
-BEGIN
-    FOR v_function IN
-        SELECT p.oid FROM pg_proc p WHERE p.pronamespace = CAST(current_schema() AS regnamespace) AND p.prosecdef
-        AND p.proname LIKE 'windlass\_%'
-    LOOP
-        EXECUTE format('ALTER FUNCTION %s SET search_path = %I, pg_temp', v_function, current_schema());
-        EXECUTE format('REVOKE ALL ON FUNCTION %s FROM PUBLIC', v_function);
-        -- Where everybody may create functions and operators, such a function could be made to call theirs.
-        IF has_schema_privilege('public', current_schema(), 'CREATE') THEN
-            EXECUTE format('ALTER FUNCTION %s SECURITY INVOKER', v_function);
-        END IF;
-    END LOOP;
-END;
-$$;
+-- Gives each function a fixed search_path, so that it finds only the tables beside it, and takes it from PUBLIC.
+{close functions}
 
 INSERT INTO windlass_schema_migrations (version, applied_at)
 VALUES ('{version}', statement_timestamp() AT TIME ZONE 'UTC')
