@@ -104,6 +104,21 @@ pub enum Error {
         /// The id of the job that holds it.
         existing: i64,
     },
+    /// A transaction that has not ended has the unique id or the idempotency key of the job. Only on Postgres.
+    ///
+    /// The enqueue waited for as long as the `lock_timeout` of its connection. Repeat it, or end the other transaction.
+    #[error(
+        "cannot enqueue `{class}`: a transaction that has not ended holds {names}, and was waited for as long as the \
+         connection's `lock_timeout` allows; enqueue it again when that transaction has ended"
+    )]
+    NamesLocked {
+        /// The class name that was given; of several jobs, that of the first with a name.
+        class: String,
+        /// The unique ids and idempotency keys of the enqueue, of which one is held.
+        names: String,
+        /// What the database says.
+        source: diesel::result::Error,
+    },
     /// The job exceeds its [`Quota`](crate::Quota), and nothing was enqueued.
     #[error("cannot enqueue `{class}`: the quota `{quota}` allows {limit} {counts}; {}", again(*.retry_after, *.limit, *.wanted))]
     QuotaExceeded {
@@ -113,7 +128,7 @@ pub enum Error {
         quota: String,
         /// Its limit.
         limit: u64,
-        /// What the limit counts: `waiting jobs`, `enqueues per minute` or `enqueues per day`.
+        /// What the limit counts: `waiting jobs`, or `enqueues per` `second`, `minute` or `day`.
         counts: &'static str,
         /// How many jobs of the quota the enqueue has.
         wanted: u64,

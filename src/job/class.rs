@@ -185,8 +185,16 @@ pub trait Job: Serialize + DeserializeOwned + Send + 'static {
     }
 
     /// Returns the [quota](Quota) that enqueues of this job count against, unless the enqueue sets
-    /// another. Default: `None`, no quota.
+    /// another. Default: that of the [class](Self::class_quota).
     fn quota(&self) -> Option<Quota> {
+        Self::class_quota()
+    }
+
+    /// Returns the [quota](Quota) of enqueues of this class. Default: `None`, no quota.
+    ///
+    /// A worker stores it when it starts. From then on, enqueues by the name of the class count
+    /// against it too: by SQL, over HTTP, and by `windlass enqueue`.
+    fn class_quota() -> Option<Quota> {
         None
     }
 

@@ -8,6 +8,7 @@ use crate::error::{Doing, Result};
 use crate::job::enqueued::Enqueued;
 use crate::job::extras::access::{PublicAccess, insert_with_tokens};
 use crate::job::extras::internal::refuse_named;
+use crate::job::extras::locked::name_locked;
 use crate::job::new_job::NewJob;
 use crate::job::parents::unknown::{all_of, name_unknown, refuse_unknown};
 use crate::job::policy::quota;
@@ -84,11 +85,11 @@ fn enqueue_rows(
         let row = job.into_row()?;
         rows.push(NewRow { batch_id, ..row });
     }
-    refuse_named(conn, &rows)?;
+    refuse_named(conn, &mut rows)?;
     refuse_unknown(conn, &rows)?;
     spans::send_batch(&mut rows, |rows| {
         rank_by_time(conn, rows).doing("read the time")?;
-        let inserted = insert_all(conn, rows, &accesses);
+        let inserted = name_locked(rows, insert_all(conn, rows, &accesses));
         name_unknown(conn, all_of(rows), inserted)
     })
 }

@@ -11,6 +11,7 @@ use crate::job::concurrency::Concurrency;
 use crate::job::enqueued::Enqueued;
 use crate::job::extras::access::{PublicAccess, insert_with_tokens};
 use crate::job::extras::internal::refuse_named;
+use crate::job::extras::locked::name_locked;
 use crate::job::parents::unknown::{all_of, name_unknown, refuse_unknown};
 use crate::job::policy::Policy;
 use crate::job::policy::limit_kinds::Expiry;
@@ -234,18 +235,19 @@ impl NewJob {
     fn insert<C: AsConn + ?Sized>(self, conn: &mut C) -> Result<Enqueued> {
         let access = self.access;
         let (mut rows, mut conn) = ([self.into_row()?], own(conn));
-        refuse_named(&mut conn, &rows)?;
+        refuse_named(&mut conn, &mut rows)?;
         refuse_unknown(&mut conn, &rows)?;
         spans::send_one(&mut rows, |rows| {
             rank_by_time(&mut conn, rows).doing("read the time")?;
-            let enqueued = if access.wants_token {
-                insert_with_tokens(&mut conn, rows, &[access])?.remove(0)
+            let enqueued: Result<Enqueued> = if access.wants_token {
+                insert_with_tokens(&mut conn, rows, &[access]).map(|mut all| all.remove(0))
             } else if rows[0].quota.is_some() {
-                quota::enqueue_all(&mut conn, rows)?.remove(0).into()
+                quota::enqueue_all(&mut conn, rows).map(|mut all| all.remove(0).into())
             } else {
                 let inserted = enqueue::insert(&mut conn, &rows[0]).doing("enqueue the job");
-                name_unknown(&mut conn, all_of(rows), inserted)?.into()
+                name_unknown(&mut conn, all_of(rows), inserted).map(Enqueued::from)
             };
+            let enqueued = name_locked(rows, enqueued)?;
             if enqueued.outcome == EnqueueOutcome::Refused {
                 return Err(Error::UniqueIdTaken {
                     class: rows[0].class_name.clone(),

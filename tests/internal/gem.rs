@@ -5,6 +5,7 @@ use crate::db::conn::dialect::Dialect;
 use crate::db::schema::action::Action;
 use crate::db::schema::catalog::{self, Catalog, CatalogColumn};
 use crate::db::schema::column::family;
+use crate::db::schema::functions::{OPEN_FUNCTIONS, close_functions};
 use crate::db::schema::migrations::texts;
 use crate::db::schema::plan::step;
 use crate::db::schema::reference::{self, ItemKind, SchemaChange, SchemaItem};
@@ -82,7 +83,10 @@ fn schema(dialect: Dialect) -> Value {
         json!({ "version": version, "rest": rest.collect::<Vec<_>>() })
     });
     let (columns, others) = catalog::queries(dialect);
+    let open = (dialect == Dialect::Postgres)
+        .then(|| json!({ "look": OPEN_FUNCTIONS, "run": close_functions() }));
     json!({
+        "open_functions": open,
         "columns": columns,
         "others": others,
         "items": items.iter().map(|one| item(dialect, one, &items)).collect::<Vec<_>>(),

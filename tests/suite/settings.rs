@@ -171,3 +171,29 @@ on_each_database!(
     for_ever_is_a_duration,
     no_job_needs_more_connections_than_there_are,
 );
+
+/// The limits of a role for sessions without work, and from Postgres 17 on for whole transactions, are not those of the
+/// connections of Windlass.
+#[cfg(feature = "postgres")]
+#[test]
+fn postgres_limits_of_idle_sessions_are_overridden() {
+    let db = TestDb::postgres();
+    let name = db
+        .texts("SELECT CAST(current_database() AS text) AS t")
+        .remove(0);
+    for setting in ["idle_session_timeout", "transaction_timeout"] {
+        let known = format!("SELECT count(*) AS n FROM pg_settings WHERE name = '{setting}'");
+        if db.count(&known) == 0 {
+            continue;
+        }
+        db.execute(&format!("ALTER DATABASE {name} SET {setting} = '1h'"));
+        let current = format!(
+            "SELECT count(*) AS n FROM pg_settings WHERE name = '{setting}' AND setting = '0'"
+        );
+        assert_eq!(
+            crate::support::db::count(&mut db.connect(), &current),
+            1,
+            "{setting}"
+        );
+    }
+}

@@ -1,6 +1,7 @@
 //! One job at a time for a unique id.
 
 use crate::support::TestDb;
+use crate::support::db::execute;
 use crate::support::jobs::{Gate, Log, Note, Wait};
 use crate::support::thread::{Watched, blocks};
 use crate::support::wait::until;
@@ -374,7 +375,63 @@ fn a_commit_of_the_first_answers_the_second(db: &TestDb) {
     assert_eq!(first.id, second.id);
 }
 
+/// On SQLite, the other transaction has the lock of the file.
+fn an_open_transaction_with_the_same_name_is_named(db: &TestDb) {
+    let mut other = db.connect();
+    let begin = if db.is_postgres() {
+        "BEGIN"
+    } else {
+        "BEGIN IMMEDIATE"
+    };
+    execute(&mut other, begin);
+    note("a", "u/1")
+        .idempotency_key("k")
+        .enqueue(&mut other)
+        .unwrap();
+    let mut conn = db.connect();
+    let soon = if db.is_postgres() {
+        "SET lock_timeout = 50"
+    } else {
+        "PRAGMA busy_timeout = 50"
+    };
+    execute(&mut conn, soon);
+    let quota = windlass::Quota::of_class("note").per_day(9);
+    let enqueued = [
+        note("b", "u/1").enqueue(&mut conn).map(drop),
+        note("b", "u/1").quota(quota).enqueue(&mut conn).map(drop),
+        note("b", "u/2")
+            .idempotency_key("k")
+            .enqueue(&mut conn)
+            .map(drop),
+        enqueue_all(&mut conn, [note("b", "u/1"), note("c", "u/3")]).map(drop),
+    ];
+    for (place, enqueued) in enqueued.into_iter().enumerate() {
+        let error = enqueued.unwrap_err();
+        if !db.is_postgres() {
+            assert!(matches!(error, Error::Query { .. }), "{error:?}");
+            continue;
+        }
+        let says = error.to_string();
+        assert!(
+            matches!(error, Error::NamesLocked { .. }),
+            "{place}: {error:?}"
+        );
+        let name = if place == 2 {
+            "the idempotency key `k`"
+        } else {
+            "the unique id `u/1`"
+        };
+        assert!(
+            says.contains(name) && says.contains("enqueue it again"),
+            "{says}"
+        );
+    }
+    execute(&mut other, "COMMIT");
+    assert!(!note("b", "u/1").enqueue(&mut conn).unwrap().is_new);
+}
+
 on_each_database!(
+    an_open_transaction_with_the_same_name_is_named,
     the_second_finds_the_first,
     an_error_names_the_job_that_is_there,
     it_is_free_again_after_the_end,

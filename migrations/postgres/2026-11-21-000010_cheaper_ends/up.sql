@@ -8,9 +8,8 @@ ALTER TABLE solid_queue_failed_executions DROP CONSTRAINT IF EXISTS solid_queue_
 ALTER TABLE solid_queue_recurring_executions DROP CONSTRAINT IF EXISTS solid_queue_recurring_executions_job_id_fkey;
 
 -- Jobs that end together mostly have ids that lie together, and mostly nothing
--- to take along: one look a table tells. The search path is that of the
--- migration: whoever deletes may have another.
-CREATE FUNCTION windlass_take_along() RETURNS trigger LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+-- to take along: one look a table tells.
+CREATE FUNCTION windlass_take_along() RETURNS trigger LANGUAGE plpgsql AS $$
 DECLARE
     low bigint;
     high bigint;

@@ -11,6 +11,9 @@ CREATE INDEX index_windlass_public_tokens_on_job ON windlass_public_tokens (job_
 -- Whether only the program's own code may enqueue jobs of the class.
 ALTER TABLE windlass_classes ADD COLUMN internal boolean NOT NULL DEFAULT false;
 
+-- The quota of enqueues by the name of a class, as JSON.
+ALTER TABLE windlass_classes ADD COLUMN quota text;
+
 INSERT INTO windlass_schema_migrations (version, applied_at)
 VALUES ('20261124000002', statement_timestamp() AT TIME ZONE 'UTC')
 ON CONFLICT (version) DO NOTHING;

@@ -25,7 +25,7 @@ CREATE INDEX index_windlass_audit_on_operation ON windlass_audit (operation_id, 
 CREATE INDEX index_windlass_audit_on_part_of ON windlass_audit (part_of, id) WHERE part_of IS NOT NULL;
 
 -- Rows are only added. Retention deletes those that are at least 30 days old.
-CREATE FUNCTION windlass_audit_is_append_only() RETURNS trigger LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+CREATE FUNCTION windlass_audit_is_append_only() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     IF TG_OP = 'DELETE' AND OLD.created_at <= statement_timestamp() AT TIME ZONE 'UTC' - interval '30 days' THEN
         RETURN OLD;

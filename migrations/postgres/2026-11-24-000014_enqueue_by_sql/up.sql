@@ -87,6 +87,73 @@ BEGIN
 END;
 $$;
 
+-- Takes places for a new job in the quota of its class, as Rust does: from slots that no other transaction has locked. One
+-- that exceeds the quota is refused, also where Rust would discard it.
+CREATE FUNCTION windlass_take_places(p_class text, p_quota text, p_job bigint) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    v_quota json := p_quota;
+    v_name text := v_quota ->> 'name';
+    v_now timestamp := (statement_timestamp() AT TIME ZONE 'UTC');
+    v_slots bigint;
+    v_slot bigint;
+    r record;
+BEGIN
+    FOR r IN
+        SELECT l.per, CAST(v_quota -> 'limits' ->> l.field AS bigint) AS jobs, l.seconds, l.counts,
+            date_trunc(CASE WHEN l.seconds IS NULL THEN 'day' ELSE l.per END, v_now) AS starts_at,
+            coalesce(v_now - l.seconds * interval '1 second', '-infinity') AS since
+        FROM (VALUES (0, 'day', 'per_day', CAST(86400 AS bigint), 'enqueues per day'), (1, 'minute', 'per_minute', CAST(60 AS bigint), 'enqueues per minute'), (2, 'second', 'per_second', CAST(1 AS bigint), 'enqueues per second'), (3, 'waiting', 'waiting', CAST(NULL AS bigint), 'waiting jobs')) AS l (place, per, field, seconds, counts)
+        WHERE v_quota -> 'limits' ->> l.field IS NOT NULL ORDER BY l.place
+    LOOP
+        v_slots := greatest(least(r.jobs, 1000), 1);
+        FOR v_try IN 1 .. 10 LOOP
+            UPDATE windlass_quota_slots s SET jobs = CASE WHEN s.starts_at > r.since THEN s.jobs ELSE 0 END + 1,
+                starts_at = CASE WHEN s.starts_at > r.since AND r.seconds IS NOT NULL THEN s.starts_at ELSE r.starts_at END,
+                limits = v_quota ->> 'limits'
+            WHERE s.quota = v_name AND s.per = r.per AND s.slot = (SELECT f.slot FROM windlass_quota_slots f
+                WHERE f.quota = v_name AND f.per = r.per AND f.slot < v_slots
+                -- Each session starts at another slot, so that few meet.
+                AND f.slot >= CASE WHEN v_try = 1 THEN CAST(pg_backend_pid() AS bigint) * 7919 % v_slots ELSE 0 END
+                AND CASE WHEN f.starts_at > r.since THEN f.jobs ELSE 0 END + 1
+                    <= r.jobs / v_slots + CASE WHEN f.slot < r.jobs % v_slots THEN 1 ELSE 0 END
+                ORDER BY f.slot LIMIT 1 FOR UPDATE SKIP LOCKED)
+            RETURNING s.slot INTO v_slot;
+            EXIT WHEN FOUND;
+            CONTINUE WHEN v_try = 1;
+            INSERT INTO windlass_quota_slots (quota, per, slot, starts_at, jobs, limits)
+            SELECT v_name, r.per, n.slot, r.starts_at, 0, v_quota ->> 'limits' FROM generate_series(0, v_slots - 1) AS n (slot)
+            WHERE (SELECT count(*) FROM windlass_quota_slots f WHERE f.quota = v_name AND f.per = r.per AND f.slot < v_slots) < v_slots
+            ON CONFLICT (quota, per, slot) DO NOTHING;
+            CONTINUE WHEN FOUND;
+            -- Gives back the places of jobs that do not wait any more.
+            WITH gone AS MATERIALIZED (
+                SELECT q.job_id, q.slot FROM windlass_quota_jobs q JOIN windlass_quota_slots f ON f.quota = q.quota AND f.per = r.per AND f.slot = q.slot
+                WHERE q.quota = v_name AND r.seconds IS NULL
+                AND NOT EXISTS (SELECT 1 FROM solid_queue_ready_executions e WHERE e.job_id = q.job_id)
+                AND NOT EXISTS (SELECT 1 FROM solid_queue_scheduled_executions e WHERE e.job_id = q.job_id)
+                AND NOT EXISTS (SELECT 1 FROM solid_queue_blocked_executions e WHERE e.job_id = q.job_id)
+                ORDER BY q.job_id LIMIT greatest(r.jobs / 100, 1) FOR UPDATE OF q, f SKIP LOCKED
+            ), forgotten AS (
+                DELETE FROM windlass_quota_jobs q WHERE q.job_id IN (SELECT gone.job_id FROM gone)
+            )
+            UPDATE windlass_quota_slots s SET jobs = s.jobs - n.jobs
+            FROM (SELECT gone.slot, count(*) AS jobs FROM gone GROUP BY gone.slot) AS n
+            WHERE s.quota = v_name AND s.per = r.per AND s.slot = n.slot;
+            EXIT WHEN NOT FOUND;
+        END LOOP;
+        IF v_slot IS NULL THEN
+            RAISE EXCEPTION 'cannot enqueue `%`: the quota `%` allows % %; try again %', p_class, v_name, r.jobs, r.counts,
+                CASE WHEN r.seconds IS NULL THEN 'when waiting jobs have started'
+                ELSE 'in ' || r.seconds - CAST(extract(epoch FROM v_now) AS bigint) % r.seconds + 1 || ' s' END
+                USING ERRCODE = 'configuration_limit_exceeded';
+        END IF;
+        IF r.seconds IS NULL THEN
+            INSERT INTO windlass_quota_jobs (job_id, quota, slot) VALUES (p_job, v_name, v_slot) ON CONFLICT (job_id) DO NOTHING;
+        END IF;
+    END LOOP;
+END;
+$$;
+
 -- Enqueues any job, and returns its id and its outcome. If it is new, it gets the id p_id, or the next one.
 CREATE FUNCTION windlass_enqueue_any_v1(p_id bigint, p_class text, p_arguments text, p_queue text, p_priority integer, p_run_at timestamptz, p_delay_seconds double precision, p_unique_id text, p_unique_scope text, p_on_conflict text, p_idempotency_key text, p_concurrency_key text, p_concurrency_group text, p_concurrency_limit bigint, p_concurrency_on_conflict text, p_max_attempts bigint, p_max_crashes bigint, p_at_most_once boolean, p_traceparent text, OUT id bigint, OUT outcome text)
 LANGUAGE plpgsql AS $$
@@ -134,6 +201,7 @@ DECLARE
     v_is_held boolean := false;
     v_internal text;
     v_wakes boolean := false;
+    v_quota text;
 BEGIN
     IF v_problem IS NULL THEN
         BEGIN
@@ -145,7 +213,7 @@ BEGIN
     IF v_problem IS NOT NULL THEN
         RAISE EXCEPTION 'cannot enqueue `%`: %', left(coalesce(p_class, ''), 80), v_problem USING ERRCODE = 'invalid_parameter_value';
     END IF;
-    SELECT c.internal INTO v_is_internal FROM windlass_classes c WHERE c.class_name = p_class;
+    SELECT c.internal, c.quota INTO v_is_internal, v_quota FROM windlass_classes c WHERE c.class_name = p_class;
     IF v_is_internal OR (v_is_internal IS NULL AND EXISTS (SELECT 1 FROM windlass_settings s WHERE s.name = 'strict_classes' AND s.value = 'on')) THEN
         PERFORM windlass_refuse_class(p_class, v_is_internal IS NULL);
     END IF;
@@ -274,6 +342,9 @@ BEGIN
     END IF;
 
     id := v_job;
+    IF v_quota IS NOT NULL AND outcome <> 'replaced' THEN
+        PERFORM windlass_take_places(p_class, v_quota, v_job);
+    END IF;
     IF v_is_behind THEN
         INSERT INTO solid_queue_blocked_executions (job_id, queue_name, priority, concurrency_key, expires_at, created_at)
         VALUES (v_job, p_queue, p_priority, ' ', timestamp '9999-12-31 23:59:59.000000', v_now);
@@ -306,6 +377,7 @@ DECLARE
     v_problem text;
     v_json json;
     v_is_internal boolean;
+    v_quota text;
 BEGIN
     IF p_id IS NOT NULL OR num_nonnulls(p_run_at, p_delay_seconds, p_unique_id, p_unique_scope, p_on_conflict, p_idempotency_key, p_concurrency_key, p_concurrency_group, p_concurrency_limit, p_concurrency_on_conflict, p_max_attempts, p_max_crashes, p_at_most_once, p_traceparent) > 0 THEN
         SELECT e.id, e.outcome INTO id, outcome FROM windlass_enqueue_any_v1(p_id, p_class, p_arguments, p_queue, p_priority, p_run_at, p_delay_seconds, p_unique_id, p_unique_scope, p_on_conflict, p_idempotency_key, p_concurrency_key, p_concurrency_group, p_concurrency_limit, p_concurrency_on_conflict, p_max_attempts, p_max_crashes, p_at_most_once, p_traceparent) AS e;
@@ -328,11 +400,14 @@ BEGIN
     IF v_problem IS NOT NULL THEN
         RAISE EXCEPTION 'cannot enqueue `%`: %', left(coalesce(p_class, ''), 80), v_problem USING ERRCODE = 'invalid_parameter_value';
     END IF;
-    SELECT c.internal INTO v_is_internal FROM windlass_classes c WHERE c.class_name = p_class;
+    SELECT c.internal, c.quota INTO v_is_internal, v_quota FROM windlass_classes c WHERE c.class_name = p_class;
     IF v_is_internal OR (v_is_internal IS NULL AND EXISTS (SELECT 1 FROM windlass_settings s WHERE s.name = 'strict_classes' AND s.value = 'on')) THEN
         PERFORM windlass_refuse_class(p_class, v_is_internal IS NULL);
     END IF;
     INSERT INTO solid_queue_jobs (queue_name, class_name, arguments, priority, max_attempts, max_crashes, at_most_once, policy, traceparent, active_job_id, created_at, updated_at) VALUES (coalesce(p_queue, 'default'), p_class, coalesce(p_arguments, 'null'), coalesce(p_priority, 0), NULL, NULL, false, NULL, NULL, NULL, (statement_timestamp() AT TIME ZONE 'UTC'), (statement_timestamp() AT TIME ZONE 'UTC')) RETURNING solid_queue_jobs.id INTO id;
+    IF v_quota IS NOT NULL THEN
+        PERFORM windlass_take_places(p_class, v_quota, id);
+    END IF;
     INSERT INTO solid_queue_ready_executions (job_id, queue_name, priority, class_name, cautious, created_at)
     VALUES (id, coalesce(p_queue, 'default'), coalesce(p_priority, 0), p_class, false, (statement_timestamp() AT TIME ZONE 'UTC'));
     IF current_setting('windlass.woken_by', true) IS DISTINCT FROM CAST(statement_timestamp() AS text) THEN
@@ -346,6 +421,10 @@ CREATE FUNCTION windlass_insert_enqueue_v1() RETURNS trigger LANGUAGE plpgsql SE
 DECLARE
     v_done record;
 BEGIN
+    -- The columns of another table may have types of the caller, which would be computed with the rights of the owner.
+    IF TG_RELID <> CAST('windlass_enqueue_v1' AS regclass) THEN
+        RAISE EXCEPTION 'this function is the trigger of windlass_enqueue_v1 alone' USING ERRCODE = 'insufficient_privilege';
+    END IF;
     v_done := windlass_enqueue_job_v1(NULL, NEW.class, NEW.arguments, NEW.queue, NEW.priority, NEW.run_at, NEW.delay_seconds, NEW.unique_id, NEW.unique_scope, NEW.on_conflict, NEW.idempotency_key, NEW.concurrency_key, NEW.concurrency_group, NEW.concurrency_limit, NEW.concurrency_on_conflict, NEW.max_attempts, NEW.max_crashes, NEW.at_most_once, NEW.traceparent);
     NEW.id := v_done.id;
     NEW.outcome := v_done.outcome;
@@ -360,13 +439,13 @@ CREATE VIEW windlass_enqueue AS SELECT * FROM windlass_enqueue_v1;
 
 CREATE FUNCTION windlass_enqueue_v1(class text, arguments text DEFAULT NULL, queue text DEFAULT NULL, priority integer DEFAULT NULL, run_at timestamptz DEFAULT NULL, delay_seconds double precision DEFAULT NULL, unique_id text DEFAULT NULL, unique_scope text DEFAULT NULL, on_conflict text DEFAULT NULL, idempotency_key text DEFAULT NULL, concurrency_key text DEFAULT NULL, concurrency_group text DEFAULT NULL, concurrency_limit bigint DEFAULT NULL, concurrency_on_conflict text DEFAULT NULL, max_attempts bigint DEFAULT NULL, max_crashes bigint DEFAULT NULL, at_most_once boolean DEFAULT NULL, traceparent text DEFAULT NULL) RETURNS bigint LANGUAGE plpgsql SECURITY DEFINER AS $$
 BEGIN
-    RETURN (windlass_enqueue_job_v1(NULL, class, arguments, queue, priority, run_at, delay_seconds, unique_id, unique_scope, on_conflict, idempotency_key, concurrency_key, concurrency_group, concurrency_limit, concurrency_on_conflict, max_attempts, max_crashes, at_most_once, traceparent)).id;
+    RETURN (windlass_enqueue_job_v1(NULL, class COLLATE "default", arguments, queue, priority, run_at, delay_seconds, unique_id, unique_scope, on_conflict, idempotency_key, concurrency_key, concurrency_group, concurrency_limit, concurrency_on_conflict, max_attempts, max_crashes, at_most_once, traceparent)).id;
 END;
 $$;
 
 CREATE FUNCTION windlass_enqueue(class text, arguments text DEFAULT NULL, queue text DEFAULT NULL, priority integer DEFAULT NULL, run_at timestamptz DEFAULT NULL, delay_seconds double precision DEFAULT NULL, unique_id text DEFAULT NULL, unique_scope text DEFAULT NULL, on_conflict text DEFAULT NULL, idempotency_key text DEFAULT NULL, concurrency_key text DEFAULT NULL, concurrency_group text DEFAULT NULL, concurrency_limit bigint DEFAULT NULL, concurrency_on_conflict text DEFAULT NULL, max_attempts bigint DEFAULT NULL, max_crashes bigint DEFAULT NULL, at_most_once boolean DEFAULT NULL, traceparent text DEFAULT NULL) RETURNS bigint LANGUAGE plpgsql SECURITY DEFINER AS $$
 BEGIN
-    RETURN (windlass_enqueue_job_v1(NULL, class, arguments, queue, priority, run_at, delay_seconds, unique_id, unique_scope, on_conflict, idempotency_key, concurrency_key, concurrency_group, concurrency_limit, concurrency_on_conflict, max_attempts, max_crashes, at_most_once, traceparent)).id;
+    RETURN (windlass_enqueue_job_v1(NULL, class COLLATE "default", arguments, queue, priority, run_at, delay_seconds, unique_id, unique_scope, on_conflict, idempotency_key, concurrency_key, concurrency_group, concurrency_limit, concurrency_on_conflict, max_attempts, max_crashes, at_most_once, traceparent)).id;
 END;
 $$;
 
@@ -381,6 +460,7 @@ DECLARE
     v_done record;
     v_is_internal boolean;
     v_are_named boolean;
+    v_has_quota boolean;
     v_are_distinct boolean;
     r record;
 BEGIN
@@ -422,12 +502,13 @@ BEGIN
         RAISE EXCEPTION 'cannot enqueue `%`: job % of the list: %', class, v_place, v_problem
             USING ERRCODE = 'invalid_parameter_value';
     END IF;
-    SELECT c.internal INTO v_is_internal FROM windlass_classes c WHERE c.class_name = windlass_enqueue_many_v1.class;
+    SELECT c.internal, c.quota IS NOT NULL INTO v_is_internal, v_has_quota FROM windlass_classes c
+    WHERE c.class_name = windlass_enqueue_many_v1.class COLLATE "default";
     IF v_is_internal OR (v_is_internal IS NULL AND EXISTS (SELECT 1 FROM windlass_settings s WHERE s.name = 'strict_classes' AND s.value = 'on')) THEN
         PERFORM windlass_refuse_class(class, v_is_internal IS NULL);
     END IF;
 
-    IF NOT v_are_named THEN
+    IF NOT v_are_named AND v_has_quota IS NOT TRUE THEN
         WITH input AS MATERIALIZED (
             SELECT e.place, CAST(e.value -> 'arguments' AS text) AS arguments, r.queue, r.priority, r.run_at, r.delay_seconds, r.unique_id, r.unique_scope, r.on_conflict, r.idempotency_key, r.concurrency_key, r.concurrency_group, r.concurrency_limit, r.concurrency_on_conflict, r.max_attempts, r.max_crashes, r.at_most_once, r.traceparent
             FROM jsonb_array_elements(jobs) WITH ORDINALITY AS e (value, place), jsonb_to_record(e.value) AS r (queue text, priority integer, run_at timestamptz, delay_seconds double precision, unique_id text, unique_scope text, on_conflict text, idempotency_key text, concurrency_key text, concurrency_group text, concurrency_limit bigint, concurrency_on_conflict text, max_attempts bigint, max_crashes bigint, at_most_once boolean, traceparent text)
@@ -498,7 +579,7 @@ BEGIN
         SELECT e.place, CAST(e.value -> 'arguments' AS text) AS arguments, r.* FROM jsonb_array_elements(jobs) WITH ORDINALITY AS e (value, place), jsonb_to_record(e.value) AS r (queue text, priority integer, run_at timestamptz, delay_seconds double precision, unique_id text, unique_scope text, on_conflict text, idempotency_key text, concurrency_key text, concurrency_group text, concurrency_limit bigint, concurrency_on_conflict text, max_attempts bigint, max_crashes bigint, at_most_once boolean, traceparent text)
         ORDER BY CASE WHEN v_are_distinct THEN r.idempotency_key END COLLATE "C" NULLS FIRST, e.place
     LOOP
-        v_done := windlass_enqueue_job_v1(v_ids[r.place], class, r.arguments, r.queue, r.priority, r.run_at, r.delay_seconds, r.unique_id, r.unique_scope, r.on_conflict, r.idempotency_key, r.concurrency_key, r.concurrency_group, r.concurrency_limit, r.concurrency_on_conflict, r.max_attempts, r.max_crashes, r.at_most_once, r.traceparent);
+        v_done := windlass_enqueue_job_v1(v_ids[r.place], class COLLATE "default", r.arguments, r.queue, r.priority, r.run_at, r.delay_seconds, r.unique_id, r.unique_scope, r.on_conflict, r.idempotency_key, r.concurrency_key, r.concurrency_group, r.concurrency_limit, r.concurrency_on_conflict, r.max_attempts, r.max_crashes, r.at_most_once, r.traceparent);
         v_ids[r.place] := v_done.id;
     END LOOP;
     RETURN QUERY SELECT unnest(v_ids);
@@ -511,21 +592,45 @@ BEGIN
 END;
 $$;
 
--- Functions that work with the rights of their owner must find only the tables beside them, and no temporary ones.
+-- Gives each function a fixed search_path, so that it finds only the tables beside it, and takes it from PUBLIC.
 DO $$
 DECLARE
-    v_function regprocedure;
+    v_open record;
 BEGIN
-    FOR v_function IN
-        SELECT p.oid FROM pg_proc p WHERE p.pronamespace = CAST(current_schema() AS regnamespace) AND p.prosecdef
-        AND p.proname LIKE 'windlass\_%'
+    FOR v_open IN WITH found AS (
+    SELECT p.oid, CAST(p.proname AS text) AS name, p.prosecdef, p.proowner, n.nspname, n.nspowner,
+        quote_ident(n.nspname) || ', pg_temp' AS path,
+        p.prosecdef OR p.proname IN ('windlass_insert_enqueue_v1', 'windlass_enqueue_v1', 'windlass_enqueue',
+            'windlass_enqueue_many_v1', 'windlass_enqueue_many') AS is_meant,
+        NOT coalesce('search_path=' || quote_ident(n.nspname) || ', pg_temp' = ANY (p.proconfig), false) AS is_loose,
+        EXISTS (SELECT 1 FROM aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) AS a WHERE a.grantee = 0) AS is_public
+    FROM pg_class t JOIN pg_namespace n ON n.oid = t.relnamespace
+    JOIN pg_proc p ON p.pronamespace IN (n.oid, to_regnamespace(quote_ident(current_schema())))
+    WHERE t.oid = to_regclass('solid_queue_jobs') AND p.proname LIKE 'windlass\_%' AND p.prokind = 'f'
+), maker AS MATERIALIZED (
+    SELECT a.grantee AS role FROM pg_class t JOIN pg_namespace n ON n.oid = t.relnamespace,
+        aclexplode(coalesce(n.nspacl, acldefault('n', n.nspowner))) AS a
+    WHERE t.oid = to_regclass('solid_queue_jobs') AND a.privilege_type = 'CREATE'
+    UNION SELECT o.proowner FROM pg_class t JOIN pg_proc o ON o.pronamespace = t.relnamespace
+    WHERE t.oid = to_regclass('solid_queue_jobs') AND o.proname IN
+        (SELECT b.proname FROM pg_proc b WHERE b.pronamespace = CAST('pg_catalog' AS regnamespace))
+    UNION SELECT o.oprowner FROM pg_class t JOIN pg_operator o ON o.oprnamespace = t.relnamespace
+    WHERE t.oid = to_regclass('solid_queue_jobs')
+), judged AS (
+    SELECT f.*, f.is_meant AND EXISTS (SELECT 1 FROM maker m WHERE CASE WHEN m.role = 0 THEN true
+        ELSE m.role <> f.nspowner AND NOT pg_has_role(m.role, f.proowner, 'MEMBER') END) AS is_shared
+    FROM found f
+) SELECT oid, name, path, is_meant AND NOT is_shared AS is_definer, concat_ws(' and ',
+    CASE WHEN is_loose THEN 'has not the fixed search_path ' || path END,
+    CASE WHEN is_public THEN 'may be called by every role' END,
+    CASE WHEN is_shared AND prosecdef THEN 'has the rights of its owner, though other roles may create functions in its schema, or have' END,
+    CASE WHEN is_meant AND NOT is_shared AND NOT prosecdef THEN 'has not the rights of its owner' END) AS fault
+FROM judged WHERE is_loose OR is_public OR prosecdef <> (is_meant AND NOT is_shared) ORDER BY name
     LOOP
-        EXECUTE format('ALTER FUNCTION %s SET search_path = %I, pg_temp', v_function, current_schema());
-        EXECUTE format('REVOKE ALL ON FUNCTION %s FROM PUBLIC', v_function);
-        -- Where everybody may create functions and operators, such a function could be made to call theirs.
-        IF has_schema_privilege('public', current_schema(), 'CREATE') THEN
-            EXECUTE format('ALTER FUNCTION %s SECURITY INVOKER', v_function);
-        END IF;
+        EXECUTE format('ALTER FUNCTION %s SET search_path = %s', CAST(v_open.oid AS regprocedure), v_open.path);
+        EXECUTE format('REVOKE ALL ON FUNCTION %s FROM PUBLIC', CAST(v_open.oid AS regprocedure));
+        EXECUTE format('ALTER FUNCTION %s SECURITY %s', CAST(v_open.oid AS regprocedure),
+            CASE WHEN v_open.is_definer THEN 'DEFINER' ELSE 'INVOKER' END);
     END LOOP;
 END;
 $$;

@@ -33,7 +33,7 @@ CREATE UNIQUE INDEX IF NOT EXISTS index_solid_queue_batch_executions_on_job_id O
 CREATE INDEX IF NOT EXISTS index_solid_queue_batch_executions_on_batch_id ON solid_queue_batch_executions (batch_id);
 
 -- A deleted job of a batch takes its execution in the batch along.
-CREATE FUNCTION windlass_leave_batch() RETURNS trigger LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+CREATE FUNCTION windlass_leave_batch() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     DELETE FROM solid_queue_batch_executions WHERE job_id = OLD.id;
     RETURN NULL;

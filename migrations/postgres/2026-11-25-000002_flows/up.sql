@@ -34,7 +34,7 @@ CREATE INDEX windlass_batches_over ON solid_queue_batches (id) WHERE finished_at
 CREATE INDEX windlass_batches_failed ON solid_queue_batches (id) WHERE failed_at IS NOT NULL;
 
 -- Whichever program ends a job of a batch, the next promotion looks whether the batch is over.
-CREATE FUNCTION windlass_batch_left() RETURNS trigger LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+CREATE FUNCTION windlass_batch_left() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     INSERT INTO windlass_wanted_keys (kind, target_id) SELECT DISTINCT 'batch', batch_id FROM gone;
     RETURN NULL;
@@ -47,7 +47,7 @@ CREATE TRIGGER windlass_batch_left AFTER DELETE ON solid_queue_batch_executions
 ALTER TABLE solid_queue_jobs ADD COLUMN IF NOT EXISTS has_dependents boolean;
 
 -- Whichever program ends such a job, the next promotion looks what waited for it.
-CREATE FUNCTION windlass_parent_finished() RETURNS trigger LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+CREATE FUNCTION windlass_parent_finished() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     INSERT INTO windlass_wanted_keys (kind, target_id) VALUES ('ended', NEW.id);
     RETURN NULL;
@@ -57,7 +57,7 @@ CREATE TRIGGER windlass_parent_finished AFTER UPDATE OF finished_at ON solid_que
     FOR EACH ROW WHEN (NEW.has_dependents AND NEW.finished_at IS NOT NULL AND OLD.finished_at IS NULL)
     EXECUTE FUNCTION windlass_parent_finished();
 
-CREATE FUNCTION windlass_parent_deleted() RETURNS trigger LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+CREATE FUNCTION windlass_parent_deleted() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     INSERT INTO windlass_wanted_keys (kind, target_id) SELECT 'ended', id FROM gone WHERE has_dependents AND finished_at IS NULL;
     RETURN NULL;
@@ -68,7 +68,7 @@ CREATE TRIGGER windlass_parent_deleted AFTER DELETE ON solid_queue_jobs
 
 -- The lock lets a transaction that is about to set has_dependents end first. A condition within it would pass the row
 -- unlocked.
-CREATE FUNCTION windlass_parent_failed() RETURNS trigger LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+CREATE FUNCTION windlass_parent_failed() RETURNS trigger LANGUAGE plpgsql AS $$
 DECLARE
     failed bigint[] := ARRAY(SELECT job_id FROM new_rows);
 BEGIN
@@ -83,7 +83,7 @@ CREATE TRIGGER windlass_parent_failed AFTER INSERT ON solid_queue_failed_executi
     REFERENCING NEW TABLE AS new_rows FOR EACH STATEMENT EXECUTE FUNCTION windlass_parent_failed();
 
 -- A failed job of a batch that is deleted is not retried any more: the next promotion looks what waited for that.
-CREATE FUNCTION windlass_failure_deleted() RETURNS trigger LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+CREATE FUNCTION windlass_failure_deleted() RETURNS trigger LANGUAGE plpgsql AS $$
 DECLARE
     members bigint[] := ARRAY(SELECT id FROM gone WHERE batch_id IS NOT NULL AND finished_at IS NULL);
 BEGIN
@@ -103,6 +103,49 @@ CREATE TRIGGER windlass_failure_deleted AFTER DELETE ON solid_queue_jobs
 -- The results of a batch's jobs, read in their order by what follows.
 ALTER TABLE windlass_results ADD COLUMN IF NOT EXISTS batch_id bigint;
 CREATE INDEX windlass_results_on_batch ON windlass_results (batch_id, job_id) WHERE batch_id IS NOT NULL;
+
+-- Gives each function a fixed search_path, so that it finds only the tables beside it, and takes it from PUBLIC.
+DO $$
+DECLARE
+    v_open record;
+BEGIN
+    FOR v_open IN WITH found AS (
+    SELECT p.oid, CAST(p.proname AS text) AS name, p.prosecdef, p.proowner, n.nspname, n.nspowner,
+        quote_ident(n.nspname) || ', pg_temp' AS path,
+        p.prosecdef OR p.proname IN ('windlass_insert_enqueue_v1', 'windlass_enqueue_v1', 'windlass_enqueue',
+            'windlass_enqueue_many_v1', 'windlass_enqueue_many') AS is_meant,
+        NOT coalesce('search_path=' || quote_ident(n.nspname) || ', pg_temp' = ANY (p.proconfig), false) AS is_loose,
+        EXISTS (SELECT 1 FROM aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) AS a WHERE a.grantee = 0) AS is_public
+    FROM pg_class t JOIN pg_namespace n ON n.oid = t.relnamespace
+    JOIN pg_proc p ON p.pronamespace IN (n.oid, to_regnamespace(quote_ident(current_schema())))
+    WHERE t.oid = to_regclass('solid_queue_jobs') AND p.proname LIKE 'windlass\_%' AND p.prokind = 'f'
+), maker AS MATERIALIZED (
+    SELECT a.grantee AS role FROM pg_class t JOIN pg_namespace n ON n.oid = t.relnamespace,
+        aclexplode(coalesce(n.nspacl, acldefault('n', n.nspowner))) AS a
+    WHERE t.oid = to_regclass('solid_queue_jobs') AND a.privilege_type = 'CREATE'
+    UNION SELECT o.proowner FROM pg_class t JOIN pg_proc o ON o.pronamespace = t.relnamespace
+    WHERE t.oid = to_regclass('solid_queue_jobs') AND o.proname IN
+        (SELECT b.proname FROM pg_proc b WHERE b.pronamespace = CAST('pg_catalog' AS regnamespace))
+    UNION SELECT o.oprowner FROM pg_class t JOIN pg_operator o ON o.oprnamespace = t.relnamespace
+    WHERE t.oid = to_regclass('solid_queue_jobs')
+), judged AS (
+    SELECT f.*, f.is_meant AND EXISTS (SELECT 1 FROM maker m WHERE CASE WHEN m.role = 0 THEN true
+        ELSE m.role <> f.nspowner AND NOT pg_has_role(m.role, f.proowner, 'MEMBER') END) AS is_shared
+    FROM found f
+) SELECT oid, name, path, is_meant AND NOT is_shared AS is_definer, concat_ws(' and ',
+    CASE WHEN is_loose THEN 'has not the fixed search_path ' || path END,
+    CASE WHEN is_public THEN 'may be called by every role' END,
+    CASE WHEN is_shared AND prosecdef THEN 'has the rights of its owner, though other roles may create functions in its schema, or have' END,
+    CASE WHEN is_meant AND NOT is_shared AND NOT prosecdef THEN 'has not the rights of its owner' END) AS fault
+FROM judged WHERE is_loose OR is_public OR prosecdef <> (is_meant AND NOT is_shared) ORDER BY name
+    LOOP
+        EXECUTE format('ALTER FUNCTION %s SET search_path = %s', CAST(v_open.oid AS regprocedure), v_open.path);
+        EXECUTE format('REVOKE ALL ON FUNCTION %s FROM PUBLIC', CAST(v_open.oid AS regprocedure));
+        EXECUTE format('ALTER FUNCTION %s SECURITY %s', CAST(v_open.oid AS regprocedure),
+            CASE WHEN v_open.is_definer THEN 'DEFINER' ELSE 'INVOKER' END);
+    END LOOP;
+END;
+$$;
 
 INSERT INTO windlass_schema_migrations (version, applied_at)
 VALUES ('20261125000002', statement_timestamp() AT TIME ZONE 'UTC')

@@ -23,7 +23,7 @@ CREATE TRIGGER windlass_place_job_v1_wait INSTEAD OF INSERT ON windlass_place_jo
 BEGIN
     DELETE FROM windlass_waits WHERE job_id = NEW.id;
     DELETE FROM windlass_edges WHERE child_job_id = NEW.id AND otherwise = 'join';
-    INSERT INTO windlass_wanted_keys (key) SELECT 'windlass/after/' || w.child_job_id FROM windlass_edges w
+    INSERT INTO windlass_wanted_keys (kind, target_id) SELECT 'after', w.child_job_id FROM windlass_edges w
     WHERE w.parent_job_id = NEW.id AND w.runs_on = 'failure' AND w.otherwise = 'drop'
         AND substr(w.name, 1, 14) = 'windlass/undo/';
     UPDATE windlass_edges SET runs_on = 'finish', outcome = 'failed'

@@ -17,6 +17,7 @@ use crate::db::query::doctor::MigrationDifference;
 use crate::db::query::doctor::{self, Inconsistent, Rule};
 #[cfg(any(feature = "top", feature = "web"))]
 use crate::db::query::load::{checks, keys};
+use crate::db::schema::action::PlanStep;
 use crate::db::schema::compare;
 use crate::db::table::run_time::{class_pauses, limits as run_time_limits};
 use crate::db::table::semaphores;
@@ -277,19 +278,25 @@ fn inconsistent(
 /// How long before its end a token is reported.
 const SOON: Duration = Duration::from_secs(7 * 24 * 3600);
 
-/// Reports the tokens of the web pages that expire soon: what uses them would be refused.
-/// A backup that is restored without rights gives these functions to every role.
+/// Reports functions of Postgres that a role could misuse, or that every role may call: a backup that is restored without
+/// rights leaves them so.
 fn open_functions(conn: &mut Conn<'_>, scope: CheckScope) -> Result<Option<Finding>> {
-    let open = doctor::open_functions(conn).doing("look at the rights of the functions");
-    let open = scope.or_nothing(open)?;
+    let open = scope.or_nothing(compare::open_functions(conn))?;
+    let more = open.len().saturating_sub(doctor::FIRST);
+    let mut faults: Vec<String> = open.iter().filter_map(PlanStep::says).collect();
+    faults.truncate(doctor::FIRST);
+    if more > 0 {
+        faults.push(format!("and {more} more"));
+    }
     let says = format!(
-        "every role may enqueue by {}, with the rights of their owner; was a backup restored without its \
-         rights? Run `REVOKE ALL ON FUNCTION .. FROM PUBLIC` for each",
-        open.join(", ")
+        "{}: a role could get the rights of the owner, or enqueue without being allowed to; was a backup restored \
+         without its rights? Run `windlass migrate`, which sets them again",
+        faults.join("; ")
     );
     Ok((!open.is_empty()).then(|| finding("rights", Verdict::Warning, says)))
 }
 
+/// Reports the tokens of the web pages that expire soon: what uses them would be refused.
 fn expiring_tokens(conn: &mut Conn<'_>, scope: CheckScope) -> Result<Option<Finding>> {
     let tokens = upkeep::expiring(conn, SOON).doing("look at the tokens");
     let tokens = scope.or_nothing(tokens)?;

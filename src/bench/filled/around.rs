@@ -96,7 +96,7 @@ pub(crate) fn classes(conn: &mut Conn<'_>) -> QueryResult<()> {
             "[]"
         };
         let (name, queue) = (sizes::class_name(number), sizes::queue(number));
-        NewClass(name, queue, redact.to_owned(), false)
+        NewClass(name, queue, redact.to_owned(), false, None)
     };
     classes::see(conn, &(0..CLASSES).map(class).collect::<Vec<_>>())
 }

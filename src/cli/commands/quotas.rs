@@ -11,7 +11,7 @@ use serde::Serialize;
 /// Show the quotas of enqueues, and how much of each is used
 ///
 /// A quota is shown for seven days after its last enqueue, with the limits that a recent one had.
-/// Minutes and days are those of UTC. What a quota does not limit is not counted.
+/// Seconds, minutes and days are those of UTC. What a quota does not limit is not counted.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -45,6 +45,7 @@ impl Report for QuotaList {
         let mut table = Table::new(&[
             Column::text("QUOTA"),
             Column::number("WAITING"),
+            Column::number("SECOND"),
             Column::number("MINUTE"),
             Column::number("DAY"),
             Column::text("EXCEEDED"),
@@ -57,6 +58,7 @@ impl Report for QuotaList {
             table.add(vec![
                 printable(&quota.name),
                 of(quota.waiting, quota.most_waiting),
+                of(quota.this_second, quota.most_per_second),
                 of(quota.this_minute, quota.most_per_minute),
                 of(quota.this_day, quota.most_per_day),
                 if quota.sheds { "shed" } else { "strict" }.to_owned(),

@@ -247,6 +247,12 @@ fn second(url: &str, hurry: Option<Hurry>) -> Option<(PgConnection, Deadline)> {
     Some((opened.ok()?, deadline))
 }
 
+/// Takes away the limits that a role may have for sessions without work and for whole transactions: connections are kept,
+/// and an index may be built for long. A server that does not have such a setting is left alone.
+const UNLIMITED: &str = "\
+    CASE WHEN current_setting('idle_session_timeout', true) <> '0' THEN set_config('idle_session_timeout', '0', false) END, \
+    CASE WHEN current_setting('transaction_timeout', true) <> '0' THEN set_config('transaction_timeout', '0', false) END";
+
 /// Sets deadlines in the server, so that a frozen client cannot hold a row, and returns the session. Returns `None`
 /// if the connection has none of its own; then nothing is prepared in it either.
 fn set_up(conn: &mut PgConnection, pooling: Pooling) -> QueryResult<Option<ServerSession>> {
@@ -258,7 +264,7 @@ fn set_up(conn: &mut PgConnection, pooling: Pooling) -> QueryResult<Option<Serve
         "SELECT set_config('statement_timeout', '30s', false), \
          set_config('lock_timeout', '5s', false), \
          set_config('idle_in_transaction_session_timeout', '15s', false), \
-         set_config('default_transaction_isolation', 'read committed', false), {SESSION}"
+         set_config('default_transaction_isolation', 'read committed', false), {UNLIMITED}, {SESSION}"
     );
     diesel::sql_query(text).get_result(conn).map(Some)
 }

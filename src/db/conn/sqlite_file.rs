@@ -122,6 +122,14 @@ const TROUBLE: [&str; 20] = [
 ];
 
 impl Refusal {
+    /// Returns whether a lock was not free in time.
+    pub(crate) fn is_lock_timeout(error: &diesel::result::Error) -> bool {
+        let diesel::result::Error::DatabaseError(_, information) = error else {
+            return false;
+        };
+        information.message().contains(BUSY[0])
+    }
+
     /// Returns the kind of refusal of a Diesel error.
     pub(crate) fn of(error: &diesel::result::Error) -> Self {
         use diesel::result::{DatabaseErrorKind as Kind, Error};

@@ -5,7 +5,7 @@ use std::fmt;
 use std::time::Duration;
 
 /// The name of a quota, and its limits.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(crate) struct NewQuota {
     pub(crate) name: String,
     pub(crate) limits: QuotaLimits,
@@ -17,12 +17,25 @@ pub(crate) struct QuotaLimits {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) waiting: Option<i64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) per_second: Option<i64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) per_minute: Option<i64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) per_day: Option<i64>,
     /// Whether jobs that exceed the quota are discarded, instead of an error.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) shed: bool,
+}
+
+impl NewQuota {
+    /// Returns the value of the column `quota` of a class.
+    pub(crate) fn to_column(&self) -> Option<String> {
+        serde_json::to_string(self).ok()
+    }
+
+    pub(crate) fn of_column(text: Option<&str>) -> Option<Self> {
+        serde_json::from_str(text?).ok()
+    }
 }
 
 impl QuotaLimits {
@@ -35,6 +48,7 @@ impl QuotaLimits {
         let all = [
             (Per::Day, self.per_day),
             (Per::Minute, self.per_minute),
+            (Per::Second, self.per_second),
             (Per::Waiting, self.waiting),
         ];
         let set = |(per, limit): (Per, Option<i64>)| Some((per, limit?));
@@ -53,6 +67,7 @@ impl QuotaLimits {
 pub(crate) enum Per {
     Day,
     Minute,
+    Second,
     Waiting,
 }
 
@@ -62,6 +77,7 @@ impl Per {
         match self {
             Per::Day => "day",
             Per::Minute => "minute",
+            Per::Second => "second",
             Per::Waiting => "waiting",
         }
     }
@@ -71,14 +87,16 @@ impl Per {
         match self {
             Per::Day => Some(Duration::from_secs(24 * 3600)),
             Per::Minute => Some(Duration::from_secs(60)),
+            Per::Second => Some(Duration::from_secs(1)),
             Per::Waiting => None,
         }
     }
 
-    fn counts(self) -> &'static str {
+    pub(crate) fn counts(self) -> &'static str {
         match self {
             Per::Day => "enqueues per day",
             Per::Minute => "enqueues per minute",
+            Per::Second => "enqueues per second",
             Per::Waiting => "waiting jobs",
         }
     }

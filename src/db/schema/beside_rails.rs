@@ -9,6 +9,7 @@ use crate::db::conn::statement::Statement;
 use crate::db::conn::wakeup;
 use crate::db::schema::action::{Action, PlanStep};
 use crate::db::schema::catalog::Catalog;
+use crate::db::schema::functions::close_functions;
 use diesel::prelude::*;
 use diesel::sql_types::Text;
 
@@ -112,7 +113,8 @@ fn step(
 ) -> PlanStep {
     let table = option.table();
     let acts = match (is_on, dialect) {
-        (true, _) => making,
+        (true, Dialect::Postgres) => making.into_iter().chain([close_functions()]).collect(),
+        (true, Dialect::Sqlite) => making,
         (false, Dialect::Postgres) => vec![format!("DROP TRIGGER {name} ON {table}")],
         (false, Dialect::Sqlite) => vec![format!("DROP TRIGGER {name}")],
     };
@@ -132,7 +134,7 @@ fn wake_function() -> String {
     let wake =
         wakeup::wake("of_ruby").replace("{now}", "(statement_timestamp() AT TIME ZONE 'UTC')");
     format!(
-        "CREATE OR REPLACE FUNCTION windlass_wake_from_ruby() RETURNS trigger LANGUAGE plpgsql SET search_path FROM CURRENT AS $$ \
+        "CREATE OR REPLACE FUNCTION windlass_wake_from_ruby() RETURNS trigger LANGUAGE plpgsql AS $$ \
          DECLARE of_ruby bigint; \
          BEGIN \
            SELECT count(*) INTO of_ruby FROM made WHERE class_name IS NULL; \

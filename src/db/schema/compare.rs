@@ -4,6 +4,7 @@ use crate::db::conn::connection::Conn;
 use crate::db::schema::action::PlanStep;
 use crate::db::schema::beside_rails;
 use crate::db::schema::catalog::Catalog;
+use crate::db::schema::functions;
 use crate::db::schema::migrations;
 use crate::db::schema::plan::SchemaPlan;
 use crate::error::{Doing, Error, Result};
@@ -33,7 +34,19 @@ impl Migrated {
     }
 }
 
+/// Returns everything that [`migrate`](crate::migrate) would do.
 pub(crate) fn look(conn: &mut Conn<'_>) -> Result<SchemaPlan> {
+    let mut plan = look_at_tables(conn)?;
+    plan.steps.extend(open_functions(conn)?);
+    Ok(plan)
+}
+
+/// Returns the steps for functions that may be misused, as far as they exist.
+pub(crate) fn open_functions(conn: &mut Conn<'_>) -> Result<Vec<PlanStep>> {
+    functions::steps(conn).doing("look at the rights of the functions")
+}
+
+fn look_at_tables(conn: &mut Conn<'_>) -> Result<SchemaPlan> {
     let applied = migrations::applied(conn)?;
     let catalog = Catalog::read(conn).doing("read the catalog of the database")?;
     let dialect = conn.dialect();
@@ -59,7 +72,7 @@ pub(crate) enum MissingParts {
 
 /// Returns what is missing in a database to which all migrations were applied.
 pub(crate) fn missing(conn: &mut Conn<'_>, which: MissingParts) -> Result<Vec<String>> {
-    let steps = look(conn)?.steps.into_iter();
+    let steps = look_at_tables(conn)?.steps.into_iter();
     let steps = steps.filter(|step| step.is_vital || which == MissingParts::Anything);
     Ok(steps.filter_map(|step| step.says()).collect())
 }

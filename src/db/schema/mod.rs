@@ -7,6 +7,7 @@ pub(crate) mod column;
 pub(crate) mod compare;
 pub(crate) mod declared;
 pub(crate) mod fresh;
+pub(crate) mod functions;
 pub(crate) mod migrate;
 #[cfg(feature = "postgres")]
 pub(crate) mod migrate_postgres;

@@ -4,6 +4,7 @@ use crate::db::conn::dialect::Dialect;
 use crate::db::schema::action::{Action, PlanStep};
 use crate::db::schema::catalog::Catalog;
 use crate::db::schema::column::differing;
+use crate::db::schema::functions::close_functions;
 use crate::db::schema::reference::{self, ItemKind, SchemaChange, SchemaItem};
 use std::collections::BTreeSet;
 
@@ -144,7 +145,9 @@ pub(crate) fn step(
         ItemKind::View | ItemKind::Function | ItemKind::Trigger => {
             let step = whole(item, catalog)?;
             let mut lacking = lacking(step, Action::Run(text.clone()));
-            lacking.acts.extend(pin(item));
+            if item.kind == ItemKind::Function {
+                lacking.acts.push(Action::Run(close_functions()));
+            }
             Some(lacking)
         }
         ItemKind::Option if has_option(catalog, item) => None,
@@ -164,21 +167,6 @@ fn whole(item: &SchemaItem, catalog: &Catalog) -> Option<String> {
         _ => ("trigger", format!("trigger {name} of {table}")),
     };
     catalog.other(kind, name).is_none().then_some(what)
-}
-
-/// Returns the statement by which a function that works with the rights of its owner finds only the
-/// tables beside it, and is called only by those who are allowed to. A migration does the same for
-/// all of its functions.
-fn pin(item: &SchemaItem) -> Option<Action> {
-    let is_definer = item.kind == ItemKind::Function && item.text.contains("SECURITY DEFINER");
-    let name = &item.name;
-    is_definer.then(|| {
-        Action::Run(format!(
-            "DO $$ BEGIN EXECUTE format('ALTER FUNCTION {name} SET search_path = %I, pg_temp', current_schema()); \
-             REVOKE ALL ON FUNCTION {name} FROM PUBLIC; \
-             IF has_schema_privilege('public', current_schema(), 'CREATE') THEN ALTER FUNCTION {name} SECURITY INVOKER; END IF; END $$"
-        ))
-    })
 }
 
 fn has_option(catalog: &Catalog, item: &SchemaItem) -> bool {

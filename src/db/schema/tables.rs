@@ -188,6 +188,7 @@ diesel::table! {
         redact -> Text,
         seen_at -> Timestamp,
         internal -> Bool,
+        quota -> Nullable<Text>,
     }
 }
 

@@ -6,7 +6,7 @@ use crate::db::conn::sql::micros;
 use crate::db::conn::statement::Statement;
 use crate::db::table::run_time::settings::IS_STRICT;
 use diesel::prelude::*;
-use diesel::sql_types::{Bool, Text};
+use diesel::sql_types::{Bool, Nullable, Text};
 use serde::Serialize;
 #[cfg(feature = "web")]
 use std::collections::BTreeMap;
@@ -22,17 +22,20 @@ pub(crate) struct NewClass(
     pub(crate) String,
     /// Whether only the program's own code may enqueue it.
     pub(crate) bool,
+    /// The quota of enqueues by its name, as JSON.
+    pub(crate) Option<String>,
 );
 
 /// Stores the classes that a worker performs. Rows that are the same already, and were written
 /// recently, are left as they are.
 pub(crate) fn see(conn: &mut Conn<'_>, classes: &[NewClass]) -> QueryResult<()> {
     const LATELY: Duration = Duration::from_secs(3600);
-    let text = "INSERT INTO windlass_classes (class_name, queue_name, redact, internal, seen_at) \
-         SELECT value ->> 0, value ->> 1, value ->> 2, CAST(value ->> 3 AS boolean), {now} FROM {rows $1} WHERE true ORDER BY 1 \
+    let text = "INSERT INTO windlass_classes (class_name, queue_name, redact, internal, quota, seen_at) \
+         SELECT value ->> 0, value ->> 1, value ->> 2, CAST(value ->> 3 AS boolean), value ->> 4, {now} FROM {rows $1} WHERE true ORDER BY 1 \
          ON CONFLICT (class_name) DO UPDATE SET queue_name = excluded.queue_name, redact = excluded.redact, \
-           internal = excluded.internal, seen_at = excluded.seen_at WHERE windlass_classes.queue_name <> excluded.queue_name \
-           OR windlass_classes.redact <> excluded.redact OR windlass_classes.internal <> excluded.internal OR windlass_classes.seen_at <= {later $2}";
+           internal = excluded.internal, quota = excluded.quota, seen_at = excluded.seen_at WHERE windlass_classes.queue_name <> excluded.queue_name \
+           OR windlass_classes.redact <> excluded.redact OR windlass_classes.internal <> excluded.internal \
+           OR coalesce(windlass_classes.quota, '') <> coalesce(excluded.quota, '') OR windlass_classes.seen_at <= {later $2}";
     let rows = serde_json::to_string(classes).unwrap_or_default();
     Statement::new(text)
         .bind(&rows)
@@ -84,34 +87,32 @@ pub(crate) fn redact_all(
     Ok(fields.collect())
 }
 
-/// A class whose jobs are not enqueued by its name.
+/// A class with a rule for enqueues by its name.
 #[derive(QueryableByName)]
-pub(crate) struct RefusedClass {
+pub(crate) struct RuledClass {
     #[diesel(sql_type = Text)]
     pub(crate) class_name: String,
-    /// Whether a worker has stored it as internal. If not, no worker has stored it at all, and
-    /// unknown classes are refused.
+    /// Whether a worker has stored it. If not, unknown classes are refused.
+    #[diesel(sql_type = Bool)]
+    pub(crate) is_known: bool,
+    /// Whether a worker has stored it as internal.
     #[diesel(sql_type = Bool)]
     pub(crate) internal: bool,
+    #[diesel(sql_type = Nullable<Text>)]
+    pub(crate) quota: Option<String>,
 }
 
-/// Returns the first of these classes that is refused.
-pub(crate) fn first_refused(
-    conn: &mut Conn<'_>,
-    classes: &[&str],
-) -> QueryResult<Option<RefusedClass>> {
+/// Returns those of these classes that are refused, or have a quota.
+pub(crate) fn with_rules(conn: &mut Conn<'_>, classes: &[&str]) -> QueryResult<Vec<RuledClass>> {
     let text = format!(
-        "SELECT n.class_name, c.class_name IS NOT NULL AS internal \
+        "SELECT n.class_name, c.class_name IS NOT NULL AS is_known, coalesce(c.internal, false) AS internal, c.quota \
          FROM (SELECT value ->> 0 AS class_name FROM {{rows $1}}) AS n \
          LEFT JOIN windlass_classes c ON c.class_name = n.class_name \
-         WHERE c.internal OR (c.class_name IS NULL AND {IS_STRICT}) ORDER BY n.class_name LIMIT 1"
+         WHERE c.internal OR c.quota IS NOT NULL OR (c.class_name IS NULL AND {IS_STRICT}) ORDER BY n.class_name"
     );
     let names: Vec<[&str; 1]> = classes.iter().map(|name| [*name]).collect();
     let names = serde_json::to_string(&names).unwrap_or_default();
-    Statement::new(text)
-        .bind(&names)
-        .get_result(conn)
-        .optional()
+    Statement::new(text).bind(&names).load(conn)
 }
 
 #[derive(QueryableByName)]

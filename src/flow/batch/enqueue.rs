@@ -121,7 +121,7 @@ fn followers(conn: &mut Conn<'_>, batch: &Batch, runs_on: On) -> Result<Vec<NewR
     let jobs = batch.followers.iter().filter(|(on, _)| *on == runs_on);
     let rows = jobs.map(|(_, job): &(_, ToAdd)| job.clone()?.into_row());
     let mut rows = rows.collect::<Result<Vec<_>>>()?;
-    refuse_named(conn, &rows)?;
+    refuse_named(conn, &mut rows)?;
     refuse_unknown(conn, &rows)?;
     rank_by_time(conn, &mut rows).doing("read the time")?;
     Ok(rows)

@@ -11,8 +11,8 @@ use serde::Serialize;
 
 /// Limits how many jobs are enqueued, and how many wait.
 ///
-/// Set it for a job type in [`Job::quota`](crate::Job::quota), or for one enqueue in
-/// [`NewJob::quota`](crate::NewJob::quota). All jobs with a quota of the same name count together.
+/// Set it for a class in [`Job::class_quota`](crate::Job::class_quota), for a job by its arguments in
+/// [`Job::quota`](crate::Job::quota), or for one enqueue in [`NewJob::quota`](crate::NewJob::quota). All jobs with a quota of the same name count together.
 /// What exceeds it is refused with [`Error::QuotaExceeded`], or [discarded](Self::shed).
 ///
 /// ```
@@ -30,7 +30,7 @@ use serde::Serialize;
 /// # Ok::<(), Error>(())
 /// ```
 ///
-/// Minutes and days are those of UTC, by the database's clock. Only new jobs count: not an enqueue
+/// Seconds, minutes and days are those of UTC, by the database's clock. Only new jobs count: not an enqueue
 /// that finds an existing job. A transaction that is rolled back gives its places back.
 ///
 /// SQLite counts exactly. On Postgres no enqueue waits for the transaction of another. The limit is
@@ -73,6 +73,12 @@ impl Quota {
     /// A job that waits for another attempt may not be counted.
     pub fn waiting(mut self, jobs: u64) -> Self {
         self.0.limits.waiting = Some(number(jobs));
+        self
+    }
+
+    /// Sets how many jobs may be enqueued in one second. Default: any number.
+    pub fn per_second(mut self, jobs: u64) -> Self {
+        self.0.limits.per_second = Some(number(jobs));
         self
     }
 
@@ -160,6 +166,10 @@ pub struct QuotaStatus {
     pub most_waiting: Option<i64>,
     /// How many jobs wait. 0 if that is not limited.
     pub waiting: i64,
+    /// How many jobs may be enqueued in one second.
+    pub most_per_second: Option<i64>,
+    /// How many jobs were enqueued in this second. 0 if that is not limited.
+    pub this_second: i64,
     /// How many jobs may be enqueued in one minute.
     pub most_per_minute: Option<i64>,
     /// How many jobs were enqueued in this minute. 0 if that is not limited.
@@ -185,6 +195,8 @@ pub fn quotas<C: AsConn + ?Sized>(conn: &mut C) -> Result<Vec<QuotaStatus>> {
             name: used.name,
             most_waiting: limits.waiting,
             waiting: used.waiting,
+            most_per_second: limits.per_second,
+            this_second: used.a_second,
             most_per_minute: limits.per_minute,
             this_minute: used.a_minute,
             most_per_day: limits.per_day,

@@ -14,6 +14,7 @@ use crate::job::function::Function;
 use crate::job::new_job::NewJob;
 use crate::job::output::{MAX_OUTPUT, as_output};
 use crate::job::policy::Policy;
+use crate::job::policy::quota::{self, Quota};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::collections::BTreeMap;
@@ -37,6 +38,7 @@ struct Class {
     redact: &'static [&'static str],
     version: u32,
     internal: bool,
+    quota: Option<Quota>,
 }
 
 /// The job types that a program performs, and the state that each type borrows.
@@ -86,6 +88,7 @@ impl Registry {
             redact: J::REDACT,
             version: J::VERSION,
             internal: J::INTERNAL,
+            quota: J::class_quota(),
         };
         self.insert(J::NAME, J::ALIASES, class);
         self
@@ -135,6 +138,7 @@ impl Registry {
             redact: function.redact,
             version: FIRST_VERSION,
             internal: false,
+            quota: None,
         };
         self.insert(function.name, function.aliases, class);
         self
@@ -219,7 +223,11 @@ impl Registry {
     pub(crate) fn described(&self) -> Vec<NewClass> {
         let describe = |(name, class): (&String, &Arc<Class>)| {
             let redact = serde_json::json!(class.redact).to_string();
-            NewClass(name.clone(), class.queue.to_owned(), redact, class.internal)
+            // A name that is not valid is an error of each enqueue in Rust.
+            let quota = quota::column(class.quota.as_ref(), name).ok().flatten();
+            let quota = quota.and_then(|quota| quota.to_column());
+            let queue = class.queue.to_owned();
+            NewClass(name.clone(), queue, redact, class.internal, quota)
         };
         self.classes.iter().map(describe).collect()
     }

@@ -12,6 +12,9 @@ pub(crate) struct TokenLimits {
     /// `None`: all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) queues: Option<Vec<String>>,
+    /// Whether it passes arguments and nothing else: all options are those of the class.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) arguments_only: bool,
 }
 
 impl TokenLimits {
@@ -22,6 +25,7 @@ impl TokenLimits {
         TokenLimits {
             classes: some(classes),
             queues: some(queues),
+            arguments_only: false,
         }
     }
 
@@ -34,13 +38,14 @@ impl TokenLimits {
         read.and_then(Result::ok).unwrap_or(TokenLimits {
             classes: Some(Vec::new()),
             queues: Some(Vec::new()),
+            arguments_only: true,
         })
     }
 
     /// Returns the column; `None` without limits.
     #[cfg(any(test, feature = "cli"))]
     pub(crate) fn to_column(&self) -> Option<String> {
-        let is_limited = self.classes.is_some() || self.queues.is_some();
+        let is_limited = *self != TokenLimits::default();
         is_limited.then(|| serde_json::to_string(self).unwrap_or_default())
     }
 

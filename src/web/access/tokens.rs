@@ -35,8 +35,8 @@ pub(crate) fn add(
     let limits = limits.to_column();
     if limits.is_some() && role != Role::Enqueuer {
         return Err(Error::Settings(
-            "only an enqueuer is limited to classes and queues: leave out `--class` and `--queue`, or pass \
-             `--role enqueuer`"
+            "only an enqueuer is limited to classes, queues and arguments: leave out `--class`, `--queue` and \
+             `--arguments-only`, or pass `--role enqueuer`"
                 .to_owned(),
         ));
     }

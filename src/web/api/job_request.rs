@@ -92,6 +92,10 @@ impl JobRequest {
             format!("the class {:?}", self.class)
         } else if !limits.has_queue(queue) {
             format!("the queue {queue:?}")
+        } else if let Some(option) = self.first_option().filter(|_| limits.arguments_only) {
+            format!(
+                "with `{option}`: it passes the class and its arguments, and an idempotency key"
+            )
         } else if let Some(OnConflict::Replace | OnConflict::RunAgain) = self.on_conflict {
             "with this `on_conflict`, which could change what a job of another class holds: use a token without limits"
                 .to_owned()
@@ -99,6 +103,31 @@ impl JobRequest {
             return self.takes_own_slots(limits);
         };
         Err(not_allowed(&refused))
+    }
+
+    /// Returns the name of the first option that is set. A key that makes a repeated request harmless is none.
+    fn first_option(&self) -> Option<&'static str> {
+        let options = [
+            ("queue", self.queue.is_some()),
+            ("priority", self.priority.is_some()),
+            ("run_at", self.run_at.is_some()),
+            ("delay_seconds", self.delay_seconds.is_some()),
+            ("unique_id", self.unique_id.is_some()),
+            ("unique_scope", self.unique_scope.is_some()),
+            ("on_conflict", self.on_conflict.is_some()),
+            ("concurrency_key", self.concurrency_key.is_some()),
+            ("concurrency_group", self.concurrency_group.is_some()),
+            ("concurrency_limit", self.concurrency_limit.is_some()),
+            (
+                "concurrency_on_conflict",
+                self.concurrency_on_conflict.is_some(),
+            ),
+            ("max_attempts", self.max_attempts.is_some()),
+            ("max_crashes", self.max_crashes.is_some()),
+            ("at_most_once", self.at_most_once.is_some()),
+        ];
+        let mut set = options.into_iter().filter(|(_, is_set)| *is_set);
+        set.next().map(|(name, _)| name)
     }
 
     /// The slots of another class would hold back its jobs. They are named `GROUP/KEY`, so `mail` and

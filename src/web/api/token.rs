@@ -15,6 +15,7 @@ struct TokenInfo<'a> {
     role: &'static str,
     classes: Option<&'a [String]>,
     queues: Option<&'a [String]>,
+    arguments_only: bool,
 }
 
 /// Shows the token of the request.
@@ -26,5 +27,6 @@ pub(crate) fn show(cx: &mut Cx<'_>) -> Result<Response, PageError> {
         role: cx.viewer.role.name(),
         classes: limits.classes.as_deref(),
         queues: limits.queues.as_deref(),
+        arguments_only: limits.arguments_only,
     }))
 }

@@ -46,6 +46,7 @@ pub(crate) fn page(site: &Site, request: &Request, viewer: &Viewer, error: PageE
     };
     let asks_to_sign_in = matches!(error, PageError::SignIn);
     let is_attempt = request.path == "/login" || matches!(error, PageError::WrongToken);
+    let retry = retry_after(&error);
     let (status, heading, text, advice) = explained(error);
     let made = if api::is_api(&request.path) {
         Ok(for_a_program(request, (status, heading, &text, advice)))
@@ -79,8 +80,16 @@ pub(crate) fn page(site: &Site, request: &Request, viewer: &Viewer, error: PageE
         401 if request.credentials.bearer.is_some() || api::is_api(&request.path) => {
             response.with_header("www-authenticate", "Bearer")
         }
-        503 | 429 => response.with_header("retry-after", "2"),
+        503 | 429 => response.with_header("retry-after", retry),
         _ => response,
+    }
+}
+
+/// Returns the seconds after which the same request may succeed, as far as they are known.
+fn retry_after(error: &PageError) -> String {
+    match error {
+        PageError::OverQuota(_, Some(time)) => time.as_secs().to_string(),
+        _ => "2".to_owned(),
     }
 }
 
@@ -134,6 +143,7 @@ fn explained(error: PageError) -> (u16, &'static str, String, &'static str) {
             "There is no such token, or it has expired or was revoked.".to_owned(),
             "",
         ),
+        PageError::OverQuota(text, _) => (429, "Quota used up", text, ""),
         PageError::TooMany(wait) => (
             429,
             "Too many attempts",

@@ -24,6 +24,8 @@ pub(crate) enum PageError {
     SignIn,
     /// 401: there is no such token, or it may not be used any more.
     WrongToken,
+    /// 429: a quota is used up; says when to try again, if that is known.
+    OverQuota(String, Option<Duration>),
     /// 429: too many attempts.
     TooMany(Duration),
     /// 503: the database does not answer.
@@ -58,11 +60,14 @@ impl From<Error> for PageError {
             | Error::InvalidName { .. }
             | Error::Schedule { .. }
             | Error::Settings(_) => PageError::Invalid(error.to_string()),
-            Error::UniqueIdTaken { .. }
-            | Error::QuotaExceeded { .. }
-            | Error::Edit { .. }
-            | Error::RecurringTask { .. } => PageError::Conflict(error.to_string()),
+            Error::UniqueIdTaken { .. } | Error::Edit { .. } | Error::RecurringTask { .. } => {
+                PageError::Conflict(error.to_string())
+            }
             Error::Connect { .. } | Error::GaveUp { .. } => PageError::Away,
+            Error::QuotaExceeded { retry_after, .. } => {
+                PageError::OverQuota(error.to_string(), retry_after)
+            }
+            Error::NamesLocked { .. } => PageError::Busy,
             Error::Query { ref source, .. } => match Refusal::of(source) {
                 Refusal::Busy => PageError::Busy,
                 Refusal::Trouble => PageError::Away,

@@ -7,6 +7,8 @@ use crate::db::internal_tests::enqueue_by_sql::{
     OPTIONS, Words, constants, holds, json_type, must_be_json, policy, with_sources, word,
 };
 use crate::db::model::job_columns::{JobColumns, JobTraits};
+use crate::db::schema::functions::close_functions;
+use crate::db::table::quotas::slots::MOST_SLOTS;
 
 pub(super) fn words() -> Words {
     let (all, plain, replaced) = (
@@ -88,6 +90,9 @@ pub(super) fn words() -> Words {
     for name in ["windlass_enqueue_v1", "windlass_enqueue"] {
         words.push(word(&format!("enqueue function {name}"), function(name)));
     }
+    words.push(word("limits", limits()));
+    words.push(word("most slots", MOST_SLOTS.to_string()));
+    words.push(word("close functions", format!("{};", close_functions())));
     words.extend(constants(Postgres));
     words
 }
@@ -245,11 +250,24 @@ fn values(source: &dyn Fn(&str) -> String) -> String {
 }
 
 /// Returns the function that enqueues one job.
+/// Returns the limits that a quota may have: their order, names, seconds, and what each counts.
+fn limits() -> String {
+    let all = rules::LIMITS.iter().enumerate();
+    let all = all.map(|(place, (per, field))| {
+        let seconds = per.window().map(|window| window.as_secs());
+        let seconds = seconds.map_or("NULL".to_owned(), |seconds| seconds.to_string());
+        let (name, counts) = (per.name(), per.counts());
+        format!("({place}, '{name}', '{field}', CAST({seconds} AS bigint), '{counts}')")
+    });
+    all.collect::<Vec<_>>().join(", ")
+}
+
+/// The collation of a caller may take different names for the same, so it is not passed on.
 fn function(name: &str) -> String {
     let parameters = OPTIONS.map(|(column, kind)| format!("{column} {kind} DEFAULT NULL"));
     format!(
         "CREATE FUNCTION {name}(class text, {}) RETURNS bigint LANGUAGE plpgsql SECURITY DEFINER AS $$\n\
-         BEGIN\n    RETURN (windlass_enqueue_job_v1(NULL, class, {})).id;\nEND;\n$$;",
+         BEGIN\n    RETURN (windlass_enqueue_job_v1(NULL, class COLLATE \"default\", {})).id;\nEND;\n$$;",
         parameters.join(", "),
         values(&str::to_owned),
     )

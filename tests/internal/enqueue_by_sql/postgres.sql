@@ -87,6 +87,73 @@ BEGIN
 END;
 $$;
 
+-- Takes places for a new job in the quota of its class, as Rust does: from slots that no other transaction has locked. One
+-- that exceeds the quota is refused, also where Rust would discard it.
+CREATE FUNCTION windlass_take_places(p_class text, p_quota text, p_job bigint) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    v_quota json := p_quota;
+    v_name text := v_quota ->> 'name';
+    v_now timestamp := {now};
+    v_slots bigint;
+    v_slot bigint;
+    r record;
+BEGIN
+    FOR r IN
+        SELECT l.per, CAST(v_quota -> 'limits' ->> l.field AS bigint) AS jobs, l.seconds, l.counts,
+            date_trunc(CASE WHEN l.seconds IS NULL THEN 'day' ELSE l.per END, v_now) AS starts_at,
+            coalesce(v_now - l.seconds * interval '1 second', '-infinity') AS since
+        FROM (VALUES {limits}) AS l (place, per, field, seconds, counts)
+        WHERE v_quota -> 'limits' ->> l.field IS NOT NULL ORDER BY l.place
+    LOOP
+        v_slots := greatest(least(r.jobs, {most slots}), 1);
+        FOR v_try IN 1 .. {rounds} LOOP
+            UPDATE windlass_quota_slots s SET jobs = CASE WHEN s.starts_at > r.since THEN s.jobs ELSE 0 END + 1,
+                starts_at = CASE WHEN s.starts_at > r.since AND r.seconds IS NOT NULL THEN s.starts_at ELSE r.starts_at END,
+                limits = v_quota ->> 'limits'
+            WHERE s.quota = v_name AND s.per = r.per AND s.slot = (SELECT f.slot FROM windlass_quota_slots f
+                WHERE f.quota = v_name AND f.per = r.per AND f.slot < v_slots
+                -- Each session starts at another slot, so that few meet.
+                AND f.slot >= CASE WHEN v_try = 1 THEN CAST(pg_backend_pid() AS bigint) * 7919 % v_slots ELSE 0 END
+                AND CASE WHEN f.starts_at > r.since THEN f.jobs ELSE 0 END + 1
+                    <= r.jobs / v_slots + CASE WHEN f.slot < r.jobs % v_slots THEN 1 ELSE 0 END
+                ORDER BY f.slot LIMIT 1 FOR UPDATE SKIP LOCKED)
+            RETURNING s.slot INTO v_slot;
+            EXIT WHEN FOUND;
+            CONTINUE WHEN v_try = 1;
+            INSERT INTO windlass_quota_slots (quota, per, slot, starts_at, jobs, limits)
+            SELECT v_name, r.per, n.slot, r.starts_at, 0, v_quota ->> 'limits' FROM generate_series(0, v_slots - 1) AS n (slot)
+            WHERE (SELECT count(*) FROM windlass_quota_slots f WHERE f.quota = v_name AND f.per = r.per AND f.slot < v_slots) < v_slots
+            ON CONFLICT (quota, per, slot) DO NOTHING;
+            CONTINUE WHEN FOUND;
+            -- Gives back the places of jobs that do not wait any more.
+            WITH gone AS MATERIALIZED (
+                SELECT q.job_id, q.slot FROM windlass_quota_jobs q JOIN windlass_quota_slots f ON f.quota = q.quota AND f.per = r.per AND f.slot = q.slot
+                WHERE q.quota = v_name AND r.seconds IS NULL
+                AND NOT EXISTS (SELECT 1 FROM solid_queue_ready_executions e WHERE e.job_id = q.job_id)
+                AND NOT EXISTS (SELECT 1 FROM solid_queue_scheduled_executions e WHERE e.job_id = q.job_id)
+                AND NOT EXISTS (SELECT 1 FROM solid_queue_blocked_executions e WHERE e.job_id = q.job_id)
+                ORDER BY q.job_id LIMIT greatest(r.jobs / 100, 1) FOR UPDATE OF q, f SKIP LOCKED
+            ), forgotten AS (
+                DELETE FROM windlass_quota_jobs q WHERE q.job_id IN (SELECT gone.job_id FROM gone)
+            )
+            UPDATE windlass_quota_slots s SET jobs = s.jobs - n.jobs
+            FROM (SELECT gone.slot, count(*) AS jobs FROM gone GROUP BY gone.slot) AS n
+            WHERE s.quota = v_name AND s.per = r.per AND s.slot = n.slot;
+            EXIT WHEN NOT FOUND;
+        END LOOP;
+        IF v_slot IS NULL THEN
+            RAISE EXCEPTION 'cannot enqueue `%`: the quota `%` allows % %; try again %', p_class, v_name, r.jobs, r.counts,
+                CASE WHEN r.seconds IS NULL THEN 'when waiting jobs have started'
+                ELSE 'in ' || r.seconds - CAST(extract(epoch FROM v_now) AS bigint) % r.seconds + 1 || ' s' END
+                USING ERRCODE = 'configuration_limit_exceeded';
+        END IF;
+        IF r.seconds IS NULL THEN
+            INSERT INTO windlass_quota_jobs (job_id, quota, slot) VALUES (p_job, v_name, v_slot) ON CONFLICT (job_id) DO NOTHING;
+        END IF;
+    END LOOP;
+END;
+$$;
+
 -- Enqueues any job, and returns its id and its outcome. If it is new, it gets the id p_id, or the next one.
 CREATE FUNCTION windlass_enqueue_any_v1(p_id bigint, p_class text, {parameters}, OUT id bigint, OUT outcome text)
 LANGUAGE plpgsql AS $$
@@ -111,6 +178,7 @@ DECLARE
     v_is_held boolean := false;
     v_internal text;
     v_wakes boolean := false;
+    v_quota text;
 BEGIN
     IF v_problem IS NULL THEN
         BEGIN
@@ -122,7 +190,7 @@ BEGIN
     IF v_problem IS NOT NULL THEN
         RAISE EXCEPTION 'cannot enqueue `%`: %', left(coalesce(p_class, ''), 80), v_problem USING ERRCODE = 'invalid_parameter_value';
     END IF;
-    SELECT c.internal INTO v_is_internal FROM windlass_classes c WHERE c.class_name = p_class;
+    SELECT c.internal, c.quota INTO v_is_internal, v_quota FROM windlass_classes c WHERE c.class_name = p_class;
     IF v_is_internal OR (v_is_internal IS NULL AND EXISTS (SELECT 1 FROM windlass_settings s WHERE s.name = 'strict_classes' AND s.value = 'on')) THEN
         PERFORM windlass_refuse_class(p_class, v_is_internal IS NULL);
     END IF;
@@ -216,7 +284,7 @@ BEGIN
             DELETE FROM windlass_edges w WHERE w.child_job_id = v_holder AND w.otherwise = 'join';
             WITH let_go AS (UPDATE windlass_edges w SET runs_on = 'finish', outcome = 'failed'
                 WHERE w.parent_job_id = v_holder AND {is_undo} RETURNING w.child_job_id)
-            INSERT INTO windlass_wanted_keys (key) SELECT '{child}' || g.child_job_id FROM let_go g;
+            INSERT INTO windlass_wanted_keys (kind, target_id) SELECT '{child}', g.child_job_id FROM let_go g;
             -- What waits for another job to end stays blocked, whatever its new time is.
             UPDATE solid_queue_blocked_executions e SET queue_name = p_queue, priority = p_priority
             WHERE e.job_id = v_holder AND e.concurrency_key = '{unique_successor}';
@@ -251,6 +319,9 @@ BEGIN
     END IF;
 
     id := v_job;
+    IF v_quota IS NOT NULL AND outcome <> 'replaced' THEN
+        PERFORM windlass_take_places(p_class, v_quota, v_job);
+    END IF;
     IF v_is_behind THEN
         INSERT INTO solid_queue_blocked_executions (job_id, queue_name, priority, concurrency_key, expires_at, created_at)
         VALUES (v_job, p_queue, p_priority, '{unique_successor}', timestamp '{never_expires}', v_now);
@@ -283,6 +354,7 @@ DECLARE
     v_problem text;
     v_json json;
     v_is_internal boolean;
+    v_quota text;
 BEGIN
     IF p_id IS NOT NULL OR num_nonnulls({rare p_}) > 0 THEN
         SELECT e.id, e.outcome INTO id, outcome FROM windlass_enqueue_any_v1(p_id, p_class, {parameter names}) AS e;
@@ -299,11 +371,14 @@ BEGIN
     IF v_problem IS NOT NULL THEN
         RAISE EXCEPTION 'cannot enqueue `%`: %', left(coalesce(p_class, ''), 80), v_problem USING ERRCODE = 'invalid_parameter_value';
     END IF;
-    SELECT c.internal INTO v_is_internal FROM windlass_classes c WHERE c.class_name = p_class;
+    SELECT c.internal, c.quota INTO v_is_internal, v_quota FROM windlass_classes c WHERE c.class_name = p_class;
     IF v_is_internal OR (v_is_internal IS NULL AND EXISTS (SELECT 1 FROM windlass_settings s WHERE s.name = 'strict_classes' AND s.value = 'on')) THEN
         PERFORM windlass_refuse_class(p_class, v_is_internal IS NULL);
     END IF;
     INSERT INTO solid_queue_jobs ({common names}) VALUES ({common values}) RETURNING solid_queue_jobs.id INTO id;
+    IF v_quota IS NOT NULL THEN
+        PERFORM windlass_take_places(p_class, v_quota, id);
+    END IF;
     INSERT INTO solid_queue_ready_executions (job_id, queue_name, priority, class_name, cautious, created_at)
     VALUES (id, coalesce(p_queue, '{default_queue}'), coalesce(p_priority, 0), p_class, false, {now});
     IF current_setting('windlass.woken_by', true) IS DISTINCT FROM CAST(statement_timestamp() AS text) THEN
@@ -317,6 +392,10 @@ CREATE FUNCTION windlass_insert_enqueue_v1() RETURNS trigger LANGUAGE plpgsql SE
 DECLARE
     v_done record;
 BEGIN
+    -- The columns of another table may have types of the caller, which would be computed with the rights of the owner.
+    IF TG_RELID <> CAST('windlass_enqueue_v1' AS regclass) THEN
+        RAISE EXCEPTION 'this function is the trigger of windlass_enqueue_v1 alone' USING ERRCODE = 'insufficient_privilege';
+    END IF;
     v_done := windlass_enqueue_job_v1(NULL, NEW.class, {new values});
     NEW.id := v_done.id;
     NEW.outcome := v_done.outcome;
@@ -344,6 +423,7 @@ DECLARE
     v_done record;
     v_is_internal boolean;
     v_are_named boolean;
+    v_has_quota boolean;
     v_are_distinct boolean;
     r record;
 BEGIN
@@ -366,12 +446,13 @@ BEGIN
         RAISE EXCEPTION 'cannot enqueue `%`: job % of the list: %', class, v_place, v_problem
             USING ERRCODE = 'invalid_parameter_value';
     END IF;
-    SELECT c.internal INTO v_is_internal FROM windlass_classes c WHERE c.class_name = windlass_enqueue_many_v1.class;
+    SELECT c.internal, c.quota IS NOT NULL INTO v_is_internal, v_has_quota FROM windlass_classes c
+    WHERE c.class_name = windlass_enqueue_many_v1.class COLLATE "default";
     IF v_is_internal OR (v_is_internal IS NULL AND EXISTS (SELECT 1 FROM windlass_settings s WHERE s.name = 'strict_classes' AND s.value = 'on')) THEN
         PERFORM windlass_refuse_class(class, v_is_internal IS NULL);
     END IF;
 
-    IF NOT v_are_named THEN
+    IF NOT v_are_named AND v_has_quota IS NOT TRUE THEN
         WITH input AS MATERIALIZED (
             SELECT e.place, CAST(e.value -> 'arguments' AS text) AS arguments, {record options}
             FROM jsonb_array_elements(jobs) WITH ORDINALITY AS e (value, place), {record}
@@ -421,7 +502,7 @@ BEGIN
         SELECT e.place, CAST(e.value -> 'arguments' AS text) AS arguments, r.* FROM jsonb_array_elements(jobs) WITH ORDINALITY AS e (value, place), {record}
         ORDER BY CASE WHEN v_are_distinct THEN r.idempotency_key END COLLATE "C" NULLS FIRST, e.place
     LOOP
-        v_done := windlass_enqueue_job_v1(v_ids[r.place], class, {record arguments});
+        v_done := windlass_enqueue_job_v1(v_ids[r.place], class COLLATE "default", {record arguments});
         v_ids[r.place] := v_done.id;
     END LOOP;
     RETURN QUERY SELECT unnest(v_ids);
@@ -434,24 +515,8 @@ BEGIN
 END;
 $$;
 
--- Functions that work with the rights of their owner must find only the tables beside them, and no temporary ones.
-DO $$
-DECLARE
-    v_function regprocedure;
-BEGIN
-    FOR v_function IN
-        SELECT p.oid FROM pg_proc p WHERE p.pronamespace = CAST(current_schema() AS regnamespace) AND p.prosecdef
-        AND p.proname LIKE 'windlass\_%'
-    LOOP
-        EXECUTE format('ALTER FUNCTION %s SET search_path = %I, pg_temp', v_function, current_schema());
-        EXECUTE format('REVOKE ALL ON FUNCTION %s FROM PUBLIC', v_function);
-        -- Where everybody may create functions and operators, such a function could be made to call theirs.
-        IF has_schema_privilege('public', current_schema(), 'CREATE') THEN
-            EXECUTE format('ALTER FUNCTION %s SECURITY INVOKER', v_function);
-        END IF;
-    END LOOP;
-END;
-$$;
+-- Gives each function a fixed search_path, so that it finds only the tables beside it, and takes it from PUBLIC.
+{close functions}
 
 INSERT INTO windlass_schema_migrations (version, applied_at)
 VALUES ('{version}', statement_timestamp() AT TIME ZONE 'UTC')

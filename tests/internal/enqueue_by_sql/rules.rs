@@ -1,10 +1,19 @@
 //! The rules of an enqueue as SQL: what [`NewJob`](crate::NewJob) refuses, in both dialects.
 
 use crate::db::conn::dialect::Dialect;
+use crate::db::model::new_quota::Per;
 use crate::job::arguments::MAX_DEPTH;
 use crate::job::concurrency::MAX_KEY;
 use crate::job::new_job::{LONGEST_DELAY, MAX_ARGUMENTS};
 use crate::queue::{MAX_NAME, NAME_MARKS};
+
+/// The limits that a quota may have, and their names, in the order in which they are asked.
+pub(super) const LIMITS: [(Per, &str); 4] = [
+    (Per::Day, "per_day"),
+    (Per::Minute, "per_minute"),
+    (Per::Second, "per_second"),
+    (Per::Waiting, "waiting"),
+];
 
 /// A condition about a job, in the order in which they are checked: the first that is met decides.
 pub(super) struct Rule {

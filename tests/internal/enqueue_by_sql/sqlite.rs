@@ -6,6 +6,7 @@ use crate::db::internal_tests::enqueue_by_sql::{
     OPTIONS, Words, constants, holds, json_type, must_be_json, policy, with_sources, word,
 };
 use crate::db::model::job_columns::JobColumns;
+use crate::db::model::new_quota::Per;
 use crate::db::model::new_row::UniqueScope;
 
 /// The columns of a job that was checked, each with its value from the columns of the caller.
@@ -114,7 +115,8 @@ pub(super) fn words() -> Words {
         word("keys bare", each(&str::to_owned)),
         word(
             "is named",
-            "instr(NEW.jobs, '\"unique_id\"') OR instr(NEW.jobs, '\"idempotency_key\"') OR instr(NEW.jobs, '\"concurrency_key\"')",
+            "instr(NEW.jobs, '\"unique_id\"') OR instr(NEW.jobs, '\"idempotency_key\"') OR instr(NEW.jobs, '\"concurrency_key\"') \
+             OR EXISTS (SELECT 1 FROM windlass_classes WHERE class_name = NEW.class AND quota IS NOT NULL)",
         ),
         word(
             "inserts",
@@ -136,8 +138,54 @@ pub(super) fn words() -> Words {
     for job in ["u.job_id", "u.after_job_id"] {
         words.push(word(&format!("place of {job}"), place_of(job)));
     }
+    words.push(word("take places", take_places()));
     words.extend(constants(Sqlite));
     words
+}
+
+/// Returns the statements that take a place in each limit.
+fn take_places() -> String {
+    let each = rules::LIMITS.iter().map(|(per, field)| {
+        let (name, limit) = (per.name(), format!("NEW.limits ->> '$.{field}'"));
+        let since = match per.window() {
+            Some(window) => Sqlite.render(&format!("{{later -{}}}", window.as_micros())),
+            None => "''".to_owned(),
+        };
+        let start = match per {
+            Per::Minute => "%Y-%m-%d %H:%M:00.000000",
+            Per::Second => "%Y-%m-%d %H:%M:%S.000000",
+            Per::Day | Per::Waiting => "%Y-%m-%d 00:00:00.000000",
+        };
+        let slot = format!("quota = NEW.quota AND per = '{name}' AND slot = 0 AND {limit} IS NOT NULL");
+        let used = format!("CASE WHEN starts_at > {since} THEN jobs ELSE 0 END");
+        let waits = ["ready", "scheduled", "blocked"].map(|table| {
+            format!("NOT EXISTS (SELECT 1 FROM solid_queue_{table}_executions AS e WHERE e.job_id = windlass_quota_jobs.job_id)")
+        });
+        let full = format!("{slot} AND jobs + 1 > {limit}");
+        // Jobs that do not wait any more give their places back.
+        let free = format!(
+            "    DELETE FROM windlass_quota_jobs WHERE quota = NEW.quota AND EXISTS (SELECT 1 FROM windlass_quota_slots WHERE {full})\n    \
+             AND {};\n    \
+             UPDATE windlass_quota_slots SET jobs = (SELECT count(*) FROM windlass_quota_jobs WHERE quota = NEW.quota) WHERE {full};\n",
+            waits.join(" AND ")
+        );
+        let free = if per.window().is_none() { free } else { String::new() };
+        let counts = per.counts();
+        let starts = if per.window().is_some() {
+            format!("CASE WHEN starts_at > {since} THEN starts_at ELSE strftime('{start}', 'now') END")
+        } else {
+            format!("strftime('{start}', 'now')")
+        };
+        format!(
+            "    INSERT INTO windlass_quota_slots (quota, per, slot, starts_at, jobs, limits)\n    \
+             SELECT NEW.quota, '{name}', 0, strftime('{start}', 'now'), 0, NEW.limits WHERE {limit} IS NOT NULL\n    \
+             AND NOT EXISTS (SELECT 1 FROM windlass_quota_slots WHERE {slot});\n{free}    \
+             SELECT RAISE(ABORT, 'cannot enqueue the job: the quota of its class allows no more {counts}; try again later')\n    \
+             FROM windlass_quota_slots WHERE {slot} AND {used} + 1 > {limit};\n    \
+             UPDATE windlass_quota_slots SET jobs = {used} + 1, starts_at = {starts}, limits = NEW.limits WHERE {slot};"
+        )
+    });
+    each.collect::<Vec<_>>().join("\n")
 }
 
 /// Returns the value of an option in a job `e` of a list.

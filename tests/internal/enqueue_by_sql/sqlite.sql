@@ -28,6 +28,16 @@ CREATE VIEW windlass_place_job_v1 AS SELECT NULL AS id, NULL AS is_behind WHERE 
 
 CREATE VIEW windlass_place_jobs_v1 AS SELECT NULL AS after_id, NULL AS up_to WHERE false;
 
+CREATE VIEW windlass_take_places_v1 AS SELECT NULL AS job_id, NULL AS quota, NULL AS limits WHERE false;
+
+-- Takes places for a new job in the quota of its class, as Rust does. One that exceeds the quota is refused, also where Rust
+-- would discard it.
+CREATE TRIGGER windlass_take_places_v1_insert INSTEAD OF INSERT ON windlass_take_places_v1
+BEGIN
+{take places}
+    INSERT INTO windlass_quota_jobs (job_id, quota, slot) SELECT NEW.job_id, NEW.quota, 0 WHERE NEW.limits ->> '$.waiting' IS NOT NULL;
+END;
+
 CREATE TRIGGER windlass_enqueue_v1_insert INSTEAD OF INSERT ON windlass_enqueue_v1
 BEGIN
     SELECT {refuse NEW.};
@@ -38,6 +48,9 @@ BEGIN
         THEN RAISE(ABORT, 'cannot enqueue the job: a trigger of solid_queue_jobs ignores it') END;
     INSERT INTO windlass_place_job_v1 (id) SELECT last_insert_rowid()
     WHERE NEW.unique_id IS NULL AND NEW.idempotency_key IS NULL AND NEW.concurrency_key IS NULL;
+    INSERT INTO windlass_take_places_v1 SELECT last_insert_rowid(), c.quota ->> '$.name', c.quota -> '$.limits'
+    FROM windlass_classes AS c WHERE c.class_name = NEW.class AND c.quota IS NOT NULL
+    AND NEW.unique_id IS NULL AND NEW.idempotency_key IS NULL AND NEW.concurrency_key IS NULL;
     INSERT INTO windlass_named_job_v1 SELECT {checked values}, known.id, names.job_id,
         CASE WHEN {holds names.scope names.place} THEN names.job_id
             WHEN {holds names.scope names.after_place} THEN names.after_job_id END,
@@ -84,6 +97,8 @@ BEGIN
     WHERE {inserts};
     SELECT CASE WHEN {inserts} AND changes() = 0 THEN RAISE(ABORT, 'cannot enqueue the job: a trigger of solid_queue_jobs ignores it') END;
     INSERT INTO windlass_place_job_v1 SELECT last_insert_rowid(), CASE WHEN NEW.holder IS NOT NULL THEN 1 END WHERE {inserts};
+    INSERT INTO windlass_take_places_v1 SELECT last_insert_rowid(), c.quota ->> '$.name', c.quota -> '$.limits'
+    FROM windlass_classes AS c WHERE c.class_name = NEW.class AND c.quota IS NOT NULL AND {inserts};
     DELETE FROM windlass_unique_jobs WHERE unique_id = NEW.unique_id AND {inserts};
     INSERT INTO windlass_unique_jobs (unique_id, job_id, scope, after_job_id)
     SELECT NEW.unique_id, last_insert_rowid(), NEW.unique_scope, NEW.holder WHERE NEW.unique_id IS NOT NULL AND {inserts};

@@ -155,7 +155,7 @@ pub(crate) const LOOKS: [(&str, Work); 46] = [
     }),
     ("ask how the database is", |conn, _| {
         doctor::version(conn)?;
-        doctor::open_functions(conn)?;
+        crate::db::schema::compare::open_functions(conn).unwrap();
         doctor::replication(conn)?;
         connection_limit(conn).map(drop)
     }),

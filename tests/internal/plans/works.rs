@@ -194,15 +194,12 @@ pub(crate) const LOOPS: [(&str, Work); 49] = [
         Ok(())
     }),
     ("name the classes", |conn, rows| {
-        let class = classes::NewClass("plan".into(), "q1".into(), "[]".into(), true);
+        let class = classes::NewClass("plan".into(), "q1".into(), "[]".into(), true, None);
         classes::see(conn, &[class])?;
         assert_eq!(classes::redact(conn, "plan")?, Some(Vec::new()));
         classes::has_internal(conn, rows.jobs[0])?;
-        let refused = classes::first_refused(conn, &["other", "plan"])?;
-        assert_eq!(
-            refused.map(|class| class.class_name).as_deref(),
-            Some("plan")
-        );
+        let refused = classes::with_rules(conn, &["other", "plan"])?;
+        assert_eq!(refused[0].class_name, "plan");
         classes::forget(conn, Duration::ZERO).map(drop)
     }),
     ("refuse unknown classes", |conn, _| {
@@ -418,6 +415,7 @@ pub(crate) const CALLERS: [(&str, Work); 20] = [
             name: "plan".into(),
             limits: QuotaLimits {
                 waiting: Some(1),
+                per_second: Some(2),
                 per_minute: Some(2),
                 per_day: Some(10),
                 shed: true,

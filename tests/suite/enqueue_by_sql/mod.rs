@@ -4,7 +4,9 @@ mod classes;
 mod drivers;
 mod lists;
 #[cfg(feature = "postgres")]
-mod roles;
+mod postgres_attacks;
+#[cfg(feature = "postgres")]
+mod postgres_roles;
 mod triggers;
 mod vectors;
 mod wakeup;

@@ -1,6 +1,7 @@
 //! How many jobs may be enqueued.
 
 mod bulk;
+mod by_name;
 mod places;
 mod shed;
 #[cfg(feature = "postgres")]

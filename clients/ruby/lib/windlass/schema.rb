@@ -48,6 +48,7 @@ module Windlass
         @tables = @columns.keys.map(&:first).uniq
         @others = rows(schema["others"])
         plan(schema["items"], schema["versions"])
+        close(schema["open_functions"])
       end
 
       private
@@ -62,6 +63,15 @@ module Windlass
         @steps = @steps.partition { |step| step["vital"] }.flatten(1)
         @steps += missing.flat_map { |one| one["rest"].select { |rest| wanted?(rest["if"]) } }
                          .map { |rest| { "run" => [rest["run"]] } }
+      end
+
+      # A restore without rights gives all functions to every role.
+      def close(functions)
+        return unless functions
+
+        @steps += rows(functions["look"]).map do |open|
+          { "what" => "function #{open["name"]}", "run" => [functions["run"]] }
+        end
       end
 
       def lacking(item)

@@ -47,7 +47,8 @@ impl TokensCommand {
 Examples:
   windlass web tokens add ada --role operator
   windlass web tokens add prometheus --role viewer --expires '1 year'
-  windlass web tokens add shop --role enqueuer --class 'mail/*' --queue default")]
+  windlass web tokens add shop --role enqueuer --class 'mail/*' --queue default
+  windlass web tokens add form --role enqueuer --class contact --arguments-only")]
 pub(crate) struct AddToken {
     /// Who or what uses it; recorded with each change
     #[arg(value_name = "NAME")]
@@ -65,6 +66,10 @@ pub(crate) struct AddToken {
     /// A queue to which an enqueuer may enqueue, in the same way [default: all]
     #[arg(long = "queue", value_name = "QUEUE")]
     queues: Vec<String>,
+
+    /// Let an enqueuer pass a class and its arguments, and no options such as the queue, the time or a unique id
+    #[arg(long)]
+    arguments_only: bool,
 
     /// How long it may be used [default: until it is revoked]
     #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration)]
@@ -89,10 +94,14 @@ impl AddToken {
         // The parser has accepted no other role.
         let role = Role::named(&self.role).unwrap_or(Role::Enqueuer);
         let by = Actor::default().via(Via::Cli);
+        let limits = TokenLimits {
+            arguments_only: self.arguments_only,
+            ..TokenLimits::new(&self.classes, &self.queues)
+        };
         let made = tokens::add(
             &mut connection.as_conn(),
             &self.name,
-            (role, &TokenLimits::new(&self.classes, &self.queues)),
+            (role, &limits),
             &by,
             self.expires,
         )?;
@@ -173,8 +182,13 @@ fn in_words(limits: &TokenLimits) -> String {
     let names = |names: &Option<Vec<String>>| names.as_ref().map(|names| names.join(", "));
     let (classes, queues) = (names(&limits.classes), names(&limits.queues));
     let to = queues.map(|queues| format!(" to {queues}"));
+    let only = if limits.arguments_only {
+        ", arguments only"
+    } else {
+        ""
+    };
     format!(
-        "{}{}",
+        "{}{}{only}",
         classes.as_deref().unwrap_or("all"),
         to.unwrap_or_default()
     )

@@ -170,28 +170,6 @@ pub(crate) fn version(conn: &mut Conn<'_>) -> QueryResult<DatabaseVersion> {
     Statement::new(text).unkept().get_result(conn)
 }
 
-#[derive(QueryableByName)]
-struct OpenFunction {
-    #[diesel(sql_type = Text)]
-    name: String,
-}
-
-/// Returns the functions that work with the rights of their owner, and that every role may call.
-pub(crate) fn open_functions(conn: &mut Conn<'_>) -> QueryResult<Vec<String>> {
-    let text = match conn.dialect() {
-        Dialect::Postgres => {
-            "SELECT CAST(p.proname AS text) AS name FROM pg_proc p \
-             WHERE p.pronamespace = (SELECT relnamespace FROM pg_class WHERE oid = 'solid_queue_jobs'::regclass) \
-             AND p.proname LIKE 'windlass\\_%' AND p.prosecdef AND EXISTS (SELECT 1 \
-               FROM aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) AS a \
-               WHERE a.grantee = 0 AND a.privilege_type = 'EXECUTE') ORDER BY 1"
-        }
-        Dialect::Sqlite => "SELECT '' AS name WHERE false", // has no roles
-    };
-    let rows: Vec<OpenFunction> = Statement::new(text).unkept().load(conn)?;
-    Ok(rows.into_iter().map(|row| row.name).collect())
-}
-
 /// The standbys of a server, and what a commit waits for.
 #[derive(Debug, QueryableByName)]
 pub(crate) struct Replication {

@@ -22,6 +22,8 @@ pub(crate) struct UsedQuota {
     #[diesel(sql_type = BigInt)]
     pub(crate) waiting: i64,
     #[diesel(sql_type = BigInt)]
+    pub(crate) a_second: i64,
+    #[diesel(sql_type = BigInt)]
     pub(crate) a_minute: i64,
     #[diesel(sql_type = BigInt)]
     pub(crate) a_day: i64,
@@ -40,15 +42,17 @@ pub(crate) fn all(conn: &mut Conn<'_>) -> QueryResult<Vec<UsedQuota>> {
         "SELECT names.quota AS name, (SELECT s.limits FROM windlass_quota_slots s WHERE s.quota = names.quota \
            ORDER BY s.starts_at DESC, s.jobs DESC LIMIT 1) AS limits, \
          (SELECT count(*) FROM windlass_quota_jobs q WHERE q.quota = names.quota AND {WAITS}) AS waiting, \
-         {} AS a_minute, {} AS a_day \
+         {} AS a_minute, {} AS a_day, {} AS a_second \
          FROM (SELECT DISTINCT quota FROM windlass_quota_slots) AS names ORDER BY names.quota",
         used(Per::Minute, "$1"),
         used(Per::Day, "$2"),
+        used(Per::Second, "$3"),
     );
     let age = |per: Per| -micros(per.window().unwrap_or(Duration::MAX));
     Statement::new(text)
         .bind(age(Per::Minute))
         .bind(age(Per::Day))
+        .bind(age(Per::Second))
         .unkept()
         .load(conn)
 }

@@ -40,7 +40,7 @@ struct SlotCount {
     slots: i64,
 }
 
-const MOST_SLOTS: i64 = 1000;
+pub(crate) const MOST_SLOTS: i64 = 1000;
 
 impl QuotaPlaces<'_> {
     /// Returns among how many slots they are shared out.
@@ -54,8 +54,10 @@ impl QuotaPlaces<'_> {
     /// Returns what the function of [`start`] takes for the current window.
     fn window(self, conn: &Conn<'_>) -> &'static str {
         match (conn.dialect(), self.per) {
+            (Dialect::Postgres, Per::Second) => "second",
             (Dialect::Postgres, Per::Minute) => "minute",
             (Dialect::Postgres, _) => "day",
+            (Dialect::Sqlite, Per::Second) => "%Y-%m-%d %H:%M:%S.000000",
             (Dialect::Sqlite, Per::Minute) => "%Y-%m-%d %H:%M:00.000000",
             (Dialect::Sqlite, _) => "%Y-%m-%d 00:00:00.000000",
         }

@@ -152,7 +152,7 @@ fn a_token_is_shown_what_it_may_do(db: &TestDb) {
     let server = serve(&db.database);
     let some = token(db, "some", "enqueuer", &["--class", "bill"]);
     let some = Program::with_token(&server, &some).get("/v1/token");
-    let expected = json!({"name": "some", "role": "enqueuer", "classes": ["bill"], "queues": null});
+    let expected = json!({"name": "some", "role": "enqueuer", "classes": ["bill"], "queues": null, "arguments_only": false});
     assert_eq!(some.json, expected);
     Program::local(&server).get("/v1/token").refused(401);
 }
@@ -167,6 +167,67 @@ fn a_list_of_an_unknown_sender_is_refused_unread(db: &TestDb) {
         .header("Content-Length", "4000000");
     let reply = Reply::read(head.header("Connection", "close").open());
     Answer::checked("post", "/v1/jobs:batch", reply).refused(401);
+}
+
+fn a_token_may_pass_arguments_only(db: &TestDb) {
+    let server = serve(&db.database);
+    let some = token(db, "form", "enqueuer", &["--arguments-only"]);
+    let some = Program::with_token(&server, &some);
+    let plain = json!({"class": "bill", "arguments": {"a": 1}, "idempotency_key": "k"});
+    some.post(JOBS, &plain.to_string()).id();
+    for (option, value) in [
+        ("queue", json!("fast")),
+        ("priority", json!(-5)),
+        ("run_at", json!("2026-12-24T18:00:00Z")),
+        ("delay_seconds", json!(1)),
+        ("unique_id", json!("u")),
+        ("on_conflict", json!("existing")),
+        ("concurrency_key", json!("k")),
+        ("max_attempts", json!(9)),
+        ("at_most_once", json!(true)),
+    ] {
+        let mut body = json!({"class": "bill"});
+        body[option] = value;
+        let said = some.post(JOBS, &body.to_string());
+        assert!(said.refused(403).contains(option), "{said:?}");
+        let list = json!({ "jobs": [{"class": "bill"}, body] });
+        let said = some.post("/v1/jobs:batch", &list.to_string());
+        assert!(said.refused(403).contains("jobs[1]"), "{said:?}");
+    }
+    assert_eq!(some.get("/v1/token").json["arguments_only"], true);
+    let listed = windlass(&db.url, &["web", "tokens", "list"]);
+    assert!(listed.out.contains("all, arguments only"), "{listed:?}");
+    assert_eq!(db.rows("jobs"), 1);
+}
+
+fn the_quota_of_a_class_counts(db: &TestDb) {
+    let server = serve(&db.database);
+    let quota = "{\"name\": \"bills\", \"limits\": {\"per_day\": 2}}";
+    let now = if db.is_postgres() {
+        "now()"
+    } else {
+        "strftime('%Y-%m-%d %H:%M:%f000', 'now')"
+    };
+    db.execute(&format!(
+        "INSERT INTO windlass_classes (class_name, queue_name, redact, seen_at, quota) VALUES ('bill', 'default', '[]', {now}, '{quota}')"
+    ));
+    let program = Program::local(&server);
+    let body = json!({"class": "bill", "idempotency_key": "k"}).to_string();
+    let id = program.post(JOBS, &body).id();
+    let list = |jobs: usize| json!({ "jobs": vec![json!({"class": "bill"}); jobs] }).to_string();
+    program.post("/v1/jobs:batch", &list(2)).refused(429);
+    assert_eq!(program.post("/v1/jobs:batch", &list(1)).status(), 202);
+    let said = program.post(JOBS, "{\"class\": \"bill\"}");
+    assert!(
+        said.refused(429)
+            .contains("the quota `bills` allows 2 enqueues per day"),
+        "{said:?}"
+    );
+    let wait: u64 = said.reply.header("retry-after").unwrap().parse().unwrap();
+    assert!(wait > 0);
+    // What is known already does not count.
+    assert_eq!(program.post(JOBS, &body).id(), id);
+    assert_eq!(db.rows("jobs"), 2);
 }
 
 fn only_an_enqueuer_is_limited(db: &TestDb) {
@@ -196,6 +257,8 @@ on_each_database!(
     a_unique_id_of_another_class_is_a_conflict,
     a_token_is_shown_what_it_may_do,
     a_list_of_an_unknown_sender_is_refused_unread,
+    a_token_may_pass_arguments_only,
+    the_quota_of_a_class_counts,
     only_an_enqueuer_is_limited,
     limits_that_cannot_be_read_allow_nothing,
 );

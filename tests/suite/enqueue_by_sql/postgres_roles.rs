@@ -6,9 +6,25 @@ use diesel::connection::SimpleConnection as _;
 use diesel::{Connection as _, PgConnection};
 
 /// A role that may log in to the server, and its connection with the schema of the test.
-struct Enqueuer {
-    name: String,
-    conn: PgConnection,
+pub(super) struct Enqueuer {
+    pub(super) name: String,
+    pub(super) conn: PgConnection,
+}
+
+/// A migrated database in whose schema other roles create nothing, as is the default from Postgres 15 on.
+pub(super) fn closed() -> TestDb {
+    let db = TestDb::postgres();
+    db.execute("REVOKE CREATE ON SCHEMA public FROM PUBLIC");
+    db.database.migrate().unwrap();
+    db
+}
+
+/// What `doctor` says about the rights of the functions.
+pub(super) fn rights(db: &TestDb) -> Option<String> {
+    let findings = windlass::doctor(&mut db.connect()).unwrap();
+    let mut findings = findings.into_iter();
+    let rights = findings.find(|finding| finding.check == "rights");
+    rights.map(|finding| finding.says)
 }
 
 impl Enqueuer {
@@ -22,7 +38,21 @@ impl Enqueuer {
         Enqueuer { name, conn }
     }
 
-    fn refused(&mut self, statement: &str) -> String {
+    /// A role that may enqueue in each way.
+    pub(super) fn allowed(db: &TestDb) -> Self {
+        let role = Self::new(db);
+        let name = &role.name;
+        db.execute(&format!(
+            "GRANT INSERT, SELECT ON windlass_enqueue TO {name}"
+        ));
+        db.execute(&format!(
+            "GRANT EXECUTE ON FUNCTION windlass_enqueue, windlass_enqueue_many, windlass_enqueue_v1, \
+             windlass_enqueue_many_v1 TO {name}"
+        ));
+        role
+    }
+
+    pub(super) fn refused(&mut self, statement: &str) -> String {
         self.conn.batch_execute(statement).unwrap_err().to_string()
     }
 }
@@ -43,7 +73,7 @@ const BY_LIST: &str = "SELECT windlass_enqueue_many('note', '[{}]')";
 
 #[test]
 fn a_role_may_enqueue_and_nothing_else() {
-    let db = TestDb::postgres();
+    let db = closed();
     let mut role = Enqueuer::new(&db);
     for statement in [BY_VIEW, BY_CALL, BY_LIST] {
         assert!(role.refused(statement).contains("permission denied"));
@@ -76,7 +106,7 @@ fn a_role_may_enqueue_and_nothing_else() {
 /// The clients call what has a version.
 #[test]
 fn a_role_of_a_client_needs_only_its_functions() {
-    let db = TestDb::postgres();
+    let db = closed();
     let mut role = Enqueuer::new(&db);
     let by_call = "SELECT windlass_enqueue_v1(class => 'note', unique_id => 'a')";
     let by_list = "SELECT windlass_enqueue_many_v1(class => 'note', jobs => '[{}]')";
@@ -95,7 +125,7 @@ fn a_role_of_a_client_needs_only_its_functions() {
 
 #[test]
 fn a_temporary_table_of_the_caller_is_not_written() {
-    let db = TestDb::postgres();
+    let db = closed();
     let mut role = Enqueuer::new(&db);
     db.execute(&format!(
         "GRANT INSERT ON windlass_enqueue TO {}",
@@ -139,7 +169,7 @@ fn a_caller_without_the_schema_in_its_path_enqueues_into_it() {
 
 #[test]
 fn the_id_and_the_outcome_come_back() {
-    let db = TestDb::postgres();
+    let db = closed();
     let returning = |on_conflict: &str| {
         let text = format!(
             "INSERT INTO windlass_enqueue (class, unique_id, on_conflict) VALUES ('note', 'a', '{on_conflict}') \
@@ -176,7 +206,7 @@ fn where_everybody_may_create_functions_the_caller_needs_rights() {
 
 #[test]
 fn an_old_way_to_write_texts_changes_nothing() {
-    let db = TestDb::postgres();
+    let db = closed();
     let mut conn = db.connect();
     execute(&mut conn, "SET standard_conforming_strings = off");
     execute(&mut conn, BY_VIEW);
@@ -190,7 +220,7 @@ fn an_old_way_to_write_texts_changes_nothing() {
 
 #[test]
 fn what_was_dropped_comes_back_with_its_rights() {
-    let db = TestDb::postgres();
+    let db = closed();
     let functions = "SELECT p.proname::text || ' ' || coalesce(array_to_string(p.proconfig, ';'), '') || ' ' \
            || has_function_privilege('pg_monitor', p.oid, 'EXECUTE') AS t \
          FROM pg_proc p WHERE p.pronamespace = current_schema()::regnamespace AND p.prosecdef ORDER BY 1";
@@ -218,22 +248,4 @@ fn what_was_dropped_comes_back_with_its_rights() {
             db.execute(statement);
         }
     }
-}
-
-#[test]
-fn doctor_names_functions_that_every_role_may_call() {
-    let db = TestDb::postgres();
-    let said = || {
-        let findings = windlass::doctor(&mut db.connect()).unwrap();
-        let rights = findings
-            .into_iter()
-            .find(|finding| finding.check == "rights");
-        rights.map(|finding| finding.says)
-    };
-    assert_eq!(said(), None);
-    db.execute("GRANT EXECUTE ON FUNCTION windlass_enqueue_v1 TO PUBLIC");
-    let says = said().unwrap();
-    assert!(says.contains("by windlass_enqueue_v1, with"), "{says}");
-    db.execute("REVOKE EXECUTE ON FUNCTION windlass_enqueue_v1 FROM PUBLIC");
-    assert_eq!(said(), None);
 }

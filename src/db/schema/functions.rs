@@ -1,0 +1,115 @@
+//! The functions of a Postgres database, and the property that each has: a fixed `search_path`, and no right for `PUBLIC`.
+//!
+//! A session resolves the types of a function's variables once, with the `search_path` of its first call. Without a fixed
+//! one, a caller could make a function that then works with the rights of its owner compute with types of the caller.
+
+use crate::db::conn::connection::Conn;
+use crate::db::conn::dialect::Dialect;
+use crate::db::conn::statement::Statement;
+use crate::db::schema::action::{Action, PlanStep};
+use diesel::prelude::*;
+use diesel::sql_types::Text;
+
+/// Selects the functions that lack the property, and what each lacks. `is_definer`: it works with the rights of its owner
+/// where nobody else can create what it could find in its schema instead of what it means, such as an operator.
+///
+/// The first names of a function are those of the migrations that work so.
+pub(crate) const OPEN_FUNCTIONS: &str = r"WITH found AS (
+    SELECT p.oid, CAST(p.proname AS text) AS name, p.prosecdef, p.proowner, n.nspname, n.nspowner,
+        quote_ident(n.nspname) || ', pg_temp' AS path,
+        p.prosecdef OR p.proname IN ('windlass_insert_enqueue_v1', 'windlass_enqueue_v1', 'windlass_enqueue',
+            'windlass_enqueue_many_v1', 'windlass_enqueue_many') AS is_meant,
+        NOT coalesce('search_path=' || quote_ident(n.nspname) || ', pg_temp' = ANY (p.proconfig), false) AS is_loose,
+        EXISTS (SELECT 1 FROM aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) AS a WHERE a.grantee = 0) AS is_public
+    FROM pg_class t JOIN pg_namespace n ON n.oid = t.relnamespace
+    JOIN pg_proc p ON p.pronamespace IN (n.oid, to_regnamespace(quote_ident(current_schema())))
+    WHERE t.oid = to_regclass('solid_queue_jobs') AND p.proname LIKE 'windlass\_%' AND p.prokind = 'f'
+), maker AS MATERIALIZED (
+    SELECT a.grantee AS role FROM pg_class t JOIN pg_namespace n ON n.oid = t.relnamespace,
+        aclexplode(coalesce(n.nspacl, acldefault('n', n.nspowner))) AS a
+    WHERE t.oid = to_regclass('solid_queue_jobs') AND a.privilege_type = 'CREATE'
+    UNION SELECT o.proowner FROM pg_class t JOIN pg_proc o ON o.pronamespace = t.relnamespace
+    WHERE t.oid = to_regclass('solid_queue_jobs') AND o.proname IN
+        (SELECT b.proname FROM pg_proc b WHERE b.pronamespace = CAST('pg_catalog' AS regnamespace))
+    UNION SELECT o.oprowner FROM pg_class t JOIN pg_operator o ON o.oprnamespace = t.relnamespace
+    WHERE t.oid = to_regclass('solid_queue_jobs')
+), judged AS (
+    SELECT f.*, f.is_meant AND EXISTS (SELECT 1 FROM maker m WHERE CASE WHEN m.role = 0 THEN true
+        ELSE m.role <> f.nspowner AND NOT pg_has_role(m.role, f.proowner, 'MEMBER') END) AS is_shared
+    FROM found f
+) SELECT oid, name, path, is_meant AND NOT is_shared AS is_definer, concat_ws(' and ',
+    CASE WHEN is_loose THEN 'has not the fixed search_path ' || path END,
+    CASE WHEN is_public THEN 'may be called by every role' END,
+    CASE WHEN is_shared AND prosecdef THEN 'has the rights of its owner, though other roles may create functions in its schema, or have' END,
+    CASE WHEN is_meant AND NOT is_shared AND NOT prosecdef THEN 'has not the rights of its owner' END) AS fault
+FROM judged WHERE is_loose OR is_public OR prosecdef <> (is_meant AND NOT is_shared) ORDER BY name";
+
+/// Returns the statement that gives all functions the property. A migration that creates a function ends with it.
+pub(crate) fn close_functions() -> String {
+    format!(
+        "DO $$
+DECLARE
+    v_open record;
+BEGIN
+    FOR v_open IN {OPEN_FUNCTIONS}
+    LOOP
+        EXECUTE format('ALTER FUNCTION %s SET search_path = %s', CAST(v_open.oid AS regprocedure), v_open.path);
+        EXECUTE format('REVOKE ALL ON FUNCTION %s FROM PUBLIC', CAST(v_open.oid AS regprocedure));
+        EXECUTE format('ALTER FUNCTION %s SECURITY %s', CAST(v_open.oid AS regprocedure),
+            CASE WHEN v_open.is_definer THEN 'DEFINER' ELSE 'INVOKER' END);
+    END LOOP;
+END;
+$$"
+    )
+}
+
+/// A function that lacks the property.
+#[derive(Debug, QueryableByName)]
+struct OpenFunction {
+    #[diesel(sql_type = Text)]
+    name: String,
+    #[diesel(sql_type = Text)]
+    fault: String,
+}
+
+/// Returns the steps that give the functions the property, if they lack it: a backup that was restored without its rights
+/// gives all functions to every role.
+pub(crate) fn steps(conn: &mut Conn<'_>) -> QueryResult<Vec<PlanStep>> {
+    if conn.dialect() == Dialect::Sqlite {
+        return Ok(Vec::new()); // It has no roles.
+    }
+    let open: Vec<OpenFunction> = Statement::new(OPEN_FUNCTIONS).unkept().load(conn)?;
+    let steps = open.into_iter().map(|function| PlanStep {
+        what: Some(format!("function {}", function.name)),
+        fault: function.fault,
+        version: "functions".to_owned(),
+        table: None,
+        locks: Vec::new(),
+        acts: vec![Action::Run(close_functions())],
+        is_vital: false,
+    });
+    Ok(steps.collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::db::schema::migrations::texts;
+
+    #[test]
+    fn the_migrations_close_their_functions() {
+        let files = texts(Dialect::Postgres);
+        let creating = |text: &str| {
+            text.contains("CREATE FUNCTION") || text.contains("CREATE OR REPLACE FUNCTION")
+        };
+        let (version, last) = files.iter().rfind(|(_, text)| creating(text)).unwrap();
+        assert!(
+            last.contains(&close_functions()),
+            "{version} leaves them open"
+        );
+        for (version, text) in &files {
+            let found = text.matches("v_open record").count();
+            assert_eq!(text.matches(&close_functions()).count(), found, "{version}");
+        }
+    }
+}
