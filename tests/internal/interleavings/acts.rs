@@ -293,6 +293,7 @@ fn in_a_word(done: Option<&Ending>) -> &'static str {
         Some(Ending::Cancel(_)) => "cancelled",
         Some(Ending::Snooze(_)) => "snoozed",
         Some(Ending::Park(_)) => "parked",
+        Some(Ending::GiveBack { .. }) => "given back",
         Some(Ending::Release(_)) => "released",
     }
 }

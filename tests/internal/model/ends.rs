@@ -111,7 +111,7 @@ impl Taken<'_> {
             Ending::Discard(_) | Ending::Expire(_) => End::Discard,
             Ending::Cancel(_) => End::Cancel,
             Ending::Snooze(delay) => End::Snooze(seconds(delay)),
-            Ending::Park(_) => unreachable!("no such end was asked for"),
+            Ending::Park(_) | Ending::GiveBack { .. } => unreachable!("no such end was asked for"),
             Ending::Release(_) => End::Release,
         })))
     }
