@@ -115,8 +115,9 @@ pub(super) fn words() -> Words {
         word("keys bare", each(&str::to_owned)),
         word(
             "is named",
-            "instr(NEW.jobs, '\"unique_id\"') OR instr(NEW.jobs, '\"idempotency_key\"') OR instr(NEW.jobs, '\"concurrency_key\"') \
-             OR EXISTS (SELECT 1 FROM windlass_classes WHERE class_name = NEW.class AND quota IS NOT NULL)",
+            // A subquery is evaluated once for the list.
+            "(SELECT instr(NEW.jobs, '\"unique_id\"') OR instr(NEW.jobs, '\"idempotency_key\"') OR instr(NEW.jobs, '\"concurrency_key\"') \
+             OR EXISTS (SELECT 1 FROM windlass_classes WHERE class_name = NEW.class AND quota IS NOT NULL))",
         ),
         word(
             "inserts",
