@@ -1,4 +1,5 @@
 DROP TABLE windlass_wanted_keys;
+DROP INDEX index_windlass_blocked_by_ruby;
 DROP INDEX index_windlass_claimed_on_concurrency_key;
 ALTER TABLE solid_queue_claimed_executions DROP COLUMN semaphore_id;
 ALTER TABLE solid_queue_claimed_executions DROP COLUMN concurrency_key;

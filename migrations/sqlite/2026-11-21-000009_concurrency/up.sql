@@ -17,6 +17,10 @@ ALTER TABLE solid_queue_claimed_executions ADD COLUMN concurrency_key varchar;
 ALTER TABLE solid_queue_claimed_executions ADD COLUMN semaphore_id bigint;
 CREATE INDEX index_windlass_claimed_on_concurrency_key ON solid_queue_claimed_executions (concurrency_key) WHERE concurrency_key IS NOT NULL;
 
+-- Jobs that Solid Queue has blocked, whose wait expires.
+CREATE INDEX index_windlass_blocked_by_ruby ON solid_queue_blocked_executions (concurrency_key)
+    WHERE expires_at < '9999-12-31 00:00:00.000000';
+
 -- Requests to the next promotion: keys of which a transaction has blocked a job
 -- or freed a slot. What is no key has a kind, and is named by an id or a name, so
 -- that no key of a user can be one. Only ever inserted and deleted, so that no
@@ -29,8 +33,7 @@ CREATE TABLE windlass_wanted_keys (
     amount bigint,
     name varchar
 );
-CREATE INDEX index_windlass_wanted_keys_on_key ON windlass_wanted_keys (key) WHERE key IS NOT NULL;
-CREATE INDEX index_windlass_wanted_keys_on_kind ON windlass_wanted_keys (kind, target_id, name) WHERE kind IS NOT NULL;
+CREATE INDEX index_windlass_wanted_keys_on_key ON windlass_wanted_keys (key, target_id, name);
 
 INSERT INTO windlass_schema_migrations (version, applied_at)
 VALUES ('20261121000009', strftime('%Y-%m-%d %H:%M:%f000', 'now'))

@@ -35,7 +35,7 @@ CREATE INDEX windlass_batches_failed ON solid_queue_batches (id) WHERE failed_at
 
 -- Whichever program ends a job of a batch, the next promotion looks whether the batch is over.
 CREATE TRIGGER windlass_batch_left AFTER DELETE ON solid_queue_batch_executions
-WHEN NOT EXISTS (SELECT 1 FROM windlass_wanted_keys w WHERE w.kind = 'batch' AND w.target_id = OLD.batch_id AND w.amount IS NULL)
+WHEN NOT EXISTS (SELECT 1 FROM windlass_wanted_keys w WHERE w.key IS NULL AND w.target_id = OLD.batch_id AND w.kind = 'batch' AND w.amount IS NULL)
 BEGIN
     INSERT INTO windlass_wanted_keys (kind, target_id) VALUES ('batch', OLD.batch_id);
 END;
@@ -69,7 +69,7 @@ BEGIN
     UPDATE windlass_batch_failures SET is_final = true WHERE job_id = OLD.id;
     INSERT INTO windlass_wanted_keys (kind, target_id) SELECT 'batch', f.batch_id FROM windlass_batch_failures f
     WHERE f.job_id = OLD.id AND NOT EXISTS
-            (SELECT 1 FROM windlass_wanted_keys w WHERE w.kind = 'batch' AND w.target_id = f.batch_id AND w.amount IS NULL)
+            (SELECT 1 FROM windlass_wanted_keys w WHERE w.key IS NULL AND w.target_id = f.batch_id AND w.kind = 'batch' AND w.amount IS NULL)
         AND EXISTS (SELECT 1 FROM windlass_edges w WHERE w.parent_batch_id = f.batch_id AND w.otherwise = 'wait');
 END;
 

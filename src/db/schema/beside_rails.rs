@@ -147,7 +147,8 @@ fn wake_function() -> String {
 const WAKE_TRIGGER: &str = "CREATE TRIGGER windlass_wake_from_ruby AFTER INSERT ON solid_queue_ready_executions \
      REFERENCING NEW TABLE AS made FOR EACH STATEMENT EXECUTE FUNCTION windlass_wake_from_ruby()";
 
-/// What Active Job writes, around the arguments as they are. Workers take them out by the last field. Arguments that have
+/// What Active Job writes, around the arguments as they are, and the time that Solid Queue stores for a job that is due at
+/// once, without which Mission Control cannot show a finished job. Workers take them out by the last field. Arguments that have
 /// their envelope already, which Ruby has changed, stay as they are.
 const ENVELOPE_FUNCTION: &str = "\
 CREATE OR REPLACE FUNCTION windlass_envelope() RETURNS trigger LANGUAGE plpgsql AS $$ \
@@ -158,6 +159,7 @@ BEGIN \
     ',\"arguments\":[', coalesce(NEW.arguments, 'null'), '],\"executions\":0,\"exception_executions\":{},\"locale\":\"en\",\"timezone\":\"UTC\"', \
     ',\"enqueued_at\":\"', to_char(NEW.created_at, 'YYYY-MM-DD\"T\"HH24:MI:SS.US\"Z\"'), '\",\"scheduled_at\":', \
     coalesce('\"' || to_char(NEW.scheduled_at, 'YYYY-MM-DD\"T\"HH24:MI:SS.US\"Z\"') || '\"', 'null'), ',\"windlass\":true}'); \
+  NEW.scheduled_at := coalesce(NEW.scheduled_at, NEW.created_at); \
   RETURN NEW; \
 END $$";
 
@@ -174,7 +176,7 @@ fn sqlite_envelope(name: &str, on: &str) -> String {
          WHEN (NEW.active_job_id IS NULL OR NEW.active_job_id LIKE 'windlass-%') \
            AND coalesce(NEW.arguments, '') NOT LIKE '{{\"job_class\":%,\"windlass\":true}}' \
          BEGIN \
-           UPDATE solid_queue_jobs SET active_job_id = 'windlass-' || NEW.id, \
+           UPDATE solid_queue_jobs SET active_job_id = 'windlass-' || NEW.id, scheduled_at = coalesce(NEW.scheduled_at, NEW.created_at), \
              arguments = '{{\"job_class\":' || json_quote(NEW.class_name) || ',\"job_id\":\"windlass-' || NEW.id \
                || '\",\"provider_job_id\":null,\"queue_name\":' || json_quote(NEW.queue_name) || ',\"priority\":' || NEW.priority \
                || ',\"arguments\":[' || coalesce(NEW.arguments, 'null') \

@@ -1,15 +1,16 @@
 //! `solid_queue_blocked_executions`: jobs that wait for a slot of their concurrency key.
 
 use crate::db::conn::connection::Conn;
-use crate::db::conn::sql::{Execution, IdRange, id_list, job_ids};
+use crate::db::conn::sql::{Execution, Id, IdRange, id_list, job_ids};
 use crate::db::conn::statement::Statement;
 use crate::db::model::job_columns::JobColumns;
 use crate::db::model::new_row::{NewLimit, ORDERED};
 use crate::db::table::semaphores::{DOES_NOT_WAIT, NEVER_EXPIRES};
 use crate::db::table::unique_jobs::{UNIQUE_SUCCESSOR, waits_for_others_sql};
-use crate::db::table::wanted_keys::{self, ConcurrencyKey, keys};
+use crate::db::table::wanted_keys::{self, ConcurrencyKey, Request, SEMAPHORE, keys};
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Bool};
+use std::collections::BTreeSet;
 
 /// Returns an expression for the end of a job's wait, from its own columns.
 ///
@@ -132,7 +133,8 @@ pub(crate) fn insert_fresh(
 /// class.
 ///
 /// `gone` has the deleted executions. `over` returns the ids of the blocked ones, and their keys
-/// are requested in `wanted`.
+/// are requested in `wanted`, with the slots that Ruby has taken of semaphores to make them ready: only the
+/// limit of Windlass counts from now on.
 pub(crate) fn sorted_out_ctes(gone: &str) -> String {
     format!(
         "over AS MATERIALIZED (SELECT j.id, j.queue_name, {} AS priority, j.concurrency_key, {} AS expires_at \
@@ -142,7 +144,10 @@ pub(crate) fn sorted_out_ctes(gone: &str) -> String {
            (job_id, queue_name, priority, concurrency_key, expires_at, created_at) \
            SELECT id, queue_name, priority, concurrency_key, expires_at, {{now}} FROM over ORDER BY id \
            ON CONFLICT (job_id) DO NOTHING), \
-         wanted AS (INSERT INTO windlass_wanted_keys (key) SELECT DISTINCT concurrency_key FROM over RETURNING 1)",
+         wanted AS (INSERT INTO windlass_wanted_keys (key, kind, target_id, amount) \
+           SELECT concurrency_key, CAST(NULL AS text), CAST(NULL AS bigint), CAST(NULL AS bigint) FROM over GROUP BY concurrency_key \
+           UNION ALL SELECT NULL, '{SEMAPHORE}', s.id, count(*) FROM over \
+             JOIN solid_queue_semaphores s ON s.key = over.concurrency_key GROUP BY s.id RETURNING 1)",
         rank("j.concurrency_conflict", "j.priority"),
         expires_at(),
         has_limit = has_limit(),
@@ -161,8 +166,42 @@ pub(crate) fn sort_out(conn: &mut Conn<'_>, ready: &[i64]) -> QueryResult<Vec<i6
     let over = job_ids(over);
     if !over.is_empty() {
         insert(conn, &over)?;
+        let text = "SELECT s.id FROM solid_queue_jobs j JOIN solid_queue_semaphores s ON s.key = j.concurrency_key \
+             WHERE j.id IN {in $1}";
+        let taken: Vec<Id> = Statement::new(text).bind(id_list(&over)).load(conn)?;
+        let given = taken.into_iter().map(|row| Request::Semaphore(row.id, 1));
+        wanted_keys::request(conn, given)?;
     }
     Ok(over)
+}
+
+/// How many jobs of keys [`take_over`] takes at once.
+const TAKEN_OVER: i64 = 500;
+
+/// Blocks jobs with a limit of Windlass anew that Ruby has blocked by its own: these would wait for its semaphore. Requests
+/// another promotion of their keys.
+pub(crate) fn take_over(conn: &mut Conn<'_>, keys: &BTreeSet<String>) -> QueryResult<()> {
+    if keys.is_empty() {
+        return Ok(());
+    }
+    let text = format!(
+        "SELECT b.job_id FROM (SELECT value ->> 0 AS key FROM {{rows $1}}) AS w \
+         JOIN solid_queue_blocked_executions b ON b.concurrency_key = w.key JOIN solid_queue_jobs j ON j.id = b.job_id \
+         WHERE (SELECT 1 FROM solid_queue_jobs l WHERE l.concurrency_key = w.key AND l.concurrency_slots IS NOT NULL LIMIT 1) = 1 \
+         AND b.expires_at < {{time '{DOES_NOT_WAIT}'}} AND j.concurrency_slots IS NOT NULL \
+         ORDER BY b.job_id + 0 LIMIT $2 {{lock skip of b}}"
+    );
+    let jobs: Vec<Execution> = Statement::new(text)
+        .unkept()
+        .bind(wanted_keys::key_list(keys))
+        .bind(TAKEN_OVER)
+        .load(conn)?;
+    let jobs = job_ids(jobs);
+    if jobs.is_empty() {
+        return Ok(());
+    }
+    delete(conn, &jobs)?;
+    insert(conn, &jobs)
 }
 
 /// Returns a condition: a job has a concurrency key. One of blanks only is none, for Solid Queue as well.

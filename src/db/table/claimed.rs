@@ -246,6 +246,6 @@ pub(crate) const ENQUEUED_AT: &str = "coalesce({moment j.created_at}, {now})";
 pub(crate) fn semaphore_of(ready: &str) -> String {
     format!(
         "(SELECT s.id FROM solid_queue_jobs j JOIN solid_queue_semaphores s ON s.key = j.concurrency_key \
-         WHERE j.id = {ready}.job_id AND j.concurrency_slots IS NULL)"
+         WHERE j.id = {ready}.job_id)"
     )
 }

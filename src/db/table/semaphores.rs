@@ -101,6 +101,9 @@ pub(crate) struct FreeSlots {
     /// Whether Ruby has a semaphore of the key.
     #[diesel(sql_type = Bool)]
     pub(crate) has_semaphore: bool,
+    /// Whether Ruby has blocked jobs of the key.
+    #[diesel(sql_type = Bool)]
+    pub(crate) has_blocked_by_ruby: bool,
 }
 
 impl FreeSlots {
@@ -109,6 +112,7 @@ impl FreeSlots {
             key: key.to_owned(),
             room,
             has_semaphore: false,
+            has_blocked_by_ruby: false,
         }
     }
 }
@@ -126,7 +130,9 @@ pub(crate) fn free_slots(
 ) -> QueryResult<Vec<FreeSlots>> {
     let text = format!(
         "SELECT wanted.key, {} - ({}) AS room, \
-           EXISTS (SELECT 1 FROM solid_queue_semaphores s WHERE s.key = wanted.key) AS has_semaphore \
+           EXISTS (SELECT 1 FROM solid_queue_semaphores s WHERE s.key = wanted.key) AS has_semaphore, \
+           EXISTS (SELECT 1 FROM solid_queue_blocked_executions b WHERE b.concurrency_key = wanted.key \
+             AND b.expires_at < {{time '{DOES_NOT_WAIT}'}}) AS has_blocked_by_ruby \
          FROM (SELECT value ->> 0 AS key FROM {{rows $1}}) AS wanted",
         limit_of("wanted.key"),
         held_of("wanted.key"),

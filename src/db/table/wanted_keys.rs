@@ -128,7 +128,7 @@ fn insert(conn: &mut Conn<'_>, requests: &[Request]) -> QueryResult<()> {
         Dialect::Sqlite => {
             "NOT EXISTS (SELECT 1 FROM windlass_wanted_keys w WHERE w.key = value ->> 0) \
              AND (value ->> 3 IS NOT NULL OR NOT EXISTS (SELECT 1 FROM windlass_wanted_keys w \
-               WHERE w.kind = value ->> 1 AND w.target_id IS value ->> 2 AND w.name IS value ->> 4 AND w.amount IS NULL))"
+               WHERE w.key IS NULL AND w.target_id IS value ->> 2 AND w.name IS value ->> 4 AND w.kind = value ->> 1 AND w.amount IS NULL))"
         }
     };
     let text = format!(
@@ -180,7 +180,7 @@ fn insert_keys(conn: &mut Conn<'_>, keys: &BTreeSet<String>) -> QueryResult<()> 
 /// Returns an expression for whether a promotion is requested that looks at `id`.
 pub(crate) fn is_requested_sql(kind: &str, id: &str) -> String {
     format!(
-        "(SELECT k.id FROM windlass_wanted_keys k WHERE k.kind = '{kind}' AND k.target_id = {id} LIMIT 1) IS NOT NULL"
+        "(SELECT k.id FROM windlass_wanted_keys k WHERE k.key IS NULL AND k.target_id = {id} AND k.kind = '{kind}' LIMIT 1) IS NOT NULL"
     )
 }
 

@@ -110,6 +110,8 @@ pub(crate) fn promote_after(
         make_ready(conn, &ready)?;
         let mut discarded = discard(conn, keys)?;
         let left_over = request_left_over(conn, &rooms, &picked)?;
+        let by_ruby = rooms.iter().filter(|room| room.has_blocked_by_ruby);
+        blocked::take_over(conn, &by_ruby.map(|room| room.key.clone()).collect())?;
         let of_ruby = rooms.iter().filter(|room| room.has_semaphore);
         let of_ruby = of_ruby.map(|room| room.key.clone()).collect();
         let signalled = signal::signal(conn, &requests.semaphores, &of_ruby)?;

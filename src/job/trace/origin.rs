@@ -22,7 +22,9 @@ impl RunTrace {
     pub(crate) fn of(job: &Claimed, exports_messages: bool) -> Self {
         RunTrace {
             origin: Traceparent::parse(&job.traceparent),
-            follows_enqueue: job.attempts == 0 && !job.has_run && job.scheduled_at.is_none(),
+            follows_enqueue: job.attempts == 0
+                && !job.has_run
+                && job.scheduled_at.is_none_or(|at| at <= job.created_at),
             exports_messages,
         }
     }

@@ -227,8 +227,7 @@ impl Session {
         !self.promoted_at.is_some_and(is_recent)
     }
 
-    /// Promotes blocked jobs of wanted keys. Returns `true` if there may be more to do. If it
-    /// fails, another process promotes them, or a later call does.
+    /// Promotes blocked jobs. Returns `true` if there may be more to do. If it fails, a later call does it.
     ///
     /// What follows a batch becomes ready a transaction later than the batch ends, so this goes on while batches end.
     pub(crate) fn promote(&mut self) -> bool {
@@ -258,17 +257,14 @@ impl Session {
         let Ok((promoted, last)) = promoted else {
             return Promoted::default();
         };
-        for request in &promoted.invalid {
-            self.report(
-                "handle a request of windlass_wanted_keys, which is dropped",
-                request,
-            );
+        for row in &promoted.invalid {
+            log::warn!(row = row.as_str(); "dropped a row of windlass_wanted_keys that is no request: {row}");
         }
         let is_full = promoted.requests >= PROMOTED_KEYS;
         self.wanted.end(look, promoted.looked, is_full, last);
         for job in &promoted.discarded {
-            let (queue, class) = (&job.queue_name, &job.class_name);
-            self.history().add(queue, class, CountedEnd::Discarded);
+            self.history()
+                .add(&job.queue_name, &job.class_name, CountedEnd::Discarded);
             self.subscriber().emit(&Event::Discarded {
                 job: JobId(job.id),
                 class: &job.class_name,
@@ -321,8 +317,7 @@ impl Session {
         result.map_err(|_| DbFailure::Transient(no_answer(limit)))
     }
 
-    /// Opens a connection, and ends the sessions that gave no answer: unless the server itself is
-    /// frozen, this frees their locks.
+    /// Opens a connection, and ends the sessions that gave no answer, which frees their locks.
     fn open(&mut self) -> Result<DbConnection, DbFailure> {
         let mut connection = self.context.connect(Some(Hurry {
             stopping: self.context.stop.flag(),
@@ -342,8 +337,7 @@ impl Session {
         Ok(connection)
     }
 
-    /// Reports that an action fails: at once, then every ten seconds at most, even if other actions
-    /// succeed in between.
+    /// Reports that an action fails: at once, then every ten seconds at most.
     pub(crate) fn report(&mut self, action: &'static str, reason: &str) {
         let now = clock::instant();
         let last = self.reported.get(action);
