@@ -46,9 +46,9 @@ pub(crate) struct TurnPauses {
 /// The result of a pause.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct PauseEnd {
-    /// Whether the process still has its turn among the processes.
+    /// Set if the process still has its turn among the processes.
     pub(crate) is_held: bool,
-    /// Whether a program has written without a turn.
+    /// Set if a program has written without a turn.
     pub(crate) has_stranger: bool,
 }
 

@@ -25,7 +25,7 @@ struct TurnFile {
     log: PathBuf,
 }
 
-/// What a commit changes about the log: its length, or at least its time.
+/// The length and the time of the log, one of which each commit changes.
 pub(crate) type LogState = Option<(u64, i64, i64)>;
 
 impl TurnQueue {
