@@ -5,6 +5,7 @@ pub(crate) mod children;
 pub(crate) mod folding;
 pub(crate) mod pidfile;
 pub(crate) mod prune;
+pub(crate) mod quiet;
 pub(crate) mod reaper;
 pub(crate) mod retention;
 pub(crate) mod rollout;

@@ -16,6 +16,7 @@ use crate::process::base::stop::Stop;
 use crate::process::base::threads;
 use crate::process::supervisor::children::{Child, ChildProcess, Exit, ParentInfo};
 use crate::process::supervisor::prune::{self, FailureDetector};
+use crate::process::supervisor::quiet::QuietMode;
 use crate::process::supervisor::reaper;
 use crate::process::supervisor::rollout::Rollout;
 use std::sync::Arc;
@@ -24,8 +25,9 @@ use std::time::{Duration, Instant};
 /// How often children are checked: how late a death may be noticed.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// How often children hear whether they are to be quiet.
-const REPEAT: Duration = Duration::from_secs(2);
+/// How long the first children wait for the registration of the supervisor, whose id is in their
+/// rows. Without a database, they start all the same.
+const REGISTRATION: Duration = Duration::from_secs(5);
 
 /// The time limit of each statement after a stop was requested, so that children are watched
 /// meanwhile.
@@ -69,9 +71,9 @@ pub(crate) struct RunningSupervisor {
     /// Whether a child left jobs behind in the stop.
     is_cut_short: bool,
     adopts: bool,
-    is_quiet: bool,
-    /// When the children hear again whether they are to be quiet. `None` until that changes first.
-    repeat_at: Option<Instant>,
+    quiet: QuietMode,
+    /// Until then, children are started only with the id of the supervisor's row.
+    anonymous_from: Instant,
     liveness: Liveness,
     rollout: Rollout,
 }
@@ -99,8 +101,8 @@ impl RunningSupervisor {
             is_stopping: false,
             is_cut_short: false,
             adopts: settings.reaps && reaper::are_adopted(),
-            is_quiet: false,
-            repeat_at: None,
+            quiet: QuietMode::default(),
+            anonymous_from: clock::instant() + REGISTRATION,
             liveness: context.liveness.clone(),
             rollout: Rollout::default(),
         }
@@ -127,7 +129,9 @@ impl RunningSupervisor {
     fn supervise(&mut self, stop: &Stop) {
         while !stop.is_stopped() {
             self.session.moves();
-            self.set_quiet(stop.is_quiet());
+            let (quiet, subscriber) = (stop.is_quiet(), &self.subscriber);
+            self.quiet
+                .set(quiet, &self.children, &self.threads, subscriber);
             self.start_children();
             self.reap();
             self.roll_out(stop);
@@ -144,36 +148,6 @@ impl RunningSupervisor {
         }
     }
 
-    /// Passes on that nothing may be claimed, or that claiming continues. Children hear it again and
-    /// again: a script that starts a worker may have read what was written before.
-    fn set_quiet(&mut self, is_quiet: bool) {
-        let is_changed = self.is_quiet != is_quiet;
-        let now = clock::instant();
-        if !is_changed && self.repeat_at.is_none_or(|at| now < at) {
-            return;
-        }
-        self.repeat_at = Some(now + REPEAT);
-        self.children
-            .iter()
-            .for_each(|child| child.set_quiet(is_quiet));
-        if !is_changed {
-            return;
-        }
-        self.is_quiet = is_quiet;
-        self.subscriber.emit(&if is_quiet {
-            Event::Quieted
-        } else {
-            Event::Resumed
-        });
-        for handle in &self.threads {
-            if is_quiet {
-                handle.quiet();
-            } else {
-                handle.resume();
-            }
-        }
-    }
-
     fn report_liveness(&self) {
         let running = self
             .children
@@ -184,9 +158,13 @@ impl RunningSupervisor {
     }
 
     fn start_children(&mut self) {
+        let is_registered = self.heartbeat.current().is_some();
+        if !is_registered && clock::instant() < self.anonymous_from {
+            return;
+        }
         let parent = ParentInfo {
             id: self.heartbeat.current().map(|registration| registration.id),
-            is_quiet: self.is_quiet,
+            is_quiet: self.quiet.is_quiet(),
         };
         for (index, child) in self.children.iter_mut().enumerate() {
             match child.start(parent) {

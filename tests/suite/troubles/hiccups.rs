@@ -13,8 +13,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use windlass::{
-    AttemptOutcome, Context, DbConnection, Delivery, Handle, Job, JobId, JobResult, Policy,
-    Registry, Worker,
+    AttemptOutcome, Context, DbConnection, Delivery, Dispatcher, Handle, Job, JobId, JobResult,
+    Policy, Registry, Worker,
 };
 
 on_each_database!(
@@ -132,7 +132,7 @@ impl Job for Child {
     }
 }
 
-fn worker(db: &TestDb) -> (Arc<Stage>, Handle) {
+fn start(db: &TestDb) -> (Arc<Stage>, [Handle; 2]) {
     let stage = Arc::new(Stage::default());
     let registry = Registry::new()
         .register::<Hiccup>(Arc::clone(&stage))
@@ -145,7 +145,12 @@ fn worker(db: &TestDb) -> (Arc<Stage>, Handle) {
         .alive_threshold(DEADLINE * 5)
         .start()
         .unwrap();
-    (stage, worker)
+    let dispatcher = Dispatcher::new(&db.database)
+        .heartbeat_interval(HEARTBEAT)
+        .alive_threshold(DEADLINE * 5)
+        .start()
+        .unwrap();
+    (stage, [worker, dispatcher])
 }
 
 /// Keeps the database busy until so many calls have failed.
@@ -192,7 +197,7 @@ fn a_busy_database_gives_jobs_back(db: &TestDb) {
     let enqueue = |call: &Call| Hiccup(*call).enqueue(&mut db.connect()).unwrap().id;
     let jobs: Vec<JobId> = calls.iter().map(enqueue).collect();
     let once = Once(Hiccup(Call::Step)).enqueue(&mut conn).unwrap().id;
-    let (stage, worker) = worker(db);
+    let (stage, processes) = start(db);
     is_busy_until(db, &stage, jobs.len() + 1);
     until("all but one are finished", || {
         finished(db) == i64::try_from(jobs.len()).unwrap() + 1
@@ -211,7 +216,7 @@ fn a_busy_database_gives_jobs_back(db: &TestDb) {
     );
     assert_eq!(outcomes(db, once), [AttemptOutcome::Failed]);
     assert_eq!(db.rows("failed_executions"), 1);
-    drop(worker);
+    drop(processes);
 }
 
 fn what_is_given_back_too_often_fails(db: &TestDb) {
@@ -226,14 +231,14 @@ fn what_is_given_back_too_often_fails(db: &TestDb) {
             ));
         }
     }
-    let (stage, worker) = worker(db);
+    let (stage, processes) = start(db);
     is_busy_until(db, &stage, 2);
     until("one fails, the other is finished", || {
         (db.rows("failed_executions"), finished(db)) == (1, 1)
     });
     assert_eq!(outcomes(db, job)[0], AttemptOutcome::Failed);
     assert_eq!(outcomes(db, old)[0], AttemptOutcome::Interrupted);
-    drop(worker);
+    drop(processes);
 }
 
 fn a_lost_connection_gives_jobs_back(db: &TestDb) {
@@ -243,10 +248,10 @@ fn a_lost_connection_gives_jobs_back(db: &TestDb) {
     for call in [Call::Lost, Call::LostWithin] {
         let job = Hiccup(call).enqueue(&mut db.connect()).unwrap().id;
         let before = finished(db);
-        let (stage, worker) = worker(db);
+        let (stage, processes) = start(db);
         until("it is finished", || finished(db) == before + 1);
         assert_eq!(stage.log.count("error"), 1, "{:?}", stage.log.lines());
         assert_eq!(outcomes(db, job), [AttemptOutcome::Interrupted]);
-        drop(worker);
+        drop(processes);
     }
 }
