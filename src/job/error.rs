@@ -32,6 +32,9 @@ pub type JobResult<T = ()> = Result<T, JobError>;
 /// }
 /// # let _ = charge(200);
 /// ```
+///
+/// It does not implement [`std::error::Error`], because it is created from any error that does. To
+/// pass it on as an error, use its text: `error.to_string()`.
 #[derive(Debug)]
 pub struct JobError {
     pub(crate) kind: String,
