@@ -86,7 +86,7 @@ pub use db::conn::pooling::pooler::Pooling;
 pub use db::conn::typed::TypedPostgres;
 #[cfg(feature = "sqlite")]
 pub use db::conn::typed::TypedSqlite;
-pub use db::conn::typed::{Backend as DbBackend, Typed};
+pub use db::conn::typed::{Backend as DbBackend, Typed, transaction};
 pub use db::model::audit::{Actor, Via};
 pub use db::model::follows::On;
 pub use db::model::new_row::{EnqueueOutcome, OnConflict, UniqueScope};

@@ -1,7 +1,7 @@
 //! Finished jobs that are kept, and what workers have left to do.
 
 use crate::bench::sql::{execute, render};
-use crate::db::conn::connection::on;
+use crate::db::conn::typed::with_conn;
 use crate::db::schema::tables::{
     solid_queue_claimed_executions as claimed, solid_queue_processes as processes,
     solid_queue_ready_executions as ready,
@@ -49,15 +49,12 @@ fn collect(conn: &mut Conn<'_>) -> QueryResult<()> {
 
 /// Returns how many processes there are.
 pub(crate) fn registered(connection: &mut DbConnection) -> Result<i64> {
-    on!(connection.as_conn(), |c| processes::table
-        .count()
-        .get_result(c))
-    .doing("count processes")
+    with_conn!(connection, |c| processes::table.count().get_result(c)).doing("count processes")
 }
 
 /// Returns whether no job is ready or runs.
 pub(crate) fn is_drained(connection: &mut DbConnection) -> Result<bool> {
-    let left: bool = on!(connection.as_conn(), |c| select(
+    let left: bool = with_conn!(connection, |c| select(
         exists(ready::table.select(ready::id)).or(exists(claimed::table.select(claimed::id)))
     )
     .get_result(c))

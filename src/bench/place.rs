@@ -2,8 +2,7 @@
 
 use crate::clock;
 use crate::db::Database;
-use crate::db::conn::connection::AsConn as _;
-use crate::db::conn::connection::on;
+use crate::db::conn::typed::with_conn;
 use crate::error::{Doing as _, Error, Result};
 use diesel::prelude::*;
 use std::path::PathBuf;
@@ -41,7 +40,7 @@ impl Place {
             });
         }
         let mut connection = server.connect()?;
-        on!(connection.as_conn(), |c| diesel::sql_query(format!(
+        with_conn!(&mut connection, |c| diesel::sql_query(format!(
             "CREATE SCHEMA {name}"
         ))
         .execute(c))
@@ -71,7 +70,7 @@ impl Place {
             PlaceKind::Schema { server, name } => {
                 if let Ok(mut connection) = server.connect() {
                     let text = format!("DROP SCHEMA IF EXISTS {name} CASCADE");
-                    let _ = on!(connection.as_conn(), |c| diesel::sql_query(text).execute(c));
+                    let _ = with_conn!(&mut connection, |c| diesel::sql_query(text).execute(c));
                 }
             }
             PlaceKind::Directory(path) => {

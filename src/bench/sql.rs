@@ -1,7 +1,7 @@
 //! What both databases write differently.
 
 use crate::db::Conn;
-use crate::db::conn::connection::on;
+use crate::db::conn::typed::with_conn;
 use diesel::connection::SimpleConnection as _;
 use diesel::prelude::*;
 use diesel::sql_types::BigInt;
@@ -24,7 +24,7 @@ struct Count {
 
 /// Returns the number that a statement selects as `n`.
 pub(crate) fn count(conn: &mut Conn<'_>, text: &str) -> QueryResult<i64> {
-    let count: Count = on!(conn, |c| diesel::sql_query(text).get_result(c))?;
+    let count: Count = with_conn!(conn, |c| diesel::sql_query(text).get_result(c))?;
     Ok(count.n)
 }
 

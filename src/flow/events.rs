@@ -3,6 +3,7 @@
 use crate::db::transition::flows::emit as stored;
 use crate::db::{AsConn, own};
 use crate::error::{Doing, Error, Result};
+use crate::job::arguments::readable::to_json;
 use serde::Serialize;
 
 /// The maximum size of an event's name, in bytes.
@@ -43,7 +44,7 @@ where
     C: AsConn + ?Sized,
     T: Serialize + ?Sized,
 {
-    let payload = serde_json::to_string(payload).map_err(|error| {
+    let payload = to_json(payload).map_err(|error| {
         let reason = format!("its payload cannot be written as JSON: {error}");
         invalid(event, reason)
     })?;

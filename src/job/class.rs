@@ -1,14 +1,12 @@
 //! The `Job` trait.
 
 use crate::db::AsConn;
-use crate::db::model::new_row::NewRow;
 use crate::db::model::outcome::FollowUpJob;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::job::concurrency::Concurrency;
 use crate::job::context::Context;
 use crate::job::enqueued::Enqueued;
 use crate::job::error::{JobError, JobResult};
-use crate::job::extras::access::PublicAccess;
 use crate::job::new_job::NewJob;
 use crate::job::policy::Policy;
 use crate::job::policy::quota::Quota;
@@ -227,34 +225,6 @@ pub trait Job: Serialize + DeserializeOwned + Send + 'static {
 }
 
 impl NewJob {
-    /// Creates a job with the given arguments and the defaults of its type.
-    ///
-    /// # Errors
-    /// If the arguments cannot be serialized to JSON.
-    pub fn new<J: Job>(job: &J) -> Result<Self> {
-        let arguments = serde_json::to_string(job).map_err(|error| Error::InvalidJob {
-            class: J::NAME.to_owned(),
-            reason: format!("its arguments cannot be written as JSON: {error}"),
-        })?;
-        let (class, queue) = (J::NAME.to_owned(), J::QUEUE.to_owned());
-        let mut row = NewRow::new(class, arguments, queue, J::PRIORITY);
-        row.unique_id = job.unique_id();
-        Ok(NewJob {
-            row,
-            policy: J::policy().with_version(J::VERSION),
-            concurrency: job.concurrency(),
-            quota: job.quota(),
-            max_arguments: J::MAX_ARGUMENTS,
-            is_text: false,
-            access: PublicAccess {
-                wants_token: false,
-                shows_result: J::PUBLIC_RESULT,
-            },
-            ruby: None,
-            follows: None,
-        })
-    }
-
     /// Sets the quota; it overrides that of the job's type.
     pub fn quota(mut self, quota: Quota) -> Self {
         self.quota = Some(quota);

@@ -43,6 +43,10 @@ pub type JobResult<T = ()> = Result<T, JobError>;
 /// delay grows from 0 to 4 min. After 10 times within an hour the policy decides, as it does for an
 /// at-most-once job at once. In a [step](crate::Context::step), and in the transaction of
 /// [`finish_in`](crate::Context::finish_in), the same holds for the job's own statements.
+///
+/// # As an error
+/// It does not implement [`std::error::Error`], because it is created from any error that does. To
+/// pass it on as an error, use its text: `error.to_string()`.
 #[derive(Debug)]
 pub struct JobError {
     pub(crate) kind: String,

@@ -9,6 +9,7 @@ use crate::db::table::steps::{self, StepState};
 use crate::db::transition::finish;
 use crate::db::{AsConn, Conn, own};
 use crate::error::Doing;
+use crate::job::arguments::readable::to_json;
 use crate::job::context::{Context, Run};
 use crate::job::error::{Interrupted, JobError, JobResult};
 use crate::job::step_memory::{Memory, ignored};
@@ -313,7 +314,7 @@ pub(crate) fn read<T: DeserializeOwned>(name: &str, value: &str) -> JobResult<T>
 }
 
 pub(crate) fn written<T: Serialize>(name: &str, value: &T) -> JobResult<String> {
-    let text = serde_json::to_string(value).map_err(|error| {
+    let text = to_json(value).map_err(|error| {
         let message = format!("the value of the step `{name}` cannot be stored: {error}");
         JobError::new("unserialisable_step", message)
     })?;

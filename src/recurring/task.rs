@@ -2,7 +2,9 @@
 
 use crate::db::model::recurring::{Definition, Overlap};
 use crate::error::{Error, Result};
+use crate::job::arguments::decode::decode;
 use crate::job::arguments::listed;
+use crate::job::arguments::readable::written;
 use crate::job::class::Job;
 use crate::job::concurrency::Concurrency;
 use crate::job::new_job::NewJob;
@@ -73,12 +75,10 @@ impl RecurringTask {
     /// The key identifies the task, with up to 255 ASCII letters, digits and `_` `.` `:` `/` `-`.
     ///
     /// # Errors
-    /// If the key or the schedule is invalid, or the arguments cannot be serialized to JSON.
+    /// If the key or the schedule is invalid, or the arguments cannot be serialized to JSON and read
+    /// from it again.
     pub fn new<J: Job>(key: impl Into<String>, schedule: &str, job: &J) -> Result<Self> {
-        let arguments = serde_json::to_string(job).map_err(|error| Error::InvalidJob {
-            class: J::NAME.to_owned(),
-            reason: format!("its arguments cannot be written as JSON: {error}"),
-        })?;
+        let arguments = written(J::NAME, job, J::REDACT, decode::<J>)?;
         let mut task = Self::of_class(key, schedule, J::NAME, arguments)?
             .queue(J::QUEUE)
             .priority(J::PRIORITY)

@@ -5,6 +5,7 @@ use crate::error::Result;
 use crate::testing::fault::{Fault, FaultPoint};
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::Ordering;
 
 /// A job that asks for more connections is not examined at the later ones.
 const MOST_CONNECTIONS: u32 = 50;
@@ -84,7 +85,7 @@ pub fn for_each_fault(
         };
         count += 1;
         wrong.extend(problem.map(|problem| format!("{fault}: {problem}")));
-        db.has_reached_fault
+        db.has_reached_fault.load(Ordering::Relaxed)
     };
     let is_applied = [FaultPoint::Start, FaultPoint::End]
         .into_iter()

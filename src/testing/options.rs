@@ -11,6 +11,7 @@ use crate::testing::draining::{Draining, LaterJobs};
 use crate::testing::fault::Fault;
 use crate::testing::target::{BorrowedTarget, DrainTarget, OwnTarget};
 use std::collections::BTreeSet;
+use std::sync::atomic::Ordering;
 
 /// Performs the jobs that are ready or due, as a worker would.
 ///
@@ -95,8 +96,8 @@ impl TestDatabase {
 /// ```
 #[derive(Debug, Clone)]
 #[must_use = "it performs jobs by `run`, `run_on` or `inline`"]
-pub struct Drain<'a> {
-    registry: &'a Registry,
+pub struct Drain {
+    registry: Registry,
     queues: Vec<String>,
     classes: Vec<String>,
     later: LaterJobs,
@@ -105,11 +106,11 @@ pub struct Drain<'a> {
     fault: Option<Fault>,
 }
 
-impl<'a> Drain<'a> {
+impl Drain {
     /// Creates a drain of all jobs that are ready or due and whose classes are registered.
-    pub fn new(registry: &'a Registry) -> Self {
+    pub fn new(registry: &Registry) -> Self {
         Drain {
-            registry,
+            registry: registry.clone(),
             queues: Vec::new(),
             classes: Vec::new(),
             later: LaterJobs::default(),
@@ -175,10 +176,16 @@ impl<'a> Drain<'a> {
     /// After 10,000 runs, because a job enqueues itself endlessly. Also if a job does not return
     /// the connection that it borrowed.
     pub fn run(&self, db: &mut TestDatabase) -> Result<Drained> {
-        let (drained, is_reached) =
-            db.with_database(|database| self.run_in(BorrowedTarget(database)))?;
-        db.has_reached_fault |= is_reached;
+        let database = db.database.clone();
+        let (drained, is_reached) = db.lend(|| self.run_at_home(&database))?;
+        db.has_reached_fault.fetch_or(is_reached, Ordering::Relaxed);
         Ok(drained)
+    }
+
+    /// Performs the jobs of a test's database whose connection is at its home. Returns the runs, and
+    /// whether the fault was reached.
+    pub(crate) fn run_at_home(&self, database: &Database) -> Result<(Drained, bool)> {
+        self.run_in(BorrowedTarget(database))
     }
 
     /// Performs the jobs on the application's own connection, as [`drain`](crate::testing::drain)
@@ -202,7 +209,7 @@ impl<'a> Drain<'a> {
 
     /// Returns the runs, and whether the fault was reached.
     fn run_in(&self, target: impl DrainTarget) -> Result<(Drained, bool)> {
-        let mut worker = InlineWorker::new(self.registry);
+        let mut worker = InlineWorker::new(&self.registry);
         worker.is_limited = self.is_limited;
         if !self.classes.is_empty() {
             worker.classes.retain(|class| self.classes.contains(class));

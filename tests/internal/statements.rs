@@ -34,8 +34,7 @@ struct Number {
 }
 
 fn number(conn: &mut Conn<'_>, text: &str) -> i64 {
-    let row: Number =
-        crate::db::conn::connection::on!(conn, |c| diesel::sql_query(text).get_result(c)).unwrap();
+    let row: Number = crate::with_conn!(conn, |c| diesel::sql_query(text).get_result(c)).unwrap();
     row.n
 }
 

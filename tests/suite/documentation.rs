@@ -469,8 +469,43 @@ fn guides_are_short() {
     assert!(lines <= MOST_LINES, "README.md has {lines} lines");
 }
 
+/// The pages of `docs` that a list does not link to.
+fn not_linked(list: &str, pages: &[String]) -> Vec<String> {
+    let is_missing = |page: &&String| !list.contains(&format!("][{page}]"));
+    pages.iter().filter(is_missing).cloned().collect()
+}
+
+#[test]
+fn each_page_is_in_the_lists_of_pages() {
+    let pages = files("docs")
+        .into_iter()
+        .filter(|file| !file.ends_with("README.md"));
+    let pages: Vec<String> = pages
+        .map(|file| file.strip_prefix("docs").unwrap().display().to_string())
+        .collect();
+    for list in ["README.md", "src/guide.rs"] {
+        let text = read(list);
+        let (_, table) = text
+            .split_once("| to do | page |")
+            .expect("a list of pages");
+        assert_none(
+            &format!("pages that {list} does not list"),
+            &not_linked(table, &pages),
+        );
+    }
+}
+
 mod the_checks_can_fail {
     use super::*;
+
+    #[test]
+    fn on_a_page_that_is_in_no_list() {
+        let pages = ["a.md".to_owned(), "reference/b.md".to_owned()];
+        assert_eq!(
+            not_linked("[A][a.md]: [b][b.md]", &pages),
+            ["reference/b.md"]
+        );
+    }
 
     #[test]
     fn on_an_exit_code() {

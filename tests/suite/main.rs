@@ -60,6 +60,7 @@ mod limits;
 #[cfg(all(feature = "cli", feature = "web"))]
 mod metrics;
 mod migrations;
+mod one_code;
 mod ordered;
 mod outsiders;
 mod panics;
@@ -104,6 +105,7 @@ mod traces;
 mod troubles;
 mod typed;
 mod unique;
+mod unreadable;
 mod upcast;
 mod waits;
 mod wakeup;

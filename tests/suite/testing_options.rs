@@ -292,7 +292,7 @@ fn inline_mode_performs_at_once_what_is_enqueued(db: &TestDb) {
     assert_eq!(log.lines().len(), 5);
     inline.drain().unwrap();
     assert_eq!(log.lines()[5..], ["direct"]);
-    // The mode has ended.
+    drop(inline);
     note("after it").enqueue(db).unwrap();
     assert_eq!(log.lines().len(), 6);
     assert_eq!(testing::enqueued::<Note>(db).unwrap().len(), 2);
@@ -305,6 +305,7 @@ fn inline_mode_has_the_options_of_a_drain(db: &TestDb) {
     note("left").enqueue(&mut inline).unwrap();
     Flaky.enqueue(&mut inline).unwrap();
     inline.drained().assert_all_finished_in_the_end(1);
+    drop(inline);
     assert_eq!(log.lines(), ["flaky 1", "flaky 2", "flaky 3"]);
     testing::assert_enqueued::<Note>(db);
 }

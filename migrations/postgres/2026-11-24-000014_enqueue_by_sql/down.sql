@@ -10,6 +10,7 @@ DROP FUNCTION windlass_enqueue_any_v1;
 DROP FUNCTION windlass_place_of;
 DROP FUNCTION windlass_wake;
 DROP FUNCTION windlass_refuse_class;
+DROP FUNCTION windlass_has_wide_number(text, boolean);
 DROP FUNCTION windlass_is_too_deep;
 DROP VIEW windlass_enqueue_v1;
 DROP TABLE windlass_settings;

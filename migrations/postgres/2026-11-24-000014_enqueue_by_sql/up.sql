@@ -56,6 +56,28 @@ BEGIN
 END;
 $$;
 
+-- Whether JSON text has a number beyond a float or, if p_integers, an integer of more than 64 bits.
+CREATE FUNCTION windlass_has_wide_number(p_json text, p_integers boolean) RETURNS boolean LANGUAGE plpgsql IMMUTABLE AS $$
+DECLARE
+    v_number text;
+    v_float double precision;
+BEGIN
+    -- A number in a text is none.
+    FOR v_number IN SELECT m[1] FROM regexp_matches(regexp_replace(p_json, E'"([^"\\\\]|\\\\.)*"', '', 'g'),
+        '([0-9]+(?:[.][0-9]+)?(?:[eE][+]?[0-9]+)?|-[0-9]+(?![0-9.eE]))', 'g') AS m
+    LOOP
+        IF p_integers AND v_number ~ '^-?[0-9]{19,}$' AND CAST(v_number AS numeric) NOT BETWEEN -9223372036854775808 AND 18446744073709551615 THEN
+            RETURN true;
+        ELSIF v_number ~ '[eE][+]?[0-9]{3}' OR length(v_number) > 300 THEN
+            v_float := v_number;
+        END IF;
+    END LOOP;
+    RETURN false;
+EXCEPTION WHEN numeric_value_out_of_range THEN
+    RETURN true;
+END;
+$$;
+
 -- Refuses a class that only the code of its program may enqueue or, if the setting strict_classes is on, a class that no
 -- worker has stored.
 CREATE FUNCTION windlass_refuse_class(class text, is_unknown boolean) RETURNS void LANGUAGE plpgsql AS $$
@@ -166,6 +188,8 @@ DECLARE
         WHEN octet_length(p_arguments) > 65536 THEN 'its arguments must be JSON text of at most 65536 bytes; store the data elsewhere and pass a reference'
         WHEN strpos(replace(p_arguments, E'\\\\', ''), E'\\u0000') > 0 THEN 'its arguments contain a NUL character, which Postgres cannot keep; encode binary data'
         WHEN octet_length(p_arguments) > 2 * 120 AND windlass_is_too_deep(p_arguments) THEN 'its arguments are nested deeper than 120 arrays and objects, and could not be decoded again; store the data elsewhere and pass a reference'
+        WHEN strpos(lower(p_arguments), E'\\ud') > 0 AND replace(p_arguments, E'\\\\', '//') ~ E'\\\\u[dD][89abAB][0-9a-fA-F][0-9a-fA-F](?!\\\\u[dD][c-fC-F])|(?<!\\\\u[dD][89abAB][0-9a-fA-F][0-9a-fA-F])\\\\u[dD][c-fC-F]' THEN 'its arguments could not be read again: a text has half of a surrogate pair'
+        WHEN p_arguments ~ '[0-9]{19}|[eE][+]?[0-9]{3}' AND windlass_has_wide_number(p_arguments, p_id IS NULL) THEN 'its arguments could not be read again: a number is beyond a float, or an integer of more than 64 bits; pass it as a text'
         WHEN num_nonnulls(p_run_at, p_delay_seconds, p_unique_id, p_unique_scope, p_on_conflict, p_idempotency_key, p_concurrency_key, p_concurrency_group, p_concurrency_limit, p_concurrency_on_conflict, p_max_attempts, p_max_crashes, p_at_most_once, p_traceparent) = 0 THEN NULL
         WHEN octet_length(p_idempotency_key) NOT BETWEEN 1 AND 255 THEN 'its idempotency_key must have 1 to 255 bytes and no NUL'
         WHEN octet_length(p_unique_id) NOT BETWEEN 1 AND 255 THEN 'its unique_id must have 1 to 255 bytes and no NUL'
@@ -389,7 +413,9 @@ BEGIN
         WHEN octet_length(p_queue) NOT BETWEEN 1 AND 255 OR p_queue COLLATE "C" ~ '[^a-zA-Z0-9_.:/-]' THEN 'its queue must have 1 to 255 bytes, only ASCII letters, digits and `_` `.` `:` `/` `-`'
         WHEN octet_length(p_arguments) > 65536 THEN 'its arguments must be JSON text of at most 65536 bytes; store the data elsewhere and pass a reference'
         WHEN strpos(replace(p_arguments, E'\\\\', ''), E'\\u0000') > 0 THEN 'its arguments contain a NUL character, which Postgres cannot keep; encode binary data'
-        WHEN octet_length(p_arguments) > 2 * 120 AND windlass_is_too_deep(p_arguments) THEN 'its arguments are nested deeper than 120 arrays and objects, and could not be decoded again; store the data elsewhere and pass a reference' END;
+        WHEN octet_length(p_arguments) > 2 * 120 AND windlass_is_too_deep(p_arguments) THEN 'its arguments are nested deeper than 120 arrays and objects, and could not be decoded again; store the data elsewhere and pass a reference'
+        WHEN strpos(lower(p_arguments), E'\\ud') > 0 AND replace(p_arguments, E'\\\\', '//') ~ E'\\\\u[dD][89abAB][0-9a-fA-F][0-9a-fA-F](?!\\\\u[dD][c-fC-F])|(?<!\\\\u[dD][89abAB][0-9a-fA-F][0-9a-fA-F])\\\\u[dD][c-fC-F]' THEN 'its arguments could not be read again: a text has half of a surrogate pair'
+        WHEN p_arguments ~ '[0-9]{19}|[eE][+]?[0-9]{3}' AND windlass_has_wide_number(p_arguments, p_id IS NULL) THEN 'its arguments could not be read again: a number is beyond a float, or an integer of more than 64 bits; pass it as a text' END;
     IF v_problem IS NULL THEN
         BEGIN
             v_json := p_arguments;
@@ -518,6 +544,8 @@ BEGIN
         WHEN octet_length(r.arguments) > 65536 THEN 'its arguments must be JSON text of at most 65536 bytes; store the data elsewhere and pass a reference'
         WHEN strpos(replace(r.arguments, E'\\\\', ''), E'\\u0000') > 0 THEN 'its arguments contain a NUL character, which Postgres cannot keep; encode binary data'
         WHEN octet_length(r.arguments) > 2 * 120 AND windlass_is_too_deep(r.arguments) THEN 'its arguments are nested deeper than 120 arrays and objects, and could not be decoded again; store the data elsewhere and pass a reference'
+        WHEN strpos(lower(r.arguments), E'\\ud') > 0 AND replace(r.arguments, E'\\\\', '//') ~ E'\\\\u[dD][89abAB][0-9a-fA-F][0-9a-fA-F](?!\\\\u[dD][c-fC-F])|(?<!\\\\u[dD][89abAB][0-9a-fA-F][0-9a-fA-F])\\\\u[dD][c-fC-F]' THEN 'its arguments could not be read again: a text has half of a surrogate pair'
+        WHEN r.arguments ~ '[0-9]{19}|[eE][+]?[0-9]{3}' AND windlass_has_wide_number(r.arguments, false) THEN 'its arguments could not be read again: a number is beyond a float, or an integer of more than 64 bits; pass it as a text'
         WHEN num_nonnulls(r.run_at, r.delay_seconds, r.unique_id, r.unique_scope, r.on_conflict, r.idempotency_key, r.concurrency_key, r.concurrency_group, r.concurrency_limit, r.concurrency_on_conflict, r.max_attempts, r.max_crashes, r.at_most_once, r.traceparent) = 0 THEN NULL
         WHEN octet_length(r.idempotency_key) NOT BETWEEN 1 AND 255 THEN 'its idempotency_key must have 1 to 255 bytes and no NUL'
         WHEN octet_length(r.unique_id) NOT BETWEEN 1 AND 255 THEN 'its unique_id must have 1 to 255 bytes and no NUL'

@@ -5,7 +5,7 @@ use crate::bench::filled::failures::SHAPES;
 use crate::bench::filled::sizes::Sizes;
 use crate::bench::filled::{ended, past, waiting};
 use crate::bench::sql::{execute, render};
-use crate::db::conn::connection::on;
+use crate::db::conn::typed::with_conn;
 use crate::db::schema::tables::solid_queue_jobs as jobs;
 use crate::db::{AsConn as _, Conn, Database, DbConnection};
 use crate::error::{Doing as _, Result};
@@ -71,7 +71,7 @@ pub(crate) fn fill(database: &Database, sizes: Sizes, progress: &dyn Fn(String))
 /// Returns whether a database has no jobs.
 pub(crate) fn is_empty(database: &Database) -> Result<bool> {
     let mut connection = database.connect()?;
-    let jobs = on!(connection.as_conn(), |c| jobs::table
+    let jobs = with_conn!(&mut connection, |c| jobs::table
         .select(jobs::id)
         .first::<i64>(c)
         .optional());
@@ -121,7 +121,7 @@ fn own_tables(conn: &mut Conn<'_>) -> QueryResult<Vec<String>> {
     }
     let text = "SELECT quote_ident(tablename) AS name FROM pg_tables WHERE schemaname = current_schema() \
          AND (tablename LIKE 'windlass%' OR tablename LIKE 'solid_queue%')";
-    let rows: Vec<OwnTable> = on!(conn, |c| diesel::sql_query(text).load(c))?;
+    let rows: Vec<OwnTable> = with_conn!(conn, |c| diesel::sql_query(text).load(c))?;
     Ok(rows.into_iter().map(|row| row.name).collect())
 }
 

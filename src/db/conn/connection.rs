@@ -10,6 +10,7 @@ use diesel::pg::PgConnection;
 use diesel::r2d2::{ConnectionManager, PooledConnection};
 #[cfg(feature = "sqlite")]
 use diesel::sqlite::SqliteConnection;
+use std::num::NonZeroU32;
 use std::ops::{Deref, DerefMut};
 
 /// A borrowed connection: the caller's own, inside the caller's own transaction if one is open.
@@ -26,29 +27,6 @@ pub enum Conn<'a> {
     #[cfg(feature = "sqlite")]
     Sqlite(&'a mut SqliteConnection),
 }
-
-/// Runs one query, written once, on whichever database `$conn` is.
-///
-/// A macro because the query is type-checked once per backend, which no
-/// function or trait can ask of Diesel's types.
-macro_rules! on {
-    ($conn:expr, |$c:ident| $body:expr) => {
-        match $conn {
-            #[cfg(feature = "postgres")]
-            $crate::db::conn::connection::Conn::Postgres(conn) => {
-                let $c: &mut diesel::pg::PgConnection = conn;
-                $body
-            }
-            #[cfg(feature = "sqlite")]
-            $crate::db::conn::connection::Conn::Sqlite(conn) => {
-                let $c: &mut diesel::sqlite::SqliteConnection = conn;
-                $body
-            }
-        }
-    };
-}
-#[cfg(any(test, feature = "bench"))]
-pub(crate) use on;
 
 impl Conn<'_> {
     /// Borrows the same connection for a shorter time.
@@ -170,16 +148,36 @@ impl Conn<'_> {
     }
 
     pub(crate) fn commit(&mut self) -> diesel::QueryResult<()> {
-        on!(self, |c| AnsiTransactionManager::commit_transaction(c))
+        match self {
+            #[cfg(feature = "postgres")]
+            Conn::Postgres(conn) => AnsiTransactionManager::commit_transaction(*conn),
+            #[cfg(feature = "sqlite")]
+            Conn::Sqlite(conn) => AnsiTransactionManager::commit_transaction(*conn),
+        }
     }
 
     pub(crate) fn roll_back(&mut self) -> diesel::QueryResult<()> {
-        on!(self, |c| AnsiTransactionManager::rollback_transaction(c))
+        match self {
+            #[cfg(feature = "postgres")]
+            Conn::Postgres(conn) => AnsiTransactionManager::rollback_transaction(*conn),
+            #[cfg(feature = "sqlite")]
+            Conn::Sqlite(conn) => AnsiTransactionManager::rollback_transaction(*conn),
+        }
     }
 
     /// Returns whether a transaction is open.
     pub(crate) fn is_in_transaction(&mut self) -> bool {
-        on!(self, |c| in_transaction(c))
+        self.transaction_depth() > 0
+    }
+
+    /// Returns how many transactions and savepoints are open.
+    pub(crate) fn transaction_depth(&mut self) -> u32 {
+        match self {
+            #[cfg(feature = "postgres")]
+            Conn::Postgres(conn) => transaction_depth(*conn),
+            #[cfg(feature = "sqlite")]
+            Conn::Sqlite(conn) => transaction_depth(*conn),
+        }
     }
 }
 
@@ -259,15 +257,18 @@ impl<'c> DerefMut for Own<'c> {
 
 /// Returns whether a transaction is open, according to Diesel.
 pub(crate) fn in_transaction<C: Connection>(conn: &mut C) -> bool {
-    C::TransactionManager::transaction_manager_status_mut(conn)
-        .transaction_depth()
-        .is_ok_and(|depth| depth.is_some())
+    transaction_depth(conn) > 0
+}
+
+fn transaction_depth<C: Connection>(conn: &mut C) -> u32 {
+    let depth = C::TransactionManager::transaction_manager_status_mut(conn).transaction_depth();
+    depth.ok().flatten().map_or(0, NonZeroU32::get)
 }
 
 pub(crate) mod sealed {
     pub trait Sealed {
-        /// Runs after a job was enqueued on this connection. Only the inline mode of tests does
-        /// something here.
+        /// Runs after a job was enqueued on this connection, and after a commit. Only the inline
+        /// mode of tests does something here.
         fn after_enqueue(&mut self) -> crate::error::Result<()> {
             Ok(())
         }
@@ -275,7 +276,11 @@ pub(crate) mod sealed {
 }
 
 /// A connection that can be borrowed as a [`Conn`]: `PgConnection`, `SqliteConnection`, either of
-/// them from an r2d2 pool, and a [`DbConnection`](crate::DbConnection).
+/// them from an r2d2 pool, a [`DbConnection`](crate::DbConnection), and a
+/// [`TestDatabase`](crate::testing::TestDatabase).
+///
+/// A function that takes `&mut impl AsConn` works with all of them. It runs queries by
+/// [`with_conn!`](crate::with_conn), in a transaction by [`transaction`](crate::transaction()).
 pub trait AsConn: sealed::Sealed {
     /// Borrows the connection.
     fn as_conn(&mut self) -> Conn<'_>;

@@ -73,23 +73,73 @@ impl SharedConnection {
 
 /// A borrowed connection of a test, returned when this is dropped.
 pub(crate) struct BorrowedConnection {
+    /// `None` while jobs borrow it from its home.
     connection: Option<DbConnection>,
     home: Arc<SharedConnection>,
+    inline: Option<InlineMode>,
 }
 
+/// The inline mode of a test, on the test's own connection.
+#[derive(Clone)]
+pub(crate) struct InlineMode {
+    /// Performs what is ready, on the connection at its home.
+    pub(crate) perform: Arc<dyn Fn() -> crate::error::Result<()> + Send + Sync>,
+    /// How many transactions are the test's own. Inside a further one, nothing is performed yet.
+    pub(crate) depth: u32,
+}
+
+/// How long a test waits for a job that has not returned the connection.
+pub(crate) const BORROW_TIMEOUT: Duration = Duration::from_secs(5);
+
 impl BorrowedConnection {
-    pub(crate) fn from(home: &Arc<SharedConnection>, timeout: Duration) -> Option<DbConnection> {
-        let connection = home.take(timeout)?;
+    pub(crate) fn from(home: &Arc<SharedConnection>) -> Option<DbConnection> {
+        Some(Self::with_home(home, home.take(BORROW_TIMEOUT)?))
+    }
+
+    /// Returns a connection whose home is `home`.
+    pub(crate) fn with_home(
+        home: &Arc<SharedConnection>,
+        connection: DbConnection,
+    ) -> DbConnection {
         let borrowed = BorrowedConnection {
             connection: Some(connection),
             home: Arc::clone(home),
+            inline: None,
         };
-        Some(DbConnection {
+        DbConnection {
             kind: ConnectionKind::Borrowed(Box::new(borrowed)),
             turns: None,
             precedence: Precedence::Normal,
             limit: STATEMENT,
-        })
+        }
+    }
+
+    /// Runs `work` while the connection is at its home, where jobs borrow it.
+    ///
+    /// # Panics
+    /// If a job does not return it.
+    fn lend<T>(&mut self, work: impl FnOnce() -> T) -> T {
+        if let Some(connection) = self.connection.take() {
+            self.home.put(connection);
+        }
+        let done = work();
+        self.connection = self.home.take(BORROW_TIMEOUT);
+        assert!(
+            self.connection.is_some(),
+            "a job has kept the connection that it borrowed; it must drop it before it returns"
+        );
+        done
+    }
+
+    /// Performs what is ready, in inline mode.
+    fn perform_inline(&mut self) -> crate::error::Result<()> {
+        let Some(mode) = self.inline.clone() else {
+            return Ok(());
+        };
+        if self.borrow().transaction_depth() > mode.depth {
+            return Ok(());
+        }
+        self.lend(|| (mode.perform)())
     }
 
     pub(crate) fn shared(&self) -> Option<&DbConnection> {
@@ -99,7 +149,7 @@ impl BorrowedConnection {
     pub(crate) fn borrow(&mut self) -> Conn<'_> {
         match &mut self.connection {
             Some(connection) => connection.borrow(),
-            None => unreachable!("it is returned by `drop` only"),
+            None => unreachable!("a job borrows it only within `lend`"),
         }
     }
 }
@@ -112,7 +162,14 @@ impl Drop for BorrowedConnection {
     }
 }
 
-impl sealed::Sealed for DbConnection {}
+impl sealed::Sealed for DbConnection {
+    fn after_enqueue(&mut self) -> crate::error::Result<()> {
+        match &mut self.kind {
+            ConnectionKind::Borrowed(borrowed) => borrowed.perform_inline(),
+            _ => Ok(()),
+        }
+    }
+}
 
 impl AsConn for DbConnection {
     fn as_conn(&mut self) -> Conn<'_> {
@@ -155,6 +212,24 @@ pub(crate) const STATEMENT: Duration = Duration::MAX;
 pub(crate) use std::convert::Infallible as ServerSession;
 
 impl DbConnection {
+    /// Runs `work`, which may borrow this connection of a test from its home.
+    ///
+    /// # Panics
+    /// If a job does not return it.
+    pub(crate) fn lend<T>(&mut self, work: impl FnOnce() -> T) -> T {
+        match &mut self.kind {
+            ConnectionKind::Borrowed(borrowed) => borrowed.lend(work),
+            _ => work(),
+        }
+    }
+
+    /// Switches the inline mode of a test's connection on or off.
+    pub(crate) fn set_inline(&mut self, mode: Option<InlineMode>) {
+        if let ConnectionKind::Borrowed(borrowed) = &mut self.kind {
+            borrowed.inline = mode;
+        }
+    }
+
     pub(crate) fn borrow(&mut self) -> Conn<'_> {
         match &mut self.kind {
             #[cfg(feature = "postgres")]

@@ -48,7 +48,7 @@ impl Database {
             DatabaseBackend::Shared(shelf) => {
                 let hook = shelf.run_hook();
                 hook.map_err(|reason| self.refused(&self.target(), reason))?;
-                let borrowed = owned::BorrowedConnection::from(shelf, Duration::from_secs(5));
+                let borrowed = owned::BorrowedConnection::from(shelf);
                 borrowed.ok_or_else(|| self.refused(&self.target(), ALREADY_BORROWED.to_owned()))
             }
             DatabaseBackend::Unconnected => {

@@ -232,8 +232,10 @@ fn try_connect(path: &Path) -> Result<SqliteConnection, String> {
         .version;
     if !is_safe(&version) {
         return Err(format!(
-            "SQLite {version} can lose commits when two processes write; link 3.51.3 or later \
-             (the crate `libsqlite3-sys` with the feature `bundled` does)"
+            "SQLite {version} can lose commits when two processes write, and 3.51.3 or later is needed, which \
+             `libsqlite3-sys` brings from 0.37 on; another crate of this program asks for an older one, which \
+             `cargo tree -i libsqlite3-sys` names: update that crate (sqlx 0.9, sea-orm 2, rusqlite 0.39), or keep \
+             the jobs in Postgres"
         ));
     }
     set_up(&mut conn).map_err(|error| explain(&error.to_string(), path))?;

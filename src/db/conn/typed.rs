@@ -105,9 +105,7 @@ impl DbConnection {
         self.as_conn().sqlite()
     }
 
-    /// Runs `work` in a transaction: commits if it returns `Ok`, and rolls back if it returns an
-    /// error. Inside an open transaction it is a savepoint. On SQLite it takes the write lock at
-    /// the start.
+    /// Runs `work` in a transaction; see [`windlass::transaction`](crate::transaction()).
     ///
     /// ```
     /// use diesel::prelude::*;
@@ -136,19 +134,140 @@ impl DbConnection {
     where
         E: From<diesel::result::Error>,
     {
-        self.as_conn().begin()?;
-        match work(self) {
-            Ok(value) => {
-                self.as_conn().commit()?;
-                Ok(value)
-            }
-            Err(error) => {
-                // If this fails too, the connection is broken and the transaction with it.
-                let _ = self.as_conn().roll_back();
-                Err(error)
-            }
+        transaction(self, work)
+    }
+}
+
+/// Runs `work` in a transaction on any connection: commits if it returns `Ok`, and rolls back if it
+/// returns an error. Inside an open transaction it is a savepoint. On SQLite it takes the write
+/// lock at the start.
+///
+/// ```
+/// use diesel::prelude::*;
+/// use windlass::{AsConn, NewJob, with_conn};
+///
+/// fn sign_up(conn: &mut impl AsConn) -> Result<(), Box<dyn std::error::Error>> {
+///     windlass::transaction(conn, |conn| {
+///         with_conn!(conn, |c| diesel::sql_query("INSERT INTO users VALUES ('ada')").execute(c))?;
+///         NewJob::of_class("welcome", r#"{"to":"ada"}"#).enqueue(conn)?;
+///         Ok(())
+///     })
+/// }
+/// # let mut db = windlass::testing::TestDatabase::in_memory()?;
+/// # with_conn!(&mut db, |c| diesel::sql_query("CREATE TABLE users (email text)").execute(c))?;
+/// # sign_up(&mut db)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # Errors
+/// Returns the error of `work`, or that of starting or committing the transaction.
+pub fn transaction<C, T, E>(
+    conn: &mut C,
+    work: impl FnOnce(&mut C) -> std::result::Result<T, E>,
+) -> std::result::Result<T, E>
+where
+    C: AsConn + ?Sized,
+    E: From<diesel::result::Error>,
+{
+    conn.as_conn().begin()?;
+    match work(conn) {
+        Ok(value) => {
+            conn.as_conn().commit()?;
+            conn.after_enqueue()
+                .map_err(|error| diesel::result::Error::QueryBuilderError(error.into()))?;
+            Ok(value)
+        }
+        Err(error) => {
+            // If this fails too, the connection is broken and the transaction with it.
+            let _ = conn.as_conn().roll_back();
+            Err(error)
         }
     }
+}
+
+/// Runs a query of Diesel, written once, on whichever database the connection leads to.
+///
+/// The first argument is a `&mut impl AsConn`. The second is written like a closure, and is
+/// compiled once for each database that Windlass was built with: `c` is a `&mut SqliteConnection`
+/// in one, a `&mut PgConnection` in the other. It is no closure, so `?` and `return` leave the
+/// function around it.
+///
+/// ```
+/// use diesel::prelude::*;
+/// use windlass::{AsConn, with_conn};
+///
+/// diesel::table! {
+///     users (email) { email -> Text, }
+/// }
+///
+/// fn add(conn: &mut impl AsConn, email: &str) -> QueryResult<usize> {
+///     with_conn!(conn, |c| diesel::insert_into(users::table).values(users::email.eq(email)).execute(c))
+/// }
+/// # let mut db = windlass::testing::TestDatabase::in_memory()?;
+/// # with_conn!(&mut db, |c| diesel::sql_query("CREATE TABLE users (email text)").execute(c))?;
+/// # assert_eq!(add(&mut db, "ada@example.com")?, 1);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// It is a macro because Diesel checks a query's type for each database, which a function with a
+/// closure cannot ask for.
+#[macro_export]
+macro_rules! with_conn {
+    ($conn:expr, |$c:ident| $body:expr $(,)?) => {
+        $crate::__match_conn!($conn, $c, $body)
+    };
+}
+#[cfg(any(test, feature = "bench"))]
+pub(crate) use with_conn;
+
+// Features are looked at where a macro is defined: in its text, they would be those of the caller.
+#[cfg(all(feature = "sqlite", feature = "postgres"))]
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __match_conn {
+    ($conn:expr, $c:ident, $body:expr) => {
+        match $crate::AsConn::as_conn($conn) {
+            $crate::Conn::Postgres($c) => $body,
+            $crate::Conn::Sqlite($c) => $body,
+            #[allow(
+                unreachable_patterns,
+                reason = "outside of Windlass there could be more"
+            )]
+            _ => ::core::unreachable!("Windlass has two kinds of databases"),
+        }
+    };
+}
+
+#[cfg(all(feature = "sqlite", not(feature = "postgres")))]
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __match_conn {
+    ($conn:expr, $c:ident, $body:expr) => {
+        match $crate::AsConn::as_conn($conn) {
+            $crate::Conn::Sqlite($c) => $body,
+            #[allow(
+                unreachable_patterns,
+                reason = "outside of Windlass there could be more"
+            )]
+            _ => ::core::unreachable!("Windlass was built for SQLite alone"),
+        }
+    };
+}
+
+#[cfg(all(feature = "postgres", not(feature = "sqlite")))]
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __match_conn {
+    ($conn:expr, $c:ident, $body:expr) => {
+        match $crate::AsConn::as_conn($conn) {
+            $crate::Conn::Postgres($c) => $body,
+            #[allow(
+                unreachable_patterns,
+                reason = "outside of Windlass there could be more"
+            )]
+            _ => ::core::unreachable!("Windlass was built for Postgres alone"),
+        }
+    };
 }
 
 /// A separate connection in Diesel's type: pass `&mut *conn` to Diesel.

@@ -1,5 +1,6 @@
 //! Databases for tests: in memory, or in a transaction that never commits.
 
+use crate::db::conn::connection::sealed::Sealed;
 use crate::db::conn::connection::{AsConn, Conn};
 use crate::db::conn::database::{Database, DatabaseBackend};
 #[cfg(feature = "sqlite")]
@@ -12,26 +13,24 @@ use crate::error::Error;
 use crate::error::{Doing, Result};
 use diesel::connection::Connection as _;
 use diesel::prelude::*;
+use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
-use std::time::Duration;
+use std::sync::atomic::AtomicBool;
 
 /// A database for one test, on one connection, of which nothing is kept.
 ///
 /// The test enqueues on it, has the jobs performed, and examines the results. A running job borrows
 /// the connection by [`Context::connection`](crate::Context::connection) and sees what the test has
 /// written. See [`testing`](crate::testing).
+///
+/// It is a [`DbConnection`] for code that takes one: `&mut db` becomes `&mut DbConnection`.
 #[derive(Debug)]
 pub struct TestDatabase {
-    /// `None` while a job borrows it.
-    connection: Option<DbConnection>,
-    database: Database,
-    shelf: Arc<SharedConnection>,
+    connection: DbConnection,
+    pub(crate) database: Database,
     /// Whether the fault of a drain was reached.
-    pub(crate) has_reached_fault: bool,
+    pub(crate) has_reached_fault: Arc<AtomicBool>,
 }
-
-/// How long a test waits for a job that has not returned the connection.
-const BORROW_TIMEOUT: Duration = Duration::from_secs(5);
 
 impl TestDatabase {
     /// Opens a migrated SQLite database in memory.
@@ -90,43 +89,40 @@ impl TestDatabase {
     fn on(connection: DbConnection) -> Self {
         let shelf = Arc::new(SharedConnection::default());
         TestDatabase {
-            connection: Some(connection),
+            connection: BorrowedConnection::with_home(&shelf, connection),
             database: Database {
-                inner: Arc::new(DatabaseBackend::Shared(Arc::clone(&shelf))),
+                inner: Arc::new(DatabaseBackend::Shared(shelf)),
                 limit: crate::db::conn::owned::STATEMENT,
                 is_read_only: false,
             },
-            shelf,
-            has_reached_fault: false,
+            has_reached_fault: Arc::default(),
         }
-    }
-
-    /// Runs `work`, which may borrow the connection through the database.
-    ///
-    /// # Panics
-    /// If the connection is not returned.
-    pub(crate) fn with_database<T>(&mut self, work: impl FnOnce(&Database) -> T) -> T {
-        if let Some(connection) = self.connection.take() {
-            self.shelf.put(connection);
-        }
-        let done = work(&self.database);
-        self.connection = self.shelf.take(BORROW_TIMEOUT);
-        assert!(
-            self.connection.is_some(),
-            "a job has kept the connection that it borrowed; it must drop it before it returns"
-        );
-        done
     }
 }
 
-impl crate::db::conn::connection::sealed::Sealed for TestDatabase {}
+impl Sealed for TestDatabase {
+    fn after_enqueue(&mut self) -> Result<()> {
+        self.connection.after_enqueue()
+    }
+}
 
 impl AsConn for TestDatabase {
     fn as_conn(&mut self) -> Conn<'_> {
-        match &mut self.connection {
-            Some(connection) => connection.borrow(),
-            None => unreachable!("a job borrows it only within `with_database`"),
-        }
+        self.connection.borrow()
+    }
+}
+
+impl Deref for TestDatabase {
+    type Target = DbConnection;
+
+    fn deref(&self) -> &DbConnection {
+        &self.connection
+    }
+}
+
+impl DerefMut for TestDatabase {
+    fn deref_mut(&mut self) -> &mut DbConnection {
+        &mut self.connection
     }
 }
 
@@ -144,7 +140,7 @@ impl Database {
     /// Borrows the connection of a test without its hook. Returns `None` if a job has kept it.
     pub(crate) fn borrow_for_test(&self) -> Option<DbConnection> {
         match &*self.inner {
-            DatabaseBackend::Shared(shelf) => BorrowedConnection::from(shelf, BORROW_TIMEOUT),
+            DatabaseBackend::Shared(shelf) => BorrowedConnection::from(shelf),
             _ => None,
         }
     }

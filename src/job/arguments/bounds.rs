@@ -1,7 +1,7 @@
 //! The bounds of what a job carries.
 
 use crate::error::{Error, Result};
-use crate::job::arguments::{MAX_DEPTH, has_escaped_nul, is_too_deep};
+use crate::job::arguments::{MAX_DEPTH, has_escaped_nul, is_too_deep, readable};
 use crate::job::new_job::NewJob;
 
 impl NewJob {
@@ -48,10 +48,9 @@ impl NewJob {
             ));
         }
         if self.is_text
-            && let Err(error) = serde_json::from_str::<serde::de::IgnoredAny>(&self.row.arguments)
+            && let Some(problem) = readable::problem_of(&self.row.arguments)
         {
-            // The text itself may be a secret, so it is not quoted.
-            return refused(format!("its arguments are not JSON: {error}"));
+            return refused(problem);
         }
         Ok(())
     }

@@ -77,7 +77,7 @@ fn object(mut fields: Map<String, Value>) -> Result<Value, Error> {
 }
 
 /// Returns the first integer in JSON text that `serde_json` would round to a float.
-fn too_large(json: &str) -> Option<&str> {
+pub(crate) fn too_large(json: &str) -> Option<&str> {
     let mut rest = json;
     while let Some(start) = rest.find(['"', '-', '0', '1', '2', '3', '4', '5', '6', '7', '8', '9'])
     {

@@ -2,7 +2,10 @@
 
 mod bounds;
 pub(crate) mod decode;
+mod encode;
 pub(crate) mod envelope;
+mod finite;
+pub(crate) mod readable;
 pub(crate) mod redact;
 
 use serde::de::IgnoredAny;

@@ -3,8 +3,9 @@
 use crate::db::AsConn;
 use crate::db::model::extras::FIRST_VERSION;
 use crate::db::model::new_row::NewRow;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::job::arguments::decode::{check_version, decode_as, from_text, undecodable};
+use crate::job::arguments::readable::written;
 use crate::job::enqueued::Enqueued;
 use crate::job::error::JobError;
 use crate::job::extras::access::PublicAccess;
@@ -124,12 +125,10 @@ impl<A: Serialize + DeserializeOwned> Function<A> {
     /// Creates a job with these arguments.
     ///
     /// # Errors
-    /// If the arguments cannot be serialized to JSON.
+    /// If the arguments cannot be serialized to JSON, or cannot be read from it again.
     pub fn job(&self, arguments: &A) -> Result<NewJob> {
-        let arguments = serde_json::to_string(arguments).map_err(|error| Error::InvalidJob {
-            class: self.name.to_owned(),
-            reason: format!("its arguments cannot be written as JSON: {error}"),
-        })?;
+        let decode = |text: &str| decode_as(text, self.name, self.aliases);
+        let arguments = written(self.name, arguments, self.redact, decode)?;
         let (class, queue) = (self.name.to_owned(), self.queue.to_owned());
         Ok(NewJob {
             access: PublicAccess::default(),

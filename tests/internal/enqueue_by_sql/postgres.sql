@@ -56,6 +56,28 @@ BEGIN
 END;
 $$;
 
+-- Whether JSON text has a number beyond a float or, if p_integers, an integer of more than 64 bits.
+CREATE FUNCTION windlass_has_wide_number(p_json text, p_integers boolean) RETURNS boolean LANGUAGE plpgsql IMMUTABLE AS $$
+DECLARE
+    v_number text;
+    v_float double precision;
+BEGIN
+    -- A number in a text is none.
+    FOR v_number IN SELECT m[1] FROM regexp_matches(regexp_replace(p_json, E'"([^"\\\\]|\\\\.)*"', '', 'g'),
+        '([0-9]+(?:[.][0-9]+)?(?:[eE][+]?[0-9]+)?|-[0-9]+(?![0-9.eE]))', 'g') AS m
+    LOOP
+        IF p_integers AND v_number ~ '^-?[0-9]{19,}$' AND CAST(v_number AS numeric) NOT BETWEEN -9223372036854775808 AND 18446744073709551615 THEN
+            RETURN true;
+        ELSIF v_number ~ '[eE][+]?[0-9]{3}' OR length(v_number) > 300 THEN
+            v_float := v_number;
+        END IF;
+    END LOOP;
+    RETURN false;
+EXCEPTION WHEN numeric_value_out_of_range THEN
+    RETURN true;
+END;
+$$;
+
 -- Refuses a class that only the code of its program may enqueue or, if the setting strict_classes is on, a class that no
 -- worker has stored.
 CREATE FUNCTION windlass_refuse_class(class text, is_unknown boolean) RETURNS void LANGUAGE plpgsql AS $$

@@ -239,6 +239,66 @@ impl<'c> Rules<'c> {
                  store the data elsewhere and pass a reference"
             ),
         );
+        self.add(
+            self.has_lone_surrogate(&text),
+            "its arguments could not be read again: a text has half of a surrogate pair",
+        );
+        self.add(
+            self.has_wide_number(&text),
+            "its arguments could not be read again: a number is beyond a float, or an integer of more than 64 bits; \
+             pass it as a text",
+        );
+    }
+
+    /// Returns a condition: JSON text has `\ud800` without its other half, or the other way round.
+    fn has_lone_surrogate(&self, text: &str) -> String {
+        let (high, low) = (r"\u[dD][89abAB][0-9a-fA-F][0-9a-fA-F]", r"\u[dD][c-fC-F]");
+        if self.is_postgres() {
+            let pattern = format!(r"{high}(?!{low})|(?<!{high}){low}").replace(r"\u", r"\\\\u");
+            return format!(
+                r"strpos(lower({text}), E'\\ud') > 0 AND replace({text}, E'\\\\', '//') ~ E'{pattern}'"
+            );
+        }
+        let hex = "[0-9a-fA-F]";
+        // What follows the first half is not the second one, or what precedes the second is not the first.
+        let lone = [
+            format!(r"{high}[^\]"),
+            format!(r"{high}\[^u]"),
+            format!(r"{high}\u[^dD]"),
+            format!(r"{high}\u[dD][^c-fC-F]"),
+            format!("[^0-9a-fA-F]{low}"),
+            format!("[^0-9a-fA-F]{hex}{low}"),
+            format!("[^89abAB]{hex}{hex}{low}"),
+            format!("[^dD]???{low}"),
+            format!("[^u]????{low}"),
+            format!(r"[^\]?????{low}"),
+        ];
+        let lone = lone.map(|pattern| format!(r"replace({text}, '\\', '//') GLOB '*{pattern}*'"));
+        format!(
+            r"{text} GLOB '*\u[dD][89a-fA-F]*' AND ({})",
+            lone.join(" OR ")
+        )
+    }
+
+    /// Returns a condition: a number in JSON text is beyond a float, or an integer of more than 64 bits. A list on
+    /// Postgres is `jsonb`, which writes a large float as an integer.
+    fn has_wide_number(&self, text: &str) -> String {
+        if self.is_postgres() {
+            let has_integers = match self.from {
+                From::Row => "p_id IS NULL", // a job of a list has its id already
+                From::List => "false",
+            };
+            return format!(
+                "{text} ~ '[0-9]{{19}}|[eE][+]?[0-9]{{3}}' AND windlass_has_wide_number({text}, {has_integers})"
+            );
+        }
+        let digits = "[0-9]".repeat(19);
+        // SQLite reads an integer of more than 63 bits as a float.
+        format!(
+            "({text} GLOB '*{digits}*' OR {text} GLOB '*[0-9][eE]*') AND EXISTS (SELECT 1 FROM json_tree({text}) AS part \
+             WHERE (part.type = 'real' AND abs(part.atom) > 1.7976931348623157e308) OR (part.type = 'integer' \
+             AND typeof(part.atom) = 'real' AND (part.atom > 18446744073709551616.0 OR part.atom < -9223372036854775808.0)))"
+        )
     }
 
     fn keys(&mut self) {

@@ -1,10 +1,11 @@
 //! Actors on threads and connections of their own, each of which stops before
 //! every statement until it is let go.
 
-use crate::db::conn::connection::{AsConn, Conn, on};
+use crate::db::conn::connection::{AsConn, Conn};
 use crate::db::internal_tests::db::TestDb;
 use crate::db::internal_tests::interleavings::world::World;
 use crate::mutant;
+use crate::with_conn;
 use crossbeam_channel::{Receiver, Sender, unbounded};
 use diesel::connection::{Instrumentation, InstrumentationEvent};
 use diesel::prelude::*;
@@ -85,7 +86,7 @@ impl Hand {
             is_sqlite: !db.is_postgres(),
             coarse: habits.coarse,
         };
-        on!(connection.as_conn(), |c| c.set_instrumentation(hook));
+        with_conn!(&mut connection, |c| c.set_instrumentation(hook));
         std::thread::spawn(move || {
             for (world, fault) in inbox {
                 mutant::set(fault);
@@ -262,7 +263,7 @@ fn backend(conn: &mut Conn<'_>) -> i32 {
         #[cfg(feature = "sqlite")]
         Conn::Sqlite(_) => "SELECT 0 AS pid",
     };
-    on!(conn, |c| diesel::sql_query(text).get_result::<Pid>(c))
+    with_conn!(conn, |c| diesel::sql_query(text).get_result::<Pid>(c))
         .unwrap()
         .pid
 }

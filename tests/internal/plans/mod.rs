@@ -454,7 +454,7 @@ const SET_UP: &str = "/* set up */ ";
 
 fn run(conn: &mut Conn<'_>, text: &str) -> QueryResult<()> {
     let text = format!("{SET_UP}{text}");
-    crate::db::conn::connection::on!(conn, |c| diesel::sql_query(text).execute(c)).map(drop)
+    crate::with_conn!(conn, |c| diesel::sql_query(text).execute(c)).map(drop)
 }
 
 /// A contribution to a series of the queue `q1`.

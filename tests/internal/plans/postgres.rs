@@ -90,7 +90,7 @@ struct Line {
 
 fn lines(conn: &mut Conn<'_>, text: &str) -> Vec<String> {
     let lines: QueryResult<Vec<Line>> =
-        crate::db::conn::connection::on!(conn, |c| diesel::sql_query(text).load(c));
+        crate::with_conn!(conn, |c| diesel::sql_query(text).load(c));
     lines
         .unwrap_or_else(|error| panic!("{error}: {text}"))
         .into_iter()

@@ -1,7 +1,6 @@
 //! What a defect of a page can do: these need pages that no release has.
 
 use crate::db::Conn;
-use crate::db::conn::connection::on;
 use crate::db::conn::statement::Statement;
 use crate::db::internal_tests::db::{TestDb, on_each_database};
 use crate::error::{Doing as _, Error};
@@ -14,6 +13,7 @@ use crate::web::sql::cx::Cx;
 use crate::web::sql::page_error::PageError;
 use crate::web::sql::panel::Panel;
 use crate::web::sql::workers::QUEUE;
+use crate::with_conn;
 use diesel::connection::SimpleConnection as _;
 use diesel::prelude::*;
 use std::io::{Read as _, Write as _};
@@ -27,7 +27,7 @@ const INSERT: &str =
 
 /// Runs statements as they are.
 fn batch(conn: &mut Conn<'_>, sql: &str) -> crate::error::Result<()> {
-    on!(conn, |c| c.batch_execute(sql)).doing("do what a page must not")
+    with_conn!(conn, |c| c.batch_execute(sql)).doing("do what a page must not")
 }
 
 /// Everything that a defect may try with a connection to read.

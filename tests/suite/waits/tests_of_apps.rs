@@ -69,7 +69,7 @@ fn an_event_performs_jobs_at_once() {
     emit(&mut inline, "paid/7", &990).unwrap();
     let drained = inline.drained();
     assert_eq!(
-        outcomes(drained),
+        outcomes(&drained),
         [waits("pause"), waits("paid"), RunOutcome::Finished]
     );
 }

@@ -12,7 +12,7 @@
 use crate::clock;
 use libsqlite3_sys as ffi;
 use std::cell::RefCell;
-use std::ffi::{c_char, c_int, c_void};
+use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
@@ -81,10 +81,11 @@ fn register() -> bool {
     })
 }
 
-/// Called by SQLite for each connection that this process opens, on the thread that opens it.
-unsafe extern "C" fn install(
+/// Called by SQLite for each connection that this process opens, on the thread that opens it. Its bindings
+/// differ in the type of the message, `M`, which is not used.
+unsafe extern "C" fn install<M>(
     db: *mut ffi::sqlite3,
-    _message: *mut *mut c_char,
+    _message: *mut M,
     _api: *const ffi::sqlite3_api_routines,
 ) -> c_int {
     let deadline = OPENING.try_with(|place| place.borrow_mut().take());

@@ -1,0 +1,242 @@
+//! Refuses what no worker could read again, where the caller can still correct it.
+
+use crate::error::{Error, Result};
+use crate::job::arguments::envelope::too_large;
+use crate::job::arguments::finite::joined;
+use crate::job::arguments::{finite, is_too_deep, redact};
+use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::ser::Serialize;
+use std::fmt;
+
+/// Returns the arguments of a job as JSON, from which `decode` reads them again.
+pub(crate) fn written<A: Serialize>(
+    class: &str,
+    arguments: &A,
+    hidden: &[&str],
+    decode: impl FnOnce(&str) -> serde_json::Result<A>,
+) -> Result<String> {
+    let refused = |reason| Error::InvalidJob {
+        class: class.to_owned(),
+        reason,
+    };
+    let text = to_json(arguments)
+        .map_err(|reason| refused(format!("its arguments cannot be written as JSON: {reason}")))?;
+    match decode(&text) {
+        Ok(_) => Ok(text),
+        // The bounds have an error of their own.
+        Err(_) if is_too_deep(&text) => Ok(text),
+        Err(error) => {
+            let reason = redact::hide_in_text(error.to_string(), &text, hidden);
+            Err(refused(format!(
+                "its arguments could not be read again{}: {reason}; what its type writes, it must read",
+                at(&text, &error)
+            )))
+        }
+    }
+}
+
+/// Returns a value as JSON. A float that JSON has no number for is an error that names its field.
+pub(crate) fn to_json<T: Serialize + ?Sized>(value: &T) -> std::result::Result<String, String> {
+    let text = serde_json::to_string(value).map_err(|error| error.to_string())?;
+    // Such a float was written as null. Most texts have none.
+    if text.contains("null")
+        && let Some((path, float)) = finite::find(value)
+    {
+        let of = if path.is_empty() {
+            String::new()
+        } else {
+            format!("`{path}` is ")
+        };
+        return Err(format!(
+            "{of}{float}, for which JSON has no number; pass `None`, or a text"
+        ));
+    }
+    Ok(text)
+}
+
+/// Returns why no worker can read this text of a caller.
+pub(crate) fn problem_of(text: &str) -> Option<String> {
+    if let Err(error) = serde_json::from_str::<Readable>(text) {
+        // The text itself may be a secret, so it is not quoted.
+        let is_json = serde_json::from_str::<IgnoredAny>(text).is_ok();
+        return Some(match is_json {
+            true => format!(
+                "its arguments could not be read again{}: {error}",
+                at(text, &error)
+            ),
+            false => format!("its arguments are not JSON: {error}"),
+        });
+    }
+    let number = too_large(text)?;
+    let path = path_of(text, number.as_ptr() as usize - text.as_ptr() as usize + 1);
+    let of = if path.is_empty() {
+        "they are".to_owned()
+    } else {
+        format!("`{path}` is")
+    };
+    Some(format!(
+        "its arguments could not be read again: {of} an integer of more than 64 bits; pass it as a text"
+    ))
+}
+
+/// Returns `, at the field` of an error, if it is in one.
+fn at(text: &str, error: &serde_json::Error) -> String {
+    let before = text.split_inclusive('\n').take(error.line().max(1) - 1);
+    let path = path_of(text, before.map(str::len).sum::<usize>() + error.column());
+    if path.is_empty() {
+        return path;
+    }
+    format!(", at `{path}`")
+}
+
+/// A step of a path in JSON text.
+enum Step<'a> {
+    Index(usize),
+    Key(&'a str),
+}
+
+/// Returns the path of the value that the first `end` bytes of JSON text end with.
+fn path_of(text: &str, end: usize) -> String {
+    let bytes = text.as_bytes();
+    let (mut steps, mut index, mut takes_key) = (Vec::new(), 0, false);
+    while index < end.min(bytes.len()) {
+        match bytes[index] {
+            b'"' => {
+                let start = index + 1;
+                index = end_of_text(bytes, start);
+                if takes_key && let Some(Step::Key(key)) = steps.last_mut() {
+                    *key = text.get(start..index).unwrap_or_default();
+                }
+                takes_key = false;
+            }
+            b'{' => {
+                steps.push(Step::Key(""));
+                takes_key = true;
+            }
+            b'[' => steps.push(Step::Index(0)),
+            b'}' | b']' => drop(steps.pop()),
+            b',' => match steps.last_mut() {
+                Some(Step::Index(number)) => *number += 1,
+                _ => takes_key = true,
+            },
+            _ => {}
+        }
+        index += 1;
+    }
+    let names = steps.iter().rev().map(|step| match step {
+        Step::Index(number) => format!("[{number}]"),
+        Step::Key(key) => (*key).to_owned(),
+    });
+    names.fold(String::new(), |rest, name| joined(&name, &rest))
+}
+
+/// Returns the index of the quote that ends a text, or the end.
+fn end_of_text(bytes: &[u8], start: usize) -> usize {
+    let mut index = start;
+    while index < bytes.len() && bytes[index] != b'"' {
+        index += if bytes[index] == b'\\' { 2 } else { 1 };
+    }
+    index
+}
+
+/// Any JSON, each part of which was looked at. `IgnoredAny` skips what it cannot read.
+struct Readable;
+
+impl<'de> Deserialize<'de> for Readable {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
+        deserializer.deserialize_any(Readable)
+    }
+}
+
+impl<'de> Visitor<'de> for Readable {
+    type Value = Readable;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("JSON")
+    }
+
+    fn visit_bool<E>(self, _: bool) -> std::result::Result<Self, E> {
+        Ok(self)
+    }
+
+    fn visit_i64<E>(self, _: i64) -> std::result::Result<Self, E> {
+        Ok(self)
+    }
+
+    fn visit_u64<E>(self, _: u64) -> std::result::Result<Self, E> {
+        Ok(self)
+    }
+
+    fn visit_f64<E>(self, _: f64) -> std::result::Result<Self, E> {
+        Ok(self)
+    }
+
+    fn visit_str<E>(self, _: &str) -> std::result::Result<Self, E> {
+        Ok(self)
+    }
+
+    fn visit_unit<E>(self) -> std::result::Result<Self, E> {
+        Ok(self)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> std::result::Result<Self, A::Error> {
+        while items.next_element::<Readable>()?.is_some() {}
+        Ok(self)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> std::result::Result<Self, A::Error> {
+        while fields.next_entry::<Readable, Readable>()?.is_some() {}
+        Ok(self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_leads_to_the_value_before_a_place() {
+        let text = r#"{"a":{"b\"":[1,{"c":true}]},"d":2}"#;
+        let path = |part: &str| path_of(text, text.find(part).unwrap() + part.len());
+        assert_eq!(path("true"), r#"a.b\"[1].c"#);
+        assert_eq!(path("2"), "d");
+        assert_eq!(path("}]"), r#"a.b\""#);
+        assert_eq!(path_of("[[0,1", 9), "[0][1]");
+        assert_eq!(path_of("", 3), "");
+    }
+
+    #[test]
+    fn floats_that_json_lacks_are_found_by_their_field() {
+        let value = (Some(1.5), vec![None, Some(f64::NAN)]);
+        let error = to_json(&value).unwrap_err();
+        assert!(error.starts_with("`[1][1]` is NaN"), "{error}");
+        let by_name = std::collections::BTreeMap::from([("a", (f32::INFINITY, ()))]);
+        let error = to_json(&by_name).unwrap_err();
+        assert!(error.starts_with("`a[0]` is inf"), "{error}");
+        assert_eq!(to_json(&(1.5, None::<f64>)).unwrap(), "[1.5,null]");
+        assert!(to_json(&f64::NAN).unwrap_err().starts_with("NaN, "));
+    }
+
+    #[test]
+    fn texts_that_no_worker_reads_are_refused() {
+        for (text, says) in [
+            (r#"{"a":["\ud800"]}"#, "at `a[0]`"),
+            (r#"{"a":1,"\udc00x":2}"#, "could not be read again"),
+            (r#"{"a":{"b":1e999}}"#, "at `a.b`: number out of range"),
+            ("{\n\"a\": 1,\n \"b\": -1e400}", "at `b`"),
+            (r#"{"n":18446744073709551616}"#, "`n` is an integer of more"),
+            ("[0,-9223372036854775809]", "`[1]` is an integer"),
+            ("{", "are not JSON"),
+        ] {
+            let problem = problem_of(text).unwrap();
+            assert!(problem.contains(says), "{text}: {problem}");
+        }
+        for text in [
+            r#"{"a":"\ud83d\ude00 \\ud800","n":[18446744073709551615,1e300,-0.0,null,true]}"#,
+            r#"" 18446744073709551616 ""#,
+            "7",
+        ] {
+            assert_eq!(problem_of(text), None, "{text}");
+        }
+    }
+}
