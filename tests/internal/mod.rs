@@ -26,6 +26,7 @@ mod interleavings;
 mod model;
 mod operations;
 mod paused_front;
+mod promotions;
 mod refusals;
 mod statements;
 #[path = "../template.rs"]

@@ -89,6 +89,7 @@ mod settings;
 mod shutdown;
 mod slot_passing;
 mod smoke;
+mod standstill;
 mod strays;
 mod tags;
 mod testing;

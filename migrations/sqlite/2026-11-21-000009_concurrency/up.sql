@@ -20,7 +20,11 @@ CREATE INDEX index_windlass_claimed_on_concurrency_key ON solid_queue_claimed_ex
 -- transaction that enqueues makes another wait.
 CREATE TABLE windlass_wanted_keys (
     id integer PRIMARY KEY AUTOINCREMENT NOT NULL,
-    key varchar NOT NULL
+    key varchar NOT NULL,
+    -- How often the database has refused its promotion.
+    failures integer,
+    -- Since when it is known to wait.
+    waiting_since datetime(6)
 );
 CREATE INDEX index_windlass_wanted_keys_on_key ON windlass_wanted_keys (key);
 

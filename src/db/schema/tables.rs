@@ -309,6 +309,8 @@ diesel::table! {
     windlass_wanted_keys (id) {
         id -> BigInt,
         key -> Text,
+        failures -> Nullable<Integer>,
+        waiting_since -> Nullable<Timestamp>,
     }
 }
 

@@ -3,6 +3,7 @@
 use crate::db::conn::connection::Conn;
 use crate::db::conn::dialect::Dialect;
 use crate::db::conn::statement::Statement;
+use crate::mutant;
 use diesel::prelude::*;
 use diesel::sql_types::BigInt;
 use diesel::sql_types::{Bool, Nullable, Text};
@@ -61,6 +62,82 @@ fn insert(conn: &mut Conn<'_>, keys: &BTreeSet<String>) -> QueryResult<()> {
     Statement::new(text).bind(key_list(keys)).execute(conn)
 }
 
+/// How many requests of locked keys a promotion passes on its way to others.
+const PASSED: usize = 10_000;
+
+/// Returns the CTEs of a statement that takes requests: `taken` has the ids of the `$2` oldest after the id `$1` whose keys
+/// no other transaction has locked. On Postgres they lock these keys until the transaction ends.
+///
+/// These are advisory locks, not rows: an unused key needs no storage and no cleaning, and a Rails app's own semaphores
+/// are not touched. None is waited for, since it may be that of a frozen client. The requests of a locked key stay as they
+/// are: whoever has locked it looks for requests once more after its commit.
+fn taken_ctes(dialect: Dialect) -> String {
+    let is_free = match dialect {
+        // The first number ("WIND") keeps clear of the application's own locks, the table's oid of other schemas of the
+        // same database.
+        Dialect::Postgres if !mutant::is("promote_without_lock") => {
+            "pg_try_advisory_xact_lock(1464422980, hashtext((SELECT CAST(CAST(CAST('windlass_wanted_keys' AS regclass) \
+               AS oid) AS text)) || ' ' || key))"
+        }
+        // No other connection writes during the transaction.
+        _ => "true",
+    };
+    format!(
+        "seen AS MATERIALIZED (SELECT id, key FROM windlass_wanted_keys WHERE id > $1 ORDER BY id LIMIT {PASSED}), \
+         free AS MATERIALIZED (SELECT id FROM seen WHERE {is_free} LIMIT $2), \
+         taken AS MATERIALIZED (SELECT id FROM windlass_wanted_keys WHERE id IN {{in SELECT id FROM free}} {{lock skip}})"
+    )
+}
+
+/// Takes the keys of up to `batch` of the oldest requests after the id `after` that are not locked, and locks the keys until
+/// the transaction ends.
+pub(crate) fn take(conn: &mut Conn<'_>, after: i64, batch: usize) -> QueryResult<BTreeSet<String>> {
+    let text = format!(
+        "WITH {} DELETE FROM windlass_wanted_keys WHERE id IN {{in SELECT id FROM taken}} RETURNING key",
+        taken_ctes(conn.dialect())
+    );
+    let rows: Vec<RequestedKey> = Statement::new(text)
+        .bind(after)
+        .bind(batch as i64)
+        .load(conn)?;
+    Ok(rows.into_iter().map(|row| row.key).collect())
+}
+
+/// Puts the request that would be taken next behind all others, because its promotion was refused, and counts that.
+pub(crate) fn postpone(conn: &mut Conn<'_>, after: i64) -> QueryResult<()> {
+    let last = match conn.dialect() {
+        Dialect::Postgres => "DEFAULT",
+        Dialect::Sqlite => "(SELECT max(id) + 1 FROM windlass_wanted_keys)",
+    };
+    let text = format!(
+        "WITH {} UPDATE windlass_wanted_keys SET id = {last}, failures = coalesce(failures, 0) + 1 \
+         WHERE id IN {{in SELECT id FROM taken}}",
+        taken_ctes(conn.dialect())
+    );
+    Statement::new(text)
+        .unkept()
+        .bind(after)
+        .bind(1_i64)
+        .execute(conn)
+}
+
+/// Notes that requests wait, up to `most` of those of which that is not noted yet.
+pub(crate) fn note_waiting(conn: &mut Conn<'_>, most: usize) -> QueryResult<()> {
+    // First a read: mostly there is none, and an UPDATE takes SQLite's write lock.
+    let text = format!("SELECT {} AS is_wanted", is_requested_after("$1"));
+    let any: PromotionRequest = Statement::new(text).bind(BEGINNING).get_result(conn)?;
+    if !any.is_wanted {
+        return Ok(());
+    }
+    let text = "WITH new AS MATERIALIZED (SELECT id FROM windlass_wanted_keys WHERE waiting_since IS NULL \
+           ORDER BY id LIMIT $1 {lock skip}) \
+         UPDATE windlass_wanted_keys SET waiting_since = {now} WHERE id IN {in SELECT id FROM new}";
+    Statement::new(text)
+        .unkept()
+        .bind(most as i64)
+        .execute(conn)
+}
+
 /// The id before all requests.
 pub(crate) const BEGINNING: i64 = 0;
 
@@ -101,7 +178,7 @@ pub(crate) fn last_id(conn: &mut Conn<'_>) -> QueryResult<i64> {
 }
 
 #[derive(QueryableByName)]
-pub(crate) struct RequestedKey {
+struct RequestedKey {
     #[diesel(sql_type = Text)]
-    pub(crate) key: String,
+    key: String,
 }

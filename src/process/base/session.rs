@@ -227,7 +227,7 @@ impl Session {
         for _ in 0..MOST_FOLLOWED {
             let promoted = self.promote_once();
             is_progress |= promoted.is_progress(PROMOTED_KEYS);
-            if promoted.followed == 0 {
+            if promoted.followed == 0 || promoted.has_rest {
                 break;
             }
         }
@@ -249,6 +249,9 @@ impl Session {
         let Ok((promoted, last)) = promoted else {
             return Promoted::default();
         };
+        if let Some(refused) = &promoted.refused {
+            self.report("promote blocked jobs", refused);
+        }
         let is_full = promoted.keys >= PROMOTED_KEYS;
         self.wanted.end(look, promoted.looked, is_full, last);
         for job in &promoted.discarded {

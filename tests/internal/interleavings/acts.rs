@@ -162,7 +162,7 @@ pub fn deregister(conn: &mut Conn<'_>, world: &World, process: usize) -> QueryRe
 }
 
 pub fn dispatch(conn: &mut Conn<'_>, batch: usize) -> QueryResult<String> {
-    Ok(format!("{}", dispatch::dispatch(conn, batch)?))
+    Ok(dispatch::dispatch(conn, batch, &[])?.count.to_string())
 }
 
 /// Enqueues in a transaction of the caller's own, as applications do.

@@ -358,7 +358,11 @@ pub(crate) const LOOPS: [(&str, Work); 49] = [
         };
         scheduled::insert_each(conn, &[job])?;
         ready_again(conn, &rows.jobs[3..4])?;
-        dispatch::dispatch(conn, 10).map(drop)
+        dispatch::dispatch(conn, 10, &rows.jobs[..1]).map(drop)
+    }),
+    ("dispatch past refused jobs", |conn, _| {
+        dispatch::dispatch(conn, 10, &[])?;
+        wanted_keys::postpone(conn, 0)
     }),
     ("fire recurring tasks", |conn, rows| {
         fire(conn, rows, Overlap::QueueOne)?;

@@ -99,7 +99,11 @@ fn follow(conn: &mut Conn<'_>, over: &[EndedBatch]) -> QueryResult<(usize, Vec<i
         }
     }
     let lost = batches::without_retry(conn, &failed)?;
-    children.extend(edges::give_up(conn, Resolved::Batches, &lost)?);
+    let followers = edges::give_up(conn, Resolved::Batches, &lost)?;
+    children.extend(followers.jobs);
+    if followers.has_more {
+        unfinished.extend(lost);
+    }
     let keys = children.iter().map(|child| format!("{CHILD}{child}"));
     wanted_keys::request_promotion_later(conn, &keys.collect())?;
     Ok((children.len(), unfinished))

@@ -51,11 +51,12 @@ pub(crate) fn resolve(
             again.extend(parents.iter().map(|job| format!("{ENDED}{job}")));
         }
     }
-    children.extend(edges::give_up(
-        conn,
-        Resolved::Jobs,
-        &outcomes.without_retry(),
-    )?);
+    let lost = outcomes.without_retry();
+    let followers = edges::give_up(conn, Resolved::Jobs, &lost)?;
+    children.extend(followers.jobs);
+    if followers.has_more {
+        again.extend(lost.iter().map(|job| format!("{ENDED}{job}")));
+    }
     let left_over = again.len();
     again.extend(children.iter().map(|child| format!("{CHILD}{child}")));
     wanted_keys::request_promotion_later(conn, &again)?;

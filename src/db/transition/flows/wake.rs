@@ -10,7 +10,7 @@ use diesel::prelude::*;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// How many jobs that wait for one event a promotion takes at once.
+/// How many jobs that wait for events a promotion takes at once.
 const AT_ONCE: usize = 500;
 
 /// What came of the requests.
@@ -20,6 +20,8 @@ pub(crate) struct WokenJobs {
     pub(crate) woken: Vec<i64>,
     /// How many were requested again, because another transaction has locked them.
     pub(crate) left_over: usize,
+    /// Whether more jobs wait for the same events than were taken.
+    pub(crate) has_rest: bool,
 }
 
 /// Lets those jobs run whose wait is over, for a promotion. More jobs than this takes at once are requested again.
@@ -35,23 +37,30 @@ pub(crate) fn wake(conn: &mut Conn<'_>, requested: &BTreeSet<String>) -> QueryRe
     let mut again = BTreeSet::new();
     let mut left_over = 0;
     if !emitted.is_empty() && !mutant::is("event_wakes_none") {
-        for event in events::existing(conn, &emitted)? {
-            let mut waiting = waits::of_event(conn, &event, AT_ONCE)?;
-            if waiting.len() == AT_ONCE {
+        let events = events::existing(conn, &emitted)?;
+        let share = (AT_ONCE / events.len().max(1)).max(1);
+        for event in events {
+            let mut waiting = waits::of_event(conn, &event, share)?;
+            if waiting.len() == share {
                 again.insert(format!("{EVENT}{event}"));
                 // Those that others have locked hold up none behind them.
-                waiting = waits::lock_of_event(conn, &event, AT_ONCE)?;
-                left_over += usize::from(waiting.len() < AT_ONCE);
+                waiting = waits::lock_of_event(conn, &event, share)?;
+                left_over += usize::from(waiting.len() < share);
             }
             jobs.extend(waiting);
         }
     }
     let jobs: Vec<i64> = jobs.into_iter().collect();
     let Looked { woken, busy } = wake_jobs(conn, &jobs)?;
+    let has_rest = !again.is_empty() && !woken.is_empty();
     left_over += busy.len();
     again.extend(busy.into_iter().map(|job| format!("{WAIT}{job}")));
     wanted_keys::request_promotion_later(conn, &again)?;
-    Ok(WokenJobs { woken, left_over })
+    Ok(WokenJobs {
+        woken,
+        left_over,
+        has_rest,
+    })
 }
 
 /// What became of jobs that may wait no longer.
