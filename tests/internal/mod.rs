@@ -24,6 +24,8 @@ mod health;
 mod history;
 mod interleavings;
 mod model;
+#[cfg(feature = "postgres")]
+mod notes;
 mod operations;
 mod paused_front;
 mod promotions;

@@ -45,11 +45,17 @@ pub(crate) fn dispatch(
         Err(error) if Refusal::of(&error) != Refusal::Content || conn.is_in_transaction() => {
             Err(error)
         }
-        Err(_) => one_by_one(conn, batch, due),
+        Err(_) => one_by_one(conn, batch, refused),
     }
 }
 
-fn one_by_one(conn: &mut Conn<'_>, batch: usize, due: Due<'_>) -> QueryResult<DispatchedJobs> {
+/// Does the same, job by job where the database refuses several.
+pub(crate) fn one_by_one(
+    conn: &mut Conn<'_>,
+    batch: usize,
+    refused: &[i64],
+) -> QueryResult<DispatchedJobs> {
+    let due = Due::Except(refused);
     let text = format!(
         "{} ORDER BY scheduled_at, priority, job_id LIMIT $1",
         due.select()

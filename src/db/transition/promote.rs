@@ -47,6 +47,12 @@ impl Promoted {
         self.has_moved() || self.followed > 0 || is_full
     }
 
+    /// Returns whether other transactions may have left requests to this one, whose keys it had locked, or that are behind
+    /// a refused one.
+    pub(crate) fn may_be_left(&self) -> bool {
+        self.keys > 0 || self.refused.is_some()
+    }
+
     fn has_moved(&self) -> bool {
         !self.ready.is_empty() || !self.discarded.is_empty()
     }
@@ -67,14 +73,14 @@ impl Promoted {
 /// Gives the free slots of up to `batch` requested keys to their blocked jobs, by priority and then
 /// age. The rest of the jobs that do not wait end.
 ///
-/// It is a transaction of its own, or a few, and waits for no lock of a key: so that the end of a job never
-/// depends on the next one, and no wait is long. Each transaction moves a bounded number of jobs, and requests the rest.
+/// It is a transaction of its own, and waits for no lock of a key: so that the end of a job never
+/// depends on the next one, and no wait is long. It moves a bounded number of jobs, and requests the rest.
+///
+/// Others that find a key locked by it leave its requests. So the caller promotes once more, if
+/// [`may_be_left`](Promoted::may_be_left).
 pub(crate) fn promote(conn: &mut Conn<'_>, batch: usize) -> QueryResult<Promoted> {
     promote_after(conn, wanted_keys::BEGINNING, batch)
 }
-
-/// How often one promotion looks again for requests that others have left to it, and how many refused requests it passes.
-const ROUNDS: usize = 4;
 
 /// Like [`promote`], for the requests after the id `after`.
 pub(crate) fn promote_after(
@@ -85,25 +91,12 @@ pub(crate) fn promote_after(
     // First a read without the write lock: mostly there is nothing to do.
     let begun = clock::instant();
     let is_wanted = semaphores::is_requested(conn, after)?;
-    let mut promoted = Promoted {
-        looked: begun.elapsed(),
-        ..Promoted::default()
+    let looked = begun.elapsed();
+    let promoted = match is_wanted {
+        true => promote_accepted(conn, after, batch)?,
+        false => Promoted::default(),
     };
-    if !is_wanted {
-        return Ok(promoted);
-    }
-    for _ in 0..ROUNDS {
-        let next = promote_accepted(conn, after, batch)?;
-        let (keys, left_over, was_refused) = (next.keys, next.left_over, next.refused.is_some());
-        promoted.extend(next);
-        // Who has found a key locked by the last transaction has left its requests.
-        let may_be_left = keys > 0 && left_over == 0 && conn.dialect() == Dialect::Postgres;
-        let goes_on = was_refused || may_be_left && !conn.is_in_transaction();
-        if !goes_on || promoted.has_rest || !semaphores::is_requested(conn, after)? {
-            break;
-        }
-    }
-    Ok(promoted)
+    Ok(Promoted { looked, ..promoted })
 }
 
 /// Promotes the requested keys that the database accepts. If it refuses, this tries half of them, down to a single

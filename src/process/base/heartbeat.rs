@@ -232,8 +232,7 @@ impl Heartbeat {
             self.context.health.reached();
             self.state().missed_at = None;
             if let Some(claims) = &self.claims {
-                let interval = self.settings.interval;
-                claims.after_heartbeat(session, registration.id, &beat, interval);
+                claims.after_heartbeat(session, registration.id, &beat, self.settings.interval);
             }
             return Ok(());
         }

@@ -221,13 +221,15 @@ impl Session {
     /// Promotes blocked jobs of wanted keys. Returns `true` if there may be more to do. If it
     /// fails, another process promotes them, or a later call does.
     ///
-    /// What follows a batch becomes ready a transaction later than the batch ends, so this goes on while batches end.
+    /// What follows a batch becomes ready a transaction later than the batch ends, and other processes leave the keys to it
+    /// that it has locked. So this goes on while there are requests.
     pub(crate) fn promote(&mut self) -> bool {
         let mut is_progress = false;
         for _ in 0..MOST_FOLLOWED {
             let promoted = self.promote_once();
             is_progress |= promoted.is_progress(PROMOTED_KEYS);
-            if promoted.followed == 0 || promoted.has_rest {
+            let is_stuck = promoted.left_over > 0 && promoted.followed == 0;
+            if !promoted.may_be_left() || promoted.has_rest || is_stuck {
                 break;
             }
         }

@@ -302,6 +302,15 @@ pub fn promote(conn: &mut Conn<'_>, batch: usize) -> QueryResult<String> {
     Ok(promote::promote(conn, batch)?.ready.len().to_string())
 }
 
+/// Does the same, and looks for requests once more, as a process does: others leave the keys to it that it has locked.
+pub fn promote_and_look(conn: &mut Conn<'_>, batch: usize) -> QueryResult<String> {
+    let mut promoted = promote::promote(conn, batch)?;
+    if promoted.may_be_left() {
+        promoted.ready.extend(promote::promote(conn, batch)?.ready);
+    }
+    Ok(promoted.ready.len().to_string())
+}
+
 pub fn cancel(conn: &mut Conn<'_>, world: &World, jobs: &[usize]) -> QueryResult<String> {
     let done = operate::cancel(conn, &job_ids(world, jobs))?;
     Ok(format!(
