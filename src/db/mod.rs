@@ -8,7 +8,7 @@
 //!
 //! - Blocked executions are locked after scheduled ones.
 //! - Concurrency keys are locked only by promotions. These are transactions of their own, and lock
-//!   the keys before anything else, ascending.
+//!   the keys before anything else, without waiting.
 //! - An enqueue with unique ids locks those before anything else; see `resolve_conflict`.
 //! - A recurring task is locked before the job that it enqueues, which no other transaction can see
 //!   yet.

@@ -86,7 +86,7 @@ impl<'a> InlineWorker<'a> {
     }
 
     pub(crate) fn claim(&self, conn: &mut Conn<'_>, process: i64) -> Result<Option<Claimed>> {
-        dispatch::dispatch(conn, 500).doing("dispatch jobs")?;
+        dispatch::dispatch(conn, 500, &[]).doing("dispatch jobs")?;
         if !self.is_limited {
             jobs_to_run::ignore_limits(conn).doing("ignore the limits")?;
         }

@@ -24,8 +24,11 @@ mod health;
 mod history;
 mod interleavings;
 mod model;
+#[cfg(feature = "postgres")]
+mod notes;
 mod operations;
 mod paused_front;
+mod promotions;
 mod refusals;
 mod statements;
 #[path = "../template.rs"]

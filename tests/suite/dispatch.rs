@@ -8,7 +8,7 @@ use crate::support::wait::until;
 use crate::wakeup::{is_heard_in_time, soon_after};
 use std::sync::Arc;
 use std::time::Duration;
-use windlass::{Dispatcher, NewJob, Registry, Worker, enqueue_all};
+use windlass::{Concurrency, Dispatcher, NewJob, Registry, Worker, enqueue_all};
 
 const HOUR: Duration = Duration::from_secs(3600);
 
@@ -156,6 +156,83 @@ fn a_job_that_is_ready_already_holds_up_no_other(db: &TestDb) {
     until("none is scheduled", || db.rows("scheduled_executions") == 0);
 }
 
+/// Makes the database refuse to make jobs of a queue ready.
+fn refuse(db: &TestDb, queue: &str) {
+    if db.is_postgres() {
+        db.execute(
+            "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'refused by the test'; END $$",
+        );
+        db.execute(&format!(
+            "CREATE TRIGGER refuse BEFORE INSERT ON solid_queue_ready_executions FOR EACH ROW \
+             WHEN (NEW.queue_name = '{queue}') EXECUTE FUNCTION refuse()"
+        ));
+    } else {
+        db.execute(&format!(
+            "CREATE TRIGGER refuse BEFORE INSERT ON solid_queue_ready_executions WHEN NEW.queue_name = '{queue}' \
+             BEGIN SELECT RAISE(ABORT, 'refused by the test'); END"
+        ));
+    }
+}
+
+/// More jobs than a batch that the database refuses, and all due before the others.
+fn refused_jobs_hold_up_no_other(db: &TestDb) {
+    let refused = (0..12).map(|n| later(n.to_string()).queue("bad"));
+    let jobs = refused.chain((0..35).map(|n| later(n.to_string())));
+    enqueue_all(&mut db.connect(), jobs).unwrap();
+    make_due(db);
+    refuse(db, "bad");
+    let events = Events::default();
+    let _dispatcher = Dispatcher::new(&db.database)
+        .batch_size(10)
+        .polling_interval(Duration::from_millis(20))
+        .subscriber(events.subscriber())
+        .start()
+        .unwrap();
+    until("the others are ready", || db.rows("ready_executions") == 35);
+    assert_eq!(db.rows("scheduled_executions"), 12);
+    let told = events.of("Unreachable");
+    assert!(
+        told.iter().any(|one| one.contains("refused by the test")),
+        "{told:?}"
+    );
+    let findings = windlass::doctor(&mut db.connect()).unwrap();
+    let finding = findings
+        .iter()
+        .find(|one| one.check == "scheduled")
+        .unwrap();
+    let first = db.count("SELECT min(id) AS n FROM solid_queue_jobs");
+    assert!(finding.says.contains("refuse"), "{finding:?}");
+    assert!(finding.jobs.contains(&first), "{finding:?}");
+    db.execute(match db.is_postgres() {
+        true => "DROP TRIGGER refuse ON solid_queue_ready_executions",
+        false => "DROP TRIGGER refuse",
+    });
+    until("they are tried again", || {
+        db.rows("scheduled_executions") == 0
+    });
+}
+
+/// The first thing that a dispatcher does in each turn fails.
+fn a_duty_that_fails_stops_no_other(db: &TestDb) {
+    let events = Events::default();
+    let _dispatcher = Dispatcher::new(&db.database)
+        .polling_interval(Duration::from_millis(20))
+        .subscriber(events.subscriber())
+        .start()
+        .unwrap();
+    db.execute("ALTER TABLE windlass_expiries RENAME COLUMN expires_at TO hidden");
+    until("it fails", || {
+        let told = events.of("Unreachable");
+        told.iter().any(|one| one.contains("expired"))
+    });
+    let limited = NewJob::new(&Note::new("limited")).unwrap();
+    let jobs = [limited.concurrency(Concurrency::new("k")), later("due")];
+    enqueue_all(&mut db.connect(), jobs).unwrap();
+    make_due(db);
+    until("both are ready", || db.rows("ready_executions") == 2);
+    db.execute("ALTER TABLE windlass_expiries RENAME COLUMN hidden TO expires_at");
+}
+
 /// The dispatcher looks but once an hour, unless it knows better.
 fn the_next_due_time_is_waited_for(db: &TestDb) {
     let log = Arc::new(Log::default());
@@ -226,6 +303,8 @@ on_each_database!(
     what_was_due_first_goes_first,
     three_dispatchers_move_each_job_once,
     a_job_that_is_ready_already_holds_up_no_other,
+    refused_jobs_hold_up_no_other,
+    a_duty_that_fails_stops_no_other,
     the_next_due_time_is_waited_for,
 );
 

@@ -93,6 +93,7 @@ mod shutdown;
 mod signals;
 mod slot_passing;
 mod smoke;
+mod standstill;
 mod strays;
 mod tags;
 mod testing;

@@ -31,7 +31,11 @@ CREATE TABLE windlass_wanted_keys (
     kind varchar,
     target_id bigint,
     amount bigint,
-    name varchar
+    name varchar,
+    -- How often the database has refused its promotion.
+    failures integer,
+    -- Since when it is known to wait.
+    waiting_since timestamp(6) without time zone
 );
 CREATE INDEX index_windlass_wanted_keys_on_key ON windlass_wanted_keys (key, target_id, name);
 

@@ -17,6 +17,8 @@ CREATE UNIQUE INDEX windlass_edges_on_child_and_job ON windlass_edges (child_job
 -- By the outcome, so that the edges of a parent that are left are found without those that have theirs.
 CREATE INDEX windlass_edges_on_parent_job ON windlass_edges (parent_job_id, outcome) WHERE parent_job_id IS NOT NULL;
 CREATE INDEX windlass_edges_on_parent_batch ON windlass_edges (parent_batch_id, outcome) WHERE parent_batch_id IS NOT NULL;
+CREATE INDEX windlass_edges_on_failed_job ON windlass_edges (parent_job_id) WHERE outcome = 'failed' AND otherwise = 'wait' AND runs_on = 'success';
+CREATE INDEX windlass_edges_on_failed_batch ON windlass_edges (parent_batch_id) WHERE outcome = 'failed' AND otherwise = 'wait' AND runs_on = 'success';
 
 -- Jobs of batches that ended without success. A failure is final if no retry brings the job back into its batch.
 CREATE TABLE windlass_batch_failures (

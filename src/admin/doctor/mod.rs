@@ -3,6 +3,7 @@
 pub(crate) mod batches;
 pub(crate) mod processes;
 pub(crate) mod replication;
+pub(crate) mod requests;
 pub(crate) mod scope;
 pub(crate) mod statistics;
 pub(crate) mod unserved;
@@ -10,6 +11,7 @@ pub(crate) mod waits;
 
 use crate::admin::doctor::batches as doctor_batches;
 use crate::admin::doctor::processes as doctor_processes;
+use crate::admin::doctor::requests as doctor_requests;
 use crate::admin::doctor::scope::CheckScope;
 use crate::admin::doctor::waits as doctor_waits;
 use crate::admin::finding::{Finding, Verdict, finding};
@@ -71,6 +73,7 @@ pub(crate) fn look<C: AsConn + ?Sized>(conn: &mut C, scope: CheckScope) -> Resul
         }
         findings.extend(doctor_batches::look(&mut conn, scope)?);
         findings.extend(doctor_waits::look(&mut conn, scope)?);
+        findings.extend(doctor_requests::look(&mut conn, scope)?);
         findings.push(limits(&mut conn, scope)?);
         findings.extend(set_at_run_time(&mut conn, scope)?);
         findings.extend(expiring_tokens(&mut conn, scope)?);

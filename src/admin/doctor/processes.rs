@@ -90,12 +90,13 @@ pub(crate) fn look(conn: &mut Conn<'_>, scope: CheckScope) -> Result<Vec<Finding
     let mut findings = registrations(&processes);
     findings.extend(missing(&processes, &load, &tasks));
     findings.extend(quiet(&processes, &load));
+    findings.extend(left_quiet(&processes));
     if findings.is_empty() {
         let says = format!("{} run", processes.alive.len());
         findings.push(finding("processes", Verdict::Fine, says));
     }
     findings.extend(unserved::look(conn, OVERDUE)?);
-    findings.push(scheduled(&load));
+    findings.push(scheduled(&load, &processes));
     findings.push(recurring(&tasks, &processes));
     findings.push(zones());
     findings.push(transactions(&load));
@@ -193,11 +194,45 @@ fn quiet(processes: &ProcessGroups, load: &Load) -> Vec<Finding> {
     }]
 }
 
-fn scheduled(load: &Load) -> Finding {
+/// Returns workers that are quiet although their supervisor, which would have asked them, is not.
+fn left_quiet(processes: &ProcessGroups) -> Option<Finding> {
+    let claims = |id: i64| {
+        let mut supervisors = processes.alive.iter();
+        supervisors.any(|one| one.id == id && !one.is_quiet() && !one.draining)
+    };
+    let is_left = |one: &&FleetProcess| {
+        one.kind == "Worker" && one.is_quiet() && one.supervisor_id.is_some_and(claims)
+    };
+    let left = processes.alive.iter().filter(is_left);
+    let left: Vec<String> = left
+        .map(|one| format!("{} (pid {} on {})", one.name, one.pid, one.hostname))
+        .collect();
+    let (first, rest) = left.split_at(left.len().min(doctor::FIRST));
+    let more = if rest.is_empty() { "" } else { ", .." };
+    let says = format!(
+        "{} workers are quiet although their supervisor is not: {}{more}; unless somebody has sent them SIGTSTP, they have \
+         missed that claiming goes on: send them SIGCONT",
+        left.len(),
+        first.join(", ")
+    );
+    (!left.is_empty()).then(|| finding("processes", Verdict::Warning, says))
+}
+
+fn scheduled(load: &Load, processes: &ProcessGroups) -> Finding {
     match load.overdue {
         Some(seconds) if seconds > OVERDUE => {
-            let says = format!("a scheduled job has been due for {seconds:.0} s: run a dispatcher");
-            finding("scheduled", Verdict::Warning, says)
+            let says = format!("a scheduled job has been due for {seconds:.0} s");
+            let says = match processes.runs("Dispatcher") {
+                true => format!(
+                    "{says} although a dispatcher runs: the database may refuse to make it ready, which the log of the \
+                     dispatcher says, or so many jobs are due that they take their time"
+                ),
+                false => format!("{says}: run a dispatcher"),
+            };
+            Finding {
+                jobs: load.first_due.into_iter().collect(),
+                ..finding("scheduled", Verdict::Warning, says)
+            }
         }
         _ => finding("scheduled", Verdict::Fine, "no scheduled job is overdue"),
     }

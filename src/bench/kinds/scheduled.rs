@@ -64,8 +64,8 @@ fn dispatch_all(run: &BenchRun, jobs: u32) -> Result<Vec<FigureValue>> {
     let begun = clock::instant();
     let mut count = 0;
     loop {
-        let moved = connection.with_write_lock(|conn| dispatch(conn, BATCH));
-        match moved.doing("dispatch")? {
+        let moved = connection.with_write_lock(|conn| dispatch(conn, BATCH, &[]));
+        match moved.doing("dispatch")?.count {
             0 => return Ok(FigureValue::rate("jobs/s", count, begun.elapsed())),
             moved => count += moved as u64,
         }

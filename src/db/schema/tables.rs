@@ -315,6 +315,8 @@ diesel::table! {
         target_id -> Nullable<BigInt>,
         amount -> Nullable<BigInt>,
         name -> Nullable<Text>,
+        failures -> Nullable<Integer>,
+        waiting_since -> Nullable<Timestamp>,
     }
 }
 

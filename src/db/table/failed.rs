@@ -122,7 +122,7 @@ pub(crate) fn set_fingerprints(
     let text = format!(
         "UPDATE solid_queue_failed_executions SET fingerprint = input.fingerprint FROM {} \
          WHERE solid_queue_failed_executions.id = input.id \
-         AND solid_queue_failed_executions.fingerprint IS NULL",
+         AND coalesce(solid_queue_failed_executions.fingerprint, '') = ''",
         input.item(conn.dialect())
     );
     let params = input.params(conn.dialect());

@@ -8,6 +8,7 @@ pub(crate) mod expiries;
 pub(crate) mod failed;
 pub(crate) mod flows;
 pub(crate) mod history;
+pub(crate) mod holders;
 pub(crate) mod job_logs;
 pub(crate) mod jobs;
 pub(crate) mod operators;

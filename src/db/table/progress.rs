@@ -6,6 +6,7 @@ use crate::db::conn::sql::Id;
 use crate::db::conn::statement::Statement;
 use diesel::prelude::*;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// How far a running job has come, as reported by itself.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -69,19 +70,21 @@ pub(crate) fn save(
 ) -> QueryResult<Vec<i64>> {
     let text = match conn.dialect() {
         Dialect::Postgres => {
-            "WITH told AS MATERIALIZED (SELECT (value ->> 0)::bigint AS id, value ->> 1 AS note \
-               FROM json_array_elements($1::json)), \
+            // The notes of all claims are one value, in which each row finds its own: a join of two lists may be one of
+            // each row with each other.
+            "WITH told AS MATERIALIZED (SELECT CAST($1 AS jsonb) AS notes), \
              held AS MATERIALIZED (SELECT id FROM solid_queue_claimed_executions \
-               WHERE process_id + 0 = $2 AND id IN {in SELECT id FROM told} ORDER BY id + 0 {lock skip}) \
-             UPDATE solid_queue_claimed_executions c SET note = told.note FROM told \
-             WHERE c.id IN {in SELECT id FROM held} AND c.id + 0 = told.id RETURNING c.id"
+               WHERE process_id + 0 = $2 AND id = ANY (ARRAY(SELECT CAST(jsonb_object_keys(notes) AS bigint) FROM told)) \
+               ORDER BY id + 0 {lock skip}) \
+             UPDATE solid_queue_claimed_executions SET note = (SELECT notes FROM told) ->> CAST(id AS text) \
+             WHERE id IN {in SELECT id FROM held} RETURNING id"
         }
         Dialect::Sqlite => {
-            "UPDATE solid_queue_claimed_executions SET note = told.value ->> 1 FROM json_each($1) AS told \
-             WHERE solid_queue_claimed_executions.id = told.value ->> 0 AND process_id = $2 RETURNING id"
+            "UPDATE solid_queue_claimed_executions SET note = told.value FROM json_each($1) AS told \
+             WHERE solid_queue_claimed_executions.id = CAST(told.key AS integer) AND process_id = $2 RETURNING id"
         }
     };
-    let told: Vec<(i64, String)> = notes
+    let told: BTreeMap<i64, String> = notes
         .iter()
         .map(|one| {
             let note = serde_json::to_string(one.note).unwrap_or_default();

@@ -13,14 +13,13 @@
 //! table.
 
 use crate::db::conn::connection::Conn;
-use crate::db::conn::dialect::Dialect;
 use crate::db::conn::statement::Statement;
+use crate::db::table::holders::{self, FreeSlots};
 use crate::db::table::run_time::limits;
 use crate::db::table::unique_jobs::waits_for_others_sql;
 use crate::db::table::wanted_keys::{
-    self, PromotionRequest, Requests, is_requested_after, key_list, request_promotion,
+    PromotionRequest, is_requested_after, key_list, request_promotion,
 };
-use crate::mutant;
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Bool, Text};
 use serde::Serialize;
@@ -35,42 +34,6 @@ pub(crate) fn is_requested(conn: &mut Conn<'_>, after: i64) -> QueryResult<bool>
         .map(|row| row.is_wanted)
 }
 
-/// Takes the oldest requests after the id `after` that are not locked, and locks what they name until the transaction
-/// ends.
-pub(crate) fn take_requests(
-    conn: &mut Conn<'_>,
-    after: i64,
-    batch: usize,
-) -> QueryResult<Requests> {
-    let requests = wanted_keys::take(conn, after, batch)?;
-    if requests.taken > 0 {
-        lock(conn, &requests)?;
-    }
-    Ok(requests)
-}
-
-/// Locks what requests name, in the same order in every process. These are advisory locks, not rows: an unused
-/// key needs no storage and no cleaning, and a Rails app's own semaphores are not touched.
-fn lock(conn: &mut Conn<'_>, requests: &Requests) -> QueryResult<()> {
-    if mutant::is("promote_without_lock") {
-        return Ok(());
-    }
-    match conn.dialect() {
-        Dialect::Postgres => {
-            // The first number ("WIND") keeps clear of the application's own locks, the table's oid
-            // of other schemas of the same database.
-            let text = "SELECT pg_advisory_xact_lock(1464422980, slot) FROM (SELECT DISTINCT \
-                 hashtext(CAST(CAST(CAST('windlass_wanted_keys' AS regclass) AS oid) AS text) || ' ' || (value ->> 0) \
-                   || ' ' || (value ->> 1)) \
-                 AS slot FROM {rows $1} ORDER BY slot) AS slots";
-            let names = serde_json::to_string(&requests.names()).unwrap_or_default();
-            Statement::new(text).bind(names).execute(conn)
-        }
-        // No other connection writes during the transaction.
-        Dialect::Sqlite => Ok(()),
-    }
-}
-
 /// Returns an expression for the number of slots of `key`: as it was set at run time, or as in its
 /// newest job. Jobs of Rails have none.
 pub(crate) fn limit_of(key: &str) -> String {
@@ -81,71 +44,47 @@ pub(crate) fn limit_of(key: &str) -> String {
     )
 }
 
-/// Returns an expression for how many jobs hold a slot of `key`. It is one snapshot, so that none
-/// is missed on its way from one table to the other.
-pub(crate) fn held_of(key: &str) -> String {
-    format!(
-        "(SELECT count(*) FROM solid_queue_ready_executions r WHERE r.concurrency_key = {key}) \
-         + (SELECT count(*) FROM solid_queue_claimed_executions c WHERE c.concurrency_key = {key}) \
-         + (SELECT count(*) FROM solid_queue_scheduled_executions s WHERE s.concurrency_key = {key})"
-    )
-}
-
-/// The free slots of a key. Negative after its limit was lowered.
-#[derive(Debug, QueryableByName)]
-pub(crate) struct FreeSlots {
-    #[diesel(sql_type = Text)]
-    pub(crate) key: String,
-    #[diesel(sql_type = BigInt)]
-    pub(crate) room: i64,
-    /// Whether Ruby has a semaphore of the key.
-    #[diesel(sql_type = Bool)]
-    pub(crate) has_semaphore: bool,
-    /// Whether Ruby has blocked jobs of the key.
-    #[diesel(sql_type = Bool)]
-    pub(crate) has_blocked_by_ruby: bool,
-}
-
-impl FreeSlots {
-    pub(crate) fn new(key: &str, room: i64) -> Self {
-        FreeSlots {
-            key: key.to_owned(),
-            room,
-            has_semaphore: false,
-            has_blocked_by_ruby: false,
-        }
-    }
-}
-
-/// Returns free slots in the form that `{rows $1}` takes.
-pub(crate) fn slot_list<'s>(slots: impl IntoIterator<Item = &'s FreeSlots>) -> String {
-    let rows: Vec<(&str, i64)> = slots.into_iter().map(|one| (&*one.key, one.room)).collect();
-    serde_json::to_string(&rows).unwrap_or_default()
-}
-
-/// Counts the free slots of keys that the caller has locked.
+/// Counts the free slots of keys that the caller has locked, as far as jobs are blocked.
 pub(crate) fn free_slots(
     conn: &mut Conn<'_>,
     keys: &BTreeSet<String>,
 ) -> QueryResult<Vec<FreeSlots>> {
+    if keys.is_empty() {
+        return Ok(Vec::new());
+    }
+    let blocked = |until: &str| {
+        format!(
+            "(SELECT b.id FROM solid_queue_blocked_executions b WHERE b.expires_at = {{time '{until}'}} \
+             AND b.concurrency_key = wanted.key LIMIT 1) IS NOT NULL"
+        )
+    };
     let text = format!(
-        "SELECT wanted.key, {} - ({}) AS room, \
-           EXISTS (SELECT 1 FROM solid_queue_semaphores s WHERE s.key = wanted.key) AS has_semaphore, \
-           EXISTS (SELECT 1 FROM solid_queue_blocked_executions b WHERE b.concurrency_key = wanted.key \
-             AND b.expires_at < {{time '{DOES_NOT_WAIT}'}}) AS has_blocked_by_ruby \
+        "SELECT wanted.key, CAST({} AS bigint) AS room, {} AS has_waiting, {} AS has_late, \
+           (SELECT s.id FROM solid_queue_semaphores s WHERE s.key = wanted.key LIMIT 1) IS NOT NULL AS has_semaphore, \
+           (SELECT b.id FROM solid_queue_blocked_executions b WHERE b.concurrency_key = wanted.key \
+             AND b.expires_at < {{time '{DOES_NOT_WAIT}'}} LIMIT 1) IS NOT NULL AS has_blocked_by_ruby \
          FROM (SELECT value ->> 0 AS key FROM {{rows $1}}) AS wanted",
         limit_of("wanted.key"),
-        held_of("wanted.key"),
+        blocked(NEVER_EXPIRES),
+        blocked(DOES_NOT_WAIT),
     );
-    Statement::new(text).bind(key_list(keys)).load(conn)
+    let mut slots: Vec<FreeSlots> = Statement::new(text).bind(key_list(keys)).load(conn)?;
+    let taken = holders::held(conn, slots.iter().filter(|one| one.has_blocked()))?;
+    for one in &mut slots {
+        one.room -= taken.get(&one.key).copied().unwrap_or_default();
+    }
+    Ok(slots)
 }
 
 #[derive(QueryableByName)]
 struct ScannedKey {
     #[diesel(sql_type = Text)]
     key: String,
+    /// Whether jobs of it wait for slots that no promotion was requested for.
     #[diesel(sql_type = Bool)]
-    is_overlooked: bool,
+    is_unwanted: bool,
+    #[diesel(sql_type = BigInt)]
+    slots: i64,
 }
 
 /// One page of a scan of the keys with blocked jobs.
@@ -170,14 +109,13 @@ pub(crate) fn sweep(conn: &mut Conn<'_>, after: &str, batch: usize) -> QueryResu
     let text = format!(
         "WITH RECURSIVE walk(key, place) AS (SELECT {}, 1 \
            UNION ALL SELECT {}, walk.place + 1 FROM walk WHERE walk.key IS NOT NULL AND walk.place < $2) \
-         SELECT walk.key, NOT {} AND {} > {} \
-           AND NOT EXISTS (SELECT 1 FROM windlass_wanted_keys w WHERE w.key = walk.key) AS is_overlooked \
-         FROM walk WHERE walk.key IS NOT NULL ORDER BY walk.place",
+         SELECT walk.key, NOT {} \
+           AND NOT EXISTS (SELECT 1 FROM windlass_wanted_keys w WHERE w.key = walk.key) AS is_unwanted, \
+           CAST({} AS bigint) AS slots FROM walk WHERE walk.key IS NOT NULL ORDER BY walk.place",
         next("$1"),
         next("walk.key"),
         waits_for_others_sql("walk.key"),
         limit_of("walk.key"),
-        held_of("walk.key"),
     );
     let seen: Vec<ScannedKey> = Statement::new(text)
         .unkept()
@@ -188,8 +126,15 @@ pub(crate) fn sweep(conn: &mut Conn<'_>, after: &str, batch: usize) -> QueryResu
         .last()
         .filter(|_| seen.len() == batch)
         .map(|last| last.key.clone());
-    let overlooked = seen.into_iter().filter(|seen| seen.is_overlooked);
-    let overlooked: BTreeSet<String> = overlooked.map(|seen| seen.key).collect();
+    let unwanted = seen.iter().filter(|seen| seen.is_unwanted);
+    let unwanted: Vec<FreeSlots> = unwanted
+        .map(|seen| FreeSlots::new(&seen.key, seen.slots))
+        .collect();
+    // Between the two looks, a promotion may have been requested and made: then this one is in vain.
+    let taken = holders::held(conn, unwanted.iter())?;
+    let is_open = |one: &&FreeSlots| taken.get(&one.key).is_some_and(|held| *held < one.room);
+    let overlooked = unwanted.iter().filter(is_open);
+    let overlooked: BTreeSet<String> = overlooked.map(|one| one.key.clone()).collect();
     request_promotion(conn, &overlooked)?;
     Ok(KeyPage {
         reached,
@@ -291,7 +236,7 @@ pub(crate) fn check(conn: &mut Conn<'_>) -> QueryResult<Vec<String>> {
         DOES_NOT_WAIT,
         waits_for_others_sql("b.concurrency_key"),
         limit_of("b.concurrency_key"),
-        held_of("b.concurrency_key"),
+        holders::held_of("b.concurrency_key"),
     );
     let rows: Vec<Violation> = Statement::new(text).load(conn)?;
     wrong.extend(rows.into_iter().map(|row| row.what));

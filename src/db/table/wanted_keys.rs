@@ -8,6 +8,7 @@ use crate::db::conn::dialect::Dialect;
 use crate::db::conn::sql::MaybeLossy;
 use crate::db::conn::statement::Statement;
 use crate::db::table::unique_jobs::waits_for_others;
+use crate::mutant;
 use diesel::prelude::*;
 use diesel::sql_types::BigInt;
 use diesel::sql_types::{Bool, Nullable, Text};
@@ -184,6 +185,68 @@ pub(crate) fn is_requested_sql(kind: &str, id: &str) -> String {
     )
 }
 
+/// How many requests of locked keys a promotion passes on its way to others.
+const PASSED: usize = 10_000;
+
+/// Returns the CTEs of a statement that takes requests: `taken` has the ids of the `$2` oldest after the id `$1` of which no
+/// other transaction has locked what they name. On Postgres they lock that until the transaction ends.
+///
+/// These are advisory locks, not rows: an unused key needs no storage and no cleaning, and a Rails app's own semaphores
+/// are not touched. None is waited for, since it may be that of a frozen client. The requests of a locked key stay as they
+/// are: whoever has locked it looks for requests once more after its commit.
+fn taken_ctes(dialect: Dialect) -> String {
+    let is_free = match dialect {
+        // The first number ("WIND") keeps clear of the application's own locks, the table's oid of other schemas of the
+        // same database.
+        Dialect::Postgres if !mutant::is("promote_without_lock") => {
+            "pg_try_advisory_xact_lock(1464422980, hashtext((SELECT CAST(CAST(CAST('windlass_wanted_keys' AS regclass) \
+               AS oid) AS text)) || ' ' || coalesce(kind, '') || ' ' || coalesce(key, name, CAST(target_id AS text), '')))"
+        }
+        // No other connection writes during the transaction.
+        _ => "true",
+    };
+    format!(
+        "seen AS MATERIALIZED (SELECT id, key, kind, target_id, name FROM windlass_wanted_keys WHERE id > $1 ORDER BY id LIMIT {PASSED}), \
+         free AS MATERIALIZED (SELECT id FROM seen WHERE {is_free} LIMIT $2), \
+         taken AS MATERIALIZED (SELECT id FROM windlass_wanted_keys WHERE id IN {{in SELECT id FROM free}} {{lock skip}})"
+    )
+}
+
+/// Puts the request that would be taken next behind all others, because its promotion was refused, and counts that.
+pub(crate) fn postpone(conn: &mut Conn<'_>, after: i64) -> QueryResult<()> {
+    let last = match conn.dialect() {
+        Dialect::Postgres => "DEFAULT",
+        Dialect::Sqlite => "(SELECT max(id) + 1 FROM windlass_wanted_keys)",
+    };
+    let text = format!(
+        "WITH {} UPDATE windlass_wanted_keys SET id = {last}, failures = coalesce(failures, 0) + 1 \
+         WHERE id IN {{in SELECT id FROM taken}}",
+        taken_ctes(conn.dialect())
+    );
+    Statement::new(text)
+        .unkept()
+        .bind(after)
+        .bind(1_i64)
+        .execute(conn)
+}
+
+/// Notes that requests wait, up to `most` of those of which that is not noted yet.
+pub(crate) fn note_waiting(conn: &mut Conn<'_>, most: usize) -> QueryResult<()> {
+    // First a read: mostly there is none, and an UPDATE takes SQLite's write lock.
+    let text = format!("SELECT {} AS is_wanted", is_requested_after("$1"));
+    let any: PromotionRequest = Statement::new(text).bind(BEGINNING).get_result(conn)?;
+    if !any.is_wanted {
+        return Ok(());
+    }
+    let text = "WITH new AS MATERIALIZED (SELECT id FROM windlass_wanted_keys WHERE waiting_since IS NULL \
+           ORDER BY id LIMIT $1 {lock skip}) \
+         UPDATE windlass_wanted_keys SET waiting_since = {now} WHERE id IN {in SELECT id FROM new}";
+    Statement::new(text)
+        .unkept()
+        .bind(most as i64)
+        .execute(conn)
+}
+
 /// The id before all requests.
 pub(crate) const BEGINNING: i64 = 0;
 
@@ -276,20 +339,6 @@ pub(crate) struct Requests {
 }
 
 impl Requests {
-    /// Returns what they name, by kind. Keys have none.
-    pub(crate) fn names(&self) -> Vec<(&'static str, String)> {
-        let of = |kind, ids: &BTreeSet<i64>| -> Vec<_> {
-            ids.iter().map(|id| (kind, id.to_string())).collect()
-        };
-        let mut names = of(ENDED, &self.ended);
-        names.extend(of(CHILD, &self.children));
-        names.extend(of(WAIT, &self.waits));
-        names.extend(self.batches.keys().map(|id| (BATCH, id.to_string())));
-        names.extend(self.events.iter().map(|name| (EVENT, name.clone())));
-        names.extend(self.keys.iter().map(|key| ("", key.clone())));
-        names
-    }
-
     fn add(&mut self, request: Request) {
         let sum = |numbers: &mut BTreeMap<i64, i64>, id, number| {
             let all = numbers.entry(id).or_default();
@@ -308,12 +357,16 @@ impl Requests {
     }
 }
 
-/// Takes the oldest requests after the id `after` that are not locked.
+/// Takes up to `batch` of the oldest requests after the id `after` that are not locked, and locks what they name until the
+/// transaction ends.
 ///
 /// One that cannot be read, as it was written by hand, stops no other: it is deleted, and returned in words.
 pub(crate) fn take(conn: &mut Conn<'_>, after: i64, batch: usize) -> QueryResult<Requests> {
-    let text = "DELETE FROM windlass_wanted_keys WHERE id IN (SELECT id FROM windlass_wanted_keys WHERE id > $1 \
-         ORDER BY id LIMIT $2 {lock skip}) RETURNING key, kind, target_id, amount, name";
+    let text = format!(
+        "WITH {} DELETE FROM windlass_wanted_keys WHERE id IN {{in SELECT id FROM taken}} \
+         RETURNING key, kind, target_id, amount, name",
+        taken_ctes(conn.dialect())
+    );
     let rows: Vec<RequestRow> = Statement::new(text)
         .bind(after)
         .bind(batch as i64)

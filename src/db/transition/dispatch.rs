@@ -2,25 +2,121 @@
 
 use crate::db::conn::connection::Conn;
 use crate::db::conn::dialect::Dialect;
-use crate::db::conn::sql::{Execution, job_ids};
+use crate::db::conn::sql::{id_list, job_ids};
+use crate::db::conn::sqlite_file::Refusal;
 use crate::db::conn::statement::Statement;
 use crate::db::conn::wakeup;
 use crate::db::table::blocked::{self, RETURNING};
-use crate::db::transition::place;
+use crate::db::transition::{clear, place};
 use diesel::prelude::*;
 use diesel::sql_types::BigInt;
+use std::collections::HashSet;
 
-/// Makes up to `batch` due jobs ready and returns how many. Any number of dispatchers may do so at
+/// The result of a dispatch.
+#[derive(Debug, Default)]
+pub(crate) struct DispatchedJobs {
+    /// How many jobs wait no longer for their time.
+    pub(crate) count: usize,
+    /// Those that the database has refused to move. They stay as they were.
+    pub(crate) refused: Vec<i64>,
+    /// Why it has refused the last of them.
+    pub(crate) left: Option<String>,
+}
+
+/// Makes up to `batch` due jobs ready, except those that were refused before. Any number of dispatchers may do so at
 /// once: each takes different rows.
-pub(crate) fn dispatch(conn: &mut Conn<'_>, batch: usize) -> QueryResult<usize> {
+///
+/// If the database refuses a batch, each half of it is tried, down to the single jobs.
+pub(crate) fn dispatch(
+    conn: &mut Conn<'_>,
+    batch: usize,
+    refused: &[i64],
+) -> QueryResult<DispatchedJobs> {
+    let due = match refused {
+        [] => Due::All,
+        refused => Due::Except(refused),
+    };
+    match move_due(conn, batch, due) {
+        Ok(count) => Ok(DispatchedJobs {
+            count,
+            ..DispatchedJobs::default()
+        }),
+        // In a transaction of the caller, an error has ended it.
+        Err(error) if Refusal::of(&error) != Refusal::Content || conn.is_in_transaction() => {
+            Err(error)
+        }
+        Err(_) => one_by_one(conn, batch, refused),
+    }
+}
+
+/// Does the same, job by job where the database refuses several.
+pub(crate) fn one_by_one(
+    conn: &mut Conn<'_>,
+    batch: usize,
+    refused: &[i64],
+) -> QueryResult<DispatchedJobs> {
+    let due = Due::Except(refused);
+    let text = format!(
+        "{} ORDER BY scheduled_at, priority, job_id LIMIT $1",
+        due.select()
+    );
+    let jobs = due.bind(Statement::new(text).unkept().bind(batch as i64));
+    let jobs: Vec<i64> = jobs.load(conn).map(job_ids)?;
+    let (parts, left) = clear::one_by_one(conn, &jobs, |conn, part| {
+        let count = move_due(conn, part.len(), Due::Only(part))?;
+        Ok((count, part.to_vec()))
+    })?;
+    let (counts, accepted): (Vec<usize>, Vec<Vec<i64>>) = parts.into_iter().unzip();
+    let accepted: HashSet<i64> = accepted.into_iter().flatten().collect();
+    let refused = jobs.into_iter().filter(|job| !accepted.contains(job));
+    Ok(DispatchedJobs {
+        count: counts.into_iter().sum(),
+        refused: refused.collect(),
+        left,
+    })
+}
+
+/// Which of the due jobs to move.
+#[derive(Debug, Clone, Copy)]
+enum Due<'d> {
+    All,
+    Except(&'d [i64]),
+    Only(&'d [i64]),
+}
+
+impl Due<'_> {
+    /// Returns a SELECT of them; the jobs that it names are `$2`.
+    fn select(self) -> String {
+        let which = match self {
+            Due::All => "",
+            Due::Except(_) => " AND NOT (job_id IN {in $2})",
+            Due::Only(_) => " AND job_id IN {in $2}",
+        };
+        format!(
+            "SELECT job_id FROM solid_queue_scheduled_executions WHERE scheduled_at <= {{now}}{which}"
+        )
+    }
+
+    fn bind<'v>(self, statement: Statement<'v>) -> Statement<'v> {
+        match self {
+            Due::All => statement,
+            Due::Except(jobs) | Due::Only(jobs) => statement.bind(id_list(jobs)),
+        }
+    }
+}
+
+/// Moves due jobs in one transaction.
+fn move_due(conn: &mut Conn<'_>, batch: usize, which: Due<'_>) -> QueryResult<usize> {
     match conn.dialect() {
-        Dialect::Postgres => insert_or_look(conn, batch),
+        Dialect::Postgres => insert_or_look(conn, batch, which),
         Dialect::Sqlite => conn.transaction(|conn| {
-            let text = "DELETE FROM solid_queue_scheduled_executions WHERE id IN \
-                 (SELECT id FROM solid_queue_scheduled_executions WHERE scheduled_at <= {now} \
-                  ORDER BY scheduled_at, priority, job_id LIMIT $1) RETURNING job_id";
-            let due: Vec<Execution> = Statement::new(text).bind(batch as i64).load(conn)?;
-            let jobs = job_ids(due);
+            let text = format!(
+                "DELETE FROM solid_queue_scheduled_executions WHERE job_id IN \
+                 ({} ORDER BY scheduled_at, priority, job_id LIMIT $1) RETURNING job_id",
+                which.select()
+            );
+            let due = which.bind(Statement::new(text).bind(batch as i64));
+            let jobs: Vec<i64> = due.load(conn).map(job_ids)?;
             if !jobs.is_empty() {
                 place::make_runnable(conn, &jobs)?;
             }
@@ -38,23 +134,27 @@ struct Dispatched {
 /// Dispatches on Postgres. Only another program can insert a ready execution of a scheduled job, so
 /// the insert looks for one only after it has met one: ON CONFLICT writes each row twice into the
 /// log.
-fn insert_or_look(conn: &mut Conn<'_>, batch: usize) -> QueryResult<usize> {
+fn insert_or_look(conn: &mut Conn<'_>, batch: usize, which: Due<'_>) -> QueryResult<usize> {
     use diesel::result::{DatabaseErrorKind::UniqueViolation, Error::DatabaseError};
     // An error would end the caller's transaction.
     if !conn.is_in_transaction() {
-        match in_one_statement(conn, batch, "") {
+        match in_one_statement(conn, batch, which, "") {
             Err(DatabaseError(UniqueViolation, _)) => {}
             done => return done,
         }
     }
-    in_one_statement(conn, batch, "ON CONFLICT (job_id) DO NOTHING")
+    in_one_statement(conn, batch, which, "ON CONFLICT (job_id) DO NOTHING")
 }
 
 /// Dispatches in one statement.
-fn in_one_statement(conn: &mut Conn<'_>, batch: usize, on_conflict: &str) -> QueryResult<usize> {
+fn in_one_statement(
+    conn: &mut Conn<'_>,
+    batch: usize,
+    which: Due<'_>,
+    on_conflict: &str,
+) -> QueryResult<usize> {
     let text = format!(
-        "WITH picked AS MATERIALIZED (SELECT job_id FROM solid_queue_scheduled_executions \
-           WHERE scheduled_at <= {{now}} ORDER BY scheduled_at, priority, job_id LIMIT $1 FOR UPDATE SKIP LOCKED), \
+        "WITH picked AS MATERIALIZED ({due} ORDER BY scheduled_at, priority, job_id LIMIT $1 FOR UPDATE SKIP LOCKED), \
          gone AS (DELETE FROM solid_queue_scheduled_executions WHERE job_id = ANY (ARRAY(SELECT job_id FROM picked)) \
            RETURNING job_id), \
          due AS MATERIALIZED (SELECT {RETURNING} FROM solid_queue_jobs WHERE id = ANY (ARRAY(SELECT job_id FROM gone))), \
@@ -64,10 +164,12 @@ fn in_one_statement(conn: &mut Conn<'_>, batch: usize, on_conflict: &str) -> Que
            ORDER BY id {on_conflict} RETURNING 1), \
          woken AS (SELECT CASE WHEN EXISTS (SELECT 1 FROM due) THEN {wake} END) \
          SELECT (SELECT count(*) FROM gone) AS count, (SELECT count(*) FROM woken) AS woken",
+        due = which.select(),
         limited = blocked::due_ctes("due WHERE", "wanted"),
         has_key = blocked::has_key("concurrency_key"),
         wake = wakeup::wake("(SELECT count(*) FROM ready) + (SELECT count(*) FROM wanted)"),
     );
-    let moved: Dispatched = Statement::new(text).bind(batch as i64).get_result(conn)?;
+    let due = which.bind(Statement::new(text).bind(batch as i64));
+    let moved: Dispatched = due.get_result(conn)?;
     Ok(usize::try_from(moved.count).unwrap_or(0))
 }

@@ -6,7 +6,7 @@ use crate::db::table::expiries::{self, ExpiryOfJob};
 use crate::db::table::jobs;
 use crate::db::transition::clear::one_by_one;
 use crate::db::transition::operate::{self, WAITING};
-use crate::db::transition::promote::Discarded;
+use crate::db::transition::turn_away::Discarded;
 use diesel::QueryResult;
 
 /// The result of a look for jobs that have expired.

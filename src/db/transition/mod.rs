@@ -26,6 +26,7 @@ pub(crate) mod schedule;
 pub(crate) mod settle;
 pub(crate) mod signal;
 pub(crate) mod take_back;
+pub(crate) mod turn_away;
 pub(crate) mod unblock;
 #[cfg(feature = "web")]
 #[cfg_attr(not(feature = "cli"), allow(dead_code))]

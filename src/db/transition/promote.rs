@@ -3,21 +3,18 @@
 use crate::clock;
 use crate::db::conn::connection::Conn;
 use crate::db::conn::dialect::Dialect;
-use crate::db::conn::sql::{Execution, job_ids};
+use crate::db::conn::sqlite_file::Refusal;
 use crate::db::conn::statement::Statement;
-use crate::db::model::outcome::{AttemptOutcome, JobFailure, ResultOutcome};
-use crate::db::table::jobs::EndedJob;
-use crate::db::table::semaphores::{self, DOES_NOT_WAIT, FreeSlots, NEVER_EXPIRES, slot_list};
+use crate::db::table::blocked;
+use crate::db::table::holders::{AT_ONCE, FreeSlots, slot_list};
+use crate::db::table::semaphores::{self, DOES_NOT_WAIT, NEVER_EXPIRES};
 use crate::db::table::wanted_keys::{self, ConcurrencyKey, Requests};
-use crate::db::table::{blocked, jobs};
-use crate::db::transition::{flows, operate, signal};
+use crate::db::transition::turn_away::{self, Discarded};
+use crate::db::transition::{flows, signal};
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Text};
 use std::collections::BTreeSet;
 use std::time::Duration;
-
-/// The kind of failure of a job that found no slot and does not wait.
-pub(crate) const NO_SLOT: &str = "concurrency_limit";
 
 /// The result of a promotion.
 #[derive(Debug, Default)]
@@ -36,29 +33,12 @@ pub(crate) struct Promoted {
     pub(crate) invalid: Vec<String>,
     /// How many of them must be processed again: another transaction has locked jobs of theirs.
     pub(crate) left_over: usize,
+    /// Whether it has done as much as one may, so that another one goes on.
+    pub(crate) has_rest: bool,
+    /// Why a request could not be handled, if the database has refused it.
+    pub(crate) refused: Option<String>,
     /// How long it took to check for requests.
     pub(crate) looked: Duration,
-}
-
-/// A job that was discarded.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Discarded {
-    pub(crate) id: i64,
-    pub(crate) class_name: String,
-    pub(crate) queue_name: String,
-    /// The kind of its failure.
-    pub(crate) kind: &'static str,
-}
-
-impl Discarded {
-    pub(crate) fn of(job: EndedJob, kind: &'static str) -> Self {
-        Discarded {
-            id: job.id,
-            class_name: job.class_name,
-            queue_name: job.queue_name,
-            kind,
-        }
-    }
 }
 
 impl Promoted {
@@ -66,16 +46,41 @@ impl Promoted {
     /// everything that is left.
     pub(crate) fn is_progress(&self, batch: usize) -> bool {
         let is_full = self.requests >= batch && self.left_over < self.requests;
-        let has_moved = !self.ready.is_empty() || !self.discarded.is_empty();
-        has_moved || self.followed > 0 || is_full
+        self.has_moved() || self.followed > 0 || is_full
+    }
+
+    /// Returns whether other transactions may have left requests to this one, whose keys it had locked, or that are behind
+    /// a refused one.
+    pub(crate) fn may_be_left(&self) -> bool {
+        self.requests > 0 || self.refused.is_some()
+    }
+
+    fn has_moved(&self) -> bool {
+        !self.ready.is_empty() || !self.discarded.is_empty()
+    }
+
+    /// Adds what the next promotion has done.
+    fn extend(&mut self, next: Promoted) {
+        self.ready.extend(next.ready);
+        self.discarded.extend(next.discarded);
+        self.open_batches.extend(next.open_batches);
+        self.followed += next.followed;
+        self.requests += next.requests;
+        self.invalid.extend(next.invalid);
+        self.left_over += next.left_over;
+        self.has_rest |= next.has_rest;
+        self.refused = self.refused.take().or(next.refused);
     }
 }
 
 /// Gives the free slots of up to `batch` requested keys to their blocked jobs, by priority and then
 /// age. The rest of the jobs that do not wait end.
 ///
-/// It is a transaction of its own, and waits only for the keys: so that the end of a job never
-/// depends on the next one, and no wait is long.
+/// It is a transaction of its own, and waits for no lock of a key: so that the end of a job never
+/// depends on the next one, and no wait is long. It moves a bounded number of jobs, and requests the rest.
+///
+/// Others that find a key locked by it leave its requests. So the caller promotes once more, if
+/// [`may_be_left`](Promoted::may_be_left).
 pub(crate) fn promote(conn: &mut Conn<'_>, batch: usize) -> QueryResult<Promoted> {
     promote_after(conn, wanted_keys::BEGINNING, batch)
 }
@@ -89,45 +94,89 @@ pub(crate) fn promote_after(
     // First a read without the write lock: mostly there is nothing to do.
     let begun = clock::instant();
     let is_wanted = semaphores::is_requested(conn, after)?;
-    let nothing = Promoted {
-        looked: begun.elapsed(),
+    let looked = begun.elapsed();
+    let promoted = match is_wanted {
+        true => promote_accepted(conn, after, batch)?,
+        false => Promoted::default(),
+    };
+    Ok(Promoted { looked, ..promoted })
+}
+
+/// Promotes the requested keys that the database accepts. If it refuses, this tries half of them, down to a single
+/// request, and puts that one behind the others.
+fn promote_accepted(conn: &mut Conn<'_>, after: i64, batch: usize) -> QueryResult<Promoted> {
+    let mut size = batch;
+    loop {
+        let mut taken = 0;
+        let promoted = conn.transaction(|conn| promote_once(conn, after, size, &mut taken));
+        match promoted {
+            Err(error) if is_refused(conn, &error) && size <= 1 => {
+                wanted_keys::postpone(conn, after)?;
+                return Ok(Promoted {
+                    refused: Some(error.to_string()),
+                    ..Promoted::default()
+                });
+            }
+            Err(error) if is_refused(conn, &error) => size = size.min(taken).max(2) / 2,
+            done => return done,
+        }
+    }
+}
+
+/// Returns whether single requests may have caused an error. One ends a transaction of the caller.
+fn is_refused(conn: &mut Conn<'_>, error: &diesel::result::Error) -> bool {
+    Refusal::of(error) == Refusal::Content && !conn.is_in_transaction()
+}
+
+fn promote_once(
+    conn: &mut Conn<'_>,
+    after: i64,
+    batch: usize,
+    taken: &mut usize,
+) -> QueryResult<Promoted> {
+    let mut requests = wanted_keys::take(conn, after, batch)?;
+    *taken = requests.taken;
+    if requests.taken == 0 {
+        return Ok(Promoted::default());
+    }
+    // Counted under the lock, by separate statements, which see what transactions before this
+    // one have committed.
+    let rooms = semaphores::free_slots(conn, &requests.keys)?;
+    let picked = pick(conn, &shares(&rooms))?;
+    let ready: Vec<i64> = picked.iter().map(|picked| picked.job_id).collect();
+    make_ready(conn, &ready)?;
+    let mut promoted = Promoted {
+        discarded: turn_away::discard(conn, &full(&rooms, &picked))?,
+        ready,
+        requests: requests.taken,
+        invalid: std::mem::take(&mut requests.invalid),
         ..Promoted::default()
     };
-    if !is_wanted {
-        return Ok(nothing);
+    request_left_over(conn, &rooms, &picked, &mut promoted)?;
+    let by_ruby = rooms.iter().filter(|room| room.has_blocked_by_ruby);
+    blocked::take_over(conn, &by_ruby.map(|room| room.key.clone()).collect())?;
+    let of_ruby = rooms.iter().filter(|room| room.has_semaphore);
+    let of_ruby = of_ruby.map(|room| room.key.clone()).collect();
+    let signalled = signal::signal(conn, &requests.semaphores, &of_ruby)?;
+    promoted.ready.extend(signalled.ready);
+    promoted.left_over += signalled.left_over;
+    promoted.extend(follow(conn, &requests)?);
+    Ok(promoted)
+}
+
+/// Returns the open keys, with room for as many jobs as one promotion moves of each: fairly, so that no key holds up another.
+fn shares(rooms: &[FreeSlots]) -> Vec<FreeSlots> {
+    let open = rooms.iter().filter(|one| one.has_blocked() && one.room > 0);
+    let mut open: Vec<FreeSlots> = open.cloned().collect();
+    open.sort_by_key(|one| one.room);
+    let (mut left, mut keys) = (AT_ONCE, open.len() as i64);
+    for one in &mut open {
+        one.room = one.room.min(left / keys);
+        left -= one.room;
+        keys -= 1;
     }
-    conn.transaction(|conn| {
-        let mut requests = semaphores::take_requests(conn, after, batch)?;
-        if requests.taken == 0 {
-            return Ok(nothing);
-        }
-        let keys = &requests.keys;
-        // Counted under the lock, by a separate statement, which sees what transactions before this
-        // one have committed.
-        let rooms = semaphores::free_slots(conn, keys)?;
-        let picked = pick(conn, &rooms)?;
-        let mut ready: Vec<i64> = picked.iter().map(|picked| picked.job_id).collect();
-        make_ready(conn, &ready)?;
-        let mut discarded = discard(conn, keys)?;
-        let left_over = request_left_over(conn, &rooms, &picked)?;
-        let by_ruby = rooms.iter().filter(|room| room.has_blocked_by_ruby);
-        blocked::take_over(conn, &by_ruby.map(|room| room.key.clone()).collect())?;
-        let of_ruby = rooms.iter().filter(|room| room.has_semaphore);
-        let of_ruby = of_ruby.map(|room| room.key.clone()).collect();
-        let signalled = signal::signal(conn, &requests.semaphores, &of_ruby)?;
-        ready.extend(signalled.ready);
-        let followed = follow(conn, &requests)?;
-        discarded.extend(followed.discarded);
-        Ok(Promoted {
-            ready,
-            discarded,
-            requests: requests.taken,
-            invalid: std::mem::take(&mut requests.invalid),
-            left_over: left_over + signalled.left_over + followed.left_over,
-            looked: nothing.looked,
-            ..followed
-        })
-    })
+    open.retain(|one| one.room > 0);
+    open
 }
 
 /// Handles the requests about batches, jobs that wait for others, and waits.
@@ -143,6 +192,7 @@ fn follow(conn: &mut Conn<'_>, requests: &Requests) -> QueryResult<Promoted> {
         open_batches: completed.open,
         discarded: unwanted.collect(),
         left_over: completed.left_over + parents.left_over + admitted.left_over + woken.left_over,
+        has_rest: woken.has_rest,
         ..Promoted::default()
     })
 }
@@ -201,56 +251,38 @@ pub(crate) fn pick(conn: &mut Conn<'_>, rooms: &[FreeSlots]) -> QueryResult<Vec<
     }
 }
 
-/// Ends the jobs of these keys that do not wait, where no slot is free.
-///
-/// The statement that finds the jobs counts the slots once more: since the pick, one may have
-/// become free and a job been enqueued after that. `+ 0` here, as elsewhere, keeps Postgres from
-/// reading the whole table in the requested order, since sorts were made expensive.
-fn discard(conn: &mut Conn<'_>, keys: &BTreeSet<String>) -> QueryResult<Vec<Discarded>> {
-    let text = format!(
-        "SELECT b.job_id FROM solid_queue_blocked_executions b JOIN (SELECT value ->> 0 AS key FROM {{rows $1}}) AS w \
-         ON b.concurrency_key = w.key WHERE b.expires_at = {{time '{DOES_NOT_WAIT}'}} \
-         AND {} - ({}) <= 0 ORDER BY b.id + 0 {{lock skip of b}}",
-        semaphores::limit_of("w.key"),
-        semaphores::held_of("w.key"),
-    );
-    let list = wanted_keys::key_list(keys);
-    let late: Vec<Execution> = Statement::new(text).bind(&list).load(conn)?;
-    if late.is_empty() {
-        return Ok(Vec::new());
-    }
-    // Where a row of a job is locked, the other keys do not wait for it.
-    let jobs = jobs::lock_free(conn, &job_ids(late))?;
-    if jobs.is_empty() {
-        return Ok(Vec::new());
-    }
-    blocked::delete(conn, &jobs)?;
-    let failure = JobFailure::new(
-        NO_SLOT,
-        "as many jobs of its concurrency key as may were there already, and it does not wait",
-    );
-    let (attempt, result) = (AttemptOutcome::Discarded, ResultOutcome::Discarded);
-    let ended = operate::end_waiting(conn, &jobs, attempt, result, &failure)?;
-    let ended = ended.into_iter();
-    Ok(ended.map(|job| Discarded::of(job, NO_SLOT)).collect())
+/// Returns the keys that have no free slot left, and blocked jobs that do not wait.
+fn full(rooms: &[FreeSlots], picked: &[PickedJob]) -> Vec<FreeSlots> {
+    let is_full = |one: &&FreeSlots| one.has_late && one.room <= picked_of(picked, one);
+    rooms.iter().filter(is_full).cloned().collect()
 }
 
-/// Requests another promotion of keys with jobs that were skipped as locked, as these may stay
-/// blocked after all. The next worker or dispatcher handles it. Returns how many keys that are.
+/// Returns how many of the jobs are of a key.
+fn picked_of(picked: &[PickedJob], of: &FreeSlots) -> i64 {
+    picked.iter().filter(|job| job.key == of.key).count() as i64
+}
+
+/// Requests another promotion of keys of which jobs are left that may go on: more than one promotion moves, or skipped as
+/// locked, as these may stay blocked after all. Notes how many keys that are.
 fn request_left_over(
     conn: &mut Conn<'_>,
     rooms: &[FreeSlots],
     picked: &[PickedJob],
-) -> QueryResult<usize> {
-    let taken = |key: &str| picked.iter().filter(|job| job.key == key).count() as i64;
+    promoted: &mut Promoted,
+) -> QueryResult<()> {
     let keys: Vec<(&str, bool)> = rooms
         .iter()
-        .map(|room| (&*room.key, taken(&room.key) < room.room))
+        .map(|room| (room, picked_of(picked, room) < room.room))
+        .filter(|(room, is_open)| room.has_late || room.has_waiting && *is_open)
+        .map(|(room, is_open)| (&*room.key, is_open))
         .collect();
+    if keys.is_empty() {
+        return Ok(());
+    }
     let left = |until: &str| {
         format!(
-            "EXISTS (SELECT 1 FROM solid_queue_blocked_executions b \
-             WHERE b.expires_at = {{time '{until}'}} AND b.concurrency_key = w.key)"
+            "(SELECT b.id FROM solid_queue_blocked_executions b \
+             WHERE b.expires_at = {{time '{until}'}} AND b.concurrency_key = w.key LIMIT 1) IS NOT NULL"
         )
     };
     let text = format!(
@@ -262,6 +294,11 @@ fn request_left_over(
     let list = serde_json::to_string(&keys).unwrap_or_default();
     let rows: Vec<ConcurrencyKey> = Statement::new(text).bind(&list).load(conn)?;
     let keys = wanted_keys::keys(rows);
-    wanted_keys::request_promotion_later(conn, &keys)?;
-    Ok(keys.len())
+    promoted.left_over += keys.len();
+    promoted.has_rest = !keys.is_empty() && promoted.has_moved();
+    match promoted.has_rest {
+        // Idle processes may go on with it at once.
+        true => wanted_keys::request_promotion(conn, &keys),
+        false => wanted_keys::request_promotion_later(conn, &keys),
+    }
 }

@@ -13,6 +13,7 @@ use crate::db::conn::sql::{id_list, micros};
 use crate::db::conn::statement::Statement;
 use crate::db::conn::wakeup;
 use crate::db::table::blocked;
+use crate::db::table::holders::AT_ONCE;
 use crate::db::table::semaphores::DOES_NOT_WAIT;
 use crate::db::table::wanted_keys::{self, Request, key_list};
 use chrono::NaiveDateTime;
@@ -57,9 +58,11 @@ pub(crate) fn signal(
     let named = NamedSemaphores::new(given, of_ruby);
     let locked = named.load(conn, "{lock skip of s}")?;
     let mut again = Vec::new();
+    // No more than a promotion moves at most.
+    let share = (AT_ONCE / locked.len().max(1) as i64).max(1);
     for semaphore in &locked {
         let back = given.get(&semaphore.id).copied().unwrap_or_default();
-        let passed = pass_on(conn, semaphore, back)?;
+        let passed = pass_on(conn, semaphore, back, share)?;
         if passed.is_left_over {
             again.push(Request::Key(semaphore.key.clone()));
         }
@@ -139,13 +142,19 @@ impl BlockedByRuby {
 /// The jobs that got the slots of a semaphore.
 struct PassedOn {
     jobs: Vec<i64>,
-    /// Whether a slot is free, and a job of the key is blocked all the same, since another transaction has locked it.
+    /// Whether a slot is free, and a job of the key is blocked all the same: another transaction has locked it, or it
+    /// comes with the next promotion.
     is_left_over: bool,
 }
 
-/// Gives `back` slots to a locked semaphore, and its free slots to the jobs that wait for it. These have no class in
+/// Gives `back` slots to a locked semaphore, and its free slots to up to `most` of the jobs that wait for it. These have no class in
 /// their ready execution, like all that Ruby makes ready, so that their claims note the semaphore.
-fn pass_on(conn: &mut Conn<'_>, semaphore: &Semaphore, back: i64) -> QueryResult<PassedOn> {
+fn pass_on(
+    conn: &mut Conn<'_>,
+    semaphore: &Semaphore,
+    back: i64,
+    most: i64,
+) -> QueryResult<PassedOn> {
     let free = semaphore.value.saturating_add(back);
     let mut passed = PassedOn {
         jobs: Vec::new(),
@@ -160,7 +169,7 @@ fn pass_on(conn: &mut Conn<'_>, semaphore: &Semaphore, back: i64) -> QueryResult
         let next: Vec<BlockedByRuby> = Statement::new(text)
             .unkept()
             .bind(&semaphore.key[..])
-            .bind(free)
+            .bind(free.min(most))
             .load(conn)?;
         passed.jobs = next.iter().map(|one| one.job_id).collect();
         make_ready(conn, &passed.jobs)?;

@@ -61,6 +61,9 @@ struct WaitingForOther {
     is_free: bool,
 }
 
+/// How many jobs one transaction makes runnable.
+const AT_ONCE: usize = 500;
+
 /// One page of a scan of the jobs that wait for another.
 #[derive(Debug)]
 pub(crate) struct UnblockedPage {
@@ -90,13 +93,21 @@ pub(crate) fn sweep(
         .bind(beyond.job_id)
         .bind(batch as i64)
         .load(conn)?;
-    let last = seen.last().filter(|_| seen.len() == batch);
+    let free: Vec<&WaitingForOther> = seen
+        .iter()
+        .filter(|job| job.is_free)
+        .take(AT_ONCE)
+        .collect();
+    // The next stretch begins after the last one that this takes.
+    let last = match free.len() < AT_ONCE {
+        true => seen.last().filter(|_| seen.len() == batch),
+        false => free.last().copied(),
+    };
     let reached = last.map(|last| Cursor {
         priority: last.priority,
         job_id: last.job_id,
     });
-    let free = seen.iter().filter(|job| job.is_free);
-    let free: Vec<i64> = free.map(|job| job.job_id).collect();
+    let free: Vec<i64> = free.into_iter().map(|job| job.job_id).collect();
     let unblocked = if free.is_empty() {
         0
     } else {

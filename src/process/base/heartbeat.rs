@@ -20,8 +20,14 @@ pub(crate) trait HoldsClaims: std::fmt::Debug + Send + Sync {
     /// Makes the jobs of a lost registration check whether they should end.
     fn wake(&self);
 
-    /// Handles a heartbeat that was stored.
-    fn after_heartbeat(&self, session: &mut Session, process_id: i64, beat: &HeartbeatReply);
+    /// Handles a heartbeat that was stored; they are `interval` apart.
+    fn after_heartbeat(
+        &self,
+        session: &mut Session,
+        process_id: i64,
+        beat: &HeartbeatReply,
+        interval: Duration,
+    );
 }
 
 /// Registers a process, sends its heartbeats, and registers it again when its registration is lost.
@@ -195,8 +201,13 @@ impl Heartbeat {
         if self.current().is_none() && !self.context.stop.is_stopped() {
             self.register(session)?;
         }
-        self.say(session)?;
-        self.deregister_retired(session)?;
+        // What the database refuses here delays nothing else.
+        for duty in [Self::say, Self::deregister_retired] {
+            match duty(self, session) {
+                Err(delay) if session.is_in_trouble() => return Err(delay),
+                done => late = late.and(done),
+            }
+        }
         // Lost registrations are included: they may hold claims that are in no memory, and that
         // would stay as long as the registration gets heartbeats.
         each(session, &self.all());
@@ -221,7 +232,7 @@ impl Heartbeat {
             self.context.health.reached();
             self.state().missed_at = None;
             if let Some(claims) = &self.claims {
-                claims.after_heartbeat(session, registration.id, &beat);
+                claims.after_heartbeat(session, registration.id, &beat, self.settings.interval);
             }
             return Ok(());
         }

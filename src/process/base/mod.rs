@@ -3,6 +3,7 @@
 
 pub(crate) mod adjust;
 pub(crate) mod context;
+pub(crate) mod dispatching;
 pub(crate) mod environment;
 pub(crate) mod exit_codes;
 pub(crate) mod handle;

@@ -229,13 +229,15 @@ impl Session {
 
     /// Promotes blocked jobs. Returns `true` if there may be more to do. If it fails, a later call does it.
     ///
-    /// What follows a batch becomes ready a transaction later than the batch ends, so this goes on while batches end.
+    /// What follows a batch becomes ready a transaction later than the batch ends, and other processes leave the keys to it
+    /// that it has locked. So this goes on while there are requests.
     pub(crate) fn promote(&mut self) -> bool {
         let mut is_progress = false;
         for _ in 0..MOST_FOLLOWED {
             let promoted = self.promote_once();
             is_progress |= promoted.is_progress(PROMOTED_KEYS);
-            if promoted.followed == 0 {
+            let is_stuck = promoted.left_over > 0 && promoted.followed == 0;
+            if !promoted.may_be_left() || promoted.has_rest || is_stuck {
                 break;
             }
         }
@@ -259,6 +261,9 @@ impl Session {
         };
         for row in &promoted.invalid {
             log::warn!(row = row.as_str(); "dropped a row of windlass_wanted_keys that is no request: {row}");
+        }
+        if let Some(refused) = &promoted.refused {
+            self.report("promote blocked jobs", refused);
         }
         let is_full = promoted.requests >= PROMOTED_KEYS;
         self.wanted.end(look, promoted.looked, is_full, last);

@@ -1,17 +1,9 @@
 //! Makes due scheduled executions ready.
 
-use crate::clock;
 use crate::db::Database;
-use crate::db::model::claim::Cursor;
-use crate::db::model::history::tally::CountedEnd;
-use crate::db::table::{scheduled, semaphores};
-use crate::db::transition::flows::{complete, leave, wake};
-use crate::db::transition::{dispatch, expire, unblock};
 use crate::error::{Error, Result};
-use crate::event::events::Event;
 use crate::event::hooks::Hooks;
 use crate::event::subscriber::Subscriber;
-use crate::job::id::JobId;
 use crate::process::base::context::ProcessContext;
 use crate::process::base::handle::{Handle, ProcessEnd, Stopped};
 use crate::process::base::heartbeat::Heartbeat;
@@ -19,48 +11,9 @@ use crate::process::base::registration::Identity;
 use crate::process::base::service::{self, RunningLoop, Service, ServiceSettings};
 use crate::process::base::session::Session;
 use crate::process::base::stop::Stop;
-use crate::process::dispatcher::overdue::FollowersWalk;
+use crate::process::dispatcher::turns::Turns;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
-
-/// How many concurrency keys a turn checks.
-const SWEPT_KEYS: usize = 200;
-
-/// How many jobs that wait for another a turn checks.
-const SWEPT_JOBS: usize = 2_000;
-
-/// How many jobs in batches a turn checks.
-const SWEPT_MEMBERS: usize = 1_000;
-
-/// How far the walks have come that take a stretch in each turn.
-struct Walks {
-    /// The last concurrency key with blocked jobs that was checked.
-    key: String,
-    /// The last job that was checked of those that wait for another.
-    waiting: Cursor,
-    batches: BatchWalks,
-    followers: FollowersWalk,
-    /// When expired jobs were last looked for, and whether any job had an expiry.
-    expiries: Option<(Instant, bool)>,
-}
-
-/// How far the walks over batches have come.
-#[derive(Default)]
-struct BatchWalks {
-    /// The last batch that was checked.
-    batch: i64,
-    /// The last job in a batch that was checked.
-    member: i64,
-    /// When the last stretch was checked, unless the next one follows at once.
-    last: Option<Instant>,
-}
-
-/// How often expired jobs are looked for.
-const EXPIRY_INTERVAL: Duration = Duration::from_secs(5);
-
-/// The first pause after a turn that could not move everything that is due, because other
-/// transactions have locked it. It doubles with each such turn.
-const AFTER_LOCKED: Duration = Duration::from_millis(50);
+use std::time::Duration;
 
 /// Makes due scheduled jobs ready, in batches. Any number of dispatchers may run at once, on any
 /// host.
@@ -134,166 +87,7 @@ impl Dispatcher {
     pub fn start(self) -> Result<Handle> {
         service::start(self)
     }
-
-    fn dispatch(&self, session: &mut Session, stop: &Stop) {
-        let mut walks = Walks {
-            key: String::new(),
-            waiting: Cursor::BEGINNING,
-            batches: BatchWalks::default(),
-            expiries: None,
-            followers: FollowersWalk::new(),
-        };
-        let mut locked = AFTER_LOCKED;
-        while !stop.is_stopped() {
-            session.moves();
-            let pause = match self.turn(session, stop, &mut walks, &mut locked) {
-                Ok(pause) | Err(pause) => pause,
-            };
-            session.rests();
-            stop.wait(pause);
-        }
-    }
-
-    /// Dispatches one batch, and returns how long to wait for the next.
-    fn turn(
-        &self,
-        session: &mut Session,
-        stop: &Stop,
-        walks: &mut Walks,
-        locked: &mut Duration,
-    ) -> Result<Duration, Duration> {
-        let patience = self.expire(session, stop, &mut walks.expiries)?;
-        let count = session.run("dispatch", |conn| dispatch::dispatch(conn, self.batch_size))?;
-        if count > 0 {
-            *locked = AFTER_LOCKED;
-            session.subscriber().emit(&Event::Dispatched { count });
-        }
-        if count == self.batch_size {
-            session.promote();
-            return Ok(Duration::ZERO);
-        }
-        // Jobs that the end of another job did not find because they were not committed yet.
-        let page = session.run("look for jobs whose turn has come", |conn| {
-            unblock::sweep(conn, walks.waiting, SWEPT_JOBS)
-        })?;
-        walks.waiting = page.reached.unwrap_or(Cursor::BEGINNING);
-        while session.promote() && !stop.is_stopped() {}
-        self.sweep(session, &mut walks.key)?;
-        sweep_batches(session, &mut walks.batches)?;
-        walks.followers.go_on(session)?;
-        let timeout = self.time_out(session)?;
-        let next = session.run("look for due jobs", scheduled::next_due)?;
-        let pause = match next {
-            // Due executions were skipped because they are locked.
-            Some(Duration::ZERO) if count == 0 => {
-                let pause = *locked;
-                *locked = pause.saturating_mul(2).min(self.polling_interval);
-                pause
-            }
-            // A little after the due time, so that the look does not come just before it.
-            Some(next) => {
-                *locked = AFTER_LOCKED;
-                next + Duration::from_millis(2)
-            }
-            None => self.polling_interval,
-        };
-        Ok(pause.min(patience).min(timeout))
-    }
-
-    /// Lets jobs run whose waits have timed out, and returns the longest pause before the next turn.
-    fn time_out(&self, session: &mut Session) -> Result<Duration, Duration> {
-        let timed_out = session.run("look for waits that have timed out", |conn| {
-            wake::time_out(conn, self.batch_size)
-        })?;
-        let next = timed_out.next.unwrap_or(self.polling_interval);
-        Ok(match timed_out.woken {
-            // Those that are left are locked: this does not look for them all the time.
-            0 => next.max(AFTER_LOCKED),
-            _ => next,
-        })
-    }
-
-    /// Discards the jobs that have expired, if it is time for that, and returns the longest pause
-    /// before the next turn.
-    fn expire(
-        &self,
-        session: &mut Session,
-        stop: &Stop,
-        last: &mut Option<(Instant, bool)>,
-    ) -> Result<Duration, Duration> {
-        let pause = |is_any| match is_any {
-            true => self.polling_interval.min(EXPIRY_INTERVAL),
-            false => self.polling_interval,
-        };
-        if let Some((at, is_any)) = *last
-            && at.elapsed() < EXPIRY_INTERVAL
-        {
-            return Ok(pause(is_any));
-        }
-        loop {
-            let expired = session.run("look for expired jobs", |conn| {
-                expire::expire(conn, self.batch_size)
-            })?;
-            for job in &expired.discarded {
-                let (queue, class) = (&job.queue_name, &job.class_name);
-                session.history().add(queue, class, CountedEnd::Discarded);
-                session.subscriber().emit(&Event::Discarded {
-                    job: JobId(job.id),
-                    class: &job.class_name,
-                    queue: "",
-                    attempt: 0,
-                    claim: 0,
-                    kind: job.kind,
-                    message: "",
-                });
-            }
-            if let Some(left) = &expired.left {
-                session.report("look for expired jobs", left);
-            }
-            if !expired.is_full || stop.is_stopped() {
-                *last = Some((clock::instant(), expired.is_any));
-                return Ok(pause(expired.is_any));
-            }
-        }
-    }
-
-    /// Walks one stretch over the concurrency keys with blocked jobs, for slots that became free
-    /// without a signal.
-    fn sweep(&self, session: &mut Session, walk: &mut String) -> Result<(), Duration> {
-        let stretch = session.run("look for free slots", |conn| {
-            semaphores::sweep(conn, walk, SWEPT_KEYS)
-        })?;
-        *walk = stretch.reached.unwrap_or_default();
-        for key in &stretch.overlooked {
-            session.subscriber().emit(&Event::Overlooked { key });
-        }
-        Ok(())
-    }
 }
-
-/// Walks one stretch over the batches that are not over, and one over their jobs, once in a while.
-fn sweep_batches(session: &mut Session, walks: &mut BatchWalks) -> Result<(), Duration> {
-    if walks
-        .last
-        .is_some_and(|last| last.elapsed() < BATCH_INTERVAL)
-    {
-        return Ok(());
-    }
-    let swept = session.run("look for ended jobs in batches", |conn| {
-        leave::sweep(conn, walks.member, SWEPT_MEMBERS)
-    })?;
-    walks.member = swept.reached.unwrap_or_default();
-    let reached = session.run("look for batches that are over", |conn| {
-        complete::request_stalled(conn, walks.batch, SWEPT_KEYS)
-    })?;
-    walks.batch = reached.unwrap_or_default();
-    // Where one job has not left its batch, the next ones may not have either.
-    walks.last = (swept.left == 0).then(clock::instant);
-    Ok(())
-}
-
-/// How often batches are looked at that ended without a signal.
-const BATCH_INTERVAL: Duration = Duration::from_secs(10);
 
 impl Service for Dispatcher {
     const KIND: &'static str = "Dispatcher";
@@ -339,7 +133,13 @@ impl Service for Dispatcher {
     ) -> Result<RunningLoop> {
         RunningLoop::start(context, &heartbeat, move |context, stop| {
             let session = &mut Session::of_loop(context, Self::NAME);
-            self.dispatch(session, stop);
+            let mut turns = Turns::new(self.batch_size, self.polling_interval);
+            while !stop.is_stopped() {
+                session.moves();
+                let pause = turns.turn(session, stop);
+                session.rests();
+                stop.wait(pause);
+            }
         })
     }
 

@@ -3,3 +3,4 @@
 
 pub(crate) mod builder;
 pub(crate) mod overdue;
+pub(crate) mod turns;

@@ -104,7 +104,10 @@ impl<'a> RunningScheduler<'a> {
             }
             let due_ticks = due.iter().filter_map(|task| Some((task, self.read(task)?)));
             let due_ticks: Vec<(&RecurringTaskRow, Ticks)> = due_ticks.collect();
-            longest = longest.min(self.fire(&due_ticks, stop)?);
+            match self.fire(&due_ticks, stop) {
+                Err(delay) if !self.session.is_well() => return Err(delay),
+                Ok(next) | Err(next) => longest = longest.min(next),
+            }
             after = due
                 .last()
                 .filter(|_| due.len() == recurring_tasks::PAGE)
@@ -130,26 +133,30 @@ impl<'a> RunningScheduler<'a> {
         {
             return Ok(declared.keys.clone());
         }
-        let mut keys = Vec::new();
+        let (mut keys, mut is_whole) = (Vec::new(), true);
         for (task, definition) in self.settings.tasks.iter().zip(&self.declarations) {
             let failed = RefCell::new(None);
             let next = next_or_failed(task, self.settings.zone, self.settings.timings, &failed);
             let scheduled = self.session.run("declare a recurring task", |conn| {
                 schedule::schedule(conn, definition, &next)
-            })?;
+            });
             match scheduled {
-                Scheduled::Done(_) | Scheduled::Newer => keys.push(task.key()),
-                refused => self.settings_error(&refusal(task.key(), refused, failed.take())),
+                Err(delay) if !self.session.is_well() => return Err(delay),
+                // The others are declared all the same, and this one with the next turn.
+                Err(_) => is_whole = false,
+                Ok(Scheduled::Done(_) | Scheduled::Newer) => keys.push(task.key()),
+                Ok(refused) => self.settings_error(&refusal(task.key(), refused, failed.take())),
             }
         }
         self.session.run("delete undeclared tasks", |conn| {
             recurring_tasks::forget(conn)
         })?;
         let keys = serde_json::json!(keys).to_string();
-        self.declared = Some(DeclaredKeys {
+        let declared = DeclaredKeys {
             keys: keys.clone(),
             since: now,
-        });
+        };
+        self.declared = Some(declared).filter(|_| is_whole);
         Ok(keys)
     }
 

@@ -189,8 +189,11 @@ fn recover_without_row(
             with_lock_wait(conn, LockWait::Short, |conn| {
                 prune::recover_without_row(conn, id, &death)
             })
-        })?;
-        if let Some(recovered) = recovered {
+        });
+        if recovered.is_err() && session.is_in_trouble() {
+            return recovered.map(drop);
+        }
+        if let Ok(Some(recovered)) = recovered {
             report_left(session, &recovered);
             report(subscriber, "process", &id.to_string(), &death, &recovered);
         }
@@ -254,8 +257,11 @@ pub(crate) fn prune_dead(
             Err(_) => {}
         }
     }
-    recover_without_row(session, detector, subscriber)?;
-    take_back(session, detector, subscriber)
+    let recovered = recover_without_row(session, detector, subscriber);
+    if recovered.is_err() && session.is_in_trouble() {
+        return recovered;
+    }
+    recovered.and(take_back(session, detector, subscriber))
 }
 
 /// How long a supervisor waits before it tries again to release the claims of a child.

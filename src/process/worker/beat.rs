@@ -8,6 +8,7 @@ use crate::job::running::Live;
 use crate::process::base::heartbeat::HoldsClaims;
 use crate::process::base::session::Session;
 use crate::process::worker::in_flight::{ClaimNews, InFlight};
+use std::time::Duration;
 
 /// How many runs one statement stores the lines of, at up to 64 KiB each.
 const AT_ONCE: usize = 20;
@@ -51,10 +52,11 @@ fn carry_logs(session: &mut Session, in_flight: &InFlight, process_id: i64) {
     store_logs(session, runs);
 }
 
-/// Stores the progress of a process' jobs, if there is news. What cannot be stored is included in
+/// Stores the progress of a process' jobs, if there is news, of runs that are older than a heartbeat's interval: most others
+/// end before the next one. What cannot be stored is included in
 /// the next heartbeat.
-fn carry_notes(session: &mut Session, in_flight: &InFlight, process_id: i64) {
-    let news = in_flight.news(process_id);
+fn carry_notes(session: &mut Session, in_flight: &InFlight, process_id: i64, interval: Duration) {
+    let news = in_flight.news(process_id, interval);
     if news.is_empty() {
         return;
     }
@@ -75,9 +77,15 @@ impl HoldsClaims for InFlight {
         InFlight::wake(self);
     }
 
-    fn after_heartbeat(&self, session: &mut Session, process_id: i64, beat: &HeartbeatReply) {
+    fn after_heartbeat(
+        &self,
+        session: &mut Session,
+        process_id: i64,
+        beat: &HeartbeatReply,
+        interval: Duration,
+    ) {
         self.cancel(&beat.cancelled);
-        carry_notes(session, self, process_id);
+        carry_notes(session, self, process_id, interval);
         carry_logs(session, self, process_id);
     }
 }

@@ -172,12 +172,12 @@ impl InFlight {
         !held.is_empty() && held.values().all(|held| held.live.verdict().is_some())
     }
 
-    /// Returns what the next heartbeat of a process stores.
-    pub(crate) fn news(&self, process_id: i64) -> Vec<ClaimNews> {
+    /// Returns what the next heartbeat of a process stores about runs of at least this age.
+    pub(crate) fn news(&self, process_id: i64, age: Duration) -> Vec<ClaimNews> {
         let held = self.held();
         let held = held
             .iter()
-            .filter(|(_, held)| held.registration.id == process_id);
+            .filter(|(_, held)| held.registration.id == process_id && held.ran() >= age);
         held.filter_map(|(id, held)| {
             Some(ClaimNews {
                 claim_id: *id,

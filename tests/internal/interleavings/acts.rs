@@ -162,7 +162,7 @@ pub fn deregister(conn: &mut Conn<'_>, world: &World, process: usize) -> QueryRe
 }
 
 pub fn dispatch(conn: &mut Conn<'_>, batch: usize) -> QueryResult<String> {
-    Ok(format!("{}", dispatch::dispatch(conn, batch)?))
+    Ok(dispatch::dispatch(conn, batch, &[])?.count.to_string())
 }
 
 /// Enqueues in a transaction of the caller's own, as applications do.
@@ -301,6 +301,15 @@ fn in_a_word(done: Option<&Ending>) -> &'static str {
 /// Promotes blocked jobs of up to so many keys.
 pub fn promote(conn: &mut Conn<'_>, batch: usize) -> QueryResult<String> {
     Ok(promote::promote(conn, batch)?.ready.len().to_string())
+}
+
+/// Does the same, and looks for requests once more, as a process does: others leave the keys to it that it has locked.
+pub fn promote_and_look(conn: &mut Conn<'_>, batch: usize) -> QueryResult<String> {
+    let mut promoted = promote::promote(conn, batch)?;
+    if promoted.may_be_left() {
+        promoted.ready.extend(promote::promote(conn, batch)?.ready);
+    }
+    Ok(promoted.ready.len().to_string())
 }
 
 pub fn cancel(conn: &mut Conn<'_>, world: &World, jobs: &[usize]) -> QueryResult<String> {

@@ -63,11 +63,11 @@ fn finish_and_enqueue(db: &TestDb) {
         .coarse()
         .actor("finisher", |c, w| {
             let finished = finish(c, w, 1, &[1], Delete)?;
-            Ok(format!("{finished} {}", promote(c, 10)?))
+            Ok(format!("{finished} {}", promote_and_look(c, 10)?))
         })
         .actor("enqueuer", |c, _| {
             let said = enqueue(c, &limited(), true)?;
-            Ok(format!("{said} {}", promote(c, 10)?))
+            Ok(format!("{said} {}", promote_and_look(c, 10)?))
         })
         .ends_in(&[
             "finisher 1 0, enqueuer new 1 -> new ready; p1",

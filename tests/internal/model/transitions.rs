@@ -62,9 +62,8 @@ impl Taken<'_> {
             }
             Step::EnqueueAll { jobs, roll_back } => self.enqueue_all(jobs, *roll_back),
             Step::MakeDue { job, rank } => Ok(self.make_due(*job, *rank)),
-            Step::Dispatch { batch } => {
-                dispatch::dispatch(&mut self.conn, *batch).map(Answer::Count)
-            }
+            Step::Dispatch { batch } => dispatch::dispatch(&mut self.conn, *batch, &[])
+                .map(|done| Answer::Count(done.count)),
             Step::Promote => self.promote(),
             Step::EnqueueBatch {
                 members,

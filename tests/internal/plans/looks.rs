@@ -34,7 +34,7 @@ use crate::db::table::public_tokens::NewPublicToken;
 use crate::db::table::run_time::{class_pauses, limits};
 use crate::db::table::{
     attempts, claimed, pauses, processes, quotas, recurring_executions, recurring_tasks, results,
-    semaphores,
+    semaphores, wanted_keys,
 };
 use crate::db::transition::enqueue::time_priority;
 use crate::db::transition::limit;
@@ -159,7 +159,11 @@ pub(crate) const LOOKS: [(&str, Work); 46] = [
         doctor::replication(conn)?;
         connection_limit(conn).map(drop)
     }),
-    ("see what waits", |conn, _| doctor::load(conn).map(drop)),
+    ("see what waits", |conn, _| {
+        wanted_keys::note_waiting(conn, 10)?;
+        doctor::requests::stuck(conn)?;
+        doctor::load(conn).map(drop)
+    }),
     ("see which ready jobs are old", |conn, _| {
         doctor::unserved::old_ready(conn, 60.0).map(drop)
     }),

@@ -38,7 +38,7 @@ use crate::db::transition::{
 use std::time::Duration;
 
 /// What the loops of a process do, on connections of their own.
-pub(crate) const LOOPS: [(&str, Work); 49] = [
+pub(crate) const LOOPS: [(&str, Work); 50] = [
     ("sample the queues", |conn, _| {
         gauges::queue(conn, "q1")?;
         gauges::fleet(conn).map(drop)
@@ -373,7 +373,12 @@ pub(crate) const LOOPS: [(&str, Work); 49] = [
         };
         scheduled::insert_each(conn, &[job])?;
         ready_again(conn, &rows.jobs[3..4])?;
-        dispatch::dispatch(conn, 10).map(drop)
+        dispatch::dispatch(conn, 10, &rows.jobs[..1]).map(drop)
+    }),
+    ("dispatch past refused jobs", |conn, _| {
+        dispatch::dispatch(conn, 10, &[])?;
+        dispatch::one_by_one(conn, 10, &[])?;
+        wanted_keys::postpone(conn, 0)
     }),
     ("fire recurring tasks", |conn, rows| {
         fire(conn, rows, Overlap::QueueOne)?;

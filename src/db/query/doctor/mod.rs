@@ -1,5 +1,6 @@
 //! The queries of `windlass doctor`: read-only, one snapshot each.
 
+pub(crate) mod requests;
 pub(crate) mod unserved;
 pub(crate) mod waits;
 #[cfg(feature = "sqlite")]
@@ -219,6 +220,9 @@ pub(crate) struct Load {
     /// Seconds since the first scheduled job was due.
     #[diesel(sql_type = Nullable<Double>)]
     pub(crate) overdue: Option<f64>,
+    /// That job.
+    #[diesel(sql_type = Nullable<BigInt>)]
+    pub(crate) first_due: Option<i64>,
     /// Whether jobs are ready on a queue that is not paused.
     #[diesel(sql_type = Bool)]
     pub(crate) has_ready: bool,
@@ -250,6 +254,8 @@ pub(crate) fn load(conn: &mut Conn<'_>) -> QueryResult<Load> {
     };
     let text = format!(
         "SELECT (SELECT {overdue} FROM solid_queue_scheduled_executions WHERE scheduled_at <= {{now}}) AS overdue, \
+         (SELECT job_id FROM solid_queue_scheduled_executions WHERE scheduled_at <= {{now}} \
+           ORDER BY scheduled_at, priority, job_id LIMIT 1) AS first_due, \
          EXISTS (SELECT 1 FROM solid_queue_ready_executions r WHERE r.queue_name NOT IN \
            (SELECT p.queue_name FROM solid_queue_pauses p)) AS has_ready, \
          EXISTS (SELECT 1 FROM solid_queue_scheduled_executions) AS has_scheduled, \

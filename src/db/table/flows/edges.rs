@@ -165,36 +165,51 @@ fn resolve_those(
         .bind(outcome)
         .load(conn)?;
     resolved.jobs.extend(job_ids(jobs));
-    // Also those that another promotion has locked.
+    resolved.has_more |= is_any(conn, &due, parents)?;
+    Ok(())
+}
+
+/// Has jobs that wait for the success of jobs or batches, which have failed and no retry can bring to success any more,
+/// wait no longer, and returns them. A job that undoes a step runs then.
+///
+/// A bounded number at once.
+pub(crate) fn give_up(
+    conn: &mut Conn<'_>,
+    which: Resolved,
+    parents: &[i64],
+) -> QueryResult<ResolvedEdges> {
+    let mut given_up = ResolvedEdges::default();
+    if parents.is_empty() {
+        return Ok(given_up);
+    }
+    let due = format!(
+        "w.{} IN {{in $1}} AND w.otherwise = 'wait' AND w.runs_on = 'success' AND w.outcome = 'failed'",
+        which.parent()
+    );
+    let text = format!(
+        "WITH due AS MATERIALIZED (SELECT w.id FROM windlass_edges w WHERE {due} LIMIT {AT_ONCE} {{lock skip of w}}) \
+         UPDATE windlass_edges SET otherwise = 'discard', \
+           runs_on = CASE WHEN name = '{UNDONE_AFTER}' THEN 'finish' ELSE runs_on END \
+         WHERE id IN {{in SELECT id FROM due}} RETURNING child_job_id AS job_id"
+    );
+    let jobs: Vec<Execution> = Statement::new(text)
+        .unkept()
+        .bind(id_list(parents))
+        .load(conn)?;
+    given_up.jobs = job_ids(jobs);
+    given_up.has_more = is_any(conn, &due, parents)?;
+    Ok(given_up)
+}
+
+/// Returns whether there are edges for a condition, also such that another transaction has locked.
+fn is_any(conn: &mut Conn<'_>, due: &str, parents: &[i64]) -> QueryResult<bool> {
     let text = format!("SELECT w.id FROM windlass_edges w WHERE {due} LIMIT 1");
     let more: Option<Id> = Statement::new(text)
         .unkept()
         .bind(id_list(parents))
         .get_result(conn)
         .optional()?;
-    resolved.has_more |= more.is_some();
-    Ok(())
-}
-
-/// Has jobs that wait for the success of jobs or batches, which have failed and no retry can bring to success any more,
-/// wait no longer, and returns them. A job that undoes a step runs then.
-pub(crate) fn give_up(
-    conn: &mut Conn<'_>,
-    which: Resolved,
-    parents: &[i64],
-) -> QueryResult<Vec<i64>> {
-    let text = format!(
-        "UPDATE windlass_edges SET otherwise = 'discard', \
-           runs_on = CASE WHEN name = '{UNDONE_AFTER}' THEN 'finish' ELSE runs_on END \
-         WHERE {} IN {{in $1}} AND otherwise = 'wait' AND runs_on = 'success' AND outcome = 'failed' \
-         RETURNING child_job_id AS job_id",
-        which.parent()
-    );
-    Statement::new(text)
-        .unkept()
-        .bind(id_list(parents))
-        .load(conn)
-        .map(job_ids)
+    Ok(more.is_some())
 }
 
 /// Has jobs that wait for the success of these failed ones, which are retried, wait for their next end: it counts also

@@ -154,6 +154,8 @@ fn take_from(
 
 /// Gives places back, each a quota, a slot, and how many: those that this transaction has taken, or
 /// whose rows it has locked.
+///
+/// Not by `per` alone, for which Postgres would join each place with all slots.
 pub(crate) fn give_back(
     conn: &mut Conn<'_>,
     per: Per,
@@ -163,7 +165,8 @@ pub(crate) fn give_back(
         "WITH given AS (SELECT value ->> 0 AS quota, CAST(value ->> 1 AS bigint) AS slot, \
          CAST(sum(CAST(value ->> 2 AS bigint)) AS bigint) AS jobs FROM {{rows $1}} GROUP BY 1, 2) \
          UPDATE windlass_quota_slots SET jobs = windlass_quota_slots.jobs - given.jobs FROM given \
-         WHERE windlass_quota_slots.quota = given.quota AND windlass_quota_slots.per = '{}' AND windlass_quota_slots.slot = given.slot",
+         WHERE windlass_quota_slots.quota = given.quota AND windlass_quota_slots.per || '' = '{}' \
+         AND windlass_quota_slots.slot = given.slot",
         per.name()
     );
     let places = serde_json::to_string(places).unwrap_or_default();

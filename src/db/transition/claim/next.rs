@@ -14,7 +14,8 @@ use crate::db::conn::statement::Statement;
 use crate::db::model::claim::{ClaimQueues, Claimed, EndedClaim, EqualJobs, NextClaims, NextJobs};
 use crate::db::table::blocked;
 use crate::db::table::claimed::{ENQUEUED_AT, columns};
-use crate::db::table::semaphores::{self, DOES_NOT_WAIT, FreeSlots};
+use crate::db::table::holders::{self, FreeSlots};
+use crate::db::table::semaphores::{self, DOES_NOT_WAIT};
 use crate::db::table::wanted_keys::{self, Request, SEMAPHORE};
 use crate::db::transition::claim::sqlite;
 use crate::db::transition::promote::{self, PickedJob};
@@ -181,7 +182,8 @@ pub(crate) fn end_and_claim_next(
 ///
 /// - `me` locks the row of the process, as a claim does. It waits for no lock, since the statement
 ///   has locked claims: a prune locks the row first, and then the claims.
-/// - `open` counts the slots as they are without the ended claims: the limit may have been lowered.
+/// - `open` counts the slots as they are without the ended claims: the limit may have been lowered. It counts no more than
+///   matter, and none if no job is blocked.
 /// - `next` locks the jobs. Those that another transaction is moving are skipped.
 fn parts(queues: &ClaimQueues) -> String {
     format!(
@@ -190,9 +192,11 @@ fn parts(queues: &ClaimQueues) -> String {
          me AS MATERIALIZED (SELECT id FROM solid_queue_processes WHERE id = $2 AND NOT draining \
            FOR KEY SHARE SKIP LOCKED), \
          names AS MATERIALIZED (SELECT name, place FROM unnest($3) WITH ORDINALITY AS q (name, place)), \
-         open AS MATERIALIZED (SELECT freed.key, \
-             least(freed.slots, {limit} - ({held}) + freed.slots) AS room \
-           FROM freed WHERE EXISTS (SELECT 1 FROM me)), \
+         open AS MATERIALIZED (SELECT freed.key, CASE WHEN {is_boundless} THEN freed.slots \
+             ELSE least(freed.slots, l.slots - ({held}) + freed.slots) END AS room \
+           FROM freed CROSS JOIN LATERAL (SELECT CAST({limit} AS bigint) AS slots) AS l \
+           WHERE EXISTS (SELECT 1 FROM me) AND (SELECT b.id FROM solid_queue_blocked_executions b \
+             WHERE b.concurrency_key = freed.key AND b.expires_at >= {{time '{DOES_NOT_WAIT}'}} LIMIT 1) IS NOT NULL), \
          next AS MATERIALIZED (SELECT b.job_id, open.key FROM open CROSS JOIN LATERAL ( \
              SELECT job_id, queue_name, priority FROM solid_queue_blocked_executions \
              WHERE concurrency_key = open.key AND expires_at >= {{time '{DOES_NOT_WAIT}'}} \
@@ -210,7 +214,8 @@ fn parts(queues: &ClaimQueues) -> String {
            UNION ALL SELECT NULL, '{SEMAPHORE}', semaphore_id, count(*) FROM ended WHERE semaphore_id IS NOT NULL \
            GROUP BY semaphore_id RETURNING 1)",
         limit = semaphores::limit_of("freed.key"),
-        held = semaphores::held_of("freed.key"),
+        is_boundless = holders::is_boundless("l.slots"),
+        held = holders::held_up_to("freed.key", "(greatest(l.slots, 0) + freed.slots)"),
         is_in_turn = blocked::is_in_turn("open.key"),
         may_run = may_run(queues, "= ANY ($4)"),
     )

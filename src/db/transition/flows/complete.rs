@@ -82,7 +82,11 @@ fn follow(conn: &mut Conn<'_>, over: &[EndedBatch]) -> QueryResult<(usize, Vec<i
         }
     }
     let lost = batches::without_retry(conn, &failed)?;
-    children.extend(edges::give_up(conn, Resolved::Batches, &lost)?);
+    let followers = edges::give_up(conn, Resolved::Batches, &lost)?;
+    children.extend(followers.jobs);
+    if followers.has_more {
+        unfinished.extend(lost);
+    }
     let count = children.len();
     wanted_keys::request_later(conn, children.into_iter().map(Request::Child))?;
     Ok((count, unfinished))

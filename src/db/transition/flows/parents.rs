@@ -42,11 +42,12 @@ pub(crate) fn resolve(conn: &mut Conn<'_>, requested: &BTreeSet<i64>) -> QueryRe
             again.extend(parents);
         }
     }
-    children.extend(edges::give_up(
-        conn,
-        Resolved::Jobs,
-        &outcomes.without_retry(),
-    )?);
+    let lost = outcomes.without_retry();
+    let followers = edges::give_up(conn, Resolved::Jobs, &lost)?;
+    children.extend(followers.jobs);
+    if followers.has_more {
+        again.extend(lost);
+    }
     let ended = EndedParents {
         followed: children.len(),
         left_over: again.len(),

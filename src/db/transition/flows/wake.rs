@@ -11,7 +11,7 @@ use diesel::prelude::*;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// How many jobs that wait for one event a promotion takes at once.
+/// How many jobs that wait for events a promotion takes at once.
 const AT_ONCE: usize = 500;
 
 /// What came of the requests.
@@ -21,6 +21,8 @@ pub(crate) struct WokenJobs {
     pub(crate) woken: Vec<i64>,
     /// How many were requested again, because another transaction has locked them.
     pub(crate) left_over: usize,
+    /// Whether more jobs wait for the same events than were taken.
+    pub(crate) has_rest: bool,
 }
 
 /// Lets those jobs run whose wait is over, for a promotion. More jobs than this takes at once are requested again.
@@ -33,12 +35,14 @@ pub(crate) fn wake(
     let mut again = Vec::new();
     let mut left_over = 0;
     if !emitted.is_empty() && !mutant::is("event_wakes_none") {
-        for event in events::existing(conn, emitted)? {
-            let mut waiting = waits::of_event(conn, &event, AT_ONCE)?;
-            if waiting.len() == AT_ONCE {
+        let events = events::existing(conn, emitted)?;
+        let share = (AT_ONCE / events.len().max(1)).max(1);
+        for event in events {
+            let mut waiting = waits::of_event(conn, &event, share)?;
+            if waiting.len() == share {
                 // Those that others have locked hold up none behind them.
-                waiting = waits::lock_of_event(conn, &event, AT_ONCE)?;
-                left_over += usize::from(waiting.len() < AT_ONCE);
+                waiting = waits::lock_of_event(conn, &event, share)?;
+                left_over += usize::from(waiting.len() < share);
                 again.push(Request::Event(event));
             }
             jobs.extend(waiting);
@@ -46,10 +50,15 @@ pub(crate) fn wake(
     }
     let jobs: Vec<i64> = jobs.into_iter().collect();
     let Looked { woken, busy } = wake_jobs(conn, &jobs)?;
+    let has_rest = !again.is_empty() && !woken.is_empty();
     left_over += busy.len();
     again.extend(busy.into_iter().map(Request::Wait));
     wanted_keys::request_later(conn, again)?;
-    Ok(WokenJobs { woken, left_over })
+    Ok(WokenJobs {
+        woken,
+        left_over,
+        has_rest,
+    })
 }
 
 /// What became of jobs that may wait no longer.

@@ -1,6 +1,6 @@
 //! The end of a worker that runs until it is idle.
 
-use crate::db::transition::dispatch;
+use crate::process::base::dispatching::RefusedJobs;
 use crate::process::base::session::Session;
 use crate::process::base::stop::Stop;
 use crate::process::worker::claim::wakeups::Wakeups;
@@ -13,6 +13,7 @@ pub(crate) struct IdleEnd {
     pub(crate) is_wanted: bool,
     /// Whether the worker held no job at the last look, and has found none since.
     was_idle: bool,
+    refused: RefusedJobs,
 }
 
 /// How many scheduled jobs become ready at once.
@@ -26,6 +27,7 @@ impl IdleEnd {
         IdleEnd {
             is_wanted,
             was_idle: false,
+            refused: RefusedJobs::default(),
         }
     }
 
@@ -43,8 +45,7 @@ impl IdleEnd {
         wakeups: &mut Wakeups,
         stop: &Stop,
     ) {
-        let dispatched = session.run("dispatch jobs", |conn| dispatch::dispatch(conn, DISPATCHED));
-        match dispatched {
+        match self.refused.dispatch(session, DISPATCHED) {
             Ok(0) if is_idle && self.was_idle => {
                 log::info!("no job is left that this worker could run: it stops");
                 stop.stop();
