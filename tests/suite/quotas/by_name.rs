@@ -52,6 +52,7 @@ fn stored(db: &TestDb) -> windlass::Handle {
     let registry = Registry::new().register::<Export>(()).register::<Slow>(());
     let worker = Worker::new(&db.database, registry)
         .queues(["none"])
+        .unwrap()
         .start()
         .unwrap();
     until("the classes are stored", || {
