@@ -208,7 +208,11 @@ impl Field {
 
     fn refuse(&self, item: &str) -> String {
         if item.is_empty() {
-            return format!("a {} is missing before or after a comma", self.name);
+            return format!(
+                "{} {} is missing before or after a comma",
+                article(self.name),
+                self.name
+            );
         }
         let range = item.split('/').next().unwrap_or_default();
         if let Some((low, high)) = range.split_once('-')
@@ -217,17 +221,19 @@ impl Field {
             && !self.is_round
         {
             return format!(
-                "`{}` runs backwards: a range of a {} starts with the smaller one; write `{low}-{},{}-{high}` to \
+                "`{}` runs backwards: a range of {} {} starts with the smaller one; write `{low}-{},{}-{high}` to \
                  go past the end",
                 item.escape_default(),
+                article(self.name),
                 self.name,
                 self.last,
                 self.first
             );
         }
         format!(
-            "`{}` is not a {}, which is {} to {}, a range of these or `*`, and may have a step above zero",
+            "`{}` is not {} {}, which is {} to {}, a range of these or `*`, and may have a step above zero",
             item.escape_default(),
+            article(self.name),
             self.name,
             self.first,
             self.last
@@ -277,6 +283,11 @@ impl Field {
         };
         Some(value).filter(|value| (self.first..=self.last).contains(value))
     }
+}
+
+/// Returns the article before a name.
+fn article(name: &str) -> &'static str {
+    if name == "hour" { "an" } else { "a" }
 }
 
 /// Parses digits and nothing else.

@@ -8,6 +8,7 @@ use crate::db::model::extras::Extras;
 use crate::db::model::state::JobState;
 use crate::db::query::pages::job_lines::{self, JobLine, LineArguments};
 use crate::db::table::classes;
+use crate::job::arguments::redact::HIDDEN;
 use diesel::QueryResult;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -33,7 +34,7 @@ fn secrets<'c>(
     let names: Vec<&str> = BTreeSet::from_iter(classes).into_iter().collect();
     let known = classes::redact_all(conn, &names)?.into_iter();
     Ok(known
-        .map(|(class, fields)| (class, Secrets::Named(fields)))
+        .map(|(class, fields)| (class, Secrets::named(fields)))
         .collect())
 }
 
@@ -69,7 +70,7 @@ pub(crate) fn listed(conn: &mut Conn<'_>, ids: &[i64]) -> QueryResult<Vec<Listed
     };
     let mut known: BTreeMap<(String, String, u32, bool), Option<String>> = BTreeMap::new();
     let jobs = lines.into_iter().map(|line| {
-        let extras = Extras::of_policy(line.policy.as_deref());
+        let mut extras = Extras::of_policy(line.policy.as_deref());
         let state = line.state();
         let but = around.as_ref().filter(|_| state == Some(JobState::Ready));
         let but = but.and_then(|around| {
@@ -89,6 +90,14 @@ pub(crate) fn listed(conn: &mut Conn<'_>, ids: &[i64]) -> QueryResult<Vec<Listed
             known.entry(key).or_insert_with(why).clone()
         });
         let hidden = secrets.get(&line.class_name).unwrap_or(&Secrets::All);
+        if !extras.tags.is_empty() {
+            match &line.arguments {
+                Some(arguments) => hidden.with(arguments).hide_in_tags(&mut extras.tags),
+                // What is secret in them was not read.
+                None if hidden.has_names() => extras.tags.fill(HIDDEN.to_owned()),
+                None => {}
+            }
+        }
         ListedJob {
             arguments: line.arguments.as_deref().map(|text| hidden.show(text)),
             tags: extras.tags,

@@ -7,14 +7,16 @@ pub(crate) use listed::{ListedJob, listed};
 pub(crate) use steps::ENOUGH;
 
 use crate::admin::job_list::steps::IdSteps;
+use crate::clock;
 use crate::db::Conn;
 use crate::db::conn::sql::timestamp;
 use crate::db::model::state::JobState;
 use crate::db::query::batches;
+use crate::db::query::named;
 use crate::db::query::newest_job::newest_job;
+use crate::db::query::pages::id_bounds;
 use crate::db::query::pages::job_search::JobSearch;
 use crate::db::query::pages::job_window::{self, FoundBy, FoundJob, KeyRange, ListPlace, WINDOW};
-use crate::db::query::pages::{id_bounds, named};
 use chrono::NaiveDateTime;
 use diesel::QueryResult;
 
@@ -38,8 +40,6 @@ pub(crate) struct SearchStop {
     pub(crate) place: ListPlace,
     /// The last job that it looked at.
     pub(crate) job: Option<i64>,
-    /// A finished job far beyond, if those in between are all unfinished as far as is known.
-    pub(crate) skip_to: Option<i64>,
 }
 
 /// How many jobs with one unique id, or of one batch, are looked up by it. If there are more, all jobs are searched.
@@ -48,7 +48,8 @@ const MOST_OF_ONE: usize = 1_000;
 /// How many priorities a queue may have for its ready jobs to be found by them.
 const MOST_PRIORITIES: usize = 8;
 
-/// How many candidates have their arguments read for a search without secrets, at a time and in all.
+/// How many candidates have their arguments read for a search without secrets, at a time and in all. It
+/// stops earlier if it has taken [`ENOUGH`] time.
 const CANDIDATES: (usize, usize) = (100, 2_000);
 
 impl JobSearch {
@@ -102,6 +103,11 @@ pub(crate) fn list(
         let newest = newest_job(conn)?.unwrap_or(0);
         let lowest = newest.saturating_sub(id_bounds::SEARCHED_JOBS - 1);
         finder.range.lowest = finder.range.lowest.max(lowest);
+    }
+    let (ListPlace::Before(key) | ListPlace::After(key)) = place;
+    let is_gone = finder.is_by_end() && key != i64::MAX && !job_window::is_finished(conn, key)?;
+    if is_gone {
+        finder.place = ListPlace::Before(i64::MAX);
     }
     let mut page = finder.page(conn)?;
     if matches!(place, ListPlace::After(_)) && !page.has_more && page.stop.is_none() {
@@ -173,6 +179,11 @@ impl Finder<'_> {
         }
     }
 
+    /// Returns whether the list goes along the times at which jobs finished.
+    fn is_by_end(&self) -> bool {
+        job_window::is_by_end(self.search, &self.by)
+    }
+
     fn page(&self, conn: &mut Conn<'_>) -> QueryResult<FoundPage> {
         let (search, by, place) = (self.search, &self.by, self.place);
         if search.arguments.is_none() {
@@ -181,13 +192,18 @@ impl Finder<'_> {
         let Some(window) = job_window::window(conn, search, by, self.range, place)? else {
             return Ok(self.cut(Vec::new(), None));
         };
-        self.with_arguments(conn, window.range, window.stop(place))
+        let range = match self.is_by_end() {
+            true => self.range,
+            false => window.range,
+        };
+        self.with_arguments(conn, range, window.stop(place))
     }
 
     fn in_steps(&self, conn: &mut Conn<'_>) -> QueryResult<FoundPage> {
         let (search, by, place) = (self.search, &self.by, self.place);
         let wanted = self.limit.saturating_add(1);
         let mut steps = match by == &FoundBy::Key && search.is_of_jobs() {
+            true if self.is_by_end() => IdSteps::one(self.range, ListPlace::Before(i64::MAX)),
             true => IdSteps::of_jobs(conn, self.range, place)?,
             false => IdSteps::one(self.range, place),
         };
@@ -238,6 +254,7 @@ impl Finder<'_> {
         let (at_once, in_all) = CANDIDATES;
         let texts = self.search.argument_texts();
         let (mut place, mut found) = (self.place, Vec::new());
+        let began = clock::instant();
         for _ in 0..in_all / at_once {
             let how = (place, WINDOW, at_once);
             let candidates = job_window::matching(conn, self.search, &self.by, range, how)?;
@@ -256,6 +273,10 @@ impl Finder<'_> {
             }
             if candidates.len() < at_once {
                 return Ok(self.cut(found, stop));
+            }
+            // To parse large arguments takes most of the time.
+            if began.elapsed() >= ENOUGH {
+                break;
             }
         }
         let (ListPlace::Before(key) | ListPlace::After(key)) = place;
@@ -278,16 +299,18 @@ impl Finder<'_> {
         if !is_back {
             found.reverse();
         }
-        let stop = page
-            .stop
-            .map(|key| self.stopped(conn, key, found.is_empty()));
+        let stop = page.stop.map(|key| self.stopped(conn, key));
         let stop = stop.transpose()?;
         let (first, last) = (found.first(), found.last());
         let is_top = self.place == ListPlace::Before(i64::MAX);
         let (ListPlace::Before(key) | ListPlace::After(key)) = self.place;
         // Without a job on the page, the list goes on from where it was.
-        let newer = ListPlace::After(first.map_or(key.saturating_sub(1), |job| job.key));
-        let older = ListPlace::Before(last.map_or(key.saturating_add(1), |job| job.key));
+        let (newer, older) = match self.is_by_end() {
+            true => (key, key),
+            false => (key.saturating_sub(1), key.saturating_add(1)),
+        };
+        let newer = ListPlace::After(first.map_or(newer, |job| job.key));
+        let older = ListPlace::Before(last.map_or(older, |job| job.key));
         let (has_newer, has_older) = match is_back {
             true => (!is_top, page.has_more),
             false => (page.has_more, true),
@@ -301,23 +324,15 @@ impl Finder<'_> {
         })
     }
 
-    fn stopped(&self, conn: &mut Conn<'_>, key: i64, is_empty: bool) -> QueryResult<SearchStop> {
+    fn stopped(&self, conn: &mut Conn<'_>, key: i64) -> QueryResult<SearchStop> {
         let state = self.search.state;
         let place = match self.place {
             ListPlace::Before(_) => ListPlace::Before(key),
             ListPlace::After(_) => ListPlace::After(key),
         };
-        let may_skip =
-            is_empty && state == Some(JobState::Finished) && matches!(place, ListPlace::Before(_));
         Ok(SearchStop {
             place,
             job: job_window::job_of_key(conn, state, key)?,
-            skip_to: match may_skip {
-                true => {
-                    job_window::finished_below(conn, key)?.filter(|job| *job >= self.range.lowest)
-                }
-                false => None,
-            },
         })
     }
 }

@@ -4,9 +4,12 @@ use crate::error::{Error, Result};
 use crate::process::base::threads;
 use crate::web::http::forward::{Engine, Peer};
 use crate::web::http::router;
+use crate::web::http::seats::{Seat, Seats, ServedBody};
 use crate::web::http::stream::GuardedStream;
 use axum::Router;
+use axum::body::Body;
 use hyper::server::conn::http1;
+use hyper::service::{Service as _, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use std::future::Future as _;
@@ -25,8 +28,12 @@ const HEAD: Duration = Duration::from_secs(15);
 /// The most bytes of the head of a request.
 const HEAD_BYTES: usize = 32 * 1024;
 
-/// The most connections at once; more are closed at once.
+/// The most connections at once. For more, those that have been idle for longest are closed.
 const CONNECTIONS: usize = 512;
+
+/// How many more are open for one request each, and for how long.
+const RESERVE: usize = 32;
+const BRIEF: Duration = Duration::from_secs(10);
 
 /// How long responses that are under way may continue after a stop.
 const DRAIN: Duration = Duration::from_secs(3);
@@ -66,8 +73,14 @@ async fn serve(
 ) -> std::io::Result<()> {
     let listener = tokio::net::TcpListener::from_std(listener)?;
     let places = Arc::new(Semaphore::new(CONNECTIONS));
-    let router = router::router(engine);
-    let accepting = tokio::spawn(accept(listener, router, Arc::clone(&places), stop.clone()));
+    let accepting = Accepting {
+        router: router::router(engine),
+        places: Arc::clone(&places),
+        reserve: Arc::new(Semaphore::new(RESERVE)),
+        seats: Arc::default(),
+        stop: stop.clone(),
+    };
+    let accepting = tokio::spawn(accepting.run(listener));
     stopped(stop).await;
     accepting.abort();
     let all = u32::try_from(CONNECTIONS).unwrap_or(u32::MAX);
@@ -80,48 +93,103 @@ async fn stopped(mut stop: watch::Receiver<bool>) {
     let _ = stop.wait_for(|is_stopped| *is_stopped).await;
 }
 
-async fn accept(
-    listener: tokio::net::TcpListener,
+/// What accepts connections.
+struct Accepting {
     router: Router,
     places: Arc<Semaphore>,
+    /// Places for one request each, when all others are taken.
+    reserve: Arc<Semaphore>,
+    seats: Arc<Seats>,
     stop: watch::Receiver<bool>,
-) {
-    loop {
-        match listener.accept().await {
-            Ok((stream, peer)) => {
-                let Ok(place) = Arc::clone(&places).try_acquire_owned() else {
-                    log::debug!("web: too many connections, one was closed");
-                    continue;
-                };
-                let _ = stream.set_nodelay(true);
-                let router = router.clone().layer(axum::Extension(Peer(peer)));
-                let stop = stop.clone();
-                tokio::spawn(async move {
-                    connection(GuardedStream::new(stream), router, stop).await;
-                    drop(place);
-                });
-            }
-            Err(error) => {
-                log::debug!("web: cannot accept a connection: {error}");
-                tokio::time::sleep(REST).await;
+}
+
+impl Accepting {
+    async fn run(self, listener: tokio::net::TcpListener) {
+        loop {
+            match listener.accept().await {
+                Ok((stream, peer)) => self.serve(stream, Peer(peer)),
+                // Such as too many open files: it ends when other connections do.
+                Err(error) => {
+                    log::debug!("web: cannot accept a connection: {error}");
+                    tokio::time::sleep(REST).await;
+                }
             }
         }
     }
+
+    /// Serves a connection. If there are too many, the one that has been idle for longest ends, and this
+    /// one serves a request in the reserve: a probe is answered, however many connections are kept open.
+    fn serve(&self, stream: tokio::net::TcpStream, peer: Peer) {
+        let take = |places: &Arc<Semaphore>| Arc::clone(places).try_acquire_owned().ok();
+        let place = take(&self.places);
+        let is_reserve = place.is_none();
+        let Some(place) = place.or_else(|| {
+            self.seats.make_room();
+            take(&self.reserve)
+        }) else {
+            log::debug!("web: too many connections, one was closed");
+            return;
+        };
+        let _ = stream.set_nodelay(true);
+        let router = self.router.clone().layer(axum::Extension(peer));
+        let (stop, seats) = (self.stop.clone(), Arc::clone(&self.seats));
+        tokio::spawn(async move {
+            let stream = GuardedStream::new(stream);
+            if is_reserve {
+                let served = connection(stream, router, stop, None);
+                let _ = tokio::time::timeout(BRIEF, served).await;
+            } else {
+                let seat = Arc::new(seats.take());
+                connection(stream, router, stop, Some(seat)).await;
+            }
+            drop(place);
+        });
+    }
 }
 
-/// Serves one connection. After a stop, the response that is under way is completed.
-async fn connection(stream: GuardedStream, router: Router, stop: watch::Receiver<bool>) {
+/// Serves a connection until it ends, or is to give way. Without a seat, it has one request.
+async fn connection(
+    stream: GuardedStream,
+    router: Router,
+    stop: watch::Receiver<bool>,
+    seat: Option<Arc<Seat>>,
+) {
+    let is_kept = seat.is_some();
+    let service = TowerToHyperService::new(router);
+    let of = seat.clone();
+    let service = service_fn(move |request| {
+        let serving = of.as_ref().map(|seat| seat.serve());
+        let answer = service.call(request);
+        async move {
+            let answer = answer.await?;
+            Ok::<_, std::convert::Infallible>(match serving {
+                Some(serving) => answer.map(|body| Body::new(ServedBody::new(body, serving))),
+                None => answer,
+            })
+        }
+    });
     let served = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD)
         .max_buf_size(HEAD_BYTES)
-        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
+        .keep_alive(is_kept)
+        .serve_connection(TokioIo::new(stream), service);
+    let gives_way = async {
+        match &seat {
+            Some(seat) => seat.gives_way().await,
+            None => std::future::pending().await,
+        }
+    };
     let (mut served, mut stopping) = (pin!(served), pin!(stopped(stop)));
+    let mut gives_way = pin!(gives_way);
     let mut is_stopping = false;
     let ended = std::future::poll_fn(|cx| {
         if !is_stopping && stopping.as_mut().poll(cx) == Poll::Ready(()) {
             is_stopping = true;
             served.as_mut().graceful_shutdown();
+        }
+        if gives_way.as_mut().poll(cx) == Poll::Ready(()) {
+            return Poll::Ready(Ok(()));
         }
         served.as_mut().poll(cx)
     });
