@@ -38,20 +38,22 @@ fn secrets<'c>(
         .collect())
 }
 
-/// Returns those of the jobs whose arguments contain one of the texts where they are shown.
+/// Returns those of the jobs whose arguments contain one of the texts where they are shown, and how many bytes of
+/// arguments were read.
 pub(super) fn shown_with(
     conn: &mut Conn<'_>,
     ids: &[i64],
     texts: &[String],
-) -> QueryResult<Vec<i64>> {
+) -> QueryResult<(Vec<i64>, usize)> {
     let lines = job_lines::arguments(conn, ids)?;
+    let read: usize = lines.iter().map(|line| line.arguments.len()).sum();
     let secrets = secrets(conn, lines.iter().map(|line| &*line.class_name))?;
     let is_shown = |line: &&LineArguments| {
         let hidden = secrets.get(&line.class_name);
         hidden.is_some_and(|hidden| hidden.shows(&line.arguments, texts))
     };
     let shown = lines.iter().filter(is_shown);
-    Ok(shown.map(|line| line.job_id).collect())
+    Ok((shown.map(|line| line.job_id).collect(), read))
 }
 
 /// Reads jobs for a list, in any order.

@@ -18,6 +18,7 @@ crate::on_each_database!(
     finished_jobs_are_in_the_order_of_their_ends,
     the_search_box_goes_to_what_it_names,
     hidden_arguments_are_not_found,
+    a_search_stops_when_it_has_read_much,
     where_a_search_stops_tells_nothing_of_what_is_hidden,
     wrong_filters_are_explained,
 );
@@ -375,6 +376,32 @@ fn hidden_arguments_are_not_found(db: &TestDb) {
     let all = "/preview?which=matching&do=cancel&args=hunter2";
     assert!(get(&server, all).expect(400).contains("one by one"));
     drop(world);
+}
+
+/// Large arguments cost as much as many small ones.
+fn a_search_stops_when_it_has_read_much(db: &TestDb) {
+    db.execute(&format!(
+        "INSERT INTO windlass_classes (class_name, queue_name, redact, internal, seen_at) VALUES ('big', 'q', '[]', {}, {})",
+        if db.is_postgres() { "false" } else { "0" },
+        super::world::now(db)
+    ));
+    let text = "x".repeat(60_000);
+    let jobs: Vec<NewJob> = (0..300)
+        .map(|n| {
+            NewJob::of_class(
+                "big",
+                format!(r#"{{"n":{n},"found":"needle","text":"{text}"}}"#),
+            )
+        })
+        .collect();
+    windlass::enqueue_all(&mut db.connect(), jobs).unwrap();
+    db.execute("UPDATE windlass_classes SET redact = '[\"found\"]'");
+    let server = serve(&db.database);
+    let page = get(&server, "/jobs?args=needle").expect(200);
+    assert_eq!(listed(&page), [] as [i64; 0]);
+    let further = link(&page, "Search further").expect("it has not read all");
+    let page = get(&server, &further).expect(200);
+    assert_eq!(link(&page, "Search further"), None);
 }
 
 fn where_a_search_stops_tells_nothing_of_what_is_hidden(db: &TestDb) {
