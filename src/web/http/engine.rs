@@ -20,7 +20,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::thread::JoinHandle;
 use std::time::Duration;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 /// How long a client may take to send the head of a request, also the first byte of the next one.
 const HEAD: Duration = Duration::from_secs(15);
@@ -34,6 +34,9 @@ const CONNECTIONS: usize = 512;
 /// How many more are open for one request each, and for how long.
 const RESERVE: usize = 32;
 const BRIEF: Duration = Duration::from_secs(10);
+
+/// How long the end of a connection that gives way may take.
+const ROOM: Duration = Duration::from_secs(1);
 
 /// How long responses that are under way may continue after a stop.
 const DRAIN: Duration = Duration::from_secs(3);
@@ -97,7 +100,7 @@ async fn stopped(mut stop: watch::Receiver<bool>) {
 struct Accepting {
     router: Router,
     places: Arc<Semaphore>,
-    /// Places for one request each, when all others are taken.
+    /// Places for one request each, when all others are busy.
     reserve: Arc<Semaphore>,
     seats: Arc<Seats>,
     stop: watch::Receiver<bool>,
@@ -107,7 +110,7 @@ impl Accepting {
     async fn run(self, listener: tokio::net::TcpListener) {
         loop {
             match listener.accept().await {
-                Ok((stream, peer)) => self.serve(stream, Peer(peer)),
+                Ok((stream, peer)) => self.serve(stream, Peer(peer)).await,
                 // Such as too many open files: it ends when other connections do.
                 Err(error) => {
                     log::debug!("web: cannot accept a connection: {error}");
@@ -117,30 +120,39 @@ impl Accepting {
         }
     }
 
-    /// Serves a connection. If there are too many, the one that has been idle for longest ends, and this
-    /// one serves a request in the reserve: a probe is answered, however many connections are kept open.
-    fn serve(&self, stream: tokio::net::TcpStream, peer: Peer) {
-        let take = |places: &Arc<Semaphore>| Arc::clone(places).try_acquire_owned().ok();
-        let place = take(&self.places);
-        let is_reserve = place.is_none();
-        let Some(place) = place.or_else(|| {
-            self.seats.make_room();
-            take(&self.reserve)
-        }) else {
+    /// Returns a place for a connection, and whether it is one for one request. If there are too many, the
+    /// connection that has been idle for longest ends: a probe is answered, however many are kept open.
+    async fn place(&self) -> Option<(OwnedSemaphorePermit, bool)> {
+        if let Ok(place) = Arc::clone(&self.places).try_acquire_owned() {
+            return Some((place, false));
+        }
+        if self.seats.make_room() {
+            let place = Arc::clone(&self.places).acquire_owned();
+            if let Ok(Ok(place)) = tokio::time::timeout(ROOM, place).await {
+                return Some((place, false));
+            }
+        }
+        let place = Arc::clone(&self.reserve).try_acquire_owned();
+        place.ok().map(|place| (place, true))
+    }
+
+    async fn serve(&self, stream: tokio::net::TcpStream, peer: Peer) {
+        let Some((place, is_reserve)) = self.place().await else {
             log::debug!("web: too many connections, one was closed");
             return;
         };
         let _ = stream.set_nodelay(true);
         let router = self.router.clone().layer(axum::Extension(peer));
-        let (stop, seats) = (self.stop.clone(), Arc::clone(&self.seats));
+        let stop = self.stop.clone();
+        // From now on, it may have to give way.
+        let seat = (!is_reserve).then(|| Arc::new(self.seats.take()));
         tokio::spawn(async move {
-            let stream = GuardedStream::new(stream);
-            if is_reserve {
-                let served = connection(stream, router, stop, None);
-                let _ = tokio::time::timeout(BRIEF, served).await;
+            let is_kept = seat.is_some();
+            let served = connection(GuardedStream::new(stream), router, stop, seat);
+            if is_kept {
+                served.await;
             } else {
-                let seat = Arc::new(seats.take());
-                connection(stream, router, stop, Some(seat)).await;
+                let _ = tokio::time::timeout(BRIEF, served).await;
             }
             drop(place);
         });
