@@ -56,6 +56,18 @@ pub(super) fn shown_with(
     Ok((shown.map(|line| line.job_id).collect(), read))
 }
 
+/// Returns tags without the values of secret fields.
+fn shown_tags(mut tags: Vec<String>, arguments: Option<&str>, hidden: &Secrets) -> Vec<String> {
+    match arguments {
+        _ if tags.is_empty() => {}
+        Some(arguments) => hidden.with(arguments).hide_in_tags(&mut tags),
+        // What is secret in them was not read.
+        None if hidden.has_names() => tags.fill(HIDDEN.to_owned()),
+        None => {}
+    }
+    tags
+}
+
 /// Reads jobs for a list, in any order.
 pub(crate) fn listed(conn: &mut Conn<'_>, ids: &[i64]) -> QueryResult<Vec<ListedJob>> {
     if ids.is_empty() {
@@ -72,7 +84,7 @@ pub(crate) fn listed(conn: &mut Conn<'_>, ids: &[i64]) -> QueryResult<Vec<Listed
     };
     let mut known: BTreeMap<(String, String, u32, bool), Option<String>> = BTreeMap::new();
     let jobs = lines.into_iter().map(|line| {
-        let mut extras = Extras::of_policy(line.policy.as_deref());
+        let extras = Extras::of_policy(line.policy.as_deref());
         let state = line.state();
         let but = around.as_ref().filter(|_| state == Some(JobState::Ready));
         let but = but.and_then(|around| {
@@ -92,17 +104,9 @@ pub(crate) fn listed(conn: &mut Conn<'_>, ids: &[i64]) -> QueryResult<Vec<Listed
             known.entry(key).or_insert_with(why).clone()
         });
         let hidden = secrets.get(&line.class_name).unwrap_or(&Secrets::All);
-        if !extras.tags.is_empty() {
-            match &line.arguments {
-                Some(arguments) => hidden.with(arguments).hide_in_tags(&mut extras.tags),
-                // What is secret in them was not read.
-                None if hidden.has_names() => extras.tags.fill(HIDDEN.to_owned()),
-                None => {}
-            }
-        }
         ListedJob {
             arguments: line.arguments.as_deref().map(|text| hidden.show(text)),
-            tags: extras.tags,
+            tags: shown_tags(extras.tags, line.arguments.as_deref(), hidden),
             state,
             but,
             line,
