@@ -329,7 +329,7 @@ mod tests {
             marks(1, 99).contains("class=\"v ok\""),
             "none of the last hour"
         );
-        let minute = crate::history::Bucket {
+        let minute = Bucket {
             tally: Tally {
                 failed: 3,
                 finished: 97,
