@@ -1,5 +1,6 @@
 //! Lists of jobs for pages: found a window at a time, and shown without their secrets.
 
+mod finished;
 mod listed;
 mod steps;
 
@@ -106,12 +107,10 @@ pub(crate) fn list(
         let lowest = newest.saturating_sub(id_bounds::SEARCHED_JOBS - 1);
         finder.range.lowest = finder.range.lowest.max(lowest);
     }
-    let (ListPlace::Before(key) | ListPlace::After(key)) = place;
-    let is_gone = finder.is_by_end() && key != i64::MAX && !job_window::is_finished(conn, key)?;
-    if is_gone {
-        finder.place = ListPlace::Before(i64::MAX);
-    }
     let mut page = finder.page(conn)?;
+    if let Some(stop) = finder.may_pass(&page) {
+        page = finder.beyond_unfinished(conn, stop)?;
+    }
     if matches!(place, ListPlace::After(_)) && !page.has_more && page.stop.is_none() {
         // The newest page is a full one.
         finder.place = ListPlace::Before(i64::MAX);
@@ -181,11 +180,6 @@ impl Finder<'_> {
         }
     }
 
-    /// Returns whether the list goes along the times at which jobs finished.
-    fn is_by_end(&self) -> bool {
-        job_window::is_by_end(self.search, &self.by)
-    }
-
     fn page(&self, conn: &mut Conn<'_>) -> QueryResult<FoundPage> {
         let (search, by, place) = (self.search, &self.by, self.place);
         if search.arguments.is_none() {
@@ -194,18 +188,13 @@ impl Finder<'_> {
         let Some(window) = job_window::window(conn, search, by, self.range, place)? else {
             return Ok(self.cut(Vec::new(), None));
         };
-        let range = match self.is_by_end() {
-            true => self.range,
-            false => window.range,
-        };
-        self.with_arguments(conn, range, window.stop(place))
+        self.with_arguments(conn, window.range, window.stop(place))
     }
 
     fn in_steps(&self, conn: &mut Conn<'_>) -> QueryResult<FoundPage> {
         let (search, by, place) = (self.search, &self.by, self.place);
         let wanted = self.limit.saturating_add(1);
         let mut steps = match by == &FoundBy::Key && search.is_of_jobs() {
-            true if self.is_by_end() => IdSteps::one(self.range, ListPlace::Before(i64::MAX)),
             true => IdSteps::of_jobs(conn, self.range, place)?,
             false => IdSteps::one(self.range, place),
         };
@@ -307,12 +296,8 @@ impl Finder<'_> {
         let is_top = self.place == ListPlace::Before(i64::MAX);
         let (ListPlace::Before(key) | ListPlace::After(key)) = self.place;
         // Without a job on the page, the list goes on from where it was.
-        let (newer, older) = match self.is_by_end() {
-            true => (key, key),
-            false => (key.saturating_sub(1), key.saturating_add(1)),
-        };
-        let newer = ListPlace::After(first.map_or(newer, |job| job.key));
-        let older = ListPlace::Before(last.map_or(older, |job| job.key));
+        let newer = ListPlace::After(first.map_or(key.saturating_sub(1), |job| job.key));
+        let older = ListPlace::Before(last.map_or(key.saturating_add(1), |job| job.key));
         let (has_newer, has_older) = match is_back {
             true => (!is_top, page.has_more),
             false => (page.has_more, true),

@@ -94,8 +94,12 @@ pub(crate) const JOB_PAGES: [(&str, Work); 9] = [
         find(conn, &filtered(Some(JobState::Ready)), &by)
     }),
     ("find jobs of a time", times),
-    ("look where a list goes on", |conn, rows| {
-        job_window::is_finished(conn, rows.jobs[0])?;
+    ("find a finished job further back", |conn, rows| {
+        let range = KeyRange {
+            lowest: 0,
+            highest: rows.jobs[0],
+        };
+        job_window::newest_finished(conn, range)?;
         job_window::job_of_key(conn, Some(JobState::Failed), rows.jobs[0]).map(drop)
     }),
     ("show the jobs of a page", |conn, rows| {

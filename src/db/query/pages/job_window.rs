@@ -8,7 +8,7 @@ use crate::db::model::state::JobState;
 use crate::db::query::conditions::Conditions;
 use crate::db::query::pages::job_search::JobSearch;
 use diesel::prelude::*;
-use diesel::sql_types::{BigInt, Bool, Integer, Nullable};
+use diesel::sql_types::{BigInt, Integer, Nullable};
 
 /// How many rows a search without an index looks at before it stops and can be continued.
 pub(crate) const WINDOW: i64 = 10_000;
@@ -29,19 +29,12 @@ impl ListPlace {
             ListPlace::After(_) => "ASC",
         }
     }
-
-    fn opposite(self) -> &'static str {
-        match self {
-            ListPlace::Before(_) => "ASC",
-            ListPlace::After(_) => "DESC",
-        }
-    }
 }
 
 /// By what the rows of a list are found.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum FoundBy {
-    /// In the order of their keys; finished jobs in the order in which they finished.
+    /// In the order of their keys.
     Key,
     /// By the ids of their jobs, of which there are few.
     Jobs(Vec<i64>),
@@ -86,51 +79,19 @@ impl KeyRange {
     }
 }
 
-/// Returns whether a list goes along the times at which jobs finished: by their ids, any number of jobs that
-/// wait may be between two that have finished.
-pub(crate) fn is_by_end(search: &JobSearch, by: &FoundBy) -> bool {
-    search.state == Some(JobState::Finished) && *by == FoundBy::Key
-}
-
-/// Returns the order of the rows of a list, by the columns of `of`.
-fn order(search: &JobSearch, by: &FoundBy, of: &str, direction: &str) -> String {
-    let key = search.key();
-    match is_by_end(search, by) {
-        true => format!("{of}.finished_at {direction}, {of}.{key} {direction}"),
-        false => format!("{of}.{key} {direction}"),
-    }
-}
-
-/// Returns the condition that a finished job is beyond the place, which is the id of another one.
-fn beyond(place: ListPlace, query: &mut Conditions<'_>) -> String {
-    let (ListPlace::Before(key) | ListPlace::After(key)) = place;
-    let sign = match place {
-        ListPlace::Before(i64::MAX) => return "e.finished_at IS NOT NULL AND ".to_owned(),
-        ListPlace::Before(_) => '<',
-        ListPlace::After(_) => '>',
-    };
-    let id = query.param(key);
-    let at = format!("(SELECT last.finished_at FROM solid_queue_jobs last WHERE last.id = {id})");
-    format!("e.finished_at {sign}= {at} AND (e.finished_at {sign} {at} OR e.id {sign} {id}) AND ")
-}
-
 /// Returns the rows `e` of a list in a range, at most `most`, in the order of its direction; as
 /// the text of a query whose parameters come first.
 fn rows<'s>(
     search: &'s JobSearch,
     by: &FoundBy,
     range: KeyRange,
-    (place, most): (ListPlace, i64),
+    (order, most): (&str, i64),
 ) -> Conditions<'s> {
-    let is_by_end = is_by_end(search, by);
-    let range = if is_by_end { range } else { range.from(place) };
     let mut query = Conditions::after(vec![range.lowest.into(), range.highest.into(), most.into()]);
     search.add_indexed(&mut query);
     let indexed = std::mem::take(&mut query.text);
     let (key, job, table) = (search.key(), search.job(), search.table());
-    let direction = place.order();
     let found = match by {
-        FoundBy::Key if is_by_end => beyond(place, &mut query),
         FoundBy::Key => String::new(),
         FoundBy::Jobs(ids) => format!("e.{job} IN {{in {}}} AND ", query.param(id_list(ids))),
         FoundBy::Priorities(_) => {
@@ -139,8 +100,7 @@ fn rows<'s>(
         }
     };
     let part = format!(
-        "SELECT * FROM {table} e WHERE {found}e.{key} >= $1 AND e.{key} <= $2{indexed} ORDER BY {} LIMIT $3",
-        order(search, by, "e", direction)
+        "SELECT * FROM {table} e WHERE {found}e.{key} >= $1 AND e.{key} <= $2{indexed} ORDER BY e.{key} {order} LIMIT $3"
     );
     query.text = match by {
         FoundBy::Priorities(priorities) => {
@@ -153,7 +113,7 @@ fn rows<'s>(
                 })
                 .collect();
             let all = parts.join(" UNION ALL ");
-            format!("SELECT * FROM ({all}) AS every ORDER BY every.{key} {direction} LIMIT $3")
+            format!("SELECT * FROM ({all}) AS every ORDER BY every.{key} {order} LIMIT $3")
         }
         FoundBy::Key | FoundBy::Jobs(_) => part,
     };
@@ -197,26 +157,16 @@ pub(crate) fn window(
     range: KeyRange,
     place: ListPlace,
 ) -> QueryResult<Option<JobWindow>> {
-    let query = rows(search, by, range, (place, WINDOW));
-    let key = search.key();
-    let text = match is_by_end(search, by) {
-        // The last row is where it stops, whatever its id.
-        true => format!(
-            "SELECT w.{key} AS lowest, w.{key} AS highest, count(*) OVER () AS size FROM ({}) AS w ORDER BY {} LIMIT 1",
-            query.text,
-            order(search, by, "w", place.opposite())
-        ),
-        false => format!(
-            "SELECT min(w.{key}) AS lowest, max(w.{key}) AS highest, count(*) AS size FROM ({}) AS w",
-            query.text
-        ),
-    };
-    let ends: Option<WindowEnds> = Statement::new(text)
+    let query = rows(search, by, range.from(place), (place.order(), WINDOW));
+    let text = format!(
+        "SELECT min(w.{key}) AS lowest, max(w.{key}) AS highest, count(*) AS size FROM ({}) AS w",
+        query.text,
+        key = search.key(),
+    );
+    let ends: WindowEnds = Statement::new(text)
         .unkept()
         .bind_all(query.params)
-        .get_result(conn)
-        .optional()?;
-    let Some(ends) = ends else { return Ok(None) };
+        .get_result(conn)?;
     let range = ends.lowest.zip(ends.highest);
     let range = range.map(|(lowest, highest)| KeyRange { lowest, highest });
     let size = ends.size;
@@ -232,7 +182,8 @@ pub(crate) fn matching(
     range: KeyRange,
     (place, most, limit): (ListPlace, i64, usize),
 ) -> QueryResult<Vec<FoundJob>> {
-    let mut query = rows(search, by, range, (place, most));
+    let order = place.order();
+    let mut query = rows(search, by, range.from(place), (order, most));
     let rows = std::mem::take(&mut query.text);
     search.add_others(conn.dialect(), &mut query);
     let limit = query.param(i64::try_from(limit).unwrap_or(i64::MAX));
@@ -254,9 +205,8 @@ pub(crate) fn matching(
         ),
     };
     let text = format!(
-        "SELECT {of}.{key} AS key, job.id AS job_id FROM {from} WHERE true{} ORDER BY {} LIMIT {limit}",
-        query.text,
-        order(search, by, of, place.order())
+        "SELECT {of}.{key} AS key, job.id AS job_id FROM {from} WHERE true{} ORDER BY {of}.{key} {order} LIMIT {limit}",
+        query.text
     );
     Statement::new(text)
         .unkept()
@@ -286,17 +236,18 @@ pub(crate) fn priorities(conn: &mut Conn<'_>, queue: &str, most: i64) -> QueryRe
     Ok(found.into_iter().filter_map(|row| row.priority).collect())
 }
 
-#[derive(QueryableByName)]
-struct IsFinished {
-    #[diesel(sql_type = Bool)]
-    is_finished: bool,
-}
-
-/// Returns whether a list of finished jobs can go on from this one: it is still there.
-pub(crate) fn is_finished(conn: &mut Conn<'_>, job: i64) -> QueryResult<bool> {
-    let text = "SELECT EXISTS (SELECT 1 FROM solid_queue_jobs WHERE id = $1 AND finished_at IS NOT NULL) AS is_finished";
-    let found: IsFinished = Statement::new(text).unkept().bind(job).get_result(conn)?;
-    Ok(found.is_finished)
+/// Returns the newest finished job whose id is in a range: jobs that wait may be the newest million, and there is no
+/// index of those that have finished.
+pub(crate) fn newest_finished(conn: &mut Conn<'_>, range: KeyRange) -> QueryResult<Option<i64>> {
+    let text = "SELECT id AS job_id FROM solid_queue_jobs WHERE id >= $1 AND id <= $2 AND finished_at IS NOT NULL \
+         ORDER BY id DESC LIMIT 1";
+    let found: Option<JobOfKey> = Statement::new(text)
+        .unkept()
+        .bind(range.lowest)
+        .bind(range.highest)
+        .get_result(conn)
+        .optional()?;
+    Ok(found.map(|row| row.job_id))
 }
 
 #[derive(QueryableByName)]
