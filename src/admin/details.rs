@@ -30,7 +30,7 @@ pub struct JobDetails {
     pub arguments: Option<Value>,
     /// The [version](crate::Job::VERSION) of its arguments; `None` if its row was deleted.
     pub arguments_version: Option<u32>,
-    /// Its metadata, which is never hidden.
+    /// Its metadata, hidden like the arguments.
     pub meta: BTreeMap<String, Value>,
     /// Whether all arguments are hidden because no worker has registered which of them are secret.
     pub unknown_class: bool,
@@ -69,8 +69,9 @@ pub struct Moment {
 
 /// Returns all stored information about a job. Returns `None` if nothing is stored.
 ///
-/// Fields named in [`Job::REDACT`](crate::Job::REDACT) are hidden. If no worker has registered the
-/// class within the last 30 days, all arguments are hidden. `reveal` shows everything.
+/// Fields named in [`Job::REDACT`](crate::Job::REDACT) are hidden in arguments, steps, results and
+/// metadata, and so are their values in the tags. If no worker has registered the class within the last
+/// 30 days, all of these but the tags are hidden. `reveal` shows everything that is stored.
 ///
 /// ```
 /// # use diesel::prelude::*;
@@ -93,23 +94,37 @@ pub fn job_details<C: AsConn + ?Sized>(
     reveal: bool,
 ) -> Result<Option<JobDetails>> {
     let mut conn = own(conn);
-    let Some(explanation) = explain::find(&mut conn, job.into())? else {
+    let Some(mut explanation) = explain::find(&mut conn, job.into())? else {
         return Ok(None);
     };
     let secrets = match reveal {
         true => Secrets::None,
         false => Secrets::of_class(&mut conn, &explanation.task.class_name).doing(LOOKING)?,
     };
-    look(&mut conn, explanation, &secrets).map(Some)
+    let row = details::job(&mut conn, explanation.task.job_id.0).doing(LOOKING)?;
+    let of_job = match &row {
+        Some(row) => secrets.with(&row.arguments),
+        None => secrets.clone(),
+    };
+    of_job.hide_in_task(&mut explanation.task);
+    let mut found = look(&mut conn, explanation, row.as_ref(), &of_job)?;
+    // By the names alone: short values would hide parts of others.
+    found.arguments = row.map(|row| secrets.show(&row.arguments));
+    Ok(Some(found))
 }
 
 const MOST_STEPS: i64 = 1000;
 
 const LOOKING: &str = "look the job up";
 
-fn look(conn: &mut Conn<'_>, explanation: Explanation, secrets: &Secrets) -> Result<JobDetails> {
+/// Reads everything but the arguments.
+fn look(
+    conn: &mut Conn<'_>,
+    explanation: Explanation,
+    row: Option<&details::JobRow>,
+    secrets: &Secrets,
+) -> Result<JobDetails> {
     let JobId(id) = explanation.task.job_id;
-    let row = details::job(conn, id).doing(LOOKING)?;
     let mut attempts = attempts::of_job(conn, id).doing(LOOKING)?;
     attempts.reverse();
     let steps = details::steps(conn, id, MOST_STEPS).doing(LOOKING)?;
@@ -118,15 +133,15 @@ fn look(conn: &mut Conn<'_>, explanation: Explanation, secrets: &Secrets) -> Res
         value: secrets.show(&step.value),
         at: step.created_at.map(|at| at.and_utc()),
     });
-    let policy = row.as_ref().and_then(|row| row.policy.as_deref());
+    let policy = row.and_then(|row| row.policy.as_deref());
     let extras = Extras::of_policy(policy);
     Ok(JobDetails {
         logs: job_logs::of_job(conn, id).doing(LOOKING)?,
-        arguments_version: row.as_ref().map(|_| extras.arguments_version()),
-        meta: extras.meta,
+        arguments_version: row.map(|_| extras.arguments_version()),
+        meta: secrets.hide_in_meta(extras.meta),
         steps: steps.collect(),
-        timeline: timeline(&explanation, row.as_ref(), &attempts),
-        arguments: row.map(|row| secrets.show(&row.arguments)),
+        timeline: timeline(&explanation, row, &attempts),
+        arguments: None,
         unknown_class: matches!(secrets, Secrets::All),
         attempts,
         explanation,

@@ -1,26 +1,100 @@
-//! Which parts of the arguments of a class are shown.
+//! Which parts of a job are shown. Everything that leaves the program for readers passes here; the texts
+//! that a job writes itself are covered where it runs, by [`Cover`](crate::job::arguments::redact::Cover).
 
+use crate::admin::job_info::TaskInfo;
 use crate::db::Conn;
+use crate::db::query::details;
+#[cfg(feature = "cli")]
+use crate::db::query::jobs::JobSummary;
 use crate::db::table::classes;
-use crate::job::arguments::redact::{self, HIDDEN};
+use crate::job::arguments::redact::{self, HIDDEN, SecretTexts};
 use diesel::QueryResult;
 use serde_json::Value;
+use std::collections::BTreeMap;
 
-/// Which arguments are hidden.
+/// What is hidden of a job.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Secrets {
     None,
-    /// The fields with these names.
-    Named(Vec<String>),
+    /// The fields with these names, and the values that they have in its arguments.
+    Named(Vec<String>, SecretTexts),
     /// All: no worker has registered which of them are secret.
     All,
 }
 
 impl Secrets {
-    /// Returns which arguments of a class are hidden.
+    pub(crate) fn named(names: Vec<String>) -> Self {
+        Secrets::Named(names, SecretTexts::default())
+    }
+
+    /// Returns what is hidden of a class.
     pub(crate) fn of_class(conn: &mut Conn<'_>, class: &str) -> QueryResult<Self> {
         let names = classes::redact(conn, class)?;
-        Ok(names.map_or(Secrets::All, Secrets::Named))
+        Ok(names.map_or(Secrets::All, Secrets::named))
+    }
+
+    /// Returns whether some fields are secret, and others are not.
+    pub(crate) fn has_names(&self) -> bool {
+        matches!(self, Secrets::Named(names, _) if !names.is_empty())
+    }
+
+    /// Returns the same for a job with these arguments.
+    pub(crate) fn with(&self, arguments: &str) -> Self {
+        match self {
+            Secrets::Named(names, _) if !names.is_empty() => {
+                Secrets::Named(names.clone(), SecretTexts::of(arguments, names))
+            }
+            other => other.clone(),
+        }
+    }
+
+    /// Returns the same for a stored job.
+    fn with_job(&self, conn: &mut Conn<'_>, job: i64) -> QueryResult<Self> {
+        let row = match self.has_names() {
+            true => details::job(conn, job)?,
+            false => None,
+        };
+        Ok(row.map_or_else(|| self.clone(), |row| self.with(&row.arguments)))
+    }
+
+    /// Hides what is secret in a job.
+    pub(crate) fn cover(conn: &mut Conn<'_>, task: &mut TaskInfo) -> QueryResult<()> {
+        let secrets = Self::of_class(conn, &task.class_name)?;
+        let secrets = secrets.with_job(conn, task.job_id.0)?;
+        secrets.hide_in_task(task);
+        Ok(())
+    }
+
+    /// Hides what is secret in a job, of which this is known.
+    pub(crate) fn hide_in_task(&self, task: &mut TaskInfo) {
+        task.result = task.result.take().map(|result| self.hide(result));
+        self.hide_in_tags(&mut task.tags);
+    }
+
+    /// Hides the values of secret fields in tags.
+    pub(crate) fn hide_in_tags(&self, tags: &mut [String]) {
+        if let Secrets::Named(_, texts) = self {
+            for tag in tags {
+                *tag = texts.hide(std::mem::take(tag));
+            }
+        }
+    }
+
+    /// The same for the tags of listed jobs.
+    #[cfg(feature = "cli")]
+    pub(crate) fn hide_in_list(conn: &mut Conn<'_>, jobs: &mut [JobSummary]) -> QueryResult<()> {
+        let mut known = BTreeMap::new();
+        for job in jobs.iter_mut().filter(|job| !job.tags.is_empty()) {
+            if !known.contains_key(&job.class_name) {
+                let secrets = Self::of_class(conn, &job.class_name)?;
+                known.insert(job.class_name.clone(), secrets);
+            }
+            if let Some(secrets) = known.get(&job.class_name) {
+                let secrets = secrets.with_job(conn, job.job_id)?;
+                secrets.hide_in_tags(&mut job.tags);
+            }
+        }
+        Ok(())
     }
 
     /// Returns JSON text with what is secret replaced.
@@ -29,32 +103,44 @@ impl Secrets {
         match (self, value) {
             (Secrets::None, value) => value.unwrap_or_else(|_| text.into()),
             // If it cannot be read, its secret parts are unknown too.
-            (Secrets::All, _) | (Secrets::Named(_), Err(_)) => HIDDEN.into(),
-            (Secrets::Named(names), Ok(mut value)) => {
-                redact::hide(&mut value, names);
-                value
-            }
+            (Secrets::All, _) | (Secrets::Named(..), Err(_)) => HIDDEN.into(),
+            (Secrets::Named(..), Ok(value)) => self.hide(value),
         }
     }
-    /// Returns a value with what is secret replaced.
-    #[cfg(feature = "web")]
+
+    /// Returns a value with what is secret replaced: the fields with these names, and what has their
+    /// values in the arguments.
     pub(crate) fn hide(&self, mut value: Value) -> Value {
         match self {
             Secrets::None => {}
-            Secrets::Named(names) => redact::hide(&mut value, names),
+            Secrets::Named(names, texts) => {
+                redact::hide(&mut value, names);
+                texts.hide_in(&mut value);
+            }
             Secrets::All => value = HIDDEN.into(),
         }
         value
+    }
+
+    /// Returns metadata with what is secret replaced.
+    pub(crate) fn hide_in_meta(&self, meta: BTreeMap<String, Value>) -> BTreeMap<String, Value> {
+        let hide = |(key, value): (String, Value)| {
+            let field = serde_json::Map::from_iter([(key.clone(), value)]);
+            let shown = match self.hide(field.into()) {
+                Value::Object(mut field) => field.remove(&key).unwrap_or_default(),
+                hidden => hidden,
+            };
+            (key, shown)
+        };
+        meta.into_iter().map(hide).collect()
     }
 
     /// Returns whether JSON text contains one of the texts where it is shown. Spaces do not count, as
     /// programs set them differently.
     #[cfg(feature = "web")]
     pub(crate) fn shows(&self, arguments: &str, texts: &[String]) -> bool {
-        match self {
-            Secrets::All => return false,
-            Secrets::Named(names) if !names.is_empty() => {}
-            _ => return true,
+        if !self.has_names() {
+            return *self != Secrets::All;
         }
         let packed = |text: &str| -> String { text.split(' ').collect() };
         let shown = packed(&self.show(arguments).to_string());

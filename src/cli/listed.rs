@@ -1,7 +1,11 @@
 //! A list of jobs, one per row.
 
+use crate::admin::jobs::Jobs;
+use crate::admin::secrets::Secrets;
 use crate::db::model::state::JobState;
 use crate::db::query::jobs::JobSummary;
+use crate::db::{DbConnection, own};
+use crate::error::{Doing as _, Result};
 use crate::terminal::output::Report;
 use crate::terminal::table::{Column, Table, printable};
 use serde::Serialize;
@@ -53,6 +57,17 @@ const ERROR: &str = "ERROR";
 const LEAST_ROOM: usize = 30;
 
 impl ListedJobs {
+    /// Reads the jobs. `none` is shown if there are none.
+    pub(crate) fn read(
+        connection: &mut DbConnection,
+        jobs: &Jobs,
+        none: &'static str,
+    ) -> Result<Self> {
+        let mut jobs = jobs.list(connection)?;
+        Secrets::hide_in_list(&mut own(connection), &mut jobs).doing("list the jobs")?;
+        Ok(ListedJobs { jobs, none })
+    }
+
     /// Builds the table, with errors of at most `most` letters.
     fn table(&self, most: usize) -> Table {
         // Most jobs have none.

@@ -225,7 +225,9 @@ fn log_recurring(event: &Event<'_>) -> bool {
 /// event is of another kind.
 fn log_executions(event: &Event<'_>) -> bool {
     match *event {
-        Event::Released { count, why } => log::info!(count, why; "released {count} claims: {why}"),
+        Event::Released { count, why } => {
+            log::info!(count, why; "released {count} of its claims: {why}")
+        }
         Event::Dispatched { count } => {
             log::debug!(count; "dispatched {count} scheduled executions");
         }

@@ -4,6 +4,7 @@ use crate::db::transition::flows::emit as stored;
 use crate::db::{AsConn, own};
 use crate::error::{Doing, Error, Result};
 use crate::job::arguments::readable::to_json;
+use crate::job::arguments::{MAX_DEPTH, is_too_deep};
 use serde::Serialize;
 
 /// The maximum size of an event's name, in bytes.
@@ -37,7 +38,7 @@ const LARGEST_PAYLOAD: usize = 64 * 1024;
 /// # Errors
 /// - [`Error::EventTaken`] if the event was emitted before with another payload, compared as JSON.
 /// - [`Error::InvalidEvent`] if the name is empty, has more than 255 bytes or a NUL, or if the payload cannot be
-///   written as JSON or takes more than 64 KiB.
+///   written as JSON, takes more than 64 KiB or is nested deeper than 120 arrays and objects.
 /// - [`Error::Query`] if the database rejects a statement.
 pub fn emit<C, T>(conn: &mut C, event: &str, payload: &T) -> Result<()>
 where
@@ -65,6 +66,12 @@ pub(crate) fn emit_json<C: AsConn + ?Sized>(
             "its payload takes {} bytes, more than the maximum of {LARGEST_PAYLOAD}: keep the data elsewhere, and give a \
              reference to it",
             payload.len()
+        );
+        return Err(invalid(event, reason));
+    }
+    if is_too_deep(payload) {
+        let reason = format!(
+            "its payload is nested deeper than {MAX_DEPTH} arrays and objects, and could not be read by what waits for it"
         );
         return Err(invalid(event, reason));
     }

@@ -62,8 +62,11 @@ pub trait Job: Serialize + DeserializeOwned + Send + 'static {
     /// [`TaskInfo`](crate::TaskInfo) has an `error` that explains this.
     const MAX_RESULT: usize = 64 * 1024;
 
-    /// The fields of the arguments that are secret: `windlass`, the logs and
-    /// [`job_details`](crate::job_details) print them as `[hidden]`.
+    /// The fields that are secret: `windlass`, its pages, the logs and
+    /// [`job_details`](crate::job_details) show them as `[hidden]`, in arguments, steps, results and metadata.
+    ///
+    /// Where an error, a log line or the progress of the job repeats a value that such a field has in its
+    /// arguments, the value is replaced before it is stored. Values of one character are not.
     ///
     /// A name hides every field with this name, at any depth. A name with dots is a path:
     /// `card.number` hides only `number` within `card`. The database still contains the values, so

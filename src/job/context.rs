@@ -1,15 +1,15 @@
 //! The context of a run.
 
-use crate::job::signals::Signals;
-
 use crate::clock;
 use crate::db::model::claim::{Fence, FinishedRow};
 use crate::db::table::progress::Progress;
 use crate::db::{Database, DbConnection, Typed};
 use crate::error::Result;
+use crate::job::arguments::redact::Cover;
 use crate::job::error::Interrupted;
 use crate::job::id::JobId;
 use crate::job::policy::Policy;
+use crate::job::signals::Signals;
 use crate::job::step_memory::Steps;
 use crate::job::trace::origin::RunTrace;
 use chrono::{DateTime, NaiveDateTime, Utc};
@@ -52,6 +52,8 @@ pub struct Context<'a, S: ?Sized> {
     run: &'a Run,
     /// It belongs to a function around the job, which may not finish it.
     pub(crate) is_around: bool,
+    /// Hides secrets in what the job logs and reports.
+    pub(crate) cover: Cover<'a>,
 }
 
 impl<'a, S: ?Sized> Context<'a, S> {
@@ -60,7 +62,12 @@ impl<'a, S: ?Sized> Context<'a, S> {
             state,
             run,
             is_around: false,
+            cover: Cover::default(),
         }
+    }
+
+    pub(crate) fn covered(self, cover: Cover<'a>) -> Self {
+        Context { cover, ..self }
     }
 
     /// Returns the application's state for this type of job.
@@ -337,8 +344,7 @@ impl<S: ?Sized> Context<'_, S> {
     /// # }
     /// ```
     pub fn progress(&self, percent: f64, message: impl Into<String>) {
-        self.signals()
-            .live
-            .tell(Progress::new(percent, message.into()));
+        let message = self.cover.hide(message.into());
+        self.signals().live.tell(Progress::new(percent, message));
     }
 }

@@ -3,6 +3,7 @@
 use crate::db::Database;
 use crate::db::model::claim::{Fence, FinishedRow};
 use crate::job::arguments::decode::decode;
+use crate::job::arguments::redact::Cover;
 use crate::job::around::caught::performing;
 use crate::job::class::Job;
 use crate::job::context::{Context, Run};
@@ -95,7 +96,9 @@ pub fn perform<J: Job>(job: J, state: &J::State) -> Result<J::Output, JobError> 
         queue_name: J::QUEUE.to_owned(),
         ..alone(J::NAME, J::policy())
     };
-    job.perform(&Context::new(state, &run))
+    let cover = Cover::new(&text, J::REDACT);
+    let done = job.perform(&Context::new(state, &run).covered(cover));
+    done.map_err(|error| Cover::new(&text, J::REDACT).hide_in(error))
 }
 
 /// Returns a run without a database.

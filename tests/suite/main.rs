@@ -87,6 +87,8 @@ mod schema_killed;
 mod schema_life;
 mod schema_locks;
 mod schema_orders;
+#[cfg(all(feature = "cli", feature = "web", feature = "otel"))]
+mod secrets;
 mod settings;
 mod shutdown;
 #[cfg(feature = "cli")]

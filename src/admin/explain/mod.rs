@@ -14,6 +14,7 @@ pub(crate) mod words;
 use crate::admin::explain::job_limits::JobLimits;
 use crate::admin::explain::obstacles::{Obstacle, is_beating, obstacles};
 use crate::admin::job_info::{self, JobKey, TaskInfo, TaskStatus};
+use crate::admin::secrets::Secrets;
 use crate::db::query::batches::{self, AwaitedBatch};
 use crate::db::query::explain::RubyProcesses;
 use crate::db::query::explain::{self, Holder};
@@ -181,7 +182,12 @@ pub fn explain<C: AsConn + ?Sized>(
     conn: &mut C,
     job: impl Into<JobKey>,
 ) -> Result<Option<Explanation>> {
-    find(&mut own(conn), job.into())
+    let mut conn = own(conn);
+    let mut found = find(&mut conn, job.into())?;
+    if let Some(found) = &mut found {
+        Secrets::cover(&mut conn, &mut found.task).doing("look the job up")?;
+    }
+    Ok(found)
 }
 
 pub(crate) fn find(conn: &mut Conn<'_>, job: JobKey) -> Result<Option<Explanation>> {

@@ -8,6 +8,7 @@ use crate::db::model::extras::Extras;
 use crate::db::model::state::JobState;
 use crate::db::query::pages::job_lines::{self, JobLine, LineArguments};
 use crate::db::table::classes;
+use crate::job::arguments::redact::HIDDEN;
 use diesel::QueryResult;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -33,24 +34,38 @@ fn secrets<'c>(
     let names: Vec<&str> = BTreeSet::from_iter(classes).into_iter().collect();
     let known = classes::redact_all(conn, &names)?.into_iter();
     Ok(known
-        .map(|(class, fields)| (class, Secrets::Named(fields)))
+        .map(|(class, fields)| (class, Secrets::named(fields)))
         .collect())
 }
 
-/// Returns those of the jobs whose arguments contain one of the texts where they are shown.
+/// Returns those of the jobs whose arguments contain one of the texts where they are shown, and how many bytes of
+/// arguments were read.
 pub(super) fn shown_with(
     conn: &mut Conn<'_>,
     ids: &[i64],
     texts: &[String],
-) -> QueryResult<Vec<i64>> {
+) -> QueryResult<(Vec<i64>, usize)> {
     let lines = job_lines::arguments(conn, ids)?;
+    let read: usize = lines.iter().map(|line| line.arguments.len()).sum();
     let secrets = secrets(conn, lines.iter().map(|line| &*line.class_name))?;
     let is_shown = |line: &&LineArguments| {
         let hidden = secrets.get(&line.class_name);
         hidden.is_some_and(|hidden| hidden.shows(&line.arguments, texts))
     };
     let shown = lines.iter().filter(is_shown);
-    Ok(shown.map(|line| line.job_id).collect())
+    Ok((shown.map(|line| line.job_id).collect(), read))
+}
+
+/// Returns tags without the values of secret fields.
+fn shown_tags(mut tags: Vec<String>, arguments: Option<&str>, hidden: &Secrets) -> Vec<String> {
+    match arguments {
+        _ if tags.is_empty() => {}
+        Some(arguments) => hidden.with(arguments).hide_in_tags(&mut tags),
+        // What is secret in them was not read.
+        None if hidden.has_names() => tags.fill(HIDDEN.to_owned()),
+        None => {}
+    }
+    tags
 }
 
 /// Reads jobs for a list, in any order.
@@ -91,7 +106,7 @@ pub(crate) fn listed(conn: &mut Conn<'_>, ids: &[i64]) -> QueryResult<Vec<Listed
         let hidden = secrets.get(&line.class_name).unwrap_or(&Secrets::All);
         ListedJob {
             arguments: line.arguments.as_deref().map(|text| hidden.show(text)),
-            tags: extras.tags,
+            tags: shown_tags(extras.tags, line.arguments.as_deref(), hidden),
             state,
             but,
             line,

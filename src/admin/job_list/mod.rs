@@ -1,5 +1,6 @@
 //! Lists of jobs for pages: found a window at a time, and shown without their secrets.
 
+mod finished;
 mod listed;
 mod steps;
 
@@ -11,10 +12,11 @@ use crate::db::Conn;
 use crate::db::conn::sql::timestamp;
 use crate::db::model::state::JobState;
 use crate::db::query::batches;
+use crate::db::query::named;
 use crate::db::query::newest_job::newest_job;
+use crate::db::query::pages::id_bounds;
 use crate::db::query::pages::job_search::JobSearch;
 use crate::db::query::pages::job_window::{self, FoundBy, FoundJob, KeyRange, ListPlace, WINDOW};
-use crate::db::query::pages::{id_bounds, named};
 use chrono::NaiveDateTime;
 use diesel::QueryResult;
 
@@ -38,8 +40,6 @@ pub(crate) struct SearchStop {
     pub(crate) place: ListPlace,
     /// The last job that it looked at.
     pub(crate) job: Option<i64>,
-    /// A finished job far beyond, if those in between are all unfinished as far as is known.
-    pub(crate) skip_to: Option<i64>,
 }
 
 /// How many jobs with one unique id, or of one batch, are looked up by it. If there are more, all jobs are searched.
@@ -50,6 +50,10 @@ const MOST_PRIORITIES: usize = 8;
 
 /// How many candidates have their arguments read for a search without secrets, at a time and in all.
 const CANDIDATES: (usize, usize) = (100, 2_000);
+
+/// How many bytes of arguments such a search reads. To parse them takes most of its processor time, 3 ms for
+/// each MB. A limit in time would stop it at another place each time.
+const MOST_READ: usize = 12 * 1024 * 1024;
 
 impl JobSearch {
     /// Sets the times between which the jobs were enqueued or ended.
@@ -104,6 +108,9 @@ pub(crate) fn list(
         finder.range.lowest = finder.range.lowest.max(lowest);
     }
     let mut page = finder.page(conn)?;
+    if let Some(stop) = finder.may_pass(&page) {
+        page = finder.beyond_unfinished(conn, stop)?;
+    }
     if matches!(place, ListPlace::After(_)) && !page.has_more && page.stop.is_none() {
         // The newest page is a full one.
         finder.place = ListPlace::Before(i64::MAX);
@@ -238,6 +245,7 @@ impl Finder<'_> {
         let (at_once, in_all) = CANDIDATES;
         let texts = self.search.argument_texts();
         let (mut place, mut found) = (self.place, Vec::new());
+        let mut read = 0;
         for _ in 0..in_all / at_once {
             let how = (place, WINDOW, at_once);
             let candidates = job_window::matching(conn, self.search, &self.by, range, how)?;
@@ -249,13 +257,17 @@ impl Finder<'_> {
                 ListPlace::After(_) => ListPlace::After(last.key),
             };
             let ids: Vec<i64> = candidates.iter().map(|job| job.job_id).collect();
-            let shown = listed::shown_with(conn, &ids, &texts)?;
+            let (shown, bytes) = listed::shown_with(conn, &ids, &texts)?;
+            read += bytes;
             found.extend(candidates.iter().filter(|job| shown.contains(&job.job_id)));
             if found.len() > self.limit {
                 return Ok(self.cut(found, stop));
             }
             if candidates.len() < at_once {
                 return Ok(self.cut(found, stop));
+            }
+            if read >= MOST_READ {
+                break;
             }
         }
         let (ListPlace::Before(key) | ListPlace::After(key)) = place;
@@ -278,9 +290,7 @@ impl Finder<'_> {
         if !is_back {
             found.reverse();
         }
-        let stop = page
-            .stop
-            .map(|key| self.stopped(conn, key, found.is_empty()));
+        let stop = page.stop.map(|key| self.stopped(conn, key));
         let stop = stop.transpose()?;
         let (first, last) = (found.first(), found.last());
         let is_top = self.place == ListPlace::Before(i64::MAX);
@@ -301,23 +311,15 @@ impl Finder<'_> {
         })
     }
 
-    fn stopped(&self, conn: &mut Conn<'_>, key: i64, is_empty: bool) -> QueryResult<SearchStop> {
+    fn stopped(&self, conn: &mut Conn<'_>, key: i64) -> QueryResult<SearchStop> {
         let state = self.search.state;
         let place = match self.place {
             ListPlace::Before(_) => ListPlace::Before(key),
             ListPlace::After(_) => ListPlace::After(key),
         };
-        let may_skip =
-            is_empty && state == Some(JobState::Finished) && matches!(place, ListPlace::Before(_));
         Ok(SearchStop {
             place,
             job: job_window::job_of_key(conn, state, key)?,
-            skip_to: match may_skip {
-                true => {
-                    job_window::finished_below(conn, key)?.filter(|job| *job >= self.range.lowest)
-                }
-                false => None,
-            },
         })
     }
 }

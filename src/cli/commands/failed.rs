@@ -128,17 +128,17 @@ impl ListFailed {
         if let Some(error) = &self.error {
             jobs = jobs.error_contains(error);
         }
-        let jobs = tagged(jobs, &self.tags, &self.any_tag).list(&mut connect(database)?)?;
+        let jobs = tagged(jobs, &self.tags, &self.any_tag);
         let is_tagged = !(self.tags.is_empty() && self.any_tag.is_empty());
         let is_narrow =
             self.class.is_some() || self.queue.is_some() || self.error.is_some() || is_tagged;
         let is_narrow = is_narrow || self.failure.is_any();
         let none = if is_narrow {
-            "No such job has failed."
+            "No failed job matches."
         } else {
             "No job has failed."
         };
-        Ok(ListedJobs { jobs, none })
+        ListedJobs::read(&mut connect(database)?, &jobs, none)
     }
 }
 

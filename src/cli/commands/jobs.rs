@@ -111,9 +111,14 @@ impl ListJobs {
         if let Some(queue) = &self.queue {
             jobs = jobs.queue(queue);
         }
-        let jobs = tagged(jobs, &self.tags, &self.any_tag).list(&mut connect(database)?)?;
-        let none = "No such job.";
-        Ok(ListedJobs { jobs, none })
+        let jobs = tagged(jobs, &self.tags, &self.any_tag);
+        let is_tagged = !(self.tags.is_empty() && self.any_tag.is_empty());
+        let is_narrow = self.state.is_some() || self.class.is_some() || self.queue.is_some();
+        let none = match is_narrow || is_tagged {
+            true => "No job matches.",
+            false => "There is no unfinished job.",
+        };
+        ListedJobs::read(&mut connect(database)?, &jobs, none)
     }
 }
 

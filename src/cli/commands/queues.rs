@@ -2,15 +2,16 @@
 
 use crate::admin::jobs::Jobs;
 use crate::cli::commands::run_time::said_by::SaidBy;
-use crate::cli::commands::run_time::turned::{Pausable, Turned, paused_line};
+use crate::cli::commands::run_time::turned::{Pausable, Turned, paused_line, unknown_queue};
 use crate::cli::commands::status::{age, queues};
 use crate::cli::done::Deed;
 use crate::cli::failure::CommandError;
 use crate::cli::select::{How, Scope, Selection, connect, with_progress};
 use crate::db::model::state::JobState;
+use crate::db::query::named::named;
 use crate::db::query::status::QueueStatus;
-use crate::db::{Database, DbConnection};
-use crate::error::Result;
+use crate::db::{Database, DbConnection, own};
+use crate::error::{Doing as _, Result};
 use crate::terminal::output::{self, Report};
 use crate::terminal::table::printable;
 use serde::Serialize;
@@ -127,6 +128,15 @@ struct QueueFigures {
     queue_name: String,
     size: u64,
     latency_seconds: Option<f64>,
+    /// Whether a job, a class or a pause has the name.
+    #[serde(skip_serializing_if = "std::clone::Clone::clone")]
+    known: bool,
+}
+
+/// Returns whether a job, a class or a pause has the name of this queue.
+fn is_known(connection: &mut DbConnection, queue: &str) -> Result<bool> {
+    let found = named(&mut own(connection), queue).doing("look for the queue")?;
+    Ok(found.is_queue)
 }
 
 impl ShowQueue {
@@ -136,6 +146,7 @@ impl ShowQueue {
         Ok(QueueFigures {
             queue_name: self.queue.clone(),
             size: crate::admin::queues::queue_size(&mut connection, &self.queue)?,
+            known: is_known(&mut connection, &self.queue)?,
             latency_seconds: latency.map(|latency| latency.as_secs_f64()),
         })
     }
@@ -145,7 +156,13 @@ impl Report for QueueFigures {
     fn text(&self, _width: Option<usize>) -> String {
         let queue = printable(&self.queue_name);
         match self.latency_seconds {
+            None if !self.known => {
+                format!("No job of {queue} is ready.\n{}", unknown_queue(&queue))
+            }
             None => format!("No job of {queue} is ready.\n"),
+            Some(latency) if self.size == 1 => {
+                format!("1 job of {queue} is ready, for {}.\n", age(latency))
+            }
             Some(latency) => format!(
                 "{} jobs of {queue} are ready, the oldest for {}.\n",
                 self.size,
@@ -212,25 +229,27 @@ pub(crate) struct Clear {
 
 impl Pause {
     fn run(&self, database: &Database) -> Result<Turned> {
+        let mut connection = connect(database)?;
+        let known = is_known(&mut connection, &self.queue)?;
         let actor = self.said_by.actor();
-        let changed = actor.pause_queue(&mut connect(database)?, &self.queue)?;
+        let changed = actor.pause_queue(&mut connection, &self.queue)?;
         Ok(Turned {
             what: Pausable::QueueName(self.queue.clone()),
             paused: true,
             changed,
+            known,
         })
     }
 }
 
 impl Resume {
     fn run(&self, database: &Database) -> Result<Turned> {
+        let actor = self.said_by.actor();
         Ok(Turned {
             what: Pausable::QueueName(self.queue.clone()),
             paused: false,
-            changed: self
-                .said_by
-                .actor()
-                .resume_queue(&mut connect(database)?, &self.queue)?,
+            changed: actor.resume_queue(&mut connect(database)?, &self.queue)?,
+            known: true,
         })
     }
 }

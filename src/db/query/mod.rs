@@ -23,6 +23,12 @@ pub(crate) mod jobs;
     allow(dead_code, reason = "the pages use the rest")
 )]
 pub(crate) mod load;
+#[cfg(any(feature = "cli", feature = "web"))]
+#[cfg_attr(
+    not(feature = "web"),
+    allow(dead_code, reason = "the command only asks whether a name is known")
+)]
+pub(crate) mod named;
 #[cfg_attr(
     not(feature = "web"),
     allow(dead_code, reason = "the lists of the pages use the rest")

@@ -89,7 +89,8 @@ impl From<InvalidArguments> for Error {
 }
 
 impl Batch {
-    /// Creates an empty batch. The name is for people, 1 to 255 bytes, and many batches may have the same.
+    /// Creates an empty batch. The name is for people, and many batches may have the same. It has 1 to 255 ASCII letters,
+    /// digits and `_` `.` `:` `/` `-`, and no blank.
     pub fn new(name: impl Into<String>) -> Self {
         Batch {
             name: name.into(),

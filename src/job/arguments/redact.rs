@@ -1,7 +1,9 @@
-//! Hides the secret fields of arguments.
+//! Hides the secret fields of arguments, and their values where a text repeats them.
 
+use crate::job::error::JobError;
 use serde_json::Value;
 use std::collections::BTreeSet;
+use std::sync::OnceLock;
 
 /// The text that replaces a secret.
 pub(crate) const HIDDEN: &str = "[hidden]";
@@ -15,25 +17,90 @@ pub(crate) fn hide<S: AsRef<str>>(value: &mut Value, names: &[S]) {
     });
 }
 
-/// Hides the values of secret fields in a text about arguments, also where it quotes them with
-/// escapes.
+/// The values of the secret fields of some arguments, as a text may repeat them.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct SecretTexts(Vec<String>);
+
+impl SecretTexts {
+    /// Collects the values of the fields with these names, also as a text quotes them with escapes.
+    pub(crate) fn of<S: AsRef<str>>(arguments: &str, names: &[S]) -> Self {
+        let Ok(mut value) = serde_json::from_str::<Value>(arguments) else {
+            return SecretTexts::default();
+        };
+        let mut secrets = BTreeSet::new();
+        walk(&mut value, &mut Vec::new(), names, &mut |secret| {
+            leaves(secret, &mut secrets);
+        });
+        let quoted = |secret: &String| {
+            let quoted = format!("{secret:?}");
+            quoted[1..quoted.len() - 1].to_owned()
+        };
+        // Longest first, because one may be part of another.
+        let mut secrets: Vec<String> = secrets.iter().map(quoted).chain(secrets.clone()).collect();
+        secrets.sort_by_key(|secret| std::cmp::Reverse(secret.len()));
+        secrets.dedup();
+        SecretTexts(secrets)
+    }
+
+    /// Hides these values in a text.
+    pub(crate) fn hide(&self, text: String) -> String {
+        let hide = |text: String, secret: &String| match text.contains(secret.as_str()) {
+            true => text.replace(secret.as_str(), HIDDEN),
+            false => text,
+        };
+        self.0.iter().fold(text, hide)
+    }
+
+    /// Hides these values in the texts of a value, and where they are a value themselves.
+    pub(crate) fn hide_in(&self, value: &mut Value) {
+        match value {
+            Value::String(text) => *text = self.hide(std::mem::take(text)),
+            Value::Number(number) if self.0.contains(&number.to_string()) => *value = HIDDEN.into(),
+            Value::Array(items) => items.iter_mut().for_each(|item| self.hide_in(item)),
+            Value::Object(fields) => fields.values_mut().for_each(|field| self.hide_in(field)),
+            _ => {}
+        }
+    }
+}
+
+/// Hides the values of secret fields in a text about arguments.
 pub(crate) fn hide_in_text(text: String, arguments: &str, names: &[&str]) -> String {
-    let Ok(mut value) = serde_json::from_str::<Value>(arguments) else {
-        return text;
-    };
-    let mut secrets = BTreeSet::new();
-    walk(&mut value, &mut Vec::new(), names, &mut |secret| {
-        leaves(secret, &mut secrets);
-    });
-    let quoted = |secret: &String| {
-        let quoted = format!("{secret:?}");
-        quoted[1..quoted.len() - 1].to_owned()
-    };
-    // Longest first, because one may be part of another.
-    let mut secrets: Vec<String> = secrets.iter().map(quoted).chain(secrets.clone()).collect();
-    secrets.sort_by_key(|secret| std::cmp::Reverse(secret.len()));
-    let hide = |text: String, secret: &String| text.replace(secret.as_str(), HIDDEN);
-    secrets.iter().fold(text, hide)
+    SecretTexts::of(arguments, names).hide(text)
+}
+
+/// The arguments of a run with the names of their secret fields: hides them in the texts that the job
+/// writes. Nothing is read before there is such a text.
+#[derive(Debug, Default)]
+pub(crate) struct Cover<'a> {
+    arguments: &'a str,
+    names: &'a [&'a str],
+    texts: OnceLock<SecretTexts>,
+}
+
+impl<'a> Cover<'a> {
+    pub(crate) fn new(arguments: &'a str, names: &'a [&'a str]) -> Self {
+        Cover {
+            arguments,
+            names,
+            texts: OnceLock::new(),
+        }
+    }
+
+    pub(crate) fn hide(&self, text: String) -> String {
+        match self.names {
+            [] => text,
+            names => {
+                let texts = || SecretTexts::of(self.arguments, names);
+                self.texts.get_or_init(texts).hide(text)
+            }
+        }
+    }
+
+    /// Hides the secret fields in the message of an error.
+    pub(crate) fn hide_in(&self, mut error: JobError) -> JobError {
+        error.message = self.hide(error.message);
+        error
+    }
 }
 
 /// Collects the texts and numbers in `value`.

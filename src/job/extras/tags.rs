@@ -84,8 +84,8 @@ impl NewJob {
     /// `windlass jobs show` prints it. A key has one value, the last one.
     ///
     /// A job has at most 32 values, with keys of 1 to 100 bytes. Tags and metadata count towards the
-    /// maximum size of the arguments. Metadata is never hidden, whatever
-    /// [`Job::REDACT`](crate::Job::REDACT) contains: store no secrets in it.
+    /// maximum size of the arguments. Readers see it without the fields in
+    /// [`Job::REDACT`](crate::Job::REDACT).
     pub fn meta(mut self, key: impl Into<String>, value: impl Into<Value>) -> Self {
         self.policy = self.policy.meta(key, value);
         self

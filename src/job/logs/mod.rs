@@ -33,13 +33,14 @@ impl<S: ?Sized> Context<'_, S> {
     /// its claim are not stored, except those that a heartbeat stored before.
     ///
     /// The newest 1,000 lines of a run with together 64 KiB are kept, and the last 10 runs of a job
-    /// that logged anything. A line is cut after 4 KiB. Control characters are replaced. The text is
-    /// stored as it is: do not log secrets.
+    /// that logged anything. A line is cut after 4 KiB. Control characters are replaced, and so are the
+    /// values of [secret fields](crate::Job::REDACT). Everything else is stored as it is: do not log
+    /// other secrets.
     ///
     /// The lines also go to the crate `log`, at the same level and with the target
     /// `windlass::job`.
     pub fn log_at(&self, level: Level, text: impl AsRef<str>) {
-        let text = clean(text.as_ref());
+        let text = clean(&self.cover.hide(text.as_ref().to_owned()));
         let live = &self.signals().live;
         live.log.add(live.age(), level, &text);
         let (job, class, queue) = (self.job_id().0, self.class_name(), self.queue_name());

@@ -5,6 +5,7 @@ mod by_name;
 use crate::db::model::extras::FIRST_VERSION;
 use crate::db::table::classes::NewClass;
 use crate::job::arguments::decode::{decode_version, from_text_of_version};
+use crate::job::arguments::redact::Cover;
 use crate::job::around::caught::{NO_STATE, caught};
 use crate::job::around::{self, Around, JobRan, Next};
 use crate::job::class::Job;
@@ -127,8 +128,9 @@ impl Registry {
     {
         let class = Class {
             perform: Box::new(move |arguments, run| {
+                let cover = Cover::new(arguments, function.redact);
                 let arguments = function.decode(arguments)?;
-                let output = body(arguments, &Context::new(&NO_STATE, run))?;
+                let output = body(arguments, &Context::new(&NO_STATE, run).covered(cover))?;
                 as_output(run, MAX_OUTPUT, &output)
             }),
             policy: without_extras((function.policy)()),
@@ -239,7 +241,11 @@ impl Registry {
         run: &Run,
     ) -> Option<Result<JobOutput, JobError>> {
         let class = self.classes.get(&run.class_name)?;
-        let mut body = || caught(run, || (class.perform)(arguments, run));
+        let cover = Cover::new(arguments, class.redact);
+        let mut body = || {
+            let ended = caught(run, || (class.perform)(arguments, run));
+            ended.map_err(|error| cover.hide_in(error))
+        };
         // Most registries have none, and pay nothing for it.
         Some(match self.around.is_empty() {
             true => body(),
@@ -304,7 +310,8 @@ fn without_extras(mut policy: Policy) -> Policy {
 
 fn perform<J: Job>(arguments: &str, state: &J::State, run: &Run) -> Result<JobOutput, JobError> {
     let job: J = decode_version(arguments, run.policy.arguments_version())?;
-    let output = job.perform(&Context::new(state, run))?;
+    let cover = Cover::new(arguments, J::REDACT);
+    let output = job.perform(&Context::new(state, run).covered(cover))?;
     as_output(run, J::MAX_RESULT, &output)
 }
 

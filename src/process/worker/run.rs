@@ -253,6 +253,8 @@ fn start_heartbeat(
 ) -> Result<HeartbeatGuard> {
     let mut reconcile = release::reconciler(in_flight);
     let mut record = classes::recorder(registry);
+    // Before the first claim: of a class that is not stored, every reader hides everything.
+    record(&mut Session::new(context));
     let mut fold = folding::in_worker(&context.stop);
     HeartbeatGuard::start(context, heartbeat, move |session, registrations| {
         reconcile(session, registrations);

@@ -1,7 +1,9 @@
 //! `GET /v1/jobs/{id}`: what became of a job.
 
 use crate::admin::job_info::{self, TaskInfo, TaskStatus};
+use crate::admin::secrets::Secrets;
 use crate::db::table::progress::Progress;
+use crate::error::Doing as _;
 use crate::web::access::limits::TokenLimits;
 use crate::web::http::response::Response;
 use crate::web::sql::cx::Cx;
@@ -37,7 +39,13 @@ pub(crate) fn show(cx: &mut Cx<'_>) -> Result<Response, PageError> {
             "the id of a job is a number; it is {text:?}"
         )));
     };
-    let known = cx.read_newest(|conn| job_info::look(conn, id))?;
+    let known = cx.read_newest(|conn| {
+        let mut known = job_info::look(conn, id)?;
+        if let Some(known) = &mut known {
+            Secrets::cover(conn, known).doing("read which fields are secret")?;
+        }
+        Ok(known)
+    })?;
     let limits = cx.viewer.limits.as_deref();
     let Some(job) = known.filter(|job| limits.is_none_or(|limits| is_shown(limits, job))) else {
         return Err(PageError::NotFound(format!(

@@ -42,6 +42,9 @@ const LISTS: usize = 32;
 /// How many requests that have waited ask again at once: the queue has places for others, too.
 const ASKS: usize = 16;
 
+/// How many searches in arguments run at once: each takes a thread for some time.
+const SEARCHES: usize = 1;
+
 /// How long a request that was woken pauses before it asks once more, if the job was still open: at
 /// first, and at most.
 const PAUSES: [Duration; 2] = [Duration::from_millis(50), Duration::from_secs(1)];
@@ -53,6 +56,8 @@ pub(crate) struct Engine {
     pub(crate) queue: Sender<Work>,
     lists: Semaphore,
     asks: Semaphore,
+    /// Searches in arguments that run at once.
+    searches: Semaphore,
 }
 
 impl Engine {
@@ -62,6 +67,7 @@ impl Engine {
             queue,
             lists: Semaphore::new(LISTS),
             asks: Semaphore::new(ASKS),
+            searches: Semaphore::new(SEARCHES),
         }
     }
 
@@ -156,7 +162,18 @@ async fn place(places: &Semaphore) -> Result<SemaphorePermit<'_>, Response> {
     }
 }
 
+/// Whether a request searches the arguments of jobs, which takes much processor time.
+fn is_search(request: &Request) -> bool {
+    let text = request.query.get("args").unwrap_or_default();
+    request.verb == Verb::Get && !text.trim().is_empty()
+}
+
 async fn answer(engine: &Engine, request: Request) -> Result<HttpResponse, Response> {
+    // The others wait here, and leave the SQL threads to other pages.
+    let _place = match is_search(&request) {
+        true => Some(place(&engine.searches).await?),
+        false => None,
+    };
     ask(engine, request).await.map(|answer| match answer {
         RequestAnswer::Response(response) => sent(response),
         RequestAnswer::Live(messages) => stream(messages),

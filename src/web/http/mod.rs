@@ -7,4 +7,5 @@ pub(crate) mod pairs;
 pub(crate) mod request;
 pub(crate) mod response;
 pub(crate) mod router;
+pub(crate) mod seats;
 pub(crate) mod stream;

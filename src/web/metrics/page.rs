@@ -135,8 +135,9 @@ fn write_totals(page: &mut Page, totals: Option<&Totals>) {
 /// estimated.
 fn distribution(histogram: &Histogram) -> Distribution {
     let mut counts = vec![0_u64; BOUNDS.len() + 1];
-    let limits = Histogram::limits().map(|limit| limit.as_millis());
-    let places = limits.map(|limit| BOUNDS.partition_point(|bound| u128::from(*bound) < limit));
+    let limits = Histogram::limits().map(|limit| limit.as_micros());
+    let places =
+        limits.map(|limit| BOUNDS.partition_point(|bound| u128::from(*bound) * 1_000 < limit));
     let places = places.chain([BOUNDS.len()]);
     for (place, count) in places.zip(histogram.counts()) {
         if let Some(sum) = counts.get_mut(place) {

@@ -3,10 +3,11 @@
 use crate::db::conn::connection::Conn;
 use crate::db::model::state::JobState;
 use crate::db::plans::{Rows, Work};
+use crate::db::query::named;
 use crate::db::query::newest_job::newest_job;
 use crate::db::query::pages::job_search::JobSearch;
 use crate::db::query::pages::job_window::{self, FoundBy, KeyRange, ListPlace, WINDOW};
-use crate::db::query::pages::{id_bounds, job_facts, job_lines, named, tabs};
+use crate::db::query::pages::{id_bounds, job_facts, job_lines, tabs};
 use crate::db::table::classes;
 use chrono::NaiveDateTime;
 use diesel::QueryResult;
@@ -94,7 +95,11 @@ pub(crate) const JOB_PAGES: [(&str, Work); 9] = [
     }),
     ("find jobs of a time", times),
     ("find a finished job further back", |conn, rows| {
-        job_window::finished_below(conn, i64::MAX)?;
+        let range = KeyRange {
+            lowest: 0,
+            highest: rows.jobs[0],
+        };
+        job_window::newest_finished(conn, range)?;
         job_window::job_of_key(conn, Some(JobState::Failed), rows.jobs[0]).map(drop)
     }),
     ("show the jobs of a page", |conn, rows| {

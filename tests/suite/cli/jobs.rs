@@ -52,7 +52,7 @@ fn jobs_are_listed(db: &TestDb) {
     assert!(said.out.contains("Io: no 5"), "{}", said.out);
     assert_eq!(said.out.lines().count(), 2, "{}", said.out);
     let said = windlass(&db.url, &["jobs", "list", "--class", "nobody"]);
-    assert_eq!(said.out, "No such job.\n");
+    assert_eq!(said.out, "No job matches.\n");
 }
 
 fn a_dry_run_changes_nothing(db: &TestDb) {
@@ -252,7 +252,7 @@ fn no_failures_are_no_missing_job(db: &TestDb) {
     assert_eq!(out(&["failed", "list"]), "No job has failed.\n");
     assert_eq!(
         out(&["failed", "list", "--class", "a"]),
-        "No such job has failed.\n"
+        "No failed job matches.\n"
     );
 }
 

@@ -9,7 +9,11 @@ use std::sync::Arc;
 use std::time::Duration;
 use windlass::{Job as _, NewJob, Registry, Worker};
 
-on_each_database!(a_worker_obeys, a_pause_names_its_user);
+on_each_database!(
+    a_worker_obeys,
+    a_pause_names_its_user,
+    unknown_names_are_pointed_out,
+);
 
 fn a_worker_obeys(db: &TestDb) {
     assert!(windlass(&db.url, &["queues", "pause", "default"]).is_done());
@@ -26,6 +30,32 @@ fn a_worker_obeys(db: &TestDb) {
     assert_eq!(shown["size"], 1);
     assert!(windlass(&db.url, &["queues", "resume", "default"]).is_done());
     until("the job is done", || log.lines() == ["free", "x"]);
+}
+
+fn unknown_names_are_pointed_out(db: &TestDb) {
+    NewJob::of_class("send", "{}")
+        .queue("mail")
+        .enqueue(&mut db.connect())
+        .unwrap();
+    for (arguments, asks) in [
+        (["queues", "show", "mial"], true),
+        (["queues", "pause", "mial"], true),
+        (["classes", "pause", "sned"], true),
+        (["queues", "show", "mail"], false),
+        (["queues", "pause", "mail"], false),
+        (["classes", "pause", "send"], false),
+    ] {
+        let said = windlass(&db.url, &arguments);
+        assert!(said.is_done(), "{said:?}");
+        assert_eq!(said.out.contains("is the name right?"), asks, "{said:?}");
+    }
+    let said = windlass(&db.url, &["queues", "show", "mail"]);
+    assert!(
+        said.out.starts_with("1 job of mail is ready, for "),
+        "{said:?}"
+    );
+    let json = windlass(&db.url, &["queues", "show", "nowhere", "--json"]).json();
+    assert_eq!(json["known"], false);
 }
 
 fn a_pause_names_its_user(db: &TestDb) {

@@ -30,9 +30,9 @@ fn tags_are_given_listed_and_changed(db: &TestDb) {
     let listed = out(db, &["jobs", "list", "--tag", "a", "--tag", "b"]);
     assert_eq!(listed.lines().count(), 2, "{listed}");
     let none = out(db, &["jobs", "list", "--tag", "a", "--tag", "c"]);
-    assert_eq!(none, "No such job.\n");
+    assert_eq!(none, "No job matches.\n");
     let none = out(db, &["failed", "list", "--any-tag", "a"]);
-    assert_eq!(none, "No such job has failed.\n");
+    assert_eq!(none, "No failed job matches.\n");
     assert_eq!(
         out(db, &["jobs", "tag", "c", "1", "2"]),
         "2 jobs were tagged.\n"
@@ -43,6 +43,10 @@ fn tags_are_given_listed_and_changed(db: &TestDb) {
     assert!(untagged.starts_with("1 job was untagged."), "{untagged}");
     let shown = out(db, &["jobs", "show", "1"]);
     assert!(shown.contains("\nTags:\n  a\n  c\n"), "{shown}");
+    // No worker has stored which fields of the class are secret.
+    let metadata = "\nMetadata:\n  n: \"[hidden]\"\n  x: \"[hidden]\"\n";
+    assert!(shown.contains(metadata), "{shown}");
+    let shown = out(db, &["jobs", "show", "1", "--show-arguments"]);
     let metadata = "\nMetadata:\n  n: 7\n  x: {\"y\":1}\n";
     assert!(shown.contains(metadata), "{shown}");
     let listed = windlass(&db.url, &["jobs", "list", "--json"]).json();

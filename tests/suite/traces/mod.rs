@@ -2,6 +2,6 @@
 
 mod column;
 mod documented;
-mod exported;
+pub mod exported;
 mod golden;
 mod links;

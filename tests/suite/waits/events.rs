@@ -110,6 +110,17 @@ fn an_event_stays_as_it_is(db: &TestDb) {
         matches!(&other, Error::EventTaken { event } if event == "a"),
         "{other}"
     );
+    // Two large numbers that are the same as floating-point numbers.
+    let large = |last: u32| {
+        serde_json::from_str::<Box<serde_json::value::RawValue>>(&format!(
+            "1000000000000000000{last}"
+        ))
+    };
+    emit(&mut conn, "large", &large(1).unwrap()).unwrap();
+    emit(&mut conn, "large", &large(1).unwrap()).unwrap();
+    let other = emit(&mut conn, "large", &large(2).unwrap());
+    assert!(matches!(other, Err(Error::EventTaken { .. })), "{other:?}");
+    db.execute("DELETE FROM windlass_events WHERE name = 'large'");
     // The transaction of the caller goes on.
     conn.transaction(|conn| {
         assert!(matches!(emit(conn, "a", &1), Err(Error::EventTaken { .. })));
@@ -122,6 +133,13 @@ fn an_event_stays_as_it_is(db: &TestDb) {
 
 fn invalid_events_are_refused(db: &TestDb) {
     let mut conn = db.connect();
+    let deep = (0..300).fold(json!(1), |inner, _| json!([inner]));
+    let error = emit(&mut conn, "deep", &deep).unwrap_err();
+    assert!(matches!(error, Error::InvalidEvent { .. }), "{error}");
+    assert!(
+        error.to_string().contains("nested deeper than 120"),
+        "{error}"
+    );
     for (name, payload) in [
         ("", String::new()),
         ("a\0b", String::new()),

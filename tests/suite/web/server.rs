@@ -4,6 +4,7 @@ use super::client::{ANSWER, Ask, get, post, serve};
 use crate::support::TestDb;
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::TcpStream;
+use windlass::NewJob;
 
 fn every_answer_has_the_headers_of_a_closed_site(db: &TestDb) {
     let server = serve(&db.database);
@@ -114,7 +115,57 @@ fn an_unfinished_request_is_ended() {
     }
 }
 
+/// Clients that keep connections open do not make a probe fail: those that have been idle for longest give way.
+#[test]
+fn a_probe_is_answered_beside_many_idle_connections() {
+    let db = TestDb::sqlite();
+    let server = serve(&db.database);
+    let mut idle = Vec::new();
+    for number in 0..700 {
+        idle.push(TcpStream::connect(server.address()).unwrap());
+        if number % 100 == 99 {
+            get(&server, "/livez").expect(200);
+        }
+    }
+    for _ in 0..20 {
+        get(&server, "/livez").expect(200);
+        idle.push(TcpStream::connect(server.address()).unwrap());
+    }
+    // The newest of them still serve.
+    let mut last = idle.pop().unwrap();
+    last.set_read_timeout(Some(ANSWER)).unwrap();
+    let ask = format!(
+        "GET /livez HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n",
+        server.address()
+    );
+    last.write_all(ask.as_bytes()).unwrap();
+    let mut text = String::new();
+    last.read_to_string(&mut text).unwrap();
+    assert!(text.starts_with("HTTP/1.1 200"), "{text}");
+}
+
+/// More searches than may wait for a thread leave room for other pages.
+fn searches_leave_room_for_other_pages(db: &TestDb) {
+    let jobs = (0..300).map(|n| {
+        NewJob::of_class(
+            "big",
+            format!("{{\"n\":{n},\"text\":\"{}\"}}", "x".repeat(20_000)),
+        )
+    });
+    windlass::enqueue_all(&mut db.connect(), jobs).unwrap();
+    let server = serve(&db.database);
+    std::thread::scope(|scope| {
+        for _ in 0..100 {
+            scope.spawn(|| get(&server, "/jobs?args=nothing+has+this"));
+        }
+        for _ in 0..20 {
+            get(&server, "/queues").expect(200);
+        }
+    });
+}
+
 crate::on_each_database!(
+    searches_leave_room_for_other_pages,
     every_answer_has_the_headers_of_a_closed_site,
     assets_never_change_under_their_name,
     a_page_is_compressed_if_the_browser_can_read_that,

@@ -5,9 +5,10 @@ use crate::cli::commands::run_time::said_by::SaidBy;
 use crate::cli::commands::run_time::turned::{Pausable, Turned, paused_line};
 use crate::cli::failure::CommandError;
 use crate::cli::select::connect;
-use crate::db::Database;
+use crate::db::query::named::named;
 use crate::db::table::run_time::class_pauses::PausedClass;
-use crate::error::Result;
+use crate::db::{Database, DbConnection, own};
+use crate::error::{Doing as _, Result};
 use crate::terminal::output::{self, Report};
 use serde::Serialize;
 use std::process::ExitCode;
@@ -151,12 +152,15 @@ impl ListClasses {
 
 impl PauseClass {
     fn run(&self, database: &Database) -> Result<Turned> {
+        let mut connection = connect(database)?;
+        let known = is_known(&mut connection, &self.class)?;
         let actor = self.said_by.actor();
-        let changed = actor.pause_class(&mut connect(database)?, &self.class)?;
+        let changed = actor.pause_class(&mut connection, &self.class)?;
         Ok(Turned {
             what: Pausable::ClassName(self.class.clone()),
             paused: true,
             changed,
+            known,
         })
     }
 }
@@ -170,8 +174,15 @@ impl ResumeClass {
                 .said_by
                 .actor()
                 .resume_class(&mut connect(database)?, &self.class)?,
+            known: true,
         })
     }
+}
+
+/// Returns whether a worker has stored the class, or a recent job has it.
+fn is_known(connection: &mut DbConnection, class: &str) -> Result<bool> {
+    let found = named(&mut own(connection), class).doing("look for the class")?;
+    Ok(found.is_class)
 }
 
 /// Returns the line about a paused class.

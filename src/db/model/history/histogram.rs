@@ -3,43 +3,37 @@
 use serde::{Serialize, Serializer};
 use std::time::Duration;
 
-/// The upper limits of the buckets, in milliseconds.
-const LIMITS: [u64; 25] = [
-    1,
-    2,
-    5,
-    10,
-    20,
-    50,
-    100,
-    200,
-    500,
-    1_000,
-    2_000,
-    5_000,
-    10_000,
-    20_000,
-    50_000,
-    100_000,
-    200_000,
-    500_000,
-    1_000_000,
-    2_000_000,
-    5_000_000,
-    10_000_000,
-    20_000_000,
-    50_000_000,
-    100_000_000,
+/// The limits of each power of ten, in thousandths of it. The next is at most a quarter larger, and 1, 2 and 5
+/// are among them.
+const STEPS: [u64; 13] = [
+    1_000, 1_250, 1_500, 1_750, 2_000, 2_500, 3_000, 3_500, 4_000, 5_000, 6_000, 7_000, 8_000,
 ];
+
+/// How many powers of ten there are: from 1 ms on.
+const DECADES: usize = 8;
+
+/// The upper limits of the buckets, in microseconds.
+const LIMITS: [u64; STEPS.len() * DECADES + 1] = {
+    let mut limits = [0; STEPS.len() * DECADES + 1];
+    let (mut place, mut decade) = (0, 1);
+    while place < limits.len() {
+        limits[place] = STEPS[place % STEPS.len()] * decade;
+        place += 1;
+        if place % STEPS.len() == 0 {
+            decade *= 10;
+        }
+    }
+    limits
+};
 
 /// How many buckets there are: one for each limit, and one for what exceeds the last.
 pub(crate) const BUCKETS: usize = LIMITS.len() + 1;
 
-/// How often durations of certain lengths occurred: a histogram with 26 fixed buckets.
+/// How often durations of certain lengths occurred: a histogram with 106 fixed buckets.
 ///
-/// The upper limits of the buckets are 1 ms, 2 ms, 5 ms, 10 ms and so on, in steps of 1, 2 and 5,
-/// up to 100,000 s (almost 28 hours). A limit belongs to the bucket below it. The last bucket holds
-/// everything longer. The sum is exact to a microsecond.
+/// The upper limits of the buckets are 1 ms, 1.25 ms, 1.5 ms and so on, each at most a quarter larger than the
+/// one before, up to 100,000 s (almost 28 hours). A limit belongs to the bucket below it. The last bucket
+/// holds everything longer. The sum is exact to a microsecond.
 ///
 /// Two histograms can be added with [`merge`](Self::merge): the result is that of recording all
 /// durations of both.
@@ -55,18 +49,27 @@ pub(crate) const BUCKETS: usize = LIMITS.len() + 1;
 /// assert_eq!(waits.count(), 4);
 /// assert_eq!(waits.sum(), Duration::from_millis(837));
 /// let p50 = waits.quantile(0.5).unwrap();
-/// assert!(p50 > Duration::from_millis(2) && p50 <= Duration::from_millis(5));
+/// assert!(p50 > Duration::from_micros(3_500) && p50 <= Duration::from_millis(4));
 /// ```
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Histogram {
     pub(crate) counts: [u64; BUCKETS],
     pub(crate) micros: u64,
 }
 
+impl Default for Histogram {
+    fn default() -> Self {
+        Histogram {
+            counts: [0; BUCKETS],
+            micros: 0,
+        }
+    }
+}
+
 impl Histogram {
     /// Returns the upper limits of the buckets, ascending. The last bucket has none.
     pub fn limits() -> impl ExactSizeIterator<Item = Duration> {
-        LIMITS.iter().map(|limit| Duration::from_millis(*limit))
+        LIMITS.iter().map(|limit| Duration::from_micros(*limit))
     }
 
     /// Returns how many durations are in each bucket: one number for each of the
@@ -78,7 +81,7 @@ impl Histogram {
     /// Records a duration.
     pub fn record(&mut self, duration: Duration) {
         let micros = u64::try_from(duration.as_micros()).unwrap_or(u64::MAX);
-        let bucket = LIMITS.partition_point(|limit| limit * 1_000 < micros);
+        let bucket = LIMITS.partition_point(|limit| *limit < micros);
         self.counts[bucket] = self.counts[bucket].saturating_add(1);
         self.micros = self.micros.saturating_add(micros);
     }
@@ -117,10 +120,22 @@ impl Histogram {
     /// Returns the duration that a share `p` of all durations does not exceed, or `None` if none was
     /// recorded: `0.5` is the median, `0.99` the 99th percentile. `p` is limited to 0 to 1.
     ///
-    /// It is interpolated within its bucket. The true value is in the same bucket, so the two differ
-    /// by less than the width of that: by a factor of 2.5 at most, and of 2 in two of three buckets.
-    /// Below 1 ms it is between 0 and 1 ms. Above 100,000 s, the result is 100,000 s.
+    /// It is interpolated within its bucket. The true value is in the same bucket, so the two differ by a
+    /// quarter at most. If all durations are in one bucket, the result is their mean, which is exact if they are
+    /// all the same. Below 1 ms it is between 0 and 1 ms. Above 100,000 s, the result is 100,000 s.
     pub fn quantile(&self, p: f64) -> Option<Duration> {
+        let mut filled = self
+            .counts
+            .iter()
+            .enumerate()
+            .filter(|(_, count)| **count > 0);
+        if let (Some((bucket, count)), None) = (filled.next(), filled.next())
+            && *count < u64::MAX
+        {
+            let (low, high) = limits_of(bucket);
+            let mean = (self.micros / count).clamp(low, high.max(low));
+            return Some(Duration::from_micros(mean));
+        }
         let rank = p.clamp(0.0, 1.0) * self.count() as f64;
         let mut before = 0.0;
         let mut found = None;
@@ -138,11 +153,16 @@ impl Histogram {
             }
         }
         let (bucket, share) = found?;
-        let low = bucket.checked_sub(1).map_or(0, |below| LIMITS[below]);
-        let high = LIMITS.get(bucket).copied().unwrap_or(low);
-        let millis = low as f64 + (high - low) as f64 * share;
-        Some(Duration::from_secs_f64(millis / 1_000.0))
+        let (low, high) = limits_of(bucket);
+        let micros = low as f64 + (high - low) as f64 * share;
+        Some(Duration::from_secs_f64(micros / 1_000_000.0))
     }
+}
+
+/// Returns the lowest and the highest duration of a bucket, in microseconds; the last has only one.
+fn limits_of(bucket: usize) -> (u64, u64) {
+    let low = bucket.checked_sub(1).map_or(0, |below| LIMITS[below]);
+    (low, LIMITS.get(bucket).copied().unwrap_or(low))
 }
 
 impl Serialize for Histogram {
@@ -152,7 +172,7 @@ impl Serialize for Histogram {
         let mut object = serializer.serialize_struct("Histogram", 3)?;
         object.serialize_field("count", &self.count())?;
         object.serialize_field("sum_seconds", &self.sum().as_secs_f64())?;
-        object.serialize_field("counts", &self.counts)?;
+        object.serialize_field("counts", self.counts.as_slice())?;
         object.end()
     }
 }
@@ -172,8 +192,24 @@ mod tests {
     #[test]
     fn a_limit_belongs_to_the_bucket_below_it() {
         let histogram = of(&[0, 1, 2, 3, 100_000_000, 100_000_001]);
-        assert_eq!(histogram.counts[..3], [2, 1, 1]);
-        assert_eq!(histogram.counts[24..], [1, 1]);
+        let of_millis = |millis| LIMITS.iter().position(|limit| *limit == millis * 1_000);
+        let filled = histogram
+            .counts
+            .iter()
+            .enumerate()
+            .filter(|(_, count)| **count > 0);
+        let filled: Vec<(usize, u64)> = filled.map(|(place, count)| (place, *count)).collect();
+        let place = |millis| of_millis(millis).unwrap();
+        assert_eq!(
+            filled,
+            [
+                (0, 2),
+                (place(2), 1),
+                (place(3), 1),
+                (place(100_000_000), 1),
+                (BUCKETS - 1, 1)
+            ]
+        );
         assert_eq!(histogram.count(), 6);
         assert_eq!(histogram.counts().len(), Histogram::limits().len() + 1);
     }
@@ -207,11 +243,10 @@ mod tests {
                 let mut only = Histogram::default();
                 only.record(Duration::from_millis(all[rank - 1]));
                 let bucket = only.counts.iter().position(|count| *count == 1).unwrap();
-                let low = bucket.checked_sub(1).map_or(0, |below| LIMITS[below]);
-                let high = LIMITS.get(bucket).copied().unwrap_or(low);
-                let found = histogram.quantile(p).unwrap().as_secs_f64() * 1_000.0;
+                let (low, high) = limits_of(bucket);
+                let found = histogram.quantile(p).unwrap().as_secs_f64() * 1_000_000.0;
                 assert!(
-                    found >= low as f64 - 1e-6 && found <= high as f64 + 1e-6,
+                    found >= low as f64 - 1.0 && found <= high as f64 + 1.0,
                     "{p} of {count}: {found} is not within {low} to {high}"
                 );
             }
@@ -219,5 +254,35 @@ mod tests {
         assert_eq!(Histogram::default().quantile(0.5), None);
         assert_eq!(Histogram::default().mean(), None);
         assert_eq!(of(&[10, 20]).mean(), Some(Duration::from_millis(15)));
+    }
+
+    #[test]
+    fn each_limit_is_at_most_a_quarter_above_the_one_before() {
+        assert_eq!(
+            (LIMITS[0], LIMITS[LIMITS.len() - 1]),
+            (1_000, 100_000_000_000)
+        );
+        for pair in LIMITS.windows(2) {
+            assert!(pair[0] < pair[1] && pair[1] * 4 <= pair[0] * 5, "{pair:?}");
+        }
+    }
+
+    /// Whatever a job takes: its run times are not shown as twice as long.
+    #[test]
+    fn durations_that_are_all_the_same_are_exact() {
+        for micros in [7, 999, 1_000, 1_003_217, 5_000_000, 86_400_000_000] {
+            let mut histogram = Histogram::default();
+            for _ in 0..40 {
+                histogram.record(Duration::from_micros(micros));
+            }
+            for p in [0.5, 0.99] {
+                assert_eq!(histogram.quantile(p), Some(Duration::from_micros(micros)));
+            }
+        }
+        // On both sides of a limit, they are not far off.
+        let mut two = Histogram::default();
+        (0..50).for_each(|_| two.record(Duration::from_micros(999_000)));
+        (0..50).for_each(|_| two.record(Duration::from_micros(1_001_000)));
+        assert!(two.quantile(0.99).unwrap() < Duration::from_millis(1_251));
     }
 }

@@ -8,7 +8,7 @@ use crate::db::model::state::JobState;
 use crate::db::query::conditions::Conditions;
 use crate::db::query::pages::job_search::JobSearch;
 use diesel::prelude::*;
-use diesel::sql_types::{BigInt, Bool, Integer, Nullable};
+use diesel::sql_types::{BigInt, Integer, Nullable};
 
 /// How many rows a search without an index looks at before it stops and can be continued.
 pub(crate) const WINDOW: i64 = 10_000;
@@ -236,39 +236,18 @@ pub(crate) fn priorities(conn: &mut Conn<'_>, queue: &str, most: i64) -> QueryRe
     Ok(found.into_iter().filter_map(|row| row.priority).collect())
 }
 
-#[derive(QueryableByName)]
-struct MaybeFinished {
-    #[diesel(sql_type = BigInt)]
-    id: i64,
-    #[diesel(sql_type = Bool)]
-    is_finished: bool,
-}
-
-/// How many ids a step of [`finished_below`] looks at.
-const NEAR: i64 = 1_000;
-
-/// Looks for a finished job below `key`, in steps that double: jobs that wait may be the newest
-/// million. Returns its id; there may be others between it and `key`.
-pub(crate) fn finished_below(conn: &mut Conn<'_>, key: i64) -> QueryResult<Option<i64>> {
-    // Near each place only: where many jobs were deleted lately, Postgres would pass them one by one.
-    let text = "SELECT id, finished_at IS NOT NULL AS is_finished FROM solid_queue_jobs \
-         WHERE id < $1 AND id >= $2 ORDER BY id DESC LIMIT 1";
-    let (mut below, mut step) = (key, WINDOW);
-    while below > 0 {
-        let found: Option<MaybeFinished> = Statement::new(text)
-            .unkept()
-            .bind(below)
-            .bind(below.saturating_sub(NEAR))
-            .get_result(conn)
-            .optional()?;
-        below = match found {
-            Some(job) if job.is_finished => return Ok(Some(job.id)),
-            Some(job) => job.id.saturating_sub(step),
-            None => below.saturating_sub(step),
-        };
-        step = step.saturating_mul(2);
-    }
-    Ok(None)
+/// Returns the newest finished job whose id is in a range: jobs that wait may be the newest million, and there is no
+/// index of those that have finished.
+pub(crate) fn newest_finished(conn: &mut Conn<'_>, range: KeyRange) -> QueryResult<Option<i64>> {
+    let text = "SELECT id AS job_id FROM solid_queue_jobs WHERE id >= $1 AND id <= $2 AND finished_at IS NOT NULL \
+         ORDER BY id DESC LIMIT 1";
+    let found: Option<JobOfKey> = Statement::new(text)
+        .unkept()
+        .bind(range.lowest)
+        .bind(range.highest)
+        .get_result(conn)
+        .optional()?;
+    Ok(found.map(|row| row.job_id))
 }
 
 #[derive(QueryableByName)]

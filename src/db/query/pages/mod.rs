@@ -6,6 +6,5 @@ pub(crate) mod job_facts;
 pub(crate) mod job_lines;
 pub(crate) mod job_search;
 pub(crate) mod job_window;
-pub(crate) mod named;
 pub(crate) mod sent;
 pub(crate) mod tabs;

@@ -200,6 +200,12 @@ impl BatchPage {
         self.shell.to(["batches", &self.id.to_string(), action])
     }
 
+    /// Why none of its jobs can be cancelled, if so.
+    fn cancel_refusal(&self) -> Option<&'static str> {
+        let is_over = self.ended.is_some();
+        is_over.then_some("The batch is over: none of its jobs is open.")
+    }
+
     /// Why the batch cannot be changed, if so.
     fn refusal(&self) -> Option<&'static str> {
         match (self.is_of_ruby, self.shell.is_operator) {

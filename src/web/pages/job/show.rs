@@ -3,7 +3,6 @@
 use crate::admin::details::{self, JobDetails};
 use crate::admin::explain::Reason;
 use crate::admin::job_info::TaskStatus;
-use crate::admin::secrets::Secrets;
 use crate::admin::timeline::Timeline;
 use crate::db::Conn;
 use crate::db::query::pages::job_facts::{self, JobFacts};
@@ -35,7 +34,6 @@ pub(crate) struct JobRead {
     pub(crate) details: JobDetails,
     /// `None` if only its result is left.
     pub(crate) facts: Option<JobFacts>,
-    result: Option<Value>,
 }
 
 #[derive(Template)]
@@ -85,14 +83,11 @@ pub(crate) fn no_such_job(id: i64) -> PageError {
 
 fn look(conn: &mut Conn<'_>, id: i64) -> Result<Option<JobRead>> {
     let doing = "look the job up";
-    let Some(mut details) = details::job_details(conn, JobId(id), false)? else {
+    let Some(details) = details::job_details(conn, JobId(id), false)? else {
         return Ok(None);
     };
-    let secrets = Secrets::of_class(conn, &details.explanation.task.class_name).doing(doing)?;
-    let result = details.explanation.task.result.take();
     Ok(Some(JobRead {
         facts: job_facts::facts(conn, id).doing(doing)?,
-        result: result.map(|value| secrets.hide(value)),
         details,
     }))
 }
@@ -162,7 +157,12 @@ impl JobPage {
             hidden: shown.map_or(0, hidden),
             facts: facts.map_or_else(Vec::new, |facts| facts::facts(details, facts, &shell)),
             steps: StepsView::of(details, &shell),
-            result: job.result.as_ref().map(|value| lines(value, ARGUMENTS)),
+            result: details
+                .explanation
+                .task
+                .result
+                .as_ref()
+                .map(|value| lines(value, ARGUMENTS)),
             logs: details
                 .logs
                 .iter()

@@ -3,8 +3,8 @@
 use crate::admin::job_list::{self, JobList, SearchStop};
 use crate::db::Conn;
 use crate::db::model::state::JobState;
+use crate::db::query::named::{self, KnownClass};
 use crate::db::query::pages::job_window::{ListPlace, WINDOW};
-use crate::db::query::pages::named::{self, KnownClass};
 use crate::db::query::pages::tabs::StateCounts;
 use crate::error::{Doing as _, Result};
 use crate::web::http::response::Response;
@@ -48,8 +48,6 @@ struct StopView {
     /// How many jobs it looked at, and which one was the last.
     text: String,
     further: String,
-    /// A place far beyond with jobs of the state, if that is known.
-    skip: Option<(String, String)>,
 }
 
 #[derive(Template)]
@@ -194,10 +192,6 @@ fn stopped(stop: SearchStop, filters: &JobFilters, shell: &Shell) -> StopView {
         Some(job) => format!("Searched {direction} to job {}", count(job)),
         None => format!("Searched {direction}"),
     };
-    let skip = stop.skip_to.map(|job| {
-        let place = ListPlace::Before(job.saturating_add(1));
-        (count(job), shell.link(&filters.at(place)))
-    });
     StopView {
         text: format!(
             "{reached}: a page looks at {} jobs, or for {} ms, at a time.",
@@ -205,7 +199,6 @@ fn stopped(stop: SearchStop, filters: &JobFilters, shell: &Shell) -> StopView {
             job_list::ENOUGH.as_millis()
         ),
         further: shell.link(&filters.at(stop.place)),
-        skip,
     }
 }
 

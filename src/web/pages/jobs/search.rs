@@ -1,7 +1,7 @@
 //! The search box: goes to what a text names.
 
 use crate::db::Conn;
-use crate::db::query::pages::named::{self, NamedThings};
+use crate::db::query::named::{self, NamedThings};
 use crate::error::{Doing as _, Result};
 use crate::web::http::response::Response;
 use crate::web::pages::jobs::filters::only;

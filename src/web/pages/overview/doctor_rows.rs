@@ -45,12 +45,16 @@ pub(crate) struct DoctorRows {
     pub(crate) findings: Vec<DoctorRow>,
     /// The names of the checks that are fine.
     pub(crate) fine: String,
+    /// The verdict on these, and what it says.
+    pub(crate) verdict: Markup,
+    pub(crate) says: &'static str,
     /// When the checks ran.
     pub(crate) checked: String,
 }
 
 impl DoctorRows {
-    pub(crate) fn of(findings: &[Finding], age: Duration) -> Self {
+    /// Beside concerns that are not `doctor`'s, its checks are not called fine: they have found nothing.
+    pub(crate) fn of(findings: &[Finding], age: Duration, has_concerns: bool) -> Self {
         let fine = |finding: &&Finding| finding.verdict == Verdict::Fine;
         let mut bad: Vec<&Finding> = findings.iter().filter(|one| !fine(one)).collect();
         bad.sort_by_key(|finding| std::cmp::Reverse(finding.verdict));
@@ -58,6 +62,14 @@ impl DoctorRows {
         DoctorRows {
             findings: bad.into_iter().map(DoctorRow::of).collect(),
             fine: names.join(", "),
+            verdict: match has_concerns {
+                true => Markup::element("span", "q", "no finding"),
+                false => verdict("ok", "fine"),
+            },
+            says: match has_concerns {
+                true => "See “Needs attention”.",
+                false => "Nothing to do.",
+            },
             checked: checked(age),
         }
     }

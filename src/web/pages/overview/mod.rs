@@ -58,6 +58,9 @@ pub(crate) fn show(cx: &mut Cx<'_>) -> Result<Response, PageError> {
     });
     let classes = cx.shared_panel("the busiest classes of the last hour", &BUSIEST);
     let doctor = cx.shared_panel("the checks of doctor", &FINDINGS);
+    let has_concerns = found
+        .ready()
+        .is_some_and(|(_, concerns)| !concerns.is_empty());
     let page = OverviewPage {
         lead: lead::of(&found, hour.ready().map(|hour| hour.buckets.as_slice())),
         has_rails: found
@@ -73,7 +76,7 @@ pub(crate) fn show(cx: &mut Cx<'_>) -> Result<Response, PageError> {
         running: running
             .map(|runs| running::rows(runs, found.ready().map(|(load, _)| &load.fleet))),
         concerns: found.map(|(_, concerns)| concerns),
-        doctor: doctor.map(|(findings, age)| DoctorRows::of(&findings, age)),
+        doctor: doctor.map(|(findings, age)| DoctorRows::of(&findings, age, has_concerns)),
         classes: classes.map(|(classes, _)| classes),
         shell: cx.shell("Overview", Section::Overview)?,
     };

@@ -151,11 +151,20 @@ fn share_failed(failed: f64, finished: f64) -> f64 {
     }
 }
 
+/// From this share of failed jobs on, in percent, there is a warning, whatever is usual.
+const MANY_FAILED: f64 = 10.0;
+
 fn failures(buckets: &[Bucket], now: &Tally, usual: Option<&Usual>) -> Vital {
     let share = share_failed(now.failed as f64, now.finished as f64);
     let of_hour: u64 = buckets.iter().map(|bucket| bucket.tally.failed).sum();
     let of_usual = usual.map(|usual| share_failed(usual.failed_per_hour, usual.finished_per_hour));
     let is_bad = now.failed > 0 && of_usual.is_some_and(|of_usual| share > 2.0 * of_usual + 0.1);
+    let mark = match of_usual {
+        _ if is_bad => Some("bad"),
+        _ if share > MANY_FAILED => Some("warn"),
+        None if of_hour > 0 => None,
+        _ => Some("ok"),
+    };
     let text = match of_hour {
         0 => "no job has failed in the last hour".to_owned(),
         1 => "1 job has failed in the last hour".to_owned(),
@@ -170,8 +179,17 @@ fn failures(buckets: &[Bucket], now: &Tally, usual: Option<&Usual>) -> Vital {
         Some(share_failed(tally.failed as f64, tally.finished as f64))
     });
     Vital::new("Failure rate", short(share), "%")
-        .spark(&failed, is_bad, "share of failed jobs, last hour")
-        .verdict(verdict(if is_bad { "bad" } else { "ok" }, &text))
+        .spark(
+            &failed,
+            matches!(mark, Some("bad" | "warn")),
+            "share of failed jobs, last hour",
+        )
+        .verdict(mark.map_or_else(|| plain(&text), |mark| verdict(mark, &text)))
+}
+
+/// Returns a text without a mark: there is nothing to compare with.
+fn plain(text: &str) -> Markup {
+    Markup::element("span", "q", text)
 }
 
 fn seconds(wait: Option<Duration>) -> Option<f64> {
@@ -284,12 +302,51 @@ fn kept_verdict(facts: &VitalFacts) -> Markup {
         bounded(totals.blocked),
         bounded(totals.failed)
     );
-    verdict("ok", &text)
+    plain(&text)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn many_failures_are_a_warning_and_without_a_comparison_there_is_no_mark() {
+        let marks = |failed: u64, finished: u64| {
+            let now = Tally {
+                failed,
+                finished,
+                ..Tally::default()
+            };
+            let vital = failures(&[], &now, None);
+            vital.verdict.as_str().to_owned()
+        };
+        assert!(
+            marks(100, 0).contains("class=\"v warn\""),
+            "{}",
+            marks(100, 0)
+        );
+        assert!(
+            marks(1, 99).contains("class=\"v ok\""),
+            "none of the last hour"
+        );
+        let minute = Bucket {
+            tally: Tally {
+                failed: 3,
+                finished: 97,
+                ..Tally::default()
+            },
+            starts_at: chrono::DateTime::default(),
+            queue: None,
+            fleet: None,
+            processes_died: 0,
+        };
+        let vital = failures(&[minute.clone(), minute], &Tally::default(), None);
+        assert!(
+            !vital.verdict.as_str().contains("class=\"v "),
+            "{:?}",
+            vital.verdict
+        );
+    }
 
     #[test]
     fn estimates_are_rounded_down() {

@@ -1,6 +1,8 @@
 //! Pauses and resumes queues and classes.
 
 use crate::db::model::audit::{Actor, Via};
+use crate::db::query::named as known;
+use crate::error::Doing as _;
 use crate::web::http::response::Response;
 use crate::web::sql::cx::Cx;
 use crate::web::sql::page_error::PageError;
@@ -58,6 +60,14 @@ pub(crate) fn pause_class(cx: &mut Cx<'_>) -> Result<Response, PageError> {
     if class.is_empty() || class.contains('\0') {
         let message = "Name the class to pause, as it is registered: `send_invoice`.";
         return Err(PageError::Invalid(message.to_owned()));
+    }
+    let found = cx.read(|conn| known::named(conn, &class).doing("look for the class"))?;
+    if !found.is_class {
+        return Err(PageError::Invalid(format!(
+            "No worker has registered a class {}, and none of the newest 10,000 jobs has it. \
+             `windlass classes pause` pauses a class before its first job.",
+            named(&class)
+        )));
     }
     let actor = actor(cx);
     let paused = cx.write(|conn| actor.pause_class(conn, &class))?;

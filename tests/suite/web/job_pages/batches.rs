@@ -162,6 +162,10 @@ fn a_batch_is_cancelled_by_an_operation(db: &TestDb) {
     assert_eq!(db.rows_of("windlass_operations"), 1);
     let none = read(&server, &path);
     assert!(none.contains("No job of it is open"), "{none}");
+    db.execute("UPDATE solid_queue_batches SET finished_at = created_at");
+    let over = get(&server, &format!("/batches/{batch}")).expect(200);
+    assert_eq!(link(&over, "Cancel…"), None);
+    assert!(text(&over).contains("The batch is over"), "{over}");
 }
 
 fn failed_jobs_of_a_batch_are_retried_by_an_operation(db: &TestDb) {

@@ -15,8 +15,10 @@ crate::on_each_database!(
     the_list_goes_back_and_forth,
     a_search_without_an_index_stops_and_goes_on,
     jobs_far_apart_are_found,
+    finished_jobs_are_found_behind_many_that_wait,
     the_search_box_goes_to_what_it_names,
     hidden_arguments_are_not_found,
+    a_search_stops_when_it_has_read_much,
     where_a_search_stops_tells_nothing_of_what_is_hidden,
     wrong_filters_are_explained,
 );
@@ -28,6 +30,7 @@ crate::through_a_pooler_in_all!(
     the_list_goes_back_and_forth,
     a_search_without_an_index_stops_and_goes_on,
     jobs_far_apart_are_found,
+    finished_jobs_are_found_behind_many_that_wait,
     the_search_box_goes_to_what_it_names,
     hidden_arguments_are_not_found,
     where_a_search_stops_tells_nothing_of_what_is_hidden,
@@ -205,20 +208,52 @@ fn a_search_without_an_index_stops_and_goes_on(db: &TestDb) {
     let page = get(&server, &further).expect(200);
     assert_eq!(listed(&page), [wanted.0]);
     assert_eq!(link(&page, "Search further"), None);
-    // No job is finished, and the search says so without reading all of them.
+    // No job is finished, and the page says so without reading all of them.
     let page = get(&server, "/jobs?state=finished").expect(200);
-    assert_eq!(link(&page, "Skip"), None);
+    assert!(text(&page).contains("No job matches."), "{page}");
     db.execute(&format!(
         "UPDATE solid_queue_jobs SET finished_at = created_at WHERE id = {}",
         wanted.0
     ));
     db.execute("DELETE FROM solid_queue_ready_executions WHERE job_id < 10");
+    // It is found at once, behind more than 10,000 newer jobs that wait.
     let page = get(&server, "/jobs?state=finished").expect(200);
-    let page = get(&server, &link(&page, "Search further").unwrap()).expect(200);
     assert_eq!(listed(&page), [wanted.0]);
+    assert_eq!(link(&page, "Search further"), None);
     // From the other end, the search goes forward.
     let page = get(&server, "/jobs?class=none&after=0").expect(200);
     assert!(text(&page).contains("Searched forward to job "), "{page}");
+}
+
+/// The newest finished jobs are shown at once, and none is passed, wherever they are between jobs that wait.
+fn finished_jobs_are_found_behind_many_that_wait(db: &TestDb) {
+    let mut conn = db.connect();
+    for _ in 0..25 {
+        let many = (0..1_000).map(|_| NewJob::of_class("many", "{}"));
+        windlass::enqueue_all(&mut conn, many).unwrap();
+    }
+    let (newer, older) = ([9_000, 8_999], [4_000, 17]);
+    for id in newer.iter().chain(&older) {
+        db.execute(&format!(
+            "UPDATE solid_queue_jobs SET finished_at = created_at WHERE id = {id}"
+        ));
+        db.execute(&format!(
+            "DELETE FROM solid_queue_ready_executions WHERE job_id = {id}"
+        ));
+    }
+    let server = serve(&db.database);
+    let (mut found, mut path) = (Vec::new(), Some("/jobs?state=finished".to_owned()));
+    while let Some(at) = path {
+        let page = get(&server, &at).expect(200);
+        let ids = listed(&page);
+        assert!(
+            !found.is_empty() || !ids.is_empty(),
+            "the first page has the newest"
+        );
+        found.extend(ids);
+        path = link(&page, "Search further").or_else(|| link(&page, "Older"));
+    }
+    assert_eq!(found, [9_000, 8_999, 4_000, 17]);
 }
 
 /// Ids with gaps of any length: of jobs that were deleted, or that another program chose itself.
@@ -319,6 +354,32 @@ fn hidden_arguments_are_not_found(db: &TestDb) {
     let all = "/preview?which=matching&do=cancel&args=hunter2";
     assert!(get(&server, all).expect(400).contains("one by one"));
     drop(world);
+}
+
+/// Large arguments cost as much as many small ones.
+fn a_search_stops_when_it_has_read_much(db: &TestDb) {
+    db.execute(&format!(
+        "INSERT INTO windlass_classes (class_name, queue_name, redact, internal, seen_at) VALUES ('big', 'q', '[]', {}, {})",
+        if db.is_postgres() { "false" } else { "0" },
+        super::world::now(db)
+    ));
+    let text = "x".repeat(60_000);
+    let jobs: Vec<NewJob> = (0..300)
+        .map(|n| {
+            NewJob::of_class(
+                "big",
+                format!(r#"{{"n":{n},"found":"needle","text":"{text}"}}"#),
+            )
+        })
+        .collect();
+    windlass::enqueue_all(&mut db.connect(), jobs).unwrap();
+    db.execute("UPDATE windlass_classes SET redact = '[\"found\"]'");
+    let server = serve(&db.database);
+    let page = get(&server, "/jobs?args=needle").expect(200);
+    assert_eq!(listed(&page), [] as [i64; 0]);
+    let further = link(&page, "Search further").expect("it has not read all");
+    let page = get(&server, &further).expect(200);
+    assert_eq!(link(&page, "Search further"), None);
 }
 
 fn where_a_search_stops_tells_nothing_of_what_is_hidden(db: &TestDb) {

@@ -56,6 +56,8 @@ fn what_needs_attention_is_listed_worst_first(db: &TestDb) {
     let server = serve(&db.database);
     let page = page(&server, "/");
     let (todo, rest) = page.split_once("Now, and the last hour").unwrap();
+    // The checks of doctor that found nothing are not called fine beside all this.
+    assert!(!rest.contains("<span class=\"v ok\">fine</span>"), "{rest}");
     let rows: Vec<String> = todo
         .split("<tr class=")
         .skip(1)
@@ -173,7 +175,8 @@ fn measures_and_charts_come_from_the_history(db: &TestDb) {
         text(&page).contains("1 job has failed in the last hour"),
         "{page}"
     );
-    // The history is younger than a week: nothing is called usual.
+    // The history is younger than a week: nothing is called usual, and a failure is not called fine.
+    assert!(!page.contains("class=\"v ok\">1 job has failed"), "{page}");
     assert!(!text(&page).contains("usual"), "{page}");
     let of_queue = super::page(&server, "/queues/work");
     assert!(of_queue.contains("finished 3</span>"), "{of_queue}");

@@ -80,6 +80,14 @@ fn paused_queues_and_queues_without_workers_come_first(db: &TestDb) {
 
 fn classes_are_paused_and_resumed(db: &TestDb) {
     let server = serve(&db.database);
+    for unknown in ["%7B%7D", "send_invoice"] {
+        let refused = post(&server, "/classes/pause", &format!("class={unknown}"));
+        assert_eq!(refused.status, 400, "{unknown}");
+    }
+    assert!(paused_classes(&mut db.connect()).unwrap().is_empty());
+    NewJob::of_class("send_invoice", "{}")
+        .enqueue(&mut db.connect())
+        .unwrap();
     let shown = change(
         &server,
         "/classes/pause",
