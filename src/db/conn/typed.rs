@@ -217,7 +217,7 @@ macro_rules! with_conn {
         $crate::__match_conn!($conn, $c, $body)
     };
 }
-#[cfg(any(test, feature = "bench"))]
+#[cfg(feature = "bench")]
 pub(crate) use with_conn;
 
 // Features are looked at where a macro is defined: in its text, they would be those of the caller.
