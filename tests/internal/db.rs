@@ -1,9 +1,10 @@
 //! A migrated database for one test: a SQLite file, or a database of the
 //! Postgres server that `bin/test` starts. The twin of `tests/suite/support/db.rs`.
 
-use crate::db::conn::connection::{AsConn, Conn, on};
+use crate::db::conn::connection::{AsConn, Conn};
 use crate::db::conn::database::Database;
 use crate::db::conn::owned::DbConnection;
+use crate::db::conn::typed::with_conn;
 use crate::db::internal_tests::template;
 use diesel::connection::SimpleConnection;
 use diesel::prelude::*;
@@ -108,7 +109,7 @@ impl Drop for TestDb {
 
 /// Runs statements for their effect.
 pub fn execute(conn: &mut Conn<'_>, sql: &str) {
-    on!(conn, |c| c.batch_execute(sql)).unwrap_or_else(|error| panic!("{error}: {sql}"));
+    with_conn!(conn, |c| c.batch_execute(sql)).unwrap_or_else(|error| panic!("{error}: {sql}"));
 }
 
 #[derive(QueryableByName)]

@@ -1,7 +1,8 @@
 //! What heartbeats store about claims.
 
-use crate::db::conn::connection::{AsConn, Conn, on};
+use crate::db::conn::connection::{AsConn, Conn};
 use crate::db::conn::statement::Statement;
+use crate::db::conn::typed::with_conn;
 use crate::db::internal_tests::db::{TestDb, execute};
 use crate::db::prefer_indexes;
 use crate::db::table::progress::{self, ClaimNote, Note};
@@ -16,7 +17,7 @@ const CLAIMS: i64 = 500;
 fn sent(conn: &mut Conn<'_>, notes: &[ClaimNote<'_>]) -> String {
     let heard = Arc::new(Mutex::new(Vec::new()));
     let hears = Arc::clone(&heard);
-    on!(conn, |c| c.set_instrumentation(
+    with_conn!(conn, |c| c.set_instrumentation(
         move |event: InstrumentationEvent<'_>| {
             if let InstrumentationEvent::StartQuery { query, .. } = event {
                 hears.lock().unwrap().push(query.to_string());

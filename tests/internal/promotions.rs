@@ -5,13 +5,12 @@ use crate::db::internal_tests::db::{TestDb, execute, on_each_database, texts};
 use crate::db::internal_tests::interleavings::world::{World, row};
 use crate::db::model::follows::{Follows, On, Otherwise, Parent};
 use crate::db::model::new_row::{NewLimit, NewRow};
-use crate::db::table::flows::{EVENT, WAITS_FOR_EVENT};
-use crate::db::table::wanted_keys;
+use crate::db::table::flows::WAITS_FOR_EVENT;
 #[cfg(feature = "postgres")]
 use crate::db::table::wanted_keys::BEGINNING;
+use crate::db::table::wanted_keys::{self, Request};
 use crate::db::transition::promote::Promoted;
 use crate::db::transition::{enqueue, operate, promote};
-use std::collections::BTreeSet;
 
 on_each_database!(
     a_promotion_ends_so_many_jobs_and_no_more,
@@ -121,8 +120,8 @@ fn a_promotion_wakes_so_many_jobs_and_no_more(db: &TestDb) {
             ),
         );
     }
-    let events = ["first", "second"].map(|event| format!("{EVENT}{event}"));
-    wanted_keys::request_promotion(conn, &BTreeSet::from(events)).unwrap();
+    let events = ["first", "second"].map(|event| Request::Event(event.to_owned()));
+    wanted_keys::request(conn, events).unwrap();
     let all = promote_all(conn);
     let woken: Vec<usize> = all.iter().map(|one| one.followed).collect();
     assert!(woken.iter().all(|woken| *woken <= MOST), "{woken:?}");
@@ -219,7 +218,7 @@ fn a_promotion_passes_keys_that_others_have_locked() {
     let first = insert(conn, &on_key("a/k", 1));
     execute(frozen, "BEGIN");
     let taken = wanted_keys::take(frozen, BEGINNING, 100).unwrap();
-    assert_eq!(taken.len(), 1);
+    assert_eq!(taken.taken, 1);
     // More requests than one promotion handles.
     for _ in 0..150 {
         insert(conn, &on_key("a/k", 1));

@@ -13,7 +13,6 @@ use crate::db::transition::turn_away::{self, Discarded};
 use crate::db::transition::{flows, signal};
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Text};
-use std::collections::BTreeSet;
 use std::time::Duration;
 
 /// The result of a promotion.
