@@ -104,13 +104,8 @@ pub enum Error {
         /// The id of the job that holds it.
         existing: i64,
     },
-    /// A transaction that has not ended has the unique id or the idempotency key of the job. Only on Postgres.
-    ///
-    /// The enqueue waited for as long as the `lock_timeout` of its connection. Repeat it, or end the other transaction.
-    #[error(
-        "cannot enqueue `{class}`: a transaction that has not ended holds {names}, and was waited for as long as the \
-         connection's `lock_timeout` allows; enqueue it again when that transaction has ended"
-    )]
+    /// On Postgres, the `lock_timeout` ended the wait for a transaction that has a unique id or key of the job.
+    #[error("cannot enqueue `{class}`: an open transaction holds {names}: enqueue it again later")]
     NamesLocked {
         /// The class name that was given; of several jobs, that of the first with a name.
         class: String,
@@ -317,11 +312,8 @@ fn again(retry_after: Option<Duration>, limit: u64, wanted: u64) -> String {
 }
 
 fn lines(problems: &[Problem]) -> String {
-    let lines: Vec<String> = problems
-        .iter()
-        .map(|problem| format!("  {problem}"))
-        .collect();
-    lines.join("\n")
+    let lines = problems.iter().map(|problem| format!("  {problem}"));
+    lines.collect::<Vec<_>>().join("\n")
 }
 
 /// The result type of most functions in this crate.

@@ -228,8 +228,7 @@ impl NewJob {
     /// [`Quota`] is exceeded.
     pub fn enqueue<C: AsConn + ?Sized>(self, conn: &mut C) -> Result<Enqueued> {
         let enqueued = self.insert(conn)?;
-        conn.after_enqueue()?;
-        Ok(enqueued)
+        conn.after_enqueue().map(|()| enqueued)
     }
 
     fn insert<C: AsConn + ?Sized>(self, conn: &mut C) -> Result<Enqueued> {

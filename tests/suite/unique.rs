@@ -7,6 +7,7 @@ use crate::support::thread::{Watched, blocks};
 use crate::support::wait::until;
 use crate::{on_each_database, with_own_connection};
 use crossbeam_channel::bounded;
+use diesel::Connection as _;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier};
 use std::time::Duration;
@@ -377,33 +378,30 @@ fn a_commit_of_the_first_answers_the_second(db: &TestDb) {
 
 /// On SQLite, the other transaction has the lock of the file.
 fn an_open_transaction_with_the_same_name_is_named(db: &TestDb) {
-    let mut other = db.connect();
-    let begin = if db.is_postgres() {
-        "BEGIN"
-    } else {
-        "BEGIN IMMEDIATE"
-    };
-    execute(&mut other, begin);
-    note("a", "u/1")
-        .idempotency_key("k")
-        .enqueue(&mut other)
-        .unwrap();
-    let mut conn = db.connect();
+    let (mut other, mut conn) = (db.connect(), db.connect());
     let soon = if db.is_postgres() {
         "SET lock_timeout = 50"
     } else {
         "PRAGMA busy_timeout = 50"
     };
     execute(&mut conn, soon);
+    let held = other.transaction(|other| {
+        let held = note("a", "u/1").idempotency_key("k").enqueue(other)?;
+        names_are_locked(db, &mut conn);
+        Ok::<_, Error>(held)
+    });
+    let found = note("b", "u/1").enqueue(&mut conn).unwrap();
+    assert_eq!(found.id, held.unwrap().id);
+}
+
+fn names_are_locked(db: &TestDb, conn: &mut windlass::DbConnection) {
     let quota = windlass::Quota::of_class("note").per_day(9);
+    let keyed = note("b", "u/2").idempotency_key("k");
     let enqueued = [
-        note("b", "u/1").enqueue(&mut conn).map(drop),
-        note("b", "u/1").quota(quota).enqueue(&mut conn).map(drop),
-        note("b", "u/2")
-            .idempotency_key("k")
-            .enqueue(&mut conn)
-            .map(drop),
-        enqueue_all(&mut conn, [note("b", "u/1"), note("c", "u/3")]).map(drop),
+        note("b", "u/1").enqueue(conn).map(drop),
+        note("b", "u/1").quota(quota).enqueue(conn).map(drop),
+        keyed.enqueue(conn).map(drop),
+        enqueue_all(conn, [note("b", "u/1"), note("c", "u/3")]).map(drop),
     ];
     for (place, enqueued) in enqueued.into_iter().enumerate() {
         let error = enqueued.unwrap_err();
@@ -416,18 +414,15 @@ fn an_open_transaction_with_the_same_name_is_named(db: &TestDb) {
             matches!(error, Error::NamesLocked { .. }),
             "{place}: {error:?}"
         );
-        let name = if place == 2 {
-            "the idempotency key `k`"
-        } else {
-            "the unique id `u/1`"
+        let name = match place {
+            2 => "the idempotency key `k`",
+            _ => "the unique id `u/1`",
         };
         assert!(
             says.contains(name) && says.contains("enqueue it again"),
             "{says}"
         );
     }
-    execute(&mut other, "COMMIT");
-    assert!(!note("b", "u/1").enqueue(&mut conn).unwrap().is_new);
 }
 
 on_each_database!(

@@ -9,7 +9,7 @@ use crate::db::conn::statement::Statement;
 use crate::db::conn::wakeup;
 use crate::db::schema::action::{Action, PlanStep};
 use crate::db::schema::catalog::Catalog;
-use crate::db::schema::functions::close_functions;
+use crate::db::schema::postgres::functions::close_functions;
 use diesel::prelude::*;
 use diesel::sql_types::Text;
 

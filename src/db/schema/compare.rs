@@ -4,9 +4,9 @@ use crate::db::conn::connection::Conn;
 use crate::db::schema::action::PlanStep;
 use crate::db::schema::beside_rails;
 use crate::db::schema::catalog::Catalog;
-use crate::db::schema::functions;
 use crate::db::schema::migrations;
 use crate::db::schema::plan::SchemaPlan;
+use crate::db::schema::postgres::functions;
 use crate::error::{Doing, Error, Result};
 
 /// The result of [`migrate`](crate::migrate).

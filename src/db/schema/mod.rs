@@ -7,7 +7,6 @@ pub(crate) mod column;
 pub(crate) mod compare;
 pub(crate) mod declared;
 pub(crate) mod fresh;
-pub(crate) mod functions;
 pub(crate) mod migrate;
 #[cfg(feature = "postgres")]
 pub(crate) mod migrate_postgres;
@@ -16,6 +15,7 @@ pub(crate) mod migrate_sqlite;
 pub(crate) mod migration_files;
 pub(crate) mod migrations;
 pub(crate) mod plan;
+pub(crate) mod postgres;
 #[cfg(feature = "postgres")]
 pub(crate) mod postgres_locks;
 pub(crate) mod reference;

@@ -4,7 +4,7 @@ use crate::db::conn::dialect::Dialect;
 use crate::db::schema::action::{Action, PlanStep};
 use crate::db::schema::catalog::Catalog;
 use crate::db::schema::column::differing;
-use crate::db::schema::functions::close_functions;
+use crate::db::schema::postgres::functions::close_functions;
 use crate::db::schema::reference::{self, ItemKind, SchemaChange, SchemaItem};
 use std::collections::BTreeSet;
 

@@ -7,7 +7,7 @@ use crate::db::internal_tests::enqueue_by_sql::{
     OPTIONS, Words, constants, holds, json_type, must_be_json, policy, with_sources, word,
 };
 use crate::db::model::job_columns::{JobColumns, JobTraits};
-use crate::db::schema::functions::close_functions;
+use crate::db::schema::postgres::functions::close_functions;
 use crate::db::table::quotas::slots::MOST_SLOTS;
 
 pub(super) fn words() -> Words {

@@ -11,7 +11,7 @@ use diesel::prelude::*;
 use diesel::sql_types::Text;
 
 /// Selects the functions that lack the property, and what each lacks. `is_definer`: it works with the rights of its owner
-/// where nobody else can create what it could find in its schema instead of what it means, such as an operator.
+/// where no other role can create what it could find in its schema instead of what it means, such as an operator.
 ///
 /// The first names of a function are those of the migrations that work so.
 pub(crate) const OPEN_FUNCTIONS: &str = r"WITH found AS (

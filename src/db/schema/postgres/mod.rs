@@ -1,0 +1,3 @@
+//! What only a database of Postgres has.
+
+pub(crate) mod functions;
