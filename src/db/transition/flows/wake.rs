@@ -4,7 +4,7 @@ use crate::db::conn::connection::Conn;
 use crate::db::table::blocked;
 use crate::db::table::flows::events;
 use crate::db::table::flows::waits::{self, LateWait};
-use crate::db::table::wanted_keys::{self, Request};
+use crate::db::table::wanted_keys::{self, NewRequest};
 use crate::db::transition::place;
 use crate::mutant;
 use diesel::prelude::*;
@@ -39,7 +39,7 @@ pub(crate) fn wake(
                 // Those that others have locked hold up none behind them.
                 waiting = waits::lock_of_event(conn, &event, AT_ONCE)?;
                 left_over += usize::from(waiting.len() < AT_ONCE);
-                again.push(Request::Event(event));
+                again.push(NewRequest::Event(event));
             }
             jobs.extend(waiting);
         }
@@ -47,7 +47,7 @@ pub(crate) fn wake(
     let jobs: Vec<i64> = jobs.into_iter().collect();
     let Looked { woken, busy } = wake_jobs(conn, &jobs)?;
     left_over += busy.len();
-    again.extend(busy.into_iter().map(Request::Wait));
+    again.extend(busy.into_iter().map(NewRequest::Wait));
     wanted_keys::request_later(conn, again)?;
     Ok(WokenJobs { woken, left_over })
 }
