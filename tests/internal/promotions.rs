@@ -8,7 +8,7 @@ use crate::db::model::new_row::{NewLimit, NewRow};
 use crate::db::table::flows::WAITS_FOR_EVENT;
 #[cfg(feature = "postgres")]
 use crate::db::table::wanted_keys::BEGINNING;
-use crate::db::table::wanted_keys::{self, Request};
+use crate::db::table::wanted_keys::{self, NewRequest};
 use crate::db::transition::promote::Promoted;
 use crate::db::transition::{enqueue, operate, promote};
 
@@ -120,7 +120,7 @@ fn a_promotion_wakes_so_many_jobs_and_no_more(db: &TestDb) {
             ),
         );
     }
-    let events = ["first", "second"].map(|event| Request::Event(event.to_owned()));
+    let events = ["first", "second"].map(|event| NewRequest::Event(event.to_owned()));
     wanted_keys::request(conn, events).unwrap();
     let all = promote_all(conn);
     let woken: Vec<usize> = all.iter().map(|one| one.followed).collect();

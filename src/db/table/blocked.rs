@@ -7,7 +7,7 @@ use crate::db::model::job_columns::JobColumns;
 use crate::db::model::new_row::{NewLimit, ORDERED};
 use crate::db::table::semaphores::{DOES_NOT_WAIT, NEVER_EXPIRES};
 use crate::db::table::unique_jobs::{UNIQUE_SUCCESSOR, waits_for_others_sql};
-use crate::db::table::wanted_keys::{self, ConcurrencyKey, Request, SEMAPHORE, keys};
+use crate::db::table::wanted_keys::{self, ConcurrencyKey, NewRequest, SEMAPHORE, keys};
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Bool};
 use std::collections::BTreeSet;
@@ -169,7 +169,9 @@ pub(crate) fn sort_out(conn: &mut Conn<'_>, ready: &[i64]) -> QueryResult<Vec<i6
         let text = "SELECT s.id FROM solid_queue_jobs j JOIN solid_queue_semaphores s ON s.key = j.concurrency_key \
              WHERE j.id IN {in $1}";
         let taken: Vec<Id> = Statement::new(text).bind(id_list(&over)).load(conn)?;
-        let given = taken.into_iter().map(|row| Request::Semaphore(row.id, 1));
+        let given = taken
+            .into_iter()
+            .map(|row| NewRequest::Semaphore(row.id, 1));
         wanted_keys::request(conn, given)?;
     }
     Ok(over)

@@ -13,7 +13,7 @@ use crate::db::conn::connection::Conn;
 use crate::db::conn::sql::id_list;
 use crate::db::conn::statement::Statement;
 use crate::db::model::claim::{ClaimOf, EndedClaim, NextClaims};
-use crate::db::table::wanted_keys::{self, Request, SEMAPHORE};
+use crate::db::table::wanted_keys::{self, NewRequest, SEMAPHORE};
 use diesel::prelude::*;
 use diesel::sql_types::BigInt;
 use std::collections::HashSet;
@@ -176,7 +176,7 @@ pub(crate) fn request_promotion(conn: &mut Conn<'_>, ended: &[EndedClaim]) -> Qu
     let keys = ended.iter().filter_map(|row| row.concurrency_key.clone());
     wanted_keys::request_promotion(conn, &keys.collect())?;
     let semaphores = ended.iter().filter_map(|row| row.semaphore_id);
-    wanted_keys::request(conn, semaphores.map(|id| Request::Semaphore(id, 1)))
+    wanted_keys::request(conn, semaphores.map(|id| NewRequest::Semaphore(id, 1)))
 }
 
 /// Returns the INSERT of the same requests for the claims of a CTE, on Postgres.

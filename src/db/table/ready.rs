@@ -6,7 +6,7 @@ use crate::db::conn::param::InputRows;
 use crate::db::conn::sql::{Id, id_list};
 use crate::db::conn::statement::Statement;
 use crate::db::table::claimed::semaphore_of;
-use crate::db::table::wanted_keys::{self, Request};
+use crate::db::table::wanted_keys::{self, NewRequest};
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Integer, Nullable, Text};
 
@@ -57,7 +57,7 @@ pub(crate) fn delete(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<()> {
     let keys = slots.iter().filter_map(|slot| slot.concurrency_key.clone());
     wanted_keys::request_promotion(conn, &keys.collect())?;
     let semaphores = slots.iter().filter_map(|slot| slot.semaphore_id);
-    wanted_keys::request(conn, semaphores.map(|id| Request::Semaphore(id, 1)))
+    wanted_keys::request(conn, semaphores.map(|id| NewRequest::Semaphore(id, 1)))
 }
 
 /// What a deleted ready execution held.

@@ -53,7 +53,7 @@ pub(crate) const SEMAPHORE: &str = "semaphore";
 
 /// A request to a promotion.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Request {
+pub(crate) enum NewRequest {
     /// The blocked jobs of a concurrency key.
     Key(String),
     /// A batch.
@@ -81,18 +81,18 @@ type Columns<'r> = (
     Option<&'r str>,
 );
 
-impl Request {
+impl NewRequest {
     fn columns(&self) -> Columns<'_> {
         let of = |kind, id: &i64, amount| (None, Some(kind), Some(*id), amount, None);
         match self {
-            Request::Key(key) => (Some(key), None, None, None, None),
-            Request::Batch(id) => of(BATCH, id, None),
-            Request::Added(id, jobs) => of(BATCH, id, Some(*jobs)),
-            Request::Ended(id) => of(ENDED, id, None),
-            Request::Child(id) => of(CHILD, id, None),
-            Request::Event(name) => (None, Some(EVENT), None, None, Some(name)),
-            Request::Wait(id) => of(WAIT, id, None),
-            Request::Semaphore(id, slots) => of(SEMAPHORE, id, Some(*slots)),
+            NewRequest::Key(key) => (Some(key), None, None, None, None),
+            NewRequest::Batch(id) => of(BATCH, id, None),
+            NewRequest::Added(id, jobs) => of(BATCH, id, Some(*jobs)),
+            NewRequest::Ended(id) => of(ENDED, id, None),
+            NewRequest::Child(id) => of(CHILD, id, None),
+            NewRequest::Event(name) => (None, Some(EVENT), None, None, Some(name)),
+            NewRequest::Wait(id) => of(WAIT, id, None),
+            NewRequest::Semaphore(id, slots) => of(SEMAPHORE, id, Some(*slots)),
         }
     }
 }
@@ -100,9 +100,9 @@ impl Request {
 /// Writes requests, and wakes sleeping workers.
 pub(crate) fn request(
     conn: &mut Conn<'_>,
-    requests: impl IntoIterator<Item = Request>,
+    requests: impl IntoIterator<Item = NewRequest>,
 ) -> QueryResult<()> {
-    let requests: Vec<Request> = requests.into_iter().collect();
+    let requests: Vec<NewRequest> = requests.into_iter().collect();
     if requests.is_empty() {
         return Ok(());
     }
@@ -113,16 +113,16 @@ pub(crate) fn request(
 /// Writes requests without waking workers, which could do no more at present than the caller did.
 pub(crate) fn request_later(
     conn: &mut Conn<'_>,
-    requests: impl IntoIterator<Item = Request>,
+    requests: impl IntoIterator<Item = NewRequest>,
 ) -> QueryResult<()> {
-    let requests: Vec<Request> = requests.into_iter().collect();
+    let requests: Vec<NewRequest> = requests.into_iter().collect();
     match requests.is_empty() {
         true => Ok(()),
         false => insert(conn, &requests),
     }
 }
 
-fn insert(conn: &mut Conn<'_>, requests: &[Request]) -> QueryResult<()> {
+fn insert(conn: &mut Conn<'_>, requests: &[NewRequest]) -> QueryResult<()> {
     // An existing request is enough on SQLite: see `insert_keys`. One with a number is not the same.
     let unless_there = match conn.dialect() {
         Dialect::Postgres => "true",
@@ -137,7 +137,7 @@ fn insert(conn: &mut Conn<'_>, requests: &[Request]) -> QueryResult<()> {
          SELECT value ->> 0, value ->> 1, CAST(value ->> 2 AS bigint), CAST(value ->> 3 AS bigint), value ->> 4 \
          FROM {{rows $1}} WHERE {unless_there}"
     );
-    let rows: Vec<Columns<'_>> = requests.iter().map(Request::columns).collect();
+    let rows: Vec<Columns<'_>> = requests.iter().map(NewRequest::columns).collect();
     let rows = serde_json::to_string(&rows).unwrap_or_default();
     Statement::new(text).bind(rows).execute(conn)
 }
@@ -302,19 +302,21 @@ struct RequestRow {
 
 impl RequestRow {
     /// Returns the request, or `None` if it is none that Windlass writes.
-    fn request(&self) -> Option<Request> {
+    fn request(&self) -> Option<NewRequest> {
         let Some(kind) = &self.kind else {
             let key = self.key.as_ref().filter(|key| !waits_for_others(key));
-            return key.cloned().map(Request::Key);
+            return key.cloned().map(NewRequest::Key);
         };
         match (&**kind, self.target_id, self.amount) {
-            (BATCH, Some(id), None) => Some(Request::Batch(id)),
-            (BATCH, Some(id), Some(jobs)) if jobs >= 0 => Some(Request::Added(id, jobs)),
-            (ENDED, Some(id), _) => Some(Request::Ended(id)),
-            (CHILD, Some(id), _) => Some(Request::Child(id)),
-            (EVENT, None, _) => self.name.clone().map(Request::Event),
-            (WAIT, Some(id), _) => Some(Request::Wait(id)),
-            (SEMAPHORE, Some(id), Some(slots)) if slots > 0 => Some(Request::Semaphore(id, slots)),
+            (BATCH, Some(id), None) => Some(NewRequest::Batch(id)),
+            (BATCH, Some(id), Some(jobs)) if jobs >= 0 => Some(NewRequest::Added(id, jobs)),
+            (ENDED, Some(id), _) => Some(NewRequest::Ended(id)),
+            (CHILD, Some(id), _) => Some(NewRequest::Child(id)),
+            (EVENT, None, _) => self.name.clone().map(NewRequest::Event),
+            (WAIT, Some(id), _) => Some(NewRequest::Wait(id)),
+            (SEMAPHORE, Some(id), Some(slots)) if slots > 0 => {
+                Some(NewRequest::Semaphore(id, slots))
+            }
             _ => None,
         }
     }
@@ -339,20 +341,20 @@ pub(crate) struct Requests {
 }
 
 impl Requests {
-    fn add(&mut self, request: Request) {
+    fn add(&mut self, request: NewRequest) {
         let sum = |numbers: &mut BTreeMap<i64, i64>, id, number| {
             let all = numbers.entry(id).or_default();
             *all = all.saturating_add(number);
         };
         match request {
-            Request::Key(key) => drop(self.keys.insert(key)),
-            Request::Batch(id) => sum(&mut self.batches, id, 0),
-            Request::Added(id, jobs) => sum(&mut self.batches, id, jobs),
-            Request::Ended(id) => drop(self.ended.insert(id)),
-            Request::Child(id) => drop(self.children.insert(id)),
-            Request::Event(name) => drop(self.events.insert(name)),
-            Request::Wait(id) => drop(self.waits.insert(id)),
-            Request::Semaphore(id, slots) => sum(&mut self.semaphores, id, slots),
+            NewRequest::Key(key) => drop(self.keys.insert(key)),
+            NewRequest::Batch(id) => sum(&mut self.batches, id, 0),
+            NewRequest::Added(id, jobs) => sum(&mut self.batches, id, jobs),
+            NewRequest::Ended(id) => drop(self.ended.insert(id)),
+            NewRequest::Child(id) => drop(self.children.insert(id)),
+            NewRequest::Event(name) => drop(self.events.insert(name)),
+            NewRequest::Wait(id) => drop(self.waits.insert(id)),
+            NewRequest::Semaphore(id, slots) => sum(&mut self.semaphores, id, slots),
         }
     }
 }

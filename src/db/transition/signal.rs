@@ -15,7 +15,7 @@ use crate::db::conn::wakeup;
 use crate::db::table::blocked;
 use crate::db::table::holders::AT_ONCE;
 use crate::db::table::semaphores::DOES_NOT_WAIT;
-use crate::db::table::wanted_keys::{self, Request, key_list};
+use crate::db::table::wanted_keys::{self, NewRequest, key_list};
 use chrono::NaiveDateTime;
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Nullable, Text, Timestamp};
@@ -64,7 +64,7 @@ pub(crate) fn signal(
         let back = given.get(&semaphore.id).copied().unwrap_or_default();
         let passed = pass_on(conn, semaphore, back, share)?;
         if passed.is_left_over {
-            again.push(Request::Key(semaphore.key.clone()));
+            again.push(NewRequest::Key(semaphore.key.clone()));
         }
         signalled.ready.extend(passed.jobs);
     }
@@ -77,9 +77,9 @@ pub(crate) fn signal(
             again.extend(
                 given
                     .get(&busy.id)
-                    .map(|slots| Request::Semaphore(busy.id, *slots)),
+                    .map(|slots| NewRequest::Semaphore(busy.id, *slots)),
             );
-            again.push(Request::Key(busy.key));
+            again.push(NewRequest::Key(busy.key));
         }
     }
     signalled.left_over = again.len();

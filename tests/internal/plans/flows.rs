@@ -18,7 +18,7 @@ use crate::db::query::flows::{inputs, nodes};
 use crate::db::table::flows::batches::{self, Addition, NewBatchRow};
 use crate::db::table::flows::edges::{self, Resolved};
 use crate::db::table::flows::{members, parents};
-use crate::db::table::wanted_keys::{self, Request};
+use crate::db::table::wanted_keys::{self, NewRequest};
 use crate::db::transition::flows::{complete, enqueue as flows, leave, sweep};
 use crate::db::transition::{clear, end, enqueue, finish, operate, promote};
 use diesel::QueryResult;
@@ -77,7 +77,7 @@ pub(crate) const FLOWS: [(&str, Work); 17] = [
     ("cancel what follows", |conn, _| {
         let (_, follows) = enqueued(conn)?;
         operate::cancel(conn, &follows)?;
-        wanted_keys::request(conn, [Request::Child(follows[0])])?;
+        wanted_keys::request(conn, [NewRequest::Child(follows[0])])?;
         promote_all(conn)
     }),
     ("look at batches", |conn, _| {
@@ -106,7 +106,7 @@ pub(crate) const FLOWS: [(&str, Work); 17] = [
         end::end(conn, fence(rows), &fails, Duration::ZERO, keep)?;
         operate::discard(conn, &rows.jobs[3..])?;
         promote_all(conn)?;
-        wanted_keys::request(conn, [Request::Ended(i64::MAX)])?;
+        wanted_keys::request(conn, [NewRequest::Ended(i64::MAX)])?;
         promote_all(conn)
     }),
     ("look for jobs that wait in vain", |conn, rows| {

@@ -25,7 +25,7 @@ use crate::db::table::progress::{self, ClaimNote, Note};
 use crate::db::table::quotas::jobs::QuotaJob;
 use crate::db::table::run_time::{class_pauses, settings};
 use crate::db::table::scheduled::DelayedJob;
-use crate::db::table::wanted_keys::{self, Request};
+use crate::db::table::wanted_keys::{self, NewRequest};
 use crate::db::table::{
     claimed, classes, expiries, jobs, pauses, processes, public_tokens, queue_names, quotas, ready,
     recurring_tasks, scheduled, semaphores, steps, unique_jobs,
@@ -148,9 +148,9 @@ pub(crate) const LOOPS: [(&str, Work); 51] = [
             ),
         )?;
         let requests = [
-            Request::Semaphore(0, 1),
-            Request::Key("ruby".to_owned()),
-            Request::Semaphore(-1, 1),
+            NewRequest::Semaphore(0, 1),
+            NewRequest::Key("ruby".to_owned()),
+            NewRequest::Semaphore(-1, 1),
         ];
         wanted_keys::request(conn, requests)?;
         assert_eq!(promote::promote(conn, 10)?.ready, [job]);

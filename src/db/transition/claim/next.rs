@@ -16,7 +16,7 @@ use crate::db::table::blocked;
 use crate::db::table::claimed::{ENQUEUED_AT, columns};
 use crate::db::table::holders::{self, FreeSlots};
 use crate::db::table::semaphores::{self, DOES_NOT_WAIT};
-use crate::db::table::wanted_keys::{self, Request, SEMAPHORE};
+use crate::db::table::wanted_keys::{self, NewRequest, SEMAPHORE};
 use crate::db::transition::claim::sqlite;
 use crate::db::transition::promote::{self, PickedJob};
 use diesel::prelude::*;
@@ -41,7 +41,7 @@ pub(crate) fn claim_next(
         *slots.entry(key).or_default() += 1;
     }
     let semaphores = ended.iter().filter_map(|row| row.semaphore_id);
-    let semaphores: Vec<Request> = semaphores.map(|id| Request::Semaphore(id, 1)).collect();
+    let semaphores: Vec<NewRequest> = semaphores.map(|id| NewRequest::Semaphore(id, 1)).collect();
     let has_signalled = !semaphores.is_empty();
     wanted_keys::request_later(conn, semaphores)?;
     if slots.is_empty() {

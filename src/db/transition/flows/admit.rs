@@ -6,7 +6,7 @@ use crate::db::table::blocked;
 use crate::db::table::flows::edges::{self, EdgeState, Edges};
 use crate::db::table::flows::{members, parents, undos};
 use crate::db::table::jobs::{self, EndedJob};
-use crate::db::table::wanted_keys::{self, Request};
+use crate::db::table::wanted_keys::{self, NewRequest};
 use crate::db::transition::{clear, operate, place};
 use diesel::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
@@ -171,6 +171,6 @@ fn request_again(conn: &mut Conn<'_>, named: &[i64], locked: &[i64]) -> QueryRes
     }
     let waiting = edges::waiting(conn, &skipped)?;
     let count = waiting.len();
-    wanted_keys::request_later(conn, waiting.into_iter().map(Request::Child))?;
+    wanted_keys::request_later(conn, waiting.into_iter().map(NewRequest::Child))?;
     Ok(count)
 }

@@ -3,7 +3,7 @@
 use crate::db::conn::connection::Conn;
 use crate::db::table::flows::batches::{self, EndedBatch};
 use crate::db::table::flows::edges::{self, FAILED, Resolved, SUCCEEDED};
-use crate::db::table::wanted_keys::{self, Request};
+use crate::db::table::wanted_keys::{self, NewRequest};
 use diesel::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -47,7 +47,7 @@ pub(crate) fn complete(
     let busy = ended.iter().filter(|batch| !locked.contains(batch));
     let busy: BTreeSet<i64> = busy.chain(&unfinished).copied().collect();
     completed.left_over = busy.len();
-    wanted_keys::request_later(conn, busy.into_iter().map(Request::Batch))?;
+    wanted_keys::request_later(conn, busy.into_iter().map(NewRequest::Batch))?;
     Ok(completed)
 }
 
@@ -59,7 +59,7 @@ pub(crate) fn request_stalled(
     limit: usize,
 ) -> QueryResult<Option<i64>> {
     let (stalled, reached) = batches::stalled(conn, after, limit)?;
-    wanted_keys::request(conn, stalled.into_iter().map(Request::Batch))?;
+    wanted_keys::request(conn, stalled.into_iter().map(NewRequest::Batch))?;
     Ok(reached)
 }
 
@@ -88,6 +88,6 @@ fn follow(conn: &mut Conn<'_>, over: &[EndedBatch]) -> QueryResult<(usize, Vec<i
         unfinished.extend(lost);
     }
     let count = children.len();
-    wanted_keys::request_later(conn, children.into_iter().map(Request::Child))?;
+    wanted_keys::request_later(conn, children.into_iter().map(NewRequest::Child))?;
     Ok((count, unfinished))
 }

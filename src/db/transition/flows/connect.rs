@@ -9,7 +9,7 @@ use crate::db::model::state::JobState;
 use crate::db::table::flows::edges::{self, NewEdge};
 use crate::db::table::flows::{batches, joins, parents};
 use crate::db::table::steps::{self, StepState};
-use crate::db::table::wanted_keys::{self, Request};
+use crate::db::table::wanted_keys::{self, NewRequest};
 use crate::db::transition::operate;
 use diesel::prelude::*;
 use std::collections::BTreeSet;
@@ -119,8 +119,8 @@ fn hold(conn: &mut Conn<'_>, parents: &[Parent], found: Parents) -> QueryResult<
 
 /// Requests a look whether the parents have ended.
 fn request(conn: &mut Conn<'_>, parents: &[Parent]) -> QueryResult<()> {
-    let jobs = jobs_of(parents).into_iter().map(Request::Ended);
-    let batches = batches_of(parents).into_iter().map(Request::Batch);
+    let jobs = jobs_of(parents).into_iter().map(NewRequest::Ended);
+    let batches = batches_of(parents).into_iter().map(NewRequest::Batch);
     wanted_keys::request(conn, jobs.chain(batches))
 }
 

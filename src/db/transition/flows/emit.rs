@@ -2,7 +2,7 @@
 
 use crate::db::conn::connection::Conn;
 use crate::db::table::flows::events;
-use crate::db::table::wanted_keys::{self, Request};
+use crate::db::table::wanted_keys::{self, NewRequest};
 use diesel::prelude::*;
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -26,7 +26,7 @@ pub(crate) fn emit(conn: &mut Conn<'_>, name: &str, payload: &str) -> QueryResul
                 }
             }
             // Also for an event that was there: another program may have deleted the request.
-            wanted_keys::request(conn, [Request::Event(name.to_owned())])?;
+            wanted_keys::request(conn, [NewRequest::Event(name.to_owned())])?;
             return Ok(true);
         }
         Err(diesel::result::Error::NotFound)

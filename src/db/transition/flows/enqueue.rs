@@ -5,7 +5,7 @@ use crate::db::model::follows::{On, Otherwise, Parent};
 use crate::db::model::new_row::NewRow;
 use crate::db::table::flows::edges::{self, NewEdge};
 use crate::db::table::flows::{batches, members};
-use crate::db::table::wanted_keys::{self, Request};
+use crate::db::table::wanted_keys::{self, NewRequest};
 use crate::db::transition::enqueue;
 use crate::db::transition::flows::admit::NESTED;
 use diesel::prelude::*;
@@ -27,12 +27,12 @@ pub(crate) fn add(conn: &mut Conn<'_>, batch: i64, jobs: &[i64]) -> QueryResult<
         return Ok(());
     }
     members::insert(conn, batch, jobs)?;
-    wanted_keys::request_later(conn, [Request::Added(batch, jobs.len() as i64)])
+    wanted_keys::request_later(conn, [NewRequest::Added(batch, jobs.len() as i64)])
 }
 
 /// Has the batch end at the commit, if it has no jobs by then.
 pub(crate) fn end_if_empty(conn: &mut Conn<'_>, batch: i64) -> QueryResult<()> {
-    wanted_keys::request(conn, [Request::Batch(batch)])
+    wanted_keys::request(conn, [NewRequest::Batch(batch)])
 }
 
 /// Inserts jobs that wait for a batch, which this transaction has inserted. They have no unique ids and idempotency

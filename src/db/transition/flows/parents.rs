@@ -4,7 +4,7 @@ use crate::db::conn::connection::Conn;
 use crate::db::table::flows::edges::{self, FAILED, Resolved, SUCCEEDED};
 use crate::db::table::flows::parents;
 use crate::db::table::jobs;
-use crate::db::table::wanted_keys::{self, Request};
+use crate::db::table::wanted_keys::{self, NewRequest};
 use crate::mutant;
 use diesel::prelude::*;
 use std::collections::BTreeSet;
@@ -52,8 +52,8 @@ pub(crate) fn resolve(conn: &mut Conn<'_>, requested: &BTreeSet<i64>) -> QueryRe
         followed: children.len(),
         left_over: again.len(),
     };
-    let again = again.into_iter().map(Request::Ended);
-    let children = children.into_iter().map(Request::Child);
+    let again = again.into_iter().map(NewRequest::Ended);
+    let children = children.into_iter().map(NewRequest::Child);
     wanted_keys::request_later(conn, again.chain(children))?;
     Ok(ended)
 }

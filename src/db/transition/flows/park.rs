@@ -6,7 +6,7 @@ use crate::db::model::wait::{StepWait, WaitUntil};
 use crate::db::table::flows::edges;
 use crate::db::table::flows::waits::{self, NewWait};
 use crate::db::table::steps;
-use crate::db::table::wanted_keys::{self, Request};
+use crate::db::table::wanted_keys::{self, NewRequest};
 use diesel::prelude::*;
 
 /// Lets those of the jobs wait, in ascending order, that are to: the caller has scheduled the executions of pauses.
@@ -37,7 +37,7 @@ pub(crate) fn park(conn: &mut Conn<'_>, decisions: &[&JobDecision]) -> QueryResu
     let mut requests = Vec::new();
     if !events.is_empty() {
         waits::insert(conn, &events)?;
-        requests.extend(events.iter().map(|wait| Request::Wait(wait.job_id)));
+        requests.extend(events.iter().map(|wait| NewRequest::Wait(wait.job_id)));
     }
     if !joins.is_empty() {
         steps::record_joins(conn, &joins)?;
@@ -45,7 +45,7 @@ pub(crate) fn park(conn: &mut Conn<'_>, decisions: &[&JobDecision]) -> QueryResu
             conn,
             &joins.iter().map(|(job, ..)| *job).collect::<Vec<_>>(),
         )?;
-        requests.extend(joins.iter().map(|(job, ..)| Request::Child(*job)));
+        requests.extend(joins.iter().map(|(job, ..)| NewRequest::Child(*job)));
     }
     wanted_keys::request(conn, requests)
 }

@@ -6,7 +6,7 @@ use crate::db::conn::sql::id_list;
 use crate::db::conn::statement::Statement;
 use crate::db::model::claim::Cursor;
 use crate::db::table::flows::{WAITS_FOR_PARENTS, batches, members};
-use crate::db::table::wanted_keys::{self, Request};
+use crate::db::table::wanted_keys::{self, NewRequest};
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Integer, Nullable};
 use std::collections::BTreeSet;
@@ -33,10 +33,10 @@ struct Overdue {
 }
 
 impl Overdue {
-    fn request(&self) -> Option<Request> {
-        let job = self.parent_job.map(Request::Ended);
-        let batch = self.parent_batch.map(Request::Batch);
-        job.or(batch).or(self.child.map(Request::Child))
+    fn request(&self) -> Option<NewRequest> {
+        let job = self.parent_job.map(NewRequest::Ended);
+        let batch = self.parent_batch.map(NewRequest::Batch);
+        job.or(batch).or(self.child.map(NewRequest::Child))
     }
 }
 
@@ -59,7 +59,7 @@ pub(crate) fn request_overdue(
     let jobs: Vec<i64> = seen.iter().map(|job| job.job_id).collect();
     if !jobs.is_empty() {
         let overdue = overdue(conn, &jobs)?;
-        let requests: BTreeSet<Request> = overdue.iter().filter_map(Overdue::request).collect();
+        let requests: BTreeSet<NewRequest> = overdue.iter().filter_map(Overdue::request).collect();
         wanted_keys::request(conn, requests)?;
         for batch in batches::failed_parents(conn, &jobs)? {
             decide(conn, batch)?;
@@ -79,7 +79,7 @@ fn decide(conn: &mut Conn<'_>, batch: i64) -> QueryResult<()> {
     conn.transaction(|conn| {
         let is_settled = members::settle_failures(conn, batch)?;
         if is_settled || !batches::without_retry(conn, &[batch])?.is_empty() {
-            wanted_keys::request(conn, [Request::Batch(batch)])?;
+            wanted_keys::request(conn, [NewRequest::Batch(batch)])?;
         }
         Ok(())
     })

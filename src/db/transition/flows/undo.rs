@@ -6,7 +6,7 @@ use crate::db::model::state::JobState;
 use crate::db::table::flows::edges::{self, NewEdge};
 use crate::db::table::flows::parents;
 use crate::db::table::flows::undos::{self, UNDONE_AFTER};
-use crate::db::table::wanted_keys::{self, Request};
+use crate::db::table::wanted_keys::{self, NewRequest};
 use crate::db::transition::operate;
 use crate::mutant;
 use diesel::prelude::*;
@@ -53,6 +53,6 @@ pub(crate) fn replace(conn: &mut Conn<'_>, job: i64) -> QueryResult<()> {
         return Ok(());
     }
     let undos = undos::let_go(conn, job)?;
-    let requests = undos.into_iter().map(Request::Child);
+    let requests = undos.into_iter().map(NewRequest::Child);
     wanted_keys::request(conn, requests)
 }

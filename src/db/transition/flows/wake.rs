@@ -4,7 +4,7 @@ use crate::db::conn::connection::Conn;
 use crate::db::table::blocked;
 use crate::db::table::flows::events;
 use crate::db::table::flows::waits::{self, LateWait};
-use crate::db::table::wanted_keys::{self, Request};
+use crate::db::table::wanted_keys::{self, NewRequest};
 use crate::db::transition::place;
 use crate::mutant;
 use diesel::prelude::*;
@@ -43,7 +43,7 @@ pub(crate) fn wake(
                 // Those that others have locked hold up none behind them.
                 waiting = waits::lock_of_event(conn, &event, share)?;
                 left_over += usize::from(waiting.len() < share);
-                again.push(Request::Event(event));
+                again.push(NewRequest::Event(event));
             }
             jobs.extend(waiting);
         }
@@ -52,7 +52,7 @@ pub(crate) fn wake(
     let Looked { woken, busy } = wake_jobs(conn, &jobs)?;
     let has_rest = !again.is_empty() && !woken.is_empty();
     left_over += busy.len();
-    again.extend(busy.into_iter().map(Request::Wait));
+    again.extend(busy.into_iter().map(NewRequest::Wait));
     wanted_keys::request_later(conn, again)?;
     Ok(WokenJobs {
         woken,

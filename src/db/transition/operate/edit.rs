@@ -4,7 +4,7 @@ use crate::db::conn::connection::Conn;
 use crate::db::model::extras::with_version;
 use crate::db::model::state::JobState;
 use crate::db::table::jobs::{self, EditableJob};
-use crate::db::table::wanted_keys::{self, Request};
+use crate::db::table::wanted_keys::{self, NewRequest};
 use crate::db::table::{blocked, ready};
 use crate::db::transition::operate::lock;
 use crate::db::transition::place;
@@ -88,7 +88,7 @@ fn renew(conn: &mut Conn<'_>, job: i64, state: JobState) -> QueryResult<()> {
                 return ready::insert(conn, &[job]);
             }
             let semaphores = slots.iter().filter_map(|slot| slot.semaphore_id);
-            wanted_keys::request(conn, semaphores.map(|id| Request::Semaphore(id, 1)))?;
+            wanted_keys::request(conn, semaphores.map(|id| NewRequest::Semaphore(id, 1)))?;
             place::make_runnable(conn, &[job])
         }
         _ => Ok(()),
