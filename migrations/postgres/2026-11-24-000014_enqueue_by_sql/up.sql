@@ -331,7 +331,7 @@ BEGIN
             DELETE FROM windlass_edges w WHERE w.child_job_id = v_holder AND w.otherwise = 'join';
             WITH let_go AS (UPDATE windlass_edges w SET runs_on = 'finish', outcome = 'failed'
                 WHERE w.parent_job_id = v_holder AND w.runs_on = 'failure' AND w.otherwise = 'drop' AND substr(w.name, 1, 14) = 'windlass/undo/' RETURNING w.child_job_id)
-            INSERT INTO windlass_wanted_keys (key) SELECT 'windlass/after/' || g.child_job_id FROM let_go g;
+            INSERT INTO windlass_wanted_keys (kind, target_id) SELECT 'after', g.child_job_id FROM let_go g;
             -- What waits for another job to end stays blocked, whatever its new time is.
             UPDATE solid_queue_blocked_executions e SET queue_name = p_queue, priority = p_priority
             WHERE e.job_id = v_holder AND e.concurrency_key = ' ';
