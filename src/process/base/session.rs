@@ -221,15 +221,13 @@ impl Session {
     /// Promotes blocked jobs of wanted keys. Returns `true` if there may be more to do. If it
     /// fails, another process promotes them, or a later call does.
     ///
-    /// What follows a batch becomes ready a transaction later than the batch ends, and other processes leave the keys to it
-    /// that it has locked. So this goes on while there are requests.
+    /// What follows a batch comes a transaction later, and others leave the keys to it that it has locked: so this goes on.
     pub(crate) fn promote(&mut self) -> bool {
         let mut is_progress = false;
         for _ in 0..MOST_FOLLOWED {
             let promoted = self.promote_once();
             is_progress |= promoted.is_progress(PROMOTED_KEYS);
-            let is_stuck = promoted.left_over > 0 && promoted.followed == 0;
-            if !promoted.may_be_left() || promoted.has_rest || is_stuck {
+            if !promoted.goes_on() {
                 break;
             }
         }
@@ -251,9 +249,8 @@ impl Session {
         let Ok((promoted, last)) = promoted else {
             return Promoted::default();
         };
-        if let Some(refused) = &promoted.refused {
-            self.report("promote blocked jobs", refused);
-        }
+        let refused = promoted.refused.iter();
+        refused.for_each(|why| self.report("promote blocked jobs", why));
         let is_full = promoted.keys >= PROMOTED_KEYS;
         self.wanted.end(look, promoted.looked, is_full, last);
         for job in &promoted.discarded {
