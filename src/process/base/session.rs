@@ -55,9 +55,7 @@ const HASTE: Duration = Duration::from_secs(3);
 
 /// The longest pause between attempts at a database that is away, and between reports of it.
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
-
 const SHORTEST_PAUSE: Duration = Duration::from_millis(25);
-
 const REPORT_EVERY: Duration = Duration::from_secs(10);
 
 /// The most concurrency keys of one promotion: some milliseconds of work.
@@ -249,8 +247,8 @@ impl Session {
         let Ok((promoted, last)) = promoted else {
             return Promoted::default();
         };
-        let refused = promoted.refused.iter();
-        refused.for_each(|why| self.report("promote blocked jobs", why));
+        let why = promoted.refused.iter();
+        why.for_each(|why| self.report("promote blocked jobs", why));
         let is_full = promoted.keys >= PROMOTED_KEYS;
         self.wanted.end(look, promoted.looked, is_full, last);
         for job in &promoted.discarded {
