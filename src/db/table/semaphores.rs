@@ -13,6 +13,7 @@
 //! table.
 
 use crate::db::conn::connection::Conn;
+use crate::db::conn::dialect::Dialect;
 use crate::db::conn::statement::Statement;
 use crate::db::table::holders::{self, FreeSlots};
 use crate::db::table::run_time::limits;
@@ -80,11 +81,8 @@ pub(crate) fn free_slots(
 struct ScannedKey {
     #[diesel(sql_type = Text)]
     key: String,
-    /// Whether jobs of it wait for slots that no promotion was requested for.
     #[diesel(sql_type = Bool)]
-    is_unwanted: bool,
-    #[diesel(sql_type = BigInt)]
-    slots: i64,
+    is_overlooked: bool,
 }
 
 /// One page of a scan of the keys with blocked jobs.
@@ -106,16 +104,23 @@ pub(crate) fn sweep(conn: &mut Conn<'_>, after: &str, batch: usize) -> QueryResu
             NEVER_EXPIRES
         )
     };
+    // One snapshot: a slot is free for a moment, with a request, whenever a claim ends.
+    let held = match conn.dialect() {
+        Dialect::Postgres => holders::held_up_to("seen.key", "greatest(seen.slots, 0)"),
+        Dialect::Sqlite => holders::held_of("seen.key"),
+    };
     let text = format!(
         "WITH RECURSIVE walk(key, place) AS (SELECT {}, 1 \
-           UNION ALL SELECT {}, walk.place + 1 FROM walk WHERE walk.key IS NOT NULL AND walk.place < $2) \
-         SELECT walk.key, NOT {} \
-           AND NOT EXISTS (SELECT 1 FROM windlass_wanted_keys w WHERE w.key = walk.key) AS is_unwanted, \
-           CAST({} AS bigint) AS slots FROM walk WHERE walk.key IS NOT NULL ORDER BY walk.place",
+           UNION ALL SELECT {}, walk.place + 1 FROM walk WHERE walk.key IS NOT NULL AND walk.place < $2), \
+         seen AS MATERIALIZED (SELECT walk.key, walk.place, CAST({} AS bigint) AS slots, NOT {} \
+             AND NOT EXISTS (SELECT 1 FROM windlass_wanted_keys w WHERE w.key = walk.key) AS is_unwanted \
+           FROM walk WHERE walk.key IS NOT NULL) \
+         SELECT seen.key, CASE WHEN seen.is_unwanted THEN seen.slots > {held} ELSE false END AS is_overlooked \
+         FROM seen ORDER BY seen.place",
         next("$1"),
         next("walk.key"),
-        waits_for_others_sql("walk.key"),
         limit_of("walk.key"),
+        waits_for_others_sql("walk.key"),
     );
     let seen: Vec<ScannedKey> = Statement::new(text)
         .unkept()
@@ -126,15 +131,8 @@ pub(crate) fn sweep(conn: &mut Conn<'_>, after: &str, batch: usize) -> QueryResu
         .last()
         .filter(|_| seen.len() == batch)
         .map(|last| last.key.clone());
-    let unwanted = seen.iter().filter(|seen| seen.is_unwanted);
-    let unwanted: Vec<FreeSlots> = unwanted
-        .map(|seen| FreeSlots::new(&seen.key, seen.slots))
-        .collect();
-    // Between the two looks, a promotion may have been requested and made: then this one is in vain.
-    let taken = holders::held(conn, unwanted.iter())?;
-    let is_open = |one: &&FreeSlots| taken.get(&one.key).is_some_and(|held| *held < one.room);
-    let overlooked = unwanted.iter().filter(is_open);
-    let overlooked: BTreeSet<String> = overlooked.map(|one| one.key.clone()).collect();
+    let overlooked = seen.into_iter().filter(|seen| seen.is_overlooked);
+    let overlooked: BTreeSet<String> = overlooked.map(|seen| seen.key).collect();
     request_promotion(conn, &overlooked)?;
     Ok(KeyPage {
         reached,

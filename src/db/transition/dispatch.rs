@@ -33,8 +33,8 @@ pub(crate) fn dispatch(
     refused: &[i64],
 ) -> QueryResult<DispatchedJobs> {
     let due = match refused {
-        [] => Due::All,
-        refused => Due::Except(refused),
+        [] => DueJobs::All,
+        refused => DueJobs::Except(refused),
     };
     match move_due(conn, batch, due) {
         Ok(count) => Ok(DispatchedJobs {
@@ -55,7 +55,7 @@ pub(crate) fn one_by_one(
     batch: usize,
     refused: &[i64],
 ) -> QueryResult<DispatchedJobs> {
-    let due = Due::Except(refused);
+    let due = DueJobs::Except(refused);
     let text = format!(
         "{} ORDER BY scheduled_at, priority, job_id LIMIT $1",
         due.select()
@@ -63,7 +63,7 @@ pub(crate) fn one_by_one(
     let jobs = due.bind(Statement::new(text).unkept().bind(batch as i64));
     let jobs: Vec<i64> = jobs.load(conn).map(job_ids)?;
     let (parts, left) = clear::one_by_one(conn, &jobs, |conn, part| {
-        let count = move_due(conn, part.len(), Due::Only(part))?;
+        let count = move_due(conn, part.len(), DueJobs::Only(part))?;
         Ok((count, part.to_vec()))
     })?;
     let (counts, accepted): (Vec<usize>, Vec<Vec<i64>>) = parts.into_iter().unzip();
@@ -78,19 +78,19 @@ pub(crate) fn one_by_one(
 
 /// Which of the due jobs to move.
 #[derive(Debug, Clone, Copy)]
-enum Due<'d> {
+enum DueJobs<'d> {
     All,
     Except(&'d [i64]),
     Only(&'d [i64]),
 }
 
-impl Due<'_> {
+impl DueJobs<'_> {
     /// Returns a SELECT of them; the jobs that it names are `$2`.
     fn select(self) -> String {
         let which = match self {
-            Due::All => "",
-            Due::Except(_) => " AND NOT (job_id IN {in $2})",
-            Due::Only(_) => " AND job_id IN {in $2}",
+            DueJobs::All => "",
+            DueJobs::Except(_) => " AND NOT (job_id IN {in $2})",
+            DueJobs::Only(_) => " AND job_id IN {in $2}",
         };
         format!(
             "SELECT job_id FROM solid_queue_scheduled_executions WHERE scheduled_at <= {{now}}{which}"
@@ -99,14 +99,14 @@ impl Due<'_> {
 
     fn bind<'v>(self, statement: Statement<'v>) -> Statement<'v> {
         match self {
-            Due::All => statement,
-            Due::Except(jobs) | Due::Only(jobs) => statement.bind(id_list(jobs)),
+            DueJobs::All => statement,
+            DueJobs::Except(jobs) | DueJobs::Only(jobs) => statement.bind(id_list(jobs)),
         }
     }
 }
 
 /// Moves due jobs in one transaction.
-fn move_due(conn: &mut Conn<'_>, batch: usize, which: Due<'_>) -> QueryResult<usize> {
+fn move_due(conn: &mut Conn<'_>, batch: usize, which: DueJobs<'_>) -> QueryResult<usize> {
     match conn.dialect() {
         Dialect::Postgres => insert_or_look(conn, batch, which),
         Dialect::Sqlite => conn.transaction(|conn| {
@@ -134,7 +134,7 @@ struct Dispatched {
 /// Dispatches on Postgres. Only another program can insert a ready execution of a scheduled job, so
 /// the insert looks for one only after it has met one: ON CONFLICT writes each row twice into the
 /// log.
-fn insert_or_look(conn: &mut Conn<'_>, batch: usize, which: Due<'_>) -> QueryResult<usize> {
+fn insert_or_look(conn: &mut Conn<'_>, batch: usize, which: DueJobs<'_>) -> QueryResult<usize> {
     use diesel::result::{DatabaseErrorKind::UniqueViolation, Error::DatabaseError};
     // An error would end the caller's transaction.
     if !conn.is_in_transaction() {
@@ -150,7 +150,7 @@ fn insert_or_look(conn: &mut Conn<'_>, batch: usize, which: Due<'_>) -> QueryRes
 fn in_one_statement(
     conn: &mut Conn<'_>,
     batch: usize,
-    which: Due<'_>,
+    which: DueJobs<'_>,
     on_conflict: &str,
 ) -> QueryResult<usize> {
     let text = format!(

@@ -54,6 +54,13 @@ impl Promoted {
         self.requests > 0 || self.refused.is_some()
     }
 
+    /// Returns whether the caller promotes once more at once: what is left over is locked, and the rest of large keys is as
+    /// well done by others.
+    pub(crate) fn goes_on(&self) -> bool {
+        let is_stuck = self.left_over > 0 && self.followed == 0;
+        self.may_be_left() && !self.has_rest && !is_stuck
+    }
+
     fn has_moved(&self) -> bool {
         !self.ready.is_empty() || !self.discarded.is_empty()
     }
@@ -79,7 +86,7 @@ impl Promoted {
 /// depends on the next one, and no wait is long. It moves a bounded number of jobs, and requests the rest.
 ///
 /// Others that find a key locked by it leave its requests. So the caller promotes once more, if
-/// [`may_be_left`](Promoted::may_be_left).
+/// [`goes_on`](Promoted::goes_on).
 pub(crate) fn promote(conn: &mut Conn<'_>, batch: usize) -> QueryResult<Promoted> {
     promote_after(conn, wanted_keys::BEGINNING, batch)
 }

@@ -57,9 +57,7 @@ const HASTE: Duration = Duration::from_secs(3);
 
 /// The longest pause between attempts at a database that is away, and between reports of it.
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
-
 const SHORTEST_PAUSE: Duration = Duration::from_millis(25);
-
 const REPORT_EVERY: Duration = Duration::from_secs(10);
 
 /// The most concurrency keys of one promotion: some milliseconds of work.
@@ -229,15 +227,13 @@ impl Session {
 
     /// Promotes blocked jobs. Returns `true` if there may be more to do. If it fails, a later call does it.
     ///
-    /// What follows a batch becomes ready a transaction later than the batch ends, and other processes leave the keys to it
-    /// that it has locked. So this goes on while there are requests.
+    /// What follows a batch comes a transaction later, and others leave the keys to it that it has locked: so this goes on.
     pub(crate) fn promote(&mut self) -> bool {
         let mut is_progress = false;
         for _ in 0..MOST_FOLLOWED {
             let promoted = self.promote_once();
             is_progress |= promoted.is_progress(PROMOTED_KEYS);
-            let is_stuck = promoted.left_over > 0 && promoted.followed == 0;
-            if !promoted.may_be_left() || promoted.has_rest || is_stuck {
+            if !promoted.goes_on() {
                 break;
             }
         }
@@ -262,9 +258,8 @@ impl Session {
         for row in &promoted.invalid {
             log::warn!(row = row.as_str(); "dropped a row of windlass_wanted_keys that is no request: {row}");
         }
-        if let Some(refused) = &promoted.refused {
-            self.report("promote blocked jobs", refused);
-        }
+        let why = promoted.refused.iter();
+        why.for_each(|why| self.report("promote blocked jobs", why));
         let is_full = promoted.requests >= PROMOTED_KEYS;
         self.wanted.end(look, promoted.looked, is_full, last);
         for job in &promoted.discarded {
