@@ -32,8 +32,8 @@ pub(crate) use conn::owned::ServerSession;
 pub(crate) use conn::pooling::recognise::ServerSession;
 pub(crate) use conn::settings::{ping, prefer_indexes};
 pub(crate) use conn::sqlite_file::{FileId, Refusal};
+pub(crate) use conn::turns::write_turn::Precedence;
 pub(crate) use conn::typed::Typed;
-pub(crate) use conn::write_turn::Precedence;
 #[cfg(feature = "cli")]
 #[cfg(feature = "cli")]
 pub(crate) use query::connection_limit::{ConnectionLimit, connection_limit};

@@ -14,9 +14,9 @@ use crate::db::conn::postgres;
 use crate::db::conn::sqlite;
 use crate::db::conn::sqlite_file::FileId;
 #[cfg(feature = "postgres")]
-use crate::db::conn::write_turn::Precedence;
+use crate::db::conn::turns::write_turn::Precedence;
 #[cfg(feature = "sqlite")]
-use crate::db::conn::write_turn::WriteTurns;
+use crate::db::conn::turns::write_turn::WriteTurns;
 use crate::deadline::Hurry;
 use crate::error::{Error, Result};
 #[cfg(feature = "sqlite")]

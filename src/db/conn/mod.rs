@@ -24,17 +24,11 @@ pub(crate) mod sql;
 pub(crate) mod sqlite;
 pub(crate) mod sqlite_file;
 pub(crate) mod statement;
-#[cfg(feature = "sqlite")]
-pub(crate) mod takes_turns;
 #[cfg_attr(not(feature = "sqlite"), allow(dead_code))]
-pub(crate) mod turn_pauses;
-#[cfg_attr(not(feature = "sqlite"), allow(dead_code))]
-pub(crate) mod turn_queue;
+pub(crate) mod turns;
 pub(crate) mod typed;
 pub(crate) mod wakeup;
 #[cfg(feature = "postgres")]
 pub(crate) mod wakeup_postgres;
 #[cfg(feature = "sqlite")]
 pub(crate) mod wakeup_sqlite;
-#[cfg_attr(not(feature = "sqlite"), allow(dead_code))]
-pub(crate) mod write_turn;

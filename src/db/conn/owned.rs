@@ -5,7 +5,7 @@ use crate::db::conn::connection::{AsConn, Conn, sealed};
 use crate::db::conn::pooling::recognise::ServerSession;
 #[cfg(feature = "postgres")]
 use crate::db::conn::postgres;
-use crate::db::conn::write_turn::{Precedence, WriteTurn, WriteTurns};
+use crate::db::conn::turns::write_turn::{Precedence, WriteTurn, WriteTurns};
 use crate::deadline::Armed;
 use diesel::prelude::*;
 #[cfg(feature = "sqlite")]

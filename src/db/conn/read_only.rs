@@ -6,9 +6,9 @@ use crate::db::conn::owned::{ConnectionKind, DbConnection};
 #[cfg(feature = "sqlite")]
 use crate::db::conn::sqlite;
 #[cfg(feature = "sqlite")]
-use crate::db::conn::takes_turns::TakesTurns;
+use crate::db::conn::turns::takes_turns::TakesTurns;
 #[cfg(feature = "sqlite")]
-use crate::db::conn::write_turn::{Precedence, WriteTurns};
+use crate::db::conn::turns::write_turn::{Precedence, WriteTurns};
 #[cfg(feature = "sqlite")]
 use diesel::connection::Connection as _;
 #[cfg(feature = "sqlite")]

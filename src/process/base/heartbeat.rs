@@ -1,6 +1,7 @@
 //! The row of a process, and the heartbeats that keep it alive.
 
 use crate::clock;
+use crate::db::Precedence;
 use crate::db::table::processes::{self, HeartbeatReply};
 use crate::db::transition::prune;
 use crate::event::events::Event;
@@ -159,7 +160,8 @@ impl Heartbeat {
     /// same connection, with all registrations.
     pub(crate) fn run(&self, mut each: impl FnMut(&mut Session, &[Arc<Registration>])) {
         let session = Session::of_loop(&self.context, "heartbeat");
-        let mut session = session.within(self.settings.patience()).first();
+        let mut session = session.within(self.settings.patience());
+        session.precedence = Precedence::First;
         loop {
             session.moves();
             let turned = self.turn(&mut session, &mut each);

@@ -34,8 +34,8 @@ pub(crate) struct Session {
     limit: Option<Duration>,
     /// The time limit of each statement after a stop was requested.
     haste: Duration,
-    /// Which of the sessions of this process write first, on SQLite.
-    precedence: Precedence,
+    /// The order in which the sessions of this process write on SQLite.
+    pub(crate) precedence: Precedence,
     /// Sessions of the server that gave no answer, and may still hold locks.
     silent: Vec<ServerSession>,
     /// Whether the last attempt got no answer, so that its effect is unknown.
@@ -123,12 +123,6 @@ impl Session {
         self
     }
 
-    /// Writes before the other sessions of this process, where one writes at a time.
-    pub(crate) fn first(mut self) -> Self {
-        self.precedence = Precedence::First;
-        self
-    }
-
     pub(crate) fn database(&self) -> Database {
         self.context.database.clone()
     }
@@ -174,11 +168,8 @@ impl Session {
             Err(failure) => {
                 self.record_failure(action, failure);
                 // The time spent waiting without success counts as a pause.
-                Err(self
-                    .backoff
-                    .delay()
-                    .saturating_sub(start.elapsed())
-                    .max(SHORTEST_PAUSE))
+                let pause = self.backoff.delay().saturating_sub(start.elapsed());
+                Err(pause.max(SHORTEST_PAUSE))
             }
         }
     }
@@ -221,8 +212,8 @@ impl Session {
 
     /// Returns whether the last promotion is so long ago that another one costs little.
     pub(crate) fn may_promote(&self) -> bool {
-        let is_recent = |at: Instant| at.elapsed() < PROMOTE_EVERY;
-        !self.promoted_at.is_some_and(is_recent)
+        let last = self.promoted_at;
+        last.is_none_or(|at| at.elapsed() >= PROMOTE_EVERY)
     }
 
     /// Promotes blocked jobs. Returns `true` if there may be more to do. If it fails, a later call does it.
@@ -328,9 +319,8 @@ impl Session {
         if let Some(limit) = self.limit {
             connection.hurry(limit).map_err(transient)?;
         }
-        connection
-            .with_write_lock(prefer_indexes)
-            .map_err(transient)?;
+        let preferred = connection.with_write_lock(prefer_indexes);
+        preferred.map_err(transient)?;
         for session in self.silent.drain(..) {
             connection.end(&session).map_err(transient)?;
         }

@@ -70,11 +70,9 @@ impl FailureDetector {
         own: &[i64],
         now: Instant,
     ) -> Vec<Observed> {
-        let since_last = self.last_reading.map(|last| now - last);
-        self.observed += since_last
-            .filter(|since_last| *since_last <= self.gap)
-            .unwrap_or_default();
-        self.last_reading = Some(now);
+        let since_last = self.last_reading.replace(now).map(|last| now - last);
+        let counts = since_last.filter(|since_last| *since_last <= self.gap);
+        self.observed += counts.unwrap_or_default();
         let observed = self.observed;
         let mut seen = HashMap::new();
         for process in processes {

@@ -7,7 +7,7 @@ use crate::db::model::history::tally::CountedEnd;
 use crate::db::model::outcome::Ending;
 use crate::db::table::claimed::EndedClaims;
 use crate::db::transition::release;
-use crate::db::{Conn, LockWait, with_lock_wait};
+use crate::db::{Conn, LockWait, Precedence, with_lock_wait};
 use crate::event::events::Event;
 use crate::event::subscriber::Subscriber;
 use crate::job::id::JobId;
@@ -46,8 +46,10 @@ impl CompletionWriter {
         in_flight: &Arc<InFlight>,
         passing: SlotPassing,
     ) -> Self {
+        let mut session = Session::of_loop(context, "finisher");
+        session.precedence = Precedence::First;
         CompletionWriter {
-            session: Session::of_loop(context, "finisher").first(),
+            session,
             in_flight: Arc::clone(in_flight),
             passing,
             subscriber: context.subscriber.clone(),

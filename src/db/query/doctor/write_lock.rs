@@ -1,7 +1,7 @@
 //! Checks that the write lock of a SQLite file becomes free soon enough.
 
 use crate::db::conn::sqlite;
-use crate::db::conn::turn_queue::TurnQueue;
+use crate::db::conn::turns::queue::TurnQueue;
 use diesel::connection::{Connection as _, SimpleConnection as _};
 use diesel::sqlite::SqliteConnection;
 use std::path::Path;

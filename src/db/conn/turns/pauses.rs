@@ -6,7 +6,7 @@
 //! long as the writes.
 
 use crate::clock;
-use crate::db::conn::turn_queue::{LogState, TurnQueue};
+use crate::db::conn::turns::queue::{LogState, TurnQueue};
 use std::time::{Duration, Instant};
 
 /// After this long of writing, a short pause is due.

@@ -1,6 +1,6 @@
 //! Turns for the statements of an application, which Diesel reports.
 
-use crate::db::conn::write_turn::{Precedence, WriteTurn, WriteTurns};
+use crate::db::conn::turns::write_turn::{Precedence, WriteTurn, WriteTurns};
 use diesel::connection::{Instrumentation, InstrumentationEvent};
 use std::fmt::Write as _;
 use std::sync::Arc;

@@ -4,14 +4,14 @@
 //! with many threads, nothing is written most of the time, and beside a program that writes all the
 //! time, other programs find the lock free too rarely. So the connections of a process take turns, from
 //! the statement that needs the write lock to the end of its transaction; processes take turns in a
-//! [queue](crate::db::conn::turn_queue) at a file beside the database; and
-//! [pauses](crate::db::conn::turn_pauses) leave the lock to programs that only have the busy handler.
+//! [queue](crate::db::conn::turns::queue) at a file beside the database; and
+//! [pauses](crate::db::conn::turns::pauses) leave the lock to programs that only have the busy handler.
 //!
 //! A turn is only for speed: what waits too long for it goes on without, to SQLite's own lock.
 
 use crate::clock;
-use crate::db::conn::turn_pauses::{self, TurnPauses};
-use crate::db::conn::turn_queue::TurnQueue;
+use crate::db::conn::turns::pauses::{self, TurnPauses};
+use crate::db::conn::turns::queue::TurnQueue;
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -127,7 +127,7 @@ impl WriteTurns {
         let is_held = state.process == ProcessTurn::Held;
         state.is_taken = true;
         drop(state);
-        let end = turn_pauses::pause(&self.queue, is_held, length);
+        let end = pauses::pause(&self.queue, is_held, length);
         let mut state = self.state();
         state.is_taken = false;
         if is_held && !end.is_held {
