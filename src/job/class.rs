@@ -2,7 +2,7 @@
 
 use crate::db::AsConn;
 use crate::db::model::new_row::NewRow;
-use crate::db::model::outcome::FollowUpJob;
+use crate::db::model::stored_policy::FollowUpJob;
 use crate::error::{Error, Result};
 use crate::job::concurrency::Concurrency;
 use crate::job::context::Context;
