@@ -37,7 +37,7 @@ use crate::db::transition::{
 use std::time::Duration;
 
 /// What the loops of a process do, on connections of their own.
-pub(crate) const LOOPS: [(&str, Work); 49] = [
+pub(crate) const LOOPS: [(&str, Work); 50] = [
     ("sample the queues", |conn, _| {
         gauges::queue(conn, "q1")?;
         gauges::fleet(conn).map(drop)
