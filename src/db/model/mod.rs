@@ -16,6 +16,7 @@ pub(crate) mod new_row;
 pub(crate) mod outcome;
 pub(crate) mod recurring;
 pub(crate) mod state;
+pub(crate) mod stored_policy;
 pub(crate) mod times;
 pub(crate) mod traceparent;
 pub(crate) mod wait;

@@ -5,8 +5,8 @@ use crate::db::model::claim::{EndedClaim, Fence, FinishedRow};
 use crate::db::model::decision::JobDecision;
 use crate::db::model::outcome::{AppliedEnding, ClaimEnd, EndedRun, Ending, RunStart, cancelled};
 use crate::db::table::claimed::{self};
+use crate::db::transition::retry_limit;
 use crate::db::transition::settle::settle;
-use crate::db::transition::{give_back, retry_limit};
 use diesel::prelude::*;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -83,7 +83,7 @@ pub(crate) fn settle_ended(
     finished: FinishedRow,
 ) -> QueryResult<Vec<AppliedEnding>> {
     let held: BTreeMap<i64, EndedClaim> = held.into_iter().map(|row| (row.claim_id, row)).collect();
-    let given_back = give_back::decided(conn, ends, &held)?;
+    let given_back = retry_limit::given_back(conn, ends, &held)?;
     let ends = ends.iter().map(|end| ClaimEnd {
         ending: given_back.get(&end.claim_id).unwrap_or(end.ending),
         ..*end

@@ -10,7 +10,6 @@ pub(crate) mod finish;
 pub(crate) mod fire;
 pub(crate) mod flows;
 pub(crate) mod fold;
-pub(crate) mod give_back;
 pub(crate) mod limit;
 pub(crate) mod lock_wait;
 pub(crate) mod operate;

@@ -12,7 +12,7 @@ mod time_limits;
 
 use crate::db::model::extras::Extras;
 use crate::db::model::new_row::{OnConflict, UniqueScope};
-use crate::db::model::outcome::{FollowUpJob, readable};
+use crate::db::model::stored_policy::{FollowUpJob, readable};
 use crate::job::policy::backoff::Backoff;
 use crate::job::policy::delivery::Delivery;
 use crate::job::policy::limit_kinds::{Expiry, RetryLimit};

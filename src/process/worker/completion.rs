@@ -282,14 +282,18 @@ impl CompletedRun {
                 delay: *delay,
             },
             Ending::Park(wait) => parked(&self.job, &wait.step),
-            Ending::GiveBack { .. } => Event::Released {
-                count: 1,
-                why: "the database did not answer a statement of Windlass in the job",
-            },
+            Ending::GiveBack { .. } => released(UNANSWERED),
             // Releases are reported in bulk, without their jobs.
-            Ending::Release(why) => Event::Released { count: 1, why },
+            Ending::Release(why) => released(why),
         }
     }
+}
+
+/// Why jobs are given back whose calls of Windlass failed.
+const UNANSWERED: &str = "the database did not answer a statement of Windlass in the job";
+
+fn released(why: &str) -> Event<'_> {
+    Event::Released { count: 1, why }
 }
 
 fn parked<'r>(held: &'r Claimed, step: &'r str) -> Event<'r> {

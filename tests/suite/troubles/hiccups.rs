@@ -5,7 +5,6 @@ use crate::on_each_database;
 use crate::support::TestDb;
 use crate::support::db::{execute, try_execute};
 use crate::support::jobs::Log;
-use crate::support::process::HEARTBEAT;
 use crate::support::wait::{DEADLINE, until};
 use diesel::QueryResult;
 use serde::{Deserialize, Serialize};
@@ -141,12 +140,10 @@ fn start(db: &TestDb) -> (Arc<Stage>, [Handle; 2]) {
     let worker = Worker::new(&db.database, registry)
         .threads(10)
         .polling_interval(Duration::from_millis(200))
-        .heartbeat_interval(HEARTBEAT)
         .alive_threshold(DEADLINE * 5)
         .start()
         .unwrap();
     let dispatcher = Dispatcher::new(&db.database)
-        .heartbeat_interval(HEARTBEAT)
         .alive_threshold(DEADLINE * 5)
         .start()
         .unwrap();
