@@ -192,7 +192,7 @@ mod tests {
     #[test]
     fn a_limit_belongs_to_the_bucket_below_it() {
         let histogram = of(&[0, 1, 2, 3, 100_000_000, 100_000_001]);
-        let of_millis = |millis| LIMITS.iter().position(|limit| *limit == millis * 1_000);
+        let of_millis = |millis: u64| LIMITS.iter().position(|limit| *limit == millis * 1_000);
         let filled = histogram
             .counts
             .iter()
