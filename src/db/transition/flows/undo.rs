@@ -4,9 +4,8 @@ use crate::db::conn::connection::Conn;
 use crate::db::model::follows::{On, Otherwise, Parent};
 use crate::db::model::state::JobState;
 use crate::db::table::flows::edges::{self, NewEdge};
+use crate::db::table::flows::parents;
 use crate::db::table::flows::undos::{self, UNDONE_AFTER};
-use crate::db::table::flows::{CHILD, parents};
-use crate::db::table::wanted_keys;
 use crate::db::transition::operate;
 use crate::mutant;
 use diesel::prelude::*;
@@ -45,14 +44,4 @@ pub(crate) fn resume(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<()> {
         return Ok(());
     }
     undos::wait_again(conn, &waiting)
-}
-
-/// Starts what undoes the steps of a waiting job, which the caller replaces by another.
-pub(crate) fn replace(conn: &mut Conn<'_>, job: i64) -> QueryResult<()> {
-    if mutant::is("replaced_undos_stay") {
-        return Ok(());
-    }
-    let undos = undos::let_go(conn, job)?;
-    let requests = undos.iter().map(|undo| format!("{CHILD}{undo}"));
-    wanted_keys::request_promotion(conn, &requests.collect())
 }
