@@ -262,7 +262,7 @@ fn what_cannot_be_is_refused(db: &TestDb) {
             2,
             "a time is written with its date and zone",
         ),
-        (&["--zone", "Mars"], 1, "there is no such time zone"),
+        (&["--zone", "Mars"], 1, "there is no time zone `Mars`"),
         (&["--jitter", "2000y"], 1, "jitter of more than 1000 years"),
         (&["--arguments", "{"], 2, "the arguments are not JSON"),
         (

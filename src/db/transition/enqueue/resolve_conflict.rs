@@ -5,11 +5,12 @@ use crate::db::conn::sql::Execution;
 use crate::db::conn::statement::Statement;
 use crate::db::model::job_columns::JobColumns;
 use crate::db::model::new_row::{EnqueueOutcome, HolderState, NewRow, OnConflict, UniqueScope};
-use crate::db::table::flows::{joins, waits};
+use crate::db::table::flows::{joins, undos, waits};
 use crate::db::table::unique_jobs::{BLOCKED, READY, UNIQUE_SUCCESSOR, WAITING};
+use crate::db::table::wanted_keys::{self, NewRequest};
 use crate::db::table::{attempts, blocked, classes, expiries, ready, scheduled, steps};
-use crate::db::transition::flows::undo;
 use crate::db::transition::place;
+use crate::mutant;
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Bool, Integer, Nullable, Text};
 use serde::Serialize;
@@ -274,7 +275,7 @@ fn replace(conn: &mut Conn<'_>, table: &str, job: i64, row: &NewRow) -> QueryRes
     steps::remove(conn, &[job])?;
     waits::delete(conn, &[job])?;
     joins::delete(conn, job)?;
-    undo::replace(conn, job)?;
+    start_undos(conn, job)?;
     if table == BLOCKED && waits_for_another(conn, job, row)? {
         return Ok(());
     }
@@ -286,6 +287,15 @@ fn replace(conn: &mut Conn<'_>, table: &str, job: i64, row: &NewRow) -> QueryRes
         scheduled::delete(conn, &[job])?;
     }
     place::place(conn, &[job])
+}
+
+/// Starts what undoes the steps of a waiting job, which the caller replaces by another.
+fn start_undos(conn: &mut Conn<'_>, job: i64) -> QueryResult<()> {
+    if mutant::is("replaced_undos_stay") {
+        return Ok(());
+    }
+    let undos = undos::let_go(conn, job)?;
+    wanted_keys::request(conn, undos.into_iter().map(NewRequest::Child))
 }
 
 /// Changes the blocked execution of a job that waits for another to end: it stays blocked whatever

@@ -6,7 +6,6 @@ use crate::db::model::state::JobState;
 use crate::db::table::flows::edges::{self, NewEdge};
 use crate::db::table::flows::parents;
 use crate::db::table::flows::undos::{self, UNDONE_AFTER};
-use crate::db::table::wanted_keys::{self, NewRequest};
 use crate::db::transition::operate;
 use crate::mutant;
 use diesel::prelude::*;
@@ -45,14 +44,4 @@ pub(crate) fn resume(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<()> {
         return Ok(());
     }
     undos::wait_again(conn, &waiting)
-}
-
-/// Starts what undoes the steps of a waiting job, which the caller replaces by another.
-pub(crate) fn replace(conn: &mut Conn<'_>, job: i64) -> QueryResult<()> {
-    if mutant::is("replaced_undos_stay") {
-        return Ok(());
-    }
-    let undos = undos::let_go(conn, job)?;
-    let requests = undos.into_iter().map(NewRequest::Child);
-    wanted_keys::request(conn, requests)
 }
