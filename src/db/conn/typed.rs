@@ -185,6 +185,7 @@ where
     }
 }
 
+// Features are looked at where a macro is defined: in its text, they would be those of the caller.
 /// Runs a query of Diesel, written once, on whichever database the connection leads to.
 ///
 /// The first argument is a `&mut impl AsConn`. The second is written like a closure, and is
@@ -211,21 +212,10 @@ where
 ///
 /// It is a macro because Diesel checks a query's type for each database, which a function with a
 /// closure cannot ask for.
+#[cfg(all(feature = "sqlite", feature = "postgres"))]
 #[macro_export]
 macro_rules! with_conn {
     ($conn:expr, |$c:ident| $body:expr $(,)?) => {
-        $crate::__match_conn!($conn, $c, $body)
-    };
-}
-#[cfg(feature = "bench")]
-pub(crate) use with_conn;
-
-// Features are looked at where a macro is defined: in its text, they would be those of the caller.
-#[cfg(all(feature = "sqlite", feature = "postgres"))]
-#[doc(hidden)]
-#[macro_export]
-macro_rules! __match_conn {
-    ($conn:expr, $c:ident, $body:expr) => {
         match $crate::AsConn::as_conn($conn) {
             $crate::Conn::Postgres($c) => $body,
             $crate::Conn::Sqlite($c) => $body,
@@ -238,11 +228,11 @@ macro_rules! __match_conn {
     };
 }
 
+/// Runs a query of Diesel on a connection to SQLite.
 #[cfg(all(feature = "sqlite", not(feature = "postgres")))]
-#[doc(hidden)]
 #[macro_export]
-macro_rules! __match_conn {
-    ($conn:expr, $c:ident, $body:expr) => {
+macro_rules! with_conn {
+    ($conn:expr, |$c:ident| $body:expr $(,)?) => {
         match $crate::AsConn::as_conn($conn) {
             $crate::Conn::Sqlite($c) => $body,
             #[allow(
@@ -254,11 +244,11 @@ macro_rules! __match_conn {
     };
 }
 
+/// Runs a query of Diesel on a connection to Postgres.
 #[cfg(all(feature = "postgres", not(feature = "sqlite")))]
-#[doc(hidden)]
 #[macro_export]
-macro_rules! __match_conn {
-    ($conn:expr, $c:ident, $body:expr) => {
+macro_rules! with_conn {
+    ($conn:expr, |$c:ident| $body:expr $(,)?) => {
         match $crate::AsConn::as_conn($conn) {
             $crate::Conn::Postgres($c) => $body,
             #[allow(
@@ -269,6 +259,9 @@ macro_rules! __match_conn {
         }
     };
 }
+
+#[cfg(feature = "bench")]
+pub(crate) use with_conn;
 
 /// A separate connection in Diesel's type: pass `&mut *conn` to Diesel.
 pub struct Typed<C> {
