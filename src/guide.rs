@@ -7,7 +7,7 @@
 //! | run | [Configuration][configuration.md], [Operating][operating.md], [Web pages][web.md] and [what they show][web-pages.md], [Find and change jobs][web-actions.md], [Audit and operations][audit.md], [History][history.md], [Metrics and probes][metrics.md], [Tracing][tracing.md], [Performance][performance.md], [Poolers][poolers.md], [Scaling and failover][scaling.md], [Backup][backup.md] |
 //! | switch | from [Solid Queue][coming-from-solid-queue.md] or [beside it][beside-rails.md], [Sidekiq][coming-from-sidekiq.md], [fang][coming-from-fang.md], [apalis][coming-from-apalis.md], [River, graphile_worker and awa][coming-from-others.md] |
 //! | understand | [Concepts][concepts.md], [Reliability][reliability.md], [Protocol][protocol.md], [Design][design.md] |
-//! | look up | [settings][reference/settings.md], [exit codes][reference/exit-codes.md], [signals][reference/signals.md], [log lines][reference/log-lines.md], [events][reference/events.md], [metrics][reference/metrics.md], [the program `windlass`][reference/cli.md] |
+//! | look up | [settings][reference/settings.md], [exit codes][reference/exit-codes.md], [signals][reference/signals.md], [log lines][reference/log-lines.md], [events][reference/events.md], [metrics][reference/metrics.md], [the program `windlass`][reference/cli.md], [checks of `doctor`][reference/doctor.md] |
 //!
 #![doc = include_str!("guide/links.md")]
 #![allow(
@@ -68,6 +68,7 @@ page!(web_pages, "web-pages.md");
 /// Tables to look things up in.
 pub mod reference {
     page!(cli, "reference/cli.md");
+    page!(doctor, "reference/doctor.md");
     page!(events, "reference/events.md");
     page!(exit_codes, "reference/exit-codes.md");
     page!(signals, "reference/signals.md");

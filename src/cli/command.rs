@@ -120,9 +120,6 @@ impl Command {
             )),
             Command::Enqueue(enqueue) => {
                 let done = enqueue.run(&at.database()?, at.registry)?;
-                if let Some(warning) = &done.warning {
-                    output::warn(&format!("job {}: {warning}", done.job_id));
-                }
                 Ok(output::show(&done, enqueue.json))
             }
             Command::Events(command) => command.show(&at.database()?),

@@ -248,7 +248,10 @@ pub(crate) fn run_outcome(ending: Ending) -> RunOutcome {
         Ending::Discard(failure) | Ending::Expire(failure) | Ending::Cancel(failure) => {
             RunOutcome::Discarded(failure.kind, failure.message)
         }
-        Ending::Snooze(delay) | Ending::GiveBack { delay, .. } => RunOutcome::Snoozed(delay),
+        Ending::Snooze(delay) => RunOutcome::Snoozed(delay),
+        Ending::GiveBack { failure, delay, .. } => {
+            RunOutcome::Interrupted(failure.kind, failure.message, delay)
+        }
         Ending::Park(wait) => RunOutcome::Waits(wait.step),
         Ending::Release(_) => RunOutcome::Snoozed(Duration::ZERO),
     }

@@ -22,6 +22,9 @@ pub enum RunOutcome {
     Discarded(String, String),
     /// It asked to run again after this delay.
     Snoozed(Duration),
+    /// The database did not answer a call of Windlass, with an error of this kind and text. The run does not count, and
+    /// the next follows after this delay.
+    Interrupted(String, String, Duration),
     /// It waits at this step, and runs again when the wait is over.
     Waits(String),
     /// Its claim was lost during the run, for example because its own code deleted it.

@@ -286,7 +286,10 @@ impl<P: DrainTarget> Draining<'_, P> {
     fn end(&mut self, job: &Claimed, ran: &PerformedRun) -> Result<()> {
         let worker = self.worker;
         let run = self.target.with_conn(|conn| worker.end(conn, job, ran))?;
-        if matches!(run.outcome, RunOutcome::Snoozed(_)) {
+        if matches!(
+            run.outcome,
+            RunOutcome::Snoozed(_) | RunOutcome::Interrupted(..)
+        ) {
             self.snoozed.insert(job.job_id);
         }
         self.drained.add(run);

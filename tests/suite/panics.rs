@@ -140,7 +140,7 @@ fn a_start_that_fails_half_way_leaves_nothing(db: &TestDb) {
     let supervisor = Supervisor::new(&db.database)
         .heartbeat_interval(HEARTBEAT)
         .alive_threshold(THRESHOLD)
-        .dispatcher(Dispatcher::new(&db.database))
+        .dispatcher(Dispatcher::new(&db.database).heartbeat_interval(HEARTBEAT))
         .worker(worker(db, &log))
         .worker(worker(db, &log).threads(0));
     let error = supervisor.start().unwrap_err();

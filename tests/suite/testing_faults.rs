@@ -14,7 +14,7 @@ on_each_database!(
     a_killed_run_is_recovered_and_repeated,
     a_frozen_run_is_overtaken_and_its_end_refused,
     a_frozen_run_sees_that_its_claim_is_lost,
-    an_unreachable_database_fails_the_attempt,
+    an_unreachable_database_gives_the_job_back,
     a_lost_commit_changes_nothing,
     a_job_that_runs_at_most_once_is_not_repeated,
     a_job_that_ends_itself_is_not_repeated,
@@ -182,12 +182,12 @@ fn a_frozen_run_sees_that_its_claim_is_lost(db: &TestDb) {
     }
 }
 
-fn an_unreachable_database_fails_the_attempt(db: &TestDb) {
+fn an_unreachable_database_gives_the_job_back(db: &TestDb) {
     let db = &mut open(db);
     for (number, cut) in [(1, "start "), (2, "start effect ")] {
         let (drained, done) = effects(db, Fault::DatabaseAway(number));
         assert_eq!(done, format!("{cut}{FULL}"));
-        let RunOutcome::Retried(_, message, _) = &drained.runs[0].outcome else {
+        let RunOutcome::Interrupted(_, message, _) = &drained.runs[0].outcome else {
             panic!("{drained:?}");
         };
         assert!(message.contains("the database is away"), "{message}");

@@ -7,6 +7,7 @@ DROP TRIGGER windlass_enqueue_v1 ON windlass_enqueue_v1;
 DROP FUNCTION windlass_insert_enqueue_v1;
 DROP FUNCTION windlass_enqueue_job_v1;
 DROP FUNCTION windlass_enqueue_any_v1;
+DROP FUNCTION windlass_take_places;
 DROP FUNCTION windlass_place_of;
 DROP FUNCTION windlass_wake;
 DROP FUNCTION windlass_refuse_class;

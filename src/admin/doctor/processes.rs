@@ -210,7 +210,7 @@ fn left_quiet(processes: &ProcessGroups) -> Option<Finding> {
     let (first, rest) = left.split_at(left.len().min(doctor::FIRST));
     let more = if rest.is_empty() { "" } else { ", .." };
     let says = format!(
-        "{} workers are quiet although their supervisor is not: {}{more}; unless somebody has sent them SIGTSTP, they have \
+        "{} workers are quiet although their supervisor is not: {}{more}; unless they were sent SIGTSTP, they have \
          missed that claiming goes on: send them SIGCONT",
         left.len(),
         first.join(", ")

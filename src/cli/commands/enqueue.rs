@@ -15,7 +15,7 @@ use crate::error::{Doing as _, Result};
 use crate::job::id::JobId;
 use crate::job::new_job::NewJob;
 use crate::job::registry::Registry;
-use crate::terminal::output::Report;
+use crate::terminal::output::{self, Report};
 use chrono::{DateTime, Utc};
 use serde::Serialize;
 use serde_json::Value;
@@ -98,14 +98,14 @@ pub(crate) struct Enqueue {
 /// The enqueued job.
 #[derive(Debug, Serialize)]
 pub(crate) struct EnqueueResult {
-    pub(crate) job_id: i64,
+    job_id: i64,
     is_new: bool,
     outcome: EnqueueOutcome,
     #[serde(skip_serializing_if = "Option::is_none")]
     public_token: Option<String>,
     /// The reason why no running worker takes it, which is printed to standard error as well.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) warning: Option<String>,
+    warning: Option<String>,
     /// What another job already has, if that was possible.
     #[serde(skip)]
     shared: &'static str,
@@ -124,6 +124,9 @@ impl Enqueue {
             EnqueueOutcome::New => unserved(&mut conn, done.id)?,
             _ => None,
         };
+        if let Some(warning) = &warning {
+            output::warn(&format!("job {}: {warning}", done.id));
+        }
         let may_be_unique = self.unique.unique_id.is_some() || registry.is_some();
         Ok(EnqueueResult {
             job_id: done.id.0,

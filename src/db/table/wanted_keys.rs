@@ -193,7 +193,7 @@ const PASSED: usize = 10_000;
 ///
 /// These are advisory locks, not rows: an unused key needs no storage and no cleaning, and a Rails app's own semaphores
 /// are not touched. None is waited for, since it may be that of a frozen client. The requests of a locked key stay as they
-/// are: whoever has locked it looks for requests once more after its commit.
+/// are: the transaction that has locked it looks for requests once more after its commit.
 fn taken_ctes(dialect: Dialect) -> String {
     // No other connection writes during a transaction of SQLite.
     if dialect == Dialect::Sqlite || mutant::is("promote_without_lock") {

@@ -4,6 +4,7 @@ use crate::db::conn::connection::Conn;
 use crate::db::conn::statement::Statement;
 use crate::db::model::bare_arguments::MaybeBareArguments;
 use crate::db::schema::declared;
+use crate::db::table::semaphores::DOES_NOT_WAIT;
 use chrono::NaiveDateTime;
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Integer, Nullable, Text, Timestamp};
@@ -71,13 +72,15 @@ pub(crate) fn travel(conn: &mut Conn<'_>, by: Duration) -> QueryResult<()> {
     })
 }
 
+/// Times in the last days of the calendar mean that a job waits, or how: they stay.
 fn earlier(conn: &Conn<'_>, column: &str) -> String {
-    match conn {
+    let earlier = match conn {
         #[cfg(feature = "postgres")]
-        Conn::Postgres(_) => format!("{column} = {column} - $1 * interval '1 microsecond'"),
+        Conn::Postgres(_) => format!("{column} - $1 * interval '1 microsecond'"),
         #[cfg(feature = "sqlite")]
-        Conn::Sqlite(_) => format!(
-            "{column} = strftime('%Y-%m-%d %H:%M:%f000', {column}, (-$1 / 1000000.0) || ' seconds')"
-        ),
-    }
+        Conn::Sqlite(_) => {
+            format!("strftime('%Y-%m-%d %H:%M:%f000', {column}, (-$1 / 1000000.0) || ' seconds')")
+        }
+    };
+    format!("{column} = CASE WHEN {column} >= '{DOES_NOT_WAIT}' THEN {column} ELSE {earlier} END")
 }

@@ -211,7 +211,10 @@ fn a_recurring_task_that_nothing_fires_is_a_problem(db: &TestDb) {
     db.execute("UPDATE solid_queue_recurring_tasks SET declared_at = created_at");
     db.execute(&late);
     let found = says(db, "recurring", 3);
-    assert!(found.contains("do not fire it"), "{found}");
+    assert!(
+        found.contains("no scheduler that runs declares `often`"),
+        "{found}"
+    );
 }
 
 /// The registry has one class, the worker serves one queue.

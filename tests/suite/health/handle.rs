@@ -91,8 +91,8 @@ fn a_late_queue_changes_nothing(db: &TestDb) {
 
 fn a_supervisor_answers_for_what_it_runs(db: &TestDb) {
     let supervisor = Supervisor::new(&db.database)
-        .dispatcher(Dispatcher::new(&db.database))
-        .scheduler(Scheduler::new(&db.database))
+        .dispatcher(Dispatcher::new(&db.database).heartbeat_interval(HEARTBEAT))
+        .scheduler(Scheduler::new(&db.database).heartbeat_interval(HEARTBEAT))
         .worker(worker(&db.database, &Arc::default()))
         .heartbeat_interval(HEARTBEAT)
         .alive_threshold(THRESHOLD)

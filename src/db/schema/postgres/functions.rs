@@ -19,7 +19,8 @@ pub(crate) const OPEN_FUNCTIONS: &str = r"WITH found AS (
         quote_ident(n.nspname) || ', pg_temp' AS path,
         p.prosecdef OR p.proname IN ('windlass_insert_enqueue_v1', 'windlass_enqueue_v1', 'windlass_enqueue',
             'windlass_enqueue_many_v1', 'windlass_enqueue_many') AS is_meant,
-        NOT coalesce('search_path=' || quote_ident(n.nspname) || ', pg_temp' = ANY (p.proconfig), false) AS is_loose,
+        NOT coalesce(p.proconfig && ARRAY['search_path=' || quote_ident(n.nspname) || ', pg_temp',
+            CASE WHEN n.nspname ~ '^[a-z_][a-z0-9_]*$' THEN 'search_path=' || n.nspname || ', pg_temp' END], false) AS is_loose,
         EXISTS (SELECT 1 FROM aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) AS a WHERE a.grantee = 0) AS is_public
     FROM pg_class t JOIN pg_namespace n ON n.oid = t.relnamespace
     JOIN pg_proc p ON p.pronamespace IN (n.oid, to_regnamespace(quote_ident(current_schema())))
