@@ -230,7 +230,6 @@ mod tests {
                     .on_conflict(LimitConflict::Discard),
                 "wait for its turn",
             ),
-            (Concurrency::new("again").group("windlass"), "reserved"),
         ] {
             let error = limit.of_class("import").unwrap_err();
             assert!(error.contains(word), "{error}");

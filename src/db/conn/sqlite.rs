@@ -4,7 +4,9 @@ use crate::clock;
 use crate::db::conn::turns::takes_turns::TakesTurns;
 use crate::db::conn::turns::write_turn::WriteTurns;
 use crate::deadline::{Armed, Deadline};
-use diesel::connection::{Instrumentation, InstrumentationEvent, SimpleConnection};
+use diesel::connection::{
+    Instrumentation, InstrumentationEvent, SimpleConnection, get_default_instrumentation,
+};
 use diesel::prelude::*;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
@@ -47,32 +49,42 @@ fn use_wal(conn: &mut SqliteConnection) -> QueryResult<()> {
 }
 
 /// Shows how long the statements of a loop have been waiting for a lock.
-struct ShowsWaits(Deadline);
+struct ShowsWaits {
+    deadline: Deadline,
+    /// The program's own.
+    next: Option<Box<dyn Instrumentation>>,
+}
 
 /// A statement that waits for longer waits for the lock of another process.
 const A_WAIT: Duration = Duration::from_millis(500);
 
 impl Instrumentation for ShowsWaits {
     fn on_connection_event(&mut self, event: InstrumentationEvent<'_>) {
-        match event {
-            InstrumentationEvent::StartQuery { .. } => self.0.again(),
+        match &event {
+            InstrumentationEvent::StartQuery { .. } => self.deadline.again(),
             InstrumentationEvent::FinishQuery {
                 error: Some(error), ..
-            } if is_locked(error) => self.0.found_locked(A_WAIT),
+            } if is_locked(error) => self.deadline.found_locked(A_WAIT),
             _ => {}
+        }
+        if let Some(next) = &mut self.next {
+            next.on_connection_event(event);
         }
     }
 }
 
 /// Shows how long each of Windlass's own statements waits, from now until [`arm`]'s result is dropped.
 pub(crate) fn show_waits(conn: &mut SqliteConnection) {
-    conn.set_instrumentation(ShowsWaits(Deadline::never()));
+    conn.set_instrumentation(ShowsWaits {
+        deadline: Deadline::never(),
+        next: get_default_instrumentation(),
+    });
 }
 
 /// Starts the time of a statement on a connection that [shows it](show_waits).
 pub(crate) fn arm(conn: &mut SqliteConnection) -> Armed {
     let shows = conn.instrumentation().downcast_ref::<ShowsWaits>();
-    shows.map_or_else(Armed::not, |shows| shows.0.arm(clock::NEVER))
+    shows.map_or_else(Armed::not, |shows| shows.deadline.arm(clock::NEVER))
 }
 
 const LONGEST_WAIT: Duration = Duration::from_secs(5);

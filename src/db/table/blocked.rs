@@ -168,7 +168,10 @@ pub(crate) fn sort_out(conn: &mut Conn<'_>, ready: &[i64]) -> QueryResult<Vec<i6
         insert(conn, &over)?;
         let text = "SELECT s.id FROM solid_queue_jobs j JOIN solid_queue_semaphores s ON s.key = j.concurrency_key \
              WHERE j.id IN {in $1}";
-        let taken: Vec<Id> = Statement::new(text).bind(id_list(&over)).load(conn)?;
+        let taken: Vec<Id> = Statement::new(text)
+            .unkept()
+            .bind(id_list(&over))
+            .load(conn)?;
         let given = taken
             .into_iter()
             .map(|row| NewRequest::Semaphore(row.id, 1));
@@ -188,9 +191,9 @@ pub(crate) fn take_over(conn: &mut Conn<'_>, keys: &BTreeSet<String>) -> QueryRe
     }
     let text = format!(
         "SELECT b.job_id FROM (SELECT value ->> 0 AS key FROM {{rows $1}}) AS w \
-         JOIN solid_queue_blocked_executions b ON b.concurrency_key = w.key JOIN solid_queue_jobs j ON j.id = b.job_id \
+         JOIN solid_queue_blocked_executions b ON b.concurrency_key = w.key \
          WHERE (SELECT 1 FROM solid_queue_jobs l WHERE l.concurrency_key = w.key AND l.concurrency_slots IS NOT NULL LIMIT 1) = 1 \
-         AND b.expires_at < {{time '{DOES_NOT_WAIT}'}} AND j.concurrency_slots IS NOT NULL \
+         AND b.expires_at < {{time '{DOES_NOT_WAIT}'}} AND (SELECT j.concurrency_slots FROM solid_queue_jobs j WHERE j.id = b.job_id) IS NOT NULL \
          ORDER BY b.job_id + 0 LIMIT $2 {{lock skip of b}}"
     );
     let jobs: Vec<Execution> = Statement::new(text)
@@ -214,7 +217,7 @@ pub(crate) fn has_key(key: &str) -> String {
 /// Returns a condition: the job `j` has a limit of Windlass.
 fn has_limit() -> String {
     let has_key = has_key("j.concurrency_key");
-    format!("j.concurrency_slots IS NOT NULL AND {has_key}")
+    format!("j.concurrency_slots + 0 IS NOT NULL AND {has_key}")
 }
 
 /// Deletes the blocked executions of jobs.

@@ -97,10 +97,11 @@ impl DueJobs<'_> {
         )
     }
 
+    /// Binds the jobs. A refusal is rare, so no statement with them is kept prepared.
     fn bind<'v>(self, statement: Statement<'v>) -> Statement<'v> {
         match self {
             DueJobs::All => statement,
-            DueJobs::Except(jobs) | DueJobs::Only(jobs) => statement.bind(id_list(jobs)),
+            DueJobs::Except(jobs) | DueJobs::Only(jobs) => statement.unkept().bind(id_list(jobs)),
         }
     }
 }

@@ -89,14 +89,11 @@ impl Scene<'_> {
             .start()
             .unwrap();
         until("it is done", || {
-            let tables = [
-                "ready_executions",
-                "claimed_executions",
-                "scheduled_executions",
-            ];
-            let queued = tables.map(|table| self.db.rows_of(&format!("solid_queue_{table}")));
+            // In the order in which a job passes them.
+            let tables = ["scheduled", "ready", "claimed"];
+            let is_empty = |table: &str| self.db.rows(&format!("{table}_executions")) == 0;
             self.ran().len() >= before + expected.len()
-                && queued == [0; 3]
+                && tables.into_iter().all(is_empty)
                 && self.db.rows_of("windlass_wanted_keys") == 0
         });
         worker.stop();

@@ -1,7 +1,7 @@
 //! Turns for the statements of an application, which Diesel reports.
 
 use crate::db::conn::turns::write_turn::{Precedence, WriteTurn, WriteTurns};
-use diesel::connection::{Instrumentation, InstrumentationEvent};
+use diesel::connection::{Instrumentation, InstrumentationEvent, get_default_instrumentation};
 use std::fmt::Write as _;
 use std::sync::Arc;
 
@@ -13,6 +13,8 @@ pub(crate) struct TakesTurns {
     /// it may hold SQLite's lock, for which those wait that have the turn.
     has_asked: bool,
     is_in_transaction: bool,
+    /// The program's own.
+    next: Option<Box<dyn Instrumentation>>,
 }
 
 impl TakesTurns {
@@ -22,6 +24,7 @@ impl TakesTurns {
             turn: None,
             has_asked: false,
             is_in_transaction: false,
+            next: get_default_instrumentation(),
         }
     }
 
@@ -49,12 +52,15 @@ impl TakesTurns {
 
 impl Instrumentation for TakesTurns {
     fn on_connection_event(&mut self, event: InstrumentationEvent<'_>) {
-        match event {
-            InstrumentationEvent::StartQuery { query, .. } => self.start(kind(query)),
+        match &event {
+            InstrumentationEvent::StartQuery { query, .. } => self.start(kind(*query)),
             InstrumentationEvent::FinishQuery { query, error, .. } => {
-                self.finish(kind(query), error.is_some());
+                self.finish(kind(*query), error.is_some());
             }
             _ => {}
+        }
+        if let Some(next) = &mut self.next {
+            next.on_connection_event(event);
         }
     }
 }

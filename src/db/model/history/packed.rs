@@ -3,7 +3,7 @@
 //! A row starts with the version of the format. Numbers are written seven bits to a byte, the lowest
 //! first; the eighth bit says that more follow. A count that is zero is not written at all, and of a
 //! histogram only the buckets from the first to the last that is not empty: a bucket of time takes
-//! 20 to 100 bytes.
+//! 20 to 70 bytes.
 
 use crate::db::model::history::cell::{Cell, FleetGauge, QueueGauge};
 use crate::db::model::history::histogram::{BUCKETS, Histogram};
@@ -356,6 +356,6 @@ mod tests {
             tally.wait.record(Duration::from_millis(ms));
             tally.run.record(Duration::from_millis(ms * 3));
         }
-        assert!(pack_one(&Cell::of(tally)).len() < 80);
+        assert!(pack_one(&Cell::of(tally)).len() < 30);
     }
 }

@@ -81,7 +81,11 @@ fn late(conn: &mut Conn<'_>, full: &[FreeSlots]) -> QueryResult<Vec<i64>> {
                 held_up_to("w.key", "l.slots"),
             );
             let list = slot_list(full);
-            Statement::new(text).bind(list).bind(share).load(conn)?
+            Statement::new(text)
+                .unkept()
+                .bind(list)
+                .bind(share)
+                .load(conn)?
         }
         Dialect::Sqlite => {
             let text = format!("{late} AND concurrency_key = $1 LIMIT $2");
