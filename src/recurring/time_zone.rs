@@ -111,10 +111,7 @@ struct ZoneFiles {
 }
 
 static FILES: LazyLock<Option<ZoneFiles>> = LazyLock::new(|| {
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "`TZDIR` is how a system says where its zone files are, to every program"
-    )]
+    // `TZDIR` is how a system says where its zone files are, to every program.
     let chosen = std::env::var_os("TZDIR").map(|directory| (PathBuf::from(directory), true));
     let usual = [
         "/usr/share/zoneinfo",

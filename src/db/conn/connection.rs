@@ -275,9 +275,10 @@ pub(crate) mod sealed {
     }
 }
 
-/// A connection that can be borrowed as a [`Conn`]: `PgConnection`, `SqliteConnection`, either of
-/// them from an r2d2 pool, a [`DbConnection`](crate::DbConnection), and a
-/// [`TestDatabase`](crate::testing::TestDatabase).
+/// A connection that can be borrowed as a [`Conn`].
+///
+/// These are `PgConnection`, `SqliteConnection`, either of them from an r2d2 pool, a
+/// [`DbConnection`](crate::DbConnection), and a [`TestDatabase`](crate::testing::TestDatabase).
 ///
 /// A function that takes `&mut impl AsConn` works with all of them. It runs queries by
 /// [`with_conn!`](crate::with_conn), in a transaction by [`transaction`](crate::transaction()).

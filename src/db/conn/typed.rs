@@ -138,9 +138,10 @@ impl DbConnection {
     }
 }
 
-/// Runs `work` in a transaction on any connection: commits if it returns `Ok`, and rolls back if it
-/// returns an error. Inside an open transaction it is a savepoint. On SQLite it takes the write
-/// lock at the start.
+/// Runs `work` in a transaction on any connection.
+///
+/// It commits if `work` returns `Ok`, and rolls back if that returns an error. Inside an open transaction
+/// it is a savepoint. On SQLite it takes the write lock at the start.
 ///
 /// ```
 /// use diesel::prelude::*;

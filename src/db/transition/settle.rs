@@ -43,7 +43,9 @@ pub(crate) fn settle_and_count(
         if let (Some((outcome, _)), Some(job)) = (&decision.attempt, jobs.get(&decision.run.job_id))
         {
             let tally = contribution.tally(&job.queue_name, &job.class_name);
-            CountedEnd::of_attempt(*outcome).map(|end| tally.add(end));
+            if let Some(end) = CountedEnd::of_attempt(*outcome) {
+                tally.add(end);
+            }
         }
     }
     Ok(contribution)

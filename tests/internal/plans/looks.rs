@@ -34,7 +34,8 @@ use crate::db::table::public_tokens::NewPublicToken;
 use crate::db::table::run_time::{class_pauses, limits};
 use crate::db::table::{
     attempts, claimed, pauses, processes, quotas, recurring_executions, recurring_tasks, results,
-    semaphores, wanted_keys,
+    semaphores,
+    wanted_keys::{self, NewRequest},
 };
 use crate::db::transition::enqueue::time_priority;
 use crate::db::transition::limit;
@@ -160,6 +161,7 @@ pub(crate) const LOOKS: [(&str, Work); 46] = [
         connection_limit(conn).map(drop)
     }),
     ("see what waits", |conn, _| {
+        wanted_keys::request(conn, [NewRequest::Batch(1)])?;
         wanted_keys::note_waiting(conn, 10)?;
         doctor::requests::stuck(conn)?;
         doctor::load(conn).map(drop)

@@ -103,7 +103,9 @@ const EXPLAIN: &str = "CREATE FUNCTION pg_temp.explain(statement text) RETURNS S
      AS $$ BEGIN RETURN QUERY EXECUTE 'EXPLAIN ' || statement; END $$";
 
 /// What loops and callers do rarely, or only for some jobs.
-const RARE: [&str; 16] = [
+const RARE: [&str; 18] = [
+    "give a job back",
+    "dispatch past refused jobs",
     "sample the queues",
     "store and fold what ended",
     "clear the history",

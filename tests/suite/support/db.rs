@@ -2,11 +2,12 @@
 //! Postgres server that `bin/test` starts.
 
 use crate::support::template;
+use crate::support::wait::eventually;
 #[cfg(feature = "postgres")]
 use diesel::Connection as _;
 use diesel::prelude::*;
 use std::sync::Mutex;
-use windlass::{AsConn, Conn, Database, DbConnection};
+use windlass::{AsConn, Conn, Database, DbConnection, Error};
 
 /// Dropped with everything in it.
 pub struct TestDb {
@@ -201,8 +202,15 @@ impl TestDb {
         }
     }
 
+    /// On a busy machine, the server may be late: that is no result of a test.
     pub fn connect(&self) -> DbConnection {
-        self.database.connect().unwrap()
+        let is_late = |error: &Error| error.to_string().contains("timeout expired");
+        eventually("the server lets the test connect", || {
+            match self.database.connect() {
+                Err(error) if is_late(&error) => None,
+                done => Some(done.unwrap()),
+            }
+        })
     }
 
     /// What Diesel's own `establish` takes, for a connection that is the
