@@ -9,6 +9,7 @@
 //! With `SHOP_TEST_POSTGRES`, the address of a migrated database, the tests run on Postgres too.
 
 #![expect(clippy::print_stdout, reason = "it is a program")]
+#![allow(missing_docs, reason = "`table!` makes public items")]
 
 use diesel::connection::SimpleConnection as _;
 use diesel::prelude::*;
@@ -102,6 +103,10 @@ mod tests {
     use windlass::testing::{self, TestDatabase};
 
     /// Runs a test on each database that there is.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "there is no other way to name a server for tests"
+    )]
     fn on_each(test: impl Fn(&mut TestDatabase) -> Result) {
         let urls = std::env::var("SHOP_TEST_POSTGRES").into_iter();
         let databases = urls

@@ -7,7 +7,6 @@ use crate::support::thread::{Watched, blocks};
 use crate::support::wait::until;
 use crate::{on_each_database, with_own_connection};
 use crossbeam_channel::bounded;
-use diesel::Connection as _;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier};
 use std::time::Duration;

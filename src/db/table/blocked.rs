@@ -1,6 +1,7 @@
 //! `solid_queue_blocked_executions`: jobs that wait for a slot of their concurrency key.
 
 use crate::db::conn::connection::Conn;
+use crate::db::conn::dialect::Dialect;
 use crate::db::conn::sql::{Execution, Id, IdRange, id_list, job_ids};
 use crate::db::conn::statement::Statement;
 use crate::db::model::job_columns::JobColumns;
@@ -189,13 +190,23 @@ pub(crate) fn take_over(conn: &mut Conn<'_>, keys: &BTreeSet<String>) -> QueryRe
     if keys.is_empty() {
         return Ok(());
     }
-    let text = format!(
-        "SELECT b.job_id FROM (SELECT value ->> 0 AS key FROM {{rows $1}}) AS w \
-         JOIN solid_queue_blocked_executions b ON b.concurrency_key = w.key \
-         WHERE (SELECT 1 FROM solid_queue_jobs l WHERE l.concurrency_key = w.key AND l.concurrency_slots IS NOT NULL LIMIT 1) = 1 \
-         AND b.expires_at < {{time '{DOES_NOT_WAIT}'}} AND (SELECT j.concurrency_slots FROM solid_queue_jobs j WHERE j.id = b.job_id) IS NOT NULL \
-         ORDER BY b.job_id + 0 LIMIT $2 {{lock skip of b}}"
+    let of_key = format!(
+        "FROM solid_queue_blocked_executions b WHERE b.concurrency_key = w.key AND b.expires_at < {{time '{DOES_NOT_WAIT}'}} \
+         AND (SELECT j.concurrency_slots FROM solid_queue_jobs j WHERE j.id = b.job_id) IS NOT NULL"
     );
+    let limited = "(SELECT value ->> 0 AS key FROM {rows $1}) AS w WHERE (SELECT 1 FROM solid_queue_jobs l \
+         WHERE l.concurrency_key = w.key AND l.concurrency_slots IS NOT NULL LIMIT 1) = 1";
+    let text = match conn.dialect() {
+        Dialect::Postgres => format!(
+            "SELECT b.job_id FROM (SELECT w.key FROM {limited}) AS w CROSS JOIN LATERAL \
+             (SELECT b.job_id {of_key} ORDER BY b.job_id + 0 LIMIT $2 {{lock skip of b}}) AS b LIMIT $2"
+        ),
+        // It has no LATERAL, and no other connection writes.
+        Dialect::Sqlite => format!(
+            "SELECT b.job_id FROM (SELECT w.key FROM {limited}) AS w CROSS JOIN solid_queue_blocked_executions b \
+             WHERE b.id IN (SELECT b.id {of_key}) LIMIT $2"
+        ),
+    };
     let jobs: Vec<Execution> = Statement::new(text)
         .unkept()
         .bind(wanted_keys::key_list(keys))
