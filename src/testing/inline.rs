@@ -34,7 +34,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// # #[derive(Serialize, Deserialize)] struct Import;
 /// # impl Job for Import {
 /// #     const NAME: &'static str = "import";
-/// #     type InlineState = (); type Output = ();
+/// #     type State = (); type Output = ();
 /// #     fn perform(self, _: &Context<'_, ()>) -> JobResult { Ok(()) }
 /// # }
 /// use windlass::testing::TestDatabase;
