@@ -41,6 +41,10 @@ impl Zone {
     }
 
     /// Returns the local time at a moment in UTC.
+    #[cfg_attr(
+        not(any(feature = "cli", feature = "web")),
+        allow(dead_code, reason = "for those who look")
+    )]
     pub(crate) fn local(self, moment: NaiveDateTime) -> DateTime<FixedOffset> {
         let ahead = FixedOffset::east_opt(self.rules().seconds_ahead(moment));
         let none = FixedOffset::east_opt(0);
