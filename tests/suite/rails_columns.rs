@@ -10,8 +10,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 on_each_database!(no_column_has_the_name_of_a_method_of_ruby);
 
-/// The methods of Solid Queue's models (1.5), by table without `solid_queue_`, those of all executions, and, as `record`,
-/// those of every model of Active Record.
+/// The methods of Solid Queue's models (1.5, and the batches of 1.7), by table without `solid_queue_`, those of all
+/// executions, and, as `record`, those of every model of Active Record (6.1 and 8.1).
 fn methods() -> BTreeMap<&'static str, BTreeSet<&'static str>> {
     let lines = include_str!("solid_queue_methods.txt").lines();
     let models = lines.map(|line| line.split_once(':').unwrap());
