@@ -7,6 +7,7 @@ pub(crate) mod envelope;
 mod finite;
 pub(crate) mod readable;
 pub(crate) mod redact;
+mod shape;
 
 use serde::de::IgnoredAny;
 

@@ -3,12 +3,13 @@
 use crate::error::{Error, Result};
 use crate::job::arguments::envelope::too_large;
 use crate::job::arguments::finite::joined;
-use crate::job::arguments::{finite, is_too_deep, redact};
+use crate::job::arguments::{finite, is_too_deep, redact, shape};
 use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde::ser::Serialize;
 use std::fmt;
 
-/// Returns the arguments of a job as JSON, from which `decode` reads them again.
+/// Returns the arguments of a job as JSON, from which `decode` reads them again. Those of a shape that it
+/// has read before are taken as readable.
 pub(crate) fn written<A: Serialize>(
     class: &str,
     arguments: &A,
@@ -21,8 +22,15 @@ pub(crate) fn written<A: Serialize>(
     };
     let text = to_json(arguments)
         .map_err(|reason| refused(format!("its arguments cannot be written as JSON: {reason}")))?;
+    let shape = shape::of::<A>(&text);
+    if shape::was_read(shape) {
+        return Ok(text);
+    }
     match decode(&text) {
-        Ok(_) => Ok(text),
+        Ok(_) => {
+            shape::note_read(shape);
+            Ok(text)
+        }
         // The bounds have an error of their own.
         Err(_) if is_too_deep(&text) => Ok(text),
         Err(error) => {

@@ -1,44 +1,43 @@
 //! Pauses between turns, for programs that write the file without taking turns.
 //!
 //! Such a program looks for the lock again after 1, 2, 5, 10, .. up to 100 ms, and gets it only if it is
-//! free at that moment. While no such program is seen, pauses are short, with a long one now and then
-//! that none can miss: each gets the lock within its own 5 s. Once one has used a pause, they take as
-//! long as the writes.
+//! free at that moment. While no such program is seen, a process that writes all the time pauses now and
+//! then, for so long that none can miss it. Once one has used a pause, the lock is free for most of the
+//! time, in short pauses: of a hundred looks at 0, 1, 3, 8, 18, 33 and 53 ms, all but one or two then
+//! find it free by the sixth.
 
 use crate::clock;
 use crate::db::conn::turns::queue::{LogState, TurnQueue};
 use std::time::{Duration, Instant};
 
-/// After this long of writing, a short pause is due.
-const SHORT_AFTER: Duration = Duration::from_millis(50);
-
-const SHORT: Duration = Duration::from_millis(2);
-
-/// After this long of writing, a long pause is due.
-const LONG_AFTER: Duration = Duration::from_millis(2_500);
+/// Without another program: after this long of writing, a pause is due.
+const LONG_AFTER: Duration = Duration::from_millis(1_200);
 
 /// Longer than the longest sleep of SQLite's busy handler.
 const LONG: Duration = Duration::from_millis(105);
 
-/// While another program writes: after this long of writing, a pause of the same length is due.
-const BESIDE_AFTER: Duration = Duration::from_millis(12);
+/// Beside another program: after this long of writing, a pause is due.
+const BESIDE_AFTER: Duration = Duration::from_millis(4);
 
-/// The longest such pause: the first sleeps of the busy handler are shorter.
-const LONGEST_BESIDE: Duration = Duration::from_millis(25);
+/// So many times as long as the writing before it, up to [`LONGEST_BESIDE`].
+const BESIDE_TIMES: f64 = 2.3;
+
+const LONGEST_BESIDE: Duration = Duration::from_millis(50);
 
 /// The time for which another program counts as writing after its last commit in a pause.
-const BESIDE_FOR: Duration = Duration::from_secs(5);
+const BESIDE_FOR: Duration = Duration::from_secs(10);
 
-/// After this part of a long pause, a process that waits for its turn may have one.
-const SLICE: Duration = Duration::from_millis(26);
+/// A time without a turn that counts as a pause.
+const SHORTEST: Duration = Duration::from_millis(2);
+
+/// In a pause, a process that waits for its turn waits at most this long.
+const SLICE: Duration = Duration::from_millis(1);
 
 /// Decides when a process pauses.
 #[derive(Debug, Default)]
 pub(crate) struct TurnPauses {
     /// The time of writing since the last pause.
     written: Duration,
-    /// The same since the last long one.
-    written_since_long: Duration,
     last_turn: Option<(Instant, LogState)>,
     stranger_at: Option<Instant>,
 }
@@ -56,35 +55,32 @@ impl TurnPauses {
     /// Returns the length of the pause that is due, and starts to count anew.
     pub(crate) fn due(&mut self, queue: &TurnQueue) -> Option<Duration> {
         let is_beside = self.stranger_at.is_some_and(|at| at.elapsed() < BESIDE_FOR);
-        self.count_idle_time(queue, if is_beside { 1 } else { 25 });
-        let pause = if self.written_since_long >= LONG_AFTER {
-            self.written_since_long = Duration::ZERO;
-            // Where pauses are used, none has to be that long.
-            if is_beside { LONGEST_BESIDE } else { LONG }
-        } else if is_beside && self.written >= BESIDE_AFTER {
-            self.written.min(LONGEST_BESIDE)
-        } else if self.written >= SHORT_AFTER {
-            SHORT
+        let (after, times) = if is_beside {
+            (BESIDE_AFTER, BESIDE_TIMES)
         } else {
-            return None;
+            (LONG_AFTER, LONG.div_duration_f64(LONG_AFTER))
         };
-        self.written = Duration::ZERO;
-        Some(pause)
+        self.count_idle_time(queue, times);
+        if self.written < after {
+            return None;
+        }
+        let written = std::mem::take(&mut self.written);
+        let pause = written.mul_f64(times);
+        Some(if is_beside {
+            pause.min(LONGEST_BESIDE)
+        } else {
+            LONG
+        })
     }
 
-    /// Counts the time since the last turn as a pause for so many times as much writing, if nothing was
-    /// written meanwhile.
-    fn count_idle_time(&mut self, queue: &TurnQueue, writes: u32) {
+    /// Counts the time since the last turn as a pause, if nothing was written meanwhile.
+    fn count_idle_time(&mut self, queue: &TurnQueue, times: f64) {
         let Some((at, log)) = self.last_turn else {
             return;
         };
         let idle = at.elapsed();
-        if idle < SHORT || log != queue.log() {
-            return;
-        }
-        self.written = self.written.saturating_sub(idle * writes);
-        if idle >= LONG {
-            self.written_since_long = Duration::ZERO;
+        if idle >= SHORTEST && log == queue.log() {
+            self.written = self.written.saturating_sub(idle.div_f64(times));
         }
     }
 
@@ -92,7 +88,6 @@ impl TurnPauses {
     pub(crate) fn after_a_turn(&mut self, since: Instant, queue: &TurnQueue) {
         let now = clock::instant();
         self.written += now - since;
-        self.written_since_long += now - since;
         self.last_turn = Some((now, queue.log()));
     }
 
@@ -150,17 +145,15 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let queue = TurnQueue::beside(&directory.path().join("jobs.db"));
         let mut pauses = TurnPauses::default();
-        written(&mut pauses, &queue, 20);
+        written(&mut pauses, &queue, 1_000);
         assert_eq!(pauses.due(&queue), None);
-        written(&mut pauses, &queue, 30);
-        assert_eq!(pauses.due(&queue), Some(SHORT));
-        assert_eq!(pauses.due(&queue), None);
-        written(&mut pauses, &queue, 2_450);
+        written(&mut pauses, &queue, 200);
         assert_eq!(pauses.due(&queue), Some(LONG));
+        assert_eq!(pauses.due(&queue), None);
     }
 
     #[test]
-    fn pauses_that_are_used_are_longer() {
+    fn beside_another_program_pauses_are_more_and_shorter() {
         let directory = tempfile::tempdir().unwrap();
         let queue = TurnQueue::beside(&directory.path().join("jobs.db"));
         let mut pauses = TurnPauses::default();
@@ -168,8 +161,10 @@ mod tests {
             is_held: true,
             has_stranger: true,
         });
-        written(&mut pauses, &queue, 15);
-        assert!(pauses.due(&queue) >= Some(Duration::from_millis(15)));
+        written(&mut pauses, &queue, 3);
+        assert_eq!(pauses.due(&queue), None);
+        written(&mut pauses, &queue, 3);
+        assert!(pauses.due(&queue) >= Some(Duration::from_millis(13)));
         written(&mut pauses, &queue, 400);
         assert_eq!(pauses.due(&queue), Some(LONGEST_BESIDE));
     }

@@ -25,6 +25,10 @@ const LONGEST: Duration = Duration::from_secs(5);
 /// delays the others by this once, and not for each of their turns.
 const LONGEST_IN_QUEUE: Duration = Duration::from_secs(1);
 
+/// How long a process keeps its turn while other processes wait for theirs, if its threads go on writing:
+/// changing over takes time.
+const KEPT: Duration = Duration::from_millis(5);
+
 /// The order in which the waiting threads of a process write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Precedence {
@@ -59,7 +63,7 @@ enum ProcessTurn {
     Not,
     /// A thread of this process waits for it.
     Queued(Instant),
-    Held,
+    Held(Instant),
 }
 
 /// A turn, until it is dropped.
@@ -124,14 +128,17 @@ impl WriteTurns {
         mut state: MutexGuard<'s, TurnState>,
         length: Duration,
     ) -> MutexGuard<'s, TurnState> {
-        let is_held = state.process == ProcessTurn::Held;
+        let is_held = matches!(state.process, ProcessTurn::Held(_));
         state.is_taken = true;
         drop(state);
         let end = pauses::pause(&self.queue, is_held, length);
         let mut state = self.state();
         state.is_taken = false;
-        if is_held && !end.is_held {
-            state.process = ProcessTurn::Not;
+        if is_held {
+            state.process = match end.is_held {
+                true => ProcessTurn::Held(clock::instant()),
+                false => ProcessTurn::Not,
+            };
         }
         state.pauses.after_a_pause(end);
         // A thread with precedence may have arrived.
@@ -144,7 +151,7 @@ impl WriteTurns {
     fn left_in_queue(self: &Arc<Self>, state: &mut TurnState, now: Instant) -> Option<Duration> {
         if state.process == ProcessTurn::Not {
             if self.queue.try_take() {
-                state.process = ProcessTurn::Held;
+                state.process = ProcessTurn::Held(now);
             } else if self.start_to_queue() {
                 state.process = ProcessTurn::Queued(now);
             }
@@ -166,7 +173,7 @@ impl WriteTurns {
             let mut state = turns.state();
             state.process = ProcessTurn::Not;
             if is_held {
-                state.process = ProcessTurn::Held;
+                state.process = ProcessTurn::Held(clock::instant());
                 turns.pass_on(&mut state);
             }
             turns.changed.notify_all();
@@ -176,8 +183,11 @@ impl WriteTurns {
 
     /// Ends the turn of the process, unless another of its threads may go on with it.
     fn pass_on(&self, state: &mut TurnState) {
+        let ProcessTurn::Held(since) = state.process else {
+            return;
+        };
         let is_wanted = state.is_taken || !state.waiting.is_empty();
-        if state.process == ProcessTurn::Held && !is_wanted {
+        if !is_wanted || (since.elapsed() >= KEPT && self.queue.is_awaited()) {
             self.queue.release();
             state.process = ProcessTurn::Not;
         }
@@ -205,10 +215,6 @@ impl Drop for WriteTurn {
         let mut state = turns.state();
         state.is_taken = false;
         state.pauses.after_a_turn(self.since, &turns.queue);
-        if state.process == ProcessTurn::Held && turns.queue.is_awaited() {
-            turns.queue.release();
-            state.process = ProcessTurn::Not;
-        }
         turns.pass_on(&mut state);
         turns.changed.notify_all();
     }
@@ -260,7 +266,7 @@ mod tests {
         };
         let turns = WriteTurns::of(Path::new(&path));
         let _turn = turns.take(Precedence::Normal);
-        assert_eq!(turns.state().process, ProcessTurn::Held);
+        assert!(matches!(turns.state().process, ProcessTurn::Held(_)));
         std::fs::write(format!("{path}.taken"), "").unwrap();
         let _ = std::io::Read::read(&mut std::io::stdin(), &mut [0]);
     }
