@@ -270,9 +270,9 @@ pub fn at_the_end(
     left_processes(place, faults, violations)?;
     acknowledged_jobs(place, violations)?;
     batches::check(place, violations)?;
-    flows::check(place, violations)?;
-    waits::check(place, violations)?;
-    gates::check(place, daily, violations)?;
+    flows::check(place, drained, violations)?;
+    waits::check(place, drained, violations)?;
+    gates::check(place, drained, daily, violations)?;
     effects(place, faults, violations)
 }
 
