@@ -222,7 +222,7 @@ impl Role {
         let Mix {
             amounts, killers, ..
         } = self.mix;
-        if fastrand::u32(..4) == 0 {
+        if fastrand::u32(..20) == 0 {
             gates::enqueue_rationed(conn, amounts.quota, refused)?;
         }
         amounts.enqueue_some(conn, killers, done)?;
