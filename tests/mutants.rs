@@ -73,6 +73,11 @@ mutants! {
     prune_from_stale_snapshot: "hasty", ["I2"];
     heartbeat_stops_at_term: "term", ["I12"];
     crash_not_counted: "kill-enqueuer", ["I8", "I11"];
+    child_too_early: "kill", ["I17"];
+    failure_not_noted: "kill", ["I17", "I18"];
+    event_wakes_none: "kill", ["I19"];
+    quota_not_counted: "kill", ["I20"];
+    limit_ignored: "kill", ["I7", "I22"];
 }
 
 /// SQLite alone can give an id out twice.

@@ -7,9 +7,6 @@ use crate::place::Place;
 use serde::{Deserialize, Serialize};
 use windlass::{Batch, Context, DbConnection, Error, Job, JobResult, NewJob};
 
-/// How many batches a transaction enqueues.
-const AT_ONCE: u32 = 20;
-
 /// A job that adds another one to its batch, if it has one.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Adds(Work);
@@ -53,10 +50,10 @@ fn short(kind: Kind) -> Work {
     }
 }
 
-/// Enqueues some batches: all of them, or none.
-pub fn enqueue(connection: &mut DbConnection, killers: u32) -> Result<(), Error> {
+/// Enqueues so many batches: all of them, or none.
+pub fn enqueue(connection: &mut DbConnection, n: u32, killers: u32) -> Result<(), Error> {
     connection.transaction(|connection| {
-        for _ in 0..AT_ONCE {
+        for _ in 0..n {
             let members = (0..fastrand::u32(0..4)).map(|_| member(killers));
             let follows = short(Kind::Short);
             let mut batch = Batch::new("chaos")

@@ -2,10 +2,11 @@
 //! keeps itself, and from the log of effects.
 
 use crate::Result;
-use crate::batches;
 use crate::faults::Faults;
+use crate::gates::RAISED;
 use crate::jobs::SLOTS;
 use crate::place::Place;
+use crate::{batches, flows, gates, waits};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 /// What was violated, and the first few cases of each.
@@ -13,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 pub struct Violations(BTreeMap<&'static str, Vec<String>>);
 
 /// The invariants that are checked, in words.
-pub const INVARIANTS: [(&str, &str); 13] = [
+pub const INVARIANTS: [(&str, &str); 19] = [
     ("I1", "every job is in exactly one place"),
     ("I2", "every claim belongs to a registered process"),
     (
@@ -42,6 +43,27 @@ pub const INVARIANTS: [(&str, &str); 13] = [
         "I16",
         "batches end, and what follows them is neither lost nor of another outcome",
     ),
+    (
+        "I17",
+        "a job of a flow runs after those that it waits for, if they ended as it wants",
+    ),
+    (
+        "I18",
+        "the done steps of a job that fails are undone once, the newest first",
+    ),
+    ("I19", "who waits for an event gets it once it is there"),
+    (
+        "I20",
+        "a quota admits as many as it says, and a refused job is not there",
+    ),
+    (
+        "I21",
+        "full keys end what does not wait, hold up no others, and leave nothing",
+    ),
+    (
+        "I22",
+        "no job takes a slot beyond the limits that are in force",
+    ),
 ];
 
 impl Violations {
@@ -63,6 +85,8 @@ impl Violations {
 pub fn install_audit(place: &Place) -> Result<()> {
     if place.is_postgres() {
         place.execute(&[
+            "CREATE TABLE chaos_steps (job_id bigint)",
+            "CREATE INDEX chaos_steps_jobs ON chaos_steps (job_id)",
             "CREATE TABLE chaos_audit (n bigserial, what text, claim_id bigint, job_id bigint)",
             "CREATE INDEX chaos_audit_claims ON chaos_audit (claim_id, what)",
             "CREATE FUNCTION chaos_given() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN \
@@ -89,6 +113,8 @@ pub fn install_audit(place: &Place) -> Result<()> {
             forget_autoincrement(place)?;
         }
         place.execute(&[
+            "CREATE TABLE chaos_steps (job_id bigint)",
+            "CREATE INDEX chaos_steps_jobs ON chaos_steps (job_id)",
             "CREATE TABLE chaos_audit (n integer PRIMARY KEY AUTOINCREMENT, what text, claim_id bigint, job_id bigint)",
             "CREATE INDEX chaos_audit_claims ON chaos_audit (claim_id, what)",
             "CREATE TRIGGER chaos_homeless AFTER INSERT ON solid_queue_claimed_executions BEGIN \
@@ -158,7 +184,7 @@ pub fn while_running(place: &Place, violations: &mut Violations) {
         "SELECT count(*) AS n FROM (SELECT concurrency_key FROM ( \
            SELECT concurrency_key FROM solid_queue_ready_executions WHERE concurrency_key IS NOT NULL UNION ALL \
            SELECT concurrency_key FROM solid_queue_claimed_executions WHERE concurrency_key IS NOT NULL) AS held \
-         GROUP BY concurrency_key HAVING count(*) > {SLOTS}) AS crowded"
+         WHERE concurrency_key <> '{RAISED}' GROUP BY concurrency_key HAVING count(*) > {SLOTS}) AS crowded"
     );
     if let Ok(n @ 1..) = place.count(&crowded) {
         violations.add("I7", format!("{n} concurrency keys above their limit"));
@@ -169,6 +195,7 @@ pub fn while_running(place: &Place, violations: &mut Violations) {
 pub fn at_the_end(
     place: &Place,
     drained: bool,
+    daily: u32,
     faults: &Faults<'_>,
     violations: &mut Violations,
 ) -> Result<()> {
@@ -206,7 +233,7 @@ pub fn at_the_end(
         ),
         (
             "I3",
-            "SELECT count(*) AS n FROM chaos_audit f WHERE f.what = 'finished' AND NOT EXISTS \
+            "SELECT count(*) AS n FROM chaos_audit f WHERE f.what = 'finished' AND f.claim_id IS NOT NULL AND NOT EXISTS \
                 (SELECT 1 FROM chaos_audit e WHERE e.what = 'ended' AND e.claim_id = f.claim_id AND e.job_id = f.job_id \
                  AND abs(e.n - f.n) < 3000)",
             "jobs finished by a claim that had ended before",
@@ -218,7 +245,8 @@ pub fn at_the_end(
         ),
         (
             "I8",
-            "SELECT count(*) AS n FROM solid_queue_jobs WHERE arguments LIKE '%Aborts%' AND finished_at IS NOT NULL",
+            "SELECT count(*) AS n FROM solid_queue_jobs WHERE arguments LIKE '%Aborts%' AND finished_at IS NOT NULL \
+             AND last_claim_id IS NOT NULL",
             "jobs that kill, and yet finished",
         ),
         (
@@ -242,6 +270,9 @@ pub fn at_the_end(
     left_processes(place, faults, violations)?;
     acknowledged_jobs(place, violations)?;
     batches::check(place, violations)?;
+    flows::check(place, drained, violations)?;
+    waits::check(place, drained, violations)?;
+    gates::check(place, drained, daily, violations)?;
     effects(place, faults, violations)
 }
 
@@ -293,7 +324,9 @@ fn effects(place: &Place, faults: &Faults<'_>, violations: &mut Violations) -> R
                 starts.entry(job).or_default().push(claim);
                 runners.entry(job).or_default().push(parts[3].to_owned());
             }
-            _ => drop(ends.insert((job, claim))),
+            "end" => drop(ends.insert((job, claim))),
+            "odd" => violations.add("I19", line.to_owned()),
+            _ => {}
         }
     }
     for (tick, jobs) in ticks.iter().filter(|(_, jobs)| jobs.len() > 1) {
@@ -340,7 +373,8 @@ fn effects(place: &Place, faults: &Faults<'_>, violations: &mut Violations) -> R
         }
     }
     for text in place.texts(
-        "SELECT CAST(id AS text) || ' ' || CAST(last_claim_id AS text) AS t FROM solid_queue_jobs WHERE finished_at IS NOT NULL",
+        "SELECT CAST(id AS text) || ' ' || CAST(last_claim_id AS text) AS t FROM solid_queue_jobs WHERE finished_at IS NOT NULL \
+         AND last_claim_id IS NOT NULL",
     )? {
         let Some((job, claim)) = text.split_once(' ') else { continue };
         if !ends.contains(&(job.parse()?, claim.parse()?)) {

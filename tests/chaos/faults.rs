@@ -71,6 +71,8 @@ pub struct Faults<'a> {
     weights: Vec<(Fault, u32)>,
     restart_command: Option<String>,
     stopped: Vec<(u32, Instant)>,
+    /// Supervisors that prune the living, until then.
+    hasty: Vec<(u32, Instant)>,
     /// Since when, or until when, no answer comes.
     black_hole: Option<Instant>,
     /// Whoever was asked to end: a second time would mean at once.
@@ -100,6 +102,7 @@ impl<'a> Faults<'a> {
             weights,
             restart_command,
             stopped: Vec::new(),
+            hasty: Vec::new(),
             black_hole: None,
             asked: BTreeSet::new(),
             given: BTreeMap::new(),
@@ -154,7 +157,7 @@ impl<'a> Faults<'a> {
                 self.ask(workers)
             }
             Fault::TermSupervisor => self.ask(crew.pids(&SUPERVISORS)),
-            Fault::Hasty => crew.be_hasty().is_ok(),
+            Fault::Hasty => self.be_hasty(crew),
             Fault::LostAnswers => self.lose(Mode::LoseAnswers, 5..60),
             Fault::HalfOpen => self.lose(Mode::LoseAll, 200..2000),
             Fault::BlackHole => self.swallow(),
@@ -197,14 +200,27 @@ impl<'a> Faults<'a> {
         true
     }
 
+    fn be_hasty(&mut self, crew: &mut Crew) -> bool {
+        let Ok(pid) = crew.be_hasty() else {
+            return false;
+        };
+        let time = Duration::from_millis(fastrand::u64(300..900));
+        self.hasty.push((pid, Instant::now() + time));
+        true
+    }
+
     fn resume(&mut self, all: bool) {
-        self.stopped.retain(|(pid, until)| {
-            let due = all || Instant::now() >= *until;
-            if due {
-                send(*pid, Signal::CONT);
-            }
-            !due
-        });
+        let end = |list: &mut Vec<(u32, Instant)>, signal| {
+            list.retain(|(pid, until)| {
+                let due = all || Instant::now() >= *until;
+                if due {
+                    send(*pid, signal);
+                }
+                !due
+            });
+        };
+        end(&mut self.stopped, Signal::CONT);
+        end(&mut self.hasty, Signal::KILL);
         if self
             .black_hole
             .is_some_and(|end| all || Instant::now() >= end)

@@ -30,6 +30,12 @@ impl Log {
     }
 }
 
+/// What a job has done, under which claim and in which process.
+pub fn line(what: &str, cx: &Context<'_, Log>) -> String {
+    let (job, claim) = (cx.job_id(), cx.claim_id());
+    format!("{what} {job} {claim} {}", std::process::id())
+}
+
 /// What a job does between its start and its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Kind {
@@ -85,8 +91,7 @@ impl Job for Work {
     }
 
     fn perform(self, cx: &Context<'_, Log>) -> JobResult {
-        let (job, claim) = (cx.job_id(), cx.claim_id());
-        cx.line(&format!("start {job} {claim} {}", std::process::id()));
+        cx.line(&line("start", cx));
         if self.kind == Kind::Polite {
             cx.check()?;
             cx.sleep(Duration::from_millis(self.millis))?;
@@ -107,7 +112,7 @@ impl Job for Work {
             Kind::Panics => panic!("it panics by design"),
             Kind::Aborts => std::process::abort(),
         }
-        cx.line(&format!("end {job} {claim} {}", std::process::id()));
+        cx.line(&line("end", cx));
         Ok(())
     }
 }
@@ -140,8 +145,7 @@ impl Job for Timed {
     }
 
     fn perform(self, cx: &Context<'_, Log>) -> JobResult {
-        let (job, claim) = (cx.job_id(), cx.claim_id());
-        cx.line(&format!("start {job} {claim} {}", std::process::id()));
+        cx.line(&line("start", cx));
         if self.is_deaf {
             std::thread::sleep(Duration::from_secs(2));
         }
@@ -158,7 +162,7 @@ impl Job for Timed {
             };
             cx.sleep(Duration::from_millis(20))?;
         }
-        cx.line(&format!("end {job} {claim} {}", std::process::id()));
+        cx.line(&line("end", cx));
         Ok(())
     }
 }
@@ -171,11 +175,11 @@ impl Job for Tick {
     type Output = ();
 
     fn perform(self, cx: &Context<'_, Log>) -> JobResult {
-        let (job, claim) = (cx.job_id(), cx.claim_id());
+        let job = cx.job_id();
         let tick = cx.tick().map_or(0, |tick| tick.timestamp_micros());
         cx.line(&format!("tick {job} {tick}"));
-        cx.line(&format!("start {job} {claim} {}", std::process::id()));
-        cx.line(&format!("end {job} {claim} {}", std::process::id()));
+        cx.line(&line("start", cx));
+        cx.line(&line("end", cx));
         Ok(())
     }
 }

@@ -25,7 +25,10 @@
 
 mod batches;
 mod check;
+mod extras;
 mod faults;
+mod flows;
+mod gates;
 mod jobs;
 mod lock;
 mod place;
@@ -33,6 +36,7 @@ mod pooler;
 mod proxy;
 mod report;
 mod roles;
+mod waits;
 
 use clap::Parser;
 use faults::{Fault, Faults};
@@ -68,9 +72,14 @@ struct Options {
     /// While more jobs than this are ready, none are enqueued.
     #[arg(long, default_value_t = 10_000)]
     waiting: u32,
-    /// How many small batches are enqueued beside the jobs. The faults go on until all are, at most ten times `seconds`.
-    #[arg(long, default_value_t = 0)]
-    batches: u32,
+    #[command(flatten)]
+    amounts: extras::Amounts,
+    /// How many faults are given at once, at most.
+    #[arg(long, default_value_t = 1)]
+    at_once: u32,
+    /// The longest pause between faults.
+    #[arg(long, default_value_t = 400)]
+    pause_millis: u64,
     /// Draws the faults and the jobs; printed, so that a run can be repeated.
     #[arg(long)]
     seed: Option<u64>,
@@ -118,22 +127,29 @@ fn run(options: &Options) -> Result<bool> {
     let mut violations = check::Violations::default();
     let start = Instant::now();
     let time = Duration::from_secs(options.seconds);
-    let lacks_batches = || {
-        let batches = || place.count(batches::BATCHES).unwrap_or_default();
-        start.elapsed() < 10 * time && batches() < i64::from(options.batches)
-    };
-    while start.elapsed() < time || lacks_batches() {
+    let mut limit = gates::Limit::new(&place, options.seconds);
+    let mut others = gates::Others::default();
+    let is_lacking = || start.elapsed() < 10 * time && options.amounts.are_lacking(&place);
+    while start.elapsed() < time || is_lacking() {
         crew.keep_staffed()?;
-        faults.give(&mut crew);
-        std::thread::sleep(Duration::from_millis(fastrand::u64(20..400)));
+        for _ in 0..fastrand::u32(1..=options.at_once.max(1)) {
+            faults.give(&mut crew);
+        }
+        let pause = options.pause_millis.max(2);
+        std::thread::sleep(Duration::from_millis(fastrand::u64(pause / 20..pause)));
         check::while_running(&place, &mut violations);
+        limit.keep(&place, &mut violations);
+        others.look(&place, &mut violations);
     }
     faults.heal(&mut crew);
     crew.end_enqueuing(&place);
+    limit.open(&place);
+    let daily = options.amounts.quota;
+    gates::fill_up(&place, daily, &mut violations)?;
     let drained = crew.drain(&place, Duration::from_secs(options.drain_seconds))?;
     faults.await_deadlines();
     crew.stop_all(&mut violations)?;
-    check::at_the_end(&place, drained, &faults, &mut violations)?;
-    let facts = report::Facts::gather(&place, &faults)?;
+    check::at_the_end(&place, drained, daily, &faults, &mut violations)?;
+    let facts = report::Facts::gather(&place, &faults, limit.changes)?;
     Ok(report::print(&facts, &violations))
 }

@@ -91,6 +91,10 @@ impl Place {
         self.directory.join("acknowledged")
     }
 
+    pub fn refused(&self) -> PathBuf {
+        self.directory.join("refused")
+    }
+
     pub fn connect(&self) -> Result<DbConnection> {
         Ok(self.database.connect()?)
     }
@@ -99,13 +103,7 @@ impl Place {
     pub fn execute(&self, statements: &[&str]) -> Result<()> {
         let mut connection = self.connect()?;
         for statement in statements {
-            match connection.as_conn() {
-                #[cfg(feature = "sqlite")]
-                Conn::Sqlite(c) => diesel::sql_query(*statement).execute(c)?,
-                #[cfg(feature = "postgres")]
-                Conn::Postgres(c) => diesel::sql_query(*statement).execute(c)?,
-                _ => 0,
-            };
+            execute(&mut connection, statement)?;
         }
         Ok(())
     }
@@ -117,15 +115,7 @@ impl Place {
 
     /// The texts that a query calls `t`.
     pub fn texts(&self, query: &str) -> Result<Vec<String>> {
-        let mut connection = self.connect()?;
-        let rows: Vec<T> = match connection.as_conn() {
-            #[cfg(feature = "sqlite")]
-            Conn::Sqlite(c) => diesel::sql_query(query).load(c)?,
-            #[cfg(feature = "postgres")]
-            Conn::Postgres(c) => diesel::sql_query(query).load(c)?,
-            _ => Vec::new(),
-        };
-        Ok(rows.into_iter().map(|row| row.t).collect())
+        texts(&mut self.connect()?, query)
     }
 
     /// Takes everything away.
@@ -135,6 +125,29 @@ impl Place {
         }
         let _ = std::fs::remove_dir_all(&self.directory);
     }
+}
+
+/// Runs a statement.
+pub fn execute(connection: &mut DbConnection, statement: &str) -> QueryResult<usize> {
+    match connection.as_conn() {
+        #[cfg(feature = "sqlite")]
+        Conn::Sqlite(c) => diesel::sql_query(statement).execute(c),
+        #[cfg(feature = "postgres")]
+        Conn::Postgres(c) => diesel::sql_query(statement).execute(c),
+        _ => Ok(0),
+    }
+}
+
+/// The texts that a query calls `t`.
+pub fn texts(connection: &mut DbConnection, query: &str) -> Result<Vec<String>> {
+    let rows: Vec<T> = match connection.as_conn() {
+        #[cfg(feature = "sqlite")]
+        Conn::Sqlite(c) => diesel::sql_query(query).load(c)?,
+        #[cfg(feature = "postgres")]
+        Conn::Postgres(c) => diesel::sql_query(query).load(c)?,
+        _ => Vec::new(),
+    };
+    Ok(rows.into_iter().map(|row| row.t).collect())
 }
 
 /// The number that a query calls `n`.

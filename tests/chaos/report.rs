@@ -3,6 +3,7 @@
 use crate::Result;
 use crate::batches;
 use crate::check::{INVARIANTS, Violations};
+use crate::extras::of_class;
 use crate::faults::Faults;
 use crate::place::Place;
 use comfy_table::{Table, presets::ASCII_MARKDOWN};
@@ -14,7 +15,7 @@ pub struct Facts<'a> {
 }
 
 impl<'a> Facts<'a> {
-    pub fn gather(place: &'a Place, faults: &Faults<'_>) -> Result<Self> {
+    pub fn gather(place: &'a Place, faults: &Faults<'_>, limits: u64) -> Result<Self> {
         let log = std::fs::read_to_string(place.directory.join("log")).unwrap_or_default();
         let lines = |what: &str| {
             log.lines()
@@ -37,7 +38,11 @@ impl<'a> Facts<'a> {
             .iter()
             .map(|(fault, n)| (format!("fault: {fault:?}"), n.to_string()))
             .collect();
+        let all: u64 = faults.given.values().sum();
+        let refused = std::fs::read_to_string(place.refused()).unwrap_or_default();
+        let discarded = "SELECT count(*) AS n FROM windlass_attempts WHERE outcome = 'discarded'";
         let more = [
+            ("faults in all", all.to_string()),
             ("jobs", count("SELECT count(*) AS n FROM solid_queue_jobs")?),
             (
                 "finished",
@@ -72,6 +77,28 @@ impl<'a> Facts<'a> {
                 count("SELECT count(*) AS n FROM solid_queue_batches WHERE failed_jobs > 0")?,
             ),
             ("jobs that followed a batch", count(&batches::followers())?),
+            ("jobs of flows", count(&of_class("chaos_link"))?),
+            ("jobs with steps to undo", count(&of_class("chaos_saga"))?),
+            ("jobs that undid one", count(&of_class("chaos_undo"))?),
+            (
+                "jobs that waited for events",
+                count(&of_class("chaos_waiter"))?,
+            ),
+            (
+                "jobs that do not wait for a slot",
+                count(&of_class("chaos_conflicting"))?,
+            ),
+            ("jobs discarded", count(discarded)?),
+            (
+                "jobs of the changed limit",
+                count(&of_class("chaos_raised"))?,
+            ),
+            ("changes of that limit", limits.to_string()),
+            ("jobs with a quota", count(&of_class("chaos_daily"))?),
+            (
+                "jobs refused by a quota",
+                refused.lines().count().to_string(),
+            ),
             ("executions", starts.to_string()),
             ("ticks of the recurring task", ticks.to_string()),
             ("processes pruned", lines("pruned ")),

@@ -3,10 +3,11 @@
 
 use crate::Options;
 use crate::Result;
-use crate::batches::{self, Adds};
 use crate::check::Violations;
+use crate::extras::{self, Amounts};
 use crate::jobs::{Log, OnceOnly, TICK, Tick, Timed, Work};
 use crate::place::{Place, count};
+use crate::{gates, waits};
 use rustix::process::{Pid, Signal, kill_process};
 use serde::{Deserialize, Serialize};
 use std::fs::OpenOptions;
@@ -16,7 +17,8 @@ use std::process::{Child as Program, Command, ExitCode, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use windlass::{
-    Child, Database, Dispatcher, NewJob, RecurringTask, Registry, Scheduler, Supervisor, Worker,
+    Child, Database, DbConnection, Dispatcher, NewJob, RecurringTask, Registry, Scheduler,
+    Supervisor, Worker,
 };
 
 /// Short, so that a minute holds many deaths.
@@ -51,8 +53,7 @@ pub struct Mix {
     lot: u32,
     /// How many may be ready at once.
     waiting: u32,
-    /// How many batches there will be.
-    batches: u32,
+    pub amounts: Amounts,
     /// Nothing may run twice: no job ends its process, no stop cuts one short.
     is_graceful: bool,
 }
@@ -64,7 +65,7 @@ impl Mix {
             long: options.long,
             lot: options.lot.max(1),
             waiting: options.waiting,
-            batches: options.batches,
+            amounts: options.amounts,
             is_graceful,
         }
     }
@@ -117,9 +118,7 @@ impl Role {
             RoleKind::Supervisor | RoleKind::Brisk => self.supervise(&database),
             RoleKind::Worker => {
                 let log = Arc::new(Log::open(&self.directory.join("effects"))?);
-                let registry = Registry::new()
-                    .register::<Work>(Arc::clone(&log))
-                    .register::<Adds>(Arc::clone(&log))
+                let registry = extras::register(Registry::new(), &log)
                     .register::<Timed>(Arc::clone(&log))
                     .register::<Tick>(Arc::clone(&log))
                     .register::<OnceOnly>(log);
@@ -169,11 +168,12 @@ impl Role {
     fn enqueue(&self, database: &Database) -> Result<ExitCode> {
         let acknowledged = Log::open(&self.directory.join("acknowledged"))?;
         fastrand::seed(self.seed);
+        let refused = Log::open(&self.directory.join("refused"))?;
         let end = self.directory.join("enough");
         let mut connection = None;
         let mut looked_at = Instant::now();
         let mut number = 0;
-        let mut lacks_batches = self.mix.batches > 0;
+        let mut done = [false; 6];
         while !end.exists() {
             let keys: Vec<u64> = (0..fastrand::u64(1..=u64::from(self.mix.lot)))
                 .map(|place| self.seed ^ ((number + place) << 20))
@@ -198,14 +198,13 @@ impl Role {
                 }
             }
             // What got no answer is not repeated: it is there with all that belongs to it, or not at all.
-            if lacks_batches && let Some(mut conn) = connection.take() {
-                let enqueued = batches::enqueue(&mut conn, self.mix.killers);
+            if let Some(mut conn) = connection.take() {
+                let enqueued = self.enqueue_extras(&mut conn, &refused, &mut done);
                 connection = enqueued.is_ok().then_some(conn);
             }
             if looked_at.elapsed() > Duration::from_secs(1) {
                 looked_at = Instant::now();
                 self.wait_for_room(database, &end);
-                lacks_batches = self.mix.batches > 0 && self.lacks_batches(database);
             }
             std::thread::sleep(Duration::from_millis(fastrand::u64(1..12)));
         }
@@ -214,9 +213,23 @@ impl Role {
 }
 
 impl Role {
-    fn lacks_batches(&self, database: &Database) -> bool {
-        let batches = || count(&mut database.connect()?, batches::BATCHES);
-        batches().is_ok_and(|batches| batches < i64::from(self.mix.batches))
+    fn enqueue_extras(
+        &self,
+        conn: &mut DbConnection,
+        refused: &Log,
+        done: &mut [bool; 6],
+    ) -> Result<()> {
+        let Mix {
+            amounts, killers, ..
+        } = self.mix;
+        if fastrand::u32(..20) == 0 {
+            gates::enqueue_rationed(conn, amounts.quota, refused)?;
+        }
+        amounts.enqueue_some(conn, killers, done)?;
+        if fastrand::u32(..5) == 0 {
+            waits::emit(conn, 5)?;
+        }
+        Ok(())
     }
 
     /// Waits while too many jobs are ready.
@@ -319,15 +332,12 @@ impl Crew {
         Ok(())
     }
 
-    /// Lets the living be pruned for a while.
-    pub fn be_hasty(&mut self) -> Result<()> {
-        self.start(RoleKind::Hasty)?;
-        std::thread::sleep(Duration::from_millis(fastrand::u64(300..900)));
-        self.signal(&[RoleKind::Hasty], Signal::KILL);
-        Ok(())
+    /// Lets the living be pruned, until this process is killed.
+    pub fn be_hasty(&mut self) -> Result<u32> {
+        self.start(RoleKind::Hasty)
     }
 
-    fn start(&mut self, kind: RoleKind) -> Result<()> {
+    fn start(&mut self, kind: RoleKind) -> Result<u32> {
         self.count += 1;
         let role = Role {
             kind,
@@ -354,8 +364,9 @@ impl Crew {
             .stdout(Stdio::null())
             .stderr(log)
             .spawn()?;
+        let pid = program.id();
         self.members.push(Member { kind, program });
-        Ok(())
+        Ok(pid)
     }
 
     /// The processes of these kinds that the run started itself.
@@ -393,13 +404,15 @@ impl Crew {
             self.keep_staffed()?;
             // After a crash jobs wait for a while; the run does not.
             let hurry = "UPDATE solid_queue_scheduled_executions SET scheduled_at = created_at";
-            let left = place.execute(&[hurry]).and_then(|()| {
+            let late = |()| waits::emit(&mut place.connect()?, 500);
+            let left = place.execute(&[hurry]).and_then(late).and_then(|()| {
                 place.count(
                     "SELECT (SELECT count(*) FROM solid_queue_ready_executions) \
                      + (SELECT count(*) FROM solid_queue_scheduled_executions) \
                      + (SELECT count(*) FROM solid_queue_claimed_executions) \
                      + (SELECT count(*) FROM solid_queue_batches WHERE finished_at IS NULL) \
-                     + (SELECT count(*) FROM solid_queue_blocked_executions WHERE concurrency_key = '  ') AS n",
+                     + (SELECT count(*) FROM windlass_wanted_keys) \
+                     + (SELECT count(*) FROM solid_queue_blocked_executions) AS n",
                 )
             });
             let enqueuing = self

@@ -10,6 +10,7 @@ use crate::db::model::follows::{On, Otherwise, Parent};
 use crate::db::table::flows::WAITS_FOR_PARENTS;
 use crate::db::table::flows::undos::UNDONE_AFTER;
 use crate::db::table::semaphores::NEVER_EXPIRES;
+use crate::mutant;
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Bool, Nullable, Text};
 
@@ -288,7 +289,7 @@ impl Edges {
         let fits = match (&*self.runs_on, self.has_failed) {
             // Nothing that comes can change that, except a retry.
             ("success", true) => false,
-            _ if self.is_open => return EdgeState::Waits,
+            _ if self.is_open && !mutant::is("child_too_early") => return EdgeState::Waits,
             ("failure", has_failed) => has_failed,
             _ => true,
         };
