@@ -62,6 +62,22 @@ pub(crate) fn jittered(base: Duration) -> Duration {
     base.min(NEVER).mul_f64(0.9 + 0.2 * fastrand::f64())
 }
 
+/// Returns a duration as users write it: `400d`, `1h 30m`. Months and years have no fixed length.
+#[expect(clippy::disallowed_methods, reason = "this is the one source")]
+pub(crate) fn in_units(duration: Duration) -> String {
+    const DAY: u64 = 86_400;
+    let days = duration.as_secs() / DAY;
+    let rest = humantime::format_duration(Duration::new(
+        duration.as_secs() % DAY,
+        duration.subsec_nanos(),
+    ));
+    match (days, rest.get_ref().is_zero()) {
+        (0, _) => rest.to_string(),
+        (days, true) => format!("{days}d"),
+        (days, false) => format!("{days}d {rest}"),
+    }
+}
+
 /// A growing delay between attempts at something that may recover.
 #[derive(Debug)]
 pub(crate) struct RetryDelay {
@@ -96,6 +112,25 @@ impl RetryDelay {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_duration_is_shown_as_it_is_written() {
+        for text in [
+            "0s",
+            "90ms",
+            "1m 30s",
+            "12h",
+            "1d",
+            "400d",
+            "1d 2h",
+            "36500d 1s 5ms",
+        ] {
+            let duration = humantime::parse_duration(text).unwrap();
+            assert_eq!(in_units(duration), text);
+        }
+        let longest = in_units(Duration::MAX);
+        assert_eq!(humantime::parse_duration(&longest), Ok(Duration::MAX));
+    }
 
     #[test]
     fn a_jitter_of_for_ever_is_for_ever() {

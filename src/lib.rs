@@ -51,6 +51,7 @@ pub use admin::classes::{pause_class, paused_classes, resume_class, strict_class
 pub use admin::details::{JobDetails, Moment, StepDone, job_details};
 pub use admin::doctor::doctor;
 pub use admin::edit::edit_arguments;
+pub use admin::explain::job_limits::NotRetried;
 pub use admin::explain::obstacles::Obstacle;
 pub use admin::explain::{Explanation, Reason, explain};
 pub use admin::finding::{Finding, Verdict};

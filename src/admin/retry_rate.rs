@@ -3,6 +3,7 @@
 use crate::admin::bulk::change::Change;
 use crate::admin::changed::Changed;
 use crate::admin::jobs::Jobs;
+use crate::clock;
 use crate::db::transition::operate::retry::{self, AtMostOnce, RetrySpread};
 use crate::db::{AsConn, Conn, own};
 use crate::error::{Doing, Error, Result};
@@ -101,7 +102,7 @@ impl fmt::Display for RetryRate {
             (1, 0) => write!(f, "{}/s", self.jobs),
             (60, 0) => write!(f, "{}/min", self.jobs),
             (3600, 0) => write!(f, "{}/h", self.jobs),
-            _ => write!(f, "{}/{}", self.jobs, humantime::format_duration(self.per)),
+            _ => write!(f, "{}/{}", self.jobs, clock::in_units(self.per)),
         }
     }
 }

@@ -3,6 +3,7 @@
 use crate::admin::changed::Changed;
 use crate::admin::job_info::TaskStatus;
 use crate::cli::listed::name;
+use crate::clock;
 use crate::db::model::state::JobState;
 use crate::db::query::jobs::JobCount;
 use crate::terminal::output::Report;
@@ -36,6 +37,9 @@ pub(crate) struct Done {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[serde(flatten)]
     pub(crate) spread: Option<SpreadOver>,
+    /// Whether the jobs were named by their ids.
+    #[serde(skip)]
+    pub(crate) are_named: bool,
     /// Named jobs that are not in a state that allows the change.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) not_selected: Vec<NotSelected>,
@@ -58,7 +62,7 @@ impl SpreadOver {
             let would = if dry_run { "would become" } else { "become" };
             text = format!(
                 "They {would} due one after the other within {}; a dispatcher makes them ready.\n",
-                humantime::format_duration(self.time)
+                clock::in_units(self.time)
             );
         }
         if self.stopped {
@@ -95,7 +99,16 @@ impl Done {
     /// Returns the exit code.
     pub(crate) fn code(&self) -> u8 {
         let stopped = self.spread.as_ref().is_some_and(|spread| spread.stopped);
-        u8::from(self.refused || stopped || !self.not_selected.is_empty())
+        let left = self.changed.map_or(0, |changed| {
+            // A cancel asks running jobs to stop.
+            let running = match self.deed.done {
+                "cancelled" => 0,
+                _ => changed.running,
+            };
+            changed.left_alone() + changed.passed_over + running
+        });
+        let is_partial = !self.not_selected.is_empty() || (self.are_named && left > 0);
+        u8::from(self.refused || stopped || is_partial)
     }
 
     /// Returns the number of jobs that were changed, or that would be without a dry run.

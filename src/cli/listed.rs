@@ -2,6 +2,7 @@
 
 use crate::admin::jobs::Jobs;
 use crate::admin::secrets::Secrets;
+use crate::cli::commands::recurring::words;
 use crate::db::model::state::JobState;
 use crate::db::query::jobs::JobSummary;
 use crate::db::{DbConnection, own};
@@ -94,7 +95,7 @@ impl ListedJobs {
                 printable(&job.queue_name),
                 job.priority.to_string(),
                 name(job.state).to_owned(),
-                job.at.format("%Y-%m-%d %H:%M:%S").to_string(),
+                words::time(job.at),
                 job.attempts.to_string(),
                 shortened(&printable(error), most),
             ];

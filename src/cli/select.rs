@@ -240,6 +240,7 @@ impl How {
             changed: None,
             operation: None,
             spread: None,
+            are_named: matches!(selection.scope, Scope::Ids(_)),
             not_selected: missing(&mut connection, selection)?,
         };
         if self.dry_run {

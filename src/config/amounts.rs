@@ -1,5 +1,6 @@
 //! Durations, numbers and sizes.
 
+use crate::clock;
 use crate::config::document::Value;
 use crate::config::value::{ValueKind, expected, quoted};
 use std::time::Duration;
@@ -22,7 +23,7 @@ impl ValueKind for Duration {
     }
 
     fn show(&self) -> String {
-        quoted(&humantime::format_duration(*self).to_string())
+        quoted(&clock::in_units(*self))
     }
 }
 

@@ -1,5 +1,6 @@
 //! Settings that are valid alone and conflict with each other.
 
+use crate::clock;
 use crate::config::configuration::Config;
 use crate::config::document::Origin;
 use crate::config::reader::{Reader, Sourced};
@@ -47,9 +48,9 @@ fn heartbeats(config: &Config, reader: &mut Reader) {
         let message = format!(
             "{} must be at least three heartbeat intervals: it is {}, and {} is {}",
             named("supervisor.alive_threshold", threshold),
-            humantime::format_duration(threshold.value.0),
+            clock::in_units(threshold.value.0),
             named("supervisor.heartbeat_interval", interval),
-            humantime::format_duration(interval.value.0),
+            clock::in_units(interval.value.0),
         );
         reader.problem(&place([&threshold.origin, &interval.origin]), message);
     }

@@ -10,6 +10,17 @@ pub enum SchemaError {
         /// The database's address, without secrets.
         target: String,
     },
+    /// The database cannot hold every text: only those of UTF8 can.
+    #[error(
+        "the database `{database}` has the encoding {encoding}, which cannot hold every text of a job: use one that was \
+         created with UTF8, as by `createdb --template template0 --encoding UTF8 NAME`"
+    )]
+    Encoding {
+        /// The database's name.
+        database: String,
+        /// Its encoding, such as `LATIN1`.
+        encoding: String,
+    },
     /// Some migrations have not been applied.
     #[error(
         "the tables of {target} are of version {found}, this program needs {needed}, which has not been applied: run `windlass migrate --database URL`"

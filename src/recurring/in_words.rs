@@ -1,5 +1,6 @@
 //! Schedules in English.
 
+use crate::clock;
 use crate::recurring::cron::Cron;
 use crate::recurring::value_set::{ValueSet, listed};
 use std::time::Duration;
@@ -56,14 +57,9 @@ pub(crate) fn needs_no_zone(cron: &Cron) -> bool {
 
 /// Returns an interval: `Every 5 minutes`.
 pub(crate) fn of_interval(seconds: i64) -> String {
-    let text = humantime::format_duration(Duration::from_secs(seconds.unsigned_abs())).to_string();
+    let text = clock::in_units(Duration::from_secs(seconds.unsigned_abs()));
     let units = [
-        ("years", "year"),
-        ("year", "year"),
-        ("months", "month"),
-        ("month", "month"),
-        ("days", "day"),
-        ("day", "day"),
+        ("d", "day"),
         ("h", "hour"),
         ("m", "minute"),
         ("s", "second"),

@@ -25,7 +25,7 @@ pub(crate) mod humane {
     use std::time::Duration;
 
     pub(crate) fn serialize<S: Serializer>(value: &Duration, out: S) -> Result<S::Ok, S::Error> {
-        out.collect_str(&humantime::format_duration(*value))
+        out.collect_str(&crate::clock::in_units(*value))
     }
 
     pub(crate) fn deserialize<'de, D: Deserializer<'de>>(input: D) -> Result<Duration, D::Error> {

@@ -100,6 +100,13 @@ fn terminal_width() -> Option<usize> {
     Some(usize::from(size.ws_col)).filter(|columns| *columns > 0)
 }
 
+/// Returns whether a terminal is to be written to in colors: <https://no-color.org>.
+pub(crate) fn has_colors() -> bool {
+    let no_color = std::env::var_os("NO_COLOR");
+    let is_dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
+    no_color.is_none_or(|value| value.is_empty()) && !is_dumb
+}
+
 /// Shows the progress of a command on a terminal.
 pub(crate) struct ProgressReport(indicatif::ProgressBar);
 

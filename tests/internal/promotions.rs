@@ -1,4 +1,4 @@
-//! How much one promotion does, and what holds up what.
+//! How much one promotion, retry or clearing does, and what holds up what.
 
 use crate::db::conn::connection::{AsConn, Conn};
 use crate::db::internal_tests::db::{TestDb, execute, on_each_database, texts};
@@ -6,9 +6,12 @@ use crate::db::internal_tests::interleavings::world::{World, row};
 use crate::db::model::follows::{Follows, On, Otherwise, Parent};
 use crate::db::model::new_row::{NewLimit, NewRow};
 use crate::db::table::flows::WAITS_FOR_EVENT;
+use crate::db::table::holders::{self, FreeSlots};
 #[cfg(feature = "postgres")]
 use crate::db::table::wanted_keys::BEGINNING;
 use crate::db::table::wanted_keys::{self, NewRequest};
+use crate::db::table::web::upkeep;
+use crate::db::transition::operate::retry::{AtMostOnce, retry};
 use crate::db::transition::promote::Promoted;
 use crate::db::transition::{enqueue, operate, promote};
 
@@ -17,6 +20,10 @@ on_each_database!(
     a_promotion_moves_so_many_jobs_and_no_more,
     a_promotion_wakes_so_many_jobs_and_no_more,
     a_promotion_gives_up_so_many_edges_and_no_more,
+    a_retry_forgets_so_many_failures_and_no_more,
+    a_retried_job_that_is_gone_has_succeeded_for_all,
+    holders_are_counted_up_to_the_limit,
+    sessions_are_cleared_so_many_at_once,
     a_key_that_the_database_refuses_holds_up_no_other,
 );
 
@@ -129,10 +136,10 @@ fn a_promotion_wakes_so_many_jobs_and_no_more(db: &TestDb) {
     assert_eq!(count(conn, "solid_queue_ready_executions"), 2 * MANY);
 }
 
-/// Jobs that wait for the success of one that has failed, and is discarded.
-fn a_promotion_gives_up_so_many_edges_and_no_more(db: &TestDb) {
-    let mut connection = db.connect();
-    let conn = &mut connection.as_conn();
+const FAILED: &str = "windlass_edges WHERE outcome = 'failed'";
+
+/// Inserts a failed job, and many that wait for its success.
+fn failed_with_waiters(conn: &mut Conn<'_>) -> i64 {
     let mut world = World::default();
     world.process(conn);
     world.failed(conn, 1, &row());
@@ -150,7 +157,85 @@ fn a_promotion_gives_up_so_many_edges_and_no_more(db: &TestDb) {
         },
     );
     promote_all(conn);
-    assert_eq!(count(conn, "windlass_edges WHERE outcome = 'failed'"), MANY);
+    assert_eq!(count(conn, FAILED), MANY);
+    parent
+}
+
+/// The failed job is retried: those that wait for it do so for its next end.
+fn a_retry_forgets_so_many_failures_and_no_more(db: &TestDb) {
+    let mut connection = db.connect();
+    let conn = &mut connection.as_conn();
+    let parent = failed_with_waiters(conn);
+    retry(conn, &[parent], AtMostOnce::Leave).unwrap();
+    let mut before = MANY;
+    while before > 0 {
+        let now = count(conn, FAILED);
+        assert!(now < before, "{before} and then {now}");
+        assert!(before - now <= MOST, "{before} and then {now}");
+        before = now;
+        promote::promote(conn, 100).unwrap();
+    }
+    assert_eq!(count(conn, "windlass_wanted_keys"), 0);
+    assert_eq!(count(conn, "solid_queue_blocked_executions"), MANY);
+}
+
+/// It finishes before the rest of its failures is forgotten, where finished jobs are not kept. It is retried once more
+/// before that, too.
+fn a_retried_job_that_is_gone_has_succeeded_for_all(db: &TestDb) {
+    let mut connection = db.connect();
+    let conn = &mut connection.as_conn();
+    let parent = failed_with_waiters(conn);
+    retry(conn, &[parent], AtMostOnce::Leave).unwrap();
+    execute(
+        conn,
+        &format!(
+            "DELETE FROM solid_queue_ready_executions WHERE job_id = {parent}; \
+             DELETE FROM solid_queue_jobs WHERE id = {parent}"
+        ),
+    );
+    // Handled alone: the rest of the failures is still to be forgotten.
+    wanted_keys::request(conn, [NewRequest::Ended(parent)]).unwrap();
+    promote_all(conn);
+    assert_eq!(count(conn, FAILED), 0);
+    assert_eq!(count(conn, "windlass_edges WHERE otherwise = 'discard'"), 0);
+    assert_eq!(count(conn, "solid_queue_ready_executions"), MANY);
+    assert_eq!(count(conn, "windlass_wanted_keys"), 0);
+}
+
+/// More hold slots than the limit, which was lowered: no more are read than matter.
+fn holders_are_counted_up_to_the_limit(db: &TestDb) {
+    let mut connection = db.connect();
+    let conn = &mut connection.as_conn();
+    insert_many(conn, &on_key("a/big", 1_000_000_000));
+    promote_all(conn);
+    let slots = FreeSlots::new("a/big", 7);
+    let held = holders::held(conn, [slots].iter()).unwrap();
+    assert_eq!(held["a/big"], 7, "of {MANY}");
+}
+
+fn sessions_are_cleared_so_many_at_once(db: &TestDb) {
+    let mut connection = db.connect();
+    let conn = &mut connection.as_conn();
+    let time = "'2026-01-01 00:00:00.000000'";
+    let rows: Vec<String> = (0..MANY)
+        .map(|n| format!("(1, 's{n}', 'd', {time}, {time}, {time})"))
+        .collect();
+    execute(
+        conn,
+        &format!(
+            "INSERT INTO windlass_web_sessions (token_id, lookup, digest, created_at, seen_at, expires_at) VALUES {}",
+            rows.join(", ")
+        ),
+    );
+    let cleared: Vec<usize> = (0..4).map(|_| upkeep::clear(conn, MOST).unwrap()).collect();
+    assert_eq!(cleared, [500, 500, 200, 0]);
+}
+
+/// Jobs that wait for the success of one that has failed, and is discarded.
+fn a_promotion_gives_up_so_many_edges_and_no_more(db: &TestDb) {
+    let mut connection = db.connect();
+    let conn = &mut connection.as_conn();
+    let parent = failed_with_waiters(conn);
     operate::discard(conn, &[parent]).unwrap();
     let given_up = "windlass_edges WHERE otherwise = 'discard'";
     let mut before = 0;

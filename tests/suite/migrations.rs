@@ -373,3 +373,27 @@ on_each_empty_database!(
     the_users_own_connection_does_as_well,
     processes_refuse_tables_that_are_missing_or_old,
 );
+
+/// One text that it cannot hold would take those of other jobs along, which are written with it.
+#[cfg(feature = "postgres")]
+#[test]
+fn a_database_that_cannot_hold_every_text_is_refused() {
+    use crate::support::program::windlass;
+    let db = TestDb::empty_in_encoding("LATIN1");
+    let refused = db.database.migrate().unwrap_err().to_string();
+    assert!(
+        refused.contains("has the encoding LATIN1") && refused.contains("--encoding UTF8"),
+        "{refused}"
+    );
+    assert!(tables(&db).is_empty());
+    let worker = Worker::new(&db.database, Registry::new()).start();
+    assert!(matches!(
+        worker.unwrap_err(),
+        Error::Schema(SchemaError::Encoding { .. })
+    ));
+    let said = windlass(&db.url, &["doctor"]);
+    assert_eq!(said.code, Some(3), "{said:?}");
+    assert!(said.out.contains("has the encoding LATIN1"), "{said:?}");
+    let said = windlass(&db.url, &["enqueue", "import", "{}"]);
+    assert!(said.err.contains("has the encoding LATIN1"), "{said:?}");
+}

@@ -25,7 +25,7 @@ use crate::db::table::run_time::{class_pauses, limits as run_time_limits};
 use crate::db::table::semaphores;
 use crate::db::table::web::upkeep;
 use crate::db::{AsConn, Conn, own};
-use crate::error::{Doing, Result};
+use crate::error::{Doing, Error, Result};
 use std::io::Read as _;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -63,7 +63,10 @@ pub(crate) fn look<C: AsConn + ?Sized>(conn: &mut C, scope: CheckScope) -> Resul
     #[cfg(feature = "sqlite")]
     findings.extend(write_lock(&mut conn, &version, scope));
     findings.extend(replication::look(&mut conn, scope)?);
-    let schema = schema(&mut conn)?;
+    let schema = match schema(&mut conn) {
+        Err(Error::Schema(error)) => finding("schema", Verdict::Problem, error.to_string()),
+        schema => schema?,
+    };
     let is_whole = schema.verdict != Verdict::Problem;
     findings.push(schema);
     // Without its tables there is nothing more to check.

@@ -11,7 +11,7 @@ pub(crate) mod word;
 #[cfg(any(feature = "cli", feature = "web"))]
 pub(crate) mod words;
 
-use crate::admin::explain::job_limits::JobLimits;
+use crate::admin::explain::job_limits::{JobLimits, NotRetried};
 use crate::admin::explain::obstacles::{Obstacle, is_beating, obstacles};
 use crate::admin::job_info::{self, JobKey, TaskInfo, TaskStatus};
 use crate::admin::secrets::Secrets;
@@ -49,6 +49,10 @@ pub struct Explanation {
     pub retry_until: Option<DateTime<Utc>>,
     /// How many times it may start. `None` if its row was deleted.
     pub delivery: Option<Delivery>,
+    /// How many attempts it may have. `None` if its row was deleted, or does not say.
+    pub max_attempts: Option<u32>,
+    /// Why it has failed although it may have more attempts.
+    pub not_retried: Option<NotRetried>,
 }
 
 /// The state of a job, and what it waits for.
@@ -216,12 +220,14 @@ fn once(conn: &mut Conn<'_>, id: i64) -> Result<Option<Explanation>> {
         Some(job) if !task.status.has_ended() => reason(conn, job).doing(doing)?,
         _ => Reason::Ended,
     };
-    let limits = JobLimits::of(conn, id, reason != Reason::Ended).doing(doing)?;
+    let limits = JobLimits::of(conn, &task, reason != Reason::Ended).doing(doing)?;
     Ok(Some(Explanation {
         task,
         expires_at: limits.expires_at,
         retry_until: limits.retry_until,
         delivery: limits.delivery,
+        max_attempts: limits.max_attempts,
+        not_retried: limits.not_retried,
         queue_name: job.as_ref().map(|job| job.queue_name.clone()),
         priority: job.map(|job| job.priority),
         reason,

@@ -1,10 +1,12 @@
 //! An explanation in words, for the terminal and for pages.
 
+use crate::admin::explain::job_limits::NotRetried;
 use crate::admin::explain::obstacles::Obstacle;
 use crate::admin::explain::parents;
 use crate::admin::explain::word::{Word, Words, text};
 use crate::admin::explain::{Explanation, Reason};
 use crate::admin::job_info::TaskStatus;
+use crate::clock;
 use crate::db::query::explain::MOST;
 use crate::job::id::JobId;
 use crate::job::policy::delivery::Delivery;
@@ -15,7 +17,7 @@ use std::time::Duration;
 pub(crate) fn age(seconds: f64) -> String {
     // A clock that was set back makes it negative.
     let whole = Duration::try_from_secs_f64(seconds.max(0.0)).unwrap_or(Duration::MAX);
-    let text = humantime::format_duration(Duration::from_secs(whole.as_secs())).to_string();
+    let text = clock::in_units(Duration::from_secs(whole.as_secs()));
     text.split(' ').take(2).collect::<Vec<_>>().join(" ")
 }
 
@@ -29,6 +31,7 @@ impl Explanation {
             all.extend(obstacles.iter().map(but));
         }
         all.extend(self.limits());
+        all.extend(self.unused_attempts());
         if let Some(error) = &self.task.error {
             let what = match self.task.status {
                 TaskStatus::Queued | TaskStatus::Running => "Its last attempt ended with ",
@@ -112,6 +115,21 @@ impl Explanation {
             ]);
         }
         all
+    }
+
+    /// Says why it has failed although it may have more attempts.
+    fn unused_attempts(&self) -> Option<Words> {
+        let (most, why) = (self.max_attempts?, self.not_retried?);
+        let why = match why {
+            NotRetried::AtMostOnce => "it runs at most once",
+            NotRetried::OutcomeUnknown => "the outcome of its last run is not known",
+            NotRetried::Crashed => "its process has died too often while it ran",
+            NotRetried::TooLate => "the last time for an attempt had passed",
+            NotRetried::FinalError => "the job or its policy has made this error final",
+        };
+        Some(vec![text(format!(
+            "It may have {most} attempts, but is not tried again by itself: {why}."
+        ))])
     }
 
     fn scheduled(&self, at: DateTime<Utc>, overdue_seconds: f64) -> Words {

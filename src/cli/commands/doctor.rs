@@ -4,7 +4,7 @@ use crate::admin::finding::{Finding, Verdict};
 use crate::db::Database;
 use crate::db::query::doctor::FIRST;
 use crate::error::Result;
-use crate::terminal::output::{self, Report};
+use crate::terminal::output::{self, Report, has_colors};
 use crate::terminal::table::{Column, Table};
 use serde::Serialize;
 use std::process::ExitCode;
@@ -70,7 +70,53 @@ impl Report for Findings {
                 told(finding),
             ]);
         }
-        table.text(width)
+        let text = table.text(width);
+        if width.is_some() && has_colors() {
+            self.colored(&text)
+        } else {
+            text
+        }
+    }
+}
+
+impl Findings {
+    /// Colors the verdicts in their place: behind the name of a check, or on a line of their own.
+    fn colored(&self, text: &str) -> String {
+        let checks = self.findings.iter().map(|finding| finding.check);
+        let places: Vec<&str> = checks.chain(["verdict:"]).collect();
+        let mut colored = String::new();
+        for line in text.lines() {
+            let found = [Verdict::Fine, Verdict::Warning, Verdict::Problem]
+                .into_iter()
+                .find_map(|verdict| {
+                    let (before, after) = line.split_once(name(verdict))?;
+                    places
+                        .contains(&before.trim())
+                        .then_some((before, verdict, after))
+                });
+            colored += &match found {
+                Some((before, verdict, after)) => {
+                    format!(
+                        "{before}{}{}{RESET}{after}\n",
+                        color(verdict),
+                        name(verdict)
+                    )
+                }
+                None => format!("{line}\n"),
+            };
+        }
+        colored
+    }
+}
+
+/// Ends a color.
+const RESET: &str = "\x1b[0m";
+
+fn color(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Fine => "\x1b[32m",
+        Verdict::Warning => "\x1b[1;33m",
+        Verdict::Problem => "\x1b[1;31m",
     }
 }
 

@@ -2,6 +2,7 @@
 
 use crate::cli::config::{ConfigSource, option};
 use crate::cli::mount::At;
+use crate::clock;
 use crate::config::configuration::Config;
 use crate::config::reader::Argument;
 use crate::config::recurring::OtherPrograms;
@@ -119,7 +120,7 @@ impl Supervise {
             ),
         ];
         let durations = durations.into_iter().filter_map(|(name, text, duration)| {
-            let duration = humantime::format_duration(duration?).to_string();
+            let duration = clock::in_units(duration?);
             Some(option("supervisor", name, text, duration))
         });
         let processes = self

@@ -30,7 +30,7 @@ Examples:
   windlass top --every 10s
   NO_COLOR=1 windlass top")]
 pub(crate) struct TopCommand {
-    /// The time between two looks, from 1s to 1day
+    /// The time between two looks, from 1s to 1d
     #[arg(long, value_name = "DURATION", default_value = "2s", value_parser = interval)]
     every: Duration,
 }
@@ -50,7 +50,7 @@ fn interval(text: &str) -> Result<Duration, String> {
         return Err("the shortest is 1s".to_owned());
     }
     if every > SELDOM {
-        return Err("the longest is 1day".to_owned());
+        return Err("the longest is 1d".to_owned());
     }
     Ok(every)
 }

@@ -197,6 +197,8 @@ pub(crate) fn due_for(conn: &mut Conn<'_>, job: i64) -> QueryResult<f64> {
 pub(crate) struct PolicyColumns {
     #[diesel(sql_type = Nullable<Text>)]
     pub(crate) policy: Option<String>,
+    #[diesel(sql_type = Nullable<Integer>)]
+    pub(crate) max_attempts: Option<i32>,
     #[diesel(sql_type = Bool)]
     pub(crate) at_most_once: bool,
     #[diesel(sql_type = Timestamp)]
@@ -207,7 +209,7 @@ pub(crate) struct PolicyColumns {
 
 /// Returns that of a job, if it exists.
 pub(crate) fn limits(conn: &mut Conn<'_>, job: i64) -> QueryResult<Option<PolicyColumns>> {
-    let text = "SELECT policy, at_most_once, coalesce({moment created_at}, {now}) AS created_at, \
+    let text = "SELECT policy, max_attempts, at_most_once, coalesce({moment created_at}, {now}) AS created_at, \
          {moment scheduled_at} AS scheduled_at FROM solid_queue_jobs WHERE id = $1";
     Statement::new(text)
         .unkept()

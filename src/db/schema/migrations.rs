@@ -7,7 +7,7 @@ use crate::db::conn::connection::Conn;
 use crate::db::conn::dialect::Dialect;
 use crate::db::conn::statement::Statement;
 use crate::db::schema::migration_files::{EmbeddedMigration, FILES};
-use crate::error::{Doing, Error, Result};
+use crate::error::{Doing, Error, Result, SchemaError};
 use diesel::prelude::*;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -16,6 +16,10 @@ use std::path::{Path, PathBuf};
 struct HasTable {
     #[diesel(sql_type = diesel::sql_types::Bool)]
     found: bool,
+    #[diesel(sql_type = diesel::sql_types::Text)]
+    database: String,
+    #[diesel(sql_type = diesel::sql_types::Text)]
+    encoding: String,
 }
 
 #[derive(QueryableByName)]
@@ -24,21 +28,33 @@ struct AppliedVersion {
     version: String,
 }
 
+/// Returns the versions of the migrations that were applied.
+///
+/// # Errors
+/// Returns an error if the database cannot be read, or cannot hold every text.
 pub(crate) fn applied(conn: &mut Conn<'_>) -> Result<BTreeSet<String>> {
     let look = match conn.dialect() {
         Dialect::Postgres => {
-            "SELECT to_regclass('windlass_schema_migrations') IS NOT NULL AS found"
+            "SELECT to_regclass('windlass_schema_migrations') IS NOT NULL AS found, \
+             current_database()::text AS database, current_setting('server_encoding') AS encoding"
         }
         Dialect::Sqlite => {
-            "SELECT count(*) > 0 AS found FROM sqlite_schema WHERE name = 'windlass_schema_migrations'"
+            "SELECT count(*) > 0 AS found, '' AS database, 'UTF8' AS encoding FROM sqlite_schema WHERE name = 'windlass_schema_migrations'"
         }
     };
-    let exists = Statement::new(look)
+    let HasTable {
+        found,
+        database,
+        encoding,
+    } = Statement::new(look)
         .unkept()
-        .get_result::<HasTable>(conn)
-        .doing("look for the version table")?
-        .found;
-    if !exists {
+        .get_result(conn)
+        .doing("look for the version table")?;
+    // One text that it refuses would take others along, which are written with it.
+    if encoding != "UTF8" {
+        return Err(SchemaError::Encoding { database, encoding }.into());
+    }
+    if !found {
         return Ok(BTreeSet::new());
     }
     let versions: Vec<AppliedVersion> =

@@ -5,7 +5,7 @@
 
 use crate::db::conn::connection::Conn;
 use crate::db::conn::dialect::Dialect;
-use crate::db::conn::sql::MaybeLossy;
+use crate::db::conn::sql::{Id, MaybeLossy, id_list};
 use crate::db::conn::statement::Statement;
 use crate::db::table::unique_jobs::waits_for_others;
 use crate::mutant;
@@ -36,7 +36,7 @@ pub(crate) fn key_list<'k>(keys: impl IntoIterator<Item = &'k String>) -> String
 /// The kind of requests to look whether a batch is over. Their `amount` is how many jobs were added to it.
 pub(crate) const BATCH: &str = "batch";
 
-/// The kind of requests to look what waited for a job.
+/// The kind of requests to look what waited for a job. Their `amount` is 1 if the job was retried.
 pub(crate) const ENDED: &str = "ended";
 
 /// The kind of requests to look whether the parents of a job are over.
@@ -62,6 +62,8 @@ pub(crate) enum NewRequest {
     Added(i64, i64),
     /// A job that others wait for.
     Ended(i64),
+    /// A job that was retried, and still counts as failed for some that wait for it.
+    Retried(i64),
     /// A job that waits for others.
     Child(i64),
     /// An event.
@@ -89,6 +91,7 @@ impl NewRequest {
             NewRequest::Batch(id) => of(BATCH, id, None),
             NewRequest::Added(id, jobs) => of(BATCH, id, Some(*jobs)),
             NewRequest::Ended(id) => of(ENDED, id, None),
+            NewRequest::Retried(id) => of(ENDED, id, Some(1)),
             NewRequest::Child(id) => of(CHILD, id, None),
             NewRequest::Event(name) => (None, Some(EVENT), None, None, Some(name)),
             NewRequest::Wait(id) => of(WAIT, id, None),
@@ -183,6 +186,22 @@ pub(crate) fn is_requested_sql(kind: &str, id: &str) -> String {
     format!(
         "(SELECT k.id FROM windlass_wanted_keys k WHERE k.key IS NULL AND k.target_id = {id} AND k.kind = '{kind}' LIMIT 1) IS NOT NULL"
     )
+}
+
+/// Returns those of the jobs that were retried, and still count as failed for some that wait for them.
+pub(crate) fn retried(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<BTreeSet<i64>> {
+    if jobs.is_empty() {
+        return Ok(BTreeSet::new());
+    }
+    let text = format!(
+        "SELECT target_id AS id FROM windlass_wanted_keys WHERE key IS NULL AND target_id IN {{in $1}} \
+         AND kind = '{ENDED}' AND amount IS NOT NULL"
+    );
+    let rows: Vec<Id> = Statement::new(text)
+        .unkept()
+        .bind(id_list(jobs))
+        .load(conn)?;
+    Ok(rows.into_iter().map(|row| row.id).collect())
 }
 
 /// How many requests of locked keys a promotion passes on its way to others.
@@ -310,7 +329,8 @@ impl RequestRow {
         match (&**kind, self.target_id, self.amount) {
             (BATCH, Some(id), None) => Some(NewRequest::Batch(id)),
             (BATCH, Some(id), Some(jobs)) if jobs >= 0 => Some(NewRequest::Added(id, jobs)),
-            (ENDED, Some(id), _) => Some(NewRequest::Ended(id)),
+            (ENDED, Some(id), None) => Some(NewRequest::Ended(id)),
+            (ENDED, Some(id), Some(_)) => Some(NewRequest::Retried(id)),
             (CHILD, Some(id), _) => Some(NewRequest::Child(id)),
             (EVENT, None, _) => self.name.clone().map(NewRequest::Event),
             (WAIT, Some(id), _) => Some(NewRequest::Wait(id)),
@@ -333,6 +353,8 @@ pub(crate) struct Requests {
     /// How many jobs were added to each.
     pub(crate) batches: BTreeMap<i64, i64>,
     pub(crate) ended: BTreeSet<i64>,
+    /// Those of them that were retried.
+    pub(crate) retried: BTreeSet<i64>,
     pub(crate) children: BTreeSet<i64>,
     pub(crate) events: BTreeSet<String>,
     pub(crate) waits: BTreeSet<i64>,
@@ -351,6 +373,10 @@ impl Requests {
             NewRequest::Batch(id) => sum(&mut self.batches, id, 0),
             NewRequest::Added(id, jobs) => sum(&mut self.batches, id, jobs),
             NewRequest::Ended(id) => drop(self.ended.insert(id)),
+            NewRequest::Retried(id) => {
+                self.ended.insert(id);
+                self.retried.insert(id);
+            }
             NewRequest::Child(id) => drop(self.children.insert(id)),
             NewRequest::Event(name) => drop(self.events.insert(name)),
             NewRequest::Wait(id) => drop(self.waits.insert(id)),

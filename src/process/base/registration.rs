@@ -98,9 +98,10 @@ impl HeartbeatSettings {
         let three = its.interval.checked_mul(3);
         if three.is_none_or(|three| self.threshold < three) {
             return Err(Error::Settings(format!(
-                "the supervisor's alive threshold ({:?}) must be at least three heartbeat intervals of its {part} ({:?}): \
+                "the supervisor's alive threshold ({}) must be at least three heartbeat intervals of its {part} ({}): \
                  it would treat it as dead again and again",
-                self.threshold, its.interval
+                clock::in_units(self.threshold),
+                clock::in_units(its.interval)
             )));
         }
         Ok(())
@@ -111,16 +112,17 @@ impl HeartbeatSettings {
     pub(crate) fn check(self) -> Result<(), Error> {
         if self.interval < LEAST_INTERVAL {
             return Err(Error::Settings(format!(
-                "the heartbeat interval ({:?}) must be at least {LEAST_INTERVAL:?}: each heartbeat writes to the database; \
+                "the heartbeat interval ({}) must be at least {LEAST_INTERVAL:?}: each heartbeat writes to the database; \
                  and the alive threshold at least three heartbeat intervals",
-                self.interval
+                clock::in_units(self.interval)
             )));
         }
         let three = self.interval.checked_mul(3);
         if three.is_none_or(|three| self.threshold < three) {
             return Err(Error::Settings(format!(
-                "the alive threshold ({:?}) must be at least three heartbeat intervals ({:?})",
-                self.threshold, self.interval
+                "the alive threshold ({}) must be at least three heartbeat intervals ({})",
+                clock::in_units(self.threshold),
+                clock::in_units(self.interval)
             )));
         }
         Ok(())

@@ -225,9 +225,10 @@ impl RetentionTask {
 
 fn web_sessions() -> RowKind {
     RowKind::new("clear web sessions", Of::Others, |conn, _| {
+        let cleared = upkeep::clear(conn, BATCH)?;
         Ok(ClearedPage {
-            reached: None,
-            cleared: upkeep::clear(conn)?,
+            reached: (cleared >= BATCH).then_some(0),
+            cleared,
             left: None,
         })
     })

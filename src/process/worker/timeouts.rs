@@ -235,12 +235,10 @@ impl Timeouts {
     fn verdict(&self, held: &InFlightJob, policy: &Policy) -> Ending {
         let job = &held.job;
         let mut error = JobError::from(Interrupted::TimedOut);
-        let timeout = policy
-            .limit()
-            .map(|limit| limit.timeout)
-            .unwrap_or_default();
+        let timeout = policy.limit().map(|limit| limit.timeout);
+        let timeout = clock::in_units(timeout.unwrap_or_default());
         error.message = format!(
-            "the job ran for longer than its timeout of {timeout:?} and did not end when it was interrupted"
+            "the job ran for longer than its timeout of {timeout} and did not end when it was interrupted"
         );
         let ending = perform::judge(
             &self.registry,
@@ -252,7 +250,7 @@ impl Timeouts {
         match ending {
             Ending::Fail(_) | Ending::Retry(..) if policy.leaves_unknown() => {
                 Ending::Fail(JobFailure::outcome_unknown(&format!(
-                    "had to be ended, as the job overran its timeout of {timeout:?},"
+                    "had to be ended, as the job overran its timeout of {timeout},"
                 )))
             }
             ending => ending,

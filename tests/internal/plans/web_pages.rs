@@ -50,7 +50,7 @@ pub(crate) fn sign_in_and_out(conn: &mut Conn<'_>, _: &Rows) -> QueryResult<()> 
     assert_eq!(revoke(conn)?, Some(1));
     assert_eq!(revoke(conn)?, None);
     assert_eq!(tokens::all(conn)?.len(), 2);
-    upkeep::clear(conn).map(drop)
+    upkeep::clear(conn, 1_000).map(drop)
 }
 
 /// What is around each page.

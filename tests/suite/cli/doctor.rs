@@ -3,7 +3,7 @@
 use crate::on_each_database;
 use crate::support::TestDb;
 use crate::support::jobs::{Log, Note};
-use crate::support::program::windlass;
+use crate::support::program::{Windlass, windlass};
 use crate::support::wait::until;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,6 +17,7 @@ on_each_database!(
     a_deployment_that_does_not_run_is_a_problem,
     a_recurring_task_that_nothing_fires_is_a_problem,
     ready_jobs_that_no_worker_takes_are_a_problem,
+    verdicts_have_colors_on_a_terminal,
 );
 
 crate::through_a_pooler_in_all!(
@@ -284,4 +285,23 @@ fn ready_jobs_that_no_worker_takes_are_a_problem(db: &TestDb) {
     assert_eq!((found.get("queues"), found.get("classes")), (None, None));
     let said = windlass(&db.url, &["enqueue", Note::NAME, "{}", "--queue", "mial"]);
     assert_eq!((said.is_done(), &*said.err), (true, ""));
+}
+
+fn verdicts_have_colors_on_a_terminal(db: &TestDb) {
+    break_everything(db);
+    let seen = |no_color: &str| {
+        let doctor = Windlass::new(&["doctor"]).env("DATABASE_URL", &db.url);
+        let doctor = doctor.env("NO_COLOR", no_color).env("TERM", "xterm");
+        doctor.on_a_terminal("").1
+    };
+    let colored = seen("");
+    for verdict in ["32mfine", "1;33mWARNING", "1;31mPROBLEM"] {
+        assert!(
+            colored.contains(&format!("\x1b[{verdict}\x1b[0m")),
+            "{colored}"
+        );
+    }
+    assert!(!seen("1").contains('\x1b'));
+    let piped = windlass(&db.url, &["doctor"]).out;
+    assert!(!piped.contains('\x1b'), "{piped}");
 }

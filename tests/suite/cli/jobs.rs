@@ -44,6 +44,12 @@ fn jobs_are_listed(db: &TestDb) {
     assert!(said.is_done(), "{said:?}");
     assert_eq!(said.out.lines().count(), 7, "{}", said.out);
     assert!(!said.out.contains("hunter2"), "{}", said.out);
+    let first = said.out.lines().nth(1).unwrap();
+    let time = first.split(':').next_back().unwrap();
+    assert!(
+        time.get(2..3) == Some("Z"),
+        "times are in UTC, and say so: {first}"
+    );
     let said = windlass(&db.url, &["jobs", "list", "--state", "scheduled", "--json"]).json();
     assert_eq!(said["jobs"].as_array().unwrap().len(), 1);
     assert_eq!(said["jobs"][0]["class_name"], "mail");
@@ -88,7 +94,11 @@ fn a_dry_run_changes_nothing(db: &TestDb) {
 fn failed_jobs_are_retried(db: &TestDb) {
     fill(db);
     let said = windlass(&db.url, &["failed", "retry", "4", "6"]);
-    assert!(said.is_done(), "{said:?}");
+    assert_eq!(
+        said.code,
+        Some(1),
+        "of those that were named, one is left alone: {said:?}"
+    );
     assert!(
         said.out
             .starts_with("1 job was retried.\n1 may run at most once and was left alone"),
@@ -96,6 +106,11 @@ fn failed_jobs_are_retried(db: &TestDb) {
         said.out
     );
     assert_eq!(db.rows("ready_executions"), 3);
+    let said = windlass(
+        &db.url,
+        &["failed", "retry", "--class", "import", "--error", "no 6"],
+    );
+    assert!(said.is_done(), "none was named: {said:?}");
     let arguments = ["failed", "retry", "--all", "--even-at-most-once", "--json"];
     let said = windlass(&db.url, &arguments).json();
     assert_eq!(

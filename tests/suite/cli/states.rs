@@ -113,5 +113,8 @@ fn a_killed_at_most_once_job_has_run_once(db: &TestDb) {
     signal(first.pid, Signal::KILL);
     until("it has failed", || executions(db, "failed") == 1);
     assert_eq!(listed(db, "failed"), [(job.0, 1)]);
-    assert_eq!(explained(db, job).0, 1);
+    let (attempt, text) = explained(db, job);
+    assert_eq!(attempt, 1);
+    let why = "It may have 3 attempts, but is not tried again by itself: it runs at most once.";
+    assert!(text.contains(why), "{text}");
 }

@@ -9,7 +9,7 @@ use crate::support::wait::until;
 use chrono::{TimeDelta, Utc};
 use std::sync::Arc;
 use std::time::Duration;
-use windlass::{AttemptOutcome, Backoff, NewJob, Policy, Registry, testing};
+use windlass::{AttemptOutcome, Backoff, NewJob, NotRetried, Policy, Registry, testing};
 
 on_each_database!(
     after_the_limit_the_last_error_is_final,
@@ -39,6 +39,9 @@ fn after_the_limit_the_last_error_is_final(db: &TestDb) {
     assert_eq!(attempts[0].message, "broken");
     until("it is reported", || bench.events.count("Failed") == 1);
     assert_eq!(bench.events.count("Retried"), 0);
+    let why = windlass::explain(&mut db.connect(), job).unwrap().unwrap();
+    assert_eq!(why.max_attempts, Some(9));
+    assert_eq!(why.not_retried, Some(NotRetried::TooLate));
 }
 
 fn before_the_limit_it_is_tried_again(db: &TestDb) {

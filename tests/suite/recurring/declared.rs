@@ -286,6 +286,12 @@ fn a_task_that_is_no_longer_declared_can_be_removed(db: &TestDb) {
         );
         let next = windlass(&db.url, &["recurring", "next"]);
         assert!(next.out.contains("it is no longer declared"), "{next:?}");
+        #[cfg(feature = "web")]
+        {
+            use crate::web::client::{get, serve};
+            let page = get(&serve(&db.database), "/recurring").body;
+            assert_eq!(page.matches("no longer declared").count(), 2, "{page}");
+        }
         let removed = windlass(&db.url, &["recurring", "remove", gone]);
         assert!(removed.is_done(), "{removed:?}");
         let refused = windlass(&db.url, &["recurring", "remove", kept]);

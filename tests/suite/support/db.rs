@@ -188,6 +188,19 @@ impl TestDb {
         Self::whole(server, name)
     }
 
+    /// A database without tables, in an encoding of its own.
+    #[cfg(feature = "postgres")]
+    pub fn empty_in_encoding(encoding: &str) -> Self {
+        let server = postgres_server();
+        let name = format!("test_{:016x}", fastrand::u64(..));
+        let mut conn = PgConnection::establish(&server).unwrap();
+        let text = format!(
+            "CREATE DATABASE {name} ENCODING '{encoding}' LC_COLLATE 'C' LC_CTYPE 'C' TEMPLATE template0"
+        );
+        execute(&mut conn, &text);
+        Self::whole(server, name)
+    }
+
     #[cfg(feature = "postgres")]
     fn whole(server: String, name: String) -> Self {
         let url = template::address(&server, &name);

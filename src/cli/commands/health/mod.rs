@@ -5,6 +5,7 @@ mod url;
 
 use crate::cli::failure::CommandError;
 use crate::cli::mount::At;
+use crate::clock;
 use crate::error::{Error, Result};
 use crate::process::base::registration::hostname;
 use crate::terminal::output::{self, Report};
@@ -117,7 +118,7 @@ impl HealthCommand {
             source,
         })?;
         receiver.recv_timeout(self.timeout).unwrap_or_else(|_| {
-            let timeout = humantime::format_duration(self.timeout);
+            let timeout = clock::in_units(self.timeout);
             Ok(Diagnosis {
                 healthy: false,
                 says: format!("no answer within {timeout}"),

@@ -1,5 +1,6 @@
 //! Words that several commands about recurring tasks print.
 
+use crate::clock;
 use chrono::{DateTime, Utc};
 use std::time::Duration;
 
@@ -12,7 +13,7 @@ pub(crate) fn time(time: DateTime<Utc>) -> String {
 pub(crate) fn jitter(jitter: Option<Duration>) -> String {
     let jitter = jitter.filter(|jitter| !jitter.is_zero());
     jitter.map_or(String::new(), |jitter| {
-        format!(", jitter {}", humantime::format_duration(jitter))
+        format!(", jitter {}", clock::in_units(jitter))
     })
 }
 

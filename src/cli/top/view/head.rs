@@ -5,6 +5,7 @@ use crate::cli::top::look::HourCurves;
 use crate::cli::top::state::TopState;
 use crate::cli::top::view::theme::{Tone, TopTheme};
 use crate::cli::top::view::words::{bounded, count, duration, line, rate};
+use crate::clock;
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::Style;
@@ -24,7 +25,7 @@ const MINUTES: u16 = 60;
 pub(super) fn title(state: &TopState, theme: TopTheme, now: Instant, width: u16) -> Line<'static> {
     let clock = state.time_at(now).map(|time| time.format("%H:%M:%S UTC"));
     let clock = clock.map_or_else(String::new, |time| time.to_string());
-    let every = humantime::format_duration(state.every);
+    let every = clock::in_units(state.every);
     let right = format!("{clock}  every {every} ");
     let name = format!(" windlass top  {}", line(&state.target));
     let left = usize::from(width).saturating_sub(right.chars().count());

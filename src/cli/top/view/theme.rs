@@ -1,5 +1,6 @@
-//! Colors, or none: <https://no-color.org>.
+//! Colors, or none.
 
+use crate::terminal::output::has_colors;
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::Span;
 use std::borrow::Cow;
@@ -23,10 +24,8 @@ pub(crate) struct TopTheme {
 impl TopTheme {
     /// Returns the theme that the environment asks for.
     pub(crate) fn of_environment() -> Self {
-        let no_color = std::env::var_os("NO_COLOR");
-        let is_dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
         TopTheme {
-            has_colors: no_color.is_none_or(|value| value.is_empty()) && !is_dumb,
+            has_colors: has_colors(),
         }
     }
 

@@ -213,16 +213,25 @@ fn is_any(conn: &mut Conn<'_>, due: &str, parents: &[i64]) -> QueryResult<bool> 
     Ok(more.is_some())
 }
 
-/// Has jobs that wait for the success of these failed ones, which are retried, wait for their next end: it counts also
+/// Has jobs that wait for the success of these failed ones, which were retried, wait for their next end: it counts also
 /// where finished jobs are not kept.
-pub(crate) fn forget_failures(conn: &mut Conn<'_>, parents: &[i64]) -> QueryResult<()> {
+///
+/// A bounded number at once. Returns whether there may be more.
+pub(crate) fn forget_failures(conn: &mut Conn<'_>, parents: &[i64]) -> QueryResult<bool> {
+    if parents.is_empty() {
+        return Ok(false);
+    }
     // `|| ''` keeps Postgres from reading the whole index of failed batches.
-    let text = "UPDATE windlass_edges SET outcome = NULL \
-         WHERE parent_job_id IN {in $1} AND otherwise = 'wait' AND runs_on = 'success' AND outcome || '' = 'failed'";
+    let due = "w.parent_job_id IN {in $1} AND w.otherwise = 'wait' AND w.runs_on = 'success' AND w.outcome || '' = 'failed'";
+    let text = format!(
+        "WITH due AS MATERIALIZED (SELECT w.id FROM windlass_edges w WHERE {due} LIMIT {AT_ONCE} {{lock skip of w}}) \
+         UPDATE windlass_edges SET outcome = NULL WHERE id IN {{in SELECT id FROM due}}"
+    );
     Statement::new(text)
         .unkept()
         .bind(id_list(parents))
-        .execute(conn)
+        .execute(conn)?;
+    is_any(conn, due, parents)
 }
 
 /// Locks the executions of jobs that wait for parents, without those that other transactions have locked.

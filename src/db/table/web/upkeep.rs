@@ -16,21 +16,25 @@ const UNUSED_FOR: Duration = Duration::from_secs(31 * 24 * 3600);
 /// How long a token is listed that may not be used any more.
 const TOKENS_FOR: Duration = Duration::from_secs(90 * 24 * 3600);
 
-/// Deletes ended sessions, and tokens that have long been revoked or expired. The newest token
+/// Deletes ended sessions, and tokens that have long been revoked or expired, up to `batch` of each. The newest token
 /// stays: without any, those on the server's own host need not sign in.
-pub(crate) fn clear(conn: &mut Conn<'_>) -> QueryResult<usize> {
-    let text = "DELETE FROM windlass_web_sessions \
-         WHERE expires_at <= {later $1} OR seen_at <= {later $2}";
+pub(crate) fn clear(conn: &mut Conn<'_>, batch: usize) -> QueryResult<usize> {
+    let text = "WITH old AS MATERIALIZED (SELECT id FROM windlass_web_sessions \
+           WHERE expires_at <= {later $1} OR seen_at <= {later $2} LIMIT $3) \
+         DELETE FROM windlass_web_sessions WHERE id IN {in SELECT id FROM old}";
     let sessions = Statement::new(text)
         .bind(-micros(SESSIONS_FOR))
         .bind(-micros(UNUSED_FOR))
+        .bind(batch as i64)
         .unkept()
         .changes(conn)?;
-    let text = "DELETE FROM windlass_web_tokens \
-         WHERE (revoked_at <= {later $1} OR expires_at <= {later $1}) \
-         AND id < (SELECT max(id) FROM windlass_web_tokens)";
+    let text = "WITH old AS MATERIALIZED (SELECT id FROM windlass_web_tokens \
+           WHERE (revoked_at <= {later $1} OR expires_at <= {later $1}) \
+           AND id < (SELECT max(id) FROM windlass_web_tokens) LIMIT $2) \
+         DELETE FROM windlass_web_tokens WHERE id IN {in SELECT id FROM old}";
     let tokens = Statement::new(text)
         .bind(-micros(TOKENS_FOR))
+        .bind(batch as i64)
         .unkept()
         .changes(conn)?;
     Ok(sessions + tokens)

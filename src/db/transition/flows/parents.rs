@@ -21,8 +21,13 @@ pub(crate) struct EndedParents {
 /// Stores the outcomes of those of the requested jobs that have ended, and requests a promotion of the jobs that waited
 /// for them.
 ///
-/// It locks the rows of the jobs: so none is retried, and ends again, between the look and the commit.
-pub(crate) fn resolve(conn: &mut Conn<'_>, requested: &BTreeSet<i64>) -> QueryResult<EndedParents> {
+/// For those that were retried, the rest of the failures is forgotten first. It locks the rows of the jobs: so none is
+/// retried, and ends again, between the look and the commit.
+pub(crate) fn resolve(
+    conn: &mut Conn<'_>,
+    requested: &BTreeSet<i64>,
+    retried: &BTreeSet<i64>,
+) -> QueryResult<EndedParents> {
     if requested.is_empty() {
         return Ok(EndedParents::default());
     }
@@ -30,7 +35,10 @@ pub(crate) fn resolve(conn: &mut Conn<'_>, requested: &BTreeSet<i64>) -> QueryRe
     let locked = jobs::lock_free(conn, &all)?;
     let busy = all.iter().filter(|job| !locked.contains(job));
     let mut again: BTreeSet<i64> = busy.copied().collect();
-    let outcomes = Outcomes::of(conn, &locked)?;
+    let mut outcomes = Outcomes::of(conn, &locked)?;
+    let unsettled = outcomes.settle(conn, retried)?;
+    let busy = retried.iter().filter(|job| again.contains(job));
+    let unsettled: BTreeSet<i64> = busy.copied().chain(unsettled).collect();
     let mut children = BTreeSet::new();
     for (which, outcome, parents) in outcomes.each() {
         if outcome == FAILED && mutant::is("failure_not_noted") {
@@ -50,11 +58,12 @@ pub(crate) fn resolve(conn: &mut Conn<'_>, requested: &BTreeSet<i64>) -> QueryRe
     }
     let ended = EndedParents {
         followed: children.len(),
-        left_over: again.len(),
+        left_over: again.len() + unsettled.len(),
     };
     let again = again.into_iter().map(NewRequest::Ended);
+    let unsettled = unsettled.into_iter().map(NewRequest::Retried);
     let children = children.into_iter().map(NewRequest::Child);
-    wanted_keys::request_later(conn, again.chain(children))?;
+    wanted_keys::request_later(conn, again.chain(unsettled).chain(children))?;
     Ok(ended)
 }
 
@@ -68,6 +77,10 @@ struct Outcomes {
     /// Those that do not exist any more.
     deleted_succeeded: Vec<i64>,
     deleted_failed: Vec<i64>,
+    /// Those that have not ended.
+    open: Vec<i64>,
+    /// Those of which an earlier failure is not forgotten everywhere yet, so that an edge does not say how they ended.
+    unsettled: BTreeSet<i64>,
 }
 
 impl Outcomes {
@@ -82,7 +95,7 @@ impl Outcomes {
                     outcomes.over.extend(has_finished.then_some(state.id));
                 }
                 (false, true) => outcomes.succeeded.push(state.id),
-                (false, false) => {}
+                (false, false) => outcomes.open.push(state.id),
             }
         }
         let exists: BTreeSet<i64> = states.iter().map(|state| state.id).collect();
@@ -102,14 +115,26 @@ impl Outcomes {
         Ok(outcomes)
     }
 
+    /// Forgets failures of those that were retried, and have not failed again. Returns those of which more are left.
+    fn settle(&mut self, conn: &mut Conn<'_>, retried: &BTreeSet<i64>) -> QueryResult<Vec<i64>> {
+        let jobs = self.open.iter().chain(&self.deleted_succeeded);
+        let jobs: Vec<i64> = jobs.copied().filter(|job| retried.contains(job)).collect();
+        let unsettled = match edges::forget_failures(conn, &jobs)? {
+            true => jobs,
+            false => Vec::new(),
+        };
+        // Another request of the same kind may stand behind those that were taken.
+        self.unsettled = wanted_keys::retried(conn, &self.deleted_succeeded)?;
+        self.unsettled.extend(&unsettled);
+        Ok(unsettled)
+    }
+
     /// Those that cannot be retried.
     fn without_retry(&self) -> Vec<i64> {
-        [
-            &self.over[..],
-            &self.deleted_succeeded,
-            &self.deleted_failed,
-        ]
-        .concat()
+        let deleted = self.deleted_succeeded.iter().copied();
+        let settled = deleted.filter(|job| !self.unsettled.contains(job));
+        let failed = self.over.iter().chain(&self.deleted_failed).copied();
+        failed.chain(settled).collect()
     }
 
     fn each(&self) -> [(Resolved, &'static str, &[i64]); 4] {

@@ -5,6 +5,7 @@ use crate::db::conn::sql::{id_list, timestamp};
 use crate::db::conn::statement::Statement;
 use crate::db::model::state::JobState;
 use crate::db::table::flows::edges;
+use crate::db::table::wanted_keys::{self, NewRequest};
 use crate::db::table::{attempts, failed, jobs, results};
 use crate::db::transition::operate::{lock, take_execution};
 use crate::db::transition::place::{make_runnable, place};
@@ -101,7 +102,10 @@ fn retry_by(
         let text = "UPDATE solid_queue_jobs SET attempts = 0, crash_count = 0, updated_at = {now} WHERE id IN {in $1}";
         Statement::new(text).bind(id_list(&ready)).execute(conn)?;
         // The rows are locked now: no promotion is about to tell the failures to what waits for them.
-        edges::forget_failures(conn, &ready)?;
+        if edges::forget_failures(conn, &ready)? {
+            let rest = ready.iter().copied().map(NewRequest::Retried);
+            wanted_keys::request_later(conn, rest)?;
+        }
         flows::undo::resume(conn, &ready)?;
         // They start to count again, and attempts are deleted by that count.
         attempts::keep_newest(conn, &ready)?;
