@@ -152,7 +152,7 @@ impl JobError {
     }
 
     /// Treats a statement of the job that got no answer like one of Windlass. It is in a transaction
-    /// that Windlass started, or that ends the job, so nothing of it is kept, or all.
+    /// that Windlass started or should have, or that ends the job, so nothing of it is kept, or all.
     pub(crate) fn in_own_transaction(mut self) -> Self {
         let mut error = self.source.as_deref().map(|error| error as &dyn StdError);
         while let Some(cause) = error.filter(|_| self.decision == RequestedEnding::ByPolicy) {

@@ -4,7 +4,7 @@ use crate::on_each_database;
 use crate::support::TestDb;
 use crate::support::db::execute;
 use crate::support::jobs::{Gate, Wait};
-use crate::support::process::{Do, Once, Scene, Work};
+use crate::support::process::{Do, Once, Scene, Work, suspend};
 use crate::support::wait::{DEADLINE, until};
 use rustix::process::Signal;
 use std::sync::Arc;
@@ -22,6 +22,7 @@ on_each_database!(
     a_slow_drain_is_not_taken_for_death,
     an_interrupted_at_most_once_job_fails,
     a_child_that_dies_in_the_stop_is_no_drain,
+    a_suspended_child_stops_and_resumes,
     a_child_that_was_cut_short_before_the_stop_is_forgotten,
     a_stop_waits_for_no_lock,
 );
@@ -271,6 +272,37 @@ fn a_child_that_dies_in_the_stop_is_no_drain(db: &TestDb) {
     supervisor.logs("stopping the Supervisor");
     crate::support::process::signal(child, Signal::KILL);
     assert_eq!(supervisor.exit().code(), Some(75));
+    assert_eq!((db.rows("claimed_executions"), processes(db)), (0, 0));
+}
+
+/// As one that a SIGTSTP to the process group has met before its handlers were installed.
+fn a_suspended_child_stops_and_resumes(db: &TestDb) {
+    let scene = Scene::new(db);
+    let mut supervisor = scene.worker_with(|role| {
+        role.workers = Some(1);
+        // Longer than the test waits.
+        role.shutdown_ms = 600_000;
+    });
+    let enqueue = |name: &str| {
+        let work = Work::new(name, Do::WaitFor(scene.gate(name)));
+        work.enqueue(&mut db.connect()).unwrap();
+        scene.started(name, 1).pid
+    };
+    let child = enqueue("a");
+    supervisor.signal(Signal::TSTP);
+    until("its worker is quiet", || {
+        supervisor.log().matches("claiming nothing more").count() == 2
+    });
+    suspend(db, child);
+    scene.open("a");
+    supervisor.signal(Signal::CONT);
+    scene.ended("a", 1);
+    assert_eq!(enqueue("b"), child);
+    suspend(db, child);
+    supervisor.signal(Signal::TERM);
+    scene.open("b");
+    assert_eq!(supervisor.exit().code(), Some(0));
+    assert_eq!((scene.count("start", "b"), scene.count("end", "b")), (1, 1));
     assert_eq!((db.rows("claimed_executions"), processes(db)), (0, 0));
 }
 

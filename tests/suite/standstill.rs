@@ -2,8 +2,11 @@
 
 use crate::on_each_database;
 use crate::support::TestDb;
+use crate::support::db::execute;
 use crate::support::jobs::Note;
+use crate::support::process::Scene;
 use crate::support::wait::until;
+use diesel::connection::{Connection as _, SimpleConnection as _};
 use std::time::Duration;
 use windlass::{Concurrency, Dispatcher, Finding, NewJob, Verdict};
 
@@ -11,6 +14,8 @@ on_each_database!(
     a_promotion_that_is_refused_is_named,
     a_request_that_waits_is_named,
     a_worker_that_was_left_quiet_is_named,
+    a_write_turn_that_is_kept_is_named,
+    a_supervisor_without_a_worker_says_so,
 );
 
 /// The findings of a check that are not fine.
@@ -104,4 +109,49 @@ fn a_worker_that_was_left_quiet_is_named(db: &TestDb) {
     assert!(!named());
     db.execute("UPDATE solid_queue_processes SET metadata = '{}' WHERE id = 7");
     assert!(named());
+}
+
+/// Postgres has many writers, and no turns.
+fn a_write_turn_that_is_kept_is_named(db: &TestDb) {
+    let says = || {
+        let found = found(db, "writes");
+        let says: Vec<String> = found.into_iter().map(|one| one.says).collect();
+        says.join("\n")
+    };
+    assert_eq!(says(), "");
+    let mut keeps = db.connect();
+    execute(
+        &mut keeps,
+        if db.is_postgres() {
+            "BEGIN"
+        } else {
+            "BEGIN IMMEDIATE"
+        },
+    );
+    let own = format!(
+        "process {} has had its turn to write for more than 1s",
+        std::process::id()
+    );
+    assert_eq!(says().contains(&own), !db.is_postgres(), "{}", says());
+    execute(&mut keeps, "ROLLBACK");
+    assert_eq!(says(), "");
+    if db.is_postgres() {
+        return;
+    }
+    let path = db.url.trim_start_matches("sqlite://");
+    let mut other = diesel::SqliteConnection::establish(path).unwrap();
+    other.batch_execute("BEGIN IMMEDIATE").unwrap();
+    assert!(
+        says().contains("takes no turns has held the write lock"),
+        "{}",
+        says()
+    );
+    other.batch_execute("ROLLBACK").unwrap();
+    assert_eq!(says(), "");
+}
+
+fn a_supervisor_without_a_worker_says_so(db: &TestDb) {
+    Scene::with_deaths(db)
+        .supervisor(0)
+        .logs("no worker is registered");
 }

@@ -7,6 +7,7 @@ use crate::error::{Error, Result};
 use diesel::pg::PgConnection;
 #[cfg(feature = "sqlite")]
 use diesel::sqlite::SqliteConnection;
+use std::cell::Cell;
 use std::fmt;
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
@@ -138,6 +139,16 @@ impl DbConnection {
     }
 }
 
+thread_local! {
+    /// Whether the last [`transaction`] of this thread could not start.
+    static COULD_NOT_START: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Returns whether the last [`transaction`] of this thread could not start, and forgets it.
+pub(crate) fn take_failed_start() -> bool {
+    COULD_NOT_START.take()
+}
+
 /// Runs `work` in a transaction on any connection.
 ///
 /// It commits if `work` returns `Ok`, and rolls back if that returns an error. Inside an open transaction
@@ -170,7 +181,9 @@ where
     C: AsConn + ?Sized,
     E: From<diesel::result::Error>,
 {
-    conn.as_conn().begin()?;
+    let started = conn.as_conn().begin();
+    COULD_NOT_START.set(started.is_err());
+    started?;
     match work(conn) {
         Ok(value) => {
             conn.as_conn().commit()?;

@@ -1,5 +1,6 @@
 //! Runs the code of users, and catches its panics.
 
+use crate::db::conn::typed::take_failed_start;
 use crate::job::context::Run;
 use crate::job::error::{JobError, JobOutput, PANIC};
 use crate::job::step_memory::ignored;
@@ -17,6 +18,8 @@ pub(crate) fn caught(
     run: &Run,
     body: impl FnOnce() -> Result<JobOutput, JobError>,
 ) -> Result<JobOutput, JobError> {
+    // Of an earlier job.
+    take_failed_start();
     match catch_unwind(AssertUnwindSafe(body)) {
         Ok(Ok(output)) => match run.steps.waits_at() {
             Some(step) => Err(ignored(&step)),
@@ -24,8 +27,8 @@ pub(crate) fn caught(
         },
         Ok(Err(error)) => {
             let error = error.heed(|interrupted| run.signals.has_raised(interrupted));
-            // The COMMIT of its `finish_in`, perhaps.
-            Err(if run.signals.live.ends_itself() {
+            // The COMMIT of its `finish_in`, perhaps, or the start of the transaction before that.
+            Err(if run.signals.live.ends_itself() || take_failed_start() {
                 error.in_own_transaction()
             } else {
                 error

@@ -9,6 +9,7 @@ use crate::process::base::environment::{
     BEGIN_QUIET, OF_THE_MANAGER, QUIET, RESUME, SUPERVISOR, TOKEN, new_token,
 };
 use crate::process::base::exit_codes::{BROKEN, CUT_SHORT, RECYCLED, TIMED_OUT};
+use rustix::process::{Pid, Signal, kill_process};
 use std::ffi::OsString;
 use std::io::Write as _;
 use std::os::unix::process::ExitStatusExt;
@@ -297,6 +298,13 @@ impl ChildProcess {
         delay
     }
 
+    /// Makes the child claim again after its supervisor was quiet. A SIGTSTP to the process group has
+    /// suspended a child that had not installed its handlers yet: SIGCONT ends that.
+    pub(crate) fn resume(&self) {
+        self.set_quiet(false);
+        self.signal(Signal::CONT);
+    }
+
     /// Makes the child stop claiming, or claim again; repeating it changes nothing. A program that is
     /// not a Windlass worker may ignore this.
     pub(crate) fn set_quiet(&self, is_quiet: bool) {
@@ -308,7 +316,7 @@ impl ChildProcess {
 
     /// Stops the child gracefully: with the end of its standard input, and with SIGTERM for
     /// programs that do not read it. A child is asked once: some programs take a second signal as
-    /// the request to stop at once.
+    /// the request to stop at once. SIGCONT follows, as a suspended child would stop only after that.
     pub(crate) fn stop(&mut self) {
         if let Some(running) = self
             .running
@@ -317,10 +325,16 @@ impl ChildProcess {
         {
             running.asked_to_stop = true;
             drop(running.process.stdin.take());
-            // The child is not reaped yet, so the process id is still the child's.
-            if let Some(pid) = rustix::process::Pid::from_raw(running.process.id().cast_signed()) {
-                let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
-            }
+            self.signal(Signal::TERM);
+            self.signal(Signal::CONT);
+        }
+    }
+
+    fn signal(&self, signal: Signal) {
+        // The child is not reaped yet, so the process id is still the child's.
+        let pid = self.pid().and_then(|pid| Pid::from_raw(pid.cast_signed()));
+        if let Some(pid) = pid {
+            let _ = kill_process(pid, signal);
         }
     }
 

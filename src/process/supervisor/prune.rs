@@ -28,6 +28,8 @@ pub(crate) struct FailureDetector {
     /// The time of observation in all, without the gaps.
     observed: Duration,
     seen: HashMap<i64, SeenHeartbeat>,
+    /// Since when there is no worker, in `observed`, and whether that was logged.
+    no_worker: Option<(Duration, bool)>,
     /// Since when processes without a row have held claims, in `observed`.
     without_row: HashMap<i64, Duration>,
     /// The id up to which failed executions were checked.
@@ -51,6 +53,7 @@ impl FailureDetector {
             last_reading: None,
             observed: Duration::ZERO,
             seen: HashMap::new(),
+            no_worker: None,
             without_row: HashMap::new(),
             failed_before: 0,
             failed_since: None,
@@ -101,6 +104,17 @@ impl FailureDetector {
             return dead_for(self.threshold.saturating_mul(2));
         }
         dead
+    }
+
+    /// Returns `true` once there has been no worker for the threshold, and again only after one came.
+    fn lacks_workers(&mut self, processes: &[Observed]) -> bool {
+        if processes.iter().any(|process| process.kind == "Worker") {
+            self.no_worker = None;
+            return false;
+        }
+        let (since, is_logged) = self.no_worker.get_or_insert((self.observed, false));
+        let is_over = self.observed - *since >= self.threshold;
+        is_over && !std::mem::replace(is_logged, true)
     }
 
     /// Notes the id of the newest failed execution. Returns the range of those that have existed
@@ -243,7 +257,11 @@ pub(crate) fn prune_dead(
     subscriber: &Subscriber,
 ) -> Result<(), Duration> {
     let processes = session.run("read the heartbeats", processes::observe)?;
-    for dead in detector.read(&processes, own, clock::instant()) {
+    let dead = detector.read(&processes, own, clock::instant());
+    if detector.lacks_workers(&processes) {
+        log::warn!("no worker is registered with this database: ready jobs wait for one");
+    }
+    for dead in dead {
         let death = Death {
             is_crash: !dead.draining,
             how: "sent no heartbeat for too long".to_owned(),
@@ -413,6 +431,23 @@ mod tests {
             ids(&detector.read(&[process(1, 7)], &[], start + 13 * SECOND)),
             [1]
         );
+    }
+
+    #[test]
+    fn a_lack_of_workers_is_logged_once() {
+        let start = clock::instant();
+        let mut detector = FailureDetector::new(2 * SECOND, SECOND);
+        let mut lacks = |second: u32, processes: &[Observed]| {
+            detector.read(processes, &[], start + SECOND * second);
+            detector.lacks_workers(processes)
+        };
+        let lacked = (0..5).map(|second| lacks(second, &[]));
+        assert_eq!(
+            lacked.collect::<Vec<_>>(),
+            [false, false, true, false, false]
+        );
+        assert!(!lacks(5, &[process(1, 1)]));
+        assert!(!lacks(6, &[]) && !lacks(7, &[]) && lacks(8, &[]));
     }
 
     #[test]

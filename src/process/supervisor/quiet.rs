@@ -38,7 +38,11 @@ impl QuietMode {
             return;
         }
         self.repeat_at = Some(now + REPEAT);
-        children.iter().for_each(|child| child.set_quiet(is_quiet));
+        if !is_changed || is_quiet {
+            children.iter().for_each(|child| child.set_quiet(is_quiet));
+        } else {
+            children.iter().for_each(ChildProcess::resume);
+        }
         if !is_changed {
             return;
         }

@@ -11,6 +11,7 @@ use pairs::{Expected, Pair, Request, Target, What, some_pairs};
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process_group};
 use std::io::Write as _;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 use windlass::Job as _;
@@ -31,7 +32,7 @@ mod in_all {
 }
 
 /// How many pairs run at once, each in a database of its own.
-const LANES: usize = 8;
+const LANES: usize = 16;
 
 /// Longer than any case takes: no job is interrupted because its time is over.
 const SHUTDOWN_MS: u64 = 600_000;
@@ -42,33 +43,31 @@ fn two_requests_in_a_row(db: &TestDb) {
 /// Plays the pairs, and lists those that end otherwise than they should.
 fn run(db: &TestDb, pairs: Vec<Pair>) {
     let left = Mutex::new(pairs.into_iter());
-    std::thread::scope(|scope| {
-        let lane = || {
-            let db = if db.is_postgres() {
-                TestDb::postgres()
-            } else {
-                TestDb::sqlite()
-            };
-            loop {
-                let pair = left.lock().unwrap().next();
-                let Some(pair) = pair else { break };
-                let _told = Told(pair);
-                play(&db, pair);
-            }
+    let failed = Mutex::new(Vec::new());
+    let lane = || {
+        let new = if db.is_postgres() {
+            TestDb::postgres
+        } else {
+            TestDb::sqlite
         };
-        (0..LANES).for_each(|_| drop(scope.spawn(lane)));
-    });
+        let mut db = new();
+        while let Some(pair) = next(&left) {
+            let played = catch_unwind(AssertUnwindSafe(|| play(&db, pair)));
+            if played.is_err() {
+                eprintln!("--- {pair:?}");
+                failed.lock().unwrap().push(pair);
+                // What the pair has left there is not for the next.
+                db = new();
+            }
+        }
+    };
+    std::thread::scope(|scope| (0..LANES).for_each(|_| drop(scope.spawn(lane))));
+    let failed = failed.into_inner().unwrap();
+    assert!(failed.is_empty(), "{} pairs: {failed:#?}", failed.len());
 }
 
-/// Names the pair if it fails.
-struct Told(Pair);
-
-impl Drop for Told {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            eprintln!("--- {:?}", self.0);
-        }
-    }
+fn next(left: &Mutex<impl Iterator<Item = Pair>>) -> Option<Pair> {
+    left.lock().unwrap().next()
 }
 
 /// The processes of a pair.

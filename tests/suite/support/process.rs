@@ -391,19 +391,7 @@ impl Process {
     /// Stops it as SIGSTOP does, but not while it holds SQLite's write lock,
     /// for which everybody else would wait with it.
     pub fn freeze(&self, db: &TestDb) {
-        let mut lock = (!db.is_postgres()).then(|| db.connect());
-        if let Some(lock) = &mut lock {
-            super::db::execute(lock, "BEGIN IMMEDIATE");
-        }
-        self.signal(Signal::STOP);
-        let stat = format!("/proc/{}/stat", self.pid());
-        until("the process stands still", || {
-            let stat = std::fs::read_to_string(&stat).unwrap();
-            stat.rsplit(')').next().unwrap().starts_with(" T")
-        });
-        if let Some(lock) = &mut lock {
-            super::db::execute(lock, "ROLLBACK");
-        }
+        suspend(db, self.pid());
     }
 
     /// Waits for its end.
@@ -422,6 +410,23 @@ impl Process {
 
     pub fn log(&self) -> String {
         std::fs::read_to_string(&self.log).unwrap()
+    }
+}
+
+/// The same as [`Process::freeze`].
+pub fn suspend(db: &TestDb, pid: i32) {
+    let mut lock = (!db.is_postgres()).then(|| db.connect());
+    if let Some(lock) = &mut lock {
+        super::db::execute(lock, "BEGIN IMMEDIATE");
+    }
+    signal(pid, Signal::STOP);
+    let stat = format!("/proc/{pid}/stat");
+    until("the process stands still", || {
+        let stat = std::fs::read_to_string(&stat).unwrap();
+        stat.rsplit(')').next().unwrap().starts_with(" T")
+    });
+    if let Some(lock) = &mut lock {
+        super::db::execute(lock, "ROLLBACK");
     }
 }
 

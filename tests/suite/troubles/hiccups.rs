@@ -3,8 +3,9 @@
 
 use crate::on_each_database;
 use crate::support::TestDb;
-use crate::support::db::{execute, try_execute};
+use crate::support::db::{count, execute, try_execute};
 use crate::support::jobs::Log;
+use crate::support::server::Server;
 use crate::support::wait::{DEADLINE, until};
 use diesel::QueryResult;
 use serde::{Deserialize, Serialize};
@@ -42,6 +43,10 @@ enum Call {
     Lost,
     /// The same, in the job's own statement.
     LostWithin,
+    /// The same, before the job's own transaction.
+    LostBefore,
+    /// Two steps, with the trouble in between.
+    Across,
 }
 
 impl Call {
@@ -69,7 +74,39 @@ impl Call {
                 }
                 Ok(())
             }),
+            Call::LostBefore => {
+                let conn = &mut cx.connection()?;
+                if cx.log.count("error") == 0 {
+                    let _ = end_session(conn);
+                }
+                conn.transaction(|conn| cx.finish_in(conn))
+            }
+            Call::Across => {
+                let conn = &mut cx.connection()?;
+                cx.step(conn, "a", |_| {
+                    cx.log.add("first");
+                    Ok(())
+                })?;
+                cx.is_awaited();
+                cx.step(conn, "b", |_| Ok(()))
+            }
         }
+    }
+
+    /// Whether it waits for the trouble before it calls anything.
+    fn waits(self) -> bool {
+        !matches!(
+            self,
+            Call::Lost | Call::LostWithin | Call::LostBefore | Call::Across
+        )
+    }
+}
+
+impl Stage {
+    fn is_awaited(&self) {
+        until("the database is busy", || {
+            self.is_busy.load(Ordering::SeqCst)
+        });
     }
 }
 
@@ -87,8 +124,8 @@ impl Job for Hiccup {
 
     fn perform(self, cx: &Context<'_, Stage>) -> JobResult {
         cx.log.add("start");
-        if !matches!(self.0, Call::Lost | Call::LostWithin) {
-            until("the database is busy", || cx.is_busy.load(Ordering::SeqCst));
+        if self.0.waits() {
+            cx.is_awaited();
         }
         let done = self.0.run(cx);
         if let Err(error) = &done
@@ -186,10 +223,10 @@ fn finished(db: &TestDb) -> i64 {
 fn a_busy_database_gives_jobs_back(db: &TestDb) {
     let mut conn = db.connect();
     let child = Child.enqueue(&mut conn).unwrap().id;
-    let mut calls = vec![Call::Step, Call::Memo, Call::Join(child)];
-    // On SQLite, a reader waits for no writer, and the job's own transaction begins before `finish_in`.
+    let mut calls = vec![Call::Step, Call::Memo, Call::Join(child), Call::FinishIn];
+    // On SQLite, a reader waits for no writer.
     if db.is_postgres() {
-        calls.extend([Call::FinishIn, Call::PauseFor, Call::WaitEvent]);
+        calls.extend([Call::PauseFor, Call::WaitEvent]);
     }
     let enqueue = |call: &Call| Hiccup(*call).enqueue(&mut db.connect()).unwrap().id;
     let jobs: Vec<JobId> = calls.iter().map(enqueue).collect();
@@ -242,13 +279,57 @@ fn a_lost_connection_gives_jobs_back(db: &TestDb) {
     if !db.is_postgres() {
         return;
     }
-    for call in [Call::Lost, Call::LostWithin] {
+    for call in [Call::Lost, Call::LostWithin, Call::LostBefore] {
         let job = Hiccup(call).enqueue(&mut db.connect()).unwrap().id;
         let before = finished(db);
         let (stage, processes) = start(db);
         until("it is finished", || finished(db) == before + 1);
         assert_eq!(stage.log.count("error"), 1, "{:?}", stage.log.lines());
         assert_eq!(outcomes(db, job), [AttemptOutcome::Interrupted]);
+        drop(processes);
+    }
+}
+
+/// As in an upgrade of the server, or after a crash of it.
+#[test]
+fn a_restarted_server_gives_jobs_back() {
+    for mode in ["fast", "immediate"] {
+        let Some(server) = Server::start() else {
+            return;
+        };
+        let db = server.database();
+        let calls = [
+            Call::Step,
+            Call::Memo,
+            Call::FinishIn,
+            Call::PauseFor,
+            Call::WaitEvent,
+            Call::Across,
+        ];
+        let enqueue = |call: Call| Hiccup(call).enqueue(&mut db.connect()).unwrap().id;
+        let jobs = calls.map(enqueue);
+        let (stage, processes) = start(&db);
+        until("all jobs run", || {
+            (stage.log.count("start"), stage.log.count("first")) == (calls.len(), 1)
+        });
+        server.restart(mode);
+        stage.is_busy.store(true, Ordering::SeqCst);
+        until("all are finished", || {
+            let left = "SELECT count(*) AS n FROM solid_queue_jobs WHERE finished_at IS NULL";
+            count(&mut db.connect(), left) == 0
+        });
+        let across = jobs[calls.len() - 1];
+        let cut = outcomes(&db, across);
+        assert!(!cut.is_empty(), "its connection was lost");
+        for (job, call) in jobs.iter().zip(&calls) {
+            let all = outcomes(&db, *job);
+            let is_given_back = |one: &AttemptOutcome| *one == AttemptOutcome::Interrupted;
+            assert!(all.iter().all(is_given_back), "{call:?}: {all:?}");
+        }
+        assert_eq!(stage.log.count("first"), 1, "{:?}", stage.log.lines());
+        let counted =
+            "SELECT CAST(sum(attempts + crash_count) AS bigint) AS n FROM solid_queue_jobs";
+        assert_eq!(count(&mut db.connect(), counted), 0);
         drop(processes);
     }
 }

@@ -131,12 +131,14 @@ fn open_beside(path: &Path) -> Option<File> {
     let database = std::fs::metadata(path).ok()?;
     let turn = with_end(path, "-turn");
     let mut options = File::options();
-    options.read(true).write(true);
+    // As SQLite opens its own files: a link that another user made could lead a command run by root to any file.
+    let flags = rustix::fs::OFlags::NOFOLLOW.bits().cast_signed();
+    options.read(true).write(true).custom_flags(flags);
     if let Ok(file) = options.open(&turn) {
         return Some(file);
     }
     let mode = database.mode() & 0o666;
-    let file = options.create_new(true).mode(mode).open(&turn);
+    let file = options.clone().create_new(true).mode(mode).open(&turn);
     match file {
         Ok(file) => {
             // Only root may, and only root needs to.
@@ -144,7 +146,7 @@ fn open_beside(path: &Path) -> Option<File> {
             Some(file)
         }
         // Another process has created it just now.
-        Err(_) => File::options().read(true).write(true).open(&turn).ok(),
+        Err(_) => options.open(&turn).ok(),
     }
 }
 
@@ -181,4 +183,21 @@ mod door {
     pub(super) fn enter(_file: &File) {}
 
     pub(super) fn leave(_file: &File) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_link_in_its_place_is_not_followed() {
+        let directory = tempfile::tempdir().unwrap();
+        let [path, victim] = ["jobs.db", "victim"].map(|name| directory.path().join(name));
+        std::fs::write(&path, "").unwrap();
+        std::fs::write(&victim, "root:x:0:0:root").unwrap();
+        std::os::unix::fs::symlink(&victim, with_end(&path, "-turn")).unwrap();
+        let queue = TurnQueue::beside(&path);
+        assert!(queue.try_take(), "there is no queue");
+        assert_eq!(std::fs::read_to_string(&victim).unwrap(), "root:x:0:0:root");
+    }
 }

@@ -29,6 +29,10 @@ impl TakesTurns {
     }
 
     fn start(&mut self, kind: StatementKind) {
+        // Diesel has not reported how the statement or the transaction before it ended.
+        if !self.is_in_transaction || matches!(kind, StatementKind::Begin { .. }) {
+            self.end();
+        }
         if kind.may_write() && !self.has_asked {
             self.has_asked = true;
             self.turn = self.turns.take(Precedence::Normal);
@@ -44,9 +48,14 @@ impl TakesTurns {
             _ => {}
         }
         if !self.is_in_transaction {
-            self.turn = None;
-            self.has_asked = false;
+            self.end();
         }
+    }
+
+    fn end(&mut self) {
+        self.is_in_transaction = false;
+        self.turn = None;
+        self.has_asked = false;
     }
 }
 
@@ -188,14 +197,63 @@ mod tests {
         assert!(!turns.is_taken());
     }
 
+    /// A value that Diesel cannot bind.
+    #[derive(Debug, diesel::expression::AsExpression)]
+    #[diesel(sql_type = diesel::sql_types::Text)]
+    struct Unbindable;
+
+    impl diesel::serialize::ToSql<diesel::sql_types::Text, diesel::sqlite::Sqlite> for Unbindable {
+        fn to_sql<'b>(
+            &'b self,
+            _: &mut diesel::serialize::Output<'b, '_, diesel::sqlite::Sqlite>,
+        ) -> diesel::serialize::Result {
+            Err("no".into())
+        }
+    }
+
+    /// Diesel reports only its start.
+    #[test]
+    fn a_statement_whose_values_cannot_be_bound_delays_others_once() {
+        let (_directory, turns, mut conn) = file();
+        let insert = |conn: &mut SqliteConnection| {
+            let insert = diesel::sql_query("INSERT INTO a VALUES (?)");
+            insert
+                .bind::<diesel::sql_types::Text, _>(Unbindable)
+                .execute(conn)
+        };
+        insert(&mut conn).unwrap_err();
+        for _ in 0..2 {
+            assert!(turns.take(Precedence::Normal).is_some());
+            assert!(!turns.is_taken());
+        }
+        // What the same connection does next is unaffected.
+        insert(&mut conn).unwrap_err();
+        conn.batch_execute("INSERT INTO a VALUES (1)").unwrap();
+        assert!(!turns.is_taken());
+    }
+
+    #[test]
+    fn a_row_that_is_returned_leaves_no_turn_behind() {
+        let (_directory, turns, mut conn) = file();
+        let insert = diesel::sql_query("INSERT INTO a VALUES (1), (2) RETURNING b AS n");
+        #[derive(QueryableByName)]
+        struct Row {
+            #[diesel(sql_type = diesel::sql_types::BigInt)]
+            n: i64,
+        }
+        let row: Row = insert.get_result(&mut conn).unwrap();
+        assert_eq!(row.n, 1);
+        assert!(!turns.is_taken());
+    }
+
     /// It holds SQLite's lock, for which another writer may wait with the turn.
     #[test]
     fn a_transaction_asks_for_its_turn_once() {
         let (_directory, turns, mut conn) = file();
-        let mut takes = TakesTurns::new(&turns);
-        takes.has_asked = true;
-        conn.set_instrumentation(takes);
         conn.batch_execute("BEGIN IMMEDIATE").unwrap();
+        let mut takes = TakesTurns::new(&turns);
+        (takes.has_asked, takes.is_in_transaction) = (true, true);
+        conn.set_instrumentation(takes);
         let arrived = turns.arrived();
         conn.batch_execute("INSERT INTO a VALUES (1)").unwrap();
         conn.batch_execute("SAVEPOINT x").unwrap();

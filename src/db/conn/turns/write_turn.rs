@@ -12,9 +12,9 @@
 use crate::clock;
 use crate::db::conn::turns::pauses::{self, TurnPauses};
 use crate::db::conn::turns::queue::TurnQueue;
-use std::collections::BTreeSet;
-use std::path::Path;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 /// The longest wait of a thread for the other threads of its process: as long as SQLite itself waits for
@@ -49,7 +49,8 @@ pub(crate) struct WriteTurns {
 
 #[derive(Debug, Default)]
 struct TurnState {
-    is_taken: bool,
+    /// Since when a thread has its turn, or pauses.
+    taken: Option<Instant>,
     arrived: u64,
     waiting: BTreeSet<(Precedence, u64)>,
     process: ProcessTurn,
@@ -74,16 +75,29 @@ pub(crate) struct WriteTurn {
 }
 
 impl WriteTurns {
-    /// Creates the turns of the database file at this path.
+    /// Returns the turns of the database file at this path. All that open it in this process share them:
+    /// the locks of the door do not tell the threads of a process apart.
     pub(crate) fn of(path: &Path) -> Arc<Self> {
-        Arc::new(WriteTurns {
+        static ALL: Mutex<BTreeMap<PathBuf, Weak<WriteTurns>>> = Mutex::new(BTreeMap::new());
+        let path = resolved(path);
+        let mut all = ALL.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(turns) = all.get(&path).and_then(Weak::upgrade) {
+            return turns;
+        }
+        all.retain(|_, turns| turns.strong_count() > 0);
+        let turns = Arc::new(WriteTurns {
             state: Mutex::default(),
             changed: Condvar::new(),
-            queue: TurnQueue::beside(path),
-        })
+            queue: TurnQueue::beside(&path),
+        });
+        all.insert(path, Arc::downgrade(&turns));
+        turns
     }
 
     /// Waits for a turn. Returns `None` if that takes longer than SQLite would wait.
+    ///
+    /// A thread that keeps its turn for that long has lost it then, and delays the others once: Diesel
+    /// does not report the end of a statement whose values it could not bind.
     pub(crate) fn take(self: &Arc<Self>, precedence: Precedence) -> Option<WriteTurn> {
         let mut state = self.state();
         let mine = (precedence, state.arrived);
@@ -92,7 +106,7 @@ impl WriteTurns {
         let until = clock::deadline(LONGEST);
         loop {
             let now = clock::instant();
-            let is_next = !state.is_taken && state.waiting.first() == Some(&mine);
+            let is_next = state.taken.is_none() && state.waiting.first() == Some(&mine);
             let most = if is_next {
                 let Some(left) = self.left_in_queue(&mut state, now) else {
                     let Some(pause) = state.pauses.due(&self.queue) else {
@@ -106,6 +120,10 @@ impl WriteTurns {
                 until.saturating_duration_since(now)
             };
             if most.is_zero() {
+                if state.taken.is_some_and(|taken| now - taken >= LONGEST) {
+                    state.taken = None;
+                    continue;
+                }
                 state.waiting.remove(&mine);
                 self.changed.notify_all();
                 return None;
@@ -114,11 +132,12 @@ impl WriteTurns {
             state = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
         state.waiting.remove(&mine);
-        state.is_taken = true;
+        let since = clock::instant();
+        state.taken = Some(since);
         drop(state);
         Some(WriteTurn {
             turns: Arc::clone(self),
-            since: clock::instant(),
+            since,
         })
     }
 
@@ -129,11 +148,11 @@ impl WriteTurns {
         length: Duration,
     ) -> MutexGuard<'s, TurnState> {
         let is_held = matches!(state.process, ProcessTurn::Held(_));
-        state.is_taken = true;
+        state.taken = Some(clock::instant());
         drop(state);
         let end = pauses::pause(&self.queue, is_held, length);
         let mut state = self.state();
-        state.is_taken = false;
+        state.taken = None;
         if is_held {
             state.process = match end.is_held {
                 true => ProcessTurn::Held(clock::instant()),
@@ -186,7 +205,7 @@ impl WriteTurns {
         let ProcessTurn::Held(since) = state.process else {
             return;
         };
-        let is_wanted = state.is_taken || !state.waiting.is_empty();
+        let is_wanted = state.taken.is_some() || !state.waiting.is_empty();
         if !is_wanted || (since.elapsed() >= KEPT && self.queue.is_awaited()) {
             self.queue.release();
             state.process = ProcessTurn::Not;
@@ -195,7 +214,7 @@ impl WriteTurns {
 
     #[cfg(test)]
     pub(crate) fn is_taken(&self) -> bool {
-        self.state().is_taken
+        self.state().taken.is_some()
     }
 
     /// Returns how often a turn was asked for.
@@ -213,16 +232,46 @@ impl Drop for WriteTurn {
     fn drop(&mut self) {
         let turns = &self.turns;
         let mut state = turns.state();
-        state.is_taken = false;
+        if state.taken != Some(self.since) {
+            return;
+        }
+        state.taken = None;
         state.pauses.after_a_turn(self.since, &turns.queue);
         turns.pass_on(&mut state);
         turns.changed.notify_all();
     }
 }
 
+/// Returns the path that all names of a file lead to. The file may not exist yet.
+fn resolved(path: &Path) -> PathBuf {
+    let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    let within = |path: &Path| Some(path.parent()?.canonicalize().ok()?.join(path.file_name()?));
+    let found = path.canonicalize().ok().or_else(|| within(&path));
+    found.unwrap_or(path)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn all_names_of_a_file_have_one_order_of_turns() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("jobs.db");
+        let early = WriteTurns::of(&path);
+        std::fs::write(&path, "").unwrap();
+        let link = directory.path().join("link.db");
+        std::os::unix::fs::symlink(&path, &link).unwrap();
+        let around = directory
+            .path()
+            .join("..")
+            .join(directory.path().file_name().unwrap());
+        for name in [&path, &link, &around.join("jobs.db")] {
+            assert!(Arc::ptr_eq(&early, &WriteTurns::of(name)), "{name:?}");
+        }
+        let other = WriteTurns::of(&directory.path().join("other.db"));
+        assert!(!Arc::ptr_eq(&early, &other));
+    }
 
     #[test]
     fn precedence_comes_before_arrival() {
