@@ -1,5 +1,6 @@
 //! What is kept of the value that a job returned.
 
+use crate::job::arguments::readable::lost_float;
 use crate::job::arguments::{MAX_DEPTH, is_too_deep};
 use crate::job::context::Run;
 use crate::job::error::{JobError, JobOutput};
@@ -16,18 +17,20 @@ pub(crate) fn as_output(
 ) -> Result<JobOutput, JobError> {
     let text = serde_json::to_string(output)
         .map_err(|error| JobError::new("unserialisable_output", error.to_string()))?;
-    Ok(keepable(run, most, text))
+    let lost = lost_float(output, &text);
+    Ok(keepable(run, most, text, lost))
 }
 
 /// Returns what can be kept of a job's return value.
 ///
-/// A job that returned too much has done its work, and running it again would only repeat that. It
+/// A job that returned too much, or NaN, has done its work, and running it again would only repeat that. It
 /// succeeds, and its result explains why the value is missing.
-fn keepable(run: &Run, most: usize, text: String) -> JobOutput {
-    if text == "null" {
+fn keepable(run: &Run, most: usize, text: String, lost: Option<String>) -> JobOutput {
+    let problem = if let Some(lost) = lost {
+        format!("result_not_json: {lost}")
+    } else if text == "null" {
         return JobOutput::default();
-    }
-    let problem = if text.len() > most {
+    } else if text.len() > most {
         format!(
             "result_too_large: it takes {} bytes as JSON, more than the {} allowed; store the data elsewhere and \
              return a reference, or raise `MAX_RESULT`",

@@ -51,6 +51,20 @@ impl Job for Nul {
     }
 }
 
+/// Returns a number that JSON does not have.
+#[derive(Debug, Serialize, Deserialize)]
+struct Unmeasured;
+
+impl Job for Unmeasured {
+    const NAME: &'static str = "unmeasured";
+    type State = ();
+    type Output = Vec<f64>;
+
+    fn perform(self, _cx: &Context<'_, ()>) -> JobResult<Vec<f64>> {
+        Ok(vec![1.5, f64::NAN])
+    }
+}
+
 /// Ends in the way it is told to.
 #[derive(Debug, Serialize, Deserialize)]
 enum Ends {
@@ -85,6 +99,7 @@ fn bench(db: &TestDb, keep_finished: bool) -> Bench {
     let registry = Registry::new()
         .register::<Repeat>(())
         .register::<Nul>(())
+        .register::<Unmeasured>(())
         .register::<Ends>(())
         .register::<Note>(Arc::new(Log::default()))
         .register::<Wait>(Arc::clone(&gate));
@@ -160,6 +175,15 @@ fn too_large_a_result_is_not_kept_and_says_so(db: &TestDb) {
     assert_eq!((info.status, info.result), (TaskStatus::Succeeded, None));
     let error = info.error.unwrap();
     assert!(error.contains("more than the 1000 allowed"), "{error}");
+}
+
+fn a_result_that_json_cannot_hold_is_not_kept_and_says_so(db: &TestDb) {
+    let _bench = bench(db, false);
+    let job = enqueue(db, NewJob::new(&Unmeasured).unwrap()).id;
+    let info = ended(db, job);
+    assert_eq!((info.status, info.result), (TaskStatus::Succeeded, None));
+    let error = info.error.unwrap();
+    assert!(error.contains("`[1]` is NaN"), "{error}");
 }
 
 fn every_end_has_its_status(db: &TestDb) {
@@ -310,6 +334,7 @@ on_each_database!(
     a_result_outlives_the_row_of_its_job,
     jobs_that_return_nothing_leave_nothing,
     too_large_a_result_is_not_kept_and_says_so,
+    a_result_that_json_cannot_hold_is_not_kept_and_says_so,
     every_end_has_its_status,
     a_retry_forgets_the_old_end,
     waiting_ends_with_its_time,

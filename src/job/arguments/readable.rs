@@ -46,20 +46,26 @@ pub(crate) fn written<A: Serialize>(
 /// Returns a value as JSON. A float that JSON has no number for is an error that names its field.
 pub(crate) fn to_json<T: Serialize + ?Sized>(value: &T) -> std::result::Result<String, String> {
     let text = serde_json::to_string(value).map_err(|error| error.to_string())?;
-    // Such a float was written as null. Most texts have none.
-    if text.contains("null")
-        && let Some((path, float)) = finite::find(value)
-    {
-        let of = if path.is_empty() {
-            String::new()
-        } else {
-            format!("`{path}` is ")
-        };
-        return Err(format!(
-            "{of}{float}, for which JSON has no number; pass `None`, or a text"
-        ));
+    match lost_float(value, &text) {
+        Some(problem) => Err(problem),
+        None => Ok(text),
     }
-    Ok(text)
+}
+
+/// Returns what to say of a float of this value that its JSON text does not have.
+pub(crate) fn lost_float<T: Serialize + ?Sized>(value: &T, text: &str) -> Option<String> {
+    // Such a float was written as null. Most texts have none.
+    if !text.contains("null") {
+        return None;
+    }
+    let (path, float) = finite::find(value)?;
+    let of = match path.as_str() {
+        "" => String::new(),
+        _ => format!("`{path}` is "),
+    };
+    Some(format!(
+        "{of}{float}, for which JSON has no number; pass `None`, or a text"
+    ))
 }
 
 /// Returns why no worker can read this text of a caller.
