@@ -23,6 +23,7 @@ on_each_database!(
     an_interrupted_at_most_once_job_fails,
     a_child_that_dies_in_the_stop_is_no_drain,
     a_suspended_child_stops_and_resumes,
+    a_worker_whose_supervisor_was_killed_gives_back_itself,
     a_child_that_was_cut_short_before_the_stop_is_forgotten,
     a_stop_waits_for_no_lock,
 );
@@ -304,6 +305,27 @@ fn a_suspended_child_stops_and_resumes(db: &TestDb) {
     assert_eq!(supervisor.exit().code(), Some(0));
     assert_eq!((scene.count("start", "b"), scene.count("end", "b")), (1, 1));
     assert_eq!((db.rows("claimed_executions"), processes(db)), (0, 0));
+}
+
+fn a_worker_whose_supervisor_was_killed_gives_back_itself(db: &TestDb) {
+    let scene = Scene::new(db);
+    let mut supervisor = scene.worker_with(|role| {
+        role.workers = Some(1);
+        role.shutdown_ms = 300;
+    });
+    Work::new("a", Do::WaitFor(scene.gate("never")))
+        .enqueue(&mut db.connect())
+        .unwrap();
+    scene.started("a", 1);
+    supervisor.signal(Signal::KILL);
+    supervisor.exit();
+    until("it is given back, to run in a moment", || {
+        (
+            db.rows("claimed_executions"),
+            db.rows("scheduled_executions"),
+        ) == (0, 1)
+    });
+    assert_eq!(crash_count(db), 0);
 }
 
 fn a_child_that_was_cut_short_before_the_stop_is_forgotten(db: &TestDb) {

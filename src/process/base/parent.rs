@@ -1,6 +1,7 @@
 //! What the supervisor that started this program passed to it.
 
 use crate::process::base::environment::{BEGIN_QUIET, SUPERVISOR, TOKEN, new_token, variable};
+use rustix::process::{Pid, getppid};
 use std::fs::File;
 use std::io;
 use std::os::unix::net::UnixListener;
@@ -10,18 +11,25 @@ use std::sync::OnceLock;
 /// inherits the variable, and finds that the token is taken.
 struct Held {
     token: String,
+    /// The supervisor, or the wrapper that it started.
+    parent: Option<Pid>,
     /// No other process can listen under this name.
     _name: Option<UnixListener>,
 }
 
 impl Held {
     fn take(token: String) -> Option<Self> {
-        match listen(&format!("windlass-child-{token}")) {
-            Ok(name) => Some(Held { token, _name: name }),
-            Err(error) if error.kind() == io::ErrorKind::AddrInUse => None,
+        let name = match listen(&format!("windlass-child-{token}")) {
+            Ok(name) => name,
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse => return None,
             // Such names do not exist on this system: then the two cannot be distinguished.
-            Err(_) => Some(Held { token, _name: None }),
-        }
+            Err(_) => None,
+        };
+        Some(Held {
+            token,
+            parent: getppid(),
+            _name: name,
+        })
     }
 }
 
@@ -37,15 +45,20 @@ fn listen(_name: &str) -> io::Result<Option<UnixListener>> {
     Ok(None)
 }
 
-fn held() -> Option<&'static str> {
+fn held() -> Option<&'static Held> {
     static HELD: OnceLock<Option<Held>> = OnceLock::new();
     let held = HELD.get_or_init(|| variable(TOKEN).and_then(Held::take));
-    held.as_ref().map(|held| held.token.as_str())
+    held.as_ref()
 }
 
 /// Returns whether this program is a supervisor's child.
 pub(crate) fn is_supervised() -> bool {
     held().is_some()
+}
+
+/// Returns whether the supervisor that started this program is still there to see it end.
+pub(crate) fn is_watched() -> bool {
+    held().is_some_and(|held| held.parent == getppid())
 }
 
 /// Takes the pipe of the supervisor from the standard input, which becomes empty. Otherwise a program
@@ -79,7 +92,7 @@ pub(crate) fn supervisor_id() -> Option<i64> {
 /// and finds the rows by it when the program has died.
 pub(crate) fn token() -> &'static str {
     static OWN: OnceLock<String> = OnceLock::new();
-    held().unwrap_or_else(|| OWN.get_or_init(new_token))
+    held().map_or_else(|| OWN.get_or_init(new_token), |held| &held.token)
 }
 
 #[cfg(test)]

@@ -116,7 +116,7 @@ pub(crate) struct StopProgress {
 /// Decides, at the deadline of a stop, about the jobs that still run.
 ///
 /// A supervisor releases them once it has seen this process end, so that no job runs twice at the
-/// same time; without a supervisor, they wait a moment.
+/// same time; without a supervisor, or if that was killed, they wait a moment.
 pub(crate) fn give_back(
     in_flight: &InFlight,
     session: &mut Session,
@@ -124,7 +124,8 @@ pub(crate) fn give_back(
 ) -> Vec<JobId> {
     let running = in_flight.all();
     let drained = stop.is_drained;
-    let leave = stop.leave_overrun || (parent::is_supervised() && !drained);
+    let is_left = !drained && parent::is_watched();
+    let leave = stop.leave_overrun || is_left;
     let (overrun, others): (Vec<_>, Vec<_>) = running
         .iter()
         .cloned()
@@ -137,7 +138,7 @@ pub(crate) fn give_back(
     for held in once {
         fail_interrupted(&held, session);
     }
-    if drained || !parent::is_supervised() {
+    if !is_left {
         let delay = (!drained).then_some(DELAY);
         let count = release(session, &again, delay);
         if count > 0 {

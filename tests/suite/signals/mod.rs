@@ -32,7 +32,7 @@ mod in_all {
 }
 
 /// How many pairs run at once, each in a database of its own.
-const LANES: usize = 16;
+const LANES: usize = 8;
 
 /// Longer than any case takes: no job is interrupted because its time is over.
 const SHUTDOWN_MS: u64 = 600_000;
