@@ -1,5 +1,6 @@
 //! The trace context of an enqueue, as W3C Trace Context writes it.
 
+use crate::queue::MAX_NAME;
 use std::fmt;
 
 /// A trace context: the trace, the span that enqueued, and the flags of the trace.
@@ -17,8 +18,7 @@ impl Traceparent {
     /// Reads a header `traceparent`. Returns `None` if it does not have the form that the standard
     /// demands. What a later version of the standard adds at its end is ignored.
     pub(crate) fn parse(text: &str) -> Option<Self> {
-        // Almost all jobs have none.
-        if text.len() < LENGTH {
+        if text.len() > MAX_NAME {
             return None;
         }
         let (head, rest) = text.split_at_checked(LENGTH)?;
@@ -113,6 +113,7 @@ mod tests {
             &"-".repeat(55),
             &"\0".repeat(55),
             &"0".repeat(1_000_000),
+            &format!("cc{}-{}", &GOOD[2..], "a".repeat(200)),
         ] {
             assert_eq!(Traceparent::parse(text), None, "{text}");
         }
