@@ -1,6 +1,5 @@
 //! The trace context of an enqueue, as W3C Trace Context writes it.
 
-use crate::queue::MAX_NAME;
 use std::fmt;
 
 /// A trace context: the trace, the span that enqueued, and the flags of the trace.
@@ -14,11 +13,14 @@ pub(crate) struct Traceparent {
 /// The length of `00-<trace id>-<span id>-<flags>`.
 const LENGTH: usize = 55;
 
+/// The most bytes that a header of a later version of the standard may have.
+const LONGEST: usize = 255;
+
 impl Traceparent {
     /// Reads a header `traceparent`. Returns `None` if it does not have the form that the standard
     /// demands. What a later version of the standard adds at its end is ignored.
     pub(crate) fn parse(text: &str) -> Option<Self> {
-        if text.len() > MAX_NAME {
+        if text.len() > LONGEST {
             return None;
         }
         let (head, rest) = text.split_at_checked(LENGTH)?;
