@@ -102,10 +102,7 @@ pub fn job_details<C: AsConn + ?Sized>(
         false => Secrets::of_class(&mut conn, &explanation.task.class_name).doing(LOOKING)?,
     };
     let row = details::job(&mut conn, explanation.task.job_id.0).doing(LOOKING)?;
-    let of_job = match &row {
-        Some(row) => secrets.with(&row.arguments),
-        None => secrets.clone(),
-    };
+    let of_job = secrets.with_kept(row.as_ref().map(|row| &*row.arguments));
     of_job.hide_in_task(&mut explanation.task);
     let mut found = look(&mut conn, explanation, row.as_ref(), &of_job)?;
     // By the names alone: short values would hide parts of others.

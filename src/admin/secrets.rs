@@ -48,13 +48,23 @@ impl Secrets {
         }
     }
 
+    /// Returns the same for a job with these arguments, if they are kept. Else all is hidden, as the secrets in it are not
+    /// known.
+    pub(crate) fn with_kept(&self, arguments: Option<&str>) -> Self {
+        match arguments {
+            Some(arguments) => self.with(arguments),
+            None if self.has_names() => Secrets::All,
+            None => self.clone(),
+        }
+    }
+
     /// Returns the same for a stored job.
     fn with_job(&self, conn: &mut Conn<'_>, job: i64) -> QueryResult<Self> {
         let row = match self.has_names() {
             true => details::job(conn, job)?,
             false => None,
         };
-        Ok(row.map_or_else(|| self.clone(), |row| self.with(&row.arguments)))
+        Ok(self.with_kept(row.as_ref().map(|row| &*row.arguments)))
     }
 
     /// Hides what is secret in a job.
@@ -124,15 +134,13 @@ impl Secrets {
 
     /// Returns metadata with what is secret replaced.
     pub(crate) fn hide_in_meta(&self, meta: BTreeMap<String, Value>) -> BTreeMap<String, Value> {
-        let hide = |(key, value): (String, Value)| {
-            let field = serde_json::Map::from_iter([(key.clone(), value)]);
-            let shown = match self.hide(field.into()) {
-                Value::Object(mut field) => field.remove(&key).unwrap_or_default(),
-                hidden => hidden,
-            };
-            (key, shown)
-        };
-        meta.into_iter().map(hide).collect()
+        if *self == Secrets::All {
+            return meta.into_keys().map(|key| (key, HIDDEN.into())).collect();
+        }
+        match self.hide(Value::Object(meta.into_iter().collect())) {
+            Value::Object(shown) => shown.into_iter().collect(),
+            _ => BTreeMap::new(),
+        }
     }
 
     /// Returns whether JSON text contains one of the texts where it is shown. Spaces do not count, as

@@ -3,13 +3,11 @@
 use crate::db::AsConn;
 use crate::db::model::follows::{On, Otherwise, Parent};
 use crate::db::own;
-use crate::db::table::flows::undos::UNDOES;
 use crate::db::transition::flows::undo;
 use crate::error::Doing;
 use crate::flow::batch::to_job::ToNewJob;
 use crate::job::context::Context;
 use crate::job::error::{JobError, JobResult};
-use crate::queue::MAX_NAME;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::fmt;
@@ -96,7 +94,7 @@ where
     ///
     /// # Errors
     /// Those of [`Context::step`]. Also if the job that undoes it is not new, waits for others itself, or cannot be
-    /// enqueued, or if the name of the step has more than 241 bytes.
+    /// enqueued.
     pub fn step<C: AsConn>(
         self,
         conn: &mut C,
@@ -130,12 +128,6 @@ fn enlist<S: ?Sized, C: AsConn>(
     job: impl ToNewJob,
 ) -> JobResult {
     let refused = |problem: String| JobError::new("wrong_undo", problem).fail();
-    if UNDOES.len() + step.len() > MAX_NAME {
-        let most = MAX_NAME - UNDOES.len();
-        let problem =
-            format!("the name of a step that can be undone has at most {most} bytes: `{step:.64}`");
-        return Err(refused(problem));
-    }
     let run = cx.run();
     let mut job = job.to_new_job()?;
     let follows = job.follows_mut();
@@ -144,8 +136,8 @@ fn enlist<S: ?Sized, C: AsConn>(
             format!("what undoes the step `{step}` waits for others, which is not possible");
         return Err(refused(problem));
     }
-    follows.parents = vec![(Parent::Job(run.job_id), Some(format!("{UNDOES}{step}")))];
-    (follows.on, follows.otherwise) = (On::Failure, Otherwise::Drop);
+    follows.parents = vec![(Parent::Job(run.job_id), Some(step.to_owned()))];
+    (follows.on, follows.otherwise) = (On::Failure, Otherwise::Undo);
     let enqueued = job.enqueue(conn)?;
     if !enqueued.is_new {
         let problem = format!(

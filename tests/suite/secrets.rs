@@ -61,7 +61,7 @@ impl Job for Open {
         let token = &self.token;
         cx.log(format!("opens with {token}, {:?}", self.card));
         cx.progress(50.0, format!("at the door of {token}"));
-        let shown = json!({"token": "another", "plain": token, "text": format!("by {token}")});
+        let shown = json!({"token": "another", "plain": token, "text": format!("by {token}"), format!("of {token}"): 1});
         // A drain without a database of its own has no connection.
         if let Ok(mut conn) = cx.connection() {
             cx.step(&mut conn, "knock", |_| Ok::<_, JobError>(shown.clone()))?;
@@ -87,6 +87,7 @@ fn job(mode: &str) -> NewJob {
         .tags([format!("token/{SECRET}"), "night".to_owned()])
         .meta("token", SECRET)
         .meta("note", json!({"by": format!("the owner of {SECRET}")}))
+        .meta(format!("for {SECRET}"), "Ada")
 }
 
 /// What the crate `log` was given with the secret in it.
@@ -315,6 +316,14 @@ fn a_secret_leaves_nowhere(db: &TestDb) {
     let mut shown = by_http(&server, &vault.ids);
     shown.extend(by_command(db, &vault.ids));
     shown.extend(by_library(db, &vault));
+    // Which values are secret is not known any more.
+    let gone = vault.ids[0];
+    db.execute(&format!("DELETE FROM solid_queue_jobs WHERE id = {gone}"));
+    let reply = Ask::new(server.address(), "GET", &format!("/v1/jobs/{gone}")).send();
+    assert!(reply.body.contains("\"result\":\"[hidden]\""), "{reply:?}");
+    shown.push(("a result without its job".to_owned(), reply.body));
+    let said = windlass(&db.url, &["jobs", "show", &gone.to_string(), "--json"]);
+    shown.push(("the same by the command".to_owned(), said.out));
     let leaks: Vec<&(String, String)> = shown
         .iter()
         .filter(|(_, text)| text.contains("xyzzy"))

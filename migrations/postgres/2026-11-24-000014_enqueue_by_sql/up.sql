@@ -206,7 +206,7 @@ DECLARE
         WHEN p_max_attempts < 1 THEN 'its max_attempts must be an integer, 1 or more'
         WHEN p_max_crashes < 0 THEN 'its max_crashes must be an integer, 0 or more'
         WHEN p_at_most_once AND p_max_attempts > 1 THEN 'it has at-most-once delivery and more than one attempt; choose one'
-        WHEN p_traceparent COLLATE "C" !~ '^(00-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}|(?!00|ff)[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}(-.*)?)$' OR substr(p_traceparent, 4, 32) = '00000000000000000000000000000000' OR substr(p_traceparent, 37, 16) = '0000000000000000' THEN 'its traceparent is not one of W3C Trace Context; pass the header as it is, `00-<32 digits>-<16 digits>-<2 digits>` with lower-case hexadecimal digits' END;
+        WHEN octet_length(p_traceparent) > 255 OR substr(p_traceparent, 4, 32) = '00000000000000000000000000000000' OR substr(p_traceparent, 37, 16) = '0000000000000000' OR p_traceparent COLLATE "C" !~ '^(00-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}|(?!00|ff)[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}(-.*)?)$' THEN 'its traceparent is not one of W3C Trace Context; pass the header as it is, `00-<32 digits>-<16 digits>-<2 digits>` with lower-case hexadecimal digits' END;
     v_json json;
     v_at timestamp;
     v_delay bigint;
@@ -330,7 +330,7 @@ BEGIN
             DELETE FROM windlass_waits w WHERE w.job_id = v_holder;
             DELETE FROM windlass_edges w WHERE w.child_job_id = v_holder AND w.otherwise = 'join';
             WITH let_go AS (UPDATE windlass_edges w SET runs_on = 'finish', outcome = 'failed'
-                WHERE w.parent_job_id = v_holder AND w.runs_on = 'failure' AND w.otherwise = 'drop' AND substr(w.name, 1, 14) = 'windlass/undo/' RETURNING w.child_job_id)
+                WHERE w.parent_job_id = v_holder AND w.runs_on = 'failure' AND w.otherwise = 'undo' RETURNING w.child_job_id)
             INSERT INTO windlass_wanted_keys (kind, target_id) SELECT 'after', g.child_job_id FROM let_go g;
             -- What waits for another job to end stays blocked, whatever its new time is.
             UPDATE solid_queue_blocked_executions e SET queue_name = p_queue, priority = p_priority
@@ -562,7 +562,7 @@ BEGIN
         WHEN r.max_attempts < 1 THEN 'its max_attempts must be an integer, 1 or more'
         WHEN r.max_crashes < 0 THEN 'its max_crashes must be an integer, 0 or more'
         WHEN r.at_most_once AND r.max_attempts > 1 THEN 'it has at-most-once delivery and more than one attempt; choose one'
-        WHEN r.traceparent COLLATE "C" !~ '^(00-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}|(?!00|ff)[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}(-.*)?)$' OR substr(r.traceparent, 4, 32) = '00000000000000000000000000000000' OR substr(r.traceparent, 37, 16) = '0000000000000000' THEN 'its traceparent is not one of W3C Trace Context; pass the header as it is, `00-<32 digits>-<16 digits>-<2 digits>` with lower-case hexadecimal digits' END AS problem FROM input AS r
+        WHEN octet_length(r.traceparent) > 255 OR substr(r.traceparent, 4, 32) = '00000000000000000000000000000000' OR substr(r.traceparent, 37, 16) = '0000000000000000' OR r.traceparent COLLATE "C" !~ '^(00-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}|(?!00|ff)[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}(-.*)?)$' THEN 'its traceparent is not one of W3C Trace Context; pass the header as it is, `00-<32 digits>-<16 digits>-<2 digits>` with lower-case hexadecimal digits' END AS problem FROM input AS r
         ), job AS (
             INSERT INTO solid_queue_jobs (queue_name, class_name, arguments, priority, max_attempts, max_crashes, at_most_once, policy, traceparent, active_job_id, scheduled_at, created_at, updated_at) SELECT coalesce(r.queue, 'default'), windlass_enqueue_many_v1.class, coalesce(r.arguments, 'null'), coalesce(r.priority, 0), CAST(CASE WHEN r.max_attempts IS NOT NULL THEN least(r.max_attempts, 2147483647) END AS integer), CAST(CASE WHEN r.max_crashes IS NOT NULL THEN least(r.max_crashes, 2147483647) END AS integer), coalesce(r.at_most_once, false), '{"unique_scope":"' || r.unique_scope || '"}', r.traceparent, NULL, coalesce(CAST(r.run_at AT TIME ZONE 'UTC' AS timestamp), (statement_timestamp() AT TIME ZONE 'UTC' + CAST(round(r.delay_seconds * 1000000) AS bigint) * interval '1 microsecond')), (statement_timestamp() AT TIME ZONE 'UTC'), (statement_timestamp() AT TIME ZONE 'UTC') FROM r WHERE r.problem IS NULL ORDER BY r.place
             RETURNING id, queue_name, priority, class_name, at_most_once, max_crashes, scheduled_at
@@ -641,10 +641,17 @@ BEGIN
         aclexplode(coalesce(n.nspacl, acldefault('n', n.nspowner))) AS a
     WHERE t.oid = to_regclass('solid_queue_jobs') AND a.privilege_type = 'CREATE'
     UNION SELECT o.proowner FROM pg_class t JOIN pg_proc o ON o.pronamespace = t.relnamespace
-    WHERE t.oid = to_regclass('solid_queue_jobs') AND o.proname IN
-        (SELECT b.proname FROM pg_proc b WHERE b.pronamespace = CAST('pg_catalog' AS regnamespace))
+    WHERE t.oid = to_regclass('solid_queue_jobs') AND (o.proname LIKE 'windlass\_%' OR o.proname IN
+        (SELECT b.proname FROM pg_proc b WHERE b.pronamespace = CAST('pg_catalog' AS regnamespace)))
     UNION SELECT o.oprowner FROM pg_class t JOIN pg_operator o ON o.oprnamespace = t.relnamespace
     WHERE t.oid = to_regclass('solid_queue_jobs')
+    UNION SELECT coalesce(r.role, o.relowner) FROM pg_class t JOIN pg_class o ON o.relnamespace = t.relnamespace
+    CROSS JOIN LATERAL (SELECT CAST(NULL AS oid)
+        UNION ALL SELECT a.grantee FROM aclexplode(o.relacl) AS a WHERE a.privilege_type = 'TRIGGER'
+        UNION ALL SELECT f.proowner FROM pg_trigger g JOIN pg_proc f ON f.oid = g.tgfoid WHERE g.tgrelid = o.oid AND NOT g.tgisinternal
+    ) AS r (role)
+    WHERE t.oid = to_regclass('solid_queue_jobs') AND o.relkind IN ('r', 'p', 'v', 'f', 'm')
+        AND (o.relname LIKE 'solid\_queue\_%' OR o.relname LIKE 'windlass\_%' AND o.relname NOT LIKE 'windlass\_enqueue%')
 ), judged AS (
     SELECT f.*, f.is_meant AND EXISTS (SELECT 1 FROM maker m WHERE CASE WHEN m.role = 0 THEN true
         ELSE m.role <> f.nspowner AND NOT pg_has_role(m.role, f.proowner, 'MEMBER') END) AS is_shared
@@ -652,7 +659,7 @@ BEGIN
 ) SELECT oid, name, path, is_meant AND NOT is_shared AS is_definer, concat_ws(' and ',
     CASE WHEN is_loose THEN 'has not the fixed search_path ' || path END,
     CASE WHEN is_public THEN 'may be called by every role' END,
-    CASE WHEN is_shared AND prosecdef THEN 'has the rights of its owner, though other roles may create functions in its schema, or have' END,
+    CASE WHEN is_shared AND prosecdef THEN 'has the rights of its owner, though other roles may create functions in its schema or triggers on its tables, or have' END,
     CASE WHEN is_meant AND NOT is_shared AND NOT prosecdef THEN 'has not the rights of its owner' END) AS fault
 FROM judged WHERE is_loose OR is_public OR prosecdef <> (is_meant AND NOT is_shared) ORDER BY name
     LOOP

@@ -24,10 +24,9 @@ BEGIN
     DELETE FROM windlass_waits WHERE job_id = NEW.id;
     DELETE FROM windlass_edges WHERE child_job_id = NEW.id AND otherwise = 'join';
     INSERT INTO windlass_wanted_keys (kind, target_id) SELECT 'after', w.child_job_id FROM windlass_edges w
-    WHERE w.parent_job_id = NEW.id AND w.runs_on = 'failure' AND w.otherwise = 'drop'
-        AND substr(w.name, 1, 14) = 'windlass/undo/';
+    WHERE w.parent_job_id = NEW.id AND w.runs_on = 'failure' AND w.otherwise = 'undo';
     UPDATE windlass_edges SET runs_on = 'finish', outcome = 'failed'
-    WHERE parent_job_id = NEW.id AND runs_on = 'failure' AND otherwise = 'drop' AND substr(name, 1, 14) = 'windlass/undo/';
+    WHERE parent_job_id = NEW.id AND runs_on = 'failure' AND otherwise = 'undo';
 END;
 
 INSERT INTO windlass_schema_migrations (version, applied_at)

@@ -5,7 +5,6 @@ mod nodes;
 
 use crate::db::query::batches::details;
 use crate::db::query::flows::edges::{self as rows, EdgeRow, EdgesOf};
-use crate::db::table::flows::undos::{UNDOES, UNDONE_AFTER};
 use crate::db::{AsConn, Conn, own};
 use crate::error::{Doing as _, Error, Result};
 use crate::job::id::{BatchId, JobId};
@@ -219,14 +218,9 @@ fn edge(row: EdgeRow) -> FlowEdge {
             ..within(from, outer)
         };
     }
-    let step = row
-        .name
-        .as_deref()
-        .and_then(|name| name.strip_prefix(UNDOES));
-    let step = step.map(str::to_owned);
-    let kind = match (&*row.runs_on, row.name.as_deref()) {
-        _ if step.is_some() => "undoes",
-        (_, Some(UNDONE_AFTER)) => "before",
+    let kind = match (&*row.runs_on, &*row.otherwise) {
+        (_, "undo") => "undoes",
+        (_, "wait" | "discard") if row.is_of_undo => "before",
         ("success", _) => "success",
         ("failure", _) => "failure",
         _ => "finish",
@@ -235,10 +229,7 @@ fn edge(row: EdgeRow) -> FlowEdge {
         from,
         to: JobId(row.child_job_id).into(),
         kind,
-        name: match kind {
-            "before" => None,
-            _ => step.or(row.name),
-        },
+        name: row.name,
         outcome: row.outcome,
     }
 }

@@ -61,6 +61,10 @@ pub(crate) enum Otherwise {
     Wait,
     /// It runs all the same: it waits in the middle of its work.
     Join,
+    /// It is deleted: it undoes the step of its parent that has the name of the edge.
+    Undo,
+    /// It ends with its parent, without a run: it stands for that batch in another.
+    Nest,
 }
 
 impl Otherwise {
@@ -70,6 +74,8 @@ impl Otherwise {
             Otherwise::Drop => "drop",
             Otherwise::Wait => "wait",
             Otherwise::Join => "join",
+            Otherwise::Undo => "undo",
+            Otherwise::Nest => "nest",
         }
     }
 }

@@ -31,12 +31,14 @@ impl SecretTexts {
         walk(&mut value, &mut Vec::new(), names, &mut |secret| {
             leaves(secret, &mut secrets);
         });
+        let inner = |quoted: String| quoted[1..quoted.len() - 1].to_owned();
         let quoted = |secret: &String| {
-            let quoted = format!("{secret:?}");
-            quoted[1..quoted.len() - 1].to_owned()
+            let ways = [format!("{secret:?}"), Value::from(&**secret).to_string()];
+            ways.map(inner)
         };
         // Longest first, because one may be part of another.
-        let mut secrets: Vec<String> = secrets.iter().map(quoted).chain(secrets.clone()).collect();
+        let quoted = secrets.iter().flat_map(quoted);
+        let mut secrets: Vec<String> = quoted.chain(secrets.clone()).collect();
         secrets.sort_by_key(|secret| std::cmp::Reverse(secret.len()));
         secrets.dedup();
         SecretTexts(secrets)
@@ -51,13 +53,19 @@ impl SecretTexts {
         self.0.iter().fold(text, hide)
     }
 
-    /// Hides these values in the texts of a value, and where they are a value themselves.
+    /// Hides these values in the texts of a value, in the names of its fields, and where they are a value themselves.
     pub(crate) fn hide_in(&self, value: &mut Value) {
         match value {
             Value::String(text) => *text = self.hide(std::mem::take(text)),
             Value::Number(number) if self.0.contains(&number.to_string()) => *value = HIDDEN.into(),
             Value::Array(items) => items.iter_mut().for_each(|item| self.hide_in(item)),
-            Value::Object(fields) => fields.values_mut().for_each(|field| self.hide_in(field)),
+            Value::Object(fields) => {
+                let hide = |(name, mut field): (String, Value)| {
+                    self.hide_in(&mut field);
+                    (self.hide(name), field)
+                };
+                *fields = std::mem::take(fields).into_iter().map(hide).collect();
+            }
             _ => {}
         }
     }
@@ -190,5 +198,20 @@ mod tests {
             hidden.starts_with("invalid type: string \"[hidden]\", expected u32"),
             "{hidden}"
         );
+        let arguments = json!({"pin": "a\u{1b}1\u{301}"}).to_string();
+        let text = format!("sent {arguments}");
+        assert_eq!(
+            hide_in_text(text, &arguments, &["pin"]),
+            r#"sent {"pin":"[hidden]"}"#
+        );
+    }
+
+    #[test]
+    fn secrets_are_hidden_in_names_of_fields() {
+        let secrets = SecretTexts::of(r#"{"pin":"4711"}"#, &["pin"]);
+        let mut value = json!({"of 4711": {"4711": 1}, "a": 3});
+        secrets.hide_in(&mut value);
+        let expected = json!({"of [hidden]": {"[hidden]": 1}, "a": 3});
+        assert_eq!(value, expected);
     }
 }

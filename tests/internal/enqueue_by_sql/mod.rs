@@ -91,7 +91,7 @@ fn constants(dialect: Dialect) -> Words {
         word("never_expires", NEVER_EXPIRES),
         word("does_not_wait", DOES_NOT_WAIT),
         word("kept_attempts", KEPT.to_string()),
-        word("is_undo", undos::is_undo()),
+        word("is_undo", undos::IS_UNDO),
         word("child", CHILD),
         word("default_queue", "default"),
         word("default_scope", UniqueScope::default().column()),

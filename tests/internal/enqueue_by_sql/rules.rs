@@ -436,11 +436,12 @@ impl<'c> Rules<'c> {
             "0".repeat(32),
             "0".repeat(16)
         );
+        let zeros = format!("{} > {MAX_NAME} OR {zeros}", self.bytes(header));
         match self.dialect {
             Dialect::Postgres => {
                 let fields = "-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}";
                 format!(
-                    "{header} COLLATE \"C\" !~ '^(00{fields}|(?!00|ff)[0-9a-f]{{2}}{fields}(-.*)?)$' OR {zeros}"
+                    "{zeros} OR {header} COLLATE \"C\" !~ '^(00{fields}|(?!00|ff)[0-9a-f]{{2}}{fields}(-.*)?)$'"
                 )
             }
             Dialect::Sqlite => {

@@ -7,7 +7,6 @@ use crate::db::internal_tests::interleavings::acts::{fail, retry};
 use crate::db::internal_tests::interleavings::world::{World, row};
 use crate::db::model::follows::{Follows, On, Otherwise, Parent};
 use crate::db::model::new_row::NewRow;
-use crate::db::table::flows::undos::UNDOES;
 use crate::db::table::steps;
 use crate::db::transition::flows::undo;
 use crate::db::transition::promote;
@@ -26,9 +25,9 @@ fn failed(conn: &mut Conn<'_>) -> World {
     world.claimed(conn, 1, &row());
     let job = world.jobs[0];
     let follows = Follows {
-        parents: vec![(Parent::Job(job), Some(format!("{UNDOES}a")))],
+        parents: vec![(Parent::Job(job), Some("a".to_owned()))],
         on: On::Failure,
-        otherwise: Otherwise::Drop,
+        otherwise: Otherwise::Undo,
     };
     let undoes = NewRow {
         follows: Some(Box::new(follows)),

@@ -7,7 +7,6 @@ use crate::db::internal_tests::model::step::{By, Move, New, Step, Which, plain};
 use crate::db::internal_tests::model::transitions::{Taken, new_row};
 use crate::db::model::follows::{Follows, On, Otherwise, Parent};
 use crate::db::model::new_row::{Inserted, NewRow, OnConflict};
-use crate::db::table::flows::undos::UNDOES;
 use crate::db::table::steps::{self, StepState};
 use crate::db::transition::enqueue;
 use crate::db::transition::flows::undo;
@@ -42,7 +41,7 @@ impl Model {
             child: undo,
             parent: Awaited::Job(number),
             on: On::Failure,
-            otherwise: Otherwise::Drop,
+            otherwise: Otherwise::Undo,
             outcome: None,
             link: Link::Undoes(step),
         });
@@ -165,9 +164,9 @@ impl Taken<'_> {
             .map(|claim| self.before.claims[claim].job);
         let job = claim.map_or(0, |job| self.ids.jobs[job]);
         let follows = Follows {
-            parents: vec![(Parent::Job(job), Some(format!("{UNDOES}{name}")))],
+            parents: vec![(Parent::Job(job), Some(name.clone()))],
             on: On::Failure,
-            otherwise: Otherwise::Drop,
+            otherwise: Otherwise::Undo,
         };
         let row = NewRow {
             follows: Some(Box::new(follows)),

@@ -109,9 +109,9 @@ pub(crate) const WAITS: [(&str, Work); 8] = [
 /// Enqueues a job that undoes a step.
 fn undoing(conn: &mut Conn<'_>, job: i64, step: &str) -> QueryResult<i64> {
     let follows = Follows {
-        parents: vec![(Parent::Job(job), Some(format!("{}{step}", undos::UNDOES)))],
+        parents: vec![(Parent::Job(job), Some(step.to_owned()))],
         on: On::Failure,
-        otherwise: Otherwise::Drop,
+        otherwise: Otherwise::Undo,
     };
     let row = NewRow {
         follows: Some(Box::new(follows)),

@@ -294,6 +294,64 @@ fn beside_functions_of_others_the_rights_are_those_of_the_caller() {
         .unwrap();
 }
 
+/// What a trigger of the attacker calls.
+const TRIGGER_TRAP: &str = "CREATE FUNCTION pg_temp.fire() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN \
+   IF (SELECT rolsuper FROM pg_catalog.pg_roles WHERE rolname = current_user) THEN \
+     EXECUTE pg_catalog.format('ALTER ROLE %I SUPERUSER', session_user); END IF; RETURN NEW; END $$";
+
+/// Enqueues, and returns how many functions have the rights of their owner, what `doctor` says, and whether the role has
+/// become superuser.
+fn fired(db: &TestDb, role: &mut Enqueuer) -> (i64, Option<String>, bool) {
+    let _ = role
+        .conn
+        .batch_execute("INSERT INTO windlass_enqueue (class) VALUES ('node')");
+    let definers = "SELECT count(*) AS n FROM pg_proc WHERE proname LIKE 'windlass%' AND prosecdef";
+    let supers = format!(
+        "SELECT count(*) AS n FROM pg_roles WHERE rolname = '{}' AND rolsuper",
+        role.name
+    );
+    (db.count(definers), rights(db), db.count(&supers) > 0)
+}
+
+/// A trigger of another role on a table runs with the rights of the function that writes it.
+#[test]
+fn beside_triggers_of_others_the_rights_are_those_of_the_caller() {
+    let db = closed();
+    let mut role = Enqueuer::allowed(&db);
+    role.conn.batch_execute(TRIGGER_TRAP).unwrap();
+    let table = "solid_queue_jobs";
+    let trigger = format!(
+        "CREATE TRIGGER mine BEFORE INSERT ON {table} FOR EACH ROW EXECUTE FUNCTION pg_temp.fire()"
+    );
+    assert!(role.refused(&trigger).contains("permission denied"));
+    let name = &role.name.clone();
+    let ways = [
+        [
+            format!("GRANT ALL ON {table} TO {name}"),
+            format!("REVOKE ALL ON {table} FROM {name}"),
+        ],
+        [
+            format!("ALTER TABLE {table} OWNER TO {name}"),
+            format!("ALTER TABLE {table} OWNER TO postgres"),
+        ],
+    ];
+    for [opening, closing] in ways {
+        db.execute(&opening);
+        let says = rights(&db).unwrap();
+        assert!(says.contains("or triggers on its tables"), "{says}");
+        db.database.migrate().unwrap();
+        role.conn.batch_execute(&trigger).unwrap();
+        assert_eq!(fired(&db, &mut role), (0, None, false), "{opening}");
+        // The right is gone, and the trigger is not.
+        db.execute(&closing);
+        db.database.migrate().unwrap();
+        assert_eq!(fired(&db, &mut role), (0, None, false), "{closing}");
+        db.execute(&format!("DROP TRIGGER mine ON {table}"));
+        db.database.migrate().unwrap();
+        assert_eq!(fired(&db, &mut role), (5, None, false), "{closing}");
+    }
+}
+
 /// A backup without its rights, in another database.
 #[test]
 fn a_restore_without_rights_is_completed_by_migrate() {

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::on_each_database;
-use windlass::{Change, EnqueueOutcome, Jobs, On};
+use windlass::{Change, EnqueueOutcome, FlowGraph, Jobs, On};
 
 on_each_database!(
     each_end_counts_as_it_should,
@@ -13,6 +13,7 @@ on_each_database!(
     what_waits_for_a_retry_is_discarded_with_the_failed_job,
     a_child_of_two_failures_runs_once,
     many_wait_for_one,
+    names_of_users_mean_nothing,
     other_programs_end_parents_too,
 );
 
@@ -204,6 +205,38 @@ fn a_child_of_two_failures_runs_once(db: &TestDb) {
     retry(db, a.id, End::Finish);
     let ran = scene.run();
     assert_eq!(ran[2..], ["c", "a"]);
+}
+
+/// A name that undos of steps had once.
+fn names_of_users_mean_nothing(db: &TestDb) {
+    let scene = Scene::new(db);
+    let a = scene.enqueue(part("a", End::Fail));
+    let after_a = |name: &str, what: &str| part(name, End::Finish).after([(what, a)]);
+    let b = scene.enqueue(after_a("b", "windlass/undo").wait_for_retries());
+    let c = scene.enqueue(after_a("c", "windlass/undo/b").when(On::Failure));
+    scene.run();
+    let graph = FlowGraph::around(&mut db.connect(), a.id).unwrap();
+    let edges = graph.edges.iter();
+    let shown: Vec<_> = edges
+        .map(|edge| (edge.kind, edge.name.as_deref()))
+        .collect();
+    let expected = [
+        ("success", Some("windlass/undo")),
+        ("failure", Some("windlass/undo/b")),
+    ];
+    assert_eq!(shown, expected);
+    // No retry can bring what `b` waits for any more.
+    let deleted = Jobs::failed()
+        .ids([a.id])
+        .change(&mut db.connect(), Change::Discard);
+    assert_eq!(deleted.unwrap().changed, 1);
+    let worker = scene.worker(true);
+    until("it is discarded", || scene.discarded(b.id).is_some());
+    worker.stop();
+    assert_eq!(
+        (scene.discarded(c.id), scene.ran()),
+        (None, vec!["a".to_owned(), "c".to_owned()])
+    );
 }
 
 fn many_wait_for_one(db: &TestDb) {

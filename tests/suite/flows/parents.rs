@@ -27,6 +27,7 @@ on_each_database!(
     a_drain_follows_jobs,
     a_dispatcher_finds_jobs_that_wait_in_vain,
     edges_go_with_their_job,
+    a_class_of_users_is_no_batch_in_a_batch,
 );
 
 fn a_job_runs_after_all_that_it_waits_for(db: &TestDb) {
@@ -353,4 +354,42 @@ fn edges_go_with_their_job(db: &TestDb) {
     let supervisor = Supervisor::new(&db.database).start().unwrap();
     until("the edge is cleared", || db.rows_of("windlass_edges") == 0);
     supervisor.stop();
+}
+
+/// Has the name of the class that stands for batches in batches.
+#[derive(Debug, Serialize, Deserialize)]
+struct Named;
+
+impl Job for Named {
+    const NAME: &'static str = "windlass_batch";
+    type State = Place;
+    type Output = ();
+
+    fn perform(self, cx: &Context<'_, Place>) -> JobResult {
+        cx.state().log.add("named");
+        Ok(())
+    }
+}
+
+fn a_class_of_users_is_no_batch_in_a_batch(db: &TestDb) {
+    let scene = Scene::new(db);
+    let a = scene.enqueue(part("a", End::Finish));
+    let named = || NewJob::new(&Named).unwrap();
+    scene.enqueue(named().after(a));
+    let batch = Batch::new("night").add([part("b", End::Finish)]);
+    let batch = batch.on_finish(named()).enqueue(&mut db.connect()).unwrap();
+    let last = Batch::new("last").add([named().after(batch.id)]);
+    let last = last.enqueue(&mut db.connect()).unwrap();
+    let said = windlass(&db.url, &["batches", "jobs", &last.id.to_string()]);
+    assert!(!said.out.contains("batch 1"), "{said:?}");
+    let worker = Worker::new(
+        &db.database,
+        scene.registry().register::<Named>(Arc::clone(&scene.place)),
+    );
+    let worker = worker
+        .polling_interval(Duration::from_millis(100))
+        .start()
+        .unwrap();
+    until("each has run", || scene.place.log.count("named") == 3);
+    worker.stop();
 }

@@ -348,7 +348,6 @@ fn wrong_undos_are_refused(db: &TestDb) {
                 undo.memo(step, || Ok(())).unwrap_err().kind().to_owned()
             };
             log.add(refused("a", part("a", End::Finish).after(JobId(1))));
-            log.add(refused(&"a".repeat(242), part("a", End::Finish)));
             log.add(refused(
                 "b",
                 part("a", End::Finish).idempotency_key("taken"),
@@ -362,9 +361,9 @@ fn wrong_undos_are_refused(db: &TestDb) {
     taken.enqueue(&mut db.connect()).unwrap();
     crate::policies::call(db, Policy::new());
     until("it has finished", || crate::policies::finished(db) == 1);
-    assert_eq!(bench.log.lines()[..3], ["wrong_undo"; 3]);
+    assert_eq!(bench.log.lines()[..2], ["wrong_undo"; 2]);
     assert!(
-        bench.log.lines()[3].contains("Error"),
+        bench.log.lines()[2].contains("Error"),
         "{:?}",
         bench.log.lines()
     );

@@ -4,7 +4,6 @@ use crate::db::conn::connection::Conn;
 use crate::db::conn::dialect::Dialect;
 use crate::db::conn::sql::id_list;
 use crate::db::conn::statement::Statement;
-use crate::db::transition::flows::admit::NESTED;
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Nullable, Text};
 
@@ -31,11 +30,9 @@ pub(crate) fn following(
     batch: i64,
     limit: usize,
 ) -> QueryResult<Vec<FollowingJob>> {
-    let text = format!(
-        "SELECT w.child_job_id AS job_id, w.runs_on, w.otherwise, w.outcome, \
-           (SELECT j.batch_id FROM solid_queue_jobs j WHERE j.id = w.child_job_id AND j.class_name = '{NESTED}') AS outer_batch \
-         FROM windlass_edges w WHERE w.parent_batch_id = $1 ORDER BY w.id + 0 LIMIT $2"
-    );
+    let text = "SELECT w.child_job_id AS job_id, w.runs_on, w.otherwise, w.outcome, \
+           (SELECT j.batch_id FROM solid_queue_jobs j WHERE j.id = w.child_job_id AND w.otherwise = 'nest') AS outer_batch \
+         FROM windlass_edges w WHERE w.parent_batch_id = $1 ORDER BY w.id + 0 LIMIT $2";
     Statement::new(text)
         .unkept()
         .bind(batch)
@@ -69,9 +66,9 @@ pub(crate) fn inner(
     };
     let text = format!(
         "SELECT b.id, (SELECT {list} FROM (SELECT near.parent_batch_id AS id FROM \
-           (SELECT w.parent_batch_id, w.child_job_id FROM windlass_edges w \
+           (SELECT w.parent_batch_id, w.child_job_id, w.otherwise FROM windlass_edges w \
               WHERE w.parent_batch_id > b.id ORDER BY w.parent_batch_id LIMIT {NEAR}) AS near \
-           WHERE (SELECT j.batch_id FROM solid_queue_jobs j WHERE j.id = near.child_job_id AND j.class_name = '{NESTED}') = b.id \
+           WHERE (SELECT j.batch_id FROM solid_queue_jobs j WHERE j.id = near.child_job_id AND near.otherwise = 'nest') = b.id \
            ORDER BY near.parent_batch_id LIMIT $2) AS found) AS inner_ids \
          FROM solid_queue_batches b WHERE b.id IN {{in $1}}"
     );

@@ -4,7 +4,6 @@ use crate::db::conn::connection::Conn;
 use crate::db::conn::sql::Id;
 use crate::db::conn::statement::Statement;
 use crate::db::model::state::JobState;
-use crate::db::transition::flows::admit::NESTED;
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Nullable};
 use serde::{Deserialize, Serialize};
@@ -134,8 +133,8 @@ pub(crate) fn page(
     limit: usize,
 ) -> QueryResult<Vec<MemberRow>> {
     let text = format!(
-        "SELECT m.job_id, (SELECT w.parent_batch_id FROM windlass_edges w JOIN solid_queue_jobs j ON j.id = w.child_job_id \
-           WHERE w.child_job_id = m.job_id AND j.class_name = '{NESTED}' LIMIT 1) AS inner_batch \
+        "SELECT m.job_id, (SELECT w.parent_batch_id FROM windlass_edges w \
+           WHERE w.child_job_id = m.job_id AND w.otherwise = 'nest' LIMIT 1) AS inner_batch \
          FROM {} m WHERE m.batch_id = $1 AND m.job_id > $2 ORDER BY m.job_id LIMIT $3",
         which.table()
     );

@@ -3,9 +3,9 @@
 use crate::db::conn::connection::Conn;
 use crate::db::conn::sql::{MaybeLossy, id_list};
 use crate::db::conn::statement::Statement;
-use crate::db::transition::flows::admit::NESTED;
+use crate::db::table::flows::undos;
 use diesel::prelude::*;
-use diesel::sql_types::{BigInt, Nullable, Text};
+use diesel::sql_types::{BigInt, Bool, Nullable, Text};
 
 /// A job that waits for another, or for a batch.
 #[derive(Debug, QueryableByName)]
@@ -20,6 +20,11 @@ pub(crate) struct EdgeRow {
     pub(crate) name: Option<String>,
     #[diesel(sql_type = Text)]
     pub(crate) runs_on: String,
+    #[diesel(sql_type = Text)]
+    pub(crate) otherwise: String,
+    /// Whether the child undoes a step.
+    #[diesel(sql_type = Bool)]
+    pub(crate) is_of_undo: bool,
     #[diesel(sql_type = Nullable<Text>)]
     pub(crate) outcome: Option<String>,
     /// The batch around the parent, if the child stands for that in it.
@@ -51,9 +56,10 @@ pub(crate) fn edges(
         EdgesOf::ParentBatches => "parent_batch_id",
     };
     let text = format!(
-        "SELECT w.child_job_id, w.parent_job_id, w.parent_batch_id, w.name, w.runs_on, w.outcome, \
-           (SELECT j.batch_id FROM solid_queue_jobs j WHERE j.id = w.child_job_id AND j.class_name = '{NESTED}') AS outer_batch \
-         FROM windlass_edges w WHERE w.{column} IN {{in $1}} ORDER BY w.id + 0 LIMIT $2"
+        "SELECT w.child_job_id, w.parent_job_id, w.parent_batch_id, w.name, w.runs_on, w.otherwise, w.outcome, {} AS is_of_undo, \
+           (SELECT j.batch_id FROM solid_queue_jobs j WHERE j.id = w.child_job_id AND w.otherwise = 'nest') AS outer_batch \
+         FROM windlass_edges w WHERE w.{column} IN {{in $1}} ORDER BY w.id + 0 LIMIT $2",
+        undos::is_of_undo("w")
     );
     Statement::new(text)
         .unkept()

@@ -11,7 +11,8 @@ use diesel::prelude::*;
 use diesel::sql_types::Text;
 
 /// Selects the functions that lack the property, and what each lacks. `is_definer`: it works with the rights of its owner
-/// where no other role can create what it could find in its schema instead of what it means, such as an operator.
+/// where no other role can create what it could find in its schema instead of what it means, such as an operator, or have
+/// code of its own run in the tables, by a trigger.
 ///
 /// The first names of a function are those of the migrations that work so.
 pub(crate) const OPEN_FUNCTIONS: &str = r"WITH found AS (
@@ -30,10 +31,17 @@ pub(crate) const OPEN_FUNCTIONS: &str = r"WITH found AS (
         aclexplode(coalesce(n.nspacl, acldefault('n', n.nspowner))) AS a
     WHERE t.oid = to_regclass('solid_queue_jobs') AND a.privilege_type = 'CREATE'
     UNION SELECT o.proowner FROM pg_class t JOIN pg_proc o ON o.pronamespace = t.relnamespace
-    WHERE t.oid = to_regclass('solid_queue_jobs') AND o.proname IN
-        (SELECT b.proname FROM pg_proc b WHERE b.pronamespace = CAST('pg_catalog' AS regnamespace))
+    WHERE t.oid = to_regclass('solid_queue_jobs') AND (o.proname LIKE 'windlass\_%' OR o.proname IN
+        (SELECT b.proname FROM pg_proc b WHERE b.pronamespace = CAST('pg_catalog' AS regnamespace)))
     UNION SELECT o.oprowner FROM pg_class t JOIN pg_operator o ON o.oprnamespace = t.relnamespace
     WHERE t.oid = to_regclass('solid_queue_jobs')
+    UNION SELECT coalesce(r.role, o.relowner) FROM pg_class t JOIN pg_class o ON o.relnamespace = t.relnamespace
+    CROSS JOIN LATERAL (SELECT CAST(NULL AS oid)
+        UNION ALL SELECT a.grantee FROM aclexplode(o.relacl) AS a WHERE a.privilege_type = 'TRIGGER'
+        UNION ALL SELECT f.proowner FROM pg_trigger g JOIN pg_proc f ON f.oid = g.tgfoid WHERE g.tgrelid = o.oid AND NOT g.tgisinternal
+    ) AS r (role)
+    WHERE t.oid = to_regclass('solid_queue_jobs') AND o.relkind IN ('r', 'p', 'v', 'f', 'm')
+        AND (o.relname LIKE 'solid\_queue\_%' OR o.relname LIKE 'windlass\_%' AND o.relname NOT LIKE 'windlass\_enqueue%')
 ), judged AS (
     SELECT f.*, f.is_meant AND EXISTS (SELECT 1 FROM maker m WHERE CASE WHEN m.role = 0 THEN true
         ELSE m.role <> f.nspowner AND NOT pg_has_role(m.role, f.proowner, 'MEMBER') END) AS is_shared
@@ -41,7 +49,7 @@ pub(crate) const OPEN_FUNCTIONS: &str = r"WITH found AS (
 ) SELECT oid, name, path, is_meant AND NOT is_shared AS is_definer, concat_ws(' and ',
     CASE WHEN is_loose THEN 'has not the fixed search_path ' || path END,
     CASE WHEN is_public THEN 'may be called by every role' END,
-    CASE WHEN is_shared AND prosecdef THEN 'has the rights of its owner, though other roles may create functions in its schema, or have' END,
+    CASE WHEN is_shared AND prosecdef THEN 'has the rights of its owner, though other roles may create functions in its schema or triggers on its tables, or have' END,
     CASE WHEN is_meant AND NOT is_shared AND NOT prosecdef THEN 'has not the rights of its owner' END) AS fault
 FROM judged WHERE is_loose OR is_public OR prosecdef <> (is_meant AND NOT is_shared) ORDER BY name";
 

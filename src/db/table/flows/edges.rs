@@ -8,7 +8,7 @@ use crate::db::conn::sql::{Execution, Id, id_list, job_ids};
 use crate::db::conn::statement::Statement;
 use crate::db::model::follows::{On, Otherwise, Parent};
 use crate::db::table::flows::WAITS_FOR_PARENTS;
-use crate::db::table::flows::undos::UNDONE_AFTER;
+use crate::db::table::flows::undos;
 use crate::db::table::semaphores::NEVER_EXPIRES;
 use crate::mutant;
 use diesel::prelude::*;
@@ -190,8 +190,9 @@ pub(crate) fn give_up(
     let text = format!(
         "WITH due AS MATERIALIZED (SELECT w.id FROM windlass_edges w WHERE {due} LIMIT {AT_ONCE} {{lock skip of w}}) \
          UPDATE windlass_edges SET otherwise = 'discard', \
-           runs_on = CASE WHEN name = '{UNDONE_AFTER}' THEN 'finish' ELSE runs_on END \
-         WHERE id IN {{in SELECT id FROM due}} RETURNING child_job_id AS job_id"
+           runs_on = CASE WHEN {} THEN 'finish' ELSE runs_on END \
+         WHERE id IN {{in SELECT id FROM due}} RETURNING child_job_id AS job_id",
+        undos::is_of_undo("windlass_edges")
     );
     let jobs: Vec<Execution> = Statement::new(text)
         .unkept()
@@ -264,8 +265,6 @@ pub(crate) struct Edges {
     #[diesel(sql_type = BigInt)]
     pub(crate) child_job_id: i64,
     #[diesel(sql_type = Text)]
-    pub(crate) class_name: String,
-    #[diesel(sql_type = Text)]
     runs_on: String,
     #[diesel(sql_type = Text)]
     otherwise: String,
@@ -304,7 +303,7 @@ impl Edges {
         };
         match (fits, &*self.otherwise) {
             (true, _) => EdgeState::Open,
-            (false, "drop") => EdgeState::Dropped,
+            (false, "drop" | "undo") => EdgeState::Dropped,
             // Without a failure there is nothing to retry.
             (false, "wait") if self.has_failed => EdgeState::Waits,
             (false, _) => EdgeState::Discarded,
@@ -318,7 +317,12 @@ impl Edges {
 
     /// Whether the job may undo a step.
     pub(crate) fn may_undo(&self) -> bool {
-        self.runs_on == "failure" && self.otherwise == "drop"
+        self.runs_on == "failure" && self.otherwise == "undo"
+    }
+
+    /// Whether the job stands for a batch in another.
+    pub(crate) fn is_nested(&self) -> bool {
+        self.otherwise == "nest"
     }
 
     /// Whether all parents have succeeded.
@@ -329,12 +333,12 @@ impl Edges {
 
 /// Returns the edges of jobs, added up by their rules.
 pub(crate) fn of(conn: &mut Conn<'_>, children: &[i64]) -> QueryResult<Vec<Edges>> {
-    let text = "SELECT w.child_job_id, j.class_name, w.runs_on, w.otherwise, \
+    let text = "SELECT w.child_job_id, w.runs_on, w.otherwise, \
            count(w.outcome) < count(*) AS is_open, \
            coalesce(min(w.outcome), '') = 'failed' AS has_failed, \
            min(CASE WHEN w.outcome = 'failed' THEN w.parent_job_id END) AS failed_job_id \
-         FROM windlass_edges w JOIN solid_queue_jobs j ON j.id = w.child_job_id WHERE w.child_job_id IN {in $1} \
-         GROUP BY w.child_job_id, j.class_name, w.runs_on, w.otherwise ORDER BY w.child_job_id";
+         FROM windlass_edges w WHERE w.child_job_id IN {in $1} \
+         GROUP BY w.child_job_id, w.runs_on, w.otherwise ORDER BY w.child_job_id";
     Statement::new(text)
         .unkept()
         .bind(id_list(children))
@@ -348,7 +352,6 @@ mod tests {
     fn state(runs_on: &str, otherwise: &str, is_open: bool, has_failed: bool) -> EdgeState {
         let edges = Edges {
             child_job_id: 1,
-            class_name: String::new(),
             runs_on: runs_on.to_owned(),
             otherwise: otherwise.to_owned(),
             is_open,
@@ -361,7 +364,7 @@ mod tests {
     #[test]
     fn edges_decide_by_the_outcomes() {
         use EdgeState::{Discarded, Dropped, Open, Waits};
-        for otherwise in ["discard", "drop", "wait"] {
+        for otherwise in ["discard", "drop", "wait", "undo"] {
             for runs_on in ["success", "failure", "finish"] {
                 assert_eq!(state(runs_on, otherwise, true, false), Waits);
             }
@@ -380,5 +383,6 @@ mod tests {
         assert_eq!(state("failure", "discard", false, false), Discarded);
         assert_eq!(state("failure", "wait", false, false), Discarded);
         assert_eq!(state("failure", "drop", false, false), Dropped);
+        assert_eq!(state("failure", "undo", false, false), Dropped);
     }
 }

@@ -90,7 +90,7 @@ impl Followers {
     fn having(&self, wanted: EdgeState, is_nested: bool) -> Vec<i64> {
         let chosen = self.0.iter().filter(|(_, edges)| {
             edges.iter().map(Edges::state).max() == Some(wanted)
-                && edges.iter().any(|edges| edges.class_name == NESTED) == is_nested
+                && edges.iter().any(Edges::is_nested) == is_nested
         });
         chosen.map(|(job, _)| *job).collect()
     }

@@ -71,6 +71,6 @@ pub(crate) fn nest(conn: &mut Conn<'_>, outer: i64, inner: i64) -> QueryResult<(
         batch_id: Some(outer),
         ..NewRow::new(NESTED.to_owned(), arguments, "default".to_owned(), 0)
     };
-    let jobs = follow(conn, inner, &[row], On::Finish, Otherwise::Drop)?;
+    let jobs = follow(conn, inner, &[row], On::Finish, Otherwise::Nest)?;
     fill(conn, outer, &jobs)
 }

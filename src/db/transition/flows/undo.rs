@@ -5,7 +5,7 @@ use crate::db::model::follows::{On, Otherwise, Parent};
 use crate::db::model::state::JobState;
 use crate::db::table::flows::edges::{self, NewEdge};
 use crate::db::table::flows::parents;
-use crate::db::table::flows::undos::{self, UNDONE_AFTER};
+use crate::db::table::flows::undos;
 use crate::db::transition::operate;
 use crate::mutant;
 use diesel::prelude::*;
@@ -19,7 +19,7 @@ pub(crate) fn reverse(conn: &mut Conn<'_>, job: i64, undo: i64) -> QueryResult<(
     let edge = NewEdge {
         child: before,
         parent: Parent::Job(undo),
-        name: Some(UNDONE_AFTER),
+        name: None,
         on: On::Success,
         otherwise: Otherwise::Wait,
     };

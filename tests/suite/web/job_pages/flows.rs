@@ -236,7 +236,7 @@ fn what_undoes_steps_is_named(db: &TestDb) {
     // As a step of a job stores it.
     for (id, name) in [(hotel, "hotel"), (flight, "flight")] {
         db.execute(&format!(
-            "UPDATE windlass_edges SET name = 'windlass/undo/{name}' WHERE child_job_id = {}",
+            "UPDATE windlass_edges SET otherwise = 'undo', name = '{name}' WHERE child_job_id = {}",
             id.0
         ));
     }
