@@ -329,7 +329,7 @@ mod tests {
                 .stdout(std::process::Stdio::null())
                 .spawn()
                 .unwrap();
-            let taken = std::path::PathBuf::from(format!("{}.taken", path.display()));
+            let taken = PathBuf::from(format!("{}.taken", path.display()));
             while !taken.exists() {
                 clock::nap(Duration::from_millis(5));
             }
