@@ -24,8 +24,6 @@ pub(crate) struct JobLimits {
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum NotRetried {
-    /// It runs [at most once](Delivery::AtMostOnce).
-    AtMostOnce,
     /// Whether its last run did its work is not known, and it may only run again
     /// [after a known outcome](Delivery::AfterKnownOutcome).
     OutcomeUnknown,
@@ -40,7 +38,7 @@ pub enum NotRetried {
 
 impl NotRetried {
     /// Returns the reason for a job that has failed with attempts left.
-    fn of(task: &TaskInfo, policy: &Policy, last: Option<NaiveDateTime>) -> Self {
+    fn of(task: &TaskInfo, last: Option<NaiveDateTime>) -> Self {
         let kind = task
             .error
             .as_deref()
@@ -48,7 +46,6 @@ impl NotRetried {
         let has_passed =
             |last: NaiveDateTime| task.finished_at.is_none_or(|at| at.naive_utc() > last);
         match kind {
-            _ if policy.is_at_most_once() => NotRetried::AtMostOnce,
             Some("outcome_unknown") => NotRetried::OutcomeUnknown,
             Some("crashed") => NotRetried::Crashed,
             _ if last.is_some_and(has_passed) => NotRetried::TooLate,
@@ -73,7 +70,7 @@ impl JobLimits {
         let last = policy.last_retry(row.created_at, row.scheduled_at);
         let has_left = policy.max_attempts.is_some_and(|most| task.attempt < most);
         if task.status == TaskStatus::Failed && has_left {
-            limits.not_retried = Some(NotRetried::of(task, &policy, last));
+            limits.not_retried = Some(NotRetried::of(task, last));
         }
         if is_open {
             limits.retry_until = last.map(|time| time.and_utc());

@@ -121,7 +121,6 @@ impl Explanation {
     fn unused_attempts(&self) -> Option<Words> {
         let (most, why) = (self.max_attempts?, self.not_retried?);
         let why = match why {
-            NotRetried::AtMostOnce => "it runs at most once",
             NotRetried::OutcomeUnknown => "the outcome of its last run is not known",
             NotRetried::Crashed => "its process has died too often while it ran",
             NotRetried::TooLate => "the last time for an attempt had passed",

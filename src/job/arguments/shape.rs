@@ -59,7 +59,7 @@ pub(crate) fn note_read(shape: u64) {
     });
 }
 
-/// Returns the index of the quote that ends a text, in what serde_json has written.
+/// Returns the index of the quote that ends a text, in JSON text.
 fn end_of_text(text: &str, start: usize) -> usize {
     let bytes = text.as_bytes();
     let mut from = start;

@@ -8,7 +8,8 @@ use crate::support::wait::until;
 use rustix::process::Signal;
 use std::time::Duration;
 use windlass::{
-    AttemptOutcome, Change, Delivery, Job, JobId, Jobs, NewJob, Policy, Reason, Registry, testing,
+    AttemptOutcome, Change, Delivery, Job, JobId, Jobs, NewJob, NotRetried, Policy, Reason,
+    Registry, testing,
 };
 
 on_each_database!(
@@ -90,6 +91,8 @@ fn a_death_is_an_unknown_outcome(db: &TestDb) {
     signal(scene.started("a", 1).pid, Signal::KILL);
     until("the job has failed", || executions(db, "failed") == 1);
     assert_eq!(outcomes(db, job), unknown());
+    let why = windlass::explain(&mut db.connect(), job).unwrap().unwrap();
+    assert_eq!(why.not_retried, Some(NotRetried::OutcomeUnknown));
     Work::new("b", Do::Nothing)
         .enqueue(&mut db.connect())
         .unwrap();
