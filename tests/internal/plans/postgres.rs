@@ -141,13 +141,8 @@ fn plan(conn: &mut Conn<'_>, what: &str, statement: &str) -> Vec<String> {
                 || statement.starts_with("INSERT INTO windlass_stats_deltas")
                 || statement.starts_with("DELETE FROM solid_queue_jobs")
                 // Only after a retry by hand.
-<<<<<<< HEAD
                 || statement.contains("'undo'")
-                || statement.starts_with("UPDATE windlass_edges SET outcome = NULL")
-=======
-                || statement.contains("windlass/undo/")
                 || statement.contains("w.outcome || '' = 'failed'")
->>>>>>> fd1fab214a1d05d081827db9f7bc89787e168d1d
                 // Beside such a DELETE.
                 || statement.contains("'it was deleted before it had finished'"),
             "not kept prepared: {statement}"
