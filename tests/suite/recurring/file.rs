@@ -66,7 +66,7 @@ time_zone = "Asia/Tokyo"
 queue = "slow"
 priority = -5
 description = "Deletes what is older than a month"
-missed = { all_within = "3days" }
+missed = { all_within = "3d" }
 overlap = "queue_one"
 max_attempts = 3
 
