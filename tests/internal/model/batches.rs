@@ -117,7 +117,7 @@ impl Model {
         if let Some(members) = inner {
             let inner = self.new_batch();
             answer.extend(self.add(inner, members));
-            let job = self.follow_batch(inner, &nested(), On::Finish, Otherwise::Drop);
+            let job = self.follow_batch(inner, &nested(), On::Finish, Otherwise::Nest);
             (self.jobs[job].is_nested, self.jobs[job].in_batch) = (
                 true,
                 Some(InBatch {

@@ -82,7 +82,7 @@ pub(crate) fn block(conn: &mut Conn<'_>, children: &[i64]) -> QueryResult<()> {
 }
 
 /// How many edges one promotion gives their outcome at once.
-const AT_ONCE: i64 = 500;
+const AT_ONCE: usize = 500;
 
 /// Which edges to resolve.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -217,22 +217,30 @@ fn is_any(conn: &mut Conn<'_>, due: &str, parents: &[i64]) -> QueryResult<bool> 
 /// Has jobs that wait for the success of these failed ones, which were retried, wait for their next end: it counts also
 /// where finished jobs are not kept.
 ///
-/// A bounded number at once. Returns whether there may be more.
+/// A bounded number at once. Returns whether there may be more. The rows of the parents are locked.
 pub(crate) fn forget_failures(conn: &mut Conn<'_>, parents: &[i64]) -> QueryResult<bool> {
+    Ok(!parents.is_empty() && forget(conn, parents, "")? == AT_ONCE)
+}
+
+/// The same, without waiting for what another transaction has locked.
+pub(crate) fn forget_free_failures(conn: &mut Conn<'_>, parents: &[i64]) -> QueryResult<bool> {
     if parents.is_empty() {
         return Ok(false);
     }
-    // `|| ''` keeps Postgres from reading the whole index of failed batches.
-    let due = "w.parent_job_id IN {in $1} AND w.otherwise = 'wait' AND w.runs_on = 'success' AND w.outcome || '' = 'failed'";
+    forget(conn, parents, "{lock skip of w}")?;
+    is_any(conn, FAILURES, parents)
+}
+
+/// `|| ''` keeps Postgres from reading the whole index of failed batches.
+const FAILURES: &str = "w.parent_job_id IN {in $1} AND w.otherwise = 'wait' AND w.runs_on = 'success' AND w.outcome || '' = 'failed'";
+
+fn forget(conn: &mut Conn<'_>, parents: &[i64], lock: &str) -> QueryResult<usize> {
     let text = format!(
-        "WITH due AS MATERIALIZED (SELECT w.id FROM windlass_edges w WHERE {due} LIMIT {AT_ONCE} {{lock skip of w}}) \
+        "WITH due AS MATERIALIZED (SELECT w.id FROM windlass_edges w WHERE {FAILURES} LIMIT {AT_ONCE} {lock}) \
          UPDATE windlass_edges SET outcome = NULL WHERE id IN {{in SELECT id FROM due}}"
     );
-    Statement::new(text)
-        .unkept()
-        .bind(id_list(parents))
-        .execute(conn)?;
-    is_any(conn, due, parents)
+    let statement = Statement::new(text).unkept().bind(id_list(parents));
+    statement.execute(conn)
 }
 
 /// Locks the executions of jobs that wait for parents, without those that other transactions have locked.

@@ -119,7 +119,7 @@ impl Outcomes {
     fn settle(&mut self, conn: &mut Conn<'_>, retried: &BTreeSet<i64>) -> QueryResult<Vec<i64>> {
         let jobs = self.open.iter().chain(&self.deleted_succeeded);
         let jobs: Vec<i64> = jobs.copied().filter(|job| retried.contains(job)).collect();
-        let unsettled = match edges::forget_failures(conn, &jobs)? {
+        let unsettled = match edges::forget_free_failures(conn, &jobs)? {
             true => jobs,
             false => Vec::new(),
         };

@@ -296,7 +296,10 @@ fn a_job_without_a_row_still_has_its_outcome(db: &TestDb) {
     let page = read(&server, &format!("/jobs/{job}"));
     assert!(page.contains("Its row was deleted."), "{page}");
     // Its class has secret fields, and without the arguments their values are not known.
-    assert!(page.contains("[hidden]") && !page.contains("1204"), "{page}");
+    assert!(
+        page.contains("[hidden]") && !page.contains("1204"),
+        "{page}"
+    );
     assert!(page.contains("It has ended."), "{page}");
     for path in ["/jobs/987654321", "/jobs/x", "/jobs/987654321/discard"] {
         let page = get(&server, path).expect(404);
