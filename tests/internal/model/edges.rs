@@ -277,7 +277,7 @@ impl Model {
             let has_failed = outcomes.contains(&Some(false));
             let unwanted = match one.otherwise {
                 Otherwise::Wait if has_failed => Verdict::Waits,
-                Otherwise::Drop => Verdict::Dropped,
+                Otherwise::Drop | Otherwise::Undo => Verdict::Dropped,
                 _ => Verdict::Discarded,
             };
             match one.on {

@@ -240,7 +240,7 @@ fn forget(conn: &mut Conn<'_>, parents: &[i64], lock: &str) -> QueryResult<usize
          UPDATE windlass_edges SET outcome = NULL WHERE id IN {{in SELECT id FROM due}}"
     );
     let statement = Statement::new(text).unkept().bind(id_list(parents));
-    statement.execute(conn)
+    statement.changes(conn)
 }
 
 /// Locks the executions of jobs that wait for parents, without those that other transactions have locked.
