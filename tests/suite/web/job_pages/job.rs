@@ -297,7 +297,7 @@ fn a_job_without_a_row_still_has_its_outcome(db: &TestDb) {
     assert!(page.contains("Its row was deleted."), "{page}");
     // Its class has secret fields, and without the arguments their values are not known.
     assert!(
-        page.contains("<var>hidden</var>") && !page.contains("1204"),
+        page.contains("Result hidden") && !page.contains("1204"),
         "{page}"
     );
     assert!(page.contains("It has ended."), "{page}");
