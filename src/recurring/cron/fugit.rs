@@ -85,7 +85,7 @@ mod tests {
         for (text, in_ruby) in [
             ("30 3 * * *", "30 3 * * * UTC"),
             ("0 30 3 ? * 2-6", "30 3 * * 1-5 UTC"),
-            ("15,45 30 3 1 JAN,jul ?", "15,45 30 3 1 1,7 * UTC"),
+            ("15,45 30 3 1 JAN,jul ?", "15,45 30 3 1 */6 * UTC"),
             ("0 0 * * SAT-SUN", "0 0 * * 0,6 UTC"),
             ("0 0 * * 7 Europe/Berlin", "0 0 * * 0 Europe/Berlin"),
             ("0 0 25 * MON", "0 0 25 * 1 UTC"),
