@@ -69,7 +69,10 @@ pub(crate) fn change<C: AsConn + ?Sized>(
             refuse_classes(conn, &[&definition.class_name])?;
         }
         definition.options = options.to_column();
-        let next = next_tick(row, &definition, &options)?;
+        let schedule: Schedule = definition.schedule.parse()?;
+        let schedule = schedule.or_in(time_zone(&definition.time_zone)?);
+        definition.in_ruby = schedule.in_ruby();
+        let next = next_tick(row, &definition, &options, schedule)?;
         Ok::<_, Error>((definition, next))
     };
     let action = AuditAction::ScheduleTask;
@@ -133,6 +136,7 @@ fn definition_of(row: &RecurringTaskRow) -> Definition {
     Definition {
         key: row.key.clone(),
         schedule: row.schedule.clone(),
+        in_ruby: String::new(),
         time_zone: row.time_zone.clone(),
         class_name: row.class_name.clone(),
         arguments: row.arguments.clone(),
@@ -164,12 +168,12 @@ fn next_tick(
     row: &RecurringTaskRow,
     definition: &Definition,
     options: &Options,
+    schedule: Schedule,
 ) -> Result<NaiveDateTime> {
     let place = row.next_run_at.unwrap_or(NEVER);
     if has_times_of(row, definition) {
         return Ok(place);
     }
-    let schedule: Schedule = definition.schedule.parse()?;
     if schedule.named().is_some() || schedule.is_start() {
         if definition.schedule == row.schedule && place < NEVER {
             return Ok(place);
@@ -180,7 +184,7 @@ fn next_tick(
         ));
     }
     let times = TickTimes {
-        schedule: schedule.or_in(time_zone(&definition.time_zone)?),
+        schedule,
         window: options.window(),
     };
     let from = row.now.max(row.last_run_at.unwrap_or(row.now));

@@ -162,7 +162,7 @@ mod tests {
             paused_at: None,
             declared_at: None,
             revision: None,
-            lock_version: 0,
+            row_version: 0,
             starts: None,
             now: time(now),
             is_unlisted: false,

@@ -7,7 +7,7 @@
 
 use crate::error::{Error, Result};
 use crate::queue::check_name;
-use crate::recurring::cron::Cron;
+use crate::recurring::cron::{Cron, fugit};
 use crate::recurring::in_words;
 use crate::recurring::time_zone::Zone;
 use crate::recurring::zone;
@@ -138,6 +138,17 @@ impl Schedule {
                 "UTC" if in_words::needs_no_zone(cron) => in_words::of_cron(cron),
                 zone => format!("{}, {zone}", in_words::of_cron(cron)),
             },
+        }
+    }
+
+    /// Returns a text from which Ruby's `fugit` computes the same times, as far as it can.
+    ///
+    /// It knows nothing of deployments and of timings: for these it gets a line that it can read.
+    pub(crate) fn in_ruby(&self) -> String {
+        match &self.rule {
+            TickRule::Start | TickRule::Named(_) => fugit::UNKNOWN.to_owned(),
+            TickRule::Every(seconds) => fugit::of_interval(*seconds),
+            TickRule::Cron(cron) => fugit::of_cron(cron, self.time_zone().unwrap_or("UTC")),
         }
     }
 

@@ -301,6 +301,7 @@ impl RecurringTask {
         Ok(Definition {
             key: self.key.clone(),
             schedule: self.schedule.text().to_owned(),
+            in_ruby: self.schedule.clone().or_in(default).in_ruby(),
             time_zone: self
                 .schedule
                 .time_zone()

@@ -49,8 +49,8 @@ impl ValueSet {
         (self.count() > 1 && spread.eq(self.values())).then_some(step)
     }
 
-    /// Returns `1, 5 and 10 to 20`.
-    pub(crate) fn listed(&self, name: impl Fn(u32) -> String) -> String {
+    /// Returns the first and the last value of each run without a gap.
+    pub(crate) fn runs(&self) -> Vec<(u32, u32)> {
         let mut runs: Vec<(u32, u32)> = Vec::new();
         for value in self.values() {
             match runs.last_mut() {
@@ -58,7 +58,13 @@ impl ValueSet {
                 _ => runs.push((value, value)),
             }
         }
-        let parts = runs
+        runs
+    }
+
+    /// Returns `1, 5 and 10 to 20`.
+    pub(crate) fn listed(&self, name: impl Fn(u32) -> String) -> String {
+        let parts = self
+            .runs()
             .into_iter()
             .flat_map(|(first, last)| match last - first {
                 0 => vec![name(first)],

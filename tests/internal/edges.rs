@@ -123,6 +123,7 @@ fn a_tick_that_comes_during_a_look_is_not_slept_over(db: &TestDb) {
     let task = Definition {
         key: "t".into(),
         schedule: "@hourly".into(),
+        in_ruby: "0 * * * * UTC".into(),
         time_zone: "UTC".into(),
         class_name: "a".into(),
         arguments: "[{}]".into(),

@@ -6,6 +6,7 @@ use crate::support::events::Events;
 use crate::support::jobs::{Log, Note};
 use crate::support::solid_queue;
 use crate::support::wait::until;
+use chrono::{DateTime, TimeDelta, Utc};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -283,6 +284,45 @@ fn recurring_arguments_are_a_list_as_ruby_keeps_them(db: &TestDb) {
     assert_eq!(log.lines(), ["of the task", "of the task", "of before"]);
 }
 
+/// Mission Control's page of recurring tasks asks `fugit` for the next time of each: a text that it cannot read is an error
+/// page.
+fn schedules_are_stored_as_ruby_reads_them(db: &TestDb) {
+    let mut conn = db.connect();
+    let daily = "30 3 * * 1-5 Europe/Berlin";
+    for (key, schedule, in_ruby) in [
+        ("berlin", "0 30 3 ? * 2-6 Europe/Berlin", daily),
+        ("changed", "every 1h 30m", "1h30m"),
+        ("plain", "*/10 * * * *", "*/10 * * * * UTC"),
+        ("timing", "@timing dawn", "0 0 1 1 * UTC"),
+    ] {
+        let mut task = RecurringTask::new(key, schedule, &Note::new("of the task")).unwrap();
+        if key == "timing" {
+            task = task.timing(Arc::new(|after: DateTime<Utc>| {
+                Some(after + TimeDelta::days(1))
+            }));
+        }
+        windlass::recurring::schedule(&mut conn, &task).unwrap();
+        let stored =
+            format!("SELECT schedule AS t FROM solid_queue_recurring_tasks WHERE key = '{key}'");
+        assert_eq!(db.texts(&stored), [in_ruby], "{schedule}");
+    }
+    let tasks = windlass::recurring::list(&mut conn).unwrap();
+    let schedules: Vec<&str> = tasks.iter().map(|task| &*task.schedule).collect();
+    assert_eq!(
+        schedules,
+        [
+            "0 30 3 ? * 2-6",
+            "every 1h 30m",
+            "*/10 * * * *",
+            "@timing dawn"
+        ]
+    );
+    let task = RecurringTask::new("changed", "every 45s", &Note::new("of the task")).unwrap();
+    windlass::recurring::schedule(&mut conn, &task).unwrap();
+    let stored = "SELECT schedule AS t FROM solid_queue_recurring_tasks WHERE key = 'changed'";
+    assert_eq!(db.texts(stored), ["45s"]);
+}
+
 /// What Ruby's supervisor does with the claims of a process that it takes for
 /// dead, of Ruby or not.
 fn failed_by_ruby(db: &TestDb, kind: &str, condition: &str) {
@@ -433,6 +473,7 @@ on_each_database!(
     further_arguments_are_refused_and_not_dropped,
     an_array_is_not_taken_for_the_fields,
     recurring_arguments_are_a_list_as_ruby_keeps_them,
+    schedules_are_stored_as_ruby_reads_them,
     a_job_from_rails_is_performed,
     a_scheduled_job_from_rails_is_dispatched,
     the_envelope_is_opened_even_if_every_field_may_be_missing,

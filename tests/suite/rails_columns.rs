@@ -10,6 +10,15 @@ use std::collections::{BTreeMap, BTreeSet};
 
 on_each_database!(no_column_has_the_name_of_a_method_of_ruby);
 
+/// What Active Record does by the name of a column: it locks optimistically, picks a subclass, and sets times.
+const MAGIC: [&str; 5] = [
+    "lock_version",
+    "type",
+    "created_on",
+    "updated_on",
+    "updated_at",
+];
+
 /// The methods of Solid Queue's models (1.5, and the batches of 1.7), by table without `solid_queue_`, those of all
 /// executions, and, as `record`, those of every model of Active Record (6.1 and 8.1).
 fn methods() -> BTreeMap<&'static str, BTreeSet<&'static str>> {
@@ -39,6 +48,12 @@ fn no_column_has_the_name_of_a_method_of_ruby(db: &TestDb) {
             let is_method = methods[model].contains(&*column.name);
             assert!(!is_method, "{}.{} is a method", column.table, column.name);
         }
+        let is_magic = MAGIC.contains(&&*column.name);
+        assert!(
+            !is_magic,
+            "{}.{} means something to Active Record",
+            column.table, column.name
+        );
     }
     assert!(ours > 10, "{ours} columns");
 }

@@ -1,10 +1,11 @@
 DROP INDEX index_windlass_recurring_tasks_on_next_run_at;
-ALTER TABLE solid_queue_recurring_tasks DROP COLUMN lock_version;
+ALTER TABLE solid_queue_recurring_tasks DROP COLUMN row_version;
 ALTER TABLE solid_queue_recurring_tasks DROP COLUMN revision;
 ALTER TABLE solid_queue_recurring_tasks DROP COLUMN declared_at;
 ALTER TABLE solid_queue_recurring_tasks DROP COLUMN paused_at;
 ALTER TABLE solid_queue_recurring_tasks DROP COLUMN options;
 ALTER TABLE solid_queue_recurring_tasks DROP COLUMN time_zone;
+ALTER TABLE solid_queue_recurring_tasks DROP COLUMN schedule_text;
 ALTER TABLE solid_queue_recurring_tasks DROP COLUMN open_jobs;
 ALTER TABLE solid_queue_recurring_tasks DROP COLUMN queued_run_at;
 ALTER TABLE solid_queue_recurring_tasks DROP COLUMN last_run_at;

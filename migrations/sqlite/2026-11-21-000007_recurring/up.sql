@@ -12,6 +12,9 @@ ALTER TABLE solid_queue_recurring_tasks ADD COLUMN queued_run_at datetime(6);
 -- The jobs that were not known to have ended when the last tick was fired: a
 -- JSON array, kept where jobs must not overlap.
 ALTER TABLE solid_queue_recurring_tasks ADD COLUMN open_jobs text;
+-- The schedule as it was given. Ruby reads `schedule`, so that one has the
+-- same times in the words of fugit.
+ALTER TABLE solid_queue_recurring_tasks ADD COLUMN schedule_text varchar;
 ALTER TABLE solid_queue_recurring_tasks ADD COLUMN time_zone varchar;
 -- What to do with missed ticks and overlapping jobs, and the policy of the
 -- jobs: JSON.
@@ -23,7 +26,7 @@ ALTER TABLE solid_queue_recurring_tasks ADD COLUMN declared_at datetime(6);
 -- Of the program that declared it: an older one does not overwrite it.
 ALTER TABLE solid_queue_recurring_tasks ADD COLUMN revision bigint;
 -- Grows with every change: who has seen an older one changes nothing.
-ALTER TABLE solid_queue_recurring_tasks ADD COLUMN lock_version bigint NOT NULL DEFAULT 0;
+ALTER TABLE solid_queue_recurring_tasks ADD COLUMN row_version bigint NOT NULL DEFAULT 0;
 CREATE INDEX index_windlass_recurring_tasks_on_next_run_at ON solid_queue_recurring_tasks (next_run_at) WHERE next_run_at IS NOT NULL;
 
 INSERT INTO windlass_schema_migrations (version, applied_at)

@@ -96,7 +96,7 @@ pub(crate) struct RecurringTaskRow {
     #[diesel(sql_type = Nullable<BigInt>)]
     pub(crate) revision: Option<i64>,
     #[diesel(sql_type = BigInt)]
-    pub(crate) lock_version: i64,
+    pub(crate) row_version: i64,
     /// The deployments whose start it has had, as JSON.
     #[diesel(sql_type = Nullable<Text>)]
     pub(crate) starts: Option<String>,
@@ -120,6 +120,8 @@ pub(crate) struct RecurringTaskRow {
 pub(crate) struct Definition {
     pub(crate) key: String,
     pub(crate) schedule: String,
+    /// The schedule with its time zone, as Ruby reads it.
+    pub(crate) in_ruby: String,
     pub(crate) time_zone: String,
     pub(crate) class_name: String,
     pub(crate) arguments: String,

@@ -141,12 +141,13 @@ diesel::table! {
         last_run_at -> Nullable<Timestamp>,
         queued_run_at -> Nullable<Timestamp>,
         open_jobs -> Nullable<Text>,
+        schedule_text -> Nullable<Text>,
         time_zone -> Nullable<Text>,
         options -> Nullable<Text>,
         paused_at -> Nullable<Timestamp>,
         declared_at -> Nullable<Timestamp>,
         revision -> Nullable<BigInt>,
-        lock_version -> BigInt,
+        row_version -> BigInt,
         starts -> Nullable<Text>,
     }
 }

@@ -36,10 +36,10 @@ struct LockedTask {
 pub(crate) fn lock(conn: &mut Conn<'_>, tasks: &[&RecurringTaskRow]) -> QueryResult<OpenJobs> {
     let text = "SELECT t.id, t.open_jobs FROM solid_queue_recurring_tasks t \
          JOIN (SELECT CAST(value ->> 0 AS bigint) AS id, CAST(value ->> 1 AS bigint) AS version FROM {rows $1}) AS seen \
-         ON seen.id = t.id AND seen.version = t.lock_version ORDER BY t.id + 0 {lock skip of t}";
+         ON seen.id = t.id AND seen.version = t.row_version ORDER BY t.id + 0 {lock skip of t}";
     let seen: Vec<(i64, i64)> = tasks
         .iter()
-        .map(|task| (task.id, task.lock_version))
+        .map(|task| (task.id, task.row_version))
         .collect();
     let seen = serde_json::to_string(&seen).unwrap_or_default();
     let locked: Vec<LockedTask> = Statement::new(text).bind(seen).load(conn)?;
@@ -151,7 +151,7 @@ pub(crate) fn move_on(conn: &mut Conn<'_>, tasks: &[FiredTask]) -> QueryResult<(
     }
     let text = "UPDATE solid_queue_recurring_tasks SET next_run_at = {time fired.next}, \
          last_run_at = coalesce({time fired.last}, last_run_at), queued_run_at = {time fired.queued}, \
-         open_jobs = fired.open, updated_at = {now}, lock_version = lock_version + 1 \
+         open_jobs = fired.open, updated_at = {now}, row_version = row_version + 1 \
          FROM (SELECT CAST(value ->> 'id' AS bigint) AS id, value ->> 'next' AS next, value ->> 'last' AS last, \
            value ->> 'queued' AS queued, value ->> 'open' AS open FROM {rows $1}) AS fired \
          WHERE solid_queue_recurring_tasks.id = fired.id";

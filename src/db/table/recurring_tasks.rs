@@ -1,7 +1,7 @@
 //! `solid_queue_recurring_tasks`: the tasks and when each is due next.
 //!
 //! A row with a `next_run_at` belongs to Windlass; a Rails app's has none and is left alone. Every
-//! change to a row of Windlass locks it first and increments `lock_version`.
+//! change to a row of Windlass locks it first and increments `row_version`.
 
 use crate::db::conn::connection::Conn;
 use crate::db::conn::dialect::Dialect;
@@ -14,12 +14,12 @@ use diesel::sql_types::{Nullable, Timestamp};
 use serde_json::Value;
 use std::time::Duration;
 
-const COLUMNS: &str = "id, key, schedule, coalesce(time_zone, 'UTC') AS time_zone, coalesce(class_name, '') AS class_name, \
+const COLUMNS: &str = "id, key, coalesce(schedule_text, schedule) AS schedule, coalesce(time_zone, 'UTC') AS time_zone, coalesce(class_name, '') AS class_name, \
      coalesce(arguments, 'null') AS arguments, coalesce(queue_name, 'default') AS queue_name, \
      coalesce(priority, 0) AS priority, description, coalesce(options, '') AS options, \
      {moment next_run_at} AS next_run_at, {moment last_run_at} AS last_run_at, \
      {moment queued_run_at} AS queued_run_at, open_jobs, {moment paused_at} AS paused_at, \
-     {moment declared_at} AS declared_at, revision, lock_version, starts, {now} AS now";
+     {moment declared_at} AS declared_at, revision, row_version, starts, {now} AS now";
 
 /// How long a task is kept that no scheduler declares any more.
 pub(crate) const KEPT: Duration = Duration::from_secs(7 * 24 * 3600);
@@ -124,12 +124,12 @@ fn starts_with(known: Option<&str>, new: Option<&str>) -> Option<String> {
 pub(crate) const UPDATE: &str = "UPDATE solid_queue_recurring_tasks SET schedule = $1, time_zone = $2, class_name = $3, arguments = $4, \
        queue_name = $5, priority = $6, description = $7, options = $8, revision = $9, next_run_at = {time $10}, \
        declared_at = CASE WHEN CAST($9 AS bigint) IS NULL THEN NULL ELSE {now} END, \
-       starts = coalesce($12, starts), updated_at = {now}, lock_version = lock_version + 1 WHERE key = $11 RETURNING id";
+       starts = coalesce($12, starts), schedule_text = $13, updated_at = {now}, row_version = row_version + 1 WHERE key = $11 RETURNING id";
 
 const INSERT: &str = "INSERT INTO solid_queue_recurring_tasks (schedule, time_zone, class_name, arguments, queue_name, priority, \
-       description, options, revision, next_run_at, declared_at, key, starts, static, created_at, updated_at) \
+       description, options, revision, next_run_at, declared_at, key, starts, schedule_text, static, created_at, updated_at) \
      VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, {time $10}, \
-       CASE WHEN CAST($9 AS bigint) IS NULL THEN NULL ELSE {now} END, $11, $12, false, {now}, {now}) \
+       CASE WHEN CAST($9 AS bigint) IS NULL THEN NULL ELSE {now} END, $11, $12, $13, false, {now}, {now}) \
      ON CONFLICT (key) DO NOTHING RETURNING id";
 
 fn write(
@@ -140,7 +140,7 @@ fn write(
     starts: Option<&str>,
 ) -> QueryResult<bool> {
     let written: Vec<Id> = Statement::new(text)
-        .bind(&new.schedule)
+        .bind(&new.in_ruby)
         .bind(&new.time_zone)
         .bind(&new.class_name)
         .bind(&new.arguments)
@@ -152,6 +152,7 @@ fn write(
         .bind(timestamp(next_run_at))
         .bind(&new.key)
         .bind(starts)
+        .bind(&new.schedule)
         .load(conn)?;
     Ok(written.iter().any(|row| row.id > 0))
 }

@@ -103,7 +103,7 @@ pub(crate) fn unschedule(conn: &mut Conn<'_>, key: &str) -> QueryResult<bool> {
 /// Stops firing the ticks of the task until it is resumed. Returns `false` if it does not exist.
 pub(crate) fn pause(conn: &mut Conn<'_>, key: &str) -> QueryResult<bool> {
     let text = "UPDATE solid_queue_recurring_tasks SET paused_at = coalesce(paused_at, {now}), updated_at = {now}, \
-         lock_version = lock_version + 1 WHERE key = $1 AND next_run_at IS NOT NULL";
+         row_version = row_version + 1 WHERE key = $1 AND next_run_at IS NOT NULL";
     Statement::new(text)
         .bind(key)
         .unkept()
@@ -126,7 +126,7 @@ pub(crate) fn resume<E: From<diesel::result::Error>>(
         }
         let next_run_at = next(&row)?;
         let text = "UPDATE solid_queue_recurring_tasks SET paused_at = NULL, next_run_at = {time $1}, updated_at = {now}, \
-             lock_version = lock_version + 1 WHERE id = $2";
+             row_version = row_version + 1 WHERE id = $2";
         Statement::new(text)
             .bind(timestamp(next_run_at))
             .bind(row.id).unkept().changes(conn)?;

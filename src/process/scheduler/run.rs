@@ -234,13 +234,13 @@ impl<'a> RunningScheduler<'a> {
     /// Returns which ticks of the task to fire, with their jobs. Returns `None` if its row cannot be
     /// read or its ticks cannot be computed, until it changes; the other tasks continue.
     fn read(&mut self, task: &RecurringTaskRow) -> Option<Ticks> {
-        if self.unreadable.get(&task.id) == Some(&task.lock_version) {
+        if self.unreadable.get(&task.id) == Some(&task.row_version) {
             return None;
         }
         match Ticks::of(task, self.settings) {
             Ok(ticks) => ticks,
             Err(error) => {
-                self.unreadable.insert(task.id, task.lock_version);
+                self.unreadable.insert(task.id, task.row_version);
                 self.settings_error(&error);
                 None
             }

@@ -17,6 +17,7 @@ fn task(schedule: &str) -> Definition {
     Definition {
         key: "task".to_owned(),
         schedule: schedule.to_owned(),
+        in_ruby: "0 * * * * UTC".to_owned(),
         time_zone: "UTC".to_owned(),
         class_name: "a".to_owned(),
         arguments: "{}".to_owned(),

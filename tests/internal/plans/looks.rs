@@ -356,6 +356,7 @@ fn change_a_task(conn: &mut Conn<'_>, rows: &Rows) -> QueryResult<()> {
     let mut task = Definition {
         key: "t2".into(),
         schedule: "@hourly".into(),
+        in_ruby: "0 * * * * UTC".into(),
         time_zone: "UTC".into(),
         class_name: CLASS.into(),
         arguments: "{}".into(),

@@ -107,7 +107,7 @@ fn a_tick_that_has_a_row_already_is_not_fired_again(db: &TestDb) {
     rewind(db, "a", 150_000);
     let _second = scheduler(db).start().unwrap();
     until("the task has moved on", || {
-        db.count("SELECT lock_version AS n FROM solid_queue_recurring_tasks") == 4
+        db.count("SELECT row_version AS n FROM solid_queue_recurring_tasks") == 4
     });
     assert_eq!(db.rows("jobs"), 1);
 }
@@ -139,7 +139,7 @@ fn what_cannot_be_read_holds_up_no_other(db: &TestDb) {
         rewind(db, key, 150_000);
     }
     for (key, column, value) in [
-        ("a", "schedule", "now and then"),
+        ("a", "schedule_text", "now and then"),
         ("b", "time_zone", "Mars/Olympus"),
         ("c", "options", "{\"overlap\":\"newer\"}"),
     ] {
@@ -181,7 +181,7 @@ fn many_tasks_are_due_at_once(db: &TestDb) {
     let time = super::ago(db, 150_000);
     db.execute(&format!(
         "UPDATE solid_queue_recurring_tasks SET next_run_at = {time}, \
-         schedule = CASE WHEN key < 't210' THEN 'never' ELSE schedule END"
+         schedule_text = CASE WHEN key < 't210' THEN 'never' ELSE schedule_text END"
     ));
     let _schedulers = [scheduler(db), scheduler(db)].map(|scheduler| scheduler.start().unwrap());
     until("the others are fired", || db.rows("jobs") == 120);

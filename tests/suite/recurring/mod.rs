@@ -73,7 +73,7 @@ fn scheduler(db: &TestDb) -> Scheduler {
 fn rewind(db: &TestDb, key: &str, seconds: u64) {
     let time = ago(db, seconds);
     let changed = db.execute(&format!(
-        "UPDATE solid_queue_recurring_tasks SET next_run_at = {time}, lock_version = lock_version + 1 WHERE key = '{key}'"
+        "UPDATE solid_queue_recurring_tasks SET next_run_at = {time}, row_version = row_version + 1 WHERE key = '{key}'"
     ));
     assert_eq!(changed, 1);
 }

@@ -174,7 +174,7 @@ fn a_task_of_a_rails_app_is_left_alone(db: &TestDb) {
     );
     let rails = || {
         db.texts(
-            "SELECT key || schedule || class_name || updated_at || lock_version AS t \
+            "SELECT key || schedule || class_name || updated_at || row_version AS t \
              FROM solid_queue_recurring_tasks WHERE key = 'rails'",
         )
     };

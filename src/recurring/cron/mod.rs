@@ -1,5 +1,7 @@
 //! Five or six cron fields, and the search in a calendar without time zones.
 
+pub(crate) mod fugit;
+
 use chrono::{Datelike, Months, NaiveDate, NaiveDateTime, NaiveTime, Timelike};
 
 /// The values of each field as bits.
