@@ -64,23 +64,28 @@ impl Place {
         Ok(database)
     }
 
-    /// Removes it, even if it is still in use. Removing it twice does no harm.
+    /// Removes it, even if it is still in use: what uses it may create something meanwhile, or deadlock with that. Removing
+    /// it twice does no harm.
     pub(crate) fn remove(&self) {
+        for _ in 0..100 {
+            if self.try_remove() {
+                return;
+            }
+            clock::nap(Duration::from_millis(10));
+        }
+    }
+
+    /// Returns whether nothing is left, or no attempt can help.
+    fn try_remove(&self) -> bool {
         match &self.kind {
             PlaceKind::Schema { server, name } => {
-                if let Ok(mut connection) = server.connect() {
-                    let text = format!("DROP SCHEMA IF EXISTS {name} CASCADE");
-                    let _ = with_conn!(&mut connection, |c| diesel::sql_query(text).execute(c));
-                }
+                let Ok(mut connection) = server.connect() else {
+                    return true;
+                };
+                let text = format!("DROP SCHEMA IF EXISTS {name} CASCADE");
+                with_conn!(&mut connection, |c| diesel::sql_query(text).execute(c)).is_ok()
             }
-            PlaceKind::Directory(path) => {
-                // A process that still writes may create a file meanwhile.
-                let mut tries = 0;
-                while std::fs::remove_dir_all(path).is_err() && path.exists() && tries < 100 {
-                    tries += 1;
-                    clock::nap(Duration::from_millis(10));
-                }
-            }
+            PlaceKind::Directory(path) => std::fs::remove_dir_all(path).is_ok() || !path.exists(),
         }
     }
 }
