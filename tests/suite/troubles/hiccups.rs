@@ -309,8 +309,15 @@ fn a_restarted_server_gives_jobs_back() {
         let enqueue = |call: Call| Hiccup(call).enqueue(&mut db.connect()).unwrap().id;
         let jobs = calls.map(enqueue);
         let (stage, processes) = start(&db);
+        let across = jobs[calls.len() - 1];
+        // What it wrote to the log is not yet committed.
+        let first = format!(
+            "SELECT count(*) AS n FROM windlass_steps WHERE job_id = {}",
+            across.0
+        );
         until("all jobs run", || {
             (stage.log.count("start"), stage.log.count("first")) == (calls.len(), 1)
+                && count(&mut db.connect(), &first) == 1
         });
         server.restart(mode);
         stage.is_busy.store(true, Ordering::SeqCst);
@@ -318,7 +325,6 @@ fn a_restarted_server_gives_jobs_back() {
             let left = "SELECT count(*) AS n FROM solid_queue_jobs WHERE finished_at IS NULL";
             count(&mut db.connect(), left) == 0
         });
-        let across = jobs[calls.len() - 1];
         let cut = outcomes(&db, across);
         assert!(!cut.is_empty(), "its connection was lost");
         for (job, call) in jobs.iter().zip(&calls) {
