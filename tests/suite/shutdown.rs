@@ -4,7 +4,7 @@ use crate::on_each_database;
 use crate::support::TestDb;
 use crate::support::db::execute;
 use crate::support::jobs::{Gate, Wait};
-use crate::support::process::{Do, Once, Scene, Work, suspend};
+use crate::support::process::{Do, Once, Process, Scene, Work, suspend};
 use crate::support::wait::{DEADLINE, until};
 use rustix::process::Signal;
 use std::sync::Arc;
@@ -156,16 +156,22 @@ fn a_second_interrupt_later_ends_at_once(db: &TestDb) {
     );
 }
 
-fn jobs_over_the_shutdown_timeout_are_given_back(db: &TestDb) {
-    let scene = Scene::new(db);
-    let mut supervisor = scene.worker_with(|role| {
+/// Starts a supervisor whose worker runs the job `a`, which does not end.
+fn supervised_without_end(scene: &Scene<'_>) -> Process {
+    let supervisor = scene.worker_with(|role| {
         role.workers = Some(1);
         role.shutdown_ms = 300;
     });
     Work::new("a", Do::WaitFor(scene.gate("never")))
-        .enqueue(&mut db.connect())
+        .enqueue(&mut scene.db.connect())
         .unwrap();
     scene.started("a", 1);
+    supervisor
+}
+
+fn jobs_over_the_shutdown_timeout_are_given_back(db: &TestDb) {
+    let scene = Scene::new(db);
+    let mut supervisor = supervised_without_end(&scene);
     supervisor.signal(Signal::TERM);
     assert_eq!(supervisor.exit().code(), Some(75));
     assert_eq!(
@@ -309,14 +315,7 @@ fn a_suspended_child_stops_and_resumes(db: &TestDb) {
 
 fn a_worker_whose_supervisor_was_killed_gives_back_itself(db: &TestDb) {
     let scene = Scene::new(db);
-    let mut supervisor = scene.worker_with(|role| {
-        role.workers = Some(1);
-        role.shutdown_ms = 300;
-    });
-    Work::new("a", Do::WaitFor(scene.gate("never")))
-        .enqueue(&mut db.connect())
-        .unwrap();
-    scene.started("a", 1);
+    let mut supervisor = supervised_without_end(&scene);
     supervisor.signal(Signal::KILL);
     supervisor.exit();
     until("it is given back, to run in a moment", || {

@@ -19,12 +19,12 @@ pub(crate) struct JobLimits {
     pub(crate) not_retried: Option<NotRetried>,
 }
 
-/// Why a job has failed that may have more attempts than it had.
+/// The reason for which a job has failed that may have more attempts than it had.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum NotRetried {
-    /// Whether its last run did its work is not known, and it may only run again
+    /// The outcome of its last run is not known, and it may only run again
     /// [after a known outcome](Delivery::AfterKnownOutcome).
     OutcomeUnknown,
     /// Its process has died too often while it ran.

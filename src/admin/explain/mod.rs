@@ -49,9 +49,9 @@ pub struct Explanation {
     pub retry_until: Option<DateTime<Utc>>,
     /// How many times it may start. `None` if its row was deleted.
     pub delivery: Option<Delivery>,
-    /// How many attempts it may have. `None` if its row was deleted, or does not say.
+    /// The number of attempts that it may have. `None` if its row was deleted, or does not say.
     pub max_attempts: Option<u32>,
-    /// Why it has failed although it may have more attempts.
+    /// The reason for which it has failed although it may have more attempts.
     pub not_retried: Option<NotRetried>,
 }
 

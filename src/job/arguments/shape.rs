@@ -7,7 +7,7 @@
 use std::cell::RefCell;
 use std::collections::HashSet;
 
-/// How many shapes a thread knows. Types whose keys are data would fill its memory.
+/// The number of shapes that a thread knows. Types whose keys are data would fill its memory.
 const MOST: usize = 1024;
 
 /// Integers of this many digits may not fit into 64 bits.

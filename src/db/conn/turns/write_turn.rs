@@ -25,8 +25,8 @@ const LONGEST: Duration = Duration::from_secs(5);
 /// delays the others by this once, and not for each of their turns.
 const LONGEST_IN_QUEUE: Duration = Duration::from_secs(1);
 
-/// How long a process keeps its turn while other processes wait for theirs, if its threads go on writing:
-/// changing over takes time.
+/// The time for which a process keeps its turn while other processes wait for theirs, if its threads go on
+/// writing: changing over takes time.
 const KEPT: Duration = Duration::from_millis(5);
 
 /// The order in which the waiting threads of a process write.
@@ -64,6 +64,7 @@ enum ProcessTurn {
     Not,
     /// A thread of this process waits for it.
     Queued(Instant),
+    /// Since when this process has it.
     Held(Instant),
 }
 
