@@ -81,15 +81,15 @@ impl Policy {
         if self.is_at_most_once() {
             Ending::Fail(JobFailure::outcome_unknown(how))
         } else {
-            Ending::Release(why.to_owned())
+            Ending::Release(why.to_owned(), None)
         }
     }
 }
 
 /// Why claims are released, for readers.
-const LOST: &str = "their process could not rely on them any more";
+const LOST: &str = "the process could not rely on the claim any more";
 
-const STOPPED: &str = "the stop of their process interrupted them";
+const STOPPED: &str = "the stop of the process interrupted it";
 
 fn refused(failure: JobFailure) -> JobFailure {
     JobFailure::new(
@@ -147,10 +147,10 @@ mod tests {
         for interrupted in [Interrupted::Lost, Interrupted::Stopping] {
             let error = JobError::from(interrupted);
             let ending = known.judge(1, &error, None);
-            assert!(matches!(ending, Ending::Release(_)), "{ending:?}");
+            assert!(matches!(ending, Ending::Release(..)), "{ending:?}");
             for attempts in 1..3 {
                 let ending = Policy::new().max_attempts(attempts).judge(1, &error, None);
-                assert!(matches!(ending, Ending::Release(_)), "{ending:?}");
+                assert!(matches!(ending, Ending::Release(..)), "{ending:?}");
             }
             let ending = once.judge(1, &error, None);
             let Ending::Fail(failure) = &ending else {

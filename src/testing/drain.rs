@@ -253,6 +253,6 @@ pub(crate) fn run_outcome(ending: Ending) -> RunOutcome {
             RunOutcome::Interrupted(failure.kind, failure.message, delay)
         }
         Ending::Park(wait) => RunOutcome::Waits(wait.step),
-        Ending::Release(_) => RunOutcome::Snoozed(Duration::ZERO),
+        Ending::Release(_, delay) => RunOutcome::Snoozed(delay.unwrap_or_default()),
     }
 }

@@ -180,7 +180,7 @@ fn every_kind_of_ending_at_once_takes_few_statements(db: &TestDb) {
         Ending::Discard(failure()),
         Ending::Cancel(failure()),
         Ending::Snooze(Duration::from_secs(60)),
-        Ending::Release("stop".to_owned()),
+        Ending::Release("stop".to_owned(), None),
     ];
     let first = number(
         &mut conn.as_conn(),

@@ -159,7 +159,19 @@ fn message(db: &TestDb, job: JobId) -> String {
 }
 
 const UNHARMED: &str = "finished 0/0";
+/// Another run had been cut short before.
+const UNHARMED_THEN: &str = "finished 0/0 Released cut_short";
 const UNKNOWN: &str = "failed 1/0 Failed outcome_unknown";
+
+/// A run that a stop has cut short is explained, and is part of the timeline.
+fn is_told(db: &TestDb, job: JobId) {
+    let details = windlass::job_details(&mut db.connect(), job, true).unwrap();
+    let details = details.unwrap();
+    let error = details.explanation.task.error.unwrap();
+    assert!(error.starts_with("cut_short: "), "{error}");
+    let cut = details.timeline.iter().map(|moment| &*moment.what);
+    assert_eq!(cut.filter(|what| *what == "released: cut_short").count(), 1);
+}
 
 fn stop(db: &TestDb, supervised: bool) {
     let scene = Scene::new(db);
@@ -168,12 +180,14 @@ fn stop(db: &TestDb, supervised: bool) {
     process.signal(Signal::TERM);
     assert_eq!(process.exit().code(), Some(75), "{}", process.log());
     for (case, job) in jobs {
-        let expected = if case.once { UNKNOWN } else { "waits 0/0" };
-        becomes(db, (case, job), expected);
+        let waits = "waits 0/0 Released cut_short";
+        becomes(db, (case, job), if case.once { UNKNOWN } else { waits });
         if case.once {
             let says =
                 "its process stopped while it ran; an at-most-once job is not run again by itself";
             assert_eq!(message(db, job), says, "{case:?}");
+        } else {
+            is_told(db, job);
         }
         if case.asks {
             assert_eq!(scene.count("stopping", case.name), 1, "{case:?}");
@@ -191,7 +205,7 @@ fn stop(db: &TestDb, supervised: bool) {
     scene.open("go");
     let _next = start(&scene, true, 20_000);
     for (case, job) in jobs.into_iter().filter(|(case, _)| !case.once) {
-        becomes(db, (case, job), UNHARMED);
+        becomes(db, (case, job), UNHARMED_THEN);
     }
     for case in CASES {
         let runs = if case.once { 1 } else { 2 };
@@ -251,7 +265,14 @@ fn outage(db: &TestDb, supervised: bool) {
     scene.open("go");
     for (case, job) in jobs {
         let unknown = case.once && case.asks;
-        becomes(db, (case, job), if unknown { UNKNOWN } else { UNHARMED });
+        // A run for each claim that was lost, in the end another.
+        let lost = if case.asks && !case.once {
+            scene.count("lost", case.name)
+        } else {
+            0
+        };
+        let unharmed = format!("{UNHARMED}{}", " Released cut_short".repeat(lost));
+        becomes(db, (case, job), if unknown { UNKNOWN } else { &unharmed });
         if unknown {
             let says = "its process could not rely on its claim any more while it ran; \
                         an at-most-once job is not run again by itself";
@@ -402,7 +423,7 @@ fn a_job_may_end_before_the_timeout_of_the_stop(db: &TestDb) {
     scene.started("once", 1);
     process.signal(Signal::TERM);
     assert_eq!(process.exit().code(), Some(75));
-    assert_eq!(state(db, again), "waits 0/0");
+    assert_eq!(state(db, again), "waits 0/0 Released cut_short");
     assert_eq!(db.rows("ready_executions"), 1, "at once, not in a while");
     assert_eq!(state(db, once), UNKNOWN);
 }
@@ -460,7 +481,7 @@ fn a_stop_in_an_outage_blames_no_job() {
     });
     proxy.open();
     assert_eq!(supervisor.exit().code(), Some(75));
-    assert_eq!(state(&db, job), "waits 0/0");
+    assert_eq!(state(&db, job), "waits 0/0 Released cut_short");
     // The row of the dispatcher, which ended while the database was away, is pruned by the next supervisor.
     let workers = "SELECT count(*) AS n FROM solid_queue_processes WHERE kind = 'Worker'";
     assert_eq!((db.rows("claimed_executions"), db.count(workers)), (0, 0));

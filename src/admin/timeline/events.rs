@@ -115,6 +115,7 @@ impl Entries<'_> {
             AttemptOutcome::Crashed | AttemptOutcome::Interrupted => {
                 (Mark::Failed, "was cut short")
             }
+            AttemptOutcome::Released => (Mark::Ready, "was cut short"),
             AttemptOutcome::Cancelled => (Mark::Discarded, "was cancelled"),
             AttemptOutcome::Discarded => (Mark::Discarded, "was discarded"),
         };
@@ -146,7 +147,9 @@ impl Entries<'_> {
         self.awaited = match attempt.outcome {
             AttemptOutcome::Retried => vec![text("for its retry")],
             AttemptOutcome::Crashed => vec![text("for a supervisor and another process")],
-            AttemptOutcome::Interrupted => vec![text("for its next run")],
+            AttemptOutcome::Interrupted | AttemptOutcome::Released => {
+                vec![text("for its next run")]
+            }
             AttemptOutcome::Failed => vec![text("until it was retried, and for a thread")],
             _ => Vec::new(),
         };

@@ -77,7 +77,14 @@ impl JobDecision {
                 (Destination::Wait(Some(delay)), Some(attempt), false)
             }
             Ending::Snooze(delay) => (Destination::Wait(Some(delay)), None, false),
-            Ending::Release(_) => (Destination::Wait(None), None, false),
+            Ending::Release(why, delay) => {
+                let attempt = (AttemptOutcome::Released, JobFailure::released(why));
+                (
+                    Destination::Wait(delay),
+                    Some(attempt).filter(|_| begun),
+                    false,
+                )
+            }
         };
         JobDecision {
             run,
@@ -126,15 +133,19 @@ impl JobDecision {
                 has_slot: true,
             };
         }
-        let crashed = (
-            AttemptOutcome::Crashed,
-            JobFailure::crashed(&death.how, crashes),
-        );
+        let attempt = if is_crash {
+            let crashed = JobFailure::crashed(&death.how, crashes);
+            Some((AttemptOutcome::Crashed, crashed))
+        } else {
+            // One that was claimed ahead may not have run.
+            let released = JobFailure::released(format!("its process {} while it ran", death.how));
+            Some((AttemptOutcome::Released, released)).filter(|_| started && !claim.prefetched)
+        };
         let delay = Some(crash_delay(crashes)).filter(|_| is_crash && crashes >= 2);
         JobDecision {
             run,
             destination: Destination::Wait(delay),
-            attempt: Some(crashed).filter(|_| is_crash),
+            attempt,
             uses_attempt: false,
             is_crash,
             is_suspect,
@@ -318,9 +329,9 @@ mod tests {
                 "in 1s | interrupted | nothing | noted",
             ),
             (
-                Ending::Release(String::new()),
+                Ending::Release(String::new(), None),
                 true,
-                "ready | - | nothing | noted",
+                "ready | released | nothing | noted",
             ),
         ] {
             let decision = JobDecision::of_ending(run(begun), ending.clone());
@@ -355,7 +366,8 @@ mod tests {
             (2, false, true, true, "in 40s | crashed | crash | -"),
             (3, false, true, true, "failed crashed | failed | crash | -"),
             (3, false, true, false, "ready | - | nothing | -"),
-            (1, false, false, true, "ready | - | nothing | -"),
+            (1, false, false, true, "ready | released | nothing | -"),
+            (1, false, false, false, "ready | - | nothing | -"),
             (
                 0,
                 true,

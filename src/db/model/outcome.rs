@@ -40,6 +40,11 @@ impl JobFailure {
         )
     }
 
+    /// Returns the reason of a run that its process cut short, and that counts neither as an attempt nor as a crash.
+    pub(crate) fn released(why: impl Into<String>) -> Self {
+        Self::new("cut_short", why)
+    }
+
     /// Returns the failure of a job that was running when its process died.
     pub(crate) fn crashed(how: &str, crashes: i32) -> Self {
         Self::new(
@@ -196,9 +201,9 @@ pub(crate) enum Ending {
         delay: Duration,
         otherwise: Box<Ending>,
     },
-    /// Its process interrupted it, for this reason: it runs again at once, and this run counts
+    /// Its process interrupted it, for this reason: it runs again, at once or after the delay, and this run counts
     /// neither as an attempt nor as a crash.
-    Release(String),
+    Release(String, Option<Duration>),
 }
 
 impl Ending {
@@ -218,7 +223,7 @@ impl Ending {
                 *failure = unrecordable();
                 otherwise.drop_text();
             }
-            Ending::Snooze(_) | Ending::Park(_) | Ending::Release(_) => {}
+            Ending::Snooze(_) | Ending::Park(_) | Ending::Release(..) => {}
         }
     }
 }
@@ -244,6 +249,8 @@ pub enum AttemptOutcome {
     Crashed,
     /// By a database that did not answer a statement of Windlass, and the job was to run again.
     Interrupted,
+    /// By the stop of its process, or of what it knew of its claim, and the job was to run again.
+    Released,
 }
 
 impl AttemptOutcome {
@@ -255,6 +262,7 @@ impl AttemptOutcome {
             AttemptOutcome::Cancelled => "cancelled",
             AttemptOutcome::Crashed => "crashed",
             AttemptOutcome::Interrupted => "interrupted",
+            AttemptOutcome::Released => "released",
         }
     }
 
@@ -265,6 +273,7 @@ impl AttemptOutcome {
             "cancelled" => AttemptOutcome::Cancelled,
             "crashed" => AttemptOutcome::Crashed,
             "interrupted" => AttemptOutcome::Interrupted,
+            "released" => AttemptOutcome::Released,
             _ => AttemptOutcome::Failed,
         }
     }

@@ -56,8 +56,12 @@ impl<'a> NewAttempt<'a> {
             started_at,
             ago,
             process_id: begun.then_some(run.process_id),
-            // Interrupted runs are not counted.
-            is_surplus: i64::from(job.runs()) >= KEPT || outcome == AttemptOutcome::Interrupted,
+            // Interrupted and released runs are not counted.
+            is_surplus: i64::from(job.runs()) >= KEPT
+                || matches!(
+                    outcome,
+                    AttemptOutcome::Interrupted | AttemptOutcome::Released
+                ),
         }
     }
 
@@ -174,7 +178,7 @@ pub(crate) fn insert_waiting(
 pub struct Attempt {
     /// 1 for the first.
     ///
-    /// A run that was interrupted by a crash has the number of the attempt that it would have been.
+    /// A run that was cut short by a stop, a crash or the database has the number of the attempt that it would have been.
     /// A job that was cancelled while it waited has the number of its last attempt.
     pub attempt: u32,
     /// How it ended.

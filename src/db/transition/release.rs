@@ -10,7 +10,7 @@ use crate::db::transition::settle;
 use diesel::prelude::*;
 use std::time::Duration;
 
-/// Releases claims, so that they can be claimed again at once or after `delay`, and returns those
+/// Releases claims that no thread has started, so that they can be claimed again at once or after `delay`, and returns those
 /// that were still held. No attempt is counted.
 pub(crate) fn release(
     conn: &mut Conn<'_>,
@@ -34,7 +34,7 @@ pub(crate) fn release(
                 let ending = match (row.cancelled, delay) {
                     (true, _) => Ending::Cancel(outcome::cancelled()),
                     (false, Some(delay)) => Ending::Snooze(delay),
-                    (false, None) => Ending::Release(String::new()),
+                    (false, None) => Ending::Release(String::new(), None),
                 };
                 JobDecision::of_ending(run, ending)
             })

@@ -93,7 +93,7 @@ pub(super) fn outcome(ending: Option<&Ending>) -> KeyValue {
         Some(Ending::Cancel(_)) => "cancelled",
         Some(Ending::Snooze(_)) => "snoozed",
         Some(Ending::Park(_)) => "parked",
-        Some(Ending::Release(_) | Ending::GiveBack { .. }) => "released",
+        Some(Ending::Release(..) | Ending::GiveBack { .. }) => "released",
     };
     KeyValue::new(JOB_OUTCOME, outcome)
 }

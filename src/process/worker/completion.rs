@@ -284,7 +284,7 @@ impl CompletedRun {
             Ending::Park(wait) => parked(&self.job, &wait.step),
             Ending::GiveBack { .. } => released(UNANSWERED),
             // Releases are reported in bulk, without their jobs.
-            Ending::Release(why) => released(why),
+            Ending::Release(why, _) => released(why),
         }
     }
 }

@@ -28,7 +28,7 @@ impl WrittenCompletion {
     pub(crate) fn is_cut_short(&self) -> bool {
         matches!(
             self,
-            WrittenCompletion::Ended(Ending::Release(_) | Ending::Fail(_))
+            WrittenCompletion::Ended(Ending::Release(..) | Ending::Fail(_))
         )
     }
 }

@@ -209,7 +209,7 @@ impl CompletionWriter {
         let mut released: BTreeMap<String, usize> = BTreeMap::new();
         for (PendingCompletion { run, .. }, written) in group.iter().zip(written) {
             match written {
-                WrittenCompletion::Ended(Ending::Release(why)) => {
+                WrittenCompletion::Ended(Ending::Release(why, _)) => {
                     *released.entry(why).or_default() += 1;
                 }
                 WrittenCompletion::Ended(ending) => self.report_ended(run, &ending),

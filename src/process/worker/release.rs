@@ -17,12 +17,13 @@ use crate::process::worker::counting;
 use crate::process::worker::in_flight::{InFlight, InFlightJob};
 use crate::{clock, mutant};
 use diesel::QueryResult;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 /// Releases, at a stop, the claims that no thread has started.
 pub(crate) fn unstarted(in_flight: &InFlight, session: &mut Session) {
-    let count = release(session, &in_flight.take_unstarted(), None);
+    let count = release(session, &in_flight.take_unstarted());
     if count > 0 {
         session.subscriber().emit(&Event::Released {
             count,
@@ -37,7 +38,7 @@ pub(crate) fn paused(
     session: &mut Session,
     is_paused: impl Fn(&str) -> bool,
 ) {
-    let count = release(session, &in_flight.take_unstarted_of(is_paused), None);
+    let count = release(session, &in_flight.take_unstarted_of(is_paused));
     if count > 0 {
         let why = "their class is paused";
         session.subscriber().emit(&Event::Released { count, why });
@@ -46,7 +47,7 @@ pub(crate) fn paused(
 
 /// Releases claims that were made ahead, and that no thread has started.
 pub(crate) fn waiting(in_flight: &InFlight, session: &mut Session, why: &str) {
-    let count = release(session, &in_flight.take_unstarted(), None);
+    let count = release(session, &in_flight.take_unstarted());
     if count > 0 {
         session.subscriber().emit(&Event::Released { count, why });
     }
@@ -83,25 +84,56 @@ pub(crate) fn drain(session: &mut Session, registrations: &[Arc<Registration>]) 
     all
 }
 
-/// Releases claims, registration by registration, and returns how many.
-fn release(session: &mut Session, claims: &[InFlightJob], delay: Option<Duration>) -> usize {
-    let mut processes: Vec<i64> = claims.iter().map(|held| held.registration.id).collect();
-    processes.sort_unstable();
-    processes.dedup();
+/// Returns claims by their registration.
+fn by_process(claims: &[InFlightJob]) -> BTreeMap<i64, Vec<&InFlightJob>> {
+    let mut all: BTreeMap<i64, Vec<&InFlightJob>> = BTreeMap::new();
+    for held in claims {
+        all.entry(held.registration.id).or_default().push(held);
+    }
+    all
+}
+
+/// Releases claims that no thread has started, and returns how many.
+fn release(session: &mut Session, claims: &[InFlightJob]) -> usize {
     let mut count = 0;
-    for process_id in processes {
-        let ids: Vec<i64> = claims
-            .iter()
-            .filter(|held| held.registration.id == process_id)
-            .map(|held| held.job.claim_id)
-            .collect();
+    for (process_id, held) in by_process(claims) {
+        let ids: Vec<i64> = held.iter().map(|held| held.job.claim_id).collect();
         let released = insist(session, "release claims", |conn| {
-            release::release(conn, process_id, &ids, delay)
+            release::release(conn, process_id, &ids, None)
         });
         count += released.map_or(0, |released| released.len());
     }
     count
 }
+
+/// Ends runs that a stop cuts short, and returns how many.
+fn cut_short(session: &mut Session, claims: &[InFlightJob], ending: &outcome::Ending) -> usize {
+    let mut count = 0;
+    for (process_id, held) in by_process(claims) {
+        let of = |held: &InFlightJob| outcome::ClaimEnd {
+            claim_id: held.job.claim_id,
+            ending,
+            ran: held.ran(),
+            last_retry: None,
+        };
+        let ends: Vec<outcome::ClaimEnd<'_>> = held.iter().map(|held| of(held)).collect();
+        let ended = insist(session, "release claims", |conn| {
+            end::end_all(conn, process_id, &ends, FinishedRow::Keep)
+        });
+        for applied in ended.unwrap_or_default() {
+            count += 1;
+            // It may have been cancelled.
+            let mut all = held.iter();
+            if let Some(held) = all.find(|held| held.job.claim_id == applied.claim_id) {
+                count_end(session, held, Ok(Some(applied.ending)));
+            }
+        }
+    }
+    count
+}
+
+/// Why runs are released that a worker without a supervisor cuts short.
+const CUT_SHORT: &str = "the worker stops, and its end could not be awaited or written";
 
 /// How far a stop has come at its deadline.
 #[derive(Debug, Clone, Copy)]
@@ -140,12 +172,11 @@ pub(crate) fn give_back(
     }
     if !is_left {
         let delay = (!drained).then_some(DELAY);
-        let count = release(session, &again, delay);
+        let ending = outcome::Ending::Release(CUT_SHORT.to_owned(), delay);
+        let count = cut_short(session, &again, &ending);
         if count > 0 {
-            session.subscriber().emit(&Event::Released {
-                count,
-                why: "the worker stops, and their end could not be awaited or written",
-            });
+            let why = CUT_SHORT;
+            session.subscriber().emit(&Event::Released { count, why });
         }
     }
     running.iter().map(|held| JobId(held.job.job_id)).collect()
@@ -178,7 +209,7 @@ fn end_overrun(held: &InFlightJob, session: &mut Session) {
     let ended = insist(session, "end a job", |conn| {
         end::end(conn, fence, &ending, held.ran(), FinishedRow::Keep)
     });
-    count(session, held, ended);
+    count_end(session, held, ended);
 }
 
 /// Fails an at-most-once job that a stop cuts off, because its effects are unknown.
@@ -194,7 +225,7 @@ fn fail_interrupted(held: &InFlightJob, session: &mut Session) {
         end::end(conn, fence, &ending, held.ran(), FinishedRow::Keep)
     });
     if matches!(ended, Ok(Some(_))) {
-        count(session, held, ended);
+        count_end(session, held, ended);
         session.subscriber().emit(&Event::Failed {
             job: JobId(held.job.job_id),
             class: &held.job.class_name,
@@ -209,7 +240,11 @@ fn fail_interrupted(held: &InFlightJob, session: &mut Session) {
 }
 
 /// Counts a job whose run was ended although it continues.
-fn count(session: &Session, held: &InFlightJob, ended: Result<Option<outcome::Ending>, Duration>) {
+fn count_end(
+    session: &Session,
+    held: &InFlightJob,
+    ended: Result<Option<outcome::Ending>, Duration>,
+) {
     let ending = ended.ok().flatten();
     if let Some(end) = ending.as_ref().and_then(CountedEnd::of) {
         counting::count(session.history(), &held.job, &held.live, held.ran(), end);

@@ -105,7 +105,7 @@ pub fn retrying() -> Ending {
 }
 
 pub fn releasing() -> Ending {
-    Ending::Release("as told".to_owned())
+    Ending::Release("as told".to_owned(), None)
 }
 
 pub fn release(
@@ -294,7 +294,7 @@ fn in_a_word(done: Option<&Ending>) -> &'static str {
         Some(Ending::Snooze(_)) => "snoozed",
         Some(Ending::Park(_)) => "parked",
         Some(Ending::GiveBack { .. }) => "given back",
-        Some(Ending::Release(_)) => "released",
+        Some(Ending::Release(..)) => "released",
     }
 }
 

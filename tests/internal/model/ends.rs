@@ -112,7 +112,7 @@ impl Taken<'_> {
             Ending::Cancel(_) => End::Cancel,
             Ending::Snooze(delay) => End::Snooze(seconds(delay)),
             Ending::Park(_) | Ending::GiveBack { .. } => unreachable!("no such end was asked for"),
-            Ending::Release(_) => End::Release,
+            Ending::Release(..) => End::Release,
         })))
     }
 
@@ -240,7 +240,7 @@ fn ending(end: End) -> Ending {
         End::Discard => Ending::Discard(failure()),
         End::Cancel => Ending::Cancel(failure()),
         End::Snooze(delay) => Ending::Snooze(Duration::from_secs(delay.into())),
-        End::Release => Ending::Release("as told".to_owned()),
+        End::Release => Ending::Release("as told".to_owned(), None),
     }
 }
 

@@ -397,8 +397,8 @@ impl Model {
         }
         if !matches!(end, End::Snooze(_) | End::Release) {
             job.attempts += 1;
-            job.attempts_kept += 1;
         }
+        job.attempts_kept += i64::from(!matches!(end, End::Snooze(_)));
     }
 
     fn release(&mut self, claims: &BTreeSet<usize>, delay: u16) {
@@ -418,7 +418,7 @@ impl Model {
         for (claim, job) in self.held_by(process) {
             let cancel = self.claims[claim].cancelled.then_some(End::Cancel);
             let outcome = match cancel.or(self.claims[claim].verdict) {
-                None => self.interrupt(job, crash && !self.claims[claim].is_next),
+                None => self.interrupt(job, crash, !self.claims[claim].is_next),
                 Some(end) => {
                     self.follow(claim, end, false, true);
                     match end {
@@ -435,8 +435,10 @@ impl Model {
         recovered
     }
 
-    fn interrupt(&mut self, job: usize, crash: bool) -> usize {
+    /// One that was claimed ahead may not have run.
+    fn interrupt(&mut self, job: usize, crash: bool, ran: bool) -> usize {
         let job = &mut self.jobs[job];
+        let crash = crash && ran;
         job.crash_count += i32::from(crash);
         let is_once = job.new.delivery != Delivery::AtLeastOnce;
         let (place, outcome) = if is_once {
@@ -453,7 +455,7 @@ impl Model {
         job.keeps_place = true;
         job.has_result |= outcome == 2 && job.new.name.is_some();
         job.attempts += i32::from(is_once && !crash);
-        job.attempts_kept += i64::from(crash || outcome == 2);
+        job.attempts_kept += i64::from(ran || outcome == 2);
         outcome
     }
 

@@ -118,7 +118,8 @@ fn a_stop_that_the_job_notices_gives_it_back(db: &TestDb) {
     scene.started("a", 1);
     worker.signal(Signal::TERM);
     worker.exit();
-    assert_eq!(outcomes(db, job), []);
+    let released = (AttemptOutcome::Released, "cut_short".to_owned());
+    assert_eq!(outcomes(db, job), [released]);
     assert_eq!((executions(db, "ready"), executions(db, "failed")), (1, 0));
 }
 

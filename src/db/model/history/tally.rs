@@ -104,7 +104,7 @@ impl CountedEnd {
             Ending::Retry(..) => Some(CountedEnd::Retried),
             Ending::Discard(_) | Ending::Expire(_) => Some(CountedEnd::Discarded),
             Ending::Cancel(_) => Some(CountedEnd::Cancelled),
-            Ending::Snooze(_) | Ending::Park(_) | Ending::Release(_) | Ending::GiveBack { .. } => {
+            Ending::Snooze(_) | Ending::Park(_) | Ending::Release(..) | Ending::GiveBack { .. } => {
                 None
             }
         }
@@ -118,7 +118,7 @@ impl CountedEnd {
             AttemptOutcome::Discarded => CountedEnd::Discarded,
             AttemptOutcome::Cancelled => CountedEnd::Cancelled,
             AttemptOutcome::Crashed => CountedEnd::Crashed,
-            AttemptOutcome::Interrupted => return None,
+            AttemptOutcome::Interrupted | AttemptOutcome::Released => return None,
         })
     }
 }
