@@ -79,11 +79,8 @@ impl JobDecision {
             Ending::Snooze(delay) => (Destination::Wait(Some(delay)), None, false),
             Ending::Release(why, delay) => {
                 let attempt = (AttemptOutcome::Released, JobFailure::released(why));
-                (
-                    Destination::Wait(delay),
-                    Some(attempt).filter(|_| begun),
-                    false,
-                )
+                let attempt = Some(attempt).filter(|_| begun);
+                (Destination::Wait(delay), attempt, false)
             }
         };
         JobDecision {
