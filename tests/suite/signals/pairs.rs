@@ -135,6 +135,9 @@ impl Expected {
         let is_over = pair.requests.iter().any(ends);
         // A worker that is replaced takes the mode of its supervisor.
         let stays = !pair.requests.iter().any(|(what, _)| what.stops()) && !asks(What::Hup);
+        // The system may run the handlers of two signals that come in one instant in either order.
+        let is_either = pair.distance == 0 && asks(What::Tstp) && asks(What::Cont);
+        let stays = stays && !is_either;
         Expected {
             is_cut: asks(What::Quit) || is_second_interrupt,
             is_over,
