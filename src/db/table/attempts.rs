@@ -13,7 +13,7 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// How many attempts of a job are kept.
+/// How many attempts of a job are kept, and as many runs that were released.
 pub(crate) const KEPT: i64 = 20;
 
 /// A run to record.
@@ -141,13 +141,15 @@ struct Interruptions {
     n: i64,
 }
 
-/// Deletes all but the newest attempts of jobs.
+/// Deletes all but the newest attempts of jobs. Runs that were released are counted by themselves: they must not
+/// hide the interruptions, whose number is limited.
 pub(crate) fn keep_newest(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<()> {
     if jobs.is_empty() {
         return Ok(());
     }
     let text = "DELETE FROM windlass_attempts WHERE job_id IN {in $1} AND id <= \
          (SELECT older.id FROM windlass_attempts older WHERE older.job_id = windlass_attempts.job_id \
+            AND (older.outcome = 'released') = (windlass_attempts.outcome = 'released') \
           ORDER BY older.id DESC LIMIT 1 OFFSET $2)";
     Statement::new(text)
         .bind(id_list(jobs))

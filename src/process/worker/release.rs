@@ -84,19 +84,26 @@ pub(crate) fn drain(session: &mut Session, registrations: &[Arc<Registration>]) 
     all
 }
 
-/// Returns claims by their registration.
-fn by_process(claims: &[InFlightJob]) -> BTreeMap<i64, Vec<&InFlightJob>> {
+/// How many claims one transaction ends.
+const AT_ONCE: usize = 500;
+
+/// Returns claims by their registration, each part as large as one transaction may be.
+fn parts(claims: &[InFlightJob]) -> Vec<(i64, Vec<&InFlightJob>)> {
     let mut all: BTreeMap<i64, Vec<&InFlightJob>> = BTreeMap::new();
     for held in claims {
         all.entry(held.registration.id).or_default().push(held);
     }
-    all
+    let mut parts = Vec::new();
+    for (process_id, held) in all {
+        parts.extend(held.chunks(AT_ONCE).map(|part| (process_id, part.to_vec())));
+    }
+    parts
 }
 
 /// Releases claims that no thread has started, and returns how many.
 fn release(session: &mut Session, claims: &[InFlightJob]) -> usize {
     let mut count = 0;
-    for (process_id, held) in by_process(claims) {
+    for (process_id, held) in parts(claims) {
         let ids: Vec<i64> = held.iter().map(|held| held.job.claim_id).collect();
         let released = insist(session, "release claims", |conn| {
             release::release(conn, process_id, &ids, None)
@@ -109,7 +116,7 @@ fn release(session: &mut Session, claims: &[InFlightJob]) -> usize {
 /// Ends runs that a stop cuts short, and returns how many.
 fn cut_short(session: &mut Session, claims: &[InFlightJob], ending: &outcome::Ending) -> usize {
     let mut count = 0;
-    for (process_id, held) in by_process(claims) {
+    for (process_id, held) in parts(claims) {
         let of = |held: &InFlightJob| outcome::ClaimEnd {
             claim_id: held.job.claim_id,
             ending,
@@ -304,18 +311,17 @@ fn reconcile(
         .map(|claim| claim.claim_id)
         .filter(|claim| !in_flight.holds(*claim))
         .collect();
-    if strays.is_empty() {
-        return Ok(false);
+    let mut count = 0;
+    for part in strays.chunks(AT_ONCE) {
+        let released = insist(session, "release stray claims", |conn| {
+            release::release(conn, registration.id, part, None)
+        })?;
+        count += released.len();
     }
-    let released = insist(session, "release stray claims", |conn| {
-        release::release(conn, registration.id, &strays, None)
-    })?;
     // The heartbeat may have released them first.
-    if !released.is_empty() {
-        session.subscriber().emit(&Event::Released {
-            count: released.len(),
-            why: "the answer to their claim was lost",
-        });
+    if count > 0 {
+        let why = "the answer to their claim was lost";
+        session.subscriber().emit(&Event::Released { count, why });
     }
-    Ok(true)
+    Ok(!strays.is_empty())
 }
