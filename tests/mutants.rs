@@ -74,7 +74,7 @@ mutants! {
     heartbeat_stops_at_term: "term", ["I12"];
     crash_not_counted: "kill-enqueuer", ["I8", "I11"];
     child_too_early: "kill", ["I17"];
-    failure_not_noted: "kill", ["I17", "I18"];
+    failure_not_noted: "kill", ["I16", "I17", "I18"];
     event_wakes_none: "kill", ["I19"];
     quota_not_counted: "kill", ["I20"];
     limit_ignored: "kill", ["I7", "I22"];
