@@ -127,6 +127,34 @@ fn while_waiting_ends_with_the_claim(db: &TestDb) {
     until("all have finished", || finished(db) == 3);
 }
 
+/// As many runs that were released are kept as others, whoever replaces the job.
+fn a_replacement_keeps_the_newest_attempts(db: &TestDb) {
+    let mut conn = db.connect();
+    let put = || note("1", "a").policy(when(OnConflict::Replace));
+    put().enqueue(&mut conn).unwrap();
+    let fill = |conn: &mut windlass::DbConnection| {
+        for outcome in ["failed", "released"] {
+            for _ in 0..25 {
+                let row = format!(
+                    "INSERT INTO windlass_attempts (job_id, claim_id, attempt, outcome, kind, message, ended_at) \
+                     SELECT id, 0, 1, '{outcome}', 'x', 'x', CURRENT_TIMESTAMP FROM solid_queue_jobs"
+                );
+                execute(conn, &row);
+            }
+        }
+    };
+    let kept = || {
+        db.texts("SELECT outcome || ' ' || count(*) AS t FROM windlass_attempts GROUP BY outcome ORDER BY 1")
+    };
+    fill(&mut conn);
+    put().enqueue(&mut conn).unwrap();
+    assert_eq!(kept(), ["failed 20", "released 20"]);
+    fill(&mut conn);
+    let sql = "INSERT INTO windlass_enqueue (class, unique_id, on_conflict) VALUES ('note', 'a', 'replace')";
+    execute(&mut conn, sql);
+    assert_eq!(kept(), ["failed 20", "released 20"]);
+}
+
 fn the_last_of_many_counts(db: &TestDb) {
     let mut conn = db.connect();
     let put = |conn: &mut windlass::DbConnection, text: &str, delay: u64| {
@@ -432,6 +460,7 @@ on_each_database!(
     a_running_job_holds_it_until_it_has_finished,
     while_waiting_ends_with_the_claim,
     the_last_of_many_counts,
+    a_replacement_keeps_the_newest_attempts,
     the_newest_runs_after_the_running_one,
     a_running_job_holds_it_behind_a_cancelled_one,
     a_failed_job_gives_it_up_and_takes_it_back,

@@ -322,8 +322,10 @@ BEGIN
             WHERE u.unique_id = p_unique_id;
             UPDATE solid_queue_jobs j SET queue_name = p_queue, class_name = p_class, arguments = p_arguments, priority = p_priority, max_attempts = CAST(CASE WHEN p_max_attempts IS NOT NULL THEN least(p_max_attempts, 2147483647) END AS integer), max_crashes = CAST(CASE WHEN p_max_crashes IS NOT NULL THEN least(p_max_crashes, 2147483647) END AS integer), at_most_once = p_at_most_once, policy = '{"unique_scope":"' || p_unique_scope || '"}', traceparent = p_traceparent, scheduled_at = coalesce(CAST(v_at AS timestamp), (statement_timestamp() AT TIME ZONE 'UTC' + v_delay * interval '1 microsecond')), concurrency_key = v_key, concurrency_slots = v_limit, concurrency_conflict = v_on_conflict, attempts = 0, crash_count = 0, updated_at = v_now
             WHERE j.id = v_holder RETURNING j.scheduled_at, j.last_claim_id IS NOT NULL INTO v_at, v_has_run;
+            -- The newest stay, and those of released runs are counted by themselves.
             DELETE FROM windlass_attempts a WHERE a.job_id = v_holder AND a.id <=
-                (SELECT o.id FROM windlass_attempts o WHERE o.job_id = v_holder ORDER BY o.id DESC LIMIT 1 OFFSET 20);
+                (SELECT o.id FROM windlass_attempts o WHERE o.job_id = v_holder
+                 AND (o.outcome = 'released') = (a.outcome = 'released') ORDER BY o.id DESC LIMIT 1 OFFSET 20);
             DELETE FROM windlass_expiries e WHERE e.job_id = v_holder;
             -- What the old one has done, which is undone, and what it waits for.
             DELETE FROM windlass_steps t WHERE t.job_id = v_holder;

@@ -195,7 +195,9 @@ BEGIN
     UPDATE solid_queue_jobs SET queue_name = NEW.queue, class_name = NEW.class, arguments = NEW.arguments, priority = NEW.priority, max_attempts = NEW.max_attempts, max_crashes = NEW.max_crashes, at_most_once = NEW.at_most_once, policy = NEW.policy, traceparent = NEW.traceparent, scheduled_at = coalesce(NEW.due_at, strftime('%Y-%m-%d %H:%M:%f000', 'now', (NEW.delay / 1000000.0) || ' seconds')), concurrency_key = NEW.concurrency_key, concurrency_slots = NEW.concurrency_slots, concurrency_conflict = NEW.concurrency_conflict, attempts = 0, crash_count = 0, updated_at = strftime('%Y-%m-%d %H:%M:%f000', 'now')
     WHERE id = NEW.holder AND NEW.known IS NULL AND NEW.place <= 2 AND NEW.on_conflict = 'replace';
     DELETE FROM windlass_attempts WHERE job_id = NEW.holder AND NEW.known IS NULL AND NEW.place <= 2 AND NEW.on_conflict = 'replace'
-    AND id <= (SELECT older.id FROM windlass_attempts AS older WHERE older.job_id = NEW.holder ORDER BY older.id DESC LIMIT 1 OFFSET 20);
+    -- The newest stay, and those of released runs are counted by themselves.
+    AND id <= (SELECT older.id FROM windlass_attempts AS older WHERE older.job_id = NEW.holder
+        AND (older.outcome = 'released') = (windlass_attempts.outcome = 'released') ORDER BY older.id DESC LIMIT 1 OFFSET 20);
     DELETE FROM windlass_expiries WHERE job_id = NEW.holder AND NEW.known IS NULL AND NEW.place <= 2 AND NEW.on_conflict = 'replace';
     DELETE FROM windlass_steps WHERE job_id = NEW.holder AND NEW.known IS NULL AND NEW.place <= 2 AND NEW.on_conflict = 'replace';
     UPDATE solid_queue_blocked_executions SET queue_name = NEW.queue, priority = NEW.priority WHERE job_id = NEW.holder

@@ -57,7 +57,9 @@ pub(crate) fn prune(
     death: &Death,
 ) -> QueryResult<Option<Recovered>> {
     if heartbeat_seq.is_some() && mutant::is("prune_from_stale_snapshot") {
-        return prune_stale(conn, id, death);
+        let recovered = recover_stale(conn, id, death)?;
+        delete(conn, id)?;
+        return Ok(Some(recovered));
     }
     conn.transaction(|conn| {
         if !lock(conn, id, heartbeat_seq)? {
@@ -78,7 +80,8 @@ fn count(conn: &mut Conn<'_>, death: &Death, recovered: &mut Recovered) -> Query
     deltas::insert_with(conn, &recovered.counted)
 }
 
-fn delete(conn: &mut Conn<'_>, id: i64) -> QueryResult<usize> {
+/// Deletes the row of a process.
+pub(crate) fn delete(conn: &mut Conn<'_>, id: i64) -> QueryResult<usize> {
     Statement::new("DELETE FROM solid_queue_processes WHERE id = $1")
         .bind(id)
         .changes(conn)
@@ -162,13 +165,11 @@ pub(crate) fn recover_without_row(
     })
 }
 
-/// A deliberate fault: assumes that nothing has changed since the observation.
-fn prune_stale(conn: &mut Conn<'_>, id: i64, death: &Death) -> QueryResult<Option<Recovered>> {
+/// A deliberate fault, the first half of [`prune`] without its fence.
+pub(crate) fn recover_stale(conn: &mut Conn<'_>, id: i64, death: &Death) -> QueryResult<Recovered> {
     let mut recovered = conn.transaction(|conn| recover::recover(conn, id, death))?;
     count(conn, death, &mut recovered)?;
-    crate::clock::nap(std::time::Duration::from_millis(60));
-    delete(conn, id)?;
-    Ok(Some(recovered))
+    Ok(recovered)
 }
 
 /// Deletes the row of a process without claims. Returns `false` if it has some, or had no row.

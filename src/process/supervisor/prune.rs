@@ -159,10 +159,11 @@ fn prune(
     heartbeat_seq: Option<i64>,
     death: &Death,
 ) -> Result<Option<Recovered>, Duration> {
-    // The mutant needs its statements apart, in no common transaction.
-    let is_brief = !mutant::is("prune_from_stale_snapshot");
+    if heartbeat_seq.is_some() && mutant::is("prune_from_stale_snapshot") {
+        return prune_stale(session, id, death);
+    }
     let whole = session.run("prune a process", |conn| {
-        with_lock_wait(conn, LockWait::short_if(is_brief), |conn| {
+        with_lock_wait(conn, LockWait::Short, |conn| {
             prune::prune(conn, id, heartbeat_seq, death)
         })
     });
@@ -176,6 +177,21 @@ fn prune(
         })
     })?;
     Ok(pieces.inspect(|recovered| report_left(session, recovered)))
+}
+
+/// A deliberate fault: assumes that nothing has changed since the observation, and gives others the
+/// time to claim between its two halves.
+fn prune_stale(
+    session: &mut Session,
+    id: i64,
+    death: &Death,
+) -> Result<Option<Recovered>, Duration> {
+    let recovered = session.run("prune a process", |conn| {
+        prune::recover_stale(conn, id, death)
+    })?;
+    clock::nap(Duration::from_millis(60));
+    session.run("prune a process", |conn| prune::delete(conn, id))?;
+    Ok(Some(recovered))
 }
 
 fn report_left(session: &mut Session, recovered: &Recovered) {

@@ -23,7 +23,7 @@ use std::time::Duration;
 
 /// Releases, at a stop, the claims that no thread has started.
 pub(crate) fn unstarted(in_flight: &InFlight, session: &mut Session) {
-    let count = release(session, &in_flight.take_unstarted());
+    let count = release_unstarted(session, &in_flight.take_unstarted());
     if count > 0 {
         session.subscriber().emit(&Event::Released {
             count,
@@ -38,7 +38,7 @@ pub(crate) fn paused(
     session: &mut Session,
     is_paused: impl Fn(&str) -> bool,
 ) {
-    let count = release(session, &in_flight.take_unstarted_of(is_paused));
+    let count = release_unstarted(session, &in_flight.take_unstarted_of(is_paused));
     if count > 0 {
         let why = "their class is paused";
         session.subscriber().emit(&Event::Released { count, why });
@@ -47,7 +47,7 @@ pub(crate) fn paused(
 
 /// Releases claims that were made ahead, and that no thread has started.
 pub(crate) fn waiting(in_flight: &InFlight, session: &mut Session, why: &str) {
-    let count = release(session, &in_flight.take_unstarted());
+    let count = release_unstarted(session, &in_flight.take_unstarted());
     if count > 0 {
         session.subscriber().emit(&Event::Released { count, why });
     }
@@ -87,36 +87,46 @@ pub(crate) fn drain(session: &mut Session, registrations: &[Arc<Registration>]) 
 /// How many claims one transaction ends.
 const AT_ONCE: usize = 500;
 
-/// Returns claims by their registration, each part as large as one transaction may be.
-fn parts(claims: &[InFlightJob]) -> Vec<(i64, Vec<&InFlightJob>)> {
-    let mut all: BTreeMap<i64, Vec<&InFlightJob>> = BTreeMap::new();
-    for held in claims {
-        all.entry(held.registration.id).or_default().push(held);
+/// Returns what is done for each process, in parts as large as one transaction may be.
+fn parts<T: Clone>(all: impl Iterator<Item = (i64, T)>) -> Vec<(i64, Vec<T>)> {
+    let mut of: BTreeMap<i64, Vec<T>> = BTreeMap::new();
+    for (process_id, one) in all {
+        of.entry(process_id).or_default().push(one);
     }
     let mut parts = Vec::new();
-    for (process_id, held) in all {
-        parts.extend(held.chunks(AT_ONCE).map(|part| (process_id, part.to_vec())));
+    for (process_id, all) in of {
+        parts.extend(all.chunks(AT_ONCE).map(|part| (process_id, part.to_vec())));
     }
     parts
 }
 
-/// Releases claims that no thread has started, and returns how many.
-fn release(session: &mut Session, claims: &[InFlightJob]) -> usize {
+/// Releases claims, each with its process, and returns how many. The first part that gets no answer
+/// is the last: the supervisor releases the rest when it sees the end of the process.
+fn release(session: &mut Session, claims: impl Iterator<Item = (i64, i64)>) -> usize {
     let mut count = 0;
-    for (process_id, held) in parts(claims) {
-        let ids: Vec<i64> = held.iter().map(|held| held.job.claim_id).collect();
+    for (process_id, ids) in parts(claims) {
         let released = insist(session, "release claims", |conn| {
             release::release(conn, process_id, &ids, None)
         });
+        if released.is_err() && session.is_in_trouble() {
+            break;
+        }
         count += released.map_or(0, |released| released.len());
     }
     count
 }
 
-/// Ends runs that a stop cuts short, and returns how many.
+/// Releases claims that no thread has started, and returns how many.
+fn release_unstarted(session: &mut Session, claims: &[InFlightJob]) -> usize {
+    let of = |held: &InFlightJob| (held.registration.id, held.job.claim_id);
+    release(session, claims.iter().map(of))
+}
+
+/// Ends runs that a stop cuts short, and returns how many. The first part that gets no answer is the
+/// last.
 fn cut_short(session: &mut Session, claims: &[InFlightJob], ending: &outcome::Ending) -> usize {
     let mut count = 0;
-    for (process_id, held) in parts(claims) {
+    for (process_id, held) in parts(claims.iter().map(|held| (held.registration.id, held))) {
         let of = |held: &InFlightJob| outcome::ClaimEnd {
             claim_id: held.job.claim_id,
             ending,
@@ -127,6 +137,9 @@ fn cut_short(session: &mut Session, claims: &[InFlightJob], ending: &outcome::En
         let ended = insist(session, "release claims", |conn| {
             end::end_all(conn, process_id, &ends, FinishedRow::Keep)
         });
+        if ended.is_err() && session.is_in_trouble() {
+            break;
+        }
         for applied in ended.unwrap_or_default() {
             count += 1;
             // It may have been cancelled.
@@ -311,17 +324,34 @@ fn reconcile(
         .map(|claim| claim.claim_id)
         .filter(|claim| !in_flight.holds(*claim))
         .collect();
-    let mut count = 0;
-    for part in strays.chunks(AT_ONCE) {
-        let released = insist(session, "release stray claims", |conn| {
-            release::release(conn, registration.id, part, None)
-        })?;
-        count += released.len();
-    }
+    let count = release(
+        session,
+        strays.iter().map(|claim| (registration.id, *claim)),
+    );
     // The heartbeat may have released them first.
     if count > 0 {
         let why = "the answer to their claim was lost";
         session.subscriber().emit(&Event::Released { count, why });
     }
     Ok(!strays.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_part_belongs_to_one_process_and_has_a_bound() {
+        let claims = (0..1_300).map(|claim| (1 + claim % 2, claim));
+        let parts = parts(claims.chain([(3, 7)]));
+        let sizes = parts.iter().map(|(process, part)| (*process, part.len()));
+        let expected = [(1, 500), (1, 150), (2, 500), (2, 150), (3, 1)];
+        assert_eq!(sizes.collect::<Vec<_>>(), expected);
+        let of_one = parts.iter().filter(|(process, _)| *process == 1);
+        assert!(
+            of_one
+                .flat_map(|(_, part)| part)
+                .all(|claim| claim % 2 == 0)
+        );
+    }
 }

@@ -297,8 +297,10 @@ BEGIN
             WHERE u.unique_id = p_unique_id;
             UPDATE solid_queue_jobs j SET {assignments}, attempts = 0, crash_count = 0, updated_at = v_now
             WHERE j.id = v_holder RETURNING j.scheduled_at, j.last_claim_id IS NOT NULL INTO v_at, v_has_run;
+            -- The newest stay, and those of released runs are counted by themselves.
             DELETE FROM windlass_attempts a WHERE a.job_id = v_holder AND a.id <=
-                (SELECT o.id FROM windlass_attempts o WHERE o.job_id = v_holder ORDER BY o.id DESC LIMIT 1 OFFSET {kept_attempts});
+                (SELECT o.id FROM windlass_attempts o WHERE o.job_id = v_holder
+                 AND (o.outcome = 'released') = (a.outcome = 'released') ORDER BY o.id DESC LIMIT 1 OFFSET {kept_attempts});
             DELETE FROM windlass_expiries e WHERE e.job_id = v_holder;
             -- What the old one has done, which is undone, and what it waits for.
             DELETE FROM windlass_steps t WHERE t.job_id = v_holder;

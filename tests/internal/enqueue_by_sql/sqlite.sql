@@ -110,7 +110,9 @@ BEGIN
     UPDATE solid_queue_jobs SET {assignments}, attempts = 0, crash_count = 0, updated_at = {now}
     WHERE id = NEW.holder AND {replaces NEW.place <= 2};
     DELETE FROM windlass_attempts WHERE job_id = NEW.holder AND {replaces NEW.place <= 2}
-    AND id <= (SELECT older.id FROM windlass_attempts AS older WHERE older.job_id = NEW.holder ORDER BY older.id DESC LIMIT 1 OFFSET {kept_attempts});
+    -- The newest stay, and those of released runs are counted by themselves.
+    AND id <= (SELECT older.id FROM windlass_attempts AS older WHERE older.job_id = NEW.holder
+        AND (older.outcome = 'released') = (windlass_attempts.outcome = 'released') ORDER BY older.id DESC LIMIT 1 OFFSET {kept_attempts});
     DELETE FROM windlass_expiries WHERE job_id = NEW.holder AND {replaces NEW.place <= 2};
     DELETE FROM windlass_steps WHERE job_id = NEW.holder AND {replaces NEW.place <= 2};
     UPDATE solid_queue_blocked_executions SET queue_name = NEW.queue, priority = NEW.priority WHERE job_id = NEW.holder
