@@ -7,8 +7,8 @@ use criterion::{BatchSize, BenchmarkGroup, Criterion, Throughput};
 use serde::{Deserialize, Serialize};
 use std::hint::black_box;
 use std::time::Duration;
-use windlass::benchmarks::{Crew, CursorSet, group, row, tell};
-use windlass::{Backoff, Context, Job, JobResult, NewJob, Policy, Registry, Result};
+use windlass_internal::laboratory::per_job::{Crew, CursorSet, group, row, tell};
+use windlass_internal::{Backoff, Context, Job, JobResult, NewJob, Policy, Registry, Result};
 
 /// As in a mail to one user.
 #[derive(Serialize, Deserialize)]

@@ -43,7 +43,7 @@ pub(crate) fn since_boot() -> Duration {
 }
 
 /// Returns the processor time that this process has used.
-#[cfg(feature = "bench")]
+#[cfg(feature = "laboratory")]
 pub(crate) fn cpu() -> Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
     Duration::try_from(time).unwrap_or_default()

@@ -10,7 +10,7 @@ compile_error!(
 
 mod admin;
 mod audit;
-#[cfg(any(feature = "bench", feature = "benchmarks"))]
+#[cfg(feature = "bench")]
 mod bench;
 mod clock;
 #[cfg(feature = "config")]
@@ -40,6 +40,9 @@ pub mod web;
 pub mod cli;
 #[cfg(any(doc, doctest))]
 pub mod guide;
+#[cfg(feature = "laboratory")]
+#[path = "../benches/laboratory/mod.rs"]
+pub mod laboratory;
 
 pub use admin::batches::details::{BatchDetails, BatchFollower, FailedOfBatch, FollowerState};
 pub use admin::batches::list::{BatchFilter, BatchState, BatchSummary, batches};
@@ -67,9 +70,6 @@ pub use admin::retry_rate::RetryRate;
 pub use admin::status::{processes, queues};
 pub use admin::wait::wait_for;
 pub use audit::log::{AuditEntry, AuditLog};
-#[cfg(feature = "benchmarks")]
-#[doc(hidden)]
-pub use bench::per_job as benchmarks;
 #[cfg(feature = "config")]
 pub use config::configuration::Config;
 #[cfg(feature = "config")]

@@ -1,97 +1,147 @@
-//! `windlass bench`: measures how fast this database moves jobs, and how fast it could.
+//! `windlass bench`: runs what was asked for, round by round, and shows the medians.
 
-use crate::bench::comparison::Comparison;
-use crate::bench::figures::Figures;
-use crate::bench::kind::Kind;
-use crate::bench::kinds;
-use crate::bench::plain::tables;
-use crate::bench::results::Results;
-use crate::bench::run::{Bench, BenchRun, Places, interrupted};
-use crate::db::AsConn as _;
-use crate::db::Database;
-use crate::error::{Doing as _, Error, Result};
-use crate::terminal::output;
+use crate::bench::figures::{Rounds, Summary};
+use crate::bench::kinds::Kind;
+use crate::bench::place::{Places, version};
+use crate::error::Result;
+use crate::terminal::output::{ProgressReport, Report};
+use crate::terminal::table::{Column, Table};
 use clap::ValueEnum as _;
-use std::sync::{Arc, Mutex, PoisonError};
+use serde::Serialize;
+use std::time::Duration;
+
+/// Measure how fast a database moves jobs
+///
+/// Works in its own schema, or on SQLite in a directory beside the given file, and removes it
+/// afterwards: the jobs of the database are not touched. Everything takes about a minute; nothing
+/// else should run on the machine.
+#[derive(Debug, Clone, clap::Args)]
+#[command(after_help = "\
+Examples:
+  windlass bench --database postgres://localhost/app
+  windlass bench --database sqlite://jobs.db --only drain,pickup
+  windlass bench --rounds 5 --json > bench.json
+
+What was measured elsewhere, and what makes it faster: docs/performance.md.")]
+pub(crate) struct Bench {
+    /// Only these kinds of work, separated by commas
+    #[arg(long, value_enum, value_name = "KINDS", value_delimiter = ',')]
+    pub(crate) only: Vec<Kind>,
+    /// How many times each is measured, in turn
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) rounds: u32,
+    /// Jobs of each measurement. Default: as many as take about a second
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) jobs: Option<u32>,
+    /// Threads of the worker
+    #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub(crate) threads: u32,
+    /// Jobs whose start is timed, for `pickup`
+    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) samples: u32,
+    /// The time after which a drain is stopped and judged by the jobs done
+    #[arg(long, default_value = "10s", value_parser = humantime::parse_duration, value_name = "TIME")]
+    pub(crate) limit: Duration,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// All figures, and where they were measured.
+#[derive(Debug, Serialize)]
+pub(crate) struct Measured {
+    windlass: &'static str,
+    database: String,
+    cores: usize,
+    rounds: u32,
+    rows: Vec<Summary>,
+}
 
 impl Bench {
     /// Runs the requested measurements. If a signal interrupts them, their data is first removed
     /// from the database.
-    pub(crate) fn run(&self, url: &str) -> Result<Results> {
-        let signals = signal_hook::iterator::Signals::new([
-            signal_hook::consts::SIGINT,
-            signal_hook::consts::SIGTERM,
-        ]);
-        let mut signals = signals.map_err(|source| Error::Io {
-            action: "handle",
-            path: "signals".into(),
-            source,
-        })?;
-        let places = Places::new(Mutex::new(Some(Vec::new())));
-        let (sender, result) = crossbeam_channel::bounded(1);
-        let run = BenchRun {
-            settings: self.clone(),
-            url: url.to_owned(),
-            is_postgres: Database::open(url)?.listens_by_notification(),
-            places: Arc::clone(&places),
-            progress: output::ProgressReport::of_something(),
-        };
-        let handle = signals.handle();
-        std::thread::scope(|scope| {
-            let measured = sender.clone();
-            scope.spawn(move || {
-                if signals.forever().next().is_some() {
-                    let _ = sender.send(None);
+    pub(crate) fn run(&self, url: &str) -> Result<Measured> {
+        let settings = self.clone();
+        Places::with(url, move |places| settings.measure(&places))
+    }
+
+    fn measure(&self, places: &Places) -> Result<Measured> {
+        let progress = ProgressReport::of_something();
+        let database = version(&places.create()?.migrated()?)?;
+        let mut samples = Rounds::default();
+        for round in 1..=self.rounds {
+            for kind in Kind::value_variants() {
+                if self.only.is_empty() || self.only.contains(kind) {
+                    let (name, rounds) = (kind.name(), self.rounds);
+                    progress.say(format!("{name}: round {round} of {rounds}"));
+                    for figure in kind.measure(self, &places.create()?.migrated()?)? {
+                        samples.note(&name, figure);
+                    }
                 }
-            });
-            std::thread::spawn(move || measured.send(Some(run.measure())));
-            let result = result.recv().ok().flatten();
-            handle.close();
-            let left = places.lock().unwrap_or_else(PoisonError::into_inner).take();
-            left.iter().flatten().for_each(|place| place.remove());
-            result.unwrap_or_else(|| Err(interrupted()))
+            }
+        }
+        progress.end();
+        Ok(Measured {
+            windlass: env!("CARGO_PKG_VERSION"),
+            database,
+            cores: std::thread::available_parallelism().map_or(0, usize::from),
+            rounds: self.rounds,
+            rows: samples.summaries(),
         })
     }
 }
 
-impl BenchRun {
-    fn measure(self) -> Result<Results> {
-        let place = self.place()?;
-        let version = tables::version(&mut place.migrated()?.connect()?.as_conn())
-            .doing("ask the database for its version")?;
-        drop(place);
-        let mut figures = Figures::default();
-        let only = &self.settings.only;
-        for kind in Kind::value_variants() {
-            if only.is_empty() || only.contains(kind) {
-                for comparison in kinds::comparisons(*kind, &self) {
-                    self.compare(&kind.name(), &comparison, &mut figures)?;
-                }
-            }
+impl Report for Measured {
+    fn text(&self, width: Option<usize>) -> String {
+        let mut table = Table::new(&[
+            Column::text("KIND"),
+            Column::text("FIGURE"),
+            Column::number("MEDIAN"),
+            Column::number("LEAST"),
+            Column::number("MOST"),
+            Column::text("UNIT"),
+        ]);
+        for row in &self.rows {
+            table.add(vec![
+                row.kind.clone(),
+                row.figure.to_owned(),
+                number(row.median),
+                number(row.least),
+                number(row.most),
+                row.unit.to_owned(),
+            ]);
         }
-        self.progress.end();
-        let rounds = self.settings.rounds;
-        Ok(Results::new(version, rounds, figures.rows()))
+        let Measured {
+            windlass,
+            database,
+            cores,
+            rounds,
+            ..
+        } = self;
+        let head = format!("windlass {windlass}, {database}, {cores} cores, {rounds} rounds");
+        format!("{head}\n\n{}", table.text(width))
     }
+}
 
-    /// Measures Windlass and its ceilings in turn, so that a disturbance hits all of them.
-    fn compare(&self, kind: &str, comparison: &Comparison, figures: &mut Figures) -> Result<()> {
-        let (figure, rounds) = (&comparison.figure, self.settings.rounds);
-        for round in 1..=rounds {
-            self.progress
-                .say(format!("{kind}, {figure}: round {round} of {rounds}"));
-            figures.note(kind, figure, &(comparison.windlass)(self)?);
-            for ceiling in &comparison.ceilings {
-                for (variant, measure) in &ceiling.variants {
-                    self.progress.say(format!(
-                        "{kind}, {figure}: round {round} of {rounds}, {} {variant}",
-                        ceiling.name
-                    ));
-                    let values = measure(self)?;
-                    figures.note_ceiling((kind, figure), (ceiling.name, variant), &values);
-                }
-            }
-        }
-        Ok(())
+/// Formats three significant digits, or all before the point.
+pub(crate) fn number(value: f64) -> String {
+    match value {
+        value if value >= 100.0 => format!("{value:.0}"),
+        value if value >= 10.0 => format!("{value:.1}"),
+        value if value >= 0.1 => format!("{value:.2}"),
+        value => format!("{value:.3}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::number;
+
+    #[test]
+    fn numbers_are_short() {
+        assert_eq!(number(84_123.4), "84123");
+        assert_eq!(number(12.34), "12.3");
+        assert_eq!(number(0.456), "0.46");
+        assert_eq!(number(0.0456), "0.046");
     }
 }

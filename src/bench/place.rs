@@ -1,12 +1,82 @@
-//! Where a benchmark works: a schema or a directory of its own.
+//! Where a benchmark works: a schema or a directory of its own, which is removed after it.
 
 use crate::clock;
-use crate::db::Database;
 use crate::db::conn::typed::with_conn;
+use crate::db::{AsConn as _, Conn, Database};
 use crate::error::{Doing as _, Error, Result};
 use diesel::prelude::*;
+use diesel::sql_types::Text;
+use signal_hook::consts::{SIGINT, SIGTERM};
 use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
+
+/// The places of a benchmark, each in use or removed.
+#[derive(Debug, Clone)]
+pub(crate) struct Places {
+    url: String,
+    /// `None` after an interruption: nothing more may be created.
+    in_use: Arc<Mutex<Option<Vec<Arc<Place>>>>>,
+}
+
+impl Places {
+    /// Places in a database, of which there are none yet.
+    pub(crate) fn of(url: &str) -> Self {
+        Places {
+            url: url.to_owned(),
+            in_use: Arc::new(Mutex::new(Some(Vec::new()))),
+        }
+    }
+
+    /// Measures with places in a database. A signal ends it, and removes them first.
+    pub(crate) fn with<T: Send + 'static>(
+        url: &str,
+        measure: impl FnOnce(Places) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        let signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM]);
+        let mut signals = signals.map_err(|source| Error::Io {
+            action: "handle",
+            path: "signals".into(),
+            source,
+        })?;
+        let places = Places::of(url);
+        let (sender, result) = crossbeam_channel::bounded(1);
+        let (measured, handle, own) = (sender.clone(), signals.handle(), places.clone());
+        std::thread::scope(|scope| {
+            scope.spawn(move || {
+                if signals.forever().next().is_some() {
+                    let _ = sender.send(None);
+                }
+            });
+            std::thread::spawn(move || measured.send(Some(measure(own))));
+            let result = result.recv().ok().flatten();
+            handle.close();
+            let in_use = &places.in_use;
+            let left = in_use.lock().unwrap_or_else(PoisonError::into_inner).take();
+            left.iter().flatten().for_each(|place| place.remove());
+            result.unwrap_or_else(|| Err(interrupted()))
+        })
+    }
+
+    /// Creates an empty schema or file.
+    pub(crate) fn create(&self) -> Result<Arc<Place>> {
+        let mut places = self.in_use.lock().unwrap_or_else(PoisonError::into_inner);
+        let places = places.as_mut().ok_or_else(interrupted)?;
+        // Keep only those still in use.
+        places.retain(|place| Arc::strong_count(place) > 1);
+        let place = Arc::new(Place::create(&self.url)?);
+        places.push(Arc::clone(&place));
+        Ok(place)
+    }
+}
+
+fn interrupted() -> Error {
+    Error::Io {
+        action: "finish",
+        path: "the benchmark".into(),
+        source: std::io::ErrorKind::Interrupted.into(),
+    }
+}
 
 /// An empty database, which is removed with all its contents when dropped.
 #[derive(Debug)]
@@ -24,7 +94,7 @@ enum PlaceKind {
 impl Place {
     /// Creates a schema in the database, or a directory beside the given file, which need not
     /// exist.
-    pub(crate) fn create(url: &str) -> Result<Place> {
+    fn create(url: &str) -> Result<Place> {
         let server = Database::open(url)?;
         let name = format!("windlass_bench_{:012x}", fastrand::u64(..1 << 48));
         if !server.listens_by_notification() {
@@ -53,6 +123,7 @@ impl Place {
     }
 
     /// Returns its address.
+    #[cfg(feature = "laboratory")]
     pub(crate) fn url(&self) -> &str {
         &self.url
     }
@@ -66,7 +137,7 @@ impl Place {
 
     /// Removes it, even if it is still in use: what uses it may create something meanwhile, or deadlock with that. Removing
     /// it twice does no harm.
-    pub(crate) fn remove(&self) {
+    fn remove(&self) {
         for _ in 0..100 {
             if self.try_remove() {
                 return;
@@ -94,4 +165,27 @@ impl Drop for Place {
     fn drop(&mut self) {
         self.remove();
     }
+}
+
+#[derive(QueryableByName)]
+struct Version {
+    #[diesel(sql_type = Text)]
+    version: String,
+}
+
+/// Returns the name and version of a database.
+pub(crate) fn version(database: &Database) -> Result<String> {
+    let mut connection = database.connect()?;
+    let (name, text) = match connection.as_conn() {
+        #[cfg(feature = "postgres")]
+        Conn::Postgres(_) => (
+            "Postgres",
+            "SELECT current_setting('server_version') AS version",
+        ),
+        #[cfg(feature = "sqlite")]
+        Conn::Sqlite(_) => ("SQLite", "SELECT sqlite_version() AS version"),
+    };
+    let row: Version = with_conn!(&mut connection, |c| diesel::sql_query(text).get_result(c))
+        .doing("ask the database for its version")?;
+    Ok(format!("{name} {}", row.version))
 }

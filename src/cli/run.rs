@@ -1,9 +1,7 @@
 //! Reads the command line, and runs the command that it names.
 
-#[cfg(all(feature = "bench", feature = "web"))]
-use crate::bench::web::server::BenchServer;
 #[cfg(feature = "bench")]
-use crate::bench::{run, worker};
+use crate::bench::command::Bench;
 use crate::cli::command::{Command, EXAMPLES};
 use crate::cli::failure::CommandError;
 use crate::cli::mount::{At, DatabaseOption};
@@ -144,28 +142,14 @@ enum Top {
     #[command(flatten)]
     Command(Command),
     #[cfg(feature = "bench")]
-    Bench(run::Bench),
-    #[cfg(feature = "bench")]
-    BenchWorker(worker::BenchWorker),
-    #[cfg(all(feature = "bench", feature = "web"))]
-    BenchServer(BenchServer),
+    Bench(Bench),
     Completions(pages::Completions),
     Man(pages::Man),
 }
 
 #[cfg(feature = "bench")]
-fn benchmark(bench: &run::Bench, at: &At<'_>) -> Result<ExitCode, CommandError> {
+fn benchmark(bench: &Bench, at: &At<'_>) -> Result<ExitCode, CommandError> {
     Ok(output::show(&bench.run(&at.any_url()?)?, bench.json))
-}
-
-#[cfg(feature = "bench")]
-fn worked(worker: &worker::BenchWorker, at: &At<'_>) -> Result<ExitCode, CommandError> {
-    Ok(worker.run(&at.any_url()?)?)
-}
-
-#[cfg(all(feature = "bench", feature = "web"))]
-fn served(server: &BenchServer, at: &At<'_>) -> Result<ExitCode, CommandError> {
-    Ok(server.run(&at.any_url()?)?)
 }
 
 /// Runs the program `windlass` with the arguments of this process.
@@ -182,10 +166,6 @@ pub fn main() -> ExitCode {
         Top::Command(command) => command,
         #[cfg(feature = "bench")]
         Top::Bench(bench) => return at.end(benchmark(bench, &at)),
-        #[cfg(feature = "bench")]
-        Top::BenchWorker(worker) => return at.end(worked(worker, &at)),
-        #[cfg(all(feature = "bench", feature = "web"))]
-        Top::BenchServer(server) => return at.end(served(server, &at)),
         Top::Completions(completions) => return completions.run(&mut Cli::command()),
         Top::Man(man) => return man.run(Cli::command()),
     };

@@ -57,7 +57,7 @@ pub(crate) fn show_again(report: &impl Report, json: bool) -> Option<ExitCode> {
 }
 
 /// Prints one line for the program that reads the output.
-#[cfg(feature = "bench")]
+#[cfg(feature = "laboratory")]
 pub(crate) fn line(text: &str) {
     // If the output is closed, the line is not needed.
     let _ = writeln!(io::stdout(), "{text}");

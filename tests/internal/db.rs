@@ -11,6 +11,7 @@ use diesel::prelude::*;
 
 /// Dropped with everything in it.
 pub struct TestDb {
+    pub url: String,
     pub database: Database,
     _place: Place,
 }
@@ -31,10 +32,10 @@ impl TestDb {
         template::copy_sqlite(&file, |file| {
             migrate(&format!("sqlite://{}", file.display()))
         });
-        TestDb {
-            database: Database::open(&format!("sqlite://{}", file.display())).unwrap(),
-            _place: Place::File(directory),
-        }
+        Self::at(
+            format!("sqlite://{}", file.display()),
+            Place::File(directory),
+        )
     }
 
     #[cfg(feature = "postgres")]
@@ -43,9 +44,17 @@ impl TestDb {
             "run ./bin/test, or set WINDLASS_TEST_POSTGRES to the URL of a server whose user may create databases",
         );
         let name = template::copy_postgres(&server, migrate);
+        Self::at(
+            template::address(&server, &name),
+            Place::Database { server, name },
+        )
+    }
+
+    fn at(url: String, place: Place) -> Self {
         TestDb {
-            database: Database::open(&template::address(&server, &name)).unwrap(),
-            _place: Place::Database { server, name },
+            database: Database::open(&url).unwrap(),
+            url,
+            _place: place,
         }
     }
 

@@ -24,6 +24,8 @@ mod gem;
 mod health;
 mod history;
 mod interleavings;
+#[cfg(feature = "laboratory")]
+mod laboratory;
 mod model;
 #[cfg(feature = "postgres")]
 mod notes;
