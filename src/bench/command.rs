@@ -1,14 +1,13 @@
 //! `windlass bench`: runs what was asked for, round by round, and shows the medians.
 
 use crate::bench::figures::{Rounds, Summary};
-use crate::bench::kinds::Kind;
+use crate::bench::kinds::{Amounts, Kind};
 use crate::bench::place::{Places, version};
 use crate::error::Result;
 use crate::terminal::output::{ProgressReport, Report};
 use crate::terminal::table::{Column, Table};
 use clap::ValueEnum as _;
 use serde::Serialize;
-use std::time::Duration;
 
 /// Measure how fast a database moves jobs
 ///
@@ -26,22 +25,12 @@ What was measured elsewhere, and what makes it faster: docs/performance.md.")]
 pub(crate) struct Bench {
     /// Only these kinds of work, separated by commas
     #[arg(long, value_enum, value_name = "KINDS", value_delimiter = ',')]
-    pub(crate) only: Vec<Kind>,
+    only: Vec<Kind>,
     /// How many times each is measured, in turn
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
-    pub(crate) rounds: u32,
-    /// Jobs of each measurement. Default: as many as take about a second
-    #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
-    pub(crate) jobs: Option<u32>,
-    /// Threads of the worker
-    #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=10_000))]
-    pub(crate) threads: u32,
-    /// Jobs whose start is timed, for `pickup`
-    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..))]
-    pub(crate) samples: u32,
-    /// The time after which a drain is stopped and judged by the jobs done
-    #[arg(long, default_value = "10s", value_parser = humantime::parse_duration, value_name = "TIME")]
-    pub(crate) limit: Duration,
+    rounds: u32,
+    #[command(flatten)]
+    amounts: Amounts,
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
@@ -74,7 +63,7 @@ impl Bench {
                 if self.only.is_empty() || self.only.contains(kind) {
                     let (name, rounds) = (kind.name(), self.rounds);
                     progress.say(format!("{name}: round {round} of {rounds}"));
-                    for figure in kind.measure(self, &places.create()?.migrated()?)? {
+                    for figure in kind.measure(&self.amounts, &places.create()?.migrated()?)? {
                         samples.note(&name, figure);
                     }
                 }

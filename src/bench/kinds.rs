@@ -1,6 +1,5 @@
 //! The kinds of work, each on tables of its own.
 
-use crate::bench::command::Bench;
 use crate::bench::figures::{Figure, quantile};
 use crate::clock;
 use crate::db::{Database, DbConnection};
@@ -31,6 +30,23 @@ pub(crate) enum Kind {
     Pickup,
 }
 
+/// How much is measured.
+#[derive(Debug, Clone, clap::Args)]
+pub(crate) struct Amounts {
+    /// Jobs of each measurement. Default: as many as take about a second
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
+    jobs: Option<u32>,
+    /// Threads of the worker
+    #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    threads: u32,
+    /// Jobs whose start is timed, for `pickup`
+    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..))]
+    samples: u32,
+    /// The time after which a drain is stopped and judged by the jobs done
+    #[arg(long, default_value = "10s", value_parser = humantime::parse_duration, value_name = "TIME")]
+    limit: Duration,
+}
+
 /// Jobs of one call, where they are enqueued in bulk.
 const BULK: u32 = 1_000;
 
@@ -48,14 +64,14 @@ impl Kind {
     }
 
     /// Measures once, in an empty database.
-    pub(crate) fn measure(self, settings: &Bench, database: &Database) -> Result<Vec<Figure>> {
-        let jobs = |default| settings.jobs.unwrap_or(default);
+    pub(crate) fn measure(self, amounts: &Amounts, database: &Database) -> Result<Vec<Figure>> {
+        let jobs = |default| amounts.jobs.unwrap_or(default);
         let one = |figure: Figure| vec![figure];
         match self {
             Kind::Enqueue => enqueue(database, jobs(2_000)).map(one),
             Kind::EnqueueAll => enqueue_in_bulk(database, jobs(50_000)).map(one),
-            Kind::Drain => drain(settings, database, jobs(DRAINED)).map(one),
-            Kind::Pickup => pick_ups(database, settings.samples).map(Vec::from),
+            Kind::Drain => drain(amounts, database, jobs(DRAINED)).map(one),
+            Kind::Pickup => pick_ups(database, amounts.samples).map(Vec::from),
         }
     }
 }
@@ -123,14 +139,14 @@ fn telling() -> (Subscriber, Receiver<Told>) {
 }
 
 /// From the registration of a worker to the end of the last job, or until the time is up.
-fn drain(settings: &Bench, database: &Database, jobs: u32) -> Result<Figure> {
+fn drain(amounts: &Amounts, database: &Database, jobs: u32) -> Result<Figure> {
     fill(&mut database.connect()?, jobs)?;
     let (subscriber, told) = telling();
     let _worker = Worker::new(database, Registry::new().register::<NoOp>(None))
-        .threads(settings.threads as usize)
+        .threads(amounts.threads as usize)
         .subscriber(subscriber)
         .start()?;
-    let until = clock::deadline(settings.limit);
+    let until = clock::deadline(amounts.limit);
     let (mut begun, mut ended, mut done) = (None, None, 0);
     while done < jobs
         && let Ok(told) = told.recv_deadline(until)

@@ -4,7 +4,7 @@ use proc_macro2::{Delimiter, TokenStream, TokenTree};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-/// Names that are doubled within `src/db` and `src/bench`, or between these and the rest. A new one is not added:
+/// Names that are doubled within `src/db`, or between it and the rest. A new one is not added:
 /// the less central type gets a name that says what it holds.
 const DOUBLED: &[&str] = &[];
 
