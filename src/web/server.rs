@@ -1,10 +1,10 @@
 //! The settings of a server.
 
+use crate::admin::now::queues::Promises;
 use crate::db::Database;
 use crate::error::{Error, Result};
 use crate::process::base::health::state::Health;
 use crate::web::access::viewer::Need;
-use crate::web::pages::now::queues::Promises;
 use crate::web::pages::route::Route;
 use crate::web::pages::routes::ROUTES;
 use std::time::Duration;

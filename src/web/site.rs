@@ -1,5 +1,6 @@
 //! What the threads of a server share.
 
+use crate::admin::now::queues::Promises;
 use crate::db::Database;
 use crate::process::base::health::state::Health;
 use crate::web::access::settings::Access;
@@ -8,7 +9,6 @@ use crate::web::assets::Assets;
 use crate::web::live::hub::Hub;
 use crate::web::live::seen::SeenPages;
 use crate::web::metrics::cache::MetricsCache;
-use crate::web::pages::now::queues::Promises;
 use crate::web::pages::now::watch::Watch;
 use crate::web::pages::section::Section;
 use crate::web::sql::frame::FrameCache;

@@ -4,7 +4,7 @@ use crate::db::conn::connection::Conn;
 use crate::db::model::outcome::{AttemptOutcome, EXPIRED, ResultOutcome, expired};
 use crate::db::table::expiries::{self, ExpiryOfJob};
 use crate::db::table::jobs;
-use crate::db::transition::clear::one_by_one;
+use crate::db::transition::clear;
 use crate::db::transition::operate::{self, WAITING};
 use crate::db::transition::turn_away::Discarded;
 use diesel::QueryResult;
@@ -27,7 +27,7 @@ pub(crate) fn expire(conn: &mut Conn<'_>, batch: usize) -> QueryResult<Expired> 
     let next = expiries::next(conn, batch)?;
     let due = next.iter().filter(|expiry| expiry.is_due);
     let due: Vec<i64> = due.map(|expiry| expiry.job_id).collect();
-    let (parts, left) = one_by_one(conn, &due, discard)?;
+    let (parts, left) = clear::one_by_one(conn, &due, discard)?;
     let (discarded, done): (Vec<_>, Vec<usize>) = parts.into_iter().unzip();
     Ok(Expired {
         // Without progress, the rest is locked.

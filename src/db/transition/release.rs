@@ -4,7 +4,7 @@ use crate::db::conn::connection::Conn;
 use crate::db::model::claim::FinishedRow;
 use crate::db::model::decision::JobDecision;
 use crate::db::model::outcome::{self, EndedRun, Ending, RunStart};
-use crate::db::table::claimed::{claim_ids, end};
+use crate::db::table::claimed::{self, claim_ids};
 use crate::db::table::history::deltas;
 use crate::db::transition::settle;
 use diesel::prelude::*;
@@ -19,7 +19,7 @@ pub(crate) fn release(
     delay: Option<Duration>,
 ) -> QueryResult<Vec<i64>> {
     conn.transaction(|conn| {
-        let ended = end(conn, process_id, claims)?;
+        let ended = claimed::end(conn, process_id, claims)?;
         let decisions: Vec<JobDecision> = ended
             .iter()
             .map(|row| {

@@ -1,6 +1,6 @@
 //! How far a batch is.
 
-use crate::db::query::batches;
+use crate::db::query;
 use crate::db::{AsConn, own};
 use crate::error::{Doing as _, Error, Result};
 use crate::job::id::BatchId;
@@ -49,7 +49,7 @@ impl BatchId {
     /// [`Error::NoSuchBatch`] if there is none, or it is not kept any more. Also if the database does not answer or has
     /// no tables.
     pub fn status<C: AsConn + ?Sized>(self, conn: &mut C) -> Result<BatchStatus> {
-        let found = batches::status(&mut own(conn), self.0).doing("read the batch")?;
+        let found = query::batches::status(&mut own(conn), self.0).doing("read the batch")?;
         let row = found.ok_or(Error::NoSuchBatch { id: self.0 })?;
         let count = |count: i64| u64::try_from(count).unwrap_or(0);
         Ok(BatchStatus {

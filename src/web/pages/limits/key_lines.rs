@@ -1,9 +1,9 @@
 //! The rows of the table of concurrency keys.
 
+use crate::admin::now::fleet::Fleet;
 use crate::db::query::load::bounded::CappedCount;
 use crate::db::query::load::keys::{KeyInUse, SlotHolder};
 use crate::web::pages::limits::keys_now::KeysNow;
-use crate::web::pages::now::fleet::Fleet;
 use crate::web::show::chart::slots::slots;
 use crate::web::show::markup::{Markup, verdict};
 use crate::web::show::numbers::{bounded, count};

@@ -1,11 +1,11 @@
 //! The concurrency keys of one page, and what an address asks for.
 
+use crate::admin::now::fleet::Fleet;
 use crate::db::Conn;
 use crate::db::query::load::bounded::CappedCount;
 use crate::db::query::load::keys::{self, KeyInUse, KeysWanted, SlotHolder};
 use crate::db::query::load::totals;
 use crate::error::{Doing as _, Result as WindlassResult};
-use crate::web::pages::now::fleet::Fleet;
 use crate::web::sql::cx::Cx;
 
 /// What an address asks for.

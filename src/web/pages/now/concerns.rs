@@ -3,14 +3,14 @@
 use crate::admin::doctor::processes::ABOUT_TO_PRUNE;
 use crate::admin::finding::{Finding, Verdict};
 use crate::admin::groups::failed_groups;
+use crate::admin::now::member::Member;
+use crate::admin::now::queues::{LoadNow, QueueNow};
 use crate::db::Conn;
 use crate::db::query::load::tasks;
 use crate::db::table::run_time::class_pauses;
 use crate::error::{Doing as _, Result};
 use crate::web::pages::link;
 use crate::web::pages::now::concern::{Concern, ConcernKind};
-use crate::web::pages::now::member::Member;
-use crate::web::pages::now::queues::{LoadNow, QueueNow};
 use crate::web::pages::now::verdict::QueueVerdict;
 use crate::web::show::numbers::count;
 use crate::web::show::times::{about, duration};

@@ -7,5 +7,3 @@ pub(crate) mod looks;
 pub(crate) mod places;
 pub(crate) mod verdict;
 pub(crate) mod watch;
-
-pub(crate) use crate::admin::now::{fleet, member, queues};

@@ -2,6 +2,7 @@
 
 use crate::admin::finding::Finding;
 use crate::admin::groups::FailedGroups;
+use crate::admin::now::queues::{LoadNow, Promises};
 use crate::clock;
 use crate::db::Conn;
 use crate::db::query::pages::tabs::StateCounts;
@@ -13,7 +14,6 @@ use crate::web::pages::now::concern::Concern;
 use crate::web::pages::now::concerns;
 use crate::web::pages::now::last_hour::{LastHour, UsualRuns};
 use crate::web::pages::now::places::PlaceCounts;
-use crate::web::pages::now::queues::{LoadNow, Promises};
 use crate::web::sql::kept::Kept;
 use std::time::Duration;
 

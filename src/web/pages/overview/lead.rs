@@ -1,8 +1,8 @@
 //! The sentence on top of the overview.
 
+use crate::admin::now::queues::LoadNow;
 use crate::history::Bucket;
 use crate::web::pages::now::concern::Concern;
-use crate::web::pages::now::queues::LoadNow;
 use crate::web::pages::overview::vitals::recent;
 use crate::web::show::markup::{Markup, escaped};
 use crate::web::show::numbers::in_words;

@@ -1,12 +1,12 @@
 //! The jobs that have run for longest.
 
+use crate::admin::now::fleet::Fleet;
+use crate::admin::now::member::Member;
 use crate::db::Conn;
 use crate::db::query::load::runs::{self, HeldJob};
 use crate::error::{Doing as _, Result};
 use crate::history::Histogram;
-use crate::web::pages::now::fleet::Fleet;
 use crate::web::pages::now::last_hour::{UsualRuns, usual_runs};
-use crate::web::pages::now::member::Member;
 use crate::web::show::markup::{Markup, verdict};
 use crate::web::show::numbers::short;
 use crate::web::show::times::duration;

@@ -1,10 +1,10 @@
 //! The measures of everything: a number, a curve, a verdict.
 
+use crate::admin::now::queues::LoadNow;
 use crate::db::Conn;
 use crate::db::query::load::totals::{self, StateTotals};
 use crate::error::{Doing as _, Result};
 use crate::history::{Bucket, Tally, Usual};
-use crate::web::pages::now::queues::LoadNow;
 use crate::web::pages::now::verdict::QueueVerdict;
 use crate::web::show::chart::spark::{SparkPlace, spark};
 use crate::web::show::markup::{Markup, verdict};

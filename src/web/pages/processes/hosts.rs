@@ -1,8 +1,8 @@
 //! The hosts, and the sentence on top of the page.
 
+use crate::admin::now::fleet::Fleet;
+use crate::admin::now::member::Member;
 use crate::db::query::load::fleet::DiedProcess;
-use crate::web::pages::now::fleet::Fleet;
-use crate::web::pages::now::member::Member;
 use crate::web::show::markup::{Markup, escaped, verdict};
 use crate::web::show::numbers::count;
 use crate::web::show::times::{about, ago};

@@ -4,10 +4,10 @@ pub(crate) mod hosts;
 pub(crate) mod processes_now;
 pub(crate) mod tree;
 
+use crate::admin::now::fleet::Fleet;
 use crate::db::query::load::fleet::{self, DiedProcess};
 use crate::error::Doing as _;
 use crate::web::http::response::Response;
-use crate::web::pages::now::fleet::Fleet;
 use crate::web::pages::processes::hosts::HostLine;
 use crate::web::pages::processes::processes_now::ProcessesNow;
 use crate::web::pages::processes::tree::Tree;

@@ -1,9 +1,9 @@
 //! The processes and their jobs, as one look at the tables.
 
+use crate::admin::now::fleet::Fleet;
 use crate::db::Conn;
 use crate::db::query::load::runs::{self, HeldJob};
 use crate::error::{Doing as _, Result};
-use crate::web::pages::now::fleet::Fleet;
 use crate::web::pages::now::last_hour::{UsualRuns, usual_runs};
 use crate::web::sql::kept::Kept;
 

@@ -1,6 +1,8 @@
 //! A queue at this moment.
 
 use crate::admin::details::shown_arguments;
+use crate::admin::now::fleet::Fleet;
+use crate::admin::now::queues::{Promises, QueueNow};
 use crate::db::Conn;
 use crate::db::query::load::bounded::CappedCount;
 use crate::db::query::load::queue::{self, ScheduledJobs};
@@ -8,9 +10,7 @@ use crate::db::query::load::queues;
 use crate::db::query::load::runs::{self, HeldJob};
 use crate::db::table::pauses;
 use crate::error::{Doing as _, Result};
-use crate::web::pages::now::fleet::Fleet;
 use crate::web::pages::now::places::{ClassesOfQueue, PlaceCounts};
-use crate::web::pages::now::queues::{Promises, QueueNow};
 
 /// The most jobs in line that are shown.
 const NEXT: i64 = 10;

@@ -1,7 +1,7 @@
 //! The answer on top of a queue: whether its jobs start in time, and if not, why.
 
+use crate::admin::now::queues::QueueNow;
 use crate::web::pages::now::concerns::{ready_jobs, who_and_why};
-use crate::web::pages::now::queues::QueueNow;
 use crate::web::pages::now::verdict::QueueVerdict;
 use crate::web::pages::queue::now::QueueDetails;
 use crate::web::show::numbers::count;

@@ -3,6 +3,7 @@
 pub(crate) mod changes;
 pub(crate) mod lines;
 
+use crate::admin::now::queues::{LoadNow, Promises};
 use crate::db::table::run_time::class_pauses::{self, PausedClass};
 use crate::error::Doing as _;
 use crate::history::TimeRange;
@@ -10,7 +11,6 @@ use crate::history::curves::{QueueCurves, queue_curves};
 use crate::web::http::response::Response;
 use crate::web::pages::now::looks::PLACES;
 use crate::web::pages::now::places::PlaceCounts;
-use crate::web::pages::now::queues::{LoadNow, Promises};
 use crate::web::pages::now::watch::Found;
 use crate::web::pages::queues::lines::{QueueLine, QueueSums};
 use crate::web::pages::section::Section;
