@@ -5,7 +5,7 @@ use crate::db::internal_tests::db::{TestDb, execute, on_each_database, texts};
 use crate::db::internal_tests::interleavings::world::{World, row};
 use crate::db::model::follows::{Follows, On, Otherwise, Parent};
 use crate::db::model::new_row::{NewLimit, NewRow};
-use crate::db::table::flows::WAITS_FOR_EVENT;
+use crate::db::model::wait_keys::WAITS_FOR_EVENT;
 use crate::db::table::holders::{self, FreeSlots};
 #[cfg(feature = "postgres")]
 use crate::db::table::wanted_keys::BEGINNING;

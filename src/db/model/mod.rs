@@ -20,3 +20,4 @@ pub(crate) mod stored_policy;
 pub(crate) mod times;
 pub(crate) mod traceparent;
 pub(crate) mod wait;
+pub(crate) mod wait_keys;

@@ -10,7 +10,6 @@ use crate::db::conn::connection::Conn;
 use crate::db::conn::sql::{Execution, IdRange, job_ids};
 use crate::db::conn::statement::Statement;
 use crate::db::model::new_row::UniqueScope;
-use crate::db::table::flows::{WAITS_FOR_EVENT, WAITS_FOR_PARENTS};
 use diesel::prelude::*;
 use std::collections::BTreeSet;
 
@@ -19,22 +18,6 @@ pub(crate) const WAITING: [&str; 3] = [READY, "solid_queue_scheduled_executions"
 pub(crate) const READY: &str = "solid_queue_ready_executions";
 
 pub(crate) const BLOCKED: &str = "solid_queue_blocked_executions";
-
-/// The concurrency key of executions that wait for the job before them.
-///
-/// It has blanks only, as those of other waits. No job has such a key: those of Windlass have a `/`, and Solid Queue
-/// treats a job with a blank one as a job without limit, so that it releases none either.
-pub(crate) const UNIQUE_SUCCESSOR: &str = " ";
-
-/// Returns whether jobs that are blocked under this key wait for other jobs, batches or events, and not for a slot.
-pub(crate) fn waits_for_others(key: &str) -> bool {
-    [UNIQUE_SUCCESSOR, WAITS_FOR_PARENTS, WAITS_FOR_EVENT].contains(&key)
-}
-
-/// Returns the condition for that.
-pub(crate) fn waits_for_others_sql(key: &str) -> String {
-    format!("({key} IN ('{UNIQUE_SUCCESSOR}', '{WAITS_FOR_PARENTS}', '{WAITS_FOR_EVENT}'))")
-}
 
 /// Takes the unique ids of new jobs of a range on SQLite, and deletes those jobs again whose unique
 /// id has a row. Returns the ids of the others, or `None` if that is all of them.

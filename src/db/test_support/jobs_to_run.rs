@@ -4,8 +4,8 @@ use crate::db::conn::connection::Conn;
 use crate::db::conn::sql::{Execution, Lossy, job_ids};
 use crate::db::conn::statement::Statement;
 
+use crate::db::model::wait_keys::waits_for_others_sql;
 use crate::db::table::ready;
-use crate::db::table::unique_jobs::waits_for_others_sql;
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Bool, Text};
 

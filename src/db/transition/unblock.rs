@@ -6,7 +6,7 @@ use crate::db::conn::sql::{Execution, id_list, job_ids};
 use crate::db::conn::statement::Statement;
 use crate::db::model::claim::Cursor;
 use crate::db::model::new_row::UniqueScope;
-use crate::db::table::unique_jobs::UNIQUE_SUCCESSOR;
+use crate::db::model::wait_keys::UNIQUE_SUCCESSOR;
 use crate::db::transition::enqueue::resolve_conflict::{
     self, NewUniqueRow, holder, insert, lock, take_over,
 };

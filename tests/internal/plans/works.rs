@@ -623,6 +623,6 @@ fn waits_for_another(job: i64) -> String {
     format!(
         "INSERT INTO solid_queue_blocked_executions (job_id, queue_name, concurrency_key, expires_at, created_at) \
          VALUES ({job}, 'q1', '{}', '9999-12-31 23:59:59.000000', '2026-01-01')",
-        unique_jobs::UNIQUE_SUCCESSOR
+        crate::db::model::wait_keys::UNIQUE_SUCCESSOR
     )
 }

@@ -3,8 +3,8 @@
 use crate::db::conn::connection::Conn;
 use crate::db::conn::sql::Id;
 use crate::db::conn::statement::Statement;
+use crate::db::model::wait_keys::WAITS_FOR_PARENTS;
 use crate::db::query::doctor::{FIRST, Inconsistent};
-use crate::db::table::flows::WAITS_FOR_PARENTS;
 use crate::db::table::flows::batches::{IS_OPEN, IS_OURS};
 use crate::db::table::wanted_keys::{BATCH, CHILD, is_requested_sql};
 use diesel::prelude::*;

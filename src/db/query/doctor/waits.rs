@@ -3,8 +3,8 @@
 use crate::db::conn::connection::Conn;
 use crate::db::conn::sql::Id;
 use crate::db::conn::statement::Statement;
+use crate::db::model::wait_keys::WAITS_FOR_EVENT;
 use crate::db::query::doctor::{FIRST, Inconsistent};
-use crate::db::table::flows::WAITS_FOR_EVENT;
 use diesel::prelude::*;
 
 /// How many jobs or waits a check reads.

@@ -4,10 +4,10 @@ use crate::db::conn::connection::{Conn, age};
 use crate::db::conn::dialect::Dialect;
 use crate::db::conn::sql::Lossy;
 use crate::db::conn::statement::Statement;
+use crate::db::model::wait_keys::{waits_for_others, waits_for_others_sql};
 use crate::db::query::load::bounded::CappedCount;
 use crate::db::table::run_time::limits;
 use crate::db::table::semaphores::limit_of;
-use crate::db::table::unique_jobs::{waits_for_others, waits_for_others_sql};
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Bool, Double, Nullable, Text};
 

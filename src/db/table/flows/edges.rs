@@ -7,7 +7,7 @@ use crate::db::conn::param::{InputRows, Param};
 use crate::db::conn::sql::{Execution, Id, id_list, job_ids};
 use crate::db::conn::statement::Statement;
 use crate::db::model::follows::{On, Otherwise, Parent};
-use crate::db::table::flows::WAITS_FOR_PARENTS;
+use crate::db::model::wait_keys::WAITS_FOR_PARENTS;
 use crate::db::table::flows::undos;
 use crate::db::table::semaphores::NEVER_EXPIRES;
 use crate::mutant;

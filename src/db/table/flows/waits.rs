@@ -7,7 +7,7 @@ use crate::db::conn::connection::Conn;
 use crate::db::conn::param::InputRows;
 use crate::db::conn::sql::{Execution, Lossy, id_list, job_ids, micros};
 use crate::db::conn::statement::Statement;
-use crate::db::table::flows::WAITS_FOR_EVENT;
+use crate::db::model::wait_keys::WAITS_FOR_EVENT;
 use crate::db::table::semaphores::NEVER_EXPIRES;
 use chrono::NaiveDateTime;
 use diesel::prelude::*;

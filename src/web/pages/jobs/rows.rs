@@ -3,9 +3,9 @@
 use crate::admin::job_list::ListedJob;
 use crate::db::model::outcome;
 use crate::db::model::state::JobState;
-use crate::db::table::flows::{WAITS_FOR_EVENT, WAITS_FOR_PARENTS};
+use crate::db::model::wait_keys::UNIQUE_SUCCESSOR;
+use crate::db::model::wait_keys::{WAITS_FOR_EVENT, WAITS_FOR_PARENTS};
 use crate::db::table::progress::Note;
-use crate::db::table::unique_jobs::UNIQUE_SUCCESSOR;
 use crate::web::pages::shell::Shell;
 use crate::web::pages::words::{job_link, of_state};
 use crate::web::show::json::{cut, line};
