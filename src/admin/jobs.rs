@@ -5,7 +5,6 @@ use crate::db::model::state::JobState;
 use crate::db::query::filter::Filter;
 use crate::db::query::jobs::{self, JobCount, JobSummary};
 use crate::db::query::scan;
-use crate::db::transition::operate;
 use crate::db::{AsConn, own};
 use crate::error::{Doing, Result};
 use crate::job::id::{BatchId, JobId};
@@ -68,7 +67,7 @@ impl Jobs {
 
     /// Selects waiting jobs: ready, scheduled and blocked.
     pub fn waiting() -> Self {
-        Self::in_states(operate::WAITING)
+        Self::in_states(JobState::WAITING)
     }
 
     /// Selects waiting and running jobs.

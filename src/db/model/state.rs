@@ -36,6 +36,10 @@ impl JobState {
         JobState::Failed,
     ];
 
+    /// The states of waiting jobs.
+    pub(crate) const WAITING: [JobState; 3] =
+        [JobState::Scheduled, JobState::Blocked, JobState::Ready];
+
     /// Returns the table of its executions. Finished jobs have none; jobs that were cancelled or
     /// discarded are found by their last attempt.
     pub(crate) fn table(self) -> &'static str {

@@ -4,6 +4,7 @@ pub(crate) mod attempts;
 pub(crate) mod blocked;
 pub(crate) mod claimed;
 pub(crate) mod classes;
+pub(crate) mod executions;
 pub(crate) mod expiries;
 pub(crate) mod failed;
 pub(crate) mod flows;

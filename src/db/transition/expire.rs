@@ -2,10 +2,11 @@
 
 use crate::db::conn::connection::Conn;
 use crate::db::model::outcome::{AttemptOutcome, EXPIRED, ResultOutcome, expired};
+use crate::db::model::state::JobState;
 use crate::db::table::expiries::{self, ExpiryOfJob};
-use crate::db::table::jobs;
+use crate::db::table::{executions, jobs};
 use crate::db::transition::clear;
-use crate::db::transition::operate::{self, WAITING};
+use crate::db::transition::flows::end_waiting::end_waiting;
 use crate::db::transition::turn_away::Discarded;
 use diesel::QueryResult;
 
@@ -45,8 +46,8 @@ pub(crate) fn expire(conn: &mut Conn<'_>, batch: usize) -> QueryResult<Expired> 
 /// waited for, since the caller has other work.
 fn discard(conn: &mut Conn<'_>, due: &[i64]) -> QueryResult<(Vec<Discarded>, usize)> {
     let mut held = Vec::new();
-    for state in WAITING {
-        held.extend(operate::lock_free(conn, state, due)?);
+    for state in JobState::WAITING {
+        held.extend(executions::lock_free(conn, state, due)?);
     }
     let (over, rest): (Vec<ExpiryOfJob>, Vec<_>) = expiries::due(conn, due)?
         .into_iter()
@@ -55,7 +56,7 @@ fn discard(conn: &mut Conn<'_>, due: &[i64]) -> QueryResult<(Vec<Discarded>, usi
     let mut waiting: Vec<i64> = of(rest).filter(|job| held.contains(job)).collect();
     waiting.sort_unstable();
     let waiting = jobs::lock_free(conn, &waiting)?;
-    let waiting = operate::take_execution(conn, &WAITING, &waiting)?;
+    let waiting = executions::take(conn, &JobState::WAITING, &waiting)?;
     let mut gone: Vec<i64> = of(over).collect();
     gone.extend(&waiting);
     expiries::remove(conn, &gone)?;
@@ -63,7 +64,7 @@ fn discard(conn: &mut Conn<'_>, due: &[i64]) -> QueryResult<(Vec<Discarded>, usi
         return Ok((Vec::new(), gone.len()));
     }
     let (attempt, result) = (AttemptOutcome::Discarded, ResultOutcome::Discarded);
-    let ended = operate::end_waiting(conn, &waiting, attempt, result, &expired())?;
+    let ended = end_waiting(conn, &waiting, attempt, result, &expired())?;
     let ended = ended.into_iter();
     let discarded = ended.map(|job| Discarded::of(job, EXPIRED)).collect();
     Ok((discarded, gone.len()))

@@ -13,7 +13,8 @@ use crate::db::model::new_row::{EnqueueOutcome, Inserted, NewRow};
 use crate::db::model::outcome::{AttemptOutcome, JobFailure, ResultOutcome};
 use crate::db::table::quotas::jobs::{self, QuotaJob};
 use crate::db::table::quotas::slots::{self, QuotaPlaces, TakenPlaces};
-use crate::db::transition::{enqueue, operate};
+use crate::db::transition::enqueue;
+use crate::db::transition::flows::end_waiting::end_waiting;
 use diesel::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
@@ -330,6 +331,6 @@ fn discard(conn: &mut Conn<'_>, row: &NewRow, refusal: &QuotaRefusal) -> QueryRe
         format!("{refusal}, and sheds the jobs that exceed it"),
     );
     let (attempt, result) = (AttemptOutcome::Discarded, ResultOutcome::Discarded);
-    operate::end_waiting(conn, &[job.id], attempt, result, &failure)?;
+    end_waiting(conn, &[job.id], attempt, result, &failure)?;
     Ok(Inserted::new(job.id, EnqueueOutcome::Shed))
 }

@@ -7,7 +7,8 @@ use crate::db::table::flows::edges::{self, EdgeState, Edges};
 use crate::db::table::flows::{members, parents, undos};
 use crate::db::table::jobs::{self, EndedJob};
 use crate::db::table::wanted_keys::{self, NewRequest};
-use crate::db::transition::{clear, operate, place};
+use crate::db::transition::flows::end_waiting::end_waiting;
+use crate::db::transition::{clear, place};
 use diesel::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -139,7 +140,7 @@ fn discard(conn: &mut Conn<'_>, jobs: &[i64], followers: &Followers) -> QueryRes
     for (reason, jobs) in by_reason {
         let failure = JobFailure::new(NOT_WANTED, reason);
         let (attempt, result) = (AttemptOutcome::Discarded, ResultOutcome::Discarded);
-        let ended = operate::end_waiting(conn, &jobs, attempt, result, &failure)?;
+        let ended = end_waiting(conn, &jobs, attempt, result, &failure)?;
         discarded.extend(ended);
     }
     Ok(discarded)

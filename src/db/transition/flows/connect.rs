@@ -6,11 +6,11 @@ use crate::db::model::claim::Fence;
 use crate::db::model::follows::{Follows, On, Otherwise, Parent};
 use crate::db::model::new_row::{EnqueueOutcome, Inserted, NewRow};
 use crate::db::model::state::JobState;
+use crate::db::table::executions;
 use crate::db::table::flows::edges::{self, NewEdge};
 use crate::db::table::flows::{batches, joins, parents};
 use crate::db::table::steps::{self, StepState};
 use crate::db::table::wanted_keys::{self, NewRequest};
-use crate::db::transition::operate;
 use diesel::prelude::*;
 use std::collections::BTreeSet;
 
@@ -150,7 +150,7 @@ fn mark(conn: &mut Conn<'_>, jobs: &[i64], found: Parents) -> QueryResult<()> {
             JobState::Ready,
             JobState::Failed,
         ] {
-            operate::lock_free(conn, state, &unmarked)?;
+            executions::lock_free(conn, state, &unmarked)?;
         }
         parents::keep_claims(conn, &unmarked)?;
     }

@@ -2,9 +2,9 @@
 
 use crate::db::conn::connection::Conn;
 use crate::db::model::state::JobState;
+use crate::db::table::executions;
 use crate::db::table::flows::members::FailedMember;
 use crate::db::table::flows::{batches, members};
-use crate::db::transition::operate;
 use diesel::prelude::*;
 use std::collections::BTreeSet;
 
@@ -71,7 +71,7 @@ pub(crate) fn sweep(conn: &mut Conn<'_>, after: i64, limit: usize) -> QueryResul
 fn take_out(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<usize> {
     conn.transaction(|conn| {
         let locked = members::lock_free(conn, jobs)?;
-        let failed = operate::lock_free(conn, JobState::Failed, &locked)?;
+        let failed = executions::lock_free(conn, JobState::Failed, &locked)?;
         // Once more, by a statement that sees what was committed before the locks were granted.
         let mut ended = members::ended(conn, &locked)?;
         ended.retain(|job| !job.has_failed || failed.contains(&job.job_id));

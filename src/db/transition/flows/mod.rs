@@ -8,6 +8,7 @@ pub(crate) mod admit;
 pub(crate) mod complete;
 pub(crate) mod connect;
 pub(crate) mod emit;
+pub(crate) mod end_waiting;
 pub(crate) mod enqueue;
 pub(crate) mod leave;
 pub(crate) mod parents;

@@ -3,10 +3,10 @@
 use crate::db::conn::connection::Conn;
 use crate::db::model::follows::{On, Otherwise, Parent};
 use crate::db::model::state::JobState;
+use crate::db::table::executions;
 use crate::db::table::flows::edges::{self, NewEdge};
 use crate::db::table::flows::parents;
 use crate::db::table::flows::undos;
-use crate::db::transition::operate;
 use crate::mutant;
 use diesel::prelude::*;
 
@@ -38,7 +38,7 @@ pub(crate) fn resume(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<()> {
     if mutant::is("retry_forgets_steps") {
         undos::forget_steps(conn, &undos)?;
     }
-    operate::lock(conn, JobState::Blocked, &undos)?;
+    executions::lock(conn, JobState::Blocked, &undos)?;
     let waiting = edges::waiting(conn, &undos)?;
     if waiting.is_empty() {
         return Ok(());

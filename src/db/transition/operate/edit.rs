@@ -5,8 +5,7 @@ use crate::db::model::extras::with_version;
 use crate::db::model::state::JobState;
 use crate::db::table::jobs::{self, EditableJob};
 use crate::db::table::wanted_keys::{self, NewRequest};
-use crate::db::table::{blocked, ready};
-use crate::db::transition::operate::lock;
+use crate::db::table::{blocked, executions, ready};
 use crate::db::transition::place;
 use diesel::QueryResult;
 
@@ -50,7 +49,7 @@ pub(crate) fn edit<E: From<diesel::result::Error>>(
     conn.transaction(|conn| {
         let mut found = None;
         for state in STATES {
-            if !lock(conn, state, &[job])?.is_empty() {
+            if !executions::lock(conn, state, &[job])?.is_empty() {
                 found = Some(state);
                 break;
             }

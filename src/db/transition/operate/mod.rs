@@ -10,10 +10,8 @@ pub(crate) mod tag;
 use crate::db::conn::connection::Conn;
 use crate::db::conn::sql::{id_list, job_ids, timestamp};
 use crate::db::conn::statement::Statement;
-use crate::db::model::claim::FinishedRow;
 use crate::db::model::history::contribution::Contribution;
 use crate::db::model::history::tally::CountedEnd;
-use crate::db::model::new_result::NewResult;
 use crate::db::model::new_row::ORDERED;
 use crate::db::model::outcome::{AttemptOutcome, JobFailure, ResultOutcome};
 use crate::db::model::state::JobState;
@@ -21,76 +19,12 @@ use crate::db::table::flows::{parents, waits};
 use crate::db::table::history::deltas;
 use crate::db::table::jobs::EndedJob;
 use crate::db::table::unique_jobs::BLOCKED;
-use crate::db::table::{attempts, expiries, jobs, ready, results, scheduled};
+use crate::db::table::{executions, expiries, jobs, ready, results, scheduled};
+use crate::db::transition::flows::end_waiting::end_waiting;
 use crate::db::transition::place::place;
-use crate::db::transition::{flows, unblock};
+use crate::db::transition::unblock;
 use chrono::NaiveDateTime;
 use diesel::prelude::*;
-
-/// Locks the executions of jobs in one state, in order, and returns the jobs that have one. Waits
-/// for transactions that are moving one of them.
-pub(crate) fn lock(conn: &mut Conn<'_>, state: JobState, jobs: &[i64]) -> QueryResult<Vec<i64>> {
-    let text = format!(
-        "SELECT job_id FROM {} WHERE job_id IN {{in $1}} ORDER BY id + 0 {{lock}}",
-        state.table()
-    );
-    Statement::new(text)
-        .bind(id_list(jobs))
-        .load(conn)
-        .map(job_ids)
-}
-
-/// Does the same, but skips what other transactions have locked.
-pub(crate) fn lock_free(
-    conn: &mut Conn<'_>,
-    state: JobState,
-    jobs: &[i64],
-) -> QueryResult<Vec<i64>> {
-    let text = format!(
-        "SELECT job_id FROM {} WHERE job_id IN {{in $1}} ORDER BY id + 0 {{lock skip}}",
-        state.table()
-    );
-    Statement::new(text)
-        .unkept()
-        .bind(id_list(jobs))
-        .load(conn)
-        .map(job_ids)
-}
-
-/// Deletes the executions of jobs in any of `states`, and returns the jobs that had one.
-pub(crate) fn take_execution(
-    conn: &mut Conn<'_>,
-    states: &[JobState],
-    jobs: &[i64],
-) -> QueryResult<Vec<i64>> {
-    let mut taken = Vec::new();
-    for state in JobState::WITH_EXECUTION {
-        if !states.contains(&state) {
-            continue;
-        }
-        let found = lock(conn, state, jobs)?;
-        if found.is_empty() {
-            continue;
-        }
-        match state {
-            JobState::Ready => ready::delete(conn, &found)?,
-            JobState::Scheduled => scheduled::delete(conn, &found)?,
-            _ => {
-                let table = state.table();
-                let text = format!("DELETE FROM {table} WHERE job_id IN {{in $1}}");
-                Statement::new(text).bind(id_list(&found)).execute(conn)?;
-            }
-        }
-        taken.extend(found);
-    }
-    taken.sort_unstable();
-    // Another program may have given a job two executions.
-    taken.dedup();
-    Ok(taken)
-}
-
-/// The states of waiting jobs.
-pub(crate) const WAITING: [JobState; 3] = [JobState::Scheduled, JobState::Blocked, JobState::Ready];
 
 /// The result of a cancel.
 #[derive(Debug, Clone, Default)]
@@ -106,14 +40,14 @@ pub(crate) struct CancelledJobs {
 /// Cancels jobs: waiting ones at once, claimed ones when their process is notified.
 pub(crate) fn cancel(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<CancelledJobs> {
     conn.transaction(|conn| {
-        let mut in_ruby = lock(conn, JobState::Claimed, jobs)?;
+        let mut in_ruby = executions::lock(conn, JobState::Claimed, jobs)?;
         let asked = if in_ruby.is_empty() {
             Vec::new()
         } else {
             ask_to_cancel(conn, &in_ruby)?
         };
         in_ruby.retain(|job| !asked.contains(job));
-        let ended = take_execution(conn, &WAITING, jobs)?;
+        let ended = executions::take(conn, &JobState::WAITING, jobs)?;
         if !ended.is_empty() {
             let failure = JobFailure::new("cancelled", "the job was cancelled while it waited");
             let jobs = end_waiting(
@@ -155,47 +89,12 @@ fn count(conn: &mut Conn<'_>, jobs: &[EndedJob], end: CountedEnd) -> QueryResult
     deltas::insert_with(conn, &counted)
 }
 
-/// Ends jobs that had not started, and whose execution was just deleted. Returns them.
-pub(crate) fn end_waiting(
-    conn: &mut Conn<'_>,
-    ids: &[i64],
-    attempt: AttemptOutcome,
-    result: ResultOutcome,
-    failure: &JobFailure,
-) -> QueryResult<Vec<EndedJob>> {
-    let text =
-        "UPDATE solid_queue_jobs SET finished_at = {now}, updated_at = {now} WHERE id IN {in $1}";
-    Statement::new(text).bind(id_list(ids)).execute(conn)?;
-    attempts::insert_waiting(conn, ids, attempt, failure)?;
-    let rows = jobs::ended(conn, ids)?;
-    let error = failure.in_words();
-    let new: Vec<NewResult<'_>> = rows
-        .iter()
-        .filter_map(|job| job.result(result, &error, 0, FinishedRow::Keep))
-        .collect();
-    results::insert(conn, &new)?;
-    results::wake(conn, ids)?;
-    let named = rows.iter().filter(|job| job.unique_id.is_some());
-    let named: Vec<i64> = named.map(|job| job.id).collect();
-    if !named.is_empty() {
-        unblock::unblock(conn, &named)?;
-    }
-    crate::db::table::steps::remove(conn, ids)?;
-    waits::delete(conn, ids)?;
-    let members = rows.iter().filter(|job| job.batch_id.is_some());
-    let members: Vec<i64> = members.map(|job| job.id).collect();
-    let unsuccessful = result.is_unsuccessful();
-    let failed = if unsuccessful { &members[..] } else { &[] };
-    flows::leave::leave(conn, &members, failed)?;
-    Ok(rows)
-}
-
 /// Deletes jobs that wait or have failed, and returns them. The history counts those that waited: the
 /// others were counted when they failed.
 pub(crate) fn discard(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<Vec<i64>> {
     conn.transaction(|conn| {
-        let waited = take_execution(conn, &WAITING, jobs)?;
-        let mut taken = take_execution(conn, &[JobState::Failed], jobs)?;
+        let waited = executions::take(conn, &JobState::WAITING, jobs)?;
+        let mut taken = executions::take(conn, &[JobState::Failed], jobs)?;
         taken.retain(|job| !waited.contains(job));
         taken.extend(&waited);
         taken.sort_unstable();
@@ -230,7 +129,7 @@ pub(crate) fn reschedule(
     when: RunTime,
 ) -> QueryResult<Vec<i64>> {
     conn.transaction(|conn| {
-        let taken = take_execution(conn, &[JobState::Scheduled, JobState::Ready], jobs)?;
+        let taken = executions::take(conn, &[JobState::Scheduled, JobState::Ready], jobs)?;
         if taken.is_empty() {
             return Ok(taken);
         }
@@ -258,8 +157,8 @@ pub(crate) fn change_priority(
 ) -> QueryResult<Vec<i64>> {
     conn.transaction(|conn| {
         let mut changed = Vec::new();
-        for state in WAITING {
-            let found = lock(conn, state, jobs)?;
+        for state in JobState::WAITING {
+            let found = executions::lock(conn, state, jobs)?;
             changed.extend(found.iter().copied());
             set_priority(conn, state.table(), "job_id", &found, priority)?;
         }

@@ -3,8 +3,8 @@
 use crate::db::conn::connection::Conn;
 use crate::db::conn::sql::{Execution, id_list, job_ids};
 use crate::db::conn::statement::Statement;
-use crate::db::table::{blocked, ready, scheduled};
-use crate::db::transition::operate::{WAITING, lock};
+use crate::db::model::state::JobState;
+use crate::db::table::{blocked, executions, ready, scheduled};
 use diesel::prelude::*;
 
 /// Gives waiting jobs another queue, and returns those that had a different one. They keep their
@@ -15,8 +15,8 @@ use diesel::prelude::*;
 pub(crate) fn requeue(conn: &mut Conn<'_>, jobs: &[i64], queue: &str) -> QueryResult<Vec<i64>> {
     conn.transaction(|conn| {
         let mut found = Vec::new();
-        for state in WAITING {
-            found.extend(lock(conn, state, jobs)?);
+        for state in JobState::WAITING {
+            found.extend(executions::lock(conn, state, jobs)?);
         }
         found.sort_unstable();
         found.dedup();

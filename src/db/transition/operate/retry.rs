@@ -6,8 +6,7 @@ use crate::db::conn::statement::Statement;
 use crate::db::model::state::JobState;
 use crate::db::table::flows::edges;
 use crate::db::table::wanted_keys::{self, NewRequest};
-use crate::db::table::{attempts, failed, jobs, results};
-use crate::db::transition::operate::{lock, take_execution};
+use crate::db::table::{attempts, executions, failed, jobs, results};
 use crate::db::transition::place::{make_runnable, place};
 use crate::db::transition::{flows, unblock};
 use chrono::{NaiveDateTime, TimeDelta};
@@ -85,7 +84,7 @@ fn retry_by(
     place: impl FnOnce(&mut Conn<'_>, &[i64]) -> QueryResult<()>,
 ) -> QueryResult<RetriedJobs> {
     conn.transaction(|conn| {
-        let mut ready = lock(conn, JobState::Failed, jobs)?;
+        let mut ready = executions::lock(conn, JobState::Failed, jobs)?;
         let mut risky = Vec::new();
         if at_most_once == AtMostOnce::Leave {
             risky = failed::risky_jobs(conn, &ready)?;
@@ -93,7 +92,7 @@ fn retry_by(
         }
         let replaced = unblock::retake(conn, &ready)?;
         ready.retain(|job| !replaced.contains(job));
-        let ready = take_execution(conn, &[JobState::Failed], &ready)?;
+        let ready = executions::take(conn, &[JobState::Failed], &ready)?;
         if ready.is_empty() {
             return Ok(RetriedJobs { ready, risky, replaced });
         }

@@ -9,7 +9,7 @@ use crate::db::table::holders::{AT_ONCE, FreeSlots, held_up_to, slot_list};
 use crate::db::table::jobs::EndedJob;
 use crate::db::table::semaphores::{DOES_NOT_WAIT, limit_of};
 use crate::db::table::{blocked, jobs};
-use crate::db::transition::operate;
+use crate::db::transition::flows::end_waiting::end_waiting;
 use diesel::QueryResult;
 
 /// The kind of failure of a job that found no slot and does not wait.
@@ -59,7 +59,7 @@ pub(crate) fn discard(conn: &mut Conn<'_>, full: &[FreeSlots]) -> QueryResult<Ve
         "as many jobs of its concurrency key as may were there already, and it does not wait",
     );
     let (attempt, result) = (AttemptOutcome::Discarded, ResultOutcome::Discarded);
-    let ended = operate::end_waiting(conn, &jobs, attempt, result, &failure)?;
+    let ended = end_waiting(conn, &jobs, attempt, result, &failure)?;
     let ended = ended.into_iter();
     Ok(ended.map(|job| Discarded::of(job, NO_SLOT)).collect())
 }
