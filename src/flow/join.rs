@@ -5,7 +5,7 @@ use crate::db::model::wait::WaitUntil;
 use crate::db::own;
 use crate::db::table::flows::joins;
 use crate::db::table::steps::StepState;
-use crate::db::transition::flows::connect;
+use crate::db::transition::enqueue::connect;
 use crate::error::{Doing, Error};
 use crate::job::context::Context;
 use crate::job::error::{JobError, JobResult};

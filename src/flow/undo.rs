@@ -1,9 +1,8 @@
 //! Steps that are undone when the job fails.
 
-use crate::db::AsConn;
 use crate::db::model::follows::{On, Otherwise, Parent};
-use crate::db::own;
-use crate::db::transition::flows::undo;
+use crate::db::transition::enqueue::undo;
+use crate::db::{AsConn, own};
 use crate::error::Doing;
 use crate::flow::batch::to_job::ToNewJob;
 use crate::job::context::Context;

@@ -1,8 +1,5 @@
 //! What should not happen: times that no calendar has, rows that are not there.
 
-use crate::db::transition::schedule;
-use crate::db::transition::unblock::UnblockedPage;
-
 use crate::db::conn::connection::{AsConn, Conn};
 use crate::db::internal_tests::checks;
 use crate::db::internal_tests::db::{TestDb, execute, on_each_database, texts};
@@ -15,9 +12,9 @@ use crate::db::model::finished::KeySlots;
 use crate::db::model::new_row::{NewExpiry, NewRow, OnConflict};
 use crate::db::model::recurring::Definition;
 use crate::db::table::recurring_tasks;
-use crate::db::transition::finish;
 use crate::db::transition::operate::edit::{self, EditOutcome, NewArguments};
-use crate::db::transition::{claim, expire, prune, release, unblock};
+use crate::db::transition::unique::unblock::{self, UnblockedPage};
+use crate::db::transition::{claim, expire, finish, prune, release, schedule};
 use diesel::QueryResult;
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};

@@ -10,7 +10,7 @@ use crate::db::model::follows::{Follows, On, Otherwise, Parent};
 use crate::db::model::new_row::NewRow;
 use crate::db::model::outcome::{Ending, cancelled};
 use crate::db::model::wait::{StepWait, WaitUntil};
-use crate::db::transition::flows::connect;
+use crate::db::transition::enqueue::connect;
 use crate::db::transition::{finish, promote};
 
 on_each_database!(

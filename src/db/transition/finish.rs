@@ -5,11 +5,9 @@ use crate::db::conn::dialect::Dialect;
 use crate::db::conn::statement::Statement;
 use crate::db::model::claim::{ClaimOf, EndedClaim, FinishedRow, NextClaims};
 use crate::db::model::finished::{FinishedJob, KeySlots};
-use crate::db::table::claimed;
-use crate::db::table::claimed::{EndedClaims, OnLocked, claim_ids};
+use crate::db::table::claimed::{self, EndedClaims, OnLocked, claim_ids};
 use crate::db::table::flows::members::{self, LEAVE};
-use crate::db::table::results;
-use crate::db::table::results::notify_waiters;
+use crate::db::table::results::{self, notify_waiters};
 use crate::db::table::steps;
 use crate::db::transition::claim::next::{claim_next, end_and_claim_next};
 use diesel::prelude::*;
@@ -159,7 +157,7 @@ fn finish_and_keep_by(
         }
         results::insert(conn, &results)?;
         if !named.is_empty() {
-            crate::db::transition::unblock::unblock(conn, &named)?;
+            crate::db::transition::unique::unblock::unblock(conn, &named)?;
         }
         Ok(written)
     })

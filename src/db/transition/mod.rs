@@ -26,7 +26,7 @@ pub(crate) mod settle;
 pub(crate) mod signal;
 pub(crate) mod take_back;
 pub(crate) mod turn_away;
-pub(crate) mod unblock;
+pub(crate) mod unique;
 #[cfg(feature = "web")]
 #[cfg_attr(not(feature = "cli"), allow(dead_code))]
 pub(crate) mod web;

@@ -1,8 +1,7 @@
 //! Adding jobs to a batch.
 
 use crate::db::table::flows::batches::{self, Addition};
-use crate::db::transition::enqueue::whole;
-use crate::db::transition::flows::enqueue;
+use crate::db::transition::enqueue::{flows, whole};
 use crate::db::{AsConn, own};
 use crate::error::{Doing as _, Error, Result};
 use crate::flow::batch::to_job::ToNewJob;
@@ -50,7 +49,7 @@ impl BatchId {
                 Addition::Unknown => return Err(Error::NoSuchBatch { id: self.0 }),
             }
             let (enqueued, new) = enqueue_in(conn, self.0, jobs)?;
-            enqueue::add(conn, self.0, &new).doing("add jobs to the batch")?;
+            flows::add(conn, self.0, &new).doing("add jobs to the batch")?;
             Ok(enqueued)
         })?;
         conn.after_enqueue()?;

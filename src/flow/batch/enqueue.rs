@@ -4,8 +4,7 @@ use crate::db::model::follows::On;
 use crate::db::model::new_row::NewRow;
 use crate::db::table::flows::batches::{self, NewBatchRow};
 use crate::db::transition::enqueue::time_priority::rank_by_time;
-use crate::db::transition::enqueue::whole;
-use crate::db::transition::flows::enqueue;
+use crate::db::transition::enqueue::{flows, whole};
 use crate::db::{AsConn, Conn, own};
 use crate::error::{Doing as _, Error, Result};
 use crate::flow::batch::{Batch, ToAdd};
@@ -97,18 +96,18 @@ pub(crate) fn insert(conn: &mut Conn<'_>, batch: Batch) -> Result<EnqueuedBatch>
     let id = batches::insert(conn, &new).doing(ACTION)?;
     for runs_on in [On::Success, On::Failure, On::Finish] {
         let rows = followers(conn, &batch, runs_on)?;
-        enqueue::follow(conn, id, &rows, runs_on, batch.otherwise(runs_on)).doing(ACTION)?;
+        flows::follow(conn, id, &rows, runs_on, batch.otherwise(runs_on)).doing(ACTION)?;
     }
     let is_empty = batch.jobs.is_empty() && batch.batches.is_empty();
     let jobs = batch.jobs.into_iter().map(|job| Ok(job?));
     let (jobs, new) = enqueue_in(conn, id, jobs.collect::<Result<Vec<_>>>()?)?;
-    enqueue::fill(conn, id, &new).doing(ACTION)?;
+    flows::fill(conn, id, &new).doing(ACTION)?;
     for inner in batch.batches {
         let inner = insert(conn, inner)?;
-        enqueue::nest(conn, id, inner.id.0).doing(ACTION)?;
+        flows::nest(conn, id, inner.id.0).doing(ACTION)?;
     }
     if is_empty || new.is_empty() {
-        enqueue::end_if_empty(conn, id).doing(ACTION)?;
+        flows::end_if_empty(conn, id).doing(ACTION)?;
     }
     Ok(EnqueuedBatch {
         id: BatchId(id),

@@ -2,8 +2,8 @@
 
 use crate::db::model::follows::{Follows, Parent};
 use crate::db::model::new_row::EnqueueOutcome;
+use crate::db::transition::enqueue::connect::{Parents, connect};
 use crate::db::transition::enqueue::whole;
-use crate::db::transition::flows::connect::{Parents, connect};
 use crate::db::{AsConn, Conn, own};
 use crate::error::{Doing as _, Error, Result};
 use crate::flow::batch::Batch;

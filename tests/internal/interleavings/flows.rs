@@ -12,8 +12,9 @@ use crate::db::model::finished::{FinishedJob, KeySlots};
 use crate::db::model::follows::{On, Otherwise};
 use crate::db::model::new_row::NewRow;
 use crate::db::table::flows::batches::{self, Addition, NewBatchRow};
-use crate::db::transition::flows::{self as batch_flows, enqueue as flows};
-use crate::db::transition::{enqueue, finish, promote};
+use crate::db::transition::enqueue::{self, flows};
+use crate::db::transition::flows as batch_flows;
+use crate::db::transition::{finish, promote};
 use diesel::QueryResult;
 
 on_each_database!(

@@ -10,7 +10,7 @@ use crate::db::model::claim::{Fence, FinishedRow};
 use crate::db::model::follows::Parent;
 use crate::db::model::outcome::Ending;
 use crate::db::model::wait::{StepWait, WaitUntil};
-use crate::db::transition::flows::connect;
+use crate::db::transition::enqueue::connect;
 use crate::db::transition::promote;
 use diesel::QueryResult;
 

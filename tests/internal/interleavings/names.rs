@@ -9,8 +9,8 @@ use crate::db::internal_tests::interleavings::world::{World, row};
 use crate::db::model::claim::{Cursor, FinishedRow};
 use crate::db::model::finished::{FinishedJob, KeySlots};
 use crate::db::model::new_row::{NewRow, OnConflict, UniqueScope};
-use crate::db::transition::finish;
-use crate::db::transition::{clear, enqueue, unblock};
+use crate::db::transition::unique::unblock;
+use crate::db::transition::{clear, enqueue, finish};
 use diesel::QueryResult;
 use diesel::result::Error::RollbackTransaction;
 

@@ -11,7 +11,7 @@ use crate::db::internal_tests::interleavings::names::{
 };
 use crate::db::model::claim::{Cursor, FinishedRow};
 use crate::db::model::new_row::OnConflict;
-use crate::db::transition::unblock;
+use crate::db::transition::unique::unblock;
 use diesel::QueryResult;
 use diesel::result::Error::RollbackTransaction;
 use diesel::sql_types::Text;

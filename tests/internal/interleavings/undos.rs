@@ -8,7 +8,7 @@ use crate::db::internal_tests::interleavings::world::{World, row};
 use crate::db::model::follows::{Follows, On, Otherwise, Parent};
 use crate::db::model::new_row::NewRow;
 use crate::db::table::steps;
-use crate::db::transition::flows::undo;
+use crate::db::transition::enqueue::undo;
 use crate::db::transition::promote;
 use diesel::QueryResult;
 

@@ -8,8 +8,7 @@ use crate::db::internal_tests::model::transitions::{Taken, new_row};
 use crate::db::model::follows::{Follows, On, Otherwise, Parent};
 use crate::db::model::new_row::{Inserted, NewRow, OnConflict};
 use crate::db::table::steps::{self, StepState};
-use crate::db::transition::enqueue;
-use crate::db::transition::flows::undo;
+use crate::db::transition::enqueue::{self, undo};
 use diesel::QueryResult;
 use std::collections::BTreeSet;
 

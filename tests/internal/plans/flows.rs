@@ -2,8 +2,7 @@
 
 use crate::db::conn::connection::Conn;
 use crate::db::conn::dialect::Dialect;
-use crate::db::model::claim::Cursor;
-use crate::db::model::claim::FinishedRow;
+use crate::db::model::claim::{Cursor, FinishedRow};
 use crate::db::model::finished::{FinishedJob, KeySlots};
 use crate::db::model::follows::{Follows, On, Otherwise, Parent};
 use crate::db::model::new_row::NewRow;
@@ -19,8 +18,9 @@ use crate::db::table::flows::batches::{self, Addition, NewBatchRow};
 use crate::db::table::flows::edges::{self, Resolved};
 use crate::db::table::flows::{members, parents};
 use crate::db::table::wanted_keys::{self, NewRequest};
-use crate::db::transition::flows::{complete, enqueue as flows, leave, sweep};
-use crate::db::transition::{clear, end, enqueue, finish, operate, promote};
+use crate::db::transition::enqueue::{self, flows};
+use crate::db::transition::flows::{complete, leave, sweep};
+use crate::db::transition::{clear, end, finish, operate, promote};
 use diesel::QueryResult;
 use std::time::Duration;
 

@@ -11,8 +11,9 @@ use crate::db::query::doctor::waits::{self as checks, WaitRule};
 use crate::db::table::flows::waits::{self, LateWait};
 use crate::db::table::flows::{events, joins, undos};
 use crate::db::table::steps::{self, StepState};
-use crate::db::transition::flows::{connect, emit, undo, wake};
-use crate::db::transition::{end, enqueue, promote};
+use crate::db::transition::enqueue::{self, connect, undo};
+use crate::db::transition::flows::{emit, wake};
+use crate::db::transition::{end, promote};
 use diesel::QueryResult;
 use std::time::Duration;
 

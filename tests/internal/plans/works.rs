@@ -1,16 +1,10 @@
 //! Everything that processes and programs ask of the tables.
 
-use crate::db::model::finished::KeySlots;
-use crate::db::transition::end;
-use crate::db::transition::operate::retry::AtMostOnce;
-use crate::db::transition::recover::ProcessAfter;
-
-use crate::db::transition::pause;
-
 use crate::db::conn::connection::Conn;
 use crate::db::conn::dialect::Dialect;
 use crate::db::conn::wakeup;
 use crate::db::model::claim::{ClaimQueues, Cursor, FinishedRow, PausedScan};
+use crate::db::model::finished::KeySlots;
 use crate::db::model::new_quota::{NewQuota, QuotaLimits};
 use crate::db::model::new_row::{NewExpiry, NewRow, OnConflict};
 use crate::db::model::outcome::{ClaimEnd, Ending, JobFailure};
@@ -24,16 +18,19 @@ use crate::db::table::job_logs::{self, LoggedRun};
 use crate::db::table::progress::{self, ClaimNote, Note};
 use crate::db::table::quotas::jobs::QuotaJob;
 use crate::db::table::run_time::{class_pauses, settings};
-use crate::db::table::scheduled::DelayedJob;
+use crate::db::table::scheduled::{self, DelayedJob};
 use crate::db::table::wanted_keys::{self, NewRequest};
 use crate::db::table::{
     claimed, classes, expiries, jobs, pauses, processes, public_tokens, queue_names, quotas, ready,
-    recurring_tasks, scheduled, semaphores, steps, unique_jobs,
+    recurring_tasks, semaphores, steps,
 };
 use crate::db::transition::clear::{self, ClearLimits};
-use crate::db::transition::enqueue::alike;
+use crate::db::transition::enqueue::{self, alike};
+use crate::db::transition::operate::retry::AtMostOnce;
+use crate::db::transition::recover::{self, ProcessAfter};
+use crate::db::transition::unique::unblock;
 use crate::db::transition::{
-    dispatch, enqueue, expire, finish, fire, operate, promote, prune, recover, release, unblock,
+    dispatch, end, expire, finish, fire, operate, pause, promote, prune, release,
 };
 use std::time::Duration;
 

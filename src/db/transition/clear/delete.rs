@@ -5,7 +5,7 @@ use crate::db::conn::dialect::Dialect;
 use crate::db::conn::sql::{Id, IdRange, id_list};
 use crate::db::conn::statement::Statement;
 use crate::db::table::flows::parents::IS_NOTED;
-use crate::db::transition::unblock::forget;
+use crate::db::transition::unique::unblock::forget;
 use diesel::prelude::*;
 use diesel::sql_types::Bool;
 

@@ -3,12 +3,14 @@
 pub(crate) mod admit;
 pub(crate) mod alike;
 pub(crate) mod bulk;
+pub(crate) mod connect;
+pub(crate) mod flows;
 pub(crate) mod insert;
 pub(crate) mod keyed;
 pub(crate) mod public_tokens;
 pub(crate) mod reserve;
-pub(crate) mod resolve_conflict;
 pub(crate) mod time_priority;
+pub(crate) mod undo;
 pub(crate) mod waiting;
 
 use crate::db::conn::connection::Conn;
@@ -17,7 +19,6 @@ use crate::db::model::job_columns::JobTraits;
 use crate::db::model::new_row::{EnqueueOutcome, Inserted, NewRow};
 use crate::db::table::expiries;
 use crate::db::transition::enqueue::insert::{CHUNK, insert_unnamed};
-use crate::db::transition::flows;
 use diesel::prelude::*;
 use std::collections::BTreeMap;
 
@@ -48,7 +49,7 @@ fn insert_more(conn: &mut Conn<'_>, rows: &[NewRow], inserted: &[Inserted]) -> Q
         insert_expiries(conn, rows, inserted)?;
     }
     if rows.iter().any(|row| row.follows.is_some()) {
-        flows::connect::follow_parents(conn, rows, inserted)?;
+        connect::follow_parents(conn, rows, inserted)?;
     }
     Ok(())
 }

@@ -7,10 +7,10 @@ use crate::db::model::claim::FinishedRow;
 use crate::db::model::new_result::NewResult;
 use crate::db::model::outcome::{AttemptOutcome, JobFailure, ResultOutcome};
 use crate::db::table::flows::waits;
-use crate::db::table::jobs::EndedJob;
-use crate::db::table::{attempts, jobs, results, steps};
+use crate::db::table::jobs::{self, EndedJob};
+use crate::db::table::{attempts, results, steps};
 use crate::db::transition::flows::leave::leave;
-use crate::db::transition::unblock;
+use crate::db::transition::unique::unblock;
 use diesel::prelude::*;
 
 /// Ends jobs that had not started, and whose execution was just deleted. Returns them.

@@ -6,13 +6,10 @@
 
 pub(crate) mod admit;
 pub(crate) mod complete;
-pub(crate) mod connect;
 pub(crate) mod emit;
 pub(crate) mod end_waiting;
-pub(crate) mod enqueue;
 pub(crate) mod leave;
 pub(crate) mod parents;
 pub(crate) mod park;
 pub(crate) mod sweep;
-pub(crate) mod undo;
 pub(crate) mod wake;

@@ -17,12 +17,12 @@ use crate::db::model::outcome::{AttemptOutcome, JobFailure, ResultOutcome};
 use crate::db::model::state::JobState;
 use crate::db::table::flows::{parents, waits};
 use crate::db::table::history::deltas;
-use crate::db::table::jobs::EndedJob;
+use crate::db::table::jobs::{self, EndedJob};
 use crate::db::table::unique_jobs::BLOCKED;
-use crate::db::table::{executions, expiries, jobs, ready, results, scheduled};
+use crate::db::table::{executions, expiries, results};
 use crate::db::transition::flows::end_waiting::end_waiting;
 use crate::db::transition::place::place;
-use crate::db::transition::unblock;
+use crate::db::transition::unique::unblock;
 use chrono::NaiveDateTime;
 use diesel::prelude::*;
 

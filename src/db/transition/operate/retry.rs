@@ -7,8 +7,9 @@ use crate::db::model::state::JobState;
 use crate::db::table::flows::edges;
 use crate::db::table::wanted_keys::{self, NewRequest};
 use crate::db::table::{attempts, executions, failed, jobs, results};
+use crate::db::transition::flows;
 use crate::db::transition::place::{make_runnable, place};
-use crate::db::transition::{flows, unblock};
+use crate::db::transition::unique::unblock;
 use chrono::{NaiveDateTime, TimeDelta};
 use diesel::prelude::*;
 use std::time::Duration;
@@ -105,7 +106,7 @@ fn retry_by(
             let rest = ready.iter().copied().map(NewRequest::Retried);
             wanted_keys::request_later(conn, rest)?;
         }
-        flows::undo::resume(conn, &ready)?;
+        crate::db::transition::enqueue::undo::resume(conn, &ready)?;
         // They start to count again, and attempts are deleted by that count.
         attempts::keep_newest(conn, &ready)?;
         // The result of their earlier end is not valid any more.

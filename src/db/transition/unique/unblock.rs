@@ -7,7 +7,7 @@ use crate::db::conn::statement::Statement;
 use crate::db::model::claim::Cursor;
 use crate::db::model::new_row::UniqueScope;
 use crate::db::model::wait_keys::UNIQUE_SUCCESSOR;
-use crate::db::transition::enqueue::resolve_conflict::{
+use crate::db::transition::unique::resolve_conflict::{
     self, NewUniqueRow, holder, insert, lock, take_over,
 };
 use diesel::prelude::*;

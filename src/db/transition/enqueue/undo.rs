@@ -5,8 +5,7 @@ use crate::db::model::follows::{On, Otherwise, Parent};
 use crate::db::model::state::JobState;
 use crate::db::table::executions;
 use crate::db::table::flows::edges::{self, NewEdge};
-use crate::db::table::flows::parents;
-use crate::db::table::flows::undos;
+use crate::db::table::flows::{parents, undos};
 use crate::mutant;
 use diesel::prelude::*;
 
