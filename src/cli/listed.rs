@@ -2,7 +2,7 @@
 
 use crate::admin::jobs::Jobs;
 use crate::admin::secrets::Secrets;
-use crate::cli::commands::recurring::words;
+use crate::cli::words;
 use crate::db::model::state::JobState;
 use crate::db::query::jobs::JobSummary;
 use crate::db::{DbConnection, own};

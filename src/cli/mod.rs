@@ -14,9 +14,11 @@ pub(crate) mod mount;
 pub(crate) mod pages;
 pub(crate) mod rates;
 pub(crate) mod run;
+pub(crate) mod said_by;
 pub(crate) mod select;
 #[cfg(feature = "top")]
 mod top;
 pub(crate) mod values;
+pub(crate) mod words;
 
 pub use run::{Commands, main};

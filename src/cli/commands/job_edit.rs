@@ -1,7 +1,7 @@
 //! `windlass jobs edit`.
 
-use crate::cli::commands::run_time::said_by::SaidBy;
 use crate::cli::failure::CommandError;
+use crate::cli::said_by::SaidBy;
 use crate::cli::select::connect;
 use crate::cli::values;
 use crate::db::Database;

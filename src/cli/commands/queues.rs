@@ -1,11 +1,11 @@
 //! `windlass queues ...`.
 
 use crate::admin::jobs::Jobs;
-use crate::cli::commands::run_time::said_by::SaidBy;
 use crate::cli::commands::run_time::turned::{Pausable, Turned, paused_line, unknown_queue};
 use crate::cli::commands::status::{age, queues};
 use crate::cli::done::Deed;
 use crate::cli::failure::CommandError;
+use crate::cli::said_by::SaidBy;
 use crate::cli::select::{How, Scope, Selection, connect, with_progress};
 use crate::db::model::state::JobState;
 use crate::db::query::named::named;

@@ -2,8 +2,8 @@
 
 use crate::admin::batches::list::{self, BatchFilter, BatchState, BatchSummary};
 use crate::admin::jobs::BoundedCount;
-use crate::cli::commands::recurring::words::time;
 use crate::cli::select::connect;
+use crate::cli::words::time;
 use crate::db::Database;
 use crate::error::Result;
 use crate::job::id::BatchId;

@@ -3,8 +3,8 @@
 use crate::admin::batches::details::{BatchDetails, BatchFollower, FailedOfBatch, FollowerState};
 use crate::admin::job_info::TaskStatus;
 use crate::cli::commands::batches::list::{bounded, state};
-use crate::cli::commands::recurring::words::time;
 use crate::cli::select::connect;
+use crate::cli::words::time;
 use crate::db::Database;
 use crate::error::Result;
 use crate::job::id::BatchId;

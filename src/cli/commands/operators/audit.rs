@@ -2,10 +2,10 @@
 
 use crate::admin::jobs::Jobs;
 use crate::audit::log::{AuditEntry, AuditLog};
-use crate::cli::commands::recurring::words::time;
 use crate::cli::failure::CommandError;
 use crate::cli::select::connect;
 use crate::cli::values;
+use crate::cli::words::time;
 use crate::clock;
 use crate::db::{Database, DbConnection};
 use crate::error::Result;

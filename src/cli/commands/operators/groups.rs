@@ -1,8 +1,8 @@
 //! `windlass failed groups`.
 
 use crate::admin::groups::{FailedGroups, failed_groups};
-use crate::cli::commands::recurring::words::time;
 use crate::cli::select::connect;
+use crate::cli::words::time;
 use crate::db::Database;
 use crate::error::Result;
 use crate::terminal::output::Report;

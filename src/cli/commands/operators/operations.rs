@@ -1,9 +1,9 @@
 //! `windlass operations ...`.
 
-use crate::cli::commands::recurring::words::time;
-use crate::cli::commands::run_time::said_by::SaidBy;
 use crate::cli::failure::CommandError;
+use crate::cli::said_by::SaidBy;
 use crate::cli::select::connect;
+use crate::cli::words::time;
 use crate::db::{Database, DbConnection};
 use crate::error::{Error, Result};
 use crate::operation::record::{self, Operation, OperationState};

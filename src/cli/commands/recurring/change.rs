@@ -3,8 +3,8 @@
 use crate::cli::commands::job_options::JobOptions;
 use crate::cli::commands::recurring::changed::ChangedTask;
 use crate::cli::commands::recurring::removable::Removable;
-use crate::cli::commands::run_time::said_by::SaidBy;
 use crate::cli::failure::CommandError;
+use crate::cli::said_by::SaidBy;
 use crate::cli::select::connect;
 use crate::cli::values;
 use crate::db::Database;

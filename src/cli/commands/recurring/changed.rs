@@ -1,6 +1,6 @@
 //! What a change of a recurring task prints.
 
-use crate::cli::commands::recurring::words::time;
+use crate::cli::words::time;
 use crate::recurring::window::NEVER;
 use crate::terminal::output::Report;
 use crate::terminal::table::printable;

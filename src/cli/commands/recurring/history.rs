@@ -1,8 +1,8 @@
 //! `windlass recurring history`.
 
-use crate::cli::commands::recurring::words::time;
 use crate::cli::listed::name;
 use crate::cli::select::connect;
+use crate::cli::words::time;
 use crate::db::Database;
 use crate::error::Result;
 use crate::recurring::history::{self, TickStatus};

@@ -6,14 +6,13 @@ pub(crate) mod history;
 pub(crate) mod next;
 pub(crate) mod preview;
 pub(crate) mod removable;
-pub(crate) mod words;
 
 use crate::cli::commands::recurring::change::{AddTask, ChangeTask, RemoveTask};
 use crate::cli::commands::recurring::history::TaskHistory;
 use crate::cli::commands::recurring::next::NextRuns;
-use crate::cli::commands::recurring::words::{jitter, time, undeclared};
-use crate::cli::commands::run_time::said_by::SaidBy;
+use crate::cli::said_by::SaidBy;
 use crate::cli::select::connect;
+use crate::cli::words::{jitter, time, undeclared};
 use crate::db::Database;
 use crate::error::Result;
 use crate::job::id::JobId;

@@ -1,8 +1,8 @@
 //! `windlass recurring next`.
 
-use crate::cli::commands::recurring::words::{time, undeclared, why_none};
 use crate::cli::config::ConfigSource;
 use crate::cli::select::connect;
+use crate::cli::words::{time, undeclared, why_none};
 use crate::config::configuration::Config;
 use crate::db::{AsConn as _, Database, DbConnection};
 use crate::error::Result;

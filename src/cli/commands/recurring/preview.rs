@@ -1,6 +1,6 @@
 //! The next runs of the tasks of a configuration, for `windlass check`.
 
-use crate::cli::commands::recurring::words::{jitter, time, why_none};
+use crate::cli::words::{jitter, time, why_none};
 use crate::clock;
 use crate::config::configuration::Config;
 use crate::recurring::window::TickTimes;

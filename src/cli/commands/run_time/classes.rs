@@ -1,9 +1,9 @@
 //! `windlass classes ...`.
 
 use crate::admin::classes::{paused_classes, strict_classes};
-use crate::cli::commands::run_time::said_by::SaidBy;
 use crate::cli::commands::run_time::turned::{Pausable, Turned, paused_line};
 use crate::cli::failure::CommandError;
+use crate::cli::said_by::SaidBy;
 use crate::cli::select::connect;
 use crate::db::query::named::named;
 use crate::db::table::run_time::class_pauses::PausedClass;

@@ -1,8 +1,8 @@
 //! `windlass limits ...`.
 
 use crate::admin::limits::limits;
-use crate::cli::commands::run_time::said_by::{SaidBy, said};
 use crate::cli::failure::CommandError;
+use crate::cli::said_by::{SaidBy, said};
 use crate::cli::select::connect;
 use crate::db::Database;
 use crate::db::table::run_time::limits::RunTimeLimit;

@@ -2,5 +2,4 @@
 
 pub(crate) mod classes;
 pub(crate) mod limits;
-pub(crate) mod said_by;
 pub(crate) mod turned;

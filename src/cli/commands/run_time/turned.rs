@@ -1,6 +1,6 @@
 //! What `pause` and `resume` print, of queues and of classes.
 
-use crate::cli::commands::run_time::said_by::said;
+use crate::cli::said_by::said;
 use crate::terminal::output::Report;
 use crate::terminal::table::printable;
 use serde::Serialize;
