@@ -2,6 +2,7 @@
 //! sessions.
 
 pub(crate) mod adjust;
+pub(crate) mod collector;
 pub(crate) mod context;
 pub(crate) mod dispatching;
 pub(crate) mod environment;

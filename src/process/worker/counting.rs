@@ -3,7 +3,7 @@
 use crate::db::model::claim::Claimed;
 use crate::db::model::history::tally::{CountedEnd, RunSpan};
 use crate::job::running::Live;
-use crate::process::base::history::collector::HistoryCollector;
+use crate::process::base::collector::HistoryCollector;
 use std::time::Duration;
 
 /// Counts the end of a claim, whose job took `ran` if it was started.

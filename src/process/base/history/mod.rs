@@ -1,6 +1,5 @@
 //! What a process adds to the history.
 
 pub(crate) mod clearing;
-pub(crate) mod collector;
 pub(crate) mod folding;
 pub(crate) mod store;

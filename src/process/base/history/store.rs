@@ -1,7 +1,7 @@
 //! Stores what a process has counted.
 
 use crate::db::table::history::deltas::{self, NumberedDelta};
-use crate::process::base::history::collector::HistoryCollector;
+use crate::process::base::collector::HistoryCollector;
 use crate::process::base::session::Session;
 use std::time::Duration;
 
