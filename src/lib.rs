@@ -15,6 +15,8 @@ mod bench;
 mod clock;
 #[cfg(feature = "config")]
 mod config;
+#[cfg(feature = "config")]
+mod configured;
 mod db;
 #[cfg_attr(not(feature = "postgres"), allow(dead_code))]
 mod deadline;

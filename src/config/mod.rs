@@ -16,8 +16,6 @@ pub(crate) mod queues;
 pub(crate) mod reader;
 pub(crate) mod recurring;
 pub(crate) mod recurring_values;
-#[cfg(feature = "config")]
-pub(crate) mod run;
 pub(crate) mod settings;
 pub(crate) mod source;
 pub(crate) mod suggestion;

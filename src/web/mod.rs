@@ -5,8 +5,6 @@
 pub(crate) mod access;
 pub(crate) mod api;
 pub(crate) mod assets;
-#[cfg(feature = "config")]
-pub(crate) mod configured;
 pub(crate) mod http;
 pub(crate) mod live;
 pub(crate) mod metrics;

@@ -44,7 +44,7 @@ const ORDER: &[&str] = &[
     "config",
     "terminal",
     "web",
-    "config/run",
+    "configured",
     "bench",
     "cli",
 ];

@@ -1,6 +1,8 @@
 //! Runs the processes that a configuration describes.
 
 mod listening;
+#[cfg(feature = "web")]
+mod web;
 
 use crate::config::configuration::Config;
 use crate::config::document::Origin;
