@@ -3,7 +3,7 @@
 use crate::config::document::Value;
 use crate::config::value::{ValueKind, expected, quoted};
 use crate::db::conn::address::without_secrets;
-use crate::db::conn::pooling::database::check_listen_url;
+use crate::db::conn::listening::check_listen_url;
 use crate::db::conn::pooling::pooler::Pooling;
 
 impl ValueKind for Pooling {

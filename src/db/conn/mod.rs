@@ -5,6 +5,7 @@ pub(crate) mod address;
 pub(crate) mod connection;
 pub(crate) mod database;
 pub(crate) mod dialect;
+pub(crate) mod listening;
 pub(crate) mod owned;
 pub(crate) mod param;
 pub(crate) mod pooled;

@@ -12,7 +12,6 @@
 pub(crate) mod address;
 #[cfg(feature = "postgres")]
 pub(crate) mod advice;
-pub(crate) mod database;
 #[cfg(feature = "postgres")]
 pub(crate) mod local;
 #[cfg(feature = "postgres")]
