@@ -46,6 +46,8 @@ pub mod guide;
 #[path = "../benches/laboratory/mod.rs"]
 pub mod laboratory;
 
+pub use crate::job::enqueued::PublicToken;
+pub use crate::job::new_job::after::{After, ToParent};
 pub use admin::batches::details::{BatchDetails, BatchFollower, FailedOfBatch, FollowerState};
 pub use admin::batches::list::{BatchFilter, BatchState, BatchSummary, batches};
 pub use admin::beside_rails::set_rails_option;
@@ -130,11 +132,9 @@ pub use job::context::Context;
 pub use job::enqueue_all::enqueue_all;
 pub use job::enqueued::Enqueued;
 pub use job::error::{Interrupted, JobError, JobResult};
-pub use job::extras::token::PublicToken;
 pub use job::function::Function;
 pub use job::id::{BatchId, JobId};
 pub use job::new_job::NewJob;
-pub use job::parents::after::{After, ToParent};
 pub use job::policy::Policy;
 pub use job::policy::backoff::Backoff;
 pub use job::policy::delivery::Delivery;
@@ -163,3 +163,4 @@ pub use recurring::tasks::RecurringStatus;
 pub use recurring::timing::Timing;
 pub use recycle::Recycle;
 pub use retention::Retention;
+

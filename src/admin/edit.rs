@@ -6,9 +6,9 @@ use crate::db::transition::operate::edit::{self, EditOutcome, NewArguments};
 use crate::db::transition::operators::audit::{AuditEffect, AuditTrail};
 use crate::db::{AsConn, own};
 use crate::error::{EditRefusal, Error, Result};
-use crate::job::arguments::redact::HIDDEN;
 use crate::job::id::JobId;
 use crate::job::new_job::NewJob;
+use crate::job::redact::HIDDEN;
 use crate::job::registry::Registry;
 use serde_json::Value;
 

@@ -5,7 +5,7 @@ use crate::db::table::progress::Progress;
 use crate::db::table::public_tokens;
 use crate::db::{AsConn, own};
 use crate::error::{Doing, Result};
-use crate::job::extras::token::digest;
+use crate::job::enqueued::digest;
 use chrono::{DateTime, Utc};
 use serde_json::Value;
 

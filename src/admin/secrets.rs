@@ -1,5 +1,5 @@
 //! Which parts of a job are shown. Everything that leaves the program for readers passes here; the texts
-//! that a job writes itself are covered where it runs, by [`Cover`](crate::job::arguments::redact::Cover).
+//! that a job writes itself are covered where it runs, by [`Cover`](crate::job::redact::Cover).
 
 use crate::admin::job_info::TaskInfo;
 use crate::db::Conn;
@@ -7,7 +7,7 @@ use crate::db::query::details;
 #[cfg(feature = "cli")]
 use crate::db::query::jobs::JobSummary;
 use crate::db::table::classes;
-use crate::job::arguments::redact::{self, HIDDEN, SecretTexts};
+use crate::job::redact::{self, HIDDEN, SecretTexts};
 use diesel::QueryResult;
 use serde_json::Value;
 use std::collections::BTreeMap;

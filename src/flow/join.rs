@@ -10,9 +10,9 @@ use crate::error::{Doing, Error};
 use crate::job::context::Context;
 use crate::job::error::{JobError, JobResult};
 use crate::job::new_job::NewJob;
-use crate::job::parents::after::After;
-use crate::job::parents::unknown::{name_unknown, refuse_unknown_of};
+use crate::job::new_job::after::After;
 use crate::job::steps::{lost, twice};
+use crate::job::unknown_parents::{name_unknown, refuse_unknown_of};
 use serde::{Deserialize, Serialize};
 use std::iter;
 

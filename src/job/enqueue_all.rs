@@ -10,9 +10,9 @@ use crate::job::extras::access::{PublicAccess, insert_with_tokens};
 use crate::job::extras::internal::refuse_named;
 use crate::job::extras::locked::name_locked;
 use crate::job::new_job::NewJob;
-use crate::job::parents::unknown::{all_of, name_unknown, refuse_unknown};
 use crate::job::policy::quota;
 use crate::job::trace::spans;
+use crate::job::unknown_parents::{all_of, name_unknown, refuse_unknown};
 
 /// Enqueues many jobs, of different types if needed, in few statements: all of them or none.
 ///

@@ -5,7 +5,7 @@ use crate::db::model::outcome::Ending;
 use crate::db::table::progress::{Note, Progress};
 use crate::job::error::Interrupted;
 use crate::job::lease::Lease;
-use crate::job::logs::lines::RunLog;
+use crate::job::run_log::RunLog;
 use crate::job::timeout::Limit;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};

@@ -1,25 +1,17 @@
 //! Performs enqueued jobs immediately, in the test itself.
 
-use crate::db::model::claim::ClaimOf;
+use crate::db::model::claim::{
+    ClaimOf, ClaimQueues, ClaimRequest, Claimed, Claims, Fence, FinishedRow,
+};
 use crate::db::model::finished::{FinishedJob, KeySlots};
 use crate::db::model::new_result::NewOutput;
-use crate::db::transition::end;
-
-use crate::testing::perform::signals;
-
-use crate::testing::drained::{Performed, RunOutcome};
-
-use crate::db::transition::prune;
-
-use crate::db::model::claim::{ClaimQueues, ClaimRequest, Claimed, Claims, Fence, FinishedRow};
 use crate::db::model::outcome::{ClaimEnd, Ending, expired};
 use crate::db::table::processes::{self, NewProcess};
 use crate::db::table::run_time::class_pauses;
 use crate::db::table::{job_logs, jobs};
 use crate::db::test_support::jobs_to_run;
-use crate::db::transition::finish;
 use crate::db::transition::flows::wake;
-use crate::db::transition::{claim, dispatch, expire, promote, release};
+use crate::db::transition::{claim, dispatch, end, expire, finish, promote, prune, release};
 use crate::db::{Conn, Database};
 use crate::error::{Doing, Error, Result};
 use crate::job::context::Run;
@@ -28,9 +20,11 @@ use crate::job::id::JobId;
 use crate::job::perform::{Outcome, perform as perform_claimed};
 use crate::job::policy::Policy;
 use crate::job::registry::Registry;
+use crate::job::run_trace::RunTrace;
 use crate::job::step_memory::Steps;
-use crate::job::trace::origin::RunTrace;
 use crate::retention::Retention;
+use crate::testing::drained::{Performed, RunOutcome};
+use crate::testing::perform::signals;
 use std::time::Duration;
 
 /// A run that is over, before its outcome is saved.

@@ -8,7 +8,7 @@ use crate::db::model::extras::Extras;
 use crate::db::model::state::JobState;
 use crate::db::query::pages::job_lines::{self, JobLine, LineArguments};
 use crate::db::table::classes;
-use crate::job::arguments::redact::HIDDEN;
+use crate::job::redact::HIDDEN;
 use diesel::QueryResult;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};

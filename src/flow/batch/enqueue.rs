@@ -13,7 +13,7 @@ use crate::job::enqueued::Enqueued;
 use crate::job::extras::internal::refuse_named;
 use crate::job::id::BatchId;
 use crate::job::new_job::NewJob;
-use crate::job::parents::unknown::refuse_unknown;
+use crate::job::unknown_parents::refuse_unknown;
 use crate::queue::check_name;
 
 /// The largest metadata of a batch, in bytes.

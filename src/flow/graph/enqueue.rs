@@ -12,8 +12,8 @@ use crate::flow::graph::{Flow, FlowWork};
 use crate::job::enqueue_all::enqueue_each;
 use crate::job::enqueued::Enqueued;
 use crate::job::new_job::NewJob;
-use crate::job::parents::check_parents;
-use crate::job::parents::unknown::{name_unknown, refuse_unknown_of};
+use crate::job::new_job::parents::check_parents;
+use crate::job::unknown_parents::{name_unknown, refuse_unknown_of};
 use std::collections::BTreeMap;
 
 /// What the enqueue of a [`Flow`] returns.

@@ -6,7 +6,7 @@ use crate::error::{Error, Result};
 use crate::flow::batch::Batch;
 use crate::flow::batch::to_job::ToNewJob;
 use crate::job::new_job::NewJob;
-use crate::job::parents::wrong_name;
+use crate::job::new_job::parents::wrong_name;
 use std::collections::BTreeMap;
 
 /// Jobs and batches that are enqueued together and wait for each other.

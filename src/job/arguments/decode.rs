@@ -1,8 +1,9 @@
 //! Reads the arguments of jobs, of any version.
 
-use crate::job::arguments::{envelope, redact};
+use crate::job::arguments::envelope;
 use crate::job::class::Job;
 use crate::job::error::JobError;
+use crate::job::redact;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 

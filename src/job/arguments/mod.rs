@@ -6,7 +6,6 @@ mod encode;
 pub(crate) mod envelope;
 mod finite;
 pub(crate) mod readable;
-pub(crate) mod redact;
 mod shape;
 
 use serde::de::IgnoredAny;

@@ -2,8 +2,9 @@
 
 use crate::error::{Error, Result};
 use crate::job::arguments::envelope::too_large;
-use crate::job::arguments::finite::joined;
-use crate::job::arguments::{finite, is_too_deep, redact, shape};
+use crate::job::arguments::finite::{self, joined};
+use crate::job::arguments::{is_too_deep, shape};
+use crate::job::redact;
 use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde::ser::Serialize;
 use std::fmt;

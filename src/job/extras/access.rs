@@ -5,8 +5,7 @@ use crate::db::model::new_row::NewRow;
 use crate::db::table::public_tokens::NewPublicToken;
 use crate::db::transition::enqueue::public_tokens;
 use crate::error::Result;
-use crate::job::enqueued::Enqueued;
-use crate::job::extras::token::{PublicToken, digest};
+use crate::job::enqueued::{Enqueued, PublicToken, digest};
 use crate::job::policy::quota::said;
 
 /// Whether a job gets a public token, and what that shows.

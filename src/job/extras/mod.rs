@@ -3,6 +3,3 @@
 pub(crate) mod access;
 pub(crate) mod internal;
 pub(crate) mod locked;
-pub(crate) mod public_token;
-pub(crate) mod tags;
-pub(crate) mod token;

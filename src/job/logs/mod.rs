@@ -1,9 +1,7 @@
 //! What a job logs about itself.
 
-pub(crate) mod lines;
-
 use crate::job::context::Context;
-use crate::job::logs::lines::clean;
+use crate::job::run_log::clean;
 use log::Level;
 
 impl<S: ?Sized> Context<'_, S> {

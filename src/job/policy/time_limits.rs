@@ -1,6 +1,5 @@
 //! Until when a job may start, and until when it may be tried again.
 
-use crate::job::new_job::NewJob;
 use crate::job::policy::Policy;
 use crate::job::policy::limit_kinds::{Expiry, RetryLimit};
 use chrono::{DateTime, NaiveDateTime, TimeDelta, Utc};
@@ -94,32 +93,6 @@ impl Policy {
             )),
             _ => None,
         }
-    }
-}
-
-impl NewJob {
-    /// Discards the job if it has not started by this time, by the database's clock; see
-    /// [`Policy::expires_in`], which this replaces. A time that has passed already discards it
-    /// instead of its first run; a time in the year 9999 or later counts as December 30, 9999.
-    ///
-    /// ```
-    /// # use diesel::prelude::*;
-    /// # use windlass::NewJob;
-    /// # let mut conn = SqliteConnection::establish(":memory:").unwrap();
-    /// # windlass::migrate(&mut conn).unwrap();
-    /// let departure = "2099-11-24T08:00:00Z".parse().unwrap();
-    /// NewJob::of_class("remind", "{}").not_after(departure).enqueue(&mut conn)?;
-    /// # Ok::<(), windlass::Error>(())
-    /// ```
-    pub fn not_after(mut self, time: DateTime<Utc>) -> Self {
-        self.policy.expiry = Some(Expiry::At(time));
-        self
-    }
-
-    /// Discards the job if it has not started so long after it is due; see [`Policy::expires_in`].
-    pub fn expires_in(mut self, time: Duration) -> Self {
-        self.policy = self.policy.expires_in(time);
-        self
     }
 }
 

@@ -1,7 +1,7 @@
 //! How jobs of Ruby classes are made.
 
 use crate::job::new_job::NewJob;
-use crate::job::ruby::call::RubyCall;
+use crate::job::ruby_call::RubyCall;
 use serde::Serialize;
 
 impl NewJob {

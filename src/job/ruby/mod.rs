@@ -1,5 +1,4 @@
 //! Jobs that Ruby performs: Active Job's envelope, and its types.
 
 mod builder;
-pub(crate) mod call;
 pub mod values;

@@ -2,8 +2,6 @@
 
 #[cfg(feature = "otel")]
 mod conventions;
-pub(crate) mod given;
-pub(crate) mod origin;
 #[cfg(feature = "otel")]
 pub(crate) mod spans;
 #[cfg(not(feature = "otel"))]

@@ -1,11 +1,10 @@
 //! N named job threads.
 
 use crate::clock;
-use crate::db::Database;
 use crate::db::model::claim::{Claimed, Fence, FinishedRow};
 use crate::db::model::outcome::{self, Ending};
-use crate::db::own;
 use crate::db::transition::expire;
+use crate::db::{Database, own};
 use crate::error::Doing;
 use crate::event::events::Event;
 use crate::event::subscriber::Subscriber;
@@ -14,10 +13,10 @@ use crate::job::id::JobId;
 use crate::job::perform::{Outcome, perform};
 use crate::job::policy::Policy;
 use crate::job::registry::Registry;
+use crate::job::run_trace::RunTrace;
 use crate::job::running::Live;
 use crate::job::signals::Signals;
 use crate::job::step_memory::Steps;
-use crate::job::trace::origin::RunTrace;
 use crate::process::base::registration::Registration;
 use crate::process::base::stop::Stop;
 use crate::process::worker::completion::CompletedRun;

@@ -1,6 +1,6 @@
 //! JSON with the parts marked that are hidden.
 
-use crate::job::arguments::redact::HIDDEN;
+use crate::job::redact::HIDDEN;
 use crate::web::show::markup::{Markup, escaped};
 use serde::Serialize as _;
 use serde_json::Value;

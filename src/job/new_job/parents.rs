@@ -1,11 +1,8 @@
 //! What a job waits for before it runs: a time, other jobs, batches.
 
-pub(crate) mod after;
-pub(crate) mod unknown;
-
 use crate::db::model::follows::{Follows, On, Otherwise, Parent};
 use crate::job::new_job::NewJob;
-use crate::job::parents::after::After;
+use crate::job::new_job::after::After;
 use crate::queue::MAX_NAME;
 use std::collections::BTreeSet;
 

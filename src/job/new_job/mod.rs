@@ -1,5 +1,11 @@
 //! Enqueueing: limits are checked before any SQL, then one statement or a few are sent.
 
+pub(crate) mod after;
+pub(crate) mod given_trace;
+pub(crate) mod parents;
+pub(crate) mod public_token;
+pub(crate) mod tags;
+
 use crate::db::model::follows::Follows;
 use crate::db::model::new_row::{EnqueueOutcome, NewLimit, NewRow};
 use crate::db::model::traceparent::Traceparent;
@@ -12,12 +18,12 @@ use crate::job::enqueued::Enqueued;
 use crate::job::extras::access::{PublicAccess, insert_with_tokens};
 use crate::job::extras::internal::refuse_named;
 use crate::job::extras::locked::name_locked;
-use crate::job::parents::unknown::{all_of, name_unknown, refuse_unknown};
 use crate::job::policy::Policy;
 use crate::job::policy::limit_kinds::Expiry;
 use crate::job::policy::quota::{self, Quota};
-use crate::job::ruby::call::RubyCall;
+use crate::job::ruby_call::RubyCall;
 use crate::job::trace::spans;
+use crate::job::unknown_parents::{all_of, name_unknown, refuse_unknown};
 use crate::queue::{MAX_NAME, check_name};
 use chrono::{DateTime, Datelike, NaiveDateTime, Utc};
 use std::time::Duration;
@@ -346,6 +352,32 @@ pub(crate) const MAX_ARGUMENTS: usize = 64 * 1024;
 /// In microseconds. SQLite writes no year after 9999: a job due later would have no time, and be
 /// ready immediately.
 pub(crate) const LONGEST_DELAY: i64 = 1_000 * 366 * 86_400 * 1_000_000;
+
+impl NewJob {
+    /// Discards the job if it has not started by this time, by the database's clock; see
+    /// [`Policy::expires_in`], which this replaces. A time that has passed already discards it
+    /// instead of its first run; a time in the year 9999 or later counts as December 30, 9999.
+    ///
+    /// ```
+    /// # use diesel::prelude::*;
+    /// # use windlass::NewJob;
+    /// # let mut conn = SqliteConnection::establish(":memory:").unwrap();
+    /// # windlass::migrate(&mut conn).unwrap();
+    /// let departure = "2099-11-24T08:00:00Z".parse().unwrap();
+    /// NewJob::of_class("remind", "{}").not_after(departure).enqueue(&mut conn)?;
+    /// # Ok::<(), windlass::Error>(())
+    /// ```
+    pub fn not_after(mut self, time: DateTime<Utc>) -> Self {
+        self.policy.expiry = Some(Expiry::At(time));
+        self
+    }
+
+    /// Discards the job if it has not started so long after it is due; see [`Policy::expires_in`].
+    pub fn expires_in(mut self, time: Duration) -> Self {
+        self.policy = self.policy.expires_in(time);
+        self
+    }
+}
 
 #[cfg(test)]
 mod tests {
