@@ -5,16 +5,21 @@
 pub(crate) mod access;
 pub(crate) mod api;
 pub(crate) mod assets;
+pub(crate) mod dispatch;
 pub(crate) mod http;
 pub(crate) mod live;
 pub(crate) mod metrics;
+pub(crate) mod net;
 pub(crate) mod pages;
 pub(crate) mod probes;
+pub(crate) mod read;
+pub(crate) mod readiness;
+pub(crate) mod reads;
+pub(crate) mod request;
 pub(crate) mod running;
 pub(crate) mod server;
 pub(crate) mod show;
 pub(crate) mod site;
-pub(crate) mod sql;
 pub(crate) mod start;
 
 pub use probes::server::Probes;

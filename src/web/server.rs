@@ -5,8 +5,8 @@ use crate::db::Database;
 use crate::error::{Error, Result};
 use crate::process::base::health::state::Health;
 use crate::web::access::viewer::Need;
-use crate::web::pages::route::Route;
-use crate::web::pages::routes::ROUTES;
+use crate::web::dispatch::routes::ROUTES;
+use crate::web::request::route::Route;
 use std::time::Duration;
 
 /// Where to listen, unless set.

@@ -6,14 +6,14 @@ use crate::process::base::health::state::Health;
 use crate::web::access::settings::Access;
 use crate::web::api::waits::Waits;
 use crate::web::assets::Assets;
+use crate::web::dispatch::operations_wake::OperationsWake;
 use crate::web::live::hub::Hub;
 use crate::web::live::seen::SeenPages;
 use crate::web::metrics::cache::MetricsCache;
-use crate::web::pages::now::watch::Watch;
-use crate::web::pages::section::Section;
-use crate::web::sql::frame::FrameCache;
-use crate::web::sql::operations_wake::OperationsWake;
-use crate::web::sql::outage::{Outage, SetOnce};
+use crate::web::read::watch::Watch;
+use crate::web::reads::frame::FrameCache;
+use crate::web::reads::outage::{Outage, SetOnce};
+use crate::web::request::section::Section;
 use std::sync::Arc;
 
 /// A database that is served.

@@ -2,9 +2,9 @@
 
 use crate::error::{Error, Result};
 use crate::laboratory::filled::sizes::{self, CLASSES, FLOWS, QUEUES, Sizes};
+use crate::web::dispatch::routes::ROUTES;
 use crate::web::http::request::Verb;
-use crate::web::pages::route::Route;
-use crate::web::pages::routes::ROUTES;
+use crate::web::request::route::Route;
 
 /// A page with the addresses that are requested in turn.
 #[derive(Debug, Clone)]

@@ -7,12 +7,12 @@ use crate::db::transition::web;
 use crate::error::Doing as _;
 use crate::web::access::secret::{Secret, SecretDigest};
 use crate::web::access::viewer::{Need, Proof, Role, Viewer};
+use crate::web::http::link;
+use crate::web::http::page_error::PageError;
 use crate::web::http::request::Request;
 use crate::web::http::response::Response;
-use crate::web::pages::link;
+use crate::web::reads::connections::Writers;
 use crate::web::site::Site;
-use crate::web::sql::connections::Writers;
-use crate::web::sql::page_error::PageError;
 
 /// Starts a session with the token of a form.
 ///

@@ -11,9 +11,9 @@ use crate::job::new_job::NewJob;
 use crate::web::access::limits::TokenLimits;
 use crate::web::api::job_request::{JobRequest, wrong};
 use crate::web::api::same_json::are_same;
+use crate::web::http::page_error::PageError;
 use crate::web::http::response::Response;
-use crate::web::sql::cx::Cx;
-use crate::web::sql::page_error::PageError;
+use crate::web::request::cx::Cx;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 

@@ -9,7 +9,7 @@ use crate::job::policy::Policy;
 use crate::job::policy::delivery::Delivery;
 use crate::web::access::limits::TokenLimits;
 use crate::web::access::viewer::Viewer;
-use crate::web::sql::page_error::PageError;
+use crate::web::http::page_error::PageError;
 use chrono::{DateTime, Utc};
 use serde::Deserialize;
 use serde_json::value::RawValue;

@@ -1,8 +1,8 @@
 //! `GET /v1/openapi.json`: the description of `/v1/`.
 
+use crate::web::http::page_error::PageError;
 use crate::web::http::response::Response;
-use crate::web::sql::cx::Cx;
-use crate::web::sql::page_error::PageError;
+use crate::web::request::cx::Cx;
 use serde_json::{Value, json};
 
 /// `OpenAPI` 3.1, but for what depends on the server.

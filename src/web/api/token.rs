@@ -1,9 +1,9 @@
 //! `GET /v1/token`: what a token may do.
 
 use crate::web::access::limits::TokenLimits;
+use crate::web::http::page_error::PageError;
 use crate::web::http::response::Response;
-use crate::web::sql::cx::Cx;
-use crate::web::sql::page_error::PageError;
+use crate::web::request::cx::Cx;
 use serde::Serialize;
 
 /// Where it is.

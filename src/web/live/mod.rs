@@ -3,6 +3,5 @@
 
 pub(crate) mod fragments;
 pub(crate) mod hub;
-pub(crate) mod sampler;
 pub(crate) mod seen;
 pub(crate) mod topic;

@@ -10,13 +10,13 @@ use crate::db::query::load::{checks, fleet, queues, tasks, totals};
 use crate::db::table::pauses;
 use crate::db::{Conn, ping};
 use crate::error::{Doing as _, Result};
-use crate::web::metrics::figures::{
+use crate::web::read::figures::{
     DatabaseFigures, DoctorFigures, ExecutionFigures, HistoryFigures, RecurringFigures,
     ScrapedFigures, ScrapedQueues,
 };
-use crate::web::sql::cx::Cx;
-use crate::web::sql::panel::Panel;
-use crate::web::sql::shared::{SharedRead, affordable};
+use crate::web::reads::shared::{SharedRead, affordable};
+use crate::web::request::cx::Cx;
+use crate::web::request::panel::Panel;
 use std::time::Duration;
 
 /// A scheduled job counts as late when it has been due for this many seconds.

@@ -4,15 +4,14 @@
 pub(crate) mod cache;
 mod collect;
 mod families;
-pub(crate) mod figures;
 mod page;
 mod text;
 
 use crate::web::access::viewer::Need;
+use crate::web::http::page_error::PageError;
 use crate::web::http::response::Response;
 use crate::web::metrics::text::TextFormat;
-use crate::web::sql::cx::Cx;
-use crate::web::sql::page_error::PageError;
+use crate::web::request::cx::Cx;
 
 /// Answers a scrape.
 pub(crate) fn show(cx: &mut Cx<'_>) -> Result<Response, PageError> {

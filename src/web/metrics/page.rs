@@ -8,10 +8,10 @@ use crate::web::metrics::families::{
     QUEUE_AGE, QUEUE_PAUSED, QUEUE_READY, READY, RECURRING, RECURRING_LATE, RUN, SCHEDULED_LATE,
     SCRAPE, TRANSACTION, UP, WAIT, WARNINGS,
 };
-use crate::web::metrics::figures::{
+use crate::web::metrics::text::{Distribution, Metric, Page, Samples, TextFormat};
+use crate::web::read::figures::{
     DatabaseFigures, DoctorFigures, ExecutionFigures, PARTS, ScrapedFigures, ScrapedQueues, exposed,
 };
-use crate::web::metrics::text::{Distribution, Metric, Page, Samples, TextFormat};
 use std::collections::BTreeSet;
 use std::time::Duration;
 

@@ -3,17 +3,17 @@
 use crate::admin::doctor;
 use crate::admin::doctor::scope::CheckScope;
 use crate::admin::finding::{Finding, Verdict};
+use crate::web::http::page_error::PageError;
 use crate::web::http::response::Response;
-use crate::web::pages::now::looks::FINDINGS;
 use crate::web::pages::overview::doctor_rows::{DoctorRow, checked};
-use crate::web::pages::section::Section;
-use crate::web::pages::shell::Shell;
+use crate::web::read::looks::FINDINGS;
+use crate::web::request::cx::Cx;
+use crate::web::request::panel::Panel;
+use crate::web::request::section::Section;
+use crate::web::request::shell::Shell;
 use crate::web::show::filters;
 use crate::web::show::markup::Markup;
 use crate::web::show::numbers::{count, in_words};
-use crate::web::sql::cx::Cx;
-use crate::web::sql::page_error::PageError;
-use crate::web::sql::panel::Panel;
 use askama::Template;
 use std::time::Duration;
 

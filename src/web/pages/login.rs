@@ -1,13 +1,13 @@
 //! Signing in: one field, for a token.
 
+use crate::web::http::link;
+use crate::web::http::page_error::PageError;
 use crate::web::http::request::{Request, Verb};
 use crate::web::http::response::Response;
-use crate::web::pages::link;
-use crate::web::pages::section::Section;
-use crate::web::pages::shell::Shell;
+use crate::web::request::cx::Cx;
+use crate::web::request::section::Section;
+use crate::web::request::shell::Shell;
 use crate::web::site::Site;
-use crate::web::sql::cx::Cx;
-use crate::web::sql::page_error::PageError;
 use askama::Template;
 
 #[derive(Template)]

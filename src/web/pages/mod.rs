@@ -1,4 +1,4 @@
-//! The pages. Each is a plain function of a [`Cx`](crate::web::sql::cx::Cx), listed in
+//! The pages. Each is a plain function of a [`Cx`](crate::web::request::cx::Cx), listed in
 //! [`routes`].
 
 pub(crate) mod actor;
@@ -6,16 +6,12 @@ pub(crate) mod audit;
 pub(crate) mod batches;
 pub(crate) mod bulk;
 pub(crate) mod doctor;
-pub(crate) mod error;
 pub(crate) mod failed;
-pub(crate) mod flash;
 pub(crate) mod flow;
 pub(crate) mod job;
 pub(crate) mod jobs;
 pub(crate) mod limits;
-pub(crate) mod link;
 pub(crate) mod login;
-pub(crate) mod now;
 pub(crate) mod operations;
 pub(crate) mod overview;
 pub(crate) mod processes;
@@ -23,10 +19,5 @@ pub(crate) mod queue;
 pub(crate) mod queues;
 pub(crate) mod ranges;
 pub(crate) mod recurring;
-pub(crate) mod route;
-pub(crate) mod routes;
-pub(crate) mod section;
 pub(crate) mod selected;
-pub(crate) mod shell;
-pub(crate) mod theme;
 pub(crate) mod words;

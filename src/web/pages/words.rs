@@ -3,7 +3,7 @@
 use crate::admin::explain::word::Word;
 use crate::admin::timeline::Mark;
 use crate::db::model::state::JobState;
-use crate::web::pages::shell::Shell;
+use crate::web::request::shell::Shell;
 use crate::web::show::json::cut;
 use crate::web::show::markup::{Markup, escaped};
 use crate::web::show::numbers::count;

@@ -1,6 +1,5 @@
 //! `/livez`, `/readyz` and `/startedz`: for containers and load balancers. They report nothing secret, so
 //! they need no token.
 
-pub(crate) mod answer;
 mod beside;
 pub(crate) mod server;

@@ -4,16 +4,15 @@ use crate::db::Database;
 use crate::error::Result;
 use crate::process::base::health::state::Health;
 use crate::web::access::viewer::Need;
-use crate::web::metrics;
-use crate::web::pages::route::Route;
-use crate::web::probes::answer;
+use crate::web::request::route::Route;
 use crate::web::running::RunningServer;
 use crate::web::server::Server;
+use crate::web::{metrics, readiness};
 
 /// What is asked by machines, here and on a server with pages.
 pub(crate) const ROUTES: &[Route] = &[
     Route::get("/metrics", metrics::show).needs(Need::Nothing),
-    Route::get("/readyz", answer::ready).needs(Need::Nothing),
+    Route::get("/readyz", readiness::ready).needs(Need::Nothing),
 ];
 
 /// Serves `/livez`, `/readyz`, `/startedz` and `/metrics` for the processes of a program, and no pages.

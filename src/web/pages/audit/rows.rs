@@ -2,7 +2,7 @@
 
 use crate::audit::log::AuditEntry;
 use crate::web::pages::selected::conditions;
-use crate::web::pages::shell::Shell;
+use crate::web::request::shell::Shell;
 use crate::web::show::json::cut;
 use crate::web::show::markup::{Markup, escaped};
 use crate::web::show::numbers::count;

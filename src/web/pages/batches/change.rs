@@ -4,11 +4,12 @@ use crate::admin::bulk::change::Change;
 use crate::admin::jobs::Jobs;
 use crate::job::id::BatchId;
 use crate::operation::start::Preview;
+use crate::web::http::link;
+use crate::web::http::page_error::PageError;
 use crate::web::http::response::Response;
+use crate::web::pages::actor;
 use crate::web::pages::batches::one;
-use crate::web::pages::{actor, link};
-use crate::web::sql::cx::Cx;
-use crate::web::sql::page_error::PageError;
+use crate::web::request::cx::Cx;
 
 /// What is done to a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -2,14 +2,14 @@
 
 use crate::job::id::BatchId;
 use crate::operation::start::Preview;
+use crate::web::http::page_error::PageError;
 use crate::web::http::response::Response;
 use crate::web::pages::batches::change::BatchAction;
 use crate::web::pages::batches::{one, view};
 use crate::web::pages::bulk::preview::{jobs, number};
-use crate::web::pages::section::Section;
-use crate::web::pages::shell::Shell;
-use crate::web::sql::cx::Cx;
-use crate::web::sql::page_error::PageError;
+use crate::web::request::cx::Cx;
+use crate::web::request::section::Section;
+use crate::web::request::shell::Shell;
 use askama::Template;
 
 #[derive(Template)]

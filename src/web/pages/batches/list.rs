@@ -2,13 +2,13 @@
 
 use crate::admin::batches::list::{BatchFilter, batches};
 use crate::job::id::BatchId;
+use crate::web::http::page_error::PageError;
 use crate::web::http::response::Response;
 use crate::web::pages::batches::view::BatchView;
-use crate::web::pages::section::Section;
-use crate::web::pages::shell::Shell;
-use crate::web::sql::cx::Cx;
-use crate::web::sql::page_error::PageError;
-use crate::web::sql::panel::Panel;
+use crate::web::request::cx::Cx;
+use crate::web::request::panel::Panel;
+use crate::web::request::section::Section;
+use crate::web::request::shell::Shell;
 use askama::Template;
 
 /// How many batches a page has.

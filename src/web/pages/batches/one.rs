@@ -6,17 +6,17 @@ use crate::admin::batches::details::{
 use crate::db::query::batches::list::{self, ListedBatch};
 use crate::error::Doing as _;
 use crate::job::id::BatchId;
+use crate::web::http::page_error::PageError;
 use crate::web::http::response::Response;
 use crate::web::pages::batches::view::{self, BatchView};
 use crate::web::pages::jobs::filters::STATES;
-use crate::web::pages::section::Section;
-use crate::web::pages::shell::Shell;
+use crate::web::request::cx::Cx;
+use crate::web::request::panel::Panel;
+use crate::web::request::section::Section;
+use crate::web::request::shell::Shell;
 use crate::web::show::filters;
 use crate::web::show::json::{CutText, cut, lines};
 use crate::web::show::markup::Markup;
-use crate::web::sql::cx::Cx;
-use crate::web::sql::page_error::PageError;
-use crate::web::sql::panel::Panel;
 use askama::Template;
 use serde_json::Value;
 

@@ -3,7 +3,7 @@
 use crate::admin::batches::list::{BatchState, BatchSummary};
 use crate::admin::job_info::TaskStatus;
 use crate::admin::jobs::BoundedCount;
-use crate::web::pages::shell::Shell;
+use crate::web::request::shell::Shell;
 use crate::web::show::markup::{Markup, state};
 use crate::web::show::numbers::count;
 

@@ -2,8 +2,8 @@
 
 use crate::admin::bulk::change::Change;
 use crate::db::model::state::JobState;
+use crate::web::http::page_error::PageError;
 use crate::web::http::pairs::Pairs;
-use crate::web::sql::page_error::PageError;
 use std::time::Duration;
 
 /// An action of the list of jobs, or of the failed groups.

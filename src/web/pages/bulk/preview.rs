@@ -4,16 +4,16 @@ use crate::admin::job_list::ListedJob;
 use crate::db::Conn;
 use crate::error::{Doing as _, Result};
 use crate::operation::start::Preview;
+use crate::web::http::page_error::PageError;
 use crate::web::http::response::Response;
 use crate::web::pages::bulk::action::BulkAction;
 use crate::web::pages::bulk::selection::BulkSelection;
 use crate::web::pages::bulk::spread::{self, SpreadChoice};
 use crate::web::pages::jobs::rows::JobListRow;
-use crate::web::pages::section::Section;
-use crate::web::pages::shell::Shell;
+use crate::web::request::cx::Cx;
+use crate::web::request::section::Section;
+use crate::web::request::shell::Shell;
 use crate::web::show::numbers::count;
-use crate::web::sql::cx::Cx;
-use crate::web::sql::page_error::PageError;
 use askama::Template;
 
 /// More jobs than these are discarded only if their number is typed.

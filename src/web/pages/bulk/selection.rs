@@ -7,11 +7,11 @@ use crate::db::model::state::JobState;
 use crate::db::query::pages::job_search::JobSearch;
 use crate::db::query::pages::job_window::ListPlace;
 use crate::job::id::{BatchId, JobId};
+use crate::web::http::page_error::PageError;
 use crate::web::http::pairs::Pairs;
 use crate::web::pages::bulk::action::BulkAction;
 use crate::web::pages::jobs::filters::{JobFilters, name_of};
 use crate::web::pages::jobs::when::When;
-use crate::web::sql::page_error::PageError;
 use chrono::{NaiveDateTime, Timelike as _};
 use diesel::QueryResult;
 

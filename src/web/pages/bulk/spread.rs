@@ -2,7 +2,7 @@
 
 use crate::admin::retry_rate::RetryRate;
 use crate::operation::start::Preview;
-use crate::web::sql::page_error::PageError;
+use crate::web::http::page_error::PageError;
 use std::time::Duration;
 
 /// A choice: its value in the form, and in words.

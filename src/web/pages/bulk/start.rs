@@ -1,14 +1,15 @@
 //! Starts a bulk action that was confirmed, as an operation.
 
 use crate::operation::start::Preview;
+use crate::web::http::link;
+use crate::web::http::page_error::PageError;
 use crate::web::http::response::Response;
+use crate::web::pages::actor;
 use crate::web::pages::bulk::action::BulkAction;
 use crate::web::pages::bulk::preview::{self, TYPED};
 use crate::web::pages::bulk::selection::BulkSelection;
 use crate::web::pages::bulk::spread;
-use crate::web::pages::{actor, link};
-use crate::web::sql::cx::Cx;
-use crate::web::sql::page_error::PageError;
+use crate::web::request::cx::Cx;
 
 /// Starts an operation with the jobs of a preview. The same form sent again leads to the same
 /// operation.

@@ -2,8 +2,8 @@
 
 use crate::admin::groups::FailedGroup;
 use crate::db::model::outcome::is_unknown;
-use crate::web::pages::link;
-use crate::web::pages::shell::Shell;
+use crate::web::http::link;
+use crate::web::request::shell::Shell;
 use crate::web::show::json::cut;
 use crate::web::show::markup::{Markup, escaped};
 use crate::web::show::numbers::count;

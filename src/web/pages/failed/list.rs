@@ -1,17 +1,17 @@
 //! The page of the failed jobs.
 
 use crate::admin::groups::{FailedGroup, FailedGroups};
+use crate::web::http::page_error::PageError;
 use crate::web::http::pairs::Pairs;
 use crate::web::http::response::Response;
 use crate::web::pages::failed::groups::{GROWS, GroupView};
 use crate::web::pages::jobs::when::{self, When};
-use crate::web::pages::now::looks::GROUPS;
-use crate::web::pages::section::Section;
-use crate::web::pages::shell::Shell;
+use crate::web::read::looks::GROUPS;
+use crate::web::request::cx::Cx;
+use crate::web::request::panel::Panel;
+use crate::web::request::section::Section;
+use crate::web::request::shell::Shell;
 use crate::web::show::numbers::count;
-use crate::web::sql::cx::Cx;
-use crate::web::sql::page_error::PageError;
-use crate::web::sql::panel::Panel;
 use askama::Template;
 
 /// What the page shows of the groups.

@@ -1,8 +1,8 @@
 //! How states and kinds of edges are shown.
 
 use crate::admin::flows::{FlowEdge, FlowId, FlowNode};
-use crate::web::pages::link;
-use crate::web::pages::shell::Shell;
+use crate::web::http::link;
+use crate::web::request::shell::Shell;
 use crate::web::show::markup::{Markup, state};
 use crate::web::show::numbers::count;
 

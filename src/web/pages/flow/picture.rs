@@ -5,7 +5,7 @@ use crate::web::pages::flow::alike::FlowGroups;
 use crate::web::pages::flow::kinds::{self, look};
 use crate::web::pages::flow::layers::{BOX_HEIGHT, BOX_WIDTH, FlowCurve, FlowLayout};
 use crate::web::pages::flow::table::anchor;
-use crate::web::pages::shell::Shell;
+use crate::web::request::shell::Shell;
 use crate::web::show::chart::svg::number;
 use crate::web::show::markup::{Markup, escaped};
 use crate::web::show::numbers::count;

@@ -2,7 +2,7 @@
 
 use crate::admin::flows::{FlowEdge, FlowGraph, FlowId, FlowNode};
 use crate::web::pages::flow::kinds;
-use crate::web::pages::shell::Shell;
+use crate::web::request::shell::Shell;
 use crate::web::show::markup::Markup;
 use crate::web::show::numbers::count;
 use std::collections::BTreeMap;

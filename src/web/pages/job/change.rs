@@ -5,13 +5,13 @@ use crate::admin::changed::Changed;
 use crate::admin::jobs::Jobs;
 use crate::job::id::JobId;
 use crate::queue::check_name;
+use crate::web::http::link;
+use crate::web::http::page_error::PageError;
 use crate::web::http::response::Response;
 use crate::web::pages::actor;
 use crate::web::pages::job::confirm;
-use crate::web::pages::link;
+use crate::web::request::cx::Cx;
 use crate::web::show::numbers::count;
-use crate::web::sql::cx::Cx;
-use crate::web::sql::page_error::PageError;
 use std::time::Duration;
 
 /// Returns the id of the job in the address.

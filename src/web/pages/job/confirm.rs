@@ -1,16 +1,16 @@
 //! Asks before a change of one job that cannot be undone.
 
 use crate::admin::explain::Reason;
+use crate::web::http::page_error::PageError;
 use crate::web::http::response::Response;
 use crate::web::pages::job::actions::JobActions;
 use crate::web::pages::job::show;
-use crate::web::pages::section::Section;
-use crate::web::pages::shell::Shell;
 use crate::web::pages::words::sentence;
+use crate::web::request::cx::Cx;
+use crate::web::request::section::Section;
+use crate::web::request::shell::Shell;
 use crate::web::show::markup::Markup;
 use crate::web::show::numbers::count;
-use crate::web::sql::cx::Cx;
-use crate::web::sql::page_error::PageError;
 use askama::Template;
 
 /// The field by which a job that runs at most once is retried.

@@ -2,7 +2,7 @@
 
 use crate::admin::details::JobDetails;
 use crate::db::table::job_logs::JobLog;
-use crate::web::pages::shell::Shell;
+use crate::web::request::shell::Shell;
 use crate::web::show::json::{cut, line};
 use crate::web::show::markup::Markup;
 use crate::web::show::times;

@@ -1,8 +1,8 @@
 //! The timeline of a job as its page shows it.
 
 use crate::admin::timeline::{BarKind, BarPart, EntryKind, Timeline, TimelineEntry};
-use crate::web::pages::shell::Shell;
 use crate::web::pages::words::{of_mark, sentence};
+use crate::web::request::shell::Shell;
 use crate::web::show::json::cut;
 use crate::web::show::markup::{Markup, escaped, state};
 use crate::web::show::times;

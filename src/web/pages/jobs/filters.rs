@@ -3,10 +3,10 @@
 use crate::db::model::state::JobState;
 use crate::db::query::pages::job_search::JobSearch;
 use crate::db::query::pages::job_window::ListPlace;
+use crate::web::http::link;
+use crate::web::http::page_error::PageError;
 use crate::web::http::pairs::Pairs;
 use crate::web::pages::jobs::when::{When, field};
-use crate::web::pages::link;
-use crate::web::sql::page_error::PageError;
 
 /// The states by which a list can be narrowed, with their names in the address.
 pub(crate) const STATES: [(&str, JobState); 8] = [

@@ -3,11 +3,11 @@
 use crate::db::Conn;
 use crate::db::query::named::{self, NamedThings};
 use crate::error::{Doing as _, Result};
+use crate::web::http::link;
+use crate::web::http::page_error::PageError;
 use crate::web::http::response::Response;
 use crate::web::pages::jobs::filters::only;
-use crate::web::pages::link;
-use crate::web::sql::cx::Cx;
-use crate::web::sql::page_error::PageError;
+use crate::web::request::cx::Cx;
 
 /// Goes to a job with this id, unique id or idempotency key, or else to a class, a queue or a
 /// recurring task of this name, or else to the jobs whose arguments contain the text.

@@ -1,7 +1,7 @@
 //! From when to when: the filter by time of the lists.
 
+use crate::web::http::page_error::PageError;
 use crate::web::http::pairs::Pairs;
-use crate::web::sql::page_error::PageError;
 use chrono::{NaiveDate, NaiveDateTime, NaiveTime, TimeDelta};
 
 /// The choices, each with its name in the address.

@@ -1,9 +1,9 @@
 //! Sets and clears limits.
 
+use crate::web::http::page_error::PageError;
 use crate::web::http::response::Response;
 use crate::web::pages::queues::changes::{actor, back, named};
-use crate::web::sql::cx::Cx;
-use crate::web::sql::page_error::PageError;
+use crate::web::request::cx::Cx;
 
 /// Sets the limit of the key that a form names.
 pub(crate) fn set(cx: &mut Cx<'_>) -> Result<Response, PageError> {

@@ -6,7 +6,7 @@ use crate::db::query::load::bounded::CappedCount;
 use crate::db::query::load::keys::{self, KeyInUse, KeysWanted, SlotHolder};
 use crate::db::query::load::totals;
 use crate::error::{Doing as _, Result as WindlassResult};
-use crate::web::sql::cx::Cx;
+use crate::web::request::cx::Cx;
 
 /// What an address asks for.
 #[derive(Debug, Clone)]
@@ -58,7 +58,7 @@ impl KeyFilter {
             pairs.push(("waiting", "1"));
         }
         pairs.push(("after", key));
-        crate::web::pages::link::with_query("/limits", &pairs)
+        crate::web::http::link::with_query("/limits", &pairs)
     }
 }
 

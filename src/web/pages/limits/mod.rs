@@ -6,16 +6,16 @@ pub(crate) mod keys_now;
 
 use crate::db::table::run_time::limits::{self, RunTimeLimit};
 use crate::error::Doing as _;
+use crate::web::http::page_error::PageError;
 use crate::web::http::response::Response;
 use crate::web::pages::limits::key_lines::KeyLine;
 use crate::web::pages::limits::keys_now::{KeyFilter, read};
-use crate::web::pages::section::Section;
-use crate::web::pages::shell::Shell;
+use crate::web::request::cx::Cx;
+use crate::web::request::panel::Panel;
+use crate::web::request::section::Section;
+use crate::web::request::shell::Shell;
 use crate::web::show::filters;
 use crate::web::show::markup::Markup;
-use crate::web::sql::cx::Cx;
-use crate::web::sql::page_error::PageError;
-use crate::web::sql::panel::Panel;
 use askama::Template;
 
 #[derive(Template)]

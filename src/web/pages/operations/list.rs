@@ -1,13 +1,13 @@
 //! The list of operations.
 
 use crate::operation::record::operations;
+use crate::web::http::page_error::PageError;
 use crate::web::http::response::Response;
 use crate::web::pages::operations::view::OperationView;
-use crate::web::pages::section::Section;
-use crate::web::pages::shell::Shell;
-use crate::web::sql::cx::Cx;
-use crate::web::sql::page_error::PageError;
-use crate::web::sql::panel::Panel;
+use crate::web::request::cx::Cx;
+use crate::web::request::panel::Panel;
+use crate::web::request::section::Section;
+use crate::web::request::shell::Shell;
 use askama::Template;
 
 /// How many operations a page has.

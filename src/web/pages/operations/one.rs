@@ -1,14 +1,15 @@
 //! One operation: its progress, and stopping it.
 
 use crate::operation::record::{Operation, operation};
+use crate::web::http::link;
+use crate::web::http::page_error::PageError;
 use crate::web::http::response::Response;
+use crate::web::pages::actor;
 use crate::web::pages::operations::view::{self, CountRow, OperationView};
-use crate::web::pages::section::Section;
-use crate::web::pages::shell::Shell;
-use crate::web::pages::{actor, link};
+use crate::web::request::cx::Cx;
+use crate::web::request::section::Section;
+use crate::web::request::shell::Shell;
 use crate::web::show::filters;
-use crate::web::sql::cx::Cx;
-use crate::web::sql::page_error::PageError;
 use askama::Template;
 
 /// After this time without a batch, no process seems to run it.

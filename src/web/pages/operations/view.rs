@@ -4,7 +4,7 @@ use crate::admin::bulk::change::Change;
 use crate::operation::record::{Operation, OperationState};
 use crate::operation::walk::OperationTask;
 use crate::web::pages::selected::conditions;
-use crate::web::pages::shell::Shell;
+use crate::web::request::shell::Shell;
 use crate::web::show::markup::{Markup, state};
 use crate::web::show::numbers::count;
 

@@ -1,12 +1,12 @@
 //! The charts of throughput and wait, of everything or of one queue.
 
 use crate::history::{Bucket, HistoryFilter, TimeRange, series};
+use crate::web::http::page_error::PageError;
+use crate::web::request::cx::Cx;
+use crate::web::request::panel::Panel;
 use crate::web::show::chart::throughput::throughput;
 use crate::web::show::chart::waits::waits;
 use crate::web::show::markup::Markup;
-use crate::web::sql::cx::Cx;
-use crate::web::sql::page_error::PageError;
-use crate::web::sql::panel::Panel;
 
 /// The two charts.
 #[derive(Debug, Clone)]

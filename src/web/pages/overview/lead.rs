@@ -2,11 +2,11 @@
 
 use crate::admin::now::queues::LoadNow;
 use crate::history::Bucket;
-use crate::web::pages::now::concern::Concern;
 use crate::web::pages::overview::vitals::recent;
+use crate::web::read::concern::Concern;
+use crate::web::request::panel::Panel;
 use crate::web::show::markup::{Markup, escaped};
 use crate::web::show::numbers::in_words;
-use crate::web::sql::panel::Panel;
 
 /// Returns whether all is well, and if not, how much is not.
 pub(crate) fn of(found: &Panel<(LoadNow, Vec<Concern>)>, hour: Option<&[Bucket]>) -> Markup {

@@ -8,24 +8,24 @@ pub(crate) mod running;
 pub(crate) mod vitals;
 
 use crate::history::SeriesTally;
+use crate::web::http::page_error::PageError;
 use crate::web::http::response::Response;
-use crate::web::pages::now::concern::{Concern, ConcernAction};
-use crate::web::pages::now::last_hour::LastHour;
-use crate::web::pages::now::looks::{BUSIEST, FINDINGS, LAST_HOUR};
-use crate::web::pages::now::watch::Found;
 use crate::web::pages::overview::charts::Charts;
 use crate::web::pages::overview::doctor_rows::DoctorRows;
 use crate::web::pages::overview::queue_rows::QueueRow;
 use crate::web::pages::overview::running::LongRun;
 use crate::web::pages::overview::vitals::{Vital, VitalFacts};
 use crate::web::pages::ranges::{self, RangeTab};
-use crate::web::pages::section::Section;
-use crate::web::pages::shell::Shell;
+use crate::web::read::concern::{Concern, ConcernAction};
+use crate::web::read::last_hour::LastHour;
+use crate::web::read::looks::{BUSIEST, FINDINGS, LAST_HOUR};
+use crate::web::read::watch::Found;
+use crate::web::request::cx::Cx;
+use crate::web::request::panel::Panel;
+use crate::web::request::section::Section;
+use crate::web::request::shell::Shell;
 use crate::web::show::filters;
 use crate::web::show::markup::Markup;
-use crate::web::sql::cx::Cx;
-use crate::web::sql::page_error::PageError;
-use crate::web::sql::panel::Panel;
 use askama::Template;
 
 #[derive(Template)]

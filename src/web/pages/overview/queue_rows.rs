@@ -3,7 +3,7 @@
 use crate::admin::now::queues::LoadNow;
 use crate::db::query::load::bounded::CappedCount;
 use crate::history::curves::QueueCurves;
-use crate::web::pages::now::verdict::QueueVerdict;
+use crate::web::read::verdict::QueueVerdict;
 use crate::web::show::chart::spark::{SparkPlace, spark};
 use crate::web::show::markup::Markup;
 

@@ -6,11 +6,11 @@ use crate::db::Conn;
 use crate::db::query::load::runs::{self, HeldJob};
 use crate::error::{Doing as _, Result};
 use crate::history::Histogram;
-use crate::web::pages::now::last_hour::{UsualRuns, usual_runs};
+use crate::web::read::last_hour::{UsualRuns, usual_runs};
+use crate::web::reads::kept::Kept;
 use crate::web::show::markup::{Markup, verdict};
 use crate::web::show::numbers::short;
 use crate::web::show::times::duration;
-use crate::web::sql::kept::Kept;
 
 /// The most jobs that are shown.
 const MOST: i64 = 8;

@@ -5,7 +5,7 @@ use crate::db::Conn;
 use crate::db::query::load::totals::{self, StateTotals};
 use crate::error::{Doing as _, Result};
 use crate::history::{Bucket, Tally, Usual};
-use crate::web::pages::now::verdict::QueueVerdict;
+use crate::web::read::verdict::QueueVerdict;
 use crate::web::show::chart::spark::{SparkPlace, spark};
 use crate::web::show::markup::{Markup, verdict};
 use crate::web::show::numbers::{bounded, count, short};

@@ -7,17 +7,17 @@ pub(crate) mod tree;
 use crate::admin::now::fleet::Fleet;
 use crate::db::query::load::fleet::{self, DiedProcess};
 use crate::error::Doing as _;
+use crate::web::http::page_error::PageError;
 use crate::web::http::response::Response;
 use crate::web::pages::processes::hosts::HostLine;
 use crate::web::pages::processes::processes_now::ProcessesNow;
 use crate::web::pages::processes::tree::Tree;
-use crate::web::pages::section::Section;
-use crate::web::pages::shell::Shell;
+use crate::web::request::cx::Cx;
+use crate::web::request::panel::Panel;
+use crate::web::request::section::Section;
+use crate::web::request::shell::Shell;
 use crate::web::show::filters;
 use crate::web::show::markup::Markup;
-use crate::web::sql::cx::Cx;
-use crate::web::sql::page_error::PageError;
-use crate::web::sql::panel::Panel;
 use askama::Template;
 
 #[derive(Template)]

@@ -1,9 +1,9 @@
 //! The measures of a queue: a number, a curve, a verdict.
 
 use crate::history::Bucket;
-use crate::web::pages::now::verdict::QueueVerdict;
 use crate::web::pages::overview::vitals::Vital;
 use crate::web::pages::queue::now::QueueDetails;
+use crate::web::read::verdict::QueueVerdict;
 use crate::web::show::markup::{Markup, verdict};
 use crate::web::show::numbers::{bounded, count, short};
 use crate::web::show::times::duration;

@@ -10,7 +10,7 @@ use crate::db::query::load::queues;
 use crate::db::query::load::runs::{self, HeldJob};
 use crate::db::table::pauses;
 use crate::error::{Doing as _, Result};
-use crate::web::pages::now::places::{ClassesOfQueue, PlaceCounts};
+use crate::web::read::places::{ClassesOfQueue, PlaceCounts};
 
 /// The most jobs in line that are shown.
 const NEXT: i64 = 10;

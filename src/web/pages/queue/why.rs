@@ -1,9 +1,9 @@
 //! The answer on top of a queue: whether its jobs start in time, and if not, why.
 
 use crate::admin::now::queues::QueueNow;
-use crate::web::pages::now::concerns::{ready_jobs, who_and_why};
-use crate::web::pages::now::verdict::QueueVerdict;
 use crate::web::pages::queue::now::QueueDetails;
+use crate::web::read::concerns::{ready_jobs, who_and_why};
+use crate::web::read::verdict::QueueVerdict;
 use crate::web::show::numbers::count;
 use crate::web::show::times::{ago, duration};
 use std::time::Duration;

@@ -3,9 +3,9 @@
 use crate::db::model::audit::{Actor, Via};
 use crate::db::query::named as known;
 use crate::error::Doing as _;
+use crate::web::http::page_error::PageError;
 use crate::web::http::response::Response;
-use crate::web::sql::cx::Cx;
-use crate::web::sql::page_error::PageError;
+use crate::web::request::cx::Cx;
 
 /// Returns the viewer as the actor of a change, with the reason of the form.
 pub(crate) fn actor(cx: &Cx<'_>) -> Actor {

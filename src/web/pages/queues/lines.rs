@@ -3,9 +3,9 @@
 use crate::admin::now::queues::{LoadNow, QueueNow};
 use crate::db::query::load::bounded::CappedCount;
 use crate::history::curves::QueueCurves;
-use crate::web::pages::now::concerns::who_and_why;
-use crate::web::pages::now::places::PlaceCounts;
-use crate::web::pages::now::verdict::QueueVerdict;
+use crate::web::read::concerns::who_and_why;
+use crate::web::read::places::PlaceCounts;
+use crate::web::read::verdict::QueueVerdict;
 use crate::web::show::chart::spark::{SparkPlace, spark};
 use crate::web::show::markup::{Markup, escaped};
 use crate::web::show::numbers::{count, short};

@@ -1,10 +1,10 @@
 //! Runs, pauses and resumes recurring tasks.
 
+use crate::web::http::page_error::PageError;
 use crate::web::http::response::Response;
 use crate::web::pages::queues::changes::{actor, back, named};
+use crate::web::request::cx::Cx;
 use crate::web::show::numbers::count;
-use crate::web::sql::cx::Cx;
-use crate::web::sql::page_error::PageError;
 
 /// Enqueues a job of a task at once.
 pub(crate) fn run(cx: &mut Cx<'_>) -> Result<Response, PageError> {

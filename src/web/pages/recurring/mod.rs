@@ -4,17 +4,17 @@ pub(crate) mod changes;
 pub(crate) mod task_lines;
 pub(crate) mod tasks_now;
 
+use crate::web::http::link;
+use crate::web::http::page_error::PageError;
 use crate::web::http::response::Response;
-use crate::web::pages::link;
 use crate::web::pages::recurring::task_lines::{NextHour, TaskLine};
 use crate::web::pages::recurring::tasks_now::TasksNow;
-use crate::web::pages::section::Section;
-use crate::web::pages::shell::Shell;
+use crate::web::request::cx::Cx;
+use crate::web::request::panel::Panel;
+use crate::web::request::section::Section;
+use crate::web::request::shell::Shell;
 use crate::web::show::filters;
 use crate::web::show::markup::Markup;
-use crate::web::sql::cx::Cx;
-use crate::web::sql::page_error::PageError;
-use crate::web::sql::panel::Panel;
 use askama::Template;
 
 #[derive(Template)]

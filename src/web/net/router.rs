@@ -2,10 +2,10 @@
 
 use crate::process::base::health::state::HealthCheck;
 use crate::web::assets::Asset;
-use crate::web::http::forward::{Engine, HttpResponse, Peer, page, sent};
-use crate::web::http::intake;
 use crate::web::http::response::Response;
-use crate::web::probes::answer;
+use crate::web::net::forward::{Engine, HttpResponse, Peer, page, sent};
+use crate::web::net::intake;
+use crate::web::readiness;
 use axum::body::Body;
 use axum::extract::{Path, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
@@ -87,7 +87,7 @@ async fn readyz(
 }
 
 fn probed(engine: &Engine, check: HealthCheck) -> HttpResponse {
-    sent(answer::from_memory(&engine.site.processes, check))
+    sent(readiness::from_memory(&engine.site.processes, check))
 }
 
 async fn asset(

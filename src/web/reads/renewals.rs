@@ -2,9 +2,9 @@
 
 use crate::error::Result;
 use crate::process::base::threads;
+use crate::web::reads::connections::Readers;
+use crate::web::reads::shared::Renewal;
 use crate::web::site::Site;
-use crate::web::sql::connections::Readers;
-use crate::web::sql::shared::Renewal;
 use crossbeam_channel::{Receiver, Sender, bounded};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;

@@ -2,9 +2,9 @@
 //!
 //! It is kept in a cookie of the viewer's own, so that it also works with several servers.
 
+use crate::web::http::link::{decoded, encoded};
 use crate::web::http::request::Request;
 use crate::web::http::response::Response;
-use crate::web::pages::link::{decoded, encoded};
 use crate::web::site::Site;
 
 /// The name of the cookie.

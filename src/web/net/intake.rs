@@ -2,13 +2,12 @@
 
 use crate::db::model::traceparent::Traceparent;
 use crate::web::access::{addresses, host, origin};
-use crate::web::api;
 use crate::web::http::pairs::Pairs;
 use crate::web::http::request::{ApiRequest, Credentials, Request, Theme, Verb, new_id};
 use crate::web::http::response::Response;
-use crate::web::pages::{flash, theme};
-use crate::web::probes::answer as probes;
+use crate::web::request::{flash, theme};
 use crate::web::site::Site;
+use crate::web::{api, readiness as probes};
 use axum::body::Bytes;
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, Method, header};

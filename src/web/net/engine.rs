@@ -2,10 +2,10 @@
 
 use crate::error::{Error, Result};
 use crate::process::base::threads;
-use crate::web::http::forward::{Engine, Peer};
-use crate::web::http::router;
-use crate::web::http::seats::{Seat, Seats, ServedBody};
-use crate::web::http::stream::GuardedStream;
+use crate::web::net::forward::{Engine, Peer};
+use crate::web::net::router;
+use crate::web::net::seats::{Seat, Seats, ServedBody};
+use crate::web::net::stream::GuardedStream;
 use axum::Router;
 use axum::body::Body;
 use hyper::server::conn::http1;

@@ -5,12 +5,12 @@ use crate::db::Conn;
 use crate::db::conn::reading::ReadFailure;
 use crate::error::Result;
 use crate::web::access::viewer::Proof;
-use crate::web::pages::now::looks::{FINDINGS, LOOK};
-use crate::web::pages::now::watch::Found;
-use crate::web::sql::cx::{Cx, PAGE, READ};
-use crate::web::sql::kept::KeptLook;
-use crate::web::sql::panel::{Missing, MissingPanel, Panel};
-use crate::web::sql::shared::SharedRead;
+use crate::web::read::looks::{FINDINGS, LOOK};
+use crate::web::read::watch::Found;
+use crate::web::reads::kept::KeptLook;
+use crate::web::reads::shared::SharedRead;
+use crate::web::request::cx::{Cx, PAGE, READ};
+use crate::web::request::panel::{Missing, MissingPanel, Panel};
 use std::time::Duration;
 
 impl Cx<'_> {

@@ -3,12 +3,12 @@
 use crate::clock;
 use crate::error::Result;
 use crate::process::base::threads;
+use crate::web::dispatch::queue::PageDispatcher;
 use crate::web::http::request::Request;
 use crate::web::http::response::Response;
-use crate::web::pages::route::Route;
+use crate::web::reads::shared::Renewal;
+use crate::web::request::route::Route;
 use crate::web::site::Site;
-use crate::web::sql::dispatch::PageDispatcher;
-use crate::web::sql::shared::Renewal;
 use axum::body::Bytes;
 use crossbeam_channel::{Receiver, Sender, bounded};
 use std::sync::Arc;

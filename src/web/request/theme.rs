@@ -1,10 +1,10 @@
 //! The colours that a viewer has chosen.
 
+use crate::web::http::link;
+use crate::web::http::page_error::PageError;
 use crate::web::http::request::Theme;
 use crate::web::http::response::Response;
-use crate::web::pages::link;
-use crate::web::sql::cx::Cx;
-use crate::web::sql::page_error::PageError;
+use crate::web::request::cx::Cx;
 
 /// The name of the cookie.
 pub(crate) const COOKIE: &str = "windlass_theme";

@@ -3,10 +3,10 @@
 use crate::db::ping;
 use crate::error::Doing as _;
 use crate::process::base::health::state::{Health, HealthCheck};
+use crate::web::http::page_error::PageError;
 use crate::web::http::response::Response;
+use crate::web::request::cx::Cx;
 use crate::web::site::Site;
-use crate::web::sql::cx::Cx;
-use crate::web::sql::page_error::PageError;
 use axum::http::Method;
 use axum::http::request::Parts;
 

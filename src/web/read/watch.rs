@@ -9,12 +9,12 @@ use crate::db::query::pages::tabs::StateCounts;
 use crate::db::table::recurring_tasks;
 use crate::error::{Doing as _, Result};
 use crate::history::SeriesTally;
-use crate::web::metrics::figures::{DoctorFigures, ExecutionFigures, ScrapedQueues};
-use crate::web::pages::now::concern::Concern;
-use crate::web::pages::now::concerns;
-use crate::web::pages::now::last_hour::{LastHour, UsualRuns};
-use crate::web::pages::now::places::PlaceCounts;
-use crate::web::sql::kept::Kept;
+use crate::web::read::concern::Concern;
+use crate::web::read::concerns;
+use crate::web::read::figures::{DoctorFigures, ExecutionFigures, ScrapedQueues};
+use crate::web::read::last_hour::{LastHour, UsualRuns};
+use crate::web::read::places::PlaceCounts;
+use crate::web::reads::kept::Kept;
 use std::time::Duration;
 
 /// How long the number of concerns is used.

@@ -3,16 +3,16 @@
 use crate::clock;
 use crate::web::access::viewer::Viewer;
 use crate::web::api::{self, problem};
+use crate::web::http::page_error::PageError;
 use crate::web::http::request::{Request, Verb};
 use crate::web::http::response::Response;
 use crate::web::live::topic::Topic;
 use crate::web::pages::login;
-use crate::web::pages::section::Section;
-use crate::web::pages::shell::Shell;
+use crate::web::request::section::Section;
+use crate::web::request::shell::Shell;
 use crate::web::show::filters;
 use crate::web::show::markup::Markup;
 use crate::web::site::Site;
-use crate::web::sql::page_error::PageError;
 use askama::Template;
 
 #[derive(Template)]

@@ -1,11 +1,11 @@
 //! A table of routes: a method and a pattern lead to a function.
 
 use crate::web::access::viewer::Need;
+use crate::web::http::link;
+use crate::web::http::page_error::PageError;
 use crate::web::http::request::Verb;
 use crate::web::http::response::Response;
-use crate::web::pages::link;
-use crate::web::sql::cx::Cx;
-use crate::web::sql::page_error::PageError;
+use crate::web::request::cx::Cx;
 
 /// A page, or a change.
 pub(crate) type Handler = fn(&mut Cx<'_>) -> Result<Response, PageError>;

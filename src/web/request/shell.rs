@@ -1,14 +1,14 @@
 //! What `base.html` shows around each page.
 
 use crate::web::access::viewer::{Proof, Viewer};
+use crate::web::http::link;
 use crate::web::http::request::{Request, Theme};
-use crate::web::pages::link;
-use crate::web::pages::section::Section;
+use crate::web::reads::frame::Frame;
+use crate::web::request::section::Section;
 use crate::web::show::markup::Markup;
 use crate::web::show::numbers::{capped, count};
 use crate::web::show::times;
 use crate::web::site::Site;
-use crate::web::sql::frame::Frame;
 use chrono::NaiveDateTime;
 
 /// An entry of the navigation.

@@ -2,6 +2,7 @@
 
 pub(crate) mod concern;
 pub(crate) mod concerns;
+pub(crate) mod figures;
 pub(crate) mod last_hour;
 pub(crate) mod looks;
 pub(crate) mod places;

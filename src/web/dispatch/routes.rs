@@ -2,22 +2,21 @@
 
 use crate::web::access::viewer::Need;
 use crate::web::api::{enqueue, openapi, outcome, token};
-use crate::web::metrics;
-use crate::web::pages::bulk;
-use crate::web::pages::job::{change, confirm};
-use crate::web::pages::route::Route;
+use crate::web::pages::job::{self, change, confirm};
 use crate::web::pages::{
-    audit, batches, doctor, failed, flow, job, jobs, limits, login, operations, overview,
-    processes, queue, queues, recurring, theme,
+    audit, batches, bulk, doctor, failed, flow, jobs, limits, login, operations, overview,
+    processes, queue, queues, recurring,
 };
-use crate::web::probes::answer;
+use crate::web::request::route::Route;
+use crate::web::request::theme;
+use crate::web::{metrics, readiness};
 
 /// All routes. The first that fits counts.
 pub(crate) const ROUTES: &[Route] = &[
     Route::get("/", overview::show).live(),
     Route::get("/jobs", jobs::list::show),
     Route::get("/metrics", metrics::show).needs(Need::Nothing),
-    Route::get("/readyz", answer::ready).needs(Need::Nothing),
+    Route::get("/readyz", readiness::ready).needs(Need::Nothing),
     Route::get("/jobs/{id}", job::show::show).live(),
     Route::get("/jobs/{id}/flow", flow::show::of_job).live(),
     Route::get("/jobs/{id}/cancel", confirm::cancel),

@@ -4,9 +4,9 @@ use crate::clock;
 use crate::db::Conn;
 use crate::db::conn::reading::ReadFailure;
 use crate::error::Result;
+use crate::web::reads::connections::Readers;
+use crate::web::reads::kept::Kept;
 use crate::web::site::{Site, SiteSettings, Source};
-use crate::web::sql::connections::Readers;
-use crate::web::sql::kept::Kept;
 use std::fmt;
 use std::time::Duration;
 

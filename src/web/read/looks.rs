@@ -8,10 +8,10 @@ use crate::admin::groups::{FailedGroups, failed_groups};
 use crate::db::query::pages::tabs::{self, StateCounts};
 use crate::error::Doing as _;
 use crate::history::SeriesTally;
-use crate::web::pages::now::last_hour::{self, LastHour};
-use crate::web::pages::now::places::PlaceCounts;
-use crate::web::pages::now::watch::Found;
-use crate::web::sql::shared::{SharedRead, affordable};
+use crate::web::read::last_hour::{self, LastHour};
+use crate::web::read::places::PlaceCounts;
+use crate::web::read::watch::Found;
+use crate::web::reads::shared::{SharedRead, affordable};
 use std::time::Duration;
 
 /// The most groups of failed jobs that are read, those that failed last.

@@ -1,10 +1,10 @@
 //! The verdict about a queue, in HTML.
 
-pub(crate) use crate::admin::now::verdict::QueueVerdict;
-
 use crate::web::show::markup::{Markup, state, verdict};
 use crate::web::show::times::duration;
 use std::time::Duration;
+
+pub(crate) use crate::admin::now::verdict::QueueVerdict;
 
 impl QueueVerdict {
     /// Returns it in HTML.
