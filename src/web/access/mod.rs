@@ -1,7 +1,6 @@
 //! Who may see and change what. Nothing is open but to those on this host, until it is configured.
 
 pub(crate) mod addresses;
-pub(crate) mod gate;
 pub(crate) mod host;
 pub(crate) mod known;
 pub(crate) mod limiter;
@@ -9,7 +8,6 @@ pub(crate) mod limits;
 pub(crate) mod origin;
 pub(crate) mod secret;
 pub(crate) mod settings;
-pub(crate) mod sign_in;
 #[cfg(feature = "cli")]
 pub(crate) mod tokens;
 pub(crate) mod viewer;

@@ -9,7 +9,6 @@ pub(crate) mod outcome;
 pub(crate) mod problem;
 pub(crate) mod same_json;
 pub(crate) mod token;
-pub(crate) mod waits;
 pub(crate) mod watch_ends;
 
 /// Returns whether this path is for programs, which get JSON also as an error.

@@ -8,11 +8,11 @@ use crate::web::http::request::{Request, Verb};
 use crate::web::http::response::Response;
 use crate::web::live::topic::Topic;
 use crate::web::pages::login;
-use crate::web::request::section::Section;
 use crate::web::request::shell::Shell;
 use crate::web::show::filters;
 use crate::web::show::markup::Markup;
 use crate::web::site::Site;
+use crate::web::site::section::Section;
 use askama::Template;
 
 #[derive(Template)]

@@ -2,7 +2,6 @@
 
 pub(crate) mod error;
 pub(crate) mod operations;
-pub(crate) mod operations_wake;
 pub(crate) mod queue;
 pub(crate) mod routes;
 pub(crate) mod sampler;

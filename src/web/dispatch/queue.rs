@@ -2,9 +2,9 @@
 
 use crate::clock;
 use crate::web::access::viewer::{Need, Proof, Role, Viewer};
-use crate::web::access::{gate, sign_in};
 use crate::web::api;
 use crate::web::dispatch::error;
+use crate::web::entry::{gate, sign_in};
 use crate::web::http::page_error::PageError;
 use crate::web::http::request::{Request, Verb};
 use crate::web::http::response::Response;

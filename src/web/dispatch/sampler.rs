@@ -3,9 +3,9 @@
 use crate::clock;
 use crate::db::table::web::{sessions, tokens};
 use crate::error::{Doing as _, Result};
-use crate::web::access::gate;
 use crate::web::access::viewer::Proof;
 use crate::web::dispatch::queue::PageDispatcher;
+use crate::web::entry::gate;
 use crate::web::http::page_error::PageError;
 use crate::web::live::fragments;
 use crate::web::live::hub::RenderedTopic;

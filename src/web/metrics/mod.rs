@@ -1,7 +1,6 @@
 //! `/metrics`: what Prometheus scrapes. The counters come from the history, so one address has the whole
 //! fleet, and none goes back when a process ends.
 
-pub(crate) mod cache;
 mod collect;
 mod families;
 mod page;

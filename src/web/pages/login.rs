@@ -5,9 +5,9 @@ use crate::web::http::page_error::PageError;
 use crate::web::http::request::{Request, Verb};
 use crate::web::http::response::Response;
 use crate::web::request::cx::Cx;
-use crate::web::request::section::Section;
 use crate::web::request::shell::Shell;
 use crate::web::site::Site;
+use crate::web::site::section::Section;
 use askama::Template;
 
 #[derive(Template)]

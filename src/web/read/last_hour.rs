@@ -9,7 +9,7 @@ use crate::history::{
     Bucket, Histogram, HistoryFilter, SeriesTally, TimeRange, Usual, by_class, series, typical_run,
     usual,
 };
-use crate::web::reads::kept::Kept;
+use crate::web::kept::Kept;
 use std::collections::BTreeMap;
 use std::time::Duration;
 

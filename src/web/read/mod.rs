@@ -4,7 +4,6 @@ pub(crate) mod concern;
 pub(crate) mod concerns;
 pub(crate) mod figures;
 pub(crate) mod last_hour;
-pub(crate) mod looks;
 pub(crate) mod places;
 pub(crate) mod verdict;
 pub(crate) mod watch;

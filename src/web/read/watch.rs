@@ -9,12 +9,12 @@ use crate::db::query::pages::tabs::StateCounts;
 use crate::db::table::recurring_tasks;
 use crate::error::{Doing as _, Result};
 use crate::history::SeriesTally;
+use crate::web::kept::Kept;
 use crate::web::read::concern::Concern;
 use crate::web::read::concerns;
 use crate::web::read::figures::{DoctorFigures, ExecutionFigures, ScrapedQueues};
 use crate::web::read::last_hour::{LastHour, UsualRuns};
 use crate::web::read::places::PlaceCounts;
-use crate::web::reads::kept::Kept;
 use std::time::Duration;
 
 /// How long the number of concerns is used.

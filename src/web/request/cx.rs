@@ -12,12 +12,12 @@ use crate::web::http::request::Request;
 use crate::web::http::response::Response;
 use crate::web::read::watch::Watch;
 use crate::web::reads::connections::{Readers, Writers};
-use crate::web::reads::frame::{self, Frame};
 use crate::web::reads::shared::Renewal;
 use crate::web::request::flash;
-use crate::web::request::section::Section;
 use crate::web::request::shell::Shell;
 use crate::web::site::Site;
+use crate::web::site::frame::{self, Frame};
+use crate::web::site::section::Section;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 

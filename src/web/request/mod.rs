@@ -5,6 +5,5 @@ pub(crate) mod flash;
 pub(crate) mod panel;
 pub(crate) mod panels;
 pub(crate) mod route;
-pub(crate) mod section;
 pub(crate) mod shell;
 pub(crate) mod theme;

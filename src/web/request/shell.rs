@@ -3,12 +3,12 @@
 use crate::web::access::viewer::{Proof, Viewer};
 use crate::web::http::link;
 use crate::web::http::request::{Request, Theme};
-use crate::web::reads::frame::Frame;
-use crate::web::request::section::Section;
 use crate::web::show::markup::Markup;
 use crate::web::show::numbers::{capped, count};
 use crate::web::show::times;
 use crate::web::site::Site;
+use crate::web::site::frame::Frame;
+use crate::web::site::section::Section;
 use chrono::NaiveDateTime;
 
 /// An entry of the navigation.

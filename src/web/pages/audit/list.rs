@@ -11,8 +11,8 @@ use crate::web::pages::audit::rows::AuditView;
 use crate::web::pages::jobs::when::{self, When};
 use crate::web::request::cx::Cx;
 use crate::web::request::panel::Panel;
-use crate::web::request::section::Section;
 use crate::web::request::shell::Shell;
+use crate::web::site::section::Section;
 use askama::Template;
 use chrono::NaiveDateTime;
 

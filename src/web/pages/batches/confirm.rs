@@ -8,8 +8,8 @@ use crate::web::pages::batches::change::BatchAction;
 use crate::web::pages::batches::{one, view};
 use crate::web::pages::bulk::preview::{jobs, number};
 use crate::web::request::cx::Cx;
-use crate::web::request::section::Section;
 use crate::web::request::shell::Shell;
+use crate::web::site::section::Section;
 use askama::Template;
 
 #[derive(Template)]

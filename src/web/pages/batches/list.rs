@@ -7,8 +7,8 @@ use crate::web::http::response::Response;
 use crate::web::pages::batches::view::BatchView;
 use crate::web::request::cx::Cx;
 use crate::web::request::panel::Panel;
-use crate::web::request::section::Section;
 use crate::web::request::shell::Shell;
+use crate::web::site::section::Section;
 use askama::Template;
 
 /// How many batches a page has.

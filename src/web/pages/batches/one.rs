@@ -12,11 +12,11 @@ use crate::web::pages::batches::view::{self, BatchView};
 use crate::web::pages::jobs::filters::STATES;
 use crate::web::request::cx::Cx;
 use crate::web::request::panel::Panel;
-use crate::web::request::section::Section;
 use crate::web::request::shell::Shell;
 use crate::web::show::filters;
 use crate::web::show::json::{CutText, cut, lines};
 use crate::web::show::markup::Markup;
+use crate::web::site::section::Section;
 use askama::Template;
 use serde_json::Value;
 

@@ -11,9 +11,9 @@ use crate::web::pages::bulk::selection::BulkSelection;
 use crate::web::pages::bulk::spread::{self, SpreadChoice};
 use crate::web::pages::jobs::rows::JobListRow;
 use crate::web::request::cx::Cx;
-use crate::web::request::section::Section;
 use crate::web::request::shell::Shell;
 use crate::web::show::numbers::count;
+use crate::web::site::section::Section;
 use askama::Template;
 
 /// More jobs than these are discarded only if their number is typed.

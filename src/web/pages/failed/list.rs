@@ -6,12 +6,12 @@ use crate::web::http::pairs::Pairs;
 use crate::web::http::response::Response;
 use crate::web::pages::failed::groups::{GROWS, GroupView};
 use crate::web::pages::jobs::when::{self, When};
-use crate::web::read::looks::GROUPS;
+use crate::web::reads::looks::GROUPS;
 use crate::web::request::cx::Cx;
 use crate::web::request::panel::Panel;
-use crate::web::request::section::Section;
 use crate::web::request::shell::Shell;
 use crate::web::show::numbers::count;
+use crate::web::site::section::Section;
 use askama::Template;
 
 /// What the page shows of the groups.

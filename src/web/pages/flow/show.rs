@@ -15,10 +15,10 @@ use crate::web::pages::flow::table::{FlowRow, rows};
 use crate::web::pages::job::show::{no_such_job, number};
 use crate::web::request::cx::Cx;
 use crate::web::request::panel::Panel;
-use crate::web::request::section::Section;
 use crate::web::request::shell::Shell;
 use crate::web::show::filters;
 use crate::web::show::markup::Markup;
+use crate::web::site::section::Section;
 use askama::Template;
 use std::collections::BTreeSet;
 

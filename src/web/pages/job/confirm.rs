@@ -7,10 +7,10 @@ use crate::web::pages::job::actions::JobActions;
 use crate::web::pages::job::show;
 use crate::web::pages::words::sentence;
 use crate::web::request::cx::Cx;
-use crate::web::request::section::Section;
 use crate::web::request::shell::Shell;
 use crate::web::show::markup::Markup;
 use crate::web::show::numbers::count;
+use crate::web::site::section::Section;
 use askama::Template;
 
 /// The field by which a job that runs at most once is retried.

@@ -17,12 +17,12 @@ use crate::web::pages::job::timeline::TimelineView;
 use crate::web::pages::jobs::rows::passed;
 use crate::web::pages::words::sentence;
 use crate::web::request::cx::Cx;
-use crate::web::request::section::Section;
 use crate::web::request::shell::Shell;
 use crate::web::show::filters;
 use crate::web::show::json::{CutText, lines};
 use crate::web::show::markup::Markup;
 use crate::web::show::numbers::count;
+use crate::web::site::section::Section;
 use askama::Template;
 use serde_json::Value;
 

@@ -13,12 +13,12 @@ use crate::web::pages::jobs::filters::{self, FilterChip, JobFilters, STATES};
 use crate::web::pages::jobs::rows::JobListRow;
 use crate::web::pages::jobs::{search, when};
 use crate::web::pages::words::of_state;
-use crate::web::read::looks::STATE_COUNTS;
+use crate::web::reads::looks::STATE_COUNTS;
 use crate::web::request::cx::Cx;
 use crate::web::request::panel::Panel;
-use crate::web::request::section::Section;
 use crate::web::request::shell::Shell;
 use crate::web::show::numbers::{capped, count};
+use crate::web::site::section::Section;
 use askama::Template;
 use chrono::NaiveDateTime;
 

@@ -12,10 +12,10 @@ use crate::web::pages::limits::key_lines::KeyLine;
 use crate::web::pages::limits::keys_now::{KeyFilter, read};
 use crate::web::request::cx::Cx;
 use crate::web::request::panel::Panel;
-use crate::web::request::section::Section;
 use crate::web::request::shell::Shell;
 use crate::web::show::filters;
 use crate::web::show::markup::Markup;
+use crate::web::site::section::Section;
 use askama::Template;
 
 #[derive(Template)]

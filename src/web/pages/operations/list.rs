@@ -6,8 +6,8 @@ use crate::web::http::response::Response;
 use crate::web::pages::operations::view::OperationView;
 use crate::web::request::cx::Cx;
 use crate::web::request::panel::Panel;
-use crate::web::request::section::Section;
 use crate::web::request::shell::Shell;
+use crate::web::site::section::Section;
 use askama::Template;
 
 /// How many operations a page has.

@@ -7,9 +7,9 @@ use crate::web::http::response::Response;
 use crate::web::pages::actor;
 use crate::web::pages::operations::view::{self, CountRow, OperationView};
 use crate::web::request::cx::Cx;
-use crate::web::request::section::Section;
 use crate::web::request::shell::Shell;
 use crate::web::show::filters;
+use crate::web::site::section::Section;
 use askama::Template;
 
 /// After this time without a batch, no process seems to run it.

@@ -18,14 +18,14 @@ use crate::web::pages::overview::vitals::{Vital, VitalFacts};
 use crate::web::pages::ranges::{self, RangeTab};
 use crate::web::read::concern::{Concern, ConcernAction};
 use crate::web::read::last_hour::LastHour;
-use crate::web::read::looks::{BUSIEST, FINDINGS, LAST_HOUR};
 use crate::web::read::watch::Found;
+use crate::web::reads::looks::{BUSIEST, FINDINGS, LAST_HOUR};
 use crate::web::request::cx::Cx;
 use crate::web::request::panel::Panel;
-use crate::web::request::section::Section;
 use crate::web::request::shell::Shell;
 use crate::web::show::filters;
 use crate::web::show::markup::Markup;
+use crate::web::site::section::Section;
 use askama::Template;
 
 #[derive(Template)]

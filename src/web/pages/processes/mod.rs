@@ -14,10 +14,10 @@ use crate::web::pages::processes::processes_now::ProcessesNow;
 use crate::web::pages::processes::tree::Tree;
 use crate::web::request::cx::Cx;
 use crate::web::request::panel::Panel;
-use crate::web::request::section::Section;
 use crate::web::request::shell::Shell;
 use crate::web::show::filters;
 use crate::web::show::markup::Markup;
+use crate::web::site::section::Section;
 use askama::Template;
 
 #[derive(Template)]

@@ -4,8 +4,8 @@ use crate::admin::now::fleet::Fleet;
 use crate::db::Conn;
 use crate::db::query::load::runs::{self, HeldJob};
 use crate::error::{Doing as _, Result};
+use crate::web::kept::Kept;
 use crate::web::read::last_hour::{UsualRuns, usual_runs};
-use crate::web::reads::kept::Kept;
 
 /// The most running jobs that are read.
 const RUNS: i64 = 1_000;

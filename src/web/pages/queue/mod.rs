@@ -16,16 +16,16 @@ use crate::web::pages::queue::classes::ClassLine;
 use crate::web::pages::queue::now::{LineJob, QueueDetails, ServingWorker};
 use crate::web::pages::queue::why::Why;
 use crate::web::pages::ranges::{self, RangeTab};
-use crate::web::read::looks::PLACES;
+use crate::web::reads::looks::PLACES;
 use crate::web::request::cx::Cx;
 use crate::web::request::panel::Panel;
-use crate::web::request::section::Section;
 use crate::web::request::shell::Shell;
 use crate::web::show::chart::histogram::run_times;
 use crate::web::show::chart::throughput::throughput;
 use crate::web::show::chart::waits::waits;
 use crate::web::show::filters;
 use crate::web::show::markup::Markup;
+use crate::web::site::section::Section;
 use askama::Template;
 use std::time::Duration;
 

@@ -11,15 +11,15 @@ use crate::history::curves::{QueueCurves, queue_curves};
 use crate::web::http::page_error::PageError;
 use crate::web::http::response::Response;
 use crate::web::pages::queues::lines::{QueueLine, QueueSums};
-use crate::web::read::looks::PLACES;
 use crate::web::read::places::PlaceCounts;
 use crate::web::read::watch::Found;
+use crate::web::reads::looks::PLACES;
 use crate::web::request::cx::Cx;
 use crate::web::request::panel::Panel;
-use crate::web::request::section::Section;
 use crate::web::request::shell::Shell;
 use crate::web::show::filters;
 use crate::web::show::markup::Markup;
+use crate::web::site::section::Section;
 use askama::Template;
 use std::time::Duration;
 

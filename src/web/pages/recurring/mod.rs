@@ -11,10 +11,10 @@ use crate::web::pages::recurring::task_lines::{NextHour, TaskLine};
 use crate::web::pages::recurring::tasks_now::TasksNow;
 use crate::web::request::cx::Cx;
 use crate::web::request::panel::Panel;
-use crate::web::request::section::Section;
 use crate::web::request::shell::Shell;
 use crate::web::show::filters;
 use crate::web::show::markup::Markup;
+use crate::web::site::section::Section;
 use askama::Template;
 
 #[derive(Template)]

@@ -22,7 +22,7 @@ struct Waiting {
 pub(crate) struct Waits {
     waiting: Mutex<Waiting>,
     wake: Sender<()>,
-    pub(super) woken: Receiver<()>,
+    pub(crate) woken: Receiver<()>,
 }
 
 impl Default for Waits {
@@ -67,7 +67,7 @@ impl Waits {
 
     /// Returns the jobs of each database, without those for which nothing waits any more. `None` after
     /// the stop.
-    pub(super) fn jobs(&self) -> Option<HashMap<usize, Vec<i64>>> {
+    pub(crate) fn jobs(&self) -> Option<HashMap<usize, Vec<i64>>> {
         let mut waiting = self.waiting();
         waiting.senders.retain(|_, senders| {
             senders.retain(|sender| !sender.is_closed());
@@ -80,7 +80,7 @@ impl Waits {
         (!waiting.is_stopped).then_some(jobs)
     }
 
-    pub(super) fn ended(&self, database: usize, jobs: impl Iterator<Item = i64>) {
+    pub(crate) fn ended(&self, database: usize, jobs: impl Iterator<Item = i64>) {
         let mut waiting = self.waiting();
         for job in jobs {
             for sender in waiting.senders.remove(&(database, job)).unwrap_or_default() {

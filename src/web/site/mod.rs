@@ -1,19 +1,26 @@
 //! What the threads of a server share.
 
+pub(crate) mod frame;
+pub(crate) mod metrics_cache;
+pub(crate) mod operations_wake;
+pub(crate) mod outage;
+pub(crate) mod section;
+pub(crate) mod waits;
+
 use crate::admin::now::queues::Promises;
 use crate::db::Database;
 use crate::process::base::health::state::Health;
 use crate::web::access::settings::Access;
-use crate::web::api::waits::Waits;
 use crate::web::assets::Assets;
-use crate::web::dispatch::operations_wake::OperationsWake;
 use crate::web::live::hub::Hub;
 use crate::web::live::seen::SeenPages;
-use crate::web::metrics::cache::MetricsCache;
 use crate::web::read::watch::Watch;
-use crate::web::reads::frame::FrameCache;
-use crate::web::reads::outage::{Outage, SetOnce};
-use crate::web::request::section::Section;
+use crate::web::site::frame::FrameCache;
+use crate::web::site::metrics_cache::MetricsCache;
+use crate::web::site::operations_wake::OperationsWake;
+use crate::web::site::outage::{Outage, SetOnce};
+use crate::web::site::section::Section;
+use crate::web::site::waits::Waits;
 use std::sync::Arc;
 
 /// A database that is served.

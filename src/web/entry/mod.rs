@@ -1,0 +1,4 @@
+//! How a viewer comes in: by a token, a session, or from this host.
+
+pub(crate) mod gate;
+pub(crate) mod sign_in;
