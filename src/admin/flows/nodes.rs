@@ -5,7 +5,7 @@ use crate::admin::flows::{FlowId, FlowNode};
 use crate::admin::job_info::{StatusSigns, TaskStatus, kept_status};
 use crate::db::Conn;
 use crate::db::query::batches::list;
-use crate::db::query::flows::nodes::{self as rows, FlowJobRow};
+use crate::db::query::flows::nodes::{self as node_rows, FlowJobRow};
 use crate::error::{Doing as _, Result};
 use crate::job::id::{BatchId, JobId};
 use std::collections::{BTreeMap, BTreeSet};
@@ -67,7 +67,7 @@ fn add_jobs(
         found.insert(id, node);
     };
     let mut gone: BTreeSet<i64> = ids.iter().copied().collect();
-    for row in rows::jobs(conn, ids).doing(ACTION)? {
+    for row in node_rows::jobs(conn, ids).doing(ACTION)? {
         gone.remove(&row.job_id);
         let status = status(&row);
         add(row.job_id, row.class_name, status);
@@ -76,7 +76,7 @@ fn add_jobs(
         return Ok(());
     }
     let gone: Vec<i64> = gone.into_iter().collect();
-    for kept in rows::results(conn, &gone).doing(ACTION)? {
+    for kept in node_rows::results(conn, &gone).doing(ACTION)? {
         add(kept.job_id, kept.class_name, kept_status(&kept.outcome));
     }
     Ok(())

@@ -1,6 +1,6 @@
 //! A timeline as a bar.
 
-use crate::admin::timeline::{EntryKind, Mark, TimelineEntry};
+use crate::admin::timeline::entry::{EntryKind, Mark, TimelineEntry};
 use chrono::{NaiveDateTime, TimeDelta};
 
 /// How wide the bar is, in units.

@@ -6,7 +6,7 @@ use crate::admin::explain::word::{Word, Words, text};
 use crate::admin::explain::{Reason, parents};
 use crate::admin::job_info::TaskStatus;
 use crate::admin::timeline::bar::seconds;
-use crate::admin::timeline::{EntryKind, Mark, TimelineEntry};
+use crate::admin::timeline::entry::{EntryKind, Mark, TimelineEntry};
 use crate::db::model::outcome::{self, AttemptOutcome};
 use crate::db::query::pages::job_facts::JobFacts;
 use crate::db::table::attempts::Attempt;

@@ -2,6 +2,7 @@
 //!
 //! They serve pages: a page must come soon or not at all, and a defect of one must change nothing.
 
+mod failure;
 #[cfg(feature = "postgres")]
 mod postgres;
 #[cfg(feature = "sqlite")]
@@ -9,13 +10,14 @@ mod progress;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 
+pub(crate) use failure::ReadFailure;
+
 use crate::db::conn::address::without_secrets;
 use crate::db::conn::connection::Conn;
 use crate::db::conn::database::{Database, DatabaseBackend, NO_CONNECTION};
 use crate::db::conn::owned::DbConnection;
 use crate::deadline::Hurry;
 use crate::error::{Error, Result};
-use diesel::connection::{AnsiTransactionManager, Connection, TransactionManager};
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -31,24 +33,6 @@ enum ReadKind {
     Postgres(Box<postgres::PostgresReader>),
     #[cfg(feature = "sqlite")]
     Sqlite(Box<sqlite::SqliteReader>),
-}
-
-/// Why a read returned nothing.
-#[derive(Debug)]
-pub(crate) enum ReadFailure {
-    /// It took longer than its limit. The connection is in order.
-    Late,
-    /// It began, and was given up long after its limit. Open another connection: whether the database
-    /// is away is not known.
-    #[cfg_attr(
-        not(feature = "postgres"),
-        allow(dead_code, reason = "only a connection over the network is given up")
-    )]
-    Cut,
-    /// The database gave no answer to the first statement, or the connection broke. Open another one.
-    Lost(String),
-    /// It was answered with an error, or the work failed. Open another connection.
-    Failed(Error),
 }
 
 impl Database {
@@ -158,44 +142,5 @@ impl ReadConnection {
             #[cfg(feature = "sqlite")]
             ReadKind::Sqlite(reader) => reader.finish(work),
         }
-    }
-}
-
-/// Starts a transaction by a statement.
-fn begun<C>(conn: &mut C, begin: &str) -> Result<()>
-where
-    C: Connection<TransactionManager = AnsiTransactionManager>,
-    AnsiTransactionManager: TransactionManager<C>,
-{
-    AnsiTransactionManager::begin_transaction_sql(conn, begin).map_err(|source| Error::Query {
-        action: "start to read",
-        source,
-    })
-}
-
-/// Runs `work` before a rollback.
-fn rolled_back<C, T>(conn: &mut C, work: impl FnOnce(&mut C) -> Result<T>) -> Result<T>
-where
-    C: Connection<TransactionManager = AnsiTransactionManager>,
-    AnsiTransactionManager: TransactionManager<C>,
-{
-    let result = work(conn);
-    let rolled_back = AnsiTransactionManager::rollback_transaction(conn);
-    let value = result?;
-    rolled_back.map_err(|source| Error::Query {
-        action: "end a read",
-        source,
-    })?;
-    Ok(value)
-}
-
-/// Returns the message of the database in an error, if it is one of a statement.
-fn database_message(error: &Error) -> Option<String> {
-    match error {
-        Error::Query {
-            source: diesel::result::Error::DatabaseError(_, information),
-            ..
-        } => Some(information.message().to_owned()),
-        _ => None,
     }
 }

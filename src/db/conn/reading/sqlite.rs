@@ -1,8 +1,8 @@
 //! Reading from SQLite.
 
 use crate::db::conn::connection::Conn;
+use crate::db::conn::reading::failure::{ReadFailure, begun, database_message, rolled_back};
 use crate::db::conn::reading::progress::{ReadDeadline, with_deadline};
-use crate::db::conn::reading::{ReadFailure, begun, database_message, rolled_back};
 use crate::db::conn::sqlite::open_to_read;
 use crate::db::conn::sqlite_file::FileId;
 use crate::error::Result;
