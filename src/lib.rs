@@ -163,4 +163,3 @@ pub use recurring::tasks::RecurringStatus;
 pub use recurring::timing::Timing;
 pub use recycle::Recycle;
 pub use retention::Retention;
-

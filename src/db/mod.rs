@@ -23,6 +23,8 @@ pub(crate) mod table;
 pub(crate) mod test_support;
 pub(crate) mod transition;
 
+pub(crate) use crate::db::conn::database::{ping, prefer_indexes};
+pub(crate) use crate::db::conn::turns::Precedence;
 pub(crate) use conn::connection::{AsConn, Conn, own};
 pub(crate) use conn::database::Database;
 pub(crate) use conn::owned::DbConnection;
@@ -30,9 +32,7 @@ pub(crate) use conn::owned::DbConnection;
 pub(crate) use conn::owned::ServerSession;
 #[cfg(feature = "postgres")]
 pub(crate) use conn::pooling::recognise::ServerSession;
-pub(crate) use conn::settings::{ping, prefer_indexes};
 pub(crate) use conn::sqlite_file::{FileId, Refusal};
-pub(crate) use conn::turns::write_turn::Precedence;
 pub(crate) use conn::typed::Typed;
 #[cfg(feature = "cli")]
 #[cfg(feature = "cli")]

@@ -3,7 +3,7 @@
 use crate::admin::bulk::batches::BATCH;
 use crate::admin::jobs::Jobs;
 use crate::db::Conn;
-use crate::db::conn::sql::IdRange;
+use crate::db::conn::dialect::IdRange;
 use crate::db::query::batches::walk::{BatchWalk, Members};
 use crate::db::query::scan;
 use crate::db::table::operators::operations::{OperationAdvance, OperationRow};

@@ -1,7 +1,7 @@
 //! What bounds the work of an operation.
 
 use crate::db::conn::connection::AsConn;
-use crate::db::conn::sql::IdRange;
+use crate::db::conn::dialect::IdRange;
 use crate::db::internal_tests::db::{TestDb, execute, on_each_database};
 use crate::db::model::state::JobState;
 use crate::db::query::filter::Filter;

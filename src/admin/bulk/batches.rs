@@ -4,7 +4,7 @@ use crate::admin::bulk::change::Change;
 use crate::admin::changed::Changed;
 use crate::admin::jobs::Jobs;
 use crate::db::Conn;
-use crate::db::conn::sql::IdRange;
+use crate::db::conn::dialect::IdRange;
 use crate::db::model::audit::AuditAction;
 use crate::db::model::state::JobState;
 use crate::db::query::filter::Filter;

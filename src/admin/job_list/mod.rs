@@ -4,21 +4,20 @@ mod finished;
 mod listed;
 mod steps;
 
-pub(crate) use listed::{ListedJob, listed};
-pub(crate) use steps::ENOUGH;
-
 use crate::admin::job_list::steps::IdSteps;
 use crate::db::Conn;
-use crate::db::conn::sql::timestamp;
+use crate::db::conn::dialect::timestamp;
 use crate::db::model::state::JobState;
-use crate::db::query::batches;
-use crate::db::query::named;
 use crate::db::query::newest_job::newest_job;
 use crate::db::query::pages::id_bounds;
 use crate::db::query::pages::job_search::JobSearch;
 use crate::db::query::pages::job_window::{self, FoundBy, FoundJob, KeyRange, ListPlace, WINDOW};
+use crate::db::query::{batches, named};
 use chrono::NaiveDateTime;
 use diesel::QueryResult;
+
+pub(crate) use listed::{ListedJob, listed};
+pub(crate) use steps::ENOUGH;
 
 /// A page of a list.
 #[derive(Debug)]

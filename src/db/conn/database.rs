@@ -1,29 +1,36 @@
 //! A database by its address: opening separate connections, and the pool.
 
 use crate::db::conn::address::{self, without_secrets};
+use crate::db::conn::connection::Conn;
+use crate::db::conn::owned::{self, ConnectionKind, DbConnection, STATEMENT};
 #[cfg(feature = "postgres")]
-use crate::db::conn::owned::ConnectionKind;
-use crate::db::conn::owned::{self, DbConnection, STATEMENT};
+use crate::db::conn::pooling::advice::is_advised;
 #[cfg(feature = "postgres")]
-use crate::db::conn::pooling::{
-    address::PoolerAddress, advice::is_advised, parameters::with_defaults, pooler::Pooler,
-};
+use crate::db::conn::pooling::pooler::Pooler;
 #[cfg(feature = "postgres")]
-use crate::db::conn::postgres;
+use crate::db::conn::pooling::recognise::{PREFER_INDEXES, PoolerAddress, with_defaults};
+#[cfg(feature = "postgres")]
+use crate::db::conn::postgres::{self, local};
 #[cfg(feature = "sqlite")]
 use crate::db::conn::sqlite;
 use crate::db::conn::sqlite_file::FileId;
-#[cfg(feature = "postgres")]
-use crate::db::conn::turns::write_turn::Precedence;
+use crate::db::conn::statement::Statement;
+use crate::db::conn::turns::Precedence;
 #[cfg(feature = "sqlite")]
-use crate::db::conn::turns::write_turn::WriteTurns;
+use crate::db::conn::turns::WriteTurns;
+#[cfg(feature = "sqlite")]
+use crate::db::conn::turns::takes_turns::TakesTurns;
 use crate::deadline::Hurry;
 use crate::error::{Error, Result};
+#[cfg(feature = "sqlite")]
+use diesel::connection::Connection as _;
 #[cfg(feature = "sqlite")]
 use diesel::prelude::*;
 #[cfg(feature = "sqlite")]
 use diesel::r2d2::ConnectionManager;
 use diesel::r2d2::{ManageConnection, Pool};
+#[cfg(feature = "sqlite")]
+use diesel::sqlite::SqliteConnection;
 use std::fmt;
 #[cfg(feature = "sqlite")]
 use std::path::{Path, PathBuf};
@@ -338,3 +345,79 @@ fn open_sqlite(url: &str, _size: u32) -> Result<DatabaseBackend> {
 
 /// How long to wait for a connection of the pool while all are in use.
 pub(crate) const BUSY: Duration = Duration::from_secs(30);
+
+// --- Settings of a connection ---
+
+/// Checks that the database answers. Changes nothing.
+pub(crate) fn ping(conn: &mut Conn<'_>) -> diesel::QueryResult<()> {
+    Statement::new("SELECT 1").unkept().plain().execute(conn)
+}
+
+/// Keeps the planner from full scans and sorts on the connection of a loop.
+///
+/// A cached plan, made from statistics of a table that was empty a moment ago, would read a million
+/// rows to find one. Every statement of the loops has its index, and these settings only raise the
+/// cost of everything else. `jit` is off because the raised cost of a sort would make Postgres
+/// compile it. A generic plan is as good then, and planning anew costs more than most statements.
+pub(crate) fn prefer_indexes(conn: &mut Conn<'_>) -> diesel::QueryResult<()> {
+    match conn {
+        #[cfg(feature = "postgres")]
+        Conn::Postgres(pg) => {
+            if let Some(local) = local(pg) {
+                local.prefers_indexes = true;
+                return Ok(());
+            }
+            let settings = PREFER_INDEXES
+                .map(|(name, value)| format!("set_config('{name}', '{value}', false)"));
+            Statement::new(format!("SELECT {}", settings.join(", ")))
+                .unkept()
+                .execute(conn)
+        }
+        #[cfg(feature = "sqlite")]
+        Conn::Sqlite(_) => Ok(()),
+    }
+}
+
+// --- Opening a database only to read it ---
+
+impl Database {
+    /// Returns the same database for reading only: this user may lack permission to write a SQLite
+    /// file.
+    #[cfg(feature = "cli")]
+    pub(crate) fn read_only(mut self) -> Self {
+        self.is_read_only = true;
+        self
+    }
+
+    /// Opens a SQLite file. A loop takes its turns itself, for several statements at once, and shows how
+    /// long it waits; for other callers, each transaction takes a turn.
+    #[cfg(feature = "sqlite")]
+    pub(crate) fn open_sqlite(
+        &self,
+        path: &Path,
+        turns: &Arc<WriteTurns>,
+        is_of_a_loop: bool,
+    ) -> Result<DbConnection, String> {
+        let mut conn = self.open_file(path)?;
+        if is_of_a_loop {
+            sqlite::show_waits(&mut conn);
+        } else {
+            conn.set_instrumentation(TakesTurns::new(turns));
+        }
+        Ok(DbConnection {
+            kind: ConnectionKind::Sqlite(Box::new(conn)),
+            turns: is_of_a_loop.then(|| Arc::clone(turns)),
+            precedence: Precedence::Normal,
+            limit: self.limit,
+        })
+    }
+
+    #[cfg(feature = "sqlite")]
+    fn open_file(&self, path: &Path) -> Result<SqliteConnection, String> {
+        if self.is_read_only {
+            sqlite::look(path)
+        } else {
+            sqlite::connect(path)
+        }
+    }
+}

@@ -7,20 +7,16 @@ pub(crate) mod database;
 pub(crate) mod dialect;
 pub(crate) mod listening;
 pub(crate) mod owned;
-pub(crate) mod param;
 pub(crate) mod pooled;
 pub(crate) mod pooling;
 #[cfg(feature = "postgres")]
 pub(crate) mod postgres;
-pub(crate) mod read_only;
 #[cfg(any(feature = "top", feature = "web"))]
 #[cfg_attr(
     not(feature = "web"),
     allow(dead_code, reason = "the pages use the rest")
 )]
 pub(crate) mod reading;
-pub(crate) mod settings;
-pub(crate) mod sql;
 #[cfg(feature = "sqlite")]
 pub(crate) mod sqlite;
 pub(crate) mod sqlite_file;
@@ -28,7 +24,6 @@ pub(crate) mod statement;
 #[cfg_attr(not(feature = "sqlite"), allow(dead_code))]
 pub(crate) mod turns;
 pub(crate) mod typed;
-pub(crate) mod wakeup;
 #[cfg(feature = "postgres")]
 pub(crate) mod wakeup_postgres;
 #[cfg(feature = "sqlite")]

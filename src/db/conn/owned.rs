@@ -5,7 +5,7 @@ use crate::db::conn::connection::{AsConn, Conn, sealed};
 use crate::db::conn::pooling::recognise::ServerSession;
 #[cfg(feature = "postgres")]
 use crate::db::conn::postgres;
-use crate::db::conn::turns::write_turn::{Precedence, WriteTurn, WriteTurns};
+use crate::db::conn::turns::{Precedence, WriteTurn, WriteTurns};
 use crate::deadline::Armed;
 use diesel::prelude::*;
 #[cfg(feature = "sqlite")]
@@ -14,6 +14,9 @@ use diesel::r2d2::PooledConnection;
 use std::fmt;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
+
+#[cfg(not(feature = "postgres"))]
+pub(crate) use std::convert::Infallible as ServerSession;
 
 /// Runs when a job of a test borrows the connection; an error refuses it.
 pub(crate) type BorrowHook = Arc<dyn Fn() -> Result<(), String> + Send + Sync>;
@@ -208,8 +211,6 @@ pub(crate) const STATEMENT: Duration = postgres::STATEMENT;
 pub(crate) const STATEMENT: Duration = Duration::MAX;
 
 /// The session of a server. SQLite has none.
-#[cfg(not(feature = "postgres"))]
-pub(crate) use std::convert::Infallible as ServerSession;
 
 impl DbConnection {
     /// Runs `work`, which may borrow this connection of a test from its home.

@@ -3,7 +3,7 @@
 use crate::clock;
 use crate::db::conn::database::{ALREADY_BORROWED, BUSY, Database, DatabaseBackend, NO_CONNECTION};
 use crate::db::conn::owned::{self, ConnectionKind, DbConnection};
-use crate::db::conn::turns::write_turn::Precedence;
+use crate::db::conn::turns::Precedence;
 use crate::error::{Error, Result};
 use std::time::Duration;
 

@@ -2,10 +2,10 @@
 
 use crate::clock;
 use crate::db::conn::address::{connect_timeout, from_host, host_count};
-use crate::db::conn::pooling::local::LocalSettings;
-use crate::db::conn::pooling::parameters::{CONNECT, connect_limit, tagged};
 use crate::db::conn::pooling::pooler::{Pooler, Pooling};
-use crate::db::conn::pooling::recognise::{self, SESSION, ServerSession};
+use crate::db::conn::pooling::recognise::{
+    self, CONNECT, LocalSettings, SESSION, ServerSession, connect_limit, tagged,
+};
 use crate::deadline::{Armed, Deadline, Hurry, no_answer};
 use crate::error::one_line;
 use diesel::connection::{

@@ -1,8 +1,8 @@
 //! Connections to SQLite: the file, the version, the pragmas.
 
 use crate::clock;
+use crate::db::conn::turns::WriteTurns;
 use crate::db::conn::turns::takes_turns::TakesTurns;
-use crate::db::conn::turns::write_turn::WriteTurns;
 use crate::deadline::{Armed, Deadline};
 use diesel::connection::{
     Instrumentation, InstrumentationEvent, SimpleConnection, get_default_instrumentation,

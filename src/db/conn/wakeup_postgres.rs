@@ -9,7 +9,7 @@
 )]
 
 use crate::clock;
-use crate::db::conn::pooling::parameters::{connect_limit, tagged};
+use crate::db::conn::pooling::recognise::{connect_limit, tagged};
 use crate::deadline::{Deadline, no_answer};
 use pq_sys as pq;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -85,7 +85,7 @@ impl PostgresListener {
         Ok(listener)
     }
 
-    /// Waits up to `timeout`; see [`PostgresListener::wait`](crate::db::conn::wakeup::Listener::wait).
+    /// Waits up to `timeout`; see [`PostgresListener::wait`](crate::db::conn::listening::Listener::wait).
     pub(crate) fn wait(&mut self, timeout: Duration) -> Result<bool, String> {
         // One may have come with the answer to LISTEN.
         if self.take_notifications() {

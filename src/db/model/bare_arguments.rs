@@ -1,6 +1,6 @@
 //! The arguments of a job without the envelope that a database beside Rails puts around them.
 
-use crate::db::conn::sql::Lossy;
+use crate::db::conn::dialect::Lossy;
 use diesel::deserialize::{self, FromSql, FromSqlRow};
 use diesel::sql_types::{Nullable, Text};
 use serde::Deserialize;

@@ -1,6 +1,6 @@
 //! Claims: the fence of a claim, what to claim, and what was claimed.
 
-use crate::db::conn::sql::Lossy;
+use crate::db::conn::dialect::Lossy;
 use crate::db::model::bare_arguments::BareArguments;
 use crate::db::model::times::{FirstTime, SecondsBetween};
 use chrono::NaiveDateTime;

@@ -1,7 +1,7 @@
 //! What happens to jobs whose claims have ended. It is decided from the rows that the fence
 //! returned, before anything is written.
 
-use crate::db::conn::sql::Lossy;
+use crate::db::conn::dialect::Lossy;
 use crate::db::model::outcome::{
     AttemptOutcome, EndedRun, Ending, JobFailure, ResultOutcome, cancelled,
 };

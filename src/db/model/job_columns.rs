@@ -1,9 +1,8 @@
 //! The columns of a new job: one list, from which every statement that inserts or replaces jobs is
 //! made.
 
-use crate::db::conn::param::Param;
-use crate::db::conn::sql::timestamp;
-use crate::db::conn::statement::Statement;
+use crate::db::conn::dialect::timestamp;
+use crate::db::conn::statement::{Param, Statement};
 use crate::db::model::new_row::NewRow;
 
 /// The jobs that have a value in a column.

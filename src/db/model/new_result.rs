@@ -1,6 +1,6 @@
 //! Results to store.
 
-use crate::db::conn::sql::micros;
+use crate::db::conn::dialect::micros;
 use crate::db::model::claim::FinishedRow;
 use crate::db::model::outcome::ResultOutcome;
 use std::time::Duration;

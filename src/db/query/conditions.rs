@@ -1,6 +1,6 @@
 //! The conditions of a statement, with their parameters.
 
-use crate::db::conn::param::Param;
+use crate::db::conn::statement::Param;
 
 /// Conditions, each after an `AND`, and the parameters of the statement so far.
 #[derive(Debug, Default)]

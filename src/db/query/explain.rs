@@ -2,7 +2,7 @@
 //! one by one.
 
 use crate::db::conn::connection::{Conn, age};
-use crate::db::conn::sql::Lossy;
+use crate::db::conn::dialect::Lossy;
 use crate::db::conn::statement::Statement;
 use crate::db::model::new_row::ORDERED;
 use crate::db::model::wait_keys::{UNIQUE_SUCCESSOR, waits_for_others};

@@ -1,8 +1,7 @@
 //! The conditions of a selection of jobs.
 
-use crate::db::conn::dialect::Dialect;
-use crate::db::conn::param::Param;
-use crate::db::conn::sql::{id_list, timestamp};
+use crate::db::conn::dialect::{Dialect, id_list, timestamp};
+use crate::db::conn::statement::Param;
 use crate::db::model::state::JobState;
 use crate::db::query::conditions::Conditions;
 use chrono::{DateTime, Utc};

@@ -2,8 +2,7 @@
 //! statement, so that a fold between two reads neither hides nor repeats anything.
 
 use crate::db::conn::connection::Conn;
-use crate::db::conn::dialect::Dialect;
-use crate::db::conn::sql::{Lossy, id_list};
+use crate::db::conn::dialect::{Dialect, Lossy, id_list};
 use crate::db::conn::statement::Statement;
 use crate::db::model::history::cell::Cell;
 use crate::db::model::history::contribution::{BySeries, Contribution};

@@ -1,7 +1,7 @@
 //! One job as its enqueuer sees it, put together from all tables.
 
 use crate::db::conn::connection::Conn;
-use crate::db::conn::sql::Lossy;
+use crate::db::conn::dialect::Lossy;
 use crate::db::conn::statement::Statement;
 use crate::db::model::extras::Extras;
 use crate::db::model::outcome;

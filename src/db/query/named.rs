@@ -1,8 +1,7 @@
 //! What a text in the search box names.
 
 use crate::db::conn::connection::Conn;
-use crate::db::conn::param::Param;
-use crate::db::conn::statement::Statement;
+use crate::db::conn::statement::{Param, Statement};
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Bool, Nullable, Text};
 

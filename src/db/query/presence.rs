@@ -1,7 +1,7 @@
 //! Whether processes are there: for health checks.
 
 use crate::db::conn::connection::{Conn, age};
-use crate::db::conn::sql::Lossy;
+use crate::db::conn::dialect::Lossy;
 use crate::db::conn::statement::Statement;
 use diesel::prelude::*;
 use diesel::sql_types::{Bool, Double, Nullable, Text};

@@ -1,7 +1,7 @@
 //! Walks over selected jobs, and counts them up to a bound.
 
 use crate::db::conn::connection::Conn;
-use crate::db::conn::sql::{Id, IdRange};
+use crate::db::conn::dialect::{Id, IdRange};
 use crate::db::conn::statement::Statement;
 use crate::db::model::state::JobState;
 use crate::db::query::filter::{Filter, conditions, joined};

@@ -5,8 +5,8 @@
 
 use crate::db::conn::connection::Conn;
 use crate::db::conn::dialect::Dialect;
+use crate::db::conn::listening;
 use crate::db::conn::statement::Statement;
-use crate::db::conn::wakeup;
 use crate::db::schema::action::{Action, PlanStep};
 use crate::db::schema::catalog::Catalog;
 use crate::db::schema::postgres::functions::close_functions;
@@ -132,7 +132,7 @@ fn step(
 /// Ruby names no class in the ready executions that it makes.
 fn wake_function() -> String {
     let wake =
-        wakeup::wake("of_ruby").replace("{now}", "(statement_timestamp() AT TIME ZONE 'UTC')");
+        listening::wake("of_ruby").replace("{now}", "(statement_timestamp() AT TIME ZONE 'UTC')");
     format!(
         "CREATE OR REPLACE FUNCTION windlass_wake_from_ruby() RETURNS trigger LANGUAGE plpgsql AS $$ \
          DECLARE of_ruby bigint; \

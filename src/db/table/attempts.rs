@@ -1,9 +1,8 @@
 //! `windlass_attempts`: the runs that did not succeed, and how they ended.
 
 use crate::db::conn::connection::Conn;
-use crate::db::conn::param::{InputRows, Param};
-use crate::db::conn::sql::{id_list, micros, timestamp};
-use crate::db::conn::statement::Statement;
+use crate::db::conn::dialect::{id_list, micros, timestamp};
+use crate::db::conn::statement::{InputRows, Param, Statement};
 use crate::db::model::outcome::{AttemptOutcome, EndedRun, JobFailure, RunStart};
 use crate::db::table::jobs::EndedJob;
 use chrono::{DateTime, NaiveDateTime, Utc};

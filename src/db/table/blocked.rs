@@ -1,8 +1,7 @@
 //! `solid_queue_blocked_executions`: jobs that wait for a slot of their concurrency key.
 
 use crate::db::conn::connection::Conn;
-use crate::db::conn::dialect::Dialect;
-use crate::db::conn::sql::{Execution, Id, IdRange, id_list, job_ids};
+use crate::db::conn::dialect::{Dialect, Execution, Id, IdRange, id_list, job_ids};
 use crate::db::conn::statement::Statement;
 use crate::db::model::job_columns::JobColumns;
 use crate::db::model::new_row::{NewLimit, ORDERED};

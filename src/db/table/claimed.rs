@@ -10,7 +10,7 @@
 //! ms after three million jobs, for each statement.
 
 use crate::db::conn::connection::Conn;
-use crate::db::conn::sql::id_list;
+use crate::db::conn::dialect::id_list;
 use crate::db::conn::statement::Statement;
 use crate::db::model::claim::{ClaimOf, EndedClaim, NextClaims};
 use crate::db::table::wanted_keys::{self, NewRequest, SEMAPHORE};

@@ -2,7 +2,7 @@
 //! secret.
 
 use crate::db::conn::connection::Conn;
-use crate::db::conn::sql::micros;
+use crate::db::conn::dialect::micros;
 use crate::db::conn::statement::Statement;
 use crate::db::table::run_time::settings::IS_STRICT;
 use diesel::prelude::*;

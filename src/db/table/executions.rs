@@ -1,7 +1,7 @@
 //! The tables of executions, where a statement is the same for each.
 
 use crate::db::conn::connection::Conn;
-use crate::db::conn::sql::{id_list, job_ids};
+use crate::db::conn::dialect::{id_list, job_ids};
 use crate::db::conn::statement::Statement;
 use crate::db::model::state::JobState;
 use crate::db::table::{ready, scheduled};

@@ -1,9 +1,8 @@
 //! `solid_queue_failed_executions`: why jobs failed.
 
 use crate::db::conn::connection::Conn;
-use crate::db::conn::param::InputRows;
-use crate::db::conn::sql::{Lossy, id_list};
-use crate::db::conn::statement::Statement;
+use crate::db::conn::dialect::{Lossy, id_list};
+use crate::db::conn::statement::{InputRows, Statement};
 use crate::db::model::outcome::{JobFailure, is_unknown};
 use crate::db::model::stored_policy::StoredPolicy;
 use chrono::NaiveDateTime;

@@ -1,10 +1,8 @@
 //! `solid_queue_jobs`: reading and updating the rows of jobs.
 
 use crate::db::conn::connection::Conn;
-use crate::db::conn::param::InputRows;
-use crate::db::conn::sql::Lossy;
-use crate::db::conn::sql::{Id, id_list};
-use crate::db::conn::statement::Statement;
+use crate::db::conn::dialect::{Id, Lossy, id_list};
+use crate::db::conn::statement::{InputRows, Statement};
 use crate::db::model::bare_arguments::BareArguments;
 use crate::db::model::claim::{ClaimOf, FinishedRow};
 use crate::db::model::new_result::{NewResult, ResultOf};

@@ -2,7 +2,7 @@
 //! queue.
 
 use crate::db::conn::connection::Conn;
-use crate::db::conn::sql::Lossy;
+use crate::db::conn::dialect::Lossy;
 use crate::db::conn::statement::Statement;
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Double, Nullable, Text};

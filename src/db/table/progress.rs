@@ -1,8 +1,7 @@
 //! The note of a claim: what its process reports about the running job.
 
 use crate::db::conn::connection::Conn;
-use crate::db::conn::dialect::Dialect;
-use crate::db::conn::sql::Id;
+use crate::db::conn::dialect::{Dialect, Id};
 use crate::db::conn::statement::Statement;
 use diesel::prelude::*;
 use serde::{Deserialize, Serialize};

@@ -2,8 +2,7 @@
 //! whatever the number of executions.
 
 use crate::db::conn::connection::Conn;
-use crate::db::conn::dialect::Dialect;
-use crate::db::conn::sql::Lossy;
+use crate::db::conn::dialect::{Dialect, Lossy};
 use crate::db::conn::statement::Statement;
 use diesel::prelude::*;
 use diesel::sql_types::{Bool, Text};

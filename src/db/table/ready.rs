@@ -1,10 +1,8 @@
 //! `solid_queue_ready_executions`: claiming.
 
 use crate::db::conn::connection::Conn;
-use crate::db::conn::dialect::Dialect;
-use crate::db::conn::param::InputRows;
-use crate::db::conn::sql::{Id, id_list};
-use crate::db::conn::statement::Statement;
+use crate::db::conn::dialect::{Dialect, Id, id_list};
+use crate::db::conn::statement::{InputRows, Statement};
 use crate::db::table::claimed::semaphore_of;
 use crate::db::table::wanted_keys::{self, NewRequest};
 use diesel::prelude::*;
@@ -23,7 +21,7 @@ pub(crate) fn insert(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<()> {
            CASE WHEN concurrency_slots IS NOT NULL THEN concurrency_key END \
          FROM solid_queue_jobs WHERE id IN {in $1} ORDER BY id ON CONFLICT (job_id) DO NOTHING";
     Statement::new(text).bind(id_list(jobs)).execute(conn)?;
-    crate::db::conn::wakeup::notify(conn, jobs.len())
+    crate::db::conn::listening::notify(conn, jobs.len())
 }
 
 /// Returns an id that no execution exceeds so far. Ids are never given twice.
@@ -141,5 +139,5 @@ pub(crate) fn put_rows(conn: &mut Conn<'_>, rows: &[TakenRow], queue: &str) -> Q
     );
     let params = input.params(conn.dialect());
     Statement::new(text).bind_all(params).execute(conn)?;
-    crate::db::conn::wakeup::notify(conn, rows.len())
+    crate::db::conn::listening::notify(conn, rows.len())
 }

@@ -7,7 +7,7 @@
 //! are deleted with their jobs, and `next_run_at` is not.
 
 use crate::db::conn::connection::Conn;
-use crate::db::conn::sql::{Id, id_list, timestamp};
+use crate::db::conn::dialect::{Id, id_list, timestamp};
 use crate::db::conn::statement::Statement;
 use crate::db::model::recurring::{Fired, Firing, RecurringTaskRow};
 use chrono::NaiveDateTime;
@@ -183,7 +183,7 @@ pub(crate) fn delete_old(conn: &mut Conn<'_>, keys: &[&str]) -> QueryResult<()> 
     let keys: Vec<[&str; 1]> = keys.iter().map(|key| [*key]).collect();
     Statement::new(text)
         .bind(serde_json::to_string(&keys).unwrap_or_default())
-        .bind(-crate::db::conn::sql::micros(KEPT))
+        .bind(-crate::db::conn::dialect::micros(KEPT))
         .execute(conn)
 }
 

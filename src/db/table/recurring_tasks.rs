@@ -4,8 +4,7 @@
 //! change to a row of Windlass locks it first and increments `row_version`.
 
 use crate::db::conn::connection::Conn;
-use crate::db::conn::dialect::Dialect;
-use crate::db::conn::sql::{Id, timestamp};
+use crate::db::conn::dialect::{Dialect, Id, timestamp};
 use crate::db::conn::statement::Statement;
 use crate::db::model::recurring::{Definition, NextTick, RecurringTaskRow, Scheduled};
 use chrono::NaiveDateTime;
@@ -262,6 +261,6 @@ pub(crate) fn next_tick(
 /// Deletes the declared tasks that no scheduler has declared for [`KEPT`], and returns how many.
 pub(crate) fn forget(conn: &mut Conn<'_>) -> QueryResult<usize> {
     let text = "DELETE FROM solid_queue_recurring_tasks WHERE declared_at <= {later $1} AND next_run_at IS NOT NULL";
-    let age = -crate::db::conn::sql::micros(KEPT);
+    let age = -crate::db::conn::dialect::micros(KEPT);
     Statement::new(text).bind(age).unkept().changes(conn)
 }

@@ -2,10 +2,8 @@
 //! that wait for one.
 
 use crate::db::conn::connection::Conn;
-use crate::db::conn::dialect::Dialect;
-use crate::db::conn::param::{InputRows, Param};
-use crate::db::conn::sql::{Id, id_list, micros};
-use crate::db::conn::statement::Statement;
+use crate::db::conn::dialect::{Dialect, Id, id_list, micros};
+use crate::db::conn::statement::{InputRows, Param, Statement};
 use crate::db::model::new_result::NewResult;
 use diesel::prelude::*;
 use std::time::Duration;

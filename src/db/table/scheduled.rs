@@ -1,10 +1,8 @@
 //! `solid_queue_scheduled_executions`: jobs that wait for their time.
 
 use crate::db::conn::connection::Conn;
-use crate::db::conn::param::InputRows;
-use crate::db::conn::sql::id_list;
-use crate::db::conn::sql::micros;
-use crate::db::conn::statement::Statement;
+use crate::db::conn::dialect::{id_list, micros};
+use crate::db::conn::statement::{InputRows, Statement};
 use crate::db::model::new_row::ORDERED;
 use crate::db::table::wanted_keys::{self, ConcurrencyKey, keys};
 use diesel::prelude::*;

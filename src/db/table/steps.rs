@@ -2,9 +2,8 @@
 //! under the fence.
 
 use crate::db::conn::connection::Conn;
-use crate::db::conn::param::InputRows;
-use crate::db::conn::sql::{id_list, micros};
-use crate::db::conn::statement::Statement;
+use crate::db::conn::dialect::{id_list, micros};
+use crate::db::conn::statement::{InputRows, Statement};
 use crate::db::model::claim::Fence;
 use diesel::prelude::*;
 use diesel::sql_types::{Nullable, Text};

@@ -7,7 +7,7 @@
 //! job.
 
 use crate::db::conn::connection::Conn;
-use crate::db::conn::sql::{Execution, IdRange, job_ids};
+use crate::db::conn::dialect::{Execution, IdRange, job_ids};
 use crate::db::conn::statement::Statement;
 use crate::db::model::new_row::UniqueScope;
 use diesel::prelude::*;

@@ -4,14 +4,12 @@
 //! and name what they are about in columns of their own, so that no key is ever one of them.
 
 use crate::db::conn::connection::Conn;
-use crate::db::conn::dialect::Dialect;
-use crate::db::conn::sql::{Id, MaybeLossy, id_list};
+use crate::db::conn::dialect::{Dialect, Id, MaybeLossy, id_list};
 use crate::db::conn::statement::Statement;
 use crate::db::model::wait_keys::waits_for_others;
 use crate::mutant;
 use diesel::prelude::*;
-use diesel::sql_types::BigInt;
-use diesel::sql_types::{Bool, Nullable, Text};
+use diesel::sql_types::{BigInt, Bool, Nullable, Text};
 use std::collections::{BTreeMap, BTreeSet};
 
 #[derive(QueryableByName)]
@@ -110,7 +108,7 @@ pub(crate) fn request(
         return Ok(());
     }
     insert(conn, &requests)?;
-    crate::db::conn::wakeup::notify(conn, requests.len())
+    crate::db::conn::listening::notify(conn, requests.len())
 }
 
 /// Writes requests without waking workers, which could do no more at present than the caller did.
@@ -151,7 +149,7 @@ pub(crate) fn request_promotion(conn: &mut Conn<'_>, keys: &BTreeSet<String>) ->
         return Ok(());
     }
     insert_keys(conn, keys)?;
-    crate::db::conn::wakeup::notify(conn, keys.len())
+    crate::db::conn::listening::notify(conn, keys.len())
 }
 
 /// Requests the promotion of keys without waking workers, which could do no more at present than

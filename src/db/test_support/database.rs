@@ -7,7 +7,7 @@ use crate::db::conn::database::{Database, DatabaseBackend};
 use crate::db::conn::owned::ConnectionKind;
 use crate::db::conn::owned::{BorrowHook, BorrowedConnection, DbConnection, SharedConnection};
 #[cfg(feature = "sqlite")]
-use crate::db::conn::turns::write_turn::Precedence;
+use crate::db::conn::turns::Precedence;
 #[cfg(feature = "sqlite")]
 use crate::error::Error;
 use crate::error::{Doing, Result};

@@ -1,9 +1,8 @@
 //! What the drain of a test does beside the transitions of a worker.
 
 use crate::db::conn::connection::Conn;
-use crate::db::conn::sql::{Execution, Lossy, job_ids};
+use crate::db::conn::dialect::{Execution, Lossy, job_ids};
 use crate::db::conn::statement::Statement;
-
 use crate::db::model::wait_keys::waits_for_others_sql;
 use crate::db::table::ready;
 use diesel::prelude::*;

@@ -57,7 +57,7 @@ const FIXED: [&str; 3] = [
 
 /// Makes all stored times older, as if that much time had passed.
 pub(crate) fn travel(conn: &mut Conn<'_>, by: Duration) -> QueryResult<()> {
-    let micros = crate::db::conn::sql::micros(by);
+    let micros = crate::db::conn::dialect::micros(by);
     conn.transaction(|conn| {
         for table in declared::tables() {
             let times = table.columns.iter().filter(|column| column.is_time);

@@ -1,11 +1,10 @@
 //! Moves scheduled executions that are due to ready.
 
 use crate::db::conn::connection::Conn;
-use crate::db::conn::dialect::Dialect;
-use crate::db::conn::sql::{id_list, job_ids};
+use crate::db::conn::dialect::{Dialect, id_list, job_ids};
+use crate::db::conn::listening;
 use crate::db::conn::sqlite_file::Refusal;
 use crate::db::conn::statement::Statement;
-use crate::db::conn::wakeup;
 use crate::db::table::blocked::{self, RETURNING};
 use crate::db::transition::{clear, place};
 use diesel::prelude::*;
@@ -168,7 +167,7 @@ fn in_one_statement(
         due = which.select(),
         limited = blocked::due_ctes("due WHERE", "wanted"),
         has_key = blocked::has_key("concurrency_key"),
-        wake = wakeup::wake("(SELECT count(*) FROM ready) + (SELECT count(*) FROM wanted)"),
+        wake = listening::wake("(SELECT count(*) FROM ready) + (SELECT count(*) FROM wanted)"),
     );
     let due = which.bind(Statement::new(text).bind(batch as i64));
     let moved: Dispatched = due.get_result(conn)?;

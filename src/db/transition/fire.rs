@@ -1,7 +1,7 @@
 //! Fires ticks of recurring tasks.
 
 use crate::db::conn::connection::Conn;
-use crate::db::conn::sql::id_list;
+use crate::db::conn::dialect::id_list;
 use crate::db::model::new_row::NewRow;
 use crate::db::model::recurring::{EnqueuedTick, Fired, Firing, Overlap, RecurringTaskRow};
 use crate::db::table::recurring_executions::{

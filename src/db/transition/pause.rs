@@ -1,7 +1,7 @@
 //! Pauses and resumes queues and classes.
 
 use crate::db::conn::connection::Conn;
-use crate::db::conn::sql::Id;
+use crate::db::conn::dialect::Id;
 use crate::db::conn::statement::Statement;
 use crate::db::table::run_time::class_pauses;
 use diesel::prelude::*;
@@ -34,7 +34,7 @@ pub(crate) fn resume(conn: &mut Conn<'_>, queue: &str) -> QueryResult<bool> {
         if rows.is_empty() {
             return Ok(false);
         }
-        crate::db::conn::wakeup::notify(conn, usize::MAX)?;
+        crate::db::conn::listening::notify(conn, usize::MAX)?;
         Ok(true)
     })
 }
@@ -45,7 +45,7 @@ pub(crate) fn resume_class(conn: &mut Conn<'_>, class: &str) -> QueryResult<bool
     conn.transaction(|conn| {
         let resumed = class_pauses::delete(conn, class)?;
         if resumed {
-            crate::db::conn::wakeup::notify(conn, usize::MAX)?;
+            crate::db::conn::listening::notify(conn, usize::MAX)?;
         }
         Ok(resumed)
     })

@@ -1,7 +1,7 @@
 //! Makes a job wait again: ready, scheduled or blocked.
 
 use crate::db::conn::connection::Conn;
-use crate::db::conn::sql::{Execution, id_list, job_ids};
+use crate::db::conn::dialect::{Execution, id_list, job_ids};
 use crate::db::conn::statement::Statement;
 use crate::db::table::blocked::{has_key, insert};
 use diesel::prelude::*;
@@ -39,5 +39,5 @@ pub(crate) fn make_runnable(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<()
     if ready.len() < jobs.len() {
         insert(conn, jobs)?;
     }
-    crate::db::conn::wakeup::notify(conn, jobs.len())
+    crate::db::conn::listening::notify(conn, jobs.len())
 }

@@ -1,7 +1,7 @@
 //! Deletes processes that are gone and recovers their claims.
 
 use crate::db::conn::connection::Conn;
-use crate::db::conn::sql::Id;
+use crate::db::conn::dialect::Id;
 use crate::db::conn::statement::Statement;
 use crate::db::model::decision::Death;
 use crate::db::table::history::deltas;

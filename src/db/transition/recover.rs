@@ -1,7 +1,7 @@
 //! Recovers the claims of a process that is gone.
 
 use crate::db::conn::connection::Conn;
-use crate::db::conn::sql::Id;
+use crate::db::conn::dialect::Id;
 use crate::db::conn::sqlite_file::Refusal;
 use crate::db::conn::statement::Statement;
 use crate::db::model::claim::{EndedClaim, Fence, FinishedRow};

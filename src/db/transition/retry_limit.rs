@@ -2,7 +2,7 @@
 //! did not answer.
 
 use crate::db::conn::connection::Conn;
-use crate::db::conn::sql::{Id, micros, timestamp};
+use crate::db::conn::dialect::{Id, micros, timestamp};
 use crate::db::conn::statement::Statement;
 use crate::db::model::claim::EndedClaim;
 use crate::db::model::outcome::{ClaimEnd, Ending};

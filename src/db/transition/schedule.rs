@@ -1,7 +1,7 @@
 //! Schedules, changes and removes recurring tasks.
 
 use crate::db::conn::connection::Conn;
-use crate::db::conn::sql::timestamp;
+use crate::db::conn::dialect::timestamp;
 use crate::db::conn::statement::Statement;
 use crate::db::model::recurring::{Definition, NextTick, RecurringTaskRow, Scheduled};
 #[cfg(feature = "cli")]

@@ -9,9 +9,9 @@
 //! semaphore that it was taken from: one that has expired and was made anew has another id.
 
 use crate::db::conn::connection::Conn;
-use crate::db::conn::sql::{id_list, micros};
+use crate::db::conn::dialect::{id_list, micros};
+use crate::db::conn::listening;
 use crate::db::conn::statement::Statement;
-use crate::db::conn::wakeup;
 use crate::db::table::blocked;
 use crate::db::table::holders::AT_ONCE;
 use crate::db::table::semaphores::DOES_NOT_WAIT;
@@ -203,7 +203,7 @@ fn make_ready(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<()> {
         .unkept()
         .bind(id_list(jobs))
         .execute(conn)?;
-    wakeup::notify(conn, jobs.len())
+    listening::notify(conn, jobs.len())
 }
 
 /// Has the semaphore expire no earlier than this long from now. Solid Queue deletes expired ones.

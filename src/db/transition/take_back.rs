@@ -2,8 +2,7 @@
 //! their process dead. They are treated as after any other crash.
 
 use crate::db::conn::connection::Conn;
-use crate::db::conn::sql::IdRange;
-use crate::db::conn::sql::{Id, id_list};
+use crate::db::conn::dialect::{Id, IdRange, id_list};
 use crate::db::conn::statement::Statement;
 use crate::db::model::claim::FinishedRow;
 use crate::db::model::decision::{Death, JobDecision, LostClaim, MAX_CRASHES};

@@ -1,6 +1,6 @@
 //! Detects dead processes by their heartbeats, and prunes them.
 
-use crate::db::conn::sql::IdRange;
+use crate::db::conn::dialect::IdRange;
 use crate::db::model::decision::Death;
 use crate::db::table::processes::{self, Observed};
 use crate::db::transition::recover::Recovered;

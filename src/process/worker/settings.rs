@@ -1,6 +1,6 @@
 //! The settings of a worker.
 
-use crate::db::conn::wakeup;
+use crate::db::conn::listening;
 use crate::db::model::claim::FinishedRow;
 use crate::error::{Error, Result};
 use crate::job::registry::Registry;
@@ -40,7 +40,7 @@ impl WorkerSetup {
             .classes()
             .collect::<BTreeSet<_>>()
             .hash(&mut kind);
-        Some(wakeup::channel(kind.finish()))
+        Some(listening::channel(kind.finish()))
     }
 
     /// Returns how to end the program for a job that overran its timeout, or `None` if the program

@@ -1,7 +1,7 @@
 //! The thread that receives notifications of new work and wakes the poller.
 
 use crate::clock::RetryDelay;
-use crate::db::conn::wakeup::Listener;
+use crate::db::conn::listening::Listener;
 use crate::event::events::Event;
 use crate::process::base::context::ProcessContext;
 use crate::process::base::heartbeat::Heartbeat;

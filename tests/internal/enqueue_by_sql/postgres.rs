@@ -1,7 +1,7 @@
 //! The words of `postgres.sql`.
 
 use crate::db::conn::dialect::Dialect::Postgres;
-use crate::db::conn::wakeup::wake;
+use crate::db::conn::listening::wake;
 use crate::db::internal_tests::enqueue_by_sql::rules::{self, From, Rule};
 use crate::db::internal_tests::enqueue_by_sql::{
     OPTIONS, Words, constants, holds, json_type, must_be_json, policy, with_sources, word,

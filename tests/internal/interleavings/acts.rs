@@ -1,20 +1,18 @@
 //! What actors do, processes and claims by their numbers, and say of it.
 
-use crate::db::model::finished::KeySlots;
-use crate::db::transition::end;
-use crate::db::transition::operate::retry::AtMostOnce;
-
 use crate::db::conn::connection::Conn;
-use crate::db::conn::sql;
+use crate::db::conn::dialect;
 use crate::db::internal_tests::interleavings::world::{World, take, with_key};
 use crate::db::model::claim::{ClaimQueues, EqualJobs, Fence, FinishedRow, NextJobs};
 use crate::db::model::decision::Death;
+use crate::db::model::finished::KeySlots;
 use crate::db::model::new_row::NewRow;
 use crate::db::model::outcome::{ClaimEnd, Ending, JobFailure};
 use crate::db::table::{claimed, processes};
 use crate::db::transition::clear::{self, ClearLimits};
+use crate::db::transition::operate::retry::AtMostOnce;
 use crate::db::transition::operate::{self, RunTime};
-use crate::db::transition::{dispatch, enqueue, finish, promote, prune, release};
+use crate::db::transition::{dispatch, end, enqueue, finish, promote, prune, release};
 use diesel::QueryResult;
 use diesel::result::Error::RollbackTransaction;
 use std::collections::BTreeMap;
@@ -339,7 +337,7 @@ pub fn reschedule(
     jobs: &[usize],
     later: bool,
 ) -> QueryResult<String> {
-    let delay = if later { sql::micros(HOUR) } else { 0 };
+    let delay = if later { dialect::micros(HOUR) } else { 0 };
     let moved = operate::reschedule(conn, &job_ids(world, jobs), RunTime::In(delay))?;
     Ok(moved.len().to_string())
 }

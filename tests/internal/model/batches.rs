@@ -2,7 +2,7 @@
 //! run once if they fit, and are gone if not.
 
 use crate::db::conn::connection::Conn;
-use crate::db::conn::sql::Id;
+use crate::db::conn::dialect::Id;
 use crate::db::conn::statement::Statement;
 use crate::db::internal_tests::db::kept_texts;
 use crate::db::internal_tests::model::edges::{Awaited, EDGE_LINES, Edge, Link, RUNS_ON};

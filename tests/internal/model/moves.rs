@@ -1,6 +1,6 @@
 //! What is done to jobs from outside, by the reference and by a database.
 
-use crate::db::conn::sql::{id_list, micros};
+use crate::db::conn::dialect::{id_list, micros};
 use crate::db::conn::statement::Statement;
 use crate::db::internal_tests::model::edges::Awaited;
 use crate::db::internal_tests::model::reference::{Answer, waiting};

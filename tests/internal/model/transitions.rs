@@ -1,9 +1,7 @@
 //! The steps, taken on a real database by the functions under test.
 
-use crate::db::transition::prune;
-
 use crate::db::conn::connection::Conn;
-use crate::db::conn::sql;
+use crate::db::conn::dialect;
 use crate::db::internal_tests::checks::JobRow;
 use crate::db::internal_tests::db::execute;
 use crate::db::internal_tests::model::limits;
@@ -15,7 +13,7 @@ use crate::db::internal_tests::model::subject::{Ids, number};
 use crate::db::model::claim::{ClaimQueues, ClaimRequest, Claimed, Claims};
 use crate::db::model::new_row::{Inserted, NewRow};
 use crate::db::table::processes;
-use crate::db::transition::{claim, dispatch, enqueue};
+use crate::db::transition::{claim, dispatch, enqueue, prune};
 use crate::job::policy::Policy;
 use crate::job::policy::delivery::Delivery;
 use chrono::{NaiveDate, NaiveDateTime};
@@ -298,7 +296,10 @@ pub fn new_row(new: &New) -> NewRow {
         When::Now => (None, None),
         When::Past => (day(2001), None),
         When::Future => (day(2999), None),
-        When::After(seconds) => (None, Some(sql::micros(Duration::from_secs(seconds.into())))),
+        When::After(seconds) => (
+            None,
+            Some(dialect::micros(Duration::from_secs(seconds.into()))),
+        ),
     };
     NewRow {
         at,

@@ -1,49 +1,37 @@
 //! What people and programs look at and change now and then.
 
-use crate::db::conn::sql::IdRange;
-use crate::db::model::claim::ClaimOf;
-use crate::db::model::finished::KeySlots;
-use crate::db::query::explain::RubyProcesses;
-use crate::db::query::pages::sent;
-use crate::db::transition::end;
-
-use crate::db::transition::pause;
-
-use crate::db::transition::schedule;
-
 use crate::db::conn::connection::Conn;
-use crate::db::model::claim::{Fence, FinishedRow};
+use crate::db::conn::dialect::IdRange;
+use crate::db::model::claim::{ClaimOf, Fence, FinishedRow};
 use crate::db::model::extras::TagChange;
+use crate::db::model::finished::KeySlots;
 use crate::db::model::history::resolution::Resolution;
 use crate::db::model::new_row::{NewRow, OnConflict};
 use crate::db::model::outcome::{Ending, JobFailure};
 use crate::db::model::recurring::{Definition, RecurringTaskRow};
 use crate::db::model::state::JobState;
-use crate::db::plans::web_pages;
 use crate::db::plans::works::ready_again;
-use crate::db::plans::{CLASS, Rows, Work, claim, death, job, named, run, *};
+use crate::db::plans::{CLASS, Rows, Work, claim, death, job, named, run, web_pages, *};
 use crate::db::query::connection_limit::connection_limit;
+use crate::db::query::explain::{self, RubyProcesses};
 use crate::db::query::filter::Filter;
-use crate::db::query::history;
-use crate::db::query::jobs;
+use crate::db::query::pages::sent;
 use crate::db::query::presence::{self, WantedPresence};
-use crate::db::query::{alarms, doctor, explain, status, ticks};
+use crate::db::query::{alarms, doctor, history, jobs, status, ticks};
 use crate::db::table::history::{deltas, series};
 use crate::db::table::jobs::EditableJob;
 use crate::db::table::public_tokens::NewPublicToken;
 use crate::db::table::run_time::{class_pauses, limits};
+use crate::db::table::wanted_keys::{self, NewRequest};
 use crate::db::table::{
     attempts, claimed, pauses, processes, quotas, recurring_executions, recurring_tasks, results,
     semaphores,
-    wanted_keys::{self, NewRequest},
 };
-use crate::db::transition::enqueue::time_priority;
-use crate::db::transition::limit;
-use crate::db::transition::operate;
+use crate::db::transition::enqueue::{self, time_priority};
 use crate::db::transition::operate::edit::{self, NewArguments};
 use crate::db::transition::operate::retry::AtMostOnce;
-use crate::db::transition::operate::tag;
-use crate::db::transition::{clear, enqueue, finish, fire, prune, take_back};
+use crate::db::transition::operate::{self, tag};
+use crate::db::transition::{clear, end, finish, fire, limit, pause, prune, schedule, take_back};
 use chrono::NaiveDateTime;
 use std::time::Duration;
 

@@ -1,7 +1,7 @@
 //! What operators do: the audit, operations on many jobs, and groups of failed jobs.
 
 use crate::db::conn::connection::Conn;
-use crate::db::conn::sql::IdRange;
+use crate::db::conn::dialect::IdRange;
 use crate::db::model::audit::{Actor, AuditAction};
 use crate::db::model::state::JobState;
 use crate::db::plans::{Rows, Work, job, limited, run, *};

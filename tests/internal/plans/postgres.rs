@@ -5,9 +5,8 @@
 )]
 
 use crate::db::conn::connection::Conn;
-use crate::db::conn::database::Database;
+use crate::db::conn::database::{Database, prefer_indexes};
 use crate::db::conn::owned::DbConnection;
-use crate::db::conn::settings::prefer_indexes;
 use crate::db::plans::job_pages::JOB_PAGES;
 use crate::db::plans::looks::{LOOKS, READ_ALL};
 use crate::db::plans::operators::OPERATORS;

@@ -2,7 +2,7 @@
 
 use crate::db::conn::connection::Conn;
 use crate::db::conn::dialect::Dialect;
-use crate::db::conn::wakeup;
+use crate::db::conn::listening;
 use crate::db::model::claim::{ClaimQueues, Cursor, FinishedRow, PausedScan};
 use crate::db::model::finished::KeySlots;
 use crate::db::model::new_quota::{NewQuota, QuotaLimits};
@@ -338,7 +338,7 @@ pub(crate) const LOOPS: [(&str, Work); 51] = [
     ("drain", |conn, rows| processes::drain(conn, rows.process)),
     ("say who listens", |conn, rows| {
         processes::listen(conn, rows.process, true)?;
-        wakeup::pass_on(conn, rows.process)
+        listening::pass_on(conn, rows.process)
     }),
     ("ask for jobs", |conn, rows| {
         let peer = register(conn)?;

@@ -5,17 +5,11 @@
 //! prepared statements, LISTEN, locks of the session. So such a connection keeps nothing in its session:
 //!
 //! - its statements are not prepared. Each is one message with its text and parameters;
-//! - its settings are [local](local::LocalSettings) to each transaction, and come with its BEGIN;
+//! - its settings are [local](recognise::LocalSettings) to each transaction, and come with its BEGIN;
 //! - it listens on a direct address, or polls.
 
 #[cfg(feature = "postgres")]
-pub(crate) mod address;
-#[cfg(feature = "postgres")]
 pub(crate) mod advice;
-#[cfg(feature = "postgres")]
-pub(crate) mod local;
-#[cfg(feature = "postgres")]
-pub(crate) mod parameters;
 #[cfg_attr(
     not(feature = "postgres"),
     allow(dead_code, reason = "SQLite has no poolers")

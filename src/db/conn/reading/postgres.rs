@@ -1,10 +1,10 @@
 //! Reading from Postgres.
 
 use crate::db::conn::connection::Conn;
+use crate::db::conn::database::prefer_indexes;
 use crate::db::conn::pooling::pooler::Pooler;
 use crate::db::conn::postgres::{Guarded, local};
 use crate::db::conn::reading::failure::{ReadFailure, begun, database_message, rolled_back};
-use crate::db::conn::settings::prefer_indexes;
 use crate::deadline::{Armed, Hurry, no_answer};
 use crate::error::{Error, Result, one_line};
 use diesel::connection::SimpleConnection as _;

@@ -1,6 +1,6 @@
 //! Turns for the statements of an application, which Diesel reports.
 
-use crate::db::conn::turns::write_turn::{Precedence, WriteTurn, WriteTurns};
+use crate::db::conn::turns::{Precedence, WriteTurn, WriteTurns};
 use diesel::connection::{Instrumentation, InstrumentationEvent, get_default_instrumentation};
 use std::fmt::Write as _;
 use std::sync::Arc;

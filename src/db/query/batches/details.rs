@@ -1,8 +1,7 @@
 //! What belongs to one batch: the jobs that follow, and the batches around and in it.
 
 use crate::db::conn::connection::Conn;
-use crate::db::conn::dialect::Dialect;
-use crate::db::conn::sql::id_list;
+use crate::db::conn::dialect::{Dialect, id_list};
 use crate::db::conn::statement::Statement;
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Nullable, Text};

@@ -1,7 +1,7 @@
 //! Lists of batches, the newest first, and single ones.
 
 use crate::db::conn::connection::Conn;
-use crate::db::conn::sql::{Lossy, MaybeLossy, id_list};
+use crate::db::conn::dialect::{Lossy, MaybeLossy, id_list};
 use crate::db::conn::statement::Statement;
 use crate::db::table::flows::batches::IS_OURS;
 use chrono::NaiveDateTime;

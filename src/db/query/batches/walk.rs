@@ -1,7 +1,7 @@
 //! Walks over the jobs of a batch and of the batches in it, a page at a time.
 
 use crate::db::conn::connection::Conn;
-use crate::db::conn::sql::Id;
+use crate::db::conn::dialect::Id;
 use crate::db::conn::statement::Statement;
 use crate::db::model::state::JobState;
 use diesel::prelude::*;

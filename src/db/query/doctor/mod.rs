@@ -7,8 +7,7 @@ pub(crate) mod waits;
 pub(crate) mod write_lock;
 
 use crate::db::conn::connection::Conn;
-use crate::db::conn::dialect::Dialect;
-use crate::db::conn::sql::Id;
+use crate::db::conn::dialect::{Dialect, Id};
 use crate::db::conn::statement::Statement;
 use crate::db::schema::migrations;
 use crate::db::table::recurring_tasks;

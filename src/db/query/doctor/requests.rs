@@ -1,7 +1,7 @@
 //! Requests for promotions that are not handled.
 
 use crate::db::conn::connection::{Conn, age};
-use crate::db::conn::sql::Lossy;
+use crate::db::conn::dialect::Lossy;
 use crate::db::conn::statement::Statement;
 use diesel::prelude::*;
 use diesel::sql_types::{Double, Integer, Text};

@@ -1,8 +1,7 @@
 //! The ready jobs that `doctor` compares with the workers: the first of each queue.
 
 use crate::db::conn::connection::{Conn, age};
-use crate::db::conn::dialect::Dialect;
-use crate::db::conn::sql::Lossy;
+use crate::db::conn::dialect::{Dialect, Lossy};
 use crate::db::conn::statement::Statement;
 use crate::db::model::extras::Extras;
 use crate::db::table::jobs::is_of_ruby;

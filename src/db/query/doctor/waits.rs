@@ -1,7 +1,7 @@
 //! The rules of `doctor` about jobs that wait for events, each checked for a bounded number of rows.
 
 use crate::db::conn::connection::Conn;
-use crate::db::conn::sql::Id;
+use crate::db::conn::dialect::Id;
 use crate::db::conn::statement::Statement;
 use crate::db::model::wait_keys::WAITS_FOR_EVENT;
 use crate::db::query::doctor::{FIRST, Inconsistent};

@@ -1,7 +1,7 @@
 //! What waits for what.
 
 use crate::db::conn::connection::Conn;
-use crate::db::conn::sql::{MaybeLossy, id_list};
+use crate::db::conn::dialect::{MaybeLossy, id_list};
 use crate::db::conn::statement::Statement;
 use crate::db::table::flows::undos;
 use diesel::prelude::*;

@@ -1,7 +1,7 @@
 //! Reads the results of what a job waited for.
 
 use crate::db::conn::connection::Conn;
-use crate::db::conn::sql::{Lossy, MaybeLossy};
+use crate::db::conn::dialect::{Lossy, MaybeLossy};
 use crate::db::conn::statement::Statement;
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Nullable, Text};

@@ -1,7 +1,7 @@
 //! Reads many jobs of a flow at once.
 
 use crate::db::conn::connection::Conn;
-use crate::db::conn::sql::{Lossy, id_list};
+use crate::db::conn::dialect::{Lossy, id_list};
 use crate::db::conn::statement::Statement;
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Bool, Nullable, Text};

@@ -1,8 +1,7 @@
 //! The rules of `doctor`, checked for the newest rows only.
 
 use crate::db::conn::connection::Conn;
-use crate::db::conn::dialect::Dialect;
-use crate::db::conn::sql::Id;
+use crate::db::conn::dialect::{Dialect, Id};
 use crate::db::conn::statement::Statement;
 use crate::db::query::doctor::{FIRST, Inconsistent, Rule};
 use crate::db::query::newest_job::newest_id;

@@ -1,8 +1,7 @@
 //! The concurrency keys with jobs that wait or hold a slot, a page at a time.
 
 use crate::db::conn::connection::{Conn, age};
-use crate::db::conn::dialect::Dialect;
-use crate::db::conn::sql::Lossy;
+use crate::db::conn::dialect::{Dialect, Lossy};
 use crate::db::conn::statement::Statement;
 use crate::db::model::wait_keys::{waits_for_others, waits_for_others_sql};
 use crate::db::query::load::bounded::CappedCount;

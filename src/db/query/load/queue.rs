@@ -1,7 +1,7 @@
 //! One queue: what is next, what is scheduled, and its classes.
 
 use crate::db::conn::connection::{Conn, age};
-use crate::db::conn::sql::Lossy;
+use crate::db::conn::dialect::Lossy;
 use crate::db::conn::statement::Statement;
 use crate::db::model::bare_arguments::BareArguments;
 use crate::db::query::load::bounded::{CappedCount, MOST};

@@ -1,8 +1,7 @@
 //! The executions of each queue.
 
 use crate::db::conn::connection::{Conn, age};
-use crate::db::conn::dialect::Dialect;
-use crate::db::conn::sql::Lossy;
+use crate::db::conn::dialect::{Dialect, Lossy};
 use crate::db::conn::statement::Statement;
 use crate::db::query::load::bounded::{CappedCount, MOST};
 use diesel::prelude::*;

@@ -1,7 +1,7 @@
 //! The jobs that processes hold, oldest first.
 
 use crate::db::conn::connection::{Conn, age};
-use crate::db::conn::sql::Lossy;
+use crate::db::conn::dialect::Lossy;
 use crate::db::conn::statement::Statement;
 use crate::db::query::load::bounded::MOST;
 use crate::db::table::progress::Note;

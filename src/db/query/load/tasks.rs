@@ -1,8 +1,7 @@
 //! The recurring tasks, a page at a time, and their last ticks.
 
 use crate::db::conn::connection::{Conn, age};
-use crate::db::conn::dialect::Dialect;
-use crate::db::conn::sql::Lossy;
+use crate::db::conn::dialect::{Dialect, Lossy};
 use crate::db::conn::statement::Statement;
 use crate::db::model::recurring::RecurringTaskRow;
 use crate::db::query::load::bounded::{CappedCount, MOST};

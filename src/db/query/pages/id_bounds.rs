@@ -1,7 +1,7 @@
 //! Ids as bounds in time: they grow with it, so that a time is found in about 25 steps.
 
 use crate::db::conn::connection::Conn;
-use crate::db::conn::sql::timestamp;
+use crate::db::conn::dialect::timestamp;
 use crate::db::conn::statement::Statement;
 use crate::db::query::newest_job::newest_id;
 use crate::db::query::pages::job_search::JobSearch;

@@ -1,7 +1,7 @@
 //! What a page shows of one job beside its explanation.
 
 use crate::db::conn::connection::Conn;
-use crate::db::conn::sql::MaybeLossy;
+use crate::db::conn::dialect::MaybeLossy;
 use crate::db::conn::statement::Statement;
 use chrono::NaiveDateTime;
 use diesel::prelude::*;

@@ -1,7 +1,7 @@
 //! The rows of a list of jobs: each with its state, and why it is in it.
 
 use crate::db::conn::connection::{Conn, age};
-use crate::db::conn::sql::{Lossy, MaybeLossy, id_list};
+use crate::db::conn::dialect::{Lossy, MaybeLossy, id_list};
 use crate::db::conn::statement::Statement;
 use crate::db::model::bare_arguments::{BareArguments, MaybeBareArguments};
 use crate::db::model::state::JobState;

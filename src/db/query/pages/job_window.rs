@@ -1,8 +1,7 @@
 //! Finding jobs for a list: along an index, from a place in it, a window at a time.
 
 use crate::db::conn::connection::Conn;
-use crate::db::conn::dialect::Dialect;
-use crate::db::conn::sql::id_list;
+use crate::db::conn::dialect::{Dialect, id_list};
 use crate::db::conn::statement::Statement;
 use crate::db::model::state::JobState;
 use crate::db::query::conditions::Conditions;

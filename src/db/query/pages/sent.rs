@@ -1,7 +1,7 @@
 //! What jobs were enqueued as, and which of them have not ended.
 
 use crate::db::conn::connection::Conn;
-use crate::db::conn::sql::{Id, id_list};
+use crate::db::conn::dialect::{Id, id_list};
 use crate::db::conn::statement::Statement;
 use crate::db::model::bare_arguments::MaybeBareArguments;
 use diesel::prelude::*;

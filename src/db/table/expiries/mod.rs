@@ -5,8 +5,7 @@
 //! the job's row show. A job of another version, or one inserted by hand, has no row.
 
 use crate::db::conn::connection::Conn;
-use crate::db::conn::dialect::Dialect;
-use crate::db::conn::sql::{id_list, micros, timestamp};
+use crate::db::conn::dialect::{Dialect, id_list, micros, timestamp};
 use crate::db::conn::statement::Statement;
 use crate::db::model::new_row::NewExpiry;
 use chrono::NaiveDateTime;

@@ -1,7 +1,7 @@
 //! `solid_queue_batches`: batches of Windlass, beside those of Ruby, whose callbacks only Ruby can run.
 
 use crate::db::conn::connection::Conn;
-use crate::db::conn::sql::{Id, id_list};
+use crate::db::conn::dialect::{Id, id_list};
 use crate::db::conn::statement::Statement;
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Bool, Nullable};

@@ -3,9 +3,8 @@
 //! Such a job is blocked under the key [`WAITS_FOR_PARENTS`] until its edges admit it. They stay as long as the job.
 
 use crate::db::conn::connection::Conn;
-use crate::db::conn::param::{InputRows, Param};
-use crate::db::conn::sql::{Execution, Id, id_list, job_ids};
-use crate::db::conn::statement::Statement;
+use crate::db::conn::dialect::{Execution, Id, id_list, job_ids};
+use crate::db::conn::statement::{InputRows, Param, Statement};
 use crate::db::model::follows::{On, Otherwise, Parent};
 use crate::db::model::wait_keys::WAITS_FOR_PARENTS;
 use crate::db::table::flows::undos;

@@ -1,7 +1,7 @@
 //! `windlass_events`: events, by their names. The first payload of a name stays.
 
 use crate::db::conn::connection::Conn;
-use crate::db::conn::sql::{Lossy, micros};
+use crate::db::conn::dialect::{Lossy, micros};
 use crate::db::conn::statement::Statement;
 use crate::db::table::wanted_keys::key_list;
 use diesel::prelude::*;

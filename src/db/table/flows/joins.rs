@@ -1,7 +1,7 @@
 //! `windlass_edges` of jobs that wait for others in the middle of their work.
 
 use crate::db::conn::connection::Conn;
-use crate::db::conn::sql::{Id, id_list};
+use crate::db::conn::dialect::{Id, id_list};
 use crate::db::conn::statement::Statement;
 use crate::db::model::follows::Parent;
 use diesel::prelude::*;

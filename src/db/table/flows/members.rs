@@ -5,7 +5,7 @@
 //! whichever program ends it.
 
 use crate::db::conn::connection::Conn;
-use crate::db::conn::sql::{Execution, id_list, job_ids};
+use crate::db::conn::dialect::{Execution, id_list, job_ids};
 use crate::db::conn::statement::Statement;
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Bool};

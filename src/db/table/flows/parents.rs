@@ -4,7 +4,7 @@
 //! of the job, so that one of them sees the other.
 
 use crate::db::conn::connection::Conn;
-use crate::db::conn::sql::{Id, id_list};
+use crate::db::conn::dialect::{Id, id_list};
 use crate::db::conn::statement::Statement;
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Bool};

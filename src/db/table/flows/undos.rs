@@ -5,7 +5,7 @@
 //! no job has begun to undo.
 
 use crate::db::conn::connection::Conn;
-use crate::db::conn::sql::{Execution, Id, id_list, job_ids};
+use crate::db::conn::dialect::{Execution, Id, id_list, job_ids};
 use crate::db::conn::statement::Statement;
 use diesel::prelude::*;
 

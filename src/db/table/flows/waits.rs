@@ -4,9 +4,8 @@
 //! blocked execution does it count.
 
 use crate::db::conn::connection::Conn;
-use crate::db::conn::param::InputRows;
-use crate::db::conn::sql::{Execution, Lossy, id_list, job_ids, micros};
-use crate::db::conn::statement::Statement;
+use crate::db::conn::dialect::{Execution, Lossy, id_list, job_ids, micros};
+use crate::db::conn::statement::{InputRows, Statement};
 use crate::db::model::wait_keys::WAITS_FOR_EVENT;
 use crate::db::table::semaphores::NEVER_EXPIRES;
 use chrono::NaiveDateTime;
@@ -54,7 +53,7 @@ pub(crate) fn insert(conn: &mut Conn<'_>, waits: &[NewWait<'_>]) -> QueryResult<
 }
 
 impl<'w> NewWait<'w> {
-    fn row(&self) -> [crate::db::conn::param::Param<'w>; 5] {
+    fn row(&self) -> [crate::db::conn::statement::Param<'w>; 5] {
         [
             self.job_id.into(),
             self.claim_id.into(),

@@ -1,8 +1,7 @@
 //! `windlass_stats`: the buckets of each series, packed into rows.
 
 use crate::db::conn::connection::Conn;
-use crate::db::conn::dialect::Dialect;
-use crate::db::conn::sql::id_list;
+use crate::db::conn::dialect::{Dialect, id_list};
 use crate::db::conn::statement::Statement;
 use crate::db::model::history::resolution::Resolution;
 use diesel::prelude::*;

@@ -1,7 +1,7 @@
 //! `windlass_stats_deltas`: what processes have added up, until it is folded.
 
 use crate::db::conn::connection::{Conn, age};
-use crate::db::conn::sql::{id_list, micros};
+use crate::db::conn::dialect::{id_list, micros};
 use crate::db::conn::statement::Statement;
 use crate::db::model::history::contribution::Contribution;
 use crate::db::table::history::epoch;

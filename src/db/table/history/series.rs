@@ -1,8 +1,7 @@
 //! `windlass_stats_series`: the series, and the totals of each.
 
 use crate::db::conn::connection::Conn;
-use crate::db::conn::dialect::Dialect;
-use crate::db::conn::sql::{Id, Lossy, id_list, micros};
+use crate::db::conn::dialect::{Dialect, Id, Lossy, id_list, micros};
 use crate::db::conn::statement::Statement;
 use crate::db::model::history::cell::Cell;
 use crate::db::model::history::contribution::{BySeries, OTHER};

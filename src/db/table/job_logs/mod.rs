@@ -1,9 +1,8 @@
 //! `windlass_job_logs`: what jobs have logged about themselves, one row for each run.
 
 use crate::db::conn::connection::Conn;
-use crate::db::conn::param::{InputRows, Param};
-use crate::db::conn::sql::{Lossy, id_list, micros};
-use crate::db::conn::statement::Statement;
+use crate::db::conn::dialect::{Lossy, id_list, micros};
+use crate::db::conn::statement::{InputRows, Param, Statement};
 use crate::db::model::claim::Fence;
 use chrono::{DateTime, NaiveDateTime, Utc};
 use diesel::prelude::*;

@@ -1,7 +1,7 @@
 //! `windlass_audit`: who changed what. The database refuses to change a row, and to delete a young one.
 
 use crate::db::conn::connection::Conn;
-use crate::db::conn::sql::{Id, Lossy, id_list, micros, timestamp};
+use crate::db::conn::dialect::{Id, Lossy, id_list, micros, timestamp};
 use crate::db::conn::statement::Statement;
 use crate::db::model::audit::Actor;
 use chrono::{NaiveDateTime, TimeDelta};

@@ -1,7 +1,7 @@
 //! `windlass_operations`: changes of many jobs, and how far each of them is.
 
 use crate::db::conn::connection::Conn;
-use crate::db::conn::sql::{Id, micros};
+use crate::db::conn::dialect::{Id, micros};
 use crate::db::conn::statement::Statement;
 use crate::db::model::audit::{Actor, Via};
 use chrono::NaiveDateTime;

@@ -1,7 +1,7 @@
 //! The jobs of quotas that limit how many wait.
 
 use crate::db::conn::connection::Conn;
-use crate::db::conn::sql::id_list;
+use crate::db::conn::dialect::id_list;
 use crate::db::conn::statement::Statement;
 use crate::db::model::new_quota::Per;
 use crate::db::table::quotas::slots;

@@ -4,7 +4,7 @@ pub(crate) mod jobs;
 pub(crate) mod slots;
 
 use crate::db::conn::connection::Conn;
-use crate::db::conn::sql::{Lossy, micros};
+use crate::db::conn::dialect::{Lossy, micros};
 use crate::db::conn::statement::Statement;
 use crate::db::model::new_quota::Per;
 use crate::db::table::quotas::jobs::WAITS;

@@ -7,8 +7,7 @@
 //! slot for all, as it has one writer.
 
 use crate::db::conn::connection::Conn;
-use crate::db::conn::dialect::Dialect;
-use crate::db::conn::sql::micros;
+use crate::db::conn::dialect::{Dialect, micros};
 use crate::db::conn::statement::Statement;
 use crate::db::model::new_quota::{NewQuota, Per};
 use crate::db::table::recurring_tasks;

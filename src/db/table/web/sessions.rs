@@ -1,7 +1,7 @@
 //! `windlass_web_sessions`: browsers that have signed in with a token.
 
 use crate::db::conn::connection::Conn;
-use crate::db::conn::sql::{Id, id_list, micros};
+use crate::db::conn::dialect::{Id, id_list, micros};
 use crate::db::conn::statement::Statement;
 use crate::db::table::web::tokens::ACTIVE;
 use diesel::prelude::*;

@@ -1,7 +1,7 @@
 //! `windlass_web_tokens`: tokens, of which only a digest is stored.
 
 use crate::db::conn::connection::Conn;
-use crate::db::conn::sql::{Id, id_list, micros};
+use crate::db::conn::dialect::{Id, id_list, micros};
 use crate::db::conn::statement::Statement;
 use chrono::NaiveDateTime;
 use diesel::prelude::*;

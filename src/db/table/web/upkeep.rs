@@ -1,7 +1,7 @@
 //! What the supervisor clears of the web's tables, and what `doctor` checks in them.
 
 use crate::db::conn::connection::Conn;
-use crate::db::conn::sql::{Lossy, micros};
+use crate::db::conn::dialect::{Lossy, micros};
 use crate::db::conn::statement::Statement;
 use diesel::prelude::*;
 use diesel::sql_types::{Double, Text};

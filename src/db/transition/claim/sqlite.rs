@@ -1,7 +1,7 @@
 //! A claim on SQLite: several statements, under the write lock.
 
 use crate::db::conn::connection::Conn;
-use crate::db::conn::sql::{Id, id_list};
+use crate::db::conn::dialect::{Id, id_list};
 use crate::db::conn::statement::Statement;
 use crate::db::model::claim::{ClaimQueues, ClaimRequest, Claimed};
 use crate::db::table::blocked;

@@ -2,7 +2,7 @@
 //! is done before the write lock is taken.
 
 use crate::db::conn::connection::Conn;
-use crate::db::conn::sql::id_list;
+use crate::db::conn::dialect::id_list;
 use crate::db::conn::statement::Statement;
 use crate::db::model::claim::{ClaimRequest, Claimed, PausedScan};
 use crate::db::table::wanted_keys::is_requested_after;

@@ -1,7 +1,7 @@
 //! Deletes batches that are over.
 
 use crate::db::conn::connection::Conn;
-use crate::db::conn::sql::{Id, id_list, micros};
+use crate::db::conn::dialect::{Id, id_list, micros};
 use crate::db::conn::statement::Statement;
 use crate::db::table::flows::batches::{self, IS_OURS};
 use crate::db::transition::clear::{ClearedPage, count_one_by_one};

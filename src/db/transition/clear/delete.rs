@@ -1,8 +1,7 @@
 //! Deletes jobs with their other rows.
 
 use crate::db::conn::connection::Conn;
-use crate::db::conn::dialect::Dialect;
-use crate::db::conn::sql::{Id, IdRange, id_list};
+use crate::db::conn::dialect::{Dialect, Id, IdRange, id_list};
 use crate::db::conn::statement::Statement;
 use crate::db::table::flows::parents::IS_NOTED;
 use crate::db::transition::unique::unblock::forget;

@@ -1,7 +1,7 @@
 //! Deletes rows that have an expiry of their own.
 
 use crate::db::conn::connection::Conn;
-use crate::db::conn::sql::id_list;
+use crate::db::conn::dialect::id_list;
 use crate::db::conn::sqlite_file::Refusal;
 use crate::db::conn::statement::Statement;
 use crate::db::transition::clear::{ClearedPage, count_one_by_one};

@@ -13,7 +13,7 @@ pub(crate) mod orphans;
 pub(crate) mod quotas;
 
 use crate::db::conn::connection::Conn;
-use crate::db::conn::sql::{Id, id_list, micros};
+use crate::db::conn::dialect::{Id, id_list, micros};
 use crate::db::conn::sqlite_file::Refusal;
 use crate::db::conn::statement::Statement;
 use crate::db::table::flows::parents;

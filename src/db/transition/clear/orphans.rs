@@ -2,7 +2,7 @@
 //! finished jobs. No foreign key deletes them: it would cost every job, and keep a Rails app from dropping its tables.
 
 use crate::db::conn::connection::Conn;
-use crate::db::conn::sql::id_list;
+use crate::db::conn::dialect::id_list;
 use crate::db::conn::statement::Statement;
 use crate::db::transition::clear::{ClearedPage, count_one_by_one};
 use diesel::prelude::*;

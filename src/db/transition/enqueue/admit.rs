@@ -5,7 +5,7 @@
 //! new and counts; what is refused is then undone by a savepoint, with its unique id and key.
 
 use crate::db::conn::connection::Conn;
-use crate::db::conn::sql::Id;
+use crate::db::conn::dialect::Id;
 use crate::db::conn::statement::Statement;
 use crate::db::model::job_columns::JobColumns;
 use crate::db::model::new_quota::{NewQuota, Per, QuotaRefusal};

@@ -2,11 +2,9 @@
 //! most bulk enqueues: what they have in common is passed once.
 
 use crate::db::conn::connection::Conn;
-use crate::db::conn::dialect::Dialect;
-use crate::db::conn::param::Param;
-use crate::db::conn::sql::IdRange;
-use crate::db::conn::statement::Statement;
-use crate::db::conn::wakeup;
+use crate::db::conn::dialect::{Dialect, IdRange};
+use crate::db::conn::listening;
+use crate::db::conn::statement::{Param, Statement};
 use crate::db::model::job_columns::{JobColumns, JobTraits};
 use crate::db::model::new_row::NewRow;
 use crate::db::table::{blocked, unique_jobs, wanted_keys};
@@ -202,7 +200,7 @@ fn array_statement(columns: &JobColumns, traits: JobTraits, conflicts: Conflicts
     } else {
         (ready_cte(columns), "job")
     };
-    let wake = wakeup::wake(&format!("(SELECT count(*) FROM {count})"));
+    let wake = listening::wake(&format!("(SELECT count(*) FROM {count})"));
     let names = columns.names();
     let job = format!("job AS (INSERT INTO solid_queue_jobs ({names}");
     let returning = traits.returning();

@@ -1,10 +1,9 @@
 //! Inserts plain jobs in bulk that differ in more than [`alike`](super::alike) allows.
 
 use crate::db::conn::connection::Conn;
-use crate::db::conn::dialect::Dialect;
-use crate::db::conn::sql::Id;
+use crate::db::conn::dialect::{Dialect, Id};
+use crate::db::conn::listening;
 use crate::db::conn::statement::Statement;
-use crate::db::conn::wakeup;
 use crate::db::model::job_columns::JobColumns;
 use crate::db::model::new_row::NewRow;
 use diesel::prelude::*;
@@ -80,7 +79,7 @@ fn insert_arrays(conn: &mut Conn<'_>, rows: &[NewRow]) -> QueryResult<Vec<i64>> 
             columns.values(|name, _| name.to_owned()),
             columns.placeholders(),
             columns.inputs(),
-            wakeup::wake("(SELECT count(*) FROM ready)"),
+            listening::wake("(SELECT count(*) FROM ready)"),
         );
         (columns, text)
     });

@@ -1,10 +1,9 @@
 //! Inserts one job and its first execution.
 
 use crate::db::conn::connection::Conn;
-use crate::db::conn::dialect::Dialect;
-use crate::db::conn::sql::Id;
+use crate::db::conn::dialect::{Dialect, Id};
+use crate::db::conn::listening;
 use crate::db::conn::statement::Statement;
-use crate::db::conn::wakeup;
 use crate::db::model::job_columns::{JobColumns, JobTraits};
 use crate::db::model::new_row::{EnqueueOutcome, Inserted, NewRow};
 use crate::db::table::blocked;
@@ -110,7 +109,7 @@ fn in_one_statement(job: &str, is_limited: bool) -> String {
          later AS (INSERT INTO solid_queue_scheduled_executions (job_id, queue_name, priority, scheduled_at, created_at) \
            SELECT id, queue_name, priority, scheduled_at, {{now}} FROM job WHERE scheduled_at > {{now}}) \
          SELECT id, CASE WHEN EXISTS (SELECT 1 FROM entered) THEN {wake} END AS notified FROM job",
-        wake = wakeup::wake("1"),
+        wake = listening::wake("1"),
     )
 }
 
@@ -165,7 +164,7 @@ fn due_statement(columns: &JobColumns, traits: JobTraits) -> String {
     format!(
         "WITH job AS (INSERT INTO solid_queue_jobs ({names}) {insert} RETURNING id), {taken}{entered} \
          SELECT id, {} AS notified FROM job",
-        wakeup::wake("1"),
+        listening::wake("1"),
     )
 }
 

@@ -5,11 +5,9 @@
 //! order never deadlock.
 
 use crate::db::conn::connection::Conn;
-use crate::db::conn::dialect::Dialect;
-use crate::db::conn::param::Param;
-use crate::db::conn::sql::{Execution, Id, id_list, job_ids};
-use crate::db::conn::statement::Statement;
-use crate::db::conn::wakeup;
+use crate::db::conn::dialect::{Dialect, Execution, Id, id_list, job_ids};
+use crate::db::conn::listening;
+use crate::db::conn::statement::{Param, Statement};
 use crate::db::model::job_columns::JobColumns;
 use crate::db::model::new_row::{EnqueueOutcome, Inserted, NewRow};
 use crate::db::model::wait_keys::{UNIQUE_SUCCESSOR, WAITS_FOR_PARENTS};
@@ -229,7 +227,7 @@ static ENTRIES: LazyLock<(JobColumns, String)> = LazyLock::new(|| {
         placeholders = columns.placeholders(),
         inputs = columns.inputs(),
         limited = blocked::limited_ctes("free", "wanted"),
-        wake = wakeup::wake("(SELECT count(*) FROM ready) + (SELECT count(*) FROM wanted)"),
+        wake = listening::wake("(SELECT count(*) FROM ready) + (SELECT count(*) FROM wanted)"),
     );
     (columns, text)
 });

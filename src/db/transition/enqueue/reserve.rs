@@ -1,8 +1,7 @@
 //! Assigns the ids of jobs before they are inserted.
 
 use crate::db::conn::connection::Conn;
-use crate::db::conn::dialect::Dialect;
-use crate::db::conn::sql::Id;
+use crate::db::conn::dialect::{Dialect, Id};
 use crate::db::conn::statement::Statement;
 use diesel::prelude::*;
 

@@ -1,8 +1,7 @@
 //! Inserts jobs that wait for others in bulk.
 
 use crate::db::conn::connection::Conn;
-use crate::db::conn::dialect::Dialect;
-use crate::db::conn::sql::Id;
+use crate::db::conn::dialect::{Dialect, Id};
 use crate::db::conn::statement::Statement;
 use crate::db::model::job_columns::{JobColumns, JobTraits};
 use crate::db::model::new_row::NewRow;

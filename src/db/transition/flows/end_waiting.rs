@@ -1,7 +1,7 @@
 //! The end of jobs that had not started.
 
 use crate::db::conn::connection::Conn;
-use crate::db::conn::sql::id_list;
+use crate::db::conn::dialect::id_list;
 use crate::db::conn::statement::Statement;
 use crate::db::model::claim::FinishedRow;
 use crate::db::model::new_result::NewResult;

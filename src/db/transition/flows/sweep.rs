@@ -2,12 +2,11 @@
 //! triggers.
 
 use crate::db::conn::connection::Conn;
-use crate::db::conn::sql::id_list;
+use crate::db::conn::dialect::id_list;
 use crate::db::conn::statement::Statement;
 use crate::db::model::claim::Cursor;
 use crate::db::model::wait_keys::WAITS_FOR_PARENTS;
-use crate::db::table::flows::batches;
-use crate::db::table::flows::members;
+use crate::db::table::flows::{batches, members};
 use crate::db::table::wanted_keys::{self, NewRequest};
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Integer, Nullable};

@@ -8,7 +8,7 @@ pub(crate) mod retry;
 pub(crate) mod tag;
 
 use crate::db::conn::connection::Conn;
-use crate::db::conn::sql::{id_list, job_ids, timestamp};
+use crate::db::conn::dialect::{id_list, job_ids, timestamp};
 use crate::db::conn::statement::Statement;
 use crate::db::model::history::contribution::Contribution;
 use crate::db::model::history::tally::CountedEnd;

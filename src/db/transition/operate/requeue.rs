@@ -1,7 +1,7 @@
 //! Moves waiting jobs to another queue.
 
 use crate::db::conn::connection::Conn;
-use crate::db::conn::sql::{Execution, id_list, job_ids};
+use crate::db::conn::dialect::{Execution, id_list, job_ids};
 use crate::db::conn::statement::Statement;
 use crate::db::model::state::JobState;
 use crate::db::table::{blocked, executions, ready, scheduled};

@@ -1,7 +1,7 @@
 //! Retries failed jobs.
 
 use crate::db::conn::connection::Conn;
-use crate::db::conn::sql::{id_list, timestamp};
+use crate::db::conn::dialect::{id_list, timestamp};
 use crate::db::conn::statement::Statement;
 use crate::db::model::state::JobState;
 use crate::db::table::flows::edges;

@@ -1,14 +1,13 @@
 //! Ends blocked jobs that do not wait for a slot.
 
 use crate::db::conn::connection::Conn;
-use crate::db::conn::dialect::Dialect;
-use crate::db::conn::sql::Execution;
+use crate::db::conn::dialect::{Dialect, Execution};
 use crate::db::conn::statement::Statement;
 use crate::db::model::outcome::{AttemptOutcome, JobFailure, ResultOutcome};
+use crate::db::table::blocked;
 use crate::db::table::holders::{AT_ONCE, FreeSlots, held_up_to, slot_list};
-use crate::db::table::jobs::EndedJob;
+use crate::db::table::jobs::{self, EndedJob};
 use crate::db::table::semaphores::{DOES_NOT_WAIT, limit_of};
-use crate::db::table::{blocked, jobs};
 use crate::db::transition::flows::end_waiting::end_waiting;
 use diesel::QueryResult;
 

@@ -1,7 +1,7 @@
 //! Decides about a new job when another job holds its unique id.
 
 use crate::db::conn::connection::Conn;
-use crate::db::conn::sql::Execution;
+use crate::db::conn::dialect::Execution;
 use crate::db::conn::statement::Statement;
 use crate::db::model::job_columns::JobColumns;
 use crate::db::model::new_row::{EnqueueOutcome, HolderState, NewRow, OnConflict, UniqueScope};

@@ -2,7 +2,7 @@
 //! takes its own back for a retry, and those of deleted jobs are freed.
 
 use crate::db::conn::connection::Conn;
-use crate::db::conn::sql::{Execution, id_list, job_ids};
+use crate::db::conn::dialect::{Execution, id_list, job_ids};
 use crate::db::conn::statement::Statement;
 use crate::db::model::claim::Cursor;
 use crate::db::model::new_row::UniqueScope;

@@ -1,6 +1,6 @@
 //! What wakes a poller, and whether it requests notifications.
 
-use crate::db::conn::wakeup;
+use crate::db::conn::listening;
 use crate::db::table::processes;
 use crate::process::base::heartbeat::Heartbeat;
 use crate::process::base::session::Session;
@@ -77,7 +77,7 @@ impl Wakeups {
         self.is_woken = false;
         if self.by_notification {
             let _ = session.run("wake other workers", |conn| {
-                wakeup::pass_on(conn, registration.id)
+                listening::pass_on(conn, registration.id)
             });
         }
     }
