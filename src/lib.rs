@@ -2,50 +2,7 @@
 #![doc = include_str!("../README.md")]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
-#[cfg(panic = "abort")]
-compile_error!(
-    "windlass catches the panics of jobs: with `panic = \"abort\"` one panicking job would stop all \
-     jobs; leave `panic` at \"unwind\" in the profile"
-);
-
-mod admin;
-mod audit;
-#[cfg(feature = "bench")]
-mod bench;
-mod clock;
-#[cfg(feature = "config")]
-mod config;
-#[cfg(feature = "config")]
-mod configured;
-mod db;
-#[cfg_attr(not(feature = "postgres"), allow(dead_code))]
-mod deadline;
-mod error;
-mod event;
-mod flow;
-pub mod history;
-mod job;
-mod mutant;
-mod operation;
-mod process;
-mod queue;
-pub mod recurring;
-mod recycle;
-mod retention;
-#[cfg(feature = "cli")]
-mod terminal;
-pub mod testing;
-#[cfg(feature = "web")]
-pub mod web;
-
-#[cfg(feature = "cli")]
-pub mod cli;
-#[cfg(any(doc, doctest))]
-pub mod guide;
-#[cfg(feature = "laboratory")]
-#[path = "../benches/laboratory/mod.rs"]
-pub mod laboratory;
-
+pub use crate::db::model::extras::On;
 pub use crate::job::enqueued::PublicToken;
 pub use crate::job::new_job::after::{After, ToParent};
 pub use admin::batches::details::{BatchDetails, BatchFollower, FailedOfBatch, FollowerState};
@@ -93,7 +50,6 @@ pub use db::conn::typed::TypedPostgres;
 pub use db::conn::typed::TypedSqlite;
 pub use db::conn::typed::{Backend as DbBackend, Typed, transaction};
 pub use db::model::audit::{Actor, Via};
-pub use db::model::follows::On;
 pub use db::model::new_row::{EnqueueOutcome, OnConflict, UniqueScope};
 pub use db::model::outcome::AttemptOutcome;
 pub use db::model::recurring::Overlap;
@@ -163,3 +119,47 @@ pub use recurring::tasks::RecurringStatus;
 pub use recurring::timing::Timing;
 pub use recycle::Recycle;
 pub use retention::Retention;
+
+#[cfg(panic = "abort")]
+compile_error!(
+    "windlass catches the panics of jobs: with `panic = \"abort\"` one panicking job would stop all \
+     jobs; leave `panic` at \"unwind\" in the profile"
+);
+
+mod admin;
+mod audit;
+#[cfg(feature = "bench")]
+mod bench;
+mod clock;
+#[cfg(feature = "config")]
+mod config;
+#[cfg(feature = "config")]
+mod configured;
+mod db;
+#[cfg_attr(not(feature = "postgres"), allow(dead_code))]
+mod deadline;
+mod error;
+mod event;
+mod flow;
+pub mod history;
+mod job;
+mod mutant;
+mod operation;
+mod process;
+mod queue;
+pub mod recurring;
+mod recycle;
+mod retention;
+#[cfg(feature = "cli")]
+mod terminal;
+pub mod testing;
+#[cfg(feature = "web")]
+pub mod web;
+
+#[cfg(feature = "cli")]
+pub mod cli;
+#[cfg(any(doc, doctest))]
+pub mod guide;
+#[cfg(feature = "laboratory")]
+#[path = "../benches/laboratory/mod.rs"]
+pub mod laboratory;

@@ -1,7 +1,7 @@
 //! Steps at which a job waits for others.
 
-use crate::db::model::follows::{Follows, Parent};
-use crate::db::model::wait::WaitUntil;
+use crate::db::model::extras::{Follows, Parent};
+use crate::db::model::outcome::WaitUntil;
 use crate::db::own;
 use crate::db::table::flows::joins;
 use crate::db::table::steps::StepState;

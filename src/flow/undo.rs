@@ -1,6 +1,6 @@
 //! Steps that are undone when the job fails.
 
-use crate::db::model::follows::{On, Otherwise, Parent};
+use crate::db::model::extras::{On, Otherwise, Parent};
 use crate::db::transition::enqueue::undo;
 use crate::db::{AsConn, own};
 use crate::error::Doing;

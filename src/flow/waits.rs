@@ -1,6 +1,6 @@
 //! Steps at which a job waits, and effects outside of the database.
 
-use crate::db::model::wait::{StepWait, WaitUntil};
+use crate::db::model::outcome::{StepWait, WaitUntil};
 use crate::db::table::steps;
 use crate::db::{DbConnection, own};
 use crate::error::Doing;

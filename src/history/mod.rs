@@ -32,8 +32,7 @@ pub(crate) mod totals;
 pub(crate) mod usual;
 
 pub use crate::db::model::history::cell::{FleetGauge, QueueGauge};
-pub use crate::db::model::history::histogram::Histogram;
-pub use crate::db::model::history::tally::Tally;
+pub use crate::db::model::history::tally::{Histogram, Tally};
 pub use filter::HistoryFilter;
 pub use lag::{HistoryLag, fold, lag};
 pub use range::TimeRange;

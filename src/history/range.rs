@@ -1,6 +1,6 @@
 //! The time ranges in which the history is read.
 
-use crate::db::model::history::resolution::Resolution;
+use crate::db::model::history::cell::Resolution;
 use crate::db::query::history::Seconds;
 use std::time::Duration;
 

@@ -1,6 +1,6 @@
 //! How fast the queues move.
 
-use crate::db::model::history::resolution::Resolution;
+use crate::db::model::history::cell::Resolution;
 use crate::db::query::history::Seconds;
 use crate::db::{AsConn, own};
 use crate::error::Result;

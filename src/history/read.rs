@@ -1,7 +1,6 @@
 //! Reads buckets and sums.
 
-use crate::db::model::history::cell::{Cell, FleetGauge, QueueGauge};
-use crate::db::model::history::resolution::Resolution;
+use crate::db::model::history::cell::{Cell, FleetGauge, QueueGauge, Resolution};
 use crate::db::model::history::tally::Tally;
 use crate::db::query::history::{self, CellsByTime, Seconds};
 use crate::db::table::history::series::{self, SeriesIds};

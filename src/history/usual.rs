@@ -1,8 +1,7 @@
 //! What is usual at some time.
 
-use crate::db::model::history::cell::Cell;
-use crate::db::model::history::histogram::Histogram;
-use crate::db::model::history::resolution::Resolution;
+use crate::db::model::history::cell::{Cell, Resolution};
+use crate::db::model::history::tally::Histogram;
 use crate::db::query::history::Seconds;
 use crate::db::{AsConn, own};
 use crate::error::Result;

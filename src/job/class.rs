@@ -1,7 +1,7 @@
 //! The `Job` trait.
 
 use crate::db::AsConn;
-use crate::db::model::stored_policy::FollowUpJob;
+use crate::db::model::extras::FollowUpJob;
 use crate::error::Result;
 use crate::job::concurrency::Concurrency;
 use crate::job::context::Context;

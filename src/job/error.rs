@@ -1,7 +1,7 @@
 //! How a job's own code can end: with a value, an error, or a request.
 
 use crate::db::Refusal;
-use crate::db::model::wait::StepWait;
+use crate::db::model::outcome::StepWait;
 use crate::error::Error;
 use std::error::Error as StdError;
 use std::fmt;

@@ -1,7 +1,7 @@
 //! What the span of a run needs to know of its job.
 
 use crate::db::model::claim::Claimed;
-use crate::db::model::traceparent::Traceparent;
+use crate::db::model::extras::Traceparent;
 
 /// What the span of a run needs, beside what the run itself does.
 #[derive(Debug, Clone, Copy, Default)]

@@ -1,7 +1,7 @@
 //! Refusing jobs that wait for what is not stored.
 
 use crate::db::Conn;
-use crate::db::model::follows::Follows;
+use crate::db::model::extras::Follows;
 use crate::db::model::new_row::NewRow;
 use crate::db::table::flows::{batches, parents};
 use crate::error::{Doing, Error, Result};

@@ -8,9 +8,9 @@ use crate::db::model::claim::{
     ClaimQueues, ClaimRequest, Claims, Cursor, EqualJobs, FinishedRow, NextJobs,
 };
 use crate::db::model::decision::Death;
-use crate::db::model::finished::KeySlots;
 use crate::db::model::new_row::{NewExpiry, NewRow, OnConflict};
 use crate::db::model::recurring::Definition;
+use crate::db::model::state::KeySlots;
 use crate::db::table::recurring_tasks;
 use crate::db::transition::operate::edit::{self, EditOutcome, NewArguments};
 use crate::db::transition::unique::unblock::{self, UnblockedPage};

@@ -3,7 +3,7 @@
 use crate::db::conn::connection::{AsConn, Conn};
 use crate::db::internal_tests::db::{TestDb, execute, on_each_database, texts};
 use crate::db::internal_tests::interleavings::world::{World, row};
-use crate::db::model::follows::{Follows, On, Otherwise, Parent};
+use crate::db::model::extras::{Follows, On, Otherwise, Parent};
 use crate::db::model::new_row::{NewLimit, NewRow};
 use crate::db::model::wait_keys::WAITS_FOR_EVENT;
 use crate::db::table::holders::{self, FreeSlots};
@@ -12,8 +12,8 @@ use crate::db::table::wanted_keys::BEGINNING;
 use crate::db::table::wanted_keys::{self, NewRequest};
 use crate::db::table::web::upkeep;
 use crate::db::transition::operate::retry::{AtMostOnce, retry};
-use crate::db::transition::promote::Promoted;
-use crate::db::transition::{enqueue, operate, promote};
+use crate::db::transition::promote::{self, Promoted};
+use crate::db::transition::{enqueue, operate};
 
 on_each_database!(
     a_promotion_ends_so_many_jobs_and_no_more,

@@ -1,8 +1,6 @@
 //! The history of thirteen months.
 
-use crate::db::model::history::cell::{Cell, FleetGauge, QueueGauge};
-use crate::db::model::history::packed::{self, Cells};
-use crate::db::model::history::resolution::Resolution;
+use crate::db::model::history::cell::{self, Cell, Cells, FleetGauge, QueueGauge, Resolution};
 use crate::db::model::history::tally::{CountedEnd, RunSpan, Tally};
 use crate::db::table::history::buckets::{self, BucketRow};
 use crate::db::table::history::series;
@@ -39,7 +37,7 @@ pub(crate) fn fill(connection: &mut DbConnection, progress: &dyn Fn(usize)) -> R
                     resolution,
                     starts_at: start,
                 };
-                rows.push((key, packed::pack(&cells(key, of, now, &samples))));
+                rows.push((key, cell::pack(&cells(key, of, now, &samples))));
                 start += resolution.span();
                 if rows.len() >= BATCH {
                     count += rows.len();

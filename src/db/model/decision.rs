@@ -3,9 +3,8 @@
 
 use crate::db::conn::dialect::Lossy;
 use crate::db::model::outcome::{
-    AttemptOutcome, EndedRun, Ending, JobFailure, ResultOutcome, cancelled,
+    AttemptOutcome, EndedRun, Ending, JobFailure, ResultOutcome, StepWait, cancelled,
 };
-use crate::db::model::wait::StepWait;
 use crate::mutant;
 use chrono::NaiveDateTime;
 use diesel::prelude::*;
@@ -223,7 +222,7 @@ mod tests {
     use super::*;
     use crate::db::model::claim::FinishedRow;
     use crate::db::model::outcome::RunStart;
-    use crate::db::model::wait::WaitUntil;
+    use crate::db::model::outcome::WaitUntil;
 
     const SECOND: Duration = Duration::from_secs(1);
 

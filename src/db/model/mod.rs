@@ -1,23 +1,14 @@
 //! The values that transitions take and return. Data only.
 
 pub(crate) mod audit;
-pub(crate) mod bare_arguments;
 pub(crate) mod claim;
 pub(crate) mod decision;
 pub(crate) mod extras;
 pub(crate) mod fingerprint;
-pub(crate) mod finished;
-pub(crate) mod follows;
 pub(crate) mod history;
 pub(crate) mod job_columns;
-pub(crate) mod new_quota;
-pub(crate) mod new_result;
 pub(crate) mod new_row;
 pub(crate) mod outcome;
 pub(crate) mod recurring;
 pub(crate) mod state;
-pub(crate) mod stored_policy;
-pub(crate) mod times;
-pub(crate) mod traceparent;
-pub(crate) mod wait;
 pub(crate) mod wait_keys;

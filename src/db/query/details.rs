@@ -2,7 +2,7 @@
 
 use crate::db::conn::connection::Conn;
 use crate::db::conn::statement::Statement;
-use crate::db::model::bare_arguments::BareArguments;
+use crate::db::model::extras::BareArguments;
 use chrono::NaiveDateTime;
 use diesel::prelude::*;
 use diesel::sql_types::{Nullable, Text, Timestamp};

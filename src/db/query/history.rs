@@ -4,10 +4,8 @@
 use crate::db::conn::connection::Conn;
 use crate::db::conn::dialect::{Dialect, Lossy, id_list};
 use crate::db::conn::statement::Statement;
-use crate::db::model::history::cell::Cell;
+use crate::db::model::history::cell::{self, Cell, Resolution};
 use crate::db::model::history::contribution::{BySeries, Contribution};
-use crate::db::model::history::packed;
-use crate::db::model::history::resolution::Resolution;
 use crate::db::model::history::tally::Tally;
 use crate::db::table::history::epoch;
 use crate::db::table::history::series::SeriesIds;
@@ -87,7 +85,7 @@ pub(crate) fn part(
             continue;
         }
         let cells = part.folded.entry(row.series_id).or_default();
-        for (bucket, cell) in packed::unpack(&row.data).unwrap_or_default() {
+        for (bucket, cell) in cell::unpack(&row.data).unwrap_or_default() {
             let start = row.seconds + i64::from(bucket) * step;
             if span.contains(start) {
                 cells.entry(start).or_default().merge(&cell);
@@ -131,7 +129,7 @@ pub(crate) fn sums(conn: &mut Conn<'_>) -> QueryResult<HistorySums> {
     let (unfolded, folded): (Vec<SumRow>, Vec<SumRow>) =
         rows.into_iter().partition(|row| row.id == 0);
     for row in folded {
-        let Ok(cell) = packed::unpack_one(&row.data) else {
+        let Ok(cell) = cell::unpack_one(&row.data) else {
             continue;
         };
         if row.queue_name.is_empty() {
@@ -180,8 +178,8 @@ pub(crate) fn unreadable(conn: &mut Conn<'_>) -> QueryResult<usize> {
     let rows: Vec<HistoryRow> = Statement::new(text).unkept().load(conn)?;
     let is_unreadable = |row: &HistoryRow| match row.series_id {
         0 => Contribution::unpack(&row.data).is_err(),
-        1 => packed::unpack_one(&row.data).is_err(),
-        _ => packed::unpack(&row.data).is_err(),
+        1 => cell::unpack_one(&row.data).is_err(),
+        _ => cell::unpack(&row.data).is_err(),
     };
     Ok(rows.iter().filter(|row| is_unreadable(row)).count())
 }

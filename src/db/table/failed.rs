@@ -3,8 +3,8 @@
 use crate::db::conn::connection::Conn;
 use crate::db::conn::dialect::{Lossy, id_list};
 use crate::db::conn::statement::{InputRows, Statement};
+use crate::db::model::extras::StoredPolicy;
 use crate::db::model::outcome::{JobFailure, is_unknown};
-use crate::db::model::stored_policy::StoredPolicy;
 use chrono::NaiveDateTime;
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Nullable, Text, Timestamp};

@@ -3,12 +3,9 @@
 use crate::db::conn::connection::Conn;
 use crate::db::conn::dialect::{Id, Lossy, id_list};
 use crate::db::conn::statement::{InputRows, Statement};
-use crate::db::model::bare_arguments::BareArguments;
 use crate::db::model::claim::{ClaimOf, FinishedRow};
-use crate::db::model::new_result::{NewResult, ResultOf};
-use crate::db::model::outcome::ResultOutcome;
-use crate::db::model::stored_policy::{FollowUpJob, StoredPolicy};
-use crate::db::model::traceparent::Traceparent;
+use crate::db::model::extras::{BareArguments, FollowUpJob, StoredPolicy, Traceparent};
+use crate::db::model::outcome::{NewResult, ResultOf, ResultOutcome};
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Bool, Integer, Nullable, Text};
 use std::collections::{BTreeMap, BTreeSet};

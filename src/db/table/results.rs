@@ -4,7 +4,7 @@
 use crate::db::conn::connection::Conn;
 use crate::db::conn::dialect::{Dialect, Id, id_list, micros};
 use crate::db::conn::statement::{InputRows, Param, Statement};
-use crate::db::model::new_result::NewResult;
+use crate::db::model::outcome::NewResult;
 use diesel::prelude::*;
 use std::time::Duration;
 

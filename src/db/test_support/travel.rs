@@ -2,7 +2,7 @@
 
 use crate::db::conn::connection::Conn;
 use crate::db::conn::statement::Statement;
-use crate::db::model::bare_arguments::MaybeBareArguments;
+use crate::db::model::extras::MaybeBareArguments;
 use crate::db::schema::declared;
 use crate::db::table::semaphores::DOES_NOT_WAIT;
 use chrono::NaiveDateTime;

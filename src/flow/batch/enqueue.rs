@@ -1,6 +1,6 @@
 //! Enqueueing batches.
 
-use crate::db::model::follows::On;
+use crate::db::model::extras::On;
 use crate::db::model::new_row::NewRow;
 use crate::db::table::flows::batches::{self, NewBatchRow};
 use crate::db::transition::enqueue::time_priority::rank_by_time;

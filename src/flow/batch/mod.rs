@@ -6,7 +6,7 @@ pub(crate) mod of_job;
 pub(crate) mod status;
 pub(crate) mod to_job;
 
-use crate::db::model::follows::{On, Otherwise};
+use crate::db::model::extras::{On, Otherwise};
 use crate::error::{Error, Result};
 use crate::flow::batch::to_job::ToNewJob;
 use crate::job::new_job::NewJob;

@@ -1,6 +1,6 @@
 //! Enqueueing flows.
 
-use crate::db::model::follows::{Follows, Parent};
+use crate::db::model::extras::{Follows, Parent};
 use crate::db::model::new_row::EnqueueOutcome;
 use crate::db::transition::enqueue::connect::{Parents, connect};
 use crate::db::transition::enqueue::whole;

@@ -1,8 +1,7 @@
 //! Classes whose jobs are not enqueued by name.
 
 use crate::db::Conn;
-use crate::db::model::new_quota::NewQuota;
-use crate::db::model::new_row::NewRow;
+use crate::db::model::new_row::{NewQuota, NewRow};
 use crate::db::table::classes;
 use crate::error::{Doing, Error, Result};
 use std::collections::{BTreeMap, BTreeSet};

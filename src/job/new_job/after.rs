@@ -1,6 +1,6 @@
 //! What `NewJob::after` takes.
 
-use crate::db::model::follows::Parent;
+use crate::db::model::extras::Parent;
 use crate::job::enqueued::Enqueued;
 use crate::job::id::{BatchId, JobId};
 use crate::job::new_job::NewJob;

@@ -6,9 +6,8 @@ pub(crate) mod parents;
 pub(crate) mod public_token;
 pub(crate) mod tags;
 
-use crate::db::model::follows::Follows;
+use crate::db::model::extras::{Follows, Traceparent};
 use crate::db::model::new_row::{EnqueueOutcome, NewLimit, NewRow};
-use crate::db::model::traceparent::Traceparent;
 use crate::db::transition::enqueue;
 use crate::db::transition::enqueue::time_priority::rank_by_time;
 use crate::db::{AsConn, own};

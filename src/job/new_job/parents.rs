@@ -1,6 +1,6 @@
 //! What a job waits for before it runs: a time, other jobs, batches.
 
-use crate::db::model::follows::{Follows, On, Otherwise, Parent};
+use crate::db::model::extras::{Follows, On, Otherwise, Parent};
 use crate::job::new_job::NewJob;
 use crate::job::new_job::after::After;
 use crate::queue::MAX_NAME;

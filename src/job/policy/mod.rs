@@ -10,9 +10,8 @@ pub(crate) mod propagation;
 pub(crate) mod quota;
 mod time_limits;
 
-use crate::db::model::extras::Extras;
+use crate::db::model::extras::{Extras, FollowUpJob, readable};
 use crate::db::model::new_row::{OnConflict, UniqueScope};
-use crate::db::model::stored_policy::{FollowUpJob, readable};
 use crate::job::policy::backoff::Backoff;
 use crate::job::policy::delivery::Delivery;
 use crate::job::policy::limit_kinds::{Expiry, RetryLimit};

@@ -1,7 +1,6 @@
 //! Quotas: how many jobs may be enqueued.
 
-use crate::db::model::new_quota::{NewQuota, QuotaLimits, QuotaRefusal};
-use crate::db::model::new_row::{Inserted, NewRow};
+use crate::db::model::new_row::{Inserted, NewQuota, NewRow, QuotaLimits, QuotaRefusal};
 use crate::db::table::quotas as table;
 use crate::db::transition::enqueue::admit::{self, NotEnqueued};
 use crate::db::{AsConn, Conn, own};

@@ -4,9 +4,9 @@
 //! stored with a job. There is one span for each call and each run, and none over the loops of a
 //! process.
 
+use crate::db::model::extras::Traceparent;
 use crate::db::model::new_row::NewRow;
 use crate::db::model::outcome::{Ending, JobFailure};
-use crate::db::model::traceparent::Traceparent;
 use crate::error::Result;
 use crate::job::context::Run;
 use crate::job::enqueued::Enqueued;

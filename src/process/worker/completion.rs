@@ -1,15 +1,11 @@
 //! Outcomes of jobs, sorted into groups that one transaction can write.
 
-use crate::db::model::claim::ClaimOf;
-use crate::db::model::finished::{FinishedJob, KeySlots};
-use crate::db::model::new_result::NewOutput;
-use crate::db::transition::end;
-
 use crate::clock;
 use crate::db::Conn;
-use crate::db::model::claim::{Claimed, Fence, FinishedRow};
-use crate::db::model::outcome::{ClaimEnd, Ending, JobFailure};
-use crate::db::transition::finish;
+use crate::db::model::claim::{ClaimOf, Claimed, Fence, FinishedRow};
+use crate::db::model::outcome::{ClaimEnd, Ending, JobFailure, NewOutput};
+use crate::db::model::state::{FinishedJob, KeySlots};
+use crate::db::transition::{end, finish};
 use crate::event::events::Event;
 use crate::job::id::JobId;
 use crate::job::perform::Outcome;

@@ -2,8 +2,8 @@
 
 use crate::db::Conn;
 use crate::db::model::claim::{ClaimOf, FinishedRow};
-use crate::db::model::finished::KeySlots;
 use crate::db::model::outcome::{ClaimEnd, Ending};
+use crate::db::model::state::KeySlots;
 use crate::db::table::claimed::EndedClaims;
 use crate::db::table::jobs;
 use crate::db::transition::{end, finish};

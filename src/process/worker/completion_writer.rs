@@ -2,9 +2,9 @@
 
 use crate::clock;
 use crate::db::model::claim::{Claimed, FinishedRow};
-use crate::db::model::finished::KeySlots;
 use crate::db::model::history::tally::CountedEnd;
 use crate::db::model::outcome::Ending;
+use crate::db::model::state::KeySlots;
 use crate::db::table::claimed::EndedClaims;
 use crate::db::transition::release;
 use crate::db::{Conn, LockWait, Precedence, with_lock_wait};
@@ -14,7 +14,6 @@ use crate::job::id::JobId;
 use crate::job::perform::Outcome;
 use crate::process::base::context::ProcessContext;
 use crate::process::base::session::Session;
-use crate::process::worker;
 use crate::process::worker::beat::store_logs;
 use crate::process::worker::completion::{
     self, CompletedRun, CompletionKind, PendingCompletion, fence,
@@ -22,9 +21,9 @@ use crate::process::worker::completion::{
 use crate::process::worker::completion_work::{
     WrittenCompletion, is_repeated, was_accepted, write_ended, write_finished,
 };
-use crate::process::worker::counting;
 use crate::process::worker::in_flight::InFlight;
 use crate::process::worker::slot_passing::{PassOn, SlotPassing};
+use crate::process::worker::{self, counting};
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;

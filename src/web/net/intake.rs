@@ -1,6 +1,6 @@
 //! What of a request is checked and read before it reaches the SQL threads.
 
-use crate::db::model::traceparent::Traceparent;
+use crate::db::model::extras::Traceparent;
 use crate::web::access::{addresses, host, origin};
 use crate::web::http::pairs::Pairs;
 use crate::web::http::request::{ApiRequest, Credentials, Request, Theme, Verb, new_id};

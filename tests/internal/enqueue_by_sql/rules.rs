@@ -1,7 +1,7 @@
 //! The rules of an enqueue as SQL: what [`NewJob`](crate::NewJob) refuses, in both dialects.
 
 use crate::db::conn::dialect::Dialect;
-use crate::db::model::new_quota::Per;
+use crate::db::model::new_row::Per;
 use crate::job::arguments::MAX_DEPTH;
 use crate::job::concurrency::MAX_KEY;
 use crate::job::new_job::{LONGEST_DELAY, MAX_ARGUMENTS};

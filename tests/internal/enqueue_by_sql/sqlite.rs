@@ -6,8 +6,7 @@ use crate::db::internal_tests::enqueue_by_sql::{
     OPTIONS, Words, constants, holds, json_type, must_be_json, policy, with_sources, word,
 };
 use crate::db::model::job_columns::JobColumns;
-use crate::db::model::new_quota::Per;
-use crate::db::model::new_row::UniqueScope;
+use crate::db::model::new_row::{Per, UniqueScope};
 
 /// The columns of a job that was checked, each with its value from the columns of the caller.
 const CHECKED: [&str; 18] = [

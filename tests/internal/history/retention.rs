@@ -4,7 +4,7 @@ use super::{finished, fold_all, insert_at, number, numbered, rows, total};
 use crate::db::DbConnection;
 use crate::db::conn::connection::AsConn;
 use crate::db::internal_tests::db::{TestDb, execute, on_each_database};
-use crate::db::model::history::resolution::Resolution;
+use crate::db::model::history::cell::Resolution;
 use crate::db::table::history::{deltas, series};
 use crate::db::transition::clear::history;
 use std::collections::BTreeMap;

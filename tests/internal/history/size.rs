@@ -5,9 +5,7 @@ use super::number;
 use crate::db::DbConnection;
 use crate::db::conn::connection::AsConn;
 use crate::db::internal_tests::db::{TestDb, execute, on_each_database};
-use crate::db::model::history::cell::{Cell, FleetGauge, QueueGauge};
-use crate::db::model::history::packed::{self, Cells};
-use crate::db::model::history::resolution::Resolution;
+use crate::db::model::history::cell::{self, Cell, Cells, FleetGauge, QueueGauge, Resolution};
 use crate::db::model::history::tally::{CountedEnd, RunSpan, Tally};
 use crate::db::table::history::buckets::{self, BucketRow};
 use crate::db::table::history::series;
@@ -104,7 +102,7 @@ impl Samples {
         for (place, rate) in RATES.into_iter().enumerate() {
             for resolution in Resolution::ALL {
                 for class in ["", "class"] {
-                    let row = |_| packed::pack(&row(rate, resolution, "queue", class));
+                    let row = |_| cell::pack(&row(rate, resolution, "queue", class));
                     let key = (place, resolution, class.is_empty());
                     samples.insert(key, (0..4).map(row).collect());
                 }
@@ -165,7 +163,7 @@ fn rows_are_short() {
     for (rate, least) in [(2.0, false), (60.0, false), (300.0, true)] {
         for resolution in Resolution::ALL {
             let sizes: Vec<usize> = (0..8)
-                .map(|_| packed::pack(&row(rate, resolution, "mail", "send")).len())
+                .map(|_| cell::pack(&row(rate, resolution, "mail", "send")).len())
                 .collect();
             let mean = sizes.iter().sum::<usize>() as f64 / sizes.len() as f64;
             assert!(mean < 1_500.0, "{rate} a minute, {resolution:?}: {mean}");

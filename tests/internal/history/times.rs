@@ -3,7 +3,7 @@
 use super::{finished, fold_all, insert_at, sum_of};
 use crate::db::conn::connection::AsConn;
 use crate::db::internal_tests::db::{TestDb, on_each_database};
-use crate::db::model::history::resolution::Resolution;
+use crate::db::model::history::cell::Resolution;
 use crate::db::table::history::series;
 use crate::history::{self, HistoryFilter, TimeRange};
 use chrono::DateTime;

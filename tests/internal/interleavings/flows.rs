@@ -8,13 +8,12 @@ use crate::db::internal_tests::interleavings::Play;
 use crate::db::internal_tests::interleavings::acts::*;
 use crate::db::internal_tests::interleavings::world::{World, row, take};
 use crate::db::model::claim::{Cursor, FinishedRow};
-use crate::db::model::finished::{FinishedJob, KeySlots};
-use crate::db::model::follows::{On, Otherwise};
+use crate::db::model::extras::{On, Otherwise};
 use crate::db::model::new_row::NewRow;
+use crate::db::model::state::{FinishedJob, KeySlots};
 use crate::db::table::flows::batches::{self, Addition, NewBatchRow};
 use crate::db::transition::enqueue::{self, flows};
-use crate::db::transition::flows as batch_flows;
-use crate::db::transition::{finish, promote};
+use crate::db::transition::{finish, flows as batch_flows, promote};
 use diesel::QueryResult;
 
 on_each_database!(

@@ -7,12 +7,11 @@ use crate::db::internal_tests::interleavings::acts::*;
 use crate::db::internal_tests::interleavings::world::{World, row};
 use crate::db::model::claim::Fence;
 use crate::db::model::claim::FinishedRow::{self, Delete, Keep};
-use crate::db::model::finished::{FinishedJob, KeySlots};
+use crate::db::model::state::{FinishedJob, KeySlots};
 use crate::db::table::progress::{self, ClaimNote, Note};
 use crate::db::table::steps::{self, StepState};
 use crate::db::transition::finish;
-use crate::db::transition::recover;
-use crate::db::transition::recover::ProcessAfter;
+use crate::db::transition::recover::{self, ProcessAfter};
 use diesel::QueryResult;
 
 /// p1 holds j1 and j2.

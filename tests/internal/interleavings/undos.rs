@@ -5,7 +5,7 @@ use crate::db::internal_tests::db::{TestDb, execute, on_each_database, texts};
 use crate::db::internal_tests::interleavings::Play;
 use crate::db::internal_tests::interleavings::acts::{fail, retry};
 use crate::db::internal_tests::interleavings::world::{World, row};
-use crate::db::model::follows::{Follows, On, Otherwise, Parent};
+use crate::db::model::extras::{Follows, On, Otherwise, Parent};
 use crate::db::model::new_row::NewRow;
 use crate::db::table::steps;
 use crate::db::transition::enqueue::undo;

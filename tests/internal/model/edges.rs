@@ -6,7 +6,7 @@ use crate::db::internal_tests::model::state::{Job, Model, Place};
 use crate::db::internal_tests::model::step::{Move, New, Pick, Step};
 use crate::db::internal_tests::model::subject::Ids;
 use crate::db::internal_tests::model::transitions::{Taken, new_row};
-use crate::db::model::follows::{Follows, On, Otherwise, Parent};
+use crate::db::model::extras::{Follows, On, Otherwise, Parent};
 use crate::db::model::new_row::NewRow;
 use crate::db::transition::enqueue;
 use diesel::QueryResult;

@@ -1,11 +1,7 @@
 //! How claims end, on a real database.
 
-use crate::db::conn::statement::Statement;
-use crate::db::model::claim::ClaimOf;
-use crate::db::model::finished::KeySlots;
-use crate::db::transition::end;
-
 use crate::db::conn::connection::Conn;
+use crate::db::conn::statement::Statement;
 use crate::db::internal_tests::checks::JobRow;
 use crate::db::internal_tests::db::execute;
 use crate::db::internal_tests::model::reference::{Answer, MAX_ATTEMPTS, RETRY_AFTER};
@@ -13,11 +9,12 @@ use crate::db::internal_tests::model::state::forgotten;
 use crate::db::internal_tests::model::step::{By, End, LastRetry, Next, Sight, Which};
 use crate::db::internal_tests::model::subject::number;
 use crate::db::internal_tests::model::transitions::{NOBODY, Taken, claim_queues, day};
-use crate::db::model::claim::{FinishedRow, NextJobs};
+use crate::db::model::claim::{ClaimOf, FinishedRow, NextJobs};
 use crate::db::model::decision::Death;
 use crate::db::model::outcome::{ClaimEnd, Ending, JobFailure};
+use crate::db::model::state::KeySlots;
 use crate::db::table::{claimed, jobs};
-use crate::db::transition::{finish, prune, release};
+use crate::db::transition::{end, finish, prune, release};
 use crate::job::error::JobError;
 use crate::job::policy::Policy;
 use crate::job::policy::backoff::Backoff;

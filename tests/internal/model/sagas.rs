@@ -5,7 +5,7 @@ use crate::db::internal_tests::model::reference::Answer;
 use crate::db::internal_tests::model::state::{Model, Place, by_time};
 use crate::db::internal_tests::model::step::{By, Move, New, Step, Which, plain};
 use crate::db::internal_tests::model::transitions::{Taken, new_row};
-use crate::db::model::follows::{Follows, On, Otherwise, Parent};
+use crate::db::model::extras::{Follows, On, Otherwise, Parent};
 use crate::db::model::new_row::{Inserted, NewRow, OnConflict};
 use crate::db::table::steps::{self, StepState};
 use crate::db::transition::enqueue::{self, undo};

@@ -5,32 +5,6 @@
 //! Diesel's instrumentation while each function runs once; a child of `db`,
 //! because nobody else may call them.
 
-use crate::db::conn::connection::{AsConn, Conn};
-use crate::db::conn::database::Database;
-use crate::db::conn::owned::DbConnection;
-use crate::db::model::claim::ClaimOf;
-use crate::db::model::claim::{
-    ClaimQueues, ClaimRequest, Claims, Cursor, EqualJobs, Fence, FinishedRow, NextJobs, PausedScan,
-};
-use crate::db::model::decision::Death;
-use crate::db::model::finished::{FinishedJob, KeySlots};
-use crate::db::model::history::cell::{GaugeSample, QueueGauge};
-use crate::db::model::history::contribution::Contribution;
-use crate::db::model::history::tally::CountedEnd;
-use crate::db::model::new_result::{NewResult, ResultOf};
-use crate::db::model::new_row::{NewLimit, NewRow};
-use crate::db::model::outcome::ResultOutcome;
-use crate::db::table::history::deltas::{self, NumberedDelta};
-use crate::db::table::processes::{self, NewProcess};
-use crate::db::transition::finish;
-use crate::db::transition::fold::{self, FoldWhen, Folded};
-use crate::db::transition::{claim, enqueue, promote};
-use diesel::connection::{Connection as _, InstrumentationEvent};
-use diesel::prelude::*;
-use diesel::result::Error::RollbackTransaction;
-use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex};
-
 mod flows;
 mod job_pages;
 mod looks;
@@ -46,6 +20,30 @@ mod waits;
 #[cfg(feature = "web")]
 mod web_pages;
 mod works;
+
+use crate::db::conn::connection::{AsConn, Conn};
+use crate::db::conn::database::Database;
+use crate::db::conn::owned::DbConnection;
+use crate::db::model::claim::{
+    ClaimOf, ClaimQueues, ClaimRequest, Claims, Cursor, EqualJobs, Fence, FinishedRow, NextJobs,
+    PausedScan,
+};
+use crate::db::model::decision::Death;
+use crate::db::model::history::cell::{GaugeSample, QueueGauge};
+use crate::db::model::history::contribution::Contribution;
+use crate::db::model::history::tally::CountedEnd;
+use crate::db::model::new_row::{NewLimit, NewRow};
+use crate::db::model::outcome::{NewResult, ResultOf, ResultOutcome};
+use crate::db::model::state::{FinishedJob, KeySlots};
+use crate::db::table::history::deltas::{self, NumberedDelta};
+use crate::db::table::processes::{self, NewProcess};
+use crate::db::transition::fold::{self, FoldWhen, Folded};
+use crate::db::transition::{claim, enqueue, finish, promote};
+use diesel::connection::{Connection as _, InstrumentationEvent};
+use diesel::prelude::*;
+use diesel::result::Error::RollbackTransaction;
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex};
 
 /// Everything that people ask of the tables.
 fn all_looks() -> Vec<(&'static str, Work)> {

@@ -2,10 +2,9 @@
 
 use crate::db::conn::connection::Conn;
 use crate::db::model::claim::{Fence, FinishedRow};
-use crate::db::model::follows::{Follows, On, Otherwise, Parent};
+use crate::db::model::extras::{Follows, On, Otherwise, Parent};
 use crate::db::model::new_row::NewRow;
-use crate::db::model::outcome::{Ending, JobFailure};
-use crate::db::model::wait::{StepWait, WaitUntil};
+use crate::db::model::outcome::{Ending, JobFailure, StepWait, WaitUntil};
 use crate::db::plans::{Rows, Work, fence, run};
 use crate::db::query::doctor::waits::{self as checks, WaitRule};
 use crate::db::table::flows::waits::{self, LateWait};

@@ -4,11 +4,10 @@ use crate::db::conn::connection::Conn;
 use crate::db::conn::dialect::Dialect;
 use crate::db::conn::listening;
 use crate::db::model::claim::{ClaimQueues, Cursor, FinishedRow, PausedScan};
-use crate::db::model::finished::KeySlots;
-use crate::db::model::new_quota::{NewQuota, QuotaLimits};
-use crate::db::model::new_row::{NewExpiry, NewRow, OnConflict};
+use crate::db::model::new_row::{NewExpiry, NewQuota, NewRow, OnConflict, QuotaLimits};
 use crate::db::model::outcome::{ClaimEnd, Ending, JobFailure};
 use crate::db::model::recurring::{DueTick, Firing, Overlap};
+use crate::db::model::state::KeySlots;
 use crate::db::plans::{
     CLASS, Rows, Work, claim, claim_past_paused, death, fence, finish_and_claim_next,
     finish_and_tell, job, limited, named, register, run, with_steps, *,

@@ -1,7 +1,6 @@
 //! What a process or a transaction adds to the history.
 
-use crate::db::model::history::cell::Cell;
-use crate::db::model::history::packed::{ByteReader, ByteWriter, Unreadable};
+use crate::db::model::history::cell::{ByteReader, ByteWriter, Cell, Unreadable};
 use crate::db::model::history::tally::Tally;
 use std::collections::BTreeMap;
 

@@ -2,7 +2,4 @@
 
 pub(crate) mod cell;
 pub(crate) mod contribution;
-pub(crate) mod histogram;
-pub(crate) mod packed;
-pub(crate) mod resolution;
 pub(crate) mod tally;

@@ -3,7 +3,7 @@
 use crate::db::conn::connection::{Conn, age};
 use crate::db::conn::dialect::{Lossy, MaybeLossy, id_list};
 use crate::db::conn::statement::Statement;
-use crate::db::model::bare_arguments::{BareArguments, MaybeBareArguments};
+use crate::db::model::extras::{BareArguments, MaybeBareArguments};
 use crate::db::model::state::JobState;
 use crate::db::query::jobs::runs;
 use crate::db::table::jobs::is_of_ruby;

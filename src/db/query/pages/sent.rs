@@ -3,7 +3,7 @@
 use crate::db::conn::connection::Conn;
 use crate::db::conn::dialect::{Id, id_list};
 use crate::db::conn::statement::Statement;
-use crate::db::model::bare_arguments::MaybeBareArguments;
+use crate::db::model::extras::MaybeBareArguments;
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Nullable, Text};
 

@@ -5,7 +5,7 @@
 use crate::db::conn::connection::Conn;
 use crate::db::conn::dialect::{Execution, Id, id_list, job_ids};
 use crate::db::conn::statement::{InputRows, Param, Statement};
-use crate::db::model::follows::{On, Otherwise, Parent};
+use crate::db::model::extras::{On, Otherwise, Parent};
 use crate::db::model::wait_keys::WAITS_FOR_PARENTS;
 use crate::db::table::flows::undos;
 use crate::db::table::semaphores::NEVER_EXPIRES;

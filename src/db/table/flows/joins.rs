@@ -3,7 +3,7 @@
 use crate::db::conn::connection::Conn;
 use crate::db::conn::dialect::{Id, id_list};
 use crate::db::conn::statement::Statement;
-use crate::db::model::follows::Parent;
+use crate::db::model::extras::Parent;
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Nullable};
 

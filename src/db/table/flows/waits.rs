@@ -98,7 +98,7 @@ pub(crate) fn record_over(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<Vec<
          FROM windlass_waits w LEFT JOIN windlass_events e ON e.name = w.event_name \
          WHERE w.job_id IN {{in $1}} AND (e.name IS NOT NULL OR w.timeout_at <= {{now}}) ORDER BY w.job_id \
          ON CONFLICT (job_id, name) DO UPDATE SET name = excluded.name RETURNING job_id",
-        crate::db::model::wait::TIMED_OUT
+        crate::db::model::outcome::TIMED_OUT
     );
     Statement::new(text)
         .bind(id_list(jobs))

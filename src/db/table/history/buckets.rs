@@ -3,7 +3,7 @@
 use crate::db::conn::connection::Conn;
 use crate::db::conn::dialect::{Dialect, id_list};
 use crate::db::conn::statement::Statement;
-use crate::db::model::history::resolution::Resolution;
+use crate::db::model::history::cell::Resolution;
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Binary};
 

@@ -3,9 +3,8 @@
 use crate::db::conn::connection::Conn;
 use crate::db::conn::dialect::{Dialect, Id, Lossy, id_list, micros};
 use crate::db::conn::statement::Statement;
-use crate::db::model::history::cell::Cell;
+use crate::db::model::history::cell::{self, Cell};
 use crate::db::model::history::contribution::{BySeries, OTHER};
-use crate::db::model::history::packed;
 use crate::db::table::history::epoch;
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Binary, Text};
@@ -46,7 +45,7 @@ pub(crate) fn insert_first(conn: &mut Conn<'_>) -> QueryResult<()> {
     let text = "INSERT INTO windlass_stats_series (queue_name, class_name, folded_at, total) \
          VALUES ('', '', {time '1970-01-01 00:00:00.000000'}, $1) ON CONFLICT (queue_name, class_name) DO NOTHING";
     Statement::new(text)
-        .bind(&packed::pack_one(&Cell::default())[..])
+        .bind(&cell::pack_one(&Cell::default())[..])
         .unkept()
         .execute(conn)
 }
@@ -140,7 +139,7 @@ pub(crate) fn insert(conn: &mut Conn<'_>, queue: &str, class: &str) -> QueryResu
     let rows: Vec<Id> = Statement::new(text)
         .bind(queue)
         .bind(class)
-        .bind(&packed::pack_one(&Cell::default())[..])
+        .bind(&cell::pack_one(&Cell::default())[..])
         .unkept()
         .load(conn)?;
     let row = rows.into_iter().next().ok_or(diesel::NotFound)?;

@@ -3,7 +3,7 @@
 use crate::db::conn::connection::Conn;
 use crate::db::conn::dialect::id_list;
 use crate::db::conn::statement::Statement;
-use crate::db::model::new_quota::Per;
+use crate::db::model::new_row::Per;
 use crate::db::table::quotas::slots;
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Text};

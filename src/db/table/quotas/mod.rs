@@ -6,7 +6,7 @@ pub(crate) mod slots;
 use crate::db::conn::connection::Conn;
 use crate::db::conn::dialect::{Lossy, micros};
 use crate::db::conn::statement::Statement;
-use crate::db::model::new_quota::Per;
+use crate::db::model::new_row::Per;
 use crate::db::table::quotas::jobs::WAITS;
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Nullable, Text};

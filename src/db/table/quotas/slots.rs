@@ -9,7 +9,7 @@
 use crate::db::conn::connection::Conn;
 use crate::db::conn::dialect::{Dialect, micros};
 use crate::db::conn::statement::Statement;
-use crate::db::model::new_quota::{NewQuota, Per};
+use crate::db::model::new_row::{NewQuota, Per};
 use crate::db::table::recurring_tasks;
 use crate::mutant;
 use chrono::Timelike;

@@ -1,7 +1,7 @@
 //! Deletes what the history keeps no longer.
 
 use crate::db::conn::connection::Conn;
-use crate::db::model::history::resolution::Resolution;
+use crate::db::model::history::cell::Resolution;
 use crate::db::table::history::{buckets, deltas, series};
 use crate::db::transition::clear::ClearedPage;
 use diesel::QueryResult;

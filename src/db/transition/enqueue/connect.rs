@@ -3,7 +3,7 @@
 use crate::db::conn::connection::Conn;
 use crate::db::conn::dialect::Dialect;
 use crate::db::model::claim::Fence;
-use crate::db::model::follows::{Follows, On, Otherwise, Parent};
+use crate::db::model::extras::{Follows, On, Otherwise, Parent};
 use crate::db::model::new_row::{EnqueueOutcome, Inserted, NewRow};
 use crate::db::model::state::JobState;
 use crate::db::table::executions;

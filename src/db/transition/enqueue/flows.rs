@@ -1,7 +1,7 @@
 //! Enqueues batches, in the transaction of the caller.
 
 use crate::db::conn::connection::Conn;
-use crate::db::model::follows::{On, Otherwise, Parent};
+use crate::db::model::extras::{On, Otherwise, Parent};
 use crate::db::model::new_row::NewRow;
 use crate::db::table::flows::edges::{self, NewEdge};
 use crate::db::table::flows::{batches, members};

@@ -1,7 +1,7 @@
 //! Jobs that undo steps of others.
 
 use crate::db::conn::connection::Conn;
-use crate::db::model::follows::{On, Otherwise, Parent};
+use crate::db::model::extras::{On, Otherwise, Parent};
 use crate::db::model::state::JobState;
 use crate::db::table::executions;
 use crate::db::table::flows::edges::{self, NewEdge};

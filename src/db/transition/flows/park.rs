@@ -2,7 +2,7 @@
 
 use crate::db::conn::connection::Conn;
 use crate::db::model::decision::{Destination, JobDecision};
-use crate::db::model::wait::{StepWait, WaitUntil};
+use crate::db::model::outcome::{StepWait, WaitUntil};
 use crate::db::table::flows::edges;
 use crate::db::table::flows::waits::{self, NewWait};
 use crate::db::table::steps;

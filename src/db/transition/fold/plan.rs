@@ -1,10 +1,8 @@
 //! What one fold adds to each series, and how it is written.
 
 use crate::db::conn::connection::Conn;
-use crate::db::model::history::cell::{Cell, GaugeSample};
+use crate::db::model::history::cell::{self, Cell, Cells, GaugeSample, Resolution, Unreadable};
 use crate::db::model::history::contribution::{Contribution, MOST_SERIES};
-use crate::db::model::history::packed::{self, Cells, Unreadable};
-use crate::db::model::history::resolution::Resolution;
 use crate::db::table::history::buckets::{self, BucketRow};
 use crate::db::table::history::series::{self, SeriesIds};
 use diesel::QueryResult;
@@ -150,12 +148,12 @@ impl FoldPlan {
             let mut written = Vec::with_capacity(rows.len());
             for (key, added) in rows {
                 let found = found.get(&(key.series_id, key.resolution.seconds(), key.starts_at));
-                match found.map_or_else(|| Ok(Cells::new()), |data| packed::unpack(data)) {
+                match found.map_or_else(|| Ok(Cells::new()), |data| cell::unpack(data)) {
                     Ok(mut cells) => {
                         for (bucket, cell) in added {
                             cells.entry(*bucket).or_default().merge(cell);
                         }
-                        written.push((*key, packed::pack(&cells)));
+                        written.push((*key, cell::pack(&cells)));
                     }
                     Err(Unreadable::Newer) => return Ok(WrittenPlan::LeftToNewer),
                     Err(Unreadable::Damaged) => {}
@@ -170,7 +168,7 @@ impl FoldPlan {
         let ids: Vec<i64> = self.added.keys().copied().collect();
         let mut written = Vec::with_capacity(ids.len());
         for sum in series::totals(conn, &ids)? {
-            let mut total = match packed::unpack_one(&sum.total) {
+            let mut total = match cell::unpack_one(&sum.total) {
                 Ok(total) => total,
                 Err(Unreadable::Newer) => return Ok(WrittenPlan::LeftToNewer),
                 Err(Unreadable::Damaged) => continue,
@@ -185,7 +183,7 @@ impl FoldPlan {
             }
             // Samples have no sum.
             (total.queue, total.fleet) = (None, None);
-            written.push((sum.id, packed::pack_one(&total)));
+            written.push((sum.id, cell::pack_one(&total)));
         }
         series::set_totals(conn, written)?;
         Ok(WrittenPlan::Written)
