@@ -2,7 +2,7 @@
 
 use crate::db::model::fingerprint::shape;
 use crate::db::model::outcome;
-use crate::db::query::failed_groups::{self, GroupRow};
+use crate::db::query::jobs::{self, GroupRow};
 use crate::db::table::failed::{self, FailureRow};
 use crate::db::{AsConn, own};
 use crate::error::{Doing, Result};
@@ -86,12 +86,12 @@ pub fn failed_groups<C: AsConn + ?Sized>(conn: &mut C, limit: u32) -> Result<Fai
     let limit = usize::try_from(limit).unwrap_or(usize::MAX);
     let mut conn = own(conn);
     let doing = "group the failed jobs";
-    let mut known = failed_groups::fingerprints(&mut conn, MOST_FINGERPRINTS + 1).doing(doing)?;
+    let mut known = jobs::fingerprints(&mut conn, MOST_FINGERPRINTS + 1).doing(doing)?;
     let mut is_complete = known.len() <= MOST_FINGERPRINTS;
     known.sort_by_key(|one| std::cmp::Reverse(one.last_id));
     is_complete &= known.len() <= limit;
     known.truncate(limit);
-    let rows = failed_groups::groups(&mut conn, &known, MOST_COUNTED).doing(doing)?;
+    let rows = jobs::groups(&mut conn, &known, MOST_COUNTED).doing(doing)?;
     let mut groups: BTreeMap<String, FailedGroup> = rows
         .into_iter()
         .map(|row| (row.fingerprint.clone(), FailedGroup::of(row)))

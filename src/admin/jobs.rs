@@ -4,7 +4,6 @@ use crate::db::model::audit::Actor;
 use crate::db::model::state::JobState;
 use crate::db::query::filter::Filter;
 use crate::db::query::jobs::{self, JobCount, JobSummary};
-use crate::db::query::scan;
 use crate::db::{AsConn, own};
 use crate::error::{Doing, Result};
 use crate::job::id::{BatchId, JobId};
@@ -246,7 +245,7 @@ impl Jobs {
             is_exact: true,
         };
         for state in &self.states {
-            let counted = scan::count(&mut own(conn), *state, &self.filter, most - all.count);
+            let counted = jobs::count(&mut own(conn), *state, &self.filter, most - all.count);
             let counted = counted.doing("count the jobs")?;
             all.count += counted.count;
             all.is_exact &= counted.is_exact;

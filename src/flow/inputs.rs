@@ -1,6 +1,6 @@
 //! The results of what a job waited for.
 
-use crate::db::query::flows::inputs::{self, InputRow, ParentBatch};
+use crate::db::query::flows::nodes::{self, InputRow, ParentBatch};
 use crate::db::{DbConnection, own};
 use crate::error::{Doing as _, Result};
 use crate::job::context::Context;
@@ -24,7 +24,7 @@ impl<S: ?Sized> Context<'_, S> {
     /// value: it has failed, or returned none.
     pub fn input<T: DeserializeOwned>(&self, name: &str) -> JobResult<T> {
         let job = self.run().job_id;
-        let found = inputs::named(&mut own(&mut self.connection()?), job, name);
+        let found = nodes::named(&mut own(&mut self.connection()?), job, name);
         let found = found.doing("read an input")?.ok_or_else(|| {
             let message = format!("this job waited for none with the name `{name}`");
             JobError::new("no_input", message).fail()
@@ -141,13 +141,11 @@ impl<T> Inputs<'_, T> {
         while self.page.is_empty() {
             match &mut self.place {
                 InputPlace::Jobs(after) => {
-                    self.page = inputs::of_jobs(conn, self.job, *after)
-                        .doing(ACTION)?
-                        .into();
+                    self.page = nodes::of_jobs(conn, self.job, *after).doing(ACTION)?.into();
                     match self.page.back() {
                         Some(last) => *after = last.job_id,
                         None => {
-                            let batches = inputs::batches(conn, self.job).doing(ACTION)?;
+                            let batches = nodes::batches(conn, self.job).doing(ACTION)?;
                             self.place = InputPlace::Batches(batches.into(), 0);
                         }
                     }
@@ -157,7 +155,7 @@ impl<T> Inputs<'_, T> {
                         self.place = InputPlace::Nothing;
                         return Ok(());
                     };
-                    let rows = inputs::of_batch(conn, batch.batch_id, *after).doing(ACTION)?;
+                    let rows = nodes::of_batch(conn, batch.batch_id, *after).doing(ACTION)?;
                     let named = rows.into_iter().map(|row| InputRow {
                         name: batch.name.clone(),
                         ..row

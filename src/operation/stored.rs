@@ -5,7 +5,7 @@ use crate::admin::jobs::Jobs;
 use crate::db::Conn;
 use crate::db::conn::dialect::IdRange;
 use crate::db::query::batches::walk::{BatchWalk, Members};
-use crate::db::query::scan;
+use crate::db::query::jobs;
 use crate::db::table::operators::operations::{OperationAdvance, OperationRow};
 use crate::db::transition::operators::operation::AppliedBatch;
 use crate::operation::batch::{self, BatchMode, BatchResult};
@@ -96,7 +96,7 @@ impl StoredOperation {
         let up_to = match (bound.newest, place.up_to) {
             (None, _) => bound.up_to,
             (Some(_), Some(up_to)) => up_to,
-            (Some(_), None) => scan::last(conn, bound.state)?,
+            (Some(_), None) => jobs::last(conn, bound.state)?,
         };
         let range = IdRange {
             after: place.after.unwrap_or(bound.after),
@@ -104,7 +104,7 @@ impl StoredOperation {
         };
         let limit = BATCH.min(most.unwrap_or(BATCH));
         self.jobs.filter.newest = bound.newest;
-        let page = scan::next(conn, bound.state, &self.jobs.filter, range, limit)?;
+        let page = jobs::next(conn, bound.state, &self.jobs.filter, range, limit)?;
         place.after = page.reached;
         place.up_to = page.reached.and(bound.newest).map(|_| up_to);
         place.walks += usize::from(page.reached.is_none());

@@ -6,7 +6,7 @@ use crate::admin::retry_rate::RetryRate;
 use crate::db::Conn;
 use crate::db::model::state::JobState;
 use crate::db::query::batches::walk::{self as batch_walk, BatchWalk};
-use crate::db::query::scan;
+use crate::db::query::jobs;
 use chrono::NaiveDateTime;
 use diesel::QueryResult;
 use serde::{Deserialize, Serialize};
@@ -47,13 +47,13 @@ pub(crate) fn bounds(conn: &mut Conn<'_>, jobs: &Jobs) -> QueryResult<Vec<WalkBo
             newest: None,
         }]);
     }
-    let newest = scan::last(conn, JobState::Finished)?;
+    let newest = jobs::last(conn, JobState::Finished)?;
     let mut bounds = Vec::new();
     for state in &jobs.states {
         bounds.push(WalkBound {
             state: *state,
-            after: scan::first(conn, *state)?.saturating_sub(1),
-            up_to: scan::last(conn, *state)?,
+            after: jobs::first(conn, *state)?.saturating_sub(1),
+            up_to: jobs::last(conn, *state)?,
             newest: Some(newest),
         });
     }

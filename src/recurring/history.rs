@@ -1,7 +1,7 @@
 //! The past ticks of a task.
 
 use crate::db::model::state::JobState;
-use crate::db::query::ticks;
+use crate::db::query::load::tasks;
 use crate::db::{AsConn, own};
 use crate::error::{Doing, Result};
 use crate::job::id::JobId;
@@ -30,7 +30,7 @@ pub struct TickStatus {
 pub fn ticks<C: AsConn + ?Sized>(conn: &mut C, key: &str, count: usize) -> Result<Vec<TickStatus>> {
     let count = i64::try_from(count).unwrap_or(i64::MAX);
     let rows =
-        ticks::list(&mut own(conn), key, count).doing("read the history of the recurring task")?;
+        tasks::list(&mut own(conn), key, count).doing("read the history of the recurring task")?;
     let ticks = rows.into_iter().map(|row| TickStatus {
         tick: row.run_at.and_utc(),
         job_id: JobId(row.job_id),

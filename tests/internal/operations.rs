@@ -5,7 +5,7 @@ use crate::db::conn::dialect::IdRange;
 use crate::db::internal_tests::db::{TestDb, execute, on_each_database};
 use crate::db::model::state::JobState;
 use crate::db::query::filter::Filter;
-use crate::db::query::scan;
+use crate::db::query::jobs;
 use crate::operation::turns::OperationTurns;
 use crate::{Change, Jobs, NewJob, OperationState};
 
@@ -30,14 +30,14 @@ fn a_part_of_a_group_is_searched_in_parts(db: &TestDb) {
         class: Some("none".to_owned()),
         ..Filter::default()
     };
-    let up_to = scan::last(conn, JobState::Failed).unwrap();
+    let up_to = jobs::last(conn, JobState::Failed).unwrap();
     let (mut after, mut pages) = (Some(0), 0);
     while let Some(start) = after {
         let range = IdRange {
             after: start,
             up_to,
         };
-        let page = scan::next(conn, JobState::Failed, &filter, range, 500).unwrap();
+        let page = jobs::next(conn, JobState::Failed, &filter, range, 500).unwrap();
         assert!(page.jobs.is_empty());
         (after, pages) = (page.reached, pages + 1);
     }
@@ -48,7 +48,7 @@ fn a_part_of_a_group_is_searched_in_parts(db: &TestDb) {
         ..filter
     };
     let range = IdRange { after: 0, up_to };
-    let page = scan::next(conn, JobState::Failed, &group, range, 10_000).unwrap();
+    let page = jobs::next(conn, JobState::Failed, &group, range, 10_000).unwrap();
     assert_eq!((page.jobs.len(), page.reached), (5_194, None));
 }
 

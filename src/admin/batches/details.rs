@@ -2,8 +2,7 @@
 
 use crate::admin::batches::list::BatchSummary;
 use crate::admin::job_info::{self, TaskStatus};
-use crate::db::query::batches::details::{self, FollowingJob};
-use crate::db::query::batches::list;
+use crate::db::query::batches::list::{self, FollowingJob};
 use crate::db::query::batches::walk::{self, Members};
 use crate::db::{AsConn, Conn, own};
 use crate::error::{Doing as _, Error, Result};
@@ -117,12 +116,12 @@ pub(crate) fn look(conn: &mut Conn<'_>, batch: BatchId, most: i64) -> Result<Opt
     let Some(row) = list::one(conn, batch.0, most).doing(ACTION)? else {
         return Ok(None);
     };
-    let following = details::following(conn, batch.0, NAMED).doing(ACTION)?;
+    let following = list::following(conn, batch.0, NAMED).doing(ACTION)?;
     let outer = following.iter().find_map(|job| job.outer_batch);
     let follows = following.iter().filter(|job| job.outer_batch.is_none());
     let follows = follows.map(|job| follower(conn, job));
     let follows = follows.collect::<Result<_>>()?;
-    let inner = details::inner(conn, &[batch.0], NAMED).doing(ACTION)?;
+    let inner = list::inner(conn, &[batch.0], NAMED).doing(ACTION)?;
     let failed = walk::page(conn, Members::Failed, (batch.0, 0), FIRST_FAILED).doing(ACTION)?;
     let failed = failed.iter().map(|row| failed_job(conn, row));
     let failed = failed.collect::<Result<_>>()?;

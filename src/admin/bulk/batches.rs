@@ -8,7 +8,7 @@ use crate::db::conn::dialect::IdRange;
 use crate::db::model::audit::AuditAction;
 use crate::db::model::state::JobState;
 use crate::db::query::filter::Filter;
-use crate::db::query::scan;
+use crate::db::query::jobs;
 use crate::db::transition::operators::audit::AuditTrail;
 use crate::error::{Doing, Result};
 use std::ops::ControlFlow;
@@ -105,7 +105,7 @@ impl Jobs {
         // The end of each walk is fixed before any job is moved.
         let mut walks = Vec::new();
         for state in &self.states {
-            let last = scan::last(conn, *state).doing("read the jobs")?;
+            let last = jobs::last(conn, *state).doing("read the jobs")?;
             walks.extend(self.parts().map(|part| (*state, Some(last), part)));
         }
         self.walk(conn, walks, progress, change)
@@ -118,7 +118,7 @@ impl Jobs {
         progress: impl FnMut(&Changed) -> ControlFlow<()>,
         change: impl FnMut(&mut Conn<'_>, JobState, &[i64]) -> Result<Changed>,
     ) -> Result<Changed> {
-        let newest = scan::last(conn, JobState::Finished).doing("read the jobs")?;
+        let newest = jobs::last(conn, JobState::Finished).doing("read the jobs")?;
         let mut walks = Vec::new();
         for state in &self.states {
             walks.extend(self.parts().map(|mut part| {
@@ -144,7 +144,7 @@ impl Jobs {
             let mut after = Some(0);
             let last = match last {
                 Some(last) => last,
-                None => scan::last(conn, state).doing("read the jobs")?,
+                None => jobs::last(conn, state).doing("read the jobs")?,
             };
             while let Some(start) = after.filter(|_| left > 0) {
                 let limit = BATCH.min(usize::try_from(left).unwrap_or(BATCH));
@@ -152,7 +152,7 @@ impl Jobs {
                     after: start,
                     up_to: last,
                 };
-                let met = scan::next(conn, state, &part, range, limit).doing("read the jobs")?;
+                let met = jobs::next(conn, state, &part, range, limit).doing("read the jobs")?;
                 after = met.reached;
                 if met.jobs.is_empty() {
                     continue;

@@ -9,16 +9,15 @@ pub(crate) mod statistics;
 pub(crate) mod unserved;
 pub(crate) mod waits;
 
-use crate::admin::doctor::batches as doctor_batches;
-use crate::admin::doctor::processes as doctor_processes;
-use crate::admin::doctor::requests as doctor_requests;
 use crate::admin::doctor::scope::CheckScope;
-use crate::admin::doctor::waits as doctor_waits;
+use crate::admin::doctor::{
+    batches as doctor_batches, processes as doctor_processes, requests as doctor_requests,
+    waits as doctor_waits,
+};
 use crate::admin::finding::{Finding, Verdict, finding};
-use crate::db::query::doctor::MigrationDifference;
-use crate::db::query::doctor::{self, Inconsistent, Rule};
+use crate::db::query::doctor::{self, Inconsistent, MigrationDifference, Rule};
 #[cfg(any(feature = "top", feature = "web"))]
-use crate::db::query::load::{checks, keys};
+use crate::db::query::load::{keys, totals};
 use crate::db::schema::action::PlanStep;
 use crate::db::schema::compare;
 use crate::db::table::run_time::{class_pauses, limits as run_time_limits};
@@ -277,7 +276,7 @@ fn inconsistent(
         #[cfg(feature = "web")]
         CheckScope::AllInTime => doctor::inconsistent(conn, rule),
         #[cfg(any(feature = "top", feature = "web"))]
-        CheckScope::Newest => checks::inconsistent(conn, rule),
+        CheckScope::Newest => totals::inconsistent(conn, rule),
     }
 }
 

@@ -3,8 +3,7 @@
 use crate::admin::doctor::scope::CheckScope;
 use crate::admin::finding::{Finding, Verdict, finding};
 use crate::db::Conn;
-use crate::db::query::doctor::FIRST;
-use crate::db::query::doctor::requests::{self, OFTEN, StuckRequest};
+use crate::db::query::doctor::{self, FIRST, OFTEN, StuckRequest};
 use crate::error::{Doing as _, Result};
 
 /// The name of the check.
@@ -12,7 +11,7 @@ const CHECK: &str = "requests";
 
 /// Checks that each request for a promotion is handled in time, and none is refused again and again.
 pub(super) fn look(conn: &mut Conn<'_>, scope: CheckScope) -> Result<Vec<Finding>> {
-    let stuck = match requests::stuck(conn).doing("look at the requests for promotions") {
+    let stuck = match doctor::stuck(conn).doing("look at the requests for promotions") {
         Ok(stuck) => stuck,
         Err(error) => return Ok(vec![scope.unchecked(CHECK, error)?]),
     };

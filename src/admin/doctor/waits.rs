@@ -4,7 +4,7 @@ use crate::admin::doctor::scope::CheckScope;
 use crate::admin::finding::{Finding, Verdict, finding};
 use crate::db::Conn;
 use crate::db::query::doctor::Inconsistent;
-use crate::db::query::doctor::waits::{self, READ, WaitRule};
+use crate::db::query::doctor::unserved::{self, READ, WaitRule};
 use crate::error::{Doing as _, Result};
 
 /// The name of the checks.
@@ -14,7 +14,7 @@ const CHECK: &str = "waits";
 pub(super) fn look(conn: &mut Conn<'_>, scope: CheckScope) -> Result<Vec<Finding>> {
     let mut findings = Vec::new();
     for rule in WaitRule::ALL {
-        let found = waits::broken(conn, rule).doing("compare waits with their jobs");
+        let found = unserved::broken(conn, rule).doing("compare waits with their jobs");
         match found {
             Ok(Inconsistent { count: 0, .. }) => {}
             Ok(found) => findings.push(broken(rule, found)),

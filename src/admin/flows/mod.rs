@@ -3,8 +3,8 @@
 pub(crate) mod draw;
 mod nodes;
 
-use crate::db::query::batches::details;
-use crate::db::query::flows::edges::{self as rows, EdgeRow, EdgesOf};
+use crate::db::query::batches::list;
+use crate::db::query::flows::nodes::{self as rows, EdgeRow, EdgesOf};
 use crate::db::{AsConn, Conn, own};
 use crate::error::{Doing as _, Error, Result};
 use crate::job::id::{BatchId, JobId};
@@ -174,7 +174,7 @@ impl Walk {
         if batches.is_empty() {
             return Ok(());
         }
-        for (outer, inner) in details::inner(conn, &batches, MOST).doing(ACTION)? {
+        for (outer, inner) in list::inner(conn, &batches, MOST).doing(ACTION)? {
             self.add(within(BatchId(inner).into(), outer));
         }
         Ok(())

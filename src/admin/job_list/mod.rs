@@ -9,7 +9,6 @@ use crate::db::Conn;
 use crate::db::conn::dialect::timestamp;
 use crate::db::model::state::JobState;
 use crate::db::query::newest_job::newest_job;
-use crate::db::query::pages::id_bounds;
 use crate::db::query::pages::job_search::JobSearch;
 use crate::db::query::pages::job_window::{self, FoundBy, FoundJob, KeyRange, ListPlace, WINDOW};
 use crate::db::query::{batches, named};
@@ -97,13 +96,13 @@ pub(crate) fn list(
     let mut finder = Finder {
         search: &search,
         by: found_by(conn, &search)?,
-        range: id_bounds::in_time(conn, &search, from, to)?,
+        range: job_window::in_time(conn, &search, from, to)?,
         place,
         limit,
     };
     if search.arguments.is_some() && search.has_job_keys() {
         let newest = newest_job(conn)?.unwrap_or(0);
-        let lowest = newest.saturating_sub(id_bounds::SEARCHED_JOBS - 1);
+        let lowest = newest.saturating_sub(job_window::SEARCHED_JOBS - 1);
         finder.range.lowest = finder.range.lowest.max(lowest);
     }
     let mut page = finder.page(conn)?;

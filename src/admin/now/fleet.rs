@@ -3,7 +3,6 @@
 use crate::admin::now::member::Member;
 use crate::db::Conn;
 use crate::db::query::load::fleet::{self, MOST_PROCESSES};
-use crate::db::query::load::runs;
 use crate::error::{Doing as _, Result};
 
 /// The registered processes, in the order of their registration.
@@ -18,7 +17,7 @@ impl Fleet {
     pub(crate) fn read(conn: &mut Conn<'_>) -> Result<Self> {
         let doing = "look at the processes";
         let mut rows = fleet::processes(conn).doing(doing)?;
-        let held = runs::held_by_process(conn).doing(doing)?;
+        let held = fleet::held_by_process(conn).doing(doing)?;
         let most = usize::try_from(MOST_PROCESSES).unwrap_or(usize::MAX);
         let is_more = rows.len() > most;
         rows.truncate(most);

@@ -3,8 +3,8 @@
 use crate::admin::now::fleet::Fleet;
 use crate::admin::now::verdict::{QueueFacts, QueueVerdict};
 use crate::db::Conn;
-use crate::db::query::load::bounded::CappedCount;
 use crate::db::query::load::queues::{self, MOST_QUEUES, ReadyJobs};
+use crate::db::query::load::totals::CappedCount;
 use crate::db::table::pauses::{self, PauseOfQueue};
 use crate::error::{Doing as _, Result};
 use std::collections::BTreeMap;

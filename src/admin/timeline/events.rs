@@ -8,7 +8,7 @@ use crate::admin::job_info::TaskStatus;
 use crate::admin::timeline::bar::seconds;
 use crate::admin::timeline::entry::{EntryKind, Mark, TimelineEntry};
 use crate::db::model::outcome::{self, AttemptOutcome};
-use crate::db::query::pages::job_facts::JobFacts;
+use crate::db::query::pages::job_lines::JobFacts;
 use crate::db::table::attempts::Attempt;
 use crate::db::table::progress::Progress;
 use chrono::NaiveDateTime;

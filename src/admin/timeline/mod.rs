@@ -7,12 +7,12 @@ mod bar;
 mod entry;
 mod events;
 
+use crate::admin::details::JobDetails;
+use crate::db::query::pages::job_lines::JobFacts;
+use chrono::NaiveDateTime;
+
 pub(crate) use bar::{BarKind, BarPart};
 pub(crate) use entry::{EntryKind, Mark, TimelineEntry};
-
-use crate::admin::details::JobDetails;
-use crate::db::query::pages::job_facts::JobFacts;
-use chrono::NaiveDateTime;
 
 /// The timeline of a job.
 #[derive(Debug, Clone, Default)]

@@ -4,9 +4,8 @@ use crate::admin::finding::Finding;
 use crate::admin::groups::FailedGroups;
 use crate::admin::now::member::Member;
 use crate::admin::now::queues::QueueNow;
-use crate::db::query::load::bounded::CappedCount;
-use crate::db::query::load::runs::HeldJob;
-use crate::db::query::load::totals::StateTotals;
+use crate::db::query::load::fleet::HeldJob;
+use crate::db::query::load::totals::{CappedCount, StateTotals};
 use chrono::NaiveDateTime;
 use std::time::Instant;
 

@@ -11,9 +11,9 @@ use crate::cli::top::look::{
 };
 use crate::clock;
 use crate::db::conn::reading::{ReadConnection, ReadFailure};
-use crate::db::query::load::queues::MOST_QUEUES;
-use crate::db::query::load::runs::HeldJob;
-use crate::db::query::load::{queues, runs, totals};
+use crate::db::query::load::fleet::{self, HeldJob};
+use crate::db::query::load::queues::{self, MOST_QUEUES};
+use crate::db::query::load::totals;
 use crate::db::schema::migrate;
 use crate::db::table::recurring_tasks;
 use crate::db::{Conn, Database};
@@ -160,7 +160,7 @@ fn read_queues(conn: &mut Conn<'_>, rates: &[QueueRate]) -> Result<QueueLines> {
 
 fn read_fleet(conn: &mut Conn<'_>) -> Result<FleetLines> {
     let fleet = Fleet::read(conn)?;
-    let held = runs::oldest(conn, HELD).doing("look at the jobs that run")?;
+    let held = fleet::oldest(conn, HELD).doing("look at the jobs that run")?;
     let mut by_process: BTreeMap<i64, Vec<HeldJob>> = BTreeMap::new();
     for job in held.into_iter().filter(|job| !job.is_ahead) {
         let process = job.process_id.unwrap_or_default();

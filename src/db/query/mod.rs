@@ -3,18 +3,15 @@
 #[cfg(feature = "web")]
 pub(crate) mod alarms;
 pub(crate) mod batches;
-mod conditions;
 #[cfg(feature = "cli")]
 pub(crate) mod connection_limit;
 pub(crate) mod details;
 pub(crate) mod doctor;
 pub(crate) mod explain;
-pub(crate) mod failed_groups;
 pub(crate) mod filter;
 pub(crate) mod flows;
 #[cfg(feature = "web")]
 pub(crate) mod frame;
-pub(crate) mod gauges;
 pub(crate) mod history;
 pub(crate) mod job_info;
 pub(crate) mod jobs;
@@ -38,6 +35,4 @@ pub(crate) mod newest_job;
 pub(crate) mod pages;
 #[cfg(feature = "cli")]
 pub(crate) mod presence;
-pub(crate) mod scan;
 pub(crate) mod status;
-pub(crate) mod ticks;

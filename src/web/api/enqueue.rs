@@ -2,7 +2,7 @@
 
 use crate::db::Conn;
 use crate::db::model::new_row::EnqueueOutcome;
-use crate::db::query::pages::sent::{self, SentJob};
+use crate::db::query::pages::job_lines::{self, SentJob};
 use crate::db::transition::enqueue;
 use crate::error::{Doing as _, Error, Result};
 use crate::job::enqueue_all::enqueue_all;
@@ -221,7 +221,7 @@ fn found_another(
     if ids.is_empty() {
         return Ok(None);
     }
-    let stored = sent::sent(conn, &ids).doing("look the known jobs up")?;
+    let stored = job_lines::sent(conn, &ids).doing("look the known jobs up")?;
     let mut found = enqueued.iter().enumerate().filter_map(|(place, pair)| {
         let (request, job) = pair;
         let stored = stored.iter().find(|stored| stored.id == job.id.0)?;

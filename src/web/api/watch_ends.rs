@@ -1,7 +1,7 @@
 //! The thread that sees which jobs have ended: one statement asks for all that are waited for.
 
 use crate::clock;
-use crate::db::query::pages::sent;
+use crate::db::query::pages::job_lines;
 use crate::error::{Doing as _, Result};
 use crate::process::base::threads;
 use crate::web::reads::connections::Writers;
@@ -41,7 +41,7 @@ pub(crate) fn start(site: &Arc<Site>) -> Result<JoinHandle<()>> {
 
 fn look(site: &Site, writers: &mut Writers, database: usize, jobs: &[i64]) -> Result<()> {
     let open = writers.look(database, |conn| {
-        sent::not_ended(conn, jobs).doing("see which jobs have ended")
+        job_lines::not_ended(conn, jobs).doing("see which jobs have ended")
     })?;
     let open: BTreeSet<i64> = open.into_iter().collect();
     let ended = jobs.iter().copied().filter(|job| !open.contains(job));

@@ -6,7 +6,7 @@ use crate::admin::doctor::scope::CheckScope;
 use crate::clock;
 use crate::db::query::alarms;
 use crate::db::query::doctor::{self, Rule};
-use crate::db::query::load::{checks, fleet, queues, tasks, totals};
+use crate::db::query::load::{fleet, queues, tasks, totals};
 use crate::db::table::pauses;
 use crate::db::{Conn, ping};
 use crate::error::{Doing as _, Result};
@@ -170,7 +170,7 @@ fn database(conn: &mut Conn<'_>) -> Result<DatabaseFigures> {
 fn findings(conn: &mut Conn<'_>) -> Result<DoctorFigures> {
     let mut figures = DoctorFigures::default();
     for rule in Rule::ALL {
-        let wrong = checks::inconsistent(conn, rule).doing("check the newest rows")?;
+        let wrong = totals::inconsistent(conn, rule).doing("check the newest rows")?;
         let found = figures.0.entry(rule.check()).or_default();
         found.problems = u64::try_from(wrong.count).unwrap_or(0);
     }

@@ -1,10 +1,9 @@
 //! The figures of a database, as one scrape reads them.
 
 use crate::admin::finding::{Finding, Verdict};
-use crate::db::query::load::bounded::CappedCount;
 use crate::db::query::load::fleet::FleetProcess;
 use crate::db::query::load::queues::ReadyJobs;
-use crate::db::query::load::totals::StateTotals;
+use crate::db::query::load::totals::{CappedCount, StateTotals};
 use crate::history::{HistoryLag, Totals};
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -1,8 +1,8 @@
 //! How many executions each queue has that are not ready.
 
 use crate::db::Conn;
-use crate::db::query::load::bounded::CappedCount;
 use crate::db::query::load::queues::{self, CountsByClass, CountsByQueue};
+use crate::db::query::load::totals::CappedCount;
 use crate::error::{Doing as _, Result};
 
 /// The executions that are not ready, by queue.

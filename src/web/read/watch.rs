@@ -5,7 +5,7 @@ use crate::admin::groups::FailedGroups;
 use crate::admin::now::queues::{LoadNow, Promises};
 use crate::clock;
 use crate::db::Conn;
-use crate::db::query::pages::tabs::StateCounts;
+use crate::db::query::pages::job_search::StateCounts;
 use crate::db::table::recurring_tasks;
 use crate::error::{Doing as _, Result};
 use crate::history::SeriesTally;

@@ -5,7 +5,7 @@ use crate::admin::doctor;
 use crate::admin::doctor::scope::CheckScope;
 use crate::admin::finding::Finding;
 use crate::admin::groups::{FailedGroups, failed_groups};
-use crate::db::query::pages::tabs::{self, StateCounts};
+use crate::db::query::pages::job_search::{self, StateCounts};
 use crate::error::Doing as _;
 use crate::history::SeriesTally;
 use crate::web::read::last_hour::{self, LastHour};
@@ -64,7 +64,7 @@ pub(crate) static GROUPS: SharedRead<FailedGroups> = SharedRead {
 /// The number of jobs in each state.
 pub(crate) static STATE_COUNTS: SharedRead<StateCounts> = SharedRead {
     place: |source| &source.watch.states,
-    read: |conn, _, _| tabs::counts(conn).doing("count the jobs"),
+    read: |conn, _, _| job_search::counts(conn).doing("count the jobs"),
     lifetime: |counts, took| lifetime(counts.is_more(), took),
     live: Duration::ZERO,
 };

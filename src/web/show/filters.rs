@@ -7,7 +7,7 @@
     reason = "the attribute `filter_fn` makes public items of them"
 )]
 
-use crate::db::query::load::bounded::CappedCount;
+use crate::db::query::load::totals::CappedCount;
 use crate::web::show::{numbers, times};
 use std::fmt::Display;
 use std::time::Duration;

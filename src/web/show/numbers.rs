@@ -1,6 +1,6 @@
 //! Numbers.
 
-use crate::db::query::load::bounded::CappedCount;
+use crate::db::query::load::totals::CappedCount;
 use std::fmt::Display;
 
 /// Up to this many rows are counted; see [`capped`].

@@ -8,12 +8,10 @@ use crate::db::model::new_row::NewRow;
 use crate::db::model::outcome::{Ending, JobFailure};
 use crate::db::model::state::{FinishedJob, KeySlots};
 use crate::db::plans::{Rows, Work, fence, job, run};
-use crate::db::query::batches::checks::{self, BatchRule};
+use crate::db::query::batches as looks;
 use crate::db::query::batches::list::{self, BatchesWanted};
-use crate::db::query::batches::walk::{self, BatchWalk, Members};
-use crate::db::query::batches::{self as looks, details};
-use crate::db::query::flows::edges::{self as graph, EdgesOf};
-use crate::db::query::flows::{inputs, nodes};
+use crate::db::query::batches::walk::{self, BatchRule, BatchWalk, Members};
+use crate::db::query::flows::nodes::{self, self as graph, EdgesOf};
 use crate::db::table::flows::batches::{self, Addition, NewBatchRow};
 use crate::db::table::flows::edges::{self, Resolved};
 use crate::db::table::flows::{members, parents};
@@ -125,10 +123,10 @@ pub(crate) const FLOWS: [(&str, Work); 17] = [
             *name = Some("a".to_owned());
         }
         let child = enqueue::insert(conn, &child)?.id;
-        assert!(inputs::named(conn, child, "a")?.is_some());
-        inputs::of_jobs(conn, child, 0)?;
-        assert_eq!(inputs::batches(conn, child)?.len(), 1);
-        inputs::of_batch(conn, batch, 0)?;
+        assert!(nodes::named(conn, child, "a")?.is_some());
+        nodes::of_jobs(conn, child, 0)?;
+        assert_eq!(nodes::batches(conn, child)?.len(), 1);
+        nodes::of_batch(conn, batch, 0)?;
         let result = "INSERT INTO windlass_results (job_id, class_name, outcome, result, attempt, finished_at, expires_at)";
         let past = "'2000-01-01 00:00:00.000000'";
         let parent = rows.jobs[0];
@@ -167,8 +165,8 @@ pub(crate) const FLOWS: [(&str, Work); 17] = [
     ("look at one batch", |conn, _| {
         let (batch, _) = enqueued(conn)?;
         assert!(list::one(conn, batch, 10_000)?.is_some());
-        assert_eq!(details::following(conn, batch, 10)?.len(), 3);
-        details::inner(conn, &[batch], 10).map(drop)
+        assert_eq!(list::following(conn, batch, 10)?.len(), 3);
+        list::inner(conn, &[batch], 10).map(drop)
     }),
     ("look at what waits for what", |conn, rows| {
         let (batch, follows) = enqueued(conn)?;
@@ -202,7 +200,7 @@ pub(crate) const FLOWS: [(&str, Work); 17] = [
     ("check batches", |conn, _| {
         enqueued(conn)?;
         for rule in BatchRule::ALL {
-            checks::broken(conn, rule)?;
+            walk::broken(conn, rule)?;
         }
         Ok(())
     }),

@@ -5,9 +5,9 @@ use crate::db::model::state::JobState;
 use crate::db::plans::{Rows, Work};
 use crate::db::query::named;
 use crate::db::query::newest_job::newest_job;
-use crate::db::query::pages::job_search::JobSearch;
+use crate::db::query::pages::job_lines;
+use crate::db::query::pages::job_search::{self, JobSearch};
 use crate::db::query::pages::job_window::{self, FoundBy, KeyRange, ListPlace, WINDOW};
-use crate::db::query::pages::{id_bounds, job_facts, job_lines, tabs};
 use crate::db::table::classes;
 use chrono::NaiveDateTime;
 use diesel::QueryResult;
@@ -63,7 +63,7 @@ fn times(conn: &mut Conn<'_>, _: &Rows) -> QueryResult<()> {
     for state in STATES {
         let search = of_state(state);
         let (from, to) = (time("2026-01-01 00:00:00"), time("2027-01-01 00:00:00"));
-        id_bounds::in_time(conn, &search, from, to)?;
+        job_window::in_time(conn, &search, from, to)?;
     }
     newest_job(conn).map(drop)
 }
@@ -105,11 +105,11 @@ pub(crate) const JOB_PAGES: [(&str, Work); 9] = [
     ("show the jobs of a page", |conn, rows| {
         assert!(!job_lines::lines(conn, &rows.jobs)?.is_empty());
         job_lines::arguments(conn, &rows.jobs)?;
-        assert!(job_facts::facts(conn, rows.jobs[0])?.is_some());
+        assert!(job_lines::facts(conn, rows.jobs[0])?.is_some());
         classes::redact_all(conn, &["plan"]).map(drop)
     }),
     ("count the jobs of all states", |conn, _| {
-        tabs::counts(conn).map(drop)
+        job_search::counts(conn).map(drop)
     }),
     ("find what a text names", |conn, rows| {
         assert!(named::is_job(conn, rows.jobs[0])?);

@@ -14,9 +14,10 @@ use crate::db::plans::{CLASS, Rows, Work, claim, death, job, named, run, web_pag
 use crate::db::query::connection_limit::connection_limit;
 use crate::db::query::explain::{self, RubyProcesses};
 use crate::db::query::filter::Filter;
-use crate::db::query::pages::sent;
+use crate::db::query::load::tasks;
+use crate::db::query::pages::job_lines;
 use crate::db::query::presence::{self, WantedPresence};
-use crate::db::query::{alarms, doctor, history, jobs, status, ticks};
+use crate::db::query::{alarms, doctor, history, jobs, status};
 use crate::db::table::history::{deltas, series};
 use crate::db::table::jobs::EditableJob;
 use crate::db::table::public_tokens::NewPublicToken;
@@ -52,8 +53,8 @@ pub(crate) const LOOKS: [(&str, Work); 46] = [
     ("read the frame of a page", web_pages::read_a_frame),
     ("see which jobs have ended", |conn, rows| {
         let ids: Vec<i64> = rows.jobs.iter().copied().take(50).collect();
-        sent::not_ended(conn, &ids)?;
-        sent::sent(conn, &ids).map(drop)
+        job_lines::not_ended(conn, &ids)?;
+        job_lines::sent(conn, &ids).map(drop)
     }),
     ("read the history", |conn, _| {
         store_and_fold(conn)?;
@@ -150,7 +151,7 @@ pub(crate) const LOOKS: [(&str, Work); 46] = [
     ("see what waits", |conn, _| {
         wanted_keys::request(conn, [NewRequest::Batch(1)])?;
         wanted_keys::note_waiting(conn, 10)?;
-        doctor::requests::stuck(conn)?;
+        doctor::stuck(conn)?;
         doctor::load(conn).map(drop)
     }),
     ("see which ready jobs are old", |conn, _| {
@@ -365,7 +366,7 @@ fn change_a_task(conn: &mut Conn<'_>, rows: &Rows) -> QueryResult<()> {
     let ran = fire::run_now(conn, "t2", |_| Ok(job(None)));
     assert!(ran.is_ok_and(|job| job > rows.jobs.last().copied()));
     recurring_executions::history(conn, "t2", 10)?;
-    ticks::list(conn, "t2", 10)?;
+    tasks::list(conn, "t2", 10)?;
     let edited =
         |_: &mut Conn<'_>, row: &RecurringTaskRow| QueryResult::Ok((task.clone(), row.now));
     schedule::edit(conn, "t2", edited)?;

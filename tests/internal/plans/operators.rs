@@ -6,7 +6,7 @@ use crate::db::model::audit::{Actor, AuditAction};
 use crate::db::model::state::JobState;
 use crate::db::plans::{Rows, Work, job, limited, run, *};
 use crate::db::query::filter::Filter;
-use crate::db::query::{doctor, failed_groups, scan};
+use crate::db::query::{doctor, jobs};
 use crate::db::table::operators::audit::{self, AuditFilter};
 use crate::db::table::operators::operations::{self, NewOperationRow, OperationAdvance};
 use crate::db::transition::enqueue;
@@ -31,29 +31,29 @@ pub(crate) const OPERATORS: [(&str, Work); 11] = [
     ("walk through the failed jobs", |conn, _| {
         for filter in filters() {
             let range = IdRange {
-                after: scan::first(conn, JobState::Failed)?,
-                up_to: scan::last(conn, JobState::Failed)?,
+                after: jobs::first(conn, JobState::Failed)?,
+                up_to: jobs::last(conn, JobState::Failed)?,
             };
-            scan::next(conn, JobState::Failed, &filter, range, 10)?;
+            jobs::next(conn, JobState::Failed, &filter, range, 10)?;
         }
         Ok(())
     }),
     ("walk through the ready jobs", |conn, _| {
         let range = IdRange {
             after: 0,
-            up_to: scan::last(conn, JobState::Ready)?,
+            up_to: jobs::last(conn, JobState::Ready)?,
         };
-        scan::next(conn, JobState::Ready, &Filter::default(), range, 10).map(drop)
+        jobs::next(conn, JobState::Ready, &Filter::default(), range, 10).map(drop)
     }),
     ("count a group of failed jobs", |conn, _| {
         for filter in filters().into_iter().filter(Filter::has_index) {
-            scan::count(conn, JobState::Failed, &filter, 10)?;
+            jobs::count(conn, JobState::Failed, &filter, 10)?;
         }
         Ok(())
     }),
     ("count the newest failed jobs", |conn, _| {
         for filter in filters() {
-            scan::count(conn, JobState::Failed, &filter, 10)?;
+            jobs::count(conn, JobState::Failed, &filter, 10)?;
         }
         Ok(())
     }),
@@ -62,12 +62,12 @@ pub(crate) const OPERATORS: [(&str, Work); 11] = [
             queue: Some("q1".to_owned()),
             ..Filter::default()
         };
-        scan::count(conn, JobState::Ready, &filter, 10).map(drop)
+        jobs::count(conn, JobState::Ready, &filter, 10).map(drop)
     }),
     ("group the failed jobs", |conn, _| {
         failed(conn, "'00ff'")?;
-        let known = failed_groups::fingerprints(conn, 10)?;
-        assert_eq!(failed_groups::groups(conn, &known, 10)?[0].count, 1);
+        let known = jobs::fingerprints(conn, 10)?;
+        assert_eq!(jobs::groups(conn, &known, 10)?[0].count, 1);
         Ok(())
     }),
     ("store fingerprints", |conn, _| {

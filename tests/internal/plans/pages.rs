@@ -2,7 +2,8 @@
 
 use crate::db::plans::{Work, job, limited};
 use crate::db::query::doctor;
-use crate::db::query::load::{self, keys::KeysWanted};
+use crate::db::query::load;
+use crate::db::query::load::keys::KeysWanted;
 use crate::db::table::pauses;
 use crate::db::transition::{enqueue, promote};
 
@@ -11,8 +12,8 @@ pub(crate) const PAGES: [(&str, Work); 6] = [
         load::totals::totals(conn)?;
         load::totals::blocked(conn)?;
         load::totals::estimated_jobs(conn)?;
-        load::runs::oldest(conn, 10)?;
-        load::runs::held_by_process(conn)?;
+        load::fleet::oldest(conn, 10)?;
+        load::fleet::held_by_process(conn)?;
         load::fleet::processes(conn)?;
         pauses::all(conn, 10)?;
         pauses::of(conn, "q1")?;
@@ -51,7 +52,7 @@ pub(crate) const PAGES: [(&str, Work); 6] = [
     }),
     ("check the newest rows", |conn, _| {
         for rule in doctor::Rule::ALL {
-            assert_eq!(load::checks::inconsistent(conn, rule)?.count, 0);
+            assert_eq!(load::totals::inconsistent(conn, rule)?.count, 0);
         }
         Ok(())
     }),

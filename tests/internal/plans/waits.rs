@@ -6,7 +6,7 @@ use crate::db::model::extras::{Follows, On, Otherwise, Parent};
 use crate::db::model::new_row::NewRow;
 use crate::db::model::outcome::{Ending, JobFailure, StepWait, WaitUntil};
 use crate::db::plans::{Rows, Work, fence, run};
-use crate::db::query::doctor::waits::{self as checks, WaitRule};
+use crate::db::query::doctor::unserved::{self as checks, WaitRule};
 use crate::db::table::flows::waits::{self, LateWait};
 use crate::db::table::flows::{events, joins, undos};
 use crate::db::table::steps::{self, StepState};

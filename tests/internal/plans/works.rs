@@ -12,7 +12,7 @@ use crate::db::plans::{
     CLASS, Rows, Work, claim, claim_past_paused, death, fence, finish_and_claim_next,
     finish_and_tell, job, limited, named, register, run, with_steps, *,
 };
-use crate::db::query::{details, explain, gauges, job_info};
+use crate::db::query::{details, explain, job_info, status};
 use crate::db::table::job_logs::{self, LoggedRun};
 use crate::db::table::progress::{self, ClaimNote, Note};
 use crate::db::table::quotas::jobs::QuotaJob;
@@ -36,8 +36,8 @@ use std::time::Duration;
 /// What the loops of a process do, on connections of their own.
 pub(crate) const LOOPS: [(&str, Work); 51] = [
     ("sample the queues", |conn, _| {
-        gauges::queue(conn, "q1")?;
-        gauges::fleet(conn).map(drop)
+        status::queue(conn, "q1")?;
+        status::fleet(conn).map(drop)
     }),
     ("store and fold what ended", |conn, _| store_and_fold(conn)),
     ("clear the history", |conn, _| {

@@ -6,7 +6,7 @@ use crate::cli::top::state::TopState;
 use crate::cli::top::view::panes::{PaneView, nothing};
 use crate::cli::top::view::theme::{Tone, TopTheme};
 use crate::cli::top::view::words::{count, duration, line};
-use crate::db::query::load::runs::HeldJob;
+use crate::db::query::load::fleet::HeldJob;
 use ratatui::layout::Constraint;
 use ratatui::text::Text;
 use ratatui::widgets::Row;

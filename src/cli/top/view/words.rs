@@ -1,6 +1,6 @@
 //! Numbers and times in few letters.
 
-use crate::db::query::load::bounded::CappedCount;
+use crate::db::query::load::totals::CappedCount;
 use crate::terminal::table::printable;
 
 /// Returns a duration with its largest units: `240ms`, `3.1s`, `6m 12s`, `3h 11m`, `2d 4h`.

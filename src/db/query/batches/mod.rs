@@ -1,7 +1,5 @@
 //! Reads batches.
 
-pub(crate) mod checks;
-pub(crate) mod details;
 pub(crate) mod list;
 pub(crate) mod walk;
 

@@ -3,12 +3,9 @@
 //!
 //! Each table of executions is read by itself. Counts stop at a limit, and say so.
 
-pub(crate) mod bounded;
-pub(crate) mod checks;
 pub(crate) mod fleet;
 pub(crate) mod keys;
 pub(crate) mod queue;
 pub(crate) mod queues;
-pub(crate) mod runs;
 pub(crate) mod tasks;
 pub(crate) mod totals;

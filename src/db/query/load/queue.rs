@@ -4,7 +4,7 @@ use crate::db::conn::connection::{Conn, age};
 use crate::db::conn::dialect::Lossy;
 use crate::db::conn::statement::Statement;
 use crate::db::model::extras::BareArguments;
-use crate::db::query::load::bounded::{CappedCount, MOST};
+use crate::db::query::load::totals::{CappedCount, MOST};
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Double, Integer, Nullable, Text};
 

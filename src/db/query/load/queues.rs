@@ -3,7 +3,7 @@
 use crate::db::conn::connection::{Conn, age};
 use crate::db::conn::dialect::{Dialect, Lossy};
 use crate::db::conn::statement::Statement;
-use crate::db::query::load::bounded::{CappedCount, MOST};
+use crate::db::query::load::totals::{CappedCount, MOST};
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Double, Nullable, Text};
 use std::collections::BTreeMap;

@@ -1,10 +1,6 @@
 //! What the pages about jobs read. No query reads more rows than a page may take time for: lists
 //! go along an index by id, and a filter without an index looks at a window of them.
 
-pub(crate) mod id_bounds;
-pub(crate) mod job_facts;
 pub(crate) mod job_lines;
 pub(crate) mod job_search;
 pub(crate) mod job_window;
-pub(crate) mod sent;
-pub(crate) mod tabs;

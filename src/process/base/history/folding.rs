@@ -3,7 +3,7 @@
 use crate::clock;
 use crate::db::model::history::cell::GaugeSample;
 use crate::db::model::history::contribution::MOST_SERIES;
-use crate::db::query::gauges;
+use crate::db::query::status;
 use crate::db::table::queue_names::queue_names;
 use crate::db::transition::fold::{self, FoldWhen, Folded};
 use crate::process::base::history::clearing::HistoryClearing;
@@ -57,14 +57,14 @@ fn sample(
     let names = session.run("sample the queues", |conn| queue_names(conn, ""))?;
     let mut sample = GaugeSample {
         queues: Vec::with_capacity(names.len()),
-        fleet: session.run("sample the workers", gauges::fleet)?,
+        fleet: session.run("sample the workers", status::fleet)?,
     };
     // Each in a call of its own, so that writers of a SQLite file need not wait for all.
     for name in names.into_iter().take(MOST_SERIES) {
         if stop.is_stopped() || clock::instant() >= until {
             return Ok(None);
         }
-        let gauge = session.run("sample the queues", |conn| gauges::queue(conn, &name))?;
+        let gauge = session.run("sample the queues", |conn| status::queue(conn, &name))?;
         sample.queues.push((name, gauge));
     }
     Ok(Some(sample))

@@ -3,7 +3,7 @@
 use crate::admin::details::JobDetails;
 use crate::admin::explain::Reason;
 use crate::db::model::new_row::ORDERED;
-use crate::db::query::pages::job_facts::JobFacts;
+use crate::db::query::pages::job_lines::JobFacts;
 use crate::job::policy::Policy;
 use crate::job::policy::backoff::Backoff;
 use crate::job::policy::delivery::Delivery;

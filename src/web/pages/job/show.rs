@@ -5,7 +5,7 @@ use crate::admin::explain::Reason;
 use crate::admin::job_info::TaskStatus;
 use crate::admin::timeline::Timeline;
 use crate::db::Conn;
-use crate::db::query::pages::job_facts::{self, JobFacts};
+use crate::db::query::pages::job_lines::{self, JobFacts};
 use crate::error::{Doing as _, Result};
 use crate::job::id::JobId;
 use crate::web::http::page_error::PageError;
@@ -87,7 +87,7 @@ fn look(conn: &mut Conn<'_>, id: i64) -> Result<Option<JobRead>> {
         return Ok(None);
     };
     Ok(Some(JobRead {
-        facts: job_facts::facts(conn, id).doing(doing)?,
+        facts: job_lines::facts(conn, id).doing(doing)?,
         details,
     }))
 }

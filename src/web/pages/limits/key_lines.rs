@@ -1,8 +1,8 @@
 //! The rows of the table of concurrency keys.
 
 use crate::admin::now::fleet::Fleet;
-use crate::db::query::load::bounded::CappedCount;
 use crate::db::query::load::keys::{KeyInUse, SlotHolder};
+use crate::db::query::load::totals::CappedCount;
 use crate::web::pages::limits::keys_now::KeysNow;
 use crate::web::show::chart::slots::slots;
 use crate::web::show::markup::{Markup, verdict};

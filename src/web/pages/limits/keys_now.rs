@@ -2,9 +2,8 @@
 
 use crate::admin::now::fleet::Fleet;
 use crate::db::Conn;
-use crate::db::query::load::bounded::CappedCount;
 use crate::db::query::load::keys::{self, KeyInUse, KeysWanted, SlotHolder};
-use crate::db::query::load::totals;
+use crate::db::query::load::totals::{self, CappedCount};
 use crate::error::{Doing as _, Result as WindlassResult};
 use crate::web::request::cx::Cx;
 

@@ -1,7 +1,7 @@
 //! The oldest ready job of each queue.
 
 use crate::admin::now::queues::LoadNow;
-use crate::db::query::load::bounded::CappedCount;
+use crate::db::query::load::totals::CappedCount;
 use crate::history::curves::QueueCurves;
 use crate::web::read::verdict::QueueVerdict;
 use crate::web::show::chart::spark::{SparkPlace, spark};

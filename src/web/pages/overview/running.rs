@@ -3,7 +3,7 @@
 use crate::admin::now::fleet::Fleet;
 use crate::admin::now::member::Member;
 use crate::db::Conn;
-use crate::db::query::load::runs::{self, HeldJob};
+use crate::db::query::load::fleet::{self, HeldJob};
 use crate::error::{Doing as _, Result};
 use crate::history::Histogram;
 use crate::web::kept::Kept;
@@ -39,7 +39,7 @@ pub(crate) struct LongRun {
 
 /// Reads the oldest runs.
 pub(crate) fn read(conn: &mut Conn<'_>, usual: &Kept<UsualRuns>) -> Result<OldestRuns> {
-    let mut jobs = runs::oldest(conn, 4 * MOST).doing("look at the running jobs")?;
+    let mut jobs = fleet::oldest(conn, 4 * MOST).doing("look at the running jobs")?;
     jobs.retain(|job| !job.is_ahead);
     jobs.truncate(usize::try_from(MOST).unwrap_or(usize::MAX));
     let usual = usual_runs(conn, usual, jobs.iter().map(|job| job.class_name.as_str()))?;

@@ -2,7 +2,7 @@
 
 use crate::admin::now::fleet::Fleet;
 use crate::db::Conn;
-use crate::db::query::load::runs::{self, HeldJob};
+use crate::db::query::load::fleet::{self, HeldJob};
 use crate::error::{Doing as _, Result};
 use crate::web::kept::Kept;
 use crate::web::read::last_hour::{UsualRuns, usual_runs};
@@ -24,7 +24,7 @@ impl ProcessesNow {
     /// Reads them.
     pub(crate) fn read(conn: &mut Conn<'_>, usual: &Kept<UsualRuns>) -> Result<Self> {
         let fleet = Fleet::read(conn)?;
-        let held = runs::oldest(conn, RUNS).doing("look at the running jobs")?;
+        let held = fleet::oldest(conn, RUNS).doing("look at the running jobs")?;
         let usual = usual_runs(conn, usual, held.iter().map(|job| job.class_name.as_str()))?;
         Ok(ProcessesNow { fleet, held, usual })
     }

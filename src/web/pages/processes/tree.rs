@@ -1,7 +1,7 @@
 //! Supervisors with their processes, and these with what their threads run.
 
 use crate::admin::now::member::{Member, MemberKind};
-use crate::db::query::load::runs::HeldJob;
+use crate::db::query::load::fleet::HeldJob;
 use crate::web::pages::overview::running::RunVerdict;
 use crate::web::pages::processes::hosts::newest_version;
 use crate::web::pages::processes::processes_now::ProcessesNow;

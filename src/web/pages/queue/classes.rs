@@ -1,8 +1,8 @@
 //! The classes of a queue.
 
 use crate::db::Conn;
-use crate::db::query::load::bounded::CappedCount;
 use crate::db::query::load::queue::{self, ClassCount};
+use crate::db::query::load::totals::CappedCount;
 use crate::error::{Doing as _, Result};
 use crate::history::{SeriesTally, TimeRange};
 use crate::web::pages::queue::now::QueueDetails;

@@ -4,10 +4,10 @@ use crate::admin::details::shown_arguments;
 use crate::admin::now::fleet::Fleet;
 use crate::admin::now::queues::{Promises, QueueNow};
 use crate::db::Conn;
-use crate::db::query::load::bounded::CappedCount;
+use crate::db::query::load::fleet::{self, HeldJob};
 use crate::db::query::load::queue::{self, ScheduledJobs};
 use crate::db::query::load::queues;
-use crate::db::query::load::runs::{self, HeldJob};
+use crate::db::query::load::totals::CappedCount;
 use crate::db::table::pauses;
 use crate::error::{Doing as _, Result};
 use crate::web::read::places::{ClassesOfQueue, PlaceCounts};
@@ -43,7 +43,7 @@ impl QueueDetails {
         let fleet = Fleet::read(conn)?;
         let ready = queues::ready_of(conn, name).doing(doing)?;
         let pause = pauses::of(conn, name).doing(doing)?;
-        let mut held = runs::oldest(conn, RUNS).doing(doing)?;
+        let mut held = fleet::oldest(conn, RUNS).doing(doing)?;
         held.retain(|job| job.queue_name == name);
         Ok(QueueDetails {
             queue: QueueNow::new(ready, pause, &fleet, promises),
