@@ -3,6 +3,7 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 pub use crate::db::model::extras::On;
+pub use crate::db::table::claimed::Progress;
 pub use crate::job::enqueued::PublicToken;
 pub use crate::job::new_job::after::{After, ToParent};
 pub use admin::batches::details::{BatchDetails, BatchFollower, FailedOfBatch, FollowerState};
@@ -62,7 +63,6 @@ pub use db::schema::migrate::migrate;
 pub use db::schema::migrations::copy as copy_migrations;
 pub use db::table::attempts::Attempt;
 pub use db::table::job_logs::{JobLog, LogLine};
-pub use db::table::progress::Progress;
 pub use db::table::run_time::class_pauses::PausedClass;
 pub use db::table::run_time::limits::RunTimeLimit;
 pub use db::table::semaphores::SemaphoreStatus;

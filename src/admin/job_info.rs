@@ -2,7 +2,7 @@
 
 use crate::db::query::job_info::{self, EnqueuedJobRow, StoredResult};
 use crate::db::table::attempts::{self, Attempt};
-use crate::db::table::progress::Progress;
+use crate::db::table::claimed::Progress;
 use crate::db::{AsConn, Conn, own};
 use crate::error::{Doing, Result};
 use crate::job::id::JobId;

@@ -1,7 +1,7 @@
 //! What outsiders see of a job, by its public token.
 
 use crate::admin::job_info::{self, TaskInfo, TaskStatus};
-use crate::db::table::progress::Progress;
+use crate::db::table::claimed::Progress;
 use crate::db::table::public_tokens;
 use crate::db::{AsConn, own};
 use crate::error::{Doing, Result};

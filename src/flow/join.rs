@@ -3,7 +3,7 @@
 use crate::db::model::extras::{Follows, Parent};
 use crate::db::model::outcome::WaitUntil;
 use crate::db::own;
-use crate::db::table::flows::joins;
+use crate::db::table::flows::edges;
 use crate::db::table::steps::StepState;
 use crate::db::transition::enqueue::connect;
 use crate::error::{Doing, Error};
@@ -91,7 +91,7 @@ impl<S: ?Sized> Context<'_, S> {
             JobError::new("unreadable_step", message).fail()
         })?;
         let job = self.run().job_id;
-        let failed = joins::failed(
+        let failed = edges::failed(
             &mut own(&mut self.connection()?),
             job,
             &ids.jobs,
@@ -128,7 +128,7 @@ impl<S: ?Sized> Context<'_, S> {
             .iter()
             .filter_map(|(child, _)| child.job())
             .collect();
-        let waiting = joins::waits_for(&mut own(&mut self.connection()?), run.job_id, &jobs);
+        let waiting = edges::waits_for(&mut own(&mut self.connection()?), run.job_id, &jobs);
         let waiting = waiting.doing("look up what waits for the job")?;
         Ok(waiting.map(|child| format!("job {child} waits for this job, and would for ever")))
     }

@@ -2,7 +2,7 @@
 
 use crate::clock;
 use crate::db::model::claim::{Fence, FinishedRow};
-use crate::db::table::progress::Progress;
+use crate::db::table::claimed::Progress;
 use crate::db::{Database, DbConnection, Typed};
 use crate::error::Result;
 use crate::job::error::Interrupted;

@@ -2,7 +2,7 @@
 
 use crate::clock;
 use crate::db::model::outcome::Ending;
-use crate::db::table::progress::{Note, Progress};
+use crate::db::table::claimed::{Note, Progress};
 use crate::job::error::Interrupted;
 use crate::job::lease::Lease;
 use crate::job::run_log::RunLog;

@@ -5,7 +5,7 @@ use crate::db::conn::statement::Statement;
 use crate::db::conn::typed::with_conn;
 use crate::db::internal_tests::db::{TestDb, execute};
 use crate::db::prefer_indexes;
-use crate::db::table::progress::{self, ClaimNote, Note};
+use crate::db::table::claimed::{self, ClaimNote, Note};
 use diesel::connection::{Connection as _, InstrumentationEvent};
 use diesel::prelude::*;
 use std::collections::BTreeMap;
@@ -24,7 +24,7 @@ fn sent(conn: &mut Conn<'_>, notes: &[ClaimNote<'_>]) -> String {
             }
         }
     ));
-    let stored = progress::save(conn, 1, notes).unwrap();
+    let stored = claimed::save(conn, 1, notes).unwrap();
     assert_eq!(stored.len(), notes.len());
     let heard = heard.lock().unwrap();
     let text = heard.iter().find(|text| text.contains("SET note")).unwrap();

@@ -6,7 +6,7 @@ use crate::db::internal_tests::interleavings::world::{World, row};
 use crate::db::model::extras::{Follows, On, Otherwise, Parent};
 use crate::db::model::new_row::{NewLimit, NewRow};
 use crate::db::model::wait_keys::WAITS_FOR_EVENT;
-use crate::db::table::holders::{self, FreeSlots};
+use crate::db::table::semaphores::{self, FreeSlots};
 #[cfg(feature = "postgres")]
 use crate::db::table::wanted_keys::BEGINNING;
 use crate::db::table::wanted_keys::{self, NewRequest};
@@ -213,7 +213,7 @@ fn holders_are_counted_up_to_the_limit(db: &TestDb) {
     insert_many(conn, &on_key("a/big", 1_000_000_000));
     promote_all(conn);
     let slots = FreeSlots::new("a/big", 7);
-    let held = holders::held(conn, [slots].iter()).unwrap();
+    let held = semaphores::held(conn, [slots].iter()).unwrap();
     assert_eq!(held["a/big"], 7, "of {MANY}");
 }
 

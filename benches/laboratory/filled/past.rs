@@ -2,8 +2,7 @@
 
 use crate::db::model::history::cell::{self, Cell, Cells, FleetGauge, QueueGauge, Resolution};
 use crate::db::model::history::tally::{CountedEnd, RunSpan, Tally};
-use crate::db::table::history::buckets::{self, BucketRow};
-use crate::db::table::history::series;
+use crate::db::table::history::series::{self, BucketRow};
 use crate::db::{Conn, DbConnection};
 use crate::error::{Doing as _, Result};
 use crate::laboratory::filled::sizes::{self, CLASSES, QUEUES};
@@ -52,7 +51,7 @@ pub(crate) fn fill(connection: &mut DbConnection, progress: &dyn Fn(usize)) -> R
 
 fn write(connection: &mut DbConnection, rows: Vec<(BucketRow, Vec<u8>)>) -> Result<()> {
     connection
-        .with_write_lock(|conn| conn.transaction(|conn| buckets::write(conn, rows)))
+        .with_write_lock(|conn| conn.transaction(|conn| series::write(conn, rows)))
         .doing("store the history")
 }
 

@@ -10,7 +10,7 @@ use crate::admin::timeline::entry::{EntryKind, Mark, TimelineEntry};
 use crate::db::model::outcome::{self, AttemptOutcome};
 use crate::db::query::pages::job_lines::JobFacts;
 use crate::db::table::attempts::Attempt;
-use crate::db::table::progress::Progress;
+use crate::db::table::claimed::Progress;
 use chrono::NaiveDateTime;
 
 fn name(text: impl Into<String>) -> Word {

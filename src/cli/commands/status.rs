@@ -1,6 +1,5 @@
 //! `windlass status`.
 
-pub(crate) use crate::admin::explain::words::age;
 use crate::admin::finding::ALIVE;
 use crate::cli::commands::run_time::classes;
 use crate::cli::rates;
@@ -16,6 +15,8 @@ use crate::terminal::table::{Column, Table, printable};
 use serde::Serialize;
 use std::process::ExitCode;
 use std::time::Duration;
+
+pub(crate) use crate::admin::explain::words::age;
 
 /// Show the queues and the processes
 ///
@@ -207,7 +208,7 @@ pub(crate) fn runs(runs: &[RunStatus], claimed: i64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::db::table::progress::Progress;
+    use crate::db::table::claimed::Progress;
 
     #[test]
     fn ages_are_short() {

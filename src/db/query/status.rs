@@ -4,7 +4,7 @@ use crate::db::conn::connection::{Conn, age};
 use crate::db::conn::statement::Statement;
 use crate::db::model::history::cell::{FleetGauge, QueueGauge};
 use crate::db::query::load::queues;
-use crate::db::table::progress::{Note, Progress};
+use crate::db::table::claimed::{Note, Progress};
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Bool, Double, Integer, Nullable, Text};
 use std::time::Duration;

@@ -6,8 +6,9 @@ use crate::db::conn::dialect::Dialect;
 use crate::db::conn::sqlite_file::Refusal;
 use crate::db::conn::statement::Statement;
 use crate::db::table::blocked;
-use crate::db::table::holders::{AT_ONCE, FreeSlots, slot_list};
-use crate::db::table::semaphores::{self, DOES_NOT_WAIT, NEVER_EXPIRES};
+use crate::db::table::semaphores::{
+    self, AT_ONCE, DOES_NOT_WAIT, FreeSlots, NEVER_EXPIRES, slot_list,
+};
 use crate::db::table::wanted_keys::{self, ConcurrencyKey, Requests};
 use crate::db::transition::turn_away::{self, Discarded};
 use crate::db::transition::{flows, signal};

@@ -1,9 +1,9 @@
 //! What a worker writes with its heartbeat: the progress of its jobs, and what they log.
 
 use crate::db::model::claim::{Claimed, Fence};
+use crate::db::table::claimed::{self, ClaimNote};
 use crate::db::table::job_logs::{self, LoggedRun};
 use crate::db::table::processes::HeartbeatReply;
-use crate::db::table::progress::{self, ClaimNote};
 use crate::job::running::Live;
 use crate::process::base::heartbeat::HoldsClaims;
 use crate::process::base::session::Session;
@@ -62,7 +62,7 @@ fn carry_notes(session: &mut Session, in_flight: &InFlight, process_id: i64, int
     }
     let notes: Vec<ClaimNote<'_>> = news.iter().map(ClaimNews::note).collect();
     let written = session.run("note the progress of jobs", |conn| {
-        progress::save(conn, process_id, &notes)
+        claimed::save(conn, process_id, &notes)
     });
     let written = written.unwrap_or_default();
     for held in &news {

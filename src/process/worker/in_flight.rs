@@ -2,7 +2,7 @@
 
 use crate::clock;
 use crate::db::model::claim::Claimed;
-use crate::db::table::progress::ClaimNote;
+use crate::db::table::claimed::ClaimNote;
 use crate::job::running::{Live, News};
 use crate::process::base::registration::Registration;
 use std::collections::HashMap;

@@ -2,7 +2,7 @@
 
 use crate::admin::job_info::{self, TaskInfo, TaskStatus};
 use crate::admin::secrets::Secrets;
-use crate::db::table::progress::Progress;
+use crate::db::table::claimed::Progress;
 use crate::error::Doing as _;
 use crate::web::access::limits::TokenLimits;
 use crate::web::http::page_error::PageError;

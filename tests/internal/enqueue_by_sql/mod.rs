@@ -14,7 +14,7 @@ use crate::db::model::new_row::{ORDERED, UniqueScope};
 use crate::db::model::wait_keys::UNIQUE_SUCCESSOR;
 use crate::db::table::attempts::KEPT;
 use crate::db::table::blocked::IN_ORDER;
-use crate::db::table::flows::undos;
+use crate::db::table::flows::parents;
 use crate::db::table::semaphores::{DOES_NOT_WAIT, NEVER_EXPIRES};
 use crate::db::table::wanted_keys::CHILD;
 use crate::db::transition::unique::resolve_conflict::ROUNDS;
@@ -91,7 +91,7 @@ fn constants(dialect: Dialect) -> Words {
         word("never_expires", NEVER_EXPIRES),
         word("does_not_wait", DOES_NOT_WAIT),
         word("kept_attempts", KEPT.to_string()),
-        word("is_undo", undos::IS_UNDO),
+        word("is_undo", parents::IS_UNDO),
         word("child", CHILD),
         word("default_queue", "default"),
         word("default_scope", UniqueScope::default().column()),

@@ -8,7 +8,7 @@ use crate::db::internal_tests::enqueue_by_sql::{
 };
 use crate::db::model::job_columns::{JobColumns, JobTraits};
 use crate::db::schema::postgres::functions::close_functions;
-use crate::db::table::quotas::slots::MOST_SLOTS;
+use crate::db::table::quotas::MOST_SLOTS;
 
 pub(super) fn words() -> Words {
     let (all, plain, replaced) = (

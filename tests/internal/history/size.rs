@@ -7,8 +7,7 @@ use crate::db::conn::connection::AsConn;
 use crate::db::internal_tests::db::{TestDb, execute, on_each_database};
 use crate::db::model::history::cell::{self, Cell, Cells, FleetGauge, QueueGauge, Resolution};
 use crate::db::model::history::tally::{CountedEnd, RunSpan, Tally};
-use crate::db::table::history::buckets::{self, BucketRow};
-use crate::db::table::history::series;
+use crate::db::table::history::series::{self, BucketRow};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -135,7 +134,7 @@ fn fill(conn: &mut DbConnection, samples: &Samples, queues: usize, classes: usiz
             conn.as_conn()
                 .transaction(|conn| {
                     rows.chunks(500)
-                        .try_for_each(|rows| buckets::write(conn, rows.to_vec()))
+                        .try_for_each(|rows| series::write(conn, rows.to_vec()))
                 })
                 .unwrap();
         }

@@ -8,7 +8,7 @@ use crate::db::internal_tests::interleavings::world::{World, row};
 use crate::db::model::claim::Fence;
 use crate::db::model::claim::FinishedRow::{self, Delete, Keep};
 use crate::db::model::state::{FinishedJob, KeySlots};
-use crate::db::table::progress::{self, ClaimNote, Note};
+use crate::db::table::claimed::{self, ClaimNote, Note};
 use crate::db::table::steps::{self, StepState};
 use crate::db::transition::finish;
 use crate::db::transition::recover::{self, ProcessAfter};
@@ -80,7 +80,7 @@ fn note(conn: &mut Conn<'_>, world: &World) -> QueryResult<String> {
     let told: Vec<_> = told.collect();
     Ok(format!(
         "{}",
-        progress::save(conn, world.processes[0], &told)?.len()
+        claimed::save(conn, world.processes[0], &told)?.len()
     ))
 }
 

@@ -5,7 +5,7 @@ use crate::db::internal_tests::model::state::{Due, Model, Place};
 use crate::db::internal_tests::model::step::QUEUES;
 use crate::db::internal_tests::model::subject::{Ids, number};
 use crate::db::query::status;
-use crate::db::table::{processes, queue_names, scheduled, semaphores};
+use crate::db::table::{processes, ready, scheduled, semaphores};
 use diesel::QueryResult;
 use std::collections::BTreeSet;
 
@@ -94,7 +94,7 @@ pub fn look(conn: &mut Conn<'_>, ids: &mut Ids) -> QueryResult<Seen> {
         .collect();
     let observed = processes::observe(conn)?;
     Ok(Seen {
-        names: queue_names::queue_names(conn, "alpha")?
+        names: ready::queue_names(conn, "alpha")?
             .iter()
             .filter_map(|name| QUEUES.into_iter().find(|known| known == name))
             .collect(),

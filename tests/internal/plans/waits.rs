@@ -8,7 +8,7 @@ use crate::db::model::outcome::{Ending, JobFailure, StepWait, WaitUntil};
 use crate::db::plans::{Rows, Work, fence, run};
 use crate::db::query::doctor::unserved::{self as checks, WaitRule};
 use crate::db::table::flows::waits::{self, LateWait};
-use crate::db::table::flows::{events, joins, undos};
+use crate::db::table::flows::{edges, events, parents};
 use crate::db::table::steps::{self, StepState};
 use crate::db::transition::enqueue::{self, connect, undo};
 use crate::db::transition::flows::{emit, wake};
@@ -60,10 +60,10 @@ pub(crate) const WAITS: [(&str, Work); 8] = [
             let found = connect::join(conn, fence(rows), job, "join", &parents)?;
             assert_eq!(found, StepState::New);
         }
-        assert_eq!(joins::waits_for(conn, child, &[job])?, Some(job));
+        assert_eq!(edges::waits_for(conn, child, &[job])?, Some(job));
         park(conn, rows, "join", WaitUntil::Joined("[]".to_owned()))?;
         promote_all(conn)?;
-        assert_eq!(joins::failed(conn, job, &[child], &[])?, 0);
+        assert_eq!(edges::failed(conn, job, &[child], &[])?, 0);
         let value = steps::value(conn, job, "join")?;
         assert_eq!(value.as_deref(), Some("[]"));
         Ok(())
@@ -72,14 +72,14 @@ pub(crate) const WAITS: [(&str, Work); 8] = [
         let job = rows.jobs[0];
         let first = undoing(conn, job, "a")?;
         let second = undoing(conn, job, "b")?;
-        assert_eq!(undos::newest(conn, job, second)?, Some(first));
+        assert_eq!(parents::newest(conn, job, second)?, Some(first));
         steps::record(conn, job, "b", "1")?;
         let fails = Ending::Fail(JobFailure::new("kind", "message"));
         end::end(conn, fence(rows), &fails, Duration::ZERO, FinishedRow::Keep)?;
         promote_all(conn)?;
         undo::resume(conn, &[job])?;
         assert_eq!(steps::value(conn, job, "b")?, None);
-        assert_eq!(undos::newest(conn, job, second)?, Some(first));
+        assert_eq!(parents::newest(conn, job, second)?, Some(first));
         Ok(())
     }),
     ("pass locked waits of an event", |conn, rows| {

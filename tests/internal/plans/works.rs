@@ -13,15 +13,15 @@ use crate::db::plans::{
     finish_and_tell, job, limited, named, register, run, with_steps, *,
 };
 use crate::db::query::{details, explain, job_info, status};
+use crate::db::table::claimed::{self, ClaimNote, Note};
 use crate::db::table::job_logs::{self, LoggedRun};
-use crate::db::table::progress::{self, ClaimNote, Note};
-use crate::db::table::quotas::jobs::QuotaJob;
+use crate::db::table::quotas::{self, QuotaJob};
 use crate::db::table::run_time::{class_pauses, settings};
 use crate::db::table::scheduled::{self, DelayedJob};
 use crate::db::table::wanted_keys::{self, NewRequest};
 use crate::db::table::{
-    claimed, classes, expiries, jobs, pauses, processes, public_tokens, queue_names, quotas, ready,
-    recurring_tasks, semaphores, steps,
+    classes, expiries, jobs, pauses, processes, public_tokens, ready, recurring_tasks, semaphores,
+    steps,
 };
 use crate::db::transition::clear::{self, ClearLimits};
 use crate::db::transition::enqueue::{self, alike};
@@ -235,14 +235,14 @@ pub(crate) const LOOPS: [(&str, Work); 51] = [
         claim(conn, rows.process, &named()).map(drop)
     }),
     ("list the queues", |conn, _| {
-        queue_names::queue_names(conn, "q").map(drop)
+        ready::queue_names(conn, "q").map(drop)
     }),
     ("list the foremost queues", |conn, _| {
-        queue_names::foremost(conn).map(drop)
+        ready::foremost(conn).map(drop)
     }),
     ("look at the paused queues", |conn, _| {
         pause::pause(conn, "q1", None, None)?;
-        queue_names::are_pauses_crowded(conn).map(drop)
+        ready::are_pauses_crowded(conn).map(drop)
     }),
     ("finish and keep", |conn, rows| {
         finish::finish_free(
@@ -286,7 +286,7 @@ pub(crate) const LOOPS: [(&str, Work); 51] = [
             note: &note,
         });
         let told: Vec<_> = told.collect();
-        progress::save(conn, rows.process, &told).map(drop)
+        claimed::save(conn, rows.process, &told).map(drop)
     }),
     ("store what jobs log", |conn, rows| {
         let line = LoggedRun {
@@ -423,7 +423,7 @@ pub(crate) const CALLERS: [(&str, Work); 20] = [
             },
         };
         // A note of a job that does not wait any more.
-        quotas::jobs::note(
+        quotas::note(
             conn,
             &[QuotaJob {
                 job_id: rows.jobs[0],

@@ -3,7 +3,7 @@
 use crate::db::conn::connection::Conn;
 use crate::db::conn::dialect::{Lossy, MaybeLossy, id_list};
 use crate::db::conn::statement::Statement;
-use crate::db::table::flows::undos;
+use crate::db::table::flows::parents;
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Bool, Nullable, Text};
 
@@ -106,7 +106,7 @@ pub(crate) fn edges(
         "SELECT w.child_job_id, w.parent_job_id, w.parent_batch_id, w.name, w.runs_on, w.otherwise, w.outcome, {} AS is_of_undo, \
            (SELECT j.batch_id FROM solid_queue_jobs j WHERE j.id = w.child_job_id AND w.otherwise = 'nest') AS outer_batch \
          FROM windlass_edges w WHERE w.{column} IN {{in $1}} ORDER BY w.id + 0 LIMIT $2",
-        undos::is_of_undo("w")
+        parents::is_of_undo("w")
     );
     Statement::new(text)
         .unkept()

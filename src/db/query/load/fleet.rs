@@ -4,7 +4,7 @@ use crate::db::conn::connection::{Conn, age};
 use crate::db::conn::dialect::Lossy;
 use crate::db::conn::statement::Statement;
 use crate::db::query::load::totals::MOST;
-use crate::db::table::progress::Note;
+use crate::db::table::claimed::Note;
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Bool, Double, Integer, Nullable, Text};
 use serde_json::Value;

@@ -3,8 +3,6 @@
 pub(crate) mod batches;
 pub(crate) mod edges;
 pub(crate) mod events;
-pub(crate) mod joins;
 pub(crate) mod members;
 pub(crate) mod parents;
-pub(crate) mod undos;
 pub(crate) mod waits;

@@ -1,6 +1,5 @@
 //! `windlass_stats_*`: the tables of the history.
 
-pub(crate) mod buckets;
 pub(crate) mod deltas;
 pub(crate) mod series;
 

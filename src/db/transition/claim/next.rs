@@ -14,8 +14,7 @@ use crate::db::conn::statement::Statement;
 use crate::db::model::claim::{ClaimQueues, Claimed, EndedClaim, EqualJobs, NextClaims, NextJobs};
 use crate::db::table::blocked;
 use crate::db::table::claimed::{ENQUEUED_AT, columns};
-use crate::db::table::holders::{self, FreeSlots};
-use crate::db::table::semaphores::{self, DOES_NOT_WAIT};
+use crate::db::table::semaphores::{self, DOES_NOT_WAIT, FreeSlots};
 use crate::db::table::wanted_keys::{self, NewRequest, SEMAPHORE};
 use crate::db::transition::claim::sqlite;
 use crate::db::transition::promote::{self, PickedJob};
@@ -214,8 +213,8 @@ fn parts(queues: &ClaimQueues) -> String {
            UNION ALL SELECT NULL, '{SEMAPHORE}', semaphore_id, count(*) FROM ended WHERE semaphore_id IS NOT NULL \
            GROUP BY semaphore_id RETURNING 1)",
         limit = semaphores::limit_of("freed.key"),
-        is_boundless = holders::is_boundless("l.slots"),
-        held = holders::held_up_to("freed.key", "(greatest(l.slots, 0) + freed.slots)"),
+        is_boundless = semaphores::is_boundless("l.slots"),
+        held = semaphores::held_up_to("freed.key", "(greatest(l.slots, 0) + freed.slots)"),
         is_in_turn = blocked::is_in_turn("open.key"),
         may_run = may_run(queues, "= ANY ($4)"),
     )

@@ -2,7 +2,7 @@
 
 use crate::db::conn::connection::Conn;
 use crate::db::model::history::cell::Resolution;
-use crate::db::table::history::{buckets, deltas, series};
+use crate::db::table::history::{deltas, series};
 use crate::db::transition::clear::ClearedPage;
 use diesel::QueryResult;
 use std::time::Duration;
@@ -25,7 +25,7 @@ pub(crate) fn old_buckets(conn: &mut Conn<'_>, after: i64) -> QueryResult<Cleare
     let mut cleared = 0;
     for resolution in Resolution::ALL {
         let before = page.now - resolution.kept();
-        cleared += buckets::clear(conn, &page.ids, resolution, before)?;
+        cleared += series::clear(conn, &page.ids, resolution, before)?;
     }
     let is_full = page.ids.len() >= SERIES;
     Ok(ClearedPage {
@@ -49,7 +49,7 @@ pub(crate) fn unused(conn: &mut Conn<'_>, batch: usize) -> QueryResult<ClearedPa
         let unused = series::unused(conn, age, SERIES)?;
         if !unused.is_empty() {
             for resolution in Resolution::ALL {
-                buckets::clear(conn, &unused, resolution, i64::MAX)?;
+                series::clear(conn, &unused, resolution, i64::MAX)?;
             }
             series::delete(conn, &unused)?;
         }

@@ -1,7 +1,7 @@
 //! Clears what quotas have counted.
 
 use crate::db::conn::connection::Conn;
-use crate::db::table::quotas::{jobs, slots};
+use crate::db::table::quotas;
 use diesel::prelude::*;
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ const UNUSED: Duration = Duration::from_secs(7 * 24 * 3600);
 pub(crate) fn clear(conn: &mut Conn<'_>, batch: usize) -> QueryResult<usize> {
     let batch = i64::try_from(batch).unwrap_or(i64::MAX);
     conn.transaction(|conn| {
-        let deleted = slots::clear(conn, UNUSED, batch)?;
-        Ok(deleted + jobs::free(conn, None, batch)?)
+        let deleted = quotas::clear(conn, UNUSED, batch)?;
+        Ok(deleted + quotas::free(conn, None, batch)?)
     })
 }

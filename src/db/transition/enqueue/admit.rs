@@ -10,8 +10,7 @@ use crate::db::conn::statement::Statement;
 use crate::db::model::job_columns::JobColumns;
 use crate::db::model::new_row::{EnqueueOutcome, Inserted, NewQuota, NewRow, Per, QuotaRefusal};
 use crate::db::model::outcome::{AttemptOutcome, JobFailure, ResultOutcome};
-use crate::db::table::quotas::jobs::{self, QuotaJob};
-use crate::db::table::quotas::slots::{self, QuotaPlaces, TakenPlaces};
+use crate::db::table::quotas::{self, QuotaJob, QuotaPlaces, TakenPlaces};
 use crate::db::transition::enqueue;
 use crate::db::transition::flows::end_waiting::end_waiting;
 use diesel::prelude::*;
@@ -62,7 +61,7 @@ pub(crate) fn with_slots<T>(
         match conn.transaction(&mut insert) {
             Err(NotEnqueued::Uncounted(quota, (per, limit))) => {
                 let quota = &quota;
-                slots::create(conn, QuotaPlaces { quota, per, limit })?;
+                quotas::create(conn, QuotaPlaces { quota, per, limit })?;
             }
             done => return done,
         }
@@ -122,7 +121,7 @@ fn admit_first(
         if let Some(limit) = admitted.exceeded {
             let class = &rows[places[0]].class_name;
             let left = match quota.limits.shed {
-                false => slots::left(conn, limit.0)?,
+                false => quotas::left(conn, limit.0)?,
                 true => None,
             };
             let refusal = QuotaRefusal::new(class, quota, limit, wanted, left);
@@ -223,7 +222,7 @@ fn admit(conn: &mut Conn<'_>, quota: &NewQuota, wanted: i64) -> Result<Admitted,
             let excess = excess
                 .iter()
                 .map(|(slot, jobs)| (&*quota.name, *slot, *jobs));
-            slots::give_back(conn, per, &excess.collect::<Vec<_>>())?;
+            quotas::give_back(conn, per, &excess.collect::<Vec<_>>())?;
         }
         if per == Per::Waiting {
             let slots = kept.into_iter();
@@ -246,11 +245,11 @@ fn take(
     wanted: i64,
 ) -> Result<TakenPlaces, NotEnqueued> {
     let count = |taken: &TakenPlaces| -> i64 { taken.iter().map(|(_, jobs)| jobs).sum() };
-    let mut taken = slots::take(conn, places, wanted)?;
+    let mut taken = quotas::take(conn, places, wanted)?;
     if count(&taken) == wanted {
         return Ok(taken);
     }
-    if !slots::exist(conn, places)? {
+    if !quotas::exist(conn, places)? {
         let limit = (places.per, places.limit);
         return Err(NotEnqueued::Uncounted(places.quota.clone(), limit));
     }
@@ -258,10 +257,10 @@ fn take(
         let missing = wanted - count(&taken);
         // Others cannot take what is freed here before this transaction ends: 1 % at most.
         let freed = missing.max(places.limit / 100).min(MOST_FREED);
-        if jobs::free(conn, Some(&places.quota.name), freed)? == 0 {
+        if quotas::free(conn, Some(&places.quota.name), freed)? == 0 {
             break;
         }
-        taken.extend(slots::take(conn, places, missing)?);
+        taken.extend(quotas::take(conn, places, missing)?);
     }
     Ok(taken)
 }
@@ -302,7 +301,7 @@ fn note(
             slot: *slot,
         })
     });
-    jobs::note(conn, &jobs.collect::<Vec<_>>())
+    quotas::note(conn, &jobs.collect::<Vec<_>>())
 }
 
 /// Inserts a job that is discarded already: without execution, unique id, key and slot.

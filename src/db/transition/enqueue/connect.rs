@@ -8,7 +8,7 @@ use crate::db::model::new_row::{EnqueueOutcome, Inserted, NewRow};
 use crate::db::model::state::JobState;
 use crate::db::table::executions;
 use crate::db::table::flows::edges::{self, NewEdge};
-use crate::db::table::flows::{batches, joins, parents};
+use crate::db::table::flows::{batches, parents};
 use crate::db::table::steps::{self, StepState};
 use crate::db::table::wanted_keys::{self, NewRequest};
 use diesel::prelude::*;
@@ -83,7 +83,7 @@ pub(crate) fn join(
         }
         hold(conn, &all, Parents::Existing)?;
         let (jobs, batches) = (jobs_of(&all), batches_of(&all));
-        let known = joins::renew(conn, job, &jobs, &batches)?;
+        let known = edges::renew(conn, job, &jobs, &batches)?;
         let new = parents.iter().filter(|(parent, _)| !known.contains(parent));
         let new = new.map(|(parent, name)| NewEdge {
             child: job,

@@ -5,13 +5,13 @@ use crate::db::model::extras::{On, Otherwise, Parent};
 use crate::db::model::state::JobState;
 use crate::db::table::executions;
 use crate::db::table::flows::edges::{self, NewEdge};
-use crate::db::table::flows::{parents, undos};
+use crate::db::table::flows::parents;
 use crate::mutant;
 use diesel::prelude::*;
 
 /// Has the job that undoes the step before wait for a new one, which undoes the step after it.
 pub(crate) fn reverse(conn: &mut Conn<'_>, job: i64, undo: i64) -> QueryResult<()> {
-    let Some(before) = undos::newest(conn, job, undo)? else {
+    let Some(before) = parents::newest(conn, job, undo)? else {
         return Ok(());
     };
     parents::mark(conn, &[undo])?;
@@ -30,17 +30,17 @@ pub(crate) fn reverse(conn: &mut Conn<'_>, job: i64, undo: i64) -> QueryResult<(
 ///
 /// It waits for a promotion that is about to start an undo: that one forgets the step if it commits.
 pub(crate) fn resume(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<()> {
-    let undos = undos::of_jobs(conn, jobs)?;
+    let undos = parents::of_jobs(conn, jobs)?;
     if undos.is_empty() {
         return Ok(());
     }
     if mutant::is("retry_forgets_steps") {
-        undos::forget_steps(conn, &undos)?;
+        parents::forget_steps(conn, &undos)?;
     }
     executions::lock(conn, JobState::Blocked, &undos)?;
     let waiting = edges::waiting(conn, &undos)?;
     if waiting.is_empty() {
         return Ok(());
     }
-    undos::wait_again(conn, &waiting)
+    parents::wait_again(conn, &waiting)
 }

@@ -4,7 +4,7 @@ use crate::db::conn::connection::Conn;
 use crate::db::model::outcome::{AttemptOutcome, JobFailure, ResultOutcome};
 use crate::db::table::blocked;
 use crate::db::table::flows::edges::{self, EdgeState, Edges};
-use crate::db::table::flows::{members, parents, undos};
+use crate::db::table::flows::{members, parents};
 use crate::db::table::jobs::{self, EndedJob};
 use crate::db::table::wanted_keys::{self, NewRequest};
 use crate::db::transition::flows::end_waiting::end_waiting;
@@ -56,7 +56,7 @@ pub(crate) fn admit(conn: &mut Conn<'_>, requested: &BTreeSet<i64>) -> QueryResu
     }
     if !open.is_empty() {
         place::place(conn, &open)?;
-        undos::forget_steps(conn, &followers.may_undo(&open))?;
+        parents::forget_steps(conn, &followers.may_undo(&open))?;
     }
     if !dropped.is_empty() {
         parents::note_dropped(conn, &dropped)?;

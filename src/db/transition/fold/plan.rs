@@ -3,8 +3,7 @@
 use crate::db::conn::connection::Conn;
 use crate::db::model::history::cell::{self, Cell, Cells, GaugeSample, Resolution, Unreadable};
 use crate::db::model::history::contribution::{Contribution, MOST_SERIES};
-use crate::db::table::history::buckets::{self, BucketRow};
-use crate::db::table::history::series::{self, SeriesIds};
+use crate::db::table::history::series::{self, BucketRow, SeriesIds};
 use diesel::QueryResult;
 use std::collections::BTreeMap;
 
@@ -142,7 +141,7 @@ impl FoldPlan {
         for rows in self.rows().chunks(ROWS) {
             let keys: Vec<BucketRow> = rows.iter().map(|(key, _)| *key).collect();
             let mut found: BTreeMap<(i64, i64, i64), Vec<u8>> = BTreeMap::new();
-            for row in buckets::read(conn, &keys)? {
+            for row in series::read(conn, &keys)? {
                 found.insert((row.series_id, row.resolution, row.starts_at), row.data);
             }
             let mut written = Vec::with_capacity(rows.len());
@@ -159,7 +158,7 @@ impl FoldPlan {
                     Err(Unreadable::Damaged) => {}
                 }
             }
-            buckets::write(conn, written)?;
+            series::write(conn, written)?;
         }
         self.write_totals(conn)
     }

@@ -5,9 +5,10 @@ use crate::db::conn::dialect::{Dialect, Execution};
 use crate::db::conn::statement::Statement;
 use crate::db::model::outcome::{AttemptOutcome, JobFailure, ResultOutcome};
 use crate::db::table::blocked;
-use crate::db::table::holders::{AT_ONCE, FreeSlots, held_up_to, slot_list};
 use crate::db::table::jobs::{self, EndedJob};
-use crate::db::table::semaphores::{DOES_NOT_WAIT, limit_of};
+use crate::db::table::semaphores::{
+    AT_ONCE, DOES_NOT_WAIT, FreeSlots, held_up_to, limit_of, slot_list,
+};
 use crate::db::transition::flows::end_waiting::end_waiting;
 use diesel::QueryResult;
 

@@ -6,7 +6,7 @@ use crate::db::conn::statement::Statement;
 use crate::db::model::job_columns::JobColumns;
 use crate::db::model::new_row::{EnqueueOutcome, HolderState, NewRow, OnConflict, UniqueScope};
 use crate::db::model::wait_keys::UNIQUE_SUCCESSOR;
-use crate::db::table::flows::{joins, undos, waits};
+use crate::db::table::flows::{edges, parents, waits};
 use crate::db::table::unique_jobs::{BLOCKED, READY, WAITING};
 use crate::db::table::wanted_keys::{self, NewRequest};
 use crate::db::table::{attempts, blocked, classes, expiries, ready, scheduled, steps};
@@ -275,7 +275,7 @@ fn replace(conn: &mut Conn<'_>, table: &str, job: i64, row: &NewRow) -> QueryRes
     // What the old one has done, which is undone, and what it waits for.
     steps::remove(conn, &[job])?;
     waits::delete(conn, &[job])?;
-    joins::delete(conn, job)?;
+    edges::delete(conn, job)?;
     start_undos(conn, job)?;
     if table == BLOCKED && waits_for_another(conn, job, row)? {
         return Ok(());
@@ -295,7 +295,7 @@ fn start_undos(conn: &mut Conn<'_>, job: i64) -> QueryResult<()> {
     if mutant::is("replaced_undos_stay") {
         return Ok(());
     }
-    let undos = undos::let_go(conn, job)?;
+    let undos = parents::let_go(conn, job)?;
     wanted_keys::request(conn, undos.into_iter().map(NewRequest::Child))
 }
 

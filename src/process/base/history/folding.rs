@@ -4,7 +4,7 @@ use crate::clock;
 use crate::db::model::history::cell::GaugeSample;
 use crate::db::model::history::contribution::MOST_SERIES;
 use crate::db::query::status;
-use crate::db::table::queue_names::queue_names;
+use crate::db::table::ready::queue_names;
 use crate::db::transition::fold::{self, FoldWhen, Folded};
 use crate::process::base::history::clearing::HistoryClearing;
 use crate::process::base::session::Session;

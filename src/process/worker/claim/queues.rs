@@ -3,7 +3,7 @@
 use crate::clock;
 use crate::db::Conn;
 use crate::db::model::claim::{ClaimQueues, Claims};
-use crate::db::table::{queue_names, semaphores};
+use crate::db::table::{ready, semaphores};
 use crate::queue::QueueSelector;
 use diesel::QueryResult;
 use std::time::{Duration, Instant};
@@ -109,7 +109,7 @@ impl QueueResolver {
             _ => {}
         }
         self.known = if self.is_of_all() {
-            queue_names::foremost(conn)?
+            ready::foremost(conn)?
         } else {
             resolve(conn, &self.selectors)?
         };
@@ -122,7 +122,7 @@ impl QueueResolver {
         let kept = kept.max(self.asking_took * SHARE);
         if self.asked_at.is_none_or(|at| at.elapsed() >= kept) {
             let begun = clock::instant();
-            self.is_crowded = queue_names::are_pauses_crowded(conn)?;
+            self.is_crowded = ready::are_pauses_crowded(conn)?;
             self.asking_took = begun.elapsed();
             self.asked_at = Some(clock::instant());
         }
@@ -178,8 +178,8 @@ fn resolve(conn: &mut Conn<'_>, selectors: &[QueueSelector]) -> QueryResult<Vec<
     for selector in selectors {
         let more = match selector {
             QueueSelector::Name(name) => vec![name.clone()],
-            QueueSelector::Prefix(prefix) => queue_names::queue_names(conn, prefix)?,
-            QueueSelector::All => queue_names::queue_names(conn, "")?,
+            QueueSelector::Prefix(prefix) => ready::queue_names(conn, prefix)?,
+            QueueSelector::All => ready::queue_names(conn, "")?,
         };
         known.extend(more.into_iter().filter(|name| seen.insert(name.clone())));
     }

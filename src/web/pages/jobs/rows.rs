@@ -4,7 +4,7 @@ use crate::admin::job_list::ListedJob;
 use crate::db::model::outcome;
 use crate::db::model::state::JobState;
 use crate::db::model::wait_keys::{UNIQUE_SUCCESSOR, WAITS_FOR_EVENT, WAITS_FOR_PARENTS};
-use crate::db::table::progress::Note;
+use crate::db::table::claimed::Note;
 use crate::web::pages::words::{job_link, of_state};
 use crate::web::request::shell::Shell;
 use crate::web::show::json::{cut, line};

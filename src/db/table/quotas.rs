@@ -1,21 +1,134 @@
-//! The places of quotas: how many are taken.
-//!
-//! On Postgres, the places of a limit are shared out among slots. An enqueue takes its places from a
-//! slot that no other transaction has locked, so that none waits for another, and none is admitted
-//! beyond the limit. What is left in slots that others have locked cannot be taken: with 1,000 slots,
-//! a transaction hides less than 0.1 % of the limit for each slot that it has used. SQLite has one
-//! slot for all, as it has one writer.
+//! `windlass_quota_slots` and `windlass_quota_jobs`: what was enqueued under quotas.
 
 use crate::db::conn::connection::Conn;
-use crate::db::conn::dialect::{Dialect, micros};
+use crate::db::conn::dialect::{Dialect, Lossy, id_list, micros};
 use crate::db::conn::statement::Statement;
 use crate::db::model::new_row::{NewQuota, Per};
 use crate::db::table::recurring_tasks;
 use crate::mutant;
 use chrono::Timelike;
 use diesel::prelude::*;
-use diesel::sql_types::BigInt;
+use diesel::sql_types::{BigInt, Nullable, Text};
+use std::collections::BTreeMap;
 use std::time::Duration;
+
+/// A quota that was used lately.
+#[derive(Debug, QueryableByName)]
+pub(crate) struct UsedQuota {
+    #[diesel(sql_type = Text, deserialize_as = Lossy)]
+    pub(crate) name: String,
+    #[diesel(sql_type = Nullable<Text>)]
+    pub(crate) limits: Option<String>,
+    #[diesel(sql_type = BigInt)]
+    pub(crate) waiting: i64,
+    #[diesel(sql_type = BigInt)]
+    pub(crate) a_second: i64,
+    #[diesel(sql_type = BigInt)]
+    pub(crate) a_minute: i64,
+    #[diesel(sql_type = BigInt)]
+    pub(crate) a_day: i64,
+}
+
+/// Returns the quotas that were used in the last days, and how much of each is used.
+pub(crate) fn all(conn: &mut Conn<'_>) -> QueryResult<Vec<UsedQuota>> {
+    let used = |per: Per, since: &str| {
+        format!(
+            "CAST(coalesce((SELECT sum(s.jobs) FROM windlass_quota_slots s WHERE s.quota = names.quota \
+             AND s.per = '{}' AND s.starts_at > {{later {since}}}), 0) AS bigint)",
+            per.name()
+        )
+    };
+    let text = format!(
+        "SELECT names.quota AS name, (SELECT s.limits FROM windlass_quota_slots s WHERE s.quota = names.quota \
+           ORDER BY s.starts_at DESC, s.jobs DESC LIMIT 1) AS limits, \
+         (SELECT count(*) FROM windlass_quota_jobs q WHERE q.quota = names.quota AND {WAITS}) AS waiting, \
+         {} AS a_minute, {} AS a_day, {} AS a_second \
+         FROM (SELECT DISTINCT quota FROM windlass_quota_slots) AS names ORDER BY names.quota",
+        used(Per::Minute, "$1"),
+        used(Per::Day, "$2"),
+        used(Per::Second, "$3"),
+    );
+    let age = |per: Per| -micros(per.window().unwrap_or(Duration::MAX));
+    Statement::new(text)
+        .bind(age(Per::Minute))
+        .bind(age(Per::Day))
+        .bind(age(Per::Second))
+        .unkept()
+        .load(conn)
+}
+
+// --- The jobs of quotas that limit how many wait ---
+
+/// Whether the job of `q` waits.
+pub(super) const WAITS: &str = "(EXISTS (SELECT 1 FROM solid_queue_ready_executions e WHERE e.job_id = q.job_id) \
+     OR EXISTS (SELECT 1 FROM solid_queue_scheduled_executions e WHERE e.job_id = q.job_id) \
+     OR EXISTS (SELECT 1 FROM solid_queue_blocked_executions e WHERE e.job_id = q.job_id))";
+
+/// A job, the quota that counts it, and the slot from which it has its place.
+#[derive(Debug, QueryableByName)]
+pub(crate) struct QuotaJob {
+    #[diesel(sql_type = BigInt)]
+    pub(crate) job_id: i64,
+    #[diesel(sql_type = Text)]
+    pub(crate) quota: String,
+    #[diesel(sql_type = BigInt)]
+    pub(crate) slot: i64,
+}
+
+/// Notes new jobs.
+pub(crate) fn note(conn: &mut Conn<'_>, jobs: &[QuotaJob]) -> QueryResult<()> {
+    if jobs.is_empty() {
+        return Ok(());
+    }
+    let rows: Vec<(i64, &str, i64)> = jobs
+        .iter()
+        .map(|job| (job.job_id, &*job.quota, job.slot))
+        .collect();
+    let text = "INSERT INTO windlass_quota_jobs (job_id, quota, slot) \
+         SELECT CAST(value ->> 0 AS bigint), value ->> 1, CAST(value ->> 2 AS bigint) FROM {rows $1} WHERE true \
+         ON CONFLICT (job_id) DO NOTHING";
+    let rows = serde_json::to_string(&rows).unwrap_or_default();
+    Statement::new(text).bind(rows).execute(conn)
+}
+
+/// Gives back the places of up to `batch` jobs that do not wait any more, of one quota or of all.
+/// Returns how many. It waits for no transaction that enqueues.
+pub(crate) fn free(conn: &mut Conn<'_>, quota: Option<&str>, batch: i64) -> QueryResult<usize> {
+    let of_quota = quota.map_or("", |_| "AND q.quota = $2");
+    let text = format!(
+        "SELECT q.job_id, q.quota, q.slot FROM windlass_quota_jobs q \
+         JOIN windlass_quota_slots s ON s.quota = q.quota AND s.per = '{}' AND s.slot = q.slot \
+         WHERE NOT EXISTS (SELECT 1 FROM solid_queue_ready_executions e WHERE e.job_id = q.job_id) \
+         AND NOT EXISTS (SELECT 1 FROM solid_queue_scheduled_executions e WHERE e.job_id = q.job_id) \
+         AND NOT EXISTS (SELECT 1 FROM solid_queue_blocked_executions e WHERE e.job_id = q.job_id) {of_quota} ORDER BY q.job_id LIMIT $1 {{lock skip of q, s}}",
+        Per::Waiting.name()
+    );
+    let statement = Statement::new(text).bind(batch).unkept();
+    let statement = match quota {
+        Some(quota) => statement.bind(quota),
+        None => statement,
+    };
+    let jobs: Vec<QuotaJob> = statement.load(conn)?;
+    if jobs.is_empty() {
+        return Ok(0);
+    }
+    let mut places: BTreeMap<(&str, i64), i64> = BTreeMap::new();
+    for job in &jobs {
+        *places.entry((&job.quota, job.slot)).or_default() += 1;
+    }
+    let places = places.into_iter();
+    let places: Vec<_> = places
+        .map(|((quota, slot), jobs)| (quota, slot, jobs))
+        .collect();
+    give_back(conn, Per::Waiting, &places)?;
+    let ids: Vec<i64> = jobs.iter().map(|job| job.job_id).collect();
+    Statement::new("DELETE FROM windlass_quota_jobs WHERE job_id IN {in $1}")
+        .bind(id_list(&ids))
+        .unkept()
+        .changes(conn)
+}
+
+// --- The places of quotas: how many are taken ---
 
 /// The places of one limit.
 #[derive(Debug, Clone, Copy)]
