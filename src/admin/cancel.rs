@@ -3,7 +3,7 @@
 use crate::admin::changed::Changed;
 use crate::db::model::audit::{Actor, AuditAction};
 use crate::db::transition::operate;
-use crate::db::transition::operators::audit::{AuditEffect, AuditTrail};
+use crate::db::transition::operators::{AuditEffect, AuditTrail};
 use crate::db::{AsConn, Conn, own};
 use crate::error::{Doing, Result};
 use crate::job::id::JobId;

@@ -1,6 +1,6 @@
 //! What a change did to jobs.
 
-use crate::db::transition::operate::retry::RetriedJobs;
+use crate::db::transition::operate::RetriedJobs;
 use serde::{Deserialize, Serialize};
 
 /// The result of a change.

@@ -3,7 +3,7 @@
 use crate::db::model::audit::{Actor, AuditAction};
 use crate::db::table::run_time::class_pauses::{self, PausedClass};
 use crate::db::table::run_time::settings;
-use crate::db::transition::operators::audit::{AuditEffect, AuditTrail};
+use crate::db::transition::operators::{AuditEffect, AuditTrail};
 use crate::db::transition::pause;
 use crate::db::{AsConn, own};
 use crate::error::{Doing, Result};

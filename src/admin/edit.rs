@@ -3,7 +3,7 @@
 use crate::db::model::audit::{Actor, AuditAction};
 use crate::db::table::jobs::EditableJob;
 use crate::db::transition::operate::edit::{self, EditOutcome, NewArguments};
-use crate::db::transition::operators::audit::{AuditEffect, AuditTrail};
+use crate::db::transition::operators::{AuditEffect, AuditTrail};
 use crate::db::{AsConn, own};
 use crate::error::{EditRefusal, Error, Result};
 use crate::job::id::JobId;

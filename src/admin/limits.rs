@@ -2,8 +2,8 @@
 
 use crate::db::model::audit::{Actor, AuditAction};
 use crate::db::table::run_time::limits::{self, RunTimeLimit};
-use crate::db::transition::limit;
-use crate::db::transition::operators::audit::{AuditEffect, AuditTrail};
+use crate::db::transition::operators::{AuditEffect, AuditTrail};
+use crate::db::transition::pause;
 use crate::db::{AsConn, own};
 use crate::error::{Doing, Error, Result};
 use serde_json::json;
@@ -85,10 +85,10 @@ impl Actor {
             .parameters(json!({ "slots": slots }).to_string())
             .record(
                 &mut conn,
-                |conn| limit::set(conn, key, slots, by, reason),
+                |conn| pause::set(conn, key, slots, by, reason),
                 |()| AuditEffect::Done,
             );
-        set.and_then(|()| limit::request_group(&mut conn, key))
+        set.and_then(|()| pause::request_group(&mut conn, key))
             .doing("set the limit")
     }
 
@@ -102,12 +102,12 @@ impl Actor {
             .target(key)
             .record(
                 &mut conn,
-                |conn| limit::clear(conn, key),
+                |conn| pause::clear(conn, key),
                 |cleared| AuditEffect::done_if(*cleared),
             );
         let cleared = cleared.doing("clear the limit")?;
         if cleared {
-            limit::request_group(&mut conn, key).doing("clear the limit")?;
+            pause::request_group(&mut conn, key).doing("clear the limit")?;
         }
         Ok(cleared)
     }

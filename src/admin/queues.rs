@@ -6,7 +6,7 @@ use crate::admin::jobs::Jobs;
 use crate::db::model::audit::{Actor, AuditAction};
 use crate::db::model::state::JobState;
 use crate::db::table::pauses;
-use crate::db::transition::operators::audit::{AuditEffect, AuditTrail};
+use crate::db::transition::operators::{AuditEffect, AuditTrail};
 use crate::db::transition::pause;
 use crate::db::{AsConn, own};
 use crate::error::{Doing, Result};

@@ -4,7 +4,7 @@ use crate::admin::bulk::change::Change;
 use crate::admin::changed::Changed;
 use crate::admin::jobs::Jobs;
 use crate::clock;
-use crate::db::transition::operate::retry::{self, AtMostOnce, RetrySpread};
+use crate::db::transition::operate::{self, AtMostOnce, RetrySpread};
 use crate::db::{AsConn, Conn, own};
 use crate::error::{Doing, Error, Result};
 use chrono::NaiveDateTime;
@@ -59,7 +59,7 @@ impl RetryRate {
             time_for: &|jobs| self.time_for(jobs),
         };
         let even = AtMostOnce::retry_if(even_at_most_once);
-        let retried = retry::retry_spread(conn, jobs, even, &spread)?;
+        let retried = operate::retry_spread(conn, jobs, even, &spread)?;
         Ok(Changed::of_retry(&retried, jobs.len() as u64))
     }
 

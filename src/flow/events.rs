@@ -1,6 +1,6 @@
 //! Events, for which jobs wait.
 
-use crate::db::transition::flows::emit as stored;
+use crate::db::transition::flows::wake as stored;
 use crate::db::{AsConn, own};
 use crate::error::{Doing, Error, Result};
 use crate::job::arguments::readable::to_json;

@@ -1,7 +1,7 @@
 //! Steps that are undone when the job fails.
 
 use crate::db::model::extras::{On, Otherwise, Parent};
-use crate::db::transition::enqueue::undo;
+use crate::db::transition::enqueue::connect;
 use crate::db::{AsConn, own};
 use crate::error::Doing;
 use crate::flow::batch::to_job::ToNewJob;
@@ -145,6 +145,7 @@ fn enlist<S: ?Sized, C: AsConn>(
         );
         return Err(refused(problem));
     }
-    undo::reverse(&mut own(conn), run.job_id, enqueued.id.0).doing("enqueue what undoes a step")?;
+    connect::reverse(&mut own(conn), run.job_id, enqueued.id.0)
+        .doing("enqueue what undoes a step")?;
     Ok(())
 }

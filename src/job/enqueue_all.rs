@@ -2,7 +2,7 @@
 
 use crate::db::model::new_row::{EnqueueOutcome, NewRow};
 use crate::db::transition::enqueue;
-use crate::db::transition::enqueue::time_priority::rank_by_time;
+use crate::db::transition::enqueue::insert::rank_by_time;
 use crate::db::{AsConn, Conn, own};
 use crate::error::{Doing, Result};
 use crate::job::enqueued::Enqueued;

@@ -6,7 +6,7 @@ use crate::admin::retry_rate::RetryRate;
 use crate::db::model::audit::Actor;
 use crate::db::model::state::JobState;
 use crate::db::table::operators::operations::{self, NewOperationRow};
-use crate::db::transition::operators::operation;
+use crate::db::transition::operators;
 use crate::db::{AsConn, own};
 use crate::error::{Doing, Error, Result};
 use crate::operation::record::Operation;
@@ -154,7 +154,7 @@ impl NewOperation {
             ..WalkPlace::default()
         };
         let json = |value: serde_json::Result<String>| value.unwrap_or_default();
-        let new = operation::start(
+        let new = operators::start(
             &mut conn,
             &NewOperationRow {
                 actor: &jobs.actor,
@@ -225,6 +225,6 @@ impl Actor {
     /// # Errors
     /// As for [`stop_operation`].
     pub fn stop_operation<C: AsConn + ?Sized>(&self, conn: &mut C, id: i64) -> Result<bool> {
-        operation::stop(&mut own(conn), self, id).doing("stop the operation")
+        operators::stop(&mut own(conn), self, id).doing("stop the operation")
     }
 }

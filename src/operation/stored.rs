@@ -7,7 +7,7 @@ use crate::db::conn::dialect::IdRange;
 use crate::db::query::batches::walk::{BatchWalk, Members};
 use crate::db::query::jobs;
 use crate::db::table::operators::operations::{OperationAdvance, OperationRow};
-use crate::db::transition::operators::operation::AppliedBatch;
+use crate::db::transition::operators::AppliedBatch;
 use crate::operation::batch::{self, BatchMode, BatchResult};
 use crate::operation::record::OperationCounts;
 use crate::operation::walk::{OperationTask, WalkBound, WalkPlace};

@@ -1,7 +1,7 @@
 //! Gives open operations their turns, and remembers what came of them.
 
 use crate::db::table::operators::operations::{self, OperationAdvance};
-use crate::db::transition::operators::operation;
+use crate::db::transition::operators;
 use crate::db::{Conn, Refusal};
 use crate::operation::batch::BatchMode;
 use crate::operation::stored::run_batch;
@@ -120,7 +120,7 @@ fn turn(conn: &mut Conn<'_>, id: i64) -> QueryResult<Turn> {
 
 fn advance(conn: &mut Conn<'_>, id: i64, mode: BatchMode) -> QueryResult<Turn> {
     let mut is_read = true;
-    let advanced = operation::advance(conn, id, |conn, row| {
+    let advanced = operators::advance(conn, id, |conn, row| {
         let batch = run_batch(conn, row, mode)?;
         is_read = batch.is_some();
         Ok(batch)

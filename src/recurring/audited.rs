@@ -3,7 +3,7 @@
 use crate::db::Conn;
 use crate::db::model::audit::{Actor, AuditAction};
 use crate::db::model::recurring::RecurringTaskRow;
-use crate::db::transition::operators::audit::{AuditEffect, AuditTrail};
+use crate::db::transition::operators::{AuditEffect, AuditTrail};
 use crate::db::transition::schedule;
 use crate::error::{Doing, Result};
 use serde_json::{Map, Value, json};

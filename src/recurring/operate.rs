@@ -2,7 +2,7 @@
 
 use crate::db::model::audit::{Actor, AuditAction};
 use crate::db::model::recurring::{RecurringTaskRow, Scheduled};
-use crate::db::transition::operators::audit::{AuditEffect, AuditTrail};
+use crate::db::transition::operators::{AuditEffect, AuditTrail};
 use crate::db::transition::{fire, schedule};
 use crate::db::{AsConn, own};
 use crate::error::{Doing, Result};

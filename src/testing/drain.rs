@@ -10,7 +10,7 @@ use crate::db::table::run_time::class_pauses;
 use crate::db::table::{job_logs, jobs};
 use crate::db::test_support::jobs_to_run;
 use crate::db::transition::flows::wake;
-use crate::db::transition::{claim, dispatch, end, expire, finish, promote, prune, release};
+use crate::db::transition::{claim, dispatch, end, finish, promote, prune};
 use crate::db::{Conn, Database};
 use crate::error::{Doing, Error, Result};
 use crate::job::context::Run;
@@ -128,7 +128,7 @@ impl<'a> InlineWorker<'a> {
         if !job.may_expire() {
             return Ok(false);
         }
-        expire::has_expired(conn, job.job_id).doing("look for the expiry of a job")
+        dispatch::has_expired(conn, job.job_id).doing("look for the expiry of a job")
     }
 
     /// Returns the run of a claim, before it starts.
@@ -193,7 +193,7 @@ impl<'a> InlineWorker<'a> {
             // Rows of Rails do not name a class in this column.
             Outcome::UnknownClass | Outcome::NewerVersion => {
                 let delay = Some(Duration::from_secs(30));
-                let released = release::release(conn, process_id, &[claim_id], delay);
+                let released = end::release(conn, process_id, &[claim_id], delay);
                 released.doing("release a job")?;
                 RunOutcome::Snoozed(Duration::from_secs(30))
             }

@@ -13,8 +13,8 @@ use crate::db::model::recurring::Definition;
 use crate::db::model::state::KeySlots;
 use crate::db::table::recurring_tasks;
 use crate::db::transition::operate::edit::{self, EditOutcome, NewArguments};
-use crate::db::transition::unique::unblock::{self, UnblockedPage};
-use crate::db::transition::{claim, expire, finish, prune, release, schedule};
+use crate::db::transition::unique::{self, UnblockedPage};
+use crate::db::transition::{claim, dispatch, end, finish, prune, schedule};
 use diesel::QueryResult;
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -33,7 +33,7 @@ fn an_endless_delay_of_a_release_is_long(db: &TestDb) {
     let mut world = World::default();
     world.process(conn);
     world.claimed(conn, 1, &row());
-    let released = release::release(conn, world.processes[0], &world.claims, Some(Duration::MAX));
+    let released = end::release(conn, world.processes[0], &world.claims, Some(Duration::MAX));
     assert_eq!(released.unwrap(), world.claims);
     assert_waiting(&checks::jobs(conn), 1);
     assert_eq!(take(conn, world.processes[0], 1).unwrap(), Some(Vec::new()));
@@ -161,7 +161,7 @@ fn jobs_that_wait_for_none_go_on(db: &TestDb) {
             let UnblockedPage {
                 reached,
                 unblocked: count,
-            } = unblock::sweep(conn, from, 2).unwrap();
+            } = unique::sweep(conn, from, 2).unwrap();
             (stretches, unblocked, beyond) = (stretches + 1, unblocked + count, reached);
         }
         (stretches, unblocked)
@@ -231,7 +231,7 @@ fn a_job_that_was_claimed_ahead_still_expires(db: &TestDb) {
         );
         execute(conn, &text);
     }
-    assert!(!expire::has_expired(conn, world.jobs[1]).unwrap());
+    assert!(!dispatch::has_expired(conn, world.jobs[1]).unwrap());
     let death = Death {
         is_crash: true,
         how: "was killed by signal 9".to_owned(),
@@ -245,7 +245,7 @@ fn a_job_that_was_claimed_ahead_still_expires(db: &TestDb) {
     );
     let past = "UPDATE windlass_expiries SET expires_at = '2000-01-01 00:00:00.000000'";
     execute(conn, past);
-    let discarded = expire::expire(conn, 10).unwrap().discarded;
+    let discarded = dispatch::expire(conn, 10).unwrap().discarded;
     let discarded: Vec<i64> = discarded.into_iter().map(|job| job.id).collect();
     assert_eq!(discarded, [world.jobs[0]]);
     assert_eq!(checks::violations(conn), Vec::<String>::new());

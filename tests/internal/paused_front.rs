@@ -8,7 +8,7 @@ use crate::db::internal_tests::db::{TestDb, execute, on_each_database, texts};
 use crate::db::internal_tests::interleavings::world::{World, row};
 use crate::db::model::claim::{ClaimQueues, ClaimRequest, Claimed, Claims};
 use crate::db::model::new_row::NewRow;
-use crate::db::transition::{enqueue, release};
+use crate::db::transition::{end, enqueue};
 use crate::process::worker::claim::paused_front::PausedFront;
 use std::time::Duration;
 
@@ -119,7 +119,7 @@ fn claims_are_the_same_as_without_a_memory(db: &TestDb) {
                     );
                     let claims: Vec<i64> = claims.iter().map(|id| id.parse().unwrap()).collect();
                     let some: Vec<i64> = claims.into_iter().filter(|_| random.bool()).collect();
-                    release::release(conn, process, &some, None).unwrap();
+                    end::release(conn, process, &some, None).unwrap();
                 }
                 7 if random.u8(..4) == 0 => front.forget(),
                 _ => {

@@ -11,9 +11,9 @@ use crate::db::table::semaphores::{self, FreeSlots};
 use crate::db::table::wanted_keys::BEGINNING;
 use crate::db::table::wanted_keys::{self, NewRequest};
 use crate::db::table::web::upkeep;
-use crate::db::transition::operate::retry::{AtMostOnce, retry};
+use crate::db::transition::enqueue;
+use crate::db::transition::operate::{self, AtMostOnce, retry};
 use crate::db::transition::promote::{self, Promoted};
-use crate::db::transition::{enqueue, operate};
 
 on_each_database!(
     a_promotion_ends_so_many_jobs_and_no_more,

@@ -4,7 +4,7 @@ use crate::db::conn::connection::AsConn;
 use crate::db::internal_tests::db::{TestDb, execute, on_each_database, texts};
 use crate::db::internal_tests::interleavings::world::row;
 use crate::db::table::flows::waits::{self, NewWait};
-use crate::db::transition::flows::emit;
+use crate::db::transition::flows::wake;
 use crate::db::transition::{enqueue, promote};
 use std::time::Duration;
 
@@ -37,7 +37,7 @@ fn a_promotion_passes_waits_that_it_cannot_end(db: &TestDb) {
             false => format!("DELETE FROM {first_600}"),
         },
     );
-    assert!(emit::emit(conn, "paid/1", "7").unwrap());
+    assert!(wake::emit(conn, "paid/1", "7").unwrap());
     promote::promote(conn, 10).unwrap();
     let ready = "SELECT CAST(job_id AS text) AS t FROM solid_queue_ready_executions";
     assert_eq!(texts(conn, ready), [jobs[600].id.to_string()]);

@@ -9,7 +9,7 @@ use crate::db::model::audit::AuditAction;
 use crate::db::model::state::JobState;
 use crate::db::query::filter::Filter;
 use crate::db::query::jobs;
-use crate::db::transition::operators::audit::AuditTrail;
+use crate::db::transition::operators::AuditTrail;
 use crate::error::{Doing, Result};
 use std::ops::ControlFlow;
 

@@ -4,9 +4,8 @@ use crate::admin::changed::Changed;
 use crate::admin::jobs::Jobs;
 use crate::db::model::audit::AuditAction;
 use crate::db::model::state::JobState;
-use crate::db::transition::operate::retry::AtMostOnce;
-use crate::db::transition::operate::{self, RunTime};
-use crate::db::transition::operators::audit::{AuditEffect, AuditTrail};
+use crate::db::transition::operate::{self, AtMostOnce, RunTime};
+use crate::db::transition::operators::{AuditEffect, AuditTrail};
 use crate::db::{AsConn, Conn, own};
 use crate::error::{Doing, Error, Result};
 use crate::queue::check_name;
@@ -135,7 +134,7 @@ impl Change {
             }
             Change::Retry { even_at_most_once } => {
                 let even = AtMostOnce::retry_if(*even_at_most_once);
-                let retried = operate::retry::retry(conn, jobs, even)?;
+                let retried = operate::retry(conn, jobs, even)?;
                 return Ok(Changed::of_retry(&retried, count));
             }
             Change::Discard => done.changed = operate::discard(conn, jobs)?.len() as u64,
@@ -152,7 +151,7 @@ impl Change {
                 done.changed = ranked.len() as u64;
             }
             Change::Queue(name) => {
-                let moved = operate::requeue::requeue(conn, jobs, name)?;
+                let moved = operate::edit::requeue(conn, jobs, name)?;
                 done.changed = moved.len() as u64;
             }
         }

@@ -5,8 +5,8 @@ use crate::admin::jobs::Jobs;
 use crate::db::model::audit::AuditAction;
 use crate::db::model::extras::{MAX_LABEL, TagChange, is_label};
 use crate::db::model::state::JobState;
-use crate::db::transition::operate::tag;
-use crate::db::transition::operators::audit::AuditEffect;
+use crate::db::transition::operate::edit;
+use crate::db::transition::operators::AuditEffect;
 use crate::db::{AsConn, Conn, own};
 use crate::error::{Doing, Error, Result};
 use std::ops::ControlFlow;
@@ -76,7 +76,7 @@ impl Jobs {
             self.name_batch(&mut trail, jobs);
             let tagged = trail.record(
                 conn,
-                |conn| tag::tag(conn, jobs, change),
+                |conn| edit::tag(conn, jobs, change),
                 |tagged| AuditEffect::of_jobs(tagged.len() as u64),
             );
             let changed = tagged.doing("change the tags of jobs")?.len() as u64;

@@ -157,7 +157,7 @@ fn finish_and_keep_by(
         }
         results::insert(conn, &results)?;
         if !named.is_empty() {
-            crate::db::transition::unique::unblock::unblock(conn, &named)?;
+            crate::db::transition::unique::unblock(conn, &named)?;
         }
         Ok(written)
     })

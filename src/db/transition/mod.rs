@@ -5,12 +5,10 @@ pub(crate) mod clear;
 pub(crate) mod dispatch;
 pub(crate) mod end;
 pub(crate) mod enqueue;
-pub(crate) mod expire;
 pub(crate) mod finish;
 pub(crate) mod fire;
 pub(crate) mod flows;
 pub(crate) mod fold;
-pub(crate) mod limit;
 pub(crate) mod lock_wait;
 pub(crate) mod operate;
 pub(crate) mod operators;
@@ -19,13 +17,9 @@ pub(crate) mod place;
 pub(crate) mod promote;
 pub(crate) mod prune;
 pub(crate) mod recover;
-pub(crate) mod release;
-pub(crate) mod retry_limit;
 pub(crate) mod schedule;
 pub(crate) mod settle;
 pub(crate) mod signal;
-pub(crate) mod take_back;
-pub(crate) mod turn_away;
 pub(crate) mod unique;
 #[cfg(feature = "web")]
 #[cfg_attr(not(feature = "cli"), allow(dead_code))]

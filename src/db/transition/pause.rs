@@ -3,8 +3,12 @@
 use crate::db::conn::connection::Conn;
 use crate::db::conn::dialect::Id;
 use crate::db::conn::statement::Statement;
-use crate::db::table::run_time::class_pauses;
+use crate::db::table::run_time::{class_pauses, limits};
+use crate::db::table::semaphores;
+use crate::db::table::wanted_keys::request_promotion;
+use diesel::QueryResult;
 use diesel::prelude::*;
+use std::collections::BTreeSet;
 
 /// Stops claims from a queue. Returns `false` if it was paused already, and keeps its user and
 /// reason.
@@ -49,4 +53,59 @@ pub(crate) fn resume_class(conn: &mut Conn<'_>, class: &str) -> QueryResult<bool
         }
         Ok(resumed)
     })
+}
+
+// --- Sets and clears the limits of concurrency keys at run time ---
+
+/// How a limit of a whole group ends.
+pub(crate) const WHOLE_GROUP: &str = "/*";
+
+/// How many keys one statement reads when a limit of a group changes.
+const KEYS: usize = 500;
+
+/// Sets the limit of a key or a group, and requests the promotion of the key's blocked jobs. For a
+/// group, [`request_group`] does so afterwards.
+pub(crate) fn set(
+    conn: &mut Conn<'_>,
+    key: &str,
+    slots: i32,
+    by: Option<&str>,
+    reason: Option<&str>,
+) -> QueryResult<()> {
+    conn.transaction(|conn| {
+        limits::set(conn, key, slots, by, reason)?;
+        request(conn, key)
+    })
+}
+
+/// Clears the limit of a key or a group, so that the limits of its jobs count again, and requests
+/// promotions as [`set`] does. Returns `false` if none was set.
+pub(crate) fn clear(conn: &mut Conn<'_>, key: &str) -> QueryResult<bool> {
+    conn.transaction(|conn| {
+        let cleared = limits::clear(conn, key)?;
+        if cleared {
+            request(conn, key)?;
+        }
+        Ok(cleared)
+    })
+}
+
+fn request(conn: &mut Conn<'_>, key: &str) -> QueryResult<()> {
+    if key.ends_with(WHOLE_GROUP) {
+        return Ok(());
+    }
+    request_promotion(conn, &BTreeSet::from([key.to_owned()]))
+}
+
+/// Requests the promotion of every key with a free slot, if the limit of a group has changed. If the
+/// process dies before, the next sweep of a dispatcher does it.
+pub(crate) fn request_group(conn: &mut Conn<'_>, key: &str) -> QueryResult<()> {
+    if !key.ends_with(WHOLE_GROUP) {
+        return Ok(());
+    }
+    let mut after = Some(String::new());
+    while let Some(last) = after {
+        after = semaphores::sweep(conn, &last, KEYS)?.reached;
+    }
+    Ok(())
 }

@@ -2,16 +2,19 @@
 
 use crate::clock;
 use crate::db::conn::connection::Conn;
-use crate::db::conn::dialect::Dialect;
+use crate::db::conn::dialect::{Dialect, Execution};
 use crate::db::conn::sqlite_file::Refusal;
 use crate::db::conn::statement::Statement;
+use crate::db::model::outcome::{AttemptOutcome, JobFailure, ResultOutcome};
 use crate::db::table::blocked;
+use crate::db::table::jobs::{self, EndedJob};
 use crate::db::table::semaphores::{
-    self, AT_ONCE, DOES_NOT_WAIT, FreeSlots, NEVER_EXPIRES, slot_list,
+    self, AT_ONCE, DOES_NOT_WAIT, FreeSlots, NEVER_EXPIRES, held_up_to, limit_of, slot_list,
 };
 use crate::db::table::wanted_keys::{self, ConcurrencyKey, Requests};
-use crate::db::transition::turn_away::{self, Discarded};
+use crate::db::transition::flows::leave::end_waiting;
 use crate::db::transition::{flows, signal};
+use diesel::QueryResult;
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Text};
 use std::time::Duration;
@@ -153,7 +156,7 @@ fn promote_once(
     let ready: Vec<i64> = picked.iter().map(|picked| picked.job_id).collect();
     make_ready(conn, &ready)?;
     let mut promoted = Promoted {
-        discarded: turn_away::discard(conn, &full(&rooms, &picked))?,
+        discarded: discard(conn, &full(&rooms, &picked))?,
         ready,
         requests: requests.taken,
         invalid: std::mem::take(&mut requests.invalid),
@@ -188,7 +191,7 @@ fn shares(rooms: &[FreeSlots]) -> Vec<FreeSlots> {
 
 /// Handles the requests about batches, jobs that wait for others, and waits.
 fn follow(conn: &mut Conn<'_>, requests: &Requests) -> QueryResult<Promoted> {
-    let completed = flows::complete::complete(conn, &requests.batches)?;
+    let completed = flows::leave::complete(conn, &requests.batches)?;
     let parents = flows::parents::resolve(conn, &requests.ended, &requests.retried)?;
     let admitted = flows::admit::admit(conn, &requests.children)?;
     let woken = flows::wake::wake(conn, &requests.waits, &requests.events)?;
@@ -308,4 +311,98 @@ fn request_left_over(
         true => wanted_keys::request_promotion(conn, &keys),
         false => wanted_keys::request_promotion_later(conn, &keys),
     }
+}
+
+// --- Ends blocked jobs that do not wait for a slot ---
+
+/// The kind of failure of a job that found no slot and does not wait.
+pub(crate) const NO_SLOT: &str = "concurrency_limit";
+
+/// A job that was discarded.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Discarded {
+    pub(crate) id: i64,
+    pub(crate) class_name: String,
+    pub(crate) queue_name: String,
+    /// The kind of its failure.
+    pub(crate) kind: &'static str,
+}
+
+impl Discarded {
+    pub(crate) fn of(job: EndedJob, kind: &'static str) -> Self {
+        Discarded {
+            id: job.id,
+            class_name: job.class_name,
+            queue_name: job.queue_name,
+            kind,
+        }
+    }
+}
+
+/// Ends jobs that do not wait, of the keys of which no slot is free.
+///
+/// On Postgres, the statement that finds the jobs counts the slots once more: since the pick, one may have
+/// become free and a job been enqueued after that.
+pub(crate) fn discard(conn: &mut Conn<'_>, full: &[FreeSlots]) -> QueryResult<Vec<Discarded>> {
+    if full.is_empty() {
+        return Ok(Vec::new());
+    }
+    let late = late(conn, full)?;
+    if late.is_empty() {
+        return Ok(Vec::new());
+    }
+    // Where a row of a job is locked, the other keys do not wait for it.
+    let jobs = jobs::lock_free(conn, &late)?;
+    if jobs.is_empty() {
+        return Ok(Vec::new());
+    }
+    blocked::delete(conn, &jobs)?;
+    let failure = JobFailure::new(
+        NO_SLOT,
+        "as many jobs of its concurrency key as may were there already, and it does not wait",
+    );
+    let (attempt, result) = (AttemptOutcome::Discarded, ResultOutcome::Discarded);
+    let ended = end_waiting(conn, &jobs, attempt, result, &failure)?;
+    let ended = ended.into_iter();
+    Ok(ended.map(|job| Discarded::of(job, NO_SLOT)).collect())
+}
+
+/// Returns jobs of full keys that do not wait, locked: of each key as many as one promotion ends of it.
+fn late(conn: &mut Conn<'_>, full: &[FreeSlots]) -> QueryResult<Vec<i64>> {
+    let share = (AT_ONCE / full.len() as i64).max(1);
+    let late = format!(
+        "SELECT job_id FROM solid_queue_blocked_executions WHERE expires_at = {{time '{DOES_NOT_WAIT}'}}"
+    );
+    let mut jobs: Vec<i64> = match conn.dialect() {
+        Dialect::Postgres => {
+            let text = format!(
+                "SELECT b.job_id FROM (SELECT value ->> 0 AS key FROM {{rows $1}}) AS w \
+                 CROSS JOIN LATERAL (SELECT greatest({}, 0) AS slots) AS l \
+                 CROSS JOIN LATERAL ({late} AND concurrency_key = w.key AND l.slots <= {} LIMIT $2 \
+                   FOR UPDATE SKIP LOCKED) AS b",
+                limit_of("w.key"),
+                held_up_to("w.key", "l.slots"),
+            );
+            let list = slot_list(full);
+            Statement::new(text)
+                .unkept()
+                .bind(list)
+                .bind(share)
+                .load(conn)?
+        }
+        Dialect::Sqlite => {
+            let text = format!("{late} AND concurrency_key = $1 LIMIT $2");
+            let mut jobs: Vec<Execution> = Vec::new();
+            for one in full {
+                let statement = Statement::new(&text).bind(&one.key[..]).bind(share);
+                jobs.extend(statement.load::<Execution>(conn)?);
+            }
+            jobs
+        }
+    }
+    .into_iter()
+    .map(|row: Execution| row.job_id)
+    .collect();
+    jobs.sort_unstable();
+    Ok(jobs)
 }

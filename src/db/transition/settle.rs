@@ -17,8 +17,7 @@ use crate::db::table::flows::parents;
 use crate::db::table::jobs::{self, EndedJob, JobUpdate};
 use crate::db::table::scheduled::{self, DelayedJob};
 use crate::db::table::{expiries, ready, results, steps};
-use crate::db::transition::unique::unblock;
-use crate::db::transition::{clear, enqueue, flows, place};
+use crate::db::transition::{clear, enqueue, flows, place, unique};
 use diesel::QueryResult;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -73,7 +72,7 @@ fn apply(conn: &mut Conn<'_>, decisions: &[JobDecision]) -> QueryResult<BTreeMap
     waiting.enter(conn)?;
     keep_expiries(conn, &settled)?;
     let parked: Vec<&JobDecision> = settled.iter().map(|one| one.decision).collect();
-    flows::park::park(conn, &parked)?;
+    flows::wake::park(conn, &parked)?;
     attempts::insert(conn, &new_attempts(&settled))?;
     close(conn, &settled)?;
     follow_up(conn, &settled)?;
@@ -259,7 +258,7 @@ fn close(conn: &mut Conn<'_>, settled: &[Settled<'_>]) -> QueryResult<()> {
     if named.is_empty() {
         return Ok(());
     }
-    unblock::unblock(conn, &named)
+    unique::unblock(conn, &named)
 }
 
 /// Takes ended jobs out of their batches, before their rows may be deleted.

@@ -3,7 +3,7 @@
 use crate::db::model::extras::On;
 use crate::db::model::new_row::NewRow;
 use crate::db::table::flows::batches::{self, NewBatchRow};
-use crate::db::transition::enqueue::time_priority::rank_by_time;
+use crate::db::transition::enqueue::insert::rank_by_time;
 use crate::db::transition::enqueue::{flows, whole};
 use crate::db::{AsConn, Conn, own};
 use crate::error::{Doing as _, Error, Result};

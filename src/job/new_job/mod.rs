@@ -9,7 +9,7 @@ pub(crate) mod tags;
 use crate::db::model::extras::{Follows, Traceparent};
 use crate::db::model::new_row::{EnqueueOutcome, NewLimit, NewRow};
 use crate::db::transition::enqueue;
-use crate::db::transition::enqueue::time_priority::rank_by_time;
+use crate::db::transition::enqueue::insert::rank_by_time;
 use crate::db::{AsConn, own};
 use crate::error::{Doing, Error, Result};
 use crate::job::concurrency::Concurrency;

@@ -2,7 +2,7 @@
 
 use crate::clock;
 use crate::db::model::claim::Cursor;
-use crate::db::transition::flows::sweep;
+use crate::db::transition::flows::admit;
 use crate::process::base::session::Session;
 use std::time::{Duration, Instant};
 
@@ -31,7 +31,7 @@ impl FollowersWalk {
             return Ok(());
         }
         let reached = session.run("look for jobs that wait in vain", |conn| {
-            sweep::request_overdue(conn, self.beyond, PAGE)
+            admit::request_overdue(conn, self.beyond, PAGE)
         })?;
         self.beyond = reached.unwrap_or(Cursor::BEGINNING);
         self.last = Some(clock::instant());

@@ -4,9 +4,8 @@ use crate::clock;
 use crate::db::model::claim::Cursor;
 use crate::db::model::history::tally::CountedEnd;
 use crate::db::table::{scheduled, semaphores, wanted_keys};
-use crate::db::transition::expire;
-use crate::db::transition::flows::{complete, leave, wake};
-use crate::db::transition::unique::unblock;
+use crate::db::transition::flows::{leave, wake};
+use crate::db::transition::{dispatch, unique};
 use crate::event::events::Event;
 use crate::job::id::JobId;
 use crate::process::base::dispatching::RefusedJobs;
@@ -178,7 +177,7 @@ impl Turns {
     /// Looks for jobs that the end of another job did not find because they were not committed yet.
     fn unblock(&mut self, session: &mut Session) -> Result<Duration, Duration> {
         let page = session.run("look for jobs whose turn has come", |conn| {
-            unblock::sweep(conn, self.waiting, SWEPT_JOBS)
+            unique::sweep(conn, self.waiting, SWEPT_JOBS)
         })?;
         self.waiting = page.reached.unwrap_or(Cursor::BEGINNING);
         Ok(self.polling_interval)
@@ -217,7 +216,7 @@ impl Turns {
         })?;
         walks.member = swept.reached.unwrap_or_default();
         let reached = session.run("look for batches that are over", |conn| {
-            complete::request_stalled(conn, walks.batch, SWEPT_KEYS)
+            leave::request_stalled(conn, walks.batch, SWEPT_KEYS)
         })?;
         walks.batch = reached.unwrap_or_default();
         // Where one job has not left its batch, the next ones may not have either.
@@ -262,7 +261,7 @@ impl Turns {
             return Ok(self.until_expiry(is_any));
         }
         let expired = session.run("look for expired jobs", |conn| {
-            expire::expire(conn, self.batch_size)
+            dispatch::expire(conn, self.batch_size)
         })?;
         for job in &expired.discarded {
             let (queue, class) = (&job.queue_name, &job.class_name);

@@ -3,8 +3,8 @@
 use crate::db::conn::dialect::IdRange;
 use crate::db::model::decision::Death;
 use crate::db::table::processes::{self, Observed};
-use crate::db::transition::recover::Recovered;
-use crate::db::transition::{prune, take_back};
+use crate::db::transition::prune;
+use crate::db::transition::recover::{self, Recovered};
 use crate::db::{LockWait, with_lock_wait};
 use crate::event::events::Event;
 use crate::event::subscriber::Subscriber;
@@ -236,7 +236,7 @@ fn take_back(
     detector: &mut FailureDetector,
     subscriber: &Subscriber,
 ) -> Result<(), Duration> {
-    let newest = session.run("look for failed jobs", take_back::newest)?;
+    let newest = session.run("look for failed jobs", recover::newest)?;
     let Some(range) = detector.read_failed(newest, clock::instant()) else {
         return Ok(());
     };
@@ -246,7 +246,7 @@ fn take_back(
     };
     let recovered = session.run("take back what Solid Queue failed", |conn| {
         with_lock_wait(conn, LockWait::Short, |conn| {
-            take_back::take_back(conn, range, &death)
+            recover::take_back(conn, range, &death)
         })
     })?;
     // The rest follows at the next reading.

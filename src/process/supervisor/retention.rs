@@ -7,7 +7,7 @@ use crate::db::table::flows::events;
 use crate::db::table::operators::{audit, operations};
 use crate::db::table::web::upkeep;
 use crate::db::transition::clear::{self, ClearLimits, ClearedPage, expired, orphans};
-use crate::db::transition::operators::fingerprint;
+use crate::db::transition::operators;
 use crate::event::events::Event;
 use crate::event::subscriber::Subscriber;
 use crate::operation::turns::OperationTurns;
@@ -128,7 +128,7 @@ impl RetentionTask {
             kinds.push(RowKind::new(
                 "clear batches",
                 Of::Others,
-                move |conn, after| clear::batches::over(conn, old.age, after, BATCH),
+                move |conn, after| clear::over(conn, old.age, after, BATCH),
             ));
         }
         if let Some(age) = self.retention.failed_for {
@@ -174,7 +174,7 @@ impl RetentionTask {
                 operations::clear(conn, OPERATIONS_FOR, BATCH).map(page)
             }),
             RowKind::new("fingerprint failed jobs", Of::Others, |conn, _| {
-                fingerprint::fill(conn, BATCH)
+                operators::fill(conn, BATCH)
             }),
         ];
         if let Some(age) = self.retention.audit_for {
@@ -288,7 +288,7 @@ impl RowKind {
             })
         })];
         kinds.push(RowKind::new("clear quotas", Of::Others, |conn, _| {
-            let cleared = clear::quotas::clear(conn, BATCH)?;
+            let cleared = clear::clear(conn, BATCH)?;
             Ok(ClearedPage {
                 reached: (cleared >= BATCH).then_some(0),
                 cleared,
@@ -299,10 +299,10 @@ impl RowKind {
         kinds.push(RowKind::new(
             "clear the history",
             Of::Others,
-            clear::history::old_buckets,
+            clear::old_buckets,
         ));
         kinds.push(RowKind::new("clear the history", Of::Others, |conn, _| {
-            clear::history::unused(conn, BATCH)
+            clear::unused(conn, BATCH)
         }));
         for rows in orphans::OWNED {
             kinds.push(RowKind::new(

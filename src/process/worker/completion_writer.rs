@@ -6,7 +6,7 @@ use crate::db::model::history::tally::CountedEnd;
 use crate::db::model::outcome::Ending;
 use crate::db::model::state::KeySlots;
 use crate::db::table::claimed::EndedClaims;
-use crate::db::transition::release;
+use crate::db::transition::end;
 use crate::db::{Conn, LockWait, Precedence, with_lock_wait};
 use crate::event::events::Event;
 use crate::event::subscriber::Subscriber;
@@ -230,7 +230,7 @@ impl CompletionWriter {
         let fence = fence(&pending.run);
         let delay = Some(clock::jittered(UNKNOWN_CLASS_DELAY));
         let work = |conn: &mut Conn<'_>| {
-            let released = release::release(conn, fence.process_id, &[fence.claim_id], delay)?;
+            let released = end::release(conn, fence.process_id, &[fence.claim_id], delay)?;
             Ok(!released.is_empty() || was_accepted(conn, pending)?)
         };
         let accepted = self

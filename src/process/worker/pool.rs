@@ -3,7 +3,7 @@
 use crate::clock;
 use crate::db::model::claim::{Claimed, Fence, FinishedRow};
 use crate::db::model::outcome::{self, Ending};
-use crate::db::transition::expire;
+use crate::db::transition::dispatch;
 use crate::db::{Database, own};
 use crate::error::Doing;
 use crate::event::events::Event;
@@ -174,7 +174,7 @@ impl Pool {
         }
         let looked = self.database.get();
         let expired = looked.and_then(|mut conn| {
-            expire::has_expired(&mut own(&mut conn), job.job_id)
+            dispatch::has_expired(&mut own(&mut conn), job.job_id)
                 .doing("look for the expiry of a job")
         });
         match expired {

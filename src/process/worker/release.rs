@@ -1,13 +1,11 @@
 //! How a worker releases claims: at a stop, and when its memory and the database differ.
 
-use crate::db::transition::end;
-
 use crate::db::Conn;
 use crate::db::model::claim::{self, FinishedRow};
 use crate::db::model::history::tally::CountedEnd;
 use crate::db::model::outcome::{self, JobFailure};
 use crate::db::table::{claimed, processes};
-use crate::db::transition::release;
+use crate::db::transition::end;
 use crate::event::events::Event;
 use crate::job::id::JobId;
 use crate::process::base::parent;
@@ -106,7 +104,7 @@ fn release(session: &mut Session, claims: impl Iterator<Item = (i64, i64)>) -> u
     let mut count = 0;
     for (process_id, ids) in parts(claims) {
         let released = insist(session, "release claims", |conn| {
-            release::release(conn, process_id, &ids, None)
+            end::release(conn, process_id, &ids, None)
         });
         if released.is_err() && session.is_in_trouble() {
             break;

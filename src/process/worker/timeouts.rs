@@ -11,9 +11,8 @@
 use crate::clock;
 use crate::db::model::claim::Fence;
 use crate::db::model::outcome::{Ending, JobFailure};
-use crate::db::transition::recover;
-use crate::db::transition::recover::ProcessAfter;
-use crate::db::transition::retry_limit;
+use crate::db::transition::end;
+use crate::db::transition::recover::{self, ProcessAfter};
 use crate::event::events::Event;
 use crate::job::error::{Interrupted, JobError};
 use crate::job::id::JobId;
@@ -170,7 +169,7 @@ impl Timeouts {
             self.in_flight.close();
         }
         let written = self.session.run("write down that a job timed out", |conn| {
-            let verdict = retry_limit::limited(conn, &verdict, last_retry)?;
+            let verdict = end::limited(conn, &verdict, last_retry)?;
             let after = ProcessAfter::ends_if(process_ends);
             recover::record_timeout(conn, fence, &verdict, after)?;
             Ok(verdict)

@@ -17,7 +17,7 @@ use crate::db::table::blocked::IN_ORDER;
 use crate::db::table::flows::parents;
 use crate::db::table::semaphores::{DOES_NOT_WAIT, NEVER_EXPIRES};
 use crate::db::table::wanted_keys::CHILD;
-use crate::db::transition::unique::resolve_conflict::ROUNDS;
+use crate::db::transition::unique::ROUNDS;
 use crate::job::arguments::MAX_DEPTH;
 use crate::job::policy::Policy;
 use crate::queue::MAX_NAME;

@@ -6,7 +6,7 @@ use crate::db::conn::connection::AsConn;
 use crate::db::internal_tests::db::{TestDb, execute, on_each_database};
 use crate::db::model::history::cell::Resolution;
 use crate::db::table::history::{deltas, series};
-use crate::db::transition::clear::history;
+use crate::db::transition::clear;
 use std::collections::BTreeMap;
 
 on_each_database!(
@@ -28,11 +28,11 @@ fn now(conn: &mut DbConnection) -> i64 {
 fn clear(conn: &mut DbConnection) -> usize {
     let (mut cleared, mut after) = (0, Some(0));
     while let Some(from) = after {
-        let page = history::old_buckets(&mut conn.as_conn(), from).unwrap();
+        let page = clear::old_buckets(&mut conn.as_conn(), from).unwrap();
         cleared += page.cleared;
         after = page.reached;
     }
-    cleared + history::unused(&mut conn.as_conn(), 1_000).unwrap().cleared
+    cleared + clear::unused(&mut conn.as_conn(), 1_000).unwrap().cleared
 }
 
 /// How many rows there are of each resolution, by its length.
@@ -127,7 +127,7 @@ fn contributions_that_are_done_go(db: &TestDb) {
     age(&mut conn, "late", "2020-01-01 00:00:00.000000");
     let stale = "UPDATE windlass_stats_series SET folded_at = '2020-01-01 00:00:00.000000' WHERE queue_name = ''";
     execute(&mut conn.as_conn(), stale);
-    history::unused(&mut conn.as_conn(), 1_000).unwrap();
+    clear::unused(&mut conn.as_conn(), 1_000).unwrap();
     assert_eq!(rows(&mut conn, "windlass_stats_deltas"), 2);
     fold_all(&mut conn.as_conn());
     assert_eq!(total(&mut conn).finished, 3);
@@ -135,7 +135,7 @@ fn contributions_that_are_done_go(db: &TestDb) {
     insert(&mut conn, "damaged");
     age(&mut conn, "damaged", "2020-01-01 00:00:00.000000");
     age(&mut conn, "late", "2099-01-01 00:00:00.000000");
-    history::unused(&mut conn.as_conn(), 1_000).unwrap();
+    clear::unused(&mut conn.as_conn(), 1_000).unwrap();
     assert_eq!(rows(&mut conn, "windlass_stats_deltas"), 2);
 }
 

@@ -10,9 +10,8 @@ use crate::db::model::outcome::{ClaimEnd, Ending, JobFailure};
 use crate::db::model::state::KeySlots;
 use crate::db::table::{claimed, processes};
 use crate::db::transition::clear::{self, ClearLimits};
-use crate::db::transition::operate::retry::AtMostOnce;
-use crate::db::transition::operate::{self, RunTime};
-use crate::db::transition::{dispatch, end, enqueue, finish, promote, prune, release};
+use crate::db::transition::operate::{self, AtMostOnce, RunTime};
+use crate::db::transition::{dispatch, end, enqueue, finish, promote, prune};
 use diesel::QueryResult;
 use diesel::result::Error::RollbackTransaction;
 use std::collections::BTreeMap;
@@ -113,7 +112,7 @@ pub fn release(
     claims: &[usize],
     delay: Option<Duration>,
 ) -> QueryResult<String> {
-    let ended = release::release(
+    let ended = end::release(
         conn,
         world.processes[process - 1],
         &ids(world, claims),
@@ -225,7 +224,7 @@ pub fn reconcile(conn: &mut Conn<'_>, world: &World, process: usize) -> QueryRes
         .into_iter()
         .map(|held| held.claim_id)
         .collect();
-    let ended = release::release(conn, process, &held, None)?;
+    let ended = end::release(conn, process, &held, None)?;
     Ok(format!("{} of {}", ended.len(), held.len()))
 }
 
@@ -326,7 +325,7 @@ pub fn discard(conn: &mut Conn<'_>, world: &World, jobs: &[usize]) -> QueryResul
 }
 
 pub fn retry(conn: &mut Conn<'_>, world: &World, jobs: &[usize]) -> QueryResult<String> {
-    let done = operate::retry::retry(conn, &job_ids(world, jobs), AtMostOnce::Retry)?;
+    let done = operate::retry(conn, &job_ids(world, jobs), AtMostOnce::Retry)?;
     Ok(done.ready.len().to_string())
 }
 
@@ -377,6 +376,6 @@ pub fn claim_and_release(
     let process = world.processes[process - 1];
     let taken = take(conn, process, 5)?.unwrap_or_default();
     let claims: Vec<i64> = taken.iter().map(|(claim, _)| *claim).collect();
-    let released = release::release(conn, process, &claims, None)?;
+    let released = end::release(conn, process, &claims, None)?;
     Ok(format!("took {} released {}", taken.len(), released.len()))
 }

@@ -9,8 +9,7 @@ use crate::db::internal_tests::interleavings::world::{World, row};
 use crate::db::model::claim::{Cursor, FinishedRow};
 use crate::db::model::new_row::{NewRow, OnConflict, UniqueScope};
 use crate::db::model::state::{FinishedJob, KeySlots};
-use crate::db::transition::unique::unblock;
-use crate::db::transition::{clear, enqueue, finish};
+use crate::db::transition::{clear, enqueue, finish, unique};
 use diesel::QueryResult;
 use diesel::result::Error::RollbackTransaction;
 
@@ -56,7 +55,7 @@ pub(super) fn put(conn: &mut Conn<'_>, row: &NewRow, commit: bool) -> QueryResul
 /// The same, and then what a dispatcher does sooner or later.
 fn put_and_unblock(conn: &mut Conn<'_>, row: &NewRow) -> QueryResult<String> {
     let said = put(conn, row, true)?;
-    unblock::sweep(conn, Cursor::BEGINNING, 10)?;
+    unique::sweep(conn, Cursor::BEGINNING, 10)?;
     Ok(said)
 }
 
@@ -339,7 +338,7 @@ fn finish_and_dispatch_of_one_behind(db: &TestDb) {
         .coarse()
         .actor("finish", |c, w| end_named(c, w, FinishedRow::Keep))
         .actor("unblock", |c, _| {
-            Ok(unblock::sweep(c, Cursor::BEGINNING, 10)?
+            Ok(unique::sweep(c, Cursor::BEGINNING, 10)?
                 .unblocked
                 .to_string())
         })

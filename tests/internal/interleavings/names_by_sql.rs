@@ -11,7 +11,7 @@ use crate::db::internal_tests::interleavings::names::{
 };
 use crate::db::model::claim::{Cursor, FinishedRow};
 use crate::db::model::new_row::OnConflict;
-use crate::db::transition::unique::unblock;
+use crate::db::transition::unique;
 use diesel::QueryResult;
 use diesel::result::Error::RollbackTransaction;
 use diesel::sql_types::Text;
@@ -40,7 +40,7 @@ fn put_by_sql(conn: &mut Conn<'_>, on_conflict: &str, commit: bool) -> QueryResu
 
 fn put_and_unblock(conn: &mut Conn<'_>, on_conflict: &str) -> QueryResult<String> {
     let said = put_by_sql(conn, on_conflict, true)?;
-    unblock::sweep(conn, Cursor::BEGINNING, 10)?;
+    unique::sweep(conn, Cursor::BEGINNING, 10)?;
     Ok(said)
 }
 

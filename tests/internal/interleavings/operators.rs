@@ -9,15 +9,13 @@ use crate::db::internal_tests::interleavings::world::{World, limited, row};
 use crate::db::model::audit::Actor;
 use crate::db::model::claim::FinishedRow::Keep;
 use crate::db::table::operators::operations::{self, NewOperationRow, OperationAdvance};
-use crate::db::transition::operate;
-use crate::db::transition::operate::requeue;
-use crate::db::transition::operators::audit::AuditEffect;
-use crate::db::transition::operators::operation::{self, AppliedBatch};
+use crate::db::transition::operate::{self, edit};
+use crate::db::transition::operators::{self, AppliedBatch, AuditEffect};
 use diesel::QueryResult;
 
 fn moved(conn: &mut Conn<'_>, world: &World, jobs: &[usize], queue: &str) -> QueryResult<String> {
     let jobs: Vec<i64> = jobs.iter().map(|number| world.jobs[number - 1]).collect();
-    Ok(requeue::requeue(conn, &jobs, queue)?.len().to_string())
+    Ok(edit::requeue(conn, &jobs, queue)?.len().to_string())
 }
 
 /// p1 is idle; j1 is ready.
@@ -172,7 +170,7 @@ fn an_operation(conn: &mut Conn<'_>) -> World {
     for id in operations::open(conn, 10).unwrap() {
         operations::end(conn, id, "stopped", None).unwrap();
     }
-    operation::start(conn, &new).unwrap();
+    operators::start(conn, &new).unwrap();
     world
 }
 
@@ -181,7 +179,7 @@ fn batch(conn: &mut Conn<'_>, world: &World) -> QueryResult<String> {
     let Some(id) = operations::open(conn, 1)?.first().copied() else {
         return Ok("nothing".to_owned());
     };
-    let done = operation::advance(conn, id, |conn, row| {
+    let done = operators::advance(conn, id, |conn, row| {
         assert_eq!(row.place, "0", "a batch is run once");
         let changed = operate::change_priority(conn, &world.jobs, 7)?.len() as u64;
         let advance = OperationAdvance {
@@ -204,7 +202,7 @@ fn stop(conn: &mut Conn<'_>) -> QueryResult<String> {
     let Some(id) = operations::open(conn, 1)?.first().copied() else {
         return Ok("nothing".to_owned());
     };
-    let stopped = operation::stop(conn, &Actor::named("bob"), id)?;
+    let stopped = operators::stop(conn, &Actor::named("bob"), id)?;
     Ok(if stopped { "done" } else { "late" }.to_owned())
 }
 

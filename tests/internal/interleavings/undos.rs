@@ -8,7 +8,7 @@ use crate::db::internal_tests::interleavings::world::{World, row};
 use crate::db::model::extras::{Follows, On, Otherwise, Parent};
 use crate::db::model::new_row::NewRow;
 use crate::db::table::steps;
-use crate::db::transition::enqueue::undo;
+use crate::db::transition::enqueue::connect;
 use crate::db::transition::promote;
 use diesel::QueryResult;
 
@@ -34,7 +34,7 @@ fn failed(conn: &mut Conn<'_>) -> World {
         ..row()
     };
     world.job(conn, &undoes);
-    undo::reverse(conn, job, world.jobs[1]).unwrap();
+    connect::reverse(conn, job, world.jobs[1]).unwrap();
     steps::record(conn, job, "a", "1").unwrap();
     promote_all(conn).unwrap();
     fail(conn, &world, 1, 1).unwrap();

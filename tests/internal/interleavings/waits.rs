@@ -9,7 +9,7 @@ use crate::db::internal_tests::interleavings::world::{World, limited, row};
 use crate::db::model::claim::FinishedRow;
 use crate::db::model::outcome::{Ending, StepWait, WaitUntil};
 use crate::db::table::flows::events;
-use crate::db::transition::flows::{emit, wake};
+use crate::db::transition::flows::wake;
 use crate::db::transition::promote;
 use diesel::QueryResult;
 use std::time::Duration;
@@ -83,12 +83,12 @@ fn late(conn: &mut Conn<'_>) -> World {
 /// The event of j1's wait is there, and nothing was promoted.
 fn emitted(conn: &mut Conn<'_>) -> World {
     let world = parked(conn);
-    emit::emit(conn, "paid/1", "7").unwrap();
+    wake::emit(conn, "paid/1", "7").unwrap();
     world
 }
 
 fn emit_payload(conn: &mut Conn<'_>, payload: &str) -> QueryResult<String> {
-    let accepted = conn.transaction(|conn| emit::emit(conn, "paid/1", payload))?;
+    let accepted = conn.transaction(|conn| wake::emit(conn, "paid/1", payload))?;
     Ok(if accepted { "emitted" } else { "taken" }.to_owned())
 }
 
@@ -137,7 +137,7 @@ fn an_event_is_rolled_back_beside_a_wait(db: &TestDb) {
         .actor("park", |c, w| park(c, w, WEEK))
         .actor("emit", |c, _| {
             let undone = c.transaction(|c| -> QueryResult<()> {
-                emit::emit(c, "paid/1", "7")?;
+                wake::emit(c, "paid/1", "7")?;
                 Err(diesel::result::Error::RollbackTransaction)
             });
             assert!(undone.is_err());
@@ -240,7 +240,7 @@ fn two_payloads_of_one_event(db: &TestDb) {
 fn an_event_is_cleared_beside_a_wait(db: &TestDb) {
     fn old(conn: &mut Conn<'_>) -> World {
         let world = held(conn);
-        emit::emit(conn, "paid/1", "7").unwrap();
+        wake::emit(conn, "paid/1", "7").unwrap();
         world
     }
     Play::new(db, old)

@@ -14,7 +14,7 @@ use crate::db::model::decision::Death;
 use crate::db::model::outcome::{ClaimEnd, Ending, JobFailure};
 use crate::db::model::state::KeySlots;
 use crate::db::table::{claimed, jobs};
-use crate::db::transition::{end, finish, prune, release};
+use crate::db::transition::{end, finish, prune};
 use crate::job::error::JobError;
 use crate::job::policy::Policy;
 use crate::job::policy::backoff::Backoff;
@@ -150,7 +150,7 @@ impl Taken<'_> {
     pub fn release(&mut self, by: By, picks: &[Which], delay: Option<u16>) -> QueryResult<Answer> {
         let (process, claims) = (self.owner(by, picks), self.claims(picks));
         let delay = delay.map(|delay| Duration::from_secs(delay.into()));
-        let ended = release::release(&mut self.conn, process, &claims, delay)?;
+        let ended = end::release(&mut self.conn, process, &claims, delay)?;
         if mutant::is("release_leaves_the_claim") {
             for claim in &ended {
                 leave(&mut self.conn, process, *claim);
@@ -192,7 +192,7 @@ impl Taken<'_> {
         let lost: Vec<i64> = forgotten(&held, memory)
             .map(|claim| ids.claims[claim])
             .collect();
-        let ended = release::release(&mut self.conn, process, &lost, None)?;
+        let ended = end::release(&mut self.conn, process, &lost, None)?;
         Ok(Answer::Reconciled(held, self.claim_numbers(ended)))
     }
 

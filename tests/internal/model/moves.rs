@@ -9,9 +9,8 @@ use crate::db::internal_tests::model::step::Move;
 use crate::db::internal_tests::model::transitions::Taken;
 use crate::db::table::expiries;
 use crate::db::transition::clear::{self, ClearLimits};
-use crate::db::transition::expire;
-use crate::db::transition::operate::retry::AtMostOnce;
-use crate::db::transition::operate::{self, CancelledJobs, RunTime};
+use crate::db::transition::dispatch;
+use crate::db::transition::operate::{self, AtMostOnce, CancelledJobs, RunTime};
 use crate::job::policy::delivery::Delivery;
 use diesel::QueryResult;
 use std::collections::BTreeSet;
@@ -160,7 +159,7 @@ impl Taken<'_> {
                 let text = "INSERT INTO windlass_expiries (job_id, expires_at) \
                      SELECT id, '2020-01-01 00:00:00.000000' FROM solid_queue_jobs WHERE id IN {in $1}";
                 Statement::new(text).bind(id_list(&jobs)).execute(conn)?;
-                let expired = expire::expire(conn, 1_000)?.discarded;
+                let expired = dispatch::expire(conn, 1_000)?.discarded;
                 // Those of claimed jobs.
                 expiries::remove(conn, &jobs)?;
                 (expired.iter().map(|job| job.id).collect(), Vec::new())
@@ -168,7 +167,7 @@ impl Taken<'_> {
             Move::Discard => (operate::discard(conn, &jobs)?, Vec::new()),
             Move::Retry { even_at_most_once } => {
                 let mut done =
-                    operate::retry::retry(conn, &jobs, AtMostOnce::retry_if(even_at_most_once))?;
+                    operate::retry(conn, &jobs, AtMostOnce::retry_if(even_at_most_once))?;
                 done.risky.append(&mut done.replaced);
                 (done.ready, done.risky)
             }

@@ -9,8 +9,7 @@ use crate::db::internal_tests::model::transitions::{Taken, class_names};
 use crate::db::model::extras::TagChange;
 use crate::db::table::run_time::class_pauses;
 use crate::db::transition::operate::edit::{self, EditOutcome, NewArguments};
-use crate::db::transition::operate::tag;
-use crate::db::transition::{limit, pause};
+use crate::db::transition::pause;
 use crate::job::policy::delivery::Delivery;
 use diesel::QueryResult;
 use std::collections::BTreeSet;
@@ -157,15 +156,15 @@ impl Taken<'_> {
 
     pub fn set_limit(&mut self, key: Option<u8>, slots: u8) -> QueryResult<Answer> {
         let key = key_name(key);
-        limit::set(&mut self.conn, &key, slots.into(), None, None)?;
-        limit::request_group(&mut self.conn, &key)?;
+        pause::set(&mut self.conn, &key, slots.into(), None, None)?;
+        pause::request_group(&mut self.conn, &key)?;
         Ok(Answer::Nothing)
     }
 
     pub fn clear_limit(&mut self, key: Option<u8>) -> QueryResult<Answer> {
         let key = key_name(key);
-        let cleared = limit::clear(&mut self.conn, &key)?;
-        limit::request_group(&mut self.conn, &key)?;
+        let cleared = pause::clear(&mut self.conn, &key)?;
+        pause::request_group(&mut self.conn, &key)?;
         Ok(Answer::Is(cleared))
     }
 
@@ -190,7 +189,7 @@ impl Taken<'_> {
         } else {
             TagChange::Remove("tag")
         };
-        let changed = tag::tag(&mut self.conn, &jobs, change)?;
+        let changed = edit::tag(&mut self.conn, &jobs, change)?;
         Ok(Answer::Moved(self.job_numbers(changed), BTreeSet::new()))
     }
 }

@@ -8,7 +8,7 @@ use crate::db::internal_tests::model::transitions::{Taken, new_row};
 use crate::db::model::extras::{Follows, On, Otherwise, Parent};
 use crate::db::model::new_row::{Inserted, NewRow, OnConflict};
 use crate::db::table::steps::{self, StepState};
-use crate::db::transition::enqueue::{self, undo};
+use crate::db::transition::enqueue::{self, connect};
 use diesel::QueryResult;
 use std::collections::BTreeSet;
 
@@ -177,7 +177,7 @@ impl Taken<'_> {
                 return QueryResult::Ok(Err(found));
             }
             let inserted = enqueue::insert(conn, &row)?;
-            undo::reverse(conn, job, inserted.id)?;
+            connect::reverse(conn, job, inserted.id)?;
             steps::record(conn, job, &name, "1")?;
             Ok(Ok(inserted))
         })?;

@@ -13,7 +13,7 @@ use crate::db::table::flows::events;
 use crate::db::table::steps::StepState;
 use crate::db::transition::end;
 use crate::db::transition::enqueue::connect;
-use crate::db::transition::flows::{emit, wake};
+use crate::db::transition::flows::wake;
 use diesel::QueryResult;
 use diesel::result::Error::NotFound;
 use std::collections::BTreeSet;
@@ -267,7 +267,7 @@ impl Taken<'_> {
     }
 
     pub fn emit(&mut self, event: u8, payload: u8) -> QueryResult<Answer> {
-        let emitted = emit::emit(&mut self.conn, &event_name(event), &payload.to_string());
+        let emitted = wake::emit(&mut self.conn, &event_name(event), &payload.to_string());
         emitted.map(Answer::Is)
     }
 

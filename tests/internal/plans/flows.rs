@@ -17,7 +17,7 @@ use crate::db::table::flows::edges::{self, Resolved};
 use crate::db::table::flows::{members, parents};
 use crate::db::table::wanted_keys::{self, NewRequest};
 use crate::db::transition::enqueue::{self, flows};
-use crate::db::transition::flows::{complete, leave, sweep};
+use crate::db::transition::flows::{admit, leave};
 use crate::db::transition::{clear, end, finish, operate, promote};
 use diesel::QueryResult;
 use std::time::Duration;
@@ -108,13 +108,13 @@ pub(crate) const FLOWS: [(&str, Work); 17] = [
         promote_all(conn)
     }),
     ("look for jobs that wait in vain", |conn, rows| {
-        sweep::request_overdue(conn, Cursor::BEGINNING, 10)?;
+        admit::request_overdue(conn, Cursor::BEGINNING, 10)?;
         enqueue::insert(conn, &waits(&[Parent::Job(rows.jobs[0])]))?;
         run(
             conn,
             "UPDATE windlass_edges SET created_at = '2020-01-01' WHERE parent_job_id IS NOT NULL",
         )?;
-        sweep::request_overdue(conn, Cursor::BEGINNING, 10).map(drop)
+        admit::request_overdue(conn, Cursor::BEGINNING, 10).map(drop)
     }),
     ("read inputs", |conn, rows| {
         let (batch, _) = enqueued(conn)?;
@@ -205,7 +205,7 @@ pub(crate) const FLOWS: [(&str, Work); 17] = [
         Ok(())
     }),
     ("look for stalled batches", |conn, _| {
-        complete::request_stalled(conn, 0, 10).map(drop)
+        leave::request_stalled(conn, 0, 10).map(drop)
     }),
     ("look for ended jobs in batches", |conn, rows| {
         let (batch, _) = enqueued(conn)?;
@@ -239,7 +239,7 @@ pub(crate) const FLOWS: [(&str, Work); 17] = [
              (SELECT child_job_id FROM windlass_edges WHERE parent_batch_id = {batch})"
             ),
         )?;
-        let cleared = clear::batches::over(conn, Duration::ZERO, batch - 1, 10)?;
+        let cleared = clear::over(conn, Duration::ZERO, batch - 1, 10)?;
         assert_eq!(cleared.cleared, 1);
         run(
             conn,

@@ -27,11 +27,10 @@ use crate::db::table::{
     attempts, claimed, pauses, processes, quotas, recurring_executions, recurring_tasks, results,
     semaphores,
 };
-use crate::db::transition::enqueue::{self, time_priority};
+use crate::db::transition::enqueue::{self, insert};
 use crate::db::transition::operate::edit::{self, NewArguments};
-use crate::db::transition::operate::retry::AtMostOnce;
-use crate::db::transition::operate::{self, tag};
-use crate::db::transition::{clear, end, finish, fire, limit, pause, prune, schedule, take_back};
+use crate::db::transition::operate::{self, AtMostOnce};
+use crate::db::transition::{clear, end, finish, fire, pause, prune, recover, schedule};
 use chrono::NaiveDateTime;
 use std::time::Duration;
 
@@ -80,11 +79,11 @@ pub(crate) const LOOKS: [(&str, Work); 46] = [
     }),
     ("set a limit", |conn, _| {
         for key in ["g/k", "g/*"] {
-            limit::set(conn, key, 3, None, None)?;
+            pause::set(conn, key, 3, None, None)?;
         }
         assert_eq!(limits::all(conn)?.len(), 2);
         for key in ["g/k", "g/*"] {
-            assert!(limit::clear(conn, key)?);
+            assert!(pause::clear(conn, key)?);
         }
         Ok(())
     }),
@@ -172,7 +171,7 @@ pub(crate) const LOOKS: [(&str, Work); 46] = [
     }),
     ("change a task", change_a_task),
     ("take back what Ruby has failed", |conn, rows| {
-        let newest = take_back::newest(conn)?;
+        let newest = recover::newest(conn)?;
         let text = format!(
             "INSERT INTO solid_queue_failed_executions (job_id, error, created_at) VALUES \
              ({}, '{{\"exception_class\":\"SolidQueue::Processes::ProcessPrunedError\"}}', '2026-01-01 00:00:00.000000')",
@@ -180,7 +179,7 @@ pub(crate) const LOOKS: [(&str, Work); 46] = [
         );
         ready_again(conn, &rows.jobs[3..4])?;
         run(conn, &text)?;
-        let taken = take_back::take_back(
+        let taken = recover::take_back(
             conn,
             IdRange {
                 after: newest,
@@ -200,7 +199,7 @@ pub(crate) const LOOKS: [(&str, Work); 46] = [
             ahead_by: Some(60),
             ..job(None)
         };
-        time_priority::rank_by_time(conn, &mut [row])
+        insert::rank_by_time(conn, &mut [row])
     }),
     ("begin what was claimed ahead", |conn, rows| {
         assert_eq!(
@@ -298,15 +297,15 @@ pub(crate) const LOOKS: [(&str, Work); 46] = [
         let failed = "INSERT INTO solid_queue_failed_executions (job_id, error, created_at) \
              SELECT id, '{}', created_at FROM solid_queue_jobs";
         run(conn, &format!("{failed} WHERE id = {job}"))?;
-        let spread = operate::retry::RetrySpread {
+        let spread = operate::RetrySpread {
             start: recurring_tasks::now(conn)?,
             before: 1,
             time_for: &|jobs| Duration::from_secs(3600 * jobs),
         };
-        operate::retry::retry_spread(conn, &[job], AtMostOnce::Retry, &spread).map(drop)
+        operate::retry_spread(conn, &[job], AtMostOnce::Retry, &spread).map(drop)
     }),
     ("tag jobs", |conn, rows| {
-        let tagged = tag::tag(conn, &rows.jobs, TagChange::Add("a"))?;
+        let tagged = edit::tag(conn, &rows.jobs, TagChange::Add("a"))?;
         assert_eq!(tagged.len(), rows.jobs.len());
         let named = Filter {
             ids: Some(rows.jobs.clone()),

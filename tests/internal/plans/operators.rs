@@ -10,10 +10,8 @@ use crate::db::query::{doctor, jobs};
 use crate::db::table::operators::audit::{self, AuditFilter};
 use crate::db::table::operators::operations::{self, NewOperationRow, OperationAdvance};
 use crate::db::transition::enqueue;
-use crate::db::transition::operate::requeue;
-use crate::db::transition::operators::audit::{AuditEffect, AuditTrail};
-use crate::db::transition::operators::fingerprint;
-use crate::db::transition::operators::operation::{self, AppliedBatch};
+use crate::db::transition::operate::edit;
+use crate::db::transition::operators::{self, AppliedBatch, AuditEffect, AuditTrail};
 use std::time::Duration;
 
 pub(crate) const OPERATORS: [(&str, Work); 11] = [
@@ -25,7 +23,7 @@ pub(crate) const OPERATORS: [(&str, Work); 11] = [
         let more = enqueue::insert_all(conn, &[later, limited()])?;
         let mut jobs = rows.jobs.clone();
         jobs.extend(more.iter().map(|job| job.id));
-        assert_eq!(requeue::requeue(conn, &jobs, "q9")?.len(), 5);
+        assert_eq!(edit::requeue(conn, &jobs, "q9")?.len(), 5);
         Ok(())
     }),
     ("walk through the failed jobs", |conn, _| {
@@ -72,7 +70,7 @@ pub(crate) const OPERATORS: [(&str, Work); 11] = [
     }),
     ("store fingerprints", |conn, _| {
         failed(conn, "NULL")?;
-        assert_eq!(fingerprint::fill(conn, 1)?.cleared, 1);
+        assert_eq!(operators::fill(conn, 1)?.cleared, 1);
         Ok(())
     }),
     ("walk through the audit", |conn, _| {
@@ -186,7 +184,7 @@ fn run_an_operation(conn: &mut Conn<'_>, _: &Rows) -> QueryResult<()> {
             total_is_exact: true,
             request_id: Some(request_id),
         };
-        operation::start(conn, &new)
+        operators::start(conn, &new)
     };
     let id = start(conn, "one")?;
     assert_eq!(start(conn, "one")?, id);
@@ -204,9 +202,9 @@ fn run_an_operation(conn: &mut Conn<'_>, _: &Rows) -> QueryResult<()> {
         advance,
         effect: AuditEffect::Jobs(1),
     };
-    assert!(operation::advance(conn, id, |_, _| Ok(Some(batch)))?.is_some());
+    assert!(operators::advance(conn, id, |_, _| Ok(Some(batch)))?.is_some());
     let other = start(conn, "other")?;
-    assert!(operation::stop(conn, &actor, other)?);
+    assert!(operators::stop(conn, &actor, other)?);
     assert_eq!(operations::find(conn, id)?.unwrap().state, "done");
     assert_eq!(operations::list(conn, None, 10)?.len(), 2);
     operations::clear(conn, Duration::ZERO, 10).map(drop)

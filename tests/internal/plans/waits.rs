@@ -10,8 +10,8 @@ use crate::db::query::doctor::unserved::{self as checks, WaitRule};
 use crate::db::table::flows::waits::{self, LateWait};
 use crate::db::table::flows::{edges, events, parents};
 use crate::db::table::steps::{self, StepState};
-use crate::db::transition::enqueue::{self, connect, undo};
-use crate::db::transition::flows::{emit, wake};
+use crate::db::transition::enqueue::{self, connect};
+use crate::db::transition::flows::wake;
 use crate::db::transition::{end, promote};
 use diesel::QueryResult;
 use std::time::Duration;
@@ -27,8 +27,8 @@ pub(crate) const WAITS: [(&str, Work); 8] = [
         park(conn, rows, "event", event("plan/a"))?;
         promote_all(conn)?;
         assert!(waits::awaited(conn, rows.jobs[0])?.is_some());
-        assert!(emit::emit(conn, "plan/a", "{}")?);
-        assert!(emit::emit(conn, "plan/a", "{}")?);
+        assert!(wake::emit(conn, "plan/a", "{}")?);
+        assert!(wake::emit(conn, "plan/a", "{}")?);
         promote_all(conn)?;
         let value = steps::value(conn, rows.jobs[0], "event")?;
         assert_eq!(value.as_deref(), Some("[{}]"));
@@ -77,7 +77,7 @@ pub(crate) const WAITS: [(&str, Work); 8] = [
         let fails = Ending::Fail(JobFailure::new("kind", "message"));
         end::end(conn, fence(rows), &fails, Duration::ZERO, FinishedRow::Keep)?;
         promote_all(conn)?;
-        undo::resume(conn, &[job])?;
+        connect::resume(conn, &[job])?;
         assert_eq!(steps::value(conn, job, "b")?, None);
         assert_eq!(parents::newest(conn, job, second)?, Some(first));
         Ok(())
@@ -95,7 +95,7 @@ pub(crate) const WAITS: [(&str, Work); 8] = [
         Ok(())
     }),
     ("clear events", |conn, _| {
-        assert!(emit::emit(conn, "plan/c", "{}")?);
+        assert!(wake::emit(conn, "plan/c", "{}")?);
         run(
             conn,
             "UPDATE windlass_events SET created_at = '2000-01-01' WHERE name = 'plan/c'",
@@ -118,7 +118,7 @@ fn undoing(conn: &mut Conn<'_>, job: i64, step: &str) -> QueryResult<i64> {
         ..crate::db::plans::job(None)
     };
     let undo = enqueue::insert(conn, &row)?.id;
-    undo::reverse(conn, job, undo)?;
+    connect::reverse(conn, job, undo)?;
     Ok(undo)
 }
 

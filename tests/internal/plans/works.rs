@@ -25,12 +25,9 @@ use crate::db::table::{
 };
 use crate::db::transition::clear::{self, ClearLimits};
 use crate::db::transition::enqueue::{self, alike};
-use crate::db::transition::operate::retry::AtMostOnce;
+use crate::db::transition::operate::{self, AtMostOnce};
 use crate::db::transition::recover::{self, ProcessAfter};
-use crate::db::transition::unique::unblock;
-use crate::db::transition::{
-    dispatch, end, expire, finish, fire, operate, pause, promote, prune, release,
-};
+use crate::db::transition::{dispatch, end, finish, fire, pause, promote, prune, unique};
 use std::time::Duration;
 
 /// What the loops of a process do, on connections of their own.
@@ -45,8 +42,8 @@ pub(crate) const LOOPS: [(&str, Work); 51] = [
         let age =
             "UPDATE windlass_stats_series SET folded_at = '2020-01-01' WHERE class_name = 'a'";
         run(conn, age)?;
-        clear::history::old_buckets(conn, 0)?;
-        assert!(clear::history::unused(conn, 10)?.cleared > 0);
+        clear::old_buckets(conn, 0)?;
+        assert!(clear::unused(conn, 10)?.cleared > 0);
         Ok(())
     }),
     ("pass the paused classes", |conn, rows| {
@@ -64,7 +61,7 @@ pub(crate) const LOOPS: [(&str, Work); 51] = [
     }),
     ("discard expired jobs", |conn, _| {
         let job = enqueue::insert(conn, &expired())?.id;
-        let expired = expire::expire(conn, 10)?;
+        let expired = dispatch::expire(conn, 10)?;
         let expired: Vec<i64> = expired.discarded.iter().map(|job| job.id).collect();
         assert_eq!(expired, [job]);
         Ok(())
@@ -82,7 +79,7 @@ pub(crate) const LOOPS: [(&str, Work); 51] = [
                       WHERE NOT EXISTS (SELECT 1 FROM windlass_expiries WHERE job_id = {job})"
             ),
         )?;
-        assert!(!expire::has_expired(conn, job)?);
+        assert!(!dispatch::has_expired(conn, job)?);
         let ending = Ending::Retry(JobFailure::new("kind", "message"), Duration::ZERO);
         let end = ClaimEnd {
             claim_id: fence(rows).claim_id,
@@ -271,7 +268,7 @@ pub(crate) const LOOPS: [(&str, Work); 51] = [
     ("look for jobs whose turn has come", |conn, rows| {
         ready_again(conn, &rows.jobs[3..4])?;
         run(conn, &waits_for_another(rows.jobs[3]))?;
-        assert_eq!(unblock::sweep(conn, Cursor::BEGINNING, 10)?.unblocked, 1);
+        assert_eq!(unique::sweep(conn, Cursor::BEGINNING, 10)?.unblocked, 1);
         Ok(())
     }),
     ("finish a job with steps", |conn, rows| {
@@ -316,11 +313,11 @@ pub(crate) const LOOPS: [(&str, Work); 51] = [
         .map(drop)
     }),
     ("release", |conn, rows| {
-        release::release(conn, rows.process, &rows.claims, None).map(drop)
+        end::release(conn, rows.process, &rows.claims, None).map(drop)
     }),
     ("release for later", |conn, rows| {
         let delay = Some(Duration::from_secs(1));
-        release::release(conn, rows.process, &rows.claims, delay).map(drop)
+        end::release(conn, rows.process, &rows.claims, delay).map(drop)
     }),
     ("ask what has ended", |conn, rows| {
         jobs::ended_claims(conn, &[claim_of(rows)]).map(drop)
@@ -437,7 +434,7 @@ pub(crate) const CALLERS: [(&str, Work); 20] = [
         };
         enqueue::admit::insert_all(conn, &[row(), row(), row()])
             .map_err(|_| RollbackTransaction)?;
-        clear::quotas::clear(conn, 10).map(drop)
+        clear::clear(conn, 10).map(drop)
     }),
     ("cancel", |conn, rows| {
         operate::cancel(conn, &rows.jobs).map(drop)
@@ -454,7 +451,7 @@ pub(crate) const CALLERS: [(&str, Work); 20] = [
             Duration::ZERO,
             FinishedRow::Keep,
         )?;
-        operate::retry::retry(conn, &rows.jobs, AtMostOnce::Leave).map(drop)
+        operate::retry(conn, &rows.jobs, AtMostOnce::Leave).map(drop)
     }),
     ("move", |conn, rows| {
         operate::reschedule(conn, &rows.jobs, operate::RunTime::In(1_000_000))?;
@@ -543,7 +540,7 @@ pub(crate) const CALLERS: [(&str, Work); 20] = [
             enqueue::insert(conn, &row)?;
             enqueue::insert(conn, &row)?;
         }
-        unblock::retake(conn, &rows.jobs).map(drop)
+        unique::retake(conn, &rows.jobs).map(drop)
     }),
     ("enqueue with a free unique id", |conn, _| {
         let delays = [None, None, Some(1)];

@@ -4,7 +4,7 @@ use crate::db::conn::connection::Conn;
 use crate::db::conn::dialect::{Dialect, Id, IdRange, id_list};
 use crate::db::conn::statement::Statement;
 use crate::db::table::flows::parents::IS_NOTED;
-use crate::db::transition::unique::unblock::forget;
+use crate::db::transition::unique::forget;
 use diesel::prelude::*;
 use diesel::sql_types::Bool;
 

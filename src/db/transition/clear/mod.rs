@@ -5,21 +5,23 @@
 //! scan costs only the clearing process, and is short: it ends at the first job that is too young
 //! to have finished long ago.
 
-pub(crate) mod batches;
 pub(crate) mod delete;
 pub(crate) mod expired;
-pub(crate) mod history;
 pub(crate) mod orphans;
-pub(crate) mod quotas;
 
 use crate::db::conn::connection::Conn;
 use crate::db::conn::dialect::{Id, id_list, micros};
 use crate::db::conn::sqlite_file::Refusal;
 use crate::db::conn::statement::Statement;
+use crate::db::model::history::cell::Resolution;
+use crate::db::table::flows::batches::{self, IS_OURS};
 use crate::db::table::flows::parents;
+use crate::db::table::history::{deltas, series};
 use crate::db::table::jobs::is_of_ruby;
+use crate::db::table::quotas;
 use crate::db::transition::clear::delete::{delete, delete_finished};
 use crate::db::transition::lock_wait::{LockWait, with_lock_wait};
+use diesel::QueryResult;
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Bool};
 use std::time::Duration;
@@ -191,4 +193,118 @@ fn delete_failed(conn: &mut Conn<'_>, due: &[i64]) -> QueryResult<usize> {
     Statement::new(text).bind(id_list(&jobs)).execute(conn)?;
     parents::note_dropped(conn, &jobs)?;
     delete(conn, &jobs)
+}
+
+// --- Deletes batches that are over ---
+
+/// Deletes up to `batch` batches of Windlass after the id `after` that were over so long ago and have no jobs any more,
+/// with their edges.
+pub(crate) fn over(
+    conn: &mut Conn<'_>,
+    age: Duration,
+    after: i64,
+    batch: usize,
+) -> QueryResult<ClearedPage> {
+    let is_unused = "NOT EXISTS (SELECT 1 FROM solid_queue_jobs j WHERE j.batch_id = b.id) \
+         AND NOT EXISTS (SELECT 1 FROM windlass_edges w JOIN solid_queue_jobs j ON j.id = w.child_job_id \
+           WHERE w.parent_batch_id = b.id AND j.finished_at IS NULL)";
+    let text = format!(
+        "SELECT b.id FROM solid_queue_batches b WHERE b.id > $1 AND b.finished_at <= {{later $2}} AND {IS_OURS} \
+         AND {is_unused} ORDER BY b.id LIMIT $3"
+    );
+    let due: Vec<Id> = Statement::new(text)
+        .unkept()
+        .bind(after)
+        .bind(-micros(age))
+        .bind(batch as i64)
+        .load(conn)?;
+    let due: Vec<i64> = due.into_iter().map(|row| row.id).collect();
+    let (cleared, left) = count_one_by_one(conn, &due, |conn, due| {
+        // Looked at once more under the lock: another transaction may have let a job wait for one.
+        let locked = batches::lock_free(conn, due)?;
+        let text =
+            format!("DELETE FROM solid_queue_batches AS b WHERE b.id IN {{in $1}} AND {is_unused}");
+        Statement::new(text)
+            .unkept()
+            .bind(id_list(&locked))
+            .changes(conn)
+    })?;
+    Ok(ClearedPage {
+        reached: due.last().copied().filter(|_| due.len() == batch),
+        cleared,
+        left,
+    })
+}
+
+// --- Deletes what the history keeps no longer ---
+
+const DAY: Duration = Duration::from_secs(24 * 3600);
+
+/// How long the row of the newest contribution of a process stays. A process that gets no answer for
+/// longer may count its last heartbeat twice.
+const FOLDED_FOR: Duration = Duration::from_secs(7 * 24 * 3600);
+
+/// How long a contribution stays that no program could read.
+const UNREADABLE_FOR: Duration = Duration::from_secs(30 * 24 * 3600);
+
+/// How many series one step looks at.
+const SERIES: usize = 100;
+
+/// Deletes the buckets past their time of some series after the id `after`.
+pub(crate) fn old_buckets(conn: &mut Conn<'_>, after: i64) -> QueryResult<ClearedPage> {
+    let page = series::page(conn, after, SERIES)?;
+    let mut cleared = 0;
+    for resolution in Resolution::ALL {
+        let before = page.now - resolution.kept();
+        cleared += series::clear(conn, &page.ids, resolution, before)?;
+    }
+    let is_full = page.ids.len() >= SERIES;
+    Ok(ClearedPage {
+        reached: page.ids.last().copied().filter(|_| is_full),
+        cleared,
+        left: None,
+    })
+}
+
+/// Deletes contributions that are not needed any more, and series in which nothing ended for as long
+/// as buckets are kept. The totals of those go too: their counters have stood still for 13 months.
+pub(crate) fn unused(conn: &mut Conn<'_>, batch: usize) -> QueryResult<ClearedPage> {
+    let mut cleared = deltas::clear(conn, FOLDED_FOR, UNREADABLE_FOR, batch)?;
+    cleared += conn.transaction(|conn| {
+        // A fold may be adding to one of them.
+        if series::lock(conn)?.is_none() {
+            return Ok(0);
+        }
+        let kept = Resolution::Hour.kept().unsigned_abs();
+        let age = Duration::from_secs(kept) + DAY;
+        let unused = series::unused(conn, age, SERIES)?;
+        if !unused.is_empty() {
+            for resolution in Resolution::ALL {
+                series::clear(conn, &unused, resolution, i64::MAX)?;
+            }
+            series::delete(conn, &unused)?;
+        }
+        QueryResult::Ok(unused.len())
+    })?;
+    Ok(ClearedPage {
+        reached: None,
+        cleared,
+        left: None,
+    })
+}
+
+// --- Clears what quotas have counted ---
+
+/// How long the slots of a quota are kept that is not used.
+const UNUSED: Duration = Duration::from_secs(7 * 24 * 3600);
+
+/// Deletes up to `batch` slots of quotas that are not used any more, and gives back the places of as
+/// many jobs that do not wait any more. Returns how many rows were deleted. It waits for no
+/// transaction that enqueues.
+pub(crate) fn clear(conn: &mut Conn<'_>, batch: usize) -> QueryResult<usize> {
+    let batch = i64::try_from(batch).unwrap_or(i64::MAX);
+    conn.transaction(|conn| {
+        let deleted = quotas::clear(conn, UNUSED, batch)?;
+        Ok(deleted + quotas::free(conn, None, batch)?)
+    })
 }

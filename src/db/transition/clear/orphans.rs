@@ -87,7 +87,7 @@ pub(crate) fn delete(
     let text = format!("DELETE FROM {table} WHERE {column} IN {{in $1}}");
     let (cleared, left) = count_one_by_one(conn, &gone, |conn, gone| {
         if table == "windlass_unique_jobs" {
-            return crate::db::transition::unique::unblock::forget(conn, gone);
+            return crate::db::transition::unique::forget(conn, gone);
         }
         Statement::new(&text)
             .bind(id_list(gone))

@@ -12,7 +12,7 @@ use crate::db::model::new_row::{EnqueueOutcome, Inserted, NewQuota, NewRow, Per,
 use crate::db::model::outcome::{AttemptOutcome, JobFailure, ResultOutcome};
 use crate::db::table::quotas::{self, QuotaJob, QuotaPlaces, TakenPlaces};
 use crate::db::transition::enqueue;
-use crate::db::transition::flows::end_waiting::end_waiting;
+use crate::db::transition::flows::leave::end_waiting;
 use diesel::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;

@@ -14,9 +14,8 @@ use crate::db::model::wait_keys::{UNIQUE_SUCCESSOR, WAITS_FOR_PARENTS};
 use crate::db::table::blocked::{self, RETURNING};
 use crate::db::table::flows::edges;
 use crate::db::table::semaphores::NEVER_EXPIRES;
-use crate::db::transition::enqueue::insert::CHUNK;
-use crate::db::transition::enqueue::reserve::reserve;
-use crate::db::transition::unique::resolve_conflict::{self, NumberedRow, ROUNDS, Taken};
+use crate::db::transition::enqueue::insert::{CHUNK, reserve};
+use crate::db::transition::unique::{self, NumberedRow, ROUNDS, Taken};
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Text};
 use std::collections::{BTreeSet, HashMap};
@@ -101,7 +100,7 @@ fn insert_round(
     rows: &[NumberedRow<'_>],
     inserted: &mut HashMap<i64, Inserted>,
 ) -> QueryResult<()> {
-    let taken: HashMap<i64, Taken> = resolve_conflict::take(conn, rows)?;
+    let taken: HashMap<i64, Taken> = unique::take(conn, rows)?;
     let mut entries = Vec::with_capacity(rows.len());
     for NumberedRow { id, row } in rows {
         let is_behind = match taken.get(id) {

@@ -8,9 +8,6 @@ pub(crate) mod flows;
 pub(crate) mod insert;
 pub(crate) mod keyed;
 pub(crate) mod public_tokens;
-pub(crate) mod reserve;
-pub(crate) mod time_priority;
-pub(crate) mod undo;
 pub(crate) mod waiting;
 
 use crate::db::conn::connection::Conn;

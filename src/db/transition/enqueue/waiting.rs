@@ -7,7 +7,7 @@ use crate::db::model::job_columns::{JobColumns, JobTraits};
 use crate::db::model::new_row::NewRow;
 use crate::db::table::flows::edges;
 use crate::db::transition::enqueue::alike::{BulkJob, bind_arrays, input, insert_jobs, values};
-use crate::db::transition::enqueue::reserve::reserve;
+use crate::db::transition::enqueue::insert::reserve;
 use diesel::prelude::*;
 
 /// Inserts jobs that wait for others and are [alike](super::alike::traits): they are blocked. It needs a transaction of the

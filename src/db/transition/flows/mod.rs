@@ -5,11 +5,6 @@
 //! longer, for others or for an event.
 
 pub(crate) mod admit;
-pub(crate) mod complete;
-pub(crate) mod emit;
-pub(crate) mod end_waiting;
 pub(crate) mod leave;
 pub(crate) mod parents;
-pub(crate) mod park;
-pub(crate) mod sweep;
 pub(crate) mod wake;

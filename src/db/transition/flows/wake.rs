@@ -1,14 +1,18 @@
 //! Lets jobs run again whose events have come, or whose waits have timed out.
 
 use crate::db::conn::connection::Conn;
-use crate::db::table::blocked;
-use crate::db::table::flows::events;
-use crate::db::table::flows::waits::{self, LateWait};
+use crate::db::model::decision::{Destination, JobDecision};
+use crate::db::model::outcome::{StepWait, WaitUntil};
+use crate::db::table::flows::waits::{self, LateWait, NewWait};
+use crate::db::table::flows::{edges, events};
 use crate::db::table::wanted_keys::{self, NewRequest};
+use crate::db::table::{blocked, steps};
 use crate::db::transition::place;
 use crate::mutant;
 use diesel::prelude::*;
-use std::collections::BTreeSet;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// How many jobs that wait for events a promotion takes at once.
@@ -127,4 +131,136 @@ pub(crate) fn time_out(conn: &mut Conn<'_>, batch: usize) -> QueryResult<TimedOu
     })?;
     let next = waits::next_timeout(conn)?;
     Ok(TimedOut { woken, next })
+}
+
+// --- Lets jobs wait whose claims have ended at a step ---
+
+/// Lets those of the jobs wait, in ascending order, that are to: the caller has scheduled the executions of pauses.
+///
+/// The promotion of each wait for an event is requested, whether there is one or not: a transaction that emits it may not
+/// see the wait, as this one may not see the event. The later commit of both has a promotion after it. The same holds for
+/// a job that waits for others.
+pub(crate) fn park(conn: &mut Conn<'_>, decisions: &[&JobDecision]) -> QueryResult<()> {
+    let (mut pauses, mut events, mut joins) = (Vec::new(), Vec::new(), Vec::new());
+    for decision in decisions {
+        let Destination::Park(StepWait { step, until }) = &decision.destination else {
+            continue;
+        };
+        let (job_id, claim_id) = (decision.run.job_id, decision.run.claim_id);
+        match until {
+            WaitUntil::Pause(time) => pauses.push((job_id, step.as_str(), *time)),
+            WaitUntil::Event { name, timeout } => events.push(NewWait {
+                job_id,
+                claim_id,
+                step,
+                event: name,
+                timeout: *timeout,
+            }),
+            WaitUntil::Joined(value) => joins.push((job_id, step.as_str(), value.as_str())),
+        }
+    }
+    steps::record_pauses(conn, &pauses)?;
+    let mut requests = Vec::new();
+    if !events.is_empty() {
+        waits::insert(conn, &events)?;
+        requests.extend(events.iter().map(|wait| NewRequest::Wait(wait.job_id)));
+    }
+    if !joins.is_empty() {
+        steps::record_joins(conn, &joins)?;
+        edges::block(
+            conn,
+            &joins.iter().map(|(job, ..)| *job).collect::<Vec<_>>(),
+        )?;
+        requests.extend(joins.iter().map(|(job, ..)| NewRequest::Child(*job)));
+    }
+    wanted_keys::request(conn, requests)
+}
+
+// --- Emits events, in the transaction of the caller ---
+
+/// How often the event of another transaction may disappear before this gives up.
+const ROUNDS: usize = 3;
+
+/// Stores an event and requests a promotion of the jobs that wait for it. Returns `false` if there is one of this name
+/// with another payload, which stays.
+pub(crate) fn emit(conn: &mut Conn<'_>, name: &str, payload: &str) -> QueryResult<bool> {
+    conn.join_transaction(|conn| {
+        for _ in 0..ROUNDS {
+            if !events::insert(conn, name, payload)? {
+                // A statement of its own: it sees the one that the insert has met.
+                match events::payload(conn, name)? {
+                    Some(first) if is_same(&first, payload) => {}
+                    Some(_) => return Ok(false),
+                    // Cleared meanwhile.
+                    None => continue,
+                }
+            }
+            // Also for an event that was there: another program may have deleted the request.
+            wanted_keys::request(conn, [NewRequest::Event(name.to_owned())])?;
+            return Ok(true);
+        }
+        Err(diesel::result::Error::NotFound)
+    })
+}
+
+/// Whether two texts are the same JSON, whatever the order of its fields.
+///
+/// Numbers are compared as they are written: read as floating-point numbers, two long ones that differ would be one.
+fn is_same(first: &str, other: &str) -> bool {
+    fn parsed<'t, T: Deserialize<'t>>(first: &'t str, other: &'t str) -> Option<(T, T)> {
+        Some((
+            serde_json::from_str(first).ok()?,
+            serde_json::from_str(other).ok()?,
+        ))
+    }
+    let (first, other) = (first.trim(), other.trim());
+    if first == other {
+        return true;
+    }
+    if let Some((one, two)) = parsed::<BTreeMap<String, &RawValue>>(first, other) {
+        let mut pairs = one.iter().zip(&two);
+        return one.len() == two.len()
+            && pairs
+                .all(|((key, one), (other, two))| key == other && is_same(one.get(), two.get()));
+    }
+    if let Some((one, two)) = parsed::<Vec<&RawValue>>(first, other) {
+        let mut pairs = one.iter().zip(&two);
+        return one.len() == two.len() && pairs.all(|(one, two)| is_same(one.get(), two.get()));
+    }
+    if let Some((one, two)) = parsed::<String>(first, other) {
+        return one == two;
+    }
+    // A double has 15 digits that are always kept.
+    let is_short_float = |text: &str| text.contains(['.', 'e', 'E']) && text.len() <= 16;
+    is_short_float(first)
+        && is_short_float(other)
+        && parsed::<f64>(first, other).is_some_and(|(one, two)| one == two)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_same;
+
+    #[test]
+    fn payloads_are_compared_as_json() {
+        for (first, other, same) in [
+            (
+                "{\"a\": [1, 2], \"b\": null}",
+                "{\"b\":null,\"a\":[1,2]}",
+                true,
+            ),
+            ("{\"a\":1}", "{\"a\":1,\"b\":1}", false),
+            ("[1]", "[1,1]", false),
+            ("\"\\u0061\"", "\"a\"", true),
+            ("\"1\"", "1", false),
+            ("1.50", "1.5", true),
+            ("1", "1.0", false),
+            ("10000000000000000001", "10000000000000000002", false),
+            ("[98765432109876543210]", "[98765432109876543211]", false),
+            ("0.10000000000000000001", "0.1", false),
+            ("true", "true ", true),
+        ] {
+            assert_eq!(is_same(first, other), same, "{first} and {other}");
+        }
+    }
 }

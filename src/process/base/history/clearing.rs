@@ -1,7 +1,7 @@
 //! Clears what the history keeps no longer, in workers that fold because no supervisor does.
 
 use crate::clock;
-use crate::db::transition::clear::history;
+use crate::db::transition::clear;
 use crate::process::base::session::Session;
 use crate::process::base::stop::Stop;
 use std::time::{Duration, Instant};
@@ -39,12 +39,10 @@ impl HistoryClearing {
             return Ok(());
         }
         self.next = now + clock::jittered(EVERY);
-        session.run("clear the history", |conn| history::unused(conn, BATCH))?;
+        session.run("clear the history", |conn| clear::unused(conn, BATCH))?;
         while !stop.is_stopped() && clock::instant() < until {
             let after = self.after;
-            let page = session.run("clear the history", |conn| {
-                history::old_buckets(conn, after)
-            })?;
+            let page = session.run("clear the history", |conn| clear::old_buckets(conn, after))?;
             self.after = page.reached.unwrap_or(0);
             if page.reached.is_none() {
                 break;

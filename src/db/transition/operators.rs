@@ -1,9 +1,18 @@
-//! Writes the rows of the audit in the transactions of the changes.
+//! What operators do: the rows of the audit, operations on many jobs, and the fingerprints of failures.
 
 use crate::db::conn::connection::Conn;
 use crate::db::model::audit::{Actor, AuditAction};
+use crate::db::model::outcome;
+use crate::db::table::failed;
 use crate::db::table::operators::audit::{self, NewAudit};
+use crate::db::table::operators::operations::{
+    self, NewOperationRow, OperationAdvance, OperationRow,
+};
+use crate::db::transition::clear::{ClearedPage, one_by_one};
 use diesel::QueryResult;
+use std::collections::BTreeMap;
+
+// --- Writes the rows of the audit in the transactions of the changes ---
 
 /// What a change did, for the audit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -167,4 +176,101 @@ impl<'a> AuditTrail<'a> {
         )?;
         Ok((self.first.or(Some(id)), total))
     }
+}
+
+// --- Starts, carries on and stops changes of many jobs ---
+
+/// Stores an operation, with the row of the audit about its start. Returns the one that its request has
+/// started before, if there is one.
+pub(crate) fn start(conn: &mut Conn<'_>, new: &NewOperationRow<'_>) -> QueryResult<i64> {
+    conn.transaction(|conn| {
+        let Some(id) = operations::insert(conn, new)? else {
+            let request_id = new.request_id.unwrap_or_default();
+            let started = operations::of_request(conn, request_id)?;
+            return started.ok_or(diesel::result::Error::NotFound);
+        };
+        let audit = audit::insert(
+            conn,
+            &NewAudit {
+                actor: new.actor,
+                action: new.action,
+                target: None,
+                filter: Some(new.filter),
+                parameters: Some(new.parameters),
+                jobs: Some(0),
+                total: Some(0),
+                operation_id: Some(id),
+                part_of: None,
+            },
+        )?;
+        operations::set_audit(conn, id, audit)?;
+        Ok(id)
+    })
+}
+
+/// What a batch did.
+#[derive(Debug)]
+pub(crate) struct AppliedBatch {
+    pub(crate) advance: OperationAdvance,
+    pub(crate) effect: AuditEffect,
+}
+
+/// Runs one batch of an operation. Returns `None` if it has ended, another process runs a batch of it,
+/// or `work` returns `None`: this program does not know how to run it.
+pub(crate) fn advance(
+    conn: &mut Conn<'_>,
+    id: i64,
+    work: impl FnOnce(&mut Conn<'_>, &OperationRow) -> QueryResult<Option<AppliedBatch>>,
+) -> QueryResult<Option<OperationAdvance>> {
+    conn.transaction(|conn| {
+        let Some(row) = operations::lock_open(conn, id)? else {
+            return Ok(None);
+        };
+        let Some(batch) = work(conn, &row)? else {
+            return Ok(None);
+        };
+        operations::advance(conn, id, &batch.advance)?;
+        let actor = row.by();
+        AuditTrail::named(&actor, &row.action)
+            .of_operation(id, row.audit_id, row.changed)
+            .record(conn, |_| QueryResult::Ok(()), |()| batch.effect)?;
+        Ok(Some(batch.advance))
+    })
+}
+
+/// Stops an operation after the batch that is under way. Returns `false` if it had ended.
+pub(crate) fn stop(conn: &mut Conn<'_>, actor: &Actor, id: i64) -> QueryResult<bool> {
+    AuditTrail::new(actor, AuditAction::StopOperation)
+        .target(id.to_string())
+        .record(
+            conn,
+            |conn| operations::end(conn, id, "stopped", None),
+            |stopped| AuditEffect::done_if(*stopped),
+        )
+}
+
+// --- Stores the fingerprints of failures that another program has stored without one ---
+
+/// Stores the fingerprints of up to `batch` failures, the newest first. Those that are locked, or that the
+/// database refuses to change, are left.
+pub(crate) fn fill(conn: &mut Conn<'_>, batch: usize) -> QueryResult<ClearedPage> {
+    let found = failed::without_fingerprint(conn, batch)?;
+    let fingerprints: BTreeMap<i64, String> = found
+        .iter()
+        .map(|row| {
+            let error = row.error.as_deref().unwrap_or_default();
+            (row.id, outcome::fingerprint_of(&row.class_name, error))
+        })
+        .collect();
+    let ids: Vec<i64> = fingerprints.keys().copied().collect();
+    let (counts, left) = one_by_one(conn, &ids, |conn, part| {
+        let part: Vec<(i64, &str)> = part.iter().map(|id| (*id, &*fingerprints[id])).collect();
+        failed::set_fingerprints(conn, &part)
+    })?;
+    let filled: usize = counts.into_iter().sum();
+    Ok(ClearedPage {
+        reached: (found.len() == batch && filled > 0).then_some(0),
+        cleared: filled,
+        left,
+    })
 }
