@@ -25,6 +25,7 @@ pub(crate) mod transition;
 
 pub(crate) use crate::db::conn::database::{ping, prefer_indexes};
 pub(crate) use crate::db::conn::turns::Precedence;
+pub(crate) use crate::db::test_support::TestDatabase;
 pub(crate) use conn::connection::{AsConn, Conn, own};
 pub(crate) use conn::database::Database;
 pub(crate) use conn::owned::DbConnection;
@@ -37,7 +38,6 @@ pub(crate) use conn::typed::Typed;
 #[cfg(feature = "cli")]
 #[cfg(feature = "cli")]
 pub(crate) use query::connection_limit::{ConnectionLimit, connection_limit};
-pub(crate) use test_support::database::TestDatabase;
 pub(crate) use transition::lock_wait::{LockWait, with_lock_wait};
 
 #[cfg(test)]

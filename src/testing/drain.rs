@@ -8,10 +8,9 @@ use crate::db::model::state::{FinishedJob, KeySlots};
 use crate::db::table::processes::{self, NewProcess};
 use crate::db::table::run_time::class_pauses;
 use crate::db::table::{job_logs, jobs};
-use crate::db::test_support::jobs_to_run;
 use crate::db::transition::flows::wake;
 use crate::db::transition::{claim, dispatch, end, finish, promote, prune};
-use crate::db::{Conn, Database};
+use crate::db::{Conn, Database, test_support};
 use crate::error::{Doing, Error, Result};
 use crate::job::context::Run;
 use crate::job::error::JobOutput;
@@ -81,7 +80,7 @@ impl<'a> InlineWorker<'a> {
     pub(crate) fn claim(&self, conn: &mut Conn<'_>, process: i64) -> Result<Option<Claimed>> {
         dispatch::dispatch(conn, 500, &[]).doing("dispatch jobs")?;
         if !self.is_limited {
-            jobs_to_run::ignore_limits(conn).doing("ignore the limits")?;
+            test_support::ignore_limits(conn).doing("ignore the limits")?;
         }
         while wake::time_out(conn, 500)
             .doing("look for waits that have timed out")?

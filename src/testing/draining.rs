@@ -5,7 +5,7 @@ use crate::db::conn::owned::BorrowHook;
 use crate::db::model::claim::{ClaimOf, Claimed};
 use crate::db::model::decision::Death;
 use crate::db::table::jobs;
-use crate::db::test_support::jobs_to_run::{self, LaterJob};
+use crate::db::test_support::{self, LaterJob};
 use crate::db::transition::prune;
 use crate::error::{Doing, Result};
 use crate::job::context::Run;
@@ -72,12 +72,12 @@ impl<P: DrainTarget> Draining<'_, P> {
             }
             let later = self
                 .target
-                .with_conn(|conn| jobs_to_run::later(conn).doing("list the scheduled jobs"))?;
+                .with_conn(|conn| test_support::later(conn).doing("list the scheduled jobs"))?;
             let Some(job) = later.into_iter().find(|job| self.is_wanted(job)) else {
                 return Ok(None);
             };
             self.target.with_conn(|conn| {
-                jobs_to_run::bring_forward(conn, job.id).doing("make a job due")
+                test_support::bring_forward(conn, job.id).doing("make a job due")
             })?;
         }
     }

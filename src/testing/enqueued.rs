@@ -2,13 +2,12 @@
 
 use crate::db::AsConn;
 use crate::db::model::extras::Extras;
-use crate::db::test_support::travel::{self, WaitingJob};
+use crate::db::test_support::{self, WaitingJob};
 use crate::error::{Doing, Error, Result};
 use crate::job::arguments::decode::decode_version;
 use crate::job::class::Job;
 use crate::job::error::JobError;
 use crate::job::id::JobId;
-
 use chrono::{DateTime, Utc};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -48,7 +47,7 @@ pub struct EnqueuedJob<J> {
 /// If the database does not answer, or the arguments of a job do not match the type. Arguments of
 /// an older version are [converted](Job::upcast).
 pub fn enqueued<J: Job>(conn: &mut (impl AsConn + ?Sized)) -> Result<Vec<EnqueuedJob<J>>> {
-    let rows = travel::waiting(&mut conn.as_conn()).doing("list the jobs")?;
+    let rows = test_support::waiting(&mut conn.as_conn()).doing("list the jobs")?;
     let is_it =
         |row: &WaitingJob| row.class_name == J::NAME || J::ALIASES.contains(&&*row.class_name);
     let typed = rows
@@ -73,7 +72,7 @@ pub fn enqueued<J: Job>(conn: &mut (impl AsConn + ?Sized)) -> Result<Vec<Enqueue
 /// # Errors
 /// If the database does not answer, or the arguments of a job are not JSON.
 pub fn enqueued_any(conn: &mut (impl AsConn + ?Sized)) -> Result<Vec<EnqueuedJob<Value>>> {
-    let rows = travel::waiting(&mut conn.as_conn()).doing("list the jobs")?;
+    let rows = test_support::waiting(&mut conn.as_conn()).doing("list the jobs")?;
     let typed = rows
         .into_iter()
         .map(|row| typed(row, |text, _| Ok(serde_json::from_str(text)?)));
@@ -146,7 +145,7 @@ pub fn assert_not_enqueued<J: Job>(conn: &mut (impl AsConn + ?Sized)) {
 
 /// Lists classes and queues, without arguments, which may be secret.
 fn listing(conn: &mut (impl AsConn + ?Sized)) -> String {
-    let rows = travel::waiting(&mut conn.as_conn()).unwrap_or_default();
+    let rows = test_support::waiting(&mut conn.as_conn()).unwrap_or_default();
     let rows = rows.iter();
     let names: Vec<String> = rows
         .map(|row| format!("`{}` on {}", row.class_name, row.queue_name))

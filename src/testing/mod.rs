@@ -68,12 +68,11 @@ pub(crate) mod options;
 pub(crate) mod perform;
 pub(crate) mod target;
 
-use crate::db::AsConn;
-use crate::db::test_support::travel as rows;
+use crate::db::{AsConn, test_support as rows};
 use crate::error::{Doing, Result};
 use std::time::Duration;
 
-pub use crate::db::test_support::database::TestDatabase;
+pub use crate::db::test_support::TestDatabase;
 pub use drained::{Drained, Performed, RunOutcome};
 pub use each_fault::for_each_fault;
 pub use enqueued::{EnqueuedJob, assert_enqueued, assert_not_enqueued, enqueued, enqueued_any};

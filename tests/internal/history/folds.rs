@@ -329,7 +329,7 @@ fn a_fold_is_due_once_a_minute(db: &TestDb) {
             conn,
             "UPDATE windlass_stats_series SET folded_at = folded_at",
         );
-        crate::db::test_support::travel::travel(conn, micros).unwrap();
+        crate::db::test_support::travel(conn, micros).unwrap();
     };
     ago(&mut conn.as_conn(), 60);
     let due = FoldWhen::OnceAMinute;

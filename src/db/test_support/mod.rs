@@ -1,5 +1,0 @@
-//! Database access for the tests of applications.
-
-pub(crate) mod database;
-pub(crate) mod jobs_to_run;
-pub(crate) mod travel;
