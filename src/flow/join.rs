@@ -10,7 +10,7 @@ use crate::error::{Doing, Error};
 use crate::job::context::Context;
 use crate::job::error::{JobError, JobResult};
 use crate::job::new_job::NewJob;
-use crate::job::new_job::after::After;
+use crate::job::new_job::parents::After;
 use crate::job::steps::{lost, twice};
 use crate::job::unknown_parents::{name_unknown, refuse_unknown_of};
 use serde::{Deserialize, Serialize};

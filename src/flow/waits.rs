@@ -7,7 +7,7 @@ use crate::error::Doing;
 use crate::flow::events::problem_of_name;
 use crate::job::context::Context;
 use crate::job::error::{JobError, JobResult};
-use crate::job::step_memory::ignored;
+use crate::job::running::ignored;
 use crate::job::steps::{check_name, read, twice};
 use serde::Serialize;
 use serde::de::DeserializeOwned;

@@ -1,7 +1,8 @@
 //! The context of a run.
 
 use crate::clock;
-use crate::db::model::claim::{Fence, FinishedRow};
+use crate::db::model::claim::{Claimed, Fence, FinishedRow};
+use crate::db::model::extras::Traceparent;
 use crate::db::table::claimed::Progress;
 use crate::db::{Database, DbConnection, Typed};
 use crate::error::Result;
@@ -9,10 +10,10 @@ use crate::job::error::Interrupted;
 use crate::job::id::JobId;
 use crate::job::policy::Policy;
 use crate::job::redact::Cover;
-use crate::job::run_trace::RunTrace;
-use crate::job::signals::Signals;
-use crate::job::step_memory::Steps;
+use crate::job::run_log::clean;
+use crate::job::running::{Signals, Steps};
 use chrono::{DateTime, NaiveDateTime, Utc};
+use log::Level;
 use std::fmt;
 use std::ops::Deref;
 use std::sync::atomic::Ordering;
@@ -346,5 +347,81 @@ impl<S: ?Sized> Context<'_, S> {
     pub fn progress(&self, percent: f64, message: impl Into<String>) {
         let message = self.cover.hide(message.into());
         self.signals().live.tell(Progress::new(percent, message));
+    }
+}
+
+// --- What the span of a run needs to know of its job ---
+
+/// What the span of a run needs, beside what the run itself does.
+#[derive(Debug, Clone, Copy, Default)]
+#[cfg_attr(
+    not(feature = "otel"),
+    allow(dead_code, reason = "only spans read all of it")
+)]
+pub(crate) struct RunTrace {
+    /// The trace context of the enqueue.
+    pub(crate) origin: Option<Traceparent>,
+    /// Whether the job was due at once, and this is its first run.
+    pub(crate) follows_enqueue: bool,
+    /// Whether the span contains the messages of errors.
+    pub(crate) exports_messages: bool,
+}
+
+impl RunTrace {
+    pub(crate) fn of(job: &Claimed, exports_messages: bool) -> Self {
+        RunTrace {
+            origin: Traceparent::parse(&job.traceparent),
+            follows_enqueue: job.attempts == 0
+                && !job.has_run
+                && job.scheduled_at.is_none_or(|at| at <= job.created_at),
+            exports_messages,
+        }
+    }
+}
+
+// --- What a job logs about itself ---
+
+impl<S: ?Sized> Context<'_, S> {
+    /// Adds a line to the job's own log, at the level `info`; see [`log_at`](Self::log_at).
+    ///
+    /// ```
+    /// # use windlass::{Function, Registry, testing};
+    /// const IMPORT: Function<Vec<String>> = Function::new("import");
+    /// let registry = Registry::new().function(IMPORT, |lines, cx| {
+    ///     cx.log(format!("{} lines to import", lines.len()));
+    ///     // ...
+    ///     Ok(())
+    /// });
+    /// # testing::perform_by(&registry, &IMPORT.job(&vec![])?).unwrap();
+    /// # Ok::<(), windlass::Error>(())
+    /// ```
+    pub fn log(&self, text: impl AsRef<str>) {
+        self.log_at(Level::Info, text);
+    }
+
+    /// Adds a line to the job's own log, which is kept as long as the job, and shown by `windlass
+    /// jobs show --logs` and [`job_logs`](crate::job_logs). A text with line breaks is several
+    /// lines.
+    ///
+    /// The call sends no SQL. The next heartbeat of the process stores the lines, or else the end of
+    /// the run; the lines since the last heartbeat are lost in a crash. The lines of a run that lost
+    /// its claim are not stored, except those that a heartbeat stored before.
+    ///
+    /// The newest 1,000 lines of a run with together 64 KiB are kept, and the last 10 runs of a job
+    /// that logged anything. A line is cut after 4 KiB. Control characters are replaced, and so are the
+    /// values of [secret fields](crate::Job::REDACT). Everything else is stored as it is: do not log
+    /// other secrets.
+    ///
+    /// The lines also go to the crate `log`, at the same level and with the target
+    /// `windlass::job`.
+    pub fn log_at(&self, level: Level, text: impl AsRef<str>) {
+        let text = clean(&self.cover.hide(text.as_ref().to_owned()));
+        let live = &self.signals().live;
+        live.log.add(live.age(), level, &text);
+        let (job, class, queue) = (self.job_id().0, self.class_name(), self.queue_name());
+        let (attempt, claim) = (self.attempt(), self.claim_id());
+        for line in text.lines() {
+            log::log!(target: "windlass::job", level, job, class, queue, attempt, claim; "job {job} ({class}) logs: {line}");
+        }
     }
 }

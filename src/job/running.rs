@@ -3,12 +3,12 @@
 use crate::clock;
 use crate::db::model::outcome::Ending;
 use crate::db::table::claimed::{Note, Progress};
-use crate::job::error::Interrupted;
-use crate::job::lease::Lease;
+use crate::job::error::{Interrupted, JobError};
 use crate::job::run_log::RunLog;
-use crate::job::timeout::Limit;
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
-use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use serde::{Deserialize, Serialize};
+use std::collections::{HashMap, HashSet};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
 
@@ -265,10 +265,168 @@ impl Live {
     }
 }
 
+// --- What interrupts a run, and what it reports ---
+
+/// The signals of a process to the jobs it runs.
+#[derive(Debug, Clone)]
+pub(crate) struct Signals {
+    pub(crate) stopping: Arc<AtomicBool>,
+    pub(crate) lease: Arc<Lease>,
+    pub(crate) live: Arc<Live>,
+}
+
+impl Signals {
+    /// Whether this interruption was raised for the job, or the job could see its cause.
+    ///
+    /// A raised one need not hold any longer: a heartbeat may have succeeded in the end.
+    pub(crate) fn has_raised(&self, interrupted: Interrupted) -> bool {
+        let live = &self.live;
+        live.raised.load(Ordering::Relaxed) & interrupted.bit() != 0
+            || match interrupted {
+                Interrupted::Lost => self.lease.is_lost(),
+                Interrupted::Stopping => self.stopping.load(Ordering::Relaxed),
+                Interrupted::Cancelled => live.is_cancelled(),
+                Interrupted::TimedOut => live.has_timed_out(),
+            }
+    }
+}
+
+// --- How long a process relies on its claims ---
+
+/// How long a process may rely on its claims: for a limited time after its last heartbeat.
+///
+/// The time counts from when that heartbeat was *sent*, so that a slow answer does not extend it.
+#[derive(Debug)]
+pub(crate) struct Lease {
+    lasts: Duration,
+    /// Milliseconds since boot.
+    renewed: AtomicU64,
+    lost: AtomicBool,
+}
+
+impl Lease {
+    /// Creates a lease that starts now.
+    pub(crate) fn new(lasts: Duration) -> Self {
+        let lease = Lease {
+            lasts,
+            renewed: AtomicU64::new(0),
+            lost: AtomicBool::new(false),
+        };
+        lease.renew(clock::since_boot());
+        lease
+    }
+
+    /// Records that a heartbeat sent at `sent` was accepted.
+    pub(crate) fn renew(&self, sent: Duration) {
+        let sent = u64::try_from(sent.as_millis()).unwrap_or(u64::MAX);
+        self.renewed.store(sent, Ordering::Relaxed);
+    }
+
+    /// Gives the lease up permanently. Returns `false` if it was lost before.
+    pub(crate) fn lose(&self) -> bool {
+        !self.lost.swap(true, Ordering::Relaxed)
+    }
+
+    /// Whether it was given up or has run out.
+    pub(crate) fn is_lost(&self) -> bool {
+        self.lost.load(Ordering::Relaxed) || self.has_run_out()
+    }
+
+    /// Whether the last heartbeat is too long ago.
+    pub(crate) fn has_run_out(&self) -> bool {
+        self.age() > self.lasts
+    }
+
+    /// Returns how long it lasts without another heartbeat.
+    pub(crate) fn left(&self) -> Duration {
+        self.lasts.saturating_sub(self.age())
+    }
+
+    /// Returns the time since the last accepted heartbeat.
+    pub(crate) fn age(&self) -> Duration {
+        let renewed = Duration::from_millis(self.renewed.load(Ordering::Relaxed));
+        clock::since_boot().saturating_sub(renewed)
+    }
+}
+
+// --- How long a run of a job may take, and what happens to one that takes longer ---
+
+/// What happens to a job that exceeded its [`timeout`](crate::Policy::timeout).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum OnTimeout {
+    /// The attempt has failed like any other: the job is retried after the back-off, if an attempt
+    /// is left. An at-most-once job fails, and so does any whose delivery is not at least once if it
+    /// had to be stopped by force.
+    #[default]
+    Retry,
+    /// The job fails, even if attempts are left.
+    Fail,
+    /// The job is discarded: it has not failed, and is kept like a finished job, with the reason.
+    Discard,
+}
+
+/// A duration as stored in a column.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub(crate) struct Span(#[serde(with = "crate::job::policy::millis")] pub(crate) Duration);
+
+/// How long after the timeout the process of a job that continues is stopped.
+pub(crate) const GRACE: Duration = Duration::from_secs(5);
+
+/// The time limits of one run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Limit {
+    pub(crate) timeout: Duration,
+    pub(crate) grace: Duration,
+}
+
+/// Practically no limit: `Duration::MAX`, shortened to what a column holds.
+pub(crate) const NEVER: Duration = Duration::from_millis(u64::MAX);
+
+// --- The steps of a job, as its current run has them ---
+
+/// The steps of a job, as its current run has them.
+#[derive(Debug, Default)]
+pub(crate) struct Steps(pub(crate) Mutex<Memory>);
+
+#[derive(Debug, Default)]
+pub(crate) struct Memory {
+    /// Steps of earlier runs that this run has not reached yet, once they have been read.
+    pub(crate) behind: Option<HashMap<String, String>>,
+    /// Whether a step of an earlier run was found before they were read.
+    pub(crate) has_found_some: bool,
+    /// Steps that this run has reached.
+    pub(crate) passed: HashSet<String>,
+    /// The step at which this run has asked to wait.
+    pub(crate) waits_at: Option<String>,
+}
+
+impl Steps {
+    pub(crate) fn with<T>(&self, work: impl FnOnce(&mut Memory) -> T) -> T {
+        let Steps(memory) = self;
+        work(&mut memory.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Returns the step at which the run has asked to wait, if it has.
+    pub(crate) fn waits_at(&self) -> Option<String> {
+        self.with(|steps| steps.waits_at.clone())
+    }
+}
+
+/// The error of a job that goes on after it has asked to wait.
+pub(crate) fn ignored(step: &str) -> JobError {
+    let message = format!(
+        "the job went on after its wait at the step `{step}` had started: return the error of the wait with `?`"
+    );
+    JobError::new("wait_ignored", message).fail()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::job::signals::Signals;
+    use crate::job::running::Signals;
     use std::sync::Arc;
 
     const SECOND: Duration = Duration::from_secs(1);
@@ -389,5 +547,59 @@ mod tests {
         live.carried(&third);
         live.tell(Progress::new(2.0, "a".to_owned()));
         assert!(live.news().is_none());
+    }
+}
+
+#[cfg(test)]
+mod timeout_tests {
+    use super::*;
+    use crate::db::model::outcome::Ending;
+    use crate::job::error::{Interrupted, JobError};
+    use crate::job::policy::Delivery;
+    use crate::job::policy::Policy;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    #[test]
+    fn an_endless_timeout_is_none_stored_or_not() {
+        let policy = Policy::new().timeout(Duration::MAX);
+        assert_eq!(policy.limit(), None);
+        let column = policy.to_column().unwrap();
+        let read = Policy::of_columns(Some(&column), None, false);
+        assert_eq!(read.limit(), None);
+        let stubborn = read.or(&Policy::new().timeout(SECOND));
+        assert_eq!(stubborn.limit(), None, "it overrides the type's");
+    }
+
+    #[test]
+    fn a_column_holds_all_of_it() {
+        let policy = Policy::new()
+            .timeout(2 * SECOND)
+            .timeout_grace(SECOND)
+            .on_timeout(OnTimeout::Discard);
+        let column = policy.to_column().unwrap();
+        assert_eq!(
+            column,
+            r#"{"timeout":2000,"timeout_grace":1000,"on_timeout":"discard"}"#
+        );
+        assert_eq!(Policy::of_columns(Some(&column), None, false), policy);
+    }
+
+    #[test]
+    fn the_policy_decides_what_a_timeout_means() {
+        let judge = |policy: &Policy, attempt| {
+            policy.judge(attempt, &JobError::from(Interrupted::TimedOut), None)
+        };
+        let policy = Policy::new().max_attempts(2).timeout(SECOND);
+        assert!(
+            matches!(judge(&policy, 1), Ending::Retry(failure, _) if failure.kind == "timeout")
+        );
+        assert!(matches!(judge(&policy, 2), Ending::Fail(_)));
+        let fail = policy.clone().on_timeout(OnTimeout::Fail);
+        assert!(matches!(judge(&fail, 1), Ending::Fail(_)));
+        let discard = policy.clone().on_timeout(OnTimeout::Discard);
+        assert!(matches!(judge(&discard, 2), Ending::Discard(_)));
+        let once = policy.delivery(Delivery::AtMostOnce);
+        assert!(matches!(judge(&once, 1), Ending::Fail(_)));
     }
 }

@@ -12,7 +12,7 @@ use crate::error::Doing;
 use crate::job::arguments::readable::to_json;
 use crate::job::context::{Context, Run};
 use crate::job::error::{Interrupted, JobError, JobResult};
-use crate::job::step_memory::{Memory, ignored};
+use crate::job::running::{Memory, ignored};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 

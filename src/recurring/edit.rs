@@ -7,7 +7,7 @@ use crate::db::transition::schedule;
 use crate::db::{AsConn, Conn, own};
 use crate::error::{Doing, Error, Result};
 use crate::job::arguments::unlisted;
-use crate::job::extras::internal::refuse_classes;
+use crate::job::extras::refuse_classes;
 use crate::job::new_job::NewJob;
 use crate::recurring::audited::record;
 use crate::recurring::schedule::{Schedule, time_zone};

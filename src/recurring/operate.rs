@@ -6,7 +6,7 @@ use crate::db::transition::operators::{AuditEffect, AuditTrail};
 use crate::db::transition::{fire, schedule};
 use crate::db::{AsConn, own};
 use crate::error::{Doing, Result};
-use crate::job::extras::internal::refuse_classes;
+use crate::job::extras::refuse_classes;
 use crate::job::id::JobId;
 use crate::recurring::audited::record;
 use crate::recurring::stored::Stored;

@@ -2,8 +2,7 @@
 
 use crate::db::model::recurring::Overlap;
 use crate::error::Result;
-use crate::job::policy::Policy;
-use crate::job::policy::delivery::Delivery;
+use crate::job::policy::{Delivery, Policy};
 use crate::job::registry::Registry;
 use crate::recurring::missed::{MissedTicks, humane};
 use crate::recurring::task::RecurringTask;

@@ -2,14 +2,12 @@
 
 use crate::db::model::recurring::{Definition, Overlap};
 use crate::error::{Error, Result};
-use crate::job::arguments::decode::decode;
-use crate::job::arguments::listed;
 use crate::job::arguments::readable::written;
+use crate::job::arguments::{decode, listed};
 use crate::job::class::Job;
 use crate::job::concurrency::Concurrency;
 use crate::job::new_job::NewJob;
-use crate::job::policy::Policy;
-use crate::job::policy::delivery::Delivery;
+use crate::job::policy::{Delivery, Policy};
 use crate::queue::check_name;
 use crate::recurring::missed::MissedTicks;
 use crate::recurring::schedule::Schedule;

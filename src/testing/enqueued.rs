@@ -4,7 +4,7 @@ use crate::db::AsConn;
 use crate::db::model::extras::Extras;
 use crate::db::test_support::{self, WaitingJob};
 use crate::error::{Doing, Error, Result};
-use crate::job::arguments::decode::decode_version;
+use crate::job::arguments::decode_version;
 use crate::job::class::Job;
 use crate::job::error::JobError;
 use crate::job::id::JobId;

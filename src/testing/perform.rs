@@ -2,20 +2,16 @@
 
 use crate::db::Database;
 use crate::db::model::claim::{Fence, FinishedRow};
-use crate::job::arguments::decode::decode;
-use crate::job::around::caught::performing;
+use crate::job::arguments::decode;
+use crate::job::around::performing;
 use crate::job::class::Job;
-use crate::job::context::{Context, Run};
+use crate::job::context::{Context, Run, RunTrace};
 use crate::job::error::JobError;
-use crate::job::lease::Lease;
 use crate::job::new_job::NewJob;
 use crate::job::policy::Policy;
 use crate::job::redact::Cover;
 use crate::job::registry::Registry;
-use crate::job::run_trace::RunTrace;
-use crate::job::running::Live;
-use crate::job::signals::Signals;
-use crate::job::step_memory::Steps;
+use crate::job::running::{Lease, Live, Signals, Steps};
 use crate::retention::Retention;
 use serde_json::Value;
 use std::sync::Arc;

@@ -4,8 +4,7 @@ use crate::admin::job_info::{TaskInfo, TaskStatus};
 use crate::db::Conn;
 use crate::db::query::explain;
 use crate::db::table::expiries;
-use crate::job::policy::Policy;
-use crate::job::policy::delivery::Delivery;
+use crate::job::policy::{Delivery, Policy};
 use chrono::{DateTime, NaiveDateTime, Utc};
 use diesel::QueryResult;
 

@@ -24,7 +24,7 @@ use crate::db::table::run_time::limits;
 use crate::db::{AsConn, Conn, own};
 use crate::error::{Doing, Result};
 use crate::job::id::{BatchId, JobId};
-use crate::job::policy::delivery::Delivery;
+use crate::job::policy::Delivery;
 use chrono::{DateTime, NaiveDateTime, Utc};
 use diesel::QueryResult;
 

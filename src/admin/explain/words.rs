@@ -2,14 +2,13 @@
 
 use crate::admin::explain::job_limits::NotRetried;
 use crate::admin::explain::obstacles::Obstacle;
-use crate::admin::explain::parents;
 use crate::admin::explain::word::{Word, Words, text};
-use crate::admin::explain::{Explanation, Reason};
+use crate::admin::explain::{Explanation, Reason, parents};
 use crate::admin::job_info::TaskStatus;
 use crate::clock;
 use crate::db::query::explain::MOST;
 use crate::job::id::JobId;
-use crate::job::policy::delivery::Delivery;
+use crate::job::policy::Delivery;
 use chrono::{DateTime, Utc};
 use std::time::Duration;
 

@@ -2,9 +2,8 @@
 
 use crate::cli::values;
 use crate::job::new_job::NewJob;
-use crate::job::policy::Policy;
 use crate::job::policy::backoff::Backoff;
-use crate::job::policy::delivery::Delivery;
+use crate::job::policy::{Delivery, Policy};
 use chrono::{DateTime, Utc};
 use clap::ValueEnum;
 use std::time::Duration;

@@ -5,9 +5,9 @@ use crate::db::transition::enqueue::{flows, whole};
 use crate::db::{AsConn, own};
 use crate::error::{Doing as _, Error, Result};
 use crate::flow::batch::to_job::ToNewJob;
-use crate::job::enqueue_all::enqueue_in;
 use crate::job::enqueued::Enqueued;
 use crate::job::id::BatchId;
+use crate::job::new_job::enqueue_in;
 
 impl BatchId {
     /// Enqueues jobs that belong to this batch too, all of them or none.

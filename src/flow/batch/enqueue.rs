@@ -8,11 +8,10 @@ use crate::db::transition::enqueue::{flows, whole};
 use crate::db::{AsConn, Conn, own};
 use crate::error::{Doing as _, Error, Result};
 use crate::flow::batch::{Batch, ToAdd};
-use crate::job::enqueue_all::enqueue_in;
 use crate::job::enqueued::Enqueued;
-use crate::job::extras::internal::refuse_named;
+use crate::job::extras::refuse_named;
 use crate::job::id::BatchId;
-use crate::job::new_job::NewJob;
+use crate::job::new_job::{NewJob, enqueue_in};
 use crate::job::unknown_parents::refuse_unknown;
 use crate::queue::check_name;
 

@@ -9,10 +9,9 @@ use crate::error::{Doing as _, Error, Result};
 use crate::flow::batch::Batch;
 use crate::flow::batch::enqueue::{EnqueuedBatch, insert};
 use crate::flow::graph::{Flow, FlowWork};
-use crate::job::enqueue_all::enqueue_each;
 use crate::job::enqueued::Enqueued;
-use crate::job::new_job::NewJob;
 use crate::job::new_job::parents::check_parents;
+use crate::job::new_job::{NewJob, enqueue_each};
 use crate::job::unknown_parents::{name_unknown, refuse_unknown_of};
 use std::collections::BTreeMap;
 

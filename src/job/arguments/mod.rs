@@ -1,14 +1,14 @@
 //! Which JSON texts a database can store and a worker can read again, and how Ruby writes them.
 
-mod bounds;
-pub(crate) mod decode;
-mod encode;
 pub(crate) mod envelope;
 mod finite;
 pub(crate) mod readable;
-mod shape;
 
-use serde::de::IgnoredAny;
+use crate::job::class::Job;
+use crate::job::error::JobError;
+use crate::job::redact;
+use serde::de::{DeserializeOwned, IgnoredAny};
+use serde_json::{Map, Value};
 
 /// `serde_json` writes any depth but reads only 127 levels, and an envelope needs some of them.
 pub(crate) const MAX_DEPTH: usize = 120;
@@ -75,6 +75,160 @@ pub(crate) fn unlisted(arguments: &str) -> &str {
         inner.starts_with(['{', '[']) && serde_json::from_str::<IgnoredAny>(inner).is_ok()
     });
     inner.unwrap_or(arguments)
+}
+
+// --- Reads the arguments of jobs, of any version ---
+
+/// Returns the error of a job whose arguments do not match its class.
+pub(crate) fn undecodable(
+    name: &str,
+    redact: &[&str],
+    arguments: &str,
+    error: &serde_json::Error,
+) -> JobError {
+    let reason = redact::hide_in_text(error.to_string(), arguments, redact);
+    JobError::new(
+        "undecodable_arguments",
+        format!("the arguments do not match `{name}`: {reason}"),
+    )
+}
+
+/// Decodes arguments that a caller gave as text.
+pub(crate) fn from_text<A>(
+    arguments: &str,
+    redact: &[&str],
+    decode: impl Fn(&str) -> Result<A, serde_json::Error>,
+) -> Result<A, String> {
+    or_none(arguments, decode).map_err(|error| {
+        let reason = redact::hide_in_text(error.to_string(), arguments, redact);
+        format!("the arguments do not match its type: {reason}")
+    })
+}
+
+/// Decodes arguments of this version that a caller gave as text.
+pub(crate) fn from_text_of_version<J: Job>(arguments: &str, version: u32) -> Result<J, String> {
+    check_version(version, J::VERSION)?;
+    if version == J::VERSION {
+        return from_text(arguments, J::REDACT, decode::<J>);
+    }
+    let decode = |text: &str| decode_version::<J>(text, version);
+    or_none(arguments, decode).map_err(|error| error.to_string())
+}
+
+/// Refuses arguments of a version that no code of this program can read.
+pub(crate) fn check_version(version: u32, known: u32) -> Result<(), String> {
+    match version > known {
+        true => Err(format!(
+            "its arguments have version {version}, and this program only knows versions up to {known}; \
+             enqueue it with a newer program"
+        )),
+        false => Ok(()),
+    }
+}
+
+/// Decodes arguments; `null` also means none: those of a unit struct, or of a type without required
+/// fields.
+fn or_none<A, E>(arguments: &str, decode: impl Fn(&str) -> Result<A, E>) -> Result<A, E> {
+    match (decode(arguments), arguments.trim()) {
+        (Err(error), "null") => decode("{}").map_err(|_| error),
+        (decoded, _) => decoded,
+    }
+}
+
+/// Reads arguments of this version or an older one.
+///
+/// # Errors
+/// If they do not match the type, or its `upcast` returns an error.
+pub(crate) fn decode_version<J: Job>(arguments: &str, version: u32) -> Result<J, JobError> {
+    let mismatch = |error| undecodable(J::NAME, J::REDACT, arguments, &error);
+    if version >= J::VERSION {
+        return decode(arguments).map_err(mismatch);
+    }
+    let old = plain_value(arguments, J::NAME, J::ALIASES).map_err(mismatch)?;
+    let new = J::upcast(version, old)?;
+    let upcast = new.to_string();
+    decode_plain(&upcast).map_err(|error| {
+        let reason = redact::hide_in_text(error.to_string(), arguments, J::REDACT);
+        let reason = redact::hide_in_text(reason, &upcast, J::REDACT);
+        JobError::new(
+            "undecodable_arguments",
+            format!(
+                "the arguments of version {version}, as `upcast` returned them, do not match `{}`: {reason}",
+                J::NAME
+            ),
+        )
+    })
+}
+
+/// Reads the arguments of a job type, of its version.
+pub(crate) fn decode<J: Job>(arguments: &str) -> Result<J, serde_json::Error> {
+    decode_as(arguments, J::NAME, J::ALIASES)
+}
+
+/// Reads arguments: the job's own JSON, or Active Job's envelope if Ruby enqueued it, whose first
+/// argument must be the hash of fields.
+///
+/// The envelope is tried first: a type without required fields would also decode from the envelope
+/// itself, and lose its contents.
+pub(crate) fn decode_as<A: DeserializeOwned>(
+    arguments: &str,
+    name: &str,
+    aliases: &[&str],
+) -> Result<A, serde_json::Error> {
+    let plain = decode_plain(arguments);
+    let Some(fields) = envelope_fields(arguments) else {
+        return plain;
+    };
+    match list_of(fields, plain.is_err(), name, aliases) {
+        Some(list) => envelope::read(list, arguments),
+        None => plain,
+    }
+}
+
+/// Reads arguments that are in no envelope.
+fn decode_plain<A: DeserializeOwned>(arguments: &str) -> Result<A, serde_json::Error> {
+    match (serde_json::from_str(arguments), arguments) {
+        // No arguments, in either notation.
+        (Err(error), "{}") => serde_json::from_str("null").map_err(|_| error),
+        (plain, _) => plain,
+    }
+}
+
+/// Returns arguments of any version as JSON, out of their envelope.
+fn plain_value(arguments: &str, name: &str, aliases: &[&str]) -> Result<Value, serde_json::Error> {
+    let list = envelope_fields(arguments).and_then(|fields| list_of(fields, false, name, aliases));
+    match list {
+        Some(list) => envelope::read(list, arguments),
+        None => serde_json::from_str(arguments),
+    }
+}
+
+/// Returns the fields of what may be an envelope.
+fn envelope_fields(arguments: &str) -> Option<Map<String, Value>> {
+    if !arguments.contains("\"job_class\"") {
+        return None;
+    }
+    serde_json::from_str(arguments).ok()
+}
+
+/// Returns the list of arguments, if the fields are those of an envelope. If they match no job
+/// otherwise, any list is one.
+fn list_of(
+    mut fields: Map<String, Value>,
+    is_only_way: bool,
+    name: &str,
+    aliases: &[&str],
+) -> Option<Vec<Value>> {
+    // A type without required fields would accept the envelope as its own JSON.
+    let is_from_ruby = fields.contains_key("executions")
+        || fields
+            .get("job_class")
+            .and_then(Value::as_str)
+            .is_some_and(|class| class == name || aliases.contains(&class));
+    match fields.remove("arguments") {
+        Some(Value::Array(list)) if is_from_ruby || is_only_way => Some(list),
+        _ => None,
+    }
 }
 
 #[cfg(test)]

@@ -1,9 +1,13 @@
 //! Refuses what no worker could read again, where the caller can still correct it.
 
+use crate::db::model::new_row::NewRow;
 use crate::error::{Error, Result};
-use crate::job::arguments::envelope::too_large;
+use crate::job::arguments::envelope::{self, too_large};
 use crate::job::arguments::finite::{self, joined};
-use crate::job::arguments::{is_too_deep, shape};
+use crate::job::arguments::{MAX_DEPTH, decode, has_escaped_nul, is_too_deep};
+use crate::job::class::Job;
+use crate::job::extras::PublicAccess;
+use crate::job::new_job::NewJob;
 use crate::job::redact;
 use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde::ser::Serialize;
@@ -23,13 +27,13 @@ pub(crate) fn written<A: Serialize>(
     };
     let text = to_json(arguments)
         .map_err(|reason| refused(format!("its arguments cannot be written as JSON: {reason}")))?;
-    let shape = shape::of::<A>(&text);
-    if shape::was_read(shape) {
+    let shape = envelope::of::<A>(&text);
+    if envelope::was_read(shape) {
         return Ok(text);
     }
     match decode(&text) {
         Ok(_) => {
-            shape::note_read(shape);
+            envelope::note_read(shape);
             Ok(text)
         }
         // The bounds have an error of their own.
@@ -202,6 +206,98 @@ impl<'de> Visitor<'de> for Readable {
     fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> std::result::Result<Self, A::Error> {
         while fields.next_entry::<Readable, Readable>()?.is_some() {}
         Ok(self)
+    }
+}
+
+// --- The bounds of what a job carries ---
+
+impl NewJob {
+    /// Rejects arguments, tags and metadata that a database would reject or a worker could not read.
+    pub(crate) fn check_arguments(&self) -> Result<()> {
+        let refused = |reason: String| {
+            Err(Error::InvalidJob {
+                class: self.row.class_name.clone(),
+                reason,
+            })
+        };
+        let extras = self.policy.extras.as_ref();
+        if let Some(problem) = extras.and_then(|extras| extras.problem()) {
+            return refused(problem);
+        }
+        let extras = self.extras_text();
+        let size = self.row.arguments.len() + extras.len();
+        if size > self.max_arguments {
+            let what = if extras.is_empty() {
+                "arguments"
+            } else {
+                "arguments, tags and metadata"
+            };
+            return refused(format!(
+                "its {what} take {size} bytes, more than the {} allowed; store the data elsewhere and \
+                 pass a reference, or raise `MAX_ARGUMENTS`",
+                self.max_arguments
+            ));
+        }
+        // In JSON a NUL is always escaped; text with a raw one is not JSON.
+        if self.row.arguments.contains('\0') || has_escaped_nul(&self.row.arguments) {
+            return refused(
+                "its arguments contain a NUL character, which Postgres cannot keep; encode binary data"
+                    .to_owned(),
+            );
+        }
+        if has_escaped_nul(&extras) {
+            return refused("its metadata contains a NUL character".to_owned());
+        }
+        if is_too_deep(&self.row.arguments) || is_too_deep(&extras) {
+            return refused(format!(
+                "its arguments or metadata are nested deeper than {MAX_DEPTH} arrays and objects, and could not be \
+                 decoded again; store the data elsewhere and pass a reference"
+            ));
+        }
+        if self.is_text
+            && let Some(problem) = problem_of(&self.row.arguments)
+        {
+            return refused(problem);
+        }
+        Ok(())
+    }
+
+    /// Returns the tags and metadata as they are stored, or an empty text.
+    fn extras_text(&self) -> String {
+        let extras = self.policy.extras.as_ref();
+        let extras = extras.filter(|extras| !extras.tags.is_empty() || !extras.meta.is_empty());
+        let text = extras.and_then(|extras| serde_json::to_string(extras).ok());
+        text.unwrap_or_default()
+    }
+}
+
+// --- Creates jobs from the values of their types ---
+
+impl NewJob {
+    /// Creates a job with the given arguments and the defaults of its type.
+    ///
+    /// # Errors
+    /// If the arguments cannot be serialized to JSON, or cannot be read from it again: a float is NaN
+    /// or infinite, for example.
+    pub fn new<J: Job>(job: &J) -> Result<Self> {
+        let arguments = written(J::NAME, job, J::REDACT, decode::<J>)?;
+        let (class, queue) = (J::NAME.to_owned(), J::QUEUE.to_owned());
+        let mut row = NewRow::new(class, arguments, queue, J::PRIORITY);
+        row.unique_id = job.unique_id();
+        Ok(NewJob {
+            row,
+            policy: J::policy().with_version(J::VERSION),
+            concurrency: job.concurrency(),
+            quota: job.quota(),
+            max_arguments: J::MAX_ARGUMENTS,
+            is_text: false,
+            access: PublicAccess {
+                wants_token: false,
+                shows_result: J::PUBLIC_RESULT,
+            },
+            ruby: None,
+            follows: None,
+        })
     }
 }
 

@@ -2,8 +2,7 @@
 
 use crate::job::context::Context;
 use crate::job::new_job::NewJob;
-use crate::job::policy::Policy;
-use crate::job::policy::propagation::PropagationStyle;
+use crate::job::policy::{Policy, PropagationStyle};
 
 impl NewJob {
     /// Sets the trace context of the enqueue, as a header `traceparent` of W3C Trace Context.

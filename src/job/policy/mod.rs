@@ -1,24 +1,18 @@
 //! What happens to a job that does not simply succeed, and what is kept of it.
 
 pub(crate) mod backoff;
-mod by_time;
-pub(crate) mod delivery;
-pub(crate) mod job_failed;
-pub(crate) mod limit_kinds;
 pub(crate) mod millis;
-pub(crate) mod propagation;
 pub(crate) mod quota;
 mod time_limits;
 
 use crate::db::model::extras::{Extras, FollowUpJob, readable};
 use crate::db::model::new_row::{OnConflict, UniqueScope};
-use crate::job::policy::backoff::Backoff;
-use crate::job::policy::delivery::Delivery;
-use crate::job::policy::limit_kinds::{Expiry, RetryLimit};
-use crate::job::policy::propagation::PropagationStyle;
-use crate::job::timeout::{GRACE, Limit, NEVER, OnTimeout, Span};
+use crate::job::id::JobId;
+use crate::job::policy::backoff::{Backoff, Expiry, RetryLimit};
+use crate::job::running::{GRACE, Limit, NEVER, OnTimeout, Span};
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use std::time::Duration;
 
 /// How a job is run: attempts, timeouts, delivery, uniqueness and what is kept.
@@ -323,6 +317,121 @@ impl Policy {
             grace: self.timeout_grace.map_or(GRACE, |grace| grace.0),
         })
     }
+}
+
+// --- How many times a job may start ---
+
+/// How many times a job may start.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Delivery {
+    /// The job runs until the outcome of one run is stored in the database.
+    ///
+    /// A run that was cut short is repeated, so effects outside the database may happen twice.
+    #[default]
+    AtLeastOnce,
+    /// The job runs once or not at all.
+    ///
+    /// An uncertain outcome is never resolved by running the job again. The job fails, to be
+    /// checked by hand, if its process dies during the run or the shutdown deadline passes. It also
+    /// fails if it exceeds its timeout or returns an error. Only a job that was claimed but not
+    /// started goes back to the queue.
+    AtMostOnce,
+    /// The job runs again only after a run whose outcome is known.
+    ///
+    /// If the job's code returns, its outcome is known: an error, a panic, a snooze, and an
+    /// interruption that the job noticed itself are treated as with
+    /// [`AtLeastOnce`](Self::AtLeastOnce), with as many attempts as the policy has. If a run is cut
+    /// off, because its process died, the shutdown deadline passed or the job overran its timeout
+    /// and the grace, the job fails with the kind `outcome_unknown`, to be checked by hand, as with
+    /// [`AtMostOnce`](Self::AtMostOnce).
+    ///
+    /// Programs of versions without this value treat such jobs as at most once.
+    AfterKnownOutcome,
+}
+
+impl Delivery {
+    /// Returns the delivery that every version knows, as columns of their own name it.
+    pub(crate) fn as_every_version_knows_it(self) -> Self {
+        match self {
+            Delivery::AfterKnownOutcome => Delivery::AtMostOnce,
+            other => other,
+        }
+    }
+
+    /// Returns the delivery of a stored value and the refinement of it in the policy.
+    pub(crate) fn refined(stored: Option<Self>, refinement: Option<Self>) -> Option<Self> {
+        match (stored, refinement) {
+            (Some(Delivery::AtMostOnce), Some(Delivery::AfterKnownOutcome)) => refinement,
+            _ => stored,
+        }
+    }
+
+    /// Whether the policy's JSON does not have to name it.
+    pub(crate) fn is_stored_elsewhere(delivery: &Option<Self>) -> bool {
+        *delivery != Some(Delivery::AfterKnownOutcome)
+    }
+}
+
+// --- The arguments of a job that follows a failure ---
+
+/// The arguments of a job that [`Policy::on_failure`](crate::Policy::on_failure) enqueued: which job failed, and why.
+///
+/// ```
+/// use serde::{Deserialize, Serialize};
+/// use windlass::{Context, Job, JobFailed, JobResult, Policy};
+///
+/// #[derive(Serialize, Deserialize)]
+/// struct TellSupport(JobFailed);
+///
+/// impl Job for TellSupport {
+///     const NAME: &'static str = "tell_support";
+///     type State = ();
+///     type Output = ();
+///     fn perform(self, _cx: &Context<'_, ()>) -> JobResult {
+///         println!("{} {}: {}", self.0.class_name, self.0.job_id, self.0.message);
+///         Ok(())
+///     }
+/// }
+///
+/// let policy = Policy::new().max_attempts(3).on_failure::<TellSupport>();
+/// # let _ = policy;
+/// ```
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct JobFailed {
+    /// The job that failed.
+    pub job_id: JobId,
+    /// Its class.
+    pub class_name: String,
+    /// Its queue.
+    pub queue_name: String,
+    /// Its arguments.
+    pub arguments: Value,
+    /// The number of attempts made.
+    pub attempts: u32,
+    /// The kind of its last error.
+    pub kind: String,
+    /// The message of its last error.
+    pub message: String,
+}
+
+// --- How the span of a run belongs to the trace of the enqueue ---
+
+/// How the span of a run belongs to the trace in which the job was enqueued.
+///
+/// This only matters in programs with the feature `otel`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum PropagationStyle {
+    /// The span starts a trace of its own, with a link to the enqueue.
+    #[default]
+    Link,
+    /// The span of the first run is a child of the enqueue, in the same trace and sampled with it.
+    /// Later runs, and jobs that were enqueued for a later time, have a link: a trace should not
+    /// be open for hours.
+    Child,
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use crate::db::model::outcome::{Ending, JobFailure};
 use crate::error::Result;
 use crate::job::context::Run;
 use crate::job::enqueued::Enqueued;
-use crate::job::policy::propagation::PropagationStyle;
+use crate::job::policy::PropagationStyle;
 use crate::job::running::Live;
 use crate::job::trace::conventions;
 use opentelemetry::trace::{

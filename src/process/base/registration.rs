@@ -3,7 +3,7 @@
 use crate::clock;
 use crate::db::table::processes::{self, NewProcess};
 use crate::error::Error;
-use crate::job::lease::Lease;
+use crate::job::running::Lease;
 use crate::process::base::parent;
 use crate::process::base::session::Session;
 use std::sync::Arc;

@@ -5,8 +5,7 @@
 use crate::db::model::new_row::{OnConflict, UniqueScope};
 use crate::job::concurrency::{Concurrency, LimitConflict};
 use crate::job::new_job::NewJob;
-use crate::job::policy::Policy;
-use crate::job::policy::delivery::Delivery;
+use crate::job::policy::{Delivery, Policy};
 use crate::web::access::limits::TokenLimits;
 use crate::web::access::viewer::Viewer;
 use crate::web::http::page_error::PageError;

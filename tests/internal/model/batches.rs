@@ -20,7 +20,7 @@ use crate::db::table::claimed::EndedClaims;
 use crate::db::table::flows::batches::{self, Addition, NewBatchRow};
 use crate::db::transition::enqueue::{self, flows};
 use crate::db::transition::{clear, finish};
-use crate::job::policy::delivery::Delivery;
+use crate::job::policy::Delivery;
 use diesel::QueryResult;
 use std::collections::BTreeSet;
 use std::time::Duration;

@@ -7,7 +7,7 @@ use crate::db::internal_tests::model::transitions::Taken;
 use crate::db::model::claim::EqualJobs;
 use crate::db::model::new_row::NewLimit;
 use crate::db::transition::promote;
-use crate::job::policy::delivery::Delivery;
+use crate::job::policy::Delivery;
 use diesel::QueryResult;
 use std::collections::BTreeSet;
 

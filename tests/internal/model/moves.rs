@@ -11,7 +11,7 @@ use crate::db::table::expiries;
 use crate::db::transition::clear::{self, ClearLimits};
 use crate::db::transition::dispatch;
 use crate::db::transition::operate::{self, AtMostOnce, CancelledJobs, RunTime};
-use crate::job::policy::delivery::Delivery;
+use crate::job::policy::Delivery;
 use diesel::QueryResult;
 use std::collections::BTreeSet;
 use std::time::Duration;

@@ -5,7 +5,7 @@ use crate::db::internal_tests::model::look::Seen;
 use crate::db::internal_tests::model::state::{Claim, Due, Job, Model, Place, Process, forgotten};
 use crate::db::internal_tests::model::step::{By, End, LastRetry, New, Next, Sight, Step, Which};
 use crate::db::transition::operate::edit::EditOutcome;
-use crate::job::policy::delivery::Delivery;
+use crate::job::policy::Delivery;
 use std::collections::BTreeSet;
 
 #[derive(Debug, Clone, PartialEq)]

@@ -10,7 +10,7 @@ use crate::db::model::extras::TagChange;
 use crate::db::table::run_time::class_pauses;
 use crate::db::transition::operate::edit::{self, EditOutcome, NewArguments};
 use crate::db::transition::pause;
-use crate::job::policy::delivery::Delivery;
+use crate::job::policy::Delivery;
 use diesel::QueryResult;
 use std::collections::BTreeSet;
 

@@ -4,7 +4,7 @@
 
 use crate::db::model::claim::EqualJobs;
 use crate::db::transition::flows::admit::NESTED;
-use crate::job::policy::delivery::Delivery;
+use crate::job::policy::Delivery;
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;

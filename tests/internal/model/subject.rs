@@ -9,7 +9,7 @@ use crate::db::internal_tests::model::reference::Answer;
 use crate::db::internal_tests::model::state::{Due, Job, Model, Place};
 use crate::db::internal_tests::model::step::{CLASSES, QUEUES, Step};
 use crate::db::internal_tests::model::transitions::{Taken, set_due};
-use crate::job::policy::delivery::Delivery;
+use crate::job::policy::Delivery;
 use diesel::QueryResult;
 
 pub struct Subject {

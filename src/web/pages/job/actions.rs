@@ -3,7 +3,7 @@
 use crate::admin::details::JobDetails;
 use crate::admin::explain::Reason;
 use crate::admin::job_info::TaskStatus;
-use crate::job::policy::delivery::Delivery;
+use crate::job::policy::Delivery;
 
 /// The actions on a job. `Ok` if it is possible; otherwise why not.
 #[derive(Debug, Clone)]

@@ -1,12 +1,10 @@
 //! The classes that a program performs, and how. Generic types end here.
 
-mod by_name;
-
 use crate::db::model::extras::FIRST_VERSION;
 use crate::db::table::classes::NewClass;
-use crate::job::arguments::decode::{decode_version, from_text_of_version};
-use crate::job::around::caught::{NO_STATE, caught};
-use crate::job::around::{self, Around, JobRan, Next};
+use crate::error::{Error, Result};
+use crate::job::arguments::{decode_version, from_text_of_version};
+use crate::job::around::{self, Around, JobRan, NO_STATE, Next, caught};
 use crate::job::class::Job;
 use crate::job::context::{Context, Run};
 use crate::job::error::{JobError, JobOutput, JobResult};
@@ -320,10 +318,68 @@ fn new_job<J: Job>(arguments: &str, version: Option<u32>) -> Result<NewJob, Stri
     NewJob::new(&job).map_err(|error| error.to_string())
 }
 
+// --- Creates jobs from the names of their classes ---
+
+impl Registry {
+    /// Creates a job from the name of its class and its arguments as JSON text, with the queue,
+    /// priority and policy of its type.
+    ///
+    /// `null` means no arguments, whatever the type.
+    ///
+    /// # Errors
+    /// - If the class is not registered, or the arguments do not match its type's version.
+    /// - [`Error::InternalClass`](crate::Error::InternalClass) if its type is
+    ///   [internal](crate::Job::INTERNAL).
+    pub fn new_job(&self, class_name: &str, arguments: &str) -> Result<NewJob> {
+        self.refuse_internal(class_name)?;
+        self.trusted_job(class_name, arguments, None)
+    }
+
+    fn refuse_internal(&self, class_name: &str) -> Result<()> {
+        let class = class_name.to_owned();
+        match self.classes.get(class_name) {
+            Some(known) if known.internal => Err(Error::InternalClass { class }),
+            _ => Ok(()),
+        }
+    }
+
+    /// Creates a job as [`new_job`](Self::new_job) does, from arguments of this version, converted.
+    #[cfg(feature = "cli")]
+    pub(crate) fn new_job_of_version(
+        &self,
+        class_name: &str,
+        arguments: &str,
+        version: u32,
+    ) -> Result<NewJob> {
+        self.refuse_internal(class_name)?;
+        self.trusted_job(class_name, arguments, Some(version))
+    }
+
+    /// Creates a job as [`new_job`](Self::new_job) does, also one of an internal type.
+    pub(crate) fn trusted_job(
+        &self,
+        class_name: &str,
+        arguments: &str,
+        version: Option<u32>,
+    ) -> Result<NewJob> {
+        let refused = |reason: String| Error::InvalidJob {
+            class: class_name.chars().take(80).collect(),
+            reason,
+        };
+        let Some(class) = self.classes.get(class_name) else {
+            let known = self.classes().collect::<Vec<_>>().join("`, `");
+            return Err(refused(format!(
+                "no type of this name is registered in this program; registered are `{known}`"
+            )));
+        };
+        (class.new_job)(arguments, version).map_err(refused)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::job::arguments::decode::decode;
+    use crate::job::arguments::decode;
     use crate::job::error::JobResult;
     use serde::{Deserialize, Serialize};
 

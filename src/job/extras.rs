@@ -1,0 +1,153 @@
+//! What a job carries beside its arguments, and which callers may enqueue it or see it.
+
+use crate::db::model::new_row::{NewQuota, NewRow};
+use crate::db::table::classes;
+use crate::db::table::public_tokens::NewPublicToken;
+use crate::db::transition::enqueue::public_tokens;
+use crate::db::{Conn, Refusal};
+use crate::error::{Doing, Error, Result};
+use crate::job::enqueued::{Enqueued, PublicToken, digest};
+use crate::job::policy::quota::said;
+use std::collections::{BTreeMap, BTreeSet};
+
+// --- Enqueues jobs with public tokens ---
+
+/// Whether a job gets a public token, and what that shows.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct PublicAccess {
+    pub(crate) wants_token: bool,
+    pub(crate) shows_result: bool,
+}
+
+impl PublicAccess {
+    /// Returns a new token and what to store of it, if the job gets one.
+    ///
+    /// # Errors
+    /// As for [`PublicToken::generate`].
+    pub(crate) fn token(self) -> Result<Option<(PublicToken, NewPublicToken)>> {
+        if !self.wants_token {
+            return Ok(None);
+        }
+        let token = PublicToken::generate()?;
+        let new = NewPublicToken {
+            digest: digest(&token.to_string()),
+            shows_result: self.shows_result,
+        };
+        Ok(Some((token, new)))
+    }
+}
+
+/// Inserts jobs, with the tokens of those that ask for one.
+///
+/// # Errors
+/// As for [`PublicToken::generate`], and if a statement fails.
+pub(crate) fn insert_with_tokens(
+    conn: &mut Conn<'_>,
+    rows: &[NewRow],
+    accesses: &[PublicAccess],
+) -> Result<Vec<Enqueued>> {
+    let tokens = accesses.iter().map(|access| access.token());
+    let tokens = tokens.collect::<Result<Vec<_>>>()?;
+    let (tokens, new): (Vec<_>, Vec<_>) = tokens.into_iter().map(Option::unzip).unzip();
+    let inserted = said(public_tokens::insert_all(conn, rows, &new))?;
+    let enqueued = inserted
+        .into_iter()
+        .zip(tokens)
+        .map(|((job, is_stored), token)| Enqueued {
+            public_token: token.filter(|_| is_stored),
+            ..job.into()
+        });
+    Ok(enqueued.collect())
+}
+
+// --- Classes whose jobs are not enqueued by name ---
+
+/// Refuses the classes of jobs that were given by name, and gives the others the quota of their class. Those of Ruby are
+/// known to no worker of Rust, and jobs that wait for others have no quota.
+pub(crate) fn refuse_named(conn: &mut Conn<'_>, rows: &mut [NewRow]) -> Result<()> {
+    let (mut names, mut of_ruby) = (BTreeSet::new(), BTreeSet::new());
+    for row in rows.iter().filter(|row| row.by_name) {
+        match row.active_job_id {
+            Some(_) => of_ruby.insert(&*row.class_name),
+            None => names.insert(&*row.class_name),
+        };
+    }
+    let quotas = checked(conn, &names.into_iter().collect::<Vec<_>>())?;
+    for name in of_ruby {
+        match refuse_classes(conn, &[name]) {
+            Err(Error::UnknownClass { .. }) => {}
+            refused => refused?,
+        }
+    }
+    let by_name = rows.iter_mut().filter(|row| row.by_name);
+    for row in by_name.filter(|row| row.active_job_id.is_none() && row.follows.is_none()) {
+        let quota = quotas.get(&row.class_name);
+        row.quota = row.quota.take().or_else(|| quota.cloned());
+    }
+    Ok(())
+}
+
+/// Refuses classes that a worker has stored as internal and, if unknown classes are refused, those
+/// that no worker has stored.
+pub(crate) fn refuse_classes(conn: &mut Conn<'_>, names: &[&str]) -> Result<()> {
+    checked(conn, names).map(drop)
+}
+
+/// Does the same, and returns the quotas that the others have.
+fn checked(conn: &mut Conn<'_>, names: &[&str]) -> Result<BTreeMap<String, NewQuota>> {
+    if names.is_empty() {
+        return Ok(BTreeMap::new());
+    }
+    let mut quotas = BTreeMap::new();
+    for found in classes::with_rules(conn, names).doing("look the class up")? {
+        let class = found.class_name;
+        if found.internal {
+            return Err(Error::InternalClass { class });
+        } else if !found.is_known {
+            return Err(Error::UnknownClass { class });
+        }
+        let quota = NewQuota::of_column(found.quota.as_deref());
+        quotas.extend(quota.map(|quota| (class, quota)));
+    }
+    Ok(quotas)
+}
+
+// --- Enqueues that have waited for another transaction with the same name ---
+
+/// The most names in an error.
+const FIRST: usize = 5;
+
+/// Says which unique ids and idempotency keys the jobs have, if a lock was not free in time: another transaction with one
+/// of them has not ended.
+pub(crate) fn name_locked<T>(rows: &[NewRow], enqueued: Result<T>) -> Result<T> {
+    let named = rows.iter().find(|row| row.is_named());
+    match (enqueued, named) {
+        (Err(Error::Query { source, .. }), Some(row)) if Refusal::is_lock_timeout(&source) => {
+            Err(Error::NamesLocked {
+                class: row.class_name.clone(),
+                names: names(rows),
+                source,
+            })
+        }
+        (enqueued, _) => enqueued,
+    }
+}
+
+fn names(rows: &[NewRow]) -> String {
+    let of_row = |row: &NewRow| {
+        let unique = row
+            .unique_id
+            .as_ref()
+            .map(|id| format!("the unique id `{id}`"));
+        let key = row
+            .idempotency_key
+            .as_ref()
+            .map(|key| format!("the idempotency key `{key}`"));
+        unique.into_iter().chain(key)
+    };
+    let mut names: Vec<String> = rows.iter().flat_map(of_row).take(FIRST + 1).collect();
+    if names.len() > FIRST {
+        names[FIRST] = "another name of the list".to_owned();
+    }
+    names.join(" or ")
+}
