@@ -4,6 +4,10 @@
 
 pub use crate::db::model::extras::On;
 pub use crate::db::table::claimed::Progress;
+pub use crate::flow::batch::{BatchStatus, EnqueuedBatch, ToNewJob};
+pub use crate::flow::graph::EnqueuedFlow;
+pub use crate::flow::inputs::Joined;
+pub use crate::flow::waits::emit;
 pub use crate::job::enqueued::PublicToken;
 pub use crate::job::new_job::enqueue_all;
 pub use crate::job::new_job::parents::{After, ToParent};
@@ -76,14 +80,8 @@ pub use event::events::Event;
 pub use event::hooks::{Hooks, ProcessInfo};
 pub use event::subscriber::Subscriber;
 pub use flow::batch::Batch;
-pub use flow::batch::enqueue::EnqueuedBatch;
-pub use flow::batch::status::BatchStatus;
-pub use flow::batch::to_job::ToNewJob;
-pub use flow::events::emit;
 pub use flow::graph::Flow;
-pub use flow::graph::enqueue::EnqueuedFlow;
 pub use flow::inputs::{Input, Inputs};
-pub use flow::join::Joined;
 pub use flow::undo::Undo;
 pub use job::around::{JobEnd, JobRan, Next};
 pub use job::class::Job;

@@ -4,7 +4,7 @@ use crate::db::model::extras::{On, Otherwise, Parent};
 use crate::db::transition::enqueue::connect;
 use crate::db::{AsConn, own};
 use crate::error::Doing;
-use crate::flow::batch::to_job::ToNewJob;
+use crate::flow::batch::ToNewJob;
 use crate::job::context::Context;
 use crate::job::error::{JobError, JobResult};
 use serde::Serialize;

@@ -5,7 +5,7 @@ use crate::db::AsConn as _;
 use crate::db::model::wait_keys::WAITS_FOR_EVENT;
 use crate::db::table::semaphores::NEVER_EXPIRES;
 use crate::error::{Doing as _, Result};
-use crate::flow::events::emit;
+use crate::flow::waits::emit;
 use crate::job::class::Job as _;
 use crate::laboratory::comparison::{Ceiling, Comparison, FigureValue};
 use crate::laboratory::jobs::Stamp;

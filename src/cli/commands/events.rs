@@ -4,7 +4,7 @@ use crate::cli::failure::CommandError;
 use crate::cli::select::connect;
 use crate::cli::values;
 use crate::db::Database;
-use crate::flow::events;
+use crate::flow::waits;
 use crate::terminal::output::{self, Report};
 use crate::terminal::table::printable;
 use serde::Serialize;
@@ -57,7 +57,7 @@ struct Emitted<'e> {
 impl Emit {
     fn run(&self, database: &Database) -> Result<Emitted<'_>, CommandError> {
         let payload = values::json(("the payload is", "it"), &self.payload)?;
-        events::emit_json(&mut connect(database)?, &self.name, &payload)?;
+        waits::emit_json(&mut connect(database)?, &self.name, &payload)?;
         Ok(Emitted { event: &self.name })
     }
 }
