@@ -17,14 +17,12 @@ use crate::job::new_job::{NewJob, enqueue_all};
 use crate::job::registry::Registry;
 use crate::job::running::Lease;
 use crate::process::base::registration::Registration;
-use crate::process::base::stop::Stop;
-use crate::process::base::threads;
-use crate::process::worker::adjust::job_threads::JobThreads;
+use crate::process::base::stop::{self, Stop};
+use crate::process::worker::adjust::JobThreads;
 use crate::process::worker::claim::scan_cursors::ScanCursors;
 use crate::process::worker::completion::{CompletedRun, PendingCompletion, grouped, pending};
 use crate::process::worker::in_flight::InFlight;
-use crate::process::worker::pool::{Assignment, Pool, PoolSetup};
-use crate::process::worker::ranked::{Rank, RankedSender};
+use crate::process::worker::pool::{Assignment, Pool, PoolSetup, Rank, RankedSender};
 use crossbeam_channel::{Receiver, bounded, unbounded};
 use std::fmt;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -167,7 +165,7 @@ impl Crew {
 impl Drop for Crew {
     fn drop(&mut self) {
         self.assign = None;
-        self.threads.take().into_iter().for_each(threads::join);
+        self.threads.take().into_iter().for_each(stop::join);
     }
 }
 

@@ -9,7 +9,7 @@ use crate::job::class::Job as _;
 use crate::laboratory::counters;
 use crate::laboratory::jobs::{self, Stamp};
 use crate::laboratory::role::Setup;
-use crate::process::dispatcher::builder::Dispatcher;
+use crate::process::dispatcher::Dispatcher;
 use crate::process::worker::builder::Worker;
 use crate::terminal::output;
 use crossbeam_channel::{Receiver, Sender, never, select, unbounded};

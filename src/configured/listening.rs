@@ -5,7 +5,7 @@ use crate::config::reader::Sourced;
 use crate::config::value::HostPort;
 use crate::db::Database;
 use crate::error::Result;
-use crate::process::supervisor::builder::Supervisor;
+use crate::process::supervisor::Supervisor;
 use crate::process::worker::builder::Worker;
 
 /// A process that may answer probes.

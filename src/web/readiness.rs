@@ -2,7 +2,7 @@
 
 use crate::db::ping;
 use crate::error::Doing as _;
-use crate::process::base::health::state::{Health, HealthCheck};
+use crate::process::base::health::{Health, HealthCheck};
 use crate::web::http::page_error::PageError;
 use crate::web::http::response::Response;
 use crate::web::request::cx::Cx;

@@ -1,6 +1,6 @@
 //! A server that runs.
 
-use crate::process::base::threads;
+use crate::process::base::stop;
 use crate::web::site::Site;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -58,7 +58,7 @@ impl RunningServer {
     /// Waits until the server has ended.
     pub fn wait(mut self) {
         for thread in self.threads.drain(..) {
-            threads::join(thread);
+            stop::join(thread);
         }
     }
 }
@@ -66,6 +66,6 @@ impl RunningServer {
 impl Drop for RunningServer {
     fn drop(&mut self) {
         self.stop();
-        threads::join_within(self.threads.drain(..).collect(), STOP);
+        stop::join_within(self.threads.drain(..).collect(), STOP);
     }
 }

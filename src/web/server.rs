@@ -3,7 +3,7 @@
 use crate::admin::now::queues::Promises;
 use crate::db::Database;
 use crate::error::{Error, Result};
-use crate::process::base::health::state::Health;
+use crate::process::base::health::Health;
 use crate::web::access::viewer::Need;
 use crate::web::dispatch::routes::ROUTES;
 use crate::web::request::route::Route;

@@ -4,7 +4,7 @@ use crate::db::AsConn as _;
 use crate::db::schema::migrate;
 use crate::db::table::web::tokens;
 use crate::error::{Doing as _, Error, Result};
-use crate::process::base::threads;
+use crate::process::base::stop;
 use crate::web::access::addresses::AddressRange;
 use crate::web::access::host;
 use crate::web::access::secret::SecretDigest;
@@ -93,7 +93,7 @@ pub(crate) fn start_on(server: &Server, listener: TcpListener) -> Result<Running
     if server.has_pages() {
         threads.push(watch_ends::start(&site)?);
         let dispatcher = PageDispatcher::new(&site, server.routes, renewals);
-        let sampler = threads::spawn("web-live", move || sampler::run(dispatcher));
+        let sampler = stop::spawn("web-live", move || sampler::run(dispatcher));
         // Without its receiver, the other threads end.
         threads.push(sampler?);
     }

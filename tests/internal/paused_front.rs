@@ -9,7 +9,7 @@ use crate::db::internal_tests::interleavings::world::{World, row};
 use crate::db::model::claim::{ClaimQueues, ClaimRequest, Claimed, Claims};
 use crate::db::model::new_row::NewRow;
 use crate::db::transition::{end, enqueue};
-use crate::process::worker::claim::paused_front::PausedFront;
+use crate::process::worker::claim::class_filter::PausedFront;
 use std::time::Duration;
 
 on_each_database!(

@@ -1,6 +1,5 @@
 //! Recurring tasks that are due in the same second, until the jobs of all are enqueued.
 
-use crate::clock;
 use crate::error::{Doing as _, Error, Result};
 use crate::event::events::Event;
 use crate::event::subscriber::Subscriber;
@@ -9,10 +8,10 @@ use crate::laboratory::comparison::{Ceiling, Comparison, FigureValue};
 use crate::laboratory::jobs::Nothing;
 use crate::laboratory::plain::recurring;
 use crate::laboratory::run::BenchRun;
-use crate::process::scheduler::builder::Scheduler;
+use crate::process::scheduler::Scheduler;
 use crate::recurring::task::RecurringTask;
 use crate::recurring::tasks;
-use crate::testing;
+use crate::{clock, testing};
 use crossbeam_channel::{Sender, unbounded};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;

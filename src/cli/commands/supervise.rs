@@ -8,7 +8,7 @@ use crate::config::reader::Argument;
 use crate::config::recurring::OtherPrograms;
 use crate::db::Database;
 use crate::error::Result;
-use crate::process::supervisor::builder::Supervisor;
+use crate::process::supervisor::Supervisor;
 use crate::process::supervisor::children::Child;
 use std::ffi::OsString;
 use std::path::PathBuf;

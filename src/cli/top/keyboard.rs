@@ -2,7 +2,7 @@
 //! has been taken away, so nothing waits for this thread.
 
 use crate::error::Result;
-use crate::process::base::threads;
+use crate::process::base::stop;
 use crossbeam_channel::{Receiver, RecvTimeoutError, bounded};
 use ratatui::crossterm::event::{self, Event};
 use std::io;
@@ -24,7 +24,7 @@ impl Keyboard {
     /// If the system refuses a thread.
     pub(crate) fn start() -> Result<Self> {
         let (outgoing, events) = bounded(AHEAD);
-        threads::spawn("top-keyboard", move || {
+        stop::spawn("top-keyboard", move || {
             loop {
                 let read = event::read();
                 let is_last = read.is_err();

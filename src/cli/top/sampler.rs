@@ -4,7 +4,7 @@
 use crate::cli::top::look::{TopFindings, TopLook};
 use crate::cli::top::reader::LookReader;
 use crate::error::Result;
-use crate::process::base::threads;
+use crate::process::base::stop;
 use crossbeam_channel::{Receiver, Sender, bounded};
 
 /// What is to be read.
@@ -40,7 +40,7 @@ impl Sampler {
     pub(crate) fn start(mut reader: LookReader) -> Result<Self> {
         let (requests, incoming) = bounded(UNDER_WAY);
         let (outgoing, answers) = bounded(UNDER_WAY);
-        threads::spawn("top-reader", move || {
+        stop::spawn("top-reader", move || {
             for request in &incoming {
                 let answer = match request {
                     LookRequest::Look => reader.look().map(|look| LookAnswer::Look(Box::new(look))),

@@ -1,17 +1,11 @@
 //! What all processes share: registration, heartbeat, stop, threads, signals,
 //! sessions.
 
-pub(crate) mod adjust;
-pub(crate) mod collector;
 pub(crate) mod context;
 pub(crate) mod dispatching;
-pub(crate) mod environment;
-pub(crate) mod exit_codes;
 pub(crate) mod handle;
 pub(crate) mod health;
 pub(crate) mod heartbeat;
-pub(crate) mod heartbeat_guard;
-pub(crate) mod heartbeat_state;
 pub(crate) mod history;
 pub(crate) mod ignored;
 pub(crate) mod liveness;
@@ -19,9 +13,7 @@ pub(crate) mod parent;
 pub(crate) mod registration;
 pub(crate) mod run_hooks;
 pub(crate) mod service;
-pub(crate) mod service_manager;
 pub(crate) mod session;
 pub(crate) mod signals;
 pub(crate) mod stop;
-pub(crate) mod threads;
 pub(crate) mod wanted;

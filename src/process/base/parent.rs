@@ -1,11 +1,11 @@
 //! What the supervisor that started this program passed to it.
 
-use crate::process::base::environment::{BEGIN_QUIET, SUPERVISOR, TOKEN, new_token, variable};
 use rustix::process::{Pid, getppid};
 use std::fs::File;
 use std::io;
 use std::os::unix::net::UnixListener;
 use std::sync::OnceLock;
+use std::time::Duration;
 
 /// The token of a child, held as long as the child lives. A program that a job of the child starts
 /// inherits the variable, and finds that the token is taken.
@@ -93,6 +93,69 @@ pub(crate) fn supervisor_id() -> Option<i64> {
 pub(crate) fn token() -> &'static str {
     static OWN: OnceLock<String> = OnceLock::new();
     held().map_or_else(|| OWN.get_or_init(new_token), |held| &held.token)
+}
+
+// --- The environment variables and bytes that a supervisor passes to its children ---
+
+/// The byte that a supervisor writes to the standard input of its children. A signal is not used,
+/// because it would suspend a program that has not installed its handlers yet, or that is not a
+/// Windlass worker.
+pub(crate) const QUIET: u8 = b'q';
+
+pub(crate) const RESUME: u8 = b'r';
+
+/// Holds a child's token, which the names of its processes contain.
+pub(crate) const TOKEN: &str = "WINDLASS_CHILD_TOKEN";
+
+pub(crate) const SUPERVISOR: &str = "WINDLASS_SUPERVISOR_ID";
+
+/// Set for a child that must not claim before the supervisor resumes it.
+pub(crate) const BEGIN_QUIET: &str = "WINDLASS_BEGIN_QUIET";
+
+/// The name of the deployment, for schedulers that are given none.
+pub(crate) const REVISION: &str = "WINDLASS_REVISION";
+
+/// The variables of the service manager, which are for one process only.
+pub(crate) const OF_THE_MANAGER: [&str; 3] = ["NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID"];
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "variables are how a supervisor configures its child"
+)]
+pub(crate) fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|value| !value.is_empty())
+}
+
+/// Returns whether a service manager expects notifications from this program.
+pub(crate) fn has_manager() -> bool {
+    variable(OF_THE_MANAGER[0]).is_some()
+}
+
+pub(crate) fn new_token() -> String {
+    format!("{:016x}{:016x}", fastrand::u64(..), fastrand::u64(..))
+}
+
+// --- The exit codes of processes ---
+
+/// How long a supervisor may take to end after the shutdown timeout.
+pub(crate) const KILL_GRACE: Duration = Duration::from_secs(5);
+
+/// The exit code of a program that ended because a job overran its timeout, as with `timeout(1)`.
+pub(crate) const TIMED_OUT: u8 = 124;
+
+/// `EX_SOFTWARE` of `sysexits.h`.
+pub(crate) const BROKEN: u8 = 70;
+
+/// `EX_TEMPFAIL` of `sysexits.h`.
+pub(crate) const CUT_SHORT: u8 = 75;
+
+/// The first code that `sysexits.h` leaves free.
+pub(crate) const RECYCLED: u8 = 79;
+
+/// Ends the program at once, without running the exit functions that a library may have registered:
+/// they could wait for the very job that does not end.
+pub(crate) fn end_program(code: u8) -> ! {
+    signal_hook::low_level::exit(i32::from(code))
 }
 
 #[cfg(test)]

@@ -4,8 +4,7 @@ use crate::clock;
 use crate::error::Result;
 use crate::event::hooks::{Hooks, ProcessInfo};
 use crate::process::base::registration::hostname;
-use crate::process::base::stop::Stop;
-use crate::process::base::threads;
+use crate::process::base::stop::{self, Stop};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -61,7 +60,7 @@ impl Hooked {
 
     fn aside(&self, name: &str, work: impl FnOnce() + Send + 'static) -> Option<JoinHandle<()>> {
         let kind = self.process.kind;
-        threads::spawn(name, work)
+        stop::spawn(name, work)
             .inspect_err(|error| log::error!(kind; "hooks of the {kind} are not called: {error}"))
             .ok()
     }
@@ -69,7 +68,7 @@ impl Hooked {
     fn wait_for(&self, hooks: Option<JoinHandle<()>>, stop: &Stop) {
         let deadline = clock::deadline(PATIENCE);
         let kind = self.process.kind;
-        if !threads::join_until(&mut hooks.into_iter().collect(), deadline, stop, || false) {
+        if !stop::join_until(&mut hooks.into_iter().collect(), deadline, stop, || false) {
             log::error!(kind; "hooks of the {kind} have not returned; it ends without them");
         }
     }

@@ -9,8 +9,8 @@
 use crate::clock;
 use crate::error::{Error, Result};
 use crate::process::base::handle::Handle;
-use crate::process::base::stop::Stop;
-use crate::process::base::{environment, ignored, parent, threads};
+use crate::process::base::stop::{self, Stop};
+use crate::process::base::{ignored, parent};
 use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP};
 use signal_hook::flag::register_usize;
 use signal_hook::iterator::Signals;
@@ -77,7 +77,7 @@ fn handle_signals() -> io::Result<()> {
         set_quiet(is_quiet);
         let pipe = parent::take_pipe()?;
         // The thread ends with the program, because a blocked read cannot be cancelled.
-        threads::spawn("pipe", || listen(pipe)).map_err(io::Error::other)?;
+        stop::spawn("pipe", || listen(pipe)).map_err(io::Error::other)?;
     }
     let handle = move |signal| match signal {
         SIGTSTP | SIGCONT => set_quiet(is_quiet.load(Ordering::SeqCst) == 1),
@@ -87,7 +87,7 @@ fn handle_signals() -> io::Result<()> {
         _ => quit(),
     };
     let handle = move || signals.forever().for_each(handle);
-    threads::spawn("signals", handle).map_err(io::Error::other)?;
+    stop::spawn("signals", handle).map_err(io::Error::other)?;
     Ok(())
 }
 
@@ -99,8 +99,8 @@ fn listen(mut pipe: File) {
     {
         for word in &words[..count] {
             match *word {
-                environment::QUIET => hear(true),
-                environment::RESUME => hear(false),
+                parent::QUIET => hear(true),
+                parent::RESUME => hear(false),
                 _ => {}
             }
         }

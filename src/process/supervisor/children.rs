@@ -5,11 +5,14 @@
 
 use crate::clock::{self, RetryDelay};
 use crate::error::{Error, Result};
-use crate::process::base::environment::{
-    BEGIN_QUIET, OF_THE_MANAGER, QUIET, RESUME, SUPERVISOR, TOKEN, new_token,
+use crate::event::events::Event;
+use crate::event::subscriber::Subscriber;
+use crate::process::base::handle::Handle;
+use crate::process::base::parent::{
+    BEGIN_QUIET, BROKEN, CUT_SHORT, OF_THE_MANAGER, QUIET, RECYCLED, RESUME, SUPERVISOR, TIMED_OUT,
+    TOKEN, new_token,
 };
-use crate::process::base::exit_codes::{BROKEN, CUT_SHORT, RECYCLED, TIMED_OUT};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, WaitOptions, kill_process, wait};
 use std::ffi::OsString;
 use std::io::Write as _;
 use std::os::unix::process::ExitStatusExt;
@@ -362,6 +365,88 @@ fn describe(status: ExitStatus) -> String {
         (Some(code), _) => format!("exited with code {code}"),
         (None, Some(signal)) => format!("was killed by signal {signal}"),
         (None, None) => "ended".to_owned(),
+    }
+}
+
+// --- Reaps processes that others have left behind, as the first process of a container, or any ---
+
+/// Returns whether the system makes this process the parent of orphans.
+pub(crate) fn are_adopted() -> bool {
+    std::process::id() == 1 || is_subreaper()
+}
+
+#[cfg(target_os = "linux")]
+fn is_subreaper() -> bool {
+    matches!(rustix::process::child_subreaper(), Ok(Some(_)))
+}
+
+#[cfg(not(target_os = "linux"))]
+fn is_subreaper() -> bool {
+    false
+}
+
+/// Reaps a child that has ended, whichever code has started it. The caller must compare the process
+/// id with those of its own children, because no other code can wait for this one any more.
+pub(crate) fn reap() -> Option<(u32, ExitStatus)> {
+    let (pid, status) = wait(WaitOptions::NOHANG).ok().flatten()?;
+    let pid = u32::try_from(pid.as_raw_nonzero().get()).ok()?;
+    Some((pid, ExitStatus::from_raw(status.as_raw())))
+}
+
+// --- Passes the quiet mode of a supervisor on to its children and threads ---
+
+/// How often children hear whether they are to be quiet.
+const REPEAT: Duration = Duration::from_secs(2);
+
+/// Whether the workers of a supervisor claim nothing.
+#[derive(Debug, Default)]
+pub(crate) struct QuietMode {
+    is_quiet: bool,
+    /// When the children hear it again. `None` until it changes first.
+    repeat_at: Option<Instant>,
+}
+
+impl QuietMode {
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.is_quiet
+    }
+
+    /// Passes on that nothing may be claimed, or that claiming continues. Children hear it again and
+    /// again: a script that starts a worker may have read what was written before.
+    pub(crate) fn set(
+        &mut self,
+        is_quiet: bool,
+        children: &[ChildProcess],
+        threads: &[Handle],
+        subscriber: &Subscriber,
+    ) {
+        let is_changed = self.is_quiet != is_quiet;
+        let now = clock::instant();
+        if !is_changed && self.repeat_at.is_none_or(|at| now < at) {
+            return;
+        }
+        self.repeat_at = Some(now + REPEAT);
+        if !is_changed || is_quiet {
+            children.iter().for_each(|child| child.set_quiet(is_quiet));
+        } else {
+            children.iter().for_each(ChildProcess::resume);
+        }
+        if !is_changed {
+            return;
+        }
+        self.is_quiet = is_quiet;
+        subscriber.emit(&if is_quiet {
+            Event::Quieted
+        } else {
+            Event::Resumed
+        });
+        for handle in threads {
+            if is_quiet {
+                handle.quiet();
+            } else {
+                handle.resume();
+            }
+        }
     }
 }
 

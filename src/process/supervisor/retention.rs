@@ -7,17 +7,18 @@ use crate::db::table::flows::events;
 use crate::db::table::operators::{audit, operations};
 use crate::db::table::web::upkeep;
 use crate::db::transition::clear::{self, ClearLimits, ClearedPage, expired, orphans};
+use crate::db::transition::fold::FoldWhen;
 use crate::db::transition::operators;
 use crate::event::events::Event;
 use crate::event::subscriber::Subscriber;
-use crate::operation::turns::OperationTurns;
+use crate::operation::turns::{OperationTurns, pause_after};
 use crate::process::base::context::ProcessContext;
+use crate::process::base::history::fold_due;
 use crate::process::base::session::Session;
 use crate::process::base::stop::Stop;
-use crate::process::supervisor::run_operations;
 use crate::retention::Retention;
 use diesel::QueryResult;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The number of rows in one step.
 const BATCH: usize = 1_000;
@@ -78,7 +79,7 @@ impl RetentionTask {
             }
             self.session.rests();
             let until = clock::deadline(pause);
-            run_operations::run_until(&mut self.session, &mut self.turns, &self.stop, until);
+            run_until(&mut self.session, &mut self.turns, &self.stop, until);
         }
     }
 
@@ -111,7 +112,7 @@ impl RetentionTask {
             }
             kinds = going;
             // A long pass does not delay the operations.
-            run_operations::turn(&mut self.session, &mut self.turns, &self.stop)?;
+            turn(&mut self.session, &mut self.turns, &self.stop)?;
         }
         Ok(())
     }
@@ -313,4 +314,85 @@ impl RowKind {
         }
         kinds
     }
+}
+
+// --- Folds the history once a minute ---
+
+/// How often it looks. The first supervisor that looks in a minute of the database's clock folds.
+const LOOK_EVERY: Duration = Duration::from_secs(20);
+
+/// The thread of a supervisor that folds the history.
+pub(crate) struct FoldTask {
+    session: Session,
+    stop: Stop,
+}
+
+impl FoldTask {
+    pub(crate) fn new(context: &ProcessContext) -> Self {
+        FoldTask {
+            session: Session::new(context),
+            stop: context.stop.clone(),
+        }
+    }
+
+    pub(crate) fn run(mut self) {
+        while !self.stop.is_stopped() {
+            let until = clock::deadline(clock::NEVER);
+            let (when, stop) = (FoldWhen::OnceAMinute, &self.stop);
+            let folded = fold_due(&mut self.session, when, stop, until);
+            let pause = folded.map_or_else(|delay| delay, |_| clock::jittered(LOOK_EVERY));
+            self.stop.wait(pause);
+        }
+    }
+}
+
+// --- Runs operations on many jobs, between clearing ---
+
+/// How often it looks for operations.
+const LOOK: Duration = Duration::from_secs(2);
+
+/// Runs operations until this time, or until the process must stop.
+pub(crate) fn run_until(
+    session: &mut Session,
+    turns: &mut OperationTurns,
+    stop: &Stop,
+    until: Instant,
+) {
+    while !stop.is_stopped() {
+        let pause = match turn(session, turns, stop) {
+            Ok(true) => Duration::ZERO,
+            Ok(false) => LOOK,
+            Err(delay) => delay,
+        };
+        let left = until.saturating_duration_since(clock::instant());
+        if left.is_zero() || stop.wait(pause.min(left)) {
+            return;
+        }
+    }
+}
+
+/// Runs one batch of each open operation. Returns whether there was one to run. An operation that fails
+/// does not delay the others.
+///
+/// # Errors
+/// If the database is away: how long to wait.
+pub(crate) fn turn(
+    session: &mut Session,
+    turns: &mut OperationTurns,
+    stop: &Stop,
+) -> Result<bool, Duration> {
+    let open = session.run("look for operations", |conn| turns.open(conn))?;
+    let mut has_run = false;
+    for id in open {
+        let start = clock::instant();
+        match session.run("run an operation", |conn| turns.step(conn, id)) {
+            Ok(advance) => has_run |= advance.is_some(),
+            Err(delay) if !session.is_well() => return Err(delay),
+            Err(_) => {}
+        }
+        if stop.wait(pause_after(start.elapsed())) {
+            break;
+        }
+    }
+    Ok(has_run)
 }

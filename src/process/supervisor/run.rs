@@ -5,19 +5,17 @@ use crate::clock;
 use crate::event::events::Event;
 use crate::event::subscriber::Subscriber;
 use crate::process::base::context::ProcessContext;
-use crate::process::base::exit_codes::KILL_GRACE;
 use crate::process::base::handle::{Handle, ProcessEnd};
-use crate::process::base::heartbeat::Heartbeat;
-use crate::process::base::heartbeat_guard::HeartbeatGuard;
+use crate::process::base::heartbeat::{Heartbeat, HeartbeatGuard};
 use crate::process::base::liveness::Liveness;
+use crate::process::base::parent::KILL_GRACE;
 use crate::process::base::registration::HeartbeatSettings;
 use crate::process::base::session::Session;
-use crate::process::base::stop::Stop;
-use crate::process::base::threads;
-use crate::process::supervisor::children::{Child, ChildProcess, Exit, ParentInfo};
+use crate::process::base::stop::{self, Stop};
+use crate::process::supervisor::children::{
+    self, Child, ChildProcess, Exit, ParentInfo, QuietMode,
+};
 use crate::process::supervisor::prune::{self, FailureDetector};
-use crate::process::supervisor::quiet::QuietMode;
-use crate::process::supervisor::reaper;
 use crate::process::supervisor::rollout::Rollout;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -100,7 +98,7 @@ impl RunningSupervisor {
             next_prune: clock::instant(),
             is_stopping: false,
             is_cut_short: false,
-            adopts: settings.reaps && reaper::are_adopted(),
+            adopts: settings.reaps && children::are_adopted(),
             quiet: QuietMode::default(),
             anonymous_from: clock::instant() + REGISTRATION,
             liveness: context.liveness.clone(),
@@ -109,7 +107,7 @@ impl RunningSupervisor {
     }
 
     pub(crate) fn run(mut self, stop: &Stop, guard: HeartbeatGuard) -> ProcessEnd {
-        threads::guard("supervisor", stop, || self.supervise(stop));
+        stop::guard("supervisor", stop, || self.supervise(stop));
         let stopping = Event::Stopping { kind: "Supervisor" };
         self.subscriber.emit(&stopping);
         let cut_short = !self.stop_all(stop);
@@ -203,7 +201,7 @@ impl RunningSupervisor {
             .filter_map(|(index, child)| Some((index, child.reap()?)))
             .collect();
         while self.adopts
-            && let Some((pid, status)) = reaper::reap()
+            && let Some((pid, status)) = children::reap()
         {
             // It may be a child that has ended just now.
             let mut children = self.children.iter_mut().enumerate();

@@ -11,7 +11,7 @@ use crate::job::id::JobId;
 use crate::job::perform::Outcome;
 use crate::job::running::Live;
 use crate::process::base::registration::Registration;
-use crate::process::worker::occupancy::KeptThread;
+use crate::process::worker::in_flight::KeptThread;
 use chrono::NaiveDateTime;
 use diesel::QueryResult;
 use std::sync::Arc;

@@ -1,10 +1,14 @@
 //! Counts how runs end, for the history.
 
+use crate::clock;
 use crate::db::model::claim::Claimed;
 use crate::db::model::history::tally::{CountedEnd, RunSpan};
+use crate::db::table::classes;
+use crate::job::registry::Registry;
 use crate::job::running::Live;
-use crate::process::base::collector::HistoryCollector;
-use std::time::Duration;
+use crate::process::base::context::HistoryCollector;
+use crate::process::base::session::Session;
+use std::time::{Duration, Instant};
 
 /// Counts the end of a claim, whose job took `ran` if it was started.
 pub(crate) fn count(
@@ -34,6 +38,27 @@ const LONGEST_WAIT: f64 = 100.0 * 365.25 * 86_400.0;
 fn waited_in_database(seconds: f64) -> Option<Duration> {
     let is_time = seconds.abs() <= LONGEST_WAIT;
     is_time.then(|| Duration::try_from_secs_f64(seconds).unwrap_or_default())
+}
+
+// --- Stores the classes of a worker, for `windlass` and other processes ---
+
+/// How often a worker stores that it still performs its classes. A class that no worker has stored
+/// for 30 days is cleared.
+const EVERY: Duration = Duration::from_secs(12 * 3600);
+
+/// Returns a function to call after each heartbeat. It stores the classes of a worker at the start
+/// and every [`EVERY`]; after a failure it tries again after the next heartbeat.
+pub(crate) fn recorder(registry: &Registry) -> impl FnMut(&mut Session) + use<> {
+    let classes = registry.described();
+    let mut written: Option<Instant> = None;
+    move |session| {
+        let now = clock::instant();
+        if classes.is_empty() || written.is_some_and(|written| now - written < EVERY) {
+            return;
+        }
+        let seen = session.run("name the classes", |conn| classes::see(conn, &classes));
+        written = seen.is_ok().then_some(now);
+    }
 }
 
 #[cfg(test)]

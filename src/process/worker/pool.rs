@@ -17,11 +17,8 @@ use crate::job::running::{Live, Signals, Steps};
 use crate::process::base::registration::Registration;
 use crate::process::base::stop::Stop;
 use crate::process::worker::completion::CompletedRun;
-use crate::process::worker::in_flight::InFlight;
-use crate::process::worker::occupancy::{KeptThread, Occupancy};
-use crate::process::worker::prefetch::Prefetch;
-use crate::process::worker::ranked::RankedReceiver;
-use crossbeam_channel::{Receiver, Sender};
+use crate::process::worker::in_flight::{InFlight, KeptThread, Occupancy};
+use crossbeam_channel::{Receiver, Sender, select_biased, unbounded};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -245,4 +242,243 @@ pub(crate) struct PoolSetup {
     pub(crate) limited: Sender<()>,
     pub(crate) finished: FinishedRow,
     pub(crate) longest_wait: Duration,
+}
+
+// --- A channel whose more important messages overtake the others ---
+
+/// How important a job is for its worker: the smaller, the more important.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Rank {
+    /// The position of its queue among the worker's.
+    pub(crate) queue: usize,
+    pub(crate) priority: i32,
+}
+
+/// Sends in order, except that what ranks before the last one overtakes all that wait.
+pub(crate) struct RankedSender<T> {
+    urgent: Sender<T>,
+    regular: Sender<T>,
+    last: Option<Rank>,
+}
+
+/// Receives what is urgent first. Its clones share what is sent.
+pub(crate) struct RankedReceiver<T> {
+    urgent: Receiver<T>,
+    regular: Receiver<T>,
+}
+
+impl<T> Clone for RankedReceiver<T> {
+    fn clone(&self) -> Self {
+        RankedReceiver {
+            urgent: self.urgent.clone(),
+            regular: self.regular.clone(),
+        }
+    }
+}
+
+pub(crate) fn ranked<T>() -> (RankedSender<T>, RankedReceiver<T>) {
+    let ((urgent_tx, urgent), (regular_tx, regular)) = (unbounded(), unbounded());
+    let sender = RankedSender {
+        urgent: urgent_tx,
+        regular: regular_tx,
+        last: None,
+    };
+    (sender, RankedReceiver { urgent, regular })
+}
+
+impl<T> RankedSender<T> {
+    /// Sends, if a receiver is left.
+    pub(crate) fn send(&mut self, message: T, rank: Rank) {
+        let overtakes = !self.regular.is_empty() && self.last.is_some_and(|last| rank < last);
+        let _ = if overtakes {
+            self.urgent.send(message)
+        } else {
+            self.last = Some(rank);
+            self.regular.send(message)
+        };
+    }
+}
+
+impl<T> RankedReceiver<T> {
+    /// Waits for the next message. Returns `None` when the sender is gone and all is received, or
+    /// after a message of `leave`.
+    pub(crate) fn next(&self, leave: &Receiver<()>) -> Option<T> {
+        if leave.try_recv().is_ok() {
+            return None;
+        }
+        let urgent = self.urgent.try_recv();
+        let next = urgent.or_else(|_| self.regular.try_recv());
+        next.ok().or_else(|| self.wait(leave))
+    }
+
+    fn wait(&self, leave: &Receiver<()>) -> Option<T> {
+        let next = select_biased! {
+            recv(leave) -> _ => return None,
+            recv(self.urgent) -> next => next.or_else(|_| self.regular.recv()),
+            recv(self.regular) -> next => next.or_else(|_| self.urgent.recv()),
+        };
+        next.ok()
+    }
+}
+
+// --- Measures how long this worker's jobs take, and so how many it may claim ahead of its ---
+
+/// The estimated time of a job. It grows quickly and shrinks slowly, because a job that is claimed
+/// too early is not available to other workers.
+#[derive(Debug)]
+pub(crate) struct Prefetch {
+    /// In nanoseconds. Threads that write at the same time may lose a measurement.
+    guess: AtomicU64,
+    /// Until when nothing is claimed ahead, in nanoseconds since boot.
+    paused_until: AtomicU64,
+}
+
+/// Until something is measured, jobs count as long.
+const UNKNOWN: Duration = Duration::from_secs(1);
+
+/// How much work a worker may hold that no thread has started. A claim and the outcomes before it
+/// take some milliseconds, during which no thread may run out of jobs.
+pub(crate) const WINDOW: Duration = Duration::from_millis(16);
+
+/// Larger claims are not cheaper.
+const MOST: usize = 1_000;
+
+/// Claims that no thread has started after this long are released.
+pub(crate) const TOO_LONG: Duration = Duration::from_millis(50);
+
+impl Default for Prefetch {
+    fn default() -> Self {
+        Prefetch {
+            guess: AtomicU64::new(nanos(UNKNOWN)),
+            paused_until: AtomicU64::new(0),
+        }
+    }
+}
+
+impl Prefetch {
+    /// Takes the duration of a job into the estimate.
+    pub(crate) fn note(&self, ran: Duration) {
+        let (guess, ran) = (self.guess.load(Ordering::Relaxed), nanos(ran));
+        let next = if ran > guess {
+            guess.midpoint(ran)
+        } else {
+            guess - (guess - ran) / 8
+        };
+        if next != guess {
+            self.guess.store(next, Ordering::Relaxed);
+        }
+    }
+
+    /// Raises the estimate, because jobs take longer at present.
+    pub(crate) fn slow_down(&self) {
+        self.guess.fetch_max(nanos(UNKNOWN), Ordering::Relaxed);
+    }
+
+    /// Claims nothing ahead for a moment, because another worker is idle.
+    pub(crate) fn pause(&self) {
+        let until = nanos(clock::since_boot() + WINDOW);
+        self.paused_until.store(until, Ordering::Relaxed);
+    }
+
+    /// Returns how many jobs may be claimed beyond one for each thread.
+    pub(crate) fn ahead(&self, threads: usize) -> usize {
+        let paused_until = self.paused_until.load(Ordering::Relaxed);
+        if paused_until > 0 && nanos(clock::since_boot()) < paused_until {
+            return 0;
+        }
+        let guess = self.guess.load(Ordering::Relaxed).max(1);
+        let jobs = nanos(WINDOW).saturating_mul(threads as u64) / guess;
+        usize::try_from(jobs).unwrap_or(MOST).min(MOST)
+    }
+}
+
+fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crossbeam_channel::never;
+
+    fn rank(queue: usize, priority: i32) -> Rank {
+        Rank { queue, priority }
+    }
+
+    fn all(receiver: &RankedReceiver<u32>) -> Vec<u32> {
+        std::iter::from_fn(|| receiver.next(&never())).collect()
+    }
+
+    #[test]
+    fn what_is_more_important_overtakes_what_waits() {
+        let (mut sender, receiver) = ranked();
+        sender.send(1, rank(0, 5));
+        sender.send(2, rank(0, 5));
+        sender.send(3, rank(0, 1));
+        sender.send(4, rank(1, 0));
+        sender.send(5, rank(0, 9));
+        drop(sender);
+        assert_eq!(all(&receiver), [3, 5, 1, 2, 4]);
+    }
+
+    #[test]
+    fn nothing_is_lost_when_the_sender_goes() {
+        let (mut sender, receiver) = ranked();
+        let late = receiver.clone();
+        let thread = std::thread::spawn(move || all(&late).len());
+        for number in 0..1_000 {
+            sender.send(number, rank(0, -i32::try_from(number % 7).unwrap()));
+        }
+        drop(sender);
+        let here = all(&receiver).len();
+        assert_eq!(here + thread.join().unwrap(), 1_000);
+    }
+
+    const MS: Duration = Duration::from_millis(1);
+
+    #[test]
+    fn nothing_is_claimed_ahead_of_long_jobs() {
+        let prefetch = Prefetch::default();
+        assert_eq!(prefetch.ahead(16), 0);
+        for _ in 0..200 {
+            prefetch.note(1_000 * MS);
+        }
+        assert_eq!(prefetch.ahead(16), 0);
+    }
+
+    #[test]
+    fn the_work_ahead_is_the_same_whatever_the_job_takes() {
+        for (each, jobs) in [(1, 256), (2, 128), (5, 51), (20, 12), (50, 5)] {
+            let prefetch = Prefetch::default();
+            for _ in 0..400 {
+                prefetch.note(each * MS);
+            }
+            let ahead = prefetch.ahead(16);
+            assert!((jobs - 1..=jobs).contains(&ahead), "{each} ms: {ahead}");
+        }
+    }
+
+    #[test]
+    fn short_ones_are_claimed_ahead_once_they_are_known() {
+        let prefetch = Prefetch::default();
+        for _ in 0..200 {
+            prefetch.note(MS / 1000);
+        }
+        assert_eq!(prefetch.ahead(1), MOST);
+    }
+
+    #[test]
+    fn a_long_one_among_them_ends_that() {
+        let prefetch = Prefetch::default();
+        for _ in 0..200 {
+            prefetch.note(MS / 1000);
+        }
+        prefetch.note(1_000 * MS);
+        assert_eq!(prefetch.ahead(16), 0);
+        for _ in 0..200 {
+            prefetch.note(MS / 1000);
+        }
+        prefetch.slow_down();
+        assert_eq!(prefetch.ahead(16), 0);
+    }
 }

@@ -6,29 +6,25 @@ use crate::job::id::JobId;
 use crate::job::registry::Registry;
 use crate::process::base::context::ProcessContext;
 use crate::process::base::handle::ProcessEnd;
-use crate::process::base::heartbeat::Heartbeat;
-use crate::process::base::heartbeat_guard::HeartbeatGuard;
-use crate::process::base::history::folding;
+use crate::process::base::heartbeat::{Heartbeat, HeartbeatGuard};
+use crate::process::base::history;
 use crate::process::base::session::Session;
-use crate::process::base::stop::Stop;
-use crate::process::base::threads;
-use crate::process::worker::adjust::job_threads::JobThreads;
-use crate::process::worker::adjust::tuning::Tuning;
-use crate::process::worker::claim::assigner::Assigner;
+use crate::process::base::stop::{self, Stop};
+use crate::process::worker::adjust::{JobThreads, Tuning};
+use crate::process::worker::claim::assigner::{Assigner, Handoff};
 use crate::process::worker::claim::class_filter::SharedClasses;
-use crate::process::worker::claim::handoff::Handoff;
 use crate::process::worker::claim::plan::ClaimPlan;
 use crate::process::worker::claim::poller::Poller;
-use crate::process::worker::claim::wakeups::Wakeups;
+use crate::process::worker::claim::wakeups::{self, Wakeups};
 use crate::process::worker::completer::Completer;
 use crate::process::worker::completion::CompletedRun;
+use crate::process::worker::counting;
 use crate::process::worker::in_flight::InFlight;
 use crate::process::worker::pool::{Pool, PoolSetup};
-use crate::process::worker::release::StopProgress;
+use crate::process::worker::release::{self, StopProgress};
 use crate::process::worker::settings::WorkerSetup;
 use crate::process::worker::slot_passing::SlotPassing;
 use crate::process::worker::timeouts::{ForcedExit, Timeouts};
-use crate::process::worker::{classes, release, wakeup};
 use crate::{clock, mutant};
 use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
 use std::sync::Arc;
@@ -105,9 +101,9 @@ impl RunningWorker {
         Ok(RunningWorker {
             guard,
             listener: start_listener(context, &heartbeat, woken_tx)?,
-            completer: threads::spawn_vital("finisher", stop, move || completer.run())?,
-            timeouts: threads::spawn_vital("watchdog", stop, move || timeouts.run())?,
-            poller: threads::spawn_vital("poller", stop, move || poller.run())?,
+            completer: stop::spawn_vital("finisher", stop, move || completer.run())?,
+            timeouts: stop::spawn_vital("watchdog", stop, move || timeouts.run())?,
+            poller: stop::spawn_vital("poller", stop, move || poller.run())?,
             jobs,
             quit,
             forced_exit,
@@ -141,7 +137,7 @@ impl RunningWorker {
         let flushed = let_write(in_flight, self.completer, deadline, drained, give_up);
         context.give_up_writing.stop();
         self.quit.stop();
-        threads::join_within(vec![self.timeouts], PATIENCE);
+        stop::join_within(vec![self.timeouts], PATIENCE);
         if !drains {
             release::drain(&mut session, &heartbeat.all());
         }
@@ -160,7 +156,7 @@ impl RunningWorker {
             heartbeat.deregister(&mut session);
         }
         release::disown(in_flight);
-        threads::join_within(vec![self.listener], PATIENCE);
+        stop::join_within(vec![self.listener], PATIENCE);
         if let Some(forced_exit) = self.forced_exit {
             forced_exit.end_if_due();
         }
@@ -238,8 +234,8 @@ fn start_listener(
 ) -> Result<JoinHandle<()>> {
     let (context, heartbeat) = (context.clone(), Arc::clone(heartbeat));
     let stop = context.stop.clone();
-    threads::spawn_vital("listener", &stop, move || {
-        wakeup::run(&context, &heartbeat, &woken);
+    stop::spawn_vital("listener", &stop, move || {
+        wakeups::run(&context, &heartbeat, &woken);
     })
 }
 
@@ -252,10 +248,10 @@ fn start_heartbeat(
     registry: &Registry,
 ) -> Result<HeartbeatGuard> {
     let mut reconcile = release::reconciler(in_flight);
-    let mut record = classes::recorder(registry);
+    let mut record = counting::recorder(registry);
     // Before the first claim: of a class that is not stored, every reader hides everything.
     record(&mut Session::new(context));
-    let mut fold = folding::in_worker(&context.stop);
+    let mut fold = history::in_worker(&context.stop);
     HeartbeatGuard::start(context, heartbeat, move |session, registrations| {
         reconcile(session, registrations);
         record(session);
@@ -265,7 +261,7 @@ fn start_heartbeat(
 
 /// Waits for the claim under way. Returns `false` if it takes too long.
 fn let_claim(poller: JoinHandle<()>, deadline: Instant, give_up: &Stop) -> bool {
-    threads::join_until(&mut vec![poller], deadline, &Stop::new(), || {
+    stop::join_until(&mut vec![poller], deadline, &Stop::new(), || {
         give_up
             .asked_now_at()
             .is_some_and(|at| at.elapsed() > PATIENCE)
@@ -292,12 +288,12 @@ fn let_end(
 ) -> bool {
     // A job that has overrun its timeout is not waited for.
     let is_vain = || in_flight.only_overrun();
-    if threads::join_until(&mut jobs, deadline, give_up, is_vain) {
+    if stop::join_until(&mut jobs, deadline, give_up, is_vain) {
         return true;
     }
     in_flight.call_off();
     let farewell = clock::deadline(FAREWELL);
-    threads::join_until(&mut jobs, farewell, give_up, is_vain)
+    stop::join_until(&mut jobs, farewell, give_up, is_vain)
 }
 
 /// Waits until outcomes are saved. Returns `true` if all are, and no job runs.
@@ -311,5 +307,5 @@ fn let_write(
     // The completer does not end while a job runs.
     let is_vain = || in_flight.only_overrun() || (!drained && in_flight.are_settled());
     let flush = clock::deadline(FLUSH).max(deadline);
-    threads::join_until(&mut vec![completer], flush, give_up, is_vain)
+    stop::join_until(&mut vec![completer], flush, give_up, is_vain)
 }

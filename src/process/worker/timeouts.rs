@@ -21,11 +21,10 @@ use crate::job::policy::Policy;
 use crate::job::registry::Registry;
 use crate::job::trace::spans;
 use crate::process::base::context::ProcessContext;
-use crate::process::base::exit_codes::{self, BROKEN, TIMED_OUT};
 use crate::process::base::handle::KILL_GRACE;
+use crate::process::base::parent::{self, BROKEN, TIMED_OUT};
 use crate::process::base::session::Session;
-use crate::process::base::stop::Stop;
-use crate::process::base::threads;
+use crate::process::base::stop::{self, Stop};
 use crate::process::worker::in_flight::{InFlight, InFlightJob};
 use crate::process::worker::pool;
 use crossbeam_channel::{Receiver, after, never, select};
@@ -77,9 +76,9 @@ impl ForcedExit {
         }
         // A moment before the program would end because its stop is overdue.
         let most = self.shutdown_timeout.saturating_add(KILL_GRACE * 9 / 10);
-        let _ = threads::spawn("watchdog-end", move || {
+        let _ = stop::spawn("watchdog-end", move || {
             clock::nap(most);
-            exit_codes::end_program(TIMED_OUT)
+            parent::end_program(TIMED_OUT)
         });
     }
 
@@ -87,7 +86,7 @@ impl ForcedExit {
     pub(crate) fn end_if_due(&self) {
         if self.is_due.load(Ordering::SeqCst) {
             log::logger().flush();
-            exit_codes::end_program(TIMED_OUT);
+            parent::end_program(TIMED_OUT);
         }
     }
 }
@@ -225,7 +224,7 @@ impl Timeouts {
             log::error!(job, class, queue, attempt, claim;
                 "job {job} ({class}) overran its time, and the database refuses to write that down: this process ends");
             log::logger().flush();
-            exit_codes::end_program(BROKEN);
+            parent::end_program(BROKEN);
         }
         delay
     }

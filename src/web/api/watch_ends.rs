@@ -3,7 +3,7 @@
 use crate::clock;
 use crate::db::query::pages::job_lines;
 use crate::error::{Doing as _, Result};
-use crate::process::base::threads;
+use crate::process::base::stop;
 use crate::web::reads::connections::Writers;
 use crate::web::site::Site;
 use std::collections::BTreeSet;
@@ -20,7 +20,7 @@ const REST: Duration = Duration::from_secs(1);
 /// Starts the thread that looks; it ends with the server.
 pub(crate) fn start(site: &Arc<Site>) -> Result<JoinHandle<()>> {
     let site = Arc::clone(site);
-    threads::spawn("web-waits", move || {
+    stop::spawn("web-waits", move || {
         let mut writers = Writers::new(&site);
         while let Some(jobs) = site.waits.jobs() {
             let mut pause = (!jobs.is_empty()).then_some(LOOK);

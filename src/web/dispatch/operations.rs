@@ -7,7 +7,7 @@ use crate::clock;
 use crate::db::{Database, own};
 use crate::error::{Doing as _, Result};
 use crate::operation::turns::{OperationTurns, pause_after};
-use crate::process::base::threads;
+use crate::process::base::stop;
 use crate::web::reads::connections::ChangeConnection;
 use crate::web::site::Site;
 use crossbeam_channel::{Receiver, RecvTimeoutError};
@@ -53,7 +53,7 @@ pub(crate) fn start(
         })
         .collect();
     let site = Arc::clone(site);
-    threads::spawn("web-operations", move || {
+    stop::spawn("web-operations", move || {
         while !*stop.borrow() {
             let mut has_more = false;
             for (operated, source) in databases.iter_mut().zip(&site.sources) {

@@ -2,7 +2,7 @@
 
 use crate::clock;
 use crate::error::Result;
-use crate::process::base::threads;
+use crate::process::base::stop;
 use crate::web::dispatch::queue::PageDispatcher;
 use crate::web::http::request::Request;
 use crate::web::http::response::Response;
@@ -50,7 +50,7 @@ pub(crate) fn start(
     for _ in 0..count.max(1) {
         let dispatcher = PageDispatcher::new(site, routes, renewals.clone());
         let queue = queue.clone();
-        handles.push(threads::spawn("web-sql", move || work(dispatcher, &queue))?);
+        handles.push(stop::spawn("web-sql", move || work(dispatcher, &queue))?);
     }
     Ok((sender, handles))
 }

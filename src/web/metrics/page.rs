@@ -2,7 +2,7 @@
 
 use crate::db::query::load::fleet::FleetProcess;
 use crate::history::{Histogram, Totals};
-use crate::process::base::health::state::{Health, HealthCheck};
+use crate::process::base::health::{Health, HealthCheck};
 use crate::web::metrics::families::{
     BUILD, CRASH_LOOPING, DIED, EXECUTIONS, JOBS, LAG, LIVE, LOG, MISSING, PROBLEMS, PROCESSES,
     QUEUE_AGE, QUEUE_PAUSED, QUEUE_READY, READY, RECURRING, RECURRING_LATE, RUN, SCHEDULED_LATE,

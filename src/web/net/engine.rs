@@ -1,7 +1,7 @@
 //! The thread with the network: accepts connections, and serves each until it ends.
 
 use crate::error::{Error, Result};
-use crate::process::base::threads;
+use crate::process::base::stop;
 use crate::web::net::forward::{Engine, Peer};
 use crate::web::net::router;
 use crate::web::net::seats::{Seat, Seats, ServedBody};
@@ -61,7 +61,7 @@ pub(crate) fn start(
         .enable_time()
         .build()
         .map_err(failed)?;
-    threads::spawn("web", move || {
+    stop::spawn("web", move || {
         if let Err(error) = runtime.block_on(serve(engine, listener, stop)) {
             log::error!("web: cannot serve: {error}");
         }

@@ -1,6 +1,6 @@
 //! What is answered on the thread of the network itself.
 
-use crate::process::base::health::state::HealthCheck;
+use crate::process::base::health::HealthCheck;
 use crate::web::assets::Asset;
 use crate::web::http::response::Response;
 use crate::web::net::forward::{Engine, HttpResponse, Peer, page, sent};

@@ -1,10 +1,9 @@
 //! Probes that start and end with a process.
 
 use crate::error::Result;
-use crate::process::base::health::beside::{PreparedBeside, RunningBeside, RunsBeside};
-use crate::process::base::health::state::Health;
+use crate::process::base::health::{Health, PreparedBeside, RunningBeside, RunsBeside};
 use crate::process::base::service::Service as _;
-use crate::process::supervisor::builder::Supervisor;
+use crate::process::supervisor::Supervisor;
 use crate::process::worker::builder::Worker;
 use crate::web::probes::server::Probes;
 use crate::web::running::RunningServer;

@@ -2,7 +2,7 @@
 
 use crate::db::Database;
 use crate::error::Result;
-use crate::process::base::health::state::Health;
+use crate::process::base::health::Health;
 use crate::web::access::viewer::Need;
 use crate::web::request::route::Route;
 use crate::web::running::RunningServer;

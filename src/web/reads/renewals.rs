@@ -1,7 +1,7 @@
 //! The thread that reads anew what pages share, so that no page waits for it.
 
 use crate::error::Result;
-use crate::process::base::threads;
+use crate::process::base::stop;
 use crate::web::reads::connections::Readers;
 use crate::web::reads::shared::Renewal;
 use crate::web::site::Site;
@@ -17,7 +17,7 @@ const QUEUE: usize = 64;
 pub(crate) fn start(site: &Arc<Site>) -> Result<(Sender<Renewal>, JoinHandle<()>)> {
     let (sender, queue) = bounded(QUEUE);
     let site = Arc::clone(site);
-    let thread = threads::spawn("web-renew", move || run(&site, &queue))?;
+    let thread = stop::spawn("web-renew", move || run(&site, &queue))?;
     Ok((sender, thread))
 }
 

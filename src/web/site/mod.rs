@@ -9,7 +9,7 @@ pub(crate) mod waits;
 
 use crate::admin::now::queues::Promises;
 use crate::db::Database;
-use crate::process::base::health::state::Health;
+use crate::process::base::health::Health;
 use crate::web::access::settings::Access;
 use crate::web::assets::Assets;
 use crate::web::live::hub::Hub;

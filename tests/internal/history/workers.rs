@@ -11,7 +11,7 @@ use crate::event::subscriber::Subscriber;
 use crate::history::{self, HistoryFilter, TimeRange};
 use crate::job::new_job::NewJob;
 use crate::process::base::context::ProcessContext;
-use crate::process::base::history::folding::fold_due;
+use crate::process::base::history::fold_due;
 use crate::process::base::session::Session;
 use std::time::Duration;
 

@@ -5,9 +5,9 @@ use crate::cli::mount::At;
 use crate::config::reader::Argument;
 use crate::db::model::audit::Actor;
 use crate::error::Result;
-use crate::process::base::exit_codes::BROKEN;
+use crate::process::base::parent::BROKEN;
 use crate::process::base::stop::Stop;
-use crate::process::base::{service_manager, signals};
+use crate::process::base::{service, signals};
 use std::process::ExitCode;
 
 /// How to serve.
@@ -79,7 +79,7 @@ impl Serve {
         log::info!("web: listening on http://{address}/{base}");
         let stop = Stop::new();
         signals::forward_to(&stop);
-        service_manager::notify_until(&stop, || server.is_running());
+        service::notify_until(&stop, || server.is_running());
         let is_broken = !stop.is_stopped();
         server.stop();
         server.wait();

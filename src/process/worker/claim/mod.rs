@@ -3,14 +3,8 @@
 pub(crate) mod assigner;
 pub(crate) mod claim_gate;
 pub(crate) mod class_filter;
-pub(crate) mod handoff;
-pub(crate) mod idle_end;
-pub(crate) mod listen_flag;
-pub(crate) mod paused_front;
 pub(crate) mod plan;
 pub(crate) mod poller;
 pub(crate) mod queues;
-pub(crate) mod recycle;
 pub(crate) mod scan_cursors;
-pub(crate) mod sharing;
 pub(crate) mod wakeups;

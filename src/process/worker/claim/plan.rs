@@ -8,15 +8,15 @@ use crate::db::transition::claim;
 use crate::event::subscriber::Subscriber;
 use crate::process::base::session::Session;
 use crate::process::base::stop::Stop;
-use crate::process::worker::adjust::tuning::Tuning;
+use crate::process::worker::adjust::Tuning;
+use crate::process::worker::claim::assigner::Handoff;
 use crate::process::worker::claim::claim_gate::{ClaimGate, GateState};
-use crate::process::worker::claim::class_filter::{ClassFilter, READ_EVERY, SharedClasses};
-use crate::process::worker::claim::handoff::Handoff;
-use crate::process::worker::claim::paused_front::PausedFront;
+use crate::process::worker::claim::class_filter::{
+    ClassFilter, PausedFront, READ_EVERY, SharedClasses,
+};
 use crate::process::worker::claim::queues::QueueResolver;
 use crate::process::worker::claim::scan_cursors::ScanCursors;
-use crate::process::worker::pool::Pool;
-use crate::process::worker::prefetch::TOO_LONG;
+use crate::process::worker::pool::{Pool, TOO_LONG};
 use crate::process::worker::settings::WorkerSetup;
 use crate::queue::QueueSelector;
 use std::sync::Arc;

@@ -1,18 +1,165 @@
-//! The turns of a dispatcher: one duty after the other, none of which stops another.
+//! The dispatcher: makes scheduled jobs ready when they are due, and promotes
+//! blocked ones.
 
 use crate::clock;
+use crate::db::Database;
 use crate::db::model::claim::Cursor;
 use crate::db::model::history::tally::CountedEnd;
 use crate::db::table::{scheduled, semaphores, wanted_keys};
-use crate::db::transition::flows::{leave, wake};
+use crate::db::transition::flows::{admit, leave, wake};
 use crate::db::transition::{dispatch, unique};
+use crate::error::{Error, Result};
 use crate::event::events::Event;
+use crate::event::hooks::Hooks;
+use crate::event::subscriber::Subscriber;
 use crate::job::id::JobId;
+use crate::process::base::context::ProcessContext;
 use crate::process::base::dispatching::RefusedJobs;
+use crate::process::base::handle::{Handle, ProcessEnd, Stopped};
+use crate::process::base::heartbeat::Heartbeat;
+use crate::process::base::registration::Identity;
+use crate::process::base::service::{self, RunningLoop, Service, ServiceSettings};
 use crate::process::base::session::Session;
 use crate::process::base::stop::Stop;
-use crate::process::dispatcher::overdue::FollowersWalk;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
+
+// --- Makes due scheduled executions ready ---
+
+/// Makes due scheduled jobs ready, in batches. Any number of dispatchers may run at once, on any
+/// host.
+#[derive(Debug, Clone)]
+#[must_use = "a dispatcher does nothing until `run` or `start`"]
+pub struct Dispatcher {
+    service: ServiceSettings,
+    batch_size: usize,
+    polling_interval: Duration,
+}
+
+impl Dispatcher {
+    /// Creates a dispatcher with batches of 500.
+    pub fn new(database: &Database) -> Self {
+        Dispatcher {
+            service: ServiceSettings::new(database),
+            batch_size: 500,
+            polling_interval: Duration::from_secs(1),
+        }
+    }
+
+    /// Sets how many executions a transaction moves at most. Default: 500.
+    pub fn batch_size(mut self, jobs: usize) -> Self {
+        self.batch_size = jobs;
+        self
+    }
+
+    /// Sets the longest time between two looks. The dispatcher looks earlier when an earlier due
+    /// time is known. Default: 1 s.
+    pub fn polling_interval(mut self, interval: Duration) -> Self {
+        self.polling_interval = interval;
+        self
+    }
+
+    /// Sets how often the dispatcher sends a heartbeat. Default: 10 s.
+    pub fn heartbeat_interval(mut self, interval: Duration) -> Self {
+        self.service.heartbeat.interval = interval;
+        self
+    }
+
+    /// Sets after how long without a heartbeat it is treated as dead. Default: 60 s.
+    pub fn alive_threshold(mut self, threshold: Duration) -> Self {
+        self.service.heartbeat.threshold = threshold;
+        self
+    }
+
+    /// Sets the hooks to call when the dispatcher starts, stops and ends.
+    pub fn hooks(mut self, hooks: Hooks) -> Self {
+        self.service.hooks = hooks;
+        self
+    }
+
+    /// Sets the subscriber that receives the dispatcher's events.
+    pub fn subscriber(mut self, subscriber: Subscriber) -> Self {
+        self.service.subscriber = subscriber;
+        self
+    }
+
+    /// Dispatches until SIGTERM or SIGINT; see [`Worker::run`](crate::Worker::run).
+    ///
+    /// # Errors
+    /// As for [`start`](Self::start).
+    pub fn run(self) -> Result<Stopped> {
+        service::run(self)
+    }
+
+    /// Starts dispatching on a thread of this program.
+    ///
+    /// # Errors
+    /// Returns an error if the settings are impossible, or the tables are missing or too old.
+    pub fn start(self) -> Result<Handle> {
+        service::start(self)
+    }
+}
+
+impl Service for Dispatcher {
+    const KIND: &'static str = "Dispatcher";
+    const NAME: &'static str = "dispatcher";
+    type Checked = ();
+    type Running = RunningLoop;
+
+    fn settings(&self) -> &ServiceSettings {
+        &self.service
+    }
+
+    fn settings_mut(&mut self) -> &mut ServiceSettings {
+        &mut self.service
+    }
+
+    fn check(&self) -> Result<()> {
+        if self.batch_size == 0 || self.polling_interval.is_zero() {
+            return Err(Error::Settings(
+                "a dispatcher needs a batch size and a polling interval above zero".to_owned(),
+            ));
+        }
+        self.service.heartbeat.check()
+    }
+
+    fn identity(&self) -> Identity {
+        Identity {
+            channel: None,
+            kind: Self::KIND,
+            metadata: serde_json::json!({
+                "polling_interval": self.polling_interval.as_secs_f64(),
+                "batch_size": self.batch_size,
+                "windlass": env!("CARGO_PKG_VERSION"),
+            })
+            .to_string(),
+        }
+    }
+
+    fn launch(
+        self,
+        (): (),
+        context: &ProcessContext,
+        heartbeat: Arc<Heartbeat>,
+    ) -> Result<RunningLoop> {
+        RunningLoop::start(context, &heartbeat, move |context, stop| {
+            let session = &mut Session::of_loop(context, Self::NAME);
+            let mut turns = Turns::new(self.batch_size, self.polling_interval);
+            while !stop.is_stopped() {
+                session.moves();
+                let pause = turns.turn(session, stop);
+                session.rests();
+                stop.wait(pause);
+            }
+        })
+    }
+
+    fn work(running: RunningLoop, stop: &Stop) -> ProcessEnd {
+        running.work::<Self>(stop)
+    }
+}
+
+// --- The turns of a dispatcher: one duty after the other, none of which stops another ---
 
 /// How many concurrency keys a turn checks.
 const SWEPT_KEYS: usize = 200;
@@ -296,4 +443,39 @@ impl Turns {
 
 fn is_recent(last: Option<Instant>, interval: Duration) -> bool {
     last.is_some_and(|last| last.elapsed() < interval)
+}
+
+// --- Looks for jobs that wait although what they waited for has ended ---
+
+/// How often it looks, and at how many jobs.
+const INTERVAL: Duration = Duration::from_secs(10);
+const PAGE: usize = 100;
+
+/// The walk over the jobs that wait for others.
+#[derive(Debug)]
+pub(crate) struct FollowersWalk {
+    beyond: Cursor,
+    last: Option<Instant>,
+}
+
+impl FollowersWalk {
+    pub(crate) fn new() -> Self {
+        FollowersWalk {
+            beyond: Cursor::BEGINNING,
+            last: None,
+        }
+    }
+
+    /// Walks one stretch, once in a while.
+    pub(crate) fn go_on(&mut self, session: &mut Session) -> Result<(), Duration> {
+        if self.last.is_some_and(|last| last.elapsed() < INTERVAL) {
+            return Ok(());
+        }
+        let reached = session.run("look for jobs that wait in vain", |conn| {
+            admit::request_overdue(conn, self.beyond, PAGE)
+        })?;
+        self.beyond = reached.unwrap_or(Cursor::BEGINNING);
+        self.last = Some(clock::instant());
+        Ok(())
+    }
 }

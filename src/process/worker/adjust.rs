@@ -1,13 +1,18 @@
-//! The job threads of a worker, whose number may change while they run.
+//! How the threads and the queues of a running worker are changed.
 
-use crate::error::Result;
-use crate::process::base::stop::Stop;
-use crate::process::base::threads;
-use crate::process::worker::pool::{Assignment, Pool};
-use crate::process::worker::ranked::{RankedReceiver, RankedSender, ranked};
+use crate::error::{Error, Result};
+use crate::process::base::handle::Adjust;
+use crate::process::base::heartbeat::Heartbeat;
+use crate::process::base::stop::{self, Stop};
+use crate::process::worker::pool::{Assignment, Pool, RankedReceiver, RankedSender, ranked};
+use crate::process::worker::settings::{self, WorkerSetup};
+use crate::queue::QueueSelector;
 use crossbeam_channel::{Receiver, Sender, unbounded};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::JoinHandle;
+
+// --- The job threads of a worker, whose number may change while they run ---
 
 /// Starts and ends job threads.
 pub(crate) struct JobThreads {
@@ -79,7 +84,7 @@ impl JobThreads {
                 let name = format!("job-{}", state.named + 1);
                 let (assignments, leave) = (self.assignments.clone(), self.leave.clone());
                 pool.occupancy().arrive();
-                let handle = threads::spawn_vital(&name, &self.stop, {
+                let handle = stop::spawn_vital(&name, &self.stop, {
                     let pool = Arc::clone(pool);
                     move || {
                         pool.work(&assignments, &leave.1);
@@ -108,5 +113,106 @@ impl JobThreads {
     /// Returns the threads, to wait for them. Call it after the stop: no thread is started then.
     pub(crate) fn take(&self) -> Vec<JoinHandle<()>> {
         std::mem::take(&mut self.state().handles)
+    }
+}
+
+// --- Changes the settings of a running worker ---
+
+/// The settings of a running worker that may change, and what has to hear of a change.
+#[derive(Default)]
+pub(crate) struct Tuning {
+    /// `None` before the start.
+    running: Mutex<Option<Running>>,
+    /// How often a setting was changed.
+    version: AtomicU64,
+}
+
+struct Running {
+    setup: WorkerSetup,
+    job_threads: Arc<JobThreads>,
+    heartbeat: Weak<Heartbeat>,
+    /// Wakes the poller.
+    woken: Sender<()>,
+}
+
+impl std::fmt::Debug for Tuning {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Tuning").finish_non_exhaustive()
+    }
+}
+
+impl Tuning {
+    fn running(&self) -> MutexGuard<'_, Option<Running>> {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Makes changes possible from now on.
+    pub(crate) fn attach(
+        &self,
+        setup: &WorkerSetup,
+        job_threads: &Arc<JobThreads>,
+        heartbeat: &Arc<Heartbeat>,
+        woken: Sender<()>,
+    ) {
+        *self.running() = Some(Running {
+            setup: setup.clone(),
+            job_threads: Arc::clone(job_threads),
+            heartbeat: Arc::downgrade(heartbeat),
+            woken,
+        });
+    }
+
+    /// Returns how often a setting was changed so far.
+    pub(crate) fn version(&self) -> u64 {
+        self.version.load(Ordering::SeqCst)
+    }
+
+    /// Returns the queues of the worker.
+    pub(crate) fn queues(&self) -> Vec<QueueSelector> {
+        let running = self.running();
+        running
+            .as_ref()
+            .map(|running| running.setup.queues.clone())
+            .unwrap_or_default()
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Running) -> Result<bool>) -> Result<()> {
+        let mut running = self.running();
+        let Some(running) = running.as_mut() else {
+            return Err(stopped());
+        };
+        if !change(running)? {
+            return Err(stopped());
+        }
+        if let Some(heartbeat) = running.heartbeat.upgrade() {
+            heartbeat.describe(running.setup.identity());
+        }
+        self.version.fetch_add(1, Ordering::SeqCst);
+        // A full channel wakes the poller already.
+        let _ = running.woken.try_send(());
+        Ok(())
+    }
+}
+
+fn stopped() -> Error {
+    Error::Settings("cannot change the worker: it has stopped, or is about to".to_owned())
+}
+
+impl Adjust for Tuning {
+    fn threads(&self, threads: usize) -> Result<()> {
+        settings::check_threads(threads)?;
+        self.change(|running| {
+            let changed = running.job_threads.resize(threads)?;
+            running.setup.threads = threads;
+            Ok(changed)
+        })
+    }
+
+    fn queues(&self, queues: Vec<QueueSelector>) -> Result<()> {
+        settings::check_queues(&queues)?;
+        self.change(|running| {
+            running.setup.queues = queues;
+            Ok(running.job_threads.is_open())
+        })
     }
 }

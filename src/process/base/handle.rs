@@ -1,22 +1,18 @@
 //! The handle of a process that runs on threads of this program.
 
-mod stopped;
-
-pub(crate) use stopped::ProcessEnd;
-pub use stopped::Stopped;
-
 use crate::clock;
 use crate::deadline::is_silent;
 use crate::error::{Error, Result};
-use crate::process::base::adjust::Adjust;
+use crate::job::id::JobId;
 use crate::process::base::context::ProcessContext;
-use crate::process::base::health::beside::RunningBeside;
-use crate::process::base::health::state::Health;
+use crate::process::base::health::{Health, RunningBeside};
 use crate::process::base::liveness::Liveness;
+use crate::process::base::parent::{self, BROKEN, CUT_SHORT, RECYCLED};
 use crate::process::base::run_hooks::Hooked;
-use crate::process::base::stop::Stop;
-use crate::process::base::threads;
+use crate::process::base::stop::{self, Stop};
+use crate::queue::QueueSelector;
 use crossbeam_channel::{Receiver, bounded, select};
+use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -99,13 +95,13 @@ impl Handle {
     ) -> Result<Handle> {
         let (sender, ending) = bounded(1);
         let (made, parts) = bounded(1);
-        threads::spawn(name, {
+        stop::spawn(name, {
             let (stop, hooked) = (context.stop.clone(), hooked.clone());
             let health = context.health.clone();
             move || {
                 let ending = parts.recv().ok().and_then(|parts| {
                     let awaiting = hooked.await_stop(&stop);
-                    let ending = threads::guard(name, &stop, || work(parts, &stop));
+                    let ending = stop::guard(name, &stop, || work(parts, &stop));
                     // Threads that wait for the stop must not wait longer than this process runs.
                     stop.stop();
                     hooked.exit(awaiting, &stop);
@@ -291,4 +287,85 @@ impl Drop for Handle {
         self.stop.stop();
         while self.join(Duration::from_secs(3600)).is_none() {}
     }
+}
+
+// --- How a process ended ---
+
+/// How the threads of a process ended.
+#[derive(Debug, Default)]
+pub(crate) struct ProcessEnd {
+    pub(crate) unfinished: Vec<JobId>,
+    /// A child had to be killed, or left jobs behind.
+    pub(crate) cut_short: bool,
+}
+
+/// What a stop left behind.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Stopped {
+    /// The jobs that were still running at the deadline, or ended with the stop. They were
+    /// released, or failed if they may run at most once. A supervisor lists the jobs of its own
+    /// threads, not those of its children.
+    pub unfinished: Vec<JobId>,
+    pub(super) cut_short: bool,
+    pub(super) broken: bool,
+    pub(super) recycled: bool,
+    pub(super) overdue: bool,
+}
+
+impl Stopped {
+    /// Returns whether every running job finished, including those of child processes.
+    pub fn is_drained(&self) -> bool {
+        self.unfinished.is_empty() && !self.cut_short
+    }
+
+    /// Returns whether the stop took too long, for example because the database gave no answer, and
+    /// was not waited for. Threads of the process may still run. Its claims are recovered like
+    /// those of a process that died.
+    pub fn is_overdue(&self) -> bool {
+        self.overdue
+    }
+
+    /// Returns whether the process ended because a thread of the framework panicked or the database
+    /// was permanently lost.
+    pub fn is_broken(&self) -> bool {
+        self.broken
+    }
+
+    /// Returns whether the worker ended to be replaced by a new one; see
+    /// [`Recycle`](crate::Recycle).
+    pub fn is_recycled(&self) -> bool {
+        self.recycled
+    }
+
+    /// Returns the exit code: 0 when drained, 75 (try again) when cut short, 70 when broken. A
+    /// recycled child of a supervisor returns 79, so that its replacement starts without a delay.
+    pub fn exit_code(&self) -> ExitCode {
+        if self.broken {
+            ExitCode::from(BROKEN)
+        } else if self.recycled && self.is_drained() && parent::is_supervised() {
+            ExitCode::from(RECYCLED)
+        } else if self.is_drained() {
+            ExitCode::SUCCESS
+        } else {
+            ExitCode::from(CUT_SHORT)
+        }
+    }
+}
+
+// --- What can be changed of a process while it runs ---
+
+/// A running process whose settings can be changed.
+pub(crate) trait Adjust: std::fmt::Debug + Send + Sync {
+    /// Changes how many jobs run at once.
+    ///
+    /// # Errors
+    /// Returns an error if the number is impossible, or the process stops.
+    fn threads(&self, threads: usize) -> Result<()>;
+
+    /// Changes the queues to claim from.
+    ///
+    /// # Errors
+    /// Returns an error if there are none, or the process stops.
+    fn queues(&self, queues: Vec<QueueSelector>) -> Result<()>;
 }
