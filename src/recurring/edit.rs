@@ -9,7 +9,7 @@ use crate::error::{Doing, Error, Result};
 use crate::job::arguments::unlisted;
 use crate::job::extras::refuse_classes;
 use crate::job::new_job::NewJob;
-use crate::recurring::audited::record;
+use crate::recurring::operate::record;
 use crate::recurring::schedule::{Schedule, time_zone};
 use crate::recurring::stored::Options;
 use crate::recurring::task::RecurringTask;

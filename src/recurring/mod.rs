@@ -27,11 +27,9 @@
 //! # Ok::<(), windlass::Error>(())
 //! ```
 
-pub(crate) mod audited;
 pub(crate) mod cron;
 #[cfg(feature = "cli")]
 pub(crate) mod edit;
-pub(crate) mod history;
 pub(crate) mod in_words;
 pub(crate) mod missed;
 pub(crate) mod operate;
@@ -40,16 +38,14 @@ pub(crate) mod schedule;
 pub(crate) mod settings;
 pub(crate) mod stored;
 pub(crate) mod task;
-pub(crate) mod task_times;
 pub(crate) mod tasks;
 pub(crate) mod time_zone;
 pub(crate) mod timing;
 pub(crate) mod value_set;
 pub(crate) mod window;
-pub(crate) mod zone;
 
 pub use crate::db::model::recurring::Overlap;
-pub use history::{TickStatus, ticks};
+pub use crate::recurring::tasks::{TickStatus, ticks};
 pub use missed::MissedTicks;
 pub use settings::RecurringSettings;
 pub use task::RecurringTask;

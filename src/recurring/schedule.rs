@@ -7,10 +7,9 @@
 
 use crate::error::{Error, Result};
 use crate::queue::check_name;
-use crate::recurring::cron::{Cron, fugit};
+use crate::recurring::cron::{self, Cron};
 use crate::recurring::in_words;
-use crate::recurring::time_zone::Zone;
-use crate::recurring::zone;
+use crate::recurring::time_zone::{self, Zone};
 use chrono::{DateTime, NaiveDateTime, Utc};
 use std::fmt;
 use std::str::FromStr;
@@ -146,9 +145,9 @@ impl Schedule {
     /// It knows nothing of deployments and of timings: for these it gets a line that it can read.
     pub(crate) fn in_ruby(&self) -> String {
         match &self.rule {
-            TickRule::Start | TickRule::Named(_) => fugit::UNKNOWN.to_owned(),
-            TickRule::Every(seconds) => fugit::of_interval(*seconds),
-            TickRule::Cron(cron) => fugit::of_cron(cron, self.time_zone().unwrap_or("UTC")),
+            TickRule::Start | TickRule::Named(_) => cron::UNKNOWN.to_owned(),
+            TickRule::Every(seconds) => cron::of_interval(*seconds),
+            TickRule::Cron(cron) => cron::of_cron(cron, self.time_zone().unwrap_or("UTC")),
         }
     }
 
@@ -173,7 +172,7 @@ impl Schedule {
                 let count = time.and_utc().timestamp().div_euclid(*seconds) + 1;
                 DateTime::from_timestamp(count.checked_mul(*seconds)?, 0)?.naive_utc()
             }
-            TickRule::Cron(cron) => zone::next(cron, zone, time)?,
+            TickRule::Cron(cron) => time_zone::next(cron, zone, time)?,
         };
         use chrono::Datelike as _;
         Some(tick).filter(|tick| tick.year() <= 9999)

@@ -5,8 +5,7 @@ use crate::cli::select::connect;
 use crate::cli::words::time;
 use crate::db::Database;
 use crate::error::Result;
-use crate::recurring::history::{self, TickStatus};
-use crate::recurring::tasks;
+use crate::recurring::tasks::{self, TickStatus};
 use crate::terminal::output::Report;
 use crate::terminal::table::{Column, Table, printable};
 use serde::Serialize;
@@ -43,7 +42,7 @@ pub(crate) struct LastTicks {
 impl TaskHistory {
     pub(crate) fn run(&self, database: &Database) -> Result<LastTicks> {
         let mut connection = connect(database)?;
-        let ticks = history::ticks(&mut connection, &self.key, usize::from(self.count))?;
+        let ticks = tasks::ticks(&mut connection, &self.key, usize::from(self.count))?;
         // The ticks of a task that was removed can still be looked at.
         if ticks.is_empty() {
             let known = tasks::list(&mut connection)?;
