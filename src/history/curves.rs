@@ -3,8 +3,7 @@
 use crate::db::query::history::{self, CellsByTime};
 use crate::db::{AsConn, own};
 use crate::error::{Doing, Result};
-use crate::history::range::TimeRange;
-use crate::history::read::read_ids;
+use crate::history::read::{TimeRange, read_ids};
 use std::collections::BTreeMap;
 
 /// What happened on a queue in each bucket of a time range, the oldest first.

@@ -23,20 +23,14 @@
 
 #[cfg(feature = "web")]
 pub(crate) mod curves;
-pub(crate) mod filter;
 pub(crate) mod lag;
-pub(crate) mod range;
 pub(crate) mod rates;
 pub(crate) mod read;
-pub(crate) mod totals;
-pub(crate) mod usual;
 
 pub use crate::db::model::history::cell::{FleetGauge, QueueGauge};
 pub use crate::db::model::history::tally::{Histogram, Tally};
-pub use filter::HistoryFilter;
+pub use crate::history::rates::{Usual, typical_run, usual};
+pub use crate::history::read::{HistoryFilter, TimeRange, Totals, totals};
 pub use lag::{HistoryLag, fold, lag};
-pub use range::TimeRange;
 pub use rates::{QueueRate, rates};
 pub use read::{Bucket, SeriesTally, by_class, by_queue, series};
-pub use totals::{Totals, totals};
-pub use usual::{Usual, typical_run, usual};

@@ -6,11 +6,10 @@ use crate::db::query::history::{self, CellsByTime, Seconds};
 use crate::db::table::history::series::{self, SeriesIds};
 use crate::db::{AsConn, Conn, own};
 use crate::error::{Doing, Result};
-use crate::history::filter::HistoryFilter;
-use crate::history::range::TimeRange;
 use chrono::{DateTime, Utc};
 use serde::Serialize;
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 /// What happened in one bucket of time.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -215,4 +214,182 @@ pub fn by_class<C: AsConn + ?Sized>(
         tally,
     });
     Ok(sums.collect())
+}
+
+// --- Which part of the history is read ---
+
+/// Selects a part of the history: everything, a queue, a class, or a class in a queue.
+///
+/// At most 1,000 pairs of a queue and a class are told apart. What exceeds this is counted under the
+/// class `other` of its queue, or under the queue `other`.
+///
+/// ```
+/// use windlass::history::HistoryFilter;
+///
+/// let imports = HistoryFilter::all().queue("slow").class("import");
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[must_use = "a filter does nothing by itself"]
+pub struct HistoryFilter {
+    pub(crate) queue: Option<String>,
+    pub(crate) class: Option<String>,
+}
+
+impl HistoryFilter {
+    /// Selects everything.
+    pub fn all() -> Self {
+        Self::default()
+    }
+
+    /// Restricts it to a queue.
+    pub fn queue(mut self, queue: impl Into<String>) -> Self {
+        self.queue = Some(queue.into());
+        self
+    }
+
+    /// Restricts it to a class.
+    pub fn class(mut self, class: impl Into<String>) -> Self {
+        self.class = Some(class.into());
+        self
+    }
+
+    /// Returns whether what is counted under these names is selected.
+    pub(crate) fn selects(&self, queue: &str, class: &str) -> bool {
+        let is = |wanted: &Option<String>, name| wanted.as_deref().is_none_or(|one| one == name);
+        is(&self.queue, queue) && is(&self.class, class)
+    }
+}
+
+// --- The sums of all time ---
+
+/// What ended since the history began.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct Totals {
+    /// By queue and class, in order of their names.
+    pub series: Vec<SeriesTally>,
+    /// How many processes were found dead. Each may have lost what it had counted since its last
+    /// heartbeat. Those that had to end, after a time limit or the shutdown timeout, are not counted.
+    pub processes_died: u64,
+}
+
+/// Returns what ended since the history began, by queue and class. No count ever becomes less, also
+/// not when processes end or old buckets are deleted: this is the source of counters.
+///
+/// A series in which nothing ended for 13 months is deleted.
+///
+/// ```
+/// # use diesel::prelude::*;
+/// # let mut conn = SqliteConnection::establish(":memory:").unwrap();
+/// # windlass::migrate(&mut conn).unwrap();
+/// let totals = windlass::history::totals(&mut conn)?;
+/// let failed: u64 = totals.series.iter().map(|one| one.tally.failed).sum();
+/// assert_eq!((failed, totals.processes_died), (0, 0));
+/// # Ok::<(), windlass::Error>(())
+/// ```
+///
+/// # Errors
+/// If the database does not answer or has no tables.
+pub fn totals<C: AsConn + ?Sized>(conn: &mut C) -> Result<Totals> {
+    let sums = history::sums(&mut own(conn)).doing("read the totals of the history")?;
+    let series = sums.series.iter();
+    let series = series.map(|(queue, class, tally)| SeriesTally {
+        queue: queue.to_owned(),
+        class: class.to_owned(),
+        tally: tally.clone(),
+    });
+    Ok(Totals {
+        series: series.collect(),
+        processes_died: sums.died,
+    })
+}
+
+// --- The time ranges in which the history is read ---
+
+/// A time range up to now, in buckets of equal length.
+///
+/// Buckets begin at whole multiples of their length, in UTC. The last one has not ended yet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum TimeRange {
+    /// 60 buckets of a minute.
+    Hour,
+    /// 144 buckets of ten minutes.
+    Day,
+    /// 168 buckets of an hour.
+    Week,
+    /// 120 buckets of six hours: 30 days.
+    Month,
+    /// 365 buckets of a day.
+    Year,
+}
+
+impl TimeRange {
+    /// Returns the length of a bucket.
+    pub fn bucket(self) -> Duration {
+        Duration::from_secs(self.step().unsigned_abs())
+    }
+
+    /// Returns how many buckets there are.
+    pub fn buckets(self) -> usize {
+        match self {
+            TimeRange::Hour => 60,
+            TimeRange::Day => 144,
+            TimeRange::Week => 168,
+            TimeRange::Month => 120,
+            TimeRange::Year => 365,
+        }
+    }
+
+    /// Returns the length of a bucket in seconds.
+    pub(crate) fn step(self) -> i64 {
+        match self {
+            TimeRange::Hour => 60,
+            TimeRange::Day => 600,
+            TimeRange::Week => 3_600,
+            TimeRange::Month => 6 * 3_600,
+            TimeRange::Year => 24 * 3_600,
+        }
+    }
+
+    /// Returns the resolution at which it is read.
+    pub(crate) fn resolution(self) -> Resolution {
+        match self {
+            TimeRange::Hour => Resolution::Minute,
+            TimeRange::Day => Resolution::TenMinutes,
+            TimeRange::Week | TimeRange::Month | TimeRange::Year => Resolution::Hour,
+        }
+    }
+
+    /// Returns the time from the start of the first bucket to the end of the last.
+    pub(crate) fn span(self, now: i64) -> Seconds {
+        let step = self.step();
+        let to = (now.div_euclid(step) + 1) * step;
+        Seconds {
+            from: to - step * self.buckets() as i64,
+            to,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_bucket_has_the_present() {
+        for range in [
+            TimeRange::Hour,
+            TimeRange::Day,
+            TimeRange::Week,
+            TimeRange::Month,
+            TimeRange::Year,
+        ] {
+            for now in [0, 59, 60, 86_399, 1_795_514_400, 1_795_514_399] {
+                let span = range.span(now);
+                assert!(span.to > now && span.to - range.step() <= now);
+                assert_eq!(span.from % range.step(), 0);
+            }
+        }
+    }
 }

@@ -18,10 +18,8 @@ use crate::db::schema::migrate;
 use crate::db::table::recurring_tasks;
 use crate::db::{Conn, Database};
 use crate::error::{Doing as _, Result};
-use crate::history::filter::HistoryFilter;
-use crate::history::range::TimeRange;
 use crate::history::rates::{QueueRate, rates};
-use crate::history::read::series;
+use crate::history::read::{HistoryFilter, TimeRange, series};
 use std::collections::BTreeMap;
 use std::time::Duration;
 

@@ -6,8 +6,8 @@ use crate::db::table::recurring_tasks;
 use crate::error::{Doing as _, Result};
 use crate::history::curves::{QueueCurves, queue_curves};
 use crate::history::{
-    Bucket, Histogram, HistoryFilter, SeriesTally, TimeRange, Usual, by_class, series, typical_run,
-    usual,
+    Bucket, Histogram, HistoryFilter, SeriesTally, TimeRange, Usual, by_class, rates, series,
+    typical_run,
 };
 use crate::web::kept::Kept;
 use std::collections::BTreeMap;
