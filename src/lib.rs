@@ -14,6 +14,9 @@ pub use crate::job::new_job::parents::{After, ToParent};
 pub use crate::job::policy::{Delivery, JobFailed, PropagationStyle};
 pub use crate::job::ruby;
 pub use crate::job::running::OnTimeout;
+pub use crate::operation::start::{
+    Operation, OperationCounts, OperationState, operation, operations,
+};
 pub use crate::process::base::health::{Health, HealthCheck};
 pub use crate::process::dispatcher::Dispatcher;
 pub use crate::process::scheduler::Scheduler;
@@ -100,7 +103,6 @@ pub use job::policy::Policy;
 pub use job::policy::backoff::Backoff;
 pub use job::policy::quota::{Quota, QuotaStatus, quotas};
 pub use job::registry::Registry;
-pub use operation::record::{Operation, OperationCounts, OperationState, operation, operations};
 pub use operation::run::{OperationsRun, run_operations};
 pub use operation::start::{NewOperation, Preview, stop_operation};
 pub use process::base::handle::{Handle, Stopped};

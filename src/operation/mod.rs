@@ -1,7 +1,5 @@
 //! Changes of many jobs that survive the death of the process that runs them.
 
-pub(crate) mod batch;
-pub(crate) mod record;
 pub(crate) mod run;
 pub(crate) mod start;
 pub(crate) mod stored;

@@ -8,9 +8,8 @@ use crate::db::query::batches::walk::{BatchWalk, Members};
 use crate::db::query::jobs;
 use crate::db::table::operators::operations::{OperationAdvance, OperationRow};
 use crate::db::transition::operators::AppliedBatch;
-use crate::operation::batch::{self, BatchMode, BatchResult};
-use crate::operation::record::OperationCounts;
-use crate::operation::walk::{OperationTask, WalkBound, WalkPlace};
+use crate::operation::start::OperationCounts;
+use crate::operation::walk::{self, BatchMode, BatchResult, OperationTask, WalkBound, WalkPlace};
 use diesel::QueryResult;
 
 /// How many times a job is tried again that moved or was locked.
@@ -111,7 +110,7 @@ impl StoredOperation {
         place.left = place.left.map(|left| left - page.jobs.len() as u64);
         (place.rounds, place.again_in) = (0, Some(bound.state));
         let batch = (bound.state, &page.jobs[..]);
-        let result = batch::apply(conn, &self.task, place, batch, mode)?;
+        let result = walk::apply(conn, &self.task, place, batch, mode)?;
         Ok((page.jobs, result))
     }
 
@@ -138,7 +137,7 @@ impl StoredOperation {
         place.after = place.after.max(jobs.last().copied());
         place.left = place.left.map(|left| left - jobs.len() as u64);
         (place.rounds, place.again_in) = (0, Some(state));
-        let result = batch::apply(conn, &self.task, place, (state, &jobs), mode)?;
+        let result = walk::apply(conn, &self.task, place, (state, &jobs), mode)?;
         Ok((jobs, result))
     }
 
@@ -153,7 +152,7 @@ impl StoredOperation {
             return Ok((jobs, BatchResult::default()));
         };
         let batch = (state, &jobs[..]);
-        let result = batch::apply(conn, &self.task, &mut self.place, batch, mode)?;
+        let result = walk::apply(conn, &self.task, &mut self.place, batch, mode)?;
         Ok((jobs, result))
     }
 

@@ -3,8 +3,8 @@
 use crate::db::table::operators::operations::{self, OperationAdvance};
 use crate::db::transition::operators;
 use crate::db::{Conn, Refusal};
-use crate::operation::batch::BatchMode;
 use crate::operation::stored::run_batch;
+use crate::operation::walk::BatchMode;
 use diesel::QueryResult;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;

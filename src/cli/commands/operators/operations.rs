@@ -6,7 +6,7 @@ use crate::cli::select::connect;
 use crate::cli::words::time;
 use crate::db::{Database, DbConnection};
 use crate::error::{Error, Result};
-use crate::operation::record::{self, Operation, OperationState};
+use crate::operation::start::{self, Operation, OperationState};
 use crate::terminal::output::{self, Report};
 use crate::terminal::table::{Column, Table, printable};
 use serde::Serialize;
@@ -59,7 +59,7 @@ struct ListedOperations {
 
 impl ListOperations {
     fn run(&self, database: &Database) -> Result<ListedOperations> {
-        let operations = record::operations(&mut connect(database)?, None, self.limit)?;
+        let operations = start::operations(&mut connect(database)?, None, self.limit)?;
         Ok(ListedOperations { operations })
     }
 }
@@ -133,7 +133,7 @@ impl ShowOperation {
 }
 
 fn find(database: &mut DbConnection, id: i64) -> Result<Operation> {
-    let found = record::operation(database, id)?;
+    let found = start::operation(database, id)?;
     found.ok_or(Error::NoSuchOperation { id })
 }
 

@@ -1,6 +1,6 @@
 //! The list of operations.
 
-use crate::operation::record::operations;
+use crate::operation::start::operations;
 use crate::web::http::page_error::PageError;
 use crate::web::http::response::Response;
 use crate::web::pages::operations::view::OperationView;

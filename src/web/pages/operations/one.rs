@@ -1,6 +1,6 @@
 //! One operation: its progress, and stopping it.
 
-use crate::operation::record::{Operation, operation};
+use crate::operation::start::{Operation, operation};
 use crate::web::http::link;
 use crate::web::http::page_error::PageError;
 use crate::web::http::response::Response;

@@ -1,7 +1,7 @@
 //! An operation as pages show it.
 
 use crate::admin::bulk::change::Change;
-use crate::operation::record::{Operation, OperationState};
+use crate::operation::start::{Operation, OperationState};
 use crate::operation::walk::OperationTask;
 use crate::web::pages::selected::conditions;
 use crate::web::request::shell::Shell;
