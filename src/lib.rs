@@ -2,6 +2,17 @@
 #![doc = include_str!("../README.md")]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
+pub use crate::admin::batches::{BatchFilter, BatchState, BatchSummary, batches};
+pub use crate::admin::details::job_logs;
+pub use crate::admin::doctor::scope::{Finding, Verdict};
+pub use crate::admin::explain::NotRetried;
+pub use crate::admin::groups::RetryRate;
+pub use crate::admin::job_info::wait_for;
+pub use crate::admin::jobs::{Cancelled, Changed, cancel};
+pub use crate::admin::queues::{
+    clear_limit, limits, processes, queues, set_limit, set_rails_option,
+};
+pub use crate::admin::secrets::{PublicTask, task_info_by_token};
 pub use crate::db::model::extras::On;
 pub use crate::db::table::claimed::Progress;
 pub use crate::flow::batch::{BatchStatus, EnqueuedBatch, ToNewJob};
@@ -22,30 +33,18 @@ pub use crate::process::dispatcher::Dispatcher;
 pub use crate::process::scheduler::Scheduler;
 pub use crate::process::supervisor::Supervisor;
 pub use admin::batches::details::{BatchDetails, BatchFollower, FailedOfBatch, FollowerState};
-pub use admin::batches::list::{BatchFilter, BatchState, BatchSummary, batches};
-pub use admin::beside_rails::set_rails_option;
 pub use admin::bulk::change::Change;
-pub use admin::cancel::{Cancelled, cancel};
-pub use admin::changed::Changed;
 pub use admin::classes::{pause_class, paused_classes, resume_class, strict_classes};
 pub use admin::details::{JobDetails, Moment, StepDone, job_details};
 pub use admin::doctor::doctor;
 pub use admin::edit::edit_arguments;
-pub use admin::explain::job_limits::NotRetried;
 pub use admin::explain::obstacles::Obstacle;
 pub use admin::explain::{Explanation, Reason, explain};
-pub use admin::finding::{Finding, Verdict};
 pub use admin::flows::{FlowEdge, FlowGraph, FlowId, FlowNode};
 pub use admin::groups::{FailedGroup, FailedGroups, failed_groups};
 pub use admin::job_info::{JobKey, TaskInfo, TaskStatus, attempts, task_info};
-pub use admin::job_logs::job_logs;
 pub use admin::jobs::{BoundedCount, Jobs};
-pub use admin::limits::{clear_limit, limits, set_limit};
-pub use admin::outsiders::{PublicTask, task_info_by_token};
 pub use admin::queues::{clear_queue, pause_queue, queue_latency, queue_size, resume_queue};
-pub use admin::retry_rate::RetryRate;
-pub use admin::status::{processes, queues};
-pub use admin::wait::wait_for;
 pub use audit::log::{AuditEntry, AuditLog};
 #[cfg(feature = "config")]
 pub use config::configuration::Config;

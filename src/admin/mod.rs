@@ -1,35 +1,25 @@
 //! Queries and changes of jobs, queues and processes.
 
 pub(crate) mod batches;
-pub(crate) mod beside_rails;
 pub(crate) mod bulk;
-pub(crate) mod cancel;
-pub(crate) mod changed;
 pub(crate) mod classes;
 pub(crate) mod details;
 pub(crate) mod doctor;
 pub(crate) mod edit;
 pub(crate) mod explain;
-pub(crate) mod finding;
 pub(crate) mod flows;
 pub(crate) mod groups;
 pub(crate) mod job_info;
 #[cfg(feature = "web")]
 pub(crate) mod job_list;
-pub(crate) mod job_logs;
 pub(crate) mod jobs;
-pub(crate) mod limits;
 #[cfg(any(feature = "top", feature = "web"))]
 #[cfg_attr(
     not(feature = "web"),
     allow(dead_code, reason = "the pages use the rest")
 )]
 pub(crate) mod now;
-pub(crate) mod outsiders;
 pub(crate) mod queues;
-pub(crate) mod retry_rate;
 pub(crate) mod secrets;
-pub(crate) mod status;
 #[cfg(feature = "web")]
 pub(crate) mod timeline;
-pub(crate) mod wait;

@@ -1,7 +1,7 @@
 //! The result of a change to jobs, as text and as JSON.
 
-use crate::admin::changed::Changed;
 use crate::admin::job_info::TaskStatus;
+use crate::admin::jobs::Changed;
 use crate::cli::listed::name;
 use crate::clock;
 use crate::db::model::state::JobState;

@@ -1,9 +1,8 @@
 //! Selects the jobs of a command, and changes them.
 
 use crate::admin::bulk::change::Change;
-use crate::admin::changed::Changed;
 use crate::admin::job_info::task_info;
-use crate::admin::jobs::Jobs;
+use crate::admin::jobs::{Changed, Jobs};
 use crate::cli::done::{Deed, Done, NotSelected, Selected, plural};
 use crate::cli::said_by::SaidBy;
 use crate::cli::values;

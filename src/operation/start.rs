@@ -1,9 +1,8 @@
 //! Previews, starts and stops operations.
 
 use crate::admin::bulk::change::Change;
-use crate::admin::changed::Changed;
-use crate::admin::jobs::{BoundedCount, Jobs};
-use crate::admin::retry_rate::RetryRate;
+use crate::admin::groups::RetryRate;
+use crate::admin::jobs::{BoundedCount, Changed, Jobs};
 use crate::db::model::audit::Actor;
 use crate::db::model::state::JobState;
 use crate::db::table::operators::operations::{self, NewOperationRow, OperationRow};

@@ -1,6 +1,6 @@
 //! One batch of an operation, from what is stored of it.
 
-use crate::admin::bulk::batches::BATCH;
+use crate::admin::bulk::BATCH;
 use crate::admin::jobs::Jobs;
 use crate::db::Conn;
 use crate::db::conn::dialect::IdRange;

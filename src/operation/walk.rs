@@ -1,9 +1,8 @@
 //! Which jobs an operation changes, and how far it is.
 
 use crate::admin::bulk::change::Change;
-use crate::admin::changed::Changed;
-use crate::admin::jobs::Jobs;
-use crate::admin::retry_rate::RetryRate;
+use crate::admin::groups::RetryRate;
+use crate::admin::jobs::{Changed, Jobs};
 use crate::db::model::state::JobState;
 use crate::db::query::batches::walk::{self as batch_walk, BatchWalk};
 use crate::db::query::jobs;

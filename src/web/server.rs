@@ -1,6 +1,6 @@
 //! The settings of a server.
 
-use crate::admin::now::queues::Promises;
+use crate::admin::now::Promises;
 use crate::db::Database;
 use crate::error::{Error, Result};
 use crate::process::base::health::Health;

@@ -1,6 +1,6 @@
 //! An idle worker in another process: how soon it starts a job, hop by hop.
 
-use crate::admin::beside_rails::set_rails_option;
+use crate::admin::queues::set_rails_option;
 use crate::bench::figures::quantile;
 use crate::bench::place::Place;
 use crate::clock;

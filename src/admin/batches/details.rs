@@ -1,6 +1,6 @@
 //! One batch, with what follows it.
 
-use crate::admin::batches::list::BatchSummary;
+use crate::admin::batches::BatchSummary;
 use crate::admin::job_info::{self, TaskStatus};
 use crate::db::query::batches::list::{self, FollowingJob};
 use crate::db::query::batches::walk::{self, Members};

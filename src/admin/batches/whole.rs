@@ -2,9 +2,8 @@
 //!
 //! They are not found by their states but as members of the batches: neither other jobs nor those that have ended are read.
 
-use crate::admin::bulk::batches::BATCH;
-use crate::admin::changed::Changed;
-use crate::admin::jobs::{BoundedCount, Jobs};
+use crate::admin::bulk::BATCH;
+use crate::admin::jobs::{BoundedCount, Changed, Jobs};
 use crate::db::Conn;
 use crate::db::model::state::JobState;
 use crate::db::query::batches::list;

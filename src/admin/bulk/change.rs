@@ -1,7 +1,6 @@
 //! What can be done to selected jobs.
 
-use crate::admin::changed::Changed;
-use crate::admin::jobs::Jobs;
+use crate::admin::jobs::{Changed, Jobs};
 use crate::db::model::audit::AuditAction;
 use crate::db::model::state::JobState;
 use crate::db::transition::operate::{self, AtMostOnce, RunTime};
@@ -168,7 +167,7 @@ impl Change {
         jobs: &[i64],
     ) -> Result<Changed> {
         if *self == Change::Cancel {
-            return crate::admin::cancel::cancel_all(conn, trail, jobs);
+            return crate::admin::jobs::cancel_all(conn, trail, jobs);
         }
         let done = trail.record(
             conn,

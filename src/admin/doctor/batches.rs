@@ -1,7 +1,6 @@
 //! The checks of batches and of what follows them.
 
-use crate::admin::doctor::scope::CheckScope;
-use crate::admin::finding::{Finding, Verdict, finding};
+use crate::admin::doctor::scope::{CheckScope, Finding, Verdict, finding};
 use crate::db::Conn;
 use crate::db::query::batches::walk::{self, BatchRule, READ};
 use crate::db::query::doctor::{FIRST, Inconsistent};

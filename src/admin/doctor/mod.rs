@@ -9,12 +9,11 @@ pub(crate) mod statistics;
 pub(crate) mod unserved;
 pub(crate) mod waits;
 
-use crate::admin::doctor::scope::CheckScope;
+use crate::admin::doctor::scope::{CheckScope, Finding, Verdict, finding};
 use crate::admin::doctor::{
     batches as doctor_batches, processes as doctor_processes, requests as doctor_requests,
     waits as doctor_waits,
 };
-use crate::admin::finding::{Finding, Verdict, finding};
 use crate::db::query::doctor::{self, Inconsistent, MigrationDifference, Rule};
 #[cfg(any(feature = "top", feature = "web"))]
 use crate::db::query::load::{keys, totals};

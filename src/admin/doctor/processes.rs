@@ -1,9 +1,7 @@
 //! Checks that waiting jobs have processes to run them.
 
-use crate::admin::doctor::scope::CheckScope;
-use crate::admin::doctor::statistics as doctor_statistics;
-use crate::admin::doctor::unserved;
-use crate::admin::finding::{ALIVE, Finding, Verdict, finding};
+use crate::admin::doctor::scope::{ALIVE, CheckScope, Finding, Verdict, finding};
+use crate::admin::doctor::{statistics as doctor_statistics, unserved};
 use crate::clock;
 use crate::db::Conn;
 use crate::db::query::doctor::{self, Load, TaskCounts};

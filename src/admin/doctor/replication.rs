@@ -1,7 +1,6 @@
 //! Tells what is lost when the server is lost and a standby takes over.
 
-use crate::admin::doctor::scope::CheckScope;
-use crate::admin::finding::{Finding, Verdict, finding};
+use crate::admin::doctor::scope::{CheckScope, Finding, Verdict, finding};
 use crate::db::Conn;
 use crate::db::query::doctor::{self, Replication};
 use crate::error::{Doing as _, Result};

@@ -1,7 +1,6 @@
 //! The check of requests for promotions: blocked jobs, flows, batches and waits go on by them.
 
-use crate::admin::doctor::scope::CheckScope;
-use crate::admin::finding::{Finding, Verdict, finding};
+use crate::admin::doctor::scope::{CheckScope, Finding, Verdict, finding};
 use crate::db::Conn;
 use crate::db::query::doctor::{self, FIRST, OFTEN, StuckRequest};
 use crate::error::{Doing as _, Result};

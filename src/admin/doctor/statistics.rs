@@ -1,7 +1,6 @@
 //! Checks that the history is added up, and that it can be read.
 
-use crate::admin::doctor::scope::CheckScope;
-use crate::admin::finding::{Finding, Verdict, finding};
+use crate::admin::doctor::scope::{CheckScope, Finding, Verdict, finding};
 use crate::db::Conn;
 use crate::db::query::history;
 use crate::db::table::history::deltas::{self, FoldBacklog};

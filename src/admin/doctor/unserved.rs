@@ -1,9 +1,9 @@
 //! Checks that ready jobs have a running worker that serves their queue and has their class.
 
+use crate::admin::doctor::scope::{Finding, Verdict, finding};
 use crate::admin::explain::obstacles::{
     DescribedProcess, Obstacle, WantedJob, described, is_beating, missing,
 };
-use crate::admin::finding::{Finding, Verdict, finding};
 use crate::db::Conn;
 use crate::db::query::doctor::FIRST;
 use crate::db::query::doctor::unserved::{OldReadyJob, old_ready};

@@ -1,7 +1,6 @@
 //! The checks of jobs that wait for events.
 
-use crate::admin::doctor::scope::CheckScope;
-use crate::admin::finding::{Finding, Verdict, finding};
+use crate::admin::doctor::scope::{CheckScope, Finding, Verdict, finding};
 use crate::db::Conn;
 use crate::db::query::doctor::Inconsistent;
 use crate::db::query::doctor::unserved::{self, READ, WaitRule};

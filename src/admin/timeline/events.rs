@@ -1,17 +1,15 @@
 //! The entries of a timeline.
 
 use crate::admin::details::JobDetails;
+use crate::admin::explain::Reason;
 use crate::admin::explain::obstacles::Obstacle;
-use crate::admin::explain::word::{Word, Words, text};
-use crate::admin::explain::{Reason, parents};
+use crate::admin::explain::words::{self, Word, Words, text};
 use crate::admin::job_info::TaskStatus;
-use crate::admin::timeline::bar::seconds;
-use crate::admin::timeline::entry::{EntryKind, Mark, TimelineEntry};
 use crate::db::model::outcome::{self, AttemptOutcome};
 use crate::db::query::pages::job_lines::JobFacts;
 use crate::db::table::attempts::Attempt;
 use crate::db::table::claimed::Progress;
-use chrono::NaiveDateTime;
+use chrono::{NaiveDateTime, TimeDelta};
 
 fn name(text: impl Into<String>) -> Word {
     Word::Name(text.into())
@@ -177,7 +175,7 @@ impl Entries<'_> {
                 self.blocked(how);
             }
             reason @ (Reason::Batch { .. } | Reason::Jobs { .. } | Reason::Event { .. }) => {
-                self.blocked(parents::blocker(reason));
+                self.blocked(words::blocker(reason));
             }
             Reason::Limited { key, .. } => {
                 let how = vec![text("by the concurrency key "), Word::Key(key.clone())];
@@ -349,4 +347,127 @@ impl Entries<'_> {
             ),
         }
     }
+}
+
+// --- A timeline as a bar ---
+
+/// How wide the bar is, in units.
+const WIDTH: f64 = 1000.0;
+
+/// What a part of the bar stands for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum BarKind {
+    Ran,
+    Failed,
+    Waited,
+    Blocked,
+}
+
+/// A part of the bar, in thousandths of its width.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct BarPart {
+    pub(crate) kind: BarKind,
+    pub(crate) from: f64,
+    pub(crate) width: f64,
+}
+
+/// Returns when an entry ended, if it took a time.
+fn over(entry: &TimelineEntry) -> Option<NaiveDateTime> {
+    let micros = (entry.seconds? * 1e6).clamp(0.0, 9e15) as i64;
+    entry
+        .at?
+        .checked_add_signed(TimeDelta::microseconds(micros))
+}
+
+/// Returns the end of the last entry.
+pub(super) fn end(entries: &[TimelineEntry]) -> Option<NaiveDateTime> {
+    let ends = entries.iter().filter(|entry| entry.kind != EntryKind::Next);
+    ends.filter_map(|entry| over(entry).or(entry.at)).max()
+}
+
+/// Returns the parts of the bar, from the first event to the last, or to now if the job has not
+/// ended.
+pub(super) fn parts(entries: &[TimelineEntry], now: NaiveDateTime) -> Vec<BarPart> {
+    let start = entries.iter().filter_map(|entry| entry.at).min();
+    let is_open = entries
+        .iter()
+        .any(|entry| matches!(entry.kind, EntryKind::Now(_)));
+    let end = if is_open { Some(now) } else { end(entries) };
+    let Some((start, end)) = start.zip(end).filter(|(start, end)| start < end) else {
+        return Vec::new();
+    };
+    let whole = seconds(end - start);
+    let place = |at: NaiveDateTime| (seconds(at - start) / whole * WIDTH).clamp(0.0, WIDTH);
+    let mut parts = Vec::new();
+    for entry in entries {
+        let Some((from, to)) = entry.at.zip(over(entry)) else {
+            continue;
+        };
+        let (from, to) = (place(from), place(to));
+        let kind = match entry.kind {
+            EntryKind::Next => continue,
+            EntryKind::Wait => BarKind::Waited,
+            EntryKind::Now(Mark::Blocked) => BarKind::Blocked,
+            EntryKind::Now(Mark::Running) => BarKind::Ran,
+            EntryKind::Now(_) => BarKind::Waited,
+            EntryKind::Event(_) => BarKind::Ran,
+        };
+        parts.push(BarPart {
+            kind,
+            from,
+            width: to - from,
+        });
+        if entry.kind == EntryKind::Event(Mark::Failed) {
+            parts.push(BarPart {
+                kind: BarKind::Failed,
+                from: (to - 1.5).max(0.0),
+                width: 3.0,
+            });
+        }
+    }
+    parts
+}
+
+pub(super) fn seconds(delta: TimeDelta) -> f64 {
+    delta.as_seconds_f64()
+}
+
+// --- A line of a timeline ---
+
+/// A state, for the mark beside an entry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Mark {
+    Ready,
+    Scheduled,
+    Running,
+    Blocked,
+    Failed,
+    Finished,
+    Discarded,
+}
+
+/// What an entry is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum EntryKind {
+    /// Something that happened.
+    Event(Mark),
+    /// The time until the next event.
+    Wait,
+    /// What the job does now.
+    Now(Mark),
+    /// What happens next.
+    Next,
+}
+
+/// A line of the timeline.
+#[derive(Debug, Clone)]
+pub(crate) struct TimelineEntry {
+    pub(crate) kind: EntryKind,
+    pub(crate) at: Option<NaiveDateTime>,
+    pub(crate) what: String,
+    /// How long it took, or has taken until now.
+    pub(crate) seconds: Option<f64>,
+    pub(crate) how: Words,
+    /// Several lines more: a backtrace, for example.
+    pub(crate) details: Option<String>,
 }

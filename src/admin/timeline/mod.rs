@@ -3,16 +3,13 @@
 //! It is put together from what is stored: the attempts that did not succeed, the executions, and
 //! the lines that runs logged. How long a job was blocked between two attempts is not stored.
 
-mod bar;
-mod entry;
 mod events;
 
 use crate::admin::details::JobDetails;
 use crate::db::query::pages::job_lines::JobFacts;
 use chrono::NaiveDateTime;
 
-pub(crate) use bar::{BarKind, BarPart};
-pub(crate) use entry::{EntryKind, Mark, TimelineEntry};
+pub(crate) use crate::admin::timeline::events::{BarKind, BarPart, EntryKind, Mark, TimelineEntry};
 
 /// The timeline of a job.
 #[derive(Debug, Clone, Default)]
@@ -27,14 +24,14 @@ impl Timeline {
     /// Returns the timeline of a job, as it is at `now`.
     pub(crate) fn of(details: &JobDetails, facts: &JobFacts, now: NaiveDateTime) -> Self {
         let entries = events::entries(details, facts, now);
-        let bar = bar::parts(&entries, now);
+        let bar = events::parts(&entries, now);
         let times = || entries.iter().filter_map(|entry| entry.at);
         let is_open = entries
             .iter()
             .any(|entry| matches!(entry.kind, EntryKind::Now(_)));
         let end = match is_open {
             true => Some(now),
-            false => bar::end(&entries),
+            false => events::end(&entries),
         };
         Timeline {
             start: times().min(),

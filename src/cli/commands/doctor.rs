@@ -1,6 +1,6 @@
 //! `windlass doctor`.
 
-use crate::admin::finding::{Finding, Verdict};
+use crate::admin::doctor::scope::{Finding, Verdict};
 use crate::db::Database;
 use crate::db::query::doctor::FIRST;
 use crate::error::Result;

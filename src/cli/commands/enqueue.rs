@@ -2,7 +2,7 @@
 
 use crate::admin::explain::Reason;
 use crate::admin::explain::obstacles::{Obstacle, is_beating};
-use crate::admin::explain::word::Word;
+use crate::admin::explain::words::Word;
 use crate::cli::commands::job_options::JobOptions;
 use crate::cli::commands::unique_options::UniqueOptions;
 use crate::cli::failure::CommandError;

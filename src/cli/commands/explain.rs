@@ -1,6 +1,6 @@
 //! `windlass explain`.
 
-use crate::admin::explain::word::Word;
+use crate::admin::explain::words::Word;
 use crate::admin::explain::{Explanation, explain};
 use crate::admin::job_info::JobKey;
 use crate::cli::select::connect;

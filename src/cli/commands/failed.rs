@@ -1,9 +1,8 @@
 //! `windlass failed ...`.
 
 use crate::admin::bulk::change::Change;
-use crate::admin::changed::Changed;
-use crate::admin::jobs::Jobs;
-use crate::admin::retry_rate::RetryRate;
+use crate::admin::groups::RetryRate;
+use crate::admin::jobs::{Changed, Jobs};
 use crate::cli::commands::operators::groups::GroupFailed;
 use crate::cli::done::{Deed, Done, SpreadOver};
 use crate::cli::listed::ListedJobs;

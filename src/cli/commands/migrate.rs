@@ -1,6 +1,6 @@
 //! `windlass migrate`.
 
-use crate::admin::beside_rails::set_rails_option;
+use crate::admin::queues::set_rails_option;
 use crate::db::Database;
 use crate::db::conn::connection::AsConn as _;
 use crate::db::schema::beside_rails::RailsOption;

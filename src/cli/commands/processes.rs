@@ -43,7 +43,7 @@ impl Processes {
     pub(crate) fn run(&self, database: &Database) -> Result<ProcessList> {
         Ok(ProcessList {
             threshold: self.alive_threshold.as_secs_f64(),
-            processes: crate::admin::status::processes(&mut connect(database)?)?,
+            processes: crate::admin::queues::processes(&mut connect(database)?)?,
         })
     }
 }

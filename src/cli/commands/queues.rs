@@ -78,7 +78,7 @@ struct ListedQueues {
 
 impl ListQueues {
     fn run(&self, database: &Database) -> Result<ListedQueues> {
-        let queues = crate::admin::status::queues(&mut connect(database)?)?;
+        let queues = crate::admin::queues::queues(&mut connect(database)?)?;
         Ok(ListedQueues { queues })
     }
 }

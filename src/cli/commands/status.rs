@@ -1,6 +1,6 @@
 //! `windlass status`.
 
-use crate::admin::finding::ALIVE;
+use crate::admin::doctor::scope::ALIVE;
 use crate::cli::commands::run_time::classes;
 use crate::cli::rates;
 use crate::clock;
@@ -88,8 +88,8 @@ impl Status {
         let mut connection = database.connect()?;
         migrate::check(&mut connection.as_conn(), database)?;
         Ok(Overview {
-            queues: crate::admin::status::queues(&mut connection)?,
-            processes: crate::admin::status::processes(&mut connection)?,
+            queues: crate::admin::queues::queues(&mut connection)?,
+            processes: crate::admin::queues::processes(&mut connection)?,
             paused_classes: crate::admin::classes::paused_classes(&mut connection)?,
             rates: crate::history::rates(&mut connection, rates::OVER)?,
         })

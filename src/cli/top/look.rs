@@ -1,9 +1,8 @@
 //! What one look at the database found.
 
-use crate::admin::finding::Finding;
+use crate::admin::doctor::scope::Finding;
 use crate::admin::groups::FailedGroups;
-use crate::admin::now::member::Member;
-use crate::admin::now::queues::QueueNow;
+use crate::admin::now::{Member, QueueNow};
 use crate::db::query::load::fleet::HeldJob;
 use crate::db::query::load::totals::{CappedCount, StateTotals};
 use chrono::NaiveDateTime;

@@ -3,9 +3,7 @@
 use crate::admin::doctor;
 use crate::admin::doctor::scope::CheckScope;
 use crate::admin::groups::failed_groups;
-use crate::admin::now::fleet::Fleet;
-use crate::admin::now::member::Member;
-use crate::admin::now::queues::{LoadNow, Promises};
+use crate::admin::now::{Fleet, LoadNow, Member, Promises};
 use crate::cli::top::look::{
     FleetLines, HourCurves, LookPart, QueueLines, TopFindings, TopLook, TopQueue,
 };

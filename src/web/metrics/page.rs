@@ -22,7 +22,7 @@ const BOUNDS: [u64; 19] = [
 ];
 
 /// A process without a heartbeat for longer is dead.
-const DEAD: f64 = crate::admin::finding::ALIVE.as_secs() as f64;
+const DEAD: f64 = crate::admin::doctor::scope::ALIVE.as_secs() as f64;
 
 /// The kinds of processes that Windlass has.
 const KINDS: [&str; 4] = ["supervisor", "worker", "dispatcher", "scheduler"];

@@ -1,8 +1,7 @@
 //! What `windlass doctor` finds.
 
 use crate::admin::doctor;
-use crate::admin::doctor::scope::CheckScope;
-use crate::admin::finding::{Finding, Verdict};
+use crate::admin::doctor::scope::{CheckScope, Finding, Verdict};
 use crate::web::http::page_error::PageError;
 use crate::web::http::response::Response;
 use crate::web::pages::overview::doctor_rows::{DoctorRow, checked};

@@ -1,6 +1,6 @@
 //! Sentences about jobs, with links.
 
-use crate::admin::explain::word::Word;
+use crate::admin::explain::words::Word;
 use crate::admin::timeline::Mark;
 use crate::db::model::state::JobState;
 use crate::web::request::shell::Shell;

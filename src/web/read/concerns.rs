@@ -1,10 +1,9 @@
 //! Finds what needs attention.
 
 use crate::admin::doctor::processes::ABOUT_TO_PRUNE;
-use crate::admin::finding::{Finding, Verdict};
+use crate::admin::doctor::scope::{Finding, Verdict};
 use crate::admin::groups::failed_groups;
-use crate::admin::now::member::Member;
-use crate::admin::now::queues::{LoadNow, QueueNow};
+use crate::admin::now::{LoadNow, Member, QueueNow};
 use crate::db::Conn;
 use crate::db::query::load::tasks;
 use crate::db::table::run_time::class_pauses;

@@ -1,6 +1,6 @@
 //! The figures of a database, as one scrape reads them.
 
-use crate::admin::finding::{Finding, Verdict};
+use crate::admin::doctor::scope::{Finding, Verdict};
 use crate::db::query::load::fleet::FleetProcess;
 use crate::db::query::load::queues::ReadyJobs;
 use crate::db::query::load::totals::{CappedCount, StateTotals};

@@ -4,7 +4,7 @@ use crate::web::show::markup::{Markup, state, verdict};
 use crate::web::show::times::duration;
 use std::time::Duration;
 
-pub(crate) use crate::admin::now::verdict::QueueVerdict;
+pub(crate) use crate::admin::now::QueueVerdict;
 
 impl QueueVerdict {
     /// Returns it in HTML.

@@ -1,8 +1,8 @@
 //! What several pages show of a database, kept for a moment: looking is not free.
 
-use crate::admin::finding::Finding;
+use crate::admin::doctor::scope::Finding;
 use crate::admin::groups::FailedGroups;
-use crate::admin::now::queues::{LoadNow, Promises};
+use crate::admin::now::{LoadNow, Promises};
 use crate::clock;
 use crate::db::Conn;
 use crate::db::query::pages::job_search::StateCounts;

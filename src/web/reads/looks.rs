@@ -2,8 +2,7 @@
 //! on a small one they are read each time, so that a page shows what has just changed.
 
 use crate::admin::doctor;
-use crate::admin::doctor::scope::CheckScope;
-use crate::admin::finding::Finding;
+use crate::admin::doctor::scope::{CheckScope, Finding};
 use crate::admin::groups::{FailedGroups, failed_groups};
 use crate::db::query::pages::job_search::{self, StateCounts};
 use crate::error::Doing as _;

@@ -7,7 +7,7 @@ pub(crate) mod outage;
 pub(crate) mod section;
 pub(crate) mod waits;
 
-use crate::admin::now::queues::Promises;
+use crate::admin::now::Promises;
 use crate::db::Database;
 use crate::process::base::health::Health;
 use crate::web::access::settings::Access;

@@ -2,7 +2,7 @@
 
 use super::{finished, fold_all, insert_at, rows, sum_of, total};
 use crate::admin::doctor::doctor;
-use crate::admin::finding::Verdict;
+use crate::admin::doctor::scope::Verdict;
 use crate::db::conn::connection::{AsConn, Conn};
 use crate::db::internal_tests::db::{TestDb, execute, on_each_database};
 use crate::db::table::history::deltas;

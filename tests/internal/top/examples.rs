@@ -1,10 +1,8 @@
 //! A look at an example, without a database.
 
-use crate::admin::finding::{Verdict, finding};
+use crate::admin::doctor::scope::{Verdict, finding};
 use crate::admin::groups::{FailedGroup, FailedGroups};
-use crate::admin::now::member::Member;
-use crate::admin::now::queues::QueueNow;
-use crate::admin::now::verdict::QueueVerdict;
+use crate::admin::now::{Member, QueueNow, QueueVerdict};
 use crate::cli::top::look::{
     FleetLines, HourCurves, LookPart, QueueLines, TopFindings, TopLook, TopQueue,
 };

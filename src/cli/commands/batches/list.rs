@@ -1,6 +1,6 @@
 //! `windlass batches list`.
 
-use crate::admin::batches::list::{self, BatchFilter, BatchState, BatchSummary};
+use crate::admin::batches::{self, BatchFilter, BatchState, BatchSummary};
 use crate::admin::jobs::BoundedCount;
 use crate::cli::select::connect;
 use crate::cli::words::time;
@@ -61,7 +61,7 @@ impl ListBatches {
             Some(WantedState::Failed) => BatchFilter::Failed,
         };
         let before = self.before.map(BatchId);
-        let batches = list::batches(&mut connect(database)?, filter, before, self.limit)?;
+        let batches = batches::batches(&mut connect(database)?, filter, before, self.limit)?;
         Ok(ListedBatches { batches })
     }
 }

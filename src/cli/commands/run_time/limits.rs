@@ -1,6 +1,6 @@
 //! `windlass limits ...`.
 
-use crate::admin::limits::limits;
+use crate::admin::queues::limits;
 use crate::cli::failure::CommandError;
 use crate::cli::said_by::{SaidBy, said};
 use crate::cli::select::connect;

@@ -1,6 +1,6 @@
 //! The lines above the panes: what is looked at, what is wrong, the sums, and the last hour.
 
-use crate::admin::finding::Verdict;
+use crate::admin::doctor::scope::Verdict;
 use crate::cli::top::look::HourCurves;
 use crate::cli::top::state::TopState;
 use crate::cli::top::view::theme::{Tone, TopTheme};

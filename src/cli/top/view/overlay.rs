@@ -1,6 +1,6 @@
 //! What covers the panes: the help, and the findings of `doctor`.
 
-use crate::admin::finding::{Finding, Verdict};
+use crate::admin::doctor::scope::{Finding, Verdict};
 use crate::cli::top::keys::KEYS;
 use crate::cli::top::look::LookPart;
 use crate::cli::top::state::{Pane, TopState};

@@ -1,6 +1,6 @@
 //! The pane of the processes, each with what its threads run.
 
-use crate::admin::now::member::{Member, MemberKind};
+use crate::admin::now::{Member, MemberKind};
 use crate::cli::top::look::LookPart;
 use crate::cli::top::state::TopState;
 use crate::cli::top::view::panes::{PaneView, nothing};

@@ -1,7 +1,6 @@
 //! The pane of the queues.
 
-use crate::admin::now::queues::QueueNow;
-use crate::admin::now::verdict::QueueVerdict;
+use crate::admin::now::{QueueNow, QueueVerdict};
 use crate::cli::top::look::{LookPart, TopQueue};
 use crate::cli::top::state::TopState;
 use crate::cli::top::view::panes::{PaneView, nothing};

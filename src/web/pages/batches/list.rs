@@ -1,6 +1,6 @@
 //! The list of batches.
 
-use crate::admin::batches::list::{BatchFilter, batches};
+use crate::admin::batches::{BatchFilter, batches};
 use crate::job::id::BatchId;
 use crate::web::http::page_error::PageError;
 use crate::web::http::response::Response;

@@ -1,6 +1,6 @@
 //! A batch as pages show it.
 
-use crate::admin::batches::list::{BatchState, BatchSummary};
+use crate::admin::batches::{BatchState, BatchSummary};
 use crate::admin::job_info::TaskStatus;
 use crate::admin::jobs::BoundedCount;
 use crate::web::request::shell::Shell;

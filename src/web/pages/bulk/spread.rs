@@ -1,6 +1,6 @@
 //! Over what time retried jobs become due.
 
-use crate::admin::retry_rate::RetryRate;
+use crate::admin::groups::RetryRate;
 use crate::operation::start::Preview;
 use crate::web::http::page_error::PageError;
 use std::time::Duration;

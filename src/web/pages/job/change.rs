@@ -1,8 +1,7 @@
 //! Changes of one job.
 
 use crate::admin::bulk::change::Change;
-use crate::admin::changed::Changed;
-use crate::admin::jobs::Jobs;
+use crate::admin::jobs::{Changed, Jobs};
 use crate::job::id::JobId;
 use crate::queue::check_name;
 use crate::web::http::link;

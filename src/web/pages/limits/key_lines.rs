@@ -1,6 +1,6 @@
 //! The rows of the table of concurrency keys.
 
-use crate::admin::now::fleet::Fleet;
+use crate::admin::now::Fleet;
 use crate::db::query::load::keys::{KeyInUse, SlotHolder};
 use crate::db::query::load::totals::CappedCount;
 use crate::web::pages::limits::keys_now::KeysNow;

@@ -1,6 +1,6 @@
 //! The concurrency keys of one page, and what an address asks for.
 
-use crate::admin::now::fleet::Fleet;
+use crate::admin::now::Fleet;
 use crate::db::Conn;
 use crate::db::query::load::keys::{self, KeyInUse, KeysWanted, SlotHolder};
 use crate::db::query::load::totals::{self, CappedCount};

@@ -1,6 +1,6 @@
 //! The findings of `doctor`, as pages show them.
 
-use crate::admin::finding::{Finding, Verdict};
+use crate::admin::doctor::scope::{Finding, Verdict};
 use crate::web::show::markup::{Markup, verdict};
 use crate::web::show::times::ago;
 use std::time::Duration;

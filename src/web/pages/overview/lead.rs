@@ -1,6 +1,6 @@
 //! The sentence on top of the overview.
 
-use crate::admin::now::queues::LoadNow;
+use crate::admin::now::LoadNow;
 use crate::history::Bucket;
 use crate::web::pages::overview::vitals::recent;
 use crate::web::read::concern::Concern;

@@ -1,6 +1,6 @@
 //! The oldest ready job of each queue.
 
-use crate::admin::now::queues::LoadNow;
+use crate::admin::now::LoadNow;
 use crate::db::query::load::totals::CappedCount;
 use crate::history::curves::QueueCurves;
 use crate::web::read::verdict::QueueVerdict;

@@ -1,7 +1,6 @@
 //! The jobs that have run for longest.
 
-use crate::admin::now::fleet::Fleet;
-use crate::admin::now::member::Member;
+use crate::admin::now::{Fleet, Member};
 use crate::db::Conn;
 use crate::db::query::load::fleet::{self, HeldJob};
 use crate::error::{Doing as _, Result};

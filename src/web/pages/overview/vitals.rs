@@ -1,6 +1,6 @@
 //! The measures of everything: a number, a curve, a verdict.
 
-use crate::admin::now::queues::LoadNow;
+use crate::admin::now::LoadNow;
 use crate::db::Conn;
 use crate::db::query::load::totals::{self, StateTotals};
 use crate::error::{Doing as _, Result};

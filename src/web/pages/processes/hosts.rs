@@ -1,7 +1,6 @@
 //! The hosts, and the sentence on top of the page.
 
-use crate::admin::now::fleet::Fleet;
-use crate::admin::now::member::Member;
+use crate::admin::now::{Fleet, Member};
 use crate::db::query::load::fleet::DiedProcess;
 use crate::web::show::markup::{Markup, escaped, verdict};
 use crate::web::show::numbers::count;

@@ -4,7 +4,7 @@ pub(crate) mod hosts;
 pub(crate) mod processes_now;
 pub(crate) mod tree;
 
-use crate::admin::now::fleet::Fleet;
+use crate::admin::now::Fleet;
 use crate::db::query::load::fleet::{self, DiedProcess};
 use crate::error::Doing as _;
 use crate::web::http::page_error::PageError;

@@ -1,6 +1,6 @@
 //! The processes and their jobs, as one look at the tables.
 
-use crate::admin::now::fleet::Fleet;
+use crate::admin::now::Fleet;
 use crate::db::Conn;
 use crate::db::query::load::fleet::{self, HeldJob};
 use crate::error::{Doing as _, Result};

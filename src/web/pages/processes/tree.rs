@@ -1,6 +1,6 @@
 //! Supervisors with their processes, and these with what their threads run.
 
-use crate::admin::now::member::{Member, MemberKind};
+use crate::admin::now::{Member, MemberKind};
 use crate::db::query::load::fleet::HeldJob;
 use crate::web::pages::overview::running::RunVerdict;
 use crate::web::pages::processes::hosts::newest_version;

@@ -1,8 +1,7 @@
 //! A queue at this moment.
 
 use crate::admin::details::shown_arguments;
-use crate::admin::now::fleet::Fleet;
-use crate::admin::now::queues::{Promises, QueueNow};
+use crate::admin::now::{Fleet, Promises, QueueNow};
 use crate::db::Conn;
 use crate::db::query::load::fleet::{self, HeldJob};
 use crate::db::query::load::queue::{self, ScheduledJobs};

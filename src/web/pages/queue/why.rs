@@ -1,6 +1,6 @@
 //! The answer on top of a queue: whether its jobs start in time, and if not, why.
 
-use crate::admin::now::queues::QueueNow;
+use crate::admin::now::QueueNow;
 use crate::web::pages::queue::now::QueueDetails;
 use crate::web::read::concerns::{ready_jobs, who_and_why};
 use crate::web::read::verdict::QueueVerdict;

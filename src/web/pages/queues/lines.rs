@@ -1,6 +1,6 @@
 //! The rows of the table of queues.
 
-use crate::admin::now::queues::{LoadNow, QueueNow};
+use crate::admin::now::{LoadNow, QueueNow};
 use crate::db::query::load::totals::CappedCount;
 use crate::history::curves::QueueCurves;
 use crate::web::read::concerns::who_and_why;

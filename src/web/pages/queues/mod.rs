@@ -3,7 +3,7 @@
 pub(crate) mod changes;
 pub(crate) mod lines;
 
-use crate::admin::now::queues::{LoadNow, Promises};
+use crate::admin::now::{LoadNow, Promises};
 use crate::db::table::run_time::class_pauses::{self, PausedClass};
 use crate::error::Doing as _;
 use crate::history::TimeRange;
