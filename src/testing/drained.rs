@@ -1,7 +1,16 @@
 //! What `drain` performed, and assertions about it.
 
+use crate::db::AsConn;
+use crate::db::model::extras::Extras;
 use crate::db::table::job_logs::LogLine;
+use crate::db::test_support::{self, WaitingJob};
+use crate::error::{Doing, Error, Result};
+use crate::job::arguments::decode_version;
+use crate::job::class::Job;
+use crate::job::error::JobError;
 use crate::job::id::JobId;
+use chrono::{DateTime, Utc};
+use serde_json::Value;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -125,5 +134,151 @@ impl Drained {
             "{MOST} jobs ran and more are ready: does `{}` enqueue itself endlessly?",
             self.runs[self.runs.len() - 1].class_name
         );
+    }
+}
+
+// --- Assertions about enqueued jobs ---
+
+/// An enqueued job that waits for a worker, until it is due, or for a slot of its concurrency key.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct EnqueuedJob<J> {
+    /// Its id.
+    pub id: JobId,
+    /// Its class.
+    pub class_name: String,
+    /// Its arguments: the job itself, or JSON if the type is not given.
+    pub arguments: J,
+    /// Its queue.
+    pub queue_name: String,
+    /// Its priority; a smaller number is more important.
+    pub priority: i32,
+    /// The number of attempts made.
+    pub attempts: u32,
+    /// Its idempotency key.
+    pub idempotency_key: Option<String>,
+    /// Its tags.
+    pub tags: Vec<String>,
+    /// Its metadata.
+    pub meta: BTreeMap<String, Value>,
+    /// The time before which it does not run; `None` if it may run immediately.
+    pub scheduled_at: Option<DateTime<Utc>>,
+    /// The time until then, by the database's clock.
+    pub wait: Duration,
+}
+
+/// Returns the waiting jobs of type `J`, in the order in which they were enqueued.
+///
+/// # Errors
+/// If the database does not answer, or the arguments of a job do not match the type. Arguments of
+/// an older version are [converted](Job::upcast).
+pub fn enqueued<J: Job>(conn: &mut (impl AsConn + ?Sized)) -> Result<Vec<EnqueuedJob<J>>> {
+    let rows = test_support::waiting(&mut conn.as_conn()).doing("list the jobs")?;
+    let is_it =
+        |row: &WaitingJob| row.class_name == J::NAME || J::ALIASES.contains(&&*row.class_name);
+    let typed = rows
+        .into_iter()
+        .filter(is_it)
+        .map(|row| typed(row, decode_version::<J>));
+    typed.collect()
+}
+
+/// Returns all waiting jobs, in the order in which they were enqueued.
+///
+/// ```
+/// # use windlass::NewJob;
+/// use windlass::testing::{self, TestDatabase};
+/// let mut db = TestDatabase::in_memory()?;
+/// NewJob::of_class("import", r#"{"file":"a.csv"}"#).enqueue(&mut db)?;
+/// let jobs = testing::enqueued_any(&mut db)?;
+/// assert_eq!(jobs[0].arguments["file"], "a.csv");
+/// # Ok::<(), windlass::Error>(())
+/// ```
+///
+/// # Errors
+/// If the database does not answer, or the arguments of a job are not JSON.
+pub fn enqueued_any(conn: &mut (impl AsConn + ?Sized)) -> Result<Vec<EnqueuedJob<Value>>> {
+    let rows = test_support::waiting(&mut conn.as_conn()).doing("list the jobs")?;
+    let typed = rows
+        .into_iter()
+        .map(|row| typed(row, |text, _| Ok(serde_json::from_str(text)?)));
+    typed.collect()
+}
+
+fn typed<J>(
+    row: WaitingJob,
+    decode: impl FnOnce(&str, u32) -> Result<J, JobError>,
+) -> Result<EnqueuedJob<J>> {
+    let text = row.arguments.as_deref().unwrap_or("null");
+    let extras = Extras::of_policy(row.policy.as_deref());
+    let arguments =
+        decode(text, extras.arguments_version()).map_err(|error| Error::InvalidJob {
+            class: row.class_name.clone(),
+            reason: format!(
+                "the arguments of job {} do not match its type: {error}",
+                row.id
+            ),
+        })?;
+    let wait = row.scheduled_at.map(|at| at - row.now);
+    Ok(EnqueuedJob {
+        id: JobId(row.id),
+        arguments,
+        queue_name: row.queue_name,
+        priority: row.priority,
+        attempts: u32::try_from(row.attempts).unwrap_or(0),
+        idempotency_key: row.idempotency_key,
+        tags: extras.tags,
+        meta: extras.meta,
+        scheduled_at: row.scheduled_at.map(|at| at.and_utc()),
+        wait: wait.and_then(|wait| wait.to_std().ok()).unwrap_or_default(),
+        class_name: row.class_name,
+    })
+}
+
+/// Asserts that exactly one job of type `J` waits, and returns it.
+///
+/// # Panics
+/// If there is none or more than one; the message lists the waiting jobs.
+#[track_caller]
+pub fn assert_enqueued<J: Job>(conn: &mut (impl AsConn + ?Sized)) -> EnqueuedJob<J> {
+    let mut jobs = match enqueued::<J>(conn) {
+        Ok(jobs) => jobs,
+        Err(error) => panic!("{error}"),
+    };
+    match (jobs.pop(), jobs.len()) {
+        (Some(job), 0) => job,
+        (last, others) => panic!(
+            "{} jobs `{}` are enqueued, not one; enqueued are: {}",
+            others + usize::from(last.is_some()),
+            J::NAME,
+            listing(conn)
+        ),
+    }
+}
+
+/// Asserts that no job of type `J` waits.
+///
+/// # Panics
+/// If one does.
+#[track_caller]
+pub fn assert_not_enqueued<J: Job>(conn: &mut (impl AsConn + ?Sized)) {
+    match enqueued::<J>(conn) {
+        Ok(jobs) if jobs.is_empty() => {}
+        Ok(jobs) => panic!("{} jobs `{}` are enqueued, not none", jobs.len(), J::NAME),
+        Err(error) => panic!("{error}"),
+    }
+}
+
+/// Lists classes and queues, without arguments, which may be secret.
+fn listing(conn: &mut (impl AsConn + ?Sized)) -> String {
+    let rows = test_support::waiting(&mut conn.as_conn()).unwrap_or_default();
+    let rows = rows.iter();
+    let names: Vec<String> = rows
+        .map(|row| format!("`{}` on {}", row.class_name, row.queue_name))
+        .collect();
+    if names.is_empty() {
+        "none".to_owned()
+    } else {
+        names.join(", ")
     }
 }

@@ -1,19 +1,18 @@
 //! The loop of a drain, and the runs that a fault meets.
 
-use crate::db::Database;
 use crate::db::conn::owned::BorrowHook;
 use crate::db::model::claim::{ClaimOf, Claimed};
 use crate::db::model::decision::Death;
 use crate::db::table::jobs;
 use crate::db::test_support::{self, LaterJob};
 use crate::db::transition::prune;
-use crate::error::{Doing, Result};
+use crate::db::{AsConn, Conn, Database};
+use crate::error::{Doing, Error, Result};
 use crate::job::context::Run;
 use crate::job::id::JobId;
 use crate::testing::drain::{InlineWorker, PerformedRun};
 use crate::testing::drained::{Drained, Performed, RunOutcome};
 use crate::testing::fault::{Fault, FaultPoint};
-use crate::testing::target::DrainTarget;
 use crossbeam_channel::{Receiver, Sender, bounded};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -309,5 +308,51 @@ impl Borrows {
 
     fn have_reached(&self, number: u32) -> bool {
         self.0.load(Ordering::Relaxed) >= number
+    }
+}
+
+// --- Where a drain sends its statements, and what its jobs borrow ---
+
+/// A test's connection, of which each statement borrows what it needs.
+pub(crate) trait DrainTarget {
+    /// Runs `work` on the connection.
+    fn with_conn<T>(&mut self, work: impl FnOnce(&mut Conn<'_>) -> Result<T>) -> Result<T>;
+
+    /// Returns the database that jobs see.
+    fn database(&self) -> &Database;
+}
+
+/// The connection of a `TestDatabase`, while its jobs may borrow it.
+pub(crate) struct BorrowedTarget<'a>(pub(crate) &'a Database);
+
+impl DrainTarget for BorrowedTarget<'_> {
+    fn with_conn<T>(&mut self, work: impl FnOnce(&mut Conn<'_>) -> Result<T>) -> Result<T> {
+        let Some(mut connection) = self.0.borrow_for_test() else {
+            return Err(Error::Connect {
+                target: self.0.target(),
+                reason: "a job has kept the connection that it borrowed".to_owned(),
+            });
+        };
+        work(&mut connection.as_conn())
+    }
+
+    fn database(&self) -> &Database {
+        self.0
+    }
+}
+
+/// A connection of the application, which jobs cannot borrow.
+pub(crate) struct OwnTarget<'a, C: ?Sized> {
+    pub(crate) conn: &'a mut C,
+    pub(crate) database: Database,
+}
+
+impl<C: AsConn + ?Sized> DrainTarget for OwnTarget<'_, C> {
+    fn with_conn<T>(&mut self, work: impl FnOnce(&mut Conn<'_>) -> Result<T>) -> Result<T> {
+        work(&mut self.conn.as_conn())
+    }
+
+    fn database(&self) -> &Database {
+        &self.database
     }
 }

@@ -60,26 +60,24 @@
 pub(crate) mod drain;
 pub(crate) mod drained;
 pub(crate) mod draining;
-pub(crate) mod each_fault;
-pub(crate) mod enqueued;
 pub(crate) mod fault;
 pub(crate) mod inline;
 pub(crate) mod options;
-pub(crate) mod perform;
-pub(crate) mod target;
 
 use crate::db::{AsConn, test_support as rows};
 use crate::error::{Doing, Result};
 use std::time::Duration;
 
 pub use crate::db::test_support::TestDatabase;
+pub use crate::testing::drain::{perform, perform_by};
+pub use crate::testing::drained::{
+    EnqueuedJob, assert_enqueued, assert_not_enqueued, enqueued, enqueued_any,
+};
+pub use crate::testing::fault::for_each_fault;
 pub use drained::{Drained, Performed, RunOutcome};
-pub use each_fault::for_each_fault;
-pub use enqueued::{EnqueuedJob, assert_enqueued, assert_not_enqueued, enqueued, enqueued_any};
 pub use fault::{Fault, FaultPoint};
 pub use inline::Inline;
 pub use options::{Drain, drain};
-pub use perform::{perform, perform_by};
 
 /// Advances time by `by`, as far as the tables are concerned.
 ///

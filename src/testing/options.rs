@@ -7,9 +7,8 @@ use crate::job::class::Job;
 use crate::job::registry::Registry;
 use crate::testing::drain::InlineWorker;
 use crate::testing::drained::Drained;
-use crate::testing::draining::{Draining, LaterJobs};
+use crate::testing::draining::{BorrowedTarget, DrainTarget, Draining, LaterJobs, OwnTarget};
 use crate::testing::fault::Fault;
-use crate::testing::target::{BorrowedTarget, DrainTarget, OwnTarget};
 use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
 
