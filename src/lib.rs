@@ -15,6 +15,7 @@ pub use crate::admin::queues::{
 pub use crate::admin::secrets::{PublicTask, task_info_by_token};
 pub use crate::db::model::extras::On;
 pub use crate::db::table::claimed::Progress;
+pub use crate::event::logging::Subscriber;
 pub use crate::flow::batch::{BatchStatus, EnqueuedBatch, ToNewJob};
 pub use crate::flow::graph::EnqueuedFlow;
 pub use crate::flow::inputs::Joined;
@@ -84,7 +85,6 @@ pub use diesel;
 pub use error::{EditRefusal, Error, Problem, Result, SchemaError};
 pub use event::events::Event;
 pub use event::hooks::{Hooks, ProcessInfo};
-pub use event::subscriber::Subscriber;
 pub use flow::batch::Batch;
 pub use flow::graph::Flow;
 pub use flow::inputs::{Input, Inputs};

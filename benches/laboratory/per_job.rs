@@ -11,7 +11,7 @@ use crate::db::transition::claim;
 use crate::db::{Conn, Database, TestDatabase};
 use crate::error::{Doing, Error, Result};
 use crate::event::events::Event;
-use crate::event::subscriber::Subscriber;
+use crate::event::logging::Subscriber;
 use crate::job::id::JobId;
 use crate::job::new_job::{NewJob, enqueue_all};
 use crate::job::registry::Registry;

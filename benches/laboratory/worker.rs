@@ -4,7 +4,7 @@ use crate::clock;
 use crate::db::Database;
 use crate::error::Result;
 use crate::event::events::Event;
-use crate::event::subscriber::Subscriber;
+use crate::event::logging::Subscriber;
 use crate::job::class::Job as _;
 use crate::laboratory::counters;
 use crate::laboratory::jobs::{self, Stamp};

@@ -5,7 +5,7 @@ use crate::clock;
 use crate::db::{Database, DbConnection};
 use crate::error::{Error, Result};
 use crate::event::events::Event;
-use crate::event::subscriber::Subscriber;
+use crate::event::logging::Subscriber;
 use crate::job::class::Job;
 use crate::job::context::Context;
 use crate::job::error::JobResult;

@@ -9,7 +9,7 @@ use crate::config::settings::{
 };
 use crate::error::{Error, Problem, Result};
 use crate::event::hooks::Hooks;
-use crate::event::subscriber::Subscriber;
+use crate::event::logging::Subscriber;
 use crate::job::registry::Registry;
 use crate::recurring::task::RecurringTask;
 use crate::recurring::timing::Timing;

@@ -14,7 +14,7 @@ use crate::config::settings::{
 use crate::config::{combinations, document, queues, recurring, source};
 use crate::error::{Error, Result};
 use crate::event::hooks::Hooks;
-use crate::event::subscriber::Subscriber;
+use crate::event::logging::Subscriber;
 use std::path::{Path, PathBuf};
 
 /// The file that is read if none is named.

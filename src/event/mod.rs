@@ -3,4 +3,3 @@
 pub(crate) mod events;
 pub(crate) mod hooks;
 pub(crate) mod logging;
-pub(crate) mod subscriber;

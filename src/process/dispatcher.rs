@@ -11,7 +11,7 @@ use crate::db::transition::{dispatch, unique};
 use crate::error::{Error, Result};
 use crate::event::events::Event;
 use crate::event::hooks::Hooks;
-use crate::event::subscriber::Subscriber;
+use crate::event::logging::Subscriber;
 use crate::job::id::JobId;
 use crate::process::base::context::ProcessContext;
 use crate::process::base::dispatching::RefusedJobs;

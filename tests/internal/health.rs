@@ -2,7 +2,7 @@
 
 use crate::db::internal_tests::db::{TestDb, on_each_database};
 use crate::event::events::Event;
-use crate::event::subscriber::Subscriber;
+use crate::event::logging::Subscriber;
 use crate::job::registry::Registry;
 use crate::process::base::health::Loops;
 use crate::process::dispatcher::Dispatcher;

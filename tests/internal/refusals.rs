@@ -7,7 +7,7 @@ use crate::db::internal_tests::interleavings::world::{World, row};
 use crate::db::model::claim::{ClaimQueues, ClaimRequest, Claimed, Claims, FinishedRow};
 use crate::db::model::outcome::{Ending, JobFailure};
 use crate::db::transition::{claim, enqueue};
-use crate::event::subscriber::Subscriber;
+use crate::event::logging::Subscriber;
 use crate::job::error::JobOutput;
 use crate::job::perform::Outcome;
 use crate::job::running::Lease;

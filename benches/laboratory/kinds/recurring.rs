@@ -2,7 +2,7 @@
 
 use crate::error::{Doing as _, Error, Result};
 use crate::event::events::Event;
-use crate::event::subscriber::Subscriber;
+use crate::event::logging::Subscriber;
 use crate::laboratory::ceilings::{self, ACTION, some};
 use crate::laboratory::comparison::{Ceiling, Comparison, FigureValue};
 use crate::laboratory::jobs::Nothing;

@@ -10,7 +10,7 @@ use crate::db::{Database, DbConnection, FileId, Refusal};
 use crate::deadline::Hurry;
 use crate::error::{Error, Result};
 use crate::event::events::Event;
-use crate::event::subscriber::Subscriber;
+use crate::event::logging::Subscriber;
 use crate::process::base::health::HealthState;
 use crate::process::base::liveness::Liveness;
 use crate::process::base::parent;

@@ -6,7 +6,7 @@ use crate::db::Database;
 use crate::error::Result;
 use crate::event::events::Event;
 use crate::event::hooks::Hooks;
-use crate::event::subscriber::Subscriber;
+use crate::event::logging::Subscriber;
 use crate::process::base::context::ProcessContext;
 use crate::process::base::handle::{Adjust, Bounds, Handle, ProcessEnd, Stopped};
 use crate::process::base::health::RunsBeside;

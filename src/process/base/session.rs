@@ -7,7 +7,7 @@ use crate::db::transition::promote::{self, Promoted};
 use crate::db::{Conn, Database, DbConnection, Precedence, Refusal, ServerSession, prefer_indexes};
 use crate::deadline::{Hurry, no_answer};
 use crate::event::events::Event;
-use crate::event::subscriber::Subscriber;
+use crate::event::logging::Subscriber;
 use crate::job::id::JobId;
 use crate::process::base::context::{DbFailure, HistoryCollector, ProcessContext};
 use crate::process::base::health::LoopTurns;

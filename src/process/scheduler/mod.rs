@@ -6,7 +6,7 @@ use crate::db::Database;
 use crate::db::model::recurring::Definition;
 use crate::error::{Error, Result};
 use crate::event::hooks::Hooks;
-use crate::event::subscriber::Subscriber;
+use crate::event::logging::Subscriber;
 use crate::process::base::context::ProcessContext;
 use crate::process::base::handle::{Handle, ProcessEnd, Stopped};
 use crate::process::base::heartbeat::Heartbeat;

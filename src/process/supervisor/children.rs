@@ -6,7 +6,7 @@
 use crate::clock::{self, RetryDelay};
 use crate::error::{Error, Result};
 use crate::event::events::Event;
-use crate::event::subscriber::Subscriber;
+use crate::event::logging::Subscriber;
 use crate::process::base::handle::Handle;
 use crate::process::base::parent::{
     BEGIN_QUIET, BROKEN, CUT_SHORT, OF_THE_MANAGER, QUIET, RECYCLED, RESUME, SUPERVISOR, TIMED_OUT,

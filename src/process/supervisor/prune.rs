@@ -7,7 +7,7 @@ use crate::db::transition::prune;
 use crate::db::transition::recover::{self, Recovered};
 use crate::db::{LockWait, with_lock_wait};
 use crate::event::events::Event;
-use crate::event::subscriber::Subscriber;
+use crate::event::logging::Subscriber;
 use crate::job::id::JobId;
 use crate::process::base::session::Session;
 use crate::process::supervisor::children::Exit;

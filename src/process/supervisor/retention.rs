@@ -10,7 +10,7 @@ use crate::db::transition::clear::{self, ClearLimits, ClearedPage, expired, orph
 use crate::db::transition::fold::FoldWhen;
 use crate::db::transition::operators;
 use crate::event::events::Event;
-use crate::event::subscriber::Subscriber;
+use crate::event::logging::Subscriber;
 use crate::operation::turns::{OperationTurns, pause_after};
 use crate::process::base::context::ProcessContext;
 use crate::process::base::history::fold_due;

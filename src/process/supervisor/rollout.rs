@@ -4,7 +4,7 @@
 use crate::clock;
 use crate::db::transition::prune;
 use crate::event::events::Event;
-use crate::event::subscriber::Subscriber;
+use crate::event::logging::Subscriber;
 use crate::process::base::session::Session;
 use crate::process::supervisor::children::ChildProcess;
 use std::time::{Duration, Instant};

@@ -3,7 +3,7 @@
 
 use crate::clock;
 use crate::event::events::Event;
-use crate::event::subscriber::Subscriber;
+use crate::event::logging::Subscriber;
 use crate::process::base::context::ProcessContext;
 use crate::process::base::handle::{Handle, ProcessEnd};
 use crate::process::base::heartbeat::{Heartbeat, HeartbeatGuard};

@@ -4,7 +4,7 @@ use crate::db::Database;
 use crate::db::model::claim::FinishedRow;
 use crate::error::{Error, Result};
 use crate::event::hooks::Hooks;
-use crate::event::subscriber::Subscriber;
+use crate::event::logging::Subscriber;
 use crate::job::registry::Registry;
 use crate::process::base::context::ProcessContext;
 use crate::process::base::handle::{Adjust, Bounds, Handle, KILL_GRACE, ProcessEnd, Stopped};

@@ -9,7 +9,7 @@ use crate::db::table::jobs;
 use crate::db::transition::{end, finish};
 use crate::db::{Conn, LockWait, Precedence, with_lock_wait};
 use crate::event::events::Event;
-use crate::event::subscriber::Subscriber;
+use crate::event::logging::Subscriber;
 use crate::job::id::JobId;
 use crate::job::perform::Outcome;
 use crate::process::base::context::ProcessContext;

@@ -7,7 +7,7 @@ use crate::db::transition::dispatch;
 use crate::db::{Database, own};
 use crate::error::Doing;
 use crate::event::events::Event;
-use crate::event::subscriber::Subscriber;
+use crate::event::logging::Subscriber;
 use crate::job::context::{Run, RunTrace};
 use crate::job::id::JobId;
 use crate::job::perform::{Outcome, perform};

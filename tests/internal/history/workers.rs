@@ -7,7 +7,7 @@ use crate::db::conn::connection::AsConn;
 use crate::db::internal_tests::db::{TestDb, on_each_database};
 use crate::db::table::history::deltas;
 use crate::db::transition::fold::FoldWhen;
-use crate::event::subscriber::Subscriber;
+use crate::event::logging::Subscriber;
 use crate::history::{self, HistoryFilter, TimeRange};
 use crate::job::new_job::NewJob;
 use crate::process::base::context::ProcessContext;

@@ -2,7 +2,7 @@
 
 use crate::clock;
 use crate::event::events::Event;
-use crate::event::subscriber::Subscriber;
+use crate::event::logging::Subscriber;
 use crate::process::base::dispatching::RefusedJobs;
 use crate::process::base::session::Session;
 use crate::process::base::stop::Stop;

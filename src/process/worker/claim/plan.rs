@@ -5,7 +5,7 @@ use crate::clock;
 use crate::db::Refusal;
 use crate::db::model::claim::{ClaimRequest, Claimed, Claims, NextJobs};
 use crate::db::transition::claim;
-use crate::event::subscriber::Subscriber;
+use crate::event::logging::Subscriber;
 use crate::process::base::session::Session;
 use crate::process::base::stop::Stop;
 use crate::process::worker::adjust::Tuning;
