@@ -13,6 +13,8 @@ pub use crate::admin::queues::{
     clear_limit, limits, processes, queues, set_limit, set_rails_option,
 };
 pub use crate::admin::secrets::{PublicTask, task_info_by_token};
+#[cfg(feature = "config")]
+pub use crate::config::combinations::ConnectionBudget;
 pub use crate::db::model::extras::On;
 pub use crate::db::table::claimed::Progress;
 pub use crate::event::logging::Subscriber;
@@ -49,8 +51,6 @@ pub use admin::queues::{clear_queue, pause_queue, queue_latency, queue_size, res
 pub use audit::log::{AuditEntry, AuditLog};
 #[cfg(feature = "config")]
 pub use config::configuration::Config;
-#[cfg(feature = "config")]
-pub use config::connections::ConnectionBudget;
 #[cfg(feature = "config")]
 pub use config::document::Origin;
 #[cfg(feature = "config")]

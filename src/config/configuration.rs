@@ -1,24 +1,27 @@
 //! The settings of a supervisor and everything it runs.
 
-use crate::config::queues::QueuePromise;
-use crate::config::reader::Setting;
-use crate::config::recurring::{DeclaredTask, OtherPrograms};
+use crate::config::amounts::Interval;
+use crate::config::document::{DocumentTable, Origin, suggestion};
+use crate::config::reader::{Reader, Setting};
+use crate::config::recurring::{DeclaredTask, OtherPrograms, name_of};
 use crate::config::settings::{
     DatabaseSettings, DispatcherSettings, RetentionSettings, SchedulerSettings, SupervisorSettings,
     WebSettings, WorkerSettings,
 };
+use crate::config::value::{QUEUES, ValueKind as _};
 use crate::error::{Error, Problem, Result};
 use crate::event::hooks::Hooks;
 use crate::event::logging::Subscriber;
 use crate::job::registry::Registry;
+use crate::queue::check_name;
 use crate::recurring::task::RecurringTask;
 use crate::recurring::timing::Timing;
 #[cfg(feature = "cli")]
 use crate::recurring::window::TickTimes;
 use crate::retention::Retention;
+use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
-#[cfg(feature = "cli")]
 use std::time::Duration;
 
 /// The settings of a supervisor and everything it runs, from `windlass.toml`, environment
@@ -223,4 +226,114 @@ impl Config {
             every: settings.every.value.0,
         }
     }
+}
+
+// --- The effective configuration, as an equivalent file ---
+
+impl fmt::Display for Config {
+    /// Writes a file with every setting and its source. Secrets are left out.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut previous = None;
+        for setting in &self.settings {
+            let table = (setting.table, setting.number);
+            if previous != Some(table) {
+                let begin = if previous.is_some() { "\n" } else { "" };
+                match setting.number {
+                    Some(_) => writeln!(f, "{begin}[[{}]]", setting.table)?,
+                    None => writeln!(f, "{begin}[{}]", setting.table)?,
+                }
+                previous = Some(table);
+            }
+            let Setting {
+                name,
+                value,
+                origin,
+                ..
+            } = setting;
+            writeln!(f, "{:<40} # {origin}", format!("{name} = {value}"))?;
+        }
+        for declared in &self.tasks {
+            let key = crate::config::recurring::name_of(declared.task.key());
+            if declared.settings.is_none() {
+                writeln!(f, "\n# The code declares [recurring.{key}].")?;
+                continue;
+            }
+            writeln!(f, "\n[recurring.{key}]")?;
+            for (name, value, origin) in declared.lines() {
+                writeln!(f, "{:<40} # {origin}", format!("{name} = {value}"))?;
+            }
+        }
+        for promise in &self.queues {
+            let queue = crate::config::recurring::name_of(&promise.queue);
+            let value = format!("max_wait = {}", promise.shown());
+            writeln!(f, "\n[queues.{queue}]\n{value:<40} # {}", promise.origin)?;
+        }
+        for (table, is_empty) in [
+            ("workers", self.workers.is_empty()),
+            ("dispatchers", self.dispatchers.is_empty()),
+        ] {
+            if is_empty {
+                writeln!(f, "\n# No [[{table}]].")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+// --- `[queues.NAME]`: what is promised about each queue ---
+
+/// How long a job may be ready before its queue counts as late.
+#[derive(Debug, Clone)]
+pub(crate) struct QueuePromise {
+    pub(crate) queue: String,
+    #[cfg_attr(not(feature = "web"), allow(dead_code))]
+    pub(crate) max_wait: Duration,
+    pub(crate) origin: Origin,
+}
+
+impl QueuePromise {
+    /// Returns the value as a configuration shows it.
+    pub(crate) fn shown(&self) -> String {
+        Interval(self.max_wait).show()
+    }
+}
+
+/// The only setting.
+const MAX_WAIT: &str = "max_wait";
+
+/// All promises of the file, by queue.
+pub(crate) fn read_all(r: &mut Reader) -> Vec<QueuePromise> {
+    let tables = r.within(QUEUES);
+    tables
+        .into_iter()
+        .filter_map(|(queue, table)| read(r, queue, table))
+        .collect()
+}
+
+fn read(r: &mut Reader, queue: String, table: DocumentTable) -> Option<QueuePromise> {
+    if let Err(error) = check_name(&queue, "queue name") {
+        r.problem(&table.origin, error.to_string());
+        return None;
+    }
+    let name = format!("{QUEUES}.{}", name_of(&queue));
+    let mut promise = None;
+    for (setting, entry) in table.entries {
+        if setting != MAX_WAIT {
+            let known = suggestion(&setting, [MAX_WAIT].into_iter());
+            let message = format!("{name} has no setting `{setting}`{known}");
+            r.problem(&entry.origin, message);
+            continue;
+        }
+        match Interval::read(&entry.value) {
+            Ok(Interval(max_wait)) => {
+                promise = Some(QueuePromise {
+                    queue: queue.clone(),
+                    max_wait,
+                    origin: entry.origin,
+                });
+            }
+            Err(message) => r.problem(&entry.origin, format!("{name}.{MAX_WAIT}: {message}")),
+        }
+    }
+    promise
 }

@@ -1,7 +1,7 @@
 //! A configuration file as a tree of values, each with its position.
 
 use crate::error::Problem;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use toml::de::{DeTable, DeValue};
 
@@ -195,4 +195,42 @@ pub(crate) enum Value {
     Untyped(String),
     /// The name of a type that no setting accepts.
     Other(&'static str),
+}
+
+// --- The sources of values: the file, the environment, the command line ---
+
+/// Returns the variables that may be settings.
+pub(crate) fn environment() -> BTreeMap<String, String> {
+    let variables = std::env::vars_os().filter_map(|(name, value)| {
+        let name = name.into_string().ok()?;
+        let ours = name.starts_with("WINDLASS_") || name == "DATABASE_URL";
+        // An empty variable counts as not set.
+        let value = value.to_string_lossy().into_owned();
+        (ours && !value.trim().is_empty()).then_some((name, value))
+    });
+    variables.collect()
+}
+
+// --- The name that was probably meant by one that does not exist ---
+
+/// Returns the known name that is most similar, if one is similar enough.
+pub(crate) fn nearest<K: AsRef<str>>(name: &str, known: impl Iterator<Item = K>) -> Option<K> {
+    known
+        .map(|known| (strsim::jaro_winkler(name, known.as_ref()), known))
+        .filter(|(nearness, _)| *nearness > 0.85)
+        .max_by(|one, other| one.0.total_cmp(&other.0))
+        .map(|(_, known)| known)
+}
+
+/// Returns `; did you mean ..?` if a similar name exists, and otherwise the existing names.
+pub(crate) fn suggestion<'k>(name: &str, known: impl Iterator<Item = &'k str>) -> String {
+    let known: BTreeSet<&str> = known.collect();
+    match nearest(name, known.iter().copied()) {
+        Some(near) => format!("; did you mean `{near}`?"),
+        None if known.len() <= 12 => {
+            let known: Vec<&str> = known.into_iter().collect();
+            format!("; there are {}", known.join(", "))
+        }
+        None => String::new(),
+    }
 }

@@ -4,14 +4,14 @@
 //! `settings` lists all settings, and `combinations` compares them. All problems are collected and
 //! reported at once.
 
-use crate::config::configuration::Config;
-use crate::config::names::{FILE_VARIABLE, WORKER_VARIABLE};
+use crate::config::configuration::{self, Config};
 use crate::config::reader::{Argument, Reader};
 use crate::config::settings::{
     DatabaseSettings, DispatcherSettings, RetentionSettings, SchedulerSettings, SupervisorSettings,
     WebSettings, WorkerSettings,
 };
-use crate::config::{combinations, document, queues, recurring, source};
+use crate::config::value::{FILE_VARIABLE, WORKER_VARIABLE};
+use crate::config::{combinations, document, recurring};
 use crate::error::{Error, Result};
 use crate::event::hooks::Hooks;
 use crate::event::logging::Subscriber;
@@ -50,7 +50,7 @@ impl Config {
 
     /// Reads the file and the environment; options of the command line override both.
     pub(crate) fn load_with(path: Option<&Path>, arguments: Vec<Argument>) -> Result<Self> {
-        let mut environment = source::environment();
+        let mut environment = document::environment();
         let named = path.map(Path::to_owned);
         let named = named.or_else(|| environment.get(FILE_VARIABLE).map(PathBuf::from));
         let path = match named {
@@ -79,7 +79,7 @@ impl Config {
             dispatchers: DispatcherSettings::read_all(r),
             scheduler: SchedulerSettings::read(r),
             tasks: recurring::read_all(r),
-            queues: queues::read_all(r),
+            queues: configuration::read_all(r),
             retention: RetentionSettings::read(r),
             web: WebSettings::read(r),
             hooks: Hooks::new(),
@@ -101,7 +101,7 @@ impl Config {
 /// Returns the address that the environment names, or that of the configuration that is found.
 #[cfg(feature = "cli")]
 pub(crate) fn find_url() -> Result<Option<String>> {
-    let environment = source::environment();
+    let environment = document::environment();
     let named = ["WINDLASS_DATABASE_URL", "DATABASE_URL"];
     match named.iter().find_map(|name| environment.get(*name)) {
         Some(url) => Ok(Some(url.clone())),

@@ -1,9 +1,8 @@
 //! Reads settings one by one, and records which were read.
 
 use crate::config::document::{
-    ConfigFile, DocumentEntry, DocumentItem, DocumentTable, Origin, Value,
+    ConfigFile, DocumentEntry, DocumentItem, DocumentTable, Origin, Value, nearest, suggestion,
 };
-use crate::config::suggestion::{nearest, suggestion};
 use crate::config::value::ValueKind;
 use crate::error::Problem;
 use std::collections::{BTreeMap, BTreeSet};
@@ -80,12 +79,12 @@ pub(crate) struct TableReader {
 
 /// Not settings, but messages between Windlass processes.
 const OTHER_VARIABLES: [&str; 6] = [
-    crate::config::names::FILE_VARIABLE,
-    crate::config::names::WORKER_VARIABLE,
+    crate::config::value::FILE_VARIABLE,
+    crate::config::value::WORKER_VARIABLE,
     "WINDLASS_CHILD_TOKEN",
     "WINDLASS_SUPERVISOR_ID",
     "WINDLASS_BEGIN_QUIET",
-    crate::config::names::REVISION_VARIABLE,
+    crate::config::value::REVISION_VARIABLE,
 ];
 
 impl Reader {
@@ -183,8 +182,8 @@ impl Reader {
     /// Reports everything else in the file and the environment as unknown. Returns the warnings.
     pub(crate) fn end(&mut self) -> Vec<Problem> {
         let mut tables: BTreeSet<&str> = self.settings.iter().map(|s| s.table).collect();
-        tables.insert(crate::config::names::TABLE);
-        tables.insert(crate::config::names::QUEUES);
+        tables.insert(crate::config::value::TABLE);
+        tables.insert(crate::config::value::QUEUES);
         let strangers: Vec<(String, Origin)> = std::mem::take(&mut self.items)
             .into_iter()
             .map(|(name, item)| match item {

@@ -1,6 +1,10 @@
 //! The kinds of values, and how they are read and shown.
 
 use crate::config::document::Value;
+use crate::db::conn::address::without_secrets;
+use crate::db::conn::listening::check_listen_url;
+use crate::db::conn::pooling::pooler::Pooling;
+use crate::queue::QueueSelector;
 use crate::recurring::time_zone::Zone;
 use std::path::PathBuf;
 
@@ -164,19 +168,201 @@ impl ValueKind for Address {
     }
 }
 
+// --- Lists, which may also be written as one string ---
+
+/// Queues to serve, in order.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct QueueList(pub(crate) Vec<QueueSelector>);
+
+impl ValueKind for QueueList {
+    const NAME: &'static str = "list of queues";
+
+    fn read(value: &Value) -> Result<Self, String> {
+        let names = texts(value, ',')?;
+        if names.is_empty() {
+            return Err("it names no queue; \"*\" serves all".to_owned());
+        }
+        let names = names.iter().map(|name| name.trim().parse());
+        let names: crate::error::Result<_> = names.collect();
+        names.map(QueueList).map_err(|error| error.to_string())
+    }
+
+    fn show(&self) -> String {
+        list(self.0.iter().map(ToString::to_string))
+    }
+}
+
+/// A program and its arguments; empty if not set.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct WorkerProgram(pub(crate) Vec<String>);
+
+impl ValueKind for WorkerProgram {
+    const NAME: &'static str = "list of texts";
+
+    fn read(value: &Value) -> Result<Self, String> {
+        match value {
+            Value::Text(path) => Ok(WorkerProgram(vec![path.clone()])),
+            _ => texts(value, ' ').map(WorkerProgram),
+        }
+    }
+
+    fn show(&self) -> String {
+        list(self.0.iter().cloned())
+    }
+}
+
+/// Texts; empty if not set.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct TextList(pub(crate) Vec<String>);
+
+impl ValueKind for TextList {
+    const NAME: &'static str = "list of texts";
+
+    fn read(value: &Value) -> Result<Self, String> {
+        texts(value, ',').map(TextList)
+    }
+
+    fn show(&self) -> String {
+        list(self.0.iter().cloned())
+    }
+}
+
+/// Databases by name, as `NAME=ADDRESS`, which may contain passwords; empty if not set.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct NamedAddresses(pub(crate) Vec<(String, String)>);
+
+impl ValueKind for NamedAddresses {
+    const NAME: &'static str = "list of `NAME=ADDRESS`";
+
+    fn read(value: &Value) -> Result<Self, String> {
+        // What is written is not shown, because it may contain a password.
+        let wrong = || "each is written as `NAME=ADDRESS`, such as `billing=postgres://db/billing`";
+        let items = texts(value, ',').map_err(|_| wrong().to_owned())?;
+        let pairs = items.into_iter().map(|item| {
+            let (name, address) = item.split_once('=').ok_or_else(wrong)?;
+            let is_name = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+            if name.is_empty() || !name.bytes().all(is_name) {
+                return Err(wrong().to_owned());
+            }
+            match crate::db::conn::database::Database::open(address) {
+                Ok(_) => Ok((name.to_owned(), address.trim().to_owned())),
+                Err(error) => Err(error.to_string()),
+            }
+        });
+        pairs.collect::<Result<_, _>>().map(NamedAddresses)
+    }
+
+    fn show(&self) -> String {
+        let shown = self.0.iter().map(|(name, address)| {
+            format!(
+                "{name}={}",
+                crate::db::conn::address::without_secrets(address)
+            )
+        });
+        list(shown)
+    }
+}
+
+/// Reads a list, or its items from one string.
+fn texts(value: &Value, between: char) -> Result<Vec<String>, String> {
+    match value {
+        Value::Text(text) | Value::Untyped(text) => {
+            let items = text.split(between).map(str::trim);
+            Ok(items
+                .filter(|item| !item.is_empty())
+                .map(str::to_owned)
+                .collect())
+        }
+        Value::List(items) => items
+            .iter()
+            .map(|item| match item {
+                Value::Text(text) => Ok(text.clone()),
+                other => expected("a text in quotes", other),
+            })
+            .collect(),
+        _ => expected("a list of texts", value),
+    }
+}
+
+fn list(items: impl Iterator<Item = String>) -> String {
+    let items: Vec<String> = items.map(|item| quoted(&item)).collect();
+    format!("[{}]", items.join(", "))
+}
+
+// --- Settings about a pooler before the database ---
+
+impl ValueKind for Pooling {
+    const NAME: &'static str = "\"auto\", \"session\" or \"transaction\"";
+
+    fn read(value: &Value) -> Result<Self, String> {
+        let known = match value {
+            Value::Text(text) | Value::Untyped(text) => Pooling::parse(text.trim()),
+            _ => None,
+        };
+        known.map_or_else(|| expected("`auto`, `session` or `transaction`", value), Ok)
+    }
+
+    fn show(&self) -> String {
+        quoted(self.as_str())
+    }
+}
+
+/// The address of a server on which to listen, which may contain a password; empty if not set.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ListenAddress(pub(crate) String);
+
+impl ValueKind for ListenAddress {
+    const NAME: &'static str = "address";
+
+    fn read(value: &Value) -> Result<Self, String> {
+        match value {
+            Value::Text(text) | Value::Untyped(text) => match text.trim() {
+                "" => Ok(ListenAddress(String::new())),
+                text => match check_listen_url(text) {
+                    Ok(()) => Ok(ListenAddress(text.to_owned())),
+                    Err(error) => Err(error.to_string()),
+                },
+            },
+            // The value is not shown, because it may contain a password.
+            _ => Err("it is not an address in quotes".to_owned()),
+        }
+    }
+
+    fn show(&self) -> String {
+        quoted(&without_secrets(&self.0))
+    }
+}
+
+// --- Names shared by the configuration and its readers ---
+
+/// The table of what is promised about queues.
+pub(crate) const QUEUES: &str = "queues";
+
+/// The table of recurring tasks.
+pub(crate) const TABLE: &str = "recurring";
+
+/// The variable with the path of the file, for a program and the workers that it starts.
+pub(crate) const FILE_VARIABLE: &str = "WINDLASS_CONFIG";
+
+/// The variable with the number of the `[[workers]]` entry that a process runs, starting at 1.
+pub(crate) const WORKER_VARIABLE: &str = "WINDLASS_WORKER";
+
+/// The variable with the name of the deployment, for schedulers that are given none.
+pub(crate) const REVISION_VARIABLE: &str = crate::process::base::parent::REVISION;
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::absent::Auto;
-    use crate::config::absent::Forever;
-    use crate::config::absent::Never;
-    use crate::config::absent::Unlimited;
     use crate::config::amounts::Bytes;
     use crate::config::amounts::Interval;
     use crate::config::amounts::Number;
     use crate::config::amounts::WholeNumber;
-    use crate::config::lists::QueueList;
-    use crate::config::lists::WorkerProgram;
+    use crate::config::settings::Auto;
+    use crate::config::settings::Forever;
+    use crate::config::settings::Never;
+    use crate::config::settings::Unlimited;
+    use crate::config::value::QueueList;
+    use crate::config::value::WorkerProgram;
     use std::time::Duration;
 
     fn text(text: &str) -> Value {

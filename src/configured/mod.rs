@@ -6,8 +6,8 @@ mod web;
 
 use crate::config::configuration::Config;
 use crate::config::document::Origin;
-use crate::config::names::{FILE_VARIABLE, WORKER_VARIABLE};
 use crate::config::settings::WorkerSettings;
+use crate::config::value::{FILE_VARIABLE, WORKER_VARIABLE};
 use crate::db::Database;
 use crate::error::{Error, Problem, Result};
 use crate::job::registry::Registry;

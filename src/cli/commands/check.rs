@@ -2,8 +2,8 @@
 
 use crate::cli::commands::recurring::preview::RunsOf;
 use crate::cli::config::ConfigSource;
+use crate::config::combinations::ConnectionBudget;
 use crate::config::configuration::Config;
-use crate::config::connections::ConnectionBudget;
 use crate::config::reader::Setting;
 use crate::config::recurring::DeclaredTask;
 use crate::db::conn::pooling::pooler::{Pooler, Pooling};
