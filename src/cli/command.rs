@@ -1,23 +1,24 @@
 //! The commands, and how each is run.
 
 use crate::cli::commands::batches::BatchesCommand;
-use crate::cli::commands::flows::FlowsCommand;
+use crate::cli::commands::flows::{self, FlowsCommand};
 use crate::cli::commands::operators::{audit, operations};
-use crate::cli::commands::run_time::{classes, limits};
 #[cfg(feature = "web")]
 use crate::cli::commands::web;
 use crate::cli::commands::{
-    check, doctor, enqueue, events, explain, failed, health, jobs, migrate, migrations, processes,
-    queues, quotas, recurring, status, supervise,
+    check, doctor, enqueue, failed, health, jobs, migrate, queues, recurring, run_time, show,
+    status, supervise,
 };
-use crate::cli::failure::CommandError;
+use crate::cli::config::CommandError;
 use crate::cli::mount::At;
 #[cfg(feature = "top")]
-use crate::cli::top::command::TopCommand;
+use crate::cli::top::TopCommand;
 use crate::cli::{done, select};
 use crate::db::Database;
+use crate::error::{Error, Result};
 use crate::job::registry::Registry;
 use crate::terminal::output;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 pub(crate) const EXAMPLES: &str = "\
@@ -44,24 +45,24 @@ RUST_LOG sets what is logged on standard error, for example RUST_LOG=debug.";
 pub(crate) enum Command {
     Migrate(migrate::Migrate),
     #[command(subcommand)]
-    Migrations(migrations::Migrations),
+    Migrations(migrate::Migrations),
     Check(check::Check),
     Supervise(supervise::Supervise),
     Status(status::Status),
     #[cfg(feature = "top")]
     Top(TopCommand),
-    Explain(explain::Explain),
+    Explain(show::Explain),
     #[command(subcommand)]
     Queues(queues::QueuesCommand),
     #[command(subcommand)]
-    Classes(classes::ClassesCommand),
+    Classes(run_time::ClassesCommand),
     #[command(subcommand)]
-    Limits(limits::LimitsCommand),
-    Quotas(quotas::Quotas),
-    Processes(processes::Processes),
+    Limits(run_time::LimitsCommand),
+    Quotas(queues::Quotas),
+    Processes(supervise::Processes),
     Enqueue(Box<enqueue::Enqueue>),
     #[command(subcommand)]
-    Events(events::EventsCommand),
+    Events(flows::EventsCommand),
     #[command(subcommand)]
     Jobs(jobs::JobsCommand),
     #[command(subcommand)]
@@ -88,7 +89,7 @@ impl Command {
             Command::Migrate(migrate) => {
                 Ok(output::show(&migrate.run(&at.database()?)?, migrate.json))
             }
-            Command::Migrations(migrations::Migrations::Copy(copy)) => copied(copy, at),
+            Command::Migrations(migrate::Migrations::Copy(copy)) => copied(copy, at),
             Command::Check(check) => {
                 let checked = check.run(at.url(), at.registry)?;
                 let shown = output::show(&checked, check.json);
@@ -146,10 +147,10 @@ impl Command {
     }
 }
 
-fn copied(copy: &migrations::Copy, at: &At<'_>) -> Result<ExitCode, CommandError> {
+fn copied(copy: &migrate::Copy, at: &At<'_>) -> Result<ExitCode, CommandError> {
     let dialect = match copy.dialect {
         Some(dialect) => dialect,
-        None => migrations::dialect_of(&at.database()?),
+        None => migrate::dialect_of(&at.database()?),
     };
     Ok(output::show(&copy.run(dialect)?, copy.json))
 }
@@ -210,6 +211,59 @@ fn recurring(
         Pause(pause) => output::show(&pause.run(db)?, pause.json),
         Resume(resume) => output::show(&resume.run(db)?, resume.json),
     })
+}
+
+// --- `windlass completions` and `windlass man` ---
+
+/// Print the completion script for a shell
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  windlass completions bash > /etc/bash_completion.d/windlass
+  windlass completions zsh > ~/.zfunc/_windlass
+  windlass completions fish > ~/.config/fish/completions/windlass.fish")]
+pub(crate) struct Completions {
+    /// The shell
+    shell: clap_complete::Shell,
+}
+
+impl Completions {
+    pub(crate) fn run(&self, program: &mut clap::Command) -> ExitCode {
+        let mut text = Vec::new();
+        clap_complete::generate(self.shell, program, "windlass", &mut text);
+        output::print(&text)
+    }
+}
+
+/// Write the manual pages, one for each command
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  windlass man /usr/local/share/man/man1
+  windlass man . && man ./windlass-failed-retry.1")]
+pub(crate) struct Man {
+    /// The directory; it is created if it does not exist
+    #[arg(value_name = "DIR")]
+    directory: PathBuf,
+}
+
+impl Man {
+    pub(crate) fn run(&self, program: clap::Command) -> ExitCode {
+        match write(program, &self.directory) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => output::failed(&error),
+        }
+    }
+}
+
+fn write(program: clap::Command, directory: &Path) -> Result<()> {
+    let failed = |source| Error::Io {
+        action: "write the manual pages to",
+        path: directory.to_owned(),
+        source,
+    };
+    std::fs::create_dir_all(directory).map_err(failed)?;
+    clap_mangen::generate_to(program, directory).map_err(failed)
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 use crate::config::configuration::Config;
 use crate::config::reader::Argument;
 use crate::error::{Error, Result};
+use clap::error::ErrorKind;
 use std::path::PathBuf;
 
 /// The configuration to read.
@@ -46,4 +47,25 @@ pub(crate) fn option(
 /// Whether this is a usage error, so that nothing was tried.
 pub(crate) fn is_usage(error: &Error) -> bool {
     matches!(error, Error::Settings(_) | Error::Configuration(_))
+}
+
+// --- How a command fails ---
+
+/// Why a command failed.
+pub(crate) enum CommandError {
+    /// The arguments are invalid.
+    Usage(ErrorKind, String),
+    /// The command failed while running.
+    Error(Error),
+}
+
+impl From<Error> for CommandError {
+    fn from(error: Error) -> Self {
+        match error {
+            error if is_usage(&error) => {
+                CommandError::Usage(ErrorKind::ValueValidation, error.to_string())
+            }
+            error => CommandError::Error(error),
+        }
+    }
 }

@@ -8,17 +8,12 @@ pub(crate) mod command;
 pub(crate) mod commands;
 pub(crate) mod config;
 pub(crate) mod done;
-pub(crate) mod failure;
 pub(crate) mod listed;
 pub(crate) mod mount;
-pub(crate) mod pages;
-pub(crate) mod rates;
 pub(crate) mod run;
-pub(crate) mod said_by;
 pub(crate) mod select;
 #[cfg(feature = "top")]
-mod top;
-pub(crate) mod values;
+pub(crate) mod top;
 pub(crate) mod words;
 
 pub use run::{Commands, main};

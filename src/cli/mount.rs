@@ -1,6 +1,6 @@
 //! The commands within an application's own program.
 
-use crate::cli::failure::CommandError;
+use crate::cli::config::CommandError;
 use crate::db::Database;
 use crate::job::registry::Registry;
 use clap::error::ErrorKind;

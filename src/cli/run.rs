@@ -2,10 +2,9 @@
 
 #[cfg(feature = "bench")]
 use crate::bench::command::Bench;
-use crate::cli::command::{Command, EXAMPLES};
-use crate::cli::failure::CommandError;
+use crate::cli::command::{self, Command, EXAMPLES};
+use crate::cli::config::CommandError;
 use crate::cli::mount::{At, DatabaseOption};
-use crate::cli::pages;
 use crate::db::Database;
 use crate::job::registry::Registry;
 use crate::recurring::time_zone::RulesVersion;
@@ -143,8 +142,8 @@ enum Top {
     Command(Command),
     #[cfg(feature = "bench")]
     Bench(Bench),
-    Completions(pages::Completions),
-    Man(pages::Man),
+    Completions(command::Completions),
+    Man(command::Man),
 }
 
 #[cfg(feature = "bench")]

@@ -1,6 +1,6 @@
 //! `windlass check`.
 
-use crate::cli::commands::recurring::preview::RunsOf;
+use crate::cli::commands::recurring::next::RunsOf;
 use crate::cli::config::ConfigSource;
 use crate::config::combinations::ConnectionBudget;
 use crate::config::configuration::Config;

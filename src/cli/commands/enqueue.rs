@@ -3,20 +3,21 @@
 use crate::admin::explain::Reason;
 use crate::admin::explain::obstacles::{Obstacle, is_beating};
 use crate::admin::explain::words::Word;
-use crate::cli::commands::job_options::JobOptions;
-use crate::cli::commands::unique_options::UniqueOptions;
-use crate::cli::failure::CommandError;
-use crate::cli::select::connect;
-use crate::cli::values;
-use crate::db::model::new_row::EnqueueOutcome;
+use crate::cli::config::CommandError;
+use crate::cli::select::{self, connect};
+use crate::db::model::new_row::{EnqueueOutcome, OnConflict, UniqueScope};
 use crate::db::query::explain::{self, RubyProcesses};
 use crate::db::{Database, DbConnection, own};
 use crate::error::{Doing as _, Result};
 use crate::job::id::JobId;
 use crate::job::new_job::NewJob;
+use crate::job::policy::backoff::Backoff;
+use crate::job::policy::{Delivery, Policy};
 use crate::job::registry::Registry;
 use crate::terminal::output::{self, Report};
 use chrono::{DateTime, Utc};
+use clap::ValueEnum;
+use clap::error::ErrorKind;
 use serde::Serialize;
 use serde_json::Value;
 use std::time::Duration;
@@ -54,11 +55,11 @@ pub(crate) struct Enqueue {
     delay: Option<Duration>,
 
     /// Run no earlier than at this time, as 2026-12-24T18:00:00Z
-    #[arg(long, value_name = "TIME", value_parser = values::time)]
+    #[arg(long, value_name = "TIME", value_parser = select::time)]
     at: Option<DateTime<Utc>>,
 
     /// Discard the job if it has not started by this time, as 2026-12-24T18:00:00Z
-    #[arg(long, value_name = "TIME", value_parser = values::time,
+    #[arg(long, value_name = "TIME", value_parser = select::time,
         conflicts_with = "expires_in")]
     not_after: Option<DateTime<Utc>>,
 
@@ -71,7 +72,7 @@ pub(crate) struct Enqueue {
     tags: Vec<String>,
 
     /// A value of its metadata, as `key=JSON`; may be repeated
-    #[arg(long, value_name = "KEY=JSON", value_parser = values::metadata)]
+    #[arg(long, value_name = "KEY=JSON", value_parser = select::metadata)]
     meta: Vec<(String, Value)>,
 
     /// The trace context of the enqueue, as the header `traceparent` of W3C Trace Context
@@ -143,7 +144,7 @@ impl Enqueue {
     }
 
     fn job(&self, registry: Option<&Registry>) -> Result<NewJob, CommandError> {
-        let arguments = values::arguments(&self.arguments)?;
+        let arguments = select::arguments(&self.arguments)?;
         let class = &self.class;
         let mut job = match (registry, self.arguments_version) {
             (Some(registry), None) => registry.new_job(class, &arguments)?,
@@ -226,4 +227,221 @@ impl Report for EnqueueResult {
             None => done,
         }
     }
+}
+
+// --- The options of unique jobs, as `windlass enqueue` takes them ---
+
+/// What makes a job unique.
+#[derive(Debug, clap::Args)]
+pub(crate) struct UniqueOptions {
+    /// A unique id, which only one job may hold at a time [default: the type's, or none]
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) unique_id: Option<String>,
+
+    /// What happens if another job holds the unique id [default: the type's, or existing]
+    #[arg(long, value_name = "WHAT")]
+    on_conflict: Option<OnConflictName>,
+
+    /// How long the job holds its unique id [default: the type's, or until-finished]
+    #[arg(long, value_name = "HOW")]
+    unique_scope: Option<UniqueScopeName>,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum OnConflictName {
+    /// The existing job stays as it is
+    Existing,
+    /// It is an error
+    Refuse,
+    /// A waiting job is replaced
+    Replace,
+    /// A running job is followed by this one
+    RunAgain,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum UniqueScopeName {
+    /// Until a worker has claimed it
+    WhileWaiting,
+    /// Until it has finished or failed
+    UntilFinished,
+    /// Until its result expires
+    UntilResultExpires,
+}
+
+impl UniqueOptions {
+    /// Returns the job with the options that were given.
+    ///
+    /// # Errors
+    /// If one of them has no effect, because the job has no unique id.
+    pub(crate) fn apply(&self, mut job: NewJob) -> Result<NewJob, CommandError> {
+        if let Some(id) = &self.unique_id {
+            job = job.unique_id(id);
+        }
+        let is_given = self.on_conflict.is_some() || self.unique_scope.is_some();
+        if is_given && job.row.unique_id.is_none() {
+            return Err(CommandError::Usage(
+                ErrorKind::MissingRequiredArgument,
+                "`--on-conflict` and `--unique-scope` need a job with a unique id: pass `--unique-id`"
+                    .to_owned(),
+            ));
+        }
+        let mut policy = Policy::new();
+        if let Some(what) = self.on_conflict {
+            policy = policy.on_conflict(match what {
+                OnConflictName::Existing => OnConflict::Existing,
+                OnConflictName::Refuse => OnConflict::Refuse,
+                OnConflictName::Replace => OnConflict::Replace,
+                OnConflictName::RunAgain => OnConflict::RunAgain,
+            });
+        }
+        if let Some(scope) = self.unique_scope {
+            policy = policy.unique_scope(match scope {
+                UniqueScopeName::WhileWaiting => UniqueScope::WhileWaiting,
+                UniqueScopeName::UntilFinished => UniqueScope::UntilFinished,
+                UniqueScopeName::UntilResultExpires => UniqueScope::UntilResultExpires,
+            });
+        }
+        Ok(job.policy(policy))
+    }
+}
+
+// --- The options of jobs that `windlass enqueue` and `windlass recurring` share ---
+
+/// What overrides the queue, priority and policy of the type.
+#[derive(Debug, clap::Args)]
+pub(crate) struct JobOptions {
+    /// The queue [default: the type's, or `default`]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) queue: Option<String>,
+
+    /// The priority; a smaller number is more important [default: the type's, or 0]
+    #[arg(long, value_name = "NUMBER", allow_hyphen_values = true)]
+    pub(crate) priority: Option<i32>,
+
+    /// Use the time from which the job waits as the priority, minus this time
+    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration,
+        conflicts_with = "priority")]
+    ahead_by: Option<Duration>,
+
+    /// Use the time from which the job waits as the priority, plus this time
+    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration,
+        conflicts_with_all = ["priority", "ahead_by"])]
+    behind_by: Option<Duration>,
+
+    /// How many attempts the job has [default: the type's, or the worker's]
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..))]
+    attempts: Option<u32>,
+
+    /// The delay before the next attempt, as `30s`, or doubling as `10s..1h`
+    #[arg(long, value_name = "TIME", value_parser = backoff)]
+    backoff: Option<Backoff>,
+
+    /// No further attempt so long after the job is due
+    #[arg(long, value_name = "TIME", value_parser = select::above_zero,
+        conflicts_with = "retry_until")]
+    retry_for: Option<Duration>,
+
+    /// No further attempt after this time, as 2026-12-24T18:00:00Z
+    #[arg(long, value_name = "TIME", value_parser = select::time)]
+    retry_until: Option<DateTime<Utc>>,
+
+    /// Discard the job if it has not started so long after it is due
+    #[arg(long, value_name = "TIME", value_parser = select::above_zero)]
+    expires_in: Option<Duration>,
+
+    /// How long an attempt may take
+    #[arg(long, value_name = "TIME", value_parser = select::above_zero)]
+    timeout: Option<Duration>,
+
+    /// How long the result is kept
+    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
+    keep_result: Option<Duration>,
+
+    /// How many times the job may start [default: the type's, or at-least-once]
+    #[arg(long, value_name = "HOW")]
+    delivery: Option<DeliveryName>,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum DeliveryName {
+    /// A run that was cut short is repeated
+    AtLeastOnce,
+    /// A run that was cut short makes the job fail, and so does an error
+    AtMostOnce,
+    /// A run that was cut short makes the job fail; errors may be retried
+    AfterKnownOutcome,
+}
+
+impl JobOptions {
+    /// Returns the job with the options that were given.
+    pub(crate) fn apply(&self, mut job: NewJob) -> NewJob {
+        if let Some(queue) = &self.queue {
+            job = job.queue(queue);
+        }
+        if let Some(priority) = self.priority {
+            job = job.priority(priority);
+        }
+        job.policy(self.policy())
+    }
+
+    /// Returns the policy with the options that were given.
+    pub(crate) fn policy(&self) -> Policy {
+        let mut policy = Policy::new();
+        if let Some(ahead) = self.ahead_by {
+            policy = policy.ahead_by(ahead);
+        }
+        if let Some(behind) = self.behind_by {
+            policy = policy.behind_by(behind);
+        }
+        if let Some(attempts) = self.attempts {
+            policy = policy.max_attempts(attempts);
+        }
+        if let Some(backoff) = self.backoff {
+            policy = policy.backoff(backoff);
+        }
+        if let Some(time) = self.retry_for {
+            policy = policy.retry_for(time);
+        }
+        if let Some(time) = self.retry_until {
+            policy = policy.retry_until(time);
+        }
+        if let Some(time) = self.expires_in {
+            policy = policy.expires_in(time);
+        }
+        if let Some(timeout) = self.timeout {
+            policy = policy.timeout(timeout);
+        }
+        if let Some(time) = self.keep_result {
+            policy = policy.keep_result(time);
+        }
+        if let Some(delivery) = self.delivery {
+            policy = policy.delivery(match delivery {
+                DeliveryName::AtLeastOnce => Delivery::AtLeastOnce,
+                DeliveryName::AtMostOnce => Delivery::AtMostOnce,
+                DeliveryName::AfterKnownOutcome => Delivery::AfterKnownOutcome,
+            });
+        }
+        policy
+    }
+}
+
+/// Parses a delay, or the first and the longest of delays that double.
+fn backoff(text: &str) -> Result<Backoff, String> {
+    let time = |text: &str| {
+        humantime::parse_duration(text.trim()).map_err(|error| {
+            format!("{error}; a delay is written as `30s`, or `10s..1h` if it doubles")
+        })
+    };
+    let Some((first, cap)) = text.split_once("..") else {
+        return time(text).map(Backoff::Fixed);
+    };
+    let (first, cap) = (time(first)?, time(cap)?);
+    if cap < first {
+        return Err(
+            "the first delay is longer than the longest; write the shorter one first, as `10s..1h`"
+                .to_owned(),
+        );
+    }
+    Ok(Backoff::Exponential { first, cap })
 }

@@ -2,16 +2,20 @@
 
 use crate::admin::bulk::change::Change;
 use crate::admin::jobs::Jobs;
-use crate::cli::commands::job_edit::Edit;
-use crate::cli::commands::tag::Retag;
+use crate::cli::config::CommandError;
 use crate::cli::done::{Deed, Done};
 use crate::cli::listed::{ListedJobs, name};
-use crate::cli::select::{Background, How, Which, connect, tagged};
-use crate::cli::values;
+use crate::cli::select::{self, Background, How, Which, connect, tagged, with_progress};
+use crate::cli::words::SaidBy;
 use crate::db::Database;
+use crate::db::model::extras::TagChange;
 use crate::db::model::state::JobState;
 use crate::error::Result;
+use crate::job::id::JobId;
+use crate::job::registry::Registry;
+use crate::terminal::output::Report;
 use chrono::{DateTime, Utc};
+use serde::Serialize;
 use std::time::Duration;
 
 /// List jobs, and cancel, discard, move or tag waiting jobs
@@ -192,7 +196,7 @@ pub(crate) struct Reschedule {
     delay: Option<Duration>,
 
     /// Run at this time, as 2026-12-24T18:00:00Z
-    #[arg(long, value_name = "TIME", value_parser = values::time, group = "when")]
+    #[arg(long, value_name = "TIME", value_parser = select::time, group = "when")]
     at: Option<DateTime<Utc>>,
 
     #[command(flatten)]
@@ -282,5 +286,103 @@ impl Move {
         };
         self.background
             .run(&self.how, database, &jobs, change, deed)
+    }
+}
+
+// --- `windlass jobs edit` ---
+
+/// Replace the arguments of a job that waits or has failed
+///
+/// In a program that mounts this command, they must match the job's type, if it is registered, and
+/// get its version. Otherwise the version stays as it is, as `jobs show` prints it. The unique id and
+/// the concurrency key stay too. Write secret fields anew: they are shown as `[hidden]`, which is
+/// refused.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  windlass jobs edit 4711 --arguments '{\"file\": \"users.csv\"}'
+  jq -c . args.json | windlass jobs edit 4711 --arguments -")]
+pub(crate) struct Edit {
+    /// The id of the job
+    #[arg(value_name = "JOB", value_parser = select::job_id)]
+    id: i64,
+
+    /// The new arguments, or `-` to read them from standard input
+    #[arg(long, value_name = "JSON")]
+    arguments: String,
+
+    #[command(flatten)]
+    said_by: SaidBy,
+
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// The edited job.
+#[derive(Debug, Serialize)]
+pub(crate) struct EditedJob {
+    job_id: i64,
+}
+
+impl Edit {
+    pub(crate) fn run(
+        &self,
+        database: &Database,
+        registry: Option<&Registry>,
+    ) -> Result<EditedJob, CommandError> {
+        let arguments = select::arguments(&self.arguments)?;
+        self.said_by.actor().edit_arguments(
+            &mut connect(database)?,
+            JobId(self.id),
+            &arguments,
+            registry,
+        )?;
+        Ok(EditedJob { job_id: self.id })
+    }
+}
+
+impl Report for EditedJob {
+    fn text(&self, _width: Option<usize>) -> String {
+        format!("Job {} has new arguments.\n", self.job_id)
+    }
+}
+
+// --- `windlass jobs tag` and `windlass jobs untag` ---
+
+/// A tag, and the jobs whose tags change.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Retag {
+    /// The tag
+    #[arg(value_name = "TAG")]
+    name: String,
+
+    #[command(flatten)]
+    which: Which,
+    #[command(flatten)]
+    pub(crate) how: How,
+}
+
+impl Retag {
+    pub(crate) fn add(&self, database: &Database) -> Result<Done> {
+        self.run(database, TagChange::Add(&self.name), "tagged")
+    }
+
+    pub(crate) fn remove(&self, database: &Database) -> Result<Done> {
+        self.run(database, TagChange::Remove(&self.name), "untagged")
+    }
+
+    fn run(&self, database: &Database, change: TagChange<'_>, done: &'static str) -> Result<Done> {
+        let deed = Deed {
+            done,
+            but: "has ended",
+        };
+        let jobs = self.which.select(Jobs::unfinished())?;
+        self.how
+            .run_by(database, &jobs, false, deed, |connection, jobs| {
+                with_progress(connection, jobs, deed, |connection, reached| {
+                    jobs.retag(connection, change, reached)
+                })
+            })
     }
 }

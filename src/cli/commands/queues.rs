@@ -1,19 +1,20 @@
 //! `windlass queues ...`.
 
 use crate::admin::jobs::Jobs;
-use crate::cli::commands::run_time::turned::{Pausable, Turned, paused_line, unknown_queue};
+use crate::cli::commands::run_time::{Pausable, Turned, paused_line, unknown_queue};
 use crate::cli::commands::status::{age, queues};
+use crate::cli::config::CommandError;
 use crate::cli::done::Deed;
-use crate::cli::failure::CommandError;
-use crate::cli::said_by::SaidBy;
 use crate::cli::select::{How, Scope, Selection, connect, with_progress};
+use crate::cli::words::SaidBy;
 use crate::db::model::state::JobState;
 use crate::db::query::named::named;
 use crate::db::query::status::QueueStatus;
 use crate::db::{Database, DbConnection, own};
 use crate::error::{Doing as _, Result};
+use crate::job::policy::quota::{self, QuotaStatus};
 use crate::terminal::output::{self, Report};
-use crate::terminal::table::printable;
+use crate::terminal::table::{Column, Table, printable};
 use serde::Serialize;
 use std::process::ExitCode;
 
@@ -251,5 +252,67 @@ impl Resume {
             changed: actor.resume_queue(&mut connect(database)?, &self.queue)?,
             known: true,
         })
+    }
+}
+
+// --- `windlass quotas` ---
+
+/// Show the quotas of enqueues, and how much of each is used
+///
+/// A quota is shown for seven days after its last enqueue, with the limits that a recent one had.
+/// Seconds, minutes and days are those of UTC. What a quota does not limit is not counted.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  windlass quotas
+  windlass quotas --json | jq '.quotas[] | select(.most_per_day and .this_day >= .most_per_day)'")]
+pub(crate) struct Quotas {
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// The quotas at one moment.
+#[derive(Debug, Serialize)]
+pub(crate) struct QuotaList {
+    quotas: Vec<QuotaStatus>,
+}
+
+impl Quotas {
+    pub(crate) fn run(&self, database: &Database) -> Result<QuotaList> {
+        Ok(QuotaList {
+            quotas: quota::quotas(&mut connect(database)?)?,
+        })
+    }
+}
+
+impl Report for QuotaList {
+    fn text(&self, width: Option<usize>) -> String {
+        if self.quotas.is_empty() {
+            return "No quota was used in the last seven days.\n".to_owned();
+        }
+        let mut table = Table::new(&[
+            Column::text("QUOTA"),
+            Column::number("WAITING"),
+            Column::number("SECOND"),
+            Column::number("MINUTE"),
+            Column::number("DAY"),
+            Column::text("EXCEEDED"),
+        ]);
+        let of = |used: i64, limit: Option<i64>| match limit {
+            Some(limit) => format!("{used}/{limit}"),
+            None => "-".to_owned(),
+        };
+        for quota in &self.quotas {
+            table.add(vec![
+                printable(&quota.name),
+                of(quota.waiting, quota.most_waiting),
+                of(quota.this_second, quota.most_per_second),
+                of(quota.this_minute, quota.most_per_minute),
+                of(quota.this_day, quota.most_per_day),
+                if quota.sheds { "shed" } else { "strict" }.to_owned(),
+            ]);
+        }
+        table.text(width)
     }
 }

@@ -1,8 +1,8 @@
 //! `windlass status`.
 
 use crate::admin::doctor::scope::ALIVE;
-use crate::cli::commands::run_time::classes;
-use crate::cli::rates;
+use crate::cli::commands::run_time;
+use crate::cli::listed;
 use crate::clock;
 use crate::db::query::status::{ProcessStatus, QueueStatus, RunStatus};
 use crate::db::schema::migrate;
@@ -91,7 +91,7 @@ impl Status {
             queues: crate::admin::queues::queues(&mut connection)?,
             processes: crate::admin::queues::processes(&mut connection)?,
             paused_classes: crate::admin::classes::paused_classes(&mut connection)?,
-            rates: crate::history::rates(&mut connection, rates::OVER)?,
+            rates: crate::history::rates(&mut connection, listed::OVER)?,
         })
     }
 }
@@ -111,9 +111,9 @@ impl Report for Overview {
         let rates = if self.rates.is_empty() {
             String::new()
         } else {
-            format!("{}\n", rates::rates(&self.rates).text(width))
+            format!("{}\n", listed::rates(&self.rates).text(width))
         };
-        let paused: String = self.paused_classes.iter().map(classes::line).collect();
+        let paused: String = self.paused_classes.iter().map(run_time::line).collect();
         let gap = if paused.is_empty() { "" } else { "\n" };
         format!("{queues}\n{rates}{processes}{gap}{paused}")
     }

@@ -1,25 +1,25 @@
 //! Reads a look: each part in a read-only transaction of its own, within its time limit.
 
 use crate::admin::doctor;
-use crate::admin::doctor::scope::CheckScope;
-use crate::admin::groups::failed_groups;
-use crate::admin::now::{Fleet, LoadNow, Member, Promises};
-use crate::cli::top::look::{
-    FleetLines, HourCurves, LookPart, QueueLines, TopFindings, TopLook, TopQueue,
-};
+use crate::admin::doctor::scope::{CheckScope, Finding};
+use crate::admin::groups::{FailedGroups, failed_groups};
+use crate::admin::now::{Fleet, LoadNow, Member, Promises, QueueNow};
 use crate::clock;
 use crate::db::conn::reading::{ReadConnection, ReadFailure};
 use crate::db::query::load::fleet::{self, HeldJob};
 use crate::db::query::load::queues::{self, MOST_QUEUES};
-use crate::db::query::load::totals;
+use crate::db::query::load::totals::{self, CappedCount, StateTotals};
 use crate::db::schema::migrate;
 use crate::db::table::recurring_tasks;
 use crate::db::{Conn, Database};
 use crate::error::{Doing as _, Result};
 use crate::history::rates::{QueueRate, rates};
 use crate::history::read::{HistoryFilter, TimeRange, series};
+use crate::process::base::stop;
+use chrono::NaiveDateTime;
+use crossbeam_channel::{Receiver, Sender, bounded};
 use std::collections::BTreeMap;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The time limit of a part.
 const READ: Duration = Duration::from_secs(1);
@@ -198,4 +198,159 @@ fn read_curves(conn: &mut Conn<'_>, rates: &[QueueRate]) -> Result<HourCurves> {
         finished_now: sum(|rate| rate.finished_per_minute),
         failed_now: sum(|rate| rate.failed_per_minute),
     })
+}
+
+// --- What one look at the database found ---
+
+/// A part of a look.
+#[derive(Debug, Clone)]
+pub(crate) enum LookPart<T> {
+    Read(T),
+    /// It was not read within its time limit.
+    Late,
+    /// It failed, for this reason.
+    Failed(String),
+}
+
+impl<T> LookPart<T> {
+    pub(crate) fn value(&self) -> Option<&T> {
+        match self {
+            LookPart::Read(value) => Some(value),
+            LookPart::Late | LookPart::Failed(_) => None,
+        }
+    }
+
+    /// Returns why the part is missing.
+    pub(crate) fn problem(&self) -> Option<String> {
+        match self {
+            LookPart::Read(_) => None,
+            LookPart::Late => Some("not read within 1 s".to_owned()),
+            LookPart::Failed(reason) => Some(reason.clone()),
+        }
+    }
+}
+
+/// What was read at one moment.
+#[derive(Debug, Clone)]
+pub(crate) struct TopLook {
+    /// When it started.
+    pub(crate) at: Instant,
+    /// The database's time.
+    pub(crate) now: NaiveDateTime,
+    pub(crate) totals: LookPart<StateTotals>,
+    pub(crate) queues: LookPart<QueueLines>,
+    pub(crate) fleet: LookPart<FleetLines>,
+    pub(crate) curves: LookPart<HourCurves>,
+    pub(crate) failures: LookPart<FailedGroups>,
+}
+
+/// The queues, the worst first.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct QueueLines {
+    pub(crate) lines: Vec<TopQueue>,
+    /// Whether there are more.
+    pub(crate) is_more: bool,
+}
+
+/// A queue.
+#[derive(Debug, Clone)]
+pub(crate) struct TopQueue {
+    pub(crate) queue: QueueNow,
+    pub(crate) running: CappedCount,
+    /// Finished jobs per minute.
+    pub(crate) finished: f64,
+    /// Permanently failed jobs per minute.
+    pub(crate) failed: f64,
+}
+
+/// The processes, each with the jobs that it holds.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct FleetLines {
+    pub(crate) members: Vec<(Member, Vec<HeldJob>)>,
+    /// Whether there are more processes.
+    pub(crate) is_more: bool,
+    /// The threads of living workers, and how many of them run a job.
+    pub(crate) threads: (u64, u64),
+}
+
+/// The last 60 minutes, the oldest first; the last one has not ended.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct HourCurves {
+    pub(crate) finished: Vec<u64>,
+    pub(crate) failed: Vec<u64>,
+    /// In milliseconds, the time that 99 % of the jobs waited at most. `None` where none started.
+    pub(crate) waits: Vec<Option<u64>>,
+    /// Per minute, over the last five minutes.
+    pub(crate) finished_now: f64,
+    pub(crate) failed_now: f64,
+}
+
+/// The findings of `doctor`, and when it looked.
+#[derive(Debug, Clone)]
+pub(crate) struct TopFindings {
+    pub(crate) at: Instant,
+    pub(crate) findings: LookPart<Vec<Finding>>,
+}
+
+// --- The thread that reads ---
+
+/// What is to be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum LookRequest {
+    Look,
+    Findings,
+}
+
+/// What was read, or why the database is away.
+#[derive(Debug, Clone)]
+pub(crate) enum LookAnswer {
+    Look(Box<TopLook>),
+    Findings(TopFindings),
+    Away(String),
+}
+
+/// The thread, by its channels.
+#[derive(Debug)]
+pub(crate) struct Sampler {
+    requests: Sender<LookRequest>,
+    answers: Receiver<LookAnswer>,
+}
+
+/// How many requests and answers may be under way: one of each kind.
+const UNDER_WAY: usize = 2;
+
+impl Sampler {
+    /// Starts the thread. It ends when this is dropped; nothing waits for it.
+    ///
+    /// # Errors
+    /// If the system refuses a thread.
+    pub(crate) fn start(mut reader: LookReader) -> Result<Self> {
+        let (requests, incoming) = bounded(UNDER_WAY);
+        let (outgoing, answers) = bounded(UNDER_WAY);
+        stop::spawn("top-reader", move || {
+            for request in &incoming {
+                let answer = match request {
+                    LookRequest::Look => reader.look().map(|look| LookAnswer::Look(Box::new(look))),
+                    LookRequest::Findings => reader.findings().map(LookAnswer::Findings),
+                };
+                if outgoing
+                    .send(answer.unwrap_or_else(LookAnswer::Away))
+                    .is_err()
+                {
+                    return;
+                }
+            }
+        })?;
+        Ok(Sampler { requests, answers })
+    }
+
+    /// Asks for something. Returns whether the thread could take the request.
+    pub(crate) fn ask(&self, request: LookRequest) -> bool {
+        self.requests.try_send(request).is_ok()
+    }
+
+    /// Returns an answer, if there is one.
+    pub(crate) fn answer(&self) -> Option<LookAnswer> {
+        self.answers.try_recv().ok()
+    }
 }

@@ -1,10 +1,8 @@
 //! The screen, line by line.
 
 use super::examples::{findings, look, state};
-use crate::cli::top::keys::press;
-use crate::cli::top::look::{LookPart, TopLook};
-use crate::cli::top::sampler::{LookAnswer, LookRequest};
-use crate::cli::top::state::TopState;
+use crate::cli::top::reader::{LookAnswer, LookPart, LookRequest, TopLook};
+use crate::cli::top::state::{TopState, press};
 use crate::cli::top::view::{TopTheme, draw};
 use crate::clock;
 use ratatui::Terminal;

@@ -3,11 +3,10 @@
 use crate::admin::doctor::scope::{Verdict, finding};
 use crate::admin::groups::{FailedGroup, FailedGroups};
 use crate::admin::now::{Member, QueueNow, QueueVerdict};
-use crate::cli::top::look::{
-    FleetLines, HourCurves, LookPart, QueueLines, TopFindings, TopLook, TopQueue,
+use crate::cli::top::reader::{
+    FleetLines, HourCurves, LookAnswer, LookPart, QueueLines, TopFindings, TopLook, TopQueue,
+    worst_first,
 };
-use crate::cli::top::reader::worst_first;
-use crate::cli::top::sampler::LookAnswer;
 use crate::cli::top::state::TopState;
 use crate::clock;
 use crate::db::query::load::fleet::{FleetProcess, HeldJob};

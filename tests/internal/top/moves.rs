@@ -1,9 +1,8 @@
 //! What keys and answers change.
 
 use super::examples::{look, state};
-use crate::cli::top::keys::{KeyEffect, press};
-use crate::cli::top::sampler::{LookAnswer, LookRequest};
-use crate::cli::top::state::{Overlay, Pane, TopState};
+use crate::cli::top::reader::{LookAnswer, LookRequest};
+use crate::cli::top::state::{KeyEffect, Overlay, Pane, TopState, press};
 use crate::clock;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use std::time::Duration;

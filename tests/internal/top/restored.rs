@@ -1,7 +1,7 @@
 //! The terminal is given back when a thread panics: in a program of its own, which is this one once
 //! more.
 
-use crate::cli::top::screen::Screen;
+use crate::cli::top::Screen;
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{LocalModes, tcgetattr};
 use std::ffi::OsStr;

@@ -2,9 +2,8 @@
 
 use crate::admin::jobs::Jobs;
 use crate::audit::log::{AuditEntry, AuditLog};
-use crate::cli::failure::CommandError;
-use crate::cli::select::connect;
-use crate::cli::values;
+use crate::cli::config::CommandError;
+use crate::cli::select::{self, connect};
 use crate::cli::words::time;
 use crate::clock;
 use crate::db::{Database, DbConnection};
@@ -86,11 +85,11 @@ pub(crate) struct ListAudit {
     which: WhichEntries,
 
     /// Only changes from this time on, as 2026-12-24T18:00:00Z
-    #[arg(long, value_name = "TIME", value_parser = values::time)]
+    #[arg(long, value_name = "TIME", value_parser = select::time)]
     since: Option<DateTime<Utc>>,
 
     /// Only changes before this time
-    #[arg(long, value_name = "TIME", value_parser = values::time)]
+    #[arg(long, value_name = "TIME", value_parser = select::time)]
     until: Option<DateTime<Utc>>,
 
     /// Only changes before the one with this id: the next page
@@ -223,7 +222,7 @@ pub(crate) struct TailAudit {
 
     /// The time between two looks
     #[arg(long, value_name = "DURATION", default_value = "1s", requires = "follow",
-        value_parser = values::above_zero)]
+        value_parser = select::above_zero)]
     every: Duration,
 
     /// Look this many times, then exit

@@ -1,9 +1,8 @@
 //! `windlass operations ...`.
 
-use crate::cli::failure::CommandError;
-use crate::cli::said_by::SaidBy;
+use crate::cli::config::CommandError;
 use crate::cli::select::connect;
-use crate::cli::words::time;
+use crate::cli::words::{SaidBy, time};
 use crate::db::{Database, DbConnection};
 use crate::error::{Error, Result};
 use crate::operation::start::{self, Operation, OperationState};

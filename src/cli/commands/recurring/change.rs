@@ -1,12 +1,9 @@
 //! `windlass recurring add`, `change` and `remove`.
 
-use crate::cli::commands::job_options::JobOptions;
-use crate::cli::commands::recurring::changed::ChangedTask;
-use crate::cli::commands::recurring::removable::Removable;
-use crate::cli::failure::CommandError;
-use crate::cli::said_by::SaidBy;
-use crate::cli::select::connect;
-use crate::cli::values;
+use crate::cli::commands::enqueue::JobOptions;
+use crate::cli::config::CommandError;
+use crate::cli::select::{self, connect};
+use crate::cli::words::{SaidBy, time};
 use crate::db::Database;
 use crate::db::model::recurring::{Definition, Overlap};
 use crate::error::Result;
@@ -18,8 +15,12 @@ use crate::recurring::missed::MissedTicks;
 use crate::recurring::schedule::Schedule;
 use crate::recurring::stored::Options;
 use crate::recurring::task::RecurringTask;
-use chrono::{DateTime, Utc};
+use crate::recurring::window::NEVER;
+use crate::terminal::output::Report;
+use crate::terminal::table::printable;
+use chrono::{DateTime, NaiveDateTime, Utc};
 use clap::ValueEnum;
+use serde::Serialize;
 use std::time::Duration;
 
 /// What a task may have.
@@ -34,11 +35,11 @@ struct TaskOptions {
     zone: Option<String>,
 
     /// Not due before this time, as 2026-12-24T18:00:00Z
-    #[arg(long, value_name = "TIME", value_parser = values::time)]
+    #[arg(long, value_name = "TIME", value_parser = select::time)]
     from: Option<DateTime<Utc>>,
 
     /// Not due from this time on
-    #[arg(long, value_name = "TIME", value_parser = values::time)]
+    #[arg(long, value_name = "TIME", value_parser = select::time)]
     until: Option<DateTime<Utc>>,
 
     /// Delay the job of each tick by a time below this
@@ -130,7 +131,7 @@ impl AddTask {
     ) -> Result<ChangedTask, CommandError> {
         let options = &self.options;
         let arguments = match &options.arguments {
-            Some(text) => values::arguments(text)?,
+            Some(text) => select::arguments(text)?,
             None => "{}".to_owned(),
         };
         let job = job(registry, &self.class, arguments)?;
@@ -222,7 +223,7 @@ impl ChangeTask {
         registry: Option<&Registry>,
     ) -> Result<ChangedTask, CommandError> {
         let arguments = self.options.arguments.as_deref();
-        let arguments = arguments.map(values::arguments).transpose()?;
+        let arguments = arguments.map(select::arguments).transpose()?;
         let is_by_name = registry.is_none();
         let (mut connection, actor) = (connect(database)?, self.said_by.actor());
         let edit = |task: &mut Definition, options: &mut Options| {
@@ -329,5 +330,86 @@ impl RemoveTask {
     pub(crate) fn run(&self, database: &Database) -> Result<ChangedTask> {
         edit::remove(&mut connect(database)?, &self.said_by.actor(), &self.key)?;
         Ok(ChangedTask::new(&self.key, "Removed", None))
+    }
+}
+
+// --- What a change of a recurring task prints ---
+
+/// A task that was added, changed or removed.
+#[derive(Debug, Serialize)]
+pub(crate) struct ChangedTask {
+    key: String,
+    #[serde(skip)]
+    done: &'static str,
+    next_run_at: Option<DateTime<Utc>>,
+}
+
+impl ChangedTask {
+    pub(crate) fn new(key: &str, done: &'static str, next: Option<NaiveDateTime>) -> Self {
+        ChangedTask {
+            key: key.to_owned(),
+            done,
+            next_run_at: next.filter(|next| *next < NEVER).map(|next| next.and_utc()),
+        }
+    }
+}
+
+impl Report for ChangedTask {
+    fn text(&self, _width: Option<usize>) -> String {
+        let (done, key) = (self.done, printable(&self.key));
+        match self.next_run_at {
+            Some(next) => format!("{done} {key}; its next tick is at {}.\n", time(next)),
+            None if done == "Removed" => format!("{done} {key}.\n"),
+            None => format!("{done} {key}; it has no further tick.\n"),
+        }
+    }
+}
+
+// --- The values of a recurring task that `--unset` removes ---
+
+/// A value that can be removed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Removable {
+    Description,
+    From,
+    Until,
+    Jitter,
+    Missed,
+    Overlap,
+    /// Also `--ahead-by` and `--behind-by`
+    Priority,
+    Attempts,
+    Backoff,
+    /// Also `--retry-until`
+    RetryFor,
+    /// Also `--retry-for`
+    RetryUntil,
+    ExpiresIn,
+    Timeout,
+    KeepResult,
+    Delivery,
+}
+
+impl Removable {
+    pub(crate) fn remove(self, task: &mut Definition, stored: &mut Options) {
+        match self {
+            Removable::Description => task.description = None,
+            Removable::From => stored.from = None,
+            Removable::Until => stored.until = None,
+            Removable::Jitter => stored.jitter = None,
+            Removable::Missed => stored.missed = MissedTicks::default(),
+            Removable::Overlap => stored.overlap = Overlap::default(),
+            Removable::Priority => {
+                task.priority = 0;
+                stored.ahead_by = None;
+            }
+            Removable::Attempts => stored.max_attempts = None,
+            Removable::Backoff => stored.policy.backoff = None,
+            Removable::RetryFor | Removable::RetryUntil => stored.policy.retry_limit = None,
+            Removable::ExpiresIn => stored.policy.expiry = None,
+            Removable::Timeout => stored.policy.timeout = None,
+            Removable::KeepResult => stored.policy.keep_result = None,
+            Removable::Delivery => stored.delivery = None,
+        }
     }
 }

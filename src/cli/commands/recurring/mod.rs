@@ -1,18 +1,12 @@
 //! `windlass recurring ...`.
 
 pub(crate) mod change;
-pub(crate) mod changed;
-pub(crate) mod history;
 pub(crate) mod next;
-pub(crate) mod preview;
-pub(crate) mod removable;
 
 use crate::cli::commands::recurring::change::{AddTask, ChangeTask, RemoveTask};
-use crate::cli::commands::recurring::history::TaskHistory;
-use crate::cli::commands::recurring::next::NextRuns;
-use crate::cli::said_by::SaidBy;
+use crate::cli::commands::recurring::next::{NextRuns, TaskHistory};
 use crate::cli::select::connect;
-use crate::cli::words::{jitter, time, undeclared};
+use crate::cli::words::{SaidBy, jitter, time, undeclared};
 use crate::db::Database;
 use crate::error::Result;
 use crate::job::id::JobId;

@@ -1,13 +1,15 @@
 //! `windlass recurring next`.
 
 use crate::cli::config::ConfigSource;
+use crate::cli::listed::name;
 use crate::cli::select::connect;
-use crate::cli::words::{time, undeclared, why_none};
+use crate::cli::words::{jitter, time, undeclared, why_none};
+use crate::clock;
 use crate::config::configuration::Config;
 use crate::db::{AsConn as _, Database, DbConnection};
 use crate::error::Result;
 use crate::recurring::stored::starts_at;
-use crate::recurring::tasks;
+use crate::recurring::tasks::{self, TickStatus};
 use crate::recurring::time_zone::Zone;
 use crate::recurring::window::TickTimes;
 use crate::terminal::output::Report;
@@ -244,5 +246,132 @@ impl Report for Upcoming {
             text.push_str("\nNo scheduler is running: no task runs until one is started.\n");
         }
         text
+    }
+}
+
+// --- `windlass recurring history` ---
+
+/// Show the last ticks of a recurring task and their jobs, newest first
+///
+/// Ticks older than seven days, and those whose job was deleted, are not shown.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  windlass recurring history cleanup
+  windlass recurring history cleanup --count 100 --json | jq '.ticks[] | select(.state == \"failed\")'")]
+pub(crate) struct TaskHistory {
+    /// The task
+    key: String,
+
+    /// The number of ticks to show
+    #[arg(long, value_name = "COUNT", default_value_t = 20,
+        value_parser = clap::value_parser!(u16).range(1..=1000))]
+    count: u16,
+
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// The last ticks of a task.
+#[derive(Debug, Serialize)]
+pub(crate) struct LastTicks {
+    key: String,
+    ticks: Vec<TickStatus>,
+}
+
+impl TaskHistory {
+    pub(crate) fn run(&self, database: &Database) -> Result<LastTicks> {
+        let mut connection = connect(database)?;
+        let ticks = tasks::ticks(&mut connection, &self.key, usize::from(self.count))?;
+        // The ticks of a task that was removed can still be looked at.
+        if ticks.is_empty() {
+            let known = tasks::list(&mut connection)?;
+            if known.iter().all(|task| task.key != self.key) {
+                return Err(tasks::unknown(&self.key));
+            }
+        }
+        Ok(LastTicks {
+            key: self.key.clone(),
+            ticks,
+        })
+    }
+}
+
+impl Report for LastTicks {
+    fn text(&self, width: Option<usize>) -> String {
+        if self.ticks.is_empty() {
+            return format!(
+                "{} has had no tick, or none whose job is kept.\n",
+                printable(&self.key)
+            );
+        }
+        let mut table = Table::new(&[
+            Column::text("TICK"),
+            Column::number("JOB"),
+            Column::text("STATE"),
+            Column::text("ENDED"),
+        ]);
+        for tick in &self.ticks {
+            table.add(vec![
+                time(tick.tick),
+                tick.job_id.to_string(),
+                name(tick.state).to_owned(),
+                tick.finished_at.map_or(String::new(), time),
+            ]);
+        }
+        table.text(width)
+    }
+}
+
+// --- The next runs of the tasks of a configuration, for `windlass check` ---
+
+/// The next runs of a task.
+#[derive(Debug, Serialize)]
+pub(crate) struct RunsOf {
+    key: String,
+    schedule: String,
+    /// By how much at most its jobs are delayed, in seconds.
+    jitter: Option<f64>,
+    runs: Vec<DateTime<Utc>>,
+    #[serde(skip)]
+    pub(crate) text: String,
+}
+
+impl RunsOf {
+    /// Returns the next runs of all tasks of a configuration.
+    pub(crate) fn all(config: &Config) -> Vec<Self> {
+        let now = clock::calendar();
+        let tasks = config.declared_times().into_iter();
+        tasks
+            .map(|(key, times, delay)| RunsOf::of(key, &times, delay, now))
+            .collect()
+    }
+
+    fn of(key: String, times: &TickTimes, delay: Option<Duration>, now: DateTime<Utc>) -> Self {
+        let schedule = times.schedule.to_string();
+        let runs: Vec<_> = times.upcoming(now.naive_utc()).take(5).collect();
+        let until = times.window.until;
+        let mut text = format!("{key} ({schedule}{})", jitter(delay));
+        if runs.is_empty() {
+            text.push_str(&format!(
+                ": {}",
+                why_none(times.schedule.text(), until, now)
+            ));
+        }
+        for (index, run) in runs.iter().enumerate() {
+            text.push_str(if index == 0 { ": " } else { ", " });
+            text.push_str(&time(*run));
+        }
+        if let Some(until) = until.filter(|_| (1..5).contains(&runs.len())) {
+            text.push_str(&format!("; until {}", time(until)));
+        }
+        RunsOf {
+            key,
+            schedule,
+            jitter: delay.map(|delay| delay.as_secs_f64()),
+            runs,
+            text,
+        }
     }
 }

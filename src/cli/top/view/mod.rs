@@ -1,23 +1,21 @@
 //! Draws the screen.
 
-mod failures;
 mod head;
-mod overlay;
 mod panes;
-mod processes;
 mod queues;
-mod theme;
-mod words;
 
-pub(crate) use theme::TopTheme;
-
+use crate::admin::groups::FailedGroup;
+use crate::cli::top::reader::LookPart;
 use crate::cli::top::state::{Overlay, Pane, TopState};
-use crate::cli::top::view::panes::PaneView;
+use crate::cli::top::view::panes::{PaneView, Tone, TopTheme, count, duration, line, nothing};
+use chrono::NaiveDateTime;
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
-use ratatui::text::Line;
-use ratatui::widgets::Paragraph;
+use ratatui::text::{Line, Text};
+use ratatui::widgets::{Paragraph, Row};
 use std::time::Instant;
+
+pub(crate) use crate::cli::top::view::panes::TopTheme;
 
 /// The smallest screen on which something can be read.
 const LEAST: (u16, u16) = (40, 10);
@@ -48,8 +46,8 @@ pub(crate) fn draw(frame: &mut Frame<'_>, state: &mut TopState, theme: TopTheme,
     head::draw_curves(frame, state, theme, curves);
     match state.overlay {
         Overlay::None => draw_panes(frame, state, theme, body, now),
-        Overlay::Help => overlay::draw_help(frame, state, theme, body),
-        Overlay::Findings => overlay::draw_findings(frame, state, theme, body, now),
+        Overlay::Help => head::draw_help(frame, state, theme, body),
+        Overlay::Findings => head::draw_findings(frame, state, theme, body, now),
     }
     frame.render_widget(foot_line(state, theme), foot);
 }
@@ -63,8 +61,8 @@ fn draw_panes(
 ) {
     let views: [PaneView; 3] = [
         queues::view(state, theme, body.width),
-        processes::view(state, theme),
-        failures::view(state, theme, now),
+        panes::view(state, theme),
+        view(state, theme, now),
     ];
     let wanted = [0, 1, 2].map(|index: usize| views[index].wanted_height());
     let heights = panes::heights(body.height, wanted, state.pane.index());
@@ -94,4 +92,48 @@ fn foot_line(state: &TopState, theme: TopTheme) -> Line<'static> {
         ]
     });
     Line::from_iter(spans)
+}
+
+// --- The pane of the failures, by group ---
+
+pub(super) fn view(state: &TopState, theme: TopTheme, now: Instant) -> PaneView {
+    let part = state.look.as_ref().map(|look| &look.failures);
+    let failures = part.and_then(LookPart::value);
+    let more = match failures {
+        Some(failures) if !failures.is_complete => ", older ones are not shown",
+        _ => "",
+    };
+    let time = state.time_at(now);
+    PaneView {
+        title: format!("Failed jobs, the newest first{more}"),
+        headings: vec![
+            Text::from("JOBS").right_aligned(),
+            Text::from("LAST").right_aligned(),
+            Text::from("CLASS"),
+            Text::from("FAILURE"),
+        ],
+        widths: vec![
+            Constraint::Length(7),
+            Constraint::Length(8),
+            Constraint::Fill(1),
+            Constraint::Fill(3),
+        ],
+        rows: failures
+            .into_iter()
+            .flat_map(|failures| &failures.groups)
+            .map(|group| row(group, time, theme))
+            .collect(),
+        nothing: nothing(part, "no job has failed"),
+    }
+}
+
+fn row(group: &FailedGroup, now: Option<NaiveDateTime>, theme: TopTheme) -> Row<'static> {
+    let more = if group.is_exact { "" } else { "+" };
+    let last = now.map(|now| (now - group.last_at.naive_utc()).as_seconds_f64());
+    Row::new(vec![
+        Text::from(theme.span(Tone::Bad, format!("{}{more}", count(group.count)))).right_aligned(),
+        Text::from(last.map_or_else(String::new, duration)).right_aligned(),
+        Text::from(line(&group.class_name)),
+        Text::from(line(&format!("{}: {}", group.kind, group.shape))),
+    ])
 }

@@ -1,11 +1,11 @@
 //! The pane of the queues.
 
 use crate::admin::now::{QueueNow, QueueVerdict};
-use crate::cli::top::look::{LookPart, TopQueue};
+use crate::cli::top::reader::{LookPart, TopQueue};
 use crate::cli::top::state::TopState;
-use crate::cli::top::view::panes::{PaneView, nothing};
-use crate::cli::top::view::theme::{Tone, TopTheme};
-use crate::cli::top::view::words::{bounded, duration, line, rate};
+use crate::cli::top::view::panes::{
+    PaneView, Tone, TopTheme, bounded, duration, line, nothing, rate,
+};
 use ratatui::layout::Constraint;
 use ratatui::text::Text;
 use ratatui::widgets::Row;
