@@ -18,12 +18,11 @@ pub(crate) mod read;
 pub(crate) mod readiness;
 pub(crate) mod reads;
 pub(crate) mod request;
-pub(crate) mod running;
 pub(crate) mod server;
 pub(crate) mod show;
 pub(crate) mod site;
 pub(crate) mod start;
 
-pub use probes::server::Probes;
-pub use running::RunningServer;
+pub use crate::web::probes::Probes;
+pub use crate::web::server::RunningServer;
 pub use server::Server;

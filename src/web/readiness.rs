@@ -4,7 +4,7 @@ use crate::db::ping;
 use crate::error::Doing as _;
 use crate::process::base::health::{Health, HealthCheck};
 use crate::web::http::page_error::PageError;
-use crate::web::http::response::Response;
+use crate::web::http::request::Response;
 use crate::web::request::cx::Cx;
 use crate::web::site::Site;
 use axum::http::Method;

@@ -5,27 +5,21 @@ use crate::db::schema::migrate;
 use crate::db::table::web::tokens;
 use crate::error::{Doing as _, Error, Result};
 use crate::process::base::stop;
-use crate::web::access::addresses::AddressRange;
-use crate::web::access::host;
+use crate::web::access::addresses::{self, AddressRange};
 use crate::web::access::secret::SecretDigest;
 use crate::web::access::settings::{Access, AccessSettings};
-use crate::web::api::watch_ends;
+use crate::web::api::outcome;
 use crate::web::assets::Assets;
-use crate::web::dispatch::queue::PageDispatcher;
-use crate::web::dispatch::{operations, sampler, workers};
+use crate::web::dispatch::queue::{self, PageDispatcher};
+use crate::web::dispatch::{operations, sampler};
 use crate::web::http::request::Verb;
-use crate::web::live::hub::Hub;
-use crate::web::live::seen::SeenPages;
+use crate::web::live::{Hub, SeenPages};
 use crate::web::net::engine;
 use crate::web::net::forward::Engine;
-use crate::web::reads::renewals;
+use crate::web::reads::shared;
 use crate::web::request::route::Route;
-use crate::web::running::RunningServer;
-use crate::web::server::{ServedDatabase, Server};
-use crate::web::site::operations_wake::{self, OperationsWake};
-use crate::web::site::section::Section;
-use crate::web::site::waits::Waits;
-use crate::web::site::{Site, SiteSettings, Source};
+use crate::web::server::{RunningServer, ServedDatabase, Server};
+use crate::web::site::{self, OperationsWake, Section, Site, SiteSettings, Source, Waits};
 use std::net::TcpListener;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -75,13 +69,13 @@ pub(crate) fn start_on(server: &Server, listener: TcpListener) -> Result<Running
     let address = listener.local_addr();
     let address = address.map_err(|source| refused(server, source))?;
     let access = access(server, address.ip().to_canonical().is_loopback())?;
-    let (wake, woken) = operations_wake::wake();
+    let (wake, woken) = site::wake();
     let site = Arc::new(site(server, access, wake)?);
     if server.has_pages() {
         must_be_closed(&site, &server.listen)?;
     }
-    let (renewals, renewer) = renewals::start(&site)?;
-    let workers = workers::start(&site, server.routes, server.threads, &renewals);
+    let (renewals, renewer) = shared::start(&site)?;
+    let workers = queue::start(&site, server.routes, server.threads, &renewals);
     let (queue, mut threads) = workers?;
     threads.push(renewer);
     let (stop, stopping) = watch::channel(false);
@@ -91,7 +85,7 @@ pub(crate) fn start_on(server: &Server, listener: TcpListener) -> Result<Running
     let engine = Engine::new(Arc::clone(&site), queue);
     threads.push(engine::start(Arc::new(engine), listener, stopping)?);
     if server.has_pages() {
-        threads.push(watch_ends::start(&site)?);
+        threads.push(outcome::start(&site)?);
         let dispatcher = PageDispatcher::new(&site, server.routes, renewals);
         let sampler = stop::spawn("web-live", move || sampler::run(dispatcher));
         // Without its receiver, the other threads end.
@@ -143,7 +137,7 @@ fn hosts(server: &Server) -> Result<Vec<String>> {
     }
     let mut hosts = Vec::new();
     for name in names {
-        match host::split(&name) {
+        match addresses::split(&name) {
             Some((name, _)) if !name.contains(['/', ' ']) => hosts.push(name),
             _ => {
                 return server.wrong(format!(

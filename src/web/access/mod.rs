@@ -1,10 +1,7 @@
 //! Who may see and change what. Nothing is open but to those on this host, until it is configured.
 
 pub(crate) mod addresses;
-pub(crate) mod host;
 pub(crate) mod known;
-pub(crate) mod limiter;
-pub(crate) mod limits;
 pub(crate) mod origin;
 pub(crate) mod secret;
 pub(crate) mod settings;

@@ -3,7 +3,7 @@
 //! Browsers send cookies also with what pages elsewhere request. They say where the request is from:
 //! in `Sec-Fetch-Site`, and older ones in `Origin`.
 
-use crate::web::access::host;
+use crate::web::access::addresses;
 
 /// What a request says about where it is from. `None` for a header that is absent.
 #[derive(Debug, Clone, Copy, Default)]
@@ -34,7 +34,7 @@ pub(crate) fn is_named(
 ) -> bool {
     claims.origin.is_none_or(|origin| {
         public_origin.is_some_and(|public| public.eq_ignore_ascii_case(origin))
-            || host_of(origin).is_some_and(|named| host::is_ours(named, names))
+            || host_of(origin).is_some_and(|named| addresses::is_ours(named, names))
     })
 }
 

@@ -1,8 +1,7 @@
 //! Who may come in, as it is configured.
 
-use crate::web::access::addresses::AddressRange;
+use crate::web::access::addresses::{AddressRange, Limiter};
 use crate::web::access::known::KnownViewers;
-use crate::web::access::limiter::Limiter;
 use std::net::IpAddr;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};

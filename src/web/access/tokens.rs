@@ -5,9 +5,8 @@ use crate::db::model::audit::Actor;
 use crate::db::table::web::tokens::{self, NewWebToken, WebTokenRow};
 use crate::db::transition::web;
 use crate::error::{Doing as _, Error, Result};
-use crate::web::access::limits::TokenLimits;
 use crate::web::access::secret::{Secret, SecretDigest};
-use crate::web::access::viewer::Role;
+use crate::web::access::viewer::{Role, TokenLimits};
 use std::time::Duration;
 
 /// The most characters of a name.

@@ -1,6 +1,6 @@
 //! Whom a request is from, and what they may do.
 
-use crate::web::access::limits::TokenLimits;
+use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -108,5 +108,111 @@ impl Viewer {
     /// Returns whether they may change anything at all.
     pub(crate) fn may_write(&self) -> bool {
         self.role == Role::Operator || self.role == Role::Enqueuer
+    }
+}
+
+// --- What a token may enqueue: some classes, and some queues ---
+
+/// The classes and queues of a token. A name that ends in `*` stands for all that begin so.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct TokenLimits {
+    /// `None`: all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) classes: Option<Vec<String>>,
+    /// `None`: all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) queues: Option<Vec<String>>,
+    /// Whether it passes arguments and nothing else: all options are those of the class.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) arguments_only: bool,
+}
+
+impl TokenLimits {
+    /// Returns limits to these names; an empty list is no limit.
+    #[cfg(any(test, feature = "cli"))]
+    pub(crate) fn new(classes: &[String], queues: &[String]) -> Self {
+        let some = |names: &[String]| (!names.is_empty()).then(|| names.to_vec());
+        TokenLimits {
+            classes: some(classes),
+            queues: some(queues),
+            arguments_only: false,
+        }
+    }
+
+    /// Reads the column. What cannot be read allows nothing.
+    pub(crate) fn of_column(column: &str) -> Self {
+        // serde reads a struct from a list, too.
+        let read = column
+            .starts_with('{')
+            .then(|| serde_json::from_str(column));
+        read.and_then(Result::ok).unwrap_or(TokenLimits {
+            classes: Some(Vec::new()),
+            queues: Some(Vec::new()),
+            arguments_only: true,
+        })
+    }
+
+    /// Returns the column; `None` without limits.
+    #[cfg(any(test, feature = "cli"))]
+    pub(crate) fn to_column(&self) -> Option<String> {
+        let is_limited = *self != TokenLimits::default();
+        is_limited.then(|| serde_json::to_string(self).unwrap_or_default())
+    }
+
+    pub(crate) fn has_class(&self, name: &str) -> bool {
+        is_one_of(self.classes.as_deref(), name)
+    }
+
+    pub(crate) fn has_queue(&self, name: &str) -> bool {
+        is_one_of(self.queues.as_deref(), name)
+    }
+}
+
+fn is_one_of(names: Option<&[String]>, name: &str) -> bool {
+    let is_it = |allowed: &String| match allowed.strip_suffix('*') {
+        Some(start) => name.starts_with(start),
+        None => allowed == name,
+    };
+    names.is_none_or(|names| names.iter().any(is_it))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_and_beginnings_of_names_are_allowed() {
+        let limits = TokenLimits::new(&["mail".to_owned(), "report/*".to_owned()], &[]);
+        for (class, may) in [
+            ("mail", true),
+            ("mails", false),
+            ("report/daily", true),
+            ("report", false),
+            ("Mail", false),
+        ] {
+            assert_eq!(limits.has_class(class), may, "{class}");
+        }
+        assert!(limits.has_queue("any"));
+        let column = limits.to_column().unwrap();
+        assert_eq!(TokenLimits::of_column(&column), limits);
+        assert_eq!(TokenLimits::new(&[], &[]).to_column(), None);
+    }
+
+    #[test]
+    fn what_cannot_be_read_allows_nothing() {
+        for column in [
+            "",
+            "[]",
+            "{\"classes\": 7}",
+            "{\"users\": [\"ada\"]}",
+            "null",
+        ] {
+            let limits = TokenLimits::of_column(column);
+            assert!(
+                !limits.has_class("mail") && !limits.has_queue("mail"),
+                "{column}"
+            );
+        }
     }
 }

@@ -7,11 +7,10 @@ use crate::db::transition::enqueue;
 use crate::error::{Doing as _, Error, Result};
 use crate::job::enqueued::Enqueued;
 use crate::job::new_job::{NewJob, enqueue_all};
-use crate::web::access::limits::TokenLimits;
+use crate::web::access::viewer::TokenLimits;
 use crate::web::api::job_request::{JobRequest, wrong};
-use crate::web::api::same_json::are_same;
 use crate::web::http::page_error::PageError;
-use crate::web::http::response::Response;
+use crate::web::http::request::Response;
 use crate::web::request::cx::Cx;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -256,5 +255,51 @@ fn at(place: usize, error: PageError) -> PageError {
         PageError::KeyReused(text) => PageError::KeyReused(named(text)),
         PageError::Conflict(text) => PageError::Conflict(named(text)),
         other => other,
+    }
+}
+
+// --- Whether two JSON texts are the same but for the spaces between their parts ---
+
+/// Returns whether a repeated request may have written one as the other.
+pub(crate) fn are_same(one: &str, other: &str) -> bool {
+    parts(one).eq(parts(other))
+}
+
+/// Returns the characters, without spaces outside of texts.
+fn parts(json: &str) -> impl Iterator<Item = char> {
+    let (mut in_text, mut is_escaped) = (false, false);
+    json.chars().filter(move |&c| {
+        let is_part = in_text || !matches!(c, ' ' | '\t' | '\r' | '\n');
+        if c == '"' && !is_escaped {
+            in_text = !in_text;
+        }
+        is_escaped = in_text && c == '\\' && !is_escaped;
+        is_part
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_spaces_between_parts_may_differ() {
+        for (one, other, same) in [
+            ("{\"a\": [1, 2]}", "{\"a\":[1,2]}", true),
+            ("\n7 ", "7", true),
+            ("\"a b\"", "\"ab\"", false),
+            ("\"\\\" a\"", "\"\\\"a\"", false),
+            ("[\"\\\\\", 1]", "[\"\\\\\",1]", true),
+            ("1.0", "1.00", false),
+            (
+                "100000000000000000000001",
+                "100000000000000000000002",
+                false,
+            ),
+            ("{\"a\":1,\"b\":2}", "{\"b\":2,\"a\":1}", false),
+            ("\"\\ud800\"", "\"\\udfff\"", false),
+        ] {
+            assert_eq!(are_same(one, other), same, "{one} and {other}");
+        }
     }
 }

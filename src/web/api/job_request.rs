@@ -6,11 +6,12 @@ use crate::db::model::new_row::{OnConflict, UniqueScope};
 use crate::job::concurrency::{Concurrency, LimitConflict};
 use crate::job::new_job::NewJob;
 use crate::job::policy::{Delivery, Policy};
-use crate::web::access::limits::TokenLimits;
-use crate::web::access::viewer::Viewer;
+use crate::web::access::viewer::{TokenLimits, Viewer};
 use crate::web::http::page_error::PageError;
+use crate::web::http::request::Response;
+use crate::web::request::cx::Cx;
 use chrono::{DateTime, Utc};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use std::time::Duration;
 
@@ -259,4 +260,31 @@ fn invalid(text: &str) -> PageError {
 
 fn not_allowed(what: &str) -> PageError {
     PageError::Refused(format!("This token may not enqueue {what}."))
+}
+
+// --- `GET /v1/token`: what a token may do ---
+
+/// Where it is.
+pub(crate) const PATH: &str = "/v1/token";
+
+#[derive(Debug, Serialize)]
+struct TokenInfo<'a> {
+    name: &'a str,
+    role: &'static str,
+    classes: Option<&'a [String]>,
+    queues: Option<&'a [String]>,
+    arguments_only: bool,
+}
+
+/// Shows the token of the request.
+pub(crate) fn show(cx: &mut Cx<'_>) -> Result<Response, PageError> {
+    let none = TokenLimits::default();
+    let limits = cx.viewer.limits.as_deref().unwrap_or(&none);
+    Ok(Response::json(&TokenInfo {
+        name: &cx.viewer.name,
+        role: cx.viewer.role.name(),
+        classes: limits.classes.as_deref(),
+        queues: limits.queues.as_deref(),
+        arguments_only: limits.arguments_only,
+    }))
 }

@@ -7,9 +7,7 @@ use crate::web::access::viewer::Proof;
 use crate::web::dispatch::queue::PageDispatcher;
 use crate::web::entry::gate;
 use crate::web::http::page_error::PageError;
-use crate::web::live::fragments;
-use crate::web::live::hub::RenderedTopic;
-use crate::web::live::topic::Topic;
+use crate::web::live::{self, RenderedTopic, Topic};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -50,7 +48,7 @@ pub(crate) fn run(mut dispatcher: PageDispatcher) {
 
 fn render(dispatcher: &mut PageDispatcher, topic: &Topic) -> RenderedTopic {
     match dispatcher.render(topic) {
-        Ok(html) => RenderedTopic::Fragments(fragments::of_page(&html)),
+        Ok(html) => RenderedTopic::Fragments(live::of_page(&html)),
         Err(PageError::Away) => {
             let source = dispatcher.site.sources.get(topic.database);
             let away = source.and_then(|source| source.outage.age());

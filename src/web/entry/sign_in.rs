@@ -7,10 +7,8 @@ use crate::db::transition::web;
 use crate::error::Doing as _;
 use crate::web::access::secret::{Secret, SecretDigest};
 use crate::web::access::viewer::{Need, Proof, Role, Viewer};
-use crate::web::http::link;
 use crate::web::http::page_error::PageError;
-use crate::web::http::request::Request;
-use crate::web::http::response::Response;
+use crate::web::http::request::{self, Request, Response};
 use crate::web::reads::connections::Writers;
 use crate::web::site::Site;
 
@@ -54,7 +52,7 @@ pub(crate) fn sign_in(
         };
         web::sign_in(conn, &session).doing("start a session")
     })?;
-    let back = link::local(request.form.get("back").unwrap_or("/"));
+    let back = request::local(request.form.get("back").unwrap_or("/"));
     let to = site.link(request.database, back);
     let cookie = cookie(site, request, secret.cookie(), lifetime.as_secs());
     Ok(Response::see_other(to).with_header("set-cookie", cookie))

@@ -1,7 +1,4 @@
 //! HTTP: one thread that reads requests and writes responses, and runs neither SQL nor templates.
 
-pub(crate) mod link;
 pub(crate) mod page_error;
-pub(crate) mod pairs;
 pub(crate) mod request;
-pub(crate) mod response;

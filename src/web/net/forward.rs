@@ -3,12 +3,10 @@
 use crate::clock;
 use crate::web::access::secret::SecretDigest;
 use crate::web::access::viewer::Viewer;
-use crate::web::api::{self, outcome, problem, token};
-use crate::web::dispatch::error;
-use crate::web::dispatch::workers::{RequestAnswer, Work};
+use crate::web::api::{self, job_request, outcome};
+use crate::web::dispatch::queue::{self, RequestAnswer, Work};
 use crate::web::http::page_error::PageError;
-use crate::web::http::request::{Request, Verb};
-use crate::web::http::response::Response;
+use crate::web::http::request::{Request, Response, Verb};
 use crate::web::net::intake;
 use crate::web::site::Site;
 use axum::Extension;
@@ -94,7 +92,7 @@ pub(crate) async fn page(
     let is_api = request.uri().path().contains("/v1/");
     match respond(&engine, peer, request).await {
         Ok(response) => response,
-        Err(refused) if is_api => sent(problem::of_text(refused)),
+        Err(refused) if is_api => sent(api::of_text(refused)),
         Err(refused) => sent(refused),
     }
 }
@@ -115,7 +113,7 @@ async fn respond(
     if is_attempt && let Some(wait) = limiter.refuses(request.client, clock::instant()) {
         let viewer = Viewer::outsider(request.client);
         let error = PageError::TooMany(wait);
-        return Err(error::page(&engine.site, &request, &viewer, error));
+        return Err(queue::page(&engine.site, &request, &viewer, error));
     }
     let takes_a_list = api::takes_a_list(&request.path);
     if takes_a_list && !is_known {
@@ -144,7 +142,7 @@ async fn respond(
 async fn prove(engine: &Engine, request: &Request) -> Result<(), Response> {
     let asked = Request {
         verb: Verb::Get,
-        path: token::PATH.to_owned(),
+        path: job_request::PATH.to_owned(),
         ..request.clone()
     };
     match ask(engine, asked).await? {

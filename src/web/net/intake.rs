@@ -1,11 +1,11 @@
 //! What of a request is checked and read before it reaches the SQL threads.
 
 use crate::db::model::extras::Traceparent;
-use crate::web::access::{addresses, host, origin};
-use crate::web::http::pairs::Pairs;
-use crate::web::http::request::{ApiRequest, Credentials, Request, Theme, Verb, new_id};
-use crate::web::http::response::Response;
-use crate::web::request::{flash, theme};
+use crate::web::access::{addresses, origin};
+use crate::web::http::request::{
+    ApiRequest, Credentials, Pairs, Request, Response, Theme, Verb, new_id,
+};
+use crate::web::request::{shell, theme};
 use crate::web::site::Site;
 use crate::web::{api, readiness as probes};
 use axum::body::Bytes;
@@ -71,7 +71,7 @@ pub(crate) fn screen(site: &Site, parts: &Parts, peer: IpAddr) -> Result<Request
         is_https: is_https(site, headers, peer),
         comes_from_elsewhere: text(headers, "sec-fetch-site") == Some("cross-site"),
         theme: cookie(theme::COOKIE).map_or(Theme::Auto, Theme::named),
-        flash: cookie(flash::COOKIE).and_then(flash::read),
+        flash: cookie(shell::COOKIE).and_then(shell::read),
         accept: text(headers, "accept").unwrap_or_default().to_owned(),
         accepts_gzip: accepts_gzip(headers),
         id: new_id(),
@@ -126,8 +126,8 @@ fn called_by_our_name<'p>(site: &Site, parts: &'p Parts) -> Result<&'p str, Resp
     };
     // With a full address in the first line, that one counts.
     let target = parts.uri.authority();
-    let is_ours = host::is_ours(host, names)
-        && target.is_none_or(|target| host::is_ours(target.as_str(), names));
+    let is_ours = addresses::is_ours(host, names)
+        && target.is_none_or(|target| addresses::is_ours(target.as_str(), names));
     if !is_ours {
         return refuse(
             421,
@@ -207,7 +207,7 @@ fn credentials(
         _ => None,
     };
     let is_forwarded =
-        OF_PROXIES.iter().any(|name| headers.contains_key(*name)) || !host::is_loopback(host);
+        OF_PROXIES.iter().any(|name| headers.contains_key(*name)) || !addresses::is_loopback(host);
     Ok(Credentials {
         bearer,
         session: cookie(headers, &site.session_cookie).map(str::to_owned),

@@ -3,6 +3,4 @@
 pub(crate) mod engine;
 pub(crate) mod forward;
 pub(crate) mod intake;
-pub(crate) mod router;
-pub(crate) mod seats;
 pub(crate) mod stream;

@@ -3,16 +3,14 @@
 use crate::admin::doctor;
 use crate::admin::doctor::scope::{CheckScope, Finding, Verdict};
 use crate::web::http::page_error::PageError;
-use crate::web::http::response::Response;
-use crate::web::pages::overview::doctor_rows::{DoctorRow, checked};
-use crate::web::reads::looks::FINDINGS;
+use crate::web::http::request::Response;
+use crate::web::pages::overview::{DoctorRow, checked};
+use crate::web::reads::shared::FINDINGS;
 use crate::web::request::cx::Cx;
-use crate::web::request::panel::Panel;
+use crate::web::request::panels::Panel;
 use crate::web::request::shell::Shell;
-use crate::web::show::filters;
-use crate::web::show::markup::Markup;
-use crate::web::show::numbers::{count, in_words};
-use crate::web::site::section::Section;
+use crate::web::show::{Markup, count, filters, in_words};
+use crate::web::site::Section;
 use askama::Template;
 use std::time::Duration;
 

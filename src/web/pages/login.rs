@@ -1,13 +1,10 @@
 //! Signing in: one field, for a token.
 
-use crate::web::http::link;
 use crate::web::http::page_error::PageError;
-use crate::web::http::request::{Request, Verb};
-use crate::web::http::response::Response;
+use crate::web::http::request::{self, Request, Response, Verb};
 use crate::web::request::cx::Cx;
 use crate::web::request::shell::Shell;
-use crate::web::site::Site;
-use crate::web::site::section::Section;
+use crate::web::site::{Section, Site};
 use askama::Template;
 
 #[derive(Template)]
@@ -51,7 +48,7 @@ pub(crate) fn form(site: &Site, request: &Request, wrong: String) -> Result<Resp
         database: database
             .map(|source| source.name.clone())
             .unwrap_or_default(),
-        back: link::local(&back).to_owned(),
+        back: request::local(&back).to_owned(),
         wrong,
     };
     Ok(Response::html(page.render()?).with_status(401))

@@ -1,7 +1,6 @@
 //! The pages. Each is a plain function of a [`Cx`](crate::web::request::cx::Cx), listed in
 //! [`routes`].
 
-pub(crate) mod actor;
 pub(crate) mod audit;
 pub(crate) mod batches;
 pub(crate) mod bulk;
@@ -17,7 +16,5 @@ pub(crate) mod overview;
 pub(crate) mod processes;
 pub(crate) mod queue;
 pub(crate) mod queues;
-pub(crate) mod ranges;
 pub(crate) mod recurring;
-pub(crate) mod selected;
 pub(crate) mod words;

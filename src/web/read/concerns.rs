@@ -4,16 +4,24 @@ use crate::admin::doctor::processes::ABOUT_TO_PRUNE;
 use crate::admin::doctor::scope::{Finding, Verdict};
 use crate::admin::groups::failed_groups;
 use crate::admin::now::{LoadNow, Member, QueueNow};
+use crate::clock;
 use crate::db::Conn;
 use crate::db::query::load::tasks;
+use crate::db::table::recurring_tasks;
 use crate::db::table::run_time::class_pauses;
 use crate::error::{Doing as _, Result};
-use crate::web::http::link;
-use crate::web::read::concern::{Concern, ConcernKind};
-use crate::web::read::verdict::QueueVerdict;
-use crate::web::show::numbers::count;
-use crate::web::show::times::{about, duration};
+use crate::history::curves::{QueueCurves, queue_curves};
+use crate::history::{
+    Bucket, Histogram, HistoryFilter, SeriesTally, TimeRange, Usual, by_class, rates, series,
+    typical_run,
+};
+use crate::web::http::request;
+use crate::web::kept::Kept;
+use crate::web::read::QueueVerdict;
+use crate::web::show::{about, count, duration};
 use chrono::{DateTime, Utc};
+use std::collections::BTreeMap;
+use std::time::Duration;
 
 /// The most of each kind that are listed.
 const MOST: usize = 10;
@@ -55,7 +63,7 @@ fn failing(conn: &mut Conn<'_>, now: DateTime<Utc>) -> Result<Vec<Concern>> {
     let concerns = groups.into_iter().map(|group| {
         let more = if group.is_exact { "" } else { "+" };
         let name = format!("{}{more} {}", count(group.count), group.class_name);
-        let path = link::with_query("/jobs", &[("group", &group.fingerprint)]);
+        let path = request::with_query("/jobs", &[("group", &group.fingerprint)]);
         let since = (now - group.first_at).as_seconds_f64();
         let said = match group.message.as_str() {
             "" => &group.kind,
@@ -79,7 +87,7 @@ fn shortened(text: &str) -> String {
 
 /// Returns the path of the page of a queue.
 pub(crate) fn queue_path(queue: &str) -> String {
-    link::path(&["queues", queue])
+    request::path(&["queues", queue])
 }
 
 fn of_queue(queue: &QueueNow) -> Option<Concern> {
@@ -116,7 +124,7 @@ fn of_queue(queue: &QueueNow) -> Option<Concern> {
                     who_and_why(pause.paused_by.as_deref(), pause.pause_reason.as_deref())
                 ))
                 .since(pause.paused_seconds)
-                .post(link::path(&["queues", name, "resume"]), "Resume")
+                .post(request::path(&["queues", name, "resume"]), "Resume")
         }
         QueueVerdict::InTime { .. } | QueueVerdict::Unjudged | QueueVerdict::Empty => return None,
     })
@@ -194,7 +202,7 @@ fn overdue(conn: &mut Conn<'_>) -> Result<Vec<Concern>> {
         Concern::new(ConcernKind::Overdue, &task.key, "/recurring".to_owned())
             .text(format!(" was due at {due}, and no scheduler has fired it"))
             .since(task.seconds)
-            .post(link::path(&["recurring", &task.key, "run"]), "Run now")
+            .post(request::path(&["recurring", &task.key, "run"]), "Run now")
     });
     Ok(concerns.collect())
 }
@@ -203,13 +211,13 @@ fn paused_classes(conn: &mut Conn<'_>) -> Result<Vec<Concern>> {
     let paused = class_pauses::all(conn).doing("look at the paused classes")?;
     let concerns = paused.into_iter().take(MOST).map(|class| {
         let name = format!("class {}", class.class_name);
-        let path = link::with_query("/jobs", &[("class", &class.class_name)]);
+        let path = request::with_query("/jobs", &[("class", &class.class_name)]);
         let text = who_and_why(class.paused_by.as_deref(), class.pause_reason.as_deref());
         Concern::new(ConcernKind::Paused, name, path)
             .text(text)
             .since(class.paused_seconds)
             .post(
-                link::path(&["classes", &class.class_name, "resume"]),
+                request::path(&["classes", &class.class_name, "resume"]),
                 "Resume",
             )
     });
@@ -228,4 +236,166 @@ fn of_finding(finding: &Finding) -> Option<Concern> {
     }
     let concern = Concern::new(kind, finding.check, "/doctor".to_owned());
     Some(concern.text(format!(": {}", finding.says)))
+}
+
+// --- Something that needs attention ---
+
+/// What is wrong, the worst first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum ConcernKind {
+    Failing,
+    Late,
+    Dead,
+    Problem,
+    Unserved,
+    Overdue,
+    Warning,
+    Paused,
+}
+
+impl ConcernKind {
+    /// Returns a class of the style sheet, the class of its mark, and its word.
+    pub(crate) fn words(self) -> (&'static str, &'static str, &'static str) {
+        match self {
+            ConcernKind::Failing => ("fail", "s fail", "Failing"),
+            ConcernKind::Late => ("bad", "v bad", "Late"),
+            ConcernKind::Dead => ("bad", "v bad", "Dead"),
+            ConcernKind::Problem => ("bad", "v bad", "Problem"),
+            ConcernKind::Unserved => ("warn", "v warn", "Unserved"),
+            ConcernKind::Overdue => ("warn", "v warn", "Overdue"),
+            ConcernKind::Warning => ("warn", "v warn", "Warning"),
+            ConcernKind::Paused => ("pause", "s pause", "Paused"),
+        }
+    }
+
+    /// Whether jobs fail, are late, or may be lost.
+    pub(crate) fn is_bad(self) -> bool {
+        self <= ConcernKind::Problem
+    }
+}
+
+/// What can be done about it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum ConcernAction {
+    /// A page to look at.
+    Look { path: String },
+    /// A change that can be undone.
+    Post { path: String, label: &'static str },
+}
+
+/// Something that needs attention, and one thing to do about it.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Concern {
+    pub(crate) kind: ConcernKind,
+    /// What it is about, which is a link to `path`.
+    pub(crate) name: String,
+    pub(crate) path: String,
+    /// The rest of the sentence.
+    pub(crate) text: String,
+    /// For how many seconds it has been so, if that is known.
+    pub(crate) since: Option<f64>,
+    pub(crate) action: ConcernAction,
+}
+
+impl Concern {
+    /// Returns a concern with a page to look at.
+    pub(crate) fn new(kind: ConcernKind, name: impl Into<String>, path: String) -> Self {
+        Concern {
+            kind,
+            name: name.into(),
+            action: ConcernAction::Look { path: path.clone() },
+            path,
+            text: String::new(),
+            since: None,
+        }
+    }
+
+    pub(crate) fn text(mut self, text: impl Into<String>) -> Self {
+        self.text = text.into();
+        self
+    }
+
+    pub(crate) fn since(mut self, seconds: f64) -> Self {
+        self.since = Some(seconds);
+        self
+    }
+
+    pub(crate) fn post(mut self, path: String, label: &'static str) -> Self {
+        self.action = ConcernAction::Post { path, label };
+        self
+    }
+}
+
+// --- What the history says of the last hour, and what is usual ---
+
+/// The history of the last hour, and what is usual.
+#[derive(Debug, Clone)]
+pub(crate) struct LastHour {
+    pub(crate) buckets: Vec<Bucket>,
+    pub(crate) curves: QueueCurves,
+    pub(crate) usual: Option<Usual>,
+}
+
+impl LastHour {
+    pub(crate) fn read(conn: &mut Conn<'_>) -> Result<Self> {
+        let now = recurring_tasks::now(conn).doing("read the time")?;
+        Ok(LastHour {
+            buckets: series(conn, &HistoryFilter::all(), TimeRange::Hour)?,
+            curves: queue_curves(conn, TimeRange::Hour)?,
+            usual: usual(conn, &HistoryFilter::all(), now.and_utc())?,
+        })
+    }
+}
+
+/// The most classes that are shown.
+const CLASSES: usize = 8;
+
+/// Reads the classes of which most jobs have ended in the last hour.
+pub(crate) fn busiest_classes(conn: &mut Conn<'_>) -> Result<Vec<SeriesTally>> {
+    let mut classes = by_class(conn, None, TimeRange::Hour)?;
+    classes.sort_by_key(|class| std::cmp::Reverse(class.tally.ended()));
+    classes.truncate(CLASSES);
+    Ok(classes)
+}
+
+/// The usual run times of classes, where the history holds a week.
+pub(crate) type UsualRuns = BTreeMap<String, Histogram>;
+
+/// How long they are used: some minutes more or less of a week make no difference.
+const USUAL: Duration = Duration::from_secs(300);
+
+/// The most classes whose usual run times are read for a page.
+const MOST_READ: usize = 4;
+
+/// Returns the usual run times of the first few of these classes, and of those that are known.
+pub(crate) fn usual_runs<'c>(
+    conn: &mut Conn<'_>,
+    kept: &Kept<UsualRuns>,
+    classes: impl Iterator<Item = &'c str>,
+) -> Result<UsualRuns> {
+    let begun = kept.begin(clock::instant());
+    let known = kept.get(clock::instant(), USUAL);
+    let mut known = known.map(|(known, _)| known).unwrap_or_default();
+    let mut read: Vec<&str> = Vec::new();
+    for class in classes {
+        if read.len() == MOST_READ {
+            break;
+        }
+        if known.contains_key(class) || read.contains(&class) {
+            continue;
+        }
+        read.push(class);
+        match typical_run(conn, &HistoryFilter::all().class(class))? {
+            Some(run) => {
+                known.insert(class.to_owned(), run);
+            }
+            // Without a week of history, there is none for any class.
+            None if known.is_empty() => break,
+            None => {}
+        }
+    }
+    if !read.is_empty() {
+        kept.set(begun, &known, USUAL);
+    }
+    Ok(known)
 }

@@ -1,9 +1,281 @@
 //! What several pages show of the present: the processes, and the queues with their verdicts.
 
-pub(crate) mod concern;
 pub(crate) mod concerns;
-pub(crate) mod figures;
-pub(crate) mod last_hour;
-pub(crate) mod places;
-pub(crate) mod verdict;
-pub(crate) mod watch;
+
+use crate::admin::doctor::scope::{Finding, Verdict};
+use crate::admin::groups::FailedGroups;
+use crate::admin::now::{LoadNow, Promises};
+use crate::clock;
+use crate::db::Conn;
+use crate::db::query::load::fleet::FleetProcess;
+use crate::db::query::load::queues::{self, CountsByClass, CountsByQueue, ReadyJobs};
+use crate::db::query::load::totals::{CappedCount, StateTotals};
+use crate::db::query::pages::job_search::StateCounts;
+use crate::db::table::recurring_tasks;
+use crate::error::{Doing as _, Result};
+use crate::history::{HistoryLag, SeriesTally, Totals};
+use crate::web::kept::Kept;
+use crate::web::read::concerns::{Concern, LastHour, UsualRuns};
+use crate::web::show::{Markup, duration, state, verdict};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+pub(crate) use crate::admin::now::QueueVerdict;
+
+// --- The figures of a database, as one scrape reads them ---
+
+/// The parts of the figures, each of which is read by itself.
+pub(crate) const PARTS: [&str; 7] = [
+    "history",
+    "queues",
+    "executions",
+    "processes",
+    "recurring",
+    "database",
+    "doctor",
+];
+
+/// What was read. A part that was late or failed is `None`.
+#[derive(Debug, Default)]
+pub(crate) struct ScrapedFigures {
+    pub(crate) history: Option<HistoryFigures>,
+    pub(crate) queues: Option<ScrapedQueues>,
+    pub(crate) executions: Option<ExecutionFigures>,
+    pub(crate) processes: Option<Vec<FleetProcess>>,
+    pub(crate) recurring: Option<RecurringFigures>,
+    pub(crate) database: Option<DatabaseFigures>,
+    pub(crate) doctor: Option<DoctorFigures>,
+    /// How long all of it took.
+    pub(crate) took: Duration,
+}
+
+/// The history of the fleet.
+#[derive(Debug)]
+pub(crate) struct HistoryFigures {
+    pub(crate) totals: Totals,
+    pub(crate) lag: HistoryLag,
+}
+
+/// The queues with ready jobs, and those that are paused.
+#[derive(Debug, Clone)]
+pub(crate) struct ScrapedQueues {
+    pub(crate) ready: Vec<ReadyJobs>,
+    pub(crate) paused: Vec<String>,
+}
+
+/// The jobs in each state.
+#[derive(Debug, Clone)]
+pub(crate) struct ExecutionFigures {
+    pub(crate) totals: StateTotals,
+    pub(crate) late: i64,
+}
+
+/// The recurring tasks.
+#[derive(Debug)]
+pub(crate) struct RecurringFigures {
+    pub(crate) known: u64,
+    pub(crate) overdue: u64,
+}
+
+/// What can be wrong with the database, or with what runs on it.
+#[derive(Debug)]
+pub(crate) struct DatabaseFigures {
+    pub(crate) oldest_transaction: Option<f64>,
+    pub(crate) wal_bytes: Option<u64>,
+    pub(crate) crash_looping: i64,
+}
+
+/// How many problems and warnings each check of `doctor` has found.
+#[derive(Debug, Default, Clone)]
+pub(crate) struct DoctorFigures(pub(crate) BTreeMap<&'static str, FoundByCheck>);
+
+/// What one check has found.
+#[derive(Debug, Default, Clone, Copy)]
+pub(crate) struct FoundByCheck {
+    pub(crate) problems: u64,
+    pub(crate) warnings: u64,
+}
+
+impl DoctorFigures {
+    pub(crate) fn add(&mut self, findings: &[Finding]) {
+        for finding in findings {
+            let found = self.0.entry(finding.check).or_default();
+            found.problems += u64::from(finding.verdict == Verdict::Problem);
+            found.warnings += u64::from(finding.verdict == Verdict::Warning);
+        }
+    }
+}
+
+impl ScrapedFigures {
+    /// Returns whether each part is missing, in the order of [`PARTS`].
+    pub(crate) fn missing(&self) -> [bool; 7] {
+        [
+            self.history.is_none(),
+            self.queues.is_none(),
+            self.executions.is_none(),
+            self.processes.is_none(),
+            self.recurring.is_none(),
+            self.database.is_none(),
+            self.doctor.is_none(),
+        ]
+    }
+}
+
+/// Returns a bounded count as it is exposed: one more than its limit if there are more.
+pub(crate) fn exposed(count: CappedCount) -> u64 {
+    count.count + u64::from(count.is_more)
+}
+
+// --- What several pages show of a database, kept for a moment: looking is not free ---
+
+/// How long the number of concerns is used.
+const CONCERNS: Duration = Duration::from_secs(10);
+
+/// How long that, and the findings of `doctor`, are used if no newer look was in time.
+const STALE: Duration = Duration::from_secs(120);
+
+/// What needs attention, and the load that it was found in.
+pub(crate) type Found = (LoadNow, Vec<Concern>);
+
+/// The last looks at one database.
+#[derive(Debug, Default)]
+pub(crate) struct Watch {
+    pub(crate) findings: Kept<Vec<Finding>>,
+    pub(crate) look: Kept<Found>,
+    pub(crate) places: Kept<PlaceCounts>,
+    pub(crate) groups: Kept<FailedGroups>,
+    pub(crate) states: Kept<StateCounts>,
+    pub(crate) figures: Kept<DoctorFigures>,
+    pub(crate) scraped: Kept<ScrapedQueues>,
+    pub(crate) executions: Kept<ExecutionFigures>,
+    pub(crate) hour: Kept<LastHour>,
+    pub(crate) busiest: Kept<Vec<SeriesTally>>,
+    pub(crate) usual_runs: Kept<UsualRuns>,
+    concerns: Kept<u64>,
+}
+
+impl Watch {
+    /// Looks at the load and at what needs attention; of what `doctor` finds, at what it found within
+    /// the last two minutes.
+    pub(crate) fn look(&self, conn: &mut Conn<'_>, promises: &Promises) -> Result<Found> {
+        let begun = self.concerns.begin(clock::instant());
+        let findings = self.findings.get(clock::instant(), STALE);
+        let findings = findings.map(|(findings, _)| findings).unwrap_or_default();
+        let load = LoadNow::read(conn, promises)?;
+        let now = recurring_tasks::now(conn).doing("read the time")?;
+        let concerns = concerns::find(conn, &load, &findings, now.and_utc())?;
+        let count = u64::try_from(concerns.len()).unwrap_or(u64::MAX);
+        self.concerns.set(begun, &count, CONCERNS);
+        Ok((load, concerns))
+    }
+
+    /// Returns the number of concerns, as of at most ten seconds ago.
+    pub(crate) fn kept_count(&self) -> Option<u64> {
+        let kept = self.concerns.get(clock::instant(), CONCERNS);
+        kept.map(|(count, _)| count)
+    }
+
+    /// Returns the number of concerns at the last look, if that was within two minutes.
+    pub(crate) fn last_count(&self) -> Option<u64> {
+        let kept = self.concerns.get(clock::instant(), STALE);
+        kept.map(|(count, _)| count)
+    }
+
+    /// Forgets what a change may have changed.
+    pub(crate) fn forget(&self) {
+        self.look.forget();
+        self.places.forget();
+        self.groups.forget();
+        self.states.forget();
+        self.scraped.forget();
+        self.executions.forget();
+        self.concerns.forget();
+    }
+}
+
+// --- How many executions each queue has that are not ready ---
+
+/// The executions that are not ready, by queue.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct PlaceCounts {
+    pub(crate) scheduled: CountsByQueue,
+    pub(crate) claimed: CountsByQueue,
+    pub(crate) blocked: CountsByQueue,
+    pub(crate) failed: CountsByQueue,
+    /// The failed ones once more, by their class as well.
+    failed_classes: CountsByClass,
+}
+
+/// The executions of a queue, by class.
+#[derive(Debug, Clone)]
+pub(crate) struct ClassesOfQueue {
+    pub(crate) counts: Vec<(String, CappedCount)>,
+    /// Whether only the newest of all queues were counted.
+    pub(crate) is_more: bool,
+}
+
+impl PlaceCounts {
+    pub(crate) fn read(conn: &mut Conn<'_>) -> Result<Self> {
+        let doing = "count the jobs of each queue";
+        let failed_classes = queues::failed(conn).doing(doing)?;
+        Ok(PlaceCounts {
+            scheduled: queues::scheduled(conn).doing(doing)?,
+            claimed: queues::claimed(conn).doing(doing)?,
+            blocked: queues::blocked(conn).doing(doing)?,
+            failed: failed_classes.by_queue(),
+            failed_classes,
+        })
+    }
+
+    /// Returns the failed jobs of a queue by class.
+    pub(crate) fn failed_classes(&self, queue: &str) -> ClassesOfQueue {
+        let counts = self.failed_classes.of(queue);
+        ClassesOfQueue {
+            counts: counts
+                .map(|(class, jobs)| (class.to_owned(), jobs))
+                .collect(),
+            is_more: self.failed.is_more(),
+        }
+    }
+
+    fn all(&self) -> [&CountsByQueue; 4] {
+        [&self.scheduled, &self.claimed, &self.blocked, &self.failed]
+    }
+
+    /// Returns the names of the queues, some more than once.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+        let names = self.all().into_iter().flat_map(CountsByQueue::names);
+        names.filter(|name| !name.is_empty())
+    }
+
+    /// Whether there is more than was counted.
+    pub(crate) fn is_more(&self) -> bool {
+        self.all().into_iter().any(CountsByQueue::is_more)
+    }
+}
+
+// --- The verdict about a queue, in HTML ---
+
+impl QueueVerdict {
+    /// Returns it in HTML.
+    pub(crate) fn markup(self) -> Markup {
+        match self {
+            QueueVerdict::Late { promise } => {
+                verdict("bad", &format!("late: promises {}", promised(promise)))
+            }
+            QueueVerdict::Unserved => verdict("warn", "no worker serves it"),
+            QueueVerdict::Silent => verdict("bad", "its workers are dead"),
+            QueueVerdict::Quiet => verdict("warn", "its workers are quiet or stopping"),
+            QueueVerdict::Paused => state("pause ink", "paused"),
+            QueueVerdict::InTime { promise } => {
+                verdict("ok", &format!("in time: promises {}", promised(promise)))
+            }
+            QueueVerdict::Unjudged => Markup::default(),
+            QueueVerdict::Empty => verdict("ok", "empty"),
+        }
+    }
+}
+
+fn promised(promise: Duration) -> String {
+    duration(promise.as_secs_f64())
+}

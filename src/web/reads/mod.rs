@@ -1,6 +1,4 @@
 //! The threads that read and change the database, and render pages.
 
 pub(crate) mod connections;
-pub(crate) mod looks;
-pub(crate) mod renewals;
 pub(crate) mod shared;

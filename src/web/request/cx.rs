@@ -5,19 +5,13 @@ use crate::db::Conn;
 use crate::db::conn::reading::ReadFailure;
 use crate::error::Result;
 use crate::web::access::viewer::Viewer;
-use crate::web::http::link;
 use crate::web::http::page_error::PageError;
-use crate::web::http::pairs::Pairs;
-use crate::web::http::request::Request;
-use crate::web::http::response::Response;
-use crate::web::read::watch::Watch;
+use crate::web::http::request::{self, Pairs, Request, Response};
+use crate::web::read::Watch;
 use crate::web::reads::connections::{Readers, Writers};
 use crate::web::reads::shared::Renewal;
-use crate::web::request::flash;
-use crate::web::request::shell::Shell;
-use crate::web::site::Site;
-use crate::web::site::frame::{self, Frame};
-use crate::web::site::section::Section;
+use crate::web::request::shell::{self, Shell};
+use crate::web::site::{self, Frame, Section, Site};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -218,7 +212,7 @@ impl<'a> Cx<'a> {
         if let Some(frame) = cached.and_then(|source| source.frame.get(clock::instant())) {
             return Ok(frame);
         }
-        let mut frame = match self.read(frame::read) {
+        let mut frame = match self.read(site::read) {
             // The page stands with the numbers of a while ago.
             Err(PageError::Late) => {
                 let last = cached.and_then(|source| source.frame.last(clock::instant()));
@@ -271,9 +265,9 @@ impl<'a> Cx<'a> {
     }
 
     /// Returns to a page after a change, which then shows `message` once. `path` is one of this
-    /// site, such as `/queues/mail`; build it with [`link::path`].
+    /// site, such as `/queues/mail`; build it with [`request::path`].
     pub(crate) fn done(&self, path: &str, message: &str) -> Response {
-        let to = self.link(link::local(path));
-        flash::set(Response::see_other(to), self.site, message)
+        let to = self.link(request::local(path));
+        shell::set(Response::see_other(to), self.site, message)
     }
 }

@@ -1,8 +1,6 @@
 //! What a page is made with: its request, its parts, and the frame around it.
 
 pub(crate) mod cx;
-pub(crate) mod flash;
-pub(crate) mod panel;
 pub(crate) mod panels;
 pub(crate) mod route;
 pub(crate) mod shell;

@@ -1,10 +1,8 @@
 //! A table of routes: a method and a pattern lead to a function.
 
 use crate::web::access::viewer::Need;
-use crate::web::http::link;
 use crate::web::http::page_error::PageError;
-use crate::web::http::request::Verb;
-use crate::web::http::response::Response;
+use crate::web::http::request::{self, Response, Verb};
 use crate::web::request::cx::Cx;
 
 /// A page, or a change.
@@ -70,7 +68,7 @@ impl Route {
                         .and_then(|name| name.strip_suffix('}'));
                     match name {
                         Some(name) if !given.is_empty() => {
-                            params.push((name, link::decoded(given)))
+                            params.push((name, request::decoded(given)))
                         }
                         None if wanted == given => {}
                         _ => return None,

@@ -1,14 +1,9 @@
 //! What `base.html` shows around each page.
 
 use crate::web::access::viewer::{Proof, Viewer};
-use crate::web::http::link;
-use crate::web::http::request::{Request, Theme};
-use crate::web::show::markup::Markup;
-use crate::web::show::numbers::{capped, count};
-use crate::web::show::times;
-use crate::web::site::Site;
-use crate::web::site::frame::Frame;
-use crate::web::site::section::Section;
+use crate::web::http::request::{self, Request, Response, Theme, decoded, encoded};
+use crate::web::show::{self, Markup, capped, count};
+use crate::web::site::{Frame, Section, Site};
 use chrono::NaiveDateTime;
 
 /// An entry of the navigation.
@@ -130,7 +125,7 @@ impl Shell {
 
     /// Returns the address of this page, for a link to it.
     pub(crate) fn address_here(&self) -> &str {
-        link::local(&self.address)
+        request::local(&self.address)
     }
 
     /// Returns a link to a path of this database: `{{ shell.link("/queues") }}`.
@@ -140,49 +135,49 @@ impl Shell {
 
     /// Returns a link to a path of these segments, each encoded: `{{ shell.to(["queues", name]) }}`.
     pub(crate) fn to<const N: usize>(&self, segments: [&str; N]) -> String {
-        self.link(&link::path(&segments))
+        self.link(&request::path(&segments))
     }
 
     /// The same for templates, which pass references: `{{ shell.at(["queues", name]) }}`.
     pub(crate) fn at(&self, segments: &[&str]) -> String {
-        self.link(&link::path(segments))
+        self.link(&request::path(segments))
     }
 
     /// Returns a link with a query: `{{ shell.find("/jobs", [("queue", name)]) }}`.
     pub(crate) fn find<const N: usize>(&self, path: &str, pairs: [(&str, &str); N]) -> String {
-        self.link(&link::with_query(path, &pairs))
+        self.link(&request::with_query(path, &pairs))
     }
 
     /// The same for templates, which pass references: `{{ shell.query("/jobs", [("queue", name)]) }}`.
     pub(crate) fn query(&self, path: &str, pairs: &[(&str, &str)]) -> String {
-        self.link(&link::with_query(path, pairs))
+        self.link(&request::with_query(path, pairs))
     }
 
     /// Returns `<time>` around the time at which the page was read.
     pub(crate) fn as_of(&self) -> Markup {
-        times::time(self.now, &self.now.format("%H:%M:%S").to_string())
+        show::time(self.now, &self.now.format("%H:%M:%S").to_string())
     }
 
     /// Returns `<time>` around a time.
     pub(crate) fn time(&self, at: &NaiveDateTime) -> Markup {
-        times::time_of(*at, self.now)
+        show::time_of(*at, self.now)
     }
 
     /// Returns `<time>` around `since 6 min`, for something that began so many seconds ago.
     pub(crate) fn since(&self, seconds: &f64) -> Markup {
-        let text = format!("since {}", times::about(*seconds));
+        let text = format!("since {}", show::about(*seconds));
         let micros = (seconds.clamp(0.0, 1e12) * 1e6).round();
         #[allow(clippy::cast_possible_truncation, reason = "it is below 1e18")]
         let began = chrono::TimeDelta::microseconds(micros as i64);
         match self.now.checked_sub_signed(began) {
-            Some(at) => times::time(at, &text),
+            Some(at) => show::time(at, &text),
             None => Markup::element("span", "nb", &text),
         }
     }
 
     /// Returns `<time>` around how long ago a time was.
     pub(crate) fn time_ago(&self, at: &NaiveDateTime) -> Markup {
-        times::time_ago(*at, self.now)
+        show::time_ago(*at, self.now)
     }
 }
 
@@ -197,4 +192,42 @@ fn databases(site: &Site, request: &Request) -> Vec<DatabaseLink> {
             is_current: place == request.database,
         });
     links.collect()
+}
+
+// --- What a change reports: shown once, on the next page ---
+
+/// The name of the cookie.
+pub(crate) const COOKIE: &str = "windlass_flash";
+
+/// The most characters of a message.
+const LONGEST: usize = 300;
+
+/// Adds a message to a response that leads to another page.
+pub(crate) fn set(response: Response, site: &Site, message: &str) -> Response {
+    let message: String = message.chars().take(LONGEST).collect();
+    cookie(response, site, &encoded(&message), 30)
+}
+
+/// Takes the message away with the first page that has shown it.
+pub(crate) fn shown(response: Response, site: &Site, request: &Request) -> Response {
+    let is_page = response.status == 200;
+    if request.flash.is_some() && is_page {
+        cookie(response, site, "", 0)
+    } else {
+        response
+    }
+}
+
+/// Returns the message in a cookie's value.
+pub(crate) fn read(value: &str) -> Option<String> {
+    let message: String = decoded(value).chars().take(LONGEST).collect();
+    Some(message).filter(|message| !message.trim().is_empty())
+}
+
+fn cookie(response: Response, site: &Site, value: &str, seconds: u32) -> Response {
+    let path = site.cookie_path();
+    response.with_header(
+        "set-cookie",
+        format!("{COOKIE}={value}; Path={path}; Max-Age={seconds}; HttpOnly; SameSite=Strict"),
+    )
 }

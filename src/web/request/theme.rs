@@ -1,9 +1,7 @@
 //! The colours that a viewer has chosen.
 
-use crate::web::http::link;
 use crate::web::http::page_error::PageError;
-use crate::web::http::request::Theme;
-use crate::web::http::response::Response;
+use crate::web::http::request::{self, Response, Theme};
 use crate::web::request::cx::Cx;
 
 /// The name of the cookie.
@@ -15,7 +13,7 @@ const KEPT: u32 = 31_536_000;
 /// Stores the choice in a cookie.
 pub(crate) fn change(cx: &mut Cx<'_>) -> Result<Response, PageError> {
     let theme = Theme::named(cx.form().get("theme").unwrap_or_default()).name();
-    let back = link::local(cx.form().get("back").unwrap_or("/"));
+    let back = request::local(cx.form().get("back").unwrap_or("/"));
     let path = cx.site.cookie_path();
     Ok(Response::see_other(cx.link(back)).with_header(
         "set-cookie",

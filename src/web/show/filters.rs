@@ -8,7 +8,7 @@
 )]
 
 use crate::db::query::load::totals::CappedCount;
-use crate::web::show::{numbers, times};
+use crate::web::show;
 use std::fmt::Display;
 use std::time::Duration;
 
@@ -38,13 +38,13 @@ impl<T: InSeconds + ?Sized> InSeconds for &T {
 /// `1,204`
 #[askama::filter_fn]
 pub(crate) fn count<T: Display>(number: T, _: &dyn askama::Values) -> askama::Result<String> {
-    Ok(numbers::count(number))
+    Ok(show::count(number))
 }
 
 /// `10,000+`, of a bounded count.
 #[askama::filter_fn]
 pub(crate) fn bounded(count: &CappedCount, _: &dyn askama::Values) -> askama::Result<String> {
-    Ok(numbers::bounded(*count))
+    Ok(show::bounded(*count))
 }
 
 /// `6 min 12 s`
@@ -53,11 +53,11 @@ pub(crate) fn duration<T: InSeconds>(
     duration: T,
     _: &dyn askama::Values,
 ) -> askama::Result<String> {
-    Ok(times::duration(duration.in_seconds()))
+    Ok(show::duration(duration.in_seconds()))
 }
 
 /// `6 min ago`
 #[askama::filter_fn]
 pub(crate) fn ago<T: InSeconds>(duration: T, _: &dyn askama::Values) -> askama::Result<String> {
-    Ok(times::ago(duration.in_seconds()))
+    Ok(show::ago(duration.in_seconds()))
 }

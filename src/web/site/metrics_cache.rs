@@ -1,7 +1,7 @@
 //! The last figures of a database: however many scrape, one reads.
 
 use crate::clock;
-use crate::web::read::figures::ScrapedFigures;
+use crate::web::read::ScrapedFigures;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 

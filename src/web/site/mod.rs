@@ -1,27 +1,25 @@
 //! What the threads of a server share.
 
-pub(crate) mod frame;
 pub(crate) mod metrics_cache;
-pub(crate) mod operations_wake;
-pub(crate) mod outage;
-pub(crate) mod section;
-pub(crate) mod waits;
 
 use crate::admin::now::Promises;
-use crate::db::Database;
+use crate::clock;
+use crate::db::query::frame;
+use crate::db::{Conn, Database};
+use crate::error::{Doing as _, Result};
 use crate::process::base::health::Health;
 use crate::web::access::settings::Access;
 use crate::web::assets::Assets;
-use crate::web::live::hub::Hub;
-use crate::web::live::seen::SeenPages;
-use crate::web::read::watch::Watch;
-use crate::web::site::frame::FrameCache;
+use crate::web::live::{Hub, SeenPages};
+use crate::web::read::Watch;
+use crate::web::show::COUNTED;
 use crate::web::site::metrics_cache::MetricsCache;
-use crate::web::site::operations_wake::OperationsWake;
-use crate::web::site::outage::{Outage, SetOnce};
-use crate::web::site::section::Section;
-use crate::web::site::waits::Waits;
-use std::sync::Arc;
+use chrono::{NaiveDateTime, TimeDelta};
+use crossbeam_channel::{Receiver, Sender, bounded};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+use tokio::sync::oneshot;
 
 /// A database that is served.
 #[derive(Debug)]
@@ -131,4 +129,335 @@ impl Site {
             _ => format!("{base}{path}"),
         }
     }
+}
+
+// --- The entries of the navigation ---
+
+/// An entry of the navigation, which the current page belongs to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Section {
+    Overview,
+    Queues,
+    Jobs,
+    Failed,
+    Recurring,
+    Processes,
+    Limits,
+    Batches,
+    Operations,
+    Audit,
+    /// Not in the navigation: sign in, errors.
+    Other,
+}
+
+impl Section {
+    /// All that the navigation may show, in order.
+    pub(crate) const ALL: [Section; 10] = [
+        Section::Overview,
+        Section::Queues,
+        Section::Jobs,
+        Section::Failed,
+        Section::Recurring,
+        Section::Processes,
+        Section::Limits,
+        Section::Batches,
+        Section::Operations,
+        Section::Audit,
+    ];
+
+    pub(crate) fn label(self) -> &'static str {
+        match self {
+            Section::Overview => "Overview",
+            Section::Queues => "Queues",
+            Section::Jobs => "Jobs",
+            Section::Failed => "Failed",
+            Section::Recurring => "Recurring",
+            Section::Processes => "Processes",
+            Section::Limits => "Limits",
+            Section::Batches => "Batches",
+            Section::Operations => "Operations",
+            Section::Audit => "Audit",
+            Section::Other => "",
+        }
+    }
+
+    pub(crate) fn path(self) -> &'static str {
+        match self {
+            Section::Overview | Section::Other => "/",
+            Section::Queues => "/queues",
+            Section::Jobs => "/jobs",
+            Section::Failed => "/failed",
+            Section::Recurring => "/recurring",
+            Section::Processes => "/processes",
+            Section::Limits => "/limits",
+            Section::Batches => "/batches",
+            Section::Operations => "/operations",
+            Section::Audit => "/audit",
+        }
+    }
+}
+
+// --- Whether a database is away: then one attempt a second is made, and everything else fails ---
+
+/// How long nothing is tried after a failed attempt.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// How often it is logged that it is still away.
+const LOGGED: Duration = Duration::from_secs(10);
+
+/// The state of a database, for all threads.
+#[derive(Debug, Default)]
+pub(crate) struct Outage(Mutex<Option<Away>>);
+
+#[derive(Debug, Clone)]
+struct Away {
+    since: Instant,
+    tried_at: Instant,
+    /// When it was logged that it is away.
+    logged_at: Instant,
+    reason: String,
+    /// Whether an attempt is under way.
+    is_tried: bool,
+}
+
+/// An attempt that is under way.
+pub(crate) struct DatabaseAttempt<'o>(&'o Outage);
+
+impl Outage {
+    fn away(&self) -> MutexGuard<'_, Option<Away>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns `None` if the database is away, and was tried a moment ago, or is being tried.
+    pub(crate) fn attempt(&self, now: Instant) -> Option<DatabaseAttempt<'_>> {
+        if let Some(away) = self.away().as_mut() {
+            if away.is_tried || now.saturating_duration_since(away.tried_at) < PAUSE {
+                return None;
+            }
+            (away.tried_at, away.is_tried) = (now, true);
+        }
+        Some(DatabaseAttempt(self))
+    }
+
+    /// Returns why the last attempt failed, and nothing while the database answers.
+    pub(crate) fn reason(&self) -> String {
+        let away = self.away();
+        away.as_ref()
+            .map_or_else(String::new, |away| away.reason.clone())
+    }
+
+    /// Returns for how long the database has been away.
+    pub(crate) fn age(&self) -> Option<Duration> {
+        let since = self.away().as_ref()?.since;
+        Some(clock::instant().saturating_duration_since(since))
+    }
+}
+
+impl DatabaseAttempt<'_> {
+    pub(crate) fn succeeded(self) {
+        if let Some(away) = self.0.away().take() {
+            let seconds = clock::instant()
+                .saturating_duration_since(away.since)
+                .as_secs();
+            log::info!("web: the database answers again, after {seconds} s");
+        }
+    }
+
+    pub(crate) fn failed(self, reason: &str, now: Instant) {
+        let mut away = self.0.away();
+        let is_old = |away: &Away| now.saturating_duration_since(away.logged_at) >= LOGGED;
+        if away.as_ref().is_none_or(is_old) {
+            log::warn!("web: the database does not answer: {reason}");
+        }
+        let known = away.as_ref().filter(|away| !is_old(away));
+        *away = Some(Away {
+            since: away.as_ref().map_or(now, |away| away.since),
+            logged_at: known.map_or(now, |away| away.logged_at),
+            tried_at: now,
+            reason: reason.to_owned(),
+            is_tried: false,
+        });
+    }
+}
+
+impl Drop for DatabaseAttempt<'_> {
+    fn drop(&mut self) {
+        if let Some(away) = self.0.away().as_mut() {
+            away.is_tried = false;
+        }
+    }
+}
+
+/// A flag that is set once.
+#[derive(Debug, Default)]
+pub(crate) struct SetOnce(std::sync::atomic::AtomicBool);
+
+impl SetOnce {
+    pub(crate) fn get(&self) -> bool {
+        self.0.load(std::sync::atomic::Ordering::Relaxed)
+    }
+
+    pub(crate) fn set(&self) {
+        self.0.store(true, std::sync::atomic::Ordering::Relaxed);
+    }
+}
+
+// --- What every page shows around its content: the database's time, and the numbers in the ---
+
+/// The time at the database, and what the navigation counts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Frame {
+    pub(crate) now: NaiveDateTime,
+    /// How many jobs have failed, counted up to one more than 10,000.
+    pub(crate) failed: i64,
+    /// How many things need attention, if that was counted.
+    pub(crate) attention: Option<u64>,
+}
+
+/// The last frame of a database, for all threads.
+#[derive(Debug, Default)]
+pub(crate) struct FrameCache(Mutex<Option<(Instant, Frame)>>);
+
+/// How long a frame is used. Its time goes on meanwhile, by this host's monotonic clock.
+const FRESH: Duration = Duration::from_secs(2);
+
+impl FrameCache {
+    /// Returns the last frame, if it is fresh.
+    pub(crate) fn get(&self, at: Instant) -> Option<Frame> {
+        self.younger_than(FRESH, at)
+    }
+
+    /// Returns the last frame, however old it is.
+    pub(crate) fn last(&self, at: Instant) -> Option<Frame> {
+        self.younger_than(Duration::MAX, at)
+    }
+
+    fn younger_than(&self, most: Duration, at: Instant) -> Option<Frame> {
+        let cached = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let (read_at, frame) = cached.as_ref()?;
+        let age = at.saturating_duration_since(*read_at);
+        let age = (age < most).then(|| TimeDelta::from_std(age).ok())??;
+        Some(Frame {
+            now: frame.now.checked_add_signed(age)?,
+            ..frame.clone()
+        })
+    }
+
+    /// Forgets the last frame.
+    pub(crate) fn forget(&self) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
+    pub(crate) fn set(&self, frame: &Frame) {
+        let mut cached = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        *cached = Some((clock::instant(), frame.clone()));
+    }
+}
+
+/// Reads a frame.
+pub(crate) fn read(conn: &mut Conn<'_>) -> Result<Frame> {
+    let row = frame::read(conn, COUNTED + 1).doing("count the failed jobs")?;
+    Ok(Frame {
+        now: row.now,
+        failed: row.failed,
+        attention: None,
+    })
+}
+
+// --- Requests that wait for the end of a job ---
+
+/// The most requests that wait at once: they hold connections that the pages need.
+const MOST: usize = 256;
+
+/// A job of one of the databases.
+type WaitedJob = (usize, i64);
+
+#[derive(Debug, Default)]
+struct Waiting {
+    senders: HashMap<WaitedJob, Vec<oneshot::Sender<()>>>,
+    is_stopped: bool,
+}
+
+/// Which requests wait for which job.
+#[derive(Debug)]
+pub(crate) struct Waits {
+    waiting: Mutex<Waiting>,
+    wake: Sender<()>,
+    pub(crate) woken: Receiver<()>,
+}
+
+impl Default for Waits {
+    fn default() -> Self {
+        // One that is not yet received is as good as many.
+        let (wake, woken) = bounded(1);
+        Waits {
+            waiting: Mutex::default(),
+            wake,
+            woken,
+        }
+    }
+}
+
+impl Waits {
+    fn waiting(&self) -> MutexGuard<'_, Waiting> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns what is completed when the job has ended, or the server stops. `None`: too many wait,
+    /// or the server stops.
+    pub(crate) fn of(&self, database: usize, job: i64) -> Option<oneshot::Receiver<()>> {
+        let mut waiting = self.waiting();
+        let count: usize = waiting.senders.values().map(Vec::len).sum();
+        if count >= MOST || waiting.is_stopped {
+            return None;
+        }
+        let (sender, receiver) = oneshot::channel();
+        let senders = waiting.senders.entry((database, job)).or_default();
+        senders.push(sender);
+        let _ = self.wake.try_send(());
+        Some(receiver)
+    }
+
+    /// Ends all waits, and the thread.
+    pub(crate) fn stop(&self) {
+        let mut waiting = self.waiting();
+        waiting.is_stopped = true;
+        waiting.senders.clear();
+        let _ = self.wake.try_send(());
+    }
+
+    /// Returns the jobs of each database, without those for which nothing waits any more. `None` after
+    /// the stop.
+    pub(crate) fn jobs(&self) -> Option<HashMap<usize, Vec<i64>>> {
+        let mut waiting = self.waiting();
+        waiting.senders.retain(|_, senders| {
+            senders.retain(|sender| !sender.is_closed());
+            !senders.is_empty()
+        });
+        let mut jobs: HashMap<usize, Vec<i64>> = HashMap::new();
+        for (database, job) in waiting.senders.keys() {
+            jobs.entry(*database).or_default().push(*job);
+        }
+        (!waiting.is_stopped).then_some(jobs)
+    }
+
+    pub(crate) fn ended(&self, database: usize, jobs: impl Iterator<Item = i64>) {
+        let mut waiting = self.waiting();
+        for job in jobs {
+            for sender in waiting.senders.remove(&(database, job)).unwrap_or_default() {
+                let _ = sender.send(());
+            }
+        }
+    }
+}
+
+// --- Wakes the thread that runs operations ---
+
+/// Wakes the thread: there is an operation, or a stop.
+pub(crate) type OperationsWake = Sender<()>;
+
+/// Returns a way to wake the thread, and what the thread waits on.
+pub(crate) fn wake() -> (OperationsWake, Receiver<()>) {
+    // One that is not yet received is as good as many.
+    bounded(1)
 }

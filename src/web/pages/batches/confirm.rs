@@ -3,13 +3,12 @@
 use crate::job::id::BatchId;
 use crate::operation::start::Preview;
 use crate::web::http::page_error::PageError;
-use crate::web::http::response::Response;
-use crate::web::pages::batches::change::BatchAction;
-use crate::web::pages::batches::{one, view};
+use crate::web::http::request::Response;
+use crate::web::pages::batches::{BatchAction, one};
 use crate::web::pages::bulk::preview::{jobs, number};
 use crate::web::request::cx::Cx;
 use crate::web::request::shell::Shell;
-use crate::web::site::section::Section;
+use crate::web::site::Section;
 use askama::Template;
 
 #[derive(Template)]
@@ -45,7 +44,7 @@ fn ask(cx: &mut Cx<'_>, action: BatchAction) -> Result<Response, PageError> {
         ));
     }
     let preview = cx.read(|conn| action.jobs(BatchId(row.id)).preview(conn))?;
-    let name = view::name(row.id, &row.name);
+    let name = one::name(row.id, &row.name);
     let question = match action {
         BatchAction::Cancel => format!("Cancel {name}?"),
         BatchAction::Retry => format!("Retry the failed jobs of {name}?"),

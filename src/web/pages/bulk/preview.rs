@@ -1,20 +1,21 @@
 //! Shows what a bulk action would change, and asks.
 
+use crate::admin::groups::RetryRate;
 use crate::admin::job_list::ListedJob;
 use crate::db::Conn;
 use crate::error::{Doing as _, Result};
 use crate::operation::start::Preview;
 use crate::web::http::page_error::PageError;
-use crate::web::http::response::Response;
-use crate::web::pages::bulk::action::BulkAction;
-use crate::web::pages::bulk::selection::BulkSelection;
-use crate::web::pages::bulk::spread::{self, SpreadChoice};
-use crate::web::pages::jobs::rows::JobListRow;
+use crate::web::http::request::{self, Response};
+use crate::web::pages::bulk::{BulkAction, BulkSelection};
+use crate::web::pages::jobs::JobListRow;
+use crate::web::pages::words;
 use crate::web::request::cx::Cx;
 use crate::web::request::shell::Shell;
-use crate::web::show::numbers::count;
-use crate::web::site::section::Section;
+use crate::web::show::count;
+use crate::web::site::Section;
 use askama::Template;
+use std::time::Duration;
 
 /// More jobs than these are discarded only if their number is typed.
 pub(crate) const TYPED: u64 = 10;
@@ -84,7 +85,7 @@ pub(crate) fn show(cx: &mut Cx<'_>) -> Result<Response, PageError> {
         request: format!("{:032x}", fastrand::u128(..)),
         words: selection.in_words(),
         hidden: selection.pairs(),
-        spreads: spread::choices(&preview),
+        spreads: choices(&preview),
         sample: sample
             .iter()
             .map(|job| JobListRow::of(job, &shell))
@@ -105,4 +106,119 @@ impl PreviewPage {
             action => format!("{} {jobs}", action.verb()),
         }
     }
+}
+
+// --- Starts a bulk action that was confirmed, as an operation ---
+
+/// Starts an operation with the jobs of a preview. The same form sent again leads to the same
+/// operation.
+pub(crate) fn start(cx: &mut Cx<'_>) -> Result<Response, PageError> {
+    let form = cx.form().clone();
+    let selection = BulkSelection::of(&form, cx.frame()?.now)?;
+    let stored = form.get("preview").unwrap_or_default();
+    let (Ok(preview), Some(request)) =
+        (serde_json::from_str::<Preview>(stored), form.get("request"))
+    else {
+        return Ok(Response::see_other(cx.link(&selection.path())));
+    };
+    if selection.action == BulkAction::Discard && preview.count > TYPED {
+        let typed = form.get("typed").unwrap_or_default();
+        if !is_number(typed, &preview) {
+            let message =
+                "Nothing was discarded: the number that was typed is not the number of jobs.";
+            return Ok(cx.done(&selection.path(), message));
+        }
+    }
+    let change = selection.action.change(&form)?;
+    let rate = match selection.action {
+        BulkAction::Retry => rate(form.get("spread").unwrap_or_default(), &preview)?,
+        _ => None,
+    };
+    let jobs = selection.jobs().by_actor(words::of(cx, form.get("reason")));
+    let mut operation = jobs
+        .in_background(change)
+        .preview(preview)
+        .request_id(request);
+    if let Some(rate) = rate {
+        operation = operation.rate(rate);
+    }
+    let started = cx.write(|conn| operation.start(conn))?;
+    let _ = cx.site.operations.try_send(());
+    let path = request::path(&["operations", &started.id.to_string()]);
+    Ok(Response::see_other(cx.link(&path)))
+}
+
+/// Whether a text is the number of jobs, as it is shown or as it is written by hand.
+fn is_number(typed: &str, preview: &Preview) -> bool {
+    let digits = |text: &str| -> String {
+        let kept = text
+            .chars()
+            .filter(|c| !matches!(c, ',' | ' ' | '+' | '.' | '_'));
+        kept.collect()
+    };
+    let typed = digits(typed);
+    !typed.is_empty() && typed == digits(&number(preview))
+}
+
+// --- Over what time retried jobs become due ---
+
+/// A choice: its value in the form, and in words.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct SpreadChoice {
+    pub(crate) value: String,
+    pub(crate) label: String,
+}
+
+/// The times over which a known number of jobs can be spread, in seconds.
+const OVER: [(u64, &str); 4] = [
+    (60, "1 minute"),
+    (600, "10 minutes"),
+    (3_600, "1 hour"),
+    (28_800, "8 hours"),
+];
+
+/// The rates at which an unknown number of jobs can be spread.
+const RATES: [&str; 4] = ["100/s", "10/s", "100/min", "1000/h"];
+
+/// Returns the choices for the jobs of a preview.
+pub(crate) fn choices(preview: &Preview) -> Vec<SpreadChoice> {
+    let at_once = SpreadChoice {
+        value: String::new(),
+        label: "at once".to_owned(),
+    };
+    let over = OVER.iter().map(|(seconds, label)| SpreadChoice {
+        value: format!("over {seconds}"),
+        label: format!("over {label}"),
+    });
+    let rates = RATES.iter().map(|rate| SpreadChoice {
+        value: (*rate).to_owned(),
+        label: rate.replace("1000", "1,000"),
+    });
+    let can_know = preview.is_exact && preview.count > 0;
+    std::iter::once(at_once)
+        .chain(over.filter(|_| can_know))
+        .chain(rates)
+        .collect()
+}
+
+/// Reads a choice: nothing, a rate such as `100/min`, or `over 600` in seconds.
+///
+/// # Errors
+/// If it is none of them.
+pub(crate) fn rate(text: &str, preview: &Preview) -> Result<Option<RetryRate>, PageError> {
+    let text = text.trim();
+    if text.is_empty() {
+        return Ok(None);
+    }
+    let Some(seconds) = text.strip_prefix("over ") else {
+        return Ok(Some(text.parse()?));
+    };
+    let known = OVER.iter().find(|(over, _)| seconds.parse() == Ok(*over));
+    let jobs = u32::try_from(preview.count).ok().filter(|jobs| *jobs > 0);
+    let (Some((seconds, _)), Some(jobs)) = (known, jobs.filter(|_| preview.is_exact)) else {
+        return Err(PageError::Invalid(
+            "This number of jobs cannot be spread over that time.".to_owned(),
+        ));
+    };
+    Ok(Some(RetryRate::new(jobs, Duration::from_secs(*seconds))?))
 }

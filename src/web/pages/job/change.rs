@@ -4,13 +4,12 @@ use crate::admin::bulk::change::Change;
 use crate::admin::jobs::{Changed, Jobs};
 use crate::job::id::JobId;
 use crate::queue::check_name;
-use crate::web::http::link;
 use crate::web::http::page_error::PageError;
-use crate::web::http::response::Response;
-use crate::web::pages::actor;
+use crate::web::http::request::{self, Response};
 use crate::web::pages::job::confirm;
+use crate::web::pages::words;
 use crate::web::request::cx::Cx;
-use crate::web::show::numbers::count;
+use crate::web::show::count;
 use std::time::Duration;
 
 /// Returns the id of the job in the address.
@@ -20,13 +19,13 @@ fn job(cx: &Cx<'_>) -> Result<i64, PageError> {
 }
 
 fn path(id: i64) -> String {
-    link::path(&["jobs", &id.to_string()])
+    request::path(&["jobs", &id.to_string()])
 }
 
 /// Changes the job of the address, and returns what happened to it.
 fn apply(cx: &mut Cx<'_>, jobs: Jobs, change: Change) -> Result<(i64, Changed), PageError> {
     let id = job(cx)?;
-    let actor = actor::of(cx, cx.form().get("reason"));
+    let actor = words::of(cx, cx.form().get("reason"));
     let jobs = jobs.ids([JobId(id)]).by_actor(actor);
     let changed = cx.write(|conn| jobs.change(conn, change))?;
     Ok((id, changed))

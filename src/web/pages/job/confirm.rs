@@ -2,15 +2,13 @@
 
 use crate::admin::explain::Reason;
 use crate::web::http::page_error::PageError;
-use crate::web::http::response::Response;
-use crate::web::pages::job::actions::JobActions;
-use crate::web::pages::job::show;
+use crate::web::http::request::Response;
+use crate::web::pages::job::{self, JobActions};
 use crate::web::pages::words::sentence;
 use crate::web::request::cx::Cx;
 use crate::web::request::shell::Shell;
-use crate::web::show::markup::Markup;
-use crate::web::show::numbers::count;
-use crate::web::site::section::Section;
+use crate::web::show::{Markup, count};
+use crate::web::site::Section;
 use askama::Template;
 
 /// The field by which a job that runs at most once is retried.
@@ -98,7 +96,7 @@ pub(crate) fn retry(cx: &mut Cx<'_>) -> Result<Response, PageError> {
 }
 
 fn ask(cx: &mut Cx<'_>, action: &'static str) -> Result<Response, PageError> {
-    let job = show::read(cx)?;
+    let job = job::read(cx)?;
     let explanation = &job.details.explanation;
     let possible = JobActions::of(&job.details, cx.viewer.is_operator());
     let runs = matches!(explanation.reason, Reason::Claimed { .. });
@@ -119,7 +117,7 @@ fn ask(cx: &mut Cx<'_>, action: &'static str) -> Result<Response, PageError> {
         more: question.more,
         state: sentence(
             words.first().map_or(&[], Vec::as_slice),
-            show::mark(&job.details).0,
+            job::mark(&job.details).0,
             &shell,
             shell.now,
         ),

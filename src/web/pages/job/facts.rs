@@ -6,12 +6,10 @@ use crate::db::model::new_row::ORDERED;
 use crate::db::query::pages::job_lines::JobFacts;
 use crate::job::policy::backoff::Backoff;
 use crate::job::policy::{Delivery, Policy};
-use crate::web::http::link;
+use crate::web::http::request;
 use crate::web::pages::jobs::filters::only;
 use crate::web::request::shell::Shell;
-use crate::web::show::json::{cut, line};
-use crate::web::show::markup::{Markup, escaped};
-use crate::web::show::times;
+use crate::web::show::{self, Markup, cut, escaped, line};
 use std::time::Duration;
 
 /// The longest text, in characters.
@@ -43,7 +41,7 @@ fn plain(text: &str) -> String {
 }
 
 fn duration(time: Duration) -> String {
-    times::duration(time.as_secs_f64())
+    show::duration(time.as_secs_f64())
 }
 
 /// Returns the facts of a job.
@@ -92,12 +90,15 @@ impl Facts<'_> {
     fn flow(&mut self, details: &JobDetails, facts: &JobFacts) {
         if facts.has_flow {
             let id = details.explanation.task.job_id.0.to_string();
-            let html = self.link(&link::path(&["jobs", &id, "flow"]), "what waits for what");
+            let html = self.link(
+                &request::path(&["jobs", &id, "flow"]),
+                "what waits for what",
+            );
             self.add("Flow", &html, "");
         }
         for (name, batch) in [("Batch", facts.batch_id), ("Follows", facts.follows)] {
             if let Some(batch) = batch {
-                let path = link::path(&["batches", &batch.to_string()]);
+                let path = request::path(&["batches", &batch.to_string()]);
                 let html = self.link(&path, &format!("batch {batch}"));
                 self.add(name, &html, "");
             }

@@ -3,9 +3,7 @@
 use crate::admin::details::JobDetails;
 use crate::db::table::job_logs::JobLog;
 use crate::web::request::shell::Shell;
-use crate::web::show::json::{cut, line};
-use crate::web::show::markup::Markup;
-use crate::web::show::times;
+use crate::web::show::{self, Markup, cut, line};
 use log::Level;
 
 /// How many steps are shown.
@@ -88,7 +86,7 @@ impl LogView {
                 Level::Trace => ("q", "trace"),
             };
             LineRow {
-                after: times::duration(line.after.as_secs_f64()),
+                after: show::duration(line.after.as_secs_f64()),
                 class,
                 level,
                 text: cut(&line.text, LONGEST),

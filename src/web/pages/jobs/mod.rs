@@ -1,7 +1,374 @@
 //! The list of jobs, and the search box.
 
 pub(crate) mod filters;
-pub(crate) mod list;
-pub(crate) mod rows;
-pub(crate) mod search;
-pub(crate) mod when;
+
+use crate::admin::job_list::{self, JobList, ListedJob, SearchStop};
+use crate::db::Conn;
+use crate::db::model::outcome;
+use crate::db::model::state::JobState;
+use crate::db::model::wait_keys::{UNIQUE_SUCCESSOR, WAITS_FOR_EVENT, WAITS_FOR_PARENTS};
+use crate::db::query::named::{self, KnownClass};
+use crate::db::query::pages::job_search::StateCounts;
+use crate::db::query::pages::job_window::{ListPlace, WINDOW};
+use crate::db::table::claimed::Note;
+use crate::error::{Doing as _, Result};
+use crate::web::http::page_error::PageError;
+use crate::web::http::request::Response;
+use crate::web::pages::jobs::filters::{FilterChip, JobFilters, STATES};
+use crate::web::pages::words::{job_link, of_state};
+use crate::web::reads::shared::STATE_COUNTS;
+use crate::web::request::cx::Cx;
+use crate::web::request::panels::Panel;
+use crate::web::request::shell::Shell;
+use crate::web::show::{self, Markup, capped, count, cut, escaped, line, verdict};
+use crate::web::site::Section;
+use askama::Template;
+use chrono::NaiveDateTime;
+use serde_json::Value;
+
+// --- The list of jobs ---
+
+/// How many jobs a page has.
+const ROWS: usize = 50;
+
+/// A state to choose, with the number of its jobs.
+struct StateTab {
+    href: String,
+    mark: &'static str,
+    label: &'static str,
+    /// Empty if they are not counted.
+    count: String,
+    is_current: bool,
+}
+
+/// What a page of the list shows.
+struct ListView {
+    rows: Vec<JobListRow>,
+    older: Option<String>,
+    newer: Option<String>,
+    stop: Option<StopView>,
+}
+
+/// Where the search stopped.
+struct StopView {
+    /// How many jobs it looked at, and which one was the last.
+    text: String,
+    further: String,
+}
+
+#[derive(Template)]
+#[template(path = "jobs/list.html")]
+struct JobsPage {
+    shell: Shell,
+    filters: JobFilters,
+    tabs: Vec<StateTab>,
+    chips: Vec<FilterChip>,
+    list: Panel<ListView>,
+    classes: Vec<KnownClass>,
+    queues: Vec<String>,
+    since: [(&'static str, &'static str); 6],
+    from: String,
+    to: String,
+    /// The filters as fields of the form for bulk actions.
+    hidden: Vec<(String, String)>,
+}
+
+/// Shows the jobs that match the filters, or goes to what the search box names.
+pub(crate) fn show(cx: &mut Cx<'_>) -> Result<Response, PageError> {
+    if let Some(text) = cx.query().get("q").map(str::to_owned) {
+        return filters::go(cx, &text);
+    }
+    let filters = JobFilters::of(cx.query())?;
+    let place = filters::place(cx.query());
+    let shell = cx.shell(title(filters.state), Section::Jobs)?;
+    let now = shell.now;
+    let list = cx.panel("the jobs", |conn| read(conn, &filters, place, now));
+    let counts = cx.shared_panel("the number of jobs in each state", &STATE_COUNTS);
+    let known = cx.panel("the classes of the workers", |conn| {
+        named::known_classes(conn).doing("read the classes")
+    });
+    let classes = known.ready().cloned().unwrap_or_default();
+    let mut queues: Vec<String> = classes
+        .iter()
+        .map(|known| known.queue_name.clone())
+        .collect();
+    queues.sort_unstable();
+    queues.dedup();
+    let pairs = filters.pairs();
+    let hidden = pairs
+        .iter()
+        .map(|(name, value)| (name.to_owned(), value.to_owned()));
+    cx.render(&JobsPage {
+        tabs: state_tabs(&filters, counts.ready().map(|(counts, _)| counts), &shell),
+        chips: filters.chips(),
+        list: list.map(|list| view(&list, &filters, &shell)),
+        hidden: hidden.collect(),
+        since: filters::SINCE,
+        from: filters::field(filters.when.from),
+        to: filters::field(filters.when.to),
+        classes,
+        queues,
+        filters,
+        shell,
+    })
+}
+
+fn title(state: Option<JobState>) -> &'static str {
+    match state {
+        None => "Jobs",
+        Some(JobState::Ready) => "Ready jobs",
+        Some(JobState::Scheduled) => "Scheduled jobs",
+        Some(JobState::Blocked) => "Blocked jobs",
+        Some(JobState::Claimed) => "Running jobs",
+        Some(JobState::Failed) => "Failed jobs",
+        Some(JobState::Finished) => "Finished jobs",
+        Some(JobState::Cancelled) => "Cancelled jobs",
+        Some(JobState::Discarded) => "Discarded jobs",
+    }
+}
+
+fn read(
+    conn: &mut Conn<'_>,
+    filters: &JobFilters,
+    place: ListPlace,
+    now: NaiveDateTime,
+) -> Result<JobList> {
+    let times = filters.when.bounds(now);
+    job_list::list(conn, &filters.search(), times, place, ROWS).doing("list the jobs")
+}
+
+fn state_tabs(filters: &JobFilters, counts: Option<&StateCounts>, shell: &Shell) -> Vec<StateTab> {
+    let of = |state: Option<JobState>| {
+        let counts = counts?;
+        Some(match state? {
+            JobState::Ready => counts.ready,
+            JobState::Scheduled => counts.scheduled,
+            JobState::Blocked => counts.blocked,
+            JobState::Claimed => counts.claimed,
+            JobState::Failed => counts.failed,
+            JobState::Cancelled => counts.cancelled,
+            JobState::Discarded => counts.discarded,
+            JobState::Finished => return None,
+        })
+    };
+    let tab = |state: Option<JobState>, count: Option<i64>| StateTab {
+        href: shell.link(&filters.with_state(state)),
+        mark: state.map_or("", |state| of_state(Some(state)).0),
+        label: match state {
+            None => "All",
+            Some(JobState::Ready) => "Ready",
+            Some(JobState::Scheduled) => "Scheduled",
+            Some(JobState::Blocked) => "Blocked",
+            Some(JobState::Claimed) => "Running",
+            Some(JobState::Failed) => "Failed",
+            Some(JobState::Finished) => "Finished",
+            Some(JobState::Cancelled) => "Cancelled",
+            Some(JobState::Discarded) => "Discarded",
+        },
+        count: count.map(capped).unwrap_or_default(),
+        is_current: filters.state == state,
+    };
+    let all = tab(None, counts.map(|counts| counts.all_jobs));
+    let others = STATES
+        .iter()
+        .map(|(_, state)| tab(Some(*state), of(Some(*state))));
+    std::iter::once(all).chain(others).collect()
+}
+
+fn view(list: &JobList, filters: &JobFilters, shell: &Shell) -> ListView {
+    let link = |place: ListPlace| shell.link(&filters.at(place));
+    ListView {
+        rows: list
+            .jobs
+            .iter()
+            .map(|job| JobListRow::of(job, shell))
+            .collect(),
+        older: list.older.map(link),
+        newer: list.newer.map(link),
+        stop: list.stop.map(|stop| stopped(stop, filters, shell)),
+    }
+}
+
+fn stopped(stop: SearchStop, filters: &JobFilters, shell: &Shell) -> StopView {
+    let direction = match stop.place {
+        ListPlace::Before(_) => "back",
+        ListPlace::After(_) => "forward",
+    };
+    let reached = match stop.job {
+        Some(job) => format!("Searched {direction} to job {}", count(job)),
+        None => format!("Searched {direction}"),
+    };
+    StopView {
+        text: format!(
+            "{reached}: a page looks at {} jobs, or for {} ms, at a time.",
+            count(WINDOW),
+            job_list::ENOUGH.as_millis()
+        ),
+        further: shell.link(&filters.at(stop.place)),
+    }
+}
+
+impl JobsPage {
+    /// Why nothing of what is listed can be changed, if so.
+    fn refusal(&self) -> Option<&'static str> {
+        if !self.shell.is_operator {
+            return Some("Only an operator may change jobs.");
+        }
+        let ended = [JobState::Finished, JobState::Cancelled, JobState::Discarded];
+        let has_ended = self
+            .filters
+            .state
+            .is_some_and(|state| ended.contains(&state));
+        has_ended.then_some("Jobs that have ended stay as they are.")
+    }
+
+    /// Why not all that match can be changed at once, if so.
+    fn whole_refusal(&self) -> Option<&'static str> {
+        let by_arguments = !self.filters.text("args").is_empty();
+        by_arguments.then_some(
+            "Jobs that are found by their arguments are selected one by one: which of them match is only \
+             known after their hidden fields were left out.",
+        )
+    }
+}
+
+// --- The rows of a list of jobs ---
+
+/// The longest text of a row, in characters.
+const LONGEST: usize = 160;
+
+/// A job as a row shows it.
+#[derive(Debug)]
+pub(crate) struct JobListRow {
+    pub(crate) id: i64,
+    pub(crate) class: String,
+    pub(crate) queue: String,
+    pub(crate) priority: i32,
+    /// A class of the style sheet.
+    pub(crate) mark: &'static str,
+    pub(crate) state: &'static str,
+    /// Why it is in its state, or since when.
+    pub(crate) why: Markup,
+    pub(crate) arguments: Markup,
+    pub(crate) tags: Vec<String>,
+    /// `2 of 5`
+    pub(crate) attempts: String,
+    /// `<time>` around how long ago it was enqueued.
+    pub(crate) age: Markup,
+    pub(crate) href: String,
+    pub(crate) queue_href: String,
+}
+
+impl JobListRow {
+    pub(crate) fn of(job: &ListedJob, shell: &Shell) -> Self {
+        let line = &job.line;
+        let (mark, state) = of_state(job.state);
+        let attempts = match line.max_attempts {
+            Some(most) => format!("{} of {most}", line.runs),
+            None => line.runs.to_string(),
+        };
+        JobListRow {
+            id: line.job_id,
+            class: line.class_name.clone(),
+            queue: line.queue_name.clone(),
+            priority: line.priority,
+            mark,
+            state,
+            why: why(job, shell),
+            arguments: arguments(job),
+            tags: job.tags.clone(),
+            attempts,
+            age: show::time(line.created_at, &show::about(line.age_seconds)),
+            href: shell.to(["jobs", &line.job_id.to_string()]),
+            queue_href: shell.to(["queues", &line.queue_name]),
+        }
+    }
+
+    pub(crate) fn shown_id(&self) -> String {
+        count(self.id)
+    }
+}
+
+/// Returns the arguments that Ruby passed, without Active Job's envelope.
+pub(crate) fn passed(arguments: &Value, of_ruby: bool) -> &Value {
+    let list = arguments.get("arguments").filter(|_| of_ruby);
+    list.unwrap_or(arguments)
+}
+
+fn arguments(job: &ListedJob) -> Markup {
+    match &job.arguments {
+        Some(value) => line(passed(value, job.line.of_ruby), LONGEST),
+        None => Markup::trusted("<var>long</var>".to_owned()),
+    }
+}
+
+fn text(text: &str) -> Markup {
+    Markup::trusted(escaped(&cut(text, LONGEST)))
+}
+
+fn why(job: &ListedJob, shell: &Shell) -> Markup {
+    let line = &job.line;
+    match job.state {
+        Some(JobState::Ready) => match &job.but {
+            Some(but) => verdict("warn", &format!("but {but}")),
+            None => text("waits for a free thread"),
+        },
+        Some(JobState::Scheduled) => text(&scheduled(job)),
+        Some(JobState::Blocked) => blocked(job, shell),
+        Some(JobState::Claimed) => text(&running(job)),
+        Some(JobState::Failed) => {
+            let error = line.error.as_deref().unwrap_or_default();
+            text(outcome::in_words(error).lines().next().unwrap_or_default())
+        }
+        Some(JobState::Finished) => line.finished_at.map_or_else(Markup::default, |at| {
+            let at = shell.time(&at);
+            Markup::trusted(format!("at {at}"))
+        }),
+        Some(JobState::Cancelled | JobState::Discarded) => {
+            let error = line.last_error.as_deref().unwrap_or_default();
+            text(error.lines().next().unwrap_or_default())
+        }
+        None => verdict("bad", "it has no execution: the row was deleted by hand"),
+    }
+}
+
+fn scheduled(job: &ListedJob) -> String {
+    let due = job.line.due_seconds.unwrap_or_default();
+    let when = match due < 0.0 {
+        true => format!("in {}", show::duration(-due)),
+        false => format!("has been due for {}", show::duration(due)),
+    };
+    match job.line.runs {
+        0 => when,
+        runs => format!("{when}, for attempt {}", runs.saturating_add(1)),
+    }
+}
+
+fn blocked(job: &ListedJob, shell: &Shell) -> Markup {
+    let key = job.line.blocked_key.as_deref().unwrap_or_default();
+    match job.line.after_job_id {
+        _ if key == WAITS_FOR_PARENTS => text("waits for a batch"),
+        _ if key == WAITS_FOR_EVENT => text("waits for an event"),
+        _ if key != UNIQUE_SUCCESSOR => text(&format!("waits for a slot of {key}")),
+        Some(other) => {
+            let link = job_link(shell, other);
+            Markup::trusted(format!("behind {link}: same unique id"))
+        }
+        None => text("behind a job with the same unique id"),
+    }
+}
+
+fn running(job: &ListedJob) -> String {
+    let line = &job.line;
+    let held = show::duration(line.claimed_seconds.unwrap_or_default());
+    let place = match (&line.hostname, line.pid) {
+        (Some(host), Some(pid)) => format!("on {host}:{pid}"),
+        (Some(host), None) => format!("on {host}"),
+        (None, _) => "by a dead process".to_owned(),
+    };
+    let note = Note::of_column(line.note.as_deref());
+    match note.progress {
+        Some(progress) => format!("at {:.0} %, for {held}, {place}", progress.percent),
+        None => format!("for {held}, {place}"),
+    }
+}

@@ -1,15 +1,15 @@
 //! One operation: its progress, and stopping it.
 
-use crate::operation::start::{Operation, operation};
-use crate::web::http::link;
+use crate::admin::bulk::change::Change;
+use crate::operation::start::{Operation, OperationState, operation};
+use crate::operation::walk::OperationTask;
 use crate::web::http::page_error::PageError;
-use crate::web::http::response::Response;
-use crate::web::pages::actor;
-use crate::web::pages::operations::view::{self, CountRow, OperationView};
+use crate::web::http::request::{self, Response};
+use crate::web::pages::words::{self, conditions};
 use crate::web::request::cx::Cx;
 use crate::web::request::shell::Shell;
-use crate::web::show::filters;
-use crate::web::site::section::Section;
+use crate::web::show::{Markup, count, filters, state};
+use crate::web::site::Section;
 use askama::Template;
 
 /// After this time without a batch, no process seems to run it.
@@ -51,8 +51,8 @@ pub(crate) fn show(cx: &mut Cx<'_>) -> Result<Response, PageError> {
     let shell = cx.shell(&format!("Operation {}", operation.id), Section::Operations)?;
     cx.render(&OperationPage {
         view: OperationView::of(&operation, &shell),
-        selected: view::selected(&operation),
-        counts: view::counts(&operation),
+        selected: selected(&operation),
+        counts: counts(&operation),
         is_still: !operation.state.has_ended() && operation.still_seconds > STILL,
         operation,
         shell,
@@ -62,13 +62,13 @@ pub(crate) fn show(cx: &mut Cx<'_>) -> Result<Response, PageError> {
 /// Stops an operation.
 pub(crate) fn stop(cx: &mut Cx<'_>) -> Result<Response, PageError> {
     let id = find(cx)?.id;
-    let actor = actor::of(cx, cx.form().get("reason"));
+    let actor = words::of(cx, cx.form().get("reason"));
     let stopped = cx.write(|conn| actor.stop_operation(conn, id))?;
     let message = match stopped {
         true => "Stopped. The jobs that were changed stay as they are now.",
         false => "Nothing was stopped: the operation had ended.",
     };
-    Ok(cx.done(&link::path(&["operations", &id.to_string()]), message))
+    Ok(cx.done(&request::path(&["operations", &id.to_string()]), message))
 }
 
 impl OperationPage {
@@ -81,4 +81,126 @@ impl OperationPage {
         let id = self.operation.id.to_string();
         self.shell.find("/audit", [("operation", &id)])
     }
+}
+
+// --- An operation as pages show it ---
+
+/// An operation.
+#[derive(Debug)]
+pub(crate) struct OperationView {
+    pub(crate) id: i64,
+    /// What it does: `Retry jobs, 100 a minute`.
+    pub(crate) what: String,
+    pub(crate) state: Markup,
+    pub(crate) has_ended: bool,
+    /// From 0 to 100.
+    pub(crate) percent: String,
+    pub(crate) changed: String,
+    /// `1,204` or `10,000+`; empty if they were not counted.
+    pub(crate) total: String,
+    pub(crate) actor: String,
+    pub(crate) since: Markup,
+    pub(crate) href: String,
+}
+
+impl OperationView {
+    pub(crate) fn of(operation: &Operation, shell: &Shell) -> Self {
+        let (class, word) = match operation.state {
+            OperationState::Waiting => ("ready ink", "waiting"),
+            OperationState::Running => ("run ink", "running"),
+            OperationState::Stopped => ("disc ink", "stopped"),
+            OperationState::Done => ("done ink", "done"),
+            OperationState::Failed => ("fail ink", "failed"),
+        };
+        let total = operation.total.map(|total| {
+            let plus = if total.is_exact { "" } else { "+" };
+            format!("{}{plus}", count(total.count))
+        });
+        OperationView {
+            id: operation.id,
+            what: what(operation),
+            state: state(class, word),
+            has_ended: operation.state.has_ended(),
+            percent: format!("{:.0}", (operation.fraction * 100.0).floor()),
+            changed: count(operation.changed),
+            total: total.unwrap_or_default(),
+            actor: operation.actor.clone(),
+            since: shell.time_ago(&operation.created_at.naive_utc()),
+            href: shell.to(["operations", &operation.id.to_string()]),
+        }
+    }
+}
+
+/// Returns what an operation does, in words.
+fn what(operation: &Operation) -> String {
+    let Ok(task) = serde_json::from_value::<OperationTask>(operation.parameters.clone()) else {
+        return operation.action.clone();
+    };
+    let rate = task
+        .rate
+        .map(|rate| format!(", {rate}"))
+        .unwrap_or_default();
+    match task.change {
+        Change::Retry { even_at_most_once } => {
+            let even = if even_at_most_once {
+                ", also those that run at most once"
+            } else {
+                ""
+            };
+            format!("Retry jobs{rate}{even}")
+        }
+        Change::Cancel => "Cancel jobs".to_owned(),
+        Change::Discard => "Discard jobs".to_owned(),
+        Change::RunIn(delay) if delay.is_zero() => "Run jobs now".to_owned(),
+        Change::RunAt(_) | Change::RunIn(_) => "Reschedule jobs".to_owned(),
+        Change::Priority(priority) => format!("Set the priority of jobs to {priority}"),
+        Change::Queue(queue) => format!("Move jobs to the queue {queue}"),
+    }
+}
+
+/// A selection in words: each condition with its name.
+pub(crate) fn selected(operation: &Operation) -> Vec<(String, String)> {
+    let known = conditions(&operation.filter);
+    let mut words =
+        known.unwrap_or_else(|| vec![("selection".to_owned(), operation.filter.to_string())]);
+    for (name, _) in &mut words {
+        if let Some(first) = name.get_mut(..1) {
+            first.make_ascii_uppercase();
+        }
+    }
+    words
+}
+
+/// A number with what it counts.
+#[derive(Debug)]
+pub(crate) struct CountRow {
+    pub(crate) what: &'static str,
+    pub(crate) count: String,
+}
+
+/// Returns what became of the jobs: the changed ones, and those that were left, with the reason.
+pub(crate) fn counts(operation: &Operation) -> Vec<CountRow> {
+    let done = operation.counts.done;
+    let is_cancel = operation.action == "jobs.cancel";
+    let running = match is_cancel {
+        true => "asked to stop, as a process runs them",
+        false => "left, as a process runs them",
+    };
+    let rows = [
+        ("changed", done.changed),
+        (running, done.running),
+        ("left, as a Ruby process runs them", done.in_ruby),
+        ("left, as they run at most once", done.at_most_once),
+        ("left, as another job holds their unique id", done.id_taken),
+        ("moved or ended before they were reached", done.passed_over),
+        ("refused by the database", operation.counts.refused),
+    ];
+    let rows = rows.into_iter().enumerate();
+    let shown = rows.filter(|(place, (_, count))| *place == 0 || *count > 0);
+    shown
+        .map(|(_, (what, number))| CountRow {
+            what,
+            count: count(number),
+        })
+        .collect()
 }

@@ -3,9 +3,9 @@
 use crate::admin::now::LoadNow;
 use crate::db::query::load::totals::CappedCount;
 use crate::history::curves::QueueCurves;
-use crate::web::read::verdict::QueueVerdict;
-use crate::web::show::chart::spark::{SparkPlace, spark};
-use crate::web::show::markup::Markup;
+use crate::web::read::QueueVerdict;
+use crate::web::show::Markup;
+use crate::web::show::chart::{SparkPlace, spark};
 
 /// The most queues that are shown.
 const MOST: usize = 12;

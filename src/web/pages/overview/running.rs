@@ -6,10 +6,8 @@ use crate::db::query::load::fleet::{self, HeldJob};
 use crate::error::{Doing as _, Result};
 use crate::history::Histogram;
 use crate::web::kept::Kept;
-use crate::web::read::last_hour::{UsualRuns, usual_runs};
-use crate::web::show::markup::{Markup, verdict};
-use crate::web::show::numbers::short;
-use crate::web::show::times::duration;
+use crate::web::read::concerns::{UsualRuns, usual_runs};
+use crate::web::show::{Markup, duration, short, verdict};
 
 /// The most jobs that are shown.
 const MOST: i64 = 8;

@@ -5,11 +5,9 @@ use crate::db::Conn;
 use crate::db::query::load::totals::{self, StateTotals};
 use crate::error::{Doing as _, Result};
 use crate::history::{Bucket, Tally, Usual};
-use crate::web::read::verdict::QueueVerdict;
-use crate::web::show::chart::spark::{SparkPlace, spark};
-use crate::web::show::markup::{Markup, verdict};
-use crate::web::show::numbers::{bounded, count, short};
-use crate::web::show::times::duration;
+use crate::web::read::QueueVerdict;
+use crate::web::show::chart::{SparkPlace, spark};
+use crate::web::show::{Markup, bounded, count, duration, short, verdict};
 use std::time::Duration;
 
 /// A row of the measures.

@@ -1,12 +1,8 @@
 //! How long runs took: a histogram.
 
 use crate::history::Histogram;
-use crate::web::show::chart::axis::round_up;
-use crate::web::show::chart::svg::{PathData, grid, hit, picture};
-use crate::web::show::filters;
-use crate::web::show::markup::Markup;
-use crate::web::show::numbers::{count, short};
-use crate::web::show::times::duration;
+use crate::web::show::chart::{PathData, grid, hit, picture, round_up};
+use crate::web::show::{Markup, count, duration, filters, short};
 use askama::Template;
 use std::time::Duration;
 

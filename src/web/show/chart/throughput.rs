@@ -1,12 +1,10 @@
 //! How many jobs ended in each bucket of time, and how.
 
 use crate::history::{Bucket, Tally, TimeRange};
-use crate::web::show::chart::axis;
-use crate::web::show::chart::rows::{ChartRow, chart_rows, row_length};
-use crate::web::show::chart::svg::{PathData, grid, hit, picture};
-use crate::web::show::filters;
-use crate::web::show::markup::Markup;
-use crate::web::show::numbers::{count, short};
+use crate::web::show::chart::{
+    self, ChartRow, PathData, chart_rows, grid, hit, picture, row_length,
+};
+use crate::web::show::{Markup, count, filters, short};
 use askama::Template;
 
 const WIDTH: f64 = 600.0;
@@ -50,8 +48,8 @@ pub(crate) fn throughput(buckets: &[Bucket], range: TimeRange) -> askama::Result
     let most = buckets.iter().map(|bucket| bucket.tally.ended()).max();
     let failed = buckets.iter().map(|bucket| bucket.tally.failed).max();
     let (end, strip_end) = (
-        axis::round_up(most.unwrap_or(0) as f64),
-        axis::round_up(failed.unwrap_or(0) as f64),
+        chart::round_up(most.unwrap_or(0) as f64),
+        chart::round_up(failed.unwrap_or(0) as f64),
     );
     let starts: Vec<_> = buckets.iter().map(|bucket| bucket.starts_at).collect();
     let figure = ThroughputFigure {
@@ -61,7 +59,7 @@ pub(crate) fn throughput(buckets: &[Bucket], range: TimeRange) -> askama::Result
         strip_scale: short(strip_end),
         bars: bars(buckets, end, range, &sum),
         strip: (sum.failed > 0).then(|| strip(buckets, strip_end, range)),
-        times: axis::times(&starts, range),
+        times: chart::times(&starts, range),
         by: row_length(buckets.len(), range),
         rows: chart_rows(buckets, range),
         sum,
@@ -143,7 +141,7 @@ fn hits(buckets: &[Bucket], step: f64, height: f64, range: TimeRange) -> String 
         let tally = &bucket.tally;
         let title = format!(
             "{}: {} finished, {} retried, {} failed",
-            axis::moment(bucket.starts_at, range),
+            chart::moment(bucket.starts_at, range),
             count(tally.finished),
             count(retried(tally)),
             count(tally.failed)
@@ -158,8 +156,8 @@ pub(crate) fn between(buckets: &[Bucket], range: TimeRange) -> String {
     match (buckets.first(), buckets.last()) {
         (Some(first), Some(last)) => format!(
             "between {} and {}",
-            axis::moment(first.starts_at, range),
-            axis::moment(last.starts_at, range)
+            chart::moment(first.starts_at, range),
+            chart::moment(last.starts_at, range)
         ),
         _ => String::new(),
     }

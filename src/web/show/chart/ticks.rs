@@ -1,6 +1,6 @@
 //! The last ticks of a recurring task, as small marks.
 
-use crate::web::show::markup::{Markup, escaped};
+use crate::web::show::{Markup, escaped};
 
 /// What became of the job of a tick.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

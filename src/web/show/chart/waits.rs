@@ -1,12 +1,10 @@
 //! How long jobs waited in each bucket of time.
 
 use crate::history::{Bucket, Histogram, TimeRange};
-use crate::web::show::chart::axis::{self, LogScale};
-use crate::web::show::chart::rows::{ChartRow, chart_rows, row_length};
-use crate::web::show::chart::svg::{PathData, grid, hit, number, picture};
-use crate::web::show::filters;
-use crate::web::show::markup::Markup;
-use crate::web::show::times::duration;
+use crate::web::show::chart::{
+    self, ChartRow, LogScale, PathData, chart_rows, grid, hit, number, picture, row_length,
+};
+use crate::web::show::{Markup, duration, filters};
 use askama::Template;
 use std::time::Duration;
 
@@ -54,9 +52,9 @@ pub(crate) fn waits(
         p50: all.quantile(0.5),
         p99: all.quantile(0.99),
         promise,
-        scale: scale.lines().into_iter().map(axis::power).collect(),
+        scale: scale.lines().into_iter().map(chart::power).collect(),
         curves: curves(buckets, range, promised, scale, name),
-        times: axis::times(&starts, range),
+        times: chart::times(&starts, range),
         by: row_length(buckets.len(), range),
         rows: chart_rows(buckets, range),
     };
@@ -115,7 +113,7 @@ fn curves(
 }
 
 fn title(bucket: &Bucket, range: TimeRange) -> String {
-    let at = axis::moment(bucket.starts_at, range);
+    let at = chart::moment(bucket.starts_at, range);
     let wait = &bucket.tally.wait;
     match (seconds(wait, 0.5), seconds(wait, 0.99)) {
         (Some(p50), Some(p99)) => {

@@ -1,14 +1,15 @@
-//! The pages that are open, and what is sent to them.
+//! Live updates: one thread renders what viewers have open, once for all of them, and sends what has
+//! changed. Nothing runs while no page is open.
 
 use crate::clock;
-use crate::web::access::viewer::Proof;
-use crate::web::live::fragments::{Fragment, changed};
-use crate::web::live::topic::Topic;
+use crate::web::access::viewer::{Proof, Role};
 use axum::body::Bytes;
-use std::collections::HashMap;
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc;
+
+// --- The pages that are open, and what is sent to them ---
 
 /// The most open pages.
 const VIEWERS: usize = 256;
@@ -201,6 +202,149 @@ impl Hub {
     }
 }
 
+// --- The parts of a page that are kept up to date: its elements with `data-live="name"` ---
+
+/// An element of a page.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Fragment {
+    pub(crate) name: String,
+    /// The whole element.
+    pub(crate) html: String,
+}
+
+const MARK: &str = " data-live=\"";
+
+/// Returns the fragments of a page that this program has rendered: every element is closed, and `<`
+/// occurs in tags only. An element within another fragment is a part of that one.
+pub(crate) fn of_page(html: &str) -> Vec<Fragment> {
+    let mut fragments = Vec::new();
+    let mut from = 0;
+    while let Some(found) = html.get(from..).and_then(|rest| rest.find(MARK)) {
+        let mark = from + found;
+        let element = html[..mark]
+            .rfind('<')
+            .and_then(|start| Some((start, end_of_element(html, start)?)));
+        let name = html[mark + MARK.len()..].split('"').next();
+        let (Some((start, end)), Some(name)) = (element, name) else {
+            break;
+        };
+        fragments.push(Fragment {
+            name: name.to_owned(),
+            html: html[start..end].to_owned(),
+        });
+        from = end;
+    }
+    fragments
+}
+
+/// Returns the end of the element that starts at `start`.
+fn end_of_element(html: &str, start: usize) -> Option<usize> {
+    let name: &str = html.get(start + 1..)?;
+    let length = name.find(|c: char| !c.is_ascii_alphanumeric())?;
+    let name = &name[..length];
+    let (opens, closes) = (format!("<{name}"), format!("</{name}>"));
+    let mut depth = 0_usize;
+    let mut at = start;
+    loop {
+        let next = at + html.get(at..)?.find('<')?;
+        let rest = &html[next..];
+        if rest.starts_with(&closes) {
+            depth = depth.checked_sub(1)?;
+            if depth == 0 {
+                return Some(next + closes.len());
+            }
+        } else if let Some(after) = rest.strip_prefix(&opens)
+            && after.starts_with([' ', '>', '\n', '\t'])
+        {
+            depth += 1;
+        }
+        at = next + 1;
+    }
+}
+
+/// Returns those of `new` that are not the same in `old`.
+pub(crate) fn changed<'n>(old: &[Fragment], new: &'n [Fragment]) -> Vec<&'n Fragment> {
+    let is_new = |fragment: &&Fragment| !old.contains(fragment);
+    new.iter().filter(is_new).collect()
+}
+
+// --- What viewers have open: the same for all who see the same ---
+
+/// A page as viewers of one role see it.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct Topic {
+    /// The place of the database in the list of the site.
+    pub(crate) database: usize,
+    /// Path and query.
+    pub(crate) address: String,
+    pub(crate) role: Role,
+}
+
+// --- What pages showed last, for the time in which the database is away ---
+
+/// The most pages that are kept.
+const PAGES: usize = 64;
+
+/// The most bytes of one.
+const BYTES: usize = 256 * 1024;
+
+/// How long a page is kept.
+const KEPT: Duration = Duration::from_secs(3600);
+
+/// A page is not stored again within this time.
+const FRESH: Duration = Duration::from_secs(2);
+
+/// Between these, `base.html` has the content of a page.
+const START: &str = "<!--page-->";
+const END: &str = "<!--/page-->";
+
+/// The content of a page, and when it was read.
+#[derive(Debug, Clone)]
+pub(crate) struct SeenPage {
+    pub(crate) at: Instant,
+    pub(crate) content: Arc<str>,
+}
+
+/// The last content of pages, the newest last.
+#[derive(Debug, Default)]
+pub(crate) struct SeenPages(Mutex<VecDeque<(Topic, SeenPage)>>);
+
+impl SeenPages {
+    /// Keeps the content of a page.
+    pub(crate) fn keep(&self, topic: &Topic, html: &str, now: Instant) {
+        let content = html
+            .split_once(START)
+            .and_then(|(_, rest)| rest.split_once(END));
+        let Some((content, _)) = content.filter(|(content, _)| content.len() <= BYTES) else {
+            return;
+        };
+        let mut pages = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = pages.iter().position(|(other, _)| other == topic);
+        if let Some(known) = known {
+            let is_fresh = |page: &SeenPage| now.saturating_duration_since(page.at) < FRESH;
+            if pages.get(known).is_some_and(|(_, page)| is_fresh(page)) {
+                return;
+            }
+            pages.remove(known);
+        }
+        if pages.len() >= PAGES {
+            pages.pop_front();
+        }
+        let page = SeenPage {
+            at: now,
+            content: content.into(),
+        };
+        pages.push_back((topic.clone(), page));
+    }
+
+    /// Returns what a page showed last.
+    pub(crate) fn get(&self, topic: &Topic, now: Instant) -> Option<SeenPage> {
+        let pages = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let (_, page) = pages.iter().find(|(other, _)| other == topic)?;
+        (now.saturating_duration_since(page.at) < KEPT).then(|| page.clone())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -311,5 +455,106 @@ mod tests {
         hub.stop();
         assert!(valid.is_closed() && !hub.wait_for_viewers());
         assert!(hub.open(topic("/"), Proof::Local).is_none());
+    }
+}
+
+#[cfg(test)]
+mod fragments_tests {
+    use super::*;
+
+    #[test]
+    fn fragments_are_whole_elements() {
+        let html = "<body data-live-from=\"/live\"><p class=\"asof\" data-live=\"frame/asof\">14:32</p>\
+             <section data-live=\"a\"><section><p>one</p></section><sections></sections> two</section>\
+             <div>no</div><section\n data-live=\"b\">three</section></body>";
+        let fragments = of_page(html);
+        let names: Vec<&str> = fragments.iter().map(|f| f.name.as_str()).collect();
+        assert_eq!(names, ["frame/asof", "a", "b"]);
+        assert_eq!(
+            fragments[0].html,
+            "<p class=\"asof\" data-live=\"frame/asof\">14:32</p>"
+        );
+        assert!(fragments[1].html.starts_with("<section data-live=\"a\">"));
+        assert!(fragments[1].html.ends_with("</sections> two</section>"));
+        assert!(fragments[2].html.ends_with("three</section>"));
+    }
+
+    #[test]
+    fn what_is_within_a_fragment_is_a_part_of_it() {
+        let html = "<div data-live=\"a\">1<p data-live=\"b\">2</p></div><p data-live=\"c\">3</p>";
+        let names: Vec<String> = of_page(html).into_iter().map(|f| f.name).collect();
+        assert_eq!(names, ["a", "c"]);
+    }
+
+    #[test]
+    fn what_is_not_closed_is_left_out() {
+        for html in [
+            "",
+            "<p data-live=\"a\">",
+            "<p data-live=\"",
+            " data-live=\"a\"",
+            "</p data-live=\"a\">",
+        ] {
+            assert_eq!(of_page(html), [], "{html}");
+        }
+    }
+
+    #[test]
+    fn only_what_changed_is_sent() {
+        let page = |one: &str| {
+            of_page(&format!(
+                "<p data-live=\"a\">{one}</p><p data-live=\"b\">2</p>"
+            ))
+        };
+        let (old, new) = (page("1"), page("3"));
+        assert_eq!(changed(&old, &old), [] as [&Fragment; 0]);
+        assert_eq!(changed(&old, &new), [&new[0]]);
+        assert_eq!(changed(&[], &new).len(), 2);
+    }
+}
+
+#[cfg(test)]
+mod seen_tests {
+    use super::*;
+    use crate::clock;
+    use crate::web::access::viewer::Role;
+
+    fn topic(address: &str) -> Topic {
+        Topic {
+            database: 0,
+            address: address.to_owned(),
+            role: Role::Viewer,
+        }
+    }
+
+    #[test]
+    fn the_newest_pages_are_kept() {
+        let (seen, start) = (SeenPages::default(), clock::instant());
+        let page = |text: &str| format!("<html>{START}{text}{END}</html>");
+        for number in 0..=PAGES {
+            seen.keep(&topic(&number.to_string()), &page("old"), start);
+        }
+        assert!(seen.get(&topic("0"), start).is_none());
+        let one = topic("1");
+        seen.keep(&one, &page("new"), start + FRESH / 2);
+        assert_eq!(&*seen.get(&one, start).unwrap().content, "old");
+        seen.keep(&one, &page("new"), start + FRESH);
+        assert_eq!(&*seen.get(&one, start + FRESH).unwrap().content, "new");
+        assert!(seen.get(&one, start + FRESH + KEPT).is_none());
+        let operator = Topic {
+            role: Role::Operator,
+            ..one
+        };
+        assert!(seen.get(&operator, start).is_none());
+    }
+
+    #[test]
+    fn what_is_no_page_or_too_large_is_not_kept() {
+        let (seen, now) = (SeenPages::default(), clock::instant());
+        let large = format!("{START}{}{END}", "x".repeat(BYTES + 1));
+        for html in ["", START, END, large.as_str()] {
+            seen.keep(&topic("/"), html, now);
+            assert!(seen.get(&topic("/"), now).is_none());
+        }
     }
 }

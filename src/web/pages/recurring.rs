@@ -1,19 +1,101 @@
-//! The rows of the table of recurring tasks.
+//! The recurring tasks.
 
+use crate::db::Conn;
 use crate::db::model::recurring::RecurringTaskRow;
-use crate::db::query::load::tasks::TickOfTask;
+use crate::db::query::load::fleet;
+use crate::db::query::load::tasks::{self, OverdueTask, TaskTotals, TickOfTask};
+use crate::error::{Doing as _, Result};
 use crate::recurring::schedule::Schedule;
 use crate::recurring::stored::Stored;
 use crate::recurring::tasks::deleted_at;
 use crate::recurring::time_zone::Zone;
 use crate::recurring::window::NEVER;
-use crate::web::pages::recurring::tasks_now::TasksNow;
+use crate::web::http::page_error::PageError;
+use crate::web::http::request::{self, Response};
+use crate::web::pages::queues::{actor, back, named};
+use crate::web::request::cx::Cx;
+use crate::web::request::panels::Panel;
+use crate::web::request::shell::Shell;
 use crate::web::show::chart::ticks::{TickMark, sums, ticks};
-use crate::web::show::markup::{Markup, escaped, state, verdict};
-use crate::web::show::numbers::{bounded, count, in_words};
-use crate::web::show::times::{ago, duration};
+use crate::web::show::{
+    Markup, ago, bounded, count, duration, escaped, filters, in_words, state, verdict,
+};
+use crate::web::site::Section;
+use askama::Template;
 use chrono::{DateTime, NaiveDateTime, TimeDelta, Utc};
 use std::collections::BTreeMap;
+
+#[derive(Template)]
+#[template(path = "recurring/page.html")]
+struct RecurringPage {
+    shell: Shell,
+    lead: Markup,
+    tasks: Panel<TaskPageLines>,
+}
+
+/// The tasks of a page.
+struct TaskPageLines {
+    lines: Vec<TaskLine>,
+    next_hour: Vec<NextHour>,
+    /// The address of the next page; empty if there is none.
+    next: String,
+    is_first: bool,
+}
+
+/// Shows the recurring tasks.
+pub(crate) fn show(cx: &mut Cx<'_>) -> Result<Response, PageError> {
+    let after = cx
+        .query()
+        .get("after")
+        .unwrap_or_default()
+        .replace('\0', "");
+    let now = cx.panel("the recurring tasks", |conn| TasksNow::read(conn, &after));
+    let page = RecurringPage {
+        lead: lead(now.ready()),
+        tasks: now.map(|now| TaskPageLines {
+            lines: of(&now),
+            next_hour: next_hour(&now),
+            next: match now.tasks.iter().map(|task| task.key.as_str()).max() {
+                Some(last) if now.is_more => request::with_query("/recurring", &[("after", last)]),
+                _ => String::new(),
+            },
+            is_first: after.is_empty(),
+        }),
+        shell: cx.shell("Recurring", Section::Recurring)?,
+    };
+    cx.render(&page)
+}
+
+// --- Runs, pauses and resumes recurring tasks ---
+
+/// Enqueues a job of a task at once.
+pub(crate) fn run(cx: &mut Cx<'_>) -> Result<Response, PageError> {
+    let (key, actor) = (cx.param("key").to_owned(), actor(cx));
+    let job = cx.write(|conn| actor.run_task(conn, &key))?;
+    let message = format!("Enqueued job {} of {}.", count(job), named(&key));
+    Ok(back(cx, &message))
+}
+
+/// Pauses a task.
+pub(crate) fn pause(cx: &mut Cx<'_>) -> Result<Response, PageError> {
+    let (key, actor) = (cx.param("key").to_owned(), actor(cx));
+    cx.write(|conn| actor.pause_task(conn, &key))?;
+    let message = format!(
+        "Paused {}. Ticks are skipped until it is resumed.",
+        named(&key)
+    );
+    Ok(back(cx, &message))
+}
+
+/// Resumes a task.
+pub(crate) fn resume(cx: &mut Cx<'_>) -> Result<Response, PageError> {
+    let (key, actor) = (cx.param("key").to_owned(), actor(cx));
+    cx.write(|conn| actor.resume_task(conn, &key))?;
+    let message = format!("Resumed {}: it goes on with its next tick.", named(&key));
+    Ok(back(cx, &message))
+}
+
+// --- The rows of the table of recurring tasks ---
 
 /// A task in the table.
 #[derive(Debug, Clone)]
@@ -284,4 +366,50 @@ pub(crate) fn lead(now: Option<&TasksNow>) -> Markup {
         many => format!("{} schedulers run.", in_words(many)),
     };
     Markup::trusted(format!("{tasks} {schedulers}"))
+}
+
+// --- The tasks of one page, as one look at the tables ---
+
+/// The tasks on one page.
+const PAGE: i64 = 100;
+
+/// In seconds. A task that has been due for longer is not being fired.
+const LATE: u32 = 60;
+
+/// The tasks of one page, with their last ticks.
+#[derive(Debug)]
+pub(crate) struct TasksNow {
+    pub(crate) tasks: Vec<RecurringTaskRow>,
+    pub(crate) ticks: Vec<TickOfTask>,
+    pub(crate) overdue: Vec<OverdueTask>,
+    pub(crate) totals: TaskTotals,
+    /// How many schedulers have had a heartbeat within 60 s.
+    pub(crate) schedulers: usize,
+    pub(crate) is_more: bool,
+}
+
+impl TasksNow {
+    /// Reads the tasks after this key.
+    pub(crate) fn read(conn: &mut Conn<'_>, after: &str) -> Result<Self> {
+        let doing = "look at the recurring tasks";
+        let mut page = tasks::page(conn, after, PAGE).doing(doing)?;
+        let most = usize::try_from(PAGE).unwrap_or(usize::MAX);
+        let is_more = page.len() > most;
+        page.truncate(most);
+        let keys: Vec<&str> = page.iter().map(|task| task.key.as_str()).collect();
+        let ticks = tasks::ticks(conn, &keys, 10).doing(doing)?;
+        let processes = fleet::processes(conn).doing(doing)?;
+        let schedulers = processes.iter().filter(|process| {
+            let is_of_windlass = !process.metadata["windlass"].is_null();
+            process.kind == "Scheduler" && is_of_windlass && process.heartbeat_seconds <= 60.0
+        });
+        Ok(TasksNow {
+            ticks,
+            overdue: tasks::overdue(conn, LATE, PAGE).doing(doing)?,
+            totals: tasks::totals(conn).doing(doing)?,
+            schedulers: schedulers.count(),
+            tasks: page,
+            is_more,
+        })
+    }
 }

@@ -1,4 +1,0 @@
-//! Who changed what.
-
-pub(crate) mod list;
-pub(crate) mod rows;

@@ -1,4 +1,0 @@
-//! Failed jobs, grouped by what their failures have in common.
-
-pub(crate) mod groups;
-pub(crate) mod list;
