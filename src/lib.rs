@@ -13,28 +13,31 @@ pub use crate::admin::queues::{
     clear_limit, limits, processes, queues, set_limit, set_rails_option,
 };
 pub use crate::admin::secrets::{PublicTask, task_info_by_token};
+pub use crate::audit::{AuditEntry, AuditLog};
 #[cfg(feature = "config")]
 pub use crate::config::combinations::ConnectionBudget;
 pub use crate::db::model::extras::On;
 pub use crate::db::table::claimed::Progress;
+pub use crate::event::Event;
 pub use crate::event::logging::Subscriber;
 pub use crate::flow::batch::{BatchStatus, EnqueuedBatch, ToNewJob};
 pub use crate::flow::graph::EnqueuedFlow;
 pub use crate::flow::inputs::Joined;
 pub use crate::flow::waits::emit;
-pub use crate::job::enqueued::PublicToken;
 pub use crate::job::new_job::enqueue_all;
 pub use crate::job::new_job::parents::{After, ToParent};
 pub use crate::job::policy::{Delivery, JobFailed, PropagationStyle};
-pub use crate::job::ruby;
 pub use crate::job::running::OnTimeout;
+pub use crate::job::{BatchId, Enqueued, JobId, PublicToken, ruby};
 pub use crate::operation::start::{
     Operation, OperationCounts, OperationState, operation, operations,
 };
+pub use crate::operation::{OperationsRun, run_operations};
 pub use crate::process::base::health::{Health, HealthCheck};
 pub use crate::process::dispatcher::Dispatcher;
 pub use crate::process::scheduler::Scheduler;
 pub use crate::process::supervisor::Supervisor;
+pub use crate::recurring::{MissedTicks, Timing};
 pub use admin::batches::details::{BatchDetails, BatchFollower, FailedOfBatch, FollowerState};
 pub use admin::bulk::change::Change;
 pub use admin::classes::{pause_class, paused_classes, resume_class, strict_classes};
@@ -48,7 +51,6 @@ pub use admin::groups::{FailedGroup, FailedGroups, failed_groups};
 pub use admin::job_info::{JobKey, TaskInfo, TaskStatus, attempts, task_info};
 pub use admin::jobs::{BoundedCount, Jobs};
 pub use admin::queues::{clear_queue, pause_queue, queue_latency, queue_size, resume_queue};
-pub use audit::log::{AuditEntry, AuditLog};
 #[cfg(feature = "config")]
 pub use config::configuration::Config;
 #[cfg(feature = "config")]
@@ -83,7 +85,6 @@ pub use db::table::run_time::limits::RunTimeLimit;
 pub use db::table::semaphores::SemaphoreStatus;
 pub use diesel;
 pub use error::{EditRefusal, Error, Problem, Result, SchemaError};
-pub use event::events::Event;
 pub use event::hooks::{Hooks, ProcessInfo};
 pub use flow::batch::Batch;
 pub use flow::graph::Flow;
@@ -93,27 +94,22 @@ pub use job::around::{JobEnd, JobRan, Next};
 pub use job::class::Job;
 pub use job::concurrency::{Concurrency, LimitConflict, check_semaphores, semaphores};
 pub use job::context::Context;
-pub use job::enqueued::Enqueued;
 pub use job::error::{Interrupted, JobError, JobResult};
 pub use job::function::Function;
-pub use job::id::{BatchId, JobId};
 pub use job::new_job::NewJob;
 pub use job::policy::Policy;
 pub use job::policy::backoff::Backoff;
 pub use job::policy::quota::{Quota, QuotaStatus, quotas};
 pub use job::registry::Registry;
-pub use operation::run::{OperationsRun, run_operations};
 pub use operation::start::{NewOperation, Preview, stop_operation};
 pub use process::base::handle::{Handle, Stopped};
 pub use process::supervisor::children::Child;
 pub use process::worker::builder::Worker;
 pub use queue::QueueSelector;
-pub use recurring::missed::MissedTicks;
 pub use recurring::schedule::Schedule;
 pub use recurring::settings::RecurringSettings;
 pub use recurring::task::RecurringTask;
 pub use recurring::tasks::RecurringStatus;
-pub use recurring::timing::Timing;
 pub use recycle::Recycle;
 pub use retention::Retention;
 
@@ -124,7 +120,7 @@ compile_error!(
 );
 
 mod admin;
-mod audit;
+pub(crate) mod audit;
 #[cfg(feature = "bench")]
 mod bench;
 mod clock;
@@ -136,19 +132,19 @@ mod db;
 #[cfg_attr(not(feature = "postgres"), allow(dead_code))]
 mod deadline;
 mod error;
-mod event;
+pub(crate) mod event;
 mod flow;
 pub mod history;
-mod job;
+pub(crate) mod job;
 mod mutant;
-mod operation;
+pub(crate) mod operation;
 mod process;
 mod queue;
 pub mod recurring;
 mod recycle;
 mod retention;
 #[cfg(feature = "cli")]
-mod terminal;
+pub(crate) mod terminal;
 pub mod testing;
 #[cfg(feature = "web")]
 pub mod web;

@@ -11,7 +11,7 @@ use crate::laboratory::role::{ROLE, Role};
 use crate::laboratory::run::{BenchRun, Settings};
 use crate::laboratory::web::server;
 use crate::laboratory::{kinds, worker};
-use crate::terminal::output;
+use crate::terminal;
 use clap::{Parser as _, ValueEnum as _};
 use std::process::ExitCode;
 
@@ -31,12 +31,12 @@ pub fn main() -> ExitCode {
     let done = play().unwrap_or_else(|| {
         let line = match Line::try_parse() {
             Ok(line) => line,
-            Err(told) => return Ok(output::told(&told)),
+            Err(told) => return Ok(terminal::told(&told)),
         };
         let results = line.settings.run(&line.database)?;
-        Ok(output::show(&results, line.settings.json))
+        Ok(terminal::show(&results, line.settings.json))
     });
-    done.unwrap_or_else(|error| output::failed(&error))
+    done.unwrap_or_else(|error| terminal::failed(&error))
 }
 
 /// Plays the part that the program of a measurement gave to this process, if it did.
@@ -67,7 +67,7 @@ impl Settings {
             settings: self,
             is_postgres: Database::open(url)?.listens_by_notification(),
             places,
-            progress: output::ProgressReport::of_something(),
+            progress: terminal::ProgressReport::of_something(),
         };
         run.measure()
     }

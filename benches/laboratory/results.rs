@@ -2,8 +2,7 @@
 
 use crate::bench::command::number;
 use crate::laboratory::figures::Row;
-use crate::terminal::output::Report;
-use crate::terminal::table::{Column, Table};
+use crate::terminal::{Column, Report, Table};
 use serde::Serialize;
 
 /// All figures of a benchmark.

@@ -5,7 +5,7 @@ use crate::error::Result;
 use crate::laboratory::kind::Kind;
 use crate::laboratory::scale::ScaleOptions;
 use crate::laboratory::web::options::WebOptions;
-use crate::terminal::output;
+use crate::terminal;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -70,7 +70,7 @@ pub(crate) struct BenchRun {
     pub(crate) settings: Settings,
     pub(crate) is_postgres: bool,
     pub(crate) places: Places,
-    pub(crate) progress: output::ProgressReport,
+    pub(crate) progress: terminal::ProgressReport,
 }
 
 impl BenchRun {

@@ -1,9 +1,8 @@
 //! The other process of a benchmark: a worker that reports its progress.
 
-use crate::clock;
 use crate::db::Database;
 use crate::error::Result;
-use crate::event::events::Event;
+use crate::event::Event;
 use crate::event::logging::Subscriber;
 use crate::job::class::Job as _;
 use crate::laboratory::counters;
@@ -11,7 +10,7 @@ use crate::laboratory::jobs::{self, Stamp};
 use crate::laboratory::role::Setup;
 use crate::process::dispatcher::Dispatcher;
 use crate::process::worker::builder::Worker;
-use crate::terminal::output;
+use crate::{clock, terminal};
 use crossbeam_channel::{Receiver, Sender, never, select, unbounded};
 use serde::{Deserialize, Serialize};
 use std::io::{BufRead as _, BufReader};
@@ -173,7 +172,7 @@ fn report(
 
 pub(crate) fn tell(told: &Told) {
     if let Ok(line) = serde_json::to_string(told) {
-        output::line(&line);
+        terminal::line(&line);
     }
 }
 

@@ -9,9 +9,9 @@ use crate::db::table::attempts::{self, Attempt};
 use crate::db::table::job_logs::{self, JobLog};
 use crate::db::{AsConn, Conn, own};
 use crate::error::{Doing, Result};
+use crate::job::JobId;
 #[cfg(feature = "web")]
 use crate::job::arguments::unlisted;
-use crate::job::id::JobId;
 use chrono::{DateTime, NaiveDateTime, Utc};
 use serde_json::Value;
 use std::collections::BTreeMap;

@@ -6,7 +6,7 @@ use crate::db::transition::operate::edit::{self, EditOutcome, NewArguments};
 use crate::db::transition::operators::{AuditEffect, AuditTrail};
 use crate::db::{AsConn, own};
 use crate::error::{EditRefusal, Error, Result};
-use crate::job::id::JobId;
+use crate::job::JobId;
 use crate::job::new_job::NewJob;
 use crate::job::redact::HIDDEN;
 use crate::job::registry::Registry;

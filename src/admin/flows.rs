@@ -8,7 +8,7 @@ use crate::db::query::flows::nodes::{
 };
 use crate::db::{AsConn, Conn, own};
 use crate::error::{Doing as _, Error, Result};
-use crate::job::id::{BatchId, JobId};
+use crate::job::{BatchId, JobId};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;

@@ -10,7 +10,7 @@ use crate::db::table::failed::{self, FailureRow};
 use crate::db::transition::operate::{self, AtMostOnce, RetrySpread};
 use crate::db::{AsConn, Conn, own};
 use crate::error::{Doing, Error, Result};
-use crate::job::id::JobId;
+use crate::job::JobId;
 use chrono::{DateTime, NaiveDateTime, Utc};
 use diesel::QueryResult;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};

@@ -7,7 +7,7 @@ use crate::db::table::claimed::Progress;
 use crate::db::table::results;
 use crate::db::{AsConn, Conn, Database, Refusal, own};
 use crate::error::{Doing, Error, Result};
-use crate::job::id::JobId;
+use crate::job::JobId;
 use chrono::{DateTime, NaiveDateTime, Utc};
 use serde::de::DeserializeOwned;
 use serde_json::Value;

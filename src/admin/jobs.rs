@@ -8,7 +8,7 @@ use crate::db::transition::operate::{self, RetriedJobs};
 use crate::db::transition::operators::{AuditEffect, AuditTrail};
 use crate::db::{AsConn, Conn, own};
 use crate::error::{Doing, Result};
-use crate::job::id::{BatchId, JobId};
+use crate::job::{BatchId, JobId};
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 

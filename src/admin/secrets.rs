@@ -9,7 +9,7 @@ use crate::db::table::claimed::Progress;
 use crate::db::table::{classes, public_tokens};
 use crate::db::{AsConn, Conn, own};
 use crate::error::{Doing, Result};
-use crate::job::enqueued::digest;
+use crate::job::digest;
 use crate::job::redact::{self, HIDDEN, SecretTexts};
 use chrono::{DateTime, Utc};
 use diesel::QueryResult;

@@ -4,8 +4,7 @@ use crate::bench::figures::{Rounds, Summary};
 use crate::bench::kinds::{Amounts, Kind};
 use crate::bench::place::{Places, version};
 use crate::error::Result;
-use crate::terminal::output::{ProgressReport, Report};
-use crate::terminal::table::{Column, Table};
+use crate::terminal::{Column, ProgressReport, Report, Table};
 use clap::ValueEnum as _;
 use serde::Serialize;
 

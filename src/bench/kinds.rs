@@ -4,7 +4,7 @@ use crate::bench::figures::{Figure, quantile};
 use crate::clock;
 use crate::db::{Database, DbConnection};
 use crate::error::{Error, Result};
-use crate::event::events::Event;
+use crate::event::Event;
 use crate::event::logging::Subscriber;
 use crate::job::class::Job;
 use crate::job::context::Context;

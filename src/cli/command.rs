@@ -17,7 +17,7 @@ use crate::cli::{done, select};
 use crate::db::Database;
 use crate::error::{Error, Result};
 use crate::job::registry::Registry;
-use crate::terminal::output;
+use crate::terminal;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -87,12 +87,12 @@ impl Command {
     pub(crate) fn run(&self, at: &At<'_>) -> Result<ExitCode, CommandError> {
         match self {
             Command::Migrate(migrate) => {
-                Ok(output::show(&migrate.run(&at.database()?)?, migrate.json))
+                Ok(terminal::show(&migrate.run(&at.database()?)?, migrate.json))
             }
             Command::Migrations(migrate::Migrations::Copy(copy)) => copied(copy, at),
             Command::Check(check) => {
                 let checked = check.run(at.url(), at.registry)?;
-                let shown = output::show(&checked, check.json);
+                let shown = terminal::show(&checked, check.json);
                 let is_fine = checked.is_fine();
                 Ok(if is_fine { shown } else { ExitCode::FAILURE })
             }
@@ -102,7 +102,7 @@ impl Command {
             Command::Top(top) => Ok(top.run(&at.database()?.read_only())?),
             Command::Explain(explain) => {
                 let database = at.database()?.read_only();
-                Ok(output::show(&explain.run(&database)?, explain.json))
+                Ok(terminal::show(&explain.run(&database)?, explain.json))
             }
             Command::Queues(command) => command.show(&at.database()?),
             Command::Classes(command) => command.show(&at.database()?),
@@ -111,17 +111,17 @@ impl Command {
             Command::Flows(command) => Ok(command.show(&at.database()?)?),
             Command::Operations(command) => command.show(&at.database()?),
             Command::Audit(command) => command.show(&at.database()?),
-            Command::Quotas(quotas) => Ok(output::show(
+            Command::Quotas(quotas) => Ok(terminal::show(
                 &quotas.run(&at.database()?.read_only())?,
                 quotas.json,
             )),
-            Command::Processes(processes) => Ok(output::show(
+            Command::Processes(processes) => Ok(terminal::show(
                 &processes.run(&at.database()?.read_only())?,
                 processes.json,
             )),
             Command::Enqueue(enqueue) => {
                 let done = enqueue.run(&at.database()?, at.registry)?;
-                Ok(output::show(&done, enqueue.json))
+                Ok(terminal::show(&done, enqueue.json))
             }
             Command::Events(command) => command.show(&at.database()?),
             Command::Jobs(command) => jobs(command, &at.database()?, at.registry),
@@ -152,12 +152,12 @@ fn copied(copy: &migrate::Copy, at: &At<'_>) -> Result<ExitCode, CommandError> {
         Some(dialect) => dialect,
         None => migrate::dialect_of(&at.database()?),
     };
-    Ok(output::show(&copy.run(dialect)?, copy.json))
+    Ok(terminal::show(&copy.run(dialect)?, copy.json))
 }
 
 /// Shows the result of a change. Returns 1 if not all of the named jobs could be changed.
 fn changed(done: &done::Done, how: &select::How) -> ExitCode {
-    output::show_and_end(done, how.json, done.code())
+    terminal::show_and_end(done, how.json, done.code())
 }
 
 fn jobs(
@@ -169,12 +169,12 @@ fn jobs(
         Cancel, Discard, Edit, List, Move, Priority, Reschedule, Show, Tag, Untag,
     };
     Ok(match command {
-        List(list) => output::show(&list.run(&db.clone().read_only())?, list.json),
-        Show(show) => output::show(&show.run(&db.clone().read_only())?, show.json),
+        List(list) => terminal::show(&list.run(&db.clone().read_only())?, list.json),
+        Show(show) => terminal::show(&show.run(&db.clone().read_only())?, show.json),
         Cancel(cancel) => changed(&cancel.run(db)?, &cancel.how),
         Discard(discard) => changed(&discard.run(db)?, &discard.how),
         Reschedule(reschedule) => changed(&reschedule.run(db)?, &reschedule.how),
-        Edit(edit) => output::show(&edit.run(db, registry)?, edit.json),
+        Edit(edit) => terminal::show(&edit.run(db, registry)?, edit.json),
         Priority(priority) => changed(&priority.run(db)?, &priority.how),
         Move(moved) => changed(&moved.run(db)?, &moved.how),
         Tag(tag) => changed(&tag.add(db)?, &tag.how),
@@ -185,8 +185,8 @@ fn jobs(
 fn failed(command: &failed::FailedCommand, db: &Database) -> Result<ExitCode, CommandError> {
     use failed::FailedCommand::{Discard, Groups, List, Retry};
     Ok(match command {
-        List(list) => output::show(&list.run(&db.clone().read_only())?, list.json),
-        Groups(groups) => output::show(&groups.run(&db.clone().read_only())?, groups.json),
+        List(list) => terminal::show(&list.run(&db.clone().read_only())?, list.json),
+        Groups(groups) => terminal::show(&groups.run(&db.clone().read_only())?, groups.json),
         Retry(retry) => changed(&retry.run(db)?, &retry.how),
         Discard(discard) => changed(&discard.run(db)?, &discard.how),
     })
@@ -201,15 +201,15 @@ fn recurring(
         Add, Change, History, List, Next, Pause, Remove, Resume, Run,
     };
     Ok(match command {
-        List(list) => output::show(&list.run(&db.clone().read_only())?, list.json),
-        Next(next) => output::show(&next.run(&db.clone().read_only())?, next.json),
-        History(history) => output::show(&history.run(&db.clone().read_only())?, history.json),
-        Add(add) => output::show(&add.run(db, registry)?, add.json),
-        Change(change) => output::show(&change.run(db, registry)?, change.json),
-        Remove(remove) => output::show(&remove.run(db)?, remove.json),
-        Run(run) => output::show(&run.run(db)?, run.json),
-        Pause(pause) => output::show(&pause.run(db)?, pause.json),
-        Resume(resume) => output::show(&resume.run(db)?, resume.json),
+        List(list) => terminal::show(&list.run(&db.clone().read_only())?, list.json),
+        Next(next) => terminal::show(&next.run(&db.clone().read_only())?, next.json),
+        History(history) => terminal::show(&history.run(&db.clone().read_only())?, history.json),
+        Add(add) => terminal::show(&add.run(db, registry)?, add.json),
+        Change(change) => terminal::show(&change.run(db, registry)?, change.json),
+        Remove(remove) => terminal::show(&remove.run(db)?, remove.json),
+        Run(run) => terminal::show(&run.run(db)?, run.json),
+        Pause(pause) => terminal::show(&pause.run(db)?, pause.json),
+        Resume(resume) => terminal::show(&resume.run(db)?, resume.json),
     })
 }
 
@@ -231,7 +231,7 @@ impl Completions {
     pub(crate) fn run(&self, program: &mut clap::Command) -> ExitCode {
         let mut text = Vec::new();
         clap_complete::generate(self.shell, program, "windlass", &mut text);
-        output::print(&text)
+        terminal::print(&text)
     }
 }
 
@@ -251,7 +251,7 @@ impl Man {
     pub(crate) fn run(&self, program: clap::Command) -> ExitCode {
         match write(program, &self.directory) {
             Ok(()) => ExitCode::SUCCESS,
-            Err(error) => output::failed(&error),
+            Err(error) => terminal::failed(&error),
         }
     }
 }

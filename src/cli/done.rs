@@ -6,8 +6,7 @@ use crate::cli::listed::name;
 use crate::clock;
 use crate::db::model::state::JobState;
 use crate::db::query::jobs::JobCount;
-use crate::terminal::output::Report;
-use crate::terminal::table::{Column, Table, printable};
+use crate::terminal::{Column, Report, Table, printable};
 use serde::Serialize;
 use std::time::Duration;
 

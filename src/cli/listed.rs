@@ -8,8 +8,7 @@ use crate::db::query::jobs::JobSummary;
 use crate::db::{DbConnection, own};
 use crate::error::{Doing as _, Result};
 use crate::history::QueueRate;
-use crate::terminal::output::Report;
-use crate::terminal::table::{Column, Table, printable};
+use crate::terminal::{Column, Report, Table, printable};
 use serde::Serialize;
 use std::time::Duration;
 

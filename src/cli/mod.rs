@@ -1,7 +1,7 @@
 //! The program `windlass`, and its commands for use in your own program.
 //!
 //! Each command is a file with three parts: its arguments (a struct of `clap`), its work (`run`,
-//! which prints nothing) and its output (a [`Report`](crate::terminal::output::Report), as text or
+//! which prints nothing) and its output (a [`Report`](crate::terminal::Report), as text or
 //! as JSON).
 
 pub(crate) mod command;

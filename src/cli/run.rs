@@ -8,7 +8,7 @@ use crate::cli::mount::{At, DatabaseOption};
 use crate::db::Database;
 use crate::job::registry::Registry;
 use crate::recurring::time_zone::RulesVersion;
-use crate::terminal::output;
+use crate::terminal;
 use clap::error::ErrorKind;
 use clap::{CommandFactory as _, Parser as _};
 use std::process::ExitCode;
@@ -86,8 +86,8 @@ impl At<'_> {
     /// Reports why a command failed.
     fn end(&self, result: Result<ExitCode, CommandError>) -> ExitCode {
         result.unwrap_or_else(|failure| match failure {
-            CommandError::Usage(kind, message) => output::told(&self.usage(kind, message)),
-            CommandError::Error(error) => output::failed(&error),
+            CommandError::Usage(kind, message) => terminal::told(&self.usage(kind, message)),
+            CommandError::Error(error) => terminal::failed(&error),
         })
     }
 
@@ -148,7 +148,7 @@ enum Top {
 
 #[cfg(feature = "bench")]
 fn benchmark(bench: &Bench, at: &At<'_>) -> Result<ExitCode, CommandError> {
-    Ok(output::show(&bench.run(&at.any_url()?)?, bench.json))
+    Ok(terminal::show(&bench.run(&at.any_url()?)?, bench.json))
 }
 
 /// Runs the program `windlass` with the arguments of this process.
@@ -158,7 +158,7 @@ fn benchmark(bench: &Bench, at: &At<'_>) -> Result<ExitCode, CommandError> {
 pub fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
-        Err(told) => return output::told(&told),
+        Err(told) => return terminal::told(&told),
     };
     let at = At::own(&cli.address);
     let command = match &cli.command {
@@ -168,7 +168,7 @@ pub fn main() -> ExitCode {
         Top::Completions(completions) => return completions.run(&mut Cli::command()),
         Top::Man(man) => return man.run(Cli::command()),
     };
-    output::log_to_stderr(if command.is_service() {
+    terminal::log_to_stderr(if command.is_service() {
         log::LevelFilter::Info
     } else {
         log::LevelFilter::Warn

@@ -9,9 +9,9 @@ use crate::cli::words::SaidBy;
 use crate::db::schema::migrate;
 use crate::db::{AsConn as _, Database, DbConnection};
 use crate::error::{Error, Result};
-use crate::job::id::{BatchId, JobId};
+use crate::job::{BatchId, JobId};
 use crate::operation::start::NewOperation;
-use crate::terminal::output::{self, ProgressReport};
+use crate::terminal::{self, ProgressReport};
 use chrono::{DateTime, Utc};
 use clap::error::ErrorKind;
 use serde_json::Value;
@@ -278,7 +278,7 @@ impl How {
         }
         let count = jobs.count(connection)?;
         let done = deed.done;
-        match output::ask(&format!(
+        match terminal::ask(&format!(
             "{} will be {done}. Continue?",
             plural(count, "job")
         )) {

@@ -3,7 +3,7 @@
 use crate::admin::explain::words::age;
 use crate::clock;
 use crate::db::model::audit::{Actor, Via};
-use crate::terminal::table::printable;
+use crate::terminal::printable;
 use chrono::{DateTime, Utc};
 use std::time::Duration;
 

@@ -14,10 +14,10 @@ use crate::event::hooks::Hooks;
 use crate::event::logging::Subscriber;
 use crate::job::registry::Registry;
 use crate::queue::check_name;
-use crate::recurring::task::RecurringTask;
-use crate::recurring::timing::Timing;
 #[cfg(feature = "cli")]
-use crate::recurring::window::TickTimes;
+use crate::recurring::TickTimes;
+use crate::recurring::Timing;
+use crate::recurring::task::RecurringTask;
 use crate::retention::Retention;
 use std::fmt;
 use std::path::PathBuf;

@@ -1,7 +1,7 @@
 //! One log line for each event.
 
 use crate::error::one_line;
-use crate::event::events::Event;
+use crate::event::Event;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;

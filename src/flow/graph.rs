@@ -7,7 +7,7 @@ use crate::db::transition::enqueue::whole;
 use crate::db::{AsConn, Conn, own};
 use crate::error::{Doing as _, Error, Result};
 use crate::flow::batch::{Batch, EnqueuedBatch, ToNewJob, insert};
-use crate::job::enqueued::Enqueued;
+use crate::job::Enqueued;
 use crate::job::new_job::parents::{check_parents, wrong_name};
 use crate::job::new_job::{NewJob, enqueue_each};
 use crate::job::unknown_parents::{name_unknown, refuse_unknown_of};

@@ -3,9 +3,9 @@
 use crate::db::AsConn;
 use crate::db::model::extras::FollowUpJob;
 use crate::error::Result;
+use crate::job::Enqueued;
 use crate::job::concurrency::Concurrency;
 use crate::job::context::Context;
-use crate::job::enqueued::Enqueued;
 use crate::job::error::{JobError, JobResult};
 use crate::job::new_job::NewJob;
 use crate::job::policy::Policy;

@@ -6,8 +6,8 @@ use crate::db::table::public_tokens::NewPublicToken;
 use crate::db::transition::enqueue::public_tokens;
 use crate::db::{Conn, Refusal};
 use crate::error::{Doing, Error, Result};
-use crate::job::enqueued::{Enqueued, PublicToken, digest};
 use crate::job::policy::quota::said;
+use crate::job::{Enqueued, PublicToken, digest};
 use std::collections::{BTreeMap, BTreeSet};
 
 // --- Enqueues jobs with public tokens ---

@@ -2,12 +2,10 @@
 
 use crate::db::model::recurring::RecurringTaskRow;
 use crate::error::Result;
-use crate::recurring::missed::MissedTicks;
 use crate::recurring::stored::Stored;
 use crate::recurring::task::RecurringTask;
 use crate::recurring::time_zone::Zone;
-use crate::recurring::timing::Timings;
-use crate::recurring::window::{NEVER, TickTimes};
+use crate::recurring::{MissedTicks, NEVER, TickTimes, Timings};
 use chrono::{NaiveDateTime, TimeDelta};
 use std::time::Duration;
 

@@ -1,7 +1,7 @@
 //! Which loops of a process are noticed when they hang, and which only wait.
 
 use crate::db::internal_tests::db::{TestDb, on_each_database};
-use crate::event::events::Event;
+use crate::event::Event;
 use crate::event::logging::Subscriber;
 use crate::job::registry::Registry;
 use crate::process::base::health::Loops;

@@ -6,7 +6,7 @@ use crate::bench::place::Places;
 use crate::db::conn::connection::AsConn;
 use crate::laboratory::command::{Line, play};
 use crate::laboratory::results::Results;
-use crate::terminal::output::Report;
+use crate::terminal::Report;
 use clap::Parser;
 use std::path::Path;
 

@@ -6,7 +6,7 @@ use crate::db::internal_tests::db::{TestDb, execute, on_each_database};
 use crate::db::model::state::JobState;
 use crate::db::query::filter::Filter;
 use crate::db::query::jobs;
-use crate::operation::turns::OperationTurns;
+use crate::operation::OperationTurns;
 use crate::{Change, Jobs, NewJob, OperationState};
 
 on_each_database!(

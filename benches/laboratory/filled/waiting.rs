@@ -3,8 +3,8 @@
 use crate::db::DbConnection;
 use crate::error::Result;
 use crate::flow::batch::Batch;
+use crate::job::JobId;
 use crate::job::concurrency::Concurrency;
-use crate::job::id::JobId;
 use crate::job::new_job::{NewJob, enqueue_all};
 use crate::laboratory::filled::sizes::{self, Sizes};
 use crate::laboratory::run::BULK;

@@ -1,7 +1,7 @@
 //! Recurring tasks that are due in the same second, until the jobs of all are enqueued.
 
 use crate::error::{Doing as _, Error, Result};
-use crate::event::events::Event;
+use crate::event::Event;
 use crate::event::logging::Subscriber;
 use crate::laboratory::ceilings::{self, ACTION, some};
 use crate::laboratory::comparison::{Ceiling, Comparison, FigureValue};

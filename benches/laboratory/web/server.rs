@@ -4,14 +4,14 @@ use crate::db::Database;
 use crate::error::Result;
 use crate::laboratory::counters;
 use crate::laboratory::worker::{Cost, Told, lines, tell};
-use crate::terminal::output;
+use crate::terminal;
 use crate::web::server::Server;
 use std::process::ExitCode;
 use std::time::Duration;
 
 /// Serves until standard input ends, and reports its cost at each line of it.
 pub(crate) fn serve(slow: Option<Duration>, url: &str) -> Result<ExitCode> {
-    output::log_to_stderr(log::LevelFilter::Warn);
+    terminal::log_to_stderr(log::LevelFilter::Warn);
     counters::count_statements();
     counters::log_slower_than(slow);
     let server = Server::new(&Database::open(url)?)

@@ -6,7 +6,7 @@ use crate::db::query::batches::list::{self, FollowingJob};
 use crate::db::query::batches::walk::{self, Members};
 use crate::db::{AsConn, Conn, own};
 use crate::error::{Doing as _, Error, Result};
-use crate::job::id::{BatchId, JobId};
+use crate::job::{BatchId, JobId};
 use serde::Serialize;
 
 /// A batch, with what follows it.

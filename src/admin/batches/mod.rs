@@ -8,7 +8,7 @@ use crate::admin::jobs::{BoundedCount, Changed, Jobs};
 use crate::db::query::batches::list::{self, BatchesWanted, ListedBatch};
 use crate::db::{AsConn, own};
 use crate::error::{Doing as _, Result};
-use crate::job::id::BatchId;
+use crate::job::BatchId;
 use chrono::{DateTime, NaiveDateTime, Utc};
 use serde::Serialize;
 

@@ -283,7 +283,7 @@ impl Jobs {
         if self.filter.ids.as_ref().is_some_and(|ids| ids.len() > 1) {
             let batch = self
                 .clone()
-                .ids(jobs.iter().map(|id| crate::job::id::JobId(*id)));
+                .ids(jobs.iter().map(|id| crate::job::JobId(*id)));
             trail.filter_of_each(serde_json::to_string(&batch).unwrap_or_default());
         }
     }
@@ -368,7 +368,7 @@ impl Jobs {
 mod tests {
     use super::*;
     use crate::db::model::state::JobState;
-    use crate::job::id::JobId;
+    use crate::job::JobId;
 
     #[test]
     fn a_selection_comes_back_from_its_pairs() {

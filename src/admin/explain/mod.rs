@@ -18,8 +18,8 @@ use crate::db::table::flows::waits::{self, AwaitedEvent};
 use crate::db::table::run_time::limits;
 use crate::db::{AsConn, Conn, own};
 use crate::error::{Doing, Result};
-use crate::job::id::{BatchId, JobId};
 use crate::job::policy::{Delivery, Policy};
+use crate::job::{BatchId, JobId};
 use chrono::{DateTime, NaiveDateTime, Utc};
 use diesel::QueryResult;
 

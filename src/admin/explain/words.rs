@@ -5,7 +5,7 @@ use crate::admin::explain::{Explanation, NotRetried, Reason};
 use crate::admin::job_info::TaskStatus;
 use crate::clock;
 use crate::db::query::explain::MOST;
-use crate::job::id::JobId;
+use crate::job::JobId;
 use crate::job::policy::Delivery;
 use chrono::{DateTime, Utc};
 use std::time::Duration;

@@ -11,9 +11,8 @@ use crate::cli::select::{Background, How, Scope, Selection, connect};
 use crate::cli::words::time;
 use crate::db::Database;
 use crate::error::Result;
-use crate::job::id::BatchId;
-use crate::terminal::output::{self, Report};
-use crate::terminal::table::{Column, Table, printable};
+use crate::job::BatchId;
+use crate::terminal::{self, Column, Report, Table, printable};
 use serde::Serialize;
 use std::process::ExitCode;
 
@@ -30,15 +29,15 @@ impl BatchesCommand {
     pub(crate) fn show(&self, db: &Database) -> Result<ExitCode, CommandError> {
         let reading = db.clone().read_only();
         Ok(match self {
-            BatchesCommand::List(list) => output::show(&list.run(&reading)?, list.json),
-            BatchesCommand::Show(show) => output::show(&show.run(&reading)?, show.json),
+            BatchesCommand::List(list) => terminal::show(&list.run(&reading)?, list.json),
+            BatchesCommand::Show(show) => terminal::show(&show.run(&reading)?, show.json),
             BatchesCommand::Cancel(cancel) => {
                 let done = cancel.run(db)?;
-                output::show_and_end(&done, cancel.how.json, done.code())
+                terminal::show_and_end(&done, cancel.how.json, done.code())
             }
             BatchesCommand::Retry(retry) => {
                 let done = retry.run(db)?;
-                output::show_and_end(&done, retry.how.json, done.code())
+                terminal::show_and_end(&done, retry.how.json, done.code())
             }
         })
     }

@@ -13,7 +13,7 @@ use crate::error::{Error, Problem, Result};
 use crate::job::registry::Registry;
 use crate::recurring::settings::RecurringSettings;
 use crate::recurring::time_zone::RulesVersion;
-use crate::terminal::output::Report;
+use crate::terminal::Report;
 use serde::Serialize;
 
 /// Check the configuration

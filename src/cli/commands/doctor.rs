@@ -4,8 +4,7 @@ use crate::admin::doctor::scope::{Finding, Verdict};
 use crate::db::Database;
 use crate::db::query::doctor::FIRST;
 use crate::error::Result;
-use crate::terminal::output::{self, Report, has_colors};
-use crate::terminal::table::{Column, Table};
+use crate::terminal::{self, Column, Report, Table, has_colors};
 use serde::Serialize;
 use std::process::ExitCode;
 
@@ -52,7 +51,7 @@ impl Doctor {
         };
         let code = if verdict >= least { WRONG } else { 0 };
         let found = Findings { verdict, findings };
-        Ok(output::show_and_end(&found, self.json, code))
+        Ok(terminal::show_and_end(&found, self.json, code))
     }
 }
 

@@ -9,12 +9,12 @@ use crate::db::model::new_row::{EnqueueOutcome, OnConflict, UniqueScope};
 use crate::db::query::explain::{self, RubyProcesses};
 use crate::db::{Database, DbConnection, own};
 use crate::error::{Doing as _, Result};
-use crate::job::id::JobId;
+use crate::job::JobId;
 use crate::job::new_job::NewJob;
 use crate::job::policy::backoff::Backoff;
 use crate::job::policy::{Delivery, Policy};
 use crate::job::registry::Registry;
-use crate::terminal::output::{self, Report};
+use crate::terminal::{self, Report};
 use chrono::{DateTime, Utc};
 use clap::ValueEnum;
 use clap::error::ErrorKind;
@@ -126,7 +126,7 @@ impl Enqueue {
             _ => None,
         };
         if let Some(warning) = &warning {
-            output::warn(&format!("job {}: {warning}", done.id));
+            terminal::warn(&format!("job {}: {warning}", done.id));
         }
         let may_be_unique = self.unique.unique_id.is_some() || registry.is_some();
         Ok(EnqueueResult {

@@ -9,8 +9,7 @@ use crate::cli::select::{Background, How, Selection, Which, connect, tagged, wit
 use crate::cli::words::time;
 use crate::db::{Database, DbConnection};
 use crate::error::{Error, Result};
-use crate::terminal::output::Report;
-use crate::terminal::table::{Column, Table, printable};
+use crate::terminal::{Column, Report, Table, printable};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use std::ops::ControlFlow;
 use std::sync::Arc;

@@ -6,9 +6,8 @@ use crate::cli::select::{self, connect};
 use crate::db::Database;
 use crate::error::Result;
 use crate::flow::waits;
-use crate::job::id::{BatchId, JobId};
-use crate::terminal::output::{self, Report};
-use crate::terminal::table::printable;
+use crate::job::{BatchId, JobId};
+use crate::terminal::{self, Report, printable};
 use serde::Serialize;
 use std::process::ExitCode;
 
@@ -22,7 +21,7 @@ impl FlowsCommand {
     pub(crate) fn show(&self, db: &Database) -> Result<ExitCode> {
         let FlowsCommand::Show(show) = self;
         let flow = show.run(&db.clone().read_only())?;
-        Ok(output::show(&flow, show.json))
+        Ok(terminal::show(&flow, show.json))
     }
 }
 
@@ -102,7 +101,7 @@ pub(crate) enum EventsCommand {
 impl EventsCommand {
     pub(crate) fn show(&self, database: &Database) -> Result<ExitCode, CommandError> {
         match self {
-            EventsCommand::Emit(emit) => Ok(output::show(&emit.run(database)?, emit.json)),
+            EventsCommand::Emit(emit) => Ok(terminal::show(&emit.run(database)?, emit.json)),
         }
     }
 }

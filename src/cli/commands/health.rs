@@ -7,8 +7,7 @@ use crate::db::query::presence::{self, Presence, WantedPresence};
 use crate::db::{Database, own};
 use crate::error::{Doing as _, Error, Result};
 use crate::process::base::registration::hostname;
-use crate::terminal::output::{self, Report};
-use crate::terminal::table::printable;
+use crate::terminal::{self, Report, printable};
 use serde::Serialize;
 use std::io::{Read as _, Write as _};
 use std::net::{TcpStream, ToSocketAddrs as _};
@@ -87,7 +86,7 @@ impl HealthCommand {
             }
         };
         let code = u8::from(!diagnosis.healthy);
-        Ok(output::show_and_end(&diagnosis, self.json, code))
+        Ok(terminal::show_and_end(&diagnosis, self.json, code))
     }
 
     fn wanted(&self) -> WantedProcess {

@@ -8,7 +8,7 @@ use crate::db::schema::beside_rails::RailsOption;
 use crate::db::schema::compare;
 use crate::db::schema::migrations::{self, Copied, CopyOutcome};
 use crate::error::Result;
-use crate::terminal::output::Report;
+use crate::terminal::Report;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::PathBuf;

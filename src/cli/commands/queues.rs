@@ -13,8 +13,7 @@ use crate::db::query::status::QueueStatus;
 use crate::db::{Database, DbConnection, own};
 use crate::error::{Doing as _, Result};
 use crate::job::policy::quota::{self, QuotaStatus};
-use crate::terminal::output::{self, Report};
-use crate::terminal::table::{Column, Table, printable};
+use crate::terminal::{self, Column, Report, Table, printable};
 use serde::Serialize;
 use std::process::ExitCode;
 
@@ -32,13 +31,13 @@ impl QueuesCommand {
     pub(crate) fn show(&self, db: &Database) -> Result<ExitCode, CommandError> {
         Ok(match self {
             QueuesCommand::List(list) => {
-                output::show(&list.run(&db.clone().read_only())?, list.json)
+                terminal::show(&list.run(&db.clone().read_only())?, list.json)
             }
             QueuesCommand::Show(show) => {
-                output::show(&show.run(&db.clone().read_only())?, show.json)
+                terminal::show(&show.run(&db.clone().read_only())?, show.json)
             }
-            QueuesCommand::Pause(pause) => output::show(&pause.run(db)?, pause.json),
-            QueuesCommand::Resume(resume) => output::show(&resume.run(db)?, resume.json),
+            QueuesCommand::Pause(pause) => terminal::show(&pause.run(db)?, pause.json),
+            QueuesCommand::Resume(resume) => terminal::show(&resume.run(db)?, resume.json),
             QueuesCommand::Clear(clear) => {
                 let deed = Deed {
                     done: "discarded",
@@ -54,7 +53,7 @@ impl QueuesCommand {
                     })
                 };
                 let done = clear.how.run_by(db, &jobs, true, deed, clear_it)?;
-                output::show_and_end(&done, clear.how.json, done.code())
+                terminal::show_and_end(&done, clear.how.json, done.code())
             }
         })
     }

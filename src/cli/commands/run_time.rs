@@ -10,8 +10,7 @@ use crate::db::table::run_time::class_pauses::PausedClass;
 use crate::db::table::run_time::limits::RunTimeLimit;
 use crate::db::{Database, DbConnection, own};
 use crate::error::{Doing as _, Result};
-use crate::terminal::output::{self, Report};
-use crate::terminal::table::printable;
+use crate::terminal::{self, Report, printable};
 use serde::Serialize;
 use std::process::ExitCode;
 
@@ -30,11 +29,11 @@ impl ClassesCommand {
     pub(crate) fn show(&self, db: &Database) -> Result<ExitCode, CommandError> {
         Ok(match self {
             ClassesCommand::List(list) => {
-                output::show(&list.run(&db.clone().read_only())?, list.json)
+                terminal::show(&list.run(&db.clone().read_only())?, list.json)
             }
-            ClassesCommand::Pause(pause) => output::show(&pause.run(db)?, pause.json),
-            ClassesCommand::Resume(resume) => output::show(&resume.run(db)?, resume.json),
-            ClassesCommand::Strict(strict) => output::show(&strict.run(db)?, strict.json),
+            ClassesCommand::Pause(pause) => terminal::show(&pause.run(db)?, pause.json),
+            ClassesCommand::Resume(resume) => terminal::show(&resume.run(db)?, resume.json),
+            ClassesCommand::Strict(strict) => terminal::show(&strict.run(db)?, strict.json),
         })
     }
 }
@@ -218,10 +217,10 @@ impl LimitsCommand {
     pub(crate) fn show(&self, db: &Database) -> Result<ExitCode, CommandError> {
         Ok(match self {
             LimitsCommand::List(list) => {
-                output::show(&list.run(&db.clone().read_only())?, list.json)
+                terminal::show(&list.run(&db.clone().read_only())?, list.json)
             }
-            LimitsCommand::Set(set) => output::show(&set.run(db)?, set.json),
-            LimitsCommand::Clear(clear) => output::show(&clear.run(db)?, clear.json),
+            LimitsCommand::Set(set) => terminal::show(&set.run(db)?, set.json),
+            LimitsCommand::Clear(clear) => terminal::show(&clear.run(db)?, clear.json),
         })
     }
 }

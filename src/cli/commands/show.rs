@@ -9,9 +9,8 @@ use crate::db::Database;
 use crate::db::table::attempts::Attempt;
 use crate::db::table::job_logs::JobLog;
 use crate::error::{Error, Result};
-use crate::job::id::JobId;
-use crate::terminal::output::Report;
-use crate::terminal::table::printable;
+use crate::job::JobId;
+use crate::terminal::{Report, printable};
 use chrono::{DateTime, Utc};
 use serde_json::Value;
 

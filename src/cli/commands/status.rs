@@ -10,8 +10,7 @@ use crate::db::table::run_time::class_pauses::PausedClass;
 use crate::db::{AsConn as _, Database};
 use crate::error::Result;
 use crate::history::QueueRate;
-use crate::terminal::output::{self, Report};
-use crate::terminal::table::{Column, Table, printable};
+use crate::terminal::{self, Column, Report, Table, printable};
 use serde::Serialize;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -61,18 +60,18 @@ pub(crate) struct Overview {
 impl Status {
     pub(crate) fn show(&self, database: &Database) -> Result<ExitCode> {
         if !self.watch {
-            return Ok(output::show(&self.run(database)?, self.json));
+            return Ok(terminal::show(&self.run(database)?, self.json));
         }
         let mut looks = 0;
         loop {
             match self.run(database) {
                 Ok(seen) => {
-                    if let Some(end) = output::show_again(&seen, self.json) {
+                    if let Some(end) = terminal::show_again(&seen, self.json) {
                         return Ok(end);
                     }
                 }
                 // The database may become available again; at the first read this is an error.
-                Err(error) if looks > 0 => drop(output::failed(&error)),
+                Err(error) if looks > 0 => drop(terminal::failed(&error)),
                 Err(error) => return Err(error),
             }
             looks += 1;

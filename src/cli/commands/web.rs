@@ -11,8 +11,7 @@ use crate::error::Result;
 use crate::process::base::parent::BROKEN;
 use crate::process::base::stop::Stop;
 use crate::process::base::{service, signals};
-use crate::terminal::output::{self, Report};
-use crate::terminal::table::{Column, Table, printable};
+use crate::terminal::{self, Column, Report, Table, printable};
 use crate::web::access::tokens;
 use crate::web::access::viewer::{Role, TokenLimits};
 use chrono::NaiveDateTime;
@@ -186,11 +185,11 @@ pub(crate) enum TokensCommand {
 impl TokensCommand {
     pub(crate) fn show(&self, db: &Database) -> Result<ExitCode, CommandError> {
         Ok(match self {
-            TokensCommand::Add(add) => output::show(&add.run(db)?, add.json),
+            TokensCommand::Add(add) => terminal::show(&add.run(db)?, add.json),
             TokensCommand::List(list) => {
-                output::show(&list.run(&db.clone().read_only())?, list.json)
+                terminal::show(&list.run(&db.clone().read_only())?, list.json)
             }
-            TokensCommand::Revoke(revoke) => output::show(&revoke.run(db)?, revoke.json),
+            TokensCommand::Revoke(revoke) => terminal::show(&revoke.run(db)?, revoke.json),
         })
     }
 }

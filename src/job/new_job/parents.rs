@@ -1,9 +1,8 @@
 //! What a job waits for before it runs: a time, other jobs, batches.
 
 use crate::db::model::extras::{Follows, On, Otherwise, Parent};
-use crate::job::enqueued::Enqueued;
-use crate::job::id::{BatchId, JobId};
 use crate::job::new_job::NewJob;
+use crate::job::{BatchId, Enqueued, JobId};
 use crate::queue::MAX_NAME;
 use std::collections::BTreeSet;
 use std::time::Duration;

@@ -7,7 +7,7 @@ mod time_limits;
 
 use crate::db::model::extras::{Extras, FollowUpJob, readable};
 use crate::db::model::new_row::{OnConflict, UniqueScope};
-use crate::job::id::JobId;
+use crate::job::JobId;
 use crate::job::policy::backoff::{Backoff, Expiry, RetryLimit};
 use crate::job::running::{GRACE, Limit, NEVER, OnTimeout, Span};
 use chrono::{DateTime, Utc};

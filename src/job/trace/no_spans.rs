@@ -3,8 +3,8 @@
 use crate::db::model::new_row::NewRow;
 use crate::db::model::outcome::Ending;
 use crate::error::Result;
+use crate::job::Enqueued;
 use crate::job::context::Run;
-use crate::job::enqueued::Enqueued;
 use crate::job::running::Live;
 
 pub(crate) fn send_one(

@@ -9,7 +9,7 @@ use crate::db::table::history::deltas::NumberedDelta;
 use crate::db::{Database, DbConnection, FileId, Refusal};
 use crate::deadline::Hurry;
 use crate::error::{Error, Result};
-use crate::event::events::Event;
+use crate::event::Event;
 use crate::event::logging::Subscriber;
 use crate::process::base::health::HealthState;
 use crate::process::base::liveness::Liveness;

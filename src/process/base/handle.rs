@@ -3,7 +3,7 @@
 use crate::clock;
 use crate::deadline::is_silent;
 use crate::error::{Error, Result};
-use crate::job::id::JobId;
+use crate::job::JobId;
 use crate::process::base::context::ProcessContext;
 use crate::process::base::health::{Health, RunningBeside};
 use crate::process::base::liveness::Liveness;

@@ -5,7 +5,7 @@ use crate::db::Precedence;
 use crate::db::table::processes::{self, HeartbeatReply};
 use crate::db::transition::prune;
 use crate::error::Result;
-use crate::event::events::Event;
+use crate::event::Event;
 use crate::process::base::context::ProcessContext;
 use crate::process::base::history::store;
 use crate::process::base::registration::{

@@ -4,7 +4,7 @@
 use crate::clock;
 use crate::db::Database;
 use crate::error::Result;
-use crate::event::events::Event;
+use crate::event::Event;
 use crate::event::hooks::Hooks;
 use crate::event::logging::Subscriber;
 use crate::process::base::context::ProcessContext;

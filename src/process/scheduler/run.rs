@@ -1,26 +1,23 @@
 //! A running scheduler: it declares its tasks and fires their ticks.
 
-use crate::db::transition::schedule;
-use crate::db::{LockWait, with_lock_wait};
-
 use crate::clock;
 use crate::db::model::recurring::{
     self, Definition, DueTick, Fired, Firing, RecurringTaskRow, Scheduled,
 };
 use crate::db::table::recurring_tasks;
-use crate::db::transition::fire;
+use crate::db::transition::{fire, schedule};
+use crate::db::{LockWait, with_lock_wait};
 use crate::error::{Error, Result};
-use crate::event::events::Event;
-use crate::job::id::JobId;
+use crate::event::Event;
+use crate::job::JobId;
 use crate::process::base::context::ProcessContext;
 use crate::process::base::session::Session;
 use crate::process::base::stop::Stop;
-use crate::recurring::plan;
 use crate::recurring::stored::Stored;
 use crate::recurring::task::RecurringTask;
 use crate::recurring::tasks::{next_or_failed, refusal};
 use crate::recurring::time_zone::Zone;
-use crate::recurring::timing::Timings;
+use crate::recurring::{Timings, plan};
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::time::{Duration, Instant};

@@ -5,7 +5,7 @@
 
 use crate::clock::{self, RetryDelay};
 use crate::error::{Error, Result};
-use crate::event::events::Event;
+use crate::event::Event;
 use crate::event::logging::Subscriber;
 use crate::process::base::handle::Handle;
 use crate::process::base::parent::{

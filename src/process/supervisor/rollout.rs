@@ -3,7 +3,7 @@
 
 use crate::clock;
 use crate::db::transition::prune;
-use crate::event::events::Event;
+use crate::event::Event;
 use crate::event::logging::Subscriber;
 use crate::process::base::session::Session;
 use crate::process::supervisor::children::ChildProcess;

@@ -2,7 +2,7 @@
 //! threads, and recovers the claims of dead processes.
 
 use crate::clock;
-use crate::event::events::Event;
+use crate::event::Event;
 use crate::event::logging::Subscriber;
 use crate::process::base::context::ProcessContext;
 use crate::process::base::handle::{Handle, ProcessEnd};

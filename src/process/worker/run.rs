@@ -1,8 +1,8 @@
 //! The threads of a worker: how they start and how they end.
 
 use crate::error::Result;
-use crate::event::events::Event;
-use crate::job::id::JobId;
+use crate::event::Event;
+use crate::job::JobId;
 use crate::job::registry::Registry;
 use crate::process::base::context::ProcessContext;
 use crate::process::base::handle::ProcessEnd;

@@ -5,7 +5,7 @@ use crate::db::model::new_row::EnqueueOutcome;
 use crate::db::query::pages::job_lines::{self, SentJob};
 use crate::db::transition::enqueue;
 use crate::error::{Doing as _, Error, Result};
-use crate::job::enqueued::Enqueued;
+use crate::job::Enqueued;
 use crate::job::new_job::{NewJob, enqueue_all};
 use crate::web::access::viewer::TokenLimits;
 use crate::web::api::job_request::{JobRequest, wrong};

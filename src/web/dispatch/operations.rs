@@ -6,7 +6,7 @@
 use crate::clock;
 use crate::db::{Database, own};
 use crate::error::{Doing as _, Result};
-use crate::operation::turns::{OperationTurns, pause_after};
+use crate::operation::{OperationTurns, pause_after};
 use crate::process::base::stop;
 use crate::web::reads::connections::ChangeConnection;
 use crate::web::site::Site;

@@ -1,6 +1,6 @@
 //! Who changed what.
 
-use crate::audit::log::{AuditEntry, AuditLog};
+use crate::audit::{AuditEntry, AuditLog};
 use crate::db::Conn;
 use crate::db::model::audit::AuditAction;
 use crate::error::Result;

@@ -166,7 +166,7 @@ pub(crate) fn in_words(range: TimeRange) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::job::id::JobId;
+    use crate::job::JobId;
 
     #[test]
     fn values_of_one_name_are_together() {

@@ -13,7 +13,7 @@ use crate::db::query::load::fleet::{FleetProcess, HeldJob};
 use crate::db::query::load::totals::{CappedCount, StateTotals};
 use crate::db::table::claimed::{Note, Progress};
 use crate::db::table::pauses::PauseOfQueue;
-use crate::job::id::JobId;
+use crate::job::JobId;
 use chrono::{NaiveDate, NaiveDateTime, TimeDelta};
 use serde_json::json;
 use std::time::{Duration, Instant};

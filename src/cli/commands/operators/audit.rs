@@ -1,15 +1,14 @@
 //! `windlass audit ...`.
 
 use crate::admin::jobs::Jobs;
-use crate::audit::log::{AuditEntry, AuditLog};
+use crate::audit::{AuditEntry, AuditLog};
 use crate::cli::config::CommandError;
 use crate::cli::select::{self, connect};
 use crate::cli::words::time;
 use crate::clock;
 use crate::db::{Database, DbConnection};
 use crate::error::Result;
-use crate::terminal::output::{self, Report};
-use crate::terminal::table::{Column, Table, printable};
+use crate::terminal::{self, Column, Report, Table, printable};
 use chrono::{DateTime, Utc};
 use serde::Serialize;
 use std::collections::BTreeSet;
@@ -26,7 +25,7 @@ pub(crate) enum AuditCommand {
 impl AuditCommand {
     pub(crate) fn show(&self, db: &Database) -> Result<ExitCode, CommandError> {
         Ok(match self {
-            AuditCommand::List(list) => output::show(&list.run(db)?, list.json),
+            AuditCommand::List(list) => terminal::show(&list.run(db)?, list.json),
             AuditCommand::Tail(tail) => tail.run(db)?,
         })
     }
@@ -275,7 +274,7 @@ impl TailAudit {
         } else {
             line(entry)
         };
-        output::print_line(&text)
+        terminal::print_line(&text)
     }
 }
 

@@ -6,8 +6,7 @@ use crate::cli::words::{SaidBy, time};
 use crate::db::{Database, DbConnection};
 use crate::error::{Error, Result};
 use crate::operation::start::{self, Operation, OperationState};
-use crate::terminal::output::{self, Report};
-use crate::terminal::table::{Column, Table, printable};
+use crate::terminal::{self, Column, Report, Table, printable};
 use serde::Serialize;
 use std::process::ExitCode;
 
@@ -23,11 +22,11 @@ impl OperationsCommand {
     pub(crate) fn show(&self, db: &Database) -> Result<ExitCode, CommandError> {
         let reading = db.clone().read_only();
         Ok(match self {
-            OperationsCommand::List(list) => output::show(&list.run(&reading)?, list.json),
-            OperationsCommand::Show(show) => output::show(&show.run(&reading)?, show.json),
+            OperationsCommand::List(list) => terminal::show(&list.run(&reading)?, list.json),
+            OperationsCommand::Show(show) => terminal::show(&show.run(&reading)?, show.json),
             OperationsCommand::Stop(stop) => {
                 let stopped = stop.run(db)?;
-                output::show_and_end(&stopped, stop.json, u8::from(!stopped.stopped))
+                terminal::show_and_end(&stopped, stop.json, u8::from(!stopped.stopped))
             }
         })
     }

@@ -9,10 +9,9 @@ use crate::cli::select::connect;
 use crate::cli::words::{SaidBy, jitter, time, undeclared};
 use crate::db::Database;
 use crate::error::Result;
-use crate::job::id::JobId;
+use crate::job::JobId;
 use crate::recurring::tasks::{self, RecurringStatus};
-use crate::terminal::output::Report;
-use crate::terminal::table::{Column, Table, printable};
+use crate::terminal::{Column, Report, Table, printable};
 use serde::Serialize;
 
 /// Look at the recurring tasks; add, change, run, pause, resume or remove one

@@ -2,8 +2,8 @@
 
 use crate::db::model::claim::{Claimed, NextJobs};
 use crate::db::table::claimed;
-use crate::event::events::Event;
-use crate::job::id::JobId;
+use crate::event::Event;
+use crate::job::JobId;
 use crate::process::base::registration::Registration;
 use crate::process::base::session::Session;
 use crate::process::worker::claim::class_filter::SharedClasses;

@@ -1,7 +1,7 @@
 //! Stops a worker from claiming while it is quiet, and while it is being recycled.
 
 use crate::clock;
-use crate::event::events::Event;
+use crate::event::Event;
 use crate::event::logging::Subscriber;
 use crate::process::base::dispatching::RefusedJobs;
 use crate::process::base::session::Session;

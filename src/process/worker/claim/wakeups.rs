@@ -3,7 +3,7 @@
 use crate::clock::RetryDelay;
 use crate::db::conn::listening::{self, Listener};
 use crate::db::table::processes;
-use crate::event::events::Event;
+use crate::event::Event;
 use crate::process::base::context::ProcessContext;
 use crate::process::base::heartbeat::Heartbeat;
 use crate::process::base::session::Session;

@@ -1,6 +1,6 @@
 //! Shows what a change of a batch affects, and asks.
 
-use crate::job::id::BatchId;
+use crate::job::BatchId;
 use crate::operation::start::Preview;
 use crate::web::http::page_error::PageError;
 use crate::web::http::request::Response;

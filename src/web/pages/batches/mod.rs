@@ -6,7 +6,7 @@ pub(crate) mod one;
 use crate::admin::batches::{BatchFilter, batches};
 use crate::admin::bulk::change::Change;
 use crate::admin::jobs::Jobs;
-use crate::job::id::BatchId;
+use crate::job::BatchId;
 use crate::operation::start::Preview;
 use crate::web::http::page_error::PageError;
 use crate::web::http::request::{self, Response};

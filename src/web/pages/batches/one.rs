@@ -8,7 +8,7 @@ use crate::admin::job_info::TaskStatus;
 use crate::admin::jobs::BoundedCount;
 use crate::db::query::batches::list::{self, ListedBatch};
 use crate::error::Doing as _;
-use crate::job::id::BatchId;
+use crate::job::BatchId;
 use crate::web::http::page_error::PageError;
 use crate::web::http::request::Response;
 use crate::web::pages::jobs::filters::STATES;

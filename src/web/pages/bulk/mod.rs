@@ -9,7 +9,7 @@ use crate::db::Conn;
 use crate::db::model::state::JobState;
 use crate::db::query::pages::job_search::JobSearch;
 use crate::db::query::pages::job_window::ListPlace;
-use crate::job::id::{BatchId, JobId};
+use crate::job::{BatchId, JobId};
 use crate::web::http::page_error::PageError;
 use crate::web::http::request::Pairs;
 use crate::web::pages::jobs::filters::{JobFilters, When, name_of};

@@ -465,7 +465,8 @@ fn shape(class: &str) -> String {
 mod tests {
     use super::*;
     use crate::admin::flows::{FlowEdge, FlowGraph, FlowId, FlowNode};
-    use crate::job::id::{BatchId, JobId};
+    use crate::job::BatchId;
+    use crate::job::JobId;
 
     fn node(number: i64) -> FlowNode {
         let is_batch = number % 5 == 0;

@@ -6,7 +6,7 @@ mod layers;
 use crate::admin::flows::{FlowGraph, FlowId};
 use crate::db::Conn;
 use crate::error::{Error, Result};
-use crate::job::id::{BatchId, JobId};
+use crate::job::{BatchId, JobId};
 use crate::web::http::page_error::PageError;
 use crate::web::http::request::Response;
 use crate::web::pages::batches::one::no_such_batch;

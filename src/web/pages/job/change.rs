@@ -2,7 +2,7 @@
 
 use crate::admin::bulk::change::Change;
 use crate::admin::jobs::{Changed, Jobs};
-use crate::job::id::JobId;
+use crate::job::JobId;
 use crate::queue::check_name;
 use crate::web::http::page_error::PageError;
 use crate::web::http::request::{self, Response};

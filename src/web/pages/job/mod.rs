@@ -12,7 +12,7 @@ use crate::admin::timeline::{BarKind, BarPart, EntryKind, Timeline, TimelineEntr
 use crate::db::Conn;
 use crate::db::query::pages::job_lines::{self, JobFacts};
 use crate::error::{Doing as _, Result};
-use crate::job::id::JobId;
+use crate::job::JobId;
 use crate::job::policy::Delivery;
 use crate::web::http::page_error::PageError;
 use crate::web::http::request::Response;
