@@ -4,11 +4,11 @@ use crate::db::conn::address::{self, without_secrets};
 use crate::db::conn::connection::Conn;
 use crate::db::conn::owned::{self, ConnectionKind, DbConnection, STATEMENT};
 #[cfg(feature = "postgres")]
-use crate::db::conn::pooling::advice::is_advised;
-#[cfg(feature = "postgres")]
 use crate::db::conn::pooling::pooler::Pooler;
 #[cfg(feature = "postgres")]
-use crate::db::conn::pooling::recognise::{PREFER_INDEXES, PoolerAddress, with_defaults};
+use crate::db::conn::pooling::recognise::{
+    PREFER_INDEXES, PoolerAddress, is_advised, with_defaults,
+};
 #[cfg(feature = "postgres")]
 use crate::db::conn::postgres::{self, local};
 #[cfg(feature = "sqlite")]

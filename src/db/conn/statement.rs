@@ -6,7 +6,7 @@ use crate::db::conn::connection::Conn;
 use crate::db::conn::connection::alone;
 use crate::db::conn::dialect::Dialect;
 #[cfg(feature = "postgres")]
-use crate::db::conn::pooling::advice::advised;
+use crate::db::conn::pooling::recognise::advised;
 #[cfg(feature = "postgres")]
 use diesel::pg::Pg as First;
 #[cfg(not(feature = "sqlite"))]

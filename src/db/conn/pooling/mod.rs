@@ -8,8 +8,6 @@
 //! - its settings are [local](recognise::LocalSettings) to each transaction, and come with its BEGIN;
 //! - it listens on a direct address, or polls.
 
-#[cfg(feature = "postgres")]
-pub(crate) mod advice;
 #[cfg_attr(
     not(feature = "postgres"),
     allow(dead_code, reason = "SQLite has no poolers")
