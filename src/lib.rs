@@ -16,6 +16,7 @@ pub use crate::admin::secrets::{PublicTask, task_info_by_token};
 pub use crate::audit::{AuditEntry, AuditLog};
 #[cfg(feature = "config")]
 pub use crate::config::combinations::ConnectionBudget;
+pub use crate::db::model::decision::JobState;
 pub use crate::db::model::extras::On;
 pub use crate::db::table::claimed::Progress;
 pub use crate::event::Event;
@@ -71,7 +72,6 @@ pub use db::model::audit::{Actor, Via};
 pub use db::model::new_row::{EnqueueOutcome, OnConflict, UniqueScope};
 pub use db::model::outcome::AttemptOutcome;
 pub use db::model::recurring::Overlap;
-pub use db::model::state::JobState;
 pub use db::query::jobs::{JobCount, JobSummary};
 pub use db::query::status::{ProcessStatus, QueueStatus, RunStatus};
 pub use db::schema::beside_rails::RailsOption;

@@ -1,7 +1,7 @@
 //! Selecting jobs.
 
 use crate::db::model::audit::{Actor, AuditAction};
-use crate::db::model::state::JobState;
+use crate::db::model::decision::JobState;
 use crate::db::query::filter::Filter;
 use crate::db::query::jobs::{self, JobCount, JobSummary};
 use crate::db::transition::operate::{self, RetriedJobs};

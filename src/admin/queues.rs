@@ -3,7 +3,7 @@
 use crate::admin::bulk::change::Change;
 use crate::admin::jobs::{Changed, Jobs};
 use crate::db::model::audit::{Actor, AuditAction};
-use crate::db::model::state::JobState;
+use crate::db::model::decision::JobState;
 use crate::db::query::status::{self, ProcessStatus, QueueStatus};
 use crate::db::schema::beside_rails::RailsOption;
 use crate::db::schema::compare::Migrated;

@@ -4,7 +4,7 @@ use crate::admin::job_info::TaskStatus;
 use crate::admin::jobs::Changed;
 use crate::cli::listed::name;
 use crate::clock;
-use crate::db::model::state::JobState;
+use crate::db::model::decision::JobState;
 use crate::db::query::jobs::JobCount;
 use crate::terminal::{Column, Report, Table, printable};
 use serde::Serialize;

@@ -3,7 +3,7 @@
 use crate::admin::jobs::Jobs;
 use crate::admin::secrets::Secrets;
 use crate::cli::words;
-use crate::db::model::state::JobState;
+use crate::db::model::decision::JobState;
 use crate::db::query::jobs::JobSummary;
 use crate::db::{DbConnection, own};
 use crate::error::{Doing as _, Result};

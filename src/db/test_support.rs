@@ -11,7 +11,7 @@ use crate::db::conn::statement::Statement;
 #[cfg(feature = "sqlite")]
 use crate::db::conn::turns::Precedence;
 use crate::db::model::extras::MaybeBareArguments;
-use crate::db::model::wait_keys::waits_for_others_sql;
+use crate::db::model::new_row::waits_for_others_sql;
 use crate::db::schema::declared;
 use crate::db::table::ready;
 use crate::db::table::semaphores::DOES_NOT_WAIT;

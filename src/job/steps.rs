@@ -2,8 +2,8 @@
 //! happen exactly once.
 
 use crate::db::model::claim::ClaimOf;
+use crate::db::model::decision::{FinishedJob, KeySlots};
 use crate::db::model::outcome::{NewOutput, NewResult, ResultOf};
-use crate::db::model::state::{FinishedJob, KeySlots};
 use crate::db::table::jobs;
 use crate::db::table::steps::{self, StepState};
 use crate::db::transition::finish;

@@ -4,7 +4,7 @@ use crate::admin::bulk::change::Change;
 use crate::admin::groups::RetryRate;
 use crate::admin::jobs::{BoundedCount, Changed, Jobs};
 use crate::db::model::audit::Actor;
-use crate::db::model::state::JobState;
+use crate::db::model::decision::JobState;
 use crate::db::table::operators::operations::{self, NewOperationRow, OperationRow};
 use crate::db::transition::operators;
 use crate::db::{AsConn, own};

@@ -3,7 +3,7 @@
 use crate::admin::bulk::change::Change;
 use crate::admin::groups::RetryRate;
 use crate::admin::jobs::{Changed, Jobs};
-use crate::db::model::state::JobState;
+use crate::db::model::decision::JobState;
 use crate::db::query::batches::walk::{self as batch_walk, BatchWalk};
 use crate::db::query::jobs;
 use crate::db::table::recurring_tasks;

@@ -1,8 +1,8 @@
 //! Operations on recurring tasks: schedule, list, pause, run.
 
 use crate::db::model::audit::Actor;
+use crate::db::model::decision::JobState;
 use crate::db::model::recurring::{Definition, RecurringTaskRow, Scheduled};
-use crate::db::model::state::JobState;
 use crate::db::query::load::tasks;
 use crate::db::table::{recurring_executions, recurring_tasks};
 use crate::db::{AsConn, own};

@@ -3,8 +3,8 @@
 use crate::db::model::claim::{
     ClaimOf, ClaimQueues, ClaimRequest, Claimed, Claims, Fence, FinishedRow,
 };
+use crate::db::model::decision::{FinishedJob, KeySlots};
 use crate::db::model::outcome::{ClaimEnd, Ending, NewOutput, expired};
-use crate::db::model::state::{FinishedJob, KeySlots};
 use crate::db::table::processes::{self, NewProcess};
 use crate::db::table::run_time::class_pauses;
 use crate::db::table::{job_logs, jobs};

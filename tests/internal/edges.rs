@@ -7,10 +7,9 @@ use crate::db::internal_tests::interleavings::world::{World, limited, row, take}
 use crate::db::model::claim::{
     ClaimQueues, ClaimRequest, Claims, Cursor, EqualJobs, FinishedRow, NextJobs,
 };
-use crate::db::model::decision::Death;
+use crate::db::model::decision::{Death, KeySlots};
 use crate::db::model::new_row::{NewExpiry, NewRow, OnConflict};
 use crate::db::model::recurring::Definition;
-use crate::db::model::state::KeySlots;
 use crate::db::table::recurring_tasks;
 use crate::db::transition::operate::edit::{self, EditOutcome, NewArguments};
 use crate::db::transition::unique::{self, UnblockedPage};

@@ -5,10 +5,10 @@ use crate::db::internal_tests::db::{TestDb, on_each_database};
 use crate::db::internal_tests::interleavings::acts::{clear_finished, end, fail, retry};
 use crate::db::internal_tests::interleavings::world::{World, row, take};
 use crate::db::model::claim::{Fence, FinishedRow};
+use crate::db::model::decision::KeySlots;
 use crate::db::model::extras::{Follows, On, Otherwise, Parent};
 use crate::db::model::new_row::NewRow;
 use crate::db::model::outcome::{Ending, StepWait, WaitUntil, cancelled};
-use crate::db::model::state::KeySlots;
 use crate::db::transition::enqueue::connect;
 use crate::db::transition::{finish, promote};
 

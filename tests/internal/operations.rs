@@ -3,7 +3,7 @@
 use crate::db::conn::connection::AsConn;
 use crate::db::conn::dialect::IdRange;
 use crate::db::internal_tests::db::{TestDb, execute, on_each_database};
-use crate::db::model::state::JobState;
+use crate::db::model::decision::JobState;
 use crate::db::query::filter::Filter;
 use crate::db::query::jobs;
 use crate::operation::OperationTurns;

@@ -4,8 +4,7 @@ use crate::db::conn::connection::{AsConn, Conn};
 use crate::db::internal_tests::db::{TestDb, execute, on_each_database, texts};
 use crate::db::internal_tests::interleavings::world::{World, row};
 use crate::db::model::extras::{Follows, On, Otherwise, Parent};
-use crate::db::model::new_row::{NewLimit, NewRow};
-use crate::db::model::wait_keys::WAITS_FOR_EVENT;
+use crate::db::model::new_row::{NewLimit, NewRow, WAITS_FOR_EVENT};
 use crate::db::table::semaphores::{self, FreeSlots};
 #[cfg(feature = "postgres")]
 use crate::db::table::wanted_keys::BEGINNING;

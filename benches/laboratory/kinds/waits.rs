@@ -2,7 +2,7 @@
 
 use crate::bench::place::Place;
 use crate::db::AsConn as _;
-use crate::db::model::wait_keys::WAITS_FOR_EVENT;
+use crate::db::model::new_row::WAITS_FOR_EVENT;
 use crate::db::table::semaphores::NEVER_EXPIRES;
 use crate::error::{Doing as _, Result};
 use crate::flow::waits::emit;

@@ -5,7 +5,7 @@
 use crate::admin::bulk::BATCH;
 use crate::admin::jobs::{BoundedCount, Changed, Jobs};
 use crate::db::Conn;
-use crate::db::model::state::JobState;
+use crate::db::model::decision::JobState;
 use crate::db::query::batches::list;
 use crate::db::query::batches::walk::{BatchWalk, Members};
 use crate::db::query::filter::Filter;

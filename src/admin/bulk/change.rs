@@ -2,7 +2,7 @@
 
 use crate::admin::jobs::{Changed, Jobs};
 use crate::db::model::audit::AuditAction;
-use crate::db::model::state::JobState;
+use crate::db::model::decision::JobState;
 use crate::db::transition::operate::{self, AtMostOnce, RunTime};
 use crate::db::transition::operators::{AuditEffect, AuditTrail};
 use crate::db::{AsConn, Conn, own};

@@ -6,8 +6,8 @@ use crate::admin::bulk::change::Change;
 use crate::admin::jobs::{Changed, Jobs};
 use crate::db::conn::dialect::IdRange;
 use crate::db::model::audit::AuditAction;
+use crate::db::model::decision::JobState;
 use crate::db::model::extras::{MAX_LABEL, TagChange, is_label};
-use crate::db::model::state::JobState;
 use crate::db::query::filter::Filter;
 use crate::db::query::jobs;
 use crate::db::transition::operate::edit;
@@ -367,7 +367,7 @@ impl Jobs {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::db::model::state::JobState;
+    use crate::db::model::decision::JobState;
     use crate::job::JobId;
 
     #[test]

@@ -3,7 +3,7 @@
 use crate::admin::job_list::{Finder, FoundPage};
 use crate::clock;
 use crate::db::Conn;
-use crate::db::model::state::JobState;
+use crate::db::model::decision::JobState;
 use crate::db::query::pages::job_window::{self, FoundBy, KeyRange, ListPlace};
 use diesel::QueryResult;
 use std::time::Duration;

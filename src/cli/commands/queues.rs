@@ -7,7 +7,7 @@ use crate::cli::config::CommandError;
 use crate::cli::done::Deed;
 use crate::cli::select::{How, Scope, Selection, connect, with_progress};
 use crate::cli::words::SaidBy;
-use crate::db::model::state::JobState;
+use crate::db::model::decision::JobState;
 use crate::db::query::named::named;
 use crate::db::query::status::QueueStatus;
 use crate::db::{Database, DbConnection, own};

@@ -10,5 +10,3 @@ pub(crate) mod job_columns;
 pub(crate) mod new_row;
 pub(crate) mod outcome;
 pub(crate) mod recurring;
-pub(crate) mod state;
-pub(crate) mod wait_keys;

@@ -4,8 +4,7 @@
 use crate::db::conn::connection::{Conn, age};
 use crate::db::conn::dialect::Lossy;
 use crate::db::conn::statement::Statement;
-use crate::db::model::new_row::ORDERED;
-use crate::db::model::wait_keys::{UNIQUE_SUCCESSOR, waits_for_others};
+use crate::db::model::new_row::{ORDERED, UNIQUE_SUCCESSOR, waits_for_others};
 use crate::db::table::claimed::Note;
 use chrono::NaiveDateTime;
 use diesel::prelude::*;

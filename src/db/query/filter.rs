@@ -2,7 +2,7 @@
 
 use crate::db::conn::dialect::{Dialect, id_list, timestamp};
 use crate::db::conn::statement::Param;
-use crate::db::model::state::JobState;
+use crate::db::model::decision::JobState;
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 

@@ -3,9 +3,9 @@
 use crate::db::conn::connection::Conn;
 use crate::db::conn::dialect::Lossy;
 use crate::db::conn::statement::Statement;
+use crate::db::model::decision::JobState;
 use crate::db::model::extras::Extras;
 use crate::db::model::outcome;
-use crate::db::model::state::JobState;
 use crate::db::query::jobs;
 use crate::db::table::claimed::{Note, Progress};
 use crate::db::table::jobs::is_of_ruby;

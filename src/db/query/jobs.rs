@@ -3,8 +3,8 @@
 use crate::db::conn::connection::Conn;
 use crate::db::conn::dialect::{Id, IdRange};
 use crate::db::conn::statement::Statement;
+use crate::db::model::decision::JobState;
 use crate::db::model::extras::Extras;
-use crate::db::model::state::JobState;
 use crate::db::query::filter::{Filter, conditions, joined};
 use crate::db::table::failed::FailureRow;
 use chrono::{DateTime, NaiveDateTime, Utc};

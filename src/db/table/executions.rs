@@ -3,7 +3,7 @@
 use crate::db::conn::connection::Conn;
 use crate::db::conn::dialect::{id_list, job_ids};
 use crate::db::conn::statement::Statement;
-use crate::db::model::state::JobState;
+use crate::db::model::decision::JobState;
 use crate::db::table::{ready, scheduled};
 use diesel::prelude::*;
 

@@ -15,7 +15,7 @@
 use crate::db::conn::connection::Conn;
 use crate::db::conn::dialect::Dialect;
 use crate::db::conn::statement::Statement;
-use crate::db::model::wait_keys::waits_for_others_sql;
+use crate::db::model::new_row::waits_for_others_sql;
 use crate::db::table::run_time::limits;
 use crate::db::table::wanted_keys::{
     PromotionRequest, is_requested_after, key_list, request_promotion,

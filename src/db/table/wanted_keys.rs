@@ -6,7 +6,7 @@
 use crate::db::conn::connection::Conn;
 use crate::db::conn::dialect::{Dialect, Id, MaybeLossy, id_list};
 use crate::db::conn::statement::Statement;
-use crate::db::model::wait_keys::waits_for_others;
+use crate::db::model::new_row::waits_for_others;
 use crate::mutant;
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Bool, Nullable, Text};

@@ -4,7 +4,7 @@ use crate::db::conn::connection::Conn;
 use crate::db::conn::dialect::Dialect;
 use crate::db::conn::statement::Statement;
 use crate::db::model::claim::{ClaimOf, EndedClaim, FinishedRow, NextClaims};
-use crate::db::model::state::{FinishedJob, KeySlots};
+use crate::db::model::decision::{FinishedJob, KeySlots};
 use crate::db::table::claimed::{self, EndedClaims, OnLocked, claim_ids};
 use crate::db::table::flows::members::{self, LEAVE};
 use crate::db::table::results::{self, notify_waiters};

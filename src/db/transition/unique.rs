@@ -5,8 +5,9 @@ use crate::db::conn::dialect::{Execution, id_list, job_ids};
 use crate::db::conn::statement::Statement;
 use crate::db::model::claim::Cursor;
 use crate::db::model::job_columns::JobColumns;
-use crate::db::model::new_row::{EnqueueOutcome, HolderState, NewRow, OnConflict, UniqueScope};
-use crate::db::model::wait_keys::UNIQUE_SUCCESSOR;
+use crate::db::model::new_row::{
+    EnqueueOutcome, HolderState, NewRow, OnConflict, UNIQUE_SUCCESSOR, UniqueScope,
+};
 use crate::db::table::flows::{edges, parents, waits};
 use crate::db::table::unique_jobs::{BLOCKED, READY, WAITING};
 use crate::db::table::wanted_keys::{self, NewRequest};

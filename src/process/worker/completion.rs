@@ -3,8 +3,8 @@
 use crate::clock;
 use crate::db::Conn;
 use crate::db::model::claim::{ClaimOf, Claimed, Fence, FinishedRow};
+use crate::db::model::decision::{FinishedJob, KeySlots};
 use crate::db::model::outcome::{ClaimEnd, Ending, JobFailure, NewOutput};
-use crate::db::model::state::{FinishedJob, KeySlots};
 use crate::db::transition::{end, finish};
 use crate::event::Event;
 use crate::job::JobId;

@@ -1,9 +1,9 @@
 //! The transactions that write the outcomes of jobs, and their events.
 
 use crate::db::model::claim::{ClaimOf, Claimed, FinishedRow};
+use crate::db::model::decision::KeySlots;
 use crate::db::model::history::tally::CountedEnd;
 use crate::db::model::outcome::{ClaimEnd, Ending};
-use crate::db::model::state::KeySlots;
 use crate::db::table::claimed::EndedClaims;
 use crate::db::table::jobs;
 use crate::db::transition::{end, finish};

@@ -4,7 +4,7 @@ use crate::admin::explain::words::Word;
 use crate::admin::jobs::Jobs;
 use crate::admin::timeline::Mark;
 use crate::db::model::audit::{Actor, Via};
-use crate::db::model::state::JobState;
+use crate::db::model::decision::JobState;
 use crate::history::TimeRange;
 use crate::web::http::request::Request;
 use crate::web::request::cx::Cx;

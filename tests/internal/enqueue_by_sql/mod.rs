@@ -10,8 +10,7 @@ mod sqlite;
 
 use crate::db::conn::dialect::Dialect;
 use crate::db::model::job_columns::JobColumns;
-use crate::db::model::new_row::{ORDERED, UniqueScope};
-use crate::db::model::wait_keys::UNIQUE_SUCCESSOR;
+use crate::db::model::new_row::{ORDERED, UNIQUE_SUCCESSOR, UniqueScope};
 use crate::db::table::attempts::KEPT;
 use crate::db::table::blocked::IN_ORDER;
 use crate::db::table::flows::parents;

@@ -9,9 +9,9 @@ use crate::db::internal_tests::interleavings::acts::{
 };
 use crate::db::internal_tests::interleavings::world::{World, row, take};
 use crate::db::model::claim::FinishedRow;
+use crate::db::model::decision::{FinishedJob, KeySlots};
 use crate::db::model::extras::{Follows, On, Otherwise, Parent};
 use crate::db::model::new_row::NewRow;
-use crate::db::model::state::{FinishedJob, KeySlots};
 use crate::db::transition::{enqueue, finish, promote};
 use diesel::QueryResult;
 

@@ -7,7 +7,7 @@ use crate::db::internal_tests::interleavings::acts::*;
 use crate::db::internal_tests::interleavings::world::{World, row};
 use crate::db::model::claim::Fence;
 use crate::db::model::claim::FinishedRow::{self, Delete, Keep};
-use crate::db::model::state::{FinishedJob, KeySlots};
+use crate::db::model::decision::{FinishedJob, KeySlots};
 use crate::db::table::claimed::{self, ClaimNote, Note};
 use crate::db::table::steps::{self, StepState};
 use crate::db::transition::finish;

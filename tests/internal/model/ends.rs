@@ -10,9 +10,8 @@ use crate::db::internal_tests::model::step::{By, End, LastRetry, Next, Sight, Wh
 use crate::db::internal_tests::model::subject::number;
 use crate::db::internal_tests::model::transitions::{NOBODY, Taken, claim_queues, day};
 use crate::db::model::claim::{ClaimOf, FinishedRow, NextJobs};
-use crate::db::model::decision::Death;
+use crate::db::model::decision::{Death, KeySlots};
 use crate::db::model::outcome::{ClaimEnd, Ending, JobFailure};
-use crate::db::model::state::KeySlots;
 use crate::db::table::{claimed, jobs};
 use crate::db::transition::{end, finish, prune};
 use crate::job::error::JobError;

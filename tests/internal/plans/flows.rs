@@ -3,10 +3,10 @@
 use crate::db::conn::connection::Conn;
 use crate::db::conn::dialect::Dialect;
 use crate::db::model::claim::{Cursor, FinishedRow};
+use crate::db::model::decision::{FinishedJob, KeySlots};
 use crate::db::model::extras::{Follows, On, Otherwise, Parent};
 use crate::db::model::new_row::NewRow;
 use crate::db::model::outcome::{Ending, JobFailure};
-use crate::db::model::state::{FinishedJob, KeySlots};
 use crate::db::plans::{Rows, Work, fence, job, run};
 use crate::db::query::batches as looks;
 use crate::db::query::batches::list::{self, BatchesWanted};

@@ -1,7 +1,7 @@
 //! What the pages about jobs read.
 
 use crate::db::conn::connection::Conn;
-use crate::db::model::state::JobState;
+use crate::db::model::decision::JobState;
 use crate::db::plans::{Rows, Work};
 use crate::db::query::named;
 use crate::db::query::newest_job::newest_job;

@@ -3,12 +3,12 @@
 use crate::db::conn::connection::Conn;
 use crate::db::conn::dialect::IdRange;
 use crate::db::model::claim::{ClaimOf, Fence, FinishedRow};
+use crate::db::model::decision::{JobState, KeySlots};
 use crate::db::model::extras::TagChange;
 use crate::db::model::history::cell::Resolution;
 use crate::db::model::new_row::{NewRow, OnConflict};
 use crate::db::model::outcome::{Ending, JobFailure};
 use crate::db::model::recurring::{Definition, RecurringTaskRow};
-use crate::db::model::state::{JobState, KeySlots};
 use crate::db::plans::works::ready_again;
 use crate::db::plans::{CLASS, Rows, Work, claim, death, job, named, run, web_pages, *};
 use crate::db::query::connection_limit::connection_limit;

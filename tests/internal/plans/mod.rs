@@ -28,13 +28,12 @@ use crate::db::model::claim::{
     ClaimOf, ClaimQueues, ClaimRequest, Claims, Cursor, EqualJobs, Fence, FinishedRow, NextJobs,
     PausedScan,
 };
-use crate::db::model::decision::Death;
+use crate::db::model::decision::{Death, FinishedJob, KeySlots};
 use crate::db::model::history::cell::{GaugeSample, QueueGauge};
 use crate::db::model::history::contribution::Contribution;
 use crate::db::model::history::tally::CountedEnd;
 use crate::db::model::new_row::{NewLimit, NewRow};
 use crate::db::model::outcome::{NewResult, ResultOf, ResultOutcome};
-use crate::db::model::state::{FinishedJob, KeySlots};
 use crate::db::table::history::deltas::{self, NumberedDelta};
 use crate::db::table::processes::{self, NewProcess};
 use crate::db::transition::fold::{self, FoldWhen, Folded};

@@ -3,7 +3,7 @@
 use crate::db::conn::connection::Conn;
 use crate::db::conn::dialect::IdRange;
 use crate::db::model::audit::{Actor, AuditAction};
-use crate::db::model::state::JobState;
+use crate::db::model::decision::JobState;
 use crate::db::plans::{Rows, Work, job, limited, run, *};
 use crate::db::query::filter::Filter;
 use crate::db::query::{doctor, jobs};

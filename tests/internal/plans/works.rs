@@ -4,10 +4,10 @@ use crate::db::conn::connection::Conn;
 use crate::db::conn::dialect::Dialect;
 use crate::db::conn::listening;
 use crate::db::model::claim::{ClaimQueues, Cursor, FinishedRow, PausedScan};
+use crate::db::model::decision::KeySlots;
 use crate::db::model::new_row::{NewExpiry, NewQuota, NewRow, OnConflict, QuotaLimits};
 use crate::db::model::outcome::{ClaimEnd, Ending, JobFailure};
 use crate::db::model::recurring::{DueTick, Firing, Overlap};
-use crate::db::model::state::KeySlots;
 use crate::db::plans::{
     CLASS, Rows, Work, claim, claim_past_paused, death, fence, finish_and_claim_next,
     finish_and_tell, job, limited, named, register, run, with_steps, *,
@@ -616,6 +616,6 @@ fn waits_for_another(job: i64) -> String {
     format!(
         "INSERT INTO solid_queue_blocked_executions (job_id, queue_name, concurrency_key, expires_at, created_at) \
          VALUES ({job}, 'q1', '{}', '9999-12-31 23:59:59.000000', '2026-01-01')",
-        crate::db::model::wait_keys::UNIQUE_SUCCESSOR
+        crate::db::model::new_row::UNIQUE_SUCCESSOR
     )
 }

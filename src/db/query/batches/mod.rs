@@ -6,7 +6,7 @@ pub(crate) mod walk;
 use crate::db::conn::connection::Conn;
 use crate::db::conn::dialect::{Lossy, MaybeLossy};
 use crate::db::conn::statement::Statement;
-use crate::db::model::wait_keys::WAITS_FOR_PARENTS;
+use crate::db::model::new_row::WAITS_FOR_PARENTS;
 use crate::db::query::explain::MOST;
 use chrono::NaiveDateTime;
 use diesel::prelude::*;

@@ -3,8 +3,8 @@
 use crate::db::conn::connection::Conn;
 use crate::db::conn::dialect::Id;
 use crate::db::conn::statement::Statement;
-use crate::db::model::state::JobState;
-use crate::db::model::wait_keys::WAITS_FOR_PARENTS;
+use crate::db::model::decision::JobState;
+use crate::db::model::new_row::WAITS_FOR_PARENTS;
 use crate::db::query::doctor::{FIRST, Inconsistent};
 use crate::db::table::flows::batches::{IS_OPEN, IS_OURS};
 use crate::db::table::wanted_keys::{BATCH, CHILD, is_requested_sql};

@@ -4,7 +4,7 @@ use crate::db::conn::connection::{Conn, age};
 use crate::db::conn::dialect::{Dialect, Id, Lossy};
 use crate::db::conn::statement::Statement;
 use crate::db::model::extras::Extras;
-use crate::db::model::wait_keys::WAITS_FOR_EVENT;
+use crate::db::model::new_row::WAITS_FOR_EVENT;
 use crate::db::query::doctor::{FIRST, Inconsistent};
 use crate::db::table::jobs::is_of_ruby;
 use diesel::prelude::*;

@@ -3,7 +3,7 @@
 use crate::db::conn::connection::{Conn, age};
 use crate::db::conn::dialect::{Dialect, Lossy};
 use crate::db::conn::statement::Statement;
-use crate::db::model::wait_keys::{waits_for_others, waits_for_others_sql};
+use crate::db::model::new_row::{waits_for_others, waits_for_others_sql};
 use crate::db::query::load::totals::CappedCount;
 use crate::db::table::run_time::limits;
 use crate::db::table::semaphores::limit_of;

@@ -3,8 +3,8 @@
 use crate::db::conn::connection::{Conn, age};
 use crate::db::conn::dialect::{Id, Lossy, MaybeLossy, id_list};
 use crate::db::conn::statement::Statement;
+use crate::db::model::decision::JobState;
 use crate::db::model::extras::{BareArguments, MaybeBareArguments};
-use crate::db::model::state::JobState;
 use crate::db::query::jobs::runs;
 use crate::db::table::jobs::is_of_ruby;
 use chrono::NaiveDateTime;

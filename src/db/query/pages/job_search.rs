@@ -3,7 +3,7 @@
 use crate::db::conn::connection::Conn;
 use crate::db::conn::dialect::Dialect;
 use crate::db::conn::statement::Statement;
-use crate::db::model::state::JobState;
+use crate::db::model::decision::JobState;
 use crate::db::query::filter::Conditions;
 use diesel::prelude::*;
 use diesel::sql_types::BigInt;

@@ -3,7 +3,7 @@
 use crate::db::conn::connection::Conn;
 use crate::db::conn::dialect::{Dialect, id_list, timestamp};
 use crate::db::conn::statement::Statement;
-use crate::db::model::state::JobState;
+use crate::db::model::decision::JobState;
 use crate::db::query::filter::Conditions;
 use crate::db::query::newest_job::newest_id;
 use crate::db::query::pages::job_search::JobSearch;

@@ -6,7 +6,7 @@ use crate::db::conn::connection::Conn;
 use crate::db::conn::dialect::{Execution, Id, id_list, job_ids};
 use crate::db::conn::statement::{InputRows, Param, Statement};
 use crate::db::model::extras::{On, Otherwise, Parent};
-use crate::db::model::wait_keys::WAITS_FOR_PARENTS;
+use crate::db::model::new_row::WAITS_FOR_PARENTS;
 use crate::db::table::flows::parents;
 use crate::db::table::semaphores::NEVER_EXPIRES;
 use crate::mutant;

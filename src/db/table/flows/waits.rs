@@ -6,7 +6,7 @@
 use crate::db::conn::connection::Conn;
 use crate::db::conn::dialect::{Execution, Lossy, id_list, job_ids, micros};
 use crate::db::conn::statement::{InputRows, Statement};
-use crate::db::model::wait_keys::WAITS_FOR_EVENT;
+use crate::db::model::new_row::WAITS_FOR_EVENT;
 use crate::db::table::semaphores::NEVER_EXPIRES;
 use chrono::NaiveDateTime;
 use diesel::prelude::*;

@@ -3,9 +3,9 @@
 use crate::db::conn::connection::Conn;
 use crate::db::conn::dialect::Dialect;
 use crate::db::model::claim::Fence;
+use crate::db::model::decision::JobState;
 use crate::db::model::extras::{Follows, On, Otherwise, Parent};
 use crate::db::model::new_row::{EnqueueOutcome, Inserted, NewRow};
-use crate::db::model::state::JobState;
 use crate::db::table::executions;
 use crate::db::table::flows::edges::{self, NewEdge};
 use crate::db::table::flows::{batches, parents};

@@ -9,8 +9,9 @@ use crate::db::conn::dialect::{Dialect, Execution, Id, id_list, job_ids};
 use crate::db::conn::listening;
 use crate::db::conn::statement::{Param, Statement};
 use crate::db::model::job_columns::JobColumns;
-use crate::db::model::new_row::{EnqueueOutcome, Inserted, NewRow};
-use crate::db::model::wait_keys::{UNIQUE_SUCCESSOR, WAITS_FOR_PARENTS};
+use crate::db::model::new_row::{
+    EnqueueOutcome, Inserted, NewRow, UNIQUE_SUCCESSOR, WAITS_FOR_PARENTS,
+};
 use crate::db::table::blocked::{self, RETURNING};
 use crate::db::table::flows::edges;
 use crate::db::table::semaphores::NEVER_EXPIRES;

@@ -3,8 +3,8 @@
 use crate::db::conn::connection::Conn;
 use crate::db::conn::dialect::{Execution, id_list, job_ids};
 use crate::db::conn::statement::Statement;
+use crate::db::model::decision::JobState;
 use crate::db::model::extras::{TagChange, with_version};
-use crate::db::model::state::JobState;
 use crate::db::table::jobs::{self, EditableJob};
 use crate::db::table::wanted_keys::{self, NewRequest};
 use crate::db::table::{blocked, executions, ready, scheduled};

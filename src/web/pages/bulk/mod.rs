@@ -6,7 +6,7 @@ use crate::admin::bulk::change::Change;
 use crate::admin::job_list::{self, ListedJob};
 use crate::admin::jobs::Jobs;
 use crate::db::Conn;
-use crate::db::model::state::JobState;
+use crate::db::model::decision::JobState;
 use crate::db::query::pages::job_search::JobSearch;
 use crate::db::query::pages::job_window::ListPlace;
 use crate::job::{BatchId, JobId};

@@ -1,7 +1,7 @@
 //! The filters of the list of jobs: from the address, to a search, and back.
 
 use crate::db::Conn;
-use crate::db::model::state::JobState;
+use crate::db::model::decision::JobState;
 use crate::db::query::named::{self, NamedThings};
 use crate::db::query::pages::job_search::JobSearch;
 use crate::db::query::pages::job_window::ListPlace;

@@ -4,9 +4,9 @@ pub(crate) mod filters;
 
 use crate::admin::job_list::{self, JobList, ListedJob, SearchStop};
 use crate::db::Conn;
+use crate::db::model::decision::JobState;
+use crate::db::model::new_row::{UNIQUE_SUCCESSOR, WAITS_FOR_EVENT, WAITS_FOR_PARENTS};
 use crate::db::model::outcome;
-use crate::db::model::state::JobState;
-use crate::db::model::wait_keys::{UNIQUE_SUCCESSOR, WAITS_FOR_EVENT, WAITS_FOR_PARENTS};
 use crate::db::query::named::{self, KnownClass};
 use crate::db::query::pages::job_search::StateCounts;
 use crate::db::query::pages::job_window::{ListPlace, WINDOW};
