@@ -2,10 +2,8 @@
 
 use crate::admin::batches::{BatchState, BatchSummary};
 use crate::admin::job_info::{StatusSigns, TaskStatus, kept_status};
-use crate::db::query::batches::list;
-use crate::db::query::flows::nodes::{
-    self as node_rows, self as rows, EdgeRow, EdgesOf, FlowJobRow,
-};
+use crate::db::query::batches;
+use crate::db::query::flows::{self as node_rows, self as rows, EdgeRow, EdgesOf, FlowJobRow};
 use crate::db::{AsConn, Conn, own};
 use crate::error::{Doing as _, Error, Result};
 use crate::job::{BatchId, JobId};
@@ -176,7 +174,7 @@ impl Walk {
         if batches.is_empty() {
             return Ok(());
         }
-        for (outer, inner) in list::inner(conn, &batches, MOST).doing(ACTION)? {
+        for (outer, inner) in batches::inner(conn, &batches, MOST).doing(ACTION)? {
             self.add(within(BatchId(inner).into(), outer));
         }
         Ok(())
@@ -399,7 +397,7 @@ pub(super) fn read(conn: &mut Conn<'_>, ids: &BTreeSet<FlowId>) -> Result<Vec<Fl
         add_jobs(conn, &jobs, &mut found)?;
     }
     if !batches.is_empty() {
-        let rows = list::some(conn, &batches, COUNTED).doing("read the batches")?;
+        let rows = batches::some(conn, &batches, COUNTED).doing("read the batches")?;
         let rows = rows.into_iter().map(|row| BatchSummary::of(row, COUNTED));
         found.extend(rows.map(batch).map(|node| (node.id, node)));
     }

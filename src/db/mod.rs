@@ -25,6 +25,9 @@ pub(crate) mod transition;
 
 pub(crate) use crate::db::conn::database::{ping, prefer_indexes};
 pub(crate) use crate::db::conn::turns::Precedence;
+#[cfg(feature = "cli")]
+#[cfg(feature = "cli")]
+pub(crate) use crate::db::query::presence::{ConnectionLimit, connection_limit};
 pub(crate) use crate::db::test_support::TestDatabase;
 pub(crate) use conn::connection::{AsConn, Conn, own};
 pub(crate) use conn::database::Database;
@@ -35,9 +38,6 @@ pub(crate) use conn::owned::ServerSession;
 pub(crate) use conn::pooling::recognise::ServerSession;
 pub(crate) use conn::sqlite_file::{FileId, Refusal};
 pub(crate) use conn::typed::Typed;
-#[cfg(feature = "cli")]
-#[cfg(feature = "cli")]
-pub(crate) use query::connection_limit::{ConnectionLimit, connection_limit};
 pub(crate) use transition::lock_wait::{LockWait, with_lock_wait};
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use crate::db::model::extras::{Follows, Parent};
 use crate::db::model::outcome::WaitUntil;
-use crate::db::query::flows::nodes::{self, InputRow, ParentBatch};
+use crate::db::query::flows::{self, InputRow, ParentBatch};
 use crate::db::table::flows::edges;
 use crate::db::table::steps::StepState;
 use crate::db::transition::enqueue::connect;
@@ -34,7 +34,7 @@ impl<S: ?Sized> Context<'_, S> {
     /// value: it has failed, or returned none.
     pub fn input<T: DeserializeOwned>(&self, name: &str) -> JobResult<T> {
         let job = self.run().job_id;
-        let found = nodes::named(&mut own(&mut self.connection()?), job, name);
+        let found = flows::named(&mut own(&mut self.connection()?), job, name);
         let found = found.doing("read an input")?.ok_or_else(|| {
             let message = format!("this job waited for none with the name `{name}`");
             JobError::new("no_input", message).fail()
@@ -151,11 +151,11 @@ impl<T> Inputs<'_, T> {
         while self.page.is_empty() {
             match &mut self.place {
                 InputPlace::Jobs(after) => {
-                    self.page = nodes::of_jobs(conn, self.job, *after).doing(ACTION)?.into();
+                    self.page = flows::of_jobs(conn, self.job, *after).doing(ACTION)?.into();
                     match self.page.back() {
                         Some(last) => *after = last.job_id,
                         None => {
-                            let batches = nodes::batches(conn, self.job).doing(ACTION)?;
+                            let batches = flows::batches(conn, self.job).doing(ACTION)?;
                             self.place = InputPlace::Batches(batches.into(), 0);
                         }
                     }
@@ -165,7 +165,7 @@ impl<T> Inputs<'_, T> {
                         self.place = InputPlace::Nothing;
                         return Ok(());
                     };
-                    let rows = nodes::of_batch(conn, batch.batch_id, *after).doing(ACTION)?;
+                    let rows = flows::of_batch(conn, batch.batch_id, *after).doing(ACTION)?;
                     let named = rows.into_iter().map(|row| InputRow {
                         name: batch.name.clone(),
                         ..row

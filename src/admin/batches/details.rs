@@ -2,8 +2,8 @@
 
 use crate::admin::batches::BatchSummary;
 use crate::admin::job_info::{self, TaskStatus};
-use crate::db::query::batches::list::{self, FollowingJob};
 use crate::db::query::batches::walk::{self, Members};
+use crate::db::query::batches::{self, FollowingJob};
 use crate::db::{AsConn, Conn, own};
 use crate::error::{Doing as _, Error, Result};
 use crate::job::{BatchId, JobId};
@@ -113,15 +113,15 @@ impl BatchId {
 /// Reads a batch, and counts its jobs up to `most`.
 pub(crate) fn look(conn: &mut Conn<'_>, batch: BatchId, most: i64) -> Result<Option<BatchDetails>> {
     const ACTION: &str = "read the batch";
-    let Some(row) = list::one(conn, batch.0, most).doing(ACTION)? else {
+    let Some(row) = batches::one(conn, batch.0, most).doing(ACTION)? else {
         return Ok(None);
     };
-    let following = list::following(conn, batch.0, NAMED).doing(ACTION)?;
+    let following = batches::following(conn, batch.0, NAMED).doing(ACTION)?;
     let outer = following.iter().find_map(|job| job.outer_batch);
     let follows = following.iter().filter(|job| job.outer_batch.is_none());
     let follows = follows.map(|job| follower(conn, job));
     let follows = follows.collect::<Result<_>>()?;
-    let inner = list::inner(conn, &[batch.0], NAMED).doing(ACTION)?;
+    let inner = batches::inner(conn, &[batch.0], NAMED).doing(ACTION)?;
     let failed = walk::page(conn, Members::Failed, (batch.0, 0), FIRST_FAILED).doing(ACTION)?;
     let failed = failed.iter().map(|row| failed_job(conn, row));
     let failed = failed.collect::<Result<_>>()?;

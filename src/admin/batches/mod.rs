@@ -5,7 +5,7 @@ pub(crate) mod whole;
 
 use crate::admin::bulk::change::Change;
 use crate::admin::jobs::{BoundedCount, Changed, Jobs};
-use crate::db::query::batches::list::{self, BatchesWanted, ListedBatch};
+use crate::db::query::batches::{self, BatchesWanted, ListedBatch};
 use crate::db::{AsConn, own};
 use crate::error::{Doing as _, Result};
 use crate::job::BatchId;
@@ -151,7 +151,7 @@ pub fn batches<C: AsConn + ?Sized>(
 ) -> Result<Vec<BatchSummary>> {
     let before = before.map_or(i64::MAX, |batch| batch.0);
     let limit = usize::try_from(limit).unwrap_or(usize::MAX);
-    let rows = list::page(&mut own(conn), filter.wanted(), before, limit, COUNTED);
+    let rows = batches::page(&mut own(conn), filter.wanted(), before, limit, COUNTED);
     let rows = rows.doing("list the batches")?.into_iter();
     Ok(rows.map(|row| BatchSummary::of(row, COUNTED)).collect())
 }

@@ -6,7 +6,7 @@ use crate::admin::bulk::BATCH;
 use crate::admin::jobs::{BoundedCount, Changed, Jobs};
 use crate::db::Conn;
 use crate::db::model::decision::JobState;
-use crate::db::query::batches::list;
+use crate::db::query::batches;
 use crate::db::query::batches::walk::{BatchWalk, Members};
 use crate::db::query::filter::Filter;
 use crate::db::query::jobs::{self, JobCount};
@@ -51,7 +51,7 @@ impl Jobs {
                     .to_owned(),
             )
         })?;
-        match list::one(conn, batch, 0).doing("look the batch up")? {
+        match batches::one(conn, batch, 0).doing("look the batch up")? {
             None => Err(Error::NoSuchBatch { id: batch }),
             Some(row) if !row.is_ours => Err(Error::BatchOfRuby { id: batch }),
             Some(_) => Ok(Some(WholeBatch { batch, which })),

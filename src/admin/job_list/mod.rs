@@ -132,7 +132,7 @@ fn while_batch(
     to: Option<NaiveDateTime>,
 ) -> QueryResult<(Option<NaiveDateTime>, Option<NaiveDateTime>)> {
     let batch = match search.batch.filter(|_| search.has_job_keys()) {
-        Some(batch) => batches::list::one(conn, batch, 0)?,
+        Some(batch) => batches::one(conn, batch, 0)?,
         None => None,
     };
     let Some(batch) = batch else {

@@ -1,10 +1,6 @@
 //! Read-only queries: for status pages, lists, `explain` and `doctor`.
 
-#[cfg(feature = "web")]
-pub(crate) mod alarms;
 pub(crate) mod batches;
-#[cfg(feature = "cli")]
-pub(crate) mod connection_limit;
 pub(crate) mod details;
 pub(crate) mod doctor;
 pub(crate) mod explain;

@@ -7,8 +7,8 @@ mod text;
 use crate::admin::doctor::processes as doctor_processes;
 use crate::admin::doctor::scope::CheckScope;
 use crate::clock;
-use crate::db::query::alarms;
 use crate::db::query::doctor::{self, Rule};
+use crate::db::query::frame;
 use crate::db::query::load::{fleet, queues, tasks, totals};
 use crate::db::table::pauses;
 use crate::db::{Conn, ping};
@@ -172,7 +172,7 @@ fn queues_now(conn: &mut Conn<'_>) -> Result<ScrapedQueues> {
 fn executions(conn: &mut Conn<'_>) -> Result<ExecutionFigures> {
     Ok(ExecutionFigures {
         totals: totals::totals(conn).doing("count the jobs by state")?,
-        late: alarms::late_scheduled(conn, LATE_JOB).doing("count the late jobs")?,
+        late: frame::late_scheduled(conn, LATE_JOB).doing("count the late jobs")?,
     })
 }
 
@@ -190,11 +190,11 @@ fn database(conn: &mut Conn<'_>) -> Result<DatabaseFigures> {
     let version = doctor::version(conn).doing("look at the database")?;
     let log = (!version.file.is_empty()).then(|| format!("{}-wal", version.file));
     Ok(DatabaseFigures {
-        oldest_transaction: alarms::oldest_transaction(conn)
+        oldest_transaction: frame::oldest_transaction(conn)
             .doing("look for the oldest transaction")?,
         // Without a log, nothing was written yet.
         wal_bytes: log.map(|log| std::fs::metadata(log).map_or(0, |file| file.len())),
-        crash_looping: alarms::crash_looping(conn).doing("look for jobs that crash")?,
+        crash_looping: frame::crash_looping(conn).doing("look for jobs that crash")?,
     })
 }
 

@@ -11,13 +11,12 @@ use crate::db::model::outcome::{Ending, JobFailure};
 use crate::db::model::recurring::{Definition, RecurringTaskRow};
 use crate::db::plans::works::ready_again;
 use crate::db::plans::{CLASS, Rows, Work, claim, death, job, named, run, web_pages, *};
-use crate::db::query::connection_limit::connection_limit;
 use crate::db::query::explain::{self, RubyProcesses};
 use crate::db::query::filter::Filter;
 use crate::db::query::load::tasks;
 use crate::db::query::pages::job_lines;
-use crate::db::query::presence::{self, WantedPresence};
-use crate::db::query::{alarms, doctor, history, jobs, status};
+use crate::db::query::presence::{self, WantedPresence, connection_limit};
+use crate::db::query::{doctor, frame, history, jobs, status};
 use crate::db::table::history::{deltas, series};
 use crate::db::table::jobs::EditableJob;
 use crate::db::table::public_tokens::NewPublicToken;
@@ -157,9 +156,9 @@ pub(crate) const LOOKS: [(&str, Work); 46] = [
         doctor::unserved::old_ready(conn, 60.0).map(drop)
     }),
     ("look for what alerts watch", |conn, _| {
-        alarms::oldest_transaction(conn)?;
-        alarms::late_scheduled(conn, 10)?;
-        alarms::crash_looping(conn)?;
+        frame::oldest_transaction(conn)?;
+        frame::late_scheduled(conn, 10)?;
+        frame::crash_looping(conn)?;
         presence::presences(conn, &WantedPresence::default()).map(drop)
     }),
     ("see which tasks are late", |conn, _| {

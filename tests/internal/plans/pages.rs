@@ -1,9 +1,8 @@
 //! What the pages of `windlass web` read, on connections that prefer indexes.
 
 use crate::db::plans::{Work, job, limited};
-use crate::db::query::doctor;
-use crate::db::query::load;
 use crate::db::query::load::keys::KeysWanted;
+use crate::db::query::{doctor, load};
 use crate::db::table::pauses;
 use crate::db::transition::{enqueue, promote};
 
@@ -30,9 +29,9 @@ pub(crate) const PAGES: [(&str, Work); 6] = [
     }),
     ("look at the load of a queue", |conn, _| {
         load::queues::ready_of(conn, "q1")?;
-        load::queue::next(conn, "q1", 10)?;
-        load::queue::scheduled(conn, "q1")?;
-        load::queue::ready_classes(conn, "q1").map(drop)
+        load::totals::next(conn, "q1", 10)?;
+        load::totals::scheduled(conn, "q1")?;
+        load::totals::ready_classes(conn, "q1").map(drop)
     }),
     ("look at the keys in use", |conn, _| {
         enqueue::insert_all(conn, &[limited(), limited()])?;

@@ -5,7 +5,6 @@
 
 pub(crate) mod fleet;
 pub(crate) mod keys;
-pub(crate) mod queue;
 pub(crate) mod queues;
 pub(crate) mod tasks;
 pub(crate) mod totals;

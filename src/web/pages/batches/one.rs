@@ -6,7 +6,7 @@ use crate::admin::batches::details::{
 use crate::admin::batches::{BatchState, BatchSummary};
 use crate::admin::job_info::TaskStatus;
 use crate::admin::jobs::BoundedCount;
-use crate::db::query::batches::list::{self, ListedBatch};
+use crate::db::query::batches::{self, ListedBatch};
 use crate::error::Doing as _;
 use crate::job::BatchId;
 use crate::web::http::page_error::PageError;
@@ -65,7 +65,7 @@ struct BatchPage {
 pub(crate) fn find(cx: &mut Cx<'_>) -> Result<ListedBatch, PageError> {
     let text = cx.param("id").to_owned();
     let id: i64 = text.parse().map_err(|_| no_such_batch(&text))?;
-    cx.read(|conn| list::one(conn, id, 0).doing("look the batch up"))?
+    cx.read(|conn| batches::one(conn, id, 0).doing("look the batch up"))?
         .ok_or_else(|| no_such_batch(&text))
 }
 

@@ -3,8 +3,7 @@
 pub(crate) mod now;
 
 use crate::db::Conn;
-use crate::db::query::load::queue::{self, ClassCount};
-use crate::db::query::load::totals::CappedCount;
+use crate::db::query::load::totals::{self, CappedCount, ClassCount};
 use crate::error::{Doing as _, Result, Result as WindlassResult};
 use crate::history::{Bucket, HistoryFilter, SeriesTally, TimeRange, by_class, series};
 use crate::web::http::page_error::PageError;
@@ -177,7 +176,7 @@ const MOST: usize = 50;
 
 /// Counts the ready jobs of a queue by class.
 pub(crate) fn read(conn: &mut Conn<'_>, queue: &str) -> Result<ReadyClasses> {
-    let counted = queue::ready_classes(conn, queue).doing("count the jobs of each class");
+    let counted = totals::ready_classes(conn, queue).doing("count the jobs of each class");
     let (counts, is_more) = counted?;
     Ok(ReadyClasses { counts, is_more })
 }

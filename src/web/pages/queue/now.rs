@@ -4,9 +4,8 @@ use crate::admin::details::shown_arguments;
 use crate::admin::now::{Fleet, Promises, QueueNow};
 use crate::db::Conn;
 use crate::db::query::load::fleet::{self, HeldJob};
-use crate::db::query::load::queue::{self, ScheduledJobs};
 use crate::db::query::load::queues;
-use crate::db::query::load::totals::CappedCount;
+use crate::db::query::load::totals::{self, CappedCount, ScheduledJobs};
 use crate::db::table::pauses;
 use crate::error::{Doing as _, Result};
 use crate::web::read::concerns::{ready_jobs, who_and_why};
@@ -51,7 +50,7 @@ impl QueueDetails {
             queue: QueueNow::new(ready, pause, &fleet, promises),
             fleet,
             held,
-            scheduled: queue::scheduled(conn, name).doing(doing)?,
+            scheduled: totals::scheduled(conn, name).doing(doing)?,
             blocked: places.blocked.of(name),
             failed: places.failed.of(name),
             failed_classes: places.failed_classes(name),
@@ -92,7 +91,7 @@ const ARGUMENTS: usize = 120;
 
 /// Reads the jobs that are claimed next.
 pub(crate) fn next(conn: &mut Conn<'_>, queue: &str) -> Result<Vec<LineJob>> {
-    let rows = queue::next(conn, queue, NEXT).doing("look at the next jobs")?;
+    let rows = totals::next(conn, queue, NEXT).doing("look at the next jobs")?;
     let mut jobs = Vec::with_capacity(rows.len());
     for row in rows {
         let mut arguments = shown_arguments(conn, &row.class_name, &row.arguments)?;

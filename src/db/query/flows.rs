@@ -1,4 +1,4 @@
-//! Reads many jobs of a flow at once.
+//! What waits for what, and what is passed on.
 
 use crate::db::conn::connection::Conn;
 use crate::db::conn::dialect::{Lossy, MaybeLossy, id_list};
@@ -6,6 +6,8 @@ use crate::db::conn::statement::Statement;
 use crate::db::table::flows::parents;
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Bool, Nullable, Text};
+
+// --- Reads many jobs of a flow at once ---
 
 /// What a flow shows of a job that has a row.
 #[derive(Debug, QueryableByName)]

@@ -1,3 +1,0 @@
-//! What waits for what, and what is passed on.
-
-pub(crate) mod nodes;
