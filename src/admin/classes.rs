@@ -1,8 +1,7 @@
 //! Pauses of classes, and which classes are known.
 
 use crate::db::model::audit::{Actor, AuditAction};
-use crate::db::table::run_time::class_pauses::{self, PausedClass};
-use crate::db::table::run_time::settings;
+use crate::db::table::run_time::{self, PausedClass};
 use crate::db::transition::operators::{AuditEffect, AuditTrail};
 use crate::db::transition::pause;
 use crate::db::{AsConn, own};
@@ -71,7 +70,7 @@ impl Actor {
             .target(class)
             .record(
                 &mut own(conn),
-                |conn| class_pauses::insert(conn, class, by, reason),
+                |conn| run_time::insert(conn, class, by, reason),
                 |paused| AuditEffect::done_if(*paused),
             );
         paused.doing("pause the class")
@@ -106,7 +105,7 @@ impl Actor {
             .target(if strict { "on" } else { "off" })
             .record(
                 &mut own(conn),
-                |conn| settings::set_strict(conn, strict),
+                |conn| run_time::set_strict(conn, strict),
                 |changed| AuditEffect::done_if(*changed),
             );
         set.doing("change the settings")
@@ -134,7 +133,7 @@ impl Actor {
 /// # Errors
 /// If the database does not answer or has no tables.
 pub fn strict_classes<C: AsConn + ?Sized>(conn: &mut C) -> Result<bool> {
-    settings::is_strict(&mut own(conn)).doing("read the settings")
+    run_time::is_strict(&mut own(conn)).doing("read the settings")
 }
 
 /// Returns the paused classes, by name.
@@ -142,5 +141,5 @@ pub fn strict_classes<C: AsConn + ?Sized>(conn: &mut C) -> Result<bool> {
 /// # Errors
 /// If the database does not answer or has no tables.
 pub fn paused_classes<C: AsConn + ?Sized>(conn: &mut C) -> Result<Vec<PausedClass>> {
-    class_pauses::all(&mut own(conn)).doing("read the paused classes")
+    run_time::all(&mut own(conn)).doing("read the paused classes")
 }

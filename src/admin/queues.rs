@@ -8,9 +8,8 @@ use crate::db::query::status::{self, ProcessStatus, QueueStatus};
 use crate::db::schema::beside_rails::RailsOption;
 use crate::db::schema::compare::Migrated;
 use crate::db::schema::migrate::migrate;
-use crate::db::table::pauses;
 use crate::db::table::run_time::limits::{self, RunTimeLimit};
-use crate::db::table::run_time::settings;
+use crate::db::table::{pauses, run_time};
 use crate::db::transition::operators::{AuditEffect, AuditTrail};
 use crate::db::transition::pause;
 use crate::db::{AsConn, own};
@@ -362,7 +361,7 @@ pub fn set_rails_option<C: AsConn + ?Sized>(
 ) -> Result<Migrated> {
     // The settings may have no table yet.
     let mut migrated = migrate(conn)?;
-    settings::set(&mut conn.as_conn(), option.setting(), on).doing("change the settings")?;
+    run_time::set(&mut conn.as_conn(), option.setting(), on).doing("change the settings")?;
     let more = migrate(conn)?;
     migrated.completed.extend(more.completed);
     Ok(migrated)

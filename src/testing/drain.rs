@@ -6,8 +6,7 @@ use crate::db::model::claim::{
 use crate::db::model::decision::{FinishedJob, KeySlots};
 use crate::db::model::outcome::{ClaimEnd, Ending, NewOutput, expired};
 use crate::db::table::processes::{self, NewProcess};
-use crate::db::table::run_time::class_pauses;
-use crate::db::table::{job_logs, jobs};
+use crate::db::table::{job_logs, jobs, run_time};
 use crate::db::transition::flows::wake;
 use crate::db::transition::{claim, dispatch, end, finish, promote, prune};
 use crate::db::{Conn, Database, test_support};
@@ -96,7 +95,7 @@ impl<'a> InlineWorker<'a> {
             .doing("promote blocked jobs")?
             .is_progress(500)
         {}
-        let paused = class_pauses::paused(conn).doing("read the paused classes")?;
+        let paused = run_time::paused(conn).doing("read the paused classes")?;
         let is_open = |class: &&String| !paused.contains(class);
         let classes: Vec<String> = self.classes.iter().filter(is_open).cloned().collect();
         let want = ClaimRequest {

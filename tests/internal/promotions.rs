@@ -9,7 +9,7 @@ use crate::db::table::semaphores::{self, FreeSlots};
 #[cfg(feature = "postgres")]
 use crate::db::table::wanted_keys::BEGINNING;
 use crate::db::table::wanted_keys::{self, NewRequest};
-use crate::db::table::web::upkeep;
+use crate::db::table::web;
 use crate::db::transition::enqueue;
 use crate::db::transition::operate::{self, AtMostOnce, retry};
 use crate::db::transition::promote::{self, Promoted};
@@ -230,7 +230,7 @@ fn sessions_are_cleared_so_many_at_once(db: &TestDb) {
             rows.join(", ")
         ),
     );
-    let cleared: Vec<usize> = (0..4).map(|_| upkeep::clear(conn, MOST).unwrap()).collect();
+    let cleared: Vec<usize> = (0..4).map(|_| web::clear(conn, MOST).unwrap()).collect();
     assert_eq!(cleared, [500, 500, 200, 0]);
 }
 

@@ -19,9 +19,8 @@ use crate::db::query::doctor::{self, Inconsistent, MigrationDifference, Rule};
 use crate::db::query::load::{keys, totals};
 use crate::db::schema::action::PlanStep;
 use crate::db::schema::compare;
-use crate::db::table::run_time::{class_pauses, limits as run_time_limits};
-use crate::db::table::semaphores;
-use crate::db::table::web::upkeep;
+use crate::db::table::run_time::{self, limits as run_time_limits};
+use crate::db::table::{semaphores, web};
 use crate::db::{AsConn, Conn, own};
 use crate::error::{Doing, Error, Result};
 use std::io::Read as _;
@@ -220,7 +219,7 @@ fn limits(conn: &mut Conn<'_>, scope: CheckScope) -> Result<Finding> {
 /// Returns what operators have set, if anything: it may be the reason why jobs wait.
 fn set_at_run_time(conn: &mut Conn<'_>, scope: CheckScope) -> Result<Option<Finding>> {
     let doing = "look at what operators have set";
-    let classes = scope.or_nothing(class_pauses::paused(conn).doing(doing))?;
+    let classes = scope.or_nothing(run_time::paused(conn).doing(doing))?;
     let limits = scope.or_nothing(run_time_limits::all(conn).doing(doing))?;
     let names = |mut all: Vec<String>| {
         let more = all.len() > doctor::FIRST;
@@ -302,7 +301,7 @@ fn open_functions(conn: &mut Conn<'_>, scope: CheckScope) -> Result<Option<Findi
 
 /// Reports the tokens of the web pages that expire soon: what uses them would be refused.
 fn expiring_tokens(conn: &mut Conn<'_>, scope: CheckScope) -> Result<Option<Finding>> {
-    let tokens = upkeep::expiring(conn, SOON).doing("look at the tokens");
+    let tokens = web::expiring(conn, SOON).doing("look at the tokens");
     let tokens = scope.or_nothing(tokens)?;
     let names = tokens.iter().map(|token| {
         let days = (token.seconds / 86_400.0).ceil();

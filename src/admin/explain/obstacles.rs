@@ -4,7 +4,7 @@ use crate::db::Conn;
 use crate::db::model::extras::FIRST_VERSION;
 use crate::db::query::explain::{self, RegisteredProcess, RubyProcesses};
 use crate::db::query::job_info::EnqueuedJobRow;
-use crate::db::table::run_time::class_pauses;
+use crate::db::table::run_time;
 use crate::queue::QueueSelector;
 use chrono::{DateTime, Utc};
 use diesel::QueryResult;
@@ -57,7 +57,7 @@ pub(crate) fn obstacles(conn: &mut Conn<'_>, job: &EnqueuedJobRow) -> QueryResul
             since: since.and_utc(),
         });
     }
-    if let Some(since) = class_pauses::since(conn, &job.class_name)? {
+    if let Some(since) = run_time::since(conn, &job.class_name)? {
         all.push(Obstacle::ClassPaused {
             since: since.and_utc(),
         });

@@ -3,8 +3,7 @@
 use crate::admin::explain::obstacles::{DescribedProcess, Obstacle, WantedJob, described, missing};
 use crate::db::Conn;
 use crate::db::query::explain::{self, RubyProcesses};
-use crate::db::table::pauses;
-use crate::db::table::run_time::class_pauses;
+use crate::db::table::{pauses, run_time};
 use diesel::QueryResult;
 
 /// The pauses and the workers.
@@ -27,7 +26,7 @@ impl Surroundings {
         );
         Ok(Surroundings {
             paused_queues: pauses::names(conn)?,
-            paused_classes: class_pauses::paused(conn)?,
+            paused_classes: run_time::paused(conn)?,
             workers: own,
             with_ruby: all,
         })

@@ -6,7 +6,7 @@ use crate::cli::config::CommandError;
 use crate::cli::select::connect;
 use crate::cli::words::{SaidBy, said};
 use crate::db::query::named::named;
-use crate::db::table::run_time::class_pauses::PausedClass;
+use crate::db::table::run_time::PausedClass;
 use crate::db::table::run_time::limits::RunTimeLimit;
 use crate::db::{Database, DbConnection, own};
 use crate::error::{Doing as _, Result};

@@ -6,7 +6,7 @@ use crate::cli::listed;
 use crate::clock;
 use crate::db::query::status::{ProcessStatus, QueueStatus, RunStatus};
 use crate::db::schema::migrate;
-use crate::db::table::run_time::class_pauses::PausedClass;
+use crate::db::table::run_time::PausedClass;
 use crate::db::{AsConn as _, Database};
 use crate::error::Result;
 use crate::history::QueueRate;

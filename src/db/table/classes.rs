@@ -4,7 +4,7 @@
 use crate::db::conn::connection::Conn;
 use crate::db::conn::dialect::micros;
 use crate::db::conn::statement::Statement;
-use crate::db::table::run_time::settings::IS_STRICT;
+use crate::db::table::run_time::IS_STRICT;
 use diesel::prelude::*;
 use diesel::sql_types::{Bool, Nullable, Text};
 use serde::Serialize;

@@ -3,7 +3,7 @@
 use crate::db::conn::connection::Conn;
 use crate::db::conn::dialect::Id;
 use crate::db::conn::statement::Statement;
-use crate::db::table::run_time::{class_pauses, limits};
+use crate::db::table::run_time::{self, limits};
 use crate::db::table::semaphores;
 use crate::db::table::wanted_keys::request_promotion;
 use diesel::QueryResult;
@@ -47,7 +47,7 @@ pub(crate) fn resume(conn: &mut Conn<'_>, queue: &str) -> QueryResult<bool> {
 /// paused.
 pub(crate) fn resume_class(conn: &mut Conn<'_>, class: &str) -> QueryResult<bool> {
     conn.transaction(|conn| {
-        let resumed = class_pauses::delete(conn, class)?;
+        let resumed = run_time::delete(conn, class)?;
         if resumed {
             crate::db::conn::listening::notify(conn, usize::MAX)?;
         }

@@ -8,8 +8,8 @@ use crate::db::model::job_columns::JobColumns;
 use crate::db::model::new_row::{
     EnqueueOutcome, HolderState, NewRow, OnConflict, UNIQUE_SUCCESSOR, UniqueScope,
 };
+use crate::db::table::executions::{BLOCKED, READY, WAITING};
 use crate::db::table::flows::{edges, parents, waits};
-use crate::db::table::unique_jobs::{BLOCKED, READY, WAITING};
 use crate::db::table::wanted_keys::{self, NewRequest};
 use crate::db::table::{attempts, blocked, classes, expiries, ready, scheduled, steps};
 use crate::db::transition::place;

@@ -2,10 +2,9 @@
 
 use crate::clock;
 use crate::db::Conn;
-use crate::db::table::classes;
 use crate::db::table::flows::events;
 use crate::db::table::operators::{audit, operations};
-use crate::db::table::web::upkeep;
+use crate::db::table::{classes, web};
 use crate::db::transition::clear::{self, ClearLimits, ClearedPage, expired, orphans};
 use crate::db::transition::fold::FoldWhen;
 use crate::db::transition::operators;
@@ -226,7 +225,7 @@ impl RetentionTask {
 
 fn web_sessions() -> RowKind {
     RowKind::new("clear web sessions", Of::Others, |conn, _| {
-        let cleared = upkeep::clear(conn, BATCH)?;
+        let cleared = web::clear(conn, BATCH)?;
         Ok(ClearedPage {
             reached: (cleared >= BATCH).then_some(0),
             cleared,

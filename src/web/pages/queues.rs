@@ -4,7 +4,7 @@ use crate::admin::now::{LoadNow, Promises, QueueNow};
 use crate::db::model::audit::{Actor, Via};
 use crate::db::query::load::totals::CappedCount;
 use crate::db::query::named as known;
-use crate::db::table::run_time::class_pauses::{self, PausedClass};
+use crate::db::table::run_time::{self, PausedClass};
 use crate::error::Doing as _;
 use crate::history::TimeRange;
 use crate::history::curves::{QueueCurves, queue_curves};
@@ -51,7 +51,7 @@ pub(crate) fn show(cx: &mut Cx<'_>) -> Result<Response, PageError> {
         queue_curves(conn, TimeRange::Hour)
     });
     let classes = cx.panel("the paused classes", |conn| {
-        class_pauses::all(conn).doing("look at the paused classes")
+        run_time::all(conn).doing("look at the paused classes")
     });
     let sort = cx.query().get("sort").unwrap_or_default().to_owned();
     let load = together(found, counts, curves.ready(), promises);

@@ -7,8 +7,7 @@ use crate::admin::now::{LoadNow, Member, QueueNow};
 use crate::clock;
 use crate::db::Conn;
 use crate::db::query::load::tasks;
-use crate::db::table::recurring_tasks;
-use crate::db::table::run_time::class_pauses;
+use crate::db::table::{recurring_tasks, run_time};
 use crate::error::{Doing as _, Result};
 use crate::history::curves::{QueueCurves, queue_curves};
 use crate::history::{
@@ -208,7 +207,7 @@ fn overdue(conn: &mut Conn<'_>) -> Result<Vec<Concern>> {
 }
 
 fn paused_classes(conn: &mut Conn<'_>) -> Result<Vec<Concern>> {
-    let paused = class_pauses::all(conn).doing("look at the paused classes")?;
+    let paused = run_time::all(conn).doing("look at the paused classes")?;
     let concerns = paused.into_iter().take(MOST).map(|class| {
         let name = format!("class {}", class.class_name);
         let path = request::with_query("/jobs", &[("class", &class.class_name)]);

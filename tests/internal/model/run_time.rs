@@ -7,7 +7,7 @@ use crate::db::internal_tests::model::state::{Job, Model, Place};
 use crate::db::internal_tests::model::step::{CLASSES, End, Move, Step};
 use crate::db::internal_tests::model::transitions::{Taken, class_names};
 use crate::db::model::extras::TagChange;
-use crate::db::table::run_time::class_pauses;
+use crate::db::table::run_time;
 use crate::db::transition::operate::edit::{self, EditOutcome, NewArguments};
 use crate::db::transition::pause;
 use crate::job::policy::Delivery;
@@ -139,7 +139,7 @@ impl Model {
 impl Taken<'_> {
     /// The classes that a worker claims which has those of `classes`.
     pub fn open_classes(&mut self, classes: u8) -> QueryResult<Vec<String>> {
-        let paused = class_pauses::paused(&mut self.conn)?;
+        let paused = run_time::paused(&mut self.conn)?;
         let mut names = class_names(classes);
         names.retain(|name| !paused.contains(name));
         Ok(names)
@@ -147,7 +147,7 @@ impl Taken<'_> {
 
     pub fn pause_class(&mut self, class: u8) -> QueryResult<Answer> {
         let class = CLASSES[usize::from(class)];
-        class_pauses::insert(&mut self.conn, class, None, None).map(Answer::Is)
+        run_time::insert(&mut self.conn, class, None, None).map(Answer::Is)
     }
 
     pub fn resume_class(&mut self, class: u8) -> QueryResult<Answer> {

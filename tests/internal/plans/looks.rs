@@ -20,7 +20,7 @@ use crate::db::query::{doctor, frame, history, jobs, status};
 use crate::db::table::history::{deltas, series};
 use crate::db::table::jobs::EditableJob;
 use crate::db::table::public_tokens::NewPublicToken;
-use crate::db::table::run_time::{class_pauses, limits};
+use crate::db::table::run_time::{self, limits};
 use crate::db::table::wanted_keys::{self, NewRequest};
 use crate::db::table::{
     attempts, claimed, pauses, processes, quotas, recurring_executions, recurring_tasks, results,
@@ -71,8 +71,8 @@ pub(crate) const LOOKS: [(&str, Work); 46] = [
         history::unreadable(conn).map(drop)
     }),
     ("pause a class", |conn, _| {
-        assert!(class_pauses::insert(conn, "plan", None, None)?);
-        assert_eq!(class_pauses::all(conn)?.len(), 1);
+        assert!(run_time::insert(conn, "plan", None, None)?);
+        assert_eq!(run_time::all(conn)?.len(), 1);
         assert!(pause::resume_class(conn, "plan")?);
         Ok(())
     }),
@@ -125,7 +125,7 @@ pub(crate) const LOOKS: [(&str, Work); 46] = [
         let job = rows.jobs[3];
         explain::ahead(conn, job)?;
         explain::paused_since(conn, "q1")?;
-        class_pauses::since(conn, "plan")?;
+        run_time::since(conn, "plan")?;
         limits::of_key(conn, "g/k")?;
         explain::registered(conn, "Worker", RubyProcesses::Include)?;
         explain::holder(conn, rows.jobs[0])?;

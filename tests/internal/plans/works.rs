@@ -16,12 +16,11 @@ use crate::db::query::{details, explain, job_info, status};
 use crate::db::table::claimed::{self, ClaimNote, Note};
 use crate::db::table::job_logs::{self, LoggedRun};
 use crate::db::table::quotas::{self, QuotaJob};
-use crate::db::table::run_time::{class_pauses, settings};
 use crate::db::table::scheduled::{self, DelayedJob};
 use crate::db::table::wanted_keys::{self, NewRequest};
 use crate::db::table::{
-    classes, expiries, jobs, pauses, processes, public_tokens, ready, recurring_tasks, semaphores,
-    steps,
+    classes, expiries, jobs, pauses, processes, public_tokens, ready, recurring_tasks, run_time,
+    semaphores, steps,
 };
 use crate::db::transition::clear::{self, ClearLimits};
 use crate::db::transition::enqueue::{self, alike};
@@ -109,7 +108,7 @@ pub(crate) const LOOPS: [(&str, Work); 51] = [
         Ok(())
     }),
     ("read the paused classes", |conn, _| {
-        class_pauses::paused(conn).map(drop)
+        run_time::paused(conn).map(drop)
     }),
     ("promote and discard", |conn, _| {
         let mut row = limited();
@@ -196,7 +195,7 @@ pub(crate) const LOOPS: [(&str, Work); 51] = [
         classes::forget(conn, Duration::ZERO).map(drop)
     }),
     ("refuse unknown classes", |conn, _| {
-        assert!(settings::set_strict(conn, true)? && settings::set_strict(conn, false)?);
+        assert!(run_time::set_strict(conn, true)? && run_time::set_strict(conn, false)?);
         Ok(())
     }),
     ("clear failed jobs", |conn, rows| {

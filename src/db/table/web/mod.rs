@@ -1,10 +1,76 @@
 //! `windlass_web_tokens` and `windlass_web_sessions`: who may use the web pages.
 
-// Only the command `windlass web tokens` makes, lists and revokes tokens.
+use crate::db::conn::connection::Conn;
+use crate::db::conn::dialect::{Lossy, micros};
+use crate::db::conn::statement::Statement;
+use diesel::prelude::*;
+use diesel::sql_types::{Double, Text};
+use std::time::Duration;
+
 #[cfg(feature = "web")]
 #[cfg_attr(not(feature = "cli"), allow(dead_code))]
 pub(crate) mod sessions;
 #[cfg(feature = "web")]
 #[cfg_attr(not(feature = "cli"), allow(dead_code))]
 pub(crate) mod tokens;
-pub(crate) mod upkeep;
+
+// Only the command `windlass web tokens` makes, lists and revokes tokens.
+
+// --- What the supervisor clears of the web's tables, and what `doctor` checks in them ---
+
+/// How long a session that has ended is kept.
+const SESSIONS_FOR: Duration = Duration::from_secs(24 * 3600);
+
+/// How long a session is kept that was not used: longer than any idle time.
+const UNUSED_FOR: Duration = Duration::from_secs(31 * 24 * 3600);
+
+/// How long a token is listed that may not be used any more.
+const TOKENS_FOR: Duration = Duration::from_secs(90 * 24 * 3600);
+
+/// Deletes ended sessions, and tokens that have long been revoked or expired, up to `batch` of each. The newest token
+/// stays: without any, those on the server's own host need not sign in.
+pub(crate) fn clear(conn: &mut Conn<'_>, batch: usize) -> QueryResult<usize> {
+    let text = "WITH old AS MATERIALIZED (SELECT id FROM windlass_web_sessions \
+           WHERE expires_at <= {later $1} OR seen_at <= {later $2} LIMIT $3) \
+         DELETE FROM windlass_web_sessions WHERE id IN {in SELECT id FROM old}";
+    let sessions = Statement::new(text)
+        .bind(-micros(SESSIONS_FOR))
+        .bind(-micros(UNUSED_FOR))
+        .bind(batch as i64)
+        .unkept()
+        .changes(conn)?;
+    let text = "WITH old AS MATERIALIZED (SELECT id FROM windlass_web_tokens \
+           WHERE (revoked_at <= {later $1} OR expires_at <= {later $1}) \
+           AND id < (SELECT max(id) FROM windlass_web_tokens) LIMIT $2) \
+         DELETE FROM windlass_web_tokens WHERE id IN {in SELECT id FROM old}";
+    let tokens = Statement::new(text)
+        .bind(-micros(TOKENS_FOR))
+        .bind(batch as i64)
+        .unkept()
+        .changes(conn)?;
+    Ok(sessions + tokens)
+}
+
+/// A token that soon may not be used any more.
+#[derive(Debug, QueryableByName)]
+pub(crate) struct ExpiringToken {
+    #[diesel(sql_type = Text, deserialize_as = Lossy)]
+    pub(crate) name: String,
+    /// Seconds until then.
+    #[diesel(sql_type = Double)]
+    pub(crate) seconds: f64,
+}
+
+/// Returns the active tokens that expire within this time, the first first.
+pub(crate) fn expiring(conn: &mut Conn<'_>, within: Duration) -> QueryResult<Vec<ExpiringToken>> {
+    let left = conn.seconds("{now}", "expires_at");
+    let text = format!(
+        "SELECT name, coalesce({left}, 0) AS seconds FROM windlass_web_tokens \
+         WHERE revoked_at IS NULL AND expires_at > {{now}} AND expires_at <= {{later $1}} \
+         ORDER BY expires_at LIMIT 10"
+    );
+    Statement::new(text)
+        .bind(micros(within))
+        .unkept()
+        .load(conn)
+}

@@ -7,7 +7,7 @@ use crate::db::conn::listening;
 use crate::db::conn::statement::{Param, Statement};
 use crate::db::model::job_columns::{JobColumns, JobTraits};
 use crate::db::model::new_row::NewRow;
-use crate::db::table::{blocked, unique_jobs, wanted_keys};
+use crate::db::table::{blocked, executions, wanted_keys};
 use crate::db::transition::enqueue::insert::{CHUNK, ready_cte, reserve};
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Bool};
@@ -251,7 +251,7 @@ fn insert_json(
     };
     let mut new: Option<BTreeSet<i64>> = None;
     if traits.has_unique_id {
-        new = unique_jobs::take_free(conn, range, first.unique_scope)?;
+        new = executions::take_free(conn, range, first.unique_scope)?;
     }
     if traits.has_limit {
         blocked::insert_fresh(conn, range, &first.limit)?;

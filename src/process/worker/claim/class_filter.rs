@@ -3,8 +3,7 @@
 use crate::clock;
 use crate::db::Conn;
 use crate::db::model::claim::{ClaimRequest, Claimed, Claims, Cursor, PausedScan};
-use crate::db::table::run_time::class_pauses;
-use crate::db::table::{pauses, ready};
+use crate::db::table::{pauses, ready, run_time};
 use crate::db::transition::claim::claim_past_paused;
 use crate::process::base::session::Session;
 use diesel::QueryResult;
@@ -69,7 +68,7 @@ impl ClassFilter {
         if self.read_at.is_some_and(|at| at.elapsed() < READ_EVERY) {
             return;
         }
-        let read = session.run("read the paused classes", class_pauses::paused);
+        let read = session.run("read the paused classes", run_time::paused);
         self.read_at = Some(clock::instant());
         if let Ok(paused) = read
             && paused != self.paused
