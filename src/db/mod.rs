@@ -29,6 +29,7 @@ pub(crate) use crate::db::conn::turns::Precedence;
 #[cfg(feature = "cli")]
 pub(crate) use crate::db::query::presence::{ConnectionLimit, connection_limit};
 pub(crate) use crate::db::test_support::TestDatabase;
+pub(crate) use crate::db::transition::pause::{LockWait, with_lock_wait};
 pub(crate) use conn::connection::{AsConn, Conn, own};
 pub(crate) use conn::database::Database;
 pub(crate) use conn::owned::DbConnection;
@@ -38,7 +39,6 @@ pub(crate) use conn::owned::ServerSession;
 pub(crate) use conn::pooling::recognise::ServerSession;
 pub(crate) use conn::sqlite_file::{FileId, Refusal};
 pub(crate) use conn::typed::Typed;
-pub(crate) use transition::lock_wait::{LockWait, with_lock_wait};
 
 #[cfg(test)]
 #[cfg(feature = "internal-tests")]

@@ -9,7 +9,6 @@ pub(crate) mod finish;
 pub(crate) mod fire;
 pub(crate) mod flows;
 pub(crate) mod fold;
-pub(crate) mod lock_wait;
 pub(crate) mod operate;
 pub(crate) mod operators;
 pub(crate) mod pause;

@@ -192,7 +192,7 @@ fn shares(rooms: &[FreeSlots]) -> Vec<FreeSlots> {
 /// Handles the requests about batches, jobs that wait for others, and waits.
 fn follow(conn: &mut Conn<'_>, requests: &Requests) -> QueryResult<Promoted> {
     let completed = flows::leave::complete(conn, &requests.batches)?;
-    let parents = flows::parents::resolve(conn, &requests.ended, &requests.retried)?;
+    let parents = flows::leave::resolve(conn, &requests.ended, &requests.retried)?;
     let admitted = flows::admit::admit(conn, &requests.children)?;
     let woken = flows::wake::wake(conn, &requests.waits, &requests.events)?;
     let unwanted = admitted.discarded.into_iter();

@@ -20,7 +20,7 @@ use crate::db::table::history::{deltas, series};
 use crate::db::table::jobs::is_of_ruby;
 use crate::db::table::quotas;
 use crate::db::transition::clear::delete::{delete, delete_finished};
-use crate::db::transition::lock_wait::{LockWait, with_lock_wait};
+use crate::db::transition::pause::{LockWait, with_lock_wait};
 use diesel::QueryResult;
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Bool};

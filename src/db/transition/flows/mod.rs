@@ -6,5 +6,4 @@
 
 pub(crate) mod admit;
 pub(crate) mod leave;
-pub(crate) mod parents;
 pub(crate) mod wake;
