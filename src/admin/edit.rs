@@ -8,8 +8,8 @@ use crate::db::{AsConn, own};
 use crate::error::{EditRefusal, Error, Result};
 use crate::job::JobId;
 use crate::job::new_job::NewJob;
-use crate::job::redact::HIDDEN;
 use crate::job::registry::Registry;
+use crate::job::run_log::HIDDEN;
 use serde_json::Value;
 
 /// How often a job is searched for that moves meanwhile.

@@ -1,5 +1,5 @@
 //! Which parts of a job are shown. Everything that leaves the program for readers passes here; the texts
-//! that a job writes itself are covered where it runs, by [`Cover`](crate::job::redact::Cover).
+//! that a job writes itself are covered where it runs, by [`Cover`](crate::job::run_log::Cover).
 
 use crate::admin::job_info::{self, TaskInfo, TaskStatus};
 use crate::db::query::details;
@@ -10,7 +10,7 @@ use crate::db::table::{classes, public_tokens};
 use crate::db::{AsConn, Conn, own};
 use crate::error::{Doing, Result};
 use crate::job::digest;
-use crate::job::redact::{self, HIDDEN, SecretTexts};
+use crate::job::run_log::{self, HIDDEN, SecretTexts};
 use chrono::{DateTime, Utc};
 use diesel::QueryResult;
 use serde_json::Value;
@@ -128,7 +128,7 @@ impl Secrets {
         match self {
             Secrets::None => {}
             Secrets::Named(names, texts) => {
-                redact::hide(&mut value, names);
+                run_log::hide(&mut value, names);
                 texts.hide_in(&mut value);
             }
             Secrets::All => value = HIDDEN.into(),

@@ -13,7 +13,6 @@ pub(crate) mod new_job;
 pub(crate) mod output;
 pub(crate) mod perform;
 pub(crate) mod policy;
-pub(crate) mod redact;
 pub(crate) mod registry;
 pub mod ruby;
 pub(crate) mod ruby_call;

@@ -13,7 +13,7 @@ use crate::job::new_job::NewJob;
 use crate::job::output::{MAX_OUTPUT, as_output};
 use crate::job::policy::Policy;
 use crate::job::policy::quota::{self, Quota};
-use crate::job::redact::Cover;
+use crate::job::run_log::Cover;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::collections::BTreeMap;

@@ -17,7 +17,7 @@ use crate::db::query::pages::job_search::JobSearch;
 use crate::db::query::pages::job_window::{self, FoundBy, FoundJob, KeyRange, ListPlace, WINDOW};
 use crate::db::query::{batches, named};
 use crate::db::table::classes;
-use crate::job::redact::HIDDEN;
+use crate::job::run_log::HIDDEN;
 use chrono::NaiveDateTime;
 use diesel::QueryResult;
 use serde_json::Value;

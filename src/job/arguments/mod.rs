@@ -6,7 +6,7 @@ pub(crate) mod readable;
 
 use crate::job::class::Job;
 use crate::job::error::JobError;
-use crate::job::redact;
+use crate::job::run_log;
 use serde::de::{DeserializeOwned, IgnoredAny};
 use serde_json::{Map, Value};
 
@@ -86,7 +86,7 @@ pub(crate) fn undecodable(
     arguments: &str,
     error: &serde_json::Error,
 ) -> JobError {
-    let reason = redact::hide_in_text(error.to_string(), arguments, redact);
+    let reason = run_log::hide_in_text(error.to_string(), arguments, redact);
     JobError::new(
         "undecodable_arguments",
         format!("the arguments do not match `{name}`: {reason}"),
@@ -100,7 +100,7 @@ pub(crate) fn from_text<A>(
     decode: impl Fn(&str) -> Result<A, serde_json::Error>,
 ) -> Result<A, String> {
     or_none(arguments, decode).map_err(|error| {
-        let reason = redact::hide_in_text(error.to_string(), arguments, redact);
+        let reason = run_log::hide_in_text(error.to_string(), arguments, redact);
         format!("the arguments do not match its type: {reason}")
     })
 }
@@ -148,8 +148,8 @@ pub(crate) fn decode_version<J: Job>(arguments: &str, version: u32) -> Result<J,
     let new = J::upcast(version, old)?;
     let upcast = new.to_string();
     decode_plain(&upcast).map_err(|error| {
-        let reason = redact::hide_in_text(error.to_string(), arguments, J::REDACT);
-        let reason = redact::hide_in_text(reason, &upcast, J::REDACT);
+        let reason = run_log::hide_in_text(error.to_string(), arguments, J::REDACT);
+        let reason = run_log::hide_in_text(reason, &upcast, J::REDACT);
         JobError::new(
             "undecodable_arguments",
             format!(

@@ -8,7 +8,7 @@ use crate::job::arguments::{MAX_DEPTH, decode, has_escaped_nul, is_too_deep};
 use crate::job::class::Job;
 use crate::job::extras::PublicAccess;
 use crate::job::new_job::NewJob;
-use crate::job::redact;
+use crate::job::run_log;
 use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde::ser::Serialize;
 use std::fmt;
@@ -39,7 +39,7 @@ pub(crate) fn written<A: Serialize>(
         // The bounds have an error of their own.
         Err(_) if is_too_deep(&text) => Ok(text),
         Err(error) => {
-            let reason = redact::hide_in_text(error.to_string(), &text, hidden);
+            let reason = run_log::hide_in_text(error.to_string(), &text, hidden);
             Err(refused(format!(
                 "its arguments could not be read again{}: {reason}; what its type writes, it must read",
                 at(&text, &error)

@@ -1,9 +1,6 @@
 //! Enqueueing: limits are checked before any SQL, then one statement or a few are sent.
 
-pub(crate) mod given_trace;
 pub(crate) mod parents;
-pub(crate) mod public_token;
-pub(crate) mod tags;
 
 use crate::db::model::extras::{Follows, Traceparent};
 use crate::db::model::new_row::{EnqueueOutcome, NewLimit, NewRow};

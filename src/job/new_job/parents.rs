@@ -1,9 +1,12 @@
 //! What a job waits for before it runs: a time, other jobs, batches.
 
-use crate::db::model::extras::{Follows, On, Otherwise, Parent};
+use crate::db::model::extras::{Extras, FIRST_VERSION, Follows, On, Otherwise, Parent};
+use crate::job::context::Context;
 use crate::job::new_job::NewJob;
+use crate::job::policy::{Policy, PropagationStyle};
 use crate::job::{BatchId, Enqueued, JobId};
 use crate::queue::MAX_NAME;
+use serde_json::Value;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -235,5 +238,208 @@ impl<P: ToParent> After for Vec<P> {
 impl<P: ToParent + Clone> After for &[P] {
     fn apply(self, job: NewJob) -> NewJob {
         apply_all(self.iter().cloned(), job)
+    }
+}
+
+// --- Tags, metadata and the version of the arguments: set at the enqueue, read by the job ---
+
+impl Policy {
+    fn extras_mut(&mut self) -> &mut Extras {
+        self.extras.get_or_insert_default()
+    }
+
+    /// Adds a tag; see [`NewJob::tag`]. A tag of a program-wide policy has no effect.
+    pub fn tag(mut self, tag: impl Into<String>) -> Self {
+        self.extras_mut().add_tag(tag.into());
+        self
+    }
+
+    /// Adds a value to the metadata; see [`NewJob::meta`]. A value of a program-wide policy has no
+    /// effect.
+    pub fn meta(mut self, key: impl Into<String>, value: impl Into<Value>) -> Self {
+        self.extras_mut().meta.insert(key.into(), value.into());
+        self
+    }
+
+    /// Sets the version of the arguments.
+    pub(crate) fn with_version(mut self, version: u32) -> Self {
+        if version != FIRST_VERSION {
+            self.extras_mut().version = Some(version);
+        }
+        self
+    }
+
+    /// Replaces the version of the arguments.
+    pub(crate) fn set_version(&mut self, version: u32) {
+        let mut extras = self.extras.take().unwrap_or_default();
+        extras.version = Some(version).filter(|version| *version != FIRST_VERSION);
+        self.extras = Some(extras).filter(|extras| **extras != Extras::default());
+    }
+
+    /// Returns the version of the arguments.
+    pub(crate) fn arguments_version(&self) -> u32 {
+        let extras = self.extras.as_deref();
+        extras.map_or(FIRST_VERSION, Extras::arguments_version)
+    }
+}
+
+impl NewJob {
+    /// Adds a tag, by which [`Jobs::tagged`](crate::Jobs::tagged) and `windlass jobs list --tag` find
+    /// the job. A tag that the job already has is added once.
+    ///
+    /// A job has at most 32 tags of 1 to 100 bytes each, without NUL. [`Job::policy`] can have tags
+    /// for all jobs of a type; those of the enqueue are added to them.
+    ///
+    /// ```
+    /// # use diesel::prelude::*;
+    /// # use windlass::{Jobs, NewJob};
+    /// # let mut conn = SqliteConnection::establish(":memory:").unwrap();
+    /// # windlass::migrate(&mut conn).unwrap();
+    /// NewJob::of_class("import", "{}")
+    ///     .tags(["customer/7", "night"])
+    ///     .meta("request", "4711")
+    ///     .enqueue(&mut conn)?;
+    /// assert_eq!(Jobs::waiting().tagged(["night"]).count(&mut conn)?, 1);
+    /// # Ok::<(), windlass::Error>(())
+    /// ```
+    ///
+    /// [`Job::policy`]: crate::Job::policy
+    pub fn tag(mut self, tag: impl Into<String>) -> Self {
+        self.policy = self.policy.tag(tag);
+        self
+    }
+
+    /// Adds several tags; see [`tag`](Self::tag).
+    pub fn tags<T: Into<String>>(mut self, tags: impl IntoIterator<Item = T>) -> Self {
+        for tag in tags {
+            self.policy = self.policy.tag(tag);
+        }
+        self
+    }
+
+    /// Adds a value to the metadata, such as the id of a request. [`Context::meta`] returns it, and
+    /// `windlass jobs show` prints it. A key has one value, the last one.
+    ///
+    /// A job has at most 32 values, with keys of 1 to 100 bytes. Tags and metadata count towards the
+    /// maximum size of the arguments. Readers see it without the fields in
+    /// [`Job::REDACT`](crate::Job::REDACT).
+    pub fn meta(mut self, key: impl Into<String>, value: impl Into<Value>) -> Self {
+        self.policy = self.policy.meta(key, value);
+        self
+    }
+
+    /// Sets the version of the arguments of a job that was created [by name](Self::of_class); see
+    /// [`Job::VERSION`](crate::Job::VERSION). Default: 1.
+    pub fn arguments_version(mut self, version: u32) -> Self {
+        self.policy.set_version(version);
+        self
+    }
+}
+
+impl<'a, S: ?Sized> Context<'a, S> {
+    fn extras(&self) -> Option<&'a Extras> {
+        self.run().policy.extras.as_deref()
+    }
+
+    /// Returns the job's tags when it was claimed, in the order in which they were added.
+    pub fn tags(&self) -> &'a [String] {
+        self.extras().map_or(&[], |extras| &extras.tags)
+    }
+
+    /// Returns a value of the job's metadata, or `None` if there is none for this key.
+    pub fn meta(&self, key: &str) -> Option<&'a Value> {
+        self.extras()?.meta.get(key)
+    }
+}
+
+// --- What callers and types set about the trace of a job ---
+
+impl NewJob {
+    /// Sets the trace context of the enqueue, as a header `traceparent` of W3C Trace Context.
+    ///
+    /// The span of each run is linked to it, or is its child; see
+    /// [`PropagationStyle`](crate::PropagationStyle). Default: with the feature `otel`, the context
+    /// that is active during the enqueue, if there is one; without it, none. A recurring task
+    /// stores none.
+    ///
+    /// A value of another form is rejected when the job is enqueued. `tracestate` is not stored.
+    ///
+    /// ```
+    /// # use windlass::NewJob;
+    /// # use diesel::prelude::*;
+    /// # let mut conn = SqliteConnection::establish(":memory:").unwrap();
+    /// # windlass::migrate(&mut conn).unwrap();
+    /// let header = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+    /// NewJob::of_class("import", "{}").traceparent(header).enqueue(&mut conn)?;
+    /// # Ok::<(), windlass::Error>(())
+    /// ```
+    pub fn traceparent(mut self, header: impl Into<String>) -> Self {
+        self.row.traceparent = Some(header.into());
+        self
+    }
+}
+
+impl Policy {
+    /// Sets how the spans of the job's runs belong to the trace of the enqueue. Default:
+    /// [`PropagationStyle::Link`].
+    ///
+    /// ```
+    /// use windlass::{Policy, PropagationStyle};
+    /// let policy = Policy::new().propagation_style(PropagationStyle::Child);
+    /// # let _ = policy;
+    /// ```
+    pub fn propagation_style(mut self, style: PropagationStyle) -> Self {
+        self.propagation_style = Some(style);
+        self
+    }
+}
+
+impl<S: ?Sized> Context<'_, S> {
+    /// Returns the trace context of the enqueue, as a header `traceparent` of W3C Trace Context.
+    ///
+    /// It is what the enqueue stored, the same for every run of the job. With the feature `otel`,
+    /// the context of the run itself is the active one. Returns `None` if none is stored, or a text
+    /// of another form.
+    pub fn traceparent(&self) -> Option<String> {
+        let stored = self.run().trace.origin?;
+        Some(stored.to_string())
+    }
+}
+
+// --- Asking for a public token ---
+
+impl NewJob {
+    /// Creates a token by which outsiders can see this job: [`Enqueued::public_token`] has it, once.
+    ///
+    /// A caller with the token sees the job's [`PublicTask`]; see [`task_info_by_token`]. The database
+    /// contains only its SHA-256. A token leads to its job as long as the job's row or its result is
+    /// kept, so set [`Policy::keep_result`] if finished jobs are not kept.
+    ///
+    /// If the enqueue finds an existing job by the same idempotency key, that job gets another
+    /// token, and the earlier ones stay valid (the last 100). If it finds another job by the unique
+    /// id, there is no token: the job may belong to another caller. A job that is replaced keeps its
+    /// tokens.
+    ///
+    /// ```
+    /// # use diesel::prelude::*;
+    /// # use windlass::NewJob;
+    /// # let mut conn = SqliteConnection::establish(":memory:").unwrap();
+    /// # windlass::migrate(&mut conn).unwrap();
+    /// let job = NewJob::of_class("export", "{}").public_token().enqueue(&mut conn)?;
+    /// let token = job.public_token.expect("the job is new").to_string();
+    /// // Later, for a request with the token:
+    /// let task = windlass::task_info_by_token(&mut conn, &token)?.expect("it is known");
+    /// println!("{}", serde_json::to_string(&task.public()).unwrap());
+    /// # assert_eq!(task.job_id, job.id);
+    /// # Ok::<(), windlass::Error>(())
+    /// ```
+    ///
+    /// [`Enqueued::public_token`]: crate::Enqueued::public_token
+    /// [`PublicTask`]: crate::PublicTask
+    /// [`task_info_by_token`]: crate::task_info_by_token
+    /// [`Policy::keep_result`]: crate::Policy::keep_result
+    pub fn public_token(mut self) -> Self {
+        self.access.wants_token = true;
+        self
     }
 }

@@ -7,7 +7,7 @@ pub(crate) mod chart;
 pub(crate) mod filters;
 
 use crate::db::query::load::totals::CappedCount;
-use crate::job::redact::HIDDEN;
+use crate::job::run_log::HIDDEN;
 use askama::filters::HtmlSafe;
 use chrono::NaiveDateTime;
 use serde::Serialize as _;

@@ -184,7 +184,7 @@ impl JobPage {
 /// Returns how many values of the arguments are hidden.
 fn hidden(value: &Value) -> usize {
     match value {
-        Value::String(text) => usize::from(text == crate::job::redact::HIDDEN),
+        Value::String(text) => usize::from(text == crate::job::run_log::HIDDEN),
         Value::Array(items) => items.iter().map(hidden).sum(),
         Value::Object(fields) => fields.values().map(hidden).sum(),
         _ => 0,
