@@ -8,7 +8,7 @@ use crate::process::base::context::ProcessContext;
 use crate::process::base::health::{Health, RunningBeside};
 use crate::process::base::liveness::Liveness;
 use crate::process::base::parent::{self, BROKEN, CUT_SHORT, RECYCLED};
-use crate::process::base::run_hooks::Hooked;
+use crate::process::base::registration::Hooked;
 use crate::process::base::stop::{self, Stop};
 use crate::queue::QueueSelector;
 use crossbeam_channel::{Receiver, bounded, select};

@@ -1,9 +1,15 @@
 //! Whether a process is alive, for its service manager.
 
 use crate::clock;
+use crate::db::conn::connection::Conn;
+use crate::db::conn::dialect::Dialect;
+use crate::db::table::flows::batches;
+use crate::db::table::wanted_keys::BEGINNING;
+use diesel::QueryResult;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Signs of life of a process, which are reported to its service manager.
 ///
@@ -95,4 +101,277 @@ impl Liveness {
 
 fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+// --- Where a loop starts to look for wanted keys ---
+
+/// How far the wanted keys were searched. While a search from the beginning is cheap, each one
+/// starts there.
+///
+/// Ids may be committed out of order. So the mark is an id that was the last one some time ago, and
+/// a key that is committed even later waits for the next search from the beginning.
+#[derive(Debug, Default)]
+pub(crate) struct WantedMark {
+    after: i64,
+    last: Option<LastIdReading>,
+    /// When the next search from the beginning is due, if not each search starts there.
+    again_at: Option<Instant>,
+    /// When a slow claim was last taken as a sign that such searches take long.
+    suspected_at: Option<Instant>,
+    is_suspect: bool,
+    /// Whether a claim has passed over keys since the last search from the beginning.
+    has_passed: bool,
+}
+
+/// The last id that was given out.
+#[derive(Debug, Clone, Copy)]
+struct LastIdReading {
+    id: i64,
+    read_at: Instant,
+}
+
+/// A search for wanted keys.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct KeySearch {
+    /// The id after which it starts.
+    pub(crate) after: i64,
+    is_from_beginning: bool,
+    is_time_to_ask: bool,
+}
+
+/// A search from the beginning that takes longer passes many deleted keys that are not yet cleared
+/// away.
+const SLOW: Duration = Duration::from_millis(5);
+
+/// A claim that takes longer is a reason to measure a search from the beginning by itself.
+const SLOW_CLAIM: Duration = Duration::from_millis(10);
+
+/// The least age of the mark, and the time between two searches from the beginning, unless these
+/// take so long that [`SHARE`] times their duration is longer.
+const INTERVAL: Duration = Duration::from_secs(1);
+
+const SHARE: u32 = 10;
+
+impl KeySearch {
+    /// Returns whether to read the last id after a search that took `looked`.
+    pub(crate) fn asks_after(&self, looked: Duration) -> bool {
+        self.is_time_to_ask || (self.is_from_beginning && looked > SLOW)
+    }
+}
+
+impl WantedMark {
+    /// Returns the id after which a claim looks for wanted keys.
+    pub(crate) fn claim(&mut self) -> i64 {
+        self.has_passed = self.after > BEGINNING;
+        self.after
+    }
+
+    /// Returns how long the keys that a claim has passed over may wait, or `None` if it has passed
+    /// over none.
+    pub(crate) fn patience(&self) -> Option<Duration> {
+        let again_at = self.again_at.filter(|_| self.has_passed)?;
+        Some(again_at.saturating_duration_since(clock::instant()))
+    }
+
+    /// Returns whether a promotion should search from the beginning, or move the mark, although no
+    /// key was seen to be wanted.
+    pub(crate) fn is_due(&self) -> bool {
+        self.is_suspect || self.is_time()
+    }
+
+    fn is_time(&self) -> bool {
+        self.is_time_to_ask() || self.again_at.is_some_and(|at| at <= clock::instant())
+    }
+
+    fn is_time_to_ask(&self) -> bool {
+        self.last
+            .is_some_and(|last| last.read_at.elapsed() >= INTERVAL)
+    }
+
+    /// Notes how long a claim took, which also searched after the mark.
+    pub(crate) fn suspect(&mut self, took: Duration) {
+        let is_recent = |at: Instant| at.elapsed() < INTERVAL;
+        if took > SLOW_CLAIM && self.last.is_none() && !self.suspected_at.is_some_and(is_recent) {
+            self.suspected_at = Some(clock::instant());
+            self.is_suspect = true;
+        }
+    }
+
+    /// Starts the search of a promotion.
+    pub(crate) fn begin(&self) -> KeySearch {
+        let is_due = self.again_at.is_none_or(|at| at <= clock::instant());
+        KeySearch {
+            after: if is_due { BEGINNING } else { self.after },
+            is_from_beginning: is_due,
+            is_time_to_ask: self.is_time_to_ask(),
+        }
+    }
+
+    /// Notes how long a search took, and the last id, if that was read. A search that found a full
+    /// batch may have left some keys where it started.
+    pub(crate) fn end(
+        &mut self,
+        look: KeySearch,
+        looked: Duration,
+        is_full: bool,
+        last: Option<i64>,
+    ) {
+        self.is_suspect = false;
+        self.has_passed &= !look.is_from_beginning;
+        if look.is_from_beginning && looked <= SLOW {
+            if !is_full {
+                *self = WantedMark {
+                    suspected_at: self.suspected_at,
+                    ..WantedMark::default()
+                };
+            }
+            return;
+        }
+        if let Some(last) = last {
+            self.move_on(last);
+        }
+        if look.is_from_beginning && !(is_full && self.again_at.is_some()) {
+            self.again_at = Some(clock::deadline(looked.saturating_mul(SHARE).max(INTERVAL)));
+        }
+    }
+
+    /// Moves the mark to the id that was the last one when it was read some time ago.
+    fn move_on(&mut self, last: i64) {
+        let now = clock::instant();
+        match self.last {
+            Some(before) if now - before.read_at < INTERVAL => {}
+            before => {
+                // The ids start again after the table was created again.
+                let before = before.map_or(BEGINNING, |before| before.id);
+                self.after = before.min(last);
+                self.last = Some(LastIdReading {
+                    id: last,
+                    read_at: now,
+                });
+            }
+        }
+    }
+}
+
+/// Where the open jobs of batches start, as a loop saw last.
+///
+/// Jobs end about in the order of their ids, and Postgres keeps the index entries of those that ended until the next
+/// vacuum. The look that finds no job left passes all of them: half a second for a million, unless an earlier read has
+/// marked them. So each of them is passed once, soon after its job has ended.
+#[derive(Debug, Default)]
+pub(crate) struct BatchFronts {
+    first: BTreeMap<i64, i64>,
+    again_at: Option<Instant>,
+}
+
+/// The least time between two looks at fronts, unless [`FRONT_SHARE`] times the last one's duration is longer.
+const FRONT_INTERVAL: Duration = Duration::from_millis(50);
+
+const FRONT_SHARE: u32 = 20;
+
+impl BatchFronts {
+    /// Passes what has ended at the fronts of batches that are not over.
+    pub(crate) fn look(&mut self, conn: &mut Conn<'_>, open: &[i64]) -> QueryResult<()> {
+        let start = clock::instant();
+        let is_early = self.again_at.is_some_and(|at| at > start);
+        // SQLite keeps no entries of deleted rows.
+        if open.is_empty() || is_early || conn.dialect() == Dialect::Sqlite {
+            return Ok(());
+        }
+        let known = |batch: &i64| (*batch, self.first.get(batch).copied().unwrap_or_default());
+        let from: Vec<(i64, i64)> = open.iter().map(known).collect();
+        let fronts = batches::fronts(conn, &from)?;
+        let first = fronts
+            .iter()
+            .filter_map(|front| Some((front.id, front.first?)));
+        self.first = first.collect();
+        let pause = start.elapsed().saturating_mul(FRONT_SHARE);
+        self.again_at = Some(clock::deadline(pause.max(FRONT_INTERVAL)));
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LONG: Duration = Duration::from_millis(6);
+
+    /// Ends a search that took `took`, when `last` was the last id.
+    fn look(mark: &mut WantedMark, took: Duration, last: i64) -> i64 {
+        let look = mark.begin();
+        let last = look.asks_after(took).then_some(last);
+        mark.end(look, took, false, last);
+        look.after
+    }
+
+    /// Pretends that more than the longest pause has passed since the last search.
+    fn age(mark: &mut WantedMark) {
+        mark.again_at = mark.again_at.map(|_| clock::instant());
+        if let Some(last) = &mut mark.last {
+            last.read_at -= INTERVAL;
+        }
+    }
+
+    #[test]
+    fn as_long_as_it_is_cheap_each_look_begins_at_the_beginning() {
+        let mut mark = WantedMark::default();
+        for last in 1..5 {
+            assert_eq!(look(&mut mark, Duration::ZERO, last), BEGINNING);
+            assert!(!mark.is_due());
+        }
+    }
+
+    #[test]
+    fn the_mark_is_an_id_that_is_no_longer_new() {
+        let mut mark = WantedMark::default();
+        look(&mut mark, LONG, 70);
+        assert_eq!(mark.claim(), BEGINNING);
+        assert!(!mark.is_due());
+        age(&mut mark);
+        assert!(mark.is_due());
+        look(&mut mark, LONG, 90);
+        assert_eq!(mark.claim(), 70);
+        assert_eq!(look(&mut mark, Duration::ZERO, 95), 70);
+        assert_eq!(mark.claim(), 70);
+    }
+
+    #[test]
+    fn a_look_from_the_beginning_follows_in_its_time() {
+        let mut mark = WantedMark::default();
+        for last in [70, 90] {
+            look(&mut mark, 1_000 * LONG, last);
+            age(&mut mark);
+        }
+        assert_eq!(look(&mut mark, 1_000 * LONG, 95), BEGINNING);
+        assert_eq!(mark.patience(), None);
+        assert_eq!(mark.claim(), 90);
+        let pause = mark.patience().unwrap();
+        assert!(pause > 9_000 * LONG, "{pause:?}");
+        age(&mut mark);
+        assert_eq!(look(&mut mark, Duration::ZERO, 99), BEGINNING);
+        assert_eq!(mark.claim(), BEGINNING, "it is cheap again");
+        assert!(!mark.is_due());
+    }
+
+    #[test]
+    fn a_table_that_was_made_anew_has_smaller_ids() {
+        let mut mark = WantedMark::default();
+        look(&mut mark, LONG, 70);
+        age(&mut mark);
+        look(&mut mark, LONG, 3);
+        assert_eq!(mark.claim(), 3);
+    }
+
+    #[test]
+    fn a_slow_claim_is_looked_into_once_in_a_while() {
+        let mut mark = WantedMark::default();
+        mark.suspect(SLOW_CLAIM);
+        assert!(!mark.is_due());
+        mark.suspect(2 * SLOW_CLAIM);
+        assert!(mark.is_due());
+        look(&mut mark, Duration::ZERO, 1);
+        mark.suspect(2 * SLOW_CLAIM);
+        assert!(!mark.is_due());
+    }
 }

@@ -2,7 +2,6 @@
 //! sessions.
 
 pub(crate) mod context;
-pub(crate) mod dispatching;
 pub(crate) mod handle;
 pub(crate) mod health;
 pub(crate) mod heartbeat;
@@ -11,9 +10,7 @@ pub(crate) mod ignored;
 pub(crate) mod liveness;
 pub(crate) mod parent;
 pub(crate) mod registration;
-pub(crate) mod run_hooks;
 pub(crate) mod service;
 pub(crate) mod session;
 pub(crate) mod signals;
 pub(crate) mod stop;
-pub(crate) mod wanted;

@@ -14,13 +14,12 @@ use crate::job::JobId;
 use crate::job::perform::Outcome;
 use crate::process::base::context::ProcessContext;
 use crate::process::base::session::Session;
-use crate::process::worker::beat::store_logs;
+use crate::process::worker;
 use crate::process::worker::completion::{
     self, CompletedRun, CompletionKind, PendingCompletion, fence,
 };
-use crate::process::worker::in_flight::InFlight;
+use crate::process::worker::in_flight::{InFlight, store_logs};
 use crate::process::worker::slot_passing::{PassOn, SlotPassing};
-use crate::process::worker::{self, counting};
 use crate::{clock, mutant};
 use diesel::QueryResult;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -265,7 +264,7 @@ impl CompletionWriter {
     }
 
     fn count(&self, run: &CompletedRun, end: CountedEnd) {
-        counting::count(self.session.history(), &run.job, &run.live, run.ran, end);
+        completion::count(self.session.history(), &run.job, &run.live, run.ran, end);
     }
 
     fn report_ended(&self, run: &CompletedRun, ending: &Ending) {

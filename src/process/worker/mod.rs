@@ -1,13 +1,11 @@
 //! The worker: claims jobs, performs them and saves their outcomes.
 
 pub(crate) mod adjust;
-pub(crate) mod beat;
 pub(crate) mod builder;
 pub(crate) mod claim;
 pub(crate) mod completer;
 pub(crate) mod completion;
 pub(crate) mod completion_writer;
-pub(crate) mod counting;
 pub(crate) mod in_flight;
 pub(crate) mod pool;
 pub(crate) mod release;

@@ -11,7 +11,7 @@ use crate::job::JobId;
 use crate::process::base::parent;
 use crate::process::base::registration::Registration;
 use crate::process::base::session::Session;
-use crate::process::worker::counting;
+use crate::process::worker::completion;
 use crate::process::worker::in_flight::{InFlight, InFlightJob};
 use crate::{clock, mutant};
 use diesel::QueryResult;
@@ -265,7 +265,7 @@ fn count_end(
 ) {
     let ending = ended.ok().flatten();
     if let Some(end) = ending.as_ref().and_then(CountedEnd::of) {
-        counting::count(session.history(), &held.job, &held.live, held.ran(), end);
+        completion::count(session.history(), &held.job, &held.live, held.ran(), end);
     }
 }
 

@@ -17,8 +17,7 @@ use crate::process::worker::claim::plan::ClaimPlan;
 use crate::process::worker::claim::poller::Poller;
 use crate::process::worker::claim::wakeups::{self, Wakeups};
 use crate::process::worker::completer::Completer;
-use crate::process::worker::completion::CompletedRun;
-use crate::process::worker::counting;
+use crate::process::worker::completion::{self, CompletedRun};
 use crate::process::worker::in_flight::InFlight;
 use crate::process::worker::pool::{Pool, PoolSetup};
 use crate::process::worker::release::{self, StopProgress};
@@ -248,7 +247,7 @@ fn start_heartbeat(
     registry: &Registry,
 ) -> Result<HeartbeatGuard> {
     let mut reconcile = release::reconciler(in_flight);
-    let mut record = counting::recorder(registry);
+    let mut record = completion::recorder(registry);
     // Before the first claim: of a class that is not stored, every reader hides everything.
     record(&mut Session::new(context));
     let mut fold = history::in_worker(&context.stop);

@@ -3,8 +3,7 @@
 use crate::clock;
 use crate::event::Event;
 use crate::event::logging::Subscriber;
-use crate::process::base::dispatching::RefusedJobs;
-use crate::process::base::session::Session;
+use crate::process::base::session::{RefusedJobs, Session};
 use crate::process::base::stop::Stop;
 use crate::process::worker::claim::wakeups::Wakeups;
 use crate::process::worker::pool::Pool;
