@@ -1,8 +1,7 @@
 //! Schedules in English.
 
 use crate::clock;
-use crate::recurring::cron::Cron;
-use crate::recurring::value_set::{ValueSet, listed};
+use crate::recurring::cron::{Cron, ValueSet, listed};
 use std::time::Duration;
 
 /// The most times of day that are listed one by one.

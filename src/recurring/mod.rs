@@ -39,7 +39,6 @@ pub(crate) mod stored;
 pub(crate) mod task;
 pub(crate) mod tasks;
 pub(crate) mod time_zone;
-pub(crate) mod value_set;
 
 use crate::error::{Error, Result};
 use crate::recurring::schedule::Schedule;
