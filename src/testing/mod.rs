@@ -62,7 +62,6 @@ pub(crate) mod drained;
 pub(crate) mod draining;
 pub(crate) mod fault;
 pub(crate) mod inline;
-pub(crate) mod options;
 
 use crate::db::{AsConn, test_support as rows};
 use crate::error::{Doing, Result};
@@ -74,10 +73,10 @@ pub use crate::testing::drained::{
     EnqueuedJob, assert_enqueued, assert_not_enqueued, enqueued, enqueued_any,
 };
 pub use crate::testing::fault::for_each_fault;
+pub use crate::testing::inline::{Drain, drain};
 pub use drained::{Drained, Performed, RunOutcome};
 pub use fault::{Fault, FaultPoint};
 pub use inline::Inline;
-pub use options::{Drain, drain};
 
 /// Advances time by `by`, as far as the tables are concerned.
 ///
