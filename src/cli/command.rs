@@ -2,7 +2,7 @@
 
 use crate::cli::commands::batches::BatchesCommand;
 use crate::cli::commands::flows::{self, FlowsCommand};
-use crate::cli::commands::operators::{audit, operations};
+use crate::cli::commands::operators::{self, operations};
 #[cfg(feature = "web")]
 use crate::cli::commands::web;
 use crate::cli::commands::{
@@ -74,7 +74,7 @@ pub(crate) enum Command {
     #[command(subcommand)]
     Operations(operations::OperationsCommand),
     #[command(subcommand)]
-    Audit(audit::AuditCommand),
+    Audit(operators::AuditCommand),
     Doctor(doctor::Doctor),
     Health(health::HealthCommand),
     #[command(subcommand)]

@@ -14,6 +14,5 @@ pub(crate) mod run;
 pub(crate) mod select;
 #[cfg(feature = "top")]
 pub(crate) mod top;
-pub(crate) mod words;
 
 pub use run::{Commands, main};

@@ -5,7 +5,7 @@ use crate::admin::job_info::task_info;
 use crate::admin::jobs::{Changed, Jobs};
 use crate::cli::config::CommandError;
 use crate::cli::done::{Deed, Done, NotSelected, Selected, plural};
-use crate::cli::words::SaidBy;
+use crate::cli::listed::SaidBy;
 use crate::db::schema::migrate;
 use crate::db::{AsConn as _, Database, DbConnection};
 use crate::error::{Error, Result};

@@ -5,8 +5,8 @@ use crate::cli::commands::run_time::{Pausable, Turned, paused_line, unknown_queu
 use crate::cli::commands::status::{age, queues};
 use crate::cli::config::CommandError;
 use crate::cli::done::Deed;
+use crate::cli::listed::SaidBy;
 use crate::cli::select::{How, Scope, Selection, connect, with_progress};
-use crate::cli::words::SaidBy;
 use crate::db::model::decision::JobState;
 use crate::db::query::named::named;
 use crate::db::query::status::QueueStatus;

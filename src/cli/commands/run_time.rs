@@ -3,8 +3,8 @@
 use crate::admin::classes::{paused_classes, strict_classes};
 use crate::admin::queues::limits;
 use crate::cli::config::CommandError;
+use crate::cli::listed::{SaidBy, said};
 use crate::cli::select::connect;
-use crate::cli::words::{SaidBy, said};
 use crate::db::query::named::named;
 use crate::db::table::run_time::PausedClass;
 use crate::db::table::run_time::limits::RunTimeLimit;

@@ -1,8 +1,8 @@
 //! `windlass operations ...`.
 
 use crate::cli::config::CommandError;
+use crate::cli::listed::{SaidBy, time};
 use crate::cli::select::connect;
-use crate::cli::words::{SaidBy, time};
 use crate::db::{Database, DbConnection};
 use crate::error::{Error, Result};
 use crate::operation::start::{self, Operation, OperationState};

@@ -2,8 +2,8 @@
 
 use crate::cli::commands::enqueue::JobOptions;
 use crate::cli::config::CommandError;
+use crate::cli::listed::{SaidBy, time};
 use crate::cli::select::{self, connect};
-use crate::cli::words::{SaidBy, time};
 use crate::db::Database;
 use crate::db::model::recurring::{Definition, Overlap};
 use crate::error::Result;

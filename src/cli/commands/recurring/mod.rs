@@ -5,8 +5,8 @@ pub(crate) mod next;
 
 use crate::cli::commands::recurring::change::{AddTask, ChangeTask, RemoveTask};
 use crate::cli::commands::recurring::next::{NextRuns, TaskHistory};
+use crate::cli::listed::{SaidBy, jitter, time, undeclared};
 use crate::cli::select::connect;
-use crate::cli::words::{SaidBy, jitter, time, undeclared};
 use crate::db::Database;
 use crate::error::Result;
 use crate::job::JobId;

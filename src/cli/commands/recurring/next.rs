@@ -1,9 +1,8 @@
 //! `windlass recurring next`.
 
 use crate::cli::config::ConfigSource;
-use crate::cli::listed::name;
+use crate::cli::listed::{jitter, name, time, undeclared, why_none};
 use crate::cli::select::connect;
-use crate::cli::words::{jitter, time, undeclared, why_none};
 use crate::clock;
 use crate::config::configuration::Config;
 use crate::db::{AsConn as _, Database, DbConnection};
