@@ -3,9 +3,8 @@
 use crate::db::ping;
 use crate::error::Doing as _;
 use crate::process::base::health::{Health, HealthCheck};
-use crate::web::http::page_error::PageError;
-use crate::web::http::request::Response;
-use crate::web::request::cx::Cx;
+use crate::web::http::request::{PageError, Response};
+use crate::web::request::route::Cx;
 use crate::web::site::Site;
 use axum::http::Method;
 use axum::http::request::Parts;

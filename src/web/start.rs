@@ -11,12 +11,12 @@ use crate::web::access::settings::{Access, AccessSettings};
 use crate::web::api::outcome;
 use crate::web::assets::Assets;
 use crate::web::dispatch::queue::{self, PageDispatcher};
-use crate::web::dispatch::{operations, sampler};
+use crate::web::dispatch::sampler;
 use crate::web::http::request::Verb;
 use crate::web::live::{Hub, SeenPages};
 use crate::web::net::engine;
 use crate::web::net::forward::Engine;
-use crate::web::reads::shared;
+use crate::web::reads::connections;
 use crate::web::request::route::Route;
 use crate::web::server::{RunningServer, ServedDatabase, Server};
 use crate::web::site::{self, OperationsWake, Section, Site, SiteSettings, Source, Waits};
@@ -74,13 +74,13 @@ pub(crate) fn start_on(server: &Server, listener: TcpListener) -> Result<Running
     if server.has_pages() {
         must_be_closed(&site, &server.listen)?;
     }
-    let (renewals, renewer) = shared::start(&site)?;
+    let (renewals, renewer) = connections::start(&site)?;
     let workers = queue::start(&site, server.routes, server.threads, &renewals);
     let (queue, mut threads) = workers?;
     threads.push(renewer);
     let (stop, stopping) = watch::channel(false);
     if server.has_pages() && !site.access.settings.read_only {
-        threads.push(operations::start(&site, woken, stopping.clone())?);
+        threads.push(sampler::start(&site, woken, stopping.clone())?);
     }
     let engine = Engine::new(Arc::clone(&site), queue);
     threads.push(engine::start(Arc::new(engine), listener, stopping)?);

@@ -2,7 +2,6 @@
 
 pub(crate) mod addresses;
 pub(crate) mod known;
-pub(crate) mod origin;
 pub(crate) mod secret;
 pub(crate) mod settings;
 #[cfg(feature = "cli")]

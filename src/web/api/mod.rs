@@ -6,9 +6,8 @@ pub(crate) mod enqueue;
 pub(crate) mod job_request;
 pub(crate) mod outcome;
 
-use crate::web::http::page_error::PageError;
-use crate::web::http::request::Response;
-use crate::web::request::cx::Cx;
+use crate::web::http::request::{PageError, Response};
+use crate::web::request::route::Cx;
 use serde::Serialize;
 use serde_json::{Value, json};
 

@@ -5,15 +5,12 @@ use crate::error::Result;
 use crate::process::base::stop;
 use crate::web::access::viewer::{Need, Proof, Role, Viewer};
 use crate::web::api;
-use crate::web::entry::{gate, sign_in};
-use crate::web::http::page_error::PageError;
-use crate::web::http::request::{Request, Response, Verb};
+use crate::web::entry::gate;
+use crate::web::http::request::{PageError, Request, Response, Verb};
 use crate::web::live::Topic;
 use crate::web::pages::login;
-use crate::web::reads::connections::{Readers, Writers};
-use crate::web::reads::shared::Renewal;
-use crate::web::request::cx::Cx;
-use crate::web::request::route::{self, Route, RouteMatch};
+use crate::web::reads::connections::{Readers, Renewal, Writers};
+use crate::web::request::route::{self, Cx, Route, RouteMatch};
 use crate::web::request::shell::{self, Shell};
 use crate::web::show::{Markup, filters};
 use crate::web::site::{Section, Site};
@@ -76,7 +73,7 @@ impl PageDispatcher {
     ) -> Result<Response, PageError> {
         let is_post = request.verb == Verb::Post;
         if is_post && request.path == "/login" {
-            return sign_in::sign_in(&self.site, request, &mut self.writers);
+            return gate::sign_in(&self.site, request, &mut self.writers);
         }
         let found = route::find(self.routes, request.verb, &request.path);
         let is_open = matches!(&found, Ok(found) if found.route.need == Need::Nothing);
@@ -86,7 +83,7 @@ impl PageDispatcher {
             Err(error) => return Err(error),
         }
         if is_post && request.path == "/logout" {
-            return sign_in::sign_out(&self.site, request, viewer, &mut self.writers);
+            return gate::sign_out(&self.site, request, viewer, &mut self.writers);
         }
         // What exists is not for outsiders to find out.
         let is_api = api::is_api(&request.path);

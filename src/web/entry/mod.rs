@@ -1,4 +1,3 @@
 //! How a viewer comes in: by a token, a session, or from this host.
 
 pub(crate) mod gate;
-pub(crate) mod sign_in;

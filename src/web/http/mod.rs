@@ -1,4 +1,3 @@
 //! HTTP: one thread that reads requests and writes responses, and runs neither SQL nor templates.
 
-pub(crate) mod page_error;
 pub(crate) mod request;

@@ -1,11 +1,11 @@
 //! What of a request is checked and read before it reaches the SQL threads.
 
 use crate::db::model::extras::Traceparent;
-use crate::web::access::{addresses, origin};
+use crate::web::access::{addresses, settings};
 use crate::web::http::request::{
     ApiRequest, Credentials, Pairs, Request, Response, Theme, Verb, new_id,
 };
-use crate::web::request::{shell, theme};
+use crate::web::request::{route, shell};
 use crate::web::site::Site;
 use crate::web::{api, readiness as probes};
 use axum::body::Bytes;
@@ -70,7 +70,7 @@ pub(crate) fn screen(site: &Site, parts: &Parts, peer: IpAddr) -> Result<Request
         credentials,
         is_https: is_https(site, headers, peer),
         comes_from_elsewhere: text(headers, "sec-fetch-site") == Some("cross-site"),
-        theme: cookie(theme::COOKIE).map_or(Theme::Auto, Theme::named),
+        theme: cookie(route::COOKIE).map_or(Theme::Auto, Theme::named),
         flash: cookie(shell::COOKIE).and_then(shell::read),
         accept: text(headers, "accept").unwrap_or_default().to_owned(),
         accepts_gzip: accepts_gzip(headers),
@@ -149,14 +149,14 @@ fn requested_by_us(
     let kind = text(headers, "content-type").unwrap_or_default();
     let kind = kind.split(';').next().unwrap_or_default().trim();
     let is_json = kind.eq_ignore_ascii_case("application/json");
-    let claims = origin::OriginClaims {
+    let claims = settings::OriginClaims {
         host,
         fetch_site: only(headers, "sec-fetch-site")?,
         origin: only(headers, "origin")?,
     };
     let settings = &site.access.settings;
-    let is_ours = origin::is_ours(&claims, settings.public_origin.as_deref())
-        && origin::is_named(&claims, settings.public_origin.as_deref(), &settings.hosts);
+    let is_ours = settings::is_ours(&claims, settings.public_origin.as_deref())
+        && settings::is_named(&claims, settings.public_origin.as_deref(), &settings.hosts);
     // No page elsewhere can send a token that it does not have, and nothing else counts then. Nor can it
     // send JSON without being named.
     let is_program = (credentials.bearer.is_some() || is_api && is_json)

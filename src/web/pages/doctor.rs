@@ -2,12 +2,11 @@
 
 use crate::admin::doctor;
 use crate::admin::doctor::scope::{CheckScope, Finding, Verdict};
-use crate::web::http::page_error::PageError;
-use crate::web::http::request::Response;
+use crate::web::http::request::{PageError, Response};
 use crate::web::pages::overview::{DoctorRow, checked};
-use crate::web::reads::shared::FINDINGS;
-use crate::web::request::cx::Cx;
+use crate::web::reads::connections::FINDINGS;
 use crate::web::request::panels::Panel;
+use crate::web::request::route::Cx;
 use crate::web::request::shell::Shell;
 use crate::web::show::{Markup, count, filters, in_words};
 use crate::web::site::Section;

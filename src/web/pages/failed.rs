@@ -2,12 +2,11 @@
 
 use crate::admin::groups::{FailedGroup, FailedGroups};
 use crate::db::model::outcome::is_unknown;
-use crate::web::http::page_error::PageError;
-use crate::web::http::request::{self, Pairs, Response};
+use crate::web::http::request::{self, PageError, Pairs, Response};
 use crate::web::pages::jobs::filters::{self, When};
-use crate::web::reads::shared::GROUPS;
-use crate::web::request::cx::Cx;
+use crate::web::reads::connections::GROUPS;
 use crate::web::request::panels::Panel;
+use crate::web::request::route::Cx;
 use crate::web::request::shell::Shell;
 use crate::web::show::{Markup, count, cut, escaped};
 use crate::web::site::Section;

@@ -1,8 +1,7 @@
 //! Signing in: one field, for a token.
 
-use crate::web::http::page_error::PageError;
-use crate::web::http::request::{self, Request, Response, Verb};
-use crate::web::request::cx::Cx;
+use crate::web::http::request::{self, PageError, Request, Response, Verb};
+use crate::web::request::route::Cx;
 use crate::web::request::shell::Shell;
 use crate::web::site::{Section, Site};
 use askama::Template;

@@ -1,4 +1,4 @@
-//! The pages. Each is a plain function of a [`Cx`](crate::web::request::cx::Cx), listed in
+//! The pages. Each is a plain function of a [`Cx`](crate::web::request::route::Cx), listed in
 //! [`routes`].
 
 pub(crate) mod audit;

@@ -10,13 +10,12 @@ use crate::recurring::schedule::Schedule;
 use crate::recurring::stored::Stored;
 use crate::recurring::tasks::deleted_at;
 use crate::recurring::time_zone::Zone;
-use crate::web::http::page_error::PageError;
-use crate::web::http::request::{self, Response};
+use crate::web::http::request::{self, PageError, Response};
 use crate::web::pages::queues::{actor, back, named};
-use crate::web::request::cx::Cx;
 use crate::web::request::panels::Panel;
+use crate::web::request::route::Cx;
 use crate::web::request::shell::Shell;
-use crate::web::show::chart::ticks::{TickMark, sums, ticks};
+use crate::web::show::chart::histogram::{TickMark, sums, ticks};
 use crate::web::show::{
     Markup, ago, bounded, count, duration, escaped, filters, in_words, state, verdict,
 };

@@ -1,4 +1,3 @@
 //! The threads that read and change the database, and render pages.
 
 pub(crate) mod connections;
-pub(crate) mod shared;

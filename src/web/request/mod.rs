@@ -1,7 +1,5 @@
 //! What a page is made with: its request, its parts, and the frame around it.
 
-pub(crate) mod cx;
 pub(crate) mod panels;
 pub(crate) mod route;
 pub(crate) mod shell;
-pub(crate) mod theme;

@@ -1,9 +1,17 @@
 //! A table of routes: a method and a pattern lead to a function.
 
-use crate::web::access::viewer::Need;
-use crate::web::http::page_error::PageError;
-use crate::web::http::request::{self, Response, Verb};
-use crate::web::request::cx::Cx;
+use crate::clock;
+use crate::db::Conn;
+use crate::db::conn::reading::ReadFailure;
+use crate::error::Result;
+use crate::web::access::viewer::{Need, Viewer};
+use crate::web::http::request::{self, PageError, Pairs, Request, Response, Theme, Verb};
+use crate::web::read::Watch;
+use crate::web::reads::connections::{Readers, Renewal, Writers};
+use crate::web::request::shell::{self, Shell};
+use crate::web::site::{self, Frame, Section, Site};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 /// A page, or a change.
 pub(crate) type Handler = fn(&mut Cx<'_>) -> Result<Response, PageError>;
@@ -105,6 +113,284 @@ pub(crate) fn find(routes: &[Route], verb: Verb, path: &str) -> Result<RouteMatc
             "There is no page at this address.".to_owned(),
         )),
     }
+}
+
+// --- What a page gets: the request, the viewer, and ways to read, change and answer ---
+
+/// The time limit of a panel, and of any other read.
+pub(crate) const READ: Duration = Duration::from_secs(1);
+
+/// After this time, a page reads nothing more: its other panels are late.
+pub(crate) const PAGE: Duration = Duration::from_secs(5);
+
+/// The context of one request.
+#[derive(Debug)]
+pub(crate) struct Cx<'a> {
+    pub(crate) site: &'a Site,
+    pub(crate) request: &'a Request,
+    pub(crate) viewer: &'a Viewer,
+    /// Whether open pages of this route are kept up to date.
+    is_live: bool,
+    params: Vec<(&'static str, String)>,
+    pub(super) readers: &'a mut Readers,
+    /// `None` unless the viewer may change something.
+    writers: Option<&'a mut Writers>,
+    started_at: Instant,
+    /// Whether a read of this request found the database away.
+    pub(super) is_away: bool,
+    /// What is read after the page was sent.
+    pub(super) renewals: Vec<Renewal>,
+    /// Whether one panel may be asked for alone.
+    pub(super) may_be_alone: bool,
+}
+
+impl<'a> Cx<'a> {
+    /// `writers` are kept only for a viewer who may change something.
+    pub(crate) fn new(
+        site: &'a Site,
+        request: &'a Request,
+        viewer: &'a Viewer,
+        readers: &'a mut Readers,
+        writers: Option<&'a mut Writers>,
+    ) -> Self {
+        Cx {
+            site,
+            request,
+            viewer,
+            is_live: false,
+            params: Vec::new(),
+            readers,
+            writers: writers.filter(|_| viewer.may_write() && !site.access.settings.read_only),
+            started_at: clock::instant(),
+            is_away: false,
+            renewals: Vec::new(),
+            may_be_alone: true,
+        }
+    }
+
+    pub(crate) fn on_route(mut self, is_live: bool, params: Vec<(&'static str, String)>) -> Self {
+        self.is_live = is_live;
+        self.params = params;
+        self
+    }
+
+    /// Keeps open pages of this address from being brought up to date: it takes long to read.
+    pub(crate) fn without_updates(&mut self) {
+        self.is_live = false;
+    }
+
+    /// Reads all parts, whatever the address asks for: others get what was read.
+    pub(crate) fn without_alone(&mut self) {
+        self.may_be_alone = false;
+    }
+
+    /// Returns a part of the path, decoded: `name` of `/queues/{name}`.
+    ///
+    /// The empty text for a name that the pattern does not have.
+    pub(crate) fn param(&self, name: &str) -> &str {
+        let mut params = self.params.iter();
+        let found = params.find(|(other, _)| *other == name);
+        found.map_or("", |(_, value)| value.as_str())
+    }
+
+    pub(crate) fn query(&self) -> &Pairs {
+        &self.request.query
+    }
+
+    pub(crate) fn form(&self) -> &Pairs {
+        &self.request.form
+    }
+
+    /// Reads from the database, or its replica, within 1 s.
+    ///
+    /// # Errors
+    /// If the read is late or fails. A page that can do without uses [`panel`](Self::panel).
+    pub(crate) fn read<T>(
+        &mut self,
+        work: impl FnOnce(&mut Conn<'_>) -> Result<T>,
+    ) -> Result<T, PageError> {
+        Ok(self.try_read(work)?)
+    }
+
+    fn try_read<T>(
+        &mut self,
+        work: impl FnOnce(&mut Conn<'_>) -> Result<T>,
+    ) -> Result<T, ReadFailure> {
+        self.try_read_within(READ, work)
+    }
+
+    pub(super) fn try_read_within<T>(
+        &mut self,
+        limit: Duration,
+        work: impl FnOnce(&mut Conn<'_>) -> Result<T>,
+    ) -> Result<T, ReadFailure> {
+        let limit = self.left(limit)?;
+        let read = self.readers.read(self.request.database, limit, work);
+        self.is_away = matches!(read, Err(ReadFailure::Lost(_)));
+        read
+    }
+
+    /// Returns for how long the next read may take.
+    pub(super) fn left(&self, limit: Duration) -> Result<Duration, ReadFailure> {
+        let left = PAGE.saturating_sub(self.started_at.elapsed());
+        if left.is_zero() {
+            return Err(ReadFailure::Late);
+        }
+        // What waited in vain once does not wait again.
+        if self.is_away {
+            return Err(ReadFailure::Lost(String::new()));
+        }
+        Ok(limit.min(left))
+    }
+
+    /// Returns what to read after the page was sent.
+    pub(crate) fn renewals(&mut self) -> Vec<Renewal> {
+        std::mem::take(&mut self.renewals)
+    }
+
+    /// Returns whether the database did not answer to this request.
+    pub(crate) fn is_away(&self) -> bool {
+        self.is_away
+    }
+
+    /// Changes something, as the operator. Each statement has 5 s.
+    ///
+    /// # Errors
+    /// If the viewer is not an operator: then there is no connection that could write. If the
+    /// change fails.
+    pub(crate) fn write<T>(
+        &mut self,
+        work: impl FnOnce(&mut Conn<'_>) -> Result<T>,
+    ) -> Result<T, PageError> {
+        let value = self.add(work)?;
+        // The next page shows what has changed.
+        if let Some(source) = self.site.sources.get(self.request.database) {
+            source.forget();
+        }
+        Ok(value)
+    }
+
+    /// Adds what is no change of an operator: pages show it when they are read anew anyway.
+    ///
+    /// # Errors
+    /// As for [`write`](Self::write).
+    pub(crate) fn add<T>(
+        &mut self,
+        work: impl FnOnce(&mut Conn<'_>) -> Result<T>,
+    ) -> Result<T, PageError> {
+        let Some(writers) = self.writers.as_deref_mut() else {
+            return Err(PageError::Forbidden);
+        };
+        Ok(writers.write(self.request.database, work)?)
+    }
+
+    /// Reads the newest state, which a replica may not have yet, if the viewer may change it.
+    ///
+    /// # Errors
+    /// As for [`read`](Self::read).
+    pub(crate) fn read_newest<T>(
+        &mut self,
+        work: impl FnMut(&mut Conn<'_>) -> Result<T>,
+    ) -> Result<T, PageError> {
+        match self.writers.as_deref_mut() {
+            Some(writers) => Ok(writers.look(self.request.database, work)?),
+            None => self.read(work),
+        }
+    }
+
+    /// Returns what several pages show of this database.
+    pub(crate) fn watch(&self) -> Arc<Watch> {
+        let source = self.site.sources.get(self.request.database);
+        source.map_or_else(Arc::default, |source| Arc::clone(&source.watch))
+    }
+
+    /// Returns the time at the database, and the numbers of the navigation; at most 2 s old.
+    ///
+    /// # Errors
+    /// As for [`read`](Self::read).
+    pub(crate) fn frame(&mut self) -> Result<Frame, PageError> {
+        let database = self.request.database;
+        let cached = self.site.sources.get(database);
+        if let Some(frame) = cached.and_then(|source| source.frame.get(clock::instant())) {
+            return Ok(frame);
+        }
+        let mut frame = match self.read(site::read) {
+            // The page stands with the numbers of a while ago.
+            Err(PageError::Late) => {
+                let last = cached.and_then(|source| source.frame.last(clock::instant()));
+                return last.ok_or(PageError::Late);
+            }
+            read => read?,
+        };
+        frame.attention = self.attention();
+        if let Some(source) = self.site.sources.get(database) {
+            source.frame.set(&frame);
+        }
+        Ok(frame)
+    }
+
+    /// Returns how many things need attention; `None` if that is not known now.
+    fn attention(&mut self) -> Option<u64> {
+        let watch = self.watch();
+        if watch.kept_count().is_none() {
+            // The page stands without it.
+            let _ = self.look(READ);
+        }
+        watch.last_count()
+    }
+
+    /// Returns the frame of a page, for the field `shell` of its template.
+    ///
+    /// # Errors
+    /// As for [`read`](Self::read).
+    pub(crate) fn shell(&mut self, title: &str, section: Section) -> Result<Shell, PageError> {
+        let frame = self.frame()?;
+        let shell = Shell::new(self.site, self.request, Some(self.viewer))
+            .titled(title, section)
+            .framed(&frame);
+        // What took long is not read again and again.
+        let is_live = self.is_live && !self.request.query.has("alone");
+        Ok(if is_live { shell.live() } else { shell })
+    }
+
+    /// Renders a template as the response.
+    ///
+    /// # Errors
+    /// If the template fails.
+    pub(crate) fn render(&self, template: &impl askama::Template) -> Result<Response, PageError> {
+        Ok(Response::html(template.render()?))
+    }
+
+    /// Returns a link to a path of this database: `/queues` becomes `/base/db/name/queues`.
+    pub(crate) fn link(&self, path: &str) -> String {
+        self.site.link(self.request.database, path)
+    }
+
+    /// Returns to a page after a change, which then shows `message` once. `path` is one of this
+    /// site, such as `/queues/mail`; build it with [`request::path`].
+    pub(crate) fn done(&self, path: &str, message: &str) -> Response {
+        let to = self.link(request::local(path));
+        shell::set(Response::see_other(to), self.site, message)
+    }
+}
+
+// --- The colours that a viewer has chosen ---
+
+/// The name of the cookie.
+pub(crate) const COOKIE: &str = "windlass_theme";
+
+/// A year, in seconds.
+const KEPT: u32 = 31_536_000;
+
+/// Stores the choice in a cookie.
+pub(crate) fn change(cx: &mut Cx<'_>) -> Result<Response, PageError> {
+    let theme = Theme::named(cx.form().get("theme").unwrap_or_default()).name();
+    let back = request::local(cx.form().get("back").unwrap_or("/"));
+    let path = cx.site.cookie_path();
+    Ok(Response::see_other(cx.link(back)).with_header(
+        "set-cookie",
+        format!("{COOKIE}={theme}; Path={path}; Max-Age={KEPT}; HttpOnly; SameSite=Strict"),
+    ))
 }
 
 #[cfg(test)]

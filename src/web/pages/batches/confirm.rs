@@ -2,11 +2,10 @@
 
 use crate::job::BatchId;
 use crate::operation::start::Preview;
-use crate::web::http::page_error::PageError;
-use crate::web::http::request::Response;
+use crate::web::http::request::{PageError, Response};
 use crate::web::pages::batches::{BatchAction, one};
 use crate::web::pages::bulk::preview::{jobs, number};
-use crate::web::request::cx::Cx;
+use crate::web::request::route::Cx;
 use crate::web::request::shell::Shell;
 use crate::web::site::Section;
 use askama::Template;

@@ -4,11 +4,10 @@ use crate::admin::bulk::change::Change;
 use crate::admin::jobs::{Changed, Jobs};
 use crate::job::JobId;
 use crate::queue::check_name;
-use crate::web::http::page_error::PageError;
-use crate::web::http::request::{self, Response};
+use crate::web::http::request::{self, PageError, Response};
 use crate::web::pages::job::confirm;
 use crate::web::pages::words;
-use crate::web::request::cx::Cx;
+use crate::web::request::route::Cx;
 use crate::web::show::count;
 use std::time::Duration;
 

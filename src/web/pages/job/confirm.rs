@@ -1,11 +1,10 @@
 //! Asks before a change of one job that cannot be undone.
 
 use crate::admin::explain::Reason;
-use crate::web::http::page_error::PageError;
-use crate::web::http::request::Response;
+use crate::web::http::request::{PageError, Response};
 use crate::web::pages::job::{self, JobActions};
 use crate::web::pages::words::sentence;
-use crate::web::request::cx::Cx;
+use crate::web::request::route::Cx;
 use crate::web::request::shell::Shell;
 use crate::web::show::{Markup, count};
 use crate::web::site::Section;

@@ -6,9 +6,8 @@ use crate::db::query::named::{self, NamedThings};
 use crate::db::query::pages::job_search::JobSearch;
 use crate::db::query::pages::job_window::ListPlace;
 use crate::error::{Doing as _, Result};
-use crate::web::http::page_error::PageError;
-use crate::web::http::request::{self, Pairs, Response};
-use crate::web::request::cx::Cx;
+use crate::web::http::request::{self, PageError, Pairs, Response};
+use crate::web::request::route::Cx;
 use chrono::{NaiveDate, NaiveDateTime, NaiveTime, TimeDelta};
 
 /// The states by which a list can be narrowed, with their names in the address.

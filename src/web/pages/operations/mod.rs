@@ -3,11 +3,10 @@
 pub(crate) mod one;
 
 use crate::operation::start::operations;
-use crate::web::http::page_error::PageError;
-use crate::web::http::request::Response;
+use crate::web::http::request::{PageError, Response};
 use crate::web::pages::operations::one::OperationView;
-use crate::web::request::cx::Cx;
 use crate::web::request::panels::Panel;
+use crate::web::request::route::Cx;
 use crate::web::request::shell::Shell;
 use crate::web::site::Section;
 use askama::Template;

@@ -3,10 +3,9 @@
 use crate::admin::bulk::change::Change;
 use crate::operation::start::{Operation, OperationState, operation};
 use crate::operation::walk::OperationTask;
-use crate::web::http::page_error::PageError;
-use crate::web::http::request::{self, Response};
+use crate::web::http::request::{self, PageError, Response};
 use crate::web::pages::words::{self, conditions};
-use crate::web::request::cx::Cx;
+use crate::web::request::route::Cx;
 use crate::web::request::shell::Shell;
 use crate::web::show::{Markup, count, filters, state};
 use crate::web::site::Section;

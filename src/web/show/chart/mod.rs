@@ -5,7 +5,6 @@
 
 pub(crate) mod histogram;
 pub(crate) mod throughput;
-pub(crate) mod ticks;
 pub(crate) mod waits;
 
 use crate::history::{Bucket, Tally, TimeRange};
