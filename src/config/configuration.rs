@@ -10,7 +10,7 @@ use crate::config::settings::{
 };
 use crate::config::value::{QUEUES, ValueKind as _};
 use crate::error::{Error, Problem, Result};
-use crate::event::hooks::Hooks;
+use crate::event::Hooks;
 use crate::event::logging::Subscriber;
 use crate::job::registry::Registry;
 use crate::queue::check_name;

@@ -13,7 +13,7 @@ use crate::config::settings::{
 use crate::config::value::{FILE_VARIABLE, WORKER_VARIABLE};
 use crate::config::{combinations, document, recurring};
 use crate::error::{Error, Result};
-use crate::event::hooks::Hooks;
+use crate::event::Hooks;
 use crate::event::logging::Subscriber;
 use std::path::{Path, PathBuf};
 
