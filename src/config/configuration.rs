@@ -253,7 +253,7 @@ impl fmt::Display for Config {
             writeln!(f, "{:<40} # {origin}", format!("{name} = {value}"))?;
         }
         for declared in &self.tasks {
-            let key = crate::config::recurring::name_of(declared.task.key());
+            let key = name_of(declared.task.key());
             if declared.settings.is_none() {
                 writeln!(f, "\n# The code declares [recurring.{key}].")?;
                 continue;
@@ -264,7 +264,7 @@ impl fmt::Display for Config {
             }
         }
         for promise in &self.queues {
-            let queue = crate::config::recurring::name_of(&promise.queue);
+            let queue = name_of(&promise.queue);
             let value = format!("max_wait = {}", promise.shown());
             writeln!(f, "\n[queues.{queue}]\n{value:<40} # {}", promise.origin)?;
         }

@@ -164,7 +164,7 @@ impl ValueKind for Address {
     }
 
     fn show(&self) -> String {
-        quoted(&crate::db::conn::address::without_secrets(&self.0))
+        quoted(&without_secrets(&self.0))
     }
 }
 
@@ -253,12 +253,10 @@ impl ValueKind for NamedAddresses {
     }
 
     fn show(&self) -> String {
-        let shown = self.0.iter().map(|(name, address)| {
-            format!(
-                "{name}={}",
-                crate::db::conn::address::without_secrets(address)
-            )
-        });
+        let shown = self
+            .0
+            .iter()
+            .map(|(name, address)| format!("{name}={}", without_secrets(address)));
         list(shown)
     }
 }

@@ -7,7 +7,7 @@ use crate::db::table::flows::edges;
 use crate::db::table::steps::StepState;
 use crate::db::transition::enqueue::connect;
 use crate::db::{DbConnection, own};
-use crate::error::{Doing, Doing as _, Error, Result};
+use crate::error::{Doing as _, Error, Result};
 use crate::job::JobId;
 use crate::job::context::Context;
 use crate::job::error::{JobError, JobResult};

@@ -222,7 +222,7 @@ fn fields_of(body: Option<Vec<TokenTree>>) -> Vec<String> {
 
 #[test]
 fn each_event_has_its_row() {
-    let variants = variants(&read("src/event/events.rs"), "Event");
+    let variants = variants(&read("src/event/mod.rs"), "Event");
     assert!(variants.len() >= 25, "the variants are found");
     let page = rows(&read("docs/reference/events.md"), "## All events");
     let listed: Vec<(String, Vec<String>)> = page

@@ -150,7 +150,7 @@ pub(super) struct WantedProcess {
 
 impl WantedProcess {
     /// Looks for one such process.
-    pub(super) fn look(&self, database: &Database) -> Result<Diagnosis> {
+    fn look(&self, database: &Database) -> Result<Diagnosis> {
         let wanted = WantedPresence {
             hostname: self.hostname.clone(),
             kind: self.kind.clone(),
@@ -248,7 +248,7 @@ impl HealthUrl {
     }
 
     /// Sends one request. A server that sends little by little is not waited for longer.
-    pub(super) fn ask(&self, timeout: Duration) -> Result<Diagnosis> {
+    fn ask(&self, timeout: Duration) -> Result<Diagnosis> {
         let deadline = clock::deadline(timeout);
         Ok(match self.answer(deadline) {
             Ok(answer) => read(&answer),

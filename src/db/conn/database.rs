@@ -349,7 +349,7 @@ pub(crate) const BUSY: Duration = Duration::from_secs(30);
 // --- Settings of a connection ---
 
 /// Checks that the database answers. Changes nothing.
-pub(crate) fn ping(conn: &mut Conn<'_>) -> diesel::QueryResult<()> {
+pub(crate) fn ping(conn: &mut Conn<'_>) -> QueryResult<()> {
     Statement::new("SELECT 1").unkept().plain().execute(conn)
 }
 
@@ -359,7 +359,7 @@ pub(crate) fn ping(conn: &mut Conn<'_>) -> diesel::QueryResult<()> {
 /// rows to find one. Every statement of the loops has its index, and these settings only raise the
 /// cost of everything else. `jit` is off because the raised cost of a sort would make Postgres
 /// compile it. A generic plan is as good then, and planning anew costs more than most statements.
-pub(crate) fn prefer_indexes(conn: &mut Conn<'_>) -> diesel::QueryResult<()> {
+pub(crate) fn prefer_indexes(conn: &mut Conn<'_>) -> QueryResult<()> {
     match conn {
         #[cfg(feature = "postgres")]
         Conn::Postgres(pg) => {

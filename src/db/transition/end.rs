@@ -5,9 +5,7 @@ use crate::db::conn::dialect::{Id, micros, timestamp};
 use crate::db::conn::statement::Statement;
 use crate::db::model::claim::{EndedClaim, Fence, FinishedRow};
 use crate::db::model::decision::JobDecision;
-use crate::db::model::outcome::{
-    self, AppliedEnding, ClaimEnd, EndedRun, Ending, RunStart, cancelled,
-};
+use crate::db::model::outcome::{AppliedEnding, ClaimEnd, EndedRun, Ending, RunStart, cancelled};
 use crate::db::table::attempts;
 use crate::db::table::claimed::{self, claim_ids};
 use crate::db::table::history::deltas;
@@ -257,7 +255,7 @@ pub(crate) fn release(
                     finished: FinishedRow::Keep,
                 };
                 let ending = match (row.cancelled, delay) {
-                    (true, _) => Ending::Cancel(outcome::cancelled()),
+                    (true, _) => Ending::Cancel(cancelled()),
                     (false, Some(delay)) => Ending::Snooze(delay),
                     (false, None) => Ending::Release(String::new(), None),
                 };

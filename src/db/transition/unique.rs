@@ -54,7 +54,7 @@ fn unblock_free(conn: &mut Conn<'_>, which: &str, ids: &[i64]) -> QueryResult<us
         }
         let text = "DELETE FROM solid_queue_blocked_executions WHERE job_id IN {in $1}";
         Statement::new(text).bind(id_list(&free)).execute(conn)?;
-        crate::db::transition::place::place(conn, &free)?;
+        place::place(conn, &free)?;
         Ok(free.len())
     })
 }
@@ -167,7 +167,7 @@ fn retake_one(conn: &mut Conn<'_>, job: &FailedUniqueJob) -> QueryResult<bool> {
         .and_then(|policy| policy.unique_scope)
         .unwrap_or_default();
     let name = &job.unique_id;
-    for _ in 0..resolve_conflict::ROUNDS {
+    for _ in 0..ROUNDS {
         if !insert(conn, &[NewUniqueRow(name, job.id, scope.column())])?.is_empty() {
             return Ok(true);
         }

@@ -151,7 +151,7 @@ impl Accepting {
             return;
         };
         let _ = stream.set_nodelay(true);
-        let router = self.router.clone().layer(axum::Extension(peer));
+        let router = self.router.clone().layer(Extension(peer));
         let stop = self.stop.clone();
         // From now on, it may have to give way.
         let seat = (!is_reserve).then(|| Arc::new(self.seats.take()));

@@ -11,8 +11,8 @@ use crate::db::table::{recurring_tasks, run_time};
 use crate::error::{Doing as _, Result};
 use crate::history::curves::{QueueCurves, queue_curves};
 use crate::history::{
-    Bucket, Histogram, HistoryFilter, SeriesTally, TimeRange, Usual, by_class, rates, series,
-    typical_run,
+    Bucket, Histogram, HistoryFilter, SeriesTally, TimeRange, Usual, by_class, series, typical_run,
+    usual,
 };
 use crate::web::http::request;
 use crate::web::kept::Kept;

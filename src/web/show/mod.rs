@@ -96,7 +96,7 @@ pub(crate) struct Markup(String);
 
 impl HtmlSafe for Markup {}
 
-impl fmt::Display for Markup {
+impl Display for Markup {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }

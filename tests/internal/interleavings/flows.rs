@@ -469,7 +469,7 @@ fn a_sweep_that_fails_forgets_no_failure(db: &TestDb) {
     ] {
         Statement::new(text).unkept().execute(conn).unwrap();
     }
-    let swept = batch_flows::sweep::request_overdue(conn, Cursor::BEGINNING, 10);
+    let swept = batch_flows::admit::request_overdue(conn, Cursor::BEGINNING, 10);
     assert!(swept.is_err(), "{swept:?}");
     let failures = "SELECT CAST(count(*) AS text) AS t FROM windlass_batch_failures";
     assert_eq!(texts(conn, failures), ["1"]);

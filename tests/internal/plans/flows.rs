@@ -8,10 +8,9 @@ use crate::db::model::extras::{Follows, On, Otherwise, Parent};
 use crate::db::model::new_row::NewRow;
 use crate::db::model::outcome::{Ending, JobFailure};
 use crate::db::plans::{Rows, Work, fence, job, run};
-use crate::db::query::batches as looks;
 use crate::db::query::batches::walk::{self, BatchRule, BatchWalk, Members};
-use crate::db::query::batches::{self, BatchesWanted};
-use crate::db::query::flows::{self, self as graph, EdgesOf};
+use crate::db::query::batches::{self as looks, BatchesWanted};
+use crate::db::query::flows::{self as graph, EdgesOf};
 use crate::db::table::flows::batches::{self, Addition, NewBatchRow};
 use crate::db::table::flows::edges::{self, Resolved};
 use crate::db::table::flows::{members, parents};
@@ -123,10 +122,10 @@ pub(crate) const FLOWS: [(&str, Work); 17] = [
             *name = Some("a".to_owned());
         }
         let child = enqueue::insert(conn, &child)?.id;
-        assert!(flows::named(conn, child, "a")?.is_some());
-        flows::of_jobs(conn, child, 0)?;
-        assert_eq!(flows::batches(conn, child)?.len(), 1);
-        flows::of_batch(conn, batch, 0)?;
+        assert!(graph::named(conn, child, "a")?.is_some());
+        graph::of_jobs(conn, child, 0)?;
+        assert_eq!(graph::batches(conn, child)?.len(), 1);
+        graph::of_batch(conn, batch, 0)?;
         let result = "INSERT INTO windlass_results (job_id, class_name, outcome, result, attempt, finished_at, expires_at)";
         let past = "'2000-01-01 00:00:00.000000'";
         let parent = rows.jobs[0];
@@ -158,15 +157,15 @@ pub(crate) const FLOWS: [(&str, Work); 17] = [
             BatchesWanted::Over,
             BatchesWanted::Failed,
         ] {
-            batches::page(conn, wanted, i64::MAX, 50, 10_000)?;
+            looks::page(conn, wanted, i64::MAX, 50, 10_000)?;
         }
         Ok(())
     }),
     ("look at one batch", |conn, _| {
         let (batch, _) = enqueued(conn)?;
-        assert!(batches::one(conn, batch, 10_000)?.is_some());
-        assert_eq!(batches::following(conn, batch, 10)?.len(), 3);
-        batches::inner(conn, &[batch], 10).map(drop)
+        assert!(looks::one(conn, batch, 10_000)?.is_some());
+        assert_eq!(looks::following(conn, batch, 10)?.len(), 3);
+        looks::inner(conn, &[batch], 10).map(drop)
     }),
     ("look at what waits for what", |conn, rows| {
         let (batch, follows) = enqueued(conn)?;
@@ -178,9 +177,9 @@ pub(crate) const FLOWS: [(&str, Work); 17] = [
             graph::edges(conn, which, &[batch, follows[0]], 100)?;
         }
         graph::batches_of(conn, &rows.jobs[..2])?;
-        assert_eq!(flows::jobs(conn, &rows.jobs[..2])?.len(), 2);
-        flows::results(conn, &rows.jobs[..2])?;
-        assert_eq!(batches::some(conn, &[batch], 10_000)?.len(), 1);
+        assert_eq!(graph::jobs(conn, &rows.jobs[..2])?.len(), 2);
+        graph::results(conn, &rows.jobs[..2])?;
+        assert_eq!(looks::some(conn, &[batch], 10_000)?.len(), 1);
         Ok(())
     }),
     ("pass the jobs of batches", |conn, _| {

@@ -253,10 +253,10 @@ pub(crate) const LOOKS: [(&str, Work); 46] = [
             on_conflict,
             ..job(None)
         };
-        enqueue::insert(conn, &again(OnConflict::Existing))?;
+        insert(conn, &again(OnConflict::Existing))?;
         claim(conn, rows.process, &named())?;
         for on_conflict in [OnConflict::RunAgain, OnConflict::Replace] {
-            enqueue::insert(conn, &again(on_conflict))?;
+            insert(conn, &again(on_conflict))?;
         }
         Ok(())
     }),
@@ -267,8 +267,8 @@ pub(crate) const LOOKS: [(&str, Work); 46] = [
             delay: Some(1_000_000),
             ..job(None)
         };
-        enqueue::insert(conn, &row)?;
-        enqueue::insert(conn, &row).map(drop)
+        insert(conn, &row)?;
+        insert(conn, &row).map(drop)
     }),
     ("take away what has lost its job", |conn, rows| {
         let lost = "INSERT INTO windlass_attempts (job_id, claim_id, attempt, outcome, kind, message, ended_at) \
@@ -279,7 +279,7 @@ pub(crate) const LOOKS: [(&str, Work); 46] = [
         clear::orphans::delete(conn, attempts, after, 10).map(drop)
     }),
     ("edit the arguments of a job", |conn, _| {
-        let job = enqueue::insert(conn, &job(None))?.id;
+        let job = insert(conn, &job(None))?.id;
         let edit = |_: &EditableJob| {
             QueryResult::Ok(NewArguments {
                 text: "{}".to_owned(),
@@ -287,11 +287,11 @@ pub(crate) const LOOKS: [(&str, Work); 46] = [
             })
         };
         edit::edit(conn, job, edit)?;
-        let limited = enqueue::insert(conn, &limited())?.id;
+        let limited = insert(conn, &limited())?.id;
         edit::edit(conn, limited, edit).map(drop)
     }),
     ("spread retried jobs over time", |conn, _| {
-        let job = enqueue::insert(conn, &job(None))?.id;
+        let job = insert(conn, &job(None))?.id;
         ready_again(conn, &[job])?;
         let failed = "INSERT INTO solid_queue_failed_executions (job_id, error, created_at) \
              SELECT id, '{}', created_at FROM solid_queue_jobs";

@@ -4,7 +4,7 @@ use crate::db::conn::connection::Conn;
 use crate::db::model::audit::Actor;
 use crate::db::plans::Rows;
 use crate::db::query::frame;
-use crate::db::table::web;
+use crate::db::table::web as table;
 use crate::db::table::web::sessions::{self, NewWebSession};
 use crate::db::table::web::tokens::{self, NewWebToken};
 use crate::db::transition::web;
@@ -32,7 +32,7 @@ pub(crate) fn sign_in_and_out(conn: &mut Conn<'_>, _: &Rows) -> QueryResult<()> 
     assert!(tokens::exist(conn)? && tokens::exist_active(conn)?);
     assert_eq!(tokens::find(conn, "one")?.unwrap().id, ids[0]);
     assert_eq!(tokens::active(conn, &ids)?.len(), 2);
-    assert_eq!(web::expiring(conn, HOUR * 2)?.len(), 1);
+    assert_eq!(table::expiring(conn, HOUR * 2)?.len(), 1);
     let session = |lookup: &'static str| NewWebSession {
         token: ids[0],
         lookup,
@@ -50,7 +50,7 @@ pub(crate) fn sign_in_and_out(conn: &mut Conn<'_>, _: &Rows) -> QueryResult<()> 
     assert_eq!(revoke(conn)?, Some(1));
     assert_eq!(revoke(conn)?, None);
     assert_eq!(tokens::all(conn)?.len(), 2);
-    web::clear(conn, 1_000).map(drop)
+    table::clear(conn, 1_000).map(drop)
 }
 
 /// What is around each page.

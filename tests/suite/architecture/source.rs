@@ -11,6 +11,8 @@ pub struct Source {
     pub file: String,
     /// Paths that begin with `crate`, `self` or `super`, without that.
     pub imports: Vec<Import>,
+    /// Paths that begin with a name that is imported, or with that of a module of this one: `operate::cancel(..)`.
+    pub qualified: Vec<Import>,
     /// Paths that begin with `diesel`.
     pub diesel: Vec<Import>,
     /// Names, and string literals but for documentation.
@@ -66,6 +68,7 @@ impl Source {
         let tokens: TokenStream = text.parse().unwrap_or_else(|e| panic!("{file}: {e}"));
         let module = source.module();
         source.walk(tokens, &module, false);
+        source.resolve_qualified(&module);
         source
     }
 
@@ -114,6 +117,16 @@ impl Source {
                         }
                         continue;
                     }
+                    let is_first = !matches!(tokens.get(at.wrapping_sub(1)),
+                        Some(TokenTree::Punct(before)) if [':', '.'].contains(&before.as_char()));
+                    if is_first && is_path(&tokens[at + 1..]) {
+                        let mut found = Vec::new();
+                        tree(&tokens, at, &[], &mut found);
+                        found
+                            .iter_mut()
+                            .for_each(|path| path.is_of_tests = in_tests);
+                        self.qualified.extend(found);
+                    }
                     let is_method = matches!(tokens.get(at.wrapping_sub(1)),
                         Some(TokenTree::Punct(dot)) if dot.as_char() == '.');
                     if is_method && group(tokens.get(at + 1), Delimiter::Parenthesis).is_some() {
@@ -128,6 +141,19 @@ impl Source {
                 TokenTree::Punct(_) => {}
             }
             at += 1;
+        }
+    }
+
+    /// From the names that these paths begin with to the path from the crate's root.
+    fn resolve_qualified(&mut self, module: &[String]) {
+        for path in &mut self.qualified {
+            let first = &path.path[0];
+            let imported = self.imports.iter().find(|import| import.name == *first);
+            let begin = match imported {
+                Some(import) => import.path.clone(),
+                None => [module, std::slice::from_ref(first)].concat(),
+            };
+            path.path = [begin.as_slice(), &path.path[1..]].concat();
         }
     }
 

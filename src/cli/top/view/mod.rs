@@ -7,7 +7,7 @@ mod queues;
 use crate::admin::groups::FailedGroup;
 use crate::cli::top::reader::LookPart;
 use crate::cli::top::state::{Overlay, Pane, TopState};
-use crate::cli::top::view::panes::{PaneView, Tone, TopTheme, count, duration, line, nothing};
+use crate::cli::top::view::panes::{PaneView, Tone, count, duration, line, nothing};
 use chrono::NaiveDateTime;
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
@@ -96,7 +96,7 @@ fn foot_line(state: &TopState, theme: TopTheme) -> Line<'static> {
 
 // --- The pane of the failures, by group ---
 
-pub(super) fn view(state: &TopState, theme: TopTheme, now: Instant) -> PaneView {
+fn view(state: &TopState, theme: TopTheme, now: Instant) -> PaneView {
     let part = state.look.as_ref().map(|look| &look.failures);
     let failures = part.and_then(LookPart::value);
     let more = match failures {

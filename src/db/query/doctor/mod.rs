@@ -237,7 +237,7 @@ pub(crate) struct Load {
 }
 
 pub(crate) fn load(conn: &mut Conn<'_>) -> QueryResult<Load> {
-    let overdue = crate::db::conn::connection::age(conn, "min(scheduled_at)");
+    let overdue = age(conn, "min(scheduled_at)");
     let oldest = match conn.dialect() {
         Dialect::Postgres => {
             "SELECT extract(epoch FROM clock_timestamp() - xact_start)::float8 AS \"transaction\", \
@@ -296,7 +296,7 @@ struct TaskDue {
 /// Reads the recurring tasks. One is late if it has been due for `late` seconds by the database's
 /// clock.
 pub(crate) fn tasks(conn: &mut Conn<'_>, late: f64) -> QueryResult<TaskCounts> {
-    let age = crate::db::conn::connection::age(conn, "next_run_at");
+    let age = age(conn, "next_run_at");
     let text = format!(
         "SELECT key, {age} AS seconds, declared_at IS NOT NULL AS is_declared, {} AS is_undeclared \
          FROM solid_queue_recurring_tasks WHERE next_run_at IS NOT NULL AND paused_at IS NULL ORDER BY next_run_at, id",

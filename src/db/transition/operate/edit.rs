@@ -10,7 +10,6 @@ use crate::db::table::wanted_keys::{self, NewRequest};
 use crate::db::table::{blocked, executions, ready, scheduled};
 use crate::db::transition::place;
 use diesel::QueryResult;
-use diesel::prelude::*;
 
 /// The result of an edit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -180,7 +180,7 @@ fn failed(job: &FailedOfBatch, shell: &Shell) -> JobLink {
             name: format!("batch {batch}"),
             href: path(shell, batch.0),
             note: String::new(),
-            state: status(Some(crate::admin::job_info::TaskStatus::Failed)),
+            state: status(Some(TaskStatus::Failed)),
         },
         None => JobLink {
             name: class_of(job.class_name.as_deref(), job.job_id.0),
