@@ -294,7 +294,7 @@ const SQL: &[&str] = &[
 /// Every statement, and every tool to make one, outside of `db`.
 fn sql_outside_db(source: &Source) -> Vec<String> {
     // The place of a benchmark is a schema of its own.
-    let has_sql = source.module()[0] == "db" || source.file == "bench/place.rs";
+    let has_sql = source.file.starts_with("db/") || source.file == "bench/place.rs";
     if has_sql || EXEMPT.contains(&source.file.as_str()) {
         return Vec::new();
     }
