@@ -2,57 +2,72 @@
 #![doc = include_str!("../README.md")]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
-pub use crate::admin::batches::{BatchFilter, BatchState, BatchSummary, batches};
-pub use crate::admin::details::job_logs;
-pub use crate::admin::doctor::scope::{Finding, Verdict};
-pub use crate::admin::explain::NotRetried;
-pub use crate::admin::groups::RetryRate;
-pub use crate::admin::job_info::wait_for;
-pub use crate::admin::jobs::{Cancelled, Changed, cancel};
-pub use crate::admin::queues::{
-    clear_limit, limits, processes, queues, set_limit, set_rails_option,
-};
-pub use crate::admin::secrets::{PublicTask, task_info_by_token};
-pub use crate::audit::{AuditEntry, AuditLog};
+#[cfg(panic = "abort")]
+compile_error!(
+    "windlass catches the panics of jobs: with `panic = \"abort\"` one panicking job would stop all \
+     jobs; leave `panic` at \"unwind\" in the profile"
+);
+
+mod admin;
+mod audit;
+#[cfg(feature = "bench")]
+mod bench;
+mod clock;
 #[cfg(feature = "config")]
-pub use crate::config::combinations::ConnectionBudget;
-pub use crate::db::model::decision::JobState;
-pub use crate::db::model::extras::On;
-pub use crate::db::table::claimed::Progress;
-pub use crate::db::table::run_time::PausedClass;
-pub use crate::event::logging::Subscriber;
-pub use crate::event::{Event, Hooks, ProcessInfo};
-pub use crate::flow::batch::{BatchStatus, EnqueuedBatch, ToNewJob};
-pub use crate::flow::graph::EnqueuedFlow;
-pub use crate::flow::inputs::Joined;
-pub use crate::flow::waits::emit;
-pub use crate::job::new_job::enqueue_all;
-pub use crate::job::new_job::parents::{After, ToParent};
-pub use crate::job::policy::{Delivery, JobFailed, PropagationStyle};
-pub use crate::job::running::OnTimeout;
-pub use crate::job::{BatchId, Enqueued, JobId, PublicToken, ruby};
-pub use crate::operation::start::{
-    Operation, OperationCounts, OperationState, operation, operations,
-};
-pub use crate::operation::{OperationsRun, run_operations};
-pub use crate::process::base::health::{Health, HealthCheck};
-pub use crate::process::dispatcher::Dispatcher;
-pub use crate::process::scheduler::Scheduler;
-pub use crate::process::supervisor::Supervisor;
-pub use crate::recurring::{MissedTicks, Timing};
+mod config;
+#[cfg(feature = "config")]
+mod configured;
+mod db;
+#[cfg_attr(not(feature = "postgres"), allow(dead_code))]
+mod deadline;
+mod error;
+mod event;
+mod flow;
+pub mod history;
+mod job;
+mod mutant;
+mod operation;
+mod process;
+mod queue;
+pub mod recurring;
+mod recycle;
+mod retention;
+#[cfg(feature = "cli")]
+mod terminal;
+pub mod testing;
+#[cfg(feature = "web")]
+pub mod web;
+
+#[cfg(feature = "cli")]
+pub mod cli;
+#[cfg(any(doc, doctest))]
+pub mod guide;
+#[cfg(feature = "laboratory")]
+#[path = "../benches/laboratory/mod.rs"]
+pub mod laboratory;
+
 pub use admin::batches::details::{BatchDetails, BatchFollower, FailedOfBatch, FollowerState};
+pub use admin::batches::{BatchFilter, BatchState, BatchSummary, batches};
 pub use admin::bulk::change::Change;
 pub use admin::classes::{pause_class, paused_classes, resume_class, strict_classes};
-pub use admin::details::{JobDetails, Moment, StepDone, job_details};
+pub use admin::details::{JobDetails, Moment, StepDone, job_details, job_logs};
 pub use admin::doctor::doctor;
+pub use admin::doctor::scope::{Finding, Verdict};
 pub use admin::edit::edit_arguments;
 pub use admin::explain::obstacles::Obstacle;
-pub use admin::explain::{Explanation, Reason, explain};
+pub use admin::explain::{Explanation, NotRetried, Reason, explain};
 pub use admin::flows::{FlowEdge, FlowGraph, FlowId, FlowNode};
-pub use admin::groups::{FailedGroup, FailedGroups, failed_groups};
-pub use admin::job_info::{JobKey, TaskInfo, TaskStatus, attempts, task_info};
-pub use admin::jobs::{BoundedCount, Jobs};
-pub use admin::queues::{clear_queue, pause_queue, queue_latency, queue_size, resume_queue};
+pub use admin::groups::{FailedGroup, FailedGroups, RetryRate, failed_groups};
+pub use admin::job_info::{JobKey, TaskInfo, TaskStatus, attempts, task_info, wait_for};
+pub use admin::jobs::{BoundedCount, Cancelled, Changed, Jobs, cancel};
+pub use admin::queues::{
+    clear_limit, clear_queue, limits, pause_queue, processes, queue_latency, queue_size, queues,
+    resume_queue, set_limit, set_rails_option,
+};
+pub use admin::secrets::{PublicTask, task_info_by_token};
+pub use audit::{AuditEntry, AuditLog};
+#[cfg(feature = "config")]
+pub use config::combinations::ConnectionBudget;
 #[cfg(feature = "config")]
 pub use config::configuration::Config;
 #[cfg(feature = "config")]
@@ -70,6 +85,8 @@ pub use db::conn::typed::TypedPostgres;
 pub use db::conn::typed::TypedSqlite;
 pub use db::conn::typed::{Backend as DbBackend, Typed, transaction};
 pub use db::model::audit::{Actor, Via};
+pub use db::model::decision::JobState;
+pub use db::model::extras::On;
 pub use db::model::new_row::{EnqueueOutcome, OnConflict, UniqueScope};
 pub use db::model::outcome::AttemptOutcome;
 pub use db::model::recurring::Overlap;
@@ -80,28 +97,44 @@ pub use db::schema::compare::Migrated;
 pub use db::schema::migrate::migrate;
 pub use db::schema::migrations::copy as copy_migrations;
 pub use db::table::attempts::Attempt;
+pub use db::table::claimed::Progress;
 pub use db::table::job_logs::{JobLog, LogLine};
+pub use db::table::run_time::PausedClass;
 pub use db::table::run_time::limits::RunTimeLimit;
 pub use db::table::semaphores::SemaphoreStatus;
 pub use diesel;
 pub use error::{EditRefusal, Error, Problem, Result, SchemaError};
-pub use flow::batch::Batch;
-pub use flow::graph::Flow;
-pub use flow::inputs::{Input, Inputs};
+pub use event::logging::Subscriber;
+pub use event::{Event, Hooks, ProcessInfo};
+pub use flow::batch::{Batch, BatchStatus, EnqueuedBatch, ToNewJob};
+pub use flow::graph::{EnqueuedFlow, Flow};
+pub use flow::inputs::{Input, Inputs, Joined};
 pub use flow::undo::Undo;
+pub use flow::waits::emit;
 pub use job::around::{JobEnd, JobRan, Next};
 pub use job::class::Job;
 pub use job::concurrency::{Concurrency, LimitConflict, check_semaphores, semaphores};
 pub use job::context::Context;
 pub use job::error::{Interrupted, JobError, JobResult};
 pub use job::function::Function;
-pub use job::new_job::NewJob;
-pub use job::policy::Policy;
+pub use job::new_job::parents::{After, ToParent};
+pub use job::new_job::{NewJob, enqueue_all};
 pub use job::policy::backoff::Backoff;
 pub use job::policy::quota::{Quota, QuotaStatus, quotas};
+pub use job::policy::{Delivery, JobFailed, Policy, PropagationStyle};
 pub use job::registry::Registry;
-pub use operation::start::{NewOperation, Preview, stop_operation};
+pub use job::running::OnTimeout;
+pub use job::{BatchId, Enqueued, JobId, PublicToken, ruby};
+pub use operation::start::{
+    NewOperation, Operation, OperationCounts, OperationState, Preview, operation, operations,
+    stop_operation,
+};
+pub use operation::{OperationsRun, run_operations};
 pub use process::base::handle::{Handle, Stopped};
+pub use process::base::health::{Health, HealthCheck};
+pub use process::dispatcher::Dispatcher;
+pub use process::scheduler::Scheduler;
+pub use process::supervisor::Supervisor;
 pub use process::supervisor::children::Child;
 pub use process::worker::builder::Worker;
 pub use queue::QueueSelector;
@@ -109,49 +142,6 @@ pub use recurring::schedule::Schedule;
 pub use recurring::settings::RecurringSettings;
 pub use recurring::task::RecurringTask;
 pub use recurring::tasks::RecurringStatus;
+pub use recurring::{MissedTicks, Timing};
 pub use recycle::Recycle;
 pub use retention::Retention;
-
-#[cfg(panic = "abort")]
-compile_error!(
-    "windlass catches the panics of jobs: with `panic = \"abort\"` one panicking job would stop all \
-     jobs; leave `panic` at \"unwind\" in the profile"
-);
-
-mod admin;
-pub(crate) mod audit;
-#[cfg(feature = "bench")]
-mod bench;
-mod clock;
-#[cfg(feature = "config")]
-mod config;
-#[cfg(feature = "config")]
-mod configured;
-mod db;
-#[cfg_attr(not(feature = "postgres"), allow(dead_code))]
-mod deadline;
-mod error;
-pub(crate) mod event;
-mod flow;
-pub mod history;
-pub(crate) mod job;
-mod mutant;
-pub(crate) mod operation;
-mod process;
-mod queue;
-pub mod recurring;
-mod recycle;
-mod retention;
-#[cfg(feature = "cli")]
-pub(crate) mod terminal;
-pub mod testing;
-#[cfg(feature = "web")]
-pub mod web;
-
-#[cfg(feature = "cli")]
-pub mod cli;
-#[cfg(any(doc, doctest))]
-pub mod guide;
-#[cfg(feature = "laboratory")]
-#[path = "../benches/laboratory/mod.rs"]
-pub mod laboratory;

@@ -19,7 +19,7 @@ use crate::job::running::Lease;
 use crate::process::base::registration::Registration;
 use crate::process::base::stop::{self, Stop};
 use crate::process::worker::adjust::JobThreads;
-use crate::process::worker::claim::class_filter::ScanCursors;
+use crate::process::worker::claim::scan_cursors::ScanCursors;
 use crate::process::worker::completion::{CompletedRun, PendingCompletion, grouped, pending};
 use crate::process::worker::in_flight::InFlight;
 use crate::process::worker::pool::{Assignment, Pool, PoolSetup, Rank, RankedSender};

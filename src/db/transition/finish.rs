@@ -3,7 +3,7 @@
 use crate::db::conn::connection::Conn;
 use crate::db::conn::dialect::Dialect;
 use crate::db::conn::statement::Statement;
-use crate::db::model::claim::{ClaimOf, EndedClaim, FinishedRow, NextClaims};
+use crate::db::model::claim::{EndedClaim, FinishedRow, NextClaims};
 use crate::db::model::decision::{FinishedJob, KeySlots};
 use crate::db::table::claimed::{self, EndedClaims, OnLocked, claim_ids};
 use crate::db::table::flows::members::{self, LEAVE};
@@ -69,9 +69,9 @@ fn finish_by(
     end: JobsEnd<'_>,
     locks: OnLocked,
 ) -> QueryResult<EndedClaims> {
-    let (ended, next) = match (conn.dialect(), end.slots) {
-        (Dialect::Postgres, _) => finish_in_one_statement(conn, process_id, claims, end, locks)?,
-        (Dialect::Sqlite, _) => conn.join_transaction(|conn| {
+    let (ended, next) = match conn.dialect() {
+        Dialect::Postgres => finish_in_one_statement(conn, process_id, claims, end, locks)?,
+        Dialect::Sqlite => conn.join_transaction(|conn| {
             let ended = claimed::end_rows(conn, process_id, claims, OnLocked::Wait)?;
             finish_jobs(conn, &ended, end.finished)?;
             if end.have_steps {
@@ -161,21 +161,6 @@ fn finish_and_keep_by(
         }
         Ok(written)
     })
-}
-
-/// A deliberate fault: finishes the jobs of claims, whichever process holds them now.
-pub(crate) fn finish_unfenced(conn: &mut Conn<'_>, claims: &[ClaimOf]) -> QueryResult<()> {
-    let text = "DELETE FROM solid_queue_claimed_executions WHERE job_id = $1";
-    let update =
-        "UPDATE solid_queue_jobs SET finished_at = {now}, last_claim_id = $1 WHERE id = $2";
-    for claim in claims {
-        Statement::new(text).bind(claim.job_id).execute(conn)?;
-        Statement::new(update)
-            .bind(claim.claim_id)
-            .bind(claim.job_id)
-            .execute(conn)?;
-    }
-    Ok(())
 }
 
 /// Finishes on Postgres in one statement in autocommit, with the rows locked in order and then

@@ -5,6 +5,7 @@ pub(crate) mod clear;
 pub(crate) mod dispatch;
 pub(crate) mod end;
 pub(crate) mod enqueue;
+pub(crate) mod faults;
 pub(crate) mod finish;
 pub(crate) mod fire;
 pub(crate) mod flows;

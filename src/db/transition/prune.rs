@@ -7,7 +7,6 @@ use crate::db::model::decision::Death;
 use crate::db::table::history::deltas;
 use crate::db::table::processes::{CRASHED, ENDED};
 use crate::db::transition::recover::{self, Recovered};
-use crate::mutant;
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Bool, Text};
 
@@ -56,11 +55,6 @@ pub(crate) fn prune(
     heartbeat_seq: Option<i64>,
     death: &Death,
 ) -> QueryResult<Option<Recovered>> {
-    if heartbeat_seq.is_some() && mutant::is("prune_from_stale_snapshot") {
-        let recovered = recover_stale(conn, id, death)?;
-        delete(conn, id)?;
-        return Ok(Some(recovered));
-    }
     conn.transaction(|conn| {
         if !lock(conn, id, heartbeat_seq)? {
             return Ok(None);
@@ -75,7 +69,11 @@ pub(crate) fn prune(
 
 /// Adds a death to the history, with what the claims came to. Not counted are a process that ended
 /// because it had to, and one of which claims are left.
-fn count(conn: &mut Conn<'_>, death: &Death, recovered: &mut Recovered) -> QueryResult<()> {
+pub(crate) fn count(
+    conn: &mut Conn<'_>,
+    death: &Death,
+    recovered: &mut Recovered,
+) -> QueryResult<()> {
     recovered.counted.died = u64::from(death.is_crash && recovered.left.is_none());
     deltas::insert_with(conn, &recovered.counted)
 }
@@ -163,13 +161,6 @@ pub(crate) fn recover_without_row(
         count(conn, death, &mut recovered)?;
         Ok(Some(recovered))
     })
-}
-
-/// A deliberate fault, the first half of [`prune`] without its fence.
-pub(crate) fn recover_stale(conn: &mut Conn<'_>, id: i64, death: &Death) -> QueryResult<Recovered> {
-    let mut recovered = conn.transaction(|conn| recover::recover(conn, id, death))?;
-    count(conn, death, &mut recovered)?;
-    Ok(recovered)
 }
 
 /// Deletes the row of a process without claims. Returns `false` if it has some, or had no row.

@@ -1,6 +1,7 @@
 //! The supervisor: starts workers, prunes dead processes, clears old rows.
 
 pub(crate) mod children;
+pub(crate) mod faults;
 pub(crate) mod prune;
 pub(crate) mod retention;
 pub(crate) mod rollout;

@@ -11,6 +11,7 @@ use crate::event::logging::Subscriber;
 use crate::job::JobId;
 use crate::process::base::session::Session;
 use crate::process::supervisor::children::Exit;
+use crate::process::supervisor::faults;
 use crate::{clock, mutant};
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -160,7 +161,7 @@ fn prune(
     death: &Death,
 ) -> Result<Option<Recovered>, Duration> {
     if heartbeat_seq.is_some() && mutant::is("prune_from_stale_snapshot") {
-        return prune_stale(session, id, death);
+        return faults::prune_stale(session, id, death);
     }
     let whole = session.run("prune a process", |conn| {
         with_lock_wait(conn, LockWait::Short, |conn| {
@@ -177,21 +178,6 @@ fn prune(
         })
     })?;
     Ok(pieces.inspect(|recovered| report_left(session, recovered)))
-}
-
-/// A deliberate fault: assumes that nothing has changed since the observation, and gives others the
-/// time to claim between its two halves.
-fn prune_stale(
-    session: &mut Session,
-    id: i64,
-    death: &Death,
-) -> Result<Option<Recovered>, Duration> {
-    let recovered = session.run("prune a process", |conn| {
-        prune::recover_stale(conn, id, death)
-    })?;
-    clock::nap(Duration::from_millis(60));
-    session.run("prune a process", |conn| prune::delete(conn, id))?;
-    Ok(Some(recovered))
 }
 
 fn report_left(session: &mut Session, recovered: &Recovered) {

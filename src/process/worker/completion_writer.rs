@@ -6,7 +6,7 @@ use crate::db::model::history::tally::CountedEnd;
 use crate::db::model::outcome::{ClaimEnd, Ending};
 use crate::db::table::claimed::EndedClaims;
 use crate::db::table::jobs;
-use crate::db::transition::{end, finish};
+use crate::db::transition::{end, faults, finish};
 use crate::db::{Conn, LockWait, Precedence, with_lock_wait};
 use crate::event::Event;
 use crate::event::logging::Subscriber;
@@ -328,7 +328,7 @@ pub(crate) fn write_finished(
     let claims: Vec<i64> = group.iter().map(PendingCompletion::claim).collect();
     let pairs: Vec<ClaimOf> = group.iter().map(PendingCompletion::pair).collect();
     if mutant::is("finish_without_fence") {
-        finish::finish_unfenced(conn, &pairs)?;
+        faults::finish_unfenced(conn, &pairs)?;
         return Ok(EndedClaims {
             accepted: claims,
             ..EndedClaims::default()

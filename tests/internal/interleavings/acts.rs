@@ -10,7 +10,8 @@ use crate::db::model::outcome::{ClaimEnd, Ending, JobFailure};
 use crate::db::table::{claimed, processes};
 use crate::db::transition::clear::{self, ClearLimits};
 use crate::db::transition::operate::{self, AtMostOnce, RunTime};
-use crate::db::transition::{dispatch, end, enqueue, finish, promote, prune};
+use crate::db::transition::{dispatch, end, enqueue, faults, finish, promote, prune};
+use crate::mutant;
 use diesel::QueryResult;
 use diesel::result::Error::RollbackTransaction;
 use std::collections::BTreeMap;
@@ -131,7 +132,13 @@ pub fn prune(
         is_crash: true,
         how: "was killed by signal 9".to_owned(),
     };
-    let recovered = prune::prune(conn, world.processes[process - 1], seen, &death)?;
+    let id = world.processes[process - 1];
+    let recovered = match seen {
+        Some(_) if mutant::is("prune_from_stale_snapshot") => {
+            Some(faults::prune_stale(conn, id, &death)?)
+        }
+        _ => prune::prune(conn, id, seen, &death)?,
+    };
     Ok(match recovered {
         None => "refused".to_owned(),
         Some(all) => format!(

@@ -9,7 +9,7 @@ use crate::db::internal_tests::interleavings::acts::*;
 use crate::db::internal_tests::interleavings::world::{World, row};
 use crate::db::model::claim::ClaimOf;
 use crate::db::model::claim::FinishedRow::Keep;
-use crate::db::transition::finish;
+use crate::db::transition::faults;
 #[cfg(feature = "postgres")]
 use diesel::QueryResult;
 
@@ -66,7 +66,7 @@ fn a_finish_without_the_fence(db: &TestDb) {
                     claim_id: w.claims[0],
                     job_id: w.jobs[0],
                 };
-                finish::finish_unfenced(c, &[claim])?;
+                faults::finish_unfenced(c, &[claim])?;
                 Ok("done".to_owned())
             })
             .actor("prune", |c, w| prune(c, w, 1, Some(0)))

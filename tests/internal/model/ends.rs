@@ -13,7 +13,7 @@ use crate::db::model::claim::{ClaimOf, FinishedRow, NextJobs};
 use crate::db::model::decision::{Death, KeySlots};
 use crate::db::model::outcome::{ClaimEnd, Ending, JobFailure};
 use crate::db::table::{claimed, jobs};
-use crate::db::transition::{end, finish, prune};
+use crate::db::transition::{end, faults, finish, prune};
 use crate::job::error::JobError;
 use crate::job::policy::Policy;
 use crate::job::policy::backoff::Backoff;
@@ -61,7 +61,7 @@ impl Taken<'_> {
                     job_id: self.rows.iter().find(of_claim)?.id,
                 })
             });
-            finish::finish_unfenced(&mut self.conn, &jobs.collect::<Vec<_>>())?;
+            faults::finish_unfenced(&mut self.conn, &jobs.collect::<Vec<_>>())?;
             claims
         } else if self.has_extras(picks) {
             let done = self.finish_with_extras(process, picks, finished, KeySlots::Free)?;
@@ -168,7 +168,13 @@ impl Taken<'_> {
         };
         let how = "was killed by signal 9".to_owned();
         let id = self.process(process);
-        let recovered = prune::prune(&mut self.conn, id, seen, &Death { is_crash, how })?;
+        let death = Death { is_crash, how };
+        let recovered = match seen {
+            Some(_) if mutant::is("prune_from_stale_snapshot") => {
+                Some(faults::prune_stale(&mut self.conn, id, &death)?)
+            }
+            _ => prune::prune(&mut self.conn, id, seen, &death)?,
+        };
         Ok(Answer::Recovered(recovered.map(|all| {
             // To the reference, both have ended without having failed.
             let discarded = all.discarded.iter().map(|job| job.0);

@@ -29,7 +29,7 @@ use crate::db::table::{
 use crate::db::transition::enqueue::{self, insert};
 use crate::db::transition::operate::edit::{self, NewArguments};
 use crate::db::transition::operate::{self, AtMostOnce};
-use crate::db::transition::{clear, end, finish, fire, pause, prune, recover, schedule};
+use crate::db::transition::{clear, end, faults, finish, fire, pause, prune, recover, schedule};
 use chrono::NaiveDateTime;
 use std::time::Duration;
 
@@ -329,7 +329,7 @@ pub(crate) const LOOKS: [(&str, Work); 46] = [
         Ok(())
     }),
     ("keep the newest jobs only", |conn, rows| {
-        finish::finish_unfenced(conn, &[claim_of(rows)])?;
+        faults::finish_unfenced(conn, &[claim_of(rows)])?;
         clear::surplus(conn, 10).map(drop)
     }),
 ];

@@ -7,7 +7,7 @@ use crate::db::conn::owned::DbConnection;
 use crate::db::plans::all_looks;
 use crate::db::plans::works::{CALLERS, LOOPS};
 use crate::db::plans::{Rows, Work, death, run, *};
-use crate::db::transition::prune;
+use crate::db::transition::{faults, prune};
 use diesel::connection::InstrumentationEvent;
 use diesel::result::Error::RollbackTransaction;
 use std::backtrace::Backtrace;
@@ -156,10 +156,7 @@ const ODD: [(&str, Work); 2] = [
         Ok(())
     }),
     ("prune without a fence", |conn, rows| {
-        crate::mutant::set("prune_from_stale_snapshot");
-        let pruned = prune::prune(conn, rows.process, Some(0), &death());
-        crate::mutant::set("");
-        pruned.map(drop)
+        faults::prune_stale(conn, rows.process, &death()).map(drop)
     }),
 ];
 

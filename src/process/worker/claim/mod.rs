@@ -6,4 +6,5 @@ pub(crate) mod class_filter;
 pub(crate) mod plan;
 pub(crate) mod poller;
 pub(crate) mod queues;
+pub(crate) mod scan_cursors;
 pub(crate) mod wakeups;

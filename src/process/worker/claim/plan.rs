@@ -12,9 +12,10 @@ use crate::process::worker::adjust::Tuning;
 use crate::process::worker::claim::assigner::Handoff;
 use crate::process::worker::claim::claim_gate::{ClaimGate, GateState};
 use crate::process::worker::claim::class_filter::{
-    ClassFilter, PausedFront, READ_EVERY, ScanCursors, SharedClasses,
+    ClassFilter, PausedFront, READ_EVERY, SharedClasses,
 };
 use crate::process::worker::claim::queues::QueueResolver;
+use crate::process::worker::claim::scan_cursors::ScanCursors;
 use crate::process::worker::pool::{Pool, TOO_LONG};
 use crate::process::worker::settings::WorkerSetup;
 use crate::queue::QueueSelector;
