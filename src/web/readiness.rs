@@ -3,7 +3,7 @@
 use crate::db::ping;
 use crate::error::Doing as _;
 use crate::process::base::health::{Health, HealthCheck};
-use crate::web::http::request::{PageError, Response};
+use crate::web::http::{PageError, Response};
 use crate::web::request::route::Cx;
 use crate::web::site::Site;
 use axum::http::Method;

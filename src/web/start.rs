@@ -12,11 +12,11 @@ use crate::web::api::outcome;
 use crate::web::assets::Assets;
 use crate::web::dispatch::queue::{self, PageDispatcher};
 use crate::web::dispatch::sampler;
-use crate::web::http::request::Verb;
+use crate::web::http::Verb;
 use crate::web::live::{Hub, SeenPages};
 use crate::web::net::engine;
 use crate::web::net::forward::Engine;
-use crate::web::reads::connections;
+use crate::web::reads;
 use crate::web::request::route::Route;
 use crate::web::server::{RunningServer, ServedDatabase, Server};
 use crate::web::site::{self, OperationsWake, Section, Site, SiteSettings, Source, Waits};
@@ -74,7 +74,7 @@ pub(crate) fn start_on(server: &Server, listener: TcpListener) -> Result<Running
     if server.has_pages() {
         must_be_closed(&site, &server.listen)?;
     }
-    let (renewals, renewer) = connections::start(&site)?;
+    let (renewals, renewer) = reads::start(&site)?;
     let workers = queue::start(&site, server.routes, server.threads, &renewals);
     let (queue, mut threads) = workers?;
     threads.push(renewer);

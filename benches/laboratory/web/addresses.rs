@@ -3,7 +3,7 @@
 use crate::error::{Error, Result};
 use crate::laboratory::filled::sizes::{self, CLASSES, FLOWS, QUEUES, Sizes};
 use crate::web::dispatch::sampler::ROUTES;
-use crate::web::http::request::Verb;
+use crate::web::http::Verb;
 use crate::web::request::route::Route;
 
 /// A page with the addresses that are requested in turn.

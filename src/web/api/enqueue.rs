@@ -9,7 +9,7 @@ use crate::job::Enqueued;
 use crate::job::new_job::{NewJob, enqueue_all};
 use crate::web::access::viewer::TokenLimits;
 use crate::web::api::job_request::{JobRequest, wrong};
-use crate::web::http::request::{PageError, Response};
+use crate::web::http::{PageError, Response};
 use crate::web::request::route::Cx;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;

@@ -7,7 +7,7 @@ use crate::job::concurrency::{Concurrency, LimitConflict};
 use crate::job::new_job::NewJob;
 use crate::job::policy::{Delivery, Policy};
 use crate::web::access::viewer::{TokenLimits, Viewer};
-use crate::web::http::request::{PageError, Response};
+use crate::web::http::{PageError, Response};
 use crate::web::request::route::Cx;
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};

@@ -6,7 +6,7 @@ pub(crate) mod enqueue;
 pub(crate) mod job_request;
 pub(crate) mod outcome;
 
-use crate::web::http::request::{PageError, Response};
+use crate::web::http::{PageError, Response};
 use crate::web::request::route::Cx;
 use serde::Serialize;
 use serde_json::{Value, json};

@@ -4,16 +4,15 @@ use crate::clock;
 use crate::error::Result;
 use crate::process::base::stop;
 use crate::web::access::viewer::{Need, Proof, Role, Viewer};
-use crate::web::api;
-use crate::web::entry::gate;
-use crate::web::http::request::{PageError, Request, Response, Verb};
+use crate::web::http::{PageError, Request, Response, Verb};
 use crate::web::live::Topic;
 use crate::web::pages::login;
-use crate::web::reads::connections::{Readers, Renewal, Writers};
+use crate::web::reads::{Readers, Renewal, Writers};
 use crate::web::request::route::{self, Cx, Route, RouteMatch};
 use crate::web::request::shell::{self, Shell};
 use crate::web::show::{Markup, filters};
 use crate::web::site::{Section, Site};
+use crate::web::{api, entry};
 use askama::Template;
 use axum::body::Bytes;
 use crossbeam_channel::{Receiver, Sender, bounded};
@@ -73,17 +72,17 @@ impl PageDispatcher {
     ) -> Result<Response, PageError> {
         let is_post = request.verb == Verb::Post;
         if is_post && request.path == "/login" {
-            return gate::sign_in(&self.site, request, &mut self.writers);
+            return entry::sign_in(&self.site, request, &mut self.writers);
         }
         let found = route::find(self.routes, request.verb, &request.path);
         let is_open = matches!(&found, Ok(found) if found.route.need == Need::Nothing);
-        match gate::viewer(&self.site, request, &mut self.readers, &mut self.writers) {
+        match entry::viewer(&self.site, request, &mut self.readers, &mut self.writers) {
             Ok(proven) => *viewer = proven,
             Err(_) if is_open => {}
             Err(error) => return Err(error),
         }
         if is_post && request.path == "/logout" {
-            return gate::sign_out(&self.site, request, viewer, &mut self.writers);
+            return entry::sign_out(&self.site, request, viewer, &mut self.writers);
         }
         // What exists is not for outsiders to find out.
         let is_api = api::is_api(&request.path);
@@ -180,7 +179,7 @@ impl PageDispatcher {
         }
         let found = route::find(self.routes, Verb::Get, &page.path).ok()?;
         let viewer =
-            gate::viewer(&self.site, request, &mut self.readers, &mut self.writers).ok()?;
+            entry::viewer(&self.site, request, &mut self.readers, &mut self.writers).ok()?;
         allowed(&found.route, &viewer).ok()?;
         let topic = topic(&page, viewer.role);
         let is_live = found.route.is_live;

@@ -9,18 +9,17 @@ use crate::process::base::stop;
 use crate::web::access::viewer::{Need, Proof};
 use crate::web::api::{self, enqueue, job_request, outcome};
 use crate::web::dispatch::queue::PageDispatcher;
-use crate::web::entry::gate;
-use crate::web::http::request::PageError;
+use crate::web::http::PageError;
 use crate::web::live::{self, RenderedTopic, Topic};
 use crate::web::pages::job::{self, change, confirm};
 use crate::web::pages::{
     audit, batches, bulk, doctor, failed, flow, jobs, limits, login, operations, overview,
     processes, queue, queues, recurring,
 };
-use crate::web::reads::connections::ChangeConnection;
+use crate::web::reads::ChangeConnection;
 use crate::web::request::route::{self, Route};
 use crate::web::site::Site;
-use crate::web::{metrics, readiness};
+use crate::web::{entry, metrics, readiness};
 use crossbeam_channel::{Receiver, RecvTimeoutError};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -93,7 +92,7 @@ fn verify(dispatcher: &mut PageDispatcher) {
             Proof::Nothing | Proof::Proxy => {}
         }
     }
-    if has_local && let Ok(true) = gate::tokens_exist(&site, &mut dispatcher.readers) {
+    if has_local && let Ok(true) = entry::tokens_exist(&site, &mut dispatcher.readers) {
         site.hub.keep(|proof| proof != Proof::Local);
     }
     if session_ids.is_empty() && token_ids.is_empty() && !has_recalled {

@@ -14,13 +14,13 @@ use crate::db::table::pauses;
 use crate::db::{Conn, ping};
 use crate::error::{Doing as _, Result};
 use crate::web::access::viewer::Need;
-use crate::web::http::request::{PageError, Response};
+use crate::web::http::{PageError, Response};
 use crate::web::metrics::text::TextFormat;
 use crate::web::read::{
     DatabaseFigures, DoctorFigures, ExecutionFigures, HistoryFigures, RecurringFigures,
     ScrapedFigures, ScrapedQueues,
 };
-use crate::web::reads::connections::{SharedRead, affordable};
+use crate::web::reads::{SharedRead, affordable};
 use crate::web::request::panels::Panel;
 use crate::web::request::route::Cx;
 use std::time::Duration;

@@ -4,7 +4,7 @@ use crate::error::{Error, Result};
 use crate::process::base::health::HealthCheck;
 use crate::process::base::stop;
 use crate::web::assets::Asset;
-use crate::web::http::request::Response;
+use crate::web::http::Response;
 use crate::web::net::forward::{Engine, HttpResponse, Peer, page, sent};
 use crate::web::net::intake;
 use crate::web::net::stream::GuardedStream;

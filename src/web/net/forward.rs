@@ -5,7 +5,7 @@ use crate::web::access::secret::SecretDigest;
 use crate::web::access::viewer::Viewer;
 use crate::web::api::{self, job_request, outcome};
 use crate::web::dispatch::queue::{self, RequestAnswer, Work};
-use crate::web::http::request::{PageError, Request, Response, Verb};
+use crate::web::http::{PageError, Request, Response, Verb};
 use crate::web::net::intake;
 use crate::web::site::Site;
 use axum::Extension;

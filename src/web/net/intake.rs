@@ -2,9 +2,7 @@
 
 use crate::db::model::extras::Traceparent;
 use crate::web::access::{addresses, settings};
-use crate::web::http::request::{
-    ApiRequest, Credentials, Pairs, Request, Response, Theme, Verb, new_id,
-};
+use crate::web::http::{ApiRequest, Credentials, Pairs, Request, Response, Theme, Verb, new_id};
 use crate::web::request::{route, shell};
 use crate::web::site::Site;
 use crate::web::{api, readiness as probes};

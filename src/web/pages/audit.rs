@@ -4,7 +4,7 @@ use crate::audit::{AuditEntry, AuditLog};
 use crate::db::Conn;
 use crate::db::model::audit::AuditAction;
 use crate::error::Result;
-use crate::web::http::request::{PageError, Pairs, Response};
+use crate::web::http::{PageError, Pairs, Response};
 use crate::web::pages::jobs::filters::{self, When};
 use crate::web::pages::words::conditions;
 use crate::web::request::panels::Panel;

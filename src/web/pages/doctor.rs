@@ -2,9 +2,9 @@
 
 use crate::admin::doctor;
 use crate::admin::doctor::scope::{CheckScope, Finding, Verdict};
-use crate::web::http::request::{PageError, Response};
+use crate::web::http::{PageError, Response};
 use crate::web::pages::overview::{DoctorRow, checked};
-use crate::web::reads::connections::FINDINGS;
+use crate::web::reads::FINDINGS;
 use crate::web::request::panels::Panel;
 use crate::web::request::route::Cx;
 use crate::web::request::shell::Shell;

@@ -2,9 +2,9 @@
 
 use crate::admin::groups::{FailedGroup, FailedGroups};
 use crate::db::model::outcome::is_unknown;
-use crate::web::http::request::{self, PageError, Pairs, Response};
+use crate::web::http::{self, PageError, Pairs, Response};
 use crate::web::pages::jobs::filters::{self, When};
-use crate::web::reads::connections::GROUPS;
+use crate::web::reads::GROUPS;
 use crate::web::request::panels::Panel;
 use crate::web::request::route::Cx;
 use crate::web::request::shell::Shell;
@@ -58,7 +58,7 @@ impl GroupView {
                 ("which", "matching"),
                 ("do", action),
             ];
-            shell.link(&request::with_query("/preview", &pairs))
+            shell.link(&http::with_query("/preview", &pairs))
         };
         let since = (shell.now - group.last_at.naive_utc()).as_seconds_f64();
         let error = json!({"exception_class": group.kind, "message": ""}).to_string();

@@ -6,7 +6,7 @@ use crate::db::query::load::keys::{self, KeyInUse, KeysWanted, SlotHolder};
 use crate::db::query::load::totals::{self, CappedCount};
 use crate::db::table::run_time::limits::{self, RunTimeLimit};
 use crate::error::{Doing as _, Result as WindlassResult};
-use crate::web::http::request::{PageError, Response};
+use crate::web::http::{PageError, Response};
 use crate::web::pages::queues::{actor, back, named};
 use crate::web::request::panels::Panel;
 use crate::web::request::route::Cx;
@@ -326,7 +326,7 @@ impl KeyFilter {
             pairs.push(("waiting", "1"));
         }
         pairs.push(("after", key));
-        crate::web::http::request::with_query("/limits", &pairs)
+        crate::web::http::with_query("/limits", &pairs)
     }
 }
 

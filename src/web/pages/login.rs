@@ -1,6 +1,6 @@
 //! Signing in: one field, for a token.
 
-use crate::web::http::request::{self, PageError, Request, Response, Verb};
+use crate::web::http::{self, PageError, Request, Response, Verb};
 use crate::web::request::route::Cx;
 use crate::web::request::shell::Shell;
 use crate::web::site::{Section, Site};
@@ -47,7 +47,7 @@ pub(crate) fn form(site: &Site, request: &Request, wrong: String) -> Result<Resp
         database: database
             .map(|source| source.name.clone())
             .unwrap_or_default(),
-        back: request::local(&back).to_owned(),
+        back: http::local(&back).to_owned(),
         wrong,
     };
     Ok(Response::html(page.render()?).with_status(401))

@@ -10,7 +10,7 @@ use crate::recurring::schedule::Schedule;
 use crate::recurring::stored::Stored;
 use crate::recurring::tasks::deleted_at;
 use crate::recurring::time_zone::Zone;
-use crate::web::http::request::{self, PageError, Response};
+use crate::web::http::{self, PageError, Response};
 use crate::web::pages::queues::{actor, back, named};
 use crate::web::request::panels::Panel;
 use crate::web::request::route::Cx;
@@ -55,7 +55,7 @@ pub(crate) fn show(cx: &mut Cx<'_>) -> Result<Response, PageError> {
             lines: of(&now),
             next_hour: next_hour(&now),
             next: match now.tasks.iter().map(|task| task.key.as_str()).max() {
-                Some(last) if now.is_more => request::with_query("/recurring", &[("after", last)]),
+                Some(last) if now.is_more => http::with_query("/recurring", &[("after", last)]),
                 _ => String::new(),
             },
             is_first: after.is_empty(),

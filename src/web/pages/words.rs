@@ -6,7 +6,7 @@ use crate::admin::timeline::Mark;
 use crate::db::model::audit::{Actor, Via};
 use crate::db::model::decision::JobState;
 use crate::history::TimeRange;
-use crate::web::http::request::Request;
+use crate::web::http::Request;
 use crate::web::request::route::Cx;
 use crate::web::request::shell::Shell;
 use crate::web::show::{self, Markup, count, cut, escaped};

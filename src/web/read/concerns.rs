@@ -14,7 +14,7 @@ use crate::history::{
     Bucket, Histogram, HistoryFilter, SeriesTally, TimeRange, Usual, by_class, series, typical_run,
     usual,
 };
-use crate::web::http::request;
+use crate::web::http;
 use crate::web::kept::Kept;
 use crate::web::read::QueueVerdict;
 use crate::web::show::{about, count, duration};
@@ -62,7 +62,7 @@ fn failing(conn: &mut Conn<'_>, now: DateTime<Utc>) -> Result<Vec<Concern>> {
     let concerns = groups.into_iter().map(|group| {
         let more = if group.is_exact { "" } else { "+" };
         let name = format!("{}{more} {}", count(group.count), group.class_name);
-        let path = request::with_query("/jobs", &[("group", &group.fingerprint)]);
+        let path = http::with_query("/jobs", &[("group", &group.fingerprint)]);
         let since = (now - group.first_at).as_seconds_f64();
         let said = match group.message.as_str() {
             "" => &group.kind,
@@ -86,7 +86,7 @@ fn shortened(text: &str) -> String {
 
 /// Returns the path of the page of a queue.
 pub(crate) fn queue_path(queue: &str) -> String {
-    request::path(&["queues", queue])
+    http::path(&["queues", queue])
 }
 
 fn of_queue(queue: &QueueNow) -> Option<Concern> {
@@ -123,7 +123,7 @@ fn of_queue(queue: &QueueNow) -> Option<Concern> {
                     who_and_why(pause.paused_by.as_deref(), pause.pause_reason.as_deref())
                 ))
                 .since(pause.paused_seconds)
-                .post(request::path(&["queues", name, "resume"]), "Resume")
+                .post(http::path(&["queues", name, "resume"]), "Resume")
         }
         QueueVerdict::InTime { .. } | QueueVerdict::Unjudged | QueueVerdict::Empty => return None,
     })
@@ -201,7 +201,7 @@ fn overdue(conn: &mut Conn<'_>) -> Result<Vec<Concern>> {
         Concern::new(ConcernKind::Overdue, &task.key, "/recurring".to_owned())
             .text(format!(" was due at {due}, and no scheduler has fired it"))
             .since(task.seconds)
-            .post(request::path(&["recurring", &task.key, "run"]), "Run now")
+            .post(http::path(&["recurring", &task.key, "run"]), "Run now")
     });
     Ok(concerns.collect())
 }
@@ -210,13 +210,13 @@ fn paused_classes(conn: &mut Conn<'_>) -> Result<Vec<Concern>> {
     let paused = run_time::all(conn).doing("look at the paused classes")?;
     let concerns = paused.into_iter().take(MOST).map(|class| {
         let name = format!("class {}", class.class_name);
-        let path = request::with_query("/jobs", &[("class", &class.class_name)]);
+        let path = http::with_query("/jobs", &[("class", &class.class_name)]);
         let text = who_and_why(class.paused_by.as_deref(), class.pause_reason.as_deref());
         Concern::new(ConcernKind::Paused, name, path)
             .text(text)
             .since(class.paused_seconds)
             .post(
-                request::path(&["classes", &class.class_name, "resume"]),
+                http::path(&["classes", &class.class_name, "resume"]),
                 "Resume",
             )
     });

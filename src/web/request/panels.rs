@@ -7,7 +7,7 @@ use crate::error::Result;
 use crate::web::access::viewer::Proof;
 use crate::web::kept::KeptLook;
 use crate::web::read::Found;
-use crate::web::reads::connections::{FINDINGS, LOOK, SharedRead};
+use crate::web::reads::{FINDINGS, LOOK, SharedRead};
 use crate::web::request::route::{Cx, PAGE, READ};
 use crate::web::show::escaped;
 use askama::filters::HtmlSafe;

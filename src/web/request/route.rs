@@ -5,9 +5,9 @@ use crate::db::Conn;
 use crate::db::conn::reading::ReadFailure;
 use crate::error::Result;
 use crate::web::access::viewer::{Need, Viewer};
-use crate::web::http::request::{self, PageError, Pairs, Request, Response, Theme, Verb};
+use crate::web::http::{self, PageError, Pairs, Request, Response, Theme, Verb};
 use crate::web::read::Watch;
-use crate::web::reads::connections::{Readers, Renewal, Writers};
+use crate::web::reads::{Readers, Renewal, Writers};
 use crate::web::request::shell::{self, Shell};
 use crate::web::site::{self, Frame, Section, Site};
 use std::sync::Arc;
@@ -76,7 +76,7 @@ impl Route {
                         .and_then(|name| name.strip_suffix('}'));
                     match name {
                         Some(name) if !given.is_empty() => {
-                            params.push((name, request::decoded(given)))
+                            params.push((name, http::decoded(given)))
                         }
                         None if wanted == given => {}
                         _ => return None,
@@ -367,9 +367,9 @@ impl<'a> Cx<'a> {
     }
 
     /// Returns to a page after a change, which then shows `message` once. `path` is one of this
-    /// site, such as `/queues/mail`; build it with [`request::path`].
+    /// site, such as `/queues/mail`; build it with [`http::path`].
     pub(crate) fn done(&self, path: &str, message: &str) -> Response {
-        let to = self.link(request::local(path));
+        let to = self.link(http::local(path));
         shell::set(Response::see_other(to), self.site, message)
     }
 }
@@ -385,7 +385,7 @@ const KEPT: u32 = 31_536_000;
 /// Stores the choice in a cookie.
 pub(crate) fn change(cx: &mut Cx<'_>) -> Result<Response, PageError> {
     let theme = Theme::named(cx.form().get("theme").unwrap_or_default()).name();
-    let back = request::local(cx.form().get("back").unwrap_or("/"));
+    let back = http::local(cx.form().get("back").unwrap_or("/"));
     let path = cx.site.cookie_path();
     Ok(Response::see_other(cx.link(back)).with_header(
         "set-cookie",

@@ -1,7 +1,7 @@
 //! What `base.html` shows around each page.
 
 use crate::web::access::viewer::{Proof, Viewer};
-use crate::web::http::request::{self, Request, Response, Theme, decoded, encoded};
+use crate::web::http::{self, Request, Response, Theme, decoded, encoded};
 use crate::web::show::{self, Markup, capped, count};
 use crate::web::site::{Frame, Section, Site};
 use chrono::NaiveDateTime;
@@ -125,7 +125,7 @@ impl Shell {
 
     /// Returns the address of this page, for a link to it.
     pub(crate) fn address_here(&self) -> &str {
-        request::local(&self.address)
+        http::local(&self.address)
     }
 
     /// Returns a link to a path of this database: `{{ shell.link("/queues") }}`.
@@ -135,22 +135,22 @@ impl Shell {
 
     /// Returns a link to a path of these segments, each encoded: `{{ shell.to(["queues", name]) }}`.
     pub(crate) fn to<const N: usize>(&self, segments: [&str; N]) -> String {
-        self.link(&request::path(&segments))
+        self.link(&http::path(&segments))
     }
 
     /// The same for templates, which pass references: `{{ shell.at(["queues", name]) }}`.
     pub(crate) fn at(&self, segments: &[&str]) -> String {
-        self.link(&request::path(segments))
+        self.link(&http::path(segments))
     }
 
     /// Returns a link with a query: `{{ shell.find("/jobs", [("queue", name)]) }}`.
     pub(crate) fn find<const N: usize>(&self, path: &str, pairs: [(&str, &str); N]) -> String {
-        self.link(&request::with_query(path, &pairs))
+        self.link(&http::with_query(path, &pairs))
     }
 
     /// The same for templates, which pass references: `{{ shell.query("/jobs", [("queue", name)]) }}`.
     pub(crate) fn query(&self, path: &str, pairs: &[(&str, &str)]) -> String {
-        self.link(&request::with_query(path, pairs))
+        self.link(&http::with_query(path, pairs))
     }
 
     /// Returns `<time>` around the time at which the page was read.

@@ -6,7 +6,7 @@ use crate::db::internal_tests::db::{TestDb, on_each_database};
 use crate::error::{Doing as _, Error};
 use crate::web::access::viewer::Need;
 use crate::web::dispatch::queue::QUEUE;
-use crate::web::http::request::{PageError, Response};
+use crate::web::http::{PageError, Response};
 use crate::web::request::panels::Panel;
 use crate::web::request::route::{Cx, Route};
 use crate::web::server::Server;

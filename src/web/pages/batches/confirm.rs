@@ -2,7 +2,7 @@
 
 use crate::job::BatchId;
 use crate::operation::start::Preview;
-use crate::web::http::request::{PageError, Response};
+use crate::web::http::{PageError, Response};
 use crate::web::pages::batches::{BatchAction, one};
 use crate::web::pages::bulk::preview::{jobs, number};
 use crate::web::request::route::Cx;

@@ -8,7 +8,7 @@ use crate::admin::bulk::change::Change;
 use crate::admin::jobs::Jobs;
 use crate::job::BatchId;
 use crate::operation::start::Preview;
-use crate::web::http::request::{self, PageError, Response};
+use crate::web::http::{self, PageError, Response};
 use crate::web::pages::batches::one::BatchView;
 use crate::web::pages::words;
 use crate::web::request::panels::Panel;
@@ -61,7 +61,7 @@ fn start(cx: &mut Cx<'_>, action: BatchAction, change: Change) -> Result<Respons
     let form = cx.form().clone();
     let preview = serde_json::from_str::<Preview>(form.get("preview").unwrap_or_default());
     let (Ok(preview), Some(request)) = (preview, form.get("request")) else {
-        let path = request::path(&["batches", &row.id.to_string(), action.name()]);
+        let path = http::path(&["batches", &row.id.to_string(), action.name()]);
         return Ok(Response::see_other(cx.link(&path)));
     };
     let jobs = action.jobs(BatchId(row.id));
@@ -72,7 +72,7 @@ fn start(cx: &mut Cx<'_>, action: BatchAction, change: Change) -> Result<Respons
         .request_id(request);
     let started = cx.write(|conn| operation.start(conn))?;
     let _ = cx.site.operations.try_send(());
-    let path = request::path(&["operations", &started.id.to_string()]);
+    let path = http::path(&["operations", &started.id.to_string()]);
     Ok(Response::see_other(cx.link(&path)))
 }
 

@@ -9,7 +9,7 @@ use crate::admin::jobs::BoundedCount;
 use crate::db::query::batches::{self, ListedBatch};
 use crate::error::Doing as _;
 use crate::job::BatchId;
-use crate::web::http::request::{PageError, Response};
+use crate::web::http::{PageError, Response};
 use crate::web::pages::jobs::filters::STATES;
 use crate::web::request::panels::Panel;
 use crate::web::request::route::Cx;

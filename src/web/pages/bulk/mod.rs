@@ -10,7 +10,7 @@ use crate::db::model::decision::JobState;
 use crate::db::query::pages::job_search::JobSearch;
 use crate::db::query::pages::job_window::ListPlace;
 use crate::job::{BatchId, JobId};
-use crate::web::http::request::{PageError, Pairs};
+use crate::web::http::{PageError, Pairs};
 use crate::web::pages::jobs::filters::{JobFilters, When, name_of};
 use chrono::{NaiveDateTime, Timelike as _};
 use diesel::QueryResult;

@@ -5,7 +5,7 @@ use crate::admin::job_list::ListedJob;
 use crate::db::Conn;
 use crate::error::{Doing as _, Result};
 use crate::operation::start::Preview;
-use crate::web::http::request::{self, PageError, Response};
+use crate::web::http::{self, PageError, Response};
 use crate::web::pages::bulk::{BulkAction, BulkSelection};
 use crate::web::pages::jobs::JobListRow;
 use crate::web::pages::words;
@@ -143,7 +143,7 @@ pub(crate) fn start(cx: &mut Cx<'_>) -> Result<Response, PageError> {
     }
     let started = cx.write(|conn| operation.start(conn))?;
     let _ = cx.site.operations.try_send(());
-    let path = request::path(&["operations", &started.id.to_string()]);
+    let path = http::path(&["operations", &started.id.to_string()]);
     Ok(Response::see_other(cx.link(&path)))
 }
 

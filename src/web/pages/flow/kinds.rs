@@ -1,7 +1,7 @@
 //! How states and kinds of edges are shown.
 
 use crate::admin::flows::{FlowEdge, FlowGraph, FlowId, FlowNode};
-use crate::web::http::request;
+use crate::web::http;
 use crate::web::request::shell::Shell;
 use crate::web::show::{Markup, count, state};
 use std::collections::BTreeMap;
@@ -56,8 +56,8 @@ pub(super) fn href(node: &FlowNode, shell: &Shell) -> String {
 /// Returns the path of the page of a job or a batch.
 pub(super) fn path(id: FlowId) -> String {
     match id {
-        FlowId::Job(id) => request::path(&["jobs", &id.0.to_string()]),
-        FlowId::Batch(id) => request::path(&["batches", &id.0.to_string()]),
+        FlowId::Job(id) => http::path(&["jobs", &id.0.to_string()]),
+        FlowId::Batch(id) => http::path(&["batches", &id.0.to_string()]),
     }
 }
 

@@ -7,7 +7,7 @@ use crate::admin::flows::{FlowGraph, FlowId};
 use crate::db::Conn;
 use crate::error::{Error, Result};
 use crate::job::{BatchId, JobId};
-use crate::web::http::request::{PageError, Response};
+use crate::web::http::{PageError, Response};
 use crate::web::pages::batches::one::no_such_batch;
 use crate::web::pages::flow::kinds::{FlowRow, FlowStroke, rows};
 use crate::web::pages::flow::layers::{FlowGroups, FlowLayout, picture};

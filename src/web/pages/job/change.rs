@@ -4,7 +4,7 @@ use crate::admin::bulk::change::Change;
 use crate::admin::jobs::{Changed, Jobs};
 use crate::job::JobId;
 use crate::queue::check_name;
-use crate::web::http::request::{self, PageError, Response};
+use crate::web::http::{self, PageError, Response};
 use crate::web::pages::job::confirm;
 use crate::web::pages::words;
 use crate::web::request::route::Cx;
@@ -18,7 +18,7 @@ fn job(cx: &Cx<'_>) -> Result<i64, PageError> {
 }
 
 fn path(id: i64) -> String {
-    request::path(&["jobs", &id.to_string()])
+    http::path(&["jobs", &id.to_string()])
 }
 
 /// Changes the job of the address, and returns what happened to it.

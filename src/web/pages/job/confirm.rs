@@ -1,7 +1,7 @@
 //! Asks before a change of one job that cannot be undone.
 
 use crate::admin::explain::Reason;
-use crate::web::http::request::{PageError, Response};
+use crate::web::http::{PageError, Response};
 use crate::web::pages::job::{self, JobActions};
 use crate::web::pages::words::sentence;
 use crate::web::request::route::Cx;

@@ -6,7 +6,7 @@ use crate::db::model::new_row::ORDERED;
 use crate::db::query::pages::job_lines::JobFacts;
 use crate::job::policy::backoff::Backoff;
 use crate::job::policy::{Delivery, Policy};
-use crate::web::http::request;
+use crate::web::http;
 use crate::web::pages::jobs::filters::only;
 use crate::web::request::shell::Shell;
 use crate::web::show::{self, Markup, cut, escaped, line};
@@ -90,15 +90,12 @@ impl Facts<'_> {
     fn flow(&mut self, details: &JobDetails, facts: &JobFacts) {
         if facts.has_flow {
             let id = details.explanation.task.job_id.0.to_string();
-            let html = self.link(
-                &request::path(&["jobs", &id, "flow"]),
-                "what waits for what",
-            );
+            let html = self.link(&http::path(&["jobs", &id, "flow"]), "what waits for what");
             self.add("Flow", &html, "");
         }
         for (name, batch) in [("Batch", facts.batch_id), ("Follows", facts.follows)] {
             if let Some(batch) = batch {
-                let path = request::path(&["batches", &batch.to_string()]);
+                let path = http::path(&["batches", &batch.to_string()]);
                 let html = self.link(&path, &format!("batch {batch}"));
                 self.add(name, &html, "");
             }

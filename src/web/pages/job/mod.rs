@@ -14,7 +14,7 @@ use crate::db::query::pages::job_lines::{self, JobFacts};
 use crate::error::{Doing as _, Result};
 use crate::job::JobId;
 use crate::job::policy::Delivery;
-use crate::web::http::request::{PageError, Response};
+use crate::web::http::{PageError, Response};
 use crate::web::pages::job::facts::Fact;
 use crate::web::pages::job::steps::{LogView, StepsView};
 use crate::web::pages::jobs::passed;

@@ -6,7 +6,7 @@ use crate::db::query::named::{self, NamedThings};
 use crate::db::query::pages::job_search::JobSearch;
 use crate::db::query::pages::job_window::ListPlace;
 use crate::error::{Doing as _, Result};
-use crate::web::http::request::{self, PageError, Pairs, Response};
+use crate::web::http::{self, PageError, Pairs, Response};
 use crate::web::request::route::Cx;
 use chrono::{NaiveDate, NaiveDateTime, NaiveTime, TimeDelta};
 
@@ -256,7 +256,7 @@ fn state_named(name: &str) -> Result<JobState, PageError> {
 
 /// Returns the path of the list of the jobs with one filter.
 pub(crate) fn only(name: &str, value: &str) -> String {
-    request::with_query("/jobs", &[(name, value)])
+    http::with_query("/jobs", &[(name, value)])
 }
 
 // --- From when to when: the filter by time of the lists ---
@@ -364,7 +364,7 @@ pub(crate) fn go(cx: &mut Cx<'_>, text: &str) -> Result<Response, PageError> {
 
 fn path(conn: &mut Conn<'_>, text: &str) -> Result<String> {
     let doing = "search for the text";
-    let job = |id: i64| request::path(&["jobs", &id.to_string()]);
+    let job = |id: i64| http::path(&["jobs", &id.to_string()]);
     if let Some(id) = number(text)
         && named::is_job(conn, id).doing(doing)?
     {
@@ -380,8 +380,8 @@ fn path(conn: &mut Conn<'_>, text: &str) -> Result<String> {
     Ok(match of_unique_id.or(of_idempotency_key) {
         Some(id) => job(id),
         None if is_class => only("class", text),
-        None if is_queue => request::path(&["queues", text]),
-        None if is_task => request::with_query("/recurring", &[("key", text)]),
+        None if is_queue => http::path(&["queues", text]),
+        None if is_task => http::with_query("/recurring", &[("key", text)]),
         None => only("args", text),
     })
 }

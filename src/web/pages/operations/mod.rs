@@ -3,7 +3,7 @@
 pub(crate) mod one;
 
 use crate::operation::start::operations;
-use crate::web::http::request::{PageError, Response};
+use crate::web::http::{PageError, Response};
 use crate::web::pages::operations::one::OperationView;
 use crate::web::request::panels::Panel;
 use crate::web::request::route::Cx;

@@ -3,7 +3,7 @@
 use crate::admin::bulk::change::Change;
 use crate::operation::start::{Operation, OperationState, operation};
 use crate::operation::walk::OperationTask;
-use crate::web::http::request::{self, PageError, Response};
+use crate::web::http::{self, PageError, Response};
 use crate::web::pages::words::{self, conditions};
 use crate::web::request::route::Cx;
 use crate::web::request::shell::Shell;
@@ -67,7 +67,7 @@ pub(crate) fn stop(cx: &mut Cx<'_>) -> Result<Response, PageError> {
         true => "Stopped. The jobs that were changed stay as they are now.",
         false => "Nothing was stopped: the operation had ended.",
     };
-    Ok(cx.done(&request::path(&["operations", &id.to_string()]), message))
+    Ok(cx.done(&http::path(&["operations", &id.to_string()]), message))
 }
 
 impl OperationPage {

@@ -5,7 +5,7 @@ pub(crate) mod hosts;
 use crate::admin::now::{Fleet, Member, MemberKind};
 use crate::db::query::load::fleet::{self, DiedProcess, HeldJob};
 use crate::error::Doing as _;
-use crate::web::http::request::{PageError, Response};
+use crate::web::http::{PageError, Response};
 use crate::web::pages::overview::running::RunVerdict;
 use crate::web::pages::processes::hosts::{HostLine, ProcessesNow, newest_version};
 use crate::web::request::panels::Panel;

@@ -1,4 +1,4 @@
-//! The connections of one thread: for each database one to read, and one to change.
+//! The threads that read and change the database, and render pages.
 
 use crate::admin::doctor;
 use crate::admin::doctor::scope::{CheckScope, Finding};
@@ -22,6 +22,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
+
+// --- The connections of one thread: for each database one to read, and one to change ---
 
 /// The time limit for connecting.
 const CONNECT: Duration = Duration::from_secs(2);

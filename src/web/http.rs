@@ -1,4 +1,4 @@
-//! A request as the SQL threads get it: plain owned data.
+//! HTTP: one thread that reads requests and writes responses, and runs neither SQL nor templates.
 
 use crate::db::Refusal;
 use crate::db::conn::reading::ReadFailure;
@@ -9,6 +9,8 @@ use flate2::write::GzEncoder;
 use std::io::Write as _;
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
+
+// --- A request as the SQL threads get it: plain owned data ---
 
 /// The method of a request; others are refused before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

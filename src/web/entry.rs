@@ -1,4 +1,4 @@
-//! Finds out whom a request is from. Runs on the SQL threads.
+//! How a viewer comes in: by a token, a session, or from this host.
 
 use crate::clock;
 use crate::db::Conn;
@@ -9,12 +9,14 @@ use crate::db::transition::web;
 use crate::error::{Doing as _, Error};
 use crate::web::access::secret::{Secret, SecretDigest};
 use crate::web::access::viewer::{Need, Proof, Role, TokenLimits, Viewer};
-use crate::web::http::request::{self, PageError, Request, Response};
-use crate::web::reads::connections::{Readers, Writers};
+use crate::web::http::{self, PageError, Request, Response};
+use crate::web::reads::{Readers, Writers};
 use crate::web::site::Site;
 use diesel::QueryResult;
 use std::sync::Arc;
 use std::time::Duration;
+
+// --- Finds out whom a request is from ---
 
 /// The time limit for reading whether there are tokens.
 const READ: Duration = Duration::from_secs(1);
@@ -244,7 +246,7 @@ pub(crate) fn sign_in(
         };
         web::sign_in(conn, &session).doing("start a session")
     })?;
-    let back = request::local(request.form.get("back").unwrap_or("/"));
+    let back = http::local(request.form.get("back").unwrap_or("/"));
     let to = site.link(request.database, back);
     let cookie = cookie(site, request, secret.cookie(), lifetime.as_secs());
     Ok(Response::see_other(to).with_header("set-cookie", cookie))

@@ -1,3 +1,0 @@
-//! The threads that read and change the database, and render pages.
-
-pub(crate) mod connections;
