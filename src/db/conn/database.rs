@@ -22,10 +22,9 @@ use crate::db::conn::turns::WriteTurns;
 use crate::db::conn::turns::takes_turns::TakesTurns;
 use crate::deadline::Hurry;
 use crate::error::{Error, Result};
+use diesel::QueryResult;
 #[cfg(feature = "sqlite")]
 use diesel::connection::Connection as _;
-#[cfg(feature = "sqlite")]
-use diesel::prelude::*;
 #[cfg(feature = "sqlite")]
 use diesel::r2d2::ConnectionManager;
 use diesel::r2d2::{ManageConnection, Pool};

@@ -211,7 +211,6 @@ pub(crate) const STATEMENT: Duration = postgres::STATEMENT;
 pub(crate) const STATEMENT: Duration = Duration::MAX;
 
 /// The session of a server. SQLite has none.
-
 impl DbConnection {
     /// Runs `work`, which may borrow this connection of a test from its home.
     ///

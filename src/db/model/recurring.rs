@@ -105,10 +105,7 @@ pub(crate) struct RecurringTaskRow {
     pub(crate) now: NaiveDateTime,
     /// Whether a program declares it, and no scheduler that runs does.
     #[diesel(sql_type = Bool)]
-    #[cfg_attr(
-        not(any(feature = "cli", feature = "web")),
-        allow(dead_code, reason = "for those who look")
-    )]
+    #[cfg_attr(not(feature = "cli"), allow(dead_code, reason = "for those who look"))]
     pub(crate) is_unlisted: bool,
     /// Whether that is so, and schedulers run.
     #[diesel(sql_type = Bool)]

@@ -24,6 +24,7 @@ mod ordered;
 mod pairs;
 mod passing;
 mod processes;
+mod quotas;
 mod runs;
 mod semaphores;
 mod ticks;

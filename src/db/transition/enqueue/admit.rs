@@ -253,6 +253,10 @@ fn take(
         let limit = (places.per, places.limit);
         return Err(NotEnqueued::Uncounted(places.quota.clone(), limit));
     }
+    if taken.is_empty() {
+        // They may have been created since they were looked for.
+        taken = quotas::take(conn, places, wanted)?;
+    }
     while places.per == Per::Waiting && count(&taken) < wanted {
         let missing = wanted - count(&taken);
         // Others cannot take what is freed here before this transaction ends: 1 % at most.
