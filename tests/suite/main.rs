@@ -83,6 +83,7 @@ mod rows;
 #[cfg(feature = "cli")]
 mod run_time;
 mod schema;
+mod schema_dump;
 mod schema_killed;
 mod schema_life;
 mod schema_locks;

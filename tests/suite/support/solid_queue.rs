@@ -157,13 +157,17 @@ fn create_those(db: &TestDb, is_wanted: impl Fn(&str, &str) -> bool) {
                 };
                 format!(" DEFAULT {value}")
             });
-            let key = match &*column.name {
-                "job_id" => " REFERENCES solid_queue_jobs (id) ON DELETE CASCADE",
-                "batch_id" if table == "batch_executions" => {
-                    " REFERENCES solid_queue_batches (id) ON DELETE CASCADE"
-                }
-                _ => "",
+            let of = match &*column.name {
+                "job_id" => Some("jobs"),
+                "batch_id" if table == "batch_executions" => Some("batches"),
+                _ => None,
             };
+            // Rails names its keys by a digest.
+            let key = of.map_or_else(String::new, |of| {
+                format!(
+                    " CONSTRAINT fk_rails_{table}_{of} REFERENCES solid_queue_{of} (id) ON DELETE CASCADE"
+                )
+            });
             parts.push(format!("{} {kind}{default}{null}{key}", column.name));
         }
         db.execute(&format!(
