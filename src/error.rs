@@ -380,6 +380,18 @@ pub enum SchemaError {
         /// The first missing migration that this program needs.
         needed: String,
     },
+    /// The tables were made by a version of Windlass before its first release, which this one does not know.
+    #[error(
+        "the tables of {database} were made by a version of Windlass before its first release (migration {found}), and are \
+         not brought up to date: use an empty database, or drop all that is named windlass_* in this one, and run \
+         `windlass migrate --database URL`"
+    )]
+    Unreleased {
+        /// The database's name, or its file.
+        database: String,
+        /// The first migration that this program does not know.
+        found: String,
+    },
     /// All migrations were applied, but part of the tables was dropped or replaced afterwards.
     ///
     /// Loading a Rails schema file does this.

@@ -1,12 +1,12 @@
 //! Finished jobs that are kept, and what workers have left to do.
 
 use crate::db::conn::typed::with_conn;
-use crate::db::schema::tables::{
+use crate::db::{AsConn as _, Conn, Database, DbConnection};
+use crate::error::{Doing as _, Result};
+use crate::laboratory::plain::tables::{
     solid_queue_claimed_executions as claimed, solid_queue_processes as processes,
     solid_queue_ready_executions as ready,
 };
-use crate::db::{AsConn as _, Conn, Database, DbConnection};
-use crate::error::{Doing as _, Result};
 use crate::laboratory::sql::{execute, render};
 use diesel::dsl::{exists, select};
 use diesel::prelude::*;

@@ -12,7 +12,7 @@ use crate::db::conn::statement::Statement;
 use crate::db::conn::turns::Precedence;
 use crate::db::model::extras::MaybeBareArguments;
 use crate::db::model::new_row::waits_for_others_sql;
-use crate::db::schema::declared;
+use crate::db::schema::items::{ItemKind, items};
 use crate::db::table::ready;
 use crate::db::table::semaphores::DOES_NOT_WAIT;
 #[cfg(feature = "sqlite")]
@@ -262,10 +262,13 @@ const FIXED: [&str; 3] = [
 pub(crate) fn travel(conn: &mut Conn<'_>, by: Duration) -> QueryResult<()> {
     let micros = crate::db::conn::dialect::micros(by);
     conn.transaction(|conn| {
-        for table in declared::tables() {
-            let times = table.columns.iter().filter(|column| column.is_time);
-            let earlier: Vec<String> = times.map(|column| earlier(conn, column.name)).collect();
-            if earlier.is_empty() || FIXED.contains(&table.name) {
+        let items = items(conn.dialect());
+        for table in items.iter().filter(|item| item.kind == ItemKind::Table) {
+            let times = items
+                .iter()
+                .filter(|item| item.table == table.name && item.is_time());
+            let earlier: Vec<String> = times.map(|column| earlier(conn, &column.name)).collect();
+            if earlier.is_empty() || FIXED.contains(&&*table.name) {
                 continue;
             }
             let text = format!("UPDATE {} SET {}", table.name, earlier.join(", "));

@@ -2,13 +2,11 @@
 //! After a new one, write it with `WINDLASS_WRITE_MIGRATIONS=1`.
 
 use crate::db::conn::dialect::Dialect;
-use crate::db::schema::action::Action;
 use crate::db::schema::catalog::{self, Catalog, CatalogColumn};
-use crate::db::schema::column::family;
-use crate::db::schema::migrations::texts;
-use crate::db::schema::plan::step;
-use crate::db::schema::postgres::functions::{OPEN_FUNCTIONS, close_functions};
-use crate::db::schema::reference::{self, ItemKind, SchemaChange, SchemaItem};
+use crate::db::schema::functions::{OPEN_FUNCTIONS, close_functions};
+use crate::db::schema::items::{ItemKind, SchemaItem, items};
+use crate::db::schema::migrations::known;
+use crate::db::schema::plan::{Action, family, step};
 use serde_json::{Value, json};
 use std::path::Path;
 
@@ -55,32 +53,12 @@ fn item(dialect: Dialect, item: &SchemaItem, items: &[SchemaItem]) -> Value {
     made
 }
 
-/// Returns what a statement needs in the database to be run with its migration. `None` if an item stands for it.
-fn condition(statement: &str, version: &str) -> Option<Value> {
-    Some(match reference::change(statement, version) {
-        SchemaChange::Make(made) if statement.starts_with("CREATE OR REPLACE ") => {
-            assert_eq!(made.len(), 1, "{statement}");
-            json!(["function", made[0].name])
-        }
-        SchemaChange::Make(_) => return None,
-        SchemaChange::Drop(ItemKind::Index, name) => json!(["index", name]),
-        SchemaChange::Drop(ItemKind::Table, name) => json!(["table", name]),
-        SchemaChange::DropColumn { table, column } => json!(["column", table, column]),
-        SchemaChange::DropKey { table, column } => json!(["key", format!("{table}_{column}_fkey")]),
-        SchemaChange::Drop(..) | SchemaChange::Other => Value::Null,
-    })
-}
-
 fn schema(dialect: Dialect) -> Value {
-    let files = texts(dialect);
-    let items = reference::items(files.iter().cloned());
-    let versions = files.iter().map(|(version, text)| {
-        let statements = reference::statements(text).into_iter();
-        let rest = statements.filter_map(|statement| {
-            let condition = condition(&statement, version)?;
-            Some(json!({ "if": condition, "run": statement }))
-        });
-        json!({ "version": version, "rest": rest.collect::<Vec<_>>() })
+    let all = items(dialect);
+    let (once, items): (Vec<_>, Vec<_>) = all.iter().partition(|item| item.kind == ItemKind::Once);
+    let versions = known().into_iter().map(|version| {
+        let of_it = once.iter().filter(|item| item.version == version);
+        json!({ "version": version, "once": of_it.map(|item| &item.statement).collect::<Vec<_>>() })
     });
     let (columns, others) = catalog::queries(dialect);
     let open = (dialect == Dialect::Postgres)
@@ -89,7 +67,7 @@ fn schema(dialect: Dialect) -> Value {
         "open_functions": open,
         "columns": columns,
         "others": others,
-        "items": items.iter().map(|one| item(dialect, one, &items)).collect::<Vec<_>>(),
+        "items": items.iter().map(|one| item(dialect, one, &all)).collect::<Vec<_>>(),
         "versions": versions.collect::<Vec<_>>(),
     })
 }

@@ -33,6 +33,7 @@ mod operations;
 mod paused_front;
 mod promotions;
 mod refusals;
+mod schema;
 mod statements;
 #[path = "../template.rs"]
 mod template;

@@ -27,6 +27,7 @@ on_each_empty_database!(
     the_gem_completes_what_was_made_in_part,
     the_gem_waits_for_another_migration,
     a_column_that_differs_is_named,
+    the_gem_refuses_tables_of_before_the_first_release,
 );
 
 /// Runs a program in Ruby, and returns what it has printed, or its error.
@@ -202,7 +203,7 @@ fn the_gem_completes_what_was_made_in_part(db: &TestDb) {
         "ALTER TABLE solid_queue_processes DROP COLUMN channel",
         "DROP TABLE windlass_settings",
         "DROP VIEW windlass_enqueue",
-        "DELETE FROM windlass_schema_migrations WHERE version > '20261124000012'",
+        "DELETE FROM windlass_schema_migrations WHERE version > '20261128000001'",
     ];
     for statement in lost.into_iter().chain(db.is_postgres().then_some(function)) {
         execute(conn, statement);
@@ -240,4 +241,14 @@ fn a_column_that_differs_is_named(db: &TestDb) {
     assert!(error.contains("column solid_queue_pauses."), "{error}");
     assert!(error.contains("windlass migrate"), "{error}");
     assert_eq!(number(db, "solid_queue_jobs"), 0);
+}
+
+fn the_gem_refuses_tables_of_before_the_first_release(db: &TestDb) {
+    db.database.migrate().unwrap();
+    db.execute(
+        "INSERT INTO windlass_schema_migrations (version, applied_at) VALUES ('20261121000001', '2026-11-21 00:00:00')",
+    );
+    let error = try_ruby("drivers/gem_migrate.rb", db, None).unwrap_err();
+    let says = "before its first release (migration 20261121000001)";
+    assert!(error.contains(says), "{error}");
 }

@@ -1,72 +1,9 @@
-//! The tables of a migrated database: as `src/db/schema/tables.rs` tells Diesel, and
-//! as a Rails app with Solid Queue expects them.
+//! The tables of a migrated database, as a Rails app with Solid Queue expects them.
 
 use crate::on_each_database;
 use crate::support::TestDb;
-use crate::support::catalog::Real;
 use crate::support::solid_queue;
-use std::collections::{BTreeMap, BTreeSet};
-
-/// `table -> column -> (type, nullable)`, read from the text of `schema.rs`.
-fn declared() -> BTreeMap<String, BTreeMap<String, (String, bool)>> {
-    let mut tables = BTreeMap::new();
-    let mut table = String::new();
-    let mut name = None;
-    let files = [
-        include_str!("../../src/db/schema/tables.rs"),
-        include_str!("../../src/db/schema/tables_audit.rs"),
-        include_str!("../../src/db/schema/tables_solid_queue.rs"),
-        include_str!("../../src/db/schema/tables_web.rs"),
-    ];
-    for line in files.into_iter().flat_map(str::lines) {
-        let line = line.trim();
-        if let Some(text) = line.strip_prefix("#[sql_name = \"") {
-            name = Some(text.trim_end_matches("\"]").to_owned());
-        } else if let Some((head, _)) = line.split_once(" (").filter(|_| line.ends_with(") {")) {
-            table = head.to_owned();
-        } else if let Some((column, kind)) = line.split_once(" -> ") {
-            let kind = kind.trim_end_matches(',');
-            let inner = kind
-                .strip_prefix("Nullable<")
-                .map(|kind| kind.trim_end_matches('>'));
-            let column = name.take().unwrap_or_else(|| column.to_owned());
-            tables
-                .entry(table.clone())
-                .or_insert_with(BTreeMap::new)
-                .insert(column, (inner.unwrap_or(kind).to_owned(), inner.is_some()));
-        }
-    }
-    tables
-}
-
-/// The type that Diesel must be told for a column of the database.
-fn diesel_type(real: &Real) -> &'static str {
-    // SQLite's only spelling of an automatic 64-bit id.
-    if real.name == "id" {
-        return "BigInt";
-    }
-    match real.kind.split('(').next().unwrap() {
-        "bigint" => "BigInt",
-        "integer" => "Integer",
-        "varchar" | "character varying" | "text" => "Text",
-        "datetime" | "timestamp" => "Timestamp",
-        "boolean" => "Bool",
-        "bytea" | "blob" => "Binary",
-        other => panic!("{}.{}: the type `{other}`", real.table, real.name),
-    }
-}
-
-fn diesel_is_told_the_truth(db: &TestDb) {
-    let mut real: BTreeMap<String, BTreeMap<String, (String, bool)>> = BTreeMap::new();
-    for column in db.columns() {
-        let kind = (diesel_type(&column).to_owned(), column.nullable);
-        let table = real.entry(column.table).or_default();
-        table.insert(column.name, kind);
-    }
-    let declared = declared();
-    assert!(declared.len() >= 12, "{declared:?}");
-    assert_eq!(declared, real);
-}
+use std::collections::BTreeSet;
 
 fn every_column_of_solid_queue_is_there(db: &TestDb) {
     let real = db.columns();
@@ -174,7 +111,6 @@ fn a_deleted_job_takes_its_executions_along(db: &TestDb) {
 }
 
 on_each_database!(
-    diesel_is_told_the_truth,
     every_column_of_solid_queue_is_there,
     our_own_columns_ask_nothing_of_rails,
     every_unique_index_of_solid_queue_is_there,

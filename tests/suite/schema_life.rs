@@ -100,8 +100,8 @@ pub fn rails_inserts_into_every_table(db: &TestDb) {
     }
 }
 
-/// The SQLite files that earlier versions made and extended.
-fn with_the_defaults_of_before(db: &TestDb) {
+/// A word is no default to the adapter of Active Record for SQLite.
+fn with_words_as_defaults(db: &TestDb) {
     if db.is_postgres() {
         return;
     }
@@ -129,9 +129,9 @@ fn rails_inserts_into_tables_of_its_own(db: &TestDb) {
     rails_inserts_into_every_table(db);
 }
 
-fn rails_inserts_into_tables_of_an_earlier_version(db: &TestDb) {
+fn rails_inserts_into_tables_whose_defaults_were_words(db: &TestDb) {
     Note::new("kept").enqueue(&mut db.connect()).unwrap();
-    with_the_defaults_of_before(db);
+    with_words_as_defaults(db);
     let shape = |db: &TestDb| format!("{:?}", db.columns());
     if !db.is_postgres() {
         assert!(shape(db).contains("\"false\""), "{}", shape(db));
@@ -385,7 +385,7 @@ on_each_database!(
     what_others_added_is_left_alone,
     a_process_refuses_incomplete_tables,
     rails_inserts_into_new_tables,
-    rails_inserts_into_tables_of_an_earlier_version,
+    rails_inserts_into_tables_whose_defaults_were_words,
     a_schema_load_of_rails_is_completed,
     a_schema_that_rails_dumped_is_completed,
 );

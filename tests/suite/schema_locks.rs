@@ -86,7 +86,7 @@ fn writers_of_every_order_notice_nothing_but_a_short_wait() {
         solid_queue::create(&db);
         at_work(&db, jobs, || {
             let done = db.database.migrate().unwrap();
-            assert!(done.versions.len() >= 9, "{done:?}");
+            assert_eq!(done.versions.len(), 2, "{done:?}");
             assert!(done.completed.len() > 30, "{done:?}");
         });
         assert!(db.database.migrate().unwrap().is_empty());

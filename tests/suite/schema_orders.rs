@@ -41,28 +41,6 @@ fn a_deleted_job_leaves_its_batch(db: &TestDb) {
     db.execute("DELETE FROM solid_queue_batches");
 }
 
-/// The tables as the version before batches left them.
-fn migrate_before_batches(db: &TestDb) {
-    db.database.migrate().unwrap();
-    if db.is_postgres() {
-        db.execute("DROP FUNCTION windlass_leave_batch() CASCADE");
-        db.execute("DROP FUNCTION windlass_failure_deleted() CASCADE");
-    } else {
-        db.execute("DROP TRIGGER windlass_failure_deleted");
-    }
-    db.execute("DROP TABLE solid_queue_batch_executions");
-    db.execute("DROP TABLE solid_queue_batches");
-    if !db.is_postgres() {
-        // SQLite drops no column of a table that a view's trigger names.
-        for view in db.texts("SELECT name AS t FROM sqlite_schema WHERE type = 'view'") {
-            db.execute(&format!("DROP VIEW {view}"));
-        }
-    }
-    db.execute("DROP INDEX index_solid_queue_jobs_on_batch_id");
-    db.execute("ALTER TABLE solid_queue_jobs DROP COLUMN batch_id");
-    db.execute("DELETE FROM windlass_schema_migrations WHERE version = '20261125000001'");
-}
-
 fn windlass_after_the_update_of_rails(db: &TestDb) {
     solid_queue::create_before_batches(db);
     solid_queue::add_batches(db);
@@ -77,13 +55,6 @@ fn windlass_before_the_update_of_rails(db: &TestDb) {
     is_complete(db);
 }
 
-fn windlass_before_and_after_the_update_of_rails(db: &TestDb) {
-    migrate_before_batches(db);
-    solid_queue::add_batches(db);
-    assert_eq!(db.database.migrate().unwrap().versions, ["20261125000001"]);
-    is_complete(db);
-}
-
 fn windlass_alone_and_then_the_update_of_rails(db: &TestDb) {
     db.database.migrate().unwrap();
     solid_queue::add_batches(db);
@@ -93,6 +64,5 @@ fn windlass_alone_and_then_the_update_of_rails(db: &TestDb) {
 on_each_empty_database!(
     windlass_after_the_update_of_rails,
     windlass_before_the_update_of_rails,
-    windlass_before_and_after_the_update_of_rails,
     windlass_alone_and_then_the_update_of_rails,
 );

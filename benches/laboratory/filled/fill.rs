@@ -1,13 +1,13 @@
 //! Fills the database.
 
 use crate::db::conn::typed::with_conn;
-use crate::db::schema::tables::solid_queue_jobs as jobs;
 use crate::db::{AsConn as _, Conn, Database, DbConnection};
 use crate::error::{Doing as _, Result};
 use crate::laboratory::filled::around;
 use crate::laboratory::filled::failures::SHAPES;
 use crate::laboratory::filled::sizes::Sizes;
 use crate::laboratory::filled::{ended, past, waiting};
+use crate::laboratory::plain::tables::solid_queue_jobs as jobs;
 use crate::laboratory::sql::{execute, render};
 use diesel::prelude::*;
 

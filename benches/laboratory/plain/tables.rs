@@ -79,3 +79,13 @@ pub(crate) fn create_effects(conn: &mut Conn<'_>) -> QueryResult<()> {
 pub(crate) fn add_indexes(conn: &mut Conn<'_>) -> QueryResult<()> {
     execute(conn, MORE_INDEXES)
 }
+
+// Of Windlass's tables, as much as the benchmarks ask in Diesel's words.
+diesel::table! { solid_queue_jobs (id) { id -> BigInt, } }
+diesel::table! { solid_queue_ready_executions (id) { id -> BigInt, } }
+diesel::table! { solid_queue_claimed_executions (id) { id -> BigInt, } }
+diesel::table! { solid_queue_processes (id) { id -> BigInt, } }
+diesel::allow_tables_to_appear_in_same_query!(
+    solid_queue_ready_executions,
+    solid_queue_claimed_executions
+);

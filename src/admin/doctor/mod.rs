@@ -17,8 +17,8 @@ use crate::admin::doctor::{
 use crate::db::query::doctor::{self, Inconsistent, MigrationDifference, Rule};
 #[cfg(any(feature = "top", feature = "web"))]
 use crate::db::query::load::{keys, totals};
-use crate::db::schema::action::PlanStep;
 use crate::db::schema::compare;
+use crate::db::schema::plan::PlanStep;
 use crate::db::table::run_time::{self, limits as run_time_limits};
 use crate::db::table::{semaphores, web};
 use crate::db::{AsConn, Conn, own};

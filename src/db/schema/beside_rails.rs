@@ -7,9 +7,9 @@ use crate::db::conn::connection::Conn;
 use crate::db::conn::dialect::Dialect;
 use crate::db::conn::listening;
 use crate::db::conn::statement::Statement;
-use crate::db::schema::action::{Action, PlanStep};
 use crate::db::schema::catalog::Catalog;
-use crate::db::schema::postgres::functions::close_functions;
+use crate::db::schema::functions::close_functions;
+use crate::db::schema::plan::{Action, PlanStep};
 use diesel::prelude::*;
 use diesel::sql_types::Text;
 
@@ -123,7 +123,6 @@ fn step(
         fault: if is_on { "is missing" } else { "is not wanted" }.to_owned(),
         version: option.setting().to_owned(),
         table: Some(table.to_owned()),
-        locks: Vec::new(),
         acts: acts.into_iter().map(Action::Run).collect(),
         is_vital: false,
     }

@@ -65,8 +65,6 @@ UNION ALL SELECT 'view', '', v.relname::text, true FROM pg_class v WHERE v.relna
   AND pg_table_is_visible(v.oid) \
 UNION ALL SELECT 'trigger', v.relname::text, g.tgname::text, true FROM pg_class v JOIN pg_trigger g ON g.tgrelid = v.oid \
   WHERE v.relname LIKE 'windlass\\_%' AND v.relkind = 'v' AND pg_table_is_visible(v.oid) \
-UNION ALL SELECT 'key', t.name, k.conname::text, true FROM ours t JOIN pg_constraint k ON k.conrelid = t.oid \
-  WHERE k.contype = 'f' \
 UNION ALL SELECT 'option', t.name, split_part(o, '=', 1), true FROM ours t, unnest(t.reloptions) o \
 UNION ALL SELECT 'function', '', proname::text, true FROM pg_proc \
   WHERE proname LIKE 'windlass\\_%' AND pg_function_is_visible(oid)";
@@ -110,6 +108,11 @@ impl Catalog {
     pub(crate) fn column(&self, table: &str, name: &str) -> Option<&CatalogColumn> {
         let mut columns = self.columns.iter();
         columns.find(|column| column.of == table && column.name == name)
+    }
+
+    pub(crate) fn has_option(&self, table: &str, name: &str) -> bool {
+        let mut others = self.others.iter();
+        others.any(|one| one.kind == "option" && one.of == table && one.name == name)
     }
 
     pub(crate) fn other(&self, kind: &str, name: &str) -> Option<&CatalogItem> {

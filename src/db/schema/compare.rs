@@ -1,13 +1,17 @@
 //! Compares the tables of a database with those that the migrations make.
 
 use crate::db::conn::connection::Conn;
-use crate::db::schema::action::PlanStep;
+use crate::db::conn::dialect::Dialect;
+use crate::db::conn::statement::Statement;
 use crate::db::schema::beside_rails;
 use crate::db::schema::catalog::Catalog;
-use crate::db::schema::migrations;
-use crate::db::schema::plan::SchemaPlan;
-use crate::db::schema::postgres::functions;
+use crate::db::schema::functions::{OPEN_FUNCTIONS, close_functions};
+use crate::db::schema::migrations::{applied, texts};
+use crate::db::schema::plan::{Action, PlanStep, SchemaPlan};
 use crate::error::{Doing, Error, Result};
+use diesel::connection::SimpleConnection as _;
+use diesel::prelude::*;
+use diesel::sql_types::Text;
 
 /// The result of [`migrate`](crate::migrate).
 #[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize)]
@@ -41,16 +45,40 @@ pub(crate) fn look(conn: &mut Conn<'_>) -> Result<SchemaPlan> {
     Ok(plan)
 }
 
-/// Returns the steps for functions that may be misused, as far as they exist.
+/// A function of Postgres that may be misused.
+#[derive(Debug, QueryableByName)]
+struct OpenFunction {
+    #[diesel(sql_type = Text)]
+    name: String,
+    #[diesel(sql_type = Text)]
+    fault: String,
+}
+
+/// Returns the steps that close such functions: a backup that was restored without its rights
+/// gives all functions to every role.
 pub(crate) fn open_functions(conn: &mut Conn<'_>) -> Result<Vec<PlanStep>> {
-    functions::steps(conn).doing("look at the rights of the functions")
+    if conn.dialect() == Dialect::Sqlite {
+        return Ok(Vec::new()); // It has no roles.
+    }
+    let open: Vec<OpenFunction> = Statement::new(OPEN_FUNCTIONS)
+        .unkept()
+        .load(conn)
+        .doing("look at the rights of the functions")?;
+    let steps = open.into_iter().map(|function| PlanStep {
+        what: Some(format!("function {}", function.name)),
+        fault: function.fault,
+        version: "functions".to_owned(),
+        table: None,
+        acts: vec![Action::Run(close_functions())],
+        is_vital: false,
+    });
+    Ok(steps.collect())
 }
 
 fn look_at_tables(conn: &mut Conn<'_>) -> Result<SchemaPlan> {
-    let applied = migrations::applied(conn)?;
+    let applied = applied(conn)?;
     let catalog = Catalog::read(conn).doing("read the catalog of the database")?;
-    let dialect = conn.dialect();
-    let mut plan = SchemaPlan::new(dialect, &migrations::texts(dialect), &applied, &catalog);
+    let mut plan = SchemaPlan::new(conn.dialect(), &applied, &catalog);
     let options = beside_rails::steps(conn, &catalog).doing("read the settings")?;
     plan.steps.extend(options);
     Ok(plan)
@@ -78,7 +106,7 @@ pub(crate) fn missing(conn: &mut Conn<'_>, which: MissingParts) -> Result<Vec<St
 }
 
 /// Refuses a plan that needs a person, before anything is changed.
-pub(crate) fn check(plan: &SchemaPlan) -> Result<()> {
+pub(crate) fn refuse_by_hand(plan: &SchemaPlan) -> Result<()> {
     match plan.steps.iter().find(|step| step.acts.is_empty()) {
         Some(step) => {
             let says = step.says().unwrap_or_default();
@@ -86,6 +114,25 @@ pub(crate) fn check(plan: &SchemaPlan) -> Result<()> {
         }
         None => Ok(()),
     }
+}
+
+/// Runs all migrations in one transaction, in a database without any of the tables.
+pub(crate) fn create(conn: &mut Conn<'_>) -> Result<()> {
+    conn.transaction(|conn| {
+        for (version, text) in texts(conn.dialect()) {
+            let done = match conn {
+                #[cfg(feature = "postgres")]
+                Conn::Postgres(conn) => conn.batch_execute(text),
+                #[cfg(feature = "sqlite")]
+                Conn::Sqlite(conn) => conn.batch_execute(text),
+            };
+            done.map_err(|error| Error::Migration {
+                version,
+                reason: explain(error.to_string()),
+            })?;
+        }
+        Ok(())
+    })
 }
 
 pub(crate) fn failed(step: &PlanStep, reason: String) -> Error {
@@ -97,7 +144,7 @@ pub(crate) fn failed(step: &PlanStep, reason: String) -> Error {
 
 /// Returns the database's message, with advice for the most common one: since version 15, Postgres
 /// lets only the owner of a database create tables in it.
-pub(crate) fn explain(message: String) -> String {
+fn explain(message: String) -> String {
     if message.contains("permission denied for schema") {
         format!("{message}; migrate as the owner of the database, or GRANT CREATE ON that schema")
     } else if message.contains("must be owner of") {

@@ -5,13 +5,12 @@
 
 use crate::db::conn::connection::{AsConn, Conn};
 use crate::db::conn::database::Database;
-use crate::db::schema::compare::{self, Migrated, look};
+use crate::db::schema::compare::{Migrated, MissingParts, look, missing};
 #[cfg(feature = "postgres")]
 use crate::db::schema::migrate_postgres;
 #[cfg(feature = "sqlite")]
 use crate::db::schema::migrate_sqlite;
-use crate::db::schema::migration_files::FILES;
-use crate::db::schema::migrations::{applied, version};
+use crate::db::schema::migrations::{applied, known};
 use crate::error::{Result, SchemaError};
 
 /// Applies to the database behind `conn` the migrations that it lacks, and adds whatever else is
@@ -34,7 +33,8 @@ use crate::error::{Result, SchemaError};
 /// ```
 ///
 /// # Errors
-/// Returns an error if a statement fails, or if a table was locked by other sessions for 60 s. On
+/// Returns an error if a statement fails, if a table was locked by other sessions for 60 s, or if the
+/// tables are of a version of Windlass that was never released. On
 /// SQLite, and if no table existed, nothing is kept then. On Postgres, the parts completed so far
 /// are kept, and the next call continues.
 pub fn migrate<C: AsConn + ?Sized>(conn: &mut C) -> Result<Migrated> {
@@ -61,19 +61,15 @@ pub(crate) fn check(conn: &mut Conn<'_>, database: &Database) -> Result<()> {
         }
         .into());
     };
-    let mut needed = FILES.iter().map(version);
-    if let Some(needed) = needed.find(|version| !applied.contains(version)) {
+    if let Some(needed) = known().difference(&applied).next() {
         return Err(SchemaError::Old {
             target: database.target(),
             found: found.clone(),
-            needed,
+            needed: needed.clone(),
         }
         .into());
     }
-    match compare::missing(conn, compare::MissingParts::Vital)?
-        .into_iter()
-        .next()
-    {
+    match missing(conn, MissingParts::Vital)?.into_iter().next() {
         None => Ok(()),
         Some(missing) => Err(SchemaError::Incomplete {
             target: database.target(),

@@ -11,14 +11,12 @@
 
 use crate::clock;
 use crate::db::conn::connection::Conn;
-use crate::db::schema::action::{Action, PlanStep};
-use crate::db::schema::compare::{Migrated, check, failed, look};
-use crate::db::schema::fresh;
-use crate::db::schema::plan::SchemaPlan;
-use crate::db::schema::postgres_locks::{concurrently, holders, is_locked};
-use crate::error::{Doing, Result};
+use crate::db::schema::compare::{Migrated, create, failed, look, refuse_by_hand};
+use crate::db::schema::plan::{Action, PlanStep, SchemaPlan};
+use crate::error::{Doing, Error, Result};
 use diesel::prelude::*;
-use diesel::sql_types::{BigInt, Bool};
+use diesel::result::Error as QueryError;
+use diesel::sql_types::{BigInt, Bool, Text};
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
@@ -38,6 +36,12 @@ pub(crate) const LARGE: i64 = 1_000;
 struct Flag {
     #[diesel(sql_type = Bool)]
     it: bool,
+}
+
+#[derive(QueryableByName)]
+struct NameRow {
+    #[diesel(sql_type = Text)]
+    name: String,
 }
 
 /// Adds what is missing, while programs write.
@@ -93,7 +97,7 @@ fn take_turn(conn: &mut PgConnection, function: &str) -> Result<()> {
                 "another migration has been running for {} s",
                 MIGRATION_TIMEOUT.as_secs()
             );
-            return Err(crate::error::Error::Migration {
+            return Err(Error::Migration {
                 version: "lock".to_owned(),
                 reason,
             });
@@ -104,34 +108,28 @@ fn take_turn(conn: &mut PgConnection, function: &str) -> Result<()> {
 
 fn all(conn: &mut PgConnection, timeout: Duration) -> Result<SchemaPlan> {
     let plan = look(&mut Conn::Postgres(conn))?;
-    check(&plan)?;
+    refuse_by_hand(&plan)?;
     if plan.is_fresh {
-        fresh::run(&mut Conn::Postgres(conn))?;
+        create(&mut Conn::Postgres(conn))?;
         return Ok(plan);
     }
     let is_alone = !Conn::Postgres(conn).is_in_transaction();
-    let mut later = BTreeSet::new();
-    for (place, step) in plan.steps.iter().enumerate() {
-        if is_alone && is_long(conn, step)? {
-            later.insert(place);
+    let (mut brief, mut long) = (Vec::new(), Vec::new());
+    for step in &plan.steps {
+        match is_alone && is_long(conn, step)? {
+            true => long.push(step),
+            false => brief.push(step),
         }
     }
-    let (long, brief): (Vec<_>, Vec<_>) = plan
-        .steps
-        .iter()
-        .enumerate()
-        .partition(|(place, _)| later.contains(place));
-    let brief: Vec<&PlanStep> = brief.into_iter().map(|(_, step)| step).collect();
     let deadline = clock::deadline(timeout);
-    let groups = if is_alone {
+    for group in if is_alone {
         groups(&brief)
     } else {
         vec![brief]
-    };
-    for group in groups {
+    } {
         at_once(conn, &group, deadline)?;
     }
-    for (_, step) in long {
+    for step in long {
         for act in &step.acts {
             concurrently(conn, act, timeout).map_err(|error| {
                 let what = step.what.as_deref().unwrap_or_default();
@@ -160,24 +158,23 @@ fn is_long(conn: &mut PgConnection, step: &PlanStep) -> Result<bool> {
 }
 
 /// Groups the steps by table, so that each transaction holds the lock of one table and waits for no
-/// other. Versions come last.
+/// other. New tables come first, statements that run once last.
 fn groups<'p>(steps: &[&'p PlanStep]) -> Vec<Vec<&'p PlanStep>> {
     let mut groups: Vec<Vec<&PlanStep>> = vec![Vec::new()];
+    let (once, steps): (Vec<&PlanStep>, Vec<&PlanStep>) =
+        steps.iter().partition(|step| step.what.is_none());
     for step in steps {
-        let is_it = |group: &&mut Vec<&PlanStep>| {
-            group.first().is_some_and(|first| first.table == step.table)
-        };
-        // Statements of a migration keep their order.
-        let found = match (&step.what, &step.table) {
-            (None, _) => groups.last_mut().filter(is_it),
-            (Some(_), None) => groups.first_mut(),
-            (Some(_), Some(_)) => groups.iter_mut().find(is_it),
+        let mut others = groups.iter_mut().skip(1);
+        let found = match step.table {
+            None => groups.first_mut(),
+            Some(_) => others.find(|group| group.iter().any(|one| one.table == step.table)),
         };
         match found {
             Some(group) => group.push(step),
             None => groups.push(vec![step]),
         }
     }
+    groups.push(once);
     groups
 }
 
@@ -187,8 +184,7 @@ fn at_once(conn: &mut PgConnection, steps: &[&PlanStep], deadline: Instant) -> R
         return Ok(());
     };
     let tables = steps.iter().flat_map(|step| &step.table);
-    let keys = steps.iter().flat_map(|step| &step.locks);
-    let tables: BTreeSet<&str> = tables.chain(keys).map(String::as_str).collect();
+    let tables: BTreeSet<&str> = tables.map(String::as_str).collect();
     let tables: Vec<&str> = tables.into_iter().collect();
     for attempt in 0.. {
         // Long enough that in the end a vacuum gives way, which it does after 1 s.
@@ -223,8 +219,8 @@ fn at_once(conn: &mut PgConnection, steps: &[&PlanStep], deadline: Instant) -> R
 /// Locks all `tables`, mostly one.
 ///
 /// It waits while it holds nothing, so only sessions behind it in that table's queue wait for it. A
-/// foreign key takes two tables: both waits together are shorter than the 1 s after which Postgres
-/// looks for deadlocks, and ends a transaction that is in one.
+/// transaction of the caller takes all tables: both waits together are shorter than the 1 s after
+/// which Postgres looks for deadlocks, and ends a transaction that is in one.
 fn lock(
     conn: &mut PgConnection,
     tables: &[&str],
@@ -272,5 +268,95 @@ fn run(conn: &mut PgConnection, act: &Action) -> QueryResult<()> {
             diesel::sql_query(text).execute(conn).map(drop)
         }
         Action::Define { .. } => Ok(()),
+    }
+}
+
+/// Returns whether the error is about a lock, by its message: Diesel keeps no code.
+fn is_locked(error: &QueryError) -> bool {
+    let message = error.to_string();
+    ["could not obtain lock", "lock timeout", "deadlock detected"]
+        .iter()
+        .any(|text| message.contains(text))
+}
+
+/// Builds an index without blocking writers. An incomplete one, left by a process that died or was
+/// blocked, is dropped first.
+fn concurrently(conn: &mut PgConnection, act: &Action, timeout: Duration) -> QueryResult<()> {
+    let Action::Index {
+        name,
+        text,
+        is_there,
+    } = act
+    else {
+        return Ok(());
+    };
+    let deadline = clock::deadline(timeout);
+    let mut is_there = *is_there;
+    loop {
+        match build(conn, name, text, is_there, timeout) {
+            Err(error) if is_locked(&error) && clock::instant() < deadline => is_there = true,
+            done => return done,
+        }
+        clock::nap(clock::jittered(Duration::from_millis(100)));
+    }
+}
+
+/// Tries once, and restores the session's own timeouts.
+fn build(
+    conn: &mut PgConnection,
+    name: &str,
+    text: &str,
+    is_there: bool,
+    timeout: Duration,
+) -> QueryResult<()> {
+    let of = |name: &str| format!("SELECT current_setting('{name}') AS name");
+    let locks: NameRow = diesel::sql_query(of("lock_timeout")).get_result(conn)?;
+    let statements: NameRow = diesel::sql_query(of("statement_timeout")).get_result(conn)?;
+    limit(conn, &format!("{}ms", timeout.as_millis()), "0")?;
+    let dropped = if is_there {
+        diesel::sql_query(format!("DROP INDEX CONCURRENTLY IF EXISTS {name}")).execute(conn)
+    } else {
+        Ok(0)
+    };
+    let built = dropped.and_then(|_| {
+        let text = text.replacen(" INDEX ", " INDEX CONCURRENTLY ", 1);
+        diesel::sql_query(text).execute(conn)
+    });
+    let restored = limit(conn, &locks.name, &statements.name);
+    built?;
+    restored
+}
+
+fn limit(conn: &mut PgConnection, locks: &str, statements: &str) -> QueryResult<()> {
+    diesel::sql_query(
+        "SELECT set_config('lock_timeout', $1, false), set_config('statement_timeout', $2, false)",
+    )
+    .bind::<Text, _>(locks)
+    .bind::<Text, _>(statements)
+    .execute(conn)
+    .map(drop)
+}
+
+/// Returns the sessions that hold locks on `tables`, or on any table of Windlass.
+fn holders(conn: &mut PgConnection, tables: &[&str]) -> String {
+    let text = "SELECT DISTINCT 'pid ' || l.pid || coalesce(' (' || nullif(a.application_name, '') || ')', '') \
+         || coalesce(', ' || a.state, '') || ', holds ' || c.relname || ' for ' \
+         || coalesce(extract(epoch FROM clock_timestamp() - a.xact_start)::integer, 0) || ' s' AS name \
+         FROM pg_locks l JOIN pg_class c ON c.oid = l.relation LEFT JOIN pg_stat_activity a ON a.pid = l.pid \
+         WHERE l.granted AND l.pid <> pg_backend_pid() AND c.relkind = 'r' AND pg_table_is_visible(c.oid) \
+         AND CASE WHEN $1 = '' THEN c.relname LIKE 'solid\\_queue\\_%' OR c.relname LIKE 'windlass\\_%' \
+         ELSE c.relname = ANY (string_to_array($1, ',')) END ORDER BY 1 LIMIT 5";
+    let found = diesel::sql_query(text)
+        .bind::<Text, _>(tables.join(","))
+        .load::<NameRow>(conn);
+    let names: Vec<String> = found
+        .unwrap_or_default()
+        .into_iter()
+        .map(|one| one.name)
+        .collect();
+    if names.is_empty() {
+        "no session holds a lock on them now: try again".to_owned()
+    } else {
+        format!("{}; end them, or try again", names.join("; "))
     }
 }

@@ -1,9 +1,10 @@
 //! Completes a SQLite file in one transaction, whose write lock keeps migrations apart.
 
 use crate::db::conn::connection::Conn;
-use crate::db::schema::action::Action;
-use crate::db::schema::compare::{Migrated, check, failed, look};
-use crate::db::schema::{catalog, fresh, reference};
+use crate::db::schema::catalog::{Catalog, CatalogColumn};
+use crate::db::schema::compare::{Migrated, create, failed, look, refuse_by_hand};
+use crate::db::schema::items;
+use crate::db::schema::plan::Action;
 use crate::error::Result;
 use diesel::prelude::*;
 use diesel::result::{DatabaseErrorKind, Error as QueryError};
@@ -13,9 +14,9 @@ pub(crate) fn complete(conn: &mut Conn<'_>) -> Result<Migrated> {
     let done = conn.transaction(|conn| {
         // Another process may have completed it meanwhile.
         let plan = look(conn)?;
-        check(&plan)?;
+        refuse_by_hand(&plan)?;
         if plan.is_fresh {
-            fresh::run(conn)?;
+            create(conn)?;
             return Ok(Migrated::of(plan));
         }
         for step in &plan.steps {
@@ -96,7 +97,7 @@ fn define(
     // Reads the schema again, which fails if the new text is invalid.
     diesel::sql_query("PRAGMA writable_schema = RESET").execute(conn)?;
     let after = columns(conn, table)?;
-    let others = |columns: &[catalog::CatalogColumn]| -> Vec<catalog::CatalogColumn> {
+    let others = |columns: &[CatalogColumn]| -> Vec<CatalogColumn> {
         let others = columns.iter().filter(|one| one.name != column);
         others.cloned().collect()
     };
@@ -112,8 +113,8 @@ fn refused(message: String) -> QueryError {
     QueryError::DatabaseError(DatabaseErrorKind::Unknown, Box::new(message))
 }
 
-fn columns(conn: &mut SqliteConnection, table: &str) -> QueryResult<Vec<catalog::CatalogColumn>> {
-    let all = catalog::Catalog::read(&mut Conn::Sqlite(conn))?.columns;
+fn columns(conn: &mut SqliteConnection, table: &str) -> QueryResult<Vec<CatalogColumn>> {
+    let all = Catalog::read(&mut Conn::Sqlite(conn))?.columns;
     Ok(all.into_iter().filter(|one| one.of == table).collect())
 }
 
@@ -122,17 +123,15 @@ fn columns(conn: &mut SqliteConnection, table: &str) -> QueryResult<Vec<catalog:
 fn redefined(sql: &str, column: &str, definition: &str) -> Option<String> {
     let (start, end) = (sql.find('(')? + 1, sql.rfind(')')?);
     let mut is_found = false;
-    let parts = reference::parts(sql.get(start..end)?)
-        .into_iter()
-        .map(|part| {
-            let first = part.split_whitespace().next().unwrap_or_default();
-            if first.trim_matches(['"', '`', '[', ']']) != column {
-                return part.to_owned();
-            }
-            is_found = true;
-            let space: String = part.chars().take_while(|one| one.is_whitespace()).collect();
-            format!("{space}{first} {definition}")
-        });
+    let parts = items::parts(sql.get(start..end)?).into_iter().map(|part| {
+        let first = part.split_whitespace().next().unwrap_or_default();
+        if first.trim_matches(['"', '`', '[', ']']) != column {
+            return part.to_owned();
+        }
+        is_found = true;
+        let space: String = part.chars().take_while(|one| one.is_whitespace()).collect();
+        format!("{space}{first} {definition}")
+    });
     let parts: Vec<String> = parts.collect();
     let edited = format!("{}{}{}", &sql[..start], parts.join(","), &sql[end..]);
     is_found.then_some(edited)

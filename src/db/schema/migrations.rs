@@ -1,4 +1,4 @@
-//! The embedded migrations, and Windlass's own version table.
+//! The migrations, compiled in as text, and Windlass's own version table.
 //!
 //! Diesel's own harness would share `__diesel_schema_migrations` with the application, whose
 //! `diesel migration revert` would then meet a version it does not know.
@@ -6,32 +6,63 @@
 use crate::db::conn::connection::Conn;
 use crate::db::conn::dialect::Dialect;
 use crate::db::conn::statement::Statement;
-use crate::db::schema::migration_files::{EmbeddedMigration, FILES};
 use crate::error::{Doing, Error, Result, SchemaError};
 use diesel::prelude::*;
+use diesel::sql_types::{Bool, Text};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
+/// A migration as text: `(dialect, directory, up.sql, down.sql)`.
+type EmbeddedMigration = (Dialect, &'static str, &'static str, &'static str);
+
+/// The migrations of these directories, for each database: `include_str!` takes literals only.
+macro_rules! embedded {
+    ($($name:literal,)+) => {
+        &[
+            $((
+                Dialect::Postgres,
+                $name,
+                include_str!(concat!("../../../migrations/postgres/", $name, "/up.sql")),
+                include_str!(concat!("../../../migrations/postgres/", $name, "/down.sql")),
+            ),)+
+            $((
+                Dialect::Sqlite,
+                $name,
+                include_str!(concat!("../../../migrations/sqlite/", $name, "/up.sql")),
+                include_str!(concat!("../../../migrations/sqlite/", $name, "/down.sql")),
+            ),)+
+        ]
+    };
+}
+
+/// All migrations, in order. The statements of this version need every one, and both databases have
+/// the same.
+const FILES: &[EmbeddedMigration] = embedded![
+    "2026-11-28-000001_solid_queue",
+    "2026-11-28-000002_windlass",
+];
+
 #[derive(QueryableByName)]
-struct HasTable {
-    #[diesel(sql_type = diesel::sql_types::Bool)]
+struct VersionTable {
+    #[diesel(sql_type = Bool)]
     found: bool,
-    #[diesel(sql_type = diesel::sql_types::Text)]
+    #[diesel(sql_type = Text)]
     database: String,
-    #[diesel(sql_type = diesel::sql_types::Text)]
+    #[diesel(sql_type = Text)]
     encoding: String,
 }
 
 #[derive(QueryableByName)]
 struct AppliedVersion {
-    #[diesel(sql_type = diesel::sql_types::Text)]
+    #[diesel(sql_type = Text)]
     version: String,
 }
 
 /// Returns the versions of the migrations that were applied.
 ///
 /// # Errors
-/// Returns an error if the database cannot be read, or cannot hold every text.
+/// Returns an error if the database cannot be read, cannot hold every text, or has the tables of a
+/// version of Windlass that was never released.
 pub(crate) fn applied(conn: &mut Conn<'_>) -> Result<BTreeSet<String>> {
     let look = match conn.dialect() {
         Dialect::Postgres => {
@@ -39,10 +70,12 @@ pub(crate) fn applied(conn: &mut Conn<'_>) -> Result<BTreeSet<String>> {
              current_database()::text AS database, current_setting('server_encoding') AS encoding"
         }
         Dialect::Sqlite => {
-            "SELECT count(*) > 0 AS found, '' AS database, 'UTF8' AS encoding FROM sqlite_schema WHERE name = 'windlass_schema_migrations'"
+            "SELECT count(*) > 0 AS found, 'UTF8' AS encoding, \
+             (SELECT coalesce(nullif(file, ''), ':memory:') FROM pragma_database_list WHERE name = 'main') AS database \
+             FROM sqlite_schema WHERE name = 'windlass_schema_migrations'"
         }
     };
-    let HasTable {
+    let VersionTable {
         found,
         database,
         encoding,
@@ -62,11 +95,26 @@ pub(crate) fn applied(conn: &mut Conn<'_>) -> Result<BTreeSet<String>> {
             .unkept()
             .load(conn)
             .doing("read the version table")?;
-    Ok(versions.into_iter().map(|row| row.version).collect())
+    let versions: BTreeSet<String> = versions.into_iter().map(|row| row.version).collect();
+    let known = known();
+    // A later version of Windlass has later ones.
+    match versions.difference(&known).min() {
+        Some(found) if Some(found) < known.last() => Err(SchemaError::Unreleased {
+            database,
+            found: found.clone(),
+        }
+        .into()),
+        _ => Ok(versions),
+    }
+}
+
+/// Returns the versions of all migrations.
+pub(crate) fn known() -> BTreeSet<String> {
+    FILES.iter().map(version).collect()
 }
 
 /// Returns the version as the version table has it: the digits at the start of the name.
-pub(crate) fn version((_, directory, ..): &EmbeddedMigration) -> String {
+fn version((_, directory, ..): &EmbeddedMigration) -> String {
     let number = directory.split('_').next().unwrap_or_default();
     number.replace('-', "")
 }

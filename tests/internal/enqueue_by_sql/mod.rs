@@ -1,8 +1,7 @@
-//! The migration by which programs enqueue in SQL is made here: of a text for each database, in
-//! which words in braces stand for the constants, columns and rules of Rust.
+//! The last section of the migration `windlass`, by which programs enqueue in SQL, is made here: of a text for each
+//! database, in which words in braces stand for the constants, columns and rules of Rust.
 //!
-//! A program that has the old migration keeps it, so after a change there is a new one: give it a
-//! new version, and write it with `WINDLASS_WRITE_MIGRATIONS=1`.
+//! Write it with `WINDLASS_WRITE_MIGRATIONS=1`.
 
 mod postgres;
 mod rules;
@@ -23,7 +22,7 @@ use crate::queue::MAX_NAME;
 use std::path::Path;
 
 /// The migration's directory.
-const NAME: &str = "2026-11-24-000014_enqueue_by_sql";
+const NAME: &str = "2026-11-28-000002_windlass";
 
 /// A column that a caller may set, and its type on Postgres.
 type CallerColumn = (&'static str, &'static str);
@@ -157,7 +156,7 @@ fn migration(template: &str, words: &Words) -> String {
     made
 }
 
-/// Compares the migration in the repository with what is made here.
+/// Compares the last section of the migration in the repository, from its heading, with what is made here.
 fn compare(directory: &str, made: &str) {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let file = root
@@ -168,13 +167,16 @@ fn compare(directory: &str, made: &str) {
         .join(directory)
         .join(NAME)
         .join("up.sql");
-    if std::env::var_os("WINDLASS_WRITE_MIGRATIONS").is_some() {
-        std::fs::write(&file, made).unwrap();
-    }
+    let (heading, _) = made.split_once("\n\n").unwrap();
     let found = std::fs::read_to_string(&file).unwrap();
+    let (above, section) = found.split_at(found.find(heading).unwrap());
+    if std::env::var_os("WINDLASS_WRITE_MIGRATIONS").is_some() {
+        std::fs::write(&file, format!("{above}{made}")).unwrap();
+        return;
+    }
     assert!(
-        found == made,
-        "{} is not what the constants of Rust make of it: give the change a new migration",
+        section == made,
+        "{} is not what the constants of Rust make of it: run WINDLASS_WRITE_MIGRATIONS=1 bin/test enqueue_by_sql",
         file.display()
     );
 }

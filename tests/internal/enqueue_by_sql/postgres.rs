@@ -7,7 +7,7 @@ use crate::db::internal_tests::enqueue_by_sql::{
     OPTIONS, Words, constants, holds, json_type, must_be_json, policy, with_sources, word,
 };
 use crate::db::model::job_columns::{JobColumns, JobTraits};
-use crate::db::schema::postgres::functions::close_functions;
+use crate::db::schema::functions::close_functions;
 use crate::db::table::quotas::MOST_SLOTS;
 
 pub(super) fn words() -> Words {
@@ -249,7 +249,6 @@ fn values(source: &dyn Fn(&str) -> String) -> String {
     OPTIONS.map(|(name, _)| source(name)).join(", ")
 }
 
-/// Returns the function that enqueues one job.
 /// Returns the limits that a quota may have: their order, names, seconds, and what each counts.
 fn limits() -> String {
     let all = rules::LIMITS.iter().enumerate();
@@ -262,11 +261,13 @@ fn limits() -> String {
     all.collect::<Vec<_>>().join(", ")
 }
 
+/// Returns the function that enqueues one job.
+///
 /// The collation of a caller may take different names for the same, so it is not passed on.
 fn function(name: &str) -> String {
     let parameters = OPTIONS.map(|(column, kind)| format!("{column} {kind} DEFAULT NULL"));
     format!(
-        "CREATE FUNCTION {name}(class text, {}) RETURNS bigint LANGUAGE plpgsql SECURITY DEFINER AS $$\n\
+        "CREATE OR REPLACE FUNCTION {name}(class text, {}) RETURNS bigint LANGUAGE plpgsql SECURITY DEFINER AS $$\n\
          BEGIN\n    RETURN (windlass_enqueue_job_v1(NULL, class COLLATE \"default\", {})).id;\nEND;\n$$;",
         parameters.join(", "),
         values(&str::to_owned),

@@ -1,4 +1,8 @@
--- Enqueues by SQL, for programs in any language, in the caller's own transaction: a row inserted into the view
+------------------------------------------------------------------------------------------------------------------------
+-- Enqueues by SQL
+------------------------------------------------------------------------------------------------------------------------
+
+-- For programs in any language, in the caller's own transaction: a row inserted into the view
 -- windlass_enqueue is a job, and the function windlass_enqueue returns the job's id. Both follow the rules of Rust's
 -- enqueue. What a name with _v1 means will not change.
 --
@@ -7,15 +11,10 @@
 --   GRANT INSERT, SELECT ON windlass_enqueue TO app;
 --   GRANT EXECUTE ON FUNCTION windlass_enqueue, windlass_enqueue_many TO app;
 --
--- This file is made of tests/internal/enqueue_by_sql/postgres.sql and the constants of Rust, and a test compares them.
+-- From here on, this file is made of tests/internal/enqueue_by_sql/postgres.sql and the constants of Rust: a test
+-- compares them.
 
--- Settings that programs in all languages share, as strict_classes: on or off.
-CREATE TABLE windlass_settings (
-    name varchar PRIMARY KEY,
-    value varchar NOT NULL
-);
-
-CREATE VIEW windlass_enqueue_v1 AS SELECT
+CREATE OR REPLACE VIEW windlass_enqueue_v1 AS SELECT
     CAST(NULL AS text) AS class,
     CAST(NULL AS text) AS arguments,
     CAST(NULL AS text) AS queue,
@@ -39,7 +38,7 @@ CREATE VIEW windlass_enqueue_v1 AS SELECT
 WHERE false;
 
 -- Whether arrays and objects of JSON text are nested too deeply to be read again.
-CREATE FUNCTION windlass_is_too_deep(p_json text) RETURNS boolean LANGUAGE plpgsql IMMUTABLE AS $$
+CREATE OR REPLACE FUNCTION windlass_is_too_deep(p_json text) RETURNS boolean LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE
     v_rest text;
 BEGIN
@@ -57,7 +56,7 @@ END;
 $$;
 
 -- Whether JSON text has a number beyond a float or, if p_integers, an integer of more than 64 bits.
-CREATE FUNCTION windlass_has_wide_number(p_json text, p_integers boolean) RETURNS boolean LANGUAGE plpgsql IMMUTABLE AS $$
+CREATE OR REPLACE FUNCTION windlass_has_wide_number(p_json text, p_integers boolean) RETURNS boolean LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE
     v_number text;
     v_float double precision;
@@ -80,7 +79,7 @@ $$;
 
 -- Refuses a class that only the code of its program may enqueue or, if the setting strict_classes is on, a class that no
 -- worker has stored.
-CREATE FUNCTION windlass_refuse_class(class text, is_unknown boolean) RETURNS void LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION windlass_refuse_class(class text, is_unknown boolean) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     IF is_unknown THEN
         RAISE EXCEPTION 'cannot enqueue `%`: no worker has stored this class, and strict_classes is on', class
@@ -92,14 +91,14 @@ END;
 $$;
 
 -- Wakes sleeping workers, once for each statement of a client: windlass.woken_by is the time of the last one.
-CREATE FUNCTION windlass_wake() RETURNS void LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION windlass_wake() RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM set_config('windlass.woken_by', CAST(statement_timestamp() AS text), true), {wake};
 END;
 $$;
 
 -- Where a job is: 0 ready, 1 scheduled, 2 blocked, 3 claimed, 4 ended with a result that is kept, 5 none of these.
-CREATE FUNCTION windlass_place_of(job bigint) RETURNS integer LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION windlass_place_of(job bigint) RETURNS integer LANGUAGE plpgsql AS $$
 BEGIN
     RETURN (SELECT CASE WHEN EXISTS (SELECT 1 FROM solid_queue_ready_executions WHERE job_id = job) THEN 0
         WHEN EXISTS (SELECT 1 FROM solid_queue_scheduled_executions WHERE job_id = job) THEN 1
@@ -111,7 +110,7 @@ $$;
 
 -- Takes places for a new job in the quota of its class, as Rust does: from slots that no other transaction has locked. One
 -- that exceeds the quota is refused, also where Rust would discard it.
-CREATE FUNCTION windlass_take_places(p_class text, p_quota text, p_job bigint) RETURNS void LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION windlass_take_places(p_class text, p_quota text, p_job bigint) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     v_quota json := p_quota;
     v_name text := v_quota ->> 'name';
@@ -177,7 +176,7 @@ END;
 $$;
 
 -- Enqueues any job, and returns its id and its outcome. If it is new, it gets the id p_id, or the next one.
-CREATE FUNCTION windlass_enqueue_any_v1(p_id bigint, p_class text, {parameters}, OUT id bigint, OUT outcome text)
+CREATE OR REPLACE FUNCTION windlass_enqueue_any_v1(p_id bigint, p_class text, {parameters}, OUT id bigint, OUT outcome text)
 LANGUAGE plpgsql AS $$
 DECLARE
     v_now timestamp := {now};
@@ -372,7 +371,7 @@ $$;
 
 -- Enqueues one job, and returns its id and its outcome. Most jobs have few columns. They take a short way: a session
 -- prepares each expression of a function anew in each transaction.
-CREATE FUNCTION windlass_enqueue_job_v1(p_id bigint, p_class text, {parameters}, OUT id bigint, OUT outcome text)
+CREATE OR REPLACE FUNCTION windlass_enqueue_job_v1(p_id bigint, p_class text, {parameters}, OUT id bigint, OUT outcome text)
 LANGUAGE plpgsql AS $$
 DECLARE
     v_problem text;
@@ -412,7 +411,7 @@ BEGIN
 END;
 $$;
 
-CREATE FUNCTION windlass_insert_enqueue_v1() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$
+CREATE OR REPLACE FUNCTION windlass_insert_enqueue_v1() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$
 DECLARE
     v_done record;
 BEGIN
@@ -427,10 +426,10 @@ BEGIN
 END;
 $$;
 
-CREATE TRIGGER windlass_enqueue_v1 INSTEAD OF INSERT ON windlass_enqueue_v1
+CREATE OR REPLACE TRIGGER windlass_enqueue_v1 INSTEAD OF INSERT ON windlass_enqueue_v1
     FOR EACH ROW EXECUTE FUNCTION windlass_insert_enqueue_v1();
 
-CREATE VIEW windlass_enqueue AS SELECT * FROM windlass_enqueue_v1;
+CREATE OR REPLACE VIEW windlass_enqueue AS SELECT * FROM windlass_enqueue_v1;
 
 {enqueue function windlass_enqueue_v1}
 
@@ -438,7 +437,7 @@ CREATE VIEW windlass_enqueue AS SELECT * FROM windlass_enqueue_v1;
 
 -- Enqueues a list of jobs of one class, all or none, and returns their ids, in order. Each job is an object whose keys are
 -- columns of the view windlass_enqueue, with values of the JSON type that each column takes.
-CREATE FUNCTION windlass_enqueue_many_v1(class text, jobs jsonb) RETURNS SETOF bigint LANGUAGE plpgsql SECURITY DEFINER AS $$
+CREATE OR REPLACE FUNCTION windlass_enqueue_many_v1(class text, jobs jsonb) RETURNS SETOF bigint LANGUAGE plpgsql SECURITY DEFINER AS $$
 #variable_conflict use_column
 DECLARE
     v_place bigint;
@@ -533,7 +532,7 @@ BEGIN
 END;
 $$;
 
-CREATE FUNCTION windlass_enqueue_many(class text, jobs jsonb) RETURNS SETOF bigint LANGUAGE plpgsql SECURITY DEFINER AS $$
+CREATE OR REPLACE FUNCTION windlass_enqueue_many(class text, jobs jsonb) RETURNS SETOF bigint LANGUAGE plpgsql SECURITY DEFINER AS $$
 BEGIN
     RETURN QUERY SELECT windlass_enqueue_many_v1(class, jobs);
 END;

@@ -1,44 +1,43 @@
--- Enqueues by SQL, for programs in any language, in the caller's own transaction: a row inserted into the view
+------------------------------------------------------------------------------------------------------------------------
+-- Enqueues by SQL
+------------------------------------------------------------------------------------------------------------------------
+
+-- For programs in any language, in the caller's own transaction: a row inserted into the view
 -- windlass_enqueue is a job, and one inserted into windlass_enqueue_many is a list of jobs of one class. Both follow the
 -- rules of Rust's enqueue. What a name with _v1 means will not change.
 --
 -- SQLite returns nothing from such an insert: a job is found by its unique id or idempotency key.
 --
--- This file is made of tests/internal/enqueue_by_sql/sqlite.sql and the constants of Rust, and a test compares them.
+-- From here on, this file is made of tests/internal/enqueue_by_sql/sqlite.sql and the constants of Rust: a test
+-- compares them.
 
--- Settings that programs in all languages share, as strict_classes: on or off.
-CREATE TABLE windlass_settings (
-    name varchar PRIMARY KEY NOT NULL,
-    value varchar NOT NULL
-);
+CREATE VIEW IF NOT EXISTS windlass_enqueue_v1 AS SELECT {view columns} WHERE false;
 
-CREATE VIEW windlass_enqueue_v1 AS SELECT {view columns} WHERE false;
+CREATE VIEW IF NOT EXISTS windlass_enqueue AS SELECT * FROM windlass_enqueue_v1;
 
-CREATE VIEW windlass_enqueue AS SELECT * FROM windlass_enqueue_v1;
+CREATE VIEW IF NOT EXISTS windlass_enqueue_many_v1 AS SELECT NULL AS class, NULL AS jobs WHERE false;
 
-CREATE VIEW windlass_enqueue_many_v1 AS SELECT NULL AS class, NULL AS jobs WHERE false;
-
-CREATE VIEW windlass_enqueue_many AS SELECT * FROM windlass_enqueue_many_v1;
+CREATE VIEW IF NOT EXISTS windlass_enqueue_many AS SELECT * FROM windlass_enqueue_many_v1;
 
 -- What follows is called by the triggers alone: an insert into one of these views is a call of its trigger.
-CREATE VIEW windlass_named_job_v1 AS SELECT {checked columns},
+CREATE VIEW IF NOT EXISTS windlass_named_job_v1 AS SELECT {checked columns},
     NULL AS known, NULL AS holds, NULL AS holder, NULL AS place WHERE false;
 
-CREATE VIEW windlass_place_job_v1 AS SELECT NULL AS id, NULL AS is_behind WHERE false;
+CREATE VIEW IF NOT EXISTS windlass_place_job_v1 AS SELECT NULL AS id, NULL AS is_behind WHERE false;
 
-CREATE VIEW windlass_place_jobs_v1 AS SELECT NULL AS after_id, NULL AS up_to WHERE false;
+CREATE VIEW IF NOT EXISTS windlass_place_jobs_v1 AS SELECT NULL AS after_id, NULL AS up_to WHERE false;
 
-CREATE VIEW windlass_take_places_v1 AS SELECT NULL AS job_id, NULL AS quota, NULL AS limits WHERE false;
+CREATE VIEW IF NOT EXISTS windlass_take_places_v1 AS SELECT NULL AS job_id, NULL AS quota, NULL AS limits WHERE false;
 
 -- Takes places for a new job in the quota of its class, as Rust does. One that exceeds the quota is refused, also where Rust
 -- would discard it.
-CREATE TRIGGER windlass_take_places_v1_insert INSTEAD OF INSERT ON windlass_take_places_v1
+CREATE TRIGGER IF NOT EXISTS windlass_take_places_v1_insert INSTEAD OF INSERT ON windlass_take_places_v1
 BEGIN
 {take places}
     INSERT INTO windlass_quota_jobs (job_id, quota, slot) SELECT NEW.job_id, NEW.quota, 0 WHERE NEW.limits ->> '$.waiting' IS NOT NULL;
 END;
 
-CREATE TRIGGER windlass_enqueue_v1_insert INSTEAD OF INSERT ON windlass_enqueue_v1
+CREATE TRIGGER IF NOT EXISTS windlass_enqueue_v1_insert INSTEAD OF INSERT ON windlass_enqueue_v1
 BEGIN
     SELECT {refuse NEW.};
     SELECT {refuse unknown class};
@@ -64,7 +63,7 @@ BEGIN
 END;
 
 -- Makes a job ready, scheduled or blocked; is_behind: it waits until another job has ended.
-CREATE TRIGGER windlass_place_job_v1_insert INSTEAD OF INSERT ON windlass_place_job_v1
+CREATE TRIGGER IF NOT EXISTS windlass_place_job_v1_insert INSTEAD OF INSERT ON windlass_place_job_v1
 BEGIN
     INSERT INTO solid_queue_ready_executions (job_id, queue_name, priority, class_name, cautious, created_at)
     SELECT id, queue_name, priority, class_name, {cautious}, updated_at FROM solid_queue_jobs WHERE id = NEW.id
@@ -84,9 +83,20 @@ BEGIN
     AND concurrency_key IS NOT NULL AND NOT EXISTS (SELECT 1 FROM windlass_wanted_keys w WHERE w.key = concurrency_key);
 END;
 
+-- A job that is replaced by SQL is placed anew, waits no longer, and what undoes its steps runs.
+CREATE TRIGGER IF NOT EXISTS windlass_place_job_v1_wait INSTEAD OF INSERT ON windlass_place_job_v1
+BEGIN
+    DELETE FROM windlass_waits WHERE job_id = NEW.id;
+    DELETE FROM windlass_edges WHERE child_job_id = NEW.id AND otherwise = 'join';
+    INSERT INTO windlass_wanted_keys (kind, target_id) SELECT 'after', w.child_job_id FROM windlass_edges w
+    WHERE w.parent_job_id = NEW.id AND w.runs_on = 'failure' AND w.otherwise = 'undo';
+    UPDATE windlass_edges SET runs_on = 'finish', outcome = 'failed'
+    WHERE parent_job_id = NEW.id AND runs_on = 'failure' AND otherwise = 'undo';
+END;
+
 -- Inserts a job that has a unique id, a key or a limit. The job that holds its unique id is holder, at a place: 0 ready,
 -- 1 scheduled, 2 blocked, 3 claimed, 4 ended with a result that is kept.
-CREATE TRIGGER windlass_named_job_v1_insert INSTEAD OF INSERT ON windlass_named_job_v1
+CREATE TRIGGER IF NOT EXISTS windlass_named_job_v1_insert INSTEAD OF INSERT ON windlass_named_job_v1
 BEGIN
     SELECT CASE WHEN NEW.known IS NULL AND NEW.holder IS NOT NULL AND NEW.on_conflict = 'refuse'
         THEN RAISE(ABORT, 'cannot enqueue the job: another job holds its unique_id')
@@ -128,13 +138,13 @@ BEGIN
     AND NOT EXISTS (SELECT 1 FROM solid_queue_blocked_executions WHERE job_id = NEW.holder);
 END;
 
-CREATE TRIGGER windlass_enqueue_insert INSTEAD OF INSERT ON windlass_enqueue
+CREATE TRIGGER IF NOT EXISTS windlass_enqueue_insert INSTEAD OF INSERT ON windlass_enqueue
 BEGIN
     INSERT INTO windlass_enqueue_v1 SELECT {view values};
 END;
 
 -- Jobs without name and limit are inserted at once, others one by one.
-CREATE TRIGGER windlass_enqueue_many_v1_insert INSTEAD OF INSERT ON windlass_enqueue_many_v1
+CREATE TRIGGER IF NOT EXISTS windlass_enqueue_many_v1_insert INSTEAD OF INSERT ON windlass_enqueue_many_v1
 BEGIN
     SELECT {refuse class};
     SELECT {refuse unknown class};
@@ -160,7 +170,7 @@ BEGIN
 END;
 
 -- Makes new jobs without name and limit ready or scheduled.
-CREATE TRIGGER windlass_place_jobs_v1_insert INSTEAD OF INSERT ON windlass_place_jobs_v1
+CREATE TRIGGER IF NOT EXISTS windlass_place_jobs_v1_insert INSTEAD OF INSERT ON windlass_place_jobs_v1
 BEGIN
     INSERT INTO solid_queue_ready_executions (job_id, queue_name, priority, class_name, cautious, created_at)
     SELECT id, queue_name, priority, class_name, {cautious}, created_at FROM solid_queue_jobs
@@ -170,7 +180,7 @@ BEGIN
     WHERE id > NEW.after_id AND id <= NEW.up_to AND scheduled_at > created_at ORDER BY id;
 END;
 
-CREATE TRIGGER windlass_enqueue_many_insert INSTEAD OF INSERT ON windlass_enqueue_many
+CREATE TRIGGER IF NOT EXISTS windlass_enqueue_many_insert INSTEAD OF INSERT ON windlass_enqueue_many
 BEGIN
     INSERT INTO windlass_enqueue_many_v1 VALUES (NEW.class, NEW.jobs);
 END;

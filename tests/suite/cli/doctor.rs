@@ -124,11 +124,11 @@ fn each_fault_is_found_and_named(db: &TestDb) {
 }
 
 fn old_tables_are_told_to_be_migrated(db: &TestDb) {
-    db.execute("DELETE FROM windlass_schema_migrations WHERE version = '20261121000008'");
+    db.execute("DELETE FROM windlass_schema_migrations WHERE version = '20261128000002'");
     let said = windlass(&db.url, &["doctor"]);
     assert_eq!(said.code, Some(3));
     assert!(
-        said.out.contains("not migrated: 20261121000008"),
+        said.out.contains("not migrated: 20261128000002"),
         "{}",
         said.out
     );

@@ -47,7 +47,7 @@ fn tables_are_created_once(db: &TestDb) {
     let said = windlass(&db.url, &["migrate"]);
     assert!(said.is_done(), "{said:?}");
     assert!(said.out.starts_with("Applied to "), "{}", said.out);
-    assert!(said.out.contains("\n  20261121000001\n"), "{}", said.out);
+    assert!(said.out.contains("\n  20261128000001\n"), "{}", said.out);
     let said = windlass(&db.url, &["migrate"]);
     assert!(said.out.starts_with("Nothing to do"), "{said:?}");
     let said = windlass(&db.url, &["migrate", "--json"]).json();
@@ -157,9 +157,9 @@ fn copies_leave_what_is_there(db: &TestDb) {
     assert_eq!(first.lines().count(), second.lines().count());
     let edited = directory
         .path()
-        .join("2026-11-21-000001_solid_queue/up.sql");
+        .join("2026-11-28-000001_solid_queue/up.sql");
     std::fs::write(&edited, "-- mine").unwrap();
-    std::fs::remove_dir_all(directory.path().join("2026-11-21-000002_windlass")).unwrap();
+    std::fs::remove_dir_all(directory.path().join("2026-11-28-000002_windlass")).unwrap();
     let third = copy();
     assert!(third.lines().next().unwrap().contains("DIFFERS"), "{third}");
     assert!(

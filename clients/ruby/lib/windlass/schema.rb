@@ -56,13 +56,20 @@ module Windlass
       def plan(items, versions)
         applied = @tables.include?("windlass_schema_migrations") ? rows("SELECT version FROM windlass_schema_migrations") : []
         applied = applied.map { |row| row["version"] }
+        known = versions.map { |one| one["version"] }
+        unknown = applied - known
+        refuse(unknown.min) if unknown.any? && unknown.min < known.max
         missing = versions.reject { |one| applied.include?(one["version"]) }
         # A newer program may have replaced items of this one.
-        is_newer = (applied - versions.map { |one| one["version"] }).any?
-        @steps = is_newer && missing.empty? ? [] : items.filter_map { |item| lacking(item) }
+        @steps = unknown.any? && missing.empty? ? [] : items.filter_map { |item| lacking(item) }
         @steps = @steps.partition { |step| step["vital"] }.flatten(1)
-        @steps += missing.flat_map { |one| one["rest"].select { |rest| wanted?(rest["if"]) } }
-                         .map { |rest| { "run" => [rest["run"]] } }
+        @steps += missing.flat_map { |one| one["once"] }.map { |sql| { "run" => [sql] } }
+      end
+
+      def refuse(version)
+        raise SchemaError, "the tables were made by a version of Windlass before its first release (migration " \
+                           "#{version}), and are not brought up to date: use an empty database, or drop all that is " \
+                           "named windlass_* in this one"
       end
 
       # A restore without rights gives all functions to every role.
@@ -117,16 +124,6 @@ module Windlass
         kind = kind.split("(").first.strip
         kind = FAMILIES.fetch(kind, kind)
         !@postgres && INTEGERS.include?(kind) ? "integer" : kind
-      end
-
-      def wanted?(condition)
-        kind, *names = condition
-        case kind
-        when nil then true
-        when "table" then @tables.include?(names.first)
-        when "column" then @columns.key?(names)
-        else other(kind, names.first)
-        end
       end
 
       def other(kind, name) = @others.find { |one| one.values_at("kind", "name") == [kind, name] }

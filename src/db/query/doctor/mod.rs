@@ -125,8 +125,7 @@ pub(crate) struct MigrationDifference {
 
 /// Compares the migrations.
 pub(crate) fn migrations(conn: &mut Conn<'_>) -> crate::error::Result<MigrationDifference> {
-    let known = migrations::texts(conn.dialect()).into_iter();
-    let known: BTreeSet<String> = known.map(|(version, _)| version).collect();
+    let known = migrations::known();
     let applied = migrations::applied(conn)?;
     let less = |a: &BTreeSet<String>, b: &BTreeSet<String>| a.difference(b).cloned().collect();
     Ok(MigrationDifference {

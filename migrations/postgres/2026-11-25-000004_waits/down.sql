@@ -1,3 +1,0 @@
-DROP TABLE windlass_waits;
-DROP TABLE windlass_events;
-DELETE FROM windlass_schema_migrations WHERE version = '20261125000004';

@@ -1,1 +1,0 @@
-DELETE FROM windlass_schema_migrations WHERE version = '20261121000010';

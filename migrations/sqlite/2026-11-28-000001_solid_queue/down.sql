@@ -1,0 +1,14 @@
+DROP TABLE solid_queue_batch_executions;
+DROP TABLE solid_queue_batches;
+DROP TABLE solid_queue_recurring_executions;
+DROP TABLE solid_queue_recurring_tasks;
+DROP TABLE solid_queue_semaphores;
+DROP TABLE solid_queue_pauses;
+DROP TABLE solid_queue_processes;
+DROP TABLE solid_queue_failed_executions;
+DROP TABLE solid_queue_blocked_executions;
+DROP TABLE solid_queue_scheduled_executions;
+DROP TABLE solid_queue_claimed_executions;
+DROP TABLE solid_queue_ready_executions;
+DROP TABLE solid_queue_jobs;
+DROP TABLE windlass_schema_migrations;

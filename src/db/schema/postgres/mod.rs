@@ -1,3 +1,0 @@
-//! What only a database of Postgres has.
-
-pub(crate) mod functions;
