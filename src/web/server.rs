@@ -6,7 +6,7 @@ use crate::error::{Error, Result};
 use crate::process::base::health::Health;
 use crate::process::base::stop;
 use crate::web::access::viewer::Need;
-use crate::web::dispatch::sampler::ROUTES;
+use crate::web::dispatch::routes::ROUTES;
 use crate::web::request::route::Route;
 use crate::web::site::Site;
 use std::net::SocketAddr;

@@ -11,7 +11,7 @@ use crate::web::access::settings::{Access, AccessSettings};
 use crate::web::api::outcome;
 use crate::web::assets::Assets;
 use crate::web::dispatch::queue::{self, PageDispatcher};
-use crate::web::dispatch::sampler;
+use crate::web::dispatch::{operations, sampler};
 use crate::web::http::Verb;
 use crate::web::live::{Hub, SeenPages};
 use crate::web::net::engine;
@@ -80,7 +80,7 @@ pub(crate) fn start_on(server: &Server, listener: TcpListener) -> Result<Running
     threads.push(renewer);
     let (stop, stopping) = watch::channel(false);
     if server.has_pages() && !site.access.settings.read_only {
-        threads.push(sampler::start(&site, woken, stopping.clone())?);
+        threads.push(operations::start(&site, woken, stopping.clone())?);
     }
     let engine = Engine::new(Arc::clone(&site), queue);
     threads.push(engine::start(Arc::new(engine), listener, stopping)?);

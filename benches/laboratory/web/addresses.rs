@@ -2,7 +2,7 @@
 
 use crate::error::{Error, Result};
 use crate::laboratory::filled::sizes::{self, CLASSES, FLOWS, QUEUES, Sizes};
-use crate::web::dispatch::sampler::ROUTES;
+use crate::web::dispatch::routes::ROUTES;
 use crate::web::http::Verb;
 use crate::web::request::route::Route;
 
