@@ -78,7 +78,7 @@ pub struct FailedOfBatch {
 }
 
 /// How far the jobs of one batch are counted: 0.1 s for each kind.
-const COUNTED: i64 = 1_000_000;
+const COUNTED_OF_ONE: i64 = 1_000_000;
 
 /// How many jobs that follow, and batches in a batch, are read.
 const NAMED: usize = 20;
@@ -106,7 +106,7 @@ impl BatchId {
     /// [`Error::NoSuchBatch`] if there is none, or it is not kept any more. Also if the database does not answer or has
     /// no tables.
     pub fn details<C: AsConn + ?Sized>(self, conn: &mut C) -> Result<BatchDetails> {
-        look(&mut own(conn), self, COUNTED)?.ok_or(Error::NoSuchBatch { id: self.0 })
+        look(&mut own(conn), self, COUNTED_OF_ONE)?.ok_or(Error::NoSuchBatch { id: self.0 })
     }
 }
 

@@ -308,7 +308,7 @@ impl RowKind {
             kinds.push(RowKind::new(
                 "clear what jobs and batches left behind",
                 Of::Others,
-                move |conn, after| orphans::delete(conn, rows, after, BATCH),
+                move |conn, after| orphans::delete_orphans(conn, rows, after, BATCH),
             ));
         }
         kinds

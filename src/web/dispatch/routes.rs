@@ -37,7 +37,7 @@ pub(crate) const ROUTES: &[Route] = &[
     Route::post("/batches/{id}/cancel", batches::cancel),
     Route::post("/batches/{id}/retry", batches::retry),
     Route::get("/operations", operations::show).live(),
-    Route::get("/operations/{id}", operations::one::show).live(),
+    Route::get("/operations/{id}", operations::one::show_one).live(),
     Route::post("/operations/{id}/stop", operations::one::stop),
     Route::get("/audit", audit::show),
     Route::get("/queues", queues::show).live(),

@@ -249,7 +249,7 @@ pub(crate) const FLOWS: [(&str, Work); 17] = [
             "UPDATE windlass_batch_failures SET batch_id = -1 WHERE job_id < 0",
         )?;
         for rows in clear::orphans::OWNED {
-            clear::orphans::delete(conn, rows, -5, 10)?;
+            clear::orphans::delete_orphans(conn, rows, -5, 10)?;
         }
         Ok(())
     }),

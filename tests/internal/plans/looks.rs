@@ -276,7 +276,7 @@ pub(crate) const LOOKS: [(&str, Work); 46] = [
         run(conn, &format!("{lost} WHERE id >= {}", rows.jobs[0]))?;
         let after = rows.jobs[5];
         let [_, attempts, ..] = clear::orphans::OWNED;
-        clear::orphans::delete(conn, attempts, after, 10).map(drop)
+        clear::orphans::delete_orphans(conn, attempts, after, 10).map(drop)
     }),
     ("edit the arguments of a job", |conn, _| {
         let job = insert(conn, &job(None))?.id;

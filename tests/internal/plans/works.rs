@@ -181,7 +181,7 @@ pub(crate) const LOOPS: [(&str, Work); 51] = [
             clear::expired::delete(conn, table, 10)?;
         }
         for rows in clear::orphans::OWNED {
-            clear::orphans::delete(conn, rows, 0, 10)?;
+            clear::orphans::delete_orphans(conn, rows, 0, 10)?;
         }
         Ok(())
     }),

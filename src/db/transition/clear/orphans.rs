@@ -57,7 +57,7 @@ struct SeenOwner {
 }
 
 /// Reads the rows of `batch` owners after the id `after`, and deletes those of owners that do not exist.
-pub(crate) fn delete(
+pub(crate) fn delete_orphans(
     conn: &mut Conn<'_>,
     rows: OwnedRows,
     after: i64,

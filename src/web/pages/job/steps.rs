@@ -13,7 +13,7 @@ const STEPS: usize = 200;
 const LINES: usize = 200;
 
 /// The longest value or line, in characters.
-const LONGEST: usize = 500;
+const LONGEST_STEP: usize = 500;
 
 /// A completed step.
 #[derive(Debug)]
@@ -39,12 +39,12 @@ impl StepsView {
             let of = attempts.find(|attempt| step.at.is_some_and(|at| at <= attempt.ended_at));
             let current = details.explanation.task.attempt;
             StepRow {
-                name: cut(&step.name, LONGEST),
+                name: cut(&step.name, LONGEST_STEP),
                 attempt: of.map_or(current, |attempt| attempt.attempt),
                 at: step
                     .at
                     .map_or_else(Markup::default, |at| shell.time(&at.naive_utc())),
-                value: line(&step.value, LONGEST),
+                value: line(&step.value, LONGEST_STEP),
             }
         });
         StepsView {
@@ -89,7 +89,7 @@ impl LogView {
                 after: show::duration(line.after.as_secs_f64()),
                 class,
                 level,
-                text: cut(&line.text, LONGEST),
+                text: cut(&line.text, LONGEST_STEP),
             }
         });
         LogView {

@@ -45,7 +45,7 @@ fn find(cx: &mut Cx<'_>) -> Result<Operation, PageError> {
 }
 
 /// Shows an operation.
-pub(crate) fn show(cx: &mut Cx<'_>) -> Result<Response, PageError> {
+pub(crate) fn show_one(cx: &mut Cx<'_>) -> Result<Response, PageError> {
     let operation = find(cx)?;
     let shell = cx.shell(&format!("Operation {}", operation.id), Section::Operations)?;
     cx.render(&OperationPage {

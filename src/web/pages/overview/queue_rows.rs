@@ -8,7 +8,7 @@ use crate::web::show::Markup;
 use crate::web::show::chart::{SparkPlace, spark};
 
 /// The most queues that are shown.
-const MOST: usize = 12;
+const MOST_QUEUES: usize = 12;
 
 /// A queue, its oldest ready job, and whether that is in time.
 #[derive(Debug, Clone)]
@@ -24,7 +24,7 @@ pub(crate) struct QueueRow {
 
 /// Returns the queues, the worst first.
 pub(crate) fn of(load: &LoadNow, curves: Option<&QueueCurves>) -> Vec<QueueRow> {
-    let queues = load.worst_first().into_iter().take(MOST);
+    let queues = load.worst_first().into_iter().take(MOST_QUEUES);
     let rows = queues.map(|queue| {
         let is_late = matches!(queue.verdict, QueueVerdict::Late { .. });
         let curve = curves.and_then(|curves| curves.of(&queue.name));

@@ -10,7 +10,7 @@ use crate::web::read::concerns::{UsualRuns, usual_runs};
 use crate::web::show::{Markup, duration, short, verdict};
 
 /// The most jobs that are shown.
-const MOST: i64 = 8;
+const MOST_RUNNING: i64 = 8;
 
 /// The oldest runs, and the usual run times of their classes, where the history holds a week.
 #[derive(Debug, Clone)]
@@ -36,9 +36,9 @@ pub(crate) struct LongRun {
 
 /// Reads the oldest runs.
 pub(crate) fn read(conn: &mut Conn<'_>, usual: &Kept<UsualRuns>) -> Result<OldestRuns> {
-    let mut jobs = fleet::oldest(conn, 4 * MOST).doing("look at the running jobs")?;
+    let mut jobs = fleet::oldest(conn, 4 * MOST_RUNNING).doing("look at the running jobs")?;
     jobs.retain(|job| !job.is_ahead);
-    jobs.truncate(usize::try_from(MOST).unwrap_or(usize::MAX));
+    jobs.truncate(usize::try_from(MOST_RUNNING).unwrap_or(usize::MAX));
     let usual = usual_runs(conn, usual, jobs.iter().map(|job| job.class_name.as_str()))?;
     Ok(OldestRuns { jobs, usual })
 }

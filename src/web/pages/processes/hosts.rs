@@ -35,7 +35,7 @@ fn numbers(version: &str) -> Vec<u64> {
 }
 
 /// Returns the hosts, those with dead processes first.
-pub(crate) fn of(fleet: &Fleet) -> Vec<HostLine> {
+pub(crate) fn hosts_of(fleet: &Fleet) -> Vec<HostLine> {
     let newest = newest_version(fleet);
     let mut hosts: BTreeMap<&str, Vec<&Member>> = BTreeMap::new();
     for member in &fleet.members {

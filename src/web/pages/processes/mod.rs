@@ -43,7 +43,7 @@ pub(crate) fn show(cx: &mut Cx<'_>) -> Result<Response, PageError> {
         lead: hosts::lead(fleet, died.ready().map(Vec::as_slice)),
         has_rails: fleet.is_some_and(Fleet::has_rails),
         is_more: fleet.is_some_and(|fleet| fleet.is_more),
-        hosts: now.clone().map(|now| hosts::of(&now.fleet)),
+        hosts: now.clone().map(|now| hosts::hosts_of(&now.fleet)),
         tree: now.map(|now| of(&now, &open)),
         died,
         shell: cx.shell("Processes", Section::Processes)?,
