@@ -2,51 +2,7 @@
 #![doc = include_str!("../README.md")]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
-#[cfg(panic = "abort")]
-compile_error!(
-    "windlass catches the panics of jobs: with `panic = \"abort\"` one panicking job would stop all \
-     jobs; leave `panic` at \"unwind\" in the profile"
-);
-
-mod admin;
-mod audit;
-#[cfg(feature = "bench")]
-mod bench;
-mod clock;
-#[cfg(feature = "config")]
-mod config;
-#[cfg(feature = "config")]
-mod configured;
-mod db;
-#[cfg_attr(not(feature = "postgres"), allow(dead_code))]
-mod deadline;
-mod error;
-mod event;
-mod flow;
-pub mod history;
-mod job;
-mod mutant;
-mod operation;
-mod process;
-mod queue;
-pub mod recurring;
-mod recycle;
-mod retention;
-#[cfg(feature = "cli")]
-mod terminal;
-pub mod testing;
-#[cfg(feature = "web")]
-pub mod web;
-
-#[cfg(feature = "cli")]
-pub mod cli;
-#[cfg(any(doc, doctest))]
-pub mod guide;
-#[cfg(feature = "laboratory")]
-#[path = "../benches/laboratory/mod.rs"]
-pub mod laboratory;
-
-pub use admin::batches::details::{BatchDetails, BatchFollower, FailedOfBatch, FollowerState};
+pub use crate::admin::batches::{BatchDetails, BatchFollower, FailedOfBatch, FollowerState};
 pub use admin::batches::{BatchFilter, BatchState, BatchSummary, batches};
 pub use admin::bulk::change::Change;
 pub use admin::classes::{pause_class, paused_classes, resume_class, strict_classes};
@@ -145,3 +101,47 @@ pub use recurring::tasks::RecurringStatus;
 pub use recurring::{MissedTicks, Timing};
 pub use recycle::Recycle;
 pub use retention::Retention;
+
+#[cfg(panic = "abort")]
+compile_error!(
+    "windlass catches the panics of jobs: with `panic = \"abort\"` one panicking job would stop all \
+     jobs; leave `panic` at \"unwind\" in the profile"
+);
+
+mod admin;
+mod audit;
+#[cfg(feature = "bench")]
+mod bench;
+mod clock;
+#[cfg(feature = "config")]
+mod config;
+#[cfg(feature = "config")]
+mod configured;
+mod db;
+#[cfg_attr(not(feature = "postgres"), allow(dead_code))]
+mod deadline;
+mod error;
+mod event;
+mod flow;
+pub mod history;
+mod job;
+mod mutant;
+mod operation;
+mod process;
+mod queue;
+pub mod recurring;
+mod recycle;
+mod retention;
+#[cfg(feature = "cli")]
+mod terminal;
+pub mod testing;
+#[cfg(feature = "web")]
+pub mod web;
+
+#[cfg(feature = "cli")]
+pub mod cli;
+#[cfg(any(doc, doctest))]
+pub mod guide;
+#[cfg(feature = "laboratory")]
+#[path = "../benches/laboratory/mod.rs"]
+pub mod laboratory;

@@ -346,7 +346,7 @@ pub(crate) const FILE_VARIABLE: &str = "WINDLASS_CONFIG";
 pub(crate) const WORKER_VARIABLE: &str = "WINDLASS_WORKER";
 
 /// The variable with the name of the deployment, for schedulers that are given none.
-pub(crate) const REVISION_VARIABLE: &str = crate::process::base::parent::REVISION;
+pub(crate) const REVISION_VARIABLE: &str = crate::process::base::stop::REVISION;
 
 #[cfg(test)]
 mod tests {

@@ -2,9 +2,8 @@
 //! After a new one, write it with `WINDLASS_WRITE_MIGRATIONS=1`.
 
 use crate::db::conn::dialect::Dialect;
-use crate::db::schema::catalog::{self, Catalog, CatalogColumn};
 use crate::db::schema::functions::{OPEN_FUNCTIONS, close_functions};
-use crate::db::schema::items::{ItemKind, SchemaItem, items};
+use crate::db::schema::items::{self, Catalog, CatalogColumn, ItemKind, SchemaItem, items};
 use crate::db::schema::migrations::known;
 use crate::db::schema::plan::{Action, family, step};
 use serde_json::{Value, json};
@@ -60,7 +59,7 @@ fn schema(dialect: Dialect) -> Value {
         let of_it = once.iter().filter(|item| item.version == version);
         json!({ "version": version, "once": of_it.map(|item| &item.statement).collect::<Vec<_>>() })
     });
-    let (columns, others) = catalog::queries(dialect);
+    let (columns, others) = items::queries(dialect);
     let open = (dialect == Dialect::Postgres)
         .then(|| json!({ "look": OPEN_FUNCTIONS, "run": close_functions() }));
     json!({

@@ -2,8 +2,7 @@
 
 use crate::db::conn::connection::AsConn as _;
 use crate::db::internal_tests::db::{TestDb, on_each_database};
-use crate::db::schema::catalog::Catalog;
-use crate::db::schema::items::{ItemKind, SchemaItem, items};
+use crate::db::schema::items::{Catalog, ItemKind, SchemaItem, items};
 use std::collections::BTreeSet;
 
 /// Returns the parts of a kind, as `table.name`.

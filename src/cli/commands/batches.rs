@@ -1,7 +1,9 @@
 //! `windlass batches ...`.
 
-use crate::admin::batches::details::{BatchDetails, BatchFollower, FailedOfBatch, FollowerState};
-use crate::admin::batches::{self, BatchFilter, BatchState, BatchSummary};
+use crate::admin::batches::{
+    self, BatchDetails, BatchFilter, BatchFollower, BatchState, BatchSummary, FailedOfBatch,
+    FollowerState,
+};
 use crate::admin::bulk::change::Change;
 use crate::admin::job_info::TaskStatus;
 use crate::admin::jobs::{BoundedCount, Jobs};

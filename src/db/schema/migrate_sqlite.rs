@@ -1,9 +1,8 @@
 //! Completes a SQLite file in one transaction, whose write lock keeps migrations apart.
 
 use crate::db::conn::connection::Conn;
-use crate::db::schema::catalog::{Catalog, CatalogColumn};
 use crate::db::schema::compare::{Migrated, create, failed, look, refuse_by_hand};
-use crate::db::schema::items;
+use crate::db::schema::items::{self, Catalog, CatalogColumn};
 use crate::db::schema::plan::Action;
 use crate::error::Result;
 use diesel::prelude::*;

@@ -1,7 +1,6 @@
 //! The migrations that make the tables, and adding what a database lacks.
 
 pub(crate) mod beside_rails;
-pub(crate) mod catalog;
 pub(crate) mod compare;
 pub(crate) mod functions;
 pub(crate) mod items;

@@ -1,9 +1,8 @@
 //! What a database lacks, and the statements that complete it.
 
 use crate::db::conn::dialect::Dialect;
-use crate::db::schema::catalog::{Catalog, CatalogColumn};
 use crate::db::schema::functions::close_functions;
-use crate::db::schema::items::{ItemKind, SchemaItem, items};
+use crate::db::schema::items::{Catalog, CatalogColumn, ItemKind, SchemaItem, items};
 use crate::db::schema::migrations::known;
 use std::collections::BTreeSet;
 

@@ -13,8 +13,7 @@ use crate::event::Event;
 use crate::event::logging::Subscriber;
 use crate::process::base::health::HealthState;
 use crate::process::base::liveness::Liveness;
-use crate::process::base::parent;
-use crate::process::base::stop::Stop;
+use crate::process::base::stop::{self, Stop};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
@@ -244,7 +243,7 @@ impl Default for HistoryCollector {
         static NUMBER: AtomicU32 = AtomicU32::new(1);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         HistoryCollector {
-            source: format!("{}.{number}", parent::token()),
+            source: format!("{}.{number}", stop::token()),
             state: Mutex::default(),
             storing: Mutex::default(),
         }

@@ -7,9 +7,8 @@ use crate::job::JobId;
 use crate::process::base::context::ProcessContext;
 use crate::process::base::health::{Health, RunningBeside};
 use crate::process::base::liveness::Liveness;
-use crate::process::base::parent::{self, BROKEN, CUT_SHORT, RECYCLED};
 use crate::process::base::registration::Hooked;
-use crate::process::base::stop::{self, Stop};
+use crate::process::base::stop::{self, BROKEN, CUT_SHORT, RECYCLED, Stop};
 use crate::queue::QueueSelector;
 use crossbeam_channel::{Receiver, bounded, select};
 use std::process::ExitCode;
@@ -343,7 +342,7 @@ impl Stopped {
     pub fn exit_code(&self) -> ExitCode {
         if self.broken {
             ExitCode::from(BROKEN)
-        } else if self.recycled && self.is_drained() && parent::is_supervised() {
+        } else if self.recycled && self.is_drained() && stop::is_supervised() {
             ExitCode::from(RECYCLED)
         } else if self.is_drained() {
             ExitCode::SUCCESS

@@ -8,7 +8,6 @@ pub(crate) mod heartbeat;
 pub(crate) mod history;
 pub(crate) mod ignored;
 pub(crate) mod liveness;
-pub(crate) mod parent;
 pub(crate) mod registration;
 pub(crate) mod service;
 pub(crate) mod session;

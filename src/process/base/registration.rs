@@ -5,7 +5,6 @@ use crate::db::table::processes::{self, NewProcess};
 use crate::error::{Error, Result};
 use crate::event::{Hooks, ProcessInfo};
 use crate::job::running::Lease;
-use crate::process::base::parent;
 use crate::process::base::session::Session;
 use crate::process::base::stop::{self, Stop};
 use std::sync::Arc;
@@ -163,7 +162,7 @@ impl Identity {
                     kind: self.kind,
                     pid: i32::try_from(std::process::id()).unwrap_or(i32::MAX),
                     hostname: &hostname,
-                    supervisor_id: parent::supervisor_id(),
+                    supervisor_id: stop::supervisor_id(),
                     metadata: &metadata,
                     // With the connection it is known whether it can listen.
                     channel: self.channel.as_deref().filter(|_| database.can_listen()),
@@ -193,7 +192,7 @@ impl Identity {
 fn name(kind: &str) -> String {
     static NUMBER: AtomicU32 = AtomicU32::new(1);
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-    format!("{}-{}.{number}", kind.to_lowercase(), parent::token())
+    format!("{}-{}.{number}", kind.to_lowercase(), stop::token())
 }
 
 pub(crate) fn hostname() -> String {

@@ -11,10 +11,9 @@ use crate::process::base::handle::{Adjust, Bounds, Handle, ProcessEnd, Stopped};
 use crate::process::base::health::RunsBeside;
 use crate::process::base::heartbeat::{Heartbeat, HeartbeatGuard, HoldsClaims};
 use crate::process::base::liveness::Liveness;
-use crate::process::base::parent::{self, CUT_SHORT, end_program};
 use crate::process::base::registration::{HeartbeatSettings, Hooked, Identity};
 use crate::process::base::signals;
-use crate::process::base::stop::{self, Stop};
+use crate::process::base::stop::{self, CUT_SHORT, Stop, end_program};
 use sd_notify::NotifyState;
 use std::sync::Arc;
 use std::time::Duration;
@@ -206,7 +205,7 @@ pub(crate) fn notify_until_stopped(handle: Handle) -> Stopped {
 
 fn wait(mut handle: Handle) -> Stopped {
     // A supervisor reports for its children.
-    if parent::is_supervised() || !parent::has_manager() {
+    if stop::is_supervised() || !stop::has_manager() {
         return handle.wait();
     }
     let mut manager = ServiceManager::new(handle.liveness());
@@ -228,7 +227,7 @@ fn wait(mut handle: Handle) -> Stopped {
 /// service manager, if there is one, that the program is ready, alive, and stopping.
 #[cfg(all(feature = "cli", feature = "web"))]
 pub(crate) fn notify_until(stop: &Stop, is_alive: impl Fn() -> bool) {
-    let has_manager = parent::has_manager();
+    let has_manager = stop::has_manager();
     let notify = |state: NotifyState<'_>| {
         if has_manager {
             tell(&[state]);

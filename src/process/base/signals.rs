@@ -9,8 +9,8 @@
 use crate::clock;
 use crate::error::{Error, Result};
 use crate::process::base::handle::Handle;
+use crate::process::base::ignored;
 use crate::process::base::stop::{self, Stop};
-use crate::process::base::{ignored, parent};
 use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP};
 use signal_hook::flag::register_usize;
 use signal_hook::iterator::Signals;
@@ -71,11 +71,11 @@ fn handle_signals() -> io::Result<()> {
     let hangup = (!ignored::is_ignored(SIGHUP)).then_some(SIGHUP);
     let signals = [SIGTERM, SIGINT, SIGQUIT, SIGTSTP, SIGCONT];
     let mut signals = Signals::new(signals.into_iter().chain(hangup))?;
-    if parent::is_supervised() {
-        let is_quiet = parent::begins_quiet();
+    if stop::is_supervised() {
+        let is_quiet = stop::begins_quiet();
         with_asked(|asked| asked.is_supervisor_quiet = is_quiet);
         set_quiet(is_quiet);
-        let pipe = parent::take_pipe()?;
+        let pipe = stop::take_pipe()?;
         // The thread ends with the program, because a blocked read cannot be cancelled.
         stop::spawn("pipe", || listen(pipe)).map_err(io::Error::other)?;
     }
@@ -99,8 +99,8 @@ fn listen(mut pipe: File) {
     {
         for word in &words[..count] {
             match *word {
-                parent::QUIET => hear(true),
-                parent::RESUME => hear(false),
+                stop::QUIET => hear(true),
+                stop::RESUME => hear(false),
                 _ => {}
             }
         }
@@ -125,7 +125,7 @@ fn hang_up() {
         }
         asked.rolls_out
     });
-    if parent::is_supervised() && !rolls_out {
+    if stop::is_supervised() && !rolls_out {
         log::info!("SIGHUP is ignored: it is for the supervisor, which replaces this process");
     } else if !rolls_out {
         stop();
@@ -146,7 +146,7 @@ fn stop() {
 fn interrupt() {
     let first = with_asked(|asked| asked.stop_at);
     match first {
-        Some(first) if first.elapsed() >= SAME && !parent::is_supervised() => quit(),
+        Some(first) if first.elapsed() >= SAME && !stop::is_supervised() => quit(),
         _ => stop(),
     }
 }

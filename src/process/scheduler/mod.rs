@@ -10,10 +10,9 @@ use crate::event::logging::Subscriber;
 use crate::process::base::context::ProcessContext;
 use crate::process::base::handle::{Handle, ProcessEnd, Stopped};
 use crate::process::base::heartbeat::Heartbeat;
-use crate::process::base::parent;
 use crate::process::base::registration::Identity;
 use crate::process::base::service::{self, RunningLoop, Service, ServiceSettings};
-use crate::process::base::stop::Stop;
+use crate::process::base::stop::{self, Stop};
 use crate::process::scheduler::run::{RunningScheduler, SchedulerSetup};
 use crate::recurring::schedule::time_zone;
 use crate::recurring::task::RecurringTask;
@@ -202,7 +201,7 @@ impl Scheduler {
     /// Returns the name of this deployment, if there is one.
     fn deployment_name(&self) -> Result<Option<String>> {
         let given = self.deployment.clone();
-        let given = given.or_else(|| parent::variable(parent::REVISION));
+        let given = given.or_else(|| stop::variable(stop::REVISION));
         let name = given.map(|name| name.trim().to_owned());
         let name = name.filter(|name| !name.is_empty());
         if name

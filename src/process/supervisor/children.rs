@@ -8,7 +8,7 @@ use crate::error::{Error, Result};
 use crate::event::Event;
 use crate::event::logging::Subscriber;
 use crate::process::base::handle::Handle;
-use crate::process::base::parent::{
+use crate::process::base::stop::{
     BEGIN_QUIET, BROKEN, CUT_SHORT, OF_THE_MANAGER, QUIET, RECYCLED, RESUME, SUPERVISOR, TIMED_OUT,
     TOKEN, new_token,
 };

@@ -5,7 +5,7 @@ use crate::db::Conn;
 use crate::db::table::flows::events;
 use crate::db::table::operators::{audit, operations};
 use crate::db::table::{classes, web};
-use crate::db::transition::clear::{self, ClearLimits, ClearedPage, expired, orphans};
+use crate::db::transition::clear::{self, ClearLimits, ClearedPage, expired};
 use crate::db::transition::fold::FoldWhen;
 use crate::db::transition::operators;
 use crate::event::Event;
@@ -304,11 +304,11 @@ impl RowKind {
         kinds.push(RowKind::new("clear the history", Of::Others, |conn, _| {
             clear::unused(conn, BATCH)
         }));
-        for rows in orphans::OWNED {
+        for rows in expired::OWNED {
             kinds.push(RowKind::new(
                 "clear what jobs and batches left behind",
                 Of::Others,
-                move |conn, after| orphans::delete_orphans(conn, rows, after, BATCH),
+                move |conn, after| expired::delete_orphans(conn, rows, after, BATCH),
             ));
         }
         kinds

@@ -8,10 +8,9 @@ use crate::process::base::context::ProcessContext;
 use crate::process::base::handle::{Handle, ProcessEnd};
 use crate::process::base::heartbeat::{Heartbeat, HeartbeatGuard};
 use crate::process::base::liveness::Liveness;
-use crate::process::base::parent::KILL_GRACE;
 use crate::process::base::registration::HeartbeatSettings;
 use crate::process::base::session::Session;
-use crate::process::base::stop::{self, Stop};
+use crate::process::base::stop::{self, KILL_GRACE, Stop};
 use crate::process::supervisor::children::{
     self, Child, ChildProcess, Exit, ParentInfo, QuietMode,
 };

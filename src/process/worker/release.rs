@@ -8,9 +8,9 @@ use crate::db::table::{claimed, processes};
 use crate::db::transition::end;
 use crate::event::Event;
 use crate::job::JobId;
-use crate::process::base::parent;
 use crate::process::base::registration::Registration;
 use crate::process::base::session::Session;
+use crate::process::base::stop;
 use crate::process::worker::completion;
 use crate::process::worker::in_flight::{InFlight, InFlightJob};
 use crate::{clock, mutant};
@@ -174,7 +174,7 @@ pub(crate) fn give_back(
 ) -> Vec<JobId> {
     let running = in_flight.all();
     let drained = stop.is_drained;
-    let is_left = !drained && parent::is_watched();
+    let is_left = !drained && stop::is_watched();
     let leave = stop.leave_overrun || is_left;
     let (overrun, others): (Vec<_>, Vec<_>) = running
         .iter()

@@ -21,9 +21,8 @@ use crate::job::trace::spans;
 use crate::job::{JobId, perform};
 use crate::process::base::context::ProcessContext;
 use crate::process::base::handle::KILL_GRACE;
-use crate::process::base::parent::{self, BROKEN, TIMED_OUT};
 use crate::process::base::session::Session;
-use crate::process::base::stop::{self, Stop};
+use crate::process::base::stop::{self, BROKEN, Stop, TIMED_OUT};
 use crate::process::worker::in_flight::{InFlight, InFlightJob};
 use crate::process::worker::pool;
 use crossbeam_channel::{Receiver, after, never, select};
@@ -77,7 +76,7 @@ impl ForcedExit {
         let most = self.shutdown_timeout.saturating_add(KILL_GRACE * 9 / 10);
         let _ = stop::spawn("watchdog-end", move || {
             clock::nap(most);
-            parent::end_program(TIMED_OUT)
+            stop::end_program(TIMED_OUT)
         });
     }
 
@@ -85,7 +84,7 @@ impl ForcedExit {
     pub(crate) fn end_if_due(&self) {
         if self.is_due.load(Ordering::SeqCst) {
             log::logger().flush();
-            parent::end_program(TIMED_OUT);
+            stop::end_program(TIMED_OUT);
         }
     }
 }
@@ -223,7 +222,7 @@ impl Timeouts {
             log::error!(job, class, queue, attempt, claim;
                 "job {job} ({class}) overran its time, and the database refuses to write that down: this process ends");
             log::logger().flush();
-            parent::end_program(BROKEN);
+            stop::end_program(BROKEN);
         }
         delay
     }

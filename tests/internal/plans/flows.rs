@@ -248,8 +248,8 @@ pub(crate) const FLOWS: [(&str, Work); 17] = [
             conn,
             "UPDATE windlass_batch_failures SET batch_id = -1 WHERE job_id < 0",
         )?;
-        for rows in clear::orphans::OWNED {
-            clear::orphans::delete_orphans(conn, rows, -5, 10)?;
+        for rows in clear::expired::OWNED {
+            clear::expired::delete_orphans(conn, rows, -5, 10)?;
         }
         Ok(())
     }),

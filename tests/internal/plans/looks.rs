@@ -275,8 +275,8 @@ pub(crate) const LOOKS: [(&str, Work); 46] = [
              SELECT id + 1000, 1, 1, 'retried', 'kind', 'message', created_at FROM solid_queue_jobs";
         run(conn, &format!("{lost} WHERE id >= {}", rows.jobs[0]))?;
         let after = rows.jobs[5];
-        let [_, attempts, ..] = clear::orphans::OWNED;
-        clear::orphans::delete_orphans(conn, attempts, after, 10).map(drop)
+        let [_, attempts, ..] = clear::expired::OWNED;
+        clear::expired::delete_orphans(conn, attempts, after, 10).map(drop)
     }),
     ("edit the arguments of a job", |conn, _| {
         let job = insert(conn, &job(None))?.id;

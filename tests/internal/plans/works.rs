@@ -180,8 +180,8 @@ pub(crate) const LOOPS: [(&str, Work); 51] = [
         for table in clear::expired::EXPIRING {
             clear::expired::delete(conn, table, 10)?;
         }
-        for rows in clear::orphans::OWNED {
-            clear::orphans::delete_orphans(conn, rows, 0, 10)?;
+        for rows in clear::expired::OWNED {
+            clear::expired::delete_orphans(conn, rows, 0, 10)?;
         }
         Ok(())
     }),

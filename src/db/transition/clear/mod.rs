@@ -7,7 +7,6 @@
 
 pub(crate) mod delete;
 pub(crate) mod expired;
-pub(crate) mod orphans;
 
 use crate::db::conn::connection::Conn;
 use crate::db::conn::dialect::{Id, id_list, micros};

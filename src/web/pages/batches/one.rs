@@ -1,9 +1,9 @@
 //! One batch: its progress, its jobs, and what follows.
 
-use crate::admin::batches::details::{
-    self, BatchDetails, BatchFollower, FailedOfBatch, FollowerState,
+use crate::admin;
+use crate::admin::batches::{
+    BatchDetails, BatchFollower, BatchState, BatchSummary, FailedOfBatch, FollowerState,
 };
-use crate::admin::batches::{BatchState, BatchSummary};
 use crate::admin::job_info::TaskStatus;
 use crate::admin::jobs::BoundedCount;
 use crate::db::query::batches::{self, ListedBatch};
@@ -80,7 +80,7 @@ pub(crate) fn show(cx: &mut Cx<'_>) -> Result<Response, PageError> {
     let (id, name) = (row.id, name(row.id, &row.name));
     let shell = cx.shell(&name, Section::Batches)?;
     let parts = cx.panel("the jobs of the batch", |conn| {
-        details::look(conn, BatchId(id), COUNTED)
+        admin::batches::look(conn, BatchId(id), COUNTED)
     });
     let parts = match parts {
         // It was deleted meanwhile.

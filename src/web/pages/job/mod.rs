@@ -3,7 +3,6 @@
 pub(crate) mod change;
 pub(crate) mod confirm;
 pub(crate) mod facts;
-pub(crate) mod steps;
 
 use crate::admin::details::{self, JobDetails};
 use crate::admin::explain::Reason;
@@ -15,8 +14,7 @@ use crate::error::{Doing as _, Result};
 use crate::job::JobId;
 use crate::job::policy::Delivery;
 use crate::web::http::{PageError, Response};
-use crate::web::pages::job::facts::Fact;
-use crate::web::pages::job::steps::{LogView, StepsView};
+use crate::web::pages::job::facts::{Fact, LogView, StepsView};
 use crate::web::pages::jobs::passed;
 use crate::web::pages::words::{of_mark, sentence};
 use crate::web::request::route::Cx;

@@ -1,6 +1,5 @@
 //! The first page: what needs attention, then how the jobs run.
 
-pub(crate) mod queue_rows;
 pub(crate) mod running;
 pub(crate) mod vitals;
 
@@ -8,8 +7,7 @@ use crate::admin::doctor::scope::{Finding, Verdict};
 use crate::admin::now::LoadNow;
 use crate::history::{Bucket, HistoryFilter, SeriesTally, TimeRange, series};
 use crate::web::http::{PageError, Response};
-use crate::web::pages::overview::queue_rows::QueueRow;
-use crate::web::pages::overview::running::LongRun;
+use crate::web::pages::overview::running::{LongRun, QueueRow};
 use crate::web::pages::overview::vitals::{Vital, VitalFacts, recent};
 use crate::web::pages::words::{self, RangeTab};
 use crate::web::read::Found;
@@ -68,7 +66,7 @@ pub(crate) fn show(cx: &mut Cx<'_>) -> Result<Response, PageError> {
         charts: charts?,
         queues: found.clone().map(|(load, _)| {
             let curves = hour.ready().map(|hour| &hour.curves);
-            queue_rows::of(&load, curves)
+            running::of(&load, curves)
         }),
         running: running
             .map(|runs| running::rows(runs, found.ready().map(|(load, _)| &load.fleet))),

@@ -1,15 +1,58 @@
-//! One operation: its progress, and stopping it.
+//! Changes of many jobs: how far they are, and stopping them.
 
 use crate::admin::bulk::change::Change;
-use crate::operation::start::{Operation, OperationState, operation};
+use crate::operation::start::{Operation, OperationState, operation, operations};
 use crate::operation::walk::OperationTask;
 use crate::web::http::{self, PageError, Response};
 use crate::web::pages::words::{self, conditions};
+use crate::web::request::panels::Panel;
 use crate::web::request::route::Cx;
 use crate::web::request::shell::Shell;
 use crate::web::show::{Markup, count, filters, state};
 use crate::web::site::Section;
 use askama::Template;
+
+// --- The list of operations ---
+
+/// How many operations a page has.
+const ROWS: u32 = 50;
+
+#[derive(Template)]
+#[template(path = "operations/list.html")]
+struct OperationsPage {
+    shell: Shell,
+    rows: Panel<Vec<OperationView>>,
+    /// Where older ones are; empty if there are none.
+    older: String,
+    is_first: bool,
+}
+
+/// Shows the operations, the newest first.
+pub(crate) fn show(cx: &mut Cx<'_>) -> Result<Response, PageError> {
+    let before = cx.query().number("before");
+    let shell = cx.shell("Operations", Section::Operations)?;
+    let found = cx.panel("the operations", |conn| operations(conn, before, ROWS + 1));
+    let has_older = found
+        .ready()
+        .is_some_and(|found| found.len() > ROWS as usize);
+    let rows = found.map(|found| {
+        let rows = found.iter().take(ROWS as usize);
+        rows.map(|one| OperationView::of(one, &shell))
+            .collect::<Vec<_>>()
+    });
+    let last = rows.ready().and_then(|rows| rows.last());
+    let older = last
+        .filter(|_| has_older)
+        .map(|last| shell.find("/operations", [("before", &*last.id.to_string())]));
+    cx.render(&OperationsPage {
+        older: older.unwrap_or_default(),
+        is_first: before.is_none(),
+        rows,
+        shell,
+    })
+}
+
+// --- One operation: its progress, and stopping it ---
 
 /// After this time without a batch, no process seems to run it.
 const STILL: f64 = 15.0;
