@@ -3,6 +3,7 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 pub use crate::admin::batches::{BatchDetails, BatchFollower, FailedOfBatch, FollowerState};
+pub use crate::process::worker::settings::Recycle;
 pub use admin::batches::{BatchFilter, BatchState, BatchSummary, batches};
 pub use admin::bulk::change::Change;
 pub use admin::classes::{pause_class, paused_classes, resume_class, strict_classes};
@@ -99,7 +100,6 @@ pub use recurring::settings::RecurringSettings;
 pub use recurring::task::RecurringTask;
 pub use recurring::tasks::RecurringStatus;
 pub use recurring::{MissedTicks, Timing};
-pub use recycle::Recycle;
 pub use retention::Retention;
 
 #[cfg(panic = "abort")]
@@ -130,7 +130,6 @@ mod operation;
 mod process;
 mod queue;
 pub mod recurring;
-mod recycle;
 mod retention;
 #[cfg(feature = "cli")]
 mod terminal;

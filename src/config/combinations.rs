@@ -5,7 +5,7 @@ use crate::config::configuration::Config;
 use crate::config::document::Origin;
 use crate::config::reader::{Reader, Sourced};
 use crate::config::value::HostPort;
-use crate::recycle::Recycle;
+use crate::process::worker::settings::Recycle;
 use crate::retention::Retention;
 use std::fmt;
 use std::time::Duration;

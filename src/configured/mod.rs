@@ -17,7 +17,7 @@ use crate::process::scheduler::Scheduler;
 use crate::process::supervisor::Supervisor;
 use crate::process::supervisor::children::Child;
 use crate::process::worker::builder::Worker;
-use crate::recycle::Recycle;
+use crate::process::worker::settings::Recycle;
 use std::ffi::OsString;
 use std::sync::Arc;
 use std::time::Duration;

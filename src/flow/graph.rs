@@ -8,9 +8,9 @@ use crate::db::{AsConn, Conn, own};
 use crate::error::{Doing as _, Error, Result};
 use crate::flow::batch::{Batch, EnqueuedBatch, ToNewJob, insert};
 use crate::job::Enqueued;
+use crate::job::extras::{name_unknown, refuse_unknown_of};
 use crate::job::new_job::parents::{check_parents, wrong_name};
 use crate::job::new_job::{NewJob, enqueue_each};
-use crate::job::unknown_parents::{name_unknown, refuse_unknown_of};
 use std::collections::BTreeMap;
 
 /// Jobs and batches that are enqueued together and wait for each other.

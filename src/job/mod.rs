@@ -20,7 +20,6 @@ pub(crate) mod run_log;
 pub(crate) mod running;
 pub(crate) mod steps;
 pub(crate) mod trace;
-pub(crate) mod unknown_parents;
 
 use crate::db::model::new_row::{self, EnqueueOutcome};
 use crate::error::{Error, Result};

@@ -8,7 +8,7 @@ use crate::process::base::stop;
 use crate::web::access::addresses::{self, AddressRange};
 use crate::web::access::secret::SecretDigest;
 use crate::web::access::settings::{Access, AccessSettings};
-use crate::web::api::outcome;
+use crate::web::api::job_request;
 use crate::web::assets::Assets;
 use crate::web::dispatch::queue::{self, PageDispatcher};
 use crate::web::dispatch::{operations, sampler};
@@ -85,7 +85,7 @@ pub(crate) fn start_on(server: &Server, listener: TcpListener) -> Result<Running
     let engine = Engine::new(Arc::clone(&site), queue);
     threads.push(engine::start(Arc::new(engine), listener, stopping)?);
     if server.has_pages() {
-        threads.push(outcome::start(&site)?);
+        threads.push(job_request::start(&site)?);
         let dispatcher = PageDispatcher::new(&site, server.routes, renewals);
         let sampler = stop::spawn("web-live", move || sampler::run(dispatcher));
         // Without its receiver, the other threads end.

@@ -10,13 +10,15 @@ use crate::db::{AsConn, Conn, own};
 use crate::error::{Doing, Error, Result};
 use crate::job::Enqueued;
 use crate::job::concurrency::Concurrency;
-use crate::job::extras::{PublicAccess, insert_with_tokens, name_locked, refuse_named};
+use crate::job::extras::{
+    PublicAccess, all_of, insert_with_tokens, name_locked, name_unknown, refuse_named,
+    refuse_unknown,
+};
 use crate::job::policy::Policy;
 use crate::job::policy::backoff::Expiry;
 use crate::job::policy::quota::{self, Quota};
 use crate::job::ruby_call::RubyCall;
 use crate::job::trace::spans;
-use crate::job::unknown_parents::{all_of, name_unknown, refuse_unknown};
 use crate::queue::{MAX_NAME, check_name};
 use chrono::{DateTime, Datelike, NaiveDateTime, Utc};
 use std::time::Duration;

@@ -4,7 +4,6 @@
 
 pub(crate) mod enqueue;
 pub(crate) mod job_request;
-pub(crate) mod outcome;
 
 use crate::web::http::{PageError, Response};
 use crate::web::request::route::Cx;

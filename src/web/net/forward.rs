@@ -3,7 +3,7 @@
 use crate::clock;
 use crate::web::access::secret::SecretDigest;
 use crate::web::access::viewer::Viewer;
-use crate::web::api::{self, job_request, outcome};
+use crate::web::api::{self, job_request};
 use crate::web::dispatch::queue::{self, RequestAnswer, Work};
 use crate::web::http::{PageError, Request, Response, Verb};
 use crate::web::net::intake;
@@ -200,7 +200,7 @@ async fn ask(engine: &Engine, request: Request) -> Result<RequestAnswer, Respons
 /// Answers when the job has ended, or the time is over.
 async fn ended(engine: &Engine, request: Request, wait: &str) -> Result<HttpResponse, Response> {
     // A wrong time is refused by the page.
-    let time = outcome::wait(Some(wait)).unwrap_or_default();
+    let time = job_request::wait(Some(wait)).unwrap_or_default();
     let deadline = clock::deadline(time);
     let [mut pause, longest] = PAUSES;
     let mut response = again(engine, &request).await?;

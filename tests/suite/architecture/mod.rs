@@ -26,7 +26,6 @@ const ORDER: &[&str] = &[
     "db/test_support",
     "queue",
     "retention",
-    "recycle",
     "job",
     "flow",
     "event",

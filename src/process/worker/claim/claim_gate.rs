@@ -7,7 +7,7 @@ use crate::process::base::session::{RefusedJobs, Session};
 use crate::process::base::stop::Stop;
 use crate::process::worker::claim::wakeups::Wakeups;
 use crate::process::worker::pool::Pool;
-use crate::recycle::Recycle;
+use crate::process::worker::settings::Recycle;
 use std::time::{Duration, Instant};
 
 /// Decides whether the poller claims.
