@@ -99,7 +99,7 @@ pub use recurring::schedule::Schedule;
 pub use recurring::settings::RecurringSettings;
 pub use recurring::task::RecurringTask;
 pub use recurring::tasks::RecurringStatus;
-pub use recurring::{MissedTicks, Timing};
+pub use recurring::timing::{MissedTicks, Timing};
 pub use retention::Retention;
 
 #[cfg(panic = "abort")]

@@ -14,10 +14,10 @@ use crate::event::Hooks;
 use crate::event::logging::Subscriber;
 use crate::job::registry::Registry;
 use crate::queue::check_name;
-#[cfg(feature = "cli")]
-use crate::recurring::TickTimes;
-use crate::recurring::Timing;
 use crate::recurring::task::RecurringTask;
+#[cfg(feature = "cli")]
+use crate::recurring::timing::TickTimes;
+use crate::recurring::timing::Timing;
 use crate::retention::Retention;
 use std::fmt;
 use std::path::PathBuf;

@@ -343,7 +343,7 @@ impl<S: ?Sized> Context<'_, S> {
     ///
     /// # Errors
     /// If the job belongs to no batch. The job fails for good if you return that.
-    pub fn batch(&self) -> Result<BatchId, JobError> {
+    pub fn batch(&self) -> std::result::Result<BatchId, JobError> {
         self.run().batch_id.map(BatchId).ok_or_else(|| {
             let message = "this job belongs to no batch: enqueue it with `Batch::add`";
             JobError::new("no_batch", message).fail()

@@ -15,7 +15,7 @@ use crate::recurring::stored::Options;
 use crate::recurring::task::RecurringTask;
 use crate::recurring::tasks::{at_run_time, next_or_failed, refusal, unknown};
 use crate::recurring::time_zone::Zone;
-use crate::recurring::{NEVER, TickTimes};
+use crate::recurring::timing::{NEVER, TickTimes};
 use chrono::NaiveDateTime;
 use std::cell::RefCell;
 

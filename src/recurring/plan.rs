@@ -5,7 +5,7 @@ use crate::error::Result;
 use crate::recurring::stored::Stored;
 use crate::recurring::task::RecurringTask;
 use crate::recurring::time_zone::Zone;
-use crate::recurring::{MissedTicks, NEVER, TickTimes, Timings};
+use crate::recurring::timing::{MissedTicks, NEVER, TickTimes, Timings};
 use chrono::{NaiveDateTime, TimeDelta};
 use std::time::Duration;
 

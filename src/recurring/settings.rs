@@ -5,7 +5,7 @@ use crate::error::Result;
 use crate::job::policy::{Delivery, Policy};
 use crate::job::registry::Registry;
 use crate::recurring::task::RecurringTask;
-use crate::recurring::{MissedTicks, humane};
+use crate::recurring::timing::{MissedTicks, humane};
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;

@@ -9,7 +9,7 @@ use crate::job::concurrency::Concurrency;
 use crate::job::new_job::NewJob;
 use crate::job::policy::{Delivery, Policy, Tick};
 use crate::recurring::schedule::{Schedule, time_zone};
-use crate::recurring::{MissedTicks, TickTimes, TickWindow, humane};
+use crate::recurring::timing::{MissedTicks, TickTimes, TickWindow, humane};
 use chrono::{DateTime, NaiveDateTime, TimeDelta, Utc};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;

@@ -12,7 +12,7 @@ use crate::queue::check_name;
 use crate::recurring::schedule::Schedule;
 use crate::recurring::stored::{Options, hash};
 use crate::recurring::time_zone::Zone;
-use crate::recurring::{MissedTicks, TickWindow, Timing, Timings};
+use crate::recurring::timing::{MissedTicks, TickWindow, Timing, Timings};
 use chrono::{DateTime, Utc};
 use std::sync::Arc;
 use std::time::Duration;

@@ -11,7 +11,7 @@ use crate::job::JobId;
 use crate::recurring::stored::{Options, Stored};
 use crate::recurring::task::RecurringTask;
 use crate::recurring::time_zone::Zone;
-use crate::recurring::{NEVER, Timings, humane};
+use crate::recurring::timing::{NEVER, Timings, humane};
 use chrono::{DateTime, NaiveDateTime, TimeDelta, Utc};
 use std::cell::RefCell;
 use std::time::Duration;

@@ -281,7 +281,7 @@ pub(crate) fn signals() -> Signals {
 /// # Errors
 /// The error of the job, of kind `panic` if it panicked. Also if its class is not registered, or its
 /// arguments do not match.
-pub fn perform_by(registry: &Registry, job: &NewJob) -> Result<Value, JobError> {
+pub fn perform_by(registry: &Registry, job: &NewJob) -> std::result::Result<Value, JobError> {
     let row = &job.row;
     let run = Run {
         unique_id: row.unique_id.clone(),
@@ -323,7 +323,7 @@ pub fn perform_by(registry: &Registry, job: &NewJob) -> Result<Value, JobError> 
 ///
 /// # Errors
 /// The error of the job, or the reason why its arguments cannot be read back from JSON.
-pub fn perform<J: Job>(job: J, state: &J::State) -> Result<J::Output, JobError> {
+pub fn perform<J: Job>(job: J, state: &J::State) -> std::result::Result<J::Output, JobError> {
     let text = serde_json::to_string(&job)?;
     let job: J = decode(&text)?;
     let run = Run {

@@ -8,7 +8,7 @@ use crate::db::transition::operators::{AuditEffect, AuditTrail};
 use crate::db::{AsConn, Conn, own};
 use crate::error::{Doing, Error, Result};
 use crate::queue::check_name;
-use crate::recurring::humane;
+use crate::recurring::timing::humane;
 use chrono::{DateTime, Utc};
 use diesel::QueryResult;
 use serde::{Deserialize, Serialize};

@@ -17,7 +17,7 @@ use crate::process::scheduler::run::{RunningScheduler, SchedulerSetup};
 use crate::recurring::schedule::time_zone;
 use crate::recurring::task::RecurringTask;
 use crate::recurring::time_zone::Zone;
-use crate::recurring::{Timing, Timings};
+use crate::recurring::timing::{Timing, Timings};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
