@@ -7,16 +7,12 @@ use std::path::Path;
 
 /// The patterns of all pages, such as `/queues/{name}`, from the source of the table.
 pub fn patterns() -> BTreeSet<String> {
-    let pages = Path::new(env!("CARGO_MANIFEST_DIR")).join("../src/web/pages");
-    let files = walkdir::WalkDir::new(pages).into_iter().flatten();
-    let files = files.filter(|file| file.file_name() == "routes.rs");
-    let mut found = BTreeSet::new();
-    for file in files {
-        let text = std::fs::read_to_string(file.path()).unwrap();
-        for part in text.split("Route::get(").skip(1) {
-            found.extend(part.split('"').nth(1).map(str::to_owned));
-        }
-    }
+    let routes = Path::new(env!("CARGO_MANIFEST_DIR")).join("../src/web/dispatch/routes.rs");
+    let text = std::fs::read_to_string(routes).unwrap();
+    let routes = text.split("Route::get(").skip(1);
+    let mut found: BTreeSet<String> = routes
+        .filter_map(|part| part.split('"').nth(1).map(str::to_owned))
+        .collect();
     // For programs: no link leads there, and what they answer is no page.
     found.retain(|pattern| !pattern.starts_with("/v1/"));
     assert!(found.contains("/"), "{found:?}");
