@@ -345,7 +345,7 @@ impl From<diesel::result::Error> for Error {
     }
 }
 
-// --- Why tables cannot be used, and arguments not changed ---
+// --- The errors of tables, and of a change of arguments ---
 
 /// Why the tables of a database cannot be used by this version of Windlass.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

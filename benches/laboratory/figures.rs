@@ -180,7 +180,7 @@ impl Series {
     }
 }
 
-/// The shortest time that is told from none, in ms.
+/// A shorter time counts as none, in ms.
 const RESOLUTION: f64 = 0.001;
 
 #[cfg(test)]

@@ -197,7 +197,7 @@ fn timeline(
     moments
 }
 
-// --- What a job has logged about itself ---
+// --- The log lines of a job ---
 
 /// Returns what the runs of a job logged with [`Context::log`](crate::Context::log), the oldest run
 /// first; at most the last 10 runs that logged anything.

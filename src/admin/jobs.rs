@@ -387,7 +387,7 @@ pub(crate) fn cancel_all(
     Ok(all)
 }
 
-// --- What a change did to jobs ---
+// --- The result of a change of jobs ---
 
 /// The result of a change.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]

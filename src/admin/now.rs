@@ -175,7 +175,7 @@ impl Member {
     }
 }
 
-// --- Whether the jobs of a queue start in time, and if not, why ---
+// --- The verdict on a queue: whether its jobs start in time, and the reason if not ---
 
 /// Whether the jobs of a queue start in time. Worse ones come first in lists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

@@ -345,7 +345,7 @@ pub fn processes<C: AsConn + ?Sized>(conn: &mut C) -> Result<Vec<ProcessStatus>>
     status::processes(&mut own(conn)).doing("list the processes")
 }
 
-// --- What a database does only where a Rails app shares it ---
+// --- Options for a database that a Rails app shares ---
 
 /// Turns an option on or off, and returns what was done. Setting it to what it is does nothing.
 ///

@@ -160,7 +160,7 @@ impl Secrets {
     }
 }
 
-// --- What outsiders see of a job, by its public token ---
+// --- The view of a job by its public token ---
 
 /// What outsiders may see of a job: no error, no arguments, no tags, and no names of its class, its
 /// queue or a host.

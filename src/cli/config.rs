@@ -49,7 +49,7 @@ pub(crate) fn is_usage(error: &Error) -> bool {
     matches!(error, Error::Settings(_) | Error::Configuration(_))
 }
 
-// --- How a command fails ---
+// --- The errors of a command ---
 
 /// Why a command failed.
 pub(crate) enum CommandError {

@@ -167,7 +167,7 @@ impl Database {
     }
 }
 
-// --- What the drain of a test does beside the transitions of a worker ---
+// --- The drain of a test beside the transitions of a worker ---
 
 /// Makes the jobs ready that wait for a slot of their concurrency key, as if they had no limit. Jobs
 /// that wait for another one with their unique id, or for a batch, stay.

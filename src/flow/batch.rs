@@ -351,7 +351,7 @@ impl<S: ?Sized> Context<'_, S> {
     }
 }
 
-// --- How far a batch is ---
+// --- The progress of a batch ---
 
 /// How far a [`Batch`](crate::Batch) is.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -411,7 +411,7 @@ impl BatchId {
     }
 }
 
-// --- What can be added to a batch ---
+// --- Members of a batch ---
 
 /// A job that can be added to a [`Batch`](crate::Batch): a job type's value, a [`NewJob`], or the result of
 /// [`NewJob::new`].

@@ -40,7 +40,7 @@ pub use crate::history::read::{HistoryFilter, TimeRange, Totals, totals};
 pub use rates::{QueueRate, rates};
 pub use read::{Bucket, SeriesTally, by_class, by_queue, series};
 
-// --- How far the history is behind, and bringing it up to date ---
+// --- The lag of the history, and bringing it up to date ---
 
 /// How far the history is behind, by the database's clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]

@@ -61,7 +61,7 @@ pub fn rates<C: AsConn + ?Sized>(conn: &mut C, over: Duration) -> Result<Vec<Que
     Ok(rates.collect())
 }
 
-// --- What is usual at some time ---
+// --- The usual figures of a time of day ---
 
 const HOUR: i64 = 3_600;
 const WEEK: i64 = 7 * 24 * HOUR;

@@ -216,7 +216,7 @@ pub fn by_class<C: AsConn + ?Sized>(
     Ok(sums.collect())
 }
 
-// --- Which part of the history is read ---
+// --- The range and filter of a read of the history ---
 
 /// Selects a part of the history: everything, a queue, a class, or a class in a queue.
 ///

@@ -349,7 +349,7 @@ impl<S: ?Sized> Context<'_, S> {
     }
 }
 
-// --- What the span of a run needs to know of its job ---
+// --- The attributes of the span of a run ---
 
 /// What the span of a run needs, beside what the run itself does.
 #[derive(Debug, Clone, Copy, Default)]
@@ -378,7 +378,7 @@ impl RunTrace {
     }
 }
 
-// --- What a job logs about itself ---
+// --- Log lines of a job ---
 
 impl<S: ?Sized> Context<'_, S> {
     /// Adds a line to the job's own log, at the level `info`; see [`log_at`](Self::log_at).

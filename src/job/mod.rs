@@ -27,7 +27,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::fmt;
 
-// --- What an enqueue returns ---
+// --- The result of an enqueue ---
 
 /// The result of an enqueue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

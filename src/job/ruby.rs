@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use std::fmt;
 use std::str::FromStr;
 
-// --- How jobs of Ruby classes are made ---
+// --- Jobs of Ruby classes ---
 
 impl NewJob {
     /// Creates a job of an Active Job class, such as `Reports::BuildJob`, which a worker of Solid Queue performs.

@@ -265,7 +265,7 @@ impl Live {
     }
 }
 
-// --- What interrupts a run, and what it reports ---
+// --- Signals to a run, and its report ---
 
 /// The signals of a process to the jobs it runs.
 #[derive(Debug, Clone)]
@@ -291,7 +291,7 @@ impl Signals {
     }
 }
 
-// --- How long a process relies on its claims ---
+// --- The lease of a process on its claims ---
 
 /// How long a process may rely on its claims: for a limited time after its last heartbeat.
 ///
@@ -349,7 +349,7 @@ impl Lease {
     }
 }
 
-// --- How long a run of a job may take, and what happens to one that takes longer ---
+// --- The timeout of a run ---
 
 /// What happens to a job that exceeded its [`timeout`](crate::Policy::timeout).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -105,7 +105,7 @@ impl Actor {
     }
 }
 
-// --- What the audit says about a change of a recurring task ---
+// --- The audit of a change of a recurring task ---
 
 /// Changes a task, and writes the row of the audit in the same transaction if the task is another one
 /// afterwards.

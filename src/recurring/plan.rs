@@ -133,7 +133,7 @@ fn walk(
     })
 }
 
-// --- When a recurring task is due ---
+// --- The due times of a recurring task ---
 
 impl RecurringTask {
     /// Returns its times, in the scheduler's time zone if it has none of its own.

@@ -311,7 +311,7 @@ impl Borrows {
     }
 }
 
-// --- Where a drain sends its statements, and what its jobs borrow ---
+// --- The target of a drain ---
 
 /// A test's connection, of which each statement borrows what it needs.
 pub(crate) trait DrainTarget {

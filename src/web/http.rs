@@ -376,7 +376,7 @@ pub(crate) fn local(path: &str) -> &str {
     if is_local { path } else { "/" }
 }
 
-// --- Why a page cannot be shown, or a change not be made ---
+// --- The errors of a page ---
 
 /// Becomes a page with a status and an explanation. Its texts reach the viewer.
 #[derive(Debug)]
@@ -391,7 +391,7 @@ pub(crate) enum PageError {
     KeyReused(String),
     /// 403: the viewer's role does not allow it.
     Forbidden,
-    /// 403: for another reason, which is told.
+    /// 403: for another reason, which the text names.
     Refused(String),
     /// 401: the viewer must sign in.
     SignIn,

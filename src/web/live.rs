@@ -268,7 +268,7 @@ pub(crate) fn changed<'n>(old: &[Fragment], new: &'n [Fragment]) -> Vec<&'n Frag
     new.iter().filter(is_new).collect()
 }
 
-// --- What viewers have open: the same for all who see the same ---
+// --- The topics that viewers have open ---
 
 /// A page as viewers of one role see it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -280,7 +280,7 @@ pub(crate) struct Topic {
     pub(crate) role: Role,
 }
 
-// --- What pages showed last, for the time in which the database is away ---
+// --- The last pages seen, for the time in which the database is away ---
 
 /// The most pages that are kept.
 const PAGES: usize = 64;

@@ -1,5 +1,5 @@
-//! Whoever made the tables first, a database ends up with the same ones: the snapshots have all that it says about them,
-//! and what the tables of Rails keep of their own. The order of columns is left out: one that is added comes last.
+//! Rails and Windlass may make the tables in any order: the result is the same. The snapshots hold all items of the
+//! catalog, and what the tables of Rails keep of their own. The order of columns is left out: one that is added comes last.
 
 use crate::on_each_empty_database;
 use crate::schema_life::differences;

@@ -127,7 +127,7 @@ fn while_waiting_ends_with_the_claim(db: &TestDb) {
     until("all have finished", || finished(db) == 3);
 }
 
-/// As many runs that were released are kept as others, whoever replaces the job.
+/// A replacement in Rust and one in SQL keep the 20 newest attempts, and the 20 newest released runs.
 fn a_replacement_keeps_the_newest_attempts(db: &TestDb) {
     let mut conn = db.connect();
     let put = || note("1", "a").policy(when(OnConflict::Replace));

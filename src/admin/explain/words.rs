@@ -301,7 +301,7 @@ impl Obstacle {
     }
 }
 
-// --- What `explain` says of a job that waits for jobs, for a batch, or for an event ---
+// --- The words of `explain` for a job that waits for jobs, a batch or an event ---
 
 /// Says what the job waits for.
 pub(super) fn awaited(reason: &Reason) -> Words {

@@ -355,7 +355,7 @@ impl Report for ChangedLimit {
     }
 }
 
-// --- What `pause` and `resume` print, of queues and of classes ---
+// --- The output of `pause` and `resume`, of queues and of classes ---
 
 /// The result of pausing or resuming.
 #[derive(Debug, Serialize)]

@@ -200,7 +200,7 @@ fn read_curves(conn: &mut Conn<'_>, rates: &[QueueRate]) -> Result<HourCurves> {
     })
 }
 
-// --- What one look at the database found ---
+// --- The result of one look at the database ---
 
 /// A part of a look.
 #[derive(Debug, Clone)]

@@ -190,7 +190,7 @@ impl TopState {
     }
 }
 
-// --- What each key does ---
+// --- The keys ---
 
 /// The keys, and what they do, for the help.
 pub(crate) const KEYS: [(&str, &str); 10] = [

@@ -211,7 +211,7 @@ pub(crate) fn readable<'de, D: Deserializer<'de>, T: DeserializeOwned>(
     Value::deserialize(part).map(|part| serde_json::from_value(part).ok())
 }
 
-// --- What a new job waits for ---
+// --- The parents of a new job ---
 
 /// A job or a batch that a job waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

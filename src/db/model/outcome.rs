@@ -339,7 +339,7 @@ pub(crate) fn cancelled() -> JobFailure {
     JobFailure::new("cancelled", "the job was cancelled while it ran")
 }
 
-// --- What a job waits for between two of its runs ---
+// --- The wait of a job between two of its runs ---
 
 /// A wait at a step of a job, which gives its thread and claim back.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

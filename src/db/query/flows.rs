@@ -54,7 +54,7 @@ pub(crate) fn results(conn: &mut Conn<'_>, ids: &[i64]) -> QueryResult<Vec<FlowR
     Statement::new(text).unkept().bind(id_list(ids)).load(conn)
 }
 
-// --- What waits for what ---
+// --- The edges of a flow ---
 
 /// A job that waits for another, or for a batch.
 #[derive(Debug, QueryableByName)]

@@ -26,7 +26,7 @@ pub(crate) fn read(conn: &mut Conn<'_>, most: i64) -> QueryResult<FrameRow> {
     .get_result(conn)
 }
 
-// --- What alerts watch and no page shows: each read has a limit of its own ---
+// --- Reads for alerts, each with a limit of its own ---
 
 #[derive(QueryableByName)]
 struct AlarmSeconds {

@@ -58,7 +58,7 @@ pub(crate) fn presences(
         .load(conn)
 }
 
-// --- How many connections a server allows ---
+// --- The connection limit of a server ---
 
 /// The connection limit of a server.
 #[derive(Debug, Clone, Copy, QueryableByName)]

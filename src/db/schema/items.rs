@@ -192,7 +192,7 @@ fn columns(parts_of_table: &str) -> impl Iterator<Item = (&str, &str)> {
     columns.filter(|(name, _)| !CONSTRAINTS.contains(name))
 }
 
-// --- What a database has, as far as the items of the reference are concerned ---
+// --- The catalog: the items that a database has ---
 
 /// A column of a table of Solid Queue or Windlass.
 #[derive(Debug, Clone, PartialEq, Eq, QueryableByName)]

@@ -125,7 +125,7 @@ pub(crate) fn settle_ended(
     Ok(done)
 }
 
-// --- Ends retries that would come too late, and limits how often a job runs again because the ---
+// --- The limits of retries: their time, and the runs without an answer of the database ---
 
 /// Returns the claims whose next attempt would be due after the last time for one, by the database's
 /// clock. Only retries with a limit cost a statement.

@@ -123,7 +123,7 @@ fn contribute(conn: &mut Conn<'_>, plan: &mut FoldPlan) -> QueryResult<Vec<Unfol
     }
 }
 
-// --- What one fold adds to each series, and how it is written ---
+// --- The plan of a fold: the additions to each series ---
 
 /// How many rows are read and written by one statement.
 const ROWS: usize = 500;

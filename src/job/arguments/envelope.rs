@@ -176,7 +176,7 @@ impl<'de> Deserializer<'de> for HashArgument {
     }
 }
 
-// --- The shapes of arguments that were read back already, so that most jobs need not be ---
+// --- The shapes of arguments that were read back already ---
 
 /// The number of shapes that a thread knows. Types whose keys are data would fill its memory.
 const MOST: usize = 1024;

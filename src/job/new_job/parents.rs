@@ -121,7 +121,7 @@ pub(crate) fn wrong_name<'n>(names: impl Iterator<Item = &'n str>) -> Option<Str
     None
 }
 
-// --- What `NewJob::after` takes ---
+// --- The arguments of `NewJob::after` ---
 
 /// What [`NewJob::after`] takes: a delay, or jobs and batches.
 pub trait After {
@@ -352,7 +352,7 @@ impl<'a, S: ?Sized> Context<'a, S> {
     }
 }
 
-// --- What callers and types set about the trace of a job ---
+// --- The given trace of a job ---
 
 impl NewJob {
     /// Sets the trace context of the enqueue, as a header `traceparent` of W3C Trace Context.

@@ -319,7 +319,7 @@ impl Policy {
     }
 }
 
-// --- How many times a job may start ---
+// --- Delivery: at least once, or at most once ---
 
 /// How many times a job may start.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -416,7 +416,7 @@ pub struct JobFailed {
     pub message: String,
 }
 
-// --- How the span of a run belongs to the trace of the enqueue ---
+// --- The trace of a run: a link to the enqueue, or its child ---
 
 /// How the span of a run belongs to the trace in which the job was enqueued.
 ///

@@ -288,7 +288,7 @@ impl Drop for Handle {
     }
 }
 
-// --- How a process ended ---
+// --- The end of a process ---
 
 /// How the threads of a process ended.
 #[derive(Debug, Default)]
@@ -352,7 +352,7 @@ impl Stopped {
     }
 }
 
-// --- What can be changed of a process while it runs ---
+// --- Changes of a process while it runs ---
 
 /// A running process whose settings can be changed.
 pub(crate) trait Adjust: std::fmt::Debug + Send + Sync {

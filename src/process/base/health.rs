@@ -8,7 +8,7 @@ use std::fmt::Debug;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-// --- What a program runs beside a process, to answer for it: a server of probes ---
+// --- A server of probes beside a process ---
 
 /// It is prepared before the process starts, so that an address that is in use fails before any job is
 /// claimed.
@@ -28,7 +28,7 @@ pub(crate) trait PreparedBeside {
 /// It ends when it is dropped.
 pub(crate) trait RunningBeside: Debug + Send + Sync {}
 
-// --- What a process notes about its health, and what its [`Health`] makes of it ---
+// --- The notes of a process about its health ---
 
 /// What the threads of a process note about it.
 #[derive(Debug, Clone, Default)]
@@ -247,7 +247,7 @@ impl Health {
     }
 }
 
-// --- Whether the loops of a process move ---
+// --- The turns of the loops of a process ---
 
 /// A loop that works for longer without a turn hangs. Every statement ends earlier, whatever the
 /// database does.

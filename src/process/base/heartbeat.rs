@@ -430,7 +430,7 @@ impl HeartbeatGuard {
     }
 }
 
-// --- What a process remembers about its row ---
+// --- The memory of a process about its row ---
 
 /// What the threads of a process share about its row.
 #[derive(Debug, Default)]

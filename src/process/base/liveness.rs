@@ -103,7 +103,7 @@ fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
-// --- Where a loop starts to look for wanted keys ---
+// --- The start of a look for wanted keys ---
 
 /// How far the wanted keys were searched. While a search from the beginning is cheap, each one
 /// starts there.

@@ -244,7 +244,7 @@ pub(crate) fn join_until(
     true
 }
 
-// --- What the supervisor that started this program passed to it ---
+// --- The environment that a supervisor gives to its programs ---
 
 /// The token of a child, held as long as the child lives. A program that a job of the child starts
 /// inherits the variable, and finds that the token is taken.

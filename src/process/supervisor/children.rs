@@ -368,7 +368,7 @@ fn describe(status: ExitStatus) -> String {
     }
 }
 
-// --- Reaps processes that others have left behind, as the first process of a container, or any ---
+// --- Reaps processes that others have left behind ---
 
 /// Returns whether the system makes this process the parent of orphans.
 pub(crate) fn are_adopted() -> bool {

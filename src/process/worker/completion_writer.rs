@@ -287,7 +287,7 @@ impl CompletionWriter {
     }
 }
 
-// --- What one transaction does with a group of outcomes, also when an earlier attempt got no ---
+// --- The work of one transaction on a group of outcomes ---
 
 /// What became of an outcome that is not a success.
 pub(crate) enum WrittenCompletion {

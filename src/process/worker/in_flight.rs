@@ -240,7 +240,7 @@ impl InFlight {
     }
 }
 
-// --- How many jobs are with the threads of a worker ---
+// --- The number of jobs with the threads of a worker ---
 
 /// Counts the jobs that are with a thread, or on their way to one.
 #[derive(Debug)]
@@ -367,7 +367,7 @@ impl Drop for KeptThread {
     }
 }
 
-// --- What a worker writes with its heartbeat: the progress of its jobs, and what they log ---
+// --- Writes beside a heartbeat: the progress of jobs, and their logs ---
 
 /// How many runs one statement stores the lines of, at up to 64 KiB each.
 const AT_ONCE: usize = 20;

@@ -321,7 +321,7 @@ impl<T> RankedReceiver<T> {
     }
 }
 
-// --- Measures how long this worker's jobs take, and so how many it may claim ahead of its ---
+// --- Measures this worker's jobs, and so how many it may claim ahead ---
 
 /// The estimated time of a job. It grows quickly and shrinks slowly, because a job that is claimed
 /// too early is not available to other workers.

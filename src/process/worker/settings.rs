@@ -102,7 +102,7 @@ pub(crate) fn check_queues(queues: &[QueueSelector]) -> Result<()> {
 /// The most classes that a worker names in its row, where `windlass explain` reads them.
 const MOST_CLASSES: usize = 500;
 
-// --- When a worker process is replaced by a new one ---
+// --- The limits after which a worker process is replaced ---
 
 /// When a worker process is replaced by a new one, to free what jobs leave behind, mostly memory.
 ///

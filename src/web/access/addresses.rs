@@ -122,7 +122,7 @@ pub(crate) fn is_loopback(host: &str) -> bool {
     name == "localhost" || address.is_ok_and(|address| address.to_canonical().is_loopback())
 }
 
-// --- How often a wrong token may be tried ---
+// --- The limit of wrong tokens ---
 
 /// The time that the limits are for.
 const WINDOW: Duration = Duration::from_secs(60);

@@ -108,7 +108,7 @@ impl Access {
     }
 }
 
-// --- Whether a change was requested by a page of this server ---
+// --- The check that a change came from a page of this server ---
 
 /// What a request says about where it is from. `None` for a header that is absent.
 #[derive(Debug, Clone, Copy, Default)]

@@ -111,7 +111,7 @@ impl Viewer {
     }
 }
 
-// --- What a token may enqueue: some classes, and some queues ---
+// --- The limits of a token: some classes, and some queues ---
 
 /// The classes and queues of a token. A name that ends in `*` stands for all that begin so.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -257,7 +257,7 @@ fn at(place: usize, error: PageError) -> PageError {
     }
 }
 
-// --- Whether two JSON texts are the same but for the spaces between their parts ---
+// --- The comparison of two JSON texts but for spaces ---
 
 /// Returns whether a repeated request may have written one as the other.
 pub(crate) fn are_same(one: &str, other: &str) -> bool {

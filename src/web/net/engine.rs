@@ -219,7 +219,7 @@ async fn connection(
     }
 }
 
-// --- What is answered on the thread of the network itself ---
+// --- Answers on the thread of the network itself ---
 
 /// Nothing but this site, no inline script or style.
 pub(crate) const POLICY: &str = "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'";

@@ -325,7 +325,7 @@ impl Concern {
     }
 }
 
-// --- What the history says of the last hour, and what is usual ---
+// --- The last hour of the history beside the usual one ---
 
 /// The history of the last hour, and what is usual.
 #[derive(Debug, Clone)]

@@ -126,7 +126,7 @@ pub(crate) fn exposed(count: CappedCount) -> u64 {
     count.count + u64::from(count.is_more)
 }
 
-// --- What several pages show of a database, kept for a moment: looking is not free ---
+// --- Reads of several pages, kept for a moment ---
 
 /// How long the number of concerns is used.
 const CONCERNS: Duration = Duration::from_secs(10);
@@ -193,7 +193,7 @@ impl Watch {
     }
 }
 
-// --- How many executions each queue has that are not ready ---
+// --- The executions of each queue that are not ready ---
 
 /// The executions that are not ready, by queue.
 #[derive(Debug, Clone, Default)]

@@ -115,7 +115,7 @@ pub(crate) fn find(routes: &[Route], verb: Verb, path: &str) -> Result<RouteMatc
     }
 }
 
-// --- What a page gets: the request, the viewer, and ways to read, change and answer ---
+// --- The context of a page: the request, the viewer, and ways to read, change and answer ---
 
 /// The time limit of a panel, and of any other read.
 pub(crate) const READ: Duration = Duration::from_secs(1);

@@ -194,7 +194,7 @@ fn databases(site: &Site, request: &Request) -> Vec<DatabaseLink> {
     links.collect()
 }
 
-// --- What a change reports: shown once, on the next page ---
+// --- The flash of a change, shown once on the next page ---
 
 /// The name of the cookie.
 pub(crate) const COOKIE: &str = "windlass_flash";

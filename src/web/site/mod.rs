@@ -197,7 +197,7 @@ impl Section {
     }
 }
 
-// --- Whether a database is away: then one attempt a second is made, and everything else fails ---
+// --- The outage of a database: one attempt a second, and everything else fails ---
 
 /// How long nothing is tried after a failed attempt.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -302,7 +302,7 @@ impl SetOnce {
     }
 }
 
-// --- What every page shows around its content: the database's time, and the numbers in the ---
+// --- The frame of every page: the database's time, and the numbers in the menu ---
 
 /// The time at the database, and what the navigation counts.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -331,7 +331,7 @@ impl RemoveTask {
     }
 }
 
-// --- What a change of a recurring task prints ---
+// --- The output of a change of a recurring task ---
 
 /// A task that was added, changed or removed.
 #[derive(Debug, Serialize)]

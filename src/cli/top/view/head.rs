@@ -183,7 +183,7 @@ fn draw_curve(frame: &mut Frame<'_>, values: &[Option<u64>], style: Style, area:
     frame.render_widget(curve, area);
 }
 
-// --- What covers the panes: the help, and the findings of `doctor` ---
+// --- The overlay of the panes: the help, and the findings of `doctor` ---
 
 pub(super) fn draw_help(frame: &mut Frame<'_>, state: &mut TopState, theme: TopTheme, area: Rect) {
     let mut lines: Vec<Line<'static>> = KEYS

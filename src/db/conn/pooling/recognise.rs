@@ -257,7 +257,7 @@ fn decoded(text: &str) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-// --- What to do about the error by which transaction mode shows where the setting is missing ---
+// --- The advice for an error by which transaction mode shows ---
 
 /// How the names of Diesel's prepared statements begin in an error of the server.
 const OF_DIESEL: &str = "prepared statement \"__diesel_stmt_";

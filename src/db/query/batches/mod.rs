@@ -228,7 +228,7 @@ pub(crate) fn one(conn: &mut Conn<'_>, batch: i64, most: i64) -> QueryResult<Opt
         .optional()
 }
 
-// --- What belongs to one batch: the jobs that follow, and the batches around and in it ---
+// --- The details of one batch: the jobs that follow, and the batches around and in it ---
 
 /// A job that follows a batch.
 #[derive(Debug, QueryableByName)]

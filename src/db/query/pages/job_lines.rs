@@ -145,7 +145,7 @@ pub(crate) fn arguments(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<Vec<Li
     Statement::new(text).unkept().bind(id_list(jobs)).load(conn)
 }
 
-// --- What a page shows of one job beside its explanation ---
+// --- The facts of one job for its page ---
 
 /// The columns of a job, and what other tables know of it.
 #[derive(Debug, Clone, QueryableByName)]
@@ -242,7 +242,7 @@ pub(crate) fn facts(conn: &mut Conn<'_>, job: i64) -> QueryResult<Option<JobFact
         .optional()
 }
 
-// --- What jobs were enqueued as, and which of them have not ended ---
+// --- The jobs of an enqueue, and those that have not ended ---
 
 /// What a job was enqueued as.
 #[derive(Debug, Clone, QueryableByName)]

@@ -212,7 +212,7 @@ fn tagged(dialect: Dialect) -> &'static str {
     }
 }
 
-// --- How many jobs each state has, counted up to a limit ---
+// --- The number of jobs of each state, up to a limit ---
 
 /// The highest number that is counted.
 pub(crate) const COUNTED: i64 = 10_000;

@@ -16,7 +16,7 @@ pub(crate) mod tokens;
 
 // Only the command `windlass web tokens` makes, lists and revokes tokens.
 
-// --- What the supervisor clears of the web's tables, and what `doctor` checks in them ---
+// --- The upkeep of the web's tables ---
 
 /// How long a session that has ended is kept.
 const SESSIONS_FOR: Duration = Duration::from_secs(24 * 3600);

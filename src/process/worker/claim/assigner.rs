@@ -124,7 +124,7 @@ fn rank(queues: &[QueueSelector], job: &Claimed) -> Rank {
     }
 }
 
-// --- How claimed jobs reach the threads: at once, or when one is free ---
+// --- The handoff of claimed jobs to the threads ---
 
 /// Passes claimed jobs to the threads of a worker.
 pub(crate) struct Handoff {

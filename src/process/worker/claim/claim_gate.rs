@@ -138,7 +138,7 @@ impl IdleEnd {
     }
 }
 
-// --- When a worker is recycled ---
+// --- Recycling a worker ---
 
 /// Checks the age, the jobs and the memory of a worker.
 #[derive(Debug)]

@@ -107,7 +107,7 @@ impl ClassFilter {
     }
 }
 
-// --- How claims get past many jobs of paused classes: each worker passes them once, and ---
+// --- The front of the paused jobs: each worker passes them once ---
 
 /// How far a worker came in each queue, while classes are paused.
 #[derive(Debug, Default)]

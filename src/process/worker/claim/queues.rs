@@ -188,7 +188,7 @@ fn resolve(conn: &mut Conn<'_>, selectors: &[QueueSelector]) -> QueryResult<Vec<
     Ok(known)
 }
 
-// --- Shares jobs between the workers of a queue that runs dry: an idle worker asks the busy ---
+// --- Shares jobs between the workers of a queue that runs dry ---
 
 /// When a worker last asked, or checked whether it was asked.
 #[derive(Debug, Default)]

@@ -182,7 +182,7 @@ fn write_flag(
     written.is_ok()
 }
 
-// --- Whether a worker wants to be notified ---
+// --- The flag by which a worker asks to be notified ---
 
 /// What this process' row contains about that. NOTIFY makes commits wait for each other, so a
 /// worker that is busy anyway does not listen.

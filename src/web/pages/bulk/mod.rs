@@ -16,7 +16,7 @@ use chrono::{NaiveDateTime, Timelike as _};
 use diesel::QueryResult;
 use std::time::Duration;
 
-// --- Which jobs are changed: those that were ticked, or all that match the filters ---
+// --- The selection of jobs: those that were ticked, or all that match the filters ---
 
 /// The most jobs that are ticked at once.
 const MOST: usize = 500;
@@ -214,7 +214,7 @@ fn ticked(pairs: &Pairs) -> Result<Vec<i64>, PageError> {
     }
 }
 
-// --- What can be done to many jobs at once ---
+// --- The actions on many jobs ---
 
 /// An action of the list of jobs, or of the failed groups.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

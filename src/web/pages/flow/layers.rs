@@ -257,7 +257,7 @@ fn curve(stroke: FlowStroke, from: (f64, f64), to: (f64, f64), ends: bool) -> Fl
     }
 }
 
-// --- Which jobs and batches are alike, so that one box stands for all of them ---
+// --- Jobs and batches that are alike, so that one box stands for all of them ---
 
 /// An edge from a group of jobs or batches to another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

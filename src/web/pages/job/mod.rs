@@ -300,7 +300,7 @@ fn bar(parts: &[BarPart]) -> Markup {
     ))
 }
 
-// --- What can be done to a job, and why not ---
+// --- The actions of a job, and the reason against each ---
 
 /// The actions on a job. `Ok` if it is possible; otherwise why not.
 #[derive(Debug, Clone)]
