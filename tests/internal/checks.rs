@@ -40,36 +40,78 @@ pub fn audit(conn: &mut Conn<'_>) {
     execute(conn, text);
     #[cfg(feature = "postgres")]
     if matches!(conn, Conn::Postgres(_)) {
-        let function = format!(
-            "CREATE FUNCTION audit_clear() RETURNS void LANGUAGE plpgsql AS $$BEGIN {CLEAR} END$$"
-        );
-        execute(conn, &function);
         prepare_to_keep(conn);
     }
 }
 
-/// Where [`keep`] puts the rows of each table, and how [`restore`] takes them from there, without a trigger.
+/// Where [`keep`] and [`clear`] have the rows of each table, and how they take them from there, without a trigger. Ids go
+/// on from where they were then, so that the same steps make the same rows.
 #[cfg(feature = "postgres")]
 fn prepare_to_keep(conn: &mut Conn<'_>) {
     let tables = "SELECT CAST(tablename AS text) AS t FROM pg_tables WHERE schemaname = current_schema() \
          AND (tablename LIKE 'solid\\_queue\\_%' OR tablename LIKE 'windlass\\_%' OR tablename = 'audit')";
-    let (mut keep, mut clear, mut fill) = (String::new(), String::new(), String::new());
-    for table in texts(conn, tables) {
-        execute(
-            conn,
-            &format!("CREATE UNLOGGED TABLE kept_{table} (LIKE {table})"),
-        );
-        keep +=
-            &format!("DELETE FROM kept_{table}; INSERT INTO kept_{table} SELECT * FROM {table}; ");
-        clear += &format!("DELETE FROM {table}; ");
-        fill += &format!("INSERT INTO {table} SELECT * FROM kept_{table}; ");
-    }
-    let functions = format!(
-        "CREATE FUNCTION audit_keep() RETURNS void LANGUAGE plpgsql AS $$BEGIN {keep} END$$; \
-         CREATE FUNCTION audit_restore() RETURNS void LANGUAGE plpgsql SET session_replication_role = replica \
-           AS $$BEGIN {clear} {fill} END$$;"
+    let tables = texts(conn, tables);
+    prepare_to_look(conn, &tables);
+    execute(
+        conn,
+        "CREATE VIEW audit_sequences AS SELECT oid, pg_sequence_last_value(oid) AS last FROM pg_class \
+           WHERE relkind = 'S' AND relnamespace = CAST(current_schema() AS regnamespace)",
     );
-    execute(conn, &functions);
+    for place in ["kept", "empty"] {
+        let (mut keep, mut clear, mut fill) = (String::new(), String::new(), String::new());
+        for table in tables.iter().map(String::as_str).chain(["audit_sequences"]) {
+            let kept = format!("{place}_{table}");
+            execute(
+                conn,
+                &format!("CREATE UNLOGGED TABLE {kept} AS SELECT * FROM {table}"),
+            );
+            keep += &format!("DELETE FROM {kept}; INSERT INTO {kept} SELECT * FROM {table}; ");
+            if table != "audit_sequences" {
+                clear += &format!("DELETE FROM {table}; ");
+                fill += &format!("INSERT INTO {table} SELECT * FROM {kept}; ");
+            }
+        }
+        let functions = format!(
+            "CREATE FUNCTION audit_keep_{place}() RETURNS void LANGUAGE plpgsql AS $$BEGIN {keep} END$$; \
+             CREATE FUNCTION audit_restore_{place}() RETURNS void LANGUAGE plpgsql \
+               SET session_replication_role = replica AS $$BEGIN {clear} {fill} \
+               PERFORM setval(oid, coalesce(last, 1), last IS NOT NULL) FROM {place}_audit_sequences; END$$;"
+        );
+        execute(conn, &functions);
+    }
+}
+
+/// What [`look`] asks: of a time, only on which side of now it is.
+#[cfg(feature = "postgres")]
+fn prepare_to_look(conn: &mut Conn<'_>, tables: &[String]) {
+    let rows: Vec<String> = tables.iter().map(|table| {
+        let columns = format!(
+            "SELECT CASE WHEN data_type LIKE 'timestamp%' \
+               THEN 'CAST(' || column_name || ' > statement_timestamp() AT TIME ZONE ''UTC'' AS text)' \
+               ELSE CAST(column_name AS text) END AS t \
+             FROM information_schema.columns WHERE table_schema = current_schema() AND table_name = '{table}' \
+             ORDER BY ordinal_position"
+        );
+        let columns = texts(conn, &columns).join(", ");
+        format!("SELECT '{table}' || CAST(ROW({columns}) AS text) AS t FROM {table}")
+    }).collect();
+    let function = format!(
+        "CREATE FUNCTION audit_look() RETURNS text LANGUAGE plpgsql AS $$BEGIN \
+           RETURN (SELECT string_agg(t, chr(10) ORDER BY t) FROM ({}) AS rows); END$$",
+        rows.join(" UNION ALL ")
+    );
+    execute(conn, &function);
+}
+
+/// All rows that are committed, but for their times, which differ from run to run.
+pub fn look(conn: &mut Conn<'_>) -> String {
+    kept_texts(conn, "SELECT coalesce(audit_look(), '') AS t").concat()
+}
+
+/// The last id of each table, of what is not committed too.
+pub fn last_ids(conn: &mut Conn<'_>) -> String {
+    let text = "SELECT coalesce(string_agg(coalesce(CAST(last AS text), ''), ' ' ORDER BY oid), '') AS t FROM audit_sequences";
+    kept_texts(conn, text).concat()
 }
 
 /// Keeps all rows for [`restore`]. `false` on SQLite, which has no way to insert without triggers.
@@ -79,7 +121,7 @@ pub fn keep(conn: &mut Conn<'_>) -> bool {
         Conn::Sqlite(_) => false,
         #[cfg(feature = "postgres")]
         Conn::Postgres(_) => {
-            execute(conn, "SELECT audit_keep()");
+            execute(conn, "SELECT audit_keep_kept()");
             true
         }
     }
@@ -87,20 +129,21 @@ pub fn keep(conn: &mut Conn<'_>) -> bool {
 
 /// Puts the rows that were kept in the place of all others.
 pub fn restore(conn: &mut Conn<'_>) {
-    execute(conn, "SELECT audit_restore()");
+    execute(conn, "SELECT audit_restore_kept()");
 }
 
-/// Takes everything away; ids go on from where they were.
+/// Takes everything away. On SQLite, ids go on from where they were.
 pub fn clear(conn: &mut Conn<'_>) {
     match conn {
         #[cfg(feature = "sqlite")]
         Conn::Sqlite(_) => execute(conn, &format!("BEGIN; {CLEAR} COMMIT")),
-        // Its statements are planned once.
+        // Its statements are planned once for a connection.
         #[cfg(feature = "postgres")]
-        Conn::Postgres(_) => execute(conn, "SELECT audit_clear()"),
+        Conn::Postgres(_) => execute(conn, "SELECT audit_restore_empty()"),
     }
 }
 
+#[cfg(feature = "sqlite")]
 const CLEAR: &str = "DELETE FROM windlass_waits; DELETE FROM windlass_steps; DELETE FROM windlass_events; DELETE FROM solid_queue_batch_executions; \
     DELETE FROM solid_queue_batches; DELETE FROM windlass_edges; DELETE FROM windlass_batch_failures; \
     DELETE FROM solid_queue_ready_executions; DELETE FROM solid_queue_scheduled_executions; \

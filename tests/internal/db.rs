@@ -81,20 +81,29 @@ impl TestDb {
 
     /// A connection that does not wait for the disk: no test here pulls a plug.
     pub fn connect(&self) -> DbConnection {
-        let mut connection = self.database.connect().unwrap();
-        let hurry = match connection.as_conn() {
-            #[cfg(feature = "postgres")]
-            Conn::Postgres(_) => "SET synchronous_commit = off; SET jit = off",
-            #[cfg(feature = "sqlite")]
-            Conn::Sqlite(_) => "PRAGMA synchronous = OFF",
-        };
-        execute(&mut connection.as_conn(), hurry);
-        connection
+        hurried(&self.database)
+    }
+
+    /// The same by another address of the database.
+    pub fn connect_at(&self, url: &str) -> DbConnection {
+        hurried(&Database::open(url).unwrap())
     }
 
     pub fn is_postgres(&self) -> bool {
         self.database.listens_by_notification()
     }
+}
+
+fn hurried(database: &Database) -> DbConnection {
+    let mut connection = database.connect().unwrap();
+    let hurry = match connection.as_conn() {
+        #[cfg(feature = "postgres")]
+        Conn::Postgres(_) => "SET synchronous_commit = off; SET jit = off",
+        #[cfg(feature = "sqlite")]
+        Conn::Sqlite(_) => "PRAGMA synchronous = OFF",
+    };
+    execute(&mut connection.as_conn(), hurry);
+    connection
 }
 
 fn migrate(url: &str) {

@@ -3,6 +3,7 @@
 
 use crate::db::conn::connection::{AsConn, Conn};
 use crate::db::internal_tests::db::TestDb;
+use crate::db::internal_tests::interleavings::wire::{self, Answers};
 use crate::db::internal_tests::interleavings::world::World;
 use crate::mutant;
 use crate::with_conn;
@@ -10,6 +11,8 @@ use crossbeam_channel::{Receiver, Sender, unbounded};
 use diesel::connection::{Instrumentation, InstrumentationEvent};
 use diesel::prelude::*;
 use diesel::sql_types::Integer;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
 
 /// What an actor does, and what it says of it in a word or two.
 pub type Work = fn(&mut Conn<'_>, &World) -> QueryResult<String>;
@@ -26,6 +29,8 @@ pub struct Hand {
     pub state: State,
     /// The server's name of its connection.
     pub backend: i32,
+    ran: Arc<Mutex<Ran>>,
+    answers: Answers,
     tasks: Sender<(World, &'static str)>,
     go: Sender<()>,
 }
@@ -48,7 +53,11 @@ pub struct Statement {
 impl Statement {
     /// Whether others can see a change once it is over.
     pub fn commits(&self) -> bool {
-        !self.in_transaction || is_end(&self.text)
+        !self.in_transaction || self.is_end()
+    }
+
+    pub fn is_end(&self) -> bool {
+        is_end(&self.text)
     }
 
     /// Whether it takes SQLite's write lock.
@@ -71,14 +80,21 @@ impl Hand {
         work: Work,
         events: &Sender<(usize, Event)>,
     ) -> Self {
-        let mut connection = db.connect();
+        let (mut connection, answers) = if db.is_postgres() {
+            let (url, answers) = wire::to(&db.url);
+            (db.connect_at(&url), answers)
+        } else {
+            (db.connect(), Answers::default())
+        };
         let backend = backend(&mut connection.as_conn());
         wait_for_ever(&mut connection.as_conn());
         let (tasks, inbox) = unbounded::<(World, &'static str)>();
         let (go, gate) = unbounded();
         let events = events.clone();
+        let ran = Arc::default();
         let hook = Hook {
             number,
+            ran: Arc::clone(&ran),
             events: events.clone(),
             gate,
             in_transaction: false,
@@ -102,9 +118,21 @@ impl Hand {
             name,
             state,
             backend,
+            ran,
+            answers,
             tasks,
             go,
         }
+    }
+
+    /// A hash of what its database has answered since the last call.
+    pub fn heard(&self) -> u64 {
+        self.answers.swap(0, Ordering::SeqCst)
+    }
+
+    /// What it has run so far.
+    pub fn ran(&self) -> Ran {
+        *self.ran.lock().expect("no actor panics in it")
     }
 
     /// Has it begin; it stops before its first statement.
@@ -167,6 +195,7 @@ fn is_end(text: &str) -> bool {
 /// Stops its connection before statements.
 struct Hook {
     number: usize,
+    ran: Arc<Mutex<Ran>>,
     events: Sender<(usize, Event)>,
     gate: Receiver<()>,
     in_transaction: bool,
@@ -211,6 +240,47 @@ fn is_idle(text: &str) -> bool {
     starts.iter().any(|start| text.starts_with(start))
 }
 
+/// How many of its statements may change rows, or look which rows others have locked.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Ran {
+    pub changes: usize,
+    pub looks: usize,
+}
+
+impl Ran {
+    fn counts(&mut self, text: &str) {
+        if only_reads(text) || is_end(text) || is_idle(text) {
+            return;
+        }
+        self.changes += 1;
+        let skips = ["SKIP LOCKED", "NOWAIT", "advisory"];
+        if calls_a_function(text) || skips.iter().any(|word| text.contains(word)) {
+            self.looks += 1;
+        }
+    }
+}
+
+/// Changes nothing, and its answer names the rows that it locks.
+fn only_reads(text: &str) -> bool {
+    let has = |text: &str, words: &[&str]| words.iter().any(|word| text.contains(word));
+    let text = text.split("-- binds").next().unwrap_or_default();
+    let locks = ["FOR UPDATE", "FOR NO KEY", "FOR KEY", "FOR SHARE"];
+    let (answer, _) = text.split_once(" FROM ").unwrap_or((text, ""));
+    let (inside, _) = text.rsplit_once(')').unwrap_or_default();
+    text.starts_with("SELECT ")
+        && !calls_a_function(text)
+        && !has(text, &["advisory", "nextval", "setval"])
+        && (!has(text, &locks) || answer.contains("id") && !has(inside, &locks))
+}
+
+/// Calls a function of the schema.
+fn calls_a_function(text: &str) -> bool {
+    text.split("windlass_").skip(1).any(|rest| {
+        let end = rest.find(|c: char| c != '_' && !c.is_ascii_alphanumeric());
+        end.is_some_and(|end| rest[end..].starts_with('('))
+    })
+}
+
 impl Instrumentation for Hook {
     fn on_connection_event(&mut self, event: InstrumentationEvent<'_>) {
         let InstrumentationEvent::StartQuery { query, .. } = event else {
@@ -231,6 +301,7 @@ impl Instrumentation for Hook {
                 let _ = self.gate.recv();
             }
         }
+        self.ran.lock().expect("nobody panics in it").counts(&text);
         self.note(&text);
     }
 }

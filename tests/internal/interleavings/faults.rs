@@ -12,6 +12,8 @@ use crate::db::model::claim::FinishedRow::Keep;
 use crate::db::transition::faults;
 #[cfg(feature = "postgres")]
 use diesel::QueryResult;
+#[cfg(feature = "postgres")]
+use std::collections::BTreeMap;
 
 /// p1 holds j1, p2 is idle, and j2 is ready.
 fn a_claim_and_a_ready_job(conn: &mut Conn<'_>) -> World {
@@ -118,4 +120,42 @@ fn a_wait_for_nobody() {
     });
     let what = found(slow);
     assert!(what.contains("waits for nobody"), "{what}");
+}
+
+/// Of a few small plays, whose orders can all be played to their ends.
+#[cfg(feature = "postgres")]
+#[test]
+fn no_outcome_is_left_out() {
+    fn all(db: &TestDb) -> Vec<Play<'_>> {
+        let play = || Play::new(db, a_claim_and_a_ready_job);
+        vec![
+            play()
+                .actor("finish", |c, w| finish(c, w, 1, &[1], Keep))
+                .actor("prune", |c, w| prune(c, w, 1, Some(0)))
+                .actor("claim", |c, w| claim(c, w, 2)),
+            play()
+                .actor("cancel", |c, w| cancel(c, w, &[1, 2]))
+                .actor("release", |c, w| release(c, w, 1, &[1], None)),
+            play()
+                .actor("one", |c, w| discard(c, w, &[2]))
+                .actor("other", |c, w| claim_and_finish(c, w, 2)),
+        ]
+    }
+    let db = TestDb::postgres();
+    for (play, same) in all(&db).into_iter().zip(all(&db)) {
+        let (some, every) = (
+            play.explore().unwrap(),
+            same.without_memory().explore().unwrap(),
+        );
+        let count = |outcomes: &BTreeMap<String, usize>| outcomes.values().sum::<usize>();
+        eprintln!(
+            "{} of {} schedules to their ends",
+            count(&some),
+            count(&every)
+        );
+        assert!(
+            some.keys().eq(every.keys()),
+            "{some:?} instead of {every:?}"
+        );
+    }
 }

@@ -15,6 +15,7 @@ mod faults;
 mod flows;
 mod joins;
 mod limits;
+mod memory;
 mod moves;
 mod names;
 #[cfg(feature = "postgres")]
@@ -30,6 +31,7 @@ mod semaphores;
 mod ticks;
 mod undos;
 mod waits;
+mod wire;
 pub mod world;
 
 use crate::db::conn::connection::{AsConn, Conn};
@@ -37,6 +39,7 @@ use crate::db::conn::owned::DbConnection;
 use crate::db::internal_tests::checks;
 use crate::db::internal_tests::db::{TestDb, texts};
 use crate::db::internal_tests::interleavings::crew::{Event, Habits, Hand, State, Work};
+use crate::db::internal_tests::interleavings::memory::{Memory, Moment};
 use crate::db::internal_tests::interleavings::world::World;
 use crossbeam_channel::{Receiver, Sender, unbounded};
 use std::collections::BTreeMap;
@@ -58,6 +61,8 @@ pub struct Play<'d> {
     observer: DbConnection,
     /// What was set up, and when its rows were kept.
     kept: Option<(Instant, World)>,
+    /// Nothing when every order is played to its end.
+    memory: Option<Memory>,
     events: Receiver<(usize, Event)>,
     reports: Sender<(usize, Event)>,
 }
@@ -80,7 +85,8 @@ const LONGEST_WAIT: Duration = Duration::from_millis(16);
 
 /// How a schedule ended, and where it could have gone another way.
 struct Run {
-    outcome: String,
+    /// Nothing when it met another one.
+    outcome: Option<String>,
     /// Which of how many actors went on, at each step.
     choices: Vec<(usize, usize)>,
 }
@@ -106,6 +112,8 @@ impl<'d> Play<'d> {
             tolerated: None,
             observer: db.connect(),
             kept: None,
+            // On SQLite steps are few, and each is a whole transaction.
+            memory: db.is_postgres().then(Memory::default),
             events,
             reports,
         }
@@ -151,6 +159,12 @@ impl<'d> Play<'d> {
         self
     }
 
+    /// Plays every order to its end, also one that comes to a state that was seen before.
+    pub fn without_memory(mut self) -> Self {
+        self.memory = None;
+        self
+    }
+
     /// What only Postgres, where transactions overlap, may end in.
     pub fn also_on_postgres(mut self, outcomes: &'d [&'d str]) -> Self {
         if self.db.is_postgres() {
@@ -177,7 +191,7 @@ impl<'d> Play<'d> {
         assert_eq!(found, expected, "the outcomes of all schedules");
     }
 
-    /// Plays all schedules and counts the outcomes.
+    /// Plays all schedules and counts the outcomes of those that did not come to a state of one before.
     pub fn explore(mut self) -> Result<BTreeMap<String, usize>, String> {
         let mut outcomes = BTreeMap::new();
         let mut path: Vec<(usize, usize)> = Vec::new();
@@ -187,6 +201,7 @@ impl<'d> Play<'d> {
                 // A busy machine is slow a few times, a fault always.
                 if run.as_ref().is_err_and(|broken| broken.is_slow) {
                     self.let_all_go();
+                    self.memory.iter_mut().for_each(Memory::forget);
                     if retry == RETRIES {
                         self.patience = MOST_PATIENCE;
                     }
@@ -195,7 +210,9 @@ impl<'d> Play<'d> {
                 }
             }
             let run = run.map_err(|broken| broken.what)?;
-            *outcomes.entry(run.outcome).or_default() += 1;
+            if let Some(outcome) = run.outcome {
+                *outcomes.entry(outcome).or_default() += 1;
+            }
             path = run.choices;
             // The last step that could have been another's becomes the next one's.
             while path
@@ -231,18 +248,34 @@ impl<'d> Play<'d> {
     /// Plays one schedule: `path`, and then always the first actor.
     fn run(&mut self, path: &[(usize, usize)]) -> Result<Run, Broken> {
         let world = self.set_up();
+        self.memory.iter_mut().for_each(Memory::begin);
         let mut trace = Vec::new();
         let mut choices = Vec::new();
         for hand in 0..self.hands.len() {
             self.hands[hand].begin(&world, self.fault);
             self.settle(&trace)?;
         }
+        let mut moment = self
+            .memory
+            .is_some()
+            .then(|| Moment::first(&mut self.observer.as_conn(), &self.hands));
         loop {
             let free: Vec<usize> = (0..self.hands.len())
                 .filter(|hand| self.hands[*hand].is_at_gate())
                 .collect();
             if free.is_empty() {
                 break;
+            }
+            if let (Some(memory), Some(moment)) = (&mut self.memory, &moment)
+                && choices.len() >= path.len()
+                && free.len() > 1
+                && !memory.is_new(moment, &self.hands)
+            {
+                self.let_all_go();
+                return Ok(Run {
+                    outcome: None,
+                    choices,
+                });
             }
             let wanted = path.get(choices.len()).map_or(0, |(choice, _)| *choice);
             let choice = wanted.min(free.len() - 1);
@@ -251,8 +284,13 @@ impl<'d> Play<'d> {
             let statement = hand.go();
             trace.push(format!("{}: {}", hand.name, shortened(&statement.text)));
             let committed = self.settle(&trace)?;
+            let mut is_new = choices.len() >= path.len();
+            if let (Some(memory), Some(moment)) = (&mut self.memory, &mut moment) {
+                let step = (free[choice], &statement, committed);
+                moment.passes(&mut self.observer.as_conn(), &self.hands, step);
+                is_new = committed && memory.is_unchecked(moment);
+            }
             // The steps up to here are those of the schedule before, which was asked after each of them.
-            let is_new = choices.len() >= path.len();
             if self.hands[free[choice]].is_running() {
                 trace.push(format!("{} waits", self.hands[free[choice]].name));
             }
@@ -281,7 +319,7 @@ impl<'d> Play<'d> {
         }
         let state = world.describe(&mut self.observer.as_conn());
         Ok(Run {
-            outcome: format!("{} -> {state}", said.join(", ")),
+            outcome: Some(format!("{} -> {state}", said.join(", "))),
             choices,
         })
     }
