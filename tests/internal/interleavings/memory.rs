@@ -51,8 +51,13 @@ impl Memory {
     }
 
     /// Whether this was never committed before.
-    pub fn is_unchecked(&mut self, moment: &Moment) -> bool {
+    pub fn is_first(&mut self, moment: &Moment) -> bool {
         self.right.insert(moment.committed)
+    }
+
+    /// The same of what is committed now.
+    pub fn is_unchecked(&mut self, conn: &mut Conn<'_>) -> bool {
+        self.right.insert(committed(conn))
     }
 }
 

@@ -1,13 +1,10 @@
 //! A real browser, and what a page in it complains about.
 
+use crate::browser::protocol::{Browser, Tab};
 use crate::support::wait::{eventually, until};
-use headless_chrome::protocol::cdp::types::{Event, Method};
-use headless_chrome::protocol::cdp::{Emulation, Input, Log, Network, Page as Pages, Runtime};
-use headless_chrome::{Browser, LaunchOptions, Tab};
-use serde::Serialize;
-use serde::de::DeserializeOwned;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
-use std::ffi::OsStr;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
@@ -70,30 +67,26 @@ fn program() -> PathBuf {
 impl Chrome {
     pub fn start() -> Self {
         let turn = Turn::take();
-        let args = [
+        let mut arguments = vec![
             "--disable-quic",
             "--disable-component-update",
             "--disable-gpu",
             "--hide-scrollbars",
             "--mute-audio",
         ];
-        let options = LaunchOptions::default_builder()
-            .path(Some(program()))
-            // Root may not have one; the pages are our own.
-            .sandbox(!rustix::process::geteuid().is_root())
-            .idle_browser_timeout(Duration::from_secs(900))
-            .args(args.iter().map(OsStr::new).collect())
-            .build()
-            .unwrap();
+        // Root may not have one; the pages are our own.
+        if rustix::process::geteuid().is_root() {
+            arguments.push("--no-sandbox");
+        }
         Chrome {
-            browser: Browser::new(options).expect("Chromium does not start"),
+            browser: Browser::start(&program(), &arguments),
             _turn: turn,
         }
     }
 
     /// An empty page that shares no cookies with others, for a server at `http://host:port`.
     pub fn page(&self, origin: &str) -> Page {
-        let tab = self.browser.new_context().unwrap().new_tab().unwrap();
+        let tab = self.browser.tab();
         let problems = Arc::default();
         listen(&tab, origin, &problems);
         let page = Page {
@@ -109,57 +102,59 @@ impl Chrome {
 
 /// A tab.
 pub struct Page {
-    tab: Arc<Tab>,
+    tab: Tab,
     origin: String,
     problems: Arc<Mutex<Vec<String>>>,
     has_scripts: AtomicBool,
 }
 
 /// Notes what no page may do: complain on the console, break the policy, and ask others.
-fn listen(tab: &Arc<Tab>, origin: &str, problems: &Arc<Mutex<Vec<String>>>) {
+fn listen(tab: &Tab, origin: &str, problems: &Arc<Mutex<Vec<String>>>) {
     let (origin, noted) = (origin.to_owned(), Arc::clone(problems));
-    let hear = move |event: &Event| {
-        let problem = match event {
-            Event::LogEntryAdded(event) => {
-                let entry = &event.params.entry;
-                let is_bad = matches!(
-                    entry.level,
-                    Log::LogEntryLevel::Error | Log::LogEntryLevel::Warning
-                );
-                is_bad.then(|| format!("log: {} ({:?})", entry.text, entry.url))
-            }
-            Event::RuntimeExceptionThrown(event) => {
-                Some(format!("exception: {:?}", event.params.exception_details))
-            }
-            Event::RuntimeConsoleAPICalled(event) => {
-                Some(format!("console: {:?}", event.params.args))
-            }
-            Event::NetworkRequestWillBeSent(event) => {
-                let url = &event.params.request.url;
-                let is_own = url
-                    .strip_prefix(&origin)
-                    .is_some_and(|rest| rest.starts_with('/'));
-                // The browser draws its own fields with images in `data:`; pages may have none.
-                let is_internal = url.starts_with("about:") || url.starts_with("data:");
-                (!is_own && !is_internal).then(|| format!("asks another: {url}"))
-            }
-            _ => None,
-        };
-        noted.lock().unwrap().extend(problem);
-    };
-    tab.add_event_listener(Arc::new(hear)).unwrap();
-    tab.enable_log().unwrap();
-    tab.enable_runtime().unwrap();
-    call::<Network::Enable>(tab, json!({}));
+    tab.listen(move |event, params| {
+        noted
+            .lock()
+            .unwrap()
+            .extend(problem(event, params, &origin))
+    });
+    for method in [
+        "Log.enable",
+        "Runtime.enable",
+        "Network.enable",
+        "Page.enable",
+    ] {
+        call(tab, method, json!({}));
+    }
+}
+
+fn problem(event: &str, params: &Value, origin: &str) -> Option<String> {
+    match event {
+        "Log.entryAdded" => {
+            let entry = &params["entry"];
+            let is_bad = ["error", "warning"]
+                .map(Value::from)
+                .contains(&entry["level"]);
+            is_bad.then(|| format!("log: {} ({})", entry["text"], entry["url"]))
+        }
+        "Runtime.exceptionThrown" => Some(format!("exception: {}", params["exceptionDetails"])),
+        "Runtime.consoleAPICalled" => Some(format!("console: {}", params["args"])),
+        "Network.requestWillBeSent" => {
+            let url = params["request"]["url"].as_str().unwrap_or_default();
+            let is_own = url
+                .strip_prefix(origin)
+                .is_some_and(|rest| rest.starts_with('/'));
+            // The browser draws its own fields with images in `data:`; pages may have none.
+            let is_internal = url.starts_with("about:") || url.starts_with("data:");
+            (!is_own && !is_internal).then(|| format!("asks another: {url}"))
+        }
+        _ => None,
+    }
 }
 
 /// Calls a method of the protocol.
-fn call<M>(tab: &Tab, params: Value) -> M::ReturnObject
-where
-    M: Method + Serialize + DeserializeOwned + std::fmt::Debug,
-{
-    let method: M = serde_json::from_value(params).unwrap();
-    tab.call_method(method).unwrap()
+fn call(tab: &Tab, method: &str, params: Value) -> Value {
+    tab.call(method, params)
+        .unwrap_or_else(|error| panic!("{method}: {error}"))
 }
 
 /// The element meant by a selector and a part of its text: the first that is seen.
@@ -176,8 +171,8 @@ impl Page {
     /// Follows an address of the server, such as `/jobs?state=failed`, and waits until it is there.
     pub fn goto(&self, address: &str) {
         let url = format!("{}{address}", self.origin);
-        let answer = call::<Pages::Navigate>(&self.tab, json!({ "url": url }));
-        assert_eq!(answer.error_text, None, "{url}");
+        let answer = call(&self.tab, "Page.navigate", json!({ "url": url }));
+        assert_eq!(answer["errorText"], Value::Null, "{url}");
         self.is_loaded();
     }
 
@@ -197,15 +192,13 @@ impl Page {
     pub fn eval(&self, expression: &str) -> Value {
         let params =
             json!({ "expression": expression, "returnByValue": true, "awaitPromise": true });
-        let method: Runtime::Evaluate = serde_json::from_value(params).unwrap();
         // Between two pages there is nothing to ask.
-        let answer = match self.tab.call_method(method) {
-            Ok(answer) => answer,
-            Err(_) => return Value::Null,
+        let Ok(answer) = self.tab.call("Runtime.evaluate", params) else {
+            return Value::Null;
         };
-        let exception = answer.exception_details;
-        assert!(exception.is_none(), "{expression}: {exception:?}");
-        answer.result.value.unwrap_or(Value::Null)
+        let exception = &answer["exceptionDetails"];
+        assert!(exception.is_null(), "{expression}: {exception}");
+        answer["result"]["value"].clone()
     }
 
     pub fn is(&self, expression: &str) -> bool {
@@ -260,7 +253,7 @@ impl Page {
         assert_eq!(place["hit"], json!(true), "covered: {what}");
         for kind in ["mouseMoved", "mousePressed", "mouseReleased"] {
             let params = json!({ "type": kind, "x": place["x"], "y": place["y"], "button": "left", "clickCount": 1 });
-            call::<Input::DispatchMouseEvent>(&self.tab, params);
+            call(&self.tab, "Input.dispatchMouseEvent", params);
         }
     }
 
@@ -281,22 +274,38 @@ impl Page {
             "(() => {{ const e = document.querySelector({field}); e?.focus(); e?.select?.(); return !!e }})()"
         ));
         assert_eq!(found, json!(true), "no {selector} at {}", self.address());
-        call::<Input::InsertText>(&self.tab, json!({ "text": text }));
+        call(&self.tab, "Input.insertText", json!({ "text": text }));
     }
 
     /// Presses a key where the focus is.
     pub fn press(&self, key: &str) {
-        self.tab.press_key(key).unwrap();
+        let (text, code) = match key {
+            "Enter" => ("\r", 13),
+            "Tab" => ("", 9),
+            _ => (key, 0),
+        };
+        for kind in ["keyDown", "keyUp"] {
+            let params = json!({ "type": kind, "key": key, "code": key, "text": text, "windowsVirtualKeyCode": code });
+            call(&self.tab, "Input.dispatchKeyEvent", params);
+        }
     }
 
     /// Runs a script in each page that is loaded from now on, before its own.
     pub fn runs_first(&self, source: &str) {
-        call::<Pages::AddScriptToEvaluateOnNewDocument>(&self.tab, json!({ "source": source }));
+        call(
+            &self.tab,
+            "Page.addScriptToEvaluateOnNewDocument",
+            json!({ "source": source }),
+        );
     }
 
     /// Whether scripts of pages run, from the next page on.
     pub fn scripts(&self, run: bool) {
-        call::<Emulation::SetScriptExecutionDisabled>(&self.tab, json!({ "value": !run }));
+        call(
+            &self.tab,
+            "Emulation.setScriptExecutionDisabled",
+            json!({ "value": !run }),
+        );
         self.has_scripts.store(run, Ordering::SeqCst);
     }
 
@@ -313,20 +322,25 @@ impl Page {
             { "name": "prefers-color-scheme", "value": scheme },
             { "name": "prefers-reduced-motion", "value": "reduce" },
         ]);
-        call::<Emulation::SetEmulatedMedia>(&self.tab, json!({ "features": features }));
+        call(
+            &self.tab,
+            "Emulation.setEmulatedMedia",
+            json!({ "features": features }),
+        );
     }
 
     pub fn size(&self, width: u32, height: u32) {
         let params =
             json!({ "width": width, "height": height, "deviceScaleFactor": 1.0, "mobile": false });
-        call::<Emulation::SetDeviceMetricsOverride>(&self.tab, params);
+        call(&self.tab, "Emulation.setDeviceMetricsOverride", params);
     }
 
     /// What is seen, as PNG.
     pub fn picture(&self) -> Vec<u8> {
-        let format = Pages::CaptureScreenshotFormatOption::Png;
-        let picture = self.tab.capture_screenshot(format, None, None, true);
-        picture.expect("no picture")
+        let params = json!({ "format": "png", "fromSurface": true });
+        let picture = call(&self.tab, "Page.captureScreenshot", params);
+        let text = picture["data"].as_str().expect("no picture");
+        STANDARD.decode(text).expect("no picture")
     }
 
     /// Returns what was wrong since the last call.

@@ -4,6 +4,7 @@ mod axe;
 mod check;
 mod chrome;
 mod harness;
+mod protocol;
 mod quick;
 mod site;
 mod thorough;
