@@ -5,11 +5,11 @@
 //! that are remembered by their hash (Holzmann, *Design and Validation of Computer Protocols*, 1991, chapter 11), which
 //! leaves out no state and no step, while the number of orders that it plays grows with the states, not with the orders.
 //!
-//! A state is what is committed, and of each actor all that its next steps depend on: its steps so far, each with what
-//! was committed before and after it. Between them lies what the step has read, written and locked, as the programs
-//! read no other random thing than the clock. A step also depends on what others have not committed yet: when it waits
-//! for them, when it draws an id, and when it looks which rows are locked. So the order of waits belongs to the state,
-//! the last ids to a step that draws one, and the steps of the others to a step that skips locked rows.
+//! A state is what is committed, the last ids, who waits, and of each actor all that its next steps depend on: what it
+//! knows, which are its statements and their answers, and what its open transaction has changed and locked. Nobody can
+//! look at the latter; it follows from each statement of the transaction with what was there when it ran: what was
+//! committed, the last ids if it drew one, and the open transactions of others if it waited for one or skipped what they
+//! had locked. Times and random ids are left out, as they differ in every run: of a time it counts whether it is past.
 
 use crate::db::conn::connection::Conn;
 use crate::db::internal_tests::checks;
@@ -78,12 +78,19 @@ struct Trail {
     all: u64,
     /// In its open transaction: what it has changed and locked.
     open: u64,
-    /// Before its last step: what was committed, and what others had changed and locked.
-    before: (u64, Vec<u64>),
+    /// Before its last step: what was committed, what all had changed and locked, and the last ids.
+    before: Before,
     /// Whether its last step ends a transaction, or is one.
     commits: bool,
     /// What it had run before that.
     ran: Ran,
+}
+
+#[derive(Clone, Default)]
+struct Before {
+    committed: u64,
+    open: Vec<u64>,
+    last_ids: String,
 }
 
 impl Moment {
@@ -111,37 +118,38 @@ impl Moment {
         hands: &[Hand],
         (actor, statement, commits): (usize, &Statement, bool),
     ) {
-        let others = self
-            .actors
-            .iter()
-            .enumerate()
-            .filter(|(other, _)| *other != actor);
-        let others = others.map(|(_, other)| other.open).collect();
+        let before = Before {
+            committed: self.committed,
+            open: self.actors.iter().map(|actor| actor.open).collect(),
+            last_ids: self.last_ids.clone(),
+        };
         let trail = &mut self.actors[actor];
         let text = named(&statement.text);
         trail.all = hash(&(trail.all, &text));
         trail.open = hash(&(trail.open, &text));
-        trail.before = (self.committed, others);
+        trail.before = before.clone();
         trail.commits = statement.commits();
-        let moves = |number: usize| {
-            !hands[number].is_running() && (number == actor || self.waiting.contains(&number))
-        };
-        let moved: Vec<usize> = (0..hands.len()).filter(|number| moves(*number)).collect();
-        let changes =
-            |number: &usize| hands[*number].ran().changes != self.actors[*number].ran.changes;
-        let mut drawn = None;
-        if moved.iter().any(changes) {
-            let ids = checks::last_ids(conn);
-            let ids = std::mem::replace(&mut self.last_ids, ids);
-            drawn = (ids != self.last_ids).then_some(ids);
+        let mut both = self.actors.iter().zip(hands);
+        if both.any(|(trail, hand)| trail.ran.changes != hand.ran().changes) {
+            self.last_ids = checks::last_ids(conn);
         }
         if commits {
             self.committed = committed(conn);
         }
-        for number in moved {
-            let after = self.waiting.contains(&number).then_some(self.committed);
-            self.actors[number].comes_to_an_end(&hands[number], &(after, &drawn));
-            self.waiting.retain(|waiting| *waiting != number);
+        for (number, hand) in hands
+            .iter()
+            .enumerate()
+            .filter(|(_, hand)| !hand.is_running())
+        {
+            let has_waited = self.waiting.contains(&number);
+            if number == actor || has_waited {
+                let trail = &mut self.actors[number];
+                trail.comes_to_an_end(hand, &self.last_ids);
+                if has_waited && trail.open != 0 {
+                    trail.open = hash(&(trail.open, self.committed, &before.open));
+                }
+                self.waiting.retain(|waiting| *waiting != number);
+            }
         }
         if hands[actor].is_running() {
             self.waiting.push(actor);
@@ -158,20 +166,22 @@ impl Moment {
 
 impl Trail {
     /// Its step is over: a read has locked what it answers, a change depends on what was there.
-    fn comes_to_an_end(&mut self, hand: &Hand, after: &impl Hash) {
-        let ran = std::mem::replace(&mut self.ran, hand.ran());
+    fn comes_to_an_end(&mut self, hand: &Hand, last_ids: &str) {
+        let (ran, before) = (hand.ran(), std::mem::take(&mut self.before));
         let answers = hand.heard();
         self.all = hash(&(self.all, answers));
         self.open = hash(&(self.open, answers));
         if ran.changes != self.ran.changes {
-            self.open = hash(&(self.open, self.before.0, after));
+            let drawn = (before.last_ids != last_ids).then_some(&before.last_ids);
+            self.open = hash(&(self.open, before.committed, drawn));
         }
         if ran.looks != self.ran.looks {
-            self.open = hash(&(self.open, &self.before.1));
+            self.open = hash(&(self.open, &before.open));
         }
         if self.commits {
             self.open = 0;
         }
+        self.ran = ran;
     }
 }
 
