@@ -44,41 +44,45 @@ pub fn audit(conn: &mut Conn<'_>) {
     }
 }
 
-/// Where [`keep`] and [`clear`] have the rows of each table, and how they take them from there, without a trigger. Ids go
-/// on from where they were then, so that the same steps make the same rows.
+/// The tables `kept_..`, where [`keep`] puts the rows, and `empty_..`, with the rows of now; and how [`restore`] and
+/// [`clear`] take them from there, without a trigger. Ids go on from where they were, so that the same steps make the same
+/// rows.
 #[cfg(feature = "postgres")]
 fn prepare_to_keep(conn: &mut Conn<'_>) {
     let tables = "SELECT CAST(tablename AS text) AS t FROM pg_tables WHERE schemaname = current_schema() \
          AND (tablename LIKE 'solid\\_queue\\_%' OR tablename LIKE 'windlass\\_%' OR tablename = 'audit')";
     let tables = texts(conn, tables);
     prepare_to_look(conn, &tables);
-    execute(
-        conn,
-        "CREATE VIEW audit_sequences AS SELECT oid, pg_sequence_last_value(oid) AS last FROM pg_class \
-           WHERE relkind = 'S' AND relnamespace = CAST(current_schema() AS regnamespace)",
-    );
+    let last_ids = "CREATE VIEW audit_sequences AS SELECT oid, pg_sequence_last_value(oid) AS last FROM pg_class \
+         WHERE relkind = 'S' AND relnamespace = CAST(current_schema() AS regnamespace)";
+    execute(conn, last_ids);
     for place in ["kept", "empty"] {
-        let (mut keep, mut clear, mut fill) = (String::new(), String::new(), String::new());
-        for table in tables.iter().map(String::as_str).chain(["audit_sequences"]) {
-            let kept = format!("{place}_{table}");
+        let (mut clear, mut fill) = (String::new(), String::new());
+        for table in &tables {
             execute(
                 conn,
-                &format!("CREATE UNLOGGED TABLE {kept} AS SELECT * FROM {table}"),
+                &format!("CREATE UNLOGGED TABLE {place}_{table} AS TABLE {table}"),
             );
-            keep += &format!("DELETE FROM {kept}; INSERT INTO {kept} SELECT * FROM {table}; ");
-            if table != "audit_sequences" {
-                clear += &format!("DELETE FROM {table}; ");
-                fill += &format!("INSERT INTO {table} SELECT * FROM {kept}; ");
-            }
+            clear += &format!("DELETE FROM {table}; ");
+            fill += &format!("INSERT INTO {table} TABLE {place}_{table}; ");
         }
         let functions = format!(
-            "CREATE FUNCTION audit_keep_{place}() RETURNS void LANGUAGE plpgsql AS $$BEGIN {keep} END$$; \
+            "CREATE UNLOGGED TABLE {place}_sequences AS TABLE audit_sequences; \
              CREATE FUNCTION audit_restore_{place}() RETURNS void LANGUAGE plpgsql \
                SET session_replication_role = replica AS $$BEGIN {clear} {fill} \
-               PERFORM setval(oid, coalesce(last, 1), last IS NOT NULL) FROM {place}_audit_sequences; END$$;"
+               PERFORM setval(oid, coalesce(last, 1), last IS NOT NULL) FROM {place}_sequences; END$$;"
         );
         execute(conn, &functions);
     }
+    let keep = |table: &String| {
+        format!("DELETE FROM kept_{table}; INSERT INTO kept_{table} TABLE {table}; ")
+    };
+    let keep: String = tables.iter().map(keep).collect();
+    let function = format!(
+        "CREATE FUNCTION audit_keep() RETURNS void LANGUAGE plpgsql AS $$BEGIN {keep} \
+           DELETE FROM kept_sequences; INSERT INTO kept_sequences TABLE audit_sequences; END$$"
+    );
+    execute(conn, &function);
 }
 
 /// What [`look`] asks: of a time, only on which side of now it is.
@@ -121,7 +125,7 @@ pub fn keep(conn: &mut Conn<'_>) -> bool {
         Conn::Sqlite(_) => false,
         #[cfg(feature = "postgres")]
         Conn::Postgres(_) => {
-            execute(conn, "SELECT audit_keep_kept()");
+            execute(conn, "SELECT audit_keep()");
             true
         }
     }
@@ -137,7 +141,7 @@ pub fn clear(conn: &mut Conn<'_>) {
     match conn {
         #[cfg(feature = "sqlite")]
         Conn::Sqlite(_) => execute(conn, &format!("BEGIN; {CLEAR} COMMIT")),
-        // Its statements are planned once for a connection.
+        // A connection plans its statements once.
         #[cfg(feature = "postgres")]
         Conn::Postgres(_) => execute(conn, "SELECT audit_restore_empty()"),
     }

@@ -6,10 +6,10 @@
 //! leaves out no state and no step, while the number of orders that it plays grows with the states, not with the orders.
 //!
 //! A state is what is committed, the last ids, who waits, and of each actor all that its next steps depend on: what it
-//! knows, which are its statements and their answers, and what its open transaction has changed and locked. Nobody can
-//! look at the latter; it follows from each statement of the transaction with what was there when it ran: what was
-//! committed, the last ids if it drew one, and the open transactions of others if it waited for one or skipped what they
-//! had locked. Times and random ids are left out, as they differ in every run: of a time it counts whether it is past.
+//! knows, which are its statements and their answers, and what its open transaction has changed and locked. The latter
+//! cannot be read from outside; it follows from each statement of the transaction with what was there when it ran: the
+//! committed rows, the last ids if it drew one, and the open transactions of others if it waited for one or skipped what
+//! they had locked. Times and random ids are left out, as they differ in every run: of a time it counts whether it is past.
 
 use crate::db::conn::connection::Conn;
 use crate::db::internal_tests::checks;
@@ -50,12 +50,12 @@ impl Memory {
         is_new
     }
 
-    /// Whether this was never committed before.
-    pub fn is_first(&mut self, moment: &Moment) -> bool {
+    /// Whether what is committed at this moment has not been checked, which is done next.
+    pub fn is_unchecked_at(&mut self, moment: &Moment) -> bool {
         self.right.insert(moment.committed)
     }
 
-    /// The same of what is committed now.
+    /// The same of what is committed when no actor is left.
     pub fn is_unchecked(&mut self, conn: &mut Conn<'_>) -> bool {
         self.right.insert(committed(conn))
     }

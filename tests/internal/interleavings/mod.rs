@@ -288,7 +288,7 @@ impl<'d> Play<'d> {
             if let (Some(memory), Some(moment)) = (&mut self.memory, &mut moment) {
                 let step = (free[choice], &statement, committed);
                 moment.passes(&mut self.observer.as_conn(), &self.hands, step);
-                is_new = committed && memory.is_first(moment);
+                is_new = committed && memory.is_unchecked_at(moment);
             }
             // The steps up to here are those of the schedule before, which was asked after each of them.
             if self.hands[free[choice]].is_running() {

@@ -6,7 +6,7 @@ use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A hash of all answers so far.
+/// A hash of the answers since it was last taken.
 pub type Answers = Arc<AtomicU64>;
 
 /// An address that leads to the database at `url`, for one connection.
@@ -50,9 +50,14 @@ fn pass_both(client: &TcpStream, server: &TcpStream, heard: &Answers) -> Result<
         let mut body = vec![0; length as usize - 4];
         from.read_exact(&mut body)?;
         // Rows, the number of rows, and errors; not what comes by itself.
-        if matches!(head[0], b'D' | b'C' | b'E') {
+        let answer = match head[0] {
+            b'D' => Some(repeatable(&body)),
+            b'C' | b'E' => Some(vec![&body[..]]),
+            _ => None,
+        };
+        if let Some(answer) = answer {
             let mut hasher = DefaultHasher::new();
-            (heard.load(Ordering::SeqCst), head[0], repeatable(&body)).hash(&mut hasher);
+            (heard.load(Ordering::SeqCst), head[0], answer).hash(&mut hasher);
             heard.store(hasher.finish(), Ordering::SeqCst);
         }
         to.write_all(&head)?;
@@ -63,9 +68,9 @@ fn pass_both(client: &TcpStream, server: &TcpStream, heard: &Answers) -> Result<
     }
 }
 
-/// Without times and random ids, which differ from run to run.
+/// A row without times and random ids, which differ from run to run.
 fn repeatable(body: &[u8]) -> Vec<&[u8]> {
-    // A row: the number of its values, and each after its length.
+    // The number of its values, and each after its length.
     let (mut values, mut rest) = (Vec::new(), body.get(2..).unwrap_or_default());
     while let Some((length, after)) = rest.split_at_checked(4) {
         let length = i32::from_be_bytes([length[0], length[1], length[2], length[3]]);

@@ -144,7 +144,7 @@ impl Pipe {
             message.clear();
             self.hand_on(told);
         }
-        // Nobody waits any longer.
+        // Every call that still waits gets an error.
         self.waiting.lock().unwrap().clear();
     }
 
