@@ -342,6 +342,25 @@ fn rare_steps_agree(databases: &[TestDb]) {
             ]
             .concat(),
         ),
+        // A replacement has its own tags, and here none.
+        (
+            "Tag none",
+            vec![
+                Step::Enqueue(named()),
+                Step::Tag {
+                    jobs: vec![0],
+                    add: true,
+                },
+                Step::Replace {
+                    job: 0,
+                    new: step::plain(),
+                },
+                Step::Tag {
+                    jobs: vec![0],
+                    add: false,
+                },
+            ],
+        ),
     ] {
         rare_steps_are(databases, kind, &steps);
     }
@@ -357,12 +376,17 @@ fn rare_steps_are(databases: &[TestDb], kind: &str, steps: &[Step]) {
     assert!(tally.contains_key(kind), "{kind}: {tally:?}");
 }
 
-/// Sagas over several retries and replacements, each with a fault that it finds and a kind of step that it has.
-fn sagas() -> [(&'static str, &'static str, Vec<Step>); 2] {
-    let named = step::New {
+/// A job with a unique id.
+fn named() -> step::New {
+    step::New {
         name: Some(0),
         ..step::plain()
-    };
+    }
+}
+
+/// Sagas over several retries and replacements, each with a fault that it finds and a kind of step that it has.
+fn sagas() -> [(&'static str, &'static str, Vec<Step>); 2] {
+    let named = named();
     let does = [step::claims_one(), step::undoes(0), step::undoes(1)];
     let fails = [step::fails()];
     let promotes = || vec![Step::Promote; 3];

@@ -145,6 +145,7 @@ impl Model {
         let key = job.new.key;
         job.new = New { key, ..new };
         (job.attempts, job.crash_count, job.arguments) = (0, 0, 0);
+        job.has_tag = false;
         job.steps.clear();
         job.keeps_place = false;
         job.version += 1;

@@ -489,8 +489,8 @@ fn flows() -> impl Strategy<Value = Step> {
         7 => (by(), which(), 0..2_u8).prop_map(|(by, claim, step)| Step::Undo { by, claim, step }),
         2 => (any::<u8>(), new()).prop_map(|(job, new)| Step::Replace { job, new }),
         3 => (0..3_u8, 0..2_u8).prop_map(|(event, payload)| Step::Emit { event, payload }),
-        1 => any::<u8>().prop_map(|job| Step::MakeLate { job }),
-        1 => Just(Step::TimeOut),
+        3 => any::<u8>().prop_map(|job| Step::MakeLate { job }),
+        3 => Just(Step::TimeOut),
         1 => Just(Step::ClearEvents),
     ]
 }
