@@ -43,18 +43,40 @@ pub fn copy_sqlite(to: &Path, prepare: impl FnOnce(&Path)) {
 pub fn copy_postgres(server: &str, prepare: impl FnOnce(&str)) -> String {
     static MADE: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
     let template = format!("template_{}", build());
-    let mut conn = PgConnection::establish(server).unwrap();
-    {
-        let mut made = MADE.lock().unwrap();
-        if !made.contains(server) {
-            make(&mut conn, server, &template, prepare);
-            made.insert(server.to_owned());
-        }
-    }
     let name = format!("test_{:016x}", fastrand::u64(..));
-    let copy = format!("CREATE DATABASE {name} TEMPLATE {template}");
-    conn.batch_execute(&copy).unwrap();
+    with_server(server, |conn| {
+        {
+            let mut made = MADE.lock().unwrap();
+            if !made.contains(server) {
+                make(conn, server, &template, prepare);
+                made.insert(server.to_owned());
+            }
+        }
+        conn.batch_execute(&format!("CREATE DATABASE {name} TEMPLATE {template}"))
+    })
+    .unwrap()
+    .unwrap();
     name
+}
+
+/// Lends a connection to a server for statements about its databases. It is kept, as each new one is a new process.
+#[cfg(feature = "postgres")]
+fn with_server<T>(
+    server: &str,
+    work: impl FnOnce(&mut PgConnection) -> QueryResult<T>,
+) -> ConnectionResult<QueryResult<T>> {
+    static IDLE: Mutex<Vec<(String, PgConnection)>> = Mutex::new(Vec::new());
+    let kept = {
+        let mut idle = IDLE.lock().unwrap();
+        let at = idle.iter().position(|(of, _)| of == server);
+        at.map(|at| idle.swap_remove(at).1)
+    };
+    let mut conn = kept.map_or_else(|| PgConnection::establish(server), Ok)?;
+    let done = work(&mut conn);
+    if done.is_ok() {
+        IDLE.lock().unwrap().push((server.to_owned(), conn));
+    }
+    Ok(done)
 }
 
 /// Another process of the same build may do so at the same time.
@@ -85,7 +107,6 @@ pub fn address(server: &str, name: &str) -> String {
 /// Takes a database away with the connections that are left.
 #[cfg(feature = "postgres")]
 pub fn drop_postgres(server: &str, name: &str) {
-    if let Ok(mut conn) = PgConnection::establish(server) {
-        let _ = conn.batch_execute(&format!("DROP DATABASE {name} WITH (FORCE)"));
-    }
+    let gone = format!("DROP DATABASE IF EXISTS {name} WITH (FORCE)");
+    let _ = with_server(server, |conn| conn.batch_execute(&gone));
 }

@@ -45,7 +45,7 @@ pub fn audit(conn: &mut Conn<'_>) {
 }
 
 /// The tables `kept_..`, where [`keep`] puts the rows, and `empty_..`, with the rows of now; and how [`restore`] and
-/// [`clear`] take them from there, without a trigger. Ids go on from where they were, so that the same steps make the same
+/// [`clear`] take them from there. Ids go on from where they were, so that the same steps make the same
 /// rows.
 #[cfg(feature = "postgres")]
 fn prepare_to_keep(conn: &mut Conn<'_>) {
@@ -68,8 +68,7 @@ fn prepare_to_keep(conn: &mut Conn<'_>) {
         }
         let functions = format!(
             "CREATE UNLOGGED TABLE {place}_sequences AS TABLE audit_sequences; \
-             CREATE FUNCTION audit_restore_{place}() RETURNS void LANGUAGE plpgsql \
-               SET session_replication_role = replica AS $$BEGIN {clear} {fill} \
+             CREATE FUNCTION audit_restore_{place}() RETURNS void LANGUAGE plpgsql AS $$BEGIN {clear} {fill} \
                PERFORM setval(oid, coalesce(last, 1), last IS NOT NULL) FROM {place}_sequences; END$$;"
         );
         execute(conn, &functions);
@@ -131,12 +130,12 @@ pub fn keep(conn: &mut Conn<'_>) -> bool {
     }
 }
 
-/// Puts the rows that were kept in the place of all others.
+/// Puts the rows that were kept in the place of all others, on an untriggered connection.
 pub fn restore(conn: &mut Conn<'_>) {
     execute(conn, "SELECT audit_restore_kept()");
 }
 
-/// Takes everything away. On SQLite, ids go on from where they were.
+/// Takes everything away, on an untriggered connection. On SQLite, ids go on from where they were.
 pub fn clear(conn: &mut Conn<'_>) {
     match conn {
         #[cfg(feature = "sqlite")]

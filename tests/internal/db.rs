@@ -89,6 +89,17 @@ impl TestDb {
         hurried(&Database::open(url).unwrap())
     }
 
+    /// A connection on which nothing triggers, for [`clear`](super::checks::clear) and [`restore`](super::checks::restore):
+    /// to switch the triggers off and on would throw the plans of a session away.
+    pub fn untriggered(&self) -> DbConnection {
+        let mut connection = self.connect();
+        if self.is_postgres() {
+            let conn = &mut connection.as_conn();
+            execute(conn, "SET session_replication_role = replica");
+        }
+        connection
+    }
+
     pub fn is_postgres(&self) -> bool {
         self.database.listens_by_notification()
     }

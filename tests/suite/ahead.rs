@@ -51,7 +51,7 @@ impl Bench {
     fn run_short_ones(&self, db: &TestDb) {
         let before = self.log.len();
         let jobs = (0..500).map(|n| NewJob::new(&Note::new(n.to_string())).unwrap());
-        enqueue_all(&mut db.connect(), jobs).unwrap();
+        enqueue_all(&mut db.connection(), jobs).unwrap();
         until("the short ones are done", || self.log.len() == before + 500);
     }
 }
@@ -62,7 +62,7 @@ fn long_jobs_are_left_to_who_is_free(db: &TestDb) {
     let _first = bench.worker(db);
     bench.run_short_ones(db);
     let long = (0..8).map(|_| NewJob::new(&Wait).unwrap());
-    enqueue_all(&mut db.connect(), long).unwrap();
+    enqueue_all(&mut db.connection(), long).unwrap();
     until("its threads are busy", || bench.gate.begun() == 4);
     until("it holds no more", || db.rows("claimed_executions") == 4);
     let _second = bench.worker(db);
@@ -110,7 +110,7 @@ fn a_queue_that_runs_dry_is_shared(db: &TestDb) {
     until("jobs were released for an idle worker", || {
         rounds += 1;
         let jobs = (0..60).map(|_| NewJob::new(&Nap).unwrap());
-        enqueue_all(&mut db.connect(), jobs).unwrap();
+        enqueue_all(&mut db.connection(), jobs).unwrap();
         until("all are done", || {
             done.load(Ordering::SeqCst) == 60 * rounds
         });
@@ -139,7 +139,7 @@ fn short_ones_are_done_whatever_their_delivery(db: &TestDb) {
             job
         }
     });
-    enqueue_all(&mut db.connect(), jobs).unwrap();
+    enqueue_all(&mut db.connection(), jobs).unwrap();
     let finished = "SELECT count(*) AS n FROM solid_queue_jobs WHERE finished_at IS NOT NULL";
     until("all are finished", || db.count(finished) == 900);
     let mut lines = bench.log.lines();
@@ -173,7 +173,7 @@ fn an_important_job_does_not_wait_for_all_others(db: &TestDb) {
 fn nothing_is_claimed_while_too_many_ends_are_unwritten(db: &TestDb) {
     const JOBS: usize = 6_000;
     let jobs = (0..JOBS).map(|n| NewJob::new(&Note::new(n.to_string())).unwrap());
-    enqueue_all(&mut db.connect(), jobs).unwrap();
+    enqueue_all(&mut db.connection(), jobs).unwrap();
     let log: Arc<Log> = Arc::default();
     // The thread that writes the ends hears of the first one, and stands still.
     let (go_on, wait) = bounded::<()>(0);

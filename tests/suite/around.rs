@@ -179,7 +179,8 @@ fn only_the_job_finishes_itself(db: &TestDb) {
             seen.add(after.kind());
             panic!("the job has finished all the same");
         });
-    ACT.enqueue(&mut db.connect(), &"fine".to_owned()).unwrap();
+    ACT.enqueue(&mut db.connection(), &"fine".to_owned())
+        .unwrap();
     let _worker = Worker::new(&db.database, registry)
         .threads(1)
         .start()
@@ -203,7 +204,8 @@ fn an_interrupted_job_is_released(db: &TestDb) {
         Err::<(), _>(Interrupted::Stopping.into())
     });
     let registry = surrounded(registry, "outer", &log);
-    ACT.enqueue(&mut db.connect(), &"fine".to_owned()).unwrap();
+    ACT.enqueue(&mut db.connection(), &"fine".to_owned())
+        .unwrap();
     let mut worker = Worker::new(&db.database, registry)
         .threads(1)
         .start()

@@ -69,7 +69,7 @@ fn a_finish_that_the_database_refuses_holds_up_no_other(db: &TestDb) {
         let job = NewJob::new(&Note::new(n.to_string())).unwrap();
         if n == 13 { job.priority(7) } else { job }
     });
-    enqueue_all(&mut db.connect(), jobs).unwrap();
+    enqueue_all(&mut db.connection(), jobs).unwrap();
     until("all others have finished", || {
         count(db, "finished_at IS NOT NULL") == 100
     });
@@ -98,7 +98,7 @@ fn a_failure_whose_text_is_refused_is_recorded_without_it(db: &TestDb) {
     let registry = Registry::new().register::<Note>(Log::default());
     let _worker = Worker::new(&db.database, registry).start().unwrap();
     NewJob::of_class("note", "[1]")
-        .enqueue(&mut db.connect())
+        .enqueue(&mut db.connection())
         .unwrap();
     until("it has failed", || db.rows("failed_executions") == 1);
     let error = db
@@ -121,7 +121,7 @@ fn a_failure_that_the_database_refuses_holds_up_no_other(db: &TestDb) {
         .start()
         .unwrap();
     let jobs = (0..120).map(|number| NewJob::new(&Failing { number }).unwrap());
-    enqueue_all(&mut db.connect(), jobs).unwrap();
+    enqueue_all(&mut db.connection(), jobs).unwrap();
     until("all have failed", || db.rows("failed_executions") == 120);
     let errors = db.texts("SELECT error AS t FROM solid_queue_failed_executions");
     let without = errors.iter().filter(|error| error.contains("unrecordable"));

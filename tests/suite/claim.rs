@@ -32,7 +32,7 @@ fn enqueue(db: &TestDb, queue: &str, priority: i32, text: &str) {
         .unwrap()
         .queue(queue)
         .priority(priority)
-        .enqueue(&mut db.connect())
+        .enqueue(&mut db.connection())
         .unwrap();
 }
 
@@ -98,7 +98,7 @@ fn one_claim_over_several_queues_keeps_their_order(db: &TestDb) {
                 .unwrap()
                 .queue(queue)
                 .priority(n)
-                .enqueue(&mut db.connect())
+                .enqueue(&mut db.connection())
                 .unwrap();
         }
     }
@@ -153,7 +153,7 @@ fn a_queue_that_comes_up_later_is_served(db: &TestDb) {
 
 fn only_idle_threads_are_claimed_for(db: &TestDb) {
     let jobs = (0..10).map(|_| NewJob::new(&Wait).unwrap());
-    enqueue_all(&mut db.connect(), jobs).unwrap();
+    enqueue_all(&mut db.connection(), jobs).unwrap();
     let gate = Arc::new(Gate::default());
     let registry = Registry::new().register::<Wait>(Arc::clone(&gate));
     let _worker = Worker::new(&db.database, registry)

@@ -30,7 +30,7 @@ fn a_ready_execution_without_a_job_disappears(db: &TestDb) {
     orphan(db, 1_000_003, "'unknown'");
     let (log, events) = (Arc::new(Log::default()), Events::default());
     let _worker = worker(db, &log, &events).start().unwrap();
-    Note::new("a").enqueue(&mut db.connect()).unwrap();
+    Note::new("a").enqueue(&mut db.connection()).unwrap();
     until("the job is done", || log.len() == 1);
     until("the orphans it could claim are gone", || {
         db.texts(
@@ -49,7 +49,9 @@ fn many_of_them_do_not_hold_up_the_jobs_behind(db: &TestDb) {
     for id in 0..20 {
         orphan(db, 1_000_000 + id, "'note'");
     }
-    Note::new("behind them").enqueue(&mut db.connect()).unwrap();
+    Note::new("behind them")
+        .enqueue(&mut db.connection())
+        .unwrap();
     let (log, events) = (Arc::new(Log::default()), Events::default());
     let _worker = worker(db, &log, &events)
         .threads(1)
@@ -117,7 +119,7 @@ fn a_pruned_process_goes_on_under_another_name(db: &TestDb) {
     db.execute("DELETE FROM solid_queue_processes");
     until("it is registered anew", || db.rows("processes") == 1);
     assert_ne!(db.texts(name), first);
-    Note::new("a").enqueue(&mut db.connect()).unwrap();
+    Note::new("a").enqueue(&mut db.connection()).unwrap();
     until("it works", || log.len() == 1);
 }
 

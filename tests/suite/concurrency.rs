@@ -76,12 +76,12 @@ fn dispatcher(db: &TestDb, events: &Events) -> Handle {
 
 /// What must hold of the slots at any moment.
 fn look(db: &TestDb) -> i64 {
-    let all = semaphores(&mut db.connect()).unwrap();
+    let all = semaphores(&mut db.connection()).unwrap();
     for semaphore in &all {
         let held = semaphore.ready + semaphore.claimed;
         assert!(held <= semaphore.limit, "{semaphore:?}");
     }
-    let wrong = windlass::check_semaphores(&mut db.connect()).unwrap();
+    let wrong = windlass::check_semaphores(&mut db.connection()).unwrap();
     assert!(wrong.is_empty(), "{wrong:?}");
     all.iter()
         .map(|one| one.ready + one.claimed + one.blocked)
@@ -172,7 +172,7 @@ fn killed_workers_lose_no_slot(db: &TestDb) {
         let job = NewJob::new(&Work::new(&format!("w{n}"), Do::Sleep(30))).unwrap();
         on_key(job, 1)
     });
-    enqueue_all(&mut db.connect(), jobs).unwrap();
+    enqueue_all(&mut db.connection(), jobs).unwrap();
     let mut killed = Vec::new();
     for n in [2, 5] {
         until("some have begun", || {
@@ -248,7 +248,7 @@ fn one_runs(db: &TestDb, gate: &Arc<Gate>, log: &Arc<Log>, events: &Events) -> H
     let worker = Worker::new(&db.database, registry).threads(2);
     let worker = worker.subscriber(events.subscriber()).start().unwrap();
     let job = on_key(NewJob::new(&Wait).unwrap(), 1);
-    job.enqueue(&mut db.connect()).unwrap();
+    job.enqueue(&mut db.connection()).unwrap();
     until("one runs", || gate.begun() == 1);
     worker
 }
@@ -288,7 +288,7 @@ fn a_locked_job_that_does_not_wait_holds_up_no_other(db: &TestDb) {
     let discards = |key: &str| {
         let limit = Concurrency::new(key).on_conflict(LimitConflict::Discard);
         let job = NewJob::new(&Note::new(key)).unwrap().concurrency(limit);
-        job.enqueue(&mut db.connect()).unwrap().id
+        job.enqueue(&mut db.connection()).unwrap().id
     };
     let events = Events::default();
     discards("k");
@@ -328,11 +328,11 @@ fn one_that_has_begun_waits_all_the_same(db: &TestDb) {
     let (gate, log) = (Arc::new(Gate::default()), Arc::new(Log::default()));
     let events = Events::default();
     let job = does_not_wait("again").after(HOUR);
-    let id = job.enqueue(&mut db.connect()).unwrap().id;
+    let id = job.enqueue(&mut db.connection()).unwrap().id;
     db.execute("UPDATE solid_queue_jobs SET attempts = 1");
     let _worker = one_runs(db, &gate, &log, &events);
     let jobs = Jobs::in_state(JobState::Scheduled).ids([id]);
-    let moved = jobs.change(&mut db.connect(), Change::RunIn(Duration::ZERO));
+    let moved = jobs.change(&mut db.connection(), Change::RunIn(Duration::ZERO));
     assert_eq!(moved.unwrap().changed, 1);
     until("it was looked at", || {
         db.count("SELECT count(*) AS n FROM windlass_wanted_keys") == 0
@@ -447,7 +447,7 @@ fn however_a_ready_job_leaves_its_slot_is_free(db: &TestDb) {
 
 /// A slot is free and its key is wanted, and no process has promoted it yet.
 fn a_free_slot_is_waited_for(db: &TestDb) {
-    note("next").enqueue(&mut db.connect()).unwrap();
+    note("next").enqueue(&mut db.connection()).unwrap();
     assert_eq!(db.rows("blocked_executions"), 1);
     assert_eq!(db.rows("ready_executions"), 0);
 }
@@ -472,7 +472,7 @@ fn a_worker_that_is_never_idle_promotes_too(db: &TestDb) {
     // Long enough that no more is claimed than there are idle threads: so no
     // claim finds fewer than it asked for.
     let many = (0..1_000).map(|_| NewJob::new(&Nap).unwrap());
-    enqueue_all(&mut db.connect(), many).unwrap();
+    enqueue_all(&mut db.connection(), many).unwrap();
     let log = Arc::new(Log::default());
     let registry = Registry::new()
         .register::<Note>(Arc::clone(&log))
@@ -490,7 +490,7 @@ fn a_dispatcher_with_a_full_batch_promotes_too(db: &TestDb) {
     a_free_slot_is_waited_for(db);
     let soon = Duration::from_millis(1);
     let many = (0..50).map(|_| NewJob::new(&Note::new("other")).unwrap().after(soon));
-    enqueue_all(&mut db.connect(), many).unwrap();
+    enqueue_all(&mut db.connection(), many).unwrap();
     let due = "SELECT count(*) AS n FROM solid_queue_scheduled_executions";
     assert_eq!(db.count(due), 50);
     let _dispatcher = Dispatcher::new(&db.database)
@@ -545,7 +545,7 @@ fn due_jobs_get_no_more_slots_than_there_are(db: &TestDb) {
         let job = NewJob::new(&Note::new(n.to_string())).unwrap().after(HOUR);
         if n % 4 == 0 { job } else { on_key(job, 3) }
     });
-    enqueue_all(&mut db.connect(), jobs).unwrap();
+    enqueue_all(&mut db.connection(), jobs).unwrap();
     assert_eq!(db.rows("scheduled_executions"), 20);
     db.execute(
         "UPDATE solid_queue_scheduled_executions SET scheduled_at = '2026-01-01 00:00:00.000000'",
@@ -624,7 +624,7 @@ fn a_failed_job_that_is_retried_waits_for_a_slot(db: &TestDb) {
     let events = Events::default();
     note("again")
         .after(HOUR)
-        .enqueue(&mut db.connect())
+        .enqueue(&mut db.connection())
         .unwrap();
     let fail = "INSERT INTO solid_queue_failed_executions (job_id, created_at) SELECT job_id, created_at \
          FROM solid_queue_scheduled_executions";
@@ -633,7 +633,7 @@ fn a_failed_job_that_is_retried_waits_for_a_slot(db: &TestDb) {
     let retry = Change::Retry {
         even_at_most_once: false,
     };
-    let done = Jobs::failed().change(&mut db.connect(), retry).unwrap();
+    let done = Jobs::failed().change(&mut db.connection(), retry).unwrap();
     assert_eq!(done.changed, 1);
     until("it was looked at", || {
         db.count("SELECT count(*) AS n FROM windlass_wanted_keys") == 0
@@ -656,7 +656,7 @@ fn an_open_transaction_that_enqueues_makes_nobody_wait() {
     let mut conn = diesel::PgConnection::establish(db.address()).unwrap();
     conn.transaction(|conn| {
         note("late").enqueue(conn)?;
-        enqueue_all(&mut db.connect(), ["a", "b", "c"].map(note))?;
+        enqueue_all(&mut db.connection(), ["a", "b", "c"].map(note))?;
         until("the others are done", || log.lines() == ["a", "b", "c"]);
         until("nothing else is to be seen", || look(&db) == 0);
         Ok::<(), windlass::Error>(())

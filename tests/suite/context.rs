@@ -117,7 +117,7 @@ fn times_in_the_form_of_another_program_are_read(db: &TestDb) {
     }
     for (form, _) in &forms {
         let job = NewJob::new(&Look).unwrap();
-        let job = job.enqueue(&mut db.connect()).unwrap();
+        let job = job.enqueue(&mut db.connection()).unwrap();
         for (table, id) in [("jobs", "id"), ("ready_executions", "job_id")] {
             db.execute(&format!(
                 "UPDATE solid_queue_{table} SET created_at = '{form}' WHERE {id} = {}",
@@ -171,7 +171,7 @@ fn a_job_enqueues_others(db: &TestDb) {
         .polling_interval(Duration::from_millis(20))
         .start()
         .unwrap();
-    Fan(4).enqueue(&mut db.connect()).unwrap();
+    Fan(4).enqueue(&mut db.connection()).unwrap();
     until("all notes are done", || log.len() == 31);
     let mut lines = log.lines();
     lines.sort();
@@ -219,7 +219,7 @@ fn a_connection_with_a_failed_transaction_is_not_used_again() {
     let scripts = ["BEGIN; SELECT 1 / 0; COMMIT", "SELECT 2", "SELECT 3"];
     for script in scripts {
         let job = Script(script.to_owned());
-        job.enqueue(&mut db.connect()).unwrap();
+        job.enqueue(&mut db.connection()).unwrap();
     }
     until("all have run", || log.len() == 3);
     let ended = [" false", " true", " true"];

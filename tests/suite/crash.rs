@@ -48,7 +48,7 @@ fn a_killed_child_is_replaced_and_its_job_runs_again(db: &TestDb) {
     let scene = Scene::new(db);
     let _supervisor = scene.supervisor(1);
     Work::new("a", Do::WaitFor(scene.gate("a")))
-        .enqueue(&mut db.connect())
+        .enqueue(&mut db.connection())
         .unwrap();
     let first = scene.started("a", 1);
     signal(first.pid, Signal::KILL);
@@ -67,7 +67,7 @@ fn a_killed_worker_is_pruned_after_the_threshold(db: &TestDb) {
     let _supervisor = scene.supervisor(0);
     let mut worker = scene.worker();
     Work::new("a", Do::WaitFor(scene.gate("a")))
-        .enqueue(&mut db.connect())
+        .enqueue(&mut db.connection())
         .unwrap();
     scene.started("a", 1);
     worker.signal(Signal::KILL);
@@ -85,7 +85,7 @@ fn workers_of_a_killed_supervisor_drain(db: &TestDb) {
     let scene = Scene::with_deaths(db);
     let mut supervisor = scene.supervisor(1);
     Work::new("a", Do::WaitFor(scene.gate("a")))
-        .enqueue(&mut db.connect())
+        .enqueue(&mut db.connection())
         .unwrap();
     scene.started("a", 1);
     supervisor.signal(Signal::KILL);
@@ -96,7 +96,7 @@ fn workers_of_a_killed_supervisor_drain(db: &TestDb) {
         ) == 1
     });
     Work::new("b", Do::Nothing)
-        .enqueue(&mut db.connect())
+        .enqueue(&mut db.connection())
         .unwrap();
     scene.open("a");
     scene.ended("a", 1);
@@ -120,7 +120,7 @@ fn everything_killed_is_recovered_by_the_next(db: &TestDb) {
     let scene = Scene::with_deaths(db);
     let mut supervisor = scene.supervisor(1);
     Work::new("a", Do::WaitFor(scene.gate("a")))
-        .enqueue(&mut db.connect())
+        .enqueue(&mut db.connection())
         .unwrap();
     let first = scene.started("a", 1);
     signal(first.pid, Signal::KILL);
@@ -138,7 +138,7 @@ fn a_frozen_worker_finishes_too_late_and_changes_nothing(db: &TestDb) {
     let supervisor = scene.supervisor(0);
     let frozen = scene.worker();
     Work::new("a", Do::WaitFor(scene.gate("a")))
-        .enqueue(&mut db.connect())
+        .enqueue(&mut db.connection())
         .unwrap();
     let first = scene.started("a", 1);
     frozen.freeze(db);
@@ -182,7 +182,7 @@ fn a_frozen_worker_tells_its_jobs_and_registers_anew(db: &TestDb) {
     let _supervisor = scene.supervisor(0);
     let frozen = scene.worker();
     Work::new("a", Do::WaitForOrLost(scene.gate("never")))
-        .enqueue(&mut db.connect())
+        .enqueue(&mut db.connection())
         .unwrap();
     scene.started("a", 1);
     frozen.freeze(db);
@@ -196,7 +196,7 @@ fn a_frozen_worker_tells_its_jobs_and_registers_anew(db: &TestDb) {
     });
     scene.started("a", 2);
     Work::new("b", Do::Nothing)
-        .enqueue(&mut db.connect())
+        .enqueue(&mut db.connection())
         .unwrap();
     scene.ended("b", 1);
 }
@@ -205,7 +205,7 @@ fn a_job_that_kills_is_parked(db: &TestDb) {
     let scene = Scene::new(db);
     let _supervisor = scene.supervisor(1);
     Work::new("bad", Do::Abort)
-        .enqueue(&mut db.connect())
+        .enqueue(&mut db.connection())
         .unwrap();
     // From the second crash on it waits; the tests do not.
     until("the job is parked", || {
@@ -225,7 +225,7 @@ fn a_job_that_kills_is_parked(db: &TestDb) {
         "{error}"
     );
     Work::new("good", Do::Nothing)
-        .enqueue(&mut db.connect())
+        .enqueue(&mut db.connection())
         .unwrap();
     scene.ended("good", 1);
 }
@@ -234,7 +234,7 @@ fn an_at_most_once_job_never_starts_again(db: &TestDb) {
     let scene = Scene::new(db);
     let _supervisor = scene.supervisor(1);
     Once(Work::new("a", Do::WaitFor(scene.gate("a"))))
-        .enqueue(&mut db.connect())
+        .enqueue(&mut db.connection())
         .unwrap();
     let first = scene.started("a", 1);
     signal(first.pid, Signal::KILL);
@@ -247,7 +247,7 @@ fn an_at_most_once_job_never_starts_again(db: &TestDb) {
         "{error}"
     );
     Work::new("b", Do::Nothing)
-        .enqueue(&mut db.connect())
+        .enqueue(&mut db.connection())
         .unwrap();
     scene.ended("b", 1);
     assert_eq!(scene.count("start", "a"), 1);
@@ -258,7 +258,7 @@ fn a_long_job_is_not_taken_for_dead(db: &TestDb) {
     let _supervisor = scene.supervisor(1);
     for name in ["a", "b"] {
         Work::new(name, Do::SpinUntil(scene.gate("go")))
-            .enqueue(&mut db.connect())
+            .enqueue(&mut db.connection())
             .unwrap();
     }
     scene.started("a", 1);
@@ -275,7 +275,7 @@ fn two_supervisors_recover_a_job_once(db: &TestDb) {
     let _second = scene.supervisor(0);
     let mut worker = scene.worker();
     Work::new("a", Do::WaitFor(scene.gate("a")))
-        .enqueue(&mut db.connect())
+        .enqueue(&mut db.connection())
         .unwrap();
     scene.started("a", 1);
     worker.signal(Signal::KILL);
@@ -294,7 +294,7 @@ fn a_job_that_exits_is_counted_too(db: &TestDb) {
     let scene = Scene::new(db);
     let _supervisor = scene.supervisor(1);
     Work::new("bad", Do::Exit(0))
-        .enqueue(&mut db.connect())
+        .enqueue(&mut db.connection())
         .unwrap();
     until("the job is parked", || {
         db.execute("UPDATE solid_queue_scheduled_executions SET scheduled_at = created_at");

@@ -37,7 +37,7 @@ fn counts(events: &Events) -> Vec<usize> {
 
 fn what_is_due_is_moved_in_batches(db: &TestDb) {
     let jobs = (0..35).map(|n| later(n.to_string()));
-    enqueue_all(&mut db.connect(), jobs).unwrap();
+    enqueue_all(&mut db.connection(), jobs).unwrap();
     make_due(db);
     let events = Events::default();
     let _dispatcher = Dispatcher::new(&db.database)
@@ -113,7 +113,7 @@ fn what_was_due_first_goes_first(db: &TestDb) {
 
 fn three_dispatchers_move_each_job_once(db: &TestDb) {
     let jobs = (0..2_000).map(|n| later(n.to_string()));
-    enqueue_all(&mut db.connect(), jobs).unwrap();
+    enqueue_all(&mut db.connection(), jobs).unwrap();
     make_due(db);
     let events = Events::default();
     let dispatchers: Vec<_> = (0..3)
@@ -145,7 +145,7 @@ fn three_dispatchers_move_each_job_once(db: &TestDb) {
 /// It cannot become ready a second time: somebody has put it there by hand.
 fn a_job_that_is_ready_already_holds_up_no_other(db: &TestDb) {
     let jobs = (0..3).map(|n| later(n.to_string()));
-    enqueue_all(&mut db.connect(), jobs).unwrap();
+    enqueue_all(&mut db.connection(), jobs).unwrap();
     make_due(db);
     db.execute(
         "INSERT INTO solid_queue_ready_executions (job_id, queue_name, priority, class_name, created_at) \
@@ -178,7 +178,7 @@ fn refuse(db: &TestDb, queue: &str) {
 fn refused_jobs_hold_up_no_other(db: &TestDb) {
     let refused = (0..12).map(|n| later(n.to_string()).queue("bad"));
     let jobs = refused.chain((0..35).map(|n| later(n.to_string())));
-    enqueue_all(&mut db.connect(), jobs).unwrap();
+    enqueue_all(&mut db.connection(), jobs).unwrap();
     make_due(db);
     refuse(db, "bad");
     let events = Events::default();
@@ -195,7 +195,7 @@ fn refused_jobs_hold_up_no_other(db: &TestDb) {
         told.iter().any(|one| one.contains("refused by the test")),
         "{told:?}"
     );
-    let findings = windlass::doctor(&mut db.connect()).unwrap();
+    let findings = windlass::doctor(&mut db.connection()).unwrap();
     let finding = findings
         .iter()
         .find(|one| one.check == "scheduled")
@@ -227,7 +227,7 @@ fn a_duty_that_fails_stops_no_other(db: &TestDb) {
     });
     let limited = NewJob::new(&Note::new("limited")).unwrap();
     let jobs = [limited.concurrency(Concurrency::new("k")), later("due")];
-    enqueue_all(&mut db.connect(), jobs).unwrap();
+    enqueue_all(&mut db.connection(), jobs).unwrap();
     make_due(db);
     until("both are ready", || db.rows("ready_executions") == 2);
     db.execute("ALTER TABLE windlass_expiries RENAME COLUMN hidden TO expires_at");
@@ -243,7 +243,7 @@ fn the_next_due_time_is_waited_for(db: &TestDb) {
         note("soon").after(Duration::from_millis(300)),
         later("never"),
     ];
-    enqueue_all(&mut db.connect(), jobs).unwrap();
+    enqueue_all(&mut db.connection(), jobs).unwrap();
     let _dispatcher = Dispatcher::new(&db.database)
         .polling_interval(HOUR)
         .start()
@@ -289,7 +289,7 @@ fn a_worker_hears_of_what_was_dispatched(db: &TestDb) {
             let job = NewJob::new(&Note::new("x")).unwrap();
             job.queue(queue).after(idle)
         };
-        enqueue_all(&mut db.connect(), queues.map(job)).unwrap();
+        enqueue_all(&mut db.connection(), queues.map(job)).unwrap();
         until("all are dispatched", || {
             db.rows("scheduled_executions") == 0
         });

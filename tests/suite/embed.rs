@@ -143,7 +143,7 @@ fn what_runs_too_long_is_given_back_and_fenced(db: &TestDb) {
             .unwrap()
     };
     let mut first = worker(&gate);
-    let id = Wait.enqueue(&mut db.connect()).unwrap().id;
+    let id = Wait.enqueue(&mut db.connection()).unwrap().id;
     until("it runs", || gate.begun() == 1);
     first.stop();
     let stopped = first.join(SOON).unwrap();
@@ -181,7 +181,7 @@ fn an_at_most_once_job_that_runs_too_long_fails(db: &TestDb) {
         .shutdown_timeout(Duration::from_millis(200))
         .start()
         .unwrap();
-    let id = WaitOnce.enqueue(&mut db.connect()).unwrap().id;
+    let id = WaitOnce.enqueue(&mut db.connection()).unwrap().id;
     until("it runs", || gate.begun() == 1);
     worker.stop();
     assert_eq!(worker.join(SOON).unwrap().unfinished, [id]);
@@ -201,7 +201,7 @@ fn stop_now_waits_for_nobody(db: &TestDb) {
         .shutdown_timeout(Duration::from_secs(3600))
         .start()
         .unwrap();
-    let id = Wait.enqueue(&mut db.connect()).unwrap().id;
+    let id = Wait.enqueue(&mut db.connection()).unwrap().id;
     until("it runs", || gate.begun() == 1);
     let control = Control::start(db);
     worker.stop();
@@ -220,7 +220,7 @@ fn a_stop_ends_soon_after_its_timeout(db: &TestDb) {
     let stop = |runs: usize| {
         let worker = gated(db, &gate, &events).shutdown_timeout(TIMEOUT);
         let mut worker = worker.start().unwrap();
-        Wait.enqueue(&mut db.connect()).unwrap();
+        Wait.enqueue(&mut db.connection()).unwrap();
         until("it runs", || gate.begun() == runs);
         let begin = Instant::now();
         worker.stop();
@@ -253,7 +253,7 @@ fn a_job_can_see_the_stop(db: &TestDb) {
     let log = Arc::new(Log::default());
     let registry = Registry::new().register::<Obedient>(Arc::clone(&log));
     let mut worker = Worker::new(&db.database, registry).start().unwrap();
-    Obedient.enqueue(&mut db.connect()).unwrap();
+    Obedient.enqueue(&mut db.connection()).unwrap();
     until("it runs", || log.len() == 1);
     worker.stop();
     assert!(worker.join(SOON).unwrap().is_drained());
@@ -263,7 +263,7 @@ fn a_job_can_see_the_stop(db: &TestDb) {
 fn dropping_the_handle_stops(db: &TestDb) {
     let (gate, events) = (Arc::new(Gate::default()), Events::default());
     let worker = gated(db, &gate, &events).start().unwrap();
-    Wait.enqueue(&mut db.connect()).unwrap();
+    Wait.enqueue(&mut db.connection()).unwrap();
     until("it runs", || gate.begun() == 1);
     let opener = std::thread::spawn({
         let (gate, database) = (Arc::clone(&gate), db.database.clone());
@@ -280,7 +280,7 @@ fn dropping_the_handle_stops(db: &TestDb) {
     opener.join().unwrap();
     assert_eq!((gate.ended(), finished(db)), (1, 1));
     assert_eq!(db.rows("processes"), 0);
-    Wait.enqueue(&mut db.connect()).unwrap();
+    Wait.enqueue(&mut db.connection()).unwrap();
     assert_eq!(events.count("Deregistered"), 1);
     assert_eq!(db.rows("ready_executions"), 1);
 }
@@ -302,7 +302,7 @@ fn two_workers_live_in_one_program(db: &TestDb) {
     let third = worker(&other, "a", &logs[2]);
     for (db, queue) in [(db, "a"), (db, "b"), (&other, "a")] {
         let jobs = (0..20).map(|_| NewJob::new(&Note::new("x")).unwrap().queue(queue));
-        enqueue_all(&mut db.connect(), jobs).unwrap();
+        enqueue_all(&mut db.connection(), jobs).unwrap();
     }
     until("all are done", || logs.iter().all(|log| log.len() == 20));
     assert_eq!(db.rows("processes"), 2);
@@ -312,7 +312,7 @@ fn two_workers_live_in_one_program(db: &TestDb) {
     NewJob::new(&Note::new("x"))
         .unwrap()
         .queue("b")
-        .enqueue(&mut db.connect())
+        .enqueue(&mut db.connection())
         .unwrap();
     until("the second goes on", || logs[1].len() == 21);
     drop((second, third));
@@ -330,7 +330,7 @@ fn a_supervisor_runs_workers_and_dispatchers_as_threads(db: &TestDb) {
     until("all are registered", || db.rows("processes") == 3);
     let job = NewJob::new(&Note::new("later")).unwrap();
     job.after(Duration::from_millis(50))
-        .enqueue(&mut db.connect())
+        .enqueue(&mut db.connection())
         .unwrap();
     until("the job is done", || log.len() == 1);
     supervisor.stop();
@@ -375,7 +375,7 @@ fn a_subscriber_that_panics_ends_its_worker(db: &TestDb) {
         }))
         .start()
         .unwrap();
-    Note::new("x").enqueue(&mut db.connect()).unwrap();
+    Note::new("x").enqueue(&mut db.connection()).unwrap();
     let stopped = worker.join(SOON).unwrap();
     assert!(stopped.is_broken() && stopped.unfinished.is_empty());
     assert_eq!(worker.join(SOON), Some(stopped));

@@ -57,7 +57,7 @@ fn nth(n: u32) -> (NewJob, &'static str, &'static str) {
 /// Enough for three statements, and for keys to cut them up.
 fn a_mixed_lot_keeps_its_order(db: &TestDb) {
     let jobs: Vec<_> = (0..2_500).map(nth).collect();
-    let enqueued = enqueue_all(&mut db.connect(), jobs.iter().map(|job| job.0.clone())).unwrap();
+    let enqueued = enqueue_all(&mut db.connection(), jobs.iter().map(|job| job.0.clone())).unwrap();
     assert!(enqueued.iter().all(|enqueued| enqueued.is_new));
     assert!(enqueued.is_sorted_by(|a, b| a.id < b.id));
     let rows = db.texts(
@@ -84,7 +84,7 @@ fn a_mixed_lot_keeps_its_order(db: &TestDb) {
 
 fn a_large_plain_lot_keeps_its_order(db: &TestDb) {
     let jobs = (0..2_500).map(|n| NewJob::new(&Count(n)).unwrap());
-    let enqueued = enqueue_all(&mut db.connect(), jobs).unwrap();
+    let enqueued = enqueue_all(&mut db.connection(), jobs).unwrap();
     let arguments: HashMap<i64, String> = db
         .texts("SELECT id || ' ' || arguments AS t FROM solid_queue_jobs")
         .iter()
@@ -169,7 +169,7 @@ fn a_lot_that_fails_leaves_the_callers_transaction_alive(db: &TestDb) {
 }
 
 fn nothing_is_enqueued_as_nothing(db: &TestDb) {
-    assert!(enqueue_all(&mut db.connect(), []).unwrap().is_empty());
+    assert!(enqueue_all(&mut db.connection(), []).unwrap().is_empty());
     assert_eq!(db.rows("jobs"), 0);
 }
 
@@ -208,7 +208,7 @@ fn keys_of_one_call_find_each_other(db: &TestDb) {
 fn one_that_is_refused_refuses_all(db: &TestDb) {
     let mut jobs: Vec<NewJob> = (0..1_500).map(|n| note(&n.to_string())).collect();
     jobs.push(note("x").queue("not a name"));
-    let error = enqueue_all(&mut db.connect(), jobs).unwrap_err();
+    let error = enqueue_all(&mut db.connection(), jobs).unwrap_err();
     assert!(matches!(error, Error::InvalidName { .. }), "{error:?}");
     assert_eq!(db.rows("jobs"), 0);
 }
@@ -235,7 +235,7 @@ fn ids_do_not_depend_on_the_order_of_the_outcomes(db: &TestDb) {
             note("x").after(Duration::from_secs(9))
         }
     });
-    let enqueued = enqueue_all(&mut db.connect(), jobs).unwrap();
+    let enqueued = enqueue_all(&mut db.connection(), jobs).unwrap();
     let scheduled: Vec<JobId> = enqueued
         .iter()
         .skip(1)

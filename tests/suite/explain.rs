@@ -16,11 +16,11 @@ fn note() -> NewJob {
 }
 
 fn enqueue(db: &TestDb, job: NewJob) -> JobId {
-    job.enqueue(&mut db.connect()).unwrap().id
+    job.enqueue(&mut db.connection()).unwrap().id
 }
 
 fn why(db: &TestDb, job: impl Into<JobKey>) -> Explanation {
-    explain(&mut db.connect(), job).unwrap().unwrap()
+    explain(&mut db.connection(), job).unwrap().unwrap()
 }
 
 fn ready(db: &TestDb, job: JobId) -> (u32, Vec<Obstacle>) {
@@ -138,7 +138,7 @@ fn a_scheduled_job_waits_for_its_time(db: &TestDb) {
 
 fn what_has_ended_says_how(db: &TestDb) {
     let cancelled = enqueue(db, note());
-    windlass::cancel(&mut db.connect(), cancelled).unwrap();
+    windlass::cancel(&mut db.connection(), cancelled).unwrap();
     let explanation = why(db, cancelled);
     assert_eq!(explanation.reason, Reason::Ended);
     assert_eq!(explanation.task.status, TaskStatus::Cancelled);
@@ -165,8 +165,12 @@ fn what_has_ended_says_how(db: &TestDb) {
         (explanation.reason, explanation.queue_name),
         (Reason::Ended, None)
     );
-    assert!(explain(&mut db.connect(), JobId(4711)).unwrap().is_none());
-    assert!(explain(&mut db.connect(), "nobody").unwrap().is_none());
+    assert!(
+        explain(&mut db.connection(), JobId(4711))
+            .unwrap()
+            .is_none()
+    );
+    assert!(explain(&mut db.connection(), "nobody").unwrap().is_none());
 }
 
 fn an_execution_that_is_gone_is_noticed(db: &TestDb) {
@@ -204,7 +208,7 @@ fn the_last_day_of_the_calendar_is_a_time(db: &TestDb) {
     };
     assert_eq!(at, last);
     let listed = windlass::Jobs::unfinished()
-        .list(&mut db.connect())
+        .list(&mut db.connection())
         .unwrap();
     assert_eq!(listed[0].at, last);
 }

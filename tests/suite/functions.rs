@@ -63,7 +63,7 @@ fn a_function_is_performed(db: &TestDb) {
     });
     let policy = Policy::new().keep_result(Duration::from_secs(3600));
     let job = WELCOME.job(&Welcome::new("ada")).unwrap().policy(policy);
-    let job = job.enqueue(&mut db.connect()).unwrap().id;
+    let job = job.enqueue(&mut db.connection()).unwrap().id;
     let _worker = Worker::new(&db.database, registry)
         .threads(1)
         .start()

@@ -90,7 +90,7 @@ impl Job for Facts {
 
 fn number(db: &TestDb, of: &str) -> i64 {
     count(
-        &mut db.connect(),
+        &mut db.connection(),
         &format!("SELECT count(*) AS n FROM {of}"),
     )
 }
@@ -171,7 +171,7 @@ fn is_complete(db: &TestDb) {
         assert_eq!(number(db, open), 0);
     }
     ruby("../clients/ruby/test/windlass_test.rb", db);
-    Note::new("by Rust").enqueue(&mut db.connect()).unwrap();
+    Note::new("by Rust").enqueue(&mut db.connection()).unwrap();
     assert_eq!(work(db, 1), ["by Rust"]);
 }
 
@@ -197,7 +197,7 @@ fn the_gem_completes_the_tables_of_solid_queue(db: &TestDb) {
 /// Rails has made some tables again, and its dump does not have everything.
 fn the_gem_completes_what_was_made_in_part(db: &TestDb) {
     db.database.migrate().unwrap();
-    let conn = &mut db.connect();
+    let conn = &mut db.connection();
     let function = "DROP FUNCTION windlass_enqueue";
     let lost = [
         "ALTER TABLE solid_queue_processes DROP COLUMN channel",

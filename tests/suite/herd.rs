@@ -83,7 +83,7 @@ mod rows {
             if place > 3 && kinds[0].iter().all(|one| seen.contains(one)) {
                 break;
             }
-            windlass::enqueue_all(&mut db.connect(), (0..jobs).map(|_| note())).unwrap();
+            windlass::enqueue_all(&mut db.connection(), (0..jobs).map(|_| note())).unwrap();
             let heard = ear.heard();
             let of =
                 |channels: &[String]| channels.iter().filter(|one| heard.contains(*one)).count();
@@ -103,7 +103,7 @@ mod rows {
             "by lot: {seen:?}"
         );
         register(&db, "NULL", FRESH);
-        note().enqueue(&mut db.connect()).unwrap();
+        note().enqueue(&mut db.connection()).unwrap();
         assert!(
             ear.heard().contains("windlass"),
             "as an older program listens"
@@ -156,7 +156,7 @@ fn work_passes_quiet_workers(db: &TestDb) {
         until("all are registered", || db.rows("processes") == 4);
         workers[1..].iter().for_each(Handle::quiet);
         std::thread::sleep(idle);
-        Wait.enqueue(&mut db.connect()).unwrap();
+        Wait.enqueue(&mut db.connection()).unwrap();
         let is_heard = soon_after(idle, || gate.begun() == 1);
         gate.open();
         drop(workers);

@@ -41,7 +41,7 @@ fn noting(log: &Arc<Log>) -> Hooks {
 fn hooks_run_in_their_order(db: &TestDb) {
     let log = Arc::new(Log::default());
     let gate = Arc::new(Gate::default());
-    Wait.enqueue(&mut db.connect()).unwrap();
+    Wait.enqueue(&mut db.connection()).unwrap();
     let registry = Registry::new().register::<Wait>(Arc::clone(&gate));
     let worker = Worker::new(&db.database, registry).hooks(noting(&log));
     let mut worker = worker.start().unwrap();
@@ -101,7 +101,7 @@ fn a_panicking_hook_harms_nobody(db: &TestDb) {
     let registry = Registry::new().register::<Note>(Arc::clone(&log));
     let worker = Worker::new(&db.database, registry).hooks(panicking.on_exit(count(&log)));
     let mut worker = worker.start().unwrap();
-    Note::new("done").enqueue(&mut db.connect()).unwrap();
+    Note::new("done").enqueue(&mut db.connection()).unwrap();
     until("the job is done", || log.len() == 1);
     worker.stop();
     let stopped = worker.join(SOON).unwrap();
@@ -157,7 +157,7 @@ fn a_job_is_heard_from_its_claim_to_its_end(db: &TestDb) {
     let worker = Worker::new(&db.database, registry).subscriber(subscriber);
     let worker = worker.start().unwrap();
     let job = NewJob::new(&Note::new("hunter2")).unwrap().queue("mail");
-    let id = job.enqueue(&mut db.connect()).unwrap().id;
+    let id = job.enqueue(&mut db.connection()).unwrap().id;
     until("it is finished", || heard.lock().unwrap().len() == 3);
     drop(worker);
     let heard = heard.lock().unwrap();

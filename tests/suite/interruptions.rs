@@ -83,7 +83,7 @@ fn enqueue(scene: &Scene<'_>, work: &Work, once: bool, policy: Policy) -> JobId 
     };
     let job = NewJob::new(work).unwrap();
     job.policy(policy.delivery(delivery))
-        .enqueue(&mut scene.db.connect())
+        .enqueue(&mut scene.db.connection())
         .unwrap()
         .id
 }
@@ -130,7 +130,7 @@ fn state(db: &TestDb, job: JobId) -> String {
         "nowhere"
     };
     let counts = (of_job("attempts"), of_job("crash_count"));
-    let attempts = windlass::attempts(&mut db.connect(), job).unwrap();
+    let attempts = windlass::attempts(&mut db.connection(), job).unwrap();
     let attempts: Vec<String> = attempts
         .iter()
         .map(|attempt| format!(" {:?} {}", attempt.outcome, attempt.kind))
@@ -154,7 +154,7 @@ fn becomes(db: &TestDb, (case, job): (Case, JobId), expected: &str) {
 }
 
 fn message(db: &TestDb, job: JobId) -> String {
-    let mut attempts = windlass::attempts(&mut db.connect(), job).unwrap();
+    let mut attempts = windlass::attempts(&mut db.connection(), job).unwrap();
     attempts.remove(0).message
 }
 
@@ -165,7 +165,7 @@ const UNKNOWN: &str = "failed 1/0 Failed outcome_unknown";
 
 /// A run that a stop has cut short is explained, and is part of the timeline.
 fn is_told(db: &TestDb, job: JobId) {
-    let details = windlass::job_details(&mut db.connect(), job, true).unwrap();
+    let details = windlass::job_details(&mut db.connection(), job, true).unwrap();
     let details = details.unwrap();
     let error = details.explanation.task.error.unwrap();
     assert!(error.starts_with("cut_short: "), "{error}");
@@ -369,7 +369,7 @@ fn not_raised(db: &TestDb, supervised: bool) {
             let policy = stubborn(attempts).timeout(LONG);
             let job = enqueue(&scene, &work, once, policy);
             until("it has failed", || state(db, job).starts_with("failed"));
-            let tried = windlass::attempts(&mut db.connect(), job).unwrap();
+            let tried = windlass::attempts(&mut db.connection(), job).unwrap();
             for attempt in &tried {
                 assert_eq!(attempt.kind, "windlass::Interrupted");
                 let says = "the job returned an interruption that was not raised for it: ";

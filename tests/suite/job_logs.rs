@@ -46,7 +46,7 @@ const CHAT: Function<String> = Function::new("chat");
 
 fn chat(db: &TestDb) -> windlass::JobId {
     let hello = "hello".to_owned();
-    CHAT.enqueue(&mut db.connect(), &hello).unwrap().id
+    CHAT.enqueue(&mut db.connection(), &hello).unwrap().id
 }
 
 fn registry(
@@ -102,10 +102,10 @@ fn lines_are_there_when_the_job_has_ended(db: &TestDb) {
     });
     let _worker = worker(db, registry, SELDOM, &events);
     let silent = "silent".to_owned();
-    CHAT.enqueue(&mut db.connect(), &silent).unwrap();
+    CHAT.enqueue(&mut db.connection(), &silent).unwrap();
     let job = chat(db);
     until("both have finished", || events.count("Finished") == 2);
-    let logs = job_logs(&mut db.connect(), job).unwrap();
+    let logs = job_logs(&mut db.connection(), job).unwrap();
     let [log] = &logs[..] else { panic!("{logs:?}") };
     assert_eq!(
         texts(log),
@@ -162,7 +162,7 @@ fn a_heartbeat_stores_the_lines_of_a_running_job(db: &TestDb) {
     });
     let _worker = worker(db, registry, Duration::from_millis(50), &events);
     let job = chat(db);
-    let logs = || job_logs(&mut db.connect(), job).unwrap();
+    let logs = || job_logs(&mut db.connection(), job).unwrap();
     until("a heartbeat stores them", || !logs().is_empty());
     assert_eq!(texts(&logs()[0]), ["before"]);
     let began = logs()[0].started_at;
@@ -210,7 +210,7 @@ fn a_lost_claim_adds_no_lines(db: &TestDb) {
     db.execute("DELETE FROM solid_queue_claimed_executions");
     hold.end();
     until("its end is refused", || events.count("Fenced") == 1);
-    assert_eq!(job_logs(&mut db.connect(), job).unwrap(), []);
+    assert_eq!(job_logs(&mut db.connection(), job).unwrap(), []);
     assert_eq!(events.count("Finished"), 0);
 }
 
@@ -229,7 +229,7 @@ fn a_job_that_finishes_itself_keeps_its_lines(db: &TestDb) {
     let _worker = worker(db, registry, SELDOM, &events);
     let job = chat(db);
     until("it has finished", || events.count("Finished") == 1);
-    let logs = job_logs(&mut db.connect(), job).unwrap();
+    let logs = job_logs(&mut db.connection(), job).unwrap();
     assert_eq!(logs.len(), 1);
     assert_eq!(texts(&logs[0]), ["finished before"]);
 }
@@ -240,10 +240,12 @@ fn lines_go_at_once_with_a_job_that_is_discarded(db: &TestDb) {
         Err(JobError::from("it fails").fail())
     });
     let job = chat(db);
-    let drained = drain(&mut db.connect(), &registry).unwrap();
+    let drained = drain(&mut db.connection(), &registry).unwrap();
     assert_eq!((drained.runs.len(), rows(db)), (1, 1));
     let failed = Jobs::failed().ids([job]);
-    let discarded = failed.change(&mut db.connect(), Change::Discard).unwrap();
+    let discarded = failed
+        .change(&mut db.connection(), Change::Discard)
+        .unwrap();
     assert_eq!((discarded.changed, rows(db)), (1, 0));
 }
 
@@ -256,7 +258,7 @@ fn lines_go_with_their_job(db: &TestDb) {
     for _ in 0..2 {
         chat(db);
     }
-    drain(&mut db.connect(), &registry)
+    drain(&mut db.connection(), &registry)
         .unwrap()
         .assert_all_finished(3);
     assert_eq!(rows(db), 3);
@@ -272,7 +274,7 @@ fn lines_go_with_their_job(db: &TestDb) {
         .start()
         .unwrap();
     until("the lines of both are gone", || rows(db) == 1);
-    assert_eq!(job_logs(&mut db.connect(), kept).unwrap().len(), 1);
+    assert_eq!(job_logs(&mut db.connection(), kept).unwrap().len(), 1);
 }
 
 fn the_program_shows_them_on_request(db: &TestDb) {

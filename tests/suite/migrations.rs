@@ -40,7 +40,7 @@ fn a_job_is_performed(db: &TestDb) {
     let log = Arc::new(Log::default());
     let registry = Registry::new().register::<Note>(Arc::clone(&log));
     let _worker = Worker::new(&db.database, registry).start().unwrap();
-    Note::new("a").enqueue(&mut db.connect()).unwrap();
+    Note::new("a").enqueue(&mut db.connection()).unwrap();
     until("the job is done", || log.len() == 1);
 }
 
@@ -145,7 +145,7 @@ fn a_database_of_rails_gets_what_it_lacks(db: &TestDb) {
     let registry = Registry::new().register::<Note>(Arc::clone(&log));
     let _worker = Worker::new(&db.database, registry).start().unwrap();
     until("the job of Rails is done", || log.len() == 1);
-    Note::new("ours").enqueue(&mut db.connect()).unwrap();
+    Note::new("ours").enqueue(&mut db.connection()).unwrap();
     until("ours is done", || log.len() == 2);
     assert_eq!(
         db.count("SELECT count(*) AS n FROM solid_queue_processes WHERE name = 'worker-of-rails' AND heartbeat_seq IS NULL"),
@@ -345,7 +345,7 @@ fn tables_of_a_version_before_the_first_release_are_refused(db: &TestDb) {
         }
         let before = (shape(db), db.texts(versions));
         is_refused(db.database.migrate().map(drop));
-        is_refused(windlass::migrate(&mut db.connect()).map(drop));
+        is_refused(windlass::migrate(&mut db.connection()).map(drop));
         is_refused(Worker::new(&db.database, Registry::new()).start().map(drop));
         is_refused(windlass::Dispatcher::new(&db.database).start().map(drop));
         is_refused(windlass::Scheduler::new(&db.database).start().map(drop));

@@ -122,11 +122,11 @@ fn id_of(db: &TestDb, text: &str) -> JobId {
 
 /// The state of the key; `None` if no job of it waits or runs.
 fn look(db: &TestDb) -> Option<SemaphoreStatus> {
-    let mut all = windlass::semaphores(&mut db.connect()).unwrap();
+    let mut all = windlass::semaphores(&mut db.connection()).unwrap();
     for one in &all {
         assert!(one.held() <= 1, "{one:?}");
     }
-    let wrong = windlass::check_semaphores(&mut db.connect()).unwrap();
+    let wrong = windlass::check_semaphores(&mut db.connection()).unwrap();
     assert!(wrong.is_empty(), "{wrong:?}");
     all.pop()
 }
@@ -143,7 +143,9 @@ fn until_one_waits(db: &TestDb) {
 }
 
 fn change(db: &TestDb, job: JobId, change: Change) {
-    let changed = Jobs::waiting().ids([job]).change(&mut db.connect(), change);
+    let changed = Jobs::waiting()
+        .ids([job])
+        .change(&mut db.connection(), change);
     assert_eq!(changed.unwrap().changed, 1);
 }
 
@@ -234,7 +236,7 @@ fn killed_workers_change_no_order(db: &TestDb) {
     let _supervisor = scene.supervisor(2);
     let jobs =
         (0..8).map(|n| in_order(NewJob::new(&Work::new(&n.to_string(), Do::Sleep(20))).unwrap()));
-    enqueue_all(&mut db.connect(), jobs).unwrap();
+    enqueue_all(&mut db.connection(), jobs).unwrap();
     let mut killed = 0;
     for n in [1, 7] {
         until("some have begun", || {
@@ -283,7 +285,7 @@ fn slots_are_passed_on_in_order(db: &TestDb) {
         let job = in_order(NewJob::new(&Note::new(name)).unwrap());
         job.priority(fastrand::i32(..))
     });
-    enqueue_all(&mut db.connect(), jobs.collect::<Vec<_>>()).unwrap();
+    enqueue_all(&mut db.connection(), jobs.collect::<Vec<_>>()).unwrap();
     let registry = Registry::new().register::<Note>(Arc::clone(&log));
     let _worker = Worker::new(&db.database, registry).start().unwrap();
     until("all have run", || log.len() == 100);
@@ -359,7 +361,7 @@ fn a_snoozed_job_keeps_its_place(db: &TestDb) {
     let desk = Arc::new(Desk::default());
     let _worker = worker(db, &desk);
     let jobs = [entry("a", First::Snooze), entry("b", First::Well)];
-    enqueue_all(&mut db.connect(), jobs).unwrap();
+    enqueue_all(&mut db.connection(), jobs).unwrap();
     until_one_waits(db);
     assert_eq!(desk.log.lines(), ["a"]);
     change(db, id_of(db, "a"), Change::RunIn(Duration::ZERO));
@@ -397,12 +399,12 @@ fn a_final_failure_lets_the_next_one_run(db: &TestDb) {
         entry("b", First::Wait),
         entry("c", First::Well),
     ];
-    enqueue_all(&mut db.connect(), jobs).unwrap();
+    enqueue_all(&mut db.connection(), jobs).unwrap();
     until("the next one runs", || desk.log.len() == 2);
     let retry = Change::Retry {
         even_at_most_once: false,
     };
-    let failed = Jobs::failed().change(&mut db.connect(), retry).unwrap();
+    let failed = Jobs::failed().change(&mut db.connection(), retry).unwrap();
     assert_eq!(failed.changed, 1);
     until("it was looked at", || !is_wanted(db));
     assert_eq!(look(db).map(|key| (key.claimed, key.blocked)), Some((1, 2)));
@@ -425,7 +427,7 @@ fn an_operator_frees_the_slot_of_a_waiting_retry_once(db: &TestDb) {
             entry(&b, First::RetryLater),
             entry(&c, First::Well),
         ];
-        enqueue_all(&mut db.connect(), jobs).unwrap();
+        enqueue_all(&mut db.connection(), jobs).unwrap();
         until_one_waits(db);
         change(db, id_of(db, &a), how);
         until("the next one has run", || desk.log.len() == before + 2);
@@ -439,7 +441,7 @@ fn an_operator_frees_the_slot_of_a_waiting_retry_once(db: &TestDb) {
     }
     assert_eq!(
         Jobs::in_state(JobState::Scheduled)
-            .count(&mut db.connect())
+            .count(&mut db.connection())
             .unwrap(),
         1
     );
@@ -451,7 +453,7 @@ fn a_waiting_retry_deleted_by_hand_is_noticed(db: &TestDb) {
     let _dispatcher = dispatcher(db, &events);
     let _worker = worker(db, &desk);
     let jobs = [entry("a", First::RetryLater), entry("b", First::Well)];
-    enqueue_all(&mut db.connect(), jobs).unwrap();
+    enqueue_all(&mut db.connection(), jobs).unwrap();
     until_one_waits(db);
     let job = id_of(db, "a");
     db.execute(&format!("DELETE FROM solid_queue_jobs WHERE id = {job}"));
@@ -486,13 +488,13 @@ fn a_waiting_retry_dispatched_by_ruby_runs_alone(db: &TestDb) {
     let desk = Arc::new(Desk::default());
     let _worker = worker(db, &desk);
     let jobs = [entry("a", First::RetryLater), entry("b", First::Well)];
-    enqueue_all(&mut db.connect(), jobs).unwrap();
+    enqueue_all(&mut db.connection(), jobs).unwrap();
     until_one_waits(db);
     let ready = "INSERT INTO solid_queue_ready_executions (job_id, queue_name, priority, created_at) \
          SELECT job_id, queue_name, priority, created_at FROM solid_queue_scheduled_executions";
     db.in_transaction(&[ready, "DELETE FROM solid_queue_scheduled_executions"]);
     until("both have run", || {
-        let held = windlass::semaphores(&mut db.connect()).unwrap();
+        let held = windlass::semaphores(&mut db.connection()).unwrap();
         assert!(held.iter().all(|key| key.held() <= 1), "{held:?}");
         desk.log.len() == 3
     });
@@ -535,7 +537,7 @@ fn what_cannot_be_in_order_is_refused(db: &TestDb) {
         ),
     ] {
         let job = NewJob::new(&Note::new("x")).unwrap().concurrency(limit);
-        let error = job.enqueue(&mut db.connect()).unwrap_err().to_string();
+        let error = job.enqueue(&mut db.connection()).unwrap_err().to_string();
         assert!(error.contains(reason), "{error}");
     }
     assert_eq!(db.rows("jobs"), 0);
@@ -546,7 +548,7 @@ fn jobs_of_other_keys_in_one_enqueue_change_no_order(db: &TestDb) {
     let note = |text: &str| NewJob::new(&Note::new(text)).unwrap();
     let other = note("other").concurrency(Concurrency::new("free").limit(1));
     let jobs = [other, in_order(note("first")), in_order(note("second"))];
-    enqueue_all(&mut db.connect(), jobs).unwrap();
+    enqueue_all(&mut db.connection(), jobs).unwrap();
     let kinds =
         "SELECT coalesce(concurrency_conflict, 'none') AS t FROM solid_queue_jobs ORDER BY id";
     assert_eq!(db.texts(kinds), ["none", "ordered", "ordered"]);

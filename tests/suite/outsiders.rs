@@ -75,7 +75,7 @@ fn tokens(db: &TestDb) -> i64 {
 }
 
 fn a_token_leads_to_its_job_alone(db: &TestDb) {
-    let conn = &mut db.connect();
+    let conn = &mut db.connection();
     let all = [
         export("a").public_token(),
         export("b"),
@@ -109,7 +109,7 @@ fn a_token_leads_to_its_job_alone(db: &TestDb) {
 }
 
 fn the_public_view_has_no_internals(db: &TestDb) {
-    let conn = &mut db.connect();
+    let conn = &mut db.connection();
     let jobs = [
         export("good").public_token(),
         export("bad").public_token(),
@@ -118,7 +118,7 @@ fn the_public_view_has_no_internals(db: &TestDb) {
     let jobs = enqueue_all(conn, jobs).unwrap();
     let seen = |token: Option<windlass::PublicToken>| {
         let token = token.unwrap().to_string();
-        let task = task_info_by_token(&mut db.connect(), &token);
+        let task = task_info_by_token(&mut db.connection(), &token);
         task.unwrap().unwrap().public()
     };
     assert_eq!(seen(jobs[0].public_token).status, TaskStatus::Queued);
@@ -140,7 +140,7 @@ fn the_public_view_has_no_internals(db: &TestDb) {
 }
 
 fn a_repeated_enqueue_gets_a_token_of_its_own_job_only(db: &TestDb) {
-    let conn = &mut db.connect();
+    let conn = &mut db.connection();
     let keyed = || {
         export("a")
             .idempotency_key("k")
@@ -175,7 +175,7 @@ fn a_repeated_enqueue_gets_a_token_of_its_own_job_only(db: &TestDb) {
 }
 
 fn a_failed_enqueue_leaves_no_token(db: &TestDb) {
-    let conn = &mut db.connect();
+    let conn = &mut db.connection();
     let refusing = || {
         let policy = Policy::new().on_conflict(OnConflict::Refuse);
         export("a").unique_id("u").policy(policy).public_token()
@@ -191,7 +191,7 @@ fn a_failed_enqueue_leaves_no_token(db: &TestDb) {
 }
 
 fn tokens_go_with_the_result(db: &TestDb) {
-    let conn = &mut db.connect();
+    let conn = &mut db.connection();
     let unkept = Policy::new()
         .keep_finished(false)
         .keep_result(Duration::from_secs(3_600));
@@ -207,7 +207,7 @@ fn tokens_go_with_the_result(db: &TestDb) {
     let worker = Worker::new(&db.database, registry()).start().unwrap();
     let look = |job: &windlass::Enqueued| {
         let token = job.public_token.unwrap().to_string();
-        task_info_by_token(&mut db.connect(), &token).unwrap()
+        task_info_by_token(&mut db.connection(), &token).unwrap()
     };
     until("it has finished", || {
         look(&gone).is_some_and(|task| task.status == TaskStatus::Succeeded)
@@ -243,7 +243,7 @@ fn internal(error: &Error) -> bool {
 }
 
 fn internal_classes_are_refused_by_name(db: &TestDb) {
-    let conn = &mut db.connect();
+    let conn = &mut db.connection();
     let refused = registry().new_job("old_audit", "null").unwrap_err();
     assert!(internal(&refused), "{refused}");
     assert!(registry().new_job("export", r#"{"secret":"x"}"#).is_ok());
@@ -285,15 +285,15 @@ fn workers_store_which_classes_are_internal(db: &TestDb) {
     let _worker = Worker::new(&db.database, registry()).start().unwrap();
     let is = "SELECT class_name AS t FROM windlass_classes WHERE internal ORDER BY class_name";
     until("they are stored", || db.texts(is) == ["audit", "old_audit"]);
-    let refused = NewJob::of_class("old_audit", "null").enqueue(&mut db.connect());
+    let refused = NewJob::of_class("old_audit", "null").enqueue(&mut db.connection());
     assert!(internal(&refused.unwrap_err()));
     NewJob::of_class("export", r#"{"secret":"x"}"#)
-        .enqueue(&mut db.connect())
+        .enqueue(&mut db.connection())
         .unwrap();
 }
 
 fn arguments_of_internal_classes_are_not_set_from_outside(db: &TestDb) {
-    let conn = &mut db.connect();
+    let conn = &mut db.connection();
     let job = Audit.enqueue(conn).unwrap().id;
     let task = RecurringTask::new("t", "@yearly", &Audit).unwrap();
     windlass::recurring::schedule(conn, &task).unwrap();

@@ -81,7 +81,7 @@ fn a_subscriber_that_panics_on_a_finished_job(db: &TestDb) {
 
 fn a_subscriber_that_panics_on_a_registration(db: &TestDb) {
     let log = Arc::new(Log::default());
-    Note::new("a").enqueue(&mut db.connect()).unwrap();
+    Note::new("a").enqueue(&mut db.connection()).unwrap();
     let worker = worker(db, &log).subscriber(panics_at("Registered"));
     breaks_down(worker.start().unwrap());
     nothing_is_lost(db, &log, 1);
@@ -92,7 +92,7 @@ fn a_subscriber_that_panics_on_a_dispatch(db: &TestDb) {
     let later = NewJob::new(&Note::new("a")).unwrap();
     later
         .after(Duration::from_millis(10))
-        .enqueue(&mut db.connect())
+        .enqueue(&mut db.connection())
         .unwrap();
     let dispatcher = Dispatcher::new(&db.database).subscriber(panics_at("Dispatched"));
     breaks_down(dispatcher.start().unwrap());
@@ -101,7 +101,7 @@ fn a_subscriber_that_panics_on_a_dispatch(db: &TestDb) {
 
 fn a_supervisor_ends_with_what_it_runs(db: &TestDb) {
     let log = Arc::new(Log::default());
-    Note::new("a").enqueue(&mut db.connect()).unwrap();
+    Note::new("a").enqueue(&mut db.connection()).unwrap();
     let supervisor = Supervisor::new(&db.database)
         .worker(worker(db, &log).subscriber(panics_at("Finished")))
         .dispatcher(Dispatcher::new(&db.database));
@@ -149,7 +149,7 @@ fn a_start_that_fails_half_way_leaves_nothing(db: &TestDb) {
     // have performed the job.
     let control = Control::start(db);
     until("the control is registered", || db.rows("processes") > 0);
-    Note::new("a").enqueue(&mut db.connect()).unwrap();
+    Note::new("a").enqueue(&mut db.connection()).unwrap();
     control.has_had_its_turn(db);
     assert_eq!(db.rows("processes"), 1);
     assert_eq!((log.len(), db.rows("ready_executions")), (0, 1));

@@ -212,9 +212,9 @@ fn a_panic_is_kept_with_its_place(db: &TestDb) {
 fn a_panic_that_is_passed_on_has_no_place(db: &TestDb) {
     let (log, events) = (Arc::new(Log::default()), Events::default());
     let worker = worker(db, &log, &events);
-    Ending::CaughtPanic.enqueue(&mut db.connect()).unwrap();
+    Ending::CaughtPanic.enqueue(&mut db.connection()).unwrap();
     until("it is done", || events.count("Finished") == 1);
-    Ending::PanicPassedOn.enqueue(&mut db.connect()).unwrap();
+    Ending::PanicPassedOn.enqueue(&mut db.connection()).unwrap();
     until("it has failed", || events.count("Failed") == 1);
     let error = db.texts("SELECT error AS t FROM solid_queue_failed_executions");
     assert_failure(
@@ -271,7 +271,7 @@ fn former_names_are_still_performed(db: &TestDb) {
     let _worker = worker(db, &log, &events);
     for class in ["Old::Ending", "ancient_ending", "ending"] {
         NewJob::of_class(class, r#""Fine""#)
-            .enqueue(&mut db.connect())
+            .enqueue(&mut db.connection())
             .unwrap();
     }
     until("all are done", || events.count("Finished") == 3);
@@ -395,7 +395,7 @@ fn the_panic_hook_of_other_threads_still_works() {
         .subscriber(events.subscriber())
         .start()
         .unwrap();
-    PanicsBeside.enqueue(&mut db.connect()).unwrap();
+    PanicsBeside.enqueue(&mut db.connection()).unwrap();
     until("it has failed", || events.count("Failed") == 1);
     let own = std::thread::spawn(|| panic!("in the program"));
     assert!(own.join().is_err());

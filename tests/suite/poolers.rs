@@ -267,7 +267,7 @@ fn a_worker_that_cannot_listen_polls() {
     let listening = "SELECT count(*) AS n FROM solid_queue_processes WHERE listening";
     for name in ["first", "second"] {
         Work::new(name, Do::Nothing)
-            .enqueue(&mut db.connect())
+            .enqueue(&mut db.connection())
             .unwrap();
         scene.ended(name, 1);
         assert_eq!(db.count(listening), 0);
@@ -287,7 +287,7 @@ fn what_was_recognised_is_said() {
     let scene = Scene::new(&db);
     let supervisor = scene.worker_with(|role| role.workers = Some(1));
     Work::new("job", Do::Nothing)
-        .enqueue(&mut db.connect())
+        .enqueue(&mut db.connection())
         .unwrap();
     scene.ended("job", 1);
     supervisor.logs("nothing is kept in sessions");

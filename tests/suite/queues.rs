@@ -49,7 +49,7 @@ fn worker(db: &TestDb, log: &Arc<Log>, queues: &[&str]) -> Handle {
 }
 
 fn a_pause_says_who_when_and_why(db: &TestDb) {
-    let conn = &mut db.connect();
+    let conn = &mut db.connection();
     assert!(pause_queue(conn, "mail", "ada", "the provider is down").unwrap());
     // The first word stays.
     assert!(!pause_queue(conn, "mail", "bob", "").unwrap());
@@ -68,7 +68,7 @@ fn a_pause_says_who_when_and_why(db: &TestDb) {
 }
 
 fn a_paused_queue_stops_and_goes_on(db: &TestDb) {
-    let conn = &mut db.connect();
+    let conn = &mut db.connection();
     let log = Arc::new(Log::default());
     for queues in [&["mail", "other"][..], &["m*", "other"], &["*"]] {
         let done = log.len();
@@ -87,7 +87,7 @@ fn a_paused_queue_stops_and_goes_on(db: &TestDb) {
 }
 
 fn a_queue_tells_how_full_and_how_late_it_is(db: &TestDb) {
-    let conn = &mut db.connect();
+    let conn = &mut db.connection();
     assert_eq!(queue_size(conn, "mail").unwrap(), 0);
     assert_eq!(queue_latency(conn, "mail").unwrap(), None);
     let later = note("mail", "later").after(Duration::from_secs(600));
@@ -117,7 +117,7 @@ fn a_queue_tells_how_full_and_how_late_it_is(db: &TestDb) {
 }
 
 fn clearing_takes_the_ready_ones_only(db: &TestDb) {
-    let conn = &mut db.connect();
+    let conn = &mut db.connection();
     // More than one batch.
     let many = (0..1_201).map(|n| note("mail", &n.to_string()));
     enqueue_all(conn, many).unwrap();
@@ -135,7 +135,7 @@ fn clearing_takes_the_ready_ones_only(db: &TestDb) {
 
 /// More names than a claim takes at once, and the order is that of the names.
 fn a_prefix_reaches_every_one_of_many_queues(db: &TestDb) {
-    let conn = &mut db.connect();
+    let conn = &mut db.connection();
     let name = |n: usize| format!("many{n:03}");
     let jobs = (0..150).map(|n| note(&name(n), &n.to_string()).priority(-1));
     enqueue_all(
@@ -153,7 +153,7 @@ fn a_prefix_reaches_every_one_of_many_queues(db: &TestDb) {
 }
 
 fn a_queue_that_is_new_is_found(db: &TestDb) {
-    let conn = &mut db.connect();
+    let conn = &mut db.connection();
     let log = Arc::new(Log::default());
     let _worker = worker(db, &log, &["many*"]);
     for n in 1..20 {
@@ -164,7 +164,7 @@ fn a_queue_that_is_new_is_found(db: &TestDb) {
 
 /// So full that a look at all queues goes around it.
 fn a_full_paused_queue_hides_nothing(db: &TestDb) {
-    let conn = &mut db.connect();
+    let conn = &mut db.connection();
     let held = (0..1_100).map(|_| note("held", "held").priority(-5));
     enqueue_all(conn, held).unwrap();
     pause_queue(conn, "held", "ada", "").unwrap();
@@ -181,7 +181,7 @@ fn a_full_paused_queue_hides_nothing(db: &TestDb) {
 }
 
 fn time_is_a_priority(db: &TestDb) {
-    let conn = &mut db.connect();
+    let conn = &mut db.connection();
     let seconds = Duration::from_secs;
     let jobs = [
         note("time", "waits").ahead_by(seconds(0)),

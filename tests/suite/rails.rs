@@ -193,7 +193,7 @@ fn limits_hold_for_what_ruby_makes_ready(db: &TestDb) {
     let later = Duration::from_secs(3_600);
     for number in 0..20 {
         let job = NewJob::new(&Alone { number }).unwrap();
-        job.after(later).enqueue(&mut db.connect()).unwrap();
+        job.after(later).enqueue(&mut db.connection()).unwrap();
     }
     db.execute(
         "INSERT INTO solid_queue_failed_executions (job_id, error, created_at) \
@@ -338,10 +338,10 @@ fn failed_by_ruby(db: &TestDb, kind: &str, condition: &str) {
 fn what_ruby_took_for_dead_is_taken_back(db: &TestDb) {
     for number in 0..3 {
         let job = Alone { number };
-        job.enqueue(&mut db.connect()).unwrap();
+        job.enqueue(&mut db.connection()).unwrap();
     }
     for text in ["again", "too often", "at most once", "a failure of its own"] {
-        Note::new(text).enqueue(&mut db.connect()).unwrap();
+        Note::new(text).enqueue(&mut db.connection()).unwrap();
     }
     solid_queue::enqueue(db, "ReportJob", "[1]");
     for place in ["ready", "blocked"] {
@@ -411,8 +411,8 @@ fn enqueue_by_ruby(db: &TestDb) -> JobId {
 fn workers_of_ruby_count_for_jobs_of_ruby(db: &TestDb) {
     let job = enqueue_by_ruby(db);
     let ours = NewJob::new(&Note::new("ours")).unwrap();
-    let ours = ours.enqueue(&mut db.connect()).unwrap().id;
-    let obstacles = |job: JobId| match explain(&mut db.connect(), job).unwrap().unwrap().reason {
+    let ours = ours.enqueue(&mut db.connection()).unwrap().id;
+    let obstacles = |job: JobId| match explain(&mut db.connection(), job).unwrap().unwrap().reason {
         Reason::Ready { obstacles, .. } => obstacles,
         other => panic!("{other:?}"),
     };
@@ -430,8 +430,12 @@ fn a_dispatcher_of_ruby_dispatches_all(db: &TestDb) {
     let later = NewJob::new(&Note::new("later"))
         .unwrap()
         .after(Duration::from_secs(3600));
-    let later = later.enqueue(&mut db.connect()).unwrap().id;
-    let obstacles = || match explain(&mut db.connect(), later).unwrap().unwrap().reason {
+    let later = later.enqueue(&mut db.connection()).unwrap().id;
+    let obstacles = || match explain(&mut db.connection(), later)
+        .unwrap()
+        .unwrap()
+        .reason
+    {
         Reason::Scheduled { obstacles, .. } => obstacles,
         other => panic!("{other:?}"),
     };
@@ -452,10 +456,10 @@ fn what_runs_in_ruby_cannot_be_cancelled(db: &TestDb) {
         "INSERT INTO solid_queue_claimed_executions (job_id, process_id, created_at) \
          SELECT j.id, p.id, j.created_at FROM solid_queue_jobs j, solid_queue_processes p",
     ]);
-    let cancelled = windlass::cancel(&mut db.connect(), job).unwrap();
+    let cancelled = windlass::cancel(&mut db.connection(), job).unwrap();
     assert_eq!(cancelled, Cancelled::InRuby);
     let all = Jobs::waiting_or_running();
-    let changed = all.change(&mut db.connect(), Change::Cancel).unwrap();
+    let changed = all.change(&mut db.connection(), Change::Cancel).unwrap();
     assert_eq!(
         (changed.in_ruby, changed.running, changed.passed_over),
         (1, 0, 0)

@@ -41,7 +41,7 @@ fn a_ruby_job_carries_the_envelope_of_active_job(db: &TestDb) {
         .kwarg("by", Module("Mailer".into()))
         .queue("ruby")
         .priority(3);
-    let enqueued = job.clone().enqueue(&mut db.connect()).unwrap();
+    let enqueued = job.clone().enqueue(&mut db.connection()).unwrap();
     assert!(enqueued.is_new);
     let envelope = &envelopes(db)[0];
     for (field, value) in [
@@ -88,7 +88,7 @@ fn a_ruby_job_carries_the_envelope_of_active_job(db: &TestDb) {
     );
     // Each has an id of its own, and those of a later time say which.
     let later = [job.clone(), job.after(Duration::from_secs(3_600))];
-    windlass::enqueue_all(&mut db.connect(), later).unwrap();
+    windlass::enqueue_all(&mut db.connection(), later).unwrap();
     assert_eq!(
         db.count("SELECT count(DISTINCT active_job_id) AS n FROM solid_queue_jobs"),
         3
@@ -119,7 +119,7 @@ fn active_job_performs_what_rust_enqueued() {
         .kwarg("on", Date("2026-11-25".parse().unwrap()))
         .kwarg("at", Time("2026-11-25T01:02:03.5Z".parse().unwrap()));
     let plain = NewJob::ruby("Reports::BuildJob").arg("text").queue("later");
-    windlass::enqueue_all(&mut db.connect(), [rust, plain]).unwrap();
+    windlass::enqueue_all(&mut db.connection(), [rust, plain]).unwrap();
     let lines = db
         .texts("SELECT arguments AS t FROM solid_queue_jobs ORDER BY id")
         .join("\n");

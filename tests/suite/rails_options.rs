@@ -15,7 +15,7 @@ use windlass::{
 };
 
 fn envelopes(db: &TestDb, on: bool) -> Vec<String> {
-    let done = set_rails_option(&mut db.connect(), RailsOption::ActiveJobEnvelopes, on);
+    let done = set_rails_option(&mut db.connection(), RailsOption::ActiveJobEnvelopes, on);
     done.unwrap().completed
 }
 
@@ -101,7 +101,7 @@ fn jobs_carry_the_envelope_of_active_job(db: &TestDb) {
 /// Mission Control discards, and sets the count of executions back in the envelope before it makes a job ready.
 fn ruby_retries_a_failed_job_of_rust(db: &TestDb) {
     envelopes(db, true);
-    let job = Note::new("again").enqueue(&mut db.connect()).unwrap().id;
+    let job = Note::new("again").enqueue(&mut db.connection()).unwrap().id;
     db.execute("DELETE FROM solid_queue_ready_executions");
     let mut envelope: Value = serde_json::from_str(&stored(db, job)).unwrap();
     envelope["executions"] = 0.into();
@@ -133,7 +133,7 @@ fn envelopes_are_turned_off_again(db: &TestDb) {
 
 fn arguments_are_edited_in_their_envelope(db: &TestDb) {
     envelopes(db, true);
-    let job = Note::new("text").enqueue(&mut db.connect()).unwrap().id;
+    let job = Note::new("text").enqueue(&mut db.connection()).unwrap().id;
     let id = job.0.to_string();
     let new = r#"{"text":"new"}"#;
     let edited = windlass(&db.url, &["jobs", "edit", &id, "--arguments", new]);
@@ -145,7 +145,7 @@ fn arguments_are_edited_in_their_envelope(db: &TestDb) {
 /// They are no jobs of Ruby, which a supervisor would leave as Ruby has failed them.
 fn what_ruby_took_for_dead_is_taken_back(db: &TestDb) {
     envelopes(db, true);
-    Note::new("again").enqueue(&mut db.connect()).unwrap();
+    Note::new("again").enqueue(&mut db.connection()).unwrap();
     db.execute("DELETE FROM solid_queue_ready_executions");
     db.execute(
         "INSERT INTO solid_queue_failed_executions (job_id, error, created_at) SELECT id, \
@@ -169,7 +169,7 @@ fn migrate_makes_wanted_triggers_again(db: &TestDb) {
     } else {
         db.execute("DROP TRIGGER windlass_envelope");
     }
-    let findings = windlass::doctor(&mut db.connect()).unwrap();
+    let findings = windlass::doctor(&mut db.connection()).unwrap();
     let schema = findings.iter().find(|one| one.check == "schema").unwrap();
     assert_ne!(schema.verdict, Verdict::Fine, "{schema:?}");
     let done = db.database.migrate().unwrap().completed;

@@ -299,7 +299,7 @@ fn limited_jobs_of_the_gem_follow_each_other(db: &TestDb) {
         let most = gauge.most.load(Ordering::SeqCst);
         assert!(most <= slots as usize, "{most} at once");
         assert!(
-            windlass::check_semaphores(&mut db.connect())
+            windlass::check_semaphores(&mut db.connection())
                 .unwrap()
                 .is_empty()
         );

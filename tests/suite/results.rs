@@ -111,11 +111,11 @@ fn bench(db: &TestDb, keep_finished: bool) -> Bench {
 }
 
 fn enqueue(db: &TestDb, job: NewJob) -> Enqueued {
-    job.enqueue(&mut db.connect()).unwrap()
+    job.enqueue(&mut db.connection()).unwrap()
 }
 
 fn info(db: &TestDb, job: JobId) -> TaskInfo {
-    task_info(&mut db.connect(), job).unwrap().unwrap()
+    task_info(&mut db.connection(), job).unwrap().unwrap()
 }
 
 fn ended(db: &TestDb, job: JobId) -> TaskInfo {
@@ -145,12 +145,12 @@ fn a_result_outlives_the_row_of_its_job(db: &TestDb) {
     ended(db, job);
     until("the row is gone", || db.rows("jobs") == 0);
     assert_eq!(info(db, job).status, TaskStatus::Succeeded);
-    let found = task_info(&mut db.connect(), "r").unwrap().unwrap();
+    let found = task_info(&mut db.connection(), "r").unwrap().unwrap();
     assert_eq!((found.job_id, found.result.is_some()), (job, true));
     assert_eq!(found.unique_id.as_deref(), Some("r"));
     db.execute("UPDATE windlass_results SET expires_at = '2020-01-01 00:00:00.000000'");
-    assert_eq!(task_info(&mut db.connect(), job).unwrap(), None);
-    assert_eq!(task_info(&mut db.connect(), "r").unwrap(), None);
+    assert_eq!(task_info(&mut db.connection(), job).unwrap(), None);
+    assert_eq!(task_info(&mut db.connection(), "r").unwrap(), None);
 }
 
 fn jobs_that_return_nothing_leave_nothing(db: &TestDb) {
@@ -204,7 +204,7 @@ fn every_end_has_its_status(db: &TestDb) {
         None,
         "it has yet to be tried once"
     );
-    windlass::cancel(&mut db.connect(), cancelled).unwrap();
+    windlass::cancel(&mut db.connection(), cancelled).unwrap();
     assert_eq!(ended(db, cancelled).status, TaskStatus::Cancelled);
     let policy = Policy::new()
         .max_attempts(2)
@@ -232,7 +232,7 @@ fn a_retry_forgets_the_old_end(db: &TestDb) {
     let retry = windlass::Change::Retry {
         even_at_most_once: false,
     };
-    let done = windlass::Jobs::failed().change(&mut db.connect(), retry);
+    let done = windlass::Jobs::failed().change(&mut db.connection(), retry);
     assert_eq!(done.unwrap().changed, 1);
     assert_eq!(db.rows_of("windlass_results"), 0);
     assert_eq!(info(db, job).status, TaskStatus::Queued);

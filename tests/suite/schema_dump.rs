@@ -104,6 +104,7 @@ fn empty(db: &TestDb) -> TestDb {
 }
 
 fn migrate(db: &TestDb) {
+    db.forget_sessions();
     db.database.migrate().unwrap();
 }
 

@@ -130,7 +130,7 @@ fn rails_inserts_into_tables_of_its_own(db: &TestDb) {
 }
 
 fn rails_inserts_into_tables_whose_defaults_were_words(db: &TestDb) {
-    Note::new("kept").enqueue(&mut db.connect()).unwrap();
+    Note::new("kept").enqueue(&mut db.connection()).unwrap();
     with_words_as_defaults(db);
     let shape = |db: &TestDb| format!("{:?}", db.columns());
     if !db.is_postgres() {
@@ -151,11 +151,11 @@ pub fn works(db: &TestDb) {
     let log = Arc::new(Log::default());
     let registry = Registry::new().register::<Note>(Arc::clone(&log));
     let worker = Worker::new(&db.database, registry).start().unwrap();
-    Note::new("ours").enqueue(&mut db.connect()).unwrap();
+    Note::new("ours").enqueue(&mut db.connection()).unwrap();
     until("a job is done", || log.lines().contains(&"ours".to_owned()));
     until("nothing is claimed", || db.rows("claimed_executions") == 0);
     drop(worker);
-    let findings = windlass::doctor(&mut db.connect()).unwrap();
+    let findings = windlass::doctor(&mut db.connection()).unwrap();
     let schema = findings.iter().find(|one| one.check == "schema").unwrap();
     assert_eq!(schema.verdict, Verdict::Fine, "{}", schema.says);
 }
@@ -208,13 +208,14 @@ pub fn differences(is: &[String], expected: &[String]) -> Vec<String> {
 fn a_schema_load_of_rails_is_completed(db: &TestDb) {
     let whole = names(db);
     Note::new("goes with the tables")
-        .enqueue(&mut db.connect())
+        .enqueue(&mut db.connection())
         .unwrap();
     for (table, _) in solid_queue::tables().into_iter().rev() {
         let cascade = if db.is_postgres() { " CASCADE" } else { "" };
         db.execute(&format!("DROP TABLE solid_queue_{table}{cascade}"));
     }
     solid_queue::create(db);
+    db.forget_sessions();
     db.database.migrate().unwrap();
     assert_eq!(differences(&names(db), &whole), Vec::<String>::new());
     works(db);

@@ -148,7 +148,7 @@ fn an_index_that_was_not_built_to_its_end_is_built_again() {
     let valid = format!(
         "SELECT count(*) AS n FROM pg_index WHERE indexrelid = '{index}'::regclass AND indisvalid"
     );
-    assert_eq!(count(&mut db.connect(), &valid), 0);
+    assert_eq!(count(&mut db.connection(), &valid), 0);
     db.execute("DELETE FROM solid_queue_jobs WHERE id = (SELECT min(id) FROM solid_queue_jobs)");
     let done = db.database.migrate().unwrap().completed;
     assert_eq!(
@@ -157,5 +157,5 @@ fn an_index_that_was_not_built_to_its_end_is_built_again() {
             "the index {index} of solid_queue_jobs is not valid"
         )]
     );
-    assert_eq!(count(&mut db.connect(), &valid), 1);
+    assert_eq!(count(&mut db.connection(), &valid), 1);
 }

@@ -275,7 +275,7 @@ fn by_command(db: &TestDb, ids: &[i64]) -> Shown {
 }
 
 fn by_library(db: &TestDb, vault: &Vault) -> Shown {
-    let conn = &mut db.connect();
+    let conn = &mut db.connection();
     let mut shown = Vec::new();
     let mut add = |what: &str, text: String| shown.push((what.to_owned(), text));
     for id in &vault.ids {
@@ -351,9 +351,9 @@ fn a_secret_leaves_nowhere(db: &TestDb) {
 fn a_drain_shows_no_secret(db: &TestDb) {
     let registry = Registry::new().register::<Open>(Gate::default());
     for mode in ["finish", "fail", "panic", "discard"] {
-        job(mode).enqueue(&mut db.connect()).unwrap();
+        job(mode).enqueue(&mut db.connection()).unwrap();
     }
-    let drained = drain(&mut db.connect(), &registry).unwrap();
+    let drained = drain(&mut db.connection(), &registry).unwrap();
     let text = format!("{drained:?}");
     assert!(
         text.contains("is too old") && text.contains("opens with"),

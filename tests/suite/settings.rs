@@ -191,7 +191,7 @@ fn postgres_limits_of_idle_sessions_are_overridden() {
             "SELECT count(*) AS n FROM pg_settings WHERE name = '{setting}' AND setting = '0'"
         );
         assert_eq!(
-            crate::support::db::count(&mut db.connect(), &current),
+            crate::support::db::count(&mut db.connection(), &current),
             1,
             "{setting}"
         );

@@ -90,7 +90,7 @@ fn term_during_boot_is_honoured(db: &TestDb) {
     drop(first);
     db.execute("DELETE FROM solid_queue_processes");
     Work::new("a", Do::Nothing)
-        .enqueue(&mut db.connect())
+        .enqueue(&mut db.connection())
         .unwrap();
     for moment in [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12] {
         let mut worker = scene.worker();
@@ -113,7 +113,7 @@ fn any_number_of_terms_is_one(db: &TestDb) {
     let scene = Scene::new(db);
     let mut worker = scene.worker();
     Work::new("a", Do::WaitFor(scene.gate("a")))
-        .enqueue(&mut db.connect())
+        .enqueue(&mut db.connection())
         .unwrap();
     scene.started("a", 1);
     worker.signal(Signal::TERM);
@@ -135,7 +135,7 @@ fn a_second_interrupt_later_ends_at_once(db: &TestDb) {
     let scene = Scene::new(db);
     let mut worker = scene.worker();
     Work::new("a", Do::WaitFor(scene.gate("never")))
-        .enqueue(&mut db.connect())
+        .enqueue(&mut db.connection())
         .unwrap();
     scene.started("a", 1);
     worker.signal(Signal::INT);
@@ -163,7 +163,7 @@ fn supervised_without_end(scene: &Scene<'_>) -> Process {
         role.shutdown_ms = 300;
     });
     Work::new("a", Do::WaitFor(scene.gate("never")))
-        .enqueue(&mut scene.db.connect())
+        .enqueue(&mut scene.db.connection())
         .unwrap();
     scene.started("a", 1);
     supervisor
@@ -189,7 +189,7 @@ fn quit_ends_at_once_and_the_supervisor_gives_back(db: &TestDb) {
     let scene = Scene::new(db);
     let mut supervisor = scene.supervisor(1);
     Work::new("a", Do::WaitFor(scene.gate("never")))
-        .enqueue(&mut db.connect())
+        .enqueue(&mut db.connection())
         .unwrap();
     scene.started("a", 1);
     supervisor.signal(Signal::QUIT);
@@ -234,7 +234,7 @@ fn a_slow_drain_is_not_taken_for_death(db: &TestDb) {
     let _watching = scene.supervisor(0);
     let mut worker = scene.worker();
     Work::new("a", Do::WaitFor(scene.gate("go")))
-        .enqueue(&mut db.connect())
+        .enqueue(&mut db.connection())
         .unwrap();
     scene.started("a", 1);
     worker.signal(Signal::TERM);
@@ -253,7 +253,7 @@ fn an_interrupted_at_most_once_job_fails(db: &TestDb) {
     let scene = Scene::new(db);
     let mut worker = scene.worker_with(|role| role.shutdown_ms = 300);
     Once(Work::new("a", Do::WaitFor(scene.gate("never"))))
-        .enqueue(&mut db.connect())
+        .enqueue(&mut db.connection())
         .unwrap();
     scene.started("a", 1);
     worker.signal(Signal::TERM);
@@ -272,7 +272,7 @@ fn a_child_that_dies_in_the_stop_is_no_drain(db: &TestDb) {
     let scene = Scene::new(db);
     let mut supervisor = scene.supervisor(1);
     Work::new("a", Do::WaitFor(scene.gate("never")))
-        .enqueue(&mut db.connect())
+        .enqueue(&mut db.connection())
         .unwrap();
     let child = scene.started("a", 1).pid;
     supervisor.signal(Signal::TERM);
@@ -292,7 +292,7 @@ fn a_suspended_child_stops_and_resumes(db: &TestDb) {
     });
     let enqueue = |name: &str| {
         let work = Work::new(name, Do::WaitFor(scene.gate(name)));
-        work.enqueue(&mut db.connect()).unwrap();
+        work.enqueue(&mut db.connection()).unwrap();
         scene.started(name, 1).pid
     };
     let child = enqueue("a");
@@ -334,7 +334,7 @@ fn a_child_that_was_cut_short_before_the_stop_is_forgotten(db: &TestDb) {
         role.shutdown_ms = 300;
     });
     Work::new("a", Do::WaitFor(scene.gate("go")))
-        .enqueue(&mut db.connect())
+        .enqueue(&mut db.connection())
         .unwrap();
     let child = scene.started("a", 1).pid;
     crate::support::process::signal(child, Signal::TERM);
@@ -357,7 +357,7 @@ fn a_stop_waits_for_no_lock(db: &TestDb) {
         .shutdown_timeout(Duration::from_millis(100))
         .start()
         .unwrap();
-    Wait.enqueue(&mut db.connect()).unwrap();
+    Wait.enqueue(&mut db.connection()).unwrap();
     until("it runs", || gate.begun() == 1);
     let mut other = Database::open(&db.url).unwrap().connect().unwrap();
     if db.is_postgres() {

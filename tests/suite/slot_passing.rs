@@ -52,7 +52,7 @@ impl Scene {
             .threads(1);
         let worker = worker.start().unwrap();
         let first = on_key(NewJob::new(&Wait).unwrap());
-        first.queue("b").enqueue(&mut db.connect()).unwrap();
+        first.queue("b").enqueue(&mut db.connection()).unwrap();
         until("the first one runs", || gate.begun() == 1);
         Scene { gate, log, worker }
     }
@@ -77,7 +77,7 @@ fn slots_are_passed_on_in_order(db: &TestDb) {
     let scene = Scene::new(db, &["b"]);
     let names: Vec<String> = (0..200).map(|number| format!("{number:03}")).collect();
     let jobs = names.iter().map(|name| note(name).queue("b"));
-    windlass::enqueue_all(&mut db.connect(), jobs.collect::<Vec<_>>()).unwrap();
+    windlass::enqueue_all(&mut db.connection(), jobs.collect::<Vec<_>>()).unwrap();
     scene.gate.open();
     until("all have run", || scene.log.len() == 200);
     assert_eq!(scene.log.lines(), names);
@@ -85,7 +85,7 @@ fn slots_are_passed_on_in_order(db: &TestDb) {
     let ready = made_ready(db);
     assert!(ready <= 200, "all {ready} were made ready first");
     until("nothing is held", || db.rows("claimed_executions") == 0);
-    let wrong = windlass::check_semaphores(&mut db.connect()).unwrap();
+    let wrong = windlass::check_semaphores(&mut db.connection()).unwrap();
     assert!(wrong.is_empty(), "{wrong:?}");
 }
 
@@ -127,7 +127,10 @@ fn a_paused_queue_keeps_its_jobs(db: &TestDb) {
 
 fn a_quiet_worker_takes_none(db: &TestDb) {
     let scene = Scene::new(db, &["b"]);
-    note("next").queue("b").enqueue(&mut db.connect()).unwrap();
+    note("next")
+        .queue("b")
+        .enqueue(&mut db.connection())
+        .unwrap();
     scene.worker.quiet();
     scene.gate.open();
     until("it is ready", || db.rows("ready_executions") == 1);
@@ -139,7 +142,10 @@ fn a_quiet_worker_takes_none(db: &TestDb) {
 
 fn a_stop_leaves_the_next_job_to_others(db: &TestDb) {
     let mut scene = Scene::new(db, &["b"]);
-    note("next").queue("b").enqueue(&mut db.connect()).unwrap();
+    note("next")
+        .queue("b")
+        .enqueue(&mut db.connection())
+        .unwrap();
     scene.worker.stop();
     scene.gate.open();
     let stopped = scene.worker.join(Duration::from_secs(60)).unwrap();
@@ -156,12 +162,12 @@ fn a_stop_leaves_the_next_job_to_others(db: &TestDb) {
 fn a_job_that_waits_for_a_free_thread_has_its_turn(db: &TestDb) {
     let scene = Scene::new(db, &["b"]);
     let jobs = (0..2_000).map(|_| note("limited").queue("b"));
-    windlass::enqueue_all(&mut db.connect(), jobs.collect::<Vec<_>>()).unwrap();
+    windlass::enqueue_all(&mut db.connection(), jobs.collect::<Vec<_>>()).unwrap();
     scene.gate.open();
     until("slots are passed on", || scene.log.len() > 20);
     let policy = Policy::new().delivery(Delivery::AtMostOnce);
     let once = NewJob::new(&Note::new("once")).unwrap().policy(policy);
-    once.queue("b").enqueue(&mut db.connect()).unwrap();
+    once.queue("b").enqueue(&mut db.connection()).unwrap();
     until("it has run", || {
         scene.log.lines().contains(&"once".to_owned())
     });

@@ -20,7 +20,7 @@ on_each_database!(
 
 /// The findings of a check that are not fine.
 fn found(db: &TestDb, check: &str) -> Vec<Finding> {
-    let findings = windlass::doctor(&mut db.connect()).unwrap();
+    let findings = windlass::doctor(&mut db.connection()).unwrap();
     let bad = |one: &Finding| one.check == check && one.verdict != Verdict::Fine;
     findings.into_iter().filter(bad).collect()
 }

@@ -36,7 +36,7 @@ fn worker(db: &TestDb, events: &Events) -> Handle {
 fn enqueue(db: &TestDb, delivery: Delivery) -> JobId {
     let job = NewJob::new(&Note::new("a")).unwrap().queue("elsewhere");
     job.policy(Policy::new().delivery(delivery))
-        .enqueue(&mut db.connect())
+        .enqueue(&mut db.connection())
         .unwrap()
         .id
 }

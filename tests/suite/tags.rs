@@ -46,12 +46,12 @@ fn registry() -> Registry {
 
 fn tagged(db: &TestDb, tags: &[&str]) -> JobId {
     let job = NewJob::of_class("a", "{}").tags(tags.iter().copied());
-    job.enqueue(&mut db.connect()).unwrap().id
+    job.enqueue(&mut db.connection()).unwrap().id
 }
 
 fn ids(db: &TestDb, jobs: Jobs) -> Vec<i64> {
     let mut jobs: Vec<i64> = jobs
-        .list(&mut db.connect())
+        .list(&mut db.connection())
         .unwrap()
         .iter()
         .map(|job| job.job_id)
@@ -61,7 +61,7 @@ fn ids(db: &TestDb, jobs: Jobs) -> Vec<i64> {
 }
 
 fn a_job_carries_its_tags_and_metadata(db: &TestDb) {
-    let conn = &mut db.connect();
+    let conn = &mut db.connection();
     let job = NewJob::new(&Carrier)
         .unwrap()
         .tags(["b", "a", "b"])
@@ -126,7 +126,7 @@ fn tags_are_compared_exactly(db: &TestDb) {
     // What only looks like a tag is none.
     let meta = NewJob::of_class("a", "{}").meta("tags", json!(["a"]));
     let meta = meta.meta("extras", json!({"tags": ["a"]}));
-    meta.enqueue(&mut db.connect()).unwrap();
+    meta.enqueue(&mut db.connection()).unwrap();
     for (index, tag) in strange.into_iter().enumerate() {
         let id = index as i64 + 1;
         assert_eq!(ids(db, Jobs::waiting().tagged([tag])), [id], "{tag}");
@@ -148,7 +148,7 @@ fn tags_select_with_all_other_filters(db: &TestDb) {
     assert_eq!(ids(db, waiting().tagged([""; 0])).len(), 4);
     assert_eq!(ids(db, waiting().tagged_any([""; 0])), [0; 0]);
     assert_eq!(ids(db, waiting().tagged(["a"]).class("b")), [0; 0]);
-    let conn = &mut db.connect();
+    let conn = &mut db.connection();
     assert_eq!(waiting().tagged(["a"]).count(conn).unwrap(), 3);
     let priority = windlass::Change::Priority(7);
     let changed = waiting().tagged(["b"]).change(conn, priority).unwrap();
@@ -161,7 +161,7 @@ fn tags_select_with_all_other_filters(db: &TestDb) {
 }
 
 fn tags_are_added_and_removed(db: &TestDb) {
-    let conn = &mut db.connect();
+    let conn = &mut db.connection();
     let plain = tagged(db, &[]);
     let other = NewJob::of_class("a", "{}")
         .tag("x")
@@ -222,18 +222,18 @@ fn any_policy_of_other_programs_is_passed_over(db: &TestDb) {
     }
     let last = tagged(db, &["a"]);
     assert_eq!(ids(db, Jobs::waiting().tagged(["a"])), [last.0]);
-    let summaries = Jobs::waiting().list(&mut db.connect()).unwrap();
+    let summaries = Jobs::waiting().list(&mut db.connection()).unwrap();
     assert!(
         summaries[..summaries.len() - 1]
             .iter()
             .all(|job| job.tags.is_empty())
     );
-    let done = Jobs::waiting().tag(&mut db.connect(), "b").unwrap();
+    let done = Jobs::waiting().tag(&mut db.connection(), "b").unwrap();
     assert!(done.changed >= 3, "{done:?}");
 }
 
 fn a_job_of_a_recurring_task_has_its_tags(db: &TestDb) {
-    let conn = &mut db.connect();
+    let conn = &mut db.connection();
     let task = RecurringTask::new("t", "@yearly", &Carrier)
         .unwrap()
         .policy(Policy::new().tag("nightly"));
@@ -264,10 +264,10 @@ fn what_is_too_much_is_refused(db: &TestDb) {
     ];
     for (job, part) in refused {
         let both = [job.clone(), NewJob::of_class("a", "{}")];
-        let error = job.enqueue(&mut db.connect()).unwrap_err();
+        let error = job.enqueue(&mut db.connection()).unwrap_err();
         assert!(matches!(error, Error::InvalidJob { .. }), "{error:?}");
         assert!(error.to_string().contains(part), "{error}");
-        assert!(enqueue_all(&mut db.connect(), both).is_err());
+        assert!(enqueue_all(&mut db.connection(), both).is_err());
     }
     assert_eq!(db.rows("jobs"), 0);
 }

@@ -60,7 +60,7 @@ fn a_job_gets_the_connection_of_its_database(db: &TestDb) {
     table(db);
     let registry = Registry::new().register::<Look>(());
     let _worker = Worker::new(&db.database, registry).start().unwrap();
-    let job = Look.enqueue(&mut db.connect()).unwrap().id;
+    let job = Look.enqueue(&mut db.connection()).unwrap().id;
     let ended = wait_for(&db.database, job, crate::support::wait::DEADLINE).unwrap();
     let told: Vec<String> = ended.unwrap().result_as().unwrap().unwrap();
     let (is, wanted) = if db.is_postgres() {
@@ -141,7 +141,7 @@ fn a_job_finishes_in_a_transaction_of_its_connection(db: &TestDb) {
     table(db);
     let registry = Registry::new().register::<Finish>(());
     let _worker = Worker::new(&db.database, registry).start().unwrap();
-    Finish.enqueue(&mut db.connect()).unwrap();
+    Finish.enqueue(&mut db.connection()).unwrap();
     until("it has finished", || {
         db.count("SELECT count(*) AS n FROM solid_queue_jobs WHERE finished_at IS NOT NULL") == 1
     });

@@ -254,13 +254,13 @@ fn a_failed_job_gives_it_up_and_takes_it_back(db: &TestDb) {
     };
     // Of the two, one can have it.
     let done = Jobs::failed()
-        .change(&mut db.connect(), retry.clone())
+        .change(&mut db.connection(), retry.clone())
         .unwrap();
     assert_eq!((done.changed, done.id_taken), (1, 1));
     assert_eq!(db.rows("failed_executions"), 1);
     let third = note("third", "a").enqueue(&mut conn).unwrap();
     assert!(!third.is_new && third.id == first.id, "{third:?}");
-    let done = Jobs::failed().change(&mut db.connect(), retry).unwrap();
+    let done = Jobs::failed().change(&mut db.connection(), retry).unwrap();
     assert_eq!((done.changed, done.id_taken), (0, 1));
 }
 

@@ -64,7 +64,7 @@ fn refusal<T>(result: windlass::Result<T>, says: &str) {
 }
 
 fn values_that_come_back_changed_or_not_at_all_are_refused(db: &TestDb) {
-    let conn = &mut db.connect();
+    let conn = &mut db.connection();
     let wrong = [
         (
             Price {
@@ -119,7 +119,7 @@ fn values_that_come_back_changed_or_not_at_all_are_refused(db: &TestDb) {
 }
 
 fn texts_that_no_type_can_read_are_refused(db: &TestDb) {
-    let conn = &mut db.connect();
+    let conn = &mut db.connection();
     let job = NewJob::of_class("any", "{}").enqueue(conn).unwrap().id;
     for (text, says) in [
         (r#"{"name":"\ud800"}"#, "at `name`"),
@@ -140,7 +140,7 @@ fn texts_that_no_type_can_read_are_refused(db: &TestDb) {
 }
 
 fn what_a_type_reads_is_enqueued(db: &TestDb) {
-    let conn = &mut db.connect();
+    let conn = &mut db.connection();
     let plain = Plain {
         id: u128::MAX,
         rest: BTreeMap::from([(1, 1e300)]),

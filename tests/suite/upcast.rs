@@ -90,12 +90,12 @@ fn new() -> Registry {
 }
 
 fn result(db: &TestDb, job: JobId) -> Option<Value> {
-    let info = task_info(&mut db.connect(), job).unwrap().unwrap();
+    let info = task_info(&mut db.connection(), job).unwrap().unwrap();
     info.result
 }
 
 fn old_arguments_are_converted(db: &TestDb) {
-    let conn = &mut db.connect();
+    let conn = &mut db.connection();
     let first = First { name: "a".into() }.enqueue(conn).unwrap().id;
     let second = NewJob::of_class("greet", r#"{"names":["b"]}"#).arguments_version(2);
     let second = second.enqueue(conn).unwrap().id;
@@ -122,7 +122,7 @@ fn old_arguments_are_converted(db: &TestDb) {
 
 fn arguments_of_ruby_have_the_first_version(db: &TestDb) {
     let envelope = r#"{"job_class":"greet","arguments":[{"name":"r","_aj_symbol_keys":["name"]}],"executions":0}"#;
-    let conn = &mut db.connect();
+    let conn = &mut db.connection();
     let job = NewJob::of_class("greet", envelope)
         .enqueue(conn)
         .unwrap()
@@ -132,7 +132,7 @@ fn arguments_of_ruby_have_the_first_version(db: &TestDb) {
 }
 
 fn a_conversion_may_fail(db: &TestDb) {
-    let conn = &mut db.connect();
+    let conn = &mut db.connection();
     NewJob::of_class("greet", "[]").enqueue(conn).unwrap();
     let worse = NewJob::of_class("greet", r#"{"names":7}"#).arguments_version(2);
     worse
@@ -152,7 +152,7 @@ fn a_conversion_may_fail(db: &TestDb) {
 }
 
 fn an_old_program_leaves_newer_arguments_to_others(db: &TestDb) {
-    let conn = &mut db.connect();
+    let conn = &mut db.connection();
     let job = third().enqueue(conn).unwrap().id;
     let drained = testing::drain(conn, &old()).unwrap();
     assert!(matches!(drained.runs[0].outcome, RunOutcome::Snoozed(_)));
@@ -178,16 +178,16 @@ fn an_old_worker_lets_newer_arguments_expire(db: &TestDb) {
         .unwrap();
     let job = NewJob::new(&third()).unwrap();
     let job = job.expires_in(Duration::from_secs(60));
-    let job = job.enqueue(&mut db.connect()).unwrap().id;
+    let job = job.enqueue(&mut db.connection()).unwrap().id;
     until("it was released", || released.load(Ordering::Relaxed) > 0);
     worker.stop();
-    testing::travel(&mut db.connect(), Duration::from_secs(3600)).unwrap();
+    testing::travel(&mut db.connection(), Duration::from_secs(3600)).unwrap();
     let worker = Worker::new(&db.database, new()).start().unwrap();
     let dispatcher = windlass::Dispatcher::new(&db.database);
     let dispatcher = dispatcher.polling_interval(Duration::from_millis(20));
     let _dispatcher = dispatcher.start().unwrap();
     until("it has ended", || {
-        let info = task_info(&mut db.connect(), job).unwrap().unwrap();
+        let info = task_info(&mut db.connection(), job).unwrap().unwrap();
         info.status == windlass::TaskStatus::Discarded
     });
     assert_eq!(result(db, job), None);
@@ -208,19 +208,19 @@ fn an_old_worker_releases_newer_arguments(db: &TestDb) {
         .unwrap();
     let once = Policy::new().delivery(windlass::Delivery::AtMostOnce);
     let job = NewJob::new(&third()).unwrap().policy(once);
-    let job = job.enqueue(&mut db.connect()).unwrap().id;
+    let job = job.enqueue(&mut db.connection()).unwrap().id;
     until("it was released", || released.load(Ordering::Relaxed) > 0);
     worker.stop();
-    let info = task_info(&mut db.connect(), job).unwrap().unwrap();
+    let info = task_info(&mut db.connection(), job).unwrap().unwrap();
     assert_eq!((info.attempt, info.error), (0, None));
     assert_eq!(db.rows("failed_executions"), 0);
 }
 
 fn recurring_tasks_keep_their_version(db: &TestDb) {
-    let conn = &mut db.connect();
+    let conn = &mut db.connection();
     let task = |key: &str, task: windlass::Result<RecurringTask>| {
-        windlass::recurring::schedule(&mut db.connect(), &task.unwrap()).unwrap();
-        windlass::recurring::run_now(&mut db.connect(), key).unwrap()
+        windlass::recurring::schedule(&mut db.connection(), &task.unwrap()).unwrap();
+        windlass::recurring::run_now(&mut db.connection(), key).unwrap()
     };
     let first = First { name: "a".into() };
     let first = task("old", RecurringTask::new("old", "@yearly", &first));
@@ -232,7 +232,7 @@ fn recurring_tasks_keep_their_version(db: &TestDb) {
 }
 
 fn an_edited_job_has_the_version_of_its_new_arguments(db: &TestDb) {
-    let conn = &mut db.connect();
+    let conn = &mut db.connection();
     let old_one = NewJob::of_class("greet", r#"{"name":"a"}"#).tag("kept");
     let old_one = old_one.enqueue(conn).unwrap().id;
     let newer = third().enqueue(conn).unwrap().id;
@@ -259,16 +259,18 @@ fn an_edited_job_has_the_version_of_its_new_arguments(db: &TestDb) {
 
 /// Returns what keeps a job from being claimed, in JSON.
 fn obstacles(db: &TestDb, job: JobId) -> Value {
-    let explanation = windlass::explain(&mut db.connect(), job).unwrap().unwrap();
+    let explanation = windlass::explain(&mut db.connection(), job)
+        .unwrap()
+        .unwrap();
     serde_json::to_value(&explanation.reason).unwrap()["obstacles"].clone()
 }
 
 fn what_waits_for_a_newer_program_is_explained(db: &TestDb) {
     let hour = Duration::from_secs(3_600);
     let later = NewJob::new(&third()).unwrap().after(hour);
-    let later = later.enqueue(&mut db.connect()).unwrap().id;
+    let later = later.enqueue(&mut db.connection()).unwrap().id;
     let first = NewJob::of_class("greet", r#"{"name":"a"}"#).after(hour);
-    let first = first.enqueue(&mut db.connect()).unwrap().id;
+    let first = first.enqueue(&mut db.connection()).unwrap().id;
     let worker = Worker::new(&db.database, old()).start().unwrap();
     until("the worker is there", || db.rows("processes") == 1);
     let waits = json!({"is": "no_worker_for_version", "version": 3});
@@ -276,7 +278,7 @@ fn what_waits_for_a_newer_program_is_explained(db: &TestDb) {
     assert_eq!(obstacles(db, later), json!([no_dispatcher, waits]));
     assert_eq!(obstacles(db, first), json!([no_dispatcher]));
     // A worker claims it, and gives it back.
-    let now = third().enqueue(&mut db.connect()).unwrap().id;
+    let now = third().enqueue(&mut db.connection()).unwrap().id;
     until("it was given back", || {
         let found = obstacles(db, now);
         found.as_array().is_some_and(|found| found.contains(&waits))
@@ -303,7 +305,7 @@ fn what_waits_for_a_newer_program_is_explained(db: &TestDb) {
 }
 
 fn errors_hide_secrets_of_every_version(db: &TestDb) {
-    let conn = &mut db.connect();
+    let conn = &mut db.connection();
     let job = r#"{"name":"a","pin":"hunter2"}"#;
     NewJob::of_class("greet", job).enqueue(conn).unwrap();
     let drained = testing::drain(conn, &new()).unwrap();

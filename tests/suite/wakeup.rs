@@ -85,7 +85,7 @@ fn new_work_is_heard_of_once(db: &TestDb, idle: Duration) -> bool {
     until("all are registered", || db.rows("processes") == 4);
     std::thread::sleep(idle);
     let done = |queue: &str| soon_after(idle, || log.lines().iter().any(|line| line == queue));
-    note("connection").enqueue(&mut db.connect()).unwrap();
+    note("connection").enqueue(&mut db.connection()).unwrap();
     if !done("connection") {
         return false;
     }
@@ -114,7 +114,7 @@ fn new_work_is_heard_of_once(db: &TestDb, idle: Duration) -> bool {
     #[cfg(feature = "postgres")]
     if db.is_postgres() {
         cut_off_the_listeners(db);
-        note("reconnected").enqueue(&mut db.connect()).unwrap();
+        note("reconnected").enqueue(&mut db.connection()).unwrap();
         return done("reconnected");
     }
     true
@@ -147,7 +147,7 @@ fn work_of_a_transaction_that_was_open_is_found(db: &TestDb) {
                 let worker = worker(db, "*", &log);
                 if db.is_postgres() {
                     // It has looked, and has not seen the open one's work.
-                    note("seen").enqueue(&mut db.connect())?;
+                    note("seen").enqueue(&mut db.connection())?;
                     until("it has looked", || log.lines() == ["seen"]);
                 }
                 // Its first looks, which come soon, find nothing.
@@ -173,7 +173,7 @@ fn and_it_is_found_by_a_worker_that_others_wake(db: &TestDb) {
                 if db.is_postgres() {
                     until("it is registered", || db.rows("processes") == 1);
                     for _ in 0..50 {
-                        note("nobodys").enqueue(&mut db.connect())?;
+                        note("nobodys").enqueue(&mut db.connection())?;
                     }
                 }
                 Ok(worker)

@@ -59,6 +59,8 @@ pub struct Play<'d> {
     /// How a violation begins that the start of the play has, by intent.
     tolerated: Option<&'static str>,
     observer: DbConnection,
+    /// Clears and restores.
+    untriggered: DbConnection,
     /// What was set up, and when its rows were kept.
     kept: Option<(Instant, World)>,
     /// Nothing when every order is played to its end.
@@ -111,6 +113,7 @@ impl<'d> Play<'d> {
             last: None,
             tolerated: None,
             observer: db.connect(),
+            untriggered: db.untriggered(),
             kept: None,
             // On SQLite steps are few, and each is a whole transaction.
             memory: db.is_postgres().then(Memory::default),
@@ -231,14 +234,14 @@ impl<'d> Play<'d> {
 
     /// Sets up what is there before the actors begin, or takes the rows of a moment ago: that takes most of the time.
     fn set_up(&mut self) -> World {
-        let conn = &mut self.observer.as_conn();
         if let Some((at, world)) = &self.kept
             && at.elapsed() < OLDEST
         {
-            checks::restore(conn);
+            checks::restore(&mut self.untriggered.as_conn());
             return world.clone();
         }
-        checks::clear(conn);
+        checks::clear(&mut self.untriggered.as_conn());
+        let conn = &mut self.observer.as_conn();
         let world = (self.setup)(conn);
         let is_kept = checks::keep(conn);
         self.kept = is_kept.then(|| (Instant::now(), world.clone()));

@@ -1,14 +1,13 @@
 //! Schedulers at one tick, and whoever changes its task meanwhile.
 
-use crate::db::transition::schedule;
-
-use crate::db::conn::connection::Conn;
+use crate::db::conn::connection::{AsConn as _, Conn};
+use crate::db::internal_tests::checks;
 use crate::db::internal_tests::db::{TestDb, execute, on_each_database};
 use crate::db::internal_tests::interleavings::Play;
 use crate::db::internal_tests::interleavings::world::{World, row};
 use crate::db::model::recurring::{Definition, DueTick, Firing, Overlap};
 use crate::db::table::recurring_tasks;
-use crate::db::transition::fire;
+use crate::db::transition::{fire, schedule};
 use chrono::{NaiveDate, NaiveDateTime, TimeDelta};
 use diesel::QueryResult;
 use diesel::result::Error::RollbackTransaction;
@@ -147,8 +146,8 @@ fn one_that_dies_and_another(db: &TestDb) {
         .also_on_postgres(&["one died, other 0 -> ; "])
         .ends_in(&["one died, other 1 -> new ready; "]);
     let mut connection = db.connect();
-    let conn = &mut crate::db::conn::connection::AsConn::as_conn(&mut connection);
-    crate::db::internal_tests::checks::clear(conn);
+    checks::clear(&mut db.untriggered().as_conn());
+    let conn = &mut connection.as_conn();
     one_due(conn);
     fire_and_die(conn).unwrap();
     assert_eq!(

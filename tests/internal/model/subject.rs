@@ -15,6 +15,7 @@ use diesel::QueryResult;
 pub struct Subject {
     pub name: &'static str,
     connection: DbConnection,
+    clearing: DbConnection,
     ids: Ids,
     /// The rows after the step before.
     rows: Vec<JobRow>,
@@ -48,13 +49,14 @@ impl Subject {
                 "SQLite"
             },
             connection: db.connect(),
+            clearing: db.untriggered(),
             ids: Ids::default(),
             rows: Vec::new(),
         }
     }
 
     pub fn clear(&mut self) {
-        checks::clear(&mut self.connection.as_conn());
+        checks::clear(&mut self.clearing.as_conn());
         self.ids = Ids::default();
         self.rows.clear();
     }

@@ -36,7 +36,7 @@ fn insert(db: &TestDb, actor: &str, days: u32) {
 
 fn rows_are_not_changed(db: &TestDb) {
     Actor::named("ada")
-        .pause_queue(&mut db.connect(), "mail")
+        .pause_queue(&mut db.connection(), "mail")
         .unwrap();
     insert(db, "old", 31);
     let id = entries(db)[0].id;
@@ -108,7 +108,7 @@ fn a_short_retention_is_refused(db: &TestDb) {
 
 fn a_missing_trigger_is_found(db: &TestDb) {
     let verdict = |check: &str| {
-        let findings = windlass::doctor(&mut db.connect()).unwrap();
+        let findings = windlass::doctor(&mut db.connection()).unwrap();
         let found = findings.into_iter().find(|finding| finding.check == check);
         found.map(|finding| (finding.verdict, finding.says))
     };
@@ -135,7 +135,7 @@ fn a_missing_trigger_is_found(db: &TestDb) {
     db.database.migrate().unwrap();
     assert_eq!(verdict("schema").unwrap().0, Verdict::Fine);
     Actor::named("ada")
-        .pause_queue(&mut db.connect(), "mail")
+        .pause_queue(&mut db.connection(), "mail")
         .unwrap();
     assert!(try_execute(db, "UPDATE windlass_audit SET actor = 'eve'").is_err());
 }

@@ -37,22 +37,22 @@ fn a_cancel_follows_jobs_that_moved_since_the_preview(db: &TestDb) {
     enqueue(db, "a", 6);
     let third = Jobs::in_state(JobState::Ready).ids([JobId(3)]);
     third
-        .change(&mut db.connect(), Change::RunIn(HOUR))
+        .change(&mut db.connection(), Change::RunIn(HOUR))
         .unwrap();
     let jobs = Jobs::waiting_or_running();
-    let preview = jobs.preview(&mut db.connect()).unwrap();
+    let preview = jobs.preview(&mut db.connection()).unwrap();
     let text = serde_json::to_string(&preview).unwrap();
     let preview: Preview = serde_json::from_str(&text).unwrap();
     let third = Jobs::in_state(JobState::Scheduled);
     let now = Change::RunIn(Duration::ZERO);
-    third.change(&mut db.connect(), now).unwrap();
+    third.change(&mut db.connection(), now).unwrap();
     enqueue(db, "a", 2);
     claim(db, "job_id IN (1, 2, 8)");
     let new = jobs.in_background(Change::Cancel).preview(preview);
-    let operation = new.start(&mut db.connect()).unwrap();
+    let operation = new.start(&mut db.connection()).unwrap();
     claim(db, "job_id = 4");
-    windlass::run_operations(&mut db.connect(), HOUR).unwrap();
-    let done = windlass::operation(&mut db.connect(), operation.id)
+    windlass::run_operations(&mut db.connection(), HOUR).unwrap();
+    let done = windlass::operation(&mut db.connection(), operation.id)
         .unwrap()
         .unwrap();
     assert_eq!((done.state, done.fraction), (OperationState::Done, 1.0));
@@ -67,7 +67,7 @@ fn a_cancel_in_the_foreground_follows_them_as_well(db: &TestDb) {
     enqueue(db, "a", 600);
     let mut is_first = true;
     let done = Jobs::waiting_or_running()
-        .change_with_progress(&mut db.connect(), Change::Cancel, |_| {
+        .change_with_progress(&mut db.connection(), Change::Cancel, |_| {
             if std::mem::take(&mut is_first) {
                 claim(db, "job_id = 600");
                 enqueue(db, "a", 1);

@@ -23,7 +23,7 @@ on_each_database!(
 );
 
 fn groups(db: &TestDb) -> FailedGroups {
-    windlass::failed_groups(&mut db.connect(), 100).unwrap()
+    windlass::failed_groups(&mut db.connection(), 100).unwrap()
 }
 
 /// Fails each time, with the number of the run.
@@ -66,7 +66,7 @@ fn enqueue_broken(db: &TestDb, kind: &str) -> i64 {
     let kind = kind.to_owned();
     NewJob::new(&Broken { kind })
         .unwrap()
-        .enqueue(&mut db.connect())
+        .enqueue(&mut db.connection())
         .unwrap()
         .id
         .0
@@ -114,13 +114,13 @@ fn failures_are_grouped_as_they_happen(db: &TestDb) {
     assert_eq!(stored.len(), 3);
     assert!(stored.iter().all(|text| text.len() == 16), "{stored:?}");
     assert_eq!(
-        windlass::failed_groups(&mut db.connect(), 2)
+        windlass::failed_groups(&mut db.connection(), 2)
             .unwrap()
             .groups[..],
         found.groups[..2]
     );
     assert!(
-        !windlass::failed_groups(&mut db.connect(), 2)
+        !windlass::failed_groups(&mut db.connection(), 2)
             .unwrap()
             .is_complete
     );
@@ -214,7 +214,7 @@ fn a_group_can_be_retried(db: &TestDb) {
     let found = groups(db);
     let x = found.groups.iter().find(|group| group.count == 2).unwrap();
     let jobs = Jobs::failed().fingerprint(&x.fingerprint);
-    let conn = &mut db.connect();
+    let conn = &mut db.connection();
     assert_eq!(jobs.count(conn).unwrap(), 2);
     assert_eq!(jobs.list(conn).unwrap().len(), 2);
     assert_eq!(Jobs::failed().kind(&x.kind).count(conn).unwrap(), 3);
@@ -283,9 +283,9 @@ fn many_groups_are_said_to_be_more(db: &TestDb) {
         "INSERT INTO solid_queue_failed_executions (job_id, error, created_at, fingerprint) \
          SELECT id, '{}', created_at, 'group-' || id FROM solid_queue_jobs",
     );
-    let found = windlass::failed_groups(&mut db.connect(), 50).unwrap();
+    let found = windlass::failed_groups(&mut db.connection(), 50).unwrap();
     assert_eq!((found.groups.len(), found.is_complete), (50, false));
-    let all = windlass::failed_groups(&mut db.connect(), 5_000).unwrap();
+    let all = windlass::failed_groups(&mut db.connection(), 5_000).unwrap();
     assert_eq!((all.groups.len(), all.is_complete), (1_001, false));
 }
 

@@ -16,10 +16,14 @@ fn locked_jobs_hold_up_no_others() {
     execute(&mut other, "BEGIN");
     let lock = "SELECT 1 FROM solid_queue_jobs WHERE id <= 5 FOR UPDATE";
     assert_eq!(execute(&mut other, lock), 5);
-    let conn = &mut db.connect();
+    let conn = &mut db.connection();
     let operation = Jobs::in_state(JobState::Ready).in_background(Change::Priority(7));
     let id = operation.start(conn).unwrap().id;
-    let find = || windlass::operation(&mut db.connect(), id).unwrap().unwrap();
+    let find = || {
+        windlass::operation(&mut db.connection(), id)
+            .unwrap()
+            .unwrap()
+    };
     while find().looked_at == 0 {
         windlass::run_operations(conn, Duration::from_millis(1)).unwrap();
     }

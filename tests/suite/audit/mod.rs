@@ -17,7 +17,7 @@ use windlass::{AuditEntry, AuditLog, JobId, NewJob};
 /// Enqueues so many jobs that nothing performs.
 fn enqueue(db: &TestDb, class: &str, count: usize) -> Vec<JobId> {
     let job = |_| NewJob::of_class(class, "{}");
-    let jobs = windlass::enqueue_all(&mut db.connect(), (0..count).map(job)).unwrap();
+    let jobs = windlass::enqueue_all(&mut db.connection(), (0..count).map(job)).unwrap();
     jobs.into_iter().map(|job| job.id).collect()
 }
 
@@ -35,7 +35,10 @@ fn fail(db: &TestDb, which: &str) {
 
 /// All actions in the audit, oldest first.
 fn entries(db: &TestDb) -> Vec<AuditEntry> {
-    let mut entries = AuditLog::new().limit(1000).list(&mut db.connect()).unwrap();
+    let mut entries = AuditLog::new()
+        .limit(1000)
+        .list(&mut db.connection())
+        .unwrap();
     entries.reverse();
     entries
 }

@@ -62,17 +62,21 @@ const RETRY: Change = Change::Retry {
 const LONG: Duration = Duration::from_secs(600);
 
 fn run(db: &TestDb) -> u64 {
-    windlass::run_operations(&mut db.connect(), LONG)
+    windlass::run_operations(&mut db.connection(), LONG)
         .unwrap()
         .batches
 }
 
 fn find(db: &TestDb, id: i64) -> Operation {
-    windlass::operation(&mut db.connect(), id).unwrap().unwrap()
+    windlass::operation(&mut db.connection(), id)
+        .unwrap()
+        .unwrap()
 }
 
 fn start(db: &TestDb, jobs: &Jobs, change: Change) -> Operation {
-    jobs.in_background(change).start(&mut db.connect()).unwrap()
+    jobs.in_background(change)
+        .start(&mut db.connection())
+        .unwrap()
 }
 
 fn an_operation_changes_what_was_selected(db: &TestDb) {
@@ -113,7 +117,7 @@ fn an_operation_changes_what_was_selected(db: &TestDb) {
     );
     let parts = AuditLog::new()
         .parts_of(first.id)
-        .list(&mut db.connect())
+        .list(&mut db.connection())
         .unwrap();
     let jobs: Vec<Option<i64>> = parts.iter().map(|part| part.jobs).collect();
     assert_eq!(jobs, [Some(200), Some(500), Some(500)]);
@@ -123,10 +127,10 @@ fn an_operation_changes_what_was_selected(db: &TestDb) {
             .all(|part| part.operation_id == Some(done.id) && part.actor == "ada")
     );
     assert_eq!(run(db), 0);
-    let listed = windlass::operations(&mut db.connect(), None, 10).unwrap();
+    let listed = windlass::operations(&mut db.connection(), None, 10).unwrap();
     assert_eq!((listed.len(), listed[0].id), (1, done.id));
     assert_eq!(
-        windlass::operations(&mut db.connect(), Some(done.id), 10).unwrap(),
+        windlass::operations(&mut db.connection(), Some(done.id), 10).unwrap(),
         []
     );
 }
@@ -135,14 +139,14 @@ fn jobs_that_came_after_the_preview_are_not_in_it(db: &TestDb) {
     enqueue(db, "a", 30);
     fail(db, "id <= 20");
     let failed = Jobs::failed().class("a");
-    let preview = failed.preview(&mut db.connect()).unwrap();
+    let preview = failed.preview(&mut db.connection()).unwrap();
     assert_eq!((preview.count, preview.is_exact), (20, true));
     // As a page sends it to and fro.
     let text = serde_json::to_string(&preview).unwrap();
     let preview: Preview = serde_json::from_str(&text).unwrap();
     fail(db, "id > 20 AND id <= 25");
     let new = failed.in_background(RETRY).preview(preview);
-    let operation = new.start(&mut db.connect()).unwrap();
+    let operation = new.start(&mut db.connection()).unwrap();
     fail(db, "id > 25");
     run(db);
     assert_eq!(find(db, operation.id).changed, 20);
@@ -189,7 +193,7 @@ fn several_go_on_in_turn(db: &TestDb) {
         &Jobs::in_state(JobState::Ready).class("small"),
         Change::Priority(2),
     );
-    let conn = &mut db.connect();
+    let conn = &mut db.connection();
     let mut batches = 0;
     while find(db, small.id).state != OperationState::Done {
         let run = windlass::run_operations(conn, Duration::from_millis(1)).unwrap();
@@ -250,7 +254,7 @@ fn two_runners_at_once_change_each_job_once(db: &TestDb) {
 fn it_can_be_stopped(db: &TestDb) {
     enqueue(db, "a", 2_000);
     let operation = start(db, &Jobs::in_state(JobState::Ready), Change::Priority(1));
-    let conn = &mut db.connect();
+    let conn = &mut db.connection();
     windlass::run_operations(conn, Duration::from_nanos(1)).unwrap();
     while find(db, operation.id).state == OperationState::Waiting {
         windlass::run_operations(conn, Duration::from_millis(1)).unwrap();
@@ -286,7 +290,7 @@ fn retried_jobs_are_spread_over_time(db: &TestDb) {
     let new = Jobs::failed()
         .in_background(RETRY)
         .rate("10/s".parse().unwrap());
-    let operation = new.start(&mut db.connect()).unwrap();
+    let operation = new.start(&mut db.connection()).unwrap();
     run(db);
     assert_eq!(find(db, operation.id).changed, 1_200);
     // The first one is due at once, the last one after two minutes.
@@ -373,7 +377,7 @@ fn jobs_are_selected_by_ids(db: &TestDb) {
     assert_eq!((done.changed, db.rows("ready_executions")), (3, 17));
     let many = (1..=10_001).map(JobId);
     let refused = Jobs::waiting().ids(many).in_background(Change::Discard);
-    assert!(refused.start(&mut db.connect()).is_err());
+    assert!(refused.start(&mut db.connection()).is_err());
 }
 
 fn a_newer_version_is_left_alone(db: &TestDb) {
@@ -387,7 +391,7 @@ fn a_newer_version_is_left_alone(db: &TestDb) {
         ));
         assert_eq!(run(db), 0);
         assert_eq!(find(db, operation.id).state, OperationState::Waiting);
-        assert!(windlass::stop_operation(&mut db.connect(), operation.id).unwrap());
+        assert!(windlass::stop_operation(&mut db.connection(), operation.id).unwrap());
     }
     assert_eq!(db.rows("ready_executions"), 5);
 }
@@ -408,7 +412,7 @@ fn what_is_left_alone_holds_up_no_others(db: &TestDb) {
 }
 
 fn impossible_operations_are_refused(db: &TestDb) {
-    let refused = |new: windlass::NewOperation| new.start(&mut db.connect()).is_err();
+    let refused = |new: windlass::NewOperation| new.start(&mut db.connection()).is_err();
     let rate = || "1/s".parse().unwrap();
     let jobs = Jobs::waiting();
     assert!(refused(jobs.in_background(Change::Discard).rate(rate())));
@@ -468,7 +472,7 @@ fn ended_operations_are_cleared(db: &TestDb) {
         .start()
         .unwrap();
     until("the old one is cleared", || {
-        windlass::operation(&mut db.connect(), old)
+        windlass::operation(&mut db.connection(), old)
             .unwrap()
             .is_none()
     });
@@ -476,14 +480,14 @@ fn ended_operations_are_cleared(db: &TestDb) {
     supervisor.join(Duration::from_secs(60)).unwrap();
     assert_eq!(find(db, young).state, OperationState::Done);
     let job = NewJob::of_class("a", "{}")
-        .enqueue(&mut db.connect())
+        .enqueue(&mut db.connection())
         .unwrap();
     assert!(job.is_new);
 }
 
 fn the_doctor_sees_one_that_stands_still(db: &TestDb) {
     let verdict = || {
-        let findings = windlass::doctor(&mut db.connect()).unwrap();
+        let findings = windlass::doctor(&mut db.connection()).unwrap();
         let found = findings
             .into_iter()
             .find(|finding| finding.check == "operations");

@@ -57,10 +57,10 @@ fn killed_runners_change_no_job_twice(db: &TestDb) {
     let jobs = Jobs::in_state(JobState::Ready);
     let operation = jobs
         .in_background(Change::Priority(7))
-        .start(&mut db.connect())
+        .start(&mut db.connection())
         .unwrap();
     let state = || {
-        windlass::operation(&mut db.connect(), operation.id)
+        windlass::operation(&mut db.connection(), operation.id)
             .unwrap()
             .unwrap()
     };

@@ -20,12 +20,12 @@ on_each_database!(
 );
 
 fn move_to(db: &TestDb, jobs: &Jobs, queue: &str) -> windlass::Changed {
-    jobs.change(&mut db.connect(), Change::Queue(queue.into()))
+    jobs.change(&mut db.connection(), Change::Queue(queue.into()))
         .unwrap()
 }
 
 fn waiting_jobs_move_with_all_they_have(db: &TestDb) {
-    let conn = &mut db.connect();
+    let conn = &mut db.connection();
     let job = || NewJob::of_class("a", "{}").priority(3);
     let limit = || Concurrency::new("k").limit(1);
     job().enqueue(conn).unwrap();
@@ -94,7 +94,7 @@ fn jobs_that_do_not_wait_stay(db: &TestDb) {
     assert_eq!((moved.changed, moved.running, moved.passed_over), (1, 1, 1));
     let names = db.texts("SELECT queue_name AS t FROM solid_queue_jobs ORDER BY id");
     assert_eq!(names, ["default", "default", "slow"]);
-    let refused = Jobs::waiting().change(&mut db.connect(), Change::Queue("a b".into()));
+    let refused = Jobs::waiting().change(&mut db.connection(), Change::Queue("a b".into()));
     assert!(refused.is_err());
 }
 
@@ -131,7 +131,7 @@ fn a_waiting_worker_notices_moved_jobs(db: &TestDb) {
     let runs = Runs::default();
     let mut worker = worker(db, "fast", &runs);
     for _ in 0..10 {
-        let conn = &mut db.connect();
+        let conn = &mut db.connection();
         NewJob::new(&Trace)
             .unwrap()
             .queue("slow")
@@ -163,7 +163,7 @@ fn moves_race_with_claims(db: &TestDb) {
             1 => job.after(Duration::from_millis(fastrand::u64(1..50))),
             _ => job.concurrency(Concurrency::new("k").limit(1)),
         };
-        job.enqueue(&mut db.connect()).unwrap();
+        job.enqueue(&mut db.connection()).unwrap();
         if number % 10 == 9 {
             let (from, to) = if fastrand::bool() {
                 ("a", "b")

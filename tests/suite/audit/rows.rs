@@ -190,7 +190,7 @@ fn prepared(db: &TestDb) -> Vec<JobId> {
 
 fn every_change_has_its_row(db: &TestDb) {
     let ids = prepared(db);
-    let conn = &mut db.connect();
+    let conn = &mut db.connection();
     for (action, target, change) in all_changes(&ids) {
         let before = entries(db).len();
         assert!(change(conn), "{action}");
@@ -208,7 +208,7 @@ fn every_change_has_its_row(db: &TestDb) {
 
 fn what_changes_nothing_has_no_row(db: &TestDb) {
     let ids = prepared(db);
-    let conn = &mut db.connect();
+    let conn = &mut db.connection();
     recurring::schedule(conn, &task("@daily")).unwrap();
     windlass::pause_queue(conn, "mail", "", "").unwrap();
     let before = actions(db);
@@ -233,8 +233,8 @@ fn what_changes_nothing_has_no_row(db: &TestDb) {
 /// The database refuses the row of the audit: then it keeps nothing of the change.
 fn no_change_without_its_row(db: &TestDb) {
     let ids = prepared(db);
-    recurring::schedule(&mut db.connect(), &task("@hourly")).unwrap();
-    windlass::pause_queue(&mut db.connect(), "paused", "", "").unwrap();
+    recurring::schedule(&mut db.connection(), &task("@hourly")).unwrap();
+    windlass::pause_queue(&mut db.connection(), "paused", "", "").unwrap();
     let state = |db: &TestDb| {
         let of = |sql: &str| db.texts(sql);
         [
@@ -262,8 +262,9 @@ fn no_change_without_its_row(db: &TestDb) {
     let before = state(db);
     let mut refused = 0;
     for (action, _, change) in all_changes(&ids) {
-        let done =
-            std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| change(&mut db.connect())));
+        let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            change(&mut db.connection())
+        }));
         refused += usize::from(done.is_err());
         assert_eq!(state(db), before, "{action}");
     }
@@ -289,7 +290,7 @@ fn a_rollback_leaves_neither(db: &TestDb) {
 
 fn the_actor_is_recorded(db: &TestDb) {
     enqueue(db, "none", 3);
-    let conn = &mut db.connect();
+    let conn = &mut db.connection();
     let ada = Actor::named("ada")
         .via(Via::Page)
         .origin("10.0.0.7")
@@ -340,7 +341,7 @@ fn the_actor_is_recorded(db: &TestDb) {
 /// One action, a row for each of its transactions.
 fn a_change_in_batches_is_one_action(db: &TestDb) {
     enqueue(db, "none", 1_100);
-    let conn = &mut db.connect();
+    let conn = &mut db.connection();
     let jobs = Jobs::waiting().class("none").by("ada").reason("all of it");
     jobs.change(conn, Change::Priority(2)).unwrap();
     assert_eq!(actions(db), [row("jobs.priority", None, Some(1_100))]);
@@ -385,7 +386,7 @@ fn a_change_in_batches_is_one_action(db: &TestDb) {
 
 fn jobs_that_were_named_are_named(db: &TestDb) {
     let ids = enqueue(db, "none", 700);
-    let conn = &mut db.connect();
+    let conn = &mut db.connection();
     Jobs::waiting()
         .ids(ids[..600].to_vec())
         .change(conn, Change::Discard)
@@ -414,7 +415,7 @@ fn jobs_that_were_named_are_named(db: &TestDb) {
 }
 
 fn changes_of_tasks_say_what_changed(db: &TestDb) {
-    let conn = &mut db.connect();
+    let conn = &mut db.connection();
     for schedule in ["@daily", "@hourly"] {
         recurring::schedule(conn, &task(schedule)).unwrap();
     }
@@ -437,7 +438,7 @@ fn changes_of_tasks_say_what_changed(db: &TestDb) {
 }
 
 fn arguments_are_not_recorded(db: &TestDb) {
-    let conn = &mut db.connect();
+    let conn = &mut db.connection();
     let job = NewJob::of_class("none", "{\"secret\":\"s3cret\"}")
         .enqueue(conn)
         .unwrap()
@@ -461,19 +462,19 @@ fn enqueues_are_not_recorded(db: &TestDb) {
     enqueue(db, "none", 3);
     NewJob::of_class("none", "{}")
         .unique_id("u")
-        .enqueue(&mut db.connect())
+        .enqueue(&mut db.connection())
         .unwrap();
     assert_eq!(actions(db), []);
 }
 
 fn the_audit_is_filtered_and_paged(db: &TestDb) {
-    let conn = &mut db.connect();
+    let conn = &mut db.connection();
     for (name, queue) in [("ada", "a"), ("bob", "b"), ("ada", "c")] {
         Actor::named(name).pause_queue(conn, queue).unwrap();
     }
     Actor::named("ada").resume_queue(conn, "a").unwrap();
     let of = |log: AuditLog| -> Vec<String> {
-        let found = log.list(&mut db.connect()).unwrap();
+        let found = log.list(&mut db.connection()).unwrap();
         found.into_iter().map(|one| one.target.unwrap()).collect()
     };
     assert_eq!(of(AuditLog::new()), ["a", "c", "b", "a"]);

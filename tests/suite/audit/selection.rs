@@ -17,7 +17,7 @@ fn time(text: &str) -> Option<DateTime<Utc>> {
 }
 
 fn ids(db: &TestDb, jobs: &Jobs) -> Vec<i64> {
-    let conn = &mut db.connect();
+    let conn = &mut db.connection();
     let mut ids: Vec<i64> = jobs
         .list(conn)
         .unwrap()
@@ -43,7 +43,7 @@ fn ids(db: &TestDb, jobs: &Jobs) -> Vec<i64> {
 }
 
 fn each_condition_selects(db: &TestDb) {
-    let conn = &mut db.connect();
+    let conn = &mut db.connection();
     enqueue(db, "a", 6);
     NewJob::of_class("b", "{\"file\":\"x.csv\"}")
         .unique_id("u/1")
@@ -127,7 +127,7 @@ fn each_condition_selects(db: &TestDb) {
 fn counts_are_bounded(db: &TestDb) {
     enqueue(db, "a", 50);
     fail(db, "id <= 10");
-    let conn = &mut db.connect();
+    let conn = &mut db.connection();
     let mut counted = |jobs: Jobs, most: u64| {
         let found = jobs.count_up_to(conn, most).unwrap();
         (found.count, found.is_exact)
@@ -147,6 +147,6 @@ fn a_change_heeds_each_condition(db: &TestDb) {
         .fingerprint("ff00")
         .kind("Oops")
         .arguments_contain("{");
-    let changed = jobs.change(&mut db.connect(), Change::Discard).unwrap();
+    let changed = jobs.change(&mut db.connection(), Change::Discard).unwrap();
     assert_eq!((changed.changed, db.rows("failed_executions")), (7, 3));
 }

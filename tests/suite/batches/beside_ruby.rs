@@ -25,7 +25,7 @@ fn sweep(db: &TestDb) {
 
 fn a_sweep_of_ruby_ends_nothing_too_early(db: &TestDb) {
     let batch = followed([Member::Finish, Member::Fail]);
-    let batch = batch.enqueue(&mut db.connect()).unwrap().id;
+    let batch = batch.enqueue(&mut db.connection()).unwrap().id;
     sweep(db);
     assert!(!is_over(db, batch));
     let log = Arc::new(Log::default());

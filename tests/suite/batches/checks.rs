@@ -23,7 +23,7 @@ fn age(db: &TestDb) {
 }
 
 fn findings(db: &TestDb) -> Vec<Finding> {
-    let mut found = doctor(&mut db.connect()).unwrap();
+    let mut found = doctor(&mut db.connection()).unwrap();
     found.retain(|finding| finding.check == "batches");
     found
 }
@@ -39,7 +39,7 @@ fn one(db: &TestDb, verdict: Verdict, says: &str) -> Finding {
 }
 
 fn enqueued(db: &TestDb) -> (BatchId, Vec<i64>) {
-    let batch = followed([Member::Finish]).enqueue(&mut db.connect());
+    let batch = followed([Member::Finish]).enqueue(&mut db.connection());
     let batch = batch.unwrap().id;
     let follows = format!(
         "SELECT cast(child_job_id AS text) AS t FROM windlass_edges WHERE parent_batch_id = {batch} ORDER BY id"
@@ -53,7 +53,7 @@ fn batches_that_are_as_they_should_be_are_fine(db: &TestDb) {
     run(db, followed([Member::Finish, Member::Fail]));
     enqueued(db);
     // Its end is noticed by the next promotion.
-    let waiting = followed([]).enqueue(&mut db.connect()).unwrap().id;
+    let waiting = followed([]).enqueue(&mut db.connection()).unwrap().id;
     age(db);
     one(db, Verdict::Fine, "every batch without jobs is over");
     run_on(db, waiting);

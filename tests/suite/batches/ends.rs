@@ -30,7 +30,7 @@ fn when_all_have_succeeded_what_follows_success_runs_once(db: &TestDb) {
     let (batch, follow_ups) = run(db, followed([Member::Finish; 40]));
     assert_eq!(follow_ups, ["finish", "success"]);
     assert_eq!(counts(db, batch), "40 40 0");
-    let status = batch.status(&mut db.connect()).unwrap();
+    let status = batch.status(&mut db.connection()).unwrap();
     assert!(!status.has_failed() && status.total == 40 && status.open == 0);
     let notes = "SELECT count(*) AS n FROM solid_queue_jobs WHERE class_name = 'note'";
     assert_eq!(db.count(notes), 2, "what follows failure was deleted");
@@ -41,7 +41,7 @@ fn when_one_has_failed_what_follows_failure_runs(db: &TestDb) {
     let (batch, follow_ups) = run(db, followed(members));
     assert_eq!(follow_ups, ["failure", "finish"]);
     assert_eq!(counts(db, batch), "4 2 2");
-    let status = batch.status(&mut db.connect()).unwrap();
+    let status = batch.status(&mut db.connection()).unwrap();
     assert!(status.has_failed() && status.is_over());
     assert_eq!(status.failures, 2);
 }
@@ -59,7 +59,7 @@ fn a_job_that_discards_itself_was_not_needed(db: &TestDb) {
 
 fn finished_jobs_that_are_deleted_leave_too(db: &TestDb) {
     let members = [Member::Finish, Member::Discard, Member::FinishIn];
-    let batch = followed(members).enqueue(&mut db.connect()).unwrap().id;
+    let batch = followed(members).enqueue(&mut db.connection()).unwrap().id;
     let log = Arc::new(Log::default());
     let worker = Worker::new(&db.database, registry(&log))
         .keep_finished(false)
@@ -119,7 +119,7 @@ fn a_parked_job_makes_the_batch_fail(db: &TestDb) {
     let batch = Batch::new("test")
         .add([bad.policy(Policy::new().max_crashes(0))])
         .on_failure(&Work::new("failure", Do::Nothing))
-        .enqueue(&mut db.connect())
+        .enqueue(&mut db.connection())
         .unwrap()
         .id;
     scene.ended("failure", 1);

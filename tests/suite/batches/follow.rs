@@ -42,7 +42,7 @@ fn windlass_explains(db: &TestDb, job: windlass::JobId) -> String {
 
 fn what_follows_success_can_wait_for_retries(db: &TestDb) {
     let batch = followed([Member::Finish, Member::Fail]).wait_for_retries();
-    let batch = batch.enqueue(&mut db.connect()).unwrap().id;
+    let batch = batch.enqueue(&mut db.connection()).unwrap().id;
     let log = Arc::new(Log::default());
     let first = worker(db, &log, &Events::default());
     until("the batch is over", || is_over(db, batch));
@@ -85,14 +85,14 @@ fn retry_as_finishing(db: &TestDb) {
     let retry = Change::Retry {
         even_at_most_once: false,
     };
-    let retried = Jobs::failed().change(&mut db.connect(), retry).unwrap();
+    let retried = Jobs::failed().change(&mut db.connection(), retry).unwrap();
     assert_eq!(retried.changed, 1);
 }
 
 fn a_retry_in_an_open_batch_is_awaited(db: &TestDb) {
     let later = NewJob::new(&Member::Finish).unwrap();
     let batch = followed([Member::Fail]).add([later.after(Duration::from_secs(3600))]);
-    let batch = batch.enqueue(&mut db.connect()).unwrap().id;
+    let batch = batch.enqueue(&mut db.connection()).unwrap().id;
     let log = Arc::new(Log::default());
     let first = worker(db, &log, &Events::default());
     until("one has failed", || {
@@ -100,9 +100,9 @@ fn a_retry_in_an_open_batch_is_awaited(db: &TestDb) {
     });
     first.stop();
     retry_as_finishing(db);
-    assert_eq!(batch.status(&mut db.connect()).unwrap().open, 2);
+    assert_eq!(batch.status(&mut db.connection()).unwrap().open, 2);
     let now = Change::RunIn(Duration::ZERO);
-    Jobs::waiting().change(&mut db.connect(), now).unwrap();
+    Jobs::waiting().change(&mut db.connection(), now).unwrap();
     assert_eq!(run_on(db, batch), ["finish", "success"]);
     assert_eq!(counts(db, batch), "2 2 0");
 }
@@ -122,7 +122,7 @@ fn what_follows_may_have_a_limit_or_a_time(db: &TestDb) {
     let later = note("later").after(Duration::from_secs(3600));
     let batch = Batch::new("n").add([&Member::Finish]);
     let batch = batch.on_success(limited).on_success(later);
-    let batch = batch.enqueue(&mut db.connect()).unwrap().id;
+    let batch = batch.enqueue(&mut db.connection()).unwrap().id;
     let log = Arc::new(Log::default());
     let worker = worker(db, &log, &Events::default());
     until("the limited one has run", || {
@@ -177,7 +177,7 @@ fn a_drain_follows_batches(db: &TestDb) {
 
 fn a_dispatcher_finds_a_batch_that_ended_unnoticed(db: &TestDb) {
     let batch = followed([Member::Finish])
-        .enqueue(&mut db.connect())
+        .enqueue(&mut db.connection())
         .unwrap()
         .id;
     // As if another program had replaced the table and its trigger.
@@ -194,7 +194,7 @@ fn a_dispatcher_finds_a_batch_that_ended_unnoticed(db: &TestDb) {
 fn batches_that_are_over_are_cleared(db: &TestDb) {
     let (over, _) = run(db, followed([Member::Finish]));
     let open = followed([Member::Finish])
-        .enqueue(&mut db.connect())
+        .enqueue(&mut db.connection())
         .unwrap()
         .id;
     let old = "2026-01-01 00:00:00.000000";

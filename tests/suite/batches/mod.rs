@@ -104,12 +104,12 @@ fn follow_ups(log: &Log) -> Vec<String> {
 }
 
 fn is_over(db: &TestDb, batch: BatchId) -> bool {
-    batch.status(&mut db.connect()).unwrap().is_over()
+    batch.status(&mut db.connection()).unwrap().is_over()
 }
 
 /// Runs a batch until it is over and nothing is left to do, and returns what has followed it.
 fn run(db: &TestDb, batch: Batch) -> (BatchId, Vec<String>) {
-    let batch = batch.enqueue(&mut db.connect()).unwrap().id;
+    let batch = batch.enqueue(&mut db.connection()).unwrap().id;
     (batch, run_on(db, batch))
 }
 

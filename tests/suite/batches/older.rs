@@ -59,7 +59,7 @@ fn dispatcher(db: &TestDb) -> Handle {
 /// What follows a batch whose jobs have ended in this way.
 fn follow_ups_of(db: &TestDb, how: &str) -> (Vec<String>, String) {
     let members = [Member::Finish, Member::Finish];
-    let batch = followed(members).enqueue(&mut db.connect()).unwrap().id;
+    let batch = followed(members).enqueue(&mut db.connection()).unwrap().id;
     end(db, how);
     age(db);
     let dispatcher = dispatcher(db);
@@ -87,7 +87,7 @@ fn a_job_that_was_cancelled_is_taken_out_as_a_failure(db: &TestDb) {
 }
 
 fn a_job_that_is_gone_is_taken_out(db: &TestDb) {
-    let batch = followed([]).enqueue(&mut db.connect()).unwrap().id;
+    let batch = followed([]).enqueue(&mut db.connection()).unwrap().id;
     let orphan = format!(
         "INSERT INTO solid_queue_batch_executions (job_id, batch_id, created_at) VALUES (1000000, {batch}, '{LONG_AGO}')"
     );

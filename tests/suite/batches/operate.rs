@@ -147,7 +147,7 @@ fn of_ruby(db: &TestDb) -> BatchId {
     );
     let batch = db.count("SELECT max(id) AS n FROM solid_queue_batches");
     let job = NewJob::new(&Member::Finish).unwrap();
-    let job = job.enqueue(&mut db.connect()).unwrap().id;
+    let job = job.enqueue(&mut db.connection()).unwrap().id;
     db.execute(&format!(
         "UPDATE solid_queue_jobs SET batch_id = {batch} WHERE id = {job}"
     ));

@@ -28,7 +28,7 @@ fn waiting(db: &TestDb, members: &[Member]) -> (BatchId, JobId) {
         .add(members.iter().map(NewJob::new))
         .on_success(&Note::new("success"))
         .wait_for_retries();
-    let batch = batch.enqueue(&mut db.connect()).unwrap().id;
+    let batch = batch.enqueue(&mut db.connection()).unwrap().id;
     run_to_the_wait(db, batch);
     (batch, JobId(follower(db)))
 }
@@ -63,7 +63,7 @@ fn is_discarded(db: &TestDb, waiting: JobId) {
         said.starts_with("discarded: ") && said.contains(reason),
         "{said}"
     );
-    let explained = windlass::explain(&mut db.connect(), waiting).unwrap();
+    let explained = windlass::explain(&mut db.connection(), waiting).unwrap();
     assert_eq!(explained.unwrap().reason, Reason::Ended);
 }
 
@@ -72,16 +72,16 @@ fn a_cancelled_job_ends_the_wait(db: &TestDb) {
         .add([&Member::Finish, &Member::Finish])
         .on_success(&Note::new("success"))
         .wait_for_retries();
-    let jobs = batch.enqueue(&mut db.connect()).unwrap().jobs;
+    let jobs = batch.enqueue(&mut db.connection()).unwrap().jobs;
     let first = Jobs::waiting().ids([jobs[0].id]);
-    let cancelled = first.change(&mut db.connect(), Change::Cancel).unwrap();
+    let cancelled = first.change(&mut db.connection(), Change::Cancel).unwrap();
     assert_eq!(cancelled.changed, 1);
     is_discarded(db, JobId(follower(db)));
 }
 
 fn a_failed_job_that_is_discarded_ends_the_wait(db: &TestDb) {
     let (_, job) = waiting(db, &[Member::Finish, Member::Fail]);
-    let discarded = Jobs::failed().change(&mut db.connect(), Change::Discard);
+    let discarded = Jobs::failed().change(&mut db.connection(), Change::Discard);
     assert_eq!(discarded.unwrap().changed, 1);
     is_discarded(db, job);
 }
@@ -116,7 +116,7 @@ fn a_failure_of_a_batch_in_the_batch_ends_the_wait(db: &TestDb) {
         .add_batch(inner)
         .on_success(&Note::new("success"))
         .wait_for_retries();
-    batch.enqueue(&mut db.connect()).unwrap();
+    batch.enqueue(&mut db.connection()).unwrap();
     is_discarded(db, JobId(follower(db)));
 }
 
@@ -139,10 +139,10 @@ fn a_job_after_a_batch_waits_for_its_retries_no_longer_than_they_can_come(db: &T
 fn one_failure_that_stays_is_enough(db: &TestDb) {
     let (batch, job) = waiting(db, &[Member::Fail; 2]);
     let first = Jobs::failed().limit(1);
-    let discarded = first.change(&mut db.connect(), Change::Discard);
+    let discarded = first.change(&mut db.connection(), Change::Discard);
     assert_eq!(discarded.unwrap().changed, 1);
     is_discarded(db, job);
-    let retried = Jobs::failed().change(&mut db.connect(), RETRY).unwrap();
+    let retried = Jobs::failed().change(&mut db.connection(), RETRY).unwrap();
     assert_eq!(retried.changed, 1);
     assert!(is_over(db, batch), "nothing waits for it any more");
 }
@@ -194,9 +194,9 @@ fn a_retry_by_another_program_counts(db: &TestDb) {
     until("it has run", || follow_ups(&log) == ["success"]);
     dispatcher.stop();
     worker.stop();
-    assert!(!batch.status(&mut db.connect()).unwrap().has_failed());
+    assert!(!batch.status(&mut db.connection()).unwrap().has_failed());
     until("it has ended", || {
-        let explained = windlass::explain(&mut db.connect(), job).unwrap();
+        let explained = windlass::explain(&mut db.connection(), job).unwrap();
         explained.unwrap().reason == Reason::Ended
     });
 }

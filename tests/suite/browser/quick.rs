@@ -58,7 +58,7 @@ fn cancelled(db: &TestDb) -> JobId {
     let mut conn = db.connect();
     let job = LOOP.enqueue(&mut conn, &()).unwrap().id;
     let status = || {
-        windlass::task_info(&mut db.connect(), job)
+        windlass::task_info(&mut db.connection(), job)
             .unwrap()
             .unwrap()
             .status

@@ -96,7 +96,7 @@ fn batch(db: &TestDb) {
     let batch = Batch::new("import-of-the-night").add([part(), part()]);
     let batch = batch.add_batch(inner).metadata(&["from the warehouse"]);
     let batch = batch.on_success(NewJob::of_class("PublishCatalog", "{}"));
-    batch.enqueue(&mut db.connect()).unwrap();
+    batch.enqueue(&mut db.connection()).unwrap();
 }
 
 /// A job from whose page links lead to its flow.
@@ -179,7 +179,7 @@ fn ended_jobs(db: &TestDb) {
     let once = std::iter::once(job("BuildReport", broken, 40).policy(once));
     let all = finished.chain(refused).chain(invalid).chain(others);
     let all = all.chain(once);
-    enqueue_all(&mut db.connect(), all).unwrap();
+    enqueue_all(&mut db.connection(), all).unwrap();
 }
 
 /// Three jobs that run, one of which has all slots of its key, so that others are blocked.
@@ -214,7 +214,7 @@ fn waiting_jobs(db: &TestDb) {
         let later = Duration::from_secs(3_600 * u64::from(number + 1));
         job("SendWelcome", How::Finish, 600 + number).after(later)
     });
-    enqueue_all(&mut db.connect(), ready.chain(paused).chain(scheduled)).unwrap();
+    enqueue_all(&mut db.connection(), ready.chain(paused).chain(scheduled)).unwrap();
 }
 
 /// What would break a page that is not careful.

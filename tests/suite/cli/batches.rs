@@ -17,7 +17,7 @@ fn enqueued(db: &TestDb) -> BatchId {
     let inner = Batch::new("inner").add([job()]);
     let batch = Batch::new("night-import").add([job(), job()]);
     let batch = batch.add_batch(inner).on_success(job()).metadata(&7);
-    batch.enqueue(&mut db.connect()).unwrap().id
+    batch.enqueue(&mut db.connection()).unwrap().id
 }
 
 fn batches_are_listed_and_shown(db: &TestDb) {

@@ -40,7 +40,7 @@ fn now(db: &TestDb) -> &'static str {
 
 /// One job astray in every way there is, and a process that is long dead.
 pub fn break_everything(db: &TestDb) {
-    let conn = &mut db.connect();
+    let conn = &mut db.connection();
     for _ in 0..5 {
         Note::new("x").enqueue(conn).unwrap();
     }
@@ -75,7 +75,7 @@ pub fn break_everything(db: &TestDb) {
 }
 
 fn verdicts(db: &TestDb) -> BTreeMap<&'static str, (Verdict, Vec<i64>)> {
-    let findings = windlass::doctor(&mut db.connect()).unwrap();
+    let findings = windlass::doctor(&mut db.connection()).unwrap();
     let each = findings.into_iter();
     each.map(|finding| (finding.check, (finding.verdict, finding.jobs)))
         .collect()
@@ -83,7 +83,7 @@ fn verdicts(db: &TestDb) -> BTreeMap<&'static str, (Verdict, Vec<i64>)> {
 
 fn a_working_database_is_fine(db: &TestDb) {
     let log = Arc::new(Log::default());
-    let conn = &mut db.connect();
+    let conn = &mut db.connection();
     Note::new("a").enqueue(conn).unwrap();
     let later = NewJob::new(&Note::new("b")).unwrap();
     later
@@ -158,7 +158,7 @@ fn says(db: &TestDb, check: &str, code: i32) -> String {
 
 fn a_deployment_that_does_not_run_is_a_problem(db: &TestDb) {
     assert_eq!(says(db, "processes", 0), "0 run", "nothing waits");
-    let conn = &mut db.connect();
+    let conn = &mut db.connection();
     let later = NewJob::new(&Note::new("b")).unwrap();
     let later = later.after(std::time::Duration::from_secs(3600));
     later.enqueue(conn).unwrap();
@@ -182,7 +182,7 @@ fn a_deployment_that_does_not_run_is_a_problem(db: &TestDb) {
 }
 
 fn a_recurring_task_that_nothing_fires_is_a_problem(db: &TestDb) {
-    let conn = &mut db.connect();
+    let conn = &mut db.connection();
     let often = windlass::RecurringTask::new("often", "every 45s", &Note::new("a")).unwrap();
     windlass::recurring::schedule(conn, &often).unwrap();
     assert!(says(db, "processes", 3).contains("no scheduler runs"));
@@ -223,12 +223,12 @@ fn ready_jobs_that_no_worker_takes_are_a_problem(db: &TestDb) {
     let registry = Registry::new().register::<Note>(Arc::default());
     let worker = Worker::new(&db.database, registry).queues(["mail"]);
     let mut worker = worker.unwrap().start().unwrap();
-    let conn = &mut db.connect();
-    let classes = || windlass::processes(&mut db.connect()).unwrap().len();
+    let conn = &mut db.connection();
+    let classes = || windlass::processes(&mut db.connection()).unwrap().len();
     until("it is registered", || classes() == 1);
     let enqueue = |class: &str, queue: &str| {
         let job = NewJob::of_class(class, "{}").queue(queue);
-        job.enqueue(&mut db.connect()).unwrap().id
+        job.enqueue(&mut db.connection()).unwrap().id
     };
     let here = |job: windlass::JobId, seconds: u32| {
         let old = if db.is_postgres() {

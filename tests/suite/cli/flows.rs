@@ -38,7 +38,7 @@ fn enqueued(db: &TestDb) -> (Vec<i64>, Vec<JobId>) {
         .unwrap()
         .after("tell", ["web", "print"])
         .unwrap();
-    flow.enqueue(&mut db.connect()).unwrap();
+    flow.enqueue(&mut db.connection()).unwrap();
     let ids = |query: &str| -> Vec<i64> {
         let ids = db.texts(&format!("SELECT CAST(id AS text) AS t {query} ORDER BY id"));
         ids.iter().map(|id| id.parse().unwrap()).collect()

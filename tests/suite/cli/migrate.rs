@@ -38,7 +38,7 @@ fn serves_a_worker(db: &TestDb) {
         .polling_interval(Duration::from_millis(20))
         .start()
         .unwrap();
-    Note::new("ours").enqueue(&mut db.connect()).unwrap();
+    Note::new("ours").enqueue(&mut db.connection()).unwrap();
     until("a job is done", || log.lines().contains(&"ours".to_owned()));
     until("it is finished", || db.rows("claimed_executions") == 0);
 }

@@ -157,7 +157,7 @@ fn arguments_of_old_versions_are_converted(db: &TestDb) {
         );
     }
     let details = |job: i64| {
-        let shown = windlass::job_details(&mut db.connect(), windlass::JobId(job), true);
+        let shown = windlass::job_details(&mut db.connection(), windlass::JobId(job), true);
         let shown = shown.unwrap().unwrap();
         (shown.arguments_version, shown.arguments)
     };
@@ -224,8 +224,11 @@ fn a_changed_task_has_what_its_type_says(db: &TestDb) {
         files: vec!["c".into()],
     };
     let own = RecurringTask::new("t", "@daily", &job).unwrap();
-    windlass::recurring::schedule(&mut db.connect(), &own.concurrency(Concurrency::new("own")))
-        .unwrap();
+    windlass::recurring::schedule(
+        &mut db.connection(),
+        &own.concurrency(Concurrency::new("own")),
+    )
+    .unwrap();
     assert_eq!(run(&arguments), ExitCode::SUCCESS);
     assert_eq!(options(), (Some(2), key("own")));
 }

@@ -18,13 +18,13 @@ on_each_database!(
 fn a_worker_obeys(db: &TestDb) {
     assert!(windlass(&db.url, &["queues", "pause", "default"]).is_done());
     let log = Arc::new(Log::default());
-    Note::new("x").enqueue(&mut db.connect()).unwrap();
+    Note::new("x").enqueue(&mut db.connection()).unwrap();
     let registry = Registry::new().register::<Note>(Arc::clone(&log));
     let worker = Worker::new(&db.database, registry).polling_interval(Duration::from_millis(50));
     let _worker = worker.start().unwrap();
     // It works, and has passed the paused one over.
     let free = NewJob::new(&Note::new("free")).unwrap().queue("other");
-    free.enqueue(&mut db.connect()).unwrap();
+    free.enqueue(&mut db.connection()).unwrap();
     until("the other queue goes on", || log.lines() == ["free"]);
     let shown = windlass(&db.url, &["queues", "show", "default", "--json"]).json();
     assert_eq!(shown["size"], 1);
@@ -35,7 +35,7 @@ fn a_worker_obeys(db: &TestDb) {
 fn unknown_names_are_pointed_out(db: &TestDb) {
     NewJob::of_class("send", "{}")
         .queue("mail")
-        .enqueue(&mut db.connect())
+        .enqueue(&mut db.connection())
         .unwrap();
     for (arguments, asks) in [
         (["queues", "show", "mial"], true),
@@ -64,7 +64,7 @@ fn a_pause_names_its_user(db: &TestDb) {
         .env("USER", "ada")
         .run();
     assert!(said.is_done(), "{said:?}");
-    let queues = windlass::queues(&mut db.connect()).unwrap();
+    let queues = windlass::queues(&mut db.connection()).unwrap();
     let by = queues[0].paused_by.clone().unwrap();
     assert!(by.starts_with("ada@") && by.len() > 4, "{by}");
 }

@@ -80,7 +80,7 @@ fn classes(db: &TestDb) -> i64 {
 fn a_job_is_shown_without_its_secrets(db: &TestDb) {
     let events = Events::default();
     let _worker = worker(db, &events);
-    let job = pay().enqueue(&mut db.connect()).unwrap().id.to_string();
+    let job = pay().enqueue(&mut db.connection()).unwrap().id.to_string();
     until("it waits for its second attempt", || {
         db.rows("scheduled_executions") == 1 && classes(db) == 1
     });
@@ -118,7 +118,7 @@ fn a_job_is_shown_without_its_secrets(db: &TestDb) {
 
 fn arguments_of_an_unknown_class_are_hidden(db: &TestDb) {
     let job = NewJob::of_class("other", r#"{"token":"hunter2"}"#);
-    let job = job.unique_id("a").enqueue(&mut db.connect()).unwrap().id;
+    let job = job.unique_id("a").enqueue(&mut db.connection()).unwrap().id;
     let said = windlass(&db.url, &["jobs", "show", "a"]);
     assert!(said.is_done(), "{said:?}");
     assert!(
@@ -139,7 +139,7 @@ fn errors_repeat_no_secret(db: &TestDb) {
     let _worker = worker(db, &events);
     let wrong = r#"{"token":"t","card":{"number":"hunter2","name":"Ada"},"cents":"hunter2"}"#;
     NewJob::of_class("pay", wrong)
-        .enqueue(&mut db.connect())
+        .enqueue(&mut db.connection())
         .unwrap();
     until("it has been tried", || db.rows("scheduled_executions") == 1);
     let error = &db.texts("SELECT kind || ' ' || message AS t FROM windlass_attempts")[0];

@@ -110,7 +110,7 @@ fn a_killed_at_most_once_job_has_run_once(db: &TestDb) {
     let scene = Scene::new(db);
     let _supervisor = scene.supervisor(1);
     let work = Once(Work::new("a", Do::WaitFor(scene.gate("never"))));
-    let job = work.enqueue(&mut db.connect()).unwrap().id;
+    let job = work.enqueue(&mut db.connection()).unwrap().id;
     let first = scene.started("a", 1);
     signal(first.pid, Signal::KILL);
     until("it has failed", || executions(db, "failed") == 1);

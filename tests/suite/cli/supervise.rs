@@ -36,7 +36,7 @@ fn schedule(db: &TestDb) {
     NewJob::new(&Note::new("a"))
         .unwrap()
         .after(Duration::from_millis(50))
-        .enqueue(&mut db.connect())
+        .enqueue(&mut db.connection())
         .unwrap();
 }
 

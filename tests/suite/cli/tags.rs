@@ -62,7 +62,7 @@ fn a_public_token_is_printed_once(db: &TestDb) {
     let token = said
         .strip_prefix("Enqueued job 1.\nPublic token: ")
         .unwrap();
-    let task = task_info_by_token(&mut db.connect(), token.trim_end());
+    let task = task_info_by_token(&mut db.connection(), token.trim_end());
     assert_eq!(task.unwrap().unwrap().job_id.0, 1);
     let again = [
         "enqueue",

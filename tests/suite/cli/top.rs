@@ -48,7 +48,7 @@ fn top_with(db: &TestDb, environment: &[(&str, &str)]) -> AtTerminal {
 
 fn enqueue(db: &TestDb, queue: &str) {
     let job = NewJob::of_class("import", "{}").queue(queue);
-    job.enqueue(&mut db.connect()).unwrap();
+    job.enqueue(&mut db.connection()).unwrap();
 }
 
 fn the_queues_are_shown_until_q(db: &TestDb) {

@@ -24,7 +24,7 @@ fn a_worker_that_a_job_starts_is_no_child(db: &TestDb) {
     let scene = Scene::with_deaths(db);
     let mut supervisor = scene.supervisor(1);
     let start = Work::new("start", Do::StartAnother);
-    start.enqueue(&mut db.connect()).unwrap();
+    start.enqueue(&mut db.connection()).unwrap();
     until("both are registered", || workers(db).len() == 2);
     let [(child, child_pid), (other, other_pid)] = &workers(db)[..] else {
         panic!("two workers")

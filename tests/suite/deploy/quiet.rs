@@ -24,7 +24,7 @@ on_each_database!(
 );
 
 fn enqueue(db: &TestDb, name: &str, what: Do) {
-    Work::new(name, what).enqueue(&mut db.connect()).unwrap();
+    Work::new(name, what).enqueue(&mut db.connection()).unwrap();
 }
 
 fn a_quiet_supervisor_keeps_its_workers_from_claiming(db: &TestDb) {
@@ -75,11 +75,11 @@ fn a_quiet_worker_goes_on_with_what_it_runs(db: &TestDb) {
         .subscriber(events.subscriber())
         .start()
         .unwrap();
-    Wait.enqueue(&mut db.connect()).unwrap();
+    Wait.enqueue(&mut db.connection()).unwrap();
     until("it runs", || gate.begun() == 1);
     worker.quiet();
     until("its last claim is over", || events.count("Quieted") == 1);
-    Note::new("a").enqueue(&mut db.connect()).unwrap();
+    Note::new("a").enqueue(&mut db.connection()).unwrap();
     gate.open();
     until("what it ran is finished", || {
         db.rows("claimed_executions") == 0
@@ -116,7 +116,7 @@ fn a_quiet_worker_is_seen_everywhere(db: &TestDb) {
     }
     worker.quiet();
     until("its row says so", || {
-        windlass::processes(&mut db.connect()).unwrap()[0].quiet
+        windlass::processes(&mut db.connection()).unwrap()[0].quiet
     });
     // On a busy machine, its heartbeat may come late.
     for command in ["status", "processes"] {
@@ -128,7 +128,7 @@ fn a_quiet_worker_is_seen_everywhere(db: &TestDb) {
         "{doctor:?}"
     );
     assert_eq!(doctor.code, Some(0), "nothing waits: {doctor:?}");
-    let job = Note::new("a").enqueue(&mut db.connect()).unwrap().id;
+    let job = Note::new("a").enqueue(&mut db.connection()).unwrap().id;
     let explained = windlass(&db.url, &["explain", &job.to_string()]);
     assert!(
         explained.out.contains("claim nothing until SIGCONT"),
@@ -148,7 +148,7 @@ fn a_quiet_worker_is_seen_everywhere(db: &TestDb) {
     }
     worker.resume();
     until("the job is done and its row says so", || {
-        let process = &windlass::processes(&mut db.connect()).unwrap()[0];
+        let process = &windlass::processes(&mut db.connection()).unwrap()[0];
         !process.quiet && db.rows("ready_executions") == 0
     });
 }
@@ -156,7 +156,7 @@ fn a_quiet_worker_is_seen_everywhere(db: &TestDb) {
 /// Waits until the row of the only worker has this mode.
 fn until_worker_is(db: &TestDb, is_quiet: bool) {
     until(&format!("the worker is quiet: {is_quiet}"), || {
-        let processes = windlass::processes(&mut db.connect()).unwrap();
+        let processes = windlass::processes(&mut db.connection()).unwrap();
         let workers = processes.iter().filter(|one| one.kind == "Worker");
         workers.map(|one| one.quiet).eq([is_quiet])
     });
@@ -202,7 +202,7 @@ fn a_worker_that_is_quiet_alone_is_named(db: &TestDb) {
     let scene = Scene::new(db);
     let app = app_with(&scene, "[[workers]]\nthreads = 1\n");
     until_worker_is(db, false);
-    let processes = windlass::processes(&mut db.connect()).unwrap();
+    let processes = windlass::processes(&mut db.connection()).unwrap();
     let worker = processes.iter().find(|one| one.kind == "Worker").unwrap();
     let doctor = || windlass(&db.url, &["doctor"]).out;
     let alone = "although its supervisor is not";

@@ -27,7 +27,7 @@ fn recycling_under_load_loses_and_doubles_nothing(db: &TestDb) {
     );
     for number in 0..JOBS {
         Work::new(&format!("job-{number}"), Do::Sleep(5))
-            .enqueue(&mut db.connect())
+            .enqueue(&mut db.connection())
             .unwrap();
     }
     let mut app = app_with(&scene, &config);
@@ -72,13 +72,13 @@ fn what_runs_is_waited_for(db: &TestDb) {
     let config =
         "shutdown_timeout = '0s'\n[[workers]]\nthreads = 2\nrecycle_above_memory = '1 MiB'\n";
     Work::new("long", Do::WaitFor(scene.gate("go")))
-        .enqueue(&mut db.connect())
+        .enqueue(&mut db.connection())
         .unwrap();
     let mut app = app_with(&scene, config);
     scene.started("long", 1);
     app.logs("of memory, more than 1 MiB");
     Work::new("next", Do::Nothing)
-        .enqueue(&mut db.connect())
+        .enqueue(&mut db.connection())
         .unwrap();
     let control = Control::start(db);
     control.has_had_its_turn(db);

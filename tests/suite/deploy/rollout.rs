@@ -18,7 +18,7 @@ on_each_database!(
 
 /// The process ids of the registered workers.
 fn workers(db: &TestDb) -> BTreeSet<i64> {
-    let processes = windlass::processes(&mut db.connect()).unwrap();
+    let processes = windlass::processes(&mut db.connection()).unwrap();
     let workers = processes.iter().filter(|one| one.kind == "Worker");
     workers.map(|one| i64::from(one.pid)).collect()
 }
@@ -40,7 +40,7 @@ fn children_are_replaced_one_by_one(db: &TestDb) {
     until("both are registered", || workers(db).len() == 2);
     let before = workers(db);
     Work::new("long", Do::WaitFor(scene.gate("go")))
-        .enqueue(&mut db.connect())
+        .enqueue(&mut db.connection())
         .unwrap();
     scene.started("long", 1);
     app.signal(Signal::HUP);
@@ -70,7 +70,7 @@ fn a_stop_meanwhile_stops_all(db: &TestDb) {
     until("both are registered", || workers(db).len() == 2);
     for name in ["one", "two"] {
         let work = Work::new(name, Do::WaitFor(scene.gate("go")));
-        work.enqueue(&mut db.connect()).unwrap();
+        work.enqueue(&mut db.connection()).unwrap();
         scene.started(name, 1);
     }
     app.signal(Signal::HUP);

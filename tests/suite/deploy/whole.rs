@@ -47,7 +47,7 @@ fn workers_serve_what_the_configuration_gives_them(db: &TestDb) {
         NewJob::new(&Work::new(name, Do::Nothing))
             .unwrap()
             .queue(queue)
-            .enqueue(&mut db.connect())
+            .enqueue(&mut db.connection())
             .unwrap();
     }
     scene.drained();
@@ -115,7 +115,7 @@ fn no_more_connections_are_opened_than_were_told() {
     for (round, gate) in ["first", "second"].iter().enumerate() {
         for number in 0..8 {
             let work = Work::new(&format!("{gate}-{number}"), Do::WaitFor(scene.gate(gate)));
-            windlass::Job::enqueue(work, &mut db.connect()).unwrap();
+            windlass::Job::enqueue(work, &mut db.connection()).unwrap();
         }
         until("all run", || scene.effects().len() == round * 16 + 8);
         if round == 0 {

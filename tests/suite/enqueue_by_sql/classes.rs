@@ -77,7 +77,7 @@ fn a_waiting_job_of_an_internal_class_is_not_replaced(db: &TestDb) {
     worker.stop();
     assert!(worker.join(DEADLINE).is_some());
     let secret = NewJob::new(&Secret).unwrap().unique_id("payout");
-    secret.enqueue(&mut db.connect()).unwrap();
+    secret.enqueue(&mut db.connection()).unwrap();
     let replace = "INSERT INTO windlass_enqueue (class, unique_id, on_conflict) VALUES ('note', 'payout', 'replace')";
     let error = run(db, replace).unwrap_err();
     assert!(error.contains("internal"), "{error}");
@@ -88,12 +88,12 @@ fn a_waiting_job_of_an_internal_class_is_not_replaced(db: &TestDb) {
             .unique_id("payout")
             .policy(policy.clone())
     };
-    let refused = by_name().enqueue(&mut db.connect());
+    let refused = by_name().enqueue(&mut db.connection());
     assert!(
         matches!(refused, Err(Error::UniqueIdTaken { .. })),
         "{refused:?}"
     );
-    let list = windlass::enqueue_all(&mut db.connect(), [by_name()]).unwrap();
+    let list = windlass::enqueue_all(&mut db.connection(), [by_name()]).unwrap();
     assert_eq!(list[0].outcome, EnqueueOutcome::Refused);
     assert_eq!(
         db.texts("SELECT class_name AS t FROM solid_queue_jobs"),
@@ -103,7 +103,7 @@ fn a_waiting_job_of_an_internal_class_is_not_replaced(db: &TestDb) {
 
 fn unknown_classes_are_refused_if_that_is_set(db: &TestDb) {
     let (log, _worker) = work(db);
-    let conn = &mut db.connect();
+    let conn = &mut db.connection();
     let note =
         "INSERT INTO windlass_enqueue (class, arguments) VALUES ('note', '{\"text\":\"a\"}')";
     let typo = "INSERT INTO windlass_enqueue (class) VALUES ('noet')";
@@ -123,7 +123,7 @@ fn unknown_classes_are_refused_if_that_is_set(db: &TestDb) {
 }
 
 fn what_strict_means_is_in_the_audit(db: &TestDb) {
-    let conn = &mut db.connect();
+    let conn = &mut db.connection();
     let ada = Actor::named("ada");
     assert!(ada.set_strict_classes(conn, true).unwrap());
     assert!(!ada.set_strict_classes(conn, true).unwrap());

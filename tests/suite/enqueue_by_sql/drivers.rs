@@ -84,7 +84,7 @@ fn by_rust_on(is_postgres: bool) -> &'static (Vec<bool>, Vec<String>) {
             true => TestDb::postgres(),
             _ => TestDb::sqlite(),
         };
-        let conn = &mut db.connect();
+        let conn = &mut db.connection();
         let vectors = vectors();
         let jobs = vectors.iter().flat_map(|vector| &vector.jobs);
         let accepted = jobs.map(|job| by_rust(conn, job).is_ok()).collect();

@@ -19,7 +19,7 @@ on_each_database!(
 );
 
 fn enqueue(db: &TestDb, class: &str, jobs: &str) -> Result<(), String> {
-    enqueue_on(&mut db.connect(), class, jobs)
+    enqueue_on(&mut db.connection(), class, jobs)
 }
 
 fn enqueue_on<C: AsConn>(conn: &mut C, class: &str, jobs: &str) -> Result<(), String> {
@@ -185,7 +185,7 @@ fn values_of_another_type_are_refused(db: &TestDb) {
         "max_attempts",
         "max_crashes",
     ];
-    let conn = &mut db.connect();
+    let conn = &mut db.connection();
     let mut refused = |column: &str, value: &str, says: &str| {
         let jobs = format!(r#"[{{"arguments": 1}}, {{"{column}": {value}}}]"#);
         let error = enqueue_on(conn, "note", &jobs).expect_err(&jobs);

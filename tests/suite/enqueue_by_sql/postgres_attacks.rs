@@ -127,7 +127,7 @@ fn database(db: &TestDb) -> String {
 
 fn with_rails_options(db: &TestDb) {
     for option in [RailsOption::WakeFromRuby, RailsOption::ActiveJobEnvelopes] {
-        set_rails_option(&mut db.connect(), option, true).unwrap();
+        set_rails_option(&mut db.connection(), option, true).unwrap();
     }
 }
 
@@ -199,6 +199,7 @@ fn every_function_has_a_fixed_path_and_is_called_by_its_owner_alone() {
                 database(&db),
                 quoted
             ));
+            db.forget_sessions();
         }
         db.database.migrate().unwrap();
         with_rails_options(&db);
@@ -375,7 +376,7 @@ fn a_restore_without_rights_is_completed_by_migrate() {
     other.execute("REVOKE CREATE ON SCHEMA public FROM PUBLIC");
     let open =
         "SELECT count(*) AS n FROM pg_proc WHERE proname LIKE 'windlass%' AND proacl IS NULL";
-    assert!(count(&mut other.connect(), open) > 18);
+    assert!(count(&mut other.connection(), open) > 18);
     let versions = "INSERT INTO windlass_schema_migrations (version, applied_at) SELECT unnest(ARRAY[VERSIONS]), now() ON CONFLICT DO NOTHING";
     let applied = db.texts("SELECT CAST(version AS text) AS t FROM windlass_schema_migrations");
     let applied: Vec<String> = applied
@@ -390,7 +391,7 @@ fn a_restore_without_rights_is_completed_by_migrate() {
     );
     assert!(!other.database.migrate().unwrap().completed.is_empty());
     assert_eq!(
-        (count(&mut other.connect(), open), rights(&other)),
+        (count(&mut other.connection(), open), rights(&other)),
         (0, None)
     );
 }

@@ -98,7 +98,7 @@ fn follow_ups(db: &TestDb, by: By, keep_finished: bool) -> Vec<String> {
         })
         .unwrap();
     let jobs = || Jobs::waiting_or_running().ids([parent]);
-    let change = |change| jobs().change(&mut db.connect(), change).unwrap().changed;
+    let change = |change| jobs().change(&mut db.connection(), change).unwrap().changed;
     match by {
         By::Cancelled => assert_eq!(change(Change::Cancel), 1),
         By::Deleted => assert_eq!(change(Change::Discard), 1),
@@ -154,7 +154,9 @@ fn retry(db: &TestDb, job: JobId, end: End) {
     let retry = Change::Retry {
         even_at_most_once: false,
     };
-    let retried = Jobs::failed().ids([job]).change(&mut db.connect(), retry);
+    let retried = Jobs::failed()
+        .ids([job])
+        .change(&mut db.connection(), retry);
     assert_eq!(retried.unwrap().changed, 1);
 }
 
@@ -165,7 +167,9 @@ fn what_waits_for_retries_runs_after_one(db: &TestDb) {
     scene.enqueue(part("c", End::Finish).after(a));
     scene.enqueue(part("d", End::Finish).after(a).when(On::Failure));
     assert_eq!(scene.run(), ["a", "d"]);
-    let said = windlass::explain(&mut db.connect(), b.id).unwrap().unwrap();
+    let said = windlass::explain(&mut db.connection(), b.id)
+        .unwrap()
+        .unwrap();
     let failed = Some(a.id);
     assert!(
         matches!(said.reason, windlass::Reason::Jobs { open: 0, failed: found, .. } if found == failed),
@@ -187,7 +191,7 @@ fn what_waits_for_a_retry_is_discarded_with_the_failed_job(db: &TestDb) {
     let b = scene.enqueue(part("b", End::Finish).after(a).wait_for_retries());
     scene.run();
     assert_eq!(scene.discarded(b.id), None);
-    let deleted = Jobs::failed().change(&mut db.connect(), Change::Discard);
+    let deleted = Jobs::failed().change(&mut db.connection(), Change::Discard);
     assert_eq!(deleted.unwrap().changed, 1);
     let worker = scene.worker(true);
     until("it is discarded", || scene.discarded(b.id).is_some());
@@ -215,7 +219,7 @@ fn names_of_users_mean_nothing(db: &TestDb) {
     let b = scene.enqueue(after_a("b", "windlass/undo").wait_for_retries());
     let c = scene.enqueue(after_a("c", "windlass/undo/b").when(On::Failure));
     scene.run();
-    let graph = FlowGraph::around(&mut db.connect(), a.id).unwrap();
+    let graph = FlowGraph::around(&mut db.connection(), a.id).unwrap();
     let edges = graph.edges.iter();
     let shown: Vec<_> = edges
         .map(|edge| (edge.kind, edge.name.as_deref()))
@@ -228,7 +232,7 @@ fn names_of_users_mean_nothing(db: &TestDb) {
     // No retry can bring what `b` waits for any more.
     let deleted = Jobs::failed()
         .ids([a.id])
-        .change(&mut db.connect(), Change::Discard);
+        .change(&mut db.connection(), Change::Discard);
     assert_eq!(deleted.unwrap().changed, 1);
     let worker = scene.worker(true);
     until("it is discarded", || scene.discarded(b.id).is_some());
@@ -250,7 +254,7 @@ fn many_wait_for_one(db: &TestDb) {
         };
         part("child", End::Finish).after(parent).when(on)
     };
-    let jobs = windlass::enqueue_all(&mut db.connect(), (0..1_200).map(child)).unwrap();
+    let jobs = windlass::enqueue_all(&mut db.connection(), (0..1_200).map(child)).unwrap();
     assert!(jobs.iter().all(|job| job.outcome == EnqueueOutcome::New));
     assert_eq!(scene.run().len(), 1 + 12);
     let discarded = "SELECT count(*) AS n FROM windlass_attempts WHERE outcome = 'discarded'";

@@ -23,12 +23,12 @@ fn a_flow_runs_in_its_order_and_passes_results_on(db: &TestDb) {
         .unwrap();
     let flow = flow.after("b", ["a"]).unwrap().after("c", ["a"]).unwrap();
     let flow = flow.after("d", ["b", "c"]).unwrap();
-    let flow = flow.enqueue(&mut db.connect()).unwrap();
+    let flow = flow.enqueue(&mut db.connection()).unwrap();
     assert_eq!(flow.jobs.len(), 4);
     assert_eq!(db.rows_of("windlass_edges"), 4);
     let ran = scene.run();
     assert_eq!((&*ran[0], &*ran[ran.len() - 1]), ("a", "d"), "{ran:?}");
-    let last = windlass::task_info(&mut db.connect(), flow.jobs["d"].id)
+    let last = windlass::task_info(&mut db.connection(), flow.jobs["d"].id)
         .unwrap()
         .unwrap();
     assert_eq!(
@@ -78,7 +78,7 @@ fn a_flow_may_have_batches_and_failures(db: &TestDb) {
     let flow = flow.after("merge", ["members"]).unwrap();
     let flow = flow.after("report", ["merge"]).unwrap();
     let flow = flow.after("clean up", ["members", "report"]).unwrap();
-    let flow = flow.enqueue(&mut db.connect()).unwrap();
+    let flow = flow.enqueue(&mut db.connection()).unwrap();
     assert_eq!(flow.batches["members"].jobs.len(), 2);
     assert_eq!(scene.run(), ["m", "m", "clean up"]);
     let why = scene.discarded(flow.jobs["merge"].id).unwrap();
@@ -104,7 +104,7 @@ fn a_flow_may_wait_for_what_is_there_already(db: &TestDb) {
         .and_then(|flow| flow.after("a", ["there"]))
         .and_then(|flow| flow.after("b", ["a"]))
         .unwrap();
-    flow.enqueue(&mut db.connect()).unwrap();
+    flow.enqueue(&mut db.connection()).unwrap();
     assert_eq!(scene.run(), ["there", "a", "b"]);
 }
 
@@ -119,7 +119,7 @@ fn a_long_chain_is_run(db: &TestDb) {
             flow = flow.after(&format!("{n}"), [format!("{}", n - 1)]).unwrap();
         }
     }
-    flow.enqueue(&mut db.connect()).unwrap();
+    flow.enqueue(&mut db.connection()).unwrap();
     let ran = scene.run();
     let order: Vec<String> = (0..60).map(|n| n.to_string()).collect();
     assert_eq!(ran, order);

@@ -70,7 +70,7 @@ fn a_job_waits_for_its_children(db: &TestDb) {
         executions(db, "blocked") == 1 && executions(db, "claimed") == 1 && scene.ran().len() == 3
     });
     until("it is explained", || {
-        let why = explain(&mut db.connect(), job).unwrap().unwrap();
+        let why = explain(&mut db.connection(), job).unwrap().unwrap();
         matches!(why.reason, Reason::Jobs { open: 1, .. })
     });
     scene.place.gate.open();
@@ -155,7 +155,7 @@ fn a_job_that_waited_before_it_ran_joins(db: &TestDb) {
     let retry = windlass::Change::Retry {
         even_at_most_once: false,
     };
-    Jobs::failed().change(&mut db.connect(), retry).unwrap();
+    Jobs::failed().change(&mut db.connection(), retry).unwrap();
     until("the parent has succeeded", || {
         db.count("SELECT count(*) AS n FROM windlass_edges WHERE outcome = 'succeeded'") == 1
     });
@@ -185,7 +185,7 @@ fn a_joining_job_is_cancelled(db: &TestDb) {
     });
     let job = call(db, Policy::new());
     until("it waits", || executions(db, "blocked") == 1);
-    windlass::cancel(&mut db.connect(), job).unwrap();
+    windlass::cancel(&mut db.connection(), job).unwrap();
     scene.place.gate.open();
     until("all have ended", || {
         finished(db) == 2 && executions(db, "blocked") == 0
@@ -215,7 +215,7 @@ fn wrong_joins_are_refused(db: &TestDb) {
     let call = NewJob::new(&Call).unwrap();
     Batch::new("b")
         .add([call])
-        .enqueue(&mut db.connect())
+        .enqueue(&mut db.connection())
         .unwrap();
     until("it has finished", || bench.log.lines().len() == 8);
     let lines = bench.log.lines();
@@ -305,7 +305,7 @@ fn join_after_a_replacement(db: &TestDb, replace: impl Fn(NewJob)) {
 
 fn a_replaced_job_has_joined_nothing(db: &TestDb) {
     join_after_a_replacement(db, |job| {
-        let replaced = job.enqueue(&mut db.connect()).unwrap();
+        let replaced = job.enqueue(&mut db.connection()).unwrap();
         assert_eq!(replaced.outcome, EnqueueOutcome::Replaced);
     });
 }

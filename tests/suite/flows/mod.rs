@@ -122,7 +122,7 @@ impl<'d> Scene<'d> {
     }
 
     fn enqueue(&self, job: NewJob) -> Enqueued {
-        job.enqueue(&mut self.db.connect()).unwrap()
+        job.enqueue(&mut self.db.connection()).unwrap()
     }
 
     fn registry(&self) -> Registry {

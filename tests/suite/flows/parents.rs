@@ -138,15 +138,15 @@ fn a_job_of_a_batch_can_wait(db: &TestDb) {
     let members = [part("member", End::Finish).after(parent)];
     let batch = Batch::new("b").add(members);
     let batch = batch.on_success(part("follows", End::Finish));
-    let batch = batch.enqueue(&mut db.connect()).unwrap().id;
+    let batch = batch.enqueue(&mut db.connection()).unwrap().id;
     assert_eq!(scene.run(), ["parent", "member", "follows"]);
-    assert!(batch.status(&mut db.connect()).unwrap().is_over());
+    assert!(batch.status(&mut db.connection()).unwrap().is_over());
 }
 
 fn a_job_can_wait_for_a_batch_that_runs_or_is_over(db: &TestDb) {
     let scene = Scene::new(db);
     let batch = Batch::new("b").add([part("member", End::Finish)]);
-    let batch = batch.enqueue(&mut db.connect()).unwrap().id;
+    let batch = batch.enqueue(&mut db.connection()).unwrap().id;
     scene.enqueue(part("first", End::Finish).after(batch));
     assert_eq!(scene.run(), ["member", "first"]);
     let unwanted = part("failure", End::Finish).after(batch).when(On::Failure);
@@ -205,7 +205,9 @@ fn what_cannot_be_is_refused(db: &TestDb) {
 
 /// It is there when the enqueue looks for it, and gone when its transaction begins.
 fn a_parent_that_is_deleted_during_the_enqueue_is_named(db: &TestDb) {
-    let parent = part("a", End::Finish).enqueue(&mut db.connect()).unwrap();
+    let parent = part("a", End::Finish)
+        .enqueue(&mut db.connection())
+        .unwrap();
     let refused = crate::with_own_connection!(db, |conn| {
         let mut other = db.connect();
         conn.set_instrumentation(move |event: InstrumentationEvent<'_>| {
@@ -229,7 +231,9 @@ fn a_parent_that_is_deleted_during_the_enqueue_is_named(db: &TestDb) {
 
 /// It is there when the flow looks for it, and gone when its jobs are inserted. On SQLite, nothing comes between these.
 fn a_parent_that_is_deleted_during_the_enqueue_of_a_flow_is_named(db: &TestDb) {
-    let parent = part("a", End::Finish).enqueue(&mut db.connect()).unwrap();
+    let parent = part("a", End::Finish)
+        .enqueue(&mut db.connection())
+        .unwrap();
     let refused = crate::with_own_connection!(db, |conn| {
         let mut other = db.connect();
         let at = if db.is_postgres() {
@@ -257,7 +261,9 @@ fn a_parent_that_is_deleted_during_the_enqueue_of_a_flow_is_named(db: &TestDb) {
 
 /// Not even within the transaction of its enqueue: workers would be woken in vain.
 fn a_job_that_waits_is_never_ready(db: &TestDb) {
-    let parent = part("a", End::Finish).enqueue(&mut db.connect()).unwrap();
+    let parent = part("a", End::Finish)
+        .enqueue(&mut db.connection())
+        .unwrap();
     let action = match db.is_postgres() {
         true => {
             db.execute("CREATE FUNCTION no_execution() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'an execution'; END $$");
@@ -297,7 +303,7 @@ fn a_job_says_what_it_waits_for(db: &TestDb) {
         scene.enqueue(part("b", End::Finish)),
     );
     let child = scene.enqueue(part("c", End::Finish).after([a, b])).id;
-    let said = explain(&mut db.connect(), child).unwrap().unwrap();
+    let said = explain(&mut db.connection(), child).unwrap().unwrap();
     assert!(
         matches!(said.reason, Reason::Jobs { open: 2, total: 2, oldest: Some(id), failed: None } if id == a.id),
         "{said:?}"
@@ -314,7 +320,7 @@ fn a_drain_follows_jobs(db: &TestDb) {
     let b = scene.enqueue(part("b", End::Finish).after(a).when(On::Finish));
     scene.enqueue(part("c", End::Finish).after(b));
     scene.enqueue(part("d", End::Finish).after(a));
-    let _ = windlass::testing::drain(&mut db.connect(), &scene.registry()).unwrap();
+    let _ = windlass::testing::drain(&mut db.connection(), &scene.registry()).unwrap();
     assert_eq!(scene.ran(), ["a", "b", "c"]);
     assert_eq!(scene.open(), 0);
 }
@@ -331,7 +337,7 @@ fn a_dispatcher_finds_jobs_that_wait_in_vain(db: &TestDb) {
     assert_eq!(
         Jobs::waiting_or_running()
             .ids([a.id])
-            .change(&mut db.connect(), Change::Cancel)
+            .change(&mut db.connection(), Change::Cancel)
             .unwrap()
             .changed,
         1
@@ -377,9 +383,12 @@ fn a_class_of_users_is_no_batch_in_a_batch(db: &TestDb) {
     let named = || NewJob::new(&Named).unwrap();
     scene.enqueue(named().after(a));
     let batch = Batch::new("night").add([part("b", End::Finish)]);
-    let batch = batch.on_finish(named()).enqueue(&mut db.connect()).unwrap();
+    let batch = batch
+        .on_finish(named())
+        .enqueue(&mut db.connection())
+        .unwrap();
     let last = Batch::new("last").add([named().after(batch.id)]);
-    let last = last.enqueue(&mut db.connect()).unwrap();
+    let last = last.enqueue(&mut db.connection()).unwrap();
     let said = windlass(&db.url, &["batches", "jobs", &last.id.to_string()]);
     assert!(!said.out.contains("batch 1"), "{said:?}");
     let worker = Worker::new(

@@ -111,7 +111,7 @@ impl Scene<'_> {
         };
         let retried = Jobs::failed()
             .class(class)
-            .change(&mut self.db.connect(), retry)
+            .change(&mut self.db.connection(), retry)
             .unwrap();
         assert_eq!(retried.changed, 1);
     }
@@ -151,7 +151,7 @@ fn the_steps_of_a_cancelled_job_are_undone(db: &TestDb) {
         let scene = &scene;
         let ran = threads.spawn(move || scene.travels(&expected));
         until("it waits", || scene.ran().len() == 4);
-        windlass::cancel(&mut db.connect(), job).unwrap();
+        windlass::cancel(&mut db.connection(), job).unwrap();
         ran.join().unwrap();
     });
 }
@@ -171,7 +171,7 @@ fn the_others_go_on_when_a_failed_undo_is_discarded(db: &TestDb) {
     scene.enqueue(trip(&B_FAILS, End::Fail));
     scene.travels(&[&DONE[..], &["undo c", "undo b"]].concat());
     let parts = Jobs::failed().class("part");
-    let discarded = parts.change(&mut db.connect(), Change::Discard).unwrap();
+    let discarded = parts.change(&mut db.connection(), Change::Discard).unwrap();
     assert_eq!(discarded.changed, 1);
     scene.travels(&["undo a"]);
 }
@@ -357,7 +357,7 @@ fn wrong_undos_are_refused(db: &TestDb) {
         }))
     });
     let taken = part("a", End::Finish).idempotency_key("taken");
-    taken.enqueue(&mut db.connect()).unwrap();
+    taken.enqueue(&mut db.connection()).unwrap();
     crate::policies::call(db, Policy::new());
     until("it has finished", || crate::policies::finished(db) == 1);
     assert_eq!(bench.log.lines()[..2], ["wrong_undo"; 2]);

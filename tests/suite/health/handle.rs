@@ -67,7 +67,7 @@ fn a_worker_is_ready_while_it_may_claim(db: &TestDb) {
 fn a_job_that_takes_long_changes_nothing(db: &TestDb) {
     let gate = Arc::new(Gate::default());
     let worker = worker(&db.database, &gate).start().unwrap();
-    Wait.enqueue(&mut db.connect()).unwrap();
+    Wait.enqueue(&mut db.connection()).unwrap();
     until("it runs", || gate.begun() == 1);
     is(&worker, None);
     assert!(worker.health().is_live());
@@ -76,7 +76,7 @@ fn a_job_that_takes_long_changes_nothing(db: &TestDb) {
 
 /// No worker takes the jobs, and they have waited for a day.
 fn a_late_queue_changes_nothing(db: &TestDb) {
-    Wait.enqueue(&mut db.connect()).unwrap();
+    Wait.enqueue(&mut db.connection()).unwrap();
     let yesterday = match db.is_postgres() {
         true => "now() at time zone 'utc' - interval '1 day'",
         false => "strftime('%Y-%m-%d %H:%M:%f', 'now', '-1 day')",

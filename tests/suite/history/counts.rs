@@ -89,7 +89,7 @@ fn enqueue(db: &TestDb, function: Function<String>, what: &str, policy: Policy) 
     let policy = policy.backoff(Backoff::Fixed(Duration::ZERO));
     let job = function.job(&what.to_owned()).unwrap().policy(policy);
     let job = job.queue(format!("q-{what}"));
-    job.enqueue(&mut db.connect()).unwrap().id
+    job.enqueue(&mut db.connection()).unwrap().id
 }
 
 fn enqueue_many(db: &TestDb, function: Function<String>, what: &str, times: usize) {
@@ -117,7 +117,7 @@ fn ends_in_rows(db: &TestDb) -> BTreeMap<(String, String, String), u64> {
 /// The same, as the history says.
 fn ends_in_history(db: &TestDb) -> BTreeMap<(String, String, String), u64> {
     let mut ends = BTreeMap::new();
-    for one in history::totals(&mut db.connect()).unwrap().series {
+    for one in history::totals(&mut db.connection()).unwrap().series {
         let tally = &one.tally;
         for (outcome, count) in [
             ("finished", tally.finished),
@@ -151,7 +151,7 @@ fn a_drain_counts_what_its_rows_say(db: &TestDb) {
     drain(db);
     assert_eq!(counts(&sum(db)), [52, 4, 17, 3, 0, 0]);
     assert_eq!(ends_in_history(db), ends_in_rows(db));
-    history::fold(&mut db.connect()).unwrap();
+    history::fold(&mut db.connection()).unwrap();
     assert_eq!(ends_in_history(db), ends_in_rows(db));
 }
 
@@ -172,10 +172,10 @@ fn a_drain_costs_two_statements_at_most(db: &TestDb) {
 
 fn waits_and_runs_are_measured(db: &TestDb) {
     enqueue(db, DO, "slow", Policy::new());
-    testing::travel(&mut db.connect(), Duration::from_secs(30)).unwrap();
+    testing::travel(&mut db.connection(), Duration::from_secs(30)).unwrap();
     enqueue(db, DO, "finish", Policy::new());
     drain(db);
-    let totals = history::totals(&mut db.connect()).unwrap();
+    let totals = history::totals(&mut db.connection()).unwrap();
     let of = |queue: &str| {
         let found = totals.series.iter().find(|one| one.queue == queue);
         found.unwrap().tally.clone()
@@ -192,14 +192,14 @@ fn ends_by_operators_are_counted(db: &TestDb) {
     let first = enqueue(db, DO, "finish", Policy::new());
     enqueue_many(db, DO, "finish", 3);
     enqueue_many(db, DO, "fail", 2);
-    windlass::cancel(&mut db.connect(), first).unwrap();
+    windlass::cancel(&mut db.connection(), first).unwrap();
     let queue = |name: &str| Jobs::unfinished().queue(name);
-    let discarded = queue("q-finish").change(&mut db.connect(), Change::Discard);
+    let discarded = queue("q-finish").change(&mut db.connection(), Change::Discard);
     assert_eq!(discarded.unwrap().changed, 3);
     assert_eq!(counts(&sum(db)), [0, 0, 0, 3, 1, 0]);
     drain(db);
     // They were counted when they failed.
-    let discarded = queue("q-fail").change(&mut db.connect(), Change::Discard);
+    let discarded = queue("q-fail").change(&mut db.connection(), Change::Discard);
     assert_eq!(discarded.unwrap().changed, 2);
     assert_eq!(counts(&sum(db)), [0, 2, 0, 3, 1, 0]);
     let sum = sum(db);
@@ -209,12 +209,12 @@ fn ends_by_operators_are_counted(db: &TestDb) {
 fn ends_by_a_dispatcher_are_counted(db: &TestDb) {
     let policy = Policy::new().expires_in(Duration::from_secs(60));
     enqueue(db, DO, "late", policy);
-    testing::travel(&mut db.connect(), Duration::from_secs(120)).unwrap();
+    testing::travel(&mut db.connection(), Duration::from_secs(120)).unwrap();
     let alone = Concurrency::new("k").on_conflict(LimitConflict::Discard);
     for _ in 0..3 {
         let job = DO.job(&"finish".to_owned()).unwrap().queue("limited");
         let job = job.concurrency(alone.clone());
-        job.enqueue(&mut db.connect()).unwrap();
+        job.enqueue(&mut db.connection()).unwrap();
     }
     let dispatcher = Dispatcher::new(&db.database)
         .heartbeat_interval(SELDOM)
@@ -240,7 +240,7 @@ fn ends_during_a_stop_are_counted(db: &TestDb) {
         until("the process stops", || cx.is_stopping());
         Ok(())
     });
-    LAST.enqueue(&mut db.connect(), &()).unwrap();
+    LAST.enqueue(&mut db.connection(), &()).unwrap();
     let worker: Handle = worker(db, registry).start().unwrap();
     until("it runs", || begun.load(Ordering::SeqCst));
     drop(worker);
@@ -254,7 +254,7 @@ fn a_job_that_finishes_itself_is_counted(db: &TestDb) {
         let end: JobResult = Err("its end is written already".into());
         end
     });
-    LAST.enqueue(&mut db.connect(), &()).unwrap();
+    LAST.enqueue(&mut db.connection(), &()).unwrap();
     let mut worker = worker(db, registry).until_idle().start().unwrap();
     assert!(worker.join(DEADLINE).is_some());
     assert_eq!(counts(&sum(db)), [1, 0, 0, 0, 0, 0]);
@@ -269,7 +269,7 @@ fn what_is_given_back_is_not_counted(db: &TestDb) {
         let end: JobResult = Err(windlass::Interrupted::Stopping.into());
         end
     });
-    LAST.enqueue(&mut db.connect(), &()).unwrap();
+    LAST.enqueue(&mut db.connection(), &()).unwrap();
     let worker = worker(db, registry).start().unwrap();
     until("it runs", || begun.load(Ordering::SeqCst));
     drop(worker);

@@ -9,7 +9,7 @@ use windlass::history::{self, HistoryFilter, Tally, TimeRange};
 /// What all series add up to.
 fn sum(db: &TestDb) -> Tally {
     let mut sum = Tally::default();
-    for one in history::totals(&mut db.connect()).unwrap().series {
+    for one in history::totals(&mut db.connection()).unwrap().series {
         sum.merge(&one.tally);
     }
     sum
@@ -30,7 +30,7 @@ fn counts(tally: &Tally) -> [u64; 6] {
 /// What a series of buckets adds up to.
 fn sum_of(db: &TestDb, filter: &HistoryFilter, range: TimeRange) -> Tally {
     let mut sum = Tally::default();
-    for bucket in history::series(&mut db.connect(), filter, range).unwrap() {
+    for bucket in history::series(&mut db.connection(), filter, range).unwrap() {
         sum.merge(&bucket.tally);
     }
     sum

@@ -32,7 +32,7 @@ const SELDOM: Duration = Duration::from_secs(600);
 
 fn work(scene: &Scene<'_>, name: &str, what: Do, policy: Policy) {
     let job = NewJob::new(&Work::new(name, what)).unwrap().policy(policy);
-    job.enqueue(&mut scene.db.connect()).unwrap();
+    job.enqueue(&mut scene.db.connection()).unwrap();
 }
 
 fn finished_rows(db: &TestDb) -> u64 {
@@ -44,8 +44,8 @@ fn died(db: &TestDb) -> u64 {
     let all = HistoryFilter::all();
     // A death may come between both reads.
     eventually("the buckets are the total", || {
-        let totals = history::totals(&mut db.connect()).unwrap();
-        let buckets = history::series(&mut db.connect(), &all, TimeRange::Hour).unwrap();
+        let totals = history::totals(&mut db.connection()).unwrap();
+        let buckets = history::series(&mut db.connection(), &all, TimeRange::Hour).unwrap();
         let in_buckets: u64 = buckets.iter().map(|one| one.processes_died).sum();
         (in_buckets == totals.processes_died).then_some(in_buckets)
     })
@@ -57,7 +57,7 @@ fn a_kill_loses_a_heartbeat_at_most(db: &TestDb) {
     let mut supervisor = scene.supervisor(1);
     let jobs = (0..3_000).map(|number| Work::new(&format!("n{number}"), Do::Nothing));
     let jobs: Vec<NewJob> = jobs.map(|job| NewJob::new(&job).unwrap()).collect();
-    windlass::enqueue_all(&mut db.connect(), jobs).unwrap();
+    windlass::enqueue_all(&mut db.connection(), jobs).unwrap();
     until("some are counted", || sum(db).finished > 0);
     let pids = || {
         db.texts("SELECT CAST(pid AS text) AS t FROM solid_queue_processes WHERE kind = 'Worker'")
@@ -103,7 +103,7 @@ fn a_stop_in_order_loses_nothing(db: &TestDb) {
     assert!(expected[0] + expected[1] < 300, "the stop came in between");
     assert_eq!(counts(&sum(db)), expected);
     assert_eq!(died(db), 0);
-    history::fold(&mut db.connect()).unwrap();
+    history::fold(&mut db.connection()).unwrap();
     assert_eq!(counts(&sum(db)), expected);
     let day = sum_of(db, &HistoryFilter::all(), TimeRange::Day);
     assert_eq!(counts(&day), expected);
@@ -143,7 +143,7 @@ fn a_process_that_had_to_end_has_not_died(db: &TestDb) {
 /// One contribution that is not folded.
 fn contribute(db: &TestDb) {
     let work = NewJob::new(&counts::note()).unwrap();
-    work.enqueue(&mut db.connect()).unwrap();
+    work.enqueue(&mut db.connection()).unwrap();
     let registry = counts::notes();
     let worker = Worker::new(&db.database, registry).until_idle();
     let mut worker = worker.start().unwrap();
@@ -151,7 +151,7 @@ fn contribute(db: &TestDb) {
 }
 
 fn unfolded(db: &TestDb) -> u64 {
-    history::lag(&mut db.connect()).unwrap().unfolded
+    history::lag(&mut db.connection()).unwrap().unfolded
 }
 
 fn supervisor(db: &TestDb) -> windlass::Handle {
@@ -160,7 +160,7 @@ fn supervisor(db: &TestDb) -> windlass::Handle {
 
 /// Has the newest fold be so long ago.
 fn last_fold(db: &TestDb, ago: Duration) {
-    testing::travel(&mut db.connect(), ago).unwrap();
+    testing::travel(&mut db.connection(), ago).unwrap();
 }
 
 fn a_supervisor_folds(db: &TestDb) {
@@ -172,11 +172,11 @@ fn a_supervisor_folds(db: &TestDb) {
     assert_eq!(counts(&sum(db)), [1, 0, 0, 0, 0, 0]);
     let all = HistoryFilter::all();
     let sampled = || {
-        let buckets = history::series(&mut db.connect(), &all, TimeRange::Hour).unwrap();
+        let buckets = history::series(&mut db.connection(), &all, TimeRange::Hour).unwrap();
         buckets.iter().any(|one| one.fleet.is_some())
     };
     assert!(sampled(), "the workers are sampled with it");
-    assert!(history::lag(&mut db.connect()).unwrap().folded.is_some());
+    assert!(history::lag(&mut db.connection()).unwrap().folded.is_some());
 }
 
 fn several_supervisors_fold_once(db: &TestDb) {
@@ -207,7 +207,7 @@ fn a_worker_folds_where_no_supervisor_does(db: &TestDb) {
 
 fn a_worker_clears_where_it_folds(db: &TestDb) {
     contribute(db);
-    history::fold(&mut db.connect()).unwrap();
+    history::fold(&mut db.connection()).unwrap();
     let old = db.execute(
         "INSERT INTO windlass_stats (series_id, resolution, starts_at, data) \
          SELECT series_id, resolution, 0, data FROM windlass_stats",
@@ -222,7 +222,7 @@ fn a_worker_clears_where_it_folds(db: &TestDb) {
 }
 
 fn a_worker_leaves_it_to_the_supervisor(db: &TestDb) {
-    history::fold(&mut db.connect()).unwrap();
+    history::fold(&mut db.connection()).unwrap();
     contribute(db);
     last_fold(db, Duration::from_secs(120));
     let worker = idle_worker(db, HEARTBEAT);

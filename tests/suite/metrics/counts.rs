@@ -60,7 +60,7 @@ fn counters_equal_the_rows(db: &TestDb) {
             all.push(work(&format!("p{number}"), Do::Panic, queue));
         }
     }
-    enqueue_all(&mut db.connect(), all).unwrap();
+    enqueue_all(&mut db.connection(), all).unwrap();
     until("all have ended", || left(db) == 0);
     for worker in &mut workers {
         worker.signal(Signal::TERM);
@@ -95,7 +95,7 @@ fn what_a_killed_process_had_not_stored_is_all_that_lacks(db: &TestDb) {
         .start()
         .unwrap();
     let all = (0..2_000).map(|n| work(&format!("n{n}"), Do::Sleep(1), "a"));
-    enqueue_all(&mut db.connect(), all).unwrap();
+    enqueue_all(&mut db.connection(), all).unwrap();
     let mut killed = scene.worker();
     let served = Served::of(db);
     // The figures of a page may be some seconds old: the server of another page reads anew.
@@ -166,7 +166,7 @@ fn nothing_goes_back_through_restarts_and_folds(db: &TestDb) {
             worker.start().unwrap()
         });
         let all = (0..20).map(|n| work(&format!("r{round}n{n}"), Do::Nothing, "a"));
-        enqueue_all(&mut db.connect(), all).unwrap();
+        enqueue_all(&mut db.connection(), all).unwrap();
         sum += 20.0;
         is(sum);
         drop(workers);
@@ -195,7 +195,7 @@ fn hostile_names_are_counted_too(db: &TestDb) {
     let registry = Registry::new().register::<Note>(log.clone());
     let names = ["a\"} 1", "c\\", "e{f=\"g\"}", "ü🦀", "$1 {{ 2 }}"];
     for name in names {
-        let job = Note::new("x").enqueue(&mut db.connect()).unwrap().id;
+        let job = Note::new("x").enqueue(&mut db.connection()).unwrap().id;
         for (table, id) in [("jobs", "id"), ("ready_executions", "job_id")] {
             db.execute(&format!(
                 "UPDATE solid_queue_{table} SET queue_name = '{name}' WHERE {id} = {job}"

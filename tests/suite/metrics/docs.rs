@@ -26,7 +26,7 @@ fn page(db: &TestDb) -> String {
     let registry = Registry::new().register::<Note>(log.clone());
     let worker = Worker::new(&db.database, registry).heartbeat_interval(HEARTBEAT);
     let worker = worker.start().unwrap();
-    Note::new("a").enqueue(&mut db.connect()).unwrap();
+    Note::new("a").enqueue(&mut db.connection()).unwrap();
     let served = Served::start(Probes::new(&db.database).process(worker.health()));
     let mut page = String::new();
     until("the job is counted", || {

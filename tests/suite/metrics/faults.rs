@@ -73,7 +73,7 @@ fn running(page: &Scrape, kind: &str) -> f64 {
 
 fn enqueue(db: &TestDb, count: usize, what: &Do) {
     let job = || NewJob::new(&Work::new("n", what.clone())).unwrap();
-    enqueue_all(&mut db.connect(), (0..count).map(|_| job())).unwrap();
+    enqueue_all(&mut db.connection(), (0..count).map(|_| job())).unwrap();
 }
 
 /// Waits for a page, and returns it.
@@ -175,7 +175,7 @@ fn no_scheduler(db: &TestDb) {
 fn a_late_queue(db: &TestDb) {
     let fleet = Fleet::start(db);
     let job = NewJob::of_class("send", "{}").queue("mail");
-    job.enqueue(&mut db.connect()).unwrap();
+    job.enqueue(&mut db.connection()).unwrap();
     fleet.fires("WindlassQueueLate", |page| {
         page.0
             .contains_key("windlass_queue_oldest_ready_age_seconds{queue=\"mail\"}")

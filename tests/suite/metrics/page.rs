@@ -29,7 +29,7 @@ fn both_formats_are_read_by_prometheus(db: &TestDb) {
     let worker = Worker::new(&db.database, Registry::new()).start().unwrap();
     until("it is registered", || db.rows("processes") == 1);
     NewJob::of_class("send", "{}")
-        .enqueue(&mut db.connect())
+        .enqueue(&mut db.connection())
         .unwrap();
     let served = Served::start(Probes::new(&db.database).process(worker.health()));
     let (mut plain, mut open);
@@ -215,7 +215,7 @@ fn many_scrapes_cost_one(db: &TestDb) {
     let most = 1 + start.elapsed().as_secs() / 5;
     assert!(reads.len() as u64 <= most, "{reads:?}");
     let job = NewJob::of_class("send", "{}");
-    job.enqueue(&mut db.connect()).unwrap();
+    job.enqueue(&mut db.connection()).unwrap();
     until("the job is seen", || {
         served
             .scrape()

@@ -70,7 +70,7 @@ fn a_job_fails_at_its_first_error_by_default(db: &TestDb) {
     let job = enqueue(db, [error()], Policy::new());
     until("the job has failed", || executions(db, "failed") == 1);
     assert_eq!(bench.log.lines(), ["a 1"]);
-    let attempts = windlass::attempts(&mut db.connect(), job).unwrap();
+    let attempts = windlass::attempts(&mut db.connection(), job).unwrap();
     assert_eq!(attempts.len(), 1);
     assert_eq!(attempts[0].outcome, AttemptOutcome::Failed);
     assert_eq!(attempts[0].message, "broken");
@@ -97,7 +97,7 @@ fn a_job_is_tried_as_often_as_its_policy_says(db: &TestDb) {
     );
     until("the job has finished", || finished(db) == 1);
     assert_eq!(bench.log.lines(), ["a 1", "a 2", "a 3"]);
-    let attempts = windlass::attempts(&mut db.connect(), job).unwrap();
+    let attempts = windlass::attempts(&mut db.connection(), job).unwrap();
     let told: Vec<_> = attempts
         .iter()
         .map(|attempt| (attempt.attempt, attempt.outcome, &*attempt.kind))
@@ -160,19 +160,19 @@ fn the_enqueue_wins_over_the_type(db: &TestDb) {
             .defaults(stubborn(9))
             .register::<Twice>(log.clone())
     });
-    Twice.enqueue(&mut db.connect()).unwrap();
+    Twice.enqueue(&mut db.connection()).unwrap();
     until("the job has failed", || executions(db, "failed") == 1);
     assert_eq!(bench.log.len(), 2, "the type wins over the program");
     NewJob::new(&Twice)
         .unwrap()
         .policy(Policy::new().max_attempts(3))
-        .enqueue(&mut db.connect())
+        .enqueue(&mut db.connection())
         .unwrap();
     until("the other has failed", || executions(db, "failed") == 2);
     assert_eq!(bench.log.len(), 5, "and the enqueue over the type");
     // What another program enqueued says nothing, so the type does.
     NewJob::of_class("twice", "null")
-        .enqueue(&mut db.connect())
+        .enqueue(&mut db.connection())
         .unwrap();
     until("the third has failed", || executions(db, "failed") == 3);
     assert_eq!(bench.log.len(), 7);
@@ -185,7 +185,7 @@ fn the_body_decides(db: &TestDb) {
     let discarded = enqueue(db, [Turn::Discard], stubborn(5));
     until("it was discarded", || finished(db) == 1);
     assert_eq!(bench.log.len(), 2);
-    let outcome = |job| windlass::attempts(&mut db.connect(), job).unwrap()[0].outcome;
+    let outcome = |job| windlass::attempts(&mut db.connection(), job).unwrap()[0].outcome;
     assert_eq!(outcome(failed), AttemptOutcome::Failed);
     assert_eq!(outcome(discarded), AttemptOutcome::Discarded);
     let policy = stubborn(2).backoff(Backoff::Fixed(Duration::from_secs(3600)));
@@ -205,7 +205,10 @@ fn a_snooze_is_no_attempt(db: &TestDb) {
     let job = enqueue(db, turns, stubborn(2));
     until("the job has finished", || finished(db) == 1);
     assert_eq!(bench.log.lines(), ["a 1", "a 1", "a 1", "a 2", "a 2"]);
-    assert_eq!(windlass::attempts(&mut db.connect(), job).unwrap().len(), 1);
+    assert_eq!(
+        windlass::attempts(&mut db.connection(), job).unwrap().len(),
+        1
+    );
 }
 
 fn back_off_is_waited_for(db: &TestDb) {
@@ -259,7 +262,7 @@ fn the_type_computes_the_delay(db: &TestDb) {
     let bench = Bench::with(db, |registry, log| {
         registry.register::<Knowing>(log.clone())
     });
-    Knowing.enqueue(&mut db.connect()).unwrap();
+    Knowing.enqueue(&mut db.connection()).unwrap();
     until("the job has finished", || finished(db) == 1);
     assert_eq!(bench.log.len(), 3);
 }
@@ -275,7 +278,7 @@ fn an_at_most_once_job_is_not_tried_again(db: &TestDb) {
     let refused = NewJob::new(&Scripted::new("a", [error()]))
         .unwrap()
         .policy(once.max_attempts(2))
-        .enqueue(&mut db.connect());
+        .enqueue(&mut db.connection());
     let message = refused.unwrap_err().to_string();
     assert!(message.contains("at-most-once"), "{message}");
 }
@@ -284,7 +287,7 @@ fn attempts_are_kept_newest_first_and_bounded(db: &TestDb) {
     let _bench = Bench::start(db);
     let job = enqueue(db, [error()], stubborn(25));
     until("the job has failed", || executions(db, "failed") == 1);
-    let attempts = windlass::attempts(&mut db.connect(), job).unwrap();
+    let attempts = windlass::attempts(&mut db.connection(), job).unwrap();
     let numbers: Vec<u32> = attempts.iter().map(|attempt| attempt.attempt).collect();
     assert_eq!(numbers, (6..=25).rev().collect::<Vec<_>>());
 }
@@ -302,7 +305,7 @@ fn attempts_are_bounded_where_a_job_is_replaced(db: &TestDb) {
         .on_conflict(OnConflict::Replace);
     for round in 1..=25 {
         let job = NewJob::new(&Call).unwrap().policy(policy.clone());
-        job.unique_id("one").enqueue(&mut db.connect()).unwrap();
+        job.unique_id("one").enqueue(&mut db.connection()).unwrap();
         until("it waits for its second attempt", || {
             bench.log.count("run") == round && db.rows("scheduled_executions") == 1
         });
@@ -310,7 +313,7 @@ fn attempts_are_bounded_where_a_job_is_replaced(db: &TestDb) {
     let rows = db.count("SELECT count(*) AS n FROM windlass_attempts");
     assert!((20..25).contains(&rows), "{rows}");
     let job = JobId(db.count("SELECT id AS n FROM solid_queue_jobs"));
-    let attempts = windlass::attempts(&mut db.connect(), job).unwrap();
+    let attempts = windlass::attempts(&mut db.connection(), job).unwrap();
     assert_eq!(attempts.len(), 20);
 }
 
@@ -318,13 +321,13 @@ fn crashes_are_among_the_attempts(db: &TestDb) {
     let scene = Scene::new(db);
     let _supervisor = scene.supervisor(1);
     let job = Work::new("a", Do::WaitFor(scene.gate("a")))
-        .enqueue(&mut db.connect())
+        .enqueue(&mut db.connection())
         .unwrap()
         .id;
     let first = scene.started("a", 1);
     crate::support::process::signal(first.pid, Signal::KILL);
     scene.started("a", 2);
-    let attempts = windlass::attempts(&mut db.connect(), job).unwrap();
+    let attempts = windlass::attempts(&mut db.connection(), job).unwrap();
     assert_eq!(attempts.len(), 1);
     assert_eq!(attempts[0].outcome, AttemptOutcome::Crashed);
     assert_eq!(attempts[0].attempt, 1);
@@ -381,7 +384,7 @@ fn a_supervisor_enqueues_the_hook_too(db: &TestDb) {
     NewJob::new(&once)
         .unwrap()
         .policy(Policy::new().on_failure::<Hear>())
-        .enqueue(&mut db.connect())
+        .enqueue(&mut db.connection())
         .unwrap();
     until("the hook is enqueued", || {
         db.count("SELECT count(*) AS n FROM solid_queue_ready_executions WHERE class_name = 'hear'")
@@ -398,7 +401,7 @@ fn policies_travel_in_batches(db: &TestDb) {
             .unwrap()
             .policy(stubborn(n))
     };
-    windlass::enqueue_all(&mut db.connect(), (1..=3).map(job)).unwrap();
+    windlass::enqueue_all(&mut db.connection(), (1..=3).map(job)).unwrap();
     until("all have failed", || executions(db, "failed") == 3);
     assert_eq!(bench.log.len(), 1 + 2 + 3);
 }

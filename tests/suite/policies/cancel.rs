@@ -33,11 +33,11 @@ crate::through_a_pooler_in_all!(
 );
 
 fn cancel(db: &TestDb, job: JobId) -> Cancelled {
-    windlass::cancel(&mut db.connect(), job).unwrap()
+    windlass::cancel(&mut db.connection(), job).unwrap()
 }
 
 fn outcome(db: &TestDb, job: JobId) -> AttemptOutcome {
-    windlass::attempts(&mut db.connect(), job).unwrap()[0].outcome
+    windlass::attempts(&mut db.connection(), job).unwrap()[0].outcome
 }
 
 fn nothing_is_left(db: &TestDb) {
@@ -51,7 +51,7 @@ fn a_waiting_job_is_cancelled_at_once(db: &TestDb) {
     let scheduled = NewJob::new(&Scripted::new("b", [Turn::Succeed]))
         .unwrap()
         .after(Duration::from_secs(3600))
-        .enqueue(&mut db.connect())
+        .enqueue(&mut db.connection())
         .unwrap()
         .id;
     for job in [ready, scheduled] {
@@ -97,7 +97,7 @@ fn a_job_that_succeeds_has_succeeded(db: &TestDb) {
     until("the job runs", || bench.log.len() == 1);
     cancel(db, job);
     until("the job has ended", || finished(db) == 1);
-    let attempts = windlass::attempts(&mut db.connect(), job).unwrap();
+    let attempts = windlass::attempts(&mut db.connection(), job).unwrap();
     assert!(attempts.is_empty(), "{attempts:?}");
 }
 
@@ -105,7 +105,7 @@ fn a_cancelled_job_is_not_recovered(db: &TestDb) {
     let scene = Scene::new(db);
     let supervisor = scene.supervisor(1);
     let work = Work::new("a", Do::WaitFor(scene.gate("never")));
-    let job = work.enqueue(&mut db.connect()).unwrap().id;
+    let job = work.enqueue(&mut db.connection()).unwrap().id;
     let first = scene.started("a", 1);
     assert_eq!(cancel(db, job), Cancelled::Asked);
     signal(first.pid, Signal::KILL);
@@ -122,7 +122,7 @@ fn a_cancelled_job_is_not_given_back(db: &TestDb) {
     let scene = Scene::new(db);
     let mut worker = scene.worker_with(|role| role.shutdown_ms = 100);
     let work = Work::new("a", Do::WaitFor(scene.gate("never")));
-    let job = work.enqueue(&mut db.connect()).unwrap().id;
+    let job = work.enqueue(&mut db.connection()).unwrap().id;
     scene.started("a", 1);
     cancel(db, job);
     worker.signal(Signal::TERM);
@@ -162,7 +162,7 @@ fn cancelled_while_they_run(db: &TestDb, jobs: usize) -> usize {
             .unwrap()
             .after(delay)
     };
-    let jobs = windlass::enqueue_all(&mut db.connect(), (0..jobs).map(job)).unwrap();
+    let jobs = windlass::enqueue_all(&mut db.connection(), (0..jobs).map(job)).unwrap();
     let ended = AtomicUsize::new(0);
     std::thread::scope(|scope| {
         for half in 0..2 {

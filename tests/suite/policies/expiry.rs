@@ -76,12 +76,12 @@ fn note(name: &str) -> NewJob {
 }
 
 fn enqueue(db: &TestDb, job: NewJob) -> JobId {
-    job.enqueue(&mut db.connect()).unwrap().id
+    job.enqueue(&mut db.connection()).unwrap().id
 }
 
 /// An hour passes, for everything that is stored.
 fn wait_an_hour(db: &TestDb) {
-    testing::travel(&mut db.connect(), HOUR).unwrap();
+    testing::travel(&mut db.connection(), HOUR).unwrap();
 }
 
 fn expiries(db: &TestDb) -> i64 {
@@ -89,12 +89,12 @@ fn expiries(db: &TestDb) -> i64 {
 }
 
 fn status(db: &TestDb, job: JobId) -> TaskStatus {
-    let info = windlass::task_info(&mut db.connect(), job).unwrap();
+    let info = windlass::task_info(&mut db.connection(), job).unwrap();
     info.unwrap().status
 }
 
 fn is_expired(db: &TestDb, job: JobId) -> bool {
-    let attempts = windlass::attempts(&mut db.connect(), job).unwrap();
+    let attempts = windlass::attempts(&mut db.connection(), job).unwrap();
     let expired =
         |one: &windlass::Attempt| one.outcome == AttemptOutcome::Discarded && one.kind == "expired";
     status(db, job) == TaskStatus::Discarded && attempts.len() == 1 && attempts.iter().all(expired)
@@ -134,7 +134,7 @@ fn a_late_job_is_discarded_instead_of_started(db: &TestDb) {
     assert_eq!(db.count(counts), 0, "it never ran");
     assert_eq!(
         Jobs::in_state(JobState::Discarded)
-            .count(&mut db.connect())
+            .count(&mut db.connection())
             .unwrap(),
         2
     );
@@ -299,7 +299,9 @@ fn a_rescheduled_job_does_not_expire_before_its_time(db: &TestDb) {
     let sooner = enqueue(db, note("sooner").after(HOUR).expires_in(HOUR));
     let change = |job, at: TimeDelta| {
         let change = Change::RunAt(Utc::now() + at);
-        let changed = Jobs::waiting().ids([job]).change(&mut db.connect(), change);
+        let changed = Jobs::waiting()
+            .ids([job])
+            .change(&mut db.connection(), change);
         assert_eq!(changed.unwrap().changed, 1);
     };
     change(later, TimeDelta::hours(3));
@@ -369,7 +371,7 @@ fn the_job_behind_an_expired_one_runs(db: &TestDb) {
         until("it has expired", || is_expired(db, first));
     }
     let next = unique(OnConflict::Existing)
-        .enqueue(&mut db.connect())
+        .enqueue(&mut db.connection())
         .unwrap();
     assert!(next.is_new, "the unique id is free");
     let (_worker, log) = worker(db);
@@ -401,7 +403,7 @@ fn batches_have_them(db: &TestDb) {
             job
         }
     });
-    windlass::enqueue_all(&mut db.connect(), jobs).unwrap();
+    windlass::enqueue_all(&mut db.connection(), jobs).unwrap();
     assert_eq!(expiries(db), 10);
     wait_an_hour(db);
     let dispatcher = Dispatcher::new(&db.database).batch_size(3);
@@ -421,7 +423,9 @@ fn the_end_of_time_is_no_trouble(db: &TestDb) {
         enqueue(db, note("d").expires_in(Duration::from_nanos(1))),
     ];
     for job in jobs {
-        let explanation = windlass::explain(&mut db.connect(), job).unwrap().unwrap();
+        let explanation = windlass::explain(&mut db.connection(), job)
+            .unwrap()
+            .unwrap();
         assert!(explanation.expires_at.is_some());
     }
     let _dispatcher = sweeper(db);
@@ -474,7 +478,7 @@ fn tests_of_applications_let_them_expire(db: &TestDb) {
     let late = enqueue(db, note("late").expires_in(Duration::from_secs(60)));
     enqueue(db, note("in-time").expires_in(3 * HOUR));
     wait_an_hour(db);
-    let _ = testing::drain(&mut db.connect(), &registry).unwrap();
+    let _ = testing::drain(&mut db.connection(), &registry).unwrap();
     assert_eq!(log.lines(), ["in-time 1"]);
     assert!(is_expired(db, late));
     assert_eq!(expiries(db), 0);
@@ -483,9 +487,9 @@ fn tests_of_applications_let_them_expire(db: &TestDb) {
 fn ended_jobs_leave_nothing(db: &TestDb) {
     let job = |_| enqueue(db, note("a").expires_in(HOUR));
     let [cancelled, discarded] = [0, 1].map(job);
-    windlass::cancel(&mut db.connect(), cancelled).unwrap();
+    windlass::cancel(&mut db.connection(), cancelled).unwrap();
     let jobs = Jobs::waiting().ids([discarded]);
-    jobs.change(&mut db.connect(), Change::Discard).unwrap();
+    jobs.change(&mut db.connection(), Change::Discard).unwrap();
     assert_eq!(expiries(db), 0);
     // By hand, or by another program.
     let deleted = job(2);
@@ -507,7 +511,9 @@ fn it_is_explained(db: &TestDb) {
         .policy(Policy::new().retry_until(until))
         .not_after(at);
     let job = enqueue(db, job);
-    let explanation = windlass::explain(&mut db.connect(), job).unwrap().unwrap();
+    let explanation = windlass::explain(&mut db.connection(), job)
+        .unwrap()
+        .unwrap();
     assert_eq!(explanation.expires_at, Some(at));
     assert_eq!(explanation.retry_until, Some(until));
 }

@@ -31,7 +31,7 @@ fn known(attempts: u32) -> Policy {
 }
 
 fn outcomes(db: &TestDb, job: JobId) -> Vec<(AttemptOutcome, String)> {
-    let attempts = windlass::attempts(&mut db.connect(), job).unwrap();
+    let attempts = windlass::attempts(&mut db.connection(), job).unwrap();
     let attempts = attempts.into_iter();
     attempts.map(|one| (one.outcome, one.kind)).collect()
 }
@@ -81,7 +81,7 @@ fn a_timeout_that_the_job_notices_is_an_error(db: &TestDb) {
 
 fn work(db: &TestDb, what: Do, policy: Policy) -> JobId {
     let job = NewJob::new(&Work::new("a", what)).unwrap().policy(policy);
-    job.enqueue(&mut db.connect()).unwrap().id
+    job.enqueue(&mut db.connection()).unwrap().id
 }
 
 fn a_death_is_an_unknown_outcome(db: &TestDb) {
@@ -91,10 +91,12 @@ fn a_death_is_an_unknown_outcome(db: &TestDb) {
     signal(scene.started("a", 1).pid, Signal::KILL);
     until("the job has failed", || executions(db, "failed") == 1);
     assert_eq!(outcomes(db, job), unknown());
-    let why = windlass::explain(&mut db.connect(), job).unwrap().unwrap();
+    let why = windlass::explain(&mut db.connection(), job)
+        .unwrap()
+        .unwrap();
     assert_eq!(why.not_retried, Some(NotRetried::OutcomeUnknown));
     Work::new("b", Do::Nothing)
-        .enqueue(&mut db.connect())
+        .enqueue(&mut db.connection())
         .unwrap();
     scene.ended("b", 1);
     assert_eq!(scene.count("start", "a"), 1);
@@ -153,7 +155,7 @@ fn only_unknown_outcomes_are_not_retried_by_accident(db: &TestDb) {
     until("it has failed", || executions(db, "failed") == 1);
     let retry = |even_at_most_once| {
         let change = Change::Retry { even_at_most_once };
-        let changed = Jobs::failed().change(&mut db.connect(), change).unwrap();
+        let changed = Jobs::failed().change(&mut db.connection(), change).unwrap();
         (changed.changed, changed.at_most_once)
     };
     assert_eq!(retry(false), (1, 0));
@@ -175,13 +177,15 @@ fn tests_of_applications_treat_it_alike(db: &TestDb) {
     let registry = Registry::new().register::<super::Scripted>(std::sync::Arc::clone(&log));
     let turns = [Turn::Err("no".to_owned()), Turn::Succeed];
     enqueue(db, "a", turns, known(2));
-    let _ = testing::drain(&mut db.connect(), &registry).unwrap();
+    let _ = testing::drain(&mut db.connection(), &registry).unwrap();
     assert_eq!(log.lines(), ["a 1", "a 2"]);
 }
 
 fn it_is_explained(db: &TestDb) {
     let job = enqueue(db, "a", [Turn::Succeed], known(3));
-    let explanation = windlass::explain(&mut db.connect(), job).unwrap().unwrap();
+    let explanation = windlass::explain(&mut db.connection(), job)
+        .unwrap()
+        .unwrap();
     assert_eq!(explanation.delivery, Some(Delivery::AfterKnownOutcome));
     assert!(matches!(explanation.reason, Reason::Ready { .. }));
 }

@@ -122,7 +122,7 @@ impl Job for Call {
 /// Enqueues such a job.
 pub fn call(db: &TestDb, policy: Policy) -> JobId {
     let job = NewJob::new(&Call).unwrap().policy(policy);
-    job.enqueue(&mut db.connect()).unwrap().id
+    job.enqueue(&mut db.connection()).unwrap().id
 }
 
 /// As often as needed, at once.
@@ -169,7 +169,7 @@ pub fn enqueue(db: &TestDb, name: &str, turns: impl Into<Vec<Turn>>, policy: Pol
     NewJob::new(&Scripted::new(name, turns))
         .unwrap()
         .policy(policy)
-        .enqueue(&mut db.connect())
+        .enqueue(&mut db.connection())
         .unwrap()
         .id
 }

@@ -48,13 +48,13 @@ const RETRY: Change = Change::Retry {
 };
 
 fn change(db: &TestDb, jobs: &Jobs, change: Change) -> windlass::Changed {
-    jobs.change(&mut db.connect(), change).unwrap()
+    jobs.change(&mut db.connection(), change).unwrap()
 }
 
 /// Enqueues so many jobs that nobody performs.
 fn enqueue_many(db: &TestDb, count: usize) -> Vec<JobId> {
     let job = |_| NewJob::of_class("nobody", "{}");
-    let jobs = windlass::enqueue_all(&mut db.connect(), (0..count).map(job)).unwrap();
+    let jobs = windlass::enqueue_all(&mut db.connection(), (0..count).map(job)).unwrap();
     jobs.into_iter().map(|job| job.id).collect()
 }
 
@@ -86,7 +86,10 @@ fn failed_jobs_run_again_with_all_their_attempts(db: &TestDb) {
     until("it has finished", || finished(db) == 1);
     assert_eq!(bench.log.lines(), ["a 1", "a 2", "a 1", "a 2"]);
     assert_eq!(executions(db, "failed"), 0);
-    assert_eq!(windlass::attempts(&mut db.connect(), job).unwrap().len(), 3);
+    assert_eq!(
+        windlass::attempts(&mut db.connection(), job).unwrap().len(),
+        3
+    );
     assert_eq!(change(db, &Jobs::failed().ids([job]), RETRY).changed, 0);
 }
 
@@ -202,7 +205,7 @@ fn discarded_jobs_are_gone(db: &TestDb) {
     enqueue_many(db, 2);
     NewJob::of_class("nobody", "{}")
         .after(Duration::from_secs(60))
-        .enqueue(&mut db.connect())
+        .enqueue(&mut db.connection())
         .unwrap();
     let changed = change(db, &Jobs::unfinished(), Change::Discard);
     assert_eq!(changed.changed, 4);
@@ -289,7 +292,7 @@ fn jobs_are_moved_in_time(db: &TestDb) {
         (executions(db, "ready"), executions(db, "scheduled")),
         (2, 0)
     );
-    let never = Jobs::waiting().change(&mut db.connect(), Change::RunIn(Duration::MAX));
+    let never = Jobs::waiting().change(&mut db.connection(), Change::RunIn(Duration::MAX));
     assert!(never.unwrap_err().to_string().contains("1000 years"));
 }
 
@@ -300,7 +303,7 @@ fn jobs_are_moved_in_rank(db: &TestDb) {
     NewJob::new(&Scripted::new("later", [Turn::Succeed]))
         .unwrap()
         .after(Duration::from_secs(3600))
-        .enqueue(&mut db.connect())
+        .enqueue(&mut db.connection())
         .unwrap();
     let third = Jobs::waiting().ids([JobId(3)]);
     assert_eq!(change(db, &third, Change::Priority(-1)).changed, 1);
@@ -320,7 +323,7 @@ fn many_jobs_are_changed_in_batches(db: &TestDb) {
     enqueue_many(db, 1_100);
     let mut told = Vec::new();
     let done = Jobs::waiting()
-        .change_with_progress(&mut db.connect(), Change::Discard, |done| {
+        .change_with_progress(&mut db.connection(), Change::Discard, |done| {
             told.push(done.changed)
         })
         .unwrap();

@@ -22,7 +22,7 @@ crate::through_a_pooler_in_all!(
 );
 
 fn progress(db: &TestDb) -> Option<(Option<String>, Progress)> {
-    let processes = windlass::processes(&mut db.connect()).unwrap();
+    let processes = windlass::processes(&mut db.connection()).unwrap();
     let run = processes
         .into_iter()
         .flat_map(|process| process.runs)

@@ -41,7 +41,7 @@ fn supervisor(db: &TestDb, retention: Retention, cleared: &Arc<AtomicUsize>) -> 
 /// Enqueues so many jobs that nobody performs.
 fn enqueue(db: &TestDb, count: usize) {
     let job = |_| NewJob::of_class("nobody", "{}");
-    windlass::enqueue_all(&mut db.connect(), (0..count).map(job)).unwrap();
+    windlass::enqueue_all(&mut db.connection(), (0..count).map(job)).unwrap();
 }
 
 /// Makes jobs look as if they had finished in the year 2020.
@@ -107,7 +107,7 @@ fn failed_jobs_stay_unless_told_otherwise(db: &TestDb) {
     for name in ["a", "b"] {
         NewJob::new(&Scripted::new(name, [Turn::Fail]))
             .unwrap()
-            .enqueue(&mut db.connect())
+            .enqueue(&mut db.connection())
             .unwrap();
     }
     until("both have failed", || executions(db, "failed") == 2);
@@ -170,13 +170,13 @@ fn a_job_may_ask_not_to_be_kept(db: &TestDb) {
             .unwrap()
             .policy(stubborn(1).keep_finished(n.is_multiple_of(2)))
     };
-    windlass::enqueue_all(&mut db.connect(), (0..20).map(job)).unwrap();
+    windlass::enqueue_all(&mut db.connection(), (0..20).map(job)).unwrap();
     until("all are done", || waiting_or_running(db) == 0);
     assert_eq!((finished(db), jobs(db)), (10, 10));
     NewJob::new(&Scripted::new("b", [Turn::Discard]))
         .unwrap()
         .policy(Policy::new().keep_finished(false))
-        .enqueue(&mut db.connect())
+        .enqueue(&mut db.connection())
         .unwrap();
     until("a discarded one goes too", || {
         waiting_or_running(db) == 0 && jobs(db) == 10

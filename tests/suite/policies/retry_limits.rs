@@ -34,12 +34,14 @@ fn after_the_limit_the_last_error_is_final(db: &TestDb) {
     let bench = Bench::start(db);
     until("it has failed", || executions(db, "failed") == 1);
     assert_eq!(bench.log.lines(), ["a 1"]);
-    let attempts = windlass::attempts(&mut db.connect(), job).unwrap();
+    let attempts = windlass::attempts(&mut db.connection(), job).unwrap();
     assert_eq!(attempts[0].outcome, AttemptOutcome::Failed);
     assert_eq!(attempts[0].message, "broken");
     until("it is reported", || bench.events.count("Failed") == 1);
     assert_eq!(bench.events.count("Retried"), 0);
-    let why = windlass::explain(&mut db.connect(), job).unwrap().unwrap();
+    let why = windlass::explain(&mut db.connection(), job)
+        .unwrap()
+        .unwrap();
     assert_eq!(why.max_attempts, Some(9));
     assert_eq!(why.not_retried, Some(NotRetried::TooLate));
 }
@@ -67,8 +69,8 @@ fn it_counts_from_when_the_job_is_due(db: &TestDb) {
     enqueue(db, "old", [error()], policy.clone());
     let job = Scripted::new("late", [error()]);
     let job = NewJob::new(&job).unwrap().policy(policy).after(3 * HOUR);
-    job.enqueue(&mut db.connect()).unwrap();
-    testing::travel(&mut db.connect(), 3 * HOUR).unwrap();
+    job.enqueue(&mut db.connection()).unwrap();
+    testing::travel(&mut db.connection(), 3 * HOUR).unwrap();
     let bench = Bench::start(db);
     until("both have failed", || executions(db, "failed") == 2);
     assert_eq!((bench.log.count("old"), bench.log.count("late")), (1, 2));
@@ -76,7 +78,7 @@ fn it_counts_from_when_the_job_is_due(db: &TestDb) {
 
 fn the_program_may_set_it(db: &TestDb) {
     enqueue(db, "a", [error()], Policy::new());
-    testing::travel(&mut db.connect(), 2 * HOUR).unwrap();
+    testing::travel(&mut db.connection(), 2 * HOUR).unwrap();
     let limit = stubborn(9).retry_for(HOUR);
     let bench = Bench::with(db, |registry, _| registry.defaults(limit));
     until("it has failed", || executions(db, "failed") == 1);
@@ -92,11 +94,11 @@ fn an_overrun_is_limited_too(db: &TestDb) {
         .retry_until(Utc::now() - TimeDelta::days(1));
     let work = Work::new("a", Do::WaitFor(scene.gate("never")));
     let job = NewJob::new(&work).unwrap().policy(policy);
-    let job = job.enqueue(&mut db.connect()).unwrap().id;
+    let job = job.enqueue(&mut db.connection()).unwrap().id;
     assert_eq!(worker.exit().code(), Some(124), "{}", worker.log());
     let _watching = scene.supervisor(0);
     until("the job has failed", || executions(db, "failed") == 1);
-    let attempts = windlass::attempts(&mut db.connect(), job).unwrap();
+    let attempts = windlass::attempts(&mut db.connection(), job).unwrap();
     assert_eq!(attempts[0].kind, "timeout");
 }
 
@@ -114,7 +116,7 @@ fn tests_of_applications_are_limited_too(db: &TestDb) {
     let registry = Registry::new().register::<Scripted>(Arc::clone(&log));
     let past = Utc::now() - TimeDelta::days(1);
     enqueue(db, "a", [error()], stubborn(9).retry_until(past));
-    let _ = testing::drain(&mut db.connect(), &registry).unwrap();
+    let _ = testing::drain(&mut db.connection(), &registry).unwrap();
     assert_eq!(log.len(), 1);
     assert_eq!(executions(db, "failed"), 1);
 }

@@ -17,7 +17,7 @@ on_each_database!(
 /// Enqueues jobs and makes them look as if they had failed.
 fn failed(db: &TestDb, count: usize, policy: &Policy) {
     let job = |_| NewJob::of_class("nobody", "{}").policy(policy.clone());
-    windlass::enqueue_all(&mut db.connect(), (0..count).map(job)).unwrap();
+    windlass::enqueue_all(&mut db.connection(), (0..count).map(job)).unwrap();
     db.execute(
         "INSERT INTO solid_queue_failed_executions (job_id, error, created_at) \
          SELECT job_id, '{\"exception_class\":\"Oops\",\"message\":\"x\"}', created_at FROM solid_queue_ready_executions \
@@ -30,7 +30,7 @@ fn failed(db: &TestDb, count: usize, policy: &Policy) {
 fn delays(db: &TestDb) -> Vec<i64> {
     let jobs = Jobs::unfinished()
         .limit(10_000)
-        .list(&mut db.connect())
+        .list(&mut db.connection())
         .unwrap();
     let mut jobs: Vec<_> = jobs.iter().map(|job| (job.job_id, job.at)).collect();
     jobs.sort_unstable();
@@ -49,7 +49,7 @@ fn retried_jobs_are_spread_over_time(db: &TestDb) {
     failed(db, 600, &Policy::new());
     let rate: RetryRate = "10/h".parse().unwrap();
     let mut batches = Vec::new();
-    let done = Jobs::failed().retry_at_rate(&mut db.connect(), rate, false, |done| {
+    let done = Jobs::failed().retry_at_rate(&mut db.connection(), rate, false, |done| {
         batches.push(done.changed);
         ControlFlow::Continue(())
     });
@@ -72,7 +72,7 @@ fn a_retry_that_is_stopped_says_how_far_it_came(db: &TestDb) {
     let rate: RetryRate = "10/h".parse().unwrap();
     let stop = |_: &windlass::Changed| ControlFlow::Break(());
     let done = Jobs::failed()
-        .retry_at_rate(&mut db.connect(), rate, false, stop)
+        .retry_at_rate(&mut db.connection(), rate, false, stop)
         .unwrap();
     assert_eq!(done.changed, 500);
     assert_eq!(
@@ -89,7 +89,7 @@ fn jobs_that_are_left_alone_take_no_time(db: &TestDb) {
     let go_on = |_: &windlass::Changed| ControlFlow::Continue(());
     let all = Jobs::unfinished();
     let done = all
-        .retry_at_rate(&mut db.connect(), rate, false, go_on)
+        .retry_at_rate(&mut db.connection(), rate, false, go_on)
         .unwrap();
     assert_eq!((done.changed, done.at_most_once), (3, 502));
     assert_eq!(delays(db), [0, 3600]);

@@ -129,7 +129,7 @@ fn a_killed_job_goes_on_where_it_was(db: &TestDb) {
     let scene = Scene::new(db);
     let _supervisor = scene.supervisor(1);
     let gate = scene.gate("go");
-    Walk { gate }.enqueue(&mut db.connect()).unwrap();
+    Walk { gate }.enqueue(&mut db.connection()).unwrap();
     let first = scene.started("sixth", 1);
     assert_eq!(recorded(db), 6);
     signal(first.pid, Signal::KILL);
@@ -398,12 +398,14 @@ fn a_retried_job_goes_on_where_it_was(db: &TestDb) {
         even_at_most_once: false,
     };
     let failed = Jobs::failed().ids([job]);
-    failed.change(&mut db.connect(), retry).unwrap();
+    failed.change(&mut db.connection(), retry).unwrap();
     until("it has failed again", || {
         bench.log.count("run") == 2 && executions(db, "failed") == 1
     });
     assert_eq!((seen(db).len(), recorded(db)), (1, 1));
-    failed.change(&mut db.connect(), Change::Discard).unwrap();
+    failed
+        .change(&mut db.connection(), Change::Discard)
+        .unwrap();
     assert_eq!(recorded(db), 0);
 }
 
@@ -423,7 +425,7 @@ fn finished_in_its_own_transaction(db: &TestDb) {
     assert_eq!((finished(db), seen(db).len()), (1, 1));
     assert_eq!((bench.log.count("run"), recorded(db)), (1, 0));
     assert!(
-        windlass::attempts(&mut db.connect(), job)
+        windlass::attempts(&mut db.connection(), job)
             .unwrap()
             .is_empty()
     );
@@ -571,13 +573,13 @@ fn a_job_that_has_finished_itself_is_not_recovered(db: &TestDb) {
     let _supervisor = scene.supervisor(1);
     let gate = scene.gate("go");
     let job = NewJob::new(&FinishAndWait { gate }).unwrap();
-    job.enqueue(&mut db.connect()).unwrap();
+    job.enqueue(&mut db.connection()).unwrap();
     let first = scene.started("waits", 1);
     assert_eq!(finished(db), 1);
     signal(first.pid, Signal::KILL);
     scene.open("go");
     let gate = scene.gate("go");
-    Walk { gate }.enqueue(&mut db.connect()).unwrap();
+    Walk { gate }.enqueue(&mut db.connection()).unwrap();
     scene.drained();
     assert_eq!((scene.count("start", "waits"), seen(db).len()), (1, 11));
 }

@@ -54,7 +54,7 @@ const SHORT: Duration = Duration::from_millis(100);
 const LONG: Duration = Duration::from_secs(3600);
 
 fn attempts(db: &TestDb, job: JobId) -> Vec<Attempt> {
-    windlass::attempts(&mut db.connect(), job).unwrap()
+    windlass::attempts(&mut db.connection(), job).unwrap()
 }
 
 /// The outcomes of a job's attempts, the newest first, all for this reason.
@@ -104,7 +104,7 @@ fn a_sleep_ends_when_the_job_is_cancelled(db: &TestDb) {
     });
     let job = call(db, Policy::new());
     until("it sleeps", || bench.log.len() == 1);
-    windlass::cancel(&mut db.connect(), job).unwrap();
+    windlass::cancel(&mut db.connection(), job).unwrap();
     until("it has ended", || finished(db) == 1);
     assert_eq!(outcomes(db, job, "cancelled"), [AttemptOutcome::Cancelled]);
 }
@@ -172,7 +172,7 @@ fn limited_with(db: &TestDb, work: &impl Job, policy: Policy, grace: Duration) -
     let timeout = Duration::from_millis(500);
     let job = NewJob::new(work).unwrap();
     job.policy(policy.timeout(timeout).timeout_grace(grace))
-        .enqueue(&mut db.connect())
+        .enqueue(&mut db.connection())
         .unwrap()
         .id
 }
@@ -192,7 +192,7 @@ fn a_blocked_job_ends_its_process_and_no_other_job_is_to_blame(db: &TestDb) {
     let scene = Scene::new(db);
     let supervisor = supervisor(&scene, 400);
     let innocent = Work::new("innocent", Do::WaitFor(scene.gate("go")));
-    let innocent = innocent.enqueue(&mut db.connect()).unwrap().id;
+    let innocent = innocent.enqueue(&mut db.connection()).unwrap().id;
     scene.started("innocent", 1);
     let slow = Work::new("slow", Do::StickOnce(scene.gate("stuck")));
     // Its second run must end in time, on a busy machine too.
@@ -227,7 +227,7 @@ fn a_spinning_job_ends_its_process(db: &TestDb) {
     until("it has failed", || executions(db, "failed") == 1);
     assert_eq!(outcomes(db, job, "timeout"), [AttemptOutcome::Failed]);
     Work::new("b", Do::Nothing)
-        .enqueue(&mut db.connect())
+        .enqueue(&mut db.connection())
         .unwrap();
     scene.ended("b", 1);
     assert!(is_gone(scene.started("a", 1).pid));
@@ -255,7 +255,7 @@ fn who_ends_in_time_is_not_given_back(db: &TestDb) {
     let scene = Scene::new(db);
     let _supervisor = supervisor(&scene, 20_000);
     Work::new("b", Do::WaitFor(scene.gate("b")))
-        .enqueue(&mut db.connect())
+        .enqueue(&mut db.connection())
         .unwrap();
     scene.started("b", 1);
     limited(
@@ -265,7 +265,7 @@ fn who_ends_in_time_is_not_given_back(db: &TestDb) {
     );
     until("the process is to end", || verdicts(db) == 1);
     Work::new("c", Do::Nothing)
-        .enqueue(&mut db.connect())
+        .enqueue(&mut db.connection())
         .unwrap();
     scene.open("b");
     until("it has failed", || executions(db, "failed") == 1);
@@ -288,7 +288,7 @@ fn an_at_most_once_job_has_an_unknown_outcome(db: &TestDb) {
     assert_eq!(outcomes(db, job, "outcome_unknown"), failed);
     assert!(attempts(db, job)[0].message.contains("timeout"));
     Work::new("b", Do::Nothing)
-        .enqueue(&mut db.connect())
+        .enqueue(&mut db.connection())
         .unwrap();
     scene.ended("b", 1);
     assert_eq!(scene.count("start", "a"), 1);
@@ -314,7 +314,7 @@ fn a_worker_that_is_killed_meanwhile_leaves_the_verdict(db: &TestDb) {
     let scene = Scene::new(db);
     let _supervisor = supervisor(&scene, 20_000);
     Work::new("b", Do::WaitFor(scene.gate("b")))
-        .enqueue(&mut db.connect())
+        .enqueue(&mut db.connection())
         .unwrap();
     let neighbour = scene.started("b", 1);
     let work = Work::new("a", Do::WaitFor(scene.gate("never")));
@@ -337,7 +337,7 @@ fn a_job_that_holds_the_lock_of_its_claim_ends_its_process_too(db: &TestDb) {
     let policy = stubborn(9).timeout(Duration::from_secs(2));
     let job = NewJob::new(&Hoard { gate }).unwrap();
     let job = job.policy(policy.timeout_grace(Duration::from_secs(1)));
-    job.enqueue(&mut db.connect()).unwrap();
+    job.enqueue(&mut db.connection()).unwrap();
     let first = scene.started("hoard", 1);
     let minutes = Duration::from_secs(120);
     within(minutes, "its process has ended", || is_gone(first.pid));

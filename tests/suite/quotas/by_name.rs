@@ -62,7 +62,7 @@ fn stored(db: &TestDb) -> windlass::Handle {
 }
 
 fn of(db: &TestDb, name: &str) -> QuotaStatus {
-    let all = quotas(&mut db.connect()).unwrap();
+    let all = quotas(&mut db.connection()).unwrap();
     all.into_iter().find(|quota| quota.name == name).unwrap()
 }
 
@@ -162,7 +162,7 @@ fn places_of_jobs_that_wait_are_given_back(db: &TestDb) {
     let error = run(db, enqueue).unwrap_err();
     assert!(error.contains("waiting jobs"), "{error}");
     // Rust discards what exceeds it, and counts the same places.
-    let shed = Slow.enqueue(&mut db.connect()).unwrap();
+    let shed = Slow.enqueue(&mut db.connection()).unwrap();
     assert_eq!(shed.outcome, EnqueueOutcome::Shed);
     db.execute("DELETE FROM solid_queue_ready_executions WHERE job_id = (SELECT min(job_id) FROM solid_queue_ready_executions)");
     run(db, enqueue).unwrap();

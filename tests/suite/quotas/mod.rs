@@ -115,13 +115,13 @@ fn never_more_than_the_limit_with_many_writers(db: &TestDb) {
         let (quota, before) = (quota.per_minute(60).per_day(1000), db.rows("jobs"));
         let writer = |_| {
             let quota = quota.clone();
-            move || admitted(&mut db.connect(), &quota, 8)
+            move || admitted(&mut db.connection(), &quota, 8)
         };
         let at_once: usize = std::thread::scope(|scope| {
             let writers: Vec<_> = (0..16).map(|at| scope.spawn(writer(at))).collect();
             writers.into_iter().map(|one| one.join().unwrap()).sum()
         });
-        let rest = admitted(&mut db.connect(), &quota, 10);
+        let rest = admitted(&mut db.connection(), &quota, 10);
         (at_once, at_once + rest, db.rows("jobs") - before)
     });
     // Within 1 %, at least one job, on Postgres.
@@ -383,7 +383,7 @@ fn the_program_lists_them(db: &TestDb) {
     assert_eq!(said.out, "No quota was used in the last seven days.\n");
     let (out, json) = in_one_minute(db, |quota| {
         let quota = quota.per_minute(7).waiting(3).shed();
-        assert_eq!(admitted(&mut db.connect(), &quota, 2), 2);
+        assert_eq!(admitted(&mut db.connection(), &quota, 2), 2);
         let json = windlass(&db.url, &["quotas", "--json"]).json();
         (windlass(&db.url, &["quotas"]).out, json)
     });

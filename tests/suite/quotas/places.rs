@@ -74,7 +74,7 @@ fn places_are_neither_lost_nor_given_twice(db: &TestDb) {
         db.rows_of("windlass_quota_jobs") == 0 && db.count(taken) == 0
     });
     let all = (0..LIMIT).map(|_| note("again", quota).after(Duration::from_secs(3600)));
-    assert_eq!(enqueue_all(&mut db.connect(), all).unwrap().len(), 30);
-    let more = note("more", quota).enqueue(&mut db.connect());
+    assert_eq!(enqueue_all(&mut db.connection(), all).unwrap().len(), 30);
+    let more = note("more", quota).enqueue(&mut db.connection());
     assert!(matches!(more, Err(Error::QuotaExceeded { .. })), "{more:?}");
 }

@@ -83,10 +83,10 @@ fn only_what_is_given_changes(db: &TestDb) {
     let said = run(add);
     assert!(said.is_done(), "{said:?}");
     let before = options(db);
-    let next = recurring::list(&mut db.connect()).unwrap()[0].next_run_at;
+    let next = recurring::list(&mut db.connection()).unwrap()[0].next_run_at;
     let said = run("recurring change a --queue slow --description x");
     assert!(said.is_done(), "{said:?}");
-    let task = recurring::list(&mut db.connect()).unwrap().remove(0);
+    let task = recurring::list(&mut db.connection()).unwrap().remove(0);
     assert_eq!((options(db), task.next_run_at), (before.clone(), next));
     assert_eq!((task.queue_name.as_str(), task.priority), ("slow", 7));
     assert_eq!(
@@ -98,7 +98,7 @@ fn only_what_is_given_changes(db: &TestDb) {
     let said =
         run("recurring change a --schedule @hourly --jitter 1m --attempts 1 --unset delivery");
     assert!(said.is_done(), "{said:?}");
-    assert!(recurring::list(&mut db.connect()).unwrap()[0].next_run_at < next || next.is_none());
+    assert!(recurring::list(&mut db.connection()).unwrap()[0].next_run_at < next || next.is_none());
     assert_eq!(
         (&options(db)["jitter"], &options(db)["max_attempts"]),
         (&"1m".into(), &1.into())
@@ -122,7 +122,7 @@ fn only_what_is_given_changes(db: &TestDb) {
     assert!(said.is_done(), "{said:?}");
     let expected = serde_json::json!({"missed": "latest", "overlap": "allow", "policy": {}});
     assert_eq!(options(db), expected);
-    let task = recurring::list(&mut db.connect()).unwrap().remove(0);
+    let task = recurring::list(&mut db.connection()).unwrap().remove(0);
     assert_eq!((task.priority, task.description), (0, None));
     let said = run("recurring change a --until 2026-01-01T00:00:00Z");
     assert_eq!(said.out, "Changed a; it has no further tick.\n");
@@ -132,7 +132,7 @@ fn only_what_is_given_changes(db: &TestDb) {
 fn a_change_skips_no_tick(db: &TestDb) {
     schedule(db, &stamp("a", "every 1s"));
     rewind(db, "a", 60);
-    let next = || recurring::list(&mut db.connect()).unwrap()[0].next_run_at;
+    let next = || recurring::list(&mut db.connection()).unwrap()[0].next_run_at;
     let before = next();
     let change = |option: &str, value: &str| {
         let said = windlass(&db.url, &["recurring", "change", "a", option, value]);
@@ -159,7 +159,7 @@ fn a_task_is_removed(db: &TestDb) {
 
 fn until_declared(db: &TestDb) {
     until("it is declared", || {
-        !recurring::list(&mut db.connect()).unwrap().is_empty()
+        !recurring::list(&mut db.connection()).unwrap().is_empty()
     });
 }
 
@@ -299,7 +299,7 @@ fn what_cannot_be_is_refused(db: &TestDb) {
             .err
             .contains("code or configuration declares")
     );
-    assert_eq!(recurring::list(&mut db.connect()).unwrap(), []);
+    assert_eq!(recurring::list(&mut db.connection()).unwrap(), []);
     let enqueue = windlass(&db.url, &["enqueue", "a", "--timeout", "0s"]);
     assert_eq!(enqueue.code, Some(2), "{enqueue:?}");
 }

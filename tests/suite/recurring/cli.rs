@@ -22,7 +22,7 @@ fn tasks_are_listed(db: &TestDb) {
         &stamp("b", "30 3 * * MON Europe/Berlin").description("weekly"),
     );
     schedule(db, &stamp("a", "every 45s"));
-    recurring::pause(&mut db.connect(), "a").unwrap();
+    recurring::pause(&mut db.connection(), "a").unwrap();
     let said = windlass(&db.url, &["recurring", "list"]);
     assert!(said.is_done(), "{said:?}");
     let lines: Vec<&str> = said.out.lines().collect();
@@ -52,7 +52,7 @@ fn ticks_are_foretold(db: &TestDb) {
     .json();
     let ticks = said["ticks"].as_array().unwrap();
     assert_eq!(ticks.len(), 2);
-    let next = recurring::upcoming(&mut db.connect(), "b", 1).unwrap()[0];
+    let next = recurring::upcoming(&mut db.connection(), "b", 1).unwrap()[0];
     let at: chrono::DateTime<chrono::Utc> = ticks[0]["at"].as_str().unwrap().parse().unwrap();
     assert_eq!(at, next);
     let said = windlass(&db.url, &["recurring", "next", "nobody"]);
@@ -102,7 +102,7 @@ fn a_task_is_run_paused_and_resumed(db: &TestDb) {
         "Paused a.\n"
     );
     rewind(db, "a", 150_000);
-    let paused = || recurring::list(&mut db.connect()).unwrap()[0].paused_at;
+    let paused = || recurring::list(&mut db.connection()).unwrap()[0].paused_at;
     assert!(paused().is_some());
     assert_eq!(
         windlass(&db.url, &["recurring", "resume", "a"]).out,

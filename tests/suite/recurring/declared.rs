@@ -24,7 +24,7 @@ on_each_database!(
 );
 
 fn task(db: &TestDb, key: &str) -> Option<RecurringStatus> {
-    let tasks = recurring::list(&mut db.connect()).unwrap();
+    let tasks = recurring::list(&mut db.connection()).unwrap();
     tasks.into_iter().find(|task| task.key == key)
 }
 
@@ -124,7 +124,7 @@ fn one_key_is_declared_or_scheduled_at_run_time(db: &TestDb) {
     );
     // As it was, so it goes on.
     until_ticked(db, "run", 1);
-    let error = recurring::schedule(&mut db.connect(), &stamp("code", "every 1s")).unwrap_err();
+    let error = recurring::schedule(&mut db.connection(), &stamp("code", "every 1s")).unwrap_err();
     assert!(
         error.to_string().contains("is declared by a program"),
         "{error}"
@@ -134,7 +134,7 @@ fn one_key_is_declared_or_scheduled_at_run_time(db: &TestDb) {
 fn a_pause_outlives_a_deploy(db: &TestDb) {
     let old = scheduler(db).task(stamp("a", "every 1s")).start().unwrap();
     until_ticked(db, "a", 1);
-    recurring::pause(&mut db.connect(), "a").unwrap();
+    recurring::pause(&mut db.connection(), "a").unwrap();
     drop(old);
     let seen = ticks(db, "a").len();
     let _new = scheduler(db)
@@ -143,7 +143,7 @@ fn a_pause_outlives_a_deploy(db: &TestDb) {
         .unwrap();
     until_ticked(db, "b", 2);
     assert_eq!(ticks(db, "a").len(), seen);
-    recurring::resume(&mut db.connect(), "a").unwrap();
+    recurring::resume(&mut db.connection(), "a").unwrap();
     until_ticked(db, "a", seen + 1);
 }
 
@@ -228,7 +228,7 @@ fn impossible_settings_are_refused(db: &TestDb) {
 
 /// What `doctor` says of the recurring tasks.
 fn diagnosis(db: &TestDb) -> windlass::Finding {
-    let findings = windlass::doctor(&mut db.connect()).unwrap();
+    let findings = windlass::doctor(&mut db.connection()).unwrap();
     let found = findings
         .into_iter()
         .find(|found| found.check == "recurring");
@@ -264,7 +264,7 @@ fn a_task_that_is_no_longer_declared_can_be_removed(db: &TestDb) {
     let week = found.deleted_at.unwrap() - found.declared_at.unwrap();
     assert_eq!((week.num_days(), found.next_run_at), (7, None));
     assert!(
-        recurring::upcoming(&mut db.connect(), gone, 3)
+        recurring::upcoming(&mut db.connection(), gone, 3)
             .unwrap()
             .is_empty()
     );

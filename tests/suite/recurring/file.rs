@@ -282,7 +282,7 @@ priority = 0
     let scheduler = config.scheduler(&db.database).start().unwrap();
     until("all are declared", || db.rows("recurring_tasks") == 3);
     for key in ["a", "b", "c"] {
-        recurring::run_now(&mut db.connect(), key).unwrap();
+        recurring::run_now(&mut db.connection(), key).unwrap();
     }
     scheduler.stop();
     let said = db.texts(
@@ -338,7 +338,7 @@ fn a_task_of_the_file_is_fired_and_performed(db: &TestDb) {
     let supervisor = supervise(&scene, EACH_SECOND);
     until_ticked(db, "work", 2);
     until("both are performed", || scene.count("end", "recurred") >= 2);
-    let tasks = recurring::list(&mut db.connect()).unwrap();
+    let tasks = recurring::list(&mut db.connection()).unwrap();
     assert_eq!(tasks[0].description.as_deref(), Some("Writes a line"));
     assert!(tasks[0].declared_at.is_some());
     supervisor.signal(Signal::TERM);

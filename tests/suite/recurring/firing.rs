@@ -235,13 +235,13 @@ fn a_job_reads_its_tick(db: &TestDb) {
     let _worker = Worker::new(&db.database, registry).start().unwrap();
     let _scheduler = scheduler(db).start().unwrap();
     until("the job is done", || log.len() == 1);
-    let (tick, _) = recurring::history(&mut db.connect(), "a", 1).unwrap()[0];
+    let (tick, _) = recurring::history(&mut db.connection(), "a", 1).unwrap()[0];
     assert_eq!(log.lines(), [format!("stamped a {}", tick.to_rfc3339())]);
     windlass::Job::enqueue(
         Stamp {
             text: "by hand".to_owned(),
         },
-        &mut db.connect(),
+        &mut db.connection(),
     )
     .unwrap();
     until("the other is done", || log.len() == 2);

@@ -59,7 +59,7 @@ fn stamp(key: &str, schedule: &str) -> RecurringTask {
 
 /// Schedules a task at run time.
 fn schedule(db: &TestDb, task: &RecurringTask) {
-    recurring::schedule(&mut db.connect(), task).unwrap();
+    recurring::schedule(&mut db.connection(), task).unwrap();
 }
 
 /// One that looks often, and to which nothing is late on a busy machine.
@@ -89,7 +89,7 @@ fn ago(db: &TestDb, seconds: u64) -> String {
 
 /// The ticks of a task that had a job, as seconds since 1970, in order.
 fn ticks(db: &TestDb, key: &str) -> Vec<i64> {
-    let mut history = recurring::history(&mut db.connect(), key, 10_000).unwrap();
+    let mut history = recurring::history(&mut db.connection(), key, 10_000).unwrap();
     history.reverse();
     history.iter().map(|(tick, _)| tick.timestamp()).collect()
 }

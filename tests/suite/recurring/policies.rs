@@ -37,7 +37,7 @@ fn missed(db: &TestDb, missed: MissedTicks) -> (Vec<i64>, Events) {
         .start()
         .unwrap();
     until("it has moved on", || {
-        let task = &recurring::list(&mut db.connect()).unwrap()[0];
+        let task = &recurring::list(&mut db.connection()).unwrap()[0];
         task.next_run_at.unwrap() > chrono::Utc::now()
     });
     // Nothing comes after that.
@@ -109,7 +109,7 @@ fn perform(db: &TestDb, jobs: usize) {
 }
 
 fn queued(db: &TestDb) -> Option<i64> {
-    let task = &recurring::list(&mut db.connect()).unwrap()[0];
+    let task = &recurring::list(&mut db.connection()).unwrap()[0];
     task.queued_run_at.map(|tick| tick.timestamp())
 }
 
@@ -227,7 +227,7 @@ fn jitter_delays_the_job_of_a_tick(db: &TestDb) {
     assert!(delays.iter().all(|delay| *delay < 50_000), "{delays:?}");
     let different: BTreeSet<i64> = delays.iter().copied().collect();
     assert_eq!(different.len(), 3, "each tick has its own: {delays:?}");
-    let job = recurring::run_now(&mut db.connect(), "a").unwrap().0;
+    let job = recurring::run_now(&mut db.connection(), "a").unwrap().0;
     let ready =
         format!("SELECT count(*) AS n FROM solid_queue_ready_executions WHERE job_id = {job}");
     assert_eq!(db.count(&ready), 1, "by hand it starts at once");

@@ -32,7 +32,7 @@ fn run(db: &TestDb, scheduler: Scheduler, task: RecurringTask) -> Handle {
     let scheduler = scheduler.task(task).task(stamp(&last, "@yearly"));
     let handle = scheduler.start().unwrap();
     until("its start was fired", || {
-        let tasks = recurring::list(&mut db.connect()).unwrap();
+        let tasks = recurring::list(&mut db.connection()).unwrap();
         let of = |key: &str| tasks.iter().find(|task| task.key == key);
         of(&last).is_some() && of("warm_up").is_some_and(|task| task.next_run_at.is_none())
     });
@@ -47,7 +47,7 @@ fn a_deployment_starts_once(db: &TestDb) {
     let deploy = |name: &str| run(db, scheduler(db).deployment(name), start_task());
     let old = deploy("one");
     assert_eq!(starts(db), 1);
-    let tick = recurring::history(&mut db.connect(), "warm_up", 1).unwrap()[0].0;
+    let tick = recurring::history(&mut db.connection(), "warm_up", 1).unwrap()[0].0;
     assert!((Utc::now() - tick).abs() < TimeDelta::minutes(5));
     let _same = deploy("one");
     assert_eq!(starts(db), 1);
@@ -141,7 +141,7 @@ fn a_start_is_not_missed(db: &TestDb) {
 }
 
 fn only_declared_tasks_have_starts(db: &TestDb) {
-    let error = recurring::schedule(&mut db.connect(), &start_task()).unwrap_err();
+    let error = recurring::schedule(&mut db.connection(), &start_task()).unwrap_err();
     assert!(matches!(error, Error::RecurringTask { .. }), "{error}");
     assert!(error.to_string().contains("`@start`"), "{error}");
 }

@@ -26,7 +26,7 @@ on_each_database!(
 );
 
 fn only(db: &TestDb) -> RecurringStatus {
-    let mut tasks = recurring::list(&mut db.connect()).unwrap();
+    let mut tasks = recurring::list(&mut db.connection()).unwrap();
     assert_eq!(tasks.len(), 1, "{tasks:?}");
     tasks.remove(0)
 }
@@ -67,7 +67,7 @@ fn a_task_is_scheduled_in_the_users_own_transaction(db: &TestDb) {
         1
     );
     assert_eq!(
-        recurring::upcoming(&mut db.connect(), "a", 3).unwrap()[1],
+        recurring::upcoming(&mut db.connection(), "a", 3).unwrap()[1],
         task.next_run_at.unwrap() + TimeDelta::days(1)
     );
 }
@@ -179,7 +179,7 @@ fn a_task_of_a_rails_app_is_left_alone(db: &TestDb) {
         )
     };
     let before = rails();
-    let error = recurring::schedule(&mut db.connect(), &stamp("rails", "@daily")).unwrap_err();
+    let error = recurring::schedule(&mut db.connection(), &stamp("rails", "@daily")).unwrap_err();
     assert!(
         error.to_string().contains("belongs to a Rails app"),
         "{error}"
@@ -229,7 +229,7 @@ fn settings_of_a_file_make_a_task(db: &TestDb) {
         settings
     );
     schedule(db, &settings.task("a").unwrap());
-    recurring::run_now(&mut db.connect(), "a").unwrap();
+    recurring::run_now(&mut db.connection(), "a").unwrap();
     assert_eq!(
         db.texts(
             "SELECT queue_name || priority || arguments || max_attempts AS t FROM solid_queue_jobs"

@@ -88,7 +88,7 @@ fn a_timing_that_fails_stops_nothing_else(db: &TestDb) {
         refused[1].contains("its timing `panics` panicked"),
         "{refused:?}"
     );
-    let tasks = recurring::list(&mut db.connect()).unwrap();
+    let tasks = recurring::list(&mut db.connection()).unwrap();
     assert_eq!(tasks.len(), 1, "{tasks:?}");
 }
 
@@ -117,15 +117,15 @@ fn what_was_missed_is_computed_from_tick_to_tick(db: &TestDb) {
     let later = |time: DateTime<Utc>| Some(time + TimeDelta::seconds(1009));
     schedule(db, &timed("a", later));
     super::rewind(db, "a", 500_000);
-    let first = recurring::list(&mut db.connect()).unwrap()[0]
+    let first = recurring::list(&mut db.connection()).unwrap()[0]
         .next_run_at
         .unwrap();
     let _scheduler = scheduler(db).timing("a", Arc::new(later)).start().unwrap();
     until_ticked(db, "a", 1);
-    let tick = recurring::history(&mut db.connect(), "a", 1).unwrap()[0].0;
+    let tick = recurring::history(&mut db.connection(), "a", 1).unwrap()[0].0;
     assert_eq!((tick - first).num_milliseconds() % 1_009_000, 0);
     assert!(tick - first > TimeDelta::seconds(490_000), "the latest");
-    let next = recurring::list(&mut db.connect()).unwrap()[0].next_run_at;
+    let next = recurring::list(&mut db.connection()).unwrap()[0].next_run_at;
     assert_eq!(next, Some(tick + TimeDelta::seconds(1009)));
 }
 
@@ -133,11 +133,11 @@ fn a_timing_may_end(db: &TestDb) {
     let task = timed("a", |_| None);
     schedule(db, &task);
     assert_eq!(
-        recurring::list(&mut db.connect()).unwrap()[0].next_run_at,
+        recurring::list(&mut db.connection()).unwrap()[0].next_run_at,
         None
     );
     assert!(
-        recurring::upcoming(&mut db.connect(), "a", 5)
+        recurring::upcoming(&mut db.connection(), "a", 5)
             .unwrap()
             .is_empty()
     );
@@ -151,7 +151,7 @@ fn a_scheduler_that_lacks_a_timing_does_not_start(db: &TestDb) {
         .unwrap_err()
         .to_string();
     assert!(error.contains("`@timing tides`"), "{error}");
-    let error = recurring::schedule(&mut db.connect(), &task)
+    let error = recurring::schedule(&mut db.connection(), &task)
         .unwrap_err()
         .to_string();
     assert!(

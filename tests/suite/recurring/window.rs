@@ -25,11 +25,12 @@ fn hours_ago(hours: i64) -> DateTime<Utc> {
 
 fn a_task_is_not_due_before_its_window(db: &TestDb) {
     let from = hours_ago(-48) + TimeDelta::minutes(1);
-    let next = recurring::schedule(&mut db.connect(), &stamp("a", "every 1h").from(from)).unwrap();
+    let next =
+        recurring::schedule(&mut db.connection(), &stamp("a", "every 1h").from(from)).unwrap();
     assert_eq!(next, hours_ago(-49));
-    let task = &recurring::list(&mut db.connect()).unwrap()[0];
+    let task = &recurring::list(&mut db.connection()).unwrap()[0];
     assert_eq!((task.from, task.until), (Some(from), None));
-    let upcoming = recurring::upcoming(&mut db.connect(), "a", 2).unwrap();
+    let upcoming = recurring::upcoming(&mut db.connection(), "a", 2).unwrap();
     assert_eq!(upcoming, [hours_ago(-49), hours_ago(-50)]);
     let said = windlass(&db.url, &["recurring", "list"]).out;
     assert!(said.contains("from 2"), "{said}");
@@ -42,10 +43,10 @@ fn a_task_is_not_due_after_its_window(db: &TestDb) {
     let _scheduler = scheduler(db).start().unwrap();
     until_ticked(db, "b", 2);
     assert_eq!(ticks(db, "a").len(), 0);
-    let task = &recurring::list(&mut db.connect()).unwrap()[0];
+    let task = &recurring::list(&mut db.connection()).unwrap()[0];
     assert_eq!((task.key.as_str(), task.next_run_at), ("a", None));
     assert!(
-        recurring::upcoming(&mut db.connect(), "a", 5)
+        recurring::upcoming(&mut db.connection(), "a", 5)
             .unwrap()
             .is_empty()
     );
@@ -83,7 +84,7 @@ fn only_the_latest_tick_within_the_window_is_made_up_for(db: &TestDb) {
 }
 
 fn a_window_that_is_moved_starts_anew(db: &TestDb) {
-    let next = |task: &RecurringTask| recurring::schedule(&mut db.connect(), task).unwrap();
+    let next = |task: &RecurringTask| recurring::schedule(&mut db.connection(), task).unwrap();
     let over = next(&stamp("a", "@daily").until(hours_ago(1)));
     assert_eq!(over.to_rfc3339(), "9999-12-31T00:00:00+00:00");
     assert!(next(&stamp("a", "@daily").until(hours_ago(-100))) < hours_ago(-50));
@@ -92,7 +93,7 @@ fn a_window_that_is_moved_starts_anew(db: &TestDb) {
 
 fn an_impossible_window_is_refused(db: &TestDb) {
     let task = stamp("a", "@daily").from(hours_ago(1)).until(hours_ago(1));
-    let error = recurring::schedule(&mut db.connect(), &task).unwrap_err();
+    let error = recurring::schedule(&mut db.connection(), &task).unwrap_err();
     let expected = "the recurring task `a` has a window without time: `from` is ";
     assert!(error.to_string().starts_with(expected), "{error}");
     assert!(scheduler(db).task(task).start().is_err());

@@ -15,7 +15,7 @@ fn a_child_is_seen_to_end_though_sigchld_was_ignored(db: &TestDb) {
     let scene = Scene::new(db);
     let mut supervisor = scene.supervisor_ignoring("CHLD");
     let work = Work::new("a", Do::WaitFor(scene.gate("a")));
-    work.enqueue(&mut db.connect()).unwrap();
+    work.enqueue(&mut db.connection()).unwrap();
     let first = scene.started("a", 1);
     signal(first.pid, Signal::KILL);
     let second = scene.started("a", 2);

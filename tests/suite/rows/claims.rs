@@ -44,7 +44,7 @@ fn a_verdict_that_cannot_be_written_ends_no_claiming(db: &TestDb) {
     NewJob::new(&slow)
         .unwrap()
         .policy(Policy::new().timeout(timeout).timeout_grace(grace))
-        .enqueue(&mut db.connect())
+        .enqueue(&mut db.connection())
         .unwrap();
     let first = scene.started("slow", 1);
     worker.logs("cannot write down that a job timed out");
@@ -53,7 +53,7 @@ fn a_verdict_that_cannot_be_written_ends_no_claiming(db: &TestDb) {
     // A refusal under way may hold SQLite's lock for longer than an enqueue waits for it.
     until("the next job is enqueued", || {
         let next = Work::new("next", Do::Nothing);
-        next.enqueue(&mut db.connect()).is_ok()
+        next.enqueue(&mut db.connection()).is_ok()
     });
     assert_eq!(scene.started("next", 1).pid, first.pid);
     scene.drained();

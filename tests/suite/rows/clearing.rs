@@ -33,7 +33,7 @@ const OLD: &str = "'2020-01-01 00:00:00.000000'";
 /// Jobs, the half of them failed and the others finished, and a result.
 fn fill(db: &TestDb, count: usize) {
     let job = |_| NewJob::of_class("no_class", "{}");
-    windlass::enqueue_all(&mut db.connect(), (0..count).map(job)).unwrap();
+    windlass::enqueue_all(&mut db.connection(), (0..count).map(job)).unwrap();
     for statement in [
         "DELETE FROM solid_queue_ready_executions".to_owned(),
         format!("UPDATE solid_queue_jobs SET created_at = {OLD}"),

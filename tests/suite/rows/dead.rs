@@ -44,9 +44,9 @@ fn claims_without_a_process_are_recovered(db: &TestDb) {
     let scene = Scene::with_deaths(db);
     let worker = scene.worker();
     let work = Work::new("a", Do::WaitFor(scene.gate("a")));
-    work.enqueue(&mut db.connect()).unwrap();
+    work.enqueue(&mut db.connection()).unwrap();
     let once = Work::new("once", Do::WaitFor(scene.gate("never")));
-    Once(once).enqueue(&mut db.connect()).unwrap();
+    Once(once).enqueue(&mut db.connection()).unwrap();
     let first = scene.started("a", 1);
     scene.started("once", 1);
     kill(worker);
@@ -82,13 +82,13 @@ fn a_process_whose_row_is_gone_registers_anew(db: &TestDb) {
     let scene = Scene::new(db);
     let worker = scene.worker();
     let work = Work::new("a", Do::WaitForOrLost(scene.gate("never")));
-    work.enqueue(&mut db.connect()).unwrap();
+    work.enqueue(&mut db.connection()).unwrap();
     let first = scene.started("a", 1);
     db.execute(&format!("DELETE FROM solid_queue_processes WHERE {OURS}"));
     scene.ended("a", 1);
     worker.logs("lost the registration");
     let work = Work::new("b", Do::Nothing);
-    work.enqueue(&mut db.connect()).unwrap();
+    work.enqueue(&mut db.connection()).unwrap();
     scene.ended("b", 1);
     assert_eq!(scene.started("b", 1).pid, first.pid);
     // No other process has it, so its late end counts.
@@ -101,7 +101,7 @@ fn a_claim_that_cannot_be_recovered_holds_up_no_other(db: &TestDb) {
         let worker = scene.worker();
         for name in names {
             let work = Work::new(name, Do::WaitFor(scene.gate("go")));
-            work.enqueue(&mut db.connect()).unwrap();
+            work.enqueue(&mut db.connection()).unwrap();
             scene.started(name, 1);
         }
         kill(worker);
@@ -142,7 +142,7 @@ fn counts_at_their_end_hold_up_nothing(db: &TestDb) {
     let _supervisor = scene.supervisor(1);
     for name in ["a", "b"] {
         let work = Work::new(name, Do::WaitFor(scene.gate("go")));
-        work.enqueue(&mut db.connect()).unwrap();
+        work.enqueue(&mut db.connection()).unwrap();
     }
     let first = scene.started("a", 1);
     scene.started("b", 1);
@@ -155,11 +155,11 @@ fn counts_at_their_end_hold_up_nothing(db: &TestDb) {
     scene.open("go");
     scene.ended("b", 1);
     let work = Work::new("c", Do::WaitFor(scene.gate("fail")));
-    work.enqueue(&mut db.connect()).unwrap();
+    work.enqueue(&mut db.connection()).unwrap();
     scene.started("c", 1);
     db.execute("UPDATE solid_queue_jobs SET attempts = 2147483647 WHERE id = 3");
     let bad = windlass::NewJob::of_class("work", "[1]");
-    bad.enqueue(&mut db.connect()).unwrap();
+    bad.enqueue(&mut db.connection()).unwrap();
     db.execute("UPDATE solid_queue_jobs SET attempts = 2147483647 WHERE id = 4");
     scene.open("fail");
     until("it has failed", || db.rows("failed_executions") == 2);

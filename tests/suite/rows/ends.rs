@@ -56,7 +56,7 @@ fn a_refusal_that_passes_costs_no_text(db: &TestDb) {
     });
     execute(&mut lock, "ROLLBACK");
     until("it has failed", || executions(db, "failed") == 1);
-    let attempts = windlass::attempts(&mut db.connect(), job).unwrap();
+    let attempts = windlass::attempts(&mut db.connection(), job).unwrap();
     assert_eq!(attempts[0].message, "the text");
 }
 
@@ -66,10 +66,10 @@ fn a_worker_without_descriptors_ends(db: &TestDb) {
     let scene = Scene::new(db);
     let mut worker = scene.worker_with(|role| role.shutdown_ms = 1_000);
     let work = Work::new("other", Do::WaitFor(scene.gate("other")));
-    work.enqueue(&mut db.connect()).unwrap();
+    work.enqueue(&mut db.connection()).unwrap();
     scene.started("other", 1);
     let work = Work::new("starve", Do::Starve(scene.gate("never")));
-    work.enqueue(&mut db.connect()).unwrap();
+    work.enqueue(&mut db.connection()).unwrap();
     scene.started("starve", 1);
     // The first end of this process: the finisher has no connection yet.
     scene.open("other");

@@ -68,17 +68,17 @@ impl Bench {
 fn a_claim_that_is_locked_holds_up_no_other_end() {
     let bench = Bench::new(1);
     let db = &bench.db;
-    Wait.enqueue(&mut db.connect()).unwrap();
+    Wait.enqueue(&mut db.connection()).unwrap();
     until("it runs", || bench.gate.begun() == 1);
     let failing = enqueue(db, "a", [Turn::UntilCancelled], Policy::new());
     until("the other runs", || bench.log.count("a") == 1);
-    windlass::cancel(&mut db.connect(), failing).unwrap();
+    windlass::cancel(&mut db.connection(), failing).unwrap();
     let locked = Locked::rows(db, "SELECT 1 FROM solid_queue_claimed_executions");
     bench.gate.open();
     until("it has ended", || bench.gate.ended() == 1);
     for round in 0..5 {
         let notes = (0..40).map(|n| NewJob::new(&Note::new(n.to_string())).unwrap());
-        windlass::enqueue_all(&mut db.connect(), notes).unwrap();
+        windlass::enqueue_all(&mut db.connection(), notes).unwrap();
         enqueue(db, "b", [Turn::Fail], Policy::new());
         until("the others have ended", || {
             bench.finished() == 40 * (round + 1) && db.rows("failed_executions") == round + 1
@@ -104,7 +104,7 @@ fn a_blocked_job_that_is_locked_keeps_no_idle_worker_busy() {
     let db = &bench.db;
     let limited = |job: NewJob| {
         job.concurrency(Concurrency::new("k").group("g").limit(1))
-            .enqueue(&mut db.connect())
+            .enqueue(&mut db.connection())
             .unwrap()
     };
     limited(NewJob::new(&Wait).unwrap());
@@ -126,7 +126,7 @@ fn a_blocked_job_that_is_locked_keeps_no_idle_worker_busy() {
     assert_eq!(db.rows("blocked_executions"), 1);
     drop(locked);
     // As soon as any work comes, or a dispatcher by.
-    Note::new("other").enqueue(&mut db.connect()).unwrap();
+    Note::new("other").enqueue(&mut db.connection()).unwrap();
     until("both have finished", || bench.finished() == 3);
 }
 
@@ -147,7 +147,7 @@ fn a_due_job_that_is_locked_keeps_no_dispatcher_busy() {
     let db = TestDb::postgres();
     let later = |text: &str| {
         let job = NewJob::new(&Note::new(text)).unwrap();
-        job.after(HOUR).enqueue(&mut db.connect()).unwrap().id
+        job.after(HOUR).enqueue(&mut db.connection()).unwrap().id
     };
     let (locked_one, other) = (later("locked"), later("other"));
     // It starts on tables only, not on a view.
@@ -181,7 +181,7 @@ fn a_dead_process_with_a_locked_claim_holds_up_no_other() {
     for name in ["a", "b"] {
         let mut worker = scene.worker();
         let work = Work::new(name, Do::WaitFor(scene.gate("go")));
-        work.enqueue(&mut db.connect()).unwrap();
+        work.enqueue(&mut db.connection()).unwrap();
         scene.started(name, 1);
         worker.signal(Signal::KILL);
         worker.exit();

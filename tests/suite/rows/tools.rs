@@ -9,7 +9,7 @@ use windlass::{Job, NewJob};
 on_each_database!(a_time_that_is_none_blinds_no_tool);
 
 fn a_time_that_is_none_blinds_no_tool(db: &TestDb) {
-    let conn = &mut db.connect();
+    let conn = &mut db.connection();
     for _ in 0..5 {
         Note::new("x").enqueue(conn).unwrap();
     }

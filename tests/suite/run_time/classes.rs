@@ -61,7 +61,7 @@ fn a_paused_class_stops_and_goes_on(db: &TestDb) {
         .polling_interval(Duration::from_millis(50))
         .start()
         .unwrap();
-    let conn = &mut db.connect();
+    let conn = &mut db.connection();
     Note::new("before").enqueue(conn).unwrap();
     until("it claims", || log.len() == 1);
     assert!(pause_class(conn, "note", "ada", "").unwrap());
@@ -84,7 +84,7 @@ fn a_paused_class_stops_and_goes_on(db: &TestDb) {
 /// A worker that polls rarely starts the jobs of a class soon after its pause has ended.
 fn a_resumed_class_needs_no_poll(db: &TestDb) {
     let log = Arc::new(Log::default());
-    let conn = &mut db.connect();
+    let conn = &mut db.connection();
     pause_class(conn, "note", "", "").unwrap();
     let _worker = Worker::new(&db.database, registry(&log))
         .polling_interval(Duration::from_secs(3_600))
@@ -99,7 +99,7 @@ fn a_resumed_class_needs_no_poll(db: &TestDb) {
 
 fn many_paused_jobs_hold_up_no_other_class(db: &TestDb) {
     let log = Arc::new(Log::default());
-    let conn = &mut db.connect();
+    let conn = &mut db.connection();
     pause_class(conn, "note", "", "").unwrap();
     let jobs: Vec<NewJob> = vec![NewJob::new(&Note::new("held")).unwrap(); 5_000];
     windlass::enqueue_all(conn, jobs).unwrap();
@@ -116,7 +116,7 @@ fn many_paused_jobs_hold_up_no_other_class(db: &TestDb) {
 /// The worker has passed the paused jobs by then.
 fn what_arrives_before_paused_jobs_runs_at_once(db: &TestDb) {
     let log = Arc::new(Log::default());
-    let conn = &mut db.connect();
+    let conn = &mut db.connection();
     let other = |line: &str| NewJob::new(&Other(line.to_owned())).unwrap();
     pause_class(conn, "note", "", "").unwrap();
     other("of a paused queue")
@@ -146,7 +146,7 @@ fn slots_are_not_passed_to_a_paused_class(db: &TestDb) {
         .threads(1)
         .start()
         .unwrap();
-    let conn = &mut db.connect();
+    let conn = &mut db.connection();
     let on_key = |job: NewJob| job.concurrency(Concurrency::new("k").group("g"));
     on_key(NewJob::new(&Wait).unwrap()).enqueue(conn).unwrap();
     until("the first one runs", || gate.begun() == 1);
@@ -174,7 +174,7 @@ fn a_pause_is_shown_everywhere(db: &TestDb) {
         said.is_done() && said.out.contains("note is paused"),
         "{said:?}"
     );
-    let conn = &mut db.connect();
+    let conn = &mut db.connection();
     // The first word stays.
     assert!(!pause_class(conn, "note", "bob", "").unwrap());
     let paused = &paused_classes(conn).unwrap()[0];
@@ -219,7 +219,7 @@ fn a_pause_is_shown_everywhere(db: &TestDb) {
 
 fn tests_of_applications_respect_pauses(db: &TestDb) {
     let log = Arc::new(Log::default());
-    let conn = &mut db.connect();
+    let conn = &mut db.connection();
     pause_class(conn, "note", "", "").unwrap();
     Note::new("held").enqueue(conn).unwrap();
     Other("free".to_owned()).enqueue(conn).unwrap();

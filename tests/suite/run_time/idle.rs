@@ -59,7 +59,7 @@ fn note(text: &str) -> NewJob {
 }
 
 fn it_runs_what_it_can_and_ends(db: &TestDb) {
-    let conn = &mut db.connect();
+    let conn = &mut db.connection();
     pause_queue(conn, "paused", "", "").unwrap();
     for _ in 0..20 {
         note("ready").enqueue(conn).unwrap();
@@ -89,7 +89,7 @@ fn it_runs_what_it_can_and_ends(db: &TestDb) {
 }
 
 fn jobs_that_running_jobs_enqueue_count(db: &TestDb) {
-    Chain(5).enqueue(&mut db.connect()).unwrap();
+    Chain(5).enqueue(&mut db.connection()).unwrap();
     assert_eq!(run(db).lines(), ["5", "4", "3", "2", "1", "0"]);
 }
 

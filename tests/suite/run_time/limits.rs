@@ -42,7 +42,7 @@ fn note(key: &str) -> NewJob {
 
 /// The limit of the key, whether it was set, and how many jobs hold a slot.
 fn slots(db: &TestDb, key: &str) -> (i64, bool, i64) {
-    let all = semaphores(&mut db.connect()).unwrap();
+    let all = semaphores(&mut db.connection()).unwrap();
     let found = all.iter().find(|one| one.key == key).unwrap();
     (found.limit, found.limit_is_set, found.ready + found.claimed)
 }
@@ -51,7 +51,7 @@ fn a_higher_limit_promotes_and_a_lower_one_lets_jobs_end(db: &TestDb) {
     let gate = Arc::new(Gate::default());
     let registry = Registry::new().register::<Wait>(Arc::clone(&gate));
     let _worker = Worker::new(&db.database, registry).start().unwrap();
-    let conn = &mut db.connect();
+    let conn = &mut db.connection();
     windlass::enqueue_all(conn, vec![wait("k"); 6]).unwrap();
     until("the first one runs", || gate.begun() == 1);
     set_limit(conn, "g/k", 3, "ada", "").unwrap();
@@ -66,7 +66,7 @@ fn a_higher_limit_promotes_and_a_lower_one_lets_jobs_end(db: &TestDb) {
 }
 
 fn a_limit_of_a_group_counts_for_its_keys(db: &TestDb) {
-    let conn = &mut db.connect();
+    let conn = &mut db.connection();
     for key in ["a", "b"] {
         windlass::enqueue_all(conn, vec![wait(key); 5]).unwrap();
     }
@@ -95,7 +95,7 @@ fn a_limit_of_a_group_counts_for_its_keys(db: &TestDb) {
 
 /// The promotion is requested at once, for each key that has a free slot now.
 fn a_change_of_a_group_waits_for_no_sweep(db: &TestDb) {
-    let conn = &mut db.connect();
+    let conn = &mut db.connection();
     for key in ["a", "b"] {
         windlass::enqueue_all(conn, vec![wait(key); 2]).unwrap();
     }
@@ -121,7 +121,7 @@ fn a_change_of_a_group_waits_for_no_sweep(db: &TestDb) {
 }
 
 fn no_job_of_a_key_with_no_slot_starts(db: &TestDb) {
-    let conn = &mut db.connect();
+    let conn = &mut db.connection();
     set_limit(conn, "g/k", 0, "ada", "").unwrap();
     let job = note("k").enqueue(conn).unwrap().id;
     note("other").enqueue(conn).unwrap();
@@ -158,7 +158,7 @@ fn limits_are_shown_and_cleared(db: &TestDb) {
     );
     assert!(set.is_done(), "{set:?}");
     assert!(set.out.contains("The limit of g/* is 2"), "{set:?}");
-    let conn = &mut db.connect();
+    let conn = &mut db.connection();
     let stored = &limits(conn).unwrap()[0];
     let (by, reason) = (stored.set_by.as_deref(), stored.reason.as_deref());
     assert_eq!(

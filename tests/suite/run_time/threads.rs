@@ -22,7 +22,7 @@ fn worker(db: &TestDb, gate: &Arc<Gate>, log: &Arc<Log>) -> Worker {
 
 /// What the row of the worker says.
 fn says(db: &TestDb, name: &str) -> serde_json::Value {
-    let processes = windlass::processes(&mut db.connect()).unwrap();
+    let processes = windlass::processes(&mut db.connection()).unwrap();
     let worker = processes.into_iter().find(|one| one.kind == "Worker");
     worker
         .map(|one| one.metadata[name].clone())
@@ -31,7 +31,7 @@ fn says(db: &TestDb, name: &str) -> serde_json::Value {
 
 fn wait_for(db: &TestDb, count: usize) {
     let jobs = (0..count).map(|_| NewJob::new(&Wait).unwrap());
-    windlass::enqueue_all(&mut db.connect(), jobs.collect::<Vec<_>>()).unwrap();
+    windlass::enqueue_all(&mut db.connection(), jobs.collect::<Vec<_>>()).unwrap();
 }
 
 fn more_threads_start_at_once_and_fewer_end_after_their_jobs(db: &TestDb) {
@@ -51,7 +51,7 @@ fn more_threads_start_at_once_and_fewer_end_after_their_jobs(db: &TestDb) {
     // The threads that ended do not come back; those that stay are enough.
     worker.threads(1).unwrap();
     for text in ["a", "b", "c"] {
-        Note::new(text).enqueue(&mut db.connect()).unwrap();
+        Note::new(text).enqueue(&mut db.connection()).unwrap();
     }
     until("one thread is enough", || log.len() == 3);
     worker.threads(3).unwrap();
@@ -63,7 +63,7 @@ fn other_queues_from_the_next_claim_on(db: &TestDb) {
     let (gate, log) = (Arc::new(Gate::default()), Arc::new(Log::default()));
     let worker = worker(db, &gate, &log).threads(2);
     let worker = worker.queues(["a"]).unwrap().start().unwrap();
-    let conn = &mut db.connect();
+    let conn = &mut db.connection();
     let note = |queue: &str, text: &str| NewJob::new(&Note::new(text)).unwrap().queue(queue);
     NewJob::new(&Wait)
         .unwrap()

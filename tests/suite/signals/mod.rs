@@ -110,7 +110,7 @@ fn play(db: &TestDb, pair: Pair) {
     let workers = (first.1 != Target::Alone).then_some(1);
     let top = scene.leader(workers, SHUTDOWN_MS);
     let work = Work::new("a", Do::Ask(scene.gate("go")));
-    work.enqueue(&mut db.connect()).unwrap();
+    work.enqueue(&mut db.connection()).unwrap();
     let worker = scene.started("a", 1).pid;
     let mut cast = Cast { top, worker };
     cast.send(first);
@@ -192,7 +192,7 @@ fn has_arrived(db: &TestDb, cast: &mut Cast, (what, to): Request) {
 
 /// Whether the row of the worker says that it is quiet.
 fn quiet(db: &TestDb) -> bool {
-    let processes = windlass::processes(&mut db.connect()).unwrap();
+    let processes = windlass::processes(&mut db.connection()).unwrap();
     let workers = processes.iter().filter(|one| one.kind == "Worker");
     workers.map(|one| one.quiet).eq([true])
 }

@@ -56,7 +56,7 @@ impl Control {
             let before = self.log.len();
             // On SQLite, others may hold the lock for longer than it is waited for.
             until("the control's job is enqueued", || {
-                Probe.enqueue(&mut db.connect()).is_ok()
+                Probe.enqueue(&mut db.connection()).is_ok()
             });
             until("the control performs its job", || self.log.len() > before);
         }

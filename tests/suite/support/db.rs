@@ -6,6 +6,7 @@ use crate::support::wait::eventually;
 #[cfg(feature = "postgres")]
 use diesel::Connection as _;
 use diesel::prelude::*;
+use std::os::unix::fs::MetadataExt as _;
 use std::sync::Mutex;
 use windlass::{AsConn, Conn, Database, DbConnection, Error};
 
@@ -14,15 +15,17 @@ pub struct TestDb {
     pub url: String,
     pub database: Database,
     _place: Place,
-    /// A connection to Postgres for one look after another: each new one is a
-    /// new process of the server. A file that is kept open would be the old
-    /// one where a test puts another in its place.
-    looks: Mutex<Option<DbConnection>>,
+    /// The test's own connections, for one statement after another: each new one is a new process of the server, or
+    /// reads the whole schema.
+    kept: Kept,
     /// The address past the pooler, if `url` leads through one.
     direct: Option<String>,
     #[cfg(feature = "postgres")]
     _pooler: Option<super::bouncer::Bouncer>,
 }
+
+/// Opened when it is first asked for, to a file of this number: a test may put another in its place.
+type Kept = Mutex<Option<(u64, Database)>>;
 
 enum Place {
     #[allow(dead_code, reason = "kept for its destructor")]
@@ -59,7 +62,7 @@ impl TestDb {
             database,
             url: url.to_owned(),
             _place: Place::Elsewhere,
-            looks: Mutex::default(),
+            kept: Kept::default(),
             direct: None,
             #[cfg(feature = "postgres")]
             _pooler: None,
@@ -74,7 +77,7 @@ impl TestDb {
             database: Database::open(&url).unwrap(),
             url,
             _place: Place::File(directory),
-            looks: Mutex::default(),
+            kept: Kept::default(),
             direct: None,
             #[cfg(feature = "postgres")]
             _pooler: None,
@@ -89,7 +92,7 @@ impl TestDb {
         let db = Self::sqlite_in(directory.path());
         TestDb {
             _place: Place::File(directory),
-            looks: Mutex::default(),
+            kept: Kept::default(),
             direct: None,
             #[cfg(feature = "postgres")]
             _pooler: None,
@@ -170,7 +173,7 @@ impl TestDb {
             database: Database::open(&url).unwrap(),
             url,
             _place: Place::Schema { server, name },
-            looks: Mutex::default(),
+            kept: Kept::default(),
             direct: None,
             #[cfg(feature = "postgres")]
             _pooler: None,
@@ -208,22 +211,25 @@ impl TestDb {
             database: Database::open(&url).unwrap(),
             url,
             _place: Place::Database { server, name },
-            looks: Mutex::default(),
+            kept: Kept::default(),
             direct: None,
             #[cfg(feature = "postgres")]
             _pooler: None,
         }
     }
 
-    /// On a busy machine, the server may be late: that is no result of a test.
+    /// A new connection, for a session of its own.
     pub fn connect(&self) -> DbConnection {
-        let is_late = |error: &Error| error.to_string().contains("timeout expired");
-        eventually("the server lets the test connect", || {
-            match self.database.connect() {
-                Err(error) if is_late(&error) => None,
-                done => Some(done.unwrap()),
-            }
-        })
+        eventually_let(|| self.database.connect())
+    }
+
+    /// A connection for one statement or transaction that leaves nothing behind in its session. The next caller gets it,
+    /// too.
+    pub fn connection(&self) -> DbConnection {
+        match self.direct {
+            Some(_) => self.connect(),
+            None => self.connect_past(),
+        }
     }
 
     /// What Diesel's own `establish` takes, for a connection that is the
@@ -233,12 +239,23 @@ impl TestDb {
         url.strip_prefix("sqlite://").unwrap_or(url)
     }
 
-    /// A connection for statements of the test's own, past a pooler.
+    /// The same past a pooler.
     pub fn connect_past(&self) -> DbConnection {
-        match &self.direct {
-            Some(url) => Database::open(url).unwrap().connect().unwrap(),
-            None => self.connect(),
+        let file = std::fs::metadata(self.address()).map_or(0, |file| file.ino());
+        let url = self.direct.as_ref().unwrap_or(&self.url);
+        let mut kept = self.kept.lock().unwrap();
+        if kept.as_ref().is_none_or(|(of, _)| *of != file) {
+            *kept = Some((file, Database::open_with_pool(url, 100).unwrap()));
         }
+        let database = kept.as_ref().map(|(_, database)| database.clone());
+        drop(kept);
+        eventually_let(|| database.as_ref().unwrap().get())
+    }
+
+    /// Has later statements go to new sessions, which begin with the settings of the database or role as they are now;
+    /// a file has no session open then.
+    pub fn forget_sessions(&self) {
+        *self.kept.lock().unwrap() = None;
     }
 
     pub fn is_postgres(&self) -> bool {
@@ -271,19 +288,10 @@ impl TestDb {
         self.look(|connection| try_count(connection, sql))
     }
 
-    /// On the connection that is kept, and on a new one where that is lost.
+    /// On another connection where the one at hand was lost.
     fn look<T>(&self, query: impl Fn(&mut DbConnection) -> QueryResult<T>) -> T {
-        if !self.is_postgres() {
-            return query(&mut self.connect()).unwrap();
-        }
-        let kept = self.looks.lock().unwrap().take();
-        let seen = kept.and_then(|mut kept| Some((query(&mut kept).ok()?, kept)));
-        let (found, connection) = seen.unwrap_or_else(|| {
-            let mut new = self.connect_past();
-            (query(&mut new).unwrap(), new)
-        });
-        *self.looks.lock().unwrap() = Some(connection);
-        found
+        let seen = query(&mut self.connect_past());
+        seen.unwrap_or_else(|_| query(&mut self.connect_past()).unwrap())
     }
 
     /// The rows of a table, `solid_queue_` left out: `rows("ready_executions")`.
@@ -300,6 +308,15 @@ impl TestDb {
     pub fn texts(&self, sql: &str) -> Vec<String> {
         self.look(|connection| try_texts(connection, sql))
     }
+}
+
+/// On a busy machine, the server may be late: that is no result of a test.
+fn eventually_let(connect: impl Fn() -> Result<DbConnection, Error>) -> DbConnection {
+    let is_late = |error: &Error| error.to_string().contains("timeout expired");
+    eventually("the server lets the test connect", || match connect() {
+        Err(error) if is_late(&error) => None,
+        done => Some(done.unwrap()),
+    })
 }
 
 #[derive(QueryableByName)]

@@ -160,7 +160,7 @@ pub fn insert(job: &Map<String, Value>) -> String {
 
 /// Runs a statement on a new connection, and returns the database's message if it fails.
 pub fn run(db: &TestDb, text: &str) -> Result<(), String> {
-    run_on(&mut db.connect(), text)
+    run_on(&mut db.connection(), text)
 }
 
 /// Runs a statement, and returns the database's message if it fails.

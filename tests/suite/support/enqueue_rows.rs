@@ -7,7 +7,7 @@ use windlass::{AsConn, Conn};
 
 /// Returns all jobs, executions and unique ids; a job is named by its place among the jobs.
 pub fn rows(db: &TestDb) -> Vec<String> {
-    rows_after(&mut db.connect(), 0)
+    rows_after(&mut db.connection(), 0)
 }
 
 /// Returns the same of the jobs that are behind the first `known`, and of those that later jobs may

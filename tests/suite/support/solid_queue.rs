@@ -94,17 +94,20 @@ pub fn unique_indexes() -> Vec<(&'static str, Vec<&'static str>)> {
 
 /// Creates the tables as a Rails app would have them, foreign keys included.
 pub fn create(db: &TestDb) {
+    empty_file(db);
+    create_those(db, |_, _| true);
+}
+
+fn empty_file(db: &TestDb) {
     if !db.is_postgres() {
+        db.forget_sessions();
         std::fs::File::create(db.address()).unwrap();
     }
-    create_those(db, |_, _| true);
 }
 
 /// Creates the tables of Solid Queue 1.5, which had no batches.
 pub fn create_before_batches(db: &TestDb) {
-    if !db.is_postgres() {
-        std::fs::File::create(db.address()).unwrap();
-    }
+    empty_file(db);
     create_those(db, |table, column| {
         !table.starts_with("batch") && column != "batch_id"
     });

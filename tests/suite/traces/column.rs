@@ -46,7 +46,7 @@ fn seen(db: &TestDb) -> Vec<String> {
         log.add(cx.traceparent().unwrap_or_else(|| "none".to_owned()));
         Ok(())
     });
-    let drained = drain(&mut db.connect(), &registry).unwrap();
+    let drained = drain(&mut db.connection(), &registry).unwrap();
     drained.assert_all_finished(seen.len());
     seen.lines()
 }
@@ -98,7 +98,7 @@ fn a_wrong_header_is_refused_before_the_enqueue(db: &TestDb) {
         &GIVEN.to_uppercase(),
         &format!("{GIVEN}\0"),
     ] {
-        let error = job().traceparent(header).enqueue(&mut db.connect());
+        let error = job().traceparent(header).enqueue(&mut db.connection());
         let error = error.unwrap_err();
         assert!(matches!(&error, Error::InvalidJob { class, .. } if class == "act"));
         let text = error.to_string();
@@ -167,8 +167,8 @@ fn a_replaced_job_has_that_of_the_new_one(db: &TestDb) {
 
 fn a_recurring_task_stores_none(db: &TestDb) {
     let task = RecurringTask::of_class("sweep", "every 1m", "act", "\"a\"").unwrap();
-    windlass::recurring::schedule(&mut db.connect(), &task).unwrap();
-    windlass::recurring::run_now(&mut db.connect(), "sweep").unwrap();
+    windlass::recurring::schedule(&mut db.connection(), &task).unwrap();
+    windlass::recurring::run_now(&mut db.connection(), "sweep").unwrap();
     assert_eq!(stored(db), ["none"]);
     assert_eq!(seen(db), ["none"]);
 }
@@ -189,7 +189,7 @@ fn set(db: &TestDb, id: JobId, value: &str) {
 }
 
 fn any_program_may_write_it(db: &TestDb) {
-    let id = job().enqueue(&mut db.connect()).unwrap().id;
+    let id = job().enqueue(&mut db.connection()).unwrap().id;
     set(db, id, &format!("'{GIVEN}'"));
     assert_eq!(seen(db), [GIVEN]);
 }
@@ -219,14 +219,18 @@ fn hostile_values_count_as_none(db: &TestDb) {
         values.push("CAST(x'ff303030303030303030303030303030303030303030303030303030303030303030303030303030303030303030303030303030303030' AS text)".to_owned());
     }
     for value in values {
-        let id = job().enqueue(&mut db.connect()).unwrap().id;
+        let id = job().enqueue(&mut db.connection()).unwrap().id;
         set(db, id, &value);
         assert_eq!(seen(db), ["none"], "{value}");
         let policy = Policy::new().on_failure::<Follow>();
-        let id = job().policy(policy).enqueue(&mut db.connect()).unwrap().id;
+        let id = job()
+            .policy(policy)
+            .enqueue(&mut db.connection())
+            .unwrap()
+            .id;
         set(db, id, &value);
         let registry = Registry::new().function(ACT, |_, _| Err::<(), _>("no".into()));
-        let _ = drain(&mut db.connect(), &registry).unwrap();
+        let _ = drain(&mut db.connection(), &registry).unwrap();
         let inherited = "SELECT count(*) AS n FROM solid_queue_jobs WHERE class_name = 'follow' AND traceparent IS NOT NULL";
         assert_eq!((db.count(inherited), follows(db)), (0, 1), "{value}");
         db.execute("DELETE FROM solid_queue_jobs");

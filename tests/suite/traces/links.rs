@@ -226,7 +226,7 @@ fn jobs_that_a_job_enqueues_are_linked_to_its_run(db: &TestDb) {
         }
         Ok(())
     });
-    job(&first).enqueue(&mut db.connect()).unwrap();
+    job(&first).enqueue(&mut db.connection()).unwrap();
     let _worker = Worker::new(&db.database, registry).start().unwrap();
     // Another thread may end the second job before the first has returned.
     let run = eventually("the first has a span", || runs(&first).pop());
@@ -301,7 +301,7 @@ fn a_run_that_is_ended_by_force_has_a_span(db: &TestDb) {
         .timeout_grace(soon)
         .on_timeout(OnTimeout::Fail);
     let job = NewJob::new(&Wait).unwrap().queue(&queue).policy(policy);
-    job.enqueue(&mut db.connect()).unwrap();
+    job.enqueue(&mut db.connection()).unwrap();
     let _worker = Worker::new(&db.database, registry).start().unwrap();
     let run = eventually("it has a span", || runs(&queue).pop());
     assert_eq!(gate.ended(), 0, "it still runs");
@@ -384,7 +384,7 @@ fn messages_that_are_not_logged_are_not_exported(db: &TestDb) {
     let registry = || Registry::new().function(ACT, |_, _| Err::<(), _>("a secret".into()));
     for (queue, logged, expected) in [(&shown, true, "error: a secret"), (&hidden, false, "error")]
     {
-        job(queue).enqueue(&mut db.connect()).unwrap();
+        job(queue).enqueue(&mut db.connection()).unwrap();
         let _worker = Worker::new(&db.database, registry())
             .subscriber(Subscriber::default().log_messages(logged))
             .start()
@@ -412,7 +412,7 @@ fn what_a_job_leaves_active_is_not_active_in_the_next(db: &TestDb) {
         Ok(())
     });
     for queue in [&first, &second] {
-        job(queue).enqueue(&mut db.connect()).unwrap();
+        job(queue).enqueue(&mut db.connection()).unwrap();
     }
     let _worker = Worker::new(&db.database, registry)
         .threads(1)

@@ -84,7 +84,7 @@ fn replaced() {
     let db = TestDb::sqlite();
     let other = TestDb::sqlite();
     let running = Running::new(&db);
-    execute(&mut other.connect(), "PRAGMA wal_checkpoint(TRUNCATE)");
+    execute(&mut other.connection(), "PRAGMA wal_checkpoint(TRUNCATE)");
     std::fs::rename(other.address(), &running.path).unwrap();
     running.stop_and_say("another file has taken the place");
 }
@@ -165,7 +165,7 @@ fn a_locked_file_is_waited_for() {
     let scene = Scene::new(&db);
     let mut worker = scene.worker();
     Work::new("a", Do::WaitFor(scene.gate("a")))
-        .enqueue(&mut db.connect())
+        .enqueue(&mut db.connection())
         .unwrap();
     scene.started("a", 1);
     let mut holder = db.connect();

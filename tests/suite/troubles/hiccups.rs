@@ -212,7 +212,7 @@ fn is_busy_until(db: &TestDb, stage: &Stage, jobs: usize) {
 }
 
 fn outcomes(db: &TestDb, job: JobId) -> Vec<AttemptOutcome> {
-    let attempts = windlass::attempts(&mut db.connect(), job).unwrap();
+    let attempts = windlass::attempts(&mut db.connection(), job).unwrap();
     attempts.into_iter().map(|one| one.outcome).collect()
 }
 
@@ -228,7 +228,7 @@ fn a_busy_database_gives_jobs_back(db: &TestDb) {
     if db.is_postgres() {
         calls.extend([Call::PauseFor, Call::WaitEvent]);
     }
-    let enqueue = |call: &Call| Hiccup(*call).enqueue(&mut db.connect()).unwrap().id;
+    let enqueue = |call: &Call| Hiccup(*call).enqueue(&mut db.connection()).unwrap().id;
     let jobs: Vec<JobId> = calls.iter().map(enqueue).collect();
     let once = Once(Hiccup(Call::Step)).enqueue(&mut conn).unwrap().id;
     let (stage, processes) = start(db);
@@ -280,7 +280,7 @@ fn a_lost_connection_gives_jobs_back(db: &TestDb) {
         return;
     }
     for call in [Call::Lost, Call::LostWithin, Call::LostBefore] {
-        let job = Hiccup(call).enqueue(&mut db.connect()).unwrap().id;
+        let job = Hiccup(call).enqueue(&mut db.connection()).unwrap().id;
         let before = finished(db);
         let (stage, processes) = start(db);
         until("it is finished", || finished(db) == before + 1);
@@ -306,7 +306,7 @@ fn a_restarted_server_gives_jobs_back() {
             Call::WaitEvent,
             Call::Across,
         ];
-        let enqueue = |call: Call| Hiccup(call).enqueue(&mut db.connect()).unwrap().id;
+        let enqueue = |call: Call| Hiccup(call).enqueue(&mut db.connection()).unwrap().id;
         let jobs = calls.map(enqueue);
         let (stage, processes) = start(&db);
         let across = jobs[calls.len() - 1];
@@ -317,13 +317,13 @@ fn a_restarted_server_gives_jobs_back() {
         );
         until("all jobs run", || {
             (stage.log.count("start"), stage.log.count("first")) == (calls.len(), 1)
-                && count(&mut db.connect(), &first) == 1
+                && count(&mut db.connection(), &first) == 1
         });
         server.restart(mode);
         stage.is_busy.store(true, Ordering::SeqCst);
         until("all are finished", || {
             let left = "SELECT count(*) AS n FROM solid_queue_jobs WHERE finished_at IS NULL";
-            count(&mut db.connect(), left) == 0
+            count(&mut db.connection(), left) == 0
         });
         let cut = outcomes(&db, across);
         assert!(!cut.is_empty(), "its connection was lost");
@@ -335,7 +335,7 @@ fn a_restarted_server_gives_jobs_back() {
         assert_eq!(stage.log.count("first"), 1, "{:?}", stage.log.lines());
         let counted =
             "SELECT CAST(sum(attempts + crash_count) AS bigint) AS n FROM solid_queue_jobs";
-        assert_eq!(count(&mut db.connect(), counted), 0);
+        assert_eq!(count(&mut db.connection(), counted), 0);
         drop(processes);
     }
 }

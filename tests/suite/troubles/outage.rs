@@ -154,7 +154,7 @@ fn a_server_that_goes_while_its_tables_are_looked_at_is_waited_for() {
         let log = Arc::new(Log::default());
         let registry = Registry::new().register::<Note>(Arc::clone(&log));
         let _worker = Worker::new(&database, registry).start().unwrap();
-        Note::new(text).enqueue(&mut db.connect()).unwrap();
+        Note::new(text).enqueue(&mut db.connection()).unwrap();
         until("it works", || log.len() == 1);
     }
 }

@@ -95,7 +95,7 @@ impl Scene {
     fn enqueue_from(&self, first: usize, count: usize) {
         let steps: Vec<Step> = (first..first + count).map(Step).collect();
         let jobs = steps.iter().map(|step| NewJob::new(step).unwrap());
-        enqueue_all(&mut self.db.connect(), jobs).unwrap();
+        enqueue_all(&mut self.db.connection(), jobs).unwrap();
     }
 
     /// Changes the role and ends its sessions, which would not notice.
@@ -131,7 +131,7 @@ impl Scene {
     /// Two jobs run when the trouble begins and end in it, twenty come in it.
     fn outlives(self, trouble: impl FnOnce(&Scene), heal: impl FnOnce(&Scene)) {
         for _ in 0..2 {
-            Wait.enqueue(&mut self.db.connect()).unwrap();
+            Wait.enqueue(&mut self.db.connection()).unwrap();
         }
         until("both jobs run", || self.gate.begun() == 2);
         trouble(&self);

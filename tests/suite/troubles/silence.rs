@@ -31,7 +31,7 @@ fn role(url: &str) -> impl FnOnce(&mut Role) {
 }
 
 fn enqueue(db: &TestDb, name: &str, what: Do) {
-    Work::new(name, what).enqueue(&mut db.connect()).unwrap();
+    Work::new(name, what).enqueue(&mut db.connection()).unwrap();
 }
 
 /// A job that is due now is done, and one that the dispatcher must see to.
@@ -273,7 +273,7 @@ impl Frozen {
     fn is_trapped(&self) -> bool {
         let waits =
             "SELECT count(*) AS n FROM pg_locks WHERE locktype = 'advisory' AND NOT granted";
-        count(&mut self.db.connect(), waits) > 0
+        count(&mut self.db.connection(), waits) > 0
     }
 }
 

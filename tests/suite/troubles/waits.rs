@@ -62,7 +62,7 @@ impl Scene {
             .start()
             .unwrap();
         let ask = NewJob::new(&Ask).unwrap().policy(policy);
-        ask.enqueue(&mut db.connect()).unwrap();
+        ask.enqueue(&mut db.connection()).unwrap();
         until("it has begun", || log.count("begun") == 1);
         proxy.close();
         log.add("go");
@@ -138,7 +138,7 @@ fn a_caller_waits_for_its_job_all_the_same() {
     let database = Database::open(&proxy.url(&db.url)).unwrap();
     let policy = Policy::new().keep_result(600 * SECOND);
     let note = NewJob::new(&Note::new("a")).unwrap().policy(policy);
-    let job = note.enqueue(&mut db.connect()).unwrap().id;
+    let job = note.enqueue(&mut db.connection()).unwrap().id;
     std::thread::scope(|scope| {
         let waits = scope.spawn(|| windlass::wait_for(&database, job, DEADLINE));
         until("it waits", || db.rows_of("windlass_waiters") == 1);

@@ -31,7 +31,7 @@ fn waiting(db: &TestDb) -> i64 {
 
 #[track_caller]
 fn one(db: &TestDb, verdict: Verdict, says: &str) -> Finding {
-    let mut found = doctor(&mut db.connect()).unwrap();
+    let mut found = doctor(&mut db.connection()).unwrap();
     found.retain(|finding| finding.check == "waits");
     assert_eq!(found.len(), 1, "{found:?}");
     let finding = found.remove(0);

@@ -45,8 +45,8 @@ fn an_event_wakes_a_job(db: &TestDb) {
     call(db, Policy::new());
     waiting(db);
     assert_eq!(executions(db, "claimed"), 0);
-    emit(&mut db.connect(), "paid/8", "another").unwrap();
-    emit(&mut db.connect(), "paid/7", "by card").unwrap();
+    emit(&mut db.connection(), "paid/8", "another").unwrap();
+    emit(&mut db.connection(), "paid/7", "by card").unwrap();
     until("it has finished", || finished(db) == 1);
     let lines = ["run 1", "waits", "run 1", r#"Some("by card")"#];
     assert_eq!(bench.log.lines(), lines);
@@ -54,7 +54,7 @@ fn an_event_wakes_a_job(db: &TestDb) {
 }
 
 fn an_event_before_the_wait_counts(db: &TestDb) {
-    emit(&mut db.connect(), "paid/7", &()).unwrap();
+    emit(&mut db.connection(), "paid/7", &()).unwrap();
     let bench = bench(db, |cx, log| {
         let paid: Option<()> = cx.wait_event("paid", "paid/7", Duration::ZERO)?;
         log.add(format!("{paid:?}"));
@@ -180,9 +180,9 @@ fn many_jobs_wait_for_one_event(db: &TestDb) {
         Ok(())
     });
     let jobs = (0..JOBS).map(|_| windlass::NewJob::new(&crate::policies::Call).unwrap());
-    windlass::enqueue_all(&mut db.connect(), jobs).unwrap();
+    windlass::enqueue_all(&mut db.connection(), jobs).unwrap();
     until("all wait", || waits(db) == JOBS);
-    emit(&mut db.connect(), "go", &7).unwrap();
+    emit(&mut db.connection(), "go", &7).unwrap();
     until("all have finished", || finished(db) == JOBS);
     assert_eq!(bench.log.count("got") as i64, JOBS);
     assert_eq!((waits(db), executions(db, "blocked")), (0, 0));
@@ -203,7 +203,7 @@ fn a_job_waits_several_times(db: &TestDb) {
     call(db, stubborn(2));
     for number in [2, 0, 1] {
         let (event, payload) = (format!("event/{number}"), "x".repeat(1_000 + number));
-        emit(&mut db.connect(), &event, &payload).unwrap();
+        emit(&mut db.connection(), &event, &payload).unwrap();
     }
     until("it has finished", || finished(db) == 1);
     assert_eq!(bench.log.count("waits"), 3);
@@ -232,7 +232,7 @@ fn a_job_that_is_replaced_by_sql_waits_no_longer(db: &TestDb) {
 }
 
 fn a_payload_of_another_type_is_an_error(db: &TestDb) {
-    emit(&mut db.connect(), "a", "text").unwrap();
+    emit(&mut db.connection(), "a", "text").unwrap();
     let bench = bench(db, |cx, _| cx.wait_event::<i64>("a", "a", WEEK).map(drop));
     call(db, Policy::new());
     until("it has failed", || executions(db, "failed") == 1);
@@ -246,13 +246,13 @@ fn a_waiting_job_is_explained(db: &TestDb) {
     });
     let job = call(db, Policy::new());
     waiting(db);
-    let said = explain(&mut db.connect(), job).unwrap().unwrap();
+    let said = explain(&mut db.connection(), job).unwrap().unwrap();
     assert!(
         matches!(&said.reason, Reason::Event { name, step, until: Some(_) } if name == "paid/7" && step == "paid"),
         "{said:?}"
     );
     assert!(said.is_on_its_way());
-    let wrong = doctor(&mut db.connect()).unwrap();
+    let wrong = doctor(&mut db.connection()).unwrap();
     assert!(
         wrong
             .iter()
@@ -267,15 +267,15 @@ fn a_waiting_job_is_cancelled_or_discarded(db: &TestDb) {
     });
     let job = call(db, Policy::new());
     waiting(db);
-    cancel(&mut db.connect(), job).unwrap();
+    cancel(&mut db.connection(), job).unwrap();
     assert_eq!((finished(db), waits(db), steps(db)), (1, 0, 0));
     let job = call(db, Policy::new());
     waiting(db);
     Jobs::waiting()
         .ids([job])
-        .change(&mut db.connect(), Change::Discard)
+        .change(&mut db.connection(), Change::Discard)
         .unwrap();
-    emit(&mut db.connect(), "paid/7", &()).unwrap();
+    emit(&mut db.connection(), "paid/7", &()).unwrap();
     time_passes(db);
     until("what is left is cleared", || waits(db) == 0);
     assert_eq!(bench.log.count("run"), 2);
@@ -312,16 +312,16 @@ fn a_waiting_job_has_no_slot(db: &TestDb) {
     let limited = || {
         let job = windlass::NewJob::new(&crate::policies::Call).unwrap();
         let job = job.concurrency(windlass::Concurrency::new("k").group("g"));
-        job.enqueue(&mut db.connect()).unwrap().id
+        job.enqueue(&mut db.connection()).unwrap().id
     };
     let jobs = [limited(), limited(), limited()];
     until("all wait", || waits(db) == 3);
     for job in jobs {
-        emit(&mut db.connect(), &format!("paid/{job}"), &()).unwrap();
+        emit(&mut db.connection(), &format!("paid/{job}"), &()).unwrap();
     }
     until("all have finished", || finished(db) == 3);
     assert_eq!(bench.log.count("paid"), 3);
-    assert_eq!(check_semaphores(&mut db.connect()).unwrap(), [""; 0]);
+    assert_eq!(check_semaphores(&mut db.connection()).unwrap(), [""; 0]);
 }
 
 /// Except one that a job waits for.

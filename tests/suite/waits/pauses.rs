@@ -89,7 +89,7 @@ fn an_operator_ends_a_pause(db: &TestDb) {
     let now = Change::RunIn(Duration::ZERO);
     Jobs::waiting()
         .ids([job])
-        .change(&mut db.connect(), now)
+        .change(&mut db.connection(), now)
         .unwrap();
     until("it has finished", || finished(db) == 1);
     assert_eq!(bench.log.count("run"), 2);
@@ -227,7 +227,7 @@ fn a_pausing_job_is_cancelled(db: &TestDb) {
     let bench = bench(db, |cx, _| cx.pause_for("pause", WEEK));
     let job = call(db, Policy::new());
     paused(db);
-    cancel(&mut db.connect(), job).unwrap();
+    cancel(&mut db.connection(), job).unwrap();
     assert_eq!((finished(db), steps(db)), (1, 0));
     assert_eq!(bench.log.count("run"), 1);
 }
@@ -235,12 +235,12 @@ fn a_pausing_job_is_cancelled(db: &TestDb) {
 fn a_pausing_member_keeps_its_batch_open(db: &TestDb) {
     let _bench = bench(db, |cx, _| cx.pause_for("pause", WEEK));
     let batch = Batch::new("test").add([&crate::policies::Call]);
-    let batch = batch.enqueue(&mut db.connect()).unwrap().id;
+    let batch = batch.enqueue(&mut db.connection()).unwrap().id;
     paused(db);
-    assert_eq!(batch.status(&mut db.connect()).unwrap().open, 1);
+    assert_eq!(batch.status(&mut db.connection()).unwrap().open, 1);
     time_passes(db);
     until("the batch is over", || {
-        batch.status(&mut db.connect()).unwrap().is_over()
+        batch.status(&mut db.connection()).unwrap().is_over()
     });
 }
 
@@ -288,16 +288,16 @@ fn a_slot_is_given_up(db: &TestDb) {
             })
         };
         let first = limit(NewJob::new(&crate::policies::Call).unwrap());
-        first.enqueue(&mut db.connect()).unwrap();
+        first.enqueue(&mut db.connection()).unwrap();
         paused(db);
         let second = limit(NewJob::new(&Note::new("second")).unwrap());
-        second.enqueue(&mut db.connect()).unwrap();
+        second.enqueue(&mut db.connection()).unwrap();
         until("the second runs", || log.count("second") == 1);
         time_passes(db);
         until("the first goes on", || log.count("after") == 1);
         until("both have ended", || executions(db, "claimed") == 0);
         assert_eq!(
-            windlass::check_semaphores(&mut db.connect()).unwrap(),
+            windlass::check_semaphores(&mut db.connection()).unwrap(),
             [""; 0]
         );
         drop(bench);
@@ -313,7 +313,7 @@ fn a_replaced_job_starts_anew(db: &TestDb) {
     let replace = || {
         let job = NewJob::new(&crate::policies::Call).unwrap().unique_id("u");
         let job = job.policy(Policy::new().on_conflict(OnConflict::Replace));
-        job.enqueue(&mut db.connect()).unwrap();
+        job.enqueue(&mut db.connection()).unwrap();
     };
     replace();
     paused(db);
@@ -343,7 +343,7 @@ fn a_wait_around_the_job_is_refused(db: &TestDb) {
             })
         })
     };
-    crate::policies::Call.enqueue(&mut db.connect()).unwrap();
+    crate::policies::Call.enqueue(&mut db.connection()).unwrap();
     until("it has finished", || finished(db) == 1);
     assert_eq!(log.lines(), ["not_the_job"]);
 }

@@ -48,7 +48,7 @@ impl Job for Order {
 fn order(scene: &Scene<'_>) {
     let gate = scene.gate("go");
     let job = NewJob::new(&Order { gate }).unwrap();
-    job.enqueue(&mut scene.db.connect()).unwrap();
+    job.enqueue(&mut scene.db.connection()).unwrap();
 }
 
 fn a_killed_job_resumes_where_it_was(db: &TestDb) {
@@ -56,7 +56,7 @@ fn a_killed_job_resumes_where_it_was(db: &TestDb) {
     let _supervisor = scene.supervisor(1);
     order(&scene);
     until("the job waits", || waits(db) == 1);
-    emit(&mut db.connect(), "paid/7", &990).unwrap();
+    emit(&mut db.connection(), "paid/7", &990).unwrap();
     let first = scene.started("paid", 1);
     crate::support::process::signal(first.pid, Signal::KILL);
     let second = scene.started("paid", 2);
@@ -77,7 +77,7 @@ fn a_job_that_is_killed_in_its_wait_resumes(db: &TestDb) {
     until("the job waits", || waits(db) == 1);
     supervisor.signal(Signal::KILL);
     supervisor.exit();
-    emit(&mut db.connect(), "paid/7", &990).unwrap();
+    emit(&mut db.connection(), "paid/7", &990).unwrap();
     let _next = scene.supervisor(1);
     scene.drained();
     assert_eq!(scene.count("end", "charge"), 1);
@@ -96,7 +96,7 @@ fn a_job_waits_while_its_worker_stops(db: &TestDb) {
     assert_eq!(waits(db), 1);
     let _next = scene.supervisor(1);
     scene.open("go");
-    emit(&mut db.connect(), "paid/7", &990).unwrap();
+    emit(&mut db.connection(), "paid/7", &990).unwrap();
     scene.drained();
     assert_eq!(scene.count("end", "order"), 1);
 }

@@ -57,7 +57,7 @@ fn it_starts_while_the_database_is_away() {
 fn a_page_shows_what_was_last_seen() {
     let db = TestDb::postgres();
     let job = NewJob::of_class("send", "{}").queue("mail");
-    job.enqueue(&mut db.connect()).unwrap();
+    job.enqueue(&mut db.connection()).unwrap();
     let mut proxy = Proxy::opened(&db.url);
     let database = Database::open(&proxy.url(&db.url)).unwrap();
     let server = serve(&database);
@@ -136,7 +136,7 @@ fn set_priority(server: &RunningServer, job: i64, priority: i32) -> super::clien
 fn a_file_that_is_removed_is_away() {
     let db = TestDb::sqlite();
     let job = NewJob::of_class("send", "{}").queue("mail");
-    let job = job.enqueue(&mut db.connect()).unwrap().id.0;
+    let job = job.enqueue(&mut db.connection()).unwrap().id.0;
     let server = serve(&db.database);
     // Each of its threads has connections then.
     for _ in 0..20 {

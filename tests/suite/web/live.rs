@@ -25,7 +25,7 @@ fn an_open_page_is_kept_up_to_date(db: &TestDb) {
     updates.until("event: fragments");
     updates.until("A queue appears here while jobs are ready on it.");
     let job = NewJob::of_class("send", "{}").queue("mail");
-    job.enqueue(&mut db.connect()).unwrap();
+    job.enqueue(&mut db.connection()).unwrap();
     // Only what has changed is sent.
     updates.until("event: fragments");
     updates.until("\"overview/queues\":\"<section data-live=");

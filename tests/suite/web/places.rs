@@ -56,7 +56,7 @@ fn several_databases_have_pages_of_their_own(db: &TestDb) {
     let other = TestDb::sqlite();
     for (db, queue) in [(db, "mail"), (&other, "invoices")] {
         let job = NewJob::of_class("send", "{}").queue(queue);
-        job.enqueue(&mut db.connect()).unwrap();
+        job.enqueue(&mut db.connection()).unwrap();
     }
     let server = Server::new(&db.database)
         .listen("127.0.0.1:0")

@@ -152,7 +152,7 @@ fn searches_leave_room_for_other_pages(db: &TestDb) {
             format!("{{\"n\":{n},\"text\":\"{}\"}}", "x".repeat(20_000)),
         )
     });
-    windlass::enqueue_all(&mut db.connect(), jobs).unwrap();
+    windlass::enqueue_all(&mut db.connection(), jobs).unwrap();
     let server = serve(&db.database);
     std::thread::scope(|scope| {
         for _ in 0..100 {

@@ -204,7 +204,7 @@ fn an_operation_is_stopped(world: &World<'_>, page: &Page) {
 /// Returns `false` if the operation had ended before.
 fn stop_an_operation(world: &World<'_>, page: &Page, jobs: u32) -> bool {
     let jobs = (0..jobs).map(|number| job("ChargeCard", How::Finish, number).queue("many"));
-    enqueue_all(&mut world.db.connect(), jobs).unwrap();
+    enqueue_all(&mut world.db.connection(), jobs).unwrap();
     page.goto("/jobs?queue=many&state=ready");
     page.click("input[name=which][value=matching]", "");
     page.follow("button[name=do]", "Cancel");

@@ -60,9 +60,10 @@ fn what_happens_elsewhere_appears(db: &TestDb) {
 }
 
 fn run_now(db: &TestDb, id: i64) {
-    let changed = Jobs::unfinished()
-        .ids([JobId(id)])
-        .change(&mut db.connect(), Change::RunIn(std::time::Duration::ZERO));
+    let changed = Jobs::unfinished().ids([JobId(id)]).change(
+        &mut db.connection(),
+        Change::RunIn(std::time::Duration::ZERO),
+    );
     assert_eq!(changed.unwrap().changed, 1);
 }
 
@@ -87,7 +88,7 @@ fn what_is_in_use_stays(db: &TestDb) {
     let is_open = format!("document.querySelector(\"{FIRST_DETAILS}\").open");
     assert!(page.is(&is_open));
     // It waits then: the page shows that where it is not in use.
-    pause_queue(&mut db.connect(), "payments", "ada", "").unwrap();
+    pause_queue(&mut db.connection(), "payments", "ada", "").unwrap();
     retry_job(db, failed);
     page.wait(&format!("{}.innerText.includes('paused')", part("job/why")));
     let timeline = part("job/timeline");
@@ -106,7 +107,7 @@ fn what_is_in_use_stays(db: &TestDb) {
 fn fails_with_details(world: &World<'_>) -> i64 {
     let how = How::Invalid("order 9: the amount is negative\nin line 3".to_owned());
     let job = job("ChargeCard", how, 9);
-    let id = job.enqueue(&mut world.db.connect()).unwrap().id.0;
+    let id = job.enqueue(&mut world.db.connection()).unwrap().id.0;
     until("it has failed", || world.job("ChargeCard", "failed") == id);
     id
 }
@@ -120,7 +121,7 @@ fn what_is_typed_stays(world: &World<'_>, page: &Page) {
     let priority = |priority: i32| {
         let changed = Jobs::waiting()
             .ids([JobId(scheduled)])
-            .change(&mut world.db.connect(), Change::Priority(priority));
+            .change(&mut world.db.connection(), Change::Priority(priority));
         assert_eq!(changed.unwrap().changed, 1);
         page.wait(&format!(
             "{}.innerText.includes('mail, {priority}')",
@@ -143,7 +144,7 @@ fn retry_job(db: &TestDb, id: i64) {
     };
     let changed = Jobs::failed()
         .ids([JobId(id)])
-        .change(&mut db.connect(), retry);
+        .change(&mut db.connection(), retry);
     assert_eq!(changed.unwrap().changed, 1);
 }
 
@@ -217,7 +218,7 @@ fn a_database_that_is_away_leaves_what_was_last_seen(db: &TestDb) {
     page.wait("!document.querySelector('main').classList.contains('stale')");
     job("ChargeCard", How::Finish, 1)
         .queue("afterwards")
-        .enqueue(&mut db.connect())
+        .enqueue(&mut db.connection())
         .unwrap();
     page.wait_for("afterwards");
     assert!(is_same(&page), "the page was loaded anew");

@@ -5,7 +5,10 @@ use super::super::client::{Reply, get, serve};
 use crate::on_each_database;
 use crate::support::TestDb;
 use serde_json::{Map, Value, json};
-use std::sync::LazyLock;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::path::Path;
+use std::process::{ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::{LazyLock, Mutex, PoisonError};
 use windlass::web::Server;
 
 static DESCRIPTION: LazyLock<Value> = LazyLock::new(|| {
@@ -37,6 +40,27 @@ fn with_components(schema: &Value) -> Value {
     json!({"components": DESCRIPTION["components"], "allOf": [schema]})
 }
 
+/// How a value differs from a schema. Python's `jsonschema` says so: one program for all tests.
+fn differences(schema: &Value, value: &Value) -> Vec<String> {
+    static PROGRAM: Mutex<Option<(ChildStdin, BufReader<ChildStdout>)>> = Mutex::new(None);
+    let mut program = PROGRAM.lock().unwrap_or_else(PoisonError::into_inner);
+    let (asked, said) = program.get_or_insert_with(|| {
+        let python = std::env::var_os("WINDLASS_TEST_PYTHON").unwrap_or_else(|| "python3".into());
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("drivers/described.py");
+        let (takes, says) = (Stdio::piped(), Stdio::piped());
+        let mut command = Command::new(python);
+        let child = command.arg(script).stdin(takes).stdout(says).spawn();
+        let mut child = child.unwrap();
+        let said = BufReader::new(child.stdout.take().unwrap());
+        (child.stdin.take().unwrap(), said)
+    });
+    writeln!(asked, "{}", json!([schema, value])).unwrap();
+    let mut line = String::new();
+    said.read_line(&mut line).unwrap();
+    let needs = "install python3 and its jsonschema (python3-jsonschema), or run ./bin/test";
+    serde_json::from_str(&line).unwrap_or_else(|_| panic!("{needs}; it said {line:?}"))
+}
+
 /// Checks that the description has this response, and that the response is as it says.
 #[track_caller]
 pub fn assert_described(method: &str, path: &str, reply: &Reply, json: &Value) {
@@ -49,8 +73,7 @@ pub fn assert_described(method: &str, path: &str, reply: &Reply, json: &Value) {
         schema.is_object(),
         "{method} {place} is not described: {reply:?}"
     );
-    let validator = jsonschema::validator_for(&with_components(schema)).unwrap();
-    let errors: Vec<String> = validator.iter_errors(json).map(|e| e.to_string()).collect();
+    let errors = differences(&with_components(schema), json);
     assert!(errors.is_empty(), "{errors:?} in {reply:?}");
     if let Some(Value::Object(headers)) = response.get("headers") {
         for name in headers.keys() {

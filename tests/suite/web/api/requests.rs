@@ -141,7 +141,7 @@ impl<'d> Scene<'d> {
         assert_eq!(db.count(total), 1);
         let slots = "SELECT CAST(value AS bigint) AS n FROM solid_queue_semaphores WHERE key = 'k'";
         assert_eq!(db.count(slots), 0);
-        assert!(check_semaphores(&mut db.connect()).unwrap().is_empty());
+        assert!(check_semaphores(&mut db.connection()).unwrap().is_empty());
         self.gate.open();
     }
 }
@@ -259,6 +259,6 @@ fn a_bad_request_stops_no_other(db: &TestDb) {
     }
     let limit = Concurrency::new("a").group("b");
     let job = NewJob::new(&Note::new("user")).unwrap().concurrency(limit);
-    job.enqueue(&mut db.connect()).unwrap();
+    job.enqueue(&mut db.connection()).unwrap();
     scene.holds(1);
 }

@@ -50,7 +50,7 @@ fn the_vectors_leave_the_same_rows(db: &TestDb) {
     assert!(vectors.len() > 230, "{}", vectors.len());
     for vector in vectors {
         for (place, job) in vector.jobs.iter().enumerate() {
-            let rust = by_rust(&mut db.connect(), &trimmed(job));
+            let rust = by_rust(&mut db.connection(), &trimmed(job));
             let http = program.post("/v1/jobs", &body(job));
             let named = format!("{}, job {place}: {rust:?}, {http:?}", vector.name);
             // HTTP tells what Rust leaves to its caller: a known key, and another request.

@@ -29,7 +29,7 @@ fn enqueued(db: &TestDb) -> BatchId {
     let batch = Batch::new("night-import").add([job(), job()]);
     let batch = batch.add_batch(inner).metadata(&["of the night"]);
     let batch = batch.on_success(NewJob::of_class("report", "{}"));
-    batch.enqueue(&mut db.connect()).unwrap().id
+    batch.enqueue(&mut db.connection()).unwrap().id
 }
 
 /// Lets all ready jobs fail.
@@ -131,7 +131,7 @@ fn a_batch_shows_its_jobs_and_what_follows(db: &TestDb) {
 
 fn a_batch_is_cancelled_by_an_operation(db: &TestDb) {
     let batch = enqueued(db);
-    job().enqueue(&mut db.connect()).unwrap();
+    job().enqueue(&mut db.connection()).unwrap();
     let server = serve(&db.database);
     let path = format!("/batches/{batch}/cancel");
     let page = get(&server, &path).expect(200);
@@ -218,7 +218,7 @@ fn wrong_requests_about_batches_change_nothing(db: &TestDb) {
 
 fn a_bulk_action_on_a_batch_changes_no_other_job(db: &TestDb) {
     let batch = enqueued(db);
-    job().enqueue(&mut db.connect()).unwrap();
+    job().enqueue(&mut db.connection()).unwrap();
     let server = serve(&db.database);
     let path = format!("/preview?state=ready&batch={batch}&which=matching&do=cancel");
     let page = get(&server, &path).expect(200);
@@ -253,7 +253,7 @@ fn no_text_of_a_batch_becomes_html(db: &TestDb) {
     let hostile = "<img src=x onerror=alert(1)>\"'&#60;--</textarea></script>";
     let batch = Batch::new("hostile").add([job()]);
     let batch = batch.metadata(&hostile).on_success(job());
-    let batch = batch.enqueue(&mut db.connect()).unwrap().id;
+    let batch = batch.enqueue(&mut db.connection()).unwrap().id;
     let sql = hostile.replace('\'', "''");
     fail(db);
     db.execute(&format!(

@@ -28,7 +28,7 @@ fn job(class: &str) -> NewJob {
 }
 
 fn enqueued(db: &TestDb, job: NewJob) -> JobId {
-    job.enqueue(&mut db.connect()).unwrap().id
+    job.enqueue(&mut db.connection()).unwrap().id
 }
 
 /// Two readers, a merge that waits for them, and what follows it.
@@ -118,7 +118,7 @@ fn night(db: &TestDb) -> BatchId {
     let inner = Batch::new("inner").add([job("part")]);
     let batch = Batch::new("night-import").add([job("part"), job("part")]);
     let batch = batch.add_batch(inner).on_success(job("report"));
-    batch.enqueue(&mut db.connect()).unwrap().id
+    batch.enqueue(&mut db.connection()).unwrap().id
 }
 
 fn a_batch_has_a_flow_with_the_batches_in_it(db: &TestDb) {
@@ -240,7 +240,7 @@ fn what_undoes_steps_is_named(db: &TestDb) {
             id.0
         ));
     }
-    let graph = FlowGraph::around(&mut db.connect(), trip).unwrap();
+    let graph = FlowGraph::around(&mut db.connection(), trip).unwrap();
     assert_eq!(graph.edges[0].kind, "undoes", "{graph:?}");
     let server = serve(&db.database);
     let page = flow(&server, trip);

@@ -271,7 +271,7 @@ fn a_crash_is_part_of_the_timeline(db: &TestDb) {
     let scene = Scene::new(db);
     let _supervisor = scene.supervisor(1);
     let work = Work::new("a", Do::WaitFor(scene.gate("a")));
-    let job = work.enqueue(&mut db.connect()).unwrap().id;
+    let job = work.enqueue(&mut db.connection()).unwrap().id;
     signal(scene.started("a", 1).pid, Signal::KILL);
     scene.started("a", 2);
     let server = serve(&db.database);
@@ -308,7 +308,7 @@ fn a_job_without_a_row_still_has_its_outcome(db: &TestDb) {
 }
 
 fn status(db: &TestDb, job: i64) -> Option<TaskStatus> {
-    let info = task_info(&mut db.connect(), JobId(job)).unwrap();
+    let info = task_info(&mut db.connection(), JobId(job)).unwrap();
     info.map(|info| info.status)
 }
 

@@ -373,7 +373,7 @@ fn a_search_stops_when_it_has_read_much(db: &TestDb) {
             )
         })
         .collect();
-    windlass::enqueue_all(&mut db.connect(), jobs).unwrap();
+    windlass::enqueue_all(&mut db.connection(), jobs).unwrap();
     db.execute("UPDATE windlass_classes SET redact = '[\"found\"]'");
     let server = serve(&db.database);
     // On a busy machine, a page may be late.
@@ -392,7 +392,7 @@ fn where_a_search_stops_tells_nothing_of_what_is_hidden(db: &TestDb) {
     let sync = serde_json::to_string(&super::world::Sync::new("finish")).unwrap();
     // More than one search reads.
     let jobs = (0..2_100).map(|_| NewJob::of_class("sync_account", &*sync).queue("unserved"));
-    windlass::enqueue_all(&mut db.connect(), jobs).unwrap();
+    windlass::enqueue_all(&mut db.connection(), jobs).unwrap();
     let server = serve(&db.database);
     let stop = |guess: &str| {
         let page = get(&server, &format!("/jobs?class=sync_account&args={guess}")).expect(200);

@@ -136,7 +136,7 @@ pub fn world(db: &TestDb) -> World {
 }
 
 fn add(db: &TestDb, world: &mut World, name: &'static str, job: NewJob) -> JobId {
-    let id = job.enqueue(&mut db.connect()).unwrap().id;
+    let id = job.enqueue(&mut db.connection()).unwrap().id;
     world.jobs.insert(name, id.0);
     id
 }
@@ -174,7 +174,7 @@ fn ended(db: &TestDb, world: &mut World) {
         "cancelled",
         sync("finish").after(Duration::from_secs(3600)),
     );
-    windlass::cancel(&mut db.connect(), cancelled).unwrap();
+    windlass::cancel(&mut db.connection(), cancelled).unwrap();
     until("they have ended", || {
         db.rows("failed_executions") == 4 && db.rows("scheduled_executions") == 1
     });
@@ -227,7 +227,7 @@ fn waiting(db: &TestDb, world: &mut World) {
     let other = NewJob::of_class("unregistered", format!(r#"{{"token":"{SECRET}"}}"#));
     add(db, world, "unknown", other.queue("media"));
     let actor = windlass::Actor::named("ada").reason("the provider is down");
-    actor.pause_queue(&mut db.connect(), "webhooks").unwrap();
+    actor.pause_queue(&mut db.connection(), "webhooks").unwrap();
     let recurring = add(db, world, "recurring", sync("finish").queue("media"));
     db.execute(&format!(
         "INSERT INTO solid_queue_recurring_executions (job_id, task_key, run_at, created_at) \

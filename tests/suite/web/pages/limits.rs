@@ -13,7 +13,7 @@ fn key(db: &TestDb, key: &str, ready: usize, blocked: usize) {
         let job = NewJob::of_class("import", "{}").queue("import");
         let job =
             job.concurrency(Concurrency::new(key).limit(u32::try_from(ready.max(1)).unwrap()));
-        let job = job.enqueue(&mut db.connect()).unwrap().id.0;
+        let job = job.enqueue(&mut db.connection()).unwrap().id.0;
         if place < ready {
             db.execute(&format!(
                 "DELETE FROM solid_queue_blocked_executions WHERE job_id = {job}"
@@ -124,7 +124,7 @@ fn the_key_of_jobs_that_run_again_is_on_no_page(db: &TestDb) {
     // The key behind it is on the next page.
     let last = NewJob::of_class("import", "{}").queue("import");
     let last = last.concurrency(Concurrency::new("1").group("zip").limit(1));
-    last.enqueue(&mut db.connect()).unwrap();
+    last.enqueue(&mut db.connection()).unwrap();
     let first = page(&server, "/limits");
     assert!(!first.contains(">zip/1<"), "{first}");
     let second = page(&server, &next(&first).unwrap());
@@ -145,7 +145,7 @@ fn a_limit_is_set_and_cleared(db: &TestDb) {
         audited(db),
         "local page 127.0.0.1 limits.set import/* the disk is slow"
     );
-    assert_eq!(limits(&mut db.connect()).unwrap()[0].slots, 3);
+    assert_eq!(limits(&mut db.connection()).unwrap()[0].slots, 3);
     for form in [
         "key=import%2F7&slots=-1",
         "key=import%2F7&slots=x",
@@ -158,7 +158,7 @@ fn a_limit_is_set_and_cleared(db: &TestDb) {
     }
     let shown = change(&server, "/limits/clear", "key=import%2F*&back=%2Flimits");
     assert!(shown.contains("Cleared the limit of import/*"), "{shown}");
-    assert!(limits(&mut db.connect()).unwrap().is_empty());
+    assert!(limits(&mut db.connection()).unwrap().is_empty());
     assert!(
         change(&server, "/limits/clear", "key=import%2F*").contains("had no limit that was set")
     );
@@ -170,7 +170,7 @@ fn a_viewer_sets_no_limit(db: &TestDb) {
         assert_eq!(post(&server, path, "key=import%2F7&slots=0").status, 403);
     }
     assert!(nothing_is_audited(db));
-    set_limit(&mut db.connect(), "import/7", 2, "ada", "").unwrap();
+    set_limit(&mut db.connection(), "import/7", 2, "ada", "").unwrap();
     let page = page(&server, "/limits");
     assert!(
         row(&page, "<th scope=\"row\">import/7").contains("by ada"),

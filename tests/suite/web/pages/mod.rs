@@ -20,7 +20,7 @@ const LONG_AGO: &str = "2026-01-01 00:00:00.000000";
 
 fn enqueue(db: &TestDb, queue: &str, class: &str) -> i64 {
     let job = NewJob::of_class(class, "{}").queue(queue);
-    job.enqueue(&mut db.connect()).unwrap().id.0
+    job.enqueue(&mut db.connection()).unwrap().id.0
 }
 
 /// Adds a worker's row, as a process of Windlass writes it.
@@ -109,7 +109,7 @@ fn flash(server: &RunningServer, reply: &Reply) -> String {
 /// The last change, as the audit has it: who, by what way, from where, what, and on what.
 #[track_caller]
 fn audited(db: &TestDb) -> String {
-    let entries = AuditLog::new().list(&mut db.connect()).unwrap();
+    let entries = AuditLog::new().list(&mut db.connection()).unwrap();
     let entry = entries.first().expect("nothing was audited");
     format!(
         "{} {} {} {} {} {}",
@@ -124,7 +124,10 @@ fn audited(db: &TestDb) -> String {
 
 /// Whether nothing was changed.
 fn nothing_is_audited(db: &TestDb) -> bool {
-    AuditLog::new().list(&mut db.connect()).unwrap().is_empty()
+    AuditLog::new()
+        .list(&mut db.connection())
+        .unwrap()
+        .is_empty()
 }
 
 fn every_page_answers_without_anything(db: &TestDb) {

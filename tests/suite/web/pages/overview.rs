@@ -151,7 +151,7 @@ fn measures_and_charts_come_from_the_history(db: &TestDb) {
         DO.job(&succeeds)
             .unwrap()
             .queue("work")
-            .enqueue(&mut db.connect())
+            .enqueue(&mut db.connection())
             .unwrap();
     }
     let worker = Worker::new(&db.database, Registry::new().function(DO, body)).until_idle();

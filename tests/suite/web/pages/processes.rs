@@ -14,7 +14,7 @@ fn a_worker_is_shown_with_what_it_runs(db: &TestDb) {
         .threads(3)
         .start()
         .unwrap();
-    let job = Wait.enqueue(&mut db.connect()).unwrap();
+    let job = Wait.enqueue(&mut db.connection()).unwrap();
     until("the job runs", || gate.begun() == 1);
     let server = serve(&db.database);
     let shown = page(&server, "/processes");

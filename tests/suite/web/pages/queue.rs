@@ -46,7 +46,7 @@ fn arguments_are_shown_but_for_secret_fields(db: &TestDb) {
         now(db)
     ));
     let job = NewJob::of_class("alarm", r#"{"secret":"hunter2","to":"<b>"}"#).queue("mail");
-    job.enqueue(&mut db.connect()).unwrap();
+    job.enqueue(&mut db.connection()).unwrap();
     let page = page(&serve(&db.database), "/queues/mail");
     assert!(
         !page.contains("hunter2") && !page.contains("\"<b>\""),
@@ -92,7 +92,7 @@ fn why_its_jobs_wait_is_on_top(db: &TestDb) {
         lead(&promising)
     );
     assert!(page(&promising, "/queues/mail").contains("promised 2 s, red above it"));
-    pause_queue(&mut db.connect(), "mail", "ada", "an outage").unwrap();
+    pause_queue(&mut db.connection(), "mail", "ada", "an outage").unwrap();
     assert!(
         lead(&promising).contains("by ada: “an outage”. 1 job is ready."),
         "{}",
@@ -114,12 +114,12 @@ fn it_is_paused_with_a_reason_and_resumed(db: &TestDb) {
         audited(db),
         "local page 127.0.0.1 queues.pause mail the provider is down"
     );
-    let queue = &windlass::queues(&mut db.connect()).unwrap()[0];
+    let queue = &windlass::queues(&mut db.connection()).unwrap()[0];
     assert!(queue.paused && queue.paused_by.as_deref().unwrap().starts_with("local@"));
     assert!(change(&server, "/queues/mail/pause", form).contains("mail was paused already."));
     assert!(change(&server, "/queues/mail/resume", "").contains("Resumed mail."));
     assert_eq!(audited(db), "local page 127.0.0.1 queues.resume mail -");
-    assert!(!windlass::queues(&mut db.connect()).unwrap()[0].paused);
+    assert!(!windlass::queues(&mut db.connection()).unwrap()[0].paused);
     assert!(change(&server, "/queues/mail/resume", "").contains("mail was not paused."));
 }
 

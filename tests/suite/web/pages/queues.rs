@@ -15,7 +15,7 @@ fn each_queue_has_its_counts(db: &TestDb) {
     let later = NewJob::of_class("send", "{}").queue("mail");
     later
         .after(std::time::Duration::from_secs(3600))
-        .enqueue(&mut db.connect())
+        .enqueue(&mut db.connection())
         .unwrap();
     for (place, queue) in [("failed", "mail"), ("failed", "idle"), ("claimed", "mail")] {
         let job = enqueue(db, queue, "send");
@@ -42,7 +42,7 @@ fn each_queue_has_its_counts(db: &TestDb) {
 
 fn counts_stop_at_a_limit_and_say_so(db: &TestDb) {
     let jobs = vec![NewJob::of_class("send", "{}").queue("big"); 10_001];
-    windlass::enqueue_all(&mut db.connect(), jobs).unwrap();
+    windlass::enqueue_all(&mut db.connection(), jobs).unwrap();
     enqueue(db, "small", "send");
     let server = serve(&db.database);
     let page = page(&server, "/queues");
@@ -57,7 +57,7 @@ fn paused_queues_and_queues_without_workers_come_first(db: &TestDb) {
     for queue in ["mail", "paused", "unserved"] {
         enqueue(db, queue, "send");
     }
-    pause_queue(&mut db.connect(), "paused", "ada", "an outage").unwrap();
+    pause_queue(&mut db.connection(), "paused", "ada", "an outage").unwrap();
     let page = page(&serve(&db.database), "/queues");
     let place = |queue: &str| page.find(&format!("/queues/{queue}\"")).unwrap();
     assert!(
@@ -84,9 +84,9 @@ fn classes_are_paused_and_resumed(db: &TestDb) {
         let refused = post(&server, "/classes/pause", &format!("class={unknown}"));
         assert_eq!(refused.status, 400, "{unknown}");
     }
-    assert!(paused_classes(&mut db.connect()).unwrap().is_empty());
+    assert!(paused_classes(&mut db.connection()).unwrap().is_empty());
     NewJob::of_class("send_invoice", "{}")
-        .enqueue(&mut db.connect())
+        .enqueue(&mut db.connection())
         .unwrap();
     let shown = change(
         &server,
@@ -99,18 +99,18 @@ fn classes_are_paused_and_resumed(db: &TestDb) {
         audited(db),
         "local page 127.0.0.1 classes.pause send_invoice wrong amounts"
     );
-    let paused = paused_classes(&mut db.connect()).unwrap();
+    let paused = paused_classes(&mut db.connection()).unwrap();
     assert_eq!(paused[0].pause_reason.as_deref(), Some("wrong amounts"));
     let shown = change(&server, "/classes/send_invoice/resume", "back=%2Fqueues");
     assert!(shown.contains("Resumed the class send_invoice."), "{shown}");
-    assert!(paused_classes(&mut db.connect()).unwrap().is_empty());
+    assert!(paused_classes(&mut db.connection()).unwrap().is_empty());
     assert_eq!(post(&server, "/classes/pause", "class=").status, 400);
 }
 
 fn a_viewer_changes_no_class(db: &TestDb) {
-    pause_class(&mut db.connect(), "a", "ada", "").unwrap();
+    pause_class(&mut db.connection(), "a", "ada", "").unwrap();
     let before = windlass::AuditLog::new()
-        .list(&mut db.connect())
+        .list(&mut db.connection())
         .unwrap()
         .len();
     let server = serve_viewers(db);
@@ -119,12 +119,12 @@ fn a_viewer_changes_no_class(db: &TestDb) {
     }
     assert_eq!(
         windlass::AuditLog::new()
-            .list(&mut db.connect())
+            .list(&mut db.connection())
             .unwrap()
             .len(),
         before
     );
-    assert_eq!(paused_classes(&mut db.connect()).unwrap().len(), 1);
+    assert_eq!(paused_classes(&mut db.connection()).unwrap().len(), 1);
     let page = page(&server, "/queues");
     assert!(
         page.contains("<button disabled aria-describedby=\"viewer-only\""),
@@ -134,7 +134,7 @@ fn a_viewer_changes_no_class(db: &TestDb) {
 }
 
 fn an_operator_sees_no_disabled_button(db: &TestDb) {
-    pause_class(&mut db.connect(), "a", "ada", "").unwrap();
+    pause_class(&mut db.connection(), "a", "ada", "").unwrap();
     let page = page(&serve(&db.database), "/queues");
     assert!(!page.contains("disabled"), "{page}");
     assert!(!nothing_is_audited(db));

@@ -7,7 +7,7 @@ use windlass::{RecurringTask, recurring};
 fn schedule(db: &TestDb, key: &str, schedule: &str) {
     let task = RecurringTask::of_class(key, schedule, "rollup", "{}").unwrap();
     let task = task.queue("sums").description("Sums of the day");
-    recurring::schedule(&mut db.connect(), &task).unwrap();
+    recurring::schedule(&mut db.connection(), &task).unwrap();
 }
 
 fn tasks_are_shown_in_words_with_their_next_ticks(db: &TestDb) {
@@ -71,7 +71,7 @@ fn overdue_and_paused_tasks_come_first(db: &TestDb) {
     for key in ["a", "b", "c"] {
         schedule(db, key, "0 2 * * *");
     }
-    recurring::pause(&mut db.connect(), "b").unwrap();
+    recurring::pause(&mut db.connection(), "b").unwrap();
     db.execute(&format!(
         "UPDATE solid_queue_recurring_tasks SET next_run_at = '{LONG_AGO}' WHERE key = 'c'"
     ));
@@ -109,7 +109,7 @@ fn a_task_is_run_paused_and_resumed(db: &TestDb) {
         "local page 127.0.0.1 recurring.pause report/42 -"
     );
     assert!(
-        recurring::list(&mut db.connect()).unwrap()[0]
+        recurring::list(&mut db.connection()).unwrap()[0]
             .paused_at
             .is_some()
     );
@@ -120,7 +120,7 @@ fn a_task_is_run_paused_and_resumed(db: &TestDb) {
     );
     assert!(shown.contains("Resumed report/42"), "{shown}");
     assert!(
-        recurring::list(&mut db.connect()).unwrap()[0]
+        recurring::list(&mut db.connection()).unwrap()[0]
             .paused_at
             .is_none()
     );
@@ -131,7 +131,7 @@ fn a_task_is_run_paused_and_resumed(db: &TestDb) {
 fn a_viewer_runs_nothing(db: &TestDb) {
     schedule(db, "a", "0 2 * * *");
     let audited = windlass::AuditLog::new()
-        .list(&mut db.connect())
+        .list(&mut db.connection())
         .unwrap()
         .len();
     let server = serve_viewers(db);
@@ -144,7 +144,7 @@ fn a_viewer_runs_nothing(db: &TestDb) {
     assert_eq!(db.rows("jobs"), 0);
     assert_eq!(
         windlass::AuditLog::new()
-            .list(&mut db.connect())
+            .list(&mut db.connection())
             .unwrap()
             .len(),
         audited

@@ -1,0 +1,12 @@
+"""Says how values differ from JSON schemas: a pair a line, and for each a line with a list of errors."""
+
+import json
+import sys
+
+from jsonschema import Draft202012Validator
+
+for line in sys.stdin:
+    schema, value = json.loads(line)
+    Draft202012Validator.check_schema(schema)
+    errors = Draft202012Validator(schema).iter_errors(value)
+    print(json.dumps([error.message for error in errors]), flush=True)
