@@ -5,6 +5,9 @@ use std::time::{Duration, Instant};
 /// How long any condition of a test may take on a busy machine.
 pub const DEADLINE: Duration = Duration::from_secs(120);
 
+/// Between two looks: they take the time of others, so they become rarer.
+const LONGEST_PAUSE: Duration = Duration::from_millis(25);
+
 /// Waits until `condition` gives a value.
 ///
 /// # Panics
@@ -27,7 +30,8 @@ fn eventually_within<T>(
             start.elapsed() < deadline,
             "not within {deadline:?}: {what}"
         );
-        std::thread::sleep(Duration::from_millis(5));
+        let pause = start.elapsed() / 8;
+        std::thread::sleep(pause.clamp(Duration::from_millis(1), LONGEST_PAUSE));
     }
 }
 
