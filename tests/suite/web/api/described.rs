@@ -7,7 +7,7 @@ use crate::support::TestDb;
 use serde_json::{Map, Value, json};
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::Path;
-use std::process::{ChildStdin, ChildStdout, Command, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::{LazyLock, Mutex, PoisonError};
 use windlass::web::Server;
 
@@ -42,18 +42,19 @@ fn with_components(schema: &Value) -> Value {
 
 /// How a value differs from a schema. Python's `jsonschema` says so: one program for all tests.
 fn differences(schema: &Value, value: &Value) -> Vec<String> {
-    static PROGRAM: Mutex<Option<(ChildStdin, BufReader<ChildStdout>)>> = Mutex::new(None);
+    static PROGRAM: Mutex<Option<(Child, BufReader<ChildStdout>)>> = Mutex::new(None);
     let mut program = PROGRAM.lock().unwrap_or_else(PoisonError::into_inner);
     let (asked, said) = program.get_or_insert_with(|| {
         let python = std::env::var_os("WINDLASS_TEST_PYTHON").unwrap_or_else(|| "python3".into());
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("drivers/described.py");
         let (takes, says) = (Stdio::piped(), Stdio::piped());
         let mut command = Command::new(python);
-        let child = command.arg(script).stdin(takes).stdout(says).spawn();
-        let mut child = child.unwrap();
+        command.arg(script).stdin(takes).stdout(says);
+        let mut child = command.spawn().unwrap();
         let said = BufReader::new(child.stdout.take().unwrap());
-        (child.stdin.take().unwrap(), said)
+        (child, said)
     });
+    let asked = asked.stdin.as_mut().unwrap();
     writeln!(asked, "{}", json!([schema, value])).unwrap();
     let mut line = String::new();
     said.read_line(&mut line).unwrap();
