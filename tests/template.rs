@@ -59,7 +59,7 @@ pub fn copy_postgres(server: &str, prepare: impl FnOnce(&str)) -> String {
     name
 }
 
-/// Lends a connection to a server for statements about its databases. It is kept, as each new one is a new process.
+/// Runs `work` on a kept connection to a server: each new one would start a process of the server.
 #[cfg(feature = "postgres")]
 fn with_server<T>(
     server: &str,

@@ -1,4 +1,4 @@
-"""Says how values differ from JSON schemas: a pair a line, and for each a line with a list of errors."""
+"""Checks values against JSON schemas. Reads a pair of both a line, and prints a list of errors for each."""
 
 import json
 import sys

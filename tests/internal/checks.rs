@@ -44,8 +44,8 @@ pub fn audit(conn: &mut Conn<'_>) {
     }
 }
 
-/// The tables `kept_..`, where [`keep`] puts the rows, and `empty_..`, with the rows of now; and how [`restore`] and
-/// [`clear`] take them from there. Ids go on from where they were, so that the same steps make the same
+/// Makes the tables `kept_..`, where [`keep`] puts the rows, and `empty_..`, with the rows of now, and the functions by which
+/// [`restore`] and [`clear`] take rows from there. Ids go on from where they were, so that the same steps make the same
 /// rows.
 #[cfg(feature = "postgres")]
 fn prepare_to_keep(conn: &mut Conn<'_>) {

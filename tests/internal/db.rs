@@ -89,8 +89,9 @@ impl TestDb {
         hurried(&Database::open(url).unwrap())
     }
 
-    /// A connection on which nothing triggers, for [`clear`](super::checks::clear) and [`restore`](super::checks::restore):
-    /// to switch the triggers off and on would throw the plans of a session away.
+    /// Opens a connection on which no trigger runs, for [`clear`](super::checks::clear) and
+    /// [`restore`](super::checks::restore). It is kept for them, because Postgres drops all cached plans of a session
+    /// whenever its `session_replication_role` changes.
     pub fn untriggered(&self) -> DbConnection {
         let mut connection = self.connect();
         if self.is_postgres() {

@@ -104,6 +104,7 @@ fn empty(db: &TestDb) -> TestDb {
 }
 
 fn migrate(db: &TestDb) {
+    // It changes the journal mode of a file that Rails has made.
     db.forget_sessions();
     db.database.migrate().unwrap();
 }

@@ -215,6 +215,7 @@ fn a_schema_load_of_rails_is_completed(db: &TestDb) {
         db.execute(&format!("DROP TABLE solid_queue_{table}{cascade}"));
     }
     solid_queue::create(db);
+    // The migration changes the journal mode of the file.
     db.forget_sessions();
     db.database.migrate().unwrap();
     assert_eq!(differences(&names(db), &whole), Vec::<String>::new());

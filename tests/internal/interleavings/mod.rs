@@ -59,7 +59,7 @@ pub struct Play<'d> {
     /// How a violation begins that the start of the play has, by intent.
     tolerated: Option<&'static str>,
     observer: DbConnection,
-    /// Clears and restores.
+    /// For clearing and restoring the rows.
     untriggered: DbConnection,
     /// What was set up, and when its rows were kept.
     kept: Option<(Instant, World)>,

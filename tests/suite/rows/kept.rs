@@ -29,14 +29,10 @@ impl Long {
 
 /// As if so many concurrency keys had been wanted and promoted.
 fn pass_keys(db: &TestDb) {
-    // A session that stays tells late what it has read.
-    let mut alone = db.connect();
-    let take = "DELETE FROM windlass_wanted_keys WHERE key LIKE 'past/%'";
-    let add = format!(
+    db.execute(&format!(
         "INSERT INTO windlass_wanted_keys (key) SELECT 'past/' || i FROM generate_series(1, {KEPT}) AS i"
-    );
-    execute(&mut alone, &add);
-    execute(&mut alone, take);
+    ));
+    db.execute("DELETE FROM windlass_wanted_keys WHERE key LIKE 'past/%'");
 }
 
 struct Bench {
@@ -100,8 +96,7 @@ impl Bench {
 
     /// How many entries of their index the looks for wanted keys have read.
     fn passed(&self) -> i64 {
-        count(
-            &mut self.db.connect(),
+        self.db.count(
             "SELECT CAST(sum(idx_tup_read) AS bigint) AS n FROM pg_stat_all_indexes \
              WHERE relid = CAST('windlass_wanted_keys' AS regclass)",
         )

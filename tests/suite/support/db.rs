@@ -15,8 +15,8 @@ pub struct TestDb {
     pub url: String,
     pub database: Database,
     _place: Place,
-    /// The test's own connections, for one statement after another: each new one is a new process of the server, or
-    /// reads the whole schema.
+    /// The test's own connections. They are kept, because each new one starts a process of the server, or reads the
+    /// whole schema of the file.
     kept: Kept,
     /// The address past the pooler, if `url` leads through one.
     direct: Option<String>,
@@ -24,7 +24,7 @@ pub struct TestDb {
     _pooler: Option<super::bouncer::Bouncer>,
 }
 
-/// Opened when it is first asked for, to a file of this number: a test may put another in its place.
+/// A pool, opened at its first use, and the inode of its file: a test may put another file in its place.
 type Kept = Mutex<Option<(u64, Database)>>;
 
 enum Place {
@@ -218,13 +218,12 @@ impl TestDb {
         }
     }
 
-    /// A new connection, for a session of its own.
+    /// Opens a new connection: for statements that change their session, such as `BEGIN`, `SET` and locks.
     pub fn connect(&self) -> DbConnection {
-        eventually_let(|| self.database.connect())
+        eventually_connect(|| self.database.connect())
     }
 
-    /// A connection for one statement or transaction that leaves nothing behind in its session. The next caller gets it,
-    /// too.
+    /// Returns a kept connection, for statements that leave their session as it was: the next caller gets the same one.
     pub fn connection(&self) -> DbConnection {
         match self.direct {
             Some(_) => self.connect(),
@@ -232,14 +231,7 @@ impl TestDb {
         }
     }
 
-    /// What Diesel's own `establish` takes, for a connection that is the
-    /// user's and not ours.
-    pub fn address(&self) -> &str {
-        let url = self.direct.as_deref().unwrap_or(&self.url);
-        url.strip_prefix("sqlite://").unwrap_or(url)
-    }
-
-    /// The same past a pooler.
+    /// Returns the same past a pooler.
     pub fn connect_past(&self) -> DbConnection {
         let file = std::fs::metadata(self.address()).map_or(0, |file| file.ino());
         let url = self.direct.as_ref().unwrap_or(&self.url);
@@ -249,13 +241,20 @@ impl TestDb {
         }
         let database = kept.as_ref().map(|(_, database)| database.clone());
         drop(kept);
-        eventually_let(|| database.as_ref().unwrap().get())
+        eventually_connect(|| database.as_ref().unwrap().get())
     }
 
-    /// Has later statements go to new sessions, which begin with the settings of the database or role as they are now;
-    /// a file has no session open then.
+    /// Closes the kept connections. Later statements then run in new sessions, with the current settings of the database
+    /// or role; until then no session of a file is open.
     pub fn forget_sessions(&self) {
         *self.kept.lock().unwrap() = None;
+    }
+
+    /// What Diesel's own `establish` takes, for a connection that is the
+    /// user's and not ours.
+    pub fn address(&self) -> &str {
+        let url = self.direct.as_deref().unwrap_or(&self.url);
+        url.strip_prefix("sqlite://").unwrap_or(url)
     }
 
     pub fn is_postgres(&self) -> bool {
@@ -288,10 +287,15 @@ impl TestDb {
         self.look(|connection| try_count(connection, sql))
     }
 
-    /// On another connection where the one at hand was lost.
+    /// Runs a query on a kept connection and, if a server has closed that, on a new one.
     fn look<T>(&self, query: impl Fn(&mut DbConnection) -> QueryResult<T>) -> T {
-        let seen = query(&mut self.connect_past());
-        seen.unwrap_or_else(|_| query(&mut self.connect_past()).unwrap())
+        match query(&mut self.connect_past()) {
+            Err(_) if self.is_postgres() => {
+                self.forget_sessions();
+                query(&mut self.connect_past()).unwrap()
+            }
+            done => done.unwrap(),
+        }
     }
 
     /// The rows of a table, `solid_queue_` left out: `rows("ready_executions")`.
@@ -310,8 +314,8 @@ impl TestDb {
     }
 }
 
-/// On a busy machine, the server may be late: that is no result of a test.
-fn eventually_let(connect: impl Fn() -> Result<DbConnection, Error>) -> DbConnection {
+/// Connects, again while the server of a busy machine is late: that is not the result of a test.
+fn eventually_connect(connect: impl Fn() -> Result<DbConnection, Error>) -> DbConnection {
     let is_late = |error: &Error| error.to_string().contains("timeout expired");
     eventually("the server lets the test connect", || match connect() {
         Err(error) if is_late(&error) => None,

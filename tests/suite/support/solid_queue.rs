@@ -98,6 +98,7 @@ pub fn create(db: &TestDb) {
     create_those(db, |_, _| true);
 }
 
+/// Makes a SQLite file empty, which no session may have open.
 fn empty_file(db: &TestDb) {
     if !db.is_postgres() {
         db.forget_sessions();

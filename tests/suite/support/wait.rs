@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 /// How long any condition of a test may take on a busy machine.
 pub const DEADLINE: Duration = Duration::from_secs(120);
 
-/// Between two looks: they take the time of others, so they become rarer.
+/// The longest pause between two looks. A look takes processor time from other tests, so looks become rarer the longer
+/// a wait lasts.
 const LONGEST_PAUSE: Duration = Duration::from_millis(25);
 
 /// Waits until `condition` gives a value.

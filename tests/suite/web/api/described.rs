@@ -4,10 +4,12 @@ use super::super::access::token;
 use super::super::client::{Reply, get, serve};
 use crate::on_each_database;
 use crate::support::TestDb;
+use crate::support::wait::DEADLINE;
 use serde_json::{Map, Value, json};
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::Path;
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
 use std::sync::{LazyLock, Mutex, PoisonError};
 use windlass::web::Server;
 
@@ -40,26 +42,27 @@ fn with_components(schema: &Value) -> Value {
     json!({"components": DESCRIPTION["components"], "allOf": [schema]})
 }
 
-/// How a value differs from a schema. Python's `jsonschema` says so: one program for all tests.
+/// Returns how a value differs from a schema, by Python's `jsonschema` in one process for all tests.
 fn differences(schema: &Value, value: &Value) -> Vec<String> {
-    static PROGRAM: Mutex<Option<(Child, BufReader<ChildStdout>)>> = Mutex::new(None);
+    static PROGRAM: Mutex<Option<(Child, Receiver<String>)>> = Mutex::new(None);
     let mut program = PROGRAM.lock().unwrap_or_else(PoisonError::into_inner);
-    let (asked, said) = program.get_or_insert_with(|| {
+    let (child, answers) = program.get_or_insert_with(|| {
         let python = std::env::var_os("WINDLASS_TEST_PYTHON").unwrap_or_else(|| "python3".into());
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("drivers/described.py");
         let (takes, says) = (Stdio::piped(), Stdio::piped());
         let mut command = Command::new(python);
         command.arg(script).stdin(takes).stdout(says);
         let mut child = command.spawn().unwrap();
-        let said = BufReader::new(child.stdout.take().unwrap());
-        (child, said)
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let (line, answers) = channel();
+        std::thread::spawn(move || lines.map_while(Result::ok).try_for_each(|it| line.send(it)));
+        (child, answers)
     });
-    let asked = asked.stdin.as_mut().unwrap();
-    writeln!(asked, "{}", json!([schema, value])).unwrap();
-    let mut line = String::new();
-    said.read_line(&mut line).unwrap();
     let needs = "install python3 and its jsonschema (python3-jsonschema), or run ./bin/test";
-    serde_json::from_str(&line).unwrap_or_else(|_| panic!("{needs}; it said {line:?}"))
+    let asked = child.stdin.as_mut().unwrap();
+    writeln!(asked, "{}", json!([schema, value])).expect(needs);
+    let answer = answers.recv_timeout(DEADLINE).expect(needs);
+    serde_json::from_str(&answer).unwrap()
 }
 
 /// Checks that the description has this response, and that the response is as it says.
