@@ -5,6 +5,7 @@ pub(crate) mod bulk;
 pub(crate) mod classes;
 pub(crate) mod details;
 pub(crate) mod doctor;
+pub(crate) mod duties;
 pub(crate) mod edit;
 pub(crate) mod explain;
 pub(crate) mod flows;

@@ -4,4 +4,5 @@ pub(crate) mod base;
 pub(crate) mod dispatcher;
 pub(crate) mod scheduler;
 pub(crate) mod supervisor;
+pub(crate) mod upkeep;
 pub(crate) mod worker;

@@ -7,8 +7,7 @@ use crate::db::model::decision::{FinishedJob, KeySlots};
 use crate::db::model::outcome::{ClaimEnd, Ending, NewOutput, expired};
 use crate::db::table::processes::{self, NewProcess};
 use crate::db::table::{job_logs, jobs, run_time};
-use crate::db::transition::flows::wake;
-use crate::db::transition::{claim, dispatch, end, finish, promote, prune};
+use crate::db::transition::{claim, dispatch, end, finish, prune};
 use crate::db::{Conn, Database, test_support};
 use crate::error::{Doing, Error, Result};
 use crate::job::JobId;
@@ -23,6 +22,7 @@ use crate::job::policy::Policy;
 use crate::job::registry::Registry;
 use crate::job::run_log::Cover;
 use crate::job::running::{Lease, Live, Signals, Steps};
+use crate::process::upkeep::{due, sweep};
 use crate::retention::Retention;
 use crate::testing::drained::{Performed, RunOutcome};
 use serde_json::Value;
@@ -40,7 +40,7 @@ pub(crate) struct InlineWorker<'a> {
     pub(crate) registry: &'a Registry,
     pub(crate) classes: Vec<String>,
     pub(crate) queues: ClaimQueues,
-    /// Whether concurrency limits count.
+    /// True if concurrency limits count.
     pub(crate) is_limited: bool,
 }
 
@@ -82,19 +82,11 @@ impl<'a> InlineWorker<'a> {
     }
 
     pub(crate) fn claim(&self, conn: &mut Conn<'_>, process: i64) -> Result<Option<Claimed>> {
-        dispatch::dispatch(conn, 500, &[]).doing("dispatch jobs")?;
+        due::make_ready(conn).doing("make the jobs ready that are due")?;
         if !self.is_limited {
             test_support::ignore_limits(conn).doing("ignore the limits")?;
         }
-        while wake::time_out(conn, 500)
-            .doing("look for waits that have timed out")?
-            .woken
-            > 0
-        {}
-        while promote::promote(conn, 500)
-            .doing("promote blocked jobs")?
-            .is_progress(500)
-        {}
+        sweep::promote_all(conn).doing("promote blocked jobs")?;
         let paused = run_time::paused(conn).doing("read the paused classes")?;
         let is_open = |class: &&String| !paused.contains(class);
         let classes: Vec<String> = self.classes.iter().filter(is_open).cloned().collect();

@@ -37,6 +37,7 @@ mod schema;
 mod statements;
 #[path = "../template.rs"]
 mod template;
+mod upkeep;
 mod waits;
 #[cfg(feature = "sqlite")]
 mod wakeup;

@@ -5,8 +5,8 @@ use proc_macro2::{Delimiter, TokenStream, TokenTree};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-/// Where [`WORDS`] are searched for. `src` means its documentation comments and
-/// string literals, and so the help of the command line.
+/// The files and folders in which [`WORDS`] are searched for. `src` means its documentation
+/// comments and string literals, and so the help of the command line.
 const SEARCHED: &[&str] = &["README.md", "docs", "src"];
 
 /// They quote `src` word for word, so they are searched once `src` is.
@@ -147,7 +147,7 @@ fn rows(page: &str, heading: &str) -> Vec<Vec<String>> {
         .collect()
 }
 
-/// What is between backticks in a cell.
+/// Returns the names between backticks in a cell.
 fn names(cell: &str) -> Vec<String> {
     cell.split('`')
         .skip(1)
@@ -324,8 +324,8 @@ fn each_log_line_has_its_row() {
     assert_none("logged nowhere", &stale);
 }
 
-/// What stands for ACTION and WHY in the lines of processes: the first string that
-/// is given to one of these functions or structs, or to a field of such a name.
+/// Returns the values of ACTION and WHY in the lines of processes: the first string that is given
+/// to one of these functions or structs, or to a field of such a name.
 fn parts(source: &str, functions: &[&str], fields: &[&str]) -> Vec<String> {
     let mut parts = Vec::new();
     walk(&tokens(source), &mut |at| {
@@ -355,13 +355,9 @@ fn each_action_and_reason_has_its_row() {
     for file in files("src/process") {
         let source = read(&file);
         let source = source.split("#[cfg(test)]").next().unwrap_or_default();
-        let is_clearing = file.ends_with("supervisor/retention.rs");
-        let is_prune = file.ends_with("supervisor/prune.rs");
-        let functions: &[&str] = match (is_clearing, is_prune) {
-            (true, _) => &["run", "report", "new"],
-            // Its `report` is of another kind.
-            (_, true) => &["run", "insist", "Unreachable"],
-            _ => &["run", "report", "insist", "Unreachable"],
+        let functions: &[&str] = match file.ends_with("upkeep/clear.rs") {
+            true => &["walk", "batches"],
+            false => &["run", "report", "insist", "Unreachable"],
         };
         let found = parts(source, functions, &[]);
         count += found.len();
@@ -443,7 +439,7 @@ fn plain_words_are_used() {
     assert_none("there are plainer words for these", &found);
 }
 
-/// Whether a page is a guide, which is to be short.
+/// Returns whether a page is a guide, which is to be short.
 fn is_guide(file: &Path) -> bool {
     let is_long = LONG.iter().any(|long| file.ends_with(long));
     file.parent() == Some(Path::new("docs")) && !is_long

@@ -278,7 +278,7 @@ fn inconsistent(
     }
 }
 
-/// How long before its end a token is reported.
+/// Tokens that expire within this time are reported.
 const SOON: Duration = Duration::from_secs(7 * 24 * 3600);
 
 /// Reports functions of Postgres that a role could misuse, or that every role may call: a backup that is restored without

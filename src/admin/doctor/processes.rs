@@ -2,6 +2,7 @@
 
 use crate::admin::doctor::scope::{ALIVE, CheckScope, Finding, Verdict, finding};
 use crate::admin::doctor::{statistics as doctor_statistics, unserved};
+use crate::admin::duties;
 use crate::clock;
 use crate::db::Conn;
 use crate::db::query::doctor::{self, Load, TaskCounts};
@@ -46,23 +47,23 @@ impl ProcessGroups {
         self.has(|one| one.kind == kind)
     }
 
-    /// Whether the supervisor of a quiet worker runs, and is not quiet itself.
+    /// Returns whether the supervisor of a quiet worker runs, and is not quiet itself.
     fn is_quiet_alone(&self, worker: &FleetProcess) -> bool {
         let supervisor = worker.supervisor_id;
         supervisor.is_some_and(|id| self.has(|one| one.id == id && !one.is_quiet()))
     }
 
-    /// Whether a scheduler of Windlass runs: Solid Queue's has other tasks.
+    /// Returns whether a scheduler of Windlass runs: Solid Queue's has other tasks.
     fn runs_scheduler(&self) -> bool {
         self.has(|one| one.kind == "Scheduler" && one.metadata.get("windlass").is_some())
     }
 
-    /// Whether a supervisor of Windlass runs, which goes on with operations.
+    /// Returns whether a supervisor of Windlass runs, which continues operations.
     fn runs_operations(&self) -> bool {
         self.has(|one| one.kind == "Supervisor" && one.metadata.get("windlass").is_some())
     }
 
-    /// Whether a supervisor runs; Solid Queue's is called `Supervisor(fork)`.
+    /// Returns whether a supervisor runs; Solid Queue's is called `Supervisor(fork)`.
     fn runs_supervisor(&self) -> bool {
         self.has(|one| one.kind.starts_with("Supervisor"))
     }
@@ -74,7 +75,7 @@ fn folds(one: &FleetProcess) -> bool {
     is_ours && ["Supervisor", "Worker"].contains(&&*one.kind) && one.age_seconds > 300.0
 }
 
-/// Whether a scheduler of Windlass runs.
+/// Returns whether a scheduler of Windlass runs.
 #[cfg(feature = "cli")]
 pub(crate) fn has_scheduler(conn: &mut Conn<'_>) -> Result<bool> {
     Ok(ProcessGroups::of(conn)?.runs_scheduler())
@@ -93,6 +94,7 @@ pub(crate) fn look(conn: &mut Conn<'_>, scope: CheckScope) -> Result<Vec<Finding
         let says = format!("{} run", processes.alive.len());
         findings.push(finding("processes", Verdict::Fine, says));
     }
+    findings.extend(late_duties(&processes));
     findings.extend(unserved::look(conn, OVERDUE)?);
     findings.push(scheduled(&load, &processes));
     findings.push(recurring(&tasks, &processes));
@@ -214,6 +216,24 @@ fn left_quiet(processes: &ProcessGroups) -> Option<Finding> {
         first.join(", ")
     );
     (!left.is_empty()).then(|| finding("processes", Verdict::Warning, says))
+}
+
+/// Returns the duties that no process has done for long, although some have them.
+fn late_duties(processes: &ProcessGroups) -> Option<Finding> {
+    let duties = duties::of(processes.alive.iter().map(|one| &one.metadata));
+    let is_late = |late: &f64| *late > OVERDUE;
+    let late = duties
+        .iter()
+        .filter(|duty| duty.late_seconds.as_ref().is_some_and(is_late));
+    let late: Vec<String> = late
+        .map(|duty| format!("`{}` ({:.0} s ago)", duty.name, duty.last_turn_seconds))
+        .collect();
+    let says = format!(
+        "duties of the maintenance are late: {}; look at the logs of the supervisors and dispatchers, and at \
+         `windlass processes`",
+        late.join(", ")
+    );
+    (!late.is_empty()).then(|| finding("duties", Verdict::Warning, says))
 }
 
 fn scheduled(load: &Load, processes: &ProcessGroups) -> Finding {

@@ -1,9 +1,9 @@
-//! Which rows the checks read, and what becomes of a check that fails.
+//! The rows that the checks read, and the handling of a check that fails.
 
 use crate::error::{Error, Result};
 use std::time::Duration;
 
-/// Which rows the checks read.
+/// The rows that the checks read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum CheckScope {
     /// All. What cannot be checked is a warning.
@@ -64,9 +64,9 @@ pub enum Verdict {
 pub struct Finding {
     /// The check's name: `schema`, `places` and so on.
     pub check: &'static str,
-    /// How serious the result is.
+    /// The severity of the result.
     pub verdict: Verdict,
-    /// What was found, and what to do about it.
+    /// The finding in words, and what to do about it.
     pub says: String,
     /// The ids of the first few jobs affected.
     pub jobs: Vec<i64>,

@@ -1,5 +1,6 @@
 //! `windlass supervise`.
 
+use crate::admin::duties::{self, DutyNow};
 use crate::cli::commands::status::{age, runs, state};
 use crate::cli::config::{ConfigSource, option};
 use crate::cli::mount::At;
@@ -81,7 +82,7 @@ pub(crate) struct Supervise {
     #[arg(long, value_name = "FILE")]
     pidfile: Option<PathBuf>,
 
-    /// Where to serve /livez, /readyz, /startedz and /metrics; needs the feature `web`
+    /// The address to serve /livez, /readyz, /startedz and /metrics on; needs the feature `web`
     ///
     /// The metrics need a token where other hosts can reach the address, unless `metrics_open` is set.
     #[arg(long, value_name = "HOST:PORT")]
@@ -194,13 +195,21 @@ pub(crate) struct ProcessList {
     #[serde(skip)]
     threshold: f64,
     processes: Vec<ProcessStatus>,
+    /// The duties of the processes that are alive.
+    duties: Vec<DutyNow>,
 }
 
 impl Processes {
     pub(crate) fn run(&self, database: &Database) -> Result<ProcessList> {
+        let threshold = self.alive_threshold.as_secs_f64();
+        let processes = crate::admin::queues::processes(&mut connect(database)?)?;
+        let alive = processes
+            .iter()
+            .filter(|process| process.heartbeat_seconds <= threshold);
         Ok(ProcessList {
-            threshold: self.alive_threshold.as_secs_f64(),
-            processes: crate::admin::queues::processes(&mut connect(database)?)?,
+            threshold,
+            duties: duties::of(alive.map(|process| &process.metadata)),
+            processes,
         })
     }
 }
@@ -236,8 +245,35 @@ impl Report for ProcessList {
                 runs(&process.runs, process.claimed),
             ]);
         }
-        table.text(width)
+        match self.duties.is_empty() {
+            true => table.text(width),
+            false => format!(
+                "{}\n{}",
+                table.text(width),
+                duties_table(&self.duties).text(width)
+            ),
+        }
     }
+}
+
+fn duties_table(duties: &[DutyNow]) -> Table {
+    let mut table = Table::new(&[
+        Column::text("DUTY"),
+        Column::number("PROCESSES"),
+        Column::text("EVERY"),
+        Column::text("LAST TURN"),
+        Column::text("LATE"),
+    ]);
+    for duty in duties {
+        table.add(vec![
+            printable(&duty.name),
+            duty.processes.to_string(),
+            age(duty.every_seconds),
+            format!("{} ago", age(duty.last_turn_seconds)),
+            duty.late_seconds.map(age).unwrap_or_default(),
+        ]);
+    }
+    table
 }
 
 /// Returns a value from the metadata of a process, as text.

@@ -1,4 +1,4 @@
-//! What all loops of a process share: the database, the subscriber, the stop.
+//! The resources that all loops of a process share: the database, the subscriber, the stop.
 
 use crate::clock;
 use crate::db::conn::pooling::pooler::Pooler;
@@ -11,6 +11,7 @@ use crate::deadline::Hurry;
 use crate::error::{Error, Result};
 use crate::event::Event;
 use crate::event::logging::Subscriber;
+use crate::process::base::duty_turns::DutyTurns;
 use crate::process::base::health::HealthState;
 use crate::process::base::liveness::Liveness;
 use crate::process::base::stop::{self, Stop};
@@ -29,6 +30,8 @@ pub(crate) struct ProcessContext {
     pub(crate) stop: Stop,
     pub(crate) liveness: Liveness,
     pub(crate) health: HealthState,
+    /// The turns of its duties, if it has any.
+    pub(crate) duties: DutyTurns,
     /// Ends a completer even if some outcomes are not saved.
     pub(crate) give_up_writing: Stop,
     /// Counts what the jobs of the process come to.
@@ -45,9 +48,9 @@ struct ContextState {
     starved: Mutex<Option<Instant>>,
 }
 
-/// How long a process continues while all file descriptors are in use, so that it cannot open a
-/// connection. Its heartbeat already has one, so supervisors would never treat the process as dead,
-/// and its claims would never end.
+/// The time for which a process continues while all file descriptors are in use, so that it cannot
+/// open a connection. Its heartbeat already has one, so supervisors would never treat the process
+/// as dead, and its claims would never end.
 const STARVED: Duration = Duration::from_secs(10);
 
 /// Why a statement failed.
@@ -82,6 +85,7 @@ impl ProcessContext {
             stop,
             liveness: Liveness::default(),
             health: HealthState::default(),
+            duties: DutyTurns::default(),
             give_up_writing: Stop::new(),
             history: Arc::default(),
             state: Arc::default(),

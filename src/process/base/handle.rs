@@ -31,12 +31,12 @@ pub struct Handle {
     beside: Option<Box<dyn RunningBeside>>,
 }
 
-/// How long a stop may take.
+/// The time limits of a stop.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Bounds {
-    /// How long running jobs may continue.
+    /// The longest time that running jobs may continue.
     pub(crate) shutdown_timeout: Duration,
-    /// How long the rest of the stop may then take while the database gives no answer.
+    /// The longest time that the rest of the stop may then take while the database gives no answer.
     pub(crate) kill_grace: Duration,
 }
 
@@ -52,7 +52,7 @@ const LONG_KILL_GRACE: Duration = Duration::from_secs(20);
 /// A database without an answer for this long counts as silent.
 const SILENT: Duration = Duration::from_millis(500);
 
-/// How often `join` checks whether the stop is overdue.
+/// The interval at which `join` checks whether the stop is overdue.
 const LOOK: Duration = Duration::from_millis(100);
 
 impl Bounds {
@@ -290,7 +290,7 @@ impl Drop for Handle {
 
 // --- The end of a process ---
 
-/// How the threads of a process ended.
+/// The state in which the threads of a process ended.
 #[derive(Debug, Default)]
 pub(crate) struct ProcessEnd {
     pub(crate) unfinished: Vec<JobId>,
@@ -298,7 +298,7 @@ pub(crate) struct ProcessEnd {
     pub(crate) cut_short: bool,
 }
 
-/// What a stop left behind.
+/// The result of a stop, with the jobs that it left unfinished.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stopped {

@@ -1,4 +1,4 @@
-//! Whether a process is healthy, for probes and load balancers.
+//! The health of a process, for probes and load balancers.
 
 use crate::clock;
 use crate::error::Result;
@@ -30,7 +30,7 @@ pub(crate) trait RunningBeside: Debug + Send + Sync {}
 
 // --- The notes of a process about its health ---
 
-/// What the threads of a process note about it.
+/// The facts that the threads of a process note about its health.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct HealthState {
     pub(crate) loops: Loops,
@@ -39,15 +39,15 @@ pub(crate) struct HealthState {
 
 #[derive(Debug, Default)]
 struct Noted {
-    /// Whether the process was registered at least once.
+    /// True if the process was registered at least once.
     has_started: bool,
-    /// Whether it has a registration that it trusts.
+    /// True if it has a registration that it trusts.
     is_registered: bool,
-    /// When its last heartbeat succeeded.
+    /// The time of its last successful heartbeat.
     reached_at: Option<Instant>,
     /// Since when its heartbeats fail, if the last one did.
     failing_since: Option<Instant>,
-    /// How old the last heartbeat may be.
+    /// The greatest age that the last heartbeat may have.
     patience: Duration,
     /// The processes on threads of this one.
     parts: Vec<Health>,
@@ -99,12 +99,12 @@ impl HealthState {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum HealthCheck {
-    /// Whether its loops move. If not, only a restart helps. A database that is away, a late queue
-    /// and a job that takes long are no reason for a restart, so this check ignores them.
+    /// Checks whether its loops move. If not, only a restart helps. A database that is away, a late
+    /// queue and a job that takes long are no reason for a restart, so this check ignores them.
     Live,
-    /// Whether it reaches the database, is registered there and may claim jobs.
+    /// Checks whether it reaches the database, is registered there and may claim jobs.
     Ready,
-    /// Whether it was registered at least once.
+    /// Checks whether it was registered at least once.
     Started,
 }
 
@@ -260,7 +260,7 @@ pub(crate) struct Loops(Arc<Mutex<Vec<Weak<LoopState>>>>);
 #[derive(Debug)]
 struct LoopState {
     name: &'static str,
-    /// When the loop last moved, or `None` while it waits for something to do.
+    /// The time at which the loop last moved, or `None` while it waits for something to do.
     moved_at: Mutex<Option<Instant>>,
 }
 

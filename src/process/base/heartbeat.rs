@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// What a process holds that depends on its heartbeats: a worker's claims.
+/// The part of a process that depends on its heartbeats: a worker's claims.
 pub(crate) trait HoldsClaims: std::fmt::Debug + Send + Sync {
     /// Makes the jobs of a lost registration check whether they should end.
     fn wake(&self);
@@ -37,7 +37,7 @@ pub(crate) trait HoldsClaims: std::fmt::Debug + Send + Sync {
 pub(crate) struct Heartbeat {
     context: ProcessContext,
     settings: HeartbeatSettings,
-    /// What the row of the process contains.
+    /// The contents of the process' row.
     identity: Mutex<Identity>,
     /// The claims of a worker. Progress is written with the heartbeat.
     claims: Option<Arc<dyn HoldsClaims>>,
@@ -142,7 +142,7 @@ impl Heartbeat {
     fn description(&self, is_quiet: bool) -> Description {
         let identity = self.identity();
         Description {
-            metadata: identity.metadata(is_quiet),
+            metadata: identity.metadata(is_quiet, self.context.duties.to_json()),
             channel: identity.channel,
         }
     }
@@ -204,7 +204,7 @@ impl Heartbeat {
         if self.current().is_none() && !self.context.stop.is_stopped() {
             self.register(session)?;
         }
-        // What the database refuses here delays nothing else.
+        // A refusal by the database here delays nothing else.
         for duty in [Self::say, Self::deregister_retired] {
             match duty(self, session) {
                 Err(delay) if session.is_in_trouble() => return Err(delay),
@@ -302,7 +302,7 @@ impl Heartbeat {
         });
         let mut state = self.state();
         state.says = Description {
-            metadata: identity.metadata(is_quiet),
+            metadata: identity.metadata(is_quiet, None),
             channel: identity.channel,
         };
         state.registrations.current = Some(Arc::new(registration));
@@ -354,10 +354,10 @@ impl Heartbeat {
 
 // --- The heartbeat thread of a process ---
 
-/// How long a heartbeat may continue when the process ends.
+/// The longest time that a heartbeat may continue when the process ends.
 const PATIENCE_FOR_THE_LAST: Duration = Duration::from_secs(3);
 
-/// How long each statement may take that stores what was counted, before the row is deleted.
+/// The time limit of each statement that stores what was counted, before the row is deleted.
 const PATIENCE_FOR_COUNTS: Duration = Duration::from_secs(1);
 
 /// The pause before what was refused is stored once more.
@@ -404,7 +404,7 @@ impl Drop for HeartbeatGuard {
         self.heartbeat.quiet();
         let thread = self.thread.take().into_iter().collect();
         let has_ended = stop::join_within(thread, PATIENCE_FOR_THE_LAST);
-        // What ended since, or could not be stored before.
+        // Stores the counts that are new since then, or that could not be stored before.
         if !session.is_in_trouble() {
             store(&self.context.history, &mut session);
         }
@@ -432,18 +432,18 @@ impl HeartbeatGuard {
 
 // --- The memory of a process about its row ---
 
-/// What the threads of a process share about its row.
+/// The state that the threads of a process share about its row.
 #[derive(Debug, Default)]
 pub(crate) struct HeartbeatState {
     pub(crate) registrations: Registrations,
     pub(crate) is_leaving: bool,
-    /// What the row of the current registration says.
+    /// The description in the row of the current registration.
     pub(crate) says: Description,
-    /// When a heartbeat got no answer, until the next one succeeds.
+    /// The time of the first heartbeat without an answer. `None` after the next success.
     pub(crate) missed_at: Option<Instant>,
 }
 
-/// What the row of a process says about it, and may change.
+/// The part of a process' row that describes it, and may change.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(crate) struct Description {
     pub(crate) metadata: String,

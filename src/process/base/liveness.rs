@@ -1,4 +1,4 @@
-//! Whether a process is alive, for its service manager.
+//! The signs of life of a process, for its service manager.
 
 use crate::clock;
 use crate::db::conn::connection::Conn;
@@ -21,14 +21,14 @@ pub(crate) struct Liveness(Arc<Inner>);
 
 #[derive(Debug, Default)]
 struct Inner {
-    /// Whether the process has a loop that counts its turns.
+    /// True if the process has a loop that counts its turns.
     has_loop: AtomicBool,
     turns: AtomicU64,
     /// For a loop: since when it waits for the database, which for a while is no reason to restart
     /// it. For any other process: when its last heartbeat succeeded. In milliseconds on the clock
     /// of [`since_boot`](clock::since_boot); 0 means none.
     waiting_since: AtomicU64,
-    /// How long `waiting_since` may be in the past, in milliseconds.
+    /// The longest time since `waiting_since` that is no reason for a restart, in milliseconds.
     patience: AtomicU64,
     running: AtomicU64,
     places: AtomicU64,
@@ -105,8 +105,8 @@ fn millis(duration: Duration) -> u64 {
 
 // --- The start of a look for wanted keys ---
 
-/// How far the wanted keys were searched. While a search from the beginning is cheap, each one
-/// starts there.
+/// The id up to which the wanted keys were searched. While a search from the beginning is cheap,
+/// each one starts there.
 ///
 /// Ids may be committed out of order. So the mark is an id that was the last one some time ago, and
 /// a key that is committed even later waits for the next search from the beginning.
@@ -114,12 +114,13 @@ fn millis(duration: Duration) -> u64 {
 pub(crate) struct WantedMark {
     after: i64,
     last: Option<LastIdReading>,
-    /// When the next search from the beginning is due, if not each search starts there.
+    /// The time at which the next search from the beginning is due. `None` if each search starts
+    /// there.
     again_at: Option<Instant>,
-    /// When a slow claim was last taken as a sign that such searches take long.
+    /// The time at which a slow claim was last taken as a sign that such searches take long.
     suspected_at: Option<Instant>,
     is_suspect: bool,
-    /// Whether a claim has passed over keys since the last search from the beginning.
+    /// True if a claim has passed over keys since the last search from the beginning.
     has_passed: bool,
 }
 
@@ -253,7 +254,7 @@ impl WantedMark {
     }
 }
 
-/// Where the open jobs of batches start, as a loop saw last.
+/// The ids at which the open jobs of batches start, as a loop saw last.
 ///
 /// Jobs end about in the order of their ids, and Postgres keeps the index entries of those that ended until the next
 /// vacuum. The look that finds no job left passes all of them: half a second for a million, unless an earlier read has

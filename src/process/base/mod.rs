@@ -1,7 +1,7 @@
-//! What all processes share: registration, heartbeat, stop, threads, signals,
-//! sessions.
+//! The parts that all processes share: registration, heartbeat, stop, threads, signals, sessions.
 
 pub(crate) mod context;
+pub(crate) mod duty_turns;
 pub(crate) mod handle;
 pub(crate) mod health;
 pub(crate) mod heartbeat;

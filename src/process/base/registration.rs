@@ -52,7 +52,7 @@ impl Registrations {
     }
 }
 
-/// How often processes send heartbeats, and when they count as dead.
+/// The interval of heartbeats, and the time without one after which a process counts as dead.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct HeartbeatSettings {
     pub(crate) interval: Duration,
@@ -131,7 +131,7 @@ impl HeartbeatSettings {
     }
 }
 
-/// What the row of a process contains besides its name.
+/// The contents of a process' row besides its name.
 #[derive(Debug, Clone)]
 pub(crate) struct Identity {
     pub(crate) kind: &'static str,
@@ -151,7 +151,7 @@ impl Identity {
         trust: Duration,
     ) -> Result<Registration, Duration> {
         let (name, hostname) = (name(self.kind), hostname());
-        let metadata = self.metadata(is_quiet);
+        let metadata = self.metadata(is_quiet, None);
         let sent = clock::since_boot();
         let database = session.database();
         let id = session.run("register", |conn| {
@@ -174,12 +174,15 @@ impl Identity {
         Ok(Registration { id, name, lease })
     }
 
-    /// Returns the metadata for its row.
-    pub(crate) fn metadata(&self, is_quiet: bool) -> String {
+    /// Returns the metadata for its row, with the turns of its duties.
+    pub(crate) fn metadata(&self, is_quiet: bool, duties: Option<serde_json::Value>) -> String {
         let object = serde_json::from_str(&self.metadata);
         match object {
-            Ok(serde_json::Value::Object(mut object)) if is_quiet => {
-                object.insert("quiet".to_owned(), true.into());
+            Ok(serde_json::Value::Object(mut object)) if is_quiet || duties.is_some() => {
+                let quiet = is_quiet.then_some(("quiet", true.into()));
+                let duties = duties.map(|duties| ("duties", duties));
+                let more = quiet.into_iter().chain(duties);
+                object.extend(more.map(|(name, value)| (name.to_owned(), value)));
                 serde_json::Value::Object(object).to_string()
             }
             _ => self.metadata.clone(),
@@ -201,7 +204,7 @@ pub(crate) fn hostname() -> String {
 
 // --- Calls the hooks of a process ---
 
-/// How long the end of a process waits for its hooks.
+/// The longest time that the end of a process waits for its hooks.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The hooks of one process.

@@ -1,5 +1,4 @@
-//! How workers, dispatchers, schedulers and supervisors start, register, run
-//! and stop.
+//! The start, registration, run and stop of workers, dispatchers, schedulers and supervisors.
 
 use crate::clock;
 use crate::db::Database;
@@ -25,11 +24,11 @@ pub(crate) struct ServiceSettings {
     pub(crate) heartbeat: HeartbeatSettings,
     pub(crate) hooks: Hooks,
     pub(crate) subscriber: Subscriber,
-    /// What answers for the process, if anything does.
+    /// The server of probes that answers for the process, if there is one.
     pub(crate) beside: Option<Arc<dyn RunsBeside>>,
-    /// Whether the program runs only this service, which may then end the program.
+    /// True if the program runs only this service, which may then end the program.
     pub(crate) is_program: bool,
-    /// Whether it starts without claiming.
+    /// True if it starts without claiming.
     pub(crate) starts_quiet: bool,
 }
 
@@ -47,7 +46,7 @@ impl ServiceSettings {
     }
 }
 
-/// What differs between the kinds of processes.
+/// The parts in which the kinds of processes differ.
 pub(crate) trait Service: Sized + 'static {
     /// The kind in its row, in events and for hooks.
     const KIND: &'static str;
@@ -55,8 +54,7 @@ pub(crate) trait Service: Sized + 'static {
     /// The name of its main thread.
     const NAME: &'static str;
 
-    /// Whether its loop shows the service manager that it is alive; otherwise
-    /// its heartbeat does.
+    /// True if its loop shows the service manager that it is alive; otherwise its heartbeat does.
     const HAS_LOOP: bool = false;
 
     /// The result of its checks.
@@ -183,8 +181,8 @@ impl RunningLoop {
 
 // --- Notifies the service manager of a process' state: systemd's `Type=notify` ---
 
-/// How often the manager is notified of changes, and the longest time between two checks for a
-/// stop.
+/// The interval at which the manager is notified of changes, and the longest time between two
+/// checks for a stop.
 const LOOK: Duration = Duration::from_millis(500);
 
 /// Waits until the process of `handle` has ended. Meanwhile it notifies the service manager, if

@@ -3,7 +3,6 @@
 use crate::clock::{self, RetryDelay};
 use crate::db::model::history::tally::CountedEnd;
 use crate::db::table::wanted_keys;
-use crate::db::transition::dispatch;
 use crate::db::transition::promote::{self, Promoted};
 use crate::db::{Conn, Database, DbConnection, Precedence, Refusal, ServerSession, prefer_indexes};
 use crate::deadline::{Hurry, no_answer};
@@ -26,9 +25,9 @@ pub(crate) struct Session {
     /// The action that fails at present: only its success resets the backoff. On a full disk, one
     /// in two statements succeeds.
     failing: Option<&'static str>,
-    /// When the failure of each action was last reported.
+    /// The time at which the failure of each action was last reported.
     reported: HashMap<&'static str, Instant>,
-    /// How the last attempt failed, or `None` if it succeeded.
+    /// The failure of the last attempt, or `None` if it succeeded.
     refusal: Option<Refusal>,
     /// The time limit of each statement, where it differs from the database's.
     limit: Option<Duration>,
@@ -38,13 +37,13 @@ pub(crate) struct Session {
     pub(crate) precedence: Precedence,
     /// Sessions of the server that gave no answer, and may still hold locks.
     silent: Vec<ServerSession>,
-    /// Whether the last attempt got no answer, so that its effect is unknown.
+    /// True if the last attempt got no answer, so that its effect is unknown.
     has_missed: bool,
     /// The id after which to look for wanted keys.
     pub(crate) wanted: WantedMark,
     fronts: BatchFronts,
     promoted_at: Option<Instant>,
-    /// Where the loop notes that it moves, if its process is not alive without it.
+    /// The place where the loop notes that it moves, if its process is not alive without it.
     turns: Option<LoopTurns>,
 }
 
@@ -218,7 +217,8 @@ impl Session {
 
     /// Promotes blocked jobs. Returns `true` if there may be more to do. If it fails, a later call does it.
     ///
-    /// What follows a batch comes a transaction later, and others leave the keys to it that it has locked: so this goes on.
+    /// Continues for several transactions: jobs that follow a batch come a transaction later, and other processes
+    /// leave to this one the keys that it has locked.
     pub(crate) fn promote(&mut self) -> bool {
         let mut is_progress = false;
         for _ in 0..MOST_FOLLOWED {
@@ -345,63 +345,6 @@ impl Drop for Session {
     fn drop(&mut self) {
         if self.context.is_lost() {
             std::mem::forget(self.connection.take());
-        }
-    }
-}
-
-// --- Dispatching, past jobs that the database refuses to move ---
-
-/// Due jobs that the database has refused to make ready, because of a trigger or constraint of the application. They hold
-/// up no other: they are left, and tried again after a while.
-#[derive(Debug, Default)]
-pub(crate) struct RefusedJobs {
-    jobs: Vec<i64>,
-    since: Option<Instant>,
-}
-
-/// How long refused jobs are left.
-const RETRIED_AFTER: Duration = Duration::from_secs(10);
-
-/// The most that are known at once. With more, the first are tried again earlier.
-const MOST: usize = 10_000;
-
-/// How often a batch is tried of which the database has refused a part.
-const ROUNDS: usize = 20;
-
-impl RefusedJobs {
-    /// Dispatches a batch, and returns how many jobs were moved.
-    ///
-    /// # Errors
-    /// Returns how long to wait before the next attempt, if the database is away.
-    pub(crate) fn dispatch(
-        &mut self,
-        session: &mut Session,
-        batch: usize,
-    ) -> Result<usize, Duration> {
-        if self.jobs.len() > MOST || self.since.is_some_and(|at| at.elapsed() >= RETRIED_AFTER) {
-            *self = RefusedJobs::default();
-        }
-        let mut count = 0;
-        for _ in 0..ROUNDS {
-            let action = "dispatch";
-            let done = session.run(action, |conn| dispatch::dispatch(conn, batch, &self.jobs))?;
-            count += done.count;
-            if let Some(left) = &done.left {
-                session.report(action, &format!("the database refuses job {left}"));
-            }
-            if done.refused.is_empty() || count > 0 {
-                self.note(done.refused);
-                break;
-            }
-            self.note(done.refused);
-        }
-        Ok(count)
-    }
-
-    fn note(&mut self, refused: Vec<i64>) {
-        if !refused.is_empty() {
-            self.since.get_or_insert_with(clock::instant);
-            self.jobs.extend(refused);
         }
     }
 }

@@ -21,15 +21,15 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-/// What the signals of this program have requested so far.
+/// The requests that signals have made to this program so far.
 #[derive(Default)]
 struct SignalRequests {
     stop_at: Option<Instant>,
     now: bool,
     quiet: bool,
-    /// Whether the supervisor was quiet when it wrote last.
+    /// True if the supervisor was quiet when it wrote last.
     is_supervisor_quiet: bool,
-    /// Whether SIGHUP replaces children instead of stopping the program.
+    /// True if SIGHUP replaces children instead of stopping the program.
     rolls_out: bool,
     told: Vec<Stop>,
 }

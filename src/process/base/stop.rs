@@ -28,9 +28,9 @@ pub(crate) struct Stop {
     /// Notified of changes of the quiet mode: the claiming loop, and the heartbeat.
     turned: [(Sender<()>, Receiver<()>); 2],
     recycled: Arc<AtomicBool>,
-    /// Whether a supervisor must replace its children.
+    /// True if a supervisor must replace its children.
     rollout: Arc<AtomicBool>,
-    /// When the stop was requested: gracefully, and now.
+    /// The times at which the stop was requested: gracefully, and now.
     asked: Arc<[OnceLock<Instant>; 2]>,
 }
 
@@ -376,7 +376,7 @@ pub(crate) fn new_token() -> String {
 
 // --- The exit codes of processes ---
 
-/// How long a supervisor may take to end after the shutdown timeout.
+/// The time that a supervisor may take to end after the shutdown timeout.
 pub(crate) const KILL_GRACE: Duration = Duration::from_secs(5);
 
 /// The exit code of a program that ended because a job overran its timeout, as with `timeout(1)`.

@@ -23,10 +23,10 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-/// How often a scheduler declares its tasks again.
+/// The interval at which a scheduler declares its tasks again.
 const DECLARE_EVERY: Duration = Duration::from_secs(3600);
 
-/// How soon to look again at tasks that another scheduler has locked.
+/// The pause before another look at tasks that another scheduler has locked.
 const TAKEN: Duration = Duration::from_millis(100);
 
 /// The settings of a [`Scheduler`](crate::Scheduler).

@@ -76,18 +76,18 @@ impl Child {
     }
 }
 
-/// How a child ended.
+/// The end of a child process.
 #[derive(Debug, Clone)]
 pub(crate) struct Exit {
     pub(crate) pid: u32,
     pub(crate) token: String,
     /// Such as "was killed by signal 9" or "exited with code 101".
     pub(crate) how: String,
-    /// Whether it ended with a code of a graceful stop.
+    /// True if it ended with a code of a graceful stop.
     is_graceful: bool,
-    /// Whether it ended with a code that means that all its jobs finished.
+    /// True if it ended with a code that means that all its jobs finished.
     is_drained: bool,
-    /// Whether it left jobs behind, or has released some.
+    /// True if it left jobs behind, or has released some.
     pub(crate) is_cut_short: bool,
     asked_to_stop: bool,
     killed_by_us: bool,
@@ -98,9 +98,9 @@ pub(crate) struct Exit {
 /// A child that ends soon after each start.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct CrashLoop {
-    /// How often in a row.
+    /// The number of such exits in a row.
     pub(crate) exits: u32,
-    /// How long the supervisor waits.
+    /// The time that the supervisor waits before the next start.
     pub(crate) delay: Duration,
 }
 
@@ -120,7 +120,7 @@ impl Exit {
     }
 }
 
-/// What a supervisor passes to a child at its start.
+/// The facts about the supervisor that a child gets at its start.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ParentInfo {
     pub(crate) id: Option<i64>,
@@ -134,7 +134,7 @@ pub(crate) struct ChildProcess {
     running: Option<RunningChild>,
     restart_at: Instant,
     backoff: RetryDelay,
-    /// How often in a row it failed to start, or ended soon after its start.
+    /// The number of times in a row that it failed to start, or ended soon after its start.
     failed_starts: u32,
 }
 
@@ -249,8 +249,8 @@ impl ChildProcess {
         let running = self.running.as_mut()?;
         match running.process.try_wait() {
             Ok(status) => self.end(status?),
-            // Where SIGCHLD is ignored, or other code of this program waits for all children, a
-            // child that has ended cannot be waited for.
+            // A child that has ended cannot be waited for if SIGCHLD is ignored, or if other code
+            // of this program waits for all children.
             Err(error) if error.raw_os_error() == Some(libc::ECHILD) => self.take(None),
             Err(_) => None,
         }
@@ -395,14 +395,14 @@ pub(crate) fn reap() -> Option<(u32, ExitStatus)> {
 
 // --- Passes the quiet mode of a supervisor on to its children and threads ---
 
-/// How often children hear whether they are to be quiet.
+/// The interval at which the quiet mode is passed to the children again.
 const REPEAT: Duration = Duration::from_secs(2);
 
-/// Whether the workers of a supervisor claim nothing.
+/// The quiet mode of a supervisor, in which its workers claim nothing.
 #[derive(Debug, Default)]
 pub(crate) struct QuietMode {
     is_quiet: bool,
-    /// When the children hear it again. `None` until it changes first.
+    /// The time at which it is passed to the children again. `None` until it first changes.
     repeat_at: Option<Instant>,
 }
 

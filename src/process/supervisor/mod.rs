@@ -1,9 +1,7 @@
 //! The supervisor: starts workers, prunes dead processes, clears old rows.
 
+pub(crate) mod alone;
 pub(crate) mod children;
-pub(crate) mod faults;
-pub(crate) mod prune;
-pub(crate) mod retention;
 pub(crate) mod rollout;
 pub(crate) mod run;
 
@@ -16,12 +14,15 @@ use crate::process::base::handle::{Bounds, Handle, ProcessEnd, Stopped};
 use crate::process::base::heartbeat::{Heartbeat, HeartbeatGuard};
 use crate::process::base::registration::Identity;
 use crate::process::base::service::{self, Service, ServiceSettings};
+use crate::process::base::session::Session;
 use crate::process::base::stop::{self, KILL_GRACE, Stop};
 use crate::process::dispatcher::Dispatcher;
 use crate::process::scheduler::Scheduler;
 use crate::process::supervisor::children::Child;
-use crate::process::supervisor::retention::{FoldTask, RetentionTask};
 use crate::process::supervisor::run::{RunningSupervisor, SupervisorSetup};
+use crate::process::upkeep::fold::Fold;
+use crate::process::upkeep::operate::Operate;
+use crate::process::upkeep::{Duty, Upkeep, clear};
 use crate::process::worker::builder::Worker;
 use crate::retention::Retention;
 use rustix::fs::{FlockOperation, flock, fstat, stat};
@@ -210,8 +211,7 @@ impl Supervisor {
 pub(crate) struct SupervisorThreads {
     supervisor: RunningSupervisor,
     guard: HeartbeatGuard,
-    retention: JoinHandle<()>,
-    folding: JoinHandle<()>,
+    upkeep: JoinHandle<()>,
     _pidfile: Option<Pidfile>,
 }
 
@@ -242,6 +242,13 @@ impl Service for Supervisor {
         if self.workers.iter().any(Worker::is_until_idle) {
             return Err(Error::Settings(
                 "a worker on threads of the supervisor cannot end when it is idle: run it alone"
+                    .to_owned(),
+            ));
+        }
+        if !self.workers.iter().all(Worker::runs_alone) {
+            return Err(Error::Settings(
+                "a worker on threads of the supervisor has no dispatcher or scheduler of its own: \
+                 give these to the supervisor"
                     .to_owned(),
             ));
         }
@@ -294,15 +301,16 @@ impl Service for Supervisor {
         context: &ProcessContext,
         heartbeat: Arc<Heartbeat>,
     ) -> Result<SupervisorThreads> {
-        let retention = RetentionTask::new(context, self.retention);
+        let upkeep = upkeep(context, self.retention);
         let threads = self.start_threads()?;
         for thread in &threads {
             context.health.has_part(thread.health());
         }
         let guard = HeartbeatGuard::start(context, &heartbeat, |_, _| {})?;
-        let retention = stop::spawn_vital("clearing", &context.stop, || retention.run())?;
-        let folding = FoldTask::new(context);
-        let folding = stop::spawn_vital("folding", &context.stop, || folding.run())?;
+        let upkeep = stop::spawn_vital("upkeep", &context.stop, {
+            let context = context.clone();
+            move || upkeep.run(&mut Session::of_loop(&context, "upkeep"), &context.stop)
+        })?;
         let settings = SupervisorSetup {
             reaps: self.service.is_program && self.workers.is_empty(),
             children: self.children,
@@ -312,17 +320,26 @@ impl Service for Supervisor {
         Ok(SupervisorThreads {
             supervisor: RunningSupervisor::new(&settings, context, heartbeat, threads),
             guard,
-            retention,
-            folding,
+            upkeep,
             _pidfile: pidfile,
         })
     }
 
     fn work(running: SupervisorThreads, stop: &Stop) -> ProcessEnd {
         let ending = running.supervisor.run(stop, running.guard);
-        stop::join_within(vec![running.retention, running.folding], A_STATEMENT);
+        stop::join_within(vec![running.upkeep], A_STATEMENT);
         ending
     }
+}
+
+/// Returns the duties of a supervisor, apart from those that its children depend on.
+fn upkeep(context: &ProcessContext, retention: Retention) -> Upkeep {
+    let mut duties: Vec<Box<dyn Duty>> = vec![
+        Box::new(Operate::default()),
+        Box::new(Fold::in_supervisor(&context.stop)),
+    ];
+    duties.extend(clear::duties(retention));
+    Upkeep::new(duties, &context.duties)
 }
 
 // --- The file that prevents a second supervisor on a host ---

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 #[derive(Debug, Default)]
 pub(crate) struct Rollout {
     under_way: Option<UnderWay>,
-    /// Whether another one was requested meanwhile.
+    /// True if another one was requested meanwhile.
     is_repeated: bool,
 }
 
@@ -51,7 +51,7 @@ impl RolloutStep {
     }
 }
 
-/// How often the successor's registration is looked for.
+/// The interval of the checks for the successor's registration.
 const LOOK: Duration = Duration::from_millis(50);
 
 /// A program that runs for this long without a registration counts as started: it may not be one of

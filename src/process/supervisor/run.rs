@@ -2,6 +2,8 @@
 //! threads, and recovers the claims of dead processes.
 
 use crate::clock;
+use crate::db::model::decision::Death;
+use crate::db::transition::prune;
 use crate::event::Event;
 use crate::event::logging::Subscriber;
 use crate::process::base::context::ProcessContext;
@@ -14,30 +16,31 @@ use crate::process::base::stop::{self, KILL_GRACE, Stop};
 use crate::process::supervisor::children::{
     self, Child, ChildProcess, Exit, ParentInfo, QuietMode,
 };
-use crate::process::supervisor::prune::{self, FailureDetector};
 use crate::process::supervisor::rollout::Rollout;
+use crate::process::upkeep::prune::Prune;
+use crate::process::upkeep::{self, Upkeep};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How often children are checked: how late a death may be noticed.
+/// The interval at which children are checked: the longest delay before a death is noticed.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// How long the first children wait for the registration of the supervisor, whose id is in their
-/// rows. Without a database, they start all the same.
+/// The longest time that the first children wait for the registration of the supervisor, whose id
+/// is in their rows. Without a database, they start all the same.
 const REGISTRATION: Duration = Duration::from_secs(5);
 
 /// The time limit of each statement after a stop was requested, so that children are watched
 /// meanwhile.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// How soon, in a stop, releasing the claims of children is tried again.
+/// The pause, in a stop, between two attempts to release the claims of children.
 const HASTE: Duration = Duration::from_millis(200);
 
-/// How long that is tried after a second signal.
+/// The time limit for releasing the claims of children after a second signal.
 const LAST_TRY: Duration = Duration::from_secs(1);
 
-/// How long a child may take to end by itself after the shutdown timeout. A worker ends after 3 s,
-/// whatever hangs; the rest of the kill grace is for releasing the child's claims.
+/// The time that a child may take to end by itself after the shutdown timeout. A worker ends after
+/// 3 s, whatever hangs; the rest of the kill grace is for releasing the child's claims.
 const KILL_GRACE_FOR_CHILDREN: Duration = Duration::from_secs(4);
 
 /// The settings of a [`Supervisor`](crate::Supervisor).
@@ -46,7 +49,7 @@ pub(crate) struct SupervisorSetup {
     pub(crate) children: Vec<Child>,
     pub(crate) heartbeat: HeartbeatSettings,
     pub(crate) shutdown_timeout: Duration,
-    /// Whether it reaps processes that no other process waits for.
+    /// True if it reaps processes that no other process waits for.
     pub(crate) reaps: bool,
 }
 
@@ -58,14 +61,13 @@ pub(crate) struct RunningSupervisor {
     session: Session,
     children: Vec<ChildProcess>,
     threads: Vec<Handle>,
-    detector: FailureDetector,
-    detection_interval: Duration,
-    next_detection: Instant,
+    /// Prunes dead processes.
+    upkeep: Upkeep,
     /// Children that ended and whose claims could not be released yet.
     exited: Vec<Exit>,
     next_prune: Instant,
     is_stopping: bool,
-    /// Whether a child left jobs behind in the stop.
+    /// True if a child left jobs behind in the stop.
     is_cut_short: bool,
     adopts: bool,
     quiet: QuietMode,
@@ -82,7 +84,7 @@ impl RunningSupervisor {
         heartbeat: Arc<Heartbeat>,
         threads: Vec<Handle>,
     ) -> Self {
-        let interval = settings.heartbeat.threshold / 6;
+        let prune = Prune::new(context, &heartbeat, settings.heartbeat.threshold);
         RunningSupervisor {
             shutdown_timeout: settings.shutdown_timeout,
             subscriber: context.subscriber.clone(),
@@ -90,9 +92,7 @@ impl RunningSupervisor {
             session: Session::of_loop(context, "supervisor").in_haste(PATIENCE),
             children: ChildProcess::all_of(&settings.children),
             threads,
-            detector: FailureDetector::new(settings.heartbeat.threshold, interval),
-            detection_interval: interval,
-            next_detection: clock::instant(),
+            upkeep: Upkeep::new(vec![Box::new(prune)], &context.duties),
             exited: Vec::new(),
             next_prune: clock::instant(),
             is_stopping: false,
@@ -132,7 +132,7 @@ impl RunningSupervisor {
             self.start_children();
             self.reap();
             self.roll_out(stop);
-            self.detect_failures();
+            self.upkeep.turn(&mut self.session, stop);
             self.report_liveness();
             // Nothing else stops them, so one that ended by itself broke down.
             if self.threads.iter_mut().any(Handle::has_ended) {
@@ -252,7 +252,7 @@ impl RunningSupervisor {
             let (session, subscriber) = (&mut self.session, &self.subscriber);
             let pruned = self
                 .liveness
-                .waiting(|| prune::prune_child(session, &mut exit, subscriber));
+                .waiting(|| prune_child(session, &mut exit, subscriber));
             self.is_cut_short |= self.is_stopping && exit.is_cut_short;
             if let Err(delay) = pruned {
                 self.next_prune = clock::instant() + delay.min(most);
@@ -261,32 +261,6 @@ impl RunningSupervisor {
                 self.exited.push(exit);
             }
         }
-    }
-
-    fn detect_failures(&mut self) {
-        let now = clock::instant();
-        if now < self.next_detection {
-            return;
-        }
-        // If the supervisor's own heartbeat fails, others may fail as well: a full disk, or a
-        // read-only database, can still be read.
-        if !self.heartbeat.is_beating() {
-            self.detector.skip();
-            return;
-        }
-        let own: Vec<i64> = self
-            .heartbeat
-            .all()
-            .iter()
-            .map(|registration| registration.id)
-            .collect();
-        let (session, detector, subscriber) =
-            (&mut self.session, &mut self.detector, &self.subscriber);
-        let result = self
-            .liveness
-            .waiting(|| prune::prune_dead(session, detector, &own, subscriber));
-        self.next_detection =
-            clock::deadline(result.map_or_else(|delay| delay, |()| self.detection_interval));
     }
 
     /// Stops children and threads, and meanwhile reaps and releases. Returns `false` if something
@@ -331,4 +305,39 @@ impl RunningSupervisor {
         self.children.iter().any(ChildProcess::is_running)
             || self.threads.iter_mut().any(|handle| !handle.has_ended())
     }
+}
+
+// --- Releases the claims of a child that has ended ---
+
+/// The time after which a supervisor tries again to release the claims of a child.
+const AGAIN: Duration = Duration::from_secs(1);
+
+/// Prunes the registrations of a child that has ended, and notes whether it left jobs behind. If
+/// something is left, the error contains when to try again.
+fn prune_child(
+    session: &mut Session,
+    exit: &mut Exit,
+    subscriber: &Subscriber,
+) -> Result<(), Duration> {
+    let processes = session.run("find a child's processes", |conn| {
+        prune::of_child(conn, &exit.token)
+    })?;
+    let mut again = None;
+    for process in processes {
+        let death = Death {
+            is_crash: exit.is_crash(process.draining),
+            how: exit.how.clone(),
+        };
+        match upkeep::prune::prune(session, process.id, None, &death) {
+            Ok(Some(recovered)) => {
+                exit.is_cut_short |= recovered.is_any();
+                again = again.or(recovered.left.is_some().then_some(AGAIN));
+                upkeep::prune::report_pruned(subscriber, "child", &exit.token, &death, &recovered);
+            }
+            Ok(None) => {}
+            Err(delay) if session.is_in_trouble() => return Err(delay),
+            Err(delay) => again = Some(delay),
+        }
+    }
+    again.map_or(Ok(()), Err)
 }

@@ -1,4 +1,4 @@
-//! How the threads and the queues of a running worker are changed.
+//! Changes of the threads and the queues of a running worker.
 
 use crate::error::{Error, Result};
 use crate::process::base::handle::Adjust;
@@ -28,9 +28,9 @@ pub(crate) struct JobThreads {
 #[derive(Default)]
 struct JobThreadsState {
     handles: Vec<JoinHandle<()>>,
-    /// How many threads there are, without those that were told to end.
+    /// The number of threads, without those that were told to end.
     threads: usize,
-    /// How many were started so far.
+    /// The number of threads that were started so far.
     named: usize,
 }
 
@@ -123,7 +123,7 @@ impl JobThreads {
 pub(crate) struct Tuning {
     /// `None` before the start.
     running: Mutex<Option<Running>>,
-    /// How often a setting was changed.
+    /// The number of changes of settings so far.
     version: AtomicU64,
 }
 

@@ -7,14 +7,15 @@ use crate::event::Hooks;
 use crate::event::logging::Subscriber;
 use crate::job::registry::Registry;
 use crate::process::base::context::ProcessContext;
-use crate::process::base::handle::{Adjust, Bounds, Handle, KILL_GRACE, ProcessEnd, Stopped};
+use crate::process::base::handle::{Adjust, Bounds, KILL_GRACE, ProcessEnd};
 use crate::process::base::heartbeat::{Heartbeat, HoldsClaims};
 use crate::process::base::registration::Identity;
-use crate::process::base::service::{self, Service, ServiceSettings};
+use crate::process::base::service::{Service, ServiceSettings};
 use crate::process::base::stop::Stop;
 use crate::process::worker::run::{CheckedWorker, RunningWorker};
 use crate::process::worker::settings::{self, Recycle, WorkerSetup};
 use crate::queue::QueueSelector;
+use crate::recurring::task::RecurringTask;
 use crate::retention::Retention;
 use std::sync::Arc;
 use std::time::Duration;
@@ -37,6 +38,15 @@ use std::time::Duration;
 #[must_use = "a worker does nothing until `run` or `start`"]
 pub struct Worker {
     settings: WorkerSetup,
+    parts: WorkerParts,
+}
+
+/// The processes that run on threads beside a worker.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct WorkerParts {
+    pub(crate) dispatcher: bool,
+    pub(crate) scheduler: bool,
+    pub(crate) tasks: Vec<RecurringTask>,
 }
 
 impl Worker {
@@ -55,6 +65,7 @@ impl Worker {
                 recycle: Recycle::new(),
                 until_idle: false,
             },
+            parts: WorkerParts::default(),
         }
     }
 
@@ -157,35 +168,61 @@ impl Worker {
         !self.settings.recycle.is_never()
     }
 
+    /// Sets whether this process also does what a dispatcher and a supervisor do: it makes scheduled jobs ready when they
+    /// are due, recovers the jobs of dead processes, and deletes old rows. Then it needs no other process, and any number
+    /// of such processes may run. Default: `false`.
+    ///
+    /// The dispatcher and the supervisor have the heartbeat, hooks and subscriber of the worker, and defaults for the rest.
+    /// Use a [`Supervisor`](crate::Supervisor) for other settings, or for workers in processes of their own.
+    ///
+    /// ```no_run
+    /// # use windlass::{Database, Registry, Worker};
+    /// # fn main() -> windlass::Result<()> {
+    /// let database = Database::open("sqlite://jobs.db")?;
+    /// database.migrate()?;
+    /// Worker::new(&database, Registry::new()).dispatcher(true).run()?;
+    /// # Ok(()) }
+    /// ```
+    pub fn dispatcher(mut self, wanted: bool) -> Self {
+        self.parts.dispatcher = wanted;
+        self
+    }
+
+    /// Sets whether this process also fires recurring tasks: those that it [declares](Self::task), and all that were
+    /// scheduled at run time. Like [`dispatcher`](Self::dispatcher), it then does what a supervisor does. Default: `false`.
+    pub fn scheduler(mut self, wanted: bool) -> Self {
+        self.parts.scheduler = wanted;
+        self
+    }
+
+    /// Declares a recurring task, for the [`scheduler`](Self::scheduler) of this process.
+    pub fn task(mut self, task: RecurringTask) -> Self {
+        self.parts.scheduler = true;
+        self.parts.tasks.push(task);
+        self
+    }
+
+    /// Returns whether no other process runs on threads beside the worker.
+    pub(crate) fn runs_alone(&self) -> bool {
+        !self.parts.dispatcher && !self.parts.scheduler
+    }
+
+    /// Takes out the processes that run beside the worker.
+    pub(crate) fn take_parts(&mut self) -> WorkerParts {
+        std::mem::take(&mut self.parts)
+    }
+
+    /// Returns the time that running jobs have after a stop.
+    pub(crate) fn time_to_stop(&self) -> Duration {
+        self.settings.shutdown_timeout
+    }
+
+    // `run` and `start` are in `supervisor/alone.rs`: they may start a supervisor.
+
     /// Sets the subscriber that receives the worker's events.
     pub fn subscriber(mut self, subscriber: Subscriber) -> Self {
         self.settings.service.subscriber = subscriber;
         self
-    }
-
-    /// Runs until SIGTERM or SIGINT, or, as a supervisor's child, until its standard input ends.
-    /// Call it on the main thread of a program.
-    ///
-    /// It does not return when a job has overrun its [timeout](crate::Policy::timeout) and does not
-    /// end. Then the worker stops, and ends the program with exit code 124; a supervisor starts it
-    /// again.
-    ///
-    /// # Errors
-    /// As for [`start`](Self::start).
-    pub fn run(self) -> Result<Stopped> {
-        service::run(self)
-    }
-
-    /// Starts the worker's threads within this program and returns at once. No signal handler is
-    /// installed, and the program is never ended: a job that overruns its
-    /// [timeout](crate::Policy::timeout) and does not end keeps its thread and its claim until it
-    /// does.
-    ///
-    /// # Errors
-    /// Returns an error if the settings are impossible, or the database's tables are missing or too
-    /// old. A Postgres server that is down is waited for.
-    pub fn start(self) -> Result<Handle> {
-        service::start(self)
     }
 }
 

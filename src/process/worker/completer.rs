@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 /// The most new outcomes of one batch.
 const BATCH: usize = 500;
 
-/// How long outcomes are gathered after others were just written.
+/// The time for which outcomes are gathered after others were just written.
 const GATHERING: Duration = Duration::from_millis(2);
 
 /// So many outcomes are written without waiting for more.
@@ -46,11 +46,11 @@ pub(crate) struct Completer {
     /// Until then, writes wait only briefly for locks, because other transactions
     /// hold some.
     brief_until: Option<Instant>,
-    /// When the last batch was written.
+    /// The time of the last written batch.
     wrote_at: Option<Instant>,
 }
 
-/// How long writes wait only briefly for locks after one was not granted.
+/// The time for which writes wait only briefly for locks after one was not granted.
 const BRIEF: Duration = Duration::from_secs(10);
 
 impl Completer {
@@ -212,7 +212,7 @@ impl Completer {
         self.deferred.push(completion::put_aside(pending));
     }
 
-    /// Whether the write waits only briefly for locks.
+    /// Returns whether the write waits only briefly for locks.
     fn is_brief(&self, group: &[PendingCompletion]) -> bool {
         let met = self.brief_until.is_some_and(|at| clock::instant() < at);
         met || group.iter().any(|pending| pending.tries > 0)

@@ -36,9 +36,9 @@ pub(crate) struct CompletedRun {
     pub(crate) registration: Arc<Registration>,
     pub(crate) outcome: Outcome,
     pub(crate) ran: Duration,
-    /// What becomes of the job's row.
+    /// The treatment of the job's row once the job has finished.
     pub(crate) finished: FinishedRow,
-    /// How long the result is kept, if the job sets that.
+    /// The time for which the result is kept, if the job sets that.
     pub(crate) keep_result: Option<Duration>,
     /// The time, by the database's clock, after which no further attempt may be due.
     pub(crate) last_retry: Option<NaiveDateTime>,
@@ -82,25 +82,25 @@ pub(crate) struct PendingCompletion {
     /// Failed attempts to write it. The database may have accepted one of them
     /// although the answer was lost.
     pub(crate) tries: u32,
-    /// How often it was put aside: refused alone, or with a locked claim.
+    /// The number of times it was put aside: refused alone, or with a locked claim.
     refusals: u32,
-    /// When it is tried next.
+    /// The time of the next attempt.
     pub(crate) again_at: Instant,
 }
 
-/// What all outcomes of one group have in common.
+/// The properties that all outcomes of one group have in common.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct CompletionKind {
     pub(crate) process_id: i64,
     pub(crate) finished: FinishedRow,
     pub(crate) leaves_traces: bool,
     pub(crate) is_limited: bool,
-    /// Whether others may wait for the jobs, or for their batches.
+    /// True if other jobs may wait for the jobs, or for their batches.
     pub(crate) has_followers: bool,
 }
 
 impl CompletionKind {
-    /// Whether the end of such a job may let a blocked job run.
+    /// Returns whether the end of such a job may let a blocked job run.
     pub(crate) fn may_promote(self) -> bool {
         self.is_limited || self.has_followers
     }
@@ -124,7 +124,7 @@ impl PendingCompletion {
         }
     }
 
-    /// Whether it was put aside before.
+    /// Returns whether it was put aside before.
     pub(crate) fn was_refused(&self) -> bool {
         self.refusals > 0
     }
@@ -354,8 +354,8 @@ fn waited_in_database(seconds: f64) -> Option<Duration> {
 
 // --- Stores the classes of a worker, for `windlass` and other processes ---
 
-/// How often a worker stores that it still performs its classes. A class that no worker has stored
-/// for 30 days is cleared.
+/// The interval at which a worker stores that it still performs its classes. A class that no worker
+/// has stored for 30 days is cleared.
 const EVERY: Duration = Duration::from_secs(12 * 3600);
 
 /// Returns a function to call after each heartbeat. It stores the classes of a worker at the start

@@ -26,7 +26,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long a class that this worker does not know is left to others.
+/// The time for which a job whose class this worker does not know is left to others.
 const UNKNOWN_CLASS_DELAY: Duration = Duration::from_secs(30);
 
 /// Writes groups of outcomes, and emits an event for each.
@@ -289,7 +289,7 @@ impl CompletionWriter {
 
 // --- The work of one transaction on a group of outcomes ---
 
-/// What became of an outcome that is not a success.
+/// The result of writing an outcome that is not a success.
 pub(crate) enum WrittenCompletion {
     Ended(Ending),
     /// The job has ended its claim itself, in its own transaction.
@@ -301,7 +301,7 @@ pub(crate) enum WrittenCompletion {
 }
 
 impl WrittenCompletion {
-    /// Whether this can be how an interrupted run ends.
+    /// Returns whether an interrupted run can end in this way.
     pub(crate) fn is_cut_short(&self) -> bool {
         matches!(
             self,
@@ -401,7 +401,7 @@ pub(crate) fn write_ended(
     Ok((written, busy))
 }
 
-/// Whether the database accepted an earlier attempt whose answer was lost.
+/// Returns whether the database accepted an earlier attempt whose answer was lost.
 pub(crate) fn was_accepted(conn: &mut Conn<'_>, pending: &PendingCompletion) -> QueryResult<bool> {
     if pending.tries == 0 {
         return Ok(false);
@@ -412,8 +412,8 @@ pub(crate) fn was_accepted(conn: &mut Conn<'_>, pending: &PendingCompletion) -> 
     }
 }
 
-/// Whether the job has ended its claim itself, in a transaction that was
-/// committed. In that case the value that the job returned does not count.
+/// Returns whether the job has ended its claim itself, in a transaction that was committed. In that
+/// case the value that the job returned does not count.
 fn finished_itself(conn: &mut Conn<'_>, pending: &PendingCompletion) -> QueryResult<bool> {
     Ok(pending.run.live.ends_itself() && jobs::ended_by_owner(conn, pending.pair())?)
 }

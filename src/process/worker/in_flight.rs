@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 pub(crate) struct InFlightJob {
     pub(crate) job: Arc<Claimed>,
     pub(crate) registration: Arc<Registration>,
-    /// When a thread started it.
+    /// The time at which a thread started it.
     pub(crate) started: Option<Instant>,
     pub(crate) live: Arc<Live>,
 }
@@ -34,7 +34,7 @@ impl InFlightJob {
     }
 }
 
-/// What a heartbeat stores about a claim.
+/// The news about a claim that a heartbeat stores.
 #[derive(Debug)]
 pub(crate) struct ClaimNews {
     pub(crate) claim_id: i64,
@@ -246,10 +246,10 @@ impl InFlight {
 #[derive(Debug)]
 pub(crate) struct Occupancy {
     threads: AtomicUsize,
-    /// How many threads run: more than `threads` while some finish their last job.
+    /// The number of threads that run: more than `threads` while some finish their last job.
     running: AtomicUsize,
     busy: AtomicUsize,
-    /// When this few jobs are left, the poller is notified.
+    /// The number of remaining jobs at which the poller is notified.
     low: AtomicUsize,
     /// Notified when so few are left.
     rested: Sender<()>,
@@ -369,7 +369,7 @@ impl Drop for KeptThread {
 
 // --- Writes beside a heartbeat: the progress of jobs, and their logs ---
 
-/// How many runs one statement stores the lines of, at up to 64 KiB each.
+/// The most runs whose lines one statement stores, at up to 64 KiB each.
 const AT_ONCE: usize = 20;
 
 /// Stores what jobs have logged, if there is news: jobs, their processes and their runs. What cannot

@@ -23,7 +23,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// How long a job waits if the database cannot say whether it has expired.
+/// The time that a job waits if the database cannot say whether it has expired.
 const UNKNOWN_EXPIRY_DELAY: Duration = Duration::from_secs(1);
 
 /// A claim on its way to a thread.
@@ -32,7 +32,7 @@ pub(crate) struct Assignment {
     pub(crate) registration: Arc<Registration>,
 }
 
-/// What the threads share.
+/// The state that the threads share.
 pub(crate) struct Pool {
     pub(crate) registry: Registry,
     pub(crate) database: Database,
@@ -41,12 +41,12 @@ pub(crate) struct Pool {
     pub(crate) subscriber: Subscriber,
     pub(crate) prefetch: Prefetch,
     occupancy: Arc<Occupancy>,
-    /// How many jobs the threads have started.
+    /// The number of jobs that the threads have started.
     begun: AtomicU64,
     completed: Sender<CompletedRun>,
     /// Notified when a job with a timeout starts.
     limited: Sender<()>,
-    /// What happens to the rows of finished jobs whose policy does not say.
+    /// The treatment of the rows of finished jobs whose policy does not set it.
     finished: FinishedRow,
     longest_wait: Duration,
 }
@@ -230,7 +230,7 @@ pub(crate) fn policy(registry: &Registry, job: &Claimed) -> Policy {
     registry.complete(&job.class_name, stored)
 }
 
-/// What a pool needs to start.
+/// The parts that a pool needs to start.
 pub(crate) struct PoolSetup {
     pub(crate) registry: Registry,
     pub(crate) database: Database,
@@ -246,7 +246,7 @@ pub(crate) struct PoolSetup {
 
 // --- A channel whose more important messages overtake the others ---
 
-/// How important a job is for its worker: the smaller, the more important.
+/// The importance of a job for its worker: the smaller, the more important.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Rank {
     /// The position of its queue among the worker's.
@@ -336,8 +336,9 @@ pub(crate) struct Prefetch {
 /// Until something is measured, jobs count as long.
 const UNKNOWN: Duration = Duration::from_secs(1);
 
-/// How much work a worker may hold that no thread has started. A claim and the outcomes before it
-/// take some milliseconds, during which no thread may run out of jobs.
+/// The most work that a worker may hold before a thread starts it, as running time for each thread.
+/// A claim and the outcomes before it take some milliseconds, during which no thread may run out of
+/// jobs.
 pub(crate) const WINDOW: Duration = Duration::from_millis(16);
 
 /// Larger claims are not cheaper.

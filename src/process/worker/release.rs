@@ -1,4 +1,4 @@
-//! How a worker releases claims: at a stop, and when its memory and the database differ.
+//! The release of claims by a worker: at a stop, and when its memory and the database differ.
 
 use crate::db::Conn;
 use crate::db::model::claim::{self, FinishedRow};
@@ -82,7 +82,7 @@ pub(crate) fn drain(session: &mut Session, registrations: &[Arc<Registration>]) 
     all
 }
 
-/// How many claims one transaction ends.
+/// The most claims that one transaction ends.
 const AT_ONCE: usize = 500;
 
 /// Returns what is done for each process, in parts as large as one transaction may be.
@@ -153,12 +153,12 @@ fn cut_short(session: &mut Session, claims: &[InFlightJob], ending: &outcome::En
 /// Why runs are released that a worker without a supervisor cuts short.
 const CUT_SHORT: &str = "the worker stops, and its end could not be awaited or written";
 
-/// How far a stop has come at its deadline.
+/// The progress of a stop at its deadline.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct StopProgress {
-    /// Whether all jobs have ended, so that only the outcomes of some could not be saved.
+    /// True if all jobs have ended, so that only the outcomes of some could not be saved.
     pub(crate) is_drained: bool,
-    /// Whether the end of the program follows, so that jobs that overran their timeout stay claimed
+    /// True if the end of the program follows, so that jobs that overran their timeout stay claimed
     /// until a supervisor sees it.
     pub(crate) leave_overrun: bool,
 }
@@ -209,7 +209,7 @@ pub(crate) fn disown(in_flight: &InFlight) {
     in_flight.wake();
 }
 
-/// How long a job that still runs must wait before it may run elsewhere.
+/// The delay before a job that still runs may run elsewhere.
 const DELAY: Duration = Duration::from_secs(2);
 
 /// Ends a job that overran its timeout in a program that continues without the worker.

@@ -7,9 +7,9 @@ use crate::job::registry::Registry;
 use crate::process::base::context::ProcessContext;
 use crate::process::base::handle::ProcessEnd;
 use crate::process::base::heartbeat::{Heartbeat, HeartbeatGuard};
-use crate::process::base::history;
 use crate::process::base::session::Session;
 use crate::process::base::stop::{self, Stop};
+use crate::process::upkeep::fold;
 use crate::process::worker::adjust::{JobThreads, Tuning};
 use crate::process::worker::claim::assigner::{Assigner, Handoff};
 use crate::process::worker::claim::class_filter::SharedClasses;
@@ -30,16 +30,16 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// How long the jobs that a stop interrupts have to end by themselves.
+/// The time in which jobs that a stop interrupts may end by themselves.
 const FAREWELL: Duration = Duration::from_millis(200);
 
-/// How long saving outcomes may take once the threads have stopped, or their time is over.
+/// The time limit for saving outcomes once the threads have stopped, or their time is over.
 const FLUSH: Duration = Duration::from_secs(2);
 
-/// How long the statement that a thread runs at the stop may continue.
+/// The longest time that a thread may continue its statement at the stop.
 const PATIENCE: Duration = Duration::from_millis(500);
 
-/// What a worker is started with, besides its settings.
+/// The state with which a worker is started, besides its settings.
 #[derive(Debug, Default)]
 pub(crate) struct CheckedWorker {
     pub(crate) in_flight: Arc<InFlight>,
@@ -250,7 +250,7 @@ fn start_heartbeat(
     let mut record = completion::recorder(registry);
     // Before the first claim: of a class that is not stored, every reader hides everything.
     record(&mut Session::new(context));
-    let mut fold = history::in_worker(&context.stop);
+    let mut fold = fold::in_worker(&context.stop);
     HeartbeatGuard::start(context, heartbeat, move |session, registrations| {
         reconcile(session, registrations);
         record(session);

@@ -25,7 +25,7 @@ pub(crate) struct WorkerSetup {
     /// The longest time-out of a wait for an event.
     pub(crate) longest_wait: Duration,
     pub(crate) recycle: Recycle,
-    /// Whether it ends when it finds no work.
+    /// True if it ends when it finds no work.
     pub(crate) until_idle: bool,
 }
 
@@ -104,7 +104,8 @@ const MOST_CLASSES: usize = 500;
 
 // --- The limits after which a worker process is replaced ---
 
-/// When a worker process is replaced by a new one, to free what jobs leave behind, mostly memory.
+/// The limits after which a worker process is replaced by a new one, to free what jobs leave
+/// behind, mostly memory.
 ///
 /// The worker stops claiming, waits for its jobs to finish without a time limit, and exits as at a
 /// normal stop. Its supervisor starts the replacement immediately. This does not count as a crash,

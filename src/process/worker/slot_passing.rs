@@ -12,8 +12,8 @@ use crate::process::worker::in_flight::InFlight;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-/// How long slots are passed on before ready jobs of the same priority. In the round after that,
-/// these go first.
+/// The time for which slots are passed on before ready jobs of the same priority. In the round
+/// after that, these go first.
 const IN_A_ROW: Duration = Duration::from_millis(50);
 
 /// A transaction that took longer is a reason not to pass slots on for a while, see [`PAUSE`]: the
@@ -26,7 +26,8 @@ const PAUSE: Duration = Duration::from_secs(1);
 pub(crate) struct SlotPassing {
     assigner: Weak<Assigner>,
     stop: Stop,
-    /// When slots were first passed on since the last round in which equal jobs went first.
+    /// The time at which slots were first passed on since the last round in which equal jobs went
+    /// first.
     since: Option<Instant>,
     paused_until: Option<Instant>,
 }

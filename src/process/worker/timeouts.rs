@@ -30,8 +30,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// How often a database that answers may refuse the verdict before the program ends without it: the
-/// job itself may hold the lock that is in the way, and keep it.
+/// The number of refusals of the verdict, by a database that answers, after which the program ends
+/// without it: the job itself may hold the lock that is in the way, and keep it.
 const MOST_REFUSALS: u32 = 3;
 
 /// The loop that ends jobs which overrun their timeout.
@@ -50,11 +50,11 @@ pub(crate) struct Timeouts {
     refusals: u32,
 }
 
-/// How to end the program.
+/// The end of the program after the longest time that a stop may take.
 #[derive(Debug, Clone)]
 pub(crate) struct ForcedExit {
     shutdown_timeout: Duration,
-    /// Whether the end was decided.
+    /// True if the end was decided.
     is_due: Arc<AtomicBool>,
 }
 

@@ -59,7 +59,7 @@ fn fold_all(conn: &mut Conn<'_>) {
     while let Folded::Done { is_full: true, .. } = fold::fold(conn, FoldWhen::Now, None).unwrap() {}
 }
 
-/// What all series add up to.
+/// Returns the sum of all series.
 fn total(conn: &mut DbConnection) -> Tally {
     let mut sum = Tally::default();
     for one in history::totals(conn).unwrap().series {

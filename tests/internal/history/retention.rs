@@ -1,4 +1,4 @@
-//! What is kept, and for how long.
+//! Retention of the history: the rows that are kept, and for how long.
 
 use super::{finished, fold_all, insert_at, number, numbered, rows, total};
 use crate::db::DbConnection;
@@ -35,7 +35,7 @@ fn clear(conn: &mut DbConnection) -> usize {
     cleared + clear::unused(&mut conn.as_conn(), 1_000).unwrap().cleared
 }
 
-/// How many rows there are of each resolution, by its length.
+/// Returns the number of rows of each resolution, by its length in seconds.
 fn kept(conn: &mut DbConnection) -> BTreeMap<i64, i64> {
     let count = |conn: &mut DbConnection, seconds: i64| {
         let text = format!("SELECT count(*) AS n FROM windlass_stats WHERE resolution = {seconds}");

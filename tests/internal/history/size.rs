@@ -1,4 +1,4 @@
-//! How large the history becomes. The sizes of whole databases are measured on request:
+//! The size of the history. The sizes of whole databases are measured on request:
 //! `WINDLASS_MEASURE_HISTORY=1 cargo test -p windlass-internal-tests how_large_it_is -- --nocapture --test-threads 1`.
 
 use super::number;
@@ -23,7 +23,7 @@ fn around(ms: f64) -> Duration {
     Duration::from_secs_f64(ms * (sum * 1.6).exp() / 1_000.0)
 }
 
-/// What ends in a bucket of a series in which `rate` jobs end in a minute.
+/// Returns the cell for one bucket of a series in which `rate` jobs end in a minute.
 fn cell(rate: f64, resolution: Resolution) -> Cell {
     let minutes = resolution.seconds() as f64 / 60.0;
     let ended = about(rate * minutes);
@@ -84,7 +84,7 @@ fn names(queues: usize, classes: usize) -> Vec<(String, String)> {
     names
 }
 
-/// How many rows a series has, if it is never idle.
+/// Returns the number of rows of a series that is never idle.
 fn rows_of(resolution: Resolution) -> i64 {
     resolution.kept() / resolution.span() + 1
 }

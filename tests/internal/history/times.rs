@@ -1,4 +1,4 @@
-//! What is counted when, and how it is read back.
+//! The bucket in which each end is counted, and the ranges and rates that are read back.
 
 use super::{finished, fold_all, insert_at, sum_of};
 use crate::db::conn::connection::AsConn;

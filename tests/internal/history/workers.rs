@@ -1,4 +1,4 @@
-//! How a worker folds between its heartbeats.
+//! Folds of a worker between its heartbeats.
 
 use super::{finished, total};
 use crate::clock;
@@ -11,8 +11,9 @@ use crate::event::logging::Subscriber;
 use crate::history::{self, HistoryFilter, TimeRange};
 use crate::job::new_job::NewJob;
 use crate::process::base::context::ProcessContext;
-use crate::process::base::history::fold_due;
 use crate::process::base::session::Session;
+use crate::process::upkeep::Duty as _;
+use crate::process::upkeep::fold::Fold;
 use std::time::Duration;
 
 on_each_database!(queues_are_not_sampled_after_the_time);
@@ -30,8 +31,8 @@ fn queues_are_not_sampled_after_the_time(db: &TestDb) {
     let mut session = Session::new(&context);
     for (time, is_sampled) in [(Duration::ZERO, false), (clock::NEVER, true)] {
         deltas::insert_with(&mut conn.as_conn(), &finished("mail", "send", 1)).unwrap();
-        let until = clock::deadline(time);
-        fold_due(&mut session, FoldWhen::Now, &context.stop, until).unwrap();
+        let mut fold = Fold::new(FoldWhen::Now, Duration::ZERO, time, &context.stop);
+        fold.turn(&mut session).unwrap();
         assert_eq!(super::rows(&mut conn, "windlass_stats_deltas"), 0);
         assert_eq!(has_sample(&mut conn), is_sampled);
     }

@@ -60,12 +60,12 @@ fn definition(line: &str) -> Option<(&str, &str)> {
     (!label.contains(']')).then_some((label, target))
 }
 
-/// What is between backticks has no links.
+/// Returns the line without the text between backticks, which has no links.
 fn without_code(line: &str) -> String {
     line.split('`').step_by(2).collect::<Vec<_>>().join("`")
 }
 
-/// What stands between each `start` and the next `end`.
+/// Returns the text between each `start` and the next `end`.
 fn after(line: &str, start: &str, end: char) -> Vec<String> {
     let rests = line.split(start).skip(1);
     rests

@@ -34,8 +34,9 @@ const ORDER: &[&str] = &[
     "history",
     "admin",
     "operation",
-    "testing",
     "process/base",
+    "process/upkeep",
+    "testing",
     "process/worker",
     "process/dispatcher",
     "process/scheduler",
@@ -65,7 +66,7 @@ fn rank(path: &[String]) -> Option<usize> {
     })
 }
 
-/// What each file passes on under another path: `crate::db::Conn` is
+/// The names that each file passes on under another path: `crate::db::Conn` is
 /// `crate::db::conn::connection::Conn`.
 #[derive(Debug, Default)]
 struct ReExports {
@@ -89,7 +90,7 @@ impl ReExports {
         }
     }
 
-    /// Where what a path names really is.
+    /// Returns the path of the definition that a path names.
     fn resolve(&self, path: &[String]) -> Vec<String> {
         let mut path = path.to_vec();
         for _ in 0..8 {
@@ -143,7 +144,7 @@ fn wrong_imports(source: &Source, re_exports: &ReExports) -> Vec<String> {
 
 type Arrows<'f> = BTreeMap<&'f str, BTreeSet<&'f str>>;
 
-/// Which files each file imports, or calls by their path. A `mod.rs` is looked through.
+/// Returns the files that each file imports, or calls by their path. A `mod.rs` is looked through.
 fn arrows(sources: &[Source]) -> Arrows<'_> {
     let re_exports = ReExports::of(sources);
     let modules: BTreeMap<Vec<String>, &str> = sources
@@ -237,7 +238,7 @@ fn search<'f>(
     None
 }
 
-/// Where a transaction of Windlass' own may begin.
+/// The places where a transaction of Windlass' own may start.
 const BEGIN_TRANSACTIONS: &[&str] = &[
     "db/transition/",
     "db/schema/",

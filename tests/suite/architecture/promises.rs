@@ -1,4 +1,4 @@
-//! What the documents promise, each with the tests that hold it: the tests
+//! The promises of the documents, each with the tests that hold it: the tests
 //! must be there.
 
 use std::collections::BTreeSet;
@@ -39,7 +39,7 @@ impl Tests {
         Tests { functions, places }
     }
 
-    /// Whether `a::b::c` may be a test: `c` a function, or a whole file.
+    /// Returns whether `a::b::c` may be a test: `c` a function, or a whole file.
     fn has(&self, name: &str) -> bool {
         let mut parts: Vec<&str> = name.split("::").collect();
         let last = parts.pop().unwrap_or_default();
@@ -56,7 +56,7 @@ fn section<'t>(text: &'t str, heading: &str) -> Vec<&'t str> {
     lines.take_while(|line| !line.starts_with(&next)).collect()
 }
 
-/// What stands between backticks and looks like the name of a test.
+/// Returns the names between backticks that look like tests.
 fn names(line: &str) -> impl Iterator<Item = &str> {
     let quoted = line.split('`').skip(1).step_by(2);
     quoted.filter(|name| {

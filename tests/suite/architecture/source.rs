@@ -1,5 +1,5 @@
-//! What a file of `src/` imports, calls and says, read from its tokens: so
-//! comments do not count, and the bodies of macros do.
+//! The imports, calls and texts of a file of `src/`, read from its tokens: so comments do not count, and the bodies of
+//! macros do.
 
 use proc_macro2::{Delimiter, Group, Spacing, TokenStream, TokenTree};
 use std::path::Path;
@@ -197,7 +197,7 @@ fn is_root(word: &str) -> bool {
     ["crate", "self", "super", "diesel"].contains(&word)
 }
 
-/// Whether these end with `pub use` or `pub(..) use`.
+/// Returns whether these end with `pub use` or `pub(..) use`.
 fn is_passed_on(before: &[TokenTree]) -> bool {
     let word = |token: &TokenTree, text: &str| token.to_string() == text;
     match before {
@@ -209,7 +209,7 @@ fn is_passed_on(before: &[TokenTree]) -> bool {
     }
 }
 
-/// Whether `::` comes next.
+/// Returns whether `::` comes next.
 fn is_path(tokens: &[TokenTree]) -> bool {
     matches!(tokens, [TokenTree::Punct(a), TokenTree::Punct(b), ..]
         if a.as_char() == ':' && a.spacing() == Spacing::Joint && b.as_char() == ':')

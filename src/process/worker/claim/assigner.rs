@@ -20,7 +20,8 @@ pub(crate) struct Assigner {
     queues: Mutex<Vec<QueueSelector>>,
     sender: Mutex<RankedSender<Assignment>>,
     classes: Arc<SharedClasses>,
-    /// What may be claimed when a limited job has finished; `None` while the poller claims nothing.
+    /// The jobs that may be claimed when a limited job has finished; `None` while the poller claims
+    /// nothing.
     next: Mutex<Option<Arc<NextJobs>>>,
 }
 

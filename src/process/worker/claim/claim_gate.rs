@@ -3,8 +3,10 @@
 use crate::clock;
 use crate::event::Event;
 use crate::event::logging::Subscriber;
-use crate::process::base::session::{RefusedJobs, Session};
+use crate::process::base::duty_turns::DutyTurns;
+use crate::process::base::session::Session;
 use crate::process::base::stop::Stop;
+use crate::process::upkeep::{Upkeep, due};
 use crate::process::worker::claim::wakeups::Wakeups;
 use crate::process::worker::pool::Pool;
 use crate::process::worker::settings::Recycle;
@@ -18,7 +20,7 @@ pub(crate) struct ClaimGate {
     is_retiring: bool,
 }
 
-/// What the poller does next.
+/// The next action of the poller.
 pub(crate) enum GateState {
     Claim,
     /// Wait for a change.
@@ -88,18 +90,18 @@ impl ClaimGate {
 
 /// Notices that no job is left. A worker is idle if it holds no job at one look, and finds none at
 /// the next.
-#[derive(Debug)]
 pub(crate) struct IdleEnd {
     pub(crate) is_wanted: bool,
-    /// Whether the worker held no job at the last look, and has found none since.
+    /// True if the worker held no job at the last look, and has found none since.
     was_idle: bool,
-    refused: RefusedJobs,
+    /// Makes jobs ready, as no dispatcher may run.
+    upkeep: Upkeep,
 }
 
-/// How many scheduled jobs become ready at once.
-const DISPATCHED: usize = 500;
+/// The most jobs that each duty moves at once.
+const BATCH: usize = 500;
 
-/// How long to wait for running jobs before the next look.
+/// The pause before the next look while jobs run.
 const WHILE_JOBS_RUN: Duration = Duration::from_millis(100);
 
 impl IdleEnd {
@@ -107,7 +109,7 @@ impl IdleEnd {
         IdleEnd {
             is_wanted,
             was_idle: false,
-            refused: RefusedJobs::default(),
+            upkeep: Upkeep::new(due::duties(BATCH, WHILE_JOBS_RUN), &DutyTurns::default()),
         }
     }
 
@@ -116,7 +118,7 @@ impl IdleEnd {
         self.was_idle &= jobs == 0;
     }
 
-    /// Makes scheduled jobs ready that are due, after a look that found no ready job. Stops the
+    /// Makes jobs ready that are due, after a look that found no ready job. Stops the
     /// worker if there are none, and it has none. Waits while jobs run.
     pub(crate) fn look(
         &mut self,
@@ -125,7 +127,7 @@ impl IdleEnd {
         wakeups: &mut Wakeups,
         stop: &Stop,
     ) {
-        match self.refused.dispatch(session, DISPATCHED) {
+        match self.upkeep.turn_all(session) {
             Ok(0) if is_idle && self.was_idle => {
                 log::info!("no job is left that this worker could run: it stops");
                 stop.stop();
@@ -143,13 +145,13 @@ impl IdleEnd {
 /// Checks the age, the jobs and the memory of a worker.
 #[derive(Debug)]
 pub(crate) struct RecycleMonitor {
-    /// When it reaches its age.
+    /// The time at which the worker reaches its age limit.
     old_at: Option<Instant>,
-    /// How many jobs it may still claim.
+    /// The number of jobs that it may still claim.
     jobs_left: Option<u64>,
     memory: Option<u64>,
     next_look: Instant,
-    /// Whether it has claimed a job. A worker that exceeds a limit from the start still runs one,
+    /// True if it has claimed a job. A worker that exceeds a limit from the start still runs one,
     /// instead of restarting again and again.
     is_used: bool,
 }

@@ -12,7 +12,7 @@ use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How often the paused classes are read.
+/// The interval at which the paused classes are read.
 pub(crate) const READ_EVERY: Duration = Duration::from_secs(1);
 
 /// The classes of a worker, for its threads that claim: the poller, and the completer when it
@@ -39,7 +39,7 @@ impl SharedClasses {
     }
 }
 
-/// What a worker may claim at present.
+/// The classes that a worker may claim at present.
 #[derive(Debug, Clone)]
 pub(crate) struct ClassFilter {
     registered: Vec<String>,
@@ -48,7 +48,7 @@ pub(crate) struct ClassFilter {
     /// Sorted.
     paused: Vec<String>,
     read_at: Option<Instant>,
-    /// How often the pauses have changed.
+    /// The number of changes of the pauses so far.
     version: u64,
 }
 
@@ -109,7 +109,7 @@ impl ClassFilter {
 
 // --- The front of the paused jobs: each worker passes them once ---
 
-/// How far a worker came in each queue, while classes are paused.
+/// The position that a worker has reached in each queue, while classes are paused.
 #[derive(Debug, Default)]
 pub(crate) struct PausedFront {
     /// By the name of the queue; "" for all queues together.
@@ -124,7 +124,7 @@ pub(crate) struct PausedFront {
 struct Reached {
     cursor: Cursor,
     newer_than: i64,
-    /// When the next scan from the beginning is due.
+    /// The time at which the next scan from the beginning is due.
     again_at: Instant,
 }
 
@@ -137,11 +137,11 @@ struct NewestId {
     settled: i64,
 }
 
-/// How long transactions that enqueue are open. Later commits are found by the next scan from the
-/// beginning.
+/// The longest time that a transaction which enqueues is assumed to be open. Later commits are
+/// found by the next scan from the beginning.
 const OPEN: Duration = Duration::from_millis(500);
 
-/// How many ids before the first one that was read may not be visible yet.
+/// The number of ids before the first one read that may not be visible yet.
 const NOT_VISIBLE: i64 = 1_000;
 
 /// The time between two scans from the beginning, and how many times as long as such a scan it is

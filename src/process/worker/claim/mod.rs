@@ -1,4 +1,4 @@
-//! How a worker claims: when, how many jobs, and from which queues.
+//! The claims of a worker: their time, their size and their queues.
 
 pub(crate) mod assigner;
 pub(crate) mod claim_gate;

@@ -43,18 +43,18 @@ pub(crate) struct ClaimPlan {
     idle_since: Option<Instant>,
 }
 
-/// Whether jobs that were claimed ahead reach the threads.
+/// The progress of jobs that were claimed ahead, on their way to the threads.
 #[derive(Debug, Default)]
 struct HandoffProgress {
-    /// How many jobs the threads had started at the last check.
+    /// The number of jobs that the threads had started at the last check.
     begun: u64,
-    /// When that number last grew, or something was claimed ahead.
+    /// The time at which that number last grew, or something was claimed ahead.
     at: Option<Instant>,
-    /// When something was last claimed ahead.
+    /// The time of the last claim ahead.
     ahead_at: Option<Instant>,
 }
 
-/// How many jobs a worker has with its threads, or on their way to them.
+/// The bounds on the number of jobs that a worker has with its threads, or on their way to them.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Levels {
     /// A claim fills up to this number.
@@ -63,11 +63,11 @@ pub(crate) struct Levels {
     pub(crate) low: usize,
 }
 
-/// How many jobs a claim may find.
+/// The most jobs that a claim may find, and the number of free threads.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ClaimSize {
     pub(crate) limit: usize,
-    /// How many threads are free.
+    /// The number of free threads.
     pub(crate) idle: usize,
 }
 
@@ -86,7 +86,7 @@ const GATE_PAUSE: Duration = Duration::from_secs(60);
 /// sent no notification.
 const FIRST_LOOK: Duration = Duration::from_millis(20);
 
-/// How long after its last job a worker asks others for theirs.
+/// The time after its last job during which a worker asks others for theirs.
 const NEWLY: Duration = Duration::from_secs(2);
 
 impl Levels {

@@ -47,18 +47,18 @@ enum LookResult {
 /// The result of a claim.
 struct ClaimedJobs {
     jobs: Vec<Arc<Claimed>>,
-    /// Whether blocked jobs wait for a promotion.
+    /// True if blocked jobs wait for a promotion.
     is_wanted: bool,
 }
 
-/// When this many outcomes wait to be saved, nothing more is claimed: if the process dies then,
-/// those jobs run once more. Equal to four batches.
+/// The number of unsaved outcomes at which nothing more is claimed: if the process dies then, those
+/// jobs run once more. Equal to four batches.
 const MOST_UNWRITTEN: usize = 2_000;
 
-/// How long to wait when the completer is that far behind.
+/// The pause when the completer is that far behind.
 const FOR_THE_COMPLETER: Duration = Duration::from_millis(10);
 
-/// How soon a process that is not registered, or that drains, looks again.
+/// The pause before the next look of a process that is not registered, or that drains.
 const UNREGISTERED: LookResult = LookResult::NotNow(Duration::from_millis(20));
 
 impl Poller {

@@ -1,4 +1,4 @@
-//! Where a worker looks for jobs: its selectors, resolved to names of queues.
+//! The queues in which a worker looks for jobs: its selectors, resolved to names.
 
 use crate::clock;
 use crate::db::Conn;
@@ -18,12 +18,12 @@ pub(crate) struct QueueResolver {
     /// used.
     known: Vec<String>,
     good_until: Option<Instant>,
-    /// Whether the paused queues hold so many jobs that a look at all queues must go around them,
-    /// and when that was read.
+    /// True if the paused queues hold so many jobs that a look at all queues must go around them.
+    /// It was read at `asked_at`.
     is_crowded: bool,
     asked_at: Option<Instant>,
     asking_took: Duration,
-    /// Whether the last look at all queues found nothing.
+    /// True if the last look at all queues found nothing.
     is_idle: bool,
 }
 
@@ -37,8 +37,8 @@ const KEPT_IDLE: Duration = Duration::from_secs(10);
 /// names, reading costs more than many claims.
 const SHARE: u32 = 20;
 
-/// How many names a statement contains: few enough that its cost does not depend on the number of
-/// queues, and enough to find jobs behind some empty ones.
+/// The most names that a statement contains: few enough that its cost does not depend on the number
+/// of queues, and enough to find jobs behind some empty ones.
 const CHUNK: usize = 64;
 
 impl QueueResolver {
@@ -190,7 +190,7 @@ fn resolve(conn: &mut Conn<'_>, selectors: &[QueueSelector]) -> QueryResult<Vec<
 
 // --- Shares jobs between the workers of a queue that runs dry ---
 
-/// When a worker last asked, or checked whether it was asked.
+/// The times at which a worker last asked, and last checked whether it was asked.
 #[derive(Debug, Default)]
 pub(crate) struct Sharing {
     asked_at: Option<Instant>,

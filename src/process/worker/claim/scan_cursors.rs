@@ -1,5 +1,5 @@
-//! Where a busy worker starts to scan the ready executions. A scan from the beginning each time
-//! would pass all rows deleted since the last vacuum.
+//! The position at which a busy worker starts to scan the ready executions. A scan from the
+//! beginning each time would pass all rows deleted since the last vacuum.
 
 use crate::clock;
 use crate::db::model::claim::{ClaimQueues, Claimed, Cursor};
@@ -7,13 +7,13 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How far each queue was claimed. Jobs before that (a more important job, a released one, one
-/// whose enqueue committed late) are found by the next scan from the beginning.
+/// The position up to which each queue was claimed. Jobs before that (a more important job, a
+/// released one, one whose enqueue committed late) are found by the next scan from the beginning.
 #[derive(Debug, Default)]
 pub(crate) struct ScanCursors {
     /// By the name of the queue; `None` for all queues together.
     reached: HashMap<String, Cursor>,
-    /// When the next scan from the beginning is due.
+    /// The time at which the next scan from the beginning is due.
     again_at: Option<Instant>,
     look: Scan,
     /// The durations of the last scans from the beginning, without the time for the jobs that they
@@ -24,9 +24,9 @@ pub(crate) struct ScanCursors {
 /// The scan under way, or the last one.
 #[derive(Debug, Default, Clone, Copy)]
 struct Scan {
-    /// Whether cursors are used and moved at all.
+    /// True if cursors are used and moved at all.
     by_marks: bool,
-    /// When it started, if it scans from the beginning.
+    /// The time at which it started, if it scans from the beginning.
     began: Option<Instant>,
     of_all: bool,
 }
@@ -35,7 +35,7 @@ struct Scan {
 /// many deleted rows: then ten times as long as that takes, at first at most [`PROBATION`].
 const INTERVAL: Duration = Duration::from_millis(5);
 
-/// How long a claim takes that passes none, with its commit.
+/// The duration of a claim that passes no deleted rows, with its commit.
 const A_CLAIM: Duration = Duration::from_millis(2);
 
 /// A scan from the beginning that takes longer passes many deleted rows that a long transaction

@@ -1,4 +1,4 @@
-//! What wakes a poller, and whether it requests notifications.
+//! The events that wake a poller, and its requests for notifications.
 
 use crate::clock::RetryDelay;
 use crate::db::conn::listening::{self, Listener};
@@ -17,11 +17,11 @@ pub(crate) struct Wakeups {
     rested: Receiver<()>,
     /// There may be new work.
     woken: Receiver<()>,
-    /// Whether the row says that the worker waits for work.
+    /// The flag by which the worker asks to be notified, as its row has it.
     listen_flag: ListenFlag,
-    /// Whether the database notifies workers. Otherwise every commit wakes all.
+    /// True if the database notifies workers. Otherwise every commit wakes all.
     by_notification: bool,
-    /// Whether the worker was woken since the queues were last found empty: then it must claim the
+    /// True if the worker was woken since the queues were last found empty: then it must claim the
     /// new work, or wake others.
     is_woken: bool,
 }
@@ -37,7 +37,7 @@ pub(crate) enum Woken {
     PassOn,
 }
 
-/// How long a worker that was woken, and has no idle thread, waits for one before it wakes others.
+/// The time that a woken worker without an idle thread waits for one before it wakes others.
 const TO_PASS_ON: Duration = Duration::from_millis(1);
 
 fn after_or_never(pause: Option<Duration>) -> Receiver<Instant> {
@@ -184,7 +184,7 @@ fn write_flag(
 
 // --- The flag by which a worker asks to be notified ---
 
-/// What this process' row contains about that. NOTIFY makes commits wait for each other, so a
+/// The value of that flag in this process' row. NOTIFY makes commits wait for each other, so a
 /// worker that is busy anyway does not listen.
 #[derive(Debug, Default)]
 pub(crate) struct ListenFlag {
@@ -194,7 +194,7 @@ pub(crate) struct ListenFlag {
     full_claims: u32,
 }
 
-/// What a look at the queues found.
+/// The result of a look at the queues.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Busyness {
     /// Enough jobs for all threads.
@@ -241,7 +241,8 @@ impl ListenFlag {
 
 // --- The thread that receives notifications of new work and wakes the poller ---
 
-/// How soon a stop is noticed, and how long reopening a lost listener may take.
+/// The time within which a stop is noticed, and the longest time that reopening a lost listener may
+/// take.
 const WAIT: Duration = Duration::from_millis(200);
 
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);

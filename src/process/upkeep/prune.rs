@@ -9,11 +9,14 @@ use crate::db::{LockWait, with_lock_wait};
 use crate::event::Event;
 use crate::event::logging::Subscriber;
 use crate::job::JobId;
+use crate::process::base::context::ProcessContext;
+use crate::process::base::heartbeat::Heartbeat;
+use crate::process::base::liveness::Liveness;
 use crate::process::base::session::Session;
-use crate::process::supervisor::children::Exit;
-use crate::process::supervisor::faults;
+use crate::process::upkeep::{Duty, DutyTurn, NextTurn, faults};
 use crate::{clock, mutant};
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Detects dead processes. A process is dead when its heartbeat count has not changed for the
@@ -154,7 +157,7 @@ impl FailureDetector {
 /// Prunes one process: all at once, or claim by claim if some of it is locked or refused. With a
 /// `heartbeat_seq`, only if the process has not sent another heartbeat. An error means that the
 /// database is in trouble.
-fn prune(
+pub(crate) fn prune(
     session: &mut Session,
     id: i64,
     heartbeat_seq: Option<i64>,
@@ -209,7 +212,7 @@ fn recover_without_row(
         }
         if let Ok(Some(recovered)) = recovered {
             report_left(session, &recovered);
-            report(subscriber, "process", &id.to_string(), &death, &recovered);
+            report_pruned(subscriber, "process", &id.to_string(), &death, &recovered);
         }
     }
     Ok(())
@@ -240,7 +243,7 @@ fn take_back(
         detector.looked_at_failed(range.up_to);
         return Ok(());
     }
-    report(
+    report_pruned(
         subscriber,
         "process",
         "failed by Solid Queue",
@@ -250,9 +253,68 @@ fn take_back(
     Ok(())
 }
 
+/// Prunes dead processes, and recovers claims that no process holds.
+pub(crate) struct Prune {
+    detector: FailureDetector,
+    /// The time between two readings.
+    interval: Duration,
+    heartbeat: Arc<Heartbeat>,
+    liveness: Liveness,
+    subscriber: Subscriber,
+}
+
+/// The pause while the supervisor's own heartbeats fail.
+const WHILE_FAILING: Duration = Duration::from_millis(20);
+
+impl Prune {
+    /// Creates the duty of a supervisor with this heartbeat. A process without a heartbeat for `threshold` is dead.
+    pub(crate) fn new(
+        context: &ProcessContext,
+        heartbeat: &Arc<Heartbeat>,
+        threshold: Duration,
+    ) -> Self {
+        let interval = threshold / 6;
+        Prune {
+            detector: FailureDetector::new(threshold, interval),
+            interval,
+            heartbeat: Arc::clone(heartbeat),
+            liveness: context.liveness.clone(),
+            subscriber: context.subscriber.clone(),
+        }
+    }
+}
+
+impl Duty for Prune {
+    fn name(&self) -> &'static str {
+        "prune"
+    }
+
+    fn interval(&self) -> Duration {
+        self.interval
+    }
+
+    fn turn(&mut self, session: &mut Session) -> Result<DutyTurn, Duration> {
+        // If the supervisor's own heartbeat fails, others may fail as well: a full disk, or a
+        // read-only database, can still be read.
+        if !self.heartbeat.is_beating() {
+            self.detector.skip();
+            return Ok(DutyTurn {
+                changed: 0,
+                next: NextTurn::In(WHILE_FAILING),
+            });
+        }
+        let own = self.heartbeat.all();
+        let own: Vec<i64> = own.iter().map(|registration| registration.id).collect();
+        let (detector, subscriber) = (&mut self.detector, &self.subscriber);
+        self.liveness
+            .waiting(|| prune_dead(session, detector, &own, subscriber))?;
+        Ok(DutyTurn::done())
+    }
+}
+
 /// Prunes the processes that the detector finds dead. A process that cannot be pruned at present
 /// does not delay the others.
-pub(crate) fn prune_dead(
+fn prune_dead(
     session: &mut Session,
     detector: &mut FailureDetector,
     own: &[i64],
@@ -269,7 +331,9 @@ pub(crate) fn prune_dead(
             how: "sent no heartbeat for too long".to_owned(),
         };
         match prune(session, dead.id, Some(dead.heartbeat_seq), &death) {
-            Ok(Some(recovered)) => report(subscriber, &dead.kind, &dead.name, &death, &recovered),
+            Ok(Some(recovered)) => {
+                report_pruned(subscriber, &dead.kind, &dead.name, &death, &recovered)
+            }
             Ok(None) => {}
             Err(delay) if session.is_in_trouble() => return Err(delay),
             Err(_) => {}
@@ -282,40 +346,14 @@ pub(crate) fn prune_dead(
     recovered.and(take_back(session, detector, subscriber))
 }
 
-/// How long a supervisor waits before it tries again to release the claims of a child.
-const AGAIN: Duration = Duration::from_secs(1);
-
-/// Prunes the registrations of a child that has ended, and notes whether it left jobs behind. If
-/// something is left, the error contains when to try again.
-pub(crate) fn prune_child(
-    session: &mut Session,
-    exit: &mut Exit,
+/// Reports a pruned process, unless an attempt before has reported it, and nothing has come of this one.
+pub(crate) fn report_pruned(
     subscriber: &Subscriber,
-) -> Result<(), Duration> {
-    let processes = session.run("find a child's processes", |conn| {
-        prune::of_child(conn, &exit.token)
-    })?;
-    let mut again = None;
-    for process in processes {
-        let death = Death {
-            is_crash: exit.is_crash(process.draining),
-            how: exit.how.clone(),
-        };
-        match prune(session, process.id, None, &death) {
-            Ok(Some(recovered)) => {
-                exit.is_cut_short |= recovered.is_any();
-                again = again.or(recovered.left.is_some().then_some(AGAIN));
-                report(subscriber, "child", &exit.token, &death, &recovered);
-            }
-            Ok(None) => {}
-            Err(delay) if session.is_in_trouble() => return Err(delay),
-            Err(delay) => again = Some(delay),
-        }
-    }
-    again.map_or(Ok(()), Err)
-}
-
-fn report(subscriber: &Subscriber, kind: &str, name: &str, death: &Death, recovered: &Recovered) {
+    kind: &str,
+    name: &str,
+    death: &Death,
+    recovered: &Recovered,
+) {
     // A repetition without success.
     let nothing = Recovered {
         left: recovered.left.clone(),
