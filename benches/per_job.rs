@@ -1,4 +1,4 @@
-//! What each job costs beside the database, on its way from the enqueue to
+//! The cost of each job beside the database, on its way from the enqueue to
 //! its end: `cargo bench -p windlass-benches`. `docs/performance.md` tells
 //! how to compare two versions.
 
@@ -123,7 +123,7 @@ enum Way {
     Pool,
 }
 
-/// What a thread does with a claimed job: policy, decoding, the job, its output.
+/// The work of a thread on a claimed job: policy, decoding, the job, its output.
 fn perform(criterion: &mut Criterion) -> Result<()> {
     let mut group = criterion.benchmark_group("perform");
     group.throughput(Throughput::Elements(BATCH as u64));
@@ -173,7 +173,7 @@ fn finish(criterion: &mut Criterion) -> Result<()> {
     Ok(())
 }
 
-/// What is kept in mind between claims, and what nobody hears.
+/// The state that is kept between claims, and events without a subscriber.
 fn beside(criterion: &mut Criterion) -> Result<()> {
     let queues: Vec<String> = (0..10).map(|number| format!("queue-{number}")).collect();
     let on = |queue: &String| Ok(NewJob::new(&Small::new())?.queue(queue));
@@ -206,7 +206,7 @@ fn main() -> Result<()> {
     let mut criterion = Criterion::default()
         .warm_up_time(Duration::from_secs(1))
         .measurement_time(Duration::from_secs(3))
-        // What a busy machine does by itself.
+        // The noise of a busy machine.
         .noise_threshold(0.1)
         .without_plots()
         .configure_from_args();

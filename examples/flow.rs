@@ -175,7 +175,7 @@ fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let done = match arguments[..] {
-        // How the program runs itself again.
+        // The program runs itself again with these arguments.
         [WORKER, home] => work(home),
         [] => run(40),
         ["--files", files] => files.parse().map_err(Into::into).and_then(run),
@@ -196,7 +196,7 @@ fn registry(home: &Path) -> Registry {
         .register::<TakeBack>(home())
 }
 
-/// What a worker process does, until its supervisor is gone.
+/// Runs a worker process until its supervisor is gone.
 fn work(home: &str) -> Result<ExitCode> {
     let database = Home(home.into()).database()?;
     let stopped = Worker::new(&database, registry(home.as_ref()))

@@ -1,4 +1,4 @@
-//! What becomes of a job when things go wrong, with nothing installed:
+//! The outcomes of jobs when things go wrong, with nothing installed:
 //!
 //! ```text
 //! cargo run --release --example policies -- [--users N] [--kill-at N]
@@ -153,7 +153,7 @@ fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let done = match arguments[..] {
-        // How the program runs itself again.
+        // The program runs itself again with these arguments.
         [WORKER, home] => work(home),
         _ => Numbers::read(&arguments).and_then(run),
     };
@@ -196,7 +196,7 @@ fn registry(home: &Path) -> Registry {
         .register::<Endless>(home())
 }
 
-/// What a worker process does, until its supervisor is gone.
+/// Runs a worker process until its supervisor is gone.
 fn work(home: &str) -> Result<ExitCode> {
     let database = Home(home.into()).database()?;
     let stopped = Worker::new(&database, registry(home.as_ref()))
@@ -300,7 +300,7 @@ fn time_out(conn: &mut DbConnection) -> Result<()> {
     Ok(())
 }
 
-/// Whether every job has come to an end.
+/// Returns true if every job has come to an end.
 fn has_drained(conn: &mut DbConnection) -> Result<bool> {
     let queues = windlass::queues(conn)?;
     let is_idle =

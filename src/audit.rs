@@ -53,7 +53,7 @@ fn of_process() -> Actor {
 pub struct AuditEntry {
     /// Its id; later changes have higher ones.
     pub id: i64,
-    /// When it was made, by the database's clock.
+    /// The time of the change, by the database's clock.
     pub at: DateTime<Utc>,
     /// The name of the actor.
     pub actor: String,
@@ -61,18 +61,18 @@ pub struct AuditEntry {
     pub via: String,
     /// The host or the address it came from.
     pub origin: Option<String>,
-    /// What was done, in the words of the command: `jobs.retry`, `queues.pause`.
+    /// The action, in the words of the command: `jobs.retry`, `queues.pause`.
     pub action: String,
     /// The queue, class, key, task, operation or job that was changed. `None` for a selection of
     /// jobs.
     pub target: Option<String>,
     /// The selection of the jobs.
     pub filter: Option<Value>,
-    /// What was set.
+    /// The values that the action set.
     pub parameters: Option<Value>,
-    /// How many jobs this row changed. `None` if it did not change jobs.
+    /// The number of jobs that this part of the action changed. `None` if it did not change jobs.
     pub jobs: Option<i64>,
-    /// How many jobs the action changed up to now, with all its parts.
+    /// The number of jobs that all parts of the action changed up to now.
     pub total: Option<i64>,
     /// The reason, if one was given.
     pub reason: Option<String>,

@@ -24,7 +24,7 @@ pub enum Error {
     Connect {
         /// The address, without secrets.
         target: String,
-        /// What the database or the file system reported, and what to do.
+        /// The error that the database or the file system reported, and what to do.
         reason: String,
     },
     /// The connection leads to a different kind of database than was requested.
@@ -42,7 +42,7 @@ pub enum Error {
     GaveUp {
         /// The address, without secrets.
         target: String,
-        /// What the database or the file system reported.
+        /// The error that the database or the file system reported.
         reason: String,
         /// Why the job should stop: an [`Interrupted`](crate::Interrupted), which
         /// [`JobError`](crate::JobError) preserves.
@@ -52,9 +52,9 @@ pub enum Error {
     /// A statement failed.
     #[error("cannot {action}: {source}")]
     Query {
-        /// What was tried.
+        /// The action that failed, such as `read the quotas`.
         action: &'static str,
-        /// What the database reported.
+        /// The error that the database reported.
         #[source]
         source: diesel::result::Error,
     },
@@ -66,7 +66,7 @@ pub enum Error {
     Migration {
         /// The migration's version.
         version: String,
-        /// What the database reported.
+        /// The error that the database reported.
         reason: String,
     },
     /// A job was rejected before any SQL was sent.
@@ -74,7 +74,7 @@ pub enum Error {
     InvalidJob {
         /// The class name that was given.
         class: String,
-        /// What is wrong with the job, and what is accepted.
+        /// The problem with the job, and what is accepted.
         reason: String,
     },
     /// The class is [internal](crate::Job::INTERNAL), and was given by its name.
@@ -108,7 +108,7 @@ pub enum Error {
         class: String,
         /// The unique ids and idempotency keys of the enqueue, of which one is held.
         names: String,
-        /// What the database says.
+        /// The error that the database reported.
         source: diesel::result::Error,
     },
     /// The job exceeds its [`Quota`](crate::Quota), and nothing was enqueued.
@@ -120,12 +120,12 @@ pub enum Error {
         quota: String,
         /// Its limit.
         limit: u64,
-        /// What the limit counts: `waiting jobs`, or `enqueues per` `second`, `minute` or `day`.
+        /// The unit of the limit: `waiting jobs`, or `enqueues per` `second`, `minute` or `day`.
         counts: &'static str,
-        /// How many jobs of the quota the enqueue has.
+        /// The number of jobs in the enqueue that count for the quota.
         wanted: u64,
-        /// When to try again. `None` if that is not known: waiting jobs have to start first, or the
-        /// enqueue has more jobs than the quota ever allows.
+        /// The time after which to try again. `None` if that is not known: waiting jobs have to start
+        /// first, or the enqueue has more jobs than the quota ever allows.
         retry_after: Option<Duration>,
     },
     /// The requested job does not exist.
@@ -177,7 +177,7 @@ pub enum Error {
     InvalidEvent {
         /// The name of the event, shortened and escaped.
         event: String,
-        /// What is wrong, and what is accepted.
+        /// The problem, and what is accepted.
         reason: String,
     },
     /// The batch was enqueued by a Rails app, and cannot be changed as a whole.
@@ -211,9 +211,9 @@ pub enum Error {
     InvalidName {
         /// The name, shortened and escaped.
         name: String,
-        /// What the name was for.
+        /// The kind of name, such as `queue name`.
         what: &'static str,
-        /// What is accepted.
+        /// The reason why the name is invalid.
         reason: &'static str,
     },
     /// A text is not a valid schedule.
@@ -221,7 +221,7 @@ pub enum Error {
     Schedule {
         /// The text, shortened and escaped.
         text: String,
-        /// What is wrong with it.
+        /// The problem with the text.
         reason: String,
     },
     /// A recurring task cannot be changed or run as requested.
@@ -240,7 +240,7 @@ pub enum Error {
     Hook {
         /// `Worker`, `Dispatcher`, `Scheduler` or `Supervisor`.
         kind: &'static str,
-        /// What the hook returned.
+        /// The error that the hook returned.
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
     },
@@ -260,11 +260,11 @@ pub enum Error {
     /// A program or thread could not be started, or a file could not be written.
     #[error("cannot {action} {path}: {source}")]
     Io {
-        /// What was tried.
+        /// The action that failed, such as `start the program`.
         action: &'static str,
         /// The file or program.
         path: PathBuf,
-        /// What the operating system reported.
+        /// The error that the operating system reported.
         #[source]
         source: std::io::Error,
     },
@@ -280,7 +280,7 @@ pub struct Problem {
     pub place: Option<String>,
     /// The line of the file, starting at 1.
     pub line: Option<usize>,
-    /// What is wrong, and what would be valid.
+    /// The problem, and what would be valid.
     pub message: String,
 }
 

@@ -4,7 +4,7 @@
 //! A build under `WINDLASS_MUTANTS=1` (see `build.rs`) has the fault that `WINDLASS_MUTANT` names
 //! at run time. In unit tests, each thread can set its own. Releases contain none.
 
-/// Whether this program runs with the fault of this name.
+/// Returns true if this program runs with the fault of this name.
 #[cfg(all(windlass_mutants, not(test)))]
 #[expect(clippy::disallowed_methods, reason = "no setting of a real program")]
 pub(crate) fn is(name: &str) -> bool {
@@ -24,7 +24,7 @@ thread_local! {
     static OF_THIS_THREAD: std::cell::Cell<&'static str> = const { std::cell::Cell::new("") };
 }
 
-/// Whether this thread runs with the fault of this name.
+/// Returns true if this thread runs with the fault of this name.
 #[cfg(test)]
 pub(crate) fn is(name: &str) -> bool {
     OF_THIS_THREAD.get() == name

@@ -7,7 +7,7 @@ use std::str::FromStr;
 /// The longest name of a queue, a class or a key, in bytes.
 pub(crate) const MAX_NAME: usize = 255;
 
-/// What a name of a queue or a class may have beside ASCII letters and digits.
+/// The characters that a name of a queue or a class may have beside ASCII letters and digits.
 pub(crate) const NAME_MARKS: &str = "_.:/-";
 
 /// Accepts only names that are safe without escaping in a log line, an address and a pattern.

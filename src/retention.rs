@@ -1,8 +1,8 @@
-//! How long finished and failed jobs, events and the audit are kept.
+//! The retention of finished and failed jobs, events and the audit.
 
 use std::time::Duration;
 
-/// How long a supervisor keeps finished and failed jobs, events and the audit.
+/// The limits up to which a supervisor keeps finished and failed jobs, events and the audit.
 ///
 /// The supervisor deletes rows in small batches with pauses between them, so that workers continue
 /// undisturbed. Several supervisors may do this at once; then the shortest retention applies.
@@ -43,7 +43,7 @@ impl Retention {
     /// The least time for which the audit is kept: the database refuses to delete younger rows.
     pub const AUDIT_AT_LEAST: Duration = Duration::from_secs(30 * 24 * 3600);
 
-    /// How long events are kept by default.
+    /// The time for which events are kept by default.
     pub(crate) const EVENTS: Duration = Duration::from_secs(30 * 24 * 3600);
 
     /// Creates the default: finished jobs are kept for one day, failed jobs permanently, the audit for

@@ -37,15 +37,15 @@ struct Options {
     #[arg(long)]
     database: Option<String>,
 
-    /// How many queues
+    /// The number of queues
     #[arg(long, default_value_t = 10_000)]
     queues: usize,
 
-    /// How many waiting jobs in them
+    /// The number of waiting jobs in them
     #[arg(long, default_value_t = 1_000_000)]
     jobs: usize,
 
-    /// How many of them each kind of worker takes
+    /// The number of jobs that each kind of worker takes
     #[arg(long, default_value_t = 2_000)]
     take: usize,
 
@@ -84,7 +84,7 @@ impl Job for Held {
     }
 }
 
-/// How long the statements of each kind took.
+/// The durations of the statements, by their kind.
 static TOOK: Mutex<BTreeMap<&'static str, Vec<Duration>>> = Mutex::new(BTreeMap::new());
 
 /// Hears one connection.
@@ -108,8 +108,8 @@ impl Instrumentation for Watch {
     }
 }
 
-/// What of a claim a statement is. On Postgres the claim is one; on SQLite it
-/// looks first and then takes.
+/// Returns the part of a claim that a statement is. On Postgres the claim is one statement; on SQLite it looks first
+/// and then takes.
 fn kind(text: &str) -> Option<&'static str> {
     if text.contains("WITH RECURSIVE walk") {
         Some("names of queues")

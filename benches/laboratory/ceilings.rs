@@ -21,12 +21,12 @@ pub(crate) fn arguments(number: u64) -> String {
     format!("{{\"number\":{number}}}")
 }
 
-/// How a plain program drains a queue.
+/// The parameters of a plain program that drains a queue.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Plain {
     pub(crate) jobs: u32,
     pub(crate) clients: u32,
-    /// Where the jobs wait.
+    /// The place in which the jobs wait.
     pub(crate) target: Target,
     pub(crate) per_job: PerJob,
     /// The outcome of the first run, if the job has two.

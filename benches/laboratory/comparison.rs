@@ -20,7 +20,7 @@ pub(crate) struct FigureValue {
 
 /// Windlass beside its ceilings, measured in turn.
 pub(crate) struct Comparison {
-    /// What is measured, if its kind has more than one.
+    /// The name of the figure, if its kind has more than one.
     pub(crate) figure: String,
     pub(crate) windlass: Measure,
     pub(crate) ceilings: Vec<Ceiling>,
@@ -29,7 +29,7 @@ pub(crate) struct Comparison {
 /// Programs that do the same. The best one counts.
 pub(crate) struct Ceiling {
     pub(crate) name: &'static str,
-    /// What distinguishes each, and how to measure it.
+    /// The name and the measurement of each.
     pub(crate) variants: Vec<(String, Measure)>,
 }
 

@@ -16,7 +16,7 @@ static STATEMENTS: AtomicU64 = AtomicU64::new(0);
 static TRANSACTIONS: AtomicU64 = AtomicU64::new(0);
 
 thread_local! {
-    /// When this thread sent its last statement, or started its last transaction.
+    /// The time at which this thread last sent a statement or started a transaction.
     static SENT: Cell<Duration> = const { Cell::new(Duration::ZERO) };
 }
 
@@ -73,7 +73,7 @@ struct Counter {
     in_transaction: bool,
     /// The statement that ends the transaction is next.
     is_ending: bool,
-    /// When the last statement started.
+    /// The start of the last statement.
     started: Duration,
 }
 

@@ -43,9 +43,9 @@ pub(crate) struct Row {
 #[derive(Debug, PartialEq, Serialize)]
 pub(crate) struct Beside {
     pub(crate) ceiling: f64,
-    /// Which one it was.
+    /// The name of this ceiling, with its variant.
     pub(crate) of: String,
-    /// How fast Windlass is compared with it, round by round.
+    /// The speed of Windlass relative to it, taken round by round.
     pub(crate) ratio: f64,
     pub(crate) ratio_min: f64,
     pub(crate) ratio_max: f64,
@@ -139,7 +139,7 @@ impl Series {
         }
     }
 
-    /// Whether the values are times, of which the shortest is the best.
+    /// Returns true if the values are times, of which the shortest is the best.
     fn is_time(&self) -> bool {
         self.unit == "ms"
     }

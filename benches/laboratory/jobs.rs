@@ -75,7 +75,7 @@ impl Job for Sleep {
     }
 }
 
-/// How a job uses the queue's database.
+/// The effect of a job on the queue's database.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub(crate) enum Effect {
     Insert,

@@ -1,15 +1,15 @@
-//! What the other processes of a benchmark do.
+//! The roles of the other processes of a benchmark.
 
 use serde::{Deserialize, Deserializer, Serialize};
 use std::time::Duration;
 
-/// What a worker in a process of its own does.
+/// The settings of a worker in a process of its own.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub(crate) struct Setup {
     pub(crate) threads: u32,
     /// The number of runs after which it is done.
     pub(crate) runs: u64,
-    /// Whether the rows of finished jobs are deleted.
+    /// True if the rows of finished jobs are deleted.
     pub(crate) delete: bool,
     pub(crate) dispatcher: bool,
     #[serde(deserialize_with = "kept")]

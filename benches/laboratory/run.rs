@@ -26,7 +26,7 @@ pub(crate) struct Settings {
     /// Only these kinds of work, separated by commas
     #[arg(long, value_enum, value_name = "KINDS", value_delimiter = ',')]
     pub(crate) only: Vec<Kind>,
-    /// How many times Windlass and its ceiling are measured in turn
+    /// Rounds in which Windlass and its ceiling are measured in turn
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) rounds: u32,
     /// Jobs of each measurement. Default: as many as take about a second
@@ -50,7 +50,7 @@ pub(crate) struct Settings {
     /// Jobs whose start is timed, for `pickup`, `urgent`, `batches` and `waits`
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) samples: u32,
-    /// How long an idle worker is observed
+    /// The time for which an idle worker is observed
     #[arg(long, default_value = "10s", value_parser = humantime::parse_duration, value_name = "TIME")]
     pub(crate) idle: Duration,
     /// The time after which a measurement is stopped and judged by the jobs done

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// How many workers and kept jobs there are.
+/// The numbers of workers and kept jobs.
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct ScaleOptions {
     /// Worker processes of one thread, one figure for each number, for `scale`
@@ -21,10 +21,10 @@ pub(crate) struct ScaleOptions {
     /// Jobs for each thread before those that count, so that the workers know how long they take, for `scale`
     #[arg(long, value_name = "JOBS", default_value_t = 100)]
     pub(crate) learned: u32,
-    /// How many times the jobs are drained before the drain that counts, where storage settings are compared, for `scale`
+    /// Drains of the jobs before the drain that counts, where storage settings are compared, for `scale`
     #[arg(long, value_name = "TIMES", default_value_t = 5)]
     pub(crate) waves: u32,
-    /// How long workers wait for work before it begins, for `scale`
+    /// The time for which workers are idle before their work starts, for `scale`
     #[arg(long, value_name = "TIME", default_value = "2s", value_parser = humantime::parse_duration)]
     pub(crate) settle: Duration,
 }

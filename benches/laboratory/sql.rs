@@ -1,4 +1,4 @@
-//! What both databases write differently.
+//! SQL that differs between both databases.
 
 use crate::db::Conn;
 use crate::db::conn::typed::with_conn;

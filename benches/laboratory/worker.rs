@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// What such a process prints, one line of JSON each. Times are since the host was started.
+/// A message that such a process prints, as one line of JSON. Times are since the host was started.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Told {
     /// It is ready to start its worker when requested.
@@ -28,9 +28,9 @@ pub(crate) enum Told {
     Done,
     /// A [`Stamp`] started.
     Began(Began),
-    /// What it did so far, on request.
+    /// The cost of its work so far, on request.
     Cost(Cost),
-    /// Where it serves pages.
+    /// The address at which it serves pages.
     Listening(std::net::SocketAddr),
 }
 
@@ -63,7 +63,7 @@ pub(crate) struct Cost {
     pub(crate) written: Option<u64>,
 }
 
-/// What the worker's threads note, in nanoseconds since the host was started.
+/// The notes of the worker's threads, in nanoseconds since the host was started.
 #[derive(Debug, Default)]
 struct Notes {
     registered: AtomicU64,
@@ -127,7 +127,7 @@ fn subscriber(notes: Arc<Notes>, runs: u64, done: Sender<()>) -> Subscriber {
     })
 }
 
-/// Whether a run has ended, and its outcome is stored.
+/// Returns true if a run has ended and its outcome is stored.
 fn is_end(event: &Event<'_>) -> bool {
     matches!(
         event,
@@ -190,7 +190,7 @@ fn cost(notes: &Notes) -> Cost {
 }
 
 impl Cost {
-    /// What this process has sent and used so far.
+    /// Returns the cost of this process so far.
     pub(crate) fn of_process() -> Self {
         let counted = counters::counted();
         Cost {

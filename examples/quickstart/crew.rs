@@ -25,7 +25,7 @@ pub(crate) fn database(home: &Path) -> Result<Database> {
     Ok(Database::open(&format!("sqlite://{path}"))?)
 }
 
-/// What the supervisor process does.
+/// Runs the supervisor process.
 pub(crate) fn supervise(home: &OsStr, pause: &OsStr) -> Result<ExitCode> {
     std::thread::spawn(stop_with_the_parent);
     let database = database(home.as_ref())?;
@@ -38,7 +38,7 @@ pub(crate) fn supervise(home: &OsStr, pause: &OsStr) -> Result<ExitCode> {
     Ok(stopped.exit_code())
 }
 
-/// What a worker process does. It stops with its supervisor by itself.
+/// Runs a worker process. It stops with its supervisor by itself.
 pub(crate) fn work(home: &OsStr, pause: &OsStr) -> Result<ExitCode> {
     let home = Path::new(home);
     let pause: u64 = pause.to_str().ok_or("no number")?.parse()?;
@@ -141,7 +141,7 @@ impl Drop for Crew {
     }
 }
 
-/// Whether a halted worker is in the middle of a job.
+/// Returns true if a halted worker is in the middle of a job.
 fn look_again(story: &mut Story, worker: u32, interrupt: &Interrupt) -> Result<bool> {
     // Halting takes effect in a moment; a last record may still come.
     interrupt.wait(Duration::from_millis(3))?;
@@ -157,7 +157,7 @@ fn signal(worker: u32, signal: Signal) -> Result<()> {
 /// Ctrl-C, or a request to end.
 pub(crate) struct Interrupt(Receiver<()>);
 
-/// What it ends the run with.
+/// The error with which it ends the run.
 #[derive(Debug)]
 pub(crate) struct Interrupted;
 

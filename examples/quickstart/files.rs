@@ -1,4 +1,4 @@
-//! Which files there are.
+//! The files below a directory.
 
 use std::fmt;
 use std::fs::File;
@@ -8,7 +8,7 @@ use walkdir::WalkDir;
 /// The regular files below a directory. Symbolic links are not followed.
 pub(crate) struct Files {
     pub(crate) paths: Vec<PathBuf>,
-    /// What could not be read, and why.
+    /// The paths that could not be read, and the reasons.
     pub(crate) skipped: Vec<String>,
 }
 

@@ -43,7 +43,7 @@ impl HashFile {
     }
 }
 
-/// What the worker lends to its jobs.
+/// The state that the worker passes to its jobs.
 pub(crate) struct Desk {
     pub(crate) journal: Journal,
     /// See `pause_for`.
@@ -68,7 +68,7 @@ impl Job for HashFile {
     }
 }
 
-/// What is computed of a file.
+/// The values that are computed of a file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Digest {
     sha256: String,

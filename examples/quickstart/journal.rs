@@ -69,7 +69,7 @@ impl Journal {
     }
 }
 
-/// What the journal tells so far.
+/// The contents of the journal so far.
 #[derive(Debug)]
 pub(crate) struct Story {
     file: File,
@@ -127,7 +127,7 @@ impl Story {
         }
     }
 
-    /// How many jobs have ended.
+    /// Returns the number of jobs that have ended.
     pub(crate) fn ended(&self) -> usize {
         self.ended.len()
     }
@@ -143,7 +143,7 @@ impl Story {
         of_worker.map(|(_, job)| *job).collect()
     }
 
-    /// What was computed for a job, as often as it ended.
+    /// Returns the digests that were computed for a job, one for each time it ended.
     pub(crate) fn digests(&self, job: i64) -> impl Iterator<Item = &Digest> {
         let ends = self.ended.get(&job).into_iter().flatten();
         ends.map(|(_, digest)| digest)

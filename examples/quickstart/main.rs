@@ -57,7 +57,7 @@ fn main() -> ExitCode {
     let arguments: Vec<&OsStr> = arguments.iter().map(OsString::as_os_str).collect();
     let done = match arguments[..] {
         [] => run(Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/src"))),
-        // How the program runs itself again.
+        // The program runs itself again with these arguments.
         [role, home, pause] if role == crew::SUPERVISOR => crew::supervise(home, pause),
         [role, home, pause] if role == crew::WORKER => crew::work(home, pause),
         [help] if help == "--help" || help == "-h" => {
@@ -124,9 +124,9 @@ fn run(directory: &Path) -> Result<ExitCode> {
     Ok(report.exit_code())
 }
 
-/// How long each job waits before it writes its digest. A few files would be
-/// hashed before anybody could get in between, so their jobs are slowed down
-/// to about two seconds in all; from 2,000 files on they are not.
+/// Returns the time for which each job waits before it writes its digest. A few
+/// files would be hashed before anybody could get in between, so their jobs are
+/// slowed down to about two seconds in all; from 2,000 files on they are not.
 fn pause_for(jobs: usize) -> Duration {
     if jobs >= 2_000 {
         return Duration::ZERO;

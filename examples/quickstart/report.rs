@@ -1,4 +1,4 @@
-//! How it went.
+//! The report of a run.
 
 use crate::crew::Interrupt;
 use crate::hash_file::Digest;

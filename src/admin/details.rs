@@ -32,13 +32,13 @@ pub struct JobDetails {
     pub arguments_version: Option<u32>,
     /// Its metadata, hidden like the arguments.
     pub meta: BTreeMap<String, Value>,
-    /// Whether all arguments are hidden because no worker has registered which of them are secret.
+    /// True if all arguments are hidden because no worker has registered which of them are secret.
     pub unknown_class: bool,
     /// The runs that did not succeed, oldest first; at most the last 20.
     pub attempts: Vec<Attempt>,
     /// The steps it has completed, until it has ended; at most 1000.
     pub steps: Vec<StepDone>,
-    /// What its last runs logged, the oldest run first; see [`job_logs`](crate::job_logs).
+    /// The logs of its last runs, the oldest run first; see [`job_logs`](crate::job_logs).
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub logs: Vec<JobLog>,
     /// Its events in order, by the database's clock.
@@ -53,7 +53,7 @@ pub struct StepDone {
     pub name: String,
     /// Its result, hidden like the arguments.
     pub value: Value,
-    /// When it was completed.
+    /// The time of its completion.
     pub at: Option<DateTime<Utc>>,
 }
 
@@ -61,7 +61,7 @@ pub struct StepDone {
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 #[non_exhaustive]
 pub struct Moment {
-    /// When.
+    /// The time of the event.
     pub at: DateTime<Utc>,
     /// A description of the event.
     pub what: String,

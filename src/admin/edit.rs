@@ -12,7 +12,7 @@ use crate::job::registry::Registry;
 use crate::job::run_log::HIDDEN;
 use serde_json::Value;
 
-/// How often a job is searched for that moves meanwhile.
+/// The most searches for a job that moves to another state meanwhile.
 const ROUNDS: usize = 100;
 
 /// Replaces the arguments of a job that is ready, scheduled, blocked or failed, as JSON text, on the

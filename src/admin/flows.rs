@@ -1,4 +1,4 @@
-//! What waits for what, around a job or a batch.
+//! The waits between jobs and batches, around a job or a batch.
 
 use crate::admin::batches::{BatchState, BatchSummary};
 use crate::admin::job_info::{StatusSigns, TaskStatus, kept_status};
@@ -11,7 +11,7 @@ use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
-/// How many jobs and batches a graph has at most.
+/// The most jobs and batches that a graph has.
 const MOST: usize = 200;
 
 /// A job or a batch in a [`FlowGraph`].
@@ -45,7 +45,7 @@ pub struct FlowGraph {
     pub nodes: Vec<FlowNode>,
     /// By what is waited for, and by what waits.
     pub edges: Vec<FlowEdge>,
-    /// Whether there are more than it has.
+    /// True if there are more jobs, batches or edges than the graph has.
     pub is_cut: bool,
 }
 
@@ -53,14 +53,14 @@ pub struct FlowGraph {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct FlowNode {
-    /// Which one.
+    /// The id of the job or the batch.
     pub id: FlowId,
     /// The class of the job, or the name of the batch. Empty if it is not kept any more.
     pub name: String,
-    /// Where it is: `waits`, `runs`, `finished`, `failed`, `cancelled` or `discarded`; for a batch `open`, `succeeded` or
-    /// `failed`; or `not kept`.
+    /// Its state: `waits`, `runs`, `finished`, `failed`, `cancelled` or `discarded`; for a batch `open`, `succeeded`
+    /// or `failed`; or `not kept`.
     pub state: &'static str,
-    /// How many jobs of a batch have not ended, up to 10,000.
+    /// The number of jobs of a batch that have not ended, counted up to 10,000.
     pub open: Option<u64>,
 }
 
@@ -68,9 +68,9 @@ pub struct FlowNode {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct FlowEdge {
-    /// What is waited for.
+    /// The job or batch that is waited for.
     pub from: FlowId,
-    /// What waits.
+    /// The job or batch that waits.
     pub to: FlowId,
     /// `success`, `failure` or `finish`: on which outcome the job runs. `in`: the batch has the job or the batch.
     /// `undoes`: the job undoes a step. `before`: it undoes a later step than the other.
@@ -121,7 +121,7 @@ impl FlowGraph {
 struct Walk {
     seen: BTreeSet<FlowId>,
     edges: BTreeMap<(FlowId, FlowId), FlowEdge>,
-    /// Where the next step begins.
+    /// The jobs and batches at which the next step starts.
     front: Vec<FlowId>,
     is_cut: bool,
 }
@@ -374,7 +374,7 @@ impl FlowTree<'_> {
 
 // --- The jobs and batches of a flow, each kind read at once ---
 
-/// How far the jobs of a batch are counted.
+/// The number up to which the jobs of a batch are counted.
 const COUNTED: i64 = 10_000;
 
 /// Returns the ids of the batches, and those of the jobs.

@@ -21,13 +21,13 @@ use std::ops::ControlFlow;
 use std::str::FromStr;
 use std::time::Duration;
 
-/// How many fingerprints are looked at, of which those that were seen last are shown.
+/// The most fingerprints that are read. Of these, the ones seen last are shown.
 const MOST_FINGERPRINTS: usize = 1_000;
 
-/// How far the jobs of a group are counted.
+/// The number up to which the jobs of a group are counted.
 const MOST_COUNTED: u64 = 10_000;
 
-/// How many failures without a stored fingerprint are read, the newest.
+/// The most failures without a stored fingerprint that are read: the newest ones.
 const MOST_READ: usize = 1_000;
 
 /// Failed jobs whose failures have the class, the kind and the shape of the message in common.
@@ -50,13 +50,13 @@ pub struct FailedGroup {
     pub place: Option<String>,
     /// The job that failed last.
     pub job_id: JobId,
-    /// How many jobs the group has, counted up to 10,000.
+    /// The number of jobs in the group, counted up to 10,000.
     pub count: u64,
-    /// Whether there are no more.
+    /// True if the group has no more jobs than `count`.
     pub is_exact: bool,
-    /// When the first job of the group failed, by the database's clock.
+    /// The time at which the first job of the group failed, by the database's clock.
     pub first_at: DateTime<Utc>,
-    /// When the last job of the group failed.
+    /// The time at which the last job of the group failed.
     pub last_at: DateTime<Utc>,
 }
 
@@ -66,11 +66,11 @@ pub struct FailedGroup {
 pub struct FailedGroups {
     /// The group whose last failure is newest comes first.
     pub groups: Vec<FailedGroup>,
-    /// Whether these are all groups.
+    /// True if these are all groups.
     pub is_complete: bool,
-    /// How many of their failures have no stored fingerprint, because another program or an earlier
-    /// version has stored them. At most the newest 1,000 are read, and belong to the groups by what they
-    /// say. A supervisor stores their fingerprints within minutes; until then
+    /// The number of their failures that have no stored fingerprint, because another program or an
+    /// earlier version has stored them. At most the newest 1,000 are read, and belong to the groups
+    /// by what they say. A supervisor stores their fingerprints within minutes; until then
     /// [`Jobs::fingerprint`](crate::Jobs::fingerprint) does not select them.
     pub without_fingerprint: u64,
 }
@@ -182,7 +182,7 @@ fn add(groups: &mut BTreeMap<String, FailedGroup>, row: &FailureRow) {
 
 // --- Retries failed jobs spread over time ---
 
-/// How many jobs are retried in a time: `50/s`, `100/min`, `20/h`, `1000/10m`.
+/// A rate at which jobs are retried: `50/s`, `100/min`, `20/h`, `1000/10m`.
 ///
 /// ```
 /// let rate: windlass::RetryRate = "100/min".parse()?;

@@ -111,7 +111,7 @@ pub struct TaskInfo {
     pub unique_id: Option<String>,
     /// Its progress or outcome.
     pub status: TaskStatus,
-    /// When it ended, by the database's clock.
+    /// The time at which it ended, by the database's clock.
     pub finished_at: Option<DateTime<Utc>>,
     /// The value it returned, while that is kept; `None` for `()`. See
     /// [`result_as`](Self::result_as).
@@ -136,7 +136,7 @@ pub struct TaskInfo {
     /// Its queue, while its row is kept.
     #[serde(skip)]
     pub(crate) queue_name: Option<String>,
-    /// Whether [`public`](Self::public) contains the result.
+    /// True if [`public`](Self::public) contains the result.
     #[serde(skip)]
     pub(crate) shows_result: bool,
 }
@@ -227,13 +227,13 @@ fn of_job(job: EnqueuedJobRow, kept: Option<StoredResult>) -> TaskInfo {
     }
 }
 
-/// What of a job's row and executions decides its status.
+/// The facts about a job's row and executions that decide its status.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct StatusSigns<'a> {
     pub(crate) has_failed: bool,
     pub(crate) has_finished: bool,
     pub(crate) is_claimed: bool,
-    /// How the last unsuccessful attempt ended.
+    /// The outcome of the last unsuccessful attempt.
     pub(crate) last_outcome: Option<&'a str>,
 }
 
@@ -298,15 +298,15 @@ fn of_kept(id: i64, kept: StoredResult) -> TaskInfo {
 
 // --- Waiting for the outcome of a job ---
 
-/// How long a waiter stays registered after its deadline. If it dies, notifications for it stop
-/// after this time.
+/// The time for which a waiter stays registered after its deadline. If it dies, notifications for
+/// it stop after this time.
 pub(crate) const GRACE: Duration = Duration::from_secs(60);
 
-/// How long to wait for an unavailable database.
+/// The longest wait for an unavailable database.
 pub(crate) const AWAY: Duration = Duration::from_secs(300);
 
-/// When to check first without a notification; each further pause is twice as long, up to the
-/// longest. A job that was just ending when the wait started has sent no notification.
+/// The pause before the first check without a notification; each further pause is twice as long, up
+/// to the longest. A job that was just ending when the wait started has sent no notification.
 pub(crate) const FIRST_LOOK: Duration = Duration::from_millis(20);
 
 pub(crate) const LONGEST_PAUSE: Duration = Duration::from_secs(2);

@@ -45,9 +45,9 @@ pub struct Jobs {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct BoundedCount {
-    /// How many jobs were found.
+    /// The number of jobs that were found.
     pub count: u64,
-    /// Whether there are no more.
+    /// True if there are no more jobs than `count`.
     pub is_exact: bool,
 }
 
@@ -226,8 +226,8 @@ impl Jobs {
 
     /// Counts the selected jobs up to `most`.
     ///
-    /// Where no index finds the jobs, the newest 100,000 of each state are read: if there are more, the
-    /// count is not exact.
+    /// Reads the newest 100,000 jobs of each state if no index finds the jobs: if there are more,
+    /// the count is not exact.
     ///
     /// # Errors
     /// If the database does not answer or has no tables.

@@ -17,7 +17,7 @@ use std::time::Duration;
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Fleet {
     pub(crate) members: Vec<Member>,
-    /// Whether there are more than were read.
+    /// True if there are more than were read.
     pub(crate) is_more: bool,
 }
 
@@ -63,7 +63,8 @@ impl Fleet {
         (sum(|worker| worker.threads), sum(Member::busy))
     }
 
-    /// Whether any process is one of Rails. The history does not contain what these have run.
+    /// Returns whether any process is one of Rails. The history does not contain the jobs that
+    /// these have run.
     pub(crate) fn has_rails(&self) -> bool {
         self.members.iter().any(Member::is_of_rails)
     }
@@ -71,7 +72,7 @@ impl Fleet {
 
 // --- A registered process, as it is shown ---
 
-/// What a process does.
+/// The kind of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum MemberKind {
     Supervisor,
@@ -90,11 +91,11 @@ pub(crate) struct Member {
     /// The queues that a worker serves, as it was given them: `mail,import*`.
     pub(crate) queues: String,
     selectors: Vec<QueueSelector>,
-    /// How many threads a worker has.
+    /// The number of threads of a worker.
     pub(crate) threads: u64,
-    /// How many jobs it runs.
+    /// The number of jobs that it runs.
     pub(crate) running: u64,
-    /// How many jobs it holds that have not started.
+    /// The number of jobs that it holds and that have not started.
     pub(crate) ahead: u64,
 }
 
@@ -128,22 +129,22 @@ impl Member {
         self.kind == MemberKind::Worker
     }
 
-    /// Whether it has had no heartbeat for so long that it is treated as dead.
+    /// Returns whether it has had no heartbeat for so long that it is treated as dead.
     pub(crate) fn is_dead(&self) -> bool {
         self.row.heartbeat_seconds > ALIVE.as_secs_f64()
     }
 
-    /// Whether it was asked to claim nothing more.
+    /// Returns whether it was asked to claim nothing more.
     pub(crate) fn is_quiet(&self) -> bool {
         self.row.is_quiet()
     }
 
-    /// Whether it claims jobs.
+    /// Returns whether it claims jobs: it is a worker, and not dead, quiet or draining.
     pub(crate) fn claims(&self) -> bool {
         self.is_worker() && !self.is_dead() && !self.is_quiet() && !self.row.draining
     }
 
-    /// Whether it is a process of Rails.
+    /// Returns whether it is a process of Rails.
     pub(crate) fn is_of_rails(&self) -> bool {
         self.row.metadata["windlass"].is_null()
     }
@@ -177,7 +178,7 @@ impl Member {
 
 // --- The verdict on a queue: whether its jobs start in time, and the reason if not ---
 
-/// Whether the jobs of a queue start in time. Worse ones come first in lists.
+/// A verdict on whether the jobs of a queue start in time. Worse ones come first in lists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum QueueVerdict {
     /// Its oldest ready job has waited for longer than promised.
@@ -201,7 +202,7 @@ pub(crate) enum QueueVerdict {
     Empty,
 }
 
-/// What a verdict is made from.
+/// The facts from which a verdict is made.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct QueueFacts<'a> {
     pub(crate) name: &'a str,
@@ -240,7 +241,7 @@ impl QueueVerdict {
         }
     }
 
-    /// Whether it is listed before the others: something differs from what it should be.
+    /// Returns whether it is listed before the others: something differs from what it should be.
     pub(crate) fn is_bad(self) -> bool {
         self.rank() < 3
     }
@@ -259,7 +260,7 @@ impl QueueVerdict {
 
 // --- The queues and how long their jobs wait ---
 
-/// How long a job may be ready before its queue is late, by queue.
+/// The longest time that a job may be ready before its queue is late, by queue.
 pub(crate) type Promises = BTreeMap<String, Duration>;
 
 /// A queue at one moment.
@@ -303,7 +304,7 @@ pub(crate) struct LoadNow {
     pub(crate) fleet: Fleet,
     /// By name.
     pub(crate) queues: BTreeMap<String, QueueNow>,
-    /// Whether there are more than were read.
+    /// True if there are more than were read.
     pub(crate) is_more: bool,
 }
 

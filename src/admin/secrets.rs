@@ -1,5 +1,5 @@
-//! Which parts of a job are shown. Everything that leaves the program for readers passes here; the texts
-//! that a job writes itself are covered where it runs, by [`Cover`](crate::job::run_log::Cover).
+//! The parts of a job that are shown. Everything that leaves the program for readers passes here; the texts that a
+//! job writes itself are covered where it runs, by [`Cover`](crate::job::run_log::Cover).
 
 use crate::admin::job_info::{self, TaskInfo, TaskStatus};
 use crate::db::query::details;
@@ -16,7 +16,7 @@ use diesel::QueryResult;
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// What is hidden of a job.
+/// The parts of a job that are hidden.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Secrets {
     None,
@@ -162,14 +162,14 @@ impl Secrets {
 
 // --- The view of a job by its public token ---
 
-/// What outsiders may see of a job: no error, no arguments, no tags, and no names of its class, its
-/// queue or a host.
+/// The public view of a job: no error, no arguments, no tags, and no names of its class, its queue
+/// or a host.
 #[derive(Debug, Clone, PartialEq, serde::Serialize)]
 #[non_exhaustive]
 pub struct PublicTask {
     /// Its progress or outcome.
     pub status: TaskStatus,
-    /// When it ended, by the database's clock.
+    /// The time at which it ended, by the database's clock.
     pub finished_at: Option<DateTime<Utc>>,
     /// The time before which the next attempt does not start, if there is one.
     pub retry_at: Option<DateTime<Utc>>,

@@ -25,7 +25,7 @@ pub(crate) struct Bench {
     /// Only these kinds of work, separated by commas
     #[arg(long, value_enum, value_name = "KINDS", value_delimiter = ',')]
     only: Vec<Kind>,
-    /// How many times each is measured, in turn
+    /// The number of times that each is measured, in turn
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
     #[command(flatten)]

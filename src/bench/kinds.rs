@@ -29,7 +29,7 @@ pub(crate) enum Kind {
     Pickup,
 }
 
-/// How much is measured.
+/// The size of each measurement.
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct Amounts {
     /// Jobs of each measurement. Default: as many as take about a second
@@ -119,7 +119,7 @@ fn fill(connection: &mut DbConnection, jobs: u32) -> Result<()> {
     Ok(())
 }
 
-/// What a worker tells, each with the time.
+/// An event of a worker, with its time.
 enum Told {
     Registered(Instant),
     Finished(Instant),

@@ -1,4 +1,4 @@
-//! Where a benchmark works: a schema or a directory of its own, which is removed after it.
+//! The place of a benchmark: a schema or a directory of its own, which is removed after it.
 
 use crate::clock;
 use crate::db::conn::typed::with_conn;

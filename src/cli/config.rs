@@ -44,7 +44,7 @@ pub(crate) fn option(
     }
 }
 
-/// Whether this is a usage error, so that nothing was tried.
+/// Returns whether this is a usage error, so that nothing was tried.
 pub(crate) fn is_usage(error: &Error) -> bool {
     matches!(error, Error::Settings(_) | Error::Configuration(_))
 }

@@ -17,7 +17,7 @@ pub(crate) struct Done {
     #[serde(skip)]
     pub(crate) deed: Deed,
     pub(crate) dry_run: bool,
-    /// How many of the selected jobs a dry run would change at most.
+    /// The limit of a dry run: the most of the selected jobs that it would change.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) limit: Option<u64>,
     /// The user declined the change.
@@ -36,7 +36,7 @@ pub(crate) struct Done {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[serde(flatten)]
     pub(crate) spread: Option<SpreadOver>,
-    /// Whether the jobs were named by their ids.
+    /// True if the jobs were named by their ids.
     #[serde(skip)]
     pub(crate) are_named: bool,
     /// Named jobs that are not in a state that allows the change.
@@ -90,7 +90,7 @@ pub(crate) struct NotSelected {
 pub(crate) struct Deed {
     /// `cancelled`, `retried` and so on.
     pub(crate) done: &'static str,
-    /// What is true of the jobs that cannot be changed: `has not failed`.
+    /// The reason why a named job is not changed: `has not failed`.
     pub(crate) but: &'static str,
 }
 

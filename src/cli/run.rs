@@ -114,7 +114,7 @@ pub(crate) fn asked_for(
     command
 }
 
-/// What `--version` prints; `-V` prints the first line.
+/// The text that `--version` prints; `-V` prints its first line.
 static VERSIONS: LazyLock<String> = LazyLock::new(|| {
     format!(
         "{}\ntime zones {}",

@@ -61,7 +61,7 @@ pub(crate) struct Which {
     limit: Option<u64>,
 }
 
-/// How the jobs of a command were selected.
+/// The way in which the jobs of a command were selected.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Scope {
     /// By these ids.
@@ -141,7 +141,7 @@ pub(crate) fn tagged(mut jobs: Jobs, tags: &[String], any: &[String]) -> Jobs {
     jobs
 }
 
-/// How a change is made and shown.
+/// The options of a change and its display.
 #[derive(Debug, clap::Args)]
 pub(crate) struct How {
     /// Only count the jobs, and change nothing
@@ -160,7 +160,7 @@ pub(crate) struct How {
     pub(crate) json: bool,
 }
 
-/// Whether a change is made in the background.
+/// The option to make a change in the background.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Background {
     /// Return at once, and let a supervisor make the change; `windlass operations` shows how far it is
@@ -293,7 +293,7 @@ impl How {
     }
 }
 
-/// What a command has made.
+/// The result of a command: changed jobs, or an operation.
 enum Made {
     Changed(Changed),
     /// An operation, by its id.

@@ -282,7 +282,7 @@ impl fmt::Display for Config {
 
 // --- `[queues.NAME]`: what is promised about each queue ---
 
-/// How long a job may be ready before its queue counts as late.
+/// The time for which a job may be ready before its queue counts as late.
 #[derive(Debug, Clone)]
 pub(crate) struct QueuePromise {
     pub(crate) queue: String,

@@ -49,7 +49,7 @@ pub(crate) struct DeclaredTask {
     origins: BTreeMap<&'static str, Origin>,
 }
 
-/// Whether other programs perform jobs, and may have more classes registered.
+/// The presence of other programs that perform jobs, and may have more classes registered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum OtherPrograms {
     None,

@@ -235,7 +235,7 @@ impl ValueKind for NamedAddresses {
     const NAME: &'static str = "list of `NAME=ADDRESS`";
 
     fn read(value: &Value) -> Result<Self, String> {
-        // What is written is not shown, because it may contain a password.
+        // The error does not show the value, because it may contain a password.
         let wrong = || "each is written as `NAME=ADDRESS`, such as `billing=postgres://db/billing`";
         let items = texts(value, ',').map_err(|_| wrong().to_owned())?;
         let pairs = items.into_iter().map(|item| {

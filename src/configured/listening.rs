@@ -1,4 +1,4 @@
-//! Where processes answer probes.
+//! The probes that workers and supervisors answer, as configured.
 
 use crate::config::configuration::Config;
 use crate::config::reader::Sourced;

@@ -40,7 +40,7 @@ use std::time::Duration;
 pub struct TestDatabase {
     connection: DbConnection,
     pub(crate) database: Database,
-    /// Whether the fault of a drain was reached.
+    /// True if the fault of a drain was reached.
     pub(crate) has_reached_fault: Arc<AtomicBool>,
 }
 
@@ -191,7 +191,7 @@ pub(crate) struct LaterJob {
     pub(crate) class_name: String,
     #[diesel(sql_type = Text, deserialize_as = Lossy)]
     pub(crate) queue_name: String,
-    /// Whether an earlier run of it failed or crashed.
+    /// True if an earlier run of it failed or crashed.
     #[diesel(sql_type = Bool)]
     pub(crate) is_retry: bool,
 }

@@ -42,7 +42,7 @@ struct Slot {
     tag: u32,
     /// Milliseconds since [`epoch`], [`DISARMED`] or [`FIRED`].
     deadline: AtomicU64,
-    /// When the current wait started, in the same unit.
+    /// The start of the current wait, in the same unit.
     since: AtomicU64,
     /// The limit for each statement, in milliseconds.
     limit: AtomicU64,
@@ -81,7 +81,7 @@ static SLOTS: Mutex<Slots> = Mutex::new(Slots {
     is_guarded: false,
 });
 
-/// When a deadline last passed, in milliseconds since [`epoch`].
+/// The time at which a deadline last passed, in milliseconds since [`epoch`].
 static LAST_SHOT: AtomicU64 = AtomicU64::new(DISARMED);
 
 fn slots() -> MutexGuard<'static, Slots> {
@@ -302,7 +302,7 @@ pub(crate) fn no_answer(within: Duration) -> String {
     format!("no answer within {within:?}")
 }
 
-/// Whether the database does not answer at present.
+/// Returns true if the database does not answer at present.
 ///
 /// That is so if a statement has waited for longer than `patience`, or reached its deadline shortly
 /// before. On SQLite, a statement that waits for the lock of another process gets no answer either.
@@ -323,7 +323,7 @@ const LATELY: u64 = 10_000;
 
 // --- The thread that shuts down the sockets of connections whose deadline has passed ---
 
-/// How often the guard checks, and so how late a statement may be cut off.
+/// The time between two checks of the guard: a statement may be cut off this much too late.
 const TICK: Duration = Duration::from_millis(100);
 
 /// If the guard runs this much too late, it was suspended with its process. Answers that arrived
@@ -375,7 +375,7 @@ fn shoot() {
     }
 }
 
-/// Whether its deadline has passed and it still waits.
+/// Returns true if its deadline has passed and it still waits.
 ///
 /// While it waits, the socket is shut down at every tick: libpq may have moved on to its next host.
 fn is_overdue(slot: &Slot, now: u64) -> bool {

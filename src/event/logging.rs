@@ -7,7 +7,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Whether log lines contain the error messages of jobs, beside their kinds.
+/// The choice to log the error messages of jobs or only their kinds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum ErrorMessages {
     #[default]
@@ -386,7 +386,7 @@ impl Subscriber {
         self
     }
 
-    /// Whether the messages of errors may leave the program.
+    /// Returns true if log lines and spans may contain the messages of errors.
     pub(crate) fn logs_messages(&self) -> bool {
         self.messages == ErrorMessages::Logged
     }

@@ -74,7 +74,7 @@ pub enum Event<'a> {
         attempt: u32,
         /// The claim.
         claim: i64,
-        /// How long it ran.
+        /// The duration of the run.
         ran: Duration,
     },
     /// A job failed permanently.
@@ -89,7 +89,7 @@ pub enum Event<'a> {
         attempt: u32,
         /// The claim.
         claim: i64,
-        /// How long it ran.
+        /// The duration of the run.
         ran: Duration,
         /// The kind of its error.
         kind: &'a str,
@@ -108,7 +108,7 @@ pub enum Event<'a> {
         attempt: u32,
         /// The claim.
         claim: i64,
-        /// How long it ran.
+        /// The duration of the run.
         ran: Duration,
         /// The kind of its error.
         kind: &'a str,
@@ -176,9 +176,9 @@ pub enum Event<'a> {
         attempt: u32,
         /// The claim.
         claim: i64,
-        /// How long it has run.
+        /// The duration of the run so far.
         ran: Duration,
-        /// Whether the process exits because of it.
+        /// True if the process exits because of it.
         ends_process: bool,
     },
     /// A job was cancelled while a process held it.
@@ -196,7 +196,7 @@ pub enum Event<'a> {
     },
     /// Claims were released before their jobs completed.
     Released {
-        /// How many.
+        /// The number of claims.
         count: usize,
         /// The reason.
         why: &'a str,
@@ -216,7 +216,7 @@ pub enum Event<'a> {
     },
     /// Scheduled executions became ready.
     Dispatched {
-        /// How many.
+        /// The number of executions.
         count: usize,
     },
     /// A concurrency key had a free slot and blocked jobs that no process was about to promote, for
@@ -229,7 +229,7 @@ pub enum Event<'a> {
     Ticked {
         /// The task's key.
         task: &'a str,
-        /// When it was due.
+        /// The time at which it was due.
         tick: DateTime<Utc>,
         /// The job.
         job: JobId,
@@ -238,14 +238,14 @@ pub enum Event<'a> {
     TickDropped {
         /// The task's key.
         task: &'a str,
-        /// When it was due.
+        /// The time at which it was due.
         tick: DateTime<Utc>,
     },
     /// Ticks of a recurring task had no job because no scheduler was running to fire them in time.
     TicksMissed {
         /// The task's key.
         task: &'a str,
-        /// When the first missed tick was due.
+        /// The time at which the first missed tick was due.
         since: DateTime<Utc>,
     },
     /// A recurring task is not fired, or not with this program's definition.
@@ -275,7 +275,7 @@ pub enum Event<'a> {
         kind: &'a str,
         /// Its name.
         name: &'a str,
-        /// How it died.
+        /// The cause of its death, such as `sent no heartbeat for too long`.
         how: &'a str,
         /// The number of jobs that are ready again.
         released: usize,
@@ -300,7 +300,7 @@ pub enum Event<'a> {
     ChildExited {
         /// Its process id.
         pid: u32,
-        /// How it exited.
+        /// The kind of exit, such as `exited with code 75`.
         how: &'a str,
     },
     /// A child program repeatedly exits soon after its start: at least five times in a row. Examine it.
@@ -315,17 +315,17 @@ pub enum Event<'a> {
     /// A supervisor starts to replace its child programs one by one, because of SIGHUP or
     /// [`Handle::restart_children`](crate::Handle::restart_children).
     RolloutStarted {
-        /// How many there are.
+        /// The number of its child programs.
         children: usize,
     },
     /// A supervisor has replaced all its child programs.
     RolloutFinished {
-        /// How many there are.
+        /// The number of its child programs.
         children: usize,
     },
     /// A supervisor no longer replaces its child programs, because a new one did not start. The others run on.
     RolloutStopped {
-        /// What went wrong.
+        /// The reason.
         why: &'a str,
     },
     /// A worker is being replaced by a new one: it claims no more, and exits when its jobs have ended.
@@ -341,19 +341,19 @@ pub enum Event<'a> {
     LeftBehind {
         /// The process id of the child.
         pid: u32,
-        /// How it exited, such as `was killed by signal 9` or `exited with code 75`.
+        /// The kind of exit, such as `was killed by signal 9` or `exited with code 75`.
         how: &'a str,
     },
     /// A loop could not reach the database, and keeps trying.
     Unreachable {
-        /// What was tried.
+        /// The action that was tried.
         action: &'a str,
-        /// What the database reported.
+        /// The error that the database reported.
         reason: &'a str,
     },
     /// The process stops: a SQLite file was removed, replaced or corrupted, or tables are missing.
     Broken {
-        /// What happened, and what to do.
+        /// The problem, and what to do.
         reason: &'a str,
     },
 }

@@ -229,7 +229,7 @@ impl BatchId {
 /// The largest metadata of a batch, in bytes.
 const MOST_METADATA: usize = 65_536;
 
-/// What the enqueue of a [`Batch`] returns.
+/// The result of enqueueing a [`Batch`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct EnqueuedBatch {
@@ -353,7 +353,7 @@ impl<S: ?Sized> Context<'_, S> {
 
 // --- The progress of a batch ---
 
-/// How far a [`Batch`](crate::Batch) is.
+/// The progress of a [`Batch`](crate::Batch).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct BatchStatus {
@@ -363,16 +363,16 @@ pub struct BatchStatus {
     pub name: String,
     /// Its metadata as JSON.
     pub metadata: Option<String>,
-    /// How many jobs it has had, and batches in it. Jobs that were added later are counted some milliseconds after they
-    /// were committed.
+    /// The number of its jobs and of the batches in it, whether they have ended or not. Jobs that were added later are
+    /// counted some milliseconds after they were committed.
     pub total: u64,
-    /// How many of them have not ended.
+    /// The number of those that have not ended.
     pub open: u64,
-    /// How many have failed, or were cancelled.
+    /// The number of those that have failed or were cancelled.
     pub failures: u64,
-    /// When it was enqueued.
+    /// The time of its enqueue.
     pub enqueued_at: Option<DateTime<Utc>>,
-    /// When the last of its jobs had ended.
+    /// The time at which the last of its jobs had ended.
     pub finished_at: Option<DateTime<Utc>>,
 }
 

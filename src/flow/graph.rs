@@ -50,7 +50,7 @@ struct FlowMember {
     what: FlowWork,
     /// The places of those that it waits for.
     parents: Vec<usize>,
-    /// Whether others wait for it.
+    /// True if others wait for it.
     is_awaited: bool,
 }
 
@@ -174,7 +174,7 @@ impl Flow {
 
 // --- Enqueueing flows ---
 
-/// What the enqueue of a [`Flow`] returns.
+/// The result of enqueueing a [`Flow`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct EnqueuedFlow {

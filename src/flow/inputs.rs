@@ -110,7 +110,7 @@ pub struct Input<T> {
     pub job: JobId,
     /// Its name, or that of its batch, if it was given one.
     pub name: Option<String>,
-    /// What it returned.
+    /// The value that it returned.
     pub value: T,
 }
 
@@ -123,7 +123,7 @@ pub struct Inputs<'c, T> {
     value: PhantomData<fn() -> T>,
 }
 
-/// What is read next.
+/// The jobs whose results are read next.
 #[derive(Debug)]
 enum InputPlace {
     /// Jobs after this id.
@@ -208,13 +208,13 @@ impl<T: DeserializeOwned> Iterator for Inputs<'_, T> {
 
 // --- Steps at which a job waits for others ---
 
-/// How the jobs and batches have ended for which a job has [waited](Context::join).
+/// The outcomes of the jobs and batches for which a job has [waited](Context::join).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Joined {
-    /// How many have succeeded.
+    /// The number of those that have succeeded.
     pub succeeded: usize,
-    /// How many have ended otherwise.
+    /// The number of those that have ended otherwise.
     pub failed: usize,
 }
 

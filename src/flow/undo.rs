@@ -69,7 +69,7 @@ impl<S: ?Sized> Context<'_, S> {
     }
 }
 
-/// What undoes a step; see [`Context::undo`].
+/// The job that undoes a step, before the step is done; see [`Context::undo`].
 #[must_use = "it does nothing without the step that it undoes"]
 pub struct Undo<'u, 'j, S: ?Sized, T, F> {
     cx: &'u Context<'j, S>,

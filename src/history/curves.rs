@@ -6,10 +6,10 @@ use crate::error::{Doing, Result};
 use crate::history::read::{TimeRange, read_ids};
 use std::collections::BTreeMap;
 
-/// What happened on a queue in each bucket of a time range, the oldest first.
+/// The activity of a queue in each bucket of a time range, the oldest first.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct QueueCurve {
-    /// How many jobs ended, whatever their outcome.
+    /// The number of jobs and runs that ended, whatever their outcome.
     pub(crate) ended: Vec<u64>,
     /// For how many seconds the oldest ready job had been ready. `None` where no sample was taken.
     pub(crate) oldest_seconds: Vec<Option<f64>>,
@@ -19,7 +19,7 @@ pub(crate) struct QueueCurve {
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct QueueCurves {
     queues: BTreeMap<String, QueueCurve>,
-    /// Whether anything was recorded in this time.
+    /// True if anything was recorded in this time.
     pub(crate) is_recorded: bool,
 }
 

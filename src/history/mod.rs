@@ -1,4 +1,4 @@
-//! What ended, added up by time, queue and class.
+//! The history: jobs and runs that ended, added up by time, queue and class.
 //!
 //! Each process counts in memory what its jobs came to, and stores it with its heartbeat. A
 //! supervisor adds this up to buckets of a minute, ten minutes and an hour. The page
@@ -42,16 +42,16 @@ pub use read::{Bucket, SeriesTally, by_class, by_queue, series};
 
 // --- The lag of the history, and bringing it up to date ---
 
-/// How far the history is behind, by the database's clock.
+/// The lag of the history, by the database's clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct HistoryLag {
-    /// How many contributions of processes are not folded; at most 10,000 are counted.
+    /// The number of contributions of processes that are not folded; at most 10,000 are counted.
     pub unfolded: u64,
     /// The age of the oldest of them, `oldest_seconds` in JSON. `None` if there is none.
     #[serde(rename = "oldest_seconds", serialize_with = "as_seconds")]
     pub oldest: Option<Duration>,
-    /// How long ago the history was last folded, `folded_seconds` in JSON. `None` if it never was.
+    /// The time since the history was last folded, `folded_seconds` in JSON. `None` if it never was.
     #[serde(rename = "folded_seconds", serialize_with = "as_seconds")]
     pub folded: Option<Duration>,
 }

@@ -1,4 +1,4 @@
-//! How fast the queues move.
+//! The rates of the queues, and the usual figures of an hour of the week.
 
 use crate::db::model::history::cell::{Cell, Resolution};
 use crate::db::model::history::tally::Histogram;
@@ -10,7 +10,7 @@ use chrono::{DateTime, Utc};
 use serde::Serialize;
 use std::time::Duration;
 
-/// How fast a queue moves.
+/// The rates and waiting times of a queue.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct QueueRate {
@@ -66,14 +66,14 @@ pub fn rates<C: AsConn + ?Sized>(conn: &mut C, over: Duration) -> Result<Vec<Que
 const HOUR: i64 = 3_600;
 const WEEK: i64 = 7 * 24 * HOUR;
 
-/// How many weeks are compared.
+/// The number of weeks that are compared.
 const WEEKS: i64 = 8;
 
-/// What is usual in an hour of the week.
+/// The usual figures of an hour of the week.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Usual {
-    /// How many weeks were compared, at least one and at most eight.
+    /// The number of weeks that were compared, from one to eight.
     pub weeks: u32,
     /// Finished jobs per hour, on average over the weeks.
     pub finished_per_hour: f64,
@@ -81,9 +81,9 @@ pub struct Usual {
     pub finished_range: (u64, u64),
     /// Permanently failed jobs per hour, on average over the weeks.
     pub failed_per_hour: f64,
-    /// How long jobs waited, in all weeks together.
+    /// The waiting times of jobs, in all weeks together.
     pub wait: Histogram,
-    /// How long runs took, in all weeks together.
+    /// The durations of runs, in all weeks together.
     pub run: Histogram,
 }
 

@@ -11,24 +11,24 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// What happened in one bucket of time.
+/// The history of one bucket of time.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Bucket {
-    /// When it starts.
+    /// The start of the bucket.
     pub starts_at: DateTime<Utc>,
-    /// What ended in it.
+    /// The jobs and runs that ended in it.
     pub tally: Tally,
     /// The ready jobs of the queue. `None` if a class or everything was selected, or if no supervisor
     /// or worker took a sample in this time.
     pub queue: Option<QueueGauge>,
     /// The workers. `None` if a queue or a class was selected, or if no sample was taken.
     pub fleet: Option<FleetGauge>,
-    /// How many processes died in it. Zero if a queue or a class was selected.
+    /// The number of processes that died in it. Zero if a queue or a class was selected.
     pub processes_died: u64,
 }
 
-/// What a queue, a class or both added up to.
+/// The sum of a queue, a class or both.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct SeriesTally {
@@ -36,7 +36,7 @@ pub struct SeriesTally {
     pub queue: String,
     /// The class; empty in a sum by queue.
     pub class: String,
-    /// What ended.
+    /// The jobs and runs that ended.
     pub tally: Tally,
 }
 
@@ -262,13 +262,13 @@ impl HistoryFilter {
 
 // --- The sums of all time ---
 
-/// What ended since the history began.
+/// The sums since the history began.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Totals {
     /// By queue and class, in order of their names.
     pub series: Vec<SeriesTally>,
-    /// How many processes were found dead. Each may have lost what it had counted since its last
+    /// The number of processes that were found dead. Each may have lost its counts since its last
     /// heartbeat. Those that had to end, after a time limit or the shutdown timeout, are not counted.
     pub processes_died: u64,
 }

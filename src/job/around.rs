@@ -84,7 +84,7 @@ impl fmt::Debug for JobRan<'_> {
     }
 }
 
-/// How the code of a job ended, before its policy decides what happens next.
+/// The end of a job's code, before the job's policy decides what happens next.
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub enum JobEnd<'a> {

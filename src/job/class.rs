@@ -65,8 +65,8 @@ pub trait Job: Serialize + DeserializeOwned + Send + 'static {
     /// The fields that are secret: `windlass`, its pages, the logs and
     /// [`job_details`](crate::job_details) show them as `[hidden]`, in arguments, steps, results and metadata.
     ///
-    /// Where an error, a log line or the progress of the job repeats a value that such a field has in its
-    /// arguments, the value is replaced before it is stored. Values of one character are not.
+    /// A value that such a field has in the arguments is also replaced in errors, log lines and the progress
+    /// of the job, before they are stored. Values of one character are not.
     ///
     /// A name hides every field with this name, at any depth. A name with dots is a path:
     /// `card.number` hides only `number` within `card`. The database still contains the values, so
@@ -84,7 +84,7 @@ pub trait Job: Serialize + DeserializeOwned + Send + 'static {
     /// program can run it; no attempt is used.
     const VERSION: u32 = 1;
 
-    /// Whether only the program's own code may enqueue jobs of this type, as values of the type.
+    /// True if only the program's own code may enqueue jobs of this type, as values of the type.
     /// Default: `false`.
     ///
     /// `windlass enqueue`, [`NewJob::of_class`](crate::NewJob::of_class) and
@@ -93,8 +93,8 @@ pub trait Job: Serialize + DeserializeOwned + Send + 'static {
     /// have the type cannot know it. Configured recurring tasks may use it.
     const INTERNAL: bool = false;
 
-    /// Whether a [public token](crate::NewJob::public_token) of such a job also shows what it
-    /// returned. Default: `false`.
+    /// True if a [public token](crate::NewJob::public_token) of such a job also shows its result.
+    /// Default: `false`.
     const PUBLIC_RESULT: bool = false;
 
     /// The application's state, which jobs of this type borrow; `()` for none.

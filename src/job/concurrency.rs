@@ -64,7 +64,7 @@ pub struct Concurrency {
     ordered: bool,
 }
 
-/// What happens to a job if no slot is free.
+/// The policy for a job that finds no free slot.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]

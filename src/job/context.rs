@@ -35,7 +35,7 @@ pub(crate) struct Run {
     pub(crate) trace: RunTrace,
     pub(crate) signals: Signals,
     pub(crate) database: Database,
-    /// What happens to the job's row when it finishes.
+    /// The choice to keep or delete the job's row when the job finishes.
     pub(crate) finished: FinishedRow,
     pub(crate) steps: Steps,
     /// The longest time-out of a wait for an event.
@@ -351,7 +351,7 @@ impl<S: ?Sized> Context<'_, S> {
 
 // --- The attributes of the span of a run ---
 
-/// What the span of a run needs, beside what the run itself does.
+/// The values that the span of a run needs beside those of the run itself.
 #[derive(Debug, Clone, Copy, Default)]
 #[cfg_attr(
     not(feature = "otel"),
@@ -360,9 +360,9 @@ impl<S: ?Sized> Context<'_, S> {
 pub(crate) struct RunTrace {
     /// The trace context of the enqueue.
     pub(crate) origin: Option<Traceparent>,
-    /// Whether the job was due at once, and this is its first run.
+    /// True if the job was due at once, and this is its first run.
     pub(crate) follows_enqueue: bool,
-    /// Whether the span contains the messages of errors.
+    /// True if the span contains the messages of errors.
     pub(crate) exports_messages: bool,
 }
 

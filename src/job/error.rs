@@ -1,4 +1,4 @@
-//! How a job's own code can end: with a value, an error, or a request.
+//! The ways in which a job's own code can end: with a value, an error, or a request.
 
 use crate::db::Refusal;
 use crate::db::model::outcome::StepWait;
@@ -80,7 +80,7 @@ impl JobOutput {
     }
 }
 
-/// What the job's code requests.
+/// The ending that the job's code requests.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum RequestedEnding {
     ByPolicy,

@@ -1,4 +1,4 @@
-//! What a job carries beside its arguments, and which callers may enqueue it or see it.
+//! The properties of a job beside its arguments, and the callers that may enqueue or see it.
 
 use crate::db::model::extras::Follows;
 use crate::db::model::new_row::{NewQuota, NewRow};
@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 // --- Enqueues jobs with public tokens ---
 
-/// Whether a job gets a public token, and what that shows.
+/// The choices to give a job a public token, and to show the job's result with it.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct PublicAccess {
     pub(crate) wants_token: bool,

@@ -1,5 +1,5 @@
-//! What applications write and enqueue: job types, contexts, policies, steps, and performing one
-//! job.
+//! The parts of jobs that applications write and enqueue: job types, contexts, policies and steps;
+//! and performing one job.
 
 pub(crate) mod arguments;
 pub(crate) mod around;
@@ -38,7 +38,7 @@ pub struct Enqueued {
     /// `false` if the idempotency key or the unique id matched an existing job; `id` is then the id
     /// of that job.
     pub is_new: bool,
-    /// What happened to the job.
+    /// The outcome of the enqueue.
     pub outcome: EnqueueOutcome,
     /// The token that was requested by [`NewJob::public_token`](crate::NewJob::public_token).
     /// `None` if none was, or if the job belongs to another caller.

@@ -1,4 +1,4 @@
-//! What is kept of the value that a job returned.
+//! The result that is kept of a job: the value that it returned, or why it is not kept.
 
 use crate::job::arguments::readable::lost_float;
 use crate::job::arguments::{MAX_DEPTH, is_too_deep};

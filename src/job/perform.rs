@@ -34,7 +34,7 @@ impl Outcome {
         }
     }
 
-    /// Whether the job was not performed, because only other programs can.
+    /// Returns true if the job was not performed, because only other programs can.
     pub(crate) fn is_for_others(&self) -> bool {
         matches!(self, Outcome::UnknownClass | Outcome::NewerVersion)
     }

@@ -34,7 +34,7 @@ impl NewJob {
     /// ```
     ///
     /// # Errors
-    /// When it is enqueued: if `class` is no name of a Ruby class, or an argument cannot be passed. As for
+    /// The enqueue fails if `class` is no name of a Ruby class, or an argument cannot be passed. As for
     /// [`of_class`](Self::of_class), a class is refused that a worker of Rust has registered as
     /// [internal](crate::Job::INTERNAL).
     pub fn ruby(class: impl Into<String>) -> Self {
@@ -90,7 +90,7 @@ impl NewJob {
     }
 }
 
-/// Whether the text is the name of a constant, with its modules.
+/// Returns true if the text is the name of a constant, with its modules.
 fn is_constant(class: &str) -> bool {
     class.split("::").all(|part| {
         let mut characters = part.chars();

@@ -10,16 +10,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-/// How many lines of a run are kept.
+/// The most lines of a run that are kept.
 const MOST_LINES: usize = 1_000;
 
-/// How many bytes of text they have together at most.
+/// The most bytes of text in the kept lines of a run.
 const MOST_BYTES: usize = 64 * 1024;
 
 /// The longest line, in bytes.
 const LONGEST: usize = 4 * 1024;
 
-/// What a run has logged.
+/// The log lines of a run.
 #[derive(Debug, Default)]
 pub(crate) struct RunLog {
     /// Set with the first line. Most jobs log nothing, and this is all that is read of them.
@@ -32,7 +32,7 @@ struct LogBuffer {
     lines: VecDeque<LogLine>,
     /// Of the lines that are kept.
     bytes: usize,
-    /// How many lines were logged, and how many of these have been stored or dropped.
+    /// The number of lines that were logged, and of those that have been stored or dropped.
     total: i64,
     stored: i64,
 }
@@ -64,7 +64,7 @@ impl RunLog {
         }
     }
 
-    /// Whether there are lines that are not stored yet.
+    /// Returns true if there are lines that are not stored yet.
     pub(crate) fn has_news(&self) -> bool {
         self.is_used.load(Ordering::Relaxed) && {
             let buffer = self.buffer();

@@ -22,7 +22,7 @@ pub(crate) struct Live {
     pub(crate) raised: AtomicU8,
     /// This run was ended by the stop of its process.
     is_cut_short: AtomicBool,
-    /// When the claim was entered into the memory of its worker.
+    /// The time at which the claim was entered into the memory of its worker.
     entered: Option<Instant>,
     /// Set when the job's code starts.
     begun: OnceLock<Begun>,
@@ -35,7 +35,7 @@ pub(crate) struct Live {
     /// The job ended its claim itself, provided that its transaction was committed.
     ends_itself: AtomicBool,
     progress: Mutex<RunNotes>,
-    /// What the job has logged.
+    /// The log lines of the job.
     pub(crate) log: RunLog,
     /// The context whose span is that of this run, if there is one.
     #[cfg(feature = "otel")]
@@ -49,7 +49,7 @@ pub(crate) struct Live {
 struct Begun {
     thread: Thread,
     at: Instant,
-    /// When the timeout is raised, and when the job is stopped by force.
+    /// The times at which the timeout is raised and the job is stopped by force.
     deadline: Option<Instant>,
     overrun: Option<Instant>,
 }
@@ -276,7 +276,7 @@ pub(crate) struct Signals {
 }
 
 impl Signals {
-    /// Whether this interruption was raised for the job, or the job could see its cause.
+    /// Returns true if this interruption was raised for the job, or the job could see its cause.
     ///
     /// A raised one need not hold any longer: a heartbeat may have succeeded in the end.
     pub(crate) fn has_raised(&self, interrupted: Interrupted) -> bool {
@@ -293,7 +293,7 @@ impl Signals {
 
 // --- The lease of a process on its claims ---
 
-/// How long a process may rely on its claims: for a limited time after its last heartbeat.
+/// The time for which a process may rely on its claims: a limited one after its last heartbeat.
 ///
 /// The time counts from when that heartbeat was *sent*, so that a slow answer does not extend it.
 #[derive(Debug)]
@@ -327,12 +327,12 @@ impl Lease {
         !self.lost.swap(true, Ordering::Relaxed)
     }
 
-    /// Whether it was given up or has run out.
+    /// Returns true if it was given up or has run out.
     pub(crate) fn is_lost(&self) -> bool {
         self.lost.load(Ordering::Relaxed) || self.has_run_out()
     }
 
-    /// Whether the last heartbeat is too long ago.
+    /// Returns true if the last heartbeat is too long ago.
     pub(crate) fn has_run_out(&self) -> bool {
         self.age() > self.lasts
     }
@@ -351,7 +351,7 @@ impl Lease {
 
 // --- The timeout of a run ---
 
-/// What happens to a job that exceeded its [`timeout`](crate::Policy::timeout).
+/// The outcome of a job that exceeded its [`timeout`](crate::Policy::timeout).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -372,7 +372,7 @@ pub enum OnTimeout {
 #[serde(transparent)]
 pub(crate) struct Span(#[serde(with = "crate::job::policy::millis")] pub(crate) Duration);
 
-/// How long after the timeout the process of a job that continues is stopped.
+/// The time after the timeout until the process of a job that continues is stopped.
 pub(crate) const GRACE: Duration = Duration::from_secs(5);
 
 /// The time limits of one run.
@@ -395,7 +395,7 @@ pub(crate) struct Steps(pub(crate) Mutex<Memory>);
 pub(crate) struct Memory {
     /// Steps of earlier runs that this run has not reached yet, once they have been read.
     pub(crate) behind: Option<HashMap<String, String>>,
-    /// Whether a step of an earlier run was found before they were read.
+    /// True if a step of an earlier run was found before they were read.
     pub(crate) has_found_some: bool,
     /// Steps that this run has reached.
     pub(crate) passed: HashSet<String>,

@@ -16,7 +16,7 @@ use crate::job::running::{Memory, ignored};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// How many steps are read at once; further ones are looked up when they are reached.
+/// The most steps that are read at once; further ones are looked up when they are reached.
 const READ_AT_ONCE: usize = 20_000;
 
 /// The maximum size of a name and of a value as JSON, in bytes.

@@ -21,15 +21,15 @@ use std::time::Duration;
 
 // --- Runs the batches of operations ---
 
-/// What [`run_operations`] did.
+/// The result of [`run_operations`].
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct OperationsRun {
-    /// How many batches it ran.
+    /// The number of batches that it ran.
     pub batches: u64,
-    /// How many jobs it changed.
+    /// The number of jobs that it changed.
     pub changed: u64,
-    /// Whether there is more to run at once.
+    /// True if there is more to run at once.
     pub more: bool,
 }
 
@@ -86,10 +86,10 @@ fn run_with(
 
 // --- Gives open operations their turns, and remembers what came of them ---
 
-/// How many open operations are carried on in turn.
+/// The most open operations that are run in turn.
 const MOST_OPEN: usize = 20;
 
-/// How many turns in a row may end because other transactions hold what a batch needs.
+/// The turns in a row after which an operation fails if other transactions hold what its batch needs.
 const MOST_BUSY: u32 = 30;
 
 /// The bounds of [`pause_after`].
@@ -101,16 +101,16 @@ pub(crate) fn pause_after(took: Duration) -> Duration {
     (took / 2).clamp(PAUSE.0, PAUSE.1)
 }
 
-/// What a runner of operations remembers from one turn to the next.
+/// The state that a runner of operations keeps from one turn to the next.
 #[derive(Debug, Default)]
 pub(crate) struct OperationTurns {
     /// Open operations that another version has stored, and this one cannot read.
     unreadable: BTreeSet<i64>,
-    /// How many turns in a row found locked what the operation needs.
+    /// For each operation, the number of turns in a row that found what it needs locked.
     busy: BTreeMap<i64, u32>,
 }
 
-/// What came of a turn.
+/// The result of a turn.
 enum Turn {
     Batch(OperationAdvance),
     /// The operation has ended, or another process runs a batch of it.
@@ -143,8 +143,9 @@ impl OperationTurns {
 
     /// Runs the next batch of an operation. Returns `None` if there was none to run.
     ///
-    /// What the database refuses because of its content fails the operation, unless it is one of the
-    /// jobs: so no operation is tried over and over again. Nor is one that is locked again and again.
+    /// The operation fails if the database refuses a statement because of its content, unless that is due to
+    /// one of the jobs: so no operation is tried over and over again. Nor is one that is locked again and
+    /// again.
     pub(crate) fn step(
         &mut self,
         conn: &mut Conn<'_>,
@@ -211,10 +212,10 @@ fn advance(conn: &mut Conn<'_>, id: i64, mode: BatchMode) -> QueryResult<Turn> {
 
 // --- One batch of an operation, from what is stored of it ---
 
-/// How many times a job is tried again that moved or was locked.
+/// The most times that a job is tried again if it moved or was locked.
 const MOST_ROUNDS: u32 = 20;
 
-/// What is stored of an operation.
+/// An operation as it is stored.
 struct StoredOperation {
     task: OperationTask,
     jobs: Jobs,

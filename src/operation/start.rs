@@ -14,7 +14,7 @@ use chrono::{DateTime, NaiveDateTime, Utc};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// How far a preview counts.
+/// The most jobs that a preview counts.
 const MOST_COUNTED: u64 = 10_000;
 
 /// The most ids by which an operation selects its jobs, which are read with each batch.
@@ -23,16 +23,16 @@ const MOST_IDS: usize = 10_000;
 /// The most bytes of the id of a request.
 const MOST_OF_REQUEST: usize = 100;
 
-/// What a change of selected jobs would affect, fixed at one moment. An operation that is started with it
+/// The jobs that a change would affect, fixed at one moment. An operation that is started with it
 /// does not affect jobs that came later.
 ///
 /// It can be stored as JSON, to ask for a confirmation in between.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Preview {
-    /// How many jobs are selected, counted up to 10,000.
+    /// The number of selected jobs, counted up to 10,000.
     pub count: u64,
-    /// Whether there are no more.
+    /// True if there are no more.
     pub is_exact: bool,
     bounds: Vec<WalkBound>,
 }
@@ -276,24 +276,25 @@ impl OperationState {
 pub struct Operation {
     /// Its id.
     pub id: i64,
-    /// What it does, as in the audit: `jobs.retry`.
+    /// Its action, as in the audit: `jobs.retry`.
     pub action: String,
-    /// What it sets.
+    /// The values that it sets.
     pub parameters: Value,
     /// The jobs that it changes, as far as they were there when it was started.
     pub filter: Value,
     /// Its state.
     pub state: OperationState,
-    /// How many jobs it was to change, counted up to 10,000 when it was started. `None` if they were
-    /// not counted.
+    /// The number of jobs that it was to change, counted up to 10,000 when it was started. `None` if they
+    /// were not counted.
     pub total: Option<BoundedCount>,
-    /// How much of it is done, from 0 to 1.
+    /// The part of it that is done, from 0 to 1.
     pub fraction: f64,
-    /// How many jobs it has tried to change.
+    /// The number of jobs that it has tried to change.
     pub looked_at: i64,
-    /// How many jobs it has changed. For a cancel, this includes running jobs that were asked to stop.
+    /// The number of jobs that it has changed. For a cancel, this includes running jobs that were asked to
+    /// stop.
     pub changed: i64,
-    /// What became of the jobs that it has tried to change.
+    /// The outcomes of the jobs that it has tried to change.
     pub counts: OperationCounts,
     /// Why the database refused to change a job, or the next batch cannot be run.
     pub error: Option<String>,
@@ -307,28 +308,28 @@ pub struct Operation {
     pub reason: Option<String>,
     /// The row of the audit about its start.
     pub audit_id: Option<i64>,
-    /// When it was started by its actor. All times are by the database's clock.
+    /// The time at which its actor started it. All times are by the database's clock.
     pub created_at: DateTime<Utc>,
-    /// When its first batch ran.
+    /// The time at which its first batch ran.
     pub started_at: Option<DateTime<Utc>>,
-    /// When its last batch ran.
+    /// The time at which its last batch ran.
     pub moved_at: DateTime<Utc>,
-    /// When it ended.
+    /// The time of its end.
     pub ended_at: Option<DateTime<Utc>>,
     /// Seconds since its last batch.
     pub still_seconds: f64,
 }
 
-/// What became of the jobs of an operation.
+/// The outcomes of the jobs of an operation.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 #[non_exhaustive]
 pub struct OperationCounts {
-    /// What became of those that the database accepted.
+    /// The outcomes of those that the database did not refuse.
     #[serde(flatten)]
     pub done: Changed,
-    /// How many jobs were left because the database refused to change them, or other transactions held
-    /// them locked.
+    /// The number of jobs that were left because the database refused to change them, or other transactions
+    /// held them locked.
     pub refused: u64,
 }
 

@@ -1,4 +1,4 @@
-//! Which jobs an operation changes, and how far it is.
+//! The jobs that an operation changes, and its progress.
 
 use crate::admin::bulk::change::Change;
 use crate::admin::groups::RetryRate;
@@ -13,13 +13,13 @@ use chrono::NaiveDateTime;
 use diesel::QueryResult;
 use serde::{Deserialize, Serialize};
 
-/// What an operation does, as it is stored. A program that does not know one of its values leaves the
+/// The task of an operation, as it is stored. A program that does not know one of its values leaves the
 /// operation to others.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct OperationTask {
     pub(crate) change: Change,
-    /// How fast retried jobs become due.
+    /// The rate at which retried jobs become due.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) rate: Option<RetryRate>,
 }
@@ -62,35 +62,35 @@ pub(crate) fn bounds(conn: &mut Conn<'_>, jobs: &Jobs) -> QueryResult<Vec<WalkBo
     Ok(bounds)
 }
 
-/// How far an operation is.
+/// The progress of an operation.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct WalkPlace {
-    /// How many states are done.
+    /// The number of states that are done.
     pub(crate) walks: usize,
     /// The execution up to which the jobs of the next state are done. `None` before the first one.
     pub(crate) after: Option<i64>,
     /// The last execution of the state, where it is not that of the bound.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) up_to: Option<i64>,
-    /// What is left of a batch and of the batches in it, if their jobs are changed. `after` is only how far it is then.
+    /// The rest of a batch and of the batches in it, if their jobs are changed. `after` only shows the progress then.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) batches: Option<BatchWalk>,
-    /// How many jobs may still be changed, if there is a limit.
+    /// The number of jobs that may still be changed, if there is a limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) left: Option<u64>,
     /// Jobs of the last batch that are tried again: they moved, or were locked.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) again: Vec<i64>,
-    /// How many of them, the first, were not tried in this round.
+    /// The number of those that were not tried in this round; they come first.
     #[serde(skip_serializing_if = "is_zero")]
     pub(crate) untried: usize,
     /// The state that they were in.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) again_in: Option<JobState>,
-    /// How many times all of them were tried.
+    /// The number of times that all of them were tried.
     pub(crate) rounds: u32,
-    /// How many jobs are due, and since when, if they become due one after the other.
+    /// The number of jobs with a due time, and the time of the first, if they become due one after the other.
     pub(crate) due: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) start: Option<NaiveDateTime>,
@@ -137,23 +137,23 @@ impl WalkPlace {
 
 // --- Changes the jobs of one batch, without those that the database refuses to change ---
 
-/// How many jobs that another transaction has locked are waited for in one batch: each costs 100 ms.
+/// The most locked jobs for which one batch waits: each costs 100 ms.
 const MOST_LOCKED: usize = 5;
 
-/// How the jobs of a batch are changed.
+/// The way in which the jobs of a batch are changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum BatchMode {
     /// All at once: the batch fails if the database refuses one of its jobs.
     Whole,
-    /// When the database refuses, each half is tried, down to the single jobs that it refuses.
+    /// In halves after a refusal of the database, down to the single jobs that it refuses.
     Split,
 }
 
-/// What became of the jobs of a batch.
+/// The outcomes of the jobs of a batch.
 #[derive(Debug, Default)]
 pub(crate) struct BatchResult {
     pub(crate) done: Changed,
-    /// How many jobs the database refused to change, and why the last of them.
+    /// The number of jobs that the database refused to change, and the reason for the last of them.
     pub(crate) refused: u64,
     pub(crate) error: Option<String>,
     /// Jobs to try again: other transactions have locked them.

@@ -12,9 +12,9 @@ pub(crate) struct Cron {
     pub(crate) months: u64,
     /// Bit 0 is Sunday.
     pub(crate) weekdays: u64,
-    /// Whether a day of the month or of the week is enough; otherwise both must match.
+    /// True if a day of the month or of the week is enough; otherwise both must match.
     pub(crate) either_day: bool,
-    /// Whether elapsed time counts, not the clock's.
+    /// True if elapsed time counts, not the clock's.
     pub(crate) every_hour: bool,
 }
 
@@ -25,7 +25,7 @@ struct Field {
     last: u32,
     /// In order, starting with `first`.
     names: &'static [&'static str],
-    /// Whether ranges may wrap around: `FRI-MON`.
+    /// True if ranges may wrap around: `FRI-MON`.
     is_round: bool,
 }
 

@@ -81,14 +81,13 @@ pub struct RecurringSettings {
     /// A description for readers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
-    /// What to do with missed ticks. Default: fire the latest.
+    /// The handling of missed ticks. Default: fire the latest.
     #[serde(default)]
     pub missed: MissedTicks,
-    /// What to do with a tick if the previous job has not ended. Default: fire it.
+    /// The handling of a tick if the previous job has not ended. Default: fire it.
     #[serde(default)]
     pub overlap: Overlap,
-    /// By how much at most the job of each tick is delayed; see [`RecurringTask::jitter`]. Default:
-    /// not.
+    /// The longest delay of the job of each tick; see [`RecurringTask::jitter`]. Default: none.
     #[serde(
         default,
         with = "humane::option",
@@ -99,16 +98,16 @@ pub struct RecurringSettings {
     /// none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from: Option<DateTime<Utc>>,
-    /// From when on it is no longer due; see [`RecurringTask::until`]. Default: none.
+    /// The time from which on it is no longer due; see [`RecurringTask::until`]. Default: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<DateTime<Utc>>,
     /// The number of attempts of each job. Default: that of their type or the worker.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_attempts: Option<u32>,
-    /// How many times each job may start. Default: that of their type, or at least once.
+    /// The delivery guarantee of each job. Default: that of their type, or at least once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delivery: Option<Delivery>,
-    /// How long after it is due a job is discarded if it has not started; see
+    /// The time after which a due job is discarded if it has not started; see
     /// [`Policy::expires_in`]. Default: that of their type, or never.
     #[serde(
         default,
@@ -116,8 +115,8 @@ pub struct RecurringSettings {
         skip_serializing_if = "Option::is_none"
     )]
     pub expires_in: Option<Duration>,
-    /// Until how long after it is due a job is tried again; see [`Policy::retry_for`]. Default: that
-    /// of their type, or only the number of attempts counts.
+    /// The time for which a due job is tried again; see [`Policy::retry_for`]. Default: that of their
+    /// type, or only the number of attempts counts.
     #[serde(
         default,
         with = "humane::option",

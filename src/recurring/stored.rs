@@ -42,7 +42,7 @@ pub(crate) struct Options {
     pub(crate) from: Option<DateTime<Utc>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) until: Option<DateTime<Utc>>,
-    /// Where it is declared, if that is a file.
+    /// The place of its declaration, if it is declared in a file.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) place: Option<String>,
 }

@@ -266,7 +266,7 @@ impl RecurringTask {
 
     /// Returns what is stored, after checking the limits of its jobs.
     pub(crate) fn definition(&self, revision: Option<i64>, default: Zone) -> Result<Definition> {
-        // Whether a job can be enqueued is checked now, not at every tick.
+        // Checks now whether a job can be enqueued, not at every tick.
         NewJob::of_class(&self.class_name, &self.arguments)
             .queue(&self.queue_name)
             .max_arguments(self.max_arguments)

@@ -40,19 +40,19 @@ pub struct RecurringStatus {
     pub last_run_at: Option<DateTime<Utc>>,
     /// The tick that waits until the previous job has ended.
     pub queued_run_at: Option<DateTime<Utc>>,
-    /// When it was paused; `None` if it is not.
+    /// The time at which it was paused; `None` if it is not.
     pub paused_at: Option<DateTime<Utc>>,
-    /// By how much at most the job of each tick is delayed.
+    /// The longest delay of the job of each tick.
     #[serde(serialize_with = "humane::option::serialize")]
     pub jitter: Option<Duration>,
     /// The first time at which it may be due.
     pub from: Option<DateTime<Utc>>,
-    /// From when on it is no longer due.
+    /// The time from which on it is no longer due.
     pub until: Option<DateTime<Utc>>,
-    /// When a scheduler of a program that declares it last confirmed it; `None` if it was scheduled
-    /// at run time.
+    /// The time at which a scheduler of a program that declares it last confirmed it; `None` if it was
+    /// scheduled at run time.
     pub declared_at: Option<DateTime<Utc>>,
-    /// When it is deleted: schedulers run, and none of them declares it any more. `None` for every other task.
+    /// The time of its deletion, if schedulers run and none of them declares it any more. `None` for every other task.
     pub deleted_at: Option<DateTime<Utc>>,
 }
 
@@ -284,7 +284,7 @@ pub struct TickStatus {
     pub job_id: JobId,
     /// The current state of its job.
     pub state: JobState,
-    /// When its job ended; `None` if it has not, or has failed.
+    /// The time at which its job ended; `None` if it has not, or has failed.
     pub finished_at: Option<DateTime<Utc>>,
 }
 

@@ -111,7 +111,7 @@ static BUILT_IN: LazyLock<TimeZoneDatabase> = LazyLock::new(TimeZoneDatabase::bu
 struct ZoneFiles {
     directory: PathBuf,
     zones: TimeZoneDatabase,
-    /// Whether `TZDIR` names it: then it counts however old it is.
+    /// True if `TZDIR` names it: then it counts however old it is.
     is_chosen: bool,
 }
 
@@ -137,7 +137,7 @@ static FILES: LazyLock<Option<ZoneFiles>> = LazyLock::new(|| {
     })
 });
 
-/// How long a look at the version of the files counts.
+/// The time for which a look at the version of the files counts.
 const LOOK_AGAIN: Duration = Duration::from_secs(300);
 
 /// Returns the system's zone files, unless they are known to be older than the copy in the program.
@@ -238,7 +238,7 @@ fn version_in(directory: &Path) -> Option<String> {
 /// The rules of a zone.
 pub(crate) struct ZoneRules(TimeZone);
 
-/// Where a local time is on the line of moments.
+/// The moment of a local time, if the clock shows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum LocalTime {
     /// The clock shows it, for the first time when it is so many seconds ahead of UTC.

@@ -1,4 +1,4 @@
-//! When a task has ticks: what happens to those that were missed, the time within which it has some,
+//! The ticks of a task: the handling of those that were missed, the time within which it has some,
 //! and schedules that a program computes itself.
 
 use crate::error::{Error, Result};
@@ -13,7 +13,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What happens to ticks that no scheduler fired in time: those overdue by more than
+/// The handling of ticks that no scheduler fired in time: those overdue by more than
 /// [`Scheduler::grace`](crate::Scheduler::grace).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -109,7 +109,7 @@ fn before(time: NaiveDateTime) -> Option<NaiveDateTime> {
     time.checked_sub_signed(TimeDelta::microseconds(1))
 }
 
-/// When a task is due: the times of its schedule within its window.
+/// The times at which a task is due: those of its schedule within its window.
 #[derive(Debug, Clone)]
 pub(crate) struct TickTimes {
     pub(crate) schedule: Schedule,

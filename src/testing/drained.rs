@@ -1,4 +1,4 @@
-//! What `drain` performed, and assertions about it.
+//! The runs that `drain` performed, and assertions about them.
 
 use crate::db::AsConn;
 use crate::db::model::extras::Extras;
@@ -53,7 +53,7 @@ pub struct Performed {
     pub class_name: String,
     /// The outcome.
     pub outcome: RunOutcome,
-    /// What the job logged with [`Context::log`](crate::Context::log).
+    /// The lines that the job logged with [`Context::log`](crate::Context::log).
     pub logs: Vec<LogLine>,
 }
 

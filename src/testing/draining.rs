@@ -19,10 +19,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-/// How often the drain checks whether the thread of a job has ended without reaching the fault.
+/// The time between two checks whether the thread of a job has ended without reaching the fault.
 const CHECK_INTERVAL: Duration = Duration::from_millis(10);
 
-/// What a drain performs beside the jobs that are due.
+/// The jobs that a drain performs beside those that are due.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct LaterJobs {
     pub(crate) scheduled: bool,

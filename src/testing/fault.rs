@@ -1,4 +1,4 @@
-//! What can go wrong with a run, for tests.
+//! Faults of a run, for tests.
 
 use crate::db::TestDatabase;
 use crate::error::Result;
@@ -41,7 +41,7 @@ pub enum Fault {
 pub enum FaultPoint {
     /// After the claim, before the job's code starts.
     Start,
-    /// When the job asks for its n-th connection, counted from 1, before it gets it.
+    /// At the job's request for its n-th connection, counted from 1, before it gets it.
     Connection(u32),
     /// After the job's code has returned, before its outcome is saved.
     End,

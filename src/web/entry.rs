@@ -1,4 +1,4 @@
-//! How a viewer comes in: by a token, a session, or from this host.
+//! The authentication of a viewer: by a token, a trusted proxy, a session, or from this host.
 
 use crate::clock;
 use crate::db::Conn;

@@ -58,7 +58,7 @@ pub(crate) struct Credentials {
     pub(crate) session: Option<String>,
     /// The user whom a trusted proxy names; proven by the proxy's address.
     pub(crate) proxied: Option<String>,
-    /// Whether a proxy passed the request on.
+    /// True if a proxy that is not trusted passed the request on.
     pub(crate) is_forwarded: bool,
 }
 
@@ -68,7 +68,7 @@ impl std::fmt::Debug for Credentials {
     }
 }
 
-/// What only a program sends.
+/// The parts of a request that only a program sends.
 #[derive(Clone, Default)]
 pub(crate) struct ApiRequest {
     /// JSON, if it was sent as such.
@@ -101,12 +101,12 @@ pub(crate) struct Request {
     /// The client's address; behind a trusted proxy the one that the proxy names.
     pub(crate) client: IpAddr,
     pub(crate) credentials: Credentials,
-    /// Whether the browser speaks HTTPS, to this server or to a proxy before it.
+    /// True if the browser uses HTTPS, to this server or to a proxy before it.
     pub(crate) is_https: bool,
-    /// Whether a link on a site elsewhere led here.
+    /// True if a link on another site led here.
     pub(crate) comes_from_elsewhere: bool,
     pub(crate) theme: Theme,
-    /// What the last change reported, to be shown once.
+    /// The message of the last change, to be shown once.
     pub(crate) flash: Option<String>,
     /// The header `Accept`.
     pub(crate) accept: String,

@@ -3,10 +3,11 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How old a value may be that is used while a thread reads it anew, unless it was to be used for longer.
+/// The greatest age of a value that is used while a thread reads it anew, or twice its
+/// lifetime if that is longer.
 const STALE: Duration = Duration::from_secs(10);
 
-/// How long nothing is tried after a read that took too long.
+/// The pause after a read that took too long, in which no other is tried.
 const LATE: Duration = Duration::from_secs(10);
 
 /// After this time, another thread reads it anew: the first has failed.
@@ -21,7 +22,7 @@ struct KeptState<T> {
     last: Option<KeptValue<T>>,
     /// Since when a thread has been reading it anew.
     renewed_since: Option<Instant>,
-    /// When reading it took too long.
+    /// The time of the last read that took too long.
     late_at: Option<Instant>,
     /// Changes when what was read before is not valid any more.
     generation: u64,
@@ -34,7 +35,7 @@ struct KeptValue<T> {
     lifetime: Duration,
 }
 
-/// What is there of a value, with its age.
+/// The state of a kept value, with its age.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum KeptLook<T> {
     /// Use it.

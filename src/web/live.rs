@@ -17,10 +17,10 @@ const VIEWERS: usize = 256;
 /// The most different pages that are rendered.
 const TOPICS: usize = 64;
 
-/// How many messages wait for a viewer; one that is further behind is dropped.
+/// The most messages that wait for a viewer; one that is further behind is dropped.
 const BEHIND: usize = 8;
 
-/// How long a browser waits before it connects again, in milliseconds.
+/// The time that a browser waits before it connects again, in milliseconds.
 const RETRY: u32 = 3_000;
 
 /// A topic that was rendered.
@@ -57,7 +57,7 @@ struct OpenPage {
     sender: mpsc::Sender<Bytes>,
     proof: Proof,
     opened_at: Instant,
-    /// Whether it has got nothing yet: fragments may have changed since it was loaded.
+    /// True if it has received no fragments yet: some may have changed since the page was loaded.
     is_new: bool,
 }
 
@@ -156,7 +156,7 @@ impl Hub {
                 (Some(all), news)
             }
             RenderedTopic::Away(since) => {
-                // What changed meanwhile is sent as a whole.
+                // All fragments are sent after the outage: any may have changed meanwhile.
                 open.last.clear();
                 let seconds = serde_json::json!({ "seconds": since.as_secs() });
                 (None, message("away", &seconds))
@@ -288,7 +288,7 @@ const PAGES: usize = 64;
 /// The most bytes of one.
 const BYTES: usize = 256 * 1024;
 
-/// How long a page is kept.
+/// The time for which a page is kept.
 const KEPT: Duration = Duration::from_secs(3600);
 
 /// A page is not stored again within this time.

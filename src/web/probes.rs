@@ -81,7 +81,7 @@ impl RunningBeside for RunningServer {}
 
 // --- A server with probes and metrics only ---
 
-/// What is asked by machines, here and on a server with pages.
+/// The routes for machines, here and on a server with pages.
 pub(crate) const ROUTES: &[Route] = &[
     Route::get("/metrics", metrics::show).needs(Need::Nothing),
     Route::get("/readyz", readiness::ready).needs(Need::Nothing),
@@ -111,7 +111,7 @@ pub struct Probes {
     pub(crate) server: Server,
 }
 
-/// Where to listen, unless set.
+/// The default address to listen on.
 const LISTEN: &str = "127.0.0.1:4041";
 
 impl Probes {

@@ -35,7 +35,7 @@ const CHANGE: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 pub(crate) struct ChangeConnection {
     pub(crate) connection: DbConnection,
-    /// What was at the path of a SQLite file when it was opened.
+    /// The identity of the SQLite file when it was opened.
     file: Option<FileId>,
 }
 
@@ -209,7 +209,7 @@ impl Writers {
             }
         };
         let result = work(&mut kept.connection);
-        // Whether the database is away, the next attempt shows: a lock may have been waited for.
+        // The next attempt shows whether the database is away: this one may have waited for a lock.
         if let Some(limit) = kept.connection.missed() {
             return Err(away(no_answer(limit)));
         }
@@ -229,12 +229,12 @@ const RENEW: Duration = Duration::from_secs(8);
 
 /// A read whose value is used for a while.
 pub(crate) struct SharedRead<T: 'static> {
-    /// Where the value is kept.
+    /// The place of the kept value.
     pub(crate) place: fn(&Source) -> &Kept<T>,
     pub(crate) read: fn(&mut Conn<'_>, &Source, &SiteSettings) -> Result<T>,
-    /// How long the value is used that took so long to read: zero if it is read each time.
+    /// The lifetime of a value, by the time that its read took: zero if it is read each time.
     pub(crate) lifetime: fn(&T, Duration) -> Duration,
-    /// How old a value may be in a page that is brought up to date by itself.
+    /// The greatest age of a value in a page that is brought up to date by itself.
     pub(crate) live: Duration,
 }
 
@@ -317,7 +317,7 @@ impl fmt::Debug for Renewal {
 
 // --- The thread that reads anew what pages share, so that no page waits for it ---
 
-/// How many renewals wait at most. One that finds no place is asked for again by a later page.
+/// The most renewals that wait. One that finds no place is asked for again by a later page.
 const QUEUE: usize = 64;
 
 /// Starts the thread. It ends when all senders are dropped.
@@ -346,10 +346,10 @@ fn run(site: &Arc<Site>, queue: &Receiver<Renewal>) {
 /// The most groups of failed jobs that are read, those that failed last.
 const MOST_GROUPS: u32 = 200;
 
-/// How old the history may be in a page that is brought up to date: its buckets are minutes.
+/// The greatest age of the history in a page that is brought up to date: its buckets are minutes.
 const HISTORY: Duration = Duration::from_secs(10);
 
-/// What needs attention, and the load.
+/// The load, and the concerns that were found in it.
 pub(crate) static LOOK: SharedRead<Found> = SharedRead {
     place: |source| &source.watch.look,
     read: |conn, source, settings| source.watch.look(conn, &settings.promises),
@@ -360,7 +360,7 @@ pub(crate) static LOOK: SharedRead<Found> = SharedRead {
     live: Duration::ZERO,
 };
 
-/// How long the findings of `doctor` are used.
+/// The time for which the findings of `doctor` are used.
 const CHECKS: Duration = Duration::from_secs(60);
 
 /// The findings of `doctor` for the newest rows.

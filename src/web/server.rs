@@ -15,16 +15,16 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use tokio::sync::watch;
 
-/// Where to listen, unless set.
+/// The default address to listen on.
 pub(crate) const LISTEN: &str = "127.0.0.1:4040";
 
-/// How many threads read and change the database, unless set.
+/// The default number of threads that read and change the database.
 pub(crate) const THREADS: usize = 3;
 
-/// How long a session may be unused, unless set.
+/// The default time after which an unused session ends.
 pub(crate) const SESSION_IDLE: Duration = Duration::from_secs(12 * 3600);
 
-/// How long a session lives, unless set.
+/// The default lifetime of a session.
 pub(crate) const SESSION_LIFETIME: Duration = Duration::from_secs(7 * 24 * 3600);
 
 /// Serves the web pages of one or several databases.
@@ -251,7 +251,7 @@ impl Server {
 
 // --- A server that runs ---
 
-/// How long a stop may take before its threads are left to themselves.
+/// The longest wait for the threads of a server that stops.
 const STOP: Duration = Duration::from_secs(10);
 
 /// A server that runs on threads of this program. Dropping it stops it.

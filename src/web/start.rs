@@ -26,7 +26,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
 
-/// How long to wait for the database before the start, to see whether there are tokens.
+/// The time limit for the connection on which the start looks for tokens.
 const LOOK: Duration = Duration::from_secs(5);
 
 /// The longest idle time of a session: sessions are cleared some time after it.
@@ -220,7 +220,7 @@ fn site(server: &Server, access: AccessSettings, operations: OperationsWake) -> 
     })
 }
 
-/// What the server answers at beside its routes.
+/// The first segments of the paths that the server answers beside its routes.
 const OWN_SEGMENTS: [&str; 8] = [
     "assets",
     "db",

@@ -71,10 +71,10 @@ pub fn enqueue(connection: &mut DbConnection, n: u32, killers: u32) -> Result<()
 
 pub const BATCHES: &str = "SELECT count(*) AS n FROM solid_queue_batches";
 
-/// How many are not over.
+/// Counts the batches that are not over.
 pub const OPEN: &str = "SELECT count(*) AS n FROM solid_queue_batches WHERE finished_at IS NULL";
 
-/// Whether a job runs after its batch.
+/// The condition under which a job runs after its batch.
 const FITS: &str = "(w.runs_on = 'finish' OR (w.runs_on = 'success' AND b.failed_jobs = 0) \
      OR (w.runs_on = 'failure' AND b.failed_jobs > 0))";
 
@@ -87,7 +87,7 @@ pub fn followers() -> String {
     )
 }
 
-/// What must hold when everything has stopped.
+/// Checks what must hold when everything has stopped.
 pub fn check(place: &Place, violations: &mut Violations) -> Result<()> {
     let edges = "SELECT count(*) AS n FROM windlass_edges w JOIN solid_queue_batches b ON b.id = w.parent_batch_id \
          LEFT JOIN solid_queue_jobs j ON j.id = w.child_job_id WHERE";

@@ -9,7 +9,7 @@ use crate::place::Place;
 use crate::{batches, flows, gates, waits};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
-/// What was violated, and the first few cases of each.
+/// The violated invariants, and the first few cases of each.
 #[derive(Debug, Default)]
 pub struct Violations(BTreeMap<&'static str, Vec<String>>);
 
@@ -160,13 +160,13 @@ fn places(of: &str) -> String {
     )
 }
 
-/// Where nearly all that still moves is.
+/// The newest jobs: nearly all that still move.
 const NEWEST: &str = "WHERE j.id > (SELECT max(id) FROM solid_queue_jobs) - 20000";
 
 const ORPHANS: &str = "SELECT count(*) AS n FROM solid_queue_claimed_executions c \
      WHERE NOT EXISTS (SELECT 1 FROM solid_queue_processes p WHERE p.id = c.process_id)";
 
-/// What must hold at every moment, as one statement sees it.
+/// Checks what must hold at every moment, as one statement sees it.
 pub fn while_running(place: &Place, violations: &mut Violations) {
     // All jobs are looked at in the end: that is dear when there are many.
     if fastrand::u32(..10) == 0
@@ -191,7 +191,7 @@ pub fn while_running(place: &Place, violations: &mut Violations) {
     }
 }
 
-/// What must hold when everything has stopped.
+/// Checks what must hold when everything has stopped.
 pub fn at_the_end(
     place: &Place,
     drained: bool,

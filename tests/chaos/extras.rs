@@ -1,4 +1,4 @@
-//! What is enqueued beside the ordinary jobs, and how much of each.
+//! The jobs and batches that are enqueued beside the ordinary jobs, and their amounts.
 
 use crate::gates::{self, Conflicting, Daily, Raised, Rationed};
 use crate::jobs::{Log, Work};
@@ -8,29 +8,29 @@ use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use windlass::{DbConnection, Error, NewJob, Registry};
 
-/// How many there will be of each.
+/// The amount of each.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize, clap::Args)]
 pub struct Amounts {
-    /// How many small batches are enqueued beside the jobs. The faults go on until these, and all of the next five, are
-    /// enqueued: at most ten times `seconds`.
+    /// The number of small batches that are enqueued beside the jobs. The faults go on until these, and all of the next
+    /// five, are enqueued: at most ten times `seconds`.
     #[arg(long, default_value_t = 0)]
     pub batches: u32,
-    /// How many jobs are in flows: they wait for others of two to six.
+    /// The number of jobs in flows: they wait for others of two to six.
     #[arg(long, default_value_t = 200)]
     pub flows: u32,
-    /// How many jobs undo their steps when they fail.
+    /// The number of jobs that undo their steps when they fail.
     #[arg(long, default_value_t = 40)]
     pub sagas: u32,
-    /// How many jobs wait for an event.
+    /// The number of jobs that wait for an event.
     #[arg(long, default_value_t = 100)]
     pub waits: u32,
-    /// How many jobs have a limit, and do not wait for a slot.
+    /// The number of jobs that have a limit, and do not wait for a slot.
     #[arg(long, default_value_t = 500)]
     pub discards: u32,
-    /// How many jobs have one key, of which the limit changes; at most 50,000 of them wait at once.
+    /// The number of jobs with one key, of which the limit changes; at most 50,000 of them wait at once.
     #[arg(long, default_value_t = 500)]
     pub raised: u32,
-    /// How many jobs a day one quota admits; another admits ten a second.
+    /// The number of jobs a day that one quota admits; another admits ten a second.
     #[arg(long, default_value_t = 50)]
     pub quota: u32,
 }
@@ -105,7 +105,7 @@ impl Amounts {
         Ok(())
     }
 
-    /// Whether something is still to be enqueued.
+    /// Returns true if something is still to be enqueued.
     pub fn are_lacking(self, place: &Place) -> bool {
         let lacks = |extra: &Extra| {
             extra.wanted > 0

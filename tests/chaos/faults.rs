@@ -65,7 +65,7 @@ const WEIGHTS: [(Fault, u32); 14] = [
 /// The client's deadline for a statement, and a little more.
 const LONGEST_DEADLINE: Duration = Duration::from_secs(45);
 
-/// What may be broken in this run, and what was.
+/// The faults that may be given in this run, and those that were.
 pub struct Faults<'a> {
     place: &'a Place,
     weights: Vec<(Fault, u32)>,
@@ -86,7 +86,7 @@ impl<'a> Faults<'a> {
         let possible = |fault: &Fault| match fault {
             Fault::Sessions => place.is_postgres(),
             Fault::LostAnswers | Fault::HalfOpen => place.proxy.is_some(),
-            // What hangs in it hangs until its deadline: too long for a short run.
+            // A statement that hangs in it hangs until its deadline: too long for a short run.
             Fault::BlackHole => place.proxy.is_some() && options.seconds >= 60,
             Fault::Restart => place.is_postgres() && restart_command.is_some(),
             _ => true,
@@ -118,8 +118,8 @@ impl<'a> Faults<'a> {
         names.join(" ")
     }
 
-    /// Whether only graceful faults are given, after which nothing at all may
-    /// run twice.
+    /// Returns true if only graceful faults are given, after which nothing at all
+    /// may run twice.
     pub fn are_graceful(&self) -> bool {
         self.weights
             .iter()

@@ -13,7 +13,7 @@ use windlass::{Context, DbConnection, Error, Job, JobId, JobResult, NewJob, On, 
 pub struct Link {
     flow: u64,
     place: usize,
-    /// How many jobs the flow has, if all were enqueued in one transaction.
+    /// The number of jobs of the flow, if all were enqueued in one transaction.
     of: Option<usize>,
     /// The places of those that it waits for.
     parents: Vec<usize>,
@@ -174,7 +174,7 @@ pub fn enqueue_sagas(conn: &mut DbConnection, n: u32, _killers: u32) -> Result<(
     windlass::enqueue_all(conn, sagas.collect::<Result<Vec<NewJob>, Error>>()?).map(drop)
 }
 
-/// How a job has ended.
+/// The outcome of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum End {
     Finished,
@@ -251,7 +251,7 @@ impl Lines {
         Ok(lines)
     }
 
-    /// Whether the job ended before this line.
+    /// Returns true if the job ended before this line.
     fn ended_before<T>(&self, job: &Ended<T>, line: usize) -> bool {
         let end = match job.end {
             End::Finished => self.ends.get(&(job.id, job.claim)),
@@ -263,7 +263,7 @@ impl Lines {
     }
 }
 
-/// What must hold when everything has stopped. Jobs may be open only if the queues are not `drained`.
+/// Checks what must hold when everything has stopped. Jobs may be open only if the queues are not `drained`.
 pub fn check(place: &Place, drained: bool, violations: &mut Violations) -> Result<()> {
     let links: Vec<Ended<Link>> = ended(place, Link::NAME)?;
     let sagas: Vec<Ended<Saga>> = ended(place, Saga::NAME)?;

@@ -1,4 +1,4 @@
-//! What lets only so many jobs through: quotas, limits at which jobs do not wait, and limits that change.
+//! Gates that let only so many jobs through: quotas, limits at which jobs do not wait, and limits that change.
 
 use crate::Result;
 use crate::check::Violations;
@@ -111,7 +111,7 @@ pub fn enqueue_rationed(conn: &mut DbConnection, daily: u32, refused: &Log) -> R
     Ok(())
 }
 
-/// Whether enough jobs wait for a slot of [`RAISED`].
+/// Returns true if enough jobs wait for a slot of [`RAISED`].
 pub fn is_crowded(conn: &mut DbConnection) -> bool {
     let waiting = format!(
         "SELECT count(*) AS n FROM solid_queue_blocked_executions WHERE concurrency_key = '{RAISED}'"
@@ -147,15 +147,15 @@ pub fn fill_up(place: &Place, daily: u32, violations: &mut Violations) -> Result
 
 /// Changes the limit of [`RAISED`] now and then, and knows which were in force.
 pub struct Limit {
-    /// How long a promotion that has read an older limit may take to commit: one statement on SQLite, which has one
+    /// The longest time from a promotion's read of an older limit to its commit: one statement on SQLite, which has one
     /// writer; on Postgres longer than a process is frozen or a stranger holds a table.
     grace: Duration,
-    /// How long each is in force.
+    /// The time for which each is in force.
     length: Duration,
     due: Instant,
     /// From when each may be in force. The job's own comes first.
     history: Vec<(Instant, i64)>,
-    /// When holders were counted last, and how many there were.
+    /// The time of the last count of holders, and their number.
     counted_at: Instant,
     holders: i64,
     pub changes: u64,
@@ -235,7 +235,7 @@ impl Limit {
     }
 }
 
-/// Whether jobs with other keys go on while some keys are full: since when none has been seen.
+/// The check that jobs with other keys go on while some keys are full: the time since which none has been seen.
 #[derive(Default)]
 pub struct Others(Option<(Instant, i64)>);
 
@@ -268,7 +268,7 @@ impl Others {
     }
 }
 
-/// What must hold when everything has stopped.
+/// Checks what must hold when everything has stopped.
 pub fn check(place: &Place, drained: bool, daily: u32, violations: &mut Violations) -> Result<()> {
     let there = place.texts(
         "SELECT idempotency_key AS t FROM solid_queue_jobs WHERE idempotency_key LIKE 'quota %'",

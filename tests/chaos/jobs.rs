@@ -30,13 +30,13 @@ impl Log {
     }
 }
 
-/// What a job has done, under which claim and in which process.
+/// Returns a line about what a job has done, under which claim and in which process.
 pub fn line(what: &str, cx: &Context<'_, Log>) -> String {
     let (job, claim) = (cx.job_id(), cx.claim_id());
     format!("{what} {job} {claim} {}", std::process::id())
 }
 
-/// What a job does between its start and its end.
+/// The work of a job between its start and its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Kind {
     Short,
@@ -76,7 +76,7 @@ pub struct Tick;
 /// The key of the recurring task, which fires each second.
 pub const TICK: &str = "tick";
 
-/// How many jobs of a concurrency key may be under way at once.
+/// The most jobs of a concurrency key that may be under way at once.
 pub const SLOTS: u32 = 2;
 
 impl Job for Work {

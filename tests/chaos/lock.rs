@@ -1,5 +1,5 @@
-//! What a stranger does: a transaction of its own that holds what Windlass
-//! needs, and then ends.
+//! The fault `ForeignLock`: a transaction of another program that holds what
+//! Windlass needs, and then ends.
 
 use crate::place::Place;
 use diesel::connection::SimpleConnection;

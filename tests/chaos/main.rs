@@ -45,7 +45,7 @@ use roles::{Crew, Mix, Role};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-/// What to break, for how long.
+/// Break a running Windlass, and check that nothing was lost or done twice.
 #[derive(Debug, Clone, Parser)]
 struct Options {
     /// The database to work in; a SQLite file of its own when left out.
@@ -54,10 +54,10 @@ struct Options {
     /// The program `PgBouncer`, to run it in transaction mode between the processes and the database.
     #[arg(long)]
     pooler: Option<std::path::PathBuf>,
-    /// How long faults are given.
+    /// The seconds for which faults are given.
     #[arg(long, default_value_t = 60)]
     seconds: u64,
-    /// How long the queues may take to drain after the last fault.
+    /// The seconds that the queues may take to drain after the last fault.
     #[arg(long, default_value_t = 300)]
     drain_seconds: u64,
     /// Of a thousand jobs, how many end their process.
@@ -66,7 +66,7 @@ struct Options {
     /// Of a thousand jobs, how many take seconds.
     #[arg(long, default_value_t = 60)]
     long: u32,
-    /// How many jobs are enqueued at once, at most.
+    /// The most jobs that are enqueued at once.
     #[arg(long, default_value_t = 1)]
     lot: u32,
     /// While more jobs than this are ready, none are enqueued.
@@ -74,7 +74,7 @@ struct Options {
     waiting: u32,
     #[command(flatten)]
     amounts: extras::Amounts,
-    /// How many faults are given at once, at most.
+    /// The most faults that are given at once.
     #[arg(long, default_value_t = 1)]
     at_once: u32,
     /// The longest pause between faults.

@@ -1,4 +1,4 @@
-//! Where a run takes place: tables, a log of effects, logs of processes.
+//! The place of a run: tables, a log of effects, logs of processes.
 
 use crate::Result;
 use crate::pooler::{self, Pooler};

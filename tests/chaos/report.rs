@@ -8,7 +8,7 @@ use crate::faults::Faults;
 use crate::place::Place;
 use comfy_table::{Table, presets::ASCII_MARKDOWN};
 
-/// What happened, in numbers.
+/// The events of a run, in numbers.
 pub struct Facts<'a> {
     place: &'a Place,
     rows: Vec<(String, String)>,

@@ -28,7 +28,7 @@ pub const THRESHOLD: Duration = Duration::from_secs(1);
 const SHUTDOWN: Duration = Duration::from_secs(10);
 /// Cuts long jobs short.
 const BRISK: Duration = Duration::from_millis(300);
-/// What a process ends with that had to cut something short.
+/// The exit code of a process that had to cut something short.
 const CUT_SHORT: i32 = 75;
 
 /// A part to play.
@@ -42,16 +42,16 @@ pub struct Role {
     shutdown: Duration,
 }
 
-/// Which jobs there are.
+/// The mix of jobs.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub struct Mix {
     /// Of a thousand jobs, how many end their process.
     killers: u32,
     /// Of a thousand jobs, how many take seconds.
     long: u32,
-    /// How many are enqueued at once, at most.
+    /// The most jobs that are enqueued at once.
     lot: u32,
-    /// How many may be ready at once.
+    /// The most jobs that may be ready at once.
     waiting: u32,
     pub amounts: Amounts,
     /// Nothing may run twice: no job ends its process, no stop cuts one short.
@@ -197,7 +197,7 @@ impl Role {
                     break;
                 }
             }
-            // What got no answer is not repeated: it is there with all that belongs to it, or not at all.
+            // An enqueue that got no answer is not repeated: it is there with all that belongs to it, or not at all.
             if let Some(mut conn) = connection.take() {
                 let enqueued = self.enqueue_extras(&mut conn, &refused, &mut done);
                 connection = enqueued.is_ok().then_some(conn);

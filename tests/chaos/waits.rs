@@ -101,7 +101,7 @@ pub fn emit(conn: &mut DbConnection, most: u32) -> Result<()> {
     Ok(())
 }
 
-/// What must hold when everything has stopped.
+/// Checks what must hold when everything has stopped.
 pub fn check(place: &Place, drained: bool, violations: &mut Violations) -> Result<()> {
     let counts = [
         (

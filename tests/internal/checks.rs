@@ -84,7 +84,7 @@ fn prepare_to_keep(conn: &mut Conn<'_>) {
     execute(conn, &function);
 }
 
-/// What [`look`] asks: of a time, only on which side of now it is.
+/// Creates the function that [`look`] calls. Of a time, it returns only on which side of now it is.
 #[cfg(feature = "postgres")]
 fn prepare_to_look(conn: &mut Conn<'_>, tables: &[String]) {
     let rows: Vec<String> = tables.iter().map(|table| {
@@ -236,14 +236,14 @@ const VIOLATIONS: &str = "
     SELECT 'I8: job ' || id || ' has crashed ' || crash_count || ' times' FROM solid_queue_jobs
     WHERE crash_count > coalesce(max_crashes, 3) + 1 OR attempts > coalesce(max_attempts, attempts)";
 
-/// Which invariants do not hold of what is committed.
+/// Returns the violated invariants of the committed rows.
 pub fn violations(conn: &mut Conn<'_>) -> Vec<String> {
     let mut violations = kept_texts(conn, VIOLATIONS);
     violations.extend(semaphores::check(conn).unwrap());
     violations
 }
 
-/// What a database says of a job.
+/// The state of a job in a database.
 #[derive(QueryableByName, Debug, Clone, PartialEq)]
 pub struct JobRow {
     #[diesel(sql_type = BigInt)]
@@ -271,10 +271,10 @@ pub struct JobRow {
     /// Attempts that are written down.
     #[diesel(sql_type = BigInt)]
     pub attempts_kept: i64,
-    /// Whether its process is asked to end it.
+    /// True if its process is asked to end it.
     #[diesel(sql_type = Bool)]
     pub cancelled: bool,
-    /// What a job is enqueued with.
+    /// The values with which the job was enqueued.
     #[diesel(sql_type = Text)]
     pub fixed: String,
     /// Changes with everything that is done to the job.
@@ -321,7 +321,7 @@ pub fn jobs(conn: &mut Conn<'_>) -> Vec<JobRow> {
         .unwrap()
 }
 
-/// What a database says of a process.
+/// The state of a process in a database.
 #[derive(QueryableByName, Debug, Clone, PartialEq)]
 pub struct ProcessRow {
     #[diesel(sql_type = BigInt)]

@@ -1,4 +1,4 @@
-//! How long a migration waits for tables that others have locked.
+//! Migrations that wait for tables which other sessions have locked.
 
 use crate::db::conn::connection::{AsConn as _, Conn};
 use crate::db::internal_tests::db::{TestDb, execute};

@@ -1,4 +1,4 @@
-//! What should not happen: times that no calendar has, rows that are not there.
+//! Cases that should not happen: times that no calendar has, rows that are not there.
 
 use crate::db::conn::connection::{AsConn, Conn};
 use crate::db::internal_tests::checks;

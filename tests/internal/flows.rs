@@ -1,4 +1,4 @@
-//! What promotions make of ends that were noted before: of retries, and of parents that no retry brings back.
+//! Effects of promotions on ends that were noted before: of retries, and of parents that no retry brings back.
 
 use crate::db::conn::connection::{AsConn, Conn};
 use crate::db::internal_tests::db::{TestDb, on_each_database};

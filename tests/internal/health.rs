@@ -1,4 +1,4 @@
-//! Which loops of a process are noticed when they hang, and which only wait.
+//! The loops of a process that are reported when they hang; loops that only wait are not.
 
 use crate::db::internal_tests::db::{TestDb, on_each_database};
 use crate::event::Event;

@@ -50,7 +50,7 @@ fn plays_a_part_in_a_measurement() {
     play().transpose().unwrap();
 }
 
-/// What is left behind: schemas, or directories beside the database.
+/// Returns the remains of a measurement: schemas, or directories beside the database.
 fn remains(db: &TestDb) -> Vec<String> {
     if db.is_postgres() {
         let left =

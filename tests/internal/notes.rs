@@ -1,4 +1,4 @@
-//! What heartbeats store about claims.
+//! The notes about claims that heartbeats store.
 
 use crate::db::conn::connection::{AsConn, Conn};
 use crate::db::conn::statement::Statement;

@@ -1,4 +1,4 @@
-//! What bounds the work of an operation.
+//! Bounds on the work of an operation.
 
 use crate::db::conn::connection::AsConn;
 use crate::db::conn::dialect::IdRange;

@@ -64,7 +64,7 @@ fn skip_ids(conn: &mut Conn<'_>) {
     );
 }
 
-/// What a claim must return: the jobs, in their order.
+/// Returns the jobs that a claim must return, in their order.
 fn first_open(conn: &mut Conn<'_>, queues: &ClaimQueues, limit: usize) -> Vec<i64> {
     let mut jobs = Vec::new();
     for name in queues.names() {

@@ -1,4 +1,4 @@
-//! How much one promotion, retry or clearing does, and what holds up what.
+//! The most that one promotion, retry or clearing does; a refused or locked key holds up no other.
 
 use crate::db::conn::connection::{AsConn, Conn};
 use crate::db::internal_tests::db::{TestDb, execute, on_each_database, texts};
@@ -26,7 +26,7 @@ on_each_database!(
     a_key_that_the_database_refuses_holds_up_no_other,
 );
 
-/// What one transaction moves, discards or ends.
+/// The most rows that one transaction moves, discards or ends.
 const MOST: usize = 500;
 
 const MANY: usize = 1_200;

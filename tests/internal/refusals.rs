@@ -1,5 +1,5 @@
-//! How many transactions the completer needs for a group of outcomes of which
-//! the database refuses one.
+//! The number of transactions that the completer needs for a group of outcomes of which the
+//! database refuses one.
 
 use crate::db::conn::connection::AsConn;
 use crate::db::internal_tests::db::{TestDb, execute, on_each_database, texts};
@@ -139,7 +139,7 @@ fn text_of(index: usize) -> &'static str {
     if index == 33 { REFUSED } else { "its text" }
 }
 
-/// How many rows of the table have the text in this column.
+/// Returns the number of rows of the table that have the text in this column.
 fn with_text(db: &TestDb, table: &str, column: &str, text: &str) -> String {
     let count =
         format!("SELECT CAST(count(*) AS text) AS t FROM {table} WHERE {column} LIKE '%{text}%'");

@@ -1,4 +1,4 @@
-//! How many statements a transition sends, however many jobs it is about.
+//! The number of statements that a transition sends, however many jobs it is about.
 
 use crate::admin::doctor;
 use crate::admin::doctor::scope::CheckScope;

@@ -14,8 +14,8 @@ const DEADLINE: Duration = Duration::from_secs(30);
 /// A commit that takes longer, on a busy disk, is heard of by that look only.
 const LONG: Duration = Duration::from_secs(1);
 
-/// What an idle worker sees: two commits, one right behind the other, as a
-/// claim and its end. The second is written while the first is looked at.
+/// An idle worker sees two commits, one right behind the other, as a claim and
+/// its end. The second is written while the first is looked at.
 #[test]
 fn the_second_of_two_commits_is_heard_of() {
     let db = TestDb::sqlite();

@@ -49,7 +49,7 @@ fn one_thread(db: &TestDb, log: &Arc<Log>, queues: &[&str]) -> Handle {
         .unwrap()
 }
 
-/// What a worker with one thread makes of what is enqueued.
+/// Returns the log of a worker with one thread, once it has performed `count` jobs.
 fn performed(db: &TestDb, queues: &[&str], count: usize) -> Vec<String> {
     let log = Arc::new(Log::default());
     let _worker = one_thread(db, &log, queues);

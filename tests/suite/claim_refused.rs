@@ -1,4 +1,4 @@
-//! What cannot be claimed, and who may not.
+//! Jobs that cannot be claimed, and processes that may not claim.
 
 use crate::support::TestDb;
 use crate::support::events::Events;

@@ -74,7 +74,8 @@ fn dispatcher(db: &TestDb, events: &Events) -> Handle {
         .unwrap()
 }
 
-/// What must hold of the slots at any moment.
+/// Checks the invariants of the slots. Returns the number of jobs that are
+/// ready, claimed or blocked.
 fn look(db: &TestDb) -> i64 {
     let all = semaphores(&mut db.connection()).unwrap();
     for semaphore in &all {
@@ -159,7 +160,7 @@ fn no_more_than_may_run_at_once_and_none_is_left_over(db: &TestDb) {
     assert!(now == 0 && most <= 3 && done == 50, "{:?}", meter["b"]);
     let troubles = [events.of("Unreachable"), events.of("Overlooked")].concat();
     assert!(troubles.is_empty(), "{troubles:?}");
-    // What another promotion has left is looked at once more.
+    // A key that another promotion has left is looked at once more.
     until("no key is wanted", || {
         db.count("SELECT count(*) AS n FROM windlass_wanted_keys") == 0
     });

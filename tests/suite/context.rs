@@ -1,4 +1,4 @@
-//! What a job sees of itself, and what it may do meanwhile.
+//! The view that a job has of itself, and its enqueues.
 
 use crate::on_each_database;
 use crate::support::TestDb;

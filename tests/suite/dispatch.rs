@@ -264,7 +264,7 @@ fn the_next_due_time_is_waited_for(db: &TestDb) {
 /// The worker is woken by a dispatcher, as by anybody who enqueues.
 fn a_worker_hears_of_what_was_dispatched(db: &TestDb) {
     is_heard_in_time(|idle| {
-        // What an attempt before this one has left.
+        // An earlier attempt may have left jobs.
         db.execute("DELETE FROM solid_queue_ready_executions");
         let queues = ["a", "b", "c", "d"];
         let log = Arc::new(Log::default());

@@ -1,4 +1,4 @@
-//! What becomes of jobs when a primary is lost and its standby takes over, at an address with both hosts.
+//! Jobs during a failover: a primary is lost and its standby takes over, at an address with both hosts.
 
 use crate::support::TestDb;
 use crate::support::process::{Do, Process, Scene, Work};
@@ -20,7 +20,7 @@ struct Fleet {
     standby: Server,
 }
 
-/// How long a statement of a loop may take: a frozen server gives no answer.
+/// The time that a statement of a loop may take: a frozen server gives no answer.
 const LIMIT: Duration = Duration::from_secs(3);
 
 impl Fleet {
@@ -67,7 +67,7 @@ impl Fleet {
         });
     }
 
-    /// What is acknowledged from now on, the standby has not received.
+    /// Stops replication: the standby does not receive commits that are acknowledged from now on.
     fn standby_stops_following(&self) {
         let url = format!("{}?target_session_attrs=any", self.standby.url());
         let mut connection = Database::open(&url).unwrap().connect().unwrap();

@@ -1,4 +1,4 @@
-//! What many workers cost one database: connections, wake-ups and claims.
+//! The cost of many workers for one database: connections, wake-ups and claims.
 
 use crate::support::TestDb;
 use crate::support::process::{Do, Process, Scene, Work};
@@ -42,7 +42,7 @@ impl Ear {
     }
 }
 
-/// What jobs have cost.
+/// The cost of jobs.
 #[derive(Debug)]
 struct Cost {
     jobs: usize,

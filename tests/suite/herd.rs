@@ -1,4 +1,4 @@
-//! How many workers an enqueue wakes: as many as there is work for them.
+//! The number of workers that an enqueue wakes: as many as there is work for them.
 
 use crate::on_each_database;
 use crate::support::TestDb;
@@ -34,7 +34,7 @@ mod rows {
             Ear(conn)
         }
 
-        /// What was notified until now.
+        /// Returns the channels that were notified until now.
         fn heard(&mut self) -> BTreeSet<String> {
             self.0.batch_execute("SELECT 1").unwrap();
             let heard = self.0.notifications_iter();

@@ -1,4 +1,4 @@
-//! What the application is told of its processes: hooks and events.
+//! Hooks and events, which report on the processes to the application.
 
 use crate::on_each_database;
 use crate::support::TestDb;

@@ -1,6 +1,5 @@
-//! What becomes of a job that is interrupted: by each interruption, at least
-//! and at most once, under a supervisor and without one, when the job asks and
-//! when it does not.
+//! The state of a job after each interruption: at least and at most once, under a supervisor and without one, when the
+//! job asks and when it does not.
 
 use crate::on_each_database;
 use crate::policies::stubborn;
@@ -106,8 +105,8 @@ fn run(scene: &Scene<'_>, policy: &Policy) -> [(Case, JobId); 4] {
     jobs
 }
 
-/// What is known of a job: where it is, `attempts/crashes`, and the outcomes
-/// and kinds of its attempts, the newest first.
+/// Returns the state of a job: its place, `attempts/crashes`, and the outcomes and kinds of its attempts, the newest
+/// first.
 fn state(db: &TestDb, job: JobId) -> String {
     let executions = |table: &str| {
         let from = format!("FROM solid_queue_{table}_executions WHERE job_id = {job}");

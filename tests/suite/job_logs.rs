@@ -1,4 +1,4 @@
-//! What jobs log about themselves.
+//! The lines that jobs log about themselves.
 
 use crate::on_each_database;
 use crate::support::TestDb;

@@ -1,4 +1,4 @@
-//! What is refused before any SQL, with a reason, and what comes through whole.
+//! Values that are refused before any SQL, with a reason, and values that come through whole.
 
 use crate::on_each_database;
 use crate::support::TestDb;
@@ -173,7 +173,7 @@ fn a_nul_is_refused_raw_and_escaped(db: &TestDb) {
     note(r"\u0000").enqueue(conn).unwrap();
 }
 
-/// What no worker could decode again is not taken in the first place.
+/// Arguments that no worker could decode again are refused.
 fn nesting_has_a_depth(db: &TestDb) {
     let mut conn = db.connect();
     let conn = &mut conn;

@@ -25,6 +25,7 @@ mod claim;
 mod claim_refused;
 #[cfg(feature = "cli")]
 mod cli;
+mod comments;
 mod concurrency;
 #[cfg(feature = "config")]
 mod configuration;
@@ -111,6 +112,7 @@ mod typed;
 mod unique;
 mod unreadable;
 mod upcast;
+mod upkeep;
 mod waits;
 mod wakeup;
 #[cfg(feature = "web")]

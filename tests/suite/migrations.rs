@@ -151,7 +151,7 @@ fn a_database_of_rails_gets_what_it_lacks(db: &TestDb) {
         db.count("SELECT count(*) AS n FROM solid_queue_processes WHERE name = 'worker-of-rails' AND heartbeat_seq IS NULL"),
         1
     );
-    // What differs from an empty database's tables is what Rails chose.
+    // The only differences from the tables of an empty database are choices of Rails.
     let fresh = if db.is_postgres() {
         #[cfg(feature = "postgres")]
         let fresh = TestDb::postgres();

@@ -44,14 +44,14 @@ fn in_order(job: NewJob) -> NewJob {
     job.concurrency(Concurrency::new("k").group("g").ordered())
 }
 
-/// What jobs have done, and whether those that wait may go on.
+/// The log of the jobs, and whether those that wait may go on.
 #[derive(Debug, Default)]
 struct Desk {
     log: Log,
     is_open: AtomicBool,
 }
 
-/// What becomes of the first run of a job.
+/// The end of the first run of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 enum First {
     Well,

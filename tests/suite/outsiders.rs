@@ -1,4 +1,4 @@
-//! What outsiders may see and enqueue: public tokens and internal classes.
+//! The jobs that outsiders may see and enqueue: public tokens and internal classes.
 
 use crate::on_each_database;
 use crate::support::TestDb;
@@ -322,7 +322,7 @@ fn arguments_of_internal_classes_are_not_set_from_outside(db: &TestDb) {
             let said = run(line);
             assert!(!said.is_done() && said.err.contains("internal"), "{said:?}");
         }
-        // When it runs is no secret, and it may run under another name.
+        // The time of its runs is not secret, and it may run under another name.
         assert!(run("recurring change t --schedule @daily --queue x").is_done());
         assert!(run("recurring change t --class export").is_done());
     }

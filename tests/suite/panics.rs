@@ -145,8 +145,8 @@ fn a_start_that_fails_half_way_leaves_nothing(db: &TestDb) {
         .worker(worker(db, &log).threads(0));
     let error = supervisor.start().unwrap_err();
     assert!(error.to_string().contains("at least one thread"), "{error}");
-    // What was left behind would have registered before this one, and would
-    // have performed the job.
+    // A worker that was left behind would have registered before this one, and
+    // would have performed the job.
     let control = Control::start(db);
     until("the control is registered", || db.rows("processes") > 0);
     Note::new("a").enqueue(&mut db.connection()).unwrap();

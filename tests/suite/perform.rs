@@ -1,5 +1,5 @@
-//! How a run ends: returned, refused, panicked, undecodable, and what is kept
-//! of it.
+//! The ends of a run: returned, refused, panicked, undecodable; and the record
+//! of each.
 
 use crate::on_each_database;
 use crate::support::TestDb;
@@ -25,7 +25,7 @@ enum Ending {
     PanicWithLiteral,
     PanicWithText,
     PanicWithAnything,
-    /// What a library passes on that joined a thread of its own.
+    /// A panic that a library passes on from a thread of its own.
     PanicPassedOn,
     PanicThatDropsPanicking,
     CaughtPanic,

@@ -1,4 +1,4 @@
-//! What `PgBouncer` in transaction mode is left with, how it is recognised, and what is said where it is not.
+//! `PgBouncer` in transaction mode: the state that its sessions are left in, its detection, and the messages about it.
 
 use crate::support::TestDb;
 use crate::support::bouncer::Bouncer;
@@ -34,7 +34,8 @@ const FOUND: &str = "SELECT 'setting ' || name || ' = ' || setting AS line FROM 
      UNION ALL SELECT 'table ' || relname FROM pg_class WHERE relpersistence = 't' \
      ORDER BY line";
 
-/// What another client of the same pooler finds in each of its sessions, all of which it takes at once.
+/// Returns the state that another client of the same pooler finds in each of its sessions, all of which it takes at
+/// once.
 fn found_by_a_neighbour(db: &TestDb) -> Vec<Vec<String>> {
     let url = db.url.split('?').next().unwrap();
     // The pooler gives these parameters to each session that it gives to a client.
@@ -159,7 +160,7 @@ fn settings_come_with_each_transaction() {
     }
 }
 
-/// What `windlass check --connect` says about the pooler.
+/// Returns the report of `windlass check --connect` about the pooler.
 fn checked(url: &str, variables: &[(&str, &str)]) -> serde_json::Value {
     let directory = tempfile::tempdir().unwrap();
     let command = ["check", "--connect", "--json"];
@@ -187,7 +188,7 @@ fn it_is_recognised() {
     let registry = || Registry::new().register::<Note>(Arc::clone(&_log));
     let _worker = Worker::new(&db.database, registry()).start().unwrap();
     assert_eq!(checked(&db.url, &[])["pooling"], "transaction");
-    // Where the settings say something, nothing is looked for.
+    // The pooling is not looked for if the settings give it.
     let stated = [("WINDLASS_DATABASE_POOLING", "session")];
     assert_eq!(checked(&db.url, &stated)["pooling"], "session");
     let direct = [("WINDLASS_DATABASE_LISTEN_URL", db.address())];

@@ -132,7 +132,7 @@ fn a_class_that_only_rails_knows_is_given_back(db: &TestDb) {
         )),
         1
     );
-    // When it is due again, a worker that knows the class gets it.
+    // A worker that has the class gets it when it is due again.
     db.execute(
         "UPDATE solid_queue_scheduled_executions SET scheduled_at = '2026-01-01 00:00:00.000000'",
     );
@@ -176,8 +176,8 @@ impl Job for Alone {
     }
 }
 
-/// How Solid Queue makes jobs ready: those that are due, and those that failed
-/// and are tried again. It names its own columns alone.
+/// Makes jobs ready as Solid Queue does: those that are due, and those that failed and are tried again. Only Solid
+/// Queue's own columns are named.
 fn made_ready_by_ruby(db: &TestDb, from: &str) {
     db.in_transaction(&[
         &format!(
@@ -224,7 +224,7 @@ fn limits_hold_for_what_ruby_makes_ready(db: &TestDb) {
     });
 }
 
-/// What fails, and with which message.
+/// Returns the error of a job with these arguments, which must fail.
 fn refused(db: &TestDb, arguments: &str) -> String {
     let log = Arc::new(Log::default());
     let registry = Registry::new().register::<Note>(Arc::clone(&log));
@@ -323,8 +323,7 @@ fn schedules_are_stored_as_ruby_reads_them(db: &TestDb) {
     assert_eq!(db.texts(stored), ["45s"]);
 }
 
-/// What Ruby's supervisor does with the claims of a process that it takes for
-/// dead, of Ruby or not.
+/// Fails the claims of a process as Ruby's supervisor does when it takes the process for dead, of Ruby or not.
 fn failed_by_ruby(db: &TestDb, kind: &str, condition: &str) {
     let error = format!(
         r#"{{"exception_class":"{kind}","message":"Process was found dead","backtrace":null}}"#

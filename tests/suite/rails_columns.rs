@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 on_each_database!(no_column_has_the_name_of_a_method_of_ruby);
 
-/// What Active Record does by the name of a column: it locks optimistically, picks a subclass, and sets times.
+/// Names of columns that Active Record acts on: it locks optimistically, picks a subclass, and sets times.
 const MAGIC: [&str; 5] = [
     "lock_version",
     "type",

@@ -170,7 +170,7 @@ fn unknown_classes_of_ruby_are_enqueued_where_others_are_refused(db: &TestDb) {
     assert_eq!(envelopes(db)[0]["arguments"], json!([]));
 }
 
-/// Whether Ruby performs it says the id that goes with the envelope.
+/// The id goes with the envelope, and shows whether Ruby performs the job.
 fn a_replaced_job_has_the_id_of_the_new_one(db: &TestDb) {
     let mut conn = db.connect();
     let named = |job: NewJob| {

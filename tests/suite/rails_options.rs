@@ -1,4 +1,4 @@
-//! What a database does only where a Rails app shares it, and it was asked for.
+//! Options that apply only to a database that a Rails app shares, once they are set.
 
 use crate::on_each_database;
 use crate::support::TestDb;

@@ -16,7 +16,7 @@ use windlass::{
 
 const POLLING: Duration = Duration::from_millis(20);
 
-/// How many of its jobs run.
+/// Counts of its jobs: those that run, the most at once, and those that are done.
 #[derive(Debug, Default)]
 struct Gauge {
     running: AtomicUsize,
@@ -26,7 +26,7 @@ struct Gauge {
 }
 
 impl Gauge {
-    /// What each of its jobs does.
+    /// Runs one of its jobs.
     fn run(&self) {
         let running = self.running.fetch_add(1, Ordering::SeqCst) + 1;
         self.most.fetch_max(running, Ordering::SeqCst);
@@ -96,7 +96,7 @@ fn a_semaphore_is_signalled_at_each_end(db: &TestDb) {
     }
 }
 
-/// What a stop interrupts waits for a slot again, which another job may have taken meanwhile.
+/// A job that a stop interrupts waits for a slot again, which another job may have taken meanwhile.
 fn what_is_given_back_gives_its_slot_back(db: &TestDb) {
     let wait = || solid_queue::enqueue_limited(db, Wait::NAME, "[]", "k", 1);
     wait();
@@ -266,8 +266,8 @@ fn both_sides_hold_one_limit(db: &TestDb) {
     assert!(most <= 2, "{most} at once");
 }
 
-/// What Solid Queue makes of due or retried jobs of the gem: it takes a slot of their semaphore, whose limit is one
-/// where the class in Ruby has none, and blocks the others.
+/// Places due or retried jobs of the gem as Solid Queue does: it takes a slot of their semaphore, whose limit is one if
+/// the class in Ruby has none, and blocks the others.
 fn enqueue_of_gem(db: &TestDb, slots: u32) {
     let arguments = r#"[{"how":"finishes","_aj_symbol_keys":["how"]}]"#;
     solid_queue::place_limited(db, "LimitedJob", arguments, "k", 1, &slots.to_string());

@@ -1,4 +1,4 @@
-//! What became of a job, and what it returned.
+//! The outcome of a job, and the value that it returned.
 
 use crate::on_each_database;
 use crate::support::TestDb;

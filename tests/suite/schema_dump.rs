@@ -118,7 +118,7 @@ fn load_schema(db: &TestDb) {
     solid_queue::create(db);
 }
 
-/// What is done to the tables, in this order.
+/// A name, and the changes to the tables in this order.
 type Order = (&'static str, &'static [fn(&TestDb)]);
 
 const ORDERS: [Order; 6] = [

@@ -223,8 +223,8 @@ fn a_schema_load_of_rails_is_completed(db: &TestDb) {
     rails_inserts_into_every_table(db);
 }
 
-/// What `db/schema.rb` cannot tell: identities, triggers and functions, rows,
-/// and on SQLite a default that is the word `false`.
+/// `db/schema.rb` lacks identities, triggers and functions, rows, and on SQLite
+/// a default that is the word `false`.
 fn a_schema_that_rails_dumped_is_completed(db: &TestDb) {
     let whole = names(db);
     db.execute("DELETE FROM windlass_schema_migrations");
@@ -330,7 +330,7 @@ fn whatever_is_missing_is_completed(db: &TestDb) {
     works(db);
 }
 
-/// What Ruby or the application has beyond ours stays, and disturbs nothing.
+/// Additions of Ruby or the application stay, and disturb nothing.
 fn what_others_added_is_left_alone(db: &TestDb) {
     db.execute("ALTER TABLE solid_queue_jobs ADD COLUMN tenant_id bigint");
     db.execute(

@@ -109,7 +109,7 @@ fn nothing_is_locked_when_nothing_is_missing() {
     assert!(db.database.migrate().unwrap().is_empty());
 }
 
-/// What is locked by another is waited for, while writers go on.
+/// A migration waits for a table that another session has locked, while writers go on.
 #[test]
 fn a_long_transaction_is_waited_for_without_holding_up_writers() {
     let db = TestDb::postgres();

@@ -90,7 +90,7 @@ fn job(mode: &str) -> NewJob {
         .meta(format!("for {SECRET}"), "Ada")
 }
 
-/// What the crate `log` was given with the secret in it.
+/// Returns the messages with the secret in them that the crate `log` was given.
 fn logged() -> &'static Mutex<Vec<String>> {
     static LOGGED: OnceLock<Mutex<Vec<String>>> = OnceLock::new();
     struct Logged;
@@ -176,7 +176,7 @@ fn vault(db: &TestDb) -> Vault {
     }
 }
 
-/// What was asked for, and what came.
+/// Each request, and the text that came back.
 type Shown = Vec<(String, String)>;
 
 fn by_http(server: &RunningServer, ids: &[i64]) -> Shown {
@@ -316,7 +316,7 @@ fn a_secret_leaves_nowhere(db: &TestDb) {
     let mut shown = by_http(&server, &vault.ids);
     shown.extend(by_command(db, &vault.ids));
     shown.extend(by_library(db, &vault));
-    // Which values are secret is not known any more.
+    // It is not known any more which values are secret.
     let gone = vault.ids[0];
     db.execute(&format!("DELETE FROM solid_queue_jobs WHERE id = {gone}"));
     let reply = Ask::new(server.address(), "GET", &format!("/v1/jobs/{gone}")).send();
@@ -330,7 +330,7 @@ fn a_secret_leaves_nowhere(db: &TestDb) {
         .collect();
     let places: Vec<&str> = leaks.iter().map(|(what, _)| &**what).collect();
     assert!(leaks.is_empty(), "{places:?}\n{:?}", leaks[0]);
-    // What is not secret is shown beside it, so these are the right places.
+    // Values beside the secret ones are shown, so these are the right places.
     let all: String = shown.iter().map(|(_, text)| &**text).collect();
     for part in [
         "is too old",

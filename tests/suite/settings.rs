@@ -108,7 +108,7 @@ fn a_refused_supervisor_leaves_nothing_behind(db: &TestDb) {
         .dispatcher(Dispatcher::new(&db.database))
         .worker(worker(db).threads(0));
     refused(supervisor.start(), "at least one thread");
-    // What comes after it beats, and so would what it had left behind.
+    // The next process sends heartbeats, and so would one that was left behind.
     let mut control = Dispatcher::new(&db.database)
         .heartbeat_interval(Duration::from_millis(10))
         .start()

@@ -349,7 +349,7 @@ fn a_child_that_was_cut_short_before_the_stop_is_forgotten(db: &TestDb) {
 
 /// Another program that holds a lock is like a database without an answer.
 fn a_stop_waits_for_no_lock(db: &TestDb) {
-    /// How long a stop may go on after its timeout while the database answers.
+    /// The time that a stop may take after its timeout while the database answers.
     const WHILE_IT_ANSWERS: Duration = Duration::from_secs(20);
     let gate = Arc::new(Gate::default());
     let registry = Registry::new().register::<Wait>(Arc::clone(&gate));

@@ -64,7 +64,7 @@ fn registry(gate: &Arc<Gate>, log: &Arc<Log>) -> Registry {
         .register::<Note>(Arc::clone(log))
 }
 
-/// How many jobs have been made ready so far.
+/// Returns the number of jobs that have been made ready so far.
 fn made_ready(db: &TestDb) -> i64 {
     db.count(if db.is_postgres() {
         "SELECT last_value AS n FROM solid_queue_ready_executions_id_seq"
@@ -81,7 +81,7 @@ fn slots_are_passed_on_in_order(db: &TestDb) {
     scene.gate.open();
     until("all have run", || scene.log.len() == 200);
     assert_eq!(scene.log.lines(), names);
-    // How many it is depends on the machine, as slow transactions are a reason for a pause.
+    // The number depends on the machine, as slow transactions are a reason for a pause.
     let ready = made_ready(db);
     assert!(ready <= 200, "all {ready} were made ready first");
     until("nothing is held", || db.rows("claimed_executions") == 0);

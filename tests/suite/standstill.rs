@@ -1,4 +1,4 @@
-//! What does not go on is named by `doctor`.
+//! Work that does not go on is named by `doctor`.
 
 use crate::on_each_database;
 use crate::support::TestDb;

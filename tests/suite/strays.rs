@@ -41,7 +41,7 @@ fn enqueue(db: &TestDb, delivery: Delivery) -> JobId {
         .id
 }
 
-/// What a claim leaves behind: the job was noted as started.
+/// Returns the statements that leave the rows of a claim behind: the job was noted as started.
 fn claim(job: JobId) -> [String; 2] {
     [
         format!("DELETE FROM solid_queue_ready_executions WHERE job_id = {job}"),

@@ -123,7 +123,7 @@ fn tags_are_compared_exactly(db: &TestDb) {
     for tag in strange {
         tagged(db, &[tag]);
     }
-    // What only looks like a tag is none.
+    // Text that only looks like a tag is not a tag.
     let meta = NewJob::of_class("a", "{}").meta("tags", json!(["a"]));
     let meta = meta.meta("extras", json!({"tags": ["a"]}));
     meta.enqueue(&mut db.connection()).unwrap();

@@ -1,4 +1,4 @@
-//! What `windlass::testing` gives to the tests of applications.
+//! The functions of `windlass::testing` for the tests of applications.
 
 use crate::on_each_database;
 use crate::support::TestDb;
@@ -189,7 +189,7 @@ fn time_passes_as_far_as_the_tables_go(db: &TestDb) {
     let log = Arc::new(Log::default());
     let registry = Registry::new().register::<Note>(Arc::clone(&log));
     db.drain(&registry).unwrap().assert_all_finished(2);
-    // What had finished long ago is cleared, say.
+    // Jobs that had finished long ago are cleared, for example.
     testing::travel(db, 48 * HOUR).unwrap();
     assert_eq!(windlass::queues(db).unwrap(), []);
 }

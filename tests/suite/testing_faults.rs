@@ -24,7 +24,7 @@ on_each_database!(
     what_a_fault_breaks_is_told,
 );
 
-/// What the runs of a job did.
+/// The log of a job's runs.
 #[derive(Debug, Default)]
 struct Trace(Mutex<Vec<String>>);
 

@@ -167,7 +167,7 @@ fn only_some_queues_or_classes_are_drained(db: &TestDb) {
     assert_eq!(log.lines(), ["fast", "slow"]);
     let drain = Drain::new(&registry).class::<Noting>();
     drain.run(db).unwrap().assert_all_finished(1);
-    // What it enqueued is of another class.
+    // The job that it enqueued is of another class.
     assert_eq!(log.lines()[2..], ["a"]);
     assert_eq!(testing::enqueued::<Note>(db).unwrap().len(), 2);
     db.drain(&registry).unwrap().assert_all_finished(2);

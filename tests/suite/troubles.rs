@@ -1,4 +1,4 @@
-//! What a new user meets first, and that each message says what to do.
+//! The first errors that a new user meets: each message says what to do.
 
 use crate::on_each_database;
 use crate::support::TestDb;
@@ -117,9 +117,9 @@ impl Closed {
         let closed = tempfile::tempdir().unwrap();
         let db = closed.path().join("jobs.db");
         assert!(windlass(db.to_str().unwrap(), &["migrate"]).is_done());
-        // Where nobody reaches it; the build may be in somebody's home. Copied
-        // by another process: a file that this one has open for writing, in a
-        // fork of another test, cannot be run.
+        // The user `nobody` reaches the copy; the build may be in a home
+        // directory. Another process copies it: a file that this one has open
+        // for writing, in a fork of another test, cannot be run.
         let mut copy = Command::new("cp");
         let copied = copy
             .arg(PROGRAM)
@@ -185,7 +185,7 @@ fn a_directory_that_is_not_writable() {
 
 on_each_database!(tables_are_missing, tables_are_old);
 
-/// What a program with a worker of its own is told.
+/// Returns the error of a program with a worker of its own.
 fn worker_refusal(database: &Database) -> String {
     let worker = Worker::new(database, Registry::new());
     worker.start().unwrap_err().to_string()

@@ -164,7 +164,7 @@ fn an_old_program_leaves_newer_arguments_to_others(db: &TestDb) {
     assert_eq!(task_info(conn, job).unwrap().unwrap().attempt, 1);
 }
 
-/// What cannot start here has not started.
+/// A job that cannot start on this worker has not started, so it expires.
 fn an_old_worker_lets_newer_arguments_expire(db: &TestDb) {
     let released = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&released);

@@ -27,8 +27,8 @@ pub fn is_heard_in_time(test: impl FnMut(Duration) -> bool) {
     assert!(heard, "the work was found too late, every time");
 }
 
-/// Whether something happens in a small part of the time for which a worker
-/// has been idle.
+/// Returns whether something happens in a small part of the time for which a
+/// worker has been idle.
 pub fn soon_after(idle: Duration, mut condition: impl FnMut() -> bool) -> bool {
     let start = Instant::now();
     loop {
@@ -77,7 +77,7 @@ fn new_work_is_heard_of(db: &TestDb) {
 /// One worker for each way in which work arrives, so that all sleep when it
 /// does. False: it was too late to tell.
 fn new_work_is_heard_of_once(db: &TestDb, idle: Duration) -> bool {
-    // What an attempt before this one has left.
+    // An earlier attempt may have left jobs.
     db.execute("DELETE FROM solid_queue_ready_executions");
     let log = Arc::new(Log::default());
     let queues = ["connection", "process", "many", "reconnected"];
@@ -162,7 +162,7 @@ fn work_of_a_transaction_that_was_open_is_found(db: &TestDb) {
     });
 }
 
-/// What was heard while the worker was idle must not use up its own looks.
+/// Notifications that came while the worker was idle must not use up its own looks.
 fn and_it_is_found_by_a_worker_that_others_wake(db: &TestDb) {
     let log = Arc::new(Log::default());
     with_own_connection!(db, |conn| {

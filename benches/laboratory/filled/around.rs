@@ -1,4 +1,4 @@
-//! What is beside jobs: processes with claims, classes, and recurring tasks with their runs.
+//! The rows beside those of jobs: processes with claims, classes, and recurring tasks with their runs.
 
 use crate::db::table::classes::{self, NewClass};
 use crate::db::table::processes::{self, NewProcess};

@@ -10,7 +10,7 @@ pub(crate) struct Shape {
     /// Its place in [`SHAPES`].
     number: i64,
     pub(crate) kind: &'static str,
-    /// What is before and after the number.
+    /// The text before and after the number.
     around: (&'static str, &'static str),
     pub(crate) place: &'static str,
 }

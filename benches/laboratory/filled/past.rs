@@ -12,7 +12,7 @@ use std::time::Duration;
 /// Rows of one transaction.
 const BATCH: usize = 2_000;
 
-/// What a series is of.
+/// The subject of a series.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum SeriesOf {
     Everything,

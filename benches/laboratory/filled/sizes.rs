@@ -1,4 +1,4 @@
-//! How many rows there are.
+//! The numbers of rows.
 
 /// The rows of the database that `web` is measured with.
 #[derive(Debug, Clone, Copy, clap::Args)]
@@ -14,16 +14,16 @@ pub(crate) struct Sizes {
     pub(crate) failed: u32,
 }
 
-/// How many queues there are.
+/// The number of queues.
 pub(crate) const QUEUES: i64 = 20;
 
-/// How many classes there are. Each has one queue.
+/// The number of classes. Each has one queue.
 pub(crate) const CLASSES: i64 = 100;
 
-/// How many batches there are. Each has jobs that wait for it.
+/// The number of batches. Each has jobs that wait for it.
 pub(crate) const FLOWS: i64 = 50;
 
-/// How long ago the first job was enqueued, in seconds: 14 days.
+/// The age of the first job, in seconds: 14 days.
 pub(crate) const SPAN: i64 = 14 * 24 * 3_600;
 
 impl Sizes {

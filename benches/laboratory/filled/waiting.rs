@@ -10,7 +10,7 @@ use crate::laboratory::filled::sizes::{self, Sizes};
 use crate::laboratory::run::BULK;
 use std::time::Duration;
 
-/// How many keys have blocked jobs.
+/// The number of keys that have blocked jobs.
 const KEYS: i64 = 50;
 
 /// Returns a job of one of the classes.

@@ -19,7 +19,7 @@ enum Backlog {
     Transaction,
 }
 
-/// How many times the counted number of jobs is drained first.
+/// The number of drains before the one that counts, each of as many jobs.
 const WAVES: u32 = 5;
 
 pub(crate) fn comparisons(run: &BenchRun) -> Vec<Comparison> {

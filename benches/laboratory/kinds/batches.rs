@@ -51,7 +51,7 @@ pub(crate) fn comparisons(run: &BenchRun) -> Vec<Comparison> {
     all
 }
 
-/// What a worker does with so many jobs of a queue.
+/// Returns the settings of a worker for so many jobs of a queue.
 fn setup(run: &BenchRun, runs: u64, queue: &'static str) -> Setup {
     Setup {
         threads: run.settings.threads,

@@ -148,7 +148,7 @@ fn plain_sample(connection: &mut DbConnection, claims: &Receiver<Began>) -> Resu
     })
 }
 
-/// How often the listening thread checks whether it is over.
+/// The time between two checks of the listening thread whether it is over.
 const TURN: Duration = Duration::from_millis(100);
 
 /// If there is no notification for this long, none will come.

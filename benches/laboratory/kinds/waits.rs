@@ -19,7 +19,7 @@ const ACTION: &str = "fill the benchmark's database";
 /// Rows of one statement, so that no transaction becomes very large.
 const CHUNK: i64 = 250_000;
 
-/// What is filled.
+/// The tables that are filled.
 const TABLES: [&str; 3] = [
     "solid_queue_jobs",
     "solid_queue_blocked_executions",

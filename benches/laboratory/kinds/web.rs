@@ -46,13 +46,13 @@ pub(crate) fn comparisons(run: &BenchRun) -> Vec<Comparison> {
     ]
 }
 
-/// What the measurements share.
+/// The state that the measurements share.
 #[derive(Default)]
 struct Shared {
     place: RefCell<Option<Arc<Place>>>,
     /// The rates of drains without requests in the last round.
     undisturbed: RefCell<Vec<f64>>,
-    /// What was heard in all rounds, page by page, and how many rounds there were.
+    /// The responses in all rounds, page by page, and the number of rounds.
     heard: RefCell<BTreeMap<String, Heard>>,
     rounds: RefCell<u32>,
 }
@@ -112,7 +112,7 @@ const DRAIN: &str = "drain while pages are requested";
 /// The jobs of a drain that lasts for some seconds.
 const JOBS: u32 = 200_000;
 
-/// How often drains with and without requests are compared in a round.
+/// The number of comparisons of drains with and without requests in a round.
 const PAIRS: usize = 8;
 
 fn figures(page: &str, heard: &Heard) -> Vec<FigureValue> {

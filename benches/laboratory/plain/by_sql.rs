@@ -1,4 +1,4 @@
-//! How programs in other languages enqueue: by the view or the function of the database.
+//! Enqueues as programs in other languages do: by the view or the function of the database.
 
 use crate::db::{AsConn as _, Conn, DbConnection};
 use crate::laboratory::ceilings::arguments;

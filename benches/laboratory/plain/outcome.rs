@@ -70,7 +70,7 @@ pub(crate) const KEEP_STEPS: PlainOutcome = &[
     END_CLAIM,
 ];
 
-/// What each job does by itself.
+/// The work that each job does by itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum PerJob {
     Nothing,

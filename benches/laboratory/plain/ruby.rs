@@ -1,4 +1,4 @@
-//! How Solid Queue enqueues.
+//! Enqueues as Solid Queue does.
 
 use crate::db::Conn;
 use crate::laboratory::plain::statement::{PlainId, Prepared, render};

@@ -13,7 +13,7 @@ pub(crate) struct BenchPage {
     pub(crate) paths: Vec<String>,
 }
 
-/// How many values of a parameter are requested in turn.
+/// The number of values of a parameter that are requested in turn.
 const VALUES: i64 = 50;
 
 /// Returns all pages, and what is requested of them beside the page itself.

@@ -6,7 +6,7 @@ use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-/// How long any response may take.
+/// The longest time that a response may take.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A response.

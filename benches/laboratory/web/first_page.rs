@@ -1,4 +1,4 @@
-//! What a browser transfers for the first page, with an empty cache.
+//! The bytes and requests of a browser for the first page, with an empty cache.
 
 use crate::error::Result;
 use crate::laboratory::comparison::FigureValue;

@@ -1,4 +1,4 @@
-//! What `windlass web` costs: a server in a process of its own, and clients of it.
+//! The cost of `windlass web`: a server in a process of its own, and clients of it.
 
 pub(crate) mod addresses;
 pub(crate) mod client;

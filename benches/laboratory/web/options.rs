@@ -3,12 +3,12 @@
 use crate::laboratory::filled::sizes::Sizes;
 use std::time::Duration;
 
-/// How the pages are measured.
+/// The options for measuring the pages.
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct WebOptions {
     #[command(flatten)]
     pub(crate) sizes: Sizes,
-    /// How often each page is requested, for `web`
+    /// Requests of each page, for `web`
     #[arg(long, default_value_t = 200, value_name = "TIMES", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) requests: u32,
     /// Requests a second of all pages together, for `web`

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 /// So many responses may be under way.
 const CLIENTS: usize = 16;
 
-/// What came of the requests of a page.
+/// The results of the requests of a page.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Heard {
     /// In ms, from the moment at which each was to be sent.

@@ -1,4 +1,4 @@
-//! What this program itself asks the databases.
+//! The queries of this program itself.
 
 use anyhow::{Context as _, Result};
 use diesel::connection::SimpleConnection as _;
@@ -38,12 +38,12 @@ impl Database {
         Ok(())
     }
 
-    /// Whether a query without its SELECT has rows.
+    /// Returns true if a query without its SELECT has rows.
     pub(crate) fn exists(&mut self, query: &str) -> Result<bool> {
         Ok(self.number(&format!("EXISTS (SELECT 1 {query})"))? != 0)
     }
 
-    /// How many rows it has.
+    /// Returns the number of rows of such a query.
     pub(crate) fn count(&mut self, query: &str) -> Result<u64> {
         let number = self.number(&format!("(SELECT count(*) {query})"))?;
         Ok(number.try_into()?)

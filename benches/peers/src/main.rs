@@ -45,7 +45,7 @@ pub(crate) struct Options {
     /// Only this kind of row
     #[arg(long, value_enum, value_name = "KIND")]
     kind: Vec<Kind>,
-    /// How often everything is measured
+    /// Rounds in which everything is measured
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
     /// No-op jobs that are drained, or enqueued in bulk; fewer of the others

@@ -13,19 +13,19 @@ use windlass_peers_driver::{Answer, Command, Work};
 /// Workers of the process whose pick-up is measured.
 const IDLE_WORKERS: u32 = 4;
 
-/// How long the database may take to know that all jobs have ended.
+/// The longest time from the last success until the database shows that all jobs have ended.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// What came of a row.
+/// The result of a row.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Value {
     /// In the unit of the row.
     pub(crate) value: f64,
-    /// Whether the time was up before every job was done.
+    /// True if the time was up before every job was done.
     pub(crate) cut_off: bool,
 }
 
-/// What came of it; nothing if a system has no such thing.
+/// The results of a measurement; empty if a system has no such call.
 pub(crate) type Measured = Vec<(Row, Value)>;
 
 fn whole(value: f64) -> Value {
@@ -199,7 +199,8 @@ fn expect(expected: Answer, answer: Answer) -> Result<()> {
     Ok(())
 }
 
-/// When a job was enqueued, from when to when, and when it began, in any order.
+/// Returns the start and the return of an enqueue, and the start of its job, from answers in any
+/// order.
 fn stamps(answers: [Answer; 2]) -> Result<(Duration, Duration, Duration)> {
     let mut enqueued = None;
     let mut began = None;

@@ -1,4 +1,4 @@
-//! Where a system works: a database of its own, which is gone when the run ends, however it ends.
+//! The database of a system, which is removed when the run ends, however it ends.
 
 use crate::Options;
 use crate::database::Database;
@@ -16,7 +16,7 @@ pub(crate) struct Place {
     name: String,
 }
 
-/// What is to be removed.
+/// A database or directory to remove.
 #[derive(Debug, Clone)]
 enum Remnant {
     /// A database, by its name, of a server with this address.
@@ -114,7 +114,7 @@ impl Remnant {
     }
 }
 
-/// What an interrupt removes.
+/// All that an interrupt removes.
 #[derive(Debug)]
 pub(crate) struct Remains {
     places: Vec<Remnant>,
@@ -127,7 +127,7 @@ static REMAINS: Mutex<Remains> = Mutex::new(Remains {
     processes: Vec::new(),
 });
 
-/// What an interrupt has to remove; it waits for this lock.
+/// Returns all that an interrupt has to remove; it waits for this lock.
 pub(crate) fn remains() -> MutexGuard<'static, Remains> {
     REMAINS.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -80,7 +80,7 @@ impl Program {
         }
     }
 
-    /// How many jobs have succeeded, and in how many runs.
+    /// Returns the number of jobs that have succeeded, and that of their runs.
     pub(crate) fn counted(&mut self) -> Result<(u64, u64)> {
         self.send(Command::Count)?;
         loop {

@@ -24,7 +24,7 @@ pub(crate) enum Since {
     Answer,
 }
 
-/// Which of all samples.
+/// A quantile of all samples.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Part {
     P50,
@@ -70,7 +70,7 @@ impl Row {
         !matches!(self, Row::PickUp(..)) || self == Row::PickUp(Since::Call, Part::P50)
     }
 
-    /// Whether less is better.
+    /// Returns true if less is better.
     pub(crate) fn is_time(self) -> bool {
         self.kind() == Kind::PickUp
     }
@@ -95,7 +95,7 @@ impl Row {
         }
     }
 
-    /// How many jobs are drained, of so many no-ops: what takes some seconds if all is well.
+    /// Returns the number of jobs to drain, for so many no-ops: they take some seconds if all is well.
     pub(crate) fn jobs(self, noops: u32) -> u32 {
         match self {
             Row::Drain(Work::Insert | Work::FailOnce, _) => noops / 4,

@@ -8,7 +8,7 @@ use crate::systems::fang::Fang;
 use crate::systems::graphile::Graphile;
 use windlass_peers_driver::{System, Work};
 
-/// What can be asked for by itself.
+/// A system that can be asked for by itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Name {
     Windlass,
@@ -34,7 +34,7 @@ pub(crate) enum Setting {
     Effectum,
 }
 
-/// What it works on.
+/// The kind of database.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     Postgres,
@@ -75,7 +75,7 @@ impl Setting {
         }
     }
 
-    /// Whether these options ask for it.
+    /// Returns true if these options ask for it.
     pub(crate) fn wanted(self, options: &Options) -> bool {
         let has_database = match self.database() {
             Kind::Postgres => options.postgres.is_some(),
@@ -105,7 +105,7 @@ impl Setting {
         }
     }
 
-    /// What stands above its column.
+    /// Returns the heading of its column.
     pub(crate) fn label(self) -> &'static str {
         match self {
             Setting::Windlass | Setting::WindlassSqlite => "Windlass",
@@ -131,17 +131,17 @@ impl Setting {
         }
     }
 
-    /// Whether it makes a difference to the column before.
+    /// Returns true if the row can differ from the one in the column before.
     pub(crate) fn measures(self, row: Row) -> bool {
         self != Setting::WindlassDeleting || matches!(row, Row::Drain(Work::Nothing, _))
     }
 
-    /// Whether its workers notice at once only what their own process enqueues.
+    /// Returns true if its workers notice at once only jobs that their own process enqueues.
     pub(crate) fn wakes_only_itself(self) -> bool {
         matches!(self, Setting::ApalisSqlite | Setting::Effectum)
     }
 
-    /// Whether its SQLite file is in WAL mode. effectum does not turn it on, and with its
+    /// Returns true if its SQLite file is in WAL mode. effectum does not turn it on, and with its
     /// `synchronous=NORMAL` a commit would then not wait for the disk, as those of the others do.
     pub(crate) fn wants_wal(self) -> bool {
         self.database() == Kind::Sqlite && self != Setting::Effectum

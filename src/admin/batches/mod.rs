@@ -1,4 +1,4 @@
-//! What people ask about batches, and what they do to them.
+//! The lists and details of batches for operators, and the actions on a batch.
 
 pub(crate) mod whole;
 
@@ -28,7 +28,7 @@ pub enum BatchState {
     Failed,
 }
 
-/// Which batches to list.
+/// A selection of batches by their state.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum BatchFilter {
@@ -62,26 +62,26 @@ pub struct BatchSummary {
     pub id: BatchId,
     /// Its name.
     pub name: String,
-    /// Whether a Rails app has enqueued it. Windlass shows such a batch, and never changes it.
+    /// True if a Rails app has enqueued it. Windlass shows such a batch, and never changes it.
     pub is_of_ruby: bool,
     /// Its state.
     pub state: BatchState,
-    /// How many jobs it has had, and batches in it. Jobs that were added later are counted some milliseconds after
-    /// they were committed.
+    /// The number of jobs it has had, and of batches in it. Jobs that were added later are counted some milliseconds
+    /// after they were committed.
     pub total: u64,
-    /// How many of them have not ended; counted up to a bound.
+    /// The number of these jobs and batches that have not ended, counted up to a bound.
     pub open: BoundedCount,
-    /// How many have failed, or were cancelled, so far; once it is over, by its end. Counted up to a bound.
+    /// The number of them that have failed or were cancelled so far, counted up to a bound; once it is over, by its end.
     pub failures: BoundedCount,
-    /// When it was created. All times are by the database's clock.
+    /// The time of its creation. All times are by the database's clock.
     pub created_at: DateTime<Utc>,
-    /// When it was enqueued. A batch of Ruby may not be enqueued yet.
+    /// The time at which it was enqueued. A batch of Ruby may not be enqueued yet.
     pub enqueued_at: Option<DateTime<Utc>>,
-    /// When the last of its jobs had ended.
+    /// The time at which the last of its jobs had ended.
     pub finished_at: Option<DateTime<Utc>>,
 }
 
-/// How far the jobs of each batch of a list are counted.
+/// The number up to which the jobs of each batch of a list are counted.
 const COUNTED: i64 = 10_000;
 
 impl BatchSummary {
@@ -238,7 +238,7 @@ impl BatchId {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct BatchDetails {
-    /// What a list shows of it. Its jobs are counted up to 1,000,000.
+    /// The summary that a list shows of it. Its jobs are counted up to 1,000,000.
     #[serde(flatten)]
     pub batch: BatchSummary,
     /// Its metadata as JSON.
@@ -253,7 +253,7 @@ pub struct BatchDetails {
     pub failed: Vec<FailedOfBatch>,
 }
 
-/// What becomes of a job that follows a batch.
+/// The state of a job that follows a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -280,7 +280,7 @@ pub struct BatchFollower {
     pub class_name: Option<String>,
     /// On which outcome of the batch it runs: `success`, `failure` or `finish`.
     pub runs_on: String,
-    /// What becomes of it.
+    /// Its state as a follower of the batch.
     pub state: FollowerState,
     /// Its status, while its row or its result is kept.
     pub status: Option<TaskStatus>,
@@ -302,13 +302,13 @@ pub struct FailedOfBatch {
     pub error: Option<String>,
 }
 
-/// How far the jobs of one batch are counted: 0.1 s for each kind.
+/// The number up to which the jobs of one batch are counted, in 0.1 s for each kind.
 const COUNTED_OF_ONE: i64 = 1_000_000;
 
-/// How many jobs that follow, and batches in a batch, are read.
+/// The most following jobs, and the most inner batches, that are read.
 const NAMED: usize = 20;
 
-/// How many failed jobs are read.
+/// The most failed jobs that are read.
 const FIRST_FAILED: usize = 10;
 
 impl BatchId {

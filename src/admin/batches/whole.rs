@@ -14,7 +14,7 @@ use crate::error::{Doing as _, Error, Result};
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
-/// How many jobs are read at once to be counted.
+/// The number of jobs that are read at once to be counted.
 const PAGE: usize = 5_000;
 
 /// The jobs of a batch and of the batches in it.

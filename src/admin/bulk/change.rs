@@ -1,4 +1,4 @@
-//! What can be done to selected jobs.
+//! The changes that can be made to selected jobs.
 
 use crate::admin::jobs::{Changed, Jobs};
 use crate::db::model::audit::AuditAction;

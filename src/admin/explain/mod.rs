@@ -41,7 +41,7 @@ pub struct Explanation {
     /// After when no further attempt is due, by the database's clock. `None` if there is no such
     /// limit, or the job has ended.
     pub retry_until: Option<DateTime<Utc>>,
-    /// How many times it may start. `None` if its row was deleted.
+    /// Its delivery: at least once, or at most once. `None` if its row was deleted.
     pub delivery: Option<Delivery>,
     /// The number of attempts that it may have. `None` if its row was deleted, or does not say.
     pub max_attempts: Option<u32>,
@@ -56,19 +56,19 @@ pub struct Explanation {
 pub enum Reason {
     /// A worker may claim it.
     Ready {
-        /// How many jobs of its queue are claimed before it, because they are more important or
-        /// older. The count stops at 10,000.
+        /// The number of jobs of its queue that are claimed before it, because they are more
+        /// important or older. The count stops at 10,000.
         ahead: u32,
-        /// What else prevents it from being claimed; empty if nothing does.
+        /// The other obstacles to a claim; empty if there are none.
         obstacles: Vec<Obstacle>,
     },
     /// It waits until it is due.
     Scheduled {
-        /// When it is due, by the database's clock.
+        /// The time at which it is due, by the database's clock.
         at: DateTime<Utc>,
         /// The seconds since it was due; negative before that.
         overdue_seconds: f64,
-        /// What will prevent it from being claimed even then.
+        /// The obstacles that will prevent a claim even at that time.
         obstacles: Vec<Obstacle>,
     },
     /// It waits until another job has ended.
@@ -84,18 +84,18 @@ pub enum Reason {
         batch: BatchId,
         /// Its name.
         name: String,
-        /// How many of its jobs have not ended; no more than 10,001 are counted.
+        /// The number of its jobs that have not ended; no more than 10,001 are counted.
         open: u64,
-        /// How many jobs it has had.
+        /// The number of jobs it has had.
         total: u64,
         /// The oldest of the jobs that have not ended.
         oldest: Option<JobId>,
     },
     /// It waits for other jobs to end.
     Jobs {
-        /// How many of them have not ended.
+        /// The number of them that have not ended.
         open: u64,
-        /// How many it waits for.
+        /// The number of jobs that it waits for.
         total: u64,
         /// The oldest of those that have not ended.
         oldest: Option<JobId>,
@@ -108,7 +108,8 @@ pub enum Reason {
         name: String,
         /// The step.
         step: String,
-        /// When the wait times out, by the database's clock. `None` if that is no calendar time.
+        /// The time at which the wait times out, by the database's clock. `None` if that is no
+        /// calendar time.
         until: Option<DateTime<Utc>>,
     },
     /// It waits for a slot of its concurrency key.
@@ -117,7 +118,7 @@ pub enum Reason {
         key: String,
         /// The oldest of the jobs that hold its slots.
         by: Option<JobId>,
-        /// How many jobs of the key may hold a slot, if that was set at run time.
+        /// The number of jobs of the key that may hold a slot, if that was set at run time.
         set_limit: Option<i32>,
     },
     /// It waits for its turn: its concurrency key is [ordered](crate::Concurrency::ordered).
@@ -126,7 +127,8 @@ pub enum Reason {
         key: String,
         /// The job that holds the key's slot, or else the one before it in the line.
         behind: Option<JobId>,
-        /// When the next run of that job is due, by the database's clock, if it waits for one.
+        /// The time at which the next run of that job is due, by the database's clock, if it waits
+        /// for one.
         until: Option<DateTime<Utc>>,
     },
     /// A process holds it.
@@ -139,14 +141,14 @@ pub enum Reason {
         pid: Option<i32>,
         /// The thread that runs the job, as of the last heartbeat.
         thread: Option<String>,
-        /// When it was claimed, by the database's clock.
+        /// The time of the claim, by the database's clock.
         since: Option<DateTime<Utc>>,
         /// Seconds since it was claimed.
         seconds: f64,
         /// Seconds since the last heartbeat of the process. If this reaches the alive threshold, a
         /// supervisor recovers the job.
         heartbeat_seconds: Option<f64>,
-        /// When its cancellation was requested.
+        /// The time at which its cancellation was requested.
         cancel_requested_at: Option<DateTime<Utc>>,
         /// Its progress, as it reported it.
         progress: Option<Progress>,
@@ -348,7 +350,7 @@ impl Explanation {
 
 // --- The delivery of a job, and its limits in time ---
 
-/// What [`explain`](crate::explain()) says of them.
+/// The delivery of a job and its limits, as [`explain`](crate::explain()) reports them.
 #[derive(Debug, Default)]
 pub(crate) struct JobLimits {
     pub(crate) expires_at: Option<DateTime<Utc>>,

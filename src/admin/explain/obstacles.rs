@@ -1,4 +1,4 @@
-//! What keeps a ready job from being claimed.
+//! The obstacles that keep a ready job from being claimed.
 
 use crate::db::Conn;
 use crate::db::model::extras::FIRST_VERSION;
@@ -17,12 +17,12 @@ use serde_json::Value;
 pub enum Obstacle {
     /// Its queue is paused.
     QueuePaused {
-        /// When it was paused, by the database's clock.
+        /// The time of the pause, by the database's clock.
         since: DateTime<Utc>,
     },
     /// Its class is paused.
     ClassPaused {
-        /// When it was paused, by the database's clock.
+        /// The time of the pause, by the database's clock.
         since: DateTime<Utc>,
     },
     /// No running worker serves its queue.
@@ -43,7 +43,7 @@ pub enum Obstacle {
     WorkersQuiet,
     /// All threads of the workers that could take it are busy.
     ThreadsBusy {
-        /// How many threads they have.
+        /// The number of threads of these workers.
         threads: u64,
     },
     /// No running dispatcher would make it ready.
@@ -76,7 +76,7 @@ pub(crate) fn obstacles(conn: &mut Conn<'_>, job: &EnqueuedJobRow) -> QueryResul
     Ok(all)
 }
 
-/// What a worker has to take.
+/// The properties of a job that decide which workers can take it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct WantedJob<'a> {
     pub(crate) queue: &'a str,
@@ -137,7 +137,7 @@ pub(crate) fn missing(workers: &[DescribedProcess], job: WantedJob<'_>) -> Optio
     })
 }
 
-/// Whether a worker serves a queue, according to its metadata.
+/// Returns whether a worker serves a queue, according to its metadata.
 fn serves(says: &Value, queue: &str) -> bool {
     let queues = says["queues"].as_str().unwrap_or_default();
     queues
@@ -146,15 +146,16 @@ fn serves(says: &Value, queue: &str) -> bool {
         .any(|selector| selector.matches(queue))
 }
 
-/// Whether a worker may have a class registered. A worker that lists too many classes, or none, may
-/// have it.
+/// Returns whether a worker may have a class registered. A worker that lists too many classes, or
+/// none, may have it.
 fn knows(says: &Value, class: &str) -> bool {
     let known = says["classes"].as_array();
     says["more_classes"].as_bool() == Some(true)
         || known.is_none_or(|known| known.iter().any(|known| known == class))
 }
 
-/// Whether a worker may know this version of the arguments. One that does not list the class may.
+/// Returns whether a worker may know this version of the arguments. One that does not list the
+/// class may.
 fn reads(says: &Value, job: WantedJob<'_>) -> bool {
     let listed = says["classes"].as_array();
     let is_listed = listed.is_some_and(|known| known.iter().any(|known| known == job.class));

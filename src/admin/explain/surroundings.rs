@@ -1,4 +1,5 @@
-//! What keeps the ready jobs of a list from being claimed: read once for all of them.
+//! The pauses and workers that decide whether the ready jobs of a list can be claimed: read once
+//! for all of them.
 
 use crate::admin::explain::obstacles::{DescribedProcess, Obstacle, WantedJob, described, missing};
 use crate::db::Conn;

@@ -31,33 +31,34 @@ pub(crate) use steps::ENOUGH;
 pub(crate) struct JobList {
     /// The newest first.
     pub(crate) jobs: Vec<ListedJob>,
-    /// Where the page with older jobs goes on.
+    /// The place of the page with older jobs, if there is one.
     pub(crate) older: Option<ListPlace>,
-    /// Where the page with newer jobs goes on.
+    /// The place of the page with newer jobs, if there is one.
     pub(crate) newer: Option<ListPlace>,
-    /// Where the search stopped, if it did not look at all jobs.
+    /// The place where the search stopped, if it did not look at all jobs.
     pub(crate) stop: Option<SearchStop>,
 }
 
-/// Where a search stopped because it had looked at enough.
+/// The place where a search stopped because it had looked at enough jobs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct SearchStop {
-    /// Where it goes on.
+    /// The place at which it continues.
     pub(crate) place: ListPlace,
     /// The last job that it looked at.
     pub(crate) job: Option<i64>,
 }
 
-/// How many jobs with one unique id, or of one batch, are looked up by it. If there are more, all jobs are searched.
+/// The most jobs with one unique id, or of one batch, that are looked up by it. If there are more, all jobs are
+/// searched.
 const MOST_OF_ONE: usize = 1_000;
 
-/// How many priorities a queue may have for its ready jobs to be found by them.
+/// The most priorities that a queue may have for its ready jobs to be found by them.
 const MOST_PRIORITIES: usize = 8;
 
-/// How many candidates have their arguments read for a search without secrets, at a time and in all.
+/// The most candidates whose arguments are read for a search without secrets: at a time, and in all.
 const CANDIDATES: (usize, usize) = (100, 2_000);
 
-/// How many bytes of arguments such a search reads. To parse them takes most of its processor time, 3 ms for
+/// The most bytes of arguments that such a search reads. To parse them takes most of its processor time, 3 ms for
 /// each MB. A limit in time would stop it at another place each time.
 const MOST_READ: usize = 12 * 1024 * 1024;
 
@@ -73,7 +74,7 @@ impl JobSearch {
     }
 }
 
-/// What is searched for and how.
+/// A search for one page, with the way in which its jobs are found.
 struct Finder<'s> {
     search: &'s JobSearch,
     by: FoundBy,
@@ -82,10 +83,10 @@ struct Finder<'s> {
     limit: usize,
 }
 
-/// What was found, in the order of the direction.
+/// The jobs that were found, in the order of the direction.
 struct FoundPage {
     found: Vec<FoundJob>,
-    /// Whether there are more than these.
+    /// True if there are more than these.
     has_more: bool,
     /// The last key that was looked at, if there may be more beyond it.
     stop: Option<i64>,
@@ -386,7 +387,7 @@ fn shown_tags(mut tags: Vec<String>, arguments: Option<&str>, hidden: &Secrets) 
     match arguments {
         _ if tags.is_empty() => {}
         Some(arguments) => hidden.with(arguments).hide_in_tags(&mut tags),
-        // What is secret in them was not read.
+        // The arguments were not read, so it is unknown what is secret in the tags.
         None if hidden.has_names() => tags.fill(HIDDEN.to_owned()),
         None => {}
     }
@@ -442,7 +443,7 @@ pub(crate) fn listed(conn: &mut Conn<'_>, ids: &[i64]) -> QueryResult<Vec<Listed
 
 // --- Finds finished jobs behind others, which no index has ---
 
-/// How many ids without a finished job are passed at a time, and for how long: 100,000 jobs take some 40 ms.
+/// The ids without a finished job that are passed at a time, and the time limit: 100,000 jobs take some 40 ms.
 const PASSED: i64 = 100_000;
 const PASSING: Duration = Duration::from_millis(300);
 

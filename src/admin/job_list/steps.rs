@@ -8,7 +8,7 @@ use crate::db::query::pages::job_window::{KeyRange, ListPlace};
 use diesel::QueryResult;
 use std::time::{Duration, Instant};
 
-/// How many ids the first step has.
+/// The least number of ids in the first step.
 const STEP: i64 = 10_000;
 
 /// A step that took less, and little more than the quickest, is followed by one of twice the size:
@@ -16,10 +16,10 @@ const STEP: i64 = 10_000;
 /// twice as long, so the size stays.
 const QUICK: Duration = Duration::from_millis(5);
 
-/// How much longer it may take for each of its statements, on a slow connection.
+/// The longest time that is added to [`QUICK`] for each statement of a step, on a slow connection.
 const LONGEST_TRIP: Duration = Duration::from_millis(20);
 
-/// How long a list is looked for before it shows what it has found.
+/// The time after which a list shows the jobs that it has found so far.
 pub(crate) const ENOUGH: Duration = Duration::from_millis(50);
 
 /// The ranges of keys that a list looks at, one after another.
@@ -35,7 +35,7 @@ pub(super) struct IdSteps {
     step_began: Option<Instant>,
     /// A step that took longer is not followed by a larger one.
     quick: Duration,
-    /// How long the quickest step took.
+    /// The duration of the quickest step.
     quickest: Duration,
 }
 

@@ -23,7 +23,7 @@ struct Entries<'d> {
     all: Vec<TimelineEntry>,
     /// Up to when they reach.
     reached: Option<NaiveDateTime>,
-    /// What the job waited for since then.
+    /// The words for what the job has waited for since then.
     awaited: Words,
 }
 
@@ -279,7 +279,7 @@ impl Entries<'_> {
         }
     }
 
-    /// Whether the last attempt has this outcome.
+    /// Returns whether the last attempt has this outcome.
     fn is_recorded(&self, outcome: AttemptOutcome) -> bool {
         let last = self.details.attempts.last();
         last.is_some_and(|attempt| attempt.outcome == outcome)
@@ -351,10 +351,10 @@ impl Entries<'_> {
 
 // --- A timeline as a bar ---
 
-/// How wide the bar is, in units.
+/// The width of the bar, in units.
 const WIDTH: f64 = 1000.0;
 
-/// What a part of the bar stands for.
+/// The kind of time that a part of the bar shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum BarKind {
     Ran,
@@ -446,16 +446,16 @@ pub(crate) enum Mark {
     Discarded,
 }
 
-/// What an entry is about.
+/// The subject of an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum EntryKind {
     /// Something that happened.
     Event(Mark),
     /// The time until the next event.
     Wait,
-    /// What the job does now.
+    /// The present activity of the job.
     Now(Mark),
-    /// What happens next.
+    /// The next event.
     Next,
 }
 
@@ -465,7 +465,7 @@ pub(crate) struct TimelineEntry {
     pub(crate) kind: EntryKind,
     pub(crate) at: Option<NaiveDateTime>,
     pub(crate) what: String,
-    /// How long it took, or has taken until now.
+    /// The time that it took, or has taken until now.
     pub(crate) seconds: Option<f64>,
     pub(crate) how: Words,
     /// Several lines more: a backtrace, for example.

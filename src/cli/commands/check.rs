@@ -128,7 +128,7 @@ impl From<ConnectionBudget> for Connections {
     }
 }
 
-/// What the database reports.
+/// The properties that the database reports.
 #[derive(Debug, Serialize)]
 struct ServerAnswer {
     target: String,
@@ -139,7 +139,7 @@ struct ServerAnswer {
     /// `session` or `transaction`; `None` for a file.
     #[serde(skip_serializing_if = "Option::is_none")]
     pooling: Option<&'static str>,
-    /// Whether workers are notified of new jobs; otherwise they poll.
+    /// True if workers are notified of new jobs; otherwise they poll.
     listens: bool,
 }
 

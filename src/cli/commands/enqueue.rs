@@ -107,7 +107,7 @@ pub(crate) struct EnqueueResult {
     /// The reason why no running worker takes it, which is printed to standard error as well.
     #[serde(skip_serializing_if = "Option::is_none")]
     warning: Option<String>,
-    /// What another job already has, if that was possible.
+    /// The name of the id that another job may already have.
     #[serde(skip)]
     shared: &'static str,
 }
@@ -231,18 +231,18 @@ impl Report for EnqueueResult {
 
 // --- The options of unique jobs, as `windlass enqueue` takes them ---
 
-/// What makes a job unique.
+/// The options that make a job unique.
 #[derive(Debug, clap::Args)]
 pub(crate) struct UniqueOptions {
     /// A unique id, which only one job may hold at a time [default: the type's, or none]
     #[arg(long, value_name = "TEXT")]
     pub(crate) unique_id: Option<String>,
 
-    /// What happens if another job holds the unique id [default: the type's, or existing]
+    /// The policy if another job holds the unique id [default: the type's, or existing]
     #[arg(long, value_name = "WHAT")]
     on_conflict: Option<OnConflictName>,
 
-    /// How long the job holds its unique id [default: the type's, or until-finished]
+    /// The time for which the job holds its unique id [default: the type's, or until-finished]
     #[arg(long, value_name = "HOW")]
     unique_scope: Option<UniqueScopeName>,
 }
@@ -308,7 +308,7 @@ impl UniqueOptions {
 
 // --- The options of jobs that `windlass enqueue` and `windlass recurring` share ---
 
-/// What overrides the queue, priority and policy of the type.
+/// The options that override the queue, priority and policy of the type.
 #[derive(Debug, clap::Args)]
 pub(crate) struct JobOptions {
     /// The queue [default: the type's, or `default`]
@@ -329,7 +329,7 @@ pub(crate) struct JobOptions {
         conflicts_with_all = ["priority", "ahead_by"])]
     behind_by: Option<Duration>,
 
-    /// How many attempts the job has [default: the type's, or the worker's]
+    /// The largest number of attempts [default: the type's, or the worker's]
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..))]
     attempts: Option<u32>,
 
@@ -350,15 +350,15 @@ pub(crate) struct JobOptions {
     #[arg(long, value_name = "TIME", value_parser = select::above_zero)]
     expires_in: Option<Duration>,
 
-    /// How long an attempt may take
+    /// The time limit of an attempt
     #[arg(long, value_name = "TIME", value_parser = select::above_zero)]
     timeout: Option<Duration>,
 
-    /// How long the result is kept
+    /// The time for which the result is kept
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
     keep_result: Option<Duration>,
 
-    /// How many times the job may start [default: the type's, or at-least-once]
+    /// The delivery guarantee: how often the job may start [default: the type's, or at-least-once]
     #[arg(long, value_name = "HOW")]
     delivery: Option<DeliveryName>,
 }

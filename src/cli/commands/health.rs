@@ -54,7 +54,7 @@ pub(crate) struct HealthCommand {
     #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration)]
     alive_threshold: Option<Duration>,
 
-    /// How long to wait for an answer
+    /// The longest time to wait for an answer
     #[arg(long, value_name = "DURATION", default_value = "5s",
         value_parser = humantime::parse_duration)]
     timeout: Duration,
@@ -64,7 +64,7 @@ pub(crate) struct HealthCommand {
     json: bool,
 }
 
-/// What was found.
+/// The result of the check.
 #[derive(Debug, Serialize)]
 struct Diagnosis {
     healthy: bool,
@@ -143,7 +143,7 @@ pub(super) struct WantedProcess {
     pub(super) hostname: Option<String>,
     pub(super) kind: Option<String>,
     pub(super) name: Option<String>,
-    /// Whether it must claim jobs.
+    /// True if it must claim jobs: it is neither quiet nor stopping.
     pub(super) ready: bool,
     pub(super) threshold: Duration,
 }

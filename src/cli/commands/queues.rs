@@ -128,7 +128,7 @@ struct QueueFigures {
     queue_name: String,
     size: u64,
     latency_seconds: Option<f64>,
-    /// Whether a job, a class or a pause has the name.
+    /// True if a job, a class or a pause has the name.
     #[serde(skip_serializing_if = "std::clone::Clone::clone")]
     known: bool,
 }

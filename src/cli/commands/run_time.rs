@@ -112,7 +112,7 @@ pub(crate) struct StrictClasses {
 #[derive(Debug, Serialize)]
 struct StrictSetting {
     strict: bool,
-    /// Whether the setting changed.
+    /// True if the setting changed.
     changed: bool,
 }
 
@@ -250,7 +250,7 @@ pub(crate) struct SetLimit {
     #[arg(value_name = "KEY")]
     key: String,
 
-    /// How many jobs of each key may hold a slot; with 0, none starts
+    /// The most jobs of each key that may hold a slot; with 0, none starts
     #[arg(value_name = "SLOTS")]
     slots: u32,
 
@@ -291,7 +291,7 @@ struct ChangedLimit {
     key: String,
     /// `None` after it was cleared.
     slots: Option<u32>,
-    /// Whether something changed.
+    /// True if the limit changed.
     changed: bool,
 }
 
@@ -363,14 +363,14 @@ pub(crate) struct Turned {
     #[serde(flatten)]
     pub(crate) what: Pausable,
     pub(crate) paused: bool,
-    /// Whether the state changed.
+    /// True if the state changed.
     pub(crate) changed: bool,
-    /// Whether a job, a class or a pause had the name.
+    /// True if a job, a class or a pause had the name.
     #[serde(skip_serializing_if = "std::clone::Clone::clone")]
     pub(crate) known: bool,
 }
 
-/// What can be paused, with its name.
+/// A queue or a class, which can be paused by its name.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Pausable {

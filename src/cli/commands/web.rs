@@ -65,7 +65,7 @@ impl Web {
 
 // --- `windlass web`, the server ---
 
-/// How to serve.
+/// The options of the server.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Serve {
     #[command(flatten)]
@@ -210,7 +210,7 @@ pub(crate) struct AddToken {
     #[arg(value_name = "NAME")]
     name: String,
 
-    /// What it may do
+    /// The role of the token, which decides what it may do
     #[arg(long, value_name = "ROLE", value_parser = PossibleValuesParser::new(["viewer", "operator", "enqueuer"]))]
     role: String,
 
@@ -227,7 +227,7 @@ pub(crate) struct AddToken {
     #[arg(long)]
     arguments_only: bool,
 
-    /// How long it may be used [default: until it is revoked]
+    /// The lifetime of the token [default: until it is revoked]
     #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration)]
     expires: Option<Duration>,
 
@@ -293,7 +293,7 @@ struct ListedToken {
     id: i64,
     name: String,
     role: String,
-    /// What an enqueuer may enqueue.
+    /// The limits of an enqueuer.
     limits: Option<TokenLimits>,
     state: &'static str,
     created_by: Option<String>,

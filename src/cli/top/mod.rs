@@ -54,10 +54,10 @@ pub(crate) struct TopCommand {
     every: Duration,
 }
 
-/// How long the loop waits for a key before it looks at everything else.
+/// The longest wait for a key before the loop looks at everything else.
 const TICK: Duration = Duration::from_millis(100);
 
-/// How often the screen is drawn if nothing changes: it shows ages.
+/// The time between two drawings of the screen if nothing changes: it shows ages.
 const REDRAW: Duration = Duration::from_secs(1);
 
 /// The longest time between two looks.
@@ -220,7 +220,7 @@ pub(crate) fn suspend() {
 
 // --- The terminal: taken for the screen, and given back as it was, whatever ends the program ---
 
-/// Whether the terminal is in use.
+/// True while the terminal is in use.
 static IS_TAKEN: AtomicBool = AtomicBool::new(false);
 
 /// The terminal of this program.

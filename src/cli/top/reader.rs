@@ -30,10 +30,10 @@ const CONNECT: Duration = Duration::from_secs(2);
 /// Over which time rates are measured.
 const RATES: Duration = Duration::from_secs(5 * 60);
 
-/// How many held jobs are read, the oldest.
+/// The most held jobs that are read, the oldest.
 const HELD: i64 = 1_000;
 
-/// How many groups of failed jobs are read.
+/// The most groups of failed jobs that are read.
 const GROUPS: u32 = 50;
 
 /// Reads one database.
@@ -230,10 +230,10 @@ impl<T> LookPart<T> {
     }
 }
 
-/// What was read at one moment.
+/// The figures that were read at one moment.
 #[derive(Debug, Clone)]
 pub(crate) struct TopLook {
-    /// When it started.
+    /// The time of its start.
     pub(crate) at: Instant,
     /// The database's time.
     pub(crate) now: NaiveDateTime,
@@ -248,7 +248,7 @@ pub(crate) struct TopLook {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct QueueLines {
     pub(crate) lines: Vec<TopQueue>,
-    /// Whether there are more.
+    /// True if there are more queues.
     pub(crate) is_more: bool,
 }
 
@@ -267,7 +267,7 @@ pub(crate) struct TopQueue {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct FleetLines {
     pub(crate) members: Vec<(Member, Vec<HeldJob>)>,
-    /// Whether there are more processes.
+    /// True if there are more processes.
     pub(crate) is_more: bool,
     /// The threads of living workers, and how many of them run a job.
     pub(crate) threads: (u64, u64),
@@ -294,14 +294,14 @@ pub(crate) struct TopFindings {
 
 // --- The thread that reads ---
 
-/// What is to be read.
+/// A request to the thread that reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum LookRequest {
     Look,
     Findings,
 }
 
-/// What was read, or why the database is away.
+/// The result of a read, or the reason why the database is away.
 #[derive(Debug, Clone)]
 pub(crate) enum LookAnswer {
     Look(Box<TopLook>),
@@ -316,7 +316,7 @@ pub(crate) struct Sampler {
     answers: Receiver<LookAnswer>,
 }
 
-/// How many requests and answers may be under way: one of each kind.
+/// The most requests under way, and the most answers: one of each kind.
 const UNDER_WAY: usize = 2;
 
 impl Sampler {

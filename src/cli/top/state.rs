@@ -1,4 +1,4 @@
-//! What is shown, and what is asked for next.
+//! The state of the screen, and the next request to the reader.
 
 use crate::cli::top::reader::{LookAnswer, LookRequest, TopFindings, TopLook};
 use crate::error::Result;
@@ -9,7 +9,7 @@ use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, Ke
 use std::io;
 use std::time::{Duration, Instant};
 
-/// How long an answer may take. Each part of a look has its own limit; together, with a new
+/// The time limit of an answer. Each part of a look has its own limit; together, with a new
 /// connection, they may take some seconds.
 const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -38,7 +38,7 @@ impl Pane {
     }
 }
 
-/// What covers the panes.
+/// The overlay that covers the panes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Overlay {
     None,
@@ -66,9 +66,9 @@ pub(crate) struct TopState {
     pub(crate) pane: Pane,
     /// The selected line of each pane, by its index, and of the overlay.
     pub(crate) selected: [usize; 4],
-    /// How many lines each of them has, as it was last drawn.
+    /// The number of lines of each of them, as it was last drawn.
     pub(crate) lines: [usize; 4],
-    /// When the request that is under way was made.
+    /// The time of the request that is under way.
     asked_at: Option<Instant>,
     next_at: Instant,
     wants_findings: bool,
@@ -206,10 +206,10 @@ pub(crate) const KEYS: [(&str, &str); 10] = [
     ("Esc", "close the help or the findings"),
 ];
 
-/// How far a page is.
+/// The number of lines in a page.
 const FAR: isize = 10;
 
-/// What happens after a key.
+/// The effect of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum KeyEffect {
     Stay,
@@ -287,7 +287,7 @@ pub(crate) struct Keyboard {
     events: Receiver<io::Result<Event>>,
 }
 
-/// How many keys may be typed ahead; more wait in the terminal.
+/// The most keys that may be typed ahead; more wait in the terminal.
 const AHEAD: usize = 64;
 
 impl Keyboard {

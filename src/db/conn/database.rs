@@ -56,9 +56,9 @@ compile_error!("windlass needs a database: switch on the feature `sqlite` or `po
 #[derive(Clone)]
 pub struct Database {
     pub(crate) inner: Arc<DatabaseBackend>,
-    /// How long each statement of a loop may take. Postgres only.
+    /// The most time that each statement of a loop may take. Postgres only.
     pub(crate) limit: Duration,
-    /// Whether a SQLite file without write permission may be opened.
+    /// True if a SQLite file without write permission may be opened.
     #[cfg_attr(not(feature = "sqlite"), allow(dead_code))]
     pub(crate) is_read_only: bool,
 }
@@ -342,7 +342,7 @@ fn open_sqlite(url: &str, _size: u32) -> Result<DatabaseBackend> {
     })
 }
 
-/// How long to wait for a connection of the pool while all are in use.
+/// The longest wait for a connection of the pool while all are in use.
 pub(crate) const BUSY: Duration = Duration::from_secs(30);
 
 // --- Settings of a connection ---

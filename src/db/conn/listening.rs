@@ -1,4 +1,4 @@
-//! How a database is reached through a pooler, and how new work is heard of.
+//! Connections through a pooler, and the wake-ups for new work.
 
 use crate::clock;
 #[cfg(feature = "postgres")]

@@ -87,11 +87,11 @@ pub(crate) struct BorrowedConnection {
 pub(crate) struct InlineMode {
     /// Performs what is ready, on the connection at its home.
     pub(crate) perform: Arc<dyn Fn() -> crate::error::Result<()> + Send + Sync>,
-    /// How many transactions are the test's own. Inside a further one, nothing is performed yet.
+    /// The number of transactions that are the test's own. Inside a further one, nothing is performed yet.
     pub(crate) depth: u32,
 }
 
-/// How long a test waits for a job that has not returned the connection.
+/// The longest wait of a test for a job that has not returned the connection.
 pub(crate) const BORROW_TIMEOUT: Duration = Duration::from_secs(5);
 
 impl BorrowedConnection {
@@ -185,9 +185,9 @@ pub struct DbConnection {
     pub(crate) kind: ConnectionKind,
     /// `None` if the database has many writers, or if each statement asks for its turn.
     pub(crate) turns: Option<Arc<WriteTurns>>,
-    /// Which of the turns of this process come first.
+    /// The precedence of its turns among those of this process.
     pub(crate) precedence: Precedence,
-    /// How long the server may take to answer a statement of Windlass's own.
+    /// The most time that the server may take to answer a statement of Windlass's own.
     pub(crate) limit: Duration,
 }
 

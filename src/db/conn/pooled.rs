@@ -7,10 +7,10 @@ use crate::db::conn::turns::Precedence;
 use crate::error::{Error, Result};
 use std::time::Duration;
 
-/// How long a job waits for a database that is unreachable.
+/// The longest wait of a job for a database that is unreachable.
 const UNREACHABLE_TIMEOUT: Duration = Duration::from_secs(300);
 
-/// How often the wait checks whether the job should end.
+/// The interval at which the wait checks whether the job should end.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 impl Database {

@@ -24,8 +24,8 @@ pub(crate) const STATEMENT: Duration = Duration::from_secs(40);
 /// The time limit of each answer of a second connection, which only shows whether there is a pooler.
 const SECOND: Duration = Duration::from_secs(2);
 
-/// How long after its last use a connection is not asked whether it works. Jobs in a row would wait
-/// for one more answer each.
+/// The time after its last use during which a connection is not asked whether it works. Jobs in a row would wait for
+/// one more answer each.
 const FRESH: Duration = Duration::from_secs(1);
 
 /// The time limit to close a connection.
@@ -35,8 +35,8 @@ const CLOSE: Duration = Duration::from_secs(2);
 /// program's own instrumentation.
 struct Rearm {
     deadline: Deadline,
-    /// Whether a statement has failed since the server answered a ping. A failure may have left a
-    /// transaction open that Diesel does not know.
+    /// True if a statement has failed since the server answered a ping. A failure may have left a transaction open that
+    /// Diesel has not recorded.
     has_failed: bool,
     /// The settings of each transaction, if a pooler gives out the sessions by transaction.
     local: Option<LocalSettings>,
@@ -73,7 +73,7 @@ pub(crate) struct Guarded {
     pub(crate) conn: PgConnection,
     /// `None` if it has another one in each transaction.
     pub(crate) session: Option<ServerSession>,
-    /// When the pool last got it back, since boot.
+    /// The time at which the pool last got it back, since boot.
     returned_at: Option<Duration>,
     /// Last, as it must outlive the connection.
     deadline: Deadline,

@@ -164,7 +164,7 @@ fn only_read(path: &Path) -> Result<SqliteConnection, String> {
     Ok(conn)
 }
 
-/// How long a read waits while another process recovers the log.
+/// The longest wait of a read while another process recovers the log.
 #[cfg(any(feature = "top", feature = "web"))]
 const READ_BUSY_MILLIS: u32 = 500;
 
@@ -228,7 +228,7 @@ fn address(path: &str, options: &str) -> String {
     address + options
 }
 
-/// How long a statement waits for the write lock.
+/// The longest wait of a statement for the write lock.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
 fn try_connect(path: &Path) -> Result<SqliteConnection, String> {

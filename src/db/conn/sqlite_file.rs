@@ -76,7 +76,7 @@ pub(crate) fn corrupt(path: &Path, message: &str) -> Option<String> {
     })
 }
 
-/// What a failed statement means for trying it again.
+/// The kind of a failed statement, which decides whether it is tried again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Refusal {
     /// The content of the statement may be the cause.

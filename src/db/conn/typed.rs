@@ -140,7 +140,7 @@ impl DbConnection {
 }
 
 thread_local! {
-    /// Whether the last [`transaction`] of this thread could not start.
+    /// True if the last [`transaction`] of this thread could not start.
     static COULD_NOT_START: Cell<bool> = const { Cell::new(false) };
 }
 

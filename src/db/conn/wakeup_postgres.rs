@@ -32,7 +32,7 @@ const ANSWER: Duration = Duration::from_secs(10);
 /// A session that has executed LISTEN.
 pub(crate) struct PostgresListener {
     conn: NonNull<pq::PGconn>,
-    /// When the server last sent something.
+    /// The time at which the server last sent something.
     heard_at: Instant,
     quiet: Duration,
     answer: Duration,

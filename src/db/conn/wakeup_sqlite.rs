@@ -18,9 +18,9 @@ const NAP: Duration = Duration::from_millis(3);
 /// more often.
 const SELDOM: Duration = Duration::from_secs(60);
 
-/// How long to check after a write, less and less often: it shows only once it is committed. The
-/// checks go on after a change was seen, as that may have been the commit before, while the write
-/// of this one has been reported already.
+/// The time for which checks go on after a write, less and less often: a write shows only once it is
+/// committed. They go on after a change was seen, as that may have been the commit before, while the
+/// write of this one has been reported already.
 const COMMIT: Duration = Duration::from_secs(2);
 
 const SHORTEST: Duration = Duration::from_micros(200);
@@ -36,9 +36,9 @@ pub(crate) struct SqliteListener {
     log: Option<LogWatch>,
     looked_at: Instant,
     heard_at: Option<Instant>,
-    /// When something was written that may not show yet.
+    /// The time of a write that may not show yet.
     written_at: Option<Instant>,
-    /// Whether a change has shown since.
+    /// True if a change has shown since.
     has_shown: bool,
 }
 

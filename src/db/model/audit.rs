@@ -125,7 +125,7 @@ impl Actor {
     }
 }
 
-/// What was done, as the audit stores it: the words of the command that does the same.
+/// An action as the audit stores it: the words of the command that does the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum AuditAction {
     CancelJobs,

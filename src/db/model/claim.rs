@@ -23,7 +23,7 @@ pub(crate) struct ClaimOf {
     pub(crate) job_id: i64,
 }
 
-/// What happens to the row of a job that has finished.
+/// The treatment of the row of a job that has finished.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum FinishedRow {
     /// It is kept, with its time.
@@ -38,7 +38,7 @@ pub(crate) struct EndedClaim {
     pub(crate) claim_id: i64,
     #[diesel(sql_type = BigInt)]
     pub(crate) job_id: i64,
-    /// Whether a cancel was requested; it has no effect on a job that has finished.
+    /// True if a cancel was requested; it has no effect on a job that has finished.
     #[diesel(sql_type = Bool)]
     pub(crate) cancelled: bool,
     /// The key whose slot it held.
@@ -58,14 +58,14 @@ pub(crate) enum ClaimQueues {
     Named(Vec<String>),
 }
 
-/// Which jobs a process may claim next, when a claim of theirs ends.
+/// The jobs that a process may claim next when one of its claims ends.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct NextJobs {
     pub(crate) queues: ClaimQueues,
     pub(crate) classes: Vec<String>,
 }
 
-/// What ready jobs of the same priority do when a slot could be passed on.
+/// The rule for ready jobs of the same priority when a slot could be passed on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum EqualJobs {
     /// They wait until no slot is passed on.
@@ -79,7 +79,7 @@ pub(crate) enum EqualJobs {
 pub(crate) struct NextClaims {
     /// By priority, and then age.
     pub(crate) jobs: Vec<Claimed>,
-    /// Whether slots were left, and a promotion of their keys requested.
+    /// True if slots were left, and a promotion of their keys was requested.
     pub(crate) has_requested: bool,
 }
 
@@ -93,7 +93,7 @@ impl NextClaims {
     }
 }
 
-/// What to claim, and for which process.
+/// A request to claim jobs for a process.
 #[derive(Debug)]
 pub(crate) struct ClaimRequest<'a> {
     pub(crate) process_id: i64,
@@ -102,8 +102,8 @@ pub(crate) struct ClaimRequest<'a> {
     /// here and are taken.
     pub(crate) classes: &'a [String],
     pub(crate) limit: usize,
-    /// Whether there are more than idle threads. If so, jobs that must not be marked as started too
-    /// early are not.
+    /// True if more jobs are claimed than threads are idle. Jobs that must not be marked as started too early are then
+    /// not marked.
     pub(crate) ahead: bool,
     /// The cursors where the search starts, one per queue in order, or one for all together. Where
     /// there is none, it starts at the beginning.
@@ -112,7 +112,7 @@ pub(crate) struct ClaimRequest<'a> {
     pub(crate) wanted_after: i64,
 }
 
-/// How a claim gets past the executions of paused classes.
+/// The part of the ready executions that a claim reads to get past those of paused classes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum PausedScan {
     /// It takes what comes at the cursors or after them, on SQLite as well.
@@ -144,7 +144,7 @@ impl Cursor {
         job_id: i64::MAX,
     };
 
-    /// Where a claimed job was.
+    /// Returns the position of a claimed job.
     pub(crate) fn of(job: &Claimed) -> Self {
         Cursor {
             priority: job.priority,
@@ -180,7 +180,7 @@ pub(crate) enum Claims {
     Held {
         /// The most important first.
         jobs: Vec<Claimed>,
-        /// Whether blocked jobs must be promoted, see [`promote`](crate::db::transition::promote).
+        /// True if blocked jobs must be promoted, see [`promote`](crate::db::transition::promote).
         is_wanted: bool,
     },
     /// The process is not registered, or draining: nothing was claimed.
@@ -193,7 +193,7 @@ pub(crate) struct Claimed {
     /// The fence: every change of the job names it.
     #[diesel(sql_type = BigInt)]
     pub(crate) claim_id: i64,
-    /// Whether it is marked as started: a thread may run it at once.
+    /// True if it is marked as started: a thread may run it at once.
     #[diesel(sql_type = Bool)]
     pub(crate) begun: bool,
     /// The seconds that it had been ready when it was claimed, by the database's clock. `None` if
@@ -224,10 +224,10 @@ pub(crate) struct Claimed {
     pub(crate) policy: Option<String>,
     #[diesel(sql_type = Nullable<Text>)]
     pub(crate) unique_id: Option<String>,
-    /// Whether it holds a slot of its concurrency key.
+    /// True if it holds a slot of its concurrency key.
     #[diesel(sql_type = Bool)]
     pub(crate) is_limited: bool,
-    /// Whether an earlier run was ended by its process, or crashed.
+    /// True if an earlier run was ended by its process, or crashed.
     #[diesel(sql_type = Bool)]
     pub(crate) has_run: bool,
     /// Empty if there is none. Any program may have written it.
@@ -235,13 +235,13 @@ pub(crate) struct Claimed {
     pub(crate) traceparent: String,
     #[diesel(sql_type = Nullable<BigInt>)]
     pub(crate) batch_id: Option<i64>,
-    /// Whether others waited for it when it was claimed.
+    /// True if other jobs waited for it when it was claimed.
     #[diesel(sql_type = Bool)]
     pub(crate) has_dependents: bool,
-    /// Whether blocked jobs of any key must be promoted.
+    /// True if blocked jobs of any key must be promoted.
     #[diesel(sql_type = Bool)]
     pub(crate) is_wanted: bool,
-    /// Whether other jobs were picked too, and blocked by their limit.
+    /// True if other jobs were picked too, and blocked by their limit.
     #[diesel(sql_type = Bool)]
     pub(crate) has_blocked: bool,
 }
@@ -252,7 +252,7 @@ impl Claimed {
         u32::try_from(self.attempts).unwrap_or(0).saturating_add(1)
     }
 
-    /// Whether it was enqueued with an expiry, and this is its first attempt.
+    /// Returns whether it was enqueued with an expiry, and this is its first attempt.
     pub(crate) fn may_expire(&self) -> bool {
         let policy = self.policy.as_deref();
         self.attempts == 0 && policy.is_some_and(|text| text.contains("\"expiry\""))

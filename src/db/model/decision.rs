@@ -1,5 +1,5 @@
-//! What happens to jobs whose claims have ended. It is decided from the rows that the fence
-//! returned, before anything is written.
+//! The decisions about jobs whose claims have ended. They are made from the rows that the fence returned, before
+//! anything is written.
 
 use crate::db::conn::dialect::Lossy;
 use crate::db::model::claim::{Claimed, EqualJobs, NextJobs};
@@ -14,7 +14,7 @@ use diesel::sql_types::{BigInt, Bool, Integer, Nullable, Text, Timestamp};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-/// Where a job goes next.
+/// The next state of a job.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Destination {
     /// It waits again: ready, or scheduled after the delay.
@@ -27,21 +27,21 @@ pub(crate) enum Destination {
     Closed(ResultOutcome, JobFailure),
 }
 
-/// What happens to one job whose claim has ended.
+/// The decision about one job whose claim has ended.
 #[derive(Debug, Clone)]
 pub(crate) struct JobDecision {
     pub(crate) run: EndedRun,
     pub(crate) destination: Destination,
-    /// How the run is recorded as an attempt, if it is.
+    /// The outcome and the failure of the recorded attempt, if the run is recorded as one.
     pub(crate) attempt: Option<(AttemptOutcome, JobFailure)>,
-    /// Whether the run counts as an attempt.
+    /// True if the run counts as an attempt.
     pub(crate) uses_attempt: bool,
-    /// Whether the run counts as a crash.
+    /// True if the run counts as a crash.
     pub(crate) is_crash: bool,
-    /// Whether the job may have crashed the process: its next run is marked as started only on a free
-    /// thread, and counts.
+    /// True if the job may have crashed the process: its next run is marked as started only on a free thread, and
+    /// counts.
     pub(crate) is_suspect: bool,
-    /// Whether the run's slot of its concurrency key may go to the next job at once.
+    /// True if the run's slot of its concurrency key may go to the next job at once.
     pub(crate) has_slot: bool,
 }
 
@@ -170,10 +170,10 @@ fn crash_delay(crashes: i32) -> Duration {
     Duration::from_secs((5 << exponent).min(600))
 }
 
-/// How the process that held a claim ended.
+/// The end of the process that held a claim.
 #[derive(Debug, Clone)]
 pub(crate) struct Death {
-    /// Whether its jobs may have caused it, as they cannot cause a graceful stop.
+    /// True if its jobs may have caused it. They cannot cause a graceful stop.
     pub(crate) is_crash: bool,
     /// For the messages of the failures: "was killed by signal 9".
     pub(crate) how: String,
@@ -188,7 +188,7 @@ pub(crate) struct LostClaim {
     pub(crate) job_id: i64,
     #[diesel(sql_type = Nullable<Timestamp>)]
     pub(crate) started_at: Option<NaiveDateTime>,
-    /// Whether it was claimed ahead of the threads, so that its job may not have started.
+    /// True if it was claimed ahead of the threads, so that its job may not have started.
     #[diesel(sql_type = Bool)]
     pub(crate) prefetched: bool,
     #[diesel(sql_type = Bool)]
@@ -277,7 +277,7 @@ impl JobState {
 
 // --- Finished jobs: what they leave behind ---
 
-/// What becomes of the slots of concurrency keys that the jobs which finish hold.
+/// The use of the slots of concurrency keys that finished jobs hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum KeySlots<'n> {
     /// They hold none.
@@ -305,9 +305,9 @@ pub(crate) struct FinishedJob<'a> {
     pub(crate) result: Option<NewResult<'a>>,
     /// The job, if it has a unique id: others may wait for it.
     pub(crate) named: Option<i64>,
-    /// Whether it may have recorded steps, which are deleted.
+    /// True if it may have recorded steps, which are deleted.
     pub(crate) has_steps: bool,
-    /// Whether it belongs to a batch.
+    /// True if it belongs to a batch.
     pub(crate) has_batch: bool,
 }
 

@@ -1,5 +1,5 @@
-//! What a job carries beside its arguments, within the column `policy`: tags, metadata, and the
-//! version of its arguments.
+//! The data of a job beside its arguments, within the column `policy`: tags, metadata, and the version of its
+//! arguments.
 
 use crate::db::conn::dialect::Lossy;
 use diesel::deserialize::{self, FromSql, FromSqlRow};
@@ -20,7 +20,7 @@ pub(crate) const MAX_LABEL: usize = 100;
 /// The version of arguments that name none.
 pub(crate) const FIRST_VERSION: u32 = 1;
 
-/// What a job carries beside its arguments.
+/// The tags, the metadata and the version of the arguments of a job.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct Extras {
@@ -198,7 +198,7 @@ pub(crate) struct StoredPolicy {
 }
 
 impl StoredPolicy {
-    /// Whether the job is at most once only as long as the outcome of its run is unknown.
+    /// Returns whether the limit of at most one run holds only while the outcome of the run is unknown.
     pub(crate) fn is_after_known_outcome(&self) -> bool {
         self.delivery.as_deref() == Some("after_known_outcome")
     }
@@ -260,7 +260,7 @@ impl On {
     }
 }
 
-/// What becomes of a job whose parents have another outcome.
+/// The consequence for a job whose parents have another outcome.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum Otherwise {
     /// It is discarded, with the reason.
@@ -291,7 +291,7 @@ impl Otherwise {
     }
 }
 
-/// What a new job waits for.
+/// The parents of a new job, and the outcomes that it waits for.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Follows {
     /// Each with the name by which the job reads its result, if it has one.

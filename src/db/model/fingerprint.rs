@@ -1,4 +1,4 @@
-//! What failures have in common: class, kind, and the shape of the message.
+//! The fingerprint of failures: class, kind, and the shape of the message.
 //!
 //! The shape is the message without what differs from one failure to the next. It must stay the same in
 //! all versions: failures that are stored keep the fingerprint that they were stored with.
@@ -6,7 +6,7 @@
 use sha2::{Digest, Sha256};
 use std::net::{IpAddr, SocketAddr};
 
-/// How many bytes of a message are read, and how many a shape has at most.
+/// The most bytes of a message that are read, and the most bytes of a shape.
 const MOST_READ: usize = 1_000;
 const MOST_KEPT: usize = 200;
 
@@ -186,7 +186,7 @@ fn is_all_hex(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
-/// Whether these are hexadecimal digits, and no word.
+/// Returns whether these are hexadecimal digits, and no word.
 fn is_hex(run: &str) -> bool {
     let digits = run.strip_prefix("0x").unwrap_or(run);
     let has = |wanted: fn(&u8) -> bool| digits.bytes().any(|byte| wanted(&byte));

@@ -67,7 +67,7 @@ static COLUMNS: [JobColumn; 18] = [
     }),
 ];
 
-/// What jobs of a bulk insert have beside their arguments.
+/// The traits that the jobs of a bulk insert have beside their arguments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct JobTraits {
     pub(crate) has_unique_id: bool,

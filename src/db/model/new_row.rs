@@ -32,15 +32,15 @@ pub(crate) struct NewRow {
     pub(crate) ahead_by: Option<i64>,
     pub(crate) limit: Option<NewLimit>,
     pub(crate) expiry: Option<NewExpiry>,
-    /// Whether the class was given by name: such a job replaces none of an internal class.
+    /// True if the class was given by name: such a job replaces none of an internal class.
     pub(crate) by_name: bool,
     /// Only counts where [`admit`](crate::db::transition::enqueue::admit) inserts the job.
     pub(crate) quota: Option<NewQuota>,
     /// The batch that the job belongs to.
     pub(crate) batch_id: Option<i64>,
-    /// What it waits for.
+    /// The jobs and batches that it waits for.
     pub(crate) follows: Option<Box<Follows>>,
-    /// Whether the caller connects it with what it waits for, when that is inserted too.
+    /// True if the caller connects it with what it waits for, which the same transaction inserts.
     pub(crate) is_connected_later: bool,
 }
 
@@ -55,15 +55,15 @@ pub(crate) enum NewExpiry {
 /// The value of `concurrency_conflict` of a job of an ordered key.
 pub(crate) const ORDERED: &str = "ordered";
 
-/// How many jobs with the same key may be ready or claimed at once.
+/// The limit of the jobs with the same key that may be ready or claimed at once.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct NewLimit {
     /// The key with its group: `import/7`.
     pub(crate) key: String,
     pub(crate) slots: i32,
-    /// Whether a job that finds no slot ends instead of waiting.
+    /// True if a job that finds no slot ends instead of waiting.
     pub(crate) discards: bool,
-    /// Whether its jobs run in the order of their enqueue, and keep their place between attempts.
+    /// True if its jobs run in the order of their enqueue, and keep their place between attempts.
     pub(crate) ordered: bool,
 }
 
@@ -177,7 +177,7 @@ impl Inserted {
     }
 }
 
-/// How long a job holds its unique id.
+/// The time for which a job holds its unique id.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -220,7 +220,7 @@ impl UniqueScope {
     }
 }
 
-/// What an enqueue does when another job holds its unique id.
+/// The policy of an enqueue whose unique id another job holds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -240,7 +240,7 @@ pub enum OnConflict {
     RunAgain,
 }
 
-/// Where the existing job is.
+/// The state of the job that has a unique id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum HolderState {
     /// It has not started; its execution is in this table.
@@ -273,7 +273,7 @@ pub(crate) struct QuotaLimits {
     pub(crate) per_minute: Option<i64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) per_day: Option<i64>,
-    /// Whether jobs that exceed the quota are discarded, instead of an error.
+    /// True if jobs that exceed the quota are discarded, instead of an error.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) shed: bool,
 }
@@ -312,7 +312,7 @@ impl QuotaLimits {
     }
 }
 
-/// What a limit of a quota counts. In the order in which they are asked: of several that refuse
+/// The jobs that a limit of a quota counts. In the order in which they are asked: of several that refuse
 /// jobs, the one that refuses them longest comes first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Per {

@@ -1,4 +1,4 @@
-//! How a run ended, and what happens to its job.
+//! The outcomes of runs, and their effects on the jobs.
 
 use crate::db::conn::dialect::micros;
 use crate::db::model::claim::FinishedRow;
@@ -151,7 +151,7 @@ pub(crate) fn is_unknown(json: &str) -> bool {
     UNKNOWN_OUTCOMES.contains(&&*kind) || kind.starts_with("SolidQueue::Processes::")
 }
 
-/// How a job has ended.
+/// The outcome of a job that has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ResultOutcome {
     Succeeded,
@@ -161,7 +161,7 @@ pub(crate) enum ResultOutcome {
 }
 
 impl ResultOutcome {
-    /// Whether a batch with such a job has failed. A job that is discarded was not needed.
+    /// Returns whether a batch with such a job has failed. A job that is discarded was not needed.
     pub(crate) fn is_unsuccessful(self) -> bool {
         matches!(self, ResultOutcome::Failed | ResultOutcome::Cancelled)
     }
@@ -176,7 +176,7 @@ impl ResultOutcome {
     }
 }
 
-/// What happens to a job whose run did not succeed.
+/// The effect of an unsuccessful run on its job.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Ending {
@@ -232,7 +232,7 @@ fn unrecordable() -> JobFailure {
     JobFailure::new("unrecordable", "the database refused the text of the error")
 }
 
-/// How an attempt ended.
+/// The way in which an unsuccessful attempt ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -279,7 +279,7 @@ impl AttemptOutcome {
     }
 }
 
-/// When a run started.
+/// The start time of a run.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum RunStart {
     /// This long ago, by the runner's monotonic clock.
@@ -295,9 +295,9 @@ pub(crate) struct EndedRun {
     pub(crate) claim_id: i64,
     pub(crate) job_id: i64,
     pub(crate) began: RunStart,
-    /// Whether its owner ended it, which may check later whether the write got through.
+    /// True if its owner ended it. The owner may check later whether the write got through.
     pub(crate) by_owner: bool,
-    /// What happens to the row of a job that ends without a failure.
+    /// The treatment of the row of a job that ends without a failure.
     pub(crate) finished: FinishedRow,
 }
 
@@ -313,7 +313,7 @@ impl EndedRun {
 pub(crate) struct ClaimEnd<'a> {
     pub(crate) claim_id: i64,
     pub(crate) ending: &'a Ending,
-    /// How long its job ran.
+    /// The time for which its job ran.
     pub(crate) ran: Duration,
     /// The time, by the database's clock, after which no further attempt may be due.
     pub(crate) last_retry: Option<NaiveDateTime>,
@@ -349,7 +349,7 @@ pub(crate) struct StepWait {
     pub(crate) until: WaitUntil,
 }
 
-/// What ends a wait.
+/// The condition that ends a wait.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum WaitUntil {
@@ -366,7 +366,7 @@ pub(crate) const TIMED_OUT: &str = "null";
 
 // --- Results to store ---
 
-/// How long a result is kept by default.
+/// The time for which a result is kept by default.
 pub(crate) const KEEP: Duration = Duration::from_secs(300);
 
 /// The job of a result, and the attempt that ended it.
@@ -379,7 +379,7 @@ pub(crate) struct ResultOf<'a> {
     pub(crate) batch_id: Option<i64>,
 }
 
-/// What a job returned.
+/// The value that a job returned.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct NewOutput<'a> {
     /// As JSON.
@@ -397,7 +397,7 @@ pub(crate) struct NewResult<'a> {
     pub(crate) text: Option<&'a str>,
     /// Why it failed, or why it has no value.
     pub(crate) error: Option<&'a str>,
-    /// How many microseconds to keep it.
+    /// The time for which it is kept, in microseconds.
     pub(crate) keep: i64,
 }
 

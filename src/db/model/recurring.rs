@@ -6,7 +6,7 @@ use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Bool, Integer, Nullable, Text, Timestamp};
 use serde::{Deserialize, Serialize};
 
-/// What happens to a tick while the task's previous job has not ended.
+/// The policy for a tick that comes before the task's previous job has ended.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -103,11 +103,11 @@ pub(crate) struct RecurringTaskRow {
     /// The database's clock when the row was read.
     #[diesel(sql_type = Timestamp)]
     pub(crate) now: NaiveDateTime,
-    /// Whether a program declares it, and no scheduler that runs does.
+    /// True if a program has declared it, and no running scheduler declares it.
     #[diesel(sql_type = Bool)]
     #[cfg_attr(not(feature = "cli"), allow(dead_code, reason = "for those who look"))]
     pub(crate) is_unlisted: bool,
-    /// Whether that is so, and schedulers run.
+    /// True if it is unlisted and schedulers run.
     #[diesel(sql_type = Bool)]
     pub(crate) is_undeclared: bool,
 }

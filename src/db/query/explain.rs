@@ -56,15 +56,15 @@ pub(crate) struct RegisteredProcess {
     /// Seconds since its last heartbeat.
     #[diesel(sql_type = Double)]
     pub(crate) heartbeat_seconds: f64,
-    /// How many jobs it holds.
+    /// The number of jobs that it holds.
     #[diesel(sql_type = BigInt)]
     pub(crate) claimed: i64,
-    /// Whether it is stopping, and claims nothing more.
+    /// True if it is stopping, and claims nothing more.
     #[diesel(sql_type = Bool)]
     pub(crate) draining: bool,
 }
 
-/// Whether processes of Ruby are of interest: only if they can run the job.
+/// The rule for processes of Ruby: they are included only if they can run the job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RubyProcesses {
     Include,
@@ -132,7 +132,7 @@ pub(crate) fn holder(conn: &mut Conn<'_>, job: i64) -> QueryResult<Option<Holder
     Statement::new(text).bind(job).get_result(conn).optional()
 }
 
-/// What a blocked job waits for.
+/// The reason why a job is blocked.
 #[derive(Debug, QueryableByName)]
 pub(crate) struct BlockedBy {
     #[diesel(sql_type = Text, deserialize_as = Lossy)]
@@ -140,10 +140,10 @@ pub(crate) struct BlockedBy {
     /// The job that has to end first, if it is known.
     #[diesel(sql_type = Nullable<BigInt>)]
     pub(crate) after_job_id: Option<i64>,
-    /// Whether its key is ordered.
+    /// True if its key is ordered.
     #[diesel(sql_type = Bool)]
     pub(crate) is_ordered: bool,
-    /// When the other job's next run is due, if it keeps the slot until then.
+    /// The time at which the other job's next run is due, if it keeps the slot until then.
     #[diesel(sql_type = Nullable<Timestamp>)]
     pub(crate) next_run_at: Option<NaiveDateTime>,
 }
@@ -191,7 +191,7 @@ pub(crate) fn due_for(conn: &mut Conn<'_>, job: i64) -> QueryResult<f64> {
     Ok(found.and_then(|row| row.seconds).unwrap_or_default())
 }
 
-/// What the row of a job says about its delivery and its limits in time.
+/// The columns of a job about its delivery and its limits in time.
 #[derive(Debug, QueryableByName)]
 pub(crate) struct PolicyColumns {
     #[diesel(sql_type = Nullable<Text>)]

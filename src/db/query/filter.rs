@@ -6,8 +6,8 @@ use crate::db::model::decision::JobState;
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 
-/// Which jobs to select; an empty filter selects all. As it is stored: a program that does not know
-/// one of its conditions must not select more jobs than were meant.
+/// A selection of jobs, as it is stored; an empty filter selects all. Unknown conditions are an error: a program must
+/// not select more jobs than were meant.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct Filter {
@@ -115,8 +115,8 @@ fn tagged(dialect: Dialect, has_all: bool) -> String {
 
 /// Returns the conditions on an execution `e` and its job `j`.
 ///
-/// What has an index that must be used is a condition of its own. The others are `$1 IS NULL OR ..`,
-/// so that no planner leaves the order of the scan for an index that finds more rows.
+/// Conditions with an index that must be used stand alone. The others are `$1 IS NULL OR ..`, so that no planner leaves
+/// the order of the scan for an index that finds more rows.
 pub(super) fn conditions<'f>(
     dialect: Dialect,
     state: JobState,

@@ -1,4 +1,4 @@
-//! What waits for what, and what is passed on.
+//! The edges between jobs and batches, and the results that are passed on.
 
 use crate::db::conn::connection::Conn;
 use crate::db::conn::dialect::{Lossy, MaybeLossy, id_list};
@@ -9,7 +9,7 @@ use diesel::sql_types::{BigInt, Bool, Nullable, Text};
 
 // --- Reads many jobs of a flow at once ---
 
-/// What a flow shows of a job that has a row.
+/// A job of a flow, read from its row.
 #[derive(Debug, QueryableByName)]
 pub(crate) struct FlowJobRow {
     #[diesel(sql_type = BigInt)]
@@ -22,7 +22,7 @@ pub(crate) struct FlowJobRow {
     pub(crate) has_failed: bool,
     #[diesel(sql_type = Bool)]
     pub(crate) is_claimed: bool,
-    /// How the last unsuccessful attempt ended.
+    /// The outcome of the last unsuccessful attempt.
     #[diesel(sql_type = Nullable<Text>)]
     pub(crate) last_outcome: Option<String>,
 }
@@ -37,7 +37,7 @@ pub(crate) fn jobs(conn: &mut Conn<'_>, ids: &[i64]) -> QueryResult<Vec<FlowJobR
     Statement::new(text).unkept().bind(id_list(ids)).load(conn)
 }
 
-/// What a flow shows of a job of which only the result is left.
+/// A job of a flow of which only the result is left.
 #[derive(Debug, QueryableByName)]
 pub(crate) struct FlowResultRow {
     #[diesel(sql_type = BigInt)]
@@ -71,7 +71,7 @@ pub(crate) struct EdgeRow {
     pub(crate) runs_on: String,
     #[diesel(sql_type = Text)]
     pub(crate) otherwise: String,
-    /// Whether the child undoes a step.
+    /// True if the child undoes a step.
     #[diesel(sql_type = Bool)]
     pub(crate) is_of_undo: bool,
     #[diesel(sql_type = Nullable<Text>)]
@@ -81,7 +81,7 @@ pub(crate) struct EdgeRow {
     pub(crate) outer_batch: Option<i64>,
 }
 
-/// Which edges.
+/// The edges to read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum EdgesOf {
     /// Those of jobs that wait.
@@ -134,7 +134,7 @@ pub(crate) fn batches_of(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<Vec<M
 
 // --- Reads the results of what a job waited for ---
 
-/// What a job waited for, and its result.
+/// A parent of a job, and its result.
 #[derive(Debug, QueryableByName)]
 pub(crate) struct InputRow {
     #[diesel(sql_type = BigInt)]
@@ -149,7 +149,7 @@ pub(crate) struct InputRow {
     pub(crate) error: String,
 }
 
-/// How many results are read at once.
+/// The most results that are read at once.
 const PAGE: i64 = 100;
 
 /// Returns a job with this name that `child` waited for, and its result.

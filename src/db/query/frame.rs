@@ -43,10 +43,10 @@ struct AlarmCount {
 /// The limit of the count of late jobs.
 const MOST_LATE: i64 = 10_000;
 
-/// How many of the newest attempts are searched for crashes.
+/// The number of the newest attempts that are searched for crashes.
 const ATTEMPTS: u32 = 5_000;
 
-/// How many crashes within an hour make a job suspicious. One may be an accident.
+/// The number of crashes within an hour that make a job suspicious. One may be an accident.
 const CRASHES: u32 = 2;
 
 /// Returns for how many seconds the oldest other transaction of this database has been open; 0 if

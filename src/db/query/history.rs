@@ -13,8 +13,8 @@ use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Binary, Text};
 use std::collections::BTreeMap;
 
-/// How many contributions that are not folded a read includes. There are more only if nothing has
-/// folded for a long time.
+/// The most contributions that a read includes of those that are not folded. There are more only if nothing has folded
+/// for a long time.
 const MOST_UNFOLDED: usize = 5_000;
 
 /// A time span, in seconds since 1970; the end is not in it.
@@ -44,7 +44,7 @@ struct HistoryRow {
     data: Vec<u8>,
 }
 
-/// What was read of some series: their buckets, and what is not folded, of all series.
+/// The history of some series: their buckets, and the contributions of all series that are not folded.
 #[derive(Debug, Default)]
 pub(crate) struct HistoryPart {
     /// By the id of the series.
@@ -144,7 +144,7 @@ pub(crate) fn sums(conn: &mut Conn<'_>) -> QueryResult<HistorySums> {
             continue;
         };
         sums.died = sums.died.saturating_add(more.died);
-        // Where the next fold will add it.
+        // Added to the same series as by the next fold.
         for (queue, class, tally) in more.series.iter() {
             sums.series.entry(queue, class).merge(tally);
         }

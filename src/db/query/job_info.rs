@@ -26,12 +26,12 @@ pub(crate) struct EnqueuedJobRow {
     pub(crate) priority: i32,
     #[diesel(sql_type = Integer)]
     pub(crate) attempts: i32,
-    /// How many times it has run, including a current run.
+    /// The number of its runs, including a current run.
     #[diesel(sql_type = BigInt)]
     pub(crate) runs: i64,
     #[diesel(sql_type = Nullable<Text>)]
     pub(crate) unique_id: Option<String>,
-    /// Whether its class is a Ruby class.
+    /// True if its class is a Ruby class.
     #[diesel(sql_type = Bool)]
     pub(crate) of_ruby: bool,
     #[diesel(sql_type = Nullable<Timestamp>)]
@@ -46,7 +46,7 @@ pub(crate) struct EnqueuedJobRow {
     error: Option<String>,
     #[diesel(sql_type = Nullable<Timestamp>)]
     pub(crate) failed_at: Option<NaiveDateTime>,
-    /// How the last unsuccessful attempt ended.
+    /// The outcome of the last unsuccessful attempt.
     #[diesel(sql_type = Nullable<Text>)]
     pub(crate) last_outcome: Option<String>,
     #[diesel(sql_type = Nullable<Text>)]

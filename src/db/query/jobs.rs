@@ -22,7 +22,7 @@ pub struct JobCount {
     /// Their queue.
     #[diesel(sql_type = Text)]
     pub queue_name: String,
-    /// Whether they may run at most once.
+    /// True if they may run at most once.
     #[diesel(sql_type = Bool)]
     pub at_most_once: bool,
     /// The number of jobs.
@@ -60,14 +60,14 @@ pub struct JobSummary {
     pub priority: i32,
     /// Its state.
     pub state: JobState,
-    /// How many times it has run since it was enqueued or retried, including a current run.
+    /// The number of its runs since it was enqueued or retried, including a current run.
     ///
     /// A run counts whether it succeeded, failed, was cancelled, or ended with the death of its
     /// process. Runs that were released by a stop, and those that snoozed, do not count.
     pub attempts: i32,
-    /// When it was enqueued.
+    /// The time of its enqueue.
     pub created_at: DateTime<Utc>,
-    /// When it entered its state; for a scheduled job, when it is due.
+    /// The time at which it entered its state; for a scheduled job, the time at which it is due.
     pub at: DateTime<Utc>,
     /// Why it failed.
     pub error: Option<String>,
@@ -208,7 +208,7 @@ pub(crate) struct ScannedPage {
     pub(crate) reached: Option<i64>,
 }
 
-/// How many executions a page of a scan reads, whether their jobs are selected or not.
+/// The most executions that a page of a scan reads, whether their jobs are selected or not.
 const WINDOW: i64 = 5_000;
 
 /// Returns the next jobs of a state whose executions are in the range, in their order, at most
@@ -278,15 +278,15 @@ fn group_window(conn: &mut Conn<'_>, group: &str, range: IdRange) -> QueryResult
     Ok(row.id)
 }
 
-/// How many jobs were counted.
+/// A count of jobs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct CountedJobs {
     pub(crate) count: u64,
-    /// Whether there are no more.
+    /// True if there are no more.
     pub(crate) is_exact: bool,
 }
 
-/// How many executions of a state a count reads, the newest, where no index finds the jobs.
+/// The number of executions of a state that a count reads, the newest, if no index finds the jobs.
 const COUNTED: i64 = 100_000;
 
 /// Counts the jobs of a state up to `most`. If there are more executions than are read, it returns

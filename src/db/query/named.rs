@@ -1,11 +1,12 @@
-//! What a text in the search box names.
+//! The things that a text in the search box names.
 
 use crate::db::conn::connection::Conn;
 use crate::db::conn::statement::{Param, Statement};
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Bool, Nullable, Text};
 
-/// What has the text as its name. A unique id and an idempotency key stand for the newest job.
+/// The things that have the text as their name. A unique id and an idempotency key stand for the
+/// newest job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, QueryableByName)]
 pub(crate) struct NamedThings {
     #[diesel(sql_type = Nullable<BigInt>)]

@@ -1,4 +1,4 @@
-//! Whether processes are there: for health checks.
+//! The presence of processes, for health checks.
 
 use crate::db::conn::connection::{Conn, age};
 use crate::db::conn::dialect::{Dialect, Lossy};
@@ -6,7 +6,7 @@ use crate::db::conn::statement::Statement;
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Bool, Double, Nullable, Text};
 
-/// Which processes are meant. `None` means any.
+/// The processes to look for. `None` means any.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct WantedPresence {
     pub(crate) hostname: Option<String>,
@@ -23,7 +23,7 @@ pub(crate) struct Presence {
     /// Seconds since its last heartbeat.
     #[diesel(sql_type = Double)]
     pub(crate) heartbeat_seconds: f64,
-    /// Whether it is stopping.
+    /// True if it is stopping.
     #[diesel(sql_type = Bool)]
     pub(crate) draining: bool,
     #[diesel(sql_type = Nullable<Text>)]
@@ -66,7 +66,7 @@ pub(crate) struct ConnectionLimit {
     /// For ordinary users, all together.
     #[diesel(sql_type = BigInt)]
     pub(crate) allowed: i64,
-    /// How many clients are connected to the server, to any of its databases.
+    /// The number of clients that are connected to the server, to any of its databases.
     #[diesel(sql_type = BigInt)]
     pub(crate) open: i64,
 }

@@ -34,7 +34,7 @@ pub struct QueueStatus {
     /// Seconds since the oldest ready job became ready.
     #[diesel(sql_type = Nullable<Double>)]
     pub oldest_ready_seconds: Option<f64>,
-    /// Whether the queue is paused.
+    /// True if the queue is paused.
     #[diesel(sql_type = Bool)]
     pub paused: bool,
     /// The user who paused it, if known.
@@ -64,9 +64,9 @@ pub struct ProcessStatus {
     pub pid: i32,
     /// Seconds since its last heartbeat, by the database's clock.
     pub heartbeat_seconds: f64,
-    /// Whether it is stopping and claims no more.
+    /// True if it is stopping and claims no more.
     pub draining: bool,
-    /// Whether it was asked to claim nothing (SIGTSTP) and only finishes its current jobs.
+    /// True if it was asked to claim nothing (SIGTSTP) and only finishes its current jobs.
     pub quiet: bool,
     /// Seconds since it was registered.
     pub age_seconds: f64,
@@ -75,7 +75,7 @@ pub struct ProcessStatus {
     pub metadata: serde_json::Value,
     /// The jobs it holds, the oldest first; at most ten.
     pub runs: Vec<RunStatus>,
-    /// How many jobs it holds in all.
+    /// The number of all jobs that it holds.
     pub claimed: i64,
 }
 

@@ -1,7 +1,7 @@
 //! Triggers for a database that a Rails app shares, made only where they were asked for.
 //!
-//! What was asked for is a row of `windlass_settings`. [`migrate`](crate::migrate) makes the triggers that are wanted and
-//! missing, also after Rails has made its tables again, and drops those that are not wanted any more.
+//! Each option that was asked for is a row of `windlass_settings`. [`migrate`](crate::migrate) makes the triggers that
+//! are wanted and missing, also after Rails has made its tables again, and drops those that are not wanted any more.
 
 use crate::db::conn::connection::Conn;
 use crate::db::conn::dialect::Dialect;
@@ -13,7 +13,7 @@ use crate::db::schema::plan::{Action, PlanStep};
 use diesel::prelude::*;
 use diesel::sql_types::Text;
 
-/// What a database does only where a Rails app shares it. See [`set_rails_option`](crate::set_rails_option).
+/// An option for a database that a Rails app shares. See [`set_rails_option`](crate::set_rails_option).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RailsOption {
@@ -146,9 +146,9 @@ fn wake_function() -> String {
 const WAKE_TRIGGER: &str = "CREATE TRIGGER windlass_wake_from_ruby AFTER INSERT ON solid_queue_ready_executions \
      REFERENCING NEW TABLE AS made FOR EACH STATEMENT EXECUTE FUNCTION windlass_wake_from_ruby()";
 
-/// What Active Job writes, around the arguments as they are, and the time that Solid Queue stores for a job that is due at
-/// once, without which Mission Control cannot show a finished job. Workers take them out by the last field. Arguments that have
-/// their envelope already, which Ruby has changed, stay as they are.
+/// Puts the envelope of Active Job around the arguments, and sets the time that Solid Queue stores for a job that is
+/// due at once. Mission Control cannot show a finished job without that time. Workers remove an envelope that has the
+/// last field, `windlass`. Arguments that already have their envelope, and were changed by Ruby, stay as they are.
 const ENVELOPE_FUNCTION: &str = "\
 CREATE OR REPLACE FUNCTION windlass_envelope() RETURNS trigger LANGUAGE plpgsql AS $$ \
 BEGIN \

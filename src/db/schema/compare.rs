@@ -19,8 +19,8 @@ use diesel::sql_types::Text;
 pub struct Migrated {
     /// The versions that were applied.
     pub versions: Vec<String>,
-    /// What was missing in a database that had tables already, one line each, as in `the column
-    /// solid_queue_jobs.policy is missing`.
+    /// The parts that were missing in a database that had tables already, one line each, as in `the
+    /// column solid_queue_jobs.policy is missing`.
     pub completed: Vec<String>,
 }
 
@@ -90,11 +90,11 @@ pub(crate) fn pending(conn: &mut Conn<'_>) -> Result<Migrated> {
     look(conn).map(Migrated::of)
 }
 
-/// Which missing things matter.
+/// The missing parts to look for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum MissingParts {
     Anything,
-    /// What programs cannot work without.
+    /// Only the parts without which programs cannot work.
     Vital,
 }
 

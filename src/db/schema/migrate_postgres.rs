@@ -20,10 +20,10 @@ use diesel::sql_types::{BigInt, Bool, Text};
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-/// How long to wait for other sessions' locks, in all.
+/// The longest wait for other sessions' locks, in all.
 pub(crate) const LOCK_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// How long to wait for another migration, which may build large indexes.
+/// The longest wait for another migration, which may build large indexes.
 const MIGRATION_TIMEOUT: Duration = Duration::from_secs(3_600);
 
 /// The key of the advisory lock, unlikely in other programs: "windlass" in ASCII, cut to 63 bits.

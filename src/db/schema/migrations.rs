@@ -144,7 +144,7 @@ pub(crate) struct Copied {
     pub(crate) outcome: CopyOutcome,
 }
 
-/// What happened to its files.
+/// The result of copying the files of one migration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum CopyOutcome {

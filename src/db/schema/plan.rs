@@ -1,4 +1,4 @@
-//! What a database lacks, and the statements that complete it.
+//! The parts that a database lacks, and the statements that complete it.
 
 use crate::db::conn::dialect::Dialect;
 use crate::db::schema::functions::close_functions;
@@ -37,7 +37,7 @@ pub(crate) struct PlanStep {
     pub(crate) table: Option<String>,
     /// Empty if a person has to do it.
     pub(crate) acts: Vec<Action>,
-    /// Whether programs cannot work without it.
+    /// True if programs cannot work without it.
     pub(crate) is_vital: bool,
 }
 
@@ -54,7 +54,7 @@ pub(crate) struct SchemaPlan {
     /// The versions of the migrations that were not applied.
     pub(crate) versions: Vec<String>,
     pub(crate) steps: Vec<PlanStep>,
-    /// Whether no table exists yet.
+    /// True if no table exists yet.
     pub(crate) is_fresh: bool,
 }
 
@@ -77,7 +77,7 @@ impl SchemaPlan {
                 .filter(|item| item.kind != ItemKind::Once || versions.contains(&item.version));
             steps.extend(wanted.filter_map(|item| step(dialect, item, &items, catalog)));
         }
-        // What programs need most is named first. An index comes after its column.
+        // The parts that programs need most are named first. An index comes after its column.
         steps.sort_by_key(|step| !step.is_vital);
         SchemaPlan {
             versions,
@@ -87,7 +87,7 @@ impl SchemaPlan {
     }
 }
 
-/// What a database lacks of an item: what it is, its fault, the statements, and whether it is vital.
+/// A part that a database lacks: its name, its fault, the statements, and whether it is vital.
 type Lack = (String, String, Vec<Action>, bool);
 
 /// Returns what has to be done for an item. `None` if it exists.

@@ -12,7 +12,7 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// How many attempts of a job are kept, and as many runs that were released.
+/// The most attempts of a job that are kept, and the most of its released runs.
 pub(crate) const KEPT: i64 = 20;
 
 /// A run to record.
@@ -23,12 +23,12 @@ pub(crate) struct NewAttempt<'a> {
     attempt: i32,
     outcome: &'static str,
     failure: &'a JobFailure,
-    /// When the run started, or how many microseconds ago, negative.
+    /// The start of the run. If its time is unknown, `ago` has the microseconds since then, negative.
     started_at: Option<String>,
     ago: Option<i64>,
     /// The process that ran it.
     process_id: Option<i64>,
-    /// Whether the job may have more attempts than are kept.
+    /// True if the job may have more attempts than are kept.
     is_surplus: bool,
 }
 
@@ -182,7 +182,7 @@ pub struct Attempt {
     /// A run that was cut short by a stop, a crash or the database has the number of the attempt that it would have been.
     /// A job that was cancelled while it waited has the number of its last attempt.
     pub attempt: u32,
-    /// How it ended.
+    /// The way in which it ended.
     pub outcome: AttemptOutcome,
     /// The type of the error, or `panic`, `crashed`, `timeout` and the like.
     pub kind: String,
@@ -196,9 +196,9 @@ pub struct Attempt {
     pub hostname: Option<String>,
     /// The process id on that host.
     pub pid: Option<i32>,
-    /// When it started, by the database's clock.
+    /// The time of its start, by the database's clock.
     pub started_at: Option<DateTime<Utc>>,
-    /// When it ended, by the database's clock.
+    /// The time of its end, by the database's clock.
     pub ended_at: DateTime<Utc>,
 }
 

@@ -179,7 +179,7 @@ pub(crate) fn sort_out(conn: &mut Conn<'_>, ready: &[i64]) -> QueryResult<Vec<i6
     Ok(over)
 }
 
-/// How many jobs of keys [`take_over`] takes at once.
+/// The most jobs of keys that [`take_over`] takes at once.
 const TAKEN_OVER: i64 = 500;
 
 /// Blocks jobs with a limit of Windlass anew that Ruby has blocked by its own: these would wait for its semaphore. Requests

@@ -19,7 +19,7 @@ use diesel::sql_types::BigInt;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashSet};
 
-/// What to do about claims that another transaction has locked.
+/// The rule for claims that another transaction has locked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum OnLocked {
     Wait,
@@ -42,7 +42,7 @@ pub(crate) struct EndedClaims {
     pub(crate) accepted: Vec<i64>,
     /// They are held, and locked by another transaction: unchanged.
     pub(crate) busy: Vec<i64>,
-    /// What the process has claimed in their place.
+    /// The jobs that the process has claimed in their place.
     pub(crate) next: NextClaims,
 }
 
@@ -253,7 +253,7 @@ pub(crate) fn semaphore_of(ready: &str) -> String {
 
 // --- The note of a claim: what its process reports about the running job ---
 
-/// How far a running job has come, as reported by itself.
+/// The progress of a running job, as reported by the job itself.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Progress {

@@ -20,7 +20,7 @@ pub(crate) struct NewClass(
     pub(crate) String,
     /// The names of the secret fields, as a JSON array.
     pub(crate) String,
-    /// Whether only the program's own code may enqueue it.
+    /// True if only the program's own code may enqueue it.
     pub(crate) bool,
     /// The quota of enqueues by its name, as JSON.
     pub(crate) Option<String>,
@@ -92,10 +92,10 @@ pub(crate) fn redact_all(
 pub(crate) struct RuledClass {
     #[diesel(sql_type = Text)]
     pub(crate) class_name: String,
-    /// Whether a worker has stored it. If not, unknown classes are refused.
+    /// True if a worker has stored it. If not, unknown classes are refused.
     #[diesel(sql_type = Bool)]
     pub(crate) is_known: bool,
-    /// Whether a worker has stored it as internal.
+    /// True if a worker has stored it as internal.
     #[diesel(sql_type = Bool)]
     pub(crate) internal: bool,
     #[diesel(sql_type = Nullable<Text>)]

@@ -59,7 +59,7 @@ struct FailedOnce {
 }
 
 impl FailedOnce {
-    /// Whether another run may do again what an earlier one has done.
+    /// Returns whether another run may do again what an earlier one has done.
     fn is_risky(&self) -> bool {
         let policy: Option<StoredPolicy> = self
             .policy

@@ -71,7 +71,7 @@ pub(crate) struct EditableJob {
     /// `claimed`, `ended`, or `open`.
     #[diesel(sql_type = Text)]
     pub(crate) place: String,
-    /// Whether a worker has stored its class as internal.
+    /// True if a worker has stored its class as internal.
     #[diesel(sql_type = Bool)]
     pub(crate) is_internal: bool,
 }
@@ -135,7 +135,7 @@ pub(crate) struct EndedJob {
     traceparent: String,
     #[diesel(sql_type = Nullable<BigInt>)]
     pub(crate) batch_id: Option<i64>,
-    /// Whether it has a semaphore of Ruby, whose slot the end of the claim gives back.
+    /// True if it has a semaphore of Ruby, whose slot the end of the claim gives back.
     #[diesel(sql_type = Bool)]
     pub(crate) has_semaphore: bool,
 }
@@ -155,7 +155,7 @@ impl EndedJob {
         self.policy()?.on_failure
     }
 
-    /// Whether it was enqueued with an expiry.
+    /// Returns whether it was enqueued with an expiry.
     pub(crate) fn may_expire(&self) -> bool {
         let policy = self.policy.as_deref();
         policy.is_some_and(|text| text.contains("\"expiry\""))

@@ -142,7 +142,7 @@ pub(crate) struct Observed {
     pub(crate) kind: String,
     #[diesel(sql_type = BigInt)]
     pub(crate) heartbeat_seq: i64,
-    /// Whether it was stopping, so that its end is not a crash.
+    /// True if it was stopping, so that its end is not a crash.
     #[diesel(sql_type = Bool)]
     pub(crate) draining: bool,
 }

@@ -59,7 +59,7 @@ pub(crate) fn all(conn: &mut Conn<'_>) -> QueryResult<Vec<UsedQuota>> {
 
 // --- The jobs of quotas that limit how many wait ---
 
-/// Whether the job of `q` waits.
+/// The condition that the job of `q` waits.
 pub(super) const WAITS: &str = "(EXISTS (SELECT 1 FROM solid_queue_ready_executions e WHERE e.job_id = q.job_id) \
      OR EXISTS (SELECT 1 FROM solid_queue_scheduled_executions e WHERE e.job_id = q.job_id) \
      OR EXISTS (SELECT 1 FROM solid_queue_blocked_executions e WHERE e.job_id = q.job_id))";

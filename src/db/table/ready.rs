@@ -58,7 +58,7 @@ pub(crate) fn delete(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<()> {
     wanted_keys::request(conn, semaphores.map(|id| NewRequest::Semaphore(id, 1)))
 }
 
-/// What a deleted ready execution held.
+/// The slot that a deleted ready execution held.
 #[derive(Debug, QueryableByName)]
 pub(crate) struct TakenSlot {
     #[diesel(sql_type = Nullable<Text>)]

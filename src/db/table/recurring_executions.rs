@@ -17,7 +17,7 @@ use serde::Serialize;
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
-/// How long fired ticks are kept.
+/// The time for which fired ticks are kept.
 const KEPT: Duration = Duration::from_secs(7 * 24 * 3600);
 
 /// The jobs that had not ended, by the id of their task.
@@ -121,7 +121,7 @@ pub(crate) fn unended(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<Vec<i64>
     Ok(rows.into_iter().map(|row| row.id).collect())
 }
 
-/// What changes in the row of a task whose ticks were fired.
+/// The changes to the row of a task whose ticks were fired.
 #[derive(Debug, Serialize)]
 pub(crate) struct FiredTask {
     id: i64,

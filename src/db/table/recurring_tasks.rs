@@ -20,7 +20,7 @@ const COLUMNS: &str = "id, key, coalesce(schedule_text, schedule) AS schedule, c
      {moment queued_run_at} AS queued_run_at, open_jobs, {moment paused_at} AS paused_at, \
      {moment declared_at} AS declared_at, revision, row_version, starts, {now} AS now";
 
-/// How long a task is kept that no scheduler declares any more.
+/// The time for which a task that no scheduler declares any more is kept.
 pub(crate) const KEPT: Duration = Duration::from_secs(7 * 24 * 3600);
 
 /// A condition on the process `p`: a scheduler of Windlass runs.

@@ -14,7 +14,7 @@ use std::time::Duration;
 pub(crate) struct DelayedJob {
     pub(crate) job_id: i64,
     pub(crate) delay: Duration,
-    /// Whether a job of an ordered key keeps the slot that it had.
+    /// True if a job of an ordered key keeps the slot that it had.
     pub(crate) keeps_slot: bool,
 }
 

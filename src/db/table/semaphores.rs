@@ -147,10 +147,10 @@ pub struct SemaphoreStatus {
     /// The key, with its group: `import/7`.
     #[diesel(sql_type = Text)]
     pub key: String,
-    /// How many jobs may hold a slot: as set at run time, or as in the newest of them.
+    /// The most jobs that may hold a slot: as set at run time, or as in the newest of them.
     #[diesel(sql_type = BigInt)]
     pub limit: i64,
-    /// Whether the limit was set at run time, by [`set_limit`](crate::set_limit).
+    /// True if the limit was set at run time, by [`set_limit`](crate::set_limit).
     #[diesel(sql_type = Bool)]
     pub limit_is_set: bool,
     /// Jobs that hold a slot and wait for a worker.
@@ -290,7 +290,7 @@ pub(crate) fn is_boundless(slots: &str) -> String {
 /// From this number on, it is worth a look whether there can be as many jobs.
 const LARGE: i64 = 100_000;
 
-/// How many jobs a promotion moves at most, of all its keys, and how many it ends.
+/// The most jobs that a promotion moves, of all its keys, and the most that it ends.
 pub(crate) const AT_ONCE: i64 = 500;
 
 /// A concurrency key, and its free slots.
@@ -298,19 +298,19 @@ pub(crate) const AT_ONCE: i64 = 500;
 pub(crate) struct FreeSlots {
     #[diesel(sql_type = Text)]
     pub(crate) key: String,
-    /// How many slots are free. Negative after the limit was lowered; all of them if no job is blocked.
+    /// The number of free slots. Negative after the limit was lowered; all of them if no job is blocked.
     #[diesel(sql_type = BigInt)]
     pub(crate) room: i64,
-    /// Whether jobs wait for a slot.
+    /// True if jobs wait for a slot.
     #[diesel(sql_type = Bool)]
     pub(crate) has_waiting: bool,
-    /// Whether jobs are blocked that do not wait.
+    /// True if jobs are blocked that do not wait.
     #[diesel(sql_type = Bool)]
     pub(crate) has_late: bool,
-    /// Whether Ruby has a semaphore of the key.
+    /// True if Ruby has a semaphore of the key.
     #[diesel(sql_type = Bool)]
     pub(crate) has_semaphore: bool,
-    /// Whether Ruby has blocked jobs of the key.
+    /// True if Ruby has blocked jobs of the key.
     #[diesel(sql_type = Bool)]
     pub(crate) has_blocked_by_ruby: bool,
 }

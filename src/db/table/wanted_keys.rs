@@ -202,7 +202,7 @@ pub(crate) fn retried(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<BTreeSet
     Ok(rows.into_iter().map(|row| row.id).collect())
 }
 
-/// How many requests of locked keys a promotion passes on its way to others.
+/// The most requests of locked keys that a promotion passes on its way to others.
 const PASSED: usize = 10_000;
 
 /// Returns the CTEs of a statement that takes requests: `taken` has the ids of the `$2` oldest after the id `$1` of which no
@@ -340,15 +340,15 @@ impl RequestRow {
     }
 }
 
-/// What a promotion was requested to look at, each once.
+/// The keys, jobs, batches and events to look at in a promotion, each once.
 #[derive(Debug, Default)]
 pub(crate) struct Requests {
-    /// How many requests these were.
+    /// The number of requests.
     pub(crate) taken: usize,
     /// Those of them that no program of Windlass writes, in words.
     pub(crate) invalid: Vec<String>,
     pub(crate) keys: BTreeSet<String>,
-    /// How many jobs were added to each.
+    /// The number of jobs that were added to each.
     pub(crate) batches: BTreeMap<i64, i64>,
     pub(crate) ended: BTreeSet<i64>,
     /// Those of them that were retried.
@@ -356,7 +356,7 @@ pub(crate) struct Requests {
     pub(crate) children: BTreeSet<i64>,
     pub(crate) events: BTreeSet<String>,
     pub(crate) waits: BTreeSet<i64>,
-    /// How many slots each gets back.
+    /// The number of slots that each gets back.
     pub(crate) semaphores: BTreeMap<i64, i64>,
 }
 

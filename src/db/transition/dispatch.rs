@@ -21,7 +21,7 @@ use std::collections::HashSet;
 /// The result of a dispatch.
 #[derive(Debug, Default)]
 pub(crate) struct DispatchedJobs {
-    /// How many jobs wait no longer for their time.
+    /// The number of jobs that wait no longer for their time.
     pub(crate) count: usize,
     /// Those that the database has refused to move. They stay as they were.
     pub(crate) refused: Vec<i64>,
@@ -82,7 +82,7 @@ pub(crate) fn one_by_one(
     })
 }
 
-/// Which of the due jobs to move.
+/// The due jobs to move.
 #[derive(Debug, Clone, Copy)]
 enum DueJobs<'d> {
     All,
@@ -187,9 +187,9 @@ fn in_one_statement(
 #[derive(Debug, Default)]
 pub(crate) struct Expired {
     pub(crate) discarded: Vec<Discarded>,
-    /// Whether more may have expired.
+    /// True if more may have expired.
     pub(crate) is_full: bool,
-    /// Whether any job has an expiry.
+    /// True if any job has an expiry.
     pub(crate) is_any: bool,
     /// Why some could not be discarded, if the database has refused it.
     pub(crate) left: Option<String>,

@@ -40,14 +40,14 @@ pub(crate) fn finish_free(
     finish_by(conn, process_id, claims, end, OnLocked::Skip)
 }
 
-/// What becomes of jobs whose claims end.
+/// The treatment of the jobs whose claims end.
 #[derive(Debug, Clone, Copy)]
 struct JobsEnd<'n> {
     finished: FinishedRow,
     slots: KeySlots<'n>,
-    /// Whether some may have steps, which are deleted.
+    /// True if some may have steps, which are deleted.
     have_steps: bool,
-    /// Whether some belong to a batch.
+    /// True if some belong to a batch.
     have_batches: bool,
 }
 

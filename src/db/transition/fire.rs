@@ -42,7 +42,7 @@ pub(crate) fn fire(conn: &mut Conn<'_>, firings: &[Firing<'_>]) -> QueryResult<V
     })
 }
 
-/// What is to be done about the ticks of a task.
+/// The decision about the ticks of a task.
 struct Decided<'f> {
     firing: &'f Firing<'f>,
     /// The ticks whose jobs are enqueued.

@@ -11,10 +11,10 @@ use diesel::result::Error::RollbackTransaction;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// How many contributions one transaction folds.
+/// The most contributions that one transaction folds.
 pub(crate) const BATCH: usize = 2_000;
 
-/// When a fold is due.
+/// The condition for a fold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum FoldWhen {
     /// If the last one was not in this minute: for supervisors.
@@ -125,17 +125,17 @@ fn contribute(conn: &mut Conn<'_>, plan: &mut FoldPlan) -> QueryResult<Vec<Unfol
 
 // --- The plan of a fold: the additions to each series ---
 
-/// How many rows are read and written by one statement.
+/// The most rows that one statement reads or writes.
 const ROWS: usize = 500;
 
-/// What is to be added, by series and minute.
+/// The values to add, by series and minute.
 #[derive(Debug)]
 pub(super) struct FoldPlan {
     ids: SeriesIds,
     added: BTreeMap<i64, BTreeMap<i64, Cell>>,
 }
 
-/// Whether a plan was written.
+/// The result of writing a plan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum WrittenPlan {
     Written,

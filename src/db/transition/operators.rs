@@ -1,4 +1,4 @@
-//! What operators do: the rows of the audit, operations on many jobs, and the fingerprints of failures.
+//! Actions of operators: the rows of the audit, operations on many jobs, and the fingerprints of failures.
 
 use crate::db::conn::connection::Conn;
 use crate::db::model::audit::{Actor, AuditAction};
@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 
 // --- Writes the rows of the audit in the transactions of the changes ---
 
-/// What a change did, for the audit.
+/// The effect of a change, for the audit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum AuditEffect {
     /// Nothing, so there is nothing to record.
@@ -60,13 +60,13 @@ pub(crate) struct AuditTrail<'a> {
     action: &'a str,
     target: Option<String>,
     filter: Option<String>,
-    /// Whether every row has the filter, not only the first.
+    /// True if every row has the filter, not only the first.
     each_has_filter: bool,
     parameters: Option<String>,
     operation: Option<i64>,
     /// The id of its first row, once there is one.
     first: Option<i64>,
-    /// How many jobs its rows have so far.
+    /// The number of jobs that its rows have so far.
     total: i64,
 }
 
@@ -208,7 +208,7 @@ pub(crate) fn start(conn: &mut Conn<'_>, new: &NewOperationRow<'_>) -> QueryResu
     })
 }
 
-/// What a batch did.
+/// The result of a batch of an operation.
 #[derive(Debug)]
 pub(crate) struct AppliedBatch {
     pub(crate) advance: OperationAdvance,

@@ -57,10 +57,10 @@ pub(crate) fn resume_class(conn: &mut Conn<'_>, class: &str) -> QueryResult<bool
 
 // --- Sets and clears the limits of concurrency keys at run time ---
 
-/// How a limit of a whole group ends.
+/// The suffix of a limit's key that stands for a whole group.
 pub(crate) const WHOLE_GROUP: &str = "/*";
 
-/// How many keys one statement reads when a limit of a group changes.
+/// The number of keys that one statement reads when a limit of a group changes.
 const KEYS: usize = 500;
 
 /// Sets the limit of a key or a group, and requests the promotion of the key's blocked jobs. For a
@@ -112,7 +112,7 @@ pub(crate) fn request_group(conn: &mut Conn<'_>, key: &str) -> QueryResult<()> {
 
 // --- Transactions that do not wait long for a lock ---
 
-/// How long the statements of a transaction wait for a lock.
+/// The longest wait of a transaction's statements for a lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum LockWait {
     /// As long as the connection does.

@@ -26,21 +26,21 @@ pub(crate) struct Promoted {
     pub(crate) ready: Vec<i64>,
     /// Jobs that found no slot and do not wait, or are not wanted after what they waited for has ended.
     pub(crate) discarded: Vec<Discarded>,
-    /// How many jobs waited for a job or a batch that has ended now, or wait no longer.
+    /// The number of jobs that waited for a job or a batch that has ended now, or wait no longer.
     pub(crate) followed: usize,
     /// Batches of which a job has ended, and that are not over.
     pub(crate) open_batches: Vec<i64>,
-    /// How many requests were processed.
+    /// The number of requests that were processed.
     pub(crate) requests: usize,
     /// Those that could not be read, and are dropped.
     pub(crate) invalid: Vec<String>,
-    /// How many of them must be processed again: another transaction has locked jobs of theirs.
+    /// The number of requests that must be processed again: another transaction has locked jobs of theirs.
     pub(crate) left_over: usize,
-    /// Whether it has done as much as one may, so that another one goes on.
+    /// True if it has reached the limit of one promotion, so that another one goes on.
     pub(crate) has_rest: bool,
     /// Why a request could not be handled, if the database has refused it.
     pub(crate) refused: Option<String>,
-    /// How long it took to check for requests.
+    /// The time that the check for requests took.
     pub(crate) looked: Duration,
 }
 
@@ -351,7 +351,7 @@ pub(crate) fn discard(conn: &mut Conn<'_>, full: &[FreeSlots]) -> QueryResult<Ve
     if late.is_empty() {
         return Ok(Vec::new());
     }
-    // Where a row of a job is locked, the other keys do not wait for it.
+    // The other keys do not wait for a job whose row is locked.
     let jobs = jobs::lock_free(conn, &late)?;
     if jobs.is_empty() {
         return Ok(Vec::new());

@@ -16,7 +16,7 @@ use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Nullable, Text};
 use std::collections::HashSet;
 
-/// What happened to the claims of a process that is gone.
+/// The result of recovering the claims of a process that is gone.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Recovered {
     /// Jobs that are ready again at once.
@@ -32,7 +32,7 @@ pub(crate) struct Recovered {
     pub(crate) discarded: Vec<(i64, String)>,
     /// Why some claims are left, if any are: they are tried again later.
     pub(crate) left: Option<String>,
-    /// What the history has to count.
+    /// The contribution to the history.
     pub(crate) counted: Contribution,
 }
 
@@ -165,7 +165,7 @@ fn lost(conn: &mut Conn<'_>, process_id: i64, lock: &str) -> QueryResult<Vec<Los
     Statement::new(text).bind(process_id).load(conn)
 }
 
-/// What happens to a process after one of its jobs has overrun its timeout.
+/// The effect of an overrun timeout on the process of the job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ProcessAfter {
     /// It claims no more from then on, and its end is not a crash.
@@ -225,7 +225,7 @@ const KINDS: [&str; 3] = [
     "SolidQueue::Processes::ProcessExitError",
 ];
 
-/// How many jobs one transaction takes back.
+/// The most jobs that one transaction takes back.
 const BATCH: i64 = 100;
 
 /// Returns the id of the newest failed execution.

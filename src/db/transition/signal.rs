@@ -21,12 +21,12 @@ use diesel::sql_types::{BigInt, Nullable, Text, Timestamp};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-/// What came of the requests.
+/// The result of the requests.
 #[derive(Debug, Default)]
 pub(crate) struct Signalled {
     /// Jobs of Ruby that are ready now.
     pub(crate) ready: Vec<i64>,
-    /// How many keys were requested again, as another transaction has locked their semaphore or their jobs.
+    /// The number of keys that were requested again, as another transaction has locked their semaphore or their jobs.
     pub(crate) left_over: usize,
 }
 
@@ -141,7 +141,7 @@ impl BlockedByRuby {
 /// The jobs that got the slots of a semaphore.
 struct PassedOn {
     jobs: Vec<i64>,
-    /// Whether a slot is free, and a job of the key is blocked all the same: another transaction has locked it, or it
+    /// True if a slot is free, and a job of the key is blocked all the same: another transaction has locked it, or it
     /// comes with the next promotion.
     is_left_over: bool,
 }

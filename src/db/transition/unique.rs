@@ -69,7 +69,7 @@ struct WaitingForOther {
     is_free: bool,
 }
 
-/// How many jobs one transaction makes runnable.
+/// The most jobs that one transaction makes runnable.
 const AT_ONCE: usize = 500;
 
 /// One page of a scan of the jobs that wait for another.
@@ -77,7 +77,7 @@ const AT_ONCE: usize = 500;
 pub(crate) struct UnblockedPage {
     /// The last job that was read; `None` at the end of the scan.
     pub(crate) reached: Option<Cursor>,
-    /// How many jobs wait no longer.
+    /// The number of jobs that wait no longer.
     #[allow(dead_code, reason = "read by internal tests")]
     pub(crate) unblocked: usize,
 }
@@ -454,7 +454,7 @@ fn replace(conn: &mut Conn<'_>, table: &str, job: i64, row: &NewRow) -> QueryRes
     attempts::keep_newest(conn, &[job])?;
     // Stored after this, if the new one has one.
     expiries::remove(conn, &[job])?;
-    // What the old one has done, which is undone, and what it waits for.
+    // The steps of the old one, which are undone, and the jobs and events that it waits for.
     steps::remove(conn, &[job])?;
     waits::delete(conn, &[job])?;
     edges::delete(conn, job)?;

@@ -1,4 +1,4 @@
-//! Which JSON texts a database can store and a worker can read again, and how Ruby writes them.
+//! The JSON texts that a database can store and a worker can read again, and their form in Ruby.
 
 pub(crate) mod envelope;
 mod finite;
@@ -13,7 +13,7 @@ use serde_json::{Map, Value};
 /// `serde_json` writes any depth but reads only 127 levels, and an envelope needs some of them.
 pub(crate) const MAX_DEPTH: usize = 120;
 
-/// Whether JSON text is nested too deeply to be read again.
+/// Returns true if JSON text is nested too deeply to be read again.
 pub(crate) fn is_too_deep(json: &str) -> bool {
     // Most texts contain fewer brackets in total, which is a fast check.
     let brackets = json.bytes().filter(|byte| matches!(byte, b'[' | b'{'));
@@ -40,7 +40,7 @@ fn depth(json: &str) -> usize {
     deepest
 }
 
-/// Whether JSON text contains `\u0000` that is an escape, not `\\u0000`.
+/// Returns true if JSON text contains `\u0000` as an escape, not as part of `\\u0000`.
 pub(crate) fn has_escaped_nul(json: &str) -> bool {
     // `contains` is many times faster than checking each position.
     json.contains("\\u0000")

@@ -1,4 +1,4 @@
-//! What a job waits for before it runs: a time, other jobs, batches.
+//! The conditions for which a job waits before it runs: a time, other jobs, batches.
 
 use crate::db::model::extras::{Extras, FIRST_VERSION, Follows, On, Otherwise, Parent};
 use crate::job::context::Context;
@@ -10,7 +10,7 @@ use serde_json::Value;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// How many jobs and batches a job may wait for. More are better the jobs of one batch.
+/// The most jobs and batches that a job may wait for. More are better the jobs of one batch.
 pub(crate) const MOST_PARENTS: usize = 1_000;
 
 impl NewJob {
@@ -31,9 +31,9 @@ impl NewJob {
     /// A job succeeds if it finishes. One that fails for good, is parked, cancelled, discarded, or deleted while it waits
     /// does not. A batch succeeds as [`Batch`](crate::Batch) says.
     ///
-    /// What it waits for must be stored already: enqueue all of them in one transaction, or use a [`Flow`](crate::Flow). A
-    /// job that waits can have no unique id and no quota, and waits for at most 1,000 jobs and batches: to wait for more, put
-    /// them into a batch.
+    /// The jobs and batches that it waits for must be stored already: enqueue all of them in one transaction, or use a
+    /// [`Flow`](crate::Flow). A job that waits can have no unique id and no quota, and waits for at most 1,000 jobs and
+    /// batches: to wait for more, put them into a batch.
     ///
     /// ```
     /// # use diesel::prelude::*;
@@ -123,7 +123,7 @@ pub(crate) fn wrong_name<'n>(names: impl Iterator<Item = &'n str>) -> Option<Str
 
 // --- The arguments of `NewJob::after` ---
 
-/// What [`NewJob::after`] takes: a delay, or jobs and batches.
+/// An argument of [`NewJob::after`]: a delay, or jobs and batches.
 pub trait After {
     #[doc(hidden)]
     fn apply(self, job: NewJob) -> NewJob;

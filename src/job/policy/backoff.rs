@@ -1,4 +1,4 @@
-//! How long to wait between attempts.
+//! The delays between attempts, and the time limits for the start of a job and for its retries.
 
 use crate::db::model::new_row::NewExpiry;
 use crate::job::policy::millis;

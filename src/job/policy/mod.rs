@@ -1,4 +1,4 @@
-//! What happens to a job that does not simply succeed, and what is kept of it.
+//! The policy of a job: its attempts, delivery and limits, and what is kept of it.
 
 pub(crate) mod backoff;
 pub(crate) mod millis;
@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::time::Duration;
 
-/// How a job is run: attempts, timeouts, delivery, uniqueness and what is kept.
+/// The rules by which a job is run: attempts, timeouts, delivery, uniqueness and what is kept.
 ///
 /// A policy can be set for one enqueue ([`NewJob::policy`](crate::NewJob::policy)), for a job type
 /// ([`Job::policy`](crate::Job::policy)) and for a whole program
@@ -194,7 +194,7 @@ impl Policy {
         self.delivery == Some(Delivery::AtMostOnce)
     }
 
-    /// Whether the job fails if the outcome of a run is unknown, instead of running again.
+    /// Returns true if the job fails when the outcome of a run is unknown, instead of running again.
     pub(crate) fn leaves_unknown(&self) -> bool {
         self.is_at_most_once() || self.delivery == Some(Delivery::AfterKnownOutcome)
     }
@@ -321,7 +321,7 @@ impl Policy {
 
 // --- Delivery: at least once, or at most once ---
 
-/// How many times a job may start.
+/// The delivery guarantee of a job: how many times it may start.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Delivery {
@@ -367,7 +367,7 @@ impl Delivery {
         }
     }
 
-    /// Whether the policy's JSON does not have to name it.
+    /// Returns true if the policy's JSON does not have to name it.
     pub(crate) fn is_stored_elsewhere(delivery: &Option<Self>) -> bool {
         *delivery != Some(Delivery::AfterKnownOutcome)
     }
@@ -418,7 +418,7 @@ pub struct JobFailed {
 
 // --- The trace of a run: a link to the enqueue, or its child ---
 
-/// How the span of a run belongs to the trace in which the job was enqueued.
+/// The relation of the span of a run to the trace in which the job was enqueued.
 ///
 /// This only matters in programs with the feature `otel`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -12,7 +12,7 @@ use serde::Serialize;
 ///
 /// Set it for a class in [`Job::class_quota`](crate::Job::class_quota), for a job by its arguments in
 /// [`Job::quota`](crate::Job::quota), or for one enqueue in [`NewJob::quota`](crate::NewJob::quota). All jobs with a quota of the same name count together.
-/// What exceeds it is refused with [`Error::QuotaExceeded`], or [discarded](Self::shed).
+/// An enqueue that exceeds it is refused with [`Error::QuotaExceeded`], or its jobs are [discarded](Self::shed).
 ///
 /// ```
 /// # use windlass::{Error, NewJob};
@@ -161,23 +161,23 @@ pub(crate) fn said<T>(inserted: std::result::Result<T, NotEnqueued>) -> Result<T
 pub struct QuotaStatus {
     /// Its name.
     pub name: String,
-    /// How many jobs may wait, as a recent enqueue had it.
+    /// The most jobs that may wait, as set by a recent enqueue.
     pub most_waiting: Option<i64>,
-    /// How many jobs wait. 0 if that is not limited.
+    /// The number of jobs that wait. 0 if that is not limited.
     pub waiting: i64,
-    /// How many jobs may be enqueued in one second.
+    /// The most jobs that may be enqueued in one second.
     pub most_per_second: Option<i64>,
-    /// How many jobs were enqueued in this second. 0 if that is not limited.
+    /// The number of jobs that were enqueued in this second. 0 if that is not limited.
     pub this_second: i64,
-    /// How many jobs may be enqueued in one minute.
+    /// The most jobs that may be enqueued in one minute.
     pub most_per_minute: Option<i64>,
-    /// How many jobs were enqueued in this minute. 0 if that is not limited.
+    /// The number of jobs that were enqueued in this minute. 0 if that is not limited.
     pub this_minute: i64,
-    /// How many jobs may be enqueued in one day.
+    /// The most jobs that may be enqueued in one day.
     pub most_per_day: Option<i64>,
-    /// How many jobs were enqueued on this day. 0 if that is not limited.
+    /// The number of jobs that were enqueued on this day. 0 if that is not limited.
     pub this_day: i64,
-    /// Whether jobs that exceed it are discarded, instead of an error.
+    /// True if jobs that exceed it are discarded, instead of an error.
     pub sheds: bool,
 }
 

@@ -22,7 +22,7 @@ use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Once;
 
-/// How many links the span of an enqueue has at most, as many as the limit of OpenTelemetry.
+/// The most links of the span of an enqueue, as many as the limit of OpenTelemetry.
 const MOST_LINKS: usize = 128;
 
 /// The longest description of a failure, in bytes.

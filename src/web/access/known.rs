@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How long a proof is remembered.
+/// The time for which a proof is remembered.
 const REMEMBERED: Duration = Duration::from_secs(15 * 60);
 
 /// The most that are remembered.

@@ -5,11 +5,11 @@ use sha2::{Digest as _, Sha256};
 use std::fmt;
 use std::fmt::Write as _;
 
-/// What a token's text starts with, so that searches for leaked secrets find it.
+/// The start of each token's text, by which searches for leaked secrets find it.
 #[cfg(any(feature = "cli", test))]
 const PREFIX: &str = "windlass_";
 
-/// How many digits of a digest find its row. They are no secret; the rest is compared.
+/// The number of a digest's digits that find its row. They are no secret; the rest is compared.
 const LOOKUP: usize = 16;
 
 /// A new secret of 256 bits.

@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 /// The settings of access.
 #[derive(Debug, Clone)]
 pub(crate) struct AccessSettings {
-    /// Whether only this host can connect.
+    /// True if only this host can connect.
     pub(crate) is_loopback: bool,
-    /// Whether a proxy shows the pages below a path.
+    /// True if a proxy shows the pages below a path.
     pub(crate) has_base_path: bool,
     /// Names by which the server is called, in lower case.
     pub(crate) hosts: Vec<String>,
@@ -22,13 +22,13 @@ pub(crate) struct AccessSettings {
     pub(crate) user_header: Option<String>,
     /// The users of the proxy who are operators; `*` for all. The others are viewers.
     pub(crate) operators: Vec<String>,
-    /// Whether all are viewers.
+    /// True if no user may do more than a viewer.
     pub(crate) read_only: bool,
     /// The name of those on this host who need not sign in.
     pub(crate) local_name: String,
-    /// How long a session may be unused.
+    /// The time after which an unused session ends.
     pub(crate) session_idle: Duration,
-    /// How long a session lives.
+    /// The lifetime of a session, used or not.
     pub(crate) session_lifetime: Duration,
 }
 
@@ -38,16 +38,16 @@ pub(crate) struct Access {
     pub(crate) settings: AccessSettings,
     pub(crate) limiter: Limiter,
     pub(crate) known: KnownViewers,
-    /// Whether there are tokens, and when that was read.
+    /// The time of the last look for tokens, and whether there were any.
     tokens: Mutex<Option<(Instant, bool)>>,
-    /// When the use of a token could not be noted.
+    /// The last time at which the use of a token could not be noted.
     not_noted_at: Mutex<Option<Instant>>,
 }
 
-/// How long no use of a token is noted after one could not be.
+/// The pause after a use of a token could not be noted, in which none is noted.
 const NOT_NOTED: Duration = Duration::from_secs(60);
 
-/// How long it is not read again whether there are tokens.
+/// The time before the next look for tokens.
 const FRESH: Duration = Duration::from_secs(2);
 
 impl Access {
@@ -110,7 +110,7 @@ impl Access {
 
 // --- The check that a change came from a page of this server ---
 
-/// What a request says about where it is from. `None` for a header that is absent.
+/// The headers in which a request names its origin. `None` for a header that is absent.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct OriginClaims<'h> {
     pub(crate) host: &'h str,

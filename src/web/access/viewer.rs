@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
 use std::sync::Arc;
 
-/// What a token, or a user, may do.
+/// The role of a token or a user, which decides what it may see and change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Role {
     /// Has not signed in.
@@ -35,7 +35,7 @@ impl Role {
     }
 }
 
-/// What a page needs.
+/// The role that a page needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Need {
     /// Nothing: also without signing in.
@@ -61,7 +61,7 @@ impl Need {
     }
 }
 
-/// How a viewer is proven.
+/// The way in which a viewer was authenticated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Proof {
     Nothing,
@@ -85,7 +85,7 @@ pub(crate) struct Viewer {
     pub(crate) role: Role,
     pub(crate) client: IpAddr,
     pub(crate) proof: Proof,
-    /// What an enqueuer may enqueue; `None`: everything.
+    /// The limits of an enqueuer; `None`: it may enqueue everything.
     pub(crate) limits: Option<Arc<TokenLimits>>,
 }
 
@@ -123,7 +123,7 @@ pub(crate) struct TokenLimits {
     /// `None`: all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) queues: Option<Vec<String>>,
-    /// Whether it passes arguments and nothing else: all options are those of the class.
+    /// True if it may pass arguments and nothing else: all options are those of the class.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) arguments_only: bool,
 }

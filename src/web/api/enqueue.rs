@@ -14,7 +14,7 @@ use crate::web::request::route::Cx;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-/// Where a list of jobs is enqueued.
+/// The path at which a list of jobs is enqueued.
 pub(crate) const LIST: &str = "/v1/jobs:batch";
 
 /// The most jobs of a list: one transaction of a second or less.
@@ -30,7 +30,7 @@ struct ListRequest<'b> {
     jobs: Vec<&'b RawValue>,
 }
 
-/// What became of a job.
+/// The id of a job, and the outcome of its enqueue.
 #[derive(Debug, Serialize)]
 struct AcceptedJob {
     id: i64,

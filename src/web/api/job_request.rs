@@ -52,7 +52,7 @@ pub(crate) struct JobRequest {
     traceparent: Option<String>,
 }
 
-/// What happens to a job whose key has no free slot.
+/// The policy for a job whose key has no free slot.
 #[derive(Debug, Clone, Copy, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum LimitWord {
@@ -276,7 +276,7 @@ fn not_allowed(what: &str) -> PageError {
 
 // --- `GET /v1/token`: what a token may do ---
 
-/// Where it is.
+/// The path of the request.
 pub(crate) const PATH: &str = "/v1/token";
 
 #[derive(Debug, Serialize)]
@@ -384,7 +384,7 @@ pub(crate) fn wait(text: Option<&str>) -> Result<Duration, PageError> {
 
 // --- The thread that sees which jobs have ended: one statement asks for all that are waited for ---
 
-/// How often the jobs that are waited for are looked at.
+/// The time between two looks at the jobs that are waited for.
 const LOOK: Duration = Duration::from_millis(50);
 
 /// After a failed look.

@@ -16,16 +16,16 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use tokio::sync::watch;
 
-/// How often operations are looked for that other processes have started.
+/// The time between two looks for operations that other processes have started.
 const LOOK: Duration = Duration::from_secs(2);
 
-/// How long one database is worked on before the next.
+/// The time limit of one database's turn, before that of the next.
 const TURN: Duration = Duration::from_millis(500);
 
 /// The time limit for connecting.
 const CONNECT: Duration = Duration::from_secs(2);
 
-/// How long to wait after a failure.
+/// The pause after a failure.
 const REST: Duration = Duration::from_secs(5);
 
 /// One database, and what is known of it.
@@ -76,11 +76,11 @@ pub(crate) fn start(
     })
 }
 
-/// What came of the turn of a database.
+/// The result of the turn of a database.
 #[derive(Debug, Default)]
 struct TurnResult {
     batches: u64,
-    /// Whether there may be more to run at once.
+    /// True if there may be more to run at once.
     has_more: bool,
 }
 

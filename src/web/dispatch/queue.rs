@@ -25,7 +25,7 @@ use tokio::sync::{mpsc, oneshot};
 /// Pages with one of these in their query have no live updates: one panel alone, and all rows.
 const NOT_LIVE: [&str; 2] = ["alone", "full"];
 
-/// What one thread needs to answer requests; no network.
+/// The state of a thread that answers requests. It does not use the network.
 #[derive(Debug)]
 pub(crate) struct PageDispatcher {
     pub(crate) site: Arc<Site>,
@@ -84,7 +84,7 @@ impl PageDispatcher {
         if is_post && request.path == "/logout" {
             return entry::sign_out(&self.site, request, viewer, &mut self.writers);
         }
-        // What exists is not for outsiders to find out.
+        // The response does not show an outsider which pages exist.
         let is_api = api::is_api(&request.path);
         let found = found.map_err(|error| match viewer.role {
             Role::Enqueuer if is_api => error,
@@ -173,7 +173,7 @@ impl PageDispatcher {
             database: request.database,
             ..Request::get(request.query.get("path")?)
         };
-        // What takes long is not read again and again.
+        // A page that takes long is not read again and again.
         if NOT_LIVE.iter().any(|name| page.query.has(name)) {
             return None;
         }
@@ -211,10 +211,10 @@ fn allowed(route: &Route, viewer: &Viewer) -> Result<(), PageError> {
 
 // --- The threads, and the queue before them ---
 
-/// How many requests wait at most; more are refused at once.
+/// The most requests that wait; more are refused at once.
 pub(crate) const QUEUE: usize = 64;
 
-/// How long a request waits at most for a thread.
+/// The longest wait of a request for a thread.
 pub(crate) const QUEUED: Duration = Duration::from_secs(5);
 
 /// A request for the threads.
@@ -225,7 +225,7 @@ pub(crate) struct Work {
     pub(crate) reply: oneshot::Sender<RequestAnswer>,
 }
 
-/// What becomes of a request.
+/// The answer to a request: a response, or live updates.
 #[derive(Debug)]
 pub(crate) enum RequestAnswer {
     Response(Response),
@@ -276,11 +276,11 @@ struct ErrorPage {
     advice: &'static str,
     request: String,
     seen: Option<Seen>,
-    /// Whether the page is asked for again by itself.
+    /// True if the page is requested again automatically.
     is_away: bool,
 }
 
-/// What the page showed before the database was away.
+/// The last content of the page before the database was away, and its age.
 struct Seen {
     content: Markup,
     seconds: f64,

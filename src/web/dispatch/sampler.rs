@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 /// The time between two renderings of a page.
 const TICK: Duration = Duration::from_secs(2);
 
-/// How often it is checked whether viewers may still see what they see.
+/// The time between two checks that viewers may still see their pages.
 const VERIFY: Duration = Duration::from_secs(5);
 
 /// Renders what is open, until the server stops.

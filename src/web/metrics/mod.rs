@@ -69,10 +69,10 @@ pub(crate) fn is_readable(cx: &mut Cx<'_>) -> bool {
         .is_ok()
 }
 
-/// How often the checks of `doctor` run.
+/// The least time between two runs of the checks of `doctor`.
 const DOCTOR: Duration = Duration::from_secs(60);
 
-/// What `doctor` finds.
+/// The numbers of problems and warnings that `doctor` finds.
 static FIGURES: SharedRead<DoctorFigures> = SharedRead {
     place: |source| &source.watch.figures,
     read: |conn, _, _| findings(conn),

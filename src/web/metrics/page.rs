@@ -294,7 +294,7 @@ const fn histogram(
     }
 }
 
-// What the process reports about itself, without the database.
+// The metrics of the process itself, without the database.
 
 pub(crate) static BUILD: Metric = gauge(
     "windlass_build_info",
@@ -317,7 +317,7 @@ pub(crate) static UP: Metric = gauge(
     "Whether the database answered, and has its tables: 1 or 0. At 0, every metric that is read from it is missing.",
 );
 
-// How the figures of the database were read.
+// The metrics about reading figures from the database.
 
 pub(crate) static SCRAPE: Metric = gauge(
     "windlass_scrape_seconds",
@@ -358,7 +358,7 @@ pub(crate) static DIED: Metric = counter(
     "Processes that crashed or were killed, without those that had to end. Each may have left up to one heartbeat of runs uncounted.",
 );
 
-// What is there now.
+// The metrics of the present: jobs, processes, recurring tasks and the database.
 
 pub(crate) static QUEUE_READY: Metric = gauge(
     "windlass_queue_ready",

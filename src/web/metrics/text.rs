@@ -28,8 +28,8 @@ pub(crate) struct Metric {
     pub(crate) help: &'static str,
 }
 
-/// How often each bucket of a histogram was hit, in the order of its bounds; the last one is
-/// without a bound.
+/// The number of values in each bucket of a histogram, in the order of the bounds, and the sum of
+/// all values. The last bucket has no bound.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Distribution {
     pub(crate) counts: Vec<u64>,

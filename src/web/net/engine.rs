@@ -31,7 +31,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, watch};
 
-/// How long a client may take to send the head of a request, also the first byte of the next one.
+/// The time limit for the head of a request, also for the first byte of the next one.
 const HEAD: Duration = Duration::from_secs(15);
 
 /// The most bytes of the head of a request.
@@ -40,17 +40,17 @@ const HEAD_BYTES: usize = 32 * 1024;
 /// The most connections at once. For more, those that have been idle for longest are closed.
 const CONNECTIONS: usize = 512;
 
-/// How many more are open for one request each, and for how long.
+/// The number of further connections, for one request each, and the time limit of each.
 const RESERVE: usize = 32;
 const BRIEF: Duration = Duration::from_secs(10);
 
-/// How long the end of a connection that gives way may take.
+/// The longest wait for the end of an idle connection, which leaves its place to a new one.
 const ROOM: Duration = Duration::from_secs(1);
 
-/// How long responses that are under way may continue after a stop.
+/// The time that responses under way may still take after a stop.
 const DRAIN: Duration = Duration::from_secs(3);
 
-/// How long to wait after a connection could not be accepted: too many files are open, mostly.
+/// The pause after a connection could not be accepted, mostly because too many files are open.
 const REST: Duration = Duration::from_millis(100);
 
 /// Starts the thread; it ends when `stop` becomes `true`.
@@ -105,7 +105,7 @@ async fn stopped(mut stop: watch::Receiver<bool>) {
     let _ = stop.wait_for(|is_stopped| *is_stopped).await;
 }
 
-/// What accepts connections.
+/// The state of the loop that accepts connections.
 struct Accepting {
     router: Router,
     places: Arc<Semaphore>,

@@ -21,32 +21,32 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::sync::{Semaphore, SemaphorePermit, mpsc, oneshot};
 
-/// How long the body of a request may take.
+/// The time limit for the body of a request.
 const BODY: Duration = Duration::from_secs(10);
 
 /// The most bytes of a form: a thousand selected jobs, with much room.
 const BODY_BYTES: usize = 256 * 1024;
 
-/// How long a response may take, from the queue to the last panel.
+/// The time limit for a response, from the queue to the last panel.
 const ANSWER: Duration = Duration::from_secs(20);
 
 /// The most bytes of a list of jobs.
 const LIST_BYTES: usize = 4 * 1024 * 1024;
 
-/// How many lists are read and enqueued at once.
+/// The most lists that are read and enqueued at once.
 const LISTS: usize = 32;
 
-/// How many requests that have waited ask again at once: the queue has places for others, too.
+/// The most requests that ask again at once after a wait: the queue needs places for others, too.
 const ASKS: usize = 16;
 
-/// How many searches in arguments run at once: each takes a thread for some time.
+/// The most searches in arguments at once: each takes a thread for some time.
 const SEARCHES: usize = 1;
 
-/// How long a request that was woken pauses before it asks once more, if the job was still open: at
-/// first, and at most.
+/// The pause of a woken request before it asks once more, if the job was still open: at first, and
+/// at most.
 const PAUSES: [Duration; 2] = [Duration::from_millis(50), Duration::from_secs(1)];
 
-/// What the thread of the network uses.
+/// The state of the network thread: the site, the queue of requests, and the limits.
 #[derive(Debug)]
 pub(crate) struct Engine {
     pub(crate) site: Arc<Site>,
@@ -159,7 +159,7 @@ async fn place(places: &Semaphore) -> Result<SemaphorePermit<'_>, Response> {
     }
 }
 
-/// Whether a request searches the arguments of jobs, which takes much processor time.
+/// Returns whether a request searches the arguments of jobs, which takes much processor time.
 fn is_search(request: &Request) -> bool {
     let text = request.query.get("args").unwrap_or_default();
     request.verb == Verb::Get && !text.trim().is_empty()
@@ -214,7 +214,7 @@ async fn ended(engine: &Engine, request: Request, wait: &str) -> Result<HttpResp
         let is_woken = tokio::time::timeout(left, waits).await.is_ok();
         // If it cannot be asked for again now, what was seen before is an answer, too.
         response = again(engine, &request).await.unwrap_or(response);
-        // What it is read from may be behind what the end was seen in.
+        // The job may be read from a replica, which is behind the database that has its end.
         if is_woken && response.waits_for.is_some() {
             tokio::time::sleep(pause.min(left)).await;
             pause = (pause * 2).min(longest);

@@ -1,4 +1,4 @@
-//! What of a request is checked and read before it reaches the SQL threads.
+//! The parts of a request that are checked and read before it reaches the SQL threads.
 
 use crate::db::model::extras::Traceparent;
 use crate::web::access::{addresses, settings};
@@ -95,7 +95,7 @@ fn of_a_program(headers: &HeaderMap, path: &str) -> Result<ApiRequest, Response>
         let quoted = key.strip_prefix('"').and_then(|key| key.strip_suffix('"'));
         quoted.unwrap_or(key).to_owned()
     });
-    // What is no trace context is none, as its standard says.
+    // A header that is not a valid trace context is ignored, as its standard says.
     let traceparent =
         text(headers, "traceparent").filter(|text| Traceparent::parse(text).is_some());
     Ok(ApiRequest {

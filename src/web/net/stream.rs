@@ -9,7 +9,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::{Sleep, sleep};
 
-/// How long a peer may read nothing while there is something to write.
+/// The longest wait of a write for a peer that reads nothing.
 const WRITE: Duration = Duration::from_secs(10);
 
 /// A TCP connection that ends when its peer reads too slowly.

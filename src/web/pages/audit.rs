@@ -18,7 +18,7 @@ use serde_json::Value;
 
 // --- The page of the audit ---
 
-/// How many rows a page has.
+/// The most rows on a page.
 const ROWS: usize = 50;
 
 /// The texts by which the audit can be narrowed.
@@ -33,9 +33,9 @@ struct AuditPage {
     since: [(&'static str, &'static str); 6],
     when: When,
     rows: Panel<Vec<AuditView>>,
-    /// Where older rows are; empty if there are none.
+    /// The address of the page with older rows; empty if there are none.
     older: String,
-    /// Where the newest rows are; empty on that page.
+    /// The address of the page with the newest rows; empty on that page.
     newest: String,
     operation: String,
 }
@@ -142,11 +142,11 @@ pub(crate) struct AuditView {
     pub(crate) via: String,
     /// The name of the action, as `jobs.retry`.
     pub(crate) action: String,
-    /// What was changed.
+    /// The target of the change.
     pub(crate) target: Markup,
-    /// What was set.
+    /// The values that were set.
     pub(crate) parameters: String,
-    /// How many jobs; empty for none.
+    /// The number of jobs; empty for none.
     pub(crate) jobs: String,
     pub(crate) reason: String,
     /// A link to its operation; empty for none.

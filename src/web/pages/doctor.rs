@@ -1,4 +1,4 @@
-//! What `windlass doctor` finds.
+//! The page with the findings of `windlass doctor`.
 
 use crate::admin::doctor;
 use crate::admin::doctor::scope::{CheckScope, Finding, Verdict};
@@ -24,9 +24,9 @@ struct DoctorPage {
 /// All checks, the worst first.
 struct Checks {
     rows: Vec<DoctorRow>,
-    /// When they ran.
+    /// The time since they ran, in words.
     checked: String,
-    /// Whether all rows were read.
+    /// True if all rows were read.
     is_full: bool,
 }
 

@@ -33,9 +33,9 @@ pub(crate) struct GroupView {
     pub(crate) share: String,
     pub(crate) first: Markup,
     pub(crate) last: Markup,
-    /// Whether a job failed like this within the last minutes.
+    /// True if a job failed like this within the last minutes.
     pub(crate) is_growing: bool,
-    /// Whether it is unknown what the runs have done.
+    /// True if it is unknown what the runs have done.
     pub(crate) is_unknown: bool,
     pub(crate) jobs: String,
     pub(crate) job: String,
@@ -105,14 +105,14 @@ fn marked(shape: &str) -> Markup {
 
 // --- The page of the failed jobs ---
 
-/// What the page shows of the groups.
+/// The groups of failed jobs, as the page shows them.
 struct FailedView {
     rows: Vec<GroupView>,
-    /// How many jobs have failed, in how many groups.
+    /// The number of failed jobs and of their groups, in words.
     lead: String,
-    /// How many of the groups still grow, in words; empty for none.
+    /// The number of groups that still grow, in words; empty for none.
     growing: String,
-    /// Whether these are all groups.
+    /// True if these are all groups.
     is_complete: bool,
     without_fingerprint: String,
 }

@@ -92,7 +92,7 @@ pub(crate) fn clear(cx: &mut Cx<'_>) -> Result<Response, PageError> {
 
 // --- The rows of the table of concurrency keys ---
 
-/// How bad it is, by which the rows are sorted.
+/// The severity of a key's state, by which the rows are sorted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum KeyRank {
     Bad,
@@ -115,7 +115,7 @@ pub(crate) struct KeyLine {
     pub(crate) waited: Option<f64>,
     /// The first of the jobs that hold a slot.
     pub(crate) holders: Vec<i64>,
-    /// How many hold one beside these.
+    /// The number of jobs that hold one beside these.
     pub(crate) more_holders: u64,
     rank: KeyRank,
 }
@@ -276,12 +276,12 @@ pub(crate) fn lead(now: Option<&KeysNow>) -> Markup {
 
 // --- The concurrency keys of one page, and what an address asks for ---
 
-/// What an address asks for.
+/// The keys that an address asks for.
 #[derive(Debug, Clone)]
 pub(crate) struct KeyFilter {
     /// The start of the keys that are shown; empty for all.
     pub(crate) prefix: String,
-    /// Whether only keys are shown for which jobs wait.
+    /// True if only keys are shown for which jobs wait.
     pub(crate) is_waiting: bool,
     after: String,
 }

@@ -14,7 +14,7 @@ use askama::Template;
 
 // --- The list of operations ---
 
-/// How many operations a page has.
+/// The most operations on a page.
 const ROWS: u32 = 50;
 
 #[derive(Template)]
@@ -22,7 +22,7 @@ const ROWS: u32 = 50;
 struct OperationsPage {
     shell: Shell,
     rows: Panel<Vec<OperationView>>,
-    /// Where older ones are; empty if there are none.
+    /// The address of the page with older ones; empty if there are none.
     older: String,
     is_first: bool,
 }
@@ -131,7 +131,7 @@ impl OperationPage {
 #[derive(Debug)]
 pub(crate) struct OperationView {
     pub(crate) id: i64,
-    /// What it does: `Retry jobs, 100 a minute`.
+    /// The action and its pace: `Retry jobs, 100 a minute`.
     pub(crate) what: String,
     pub(crate) state: Markup,
     pub(crate) has_ended: bool,

@@ -78,14 +78,14 @@ pub(crate) struct ProcessLine {
     pub(crate) id: i64,
     pub(crate) place: String,
     pub(crate) name: String,
-    /// Whether it stands below its supervisor.
+    /// True if it is shown below its supervisor.
     pub(crate) is_child: bool,
     pub(crate) state: Markup,
-    /// What explains the state.
+    /// The explanation of the state.
     pub(crate) sub: &'static str,
     /// The queues of a worker.
     pub(crate) queues: String,
-    /// What it does, or how busy it is.
+    /// The activity of the process, such as the busy threads of a worker.
     pub(crate) does: String,
     pub(crate) heartbeat: f64,
     pub(crate) is_dead: bool,
@@ -93,9 +93,9 @@ pub(crate) struct ProcessLine {
     pub(crate) is_old: bool,
     pub(crate) age: f64,
     pub(crate) runs: Vec<RunLine>,
-    /// How many running jobs are not shown.
+    /// The number of running jobs that are not shown.
     pub(crate) hidden: u64,
-    /// How many jobs it has claimed that have not started.
+    /// The number of jobs that it has claimed and not started.
     pub(crate) ahead: u64,
 }
 
@@ -103,7 +103,7 @@ pub(crate) struct ProcessLine {
 #[derive(Debug, Clone)]
 pub(crate) struct Tree {
     pub(crate) groups: Vec<Vec<ProcessLine>>,
-    /// Whether some running jobs are left out, of workers that were not asked for.
+    /// True if running jobs are shown only for the workers that were asked for.
     pub(crate) is_folded: bool,
 }
 

@@ -187,7 +187,7 @@ pub(crate) fn resume_class(cx: &mut Cx<'_>) -> Result<Response, PageError> {
 pub(crate) struct QueueLine {
     pub(crate) name: String,
     pub(crate) verdict: Markup,
-    /// What explains the verdict.
+    /// The explanation of the verdict.
     pub(crate) sub: String,
     pub(crate) is_late: bool,
     pub(crate) is_paused: bool,
@@ -225,7 +225,7 @@ pub(crate) fn of(
         .collect()
 }
 
-/// How many minutes the rate is taken of.
+/// The number of minutes over which the rate is measured.
 const MINUTES: usize = 5;
 
 fn line(queue: &QueueNow, counts: &PlaceCounts, curves: Option<&QueueCurves>) -> QueueLine {

@@ -106,20 +106,20 @@ pub(crate) struct TaskLine {
     pub(crate) in_words: String,
     /// The schedule as it was written.
     pub(crate) text: String,
-    /// How long until the next tick; empty if there is none.
+    /// The time until the next tick; empty if there is none.
     pub(crate) next_in: String,
     /// Why there is no next tick.
     pub(crate) why_none: &'static str,
     /// The next ticks, by the clock of the task's time zone.
     pub(crate) next: Vec<String>,
     pub(crate) ticks: Markup,
-    /// What became of the last ticks: `9 finished, 1 failed`.
+    /// The outcomes of the last ticks: `9 finished, 1 failed`.
     pub(crate) sums: String,
     pub(crate) is_paused: bool,
     rank: u8,
 }
 
-/// How many of the next ticks are shown.
+/// The number of next ticks that are shown.
 const NEXT: usize = 5;
 
 /// Returns the tasks, overdue ones first, then paused ones, then by key.
@@ -382,7 +382,7 @@ pub(crate) struct TasksNow {
     pub(crate) ticks: Vec<TickOfTask>,
     pub(crate) overdue: Vec<OverdueTask>,
     pub(crate) totals: TaskTotals,
-    /// How many schedulers have had a heartbeat within 60 s.
+    /// The number of schedulers with a heartbeat within 60 s.
     pub(crate) schedulers: usize,
     pub(crate) is_more: bool,
 }

@@ -239,7 +239,7 @@ fn of_finding(finding: &Finding) -> Option<Concern> {
 
 // --- Something that needs attention ---
 
-/// What is wrong, the worst first.
+/// The kind of a concern, the worst first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum ConcernKind {
     Failing,
@@ -267,13 +267,13 @@ impl ConcernKind {
         }
     }
 
-    /// Whether jobs fail, are late, or may be lost.
+    /// Returns whether jobs fail, are late, or may be lost.
     pub(crate) fn is_bad(self) -> bool {
         self <= ConcernKind::Problem
     }
 }
 
-/// What can be done about it.
+/// The action that a concern suggests.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum ConcernAction {
     /// A page to look at.
@@ -286,7 +286,7 @@ pub(crate) enum ConcernAction {
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Concern {
     pub(crate) kind: ConcernKind,
-    /// What it is about, which is a link to `path`.
+    /// The subject of the concern, which is a link to `path`.
     pub(crate) name: String,
     pub(crate) path: String,
     /// The rest of the sentence.
@@ -360,7 +360,7 @@ pub(crate) fn busiest_classes(conn: &mut Conn<'_>) -> Result<Vec<SeriesTally>> {
 /// The usual run times of classes, where the history holds a week.
 pub(crate) type UsualRuns = BTreeMap<String, Histogram>;
 
-/// How long they are used: some minutes more or less of a week make no difference.
+/// The time for which they are used: some minutes more or less of a week make no difference.
 const USUAL: Duration = Duration::from_secs(300);
 
 /// The most classes whose usual run times are read for a page.

@@ -1,4 +1,4 @@
-//! What several pages show of the present: the processes, and the queues with their verdicts.
+//! The present state that several pages show: the processes, and the queues with their verdicts.
 
 pub(crate) mod concerns;
 
@@ -35,7 +35,7 @@ pub(crate) const PARTS: [&str; 7] = [
     "doctor",
 ];
 
-/// What was read. A part that was late or failed is `None`.
+/// The figures of a scrape. A part that was late or failed is `None`.
 #[derive(Debug, Default)]
 pub(crate) struct ScrapedFigures {
     pub(crate) history: Option<HistoryFigures>,
@@ -45,7 +45,7 @@ pub(crate) struct ScrapedFigures {
     pub(crate) recurring: Option<RecurringFigures>,
     pub(crate) database: Option<DatabaseFigures>,
     pub(crate) doctor: Option<DoctorFigures>,
-    /// How long all of it took.
+    /// The time that the whole read took.
     pub(crate) took: Duration,
 }
 
@@ -77,7 +77,7 @@ pub(crate) struct RecurringFigures {
     pub(crate) overdue: u64,
 }
 
-/// What can be wrong with the database, or with what runs on it.
+/// The figures that show a problem of the database, or of the jobs in it.
 #[derive(Debug)]
 pub(crate) struct DatabaseFigures {
     pub(crate) oldest_transaction: Option<f64>,
@@ -85,11 +85,11 @@ pub(crate) struct DatabaseFigures {
     pub(crate) crash_looping: i64,
 }
 
-/// How many problems and warnings each check of `doctor` has found.
+/// The numbers of problems and warnings that each check of `doctor` has found.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct DoctorFigures(pub(crate) BTreeMap<&'static str, FoundByCheck>);
 
-/// What one check has found.
+/// The numbers of problems and warnings of one check.
 #[derive(Debug, Default, Clone, Copy)]
 pub(crate) struct FoundByCheck {
     pub(crate) problems: u64,
@@ -128,13 +128,14 @@ pub(crate) fn exposed(count: CappedCount) -> u64 {
 
 // --- Reads of several pages, kept for a moment ---
 
-/// How long the number of concerns is used.
+/// The time for which the number of concerns is used.
 const CONCERNS: Duration = Duration::from_secs(10);
 
-/// How long that, and the findings of `doctor`, are used if no newer look was in time.
+/// The time for which that number, and the findings of `doctor`, are used if no newer look was in
+/// time.
 const STALE: Duration = Duration::from_secs(120);
 
-/// What needs attention, and the load that it was found in.
+/// The load, and the concerns that were found in it.
 pub(crate) type Found = (LoadNow, Vec<Concern>);
 
 /// The last looks at one database.
@@ -210,7 +211,7 @@ pub(crate) struct PlaceCounts {
 #[derive(Debug, Clone)]
 pub(crate) struct ClassesOfQueue {
     pub(crate) counts: Vec<(String, CappedCount)>,
-    /// Whether only the newest of all queues were counted.
+    /// True if only the newest of all queues were counted.
     pub(crate) is_more: bool,
 }
 
@@ -248,7 +249,7 @@ impl PlaceCounts {
         names.filter(|name| !name.is_empty())
     }
 
-    /// Whether there is more than was counted.
+    /// Returns whether there is more than was counted.
     pub(crate) fn is_more(&self) -> bool {
         self.all().into_iter().any(CountsByQueue::is_more)
     }

@@ -1,4 +1,4 @@
-//! What a page is made with: its request, its parts, and the frame around it.
+//! The parts of a page: its request, its panels, and the frame around it.
 
 pub(crate) mod panels;
 pub(crate) mod route;

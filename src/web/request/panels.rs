@@ -1,4 +1,4 @@
-//! What a page reads for its panels.
+//! The panels of a page: each has its own read, with a time limit.
 
 use crate::clock;
 use crate::db::Conn;
@@ -154,11 +154,11 @@ pub(crate) enum Missing {
     LeftOut,
 }
 
-/// What stands in the place of a panel: a block of HTML.
+/// A block of HTML in the place of a missing panel.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct MissingPanel {
     pub(crate) why: Missing,
-    /// What it would have shown, in words of this program: `the jobs of each class`.
+    /// The missing content, in words of this program: `the jobs of each class`.
     pub(crate) what: &'static str,
     /// The name of the request, by which its line in the log is found.
     pub(crate) request: String,

@@ -24,7 +24,7 @@ pub(crate) struct Route {
     pub(crate) pattern: &'static str,
     pub(crate) handler: Handler,
     pub(crate) need: Need,
-    /// Whether its `[data-live]` elements are kept up to date in open pages.
+    /// True if its `[data-live]` elements are kept up to date in open pages.
     pub(crate) is_live: bool,
 }
 
@@ -129,18 +129,18 @@ pub(crate) struct Cx<'a> {
     pub(crate) site: &'a Site,
     pub(crate) request: &'a Request,
     pub(crate) viewer: &'a Viewer,
-    /// Whether open pages of this route are kept up to date.
+    /// True if open pages of this route are kept up to date.
     is_live: bool,
     params: Vec<(&'static str, String)>,
     pub(super) readers: &'a mut Readers,
     /// `None` unless the viewer may change something.
     writers: Option<&'a mut Writers>,
     started_at: Instant,
-    /// Whether a read of this request found the database away.
+    /// True if a read of this request found the database away.
     pub(super) is_away: bool,
-    /// What is read after the page was sent.
+    /// The reads to make after the page was sent.
     pub(super) renewals: Vec<Renewal>,
-    /// Whether one panel may be asked for alone.
+    /// True if one panel may be asked for alone.
     pub(super) may_be_alone: bool,
 }
 
@@ -236,7 +236,7 @@ impl<'a> Cx<'a> {
         if left.is_zero() {
             return Err(ReadFailure::Late);
         }
-        // What waited in vain once does not wait again.
+        // A request whose read found the database away does not wait for it again.
         if self.is_away {
             return Err(ReadFailure::Lost(String::new()));
         }
@@ -348,7 +348,7 @@ impl<'a> Cx<'a> {
         let shell = Shell::new(self.site, self.request, Some(self.viewer))
             .titled(title, section)
             .framed(&frame);
-        // What took long is not read again and again.
+        // A panel that is asked for alone took long: it is not read again and again.
         let is_live = self.is_live && !self.request.query.has("alone");
         Ok(if is_live { shell.live() } else { shell })
     }

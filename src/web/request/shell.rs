@@ -1,4 +1,4 @@
-//! What `base.html` shows around each page.
+//! The values that `base.html` shows around each page.
 
 use crate::web::access::viewer::{Proof, Viewer};
 use crate::web::http::{self, Request, Response, Theme, decoded, encoded};

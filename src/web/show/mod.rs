@@ -1,4 +1,4 @@
-//! How values are shown: plain functions, and the same as filters of the templates.
+//! The display of values: plain functions, and the same as filters of the templates.
 //!
 //! Each returns plain text, which a template escapes, or a [`Markup`](Markup), which has
 //! escaped what it was made of.
@@ -47,7 +47,7 @@ impl Formatter for OneLine {
 #[derive(Debug, Clone)]
 pub(crate) struct CutText {
     pub(crate) html: Markup,
-    /// How many characters are left out.
+    /// The number of characters that are left out.
     pub(crate) rest: usize,
 }
 

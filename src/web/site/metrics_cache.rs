@@ -5,13 +5,13 @@ use crate::web::read::ScrapedFigures;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How long figures are used.
+/// The time for which figures are used.
 const FRESH: Duration = Duration::from_secs(5);
 
-/// How old figures may be that are shown while another thread reads newer ones.
+/// The greatest age of figures that are shown while another thread reads newer ones.
 const STALE: Duration = Duration::from_secs(30);
 
-/// How long to wait for the thread that reads, if there are none.
+/// The longest wait for the thread that reads, if there are no figures.
 const PATIENCE: Duration = Duration::from_secs(6);
 
 /// The last figures of a database, for all threads.

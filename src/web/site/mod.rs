@@ -1,4 +1,4 @@
-//! What the threads of a server share.
+//! The state that the threads of a server share.
 
 pub(crate) mod metrics_cache;
 
@@ -26,19 +26,19 @@ use tokio::sync::oneshot;
 pub(crate) struct Source {
     /// Its name in addresses: `/db/<name>/..`, for all but the first.
     pub(crate) name: String,
-    /// Where changes go.
+    /// The database that is changed.
     pub(crate) database: Database,
-    /// Where reads go, if not to `database`.
+    /// The database that is read, if not `database`.
     pub(crate) replica: Option<Database>,
     pub(crate) frame: FrameCache,
     pub(crate) metrics: MetricsCache,
-    /// Whether what is read from is away.
+    /// The outage of the database that is read.
     pub(crate) outage: Outage,
-    /// Whether `database` is away, if something else is read from.
+    /// The outage of `database`, if another one is read.
     changes_outage: Outage,
-    /// Whether the tables were found to be in order.
+    /// Set once the tables were found to be in order.
     pub(crate) tables: SetOnce,
-    /// What needs attention.
+    /// The last looks at this database, and its concerns.
     pub(crate) watch: Arc<Watch>,
 }
 
@@ -82,9 +82,9 @@ impl Source {
 pub(crate) struct SiteSettings {
     /// `/windlass`, or empty.
     pub(crate) base_path: String,
-    /// Whether the metrics need no token.
+    /// True if the metrics need no token.
     pub(crate) metrics_open: bool,
-    /// How long a job may be ready before its queue is late.
+    /// The time for which a job may be ready before its queue is late.
     pub(crate) promises: Promises,
 }
 
@@ -93,7 +93,7 @@ pub(crate) struct SiteSettings {
 pub(crate) struct Site {
     /// At least one.
     pub(crate) sources: Vec<Source>,
-    /// What the navigation shows.
+    /// The sections that the navigation shows.
     pub(crate) sections: Vec<Section>,
     pub(crate) settings: SiteSettings,
     pub(crate) access: Access,
@@ -108,7 +108,7 @@ pub(crate) struct Site {
     pub(crate) hub: Hub,
     /// The requests that wait for the end of a job.
     pub(crate) waits: Waits,
-    /// What pages showed last.
+    /// The last content of pages.
     pub(crate) seen: SeenPages,
 }
 
@@ -199,10 +199,10 @@ impl Section {
 
 // --- The outage of a database: one attempt a second, and everything else fails ---
 
-/// How long nothing is tried after a failed attempt.
+/// The pause after a failed attempt, in which no other is made.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// How often it is logged that it is still away.
+/// The least time between two log lines about the same outage.
 const LOGGED: Duration = Duration::from_secs(10);
 
 /// The state of a database, for all threads.
@@ -213,10 +213,10 @@ pub(crate) struct Outage(Mutex<Option<Away>>);
 struct Away {
     since: Instant,
     tried_at: Instant,
-    /// When it was logged that it is away.
+    /// The time of the last log line about the outage.
     logged_at: Instant,
     reason: String,
-    /// Whether an attempt is under way.
+    /// True while an attempt is under way.
     is_tried: bool,
 }
 
@@ -308,9 +308,9 @@ impl SetOnce {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Frame {
     pub(crate) now: NaiveDateTime,
-    /// How many jobs have failed, counted up to one more than 10,000.
+    /// The number of failed jobs, counted up to one more than 10,000.
     pub(crate) failed: i64,
-    /// How many things need attention, if that was counted.
+    /// The number of concerns, if they were counted.
     pub(crate) attention: Option<u64>,
 }
 
@@ -318,7 +318,7 @@ pub(crate) struct Frame {
 #[derive(Debug, Default)]
 pub(crate) struct FrameCache(Mutex<Option<(Instant, Frame)>>);
 
-/// How long a frame is used. Its time goes on meanwhile, by this host's monotonic clock.
+/// The time for which a frame is used. Its time goes on meanwhile, by this host's monotonic clock.
 const FRESH: Duration = Duration::from_secs(2);
 
 impl FrameCache {
@@ -378,7 +378,7 @@ struct Waiting {
     is_stopped: bool,
 }
 
-/// Which requests wait for which job.
+/// The requests that wait for the end of a job, by job.
 #[derive(Debug)]
 pub(crate) struct Waits {
     waiting: Mutex<Waiting>,

@@ -57,7 +57,7 @@ fn json_type(kind: &str) -> &'static str {
     }
 }
 
-/// What is said of a value in a list that has another type.
+/// Returns the message about a value in a list that has another type.
 fn must_be_json(name: &str, kind: &str) -> String {
     match json_type(kind) {
         "boolean" => format!("its {name} must be true or false"),
@@ -144,7 +144,7 @@ fn migration(template: &str, words: &Words) -> String {
         .fold(template.to_owned(), |text, (word, meaning)| {
             text.replace(word, meaning)
         });
-    // What stands in braces and is no quantifier of a pattern would be a word without a meaning.
+    // Text in braces that is not a quantifier of a pattern would be a word without a meaning.
     let words = made
         .split('{')
         .skip(1)

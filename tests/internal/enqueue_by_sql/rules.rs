@@ -18,11 +18,11 @@ pub(super) const LIMITS: [(Per, &str); 4] = [
 /// A condition about a job, in the order in which they are checked: the first that is met decides.
 pub(super) struct Rule {
     pub(super) condition: String,
-    /// What is said of a job that is refused: `its queue must ..`. `None` if the job is good.
+    /// The message about a job that is refused: `its queue must ..`. `None` if the job is good.
     pub(super) says: Option<String>,
 }
 
-/// Where the columns of a job come from.
+/// The source of the columns of a job.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum From {
     /// A row, or the parameters of a function.
@@ -58,7 +58,7 @@ pub(super) const RARE: [&str; 14] = [
     "traceparent",
 ];
 
-/// What is said of a time that cannot be one.
+/// The message about a `run_at` that is not a valid time.
 pub(super) const RUN_AT: &str =
     "its run_at must be a time in the years 1 to 9999, as 2026-12-24T18:00:00Z";
 
@@ -260,7 +260,7 @@ impl<'c> Rules<'c> {
             );
         }
         let hex = "[0-9a-fA-F]";
-        // What follows the first half is not the second one, or what precedes the second is not the first.
+        // A first half without the second one after it, or a second half without the first one before it.
         let lone = [
             format!(r"{high}[^\]"),
             format!(r"{high}\[^u]"),

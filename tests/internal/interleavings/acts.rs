@@ -1,4 +1,4 @@
-//! What actors do, processes and claims by their numbers, and say of it.
+//! Actions of the actors. They take processes and claims by their numbers, and return a short answer.
 
 use crate::db::conn::connection::Conn;
 use crate::db::conn::dialect;

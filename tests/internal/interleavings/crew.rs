@@ -14,10 +14,10 @@ use diesel::sql_types::Integer;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
-/// What an actor does, and what it says of it in a word or two.
+/// The action of an actor, which returns its answer in a word or two.
 pub type Work = fn(&mut Conn<'_>, &World) -> QueryResult<String>;
 
-/// How an actor goes about it.
+/// The settings of an actor.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Habits {
     pub coarse: bool,
@@ -46,12 +46,12 @@ pub enum State {
 #[derive(Debug, Clone)]
 pub struct Statement {
     pub text: String,
-    /// Whether a transaction is open before it.
+    /// True if a transaction is open before it.
     pub in_transaction: bool,
 }
 
 impl Statement {
-    /// Whether others can see a change once it is over.
+    /// Returns whether others can see a change once it is over.
     pub fn commits(&self) -> bool {
         !self.in_transaction || self.is_end()
     }
@@ -60,7 +60,7 @@ impl Statement {
         is_end(&self.text)
     }
 
-    /// Whether it takes SQLite's write lock.
+    /// Returns whether it takes SQLite's write lock.
     pub fn wants_write_lock(&self) -> bool {
         !self.in_transaction && !self.text.starts_with("SELECT")
     }
@@ -130,7 +130,7 @@ impl Hand {
         self.answers.swap(0, Ordering::SeqCst)
     }
 
-    /// What it has run so far.
+    /// Returns the counts of the statements that it has run so far.
     pub fn ran(&self) -> Ran {
         *self.ran.lock().expect("no actor panics in it")
     }
@@ -167,7 +167,7 @@ impl Hand {
         commits
     }
 
-    /// Whether it is in a transaction; on SQLite it has the write lock then.
+    /// Returns whether it is in a transaction; on SQLite it has the write lock then.
     pub fn in_transaction(&self) -> bool {
         match &self.state {
             State::AtGate(statement) | State::Running(statement) => statement.in_transaction,
@@ -240,7 +240,7 @@ fn is_idle(text: &str) -> bool {
     starts.iter().any(|start| text.starts_with(start))
 }
 
-/// How many of its statements may change rows, or look which rows others have locked.
+/// The number of an actor's statements that may change rows, or look which rows others have locked.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Ran {
     pub changes: usize,

@@ -135,7 +135,7 @@ fn one_failed(conn: &mut Conn<'_>, parents: usize) -> World {
     world
 }
 
-/// Whether the failure was seen before or not, it waits for j1.
+/// The parent waits for j1, whether the failure was noted before the retry or not.
 fn a_parent_is_retried_beside_two_ends(db: &TestDb) {
     Play::new(db, |conn| one_failed(conn, 3))
         .coarse()

@@ -25,7 +25,7 @@ fn a_claim_and_a_ready_job(conn: &mut Conn<'_>) -> World {
     world
 }
 
-/// What went wrong in some schedule.
+/// Returns the violation to which some schedule of the play leads.
 fn found(play: Play<'_>) -> String {
     play.explore().expect_err("a fault went unnoticed")
 }

@@ -136,7 +136,7 @@ fn promote_all(conn: &mut Conn<'_>) -> QueryResult<String> {
     Ok(String::new())
 }
 
-/// What the batch has become, once all requests are handled: its counts, and whether it is over.
+/// Returns the counts of the batch, and `open` or `over`, once all requests are handled.
 fn settled(conn: &mut Conn<'_>) -> QueryResult<String> {
     promote_all(conn)?;
     let text = "SELECT total_jobs || ' ' || completed_jobs || ' ' || failed_jobs || ' ' || \

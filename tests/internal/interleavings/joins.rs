@@ -67,7 +67,7 @@ fn joined(conn: &mut Conn<'_>) -> World {
     world
 }
 
-/// How many steps are recorded, once all requests are handled.
+/// Returns the number of recorded steps, once all requests are handled.
 fn settled(conn: &mut Conn<'_>) -> QueryResult<String> {
     while promote::promote(conn, 10)?.is_progress(10) {}
     let steps = texts(

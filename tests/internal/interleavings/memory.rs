@@ -23,7 +23,7 @@ pub struct Memory {
     seen: HashSet<u64>,
     /// Those of the schedule that is played.
     of_this: Vec<u64>,
-    /// What was committed when the invariants held.
+    /// Hashes of the committed states in which the invariants held.
     right: HashSet<u64>,
 }
 
@@ -40,7 +40,7 @@ impl Memory {
         }
     }
 
-    /// Whether this state is a new one.
+    /// Returns whether this state is a new one, and remembers it.
     pub fn is_new(&mut self, moment: &Moment, hands: &[Hand]) -> bool {
         let state = moment.state(hands);
         let is_new = self.seen.insert(state);
@@ -50,7 +50,7 @@ impl Memory {
         is_new
     }
 
-    /// Whether what is committed at this moment has not been checked, which is done next.
+    /// Returns whether the committed state of this moment has not been checked; the caller checks it next.
     pub fn is_unchecked_at(&mut self, moment: &Moment) -> bool {
         self.right.insert(moment.committed)
     }
@@ -61,7 +61,7 @@ impl Memory {
     }
 }
 
-/// Where a schedule stands.
+/// The state of a schedule after a step.
 pub struct Moment {
     /// A hash of all rows.
     committed: u64,
@@ -71,7 +71,7 @@ pub struct Moment {
     waiting: Vec<usize>,
 }
 
-/// What an actor has done.
+/// The actions of an actor so far.
 #[derive(Clone, Default)]
 struct Trail {
     /// Its steps and their answers: what it knows.
@@ -80,9 +80,9 @@ struct Trail {
     open: u64,
     /// Before its last step: what was committed, what all had changed and locked, and the last ids.
     before: Before,
-    /// Whether its last step ends a transaction, or is one.
+    /// True if its last step ends a transaction, or is one.
     commits: bool,
-    /// What it had run before that.
+    /// The counts of the statements that it had run before that.
     ran: Ran,
 }
 

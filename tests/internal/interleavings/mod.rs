@@ -45,7 +45,7 @@ use crossbeam_channel::{Receiver, Sender, unbounded};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-/// What happens at once, on a database.
+/// Actors that run at once on a database.
 pub struct Play<'d> {
     db: &'d TestDb,
     hands: Vec<Hand>,
@@ -54,14 +54,14 @@ pub struct Play<'d> {
     patience: Duration,
     habits: Habits,
     expected: Vec<&'d str>,
-    /// What is said, and done, when all have come to their end.
+    /// The function that runs after all actors have ended. Its answer is part of the outcome.
     last: Option<fn(&mut Conn<'_>) -> diesel::QueryResult<String>>,
-    /// How a violation begins that the start of the play has, by intent.
+    /// The start of a violation that the setup of the play causes by intent.
     tolerated: Option<&'static str>,
     observer: DbConnection,
     /// For clearing and restoring the rows.
     untriggered: DbConnection,
-    /// What was set up, and when its rows were kept.
+    /// The world that was set up, and the time at which its rows were kept.
     kept: Option<(Instant, World)>,
     /// Nothing when every order is played to its end.
     memory: Option<Memory>,
@@ -76,24 +76,24 @@ const MOST_SCHEDULES: usize = 3_000;
 const PATIENCE: Duration = Duration::from_secs(1);
 const RETRIES: u32 = 4;
 
-/// What a statement may take in the last retry, on a machine that stands still.
+/// The time that a statement may take in the last retry, on a machine that stalls.
 const MOST_PATIENCE: Duration = Duration::from_secs(5);
 
-/// How old what is set up may be, as its times count.
+/// The greatest age of a setup that is used again: the times in its rows count.
 const OLDEST: Duration = Duration::from_secs(20);
 
 /// Between two looks whether all wait for each other.
 const LONGEST_WAIT: Duration = Duration::from_millis(16);
 
-/// How a schedule ended, and where it could have gone another way.
+/// The end of a schedule, and the steps at which it could have gone another way.
 struct Run {
     /// Nothing when it met another one.
     outcome: Option<String>,
-    /// Which of how many actors went on, at each step.
+    /// At each step, the actor that went on, and the number of those that could.
     choices: Vec<(usize, usize)>,
 }
 
-/// What must not happen, and after which steps it did.
+/// A failed check, with the steps that led to it.
 struct Broken {
     what: String,
     is_slow: bool,
@@ -168,7 +168,7 @@ impl<'d> Play<'d> {
         self
     }
 
-    /// What only Postgres, where transactions overlap, may end in.
+    /// Adds outcomes that only Postgres, where transactions overlap, may have.
     pub fn also_on_postgres(mut self, outcomes: &'d [&'d str]) -> Self {
         if self.db.is_postgres() {
             self.expected.extend(outcomes);
@@ -373,8 +373,7 @@ impl<'d> Play<'d> {
         Ok(committed)
     }
 
-    /// Whether every actor that is in a statement waits for a lock that
-    /// another actor has.
+    /// Returns whether every actor that is in a statement waits for a lock that another actor has.
     fn all_wait_for_others(&mut self) -> bool {
         let running: Vec<&Hand> = self.hands.iter().filter(|hand| hand.is_running()).collect();
         if !self.db.is_postgres() {

@@ -1,5 +1,5 @@
-//! What people do to jobs from outside, while workers, dispatchers and
-//! supervisors are at them.
+//! Operations on jobs from outside, at the same time as workers, dispatchers
+//! and supervisors.
 
 use crate::db::conn::connection::Conn;
 use crate::db::internal_tests::db::{TestDb, on_each_database};

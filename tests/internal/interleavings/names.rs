@@ -297,7 +297,7 @@ fn finish_and_enqueue(db: &TestDb) {
         ]);
 }
 
-/// What neither of the two sees of the other, the dispatcher finds later.
+/// The dispatcher finds the blocked job later if neither transaction sees the other.
 fn finish_and_run_again(db: &TestDb) {
     Play::new(db, one_claim)
         .actor("finish", |c, w| end_named(c, w, FinishedRow::Keep))

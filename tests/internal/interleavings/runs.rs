@@ -1,4 +1,4 @@
-//! What a run does under its claim, steps and verdicts, while others end it.
+//! Actions of a run under its claim, steps and verdicts, while others end the claim.
 
 use crate::db::conn::connection::Conn;
 use crate::db::internal_tests::db::{TestDb, on_each_database};

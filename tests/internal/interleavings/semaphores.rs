@@ -17,7 +17,7 @@ fn run(conn: &mut Conn<'_>, text: &str) -> QueryResult<()> {
     Statement::new(text.to_owned()).unkept().execute(conn)
 }
 
-/// How Ruby enqueues a job that has a limit: it locks the semaphore, or makes it, and takes a slot, or blocks the job.
+/// Enqueues a job with a limit as Ruby does: locks the semaphore, or makes it, and takes a slot, or blocks the job.
 fn ruby_enqueues(conn: &mut Conn<'_>, limit: u32) -> QueryResult<String> {
     conn.transaction(|conn| {
         run(conn, &format!(
@@ -44,7 +44,7 @@ fn ruby_enqueues(conn: &mut Conn<'_>, limit: u32) -> QueryResult<String> {
     })
 }
 
-/// How Ruby ends a job of its own.
+/// Signals the semaphore as Ruby does at the end of its own job.
 fn ruby_signals(conn: &mut Conn<'_>, limit: u32) -> QueryResult<String> {
     let text = format!(
         "UPDATE solid_queue_semaphores SET value = value + 1 WHERE key = 'k' AND value < {limit}"
@@ -96,7 +96,7 @@ fn one_held_of_a_lost_semaphore(conn: &mut Conn<'_>) -> World {
     world
 }
 
-/// What was promoted, and the value of the semaphore that it leaves.
+/// Promotes, and returns the number of promoted jobs and the value of the semaphore afterwards.
 fn signal(conn: &mut Conn<'_>) -> QueryResult<String> {
     let promoted = promote(conn, 10)?;
     let value = texts(
@@ -141,7 +141,7 @@ fn each_end_gives_the_slot_to_the_next(db: &TestDb) {
             },
             "1 1 leaves 0 -> j1 failed, j2 ready, j3 blocked; p1",
         ),
-        // Where the job waits again, it waits for a slot, and comes first.
+        // A job that waits again waits for a slot, and comes first.
         (
             |c, w| {
                 let ended = end(c, w, (1, 1), &retrying(), Keep)?;
@@ -227,7 +227,7 @@ fn a_key_of_both_sides_is_signalled(db: &TestDb) {
         .ends_in(&["release 1 1 leaves 0 -> j1 ready, j2 blocked, j3 blocked, new ready; p1"]);
 }
 
-/// What has no duration of Ruby's keeps the semaphore for a while all the same.
+/// The semaphore is kept for a while even for a job without a duration of Ruby's.
 fn a_slot_that_is_taken_renews_the_semaphore(db: &TestDb) {
     let mut connection = db.connect();
     let conn = &mut connection.as_conn();
@@ -256,7 +256,7 @@ fn two_ends_are_two_signals(db: &TestDb) {
     assert_eq!(signal(conn).unwrap(), "1 leaves 1");
 }
 
-/// Where Ruby has locked the semaphore, nothing waits: the next promotion does it.
+/// The end of a job does not wait for a semaphore that Ruby has locked: the next promotion signals it.
 fn an_end_while_ruby_enqueues(db: &TestDb) {
     Play::new(db, one_held)
         .coarse()

@@ -25,7 +25,7 @@ pub fn to(url: &str) -> (String, Answers) {
         let _ = client.shutdown(Shutdown::Both);
         let _ = server.shutdown(Shutdown::Both);
     });
-    // What is encrypted cannot be heard.
+    // Encrypted answers could not be read.
     (
         format!(
             "{user}@127.0.0.1:{port}/{path}?pooling=session&sslmode=disable&gssencmode=disable"

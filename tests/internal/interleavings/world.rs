@@ -1,4 +1,4 @@
-//! What is there before the actors begin, and in words what is there after.
+//! The rows before the actors start, and a description of the rows afterwards.
 
 use crate::db::transition::end;
 

@@ -44,7 +44,7 @@ pub struct InBatch {
     pub has_left: bool,
 }
 
-/// What becomes of what follows a batch with another outcome.
+/// Returns the policy of a job that follows a batch, for an outcome on which it does not run.
 fn otherwise(on: On, retries: bool) -> Otherwise {
     match retries && on == On::Success {
         true => Otherwise::Wait,
@@ -67,7 +67,7 @@ fn nested() -> New {
     }
 }
 
-/// What belongs to a batch has no name of its own.
+/// Returns the job without a key and a unique id, as it is enqueued in a batch.
 fn unnamed(new: &New) -> New {
     New {
         key: None,
@@ -76,7 +76,7 @@ fn unnamed(new: &New) -> New {
     }
 }
 
-/// What follows is enqueued without a time, and has no limit here.
+/// Returns a job that follows a batch: it is enqueued without a time, and has no limit here.
 fn following(new: &New) -> New {
     New {
         limit: None,
@@ -228,7 +228,7 @@ impl Model {
         self.jobs[number].in_batch = Some(InBatch { batch, has_left });
     }
 
-    /// Whether a job waits until failed jobs were retried, and all have succeeded.
+    /// Returns whether a job waits until failed jobs were retried, and all have succeeded.
     fn is_awaited(&self, batch: usize) -> bool {
         self.edges.iter().any(|edge| {
             (edge.parent, edge.on, edge.otherwise)
@@ -237,7 +237,7 @@ impl Model {
         })
     }
 
-    /// Whether a job waits for that in vain.
+    /// Returns whether a job waits for that in vain.
     pub fn is_lost(&self, batch: usize) -> bool {
         self.is_awaited(batch) && !self.batches[batch].finals.is_empty()
     }
@@ -292,7 +292,7 @@ impl Model {
         Answer::Count(count)
     }
 
-    /// What a database says of each batch: its open jobs, its failures, and whether it is over.
+    /// Returns the expected line of each batch in a database: open jobs, failures, and whether it is over.
     fn batch_lines(&self, ids: &Ids) -> Vec<String> {
         let mut lines = Vec::new();
         for (number, batch) in self.batches.iter().enumerate() {
@@ -339,7 +339,7 @@ impl Model {
         ))
     }
 
-    /// Whether a job is in a batch, and whether it has steps.
+    /// Returns whether the job of a claim is in a batch, and whether it has steps.
     pub fn extras(&self, claim: usize) -> (bool, bool) {
         let job = &self.jobs[self.claims[claim].job];
         (job.in_batch.is_some(), !job.steps.is_empty())
@@ -419,7 +419,7 @@ impl Taken<'_> {
         Ok(Answer::Count(cleared.cleared))
     }
 
-    /// Whether jobs have to be finished that are in a batch or have steps.
+    /// Returns whether one of the picked jobs is in a batch or has steps.
     pub fn has_extras(&self, picks: &[Which]) -> bool {
         let mut claims = self.before.picked(picks).into_iter();
         claims.any(|claim| self.before.extras(claim) != (false, false))
@@ -478,7 +478,7 @@ fn insert(conn: &mut Conn<'_>, batch: i64, members: &[New]) -> QueryResult<Vec<i
     Ok(jobs.iter().map(|job| job.id).collect())
 }
 
-/// What happened to batches: to see that all of it happens.
+/// Returns the names of the changes to batches. The test checks that all of them happen.
 pub fn kinds(step: &Step, before: &Model, after: &Model) -> Vec<String> {
     let mut kinds = Vec::new();
     let mut note = |happened: bool, what: &str| {

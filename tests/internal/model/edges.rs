@@ -26,7 +26,7 @@ pub struct Edge {
     pub parent: Awaited,
     pub on: On,
     pub otherwise: Otherwise,
-    /// Whether the parent has succeeded, once that was noted.
+    /// True if the parent has succeeded; `None` until its end was noted.
     pub outcome: Option<bool>,
     pub link: Link,
 }
@@ -56,7 +56,7 @@ pub struct Asked {
 
 pub const RUNS_ON: [On; 3] = [On::Success, On::Failure, On::Finish];
 
-/// What a job that waits for others cannot have.
+/// Returns the job without a unique id, which a job that waits for others cannot have.
 fn without_name(new: &New) -> New {
     New {
         name: None,
@@ -64,7 +64,7 @@ fn without_name(new: &New) -> New {
     }
 }
 
-/// What is to become of a job, by the edges that count.
+/// The decision about a waiting job, by the edges that count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Verdict {
     Runs,
@@ -74,7 +74,7 @@ enum Verdict {
 }
 
 impl Job {
-    /// Whether it has succeeded, if it has ended.
+    /// Returns whether it has succeeded; `None` if it has not ended.
     pub fn fate(&self) -> Option<bool> {
         match self.place {
             Place::Failed(_) => Some(false),
@@ -83,7 +83,7 @@ impl Job {
         }
     }
 
-    /// Whether its end is known: by its row, or by a result.
+    /// Returns whether its end is stored, in its row or in a result.
     fn is_stored(&self) -> bool {
         self.place != Place::Gone || self.has_result
     }
@@ -104,7 +104,7 @@ impl Model {
         awaited.collect::<BTreeSet<_>>().into_iter().collect()
     }
 
-    /// Whether new edges can name it.
+    /// Returns whether new edges can name this parent.
     fn is_known(&self, parent: Awaited) -> bool {
         match parent {
             Awaited::Job(job) => self.jobs[job].is_stored(),
@@ -202,7 +202,7 @@ impl Model {
         }
     }
 
-    /// Whether a job waits until this failed one was retried, or one of its batch.
+    /// Returns whether a job waits for a retry of this failed job, or of one of its batch.
     pub fn is_retry_awaited(&self, job: usize) -> bool {
         let batch = self.jobs[job].in_batch.map(|of| Awaited::Batch(of.batch));
         self.edges.iter().any(|edge| {
@@ -324,7 +324,7 @@ impl Model {
         discarded
     }
 
-    /// What a database says of each edge.
+    /// Returns the expected line of each edge in a database.
     pub fn edge_lines(&self, ids: &Ids) -> Vec<String> {
         let line = |edge: &Edge| {
             let parent = match edge.parent {
@@ -392,7 +392,7 @@ impl Taken<'_> {
     }
 }
 
-/// What happened to jobs that wait for others: to see that all of it happens.
+/// Returns the names of the changes to jobs that wait for others. The test checks that all of them happen.
 pub fn kinds(step: &Step, before: &Model, after: &Model) -> Vec<String> {
     let mut kinds = Vec::new();
     if let Step::EnqueueAfter { picks, .. } = step {

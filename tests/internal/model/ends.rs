@@ -1,4 +1,4 @@
-//! How claims end, on a real database.
+//! Ends of claims, on a real database.
 
 use crate::db::conn::connection::Conn;
 use crate::db::conn::statement::Statement;
@@ -112,7 +112,7 @@ impl Taken<'_> {
         })))
     }
 
-    /// What the policy of a job makes of an error, by what is stored with it.
+    /// Returns the ending that the stored policy of a job gives an error.
     fn judged(&mut self, pick: Which) -> QueryResult<Ending> {
         let job = self
             .before

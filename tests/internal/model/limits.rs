@@ -17,7 +17,7 @@ pub const SLOTS: [usize; 4] = [1, 2, 1, 1];
 const DISCARDS: u8 = 2;
 pub const ORDERED: u8 = 3;
 
-/// What a job of this key is enqueued with.
+/// Returns the limit with which a job of this key is enqueued.
 pub fn new_limit(key: u8) -> NewLimit {
     NewLimit {
         key: format!("group/{key}"),
@@ -27,7 +27,7 @@ pub fn new_limit(key: u8) -> NewLimit {
     }
 }
 
-/// Where a job goes that may run now: with a key, only a promotion lets it.
+/// Returns the place of a job that may run now. A job with a key is blocked until a promotion.
 pub fn enter(job: &Job) -> Place {
     let has_begun = job.last_claim.is_some() || job.attempts > 0 || job.crash_count > 0;
     match job.new.limit {
@@ -38,7 +38,7 @@ pub fn enter(job: &Job) -> Place {
     }
 }
 
-/// Whether a job holds a slot of its key.
+/// Returns whether a job holds a slot of its key.
 pub fn is_held(job: &Job) -> bool {
     match job.place {
         Place::Ready | Place::Claimed(_) => true,
@@ -145,7 +145,7 @@ impl Model {
             .collect()
     }
 
-    /// Whether a blocked job may be claimed at once, before all ready jobs.
+    /// Returns whether a blocked job may be claimed at once, before all ready jobs.
     fn may_run(&self, job: usize, next: &Next) -> bool {
         let job = &self.jobs[job];
         let place = |queue: u8| match &next.queues {

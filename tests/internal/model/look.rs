@@ -1,4 +1,4 @@
-//! What those see who only look: `status`, the pollers, the watchers.
+//! Results of queries that change nothing: `status`, the pollers, the watchers.
 
 use crate::db::conn::connection::Conn;
 use crate::db::internal_tests::model::state::{Due, Model, Place};
@@ -9,12 +9,12 @@ use crate::db::table::{processes, ready, scheduled, semaphores};
 use diesel::QueryResult;
 use std::collections::BTreeSet;
 
-/// What those see who only look.
+/// The results of queries that change nothing.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Seen {
     /// Queues named `alpha..` with ready jobs.
     pub names: BTreeSet<&'static str>,
-    /// Whether a scheduled job is due, if there is one.
+    /// True if a scheduled job is due; `None` if no job is scheduled.
     pub next_is_due: Option<bool>,
     /// Ready, scheduled, claimed, failed, blocked, and whether it is paused.
     pub queues: Vec<(&'static str, [i64; 5], bool)>,

@@ -35,7 +35,7 @@ use std::collections::BTreeMap;
 /// Steps of a sequence, on average.
 const STEPS: usize = 60;
 
-/// How often each kind of step was answered in which way.
+/// The number of times that each kind of step had each answer.
 type Tally = BTreeMap<String, u32>;
 
 /// The same steps on every subject. What differs is the error.
@@ -81,7 +81,7 @@ fn run(subjects: &mut [Subject], steps: &[Step], tally: &mut Tally) -> Result<()
     Ok(())
 }
 
-/// What a step came to, in a word or two: to see that all of it happens.
+/// Returns the results of a step, in a word or two each. The test checks that all of them happen.
 fn kinds(step: &Step, answer: &Answer) -> Vec<String> {
     let many = |n: usize| {
         [" none", " one"]
@@ -130,7 +130,7 @@ fn kinds(step: &Step, answer: &Answer) -> Vec<String> {
         .collect()
 }
 
-/// What a run of all cases is nothing worth without.
+/// The kinds of steps without which a run of all cases proves nothing.
 const MUST_HAPPEN: [&str; 113] = [
     "Claim none",
     "Claim one",
@@ -280,7 +280,7 @@ fn explore(databases: &[TestDb], cases: u32, seed: u64, shrink: u32) -> Result<T
     }
 }
 
-/// How often more sequences are run, while something that must happen has not. Some of it is rare.
+/// The most rounds of sequences that run until all of [`MUST_HAPPEN`] has happened. Some of it is rare.
 const ROUNDS: u64 = 40;
 
 fn agree(databases: &[TestDb], cases: u32) {
@@ -306,7 +306,7 @@ fn agree(databases: &[TestDb], cases: u32) {
     panic!("never: {missing:?}; {all:#?}");
 }
 
-/// What random sequences come to in one of some thousands: played on purpose.
+/// Plays the cases that random sequences reach only once in some thousands.
 fn rare_steps_agree(databases: &[TestDb]) {
     let fails = [
         step::claims_all(),

@@ -1,4 +1,4 @@
-//! What is done to jobs from outside, by the reference and by a database.
+//! Operations on jobs from outside, by the reference and by a database.
 
 use crate::db::conn::dialect::{id_list, micros};
 use crate::db::conn::statement::Statement;
@@ -29,7 +29,7 @@ impl Model {
         Answer::Moved(moved, others)
     }
 
-    /// What is retried has mostly failed, which few jobs have at a time, and fewer of those for whose retry others wait.
+    /// Returns the jobs to move. A retry mostly picks failed jobs, as few have failed, and prefers awaited ones.
     fn picked_to_move(&self, picks: &[u8], what: Move) -> BTreeSet<usize> {
         let failed: Vec<usize> = (0..self.jobs.len())
             .filter(|job| matches!(self.jobs[*job].place, Place::Failed(_)))
@@ -49,7 +49,7 @@ impl Model {
         picked
     }
 
-    /// Whether a job was moved; `None` when there is nothing to be said of it.
+    /// Moves a job. Returns whether it was moved, or `None` if the answer does not name it.
     fn move_job(&mut self, number: usize, what: Move) -> Option<bool> {
         let is_held = self.holder(self.jobs[number].new.name).is_some();
         let job = &mut self.jobs[number];
@@ -97,7 +97,7 @@ impl Model {
                     return Some(false);
                 }
                 job.place = Place::Ready;
-                // What it has behind it counts until it is where it belongs.
+                // Its attempts and crashes count for its new place, and are cleared afterwards.
                 self.enter(number);
                 let job = &mut self.jobs[number];
                 (job.attempts, job.crash_count) = (0, 0);

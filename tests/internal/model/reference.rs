@@ -1,4 +1,4 @@
-//! What every transition must answer and change, in plain memory.
+//! The answers and changes of every transition, in plain memory.
 
 use crate::db::internal_tests::model::limits;
 use crate::db::internal_tests::model::look::Seen;
@@ -16,7 +16,7 @@ pub enum Answer {
     /// Claims that the process is asked to end; nothing when it was pruned.
     Beat(Option<BTreeSet<usize>>),
     Count(usize),
-    /// Which job each enqueue gave, and whether it is new.
+    /// The job of each enqueue, and whether it is new.
     Jobs(Vec<(usize, bool)>),
     Unregistered,
     /// Claims and their jobs, the most important first.
@@ -24,7 +24,7 @@ pub enum Answer {
     Ended(BTreeSet<usize>),
     /// Claims that have ended, and those in their place.
     EndedAndHeld(BTreeSet<usize>, Vec<(usize, usize)>),
-    /// How a claim has ended; nothing when it was fenced.
+    /// The end of a claim; `None` if it was fenced.
     EndedAs(Option<End>),
     /// Jobs released, delayed, failed and cancelled.
     Recovered(Option<[BTreeSet<usize>; 4]>),
@@ -42,7 +42,7 @@ impl Model {
         answer
     }
 
-    /// What has ended has left its batch, and those that wait for it are to hear of it.
+    /// Takes ended jobs out of their batches, and asks that those that wait for them are notified.
     fn notice(&mut self) {
         self.leave_batches();
         self.notice_ends();
@@ -52,7 +52,7 @@ impl Model {
     fn promote_all(&mut self) -> Answer {
         let asked = std::mem::take(&mut self.asked);
         let answer = self.promote();
-        // What it discards is noticed at once only if it was asked for before.
+        // The jobs that it discards are noticed at once only if that was asked for before.
         self.notice();
         self.complete(&asked.batches);
         self.note_ends(&asked.jobs);
@@ -242,7 +242,7 @@ impl Model {
         (number, true)
     }
 
-    /// Which job holds a unique id: one that waits or runs.
+    /// Returns the job that holds a unique id: one that waits or runs.
     pub fn holder(&self, name: Option<u8>) -> Option<usize> {
         let holds = |job: &Job| {
             name.is_some()
@@ -377,7 +377,7 @@ impl Model {
         Answer::EndedAs(Some(end))
     }
 
-    /// What follows the end of a claim.
+    /// Applies the end of a claim to its job.
     pub fn follow(&mut self, claim: usize, end: End, by_owner: bool, keep: bool) {
         let job = self.job_of(claim);
         job.place = match end {
@@ -477,13 +477,13 @@ impl Model {
     }
 }
 
-/// How many attempts a job has that returns errors.
+/// The most attempts of a job that returns errors.
 pub const MAX_ATTEMPTS: u32 = 3;
 
 /// Seconds between them.
 pub const RETRY_AFTER: u16 = 2_000;
 
-/// Where a job waits that may run after so many seconds.
+/// Returns the place of a job that may run after so many seconds.
 pub fn waiting(seconds: u16) -> Place {
     match seconds {
         0 => Place::Ready,

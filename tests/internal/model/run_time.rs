@@ -1,4 +1,4 @@
-//! What operators set and change while the processes run, by the reference and by a database:
+//! Settings and changes of operators while the processes run, by the reference and by a database:
 //! paused classes, limits, arguments and tags.
 
 use crate::db::internal_tests::model::limits::{self, SLOTS};
@@ -34,7 +34,7 @@ impl Job {
 }
 
 impl Model {
-    /// How many slots a key has now.
+    /// Returns the number of slots that a key has now.
     pub fn slots(&self, key: usize) -> usize {
         self.set_slots(key).unwrap_or(SLOTS[key])
     }
@@ -61,13 +61,13 @@ impl Model {
         self.of_key(key).filter(|job| limits::is_held(job)).count()
     }
 
-    /// Whether a worker that has the classes of `classes` claims this one.
+    /// Returns whether a worker that has the classes of `classes` claims this one.
     pub fn is_open(&self, classes: u8, class: u8) -> bool {
         classes & (1 << class) != 0 && !self.paused_classes.contains(&class)
     }
 
-    /// Whether a complaint is right and harmless: a limit that was set is cleared while more jobs
-    /// run than the limit of the jobs allows.
+    /// Returns whether a complaint is right and harmless: a limit that was set is cleared while
+    /// more jobs run than the limit of the jobs allows.
     pub fn may_violate(&self, violation: &str) -> bool {
         (0..SLOTS.len()).any(|key| {
             let (held, slots, name) = (
@@ -194,8 +194,8 @@ impl Taken<'_> {
     }
 }
 
-/// What happened because of what was set or edited, and to jobs of the third delivery: to see that
-/// all of it happens.
+/// Returns the names of the effects of settings and edits, and of changes to jobs of the third
+/// delivery. The test checks that all of them happen.
 pub fn kinds(step: &Step, answer: &Answer, before: &Model, after: &Model) -> Vec<String> {
     let mut kinds = Vec::new();
     let is_ready = |job: &Job, classes: &BTreeSet<u8>| {
@@ -277,7 +277,7 @@ fn waits(job: &Job) -> bool {
     )
 }
 
-/// What a promotion did because of a limit that was set.
+/// Returns the effects of a set limit on a promotion.
 fn of_set_limits(
     after: &Model,
     ready: &BTreeSet<usize>,

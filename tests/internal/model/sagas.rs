@@ -205,7 +205,7 @@ impl Taken<'_> {
     }
 }
 
-/// What happened to steps that are undone: to see that all of it happens.
+/// Returns the names of the changes to undone steps. The test checks that all of them happen.
 pub fn kinds(step: &Step, before: &Model, after: &Model) -> Vec<String> {
     let undoes = |edge: &&Edge| matches!(edge.link, Link::Undoes(_));
     let mut kinds = BTreeSet::new();

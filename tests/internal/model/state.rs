@@ -1,4 +1,4 @@
-//! What the reference knows, and what the picks of a step mean in it.
+//! The state of the reference, and the meaning of a step's picks in it.
 //!
 //! Jobs, processes and claims are numbered in the order in which they came
 //! to be; what a database calls them is not known here.
@@ -8,7 +8,7 @@ use crate::db::internal_tests::model::edges::{Asked, Edge};
 use crate::db::internal_tests::model::step::{By, End, New, When, Which};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Where a job is.
+/// The place of a job: its execution, or its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Place {
     Ready,
@@ -31,7 +31,7 @@ pub enum Place {
     Gone,
 }
 
-/// When a scheduled job is due.
+/// The time at which a scheduled job is due.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Due {
     /// So many seconds after it was scheduled, just now.
@@ -49,27 +49,27 @@ pub struct Job {
     pub attempts: i32,
     pub crash_count: i32,
     pub last_claim: Option<usize>,
-    /// How many attempts are written down.
+    /// The number of attempts that are stored.
     pub attempts_kept: i64,
-    /// Whether it waits for its next run, and not for its first or since it was moved.
+    /// True if it waits for its next run, and not for its first or since it was moved.
     pub keeps_place: bool,
     /// Zero until they are edited.
     pub arguments: u8,
     pub has_tag: bool,
     pub in_batch: Option<InBatch>,
-    /// Whether it has ended by a cancel.
+    /// True if it has ended by a cancel.
     pub is_cancelled: bool,
-    /// Whether it has ended in another way without having finished, or its row was deleted then.
+    /// True if it has ended in another way without having finished, or if its row was deleted then.
     pub is_discarded: bool,
-    /// Whether others wait for it, or did.
+    /// True if others wait for it, or did.
     pub has_dependents: bool,
-    /// Whether a result says that it has not finished.
+    /// True if a result says that it has not finished.
     pub has_result: bool,
     /// Its end of which those that wait for it were to hear last.
     pub noticed: Option<Place>,
     /// The values of steps at which it has waited, by their names.
     pub steps: BTreeMap<String, String>,
-    /// Whether it stands for a batch in a batch.
+    /// True if it stands for a batch in a batch.
     pub is_nested: bool,
     /// Grows when it is touched although nothing of the above changes.
     pub version: u32,
@@ -87,7 +87,7 @@ pub struct Claim {
     pub job: usize,
     pub process: usize,
     pub cancelled: bool,
-    /// Whether it was claimed in the place of another, so that its job may not have started.
+    /// True if it was claimed in the place of another, so that its job may not have started.
     pub is_next: bool,
     pub verdict: Option<End>,
 }
@@ -134,7 +134,7 @@ impl Job {
         job
     }
 
-    /// Where it waits for its time, if it has one and that has not passed with an earlier run, or to run.
+    /// Returns the place of a job that may start: by its time, unless that has passed with an earlier run.
     pub fn first_place(&self) -> Place {
         match self.last_claim {
             Some(_) => Place::Ready,
@@ -143,7 +143,7 @@ impl Job {
     }
 }
 
-/// Where a job that was enqueued just now waits for its time, or to run.
+/// Returns the place of a job that was enqueued just now, by its time.
 pub fn by_time(new: &New) -> Place {
     match new.when {
         When::Now | When::Past => Place::Ready,
@@ -152,7 +152,7 @@ pub fn by_time(new: &New) -> Place {
     }
 }
 
-/// What the picks of a step mean at this moment.
+/// The meaning of a step's picks at this moment.
 impl Model {
     pub fn process(&self, which: Which) -> Option<usize> {
         let all = 0..self.processes.len();

@@ -1,6 +1,6 @@
-//! What may happen, as data: drawn at random, printed and made smaller by
-//! proptest. Numbers are picks, taken modulo what there is at that moment, so
-//! that a step still means something after the steps before it went away.
+//! The possible steps, as data: drawn at random, printed and made smaller by proptest. Numbers are
+//! picks, taken modulo what there is at that moment, so that a step still means something after the
+//! steps before it went away.
 
 use crate::db::model::claim::EqualJobs;
 use crate::db::transition::flows::admit::NESTED;
@@ -45,7 +45,7 @@ pub enum Step {
     EnqueueBatch {
         members: Vec<New>,
         follows: Vec<(New, u8)>,
-        /// Whether those that follow its success wait until its failed jobs were retried.
+        /// True if those that follow its success wait until its failed jobs were retried.
         retries: bool,
         /// The jobs of a batch in it.
         inner: Option<Vec<New>>,
@@ -109,7 +109,7 @@ pub enum Step {
         by: By,
         claims: Vec<Which>,
         keep: bool,
-        /// What the process may claim in their place.
+        /// The request for jobs that the process may claim in their place.
         next: Option<Next>,
     },
     End {
@@ -141,7 +141,7 @@ pub enum Step {
         claim: Which,
         end: End,
     },
-    /// What people do to jobs from outside.
+    /// An operation on jobs from outside.
     Move {
         jobs: Vec<u8>,
         what: Move,
@@ -209,7 +209,7 @@ pub enum Pick {
     Batch(u8),
 }
 
-/// What a job waits for at a step.
+/// The event or the time for which a job waits at a step.
 #[derive(Debug, Clone, Copy)]
 pub enum Until {
     Event(u8),
@@ -233,8 +233,7 @@ pub struct Next {
     pub equal: EqualJobs,
 }
 
-/// What is to become of a job whose run did not succeed. Delays of zero are
-/// over at once.
+/// The end of a run that did not succeed. Delays of zero are over at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum End {
     Fail,
@@ -267,7 +266,7 @@ pub enum Move {
     Expire,
 }
 
-/// What a pruner goes by.
+/// The evidence by which a pruner decides.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sight {
     /// It waited for the child.
@@ -443,7 +442,7 @@ fn key_or_group() -> impl Strategy<Value = Option<u8>> {
     option::weighted(0.5, 0..4_u8)
 }
 
-/// What operators do while the processes run.
+/// Returns the steps of operators while the processes run.
 fn run_time() -> impl Strategy<Value = Step> {
     prop_oneof![
         1 => (0..3_u8).prop_map(|class| Step::PauseClass { class }),

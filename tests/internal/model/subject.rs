@@ -21,7 +21,7 @@ pub struct Subject {
     rows: Vec<JobRow>,
 }
 
-/// What the database calls the jobs, processes and claims of the reference.
+/// The ids that the database has given to the jobs, processes and claims of the reference.
 #[derive(Debug, Default)]
 pub struct Ids {
     pub jobs: Vec<i64>,
@@ -197,7 +197,7 @@ fn is_at(row: &JobRow, place: Place) -> bool {
     row.place == name && details
 }
 
-/// What a job was enqueued with, and the priority that it has been given.
+/// Returns the values with which a job was enqueued, and the priority that it has been given.
 fn fixed(job: &Job) -> String {
     let new = &job.new;
     format!(

@@ -59,7 +59,7 @@ impl Model {
         Answer::EndedAs(Some(End::Cancel))
     }
 
-    /// What a claim is to wait for, if there is such a claim: not for its own job or batch.
+    /// Returns a claim, if there is one, and what it is to wait for: not its own job or batch.
     fn joined(&self, pick: Which, picks: &[Pick]) -> Option<(usize, Vec<Awaited>)> {
         let claim = self.claim(pick)?;
         let job = self.claims[claim].job;
@@ -175,7 +175,7 @@ impl Model {
         Answer::Count(unused.len())
     }
 
-    /// What a database says of waits, events and recorded steps.
+    /// Returns the expected lines of waits, events and recorded steps in a database.
     pub fn wait_lines(&self, ids: &Ids) -> Vec<String> {
         let mut lines = Vec::new();
         for (event, payload) in &self.events {
@@ -292,7 +292,7 @@ impl Taken<'_> {
     }
 }
 
-/// What happened to jobs that wait at a step: to see that all of it happens.
+/// Returns the names of the changes to jobs that wait at a step. The test checks that all of them happen.
 pub fn kinds(step: &Step, before: &Model, after: &Model) -> Vec<String> {
     let mut kinds = Vec::new();
     for (old, new) in before.jobs.iter().zip(&after.jobs) {

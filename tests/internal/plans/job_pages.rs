@@ -1,4 +1,4 @@
-//! What the pages about jobs read.
+//! Queries of the pages about jobs.
 
 use crate::db::conn::connection::Conn;
 use crate::db::model::decision::JobState;

@@ -1,4 +1,4 @@
-//! What people and programs look at and change now and then.
+//! Queries and changes that people and programs make now and then.
 
 use crate::db::conn::connection::Conn;
 use crate::db::conn::dialect::IdRange;

@@ -83,7 +83,7 @@ const LARGE: [&str; 23] = [
     "windlass_waits",
 ];
 
-/// How many rows there are.
+/// The number of rows of each kind.
 struct Size {
     finished: u32,
     /// Jobs that have not finished, of which there are executions.
@@ -446,7 +446,7 @@ fn finish_and_claim_next(conn: &mut Conn<'_>, rows: &Rows) -> QueryResult<()> {
 
 type Work = fn(&mut Conn<'_>, &Rows) -> QueryResult<()>;
 
-/// What statements of the tests' own begin with.
+/// The start of the statements that are the tests' own.
 const SET_UP: &str = "/* set up */ ";
 
 fn run(conn: &mut Conn<'_>, text: &str) -> QueryResult<()> {

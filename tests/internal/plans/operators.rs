@@ -1,4 +1,4 @@
-//! What operators do: the audit, operations on many jobs, and groups of failed jobs.
+//! Actions of operators: the audit, operations on many jobs, and groups of failed jobs.
 
 use crate::db::conn::connection::Conn;
 use crate::db::conn::dialect::IdRange;

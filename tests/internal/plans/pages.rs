@@ -1,4 +1,4 @@
-//! What the pages of `windlass web` read, on connections that prefer indexes.
+//! Queries of the pages of `windlass web`, on connections that prefer indexes.
 
 use crate::db::plans::{Work, job, limited};
 use crate::db::query::load::keys::KeysWanted;

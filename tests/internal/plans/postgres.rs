@@ -22,7 +22,7 @@ fn time(beginning: &str, unit: &str) -> String {
     format!("timestamp '{beginning}' + id * interval '1 {unit}'")
 }
 
-/// Where a server can be reached; `bin/test` starts one.
+/// Returns the address of a server; `bin/test` starts one.
 #[expect(
     clippy::disallowed_methods,
     reason = "how `bin/test` speaks to its tests"
@@ -101,7 +101,7 @@ fn lines(conn: &mut Conn<'_>, text: &str) -> Vec<String> {
 const EXPLAIN: &str = "CREATE FUNCTION pg_temp.explain(statement text) RETURNS SETOF text LANGUAGE plpgsql \
      AS $$ BEGIN RETURN QUERY EXECUTE 'EXPLAIN ' || statement; END $$";
 
-/// What loops and callers do rarely, or only for some jobs.
+/// The works that loops and callers do rarely, or only for some jobs.
 const RARE: [&str; 18] = [
     "give a job back",
     "dispatch past refused jobs",
@@ -131,7 +131,7 @@ fn plan(conn: &mut Conn<'_>, what: &str, statement: &str) -> Vec<String> {
          FROM pg_prepared_statements WHERE";
     let mut found = lines(conn, &format!("{find} statement = '{quoted}'"));
     if found.is_empty() {
-        // What people look at, and what clears, runs too rarely to be kept.
+        // Queries of people, and statements that clear, run too rarely to be kept.
         assert!(
             what == "the control"
                 || all_looks().iter().any(|(look, _)| *look == what)
@@ -200,8 +200,8 @@ const IN_ORDER: [&str; 2] = [
     "index_solid_queue_poll_by_queue",
 ];
 
-/// Whether an index of a large table is read from its beginning, other than
-/// to take the first few. There are never many claims.
+/// Returns whether an index of a large table is read from its beginning, other
+/// than to take the first few. There are never many claims.
 fn walks(plan: &[String]) -> bool {
     let scans = plan.iter().enumerate().filter(|(_, line)| {
         let on = |table: &&&str| line.contains(&format!(" on {table} "));
@@ -273,7 +273,7 @@ fn prepared(
     (heard, statements)
 }
 
-/// How many statements a connection keeps prepared, of those that differ.
+/// Returns the number of different statements that a connection keeps prepared.
 fn kept(heard: &mut Heard) -> usize {
     let text = "SELECT statement AS t FROM pg_prepared_statements WHERE name NOT LIKE 'uncached%'";
     lines(&mut heard.connection.as_conn(), text).len()
@@ -339,8 +339,8 @@ fn no_statement_reads_a_large_table_from_end_to_end() {
     );
 }
 
-/// Whether a plan finds claims other than by their own numbers, or those of
-/// their jobs.
+/// Returns whether a plan finds claims other than by their own numbers, or
+/// those of their jobs.
 fn passes_old_claims(plan: &[String]) -> bool {
     plan.iter().enumerate().any(|(place, line)| {
         let condition = plan.get(place + 1).map_or("", |next| next.trim());
@@ -402,8 +402,8 @@ fn no_end_passes_what_a_long_transaction_keeps() {
     run(&mut long.as_conn(), "COMMIT").expect("it was open all the time");
 }
 
-/// What a connection has read of this schema so far: entries of indexes, dead
-/// ones too, and pages.
+/// Counts the reads of a connection in this schema so far: entries of indexes,
+/// dead ones too, and pages.
 const READ: &str = "SELECT relname || ' ' || CASE relkind WHEN 'i' THEN pg_stat_get_xact_tuples_returned(oid) ELSE 0 END \
      + pg_stat_get_xact_blocks_fetched(oid) AS t \
      FROM pg_class WHERE relnamespace = current_schema()::regnamespace ORDER BY relname";

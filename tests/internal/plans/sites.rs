@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-/// What sends a statement.
+/// The methods that send a statement.
 const SENDS: [&str; 7] = [
     ".changes",
     ".execute",
@@ -97,8 +97,8 @@ fn sends(text: &str) -> Vec<Lines> {
     found
 }
 
-/// Whether a line calls this with an argument, which is a connection unless it
-/// says how memory is ordered.
+/// Returns whether a line calls this with an argument, which is a connection
+/// unless it is a memory ordering.
 fn calls(code: &str, send: &str) -> bool {
     code.match_indices(send).any(|(place, _)| {
         let rest = &code[place + send.len()..];
@@ -138,7 +138,7 @@ fn line_of(frame: &str) -> Option<(String, u32)> {
     Some((parts.next()?.to_owned(), parts.next()?.parse().ok()?))
 }
 
-/// What changes the tables themselves, or is a fault that tests ask for.
+/// Works that change the tables themselves, or are faults that tests ask for.
 const ODD: [(&str, Work); 2] = [
     ("leave a claim that cannot be recovered", |conn, rows| {
         let refuse = match conn {

@@ -33,8 +33,8 @@ fn plan(conn: &mut Conn<'_>, statement: &str) -> Vec<String> {
     steps.into_iter().map(|step| step.detail).collect()
 }
 
-/// Whether a step reads a table from end to end. A scan along the index is
-/// how a claim takes the first few; a search without one is none.
+/// Returns whether a step reads a table from end to end. A scan along the index
+/// does not, as a claim takes only the first few. A search without an index does.
 fn reads_all(step: &str) -> bool {
     let mut words = step.split(' ');
     let is_read = ["SCAN", "SEARCH"].contains(&words.next().unwrap_or_default());

@@ -1,4 +1,4 @@
-//! What the web pages read and write about themselves.
+//! Statements of the web pages about themselves: tokens, sessions and the frame.
 
 use crate::db::conn::connection::Conn;
 use crate::db::model::audit::Actor;
@@ -53,7 +53,7 @@ pub(crate) fn sign_in_and_out(conn: &mut Conn<'_>, _: &Rows) -> QueryResult<()> 
     table::clear(conn, 1_000).map(drop)
 }
 
-/// What is around each page.
+/// Reads the data around each page.
 pub(crate) fn read_a_frame(conn: &mut Conn<'_>, _: &Rows) -> QueryResult<()> {
     frame::read(conn, 10_001).map(drop)
 }

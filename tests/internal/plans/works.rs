@@ -29,7 +29,7 @@ use crate::db::transition::recover::{self, ProcessAfter};
 use crate::db::transition::{dispatch, end, finish, fire, pause, promote, prune, unique};
 use std::time::Duration;
 
-/// What the loops of a process do, on connections of their own.
+/// The works of the loops of a process, on connections of their own.
 pub(crate) const LOOPS: [(&str, Work); 51] = [
     ("sample the queues", |conn, _| {
         status::queue(conn, "q1")?;
@@ -399,7 +399,7 @@ pub(crate) const LOOPS: [(&str, Work); 51] = [
     }),
 ];
 
-/// What a program does on connections of its own.
+/// The works of a program, on connections of its own.
 pub(crate) const CALLERS: [(&str, Work); 20] = [
     ("enqueue and explain a job with an expiry", |conn, _| {
         let job = enqueue::insert(conn, &expired())?.id;

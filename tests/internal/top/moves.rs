@@ -1,4 +1,4 @@
-//! What keys and answers change.
+//! Changes of the state by keys and answers.
 
 use super::examples::{look, state};
 use crate::cli::top::reader::{LookAnswer, LookRequest};

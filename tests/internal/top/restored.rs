@@ -13,7 +13,7 @@ use std::process::Command;
 
 const PANICS: &str = "WINDLASS_TEST_PANICS_AT_A_TERMINAL";
 
-/// What the program does; nothing as a test of its own.
+/// The program that `run` starts; it does nothing as a test of its own.
 #[test]
 fn panics_with_the_screen_open() {
     let Ok(thread) = std::env::var(PANICS) else {

@@ -1,4 +1,4 @@
-//! What a defect of a page can do: these need pages that no release has.
+//! Effects of a defect in a page: these need pages that no release has.
 
 use crate::db::Conn;
 use crate::db::conn::statement::Statement;
@@ -294,7 +294,7 @@ fn a_full_queue_refuses_at_once() {
     });
     assert!(refused.contains("503 Service Unavailable"), "{refused}");
     assert!(refused.contains("retry-after: 1"), "{refused}");
-    // What needs no thread is answered.
+    // A request that needs no thread is answered.
     assert!(ask(address, "GET", "/livez").contains("200 OK"));
     GATE.0.lock().unwrap().1 = true;
     GATE.1.notify_all();

@@ -64,7 +64,7 @@ fn rows_are_not_changed(db: &TestDb) {
         assert!(error.contains("append-only"), "{statement}: {error}");
     }
     assert_eq!(actions(db), before);
-    // What is old enough may go.
+    // An entry that is old enough may be deleted.
     assert_eq!(
         try_execute(db, "DELETE FROM windlass_audit WHERE actor = 'old'"),
         Ok(1)

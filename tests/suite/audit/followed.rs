@@ -13,7 +13,7 @@ on_each_database!(
 
 const HOUR: Duration = Duration::from_secs(3_600);
 
-/// How many claimed jobs are asked to stop.
+/// Counts the claimed jobs that are asked to stop.
 pub const ASKED: &str = "SELECT count(*) AS n FROM solid_queue_claimed_executions WHERE cancel_requested_at IS NOT NULL";
 
 /// Has a new process claim ready jobs, by a condition on their executions.

@@ -273,7 +273,7 @@ fn a_hundred_thousand_failures_are_grouped_quickly(db: &TestDb) {
         .unwrap();
     assert_eq!((other.count, other.is_exact), (2_000, true));
     eprintln!("grouped in {took:?}");
-    // What it has to be is measured elsewhere; this is a machine full of other tests.
+    // The required time is measured elsewhere; this is a machine full of other tests.
     assert!(took < Duration::from_secs(5), "{took:?}");
 }
 

@@ -326,7 +326,7 @@ fn a_poisoned_job_is_left(db: &TestDb) {
     assert_eq!(ids.len(), 1_000);
 }
 
-/// What another program has stored cannot be read by the filter, however often it is tried.
+/// The filter cannot read a policy that another program has stored, however often it tries.
 fn what_cannot_be_read_fails_the_operation(db: &TestDb) {
     enqueue(db, "a", 3);
     let operation = start(db, &Jobs::waiting().tagged(["x"]), Change::Priority(5));

@@ -98,7 +98,7 @@ fn jobs_that_do_not_wait_stay(db: &TestDb) {
     assert!(refused.is_err());
 }
 
-/// Where each job ran, in the order of the runs.
+/// The job and the queue of each run, in order.
 type Runs = Arc<Mutex<Vec<(i64, String)>>>;
 
 #[derive(serde::Serialize, serde::Deserialize)]

@@ -10,7 +10,7 @@ on_each_database!(
     a_batch_of_ruby_is_left_to_ruby,
 );
 
-/// How Solid Queue's dispatcher looks for stalled batches: it takes ended jobs out of them, and marks those without
+/// Looks for stalled batches as Solid Queue's dispatcher does: takes ended jobs out of them, and marks those without
 /// jobs as finished.
 fn sweep(db: &TestDb) {
     db.execute(

@@ -1,4 +1,4 @@
-//! What `doctor` finds about batches.
+//! The findings of `doctor` about batches.
 
 use super::*;
 use crate::on_each_database;

@@ -1,4 +1,4 @@
-//! How jobs leave a batch, and when it is over.
+//! The end of a batch: the ways in which jobs leave it, and the jobs that follow.
 
 use super::*;
 use crate::on_each_database;

@@ -33,7 +33,7 @@ fn a_job_that_follows_says_what_it_waits_for(db: &TestDb) {
     assert!(said.is_on_its_way());
 }
 
-/// What `windlass explain` says.
+/// Returns the output of `windlass explain`.
 fn windlass_explains(db: &TestDb, job: windlass::JobId) -> String {
     let said = crate::support::program::windlass(&db.url, &["explain", &job.to_string()]);
     assert!(said.is_done(), "{said:?}");

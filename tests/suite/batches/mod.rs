@@ -95,7 +95,7 @@ fn followed(members: impl IntoIterator<Item = Member>) -> Batch {
         .on_finish(&Note::new("finish"))
 }
 
-/// What has followed, sorted.
+/// Returns the follow-up jobs that have run, sorted.
 fn follow_ups(log: &Log) -> Vec<String> {
     let lines = log.lines().into_iter();
     let mut all: Vec<String> = lines.filter(|line| !line.starts_with("member")).collect();

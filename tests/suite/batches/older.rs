@@ -56,7 +56,7 @@ fn dispatcher(db: &TestDb) -> Handle {
         .unwrap()
 }
 
-/// What follows a batch whose jobs have ended in this way.
+/// Returns the follow-up jobs and the counts of a batch whose jobs have ended in this way.
 fn follow_ups_of(db: &TestDb, how: &str) -> (Vec<String>, String) {
     let members = [Member::Finish, Member::Finish];
     let batch = followed(members).enqueue(&mut db.connection()).unwrap().id;

@@ -1,4 +1,4 @@
-//! What waits for the success of a batch whose failed jobs may be retried: until no retry can bring it any more.
+//! Jobs that wait for the success of a batch whose failed jobs may be retried: until no retry can bring it any more.
 
 use super::*;
 use crate::on_each_database;

@@ -1,4 +1,4 @@
-//! What every page must pass.
+//! The checks that every page must pass.
 
 use super::axe;
 use super::chrome::Page;
@@ -8,7 +8,7 @@ use serde_json::Value;
 /// Widths of a phone and of a window, and whether it is dark.
 pub const LOOKS: [(u32, bool); 4] = [(1280, false), (375, true), (1280, true), (375, false)];
 
-/// What is wider than the window, outside of boxes that scroll.
+/// Finds the elements that are wider than the window, outside of boxes that scroll.
 const OVERFLOW: &str = "(() => { const root = document.documentElement, width = root.clientWidth; \
     if (root.scrollWidth <= width && document.body.scrollWidth <= width) return []; \
     const scrolls = e => e && e !== document.body && (getComputedStyle(e).overflowX !== 'visible' || scrolls(e.parentElement)); \

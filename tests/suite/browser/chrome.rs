@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
-/// How many browsers run at once: each takes a core while it loads a page.
+/// The most browsers that run at once: each takes a core while it loads a page.
 const AT_ONCE: usize = 2;
 
 static RUNNING: (Mutex<usize>, Condvar) = (Mutex::new(0), Condvar::new());
@@ -299,7 +299,7 @@ impl Page {
         );
     }
 
-    /// Whether scripts of pages run, from the next page on.
+    /// Sets whether scripts of pages run, from the next page on.
     pub fn scripts(&self, run: bool) {
         call(
             &self.tab,
@@ -335,7 +335,7 @@ impl Page {
         call(&self.tab, "Emulation.setDeviceMetricsOverride", params);
     }
 
-    /// What is seen, as PNG.
+    /// Returns a screenshot as PNG.
     pub fn picture(&self) -> Vec<u8> {
         let params = json!({ "format": "png", "fromSurface": true });
         let picture = call(&self.tab, "Page.captureScreenshot", params);

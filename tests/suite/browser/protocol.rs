@@ -15,7 +15,7 @@ use tempfile::TempDir;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What is called with the name and the parameters of each event of a tab.
+/// A function that is called with the name and the parameters of each event of a tab.
 type Listener = Box<dyn Fn(&str, &Value) + Send>;
 type Answer = Result<Value, String>;
 

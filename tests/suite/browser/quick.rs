@@ -1,4 +1,5 @@
-//! What every change must pass: all pages once, one action, and a live update, on one database.
+//! The tests that every change must pass: all pages once, one action, and a live update, on one
+//! database.
 
 use super::check::{LOOKS, check};
 use super::chrome::Chrome;

@@ -1,4 +1,4 @@
-//! Which pages there are: those of the server's table of routes, at the addresses to which links lead.
+//! The pages of the server: those of its table of routes, at the addresses to which links lead.
 
 use super::world::World;
 use crate::web::client::{Reply, get};
@@ -19,7 +19,7 @@ pub fn patterns() -> BTreeSet<String> {
     found
 }
 
-/// Whether a path is one of a pattern.
+/// Returns whether a path matches a pattern.
 fn fits(pattern: &str, path: &str) -> bool {
     let (pattern, path): (Vec<_>, Vec<_>) =
         (pattern.split('/').collect(), path.split('/').collect());
@@ -41,7 +41,7 @@ fn links(html: &str) -> impl Iterator<Item = String> {
     })
 }
 
-/// How many pages of a kind are looked at.
+/// The most pages of a kind that are looked at.
 const EACH: usize = 3;
 
 /// The most pages that are followed.
@@ -51,9 +51,9 @@ const MOST: usize = 400;
 #[derive(Debug)]
 pub struct Site {
     pub pages: BTreeMap<String, Vec<String>>,
-    /// What answers with something else than HTML.
+    /// The addresses that answer with something else than HTML, by their pattern.
     pub others: BTreeMap<String, String>,
-    /// Where links lead although there is no page.
+    /// The targets of links that are not pages.
     dead: BTreeSet<String>,
 }
 
@@ -108,7 +108,7 @@ impl Site {
         site
     }
 
-    /// What is wrong with the links: pages to which none leads, and links that lead nowhere.
+    /// Returns the problems of the links: pages to which none leads, and links that lead nowhere.
     pub fn problems(&self) -> Vec<String> {
         let dead = self
             .dead

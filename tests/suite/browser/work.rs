@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 use thiserror::Error;
 use windlass::{Backoff, Context, Interrupted, Job, JobError, JobResult, NewJob, Policy, Registry};
 
-/// Whether jobs that wait may end.
+/// True once jobs that wait may end.
 pub type Open = AtomicBool;
 
-/// How a job ends.
+/// The way in which a job ends.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum How {

@@ -217,7 +217,7 @@ fn waiting_jobs(db: &TestDb) {
     enqueue_all(&mut db.connection(), ready.chain(paused).chain(scheduled)).unwrap();
 }
 
-/// What would break a page that is not careful.
+/// Markup that would break a page without escapes.
 pub const MARKUP: &str = "<img src=x onerror=alert(1)>\"'&amp;";
 
 /// Longer than any window, without a place to break.
@@ -281,7 +281,7 @@ fn odd_jobs(db: &TestDb) {
     }
 }
 
-/// What operators have set.
+/// Applies settings and actions of operators, such as pauses and limits.
 fn settings(db: &TestDb) {
     let mut conn = db.connect();
     pause_queue(&mut conn, "newsletter", "ada", "the text is wrong").unwrap();

@@ -144,7 +144,7 @@ fn warnings_count_when_asked(db: &TestDb) {
     assert_eq!(windlass(&db.url, &["doctor", "--strict"]).code, Some(3));
 }
 
-/// What the doctor says of one check, all in one, when it exits with `code`.
+/// Returns the findings of one check as one text, and checks that `doctor` exits with `code`.
 fn says(db: &TestDb, check: &str, code: i32) -> String {
     let said = windlass(&db.url, &["doctor", "--json"]);
     assert_eq!(said.code, Some(code), "{said:?}");

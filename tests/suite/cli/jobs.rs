@@ -217,7 +217,7 @@ fn a_person_is_asked_first(db: &TestDb) {
         db.rows("failed_executions") + db.rows("ready_executions"),
         5
     );
-    // What is named, counted or agreed to beforehand is not asked for.
+    // Jobs that are named, counted or agreed to beforehand need no confirmation.
     for command in [
         "jobs cancel 1",
         "jobs cancel --all --dry-run",

@@ -1,4 +1,4 @@
-//! What the program prints, word for word. The files in `snapshots/` are the
+//! The output of the program, word for word. The files in `snapshots/` are the
 //! expectation; `cargo insta review` shows and accepts a change.
 
 use crate::on_each_database;
@@ -35,7 +35,7 @@ fn assert_snapshot(name: &str, text: &str) {
     settings.bind(|| insta::assert_snapshot!(name, text));
 }
 
-/// What was asked, and everything that was said.
+/// Returns each command line, with all of its output.
 fn transcript(said: impl IntoIterator<Item = (String, Said)>) -> String {
     let told = said.into_iter().map(|(line, said)| {
         let Said { code, out, err } = said;

@@ -1,4 +1,4 @@
-//! How jobs have ended, and how often they have run, as people see it.
+//! The states of jobs that have ended, and the number of their runs, as people see them.
 
 use crate::on_each_database;
 use crate::policies::{Bench, Turn, enqueue, executions, finished};

@@ -27,7 +27,7 @@ on_each_database!(
     no_color_writes_no_color,
 );
 
-/// What leaves the alternate screen.
+/// The escape sequence that leaves the alternate screen.
 const LEFT: &str = "\u{1b}[?1049l";
 
 const FAILS: Function<String> = Function::new("fails").queue("broken");

@@ -1,4 +1,4 @@
-//! What the program says of itself and of command lines that are wrong.
+//! The texts of the program about itself, and about command lines that are wrong.
 
 use crate::support::TestDb;
 use crate::support::program::{Windlass, windlass};

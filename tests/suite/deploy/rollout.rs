@@ -23,7 +23,7 @@ fn workers(db: &TestDb) -> BTreeSet<i64> {
     workers.map(|one| i64::from(one.pid)).collect()
 }
 
-/// Which children started and ended, in order: `+` or `-`.
+/// Returns the starts and ends of children, in order: `+` or `-`.
 fn turns(app: &Process) -> String {
     let log = app.log();
     let turn = |line: &str| {

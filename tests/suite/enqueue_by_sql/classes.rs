@@ -1,4 +1,4 @@
-//! Which classes may be enqueued by SQL.
+//! The classes that may be enqueued by SQL.
 
 use crate::on_each_database;
 use crate::support::TestDb;

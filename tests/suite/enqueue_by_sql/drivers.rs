@@ -73,7 +73,7 @@ fn drivers() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("drivers")
 }
 
-/// What Rust accepts of the vectors, and the rows that it leaves; the same for each driver.
+/// Returns whether Rust accepts each job of the vectors, and the rows that it leaves; the same for each driver.
 fn by_rust_on(is_postgres: bool) -> &'static (Vec<bool>, Vec<String>) {
     static SQLITE: OnceLock<(Vec<bool>, Vec<String>)> = OnceLock::new();
     static POSTGRES: OnceLock<(Vec<bool>, Vec<String>)> = OnceLock::new();

@@ -1,4 +1,4 @@
-//! What a role does that may only enqueue, to get the rights of the owner of the tables.
+//! Attacks of a role that may only enqueue, to get the rights of the owner of the tables.
 
 use crate::enqueue_by_sql::postgres_roles::{Enqueuer, closed, rights};
 use crate::support::TestDb;
@@ -7,7 +7,7 @@ use diesel::connection::SimpleConnection as _;
 use diesel::{Connection as _, PgConnection};
 use windlass::{RailsOption, set_rails_option};
 
-/// What the attacker wants the owner to call, in the own temporary schema.
+/// A function that the attacker wants the owner to call, in the attacker's temporary schema.
 const TRAP: &str = "CREATE FUNCTION pg_temp.trap(v bigint) RETURNS boolean LANGUAGE plpgsql AS $$ BEGIN \
    IF (SELECT rolsuper FROM pg_catalog.pg_roles WHERE rolname = current_user) THEN \
      EXECUTE pg_catalog.format('ALTER ROLE %I SUPERUSER', session_user); END IF; RETURN true; END $$; \
@@ -255,8 +255,8 @@ fn migrate_closes_what_a_restore_or_a_person_has_opened() {
     }
 }
 
-/// Where another role may create an operator or a function, or has done so, a function with the rights of its owner could
-/// be made to call it.
+/// A function with the rights of its owner could be made to call an operator or a function that another role may
+/// create, or has created.
 #[test]
 fn beside_functions_of_others_the_rights_are_those_of_the_caller() {
     let db = closed();
@@ -295,7 +295,7 @@ fn beside_functions_of_others_the_rights_are_those_of_the_caller() {
         .unwrap();
 }
 
-/// What a trigger of the attacker calls.
+/// The function that a trigger of the attacker calls.
 const TRIGGER_TRAP: &str = "CREATE FUNCTION pg_temp.fire() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN \
    IF (SELECT rolsuper FROM pg_catalog.pg_roles WHERE rolname = current_user) THEN \
      EXECUTE pg_catalog.format('ALTER ROLE %I SUPERUSER', session_user); END IF; RETURN NEW; END $$";

@@ -19,7 +19,7 @@ pub(super) fn closed() -> TestDb {
     db
 }
 
-/// What `doctor` says about the rights of the functions.
+/// Returns the finding of `doctor` about the rights of the functions.
 pub(super) fn rights(db: &TestDb) -> Option<String> {
     let findings = windlass::doctor(&mut db.connection()).unwrap();
     let mut findings = findings.into_iter();
@@ -186,7 +186,7 @@ fn the_id_and_the_outcome_come_back() {
     assert_eq!(called, std::slice::from_ref(id));
 }
 
-/// Where everybody may create an operator, a function with the rights of its owner could be made to call it.
+/// A function with the rights of its owner could be made to call an operator, if every role may create one.
 #[test]
 fn where_everybody_may_create_functions_the_caller_needs_rights() {
     let db = TestDb::empty_postgres();

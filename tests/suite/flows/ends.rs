@@ -1,4 +1,4 @@
-//! How a parent ends, and what becomes of those that wait for it.
+//! The ends of a parent, and the jobs that wait for it.
 
 use super::*;
 use crate::on_each_database;
@@ -17,7 +17,7 @@ on_each_database!(
     other_programs_end_parents_too,
 );
 
-/// How the parent ends, other than by itself.
+/// The cause of the parent's end: its own run, or something else.
 #[derive(Debug, Clone, Copy)]
 enum By {
     Itself(End),

@@ -19,7 +19,7 @@ use windlass::{
     Worker,
 };
 
-/// How a job ends.
+/// The way in which a job ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 enum End {
     Finish,

@@ -1,4 +1,4 @@
-//! What a job waits for, and when.
+//! The jobs and batches that a job waits for, and its start after them.
 
 use super::*;
 use crate::on_each_database;

@@ -204,7 +204,7 @@ fn a_retry_keeps_what_was_not_undone(db: &TestDb) {
     scene.travels(&[&["do c"][..], &UNDONE].concat());
 }
 
-/// What undoes the step of a failed trip from now on ends otherwise.
+/// Makes the job that undoes the step of a failed trip end otherwise from now on.
 fn undo_otherwise(db: &TestDb, step: &str, from: End, to: End) {
     db.execute(&format!(
         "UPDATE solid_queue_jobs SET arguments = replace(arguments, '\"{step}\",\"{from:?}\"', '\"{step}\",\"{to:?}\"') \
@@ -217,7 +217,7 @@ fn a_second_retry_keeps_what_was_not_undone(db: &TestDb) {
     let steps = [("a", End::Finish), ("b", End::Finish)];
     scene.enqueue(trip(&steps, End::Fail));
     scene.travels(&["do a", "do b", "undo b", "undo a"]);
-    // What undoes `a` for the second time never starts.
+    // The second undo of `a` never starts.
     undo_otherwise(db, "b", End::Finish, End::Fail);
     scene.retry_as("trip", End::Discard, End::Discard);
     scene.travels(&["do a", "do b", "undo b"]);
@@ -294,7 +294,7 @@ fn the_steps_of_a_job_that_is_replaced_by_sql_are_undone(db: &TestDb) {
 
 fn a_job_that_replaces_another_undoes_its_own_steps_only(db: &TestDb) {
     let scene = Scene::new(db);
-    // What undoes `b` fails, so `a` of the first waits while the second does both, fails, and is retried.
+    // The undo of `b` fails, so `a` of the first waits while the second does both, fails, and is retried.
     waiting_trip(&scene, &B_FAILS[..2]);
     scene.enqueue(other_trip(&[], End::Fail));
     scene.travels(&["undo b"]);

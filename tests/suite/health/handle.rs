@@ -1,4 +1,4 @@
-//! What a handle reports about its process.
+//! The reports of a handle about its process.
 
 use crate::on_each_database;
 use crate::support::TestDb;

@@ -98,7 +98,7 @@ fn enqueue_many(db: &TestDb, function: Function<String>, what: &str, times: usiz
     }
 }
 
-/// What the tables say about ends, by queue and class.
+/// Returns the number of ends in the tables, by queue, class and outcome.
 fn ends_in_rows(db: &TestDb) -> BTreeMap<(String, String, String), u64> {
     let text = "SELECT j.queue_name || ',' || j.class_name || ',finished' AS t FROM solid_queue_jobs j \
          WHERE j.finished_at IS NOT NULL AND NOT EXISTS (SELECT 1 FROM windlass_attempts a \

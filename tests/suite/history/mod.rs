@@ -6,7 +6,7 @@ mod processes;
 use crate::support::TestDb;
 use windlass::history::{self, HistoryFilter, Tally, TimeRange};
 
-/// What all series add up to.
+/// Returns the sum of all series.
 fn sum(db: &TestDb) -> Tally {
     let mut sum = Tally::default();
     for one in history::totals(&mut db.connection()).unwrap().series {
@@ -27,7 +27,7 @@ fn counts(tally: &Tally) -> [u64; 6] {
     ]
 }
 
-/// What a series of buckets adds up to.
+/// Returns the sum of a series of buckets.
 fn sum_of(db: &TestDb, filter: &HistoryFilter, range: TimeRange) -> Tally {
     let mut sum = Tally::default();
     for bucket in history::series(&mut db.connection(), filter, range).unwrap() {

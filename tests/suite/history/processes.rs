@@ -1,4 +1,4 @@
-//! What processes contribute, also those that are killed, and which of them folds.
+//! The counts that processes contribute, also those that are killed, and the process that folds.
 
 use super::{counts, sum, sum_of};
 use crate::support::TestDb;
@@ -71,7 +71,7 @@ fn a_kill_loses_a_heartbeat_at_most(db: &TestDb) {
     let (rows, found) = (finished_rows(db), sum(db));
     assert_eq!(rows, 3_000);
     assert!(found.finished <= rows, "{found:?}");
-    // What was lost ended after the last contribution of the process that was killed.
+    // The lost jobs ended after the last contribution of the process that was killed.
     let lost = rows - found.finished;
     let after = "SELECT count(*) AS n FROM solid_queue_jobs j WHERE j.finished_at > \
          (SELECT max(d.created_at) FROM windlass_stats_deltas d \

@@ -33,7 +33,7 @@ fn count(page: &Scrape, series: &str) -> f64 {
     page.0.get(series).copied().unwrap_or(0.0)
 }
 
-/// How many jobs of a queue have finished, and failed, by the rows.
+/// Returns the number of jobs of a queue that have finished, and that have failed, by the rows.
 fn rows(db: &TestDb, queue: &str) -> (f64, f64) {
     let finished = format!(
         "SELECT count(*) AS n FROM solid_queue_jobs WHERE queue_name = '{queue}' AND finished_at IS NOT NULL"
@@ -129,7 +129,7 @@ fn what_a_killed_process_had_not_stored_is_all_that_lacks(db: &TestDb) {
     assert_eq!(died(&page), 1.0);
 }
 
-/// Whether every counter of a page is at least what it was, and none has gone.
+/// Checks that every counter of a page is at least what it was, and that none has gone.
 fn has_not_gone_back(before: &Scrape, after: &Scrape) {
     let is_counter = |name: &str| {
         let name = name.split('{').next().unwrap();

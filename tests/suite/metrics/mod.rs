@@ -1,4 +1,4 @@
-//! What Prometheus scrapes, checked by its own `promtool`.
+//! The metrics that Prometheus scrapes, checked by its own `promtool`.
 
 mod access;
 mod counts;

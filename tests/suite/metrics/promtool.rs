@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-/// What it said, and whether it was content.
+/// The output of `promtool`, and whether it found no problem.
 #[derive(Debug)]
 pub struct Verdict {
     pub is_fine: bool,
@@ -97,7 +97,7 @@ pub struct Story {
 /// For how many minutes a scrape is repeated.
 const MINUTES: u32 = 30;
 
-/// What grows by a second each second, while its cause lasts.
+/// The series that grow by a second each second, while their cause lasts.
 const AGES: [&str; 2] = [
     "windlass_queue_oldest_ready_age_seconds",
     "windlass_oldest_transaction_seconds",

@@ -98,7 +98,7 @@ impl Scrape {
         Self::parse(&answer.body)
     }
 
-    /// Whether no part of the figures was late. The findings of `doctor` are asked for once a minute.
+    /// Returns whether no part of the figures was late. The findings of `doctor` are asked for once a minute.
     pub fn is_complete(&self) -> bool {
         let mut late = self.0.iter().filter(|(name, value)| {
             let is_part = name.starts_with("windlass_scrape_part_missing");

@@ -170,7 +170,7 @@ fn the_enqueue_wins_over_the_type(db: &TestDb) {
         .unwrap();
     until("the other has failed", || executions(db, "failed") == 2);
     assert_eq!(bench.log.len(), 5, "and the enqueue over the type");
-    // What another program enqueued says nothing, so the type does.
+    // A job of another program has no policy, so that of the type counts.
     NewJob::of_class("twice", "null")
         .enqueue(&mut db.connection())
         .unwrap();

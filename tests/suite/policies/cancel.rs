@@ -153,8 +153,8 @@ fn cancelling_and_running_at_once(db: &TestDb) {
     });
 }
 
-/// How many of so many jobs, half of which are soon due, ended because two
-/// threads cancelled them, from the last to the first.
+/// Returns the number of jobs that ended because two threads cancelled them, from the last to the
+/// first. Half of the jobs are soon due.
 fn cancelled_while_they_run(db: &TestDb, jobs: usize) -> usize {
     let job = |n| {
         let delay = Duration::from_millis(if n % 2 == 0 { 0 } else { 40 });

@@ -1,4 +1,4 @@
-//! What becomes of a job that does not simply succeed.
+//! Jobs that do not simply succeed.
 
 mod attempts;
 mod cancel;
@@ -26,7 +26,7 @@ use windlass::{
     Registry, Worker,
 };
 
-/// What a job does at one attempt.
+/// The action of a job at one attempt.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub enum Turn {
     Succeed,
@@ -100,7 +100,7 @@ pub struct Call;
 
 type Body = dyn Fn(&Context<'_, Doing>) -> JobResult + Send + Sync;
 
-/// What it does.
+/// The body of a [`Call`].
 pub struct Doing(Box<Body>);
 
 impl Doing {
@@ -174,7 +174,7 @@ pub fn enqueue(db: &TestDb, name: &str, turns: impl Into<Vec<Turn>>, policy: Pol
         .id
 }
 
-/// How many executions a job has in a table.
+/// Returns the number of executions in a table.
 pub fn executions(db: &TestDb, table: &str) -> i64 {
     db.count(&format!(
         "SELECT count(*) AS n FROM solid_queue_{table}_executions"

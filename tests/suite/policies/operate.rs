@@ -1,4 +1,4 @@
-//! What is done to jobs from outside.
+//! Operations on jobs from outside.
 
 use super::{Bench, Scripted, Turn, enqueue, executions, finished, stubborn};
 use crate::on_each_database;

@@ -1,4 +1,4 @@
-//! How far a running job is.
+//! The progress of a running job.
 
 use super::{Bench, Call, Doing, call, finished};
 use crate::on_each_database;

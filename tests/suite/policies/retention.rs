@@ -1,4 +1,4 @@
-//! How long what has ended is kept.
+//! The time for which ended jobs are kept.
 
 use super::{Bench, Scripted, Turn, executions, finished, stubborn};
 use crate::on_each_database;

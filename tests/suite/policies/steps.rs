@@ -1,4 +1,4 @@
-//! What a job does in the database of the queue, exactly once.
+//! Work of a job in the database of the queue, exactly once.
 
 use super::{Bench, Call, Doing, call, executions, finished, stubborn};
 use crate::on_each_database;

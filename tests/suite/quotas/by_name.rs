@@ -123,7 +123,7 @@ fn every_road_counts(db: &TestDb) {
             "{said:?}"
         );
     }
-    // What is there already does not count.
+    // An enqueue that finds an existing job does not count.
     run(
         db,
         "INSERT INTO windlass_enqueue (class, unique_id) VALUES ('export', 'a')",

@@ -1,4 +1,4 @@
-//! How many jobs may be enqueued.
+//! Limits on the number of jobs that may be enqueued.
 
 mod bulk;
 mod by_name;
@@ -82,7 +82,7 @@ fn in_one_minute<T>(db: &TestDb, work: impl Fn(Quota) -> T) -> T {
     panic!("no attempt took less than a minute");
 }
 
-/// Whether a quota refused it. Another error is a defect.
+/// Returns whether a quota refused it. Another error is a defect.
 fn is_refused(enqueued: &Result<Enqueued>) -> bool {
     match enqueued {
         Ok(_) => false,
@@ -91,7 +91,7 @@ fn is_refused(enqueued: &Result<Enqueued>) -> bool {
     }
 }
 
-/// How many of so many enqueues come through.
+/// Returns the number of enqueues that the quota admits, of `times`.
 fn admitted(conn: &mut DbConnection, quota: &Quota, times: usize) -> usize {
     let enqueued = (0..times).map(|_| enqueue_in_turn(conn, quota));
     enqueued.filter(|enqueued| !is_refused(enqueued)).count()
@@ -237,7 +237,7 @@ fn only_new_jobs_count(db: &TestDb) {
     assert_eq!((again.id, again.is_new), (first.id, false));
     let again = note("a", &quota).idempotency_key("1").enqueue(conn);
     assert_eq!(again.unwrap().id, first.id);
-    // What is refused keeps nothing.
+    // A refused enqueue keeps neither its unique id nor its idempotency key.
     let other = |quota: &Quota| note("b", quota).unique_id("2").idempotency_key("2");
     assert!(is_refused(&other(&quota).enqueue(conn)));
     assert_eq!(db.rows("jobs"), 1);

@@ -14,7 +14,7 @@ fn connect(db: &TestDb) -> PgConnection {
     conn
 }
 
-/// Whether it was enqueued.
+/// Enqueues a job, and returns whether the quota admitted it.
 fn enqueue(conn: &mut PgConnection, quota: &Quota) -> bool {
     !is_refused(&note("a", quota).enqueue(conn))
 }
@@ -100,7 +100,7 @@ fn a_long_transaction_has_no_advisory_locks() {
     assert_eq!(jobs, 100);
 }
 
-/// What an open transaction hides of a limit is less than 1 % of it.
+/// The part of a limit that an open transaction hides is less than 1 % of it.
 #[test]
 fn an_open_transaction_hides_little() {
     let db = &TestDb::postgres();

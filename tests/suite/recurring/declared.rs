@@ -226,7 +226,7 @@ fn impossible_settings_are_refused(db: &TestDb) {
     assert_eq!(db.rows("processes"), 0);
 }
 
-/// What `doctor` says of the recurring tasks.
+/// Returns the finding of `doctor` about the recurring tasks.
 fn diagnosis(db: &TestDb) -> windlass::Finding {
     let findings = windlass::doctor(&mut db.connection()).unwrap();
     let found = findings

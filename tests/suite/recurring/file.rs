@@ -245,7 +245,7 @@ schedule = '@daily'
             "line 17: recurring.unknown.class: no job type of this program is called `stmp`; did you mean `stamp`?",
         ]
     );
-    // Where others perform jobs, they may know the class.
+    // Other programs that perform jobs may have the class.
     for others in ["workers = []\n", "[[workers]]\nprogram = 'other'\n"] {
         let config = Config::parse(&format!("{others}{tasks}")).unwrap();
         let told = problems(config.knowing(&registry));

@@ -117,7 +117,7 @@ fn a_paused_task_has_no_ticks(db: &TestDb) {
     // Changing it does not resume it.
     schedule(db, &stamp("a", "every 100000s"));
     assert!(recurring::list(&mut conn).unwrap()[0].paused_at.is_some());
-    // What came meanwhile was not missed.
+    // Ticks during the pause were not missed.
     recurring::resume(&mut conn, "a").unwrap();
     recurring::resume(&mut conn, "a").unwrap();
     let seen = ticks(db, "b").len();

@@ -12,7 +12,7 @@ use windlass::Schedule;
 /// A schedule, and whether it is due by a time of the clock.
 type Case = (&'static str, fn(&NaiveDateTime) -> bool);
 
-/// Where the hour is given: every time of the clock counts once.
+/// Schedules that give the hour: every time of the clock counts once.
 const ONCE: [Case; 9] = [
     ("30 2 * * *", |t| (t.hour(), t.minute()) == (2, 30)),
     ("0 0 * * *", |t| (t.hour(), t.minute()) == (0, 0)),
@@ -37,7 +37,7 @@ const ONCE: [Case; 9] = [
     ("0 45 0-22 ? * *", |t| t.hour() <= 22 && t.minute() == 45),
 ];
 
-/// Where it is not: elapsed time counts.
+/// Schedules that do not give the hour: elapsed time counts.
 const ELAPSED: [Case; 5] = [
     ("*/20 * * * *", |t| t.minute() % 20 == 0),
     ("0 */2 * * *", |t| t.hour() % 2 == 0 && t.minute() == 0),
@@ -50,7 +50,7 @@ const ELAPSED: [Case; 5] = [
 
 const MINUTE: TimeDelta = TimeDelta::minutes(1);
 
-/// How many minutes the zone's clock is ahead of UTC.
+/// Returns the number of minutes by which the zone's clock is ahead of UTC.
 fn ahead(zone: &TimeZone, moment: NaiveDateTime) -> i32 {
     let moment = Timestamp::from_second(moment.and_utc().timestamp()).unwrap();
     zone.to_offset(moment).seconds() / 60
@@ -85,7 +85,7 @@ fn changes() -> BTreeMap<(NaiveDateTime, i32, i32), TimeZone> {
     changes
 }
 
-/// Whether the system's clock of a zone, if it has one, agrees with another for three days.
+/// Returns whether the system's clock of a zone, if it has one, agrees with another for three days.
 fn is_of_the_system(zone: &TimeZone, name: &str, moment: NaiveDateTime) -> bool {
     let Ok(system) = jiff::tz::db().get(name) else {
         return true;
@@ -96,7 +96,7 @@ fn is_of_the_system(zone: &TimeZone, name: &str, moment: NaiveDateTime) -> bool 
     })
 }
 
-/// What a daemon does that looks at the clock once a minute.
+/// Returns the ticks of a daemon that looks at the clock once a minute.
 fn walk(
     zone: &TimeZone,
     from: NaiveDateTime,
@@ -292,6 +292,6 @@ fn the_zone_files_of_the_system_count() {
         said
     };
     told("2999a");
-    // What was chosen counts however old it is.
+    // Files that were chosen count, however old they are.
     told("2001a");
 }

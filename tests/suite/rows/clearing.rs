@@ -1,4 +1,4 @@
-//! What is old and cannot be taken away.
+//! Old rows that cannot be deleted.
 
 use crate::batch::{accept, refuse};
 use crate::on_each_database;

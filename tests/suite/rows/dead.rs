@@ -1,4 +1,4 @@
-//! What dead processes held.
+//! Rows and claims that dead processes held.
 
 use crate::batch::{accept, refuse};
 use crate::on_each_database;

@@ -94,7 +94,7 @@ impl Bench {
         });
     }
 
-    /// How many entries of their index the looks for wanted keys have read.
+    /// Returns the number of index entries that the looks for wanted keys have read.
     fn passed(&self) -> i64 {
         self.db.count(
             "SELECT CAST(sum(idx_tup_read) AS bigint) AS n FROM pg_stat_all_indexes \

@@ -1,4 +1,4 @@
-//! What is changed while the processes run: threads, queues, limits and pauses.
+//! Changes while the processes run: threads, queues, limits and pauses.
 
 mod classes;
 mod idle;

@@ -20,7 +20,7 @@ fn worker(db: &TestDb, gate: &Arc<Gate>, log: &Arc<Log>) -> Worker {
     Worker::new(&db.database, registry).threads(1)
 }
 
-/// What the row of the worker says.
+/// Returns a value of the metadata in the worker's row.
 fn says(db: &TestDb, name: &str) -> serde_json::Value {
     let processes = windlass::processes(&mut db.connection()).unwrap();
     let worker = processes.into_iter().find(|one| one.kind == "Worker");

@@ -31,7 +31,7 @@ mod in_all {
     }
 }
 
-/// How many pairs run at once, each in a database of its own.
+/// The number of pairs that run at once, each in a database of its own.
 const LANES: usize = 8;
 
 /// Longer than any case takes: no job is interrupted because its time is over.
@@ -56,7 +56,7 @@ fn run(db: &TestDb, pairs: Vec<Pair>) {
             if played.is_err() {
                 eprintln!("--- {pair:?}");
                 failed.lock().unwrap().push(pair);
-                // What the pair has left there is not for the next.
+                // The next pair must not find the rows of this one.
                 db = new();
             }
         }
@@ -149,7 +149,7 @@ fn play(db: &TestDb, pair: Pair) {
 fn end(scene: &Scene<'_>, cast: &mut Cast, expected: Expected) {
     let db = scene.db;
     if !expected.is_over {
-        // What was cut short runs once more, unless the worker is quiet.
+        // A job that was cut short runs once more, unless the worker is quiet.
         if !expected.is_cut {
             scene.ended("a", 1);
         }
@@ -190,14 +190,14 @@ fn has_arrived(db: &TestDb, cast: &mut Cast, (what, to): Request) {
     }
 }
 
-/// Whether the row of the worker says that it is quiet.
+/// Returns whether the row of the worker marks it as quiet.
 fn quiet(db: &TestDb) -> bool {
     let processes = windlass::processes(&mut db.connection()).unwrap();
     let workers = processes.iter().filter(|one| one.kind == "Worker");
     workers.map(|one| one.quiet).eq([true])
 }
 
-/// Whether the process runs; one that has ended may wait for its parent.
+/// Returns whether the process runs. One that has ended and waits for its parent does not count.
 fn is_there(pid: i32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"));
     let state = |stat: &str| stat.rsplit(')').next().map(|rest| rest.starts_with(" Z"));

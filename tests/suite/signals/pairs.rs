@@ -49,7 +49,7 @@ impl What {
         })
     }
 
-    /// Whether it stops a process for which SIGHUP is no stop.
+    /// Returns whether it stops a process for which SIGHUP is not a stop.
     fn stops(self) -> bool {
         matches!(self, What::Term | What::Int | What::Quit | What::Closed)
     }
@@ -111,14 +111,14 @@ pub fn some_pairs() -> Vec<Pair> {
     known.chain(quick).chain(others).collect()
 }
 
-/// What follows from a pair.
+/// The expected effects of a pair.
 #[derive(Debug, Clone, Copy)]
 pub struct Expected {
     /// The run ends before the job does.
     pub is_cut: bool,
     /// The supervisor, or the worker that the test supervises, ends by itself.
     pub is_over: bool,
-    /// Whether the worker then claims nothing, if that is certain.
+    /// True if the worker then claims nothing; `None` if that is not certain.
     pub is_quiet: Option<bool>,
 }
 

@@ -1,4 +1,4 @@
-//! What a database says about its own tables.
+//! The tables of a database, as its catalog describes them.
 
 use super::TestDb;
 use diesel::prelude::*;
@@ -18,7 +18,7 @@ pub struct Real {
     pub nullable: bool,
     #[diesel(sql_type = Nullable<Text>, column_name = "standard")]
     pub default: Option<String>,
-    /// Whether the database gives out the values, none of them twice.
+    /// True if the database generates the values, none of them twice.
     #[diesel(sql_type = Bool)]
     pub is_generated: bool,
 }

@@ -250,8 +250,7 @@ impl TestDb {
         *self.kept.lock().unwrap() = None;
     }
 
-    /// What Diesel's own `establish` takes, for a connection that is the
-    /// user's and not ours.
+    /// Returns the address for Diesel's own `establish`, for a connection that is the user's and not ours.
     pub fn address(&self) -> &str {
         let url = self.direct.as_deref().unwrap_or(&self.url);
         url.strip_prefix("sqlite://").unwrap_or(url)

@@ -1,4 +1,4 @@
-//! What happened, as a subscriber heard it.
+//! The events that a subscriber received.
 
 use std::sync::{Arc, Mutex};
 use windlass::{Event, Subscriber};

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex};
 use windlass::{Context, Job, JobResult};
 
-/// What jobs have done, in order.
+/// The lines that jobs have written, in order.
 #[derive(Debug, Default)]
 pub struct Log(Mutex<Vec<String>>);
 
@@ -19,7 +19,7 @@ impl Log {
         self.0.lock().unwrap().clone()
     }
 
-    /// How many lines begin with this word.
+    /// Returns the number of lines that start with this word.
     pub fn count(&self, word: &str) -> usize {
         let lines = self.0.lock().unwrap();
         let first = |line: &&String| line.split(' ').next() == Some(word);
@@ -69,12 +69,12 @@ impl Gate {
         self.opened.notify_all();
     }
 
-    /// How many jobs have come.
+    /// Returns the number of jobs that have come to the gate.
     pub fn begun(&self) -> usize {
         self.begun.load(Ordering::SeqCst)
     }
 
-    /// How many have gone through.
+    /// Returns the number of jobs that have gone through.
     pub fn ended(&self) -> usize {
         self.ended.load(Ordering::SeqCst)
     }

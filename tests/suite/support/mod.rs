@@ -1,4 +1,4 @@
-//! What all tests share: a database each, jobs, and waiting with a deadline.
+//! Parts that all tests share: a database each, jobs, and waiting with a deadline.
 
 #[cfg(feature = "postgres")]
 pub mod bouncer;

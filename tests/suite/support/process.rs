@@ -31,7 +31,7 @@ pub const THRESHOLD: Duration = Duration::from_secs(5);
 /// For all other tests: no process is taken for dead, however slow it is.
 const NEVER: Duration = Duration::from_secs(600);
 
-/// What another process is to be.
+/// The role of another process, with its settings.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Role {
     pub url: String,
@@ -43,7 +43,7 @@ pub struct Role {
     pub alive_threshold: Duration,
     /// A worker's subscriber panics at every such event.
     pub panics_at: Option<String>,
-    /// How long a statement of a loop may take, if not 40 s.
+    /// The time that a statement of a loop may take, if not 40 s.
     pub statement_ms: Option<u64>,
     /// A worker does nothing by the clock: it waits until it is woken.
     pub is_only_woken: bool,
@@ -280,7 +280,7 @@ impl<'a> Scene<'a> {
         self.directory.path()
     }
 
-    /// Where jobs are to write their effects.
+    /// Returns the file to which jobs are to write their effects.
     pub fn effects_file(&self) -> PathBuf {
         self.directory.path().join("effects")
     }
@@ -452,7 +452,7 @@ impl Drop for Process {
     }
 }
 
-/// Where jobs write what they do, one append a line.
+/// The file to which jobs write their actions, one append a line.
 #[derive(Debug)]
 pub struct Effects(File);
 
@@ -473,7 +473,7 @@ impl Effects {
     }
 }
 
-/// What a job of a test does between its two lines.
+/// The action of a test's job between its two lines.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub enum Do {
     Nothing,

@@ -11,19 +11,19 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 
-/// Where cargo has built it.
+/// The path at which cargo has built it.
 pub const PROGRAM: &str = env!("CARGO_BIN_EXE_windlass");
 
 /// A command line of `windlass`, in an environment that says nothing.
 pub struct Windlass(Command);
 
-/// Whether Windlass reads a variable of this name.
+/// Returns whether Windlass reads a variable of this name.
 fn says_something(name: &OsStr) -> bool {
     let name = name.to_string_lossy();
     name.starts_with("WINDLASS_") || ["DATABASE_URL", "RUST_LOG"].contains(&&*name)
 }
 
-/// What a finished one has said.
+/// The exit code and the output of a finished program.
 #[derive(Debug)]
 pub struct Said {
     pub code: Option<i32>,

@@ -17,7 +17,7 @@ pub struct Proxy {
     swallows: Arc<AtomicU8>,
 }
 
-/// What is acknowledged to its sender and never passed on.
+/// The data that is acknowledged to its sender and never passed on.
 #[derive(Debug, Clone, Copy)]
 pub enum Swallow {
     Questions = 1,

@@ -121,7 +121,7 @@ impl Server {
         format!("postgres://postgres@{}/postgres", self.host())
     }
 
-    /// What it has logged.
+    /// Returns the log of the server.
     pub fn log(&self) -> String {
         std::fs::read_to_string(self.directory.path().join("server.log")).unwrap()
     }

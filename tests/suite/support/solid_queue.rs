@@ -191,15 +191,15 @@ fn create_those(db: &TestDb, is_wanted: impl Fn(&str, &str) -> bool) {
     }
 }
 
-/// What Rails writes into `arguments`: the Active Job envelope.
+/// Returns the text that Rails writes into `arguments`: the Active Job envelope.
 pub fn envelope(class: &str, arguments: &str) -> String {
     format!(
         r#"{{"job_class":"{class}","job_id":"b695d682-c0e8-420e-88a8-3198bc12371e","provider_job_id":null,"queue_name":"default","priority":null,"arguments":{arguments},"executions":0,"exception_executions":{{}},"locale":"en","timezone":"UTC","enqueued_at":"2026-11-21T03:36:27.384057773Z","scheduled_at":"2026-11-21T03:36:27.383907230Z"}}"#
     )
 }
 
-/// How Rails enqueues: the job and its ready execution in one transaction,
-/// nothing but Solid Queue's own columns named.
+/// Enqueues as Rails does: the job and its ready execution in one transaction, nothing but Solid Queue's own columns
+/// named.
 pub fn enqueue(db: &TestDb, class: &str, arguments: &str) {
     insert(db, class, arguments, "2026-11-21 03:36:27.384057", "ready");
 }

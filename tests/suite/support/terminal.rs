@@ -77,7 +77,7 @@ impl AtTerminal {
         String::from_utf8_lossy(&self.seen.lock().unwrap()).into_owned()
     }
 
-    /// What is on the screen, of what was written since it was wiped.
+    /// Returns the text on the screen, of what was written since it was wiped.
     pub fn screen(&self) -> String {
         screen(&String::from_utf8_lossy(
             &self.seen.lock().unwrap()[self.from..],
@@ -115,14 +115,14 @@ impl AtTerminal {
         kill_process(pid, signal).unwrap();
     }
 
-    /// Whether it is stopped, as by Ctrl-Z.
+    /// Returns whether it is stopped, as by Ctrl-Z.
     pub fn is_stopped(&self) -> bool {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id())).unwrap();
         let (_, state) = stat.rsplit_once(") ").unwrap();
         state.starts_with('T')
     }
 
-    /// Whether the modes of the terminal are those from before the start.
+    /// Returns whether the modes of the terminal are those from before the start.
     pub fn is_as_before(&self) -> bool {
         let now = tcgetattr(&self.terminal).unwrap();
         let before = &self.before;
@@ -164,8 +164,8 @@ fn read(mut master: &File, seen: &Mutex<Vec<u8>>, end: &AtomicBool) {
     }
 }
 
-/// What a terminal of any size shows after this text: letters, moves of the cursor, and clears, which
-/// is all that the program writes.
+/// Returns the text that a terminal of any size shows after this output: letters, moves of the cursor, and clears,
+/// which is all that the program writes.
 fn screen(written: &str) -> String {
     let mut rows: Vec<Vec<char>> = Vec::new();
     let (mut row, mut column) = (0, 0);

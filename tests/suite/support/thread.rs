@@ -1,4 +1,4 @@
-//! What another thread does, as the system shows it.
+//! The waits of another thread, as the system shows them.
 
 use super::db::count;
 use std::path::{Path, PathBuf};
@@ -39,7 +39,7 @@ impl Watched {
         watched
     }
 
-    /// How often it has given up its core by itself.
+    /// Returns the number of times that it has given up its core by itself since this was made.
     pub fn waits(&self) -> u64 {
         let status = std::fs::read_to_string(&self.status).unwrap();
         let line = "voluntary_ctxt_switches:";
@@ -48,7 +48,7 @@ impl Watched {
     }
 }
 
-/// Whether another thread waits for a lock of this connection's transaction.
+/// Returns whether another thread waits for a lock of this connection's transaction.
 pub fn blocks<C: AsConn>(conn: &mut C, other: &Watched) -> bool {
     if matches!(conn.as_conn(), Conn::Sqlite(_)) {
         // It can only be seen to try again, with pauses between.

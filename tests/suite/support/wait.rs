@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-/// How long any condition of a test may take on a busy machine.
+/// The time that any condition of a test may take on a busy machine.
 pub const DEADLINE: Duration = Duration::from_secs(120);
 
 /// The longest pause between two looks. A look takes processor time from other tests, so looks become rarer the longer
@@ -12,7 +12,7 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(25);
 /// Waits until `condition` gives a value.
 ///
 /// # Panics
-/// When it has not within [`DEADLINE`].
+/// Panics if it has not within [`DEADLINE`].
 pub fn eventually<T>(what: &str, condition: impl FnMut() -> Option<T>) -> T {
     eventually_within(DEADLINE, what, condition)
 }

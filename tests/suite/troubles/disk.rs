@@ -111,8 +111,8 @@ impl<'a> Crew<'a> {
         }
     }
 
-    /// How often the worker and the supervisor have had no heartbeat for almost
-    /// a threshold.
+    /// Returns how often the worker and the supervisor have had no heartbeat
+    /// for almost a threshold.
     fn losses(&self) -> [usize; 2] {
         let of = |process: &Process, kind: &str| {
             let text = format!("lost the registration {kind}-");

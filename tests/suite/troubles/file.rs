@@ -33,8 +33,8 @@ impl<'a> Running<'a> {
             .unwrap();
         scene.started("a", 1);
         until("both are registered", || db.rows("processes") == 3);
-        // What was written is in the file, not in its log; and something is in
-        // the log that closing the last connection would write into the file.
+        // The rows so far are in the file, not in its log; and something is in the log that closing
+        // the last connection would write into the file.
         execute(&mut conn, "PRAGMA wal_checkpoint(TRUNCATE)");
         execute(&mut conn, "UPDATE solid_queue_jobs SET priority = 7");
         Running {

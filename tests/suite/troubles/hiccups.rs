@@ -30,7 +30,7 @@ struct Stage {
     is_busy: AtomicBool,
 }
 
-/// What a job calls.
+/// The call that a job makes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 enum Call {
     Step,
@@ -93,7 +93,7 @@ impl Call {
         }
     }
 
-    /// Whether it waits for the trouble before it calls anything.
+    /// Returns whether it waits for the trouble before it calls anything.
     fn waits(self) -> bool {
         !matches!(
             self,
@@ -310,7 +310,7 @@ fn a_restarted_server_gives_jobs_back() {
         let jobs = calls.map(enqueue);
         let (stage, processes) = start(&db);
         let across = jobs[calls.len() - 1];
-        // What it wrote to the log is not yet committed.
+        // The line in the log is written before the commit.
         let first = format!(
             "SELECT count(*) AS n FROM windlass_steps WHERE job_id = {}",
             across.0

@@ -85,7 +85,7 @@ impl Scene {
     }
 
     fn ends_well(mut self) {
-        // What was registered before the outage needs a living supervisor, and its threshold, to go away.
+        // A registration from before the outage needs a running supervisor, and its threshold, to go away.
         until("no process is registered twice", || {
             let twice =
                 "SELECT count(*) - count(DISTINCT kind || pid) AS n FROM solid_queue_processes";
@@ -159,7 +159,7 @@ fn a_server_that_goes_while_its_tables_are_looked_at_is_waited_for() {
     }
 }
 
-/// What is not looked at when the server is down is looked at when it comes.
+/// Tables that are not checked while the server is down are checked when it comes.
 #[test]
 fn a_server_that_comes_later_without_tables_is_refused_then() {
     let db = TestDb::empty_postgres();

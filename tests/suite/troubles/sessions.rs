@@ -105,7 +105,7 @@ impl Scene {
         self.cut();
     }
 
-    /// How many sessions it has ended.
+    /// Ends the sessions of the role, and returns their number.
     fn cut(&self) -> usize {
         let role = self.role.as_ref().unwrap();
         let sessions = "SELECT CAST(pg_terminate_backend(pid) AS text) AS t FROM pg_stat_activity";

@@ -1,4 +1,4 @@
-//! What waits for a Postgres server that is away: a job for a connection, and
+//! Waits for a Postgres server that is away: of a job for a connection, and of
 //! a caller for a job.
 
 use crate::support::TestDb;

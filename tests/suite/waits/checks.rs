@@ -1,4 +1,4 @@
-//! What `doctor` finds about waits.
+//! The findings of `doctor` about waits.
 
 use crate::on_each_database;
 use crate::policies::call;

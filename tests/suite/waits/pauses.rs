@@ -304,7 +304,7 @@ fn a_slot_is_given_up(db: &TestDb) {
     }
 }
 
-/// What the job before it has done counts for that.
+/// The steps of the replaced job count only for that one.
 fn a_replaced_job_starts_anew(db: &TestDb) {
     let bench = bench(db, |cx, _| {
         cx.pause_for("pause", WEEK)?;

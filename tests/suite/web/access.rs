@@ -208,7 +208,7 @@ fn roles_are_kept(db: &TestDb) {
         post(&server, "/login", &format!("token={enqueuer}")).status,
         403
     );
-    // What exists is not for it to find out.
+    // An enqueuer must not find out which pages exist.
     with_token(&server, "/nowhere", &enqueuer).expect(401);
     let viewer = token(db, "ben", "viewer", &[]);
     with_token(&server, "/nowhere", &viewer).expect(404);
@@ -217,7 +217,7 @@ fn roles_are_kept(db: &TestDb) {
 fn wrong_tokens_are_limited(db: &TestDb) {
     let server = serve(&db.database);
     let secret = token(db, "ada", "operator", &[]);
-    // What was proven lately is let in, whatever others of its address try.
+    // A token that was accepted lately is let in, whatever others of its address try.
     let known = token(db, "prometheus", "viewer", &[]);
     with_token(&server, "/", &known).expect(200);
     for _ in 0..10 {
@@ -314,7 +314,7 @@ fn a_proxy_that_is_not_known_does_not_open_it(db: &TestDb) {
         let refused = ask.send().expect(403);
         assert!(refused.contains("proxy"), "{refused}");
     }
-    // Where one is expected, everyone must sign in.
+    // Everyone must sign in to a server that expects a proxy.
     let base = || Server::new(&db.database).listen("127.0.0.1:0");
     let expecting = || {
         [

@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 use windlass::Database;
 use windlass::web::{RunningServer, Server};
 
-/// How long any answer may take on a busy machine.
+/// The time that any answer may take on a busy machine.
 pub const ANSWER: Duration = Duration::from_secs(60);
 
-/// What a server has answered.
+/// The answer of a server.
 pub struct Reply {
     pub status: u16,
     /// In lower case.

@@ -1,4 +1,4 @@
-//! What comes from elsewhere changes nothing, and is answered to no other name.
+//! Requests from elsewhere change nothing, and the server answers to no other name.
 
 use super::access::{sign_in, token};
 use super::client::{Ask, KeptConnection, get, post, serve};
@@ -6,7 +6,7 @@ use crate::support::TestDb;
 use windlass::NewJob;
 use windlass::web::Server;
 
-/// How many requests are tried.
+/// The number of requests that must be refused.
 const REQUESTS: usize = 10_000;
 
 fn one_of<'a>(choices: &[&'a str]) -> &'a str {

@@ -40,7 +40,7 @@ fn only_live_pages_that_a_viewer_may_see_are_sent(db: &TestDb) {
         "/live?path=%2Fnowhere",
         "/live?path=http%3A%2F%2Fevil.example",
         "/live?path=",
-        // What takes long is not read again and again.
+        // Pages that take long are not read again and again.
         "/live?path=%2Fdoctor%3Ffull%3D1",
         "/live?path=%2F%3Falone%3Dthe-checks-of-doctor",
     ] {

@@ -44,7 +44,7 @@ fn a_proxy_may_remove_the_base_path_or_not(db: &TestDb) {
         .base_path("https://example.com/x")
         .start();
     assert!(wrong.unwrap_err().to_string().contains("web.base_path"));
-    // Where the server has pages of its own, nobody could tell which one is meant.
+    // The server has pages of its own at these paths, so it would be unclear which one is meant.
     for own in ["/jobs", "/assets/windlass", "db"] {
         let wrong = Server::new(&db.database).base_path(own).start();
         let says = wrong.unwrap_err().to_string();

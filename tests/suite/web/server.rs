@@ -1,4 +1,4 @@
-//! What all answers have in common, and the life of a server.
+//! Properties that all answers share, and the life of a server.
 
 use super::client::{ANSWER, Ask, get, post, serve};
 use crate::support::TestDb;

@@ -29,7 +29,7 @@ const JOB_CONNECTIONS: u32 = 16;
 /// as many as it claims at once.
 const MAX_WORKERS: u32 = 512;
 
-/// How long it sleeps at most, notified or not.
+/// The longest time that it sleeps, notified or not.
 const POLL: Duration = Duration::from_millis(50);
 
 #[derive(Debug, Serialize, Deserialize, JobArgs)]
@@ -53,7 +53,7 @@ async fn job(job: Numbered, cx: Cx) -> Result<JobResult, JobError> {
     }
 }
 
-/// What its jobs share.
+/// The state that its jobs share.
 #[derive(Clone)]
 struct Cx {
     /// As many as jobs that may run at once.

@@ -5,7 +5,7 @@ use std::fmt;
 use std::str::{FromStr, SplitWhitespace};
 use std::time::Duration;
 
-/// What the jobs of a measurement do.
+/// The work of the jobs of a measurement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Work {
     /// Nothing.
@@ -20,7 +20,7 @@ pub enum Work {
     Stamp,
 }
 
-/// What a driver is to do.
+/// A command to a driver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Command {
     /// Create the tables.
@@ -29,7 +29,7 @@ pub enum Command {
     Fill(u32),
     /// Let `callers` enqueue `each` jobs, one at a time.
     EnqueueSingly {
-        /// How many at once.
+        /// The number of callers at once.
         callers: u32,
         /// Jobs of each caller.
         each: u32,
@@ -40,11 +40,11 @@ pub enum Command {
     Enqueue,
     /// Connect a worker.
     Connect {
-        /// What its jobs do.
+        /// The work of its jobs.
         work: Work,
-        /// How many jobs it performs at once.
+        /// The number of jobs that it performs at once.
         workers: u32,
-        /// After how many jobs it says [`Answer::AllSucceeded`].
+        /// The number of jobs after which it answers [`Answer::AllSucceeded`].
         jobs: u32,
     },
     /// Start the worker that has connected.
@@ -53,7 +53,7 @@ pub enum Command {
     Count,
 }
 
-/// What a driver says.
+/// An answer of a driver.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Answer {
     /// The command was carried out.

@@ -1,4 +1,4 @@
-//! What a job does, the same in every framework, and how it is counted.
+//! The work of a job, the same in every framework, and how it is counted.
 
 use crate::command::{Answer, Work};
 use crate::run::{now, say};
@@ -24,7 +24,7 @@ static PLAN: OnceLock<Plan> = OnceLock::new();
 
 struct Plan {
     work: Work,
-    /// What each job has done, by its number.
+    /// The outcomes that each job has had, by its number.
     seen: Vec<AtomicU8>,
     jobs: AtomicU64,
     runs: AtomicU64,
@@ -64,7 +64,7 @@ pub(crate) fn counted() -> Answer {
     }
 }
 
-/// What is left to do for a job that has started.
+/// The work that is left for a job that has started.
 enum Step {
     End,
     Insert,

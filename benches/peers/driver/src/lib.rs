@@ -1,5 +1,5 @@
-//! What every process does that drives one job framework: it reads commands, a line each, from its
-//! standard input, and answers on its standard output.
+//! The common part of the processes that each drive one job framework: they read commands, a line
+//! each, from standard input, and answer on standard output.
 
 mod command;
 mod job;
@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 /// Jobs of one call, where they are enqueued in bulk.
 pub const BULK: usize = 1_000;
 
-/// What starts a worker that has connected.
+/// Starts a worker that has connected.
 pub type Start = Box<dyn FnOnce() -> Result<Running>>;
 
 /// Enqueues one job at each call.

@@ -44,7 +44,7 @@ async fn job(job: RunningJob, cx: Arc<Cx>) -> Result<()> {
     .await
 }
 
-/// What its jobs share.
+/// The state that its jobs share.
 #[derive(Debug)]
 struct Cx {
     /// As many as jobs that may run at once.

@@ -16,10 +16,10 @@ pub(crate) struct ApalisPostgres;
 /// Its jobs.
 const QUEUE: &str = "numbered";
 
-/// How many jobs it fetches at once.
+/// The number of jobs that it fetches at once.
 const BATCH: usize = 500;
 
-/// How long it sleeps at most, notified or not.
+/// The longest time that it sleeps, notified or not.
 const INTERVAL: Duration = Duration::from_millis(50);
 
 /// As many as callers or workers use at once, and one to listen.

@@ -14,10 +14,10 @@ pub(crate) struct ApalisSqlite;
 /// Its jobs.
 const QUEUE: &str = "numbered";
 
-/// How many jobs it fetches at once.
+/// The number of jobs that it fetches at once.
 const BATCH: usize = 500;
 
-/// How long it sleeps at most, woken or not.
+/// The longest time that it sleeps, woken or not.
 const INTERVAL: Duration = Duration::from_millis(50);
 
 async fn job(number: u32, pool: Data<SqlitePool>) -> Result<(), BoxDynError> {

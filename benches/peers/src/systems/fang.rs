@@ -16,7 +16,7 @@ use windlass_peers_driver::{Enqueuer, Running, Start, System, Work, at_once, per
 #[derive(Debug)]
 pub(crate) struct Fang;
 
-/// How long a worker sleeps that found nothing. Its default is 5 to 15 s.
+/// The sleep of a worker that found nothing. Its default is 5 to 15 s.
 const SLEEP: Duration = Duration::from_millis(10);
 
 type ConnectionPool = Pool<ConnectionManager<PgConnection>>;

@@ -17,10 +17,10 @@ use windlass_peers_driver::{BULK, Enqueuer, Running, Start, System, Work, perfor
 #[derive(Debug)]
 pub(crate) struct Graphile;
 
-/// How many jobs a worker fetches at once, as in the benchmark that comes with it.
+/// The number of jobs that a worker fetches at once, as in the benchmark that comes with it.
 const LOCAL_QUEUE: usize = 5_000;
 
-/// How long it waits for more completed or failed jobs, as its documentation advises.
+/// The time for which it waits for more completed or failed jobs, as its documentation advises.
 const BATCH_DELAY: Duration = Duration::from_millis(5);
 
 /// Its own default.

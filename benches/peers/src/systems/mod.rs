@@ -9,7 +9,7 @@ pub(crate) mod graphile;
 pub(crate) const JOB_CONNECTIONS: u32 = 16;
 
 diesel::table! {
-    /// What the jobs of [`Work::Insert`](windlass_peers_driver::Work::Insert) insert into.
+    /// The table into which the jobs of [`Work::Insert`](windlass_peers_driver::Work::Insert) insert.
     effects (number) {
         number -> BigInt,
     }

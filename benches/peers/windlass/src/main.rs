@@ -13,20 +13,20 @@ use windlass_peers_driver::{
 
 /// With its defaults.
 struct Windlass {
-    /// Whether finished jobs stay, as they do by default.
+    /// True if finished jobs stay, as they do by default.
     keep: bool,
 }
 
 mod schema {
     diesel::table! {
-        /// What the jobs of `Work::Insert` insert into.
+        /// The table into which the jobs of `Work::Insert` insert.
         effects (number) {
             number -> BigInt,
         }
     }
 }
 
-/// What its jobs need to know of the database.
+/// The kind of database, which its jobs have to know.
 enum On {
     Postgres,
     Sqlite,

@@ -35,7 +35,7 @@ impl AuditCommand {
     }
 }
 
-/// Which changes to show.
+/// The filters of the changes to show.
 #[derive(Debug, clap::Args)]
 struct WhichEntries {
     /// Only changes by this actor
@@ -237,8 +237,8 @@ pub(crate) struct TailAudit {
     json: bool,
 }
 
-/// How many of the last changes each look reads: a transaction that takes long may add one before
-/// those that were shown already.
+/// The number of the last changes that each later look reads: a transaction that takes long may add
+/// one before those that were shown already.
 const LOOKED_BACK: u32 = 200;
 
 impl TailAudit {
@@ -250,7 +250,7 @@ impl TailAudit {
             let count = if looks == 0 { self.count } else { LOOKED_BACK };
             let oldest = shown.first().copied();
             for entry in self.look(&mut connection, count)?.iter().rev() {
-                // What is older than the first look was not asked for.
+                // Changes that are older than all that were shown were not asked for.
                 let is_old = oldest.is_some_and(|oldest| entry.id < oldest);
                 if !is_old && shown.insert(entry.id) && !self.print(entry) {
                     return Ok(ExitCode::SUCCESS);

@@ -21,7 +21,7 @@ use clap::ValueEnum;
 use serde::Serialize;
 use std::time::Duration;
 
-/// What a task may have.
+/// The options of a task.
 #[derive(Debug, clap::Args)]
 struct TaskOptions {
     /// The arguments of its jobs, or `-` to read them from standard input
@@ -44,12 +44,12 @@ struct TaskOptions {
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
     jitter: Option<Duration>,
 
-    /// What happens to missed ticks: `latest`, `skip`, or an age up to which each is fired, as `6h`
+    /// The policy for missed ticks: `latest`, `skip`, or an age up to which each is fired, as `6h`
     /// [default: latest]
     #[arg(long, value_name = "WHAT", value_parser = missed)]
     missed: Option<MissedTicks>,
 
-    /// What happens to a tick if the previous job has not ended [default: allow]
+    /// The policy for a tick if the previous job has not ended [default: allow]
     #[arg(long, value_name = "WHAT")]
     overlap: Option<OverlapName>,
 
@@ -106,7 +106,7 @@ pub(crate) struct AddTask {
     #[arg(long, value_name = "NAME")]
     class: String,
 
-    /// When it is due: cron fields, `@daily`, `every 45s`
+    /// The schedule: cron fields, `@daily`, `every 45s`
     #[arg(long, value_name = "TEXT")]
     schedule: String,
 
@@ -195,7 +195,7 @@ pub(crate) struct ChangeTask {
     #[arg(long, value_name = "NAME")]
     class: Option<String>,
 
-    /// When it is due: cron fields, `@daily`, `every 45s`
+    /// The schedule: cron fields, `@daily`, `every 45s`
     #[arg(long, value_name = "TEXT")]
     schedule: Option<String>,
 

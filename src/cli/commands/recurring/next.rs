@@ -49,7 +49,7 @@ pub(crate) struct Upcoming {
     /// Tasks without an upcoming run.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     without: Vec<WithoutTick>,
-    /// Whether a scheduler that may fire them is running.
+    /// True if a scheduler that may fire them is running.
     scheduler_runs: bool,
 }
 
@@ -57,11 +57,11 @@ pub(crate) struct Upcoming {
 pub(crate) struct TaskTick {
     key: String,
     at: DateTime<Utc>,
-    /// When its job is due: later than the run by the task's jitter.
+    /// The time at which its job is due: later than the run by the task's jitter.
     starts_at: DateTime<Utc>,
     /// In the time zone of the task.
     local: String,
-    /// Whether the task is paused and so not fired.
+    /// True if the task is paused and so not fired.
     paused: bool,
     #[serde(skip)]
     state: String,
@@ -82,7 +82,7 @@ pub(crate) struct Known {
     times: Option<TickTimes>,
     jitter: Option<Duration>,
     until: Option<DateTime<Utc>>,
-    /// When it is deleted, as no scheduler declares it any more.
+    /// The time of its deletion, as no scheduler declares it any more.
     deleted_at: Option<DateTime<Utc>>,
     text: String,
     state: &'static str,

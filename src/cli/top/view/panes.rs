@@ -25,7 +25,7 @@ pub(super) struct PaneView {
     pub(super) headings: Vec<Text<'static>>,
     pub(super) widths: Vec<Constraint>,
     pub(super) rows: Vec<Row<'static>>,
-    /// What stands there if there are no rows.
+    /// The text that is shown if there are no rows.
     pub(super) nothing: String,
 }
 
@@ -182,7 +182,7 @@ fn of_job(job: &HeldJob, theme: TopTheme) -> Row<'static> {
 
 // --- Colors, or none ---
 
-/// How much something matters.
+/// The importance of a text, by which it is styled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Tone {
     Plain,

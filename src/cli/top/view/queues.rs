@@ -13,7 +13,7 @@ use ratatui::widgets::Row;
 /// The least width at which all columns are shown.
 const WIDE: u16 = 72;
 
-/// Which columns are shown below that: the names must stay readable.
+/// The columns that are shown below that width: the names must stay readable.
 const NARROW: [bool; 7] = [true, true, true, false, false, false, true];
 
 /// Returns those of the columns that are shown.

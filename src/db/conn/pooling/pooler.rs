@@ -1,4 +1,4 @@
-//! What is known about the pooler before a database, and about its hosts.
+//! The pooler before a database, and the hosts of its address.
 
 use std::fmt;
 use std::sync::OnceLock;
@@ -49,9 +49,9 @@ impl fmt::Display for Pooling {
 /// The pooler before a database, if there is one, and which of several hosts answers.
 #[derive(Debug, Default)]
 pub(crate) struct Pooler {
-    /// What the address or the settings say.
+    /// The pooling that the address or the settings state.
     pub(crate) stated: Pooling,
-    /// Where to listen: an address that leads to the server itself.
+    /// The address to listen on, which leads to the server itself.
     pub(crate) listen_url: Option<String>,
     recognised: OnceLock<Pooling>,
     is_told: AtomicBool,

@@ -37,7 +37,7 @@ pub(crate) fn is_direct(conn: &mut PgConnection, own: Option<u16>) -> QueryResul
     Ok(peer.port == Some(i32::from(own)))
 }
 
-/// How often the sessions are compared: beside other clients, two connections may meet two sessions several times.
+/// The number of comparisons of the sessions. With other clients, two connections may meet two sessions several times.
 const ROUNDS: u32 = 10;
 
 /// Compares the sessions behind two connections that are open at once. One session behind both, or another session
@@ -135,15 +135,15 @@ pub(crate) fn tagged(url: &str, hurry: Option<Hurry>) -> (Deadline, String) {
 pub(crate) struct LocalSettings {
     pub(crate) statement_timeout: Duration,
     pub(crate) lock_timeout: Duration,
-    /// Whether the planner is kept from full scans and sorts; see
+    /// True if the planner is kept from full scans and sorts; see
     /// [`prefer_indexes`](crate::db::conn::database::prefer_indexes).
     pub(crate) prefers_indexes: bool,
 }
 
-/// How long a client may hold a transaction open without a statement: a frozen one must not hold rows.
+/// The longest time that a client may hold a transaction open without a statement: a frozen one must not hold rows.
 pub(crate) const IDLE_IN_TRANSACTION: Duration = Duration::from_secs(15);
 
-/// What keeps the planner from full scans and sorts, and its value.
+/// The settings that keep the planner from full scans and sorts, with their values.
 pub(crate) const PREFER_INDEXES: [(&str, &str); 7] = [
     ("enable_seqscan", "off"),
     ("enable_sort", "off"),
@@ -259,10 +259,10 @@ fn decoded(text: &str) -> String {
 
 // --- The advice for an error by which transaction mode shows ---
 
-/// How the names of Diesel's prepared statements begin in an error of the server.
+/// The start of the name of one of Diesel's prepared statements in an error of the server.
 const OF_DIESEL: &str = "prepared statement \"__diesel_stmt_";
 
-/// What to set.
+/// The cause of such an error, and the setting that avoids it.
 const ADVICE: &str = "it was prepared in another session of the server: a pooler such as PgBouncer in \
      transaction mode stands before it; set `pooling = \"transaction\"` in `[database]`, or add \
      `?pooling=transaction` to the address";

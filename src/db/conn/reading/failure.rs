@@ -1,4 +1,4 @@
-//! What a read comes to, on either database.
+//! The transaction and the failures of a read, on either database.
 
 use crate::error::{Error, Result};
 use diesel::connection::{AnsiTransactionManager, Connection, TransactionManager};

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-/// How much longer than the server's own limit the answer is waited for.
+/// The additional wait for an answer after the server's own limit.
 const GRACE: Duration = Duration::from_millis(500);
 
 /// The part of the message by which the server reports that a statement took too long.
@@ -112,7 +112,7 @@ fn judge(error: Error) -> ReadFailure {
     }
 }
 
-/// Whether the server, or libpq, reports that the connection has ended.
+/// Returns whether the server, or libpq, reports that the connection has ended.
 fn is_farewell(message: &str) -> bool {
     [
         "server closed the connection",

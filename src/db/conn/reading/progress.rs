@@ -17,13 +17,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-/// How many instructions of its virtual machine SQLite runs between two checks: some tens of
-/// microseconds.
+/// The number of instructions of its virtual machine that SQLite runs between two checks: some tens of microseconds.
 const INSTRUCTIONS: c_int = 2_000;
 
 const NONE: u64 = u64::MAX;
 
-/// When the statements of a connection end, in milliseconds since [`epoch`].
+/// The deadline of the statements of a connection, in milliseconds since [`epoch`].
 #[derive(Debug)]
 pub(super) struct ReadDeadline(AtomicU64);
 

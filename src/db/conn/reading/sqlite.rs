@@ -13,7 +13,7 @@ use std::time::Duration;
 
 pub(super) struct SqliteReader {
     conn: SqliteConnection,
-    /// What was at its path when it was opened.
+    /// The file that was at its path when it was opened.
     file: Option<FileId>,
     /// Last, as it must outlive the connection.
     deadline: Arc<ReadDeadline>,

@@ -226,7 +226,7 @@ mod tests {
             assert!(turns.take(Precedence::Normal).is_some());
             assert!(!turns.is_taken());
         }
-        // What the same connection does next is unaffected.
+        // The next statements of the same connection are unaffected.
         insert(&mut conn).unwrap_err();
         conn.batch_execute("INSERT INTO a VALUES (1)").unwrap();
         assert!(!turns.is_taken());

@@ -1,4 +1,4 @@
-//! What is recorded of one series in one bucket of time.
+//! The record of one series in one bucket of time.
 
 use crate::db::model::history::tally::{BUCKETS, Histogram, Tally};
 use serde::Serialize;
@@ -9,10 +9,10 @@ use std::time::Duration;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 #[non_exhaustive]
 pub struct QueueGauge {
-    /// How many jobs were ready; at most 10,000 are counted. Of several samples, the largest.
+    /// The number of ready jobs; at most 10,000 are counted. Of several samples, the largest.
     pub ready: u32,
-    /// How long the oldest of them had been ready, in JSON as milliseconds. Of several samples, the
-    /// longest. Of more than 10,000 ready jobs, those are looked at that are claimed first.
+    /// The time for which the oldest of them had been ready, in JSON as milliseconds. Of several samples, the longest.
+    /// Of more than 10,000 ready jobs, only those that are claimed first are read.
     #[serde(rename = "oldest_ready_ms", serialize_with = "as_millis")]
     pub oldest_ready: Duration,
 }
@@ -81,7 +81,7 @@ impl Serialize for FleetGauge {
     }
 }
 
-/// What is stored of one series in one bucket.
+/// The stored values of one series in one bucket.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Cell {
     pub(crate) tally: Tally,

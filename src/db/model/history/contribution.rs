@@ -1,4 +1,4 @@
-//! What a process or a transaction adds to the history.
+//! The contribution of a process or a transaction to the history.
 
 use crate::db::model::history::cell::{ByteReader, ByteWriter, Cell, Unreadable};
 use crate::db::model::history::tally::Tally;
@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 /// The most series of a queue and a class.
 pub(crate) const MOST_SERIES: usize = 1_000;
 
-/// How many of them are kept free for the rest of queues that have a series already.
+/// The number of them that are kept free for the rest of queues that have a series already.
 const FOR_OTHERS: usize = 100;
 
 /// The name of a queue or a class that has no series of its own.
@@ -107,7 +107,7 @@ fn cut(name: &str) -> &str {
     &name[..end]
 }
 
-/// What ended since the last contribution, by queue and class.
+/// The runs and jobs that ended since the last contribution, by queue and class.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Contribution {
     pub(crate) series: BySeries<Tally>,

@@ -1,4 +1,4 @@
-//! What the history records: counts and histograms, and the bytes that store them.
+//! The content of the history: counts and histograms, and the bytes that store them.
 
 pub(crate) mod cell;
 pub(crate) mod contribution;

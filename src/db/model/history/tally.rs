@@ -1,10 +1,10 @@
-//! How many jobs ended, and how.
+//! Counts of ended runs and jobs by outcome, and histograms of their times.
 
 use crate::db::model::outcome::{AttemptOutcome, Ending};
 use serde::{Serialize, Serializer};
 use std::time::Duration;
 
-/// How many runs and jobs ended in some time, and how. Each end is in exactly one of the counts.
+/// The counts of runs and jobs that ended in a time span, by outcome. Each end is in exactly one of the counts.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 #[non_exhaustive]
 pub struct Tally {
@@ -21,10 +21,10 @@ pub struct Tally {
     pub cancelled: u64,
     /// Runs that the death of their process ended, after which the job runs again.
     pub crashed: u64,
-    /// How long the jobs had been ready before their runs started, by the database's clock. Only runs
-    /// that a worker itself has ended are in it.
+    /// The times for which ready jobs waited for their runs, by the database's clock. Only runs that a worker itself has
+    /// ended are in it.
     pub wait: Histogram,
-    /// How long the runs took. Only runs that a worker itself has ended are in it.
+    /// The durations of the runs. Only runs that a worker itself has ended are in it.
     pub run: Histogram,
 }
 
@@ -122,7 +122,7 @@ impl CountedEnd {
     }
 }
 
-/// How long a run waited for its start, and then took.
+/// The wait of a run for its start, and its duration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct RunSpan {
     /// `None` if it is unknown since when the job was ready.
@@ -147,7 +147,7 @@ impl Tally {
 /// the page of its table.
 const STEPS: [u64; 3] = [1_000, 2_000, 5_000];
 
-/// How many powers of ten there are: from 1 ms on.
+/// The number of powers of ten: from 1 ms on.
 const DECADES: usize = 8;
 
 /// The upper limits of the buckets, in microseconds.
@@ -164,10 +164,10 @@ const LIMITS: [u64; STEPS.len() * DECADES + 1] = {
     limits
 };
 
-/// How many buckets there are: one for each limit, and one for what exceeds the last.
+/// The number of buckets: one for each limit, and one for durations beyond the last.
 pub(crate) const BUCKETS: usize = LIMITS.len() + 1;
 
-/// How often durations of certain lengths occurred: a histogram with 26 fixed buckets.
+/// A histogram of durations with 26 fixed buckets.
 ///
 /// The upper limits of the buckets are 1 ms, 2 ms, 5 ms and so on, each at most 2.5 times the one before, up to
 /// 100,000 s (almost 28 hours). A limit belongs to the bucket below it. The last bucket

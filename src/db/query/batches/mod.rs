@@ -114,7 +114,7 @@ pub(crate) fn awaited(conn: &mut Conn<'_>, job: i64) -> QueryResult<Option<Await
 
 // --- Lists of batches, the newest first, and single ones ---
 
-/// Which batches a list has.
+/// The batches that a list has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum BatchesWanted {
     All,
@@ -148,10 +148,10 @@ pub(crate) struct ListedBatch {
     pub(crate) is_ours: bool,
     #[diesel(sql_type = BigInt)]
     pub(crate) total: i64,
-    /// How many jobs have not ended, counted up to one more than the limit.
+    /// The number of jobs that have not ended, counted up to one more than the limit.
     #[diesel(sql_type = BigInt)]
     pub(crate) open: i64,
-    /// How many have failed, counted likewise.
+    /// The number of failed jobs, counted likewise.
     #[diesel(sql_type = BigInt)]
     pub(crate) failures: i64,
     #[diesel(sql_type = Timestamp)]

@@ -12,7 +12,7 @@ use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Nullable};
 use serde::{Deserialize, Serialize};
 
-/// Which jobs of a batch a walk passes.
+/// The jobs of a batch that a walk passes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Members {
     /// Those that have not ended.
@@ -38,7 +38,7 @@ impl Members {
     }
 }
 
-/// What of a batch is walked over.
+/// A part of a batch that is walked over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Part {
@@ -48,11 +48,11 @@ enum Part {
     OpenBatches,
 }
 
-/// How far a walk is in a part of a batch: the last job that it has passed.
+/// The position of a walk in a part of a batch: the last job that it has passed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 struct BatchPlace(i64, Part, i64);
 
-/// What a walk has left to do: places in batches, of which the last comes next.
+/// The rest of a walk: places in batches, of which the last comes next.
 ///
 /// A job that stands for a batch in the batch around it is not passed itself: it ends with its batch.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -69,10 +69,10 @@ pub(crate) struct MemberRow {
     pub(crate) inner_batch: Option<i64>,
 }
 
-/// How many pages without a job are read before the walk is interrupted.
+/// The most pages without a job that are read before the walk is interrupted.
 const MOST_PAGES: usize = 100;
 
-/// How many jobs are read at once when only batches are looked for.
+/// The number of jobs that are read at once when only batches are looked for.
 const LOOKED_AT: usize = 5_000;
 
 impl BatchWalk {
@@ -165,10 +165,10 @@ pub(crate) fn last(conn: &mut Conn<'_>, which: Members, batch: i64) -> QueryResu
 
 // --- The rules of `doctor` about batches, each checked for a bounded number of rows ---
 
-/// How many rows a check reads: the oldest batches that are not over, or jobs that wait for others.
+/// The most rows that a check reads: the oldest batches that are not over, or jobs that wait for others.
 pub(crate) const READ: u32 = 10_000;
 
-/// How old a batch is that a check reports, in microseconds.
+/// The age from which a batch is reported by a check, in microseconds.
 const SETTLED: i64 = 300_000_000;
 
 /// A rule about batches.

@@ -99,7 +99,7 @@ struct InconsistentJob {
     count: i64,
 }
 
-/// How many jobs are named.
+/// The most jobs that are named.
 pub(crate) const FIRST: usize = 5;
 
 /// Finds the jobs that break a rule.
@@ -219,7 +219,7 @@ pub(crate) struct Load {
     /// That job.
     #[diesel(sql_type = Nullable<BigInt>)]
     pub(crate) first_due: Option<i64>,
-    /// Whether jobs are ready on a queue that is not paused.
+    /// True if jobs are ready on a queue that is not paused.
     #[diesel(sql_type = Bool)]
     pub(crate) has_ready: bool,
     #[diesel(sql_type = Bool)]
@@ -276,7 +276,7 @@ pub(crate) struct TaskCounts {
 pub(crate) struct LateTask {
     pub(crate) key: String,
     pub(crate) seconds: f64,
-    /// Whether a program declares it; then only that program's schedulers fire it.
+    /// True if a program declares it; then only that program's schedulers fire it.
     pub(crate) is_declared: bool,
 }
 
@@ -322,7 +322,7 @@ pub(crate) fn tasks(conn: &mut Conn<'_>, late: f64) -> QueryResult<TaskCounts> {
 
 // --- Requests for promotions that are not handled ---
 
-/// How many requests are read, the oldest first.
+/// The most requests that are read, the oldest first.
 pub(crate) const READ: u32 = 10_000;
 
 /// From this number on, a promotion that was refused is reported.

@@ -13,8 +13,8 @@ use diesel::sql_types::{BigInt, Bool, Double, Nullable, Text};
 /// The most queues that are read.
 const QUEUES: u32 = 500;
 
-/// How many of the next jobs of each queue are read. Workers leave out the classes that they do not have, so that these
-/// soon come first.
+/// The number of next jobs of each queue that are read. Workers leave out the classes that they do not have, so that
+/// these soon come first.
 const FIRST_OF_QUEUE: u32 = 10;
 
 /// A ready job that comes before the others of its queue.
@@ -26,7 +26,7 @@ pub(crate) struct OldReadyJob {
     pub(crate) queue_name: String,
     #[diesel(sql_type = Text, deserialize_as = Lossy)]
     pub(crate) class_name: String,
-    /// Whether its class is a Ruby class.
+    /// True if its class is a Ruby class.
     #[diesel(sql_type = Bool)]
     pub(crate) of_ruby: bool,
     #[diesel(sql_type = Nullable<Text>)]
@@ -77,7 +77,7 @@ pub(crate) fn old_ready(conn: &mut Conn<'_>, seconds: f64) -> QueryResult<Vec<Ol
 
 // --- The rules of `doctor` about jobs that wait for events, each checked for a bounded number ---
 
-/// How many jobs or waits a check reads.
+/// The most jobs or waits that a check reads.
 pub(crate) const READ: u32 = 10_000;
 
 /// For how long a time-out has passed that a check reports, in microseconds.

@@ -27,14 +27,14 @@ pub(crate) struct FleetProcess {
     pub(crate) heartbeat_seconds: f64,
     /// Seconds since it was registered.
     pub(crate) age_seconds: f64,
-    /// Whether it is stopping.
+    /// True if it is stopping.
     pub(crate) draining: bool,
     /// Its own description.
     pub(crate) metadata: Value,
 }
 
 impl FleetProcess {
-    /// Whether it was asked to claim nothing (SIGTSTP).
+    /// Returns whether it was asked to claim nothing (SIGTSTP).
     pub(crate) fn is_quiet(&self) -> bool {
         self.metadata["quiet"] == true
     }
@@ -106,7 +106,7 @@ pub(crate) struct DiedProcess {
     pub(crate) name: String,
     #[diesel(sql_type = Text, deserialize_as = Lossy)]
     pub(crate) hostname: String,
-    /// How many of its jobs had started, and were given to others or failed.
+    /// The number of its jobs that had started, and were given to others or failed.
     #[diesel(sql_type = BigInt)]
     pub(crate) jobs: i64,
     /// Seconds since the first of them was recovered.
@@ -140,9 +140,9 @@ pub(crate) struct HeldJob {
     pub(crate) process_id: Option<i64>,
     /// Seconds since it started, or since it was claimed.
     pub(crate) seconds: f64,
-    /// Whether it was claimed ahead of a free thread, and has not started.
+    /// True if it was claimed ahead of a free thread, and has not started.
     pub(crate) is_ahead: bool,
-    /// What the process has noted about it.
+    /// The note of the process about it.
     pub(crate) note: Note,
 }
 

@@ -13,7 +13,7 @@ use diesel::sql_types::{BigInt, Bool, Double, Nullable, Text};
 /// The limit of the counts of one key.
 pub(crate) const MOST_OF_KEY: i64 = 1_000;
 
-/// Which keys a page has.
+/// The keys that a page lists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum KeysWanted {
     /// All with jobs that wait or hold a slot.
@@ -35,9 +35,9 @@ impl KeysWanted {
 #[derive(Debug, Clone)]
 pub(crate) struct KeyInUse {
     pub(crate) key: String,
-    /// How many jobs may hold a slot. `None` if no job of Windlass has the key, but one of Rails.
+    /// The most jobs that may hold a slot. `None` if no job of Windlass has the key, but one of Rails.
     pub(crate) limit: Option<i64>,
-    /// Whether the limit was set at run time.
+    /// True if the limit was set at run time.
     pub(crate) limit_is_set: bool,
     pub(crate) ready: CappedCount,
     pub(crate) claimed: CappedCount,
@@ -167,7 +167,7 @@ pub(crate) struct SlotHolder {
     pub(crate) key: String,
     #[diesel(sql_type = BigInt)]
     pub(crate) job_id: i64,
-    /// Whether a process holds it; otherwise it waits for a worker, or its next run.
+    /// True if a process holds it; otherwise it waits for a worker, or its next run.
     #[diesel(sql_type = Bool)]
     pub(crate) is_claimed: bool,
     /// Its queue.

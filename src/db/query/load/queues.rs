@@ -172,7 +172,7 @@ impl QueueCountRow {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct CountsByQueue {
     counts: BTreeMap<String, i64>,
-    /// Whether only the newest were counted.
+    /// True if only the newest were counted.
     is_more: bool,
 }
 
@@ -191,7 +191,7 @@ impl CountsByQueue {
         CappedCount::part(count, self.is_more)
     }
 
-    /// Whether only the newest were counted.
+    /// Returns whether only the newest were counted.
     pub(crate) fn is_more(&self) -> bool {
         self.is_more
     }
@@ -246,7 +246,7 @@ struct ClassCountRow {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct CountsByClass {
     rows: Vec<ClassCountRow>,
-    /// Whether only the newest were counted.
+    /// True if only the newest were counted.
     is_more: bool,
 }
 

@@ -25,7 +25,7 @@ pub(crate) fn page(
     Statement::new(text).bind(after).bind(limit + 1).load(conn)
 }
 
-/// How many tasks there are.
+/// The numbers of all tasks and of the paused ones.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct TaskTotals {
     pub(crate) known: CappedCount,
@@ -62,7 +62,7 @@ pub(crate) struct OverdueTask {
     pub(crate) key: String,
     #[diesel(sql_type = Double)]
     pub(crate) seconds: f64,
-    /// When it was due.
+    /// The time at which it was due.
     #[diesel(sql_type = Nullable<Timestamp>)]
     pub(crate) due_at: Option<NaiveDateTime>,
 }

@@ -1,4 +1,4 @@
-//! How many jobs there are in each state.
+//! The numbers of jobs in each state.
 
 use crate::db::conn::connection::{Conn, age};
 use crate::db::conn::dialect::{Dialect, Id, Lossy};
@@ -20,7 +20,7 @@ pub(crate) struct StateTotals {
 }
 
 impl StateTotals {
-    /// Whether any state has more than was counted.
+    /// Returns whether any state has more than was counted.
     pub(crate) fn is_more(&self) -> bool {
         let all = [
             self.ready,
@@ -117,7 +117,7 @@ pub(crate) const MOST: i64 = 10_000;
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct CappedCount {
     pub(crate) count: u64,
-    /// Whether there are more.
+    /// True if there are more.
     pub(crate) is_more: bool,
 }
 
@@ -145,7 +145,7 @@ impl CappedCount {
 
 // --- The rules of `doctor`, checked for the newest rows only ---
 
-/// How many of the newest rows of each table are checked.
+/// The number of the newest rows of each table that are checked.
 pub(crate) const NEWEST: u32 = 1_000;
 
 const PLACES: [&str; 5] = ["ready", "claimed", "scheduled", "blocked", "failed"];
@@ -309,7 +309,7 @@ pub(crate) struct ClassCount {
     pub(crate) jobs: i64,
 }
 
-/// How many of the next ready jobs are counted by class.
+/// The number of the next ready jobs that are counted by class.
 const NEXT_CLASSES: i64 = 2_000;
 
 /// Counts the next 2,000 ready jobs of a queue by class, and says whether there are more.

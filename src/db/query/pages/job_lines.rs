@@ -27,12 +27,12 @@ pub(crate) struct JobLine {
     pub(crate) priority: i32,
     #[diesel(sql_type = Nullable<Text>, deserialize_as = MaybeLossy)]
     pub(crate) policy: Option<String>,
-    /// How many times it has run.
+    /// The number of its runs.
     #[diesel(sql_type = BigInt)]
     pub(crate) runs: i64,
     #[diesel(sql_type = Nullable<Integer>)]
     pub(crate) max_attempts: Option<i32>,
-    /// Whether Active Job enqueued it.
+    /// True if Active Job enqueued it.
     #[diesel(sql_type = Bool)]
     pub(crate) of_ruby: bool,
     /// `None` if they are too long for a list.
@@ -70,7 +70,7 @@ pub(crate) struct JobLine {
     /// The error of a failed job, as JSON or other text; cut if it is long.
     #[diesel(sql_type = Nullable<Text>, deserialize_as = MaybeLossy)]
     pub(crate) error: Option<String>,
-    /// How its last unsuccessful attempt ended.
+    /// The outcome of its last unsuccessful attempt.
     #[diesel(sql_type = Nullable<Text>)]
     outcome: Option<String>,
     #[diesel(sql_type = Nullable<Text>, deserialize_as = MaybeLossy)]
@@ -172,10 +172,10 @@ pub(crate) struct JobFacts {
     pub(crate) active_job_id: Option<String>,
     #[diesel(sql_type = Nullable<Timestamp>)]
     pub(crate) created_at: Option<NaiveDateTime>,
-    /// When its last wait for a time ended, or ends.
+    /// The time at which its last wait for a time ended, or ends.
     #[diesel(sql_type = Nullable<Timestamp>)]
     pub(crate) scheduled_at: Option<NaiveDateTime>,
-    /// How long it holds its unique id, if it does.
+    /// The scope of its unique id, if it holds one.
     #[diesel(sql_type = Nullable<Text>)]
     pub(crate) scope: Option<String>,
     #[diesel(sql_type = Nullable<Text>, deserialize_as = MaybeLossy)]
@@ -204,7 +204,7 @@ pub(crate) struct JobFacts {
     pub(crate) batch_id: Option<i64>,
     #[diesel(sql_type = Nullable<BigInt>)]
     pub(crate) follows: Option<i64>,
-    /// Whether it waits for others, others wait for it, or it belongs to a batch.
+    /// True if it waits for others, others wait for it, or it belongs to a batch.
     #[diesel(sql_type = Bool)]
     pub(crate) has_flow: bool,
 }
@@ -244,7 +244,7 @@ pub(crate) fn facts(conn: &mut Conn<'_>, job: i64) -> QueryResult<Option<JobFact
 
 // --- The jobs of an enqueue, and those that have not ended ---
 
-/// What a job was enqueued as.
+/// The fields with which a job was enqueued.
 #[derive(Debug, Clone, QueryableByName)]
 pub(crate) struct SentJob {
     #[diesel(sql_type = BigInt)]

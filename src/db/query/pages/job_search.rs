@@ -1,4 +1,4 @@
-//! What a list of jobs selects, and in which table and order it finds them.
+//! The selection of a list of jobs, and the table and the order in which they are found.
 
 use crate::db::conn::connection::Conn;
 use crate::db::conn::dialect::Dialect;
@@ -12,7 +12,7 @@ use serde::de::IgnoredAny;
 /// Arguments longer than this, in characters, are not searched.
 pub(crate) const SEARCHED_ARGUMENTS: i64 = 64 * 1024;
 
-/// What a list selects.
+/// The selection of a list.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct JobSearch {
     /// `None` is every state.
@@ -34,7 +34,7 @@ pub(crate) struct JobSearch {
     pub(crate) from: Option<String>,
     /// Before when.
     pub(crate) to: Option<String>,
-    /// Whether the times are always those of the enqueue.
+    /// True if the times are always those of the enqueue.
     pub(crate) by_enqueue: bool,
 }
 
@@ -239,7 +239,7 @@ pub(crate) struct StateCounts {
 }
 
 impl StateCounts {
-    /// Whether any state has more jobs than are counted.
+    /// Returns whether any state has more jobs than are counted.
     pub(crate) fn is_more(&self) -> bool {
         let counts = [
             self.all_jobs,

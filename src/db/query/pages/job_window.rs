@@ -11,7 +11,7 @@ use chrono::{NaiveDateTime, TimeDelta};
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Integer, Nullable};
 
-/// How many rows a search without an index looks at before it stops and can be continued.
+/// The most rows that a search without an index looks at before it stops and can be continued.
 pub(crate) const WINDOW: i64 = 10_000;
 
 /// From where a list goes on, and in which direction.
@@ -135,7 +135,7 @@ struct WindowEnds {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct JobWindow {
     pub(crate) range: KeyRange,
-    /// How many rows it has.
+    /// The number of its rows.
     pub(crate) size: i64,
 }
 
@@ -355,5 +355,5 @@ pub(crate) fn in_time(
     Ok(range)
 }
 
-/// How many of the newest jobs, by their ids, are searched for a part of their arguments.
+/// The number of the newest jobs, by their ids, that are searched for a part of their arguments.
 pub(crate) const SEARCHED_JOBS: i64 = 100_000;

@@ -1,5 +1,5 @@
-//! What the pages about jobs read. No query reads more rows than a page may take time for: lists
-//! go along an index by id, and a filter without an index looks at a window of them.
+//! The queries of the pages about jobs. No query reads more rows than a page may take time for:
+//! lists go along an index by id, and a filter without an index looks at a window of them.
 
 pub(crate) mod job_lines;
 pub(crate) mod job_search;

@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 /// The latest expiry: a later one could be written, but not read by every database.
 const LATEST: &str = "9999-12-30 00:00:00.000000";
 
-/// When the job of a row is due. As a value of its own, it is looked up by the job's id in any plan.
+/// The due time of a row's job. As a value of its own, it is looked up by the job's id in any plan.
 const DUE: &str =
     "(SELECT j.scheduled_at FROM solid_queue_jobs j WHERE j.id = CAST(value ->> 0 AS bigint))";
 
@@ -96,15 +96,15 @@ pub(crate) fn note_released(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<()
 pub(crate) struct ExpiryOfJob {
     #[diesel(sql_type = BigInt)]
     pub(crate) job_id: i64,
-    /// Whether its time has come.
+    /// True if its time has come.
     #[diesel(sql_type = Bool)]
     pub(crate) is_due: bool,
-    /// Whether it has no effect: the job has started once, or ended.
+    /// True if it has no effect: the job has started once, or ended.
     #[diesel(sql_type = Bool)]
     pub(crate) is_over: bool,
 }
 
-/// Whether the job `j` of the expiry `e` has started once.
+/// The condition that the job `j` of the expiry `e` has started once.
 const HAS_STARTED: &str = "(j.attempts > 0 OR j.crash_count > 0 \
      OR (j.last_claim_id IS NOT NULL AND j.last_claim_id <> coalesce(e.released_claim_id, 0)))";
 

@@ -23,7 +23,7 @@ pub(crate) const IS_LOST: &str = "(SELECT f.job_id FROM windlass_batch_failures 
 pub(crate) struct NewBatchRow<'b> {
     pub(crate) name: &'b str,
     pub(crate) metadata: Option<&'b str>,
-    /// What Ruby would find it by.
+    /// The id by which Ruby would find it.
     pub(crate) uuid: &'b str,
 }
 
@@ -39,7 +39,7 @@ pub(crate) fn insert(conn: &mut Conn<'_>, new: &NewBatchRow<'_>) -> QueryResult<
     Ok(row.id)
 }
 
-/// Whether jobs can be added to a batch.
+/// The answer to a request to add jobs to a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Addition {
     Accepted,
@@ -124,7 +124,7 @@ pub(crate) fn add_to_total(conn: &mut Conn<'_>, batch: i64, jobs: i64) -> QueryR
 pub(crate) struct EndedBatch {
     #[diesel(sql_type = BigInt)]
     pub(crate) id: i64,
-    /// How many of its jobs have failed, or were cancelled.
+    /// The number of its jobs that have failed, or were cancelled.
     #[diesel(sql_type = BigInt)]
     pub(crate) failures: i64,
 }
@@ -252,7 +252,7 @@ pub(crate) struct BatchFront {
     pub(crate) first: Option<i64>,
 }
 
-/// How many open jobs a look at the front of a batch passes: jobs that take long hide those behind them that have ended.
+/// The most open jobs that a look at the front of a batch passes. Jobs that take long hide the ended ones behind them.
 const FRONT: usize = 200;
 
 /// Returns the first open job of batches, each from a job on. Postgres marks the index entries of ended jobs that such a

@@ -80,10 +80,10 @@ pub(crate) fn block(conn: &mut Conn<'_>, children: &[i64]) -> QueryResult<()> {
         .execute(conn)
 }
 
-/// How many edges one promotion gives their outcome at once.
+/// The most edges that one promotion resolves at once.
 const AT_ONCE: usize = 500;
 
-/// Which edges to resolve.
+/// The edges to resolve.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Resolved {
     /// Those of jobs.
@@ -107,7 +107,7 @@ impl Resolved {
 #[derive(Debug, Default)]
 pub(crate) struct ResolvedEdges {
     pub(crate) jobs: Vec<i64>,
-    /// Whether the parents may have more.
+    /// True if the parents may have more.
     pub(crate) has_more: bool,
 }
 
@@ -275,10 +275,10 @@ pub(crate) struct Edges {
     runs_on: String,
     #[diesel(sql_type = Text)]
     otherwise: String,
-    /// Whether a parent has not ended.
+    /// True if a parent has not ended.
     #[diesel(sql_type = Bool)]
     is_open: bool,
-    /// Whether a parent has ended without success.
+    /// True if a parent has ended without success.
     #[diesel(sql_type = Bool)]
     has_failed: bool,
     /// One such parent, if it is a job.
@@ -286,7 +286,7 @@ pub(crate) struct Edges {
     pub(crate) failed_job_id: Option<i64>,
 }
 
-/// What edges say about their job.
+/// The state of a job, by its edges.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum EdgeState {
     /// The job may run.
@@ -317,22 +317,22 @@ impl Edges {
         }
     }
 
-    /// Whether the job waits in the middle of its work. Then its other edges have had their effect.
+    /// Returns whether the job waits in the middle of its work. Then its other edges have had their effect.
     pub(crate) fn is_join(&self) -> bool {
         self.otherwise == "join"
     }
 
-    /// Whether the job may undo a step.
+    /// Returns whether the job may undo a step.
     pub(crate) fn may_undo(&self) -> bool {
         self.runs_on == "failure" && self.otherwise == "undo"
     }
 
-    /// Whether the job stands for a batch in another.
+    /// Returns whether the job stands for a batch in another.
     pub(crate) fn is_nested(&self) -> bool {
         self.otherwise == "nest"
     }
 
-    /// Whether all parents have succeeded.
+    /// Returns whether all parents have succeeded.
     pub(crate) fn have_succeeded(&self) -> bool {
         !self.is_open && !self.has_failed
     }

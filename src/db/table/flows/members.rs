@@ -50,7 +50,7 @@ pub(crate) fn keep_failures(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<()
         .execute(conn)
 }
 
-/// How many failures of a batch are looked at: if one of these may still be retried, so may the batch.
+/// The most failures of a batch that are looked at: if one of these may still be retried, so may the batch.
 const FRONT: i64 = 100;
 
 /// A failure of a job that is not retried any more.
@@ -58,7 +58,7 @@ const FRONT: i64 = 100;
 struct SettledFailure {
     #[diesel(sql_type = BigInt)]
     job_id: i64,
-    /// Whether the job has finished after all.
+    /// True if the job has finished after all.
     #[diesel(sql_type = Bool)]
     has_finished: bool,
 }

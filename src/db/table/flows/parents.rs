@@ -59,7 +59,7 @@ pub(crate) fn keep_claims(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<()> 
     Ok(())
 }
 
-/// How long it is kept that a job was deleted before it had finished, in microseconds.
+/// The time for which the result of a job that was deleted before it had finished is kept, in microseconds.
 const KEPT: i64 = 3_600_000_000;
 
 /// Stores a result for those of the jobs, which are about to be deleted and have not finished, that others wait for.
@@ -90,14 +90,14 @@ pub(crate) fn first_unknown(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<Op
     Ok(jobs.iter().copied().find(|job| !known.contains(job)))
 }
 
-/// Where a job is that others wait for.
+/// The state of a job that others wait for.
 #[derive(Debug, QueryableByName)]
 pub(crate) struct ParentState {
     #[diesel(sql_type = BigInt)]
     pub(crate) id: i64,
     #[diesel(sql_type = Bool)]
     pub(crate) has_finished: bool,
-    /// Whether it has failed, or was cancelled or discarded.
+    /// True if it has failed, or was cancelled or discarded.
     #[diesel(sql_type = Bool)]
     pub(crate) has_failed: bool,
 }
@@ -113,7 +113,7 @@ pub(crate) fn states(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<Vec<Paren
     Statement::new(text).unkept().bind(id_list(jobs)).load(conn)
 }
 
-/// Whether a job has succeeded, by its stored result.
+/// The outcome of a job, by its stored result.
 #[derive(Debug, QueryableByName)]
 pub(crate) struct StoredOutcome {
     #[diesel(sql_type = BigInt)]

@@ -143,7 +143,7 @@ pub(crate) fn lock_of_event(
         .map(job_ids)
 }
 
-/// What a job waits for.
+/// The event that a job waits for.
 #[derive(Debug, QueryableByName)]
 pub(crate) struct AwaitedEvent {
     #[diesel(sql_type = Text, deserialize_as = Lossy)]

@@ -58,7 +58,7 @@ pub(crate) struct UnfoldedDelta {
     pub(crate) source: Option<String>,
     #[diesel(sql_type = Nullable<BigInt>)]
     pub(crate) seq: Option<i64>,
-    /// When it was inserted, in seconds since 1970.
+    /// The time of its insertion, in seconds since 1970.
     #[diesel(sql_type = BigInt)]
     pub(crate) seconds: i64,
     #[diesel(sql_type = Binary)]
@@ -141,10 +141,10 @@ pub(crate) fn clear(
         .changes(conn)
 }
 
-/// How far folding is behind.
+/// The backlog of contributions that are not folded.
 #[derive(Debug, QueryableByName)]
 pub(crate) struct FoldBacklog {
-    /// How many contributions are not folded; at most 10,000 are counted.
+    /// The number of contributions that are not folded; at most 10,000 are counted.
     #[diesel(sql_type = BigInt)]
     pub(crate) unfolded: i64,
     /// Seconds since the oldest of them was inserted.

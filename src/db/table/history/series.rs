@@ -11,7 +11,7 @@ use diesel::sql_types::{BigInt, Binary, Text};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// When the history was last folded, and the time now, in seconds since 1970.
+/// The time of the last fold of the history, and the time now, in seconds since 1970.
 #[derive(Debug, Clone, Copy, QueryableByName)]
 pub(crate) struct FoldTimes {
     #[diesel(sql_type = BigInt)]

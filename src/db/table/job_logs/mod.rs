@@ -15,7 +15,7 @@ use std::time::Duration;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct LogLine {
-    /// How long after the start of the run; `after_ms` in JSON.
+    /// The time since the start of the run; `after_ms` in JSON.
     #[serde(rename = "after_ms", serialize_with = "as_millis")]
     pub after: Duration,
     /// Its level.
@@ -25,7 +25,7 @@ pub struct LogLine {
     pub text: String,
 }
 
-/// What one run of a job logged.
+/// The log of one run of a job.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct JobLog {
@@ -34,9 +34,9 @@ pub struct JobLog {
     pub attempt: u32,
     /// The claim of the run, which no other run has.
     pub claim_id: i64,
-    /// When the run started, by the database's clock.
+    /// The start of the run, by the database's clock.
     pub started_at: Option<DateTime<Utc>>,
-    /// How many older lines were dropped because there were too many.
+    /// The number of older lines that were dropped because there were too many.
     pub dropped: u64,
     /// The lines, oldest first.
     pub lines: Vec<LogLine>,
@@ -50,19 +50,19 @@ fn as_word<S: Serializer>(level: &Level, serializer: S) -> Result<S::Ok, S::Erro
     serializer.serialize_str(&level.as_str().to_lowercase())
 }
 
-/// What a run has logged so far.
+/// The log of a run so far.
 #[derive(Debug)]
 pub(crate) struct LoggedRun {
     pub(crate) fence: Fence,
     pub(crate) job_id: i64,
     pub(crate) attempt: i32,
-    /// How long ago the run started.
+    /// The time since the start of the run.
     pub(crate) ran: Duration,
     /// The content of the column.
     pub(crate) lines: String,
-    /// How many lines the run has logged, including those that were dropped.
+    /// The number of lines that the run has logged, including those that were dropped.
     pub(crate) total: i64,
-    /// Whether nothing of the run was stored before.
+    /// True if nothing of the run was stored before.
     pub(crate) is_first: bool,
 }
 
@@ -87,7 +87,7 @@ fn of_column(text: &str) -> Vec<LogLine> {
         .collect()
 }
 
-/// How many runs of a job are kept.
+/// The most runs of a job that are kept.
 const KEPT: i64 = 10;
 
 /// Stores what runs have logged, each in place of what was stored of it before.

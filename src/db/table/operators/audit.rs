@@ -17,9 +17,9 @@ pub(crate) struct NewAudit<'a> {
     pub(crate) target: Option<&'a str>,
     /// The selection of the jobs, as JSON.
     pub(crate) filter: Option<&'a str>,
-    /// What was set, as JSON.
+    /// The values that were set, as JSON.
     pub(crate) parameters: Option<&'a str>,
-    /// How many jobs changed, and how many with the rows of the same action before.
+    /// The number of jobs that changed; `total` adds those of the rows of the same action before.
     pub(crate) jobs: Option<i64>,
     pub(crate) total: Option<i64>,
     pub(crate) operation_id: Option<i64>,
@@ -49,7 +49,7 @@ pub(crate) fn insert(conn: &mut Conn<'_>, new: &NewAudit<'_>) -> QueryResult<i64
     Ok(row.id)
 }
 
-/// Which rows to read; an empty filter reads all.
+/// The rows to read; an empty filter reads all.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct AuditFilter {
     pub(crate) actor: Option<String>,
@@ -119,7 +119,7 @@ pub(crate) struct AuditRow {
     pub(crate) part_of: Option<i64>,
 }
 
-/// How far rows may be out of the order of their times: the longest transaction.
+/// The largest deviation of rows from the order of their times: the longest transaction.
 const DISORDER: TimeDelta = TimeDelta::hours(1);
 
 /// The rows from a time on. The ids grow with time, so older rows need not be read.

@@ -1,4 +1,4 @@
-//! What operators do: the audit, and operations on many jobs.
+//! The tables of operators' actions: the audit, and operations on many jobs.
 
 pub(crate) mod audit;
 pub(crate) mod operations;

@@ -188,12 +188,12 @@ pub(crate) fn lock_open(conn: &mut Conn<'_>, id: i64) -> QueryResult<Option<Oper
     Statement::new(text).bind(id).get_result(conn).optional()
 }
 
-/// How far an operation is after a batch.
+/// The progress of an operation after a batch.
 #[derive(Debug, Clone)]
 pub(crate) struct OperationAdvance {
     pub(crate) place: String,
     pub(crate) counts: String,
-    /// How many jobs the batch had, and how many of them were affected.
+    /// The number of jobs that the batch had; `changed` is the number of those that were affected.
     pub(crate) looked_at: u64,
     pub(crate) changed: u64,
     pub(crate) is_done: bool,

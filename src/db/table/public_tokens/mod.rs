@@ -10,7 +10,7 @@ use diesel::sql_types::{BigInt, Bool};
 pub(crate) struct NewPublicToken {
     /// The SHA-256 of its text, in hexadecimal.
     pub(crate) digest: String,
-    /// Whether it shows what the job returned.
+    /// True if it shows the value that the job returned.
     pub(crate) shows_result: bool,
 }
 
@@ -39,7 +39,7 @@ pub(crate) fn keep_newest(conn: &mut Conn<'_>, job: i64) -> QueryResult<()> {
         .execute(conn)
 }
 
-/// What a token leads to.
+/// The job of a token, and whether its result is shown.
 #[derive(Debug, Clone, Copy, QueryableByName)]
 pub(crate) struct PublicTokenRow {
     #[diesel(sql_type = BigInt)]

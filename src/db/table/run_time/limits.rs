@@ -14,7 +14,7 @@ pub struct RunTimeLimit {
     /// The key with its group, `import/7`, or all keys of a group, `import/*`.
     #[diesel(sql_type = Text)]
     pub key: String,
-    /// How many jobs of each key may hold a slot at once.
+    /// The most jobs of each key that may hold a slot at once.
     #[diesel(sql_type = Integer)]
     pub slots: i32,
     /// The user who set it, if known.

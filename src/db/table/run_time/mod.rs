@@ -1,4 +1,4 @@
-//! What operators set while the processes run: limits of concurrency keys, paused classes, and settings.
+//! Changes by operators while the processes run: limits of concurrency keys, paused classes, and settings.
 
 pub(crate) mod limits;
 

@@ -18,13 +18,13 @@ pub(crate) mod tokens;
 
 // --- The upkeep of the web's tables ---
 
-/// How long a session that has ended is kept.
+/// The time for which a session that has ended is kept.
 const SESSIONS_FOR: Duration = Duration::from_secs(24 * 3600);
 
-/// How long a session is kept that was not used: longer than any idle time.
+/// The time for which an unused session is kept: longer than any idle time.
 const UNUSED_FOR: Duration = Duration::from_secs(31 * 24 * 3600);
 
-/// How long a token is listed that may not be used any more.
+/// The time for which a token that may not be used any more is listed.
 const TOKENS_FOR: Duration = Duration::from_secs(90 * 24 * 3600);
 
 /// Deletes ended sessions, and tokens that have long been revoked or expired, up to `batch` of each. The newest token

@@ -8,7 +8,7 @@ use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Bool, Text};
 use std::time::Duration;
 
-/// How much older the time of the last request in the row may be than the last request.
+/// The largest lag of the stored time of the last request.
 const COARSE: Duration = Duration::from_secs(60);
 
 /// A session to store.
@@ -19,9 +19,9 @@ pub(crate) struct NewWebSession<'a> {
     pub(crate) lookup: &'a str,
     /// The SHA-256 of the cookie's secret, in hexadecimal.
     pub(crate) digest: &'a str,
-    /// Where the sign-in came from.
+    /// The origin of the sign-in.
     pub(crate) origin: &'a str,
-    /// How long it lives, however much it is used.
+    /// The lifetime, however much it is used.
     pub(crate) lifetime: Duration,
 }
 
@@ -38,7 +38,7 @@ pub(crate) struct FoundSession {
     pub(crate) role: String,
     #[diesel(sql_type = Text)]
     pub(crate) digest: String,
-    /// Whether its last request is to be written.
+    /// True if its last request is to be written.
     #[diesel(sql_type = Bool)]
     pub(crate) is_stale: bool,
 }

@@ -12,7 +12,7 @@ use std::time::Duration;
 pub(crate) const ACTIVE: &str =
     "(t.revoked_at IS NULL AND (t.expires_at IS NULL OR t.expires_at > {now}))";
 
-/// How much older the time of the last use in the row may be than the last use.
+/// The largest lag of the stored time of the last use.
 pub(crate) const COARSE: Duration = Duration::from_secs(300);
 
 /// A token to store.
@@ -68,7 +68,7 @@ pub(crate) struct FoundToken {
     pub(crate) digest: String,
     #[diesel(sql_type = Nullable<Text>)]
     pub(crate) limits: Option<String>,
-    /// Whether its last use is to be written.
+    /// True if its last use is to be written.
     #[diesel(sql_type = Bool)]
     pub(crate) is_stale: bool,
 }

@@ -123,7 +123,7 @@ struct PassedRow {
     concurrency_key: Option<String>,
     #[diesel(sql_type = Nullable<BigInt>)]
     semaphore_id: Option<i64>,
-    /// Whether a promotion was requested.
+    /// True if a promotion was requested.
     #[diesel(sql_type = Bool)]
     has_requested: bool,
 }

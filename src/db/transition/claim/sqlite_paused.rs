@@ -44,7 +44,7 @@ pub(super) fn step_by_step(
     }
 }
 
-/// What became of the executions that a scan found.
+/// The result of claiming the executions that a scan found.
 enum FoundRows {
     Rows(Vec<Claimed>),
     /// Other processes have taken all of them.

@@ -29,7 +29,7 @@ pub(crate) const EXPIRING: [ExpiringTable; 2] = [
 
 const RESULTS: &str = "windlass_results";
 
-/// How much longer a result is kept, in microseconds, that has expired and is still an input.
+/// The additional time for which an expired result that is still an input is kept, in microseconds.
 const INPUTS_FOR: i64 = 3_600_000_000;
 
 /// Returns a condition: an unfinished job may still read the row of the table, if it is a result.

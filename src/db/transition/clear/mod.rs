@@ -25,14 +25,14 @@ use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Bool};
 use std::time::Duration;
 
-/// Which finished jobs to delete.
+/// The selection of finished jobs to delete.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ClearLimits {
     /// Jobs that finished this long ago.
     pub(crate) age: Duration,
     /// Jobs up to this id, whatever their age.
     pub(crate) up_to: i64,
-    /// Whether to include jobs enqueued by Active Job that no worker of Windlass claimed.
+    /// True if jobs are included that Active Job enqueued and no worker of Windlass claimed.
     pub(crate) of_ruby: bool,
 }
 
@@ -41,7 +41,7 @@ pub(crate) struct ClearLimits {
 pub(crate) struct ClearedPage {
     /// The last id that was read; `None` at the end of the scan.
     pub(crate) reached: Option<i64>,
-    /// How many rows were deleted, not counting those that belong to deleted jobs.
+    /// The number of deleted rows, not counting those that belong to deleted jobs.
     pub(crate) cleared: usize,
     /// Why some due rows were left, if any were.
     pub(crate) left: Option<String>,
@@ -49,9 +49,9 @@ pub(crate) struct ClearedPage {
 
 /// Runs `work` for rows in as few transactions as possible.
 ///
-/// When the database refuses, each half of them is tried, down to the single rows that it refuses.
-/// Those are left, as when a table of the application refers to a job. Returns what `work` returned
-/// for the others, and why the last of those is left.
+/// Each half of the rows is tried when the database refuses all, down to the single rows that it refuses. Those are
+/// left, as when a table of the application refers to a job. Returns what `work` returned for the others, and why the
+/// last of those is left.
 pub(crate) fn one_by_one<T>(
     conn: &mut Conn<'_>,
     rows: &[i64],
@@ -239,14 +239,14 @@ pub(crate) fn over(
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
-/// How long the row of the newest contribution of a process stays. A process that gets no answer for
-/// longer may count its last heartbeat twice.
+/// The time for which the row of the newest contribution of a process stays. A process that gets no answer for longer
+/// may count its last heartbeat twice.
 const FOLDED_FOR: Duration = Duration::from_secs(7 * 24 * 3600);
 
-/// How long a contribution stays that no program could read.
+/// The time for which a contribution that no program could read stays.
 const UNREADABLE_FOR: Duration = Duration::from_secs(30 * 24 * 3600);
 
-/// How many series one step looks at.
+/// The number of series that one step looks at.
 const SERIES: usize = 100;
 
 /// Deletes the buckets past their time of some series after the id `after`.
@@ -294,7 +294,7 @@ pub(crate) fn unused(conn: &mut Conn<'_>, batch: usize) -> QueryResult<ClearedPa
 
 // --- Clears what quotas have counted ---
 
-/// How long the slots of a quota are kept that is not used.
+/// The time for which the slots of an unused quota are kept.
 const UNUSED: Duration = Duration::from_secs(7 * 24 * 3600);
 
 /// Deletes up to `batch` slots of quotas that are not used any more, and gives back the places of as

@@ -69,7 +69,7 @@ pub(crate) fn with_slots<T>(
     conn.transaction(insert)
 }
 
-/// How often an enqueue starts again because jobs of the same names came or went.
+/// The most attempts of an enqueue during which jobs of the same names came or went.
 const ROUNDS: usize = 20;
 
 /// Inserts the jobs, in the transaction that is open.
@@ -269,7 +269,7 @@ fn take(
     Ok(taken)
 }
 
-/// How many jobs that do not wait any more are looked for at once.
+/// The most jobs that are looked for at once because they do not wait any more.
 const MOST_FREED: i64 = 1000;
 
 /// Splits places into the first so many and the rest.

@@ -162,7 +162,7 @@ fn statements(conflicts: Conflicts) -> [(JobColumns, String); 4] {
     })
 }
 
-/// Whether a statement expects that other jobs hold some of the unique ids.
+/// The expectation of a statement about other jobs that hold some of the unique ids.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Conflicts {
     /// If there is one, it inserts nothing.

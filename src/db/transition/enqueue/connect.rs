@@ -28,7 +28,7 @@ pub(crate) fn follow_parents(
     connect(conn, &children.collect::<Vec<_>>(), Parents::Existing)
 }
 
-/// Where the parents of new jobs are.
+/// The origin of the parents of new jobs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Parents {
     /// They may have ended, or may be ending now.

@@ -27,7 +27,7 @@ use std::sync::LazyLock;
 struct NewEntry<'r> {
     id: i64,
     row: &'r NewRow,
-    /// Whether it waits for the end of the job that holds its unique id.
+    /// True if it waits for the end of the job that holds its unique id.
     is_behind: bool,
 }
 

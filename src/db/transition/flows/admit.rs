@@ -23,14 +23,14 @@ pub(crate) const NESTED: &str = "windlass_batch";
 /// The kind of failure of a job that is not wanted, after what it waited for has ended.
 pub(crate) const NOT_WANTED: &str = "parents";
 
-/// What came of the requests.
+/// The result of the requests.
 #[derive(Debug, Default)]
 pub(crate) struct AdmittedJobs {
-    /// How many jobs wait no longer.
+    /// The number of jobs that wait no longer.
     pub(crate) entered: usize,
     /// Those of them that are not wanted any more.
     pub(crate) discarded: Vec<EndedJob>,
-    /// How many were requested again, because another transaction has locked them.
+    /// The number of jobs that were requested again, because another transaction has locked them.
     pub(crate) left_over: usize,
 }
 
@@ -45,7 +45,7 @@ pub(crate) fn admit(conn: &mut Conn<'_>, requested: &BTreeSet<i64>) -> QueryResu
     let followers = Followers::of(edges::of(conn, &locked)?);
     let open = followers.having(EdgeState::Open, false);
     let nested = followers.having(EdgeState::Open, true);
-    // Where a row of a job is locked, the others do not wait for it.
+    // The other jobs do not wait for one whose row is locked.
     let unwanted = [EdgeState::Dropped, EdgeState::Discarded];
     let [dropped, discarded] = unwanted.map(|state| followers.having(state, false));
     let free = jobs::lock_free(conn, &[&dropped[..], &discarded].concat())?;
@@ -257,7 +257,7 @@ fn decide(conn: &mut Conn<'_>, batch: i64) -> QueryResult<()> {
     })
 }
 
-/// How many edges of the jobs are looked at: all that a hundred of them can have.
+/// The most edges that are read: all that a hundred jobs can have.
 const MOST: i64 = 100_000;
 
 fn overdue(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<Vec<Overdue>> {

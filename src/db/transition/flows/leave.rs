@@ -53,12 +53,12 @@ pub(crate) fn rejoin(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<()> {
     batches::reopen(conn, &awaiting)
 }
 
-/// What a sweep came to.
+/// The result of a sweep.
 #[derive(Debug)]
 pub(crate) struct SweptMembers {
     /// The last job that was read, if there may be more.
     pub(crate) reached: Option<i64>,
-    /// How many jobs have left their batches.
+    /// The number of jobs that have left their batches.
     pub(crate) left: usize,
 }
 
@@ -97,14 +97,14 @@ fn take_out(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<usize> {
 
 // --- Looks which batches are over, for a promotion ---
 
-/// What came of the requests.
+/// The result of the requests.
 #[derive(Debug, Default)]
 pub(crate) struct CompletedBatches {
-    /// How many are over now, and jobs waited for them.
+    /// The number of jobs that waited for batches that are over now.
     pub(crate) followed: usize,
     /// Those that are not over.
     pub(crate) open: Vec<i64>,
-    /// How many were requested again, because another transaction has locked them.
+    /// The number of batches that were requested again, because another transaction has locked them.
     pub(crate) left_over: usize,
 }
 
@@ -221,12 +221,12 @@ pub(crate) fn end_waiting(
 
 // --- Looks which jobs have ended that others wait for, for a promotion ---
 
-/// What came of the requests.
+/// The result of the requests.
 #[derive(Debug, Default)]
 pub(crate) struct EndedParents {
-    /// How many jobs waited for them.
+    /// The number of jobs that waited for them.
     pub(crate) followed: usize,
-    /// How many were requested again.
+    /// The number of jobs that were requested again.
     pub(crate) left_over: usize,
 }
 
@@ -279,7 +279,7 @@ pub(crate) fn resolve(
     Ok(ended)
 }
 
-/// How jobs have ended.
+/// Jobs by their outcomes.
 #[derive(Debug, Default)]
 struct Outcomes {
     succeeded: Vec<i64>,

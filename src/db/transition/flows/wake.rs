@@ -15,17 +15,17 @@ use serde_json::value::RawValue;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-/// How many jobs that wait for events a promotion takes at once.
+/// The most jobs waiting for events that a promotion takes at once.
 const AT_ONCE: usize = 500;
 
-/// What came of the requests.
+/// The result of the requests.
 #[derive(Debug, Default)]
 pub(crate) struct WokenJobs {
     /// Jobs that wait no longer.
     pub(crate) woken: Vec<i64>,
-    /// How many were requested again, because another transaction has locked them.
+    /// The number of jobs that were requested again, because another transaction has locked them.
     pub(crate) left_over: usize,
-    /// Whether more jobs wait for the same events than were taken.
+    /// True if more jobs wait for the same events than were taken.
     pub(crate) has_rest: bool,
 }
 
@@ -65,7 +65,7 @@ pub(crate) fn wake(
     })
 }
 
-/// What became of jobs that may wait no longer.
+/// The result for jobs that may wait no longer.
 struct Looked {
     woken: Vec<i64>,
     /// Those that wait, and that another transaction has locked.
@@ -103,9 +103,9 @@ fn wake_jobs(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<Looked> {
 /// The result of a look for waits that have timed out.
 #[derive(Debug, Default)]
 pub(crate) struct TimedOut {
-    /// How many are over.
+    /// The number of waits that are over.
     pub(crate) woken: usize,
-    /// How long until the next time-out. Zero if some are left.
+    /// The time until the next time-out. Zero if some are left.
     pub(crate) next: Option<Duration>,
 }
 
@@ -178,7 +178,7 @@ pub(crate) fn park(conn: &mut Conn<'_>, decisions: &[&JobDecision]) -> QueryResu
 
 // --- Emits events, in the transaction of the caller ---
 
-/// How often the event of another transaction may disappear before this gives up.
+/// The number of times that the event of another transaction may disappear before this gives up.
 const ROUNDS: usize = 3;
 
 /// Stores an event and requests a promotion of the jobs that wait for it. Returns `false` if there is one of this name
@@ -203,7 +203,7 @@ pub(crate) fn emit(conn: &mut Conn<'_>, name: &str, payload: &str) -> QueryResul
     })
 }
 
-/// Whether two texts are the same JSON, whatever the order of its fields.
+/// Returns whether two texts are the same JSON, whatever the order of its fields.
 ///
 /// Numbers are compared as they are written: read as floating-point numbers, two long ones that differ would be one.
 fn is_same(first: &str, other: &str) -> bool {

@@ -24,7 +24,7 @@ pub(crate) enum EditOutcome {
     Missing,
 }
 
-/// What a job is to have.
+/// The new arguments of a job.
 #[derive(Debug)]
 pub(crate) struct NewArguments {
     /// As JSON text.

@@ -113,7 +113,7 @@ pub(crate) fn discard(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<Vec<i64>
     })
 }
 
-/// When a job has to run.
+/// The time at which a job has to run.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum RunTime {
     At(NaiveDateTime),
@@ -216,7 +216,7 @@ pub(crate) struct RetriedJobs {
     pub(crate) replaced: Vec<i64>,
 }
 
-/// What a retry does about jobs that may run at most once, and have run already.
+/// The policy of a retry for jobs that may run at most once, and have run already.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum AtMostOnce {
     Leave,
@@ -243,7 +243,7 @@ pub(crate) fn retry(
     retry_by(conn, jobs, at_most_once, make_runnable)
 }
 
-/// When retried jobs are due: the first at `start`, later ones by how many were before.
+/// The due times of retried jobs: the first at `start`, later ones by the number of jobs before them.
 pub(crate) struct RetrySpread<'a> {
     pub(crate) start: NaiveDateTime,
     pub(crate) before: u64,

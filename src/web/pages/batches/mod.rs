@@ -19,7 +19,7 @@ use askama::Template;
 
 // --- Changes of all jobs of a batch, as operations ---
 
-/// What is done to a batch.
+/// A change of all jobs of a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum BatchAction {
     Cancel,
@@ -78,7 +78,7 @@ fn start(cx: &mut Cx<'_>, action: BatchAction, change: Change) -> Result<Respons
 
 // --- The list of batches ---
 
-/// How many batches a page has.
+/// The most batches on a page.
 const ROWS: u32 = 50;
 
 /// The states by which the list can be narrowed: their names in the address, and in words.
@@ -102,7 +102,7 @@ struct BatchesPage {
     shell: Shell,
     tabs: Vec<BatchTab>,
     rows: Panel<Vec<BatchView>>,
-    /// Where the newest and the older ones are; empty if there are none.
+    /// The addresses of the pages with the newest and the older ones; empty if there are none.
     newest: String,
     older: String,
     is_all: bool,

@@ -23,7 +23,7 @@ use serde_json::Value;
 const METADATA: usize = 64 * 1024;
 const ERROR: usize = 300;
 
-/// How far the jobs are counted.
+/// The number up to which the jobs are counted.
 const COUNTED: i64 = 1_000_000;
 
 /// A job that follows, or has failed.
@@ -35,7 +35,7 @@ struct JobLink {
     state: Markup,
 }
 
-/// What is read of a batch in a panel.
+/// The content of a batch's panel.
 struct BatchParts {
     view: BatchView,
     around: Vec<JobLink>,

@@ -21,7 +21,7 @@ use std::time::Duration;
 /// The most jobs that are ticked at once.
 const MOST: usize = 500;
 
-/// How many jobs a preview shows.
+/// The most jobs that a preview shows.
 const SAMPLE: usize = 10;
 
 /// The jobs of a bulk action.

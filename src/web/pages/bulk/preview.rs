@@ -27,7 +27,7 @@ struct PreviewPage {
     question: String,
     /// `1,204` or `10,000+`
     number: String,
-    /// What has to be typed; empty for nothing.
+    /// The text that has to be typed; empty for nothing.
     typed: String,
     preview: Preview,
     stored: String,
@@ -37,7 +37,7 @@ struct PreviewPage {
     spreads: Vec<SpreadChoice>,
     sample: Vec<JobListRow>,
     back: String,
-    /// Whether the jobs are those of a group of failures.
+    /// True if the jobs are those of a group of failures.
     is_group: bool,
 }
 
@@ -147,7 +147,7 @@ pub(crate) fn start(cx: &mut Cx<'_>) -> Result<Response, PageError> {
     Ok(Response::see_other(cx.link(&path)))
 }
 
-/// Whether a text is the number of jobs, as it is shown or as it is written by hand.
+/// Returns whether a text is the number of jobs, as it is shown or as it is written by hand.
 fn is_number(typed: &str, preview: &Preview) -> bool {
     let digits = |text: &str| -> String {
         let kept = text

@@ -1,4 +1,4 @@
-//! How states and kinds of edges are shown.
+//! The display of states and of kinds of edges.
 
 use crate::admin::flows::{FlowEdge, FlowGraph, FlowId, FlowNode};
 use crate::web::http;
@@ -82,7 +82,7 @@ pub(super) fn read_as(edge: &FlowEdge) -> &str {
     }
 }
 
-/// How an edge is drawn.
+/// The stroke of an edge.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum FlowStroke {
     /// On success, or on any end.
@@ -132,20 +132,20 @@ pub(super) struct FlowRow {
     /// Empty if it is not kept.
     pub(super) href: String,
     pub(super) state: Markup,
-    /// How many jobs of a batch are open.
+    /// The number of open jobs of a batch.
     pub(super) open: Option<String>,
     pub(super) is_here: bool,
     pub(super) waits: Vec<FlowWaits>,
 }
 
-/// What a job or a batch waits for in one way.
+/// The parents for which a job or a batch waits in the same way.
 #[derive(Debug)]
 pub(super) struct FlowWaits {
     pub(super) how: String,
     pub(super) parents: Vec<FlowParent>,
 }
 
-/// What is waited for.
+/// A job or a batch that another one waits for.
 #[derive(Debug)]
 pub(super) struct FlowParent {
     pub(super) name: String,

@@ -1,4 +1,4 @@
-//! Where the boxes of a flow are: a column for each layer, from left to right.
+//! The layout of a flow: its boxes are in a column for each layer, from left to right.
 
 use crate::admin::flows::{FlowGraph, FlowId, FlowNode};
 use crate::web::pages::flow::kinds::{self, FlowStroke, anchor, look};
@@ -21,7 +21,7 @@ const MARGIN: f64 = 6.0;
 /// The edges of one kind that leave one group: they share their way.
 type EdgeBundle = (usize, FlowStroke);
 
-/// What has a place in a column.
+/// An element that has a place in a column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum FlowSlot {
     Group(usize),
@@ -35,7 +35,7 @@ pub(super) struct FlowCurve {
     pub(super) stroke: FlowStroke,
     pub(super) from: (f64, f64),
     pub(super) to: (f64, f64),
-    /// Whether it ends at a box, and has the head of an arrow.
+    /// True if it ends at a box, and has the head of an arrow.
     pub(super) ends: bool,
 }
 
@@ -126,7 +126,7 @@ fn height_of_all(slots: &[FlowSlot]) -> f64 {
 struct FlowLayers<'g> {
     groups: &'g FlowGroups,
     columns: &'g [usize],
-    /// How far below the top the middle of each slot is, of those that have a place.
+    /// The distance from the top to the middle of each slot that has a place.
     middles: BTreeMap<(usize, FlowSlot), f64>,
 }
 
@@ -273,7 +273,7 @@ pub(super) struct FlowGroups {
     /// The places of each group's nodes in the graph, at least one.
     pub(super) members: Vec<Vec<usize>>,
     pub(super) edges: BTreeSet<GroupEdge>,
-    /// Which groups are batches.
+    /// True for each group that is a batch.
     pub(super) are_batches: Vec<bool>,
 }
 
@@ -349,7 +349,7 @@ fn refined(groups: &[usize], edges: &[(usize, &'static str, usize)]) -> (Vec<usi
 
 // --- A flow as a picture ---
 
-/// How many narrow characters fit into a box.
+/// The number of narrow characters that fit into the upper and the lower line of a box.
 const NAME: usize = 22;
 const BELOW: usize = 26;
 

@@ -1,4 +1,4 @@
-//! What waits for what, around a job or a batch: a picture, and a table that says the same.
+//! The dependencies around a job or a batch: a picture, and a table with the same content.
 
 mod kinds;
 mod layers;
@@ -22,14 +22,14 @@ use std::collections::BTreeSet;
 
 // --- The pages of a flow ---
 
-/// What is shown of a flow.
+/// The content of a flow's page.
 struct FlowView {
     picture: Markup,
     /// The strokes of the picture.
     keys: Vec<(&'static str, &'static str)>,
     rows: Vec<FlowRow>,
     is_cut: bool,
-    /// Whether one waits for another.
+    /// True if one waits for another.
     has_edges: bool,
 }
 
@@ -41,7 +41,7 @@ struct FlowPage {
     title: String,
     /// The page of the job or the batch.
     href: String,
-    /// What a program in a terminal is given.
+    /// The arguments of `windlass flows show` for the same flow.
     arguments: String,
     flow: Panel<FlowView>,
 }

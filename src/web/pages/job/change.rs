@@ -30,7 +30,7 @@ fn apply(cx: &mut Cx<'_>, jobs: Jobs, change: Change) -> Result<(i64, Changed), 
     Ok((id, changed))
 }
 
-/// What is said if a job is in another state than when the page was made.
+/// The message if a job is in another state than when the page was made.
 const MOVED: &str = "Nothing was changed: the job moved or ended meanwhile.";
 
 /// Cancels a job.

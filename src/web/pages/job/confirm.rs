@@ -18,12 +18,12 @@ pub(crate) const EVEN: &str = "even_at_most_once";
 struct ConfirmJobPage {
     shell: Shell,
     question: String,
-    /// What happens, and what cannot be undone.
+    /// The effect of the change, with its details in `more`.
     lead: &'static str,
     more: &'static str,
     state: Markup,
     queue: String,
-    /// Where the form goes, and where one goes back to.
+    /// The address of the form, and the address to go back to.
     action: String,
     back: String,
     button: &'static str,

@@ -234,10 +234,10 @@ impl Facts<'_> {
 
 // --- The steps that a job has completed, and the lines that it logged ---
 
-/// How many steps are shown.
+/// The most steps that are shown.
 const STEPS: usize = 200;
 
-/// How many lines of each run are shown, the newest.
+/// The most lines of each run that are shown, the newest.
 const LINES: usize = 200;
 
 /// The longest value or line, in characters.
@@ -292,12 +292,12 @@ pub(crate) struct LineRow {
     pub(crate) text: String,
 }
 
-/// What a run logged.
+/// The log of a run.
 #[derive(Debug)]
 pub(crate) struct LogView {
     pub(crate) attempt: u32,
     pub(crate) started: Option<Markup>,
-    /// How many older lines are not shown.
+    /// The number of older lines that are not shown.
     pub(crate) before: u64,
     pub(crate) lines: Vec<LineRow>,
 }

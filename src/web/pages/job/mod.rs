@@ -52,9 +52,9 @@ struct JobPage {
     priority: i32,
     timeline: Option<TimelineView>,
     arguments: Option<CutText>,
-    /// Whether all arguments are hidden.
+    /// True if all arguments are hidden, because the class is unknown.
     is_unknown_class: bool,
-    /// How many fields are hidden.
+    /// The number of values in the arguments that are hidden.
     hidden: usize,
     facts: Vec<Fact>,
     steps: StepsView,
@@ -310,7 +310,7 @@ pub(crate) struct JobActions {
     pub(crate) retry: Result<(), &'static str>,
     pub(crate) run: Result<(), &'static str>,
     pub(crate) change: Result<(), &'static str>,
-    /// Whether a retry asks first: the job runs at most once, and may have done its work.
+    /// True if a retry asks first: the job runs at most once, and may have done its work.
     pub(crate) asks_to_retry: bool,
 }
 

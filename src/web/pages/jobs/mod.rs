@@ -27,7 +27,7 @@ use serde_json::Value;
 
 // --- The list of jobs ---
 
-/// How many jobs a page has.
+/// The most jobs on a page.
 const ROWS: usize = 50;
 
 /// A state to choose, with the number of its jobs.
@@ -40,7 +40,7 @@ struct StateTab {
     is_current: bool,
 }
 
-/// What a page of the list shows.
+/// The content of a page of the list.
 struct ListView {
     rows: Vec<JobListRow>,
     older: Option<String>,
@@ -48,9 +48,9 @@ struct ListView {
     stop: Option<StopView>,
 }
 
-/// Where the search stopped.
+/// The point at which the search stopped.
 struct StopView {
-    /// How many jobs it looked at, and which one was the last.
+    /// The last job that it reached, and the limits of a search, in words.
     text: String,
     further: String,
 }

@@ -168,7 +168,7 @@ pub(crate) struct DoctorRows {
     /// The verdict on these, and what it says.
     pub(crate) verdict: Markup,
     pub(crate) says: &'static str,
-    /// When the checks ran.
+    /// The time since the checks ran, in words.
     pub(crate) checked: String,
 }
 

@@ -33,7 +33,7 @@ pub(crate) struct LongRun {
     /// The process and its thread: `app-1:4242 · windlass-job-3`.
     pub(crate) place: String,
     pub(crate) seconds: f64,
-    /// Whether it has run for much longer than others of its class.
+    /// True if it has run for much longer than others of its class.
     pub(crate) is_long: bool,
     pub(crate) verdict: Markup,
 }
@@ -77,7 +77,7 @@ fn place(job: &HeldJob, member: Option<&Member>) -> String {
     }
 }
 
-/// Whether a job has run for longer than usual.
+/// The verdict on the run time of a job, compared with its class.
 #[derive(Debug, Clone)]
 pub(crate) struct RunVerdict {
     pub(crate) is_long: bool,
@@ -123,7 +123,7 @@ pub(crate) struct QueueRow {
     pub(crate) ready: CappedCount,
     pub(crate) oldest: Option<f64>,
     pub(crate) is_late: bool,
-    /// How old the oldest ready job was, within the last hour.
+    /// The curve of the oldest ready job's age over the last hour.
     pub(crate) spark: Markup,
     pub(crate) verdict: Markup,
 }

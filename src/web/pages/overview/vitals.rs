@@ -55,7 +55,7 @@ impl Vital {
     }
 }
 
-/// What the history does not contain.
+/// The counts that the history does not contain.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct VitalFacts {
     totals: StateTotals,
@@ -71,7 +71,7 @@ pub(crate) fn read(conn: &mut Conn<'_>) -> Result<VitalFacts> {
     })
 }
 
-/// How many complete minutes count as now.
+/// The number of complete minutes that count as now.
 const RECENT: usize = 5;
 
 /// Returns what ended in the last five complete minutes.

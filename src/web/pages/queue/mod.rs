@@ -49,7 +49,7 @@ struct QueueCharts {
     run_times: Option<Markup>,
 }
 
-/// What the history has about a queue.
+/// The history of a queue.
 struct QueueHistory {
     hour: Vec<Bucket>,
     buckets: Vec<Bucket>,
@@ -153,7 +153,7 @@ fn charts(
 #[derive(Debug)]
 pub(crate) struct ReadyClasses {
     counts: Vec<ClassCount>,
-    /// Whether only the next jobs were counted.
+    /// True if only the next jobs were counted.
     is_more: bool,
 }
 
@@ -227,7 +227,7 @@ pub(crate) fn lines(
 
 // --- The measures of a queue: a number, a curve, a verdict ---
 
-/// How many minutes the growth is taken of.
+/// The number of minutes over which the growth is measured.
 const MINUTES: usize = 10;
 
 /// Returns the measures of a queue.

@@ -118,7 +118,7 @@ pub(crate) struct ServingWorker {
     pub(crate) queues: String,
     pub(crate) threads: u64,
     pub(crate) busy: u64,
-    /// How many jobs of this queue it runs.
+    /// The number of this queue's jobs that it runs.
     pub(crate) here: u64,
     pub(crate) heartbeat: f64,
     pub(crate) is_dead: bool,
@@ -164,7 +164,7 @@ pub(crate) struct Why {
     /// A class of the style sheet: `bad`, `warn`, or nothing.
     pub(crate) class: &'static str,
     pub(crate) lead: String,
-    /// What explains it, or what to do.
+    /// The explanation, or what to do.
     pub(crate) text: String,
 }
 

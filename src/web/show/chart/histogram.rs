@@ -1,4 +1,4 @@
-//! How long runs took: a histogram.
+//! The chart of run times: a histogram.
 
 use crate::history::Histogram;
 use crate::web::show::chart::{PathData, grid, hit, picture, round_up};
@@ -115,7 +115,7 @@ fn marks(rows: &[RunTimes]) -> Vec<(String, bool)> {
 
 // --- The last ticks of a recurring task, as small marks ---
 
-/// What became of the job of a tick.
+/// The state of the job of a tick.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum TickMark {
     Finished,

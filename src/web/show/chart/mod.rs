@@ -104,7 +104,7 @@ pub(crate) fn moment(start: DateTime<Utc>, range: TimeRange) -> String {
 /// The most rows of a table beside a chart.
 const ROWS: usize = 12;
 
-/// What several buckets added up to.
+/// The sum of several buckets.
 #[derive(Debug)]
 pub(crate) struct ChartRow {
     /// The start of the first.

@@ -1,4 +1,4 @@
-//! How many jobs ended in each bucket of time, and how.
+//! The chart of the jobs that ended in each bucket of time, by their outcome.
 
 use crate::history::{Bucket, Tally, TimeRange};
 use crate::web::show::chart::{

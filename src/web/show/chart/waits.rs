@@ -1,4 +1,4 @@
-//! How long jobs waited in each bucket of time.
+//! The chart of the times that jobs waited in each bucket of time.
 
 use crate::history::{Bucket, Histogram, TimeRange};
 use crate::web::show::chart::{

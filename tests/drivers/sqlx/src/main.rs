@@ -49,7 +49,8 @@ fn long(value: &Value) -> String {
     }
 }
 
-/// Whether a job was accepted. What is no answer of the database about the job ends the program.
+/// Returns whether the database accepted a job. An error that is not about the job is returned, and
+/// ends the program.
 fn verdict<T>(result: Result<T, sqlx::Error>) -> Result<bool, sqlx::Error> {
     let Err(error) = result else { return Ok(true) };
     let refuses = error.as_database_error().is_some_and(|error| {

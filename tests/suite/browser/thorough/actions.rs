@@ -8,12 +8,12 @@ use crate::support::TestDb;
 use crate::support::wait::until;
 use windlass::enqueue_all;
 
-/// What the page says after a change.
+/// Returns the message of the page after a change.
 fn done(page: &Page) -> String {
     page.text(".why.done")
 }
 
-/// How many rows of the audit there are of an action.
+/// Returns the number of audit entries of an action on a page.
 fn audited(db: &TestDb, action: &str) -> i64 {
     db.count(&format!(
         "SELECT count(*) AS n FROM windlass_audit WHERE action = '{action}' AND via = 'page'"
@@ -100,7 +100,7 @@ fn a_job_is_changed(world: &World<'_>, page: &Page) {
         "SELECT count(*) AS n FROM solid_queue_scheduled_executions WHERE job_id = {scheduled}"
     );
     assert_eq!(db.count(&still), 0);
-    // What has ended cannot be cancelled: the button says why.
+    // A job that has ended cannot be cancelled: a text beside the button gives the reason.
     let ended = db.count("SELECT max(id) AS n FROM solid_queue_jobs WHERE finished_at IS NOT NULL");
     page.goto(&format!("/jobs/{ended}"));
     assert!(page.is("document.querySelector('button[disabled][aria-describedby]') !== null"));

@@ -94,7 +94,7 @@ fn what_is_in_use_stays(db: &TestDb) {
     let timeline = part("job/timeline");
     let is_old = format!("{timeline}.innerText.includes('it is kept until it is retried')");
     assert!(page.is(&format!("{is_open} && {is_old}")));
-    // When it is not in use any more, it shows what came meanwhile.
+    // The part shows the new state once it is not in use any more.
     page.click(&format!("{FIRST_DETAILS} summary"), "");
     page.eval("document.activeElement.blur()");
     page.wait(&format!("!{is_old}"));

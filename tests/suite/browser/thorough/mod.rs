@@ -1,4 +1,4 @@
-//! What takes longer: `bin/test` without a name leaves it out, `bin/test all` and `bin/test browser` run it.
+//! Tests that take longer: `bin/test` without a name leaves them out, `bin/test all` and `bin/test browser` run them.
 
 mod actions;
 mod keys;

@@ -1,4 +1,4 @@
-//! What is enqueued, and what is refused.
+//! Enqueues over HTTP that are accepted, and those that are refused.
 
 use super::super::access::token;
 use super::super::client::{Ask, serve};

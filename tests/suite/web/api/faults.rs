@@ -11,10 +11,10 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use windlass::{Context, Job, JobResult, Registry, Worker};
 
-/// How many jobs, unless `WINDLASS_TEST_HTTP_REQUESTS` says how many.
+/// The number of jobs, unless `WINDLASS_TEST_HTTP_REQUESTS` gives another one.
 const JOBS: i64 = 1_500;
 
-/// What the clients enqueue.
+/// The job that the clients enqueue.
 #[derive(Debug, serde::Serialize, serde::Deserialize)]
 struct Ship(#[allow(dead_code, reason = "the number is only looked at in the database")] i64);
 
@@ -59,7 +59,7 @@ fn server(db: &TestDb, port: u16) -> Running {
         .start()
 }
 
-/// How many jobs a client has noted.
+/// Returns the number of jobs that a client has noted.
 fn noted(log: &Path) -> i64 {
     std::fs::metadata(log).map_or(0, |log| i64::try_from(log.len()).unwrap() / 16)
 }

@@ -225,7 +225,7 @@ fn the_quota_of_a_class_counts(db: &TestDb) {
     );
     let wait: u64 = said.reply.header("retry-after").unwrap().parse().unwrap();
     assert!(wait > 0);
-    // What is known already does not count.
+    // A repeated request for a known job does not count.
     assert_eq!(program.post(JOBS, &body).id(), id);
     assert_eq!(db.rows("jobs"), 2);
 }

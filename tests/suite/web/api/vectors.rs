@@ -20,7 +20,7 @@ fn body(job: &Map<String, Value>) -> String {
     format!("{{{}}}", fields.collect::<Vec<_>>().join(","))
 }
 
-/// What surrounds a value in JSON is not a part of it.
+/// Returns the job without white space around its arguments, which is not a part of a JSON value.
 fn trimmed(job: &Map<String, Value>) -> Map<String, Value> {
     let mut job = job.clone();
     if let Some(Value::String(text)) = job.get_mut("arguments") {

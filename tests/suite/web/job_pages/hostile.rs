@@ -52,7 +52,7 @@ const COLUMNS: [(&str, &[&str]); 13] = [
     ("solid_queue_claimed_executions", &["note"]),
 ];
 
-/// What is JSON where it is read, with the hostile text in it.
+/// Returns the hostile text for a column, inside JSON if the column is read as JSON.
 fn value(column: &str) -> String {
     let hostile = HOSTILE;
     let json = serde_json::Value::from(hostile);

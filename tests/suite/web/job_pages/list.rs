@@ -345,7 +345,7 @@ fn hidden_arguments_are_not_found(db: &TestDb) {
             "{text}"
         );
     }
-    // What is beside it is found, but not in arguments that are hidden as a whole.
+    // Text beside the secret is found, but not in arguments that are hidden as a whole.
     assert!(ids(&server, "?args=Ada").len() > 10);
     assert_eq!(
         ids(&server, "?args=token&class=unregistered"),

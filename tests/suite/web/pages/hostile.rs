@@ -4,7 +4,7 @@ use super::{enqueue, now, page, process, serve};
 use crate::support::TestDb;
 use windlass::{pause_class, pause_queue, set_limit};
 
-/// What a browser must not take as more than text.
+/// Text that a browser must not take as markup.
 const HOSTILE: &str =
     "<script>alert(1)</script>\"'&amp;<img src=x onerror=alert(2)>\u{202e}\u{200d}\u{1f3f4}";
 
@@ -85,7 +85,7 @@ fn every_name_is_shown_as_text(db: &TestDb) {
         ] {
             assert!(!page.contains(tag), "{path} has {tag}: {page}");
         }
-        // What follows a quote would be an attribute of its own.
+        // Text after a quote would be an attribute of its own.
         assert!(!page.contains("\"'&"), "{path}: {page}");
         assert!(page.len() < 200_000, "{path} has {} bytes", page.len());
     }

@@ -122,7 +122,7 @@ fn audited(db: &TestDb) -> String {
     )
 }
 
-/// Whether nothing was changed.
+/// Returns whether the audit log is empty, so nothing was changed.
 fn nothing_is_audited(db: &TestDb) -> bool {
     AuditLog::new()
         .list(&mut db.connection())
