@@ -93,10 +93,12 @@ const MOST_OPEN: usize = 20;
 const MOST_BUSY: u32 = 30;
 
 /// The bounds of [`pause_after`].
+#[cfg(feature = "web")]
 const PAUSE: (Duration, Duration) = (Duration::from_millis(1), Duration::from_secs(1));
 
 /// Returns how long to pause after a batch that took so long, so that other statements can run: half as
 /// long.
+#[cfg(feature = "web")]
 pub(crate) fn pause_after(took: Duration) -> Duration {
     (took / 2).clamp(PAUSE.0, PAUSE.1)
 }

@@ -18,6 +18,7 @@ on_each_database!(
     what_is_left_is_done_at_once,
     each_turn_is_shown,
     a_refused_duty_leaves_the_others_their_work,
+    one_that_always_has_more_leaves_time_to_the_others,
 );
 
 const HOUR: Duration = Duration::from_secs(3600);
@@ -104,6 +105,21 @@ fn what_is_left_is_done_at_once(db: &TestDb) {
     assert_eq!(turns.load(Ordering::Relaxed), 2, "a stop ends all turns");
 }
 
+/// While a duty has more to do, the others come once a second, not between two of its turns.
+fn one_that_always_has_more_leaves_time_to_the_others(db: &TestDb) {
+    let (context, mut session) = open(db);
+    let (busy, its) = duty(NextTurn::Now, None);
+    let (often, turns) = duty(NextTurn::In(Duration::from_micros(1)), None);
+    let mut upkeep = Upkeep::new(vec![busy, often], &context.duties);
+    let start = std::time::Instant::now();
+    while turns.load(Ordering::Relaxed) < 2 {
+        upkeep.turn(&mut session, &context.stop);
+        assert!(start.elapsed() < Duration::from_secs(60));
+    }
+    assert!(start.elapsed() >= Duration::from_millis(900));
+    assert!(its.load(Ordering::Relaxed) > 2);
+}
+
 fn each_turn_is_shown(db: &TestDb) {
     let (context, mut session) = open(db);
     let (refused, _) = duty(NextTurn::Now, REFUSED);
@@ -128,6 +144,9 @@ fn a_refused_duty_leaves_the_others_their_work(db: &TestDb) {
     let duties = [refused].into_iter().chain(due::duties(10, HOUR));
     let mut upkeep = Upkeep::new(duties.collect(), &DutyTurns::default());
     assert_eq!(upkeep.turn_all(&mut session), Ok(1));
+    // What is left may be due: a worker that runs until it is idle must not end.
+    let left = upkeep.turn_all(&mut session);
+    assert!(left.is_err(), "{left:?}");
     let ready = Statement::new("DELETE FROM solid_queue_ready_executions");
     assert_eq!(ready.changes(conn), Ok(1));
 }

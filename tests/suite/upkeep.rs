@@ -18,6 +18,7 @@ on_each_database!(
     a_late_duty_is_found,
     one_process_does_everything,
     parts_that_do_not_fit_are_refused,
+    probes_ask_all_of_one_process,
 );
 
 crate::through_a_pooler_in_all!(processes_show_their_duties, one_process_does_everything);
@@ -155,6 +156,21 @@ fn one_process_does_everything(db: &TestDb) {
     stop(handle);
     let left = "SELECT count(*) AS n FROM solid_queue_processes";
     assert_eq!(db.count(left), 0);
+}
+
+/// The server of the probes listens once, for all processes on threads of the program.
+fn probes_ask_all_of_one_process(db: &TestDb) {
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = free.local_addr().unwrap().to_string();
+    drop(free);
+    let probes = windlass::web::Probes::new(&db.database).listen(address);
+    let worker = worker(db, &Arc::new(Log::default())).probes(probes);
+    let handle = worker.dispatcher(true).scheduler(true).start().unwrap();
+    until("all are registered", || db.rows("processes") == 4);
+    let health = handle.health();
+    until("all are ready", || health.is_ready());
+    assert_eq!(health.kind(), "supervisor");
+    stop(handle);
 }
 
 fn parts_that_do_not_fit_are_refused(db: &TestDb) {

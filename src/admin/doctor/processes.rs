@@ -2,7 +2,7 @@
 
 use crate::admin::doctor::scope::{ALIVE, CheckScope, Finding, Verdict, finding};
 use crate::admin::doctor::{statistics as doctor_statistics, unserved};
-use crate::admin::duties;
+use crate::admin::duties::{self, DutyNow};
 use crate::clock;
 use crate::db::Conn;
 use crate::db::query::doctor::{self, Load, TaskCounts};
@@ -225,13 +225,17 @@ fn late_duties(processes: &ProcessGroups) -> Option<Finding> {
     let late = duties
         .iter()
         .filter(|duty| duty.late_seconds.as_ref().is_some_and(is_late));
-    let late: Vec<String> = late
-        .map(|duty| format!("`{}` ({:.0} s ago)", duty.name, duty.last_turn_seconds))
-        .collect();
+    let name = |duty: &DutyNow| {
+        let name: String = duty.name.chars().take(60).collect();
+        format!("`{name}` ({:.0} s ago)", duty.last_turn_seconds.min(1e9))
+    };
+    let late: Vec<String> = late.map(name).collect();
+    let (first, rest) = late.split_at(late.len().min(doctor::FIRST));
+    let more = if rest.is_empty() { "" } else { ", .." };
     let says = format!(
-        "duties of the maintenance are late: {}; look at the logs of the supervisors and dispatchers, and at \
+        "duties of the maintenance are late: {}{more}; look at the logs of the supervisors and dispatchers, and at \
          `windlass processes`",
-        late.join(", ")
+        first.join(", ")
     );
     (!late.is_empty()).then(|| finding("duties", Verdict::Warning, says))
 }

@@ -140,9 +140,11 @@ impl Heartbeat {
     }
 
     fn description(&self, is_quiet: bool) -> Description {
-        let identity = self.identity();
+        let (identity, duties) = (self.identity(), self.context.duties.to_json());
         Description {
-            metadata: identity.metadata(is_quiet, self.context.duties.to_json()),
+            plain: identity.metadata(is_quiet, None),
+            has_duties: duties.is_some(),
+            metadata: identity.metadata(is_quiet, duties),
             channel: identity.channel,
         }
     }
@@ -279,21 +281,37 @@ impl Heartbeat {
     /// threads and queues, and why nothing runs.
     fn say(&self, session: &mut Session) -> Result<(), Duration> {
         let says = self.description(self.is_quiet());
-        let current = self.state().registrations.current.clone();
-        let Some(current) = current.filter(|_| self.state().says != says) else {
+        let state = self.state();
+        let known = state.says.as_ref();
+        let has_changed = known.is_none_or(|known| !known.is_like(&says));
+        let duties_every = DUTIES_EVERY.min(self.settings.interval.saturating_mul(3));
+        let is_old = state.said_at.is_none_or(|at| at.elapsed() >= duties_every);
+        let current = state.registrations.current.clone();
+        drop(state);
+        let Some(current) = current.filter(|_| has_changed || (says.has_duties && is_old)) else {
             return Ok(());
         };
-        session.run("describe the process", |conn| {
+        let said = session.run("describe the process", |conn| {
             processes::describe(conn, current.id, &says.metadata, says.channel.as_deref())
-        })?;
-        self.state().says = says;
-        Ok(())
+        });
+        let mut state = self.state();
+        state.said_at = Some(clock::instant());
+        if said.is_ok() {
+            state.says = Some(says);
+        }
+        drop(state);
+        match has_changed {
+            true => said,
+            // The turns of its duties matter to no other process.
+            false => Ok(()),
+        }
     }
 
     fn register(&self, session: &mut Session) -> Result<(), Duration> {
         let (identity, is_quiet) = (self.identity(), self.is_quiet());
         let trust = self.settings.trust();
-        let registration = identity.register(session, is_quiet, trust)?;
+        let description = self.description(is_quiet);
+        let registration = identity.register(session, &description.metadata, trust)?;
         self.context.liveness.beat();
         self.context.health.reached();
         self.context.subscriber.emit(&Event::Registered {
@@ -301,10 +319,8 @@ impl Heartbeat {
             name: &registration.name,
         });
         let mut state = self.state();
-        state.says = Description {
-            metadata: identity.metadata(is_quiet, None),
-            channel: identity.channel,
-        };
+        state.says = Some(description);
+        state.said_at = Some(clock::instant());
         state.registrations.current = Some(Arc::new(registration));
         self.note_registered(&state);
         Ok(())
@@ -438,14 +454,29 @@ pub(crate) struct HeartbeatState {
     pub(crate) registrations: Registrations,
     pub(crate) is_leaving: bool,
     /// The description in the row of the current registration.
-    pub(crate) says: Description,
+    pub(crate) says: Option<Description>,
+    /// The time at which that was stored, or was last tried.
+    pub(crate) said_at: Option<Instant>,
     /// The time of the first heartbeat without an answer. `None` after the next success.
     pub(crate) missed_at: Option<Instant>,
 }
 
 /// The part of a process' row that describes it, and may change.
-#[derive(Debug, Default, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub(crate) struct Description {
     pub(crate) metadata: String,
     pub(crate) channel: Option<String>,
+    /// The metadata without the turns of its duties.
+    plain: String,
+    has_duties: bool,
 }
+
+impl Description {
+    /// Returns whether two descriptions differ in nothing but the turns of duties.
+    fn is_like(&self, other: &Description) -> bool {
+        (&self.plain, &self.channel) == (&other.plain, &other.channel)
+    }
+}
+
+/// The longest time after which the turns of duties are stored anew.
+const DUTIES_EVERY: Duration = Duration::from_secs(30);

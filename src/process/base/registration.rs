@@ -147,11 +147,10 @@ impl Identity {
     pub(crate) fn register(
         &self,
         session: &mut Session,
-        is_quiet: bool,
+        metadata: &str,
         trust: Duration,
     ) -> Result<Registration, Duration> {
         let (name, hostname) = (name(self.kind), hostname());
-        let metadata = self.metadata(is_quiet, None);
         let sent = clock::since_boot();
         let database = session.database();
         let id = session.run("register", |conn| {
@@ -163,7 +162,7 @@ impl Identity {
                     pid: i32::try_from(std::process::id()).unwrap_or(i32::MAX),
                     hostname: &hostname,
                     supervisor_id: stop::supervisor_id(),
-                    metadata: &metadata,
+                    metadata,
                     // With the connection it is known whether it can listen.
                     channel: self.channel.as_deref().filter(|_| database.can_listen()),
                 },

@@ -1,12 +1,13 @@
 //! Runs a worker, alone or with all that its database needs, in one process.
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::process::base::handle::{Handle, Stopped};
-use crate::process::base::service::{self, Service as _, ServiceSettings};
+use crate::process::base::service::{self, Service as _};
 use crate::process::dispatcher::Dispatcher;
 use crate::process::scheduler::Scheduler;
 use crate::process::supervisor::Supervisor;
 use crate::process::worker::builder::Worker;
+use crate::retention::Retention;
 
 impl Worker {
     /// Runs until SIGTERM or SIGINT, or, as a supervisor's child, until its standard input ends.
@@ -22,7 +23,7 @@ impl Worker {
     pub fn run(self) -> Result<Stopped> {
         match self.runs_alone() {
             true => service::run(self),
-            false => self.supervised().run(),
+            false => self.supervised()?.run(),
         }
     }
 
@@ -37,27 +38,39 @@ impl Worker {
     pub fn start(self) -> Result<Handle> {
         match self.runs_alone() {
             true => service::start(self),
-            false => self.supervised().start(),
+            false => self.supervised()?.start(),
         }
     }
 
-    /// Returns a supervisor that runs the worker, and what it asked for, on threads.
-    fn supervised(mut self) -> Supervisor {
-        let (parts, shutdown_timeout) = (self.take_parts(), self.time_to_stop());
-        let service = self.settings().clone();
-        let with = |settings: &mut ServiceSettings| *settings = service.clone();
-        let mut supervisor = Supervisor::new(&service.database).shutdown_timeout(shutdown_timeout);
-        with(supervisor.settings_mut());
+    /// Returns a supervisor that runs the worker, and what it asked for, on threads. Probes ask the supervisor, which has
+    /// the others as its parts.
+    fn supervised(mut self) -> Result<Supervisor> {
+        if self.is_recycled() || self.is_until_idle() {
+            return Err(Error::Settings(
+                "a worker with a dispatcher or scheduler cannot be recycled, and cannot end when it is idle: \
+                 run these in another process"
+                    .to_owned(),
+            ));
+        }
+        let parts = self.take_parts();
+        let of_supervisor = self.settings().clone();
+        self.settings_mut().beside = None;
+        let of_part = self.settings().clone();
+        let retention = Retention::new().events_for(self.needs_events_for().max(Retention::EVENTS));
+        let mut supervisor = Supervisor::new(&of_part.database)
+            .shutdown_timeout(self.time_to_stop())
+            .retention(retention);
+        *supervisor.settings_mut() = of_supervisor;
         if parts.dispatcher {
-            let mut dispatcher = Dispatcher::new(&service.database);
-            with(dispatcher.settings_mut());
+            let mut dispatcher = Dispatcher::new(&of_part.database);
+            *dispatcher.settings_mut() = of_part.clone();
             supervisor = supervisor.dispatcher(dispatcher);
         }
-        if parts.scheduler {
-            let mut scheduler = Scheduler::new(&service.database).tasks(parts.tasks);
-            with(scheduler.settings_mut());
+        if parts.scheduler || !parts.tasks.is_empty() {
+            let mut scheduler = Scheduler::new(&of_part.database).tasks(parts.tasks);
+            *scheduler.settings_mut() = of_part;
             supervisor = supervisor.scheduler(scheduler);
         }
-        supervisor.worker(self)
+        Ok(supervisor.worker(self))
     }
 }

@@ -17,6 +17,9 @@ use std::time::Duration;
 /// The most rows of one turn.
 const BATCH: usize = 500;
 
+/// The number of deleted rows after which they are reported before the end of the walk.
+const REPORTED: usize = 10_000;
+
 /// The time for which a class is kept that no worker names any more.
 const CLASSES_FOR: Duration = Duration::from_secs(30 * 24 * 3600);
 
@@ -31,7 +34,7 @@ struct ClearRows {
     counted: Counted,
     /// The last row that was checked.
     after: i64,
-    /// The number of rows that this walk has deleted.
+    /// The number of rows that this walk has deleted and not reported.
     cleared: usize,
     delete: Box<DeleteFn>,
 }
@@ -64,10 +67,13 @@ impl Duty for ClearRows {
         }
         self.cleared += page.cleared;
         self.after = page.reached.unwrap_or(0);
+        if self.cleared >= REPORTED {
+            self.report_cleared(session);
+        }
         let next = match page.reached {
             Some(_) => NextTurn::Now,
             None => {
-                self.report_end(session);
+                self.report_cleared(session);
                 // Processes that were started together do not clear together.
                 NextTurn::In(clock::jittered(self.every))
             }
@@ -80,8 +86,8 @@ impl Duty for ClearRows {
 }
 
 impl ClearRows {
-    /// Reports the rows that the walk has deleted.
-    fn report_end(&mut self, session: &Session) {
+    /// Reports the rows that the walk has deleted since the last report.
+    fn report_cleared(&mut self, session: &Session) {
         let cleared = std::mem::take(&mut self.cleared);
         let (mut finished, mut failed, mut results) = (0, 0, 0);
         match self.counted {

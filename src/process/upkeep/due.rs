@@ -69,8 +69,8 @@ impl Dispatch {
         Ok(match next {
             // Due executions were skipped because they are locked, or were refused.
             Some(Duration::ZERO) if !has_moved => {
-                let pause = self.locked;
-                self.locked = pause.saturating_mul(2).min(self.interval);
+                let pause = self.locked.min(self.interval);
+                self.locked = pause.saturating_mul(2);
                 NextTurn::In(pause)
             }
             // A little after the due time, so that the look does not come just before it.
@@ -95,14 +95,17 @@ impl Duty for Dispatch {
     /// Moves one batch of due jobs. Those with a concurrency limit become ready by a promotion.
     fn turn(&mut self, session: &mut Session) -> Result<DutyTurn, Duration> {
         let count = self.refused.dispatch(session, self.batch_size)?;
+        let mut has_more = count >= self.batch_size;
         if count > 0 {
             self.locked = AFTER_LOCKED;
             session.subscriber().emit(&Event::Dispatched { count });
-            session.promote();
+            has_more |= session.promote();
         }
-        let next = match count >= self.batch_size {
+        let next = match has_more {
             true => NextTurn::Now,
-            false => self.next(session, count > 0)?,
+            // The jobs that it has moved count, whatever comes of this look.
+            false if count > 0 => self.next(session, true).unwrap_or(NextTurn::Now),
+            false => self.next(session, false)?,
         };
         Ok(DutyTurn {
             changed: count,
@@ -233,12 +236,13 @@ impl Duty for TimeOut {
         let timed_out = session.run("look for waits that have timed out", |conn| {
             wake::time_out(conn, self.batch_size)
         })?;
-        let next = timed_out.next.unwrap_or(self.interval).min(self.interval);
+        let next = timed_out.next.unwrap_or(self.interval);
         let next = match timed_out.woken {
             // Those that are left are locked: this does not look for them all the time.
             0 => next.max(AFTER_LOCKED),
             _ => next,
         };
+        let next = next.min(self.interval);
         Ok(DutyTurn {
             changed: timed_out.woken,
             next: NextTurn::In(next),

@@ -70,41 +70,53 @@ impl DutyTurn {
     }
 }
 
-/// The bounds of the pause between the turns of [`Upkeep::run`].
+/// The bounds of the pause after a turn of [`Upkeep::run`].
 const REST: (Duration, Duration) = (Duration::from_millis(1), Duration::from_secs(1));
+
+/// The first pause of a duty that the database refuses. It doubles with each failure, up to the duty's interval.
+const AFTER_FAILURE: Duration = Duration::from_millis(50);
+
+/// The least time between two turns of a duty while another one always has more to do.
+const WHILE_BUSY: Duration = Duration::from_secs(1);
 
 /// Duties that one loop takes in turn.
 pub(crate) struct Upkeep {
     duties: Vec<ScheduledDuty>,
     turns: DutyTurns,
+    /// True if a duty has more to do.
+    is_busy: bool,
 }
 
 struct ScheduledDuty {
     duty: Box<dyn Duty>,
+    /// Its number in the turns that are shown.
+    number: usize,
     /// The time of the next turn.
     due: Instant,
+    /// The time of the last turn.
+    last: Option<Instant>,
     /// The number of turns that have failed since one succeeded.
     failures: u32,
 }
+
+/// The database is away: the time to wait.
+struct Away(Duration);
 
 impl Upkeep {
     /// Creates the turns of these duties, of which all are due. `turns` receives the time of each.
     pub(crate) fn new(duties: Vec<Box<dyn Duty>>, turns: &DutyTurns) -> Self {
         let now = clock::instant();
-        for duty in &duties {
-            turns.expect(duty.name(), duty.interval());
-        }
-        let duties = duties
-            .into_iter()
-            .map(|duty| ScheduledDuty {
-                duty,
-                due: now,
-                failures: 0,
-            })
-            .collect();
+        let scheduled = |duty: Box<dyn Duty>| ScheduledDuty {
+            number: turns.expect(duty.name(), duty.interval()),
+            duty,
+            due: now,
+            last: None,
+            failures: 0,
+        };
         Upkeep {
-            duties,
+            duties: duties.into_iter().map(scheduled).collect(),
             turns: turns.clone(),
+            is_busy: false,
         }
     }
 
@@ -112,57 +124,84 @@ impl Upkeep {
     ///
     /// A duty that fails delays no other, unless the database is away.
     pub(crate) fn turn(&mut self, session: &mut Session, stop: &Stop) -> Duration {
-        let is_alone = self.duties.len() == 1;
-        for scheduled in &mut self.duties {
+        let was_busy = std::mem::take(&mut self.is_busy);
+        for index in 0..self.duties.len() {
             if stop.is_stopped() {
                 return Duration::ZERO;
             }
-            if scheduled.due > clock::instant() {
-                continue;
-            }
-            match scheduled.duty.turn(session) {
-                Ok(turn) => scheduled.ended(turn.next, &self.turns),
-                Err(delay) if !is_alone && !session.is_well() => return delay,
-                Err(delay) => scheduled.failed(delay),
+            if self.duties[index].is_due(was_busy)
+                && let Err(Away(delay)) = self.give_turn(index, session)
+            {
+                return delay;
             }
         }
-        self.next()
+        self.until_next()
     }
 
-    /// Gives the duties their turns until the process must stop. Between them it pauses for half the time that they took, so
-    /// that other statements can run: that is two thirds of one connection's time.
+    /// Gives the duties their turns until the process must stop, the one first that is due for longest. After each it
+    /// pauses for half the time that it took, so that other statements can run: that is two thirds of one connection's
+    /// time.
     pub(crate) fn run(mut self, session: &mut Session, stop: &Stop) {
         while !stop.is_stopped() {
             session.moves();
-            let start = clock::instant();
-            let pause = self.turn(session, stop);
-            let rest = (start.elapsed() / 2).clamp(REST.0, REST.1);
+            let now = clock::instant();
+            let due = self.duties.iter().enumerate();
+            let due = due.filter(|(_, scheduled)| scheduled.due <= now);
+            let pause = match due.min_by_key(|(_, scheduled)| scheduled.due) {
+                Some((index, _)) => match self.give_turn(index, session) {
+                    Ok(_) => (now.elapsed() / 2).clamp(REST.0, REST.1),
+                    Err(Away(delay)) => delay,
+                },
+                None => self.until_next(),
+            };
             session.rests();
-            stop.wait(pause.max(rest));
+            stop.wait(pause);
         }
     }
 
     /// Gives each duty a turn, whether or not it is due. Returns the number of rows that they have changed.
     ///
     /// # Errors
-    /// If the database is away: the time to wait.
+    /// If the database is away, or if a duty has failed and the others have changed nothing: the time to wait.
     pub(crate) fn turn_all(&mut self, session: &mut Session) -> Result<usize, Duration> {
-        let mut changed = 0;
-        for scheduled in &mut self.duties {
-            match scheduled.duty.turn(session) {
-                Ok(turn) => {
-                    scheduled.ended(turn.next, &self.turns);
-                    changed += turn.changed;
-                }
-                Err(delay) if !session.is_well() => return Err(delay),
-                Err(delay) => scheduled.failed(delay),
+        let (mut changed, mut failed) = (0, false);
+        for index in 0..self.duties.len() {
+            match self.give_turn(index, session) {
+                Ok(Some(rows)) => changed += rows,
+                Ok(None) => failed = true,
+                Err(Away(delay)) => return Err(delay),
             }
         }
-        Ok(changed)
+        match (changed, failed) {
+            (0, true) => Err(AFTER_FAILURE),
+            _ => Ok(changed),
+        }
+    }
+
+    /// Gives a duty a turn. Returns the number of rows that it has changed, or `None` if it has failed.
+    fn give_turn(&mut self, index: usize, session: &mut Session) -> Result<Option<usize>, Away> {
+        let is_alone = self.duties.len() == 1;
+        let scheduled = &mut self.duties[index];
+        match scheduled.duty.turn(session) {
+            Ok(turn) => {
+                self.is_busy |= turn.next == NextTurn::Now;
+                scheduled.ended(turn.next, &self.turns);
+                Ok(Some(turn.changed))
+            }
+            Err(delay) if is_alone => {
+                scheduled.due = clock::deadline(delay);
+                Ok(None)
+            }
+            Err(delay) if !session.is_well() => Err(Away(delay)),
+            Err(_) => {
+                scheduled.failed();
+                Ok(None)
+            }
+        }
     }
 
     /// Returns the time until the next turn.
-    fn next(&self) -> Duration {
+    fn until_next(&self) -> Duration {
         let next = self.duties.iter().map(|scheduled| scheduled.due).min();
         next.map_or(clock::NEVER, |due| {
             due.saturating_duration_since(clock::instant())
@@ -171,22 +210,36 @@ impl Upkeep {
 }
 
 impl ScheduledDuty {
-    /// Leaves a duty that the database refuses, for longer each time, up to its interval.
-    fn failed(&mut self, delay: Duration) {
-        let longer = delay.saturating_mul(1 << self.failures.min(16));
+    /// Returns whether it is its turn. While another duty has more to do, it comes less often, unless it has more to do
+    /// itself.
+    fn is_due(&self, is_busy: bool) -> bool {
+        let now = clock::instant();
+        let has_more = self.last.is_some_and(|last| self.due <= last);
+        let is_early = self.last.is_some_and(|last| now - last < WHILE_BUSY);
+        self.due <= now && (has_more || !(is_busy && is_early))
+    }
+
+    /// Leaves a duty that the database refuses, for longer each time.
+    fn failed(&mut self) {
+        let pause = AFTER_FAILURE.saturating_mul(1 << self.failures.min(16));
         self.failures += 1;
-        self.due = clock::deadline(longer.min(self.duty.interval()).max(delay));
+        self.due = clock::deadline(pause.min(self.duty.interval()).max(AFTER_FAILURE / 2));
+        self.last = Some(clock::instant());
     }
 
     fn ended(&mut self, next: NextTurn, turns: &DutyTurns) {
         self.failures = 0;
         let interval = self.duty.interval();
+        let now = clock::instant();
+        self.last = Some(now);
         let pause = match next {
             NextTurn::Now => Duration::ZERO,
             NextTurn::In(pause) => pause,
             NextTurn::Interval => interval,
         };
-        self.due = clock::deadline(pause);
-        turns.had(self.duty.name(), interval.max(pause));
+        self.due = now
+            .checked_add(pause)
+            .unwrap_or_else(|| clock::deadline(pause));
+        turns.had(self.number, interval.max(pause));
     }
 }

@@ -40,7 +40,7 @@ impl Duty for Operate {
         let advance = session.run("run an operation", |conn| self.turns.step(conn, id));
         match advance {
             Ok(advance) => self.has_run |= advance.is_some(),
-            Err(delay) if self.open.is_empty() => return Err(delay),
+            Err(delay) if self.open.is_empty() || session.is_in_trouble() => return Err(delay),
             Err(_) => {}
         }
         let is_more = !self.open.is_empty() || self.has_run;

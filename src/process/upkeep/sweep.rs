@@ -31,6 +31,9 @@ const NOTED: usize = 500;
 /// The time between two stretches where rows that no signal has reached are rare.
 const RARELY: Duration = Duration::from_secs(10);
 
+/// The pause after a promotion that the database has refused.
+const AFTER_REFUSAL: Duration = Duration::from_millis(50);
+
 /// The most promotions of a turn: each some milliseconds of work.
 const PROMOTIONS: usize = 8;
 
@@ -82,9 +85,13 @@ impl Duty for Promote {
 
     fn turn(&mut self, session: &mut Session) -> Result<DutyTurn, Duration> {
         for _ in 0..PROMOTIONS {
-            if !session.promote() {
-                return Ok(DutyTurn::done());
+            if session.promote() {
+                continue;
             }
+            return match session.refusal() {
+                None => Ok(DutyTurn::done()),
+                Some(_) => Err(AFTER_REFUSAL),
+            };
         }
         Ok(DutyTurn::of(PROMOTIONS, true))
     }

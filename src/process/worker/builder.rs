@@ -173,7 +173,8 @@ impl Worker {
     /// of such processes may run. Default: `false`.
     ///
     /// The dispatcher and the supervisor have the heartbeat, hooks and subscriber of the worker, and defaults for the rest.
-    /// Use a [`Supervisor`](crate::Supervisor) for other settings, or for workers in processes of their own.
+    /// Use a [`Supervisor`](crate::Supervisor) for other settings, or for workers in processes of their own. Such a worker
+    /// cannot be [recycled](Self::recycle), and [`Handle::threads`](crate::Handle::threads) does not change it.
     ///
     /// ```no_run
     /// # use windlass::{Database, Registry, Worker};
@@ -195,21 +196,25 @@ impl Worker {
         self
     }
 
-    /// Declares a recurring task, for the [`scheduler`](Self::scheduler) of this process.
+    /// Declares a recurring task, which a [`scheduler`](Self::scheduler) of this process fires.
     pub fn task(mut self, task: RecurringTask) -> Self {
-        self.parts.scheduler = true;
         self.parts.tasks.push(task);
         self
     }
 
     /// Returns whether no other process runs on threads beside the worker.
     pub(crate) fn runs_alone(&self) -> bool {
-        !self.parts.dispatcher && !self.parts.scheduler
+        !self.parts.dispatcher && !self.parts.scheduler && self.parts.tasks.is_empty()
     }
 
     /// Takes out the processes that run beside the worker.
     pub(crate) fn take_parts(&mut self) -> WorkerParts {
         std::mem::take(&mut self.parts)
+    }
+
+    /// Returns the time for which events must be kept.
+    pub(crate) fn needs_events_for(&self) -> Duration {
+        self.settings.longest_wait
     }
 
     /// Returns the time that running jobs have after a stop.
