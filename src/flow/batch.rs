@@ -3,7 +3,7 @@
 use crate::db::model::extras::{On, Otherwise};
 use crate::db::model::new_row::NewRow;
 use crate::db::table::flows::batches::{self, Addition, NewBatchRow};
-use crate::db::transition::enqueue::insert::rank_by_time;
+use crate::db::transition::enqueue::rank::rank_by_time;
 use crate::db::transition::enqueue::{flows, whole};
 use crate::db::{AsConn, Conn, own, query};
 use crate::error::{Doing as _, Error, Result};

@@ -2,7 +2,7 @@
 
 use crate::db::model::new_row::NewRow;
 use crate::db::model::recurring::{Overlap, RecurringTaskRow};
-use crate::db::transition::enqueue::insert::rank;
+use crate::db::transition::enqueue::rank::rank;
 use crate::error::{Error, Result};
 use crate::job::arguments::unlisted;
 use crate::job::concurrency::Concurrency;

@@ -67,55 +67,40 @@ static COLUMNS: [JobColumn; 18] = [
     }),
 ];
 
-/// The traits that the jobs of a bulk insert have beside their arguments.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct JobTraits {
+/// The values that jobs of one insert have, besides those that every job has.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub(crate) struct JobShape {
+    /// True if any of them is not due at once.
+    pub(crate) has_time: bool,
+    pub(crate) has_active_job_id: bool,
+    pub(crate) has_key: bool,
     pub(crate) has_unique_id: bool,
     pub(crate) has_limit: bool,
 }
 
-impl JobTraits {
-    /// All combinations, each at its [`index`](Self::index).
-    pub(crate) const ALL: [JobTraits; 4] = [
-        JobTraits {
-            has_unique_id: false,
-            has_limit: false,
-        },
-        JobTraits {
-            has_unique_id: true,
-            has_limit: false,
-        },
-        JobTraits {
-            has_unique_id: false,
-            has_limit: true,
-        },
-        JobTraits {
-            has_unique_id: true,
-            has_limit: true,
-        },
-    ];
-
-    /// Returns those of a job.
-    pub(crate) fn of(row: &NewRow) -> Self {
-        JobTraits {
-            has_unique_id: row.unique_id.is_some(),
-            has_limit: row.limit.is_some(),
+impl JobShape {
+    /// Returns the values that any of the jobs has.
+    pub(crate) fn of<'r>(rows: impl IntoIterator<Item = &'r NewRow>) -> Self {
+        let mut shape = JobShape::default();
+        for row in rows {
+            shape.has_time |= row.at.is_some() || row.delay.is_some();
+            shape.has_active_job_id |= row.active_job_id.is_some();
+            shape.has_key |= row.idempotency_key.is_some();
+            shape.has_unique_id |= row.unique_id.is_some();
+            shape.has_limit |= row.limit.is_some();
         }
+        shape
     }
 
-    /// Returns the columns of an inserted job that the rest of its statement reads.
-    pub(crate) fn returning(self) -> &'static str {
-        [
-            "id",
-            "id, unique_id",
-            "id, concurrency_key",
-            "id, unique_id, concurrency_key",
-        ][self.index()]
-    }
-
-    /// Returns the place of such jobs in a list.
-    pub(crate) fn index(self) -> usize {
-        usize::from(self.has_unique_id) + 2 * usize::from(self.has_limit)
+    fn has(self, group: Group) -> bool {
+        match group {
+            Group::Every | Group::Batch => true,
+            Group::Time => self.has_time,
+            Group::ActiveJobId => self.has_active_job_id,
+            Group::IdempotencyKey => self.has_key,
+            Group::UniqueId => self.has_unique_id,
+            Group::Limit => self.has_limit,
+        }
     }
 }
 
@@ -138,21 +123,10 @@ impl JobColumns {
         JobColumns::without(&[])
     }
 
-    /// Returns the columns of a job without key, unique id and limit.
-    pub(crate) fn plain() -> Self {
-        JobColumns::without(&[Group::IdempotencyKey, Group::UniqueId, Group::Limit])
-    }
-
-    /// Returns the columns of a job that is due at once and has no idempotency key.
-    pub(crate) fn due(traits: JobTraits) -> Self {
-        JobColumns::with_traits(traits, &[Group::Time, Group::IdempotencyKey])
-    }
-
-    /// Returns the columns of a job that is due at once and has no idempotency key and no Active Job
-    /// id.
-    pub(crate) fn alike(traits: JobTraits) -> Self {
-        let others = [Group::Time, Group::ActiveJobId, Group::IdempotencyKey];
-        JobColumns::with_traits(traits, &others)
+    /// Returns the columns of jobs that have these values.
+    pub(crate) fn of(shape: JobShape) -> Self {
+        let columns = COLUMNS.iter();
+        JobColumns(columns.filter(|column| shape.has(column.group)).collect())
     }
 
     /// Returns the columns that other programs can set by SQL.
@@ -160,15 +134,6 @@ impl JobColumns {
     pub(crate) fn without_batch(mut self) -> Self {
         self.0.retain(|column| column.group != Group::Batch);
         self
-    }
-
-    fn with_traits(traits: JobTraits, groups: &[Group]) -> Self {
-        let columns = COLUMNS.iter().filter(|column| match column.group {
-            Group::UniqueId => traits.has_unique_id,
-            Group::Limit => traits.has_limit,
-            group => !groups.contains(&group),
-        });
-        JobColumns(columns.collect())
     }
 
     /// Returns the columns that a replaced job takes from the new one.
@@ -207,16 +172,9 @@ impl JobColumns {
         assignments.collect::<Vec<_>>().join(", ")
     }
 
-    /// Returns `queue_name, class_name, ..`: the names of the inputs, in order.
-    pub(crate) fn inputs(&self) -> String {
-        let names: Vec<_> = self.0.iter().map(|column| column.name).collect();
-        names.join(", ")
-    }
-
-    /// Returns the names of those inputs for which `which` is true, in order.
-    pub(crate) fn inputs_where(&self, which: fn(&str) -> bool) -> Vec<&'static str> {
-        let names = self.0.iter().map(|column| column.name);
-        names.filter(|name| which(name)).collect()
+    /// Returns the names of the inputs, in order.
+    pub(crate) fn inputs(&self) -> impl Iterator<Item = &'static str> {
+        self.0.iter().map(|column| column.name)
     }
 
     /// Returns the parameter of one column.
@@ -224,22 +182,9 @@ impl JobColumns {
         format!("${}", self.index(name) + 1)
     }
 
-    /// Returns `$1, $2, ..`, one for each input.
-    pub(crate) fn placeholders(&self) -> String {
-        let numbers: Vec<_> = (1..=self.0.len())
-            .map(|number| format!("${number}"))
-            .collect();
-        numbers.join(", ")
-    }
-
     /// Returns the number of parameters.
     pub(crate) fn len(&self) -> usize {
         self.0.len()
-    }
-
-    /// Returns the values of one job, in the order of the parameters.
-    pub(crate) fn params<'r>(&self, row: &'r NewRow) -> Vec<Param<'r>> {
-        self.0.iter().map(|column| (column.value)(row)).collect()
     }
 
     /// Returns one value of a job, by the place of its parameter.
@@ -261,19 +206,6 @@ impl JobColumns {
         let columns = self.0.iter();
         columns.fold(statement, |statement, column| {
             statement.bind((column.value)(row))
-        })
-    }
-
-    /// Binds the values of many jobs, one array per column.
-    pub(crate) fn bind_arrays<'r>(
-        &self,
-        statement: Statement<'r>,
-        rows: &[&'r NewRow],
-    ) -> Statement<'r> {
-        let columns = self.0.iter();
-        columns.fold(statement, |statement, column| {
-            let values = rows.iter().map(|row| (column.value)(row));
-            statement.bind(Param::array(values))
         })
     }
 
@@ -317,7 +249,7 @@ mod tests {
              at_most_once = $7, policy = $8, traceparent = $9, scheduled_at = coalesce({time $10}, {later $11}), \
              concurrency_key = $12, concurrency_slots = $13, concurrency_conflict = $14"
         );
-        let columns = JobColumns::alike(JobTraits::ALL[0]);
+        let columns = JobColumns::of(JobShape::default());
         assert_eq!(
             columns.names(),
             "queue_name, class_name, arguments, priority, max_attempts, max_crashes, at_most_once, policy, traceparent, batch_id, created_at, updated_at"
@@ -332,9 +264,14 @@ mod tests {
     #[test]
     fn every_statement_gives_each_of_its_parameters_a_value() {
         let row = NewRow::new("class".into(), "{}".into(), "queue".into(), 0);
-        let due = JobColumns::due(JobTraits::ALL[3]);
-        for columns in [JobColumns::all(), JobColumns::plain(), due] {
-            assert_eq!(columns.params(&row).len(), columns.len());
+        let limited = JobShape {
+            has_limit: true,
+            has_time: true,
+            ..JobShape::default()
+        };
+        let plain = JobColumns::of(JobShape::default());
+        for columns in [JobColumns::all(), plain, JobColumns::of(limited)] {
+            assert_eq!(columns.named_params(&row).count(), columns.len());
             assert!(
                 columns
                     .parameters()

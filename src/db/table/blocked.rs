@@ -1,10 +1,10 @@
 //! `solid_queue_blocked_executions`: jobs that wait for a slot of their concurrency key.
 
 use crate::db::conn::connection::Conn;
-use crate::db::conn::dialect::{Dialect, Execution, Id, IdRange, id_list, job_ids};
+use crate::db::conn::dialect::{Dialect, Execution, Id, id_list, job_ids};
 use crate::db::conn::statement::Statement;
 use crate::db::model::job_columns::JobColumns;
-use crate::db::model::new_row::{NewLimit, ORDERED, UNIQUE_SUCCESSOR, waits_for_others_sql};
+use crate::db::model::new_row::{ORDERED, UNIQUE_SUCCESSOR, waits_for_others_sql};
 use crate::db::table::semaphores::{DOES_NOT_WAIT, NEVER_EXPIRES};
 use crate::db::table::wanted_keys::{self, ConcurrencyKey, NewRequest, SEMAPHORE, keys};
 use diesel::prelude::*;
@@ -103,29 +103,6 @@ pub(crate) fn fresh_ctes(columns: &JobColumns, key: &str, keys: &str) -> String 
         rank(&on_conflict, &columns.parameter("priority")),
         on_conflict,
     )
-}
-
-/// Blocks the new jobs of a range on SQLite, which all have this limit except for its key.
-pub(crate) fn insert_fresh(
-    conn: &mut Conn<'_>,
-    jobs: IdRange,
-    limit: &Option<NewLimit>,
-) -> QueryResult<()> {
-    let discards = limit.as_ref().is_some_and(|limit| limit.discards);
-    let text = format!(
-        "INSERT INTO solid_queue_blocked_executions (job_id, queue_name, priority, concurrency_key, expires_at, created_at) \
-         SELECT id, queue_name, {}, concurrency_key, $1, created_at FROM solid_queue_jobs WHERE id BETWEEN $2 + 1 AND $3",
-        own_rank()
-    );
-    Statement::new(text)
-        .bind(if discards {
-            DOES_NOT_WAIT
-        } else {
-            NEVER_EXPIRES
-        })
-        .bind(jobs.after)
-        .bind(jobs.up_to)
-        .execute(conn)
 }
 
 /// Returns the CTEs of a Postgres claim that block jobs with a limit whose ready execution has no

@@ -247,6 +247,9 @@ pub(crate) fn take(
             Some(NewUniqueRow(name, *id, row.unique_scope.column()))
         })
         .collect();
+    if entries.is_empty() {
+        return Ok(HashMap::new());
+    }
     let free: BTreeSet<String> = insert(conn, &entries)?.into_iter().collect();
     let mut taken = HashMap::with_capacity(wanted.len());
     let mut others = Vec::new();

@@ -5,7 +5,7 @@ pub(crate) mod parents;
 use crate::db::model::extras::{Follows, Traceparent};
 use crate::db::model::new_row::{EnqueueOutcome, NewLimit, NewRow};
 use crate::db::transition::enqueue;
-use crate::db::transition::enqueue::insert::rank_by_time;
+use crate::db::transition::enqueue::rank::rank_by_time;
 use crate::db::{AsConn, Conn, own};
 use crate::error::{Doing, Error, Result};
 use crate::job::Enqueued;

@@ -108,9 +108,8 @@ fn with_sources(
     text: &str,
     source: &dyn Fn(&str) -> String,
 ) -> String {
-    let inputs = columns.inputs();
     let mut text = dialect.render(text);
-    let inputs: Vec<&str> = inputs.split(", ").collect();
+    let inputs: Vec<&str> = columns.inputs().collect();
     for (index, name) in inputs.iter().enumerate().rev() {
         text = text.replace(&format!("${}", index + 1), &source(name));
     }

@@ -6,17 +6,25 @@ use crate::db::internal_tests::enqueue_by_sql::rules::{self, From, Rule};
 use crate::db::internal_tests::enqueue_by_sql::{
     OPTIONS, Words, constants, holds, json_type, must_be_json, policy, with_sources, word,
 };
-use crate::db::model::job_columns::{JobColumns, JobTraits};
+use crate::db::model::job_columns::{JobColumns, JobShape};
 use crate::db::schema::functions::close_functions;
 use crate::db::table::quotas::MOST_SLOTS;
 
 pub(super) fn words() -> Words {
+    let due = JobShape {
+        has_active_job_id: true,
+        ..JobShape::default()
+    };
+    let plain = JobShape {
+        has_time: true,
+        ..due
+    };
     let (all, plain, replaced) = (
         JobColumns::all().without_batch(),
-        JobColumns::plain().without_batch(),
+        JobColumns::of(plain).without_batch(),
         JobColumns::replaced().without_batch(),
     );
-    let common = JobColumns::due(JobTraits::ALL[0]).without_batch();
+    let common = JobColumns::of(due).without_batch();
     let inserted = with_sources(Postgres, &all, &all.parameters(), &of_job);
     let mut words = vec![
         word("names", all.names()),

@@ -5,7 +5,7 @@ use crate::db::internal_tests::enqueue_by_sql::rules::{self, From, Rule};
 use crate::db::internal_tests::enqueue_by_sql::{
     OPTIONS, Words, constants, holds, json_type, must_be_json, policy, with_sources, word,
 };
-use crate::db::model::job_columns::JobColumns;
+use crate::db::model::job_columns::{JobColumns, JobShape};
 use crate::db::model::new_row::{Per, UniqueScope};
 
 /// The columns of a job that was checked, each with its value from the columns of the caller.
@@ -31,9 +31,14 @@ const CHECKED: [&str; 18] = [
 ];
 
 pub(super) fn words() -> Words {
+    let plain = JobShape {
+        has_time: true,
+        has_active_job_id: true,
+        ..JobShape::default()
+    };
     let (all, plain, replaced) = (
         JobColumns::all().without_batch(),
-        JobColumns::plain().without_batch(),
+        JobColumns::of(plain).without_batch(),
         JobColumns::replaced().without_batch(),
     );
     let of_new = |input: &str| of_caller("NEW.", input);

@@ -26,7 +26,7 @@ use crate::db::table::{
     attempts, claimed, pauses, processes, quotas, recurring_executions, recurring_tasks, results,
     semaphores,
 };
-use crate::db::transition::enqueue::{self, insert};
+use crate::db::transition::enqueue::{self, rank};
 use crate::db::transition::operate::edit::{self, NewArguments};
 use crate::db::transition::operate::{self, AtMostOnce};
 use crate::db::transition::{clear, end, faults, finish, fire, pause, prune, recover, schedule};
@@ -198,7 +198,7 @@ pub(crate) const LOOKS: [(&str, Work); 46] = [
             ahead_by: Some(60),
             ..job(None)
         };
-        insert::rank_by_time(conn, &mut [row])
+        rank::rank_by_time(conn, &mut [row])
     }),
     ("begin what was claimed ahead", |conn, rows| {
         assert_eq!(
@@ -253,10 +253,10 @@ pub(crate) const LOOKS: [(&str, Work); 46] = [
             on_conflict,
             ..job(None)
         };
-        insert(conn, &again(OnConflict::Existing))?;
+        enqueue::insert(conn, &again(OnConflict::Existing))?;
         claim(conn, rows.process, &named())?;
         for on_conflict in [OnConflict::RunAgain, OnConflict::Replace] {
-            insert(conn, &again(on_conflict))?;
+            enqueue::insert(conn, &again(on_conflict))?;
         }
         Ok(())
     }),
@@ -267,8 +267,8 @@ pub(crate) const LOOKS: [(&str, Work); 46] = [
             delay: Some(1_000_000),
             ..job(None)
         };
-        insert(conn, &row)?;
-        insert(conn, &row).map(drop)
+        enqueue::insert(conn, &row)?;
+        enqueue::insert(conn, &row).map(drop)
     }),
     ("take away what has lost its job", |conn, rows| {
         let lost = "INSERT INTO windlass_attempts (job_id, claim_id, attempt, outcome, kind, message, ended_at) \
@@ -279,7 +279,7 @@ pub(crate) const LOOKS: [(&str, Work); 46] = [
         clear::expired::delete_orphans(conn, attempts, after, 10).map(drop)
     }),
     ("edit the arguments of a job", |conn, _| {
-        let job = insert(conn, &job(None))?.id;
+        let job = enqueue::insert(conn, &job(None))?.id;
         let edit = |_: &EditableJob| {
             QueryResult::Ok(NewArguments {
                 text: "{}".to_owned(),
@@ -287,11 +287,11 @@ pub(crate) const LOOKS: [(&str, Work); 46] = [
             })
         };
         edit::edit(conn, job, edit)?;
-        let limited = insert(conn, &limited())?.id;
+        let limited = enqueue::insert(conn, &limited())?.id;
         edit::edit(conn, limited, edit).map(drop)
     }),
     ("spread retried jobs over time", |conn, _| {
-        let job = insert(conn, &job(None))?.id;
+        let job = enqueue::insert(conn, &job(None))?.id;
         ready_again(conn, &[job])?;
         let failed = "INSERT INTO solid_queue_failed_executions (job_id, error, created_at) \
              SELECT id, '{}', created_at FROM solid_queue_jobs";

@@ -1,7 +1,6 @@
 //! Everything that processes and programs ask of the tables.
 
 use crate::db::conn::connection::Conn;
-use crate::db::conn::dialect::Dialect;
 use crate::db::conn::listening;
 use crate::db::model::claim::{ClaimQueues, Cursor, FinishedRow, PausedScan};
 use crate::db::model::decision::KeySlots;
@@ -23,7 +22,7 @@ use crate::db::table::{
     semaphores, steps,
 };
 use crate::db::transition::clear::{self, ClearLimits};
-use crate::db::transition::enqueue::{self, alike};
+use crate::db::transition::enqueue;
 use crate::db::transition::operate::{self, AtMostOnce};
 use crate::db::transition::recover::{self, ProcessAfter};
 use crate::db::transition::{dispatch, end, finish, fire, pause, promote, prune, unique};
@@ -499,13 +498,6 @@ pub(crate) const CALLERS: [(&str, Work); 20] = [
                 limit: limit.clone(),
                 ..job(None)
             };
-            let traits = alike::traits(&[row(1)]).unwrap();
-            if conn.dialect() == Dialect::Postgres {
-                assert_eq!(
-                    alike::insert_if_free(conn, &[row(1), row(2)], traits)?.len(),
-                    2
-                );
-            }
             let all = enqueue::insert_all(conn, &[row(2), row(3), row(4)])?;
             assert!(all[2].is_new);
             let some = enqueue::insert_all(conn, &[row(4), row(5)])?;
@@ -550,12 +542,7 @@ pub(crate) const CALLERS: [(&str, Work); 20] = [
                 limit,
                 ..job(None)
             };
-            match conn.dialect() {
-                Dialect::Postgres => {
-                    assert!(enqueue::insert::insert_if_free(conn, &row)?.is_some())
-                }
-                Dialect::Sqlite => drop(enqueue::insert(conn, &row)?),
-            }
+            enqueue::insert(conn, &row)?;
         }
         Ok(())
     }),

@@ -5,17 +5,14 @@
 //! new and counts; what is refused is then undone by a savepoint, with its unique id and key.
 
 use crate::db::conn::connection::Conn;
-use crate::db::conn::dialect::Id;
-use crate::db::conn::statement::Statement;
-use crate::db::model::job_columns::JobColumns;
 use crate::db::model::new_row::{EnqueueOutcome, Inserted, NewQuota, NewRow, Per, QuotaRefusal};
 use crate::db::model::outcome::{AttemptOutcome, JobFailure, ResultOutcome};
+use crate::db::table::blocked;
 use crate::db::table::quotas::{self, QuotaJob, QuotaPlaces, TakenPlaces};
 use crate::db::transition::enqueue;
 use crate::db::transition::flows::leave::end_waiting;
 use diesel::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::LazyLock;
 
 /// The kind of failure of a job that a quota has discarded.
 pub(crate) const SHED: &str = "quota";
@@ -308,26 +305,19 @@ fn note(
     quotas::note(conn, &jobs.collect::<Vec<_>>())
 }
 
-/// Inserts a job that is discarded already: without execution, unique id, key and slot.
+/// Inserts a job that is discarded at once: without execution, unique id, key and slot.
 fn discard(conn: &mut Conn<'_>, row: &NewRow, refusal: &QuotaRefusal) -> QueryResult<Inserted> {
-    static DISCARD: LazyLock<(JobColumns, String)> = LazyLock::new(|| {
-        let columns = JobColumns::all();
-        let text = format!(
-            "INSERT INTO solid_queue_jobs ({}) VALUES ({}) RETURNING id",
-            columns.names(),
-            columns.parameters()
-        );
-        (columns, text)
-    });
     let row = NewRow {
         idempotency_key: None,
         unique_id: None,
         limit: None,
+        expiry: None,
+        follows: None,
+        is_connected_later: true,
         ..row.clone()
     };
-    let (columns, text) = &*DISCARD;
-    let insert = columns.bind(Statement::new(text), &row).unkept();
-    let job: Id = insert.get_result(conn)?;
+    let job = enqueue::insert(conn, &row)?;
+    blocked::delete(conn, &[job.id])?;
     let failure = JobFailure::new(
         SHED,
         format!("{refusal}, and sheds the jobs that exceed it"),

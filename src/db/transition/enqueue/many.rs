@@ -1,341 +1,380 @@
-//! Inserts jobs in bulk that differ only in their arguments, unique ids and concurrency keys, as in
-//! most bulk enqueues: what they have in common is passed once.
+//! Inserts many jobs with one statement, on Postgres together with their first executions.
+//!
+//! A column in which no job has a value is left out. Most bulk enqueues are of jobs that are alike: they differ only in
+//! their arguments and names, and what they have in common is passed once.
 
 use crate::db::conn::connection::Conn;
-use crate::db::conn::dialect::{Dialect, IdRange};
+use crate::db::conn::dialect::{Dialect, Id};
 use crate::db::conn::listening;
 use crate::db::conn::statement::{Param, Statement};
-use crate::db::model::job_columns::{JobColumns, JobTraits};
-use crate::db::model::new_row::NewRow;
-use crate::db::table::{blocked, executions, wanted_keys};
-use crate::db::transition::enqueue::insert::{CHUNK, ready_cte, reserve};
+use crate::db::model::job_columns::{JobColumns, JobShape};
+use crate::db::model::new_row::{NewRow, UNIQUE_SUCCESSOR, WAITS_FOR_PARENTS};
+use crate::db::table::blocked;
+use crate::db::table::semaphores::NEVER_EXPIRES;
+use crate::db::transition::enqueue::executions::{self, NewEntry};
+use crate::db::transition::enqueue::one::{InsertText, on_conflict};
 use diesel::prelude::*;
-use diesel::sql_types::{BigInt, Bool};
-use std::collections::BTreeSet;
-use std::sync::LazyLock;
+use std::collections::{BTreeSet, HashMap};
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
-/// A job of a bulk insert, in the order of the rows.
-#[derive(Debug, QueryableByName)]
-pub(crate) struct BulkJob {
-    #[diesel(sql_type = BigInt)]
-    pub(crate) id: i64,
-    /// `false` if another job may hold its unique id: nothing was inserted.
-    #[diesel(sql_type = Bool)]
-    pub(crate) is_new: bool,
+/// The rows of one statement: well below the limits on parameters and message sizes.
+pub(crate) const CHUNK: usize = 1_000;
+
+/// The form of a statement that inserts many jobs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+struct ManyForm {
+    is_postgres: bool,
+    shape: JobShape,
+    /// True if the jobs differ in more than [names](is_name): each column is passed for each job.
+    is_mixed: bool,
+    /// True if the jobs have their ids.
+    is_numbered: bool,
+    /// True if some of the jobs are blocked until other jobs end.
+    has_blocked: bool,
 }
 
-/// Returns what the jobs have beside arguments, if they are alike. Their unique ids are distinct
-/// then, and of one chunk, so that one statement takes them in order.
-pub(crate) fn traits(rows: &[NewRow]) -> Option<JobTraits> {
-    type Numbers = (i32, Option<i32>, Option<i32>, bool, Option<i64>);
-    type CommonLimit = Option<(i32, bool, bool)>;
-    fn common(row: &NewRow) -> ([&str; 3], [Option<&str>; 2], Numbers, CommonLimit, bool) {
-        (
-            [&row.queue_name, &row.class_name, row.unique_scope.column()],
-            [row.policy.as_deref(), row.traceparent.as_deref()],
-            (
-                row.priority,
-                row.max_attempts,
-                row.max_crashes,
-                row.at_most_once,
-                row.batch_id,
-            ),
-            row.limit
-                .as_ref()
-                .map(|limit| (limit.slots, limit.discards, limit.ordered)),
-            row.waits(),
-        )
-    }
-    let first = rows.first()?;
-    let has_unique_id = first.unique_id.is_some();
-    if has_unique_id && (rows.len() > CHUNK || first.waits()) {
-        return None;
-    }
-    let expected = common(first);
-    let mut names = BTreeSet::new();
-    let are_alike = rows.iter().all(|row| {
-        row.at.is_none()
-            && row.delay.is_none()
-            && row.active_job_id.is_none()
-            && row.idempotency_key.is_none()
-            && row.unique_id.is_some() == has_unique_id
-            && common(row) == expected
-            && row.unique_id.as_ref().is_none_or(|name| names.insert(name))
-    });
-    are_alike.then_some(JobTraits {
-        has_unique_id,
-        has_limit: first.limit.is_some(),
-    })
-}
-
-/// Inserts such jobs, at most a [`CHUNK`], and returns all of them in order. SQLite needs a
-/// transaction of the caller, and so do unique ids.
-pub(crate) fn insert(
-    conn: &mut Conn<'_>,
-    rows: &[NewRow],
-    traits: JobTraits,
-) -> QueryResult<Vec<BulkJob>> {
-    let Some(first) = rows.first() else {
-        return Ok(Vec::new());
-    };
-    match conn.dialect() {
-        Dialect::Postgres if traits.has_unique_id => {
-            insert_arrays(conn, rows, traits, Conflicts::Some)
-        }
-        Dialect::Postgres => insert_arrays(conn, rows, traits, Conflicts::None),
-        Dialect::Sqlite => insert_json(conn, rows, first, traits),
-    }
-}
-
-/// The columns that differ, with the values of a job.
-fn varying(name: &str) -> bool {
-    matches!(name, "arguments" | "unique_id" | "concurrency_key")
-}
-
-/// A statement and the columns that it takes.
-type AlikeStatements = LazyLock<[(JobColumns, String); 4]>;
-
-/// Inserts on Postgres outside a transaction, in one statement. Returns no jobs, and inserts none,
-/// if another job may hold one of the unique ids.
-pub(crate) fn insert_if_free(
-    conn: &mut Conn<'_>,
-    rows: &[NewRow],
-    traits: JobTraits,
-) -> QueryResult<Vec<BulkJob>> {
-    use diesel::result::{DatabaseErrorKind::UniqueViolation, Error::DatabaseError};
-    match insert_arrays(conn, rows, traits, Conflicts::None) {
-        // Another transaction has just inserted one.
-        Err(DatabaseError(UniqueViolation, _)) if traits.has_unique_id => Ok(Vec::new()),
-        done => done,
-    }
-}
-
-/// Inserts on Postgres, in one statement. `unnest` keeps the order of its arrays, and the ids follow
-/// it.
-fn insert_arrays(
-    conn: &mut Conn<'_>,
-    rows: &[NewRow],
-    traits: JobTraits,
-    conflicts: Conflicts,
-) -> QueryResult<Vec<BulkJob>> {
-    static IF_FREE: AlikeStatements = LazyLock::new(|| statements(Conflicts::None));
-    static THE_FREE: AlikeStatements = LazyLock::new(|| statements(Conflicts::Some));
-    let statements = match conflicts {
-        Conflicts::None => &IF_FREE,
-        Conflicts::Some => &THE_FREE,
-    };
-    let (columns, text) = &statements[traits.index()];
-    let Some(first) = rows.first() else {
-        return Ok(Vec::new());
-    };
-    let mut statement = bind_arrays(Statement::new(text), columns, rows, first);
-    if traits.has_unique_id {
-        statement = statement.bind(first.unique_scope.column());
-    }
-    let mut jobs: Vec<BulkJob> = statement.load(conn)?;
-    jobs.sort_unstable_by_key(|job| job.id);
-    Ok(jobs)
-}
-
-/// Binds the arrays of what differs, and the values of the rest.
-pub(crate) fn bind_arrays<'r>(
-    mut statement: Statement<'r>,
-    columns: &JobColumns,
-    rows: &'r [NewRow],
-    first: &'r NewRow,
-) -> Statement<'r> {
-    for (index, (name, param)) in columns.named_params(first).enumerate() {
-        statement = statement.bind(if varying(name) {
-            Param::array(rows.iter().map(|row| columns.param(index, row)))
-        } else {
-            param
-        });
-    }
-    statement
-}
-
-fn statements(conflicts: Conflicts) -> [(JobColumns, String); 4] {
-    JobTraits::ALL.map(|traits| {
-        let columns = JobColumns::alike(traits);
-        let text = array_statement(&columns, traits, conflicts);
-        (columns, text)
-    })
-}
-
-/// The expectation of a statement about other jobs that hold some of the unique ids.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Conflicts {
-    /// If there is one, it inserts nothing.
-    None,
-    /// It inserts the other jobs.
-    Some,
-}
-
-/// Returns the arrays of an insert, as rows.
-pub(crate) fn input(columns: &JobColumns) -> String {
-    let names = columns.inputs_where(varying);
-    let arrays: Vec<String> = names.iter().map(|name| columns.parameter(name)).collect();
-    format!(
-        "unnest({}) AS input ({})",
-        arrays.join(", "),
-        names.join(", ")
+/// Returns whether a column names a job, or what it is about, so that each job has another value.
+fn is_name(column: &str) -> bool {
+    matches!(
+        column,
+        "arguments" | "active_job_id" | "idempotency_key" | "unique_id" | "concurrency_key"
     )
 }
 
-/// Returns the values of the jobs of [`input`].
-pub(crate) fn values(columns: &JobColumns) -> String {
-    columns.values(|name, _| match varying(name) {
-        true => name.to_owned(),
-        false => columns.parameter(name),
+/// Returns whether two jobs differ in nothing but [names](is_name).
+fn are_alike(one: &NewRow, other: &NewRow) -> bool {
+    let limit = |row: &NewRow| {
+        let limit = row.limit.as_ref();
+        limit.map(|limit| (limit.slots, limit.discards, limit.ordered))
+    };
+    one.queue_name == other.queue_name
+        && one.class_name == other.class_name
+        && (one.priority, one.at_most_once) == (other.priority, other.at_most_once)
+        && (one.max_attempts, one.max_crashes) == (other.max_attempts, other.max_crashes)
+        && (one.batch_id, one.at, one.delay) == (other.batch_id, other.at, other.delay)
+        && (&one.policy, &one.traceparent) == (&other.policy, &other.traceparent)
+        && limit(one) == limit(other)
+}
+
+impl ManyForm {
+    fn of(conn: &Conn<'_>, rows: &[&NewRow]) -> Self {
+        let are_alike = |pair: &[&NewRow]| are_alike(pair[0], pair[1]);
+        ManyForm {
+            is_postgres: conn.dialect() == Dialect::Postgres,
+            shape: JobShape::of(rows.iter().copied()),
+            is_mixed: !rows.windows(2).all(are_alike),
+            is_numbered: false,
+            has_blocked: false,
+        }
+    }
+
+    fn is_for_each(self, column: &str) -> bool {
+        self.is_mixed || is_name(column)
+    }
+
+    /// Returns the statement, and its columns.
+    fn text(self) -> Arc<InsertText> {
+        static TEXTS: LazyLock<Mutex<HashMap<ManyForm, Arc<InsertText>>>> =
+            LazyLock::new(Mutex::default);
+        let mut texts = TEXTS.lock().unwrap_or_else(PoisonError::into_inner);
+        let text = texts.entry(self).or_insert_with(|| {
+            let columns = JobColumns::of(self.shape);
+            let text = match self.is_postgres {
+                true => self.with_executions(&columns),
+                false => self.jobs_only(&columns),
+            };
+            Arc::new((columns, text))
+        });
+        Arc::clone(text)
+    }
+}
+
+/// Inserts jobs without names that wait for no other job, at most a [`CHUNK`], and returns their ids in order. SQLite needs
+/// a transaction of the caller; Postgres does it in one statement.
+pub(crate) fn insert(conn: &mut Conn<'_>, rows: &[&NewRow]) -> QueryResult<Vec<i64>> {
+    if rows.is_empty() {
+        return Ok(Vec::new());
+    }
+    if conn.dialect() == Dialect::Sqlite {
+        let ids = reserve(conn, rows.len())?;
+        let entry = |(&id, &row): (&i64, &_)| NewEntry {
+            id,
+            row,
+            is_behind: false,
+        };
+        let entries: Vec<NewEntry<'_>> = ids.iter().zip(rows).map(entry).collect();
+        insert_numbered(conn, &entries)?;
+        return Ok(ids);
+    }
+    let form = ManyForm::of(conn, rows);
+    let text = form.text();
+    let (columns, text) = &*text;
+    let jobs: Vec<Id> = bind_arrays(Statement::new(text), columns, rows, form).load(conn)?;
+    // `unnest` keeps the order of its arrays, and the ids follow it.
+    let mut ids: Vec<i64> = jobs.into_iter().map(|job| job.id).collect();
+    ids.sort_unstable();
+    Ok(ids)
+}
+
+/// Inserts jobs that have their ids, at most a [`CHUNK`], in the transaction of the caller. Returns the ids of those whose
+/// idempotency key was free.
+pub(crate) fn insert_numbered(
+    conn: &mut Conn<'_>,
+    entries: &[NewEntry<'_>],
+) -> QueryResult<BTreeSet<i64>> {
+    let rows: Vec<&NewRow> = entries.iter().map(|entry| entry.row).collect();
+    let form = ManyForm {
+        is_numbered: true,
+        has_blocked: entries.iter().any(NewEntry::is_blocked),
+        ..ManyForm::of(conn, &rows)
+    };
+    match conn.dialect() {
+        Dialect::Postgres => insert_arrays(conn, form, entries, &rows),
+        Dialect::Sqlite => insert_json(conn, form, entries),
+    }
+}
+
+// --- Postgres: an array for each column ---
+
+impl ManyForm {
+    /// Returns the statement that inserts jobs and their executions. The parameters behind the columns are the ids of all
+    /// jobs, of those that are blocked, and of those that wait for a job with the same unique id.
+    fn with_executions(self, columns: &JobColumns) -> String {
+        let has_rest = self.is_mixed || self.shape.has_time || self.has_blocked;
+        let returning = match (has_rest, self.shape.has_limit) {
+            (true, true) => blocked::RETURNING,
+            (true, false) => executions::RETURNING,
+            (false, true) => "id, concurrency_key",
+            (false, false) => "id",
+        };
+        let job = self.job_cte(columns, returning);
+        if has_rest {
+            return self.mixed_executions(&job, columns.len());
+        }
+        let (entered, count) = match self.shape.has_limit {
+            true => {
+                let keys = "SELECT DISTINCT concurrency_key";
+                (
+                    blocked::fresh_ctes(columns, "concurrency_key", keys),
+                    "wanted",
+                )
+            }
+            false => (executions::fresh_cte(columns), "job"),
+        };
+        let wake = listening::wake(&format!("(SELECT count(*) FROM {count})"));
+        format!("WITH {job}, {entered} SELECT id, {wake} AS notified FROM job")
+    }
+
+    fn job_cte(self, columns: &JobColumns, returning: &str) -> String {
+        let each = |name: &&str| self.is_for_each(name);
+        let mut names: Vec<&str> = columns.inputs().filter(each).collect();
+        let mut arrays: Vec<String> = names.iter().map(|name| columns.parameter(name)).collect();
+        let values = columns.values(|name, _| match self.is_for_each(name) {
+            true => name.to_owned(),
+            false => columns.parameter(name),
+        });
+        let id = if self.is_numbered { ", id" } else { "" };
+        if self.is_numbered {
+            names.push("id");
+            arrays.push(format!("${}", columns.len() + 1));
+        }
+        format!(
+            "job AS (INSERT INTO solid_queue_jobs ({}{id}) SELECT {values}{id} FROM unnest({}) AS input ({}) {} \
+               RETURNING {returning})",
+            columns.names(),
+            arrays.join(", "),
+            names.join(", "),
+            on_conflict(self.shape),
+        )
+    }
+
+    /// Returns the statement for jobs of which some may be blocked, scheduled, limited and ready.
+    fn mixed_executions(self, job: &str, parameters: usize) -> String {
+        let [waiting, behind] = [2, 3].map(|place| parameters + place);
+        let mut ctes = vec![job.to_owned()];
+        let mut free = "job";
+        if self.has_blocked {
+            free = "free";
+            ctes.push(format!(
+                "free AS (SELECT * FROM job WHERE id <> ALL (${waiting}))"
+            ));
+            ctes.push(format!(
+                "blocked AS (INSERT INTO solid_queue_blocked_executions \
+                   (job_id, queue_name, priority, concurrency_key, expires_at, created_at) \
+                 SELECT id, queue_name, priority, \
+                   CASE WHEN id = ANY (${behind}) THEN '{UNIQUE_SUCCESSOR}' ELSE '{WAITS_FOR_PARENTS}' END, \
+                   timestamp '{NEVER_EXPIRES}', {{now}} FROM job WHERE id = ANY (${waiting}))"
+            ));
+        }
+        let (mut unlimited, mut count) =
+            (free.to_owned(), "(SELECT count(*) FROM ready)".to_owned());
+        if self.shape.has_limit {
+            ctes.push(blocked::limited_ctes(free, "wanted"));
+            unlimited = format!("{free} WHERE concurrency_key IS NULL AND");
+            count += " + (SELECT count(*) FROM wanted)";
+        }
+        ctes.push(executions::due_cte("ready", &unlimited));
+        if self.shape.has_time {
+            ctes.push(executions::later_cte(free));
+        }
+        let wake = listening::wake(&count);
+        ctes.push(format!(
+            "woken AS (SELECT CASE WHEN {count} > 0 THEN {wake} END)"
+        ));
+        format!(
+            "WITH {} SELECT id, (SELECT count(*) FROM woken) AS woken FROM job",
+            ctes.join(", ")
+        )
+    }
+}
+
+/// Binds the values of the jobs: an array, or the value that all have.
+fn bind_arrays<'r>(
+    statement: Statement<'r>,
+    columns: &JobColumns,
+    rows: &[&'r NewRow],
+    form: ManyForm,
+) -> Statement<'r> {
+    let Some(first) = rows.first() else {
+        return statement;
+    };
+    let values = columns.named_params(first).enumerate();
+    values.fold(statement, |statement, (index, (name, value))| {
+        statement.bind(match form.is_for_each(name) {
+            true => Param::array(rows.iter().map(|row| columns.param(index, row))),
+            false => value,
+        })
     })
 }
 
-fn array_statement(columns: &JobColumns, traits: JobTraits, conflicts: Conflicts) -> String {
-    let (scope, input, values) = (columns.len() + 1, input(columns), values(columns));
-    let (entered, count) = if traits.has_limit {
-        let key = "concurrency_key";
-        let keys = "SELECT DISTINCT concurrency_key";
-        (blocked::fresh_ctes(columns, key, keys), "wanted")
-    } else {
-        (ready_cte(columns), "job")
+fn insert_arrays(
+    conn: &mut Conn<'_>,
+    form: ManyForm,
+    entries: &[NewEntry<'_>],
+    rows: &[&NewRow],
+) -> QueryResult<BTreeSet<i64>> {
+    let text = form.text();
+    let (columns, text) = &*text;
+    let ids = |which: fn(&NewEntry<'_>) -> bool| -> Vec<i64> {
+        let entries = entries.iter().filter(|entry| which(entry));
+        entries.map(|entry| entry.id).collect()
     };
-    let wake = listening::wake(&format!("(SELECT count(*) FROM {count})"));
-    let names = columns.names();
-    let job = format!("job AS (INSERT INTO solid_queue_jobs ({names}");
-    let returning = traits.returning();
-    match conflicts {
-        Conflicts::None if !traits.has_unique_id => format!(
-            "WITH {job}) SELECT {values} FROM {input} RETURNING {returning}), \
-             {entered} SELECT id, true AS is_new, {wake} AS notified FROM job"
-        ),
-        Conflicts::None => format!(
-            "WITH {job}) SELECT {values} FROM {input} WHERE NOT (SELECT EXISTS \
-               (SELECT 1 FROM windlass_unique_jobs WHERE unique_id = ANY ({}))) RETURNING {returning}), \
-             taken AS (INSERT INTO windlass_unique_jobs (unique_id, job_id, scope) \
-               SELECT unique_id, id, ${scope} FROM job ORDER BY unique_id), \
-             {entered} SELECT id, true AS is_new, {wake} AS notified FROM job",
-            columns.parameter("unique_id"),
-        ),
-        Conflicts::Some => format!(
-            "WITH once AS MATERIALIZED (SELECT pg_get_serial_sequence('solid_queue_jobs', 'id')::regclass AS ids), \
-             input AS MATERIALIZED (SELECT nextval(once.ids) AS id, input.* FROM once CROSS JOIN {input}), \
-             taken AS (INSERT INTO windlass_unique_jobs (unique_id, job_id, scope) \
-               SELECT unique_id, id, ${scope} FROM input ORDER BY unique_id \
-               ON CONFLICT (unique_id) DO NOTHING RETURNING job_id), \
-             {job}, id) SELECT {values}, id FROM input WHERE {IS_TAKEN} RETURNING {returning}), \
-             {entered} SELECT id, {IS_TAKEN} AS is_new, {wake} AS notified FROM input"
-        ),
+    let statement = bind_arrays(Statement::new(text), columns, rows, form).bind(ids(|_| true));
+    let statement = match form.has_blocked {
+        true => statement
+            .bind(ids(|entry| entry.is_blocked()))
+            .bind(ids(|entry| entry.is_behind)),
+        false => statement,
+    };
+    let jobs: Vec<Id> = statement.load(conn)?;
+    Ok(jobs.into_iter().map(|job| job.id).collect())
+}
+
+// --- SQLite: one JSON text, which is many times faster than one statement for each job ---
+
+impl ManyForm {
+    /// Returns the statement that inserts the jobs. The parameter behind the columns is the list of jobs: an array of the
+    /// values that each has for itself, the last one its id.
+    fn jobs_only(self, columns: &JobColumns) -> String {
+        let names: Vec<&str> = columns
+            .inputs()
+            .filter(|name| self.is_for_each(name))
+            .collect();
+        let values = columns.values(
+            |name, _| match names.iter().position(|each| *each == name) {
+                Some(position) => format!("value ->> {position}"),
+                None => columns.parameter(name),
+            },
+        );
+        format!(
+            "INSERT INTO solid_queue_jobs ({}, id) SELECT {values}, value ->> {} FROM json_each(${}) WHERE true {} {}",
+            columns.names(),
+            names.len(),
+            columns.len() + 1,
+            on_conflict(self.shape),
+            if self.shape.has_key {
+                "RETURNING id"
+            } else {
+                ""
+            },
+        )
     }
 }
 
-/// A condition: a job of `input` has taken its unique id. In this form, the ids are looked up in a
-/// hash table, however few the planner expects.
-const IS_TAKEN: &str = "(id IN (SELECT job_id FROM taken)) IS TRUE";
-
-/// Inserts on SQLite: the rows are one JSON text. The caller's transaction holds the write lock, so
-/// the ids are reserved for it.
 fn insert_json(
     conn: &mut Conn<'_>,
-    rows: &[NewRow],
-    first: &NewRow,
-    traits: JobTraits,
-) -> QueryResult<Vec<BulkJob>> {
-    let ids = reserve(conn, rows.len())?;
-    let (Some(&low), Some(&high)) = (ids.first(), ids.last()) else {
-        return Ok(Vec::new());
+    form: ManyForm,
+    entries: &[NewEntry<'_>],
+) -> QueryResult<BTreeSet<i64>> {
+    let text = form.text();
+    let (columns, text) = &*text;
+    let Some(first) = entries.first() else {
+        return Ok(BTreeSet::new());
     };
-    insert_jobs(conn, rows, low, traits)?;
-    let range = IdRange {
-        after: low - 1,
-        up_to: high,
-    };
-    let mut new: Option<BTreeSet<i64>> = None;
-    if traits.has_unique_id {
-        new = executions::take_free(conn, range, first.unique_scope)?;
-    }
-    if traits.has_limit {
-        blocked::insert_fresh(conn, range, &first.limit)?;
-        let keys = ids.iter().zip(rows);
-        let keys = keys.filter(|(id, _)| new.as_ref().is_none_or(|new| new.contains(id)));
-        let keys: BTreeSet<String> = keys
-            .filter_map(|(_, row)| row.concurrency_key().map(str::to_owned))
-            .collect();
-        wanted_keys::request_promotion(conn, &keys)?;
-    } else {
-        let text = "INSERT INTO solid_queue_ready_executions (job_id, queue_name, priority, class_name, cautious, created_at) \
-             SELECT id, $1, $2, $3, $4, {now} FROM solid_queue_jobs WHERE id BETWEEN $5 AND $6";
-        Statement::new(text)
-            .bind(&first.queue_name)
-            .bind(first.priority)
-            .bind(&first.class_name)
-            .bind(first.at_most_once || first.max_crashes == Some(0))
-            .bind(low)
-            .bind(high)
-            .execute(conn)?;
-    }
-    let jobs = ids.into_iter().map(|id| BulkJob {
-        id,
-        is_new: new.as_ref().is_none_or(|new| new.contains(&id)),
+    // The parameters of what differs are not in the text.
+    let common = columns.named_params(first.row);
+    let common = common.map(|(name, value)| match form.is_for_each(name) {
+        true => Param::Bool(false),
+        false => value,
     });
-    Ok(jobs.collect())
-}
-
-/// Inserts the jobs, of which the first has the id `low`.
-pub(crate) fn insert_jobs(
-    conn: &mut Conn<'_>,
-    rows: &[NewRow],
-    low: i64,
-    traits: JobTraits,
-) -> QueryResult<()> {
-    static JSON: AlikeStatements = LazyLock::new(|| JobTraits::ALL.map(json_statement));
-    let (columns, text) = &JSON[traits.index()];
-    let [first, ..] = rows else {
-        return Ok(());
-    };
-    let mut statement = Statement::new(text);
-    for (name, param) in columns.named_params(first) {
-        // The parameters of the others are not in the text.
-        statement = statement.bind(if varying(name) {
-            Param::Bool(false)
-        } else {
-            param
-        });
-    }
-    let values = json_rows(columns, rows)
+    let values = entries.iter().map(|entry| {
+        let each = columns.named_params(entry.row);
+        let each = each.filter(|(name, _)| form.is_for_each(name));
+        let each = each.map(|(_, value)| value);
+        each.chain([Param::from(entry.id)]).collect()
+    });
+    let values: Vec<Vec<Param<'_>>> = values.collect();
+    let values = serde_json::to_string(&values)
         .map_err(|error| diesel::result::Error::SerializationError(Box::new(error)))?;
-    statement.bind(low).bind(values).execute(conn)
+    let statement = Statement::new(text).bind_all(common).bind(values);
+    let all = entries.iter().map(|entry| entry.id);
+    let new: BTreeSet<i64> = match form.shape.has_key {
+        true => {
+            let jobs: Vec<Id> = statement.load(conn)?;
+            jobs.into_iter().map(|job| job.id).collect()
+        }
+        false => {
+            statement.execute(conn)?;
+            all.collect()
+        }
+    };
+    let mut entries = entries.to_vec();
+    entries.retain(|entry| new.contains(&entry.id));
+    entries.sort_unstable_by_key(|entry| entry.id);
+    executions::insert(conn, &entries)?;
+    Ok(new)
 }
 
-fn json_statement(traits: JobTraits) -> (JobColumns, String) {
-    let columns = JobColumns::alike(traits);
-    let names = columns.inputs_where(varying);
-    let values = columns.values(|name, _| {
-        let place = names.iter().position(|varying| *varying == name);
-        match place {
-            None => columns.parameter(name),
-            Some(_) if names.len() == 1 => "value".to_owned(),
-            Some(place) => format!("value ->> {place}"),
+// --- Assigns the ids of jobs before they are inserted ---
+
+/// Assigns the ids of this many jobs, ascending. Not all of them need to be used.
+pub(crate) fn reserve(conn: &mut Conn<'_>, count: usize) -> QueryResult<Vec<i64>> {
+    let wanted = count as i64;
+    match conn.dialect() {
+        Dialect::Postgres => {
+            let text = "WITH once AS MATERIALIZED (SELECT pg_get_serial_sequence('solid_queue_jobs', 'id')::regclass AS ids) \
+                 SELECT nextval(once.ids) AS id FROM once CROSS JOIN generate_series(1, $1) AS number";
+            let ids: Vec<Id> = Statement::new(text).bind(wanted).load(conn)?;
+            Ok(ids.into_iter().map(|row| row.id).collect())
         }
-    });
-    let text = format!(
-        "INSERT INTO solid_queue_jobs ({}, id) SELECT {values}, ${} + key FROM json_each(${})",
-        columns.names(),
-        columns.len() + 1,
-        columns.len() + 2,
-    );
-    (columns, text)
+        Dialect::Sqlite => {
+            let last = match advance(conn, wanted).optional()? {
+                Some(last) => last,
+                None => {
+                    // There is no row before the first job, and no constraint on it.
+                    let text =
+                        "INSERT INTO sqlite_sequence (name, seq) VALUES ('solid_queue_jobs', 0)";
+                    Statement::new(text).execute(conn)?;
+                    advance(conn, wanted)?
+                }
+            };
+            Ok((last.id - wanted + 1..=last.id).collect())
+        }
+    }
 }
 
-/// Returns the values that differ: an array for each job, or, if it is only one value, this one.
-fn json_rows(columns: &JobColumns, rows: &[NewRow]) -> serde_json::Result<String> {
-    let values = rows.iter().map(|row| {
-        let params = columns.named_params(row);
-        let params = params.filter(|(name, _)| varying(name));
-        let mut params: Vec<Param<'_>> = params.map(|(_, param)| param).collect();
-        match params.len() {
-            1 => serde_json::to_value(params.pop()),
-            _ => serde_json::to_value(params),
-        }
-    });
-    serde_json::to_string(&values.collect::<Result<Vec<_>, _>>()?)
+fn advance(conn: &mut Conn<'_>, by: i64) -> QueryResult<Id> {
+    let text = "UPDATE sqlite_sequence SET seq = seq + $1 WHERE name = 'solid_queue_jobs' \
+         RETURNING seq AS id";
+    Statement::new(text).bind(by).get_result(conn)
 }

@@ -1,21 +1,28 @@
 //! Enqueues jobs.
+//!
+//! 1. A quota [admits](admit) the jobs, or refuses them.
+//! 2. Idempotency keys and unique ids are [resolved](resolve): which jobs exist already, or wait for others.
+//! 3. The jobs are inserted: [one], or [many] at once.
+//! 4. Their [executions] are inserted: ready, scheduled or blocked. On Postgres the same statement does it.
+//! 5. The rest is inserted beside them: expiries, [parents](connect), [tokens](public_tokens).
 
 pub(crate) mod admit;
-pub(crate) mod alike;
-pub(crate) mod bulk;
 pub(crate) mod connect;
+pub(crate) mod executions;
 pub(crate) mod flows;
-pub(crate) mod insert;
-pub(crate) mod keyed;
+pub(crate) mod many;
+pub(crate) mod one;
 pub(crate) mod public_tokens;
-pub(crate) mod waiting;
+pub(crate) mod rank;
+pub(crate) mod resolve;
 
 use crate::db::conn::connection::Conn;
 use crate::db::conn::dialect::Dialect;
-use crate::db::model::job_columns::JobTraits;
 use crate::db::model::new_row::{EnqueueOutcome, Inserted, NewRow};
 use crate::db::table::expiries;
-use crate::db::transition::enqueue::insert::{CHUNK, insert_unnamed};
+use crate::db::transition::enqueue::many::CHUNK;
+use crate::db::transition::enqueue::one::insert_one;
+use crate::db::transition::enqueue::resolve::insert_resolved;
 use diesel::prelude::*;
 use std::collections::BTreeMap;
 
@@ -27,17 +34,63 @@ pub(crate) fn whole<T, E: From<diesel::result::Error>>(
     conn.transaction(work)
 }
 
-/// Inserts one job and its ready or scheduled execution.
+/// Inserts one job and its execution.
 pub(crate) fn insert(conn: &mut Conn<'_>, row: &NewRow) -> QueryResult<Inserted> {
-    if row.expiry.is_none() && row.follows.is_none() {
-        return insert_lasting(conn, row);
+    if !row.waits()
+        && !has_more(row)
+        && let Some(inserted) = insert_one(conn, row)?
+    {
+        return Ok(inserted);
     }
+    let inserted = insert_in_transaction(conn, std::slice::from_ref(row))?;
+    let mut inserted = inserted.into_iter();
+    inserted.next().ok_or(diesel::result::Error::NotFound)
+}
+
+/// Inserts many jobs, all or none, and returns the result of each, in order.
+pub(crate) fn insert_all(conn: &mut Conn<'_>, rows: &[NewRow]) -> QueryResult<Vec<Inserted>> {
+    // On Postgres one statement is a transaction; BEGIN and COMMIT would be extra round trips. In
+    // the caller's transaction, a savepoint keeps it usable if the statement fails.
+    let is_one_statement = rows.len() <= CHUNK
+        && conn.dialect() == Dialect::Postgres
+        && !conn.is_in_transaction()
+        && !rows.iter().any(|row| is_resolved(row) || has_more(row));
+    match is_one_statement {
+        true => insert_new(conn, rows),
+        false => insert_in_transaction(conn, rows),
+    }
+}
+
+/// Returns whether other rows must be read or written before the job can be inserted.
+fn is_resolved(row: &NewRow) -> bool {
+    row.is_named() || row.waits()
+}
+
+/// Returns whether rows are inserted beside the job.
+fn has_more(row: &NewRow) -> bool {
+    row.expiry.is_some() || row.follows.is_some()
+}
+
+fn insert_in_transaction(conn: &mut Conn<'_>, rows: &[NewRow]) -> QueryResult<Vec<Inserted>> {
     conn.transaction(|conn| {
-        let inserted = insert_lasting(conn, row)?;
-        let rows = std::slice::from_ref(row);
-        insert_more(conn, rows, std::slice::from_ref(&inserted))?;
+        let inserted = match rows.iter().any(is_resolved) {
+            true => insert_resolved(conn, rows)?,
+            false => insert_new(conn, rows)?,
+        };
+        insert_more(conn, rows, &inserted)?;
         Ok(inserted)
     })
+}
+
+/// Inserts jobs that cannot exist already.
+fn insert_new(conn: &mut Conn<'_>, rows: &[NewRow]) -> QueryResult<Vec<Inserted>> {
+    let mut inserted = Vec::with_capacity(rows.len());
+    for chunk in rows.chunks(CHUNK) {
+        let ids = many::insert(conn, &chunk.iter().collect::<Vec<_>>())?;
+        let new = |id| Inserted::new(id, EnqueueOutcome::New);
+        inserted.extend(ids.into_iter().map(new));
+    }
+    Ok(inserted)
 }
 
 /// Stores what only some of the rows have that have been inserted.
@@ -65,117 +118,4 @@ fn insert_expiries(conn: &mut Conn<'_>, rows: &[NewRow], inserted: &[Inserted]) 
         };
     }
     expiries::insert(conn, &expiries)
-}
-
-/// Inserts one job, without its expiry.
-fn insert_lasting(conn: &mut Conn<'_>, row: &NewRow) -> QueryResult<Inserted> {
-    if row.waits() {
-        return first(insert_all_lasting(conn, std::slice::from_ref(row))?);
-    }
-    if row.unique_id.is_some() {
-        // In a transaction of the caller, it takes the way below, whose savepoint survives an error.
-        let is_simple = row.idempotency_key.is_none() && !conn.is_in_transaction();
-        if is_simple
-            && conn.dialect() == Dialect::Postgres
-            && let Some(id) = insert::insert_if_free(conn, row)?
-        {
-            return Ok(Inserted::new(id, EnqueueOutcome::New));
-        }
-        return first(conn.transaction(|conn| keyed::insert(conn, std::slice::from_ref(row)))?);
-    }
-    insert_unnamed(conn, row)
-}
-
-fn first(inserted: Vec<Inserted>) -> QueryResult<Inserted> {
-    let mut inserted = inserted.into_iter();
-    inserted.next().ok_or(diesel::result::Error::NotFound)
-}
-
-/// Inserts many jobs, all or none, and returns the result of each, in order.
-pub(crate) fn insert_all(conn: &mut Conn<'_>, rows: &[NewRow]) -> QueryResult<Vec<Inserted>> {
-    let is_simple = |row: &NewRow| row.expiry.is_none() && row.follows.is_none();
-    if rows.iter().all(is_simple) {
-        return insert_all_lasting(conn, rows);
-    }
-    conn.transaction(|conn| {
-        let inserted = insert_all_lasting(conn, rows)?;
-        insert_more(conn, rows, &inserted)?;
-        Ok(inserted)
-    })
-}
-
-/// Inserts many jobs, without their expiries.
-fn insert_all_lasting(conn: &mut Conn<'_>, rows: &[NewRow]) -> QueryResult<Vec<Inserted>> {
-    if rows.is_empty() {
-        return Ok(Vec::new());
-    }
-    let traits = alike::traits(rows);
-    let is_plain = |row: &NewRow| !row.is_named() && row.limit.is_none() && !row.waits();
-    if traits.is_none() && !rows.iter().all(is_plain) {
-        return conn.transaction(|conn| keyed::insert(conn, rows));
-    }
-    // On Postgres one statement is a transaction; BEGIN and COMMIT would be extra round trips. In
-    // the caller's transaction, a savepoint keeps it usable if the statement fails.
-    let is_one_statement = rows.len() <= CHUNK
-        && conn.dialect() == Dialect::Postgres
-        && !rows.iter().any(NewRow::waits);
-    if is_one_statement && !conn.is_in_transaction() {
-        let inserted = insert_if_free(conn, rows, traits)?;
-        let is_taken = inserted.is_empty() && rows.iter().any(NewRow::is_named);
-        if !is_taken {
-            return Ok(inserted);
-        }
-    }
-    conn.transaction(|conn| {
-        let mut inserted = Vec::with_capacity(rows.len());
-        for chunk in rows.chunks(CHUNK) {
-            inserted.append(&mut insert_chunk(conn, chunk, traits)?);
-        }
-        Ok(inserted)
-    })
-}
-
-/// Inserts a chunk on Postgres in one statement, or nothing if a unique id has a row.
-fn insert_if_free(
-    conn: &mut Conn<'_>,
-    rows: &[NewRow],
-    traits: Option<JobTraits>,
-) -> QueryResult<Vec<Inserted>> {
-    let ids: Vec<i64> = match traits {
-        None => bulk::insert(conn, rows)?,
-        Some(traits) => {
-            let jobs = alike::insert_if_free(conn, rows, traits)?;
-            jobs.into_iter().map(|job| job.id).collect()
-        }
-    };
-    let new = |id| Inserted::new(id, EnqueueOutcome::New);
-    Ok(ids.into_iter().map(new).collect())
-}
-
-fn insert_chunk(
-    conn: &mut Conn<'_>,
-    rows: &[NewRow],
-    traits: Option<JobTraits>,
-) -> QueryResult<Vec<Inserted>> {
-    let new = |id| Inserted::new(id, EnqueueOutcome::New);
-    let Some(traits) = traits else {
-        return Ok(bulk::insert(conn, rows)?.into_iter().map(new).collect());
-    };
-    let jobs = match rows {
-        [first, ..] if first.waits() => waiting::insert(conn, rows, traits)?,
-        _ => alike::insert(conn, rows, traits)?,
-    };
-    let others = jobs.iter().zip(rows).filter(|(job, _)| !job.is_new);
-    let others: Vec<NewRow> = others.map(|(_, row)| row.clone()).collect();
-    let mut resolved = Vec::new();
-    if !others.is_empty() {
-        resolved = keyed::insert(conn, &others)?;
-    }
-    let mut resolved = resolved.into_iter();
-    jobs.iter()
-        .map(|job| match job.is_new {
-            true => Ok(new(job.id)),
-            false => resolved.next().ok_or(diesel::result::Error::NotFound),
-        })
-        .collect()
 }
