@@ -70,7 +70,7 @@ impl Actor {
             .target(class)
             .record(
                 &mut own(conn),
-                |conn| run_time::insert(conn, class, by, reason),
+                |conn| run_time::insert_class_pause(conn, class, by, reason),
                 |paused| AuditEffect::done_if(*paused),
             );
         paused.doing("pause the class")

@@ -178,7 +178,7 @@ pub(crate) fn ignore_limits(conn: &mut Conn<'_>) -> QueryResult<()> {
             waits_for_others_sql("concurrency_key")
         );
         let blocked: Vec<Execution> = Statement::new(text).unkept().load(conn)?;
-        ready::insert(conn, &job_ids(blocked))
+        ready::insert_ready(conn, &job_ids(blocked))
     })
 }
 

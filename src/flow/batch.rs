@@ -248,7 +248,7 @@ impl Batch {
     /// an idempotency key, a quota or a public token, or as for [`enqueue_all`](crate::enqueue_all).
     pub fn enqueue<C: AsConn + ?Sized>(self, conn: &mut C) -> Result<EnqueuedBatch> {
         self.check()?;
-        let enqueued = whole(&mut own(conn), |conn| insert(conn, self))?;
+        let enqueued = whole(&mut own(conn), |conn| insert_batch_and_jobs(conn, self))?;
         conn.after_enqueue()?;
         Ok(enqueued)
     }
@@ -295,7 +295,7 @@ fn check_follower(job: &NewJob) -> Result<()> {
     }
 }
 
-pub(crate) fn insert(conn: &mut Conn<'_>, batch: Batch) -> Result<EnqueuedBatch> {
+pub(crate) fn insert_batch_and_jobs(conn: &mut Conn<'_>, batch: Batch) -> Result<EnqueuedBatch> {
     const ACTION: &str = "enqueue the batch";
     let uuid = format!("windlass-{:032x}", fastrand::u128(..));
     let new = NewBatchRow {
@@ -303,7 +303,7 @@ pub(crate) fn insert(conn: &mut Conn<'_>, batch: Batch) -> Result<EnqueuedBatch>
         metadata: batch.metadata.as_ref().ok().and_then(Option::as_deref),
         uuid: &uuid,
     };
-    let id = batches::insert(conn, &new).doing(ACTION)?;
+    let id = batches::create_batch(conn, &new).doing(ACTION)?;
     for runs_on in [On::Success, On::Failure, On::Finish] {
         let rows = followers(conn, &batch, runs_on)?;
         flows::follow(conn, id, &rows, runs_on, batch.otherwise(runs_on)).doing(ACTION)?;
@@ -313,7 +313,7 @@ pub(crate) fn insert(conn: &mut Conn<'_>, batch: Batch) -> Result<EnqueuedBatch>
     let (jobs, new) = enqueue_in(conn, id, jobs.collect::<Result<Vec<_>>>()?)?;
     flows::fill(conn, id, &new).doing(ACTION)?;
     for inner in batch.batches {
-        let inner = insert(conn, inner)?;
+        let inner = insert_batch_and_jobs(conn, inner)?;
         flows::nest(conn, id, inner.id.0).doing(ACTION)?;
     }
     if is_empty || new.is_empty() {

@@ -6,7 +6,7 @@ use crate::db::transition::enqueue::connect::{Parents, connect};
 use crate::db::transition::enqueue::whole;
 use crate::db::{AsConn, Conn, own};
 use crate::error::{Doing as _, Error, Result};
-use crate::flow::batch::{Batch, EnqueuedBatch, ToNewJob, insert};
+use crate::flow::batch::{Batch, EnqueuedBatch, ToNewJob, insert_batch_and_jobs};
 use crate::job::Enqueued;
 use crate::job::extras::{name_unknown, refuse_unknown_of};
 use crate::job::new_job::parents::{check_parents, wrong_name};
@@ -266,7 +266,7 @@ fn insert_all(
         batches: BTreeMap::new(),
     };
     for (place, name, batch) in batches {
-        let enqueued = insert(conn, batch)?;
+        let enqueued = insert_batch_and_jobs(conn, batch)?;
         ids.insert(place, (Parent::Batch(enqueued.id.0), name.clone()));
         flow.batches.insert(name, enqueued);
     }

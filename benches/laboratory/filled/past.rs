@@ -60,11 +60,11 @@ fn create(conn: &mut Conn<'_>) -> QueryResult<(Vec<(i64, SeriesOf)>, i64)> {
     series::insert_first(conn)?;
     let mut all = Vec::new();
     for number in 0..QUEUES {
-        let id = series::insert(conn, &sizes::queue(number), "")?;
+        let id = series::insert_series(conn, &sizes::queue(number), "")?;
         all.push((id, SeriesOf::Queue));
     }
     for number in 0..CLASSES {
-        let id = series::insert(conn, &sizes::queue(number), &sizes::class_name(number))?;
+        let id = series::insert_series(conn, &sizes::queue(number), &sizes::class_name(number))?;
         all.push((id, SeriesOf::Class));
     }
     let ids = series::ids(conn)?;

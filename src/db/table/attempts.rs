@@ -81,7 +81,7 @@ impl<'a> NewAttempt<'a> {
 }
 
 /// Records runs, and deletes all but the newest of their jobs.
-pub(crate) fn insert(conn: &mut Conn<'_>, new: &[NewAttempt<'_>]) -> QueryResult<()> {
+pub(crate) fn record_attempts(conn: &mut Conn<'_>, new: &[NewAttempt<'_>]) -> QueryResult<()> {
     if new.is_empty() {
         return Ok(());
     }

@@ -9,7 +9,7 @@ use diesel::prelude::*;
 use std::time::Duration;
 
 /// Stores results, in the transaction that ends the jobs.
-pub(crate) fn insert(conn: &mut Conn<'_>, results: &[NewResult<'_>]) -> QueryResult<()> {
+pub(crate) fn store_results(conn: &mut Conn<'_>, results: &[NewResult<'_>]) -> QueryResult<()> {
     if results.is_empty() {
         return Ok(());
     }

@@ -30,7 +30,7 @@ pub(crate) fn fire(conn: &mut Conn<'_>, firings: &[Firing<'_>]) -> QueryResult<V
             .iter()
             .map(|firing| Decided::of(firing, !open[&firing.task.id].is_empty(), &known))
             .collect();
-        insert(conn, &mut decided, &mut open)?;
+        enqueue_due_ticks(conn, &mut decided, &mut open)?;
         let moved: Vec<&Decided<'_>> = decided.iter().filter(|one| one.moves_on()).collect();
         move_on(conn, &moved, &open)?;
         let fired = decided
@@ -112,7 +112,7 @@ fn keep_unended(
 }
 
 /// Enqueues the jobs of due ticks, and notes them.
-fn insert(
+fn enqueue_due_ticks(
     conn: &mut Conn<'_>,
     decided: &mut [Decided<'_>],
     open: &mut OpenJobs,
@@ -135,7 +135,7 @@ fn insert(
             });
         }
     }
-    executions::insert(conn, &new)
+    executions::insert_recurring_executions(conn, &new)
 }
 
 fn move_on(conn: &mut Conn<'_>, moved: &[&Decided<'_>], open: &OpenJobs) -> QueryResult<()> {
@@ -162,7 +162,7 @@ pub(crate) fn run_now(
         let Some(row) = lock_own(conn, key).doing("read the recurring task")? else {
             return Ok(None);
         };
-        let inserted = enqueue::insert(conn, &job(&row)?).doing("enqueue the job")?;
+        let inserted = enqueue::insert_job(conn, &job(&row)?).doing("enqueue the job")?;
         executions::note_open(conn, &row, inserted.id).doing("note the job of the task")?;
         Ok(Some(inserted.id))
     })

@@ -224,7 +224,7 @@ impl FoldPlan {
     }
 
     fn create(&mut self, conn: &mut Conn<'_>, queue: &str, class: &str) -> QueryResult<i64> {
-        let id = series::insert(conn, queue, class)?;
+        let id = series::insert_series(conn, queue, class)?;
         self.ids.insert(queue, class, id);
         Ok(id)
     }

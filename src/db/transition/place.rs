@@ -3,7 +3,7 @@
 use crate::db::conn::connection::Conn;
 use crate::db::conn::dialect::{Execution, id_list, job_ids};
 use crate::db::conn::statement::Statement;
-use crate::db::table::blocked::{has_key, insert};
+use crate::db::table::blocked::{has_key, insert_blocked};
 use diesel::prelude::*;
 
 /// Makes jobs without an execution ready or scheduled, by their time.
@@ -37,7 +37,7 @@ pub(crate) fn make_runnable(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<()
     );
     let ready: Vec<Execution> = Statement::new(text).bind(id_list(jobs)).load(conn)?;
     if ready.len() < jobs.len() {
-        insert(conn, jobs)?;
+        insert_blocked(conn, jobs)?;
     }
     crate::db::conn::listening::notify(conn, jobs.len())
 }

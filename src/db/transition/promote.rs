@@ -212,7 +212,7 @@ fn make_ready(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<()> {
         return Ok(());
     }
     blocked::delete(conn, jobs)?;
-    crate::db::table::ready::insert(conn, jobs)
+    crate::db::table::ready::insert_ready(conn, jobs)
 }
 
 /// A blocked job that a free slot of its key may go to.

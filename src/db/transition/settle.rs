@@ -67,13 +67,13 @@ fn apply(conn: &mut Conn<'_>, decisions: &[JobDecision]) -> QueryResult<BTreeMap
     scheduled::insert_each(conn, &waiting.later)?;
     // Before the failures, whose trigger locks the rows of their jobs only.
     jobs::update_ended(conn, &updates(&settled))?;
-    failed::insert(conn, &failures(&settled))?;
+    failed::insert_failed(conn, &failures(&settled))?;
     // After the counts, as they determine whether a ready job is started with caution.
     waiting.enter(conn)?;
     keep_expiries(conn, &settled)?;
     let parked: Vec<&JobDecision> = settled.iter().map(|one| one.decision).collect();
     flows::wake::park(conn, &parked)?;
-    attempts::insert(conn, &new_attempts(&settled))?;
+    attempts::record_attempts(conn, &new_attempts(&settled))?;
     close(conn, &settled)?;
     follow_up(conn, &settled)?;
     Ok(jobs)
@@ -169,7 +169,7 @@ impl WaitingAgain {
     /// Makes the jobs ready that have no delay.
     fn enter(&self, conn: &mut Conn<'_>) -> QueryResult<()> {
         if !self.now.is_empty() {
-            ready::insert(conn, &self.now)?;
+            ready::insert_ready(conn, &self.now)?;
         }
         if !self.suspects.is_empty() {
             ready::mark_cautious(conn, &self.suspects)?;
@@ -238,7 +238,7 @@ fn close(conn: &mut Conn<'_>, settled: &[Settled<'_>]) -> QueryResult<()> {
             job.result(*outcome, error, decision.uncounted_runs(), row)
         })
         .collect();
-    results::insert(conn, &new)?;
+    results::store_results(conn, &new)?;
     let ids: Vec<i64> = ended.iter().map(|(job, ..)| job.id).collect();
     results::wake(conn, &ids)?;
     leave_batches(conn, &ended)?;

@@ -168,7 +168,8 @@ fn retake_one(conn: &mut Conn<'_>, job: &FailedUniqueJob) -> QueryResult<bool> {
         .unwrap_or_default();
     let name = &job.unique_id;
     for _ in 0..ROUNDS {
-        if !insert(conn, &[NewUniqueRow(name, job.id, scope.column())])?.is_empty() {
+        if !insert_free_unique_ids(conn, &[NewUniqueRow(name, job.id, scope.column())])?.is_empty()
+        {
             return Ok(true);
         }
         let Some(hold) = lock(conn, name)? else {
@@ -247,7 +248,9 @@ pub(crate) fn take(
             Some(NewUniqueRow(name, *id, row.unique_scope.column()))
         })
         .collect();
-    let free: BTreeSet<String> = insert(conn, &entries)?.into_iter().collect();
+    let free: BTreeSet<String> = insert_free_unique_ids(conn, &entries)?
+        .into_iter()
+        .collect();
     let mut taken = HashMap::with_capacity(wanted.len());
     let mut others = Vec::new();
     for &NumberedRow { id, row } in wanted {
@@ -287,7 +290,7 @@ pub(crate) struct UniqueHolder {
 
 /// Inserts unique ids that have no row, waits for transactions that are inserting the same ones,
 /// and returns the inserted ones.
-pub(crate) fn insert(
+pub(crate) fn insert_free_unique_ids(
     conn: &mut Conn<'_>,
     entries: &[NewUniqueRow<'_>],
 ) -> QueryResult<Vec<String>> {
@@ -307,7 +310,9 @@ fn resolve(conn: &mut Conn<'_>, new: &Contender<'_>) -> QueryResult<Taken> {
     for _ in 0..ROUNDS {
         let Some(hold) = lock(conn, name)? else {
             // Deleted meanwhile.
-            if !insert(conn, &[NewUniqueRow(name, id, row.unique_scope.column())])?.is_empty() {
+            if !insert_free_unique_ids(conn, &[NewUniqueRow(name, id, row.unique_scope.column())])?
+                .is_empty()
+            {
                 return Ok(Taken::Free);
             }
             continue;

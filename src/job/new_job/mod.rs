@@ -228,11 +228,11 @@ impl NewJob {
     /// the class is [internal](crate::Job::INTERNAL) and was named [by name](Self::of_class), or if a strict
     /// [`Quota`] is exceeded.
     pub fn enqueue<C: AsConn + ?Sized>(self, conn: &mut C) -> Result<Enqueued> {
-        let enqueued = self.insert(conn)?;
+        let enqueued = self.insert_new_job(conn)?;
         conn.after_enqueue().map(|()| enqueued)
     }
 
-    fn insert<C: AsConn + ?Sized>(self, conn: &mut C) -> Result<Enqueued> {
+    fn insert_new_job<C: AsConn + ?Sized>(self, conn: &mut C) -> Result<Enqueued> {
         let access = self.access;
         let (mut rows, mut conn) = ([self.into_row()?], own(conn));
         refuse_named(&mut conn, &mut rows)?;
@@ -244,7 +244,7 @@ impl NewJob {
             } else if rows[0].quota.is_some() {
                 quota::enqueue_all(&mut conn, rows).map(|mut all| all.remove(0).into())
             } else {
-                let inserted = enqueue::insert(&mut conn, &rows[0]).doing("enqueue the job");
+                let inserted = enqueue::insert_job(&mut conn, &rows[0]).doing("enqueue the job");
                 name_unknown(&mut conn, all_of(rows), inserted).map(Enqueued::from)
             };
             let enqueued = name_locked(rows, enqueued)?;

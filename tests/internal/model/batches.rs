@@ -459,7 +459,7 @@ fn new_batch(conn: &mut Conn<'_>, uuid: &str) -> QueryResult<i64> {
         metadata: None,
         uuid,
     };
-    batches::insert(conn, &new)
+    batches::create_batch(conn, &new)
 }
 
 fn newest_job(conn: &mut Conn<'_>) -> QueryResult<i64> {

@@ -117,7 +117,7 @@ fn undoing(conn: &mut Conn<'_>, job: i64, step: &str) -> QueryResult<i64> {
         follows: Some(Box::new(follows)),
         ..crate::db::plans::job(None)
     };
-    let undo = enqueue::insert(conn, &row)?.id;
+    let undo = enqueue::insert_job(conn, &row)?.id;
     connect::reverse(conn, job, undo)?;
     Ok(undo)
 }

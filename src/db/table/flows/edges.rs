@@ -43,7 +43,7 @@ impl<'n> NewEdge<'n> {
 }
 
 /// Lets jobs wait for their parents. They are blocked, or a claim of them ends blocked.
-pub(crate) fn insert(conn: &mut Conn<'_>, edges: &[NewEdge<'_>]) -> QueryResult<()> {
+pub(crate) fn insert_edges(conn: &mut Conn<'_>, edges: &[NewEdge<'_>]) -> QueryResult<()> {
     let input = InputRows {
         names: [
             "child",

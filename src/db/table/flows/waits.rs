@@ -25,7 +25,7 @@ pub(crate) struct NewWait<'w> {
 
 /// Lets jobs wait, whose claims the caller has ended. An execution that exists already, inserted by another program, does
 /// not fail the rest.
-pub(crate) fn insert(conn: &mut Conn<'_>, waits: &[NewWait<'_>]) -> QueryResult<()> {
+pub(crate) fn park_for_events(conn: &mut Conn<'_>, waits: &[NewWait<'_>]) -> QueryResult<()> {
     let jobs: Vec<i64> = waits.iter().map(|wait| wait.job_id).collect();
     let text = format!(
         "INSERT INTO solid_queue_blocked_executions (job_id, queue_name, priority, concurrency_key, expires_at, created_at) \

@@ -136,7 +136,7 @@ fn admit_first(
     let kept = rows.iter().enumerate();
     let kept = kept.filter(|(place, _)| !shed.contains_key(place));
     let kept: Vec<NewRow> = kept.map(|(_, row)| row.clone()).collect();
-    let mut inserted = insert(conn, &kept)?.into_iter();
+    let mut inserted = insert_admitted(conn, &kept)?.into_iter();
     let mut all = Vec::with_capacity(rows.len());
     for (place, row) in rows.iter().enumerate() {
         all.push(match shed.get(&place) {
@@ -174,7 +174,7 @@ fn corrected(rows: &[NewRow], counts: &[bool], inserted: &[Inserted]) -> Option<
 
 /// Inserts the jobs, and admits those that are new.
 fn insert_first(conn: &mut Conn<'_>, rows: &[NewRow]) -> Result<Vec<Inserted>, NotEnqueued> {
-    let inserted = insert(conn, rows)?;
+    let inserted = insert_admitted(conn, rows)?;
     let is_new: Vec<bool> = inserted.iter().map(|one| one.is_new).collect();
     let mut waiting = WaitingSlots::new();
     for (quota, places) in by_quota(rows, &is_new) {
@@ -284,9 +284,9 @@ fn split(places: TakenPlaces, first: i64) -> (TakenPlaces, TakenPlaces) {
     (kept, rest)
 }
 
-fn insert(conn: &mut Conn<'_>, rows: &[NewRow]) -> QueryResult<Vec<Inserted>> {
+fn insert_admitted(conn: &mut Conn<'_>, rows: &[NewRow]) -> QueryResult<Vec<Inserted>> {
     match rows {
-        [row] => Ok(vec![enqueue::insert(conn, row)?]),
+        [row] => Ok(vec![enqueue::insert_job(conn, row)?]),
         rows => enqueue::insert_all(conn, rows),
     }
 }

@@ -70,7 +70,7 @@ pub(crate) fn traits(rows: &[NewRow]) -> Option<JobTraits> {
 
 /// Inserts such jobs, at most a [`CHUNK`], and returns all of them in order. SQLite needs a
 /// transaction of the caller, and so do unique ids.
-pub(crate) fn insert(
+pub(crate) fn insert_alike(
     conn: &mut Conn<'_>,
     rows: &[NewRow],
     traits: JobTraits,

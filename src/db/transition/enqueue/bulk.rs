@@ -11,7 +11,7 @@ use std::sync::LazyLock;
 
 /// Inserts jobs without key and limit, at most a [`CHUNK`](super::insert::CHUNK), and returns their
 /// ids in order. SQLite needs a transaction of the caller; Postgres does it in one statement.
-pub(crate) fn insert(conn: &mut Conn<'_>, rows: &[NewRow]) -> QueryResult<Vec<i64>> {
+pub(crate) fn insert_plain(conn: &mut Conn<'_>, rows: &[NewRow]) -> QueryResult<Vec<i64>> {
     match conn.dialect() {
         Dialect::Postgres => insert_arrays(conn, rows),
         Dialect::Sqlite => insert_json(conn, rows),

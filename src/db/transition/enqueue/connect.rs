@@ -61,7 +61,7 @@ pub(crate) fn connect(
     }
     let all: Vec<Parent> = edges.iter().map(|edge| edge.parent).collect();
     hold(conn, &all, found)?;
-    edges::insert(conn, &edges)?;
+    edges::insert_edges(conn, &edges)?;
     match found {
         Parents::New => Ok(()),
         Parents::Existing => request(conn, &all),
@@ -95,7 +95,7 @@ pub(crate) fn join(
         });
         let new: Vec<NewEdge<'_>> = new.collect();
         if !new.is_empty() {
-            edges::insert(conn, &new)?;
+            edges::insert_edges(conn, &new)?;
         }
         request(conn, &all)?;
         Ok(found)
@@ -189,7 +189,7 @@ pub(crate) fn reverse(conn: &mut Conn<'_>, job: i64, undo: i64) -> QueryResult<(
         on: On::Success,
         otherwise: Otherwise::Wait,
     };
-    edges::insert(conn, &[edge])
+    edges::insert_edges(conn, &[edge])
 }
 
 /// Prepares failed jobs for a retry, whose rows the caller has locked: they run the steps again that were undone. What has

@@ -211,7 +211,7 @@ pub(crate) fn insert_step_by_step(conn: &mut Conn<'_>, row: &NewRow) -> QueryRes
         return Ok(None);
     };
     if due && row.limit.is_some() {
-        blocked::insert(conn, &[id])?;
+        blocked::insert_blocked(conn, &[id])?;
         return Ok(Some(id));
     }
     let text = if due {

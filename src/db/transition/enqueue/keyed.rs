@@ -38,7 +38,7 @@ impl NewEntry<'_> {
 }
 
 /// Inserts jobs in the caller's transaction, and returns the result of each, in order.
-pub(crate) fn insert(conn: &mut Conn<'_>, rows: &[NewRow]) -> QueryResult<Vec<Inserted>> {
+pub(crate) fn insert_keyed(conn: &mut Conn<'_>, rows: &[NewRow]) -> QueryResult<Vec<Inserted>> {
     let ids = reserve(conn, rows.len())?;
     let mut inserted: HashMap<i64, Inserted> = HashMap::with_capacity(rows.len());
     let numbered = ids.iter().zip(rows);
@@ -319,5 +319,5 @@ fn insert_executions(conn: &mut Conn<'_>, entries: &[&NewEntry<'_>]) -> QueryRes
     if limited.is_empty() {
         return Ok(());
     }
-    blocked::insert(conn, &limited)
+    blocked::insert_blocked(conn, &limited)
 }

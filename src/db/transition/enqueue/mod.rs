@@ -28,7 +28,7 @@ pub(crate) fn whole<T, E: From<diesel::result::Error>>(
 }
 
 /// Inserts one job and its ready or scheduled execution.
-pub(crate) fn insert(conn: &mut Conn<'_>, row: &NewRow) -> QueryResult<Inserted> {
+pub(crate) fn insert_job(conn: &mut Conn<'_>, row: &NewRow) -> QueryResult<Inserted> {
     if row.expiry.is_none() && row.follows.is_none() {
         return insert_lasting(conn, row);
     }
@@ -64,7 +64,7 @@ fn insert_expiries(conn: &mut Conn<'_>, rows: &[NewRow], inserted: &[Inserted]) 
             None => expiries.remove(&inserted.id),
         };
     }
-    expiries::insert(conn, &expiries)
+    expiries::store_expiries(conn, &expiries)
 }
 
 /// Inserts one job, without its expiry.
@@ -81,7 +81,9 @@ fn insert_lasting(conn: &mut Conn<'_>, row: &NewRow) -> QueryResult<Inserted> {
         {
             return Ok(Inserted::new(id, EnqueueOutcome::New));
         }
-        return first(conn.transaction(|conn| keyed::insert(conn, std::slice::from_ref(row)))?);
+        return first(
+            conn.transaction(|conn| keyed::insert_keyed(conn, std::slice::from_ref(row)))?,
+        );
     }
     insert_unnamed(conn, row)
 }
@@ -112,7 +114,7 @@ fn insert_all_lasting(conn: &mut Conn<'_>, rows: &[NewRow]) -> QueryResult<Vec<I
     let traits = alike::traits(rows);
     let is_plain = |row: &NewRow| !row.is_named() && row.limit.is_none() && !row.waits();
     if traits.is_none() && !rows.iter().all(is_plain) {
-        return conn.transaction(|conn| keyed::insert(conn, rows));
+        return conn.transaction(|conn| keyed::insert_keyed(conn, rows));
     }
     // On Postgres one statement is a transaction; BEGIN and COMMIT would be extra round trips. In
     // the caller's transaction, a savepoint keeps it usable if the statement fails.
@@ -142,7 +144,7 @@ fn insert_if_free(
     traits: Option<JobTraits>,
 ) -> QueryResult<Vec<Inserted>> {
     let ids: Vec<i64> = match traits {
-        None => bulk::insert(conn, rows)?,
+        None => bulk::insert_plain(conn, rows)?,
         Some(traits) => {
             let jobs = alike::insert_if_free(conn, rows, traits)?;
             jobs.into_iter().map(|job| job.id).collect()
@@ -159,17 +161,20 @@ fn insert_chunk(
 ) -> QueryResult<Vec<Inserted>> {
     let new = |id| Inserted::new(id, EnqueueOutcome::New);
     let Some(traits) = traits else {
-        return Ok(bulk::insert(conn, rows)?.into_iter().map(new).collect());
+        return Ok(bulk::insert_plain(conn, rows)?
+            .into_iter()
+            .map(new)
+            .collect());
     };
     let jobs = match rows {
-        [first, ..] if first.waits() => waiting::insert(conn, rows, traits)?,
-        _ => alike::insert(conn, rows, traits)?,
+        [first, ..] if first.waits() => waiting::insert_dependent_jobs(conn, rows, traits)?,
+        _ => alike::insert_alike(conn, rows, traits)?,
     };
     let others = jobs.iter().zip(rows).filter(|(job, _)| !job.is_new);
     let others: Vec<NewRow> = others.map(|(_, row)| row.clone()).collect();
     let mut resolved = Vec::new();
     if !others.is_empty() {
-        resolved = keyed::insert(conn, &others)?;
+        resolved = keyed::insert_keyed(conn, &others)?;
     }
     let mut resolved = resolved.into_iter();
     jobs.iter()

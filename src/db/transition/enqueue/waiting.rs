@@ -12,7 +12,7 @@ use diesel::prelude::*;
 
 /// Inserts jobs that wait for others and are [alike](super::alike::traits): they are blocked. It needs a transaction of the
 /// caller.
-pub(crate) fn insert(
+pub(crate) fn insert_dependent_jobs(
     conn: &mut Conn<'_>,
     rows: &[NewRow],
     traits: JobTraits,

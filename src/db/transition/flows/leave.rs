@@ -202,7 +202,7 @@ pub(crate) fn end_waiting(
         .iter()
         .filter_map(|job| job.result(result, &error, 0, FinishedRow::Keep))
         .collect();
-    results::insert(conn, &new)?;
+    results::store_results(conn, &new)?;
     results::wake(conn, ids)?;
     let named = rows.iter().filter(|job| job.unique_id.is_some());
     let named: Vec<i64> = named.map(|job| job.id).collect();

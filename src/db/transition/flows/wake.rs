@@ -162,7 +162,7 @@ pub(crate) fn park(conn: &mut Conn<'_>, decisions: &[&JobDecision]) -> QueryResu
     steps::record_pauses(conn, &pauses)?;
     let mut requests = Vec::new();
     if !events.is_empty() {
-        waits::insert(conn, &events)?;
+        waits::park_for_events(conn, &events)?;
         requests.extend(events.iter().map(|wait| NewRequest::Wait(wait.job_id)));
     }
     if !joins.is_empty() {
@@ -186,7 +186,7 @@ const ROUNDS: usize = 3;
 pub(crate) fn emit(conn: &mut Conn<'_>, name: &str, payload: &str) -> QueryResult<bool> {
     conn.join_transaction(|conn| {
         for _ in 0..ROUNDS {
-            if !events::insert(conn, name, payload)? {
+            if !events::insert_event(conn, name, payload)? {
                 // A statement of its own: it sees the one that the insert has met.
                 match events::payload(conn, name)? {
                     Some(first) if is_same(&first, payload) => {}
