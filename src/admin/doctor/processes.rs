@@ -220,7 +220,7 @@ fn left_quiet(processes: &ProcessGroups) -> Option<Finding> {
 
 /// Returns the duties that no process has done for long, although some have them.
 fn late_duties(processes: &ProcessGroups) -> Option<Finding> {
-    let duties = duties::of(processes.alive.iter().map(|one| &one.metadata));
+    let duties = duties::duties_of_processes(processes.alive.iter().map(|one| &one.metadata));
     let is_late = |late: &f64| *late > OVERDUE;
     let late = duties
         .iter()

@@ -208,7 +208,7 @@ impl Processes {
             .filter(|process| process.heartbeat_seconds <= threshold);
         Ok(ProcessList {
             threshold,
-            duties: duties::of(alive.map(|process| &process.metadata)),
+            duties: duties::duties_of_processes(alive.map(|process| &process.metadata)),
             processes,
         })
     }

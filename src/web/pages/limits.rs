@@ -43,7 +43,7 @@ pub(crate) fn show(cx: &mut Cx<'_>) -> Result<Response, PageError> {
     let page = LimitsPage {
         lead: lead(now.ready()),
         keys: now.map(|now| KeyPageLines {
-            lines: of(&now),
+            lines: key_lines(&now),
             next: now
                 .reached
                 .as_ref()
@@ -127,7 +127,7 @@ const NAMED: usize = 3;
 const STUCK: f64 = 60.0;
 
 /// Returns the keys, the worst first.
-pub(crate) fn of(now: &KeysNow) -> Vec<KeyLine> {
+pub(crate) fn key_lines(now: &KeysNow) -> Vec<KeyLine> {
     let lines = now.keys.iter().map(|key| {
         let holders: Vec<&SlotHolder> = now
             .holders
@@ -240,7 +240,7 @@ pub(crate) fn lead(now: Option<&KeysNow>) -> Markup {
     let Some(now) = now else {
         return Markup::default();
     };
-    let lines = of(now);
+    let lines = key_lines(now);
     let stuck = lines
         .iter()
         .filter(|line| line.rank == KeyRank::Bad)

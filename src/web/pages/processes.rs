@@ -44,7 +44,7 @@ pub(crate) fn show(cx: &mut Cx<'_>) -> Result<Response, PageError> {
         has_rails: fleet.is_some_and(Fleet::has_rails),
         is_more: fleet.is_some_and(|fleet| fleet.is_more),
         hosts: now.clone().map(|now| hosts_of(&now.fleet)),
-        tree: now.map(|now| of(&now, &open)),
+        tree: now.map(|now| process_tree(&now, &open)),
         died,
         shell: cx.shell("Processes", Section::Processes)?,
     };
@@ -109,7 +109,7 @@ pub(crate) struct Tree {
 
 /// Returns the processes, groups with a dead one first. `open` has the ids of the workers whose jobs
 /// are shown in any case.
-pub(crate) fn of(now: &ProcessesNow, open: &[String]) -> Tree {
+pub(crate) fn process_tree(now: &ProcessesNow, open: &[String]) -> Tree {
     let members = &now.fleet.members;
     let running: Vec<&HeldJob> = now.held.iter().filter(|job| !job.is_ahead).collect();
     let is_folded = running.len() > SHOWN;

@@ -57,7 +57,7 @@ pub(crate) fn show(cx: &mut Cx<'_>) -> Result<Response, PageError> {
     let has_rails = load.ready().is_some_and(|(load, _)| load.fleet.has_rails());
     let lead = lead(load.ready().map(|(load, _)| load));
     let queues = load.map(|(load, counts)| QueueTable {
-        lines: of(&load, &counts, curves.ready(), &sort),
+        lines: queue_lines(&load, &counts, curves.ready(), &sort),
         sums: QueueSums::of(&load, &counts),
         is_more: load.is_more,
     });
@@ -203,7 +203,7 @@ pub(crate) struct QueueLine {
 }
 
 /// Returns the rows: the worst first, or sorted as `sort` says.
-pub(crate) fn of(
+pub(crate) fn queue_lines(
     load: &LoadNow,
     counts: &PlaceCounts,
     curves: Option<&QueueCurves>,

@@ -52,7 +52,7 @@ pub(crate) fn show(cx: &mut Cx<'_>) -> Result<Response, PageError> {
     let page = RecurringPage {
         lead: lead(now.ready()),
         tasks: now.map(|now| TaskPageLines {
-            lines: of(&now),
+            lines: task_lines(&now),
             next_hour: next_hour(&now),
             next: match now.tasks.iter().map(|task| task.key.as_str()).max() {
                 Some(last) if now.is_more => http::with_query("/recurring", &[("after", last)]),
@@ -123,7 +123,7 @@ pub(crate) struct TaskLine {
 const NEXT: usize = 5;
 
 /// Returns the tasks, overdue ones first, then paused ones, then by key.
-pub(crate) fn of(now: &TasksNow) -> Vec<TaskLine> {
+pub(crate) fn task_lines(now: &TasksNow) -> Vec<TaskLine> {
     let mut lines: Vec<TaskLine> = now
         .tasks
         .iter()

@@ -339,7 +339,7 @@ impl Edges {
 }
 
 /// Returns the edges of jobs, added up by their rules.
-pub(crate) fn of(conn: &mut Conn<'_>, children: &[i64]) -> QueryResult<Vec<Edges>> {
+pub(crate) fn edges_of_children(conn: &mut Conn<'_>, children: &[i64]) -> QueryResult<Vec<Edges>> {
     let text = "SELECT w.child_job_id, w.runs_on, w.otherwise, \
            count(w.outcome) < count(*) AS is_open, \
            coalesce(min(w.outcome), '') = 'failed' AS has_failed, \

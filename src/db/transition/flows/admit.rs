@@ -42,7 +42,7 @@ pub(crate) fn admit(conn: &mut Conn<'_>, requested: &BTreeSet<i64>) -> QueryResu
         return Ok(AdmittedJobs::default());
     }
     let mut locked = edges::lock_free(conn, &named)?;
-    let followers = Followers::of(edges::of(conn, &locked)?);
+    let followers = Followers::of(edges::edges_of_children(conn, &locked)?);
     let open = followers.having(EdgeState::Open, false);
     let nested = followers.having(EdgeState::Open, true);
     // The other jobs do not wait for one whose row is locked.

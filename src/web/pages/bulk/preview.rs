@@ -133,7 +133,9 @@ pub(crate) fn start(cx: &mut Cx<'_>) -> Result<Response, PageError> {
         BulkAction::Retry => rate(form.get("spread").unwrap_or_default(), &preview)?,
         _ => None,
     };
-    let jobs = selection.jobs().by_actor(words::of(cx, form.get("reason")));
+    let jobs = selection
+        .jobs()
+        .by_actor(words::page_actor(cx, form.get("reason")));
     let mut operation = jobs
         .in_background(change)
         .preview(preview)

@@ -129,7 +129,7 @@ pub(crate) struct QueueRow {
 }
 
 /// Returns the queues, the worst first.
-pub(crate) fn of(load: &LoadNow, curves: Option<&QueueCurves>) -> Vec<QueueRow> {
+pub(crate) fn queue_rows(load: &LoadNow, curves: Option<&QueueCurves>) -> Vec<QueueRow> {
     let queues = load.worst_first().into_iter().take(MOST_QUEUES);
     let rows = queues.map(|queue| {
         let is_late = matches!(queue.verdict, QueueVerdict::Late { .. });

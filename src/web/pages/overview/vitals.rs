@@ -90,7 +90,7 @@ fn curve(buckets: &[Bucket], value: impl Fn(&Bucket) -> Option<f64>) -> Vec<Opti
 }
 
 /// Returns the measures.
-pub(crate) fn of(
+pub(crate) fn overview_vitals(
     load: &LoadNow,
     buckets: &[Bucket],
     usual: Option<&Usual>,

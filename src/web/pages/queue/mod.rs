@@ -75,8 +75,8 @@ pub(crate) fn show(cx: &mut Cx<'_>) -> Result<Response, PageError> {
     let page = QueuePage {
         has_rails: details.ready().is_some_and(|one| one.fleet.has_rails()),
         is_paused: details.ready().is_some_and(|one| one.queue.pause.is_some()),
-        why: details.clone().map(|details| now::of(&details)),
-        measures: details.clone().map(|details| of(&details, hour)),
+        why: details.clone().map(|details| now::why_late(&details)),
+        measures: details.clone().map(|details| queue_vitals(&details, hour)),
         ranges: words::tabs(cx.request),
         range_words: words::in_words(range),
         charts: charts(&history, range, promise)?,
@@ -231,7 +231,7 @@ pub(crate) fn lines(
 const MINUTES: usize = 10;
 
 /// Returns the measures of a queue.
-pub(crate) fn of(details: &QueueDetails, hour: Option<&[Bucket]>) -> Vec<Vital> {
+pub(crate) fn queue_vitals(details: &QueueDetails, hour: Option<&[Bucket]>) -> Vec<Vital> {
     let hour = hour.unwrap_or_default();
     let ready: Vec<Option<f64>> = hour
         .iter()

@@ -43,7 +43,7 @@ impl QueueDetails {
         let doing = "look at the queue";
         let fleet = Fleet::read(conn)?;
         let ready = queues::ready_of(conn, name).doing(doing)?;
-        let pause = pauses::of(conn, name).doing(doing)?;
+        let pause = pauses::pause_of_queue(conn, name).doing(doing)?;
         let mut held = fleet::oldest(conn, RUNS).doing(doing)?;
         held.retain(|job| job.queue_name == name);
         Ok(QueueDetails {
@@ -168,8 +168,8 @@ pub(crate) struct Why {
     pub(crate) text: String,
 }
 
-/// Returns the answer.
-pub(crate) fn of(details: &QueueDetails) -> Why {
+/// Returns whether the jobs of a queue start in time, and if not, why.
+pub(crate) fn why_late(details: &QueueDetails) -> Why {
     let queue = &details.queue;
     let waited = duration(queue.oldest_seconds.unwrap_or_default());
     let why = |class, lead: String, text: String| Why { class, lead, text };
