@@ -229,7 +229,7 @@ impl SaidBy {
 }
 
 /// Returns ` 3m ago by ada: the provider is down`, as far as it is known.
-pub(crate) fn said(seconds: Option<f64>, by: Option<&str>, reason: Option<&str>) -> String {
+pub(crate) fn provenance(seconds: Option<f64>, by: Option<&str>, reason: Option<&str>) -> String {
     let mut text = String::new();
     if let Some(seconds) = seconds {
         text.push_str(&format!(" {} ago", age(seconds)));

@@ -8,7 +8,7 @@ use crate::db::table::public_tokens::NewPublicToken;
 use crate::db::transition::enqueue::public_tokens;
 use crate::db::{Conn, Refusal};
 use crate::error::{Doing, Error, Result};
-use crate::job::policy::quota::said;
+use crate::job::policy::quota::refusal_to_error;
 use crate::job::{Enqueued, PublicToken, digest};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -51,7 +51,7 @@ pub(crate) fn insert_with_tokens(
     let tokens = accesses.iter().map(|access| access.token());
     let tokens = tokens.collect::<Result<Vec<_>>>()?;
     let (tokens, new): (Vec<_>, Vec<_>) = tokens.into_iter().map(Option::unzip).unzip();
-    let inserted = said(public_tokens::insert_all(conn, rows, &new))?;
+    let inserted = refusal_to_error(public_tokens::insert_all(conn, rows, &new))?;
     let enqueued = inserted
         .into_iter()
         .zip(tokens)

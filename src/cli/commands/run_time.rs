@@ -3,7 +3,7 @@
 use crate::admin::classes::{paused_classes, strict_classes};
 use crate::admin::queues::limits;
 use crate::cli::config::CommandError;
-use crate::cli::listed::{SaidBy, said};
+use crate::cli::listed::{SaidBy, provenance};
 use crate::cli::select::connect;
 use crate::db::query::named::named;
 use crate::db::table::run_time::PausedClass;
@@ -334,7 +334,7 @@ impl Report for ListedLimits {
         }
         let line = |limit: &RunTimeLimit| {
             let by = limit.set_by.as_deref();
-            let said = said(Some(limit.set_seconds), by, limit.reason.as_deref());
+            let said = provenance(Some(limit.set_seconds), by, limit.reason.as_deref());
             let key = printable(&limit.key);
             format!("{key} was set to {}{said}\n", limit.slots)
         };
@@ -415,6 +415,6 @@ pub(crate) fn paused_line(
     by: Option<&str>,
     reason: Option<&str>,
 ) -> String {
-    let said = said(seconds, by, reason);
+    let said = provenance(seconds, by, reason);
     format!("{} was paused{said}\n", printable(name))
 }

@@ -124,11 +124,11 @@ pub(crate) fn column(quota: Option<&Quota>, class: &str) -> Result<Option<NewQuo
 
 /// Enqueues jobs of which some have a quota.
 pub(crate) fn enqueue_all(conn: &mut Conn<'_>, rows: &[NewRow]) -> Result<Vec<Inserted>> {
-    said(admit::insert_all(conn, rows))
+    refusal_to_error(admit::insert_all(conn, rows))
 }
 
 /// Returns the error of an enqueue that was refused.
-pub(crate) fn said<T>(inserted: std::result::Result<T, NotEnqueued>) -> Result<T> {
+pub(crate) fn refusal_to_error<T>(inserted: std::result::Result<T, NotEnqueued>) -> Result<T> {
     let action = "enqueue the jobs";
     inserted.map_err(|refused| match refused {
         NotEnqueued::Quota(QuotaRefusal {
