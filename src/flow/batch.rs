@@ -4,7 +4,7 @@ use crate::db::model::extras::{On, Otherwise};
 use crate::db::model::new_row::NewRow;
 use crate::db::table::flows::batches::{self, Addition, NewBatchRow};
 use crate::db::transition::enqueue::insert::rank_by_time;
-use crate::db::transition::enqueue::{flows, whole};
+use crate::db::transition::enqueue::{all_or_none, flows};
 use crate::db::{AsConn, Conn, own, query};
 use crate::error::{Doing as _, Error, Result};
 use crate::job::class::Job;
@@ -209,7 +209,7 @@ impl BatchId {
     ) -> Result<Vec<Enqueued>> {
         let jobs = jobs.into_iter().map(ToNewJob::to_new_job);
         let jobs = jobs.collect::<Result<Vec<_>>>()?;
-        let enqueued = whole(&mut own(conn), |conn| {
+        let enqueued = all_or_none(&mut own(conn), |conn| {
             match batches::accepts(conn, self.0).doing("look whether the batch is over")? {
                 Addition::Accepted => {}
                 Addition::Over => return Err(Error::BatchOver { id: self.0 }),
@@ -248,7 +248,7 @@ impl Batch {
     /// an idempotency key, a quota or a public token, or as for [`enqueue_all`](crate::enqueue_all).
     pub fn enqueue<C: AsConn + ?Sized>(self, conn: &mut C) -> Result<EnqueuedBatch> {
         self.check()?;
-        let enqueued = whole(&mut own(conn), |conn| insert_batch_and_jobs(conn, self))?;
+        let enqueued = all_or_none(&mut own(conn), |conn| insert_batch_and_jobs(conn, self))?;
         conn.after_enqueue()?;
         Ok(enqueued)
     }

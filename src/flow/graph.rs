@@ -2,8 +2,8 @@
 
 use crate::db::model::extras::{Follows, Parent};
 use crate::db::model::new_row::EnqueueOutcome;
+use crate::db::transition::enqueue::all_or_none;
 use crate::db::transition::enqueue::connect::{Parents, connect};
-use crate::db::transition::enqueue::whole;
 use crate::db::{AsConn, Conn, own};
 use crate::error::{Doing as _, Error, Result};
 use crate::flow::batch::{Batch, EnqueuedBatch, ToNewJob, insert_batch_and_jobs};
@@ -224,7 +224,7 @@ impl Flow {
                 }
             }
         }
-        let flow = whole(&mut own(conn), |conn| {
+        let flow = all_or_none(&mut own(conn), |conn| {
             insert_all(conn, jobs, plans, batches)
         })?;
         conn.after_enqueue()?;

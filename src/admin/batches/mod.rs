@@ -178,16 +178,16 @@ impl BatchId {
     /// # Ok::<(), windlass::Error>(())
     /// ```
     pub fn open_jobs(self) -> Jobs {
-        self.whole(Jobs::waiting_or_running())
+        self.of_whole_batch(Jobs::waiting_or_running())
     }
 
     /// Selects all failed jobs of the batch, and those of the batches in it, as [`open_jobs`](Self::open_jobs) does.
     /// Jobs that were cancelled are not failed.
     pub fn failed_jobs(self) -> Jobs {
-        self.whole(Jobs::failed())
+        self.of_whole_batch(Jobs::failed())
     }
 
-    fn whole(self, mut jobs: Jobs) -> Jobs {
+    fn of_whole_batch(self, mut jobs: Jobs) -> Jobs {
         jobs.filter.whole_batch = Some(self.0);
         jobs
     }

@@ -94,7 +94,7 @@ pub(crate) fn many(cx: &mut Cx<'_>) -> Result<Response, PageError> {
     let limits = cx.viewer.limits.clone();
     let done = cx.add(|conn| {
         let mut found = None;
-        let done = enqueue::whole(conn, |conn| {
+        let done = enqueue::all_or_none(conn, |conn| {
             let enqueued = enqueue_all(conn, jobs).map_err(ListFailure::Failed)?;
             let pairs: Vec<_> = requests.iter().zip(enqueued.iter().copied()).collect();
             let another = found_another(conn, &pairs, limits.as_deref());
