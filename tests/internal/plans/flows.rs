@@ -238,7 +238,7 @@ pub(crate) const FLOWS: [(&str, Work); 17] = [
              (SELECT child_job_id FROM windlass_edges WHERE parent_batch_id = {batch})"
             ),
         )?;
-        let cleared = clear::over(conn, Duration::ZERO, batch - 1, 10)?;
+        let cleared = clear::clear_ended_batches(conn, Duration::ZERO, batch - 1, 10)?;
         assert_eq!(cleared.cleared, 1);
         run(
             conn,

@@ -270,7 +270,7 @@ pub(super) fn duration(seconds: f64) -> String {
     if seconds < 9.95 {
         return format!("{seconds:.1}s");
     }
-    let whole = rounded(seconds);
+    let whole = rounded_number(seconds);
     let (large, unit, small, small_unit) = match whole {
         0..60 => return format!("{whole}s"),
         60..3_600 => (whole / 60, "m", whole % 60, "s"),
@@ -288,7 +288,7 @@ pub(super) fn duration(seconds: f64) -> String {
     clippy::cast_sign_loss,
     reason = "it is positive and small"
 )]
-fn rounded(seconds: f64) -> u64 {
+fn rounded_number(seconds: f64) -> u64 {
     seconds.round() as u64
 }
 
@@ -316,7 +316,7 @@ pub(super) fn rate(per_minute: f64) -> String {
     match per_minute {
         rate if rate < 0.05 => String::new(),
         rate if rate < 9.95 => format!("{rate:.1}"),
-        rate => count(rounded(rate)),
+        rate => count(rounded_number(rate)),
     }
 }
 
