@@ -8,7 +8,7 @@ use crate::db::{AsConn, Conn, own};
 use crate::error::{Doing as _, Error, Result};
 use crate::flow::batch::{Batch, EnqueuedBatch, ToNewJob, insert_batch_and_jobs};
 use crate::job::Enqueued;
-use crate::job::extras::{name_unknown, refuse_unknown_of};
+use crate::job::extras::{explain_missing, refuse_unknown_of};
 use crate::job::new_job::parents::{check_parents, wrong_name};
 use crate::job::new_job::{NewJob, enqueue_each};
 use std::collections::BTreeMap;
@@ -298,7 +298,7 @@ fn insert_all(
     let connected = connect(conn, &follows.collect::<Vec<_>>(), found).doing("enqueue the flow");
     let all = children.iter();
     let all = all.map(|(_, plan)| (&*plan.class, &plan.follows));
-    name_unknown(conn, all, connected)?;
+    explain_missing(conn, all, connected)?;
     Ok(flow)
 }
 

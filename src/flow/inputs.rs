@@ -11,7 +11,7 @@ use crate::error::{Doing as _, Error, Result};
 use crate::job::JobId;
 use crate::job::context::Context;
 use crate::job::error::{JobError, JobResult};
-use crate::job::extras::{name_unknown, refuse_unknown_of};
+use crate::job::extras::{explain_missing, refuse_unknown_of};
 use crate::job::new_job::NewJob;
 use crate::job::new_job::parents::After;
 use crate::job::steps::{lost, twice};
@@ -338,7 +338,7 @@ impl<S: ?Sized> Context<'_, S> {
         refuse_unknown_of(conn, all()).map_err(refused)?;
         let found = connect::join(conn, run.fence, run.job_id, step, &children.parents);
         let found = found.doing("connect the job with others");
-        let found = name_unknown(conn, all(), found).map_err(refused)?;
+        let found = explain_missing(conn, all(), found).map_err(refused)?;
         let children = &children.parents[..];
         match found {
             StepState::Lost => return Err(lost(run)),

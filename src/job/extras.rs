@@ -169,7 +169,7 @@ pub(crate) fn all_of(rows: &[NewRow]) -> impl Iterator<Item = (&str, &Follows)> 
 
 /// Says what a job waits for that is not stored, if that is why it could not be connected: it was deleted after the look
 /// above.
-pub(crate) fn name_unknown<'r, T>(
+pub(crate) fn explain_missing<'r, T>(
     conn: &mut Conn<'_>,
     all: impl Iterator<Item = (&'r str, &'r Follows)>,
     connected: Result<T>,

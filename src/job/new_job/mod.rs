@@ -11,7 +11,7 @@ use crate::error::{Doing, Error, Result};
 use crate::job::Enqueued;
 use crate::job::concurrency::Concurrency;
 use crate::job::extras::{
-    PublicAccess, all_of, insert_with_tokens, name_locked, name_unknown, refuse_named,
+    PublicAccess, all_of, explain_missing, insert_with_tokens, name_locked, refuse_named,
     refuse_unknown,
 };
 use crate::job::policy::Policy;
@@ -245,7 +245,7 @@ impl NewJob {
                 quota::enqueue_all(&mut conn, rows).map(|mut all| all.remove(0).into())
             } else {
                 let inserted = enqueue::insert_job(&mut conn, &rows[0]).doing("enqueue the job");
-                name_unknown(&mut conn, all_of(rows), inserted).map(Enqueued::from)
+                explain_missing(&mut conn, all_of(rows), inserted).map(Enqueued::from)
             };
             let enqueued = name_locked(rows, enqueued)?;
             if enqueued.outcome == EnqueueOutcome::Refused {
@@ -452,7 +452,7 @@ fn enqueue_rows(
     spans::send_batch(&mut rows, |rows| {
         rank_by_time(conn, rows).doing("read the time")?;
         let inserted = name_locked(rows, insert_all(conn, rows, &accesses));
-        name_unknown(conn, all_of(rows), inserted)
+        explain_missing(conn, all_of(rows), inserted)
     })
 }
 
