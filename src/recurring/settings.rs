@@ -136,7 +136,7 @@ impl RecurringSettings {
             None => "{}".to_owned(),
         };
         let task = RecurringTask::of_class(key, &self.schedule, &self.class, arguments)?;
-        self.over(task)
+        self.apply_settings(task)
     }
 
     /// Returns the task with this key, with the queue, priority and policy of its type where they
