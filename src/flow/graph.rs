@@ -5,7 +5,7 @@ use crate::db::model::new_row::EnqueueOutcome;
 use crate::db::transition::enqueue::all_or_none;
 use crate::db::transition::enqueue::connect::{Parents, connect};
 use crate::db::{AsConn, Conn, own};
-use crate::error::{Doing as _, Error, Result};
+use crate::error::{Error, ErrorContext as _, Result};
 use crate::flow::batch::{Batch, EnqueuedBatch, ToNewJob, insert_batch_and_jobs};
 use crate::job::Enqueued;
 use crate::job::extras::{explain_missing, refuse_unknown_of};
@@ -295,7 +295,7 @@ fn insert_all(
         true => Parents::New,
         false => Parents::Existing,
     };
-    let connected = connect(conn, &follows.collect::<Vec<_>>(), found).doing("enqueue the flow");
+    let connected = connect(conn, &follows.collect::<Vec<_>>(), found).during("enqueue the flow");
     let all = children.iter();
     let all = all.map(|(_, plan)| (&*plan.class, &plan.follows));
     explain_missing(conn, all, connected)?;

@@ -7,7 +7,7 @@ use crate::db::table::flows::edges;
 use crate::db::table::steps::StepState;
 use crate::db::transition::enqueue::connect;
 use crate::db::{DbConnection, own};
-use crate::error::{Doing as _, Error, Result};
+use crate::error::{Error, ErrorContext as _, Result};
 use crate::job::JobId;
 use crate::job::context::Context;
 use crate::job::error::{JobError, JobResult};
@@ -35,7 +35,7 @@ impl<S: ?Sized> Context<'_, S> {
     pub fn input<T: DeserializeOwned>(&self, name: &str) -> JobResult<T> {
         let job = self.run().job_id;
         let found = flows::named(&mut own(&mut self.connection()?), job, name);
-        let found = found.doing("read an input")?.ok_or_else(|| {
+        let found = found.during("read an input")?.ok_or_else(|| {
             let message = format!("this job waited for none with the name `{name}`");
             JobError::new("no_input", message).fail()
         })?;
@@ -151,11 +151,13 @@ impl<T> Inputs<'_, T> {
         while self.page.is_empty() {
             match &mut self.place {
                 InputPlace::Jobs(after) => {
-                    self.page = flows::of_jobs(conn, self.job, *after).doing(ACTION)?.into();
+                    self.page = flows::of_jobs(conn, self.job, *after)
+                        .during(ACTION)?
+                        .into();
                     match self.page.back() {
                         Some(last) => *after = last.job_id,
                         None => {
-                            let batches = flows::batches(conn, self.job).doing(ACTION)?;
+                            let batches = flows::batches(conn, self.job).during(ACTION)?;
                             self.place = InputPlace::Batches(batches.into(), 0);
                         }
                     }
@@ -165,7 +167,7 @@ impl<T> Inputs<'_, T> {
                         self.place = InputPlace::Nothing;
                         return Ok(());
                     };
-                    let rows = flows::of_batch(conn, batch.batch_id, *after).doing(ACTION)?;
+                    let rows = flows::of_batch(conn, batch.batch_id, *after).during(ACTION)?;
                     let named = rows.into_iter().map(|row| InputRow {
                         name: batch.name.clone(),
                         ..row
@@ -289,7 +291,7 @@ impl<S: ?Sized> Context<'_, S> {
             &ids.jobs,
             &ids.batches,
         );
-        let failed = usize::try_from(failed.doing("read how jobs have ended")?).unwrap_or(0);
+        let failed = usize::try_from(failed.during("read how jobs have ended")?).unwrap_or(0);
         let succeeded = (ids.jobs.len() + ids.batches.len()).saturating_sub(failed);
         Ok(Joined { succeeded, failed })
     }
@@ -321,7 +323,7 @@ impl<S: ?Sized> Context<'_, S> {
             .filter_map(|(child, _)| child.job())
             .collect();
         let waiting = edges::waits_for(&mut own(&mut self.connection()?), run.job_id, &jobs);
-        let waiting = waiting.doing("look up what waits for the job")?;
+        let waiting = waiting.during("look up what waits for the job")?;
         Ok(waiting.map(|child| format!("job {child} waits for this job, and would for ever")))
     }
 
@@ -337,7 +339,7 @@ impl<S: ?Sized> Context<'_, S> {
         };
         refuse_unknown_of(conn, all()).map_err(refused)?;
         let found = connect::join(conn, run.fence, run.job_id, step, &children.parents);
-        let found = found.doing("connect the job with others");
+        let found = found.during("connect the job with others");
         let found = explain_missing(conn, all(), found).map_err(refused)?;
         let children = &children.parents[..];
         match found {

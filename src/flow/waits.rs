@@ -4,7 +4,7 @@ use crate::db::model::outcome::{StepWait, WaitUntil};
 use crate::db::table::steps;
 use crate::db::transition::flows::wake as stored;
 use crate::db::{AsConn, DbConnection, own};
-use crate::error::{Doing, Error, Result};
+use crate::error::{Error, ErrorContext, Result};
 use crate::job::arguments::readable::to_json;
 use crate::job::arguments::{MAX_DEPTH, is_too_deep};
 use crate::job::context::Context;
@@ -210,7 +210,7 @@ impl<S: ?Sized> Context<'_, S> {
         let value = match known {
             Some(value) => Some(value),
             None => steps::value(&mut own(&mut self.connection()?), run.job_id, name)
-                .doing("read a step of the job")?,
+                .during("read a step of the job")?,
         };
         if value.is_some() {
             run.signals.live.note_steps();
@@ -303,7 +303,7 @@ pub(crate) fn emit_json<C: AsConn + ?Sized>(
         );
         return Err(invalid(event, reason));
     }
-    let accepted = stored::emit(&mut own(conn), event, payload).doing("emit an event")?;
+    let accepted = stored::emit(&mut own(conn), event, payload).during("emit an event")?;
     if !accepted {
         let event = event.to_owned();
         return Err(Error::EventTaken { event });

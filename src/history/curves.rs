@@ -2,7 +2,7 @@
 
 use crate::db::query::history::{self, CellsByTime};
 use crate::db::{AsConn, own};
-use crate::error::{Doing, Result};
+use crate::error::{ErrorContext, Result};
 use crate::history::read::{TimeRange, read_ids};
 use std::collections::BTreeMap;
 
@@ -53,7 +53,7 @@ pub(crate) fn queue_curves<C: AsConn + ?Sized>(
     let mut wanted: Vec<i64> = ids.queues().into_values().collect();
     wanted.extend(ids.all);
     let part = history::part(&mut conn, &wanted, range.resolution(), span);
-    let mut part = part.doing("read the history")?;
+    let mut part = part.during("read the history")?;
     let place = |start: i64| usize::try_from((start - span.from).div_euclid(step)).ok();
     let all = ids.all.and_then(|all| part.folded.remove(&all));
     let sampled = samples(&all.unwrap_or_default(), range, place);

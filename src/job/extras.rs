@@ -7,7 +7,7 @@ use crate::db::table::flows::{batches, parents};
 use crate::db::table::public_tokens::NewPublicToken;
 use crate::db::transition::enqueue::public_tokens;
 use crate::db::{Conn, Refusal};
-use crate::error::{Doing, Error, Result};
+use crate::error::{Error, ErrorContext, Result};
 use crate::job::policy::quota::refusal_to_error;
 use crate::job::{Enqueued, PublicToken, digest};
 use std::collections::{BTreeMap, BTreeSet};
@@ -101,7 +101,7 @@ fn checked(conn: &mut Conn<'_>, names: &[&str]) -> Result<BTreeMap<String, NewQu
         return Ok(BTreeMap::new());
     }
     let mut quotas = BTreeMap::new();
-    for found in classes::with_rules(conn, names).doing("look the class up")? {
+    for found in classes::with_rules(conn, names).during("look the class up")? {
         let class = found.class_name;
         if found.internal {
             return Err(Error::InternalClass { class });
@@ -198,7 +198,7 @@ pub(crate) fn refuse_unknown_of<'r>(
     }
     if !jobs.is_empty() {
         let ids: Vec<i64> = jobs.keys().copied().collect();
-        let unknown = parents::first_unknown(conn, &ids).doing("look up what a job waits for")?;
+        let unknown = parents::first_unknown(conn, &ids).during("look up what a job waits for")?;
         if let Some(parent) = unknown {
             let class = jobs.get(&parent).copied().unwrap_or_default().to_owned();
             return Err(Error::NoSuchParent { class, parent });
@@ -207,7 +207,7 @@ pub(crate) fn refuse_unknown_of<'r>(
     if !of_batches.is_empty() {
         let of_batches: Vec<i64> = of_batches.into_iter().collect();
         let unknown = batches::first_unknown(conn, &of_batches);
-        if let Some(id) = unknown.doing("look up what a job waits for")? {
+        if let Some(id) = unknown.during("look up what a job waits for")? {
             return Err(Error::NoSuchBatch { id });
         }
     }

@@ -12,7 +12,7 @@ use crate::db::query::jobs;
 use crate::db::table::operators::operations::{self, OperationAdvance, OperationRow};
 use crate::db::transition::operators::{self, AppliedBatch};
 use crate::db::{AsConn, Conn, Refusal, own};
-use crate::error::{Doing, Result};
+use crate::error::{ErrorContext, Result};
 use crate::operation::start::OperationCounts;
 use crate::operation::walk::{BatchMode, BatchResult, OperationTask, WalkBound, WalkPlace};
 use diesel::QueryResult;
@@ -64,7 +64,7 @@ fn run_with(
     let start = clock::instant();
     let mut run = OperationsRun::default();
     loop {
-        let open = turns.open(conn).doing("look for operations")?;
+        let open = turns.open(conn).during("look for operations")?;
         let passed_over = turns.passed_over();
         let before = run.batches;
         for id in open {
@@ -72,7 +72,7 @@ fn run_with(
                 run.more = true;
                 return Ok(run);
             }
-            if let Some(advance) = turns.step(conn, id).doing("run an operation")? {
+            if let Some(advance) = turns.step(conn, id).during("run an operation")? {
                 run.batches += 1;
                 run.changed += advance.changed;
             }

@@ -9,7 +9,7 @@ use crate::db::query::pages::job_search::{self, StateCounts};
 use crate::db::schema::migrate;
 use crate::db::{Conn, Database, DbConnection, FileId, Refusal};
 use crate::deadline::no_answer;
-use crate::error::{Doing as _, Error, Result};
+use crate::error::{Error, ErrorContext as _, Result};
 use crate::history::SeriesTally;
 use crate::process::base::stop;
 use crate::web::kept::Kept;
@@ -393,7 +393,7 @@ pub(crate) static GROUPS: SharedRead<FailedGroups> = SharedRead {
 /// The number of jobs in each state.
 pub(crate) static STATE_COUNTS: SharedRead<StateCounts> = SharedRead {
     place: |source| &source.watch.states,
-    read: |conn, _, _| job_search::counts(conn).doing("count the jobs"),
+    read: |conn, _, _| job_search::counts(conn).during("count the jobs"),
     lifetime: |counts, took| lifetime(counts.is_more(), took),
     live: Duration::ZERO,
 };

@@ -4,7 +4,7 @@ use crate::db::model::history::cell::{self, Cell, Cells, FleetGauge, QueueGauge,
 use crate::db::model::history::tally::{CountedEnd, RunSpan, Tally};
 use crate::db::table::history::series::{self, BucketRow};
 use crate::db::{Conn, DbConnection};
-use crate::error::{Doing as _, Result};
+use crate::error::{ErrorContext as _, Result};
 use crate::laboratory::filled::sizes::{self, CLASSES, QUEUES};
 use diesel::prelude::*;
 use std::time::Duration;
@@ -23,7 +23,7 @@ enum SeriesOf {
 /// Stores the history of all classes: a full row for every day, and those of shorter buckets.
 /// `progress` is told how many rows there are.
 pub(crate) fn fill(connection: &mut DbConnection, progress: &dyn Fn(usize)) -> Result<()> {
-    let (all, now) = connection.with_write_lock(create).doing("store series")?;
+    let (all, now) = connection.with_write_lock(create).during("store series")?;
     let samples: Vec<Tally> = (0..16).map(sample).collect();
     let mut rows = Vec::new();
     let mut count = 0;
@@ -52,7 +52,7 @@ pub(crate) fn fill(connection: &mut DbConnection, progress: &dyn Fn(usize)) -> R
 fn write(connection: &mut DbConnection, rows: Vec<(BucketRow, Vec<u8>)>) -> Result<()> {
     connection
         .with_write_lock(|conn| conn.transaction(|conn| series::write(conn, rows)))
-        .doing("store the history")
+        .during("store the history")
 }
 
 /// Creates the series, and returns them with the time now in seconds since 1970.

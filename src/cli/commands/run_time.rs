@@ -9,7 +9,7 @@ use crate::db::query::named::named;
 use crate::db::table::run_time::PausedClass;
 use crate::db::table::run_time::limits::RunTimeLimit;
 use crate::db::{Database, DbConnection, own};
-use crate::error::{Doing as _, Result};
+use crate::error::{ErrorContext as _, Result};
 use crate::terminal::{self, Report, printable};
 use serde::Serialize;
 use std::process::ExitCode;
@@ -184,7 +184,7 @@ impl ResumeClass {
 
 /// Returns whether a worker has stored the class, or a recent job has it.
 fn is_known(connection: &mut DbConnection, class: &str) -> Result<bool> {
-    let found = named(&mut own(connection), class).doing("look for the class")?;
+    let found = named(&mut own(connection), class).during("look for the class")?;
     Ok(found.is_class)
 }
 

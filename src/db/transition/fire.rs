@@ -9,7 +9,7 @@ use crate::db::table::recurring_executions::{
 };
 use crate::db::transition::enqueue;
 use crate::db::transition::schedule::lock_own;
-use crate::error::{Doing, Result};
+use crate::error::{ErrorContext, Result};
 use chrono::NaiveDateTime;
 use diesel::prelude::*;
 use std::collections::{HashMap, HashSet};
@@ -159,11 +159,11 @@ pub(crate) fn run_now(
     job: impl FnOnce(&RecurringTaskRow) -> Result<NewRow>,
 ) -> Result<Option<i64>> {
     conn.transaction(|conn| {
-        let Some(row) = lock_own(conn, key).doing("read the recurring task")? else {
+        let Some(row) = lock_own(conn, key).during("read the recurring task")? else {
             return Ok(None);
         };
-        let inserted = enqueue::insert_job(conn, &job(&row)?).doing("enqueue the job")?;
-        executions::note_open(conn, &row, inserted.id).doing("note the job of the task")?;
+        let inserted = enqueue::insert_job(conn, &job(&row)?).during("enqueue the job")?;
+        executions::note_open(conn, &row, inserted.id).during("note the job of the task")?;
         Ok(Some(inserted.id))
     })
 }

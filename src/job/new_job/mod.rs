@@ -7,7 +7,7 @@ use crate::db::model::new_row::{EnqueueOutcome, NewLimit, NewRow};
 use crate::db::transition::enqueue;
 use crate::db::transition::enqueue::insert::rank_by_time;
 use crate::db::{AsConn, Conn, own};
-use crate::error::{Doing, Error, Result};
+use crate::error::{Error, ErrorContext, Result};
 use crate::job::Enqueued;
 use crate::job::concurrency::Concurrency;
 use crate::job::extras::{
@@ -238,13 +238,13 @@ impl NewJob {
         refuse_named(&mut conn, &mut rows)?;
         refuse_unknown(&mut conn, &rows)?;
         spans::send_one(&mut rows, |rows| {
-            rank_by_time(&mut conn, rows).doing("read the time")?;
+            rank_by_time(&mut conn, rows).during("read the time")?;
             let enqueued: Result<Enqueued> = if access.wants_token {
                 insert_with_tokens(&mut conn, rows, &[access]).map(|mut all| all.remove(0))
             } else if rows[0].quota.is_some() {
                 quota::enqueue_all(&mut conn, rows).map(|mut all| all.remove(0).into())
             } else {
-                let inserted = enqueue::insert_job(&mut conn, &rows[0]).doing("enqueue the job");
+                let inserted = enqueue::insert_job(&mut conn, &rows[0]).during("enqueue the job");
                 explain_missing(&mut conn, all_of(rows), inserted).map(Enqueued::from)
             };
             let enqueued = name_locked(rows, enqueued)?;
@@ -450,7 +450,7 @@ fn enqueue_rows(
     refuse_named(conn, &mut rows)?;
     refuse_unknown(conn, &rows)?;
     spans::send_batch(&mut rows, |rows| {
-        rank_by_time(conn, rows).doing("read the time")?;
+        rank_by_time(conn, rows).during("read the time")?;
         let inserted = name_locked(rows, insert_all(conn, rows, &accesses));
         explain_missing(conn, all_of(rows), inserted)
     })
@@ -467,7 +467,7 @@ fn insert_all(
     let inserted = if rows.iter().any(|row| row.quota.is_some()) {
         quota::enqueue_all(conn, rows)?
     } else {
-        enqueue::insert_all(conn, rows).doing("enqueue the jobs")?
+        enqueue::insert_all(conn, rows).during("enqueue the jobs")?
     };
     Ok(inserted.into_iter().map(Enqueued::from).collect())
 }

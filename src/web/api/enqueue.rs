@@ -4,7 +4,7 @@ use crate::db::Conn;
 use crate::db::model::new_row::EnqueueOutcome;
 use crate::db::query::pages::job_lines::{self, SentJob};
 use crate::db::transition::enqueue;
-use crate::error::{Doing as _, Error, Result};
+use crate::error::{Error, ErrorContext as _, Result};
 use crate::job::Enqueued;
 use crate::job::new_job::{NewJob, enqueue_all};
 use crate::web::access::viewer::TokenLimits;
@@ -108,7 +108,7 @@ pub(crate) fn many(cx: &mut Cx<'_>) -> Result<Response, PageError> {
         match (done, found) {
             (Err(ListFailure::Rejected), Some(found)) => Ok(Err(found)),
             (Err(ListFailure::Failed(error)), _) => Err(error),
-            (Err(ListFailure::Database(error)), _) => Err(error).doing("enqueue the jobs"),
+            (Err(ListFailure::Database(error)), _) => Err(error).during("enqueue the jobs"),
             (Err(ListFailure::Rejected), None) => Ok(Ok(Vec::new())),
             (Ok(enqueued), _) => Ok(Ok(enqueued)),
         }
@@ -218,7 +218,7 @@ fn found_another(
     if ids.is_empty() {
         return Ok(None);
     }
-    let stored = job_lines::sent(conn, &ids).doing("look the known jobs up")?;
+    let stored = job_lines::sent(conn, &ids).during("look the known jobs up")?;
     let mut found = enqueued.iter().enumerate().filter_map(|(place, pair)| {
         let (request, job) = pair;
         let stored = stored.iter().find(|stored| stored.id == job.id.0)?;

@@ -8,7 +8,7 @@ use crate::clock;
 use crate::db::model::new_row::{OnConflict, UniqueScope};
 use crate::db::query::pages::job_lines;
 use crate::db::table::claimed::Progress;
-use crate::error::{Doing as _, Result};
+use crate::error::{ErrorContext as _, Result};
 use crate::job::concurrency::{Concurrency, LimitConflict};
 use crate::job::new_job::NewJob;
 use crate::job::policy::{Delivery, Policy};
@@ -332,7 +332,7 @@ pub(crate) fn show_outcome(cx: &mut Cx<'_>) -> Result<Response, PageError> {
     let known = cx.read_newest(|conn| {
         let mut known = job_info::look(conn, id)?;
         if let Some(known) = &mut known {
-            Secrets::cover(conn, known).doing("read which fields are secret")?;
+            Secrets::cover(conn, known).during("read which fields are secret")?;
         }
         Ok(known)
     })?;
@@ -414,7 +414,7 @@ pub(crate) fn start(site: &Arc<Site>) -> Result<JoinHandle<()>> {
 
 fn look(site: &Site, writers: &mut Writers, database: usize, jobs: &[i64]) -> Result<()> {
     let open = writers.look(database, |conn| {
-        job_lines::not_ended(conn, jobs).doing("see which jobs have ended")
+        job_lines::not_ended(conn, jobs).during("see which jobs have ended")
     })?;
     let open: BTreeSet<i64> = open.into_iter().collect();
     let ended = jobs.iter().copied().filter(|job| !open.contains(job));

@@ -3,7 +3,7 @@
 use crate::admin::now::{Fleet, Member, MemberKind};
 use crate::db::Conn;
 use crate::db::query::load::fleet::{self, DiedProcess, HeldJob};
-use crate::error::{Doing as _, Result};
+use crate::error::{ErrorContext as _, Result};
 use crate::web::http::{PageError, Response};
 use crate::web::kept::Kept;
 use crate::web::pages::overview::running::RunVerdict;
@@ -35,7 +35,7 @@ pub(crate) fn show(cx: &mut Cx<'_>) -> Result<Response, PageError> {
         ProcessesNow::read(conn, &watch.usual_runs)
     });
     let died = cx.panel("the processes that died", |conn| {
-        fleet::died(conn).doing("look for processes that died")
+        fleet::died(conn).during("look for processes that died")
     });
     let open: Vec<String> = cx.query().all("open").map(str::to_owned).collect();
     let fleet = now.ready().map(|now| &now.fleet);
@@ -404,7 +404,7 @@ impl ProcessesNow {
     /// Reads them.
     pub(crate) fn read(conn: &mut Conn<'_>, usual: &Kept<UsualRuns>) -> Result<Self> {
         let fleet = Fleet::read(conn)?;
-        let held = fleet::oldest(conn, RUNS).doing("look at the running jobs")?;
+        let held = fleet::oldest(conn, RUNS).during("look at the running jobs")?;
         let usual = usual_runs(conn, usual, held.iter().map(|job| job.class_name.as_str()))?;
         Ok(ProcessesNow { fleet, held, usual })
     }

@@ -5,7 +5,7 @@ use crate::db::model::audit::{Actor, Via};
 use crate::db::query::load::totals::CappedCount;
 use crate::db::query::named as known;
 use crate::db::table::run_time::{self, PausedClass};
-use crate::error::Doing as _;
+use crate::error::ErrorContext as _;
 use crate::history::TimeRange;
 use crate::history::curves::{QueueCurves, queue_curves};
 use crate::web::http::{PageError, Response};
@@ -50,7 +50,7 @@ pub(crate) fn show(cx: &mut Cx<'_>) -> Result<Response, PageError> {
         queue_curves(conn, TimeRange::Hour)
     });
     let classes = cx.panel("the paused classes", |conn| {
-        run_time::all(conn).doing("look at the paused classes")
+        run_time::all(conn).during("look at the paused classes")
     });
     let sort = cx.query().get("sort").unwrap_or_default().to_owned();
     let load = together(found, counts, curves.ready(), promises);
@@ -148,7 +148,7 @@ pub(crate) fn pause_class(cx: &mut Cx<'_>) -> Result<Response, PageError> {
         let message = "Name the class to pause, as it is registered: `send_invoice`.";
         return Err(PageError::Invalid(message.to_owned()));
     }
-    let found = cx.read(|conn| known::named(conn, &class).doing("look for the class"))?;
+    let found = cx.read(|conn| known::named(conn, &class).during("look for the class"))?;
     if !found.is_class {
         return Err(PageError::Invalid(format!(
             "No worker has registered a class {}, and none of the newest 10,000 jobs has it. \

@@ -12,7 +12,7 @@ use crate::db::query::load::queues::{self, CountsByClass, CountsByQueue, ReadyJo
 use crate::db::query::load::totals::{CappedCount, StateTotals};
 use crate::db::query::pages::job_search::StateCounts;
 use crate::db::table::recurring_tasks;
-use crate::error::{Doing as _, Result};
+use crate::error::{ErrorContext as _, Result};
 use crate::history::{HistoryLag, SeriesTally, Totals};
 use crate::web::kept::Kept;
 use crate::web::read::concerns::{Concern, LastHour, UsualRuns};
@@ -163,7 +163,7 @@ impl Watch {
         let findings = self.findings.get(clock::instant(), STALE);
         let findings = findings.map(|(findings, _)| findings).unwrap_or_default();
         let load = LoadNow::read(conn, promises)?;
-        let now = recurring_tasks::now(conn).doing("read the time")?;
+        let now = recurring_tasks::now(conn).during("read the time")?;
         let concerns = concerns::find(conn, &load, &findings, now.and_utc())?;
         let count = u64::try_from(concerns.len()).unwrap_or(u64::MAX);
         self.concerns.set(begun, &count, CONCERNS);
@@ -217,12 +217,12 @@ pub(crate) struct ClassesOfQueue {
 
 impl PlaceCounts {
     pub(crate) fn read(conn: &mut Conn<'_>) -> Result<Self> {
-        let doing = "count the jobs of each queue";
-        let failed_classes = queues::failed(conn).doing(doing)?;
+        let action = "count the jobs of each queue";
+        let failed_classes = queues::failed(conn).during(action)?;
         Ok(PlaceCounts {
-            scheduled: queues::scheduled(conn).doing(doing)?,
-            claimed: queues::claimed(conn).doing(doing)?,
-            blocked: queues::blocked(conn).doing(doing)?,
+            scheduled: queues::scheduled(conn).during(action)?,
+            claimed: queues::claimed(conn).during(action)?,
+            blocked: queues::blocked(conn).during(action)?,
             failed: failed_classes.by_queue(),
             failed_classes,
         })

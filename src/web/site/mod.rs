@@ -6,7 +6,7 @@ use crate::admin::now::Promises;
 use crate::clock;
 use crate::db::query::frame;
 use crate::db::{Conn, Database};
-use crate::error::{Doing as _, Result};
+use crate::error::{ErrorContext as _, Result};
 use crate::process::base::health::Health;
 use crate::web::access::settings::Access;
 use crate::web::assets::Assets;
@@ -356,7 +356,7 @@ impl FrameCache {
 
 /// Reads a frame.
 pub(crate) fn read(conn: &mut Conn<'_>) -> Result<Frame> {
-    let row = frame::read(conn, COUNTED + 1).doing("count the failed jobs")?;
+    let row = frame::read(conn, COUNTED + 1).during("count the failed jobs")?;
     Ok(Frame {
         now: row.now,
         failed: row.failed,

@@ -5,7 +5,7 @@ use crate::db::model::decision::JobState;
 use crate::db::query::named::{self, NamedThings};
 use crate::db::query::pages::job_search::JobSearch;
 use crate::db::query::pages::job_window::ListPlace;
-use crate::error::{Doing as _, Result};
+use crate::error::{ErrorContext as _, Result};
 use crate::web::http::{self, PageError, Pairs, Response};
 use crate::web::request::route::Cx;
 use chrono::{NaiveDate, NaiveDateTime, NaiveTime, TimeDelta};
@@ -363,10 +363,10 @@ pub(crate) fn go(cx: &mut Cx<'_>, text: &str) -> Result<Response, PageError> {
 }
 
 fn path(conn: &mut Conn<'_>, text: &str) -> Result<String> {
-    let doing = "search for the text";
+    let action = "search for the text";
     let job = |id: i64| http::path(&["jobs", &id.to_string()]);
     if let Some(id) = number(text)
-        && named::is_job(conn, id).doing(doing)?
+        && named::is_job(conn, id).during(action)?
     {
         return Ok(job(id));
     }
@@ -376,7 +376,7 @@ fn path(conn: &mut Conn<'_>, text: &str) -> Result<String> {
         is_class,
         is_queue,
         is_task,
-    } = named::named(conn, text).doing(doing)?;
+    } = named::named(conn, text).during(action)?;
     Ok(match of_unique_id.or(of_idempotency_key) {
         Some(id) => job(id),
         None if is_class => only("class", text),

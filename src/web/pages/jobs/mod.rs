@@ -11,7 +11,7 @@ use crate::db::query::named::{self, KnownClass};
 use crate::db::query::pages::job_search::StateCounts;
 use crate::db::query::pages::job_window::{ListPlace, WINDOW};
 use crate::db::table::claimed::Note;
-use crate::error::{Doing as _, Result};
+use crate::error::{ErrorContext as _, Result};
 use crate::web::http::{PageError, Response};
 use crate::web::pages::jobs::filters::{FilterChip, JobFilters, STATES};
 use crate::web::pages::words::{job_link, of_state};
@@ -84,7 +84,7 @@ pub(crate) fn show(cx: &mut Cx<'_>) -> Result<Response, PageError> {
     let list = cx.panel("the jobs", |conn| read(conn, &filters, place, now));
     let counts = cx.shared_panel("the number of jobs in each state", &STATE_COUNTS);
     let known = cx.panel("the classes of the workers", |conn| {
-        named::known_classes(conn).doing("read the classes")
+        named::known_classes(conn).during("read the classes")
     });
     let classes = known.ready().cloned().unwrap_or_default();
     let mut queues: Vec<String> = classes
@@ -133,7 +133,7 @@ fn read(
     now: NaiveDateTime,
 ) -> Result<JobList> {
     let times = filters.when.bounds(now);
-    job_list::list(conn, &filters.search(), times, place, ROWS).doing("list the jobs")
+    job_list::list(conn, &filters.search(), times, place, ROWS).during("list the jobs")
 }
 
 fn state_tabs(filters: &JobFilters, counts: Option<&StateCounts>, shell: &Shell) -> Vec<StateTab> {

@@ -4,7 +4,7 @@ use crate::admin::now::{Fleet, LoadNow, Member};
 use crate::db::Conn;
 use crate::db::query::load::fleet::{self, HeldJob};
 use crate::db::query::load::totals::CappedCount;
-use crate::error::{Doing as _, Result};
+use crate::error::{ErrorContext as _, Result};
 use crate::history::Histogram;
 use crate::history::curves::QueueCurves;
 use crate::web::kept::Kept;
@@ -40,7 +40,7 @@ pub(crate) struct LongRun {
 
 /// Reads the oldest runs.
 pub(crate) fn read(conn: &mut Conn<'_>, usual: &Kept<UsualRuns>) -> Result<OldestRuns> {
-    let mut jobs = fleet::oldest(conn, 4 * MOST_RUNNING).doing("look at the running jobs")?;
+    let mut jobs = fleet::oldest(conn, 4 * MOST_RUNNING).during("look at the running jobs")?;
     jobs.retain(|job| !job.is_ahead);
     jobs.truncate(usize::try_from(MOST_RUNNING).unwrap_or(usize::MAX));
     let usual = usual_runs(conn, usual, jobs.iter().map(|job| job.class_name.as_str()))?;

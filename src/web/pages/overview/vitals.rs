@@ -3,7 +3,7 @@
 use crate::admin::now::LoadNow;
 use crate::db::Conn;
 use crate::db::query::load::totals::{self, StateTotals};
-use crate::error::{Doing as _, Result};
+use crate::error::{ErrorContext as _, Result};
 use crate::history::{Bucket, Tally, Usual};
 use crate::web::read::QueueVerdict;
 use crate::web::show::chart::{SparkPlace, spark};
@@ -64,10 +64,10 @@ pub(crate) struct VitalFacts {
 
 /// Counts the jobs.
 pub(crate) fn read(conn: &mut Conn<'_>) -> Result<VitalFacts> {
-    let doing = "count the jobs";
+    let action = "count the jobs";
     Ok(VitalFacts {
-        totals: totals::totals(conn).doing(doing)?,
-        jobs: totals::estimated_jobs(conn).doing(doing)?,
+        totals: totals::totals(conn).during(action)?,
+        jobs: totals::estimated_jobs(conn).during(action)?,
     })
 }
 

@@ -4,7 +4,7 @@ pub(crate) mod now;
 
 use crate::db::Conn;
 use crate::db::query::load::totals::{self, CappedCount, ClassCount};
-use crate::error::{Doing as _, Result, Result as WindlassResult};
+use crate::error::{ErrorContext as _, Result, Result as WindlassResult};
 use crate::history::{Bucket, HistoryFilter, SeriesTally, TimeRange, by_class, series};
 use crate::web::http::{PageError, Response};
 use crate::web::pages::overview::Charts;
@@ -175,7 +175,7 @@ const MOST: usize = 50;
 
 /// Counts the ready jobs of a queue by class.
 pub(crate) fn read(conn: &mut Conn<'_>, queue: &str) -> Result<ReadyClasses> {
-    let counted = totals::ready_classes(conn, queue).doing("count the jobs of each class");
+    let counted = totals::ready_classes(conn, queue).during("count the jobs of each class");
     let (counts, is_more) = counted?;
     Ok(ReadyClasses { counts, is_more })
 }

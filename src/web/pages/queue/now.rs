@@ -7,7 +7,7 @@ use crate::db::query::load::fleet::{self, HeldJob};
 use crate::db::query::load::queues;
 use crate::db::query::load::totals::{self, CappedCount, ScheduledJobs};
 use crate::db::table::pauses;
-use crate::error::{Doing as _, Result};
+use crate::error::{ErrorContext as _, Result};
 use crate::web::read::concerns::{ready_jobs, who_and_why};
 use crate::web::read::{ClassesOfQueue, PlaceCounts, QueueVerdict};
 use crate::web::show::{ago, count, duration};
@@ -40,17 +40,17 @@ impl QueueDetails {
         promises: &Promises,
         places: &PlaceCounts,
     ) -> Result<Self> {
-        let doing = "look at the queue";
+        let action = "look at the queue";
         let fleet = Fleet::read(conn)?;
-        let ready = queues::ready_of(conn, name).doing(doing)?;
-        let pause = pauses::pause_of_queue(conn, name).doing(doing)?;
-        let mut held = fleet::oldest(conn, RUNS).doing(doing)?;
+        let ready = queues::ready_of(conn, name).during(action)?;
+        let pause = pauses::pause_of_queue(conn, name).during(action)?;
+        let mut held = fleet::oldest(conn, RUNS).during(action)?;
         held.retain(|job| job.queue_name == name);
         Ok(QueueDetails {
             queue: QueueNow::new(ready, pause, &fleet, promises),
             fleet,
             held,
-            scheduled: totals::scheduled(conn, name).doing(doing)?,
+            scheduled: totals::scheduled(conn, name).during(action)?,
             blocked: places.blocked.of(name),
             failed: places.failed.of(name),
             failed_classes: places.failed_classes(name),
@@ -91,7 +91,7 @@ const ARGUMENTS: usize = 120;
 
 /// Reads the jobs that are claimed next.
 pub(crate) fn next(conn: &mut Conn<'_>, queue: &str) -> Result<Vec<LineJob>> {
-    let rows = totals::next(conn, queue, NEXT).doing("look at the next jobs")?;
+    let rows = totals::next(conn, queue, NEXT).during("look at the next jobs")?;
     let mut jobs = Vec::with_capacity(rows.len());
     for row in rows {
         let mut arguments = shown_arguments(conn, &row.class_name, &row.arguments)?;
