@@ -92,7 +92,7 @@ pub(crate) struct ConfigFile {
 impl ConfigFile {
     /// Parses a text. Invalid parts are reported as problems, and the rest is still returned.
     pub(crate) fn parse(name: &str, text: &str) -> ConfigFile {
-        let place = TextPlace { name, text };
+        let place = TextLocation { name, text };
         let (document, errors) = DeTable::parse_recoverable(text);
         let problems = errors.iter().map(|error| {
             let at = error.span().map_or(text.len(), |span| span.start);
@@ -113,12 +113,12 @@ impl ConfigFile {
     }
 }
 
-struct TextPlace<'t> {
+struct TextLocation<'t> {
     name: &'t str,
     text: &'t str,
 }
 
-impl TextPlace<'_> {
+impl TextLocation<'_> {
     fn at(&self, offset: usize) -> Origin {
         let before = self.text.as_bytes().iter().take(offset);
         Origin::File {

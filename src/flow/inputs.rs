@@ -89,7 +89,7 @@ impl<S: ?Sized> Context<'_, S> {
             job: self.run().job_id,
             connect: Box::new(|| self.connection()),
             page: VecDeque::new(),
-            place: InputPlace::Jobs(0),
+            place: InputPosition::Jobs(0),
             value: PhantomData,
         }
     }
@@ -119,13 +119,13 @@ pub struct Inputs<'c, T> {
     job: i64,
     connect: Box<dyn Fn() -> Result<DbConnection> + 'c>,
     page: VecDeque<InputRow>,
-    place: InputPlace,
+    place: InputPosition,
     value: PhantomData<fn() -> T>,
 }
 
 /// The jobs whose results are read next.
 #[derive(Debug)]
-enum InputPlace {
+enum InputPosition {
     /// Jobs after this id.
     Jobs(i64),
     /// Jobs of the first of these batches, after this id.
@@ -150,7 +150,7 @@ impl<T> Inputs<'_, T> {
         let conn = &mut own(&mut conn);
         while self.page.is_empty() {
             match &mut self.place {
-                InputPlace::Jobs(after) => {
+                InputPosition::Jobs(after) => {
                     self.page = flows::of_jobs(conn, self.job, *after)
                         .during(ACTION)?
                         .into();
@@ -158,13 +158,13 @@ impl<T> Inputs<'_, T> {
                         Some(last) => *after = last.job_id,
                         None => {
                             let batches = flows::batches(conn, self.job).during(ACTION)?;
-                            self.place = InputPlace::Batches(batches.into(), 0);
+                            self.place = InputPosition::Batches(batches.into(), 0);
                         }
                     }
                 }
-                InputPlace::Batches(batches, after) => {
+                InputPosition::Batches(batches, after) => {
                     let Some(batch) = batches.front() else {
-                        self.place = InputPlace::Nothing;
+                        self.place = InputPosition::Nothing;
                         return Ok(());
                     };
                     let rows = flows::of_batch(conn, batch.batch_id, *after).during(ACTION)?;
@@ -181,7 +181,7 @@ impl<T> Inputs<'_, T> {
                         }
                     }
                 }
-                InputPlace::Nothing => return Ok(()),
+                InputPosition::Nothing => return Ok(()),
             }
         }
         Ok(())
@@ -195,7 +195,7 @@ impl<T: DeserializeOwned> Iterator for Inputs<'_, T> {
         if self.page.is_empty()
             && let Err(error) = self.read_page()
         {
-            self.place = InputPlace::Nothing;
+            self.place = InputPosition::Nothing;
             return Some(Err(error.into()));
         }
         let row = self.page.pop_front()?;

@@ -14,7 +14,7 @@ use crate::db::transition::operators::{self, AppliedBatch};
 use crate::db::{AsConn, Conn, Refusal, own};
 use crate::error::{ErrorContext, Result};
 use crate::operation::start::OperationCounts;
-use crate::operation::walk::{BatchMode, BatchResult, OperationTask, WalkBound, WalkPlace};
+use crate::operation::walk::{BatchMode, BatchResult, OperationTask, WalkBound, WalkPosition};
 use diesel::QueryResult;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -220,7 +220,7 @@ struct StoredOperation {
     task: OperationTask,
     jobs: Jobs,
     bounds: Vec<WalkBound>,
-    place: WalkPlace,
+    place: WalkPosition,
     counts: OperationCounts,
 }
 

@@ -9,7 +9,7 @@ use crate::db::table::operators::operations::{self, NewOperationRow, OperationRo
 use crate::db::transition::operators;
 use crate::db::{AsConn, own};
 use crate::error::{Error, ErrorContext, Result};
-use crate::operation::walk::{self, OperationTask, WalkBound, WalkPlace};
+use crate::operation::walk::{self, OperationTask, WalkBound, WalkPosition};
 use chrono::{DateTime, NaiveDateTime, Utc};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -150,9 +150,9 @@ impl NewOperation {
             .into_iter()
             .filter_map(|now| now.as_previewed(&preview.bounds, follows))
             .collect();
-        let place = WalkPlace {
+        let place = WalkPosition {
             left: jobs.limit,
-            ..WalkPlace::default()
+            ..WalkPosition::default()
         };
         let json = |value: serde_json::Result<String>| value.unwrap_or_default();
         let new = operators::start(
@@ -337,7 +337,7 @@ impl From<OperationRow> for Operation {
     fn from(row: OperationRow) -> Self {
         let utc = |time: NaiveDateTime| time.and_utc();
         let value = |text: String| serde_json::from_str(&text).unwrap_or(Value::String(text));
-        let place: WalkPlace = serde_json::from_str(&row.place).unwrap_or_default();
+        let place: WalkPosition = serde_json::from_str(&row.place).unwrap_or_default();
         let bounds: Vec<WalkBound> = serde_json::from_str(&row.bounds).unwrap_or_default();
         let state = OperationState::of_column(&row.state);
         let total = row.total.map(|count| BoundedCount {

@@ -65,7 +65,7 @@ pub(crate) fn bounds(conn: &mut Conn<'_>, jobs: &Jobs) -> QueryResult<Vec<WalkBo
 /// The progress of an operation.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub(crate) struct WalkPlace {
+pub(crate) struct WalkPosition {
     /// The number of states that are done.
     pub(crate) walks: usize,
     /// The execution up to which the jobs of the next state are done. `None` before the first one.
@@ -100,7 +100,7 @@ fn is_zero(number: &usize) -> bool {
     *number == 0
 }
 
-impl WalkPlace {
+impl WalkPosition {
     /// Takes the jobs out that are tried next: those that were not tried in this round, or else all of
     /// them, in a new round.
     pub(crate) fn take_again(&mut self) -> Vec<i64> {
@@ -168,7 +168,7 @@ pub(crate) struct BatchResult {
 pub(crate) fn apply(
     conn: &mut Conn<'_>,
     task: &OperationTask,
-    place: &mut WalkPlace,
+    place: &mut WalkPosition,
     (state, jobs): (JobState, &[i64]),
     mode: BatchMode,
 ) -> QueryResult<BatchResult> {
@@ -214,7 +214,7 @@ pub(crate) fn apply(
 fn change(
     conn: &mut Conn<'_>,
     task: &OperationTask,
-    place: &WalkPlace,
+    place: &WalkPosition,
     state: JobState,
     jobs: &[i64],
 ) -> QueryResult<(Changed, Vec<i64>)> {
@@ -261,10 +261,10 @@ mod tests {
             newest: None,
         };
         let bounds = [bound(100, 200), bound(0, 0), bound(50, 350)];
-        let at = |walks, after| WalkPlace {
+        let at = |walks, after| WalkPosition {
             walks,
             after,
-            ..WalkPlace::default()
+            ..WalkPosition::default()
         };
         for (place, fraction) in [
             (at(0, None), 0.0),
@@ -282,7 +282,7 @@ mod tests {
 
     #[test]
     fn no_job_is_tried_twice_in_a_round() {
-        let mut place = WalkPlace::default();
+        let mut place = WalkPosition::default();
         place.put_again(&[3, 4, 5], &[1, 2]);
         assert_eq!((place.take_again(), place.rounds), (vec![3, 4, 5], 0));
         place.put_again(&[5], &[4]);

@@ -14,7 +14,7 @@ use crate::history::SeriesTally;
 use crate::process::base::stop;
 use crate::web::kept::Kept;
 use crate::web::read::concerns::{self, LastHour};
-use crate::web::read::{Found, PlaceCounts};
+use crate::web::read::{Found, QueueStateCounts};
 use crate::web::site::{Site, SiteSettings, Source};
 use crossbeam_channel::{Receiver, Sender, bounded};
 use std::fmt;
@@ -372,9 +372,9 @@ pub(crate) static FINDINGS: SharedRead<Vec<Finding>> = SharedRead {
 };
 
 /// The executions that are not ready, by queue.
-pub(crate) static PLACES: SharedRead<PlaceCounts> = SharedRead {
+pub(crate) static PLACES: SharedRead<QueueStateCounts> = SharedRead {
     place: |source| &source.watch.places,
-    read: |conn, _, _| PlaceCounts::read(conn),
+    read: |conn, _, _| QueueStateCounts::read(conn),
     lifetime: |counts, took| lifetime(counts.is_more(), took),
     live: Duration::ZERO,
 };

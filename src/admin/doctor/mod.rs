@@ -322,7 +322,7 @@ fn place(conn: &mut Conn<'_>, rule: Rule, scope: CheckScope) -> Result<Finding> 
             "unfinished jobs have no state and will never run; set their `finished_at`, delete them, or \
              insert a ready execution",
         ),
-        Rule::IsInOnePlace => (
+        Rule::IsInOneState => (
             "no job is in two states",
             "jobs are in two states and may run twice; delete all but one of their executions",
         ),

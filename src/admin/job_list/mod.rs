@@ -14,7 +14,9 @@ use crate::db::model::extras::Extras;
 use crate::db::query::newest_job::newest_job;
 use crate::db::query::pages::job_lines::{self, JobLine, LineArguments};
 use crate::db::query::pages::job_search::JobSearch;
-use crate::db::query::pages::job_window::{self, FoundBy, FoundJob, KeyRange, ListPlace, WINDOW};
+use crate::db::query::pages::job_window::{
+    self, FoundBy, FoundJob, KeyRange, ListPosition, WINDOW,
+};
 use crate::db::query::{batches, named};
 use crate::db::table::classes;
 use crate::job::run_log::HIDDEN;
@@ -32,9 +34,9 @@ pub(crate) struct JobList {
     /// The newest first.
     pub(crate) jobs: Vec<ListedJob>,
     /// The place of the page with older jobs, if there is one.
-    pub(crate) older: Option<ListPlace>,
+    pub(crate) older: Option<ListPosition>,
     /// The place of the page with newer jobs, if there is one.
-    pub(crate) newer: Option<ListPlace>,
+    pub(crate) newer: Option<ListPosition>,
     /// The place where the search stopped, if it did not look at all jobs.
     pub(crate) stop: Option<SearchStop>,
 }
@@ -43,7 +45,7 @@ pub(crate) struct JobList {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct SearchStop {
     /// The place at which it continues.
-    pub(crate) place: ListPlace,
+    pub(crate) place: ListPosition,
     /// The last job that it looked at.
     pub(crate) job: Option<i64>,
 }
@@ -79,7 +81,7 @@ struct Finder<'s> {
     search: &'s JobSearch,
     by: FoundBy,
     range: KeyRange,
-    place: ListPlace,
+    place: ListPosition,
     limit: usize,
 }
 
@@ -97,7 +99,7 @@ pub(crate) fn list(
     conn: &mut Conn<'_>,
     search: &JobSearch,
     (from, to): (Option<NaiveDateTime>, Option<NaiveDateTime>),
-    place: ListPlace,
+    place: ListPosition,
     limit: usize,
 ) -> QueryResult<JobList> {
     let search = search.clone().between(from, to);
@@ -118,9 +120,9 @@ pub(crate) fn list(
     if let Some(stop) = finder.may_pass(&page) {
         page = finder.beyond_unfinished(conn, stop)?;
     }
-    if matches!(place, ListPlace::After(_)) && !page.has_more && page.stop.is_none() {
+    if matches!(place, ListPosition::After(_)) && !page.has_more && page.stop.is_none() {
         // The newest page is a full one.
-        finder.place = ListPlace::Before(i64::MAX);
+        finder.place = ListPosition::Before(i64::MAX);
         page = finder.page(conn)?;
     }
     finder.shown(conn, page)
@@ -260,8 +262,8 @@ impl Finder<'_> {
                 return Ok(self.cut(found, stop));
             };
             place = match place {
-                ListPlace::Before(_) => ListPlace::Before(last.key),
-                ListPlace::After(_) => ListPlace::After(last.key),
+                ListPosition::Before(_) => ListPosition::Before(last.key),
+                ListPosition::After(_) => ListPosition::After(last.key),
             };
             let ids: Vec<i64> = candidates.iter().map(|job| job.job_id).collect();
             let (shown, bytes) = shown_with(conn, &ids, &texts)?;
@@ -277,7 +279,7 @@ impl Finder<'_> {
                 break;
             }
         }
-        let (ListPlace::Before(key) | ListPlace::After(key)) = place;
+        let (ListPosition::Before(key) | ListPosition::After(key)) = place;
         Ok(self.cut(found, Some(key)))
     }
 
@@ -293,18 +295,18 @@ impl Finder<'_> {
 
     fn shown(&self, conn: &mut Conn<'_>, page: FoundPage) -> QueryResult<JobList> {
         let mut found = page.found;
-        let is_back = matches!(self.place, ListPlace::Before(_));
+        let is_back = matches!(self.place, ListPosition::Before(_));
         if !is_back {
             found.reverse();
         }
         let stop = page.stop.map(|key| self.stopped(conn, key));
         let stop = stop.transpose()?;
         let (first, last) = (found.first(), found.last());
-        let is_top = self.place == ListPlace::Before(i64::MAX);
-        let (ListPlace::Before(key) | ListPlace::After(key)) = self.place;
+        let is_top = self.place == ListPosition::Before(i64::MAX);
+        let (ListPosition::Before(key) | ListPosition::After(key)) = self.place;
         // Without a job on the page, the list goes on from where it was.
-        let newer = ListPlace::After(first.map_or(key.saturating_sub(1), |job| job.key));
-        let older = ListPlace::Before(last.map_or(key.saturating_add(1), |job| job.key));
+        let newer = ListPosition::After(first.map_or(key.saturating_sub(1), |job| job.key));
+        let older = ListPosition::Before(last.map_or(key.saturating_add(1), |job| job.key));
         let (has_newer, has_older) = match is_back {
             true => (!is_top, page.has_more),
             false => (page.has_more, true),
@@ -321,8 +323,8 @@ impl Finder<'_> {
     fn stopped(&self, conn: &mut Conn<'_>, key: i64) -> QueryResult<SearchStop> {
         let state = self.search.state;
         let place = match self.place {
-            ListPlace::Before(_) => ListPlace::Before(key),
-            ListPlace::After(_) => ListPlace::After(key),
+            ListPosition::Before(_) => ListPosition::Before(key),
+            ListPosition::After(_) => ListPosition::After(key),
         };
         Ok(SearchStop {
             place,
@@ -450,7 +452,7 @@ const PASSING: Duration = Duration::from_millis(300);
 impl Finder<'_> {
     /// Returns where a search for finished jobs stopped that has found none.
     pub(super) fn may_pass(&self, page: &FoundPage) -> Option<i64> {
-        let is_back = matches!(self.place, ListPlace::Before(_));
+        let is_back = matches!(self.place, ListPosition::Before(_));
         let is_of_finished = self.search.state == Some(JobState::Finished);
         let may_pass =
             is_back && is_of_finished && self.by == FoundBy::Key && page.found.is_empty();
@@ -472,7 +474,7 @@ impl Finder<'_> {
                 highest: below.saturating_sub(1),
             };
             if let Some(job) = job_window::newest_finished(conn, range)? {
-                self.place = ListPlace::Before(job.saturating_add(1));
+                self.place = ListPosition::Before(job.saturating_add(1));
                 return self.page(conn);
             }
             below = range.lowest;

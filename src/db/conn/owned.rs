@@ -24,12 +24,12 @@ pub(crate) type BorrowHook = Arc<dyn Fn() -> Result<(), String> + Send + Sync>;
 /// Holds the connection while it is not borrowed.
 #[derive(Default)]
 pub(crate) struct SharedConnection {
-    place: Arc<SharedPlace>,
+    place: Arc<SharedSlot>,
     hook: Option<BorrowHook>,
 }
 
 #[derive(Default)]
-struct SharedPlace {
+struct SharedSlot {
     connection: Mutex<Option<DbConnection>>,
     returned: Condvar,
 }

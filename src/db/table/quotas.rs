@@ -132,14 +132,14 @@ pub(crate) fn free(conn: &mut Conn<'_>, quota: Option<&str>, batch: i64) -> Quer
 
 /// The places of one limit.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct QuotaPlaces<'q> {
+pub(crate) struct QuotaSlots<'q> {
     pub(crate) quota: &'q NewQuota,
     pub(crate) per: Per,
     pub(crate) limit: i64,
 }
 
 /// Places that were taken from slots: the slot, and how many.
-pub(crate) type TakenPlaces = Vec<(i64, i64)>;
+pub(crate) type TakenBySlot = Vec<(i64, i64)>;
 
 #[derive(QueryableByName)]
 struct SlotNumber {
@@ -155,7 +155,7 @@ struct SlotCount {
 
 pub(crate) const MOST_SLOTS: i64 = 1000;
 
-impl QuotaPlaces<'_> {
+impl QuotaSlots<'_> {
     /// Returns among how many slots they are shared out.
     fn slots(self, conn: &Conn<'_>) -> i64 {
         match conn.dialect() {
@@ -185,10 +185,10 @@ impl QuotaPlaces<'_> {
 /// Takes up to `wanted` places, in the transaction that is open.
 pub(crate) fn take(
     conn: &mut Conn<'_>,
-    places: QuotaPlaces<'_>,
+    places: QuotaSlots<'_>,
     wanted: i64,
-) -> QueryResult<TakenPlaces> {
-    let mut taken = TakenPlaces::new();
+) -> QueryResult<TakenBySlot> {
+    let mut taken = TakenBySlot::new();
     let (mut left, mut each) = (wanted, wanted);
     while left > 0 {
         let slots = take_each(conn, places, each, left / each)?;
@@ -209,7 +209,7 @@ pub(crate) fn take(
 /// starts at another slot, so that few meet.
 fn take_each(
     conn: &mut Conn<'_>,
-    places: QuotaPlaces<'_>,
+    places: QuotaSlots<'_>,
     each: i64,
     most: i64,
 ) -> QueryResult<Vec<i64>> {
@@ -230,7 +230,7 @@ fn start(conn: &Conn<'_>, parameter: &str) -> String {
 
 fn take_from(
     conn: &mut Conn<'_>,
-    places: QuotaPlaces<'_>,
+    places: QuotaSlots<'_>,
     (each, most): (i64, i64),
     is_own_start: bool,
 ) -> QueryResult<Vec<i64>> {
@@ -291,7 +291,7 @@ pub(crate) fn give_back(
 }
 
 /// Returns whether the rows of all slots exist.
-pub(crate) fn exist(conn: &mut Conn<'_>, places: QuotaPlaces<'_>) -> QueryResult<bool> {
+pub(crate) fn exist(conn: &mut Conn<'_>, places: QuotaSlots<'_>) -> QueryResult<bool> {
     let text = "SELECT count(*) AS slots FROM windlass_quota_slots WHERE quota = $1 AND per = $2 AND slot < $3";
     let slots = places.slots(conn);
     let found: SlotCount = Statement::new(text)
@@ -304,7 +304,7 @@ pub(crate) fn exist(conn: &mut Conn<'_>, places: QuotaPlaces<'_>) -> QueryResult
 }
 
 /// Creates the rows of the slots that have none.
-pub(crate) fn create(conn: &mut Conn<'_>, places: QuotaPlaces<'_>) -> QueryResult<()> {
+pub(crate) fn create(conn: &mut Conn<'_>, places: QuotaSlots<'_>) -> QueryResult<()> {
     let text = format!(
         "WITH RECURSIVE numbers (slot) AS (SELECT CAST(0 AS bigint) UNION ALL SELECT slot + 1 FROM numbers WHERE slot + 1 < $3) \
          INSERT INTO windlass_quota_slots (quota, per, slot, starts_at, jobs, limits) \

@@ -10,12 +10,12 @@ use crate::history::TimeRange;
 use crate::history::curves::{QueueCurves, queue_curves};
 use crate::web::http::{PageError, Response};
 use crate::web::read::concerns::who_and_why;
-use crate::web::read::{Found, PlaceCounts, QueueVerdict};
+use crate::web::read::{Found, QueueStateCounts, QueueVerdict};
 use crate::web::reads::PLACES;
 use crate::web::request::panels::Panel;
 use crate::web::request::route::Cx;
 use crate::web::request::shell::Shell;
-use crate::web::show::chart::{SparkPlace, spark};
+use crate::web::show::chart::{SparkLocation, spark};
 use crate::web::show::{Markup, ago, count, escaped, filters, short};
 use crate::web::site::Section;
 use askama::Template;
@@ -75,10 +75,10 @@ pub(crate) fn show(cx: &mut Cx<'_>) -> Result<Response, PageError> {
 /// Returns the queues that are known from anywhere, and what they have.
 fn together(
     found: Panel<Found>,
-    counts: Panel<(PlaceCounts, Duration)>,
+    counts: Panel<(QueueStateCounts, Duration)>,
     curves: Option<&QueueCurves>,
     promises: &Promises,
-) -> Panel<(LoadNow, PlaceCounts)> {
+) -> Panel<(LoadNow, QueueStateCounts)> {
     let (mut load, counts) = match (found, counts) {
         (Panel::Ready((load, _)), Panel::Ready((counts, _))) => (load, counts),
         (Panel::Missing(missing), _) | (_, Panel::Missing(missing)) => {
@@ -205,7 +205,7 @@ pub(crate) struct QueueLine {
 /// Returns the rows: the worst first, or sorted as `sort` says.
 pub(crate) fn queue_lines(
     load: &LoadNow,
-    counts: &PlaceCounts,
+    counts: &QueueStateCounts,
     curves: Option<&QueueCurves>,
     sort: &str,
 ) -> Vec<QueueLine> {
@@ -228,7 +228,7 @@ pub(crate) fn queue_lines(
 /// The number of minutes over which the rate is measured.
 const MINUTES: usize = 5;
 
-fn line(queue: &QueueNow, counts: &PlaceCounts, curves: Option<&QueueCurves>) -> QueueLine {
+fn line(queue: &QueueNow, counts: &QueueStateCounts, curves: Option<&QueueCurves>) -> QueueLine {
     let name = queue.name.as_str();
     let curve = curves.and_then(|curves| curves.of(name));
     let ended: Vec<Option<f64>> = curve.map_or_else(Vec::new, |curve| {
@@ -253,7 +253,7 @@ fn line(queue: &QueueNow, counts: &PlaceCounts, curves: Option<&QueueCurves>) ->
             true => "–".to_owned(),
             false => short(recent / MINUTES as f64),
         },
-        spark: spark(SparkPlace::Cell, &ended, false, &label),
+        spark: spark(SparkLocation::Cell, &ended, false, &label),
         name: name.to_owned(),
     }
 }
@@ -280,7 +280,7 @@ pub(crate) struct QueueSums {
 }
 
 impl QueueSums {
-    pub(crate) fn of(load: &LoadNow, counts: &PlaceCounts) -> Self {
+    pub(crate) fn of(load: &LoadNow, counts: &QueueStateCounts) -> Self {
         let sum = |of: &dyn Fn(&QueueNow) -> CappedCount| {
             let mut sum = CappedCount {
                 count: 0,

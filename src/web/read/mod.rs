@@ -143,7 +143,7 @@ pub(crate) type Found = (LoadNow, Vec<Concern>);
 pub(crate) struct Watch {
     pub(crate) findings: Kept<Vec<Finding>>,
     pub(crate) look: Kept<Found>,
-    pub(crate) places: Kept<PlaceCounts>,
+    pub(crate) places: Kept<QueueStateCounts>,
     pub(crate) groups: Kept<FailedGroups>,
     pub(crate) states: Kept<StateCounts>,
     pub(crate) figures: Kept<DoctorFigures>,
@@ -198,7 +198,7 @@ impl Watch {
 
 /// The executions that are not ready, by queue.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct PlaceCounts {
+pub(crate) struct QueueStateCounts {
     pub(crate) scheduled: CountsByQueue,
     pub(crate) claimed: CountsByQueue,
     pub(crate) blocked: CountsByQueue,
@@ -215,11 +215,11 @@ pub(crate) struct ClassesOfQueue {
     pub(crate) is_more: bool,
 }
 
-impl PlaceCounts {
+impl QueueStateCounts {
     pub(crate) fn read(conn: &mut Conn<'_>) -> Result<Self> {
         let action = "count the jobs of each queue";
         let failed_classes = queues::failed(conn).during(action)?;
-        Ok(PlaceCounts {
+        Ok(QueueStateCounts {
             scheduled: queues::scheduled(conn).during(action)?,
             claimed: queues::claimed(conn).during(action)?,
             blocked: queues::blocked(conn).during(action)?,

@@ -199,7 +199,7 @@ fn query(rule: Rule, dialect: Dialect) -> String {
                 everywhere.join(" + ")
             )
         }
-        Rule::IsInOnePlace => {
+        Rule::IsInOneState => {
             let of_places = PLACES.map(|place| {
                 let others = PLACES.iter().filter(|other| **other != place);
                 let others: Vec<String> = others

@@ -16,18 +16,18 @@ pub(crate) const WINDOW: i64 = 10_000;
 
 /// From where a list goes on, and in which direction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum ListPlace {
+pub(crate) enum ListPosition {
     /// With older rows than this key; `i64::MAX` for the newest.
     Before(i64),
     /// With newer rows than this key.
     After(i64),
 }
 
-impl ListPlace {
+impl ListPosition {
     fn order(self) -> &'static str {
         match self {
-            ListPlace::Before(_) => "DESC",
-            ListPlace::After(_) => "ASC",
+            ListPosition::Before(_) => "DESC",
+            ListPosition::After(_) => "ASC",
         }
     }
 }
@@ -66,13 +66,13 @@ impl KeyRange {
     };
 
     /// Returns what of it lies in the direction of a list.
-    pub(crate) fn from(self, place: ListPlace) -> KeyRange {
+    pub(crate) fn from(self, place: ListPosition) -> KeyRange {
         match place {
-            ListPlace::Before(key) => KeyRange {
+            ListPosition::Before(key) => KeyRange {
                 highest: self.highest.min(key.saturating_sub(1)),
                 ..self
             },
-            ListPlace::After(key) => KeyRange {
+            ListPosition::After(key) => KeyRange {
                 lowest: self.lowest.max(key.saturating_add(1)),
                 ..self
             },
@@ -141,10 +141,10 @@ pub(crate) struct JobWindow {
 
 impl JobWindow {
     /// Returns the last key that a search in this direction looks at, if there may be more beyond it.
-    pub(crate) fn stop(&self, place: ListPlace) -> Option<i64> {
+    pub(crate) fn stop(&self, place: ListPosition) -> Option<i64> {
         let end = match place {
-            ListPlace::Before(_) => self.range.lowest,
-            ListPlace::After(_) => self.range.highest,
+            ListPosition::Before(_) => self.range.lowest,
+            ListPosition::After(_) => self.range.highest,
         };
         (self.size >= WINDOW).then_some(end)
     }
@@ -156,7 +156,7 @@ pub(crate) fn window(
     search: &JobSearch,
     by: &FoundBy,
     range: KeyRange,
-    place: ListPlace,
+    place: ListPosition,
 ) -> QueryResult<Option<JobWindow>> {
     let query = rows(search, by, range.from(place), (place.order(), WINDOW));
     let text = format!(
@@ -181,7 +181,7 @@ pub(crate) fn matching(
     search: &JobSearch,
     by: &FoundBy,
     range: KeyRange,
-    (place, most, limit): (ListPlace, i64, usize),
+    (place, most, limit): (ListPosition, i64, usize),
 ) -> QueryResult<Vec<FoundJob>> {
     let order = place.order();
     let mut query = rows(search, by, range.from(place), (order, most));

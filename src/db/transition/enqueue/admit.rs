@@ -10,7 +10,7 @@ use crate::db::conn::statement::Statement;
 use crate::db::model::job_columns::JobColumns;
 use crate::db::model::new_row::{EnqueueOutcome, Inserted, NewQuota, NewRow, Per, QuotaRefusal};
 use crate::db::model::outcome::{AttemptOutcome, JobFailure, ResultOutcome};
-use crate::db::table::quotas::{self, QuotaJob, QuotaPlaces, TakenPlaces};
+use crate::db::table::quotas::{self, QuotaJob, QuotaSlots, TakenBySlot};
 use crate::db::transition::enqueue;
 use crate::db::transition::flows::leave::end_waiting;
 use diesel::prelude::*;
@@ -61,7 +61,7 @@ pub(crate) fn with_slots<T>(
         match conn.transaction(&mut insert) {
             Err(NotEnqueued::Uncounted(quota, (per, limit))) => {
                 let quota = &quota;
-                quotas::create(conn, QuotaPlaces { quota, per, limit })?;
+                quotas::create(conn, QuotaSlots { quota, per, limit })?;
             }
             done => return done,
         }
@@ -204,9 +204,9 @@ struct Admitted {
 /// Takes places for up to `wanted` jobs.
 fn admit(conn: &mut Conn<'_>, quota: &NewQuota, wanted: i64) -> Result<Admitted, NotEnqueued> {
     let (mut left, mut exceeded) = (wanted, None);
-    let mut taken: Vec<(Per, TakenPlaces)> = Vec::new();
+    let mut taken: Vec<(Per, TakenBySlot)> = Vec::new();
     for (per, limit) in quota.limits.set() {
-        let found = take(conn, QuotaPlaces { quota, per, limit }, left)?;
+        let found = take(conn, QuotaSlots { quota, per, limit }, left)?;
         let count = found.iter().map(|(_, jobs)| jobs).sum();
         if count < left {
             // A strict one refuses all of them.
@@ -241,10 +241,10 @@ fn admit(conn: &mut Conn<'_>, quota: &NewQuota, wanted: i64) -> Result<Admitted,
 /// Takes places, also those of jobs that do not wait any more.
 fn take(
     conn: &mut Conn<'_>,
-    places: QuotaPlaces<'_>,
+    places: QuotaSlots<'_>,
     wanted: i64,
-) -> Result<TakenPlaces, NotEnqueued> {
-    let count = |taken: &TakenPlaces| -> i64 { taken.iter().map(|(_, jobs)| jobs).sum() };
+) -> Result<TakenBySlot, NotEnqueued> {
+    let count = |taken: &TakenBySlot| -> i64 { taken.iter().map(|(_, jobs)| jobs).sum() };
     let mut taken = quotas::take(conn, places, wanted)?;
     if count(&taken) == wanted {
         return Ok(taken);
@@ -273,8 +273,8 @@ fn take(
 const MOST_FREED: i64 = 1000;
 
 /// Splits places into the first so many and the rest.
-fn split(places: TakenPlaces, first: i64) -> (TakenPlaces, TakenPlaces) {
-    let (mut kept, mut rest, mut left) = (TakenPlaces::new(), TakenPlaces::new(), first);
+fn split(places: TakenBySlot, first: i64) -> (TakenBySlot, TakenBySlot) {
+    let (mut kept, mut rest, mut left) = (TakenBySlot::new(), TakenBySlot::new(), first);
     for (slot, jobs) in places {
         let here = jobs.min(left);
         left -= here;

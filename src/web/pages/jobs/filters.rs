@@ -4,7 +4,7 @@ use crate::db::Conn;
 use crate::db::model::decision::JobState;
 use crate::db::query::named::{self, NamedThings};
 use crate::db::query::pages::job_search::JobSearch;
-use crate::db::query::pages::job_window::ListPlace;
+use crate::db::query::pages::job_window::ListPosition;
 use crate::error::{ErrorContext as _, Result};
 use crate::web::http::{self, PageError, Pairs, Response};
 use crate::web::request::route::Cx;
@@ -149,11 +149,11 @@ impl JobFilters {
     }
 
     /// Returns the path of the list from another place on.
-    pub(crate) fn at(&self, place: ListPlace) -> String {
+    pub(crate) fn at(&self, place: ListPosition) -> String {
         let pairs = match place {
-            ListPlace::Before(i64::MAX) => self.pairs(),
-            ListPlace::Before(key) => self.pairs().with("before", &key.to_string()),
-            ListPlace::After(key) => self.pairs().with("after", &key.to_string()),
+            ListPosition::Before(i64::MAX) => self.pairs(),
+            ListPosition::Before(key) => self.pairs().with("before", &key.to_string()),
+            ListPosition::After(key) => self.pairs().with("after", &key.to_string()),
         };
         format!("/jobs{}", pairs.to_query())
     }
@@ -231,11 +231,11 @@ impl JobFilters {
 }
 
 /// Returns from where the list of an address goes on.
-pub(crate) fn place(pairs: &Pairs) -> ListPlace {
+pub(crate) fn place(pairs: &Pairs) -> ListPosition {
     match (pairs.number("before"), pairs.number("after")) {
-        (Some(key), _) => ListPlace::Before(key),
-        (None, Some(key)) => ListPlace::After(key),
-        (None, None) => ListPlace::Before(i64::MAX),
+        (Some(key), _) => ListPosition::Before(key),
+        (None, Some(key)) => ListPosition::After(key),
+        (None, None) => ListPosition::Before(i64::MAX),
     }
 }
 
@@ -436,10 +436,10 @@ mod tests {
     #[test]
     fn places_are_read() {
         let place = |query: &str| place(&Pairs::parse(query.as_bytes()));
-        assert_eq!(place(""), ListPlace::Before(i64::MAX));
-        assert_eq!(place("before=7"), ListPlace::Before(7));
-        assert_eq!(place("after=7"), ListPlace::After(7));
-        assert_eq!(place("after=x"), ListPlace::Before(i64::MAX));
+        assert_eq!(place(""), ListPosition::Before(i64::MAX));
+        assert_eq!(place("before=7"), ListPosition::Before(7));
+        assert_eq!(place("after=7"), ListPosition::After(7));
+        assert_eq!(place("after=x"), ListPosition::Before(i64::MAX));
     }
 
     fn when(query: &str) -> When {

@@ -9,7 +9,7 @@ use crate::db::model::new_row::{UNIQUE_SUCCESSOR, WAITS_FOR_EVENT, WAITS_FOR_PAR
 use crate::db::model::outcome;
 use crate::db::query::named::{self, KnownClass};
 use crate::db::query::pages::job_search::StateCounts;
-use crate::db::query::pages::job_window::{ListPlace, WINDOW};
+use crate::db::query::pages::job_window::{ListPosition, WINDOW};
 use crate::db::table::claimed::Note;
 use crate::error::{ErrorContext as _, Result};
 use crate::web::http::{PageError, Response};
@@ -129,7 +129,7 @@ fn title(state: Option<JobState>) -> &'static str {
 fn read(
     conn: &mut Conn<'_>,
     filters: &JobFilters,
-    place: ListPlace,
+    place: ListPosition,
     now: NaiveDateTime,
 ) -> Result<JobList> {
     let times = filters.when.bounds(now);
@@ -175,7 +175,7 @@ fn state_tabs(filters: &JobFilters, counts: Option<&StateCounts>, shell: &Shell)
 }
 
 fn view(list: &JobList, filters: &JobFilters, shell: &Shell) -> ListView {
-    let link = |place: ListPlace| shell.link(&filters.at(place));
+    let link = |place: ListPosition| shell.link(&filters.at(place));
     ListView {
         rows: list
             .jobs
@@ -190,8 +190,8 @@ fn view(list: &JobList, filters: &JobFilters, shell: &Shell) -> ListView {
 
 fn stopped(stop: SearchStop, filters: &JobFilters, shell: &Shell) -> StopView {
     let direction = match stop.place {
-        ListPlace::Before(_) => "back",
-        ListPlace::After(_) => "forward",
+        ListPosition::Before(_) => "back",
+        ListPosition::After(_) => "forward",
     };
     let reached = match stop.job {
         Some(job) => format!("Searched {direction} to job {}", count(job)),

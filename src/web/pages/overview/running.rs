@@ -10,7 +10,7 @@ use crate::history::curves::QueueCurves;
 use crate::web::kept::Kept;
 use crate::web::read::QueueVerdict;
 use crate::web::read::concerns::{UsualRuns, usual_runs};
-use crate::web::show::chart::{SparkPlace, spark};
+use crate::web::show::chart::{SparkLocation, spark};
 use crate::web::show::{Markup, duration, short, verdict};
 
 /// The most jobs that are shown.
@@ -141,7 +141,7 @@ pub(crate) fn queue_rows(load: &LoadNow, curves: Option<&QueueCurves>) -> Vec<Qu
             oldest: queue.oldest_seconds,
             is_late,
             spark: curve.map_or_else(Markup::default, |curve| {
-                spark(SparkPlace::Cell, &curve.oldest_seconds, is_late, &label)
+                spark(SparkLocation::Cell, &curve.oldest_seconds, is_late, &label)
             }),
             verdict: queue.verdict.markup(),
         }

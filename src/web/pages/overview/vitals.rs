@@ -6,7 +6,7 @@ use crate::db::query::load::totals::{self, StateTotals};
 use crate::error::{ErrorContext as _, Result};
 use crate::history::{Bucket, Tally, Usual};
 use crate::web::read::QueueVerdict;
-use crate::web::show::chart::{SparkPlace, spark};
+use crate::web::show::chart::{SparkLocation, spark};
 use crate::web::show::{Markup, bounded, count, duration, short, verdict};
 use std::time::Duration;
 
@@ -39,7 +39,7 @@ impl Vital {
     }
 
     pub(crate) fn spark(mut self, values: &[Option<f64>], is_bad: bool, label: &str) -> Self {
-        self.spark = spark(SparkPlace::Measure, values, is_bad, label);
+        self.spark = spark(SparkLocation::Measure, values, is_bad, label);
         self
     }
 

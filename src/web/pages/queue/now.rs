@@ -9,7 +9,7 @@ use crate::db::query::load::totals::{self, CappedCount, ScheduledJobs};
 use crate::db::table::pauses;
 use crate::error::{ErrorContext as _, Result};
 use crate::web::read::concerns::{ready_jobs, who_and_why};
-use crate::web::read::{ClassesOfQueue, PlaceCounts, QueueVerdict};
+use crate::web::read::{ClassesOfQueue, QueueStateCounts, QueueVerdict};
 use crate::web::show::{ago, count, duration};
 use std::time::Duration;
 
@@ -38,7 +38,7 @@ impl QueueDetails {
         conn: &mut Conn<'_>,
         name: &str,
         promises: &Promises,
-        places: &PlaceCounts,
+        places: &QueueStateCounts,
     ) -> Result<Self> {
         let action = "look at the queue";
         let fleet = Fleet::read(conn)?;

@@ -245,7 +245,7 @@ const HEIGHT: f64 = 20.0;
 
 /// The place of a curve.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum SparkPlace {
+pub(crate) enum SparkLocation {
     /// Beside a measure.
     Measure,
     /// In a cell of a table.
@@ -255,14 +255,14 @@ pub(crate) enum SparkPlace {
 /// Returns a curve from zero up through the values, oldest first; its last point is marked. `label`
 /// says what it shows. Returns nothing if there is no value.
 pub(crate) fn spark(
-    place: SparkPlace,
+    place: SparkLocation,
     values: &[Option<f64>],
     is_bad: bool,
     label: &str,
 ) -> Markup {
     let width = match place {
-        SparkPlace::Measure => 152.0,
-        SparkPlace::Cell => 96.0,
+        SparkLocation::Measure => 152.0,
+        SparkLocation::Cell => 96.0,
     };
     let known = || {
         values
@@ -403,13 +403,13 @@ mod tests {
     #[test]
     fn a_curve_starts_at_zero_and_marks_its_end() {
         let values = [Some(0.0), None, Some(5.0), Some(10.0)];
-        let shown = spark(SparkPlace::Cell, &values, true, "a < b").to_string();
+        let shown = spark(SparkLocation::Cell, &values, true, "a < b").to_string();
         assert!(shown.starts_with("<svg class=\"spark bad\" viewBox=\"0 0 96 20\" role=\"img\""));
         assert!(shown.contains("aria-label=\"a &#60; b\""));
         assert!(shown.contains("d=\"M2 18h1M62 10 92 2\""), "{shown}");
         assert!(shown.contains("<circle cx=\"92\" cy=\"2\" r=\"2\"/>"));
-        assert!(spark(SparkPlace::Cell, &[None, None], false, "").is_empty());
-        let zero = spark(SparkPlace::Measure, &[Some(0.0)], false, "").to_string();
+        assert!(spark(SparkLocation::Cell, &[None, None], false, "").is_empty());
+        let zero = spark(SparkLocation::Measure, &[Some(0.0)], false, "").to_string();
         assert!(zero.contains("M2 18h1"), "{zero}");
     }
 }
