@@ -125,7 +125,7 @@ fn move_due(conn: &mut Conn<'_>, batch: usize, which: DueJobs<'_>) -> QueryResul
             let due = which.bind(Statement::new(text).bind(batch as i64));
             let jobs: Vec<i64> = due.load(conn).map(job_ids)?;
             if !jobs.is_empty() {
-                place::make_runnable(conn, &jobs)?;
+                runnable::make_runnable(conn, &jobs)?;
             }
             Ok(jobs.len())
         }),

@@ -175,7 +175,7 @@ impl WaitingAgain {
             ready::mark_cautious(conn, &self.suspects)?;
         }
         if !self.without_slot.is_empty() {
-            place::make_runnable(conn, &self.without_slot)?;
+            runnable::make_runnable(conn, &self.without_slot)?;
         }
         Ok(())
     }

@@ -12,7 +12,7 @@ use crate::db::table::executions::{BLOCKED, READY, WAITING};
 use crate::db::table::flows::{edges, parents, waits};
 use crate::db::table::wanted_keys::{self, NewRequest};
 use crate::db::table::{attempts, blocked, classes, expiries, ready, scheduled, steps};
-use crate::db::transition::place;
+use crate::db::transition::runnable;
 use crate::mutant;
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Bool, Integer, Nullable, Text};
@@ -54,7 +54,7 @@ fn unblock_free(conn: &mut Conn<'_>, which: &str, ids: &[i64]) -> QueryResult<us
         }
         let text = "DELETE FROM solid_queue_blocked_executions WHERE job_id IN {in $1}";
         Statement::new(text).bind(id_list(&free)).execute(conn)?;
-        place::place(conn, &free)?;
+        runnable::make_ready_or_scheduled(conn, &free)?;
         Ok(free.len())
     })
 }
@@ -474,7 +474,7 @@ fn replace(conn: &mut Conn<'_>, table: &str, job: i64, row: &NewRow) -> QueryRes
     } else {
         scheduled::delete(conn, &[job])?;
     }
-    place::place(conn, &[job])
+    runnable::make_ready_or_scheduled(conn, &[job])
 }
 
 /// Starts what undoes the steps of a waiting job, which the caller replaces by another.

@@ -60,7 +60,7 @@ pub(crate) fn admit(conn: &mut Conn<'_>, requested: &BTreeSet<i64>) -> QueryResu
         blocked::delete(conn, &all)?;
     }
     if !open.is_empty() {
-        place::place(conn, &open)?;
+        runnable::make_ready_or_scheduled(conn, &open)?;
         parents::forget_steps(conn, &followers.may_undo(&open))?;
     }
     if !dropped.is_empty() {

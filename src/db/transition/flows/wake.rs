@@ -7,7 +7,7 @@ use crate::db::table::flows::waits::{self, LateWait, NewWait};
 use crate::db::table::flows::{edges, events};
 use crate::db::table::wanted_keys::{self, NewRequest};
 use crate::db::table::{blocked, steps};
-use crate::db::transition::place;
+use crate::db::transition::runnable;
 use crate::mutant;
 use diesel::prelude::*;
 use serde::Deserialize;
@@ -89,7 +89,7 @@ fn wake_jobs(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<Looked> {
     if !woken.is_empty() {
         waits::delete(conn, &woken)?;
         blocked::delete(conn, &woken)?;
-        place::make_runnable(conn, &woken)?;
+        runnable::make_runnable(conn, &woken)?;
     }
     let skipped = jobs.iter().filter(|job| !locked.contains(job));
     let skipped: Vec<i64> = skipped.copied().collect();

@@ -8,7 +8,7 @@ use crate::db::model::extras::{TagChange, with_version};
 use crate::db::table::jobs::{self, EditableJob};
 use crate::db::table::wanted_keys::{self, NewRequest};
 use crate::db::table::{blocked, executions, ready, scheduled};
-use crate::db::transition::place;
+use crate::db::transition::runnable;
 use diesel::QueryResult;
 
 /// The result of an edit.
@@ -90,7 +90,7 @@ fn renew(conn: &mut Conn<'_>, job: i64, state: JobState) -> QueryResult<()> {
             }
             let semaphores = slots.iter().filter_map(|slot| slot.semaphore_id);
             wanted_keys::request(conn, semaphores.map(|id| NewRequest::Semaphore(id, 1)))?;
-            place::make_runnable(conn, &[job])
+            runnable::make_runnable(conn, &[job])
         }
         _ => Ok(()),
     }

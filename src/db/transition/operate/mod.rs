@@ -19,7 +19,7 @@ use crate::db::table::jobs::{self, EndedJob};
 use crate::db::table::wanted_keys::{self, NewRequest};
 use crate::db::table::{attempts, expiries, failed, results};
 use crate::db::transition::flows::leave::end_waiting;
-use crate::db::transition::place::{make_runnable, place};
+use crate::db::transition::runnable::{make_ready_or_scheduled, make_runnable};
 use crate::db::transition::{flows, unique};
 use chrono::{NaiveDateTime, TimeDelta};
 use diesel::prelude::*;
@@ -143,7 +143,7 @@ pub(crate) fn reschedule(
                 .bind(delay)
                 .bind(id_list(&taken)).execute(conn)?;
         expiries::remove_overtaken(conn, &taken)?;
-        place(conn, &taken)?;
+        make_ready_or_scheduled(conn, &taken)?;
         Ok(taken)
     })
 }
@@ -265,7 +265,7 @@ pub(crate) fn retry_spread(
             (*job, timestamp(at.unwrap_or(spread.start)))
         });
         jobs::set_times(conn, &times.collect::<Vec<_>>())?;
-        place(conn, ready)
+        make_ready_or_scheduled(conn, ready)
     })
 }
 
@@ -289,7 +289,7 @@ fn retry_by(
             return Ok(RetriedJobs { ready, risky, replaced });
         }
         flows::leave::rejoin(conn, &ready)?;
-        place(conn, &ready)?;
+        make_ready_or_scheduled(conn, &ready)?;
         let text = "UPDATE solid_queue_jobs SET attempts = 0, crash_count = 0, updated_at = {now} WHERE id IN {in $1}";
         Statement::new(text).bind(id_list(&ready)).execute(conn)?;
         // The rows are locked now: no promotion is about to tell the failures to what waits for them.

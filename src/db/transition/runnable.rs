@@ -7,7 +7,7 @@ use crate::db::table::blocked::{has_key, insert_blocked};
 use diesel::prelude::*;
 
 /// Makes jobs without an execution ready or scheduled, by their time.
-pub(crate) fn place(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<()> {
+pub(crate) fn make_ready_or_scheduled(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<()> {
     let text = "INSERT INTO solid_queue_scheduled_executions (job_id, queue_name, priority, scheduled_at, created_at) \
          SELECT id, queue_name, priority, scheduled_at, {now} FROM solid_queue_jobs \
          WHERE id IN {in $1} AND scheduled_at > {now} ORDER BY id \
