@@ -146,7 +146,7 @@ impl FailedGroup {
             shape: shape(&message),
             kind,
             message,
-            place: outcome::place(error),
+            place: outcome::first_location(error),
             job_id: JobId(row.job_id),
             count: 1,
             is_exact: true,

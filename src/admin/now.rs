@@ -168,7 +168,7 @@ impl Member {
     }
 
     /// Returns its host and its process id: `app-1:4242`.
-    pub(crate) fn place(&self) -> String {
+    pub(crate) fn location(&self) -> String {
         match self.row.hostname.as_str() {
             "" => self.row.pid.to_string(),
             host => format!("{host}:{}", self.row.pid),
@@ -246,7 +246,7 @@ impl QueueVerdict {
         self.rank() < 3
     }
 
-    /// Returns its place in lists.
+    /// Returns its position in lists.
     pub(crate) fn rank(self) -> u8 {
         match self {
             QueueVerdict::Late { .. } => 0,

@@ -48,7 +48,7 @@ pub struct Flow {
 struct FlowMember {
     name: String,
     what: FlowWork,
-    /// The places of those that it waits for.
+    /// The positions of those that it waits for.
     parents: Vec<usize>,
     /// True if others wait for it.
     is_awaited: bool,
@@ -109,14 +109,14 @@ impl Flow {
         name: &str,
         parents: impl IntoIterator<Item = N>,
     ) -> Result<Self> {
-        let child = self.place(name)?;
+        let child = self.position(name)?;
         if matches!(self.members[child].what, FlowWork::Batch(_)) {
             return Err(Error::Flow(format!(
                 "the batch `{name}` cannot wait: let a job of the flow enqueue it"
             )));
         }
         for parent in parents {
-            let parent = self.place(parent.as_ref())?;
+            let parent = self.position(parent.as_ref())?;
             if let Some(way) = self.way(parent, child) {
                 let way: Vec<&str> = way.iter().map(|one| &*self.members[*one].name).collect();
                 return Err(Error::Flow(format!(
@@ -132,7 +132,7 @@ impl Flow {
         Ok(self)
     }
 
-    fn place(&self, name: &str) -> Result<usize> {
+    fn position(&self, name: &str) -> Result<usize> {
         self.by_name.get(name).copied().ok_or_else(|| {
             Error::Flow(format!(
                 "it has nothing of the name `{name}`: add it before"
@@ -203,11 +203,11 @@ impl Flow {
     /// [`enqueue_all`](crate::enqueue_all).
     pub fn enqueue<C: AsConn + ?Sized>(self, conn: &mut C) -> Result<EnqueuedFlow> {
         let (mut jobs, mut plans, mut batches) = (Vec::new(), Vec::new(), Vec::new());
-        for (place, member) in self.members.into_iter().enumerate() {
+        for (position, member) in self.members.into_iter().enumerate() {
             match member.what {
                 FlowWork::Batch(batch) => {
                     batch.check()?;
-                    batches.push((place, member.name, batch));
+                    batches.push((position, member.name, batch));
                 }
                 FlowWork::Job(mut job) => {
                     let follows = job.follows.take().map(|follows| *follows);
@@ -219,7 +219,7 @@ impl Flow {
                     };
                     plan.check(&job)?;
                     job.row.is_connected_later = plan.waits();
-                    plans.push((place, plan));
+                    plans.push((position, plan));
                     jobs.push(*job);
                 }
             }
@@ -265,14 +265,14 @@ fn insert_all(
         jobs: BTreeMap::new(),
         batches: BTreeMap::new(),
     };
-    for (place, name, batch) in batches {
+    for (position, name, batch) in batches {
         let enqueued = insert_batch_and_jobs(conn, batch)?;
-        ids.insert(place, (Parent::Batch(enqueued.id.0), name.clone()));
+        ids.insert(position, (Parent::Batch(enqueued.id.0), name.clone()));
         flow.batches.insert(name, enqueued);
     }
     let enqueued = enqueue_each(conn, jobs)?;
-    for ((place, plan), job) in plans.iter().zip(&enqueued) {
-        ids.insert(*place, (Parent::Job(job.id.0), plan.name.clone()));
+    for ((position, plan), job) in plans.iter().zip(&enqueued) {
+        ids.insert(*position, (Parent::Job(job.id.0), plan.name.clone()));
         flow.jobs.insert(plan.name.clone(), *job);
     }
     // A job that was shed has ended already: a promotion has to look at it.
@@ -283,7 +283,7 @@ fn insert_all(
         .any(|(_, plan)| !plan.follows.parents.is_empty());
     let mut children: Vec<(i64, Planned)> = Vec::new();
     for ((_, mut plan), job) in plans.into_iter().zip(&enqueued) {
-        let parents = plan.parents.iter().filter_map(|place| ids.get(place));
+        let parents = plan.parents.iter().filter_map(|position| ids.get(position));
         let parents = parents.map(|(parent, name)| (*parent, Some(name.clone())));
         plan.follows.parents.extend(parents);
         if job.is_new && !plan.follows.parents.is_empty() {

@@ -111,7 +111,7 @@ pub(crate) fn cells(
         let is_all = queue.is_none() && class.is_none();
         let died = if is_all { more.died } else { 0 };
         for (queue, class, tally) in more.series.iter() {
-            let (queue, class) = ids.pairs.place(queue, class);
+            let (queue, class) = ids.pairs.counted_names(queue, class);
             if filter.selects(queue, class) {
                 cells.entry(start).or_default().tally.merge(tally);
             }
@@ -167,7 +167,7 @@ pub(crate) fn queue_sums(
         }
     }
     for (queue, class, tally) in part.unfolded.values().flat_map(|more| more.series.iter()) {
-        let (queue, _) = ids.pairs.place(queue, class);
+        let (queue, _) = ids.pairs.counted_names(queue, class);
         sums.entry(queue.to_owned()).or_default().merge(tally);
     }
     Ok(sums)
@@ -202,7 +202,7 @@ pub fn by_class<C: AsConn + ?Sized>(
         }
     }
     for (queue, class, tally) in part.unfolded.values().flat_map(|more| more.series.iter()) {
-        let (queue, class) = ids.pairs.place(queue, class);
+        let (queue, class) = ids.pairs.counted_names(queue, class);
         if is_wanted(queue) {
             sums.entry(class).or_default().merge(tally);
         }

@@ -51,7 +51,7 @@ pub type JobResult<T = ()> = Result<T, JobError>;
 pub struct JobError {
     pub(crate) kind: String,
     pub(crate) message: String,
-    pub(crate) place: Option<String>,
+    pub(crate) location: Option<String>,
     pub(crate) decision: RequestedEnding,
     /// Returns the type name of the error that it was created from.
     origin: Option<fn() -> &'static str>,
@@ -114,7 +114,7 @@ impl JobError {
         JobError {
             kind: kind.into(),
             message: message.into(),
-            place: None,
+            location: None,
             decision: RequestedEnding::ByPolicy,
             origin: None,
             source: None,

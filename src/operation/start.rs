@@ -150,7 +150,7 @@ impl NewOperation {
             .into_iter()
             .filter_map(|now| now.as_previewed(&preview.bounds, follows))
             .collect();
-        let place = WalkPosition {
+        let position = WalkPosition {
             left: jobs.limit,
             ..WalkPosition::default()
         };
@@ -163,7 +163,7 @@ impl NewOperation {
                 parameters: &json(serde_json::to_string(&self.task)),
                 filter: &json(serde_json::to_string(&jobs)),
                 bounds: &json(serde_json::to_string(&bounds)),
-                place: &json(serde_json::to_string(&place)),
+                place: &json(serde_json::to_string(&position)),
                 total: i64::try_from(preview.count).ok(),
                 total_is_exact: preview.is_exact,
                 request_id: self.request_id.as_deref(),
@@ -337,7 +337,7 @@ impl From<OperationRow> for Operation {
     fn from(row: OperationRow) -> Self {
         let utc = |time: NaiveDateTime| time.and_utc();
         let value = |text: String| serde_json::from_str(&text).unwrap_or(Value::String(text));
-        let place: WalkPosition = serde_json::from_str(&row.place).unwrap_or_default();
+        let position: WalkPosition = serde_json::from_str(&row.place).unwrap_or_default();
         let bounds: Vec<WalkBound> = serde_json::from_str(&row.bounds).unwrap_or_default();
         let state = OperationState::of_column(&row.state);
         let total = row.total.map(|count| BoundedCount {
@@ -348,7 +348,7 @@ impl From<OperationRow> for Operation {
         Operation {
             fraction: match state {
                 OperationState::Done => 1.0,
-                _ => place.fraction(&bounds),
+                _ => position.fraction(&bounds),
             },
             counts: serde_json::from_str(&row.counts).unwrap_or_default(),
             id: row.id,

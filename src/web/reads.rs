@@ -229,8 +229,8 @@ const RENEW: Duration = Duration::from_secs(8);
 
 /// A read whose value is used for a while.
 pub(crate) struct SharedRead<T: 'static> {
-    /// The place of the kept value.
-    pub(crate) place: fn(&Source) -> &Kept<T>,
+    /// The slot of the kept value.
+    pub(crate) slot: fn(&Source) -> &Kept<T>,
     pub(crate) read: fn(&mut Conn<'_>, &Source, &SiteSettings) -> Result<T>,
     /// The lifetime of a value, by the time that its read took: zero if it is read each time.
     pub(crate) lifetime: fn(&T, Duration) -> Duration,
@@ -255,7 +255,7 @@ impl<T: Clone + Send> SharedRead<T> {
         let Some(source) = site.sources.get(database) else {
             return Err(ReadFailure::Lost("there is no such database".to_owned()));
         };
-        let (kept, start) = ((self.place)(source), clock::instant());
+        let (kept, start) = ((self.slot)(source), clock::instant());
         let begun = kept.begin(start);
         let read = readers.read(database, limit, |conn| {
             (self.read)(conn, source, &site.settings)
@@ -282,7 +282,7 @@ impl<T: Clone + Send> SharedRead<T> {
             }),
             give_up: Box::new(move |site| {
                 if let Some(source) = site.sources.get(database) {
-                    (self.place)(source).release_renewal();
+                    (self.slot)(source).release_renewal();
                 }
             }),
         }
@@ -351,7 +351,7 @@ const HISTORY: Duration = Duration::from_secs(10);
 
 /// The load, and the concerns that were found in it.
 pub(crate) static LOOK: SharedRead<Found> = SharedRead {
-    place: |source| &source.watch.look,
+    slot: |source| &source.watch.look,
     read: |conn, source, settings| source.watch.look(conn, &settings.promises),
     lifetime: |(load, _), took| {
         let is_large = load.queues.values().any(|queue| queue.ready.is_more);
@@ -365,7 +365,7 @@ const CHECKS: Duration = Duration::from_secs(60);
 
 /// The findings of `doctor` for the newest rows.
 pub(crate) static FINDINGS: SharedRead<Vec<Finding>> = SharedRead {
-    place: |source| &source.watch.findings,
+    slot: |source| &source.watch.findings,
     read: |conn, _, _| doctor::look(conn, CheckScope::Newest),
     lifetime: |_, _| CHECKS,
     live: CHECKS,
@@ -373,7 +373,7 @@ pub(crate) static FINDINGS: SharedRead<Vec<Finding>> = SharedRead {
 
 /// The executions that are not ready, by queue.
 pub(crate) static PLACES: SharedRead<QueueStateCounts> = SharedRead {
-    place: |source| &source.watch.places,
+    slot: |source| &source.watch.counts,
     read: |conn, _, _| QueueStateCounts::read(conn),
     lifetime: |counts, took| lifetime(counts.is_more(), took),
     live: Duration::ZERO,
@@ -381,7 +381,7 @@ pub(crate) static PLACES: SharedRead<QueueStateCounts> = SharedRead {
 
 /// The groups of failed jobs.
 pub(crate) static GROUPS: SharedRead<FailedGroups> = SharedRead {
-    place: |source| &source.watch.groups,
+    slot: |source| &source.watch.groups,
     read: |conn, _, _| failed_groups(conn, MOST_GROUPS),
     lifetime: |groups, took| {
         let is_large = groups.groups.iter().any(|group| !group.is_exact);
@@ -392,7 +392,7 @@ pub(crate) static GROUPS: SharedRead<FailedGroups> = SharedRead {
 
 /// The number of jobs in each state.
 pub(crate) static STATE_COUNTS: SharedRead<StateCounts> = SharedRead {
-    place: |source| &source.watch.states,
+    slot: |source| &source.watch.states,
     read: |conn, _, _| job_search::counts(conn).during("count the jobs"),
     lifetime: |counts, took| lifetime(counts.is_more(), took),
     live: Duration::ZERO,
@@ -400,7 +400,7 @@ pub(crate) static STATE_COUNTS: SharedRead<StateCounts> = SharedRead {
 
 /// The history of the last hour.
 pub(crate) static LAST_HOUR: SharedRead<LastHour> = SharedRead {
-    place: |source| &source.watch.hour,
+    slot: |source| &source.watch.hour,
     read: |conn, _, _| LastHour::read(conn),
     lifetime: |_, _| Duration::ZERO,
     live: HISTORY,
@@ -408,7 +408,7 @@ pub(crate) static LAST_HOUR: SharedRead<LastHour> = SharedRead {
 
 /// The classes of which most jobs have ended in the last hour.
 pub(crate) static BUSIEST: SharedRead<Vec<SeriesTally>> = SharedRead {
-    place: |source| &source.watch.busiest,
+    slot: |source| &source.watch.busiest,
     read: |conn, _, _| concerns::busiest_classes(conn),
     lifetime: |_, _| Duration::ZERO,
     live: HISTORY,

@@ -29,7 +29,7 @@ pub(crate) fn fill(connection: &mut DbConnection, progress: &dyn Fn(usize)) -> R
     let mut count = 0;
     for (id, of) in all {
         for resolution in Resolution::ALL {
-            let (mut start, _) = resolution.place(now - resolution.kept());
+            let (mut start, _) = resolution.row_and_bucket(now - resolution.kept());
             while start <= now {
                 let key = BucketRow {
                     series_id: id,

@@ -69,7 +69,7 @@ pub(crate) fn look<C: AsConn + ?Sized>(conn: &mut C, scope: CheckScope) -> Resul
     // Without its tables there is nothing more to check.
     if is_whole {
         for rule in Rule::ALL {
-            findings.push(place(&mut conn, rule, scope)?);
+            findings.push(state_finding(&mut conn, rule, scope)?);
         }
         findings.extend(doctor_batches::look(&mut conn, scope)?);
         findings.extend(doctor_waits::look(&mut conn, scope)?);
@@ -315,7 +315,7 @@ fn expiring_tokens(conn: &mut Conn<'_>, scope: CheckScope) -> Result<Option<Find
     Ok((!names.is_empty()).then(|| finding("tokens", Verdict::Warning, says)))
 }
 
-fn place(conn: &mut Conn<'_>, rule: Rule, scope: CheckScope) -> Result<Finding> {
+fn state_finding(conn: &mut Conn<'_>, rule: Rule, scope: CheckScope) -> Result<Finding> {
     let (fine, wrong) = match rule {
         Rule::IsSomewhere => (
             "every unfinished job has a state",

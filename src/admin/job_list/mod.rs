@@ -33,19 +33,19 @@ pub(crate) use steps::ENOUGH;
 pub(crate) struct JobList {
     /// The newest first.
     pub(crate) jobs: Vec<ListedJob>,
-    /// The place of the page with older jobs, if there is one.
+    /// The position of the page with older jobs, if there is one.
     pub(crate) older: Option<ListPosition>,
-    /// The place of the page with newer jobs, if there is one.
+    /// The position of the page with newer jobs, if there is one.
     pub(crate) newer: Option<ListPosition>,
-    /// The place where the search stopped, if it did not look at all jobs.
+    /// The position where the search stopped, if it did not look at all jobs.
     pub(crate) stop: Option<SearchStop>,
 }
 
-/// The place where a search stopped because it had looked at enough jobs.
+/// The position where a search stopped because it had looked at enough jobs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct SearchStop {
-    /// The place at which it continues.
-    pub(crate) place: ListPosition,
+    /// The position at which it continues.
+    pub(crate) position: ListPosition,
     /// The last job that it looked at.
     pub(crate) job: Option<i64>,
 }
@@ -61,7 +61,7 @@ const MOST_PRIORITIES: usize = 8;
 const CANDIDATES: (usize, usize) = (100, 2_000);
 
 /// The most bytes of arguments that such a search reads. To parse them takes most of its processor time, 3 ms for
-/// each MB. A limit in time would stop it at another place each time.
+/// each MB. A limit in time would stop it at another position each time.
 const MOST_READ: usize = 12 * 1024 * 1024;
 
 impl JobSearch {
@@ -81,7 +81,7 @@ struct Finder<'s> {
     search: &'s JobSearch,
     by: FoundBy,
     range: KeyRange,
-    place: ListPosition,
+    position: ListPosition,
     limit: usize,
 }
 
@@ -99,7 +99,7 @@ pub(crate) fn list(
     conn: &mut Conn<'_>,
     search: &JobSearch,
     (from, to): (Option<NaiveDateTime>, Option<NaiveDateTime>),
-    place: ListPosition,
+    position: ListPosition,
     limit: usize,
 ) -> QueryResult<JobList> {
     let search = search.clone().between(from, to);
@@ -108,7 +108,7 @@ pub(crate) fn list(
         search: &search,
         by: found_by(conn, &search)?,
         range: job_window::in_time(conn, &search, from, to)?,
-        place,
+        position,
         limit,
     };
     if search.arguments.is_some() && search.has_job_keys() {
@@ -120,9 +120,9 @@ pub(crate) fn list(
     if let Some(stop) = finder.may_pass(&page) {
         page = finder.beyond_unfinished(conn, stop)?;
     }
-    if matches!(place, ListPosition::After(_)) && !page.has_more && page.stop.is_none() {
+    if matches!(position, ListPosition::After(_)) && !page.has_more && page.stop.is_none() {
         // The newest page is a full one.
-        finder.place = ListPosition::Before(i64::MAX);
+        finder.position = ListPosition::Before(i64::MAX);
         page = finder.page(conn)?;
     }
     finder.shown(conn, page)
@@ -190,22 +190,22 @@ impl Finder<'_> {
     }
 
     fn page(&self, conn: &mut Conn<'_>) -> QueryResult<FoundPage> {
-        let (search, by, place) = (self.search, &self.by, self.place);
+        let (search, by, position) = (self.search, &self.by, self.position);
         if search.arguments.is_none() {
             return self.in_steps(conn);
         }
-        let Some(window) = job_window::window(conn, search, by, self.range, place)? else {
+        let Some(window) = job_window::window(conn, search, by, self.range, position)? else {
             return Ok(self.cut(Vec::new(), None));
         };
-        self.with_arguments(conn, window.range, window.stop(place))
+        self.with_arguments(conn, window.range, window.stop(position))
     }
 
     fn in_steps(&self, conn: &mut Conn<'_>) -> QueryResult<FoundPage> {
-        let (search, by, place) = (self.search, &self.by, self.place);
+        let (search, by, position) = (self.search, &self.by, self.position);
         let wanted = self.limit.saturating_add(1);
         let mut steps = match by == &FoundBy::Key && search.is_of_jobs() {
-            true => IdSteps::of_jobs(conn, self.range, place)?,
-            false => IdSteps::one(self.range, place),
+            true => IdSteps::of_jobs(conn, self.range, position)?,
+            false => IdSteps::one(self.range, position),
         };
         let (mut found, mut looked_at) = (Vec::new(), 0);
         while let Some(step) = steps.next() {
@@ -219,16 +219,16 @@ impl Finder<'_> {
                 search,
                 by,
                 step,
-                (place, most, missing),
+                (position, most, missing),
             )?);
             if found.len() == wanted {
                 return Ok(self.cut(found, None));
             }
             if !self.is_plain()
-                && let Some(window) = job_window::window(conn, search, by, step, place)?
+                && let Some(window) = job_window::window(conn, search, by, step, position)?
             {
                 looked_at += window.size;
-                if let Some(stop) = window.stop(place) {
+                if let Some(stop) = window.stop(position) {
                     return Ok(self.cut(found, Some(stop)));
                 }
             }
@@ -253,15 +253,15 @@ impl Finder<'_> {
     ) -> QueryResult<FoundPage> {
         let (at_once, in_all) = CANDIDATES;
         let texts = self.search.argument_texts();
-        let (mut place, mut found) = (self.place, Vec::new());
+        let (mut position, mut found) = (self.position, Vec::new());
         let mut read = 0;
         for _ in 0..in_all / at_once {
-            let how = (place, WINDOW, at_once);
+            let how = (position, WINDOW, at_once);
             let candidates = job_window::matching(conn, self.search, &self.by, range, how)?;
             let Some(last) = candidates.last() else {
                 return Ok(self.cut(found, stop));
             };
-            place = match place {
+            position = match position {
                 ListPosition::Before(_) => ListPosition::Before(last.key),
                 ListPosition::After(_) => ListPosition::After(last.key),
             };
@@ -279,7 +279,7 @@ impl Finder<'_> {
                 break;
             }
         }
-        let (ListPosition::Before(key) | ListPosition::After(key)) = place;
+        let (ListPosition::Before(key) | ListPosition::After(key)) = position;
         Ok(self.cut(found, Some(key)))
     }
 
@@ -295,15 +295,15 @@ impl Finder<'_> {
 
     fn shown(&self, conn: &mut Conn<'_>, page: FoundPage) -> QueryResult<JobList> {
         let mut found = page.found;
-        let is_back = matches!(self.place, ListPosition::Before(_));
+        let is_back = matches!(self.position, ListPosition::Before(_));
         if !is_back {
             found.reverse();
         }
         let stop = page.stop.map(|key| self.stopped(conn, key));
         let stop = stop.transpose()?;
         let (first, last) = (found.first(), found.last());
-        let is_top = self.place == ListPosition::Before(i64::MAX);
-        let (ListPosition::Before(key) | ListPosition::After(key)) = self.place;
+        let is_top = self.position == ListPosition::Before(i64::MAX);
+        let (ListPosition::Before(key) | ListPosition::After(key)) = self.position;
         // Without a job on the page, the list goes on from where it was.
         let newer = ListPosition::After(first.map_or(key.saturating_sub(1), |job| job.key));
         let older = ListPosition::Before(last.map_or(key.saturating_add(1), |job| job.key));
@@ -322,20 +322,20 @@ impl Finder<'_> {
 
     fn stopped(&self, conn: &mut Conn<'_>, key: i64) -> QueryResult<SearchStop> {
         let state = self.search.state;
-        let place = match self.place {
+        let position = match self.position {
             ListPosition::Before(_) => ListPosition::Before(key),
             ListPosition::After(_) => ListPosition::After(key),
         };
         Ok(SearchStop {
-            place,
+            position,
             job: job_window::job_of_key(conn, state, key)?,
         })
     }
 }
 
 fn in_order(mut jobs: Vec<ListedJob>, ids: &[i64]) -> Vec<ListedJob> {
-    let place = |job: &ListedJob| ids.iter().position(|id| *id == job.line.job_id);
-    jobs.sort_by_key(place);
+    let position = |job: &ListedJob| ids.iter().position(|id| *id == job.line.job_id);
+    jobs.sort_by_key(position);
     jobs
 }
 
@@ -452,7 +452,7 @@ const PASSING: Duration = Duration::from_millis(300);
 impl Finder<'_> {
     /// Returns where a search for finished jobs stopped that has found none.
     pub(super) fn may_pass(&self, page: &FoundPage) -> Option<i64> {
-        let is_back = matches!(self.place, ListPosition::Before(_));
+        let is_back = matches!(self.position, ListPosition::Before(_));
         let is_of_finished = self.search.state == Some(JobState::Finished);
         let may_pass =
             is_back && is_of_finished && self.by == FoundBy::Key && page.found.is_empty();
@@ -474,7 +474,7 @@ impl Finder<'_> {
                 highest: below.saturating_sub(1),
             };
             if let Some(job) = job_window::newest_finished(conn, range)? {
-                self.place = ListPosition::Before(job.saturating_add(1));
+                self.position = ListPosition::Before(job.saturating_add(1));
                 return self.page(conn);
             }
             below = range.lowest;

@@ -29,7 +29,7 @@ pub(crate) const ENOUGH: Duration = Duration::from_millis(50);
 #[derive(Debug)]
 pub(super) struct IdSteps {
     rest: Option<KeyRange>,
-    place: ListPosition,
+    position: ListPosition,
     size: i64,
     began: Instant,
     step_began: Option<Instant>,
@@ -41,10 +41,10 @@ pub(super) struct IdSteps {
 
 impl IdSteps {
     /// Returns the whole range as one step.
-    pub(super) fn one(range: KeyRange, place: ListPosition) -> Self {
+    pub(super) fn one(range: KeyRange, position: ListPosition) -> Self {
         IdSteps {
-            rest: Some(range.from(place)),
-            place,
+            rest: Some(range.from(position)),
+            position,
             size: i64::MAX,
             began: clock::instant(),
             step_began: None,
@@ -58,9 +58,9 @@ impl IdSteps {
     pub(super) fn of_jobs(
         conn: &mut Conn<'_>,
         range: KeyRange,
-        place: ListPosition,
+        position: ListPosition,
     ) -> QueryResult<Self> {
-        let mut steps = IdSteps::one(range, place);
+        let mut steps = IdSteps::one(range, position);
         if conn.dialect() == Dialect::Sqlite {
             return Ok(steps);
         }
@@ -71,7 +71,7 @@ impl IdSteps {
         steps.quick = QUICK + 2 * trip;
         steps.quickest = steps.quick;
         steps.rest = steps.rest.zip(newest).map(|(rest, newest)| {
-            let passed = match place {
+            let passed = match position {
                 ListPosition::Before(_) => newest.saturating_sub(rest.highest),
                 ListPosition::After(_) => rest.lowest,
             };
@@ -94,7 +94,7 @@ impl IdSteps {
             self.quickest = self.quickest.min(took);
         }
         let size = self.size - 1;
-        let (step, left) = match self.place {
+        let (step, left) = match self.position {
             ListPosition::Before(_) => {
                 let lowest = rest.highest.saturating_sub(size);
                 // Below are no ids that a database has given.
@@ -132,7 +132,7 @@ impl IdSteps {
     /// Returns the last key of the steps so far, if there are more.
     pub(super) fn reached(&self) -> Option<i64> {
         let rest = self.rest?;
-        Some(match self.place {
+        Some(match self.position {
             ListPosition::Before(_) => rest.highest.saturating_add(1),
             ListPosition::After(_) => rest.lowest.saturating_sub(1),
         })
@@ -148,8 +148,8 @@ impl IdSteps {
 mod tests {
     use super::*;
 
-    fn steps(range: KeyRange, place: ListPosition, size: i64) -> IdSteps {
-        let mut steps = IdSteps::one(range, place);
+    fn steps(range: KeyRange, position: ListPosition, size: i64) -> IdSteps {
+        let mut steps = IdSteps::one(range, position);
         steps.size = size;
         steps
     }
@@ -194,8 +194,8 @@ mod tests {
 
     #[test]
     fn a_stop_is_where_the_search_goes_on() {
-        for (place, stop) in [(ListPosition::Before(26), 16), (ListPosition::After(2), 12)] {
-            let mut steps = steps(range(3, 25), place, 10);
+        for (position, stop) in [(ListPosition::Before(26), 16), (ListPosition::After(2), 12)] {
+            let mut steps = steps(range(3, 25), position, 10);
             steps.next();
             assert_eq!(steps.stop(), None, "it is not late");
             steps.began = clock::instant() - ENOUGH;

@@ -119,8 +119,8 @@ pub(crate) fn fingerprint_of(class: &str, json: &str) -> String {
     fingerprint::fingerprint(class, &kind, &message)
 }
 
-/// Returns the first place in the backtrace of a failed execution.
-pub(crate) fn place(json: &str) -> Option<String> {
+/// Returns the first location in the backtrace of a failed execution.
+pub(crate) fn first_location(json: &str) -> Option<String> {
     let error: Value = serde_json::from_str(json).ok()?;
     error["backtrace"][0].as_str().map(str::to_owned)
 }
@@ -464,7 +464,7 @@ mod tests {
         let same = failure.fingerprint("import");
         assert_eq!(fingerprint_of("import", &json), same);
         assert_ne!(fingerprint_of("export", &json), same);
-        assert_eq!(place(&json).as_deref(), Some("src/a.rs:1:2"));
-        assert_eq!(place("text"), None);
+        assert_eq!(first_location(&json).as_deref(), Some("src/a.rs:1:2"));
+        assert_eq!(first_location("text"), None);
     }
 }

@@ -12,7 +12,7 @@ use crate::db::table::expiries::{self, ExpiryOfJob};
 use crate::db::table::{executions, jobs};
 use crate::db::transition::flows::leave::end_waiting;
 use crate::db::transition::promote::Discarded;
-use crate::db::transition::{clear, place};
+use crate::db::transition::{clear, runnable};
 use diesel::QueryResult;
 use diesel::prelude::*;
 use diesel::sql_types::BigInt;

@@ -17,7 +17,7 @@ use crate::db::table::flows::parents;
 use crate::db::table::jobs::{self, EndedJob, JobUpdate};
 use crate::db::table::scheduled::{self, DelayedJob};
 use crate::db::table::{expiries, ready, results, steps};
-use crate::db::transition::{clear, enqueue, flows, place, unique};
+use crate::db::transition::{clear, enqueue, flows, runnable, unique};
 use diesel::QueryResult;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;

@@ -74,7 +74,7 @@ const DOCTOR: Duration = Duration::from_secs(60);
 
 /// The numbers of problems and warnings that `doctor` finds.
 static FIGURES: SharedRead<DoctorFigures> = SharedRead {
-    place: |source| &source.watch.figures,
+    slot: |source| &source.watch.figures,
     read: |conn, _, _| findings(conn),
     lifetime: |_, _| DOCTOR,
     live: Duration::ZERO,
@@ -82,7 +82,7 @@ static FIGURES: SharedRead<DoctorFigures> = SharedRead {
 
 /// The queues, which are counted up to a bound.
 static QUEUES: SharedRead<ScrapedQueues> = SharedRead {
-    place: |source| &source.watch.scraped,
+    slot: |source| &source.watch.scraped,
     read: |conn, _, _| queues_now(conn),
     lifetime: |queues, took| {
         let is_large = queues.ready.iter().any(|queue| queue.ready.is_more);
@@ -97,7 +97,7 @@ static QUEUES: SharedRead<ScrapedQueues> = SharedRead {
 
 /// The jobs in each state, which are counted up to a bound.
 static EXECUTIONS: SharedRead<ExecutionFigures> = SharedRead {
-    place: |source| &source.watch.executions,
+    slot: |source| &source.watch.executions,
     read: |conn, _, _| executions(conn),
     lifetime: |figures, took| {
         let is_large = figures.totals.is_more();

@@ -76,7 +76,7 @@ pub(crate) struct RunLine {
 #[derive(Debug, Clone)]
 pub(crate) struct ProcessLine {
     pub(crate) id: i64,
-    pub(crate) place: String,
+    pub(crate) location: String,
     pub(crate) name: String,
     /// True if it is shown below its supervisor.
     pub(crate) is_child: bool,
@@ -187,7 +187,7 @@ fn process(
     };
     ProcessLine {
         id: member.row.id,
-        place: member.place(),
+        location: member.location(),
         name: member.row.name.clone(),
         is_child,
         state,
@@ -318,11 +318,11 @@ fn judge(members: &[&Member], is_old: bool) -> (u8, Markup) {
         return (0, verdict("bad", &text));
     }
     if let Some(quiet) = of(Member::is_quiet).next() {
-        let text = format!("{} is quiet: it claims nothing", quiet.place());
+        let text = format!("{} is quiet: it claims nothing", quiet.location());
         return (1, verdict("warn", &text));
     }
     if let Some(stopping) = of(|member| member.row.draining).next() {
-        let text = format!("{} is stopping", stopping.place());
+        let text = format!("{} is stopping", stopping.location());
         return (2, verdict("ok", &text));
     }
     if is_old {
@@ -342,11 +342,11 @@ pub(crate) fn lead(fleet: Option<&Fleet>, died: Option<&[DiedProcess]>) -> Marku
         [] => {}
         [one] => text.push_str(&format!(
             " <b class=\"bad\">{} is dead</b>.",
-            escaped(&one.place())
+            escaped(&one.location())
         )),
         [first, ..] => text.push_str(&format!(
             " <b class=\"bad\">{} and {} more are dead</b>.",
-            escaped(&first.place()),
+            escaped(&first.location()),
             count(dead.len() - 1)
         )),
     }

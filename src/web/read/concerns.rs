@@ -161,7 +161,7 @@ fn dead(load: &LoadNow) -> Vec<Concern> {
         let seconds = process.row.heartbeat_seconds;
         Concern::new(
             ConcernKind::Dead,
-            format!("{} {}", process.row.kind.to_lowercase(), process.place()),
+            format!("{} {}", process.row.kind.to_lowercase(), process.location()),
             "/processes".to_owned(),
         )
         .text(format!(
@@ -175,7 +175,7 @@ fn dead(load: &LoadNow) -> Vec<Concern> {
 
 /// Returns one concern for all dead processes, which have a cause in common.
 fn many_dead(dead: &[&Member]) -> Vec<Concern> {
-    let places: Vec<String> = dead.iter().take(NAMED).map(|one| one.place()).collect();
+    let locations: Vec<String> = dead.iter().take(NAMED).map(|one| one.location()).collect();
     let ages = dead.iter().map(|one| one.row.heartbeat_seconds);
     let concern = Concern::new(
         ConcernKind::Dead,
@@ -184,7 +184,7 @@ fn many_dead(dead: &[&Member]) -> Vec<Concern> {
     );
     let text = format!(
         " have had no heartbeat for 60 s: {} and {} more",
-        places.join(", "),
+        locations.join(", "),
         count(dead.len() - NAMED)
     );
     vec![concern.text(text).since(ages.fold(0.0, f64::max))]

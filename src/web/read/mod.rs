@@ -143,7 +143,7 @@ pub(crate) type Found = (LoadNow, Vec<Concern>);
 pub(crate) struct Watch {
     pub(crate) findings: Kept<Vec<Finding>>,
     pub(crate) look: Kept<Found>,
-    pub(crate) places: Kept<QueueStateCounts>,
+    pub(crate) counts: Kept<QueueStateCounts>,
     pub(crate) groups: Kept<FailedGroups>,
     pub(crate) states: Kept<StateCounts>,
     pub(crate) figures: Kept<DoctorFigures>,
@@ -185,7 +185,7 @@ impl Watch {
     /// Forgets what a change may have changed.
     pub(crate) fn forget(&self) {
         self.look.forget();
-        self.places.forget();
+        self.counts.forget();
         self.groups.forget();
         self.states.forget();
         self.scraped.forget();

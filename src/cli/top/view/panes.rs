@@ -137,7 +137,7 @@ fn of_process(member: &Member, theme: TopTheme) -> Row<'static> {
         _ => String::new(),
     };
     let (tone, state) = state_of(member);
-    let name = format!("{} {}", member.row.kind.to_lowercase(), member.place());
+    let name = format!("{} {}", member.row.kind.to_lowercase(), member.location());
     Row::new(vec![
         Text::from(line(&name)),
         Text::from(threads).right_aligned(),
@@ -296,8 +296,8 @@ fn rounded_number(seconds: f64) -> u64 {
 pub(super) fn count(number: u64) -> String {
     let digits = number.to_string();
     let mut shown = String::new();
-    for (place, digit) in digits.chars().enumerate() {
-        if place > 0 && (digits.len() - place).is_multiple_of(3) {
+    for (position, digit) in digits.chars().enumerate() {
+        if position > 0 && (digits.len() - position).is_multiple_of(3) {
             shown.push(',');
         }
         shown.push(digit);

@@ -52,7 +52,7 @@ enum Part {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 struct BatchPosition(i64, Part, i64);
 
-/// The rest of a walk: places in batches, of which the last comes next.
+/// The rest of a walk: positions in batches, of which the last comes next.
 ///
 /// A job that stands for a batch in the batch around it is not passed itself: it ends with its batch.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]

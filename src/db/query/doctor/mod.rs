@@ -50,16 +50,16 @@ impl Rule {
 
     /// Returns a SELECT of the jobs that break it, as `id`.
     fn query(self) -> String {
-        let places = ["ready", "claimed", "scheduled", "blocked", "failed"];
-        let table = |place: &str| format!("solid_queue_{place}_executions");
-        let all = places.map(|place| format!("SELECT job_id FROM {}", table(place)));
+        let states = ["ready", "claimed", "scheduled", "blocked", "failed"];
+        let table = |state: &str| format!("solid_queue_{state}_executions");
+        let all = states.map(|state| format!("SELECT job_id FROM {}", table(state)));
         let all = all.join(" UNION ALL ");
         match self {
             Rule::IsSomewhere => {
-                let nowhere = places.map(|place| {
+                let nowhere = states.map(|state| {
                     format!(
                         "NOT EXISTS (SELECT 1 FROM {} e WHERE e.job_id = j.id)",
-                        table(place)
+                        table(state)
                     )
                 });
                 format!(

@@ -91,16 +91,16 @@ pub(crate) fn insert_once(
     inserted
 }
 
-/// The places of the jobs that count, by their quotas.
+/// The positions of the jobs that count, by their quotas.
 type ByQuota<'r> = BTreeMap<&'r NewQuota, Vec<usize>>;
 
 fn by_quota<'r>(rows: &'r [NewRow], counts: &[bool]) -> ByQuota<'r> {
     let mut found = ByQuota::new();
-    for (place, row) in rows.iter().enumerate() {
+    for (position, row) in rows.iter().enumerate() {
         if let Some(quota) = &row.quota
-            && counts.get(place) == Some(&true)
+            && counts.get(position) == Some(&true)
         {
-            found.entry(quota).or_default().push(place);
+            found.entry(quota).or_default().push(position);
         }
     }
     found
@@ -115,11 +115,11 @@ fn admit_first(
 ) -> Result<Vec<Inserted>, NotEnqueued> {
     let mut shed: BTreeMap<usize, QuotaRefusal> = BTreeMap::new();
     let mut waiting = WaitingSlots::new();
-    for (quota, places) in by_quota(rows, counts) {
-        let wanted = places.len() as i64;
+    for (quota, positions) in by_quota(rows, counts) {
+        let wanted = positions.len() as i64;
         let admitted = admit(conn, quota, wanted)?;
         if let Some(limit) = admitted.exceeded {
-            let class = &rows[places[0]].class_name;
+            let class = &rows[positions[0]].class_name;
             let left = match quota.limits.shed {
                 false => quotas::left(conn, limit.0)?,
                 true => None,
@@ -128,18 +128,18 @@ fn admit_first(
             if !quota.limits.shed {
                 return Err(NotEnqueued::Quota(refusal));
             }
-            let late = places.iter().skip(admitted.jobs);
-            shed.extend(late.map(|place| (*place, refusal.clone())));
+            let late = positions.iter().skip(admitted.jobs);
+            shed.extend(late.map(|position| (*position, refusal.clone())));
         }
-        waiting.extend(places.into_iter().zip(admitted.waiting_slots));
+        waiting.extend(positions.into_iter().zip(admitted.waiting_slots));
     }
     let kept = rows.iter().enumerate();
-    let kept = kept.filter(|(place, _)| !shed.contains_key(place));
+    let kept = kept.filter(|(position, _)| !shed.contains_key(position));
     let kept: Vec<NewRow> = kept.map(|(_, row)| row.clone()).collect();
     let mut inserted = insert_admitted(conn, &kept)?.into_iter();
     let mut all = Vec::with_capacity(rows.len());
-    for (place, row) in rows.iter().enumerate() {
-        all.push(match shed.get(&place) {
+    for (position, row) in rows.iter().enumerate() {
+        all.push(match shed.get(&position) {
             Some(refusal) => discard(conn, row, refusal)?,
             None => inserted.next().ok_or(diesel::result::Error::NotFound)?,
         });
@@ -155,13 +155,15 @@ fn admit_first(
 /// has its name now, and other transactions may have taken a name or given one back.
 fn corrected(rows: &[NewRow], counts: &[bool], inserted: &[Inserted]) -> Option<Vec<bool>> {
     let is_new: Vec<bool> = inserted.iter().map(|job| job.is_new).collect();
-    let is_wrong = |place: &usize| rows[*place].quota.is_some() && is_new[*place] != counts[*place];
+    let is_wrong = |position: &usize| {
+        rows[*position].quota.is_some() && is_new[*position] != counts[*position]
+    };
     let wrong: Vec<usize> = (0..rows.len()).filter(is_wrong).collect();
     if wrong.is_empty() {
         return None;
     }
-    let new = wrong.iter().filter(|place| is_new[**place]);
-    let names: BTreeSet<_> = new.flat_map(|place| rows[*place].names()).collect();
+    let new = wrong.iter().filter(|position| is_new[**position]);
+    let names: BTreeSet<_> = new.flat_map(|position| rows[*position].names()).collect();
     let has_such = |row: &NewRow| row.names().any(|name| names.contains(&name));
     // One round for all that have the name of a discarded job.
     let counts = rows.iter().zip(is_new);
@@ -177,18 +179,18 @@ fn insert_first(conn: &mut Conn<'_>, rows: &[NewRow]) -> Result<Vec<Inserted>, N
     let inserted = insert_admitted(conn, rows)?;
     let is_new: Vec<bool> = inserted.iter().map(|one| one.is_new).collect();
     let mut waiting = WaitingSlots::new();
-    for (quota, places) in by_quota(rows, &is_new) {
-        let admitted = admit(conn, quota, places.len() as i64)?;
+    for (quota, positions) in by_quota(rows, &is_new) {
+        let admitted = admit(conn, quota, positions.len() as i64)?;
         if admitted.exceeded.is_some() {
             return Err(NotEnqueued::TooMany(is_new));
         }
-        waiting.extend(places.into_iter().zip(admitted.waiting_slots));
+        waiting.extend(positions.into_iter().zip(admitted.waiting_slots));
     }
     note(conn, rows, &inserted, &waiting)?;
     Ok(inserted)
 }
 
-/// The slots from which jobs have their places among those that wait, by the jobs' places in the
+/// The slots from which jobs have their places among those that wait, by the positions of the jobs in the
 /// enqueue.
 type WaitingSlots = BTreeMap<usize, i64>;
 
@@ -241,30 +243,30 @@ fn admit(conn: &mut Conn<'_>, quota: &NewQuota, wanted: i64) -> Result<Admitted,
 /// Takes places, also those of jobs that do not wait any more.
 fn take(
     conn: &mut Conn<'_>,
-    places: QuotaSlots<'_>,
+    slots: QuotaSlots<'_>,
     wanted: i64,
 ) -> Result<TakenBySlot, NotEnqueued> {
     let count = |taken: &TakenBySlot| -> i64 { taken.iter().map(|(_, jobs)| jobs).sum() };
-    let mut taken = quotas::take(conn, places, wanted)?;
+    let mut taken = quotas::take(conn, slots, wanted)?;
     if count(&taken) == wanted {
         return Ok(taken);
     }
-    if !quotas::exist(conn, places)? {
-        let limit = (places.per, places.limit);
-        return Err(NotEnqueued::Uncounted(places.quota.clone(), limit));
+    if !quotas::exist(conn, slots)? {
+        let limit = (slots.per, slots.limit);
+        return Err(NotEnqueued::Uncounted(slots.quota.clone(), limit));
     }
     if taken.is_empty() {
         // They may have been created since they were looked for.
-        taken = quotas::take(conn, places, wanted)?;
+        taken = quotas::take(conn, slots, wanted)?;
     }
-    while places.per == Per::Waiting && count(&taken) < wanted {
+    while slots.per == Per::Waiting && count(&taken) < wanted {
         let missing = wanted - count(&taken);
         // Others cannot take what is freed here before this transaction ends: 1 % at most.
-        let freed = missing.max(places.limit / 100).min(MOST_FREED);
-        if quotas::free(conn, Some(&places.quota.name), freed)? == 0 {
+        let freed = missing.max(slots.limit / 100).min(MOST_FREED);
+        if quotas::free(conn, Some(&slots.quota.name), freed)? == 0 {
             break;
         }
-        taken.extend(quotas::take(conn, places, missing)?);
+        taken.extend(quotas::take(conn, slots, missing)?);
     }
     Ok(taken)
 }
@@ -272,10 +274,10 @@ fn take(
 /// The most jobs that are looked for at once because they do not wait any more.
 const MOST_FREED: i64 = 1000;
 
-/// Splits places into the first so many and the rest.
-fn split(places: TakenBySlot, first: i64) -> (TakenBySlot, TakenBySlot) {
+/// Splits what was taken into the first so many and the rest.
+fn split(taken: TakenBySlot, first: i64) -> (TakenBySlot, TakenBySlot) {
     let (mut kept, mut rest, mut left) = (TakenBySlot::new(), TakenBySlot::new(), first);
-    for (slot, jobs) in places {
+    for (slot, jobs) in taken {
         let here = jobs.min(left);
         left -= here;
         kept.extend((here > 0).then_some((slot, here)));
@@ -298,10 +300,10 @@ fn note(
     inserted: &[Inserted],
     waiting: &WaitingSlots,
 ) -> QueryResult<()> {
-    let jobs = waiting.iter().filter_map(|(place, slot)| {
+    let jobs = waiting.iter().filter_map(|(position, slot)| {
         Some(QuotaJob {
-            job_id: inserted.get(*place)?.id,
-            quota: rows.get(*place)?.quota.as_ref()?.name.clone(),
+            job_id: inserted.get(*position)?.id,
+            quota: rows.get(*position)?.quota.as_ref()?.name.clone(),
             slot: *slot,
         })
     });

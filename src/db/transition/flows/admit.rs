@@ -12,7 +12,7 @@ use crate::db::table::flows::{batches, members, parents};
 use crate::db::table::jobs::{self, EndedJob};
 use crate::db::table::wanted_keys::{self, NewRequest};
 use crate::db::transition::flows::leave::end_waiting;
-use crate::db::transition::{clear, place};
+use crate::db::transition::{clear, runnable};
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Integer, Nullable};
 use std::collections::{BTreeMap, BTreeSet};

@@ -273,7 +273,7 @@ fn retry_by(
     conn: &mut Conn<'_>,
     jobs: &[i64],
     at_most_once: AtMostOnce,
-    place: impl FnOnce(&mut Conn<'_>, &[i64]) -> QueryResult<()>,
+    reinsert: impl FnOnce(&mut Conn<'_>, &[i64]) -> QueryResult<()>,
 ) -> QueryResult<RetriedJobs> {
     conn.transaction(|conn| {
         let mut ready = executions::lock(conn, JobState::Failed, jobs)?;
@@ -289,7 +289,7 @@ fn retry_by(
             return Ok(RetriedJobs { ready, risky, replaced });
         }
         flows::leave::rejoin(conn, &ready)?;
-        make_ready_or_scheduled(conn, &ready)?;
+        reinsert(conn, &ready)?;
         let text = "UPDATE solid_queue_jobs SET attempts = 0, crash_count = 0, updated_at = {now} WHERE id IN {in $1}";
         Statement::new(text).bind(id_list(&ready)).execute(conn)?;
         // The rows are locked now: no promotion is about to tell the failures to what waits for them.

@@ -132,8 +132,8 @@ impl BulkSelection {
                     ..self.filters.search()
                 };
                 let times = (self.filters.when.from, self.filters.when.to);
-                let place = ListPosition::Before(i64::MAX);
-                jobs.extend(job_list::list(conn, &search, times, place, SAMPLE)?.jobs);
+                let position = ListPosition::Before(i64::MAX);
+                jobs.extend(job_list::list(conn, &search, times, position, SAMPLE)?.jobs);
             }
         }
         jobs.retain(|job| job.state.is_some_and(|state| states.contains(&state)));

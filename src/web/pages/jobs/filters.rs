@@ -148,9 +148,9 @@ impl JobFilters {
         format!("/jobs{}", pairs.to_query())
     }
 
-    /// Returns the path of the list from another place on.
-    pub(crate) fn at(&self, place: ListPosition) -> String {
-        let pairs = match place {
+    /// Returns the path of the list from another position on.
+    pub(crate) fn at(&self, position: ListPosition) -> String {
+        let pairs = match position {
             ListPosition::Before(i64::MAX) => self.pairs(),
             ListPosition::Before(key) => self.pairs().with("before", &key.to_string()),
             ListPosition::After(key) => self.pairs().with("after", &key.to_string()),
@@ -231,7 +231,7 @@ impl JobFilters {
 }
 
 /// Returns from where the list of an address goes on.
-pub(crate) fn place(pairs: &Pairs) -> ListPosition {
+pub(crate) fn list_position(pairs: &Pairs) -> ListPosition {
     match (pairs.number("before"), pairs.number("after")) {
         (Some(key), _) => ListPosition::Before(key),
         (None, Some(key)) => ListPosition::After(key),
@@ -435,11 +435,11 @@ mod tests {
 
     #[test]
     fn places_are_read() {
-        let place = |query: &str| place(&Pairs::parse(query.as_bytes()));
-        assert_eq!(place(""), ListPosition::Before(i64::MAX));
-        assert_eq!(place("before=7"), ListPosition::Before(7));
-        assert_eq!(place("after=7"), ListPosition::After(7));
-        assert_eq!(place("after=x"), ListPosition::Before(i64::MAX));
+        let position = |query: &str| list_position(&Pairs::parse(query.as_bytes()));
+        assert_eq!(position(""), ListPosition::Before(i64::MAX));
+        assert_eq!(position("before=7"), ListPosition::Before(7));
+        assert_eq!(position("after=7"), ListPosition::After(7));
+        assert_eq!(position("after=x"), ListPosition::Before(i64::MAX));
     }
 
     fn when(query: &str) -> When {

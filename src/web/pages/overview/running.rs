@@ -31,7 +31,7 @@ pub(crate) struct LongRun {
     pub(crate) id: String,
     pub(crate) class_name: String,
     /// The process and its thread: `app-1:4242 · windlass-job-3`.
-    pub(crate) place: String,
+    pub(crate) location: String,
     pub(crate) seconds: f64,
     /// True if it has run for much longer than others of its class.
     pub(crate) is_long: bool,
@@ -59,7 +59,7 @@ pub(crate) fn rows(runs: OldestRuns, fleet: Option<&Fleet>) -> Vec<LongRun> {
         LongRun {
             job_id: job.job_id,
             id: job.job_id.to_string(),
-            place: place(&job, member),
+            location: location(&job, member),
             seconds: job.seconds,
             is_long: judged.is_long,
             verdict: judged.markup,
@@ -69,8 +69,8 @@ pub(crate) fn rows(runs: OldestRuns, fleet: Option<&Fleet>) -> Vec<LongRun> {
     runs.jobs.into_iter().map(row).collect()
 }
 
-fn place(job: &HeldJob, member: Option<&Member>) -> String {
-    let process = member.map(Member::place).unwrap_or_default();
+fn location(job: &HeldJob, member: Option<&Member>) -> String {
+    let process = member.map(Member::location).unwrap_or_default();
     match &job.note.thread {
         Some(thread) => format!("{process} · {thread}"),
         None => process,

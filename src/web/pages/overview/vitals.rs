@@ -262,7 +262,7 @@ fn workers(load: &LoadNow, buckets: &[Bucket]) -> Vital {
         .fleet
         .workers()
         .filter(|one| one.is_dead())
-        .map(|one| one.place())
+        .map(|one| one.location())
         .collect();
     let told = match (dead.as_slice(), all) {
         ([], 0) => verdict("warn", "no worker is registered"),

@@ -98,8 +98,8 @@ fn details(cx: &mut Cx<'_>, name: &str) -> Panel<QueueDetails> {
     let promises = &cx.site.settings.promises;
     match cx.shared_panel(WHAT, &PLACES) {
         Panel::Missing(missing) => Panel::Missing(missing),
-        Panel::Ready((places, _)) => cx.panel(WHAT, |conn| {
-            QueueDetails::read(conn, name, promises, &places)
+        Panel::Ready((counts, _)) => cx.panel(WHAT, |conn| {
+            QueueDetails::read(conn, name, promises, &counts)
         }),
     }
 }

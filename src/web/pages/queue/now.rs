@@ -33,12 +33,12 @@ pub(crate) struct QueueDetails {
 }
 
 impl QueueDetails {
-    /// Reads what `places` do not have.
+    /// Reads what `counts` do not have.
     pub(crate) fn read(
         conn: &mut Conn<'_>,
         name: &str,
         promises: &Promises,
-        places: &QueueStateCounts,
+        counts: &QueueStateCounts,
     ) -> Result<Self> {
         let action = "look at the queue";
         let fleet = Fleet::read(conn)?;
@@ -51,9 +51,9 @@ impl QueueDetails {
             fleet,
             held,
             scheduled: totals::scheduled(conn, name).during(action)?,
-            blocked: places.blocked.of(name),
-            failed: places.failed.of(name),
-            failed_classes: places.failed_classes(name),
+            blocked: counts.blocked.of(name),
+            failed: counts.failed.of(name),
+            failed_classes: counts.failed_classes(name),
         })
     }
 
@@ -114,7 +114,7 @@ pub(crate) fn next(conn: &mut Conn<'_>, queue: &str) -> Result<Vec<LineJob>> {
 /// A worker that serves the queue.
 #[derive(Debug, Clone)]
 pub(crate) struct ServingWorker {
-    pub(crate) place: String,
+    pub(crate) location: String,
     pub(crate) queues: String,
     pub(crate) threads: u64,
     pub(crate) busy: u64,
@@ -136,7 +136,7 @@ pub(crate) fn serving(details: &QueueDetails) -> Vec<ServingWorker> {
         let here = details.held.iter().filter(|job| !job.is_ahead);
         let here = here.filter(|job| job.process_id == Some(worker.row.id));
         ServingWorker {
-            place: worker.place(),
+            location: worker.location(),
             queues: worker.queues.replace(',', ", "),
             threads: worker.threads,
             busy: worker.busy(),

@@ -82,8 +82,8 @@ pub(crate) fn power(seconds: f64) -> String {
 /// Returns five times for the axis below a chart, the first and the last among them.
 pub(crate) fn times(starts: &[DateTime<Utc>], range: TimeRange) -> Vec<String> {
     let last = starts.len().saturating_sub(1);
-    let places = (0..5).map(|place| starts.get(place * last / 4));
-    places
+    let positions = (0..5).map(|position| starts.get(position * last / 4));
+    positions
         .flatten()
         .map(|start| moment(*start, range))
         .collect()
@@ -243,7 +243,7 @@ pub(crate) fn picture(width: f64, height: f64, label: &str, content: &str) -> St
 /// The height of the picture.
 const HEIGHT: f64 = 20.0;
 
-/// The place of a curve.
+/// The location of a curve.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SparkLocation {
     /// Beside a measure.
@@ -255,12 +255,12 @@ pub(crate) enum SparkLocation {
 /// Returns a curve from zero up through the values, oldest first; its last point is marked. `label`
 /// says what it shows. Returns nothing if there is no value.
 pub(crate) fn spark(
-    place: SparkLocation,
+    location: SparkLocation,
     values: &[Option<f64>],
     is_bad: bool,
     label: &str,
 ) -> Markup {
-    let width = match place {
+    let width = match location {
         SparkLocation::Measure => 152.0,
         SparkLocation::Cell => 96.0,
     };
