@@ -1,7 +1,7 @@
 //! The results of what a job waited for.
 
 use crate::db::model::extras::{Follows, Parent};
-use crate::db::model::outcome::WaitUntil;
+use crate::db::model::outcome::ParkUntil;
 use crate::db::query::flows::{self, InputRow, ParentBatch};
 use crate::db::table::flows::edges;
 use crate::db::table::steps::StepState;
@@ -274,7 +274,7 @@ impl<S: ?Sized> Context<'_, S> {
             let (succeeded, failed) = (0, 0);
             return Ok(Joined { succeeded, failed });
         }
-        let value = self.wait(name, || {
+        let value = self.park_at_step(name, || {
             if let Some(problem) = self.wrong_children(&job, &children.parents)? {
                 return Err(JobError::new("wrong_join", problem).fail());
             }
@@ -328,7 +328,7 @@ impl<S: ?Sized> Context<'_, S> {
     }
 
     /// Connects the job with its children.
-    fn connect(&self, step: &str, children: &Follows) -> JobResult<WaitUntil> {
+    fn connect(&self, step: &str, children: &Follows) -> JobResult<ParkUntil> {
         let run = self.run();
         let mut connection = self.connection()?;
         let conn = &mut own(&mut connection);
@@ -359,6 +359,6 @@ impl<S: ?Sized> Context<'_, S> {
         };
         let value =
             serde_json::to_string(&ids).map_err(|error| JobError::from(error.to_string()))?;
-        Ok(WaitUntil::Joined(value))
+        Ok(ParkUntil::Joined(value))
     }
 }

@@ -152,7 +152,7 @@ pub(crate) fn caught(
     // Of an earlier job.
     take_failed_start();
     match catch_unwind(AssertUnwindSafe(body)) {
-        Ok(Ok(output)) => match run.steps.waits_at() {
+        Ok(Ok(output)) => match run.steps.parked_at() {
             Some(step) => Err(ignored(&step)),
             None => Ok(output),
         },

@@ -1,7 +1,7 @@
 //! The ways in which a job's own code can end: with a value, an error, or a request.
 
 use crate::db::Refusal;
-use crate::db::model::outcome::StepWait;
+use crate::db::model::outcome::ParkedStep;
 use crate::error::Error;
 use std::error::Error as StdError;
 use std::fmt;
@@ -89,7 +89,7 @@ pub(crate) enum RequestedEnding {
     Discard,
     Snooze(Duration),
     /// The job waits at a step.
-    Park(Box<StepWait>),
+    Park(Box<ParkedStep>),
     Interrupted(Interrupted),
     /// A statement of Windlass failed because the connection was lost or the database was busy.
     Unanswered,
@@ -175,7 +175,7 @@ impl JobError {
     }
 
     /// Ends this run because the job waits at a step.
-    pub(crate) fn park(wait: StepWait) -> Self {
+    pub(crate) fn park(step: ParkedStep) -> Self {
         let message = format!("the job waits at its step `{}`", wait.step);
         let mut error = JobError::new("waits", message);
         error.decision = RequestedEnding::Park(Box::new(wait));

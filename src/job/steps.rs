@@ -146,7 +146,7 @@ impl<S: ?Sized> Context<'_, S> {
     fn done_before<C: AsConn>(&self, conn: &mut C, name: &str) -> JobResult<Option<String>> {
         let run = self.run();
         self.steps(|steps| {
-            if let Some(step) = &steps.waits_at {
+            if let Some(step) = &steps.parked_at {
                 return Err(ignored(step));
             }
             let behind = match &mut steps.behind {
@@ -222,7 +222,7 @@ impl<S: ?Sized> Context<'_, S> {
             )
             .fail());
         }
-        if let Some(step) = run.steps.waits_at() {
+        if let Some(step) = run.steps.parked_at() {
             return Err(ignored(&step));
         }
         if !conn.is_in_transaction() {

@@ -240,7 +240,7 @@ pub(crate) fn run_outcome(ending: Ending) -> RunOutcome {
         Ending::GiveBack { failure, delay, .. } => {
             RunOutcome::Interrupted(failure.kind, failure.message, delay)
         }
-        Ending::Park(wait) => RunOutcome::Waits(wait.step),
+        Ending::Park(parked) => RunOutcome::Waits(parked.step),
         Ending::Release(_, delay) => RunOutcome::Snoozed(delay.unwrap_or_default()),
     }
 }

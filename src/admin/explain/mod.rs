@@ -248,7 +248,7 @@ fn reason(conn: &mut Conn<'_>, job: &EnqueuedJobRow) -> QueryResult<Reason> {
             obstacles,
         });
     }
-    if let Some(wait) = waits::awaited(conn, id)? {
+    if let Some(wait) = waits::awaited_event(conn, id)? {
         return Ok(waits_for(wait));
     }
     if let Some(blocked) = explain::blocked(conn, id)? {
@@ -290,7 +290,7 @@ fn follows(conn: &mut Conn<'_>, id: i64) -> QueryResult<Option<Reason>> {
             failed: jobs.failed.map(JobId),
         }));
     }
-    Ok(batches::awaited(conn, id)?.map(of_batch))
+    Ok(batches::awaited_batch(conn, id)?.map(of_batch))
 }
 
 fn waits_for(wait: AwaitedEvent) -> Reason {

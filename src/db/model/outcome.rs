@@ -193,7 +193,7 @@ pub(crate) enum Ending {
     /// It runs again after the delay, and this run does not count as an attempt.
     Snooze(Duration),
     /// It waits at a step, and runs again when the wait is over. This run counts neither as an attempt nor as a crash.
-    Park(StepWait),
+    Park(ParkedStep),
     /// The database did not answer a statement of Windlass: it runs again after the delay, and this run counts neither as
     /// an attempt nor as a crash. After too many such runs, the other ending holds.
     GiveBack {
@@ -343,16 +343,16 @@ pub(crate) fn cancelled() -> JobFailure {
 
 /// A wait at a step of a job, which gives its thread and claim back.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct StepWait {
+pub(crate) struct ParkedStep {
     /// The name of the step.
     pub(crate) step: String,
-    pub(crate) until: WaitUntil,
+    pub(crate) until: ParkUntil,
 }
 
 /// The condition that ends a wait.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum WaitUntil {
+pub(crate) enum ParkUntil {
     /// The time.
     Pause(Duration),
     /// An event, or a time-out.

@@ -10,7 +10,7 @@ use crate::db::model::decision::{Destination, JobDecision};
 use crate::db::model::history::contribution::Contribution;
 use crate::db::model::history::tally::CountedEnd;
 use crate::db::model::new_row::NewRow;
-use crate::db::model::outcome::{JobFailure, NewResult, ResultOutcome, StepWait, WaitUntil};
+use crate::db::model::outcome::{JobFailure, NewResult, ParkUntil, ParkedStep, ResultOutcome};
 use crate::db::table::attempts::{self, NewAttempt};
 use crate::db::table::failed::{self, FailedJob};
 use crate::db::table::flows::parents;
@@ -152,8 +152,8 @@ impl WaitingAgain {
                 }
                 Destination::Wait(_) => waiting.without_slot.push(job.id),
                 // Another job may have its slot meanwhile, also of an ordered key.
-                Destination::Park(StepWait {
-                    until: WaitUntil::Pause(delay),
+                Destination::Park(ParkedStep {
+                    until: ParkUntil::Pause(delay),
                     ..
                 }) => waiting.later.push(DelayedJob {
                     job_id: job.id,

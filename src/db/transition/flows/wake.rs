@@ -2,7 +2,7 @@
 
 use crate::db::conn::connection::Conn;
 use crate::db::model::decision::{Destination, JobDecision};
-use crate::db::model::outcome::{StepWait, WaitUntil};
+use crate::db::model::outcome::{ParkUntil, ParkedStep};
 use crate::db::table::flows::waits::{self, LateWait, NewWait};
 use crate::db::table::flows::{edges, events};
 use crate::db::table::wanted_keys::{self, NewRequest};
@@ -95,7 +95,7 @@ fn wake_jobs(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<Looked> {
     let skipped: Vec<i64> = skipped.copied().collect();
     let busy = match skipped.is_empty() {
         true => Vec::new(),
-        false => waits::waiting(conn, &skipped)?,
+        false => waits::parked_jobs(conn, &skipped)?,
     };
     Ok(Looked { woken, busy })
 }
@@ -143,20 +143,20 @@ pub(crate) fn time_out(conn: &mut Conn<'_>, batch: usize) -> QueryResult<TimedOu
 pub(crate) fn park(conn: &mut Conn<'_>, decisions: &[&JobDecision]) -> QueryResult<()> {
     let (mut pauses, mut events, mut joins) = (Vec::new(), Vec::new(), Vec::new());
     for decision in decisions {
-        let Destination::Park(StepWait { step, until }) = &decision.destination else {
+        let Destination::Park(ParkedStep { step, until }) = &decision.destination else {
             continue;
         };
         let (job_id, claim_id) = (decision.run.job_id, decision.run.claim_id);
         match until {
-            WaitUntil::Pause(time) => pauses.push((job_id, step.as_str(), *time)),
-            WaitUntil::Event { name, timeout } => events.push(NewWait {
+            ParkUntil::Pause(time) => pauses.push((job_id, step.as_str(), *time)),
+            ParkUntil::Event { name, timeout } => events.push(NewWait {
                 job_id,
                 claim_id,
                 step,
                 event: name,
                 timeout: *timeout,
             }),
-            WaitUntil::Joined(value) => joins.push((job_id, step.as_str(), value.as_str())),
+            ParkUntil::Joined(value) => joins.push((job_id, step.as_str(), value.as_str())),
         }
     }
     steps::record_pauses(conn, &pauses)?;
