@@ -218,7 +218,7 @@ impl Flow {
                         parents: member.parents,
                     };
                     plan.check(&job)?;
-                    job.row.is_connected_later = plan.waits();
+                    job.row.is_connected_later = plan.is_dependent();
                     plans.push((position, plan));
                     jobs.push(*job);
                 }
@@ -233,7 +233,7 @@ impl Flow {
 }
 
 impl Planned {
-    fn waits(&self) -> bool {
+    fn is_dependent(&self) -> bool {
         !self.parents.is_empty() || !self.follows.parents.is_empty()
     }
 

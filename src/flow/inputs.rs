@@ -322,7 +322,7 @@ impl<S: ?Sized> Context<'_, S> {
             .iter()
             .filter_map(|(child, _)| child.job())
             .collect();
-        let waiting = edges::waits_for(&mut own(&mut self.connection()?), run.job_id, &jobs);
+        let waiting = edges::first_dependent(&mut own(&mut self.connection()?), run.job_id, &jobs);
         let waiting = waiting.during("look up what waits for the job")?;
         Ok(waiting.map(|child| format!("job {child} waits for this job, and would for ever")))
     }

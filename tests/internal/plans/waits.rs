@@ -60,7 +60,7 @@ pub(crate) const WAITS: [(&str, Work); 8] = [
             let found = connect::join(conn, fence(rows), job, "join", &parents)?;
             assert_eq!(found, StepState::New);
         }
-        assert_eq!(edges::waits_for(conn, child, &[job])?, Some(job));
+        assert_eq!(edges::first_dependent(conn, child, &[job])?, Some(job));
         park(conn, rows, "join", ParkUntil::Joined("[]".to_owned()))?;
         promote_all(conn)?;
         assert_eq!(edges::failed(conn, job, &[child], &[])?, 0);

@@ -43,12 +43,12 @@ pub(crate) fn traits(rows: &[NewRow]) -> Option<JobTraits> {
             row.limit
                 .as_ref()
                 .map(|limit| (limit.slots, limit.discards, limit.ordered)),
-            row.waits(),
+            row.is_dependent(),
         )
     }
     let first = rows.first()?;
     let has_unique_id = first.unique_id.is_some();
-    if has_unique_id && (rows.len() > CHUNK || first.waits()) {
+    if has_unique_id && (rows.len() > CHUNK || first.is_dependent()) {
         return None;
     }
     let expected = common(first);

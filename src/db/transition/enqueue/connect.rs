@@ -205,9 +205,9 @@ pub(crate) fn resume(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<()> {
         parents::forget_steps(conn, &undos)?;
     }
     executions::lock(conn, JobState::Blocked, &undos)?;
-    let waiting = edges::waiting(conn, &undos)?;
+    let waiting = edges::dependent_children(conn, &undos)?;
     if waiting.is_empty() {
         return Ok(());
     }
-    parents::wait_again(conn, &waiting)
+    parents::depend_again(conn, &waiting)
 }

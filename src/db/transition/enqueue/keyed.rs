@@ -33,7 +33,7 @@ struct NewEntry<'r> {
 
 impl NewEntry<'_> {
     fn is_blocked(&self) -> bool {
-        self.is_behind || self.row.waits()
+        self.is_behind || self.row.is_dependent()
     }
 }
 
@@ -291,7 +291,7 @@ fn insert_executions(conn: &mut Conn<'_>, entries: &[&NewEntry<'_>]) -> QueryRes
     if !behind.is_empty() {
         blocked::block(conn, &behind)?;
     }
-    let waiting = ids(|entry| entry.row.waits());
+    let waiting = ids(|entry| entry.row.is_dependent());
     if !waiting.is_empty() {
         edges::block(conn, &waiting)?;
     }

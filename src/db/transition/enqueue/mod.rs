@@ -69,7 +69,7 @@ fn insert_expiries(conn: &mut Conn<'_>, rows: &[NewRow], inserted: &[Inserted]) 
 
 /// Inserts one job, without its expiry.
 fn insert_lasting(conn: &mut Conn<'_>, row: &NewRow) -> QueryResult<Inserted> {
-    if row.waits() {
+    if row.is_dependent() {
         return first(insert_all_lasting(conn, std::slice::from_ref(row))?);
     }
     if row.unique_id.is_some() {
@@ -112,7 +112,7 @@ fn insert_all_lasting(conn: &mut Conn<'_>, rows: &[NewRow]) -> QueryResult<Vec<I
         return Ok(Vec::new());
     }
     let traits = alike::traits(rows);
-    let is_plain = |row: &NewRow| !row.is_named() && row.limit.is_none() && !row.waits();
+    let is_plain = |row: &NewRow| !row.is_named() && row.limit.is_none() && !row.is_dependent();
     if traits.is_none() && !rows.iter().all(is_plain) {
         return conn.transaction(|conn| keyed::insert_keyed(conn, rows));
     }
@@ -120,7 +120,7 @@ fn insert_all_lasting(conn: &mut Conn<'_>, rows: &[NewRow]) -> QueryResult<Vec<I
     // the caller's transaction, a savepoint keeps it usable if the statement fails.
     let is_one_statement = rows.len() <= CHUNK
         && conn.dialect() == Dialect::Postgres
-        && !rows.iter().any(NewRow::waits);
+        && !rows.iter().any(NewRow::is_dependent);
     if is_one_statement && !conn.is_in_transaction() {
         let inserted = insert_if_free(conn, rows, traits)?;
         let is_taken = inserted.is_empty() && rows.iter().any(NewRow::is_named);
@@ -167,7 +167,7 @@ fn insert_chunk(
             .collect());
     };
     let jobs = match rows {
-        [first, ..] if first.waits() => waiting::insert_dependent_jobs(conn, rows, traits)?,
+        [first, ..] if first.is_dependent() => waiting::insert_dependent_jobs(conn, rows, traits)?,
         _ => alike::insert_alike(conn, rows, traits)?,
     };
     let others = jobs.iter().zip(rows).filter(|(job, _)| !job.is_new);

@@ -175,7 +175,7 @@ fn request_again(conn: &mut Conn<'_>, named: &[i64], locked: &[i64]) -> QueryRes
     if skipped.is_empty() {
         return Ok(0);
     }
-    let waiting = edges::waiting(conn, &skipped)?;
+    let waiting = edges::dependent_children(conn, &skipped)?;
     let count = waiting.len();
     wanted_keys::request_later(conn, waiting.into_iter().map(NewRequest::Child))?;
     Ok(count)
