@@ -175,10 +175,10 @@ impl JobError {
     }
 
     /// Ends this run because the job waits at a step.
-    pub(crate) fn park(step: ParkedStep) -> Self {
-        let message = format!("the job waits at its step `{}`", wait.step);
+    pub(crate) fn park(parked: ParkedStep) -> Self {
+        let message = format!("the job waits at its step `{}`", parked.step);
         let mut error = JobError::new("waits", message);
-        error.decision = RequestedEnding::Park(Box::new(wait));
+        error.decision = RequestedEnding::Park(Box::new(parked));
         error
     }
 

@@ -341,7 +341,7 @@ pub(crate) fn cancelled() -> JobFailure {
 
 // --- The wait of a job between two of its runs ---
 
-/// A wait at a step of a job, which gives its thread and claim back.
+/// A step at which a job is parked: it gives its thread and claim back.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct ParkedStep {
     /// The name of the step.

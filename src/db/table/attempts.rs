@@ -157,7 +157,7 @@ pub(crate) fn keep_newest(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<()> 
 }
 
 /// Records that jobs have ended before they were started.
-pub(crate) fn insert_waiting(
+pub(crate) fn record_unstarted(
     conn: &mut Conn<'_>,
     jobs: &[i64],
     outcome: AttemptOutcome,

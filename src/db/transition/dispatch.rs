@@ -10,7 +10,7 @@ use crate::db::model::outcome::{AttemptOutcome, EXPIRED, ResultOutcome, expired}
 use crate::db::table::blocked::{self, RETURNING};
 use crate::db::table::expiries::{self, ExpiryOfJob};
 use crate::db::table::{executions, jobs};
-use crate::db::transition::flows::leave::end_waiting;
+use crate::db::transition::flows::leave::end_unstarted;
 use crate::db::transition::promote::Discarded;
 use crate::db::transition::{clear, runnable};
 use diesel::QueryResult;
@@ -237,7 +237,7 @@ fn discard(conn: &mut Conn<'_>, due: &[i64]) -> QueryResult<(Vec<Discarded>, usi
         return Ok((Vec::new(), gone.len()));
     }
     let (attempt, result) = (AttemptOutcome::Discarded, ResultOutcome::Discarded);
-    let ended = end_waiting(conn, &waiting, attempt, result, &expired())?;
+    let ended = end_unstarted(conn, &waiting, attempt, result, &expired())?;
     let ended = ended.into_iter();
     let discarded = ended.map(|job| Discarded::of(job, EXPIRED)).collect();
     Ok((discarded, gone.len()))

@@ -12,7 +12,7 @@ use crate::db::model::new_row::{EnqueueOutcome, Inserted, NewQuota, NewRow, Per,
 use crate::db::model::outcome::{AttemptOutcome, JobFailure, ResultOutcome};
 use crate::db::table::quotas::{self, QuotaJob, QuotaSlots, TakenBySlot};
 use crate::db::transition::enqueue;
-use crate::db::transition::flows::leave::end_waiting;
+use crate::db::transition::flows::leave::end_unstarted;
 use diesel::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
@@ -335,6 +335,6 @@ fn discard(conn: &mut Conn<'_>, row: &NewRow, refusal: &QuotaRefusal) -> QueryRe
         format!("{refusal}, and sheds the jobs that exceed it"),
     );
     let (attempt, result) = (AttemptOutcome::Discarded, ResultOutcome::Discarded);
-    end_waiting(conn, &[job.id], attempt, result, &failure)?;
+    end_unstarted(conn, &[job.id], attempt, result, &failure)?;
     Ok(Inserted::new(job.id, EnqueueOutcome::Shed))
 }

@@ -11,7 +11,7 @@ use crate::db::table::flows::edges::{self, EdgeState, Edges};
 use crate::db::table::flows::{batches, members, parents};
 use crate::db::table::jobs::{self, EndedJob};
 use crate::db::table::wanted_keys::{self, NewRequest};
-use crate::db::transition::flows::leave::end_waiting;
+use crate::db::transition::flows::leave::end_unstarted;
 use crate::db::transition::{clear, runnable};
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Integer, Nullable};
@@ -145,7 +145,7 @@ fn discard(conn: &mut Conn<'_>, jobs: &[i64], followers: &Followers) -> QueryRes
     for (reason, jobs) in by_reason {
         let failure = JobFailure::new(NOT_WANTED, reason);
         let (attempt, result) = (AttemptOutcome::Discarded, ResultOutcome::Discarded);
-        let ended = end_waiting(conn, &jobs, attempt, result, &failure)?;
+        let ended = end_unstarted(conn, &jobs, attempt, result, &failure)?;
         discarded.extend(ended);
     }
     Ok(discarded)

@@ -18,7 +18,7 @@ use crate::db::table::history::deltas;
 use crate::db::table::jobs::{self, EndedJob};
 use crate::db::table::wanted_keys::{self, NewRequest};
 use crate::db::table::{attempts, expiries, failed, results};
-use crate::db::transition::flows::leave::end_waiting;
+use crate::db::transition::flows::leave::end_unstarted;
 use crate::db::transition::runnable::{make_ready_or_scheduled, make_runnable};
 use crate::db::transition::{flows, unique};
 use chrono::{NaiveDateTime, TimeDelta};
@@ -49,7 +49,7 @@ pub(crate) fn cancel(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<Cancelled
         let ended = executions::take(conn, &JobState::WAITING, jobs)?;
         if !ended.is_empty() {
             let failure = JobFailure::new("cancelled", "the job was cancelled while it waited");
-            let jobs = end_waiting(
+            let jobs = end_unstarted(
                 conn,
                 &ended,
                 AttemptOutcome::Cancelled,
