@@ -16,8 +16,8 @@ use crate::web::reads::{BUSIEST, FINDINGS, LAST_HOUR};
 use crate::web::request::panels::Panel;
 use crate::web::request::route::Cx;
 use crate::web::request::shell::Shell;
+use crate::web::show::chart::latency::latency_chart;
 use crate::web::show::chart::throughput::throughput;
-use crate::web::show::chart::waits::waits;
 use crate::web::show::{Markup, ago, escaped, filters, in_words, verdict};
 use crate::web::site::Section;
 use askama::Template;
@@ -118,7 +118,7 @@ pub(crate) fn read(
         Panel::Missing(missing) => Panel::Missing(missing),
         Panel::Ready(buckets) => Panel::Ready(Charts {
             throughput: throughput(&buckets, range)?,
-            waits: waits(&buckets, range, None, "late")?,
+            waits: latency_chart(&buckets, range, None, "late")?,
         }),
     })
 }

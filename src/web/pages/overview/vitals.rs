@@ -101,8 +101,8 @@ pub(crate) fn overview_vitals(
         throughput(buckets, &now, usual),
         failures(buckets, &now, usual),
     ];
-    vitals.push(wait("Wait, half of the jobs", 0.5, buckets, &now));
-    vitals.push(wait("Wait, 99 % of the jobs", 0.99, buckets, &now).verdict(late_queues(load)));
+    vitals.push(latency("Wait, half of the jobs", 0.5, buckets, &now));
+    vitals.push(latency("Wait, 99 % of the jobs", 0.99, buckets, &now).verdict(late_queues(load)));
     vitals.push(threads(load, buckets, facts));
     vitals.push(workers(load, buckets));
     let kept = Vital::new(
@@ -190,20 +190,20 @@ fn plain(text: &str) -> Markup {
     Markup::element("span", "q", text)
 }
 
-fn seconds(wait: Option<Duration>) -> Option<f64> {
-    wait.map(|wait| wait.as_secs_f64())
+fn seconds(latency: Option<Duration>) -> Option<f64> {
+    latency.map(|latency| latency.as_secs_f64())
 }
 
-fn wait(name: &'static str, p: f64, buckets: &[Bucket], now: &Tally) -> Vital {
+fn latency(name: &'static str, p: f64, buckets: &[Bucket], now: &Tally) -> Vital {
     let value = seconds(now.wait.quantile(p)).map(duration);
     let value = value.unwrap_or_else(|| "–".to_owned());
     let (value, unit) = match value.matches(' ').count() {
         1 => value.split_once(' ').unwrap_or((&value, "")),
         _ => (value.as_str(), ""),
     };
-    let waited = curve(buckets, |bucket| seconds(bucket.tally.wait.quantile(p)));
+    let curve_values = curve(buckets, |bucket| seconds(bucket.tally.wait.quantile(p)));
     let label = format!("{}, last hour", name.to_lowercase());
-    Vital::new(name, value, unit).spark(&waited, false, &label)
+    Vital::new(name, value, unit).spark(&curve_values, false, &label)
 }
 
 /// Returns which queues are late. Where nothing is promised, nothing is.

@@ -17,8 +17,8 @@ use crate::web::request::panels::Panel;
 use crate::web::request::route::Cx;
 use crate::web::request::shell::Shell;
 use crate::web::show::chart::histogram::run_times;
+use crate::web::show::chart::latency::latency_chart;
 use crate::web::show::chart::throughput::throughput;
-use crate::web::show::chart::waits::waits;
 use crate::web::show::{Markup, bounded, count, duration, filters, short, verdict};
 use crate::web::site::Section;
 use askama::Template;
@@ -141,7 +141,7 @@ fn charts(
     Ok(Panel::Ready(QueueCharts {
         of_time: Charts {
             throughput: throughput(&history.buckets, range)?,
-            waits: waits(&history.buckets, range, promise, "late")?,
+            waits: latency_chart(&history.buckets, range, promise, "late")?,
         },
         run_times,
     }))

@@ -4,8 +4,8 @@
 //! Its texts are HTML beside it, and each chart has its numbers in a table.
 
 pub(crate) mod histogram;
+pub(crate) mod latency;
 pub(crate) mod throughput;
-pub(crate) mod waits;
 
 use crate::history::{Bucket, Tally, TimeRange};
 use crate::web::show::{Markup, escaped, short};
