@@ -201,9 +201,9 @@ fn latency(name: &'static str, p: f64, buckets: &[Bucket], now: &Tally) -> Vital
         1 => value.split_once(' ').unwrap_or((&value, "")),
         _ => (value.as_str(), ""),
     };
-    let curve_values = curve(buckets, |bucket| seconds(bucket.tally.wait.quantile(p)));
+    let latencies = curve(buckets, |bucket| seconds(bucket.tally.wait.quantile(p)));
     let label = format!("{}, last hour", name.to_lowercase());
-    Vital::new(name, value, unit).spark(&curve_values, false, &label)
+    Vital::new(name, value, unit).spark(&latencies, false, &label)
 }
 
 /// Returns which queues are late. Where nothing is promised, nothing is.
