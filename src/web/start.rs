@@ -215,7 +215,7 @@ fn site(server: &Server, access: AccessSettings, operations: OperationsWake) -> 
         operations,
         assets: Assets::default(),
         hub: Hub::default(),
-        waits: Waits::default(),
+        polls: LongPolls::default(),
         seen: SeenPages::default(),
     })
 }

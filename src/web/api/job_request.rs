@@ -368,7 +368,7 @@ fn is_shown(limits: &TokenLimits, job: &TaskInfo) -> bool {
 ///
 /// # Errors
 /// If it is no such time, or too long.
-pub(crate) fn wait(text: Option<&str>) -> Result<Duration, PageError> {
+pub(crate) fn poll_time(text: Option<&str>) -> Result<Duration, PageError> {
     let Some(text) = text else {
         return Ok(Duration::ZERO);
     };

@@ -200,18 +200,18 @@ async fn ask(engine: &Engine, request: Request) -> Result<RequestAnswer, Respons
 /// Answers when the job has ended, or the time is over.
 async fn ended(engine: &Engine, request: Request, wait: &str) -> Result<HttpResponse, Response> {
     // A wrong time is refused by the page.
-    let time = job_request::wait(Some(wait)).unwrap_or_default();
+    let time = job_request::poll_time(Some(wait)).unwrap_or_default();
     let deadline = clock::deadline(time);
     let [mut pause, longest] = PAUSES;
     let mut response = again(engine, &request).await?;
     loop {
         let left = deadline.saturating_duration_since(clock::instant());
         let job = response.waits_for.filter(|_| !left.is_zero());
-        let waits = job.and_then(|job| engine.site.waits.of(request.database, job));
-        let Some(waits) = waits else {
+        let poll = job.and_then(|job| engine.site.polls.of(request.database, job));
+        let Some(poll) = poll else {
             return Ok(sent(response));
         };
-        let is_woken = tokio::time::timeout(left, waits).await.is_ok();
+        let is_woken = tokio::time::timeout(left, poll).await.is_ok();
         // If it cannot be asked for again now, what was seen before is an answer, too.
         response = again(engine, &request).await.unwrap_or(response);
         // The job may be read from a replica, which is behind the database that has its end.
