@@ -385,7 +385,7 @@ pub(crate) fn wait_until(
     let mut listener = database.listen_on(&[&results::channel(id)])?;
     let left = deadline.saturating_duration_since(clock::instant());
     let waiter = connection
-        .with_write_lock(|conn| results::wait(conn, id, left.saturating_add(GRACE)))
+        .with_write_lock(|conn| results::register_waiter(conn, id, left.saturating_add(GRACE)))
         .during("register the waiter for the job")?;
     let mut pause = FIRST_LOOK;
     let known = loop {

@@ -19,7 +19,7 @@ use crate::web::net::forward::Engine;
 use crate::web::reads;
 use crate::web::request::route::Route;
 use crate::web::server::{RunningServer, ServedDatabase, Server};
-use crate::web::site::{self, OperationsWake, Section, Site, SiteSettings, Source, Waits};
+use crate::web::site::{self, LongPolls, OperationsWake, Section, Site, SiteSettings, Source};
 use std::net::TcpListener;
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -88,7 +88,11 @@ pub(crate) fn channel(job: i64) -> String {
 }
 
 /// Registers a caller that waits for a job, and returns the waiter's number.
-pub(crate) fn wait(conn: &mut Conn<'_>, job: i64, timeout: Duration) -> QueryResult<i64> {
+pub(crate) fn register_waiter(
+    conn: &mut Conn<'_>,
+    job: i64,
+    timeout: Duration,
+) -> QueryResult<i64> {
     let text =
         "INSERT INTO windlass_waiters (job_id, expires_at) VALUES ($1, {later $2}) RETURNING id";
     let row: Id = Statement::new(text)

@@ -322,7 +322,7 @@ struct JobOutcome<'a> {
 
 /// Shows a job, and says whether to wait for its end.
 pub(crate) fn show_outcome(cx: &mut Cx<'_>) -> Result<Response, PageError> {
-    wait(cx.query().get("wait"))?;
+    poll_time(cx.query().get("wait"))?;
     let text = cx.param("id").to_owned();
     let Ok(id) = text.parse::<i64>() else {
         return Err(PageError::Invalid(format!(
@@ -353,7 +353,7 @@ pub(crate) fn show_outcome(cx: &mut Cx<'_>) -> Result<Response, PageError> {
         result: job.result.as_ref(),
         error: job.error.as_deref(),
     });
-    response.waits_for = (!job.status.has_ended()).then_some(id);
+    response.polls_for = (!job.status.has_ended()).then_some(id);
     Ok(response)
 }
 
@@ -395,7 +395,7 @@ pub(crate) fn start(site: &Arc<Site>) -> Result<JoinHandle<()>> {
     let site = Arc::clone(site);
     stop::spawn("web-waits", move || {
         let mut writers = Writers::new(&site);
-        while let Some(jobs) = site.waits.jobs() {
+        while let Some(jobs) = site.polls.jobs() {
             let mut pause = (!jobs.is_empty()).then_some(LOOK);
             for (database, jobs) in jobs {
                 if let Err(error) = look(&site, &mut writers, database, &jobs) {
@@ -406,7 +406,7 @@ pub(crate) fn start(site: &Arc<Site>) -> Result<JoinHandle<()>> {
             // Between two looks, another wait changes nothing.
             match pause {
                 Some(pause) => clock::nap(pause),
-                None => drop(site.waits.woken.recv()),
+                None => drop(site.polls.woken.recv()),
             }
         }
     })
@@ -418,6 +418,6 @@ fn look(site: &Site, writers: &mut Writers, database: usize, jobs: &[i64]) -> Re
     })?;
     let open: BTreeSet<i64> = open.into_iter().collect();
     let ended = jobs.iter().copied().filter(|job| !open.contains(job));
-    site.waits.ended(database, ended);
+    site.polls.ended(database, ended);
     Ok(())
 }

@@ -206,7 +206,7 @@ async fn ended(engine: &Engine, request: Request, wait: &str) -> Result<HttpResp
     let mut response = again(engine, &request).await?;
     loop {
         let left = deadline.saturating_duration_since(clock::instant());
-        let job = response.waits_for.filter(|_| !left.is_zero());
+        let job = response.polls_for.filter(|_| !left.is_zero());
         let poll = job.and_then(|job| engine.site.polls.of(request.database, job));
         let Some(poll) = poll else {
             return Ok(sent(response));
@@ -215,7 +215,7 @@ async fn ended(engine: &Engine, request: Request, wait: &str) -> Result<HttpResp
         // If it cannot be asked for again now, what was seen before is an answer, too.
         response = again(engine, &request).await.unwrap_or(response);
         // The job may be read from a replica, which is behind the database that has its end.
-        if is_woken && response.waits_for.is_some() {
+        if is_woken && response.polls_for.is_some() {
             tokio::time::sleep(pause.min(left)).await;
             pause = (pause * 2).min(longest);
         }
@@ -268,7 +268,7 @@ pub(crate) fn sent(response: Response) -> HttpResponse {
         status,
         headers,
         body,
-        waits_for: _,
+        polls_for: _,
     } = response;
     let mut sent = axum::http::Response::new(Body::from(Bytes::from(body)));
     *sent.status_mut() = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);

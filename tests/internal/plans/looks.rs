@@ -190,7 +190,7 @@ pub(crate) const LOOKS: [(&str, Work); 46] = [
         Ok(())
     }),
     ("wait for the end of a job", |conn, rows| {
-        let waiter = results::wait(conn, rows.jobs[3], Duration::from_secs(60))?;
+        let waiter = results::register_waiter(conn, rows.jobs[3], Duration::from_secs(60))?;
         results::leave(conn, waiter)
     }),
     ("rank by time", |conn, _| {

@@ -114,7 +114,7 @@ fn admit_first(
     counts: &[bool],
 ) -> Result<Vec<Inserted>, NotEnqueued> {
     let mut shed: BTreeMap<usize, QuotaRefusal> = BTreeMap::new();
-    let mut waiting = WaitingSlots::new();
+    let mut backlog = BacklogSlots::new();
     for (quota, positions) in by_quota(rows, counts) {
         let wanted = positions.len() as i64;
         let admitted = admit(conn, quota, wanted)?;
@@ -131,7 +131,7 @@ fn admit_first(
             let late = positions.iter().skip(admitted.jobs);
             shed.extend(late.map(|position| (*position, refusal.clone())));
         }
-        waiting.extend(positions.into_iter().zip(admitted.waiting_slots));
+        backlog.extend(positions.into_iter().zip(admitted.backlog_slots));
     }
     let kept = rows.iter().enumerate();
     let kept = kept.filter(|(position, _)| !shed.contains_key(position));
@@ -147,7 +147,7 @@ fn admit_first(
     if let Some(corrected) = corrected(rows, counts, &all) {
         return Err(NotEnqueued::TooMany(corrected));
     }
-    note(conn, rows, &all, &waiting)?;
+    note(conn, rows, &all, &backlog)?;
     Ok(all)
 }
 
@@ -178,27 +178,27 @@ fn corrected(rows: &[NewRow], counts: &[bool], inserted: &[Inserted]) -> Option<
 fn insert_first(conn: &mut Conn<'_>, rows: &[NewRow]) -> Result<Vec<Inserted>, NotEnqueued> {
     let inserted = insert_admitted(conn, rows)?;
     let is_new: Vec<bool> = inserted.iter().map(|one| one.is_new).collect();
-    let mut waiting = WaitingSlots::new();
+    let mut backlog = BacklogSlots::new();
     for (quota, positions) in by_quota(rows, &is_new) {
         let admitted = admit(conn, quota, positions.len() as i64)?;
         if admitted.exceeded.is_some() {
             return Err(NotEnqueued::TooMany(is_new));
         }
-        waiting.extend(positions.into_iter().zip(admitted.waiting_slots));
+        backlog.extend(positions.into_iter().zip(admitted.backlog_slots));
     }
-    note(conn, rows, &inserted, &waiting)?;
+    note(conn, rows, &inserted, &backlog)?;
     Ok(inserted)
 }
 
 /// The slots from which jobs have their places among those that wait, by the positions of the jobs in the
 /// enqueue.
-type WaitingSlots = BTreeMap<usize, i64>;
+type BacklogSlots = BTreeMap<usize, i64>;
 
 /// The jobs that a quota has admitted.
 struct Admitted {
     jobs: usize,
     /// The slot of each, if the quota limits how many wait.
-    waiting_slots: Vec<i64>,
+    backlog_slots: Vec<i64>,
     /// The limit that refuses the others.
     exceeded: Option<(Per, i64)>,
 }
@@ -217,7 +217,7 @@ fn admit(conn: &mut Conn<'_>, quota: &NewQuota, wanted: i64) -> Result<Admitted,
         }
         taken.push((per, found));
     }
-    let mut waiting_slots = Vec::new();
+    let mut backlog_slots = Vec::new();
     for (per, found) in taken {
         let (kept, excess) = split(found, left);
         if !excess.is_empty() {
@@ -228,14 +228,14 @@ fn admit(conn: &mut Conn<'_>, quota: &NewQuota, wanted: i64) -> Result<Admitted,
         }
         if per == Per::Waiting {
             let slots = kept.into_iter();
-            waiting_slots = slots
+            backlog_slots = slots
                 .flat_map(|(slot, jobs)| (0..jobs).map(move |_| slot))
                 .collect();
         }
     }
     Ok(Admitted {
         jobs: usize::try_from(left).unwrap_or(0),
-        waiting_slots,
+        backlog_slots,
         exceeded,
     })
 }
@@ -298,9 +298,9 @@ fn note(
     conn: &mut Conn<'_>,
     rows: &[NewRow],
     inserted: &[Inserted],
-    waiting: &WaitingSlots,
+    backlog: &BacklogSlots,
 ) -> QueryResult<()> {
-    let jobs = waiting.iter().filter_map(|(position, slot)| {
+    let jobs = backlog.iter().filter_map(|(position, slot)| {
         Some(QuotaJob {
             job_id: inserted.get(*position)?.id,
             quota: rows.get(*position)?.quota.as_ref()?.name.clone(),
