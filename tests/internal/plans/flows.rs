@@ -80,7 +80,7 @@ pub(crate) const FLOWS: [(&str, Work); 17] = [
     ("look at batches", |conn, _| {
         let (batch, follows) = enqueued(conn)?;
         assert!(looks::status(conn, batch)?.is_some());
-        assert!(looks::awaited(conn, follows[0])?.is_some());
+        assert!(looks::awaited_batch(conn, follows[0])?.is_some());
         Ok(())
     }),
     ("wait for jobs, which end in each way", |conn, rows| {
