@@ -399,14 +399,14 @@ impl Default for LongPolls {
 }
 
 impl LongPolls {
-    fn open(&self) -> MutexGuard<'_, OpenPolls> {
+    fn open_polls(&self) -> MutexGuard<'_, OpenPolls> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns what is completed when the job has ended, or the server stops. `None`: too many wait,
     /// or the server stops.
     pub(crate) fn of(&self, database: usize, job: i64) -> Option<oneshot::Receiver<()>> {
-        let mut open = self.open();
+        let mut open = self.open_polls();
         let count: usize = open.senders.values().map(Vec::len).sum();
         if count >= MOST || open.is_stopped {
             return None;
@@ -420,7 +420,7 @@ impl LongPolls {
 
     /// Ends all polls, and the thread.
     pub(crate) fn stop(&self) {
-        let mut open = self.open();
+        let mut open = self.open_polls();
         open.is_stopped = true;
         open.senders.clear();
         let _ = self.wake.try_send(());
@@ -429,7 +429,7 @@ impl LongPolls {
     /// Returns the jobs of each database, without those for which nothing waits any more. `None` after
     /// the stop.
     pub(crate) fn jobs(&self) -> Option<HashMap<usize, Vec<i64>>> {
-        let mut open = self.open();
+        let mut open = self.open_polls();
         open.senders.retain(|_, senders| {
             senders.retain(|sender| !sender.is_closed());
             !senders.is_empty()
@@ -442,7 +442,7 @@ impl LongPolls {
     }
 
     pub(crate) fn ended(&self, database: usize, jobs: impl Iterator<Item = i64>) {
-        let mut open = self.open();
+        let mut open = self.open_polls();
         for job in jobs {
             for sender in open.senders.remove(&(database, job)).unwrap_or_default() {
                 let _ = sender.send(());

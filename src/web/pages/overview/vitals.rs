@@ -101,8 +101,10 @@ pub(crate) fn overview_vitals(
         throughput(buckets, &now, usual),
         failures(buckets, &now, usual),
     ];
-    vitals.push(latency("Wait, half of the jobs", 0.5, buckets, &now));
-    vitals.push(latency("Wait, 99 % of the jobs", 0.99, buckets, &now).verdict(late_queues(load)));
+    vitals.push(latency_vital("Wait, half of the jobs", 0.5, buckets, &now));
+    vitals.push(
+        latency_vital("Wait, 99 % of the jobs", 0.99, buckets, &now).verdict(late_queues(load)),
+    );
     vitals.push(threads(load, buckets, facts));
     vitals.push(workers(load, buckets));
     let kept = Vital::new(
@@ -194,7 +196,7 @@ fn seconds(latency: Option<Duration>) -> Option<f64> {
     latency.map(|latency| latency.as_secs_f64())
 }
 
-fn latency(name: &'static str, p: f64, buckets: &[Bucket], now: &Tally) -> Vital {
+fn latency_vital(name: &'static str, p: f64, buckets: &[Bucket], now: &Tally) -> Vital {
     let value = seconds(now.wait.quantile(p)).map(duration);
     let value = value.unwrap_or_else(|| "–".to_owned());
     let (value, unit) = match value.matches(' ').count() {
