@@ -89,7 +89,7 @@ impl<S: ?Sized> Context<'_, S> {
             job: self.run().job_id,
             connect: Box::new(|| self.connection()),
             page: VecDeque::new(),
-            place: InputPosition::Jobs(0),
+            position: InputPosition::Jobs(0),
             value: PhantomData,
         }
     }
@@ -119,7 +119,7 @@ pub struct Inputs<'c, T> {
     job: i64,
     connect: Box<dyn Fn() -> Result<DbConnection> + 'c>,
     page: VecDeque<InputRow>,
-    place: InputPosition,
+    position: InputPosition,
     value: PhantomData<fn() -> T>,
 }
 
@@ -137,7 +137,7 @@ impl<T> fmt::Debug for Inputs<'_, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Inputs")
             .field("job", &self.job)
-            .field("place", &self.place)
+            .field("place", &self.position)
             .finish_non_exhaustive()
     }
 }
@@ -149,7 +149,7 @@ impl<T> Inputs<'_, T> {
         let mut conn = (self.connect)()?;
         let conn = &mut own(&mut conn);
         while self.page.is_empty() {
-            match &mut self.place {
+            match &mut self.position {
                 InputPosition::Jobs(after) => {
                     self.page = flows::of_jobs(conn, self.job, *after)
                         .during(ACTION)?
@@ -158,13 +158,13 @@ impl<T> Inputs<'_, T> {
                         Some(last) => *after = last.job_id,
                         None => {
                             let batches = flows::batches(conn, self.job).during(ACTION)?;
-                            self.place = InputPosition::Batches(batches.into(), 0);
+                            self.position = InputPosition::Batches(batches.into(), 0);
                         }
                     }
                 }
                 InputPosition::Batches(batches, after) => {
                     let Some(batch) = batches.front() else {
-                        self.place = InputPosition::Nothing;
+                        self.position = InputPosition::Nothing;
                         return Ok(());
                     };
                     let rows = flows::of_batch(conn, batch.batch_id, *after).during(ACTION)?;
@@ -195,7 +195,7 @@ impl<T: DeserializeOwned> Iterator for Inputs<'_, T> {
         if self.page.is_empty()
             && let Err(error) = self.read_page()
         {
-            self.place = InputPosition::Nothing;
+            self.position = InputPosition::Nothing;
             return Some(Err(error.into()));
         }
         let row = self.page.pop_front()?;
