@@ -3,7 +3,7 @@
 use crate::db::model::audit::{Actor, Via};
 use crate::db::table::operators::audit::{self, AuditFilter, AuditRow};
 use crate::db::{AsConn, own};
-use crate::error::{Doing, Result};
+use crate::error::{ErrorContext, Result};
 use chrono::{DateTime, Utc};
 use serde::Serialize;
 use serde_json::Value;
@@ -211,7 +211,7 @@ impl AuditLog {
     /// If the database does not answer or has no tables.
     pub fn list<C: AsConn + ?Sized>(&self, conn: &mut C) -> Result<Vec<AuditEntry>> {
         let limit = usize::try_from(self.limit).unwrap_or(usize::MAX);
-        let rows = audit::list(&mut own(conn), &self.filter, limit).doing("read the audit")?;
+        let rows = audit::list(&mut own(conn), &self.filter, limit).during("read the audit")?;
         Ok(rows.into_iter().map(AuditEntry::from).collect())
     }
 }

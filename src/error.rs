@@ -324,13 +324,13 @@ pub(crate) fn one_line(message: &str) -> String {
 }
 
 /// Adds to an error what the failed statement was for.
-pub(crate) trait Doing<T> {
+pub(crate) trait ErrorContext<T> {
     /// Names the attempt, as in "cannot {action}: ...".
-    fn doing(self, action: &'static str) -> Result<T>;
+    fn during(self, action: &'static str) -> Result<T>;
 }
 
-impl<T> Doing<T> for diesel::QueryResult<T> {
-    fn doing(self, action: &'static str) -> Result<T> {
+impl<T> ErrorContext<T> for diesel::QueryResult<T> {
+    fn during(self, action: &'static str) -> Result<T> {
         self.map_err(|source| Error::Query { action, source })
     }
 }

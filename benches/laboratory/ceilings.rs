@@ -2,7 +2,7 @@
 
 use crate::clock;
 use crate::db::{AsConn as _, Database, DbConnection, prefer_indexes};
-use crate::error::{Doing as _, Result};
+use crate::error::{ErrorContext as _, Result};
 use crate::laboratory::comparison::{Ceiling, FigureValue};
 use crate::laboratory::plain::claim::{self, Claim};
 use crate::laboratory::plain::enqueue::{self, Target};
@@ -80,11 +80,11 @@ pub(crate) fn drain(run: &BenchRun, plain: Plain, batch: usize) -> Result<Vec<Fi
             if plain.target == enqueue::DUE {
                 connection
                     .with_write_lock(|conn| claim::dispatch(conn, batch))
-                    .doing(ACTION)?;
+                    .during(ACTION)?;
             }
             let claims = connection
                 .with_write_lock(|conn| claim::claim(conn, batch))
-                .doing(ACTION)?;
+                .during(ACTION)?;
             if claims.is_empty() {
                 return Ok(());
             }
@@ -109,7 +109,7 @@ fn perform(connection: &mut DbConnection, per_job: PerJob, claims: &[Claim]) -> 
     claims.iter().try_for_each(|claim| {
         connection
             .with_write_lock(|conn| per_job.perform(conn, claim.id))
-            .doing(ACTION)
+            .during(ACTION)
     })
 }
 
@@ -124,7 +124,7 @@ fn end(
     }
     connection
         .with_write_lock(|conn| change.apply(conn, jobs))
-        .doing(ACTION)
+        .during(ACTION)
 }
 
 /// Creates the plain tables in an empty database.
@@ -134,7 +134,7 @@ pub(crate) fn database(url: &str) -> Result<Database> {
         // Creates the file; the Windlass tables beside the plain ones do not matter.
         database.migrate()?;
     }
-    tables::create(&mut database.connect()?.as_conn()).doing("create the plain tables")?;
+    tables::create(&mut database.connect()?.as_conn()).during("create the plain tables")?;
     Ok(database)
 }
 
@@ -155,7 +155,7 @@ pub(crate) fn fill_in(
     for chunk in numbers.chunks(batch) {
         let arguments: Vec<String> = chunk.iter().copied().map(arguments).collect();
         let new = connection.with_write_lock(|conn| enqueue::all(conn, &arguments, target));
-        ids.extend(new.doing(ACTION)?);
+        ids.extend(new.during(ACTION)?);
     }
     Ok(ids)
 }
@@ -169,7 +169,7 @@ pub(crate) fn at_once(
     let mut connections = Vec::new();
     for _ in 0..clients {
         let mut connection = database.connect()?;
-        connection.with_write_lock(prefer_indexes).doing(ACTION)?;
+        connection.with_write_lock(prefer_indexes).during(ACTION)?;
         connections.push(connection);
     }
     let work = &work;

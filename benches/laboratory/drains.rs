@@ -1,7 +1,7 @@
 //! Drains: jobs run by a real worker in another process.
 
 use crate::db::{AsConn as _, Database, DbConnection};
-use crate::error::{Doing as _, Result};
+use crate::error::{ErrorContext as _, Result};
 use crate::job::new_job::enqueue_all;
 use crate::laboratory::comparison::{Ceiling, FigureValue};
 use crate::laboratory::counters;
@@ -31,7 +31,7 @@ pub(crate) fn drain(
 ) -> Result<Cost> {
     let place = run.place()?;
     let database = place.migrated()?;
-    tables::create_effects(&mut database.connect()?.as_conn()).doing("create a table")?;
+    tables::create_effects(&mut database.connect()?.as_conn()).during("create a table")?;
     prepare(&database)?;
     move_jobs(run, place.url(), &database, setup)
 }
@@ -109,6 +109,6 @@ pub(crate) fn costs(cost: &Cost) -> Vec<FigureValue> {
 
 fn written(database: &Database) -> Result<Option<u64>> {
     let position = counters::written(&mut database.connect()?.as_conn())
-        .doing("ask the server how much it has written")?;
+        .during("ask the server how much it has written")?;
     Ok(position.and_then(|position| u64::try_from(position).ok()))
 }

@@ -2,7 +2,7 @@
 
 use crate::db::conn::typed::with_conn;
 use crate::db::{AsConn as _, Conn, Database, DbConnection};
-use crate::error::{Doing as _, Result};
+use crate::error::{ErrorContext as _, Result};
 use crate::laboratory::plain::tables::{
     solid_queue_claimed_executions as claimed, solid_queue_processes as processes,
     solid_queue_ready_executions as ready,
@@ -30,11 +30,11 @@ pub(crate) fn add(database: &Database, count: u32, progress: &dyn Fn(u32)) -> Re
         );
         let mut conn = connection.as_conn();
         let text = render(&conn, (i64::from(done) + 1, i64::from(until)), &text);
-        execute(&mut conn, &text).doing("insert finished jobs")?;
+        execute(&mut conn, &text).during("insert finished jobs")?;
         done = until;
         progress(done);
     }
-    collect(&mut connection.as_conn()).doing("collect statistics")
+    collect(&mut connection.as_conn()).during("collect statistics")
 }
 
 fn collect(conn: &mut Conn<'_>) -> QueryResult<()> {
@@ -47,7 +47,7 @@ fn collect(conn: &mut Conn<'_>) -> QueryResult<()> {
 
 /// Returns how many processes there are.
 pub(crate) fn registered(connection: &mut DbConnection) -> Result<i64> {
-    with_conn!(connection, |c| processes::table.count().get_result(c)).doing("count processes")
+    with_conn!(connection, |c| processes::table.count().get_result(c)).during("count processes")
 }
 
 /// Returns whether no job is ready or runs.
@@ -56,6 +56,6 @@ pub(crate) fn is_drained(connection: &mut DbConnection) -> Result<bool> {
         exists(ready::table.select(ready::id)).or(exists(claimed::table.select(claimed::id)))
     )
     .get_result(c))
-    .doing("look for jobs")?;
+    .during("look for jobs")?;
     Ok(!left)
 }

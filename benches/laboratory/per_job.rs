@@ -9,7 +9,7 @@ use crate::db::model::new_row::NewRow;
 use crate::db::table::processes::{self, NewProcess};
 use crate::db::transition::claim;
 use crate::db::{Conn, Database, TestDatabase};
-use crate::error::{Doing, Error, Result};
+use crate::error::{Error, ErrorContext, Result};
 use crate::event::Event;
 use crate::event::logging::Subscriber;
 use crate::job::JobId;
@@ -183,7 +183,7 @@ fn claim(registry: &Registry, jobs: Vec<NewJob>) -> Result<Vec<Claimed>> {
         metadata: "{}",
         channel: None,
     };
-    let process_id = processes::register(&mut conn, &new).doing("register a process")?;
+    let process_id = processes::register(&mut conn, &new).during("register a process")?;
     let classes: Vec<String> = registry.classes().map(str::to_owned).collect();
     let want = ClaimRequest {
         process_id,
@@ -194,7 +194,7 @@ fn claim(registry: &Registry, jobs: Vec<NewJob>) -> Result<Vec<Claimed>> {
         from: &[],
         wanted_after: 0,
     };
-    match claim::claim(&mut conn, &want).doing("claim jobs")? {
+    match claim::claim(&mut conn, &want).during("claim jobs")? {
         Found::Held { jobs, .. } if jobs.len() == limit => Ok(jobs),
         _ => Err(Error::Settings(
             "the registry does not contain all of these jobs".to_owned(),

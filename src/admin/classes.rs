@@ -5,7 +5,7 @@ use crate::db::table::run_time::{self, PausedClass};
 use crate::db::transition::operators::{AuditEffect, AuditTrail};
 use crate::db::transition::pause;
 use crate::db::{AsConn, own};
-use crate::error::{Doing, Result};
+use crate::error::{ErrorContext, Result};
 
 /// Pauses a class: within a second, workers start none of its jobs. Running jobs continue, and jobs
 /// can still be enqueued. Jobs of other classes are not held up.
@@ -70,10 +70,10 @@ impl Actor {
             .target(class)
             .record(
                 &mut own(conn),
-                |conn| run_time::insert(conn, class, by, reason),
+                |conn| run_time::insert_class_pause(conn, class, by, reason),
                 |paused| AuditEffect::done_if(*paused),
             );
-        paused.doing("pause the class")
+        paused.during("pause the class")
     }
 
     /// Does what [`resume_class`] does.
@@ -88,7 +88,7 @@ impl Actor {
                 |conn| pause::resume_class(conn, class),
                 |resumed| AuditEffect::done_if(*resumed),
             );
-        resumed.doing("resume the class")
+        resumed.during("resume the class")
     }
 
     /// Sets whether enqueues by the name of a class refuse the classes that no worker has stored; see
@@ -108,7 +108,7 @@ impl Actor {
                 |conn| run_time::set_strict(conn, strict),
                 |changed| AuditEffect::done_if(*changed),
             );
-        set.doing("change the settings")
+        set.during("change the settings")
     }
 }
 
@@ -133,7 +133,7 @@ impl Actor {
 /// # Errors
 /// If the database does not answer or has no tables.
 pub fn strict_classes<C: AsConn + ?Sized>(conn: &mut C) -> Result<bool> {
-    run_time::is_strict(&mut own(conn)).doing("read the settings")
+    run_time::is_strict(&mut own(conn)).during("read the settings")
 }
 
 /// Returns the paused classes, by name.
@@ -141,5 +141,5 @@ pub fn strict_classes<C: AsConn + ?Sized>(conn: &mut C) -> Result<bool> {
 /// # Errors
 /// If the database does not answer or has no tables.
 pub fn paused_classes<C: AsConn + ?Sized>(conn: &mut C) -> Result<Vec<PausedClass>> {
-    run_time::all(&mut own(conn)).doing("read the paused classes")
+    run_time::all(&mut own(conn)).during("read the paused classes")
 }

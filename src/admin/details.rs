@@ -8,7 +8,7 @@ use crate::db::query::details;
 use crate::db::table::attempts::{self, Attempt};
 use crate::db::table::job_logs::{self, JobLog};
 use crate::db::{AsConn, Conn, own};
-use crate::error::{Doing, Result};
+use crate::error::{ErrorContext, Result};
 use crate::job::JobId;
 #[cfg(feature = "web")]
 use crate::job::arguments::unlisted;
@@ -99,9 +99,9 @@ pub fn job_details<C: AsConn + ?Sized>(
     };
     let secrets = match reveal {
         true => Secrets::None,
-        false => Secrets::of_class(&mut conn, &explanation.task.class_name).doing(LOOKING)?,
+        false => Secrets::of_class(&mut conn, &explanation.task.class_name).during(LOOKING)?,
     };
-    let row = details::job(&mut conn, explanation.task.job_id.0).doing(LOOKING)?;
+    let row = details::job(&mut conn, explanation.task.job_id.0).during(LOOKING)?;
     let of_job = secrets.with_kept(row.as_ref().map(|row| &*row.arguments));
     of_job.hide_in_task(&mut explanation.task);
     let mut found = look(&mut conn, explanation, row.as_ref(), &of_job)?;
@@ -122,9 +122,9 @@ fn look(
     secrets: &Secrets,
 ) -> Result<JobDetails> {
     let JobId(id) = explanation.task.job_id;
-    let mut attempts = attempts::of_job(conn, id).doing(LOOKING)?;
+    let mut attempts = attempts::of_job(conn, id).during(LOOKING)?;
     attempts.reverse();
-    let steps = details::steps(conn, id, MOST_STEPS).doing(LOOKING)?;
+    let steps = details::steps(conn, id, MOST_STEPS).during(LOOKING)?;
     let steps = steps.into_iter().map(|step| StepDone {
         name: step.name,
         value: secrets.show(&step.value),
@@ -133,7 +133,7 @@ fn look(
     let policy = row.and_then(|row| row.policy.as_deref());
     let extras = Extras::of_policy(policy);
     Ok(JobDetails {
-        logs: job_logs::of_job(conn, id).doing(LOOKING)?,
+        logs: job_logs::of_job(conn, id).during(LOOKING)?,
         arguments_version: row.map(|_| extras.arguments_version()),
         meta: secrets.hide_in_meta(extras.meta),
         steps: steps.collect(),
@@ -149,7 +149,7 @@ fn look(
 /// hidden.
 #[cfg(feature = "web")]
 pub(crate) fn shown_arguments(conn: &mut Conn<'_>, class: &str, arguments: &str) -> Result<String> {
-    let secrets = Secrets::of_class(conn, class).doing("read the class")?;
+    let secrets = Secrets::of_class(conn, class).during("read the class")?;
     Ok(match secrets.show(arguments) {
         Value::String(text) => text,
         other => unlisted(&other.to_string()).to_owned(),
@@ -226,5 +226,5 @@ fn timeline(
 /// # Errors
 /// If the database does not answer or has no tables.
 pub fn job_logs<C: AsConn + ?Sized>(conn: &mut C, job: JobId) -> Result<Vec<JobLog>> {
-    job_logs::of_job(&mut own(conn), job.0).doing("read what the job logged")
+    job_logs::of_job(&mut own(conn), job.0).during("read what the job logged")
 }

@@ -22,7 +22,9 @@ pub(crate) struct DutyNow {
 const GRACE: f64 = 10.0;
 
 /// Returns the duties of processes with this metadata, by name. The processes are alive.
-pub(crate) fn of<'a>(processes: impl IntoIterator<Item = &'a Value>) -> Vec<DutyNow> {
+pub(crate) fn duties_of_processes<'a>(
+    processes: impl IntoIterator<Item = &'a Value>,
+) -> Vec<DutyNow> {
     let mut duties: BTreeMap<String, DutyNow> = BTreeMap::new();
     let of_process = |metadata: &'a Value| metadata["duties"].as_object().into_iter().flatten();
     for (name, turn) in processes.into_iter().flat_map(of_process) {
@@ -60,11 +62,11 @@ mod tests {
     fn a_duty_is_done_when_any_process_does_it() {
         let slow = json!({ "duties": { "prune": { "ago": 90.0, "every": 10.0 } } });
         let quick = json!({ "duties": { "prune": { "ago": 4.0, "every": 10.0 }, "fold": { "ago": 1.0, "every": 20.0 } } });
-        let late = of([&slow, &Value::Null]);
+        let late = duties_of_processes([&slow, &Value::Null]);
         assert_eq!(late.len(), 1);
         assert_eq!(late[0].late_seconds, Some(80.0));
         for processes in [[&slow, &quick], [&quick, &slow]] {
-            let duties = of(processes);
+            let duties = duties_of_processes(processes);
             let names: Vec<&str> = duties.iter().map(|duty| &*duty.name).collect();
             assert_eq!(names, ["fold", "prune"]);
             assert_eq!((duties[1].processes, duties[1].late_seconds), (2, None));
@@ -78,6 +80,6 @@ mod tests {
             json!({ "duties": 7 }),
             json!({ "duties": { "x": "y" } }),
         ];
-        assert_eq!(of(&others), []);
+        assert_eq!(duties_of_processes(&others), []);
     }
 }

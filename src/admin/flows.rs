@@ -5,7 +5,7 @@ use crate::admin::job_info::{StatusSigns, TaskStatus, kept_status};
 use crate::db::query::batches;
 use crate::db::query::flows::{self as node_rows, self as rows, EdgeRow, EdgesOf, FlowJobRow};
 use crate::db::{AsConn, Conn, own};
-use crate::error::{Doing as _, Error, Result};
+use crate::error::{Error, ErrorContext as _, Result};
 use crate::job::{BatchId, JobId};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
@@ -162,19 +162,19 @@ impl Walk {
             if ids.is_empty() {
                 continue;
             }
-            let found = rows::edges(conn, which, ids, MOST * 2).doing(ACTION)?;
+            let found = rows::edges(conn, which, ids, MOST * 2).during(ACTION)?;
             self.is_cut |= found.len() == MOST * 2;
             found.into_iter().for_each(|row| self.add(edge(row)));
         }
         if !jobs.is_empty() {
-            for member in rows::batches_of(conn, &jobs).doing(ACTION)? {
+            for member in rows::batches_of(conn, &jobs).during(ACTION)? {
                 self.add(within(JobId(member.job_id).into(), member.batch_id));
             }
         }
         if batches.is_empty() {
             return Ok(());
         }
-        for (outer, inner) in batches::inner(conn, &batches, MOST).doing(ACTION)? {
+        for (outer, inner) in batches::inner(conn, &batches, MOST).during(ACTION)? {
             self.add(within(BatchId(inner).into(), outer));
         }
         Ok(())
@@ -397,7 +397,7 @@ pub(super) fn read(conn: &mut Conn<'_>, ids: &BTreeSet<FlowId>) -> Result<Vec<Fl
         add_jobs(conn, &jobs, &mut found)?;
     }
     if !batches.is_empty() {
-        let rows = batches::some(conn, &batches, COUNTED).doing("read the batches")?;
+        let rows = batches::some(conn, &batches, COUNTED).during("read the batches")?;
         let rows = rows.into_iter().map(|row| BatchSummary::of(row, COUNTED));
         found.extend(rows.map(batch).map(|node| (node.id, node)));
     }
@@ -431,7 +431,7 @@ fn add_jobs(
         found.insert(id, node);
     };
     let mut gone: BTreeSet<i64> = ids.iter().copied().collect();
-    for row in node_rows::jobs(conn, ids).doing(ACTION)? {
+    for row in node_rows::jobs(conn, ids).during(ACTION)? {
         gone.remove(&row.job_id);
         let status = status(&row);
         add(row.job_id, row.class_name, status);
@@ -440,7 +440,7 @@ fn add_jobs(
         return Ok(());
     }
     let gone: Vec<i64> = gone.into_iter().collect();
-    for kept in node_rows::results(conn, &gone).doing(ACTION)? {
+    for kept in node_rows::results(conn, &gone).during(ACTION)? {
         add(kept.job_id, kept.class_name, kept_status(&kept.outcome));
     }
     Ok(())

@@ -9,7 +9,7 @@ use crate::db::query::jobs::{self, GroupRow};
 use crate::db::table::failed::{self, FailureRow};
 use crate::db::transition::operate::{self, AtMostOnce, RetrySpread};
 use crate::db::{AsConn, Conn, own};
-use crate::error::{Doing, Error, Result};
+use crate::error::{Error, ErrorContext, Result};
 use crate::job::JobId;
 use chrono::{DateTime, NaiveDateTime, Utc};
 use diesel::QueryResult;
@@ -95,18 +95,18 @@ pub struct FailedGroups {
 pub fn failed_groups<C: AsConn + ?Sized>(conn: &mut C, limit: u32) -> Result<FailedGroups> {
     let limit = usize::try_from(limit).unwrap_or(usize::MAX);
     let mut conn = own(conn);
-    let doing = "group the failed jobs";
-    let mut known = jobs::fingerprints(&mut conn, MOST_FINGERPRINTS + 1).doing(doing)?;
+    let action = "group the failed jobs";
+    let mut known = jobs::fingerprints(&mut conn, MOST_FINGERPRINTS + 1).during(action)?;
     let mut is_complete = known.len() <= MOST_FINGERPRINTS;
     known.sort_by_key(|one| std::cmp::Reverse(one.last_id));
     is_complete &= known.len() <= limit;
     known.truncate(limit);
-    let rows = jobs::groups(&mut conn, &known, MOST_COUNTED).doing(doing)?;
+    let rows = jobs::groups(&mut conn, &known, MOST_COUNTED).during(action)?;
     let mut groups: BTreeMap<String, FailedGroup> = rows
         .into_iter()
         .map(|row| (row.fingerprint.clone(), FailedGroup::of(row)))
         .collect();
-    let others = failed::without_fingerprint(&mut conn, MOST_READ + 1).doing(doing)?;
+    let others = failed::without_fingerprint(&mut conn, MOST_READ + 1).during(action)?;
     is_complete &= others.len() <= MOST_READ;
     let others = &others[..others.len().min(MOST_READ)];
     for row in others {
@@ -146,7 +146,7 @@ impl FailedGroup {
             shape: shape(&message),
             kind,
             message,
-            place: outcome::place(error),
+            place: outcome::first_location(error),
             job_id: JobId(row.job_id),
             count: 1,
             is_exact: true,
@@ -304,7 +304,7 @@ impl Jobs {
         progress: impl FnMut(&Changed) -> ControlFlow<()>,
     ) -> Result<Changed> {
         let mut conn = own(conn);
-        let start = crate::db::table::recurring_tasks::now(&mut conn).doing("read the time")?;
+        let start = crate::db::table::recurring_tasks::now(&mut conn).during("read the time")?;
         let mut due = 0;
         let failed = self.failed_only();
         let retry = Change::Retry { even_at_most_once };
@@ -319,7 +319,7 @@ impl Jobs {
                 |conn| rate.retry(conn, jobs, even_at_most_once, start, due),
                 |done| retry.effect(done),
             );
-            let done = done.doing(retry.doing())?;
+            let done = done.during(retry.action_text())?;
             due += done.changed;
             Ok(done)
         })

@@ -6,7 +6,7 @@ use crate::db::table::attempts::{self, Attempt};
 use crate::db::table::claimed::Progress;
 use crate::db::table::results;
 use crate::db::{AsConn, Conn, Database, Refusal, own};
-use crate::error::{Doing, Error, Result};
+use crate::error::{Error, ErrorContext, Result};
 use crate::job::JobId;
 use chrono::{DateTime, NaiveDateTime, Utc};
 use serde::de::DeserializeOwned;
@@ -28,7 +28,7 @@ use std::time::{Duration, Instant};
 /// # Errors
 /// If the database does not answer or has no tables.
 pub fn attempts<C: AsConn + ?Sized>(conn: &mut C, job: JobId) -> Result<Vec<Attempt>> {
-    attempts::of_job(&mut own(conn), job.0).doing("list the attempts of the job")
+    attempts::of_job(&mut own(conn), job.0).during("list the attempts of the job")
 }
 
 /// Identifies a job by its id or by its [unique id](crate::NewJob::unique_id).
@@ -67,7 +67,7 @@ impl JobKey {
         match self {
             JobKey::Id(id) => Ok(Some(id.0)),
             JobKey::UniqueId(name) => {
-                job_info::with_unique_id(conn, name).doing("look for the unique id")
+                job_info::with_unique_id(conn, name).during("look for the unique id")
             }
         }
     }
@@ -183,8 +183,8 @@ pub fn task_info<C: AsConn + ?Sized>(
 
 /// The job is read first: if its row was deleted, its result was written before.
 pub(crate) fn look(conn: &mut Conn<'_>, id: i64) -> Result<Option<TaskInfo>> {
-    let doing = "look the job up";
-    let job = job_info::job(conn, id).doing(doing)?;
+    let action = "look the job up";
+    let job = job_info::job(conn, id).during(action)?;
     let is_open = job
         .as_ref()
         .is_some_and(|job| job.finished_at.is_none() && !job.has_failed());
@@ -192,7 +192,7 @@ pub(crate) fn look(conn: &mut Conn<'_>, id: i64) -> Result<Option<TaskInfo>> {
     let kept = if is_open {
         None
     } else {
-        job_info::kept(conn, id).doing(doing)?
+        job_info::kept(conn, id).during(action)?
     };
     Ok(match (job, kept) {
         (Some(job), kept) => Some(of_job(job, kept)),
@@ -385,8 +385,8 @@ pub(crate) fn wait_until(
     let mut listener = database.listen_on(&[&results::channel(id)])?;
     let left = deadline.saturating_duration_since(clock::instant());
     let waiter = connection
-        .with_write_lock(|conn| results::wait(conn, id, left.saturating_add(GRACE)))
-        .doing("register the waiter for the job")?;
+        .with_write_lock(|conn| results::register_waiter(conn, id, left.saturating_add(GRACE)))
+        .during("register the waiter for the job")?;
     let mut pause = FIRST_LOOK;
     let known = loop {
         let known = look(&mut own(&mut connection), id);

@@ -7,7 +7,7 @@ use crate::db::query::jobs::{self, JobCount, JobSummary};
 use crate::db::transition::operate::{self, RetriedJobs};
 use crate::db::transition::operators::{AuditEffect, AuditTrail};
 use crate::db::{AsConn, Conn, own};
-use crate::error::{Doing, Result};
+use crate::error::{ErrorContext, Result};
 use crate::job::{BatchId, JobId};
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
@@ -248,7 +248,7 @@ impl Jobs {
         };
         for state in &self.states {
             let counted = jobs::count(&mut own(conn), *state, &self.filter, most - all.count);
-            let counted = counted.doing("count the jobs")?;
+            let counted = counted.during("count the jobs")?;
             all.count += counted.count;
             all.is_exact &= counted.is_exact;
         }
@@ -267,7 +267,7 @@ impl Jobs {
         let mut all = Vec::new();
         for state in &self.states {
             let counts = jobs::counts(&mut own(conn), *state, &self.filter);
-            let counts = counts.doing("count the jobs")?;
+            let counts = counts.during("count the jobs")?;
             all.extend(counts.into_iter().map(|count| (*state, count)));
         }
         Ok(all)
@@ -288,7 +288,7 @@ impl Jobs {
         for state in &self.states {
             let left = limit.saturating_sub(if self.limit.is_some() { all.len() } else { 0 });
             let jobs = jobs::list(&mut own(conn), *state, &filter, left);
-            all.extend(jobs.doing("list the jobs")?);
+            all.extend(jobs.during("list the jobs")?);
         }
         Ok(all)
     }
@@ -370,14 +370,14 @@ pub(crate) fn cancel_all(
             |conn| operate::cancel(conn, &open),
             |done| AuditEffect::of_jobs((done.ended.len() + done.asked.len()) as u64),
         );
-        let done = done.doing("cancel jobs")?;
+        let done = done.during("cancel jobs")?;
         all.changed += done.ended.len() as u64;
         all.running += done.asked.len() as u64;
         all.in_ruby += done.in_ruby.len() as u64;
         let settled = [done.ended, done.asked, done.in_ruby].concat();
         open.retain(|job| !settled.contains(job));
         if !open.is_empty() {
-            open = operate::open(conn, &open).doing("cancel jobs")?;
+            open = operate::open(conn, &open).during("cancel jobs")?;
         }
         if open.is_empty() {
             break;

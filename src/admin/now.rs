@@ -6,7 +6,7 @@ use crate::db::query::load::fleet::{self, FleetProcess, MOST_PROCESSES};
 use crate::db::query::load::queues::{self, MOST_QUEUES, ReadyJobs};
 use crate::db::query::load::totals::CappedCount;
 use crate::db::table::pauses::{self, PauseOfQueue};
-use crate::error::{Doing as _, Result};
+use crate::error::{ErrorContext as _, Result};
 use crate::queue::QueueSelector;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -23,9 +23,9 @@ pub(crate) struct Fleet {
 
 impl Fleet {
     pub(crate) fn read(conn: &mut Conn<'_>) -> Result<Self> {
-        let doing = "look at the processes";
-        let mut rows = fleet::processes(conn).doing(doing)?;
-        let held = fleet::held_by_process(conn).doing(doing)?;
+        let action = "look at the processes";
+        let mut rows = fleet::processes(conn).during(action)?;
+        let held = fleet::held_by_process(conn).during(action)?;
         let most = usize::try_from(MOST_PROCESSES).unwrap_or(usize::MAX);
         let is_more = rows.len() > most;
         rows.truncate(most);
@@ -168,7 +168,7 @@ impl Member {
     }
 
     /// Returns its host and its process id: `app-1:4242`.
-    pub(crate) fn place(&self) -> String {
+    pub(crate) fn location(&self) -> String {
         match self.row.hostname.as_str() {
             "" => self.row.pid.to_string(),
             host => format!("{host}:{}", self.row.pid),
@@ -246,7 +246,7 @@ impl QueueVerdict {
         self.rank() < 3
     }
 
-    /// Returns its place in lists.
+    /// Returns its position in lists.
     pub(crate) fn rank(self) -> u8 {
         match self {
             QueueVerdict::Late { .. } => 0,
@@ -310,13 +310,13 @@ pub(crate) struct LoadNow {
 
 impl LoadNow {
     pub(crate) fn read(conn: &mut Conn<'_>, promises: &Promises) -> Result<Self> {
-        let doing = "look at the queues";
+        let action = "look at the queues";
         let fleet = Fleet::read(conn)?;
-        let mut ready = queues::ready(conn).doing(doing)?;
+        let mut ready = queues::ready(conn).during(action)?;
         let most = usize::try_from(MOST_QUEUES).unwrap_or(usize::MAX);
         let is_more = ready.len() > most;
         ready.truncate(most);
-        let paused = pauses::all(conn, MOST_QUEUES).doing(doing)?;
+        let paused = pauses::all(conn, MOST_QUEUES).during(action)?;
         let mut paused: BTreeMap<String, PauseOfQueue> = paused
             .into_iter()
             .map(|pause| (pause.queue_name.clone(), pause))

@@ -13,7 +13,7 @@ use crate::db::table::{pauses, run_time};
 use crate::db::transition::operators::{AuditEffect, AuditTrail};
 use crate::db::transition::pause;
 use crate::db::{AsConn, own};
-use crate::error::{Doing, Error, Result};
+use crate::error::{Error, ErrorContext, Result};
 use serde_json::json;
 use std::ops::ControlFlow;
 use std::time::Duration;
@@ -78,7 +78,7 @@ impl Actor {
                 |conn| pause::pause(conn, queue, by, reason),
                 |paused| AuditEffect::done_if(*paused),
             );
-        paused.doing("pause the queue")
+        paused.during("pause the queue")
     }
 
     /// Does what [`resume_queue`] does.
@@ -93,7 +93,7 @@ impl Actor {
                 |conn| pause::resume(conn, queue),
                 |resumed| AuditEffect::done_if(*resumed),
             );
-        resumed.doing("resume the queue")
+        resumed.during("resume the queue")
     }
 
     /// Does what [`clear_queue`] does.
@@ -128,7 +128,7 @@ impl Jobs {
                 |conn| Change::Discard.apply(conn, state, jobs),
                 |done| Change::Discard.effect(done),
             );
-            done.doing("clear the queue")
+            done.during("clear the queue")
         })
     }
 }
@@ -142,7 +142,7 @@ impl Jobs {
 /// # Errors
 /// If the database does not answer or has no tables.
 pub fn queue_size<C: AsConn + ?Sized>(conn: &mut C, queue: &str) -> Result<u64> {
-    pauses::size(&mut own(conn), queue).doing("count the jobs of the queue")
+    pauses::size(&mut own(conn), queue).during("count the jobs of the queue")
 }
 
 /// Returns how long the oldest ready job of a queue has been ready, by the database's clock.
@@ -165,7 +165,7 @@ pub fn queue_size<C: AsConn + ?Sized>(conn: &mut C, queue: &str) -> Result<u64> 
 /// # Errors
 /// If the database does not answer or has no tables.
 pub fn queue_latency<C: AsConn + ?Sized>(conn: &mut C, queue: &str) -> Result<Option<Duration>> {
-    pauses::latency(&mut own(conn), queue).doing("read the oldest job of the queue")
+    pauses::latency(&mut own(conn), queue).during("read the oldest job of the queue")
 }
 
 /// Deletes the ready jobs of a queue in batches of 500, and returns their number.
@@ -271,7 +271,7 @@ impl Actor {
                 |()| AuditEffect::Done,
             );
         set.and_then(|()| pause::request_group(&mut conn, key))
-            .doing("set the limit")
+            .during("set the limit")
     }
 
     /// Does what [`clear_limit`] does.
@@ -287,9 +287,9 @@ impl Actor {
                 |conn| pause::clear(conn, key),
                 |cleared| AuditEffect::done_if(*cleared),
             );
-        let cleared = cleared.doing("clear the limit")?;
+        let cleared = cleared.during("clear the limit")?;
         if cleared {
-            pause::request_group(&mut conn, key).doing("clear the limit")?;
+            pause::request_group(&mut conn, key).during("clear the limit")?;
         }
         Ok(cleared)
     }
@@ -300,7 +300,7 @@ impl Actor {
 /// # Errors
 /// If the database does not answer or has no tables.
 pub fn limits<C: AsConn + ?Sized>(conn: &mut C) -> Result<Vec<RunTimeLimit>> {
-    limits::all(&mut own(conn)).doing("read the limits")
+    limits::all(&mut own(conn)).during("read the limits")
 }
 
 fn check(key: &str) -> Result<()> {
@@ -334,7 +334,7 @@ fn check(key: &str) -> Result<()> {
 /// # Errors
 /// If the database does not answer or has no tables.
 pub fn queues<C: AsConn + ?Sized>(conn: &mut C) -> Result<Vec<QueueStatus>> {
-    status::queues(&mut own(conn)).doing("count the executions")
+    status::queues(&mut own(conn)).during("count the executions")
 }
 
 /// Returns every registered process with the jobs it holds.
@@ -342,7 +342,7 @@ pub fn queues<C: AsConn + ?Sized>(conn: &mut C) -> Result<Vec<QueueStatus>> {
 /// # Errors
 /// If the database does not answer or has no tables.
 pub fn processes<C: AsConn + ?Sized>(conn: &mut C) -> Result<Vec<ProcessStatus>> {
-    status::processes(&mut own(conn)).doing("list the processes")
+    status::processes(&mut own(conn)).during("list the processes")
 }
 
 // --- Options for a database that a Rails app shares ---
@@ -361,7 +361,7 @@ pub fn set_rails_option<C: AsConn + ?Sized>(
 ) -> Result<Migrated> {
     // The settings may have no table yet.
     let mut migrated = migrate(conn)?;
-    run_time::set(&mut conn.as_conn(), option.setting(), on).doing("change the settings")?;
+    run_time::set(&mut conn.as_conn(), option.setting(), on).during("change the settings")?;
     let more = migrate(conn)?;
     migrated.completed.extend(more.completed);
     Ok(migrated)

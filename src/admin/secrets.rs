@@ -8,7 +8,7 @@ use crate::db::query::jobs::JobSummary;
 use crate::db::table::claimed::Progress;
 use crate::db::table::{classes, public_tokens};
 use crate::db::{AsConn, Conn, own};
-use crate::error::{Doing, Result};
+use crate::error::{ErrorContext, Result};
 use crate::job::digest;
 use crate::job::run_log::{self, HIDDEN, SecretTexts};
 use chrono::{DateTime, Utc};
@@ -208,7 +208,7 @@ pub fn task_info_by_token<C: AsConn + ?Sized>(
     token: &str,
 ) -> Result<Option<TaskInfo>> {
     let mut conn = own(conn);
-    let found = public_tokens::find(&mut conn, &digest(token)).doing("look the token up")?;
+    let found = public_tokens::find(&mut conn, &digest(token)).during("look the token up")?;
     let Some(found) = found else { return Ok(None) };
     let task = job_info::look(&mut conn, found.job_id)?;
     Ok(task.map(|task| TaskInfo {

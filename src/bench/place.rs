@@ -3,7 +3,7 @@
 use crate::clock;
 use crate::db::conn::typed::with_conn;
 use crate::db::{AsConn as _, Conn, Database};
-use crate::error::{Doing as _, Error, Result};
+use crate::error::{Error, ErrorContext as _, Result};
 use diesel::prelude::*;
 use diesel::sql_types::Text;
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -114,7 +114,7 @@ impl Place {
             "CREATE SCHEMA {name}"
         ))
         .execute(c))
-        .doing("create the benchmark's own schema")?;
+        .during("create the benchmark's own schema")?;
         let joiner = if url.contains('?') { '&' } else { '?' };
         Ok(Place {
             url: format!("{}{joiner}options=-csearch_path%3D{name}", url.trim()),
@@ -186,6 +186,6 @@ pub(crate) fn version(database: &Database) -> Result<String> {
         Conn::Sqlite(_) => ("SQLite", "SELECT sqlite_version() AS version"),
     };
     let row: Version = with_conn!(&mut connection, |c| diesel::sql_query(text).get_result(c))
-        .doing("ask the database for its version")?;
+        .during("ask the database for its version")?;
     Ok(format!("{name} {}", row.version))
 }

@@ -8,7 +8,7 @@ use crate::db::model::audit::{Actor, Via};
 use crate::db::model::decision::JobState;
 use crate::db::query::jobs::JobSummary;
 use crate::db::{DbConnection, own};
-use crate::error::{Doing as _, Result};
+use crate::error::{ErrorContext as _, Result};
 use crate::history::QueueRate;
 use crate::terminal::{Column, Report, Table, printable};
 use chrono::{DateTime, Utc};
@@ -69,7 +69,7 @@ impl ListedJobs {
         none: &'static str,
     ) -> Result<Self> {
         let mut jobs = jobs.list(connection)?;
-        Secrets::hide_in_list(&mut own(connection), &mut jobs).doing("list the jobs")?;
+        Secrets::hide_in_list(&mut own(connection), &mut jobs).during("list the jobs")?;
         Ok(ListedJobs { jobs, none })
     }
 
@@ -229,7 +229,7 @@ impl SaidBy {
 }
 
 /// Returns ` 3m ago by ada: the provider is down`, as far as it is known.
-pub(crate) fn said(seconds: Option<f64>, by: Option<&str>, reason: Option<&str>) -> String {
+pub(crate) fn provenance(seconds: Option<f64>, by: Option<&str>, reason: Option<&str>) -> String {
     let mut text = String::new();
     if let Some(seconds) = seconds {
         text.push_str(&format!(" {} ago", age(seconds)));

@@ -10,8 +10,8 @@ use crate::retention::Retention;
 use std::fmt;
 use std::time::Duration;
 
-/// Returns the place to report: the first one that was set explicitly.
-fn place<'o>(origins: impl IntoIterator<Item = &'o Origin>) -> Origin {
+/// Returns the origin to report: the first one that was set explicitly.
+fn origin_to_report<'o>(origins: impl IntoIterator<Item = &'o Origin>) -> Origin {
     let mut origins = origins.into_iter();
     let set = origins.find(|origin| **origin != Origin::Default);
     set.cloned().unwrap_or(Origin::Default)
@@ -53,7 +53,10 @@ fn heartbeats(config: &Config, reader: &mut Reader) {
             named("supervisor.heartbeat_interval", interval),
             clock::in_units(interval.value.0),
         );
-        reader.problem(&place([&threshold.origin, &interval.origin]), message);
+        reader.problem(
+            &origin_to_report([&threshold.origin, &interval.origin]),
+            message,
+        );
     }
 }
 
@@ -104,7 +107,10 @@ fn listening(config: &Config, reader: &mut Reader) {
                 named("workers.processes", processes),
                 processes.value.0
             );
-            reader.problem(&place([&listen.origin, &processes.origin]), message);
+            reader.problem(
+                &origin_to_report([&listen.origin, &processes.origin]),
+                message,
+            );
         }
     }
 }
@@ -121,7 +127,10 @@ fn pool(config: &Config, reader: &mut Reader) {
                 named("workers.threads", &worker.threads),
                 size.0,
             );
-            reader.problem(&place([&pool.origin, &worker.threads.origin]), message);
+            reader.problem(
+                &origin_to_report([&pool.origin, &worker.threads.origin]),
+                message,
+            );
         }
     }
 }

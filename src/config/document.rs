@@ -92,11 +92,11 @@ pub(crate) struct ConfigFile {
 impl ConfigFile {
     /// Parses a text. Invalid parts are reported as problems, and the rest is still returned.
     pub(crate) fn parse(name: &str, text: &str) -> ConfigFile {
-        let place = TextPlace { name, text };
+        let location = TextLocation { name, text };
         let (document, errors) = DeTable::parse_recoverable(text);
         let problems = errors.iter().map(|error| {
             let at = error.span().map_or(text.len(), |span| span.start);
-            place.at(at).problem(error.message().replace('\n', ", "))
+            location.at(at).problem(error.message().replace('\n', ", "))
         });
         ConfigFile {
             problems: problems.collect(),
@@ -104,8 +104,8 @@ impl ConfigFile {
                 .get_ref()
                 .iter()
                 .map(|(key, value)| {
-                    let origin = place.at(key.span().start);
-                    let item = place.item(origin, value.get_ref());
+                    let origin = location.at(key.span().start);
+                    let item = location.item(origin, value.get_ref());
                     (key.get_ref().to_string(), item)
                 })
                 .collect(),
@@ -113,12 +113,12 @@ impl ConfigFile {
     }
 }
 
-struct TextPlace<'t> {
+struct TextLocation<'t> {
     name: &'t str,
     text: &'t str,
 }
 
-impl TextPlace<'_> {
+impl TextLocation<'_> {
     fn at(&self, offset: usize) -> Origin {
         let before = self.text.as_bytes().iter().take(offset);
         Origin::File {

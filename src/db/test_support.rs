@@ -17,7 +17,7 @@ use crate::db::table::ready;
 use crate::db::table::semaphores::DOES_NOT_WAIT;
 #[cfg(feature = "sqlite")]
 use crate::error::Error;
-use crate::error::{Doing, Result};
+use crate::error::{ErrorContext, Result};
 use chrono::NaiveDateTime;
 use diesel::connection::Connection as _;
 use diesel::prelude::*;
@@ -62,7 +62,7 @@ impl TestDatabase {
             SqliteConnection::establish(":memory:").map_err(|error| refused(error.to_string()))?;
         diesel::sql_query("PRAGMA foreign_keys = ON")
             .execute(&mut conn)
-            .doing("set up the database")?;
+            .during("set up the database")?;
         crate::db::schema::migrate::migrate(&mut conn)?;
         Ok(Self::on(DbConnection {
             kind: ConnectionKind::Sqlite(Box::new(conn)),
@@ -89,11 +89,11 @@ impl TestDatabase {
                 // A test paused in a debugger is not a frozen client.
                 diesel::sql_query("SET idle_in_transaction_session_timeout = 0")
                     .execute(conn)
-                    .doing("set up the connection")?;
-                conn.begin_test_transaction().doing("begin the test")?;
+                    .during("set up the connection")?;
+                conn.begin_test_transaction().during("begin the test")?;
             }
             #[cfg(feature = "sqlite")]
-            Conn::Sqlite(conn) => conn.begin_test_transaction().doing("begin the test")?,
+            Conn::Sqlite(conn) => conn.begin_test_transaction().during("begin the test")?,
         }
         Ok(Self::on(connection))
     }
@@ -178,7 +178,7 @@ pub(crate) fn ignore_limits(conn: &mut Conn<'_>) -> QueryResult<()> {
             waits_for_others_sql("concurrency_key")
         );
         let blocked: Vec<Execution> = Statement::new(text).unkept().load(conn)?;
-        ready::insert(conn, &job_ids(blocked))
+        ready::insert_ready(conn, &job_ids(blocked))
     })
 }
 

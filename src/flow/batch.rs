@@ -4,9 +4,9 @@ use crate::db::model::extras::{On, Otherwise};
 use crate::db::model::new_row::NewRow;
 use crate::db::table::flows::batches::{self, Addition, NewBatchRow};
 use crate::db::transition::enqueue::rank::rank_by_time;
-use crate::db::transition::enqueue::{flows, whole};
+use crate::db::transition::enqueue::{all_or_none, flows};
 use crate::db::{AsConn, Conn, own, query};
-use crate::error::{Doing as _, Error, Result};
+use crate::error::{Error, ErrorContext as _, Result};
 use crate::job::class::Job;
 use crate::job::context::Context;
 use crate::job::error::JobError;
@@ -209,14 +209,14 @@ impl BatchId {
     ) -> Result<Vec<Enqueued>> {
         let jobs = jobs.into_iter().map(ToNewJob::to_new_job);
         let jobs = jobs.collect::<Result<Vec<_>>>()?;
-        let enqueued = whole(&mut own(conn), |conn| {
-            match batches::accepts(conn, self.0).doing("look whether the batch is over")? {
+        let enqueued = all_or_none(&mut own(conn), |conn| {
+            match batches::accepts(conn, self.0).during("look whether the batch is over")? {
                 Addition::Accepted => {}
                 Addition::Over => return Err(Error::BatchOver { id: self.0 }),
                 Addition::Unknown => return Err(Error::NoSuchBatch { id: self.0 }),
             }
             let (enqueued, new) = enqueue_in(conn, self.0, jobs)?;
-            flows::add(conn, self.0, &new).doing("add jobs to the batch")?;
+            flows::add(conn, self.0, &new).during("add jobs to the batch")?;
             Ok(enqueued)
         })?;
         conn.after_enqueue()?;
@@ -248,7 +248,7 @@ impl Batch {
     /// an idempotency key, a quota or a public token, or as for [`enqueue_all`](crate::enqueue_all).
     pub fn enqueue<C: AsConn + ?Sized>(self, conn: &mut C) -> Result<EnqueuedBatch> {
         self.check()?;
-        let enqueued = whole(&mut own(conn), |conn| insert(conn, self))?;
+        let enqueued = all_or_none(&mut own(conn), |conn| insert_batch_and_jobs(conn, self))?;
         conn.after_enqueue()?;
         Ok(enqueued)
     }
@@ -295,7 +295,7 @@ fn check_follower(job: &NewJob) -> Result<()> {
     }
 }
 
-pub(crate) fn insert(conn: &mut Conn<'_>, batch: Batch) -> Result<EnqueuedBatch> {
+pub(crate) fn insert_batch_and_jobs(conn: &mut Conn<'_>, batch: Batch) -> Result<EnqueuedBatch> {
     const ACTION: &str = "enqueue the batch";
     let uuid = format!("windlass-{:032x}", fastrand::u128(..));
     let new = NewBatchRow {
@@ -303,21 +303,21 @@ pub(crate) fn insert(conn: &mut Conn<'_>, batch: Batch) -> Result<EnqueuedBatch>
         metadata: batch.metadata.as_ref().ok().and_then(Option::as_deref),
         uuid: &uuid,
     };
-    let id = batches::insert(conn, &new).doing(ACTION)?;
+    let id = batches::create_batch(conn, &new).during(ACTION)?;
     for runs_on in [On::Success, On::Failure, On::Finish] {
         let rows = followers(conn, &batch, runs_on)?;
-        flows::follow(conn, id, &rows, runs_on, batch.otherwise(runs_on)).doing(ACTION)?;
+        flows::follow(conn, id, &rows, runs_on, batch.otherwise(runs_on)).during(ACTION)?;
     }
     let is_empty = batch.jobs.is_empty() && batch.batches.is_empty();
     let jobs = batch.jobs.into_iter().map(|job| Ok(job?));
     let (jobs, new) = enqueue_in(conn, id, jobs.collect::<Result<Vec<_>>>()?)?;
-    flows::fill(conn, id, &new).doing(ACTION)?;
+    flows::fill(conn, id, &new).during(ACTION)?;
     for inner in batch.batches {
-        let inner = insert(conn, inner)?;
-        flows::nest(conn, id, inner.id.0).doing(ACTION)?;
+        let inner = insert_batch_and_jobs(conn, inner)?;
+        flows::nest(conn, id, inner.id.0).during(ACTION)?;
     }
     if is_empty || new.is_empty() {
-        flows::end_if_empty(conn, id).doing(ACTION)?;
+        flows::end_if_empty(conn, id).during(ACTION)?;
     }
     Ok(EnqueuedBatch {
         id: BatchId(id),
@@ -332,7 +332,7 @@ fn followers(conn: &mut Conn<'_>, batch: &Batch, runs_on: On) -> Result<Vec<NewR
     let mut rows = rows.collect::<Result<Vec<_>>>()?;
     refuse_named(conn, &mut rows)?;
     refuse_unknown(conn, &rows)?;
-    rank_by_time(conn, &mut rows).doing("read the time")?;
+    rank_by_time(conn, &mut rows).during("read the time")?;
     Ok(rows)
 }
 
@@ -395,7 +395,7 @@ impl BatchId {
     /// [`Error::NoSuchBatch`] if there is none, or it is not kept any more. Also if the database does not answer or has
     /// no tables.
     pub fn status<C: AsConn + ?Sized>(self, conn: &mut C) -> Result<BatchStatus> {
-        let found = query::batches::status(&mut own(conn), self.0).doing("read the batch")?;
+        let found = query::batches::status(&mut own(conn), self.0).during("read the batch")?;
         let row = found.ok_or(Error::NoSuchBatch { id: self.0 })?;
         let count = |count: i64| u64::try_from(count).unwrap_or(0);
         Ok(BatchStatus {

@@ -2,13 +2,13 @@
 
 use crate::db::model::extras::{Follows, Parent};
 use crate::db::model::new_row::EnqueueOutcome;
+use crate::db::transition::enqueue::all_or_none;
 use crate::db::transition::enqueue::connect::{Parents, connect};
-use crate::db::transition::enqueue::whole;
 use crate::db::{AsConn, Conn, own};
-use crate::error::{Doing as _, Error, Result};
-use crate::flow::batch::{Batch, EnqueuedBatch, ToNewJob, insert};
+use crate::error::{Error, ErrorContext as _, Result};
+use crate::flow::batch::{Batch, EnqueuedBatch, ToNewJob, insert_batch_and_jobs};
 use crate::job::Enqueued;
-use crate::job::extras::{name_unknown, refuse_unknown_of};
+use crate::job::extras::{explain_missing, refuse_unknown_of};
 use crate::job::new_job::parents::{check_parents, wrong_name};
 use crate::job::new_job::{NewJob, enqueue_each};
 use std::collections::BTreeMap;
@@ -48,7 +48,7 @@ pub struct Flow {
 struct FlowMember {
     name: String,
     what: FlowWork,
-    /// The places of those that it waits for.
+    /// The positions of those that it waits for.
     parents: Vec<usize>,
     /// True if others wait for it.
     is_awaited: bool,
@@ -109,14 +109,14 @@ impl Flow {
         name: &str,
         parents: impl IntoIterator<Item = N>,
     ) -> Result<Self> {
-        let child = self.place(name)?;
+        let child = self.position(name)?;
         if matches!(self.members[child].what, FlowWork::Batch(_)) {
             return Err(Error::Flow(format!(
                 "the batch `{name}` cannot wait: let a job of the flow enqueue it"
             )));
         }
         for parent in parents {
-            let parent = self.place(parent.as_ref())?;
+            let parent = self.position(parent.as_ref())?;
             if let Some(way) = self.way(parent, child) {
                 let way: Vec<&str> = way.iter().map(|one| &*self.members[*one].name).collect();
                 return Err(Error::Flow(format!(
@@ -132,7 +132,7 @@ impl Flow {
         Ok(self)
     }
 
-    fn place(&self, name: &str) -> Result<usize> {
+    fn position(&self, name: &str) -> Result<usize> {
         self.by_name.get(name).copied().ok_or_else(|| {
             Error::Flow(format!(
                 "it has nothing of the name `{name}`: add it before"
@@ -203,11 +203,11 @@ impl Flow {
     /// [`enqueue_all`](crate::enqueue_all).
     pub fn enqueue<C: AsConn + ?Sized>(self, conn: &mut C) -> Result<EnqueuedFlow> {
         let (mut jobs, mut plans, mut batches) = (Vec::new(), Vec::new(), Vec::new());
-        for (place, member) in self.members.into_iter().enumerate() {
+        for (position, member) in self.members.into_iter().enumerate() {
             match member.what {
                 FlowWork::Batch(batch) => {
                     batch.check()?;
-                    batches.push((place, member.name, batch));
+                    batches.push((position, member.name, batch));
                 }
                 FlowWork::Job(mut job) => {
                     let follows = job.follows.take().map(|follows| *follows);
@@ -218,13 +218,13 @@ impl Flow {
                         parents: member.parents,
                     };
                     plan.check(&job)?;
-                    job.row.is_connected_later = plan.waits();
-                    plans.push((place, plan));
+                    job.row.is_connected_later = plan.is_dependent();
+                    plans.push((position, plan));
                     jobs.push(*job);
                 }
             }
         }
-        let flow = whole(&mut own(conn), |conn| {
+        let flow = all_or_none(&mut own(conn), |conn| {
             insert_all(conn, jobs, plans, batches)
         })?;
         conn.after_enqueue()?;
@@ -233,7 +233,7 @@ impl Flow {
 }
 
 impl Planned {
-    fn waits(&self) -> bool {
+    fn is_dependent(&self) -> bool {
         !self.parents.is_empty() || !self.follows.parents.is_empty()
     }
 
@@ -265,14 +265,14 @@ fn insert_all(
         jobs: BTreeMap::new(),
         batches: BTreeMap::new(),
     };
-    for (place, name, batch) in batches {
-        let enqueued = insert(conn, batch)?;
-        ids.insert(place, (Parent::Batch(enqueued.id.0), name.clone()));
+    for (position, name, batch) in batches {
+        let enqueued = insert_batch_and_jobs(conn, batch)?;
+        ids.insert(position, (Parent::Batch(enqueued.id.0), name.clone()));
         flow.batches.insert(name, enqueued);
     }
     let enqueued = enqueue_each(conn, jobs)?;
-    for ((place, plan), job) in plans.iter().zip(&enqueued) {
-        ids.insert(*place, (Parent::Job(job.id.0), plan.name.clone()));
+    for ((position, plan), job) in plans.iter().zip(&enqueued) {
+        ids.insert(*position, (Parent::Job(job.id.0), plan.name.clone()));
         flow.jobs.insert(plan.name.clone(), *job);
     }
     // A job that was shed has ended already: a promotion has to look at it.
@@ -283,7 +283,7 @@ fn insert_all(
         .any(|(_, plan)| !plan.follows.parents.is_empty());
     let mut children: Vec<(i64, Planned)> = Vec::new();
     for ((_, mut plan), job) in plans.into_iter().zip(&enqueued) {
-        let parents = plan.parents.iter().filter_map(|place| ids.get(place));
+        let parents = plan.parents.iter().filter_map(|position| ids.get(position));
         let parents = parents.map(|(parent, name)| (*parent, Some(name.clone())));
         plan.follows.parents.extend(parents);
         if job.is_new && !plan.follows.parents.is_empty() {
@@ -295,10 +295,10 @@ fn insert_all(
         true => Parents::New,
         false => Parents::Existing,
     };
-    let connected = connect(conn, &follows.collect::<Vec<_>>(), found).doing("enqueue the flow");
+    let connected = connect(conn, &follows.collect::<Vec<_>>(), found).during("enqueue the flow");
     let all = children.iter();
     let all = all.map(|(_, plan)| (&*plan.class, &plan.follows));
-    name_unknown(conn, all, connected)?;
+    explain_missing(conn, all, connected)?;
     Ok(flow)
 }
 

@@ -1,17 +1,17 @@
 //! The results of what a job waited for.
 
 use crate::db::model::extras::{Follows, Parent};
-use crate::db::model::outcome::WaitUntil;
+use crate::db::model::outcome::ParkUntil;
 use crate::db::query::flows::{self, InputRow, ParentBatch};
 use crate::db::table::flows::edges;
 use crate::db::table::steps::StepState;
 use crate::db::transition::enqueue::connect;
 use crate::db::{DbConnection, own};
-use crate::error::{Doing as _, Error, Result};
+use crate::error::{Error, ErrorContext as _, Result};
 use crate::job::JobId;
 use crate::job::context::Context;
 use crate::job::error::{JobError, JobResult};
-use crate::job::extras::{name_unknown, refuse_unknown_of};
+use crate::job::extras::{explain_missing, refuse_unknown_of};
 use crate::job::new_job::NewJob;
 use crate::job::new_job::parents::After;
 use crate::job::steps::{lost, twice};
@@ -35,7 +35,7 @@ impl<S: ?Sized> Context<'_, S> {
     pub fn input<T: DeserializeOwned>(&self, name: &str) -> JobResult<T> {
         let job = self.run().job_id;
         let found = flows::named(&mut own(&mut self.connection()?), job, name);
-        let found = found.doing("read an input")?.ok_or_else(|| {
+        let found = found.during("read an input")?.ok_or_else(|| {
             let message = format!("this job waited for none with the name `{name}`");
             JobError::new("no_input", message).fail()
         })?;
@@ -89,7 +89,7 @@ impl<S: ?Sized> Context<'_, S> {
             job: self.run().job_id,
             connect: Box::new(|| self.connection()),
             page: VecDeque::new(),
-            place: InputPlace::Jobs(0),
+            position: InputPosition::Jobs(0),
             value: PhantomData,
         }
     }
@@ -119,13 +119,13 @@ pub struct Inputs<'c, T> {
     job: i64,
     connect: Box<dyn Fn() -> Result<DbConnection> + 'c>,
     page: VecDeque<InputRow>,
-    place: InputPlace,
+    position: InputPosition,
     value: PhantomData<fn() -> T>,
 }
 
 /// The jobs whose results are read next.
 #[derive(Debug)]
-enum InputPlace {
+enum InputPosition {
     /// Jobs after this id.
     Jobs(i64),
     /// Jobs of the first of these batches, after this id.
@@ -137,7 +137,7 @@ impl<T> fmt::Debug for Inputs<'_, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Inputs")
             .field("job", &self.job)
-            .field("place", &self.place)
+            .field("place", &self.position)
             .finish_non_exhaustive()
     }
 }
@@ -149,23 +149,25 @@ impl<T> Inputs<'_, T> {
         let mut conn = (self.connect)()?;
         let conn = &mut own(&mut conn);
         while self.page.is_empty() {
-            match &mut self.place {
-                InputPlace::Jobs(after) => {
-                    self.page = flows::of_jobs(conn, self.job, *after).doing(ACTION)?.into();
+            match &mut self.position {
+                InputPosition::Jobs(after) => {
+                    self.page = flows::of_jobs(conn, self.job, *after)
+                        .during(ACTION)?
+                        .into();
                     match self.page.back() {
                         Some(last) => *after = last.job_id,
                         None => {
-                            let batches = flows::batches(conn, self.job).doing(ACTION)?;
-                            self.place = InputPlace::Batches(batches.into(), 0);
+                            let batches = flows::batches(conn, self.job).during(ACTION)?;
+                            self.position = InputPosition::Batches(batches.into(), 0);
                         }
                     }
                 }
-                InputPlace::Batches(batches, after) => {
+                InputPosition::Batches(batches, after) => {
                     let Some(batch) = batches.front() else {
-                        self.place = InputPlace::Nothing;
+                        self.position = InputPosition::Nothing;
                         return Ok(());
                     };
-                    let rows = flows::of_batch(conn, batch.batch_id, *after).doing(ACTION)?;
+                    let rows = flows::of_batch(conn, batch.batch_id, *after).during(ACTION)?;
                     let named = rows.into_iter().map(|row| InputRow {
                         name: batch.name.clone(),
                         ..row
@@ -179,7 +181,7 @@ impl<T> Inputs<'_, T> {
                         }
                     }
                 }
-                InputPlace::Nothing => return Ok(()),
+                InputPosition::Nothing => return Ok(()),
             }
         }
         Ok(())
@@ -193,7 +195,7 @@ impl<T: DeserializeOwned> Iterator for Inputs<'_, T> {
         if self.page.is_empty()
             && let Err(error) = self.read_page()
         {
-            self.place = InputPlace::Nothing;
+            self.position = InputPosition::Nothing;
             return Some(Err(error.into()));
         }
         let row = self.page.pop_front()?;
@@ -272,7 +274,7 @@ impl<S: ?Sized> Context<'_, S> {
             let (succeeded, failed) = (0, 0);
             return Ok(Joined { succeeded, failed });
         }
-        let value = self.wait(name, || {
+        let value = self.park_at_step(name, || {
             if let Some(problem) = self.wrong_children(&job, &children.parents)? {
                 return Err(JobError::new("wrong_join", problem).fail());
             }
@@ -289,7 +291,7 @@ impl<S: ?Sized> Context<'_, S> {
             &ids.jobs,
             &ids.batches,
         );
-        let failed = usize::try_from(failed.doing("read how jobs have ended")?).unwrap_or(0);
+        let failed = usize::try_from(failed.during("read how jobs have ended")?).unwrap_or(0);
         let succeeded = (ids.jobs.len() + ids.batches.len()).saturating_sub(failed);
         Ok(Joined { succeeded, failed })
     }
@@ -320,13 +322,13 @@ impl<S: ?Sized> Context<'_, S> {
             .iter()
             .filter_map(|(child, _)| child.job())
             .collect();
-        let waiting = edges::waits_for(&mut own(&mut self.connection()?), run.job_id, &jobs);
-        let waiting = waiting.doing("look up what waits for the job")?;
+        let waiting = edges::first_dependent(&mut own(&mut self.connection()?), run.job_id, &jobs);
+        let waiting = waiting.during("look up what waits for the job")?;
         Ok(waiting.map(|child| format!("job {child} waits for this job, and would for ever")))
     }
 
     /// Connects the job with its children.
-    fn connect(&self, step: &str, children: &Follows) -> JobResult<WaitUntil> {
+    fn connect(&self, step: &str, children: &Follows) -> JobResult<ParkUntil> {
         let run = self.run();
         let mut connection = self.connection()?;
         let conn = &mut own(&mut connection);
@@ -337,8 +339,8 @@ impl<S: ?Sized> Context<'_, S> {
         };
         refuse_unknown_of(conn, all()).map_err(refused)?;
         let found = connect::join(conn, run.fence, run.job_id, step, &children.parents);
-        let found = found.doing("connect the job with others");
-        let found = name_unknown(conn, all(), found).map_err(refused)?;
+        let found = found.during("connect the job with others");
+        let found = explain_missing(conn, all(), found).map_err(refused)?;
         let children = &children.parents[..];
         match found {
             StepState::Lost => return Err(lost(run)),
@@ -357,6 +359,6 @@ impl<S: ?Sized> Context<'_, S> {
         };
         let value =
             serde_json::to_string(&ids).map_err(|error| JobError::from(error.to_string()))?;
-        Ok(WaitUntil::Joined(value))
+        Ok(ParkUntil::Joined(value))
     }
 }

@@ -3,7 +3,7 @@
 use crate::db::model::extras::{On, Otherwise, Parent};
 use crate::db::transition::enqueue::connect;
 use crate::db::{AsConn, own};
-use crate::error::Doing;
+use crate::error::ErrorContext;
 use crate::flow::batch::ToNewJob;
 use crate::job::context::Context;
 use crate::job::error::{JobError, JobResult};
@@ -146,6 +146,6 @@ fn enlist<S: ?Sized, C: AsConn>(
         return Err(refused(problem));
     }
     connect::reverse(&mut own(conn), run.job_id, enqueued.id.0)
-        .doing("enqueue what undoes a step")?;
+        .during("enqueue what undoes a step")?;
     Ok(())
 }

@@ -1,10 +1,10 @@
 //! Steps at which a job waits, and effects outside of the database.
 
-use crate::db::model::outcome::{StepWait, WaitUntil};
+use crate::db::model::outcome::{ParkUntil, ParkedStep};
 use crate::db::table::steps;
 use crate::db::transition::flows::wake as stored;
 use crate::db::{AsConn, DbConnection, own};
-use crate::error::{Doing, Error, Result};
+use crate::error::{Error, ErrorContext, Result};
 use crate::job::arguments::readable::to_json;
 use crate::job::arguments::{MAX_DEPTH, is_too_deep};
 use crate::job::context::Context;
@@ -110,7 +110,8 @@ impl<S: ?Sized> Context<'_, S> {
     /// - The reason to stop, if [`check`](Self::check) returns one.
     /// - An error if the name was used before in this run, or the database rejects a statement.
     pub fn pause_for(&self, name: &str, time: Duration) -> JobResult {
-        self.wait(name, || Ok(WaitUntil::Pause(time))).map(drop)
+        self.park_at_step(name, || Ok(ParkUntil::Pause(time)))
+            .map(drop)
     }
 
     /// Waits at this step for an [event](crate::emit), without a thread and a claim, and resumes the job at the same step
@@ -155,7 +156,7 @@ impl<S: ?Sized> Context<'_, S> {
         event: &str,
         timeout: Duration,
     ) -> JobResult<Option<T>> {
-        let value = self.wait(name, || {
+        let value = self.park_at_step(name, || {
             if let Some(problem) = problem_of_name(event) {
                 return Err(JobError::new("event_name", problem).fail());
             }
@@ -164,7 +165,7 @@ impl<S: ?Sized> Context<'_, S> {
                 return Err(too_long(event, timeout, longest));
             }
             let name = event.to_owned();
-            Ok(WaitUntil::Event { name, timeout })
+            Ok(ParkUntil::Event { name, timeout })
         })?;
         let payload: Option<(T,)> = serde_json::from_str(&value).map_err(|error| {
             let message = format!("the payload of the event `{event}` cannot be read: {error}");
@@ -174,10 +175,10 @@ impl<S: ?Sized> Context<'_, S> {
     }
 
     /// Returns the value of a wait that is over, or the error that starts one.
-    pub(crate) fn wait(
+    pub(crate) fn park_at_step(
         &self,
         name: &str,
-        until: impl FnOnce() -> JobResult<WaitUntil>,
+        until: impl FnOnce() -> JobResult<ParkUntil>,
     ) -> JobResult<String> {
         check_name(name)?;
         if self.is_around {
@@ -191,15 +192,15 @@ impl<S: ?Sized> Context<'_, S> {
         let until = until()?;
         self.check()?;
         let step = name.to_owned();
-        self.steps(|steps| steps.waits_at = Some(step.clone()));
-        Err(JobError::park(StepWait { step, until }))
+        self.steps(|steps| steps.parked_at = Some(step.clone()));
+        Err(JobError::park(ParkedStep { step, until }))
     }
 
     /// Returns the recorded value of a step, in whichever run it was recorded.
     fn recorded(&self, name: &str) -> JobResult<Option<String>> {
         let run = self.run();
         let known = self.steps(|steps| {
-            if let Some(step) = &steps.waits_at {
+            if let Some(step) = &steps.parked_at {
                 return Err(ignored(step));
             }
             if steps.passed.contains(name) {
@@ -210,7 +211,7 @@ impl<S: ?Sized> Context<'_, S> {
         let value = match known {
             Some(value) => Some(value),
             None => steps::value(&mut own(&mut self.connection()?), run.job_id, name)
-                .doing("read a step of the job")?,
+                .during("read a step of the job")?,
         };
         if value.is_some() {
             run.signals.live.note_steps();
@@ -303,7 +304,7 @@ pub(crate) fn emit_json<C: AsConn + ?Sized>(
         );
         return Err(invalid(event, reason));
     }
-    let accepted = stored::emit(&mut own(conn), event, payload).doing("emit an event")?;
+    let accepted = stored::emit(&mut own(conn), event, payload).during("emit an event")?;
     if !accepted {
         let event = event.to_owned();
         return Err(Error::EventTaken { event });

@@ -2,7 +2,7 @@
 
 use crate::db::query::history::{self, CellsByTime};
 use crate::db::{AsConn, own};
-use crate::error::{Doing, Result};
+use crate::error::{ErrorContext, Result};
 use crate::history::read::{TimeRange, read_ids};
 use std::collections::BTreeMap;
 
@@ -53,10 +53,10 @@ pub(crate) fn queue_curves<C: AsConn + ?Sized>(
     let mut wanted: Vec<i64> = ids.queues().into_values().collect();
     wanted.extend(ids.all);
     let part = history::part(&mut conn, &wanted, range.resolution(), span);
-    let mut part = part.doing("read the history")?;
-    let place = |start: i64| usize::try_from((start - span.from).div_euclid(step)).ok();
+    let mut part = part.during("read the history")?;
+    let position = |start: i64| usize::try_from((start - span.from).div_euclid(step)).ok();
     let all = ids.all.and_then(|all| part.folded.remove(&all));
-    let sampled = samples(&all.unwrap_or_default(), range, place);
+    let sampled = samples(&all.unwrap_or_default(), range, position);
     let mut curves = QueueCurves {
         is_recorded: !part.folded.is_empty() || !part.unfolded.is_empty(),
         ..QueueCurves::default()
@@ -68,14 +68,15 @@ pub(crate) fn queue_curves<C: AsConn + ?Sized>(
     for (queue, id) in ids.queues() {
         let cells = part.folded.remove(&id).unwrap_or_default();
         let curve = curves.queues.entry(queue.to_owned());
-        add(curve.or_insert_with(|| empty.clone()), &cells, place);
+        add(curve.or_insert_with(|| empty.clone()), &cells, position);
     }
     for (start, more) in &part.unfolded {
         for (queue, class, tally) in more.series.iter() {
-            let (queue, _) = ids.pairs.place(queue, class);
+            let (queue, _) = ids.pairs.counted_names(queue, class);
             let curve = curves.queues.entry(queue.to_owned());
             let curve = curve.or_insert_with(|| empty.clone());
-            if let Some(ended) = place(*start).and_then(|place| curve.ended.get_mut(place)) {
+            if let Some(ended) = position(*start).and_then(|position| curve.ended.get_mut(position))
+            {
                 *ended += tally.ended();
             }
         }
@@ -88,11 +89,11 @@ pub(crate) fn queue_curves<C: AsConn + ?Sized>(
 fn samples(
     all: &CellsByTime,
     range: TimeRange,
-    place: impl Fn(i64) -> Option<usize>,
+    position: impl Fn(i64) -> Option<usize>,
 ) -> Vec<Option<f64>> {
     let mut sampled = vec![None; range.buckets()];
     for (start, cell) in all {
-        let bucket = place(*start).and_then(|place| sampled.get_mut(place));
+        let bucket = position(*start).and_then(|position| sampled.get_mut(position));
         if let (Some(bucket), Some(_)) = (bucket, cell.fleet) {
             *bucket = Some(0.0);
         }
@@ -100,16 +101,17 @@ fn samples(
     sampled
 }
 
-fn add(curve: &mut QueueCurve, cells: &CellsByTime, place: impl Fn(i64) -> Option<usize>) {
+fn add(curve: &mut QueueCurve, cells: &CellsByTime, position: impl Fn(i64) -> Option<usize>) {
     for (start, cell) in cells {
-        let Some(place) = place(*start).filter(|place| *place < curve.ended.len()) else {
+        let Some(position) = position(*start).filter(|position| *position < curve.ended.len())
+        else {
             continue;
         };
-        curve.ended[place] += cell.tally.ended();
+        curve.ended[position] += cell.tally.ended();
         if let Some(gauge) = cell.queue {
             let oldest = gauge.oldest_ready.as_secs_f64();
-            let known = curve.oldest_seconds[place].unwrap_or(0.0);
-            curve.oldest_seconds[place] = Some(known.max(oldest));
+            let known = curve.oldest_seconds[position].unwrap_or(0.0);
+            curve.oldest_seconds[position] = Some(known.max(oldest));
         }
     }
 }

@@ -29,7 +29,7 @@ pub(crate) mod read;
 use crate::db::table::history::deltas;
 use crate::db::transition::fold::{self, FoldWhen, Folded};
 use crate::db::{AsConn, own};
-use crate::error::{Doing, Result};
+use crate::error::{ErrorContext, Result};
 use serde::{Serialize, Serializer};
 use std::time::Duration;
 
@@ -69,7 +69,7 @@ fn as_seconds<S: Serializer>(
 /// # Errors
 /// If the database does not answer or has no tables.
 pub fn lag<C: AsConn + ?Sized>(conn: &mut C) -> Result<HistoryLag> {
-    let backlog = deltas::backlog(&mut own(conn)).doing("look how far the history is behind")?;
+    let backlog = deltas::backlog(&mut own(conn)).during("look how far the history is behind")?;
     // Negative after the clock was set back.
     let age = |seconds: f64| Duration::try_from_secs_f64(seconds).unwrap_or_default();
     let is_real = |age: &Duration| *age < Duration::from_secs(10 * 366 * 86_400);
@@ -92,7 +92,7 @@ pub fn fold<C: AsConn + ?Sized>(conn: &mut C) -> Result<u64> {
     let mut conn = own(conn);
     let mut sum = 0;
     loop {
-        let folded = fold::fold(&mut conn, FoldWhen::Now, None).doing("fold the history")?;
+        let folded = fold::fold(&mut conn, FoldWhen::Now, None).during("fold the history")?;
         let Folded::Done { count, is_full } = folded else {
             return Ok(sum);
         };

@@ -5,7 +5,7 @@ use crate::db::model::history::tally::Tally;
 use crate::db::query::history::{self, CellsByTime, Seconds};
 use crate::db::table::history::series::{self, SeriesIds};
 use crate::db::{AsConn, Conn, own};
-use crate::error::{Doing, Result};
+use crate::error::{ErrorContext, Result};
 use chrono::{DateTime, Utc};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -77,7 +77,7 @@ fn bucket((start, cell): (i64, Cell)) -> Option<Bucket> {
 }
 
 pub(crate) fn read_ids(conn: &mut Conn<'_>) -> Result<SeriesIds> {
-    series::ids(conn).doing("read the history")
+    series::ids(conn).during("read the history")
 }
 
 /// Returns what is selected, by the start of each bucket of this resolution.
@@ -92,7 +92,7 @@ pub(crate) fn cells(
     let mut wanted = ids.of(queue, class);
     let of_queue = queue.is_some() && class.is_none();
     wanted.extend(ids.all.filter(|_| of_queue));
-    let mut part = history::part(conn, &wanted, resolution, span).doing("read the history")?;
+    let mut part = history::part(conn, &wanted, resolution, span).during("read the history")?;
     // A queue without ready jobs has no sample of its own.
     let sampled = ids.all.filter(|_| of_queue);
     let sampled = sampled.and_then(|all| part.folded.remove(&all));
@@ -111,7 +111,7 @@ pub(crate) fn cells(
         let is_all = queue.is_none() && class.is_none();
         let died = if is_all { more.died } else { 0 };
         for (queue, class, tally) in more.series.iter() {
-            let (queue, class) = ids.pairs.place(queue, class);
+            let (queue, class) = ids.pairs.counted_names(queue, class);
             if filter.selects(queue, class) {
                 cells.entry(start).or_default().tally.merge(tally);
             }
@@ -150,7 +150,7 @@ pub(crate) fn queue_sums(
 ) -> Result<BTreeMap<String, Tally>> {
     let queues = ids.queues();
     let wanted: Vec<i64> = queues.values().copied().collect();
-    let mut part = history::part(conn, &wanted, resolution, span).doing("read the history")?;
+    let mut part = history::part(conn, &wanted, resolution, span).during("read the history")?;
     let mut sums: BTreeMap<String, Tally> = BTreeMap::new();
     for (queue, id) in &queues {
         for cell in part
@@ -167,7 +167,7 @@ pub(crate) fn queue_sums(
         }
     }
     for (queue, class, tally) in part.unfolded.values().flat_map(|more| more.series.iter()) {
-        let (queue, _) = ids.pairs.place(queue, class);
+        let (queue, _) = ids.pairs.counted_names(queue, class);
         sums.entry(queue.to_owned()).or_default().merge(tally);
     }
     Ok(sums)
@@ -193,7 +193,7 @@ pub fn by_class<C: AsConn + ?Sized>(
     let classes: BTreeMap<i64, &str> = pairs.map(|(_, class, id)| (*id, class)).collect();
     let wanted: Vec<i64> = classes.keys().copied().collect();
     let part = history::part(&mut conn, &wanted, range.resolution(), span);
-    let part = part.doing("read the history")?;
+    let part = part.during("read the history")?;
     let mut sums: BTreeMap<&str, Tally> = BTreeMap::new();
     for (id, cells) in &part.folded {
         let class = classes.get(id).copied().unwrap_or_default();
@@ -202,7 +202,7 @@ pub fn by_class<C: AsConn + ?Sized>(
         }
     }
     for (queue, class, tally) in part.unfolded.values().flat_map(|more| more.series.iter()) {
-        let (queue, class) = ids.pairs.place(queue, class);
+        let (queue, class) = ids.pairs.counted_names(queue, class);
         if is_wanted(queue) {
             sums.entry(class).or_default().merge(tally);
         }
@@ -291,7 +291,7 @@ pub struct Totals {
 /// # Errors
 /// If the database does not answer or has no tables.
 pub fn totals<C: AsConn + ?Sized>(conn: &mut C) -> Result<Totals> {
-    let sums = history::sums(&mut own(conn)).doing("read the totals of the history")?;
+    let sums = history::sums(&mut own(conn)).during("read the totals of the history")?;
     let series = sums.series.iter();
     let series = series.map(|(queue, class, tally)| SeriesTally {
         queue: queue.to_owned(),

@@ -152,7 +152,7 @@ pub(crate) fn caught(
     // Of an earlier job.
     take_failed_start();
     match catch_unwind(AssertUnwindSafe(body)) {
-        Ok(Ok(output)) => match run.steps.waits_at() {
+        Ok(Ok(output)) => match run.steps.parked_at() {
             Some(step) => Err(ignored(&step)),
             None => Ok(output),
         },
@@ -185,7 +185,7 @@ pub(crate) fn performing<R>(function: impl FnOnce() -> R) -> R {
 
 /// Forgets the location of a panic that an earlier job has caught itself: a panic that is only
 /// resumed records no new one.
-pub(crate) fn forget_place() {
+pub(crate) fn forget_location() {
     PANICKED_AT.take();
 }
 
@@ -199,8 +199,8 @@ fn note_panics() {
         let previous = std::panic::take_hook();
         std::panic::set_hook(Box::new(move |info| {
             if PERFORMING.get() {
-                let place = info.location().map(ToString::to_string);
-                PANICKED_AT.with_borrow_mut(|noted| *noted = place);
+                let location = info.location().map(ToString::to_string);
+                PANICKED_AT.with_borrow_mut(|noted| *noted = location);
             } else {
                 previous(info);
             }
@@ -218,6 +218,6 @@ pub(crate) fn panicked(payload: Box<dyn Any + Send>) -> JobError {
     // The payload's own destructor may panic as well.
     let _ = catch_unwind(AssertUnwindSafe(|| drop(payload)));
     let mut error = JobError::new(PANIC, message);
-    error.place = PANICKED_AT.take();
+    error.location = PANICKED_AT.take();
     error
 }

@@ -3,7 +3,7 @@
 use crate::db::model::new_row::NewLimit;
 use crate::db::table::semaphores::{self, SemaphoreStatus};
 use crate::db::{AsConn, own};
-use crate::error::{Doing, Result};
+use crate::error::{ErrorContext, Result};
 use serde::{Deserialize, Serialize};
 
 /// Limits how many jobs with the same key are ready or running at once.
@@ -186,7 +186,7 @@ pub(crate) const MAX_KEY: usize = 255;
 /// # Errors
 /// If the database does not answer or has no tables.
 pub fn semaphores<C: AsConn + ?Sized>(conn: &mut C) -> Result<Vec<SemaphoreStatus>> {
-    semaphores::all(&mut own(conn)).doing("read the concurrency keys")
+    semaphores::all(&mut own(conn)).during("read the concurrency keys")
 }
 
 /// Returns the violations of concurrency limits, one sentence each.
@@ -197,7 +197,7 @@ pub fn semaphores<C: AsConn + ?Sized>(conn: &mut C) -> Result<Vec<SemaphoreStatu
 /// # Errors
 /// If the database does not answer or has no tables.
 pub fn check_semaphores<C: AsConn + ?Sized>(conn: &mut C) -> Result<Vec<String>> {
-    semaphores::check(&mut own(conn)).doing("check the concurrency limits")
+    semaphores::check(&mut own(conn)).during("check the concurrency limits")
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! The ways in which a job's own code can end: with a value, an error, or a request.
 
 use crate::db::Refusal;
-use crate::db::model::outcome::StepWait;
+use crate::db::model::outcome::ParkedStep;
 use crate::error::Error;
 use std::error::Error as StdError;
 use std::fmt;
@@ -51,7 +51,7 @@ pub type JobResult<T = ()> = Result<T, JobError>;
 pub struct JobError {
     pub(crate) kind: String,
     pub(crate) message: String,
-    pub(crate) place: Option<String>,
+    pub(crate) location: Option<String>,
     pub(crate) decision: RequestedEnding,
     /// Returns the type name of the error that it was created from.
     origin: Option<fn() -> &'static str>,
@@ -89,7 +89,7 @@ pub(crate) enum RequestedEnding {
     Discard,
     Snooze(Duration),
     /// The job waits at a step.
-    Park(Box<StepWait>),
+    Park(Box<ParkedStep>),
     Interrupted(Interrupted),
     /// A statement of Windlass failed because the connection was lost or the database was busy.
     Unanswered,
@@ -114,7 +114,7 @@ impl JobError {
         JobError {
             kind: kind.into(),
             message: message.into(),
-            place: None,
+            location: None,
             decision: RequestedEnding::ByPolicy,
             origin: None,
             source: None,
@@ -175,10 +175,10 @@ impl JobError {
     }
 
     /// Ends this run because the job waits at a step.
-    pub(crate) fn park(wait: StepWait) -> Self {
-        let message = format!("the job waits at its step `{}`", wait.step);
+    pub(crate) fn park(parked: ParkedStep) -> Self {
+        let message = format!("the job waits at its step `{}`", parked.step);
         let mut error = JobError::new("waits", message);
-        error.decision = RequestedEnding::Park(Box::new(wait));
+        error.decision = RequestedEnding::Park(Box::new(parked));
         error
     }
 

@@ -7,8 +7,8 @@ use crate::db::table::flows::{batches, parents};
 use crate::db::table::public_tokens::NewPublicToken;
 use crate::db::transition::enqueue::public_tokens;
 use crate::db::{Conn, Refusal};
-use crate::error::{Doing, Error, Result};
-use crate::job::policy::quota::said;
+use crate::error::{Error, ErrorContext, Result};
+use crate::job::policy::quota::refusal_to_error;
 use crate::job::{Enqueued, PublicToken, digest};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -51,7 +51,7 @@ pub(crate) fn insert_with_tokens(
     let tokens = accesses.iter().map(|access| access.token());
     let tokens = tokens.collect::<Result<Vec<_>>>()?;
     let (tokens, new): (Vec<_>, Vec<_>) = tokens.into_iter().map(Option::unzip).unzip();
-    let inserted = said(public_tokens::insert_all(conn, rows, &new))?;
+    let inserted = refusal_to_error(public_tokens::insert_all(conn, rows, &new))?;
     let enqueued = inserted
         .into_iter()
         .zip(tokens)
@@ -101,7 +101,7 @@ fn checked(conn: &mut Conn<'_>, names: &[&str]) -> Result<BTreeMap<String, NewQu
         return Ok(BTreeMap::new());
     }
     let mut quotas = BTreeMap::new();
-    for found in classes::with_rules(conn, names).doing("look the class up")? {
+    for found in classes::with_rules(conn, names).during("look the class up")? {
         let class = found.class_name;
         if found.internal {
             return Err(Error::InternalClass { class });
@@ -169,7 +169,7 @@ pub(crate) fn all_of(rows: &[NewRow]) -> impl Iterator<Item = (&str, &Follows)> 
 
 /// Says what a job waits for that is not stored, if that is why it could not be connected: it was deleted after the look
 /// above.
-pub(crate) fn name_unknown<'r, T>(
+pub(crate) fn explain_missing<'r, T>(
     conn: &mut Conn<'_>,
     all: impl Iterator<Item = (&'r str, &'r Follows)>,
     connected: Result<T>,
@@ -198,7 +198,7 @@ pub(crate) fn refuse_unknown_of<'r>(
     }
     if !jobs.is_empty() {
         let ids: Vec<i64> = jobs.keys().copied().collect();
-        let unknown = parents::first_unknown(conn, &ids).doing("look up what a job waits for")?;
+        let unknown = parents::first_unknown(conn, &ids).during("look up what a job waits for")?;
         if let Some(parent) = unknown {
             let class = jobs.get(&parent).copied().unwrap_or_default().to_owned();
             return Err(Error::NoSuchParent { class, parent });
@@ -207,7 +207,7 @@ pub(crate) fn refuse_unknown_of<'r>(
     if !of_batches.is_empty() {
         let of_batches: Vec<i64> = of_batches.into_iter().collect();
         let unknown = batches::first_unknown(conn, &of_batches);
-        if let Some(id) = unknown.doing("look up what a job waits for")? {
+        if let Some(id) = unknown.during("look up what a job waits for")? {
             return Err(Error::NoSuchBatch { id });
         }
     }

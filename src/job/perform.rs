@@ -1,7 +1,7 @@
 //! Performs one claimed job, from its arguments to its outcome.
 
 use crate::db::model::outcome::{Ending, JobFailure};
-use crate::job::around::{forget_place, performing};
+use crate::job::around::{forget_location, performing};
 use crate::job::context::Run;
 use crate::job::error::{Interrupted, JobError, JobOutput, RequestedEnding};
 use crate::job::policy::Policy;
@@ -46,7 +46,7 @@ pub(crate) fn perform(registry: &Registry, arguments: &str, run: &Run) -> Outcom
         return Outcome::NewerVersion;
     }
     let perform = || {
-        forget_place();
+        forget_location();
         match performing(|| registry.perform(arguments, run)) {
             Some(Ok(output)) => Outcome::Finished(output),
             Some(Err(error)) => Outcome::Ended(judge_run(registry, run, &error)),
@@ -92,7 +92,7 @@ impl Policy {
         error: &JobError,
         computed: Option<Duration>,
     ) -> Ending {
-        let failure = JobFailure::new(&error.kind, &error.message).at(error.place.clone());
+        let failure = JobFailure::new(&error.kind, &error.message).at(error.location.clone());
         let judge = |requested| self.judge_as(requested, attempt, failure.clone(), computed);
         match &error.decision {
             RequestedEnding::Unanswered if !self.is_at_most_once() => Ending::GiveBack {

@@ -399,8 +399,8 @@ pub(crate) struct Memory {
     pub(crate) has_found_some: bool,
     /// Steps that this run has reached.
     pub(crate) passed: HashSet<String>,
-    /// The step at which this run has asked to wait.
-    pub(crate) waits_at: Option<String>,
+    /// The step at which this run has asked to be parked.
+    pub(crate) parked_at: Option<String>,
 }
 
 impl Steps {
@@ -409,9 +409,9 @@ impl Steps {
         work(&mut memory.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Returns the step at which the run has asked to wait, if it has.
-    pub(crate) fn waits_at(&self) -> Option<String> {
-        self.with(|steps| steps.waits_at.clone())
+    /// Returns the step at which the run has asked to be parked, if it has.
+    pub(crate) fn parked_at(&self) -> Option<String> {
+        self.with(|steps| steps.parked_at.clone())
     }
 }
 

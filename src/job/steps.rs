@@ -8,7 +8,7 @@ use crate::db::table::jobs;
 use crate::db::table::steps::{self, StepState};
 use crate::db::transition::finish;
 use crate::db::{AsConn, Conn, own};
-use crate::error::Doing;
+use crate::error::ErrorContext;
 use crate::job::arguments::readable::to_json;
 use crate::job::context::{Context, Run};
 use crate::job::error::{Interrupted, JobError, JobResult};
@@ -91,10 +91,10 @@ impl<S: ?Sized> Context<'_, S> {
         if let Some(value) = self.done_before(conn, name)? {
             return read(name, &value);
         }
-        own(conn).begin().doing("start a step")?;
+        own(conn).begin().during("start a step")?;
         match self.do_step(conn, name, work) {
             Ok(value) => {
-                own(conn).commit().doing("commit a step")?;
+                own(conn).commit().during("commit a step")?;
                 self.steps(|steps| steps.passed.insert(name.to_owned()));
                 Ok(value)
             }
@@ -118,7 +118,7 @@ impl<S: ?Sized> Context<'_, S> {
         T: Serialize + DeserializeOwned,
     {
         let run = self.run();
-        let found = steps::begin(&mut own(conn), run.fence, name).doing("start a step")?;
+        let found = steps::begin(&mut own(conn), run.fence, name).during("start a step")?;
         run.signals.live.note_steps();
         match found {
             StepState::Lost => Err(lost(run)),
@@ -133,7 +133,7 @@ impl<S: ?Sized> Context<'_, S> {
             StepState::New => {
                 let value = work(conn)?;
                 let text = written(name, &value)?;
-                steps::record(&mut own(conn), run.job_id, name, &text).doing("record a step")?;
+                steps::record(&mut own(conn), run.job_id, name, &text).during("record a step")?;
                 Ok(value)
             }
         }
@@ -146,7 +146,7 @@ impl<S: ?Sized> Context<'_, S> {
     fn done_before<C: AsConn>(&self, conn: &mut C, name: &str) -> JobResult<Option<String>> {
         let run = self.run();
         self.steps(|steps| {
-            if let Some(step) = &steps.waits_at {
+            if let Some(step) = &steps.parked_at {
                 return Err(ignored(step));
             }
             let behind = match &mut steps.behind {
@@ -154,7 +154,7 @@ impl<S: ?Sized> Context<'_, S> {
                 None if run.attempt == 1 && !steps.has_found_some => return Ok(None),
                 unread => {
                     let read = steps::of_job(&mut own(conn), run.job_id, READ_AT_ONCE)
-                        .doing("read the steps of the job")?;
+                        .during("read the steps of the job")?;
                     let read = read.into_iter().map(|step| (step.name, step.value));
                     // Those that this run has passed itself are not behind it.
                     unread.insert(
@@ -222,7 +222,7 @@ impl<S: ?Sized> Context<'_, S> {
             )
             .fail());
         }
-        if let Some(step) = run.steps.waits_at() {
+        if let Some(step) = run.steps.parked_at() {
             return Err(ignored(&step));
         }
         if !conn.is_in_transaction() {
@@ -245,7 +245,7 @@ impl<S: ?Sized> Context<'_, S> {
             run.finished,
             KeySlots::Free,
         )
-        .doing("finish the job")?;
+        .during("finish the job")?;
         if accepted.is_empty() && !(live.ends_itself() && has_ended(conn, claim)?) {
             return Err(lost(run));
         }
@@ -285,7 +285,7 @@ fn traces(run: &Run) -> FinishedJob<'_> {
 /// Returns whether the job has ended its claim before; checked only for a job that tried to.
 fn has_ended(conn: &mut Conn<'_>, claim: ClaimOf) -> crate::error::Result<bool> {
     let ended = jobs::ended_by_owner(conn, claim);
-    ended.doing("look whether the job has finished")
+    ended.during("look whether the job has finished")
 }
 
 pub(crate) fn check_name(name: &str) -> JobResult {

@@ -12,9 +12,9 @@ use crate::db::query::jobs;
 use crate::db::table::operators::operations::{self, OperationAdvance, OperationRow};
 use crate::db::transition::operators::{self, AppliedBatch};
 use crate::db::{AsConn, Conn, Refusal, own};
-use crate::error::{Doing, Result};
+use crate::error::{ErrorContext, Result};
 use crate::operation::start::OperationCounts;
-use crate::operation::walk::{BatchMode, BatchResult, OperationTask, WalkBound, WalkPlace};
+use crate::operation::walk::{BatchMode, BatchResult, OperationTask, WalkBound, WalkPosition};
 use diesel::QueryResult;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -64,7 +64,7 @@ fn run_with(
     let start = clock::instant();
     let mut run = OperationsRun::default();
     loop {
-        let open = turns.open(conn).doing("look for operations")?;
+        let open = turns.open(conn).during("look for operations")?;
         let passed_over = turns.passed_over();
         let before = run.batches;
         for id in open {
@@ -72,7 +72,7 @@ fn run_with(
                 run.more = true;
                 return Ok(run);
             }
-            if let Some(advance) = turns.step(conn, id).doing("run an operation")? {
+            if let Some(advance) = turns.step(conn, id).during("run an operation")? {
                 run.batches += 1;
                 run.changed += advance.changed;
             }
@@ -222,7 +222,7 @@ struct StoredOperation {
     task: OperationTask,
     jobs: Jobs,
     bounds: Vec<WalkBound>,
-    place: WalkPlace,
+    position: WalkPosition,
     counts: OperationCounts,
 }
 
@@ -233,7 +233,7 @@ impl StoredOperation {
             task: serde_json::from_str(&row.parameters).ok()?,
             jobs: serde_json::from_str(&row.filter).ok()?,
             bounds: serde_json::from_str(&row.bounds).ok()?,
-            place: serde_json::from_str(&row.place).ok()?,
+            position: serde_json::from_str(&row.place).ok()?,
             counts: serde_json::from_str(&row.counts).ok()?,
         })
     }
@@ -249,7 +249,7 @@ pub(crate) fn run_batch(
     let Some(mut stored) = StoredOperation::read(row) else {
         return Ok(None);
     };
-    let (met, mut result) = if stored.place.again.is_empty() {
+    let (met, mut result) = if stored.position.again.is_empty() {
         stored.next_jobs(conn, mode)?
     } else {
         stored.jobs_again(conn, mode)?
@@ -258,7 +258,7 @@ pub(crate) fn run_batch(
     let effect = stored.task.change.effect(&result.done);
     Ok(Some(AppliedBatch {
         advance: OperationAdvance {
-            place: serde_json::to_string(&stored.place).unwrap_or_default(),
+            place: serde_json::to_string(&stored.position).unwrap_or_default(),
             counts: serde_json::to_string(&stored.counts).unwrap_or_default(),
             looked_at: counted,
             changed: effect.jobs(),
@@ -271,8 +271,8 @@ pub(crate) fn run_batch(
 
 impl StoredOperation {
     fn is_done(&self) -> bool {
-        let has_walked = self.place.walks >= self.bounds.len() || self.place.left == Some(0);
-        has_walked && self.place.again.is_empty()
+        let has_walked = self.position.walks >= self.bounds.len() || self.position.left == Some(0);
+        has_walked && self.position.again.is_empty()
     }
 
     /// Changes the next jobs of the walk. Returns them, and what became of them.
@@ -284,35 +284,35 @@ impl StoredOperation {
         if let (Some(batch), Some(which)) = (self.jobs.filter.whole_batch, self.jobs.members()) {
             return self.next_members(conn, (batch, which), mode);
         }
-        let place = &mut self.place;
+        let position = &mut self.position;
         let nothing = (Vec::new(), BatchResult::default());
         let Some(bound) = self
             .bounds
-            .get(place.walks)
-            .filter(|_| place.left != Some(0))
+            .get(position.walks)
+            .filter(|_| position.left != Some(0))
         else {
             return Ok(nothing);
         };
-        let most = place.left.and_then(|left| usize::try_from(left).ok());
-        let up_to = match (bound.newest, place.up_to) {
+        let most = position.left.and_then(|left| usize::try_from(left).ok());
+        let up_to = match (bound.newest, position.up_to) {
             (None, _) => bound.up_to,
             (Some(_), Some(up_to)) => up_to,
             (Some(_), None) => jobs::last(conn, bound.state)?,
         };
         let range = IdRange {
-            after: place.after.unwrap_or(bound.after),
+            after: position.after.unwrap_or(bound.after),
             up_to,
         };
         let limit = BATCH.min(most.unwrap_or(BATCH));
         self.jobs.filter.newest = bound.newest;
         let page = jobs::next(conn, bound.state, &self.jobs.filter, range, limit)?;
-        place.after = page.reached;
-        place.up_to = page.reached.and(bound.newest).map(|_| up_to);
-        place.walks += usize::from(page.reached.is_none());
-        place.left = place.left.map(|left| left - page.jobs.len() as u64);
-        (place.rounds, place.again_in) = (0, Some(bound.state));
+        position.after = page.reached;
+        position.up_to = page.reached.and(bound.newest).map(|_| up_to);
+        position.walks += usize::from(page.reached.is_none());
+        position.left = position.left.map(|left| left - page.jobs.len() as u64);
+        (position.rounds, position.again_in) = (0, Some(bound.state));
         let batch = (bound.state, &page.jobs[..]);
-        let result = walk::apply(conn, &self.task, place, batch, mode)?;
+        let result = walk::apply(conn, &self.task, position, batch, mode)?;
         Ok((page.jobs, result))
     }
 
@@ -323,23 +323,23 @@ impl StoredOperation {
         (batch, which): (i64, Members),
         mode: BatchMode,
     ) -> QueryResult<(Vec<i64>, BatchResult)> {
-        let place = &mut self.place;
+        let position = &mut self.position;
         let state = self.bounds.first().map(|bound| bound.state);
-        let Some(state) = state.filter(|_| place.left != Some(0)) else {
+        let Some(state) = state.filter(|_| position.left != Some(0)) else {
             return Ok((Vec::new(), BatchResult::default()));
         };
-        let walk = place
+        let walk = position
             .batches
             .get_or_insert_with(|| BatchWalk::of(batch, which));
-        let most = place.left.and_then(|left| usize::try_from(left).ok());
+        let most = position.left.and_then(|left| usize::try_from(left).ok());
         let jobs = walk.next(conn, which, BATCH.min(most.unwrap_or(BATCH)))?;
         if walk.is_done() {
-            place.walks = self.bounds.len();
+            position.walks = self.bounds.len();
         }
-        place.after = place.after.max(jobs.last().copied());
-        place.left = place.left.map(|left| left - jobs.len() as u64);
-        (place.rounds, place.again_in) = (0, Some(state));
-        let result = walk::apply(conn, &self.task, place, (state, &jobs), mode)?;
+        position.after = position.after.max(jobs.last().copied());
+        position.left = position.left.map(|left| left - jobs.len() as u64);
+        (position.rounds, position.again_in) = (0, Some(state));
+        let result = walk::apply(conn, &self.task, position, (state, &jobs), mode)?;
         Ok((jobs, result))
     }
 
@@ -349,12 +349,12 @@ impl StoredOperation {
         conn: &mut Conn<'_>,
         mode: BatchMode,
     ) -> QueryResult<(Vec<i64>, BatchResult)> {
-        let jobs = self.place.take_again();
-        let Some(state) = self.place.again_in else {
+        let jobs = self.position.take_again();
+        let Some(state) = self.position.again_in else {
             return Ok((jobs, BatchResult::default()));
         };
         let batch = (state, &jobs[..]);
-        let result = walk::apply(conn, &self.task, &mut self.place, batch, mode)?;
+        let result = walk::apply(conn, &self.task, &mut self.position, batch, mode)?;
         Ok((jobs, result))
     }
 
@@ -364,12 +364,12 @@ impl StoredOperation {
         self.counts.done.add(result.done);
         self.counts.refused += result.refused;
         let untried = result.untried.len();
-        if self.place.rounds < MOST_ROUNDS {
+        if self.position.rounds < MOST_ROUNDS {
             let tried = [&result.locked[..], &result.moved[..]].concat();
-            self.place.put_again(&result.untried, &tried);
+            self.position.put_again(&result.untried, &tried);
             return (met.len() - untried - tried.len()) as u64;
         }
-        self.place.put_again(&result.untried, &[]);
+        self.position.put_again(&result.untried, &[]);
         self.counts.done.passed_over += result.moved.len() as u64;
         self.counts.refused += result.locked.len() as u64;
         if let Some(job) = result.locked.first() {

@@ -8,8 +8,8 @@ use crate::db::model::decision::JobState;
 use crate::db::table::operators::operations::{self, NewOperationRow, OperationRow};
 use crate::db::transition::operators;
 use crate::db::{AsConn, own};
-use crate::error::{Doing, Error, Result};
-use crate::operation::walk::{self, OperationTask, WalkBound, WalkPlace};
+use crate::error::{Error, ErrorContext, Result};
+use crate::operation::walk::{self, OperationTask, WalkBound, WalkPosition};
 use chrono::{DateTime, NaiveDateTime, Utc};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -64,7 +64,7 @@ impl Jobs {
     /// # Errors
     /// If the database does not answer or has no tables.
     pub fn preview<C: AsConn + ?Sized>(&self, conn: &mut C) -> Result<Preview> {
-        let bounds = walk::bounds(&mut own(conn), self).doing("read the jobs")?;
+        let bounds = walk::bounds(&mut own(conn), self).during("read the jobs")?;
         let counted = self.count_up_to(conn, MOST_COUNTED)?;
         Ok(Preview {
             count: counted.count,
@@ -145,14 +145,14 @@ impl NewOperation {
             None => jobs.preview(conn)?,
         };
         let mut conn = own(conn);
-        let bounds = walk::bounds(&mut conn, &jobs).doing("read the jobs")?;
+        let bounds = walk::bounds(&mut conn, &jobs).during("read the jobs")?;
         let bounds: Vec<WalkBound> = bounds
             .into_iter()
             .filter_map(|now| now.as_previewed(&preview.bounds, follows))
             .collect();
-        let place = WalkPlace {
+        let position = WalkPosition {
             left: jobs.limit,
-            ..WalkPlace::default()
+            ..WalkPosition::default()
         };
         let json = |value: serde_json::Result<String>| value.unwrap_or_default();
         let new = operators::start(
@@ -163,14 +163,14 @@ impl NewOperation {
                 parameters: &json(serde_json::to_string(&self.task)),
                 filter: &json(serde_json::to_string(&jobs)),
                 bounds: &json(serde_json::to_string(&bounds)),
-                place: &json(serde_json::to_string(&place)),
+                place: &json(serde_json::to_string(&position)),
                 total: i64::try_from(preview.count).ok(),
                 total_is_exact: preview.is_exact,
                 request_id: self.request_id.as_deref(),
             },
         );
-        let id = new.doing("start the operation")?;
-        let started = operations::find(&mut conn, id).doing("look the operation up")?;
+        let id = new.during("start the operation")?;
+        let started = operations::find(&mut conn, id).during("look the operation up")?;
         let started = started.map(Operation::from);
         started.ok_or(Error::NoSuchOperation { id })
     }
@@ -226,7 +226,7 @@ impl Actor {
     /// # Errors
     /// As for [`stop_operation`].
     pub fn stop_operation<C: AsConn + ?Sized>(&self, conn: &mut C, id: i64) -> Result<bool> {
-        operators::stop(&mut own(conn), self, id).doing("stop the operation")
+        operators::stop(&mut own(conn), self, id).during("stop the operation")
     }
 }
 
@@ -337,7 +337,7 @@ impl From<OperationRow> for Operation {
     fn from(row: OperationRow) -> Self {
         let utc = |time: NaiveDateTime| time.and_utc();
         let value = |text: String| serde_json::from_str(&text).unwrap_or(Value::String(text));
-        let place: WalkPlace = serde_json::from_str(&row.place).unwrap_or_default();
+        let position: WalkPosition = serde_json::from_str(&row.place).unwrap_or_default();
         let bounds: Vec<WalkBound> = serde_json::from_str(&row.bounds).unwrap_or_default();
         let state = OperationState::of_column(&row.state);
         let total = row.total.map(|count| BoundedCount {
@@ -348,7 +348,7 @@ impl From<OperationRow> for Operation {
         Operation {
             fraction: match state {
                 OperationState::Done => 1.0,
-                _ => place.fraction(&bounds),
+                _ => position.fraction(&bounds),
             },
             counts: serde_json::from_str(&row.counts).unwrap_or_default(),
             id: row.id,
@@ -401,7 +401,7 @@ pub fn operations<C: AsConn + ?Sized>(
     limit: u32,
 ) -> Result<Vec<Operation>> {
     let limit = usize::try_from(limit).unwrap_or(usize::MAX);
-    let rows = operations::list(&mut own(conn), before, limit).doing("list the operations")?;
+    let rows = operations::list(&mut own(conn), before, limit).during("list the operations")?;
     Ok(rows.into_iter().map(Operation::from).collect())
 }
 
@@ -411,6 +411,6 @@ pub fn operations<C: AsConn + ?Sized>(
 /// # Errors
 /// If the database does not answer or has no tables.
 pub fn operation<C: AsConn + ?Sized>(conn: &mut C, id: i64) -> Result<Option<Operation>> {
-    let row = operations::find(&mut own(conn), id).doing("look the operation up")?;
+    let row = operations::find(&mut own(conn), id).during("look the operation up")?;
     Ok(row.map(Operation::from))
 }

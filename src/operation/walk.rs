@@ -65,7 +65,7 @@ pub(crate) fn bounds(conn: &mut Conn<'_>, jobs: &Jobs) -> QueryResult<Vec<WalkBo
 /// The progress of an operation.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub(crate) struct WalkPlace {
+pub(crate) struct WalkPosition {
     /// The number of states that are done.
     pub(crate) walks: usize,
     /// The execution up to which the jobs of the next state are done. `None` before the first one.
@@ -100,7 +100,7 @@ fn is_zero(number: &usize) -> bool {
     *number == 0
 }
 
-impl WalkPlace {
+impl WalkPosition {
     /// Takes the jobs out that are tried next: those that were not tried in this round, or else all of
     /// them, in a new round.
     pub(crate) fn take_again(&mut self) -> Vec<i64> {
@@ -168,12 +168,12 @@ pub(crate) struct BatchResult {
 pub(crate) fn apply(
     conn: &mut Conn<'_>,
     task: &OperationTask,
-    place: &mut WalkPlace,
+    position: &mut WalkPosition,
     (state, jobs): (JobState, &[i64]),
     mode: BatchMode,
 ) -> QueryResult<BatchResult> {
-    if task.rate.is_some() && place.start.is_none() {
-        place.start = Some(recurring_tasks::now(conn)?);
+    if task.rate.is_some() && position.start.is_none() {
+        position.start = Some(recurring_tasks::now(conn)?);
     }
     let mut result = BatchResult::default();
     let mut parts = vec![jobs];
@@ -183,11 +183,11 @@ pub(crate) fn apply(
             continue;
         }
         let changed = with_lock_wait(conn, LockWait::Short, |conn| {
-            change(conn, task, place, state, part)
+            change(conn, task, position, state, part)
         });
         match changed {
             Ok((done, moved)) => {
-                place.due += done.changed;
+                position.due += done.changed;
                 result.done.add(done);
                 result.moved.extend(moved);
             }
@@ -214,14 +214,14 @@ pub(crate) fn apply(
 fn change(
     conn: &mut Conn<'_>,
     task: &OperationTask,
-    place: &WalkPlace,
+    position: &WalkPosition,
     state: JobState,
     jobs: &[i64],
 ) -> QueryResult<(Changed, Vec<i64>)> {
-    let done = match (&task.change, task.rate, place.start) {
+    let done = match (&task.change, task.rate, position.start) {
         (Change::Cancel, ..) => return cancel(conn, jobs),
         (Change::Retry { even_at_most_once }, Some(rate), Some(start)) => {
-            rate.retry(conn, jobs, *even_at_most_once, start, place.due)
+            rate.retry(conn, jobs, *even_at_most_once, start, position.due)
         }
         (change, ..) => change.apply(conn, state, jobs),
     };
@@ -261,12 +261,12 @@ mod tests {
             newest: None,
         };
         let bounds = [bound(100, 200), bound(0, 0), bound(50, 350)];
-        let at = |walks, after| WalkPlace {
+        let at = |walks, after| WalkPosition {
             walks,
             after,
-            ..WalkPlace::default()
+            ..WalkPosition::default()
         };
-        for (place, fraction) in [
+        for (position, fraction) in [
             (at(0, None), 0.0),
             (at(0, Some(150)), 0.125),
             (at(2, None), 0.25),
@@ -275,23 +275,23 @@ mod tests {
             // Jobs were followed beyond the bound.
             (at(0, Some(1_000)), 0.25),
         ] {
-            assert_eq!(place.fraction(&bounds), fraction, "{place:?}");
+            assert_eq!(position.fraction(&bounds), fraction, "{position:?}");
         }
         assert_eq!(at(0, None).fraction(&[]), 1.0);
     }
 
     #[test]
     fn no_job_is_tried_twice_in_a_round() {
-        let mut place = WalkPlace::default();
-        place.put_again(&[3, 4, 5], &[1, 2]);
-        assert_eq!((place.take_again(), place.rounds), (vec![3, 4, 5], 0));
-        place.put_again(&[5], &[4]);
-        assert_eq!(place.again, [5, 1, 2, 4]);
-        assert_eq!((place.take_again(), place.rounds), (vec![5], 0));
-        place.put_again(&[], &[]);
-        assert_eq!((place.take_again(), place.rounds), (vec![1, 2, 4], 1));
-        place.put_again(&[], &[]);
-        assert!(place.again.is_empty());
+        let mut position = WalkPosition::default();
+        position.put_again(&[3, 4, 5], &[1, 2]);
+        assert_eq!((position.take_again(), position.rounds), (vec![3, 4, 5], 0));
+        position.put_again(&[5], &[4]);
+        assert_eq!(position.again, [5, 1, 2, 4]);
+        assert_eq!((position.take_again(), position.rounds), (vec![5], 0));
+        position.put_again(&[], &[]);
+        assert_eq!((position.take_again(), position.rounds), (vec![1, 2, 4], 1));
+        position.put_again(&[], &[]);
+        assert!(position.again.is_empty());
     }
 
     #[test]

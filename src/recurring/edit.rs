@@ -5,7 +5,7 @@ use crate::db::model::recurring::{Definition, RecurringTaskRow, Scheduled};
 use crate::db::table::recurring_tasks::has_times_of;
 use crate::db::transition::schedule;
 use crate::db::{AsConn, Conn, own};
-use crate::error::{Doing, Error, Result};
+use crate::error::{Error, ErrorContext, Result};
 use crate::job::arguments::unlisted;
 use crate::job::extras::refuse_classes;
 use crate::job::new_job::NewJob;
@@ -35,7 +35,7 @@ pub(crate) fn add<C: AsConn + ?Sized>(
     refuse_classes(&mut conn, task.named_class().as_slice())?;
     let action = AuditAction::ScheduleTask;
     let added = record(&mut conn, actor, action, task.key(), |conn| {
-        schedule::add(conn, &definition, &next).doing("add the recurring task")
+        schedule::add(conn, &definition, &next).during("add the recurring task")
     })?;
     match added {
         Some(Scheduled::Done(next)) => Ok(next),

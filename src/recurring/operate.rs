@@ -5,7 +5,7 @@ use crate::db::model::recurring::{RecurringTaskRow, Scheduled};
 use crate::db::transition::operators::{AuditEffect, AuditTrail};
 use crate::db::transition::{fire, schedule};
 use crate::db::{AsConn, Conn, own};
-use crate::error::{Doing, Result};
+use crate::error::{ErrorContext, Result};
 use crate::job::JobId;
 use crate::job::extras::refuse_classes;
 use crate::recurring::stored::Stored;
@@ -34,7 +34,7 @@ impl Actor {
         refuse_classes(&mut conn, task.named_class().as_slice())?;
         let action = AuditAction::ScheduleTask;
         let scheduled = record(&mut conn, self, action, task.key(), |conn| {
-            schedule::schedule(conn, &definition, &next).doing("schedule the recurring task")
+            schedule::schedule(conn, &definition, &next).during("schedule the recurring task")
         })?;
         match scheduled {
             Scheduled::Done(next) => Ok(next.and_utc()),
@@ -49,7 +49,7 @@ impl Actor {
     pub fn unschedule_task<C: AsConn + ?Sized>(&self, conn: &mut C, key: &str) -> Result<bool> {
         let action = AuditAction::RemoveTask;
         record(&mut own(conn), self, action, key, |conn| {
-            schedule::unschedule(conn, key).doing("unschedule the recurring task")
+            schedule::unschedule(conn, key).during("unschedule the recurring task")
         })
     }
 
@@ -78,7 +78,7 @@ impl Actor {
     pub fn pause_task<C: AsConn + ?Sized>(&self, conn: &mut C, key: &str) -> Result<()> {
         let action = AuditAction::PauseTask;
         let is_known = record(&mut own(conn), self, action, key, |conn| {
-            schedule::pause(conn, key).doing("pause the recurring task")
+            schedule::pause(conn, key).during("pause the recurring task")
         })?;
         is_known.then_some(()).ok_or_else(|| unknown(key))
     }
@@ -117,7 +117,7 @@ pub(crate) fn record<T>(
     change: impl FnOnce(&mut Conn<'_>) -> Result<T>,
 ) -> Result<T> {
     let look = |conn: &mut Conn<'_>| {
-        let row = schedule::lock(conn, key).doing("read the recurring task")?;
+        let row = schedule::lock(conn, key).during("read the recurring task")?;
         Ok::<_, crate::error::Error>(row.as_ref().map(values))
     };
     let mut trail = AuditTrail::new(actor, action).target(key);

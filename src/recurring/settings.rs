@@ -136,7 +136,7 @@ impl RecurringSettings {
             None => "{}".to_owned(),
         };
         let task = RecurringTask::of_class(key, &self.schedule, &self.class, arguments)?;
-        self.over(task)
+        self.apply_settings(task)
     }
 
     /// Returns the task with this key, with the queue, priority and policy of its type where they
@@ -151,11 +151,11 @@ impl RecurringSettings {
             None => "null".to_owned(),
         };
         let job = registry.trusted_job(&self.class, &arguments, None)?;
-        self.over(RecurringTask::of_job(key, &self.schedule, job)?)
+        self.apply_settings(RecurringTask::of_job(key, &self.schedule, job)?)
     }
 
     /// Applies these settings to a task.
-    fn over(&self, task: RecurringTask) -> Result<RecurringTask> {
+    fn apply_settings(&self, task: RecurringTask) -> Result<RecurringTask> {
         let mut task = task.missed(self.missed).overlap(self.overlap);
         if let Some(priority) = self.priority {
             task = task.priority(priority);

@@ -61,8 +61,8 @@ pub struct RecurringTask {
     timings: Timings,
     /// Its class was given by name, so a program may not know it.
     is_by_name: bool,
-    /// The place in the configuration that declares it.
-    place: Option<String>,
+    /// The location in the configuration that declares it.
+    location: Option<String>,
 }
 
 impl RecurringTask {
@@ -115,7 +115,7 @@ impl RecurringTask {
             window: TickWindow::default(),
             timings: Timings::default(),
             is_by_name: true,
-            place: None,
+            location: None,
         })
     }
 
@@ -133,16 +133,16 @@ impl RecurringTask {
         Ok(task)
     }
 
-    /// Records the place in a configuration that declares it.
+    /// Records the location in a configuration that declares it.
     #[cfg(feature = "config")]
-    pub(crate) fn declared_at(mut self, place: &impl std::fmt::Display) -> Self {
-        self.place = Some(place.to_string());
+    pub(crate) fn declared_at(mut self, location: &impl std::fmt::Display) -> Self {
+        self.location = Some(location.to_string());
         self
     }
 
-    /// Returns the place in a configuration that declares it.
-    pub(crate) fn place(&self) -> Option<&str> {
-        self.place.as_deref()
+    /// Returns the location in a configuration that declares it.
+    pub(crate) fn location(&self) -> Option<&str> {
+        self.location.as_deref()
     }
 
     /// Returns the class of its jobs, if it was given by name.
@@ -288,7 +288,7 @@ impl RecurringTask {
             jitter: self.jitter,
             from: self.window.from,
             until: self.window.until,
-            place: self.place.clone().filter(|_| revision.is_some()),
+            place: self.location.clone().filter(|_| revision.is_some()),
         };
         if let Some(reason) = options.problem() {
             let key = self.key.clone();

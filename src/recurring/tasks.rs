@@ -6,7 +6,7 @@ use crate::db::model::recurring::{Definition, RecurringTaskRow, Scheduled};
 use crate::db::query::load::tasks;
 use crate::db::table::{recurring_executions, recurring_tasks};
 use crate::db::{AsConn, own};
-use crate::error::{Doing, Error, Result};
+use crate::error::{Error, ErrorContext, Result};
 use crate::job::JobId;
 use crate::recurring::stored::{Options, Stored};
 use crate::recurring::task::RecurringTask;
@@ -192,7 +192,7 @@ pub fn resume<C: AsConn + ?Sized>(conn: &mut C, key: &str) -> Result<()> {
 /// # Errors
 /// If the database does not answer or has no tables.
 pub fn list<C: AsConn + ?Sized>(conn: &mut C) -> Result<Vec<RecurringStatus>> {
-    let rows = recurring_tasks::list(&mut own(conn), None).doing("list the recurring tasks")?;
+    let rows = recurring_tasks::list(&mut own(conn), None).during("list the recurring tasks")?;
     Ok(rows.into_iter().map(RecurringStatus::from).collect())
 }
 
@@ -210,7 +210,7 @@ pub fn upcoming<C: AsConn + ?Sized>(
     count: usize,
 ) -> Result<Vec<DateTime<Utc>>> {
     let mut conn = own(conn);
-    let rows = recurring_tasks::list(&mut conn, Some(key)).doing("read the recurring task")?;
+    let rows = recurring_tasks::list(&mut conn, Some(key)).during("read the recurring task")?;
     let row = rows.first().ok_or_else(|| unknown(key))?;
     if row.is_undeclared {
         return Ok(Vec::new());
@@ -237,7 +237,7 @@ pub(crate) fn deleted_at(row: &RecurringTaskRow) -> Option<NaiveDateTime> {
 /// Returns the current time, by the database's clock.
 #[cfg(feature = "cli")]
 pub(crate) fn now<C: AsConn + ?Sized>(conn: &mut C) -> Result<DateTime<Utc>> {
-    let now = recurring_tasks::now(&mut own(conn)).doing("read the time")?;
+    let now = recurring_tasks::now(&mut own(conn)).during("read the time")?;
     Ok(now.and_utc())
 }
 
@@ -254,7 +254,7 @@ pub fn history<C: AsConn + ?Sized>(
 ) -> Result<Vec<(DateTime<Utc>, JobId)>> {
     let count = i64::try_from(count).unwrap_or(i64::MAX);
     let ticks = recurring_executions::history(&mut own(conn), key, count)
-        .doing("read the history of the recurring task")?;
+        .during("read the history of the recurring task")?;
     let ticks = ticks.into_iter();
     Ok(ticks
         .map(|tick| (tick.run_at.and_utc(), JobId(tick.job_id)))
@@ -297,7 +297,7 @@ pub struct TickStatus {
 pub fn ticks<C: AsConn + ?Sized>(conn: &mut C, key: &str, count: usize) -> Result<Vec<TickStatus>> {
     let count = i64::try_from(count).unwrap_or(i64::MAX);
     let rows =
-        tasks::list(&mut own(conn), key, count).doing("read the history of the recurring task")?;
+        tasks::list(&mut own(conn), key, count).during("read the history of the recurring task")?;
     let ticks = rows.into_iter().map(|row| TickStatus {
         tick: row.run_at.and_utc(),
         job_id: JobId(row.job_id),

@@ -9,7 +9,7 @@ use crate::db::table::processes::{self, NewProcess};
 use crate::db::table::{job_logs, jobs, run_time};
 use crate::db::transition::{claim, dispatch, end, finish, prune};
 use crate::db::{Conn, Database, test_support};
-use crate::error::{Doing, Error, Result};
+use crate::error::{Error, ErrorContext, Result};
 use crate::job::JobId;
 use crate::job::arguments::decode;
 use crate::job::around::performing;
@@ -73,21 +73,21 @@ impl<'a> InlineWorker<'a> {
             metadata: "{}",
             channel: None,
         };
-        processes::register(conn, &new).doing("register the test")
+        processes::register(conn, &new).during("register the test")
     }
 
     pub(crate) fn deregister(&self, conn: &mut Conn<'_>, process: i64) -> Result<()> {
-        prune::deregister(conn, process).doing("deregister the test")?;
+        prune::deregister(conn, process).during("deregister the test")?;
         Ok(())
     }
 
     pub(crate) fn claim(&self, conn: &mut Conn<'_>, process: i64) -> Result<Option<Claimed>> {
-        due::make_ready(conn).doing("make the jobs ready that are due")?;
+        due::make_ready(conn).during("make the jobs ready that are due")?;
         if !self.is_limited {
-            test_support::ignore_limits(conn).doing("ignore the limits")?;
+            test_support::ignore_limits(conn).during("ignore the limits")?;
         }
-        sweep::promote_all(conn).doing("promote blocked jobs")?;
-        let paused = run_time::paused(conn).doing("read the paused classes")?;
+        sweep::promote_all(conn).during("promote blocked jobs")?;
+        let paused = run_time::paused(conn).during("read the paused classes")?;
         let is_open = |class: &&String| !paused.contains(class);
         let classes: Vec<String> = self.classes.iter().filter(is_open).cloned().collect();
         let want = ClaimRequest {
@@ -99,7 +99,7 @@ impl<'a> InlineWorker<'a> {
             from: &[],
             wanted_after: 0,
         };
-        match claim::claim(conn, &want).doing("claim a job")? {
+        match claim::claim(conn, &want).during("claim a job")? {
             Claims::Held { jobs, .. } => Ok(jobs.into_iter().next()),
             Claims::Unregistered => Err(Error::Settings(
                 "a job has deleted the process that runs it".to_owned(),
@@ -123,7 +123,7 @@ impl<'a> InlineWorker<'a> {
         if !job.may_expire() {
             return Ok(false);
         }
-        dispatch::has_expired(conn, job.job_id).doing("look for the expiry of a job")
+        dispatch::has_expired(conn, job.job_id).during("look for the expiry of a job")
     }
 
     /// Returns the run of a claim, before it starts.
@@ -170,7 +170,7 @@ impl<'a> InlineWorker<'a> {
         };
         save_log(conn, job, run)?;
         let finished_itself = run.signals.live.ends_itself()
-            && jobs::ended_by_owner(conn, claim).doing("read a job")?;
+            && jobs::ended_by_owner(conn, claim).during("read a job")?;
         let outcome = match outcome {
             _ if finished_itself => RunOutcome::Finished,
             Outcome::Finished(output) => finish(conn, job, run, output)?,
@@ -182,14 +182,14 @@ impl<'a> InlineWorker<'a> {
                     last_retry: run.policy.last_retry(run.enqueued_at, run.scheduled_at),
                 };
                 let ended = end::end_all(conn, process_id, &[end], FinishedRow::Keep);
-                let ended = ended.doing("end a job")?.pop();
+                let ended = ended.during("end a job")?.pop();
                 ended.map_or(RunOutcome::Lost, |ended| run_outcome(ended.ending))
             }
             // Rows of Rails do not name a class in this column.
             Outcome::UnknownClass | Outcome::NewerVersion => {
                 let delay = Some(Duration::from_secs(30));
                 let released = end::release(conn, process_id, &[claim_id], delay);
-                released.doing("release a job")?;
+                released.during("release a job")?;
                 RunOutcome::Snoozed(Duration::from_secs(30))
             }
         };
@@ -209,7 +209,7 @@ fn save_log(conn: &mut Conn<'_>, job: &Claimed, run: &Run) -> Result<()> {
         .log
         .news(run.fence, job.job_id, job.attempts, live.age());
     news.map_or(Ok(()), |logged| {
-        job_logs::save(conn, &[logged]).doing("store what a job logged")
+        job_logs::save(conn, &[logged]).during("store what a job logged")
     })
 }
 
@@ -223,7 +223,7 @@ fn finish(conn: &mut Conn<'_>, job: &Claimed, run: &Run, output: &JobOutput) -> 
     let done = FinishedJob::new(job, output, run.policy.keep_result, has_steps);
     let (process, row) = (run.fence.process_id, FinishedRow::Keep);
     let ended = finish::finish_and_keep(conn, process, vec![done], row, KeySlots::Free);
-    match ended.doing("finish a job")?.is_empty() {
+    match ended.during("finish a job")?.is_empty() {
         true => Ok(RunOutcome::Lost),
         false => Ok(RunOutcome::Finished),
     }
@@ -240,7 +240,7 @@ pub(crate) fn run_outcome(ending: Ending) -> RunOutcome {
         Ending::GiveBack { failure, delay, .. } => {
             RunOutcome::Interrupted(failure.kind, failure.message, delay)
         }
-        Ending::Park(wait) => RunOutcome::Waits(wait.step),
+        Ending::Park(parked) => RunOutcome::Waits(parked.step),
         Ending::Release(_, delay) => RunOutcome::Snoozed(delay.unwrap_or_default()),
     }
 }

@@ -4,7 +4,7 @@ use crate::db::AsConn;
 use crate::db::model::extras::Extras;
 use crate::db::table::job_logs::LogLine;
 use crate::db::test_support::{self, WaitingJob};
-use crate::error::{Doing, Error, Result};
+use crate::error::{Error, ErrorContext, Result};
 use crate::job::JobId;
 use crate::job::arguments::decode_version;
 use crate::job::class::Job;
@@ -173,7 +173,7 @@ pub struct EnqueuedJob<J> {
 /// If the database does not answer, or the arguments of a job do not match the type. Arguments of
 /// an older version are [converted](Job::upcast).
 pub fn enqueued<J: Job>(conn: &mut (impl AsConn + ?Sized)) -> Result<Vec<EnqueuedJob<J>>> {
-    let rows = test_support::waiting(&mut conn.as_conn()).doing("list the jobs")?;
+    let rows = test_support::waiting(&mut conn.as_conn()).during("list the jobs")?;
     let is_it =
         |row: &WaitingJob| row.class_name == J::NAME || J::ALIASES.contains(&&*row.class_name);
     let typed = rows
@@ -198,7 +198,7 @@ pub fn enqueued<J: Job>(conn: &mut (impl AsConn + ?Sized)) -> Result<Vec<Enqueue
 /// # Errors
 /// If the database does not answer, or the arguments of a job are not JSON.
 pub fn enqueued_any(conn: &mut (impl AsConn + ?Sized)) -> Result<Vec<EnqueuedJob<Value>>> {
-    let rows = test_support::waiting(&mut conn.as_conn()).doing("list the jobs")?;
+    let rows = test_support::waiting(&mut conn.as_conn()).during("list the jobs")?;
     let typed = rows
         .into_iter()
         .map(|row| typed(row, |text, _| Ok(serde_json::from_str(text)?)));

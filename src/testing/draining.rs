@@ -7,7 +7,7 @@ use crate::db::table::jobs;
 use crate::db::test_support::{self, LaterJob};
 use crate::db::transition::prune;
 use crate::db::{AsConn, Conn, Database};
-use crate::error::{Doing, Error, Result};
+use crate::error::{Error, ErrorContext, Result};
 use crate::job::JobId;
 use crate::job::context::Run;
 use crate::testing::drain::{InlineWorker, PerformedRun};
@@ -71,12 +71,12 @@ impl<P: DrainTarget> Draining<'_, P> {
             }
             let later = self
                 .target
-                .with_conn(|conn| test_support::later(conn).doing("list the scheduled jobs"))?;
+                .with_conn(|conn| test_support::later(conn).during("list the scheduled jobs"))?;
             let Some(job) = later.into_iter().find(|job| self.is_wanted(job)) else {
                 return Ok(None);
             };
             self.target.with_conn(|conn| {
-                test_support::bring_forward(conn, job.id).doing("make a job due")
+                test_support::bring_forward(conn, job.id).during("make a job due")
             })?;
         }
     }
@@ -173,7 +173,7 @@ impl<P: DrainTarget> Draining<'_, P> {
         };
         let has_ended_itself = self
             .target
-            .with_conn(|conn| jobs::ended_by_owner(conn, claim).doing("read a job"))?;
+            .with_conn(|conn| jobs::ended_by_owner(conn, claim).during("read a job"))?;
         self.drained.add(Performed {
             id: JobId(job.job_id),
             class_name: job.class_name.clone(),
@@ -266,7 +266,7 @@ impl<P: DrainTarget> Draining<'_, P> {
             how: how.to_owned(),
         };
         self.target.with_conn(|conn| {
-            prune::prune(conn, process, None, &death).doing("recover the claims of a process")
+            prune::prune(conn, process, None, &death).during("recover the claims of a process")
         })?;
         Ok(())
     }

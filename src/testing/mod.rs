@@ -64,7 +64,7 @@ pub(crate) mod fault;
 pub(crate) mod inline;
 
 use crate::db::{AsConn, test_support as rows};
-use crate::error::{Doing, Result};
+use crate::error::{ErrorContext, Result};
 use std::time::Duration;
 
 pub use crate::db::test_support::TestDatabase;
@@ -90,5 +90,5 @@ pub use inline::Inline;
 /// # Errors
 /// If the database does not answer or has no tables.
 pub fn travel<C: AsConn + ?Sized>(conn: &mut C, by: Duration) -> Result<()> {
-    rows::travel(&mut conn.as_conn(), by).doing("let time pass")
+    rows::travel(&mut conn.as_conn(), by).during("let time pass")
 }

@@ -6,7 +6,7 @@ use crate::db::conn::reading::ReadFailure;
 use crate::db::table::web::sessions::{self, NewWebSession};
 use crate::db::table::web::tokens;
 use crate::db::transition::web;
-use crate::error::{Doing as _, Error};
+use crate::error::{Error, ErrorContext as _};
 use crate::web::access::secret::{Secret, SecretDigest};
 use crate::web::access::viewer::{Need, Proof, Role, TokenLimits, Viewer};
 use crate::web::http::{self, PageError, Request, Response};
@@ -81,7 +81,7 @@ fn by_token(
     let now = clock::instant();
     let digest = SecretDigest::of(token);
     let found = writers.look(0, |conn| {
-        tokens::find(conn, digest.lookup()).doing("look for the token")
+        tokens::find(conn, digest.lookup()).during("look for the token")
     });
     let found = match found {
         Ok(found) => found.filter(|found| digest.is(&found.digest)),
@@ -118,7 +118,7 @@ fn by_session(
     let digest = SecretDigest::of(secret);
     let idle = site.access.settings.session_idle;
     let found = writers.look(0, |conn| {
-        sessions::find(conn, digest.lookup(), idle).doing("look for the session")
+        sessions::find(conn, digest.lookup(), idle).during("look for the session")
     });
     let found = match found {
         Ok(found) => found.filter(|found| digest.is(&found.digest)),
@@ -157,7 +157,7 @@ fn note(site: &Site, writers: &mut Writers, touch: impl FnOnce(&mut Conn<'_>) ->
     if !site.access.may_note(clock::instant()) {
         return;
     }
-    if let Err(error) = writers.write(0, |conn| touch(conn).doing("note the use")) {
+    if let Err(error) = writers.write(0, |conn| touch(conn).during("note the use")) {
         log::debug!("web: the use of a token was not noted: {error}");
         site.access.could_not_note(clock::instant());
     }
@@ -191,7 +191,9 @@ pub(crate) fn tokens_exist(site: &Site, readers: &mut Readers) -> Result<bool, P
     if let Some(exist) = site.access.fresh_tokens(clock::instant()) {
         return Ok(exist);
     }
-    let read = readers.read(0, READ, |conn| tokens::exist(conn).doing("look for tokens"));
+    let read = readers.read(0, READ, |conn| {
+        tokens::exist(conn).during("look for tokens")
+    });
     match read {
         Ok(exist) => {
             site.access.set_tokens(exist, clock::instant());
@@ -222,7 +224,7 @@ pub(crate) fn sign_in(
     let token = request.form.get("token").unwrap_or_default().trim();
     let digest = SecretDigest::of(token);
     let found = writers.look(0, |conn| {
-        tokens::find(conn, digest.lookup()).doing("look for the token")
+        tokens::find(conn, digest.lookup()).during("look for the token")
     })?;
     let Some(found) = found.filter(|found| digest.is(&found.digest)) else {
         site.access.limiter.failed(request.client, now);
@@ -244,7 +246,7 @@ pub(crate) fn sign_in(
             origin: &request.client.to_string(),
             lifetime,
         };
-        web::sign_in(conn, &session).doing("start a session")
+        web::sign_in(conn, &session).during("start a session")
     })?;
     let back = http::local(request.form.get("back").unwrap_or("/"));
     let to = site.link(request.database, back);
@@ -264,7 +266,7 @@ pub(crate) fn sign_out(
 ) -> Result<Response, PageError> {
     match viewer.proof {
         Proof::Session(id) => writers.write(0, |conn| {
-            sessions::delete(conn, id).doing("end the session")
+            sessions::delete(conn, id).during("end the session")
         })?,
         Proof::Recalled => return Err(PageError::Away),
         _ => {}

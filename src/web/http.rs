@@ -158,7 +158,7 @@ pub(crate) struct Response {
     pub(crate) headers: Vec<(&'static str, String)>,
     pub(crate) body: Vec<u8>,
     /// The job for whose end the request may wait. The response is then made once more.
-    pub(crate) waits_for: Option<i64>,
+    pub(crate) polls_for: Option<i64>,
 }
 
 /// A body of fewer bytes fits into one packet anyway.
@@ -178,7 +178,7 @@ impl Response {
             status: 200,
             headers: vec![("content-type", content_type.to_owned())],
             body,
-            waits_for: None,
+            polls_for: None,
         }
     }
 
@@ -188,7 +188,7 @@ impl Response {
             status: 303,
             headers: vec![("location", to)],
             body: Vec::new(),
-            waits_for: None,
+            polls_for: None,
         }
     }
 

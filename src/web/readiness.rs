@@ -1,7 +1,7 @@
 //! The answers to probes.
 
 use crate::db::ping;
-use crate::error::Doing as _;
+use crate::error::ErrorContext as _;
 use crate::process::base::health::{Health, HealthCheck};
 use crate::web::http::{PageError, Response};
 use crate::web::request::route::Cx;
@@ -44,7 +44,7 @@ pub(crate) fn ready(cx: &mut Cx<'_>) -> Result<Response, PageError> {
     if !cx.site.processes.is_empty() {
         return Ok(from_memory(&cx.site.processes, HealthCheck::Ready));
     }
-    let says = match cx.read(|conn| ping(conn).doing("reach the database")) {
+    let says = match cx.read(|conn| ping(conn).during("reach the database")) {
         Ok(()) => return Ok(Response::text("ready\n")),
         Err(PageError::Late) => "web: the database takes too long to answer\n",
         Err(PageError::Tables(_)) => {

@@ -9,12 +9,12 @@ use crate::db::query::pages::job_search::{self, StateCounts};
 use crate::db::schema::migrate;
 use crate::db::{Conn, Database, DbConnection, FileId, Refusal};
 use crate::deadline::no_answer;
-use crate::error::{Doing as _, Error, Result};
+use crate::error::{Error, ErrorContext as _, Result};
 use crate::history::SeriesTally;
 use crate::process::base::stop;
 use crate::web::kept::Kept;
 use crate::web::read::concerns::{self, LastHour};
-use crate::web::read::{Found, PlaceCounts};
+use crate::web::read::{Found, QueueStateCounts};
 use crate::web::site::{Site, SiteSettings, Source};
 use crossbeam_channel::{Receiver, Sender, bounded};
 use std::fmt;
@@ -229,8 +229,8 @@ const RENEW: Duration = Duration::from_secs(8);
 
 /// A read whose value is used for a while.
 pub(crate) struct SharedRead<T: 'static> {
-    /// The place of the kept value.
-    pub(crate) place: fn(&Source) -> &Kept<T>,
+    /// The slot of the kept value.
+    pub(crate) slot: fn(&Source) -> &Kept<T>,
     pub(crate) read: fn(&mut Conn<'_>, &Source, &SiteSettings) -> Result<T>,
     /// The lifetime of a value, by the time that its read took: zero if it is read each time.
     pub(crate) lifetime: fn(&T, Duration) -> Duration,
@@ -255,7 +255,7 @@ impl<T: Clone + Send> SharedRead<T> {
         let Some(source) = site.sources.get(database) else {
             return Err(ReadFailure::Lost("there is no such database".to_owned()));
         };
-        let (kept, start) = ((self.place)(source), clock::instant());
+        let (kept, start) = ((self.slot)(source), clock::instant());
         let begun = kept.begin(start);
         let read = readers.read(database, limit, |conn| {
             (self.read)(conn, source, &site.settings)
@@ -282,7 +282,7 @@ impl<T: Clone + Send> SharedRead<T> {
             }),
             give_up: Box::new(move |site| {
                 if let Some(source) = site.sources.get(database) {
-                    (self.place)(source).release_renewal();
+                    (self.slot)(source).release_renewal();
                 }
             }),
         }
@@ -351,7 +351,7 @@ const HISTORY: Duration = Duration::from_secs(10);
 
 /// The load, and the concerns that were found in it.
 pub(crate) static LOOK: SharedRead<Found> = SharedRead {
-    place: |source| &source.watch.look,
+    slot: |source| &source.watch.look,
     read: |conn, source, settings| source.watch.look(conn, &settings.promises),
     lifetime: |(load, _), took| {
         let is_large = load.queues.values().any(|queue| queue.ready.is_more);
@@ -365,23 +365,23 @@ const CHECKS: Duration = Duration::from_secs(60);
 
 /// The findings of `doctor` for the newest rows.
 pub(crate) static FINDINGS: SharedRead<Vec<Finding>> = SharedRead {
-    place: |source| &source.watch.findings,
+    slot: |source| &source.watch.findings,
     read: |conn, _, _| doctor::look(conn, CheckScope::Newest),
     lifetime: |_, _| CHECKS,
     live: CHECKS,
 };
 
 /// The executions that are not ready, by queue.
-pub(crate) static PLACES: SharedRead<PlaceCounts> = SharedRead {
-    place: |source| &source.watch.places,
-    read: |conn, _, _| PlaceCounts::read(conn),
+pub(crate) static PLACES: SharedRead<QueueStateCounts> = SharedRead {
+    slot: |source| &source.watch.counts,
+    read: |conn, _, _| QueueStateCounts::read(conn),
     lifetime: |counts, took| lifetime(counts.is_more(), took),
     live: Duration::ZERO,
 };
 
 /// The groups of failed jobs.
 pub(crate) static GROUPS: SharedRead<FailedGroups> = SharedRead {
-    place: |source| &source.watch.groups,
+    slot: |source| &source.watch.groups,
     read: |conn, _, _| failed_groups(conn, MOST_GROUPS),
     lifetime: |groups, took| {
         let is_large = groups.groups.iter().any(|group| !group.is_exact);
@@ -392,15 +392,15 @@ pub(crate) static GROUPS: SharedRead<FailedGroups> = SharedRead {
 
 /// The number of jobs in each state.
 pub(crate) static STATE_COUNTS: SharedRead<StateCounts> = SharedRead {
-    place: |source| &source.watch.states,
-    read: |conn, _, _| job_search::counts(conn).doing("count the jobs"),
+    slot: |source| &source.watch.states,
+    read: |conn, _, _| job_search::counts(conn).during("count the jobs"),
     lifetime: |counts, took| lifetime(counts.is_more(), took),
     live: Duration::ZERO,
 };
 
 /// The history of the last hour.
 pub(crate) static LAST_HOUR: SharedRead<LastHour> = SharedRead {
-    place: |source| &source.watch.hour,
+    slot: |source| &source.watch.hour,
     read: |conn, _, _| LastHour::read(conn),
     lifetime: |_, _| Duration::ZERO,
     live: HISTORY,
@@ -408,7 +408,7 @@ pub(crate) static LAST_HOUR: SharedRead<LastHour> = SharedRead {
 
 /// The classes of which most jobs have ended in the last hour.
 pub(crate) static BUSIEST: SharedRead<Vec<SeriesTally>> = SharedRead {
-    place: |source| &source.watch.busiest,
+    slot: |source| &source.watch.busiest,
     read: |conn, _, _| concerns::busiest_classes(conn),
     lifetime: |_, _| Duration::ZERO,
     live: HISTORY,

@@ -288,7 +288,7 @@ impl RunningServer {
     pub fn stop(&self) {
         self.stop.send_replace(true);
         self.site.hub.stop();
-        self.site.waits.stop();
+        self.site.polls.stop();
         // If one is on its way already, that one wakes it.
         let _ = self.site.operations.try_send(());
     }

@@ -3,7 +3,7 @@
 use crate::db::AsConn as _;
 use crate::db::schema::migrate;
 use crate::db::table::web::tokens;
-use crate::error::{Doing as _, Error, Result};
+use crate::error::{Error, ErrorContext as _, Result};
 use crate::process::base::stop;
 use crate::web::access::addresses::{self, AddressRange};
 use crate::web::access::secret::SecretDigest;
@@ -19,7 +19,7 @@ use crate::web::net::forward::Engine;
 use crate::web::reads;
 use crate::web::request::route::Route;
 use crate::web::server::{RunningServer, ServedDatabase, Server};
-use crate::web::site::{self, OperationsWake, Section, Site, SiteSettings, Source, Waits};
+use crate::web::site::{self, LongPolls, OperationsWake, Section, Site, SiteSettings, Source};
 use std::net::TcpListener;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -215,7 +215,7 @@ fn site(server: &Server, access: AccessSettings, operations: OperationsWake) -> 
         operations,
         assets: Assets::default(),
         hub: Hub::default(),
-        waits: Waits::default(),
+        polls: LongPolls::default(),
         seen: SeenPages::default(),
     })
 }
@@ -291,7 +291,7 @@ fn must_be_closed(site: &Site, listen: &str) -> Result<()> {
     let found = database.connect_within(LOOK).and_then(|mut connection| {
         let mut conn = connection.as_conn();
         migrate::check(&mut conn, database)?;
-        tokens::exist_active(&mut conn).doing("look for tokens")
+        tokens::exist_active(&mut conn).during("look for tokens")
     });
     match found {
         Ok(true) => Ok(()),

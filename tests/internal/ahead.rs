@@ -189,9 +189,9 @@ fn what_no_crash_is_forgiven_has_not_begun_either(db: &TestDb) {
         max_crashes: Some(0),
         ..row
     };
-    let mut jobs = vec![enqueue::insert(conn, &fragile(row())).unwrap().id];
+    let mut jobs = vec![enqueue::insert_job(conn, &fragile(row())).unwrap().id];
     for one in [with_key("k"), limited(), named("u")] {
-        jobs.push(enqueue::insert(conn, &fragile(one)).unwrap().id);
+        jobs.push(enqueue::insert_job(conn, &fragile(one)).unwrap().id);
     }
     // One statement for few, for those with a key or name, and for very many.
     let few = [fragile(row()), fragile(row())];
@@ -202,7 +202,7 @@ fn what_no_crash_is_forgiven_has_not_begun_either(db: &TestDb) {
         jobs.extend(lot.into_iter().map(|one| one.id));
     }
     promote::promote(conn, 10).unwrap();
-    let usual = enqueue::insert(conn, &row()).unwrap().id;
+    let usual = enqueue::insert_job(conn, &row()).unwrap().id;
     let held = claim_up_to(500, conn, world.processes[0], (true, &[]));
     let begun: Vec<i64> = held
         .iter()

@@ -8,7 +8,7 @@ use crate::db::model::claim::{Fence, FinishedRow};
 use crate::db::model::decision::KeySlots;
 use crate::db::model::extras::{Follows, On, Otherwise, Parent};
 use crate::db::model::new_row::NewRow;
-use crate::db::model::outcome::{Ending, StepWait, WaitUntil, cancelled};
+use crate::db::model::outcome::{Ending, ParkUntil, ParkedStep, cancelled};
 use crate::db::transition::enqueue::connect;
 use crate::db::transition::{finish, promote};
 
@@ -92,9 +92,9 @@ fn join(conn: &mut Conn<'_>, world: &World, step: &str) {
     };
     let parents = [(Parent::Job(world.jobs[1]), None)];
     connect::join(conn, fence, world.jobs[0], step, &parents).unwrap();
-    let ending = Ending::Park(StepWait {
+    let ending = Ending::Park(ParkedStep {
         step: step.to_owned(),
-        until: WaitUntil::Joined("{}".to_owned()),
+        until: ParkUntil::Joined("{}".to_owned()),
     });
     end(conn, world, (1, 1), &ending, FinishedRow::Keep).unwrap();
     promote_all(conn);

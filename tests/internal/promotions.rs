@@ -50,7 +50,7 @@ fn discards(key: &str) -> NewRow {
 }
 
 fn insert(conn: &mut Conn<'_>, row: &NewRow) -> i64 {
-    enqueue::insert(conn, row).unwrap().id
+    enqueue::insert_job(conn, row).unwrap().id
 }
 
 fn insert_many(conn: &mut Conn<'_>, row: &NewRow) {

@@ -25,7 +25,7 @@ fn a_promotion_passes_waits_that_it_cannot_end(db: &TestDb) {
         timeout: Duration::from_secs(86_400),
     };
     let all: Vec<_> = jobs.iter().map(|job| wait(job.id)).collect();
-    waits::insert(conn, &all).unwrap();
+    waits::park_for_events(conn, &all).unwrap();
     let first_600 = format!(
         "solid_queue_blocked_executions WHERE job_id < {}",
         jobs[600].id

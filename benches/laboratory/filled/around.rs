@@ -3,7 +3,7 @@
 use crate::db::table::classes::{self, NewClass};
 use crate::db::table::processes::{self, NewProcess};
 use crate::db::{AsConn as _, Conn, DbConnection};
-use crate::error::{Doing as _, Result};
+use crate::error::{ErrorContext as _, Result};
 use crate::laboratory::filled::sizes::{self, CLASSES, QUEUES, Sizes};
 use crate::laboratory::filled::text::{CLASS, MIXED};
 use crate::laboratory::sql::{execute, render};
@@ -118,7 +118,7 @@ pub(crate) fn recurring(connection: &mut DbConnection, sizes: Sizes) -> Result<(
     );
     let mut conn = connection.as_conn();
     let text = render(&conn, (1, runs), &text);
-    execute(&mut conn, &text).doing("insert the runs of recurring tasks")
+    execute(&mut conn, &text).during("insert the runs of recurring tasks")
 }
 
 /// Stores operations that have ended, with ids from 1 on.

@@ -2,7 +2,7 @@
 
 use crate::db::conn::typed::with_conn;
 use crate::db::{AsConn as _, Conn, Database, DbConnection};
-use crate::error::{Doing as _, Result};
+use crate::error::{ErrorContext as _, Result};
 use crate::laboratory::filled::around;
 use crate::laboratory::filled::failures::SHAPES;
 use crate::laboratory::filled::sizes::Sizes;
@@ -54,7 +54,7 @@ pub(crate) fn fill(database: &Database, sizes: Sizes, progress: &dyn Fn(String))
             around::operations(conn)?;
             around::classes(conn)
         })
-        .doing(ACTION)?;
+        .during(ACTION)?;
     around::recurring(&mut connection, sizes)?;
     past::fill(&mut connection, &|count| {
         progress(format!("{count} rows of history"))
@@ -65,7 +65,7 @@ pub(crate) fn fill(database: &Database, sizes: Sizes, progress: &dyn Fn(String))
     progress("flows".to_owned());
     waiting::flows(&mut connection)?;
     progress("statistics".to_owned());
-    finish(&mut connection.as_conn()).doing("collect statistics")
+    finish(&mut connection.as_conn()).during("collect statistics")
 }
 
 /// Returns whether a database has no jobs.
@@ -75,7 +75,7 @@ pub(crate) fn is_empty(database: &Database) -> Result<bool> {
         .select(jobs::id)
         .first::<i64>(c)
         .optional());
-    Ok(jobs.doing("look for jobs")?.is_none())
+    Ok(jobs.during("look for jobs")?.is_none())
 }
 
 fn in_chunks(
@@ -90,7 +90,7 @@ fn in_chunks(
         progress(until);
         let mut conn = connection.as_conn();
         let text = render(&conn, (next, until), text);
-        execute(&mut conn, &text).doing(ACTION)?;
+        execute(&mut conn, &text).during(ACTION)?;
         next = until + 1;
     }
     Ok(())

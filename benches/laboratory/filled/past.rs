@@ -4,7 +4,7 @@ use crate::db::model::history::cell::{self, Cell, Cells, FleetGauge, QueueGauge,
 use crate::db::model::history::tally::{CountedEnd, RunSpan, Tally};
 use crate::db::table::history::series::{self, BucketRow};
 use crate::db::{Conn, DbConnection};
-use crate::error::{Doing as _, Result};
+use crate::error::{ErrorContext as _, Result};
 use crate::laboratory::filled::sizes::{self, CLASSES, QUEUES};
 use diesel::prelude::*;
 use std::time::Duration;
@@ -23,13 +23,13 @@ enum SeriesOf {
 /// Stores the history of all classes: a full row for every day, and those of shorter buckets.
 /// `progress` is told how many rows there are.
 pub(crate) fn fill(connection: &mut DbConnection, progress: &dyn Fn(usize)) -> Result<()> {
-    let (all, now) = connection.with_write_lock(create).doing("store series")?;
+    let (all, now) = connection.with_write_lock(create).during("store series")?;
     let samples: Vec<Tally> = (0..16).map(sample).collect();
     let mut rows = Vec::new();
     let mut count = 0;
     for (id, of) in all {
         for resolution in Resolution::ALL {
-            let (mut start, _) = resolution.place(now - resolution.kept());
+            let (mut start, _) = resolution.row_and_bucket(now - resolution.kept());
             while start <= now {
                 let key = BucketRow {
                     series_id: id,
@@ -52,7 +52,7 @@ pub(crate) fn fill(connection: &mut DbConnection, progress: &dyn Fn(usize)) -> R
 fn write(connection: &mut DbConnection, rows: Vec<(BucketRow, Vec<u8>)>) -> Result<()> {
     connection
         .with_write_lock(|conn| conn.transaction(|conn| series::write(conn, rows)))
-        .doing("store the history")
+        .during("store the history")
 }
 
 /// Creates the series, and returns them with the time now in seconds since 1970.
@@ -60,11 +60,11 @@ fn create(conn: &mut Conn<'_>) -> QueryResult<(Vec<(i64, SeriesOf)>, i64)> {
     series::insert_first(conn)?;
     let mut all = Vec::new();
     for number in 0..QUEUES {
-        let id = series::insert(conn, &sizes::queue(number), "")?;
+        let id = series::insert_series(conn, &sizes::queue(number), "")?;
         all.push((id, SeriesOf::Queue));
     }
     for number in 0..CLASSES {
-        let id = series::insert(conn, &sizes::queue(number), &sizes::class_name(number))?;
+        let id = series::insert_series(conn, &sizes::queue(number), &sizes::class_name(number))?;
         all.push((id, SeriesOf::Class));
     }
     let ids = series::ids(conn)?;

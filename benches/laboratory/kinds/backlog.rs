@@ -1,7 +1,7 @@
 //! Jobs that do nothing, among very many waiting jobs, very many queues, or dead rows.
 
 use crate::db::AsConn as _;
-use crate::error::{Doing as _, Result};
+use crate::error::{ErrorContext as _, Result};
 use crate::laboratory::comparison::{Ceiling, Comparison, FigureValue};
 use crate::laboratory::counters;
 use crate::laboratory::drains;
@@ -53,7 +53,7 @@ fn drain(run: &BenchRun, jobs: u32, beside: Backlog) -> Result<Vec<FigureValue>>
     let mut reader = database.connect()?;
     let mut connection = database.connect()?;
     if beside == Backlog::Transaction {
-        counters::open_snapshot(&mut reader.as_conn()).doing("open a transaction")?;
+        counters::open_snapshot(&mut reader.as_conn()).during("open a transaction")?;
         for _ in 0..WAVES {
             drains::fill(&mut connection, jobs, &nothing)?;
             drains::move_jobs(run, place.url(), &database, setup)?;

@@ -4,7 +4,7 @@
 use crate::bench::figures::quantile;
 use crate::clock;
 use crate::db::{AsConn as _, Database, DbConnection};
-use crate::error::{Doing as _, Result};
+use crate::error::{ErrorContext as _, Result};
 use crate::flow::batch::Batch;
 use crate::job::class::Job as _;
 use crate::job::new_job::{NewJob, enqueue_all};
@@ -160,7 +160,7 @@ fn end_of_parent(run: &BenchRun, large: u32) -> Result<Vec<FigureValue>> {
     let began = program.began_within(run.settings.limit)?;
     let deadline = clock::deadline(run.settings.limit);
     let blocked = "SELECT count(*) AS n FROM (SELECT id FROM solid_queue_blocked_executions LIMIT 1) AS first";
-    while count(&mut connection.as_conn(), blocked).doing("look for blocked jobs")? > 0
+    while count(&mut connection.as_conn(), blocked).during("look for blocked jobs")? > 0
         && clock::instant() < deadline
     {
         clock::nap(Duration::from_millis(5));

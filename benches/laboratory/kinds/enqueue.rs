@@ -1,7 +1,7 @@
 //! Enqueueing: one at a time, and in bulk.
 
 use crate::db::{AsConn as _, DbConnection};
-use crate::error::{Doing as _, Result};
+use crate::error::{ErrorContext as _, Result};
 use crate::job::new_job::NewJob;
 use crate::laboratory::ceilings::{self, ACTION, some};
 use crate::laboratory::comparison::{Ceiling, Comparison, FigureValue};
@@ -27,7 +27,7 @@ pub(crate) fn comparisons(run: &BenchRun) -> Vec<Comparison> {
     for (text, callers) in texts.flat_map(|text| [(text, 1), (text, 8)]) {
         let windlass = move |run: &BenchRun| {
             singles(run, callers, each, &|connection, number| {
-                by_sql::enqueue(connection, text, number).doing(ACTION)
+                by_sql::enqueue(connection, text, number).during(ACTION)
             })
         };
         let from_rust = move |run: &BenchRun| singles(run, callers, each, &from_rust(nothing));
@@ -104,7 +104,7 @@ fn plain_singles(
                 true => enqueue::one(conn, &arguments, 0),
                 false => enqueue::all(conn, &[arguments], target).map(drop),
             });
-            done.doing(ACTION)
+            done.during(ACTION)
         })
     })?;
     Ok(FigureValue::rate(UNIT, u64::from(each * callers), took))
@@ -132,7 +132,7 @@ fn plain_bulk(
     let place = run.place()?;
     let database = ceilings::database(place.url())?;
     if indexed {
-        tables::add_indexes(&mut database.connect()?.as_conn()).doing("add indexes")?;
+        tables::add_indexes(&mut database.connect()?.as_conn()).during("add indexes")?;
     }
     let jobs = some(jobs, batch);
     let took = ceilings::at_once(&database, 1, |connection| {

@@ -3,7 +3,7 @@
 use crate::clock;
 use crate::db::transition::promote::promote;
 use crate::db::{AsConn as _, Database};
-use crate::error::{Doing as _, Result};
+use crate::error::{ErrorContext as _, Result};
 use crate::job::concurrency::Concurrency;
 use crate::job::new_job::NewJob;
 use crate::job::policy::quota::Quota;
@@ -105,7 +105,7 @@ fn block_others(database: &Database, blocked: u32) -> Result<()> {
     drains::fill(&mut connection, blocked, &make)?;
     loop {
         let promoted = connection.with_write_lock(|conn| promote(conn, 1_000));
-        if !promoted.doing("promote blocked jobs")?.is_progress(1_000) {
+        if !promoted.during("promote blocked jobs")?.is_progress(1_000) {
             return Ok(());
         }
     }
@@ -132,7 +132,7 @@ fn in_turn(jobs: u32) -> Ceiling {
                         claim::claim(conn, 1)
                     })
                 });
-                last = next.doing(ACTION)?.iter().map(|claim| claim.id).collect();
+                last = next.during(ACTION)?.iter().map(|claim| claim.id).collect();
                 if last.is_empty() {
                     break;
                 }

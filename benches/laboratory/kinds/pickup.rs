@@ -7,7 +7,7 @@ use crate::clock;
 use crate::db::DbConnection;
 use crate::db::conn::connection::AsConn as _;
 use crate::db::schema::beside_rails::RailsOption;
-use crate::error::{Doing as _, Error, Result};
+use crate::error::{Error, ErrorContext as _, Result};
 use crate::job::class::Job as _;
 use crate::laboratory::ceilings::{self, ACTION};
 use crate::laboratory::comparison::{Ceiling, Comparison, FigureValue};
@@ -51,7 +51,7 @@ fn pick_ups_of_ruby(run: &BenchRun) -> Result<Vec<FigureValue>> {
     let mut connection = place.migrated()?.connect()?;
     set_rails_option(&mut connection, RailsOption::WakeFromRuby, true)?;
     pick_ups_by(run, &place, |connection| {
-        ruby::enqueue(&mut connection.as_conn(), Stamp::NAME).doing(ACTION)
+        ruby::enqueue(&mut connection.as_conn(), Stamp::NAME).during(ACTION)
     })
 }
 
@@ -134,7 +134,7 @@ fn plain_sample(connection: &mut DbConnection, claims: &Receiver<Began>) -> Resu
     let called = clock::since_boot();
     connection
         .with_write_lock(|conn| enqueue::one_and_tell(conn, "{}"))
-        .doing(ACTION)?;
+        .during(ACTION)?;
     let answered = clock::since_boot();
     let began = claims.recv_timeout(PATIENCE).map_err(|_| Error::Io {
         action: "hear from",

@@ -1,6 +1,6 @@
 //! Recurring tasks that are due in the same second, until the jobs of all are enqueued.
 
-use crate::error::{Doing as _, Error, Result};
+use crate::error::{Error, ErrorContext as _, Result};
 use crate::event::Event;
 use crate::event::logging::Subscriber;
 use crate::laboratory::ceilings::{self, ACTION, some};
@@ -83,12 +83,12 @@ fn plain_fire(run: &BenchRun, count: u32, batch: usize) -> Result<Vec<FigureValu
     let mut connection = database.connect()?;
     connection
         .with_write_lock(|conn| recurring::schedule(conn, &all))
-        .doing(ACTION)?;
+        .during(ACTION)?;
     let took = ceilings::at_once(&database, 1, |connection| {
         all.chunks(batch).try_for_each(|tasks| {
             connection
                 .with_write_lock(|conn| recurring::fire(conn, tasks))
-                .doing(ACTION)
+                .during(ACTION)
         })
     })?;
     Ok(FigureValue::rate("tasks/s", u64::from(count), took))

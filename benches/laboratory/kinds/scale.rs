@@ -5,7 +5,7 @@ use crate::bench::figures::rate;
 use crate::bench::place::Place;
 use crate::clock;
 use crate::db::{AsConn as _, Database, DbConnection};
-use crate::error::{Doing as _, Error, Result};
+use crate::error::{Error, ErrorContext as _, Result};
 use crate::job::new_job::NewJob;
 use crate::laboratory::ceilings::Plain;
 use crate::laboratory::comparison::{Ceiling, Comparison, FigureValue};
@@ -194,7 +194,7 @@ fn with_settings(run: &BenchRun, name: &str, setting: &'static str) -> Compariso
         let database = place.migrated()?;
         if let Some(setting) = setting {
             let text = format!("ALTER TABLE solid_queue_jobs SET ({setting})");
-            execute(&mut database.connect()?.as_conn(), &text).doing("set up the table")?;
+            execute(&mut database.connect()?.as_conn(), &text).during("set up the table")?;
         }
         for _ in 0..run.settings.scale.waves {
             fill_and_drain(run, (&place, &database), jobs)?;

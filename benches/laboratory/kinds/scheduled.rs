@@ -3,7 +3,7 @@
 use crate::clock;
 use crate::db::transition::dispatch::dispatch;
 use crate::db::{Database, prefer_indexes};
-use crate::error::{Doing as _, Result};
+use crate::error::{ErrorContext as _, Result};
 use crate::laboratory::ceilings::{self, ACTION, Plain, some};
 use crate::laboratory::comparison::{Ceiling, Comparison, FigureValue};
 use crate::laboratory::drains;
@@ -60,12 +60,12 @@ fn dispatch_all(run: &BenchRun, jobs: u32) -> Result<Vec<FigureValue>> {
     let database = place.migrated()?;
     schedule(&database, jobs)?;
     let mut connection = database.connect()?;
-    connection.with_write_lock(prefer_indexes).doing(ACTION)?;
+    connection.with_write_lock(prefer_indexes).during(ACTION)?;
     let begun = clock::instant();
     let mut count = 0;
     loop {
         let moved = connection.with_write_lock(|conn| dispatch(conn, BATCH, &[]));
-        match moved.doing("dispatch")?.count {
+        match moved.during("dispatch")?.count {
             0 => return Ok(FigureValue::rate("jobs/s", count, begun.elapsed())),
             moved => count += moved as u64,
         }
@@ -80,7 +80,7 @@ fn plain_dispatch(run: &BenchRun, jobs: u32, batch: usize) -> Result<Vec<FigureV
     let took = ceilings::at_once(&database, 1, |connection| {
         loop {
             let moved = connection.with_write_lock(|conn| claim::dispatch(conn, batch));
-            if moved.doing(ACTION)? == 0 {
+            if moved.during(ACTION)? == 0 {
                 return Ok(());
             }
         }

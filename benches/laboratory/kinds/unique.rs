@@ -2,7 +2,7 @@
 
 use crate::clock;
 use crate::db::transition::clear::{self, ClearLimits};
-use crate::error::{Doing as _, Result};
+use crate::error::{ErrorContext as _, Result};
 use crate::job::new_job::NewJob;
 use crate::laboratory::ceilings::{self, ACTION, Plain, some};
 use crate::laboratory::comparison::{Ceiling, Comparison, FigureValue};
@@ -61,7 +61,7 @@ fn clear_among_held(run: &BenchRun, jobs: u32) -> Result<Vec<FigureValue>> {
     let begun = clock::instant();
     while let Some(last) = after {
         let stretch = connection.with_write_lock(|conn| clear::finished(conn, old, last, BULK));
-        let stretch = stretch.doing("clear finished jobs")?;
+        let stretch = stretch.during("clear finished jobs")?;
         cleared += stretch.cleared as u64;
         after = stretch.reached;
     }
@@ -76,13 +76,13 @@ fn plain_clear(run: &BenchRun, jobs: u32, batch: usize) -> Result<Vec<FigureValu
     let finished = ceilings::fill(&mut connection, jobs, ALONE)?;
     connection
         .with_write_lock(|conn| recurring::finish_all(conn, &finished))
-        .doing(ACTION)?;
+        .during(ACTION)?;
     ceilings::fill(&mut connection, jobs, UNIQUE)?;
     let took = ceilings::at_once(&database, 1, |connection| {
         let mut after = Some(0);
         while let Some(last) = after {
             let cleared = connection.with_write_lock(|conn| recurring::clear(conn, last, batch));
-            after = cleared.doing(ACTION)?;
+            after = cleared.during(ACTION)?;
         }
         Ok(())
     })?;

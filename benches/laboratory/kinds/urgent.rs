@@ -3,7 +3,7 @@
 use crate::bench::figures::quantile;
 use crate::clock;
 use crate::db::{AsConn as _, DbConnection, prefer_indexes};
-use crate::error::{Doing as _, Error, Result};
+use crate::error::{Error, ErrorContext as _, Result};
 use crate::job::class::Job as _;
 use crate::job::new_job::NewJob;
 use crate::laboratory::ceilings::{self, ACTION};
@@ -77,7 +77,7 @@ fn plain_starts(run: &BenchRun, sleep: Duration) -> Result<Vec<FigureValue>> {
     let mut workers = Vec::new();
     for _ in 0..run.settings.threads {
         let mut worker = database.connect()?;
-        worker.with_write_lock(prefer_indexes).doing(ACTION)?;
+        worker.with_write_lock(prefer_indexes).during(ACTION)?;
         workers.push(worker);
     }
     let (sender, started) = unbounded();
@@ -91,7 +91,7 @@ fn plain_starts(run: &BenchRun, sleep: Duration) -> Result<Vec<FigureValue>> {
             let called = clock::since_boot();
             enqueuer
                 .with_write_lock(|conn| enqueue::one(conn, "{}", URGENT))
-                .doing(ACTION)?;
+                .during(ACTION)?;
             let started = started.recv_timeout(PATIENCE).map_err(|_| Error::Io {
                 action: "hear from",
                 path: "the threads of the ceiling".into(),

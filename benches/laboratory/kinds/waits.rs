@@ -4,7 +4,7 @@ use crate::bench::place::Place;
 use crate::db::AsConn as _;
 use crate::db::model::new_row::WAITS_FOR_EVENT;
 use crate::db::table::semaphores::NEVER_EXPIRES;
-use crate::error::{Doing as _, Result};
+use crate::error::{ErrorContext as _, Result};
 use crate::flow::waits::emit;
 use crate::job::class::Job as _;
 use crate::laboratory::comparison::{Ceiling, Comparison, FigureValue};
@@ -69,12 +69,12 @@ fn filled(run: &BenchRun, waiting: u32) -> Result<Arc<Place>> {
         let mut conn = connection.as_conn();
         for text in &texts {
             let text = render(&conn, (first, last), text);
-            execute(&mut conn, &text).doing(ACTION)?;
+            execute(&mut conn, &text).during(ACTION)?;
         }
         first = last + 1;
     }
     for table in TABLES {
-        execute(&mut connection.as_conn(), &format!("ANALYZE {table}")).doing(ACTION)?;
+        execute(&mut connection.as_conn(), &format!("ANALYZE {table}")).during(ACTION)?;
     }
     Ok(place)
 }
@@ -85,7 +85,7 @@ fn idle(run: &BenchRun, waiting: u32) -> Result<Vec<FigureValue>> {
     let mut values = idle::cost(run, &place)?;
     let mut connection = place.migrated()?.connect()?;
     let claims = "SELECT count(*) AS n FROM solid_queue_claimed_executions";
-    let claims = count(&mut connection.as_conn(), claims).doing("count the claims")?;
+    let claims = count(&mut connection.as_conn(), claims).during("count the claims")?;
     values.push(FigureValue::new(
         "claims and threads held",
         "jobs",

@@ -4,7 +4,7 @@ use crate::bench::figures::rate;
 use crate::bench::figures::{median, quantile};
 use crate::bench::place::Place;
 use crate::db::{AsConn as _, Database};
-use crate::error::{Doing as _, Result};
+use crate::error::{ErrorContext as _, Result};
 use crate::laboratory::comparison::{Ceiling, Comparison, FigureValue};
 use crate::laboratory::drains;
 use crate::laboratory::filled::{around, fill};
@@ -82,7 +82,7 @@ impl Shared {
             })?;
         }
         let mut connection = database.connect()?;
-        around::heartbeat(&mut connection.as_conn()).doing("renew heartbeats")?;
+        around::heartbeat(&mut connection.as_conn()).during("renew heartbeats")?;
         Ok((database, url))
     }
 

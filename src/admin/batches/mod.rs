@@ -8,7 +8,7 @@ use crate::admin::jobs::{BoundedCount, Changed, Jobs};
 use crate::db::query::batches::walk::{self, Members};
 use crate::db::query::batches::{self, BatchesWanted, FollowingJob, ListedBatch};
 use crate::db::{AsConn, Conn, own};
-use crate::error::{Doing as _, Error, Result};
+use crate::error::{Error, ErrorContext as _, Result};
 use crate::job::{BatchId, JobId};
 use chrono::{DateTime, NaiveDateTime, Utc};
 use serde::Serialize;
@@ -153,7 +153,7 @@ pub fn batches<C: AsConn + ?Sized>(
     let before = before.map_or(i64::MAX, |batch| batch.0);
     let limit = usize::try_from(limit).unwrap_or(usize::MAX);
     let rows = batches::page(&mut own(conn), filter.wanted(), before, limit, COUNTED);
-    let rows = rows.doing("list the batches")?.into_iter();
+    let rows = rows.during("list the batches")?.into_iter();
     Ok(rows.map(|row| BatchSummary::of(row, COUNTED)).collect())
 }
 
@@ -178,16 +178,16 @@ impl BatchId {
     /// # Ok::<(), windlass::Error>(())
     /// ```
     pub fn open_jobs(self) -> Jobs {
-        self.whole(Jobs::waiting_or_running())
+        self.of_whole_batch(Jobs::waiting_or_running())
     }
 
     /// Selects all failed jobs of the batch, and those of the batches in it, as [`open_jobs`](Self::open_jobs) does.
     /// Jobs that were cancelled are not failed.
     pub fn failed_jobs(self) -> Jobs {
-        self.whole(Jobs::failed())
+        self.of_whole_batch(Jobs::failed())
     }
 
-    fn whole(self, mut jobs: Jobs) -> Jobs {
+    fn of_whole_batch(self, mut jobs: Jobs) -> Jobs {
         jobs.filter.whole_batch = Some(self.0);
         jobs
     }
@@ -338,16 +338,16 @@ impl BatchId {
 /// Reads a batch, and counts its jobs up to `most`.
 pub(crate) fn look(conn: &mut Conn<'_>, batch: BatchId, most: i64) -> Result<Option<BatchDetails>> {
     const ACTION: &str = "read the batch";
-    let Some(row) = batches::one(conn, batch.0, most).doing(ACTION)? else {
+    let Some(row) = batches::one(conn, batch.0, most).during(ACTION)? else {
         return Ok(None);
     };
-    let following = batches::following(conn, batch.0, NAMED).doing(ACTION)?;
+    let following = batches::following(conn, batch.0, NAMED).during(ACTION)?;
     let outer = following.iter().find_map(|job| job.outer_batch);
     let follows = following.iter().filter(|job| job.outer_batch.is_none());
     let follows = follows.map(|job| follower(conn, job));
     let follows = follows.collect::<Result<_>>()?;
-    let inner = batches::inner(conn, &[batch.0], NAMED).doing(ACTION)?;
-    let failed = walk::page(conn, Members::Failed, (batch.0, 0), FIRST_FAILED).doing(ACTION)?;
+    let inner = batches::inner(conn, &[batch.0], NAMED).during(ACTION)?;
+    let failed = walk::page(conn, Members::Failed, (batch.0, 0), FIRST_FAILED).during(ACTION)?;
     let failed = failed.iter().map(|row| failed_job(conn, row));
     let failed = failed.collect::<Result<_>>()?;
     Ok(Some(BatchDetails {

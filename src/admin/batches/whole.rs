@@ -10,7 +10,7 @@ use crate::db::query::batches;
 use crate::db::query::batches::walk::{BatchWalk, Members};
 use crate::db::query::filter::Filter;
 use crate::db::query::jobs::{self, JobCount};
-use crate::error::{Doing as _, Error, Result};
+use crate::error::{Error, ErrorContext as _, Result};
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
@@ -51,7 +51,7 @@ impl Jobs {
                     .to_owned(),
             )
         })?;
-        match batches::one(conn, batch, 0).doing("look the batch up")? {
+        match batches::one(conn, batch, 0).during("look the batch up")? {
             None => Err(Error::NoSuchBatch { id: batch }),
             Some(row) if !row.is_ours => Err(Error::BatchOfRuby { id: batch }),
             Some(_) => Ok(Some(WholeBatch { batch, which })),
@@ -80,7 +80,9 @@ impl Jobs {
         let mut left = self.limit.unwrap_or(u64::MAX);
         while !walk.is_done() && left > 0 {
             let limit = BATCH.min(usize::try_from(left).unwrap_or(BATCH));
-            let jobs = walk.next(conn, whole.which, limit).doing("read the jobs")?;
+            let jobs = walk
+                .next(conn, whole.which, limit)
+                .during("read the jobs")?;
             if jobs.is_empty() {
                 continue;
             }
@@ -102,7 +104,10 @@ impl Jobs {
         let (mut walk, mut all) = (whole.walk(), Vec::new());
         while !walk.is_done() && all.len() < most {
             let limit = PAGE.min(most - all.len());
-            all.extend(walk.next(conn, whole.which, limit).doing("read the jobs")?);
+            all.extend(
+                walk.next(conn, whole.which, limit)
+                    .during("read the jobs")?,
+            );
         }
         Ok(all)
     }
@@ -116,7 +121,7 @@ impl Jobs {
         let (mut walk, mut count) = (whole.walk(), 0);
         while !walk.is_done() && count <= most {
             let jobs = walk.next(conn, whole.which, PAGE);
-            count += jobs.doing("count the jobs")?.len() as u64;
+            count += jobs.during("count the jobs")?.len() as u64;
         }
         Ok(BoundedCount {
             count: count.min(most),
@@ -133,13 +138,15 @@ impl Jobs {
         let mut all: BTreeMap<_, i64> = BTreeMap::new();
         let mut walk = whole.walk();
         while !walk.is_done() {
-            let ids = walk.next(conn, whole.which, PAGE).doing("count the jobs")?;
+            let ids = walk
+                .next(conn, whole.which, PAGE)
+                .during("count the jobs")?;
             let filter = Filter {
                 ids: Some(ids),
                 ..Filter::default()
             };
             for state in &self.states {
-                let counts = jobs::counts(conn, *state, &filter).doing("count the jobs")?;
+                let counts = jobs::counts(conn, *state, &filter).during("count the jobs")?;
                 for found in counts {
                     let kind = (
                         *state,

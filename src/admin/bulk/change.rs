@@ -6,7 +6,7 @@ use crate::db::model::decision::JobState;
 use crate::db::transition::operate::{self, AtMostOnce, RunTime};
 use crate::db::transition::operators::{AuditEffect, AuditTrail};
 use crate::db::{AsConn, Conn, own};
-use crate::error::{Doing, Error, Result};
+use crate::error::{Error, ErrorContext, Result};
 use crate::queue::check_name;
 use crate::recurring::timing::humane;
 use chrono::{DateTime, Utc};
@@ -80,7 +80,7 @@ impl Change {
     }
 
     /// Returns what is tried, for an error.
-    pub(crate) fn doing(&self) -> &'static str {
+    pub(crate) fn action_text(&self) -> &'static str {
         match self {
             Change::Cancel => "cancel jobs",
             Change::Discard => "discard jobs",
@@ -174,7 +174,7 @@ impl Change {
             |conn| self.apply(conn, state, jobs),
             |done| self.effect(done),
         );
-        done.doing(self.doing())
+        done.during(self.action_text())
     }
 }
 

@@ -13,7 +13,7 @@ use crate::db::query::jobs;
 use crate::db::transition::operate::edit;
 use crate::db::transition::operators::{AuditEffect, AuditTrail};
 use crate::db::{AsConn, Conn, own};
-use crate::error::{Doing, Error, Result};
+use crate::error::{Error, ErrorContext, Result};
 use serde_json::{Map, Value};
 use std::ops::ControlFlow;
 
@@ -192,7 +192,7 @@ impl Jobs {
                 |conn| edit::tag(conn, jobs, change),
                 |tagged| AuditEffect::of_jobs(tagged.len() as u64),
             );
-            let changed = tagged.doing("change the tags of jobs")?.len() as u64;
+            let changed = tagged.during("change the tags of jobs")?.len() as u64;
             Ok(Changed {
                 changed,
                 passed_over: jobs.len() as u64 - changed,
@@ -301,7 +301,7 @@ impl Jobs {
         // The end of each walk is fixed before any job is moved.
         let mut walks = Vec::new();
         for state in &self.states {
-            let last = jobs::last(conn, *state).doing("read the jobs")?;
+            let last = jobs::last(conn, *state).during("read the jobs")?;
             walks.extend(self.parts().map(|part| (*state, Some(last), part)));
         }
         self.walk(conn, walks, progress, change)
@@ -314,7 +314,7 @@ impl Jobs {
         progress: impl FnMut(&Changed) -> ControlFlow<()>,
         change: impl FnMut(&mut Conn<'_>, JobState, &[i64]) -> Result<Changed>,
     ) -> Result<Changed> {
-        let newest = jobs::last(conn, JobState::Finished).doing("read the jobs")?;
+        let newest = jobs::last(conn, JobState::Finished).during("read the jobs")?;
         let mut walks = Vec::new();
         for state in &self.states {
             walks.extend(self.parts().map(|mut part| {
@@ -340,7 +340,7 @@ impl Jobs {
             let mut after = Some(0);
             let last = match last {
                 Some(last) => last,
-                None => jobs::last(conn, state).doing("read the jobs")?,
+                None => jobs::last(conn, state).during("read the jobs")?,
             };
             while let Some(start) = after.filter(|_| left > 0) {
                 let limit = BATCH.min(usize::try_from(left).unwrap_or(BATCH));
@@ -348,7 +348,7 @@ impl Jobs {
                     after: start,
                     up_to: last,
                 };
-                let met = jobs::next(conn, state, &part, range, limit).doing("read the jobs")?;
+                let met = jobs::next(conn, state, &part, range, limit).during("read the jobs")?;
                 after = met.reached;
                 if met.jobs.is_empty() {
                     continue;

@@ -4,7 +4,7 @@ use crate::admin::doctor::scope::{CheckScope, Finding, Verdict, finding};
 use crate::db::Conn;
 use crate::db::query::batches::walk::{self, BatchRule, READ};
 use crate::db::query::doctor::{FIRST, Inconsistent};
-use crate::error::{Doing as _, Result};
+use crate::error::{ErrorContext as _, Result};
 
 /// The name of the checks.
 const CHECK: &str = "batches";
@@ -13,7 +13,7 @@ const CHECK: &str = "batches";
 pub(super) fn look(conn: &mut Conn<'_>, scope: CheckScope) -> Result<Vec<Finding>> {
     let mut findings = Vec::new();
     for rule in BatchRule::ALL {
-        let found = walk::broken(conn, rule).doing("compare batches with their jobs");
+        let found = walk::broken(conn, rule).during("compare batches with their jobs");
         match found {
             Ok(Inconsistent { count: 0, .. }) => {}
             Ok(found) => findings.push(broken(rule, found)),

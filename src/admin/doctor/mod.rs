@@ -22,7 +22,7 @@ use crate::db::schema::plan::PlanStep;
 use crate::db::table::run_time::{self, limits as run_time_limits};
 use crate::db::table::{semaphores, web};
 use crate::db::{AsConn, Conn, own};
-use crate::error::{Doing, Error, Result};
+use crate::error::{Error, ErrorContext, Result};
 use std::io::Read as _;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -53,7 +53,7 @@ pub fn doctor<C: AsConn + ?Sized>(conn: &mut C) -> Result<Vec<Finding>> {
 /// Does what [`doctor`] does.
 pub(crate) fn look<C: AsConn + ?Sized>(conn: &mut C, scope: CheckScope) -> Result<Vec<Finding>> {
     let mut conn = own(conn);
-    let version = doctor::version(&mut conn).doing("look at the database")?;
+    let version = doctor::version(&mut conn).during("look at the database")?;
     let mut findings = vec![database(&version)];
     findings.extend(pooler(&mut conn));
     findings.extend(write_ahead_log(&version));
@@ -69,7 +69,7 @@ pub(crate) fn look<C: AsConn + ?Sized>(conn: &mut C, scope: CheckScope) -> Resul
     // Without its tables there is nothing more to check.
     if is_whole {
         for rule in Rule::ALL {
-            findings.push(place(&mut conn, rule, scope)?);
+            findings.push(state_finding(&mut conn, rule, scope)?);
         }
         findings.extend(doctor_batches::look(&mut conn, scope)?);
         findings.extend(doctor_waits::look(&mut conn, scope)?);
@@ -198,7 +198,7 @@ fn limits(conn: &mut Conn<'_>, scope: CheckScope) -> Result<Finding> {
         #[cfg(any(feature = "top", feature = "web"))]
         CheckScope::Newest => keys::above_limit(conn),
     };
-    Ok(match checked.doing("check the concurrency limits") {
+    Ok(match checked.during("check the concurrency limits") {
         Ok(wrong) if wrong.is_empty() => finding(
             "limits",
             Verdict::Fine,
@@ -218,9 +218,9 @@ fn limits(conn: &mut Conn<'_>, scope: CheckScope) -> Result<Finding> {
 
 /// Returns what operators have set, if anything: it may be the reason why jobs wait.
 fn set_at_run_time(conn: &mut Conn<'_>, scope: CheckScope) -> Result<Option<Finding>> {
-    let doing = "look at what operators have set";
-    let classes = scope.or_nothing(run_time::paused(conn).doing(doing))?;
-    let limits = scope.or_nothing(run_time_limits::all(conn).doing(doing))?;
+    let action = "look at what operators have set";
+    let classes = scope.or_nothing(run_time::paused(conn).during(action))?;
+    let limits = scope.or_nothing(run_time_limits::all(conn).during(action))?;
     let names = |mut all: Vec<String>| {
         let more = all.len() > doctor::FIRST;
         all.truncate(doctor::FIRST);
@@ -252,7 +252,7 @@ fn set_at_run_time(conn: &mut Conn<'_>, scope: CheckScope) -> Result<Option<Find
 /// be disabled.
 fn audit(conn: &mut Conn<'_>) -> Result<Finding> {
     Ok(
-        match doctor::disabled_triggers(conn).doing("look at the audit")? {
+        match doctor::disabled_triggers(conn).during("look at the audit")? {
             0 => finding("audit", Verdict::Fine, "its rows can only be added"),
             _ => finding(
                 "audit",
@@ -301,7 +301,7 @@ fn open_functions(conn: &mut Conn<'_>, scope: CheckScope) -> Result<Option<Findi
 
 /// Reports the tokens of the web pages that expire soon: what uses them would be refused.
 fn expiring_tokens(conn: &mut Conn<'_>, scope: CheckScope) -> Result<Option<Finding>> {
-    let tokens = web::expiring(conn, SOON).doing("look at the tokens");
+    let tokens = web::expiring(conn, SOON).during("look at the tokens");
     let tokens = scope.or_nothing(tokens)?;
     let names = tokens.iter().map(|token| {
         let days = (token.seconds / 86_400.0).ceil();
@@ -315,14 +315,14 @@ fn expiring_tokens(conn: &mut Conn<'_>, scope: CheckScope) -> Result<Option<Find
     Ok((!names.is_empty()).then(|| finding("tokens", Verdict::Warning, says)))
 }
 
-fn place(conn: &mut Conn<'_>, rule: Rule, scope: CheckScope) -> Result<Finding> {
+fn state_finding(conn: &mut Conn<'_>, rule: Rule, scope: CheckScope) -> Result<Finding> {
     let (fine, wrong) = match rule {
         Rule::IsSomewhere => (
             "every unfinished job has a state",
             "unfinished jobs have no state and will never run; set their `finished_at`, delete them, or \
              insert a ready execution",
         ),
-        Rule::IsInOnePlace => (
+        Rule::IsInOneState => (
             "no job is in two states",
             "jobs are in two states and may run twice; delete all but one of their executions",
         ),
@@ -343,7 +343,7 @@ fn place(conn: &mut Conn<'_>, rule: Rule, scope: CheckScope) -> Result<Finding> 
     };
     let check = rule.check();
     let found = inconsistent(conn, rule, scope);
-    Ok(match found.doing("compare the tables") {
+    Ok(match found.during("compare the tables") {
         Ok(Inconsistent { count: 0, .. }) => finding(check, Verdict::Fine, fine),
         Ok(Inconsistent { count, jobs }) => Finding {
             jobs,

@@ -8,7 +8,7 @@ use crate::db::Conn;
 use crate::db::query::doctor::{self, Load, TaskCounts};
 use crate::db::query::load::fleet::{self, FleetProcess};
 use crate::db::table::operators::operations;
-use crate::error::{Doing, Result};
+use crate::error::{ErrorContext, Result};
 use crate::recurring::time_zone::RulesVersion;
 use chrono::Datelike as _;
 
@@ -29,7 +29,7 @@ struct ProcessGroups {
 
 impl ProcessGroups {
     fn of(conn: &mut Conn<'_>) -> Result<Self> {
-        let all = fleet::all(conn).doing("list the processes")?;
+        let all = fleet::all(conn).during("list the processes")?;
         let registered = all.len();
         let is_alive = |one: &FleetProcess| one.heartbeat_seconds <= ALIVE.as_secs_f64();
         let alive: Vec<FleetProcess> = all.into_iter().filter(is_alive).collect();
@@ -83,8 +83,8 @@ pub(crate) fn has_scheduler(conn: &mut Conn<'_>) -> Result<bool> {
 
 /// Checks the processes and their overdue work.
 pub(crate) fn look(conn: &mut Conn<'_>, scope: CheckScope) -> Result<Vec<Finding>> {
-    let load = doctor::load(conn).doing("look at the load")?;
-    let tasks = doctor::tasks(conn, OVERDUE).doing("look at the recurring tasks")?;
+    let load = doctor::load(conn).during("look at the load")?;
+    let tasks = doctor::tasks(conn, OVERDUE).during("look at the recurring tasks")?;
     let processes = ProcessGroups::of(conn)?;
     let mut findings = registrations(&processes);
     findings.extend(missing(&processes, &load, &tasks));
@@ -220,7 +220,7 @@ fn left_quiet(processes: &ProcessGroups) -> Option<Finding> {
 
 /// Returns the duties that no process has done for long, although some have them.
 fn late_duties(processes: &ProcessGroups) -> Option<Finding> {
-    let duties = duties::of(processes.alive.iter().map(|one| &one.metadata));
+    let duties = duties::duties_of_processes(processes.alive.iter().map(|one| &one.metadata));
     let is_late = |late: &f64| *late > OVERDUE;
     let late = duties
         .iter()
@@ -311,7 +311,7 @@ fn zones() -> Finding {
 
 /// Returns whether the operation that has not moved for longest will go on.
 fn operations(conn: &mut Conn<'_>, processes: &ProcessGroups) -> Result<Option<Finding>> {
-    let Some(stillest) = operations::stillest(conn).doing("look at the operations")? else {
+    let Some(stillest) = operations::stillest(conn).during("look at the operations")? else {
         return Ok(None);
     };
     let (id, action) = (stillest.id, &stillest.action);

@@ -3,13 +3,13 @@
 use crate::admin::doctor::scope::{CheckScope, Finding, Verdict, finding};
 use crate::db::Conn;
 use crate::db::query::doctor::{self, Replication};
-use crate::error::{Doing as _, Result};
+use crate::error::{ErrorContext as _, Result};
 
 const CHECK: &str = "replication";
 
 /// Returns nothing where there is nothing to say: no standby, and commits that reach the disk.
 pub(crate) fn look(conn: &mut Conn<'_>, scope: CheckScope) -> Result<Option<Finding>> {
-    let found = doctor::replication(conn).doing("look at the standbys");
+    let found = doctor::replication(conn).during("look at the standbys");
     let found = scope.or_nothing(found)?;
     let judged = found.as_ref().and_then(judge);
     Ok(judged.map(|(verdict, says)| finding(CHECK, verdict, says)))

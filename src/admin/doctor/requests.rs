@@ -3,14 +3,14 @@
 use crate::admin::doctor::scope::{CheckScope, Finding, Verdict, finding};
 use crate::db::Conn;
 use crate::db::query::doctor::{self, FIRST, OFTEN, StuckRequest};
-use crate::error::{Doing as _, Result};
+use crate::error::{ErrorContext as _, Result};
 
 /// The name of the check.
 const CHECK: &str = "requests";
 
 /// Checks that each request for a promotion is handled in time, and none is refused again and again.
 pub(super) fn look(conn: &mut Conn<'_>, scope: CheckScope) -> Result<Vec<Finding>> {
-    let stuck = match doctor::stuck(conn).doing("look at the requests for promotions") {
+    let stuck = match doctor::stuck(conn).during("look at the requests for promotions") {
         Ok(stuck) => stuck,
         Err(error) => return Ok(vec![scope.unchecked(CHECK, error)?]),
     };

@@ -4,7 +4,7 @@ use crate::admin::doctor::scope::{CheckScope, Finding, Verdict, finding};
 use crate::db::Conn;
 use crate::db::query::history;
 use crate::db::table::history::deltas::{self, FoldBacklog};
-use crate::error::{Doing as _, Result};
+use crate::error::{ErrorContext as _, Result};
 use diesel::QueryResult;
 
 /// In seconds. With a supervisor or a worker, the history is folded sooner.
@@ -14,7 +14,7 @@ const BEHIND: f64 = 300.0;
 /// so long that it has folded by now.
 pub(crate) fn look(conn: &mut Conn<'_>, is_served: bool, scope: CheckScope) -> Result<Finding> {
     const CHECK: &str = "statistics";
-    match state(conn).doing("look at the history") {
+    match state(conn).during("look at the history") {
         Ok((backlog, unreadable)) => {
             let (verdict, says) = judge(&backlog, unreadable, is_served);
             Ok(finding(CHECK, verdict, says))

@@ -8,7 +8,7 @@ use crate::db::Conn;
 use crate::db::query::doctor::FIRST;
 use crate::db::query::doctor::unserved::{OldReadyJob, old_ready};
 use crate::db::query::explain::{self, RubyProcesses};
-use crate::error::{Doing, Result};
+use crate::error::{ErrorContext, Result};
 use std::collections::BTreeMap;
 
 /// The jobs that no worker takes, by what is missing: the oldest one of each name.
@@ -21,17 +21,17 @@ struct Unserved {
 /// Finds the queues and classes whose jobs have been ready for `seconds` though no running worker takes them. Returns
 /// nothing if no worker runs at all, which is a finding of its own.
 pub(crate) fn look(conn: &mut Conn<'_>, seconds: f64) -> Result<Vec<Finding>> {
-    let doing = "look for jobs that no worker takes";
-    let workers = explain::registered(conn, "Worker", RubyProcesses::Include).doing(doing)?;
+    let action = "look for jobs that no worker takes";
+    let workers = explain::registered(conn, "Worker", RubyProcesses::Include).during(action)?;
     if !workers.iter().any(is_beating) {
         return Ok(Vec::new());
     }
-    let old = old_ready(conn, seconds).doing(doing)?;
+    let old = old_ready(conn, seconds).during(action)?;
     if old.is_empty() {
         return Ok(Vec::new());
     }
     let with_ruby = alive(workers);
-    let own = explain::registered(conn, "Worker", RubyProcesses::Exclude).doing(doing)?;
+    let own = explain::registered(conn, "Worker", RubyProcesses::Exclude).during(action)?;
     let own = alive(own);
     let mut unserved = Unserved::default();
     for job in old {

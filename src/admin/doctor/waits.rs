@@ -4,7 +4,7 @@ use crate::admin::doctor::scope::{CheckScope, Finding, Verdict, finding};
 use crate::db::Conn;
 use crate::db::query::doctor::Inconsistent;
 use crate::db::query::doctor::unserved::{self, READ, WaitRule};
-use crate::error::{Doing as _, Result};
+use crate::error::{ErrorContext as _, Result};
 
 /// The name of the checks.
 const CHECK: &str = "waits";
@@ -13,7 +13,7 @@ const CHECK: &str = "waits";
 pub(super) fn look(conn: &mut Conn<'_>, scope: CheckScope) -> Result<Vec<Finding>> {
     let mut findings = Vec::new();
     for rule in WaitRule::ALL {
-        let found = unserved::broken(conn, rule).doing("compare waits with their jobs");
+        let found = unserved::broken(conn, rule).during("compare waits with their jobs");
         match found {
             Ok(Inconsistent { count: 0, .. }) => {}
             Ok(found) => findings.push(broken(rule, found)),

@@ -17,7 +17,7 @@ use crate::db::table::expiries;
 use crate::db::table::flows::waits::{self, AwaitedEvent};
 use crate::db::table::run_time::limits;
 use crate::db::{AsConn, Conn, own};
-use crate::error::{Doing, Result};
+use crate::error::{ErrorContext, Result};
 use crate::job::policy::{Delivery, Policy};
 use crate::job::{BatchId, JobId};
 use chrono::{DateTime, NaiveDateTime, Utc};
@@ -185,7 +185,7 @@ pub fn explain<C: AsConn + ?Sized>(
     let mut conn = own(conn);
     let mut found = find(&mut conn, job.into())?;
     if let Some(found) = &mut found {
-        Secrets::cover(&mut conn, &mut found.task).doing("look the job up")?;
+        Secrets::cover(&mut conn, &mut found.task).during("look the job up")?;
     }
     Ok(found)
 }
@@ -210,13 +210,13 @@ fn once(conn: &mut Conn<'_>, id: i64) -> Result<Option<Explanation>> {
     let Some(task) = job_info::look(conn, id)? else {
         return Ok(None);
     };
-    let doing = "look the job up";
-    let job = crate::db::query::job_info::job(conn, id).doing(doing)?;
+    let action = "look the job up";
+    let job = crate::db::query::job_info::job(conn, id).during(action)?;
     let reason = match &job {
-        Some(job) if !task.status.has_ended() => reason(conn, job).doing(doing)?,
+        Some(job) if !task.status.has_ended() => reason(conn, job).during(action)?,
         _ => Reason::Ended,
     };
-    let limits = JobLimits::of(conn, &task, reason != Reason::Ended).doing(doing)?;
+    let limits = JobLimits::of(conn, &task, reason != Reason::Ended).during(action)?;
     Ok(Some(Explanation {
         task,
         expires_at: limits.expires_at,
@@ -248,7 +248,7 @@ fn reason(conn: &mut Conn<'_>, job: &EnqueuedJobRow) -> QueryResult<Reason> {
             obstacles,
         });
     }
-    if let Some(wait) = waits::awaited(conn, id)? {
+    if let Some(wait) = waits::awaited_event(conn, id)? {
         return Ok(waits_for(wait));
     }
     if let Some(blocked) = explain::blocked(conn, id)? {
@@ -290,7 +290,7 @@ fn follows(conn: &mut Conn<'_>, id: i64) -> QueryResult<Option<Reason>> {
             failed: jobs.failed.map(JobId),
         }));
     }
-    Ok(batches::awaited(conn, id)?.map(of_batch))
+    Ok(batches::awaited_batch(conn, id)?.map(of_batch))
 }
 
 fn waits_for(wait: AwaitedEvent) -> Reason {

@@ -14,7 +14,9 @@ use crate::db::model::extras::Extras;
 use crate::db::query::newest_job::newest_job;
 use crate::db::query::pages::job_lines::{self, JobLine, LineArguments};
 use crate::db::query::pages::job_search::JobSearch;
-use crate::db::query::pages::job_window::{self, FoundBy, FoundJob, KeyRange, ListPlace, WINDOW};
+use crate::db::query::pages::job_window::{
+    self, FoundBy, FoundJob, KeyRange, ListPosition, WINDOW,
+};
 use crate::db::query::{batches, named};
 use crate::db::table::classes;
 use crate::job::run_log::HIDDEN;
@@ -31,19 +33,19 @@ pub(crate) use steps::ENOUGH;
 pub(crate) struct JobList {
     /// The newest first.
     pub(crate) jobs: Vec<ListedJob>,
-    /// The place of the page with older jobs, if there is one.
-    pub(crate) older: Option<ListPlace>,
-    /// The place of the page with newer jobs, if there is one.
-    pub(crate) newer: Option<ListPlace>,
-    /// The place where the search stopped, if it did not look at all jobs.
+    /// The position of the page with older jobs, if there is one.
+    pub(crate) older: Option<ListPosition>,
+    /// The position of the page with newer jobs, if there is one.
+    pub(crate) newer: Option<ListPosition>,
+    /// The position where the search stopped, if it did not look at all jobs.
     pub(crate) stop: Option<SearchStop>,
 }
 
-/// The place where a search stopped because it had looked at enough jobs.
+/// The position where a search stopped because it had looked at enough jobs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct SearchStop {
-    /// The place at which it continues.
-    pub(crate) place: ListPlace,
+    /// The position at which it continues.
+    pub(crate) position: ListPosition,
     /// The last job that it looked at.
     pub(crate) job: Option<i64>,
 }
@@ -59,7 +61,7 @@ const MOST_PRIORITIES: usize = 8;
 const CANDIDATES: (usize, usize) = (100, 2_000);
 
 /// The most bytes of arguments that such a search reads. To parse them takes most of its processor time, 3 ms for
-/// each MB. A limit in time would stop it at another place each time.
+/// each MB. A limit in time would stop it at another position each time.
 const MOST_READ: usize = 12 * 1024 * 1024;
 
 impl JobSearch {
@@ -79,7 +81,7 @@ struct Finder<'s> {
     search: &'s JobSearch,
     by: FoundBy,
     range: KeyRange,
-    place: ListPlace,
+    position: ListPosition,
     limit: usize,
 }
 
@@ -97,7 +99,7 @@ pub(crate) fn list(
     conn: &mut Conn<'_>,
     search: &JobSearch,
     (from, to): (Option<NaiveDateTime>, Option<NaiveDateTime>),
-    place: ListPlace,
+    position: ListPosition,
     limit: usize,
 ) -> QueryResult<JobList> {
     let search = search.clone().between(from, to);
@@ -106,7 +108,7 @@ pub(crate) fn list(
         search: &search,
         by: found_by(conn, &search)?,
         range: job_window::in_time(conn, &search, from, to)?,
-        place,
+        position,
         limit,
     };
     if search.arguments.is_some() && search.has_job_keys() {
@@ -118,9 +120,9 @@ pub(crate) fn list(
     if let Some(stop) = finder.may_pass(&page) {
         page = finder.beyond_unfinished(conn, stop)?;
     }
-    if matches!(place, ListPlace::After(_)) && !page.has_more && page.stop.is_none() {
+    if matches!(position, ListPosition::After(_)) && !page.has_more && page.stop.is_none() {
         // The newest page is a full one.
-        finder.place = ListPlace::Before(i64::MAX);
+        finder.position = ListPosition::Before(i64::MAX);
         page = finder.page(conn)?;
     }
     finder.shown(conn, page)
@@ -188,22 +190,22 @@ impl Finder<'_> {
     }
 
     fn page(&self, conn: &mut Conn<'_>) -> QueryResult<FoundPage> {
-        let (search, by, place) = (self.search, &self.by, self.place);
+        let (search, by, position) = (self.search, &self.by, self.position);
         if search.arguments.is_none() {
             return self.in_steps(conn);
         }
-        let Some(window) = job_window::window(conn, search, by, self.range, place)? else {
+        let Some(window) = job_window::window(conn, search, by, self.range, position)? else {
             return Ok(self.cut(Vec::new(), None));
         };
-        self.with_arguments(conn, window.range, window.stop(place))
+        self.with_arguments(conn, window.range, window.stop(position))
     }
 
     fn in_steps(&self, conn: &mut Conn<'_>) -> QueryResult<FoundPage> {
-        let (search, by, place) = (self.search, &self.by, self.place);
+        let (search, by, position) = (self.search, &self.by, self.position);
         let wanted = self.limit.saturating_add(1);
         let mut steps = match by == &FoundBy::Key && search.is_of_jobs() {
-            true => IdSteps::of_jobs(conn, self.range, place)?,
-            false => IdSteps::one(self.range, place),
+            true => IdSteps::of_jobs(conn, self.range, position)?,
+            false => IdSteps::one(self.range, position),
         };
         let (mut found, mut looked_at) = (Vec::new(), 0);
         while let Some(step) = steps.next() {
@@ -217,16 +219,16 @@ impl Finder<'_> {
                 search,
                 by,
                 step,
-                (place, most, missing),
+                (position, most, missing),
             )?);
             if found.len() == wanted {
                 return Ok(self.cut(found, None));
             }
             if !self.is_plain()
-                && let Some(window) = job_window::window(conn, search, by, step, place)?
+                && let Some(window) = job_window::window(conn, search, by, step, position)?
             {
                 looked_at += window.size;
-                if let Some(stop) = window.stop(place) {
+                if let Some(stop) = window.stop(position) {
                     return Ok(self.cut(found, Some(stop)));
                 }
             }
@@ -251,17 +253,17 @@ impl Finder<'_> {
     ) -> QueryResult<FoundPage> {
         let (at_once, in_all) = CANDIDATES;
         let texts = self.search.argument_texts();
-        let (mut place, mut found) = (self.place, Vec::new());
+        let (mut position, mut found) = (self.position, Vec::new());
         let mut read = 0;
         for _ in 0..in_all / at_once {
-            let how = (place, WINDOW, at_once);
+            let how = (position, WINDOW, at_once);
             let candidates = job_window::matching(conn, self.search, &self.by, range, how)?;
             let Some(last) = candidates.last() else {
                 return Ok(self.cut(found, stop));
             };
-            place = match place {
-                ListPlace::Before(_) => ListPlace::Before(last.key),
-                ListPlace::After(_) => ListPlace::After(last.key),
+            position = match position {
+                ListPosition::Before(_) => ListPosition::Before(last.key),
+                ListPosition::After(_) => ListPosition::After(last.key),
             };
             let ids: Vec<i64> = candidates.iter().map(|job| job.job_id).collect();
             let (shown, bytes) = shown_with(conn, &ids, &texts)?;
@@ -277,7 +279,7 @@ impl Finder<'_> {
                 break;
             }
         }
-        let (ListPlace::Before(key) | ListPlace::After(key)) = place;
+        let (ListPosition::Before(key) | ListPosition::After(key)) = position;
         Ok(self.cut(found, Some(key)))
     }
 
@@ -293,18 +295,18 @@ impl Finder<'_> {
 
     fn shown(&self, conn: &mut Conn<'_>, page: FoundPage) -> QueryResult<JobList> {
         let mut found = page.found;
-        let is_back = matches!(self.place, ListPlace::Before(_));
+        let is_back = matches!(self.position, ListPosition::Before(_));
         if !is_back {
             found.reverse();
         }
         let stop = page.stop.map(|key| self.stopped(conn, key));
         let stop = stop.transpose()?;
         let (first, last) = (found.first(), found.last());
-        let is_top = self.place == ListPlace::Before(i64::MAX);
-        let (ListPlace::Before(key) | ListPlace::After(key)) = self.place;
+        let is_top = self.position == ListPosition::Before(i64::MAX);
+        let (ListPosition::Before(key) | ListPosition::After(key)) = self.position;
         // Without a job on the page, the list goes on from where it was.
-        let newer = ListPlace::After(first.map_or(key.saturating_sub(1), |job| job.key));
-        let older = ListPlace::Before(last.map_or(key.saturating_add(1), |job| job.key));
+        let newer = ListPosition::After(first.map_or(key.saturating_sub(1), |job| job.key));
+        let older = ListPosition::Before(last.map_or(key.saturating_add(1), |job| job.key));
         let (has_newer, has_older) = match is_back {
             true => (!is_top, page.has_more),
             false => (page.has_more, true),
@@ -320,20 +322,20 @@ impl Finder<'_> {
 
     fn stopped(&self, conn: &mut Conn<'_>, key: i64) -> QueryResult<SearchStop> {
         let state = self.search.state;
-        let place = match self.place {
-            ListPlace::Before(_) => ListPlace::Before(key),
-            ListPlace::After(_) => ListPlace::After(key),
+        let position = match self.position {
+            ListPosition::Before(_) => ListPosition::Before(key),
+            ListPosition::After(_) => ListPosition::After(key),
         };
         Ok(SearchStop {
-            place,
+            position,
             job: job_window::job_of_key(conn, state, key)?,
         })
     }
 }
 
 fn in_order(mut jobs: Vec<ListedJob>, ids: &[i64]) -> Vec<ListedJob> {
-    let place = |job: &ListedJob| ids.iter().position(|id| *id == job.line.job_id);
-    jobs.sort_by_key(place);
+    let position = |job: &ListedJob| ids.iter().position(|id| *id == job.line.job_id);
+    jobs.sort_by_key(position);
     jobs
 }
 
@@ -450,7 +452,7 @@ const PASSING: Duration = Duration::from_millis(300);
 impl Finder<'_> {
     /// Returns where a search for finished jobs stopped that has found none.
     pub(super) fn may_pass(&self, page: &FoundPage) -> Option<i64> {
-        let is_back = matches!(self.place, ListPlace::Before(_));
+        let is_back = matches!(self.position, ListPosition::Before(_));
         let is_of_finished = self.search.state == Some(JobState::Finished);
         let may_pass =
             is_back && is_of_finished && self.by == FoundBy::Key && page.found.is_empty();
@@ -472,7 +474,7 @@ impl Finder<'_> {
                 highest: below.saturating_sub(1),
             };
             if let Some(job) = job_window::newest_finished(conn, range)? {
-                self.place = ListPlace::Before(job.saturating_add(1));
+                self.position = ListPosition::Before(job.saturating_add(1));
                 return self.page(conn);
             }
             below = range.lowest;

@@ -4,7 +4,7 @@ use crate::clock;
 use crate::db::Conn;
 use crate::db::conn::dialect::Dialect;
 use crate::db::query::newest_job::newest_job;
-use crate::db::query::pages::job_window::{KeyRange, ListPlace};
+use crate::db::query::pages::job_window::{KeyRange, ListPosition};
 use diesel::QueryResult;
 use std::time::{Duration, Instant};
 
@@ -29,7 +29,7 @@ pub(crate) const ENOUGH: Duration = Duration::from_millis(50);
 #[derive(Debug)]
 pub(super) struct IdSteps {
     rest: Option<KeyRange>,
-    place: ListPlace,
+    position: ListPosition,
     size: i64,
     began: Instant,
     step_began: Option<Instant>,
@@ -41,10 +41,10 @@ pub(super) struct IdSteps {
 
 impl IdSteps {
     /// Returns the whole range as one step.
-    pub(super) fn one(range: KeyRange, place: ListPlace) -> Self {
+    pub(super) fn one(range: KeyRange, position: ListPosition) -> Self {
         IdSteps {
-            rest: Some(range.from(place)),
-            place,
+            rest: Some(range.from(position)),
+            position,
             size: i64::MAX,
             began: clock::instant(),
             step_began: None,
@@ -58,9 +58,9 @@ impl IdSteps {
     pub(super) fn of_jobs(
         conn: &mut Conn<'_>,
         range: KeyRange,
-        place: ListPlace,
+        position: ListPosition,
     ) -> QueryResult<Self> {
-        let mut steps = IdSteps::one(range, place);
+        let mut steps = IdSteps::one(range, position);
         if conn.dialect() == Dialect::Sqlite {
             return Ok(steps);
         }
@@ -71,9 +71,9 @@ impl IdSteps {
         steps.quick = QUICK + 2 * trip;
         steps.quickest = steps.quick;
         steps.rest = steps.rest.zip(newest).map(|(rest, newest)| {
-            let passed = match place {
-                ListPlace::Before(_) => newest.saturating_sub(rest.highest),
-                ListPlace::After(_) => rest.lowest,
+            let passed = match position {
+                ListPosition::Before(_) => newest.saturating_sub(rest.highest),
+                ListPosition::After(_) => rest.lowest,
             };
             steps.size = STEP.max(passed / 8);
             let highest = rest.highest.min(newest);
@@ -94,8 +94,8 @@ impl IdSteps {
             self.quickest = self.quickest.min(took);
         }
         let size = self.size - 1;
-        let (step, left) = match self.place {
-            ListPlace::Before(_) => {
+        let (step, left) = match self.position {
+            ListPosition::Before(_) => {
                 let lowest = rest.highest.saturating_sub(size);
                 // Below are no ids that a database has given.
                 let lowest = if lowest <= 0 { rest.lowest } else { lowest };
@@ -111,7 +111,7 @@ impl IdSteps {
                     }),
                 )
             }
-            ListPlace::After(_) => {
+            ListPosition::After(_) => {
                 let step = rest.lowest.max(0).saturating_add(size).min(rest.highest);
                 (
                     KeyRange {
@@ -132,9 +132,9 @@ impl IdSteps {
     /// Returns the last key of the steps so far, if there are more.
     pub(super) fn reached(&self) -> Option<i64> {
         let rest = self.rest?;
-        Some(match self.place {
-            ListPlace::Before(_) => rest.highest.saturating_add(1),
-            ListPlace::After(_) => rest.lowest.saturating_sub(1),
+        Some(match self.position {
+            ListPosition::Before(_) => rest.highest.saturating_add(1),
+            ListPosition::After(_) => rest.lowest.saturating_sub(1),
         })
     }
 
@@ -148,8 +148,8 @@ impl IdSteps {
 mod tests {
     use super::*;
 
-    fn steps(range: KeyRange, place: ListPlace, size: i64) -> IdSteps {
-        let mut steps = IdSteps::one(range, place);
+    fn steps(range: KeyRange, position: ListPosition, size: i64) -> IdSteps {
+        let mut steps = IdSteps::one(range, position);
         steps.size = size;
         steps
     }
@@ -170,7 +170,7 @@ mod tests {
 
     #[test]
     fn steps_have_each_key_once() {
-        let (back, forward) = (ListPlace::Before(26), ListPlace::After(4));
+        let (back, forward) = (ListPosition::Before(26), ListPosition::After(4));
         let found = all(steps(range(3, 25), back, 10));
         assert_eq!(found, [(16, 25), (6, 15), (3, 5)]);
         let found = all(steps(range(3, 25), forward, 10));
@@ -179,19 +179,23 @@ mod tests {
 
     #[test]
     fn the_last_step_has_the_keys_that_no_database_gives() {
-        let found = all(steps(range(i64::MIN, 25), ListPlace::Before(26), 10));
+        let found = all(steps(range(i64::MIN, 25), ListPosition::Before(26), 10));
         assert_eq!(found, [(16, 25), (6, 15), (i64::MIN, 5)]);
-        let found = all(steps(range(i64::MIN, 15), ListPlace::After(i64::MIN), 10));
+        let found = all(steps(
+            range(i64::MIN, 15),
+            ListPosition::After(i64::MIN),
+            10,
+        ));
         assert_eq!(found, [(i64::MIN + 1, 9), (10, 15)]);
-        let whole = IdSteps::one(KeyRange::ALL, ListPlace::Before(i64::MAX));
+        let whole = IdSteps::one(KeyRange::ALL, ListPosition::Before(i64::MAX));
         assert_eq!(all(whole), [(i64::MIN, i64::MAX - 1)]);
-        assert_eq!(all(steps(range(5, 4), ListPlace::Before(9), 10)), []);
+        assert_eq!(all(steps(range(5, 4), ListPosition::Before(9), 10)), []);
     }
 
     #[test]
     fn a_stop_is_where_the_search_goes_on() {
-        for (place, stop) in [(ListPlace::Before(26), 16), (ListPlace::After(2), 12)] {
-            let mut steps = steps(range(3, 25), place, 10);
+        for (position, stop) in [(ListPosition::Before(26), 16), (ListPosition::After(2), 12)] {
+            let mut steps = steps(range(3, 25), position, 10);
             steps.next();
             assert_eq!(steps.stop(), None, "it is not late");
             steps.began = clock::instant() - ENOUGH;

@@ -372,7 +372,7 @@ pub(crate) struct BarPart {
 }
 
 /// Returns when an entry ended, if it took a time.
-fn over(entry: &TimelineEntry) -> Option<NaiveDateTime> {
+fn entry_end(entry: &TimelineEntry) -> Option<NaiveDateTime> {
     let micros = (entry.seconds? * 1e6).clamp(0.0, 9e15) as i64;
     entry
         .at?
@@ -382,7 +382,7 @@ fn over(entry: &TimelineEntry) -> Option<NaiveDateTime> {
 /// Returns the end of the last entry.
 pub(super) fn end(entries: &[TimelineEntry]) -> Option<NaiveDateTime> {
     let ends = entries.iter().filter(|entry| entry.kind != EntryKind::Next);
-    ends.filter_map(|entry| over(entry).or(entry.at)).max()
+    ends.filter_map(|entry| entry_end(entry).or(entry.at)).max()
 }
 
 /// Returns the parts of the bar, from the first event to the last, or to now if the job has not
@@ -400,7 +400,7 @@ pub(super) fn parts(entries: &[TimelineEntry], now: NaiveDateTime) -> Vec<BarPar
     let place = |at: NaiveDateTime| (seconds(at - start) / whole * WIDTH).clamp(0.0, WIDTH);
     let mut parts = Vec::new();
     for entry in entries {
-        let Some((from, to)) = entry.at.zip(over(entry)) else {
+        let Some((from, to)) = entry.at.zip(entry_end(entry)) else {
             continue;
         };
         let (from, to) = (place(from), place(to));

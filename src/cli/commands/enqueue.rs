@@ -8,7 +8,7 @@ use crate::cli::select::{self, connect};
 use crate::db::model::new_row::{EnqueueOutcome, OnConflict, UniqueScope};
 use crate::db::query::explain::{self, RubyProcesses};
 use crate::db::{Database, DbConnection, own};
-use crate::error::{Doing as _, Result};
+use crate::error::{ErrorContext as _, Result};
 use crate::job::JobId;
 use crate::job::new_job::NewJob;
 use crate::job::policy::backoff::Backoff;
@@ -185,7 +185,7 @@ impl Enqueue {
 fn unserved(conn: &mut DbConnection, job: JobId) -> Result<Option<String>> {
     let mut conn = own(conn);
     let workers = explain::registered(&mut conn, "Worker", RubyProcesses::Include);
-    let workers = workers.doing("look at the workers")?;
+    let workers = workers.during("look at the workers")?;
     if !workers.iter().any(is_beating) {
         return Ok(None);
     }

@@ -5,7 +5,7 @@ use crate::cli::mount::At;
 use crate::clock;
 use crate::db::query::presence::{self, Presence, WantedPresence};
 use crate::db::{Database, own};
-use crate::error::{Doing as _, Error, Result};
+use crate::error::{Error, ErrorContext as _, Result};
 use crate::process::base::registration::hostname;
 use crate::terminal::{self, Report, printable};
 use serde::Serialize;
@@ -158,7 +158,7 @@ impl WantedProcess {
         };
         let mut connection = database.connect()?;
         let found = presence::presences(&mut own(&mut connection), &wanted);
-        let found = found.doing("look for the process")?;
+        let found = found.during("look for the process")?;
         let is_fine = |one: &&Presence| self.trouble(one).is_none();
         Ok(match (found.iter().find(is_fine), found.first()) {
             (Some(fine), _) => Diagnosis {

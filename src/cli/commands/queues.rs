@@ -11,7 +11,7 @@ use crate::db::model::decision::JobState;
 use crate::db::query::named::named;
 use crate::db::query::status::QueueStatus;
 use crate::db::{Database, DbConnection, own};
-use crate::error::{Doing as _, Result};
+use crate::error::{ErrorContext as _, Result};
 use crate::job::policy::quota::{self, QuotaStatus};
 use crate::terminal::{self, Column, Report, Table, printable};
 use serde::Serialize;
@@ -135,7 +135,7 @@ struct QueueFigures {
 
 /// Returns whether a job, a class or a pause has the name of this queue.
 fn is_known(connection: &mut DbConnection, queue: &str) -> Result<bool> {
-    let found = named(&mut own(connection), queue).doing("look for the queue")?;
+    let found = named(&mut own(connection), queue).during("look for the queue")?;
     Ok(found.is_queue)
 }
 

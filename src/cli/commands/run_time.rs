@@ -3,13 +3,13 @@
 use crate::admin::classes::{paused_classes, strict_classes};
 use crate::admin::queues::limits;
 use crate::cli::config::CommandError;
-use crate::cli::listed::{SaidBy, said};
+use crate::cli::listed::{SaidBy, provenance};
 use crate::cli::select::connect;
 use crate::db::query::named::named;
 use crate::db::table::run_time::PausedClass;
 use crate::db::table::run_time::limits::RunTimeLimit;
 use crate::db::{Database, DbConnection, own};
-use crate::error::{Doing as _, Result};
+use crate::error::{ErrorContext as _, Result};
 use crate::terminal::{self, Report, printable};
 use serde::Serialize;
 use std::process::ExitCode;
@@ -184,7 +184,7 @@ impl ResumeClass {
 
 /// Returns whether a worker has stored the class, or a recent job has it.
 fn is_known(connection: &mut DbConnection, class: &str) -> Result<bool> {
-    let found = named(&mut own(connection), class).doing("look for the class")?;
+    let found = named(&mut own(connection), class).during("look for the class")?;
     Ok(found.is_class)
 }
 
@@ -334,7 +334,7 @@ impl Report for ListedLimits {
         }
         let line = |limit: &RunTimeLimit| {
             let by = limit.set_by.as_deref();
-            let said = said(Some(limit.set_seconds), by, limit.reason.as_deref());
+            let said = provenance(Some(limit.set_seconds), by, limit.reason.as_deref());
             let key = printable(&limit.key);
             format!("{key} was set to {}{said}\n", limit.slots)
         };
@@ -415,6 +415,6 @@ pub(crate) fn paused_line(
     by: Option<&str>,
     reason: Option<&str>,
 ) -> String {
-    let said = said(seconds, by, reason);
+    let said = provenance(seconds, by, reason);
     format!("{} was paused{said}\n", printable(name))
 }

@@ -208,7 +208,7 @@ impl Processes {
             .filter(|process| process.heartbeat_seconds <= threshold);
         Ok(ProcessList {
             threshold,
-            duties: duties::of(alive.map(|process| &process.metadata)),
+            duties: duties::duties_of_processes(alive.map(|process| &process.metadata)),
             processes,
         })
     }
@@ -239,9 +239,9 @@ impl Report for ProcessList {
                 state(process, self.threshold).to_owned(),
                 format!("{} ago", age(process.heartbeat_seconds)),
                 age(process.age_seconds),
-                said(process, "windlass"),
-                said(process, "thread_pool_size"),
-                said(process, "queues"),
+                metadata_text(process, "windlass"),
+                metadata_text(process, "thread_pool_size"),
+                metadata_text(process, "queues"),
                 runs(&process.runs, process.claimed),
             ]);
         }
@@ -277,7 +277,7 @@ fn duties_table(duties: &[DutyNow]) -> Table {
 }
 
 /// Returns a value from the metadata of a process, as text.
-fn said(process: &ProcessStatus, key: &str) -> String {
+fn metadata_text(process: &ProcessStatus, key: &str) -> String {
     match process.metadata.get(key) {
         None => String::new(),
         Some(serde_json::Value::String(text)) => printable(text),

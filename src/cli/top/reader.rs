@@ -12,7 +12,7 @@ use crate::db::query::load::totals::{self, CappedCount, StateTotals};
 use crate::db::schema::migrate;
 use crate::db::table::recurring_tasks;
 use crate::db::{Conn, Database};
-use crate::error::{Doing as _, Result};
+use crate::error::{ErrorContext as _, Result};
 use crate::history::rates::{QueueRate, rates};
 use crate::history::read::{HistoryFilter, TimeRange, series};
 use crate::process::base::stop;
@@ -70,7 +70,7 @@ impl LookReader {
     /// Why the database is away.
     pub(crate) fn look(&mut self) -> Result<TopLook, String> {
         let at = clock::instant();
-        let now = self.part(|conn| recurring_tasks::now(conn).doing("read the time"))?;
+        let now = self.part(|conn| recurring_tasks::now(conn).during("read the time"))?;
         let now = match now {
             LookPart::Read(now) => now,
             LookPart::Late => return Err("no answer within 1 s".to_owned()),
@@ -81,7 +81,7 @@ impl LookReader {
         Ok(TopLook {
             at,
             now,
-            totals: self.part(|conn| totals::totals(conn).doing("count the jobs"))?,
+            totals: self.part(|conn| totals::totals(conn).during("count the jobs"))?,
             queues: self.part(|conn| read_queues(conn, known))?,
             fleet: self.part(read_fleet)?,
             curves: self.part(|conn| read_curves(conn, known))?,
@@ -129,7 +129,7 @@ impl LookReader {
 fn read_queues(conn: &mut Conn<'_>, rates: &[QueueRate]) -> Result<QueueLines> {
     let promises = Promises::new();
     let mut load = LoadNow::read(conn, &promises)?;
-    let claimed = queues::claimed(conn).doing("look at the queues")?;
+    let claimed = queues::claimed(conn).during("look at the queues")?;
     let most = usize::try_from(MOST_QUEUES).unwrap_or(usize::MAX);
     let others = claimed
         .names()
@@ -156,7 +156,7 @@ fn read_queues(conn: &mut Conn<'_>, rates: &[QueueRate]) -> Result<QueueLines> {
 
 fn read_fleet(conn: &mut Conn<'_>) -> Result<FleetLines> {
     let fleet = Fleet::read(conn)?;
-    let held = fleet::oldest(conn, HELD).doing("look at the jobs that run")?;
+    let held = fleet::oldest(conn, HELD).during("look at the jobs that run")?;
     let mut by_process: BTreeMap<i64, Vec<HeldJob>> = BTreeMap::new();
     for job in held.into_iter().filter(|job| !job.is_ahead) {
         let process = job.process_id.unwrap_or_default();

@@ -24,12 +24,12 @@ pub(crate) type BorrowHook = Arc<dyn Fn() -> Result<(), String> + Send + Sync>;
 /// Holds the connection while it is not borrowed.
 #[derive(Default)]
 pub(crate) struct SharedConnection {
-    place: Arc<SharedPlace>,
+    slot: Arc<SharedSlot>,
     hook: Option<BorrowHook>,
 }
 
 #[derive(Default)]
-struct SharedPlace {
+struct SharedSlot {
     connection: Mutex<Option<DbConnection>>,
     returned: Condvar,
 }
@@ -44,7 +44,7 @@ impl SharedConnection {
     /// Returns the same connection, with a hook that runs when it is borrowed by a job.
     pub(crate) fn with_hook(&self, hook: BorrowHook) -> Self {
         SharedConnection {
-            place: Arc::clone(&self.place),
+            slot: Arc::clone(&self.slot),
             hook: Some(hook),
         }
     }
@@ -55,22 +55,22 @@ impl SharedConnection {
     }
 
     pub(crate) fn put(&self, connection: DbConnection) {
-        let place = &self.place.connection;
-        let mut place = place.lock().unwrap_or_else(PoisonError::into_inner);
-        *place = Some(connection);
-        self.place.returned.notify_one();
+        let slot = &self.slot.connection;
+        let mut slot = slot.lock().unwrap_or_else(PoisonError::into_inner);
+        *slot = Some(connection);
+        self.slot.returned.notify_one();
     }
 
     /// Takes the connection, and waits up to `timeout` until it is returned.
     pub(crate) fn take(&self, timeout: Duration) -> Option<DbConnection> {
-        let place = &self.place.connection;
-        let place = place.lock().unwrap_or_else(PoisonError::into_inner);
+        let slot = &self.slot.connection;
+        let slot = slot.lock().unwrap_or_else(PoisonError::into_inner);
         let wait = self
-            .place
+            .slot
             .returned
-            .wait_timeout_while(place, timeout, |place| place.is_none());
-        let (mut place, _) = wait.unwrap_or_else(PoisonError::into_inner);
-        place.take()
+            .wait_timeout_while(slot, timeout, |slot| slot.is_none());
+        let (mut slot, _) = wait.unwrap_or_else(PoisonError::into_inner);
+        slot.take()
     }
 }
 

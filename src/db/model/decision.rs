@@ -4,8 +4,8 @@
 use crate::db::conn::dialect::Lossy;
 use crate::db::model::claim::{Claimed, EqualJobs, NextJobs};
 use crate::db::model::outcome::{
-    AttemptOutcome, EndedRun, Ending, JobFailure, NewOutput, NewResult, ResultOf, ResultOutcome,
-    StepWait, cancelled,
+    AttemptOutcome, EndedRun, Ending, JobFailure, NewOutput, NewResult, ParkedStep, ResultOf,
+    ResultOutcome, cancelled,
 };
 use crate::mutant;
 use chrono::NaiveDateTime;
@@ -20,7 +20,7 @@ pub(crate) enum Destination {
     /// It waits again: ready, or scheduled after the delay.
     Wait(Option<Duration>),
     /// It waits at a step.
-    Park(StepWait),
+    Park(ParkedStep),
     /// It has failed permanently.
     Failed(JobFailure),
     /// It ends without a failure.
@@ -346,8 +346,8 @@ impl<'a> FinishedJob<'a> {
 mod tests {
     use super::*;
     use crate::db::model::claim::FinishedRow;
+    use crate::db::model::outcome::ParkUntil;
     use crate::db::model::outcome::RunStart;
-    use crate::db::model::outcome::WaitUntil;
 
     const SECOND: Duration = Duration::from_secs(1);
 
@@ -432,9 +432,9 @@ mod tests {
                 "closed Discarded | discarded | nothing | noted",
             ),
             (
-                Ending::Park(StepWait {
+                Ending::Park(ParkedStep {
                     step: "a".to_owned(),
-                    until: WaitUntil::Pause(SECOND),
+                    until: ParkUntil::Pause(SECOND),
                 }),
                 true,
                 "parked at a | - | nothing | noted",

@@ -99,7 +99,7 @@ impl NewRow {
     }
 
     /// Returns whether the job waits for jobs or batches: it is inserted blocked.
-    pub(crate) fn waits(&self) -> bool {
+    pub(crate) fn is_dependent(&self) -> bool {
         let follows = self.follows.as_ref();
         self.is_connected_later || follows.is_some_and(|follows| !follows.parents.is_empty())
     }

@@ -119,8 +119,8 @@ pub(crate) fn fingerprint_of(class: &str, json: &str) -> String {
     fingerprint::fingerprint(class, &kind, &message)
 }
 
-/// Returns the first place in the backtrace of a failed execution.
-pub(crate) fn place(json: &str) -> Option<String> {
+/// Returns the first location in the backtrace of a failed execution.
+pub(crate) fn first_location(json: &str) -> Option<String> {
     let error: Value = serde_json::from_str(json).ok()?;
     error["backtrace"][0].as_str().map(str::to_owned)
 }
@@ -193,7 +193,7 @@ pub(crate) enum Ending {
     /// It runs again after the delay, and this run does not count as an attempt.
     Snooze(Duration),
     /// It waits at a step, and runs again when the wait is over. This run counts neither as an attempt nor as a crash.
-    Park(StepWait),
+    Park(ParkedStep),
     /// The database did not answer a statement of Windlass: it runs again after the delay, and this run counts neither as
     /// an attempt nor as a crash. After too many such runs, the other ending holds.
     GiveBack {
@@ -341,18 +341,18 @@ pub(crate) fn cancelled() -> JobFailure {
 
 // --- The wait of a job between two of its runs ---
 
-/// A wait at a step of a job, which gives its thread and claim back.
+/// A step at which a job is parked: it gives its thread and claim back.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct StepWait {
+pub(crate) struct ParkedStep {
     /// The name of the step.
     pub(crate) step: String,
-    pub(crate) until: WaitUntil,
+    pub(crate) until: ParkUntil,
 }
 
 /// The condition that ends a wait.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum WaitUntil {
+pub(crate) enum ParkUntil {
     /// The time.
     Pause(Duration),
     /// An event, or a time-out.
@@ -464,7 +464,7 @@ mod tests {
         let same = failure.fingerprint("import");
         assert_eq!(fingerprint_of("import", &json), same);
         assert_ne!(fingerprint_of("export", &json), same);
-        assert_eq!(place(&json).as_deref(), Some("src/a.rs:1:2"));
-        assert_eq!(place("text"), None);
+        assert_eq!(first_location(&json).as_deref(), Some("src/a.rs:1:2"));
+        assert_eq!(first_location("text"), None);
     }
 }

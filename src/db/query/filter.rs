@@ -276,8 +276,8 @@ impl<'s> Conditions<'s> {
 
     /// Adds a condition in which each `?` is this value.
     pub(super) fn add(&mut self, condition: &str, value: impl Into<Param<'s>>) {
-        let place = self.param(value);
-        self.always(&condition.replace('?', &place));
+        let placeholder = self.param(value);
+        self.always(&condition.replace('?', &placeholder));
     }
 
     /// Adds a condition without a value.
@@ -286,7 +286,7 @@ impl<'s> Conditions<'s> {
         self.text.push_str(condition);
     }
 
-    /// Adds a parameter, and returns its place in the text.
+    /// Adds a parameter, and returns its placeholder in the text.
     pub(super) fn param(&mut self, value: impl Into<Param<'s>>) -> String {
         self.params.push(value.into());
         format!("${}", self.params.len())

@@ -8,7 +8,7 @@ use crate::db::schema::functions::{OPEN_FUNCTIONS, close_functions};
 use crate::db::schema::items::Catalog;
 use crate::db::schema::migrations::{applied, texts};
 use crate::db::schema::plan::{Action, PlanStep, SchemaPlan};
-use crate::error::{Doing, Error, Result};
+use crate::error::{Error, ErrorContext, Result};
 use diesel::connection::SimpleConnection as _;
 use diesel::prelude::*;
 use diesel::sql_types::Text;
@@ -63,7 +63,7 @@ pub(crate) fn open_functions(conn: &mut Conn<'_>) -> Result<Vec<PlanStep>> {
     let open: Vec<OpenFunction> = Statement::new(OPEN_FUNCTIONS)
         .unkept()
         .load(conn)
-        .doing("look at the rights of the functions")?;
+        .during("look at the rights of the functions")?;
     let steps = open.into_iter().map(|function| PlanStep {
         what: Some(format!("function {}", function.name)),
         fault: function.fault,
@@ -77,9 +77,9 @@ pub(crate) fn open_functions(conn: &mut Conn<'_>) -> Result<Vec<PlanStep>> {
 
 fn look_at_tables(conn: &mut Conn<'_>) -> Result<SchemaPlan> {
     let applied = applied(conn)?;
-    let catalog = Catalog::read(conn).doing("read the catalog of the database")?;
+    let catalog = Catalog::read(conn).during("read the catalog of the database")?;
     let mut plan = SchemaPlan::new(conn.dialect(), &applied, &catalog);
-    let options = beside_rails::steps(conn, &catalog).doing("read the settings")?;
+    let options = beside_rails::steps(conn, &catalog).during("read the settings")?;
     plan.steps.extend(options);
     Ok(plan)
 }

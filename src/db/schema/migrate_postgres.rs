@@ -13,7 +13,7 @@ use crate::clock;
 use crate::db::conn::connection::Conn;
 use crate::db::schema::compare::{Migrated, create, failed, look, refuse_by_hand};
 use crate::db::schema::plan::{Action, PlanStep, SchemaPlan};
-use crate::error::{Doing, Error, Result};
+use crate::error::{Error, ErrorContext, Result};
 use diesel::prelude::*;
 use diesel::result::Error as QueryError;
 use diesel::sql_types::{BigInt, Bool, Text};
@@ -59,7 +59,7 @@ pub(crate) fn complete(conn: &mut PgConnection, timeout: Duration) -> Result<Mig
         .bind::<BigInt, _>(LOCK)
         .execute(conn);
     let done = done?;
-    free.doing("release the migration lock")?;
+    free.during("release the migration lock")?;
     Ok(Migrated::of(done))
 }
 
@@ -89,7 +89,7 @@ fn take_turn(conn: &mut PgConnection, function: &str) -> Result<()> {
         let tried = diesel::sql_query(format!("SELECT {function}($1) AS it"))
             .bind::<BigInt, _>(LOCK)
             .get_result::<Flag>(conn);
-        if tried.doing("take the migration lock")?.it {
+        if tried.during("take the migration lock")?.it {
             return Ok(());
         }
         if clock::instant() > deadline {
@@ -154,7 +154,7 @@ fn is_long(conn: &mut PgConnection, step: &PlanStep) -> Result<bool> {
         "SELECT count(*) >= {LARGE} AS it FROM (SELECT 1 FROM {table} LIMIT {LARGE}) AS few"
     );
     let large = diesel::sql_query(text).get_result::<Flag>(conn);
-    Ok(large.doing("look for rows")?.it)
+    Ok(large.during("look for rows")?.it)
 }
 
 /// Groups the steps by table, so that each transaction holds the lock of one table and waits for no

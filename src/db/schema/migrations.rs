@@ -6,7 +6,7 @@
 use crate::db::conn::connection::Conn;
 use crate::db::conn::dialect::Dialect;
 use crate::db::conn::statement::Statement;
-use crate::error::{Doing, Error, Result, SchemaError};
+use crate::error::{Error, ErrorContext, Result, SchemaError};
 use diesel::prelude::*;
 use diesel::sql_types::{Bool, Text};
 use std::collections::BTreeSet;
@@ -82,7 +82,7 @@ pub(crate) fn applied(conn: &mut Conn<'_>) -> Result<BTreeSet<String>> {
     } = Statement::new(look)
         .unkept()
         .get_result(conn)
-        .doing("look for the version table")?;
+        .during("look for the version table")?;
     // One text that it refuses would take others along, which are written with it.
     if encoding != "UTF8" {
         return Err(SchemaError::Encoding { database, encoding }.into());
@@ -94,7 +94,7 @@ pub(crate) fn applied(conn: &mut Conn<'_>) -> Result<BTreeSet<String>> {
         Statement::new("SELECT version FROM windlass_schema_migrations")
             .unkept()
             .load(conn)
-            .doing("read the version table")?;
+            .during("read the version table")?;
     let versions: BTreeSet<String> = versions.into_iter().map(|row| row.version).collect();
     let known = known();
     // A later version of Windlass has later ones.

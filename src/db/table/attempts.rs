@@ -81,7 +81,7 @@ impl<'a> NewAttempt<'a> {
 }
 
 /// Records runs, and deletes all but the newest of their jobs.
-pub(crate) fn insert(conn: &mut Conn<'_>, new: &[NewAttempt<'_>]) -> QueryResult<()> {
+pub(crate) fn record_attempts(conn: &mut Conn<'_>, new: &[NewAttempt<'_>]) -> QueryResult<()> {
     if new.is_empty() {
         return Ok(());
     }
@@ -157,7 +157,7 @@ pub(crate) fn keep_newest(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<()> 
 }
 
 /// Records that jobs have ended before they were started.
-pub(crate) fn insert_waiting(
+pub(crate) fn record_unstarted(
     conn: &mut Conn<'_>,
     jobs: &[i64],
     outcome: AttemptOutcome,

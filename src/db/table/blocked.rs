@@ -47,7 +47,7 @@ pub(crate) fn is_in_turn(key: &str) -> String {
 }
 
 /// Blocks those of the jobs that have a concurrency key.
-pub(crate) fn insert(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<()> {
+pub(crate) fn insert_blocked(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<()> {
     let text = format!(
         "INSERT INTO solid_queue_blocked_executions (job_id, queue_name, priority, concurrency_key, expires_at, created_at) \
          SELECT id, queue_name, {}, concurrency_key, {}, {{now}} FROM solid_queue_jobs \
@@ -141,7 +141,7 @@ pub(crate) fn sort_out(conn: &mut Conn<'_>, ready: &[i64]) -> QueryResult<Vec<i6
     let over: Vec<Execution> = Statement::new(text).bind(id_list(ready)).load(conn)?;
     let over = job_ids(over);
     if !over.is_empty() {
-        insert(conn, &over)?;
+        insert_blocked(conn, &over)?;
         let text = "SELECT s.id FROM solid_queue_jobs j JOIN solid_queue_semaphores s ON s.key = j.concurrency_key \
              WHERE j.id IN {in $1}";
         let taken: Vec<Id> = Statement::new(text)
@@ -192,7 +192,7 @@ pub(crate) fn take_over(conn: &mut Conn<'_>, keys: &BTreeSet<String>) -> QueryRe
         return Ok(());
     }
     delete(conn, &jobs)?;
-    insert(conn, &jobs)
+    insert_blocked(conn, &jobs)
 }
 
 /// Returns a condition: a job has a concurrency key. One of blanks only is none, for Solid Queue as well.
@@ -232,7 +232,7 @@ pub(crate) fn renew(conn: &mut Conn<'_>, job: i64) -> QueryResult<()> {
     let Some(ReplacedExecution { job_id, waits }) = gone.into_iter().next() else {
         return Ok(());
     };
-    insert(conn, &[job_id])?;
+    insert_blocked(conn, &[job_id])?;
     if !waits {
         return Ok(());
     }
@@ -254,7 +254,7 @@ pub(crate) fn block(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<()> {
         .execute(conn)
 }
 
-/// Deletes those blocked executions of jobs that [`insert`] makes again, and gives the others another
+/// Deletes those blocked executions of jobs that [`insert_blocked`] makes again, and gives the others another
 /// queue: those of Rails, and those that wait until another job has ended. Returns the jobs of the
 /// deleted ones.
 pub(crate) fn take_for_queue(

@@ -21,7 +21,7 @@ pub(crate) struct FailedJob<'f> {
 ///
 /// If a failed execution exists, it is left over from earlier, and the newer reason replaces its
 /// own. A job that was deleted meanwhile gets none.
-pub(crate) fn insert(conn: &mut Conn<'_>, failures: &[FailedJob<'_>]) -> QueryResult<()> {
+pub(crate) fn insert_failed(conn: &mut Conn<'_>, failures: &[FailedJob<'_>]) -> QueryResult<()> {
     if failures.is_empty() {
         return Ok(());
     }

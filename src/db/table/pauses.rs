@@ -65,7 +65,10 @@ pub(crate) fn all(conn: &mut Conn<'_>, limit: i64) -> QueryResult<Vec<PauseOfQue
 
 /// Returns the pause of a queue. `None` if it is not paused.
 #[cfg(feature = "web")]
-pub(crate) fn of(conn: &mut Conn<'_>, queue: &str) -> QueryResult<Option<PauseOfQueue>> {
+pub(crate) fn pause_of_queue(
+    conn: &mut Conn<'_>,
+    queue: &str,
+) -> QueryResult<Option<PauseOfQueue>> {
     let columns = columns(conn);
     let text = format!("SELECT {columns} FROM solid_queue_pauses WHERE queue_name = $1");
     Statement::new(text).bind(queue).get_result(conn).optional()

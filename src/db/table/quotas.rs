@@ -112,15 +112,15 @@ pub(crate) fn free(conn: &mut Conn<'_>, quota: Option<&str>, batch: i64) -> Quer
     if jobs.is_empty() {
         return Ok(0);
     }
-    let mut places: BTreeMap<(&str, i64), i64> = BTreeMap::new();
+    let mut counts: BTreeMap<(&str, i64), i64> = BTreeMap::new();
     for job in &jobs {
-        *places.entry((&job.quota, job.slot)).or_default() += 1;
+        *counts.entry((&job.quota, job.slot)).or_default() += 1;
     }
-    let places = places.into_iter();
-    let places: Vec<_> = places
+    let counts = counts.into_iter();
+    let counts: Vec<_> = counts
         .map(|((quota, slot), jobs)| (quota, slot, jobs))
         .collect();
-    give_back(conn, Per::Waiting, &places)?;
+    give_back(conn, Per::Waiting, &counts)?;
     let ids: Vec<i64> = jobs.iter().map(|job| job.job_id).collect();
     Statement::new("DELETE FROM windlass_quota_jobs WHERE job_id IN {in $1}")
         .bind(id_list(&ids))
@@ -130,16 +130,16 @@ pub(crate) fn free(conn: &mut Conn<'_>, quota: Option<&str>, batch: i64) -> Quer
 
 // --- The places of quotas: how many are taken ---
 
-/// The places of one limit.
+/// The slots of one limit.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct QuotaPlaces<'q> {
+pub(crate) struct QuotaSlots<'q> {
     pub(crate) quota: &'q NewQuota,
     pub(crate) per: Per,
     pub(crate) limit: i64,
 }
 
 /// Places that were taken from slots: the slot, and how many.
-pub(crate) type TakenPlaces = Vec<(i64, i64)>;
+pub(crate) type TakenBySlot = Vec<(i64, i64)>;
 
 #[derive(QueryableByName)]
 struct SlotNumber {
@@ -155,9 +155,9 @@ struct SlotCount {
 
 pub(crate) const MOST_SLOTS: i64 = 1000;
 
-impl QuotaPlaces<'_> {
+impl QuotaSlots<'_> {
     /// Returns among how many slots they are shared out.
-    fn slots(self, conn: &Conn<'_>) -> i64 {
+    fn count(self, conn: &Conn<'_>) -> i64 {
         match conn.dialect() {
             Dialect::Postgres => self.limit.clamp(1, MOST_SLOTS),
             Dialect::Sqlite => 1,
@@ -185,16 +185,16 @@ impl QuotaPlaces<'_> {
 /// Takes up to `wanted` places, in the transaction that is open.
 pub(crate) fn take(
     conn: &mut Conn<'_>,
-    places: QuotaPlaces<'_>,
+    slots: QuotaSlots<'_>,
     wanted: i64,
-) -> QueryResult<TakenPlaces> {
-    let mut taken = TakenPlaces::new();
+) -> QueryResult<TakenBySlot> {
+    let mut taken = TakenBySlot::new();
     let (mut left, mut each) = (wanted, wanted);
     while left > 0 {
-        let slots = take_each(conn, places, each, left / each)?;
-        taken.extend(slots.iter().map(|slot| (*slot, each)));
-        left -= each * slots.len() as i64;
-        if !slots.is_empty() {
+        let from = take_each(conn, slots, each, left / each)?;
+        taken.extend(from.iter().map(|slot| (*slot, each)));
+        left -= each * from.len() as i64;
+        if !from.is_empty() {
             each = each.min(left);
         } else if each > 1 {
             each /= 2;
@@ -209,13 +209,13 @@ pub(crate) fn take(
 /// starts at another slot, so that few meet.
 fn take_each(
     conn: &mut Conn<'_>,
-    places: QuotaPlaces<'_>,
+    slots: QuotaSlots<'_>,
     each: i64,
     most: i64,
 ) -> QueryResult<Vec<i64>> {
-    let found = take_from(conn, places, (each, most), true)?;
-    if found.is_empty() && places.slots(conn) > 1 {
-        return take_from(conn, places, (each, most), false);
+    let found = take_from(conn, slots, (each, most), true)?;
+    if found.is_empty() && slots.count(conn) > 1 {
+        return take_from(conn, slots, (each, most), false);
     }
     Ok(found)
 }
@@ -230,7 +230,7 @@ fn start(conn: &Conn<'_>, parameter: &str) -> String {
 
 fn take_from(
     conn: &mut Conn<'_>,
-    places: QuotaPlaces<'_>,
+    slots: QuotaSlots<'_>,
     (each, most): (i64, i64),
     is_own_start: bool,
 ) -> QueryResult<Vec<i64>> {
@@ -248,22 +248,22 @@ fn take_from(
          WHERE quota = $1 AND per = $2 AND slot IN {{in SELECT slot FROM free}} RETURNING slot",
         Per::Waiting.name()
     );
-    let slots = places.slots(conn);
+    let count = slots.count(conn);
     let taken: Vec<SlotNumber> = Statement::new(text)
-        .bind(&places.quota.name)
-        .bind(places.per.name())
-        .bind(-places.age())
+        .bind(&slots.quota.name)
+        .bind(slots.per.name())
+        .bind(-slots.age())
         .bind(if mutant::is("quota_not_counted") {
             0
         } else {
             each
         })
-        .bind(slots)
-        .bind(places.limit / slots)
-        .bind(places.limit % slots)
+        .bind(count)
+        .bind(slots.limit / count)
+        .bind(slots.limit % count)
         .bind(most)
-        .bind(places.quota.limits.to_column())
-        .bind(places.window(conn))
+        .bind(slots.quota.limits.to_column())
+        .bind(slots.window(conn))
         .bind(is_own_start)
         .load(conn)?;
     Ok(taken.into_iter().map(|slot| slot.slot).collect())
@@ -276,7 +276,7 @@ fn take_from(
 pub(crate) fn give_back(
     conn: &mut Conn<'_>,
     per: Per,
-    places: &[(&str, i64, i64)],
+    given: &[(&str, i64, i64)],
 ) -> QueryResult<()> {
     let text = format!(
         "WITH given AS (SELECT value ->> 0 AS quota, CAST(value ->> 1 AS bigint) AS slot, \
@@ -286,38 +286,38 @@ pub(crate) fn give_back(
          AND windlass_quota_slots.slot = given.slot",
         per.name()
     );
-    let places = serde_json::to_string(places).unwrap_or_default();
-    Statement::new(text).bind(places).unkept().execute(conn)
+    let given = serde_json::to_string(given).unwrap_or_default();
+    Statement::new(text).bind(given).unkept().execute(conn)
 }
 
 /// Returns whether the rows of all slots exist.
-pub(crate) fn exist(conn: &mut Conn<'_>, places: QuotaPlaces<'_>) -> QueryResult<bool> {
+pub(crate) fn exist(conn: &mut Conn<'_>, slots: QuotaSlots<'_>) -> QueryResult<bool> {
     let text = "SELECT count(*) AS slots FROM windlass_quota_slots WHERE quota = $1 AND per = $2 AND slot < $3";
-    let slots = places.slots(conn);
+    let count = slots.count(conn);
     let found: SlotCount = Statement::new(text)
-        .bind(&places.quota.name)
-        .bind(places.per.name())
-        .bind(slots)
+        .bind(&slots.quota.name)
+        .bind(slots.per.name())
+        .bind(count)
         .unkept()
         .get_result(conn)?;
-    Ok(found.slots >= slots)
+    Ok(found.slots >= count)
 }
 
 /// Creates the rows of the slots that have none.
-pub(crate) fn create(conn: &mut Conn<'_>, places: QuotaPlaces<'_>) -> QueryResult<()> {
+pub(crate) fn create(conn: &mut Conn<'_>, slots: QuotaSlots<'_>) -> QueryResult<()> {
     let text = format!(
         "WITH RECURSIVE numbers (slot) AS (SELECT CAST(0 AS bigint) UNION ALL SELECT slot + 1 FROM numbers WHERE slot + 1 < $3) \
          INSERT INTO windlass_quota_slots (quota, per, slot, starts_at, jobs, limits) \
          SELECT $1, $2, slot, {}, 0, $4 FROM numbers WHERE true ON CONFLICT (quota, per, slot) DO NOTHING",
         start(conn, "$5")
     );
-    let slots = places.slots(conn);
+    let count = slots.count(conn);
     Statement::new(text)
-        .bind(&places.quota.name)
-        .bind(places.per.name())
-        .bind(slots)
-        .bind(places.quota.limits.to_column())
-        .bind(places.window(conn))
+        .bind(&slots.quota.name)
+        .bind(slots.per.name())
+        .bind(count)
+        .bind(slots.quota.limits.to_column())
+        .bind(slots.window(conn))
         .unkept()
         .execute(conn)
 }

@@ -15,7 +15,7 @@ pub(crate) const NOTHING: i64 = 0;
 ///
 /// Jobs with a limit must hold a slot already; see [`super::blocked`] for all others. An execution
 /// that exists already, inserted by another program, does not fail the rest.
-pub(crate) fn insert(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<()> {
+pub(crate) fn insert_ready(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<()> {
     let text = "INSERT INTO solid_queue_ready_executions (job_id, queue_name, priority, class_name, cautious, created_at, concurrency_key) \
          SELECT id, queue_name, priority, class_name, {cautious}, {now}, \
            CASE WHEN concurrency_slots IS NOT NULL THEN concurrency_key END \

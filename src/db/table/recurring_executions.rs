@@ -95,7 +95,10 @@ impl NewExecution {
     }
 }
 
-pub(crate) fn insert(conn: &mut Conn<'_>, new: &[NewExecution]) -> QueryResult<()> {
+pub(crate) fn insert_recurring_executions(
+    conn: &mut Conn<'_>,
+    new: &[NewExecution],
+) -> QueryResult<()> {
     if new.is_empty() {
         return Ok(());
     }

@@ -157,7 +157,7 @@ fn write(
 }
 
 /// Inserts a task. Returns `None` if there is one with its key.
-pub(crate) fn insert(
+pub(crate) fn insert_recurring_task(
     conn: &mut Conn<'_>,
     new: &Definition,
     next: NextTick<'_>,

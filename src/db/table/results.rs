@@ -9,7 +9,7 @@ use diesel::prelude::*;
 use std::time::Duration;
 
 /// Stores results, in the transaction that ends the jobs.
-pub(crate) fn insert(conn: &mut Conn<'_>, results: &[NewResult<'_>]) -> QueryResult<()> {
+pub(crate) fn store_results(conn: &mut Conn<'_>, results: &[NewResult<'_>]) -> QueryResult<()> {
     if results.is_empty() {
         return Ok(());
     }
@@ -88,7 +88,11 @@ pub(crate) fn channel(job: i64) -> String {
 }
 
 /// Registers a caller that waits for a job, and returns the waiter's number.
-pub(crate) fn wait(conn: &mut Conn<'_>, job: i64, timeout: Duration) -> QueryResult<i64> {
+pub(crate) fn register_waiter(
+    conn: &mut Conn<'_>,
+    job: i64,
+    timeout: Duration,
+) -> QueryResult<i64> {
     let text =
         "INSERT INTO windlass_waiters (job_id, expires_at) VALUES ($1, {later $2}) RETURNING id";
     let row: Id = Statement::new(text)

@@ -107,7 +107,7 @@ pub(crate) fn request(
     if requests.is_empty() {
         return Ok(());
     }
-    insert(conn, &requests)?;
+    insert_requests(conn, &requests)?;
     crate::db::conn::listening::notify(conn, requests.len())
 }
 
@@ -119,11 +119,11 @@ pub(crate) fn request_later(
     let requests: Vec<NewRequest> = requests.into_iter().collect();
     match requests.is_empty() {
         true => Ok(()),
-        false => insert(conn, &requests),
+        false => insert_requests(conn, &requests),
     }
 }
 
-fn insert(conn: &mut Conn<'_>, requests: &[NewRequest]) -> QueryResult<()> {
+fn insert_requests(conn: &mut Conn<'_>, requests: &[NewRequest]) -> QueryResult<()> {
     // An existing request is enough on SQLite: see `insert_keys`. One with a number is not the same.
     let unless_there = match conn.dialect() {
         Dialect::Postgres => "true",

@@ -10,9 +10,9 @@ use crate::db::model::outcome::{AttemptOutcome, EXPIRED, ResultOutcome, expired}
 use crate::db::table::blocked::{self, RETURNING};
 use crate::db::table::expiries::{self, ExpiryOfJob};
 use crate::db::table::{executions, jobs};
-use crate::db::transition::flows::leave::end_waiting;
+use crate::db::transition::flows::leave::end_unstarted;
 use crate::db::transition::promote::Discarded;
-use crate::db::transition::{clear, place};
+use crate::db::transition::{clear, runnable};
 use diesel::QueryResult;
 use diesel::prelude::*;
 use diesel::sql_types::BigInt;
@@ -125,7 +125,7 @@ fn move_due(conn: &mut Conn<'_>, batch: usize, which: DueJobs<'_>) -> QueryResul
             let due = which.bind(Statement::new(text).bind(batch as i64));
             let jobs: Vec<i64> = due.load(conn).map(job_ids)?;
             if !jobs.is_empty() {
-                place::make_runnable(conn, &jobs)?;
+                runnable::make_runnable(conn, &jobs)?;
             }
             Ok(jobs.len())
         }),
@@ -237,7 +237,7 @@ fn discard(conn: &mut Conn<'_>, due: &[i64]) -> QueryResult<(Vec<Discarded>, usi
         return Ok((Vec::new(), gone.len()));
     }
     let (attempt, result) = (AttemptOutcome::Discarded, ResultOutcome::Discarded);
-    let ended = end_waiting(conn, &waiting, attempt, result, &expired())?;
+    let ended = end_unstarted(conn, &waiting, attempt, result, &expired())?;
     let ended = ended.into_iter();
     let discarded = ended.map(|job| Discarded::of(job, EXPIRED)).collect();
     Ok((discarded, gone.len()))

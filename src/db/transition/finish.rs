@@ -155,7 +155,7 @@ fn finish_and_keep_by(
                 named.extend(job.named);
             }
         }
-        results::insert(conn, &results)?;
+        results::store_results(conn, &results)?;
         if !named.is_empty() {
             crate::db::transition::unique::unblock(conn, &named)?;
         }

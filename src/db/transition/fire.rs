@@ -9,7 +9,7 @@ use crate::db::table::recurring_executions::{
 };
 use crate::db::transition::enqueue;
 use crate::db::transition::schedule::lock_own;
-use crate::error::{Doing, Result};
+use crate::error::{ErrorContext, Result};
 use chrono::NaiveDateTime;
 use diesel::prelude::*;
 use std::collections::{HashMap, HashSet};
@@ -30,7 +30,7 @@ pub(crate) fn fire(conn: &mut Conn<'_>, firings: &[Firing<'_>]) -> QueryResult<V
             .iter()
             .map(|firing| Decided::of(firing, !open[&firing.task.id].is_empty(), &known))
             .collect();
-        insert(conn, &mut decided, &mut open)?;
+        enqueue_due_ticks(conn, &mut decided, &mut open)?;
         let moved: Vec<&Decided<'_>> = decided.iter().filter(|one| one.moves_on()).collect();
         move_on(conn, &moved, &open)?;
         let fired = decided
@@ -112,7 +112,7 @@ fn keep_unended(
 }
 
 /// Enqueues the jobs of due ticks, and notes them.
-fn insert(
+fn enqueue_due_ticks(
     conn: &mut Conn<'_>,
     decided: &mut [Decided<'_>],
     open: &mut OpenJobs,
@@ -135,7 +135,7 @@ fn insert(
             });
         }
     }
-    executions::insert(conn, &new)
+    executions::insert_recurring_executions(conn, &new)
 }
 
 fn move_on(conn: &mut Conn<'_>, moved: &[&Decided<'_>], open: &OpenJobs) -> QueryResult<()> {
@@ -159,11 +159,11 @@ pub(crate) fn run_now(
     job: impl FnOnce(&RecurringTaskRow) -> Result<NewRow>,
 ) -> Result<Option<i64>> {
     conn.transaction(|conn| {
-        let Some(row) = lock_own(conn, key).doing("read the recurring task")? else {
+        let Some(row) = lock_own(conn, key).during("read the recurring task")? else {
             return Ok(None);
         };
-        let inserted = enqueue::insert(conn, &job(&row)?).doing("enqueue the job")?;
-        executions::note_open(conn, &row, inserted.id).doing("note the job of the task")?;
+        let inserted = enqueue::insert_job(conn, &job(&row)?).during("enqueue the job")?;
+        executions::note_open(conn, &row, inserted.id).during("note the job of the task")?;
         Ok(Some(inserted.id))
     })
 }

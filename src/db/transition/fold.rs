@@ -163,7 +163,7 @@ impl FoldPlan {
             ..Cell::default()
         };
         for (queue, class, tally) in contribution.series.iter() {
-            let (queue, class) = self.ids.pairs.place(queue, class);
+            let (queue, class) = self.ids.pairs.counted_names(queue, class);
             let cell = Cell::of(tally.clone());
             let pair = match self.ids.pairs.get(queue, class) {
                 Some(id) => *id,
@@ -224,7 +224,7 @@ impl FoldPlan {
     }
 
     fn create(&mut self, conn: &mut Conn<'_>, queue: &str, class: &str) -> QueryResult<i64> {
-        let id = series::insert(conn, queue, class)?;
+        let id = series::insert_series(conn, queue, class)?;
         self.ids.insert(queue, class, id);
         Ok(id)
     }
@@ -240,7 +240,7 @@ impl FoldPlan {
         for (series_id, minutes) in &self.added {
             for (seconds, cell) in minutes {
                 for resolution in Resolution::ALL {
-                    let (starts_at, bucket) = resolution.place(*seconds);
+                    let (starts_at, bucket) = resolution.row_and_bucket(*seconds);
                     let row = BucketRow {
                         series_id: *series_id,
                         resolution,

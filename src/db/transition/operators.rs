@@ -160,7 +160,7 @@ impl<'a> AuditTrail<'a> {
         let is_first = self.first.is_none();
         let filter = self.filter.as_deref();
         let parameters = self.parameters.as_deref();
-        let id = audit::insert(
+        let id = audit::record_audit(
             conn,
             &NewAudit {
                 actor: self.actor,
@@ -184,12 +184,12 @@ impl<'a> AuditTrail<'a> {
 /// started before, if there is one.
 pub(crate) fn start(conn: &mut Conn<'_>, new: &NewOperationRow<'_>) -> QueryResult<i64> {
     conn.transaction(|conn| {
-        let Some(id) = operations::insert(conn, new)? else {
+        let Some(id) = operations::insert_operation(conn, new)? else {
             let request_id = new.request_id.unwrap_or_default();
             let started = operations::of_request(conn, request_id)?;
             return started.ok_or(diesel::result::Error::NotFound);
         };
-        let audit = audit::insert(
+        let audit = audit::record_audit(
             conn,
             &NewAudit {
                 actor: new.actor,

@@ -12,7 +12,7 @@ use crate::db::table::semaphores::{
     self, AT_ONCE, DOES_NOT_WAIT, FreeSlots, NEVER_EXPIRES, held_up_to, limit_of, slot_list,
 };
 use crate::db::table::wanted_keys::{self, ConcurrencyKey, Requests};
-use crate::db::transition::flows::leave::end_waiting;
+use crate::db::transition::flows::leave::end_unstarted;
 use crate::db::transition::{flows, signal};
 use diesel::QueryResult;
 use diesel::prelude::*;
@@ -212,7 +212,7 @@ fn make_ready(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<()> {
         return Ok(());
     }
     blocked::delete(conn, jobs)?;
-    crate::db::table::ready::insert(conn, jobs)
+    crate::db::table::ready::insert_ready(conn, jobs)
 }
 
 /// A blocked job that a free slot of its key may go to.
@@ -362,7 +362,7 @@ pub(crate) fn discard(conn: &mut Conn<'_>, full: &[FreeSlots]) -> QueryResult<Ve
         "as many jobs of its concurrency key as may were there already, and it does not wait",
     );
     let (attempt, result) = (AttemptOutcome::Discarded, ResultOutcome::Discarded);
-    let ended = end_waiting(conn, &jobs, attempt, result, &failure)?;
+    let ended = end_unstarted(conn, &jobs, attempt, result, &failure)?;
     let ended = ended.into_iter();
     Ok(ended.map(|job| Discarded::of(job, NO_SLOT)).collect())
 }

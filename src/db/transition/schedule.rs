@@ -6,7 +6,7 @@ use crate::db::conn::statement::Statement;
 use crate::db::model::recurring::{Definition, NextTick, RecurringTaskRow, Scheduled};
 #[cfg(feature = "cli")]
 use crate::db::table::recurring_tasks::replace;
-use crate::db::table::recurring_tasks::{change, columns, insert};
+use crate::db::table::recurring_tasks::{change, columns, insert_recurring_task};
 use crate::error::Result;
 use chrono::NaiveDateTime;
 use diesel::prelude::*;
@@ -24,7 +24,7 @@ pub(crate) fn schedule(
             if let Some(row) = lock(conn, &new.key)? {
                 return change(conn, &row, new, next);
             }
-            if let Some(done) = insert(conn, new, next)? {
+            if let Some(done) = insert_recurring_task(conn, new, next)? {
                 return Ok(done);
             }
         }
@@ -39,7 +39,7 @@ pub(crate) fn add(
     new: &Definition,
     next: NextTick<'_>,
 ) -> QueryResult<Option<Scheduled>> {
-    conn.transaction(|conn| insert(conn, new, next))
+    conn.transaction(|conn| insert_recurring_task(conn, new, next))
 }
 
 /// Changes a task to what `edit` makes of it, with its next tick. Returns `None` if it does not

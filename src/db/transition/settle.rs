@@ -10,14 +10,14 @@ use crate::db::model::decision::{Destination, JobDecision};
 use crate::db::model::history::contribution::Contribution;
 use crate::db::model::history::tally::CountedEnd;
 use crate::db::model::new_row::NewRow;
-use crate::db::model::outcome::{JobFailure, NewResult, ResultOutcome, StepWait, WaitUntil};
+use crate::db::model::outcome::{JobFailure, NewResult, ParkUntil, ParkedStep, ResultOutcome};
 use crate::db::table::attempts::{self, NewAttempt};
 use crate::db::table::failed::{self, FailedJob};
 use crate::db::table::flows::parents;
 use crate::db::table::jobs::{self, EndedJob, JobUpdate};
 use crate::db::table::scheduled::{self, DelayedJob};
 use crate::db::table::{expiries, ready, results, steps};
-use crate::db::transition::{clear, enqueue, flows, place, unique};
+use crate::db::transition::{clear, enqueue, flows, runnable, unique};
 use diesel::QueryResult;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -67,13 +67,13 @@ fn apply(conn: &mut Conn<'_>, decisions: &[JobDecision]) -> QueryResult<BTreeMap
     scheduled::insert_each(conn, &waiting.later)?;
     // Before the failures, whose trigger locks the rows of their jobs only.
     jobs::update_ended(conn, &updates(&settled))?;
-    failed::insert(conn, &failures(&settled))?;
+    failed::insert_failed(conn, &failures(&settled))?;
     // After the counts, as they determine whether a ready job is started with caution.
     waiting.enter(conn)?;
     keep_expiries(conn, &settled)?;
     let parked: Vec<&JobDecision> = settled.iter().map(|one| one.decision).collect();
     flows::wake::park(conn, &parked)?;
-    attempts::insert(conn, &new_attempts(&settled))?;
+    attempts::record_attempts(conn, &new_attempts(&settled))?;
     close(conn, &settled)?;
     follow_up(conn, &settled)?;
     Ok(jobs)
@@ -152,8 +152,8 @@ impl WaitingAgain {
                 }
                 Destination::Wait(_) => waiting.without_slot.push(job.id),
                 // Another job may have its slot meanwhile, also of an ordered key.
-                Destination::Park(StepWait {
-                    until: WaitUntil::Pause(delay),
+                Destination::Park(ParkedStep {
+                    until: ParkUntil::Pause(delay),
                     ..
                 }) => waiting.later.push(DelayedJob {
                     job_id: job.id,
@@ -169,13 +169,13 @@ impl WaitingAgain {
     /// Makes the jobs ready that have no delay.
     fn enter(&self, conn: &mut Conn<'_>) -> QueryResult<()> {
         if !self.now.is_empty() {
-            ready::insert(conn, &self.now)?;
+            ready::insert_ready(conn, &self.now)?;
         }
         if !self.suspects.is_empty() {
             ready::mark_cautious(conn, &self.suspects)?;
         }
         if !self.without_slot.is_empty() {
-            place::make_runnable(conn, &self.without_slot)?;
+            runnable::make_runnable(conn, &self.without_slot)?;
         }
         Ok(())
     }
@@ -238,7 +238,7 @@ fn close(conn: &mut Conn<'_>, settled: &[Settled<'_>]) -> QueryResult<()> {
             job.result(*outcome, error, decision.uncounted_runs(), row)
         })
         .collect();
-    results::insert(conn, &new)?;
+    results::store_results(conn, &new)?;
     let ids: Vec<i64> = ended.iter().map(|(job, ..)| job.id).collect();
     results::wake(conn, &ids)?;
     leave_batches(conn, &ended)?;

@@ -12,7 +12,7 @@ use crate::db::table::executions::{BLOCKED, READY, WAITING};
 use crate::db::table::flows::{edges, parents, waits};
 use crate::db::table::wanted_keys::{self, NewRequest};
 use crate::db::table::{attempts, blocked, classes, expiries, ready, scheduled, steps};
-use crate::db::transition::place;
+use crate::db::transition::runnable;
 use crate::mutant;
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Bool, Integer, Nullable, Text};
@@ -54,7 +54,7 @@ fn unblock_free(conn: &mut Conn<'_>, which: &str, ids: &[i64]) -> QueryResult<us
         }
         let text = "DELETE FROM solid_queue_blocked_executions WHERE job_id IN {in $1}";
         Statement::new(text).bind(id_list(&free)).execute(conn)?;
-        place::place(conn, &free)?;
+        runnable::make_ready_or_scheduled(conn, &free)?;
         Ok(free.len())
     })
 }
@@ -168,7 +168,8 @@ fn retake_one(conn: &mut Conn<'_>, job: &FailedUniqueJob) -> QueryResult<bool> {
         .unwrap_or_default();
     let name = &job.unique_id;
     for _ in 0..ROUNDS {
-        if !insert(conn, &[NewUniqueRow(name, job.id, scope.column())])?.is_empty() {
+        if !insert_free_unique_ids(conn, &[NewUniqueRow(name, job.id, scope.column())])?.is_empty()
+        {
             return Ok(true);
         }
         let Some(hold) = lock(conn, name)? else {
@@ -250,7 +251,9 @@ pub(crate) fn take(
     if entries.is_empty() {
         return Ok(HashMap::new());
     }
-    let free: BTreeSet<String> = insert(conn, &entries)?.into_iter().collect();
+    let free: BTreeSet<String> = insert_free_unique_ids(conn, &entries)?
+        .into_iter()
+        .collect();
     let mut taken = HashMap::with_capacity(wanted.len());
     let mut others = Vec::new();
     for &NumberedRow { id, row } in wanted {
@@ -290,7 +293,7 @@ pub(crate) struct UniqueHolder {
 
 /// Inserts unique ids that have no row, waits for transactions that are inserting the same ones,
 /// and returns the inserted ones.
-pub(crate) fn insert(
+pub(crate) fn insert_free_unique_ids(
     conn: &mut Conn<'_>,
     entries: &[NewUniqueRow<'_>],
 ) -> QueryResult<Vec<String>> {
@@ -310,7 +313,9 @@ fn resolve(conn: &mut Conn<'_>, new: &Contender<'_>) -> QueryResult<Taken> {
     for _ in 0..ROUNDS {
         let Some(hold) = lock(conn, name)? else {
             // Deleted meanwhile.
-            if !insert(conn, &[NewUniqueRow(name, id, row.unique_scope.column())])?.is_empty() {
+            if !insert_free_unique_ids(conn, &[NewUniqueRow(name, id, row.unique_scope.column())])?
+                .is_empty()
+            {
                 return Ok(Taken::Free);
             }
             continue;
@@ -472,7 +477,7 @@ fn replace(conn: &mut Conn<'_>, table: &str, job: i64, row: &NewRow) -> QueryRes
     } else {
         scheduled::delete(conn, &[job])?;
     }
-    place::place(conn, &[job])
+    runnable::make_ready_or_scheduled(conn, &[job])
 }
 
 /// Starts what undoes the steps of a waiting job, which the caller replaces by another.

@@ -189,7 +189,7 @@ thread_local! {
 }
 
 /// Returns the shape of arguments that the type `A` has written.
-pub(crate) fn of<A: ?Sized>(text: &str) -> u64 {
+pub(crate) fn shape_of<A: ?Sized>(text: &str) -> u64 {
     let bytes = text.as_bytes();
     let mut hash = add(FIRST, std::any::type_name::<A>().as_bytes());
     let mut index = 0;
@@ -351,7 +351,7 @@ mod tests {
 
     #[test]
     fn texts_and_digits_are_no_part_of_a_shape() {
-        let shape = of::<()>;
+        let shape = shape_of::<()>;
         let first = shape(r#"{"to":"a","n":1,"of":[1.5,null,true]}"#);
         assert_eq!(
             first,
@@ -368,7 +368,7 @@ mod tests {
         ] {
             assert_ne!(first, shape(other), "{other}");
         }
-        assert_ne!(shape("1"), of::<u8>("1"));
+        assert_ne!(shape("1"), shape_of::<u8>("1"));
         assert_ne!(shape(r#"{"1":2}"#), shape(r#"{"3":2}"#));
     }
 

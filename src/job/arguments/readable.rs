@@ -27,7 +27,7 @@ pub(crate) fn written<A: Serialize>(
     };
     let text = to_json(arguments)
         .map_err(|reason| refused(format!("its arguments cannot be written as JSON: {reason}")))?;
-    let shape = envelope::of::<A>(&text);
+    let shape = envelope::shape_of::<A>(&text);
     if envelope::was_read(shape) {
         return Ok(text);
     }

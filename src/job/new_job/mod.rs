@@ -7,11 +7,11 @@ use crate::db::model::new_row::{EnqueueOutcome, NewLimit, NewRow};
 use crate::db::transition::enqueue;
 use crate::db::transition::enqueue::rank::rank_by_time;
 use crate::db::{AsConn, Conn, own};
-use crate::error::{Doing, Error, Result};
+use crate::error::{Error, ErrorContext, Result};
 use crate::job::Enqueued;
 use crate::job::concurrency::Concurrency;
 use crate::job::extras::{
-    PublicAccess, all_of, insert_with_tokens, name_locked, name_unknown, refuse_named,
+    PublicAccess, all_of, explain_missing, insert_with_tokens, name_locked, refuse_named,
     refuse_unknown,
 };
 use crate::job::policy::Policy;
@@ -228,24 +228,24 @@ impl NewJob {
     /// the class is [internal](crate::Job::INTERNAL) and was named [by name](Self::of_class), or if a strict
     /// [`Quota`] is exceeded.
     pub fn enqueue<C: AsConn + ?Sized>(self, conn: &mut C) -> Result<Enqueued> {
-        let enqueued = self.insert(conn)?;
+        let enqueued = self.insert_new_job(conn)?;
         conn.after_enqueue().map(|()| enqueued)
     }
 
-    fn insert<C: AsConn + ?Sized>(self, conn: &mut C) -> Result<Enqueued> {
+    fn insert_new_job<C: AsConn + ?Sized>(self, conn: &mut C) -> Result<Enqueued> {
         let access = self.access;
         let (mut rows, mut conn) = ([self.into_row()?], own(conn));
         refuse_named(&mut conn, &mut rows)?;
         refuse_unknown(&mut conn, &rows)?;
         spans::send_one(&mut rows, |rows| {
-            rank_by_time(&mut conn, rows).doing("read the time")?;
+            rank_by_time(&mut conn, rows).during("read the time")?;
             let enqueued: Result<Enqueued> = if access.wants_token {
                 insert_with_tokens(&mut conn, rows, &[access]).map(|mut all| all.remove(0))
             } else if rows[0].quota.is_some() {
                 quota::enqueue_all(&mut conn, rows).map(|mut all| all.remove(0).into())
             } else {
-                let inserted = enqueue::insert(&mut conn, &rows[0]).doing("enqueue the job");
-                name_unknown(&mut conn, all_of(rows), inserted).map(Enqueued::from)
+                let inserted = enqueue::insert_job(&mut conn, &rows[0]).during("enqueue the job");
+                explain_missing(&mut conn, all_of(rows), inserted).map(Enqueued::from)
             };
             let enqueued = name_locked(rows, enqueued)?;
             if enqueued.outcome == EnqueueOutcome::Refused {
@@ -450,9 +450,9 @@ fn enqueue_rows(
     refuse_named(conn, &mut rows)?;
     refuse_unknown(conn, &rows)?;
     spans::send_batch(&mut rows, |rows| {
-        rank_by_time(conn, rows).doing("read the time")?;
+        rank_by_time(conn, rows).during("read the time")?;
         let inserted = name_locked(rows, insert_all(conn, rows, &accesses));
-        name_unknown(conn, all_of(rows), inserted)
+        explain_missing(conn, all_of(rows), inserted)
     })
 }
 
@@ -467,7 +467,7 @@ fn insert_all(
     let inserted = if rows.iter().any(|row| row.quota.is_some()) {
         quota::enqueue_all(conn, rows)?
     } else {
-        enqueue::insert_all(conn, rows).doing("enqueue the jobs")?
+        enqueue::insert_all(conn, rows).during("enqueue the jobs")?
     };
     Ok(inserted.into_iter().map(Enqueued::from).collect())
 }

@@ -4,7 +4,7 @@ use crate::db::model::new_row::{Inserted, NewQuota, NewRow, QuotaLimits, QuotaRe
 use crate::db::table::quotas as table;
 use crate::db::transition::enqueue::admit::{self, NotEnqueued};
 use crate::db::{AsConn, Conn, own};
-use crate::error::{Doing, Error, Result};
+use crate::error::{Error, ErrorContext, Result};
 use crate::queue::MAX_NAME;
 use serde::Serialize;
 
@@ -124,11 +124,11 @@ pub(crate) fn column(quota: Option<&Quota>, class: &str) -> Result<Option<NewQuo
 
 /// Enqueues jobs of which some have a quota.
 pub(crate) fn enqueue_all(conn: &mut Conn<'_>, rows: &[NewRow]) -> Result<Vec<Inserted>> {
-    said(admit::insert_all(conn, rows))
+    refusal_to_error(admit::insert_all(conn, rows))
 }
 
 /// Returns the error of an enqueue that was refused.
-pub(crate) fn said<T>(inserted: std::result::Result<T, NotEnqueued>) -> Result<T> {
+pub(crate) fn refusal_to_error<T>(inserted: std::result::Result<T, NotEnqueued>) -> Result<T> {
     let action = "enqueue the jobs";
     inserted.map_err(|refused| match refused {
         NotEnqueued::Quota(QuotaRefusal {
@@ -187,7 +187,7 @@ pub struct QuotaStatus {
 /// # Errors
 /// If the database does not answer or has no tables.
 pub fn quotas<C: AsConn + ?Sized>(conn: &mut C) -> Result<Vec<QuotaStatus>> {
-    let all = table::all(&mut own(conn)).doing("read the quotas")?;
+    let all = table::all(&mut own(conn)).during("read the quotas")?;
     let status = all.into_iter().map(|used| {
         let limits = QuotaLimits::of_column(used.limits.as_deref());
         QuotaStatus {

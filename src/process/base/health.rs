@@ -231,8 +231,8 @@ impl Health {
         if claims && self.stop.is_quiet() {
             problems.push("it is quiet: it claims nothing until SIGCONT".to_owned());
         }
-        if let (0, places @ 1..) = self.liveness.children() {
-            problems.push(format!("none of its {places} child programs runs"));
+        if let (0, slots @ 1..) = self.liveness.children() {
+            problems.push(format!("none of its {slots} child programs runs"));
         }
         problems
     }

@@ -13,7 +13,7 @@ use std::time::Duration;
 /// stores, because contributions are stored one after the other.
 pub(crate) fn store(collector: &HistoryCollector, session: &mut Session) -> bool {
     store_with(collector, |delta| {
-        session.run("store what ended", |conn| deltas::insert(conn, delta))
+        session.run("store what ended", |conn| deltas::insert_delta(conn, delta))
     })
 }
 

@@ -31,7 +31,7 @@ struct Inner {
     /// The longest time since `waiting_since` that is no reason for a restart, in milliseconds.
     patience: AtomicU64,
     running: AtomicU64,
-    places: AtomicU64,
+    slots: AtomicU64,
 }
 
 impl Liveness {
@@ -46,9 +46,9 @@ impl Liveness {
     }
 
     /// Counts one more turn of the loop.
-    pub(crate) fn turn(&self, running: usize, places: usize) {
+    pub(crate) fn turn(&self, running: usize, slots: usize) {
         self.0.running.store(running as u64, Ordering::Relaxed);
-        self.0.places.store(places as u64, Ordering::Relaxed);
+        self.0.slots.store(slots as u64, Ordering::Relaxed);
         self.0.turns.fetch_add(1, Ordering::Relaxed);
     }
 
@@ -86,15 +86,15 @@ impl Liveness {
 
     /// Returns how many child programs run, and how many should. Both are 0 before the first turn.
     pub(crate) fn children(&self) -> (u64, u64) {
-        let (running, places) = (&self.0.running, &self.0.places);
+        let (running, slots) = (&self.0.running, &self.0.slots);
         let running = running.load(Ordering::Relaxed);
-        (running, places.load(Ordering::Relaxed))
+        (running, slots.load(Ordering::Relaxed))
     }
 
     pub(crate) fn status(&self) -> String {
         match self.children() {
             (_, 0) => "running".to_owned(),
-            (running, places) => format!("{running} of {places} children run"),
+            (running, slots) => format!("{running} of {slots} children run"),
         }
     }
 }

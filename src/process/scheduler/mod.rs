@@ -253,8 +253,8 @@ impl Scheduler {
         }
         let mut keys = BTreeMap::new();
         for task in &self.tasks {
-            if let Some(first) = keys.insert(task.key(), task.place()) {
-                let place = first.or(task.place());
+            if let Some(first) = keys.insert(task.key(), task.location()) {
+                let place = first.or(task.location());
                 let place = place.map_or(String::new(), |place| format!("; one is at {place}"));
                 return Err(Error::Settings(format!(
                     "two recurring tasks have the key `{}`{place}",

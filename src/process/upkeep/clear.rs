@@ -161,7 +161,7 @@ impl Clearing {
                 move |conn, after| clear::finished(conn, old, after, BATCH),
             );
             self.walk("clear batches", Counted::Nowhere, move |conn, after| {
-                clear::over(conn, age, after, BATCH)
+                clear::clear_ended_batches(conn, age, after, BATCH)
             });
         }
         if let Some(most) = retention.finished_at_most {

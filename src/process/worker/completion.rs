@@ -334,7 +334,7 @@ pub(crate) fn count(
     let Some(in_memory) = live.waited() else {
         return history.add(queue, class, end);
     };
-    let waited = job.waited.and_then(waited_in_database);
+    let waited = job.waited.and_then(latency_in_database);
     let run = RunSpan {
         waited: waited.map(|waited| waited.saturating_add(in_memory)),
         ran,
@@ -342,13 +342,13 @@ pub(crate) fn count(
     history.add_run(queue, class, end, run);
 }
 
-/// The longest wait in seconds that is believed: 100 years. Other programs can store any time.
-const LONGEST_WAIT: f64 = 100.0 * 365.25 * 86_400.0;
+/// The longest latency in seconds that is believed: 100 years. Other programs can store any time.
+const LONGEST_LATENCY: f64 = 100.0 * 365.25 * 86_400.0;
 
 /// Returns how long a job was ready before its claim. After the database's clock was set back, the
 /// difference can be negative.
-fn waited_in_database(seconds: f64) -> Option<Duration> {
-    let is_time = seconds.abs() <= LONGEST_WAIT;
+fn latency_in_database(seconds: f64) -> Option<Duration> {
+    let is_time = seconds.abs() <= LONGEST_LATENCY;
     is_time.then(|| Duration::try_from_secs_f64(seconds).unwrap_or_default())
 }
 
@@ -380,7 +380,7 @@ mod tests {
     #[test]
     fn what_is_no_time_is_no_wait() {
         let waits = [1.5, -2.0, f64::INFINITY, f64::NEG_INFINITY, f64::NAN, 1e11];
-        let waits = waits.map(waited_in_database);
+        let waits = waits.map(latency_in_database);
         let second = Duration::from_millis(1_500);
         assert_eq!(
             waits,

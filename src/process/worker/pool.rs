@@ -5,7 +5,7 @@ use crate::db::model::claim::{Claimed, Fence, FinishedRow};
 use crate::db::model::outcome::{self, Ending};
 use crate::db::transition::dispatch;
 use crate::db::{Database, own};
-use crate::error::Doing;
+use crate::error::ErrorContext;
 use crate::event::Event;
 use crate::event::logging::Subscriber;
 use crate::job::JobId;
@@ -169,7 +169,7 @@ impl Pool {
         let looked = self.database.get();
         let expired = looked.and_then(|mut conn| {
             dispatch::has_expired(&mut own(&mut conn), job.job_id)
-                .doing("look for the expiry of a job")
+                .during("look for the expiry of a job")
         });
         match expired {
             Ok(false) => None,

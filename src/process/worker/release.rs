@@ -44,7 +44,7 @@ pub(crate) fn paused(
 }
 
 /// Releases claims that were made ahead, and that no thread has started.
-pub(crate) fn waiting(in_flight: &InFlight, session: &mut Session, why: &str) {
+pub(crate) fn claimed_ahead(in_flight: &InFlight, session: &mut Session, why: &str) {
     let count = release_unstarted(session, &in_flight.take_unstarted());
     if count > 0 {
         session.subscriber().emit(&Event::Released { count, why });

@@ -4,7 +4,7 @@ use crate::db::Conn;
 use crate::db::model::audit::Actor;
 use crate::db::table::web::tokens::{self, NewWebToken, WebTokenRow};
 use crate::db::transition::web;
-use crate::error::{Doing as _, Error, Result};
+use crate::error::{Error, ErrorContext as _, Result};
 use crate::web::access::secret::{Secret, SecretDigest};
 use crate::web::access::viewer::{Role, TokenLimits};
 use std::time::Duration;
@@ -47,7 +47,7 @@ pub(crate) fn add(
              what uses the token, and is recorded with each change"
         )));
     }
-    let all = tokens::all(conn).doing("list the tokens")?;
+    let all = tokens::all(conn).during("list the tokens")?;
     if all
         .iter()
         .any(|token| token.is_active && token.name == name)
@@ -67,7 +67,7 @@ pub(crate) fn add(
         by: by.name(),
         expires_after,
     };
-    let id = web::add_token(conn, by, &token).doing("store the token")?;
+    let id = web::add_token(conn, by, &token).during("store the token")?;
     Ok(MadeToken { id, secret })
 }
 
@@ -76,7 +76,7 @@ pub(crate) fn add(
 /// # Errors
 /// If the database does not answer.
 pub(crate) fn list(conn: &mut Conn<'_>) -> Result<Vec<WebTokenRow>> {
-    tokens::all(conn).doing("list the tokens")
+    tokens::all(conn).during("list the tokens")
 }
 
 /// Revokes the tokens with this name, or the one with this id. Returns their ids, and how many
@@ -85,7 +85,7 @@ pub(crate) fn list(conn: &mut Conn<'_>) -> Result<Vec<WebTokenRow>> {
 /// # Errors
 /// If there is none that is in use.
 pub(crate) fn revoke(conn: &mut Conn<'_>, which: &str, by: &Actor) -> Result<(Vec<i64>, usize)> {
-    let all = tokens::all(conn).doing("list the tokens")?;
+    let all = tokens::all(conn).during("list the tokens")?;
     let id = which
         .trim()
         .parse::<i64>()
@@ -98,7 +98,7 @@ pub(crate) fn revoke(conn: &mut Conn<'_>, which: &str, by: &Actor) -> Result<(Ve
     let (mut revoked, mut sessions) = (Vec::new(), 0);
     for token in named {
         if let Some(ended) =
-            web::revoke_token(conn, by, (token.id, &token.name)).doing("revoke the token")?
+            web::revoke_token(conn, by, (token.id, &token.name)).during("revoke the token")?
         {
             revoked.push(token.id);
             sessions += ended;

@@ -4,7 +4,7 @@ use crate::db::Conn;
 use crate::db::model::new_row::EnqueueOutcome;
 use crate::db::query::pages::job_lines::{self, SentJob};
 use crate::db::transition::enqueue;
-use crate::error::{Doing as _, Error, Result};
+use crate::error::{Error, ErrorContext as _, Result};
 use crate::job::Enqueued;
 use crate::job::new_job::{NewJob, enqueue_all};
 use crate::web::access::viewer::TokenLimits;
@@ -94,7 +94,7 @@ pub(crate) fn many(cx: &mut Cx<'_>) -> Result<Response, PageError> {
     let limits = cx.viewer.limits.clone();
     let done = cx.add(|conn| {
         let mut found = None;
-        let done = enqueue::whole(conn, |conn| {
+        let done = enqueue::all_or_none(conn, |conn| {
             let enqueued = enqueue_all(conn, jobs).map_err(ListFailure::Failed)?;
             let pairs: Vec<_> = requests.iter().zip(enqueued.iter().copied()).collect();
             let another = found_another(conn, &pairs, limits.as_deref());
@@ -108,13 +108,13 @@ pub(crate) fn many(cx: &mut Cx<'_>) -> Result<Response, PageError> {
         match (done, found) {
             (Err(ListFailure::Rejected), Some(found)) => Ok(Err(found)),
             (Err(ListFailure::Failed(error)), _) => Err(error),
-            (Err(ListFailure::Database(error)), _) => Err(error).doing("enqueue the jobs"),
+            (Err(ListFailure::Database(error)), _) => Err(error).during("enqueue the jobs"),
             (Err(ListFailure::Rejected), None) => Ok(Ok(Vec::new())),
             (Ok(enqueued), _) => Ok(Ok(enqueued)),
         }
     })?;
-    let enqueued = done.map_err(|found: FoundAnother| match requests.get(found.place) {
-        Some(request) => at(found.place, found.told(request)),
+    let enqueued = done.map_err(|found: FoundAnother| match requests.get(found.position) {
+        Some(request) => at(found.position, found.told(request)),
         None => PageError::Internal("no request has the place".to_owned()),
     })?;
     let status = status(enqueued.iter());
@@ -143,16 +143,17 @@ fn listed(cx: &Cx<'_>) -> Result<(Vec<JobRequest>, Vec<NewJob>), PageError> {
             key.len()
         )));
     }
-    let read = |place: usize, raw: &RawValue| {
+    let read = |position: usize, raw: &RawValue| {
         let mut request = JobRequest::parsed(raw)?;
-        let key = key.map(|key| format!("{key}/{place}"));
+        let key = key.map(|key| format!("{key}/{position}"));
         request.or_headers(key, api.traceparent.as_deref());
         request.allowed(cx.viewer)?;
         let job = request.job()?;
         Ok((request, job))
     };
     let listed = raw.into_iter().enumerate();
-    let listed = listed.map(|(place, raw)| read(place, raw).map_err(|error| at(place, error)));
+    let listed =
+        listed.map(|(position, raw)| read(position, raw).map_err(|error| at(position, error)));
     Ok(listed
         .collect::<Result<Vec<_>, PageError>>()?
         .into_iter()
@@ -185,7 +186,7 @@ impl From<diesel::result::Error> for ListFailure {
 #[derive(Debug, Clone, Copy)]
 struct FoundAnother {
     /// Of the request in its list.
-    place: usize,
+    position: usize,
     /// Found by the idempotency key, not by the unique id.
     by_key: bool,
 }
@@ -218,8 +219,8 @@ fn found_another(
     if ids.is_empty() {
         return Ok(None);
     }
-    let stored = job_lines::sent(conn, &ids).doing("look the known jobs up")?;
-    let mut found = enqueued.iter().enumerate().filter_map(|(place, pair)| {
+    let stored = job_lines::sent(conn, &ids).during("look the known jobs up")?;
+    let mut found = enqueued.iter().enumerate().filter_map(|(position, pair)| {
         let (request, job) = pair;
         let stored = stored.iter().find(|stored| stored.id == job.id.0)?;
         let by_key =
@@ -228,7 +229,7 @@ fn found_another(
             true => is_other_request(request, stored),
             false => limits.is_some_and(|limits| !limits.has_class(&stored.class_name)),
         };
-        (is_known(job) && is_another).then_some(FoundAnother { place, by_key })
+        (is_known(job) && is_another).then_some(FoundAnother { position, by_key })
     });
     Ok(found.next())
 }
@@ -246,8 +247,8 @@ fn is_other_request(request: &JobRequest, stored: &SentJob) -> bool {
 }
 
 /// Names the job of a list that is wrong.
-fn at(place: usize, error: PageError) -> PageError {
-    let named = |text: String| format!("jobs[{place}]: {text}");
+fn at(position: usize, error: PageError) -> PageError {
+    let named = |text: String| format!("jobs[{position}]: {text}");
     match error {
         PageError::Invalid(text) => PageError::Invalid(named(text)),
         PageError::Refused(text) => PageError::Refused(named(text)),

@@ -8,7 +8,7 @@ use crate::clock;
 use crate::db::model::new_row::{OnConflict, UniqueScope};
 use crate::db::query::pages::job_lines;
 use crate::db::table::claimed::Progress;
-use crate::error::{Doing as _, Result};
+use crate::error::{ErrorContext as _, Result};
 use crate::job::concurrency::{Concurrency, LimitConflict};
 use crate::job::new_job::NewJob;
 use crate::job::policy::{Delivery, Policy};
@@ -322,7 +322,7 @@ struct JobOutcome<'a> {
 
 /// Shows a job, and says whether to wait for its end.
 pub(crate) fn show_outcome(cx: &mut Cx<'_>) -> Result<Response, PageError> {
-    wait(cx.query().get("wait"))?;
+    poll_time(cx.query().get("wait"))?;
     let text = cx.param("id").to_owned();
     let Ok(id) = text.parse::<i64>() else {
         return Err(PageError::Invalid(format!(
@@ -332,7 +332,7 @@ pub(crate) fn show_outcome(cx: &mut Cx<'_>) -> Result<Response, PageError> {
     let known = cx.read_newest(|conn| {
         let mut known = job_info::look(conn, id)?;
         if let Some(known) = &mut known {
-            Secrets::cover(conn, known).doing("read which fields are secret")?;
+            Secrets::cover(conn, known).during("read which fields are secret")?;
         }
         Ok(known)
     })?;
@@ -353,7 +353,7 @@ pub(crate) fn show_outcome(cx: &mut Cx<'_>) -> Result<Response, PageError> {
         result: job.result.as_ref(),
         error: job.error.as_deref(),
     });
-    response.waits_for = (!job.status.has_ended()).then_some(id);
+    response.polls_for = (!job.status.has_ended()).then_some(id);
     Ok(response)
 }
 
@@ -368,7 +368,7 @@ fn is_shown(limits: &TokenLimits, job: &TaskInfo) -> bool {
 ///
 /// # Errors
 /// If it is no such time, or too long.
-pub(crate) fn wait(text: Option<&str>) -> Result<Duration, PageError> {
+pub(crate) fn poll_time(text: Option<&str>) -> Result<Duration, PageError> {
     let Some(text) = text else {
         return Ok(Duration::ZERO);
     };
@@ -395,7 +395,7 @@ pub(crate) fn start(site: &Arc<Site>) -> Result<JoinHandle<()>> {
     let site = Arc::clone(site);
     stop::spawn("web-waits", move || {
         let mut writers = Writers::new(&site);
-        while let Some(jobs) = site.waits.jobs() {
+        while let Some(jobs) = site.polls.jobs() {
             let mut pause = (!jobs.is_empty()).then_some(LOOK);
             for (database, jobs) in jobs {
                 if let Err(error) = look(&site, &mut writers, database, &jobs) {
@@ -406,7 +406,7 @@ pub(crate) fn start(site: &Arc<Site>) -> Result<JoinHandle<()>> {
             // Between two looks, another wait changes nothing.
             match pause {
                 Some(pause) => clock::nap(pause),
-                None => drop(site.waits.woken.recv()),
+                None => drop(site.polls.woken.recv()),
             }
         }
     })
@@ -414,10 +414,10 @@ pub(crate) fn start(site: &Arc<Site>) -> Result<JoinHandle<()>> {
 
 fn look(site: &Site, writers: &mut Writers, database: usize, jobs: &[i64]) -> Result<()> {
     let open = writers.look(database, |conn| {
-        job_lines::not_ended(conn, jobs).doing("see which jobs have ended")
+        job_lines::not_ended(conn, jobs).during("see which jobs have ended")
     })?;
     let open: BTreeSet<i64> = open.into_iter().collect();
     let ended = jobs.iter().copied().filter(|job| !open.contains(job));
-    site.waits.ended(database, ended);
+    site.polls.ended(database, ended);
     Ok(())
 }

@@ -5,7 +5,7 @@
 
 use crate::clock;
 use crate::db::{Database, own};
-use crate::error::{Doing as _, Result};
+use crate::error::{ErrorContext as _, Result};
 use crate::operation::{OperationTurns, pause_after};
 use crate::process::base::stop;
 use crate::web::reads::ChangeConnection;
@@ -120,14 +120,14 @@ impl Operated {
         let passed_over = turns.passed_over();
         let open = turns
             .open(&mut own(connection))
-            .doing("look for operations")?;
+            .during("look for operations")?;
         let mut batches = 0;
         for id in open {
             let batch_start = clock::instant();
             let write_turn = connection.write_turn();
             let advance = turns
                 .step(&mut own(connection), id)
-                .doing("run an operation")?;
+                .during("run an operation")?;
             drop(write_turn);
             batches += u64::from(advance.is_some());
             // Otherwise other writers of a SQLite file, such as a stop of the operation, would wait

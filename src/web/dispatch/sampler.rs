@@ -2,7 +2,7 @@
 
 use crate::clock;
 use crate::db::table::web::{sessions, tokens};
-use crate::error::{Doing as _, Result};
+use crate::error::{ErrorContext as _, Result};
 use crate::web::access::viewer::Proof;
 use crate::web::dispatch::queue::PageDispatcher;
 use crate::web::entry;
@@ -85,8 +85,8 @@ fn verify(dispatcher: &mut PageDispatcher) {
     }
     let idle = site.access.settings.session_idle;
     let active: Result<(BTreeSet<i64>, BTreeSet<i64>)> = dispatcher.writers.look(0, |conn| {
-        let sessions = sessions::active(conn, &session_ids, idle).doing("check the sessions")?;
-        let tokens = tokens::active(conn, &token_ids).doing("check the tokens")?;
+        let sessions = sessions::active(conn, &session_ids, idle).during("check the sessions")?;
+        let tokens = tokens::active(conn, &token_ids).during("check the tokens")?;
         Ok((sessions.into_iter().collect(), tokens.into_iter().collect()))
     });
     // While the database is away, they see what was last seen.

@@ -12,7 +12,7 @@ use crate::db::query::frame;
 use crate::db::query::load::{fleet, queues, tasks, totals};
 use crate::db::table::pauses;
 use crate::db::{Conn, ping};
-use crate::error::{Doing as _, Result};
+use crate::error::{ErrorContext as _, Result};
 use crate::web::access::viewer::Need;
 use crate::web::http::{PageError, Response};
 use crate::web::metrics::text::TextFormat;
@@ -65,7 +65,7 @@ const MOST_PAUSES: i64 = 1_000;
 
 /// Returns whether the database answers, and has its tables.
 pub(crate) fn is_readable(cx: &mut Cx<'_>) -> bool {
-    cx.read(|conn| ping(conn).doing("reach the database"))
+    cx.read(|conn| ping(conn).during("reach the database"))
         .is_ok()
 }
 
@@ -74,7 +74,7 @@ const DOCTOR: Duration = Duration::from_secs(60);
 
 /// The numbers of problems and warnings that `doctor` finds.
 static FIGURES: SharedRead<DoctorFigures> = SharedRead {
-    place: |source| &source.watch.figures,
+    slot: |source| &source.watch.figures,
     read: |conn, _, _| findings(conn),
     lifetime: |_, _| DOCTOR,
     live: Duration::ZERO,
@@ -82,7 +82,7 @@ static FIGURES: SharedRead<DoctorFigures> = SharedRead {
 
 /// The queues, which are counted up to a bound.
 static QUEUES: SharedRead<ScrapedQueues> = SharedRead {
-    place: |source| &source.watch.scraped,
+    slot: |source| &source.watch.scraped,
     read: |conn, _, _| queues_now(conn),
     lifetime: |queues, took| {
         let is_large = queues.ready.iter().any(|queue| queue.ready.is_more);
@@ -97,7 +97,7 @@ static QUEUES: SharedRead<ScrapedQueues> = SharedRead {
 
 /// The jobs in each state, which are counted up to a bound.
 static EXECUTIONS: SharedRead<ExecutionFigures> = SharedRead {
-    place: |source| &source.watch.executions,
+    slot: |source| &source.watch.executions,
     read: |conn, _, _| executions(conn),
     lifetime: |figures, took| {
         let is_large = figures.totals.is_more();
@@ -123,7 +123,7 @@ pub(crate) fn collect(cx: &mut Cx<'_>) -> Option<ScrapedFigures> {
         queues: ready(cx, queues)?.map(|(queues, _)| queues),
         executions: ready(cx, executions)?.map(|(executions, _)| executions),
         processes: part(cx, "the processes", |conn| {
-            fleet::processes(conn).doing("list the processes")
+            fleet::processes(conn).during("list the processes")
         })?,
         recurring: part(cx, "the recurring tasks", recurring)?,
         database: part(cx, "the state of the database", database)?,
@@ -161,24 +161,24 @@ fn history(conn: &mut Conn<'_>) -> Result<HistoryFigures> {
 }
 
 fn queues_now(conn: &mut Conn<'_>) -> Result<ScrapedQueues> {
-    let paused = pauses::all(conn, MOST_PAUSES).doing("list the paused queues")?;
+    let paused = pauses::all(conn, MOST_PAUSES).during("list the paused queues")?;
     Ok(ScrapedQueues {
-        ready: queues::ready(conn).doing("count the ready jobs")?,
+        ready: queues::ready(conn).during("count the ready jobs")?,
         paused: paused.into_iter().map(|one| one.queue_name).collect(),
     })
 }
 
 fn executions(conn: &mut Conn<'_>) -> Result<ExecutionFigures> {
     Ok(ExecutionFigures {
-        totals: totals::totals(conn).doing("count the jobs by state")?,
-        late: frame::late_scheduled(conn, LATE_JOB).doing("count the late jobs")?,
+        totals: totals::totals(conn).during("count the jobs by state")?,
+        late: frame::late_scheduled(conn, LATE_JOB).during("count the late jobs")?,
     })
 }
 
 fn recurring(conn: &mut Conn<'_>) -> Result<RecurringFigures> {
-    let counts = tasks::totals(conn).doing("count the recurring tasks")?;
+    let counts = tasks::totals(conn).during("count the recurring tasks")?;
     let overdue = tasks::overdue(conn, LATE_TASK, MOST_TASKS);
-    let overdue = overdue.doing("look for overdue tasks")?;
+    let overdue = overdue.during("look for overdue tasks")?;
     Ok(RecurringFigures {
         known: counts.known.count.saturating_sub(counts.paused.count),
         overdue: overdue.len() as u64,
@@ -186,14 +186,14 @@ fn recurring(conn: &mut Conn<'_>) -> Result<RecurringFigures> {
 }
 
 fn database(conn: &mut Conn<'_>) -> Result<DatabaseFigures> {
-    let version = doctor::version(conn).doing("look at the database")?;
+    let version = doctor::version(conn).during("look at the database")?;
     let log = (!version.file.is_empty()).then(|| format!("{}-wal", version.file));
     Ok(DatabaseFigures {
         oldest_transaction: frame::oldest_transaction(conn)
-            .doing("look for the oldest transaction")?,
+            .during("look for the oldest transaction")?,
         // Without a log, nothing was written yet.
         wal_bytes: log.map(|log| std::fs::metadata(log).map_or(0, |file| file.len())),
-        crash_looping: frame::crash_looping(conn).doing("look for jobs that crash")?,
+        crash_looping: frame::crash_looping(conn).during("look for jobs that crash")?,
     })
 }
 
@@ -202,7 +202,7 @@ fn database(conn: &mut Conn<'_>) -> Result<DatabaseFigures> {
 fn findings(conn: &mut Conn<'_>) -> Result<DoctorFigures> {
     let mut figures = DoctorFigures::default();
     for rule in Rule::ALL {
-        let wrong = totals::inconsistent(conn, rule).doing("check the newest rows")?;
+        let wrong = totals::inconsistent(conn, rule).during("check the newest rows")?;
         let found = figures.0.entry(rule.check()).or_default();
         found.problems = u64::try_from(wrong.count).unwrap_or(0);
     }

@@ -131,11 +131,11 @@ fn write_totals(page: &mut Page, totals: Option<&Totals>) {
 fn distribution(histogram: &Histogram) -> Distribution {
     let mut counts = vec![0_u64; BOUNDS.len() + 1];
     let limits = Histogram::limits().map(|limit| limit.as_micros());
-    let places =
+    let positions =
         limits.map(|limit| BOUNDS.partition_point(|bound| u128::from(*bound) * 1_000 < limit));
-    let places = places.chain([BOUNDS.len()]);
-    for (place, count) in places.zip(histogram.counts()) {
-        if let Some(sum) = counts.get_mut(place) {
+    let positions = positions.chain([BOUNDS.len()]);
+    for (position, count) in positions.zip(histogram.counts()) {
+        if let Some(sum) = counts.get_mut(position) {
             *sum = sum.saturating_add(*count);
         }
     }

@@ -44,7 +44,7 @@ const CONNECTIONS: usize = 512;
 const RESERVE: usize = 32;
 const BRIEF: Duration = Duration::from_secs(10);
 
-/// The longest wait for the end of an idle connection, which leaves its place to a new one.
+/// The longest wait for the end of an idle connection, which leaves its slot to a new one.
 const ROOM: Duration = Duration::from_secs(1);
 
 /// The time that responses under way may still take after a stop.
@@ -84,10 +84,10 @@ async fn serve(
     stop: watch::Receiver<bool>,
 ) -> std::io::Result<()> {
     let listener = tokio::net::TcpListener::from_std(listener)?;
-    let places = Arc::new(Semaphore::new(CONNECTIONS));
+    let slots = Arc::new(Semaphore::new(CONNECTIONS));
     let accepting = Accepting {
         router: router(engine),
-        places: Arc::clone(&places),
+        slots: Arc::clone(&slots),
         reserve: Arc::new(Semaphore::new(RESERVE)),
         seats: Arc::default(),
         stop: stop.clone(),
@@ -96,7 +96,7 @@ async fn serve(
     stopped(stop).await;
     accepting.abort();
     let all = u32::try_from(CONNECTIONS).unwrap_or(u32::MAX);
-    let _ = tokio::time::timeout(DRAIN, places.acquire_many(all)).await;
+    let _ = tokio::time::timeout(DRAIN, slots.acquire_many(all)).await;
     Ok(())
 }
 
@@ -108,7 +108,7 @@ async fn stopped(mut stop: watch::Receiver<bool>) {
 /// The state of the loop that accepts connections.
 struct Accepting {
     router: Router,
-    places: Arc<Semaphore>,
+    slots: Arc<Semaphore>,
     /// Places for one request each, when all others are busy.
     reserve: Arc<Semaphore>,
     seats: Arc<Seats>,
@@ -129,24 +129,24 @@ impl Accepting {
         }
     }
 
-    /// Returns a place for a connection, and whether it is one for one request. If there are too many, the
+    /// Returns a slot for a connection, and whether it is one for one request. If there are too many, the
     /// connection that has been idle for longest ends: a probe is answered, however many are kept open.
-    async fn place(&self) -> Option<(OwnedSemaphorePermit, bool)> {
-        if let Ok(place) = Arc::clone(&self.places).try_acquire_owned() {
-            return Some((place, false));
+    async fn slot(&self) -> Option<(OwnedSemaphorePermit, bool)> {
+        if let Ok(slot) = Arc::clone(&self.slots).try_acquire_owned() {
+            return Some((slot, false));
         }
         if self.seats.make_room() {
-            let place = Arc::clone(&self.places).acquire_owned();
-            if let Ok(Ok(place)) = tokio::time::timeout(ROOM, place).await {
-                return Some((place, false));
+            let slot = Arc::clone(&self.slots).acquire_owned();
+            if let Ok(Ok(slot)) = tokio::time::timeout(ROOM, slot).await {
+                return Some((slot, false));
             }
         }
-        let place = Arc::clone(&self.reserve).try_acquire_owned();
-        place.ok().map(|place| (place, true))
+        let slot = Arc::clone(&self.reserve).try_acquire_owned();
+        slot.ok().map(|slot| (slot, true))
     }
 
     async fn serve(&self, stream: tokio::net::TcpStream, peer: Peer) {
-        let Some((place, is_reserve)) = self.place().await else {
+        let Some((slot, is_reserve)) = self.slot().await else {
             log::debug!("web: too many connections, one was closed");
             return;
         };
@@ -163,7 +163,7 @@ impl Accepting {
             } else {
                 let _ = tokio::time::timeout(BRIEF, served).await;
             }
-            drop(place);
+            drop(slot);
         });
     }
 }
@@ -348,7 +348,7 @@ impl Seats {
     pub(crate) fn take(self: &Arc<Self>) -> Seat {
         let seat = Seat {
             seats: Arc::clone(self),
-            place: Mutex::new(None),
+            position: Mutex::new(None),
             gives_way: Arc::new(Notify::new()),
         };
         seat.rest();
@@ -370,7 +370,7 @@ impl Seats {
 pub(crate) struct Seat {
     seats: Arc<Seats>,
     /// Its number while it is idle.
-    place: Mutex<Option<u64>>,
+    position: Mutex<Option<u64>>,
     gives_way: Arc<Notify>,
 }
 
@@ -380,16 +380,16 @@ impl Seat {
         let number = idle.next;
         idle.next += 1;
         idle.idle.insert(number, Arc::clone(&self.gives_way));
-        *self.place.lock().unwrap_or_else(PoisonError::into_inner) = Some(number);
+        *self.position.lock().unwrap_or_else(PoisonError::into_inner) = Some(number);
     }
 
     fn work(&self) {
-        let place = self
-            .place
+        let position = self
+            .position
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .take();
-        if let Some(number) = place {
+        if let Some(number) = position {
             self.seats.idle().idle.remove(&number);
         }
     }

@@ -36,7 +36,7 @@ const LIST_BYTES: usize = 4 * 1024 * 1024;
 /// The most lists that are read and enqueued at once.
 const LISTS: usize = 32;
 
-/// The most requests that ask again at once after a wait: the queue needs places for others, too.
+/// The most requests that ask again at once after a wait: the queue needs slots for others, too.
 const ASKS: usize = 16;
 
 /// The most searches in arguments at once: each takes a thread for some time.
@@ -118,8 +118,8 @@ async fn respond(
     if takes_a_list && !is_known {
         prove(engine, &request).await?;
     }
-    let (most, _place) = match takes_a_list {
-        true => (LIST_BYTES, Some(place(&engine.lists).await?)),
+    let (most, _slot) = match takes_a_list {
+        true => (LIST_BYTES, Some(free_slot(&engine.lists).await?)),
         false => (BODY_BYTES, None),
     };
     let read = tokio::time::timeout(BODY, axum::body::to_bytes(body, most)).await;
@@ -151,10 +151,10 @@ async fn prove(engine: &Engine, request: &Request) -> Result<(), Response> {
     }
 }
 
-/// Returns one of the places, when it is free.
-async fn place(places: &Semaphore) -> Result<SemaphorePermit<'_>, Response> {
-    match tokio::time::timeout(BODY, places.acquire()).await {
-        Ok(Ok(place)) => Ok(place),
+/// Returns one of the slots, when it is free.
+async fn free_slot(slots: &Semaphore) -> Result<SemaphorePermit<'_>, Response> {
+    match tokio::time::timeout(BODY, slots.acquire()).await {
+        Ok(Ok(slot)) => Ok(slot),
         _ => Err(busy("This server is busy. Try again in a moment.\n")),
     }
 }
@@ -167,8 +167,8 @@ fn is_search(request: &Request) -> bool {
 
 async fn answer(engine: &Engine, request: Request) -> Result<HttpResponse, Response> {
     // The others wait here, and leave the SQL threads to other pages.
-    let _place = match is_search(&request) {
-        true => Some(place(&engine.searches).await?),
+    let _slot = match is_search(&request) {
+        true => Some(free_slot(&engine.searches).await?),
         false => None,
     };
     ask(engine, request).await.map(|answer| match answer {
@@ -200,22 +200,22 @@ async fn ask(engine: &Engine, request: Request) -> Result<RequestAnswer, Respons
 /// Answers when the job has ended, or the time is over.
 async fn ended(engine: &Engine, request: Request, wait: &str) -> Result<HttpResponse, Response> {
     // A wrong time is refused by the page.
-    let time = job_request::wait(Some(wait)).unwrap_or_default();
+    let time = job_request::poll_time(Some(wait)).unwrap_or_default();
     let deadline = clock::deadline(time);
     let [mut pause, longest] = PAUSES;
     let mut response = again(engine, &request).await?;
     loop {
         let left = deadline.saturating_duration_since(clock::instant());
-        let job = response.waits_for.filter(|_| !left.is_zero());
-        let waits = job.and_then(|job| engine.site.waits.of(request.database, job));
-        let Some(waits) = waits else {
+        let job = response.polls_for.filter(|_| !left.is_zero());
+        let poll = job.and_then(|job| engine.site.polls.of(request.database, job));
+        let Some(poll) = poll else {
             return Ok(sent(response));
         };
-        let is_woken = tokio::time::timeout(left, waits).await.is_ok();
+        let is_woken = tokio::time::timeout(left, poll).await.is_ok();
         // If it cannot be asked for again now, what was seen before is an answer, too.
         response = again(engine, &request).await.unwrap_or(response);
         // The job may be read from a replica, which is behind the database that has its end.
-        if is_woken && response.waits_for.is_some() {
+        if is_woken && response.polls_for.is_some() {
             tokio::time::sleep(pause.min(left)).await;
             pause = (pause * 2).min(longest);
         }
@@ -224,7 +224,7 @@ async fn ended(engine: &Engine, request: Request, wait: &str) -> Result<HttpResp
 
 /// Asks for the job, beside a few others at once.
 async fn again(engine: &Engine, request: &Request) -> Result<Response, Response> {
-    let _place = place(&engine.asks).await?;
+    let _slot = free_slot(&engine.asks).await?;
     match ask(engine, request.clone()).await? {
         RequestAnswer::Response(response) => Ok(response),
         RequestAnswer::Live(_) => Err(busy("This is no page.\n")),
@@ -268,7 +268,7 @@ pub(crate) fn sent(response: Response) -> HttpResponse {
         status,
         headers,
         body,
-        waits_for: _,
+        polls_for: _,
     } = response;
     let mut sent = axum::http::Response::new(Body::from(Bytes::from(body)));
     *sent.status_mut() = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);

@@ -228,14 +228,14 @@ fn is_https(site: &Site, headers: &HeaderMap, peer: IpAddr) -> bool {
         || site.access.trusts(peer) && text(headers, "x-forwarded-proto") == Some("https")
 }
 
-/// Splits `/db/<name>/rest` into the place of the database and `/rest`.
+/// Splits `/db/<name>/rest` into the index of the database and `/rest`.
 fn database<'p>(site: &Site, path: &'p str) -> Option<(usize, &'p str)> {
     let Some(rest) = path.strip_prefix("/db/") else {
         return Some((0, path));
     };
     let (name, rest) = rest.find('/').map_or((rest, "/"), |at| rest.split_at(at));
-    let place = site.sources.iter().position(|source| source.name == name)?;
-    Some((place, rest))
+    let index = site.sources.iter().position(|source| source.name == name)?;
+    Some((index, rest))
 }
 
 fn text<'h>(headers: &'h HeaderMap, name: &str) -> Option<&'h str> {

@@ -5,7 +5,7 @@ use crate::db::Conn;
 use crate::db::query::load::keys::{self, KeyInUse, KeysWanted, SlotHolder};
 use crate::db::query::load::totals::{self, CappedCount};
 use crate::db::table::run_time::limits::{self, RunTimeLimit};
-use crate::error::{Doing as _, Result as WindlassResult};
+use crate::error::{ErrorContext as _, Result as WindlassResult};
 use crate::web::http::{PageError, Response};
 use crate::web::pages::queues::{actor, back, named};
 use crate::web::request::panels::Panel;
@@ -38,12 +38,12 @@ pub(crate) fn show(cx: &mut Cx<'_>) -> Result<Response, PageError> {
     let search = KeyFilter::of(cx);
     let now = cx.panel("the concurrency keys in use", |conn| read(conn, &search));
     let set = cx.panel("the limits that were set", |conn| {
-        limits::all(conn).doing("look at the limits")
+        limits::all(conn).during("look at the limits")
     });
     let page = LimitsPage {
         lead: lead(now.ready()),
         keys: now.map(|now| KeyPageLines {
-            lines: of(&now),
+            lines: key_lines(&now),
             next: now
                 .reached
                 .as_ref()
@@ -127,7 +127,7 @@ const NAMED: usize = 3;
 const STUCK: f64 = 60.0;
 
 /// Returns the keys, the worst first.
-pub(crate) fn of(now: &KeysNow) -> Vec<KeyLine> {
+pub(crate) fn key_lines(now: &KeysNow) -> Vec<KeyLine> {
     let lines = now.keys.iter().map(|key| {
         let holders: Vec<&SlotHolder> = now
             .holders
@@ -240,7 +240,7 @@ pub(crate) fn lead(now: Option<&KeysNow>) -> Markup {
     let Some(now) = now else {
         return Markup::default();
     };
-    let lines = of(now);
+    let lines = key_lines(now);
     let stuck = lines
         .iter()
         .filter(|line| line.rank == KeyRank::Bad)
@@ -331,14 +331,14 @@ impl KeyFilter {
 }
 
 pub(crate) fn read(conn: &mut Conn<'_>, search: &KeyFilter) -> WindlassResult<KeysNow> {
-    let doing = "look at the concurrency keys";
+    let action = "look at the concurrency keys";
     let wanted = match search.is_waiting {
         true => KeysWanted::Waiting,
         false => KeysWanted::All,
     };
     let is_searched = !search.prefix.is_empty();
     let limit = if is_searched { SEARCHED } else { PAGE };
-    let mut keys = keys::page(conn, wanted, &search.after, limit).doing(doing)?;
+    let mut keys = keys::page(conn, wanted, &search.after, limit).during(action)?;
     let most = usize::try_from(limit).unwrap_or(usize::MAX);
     let is_more = keys.len() > most;
     keys.truncate(most);
@@ -347,7 +347,7 @@ pub(crate) fn read(conn: &mut Conn<'_>, search: &KeyFilter) -> WindlassResult<Ke
         keys.retain(|key| key.key.starts_with(&search.prefix));
         // A key is found at once by its whole name.
         if search.after.is_empty() && keys.iter().all(|key| key.key != search.prefix) {
-            let whole = keys::one(conn, &search.prefix).doing(doing)?;
+            let whole = keys::one(conn, &search.prefix).during(action)?;
             let is_used = |key: &KeyInUse| key.held() > 0 || !key.blocked.is_zero();
             keys.extend(whole.filter(is_used));
         }
@@ -358,12 +358,12 @@ pub(crate) fn read(conn: &mut Conn<'_>, search: &KeyFilter) -> WindlassResult<Ke
         }
     }
     let names: Vec<&str> = keys.iter().map(|key| key.key.as_str()).collect();
-    let holders = keys::holders(conn, &names).doing(doing)?;
+    let holders = keys::holders(conn, &names).during(action)?;
     Ok(KeysNow {
         holders,
         keys,
         reached,
         fleet: Fleet::read(conn)?,
-        blocked: totals::blocked(conn).doing(doing)?,
+        blocked: totals::blocked(conn).during(action)?,
     })
 }

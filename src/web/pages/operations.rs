@@ -104,7 +104,7 @@ pub(crate) fn show_one(cx: &mut Cx<'_>) -> Result<Response, PageError> {
 /// Stops an operation.
 pub(crate) fn stop(cx: &mut Cx<'_>) -> Result<Response, PageError> {
     let id = find(cx)?.id;
-    let actor = words::of(cx, cx.form().get("reason"));
+    let actor = words::page_actor(cx, cx.form().get("reason"));
     let stopped = cx.write(|conn| actor.stop_operation(conn, id))?;
     let message = match stopped {
         true => "Stopped. The jobs that were changed stay as they are now.",

@@ -3,7 +3,7 @@
 use crate::admin::now::{Fleet, Member, MemberKind};
 use crate::db::Conn;
 use crate::db::query::load::fleet::{self, DiedProcess, HeldJob};
-use crate::error::{Doing as _, Result};
+use crate::error::{ErrorContext as _, Result};
 use crate::web::http::{PageError, Response};
 use crate::web::kept::Kept;
 use crate::web::pages::overview::running::RunVerdict;
@@ -35,7 +35,7 @@ pub(crate) fn show(cx: &mut Cx<'_>) -> Result<Response, PageError> {
         ProcessesNow::read(conn, &watch.usual_runs)
     });
     let died = cx.panel("the processes that died", |conn| {
-        fleet::died(conn).doing("look for processes that died")
+        fleet::died(conn).during("look for processes that died")
     });
     let open: Vec<String> = cx.query().all("open").map(str::to_owned).collect();
     let fleet = now.ready().map(|now| &now.fleet);
@@ -44,7 +44,7 @@ pub(crate) fn show(cx: &mut Cx<'_>) -> Result<Response, PageError> {
         has_rails: fleet.is_some_and(Fleet::has_rails),
         is_more: fleet.is_some_and(|fleet| fleet.is_more),
         hosts: now.clone().map(|now| hosts_of(&now.fleet)),
-        tree: now.map(|now| of(&now, &open)),
+        tree: now.map(|now| process_tree(&now, &open)),
         died,
         shell: cx.shell("Processes", Section::Processes)?,
     };
@@ -76,7 +76,7 @@ pub(crate) struct RunLine {
 #[derive(Debug, Clone)]
 pub(crate) struct ProcessLine {
     pub(crate) id: i64,
-    pub(crate) place: String,
+    pub(crate) location: String,
     pub(crate) name: String,
     /// True if it is shown below its supervisor.
     pub(crate) is_child: bool,
@@ -109,7 +109,7 @@ pub(crate) struct Tree {
 
 /// Returns the processes, groups with a dead one first. `open` has the ids of the workers whose jobs
 /// are shown in any case.
-pub(crate) fn of(now: &ProcessesNow, open: &[String]) -> Tree {
+pub(crate) fn process_tree(now: &ProcessesNow, open: &[String]) -> Tree {
     let members = &now.fleet.members;
     let running: Vec<&HeldJob> = now.held.iter().filter(|job| !job.is_ahead).collect();
     let is_folded = running.len() > SHOWN;
@@ -187,7 +187,7 @@ fn process(
     };
     ProcessLine {
         id: member.row.id,
-        place: member.place(),
+        location: member.location(),
         name: member.row.name.clone(),
         is_child,
         state,
@@ -318,11 +318,11 @@ fn judge(members: &[&Member], is_old: bool) -> (u8, Markup) {
         return (0, verdict("bad", &text));
     }
     if let Some(quiet) = of(Member::is_quiet).next() {
-        let text = format!("{} is quiet: it claims nothing", quiet.place());
+        let text = format!("{} is quiet: it claims nothing", quiet.location());
         return (1, verdict("warn", &text));
     }
     if let Some(stopping) = of(|member| member.row.draining).next() {
-        let text = format!("{} is stopping", stopping.place());
+        let text = format!("{} is stopping", stopping.location());
         return (2, verdict("ok", &text));
     }
     if is_old {
@@ -342,11 +342,11 @@ pub(crate) fn lead(fleet: Option<&Fleet>, died: Option<&[DiedProcess]>) -> Marku
         [] => {}
         [one] => text.push_str(&format!(
             " <b class=\"bad\">{} is dead</b>.",
-            escaped(&one.place())
+            escaped(&one.location())
         )),
         [first, ..] => text.push_str(&format!(
             " <b class=\"bad\">{} and {} more are dead</b>.",
-            escaped(&first.place()),
+            escaped(&first.location()),
             count(dead.len() - 1)
         )),
     }
@@ -404,7 +404,7 @@ impl ProcessesNow {
     /// Reads them.
     pub(crate) fn read(conn: &mut Conn<'_>, usual: &Kept<UsualRuns>) -> Result<Self> {
         let fleet = Fleet::read(conn)?;
-        let held = fleet::oldest(conn, RUNS).doing("look at the running jobs")?;
+        let held = fleet::oldest(conn, RUNS).during("look at the running jobs")?;
         let usual = usual_runs(conn, usual, held.iter().map(|job| job.class_name.as_str()))?;
         Ok(ProcessesNow { fleet, held, usual })
     }

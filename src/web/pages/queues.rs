@@ -5,17 +5,17 @@ use crate::db::model::audit::{Actor, Via};
 use crate::db::query::load::totals::CappedCount;
 use crate::db::query::named as known;
 use crate::db::table::run_time::{self, PausedClass};
-use crate::error::Doing as _;
+use crate::error::ErrorContext as _;
 use crate::history::TimeRange;
 use crate::history::curves::{QueueCurves, queue_curves};
 use crate::web::http::{PageError, Response};
 use crate::web::read::concerns::who_and_why;
-use crate::web::read::{Found, PlaceCounts, QueueVerdict};
+use crate::web::read::{Found, QueueStateCounts, QueueVerdict};
 use crate::web::reads::PLACES;
 use crate::web::request::panels::Panel;
 use crate::web::request::route::Cx;
 use crate::web::request::shell::Shell;
-use crate::web::show::chart::{SparkPlace, spark};
+use crate::web::show::chart::{SparkLocation, spark};
 use crate::web::show::{Markup, ago, count, escaped, filters, short};
 use crate::web::site::Section;
 use askama::Template;
@@ -50,14 +50,14 @@ pub(crate) fn show(cx: &mut Cx<'_>) -> Result<Response, PageError> {
         queue_curves(conn, TimeRange::Hour)
     });
     let classes = cx.panel("the paused classes", |conn| {
-        run_time::all(conn).doing("look at the paused classes")
+        run_time::all(conn).during("look at the paused classes")
     });
     let sort = cx.query().get("sort").unwrap_or_default().to_owned();
     let load = together(found, counts, curves.ready(), promises);
     let has_rails = load.ready().is_some_and(|(load, _)| load.fleet.has_rails());
     let lead = lead(load.ready().map(|(load, _)| load));
     let queues = load.map(|(load, counts)| QueueTable {
-        lines: of(&load, &counts, curves.ready(), &sort),
+        lines: queue_lines(&load, &counts, curves.ready(), &sort),
         sums: QueueSums::of(&load, &counts),
         is_more: load.is_more,
     });
@@ -75,10 +75,10 @@ pub(crate) fn show(cx: &mut Cx<'_>) -> Result<Response, PageError> {
 /// Returns the queues that are known from anywhere, and what they have.
 fn together(
     found: Panel<Found>,
-    counts: Panel<(PlaceCounts, Duration)>,
+    counts: Panel<(QueueStateCounts, Duration)>,
     curves: Option<&QueueCurves>,
     promises: &Promises,
-) -> Panel<(LoadNow, PlaceCounts)> {
+) -> Panel<(LoadNow, QueueStateCounts)> {
     let (mut load, counts) = match (found, counts) {
         (Panel::Ready((load, _)), Panel::Ready((counts, _))) => (load, counts),
         (Panel::Missing(missing), _) | (_, Panel::Missing(missing)) => {
@@ -148,7 +148,7 @@ pub(crate) fn pause_class(cx: &mut Cx<'_>) -> Result<Response, PageError> {
         let message = "Name the class to pause, as it is registered: `send_invoice`.";
         return Err(PageError::Invalid(message.to_owned()));
     }
-    let found = cx.read(|conn| known::named(conn, &class).doing("look for the class"))?;
+    let found = cx.read(|conn| known::named(conn, &class).during("look for the class"))?;
     if !found.is_class {
         return Err(PageError::Invalid(format!(
             "No worker has registered a class {}, and none of the newest 10,000 jobs has it. \
@@ -203,9 +203,9 @@ pub(crate) struct QueueLine {
 }
 
 /// Returns the rows: the worst first, or sorted as `sort` says.
-pub(crate) fn of(
+pub(crate) fn queue_lines(
     load: &LoadNow,
-    counts: &PlaceCounts,
+    counts: &QueueStateCounts,
     curves: Option<&QueueCurves>,
     sort: &str,
 ) -> Vec<QueueLine> {
@@ -228,7 +228,7 @@ pub(crate) fn of(
 /// The number of minutes over which the rate is measured.
 const MINUTES: usize = 5;
 
-fn line(queue: &QueueNow, counts: &PlaceCounts, curves: Option<&QueueCurves>) -> QueueLine {
+fn line(queue: &QueueNow, counts: &QueueStateCounts, curves: Option<&QueueCurves>) -> QueueLine {
     let name = queue.name.as_str();
     let curve = curves.and_then(|curves| curves.of(name));
     let ended: Vec<Option<f64>> = curve.map_or_else(Vec::new, |curve| {
@@ -253,7 +253,7 @@ fn line(queue: &QueueNow, counts: &PlaceCounts, curves: Option<&QueueCurves>) ->
             true => "–".to_owned(),
             false => short(recent / MINUTES as f64),
         },
-        spark: spark(SparkPlace::Cell, &ended, false, &label),
+        spark: spark(SparkLocation::Cell, &ended, false, &label),
         name: name.to_owned(),
     }
 }
@@ -280,7 +280,7 @@ pub(crate) struct QueueSums {
 }
 
 impl QueueSums {
-    pub(crate) fn of(load: &LoadNow, counts: &PlaceCounts) -> Self {
+    pub(crate) fn of(load: &LoadNow, counts: &QueueStateCounts) -> Self {
         let sum = |of: &dyn Fn(&QueueNow) -> CappedCount| {
             let mut sum = CappedCount {
                 count: 0,

@@ -4,7 +4,7 @@ use crate::db::Conn;
 use crate::db::model::recurring::RecurringTaskRow;
 use crate::db::query::load::fleet;
 use crate::db::query::load::tasks::{self, OverdueTask, TaskTotals, TickOfTask};
-use crate::error::{Doing as _, Result};
+use crate::error::{ErrorContext as _, Result};
 use crate::recurring::schedule::Schedule;
 use crate::recurring::stored::Stored;
 use crate::recurring::tasks::deleted_at;
@@ -52,7 +52,7 @@ pub(crate) fn show(cx: &mut Cx<'_>) -> Result<Response, PageError> {
     let page = RecurringPage {
         lead: lead(now.ready()),
         tasks: now.map(|now| TaskPageLines {
-            lines: of(&now),
+            lines: task_lines(&now),
             next_hour: next_hour(&now),
             next: match now.tasks.iter().map(|task| task.key.as_str()).max() {
                 Some(last) if now.is_more => http::with_query("/recurring", &[("after", last)]),
@@ -123,7 +123,7 @@ pub(crate) struct TaskLine {
 const NEXT: usize = 5;
 
 /// Returns the tasks, overdue ones first, then paused ones, then by key.
-pub(crate) fn of(now: &TasksNow) -> Vec<TaskLine> {
+pub(crate) fn task_lines(now: &TasksNow) -> Vec<TaskLine> {
     let mut lines: Vec<TaskLine> = now
         .tasks
         .iter()
@@ -390,22 +390,22 @@ pub(crate) struct TasksNow {
 impl TasksNow {
     /// Reads the tasks after this key.
     pub(crate) fn read(conn: &mut Conn<'_>, after: &str) -> Result<Self> {
-        let doing = "look at the recurring tasks";
-        let mut page = tasks::page(conn, after, PAGE).doing(doing)?;
+        let action = "look at the recurring tasks";
+        let mut page = tasks::page(conn, after, PAGE).during(action)?;
         let most = usize::try_from(PAGE).unwrap_or(usize::MAX);
         let is_more = page.len() > most;
         page.truncate(most);
         let keys: Vec<&str> = page.iter().map(|task| task.key.as_str()).collect();
-        let ticks = tasks::ticks(conn, &keys, 10).doing(doing)?;
-        let processes = fleet::processes(conn).doing(doing)?;
+        let ticks = tasks::ticks(conn, &keys, 10).during(action)?;
+        let processes = fleet::processes(conn).during(action)?;
         let schedulers = processes.iter().filter(|process| {
             let is_of_windlass = !process.metadata["windlass"].is_null();
             process.kind == "Scheduler" && is_of_windlass && process.heartbeat_seconds <= 60.0
         });
         Ok(TasksNow {
             ticks,
-            overdue: tasks::overdue(conn, LATE, PAGE).doing(doing)?,
-            totals: tasks::totals(conn).doing(doing)?,
+            overdue: tasks::overdue(conn, LATE, PAGE).during(action)?,
+            totals: tasks::totals(conn).during(action)?,
             schedulers: schedulers.count(),
             tasks: page,
             is_more,

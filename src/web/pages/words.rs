@@ -97,7 +97,7 @@ pub(crate) fn conditions(filter: &Value) -> Option<Vec<(String, String)>> {
 // --- Who changes something by a page, for the audit ---
 
 /// Returns the viewer as the actor of a change, with a reason if one was given.
-pub(crate) fn of(cx: &Cx<'_>, reason: Option<&str>) -> Actor {
+pub(crate) fn page_actor(cx: &Cx<'_>, reason: Option<&str>) -> Actor {
     Actor::named(&*cx.viewer.name)
         .via(Via::Page)
         .origin(cx.viewer.client.to_string())

@@ -8,7 +8,7 @@ use crate::clock;
 use crate::db::Conn;
 use crate::db::query::load::tasks;
 use crate::db::table::{recurring_tasks, run_time};
-use crate::error::{Doing as _, Result};
+use crate::error::{ErrorContext as _, Result};
 use crate::history::curves::{QueueCurves, queue_curves};
 use crate::history::{
     Bucket, Histogram, HistoryFilter, SeriesTally, TimeRange, Usual, by_class, series, typical_run,
@@ -161,7 +161,7 @@ fn dead(load: &LoadNow) -> Vec<Concern> {
         let seconds = process.row.heartbeat_seconds;
         Concern::new(
             ConcernKind::Dead,
-            format!("{} {}", process.row.kind.to_lowercase(), process.place()),
+            format!("{} {}", process.row.kind.to_lowercase(), process.location()),
             "/processes".to_owned(),
         )
         .text(format!(
@@ -175,7 +175,7 @@ fn dead(load: &LoadNow) -> Vec<Concern> {
 
 /// Returns one concern for all dead processes, which have a cause in common.
 fn many_dead(dead: &[&Member]) -> Vec<Concern> {
-    let places: Vec<String> = dead.iter().take(NAMED).map(|one| one.place()).collect();
+    let locations: Vec<String> = dead.iter().take(NAMED).map(|one| one.location()).collect();
     let ages = dead.iter().map(|one| one.row.heartbeat_seconds);
     let concern = Concern::new(
         ConcernKind::Dead,
@@ -184,7 +184,7 @@ fn many_dead(dead: &[&Member]) -> Vec<Concern> {
     );
     let text = format!(
         " have had no heartbeat for 60 s: {} and {} more",
-        places.join(", "),
+        locations.join(", "),
         count(dead.len() - NAMED)
     );
     vec![concern.text(text).since(ages.fold(0.0, f64::max))]
@@ -192,7 +192,7 @@ fn many_dead(dead: &[&Member]) -> Vec<Concern> {
 
 fn overdue(conn: &mut Conn<'_>) -> Result<Vec<Concern>> {
     let overdue =
-        tasks::overdue(conn, OVERDUE, MOST as i64).doing("look at the recurring tasks")?;
+        tasks::overdue(conn, OVERDUE, MOST as i64).during("look at the recurring tasks")?;
     let concerns = overdue.into_iter().map(|task| {
         let due = task
             .due_at
@@ -207,7 +207,7 @@ fn overdue(conn: &mut Conn<'_>) -> Result<Vec<Concern>> {
 }
 
 fn paused_classes(conn: &mut Conn<'_>) -> Result<Vec<Concern>> {
-    let paused = run_time::all(conn).doing("look at the paused classes")?;
+    let paused = run_time::all(conn).during("look at the paused classes")?;
     let concerns = paused.into_iter().take(MOST).map(|class| {
         let name = format!("class {}", class.class_name);
         let path = http::with_query("/jobs", &[("class", &class.class_name)]);
@@ -337,7 +337,7 @@ pub(crate) struct LastHour {
 
 impl LastHour {
     pub(crate) fn read(conn: &mut Conn<'_>) -> Result<Self> {
-        let now = recurring_tasks::now(conn).doing("read the time")?;
+        let now = recurring_tasks::now(conn).during("read the time")?;
         Ok(LastHour {
             buckets: series(conn, &HistoryFilter::all(), TimeRange::Hour)?,
             curves: queue_curves(conn, TimeRange::Hour)?,

@@ -12,7 +12,7 @@ use crate::db::query::load::queues::{self, CountsByClass, CountsByQueue, ReadyJo
 use crate::db::query::load::totals::{CappedCount, StateTotals};
 use crate::db::query::pages::job_search::StateCounts;
 use crate::db::table::recurring_tasks;
-use crate::error::{Doing as _, Result};
+use crate::error::{ErrorContext as _, Result};
 use crate::history::{HistoryLag, SeriesTally, Totals};
 use crate::web::kept::Kept;
 use crate::web::read::concerns::{Concern, LastHour, UsualRuns};
@@ -143,7 +143,7 @@ pub(crate) type Found = (LoadNow, Vec<Concern>);
 pub(crate) struct Watch {
     pub(crate) findings: Kept<Vec<Finding>>,
     pub(crate) look: Kept<Found>,
-    pub(crate) places: Kept<PlaceCounts>,
+    pub(crate) counts: Kept<QueueStateCounts>,
     pub(crate) groups: Kept<FailedGroups>,
     pub(crate) states: Kept<StateCounts>,
     pub(crate) figures: Kept<DoctorFigures>,
@@ -163,7 +163,7 @@ impl Watch {
         let findings = self.findings.get(clock::instant(), STALE);
         let findings = findings.map(|(findings, _)| findings).unwrap_or_default();
         let load = LoadNow::read(conn, promises)?;
-        let now = recurring_tasks::now(conn).doing("read the time")?;
+        let now = recurring_tasks::now(conn).during("read the time")?;
         let concerns = concerns::find(conn, &load, &findings, now.and_utc())?;
         let count = u64::try_from(concerns.len()).unwrap_or(u64::MAX);
         self.concerns.set(begun, &count, CONCERNS);
@@ -185,7 +185,7 @@ impl Watch {
     /// Forgets what a change may have changed.
     pub(crate) fn forget(&self) {
         self.look.forget();
-        self.places.forget();
+        self.counts.forget();
         self.groups.forget();
         self.states.forget();
         self.scraped.forget();
@@ -198,7 +198,7 @@ impl Watch {
 
 /// The executions that are not ready, by queue.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct PlaceCounts {
+pub(crate) struct QueueStateCounts {
     pub(crate) scheduled: CountsByQueue,
     pub(crate) claimed: CountsByQueue,
     pub(crate) blocked: CountsByQueue,
@@ -215,14 +215,14 @@ pub(crate) struct ClassesOfQueue {
     pub(crate) is_more: bool,
 }
 
-impl PlaceCounts {
+impl QueueStateCounts {
     pub(crate) fn read(conn: &mut Conn<'_>) -> Result<Self> {
-        let doing = "count the jobs of each queue";
-        let failed_classes = queues::failed(conn).doing(doing)?;
-        Ok(PlaceCounts {
-            scheduled: queues::scheduled(conn).doing(doing)?,
-            claimed: queues::claimed(conn).doing(doing)?,
-            blocked: queues::blocked(conn).doing(doing)?,
+        let action = "count the jobs of each queue";
+        let failed_classes = queues::failed(conn).during(action)?;
+        Ok(QueueStateCounts {
+            scheduled: queues::scheduled(conn).during(action)?,
+            claimed: queues::claimed(conn).during(action)?,
+            blocked: queues::blocked(conn).during(action)?,
             failed: failed_classes.by_queue(),
             failed_classes,
         })

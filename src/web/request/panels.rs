@@ -86,7 +86,7 @@ impl Cx<'_> {
         limit: Duration,
     ) -> Result<(T, Duration), ReadFailure> {
         let (site, database) = (self.site, self.request.database);
-        let kept = site.sources.get(database).map(shared.place);
+        let kept = site.sources.get(database).map(shared.slot);
         let kept = kept.filter(|_| limit <= READ);
         if let (Some(kept), Proof::Recalled) = (kept, self.viewer.proof)
             && let Some(kept) = kept.get(clock::instant(), shared.live)

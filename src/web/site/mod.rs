@@ -6,7 +6,7 @@ use crate::admin::now::Promises;
 use crate::clock;
 use crate::db::query::frame;
 use crate::db::{Conn, Database};
-use crate::error::{Doing as _, Result};
+use crate::error::{ErrorContext as _, Result};
 use crate::process::base::health::Health;
 use crate::web::access::settings::Access;
 use crate::web::assets::Assets;
@@ -107,7 +107,7 @@ pub(crate) struct Site {
     /// The open pages.
     pub(crate) hub: Hub,
     /// The requests that wait for the end of a job.
-    pub(crate) waits: Waits,
+    pub(crate) polls: LongPolls,
     /// The last content of pages.
     pub(crate) seen: SeenPages,
 }
@@ -356,7 +356,7 @@ impl FrameCache {
 
 /// Reads a frame.
 pub(crate) fn read(conn: &mut Conn<'_>) -> Result<Frame> {
-    let row = frame::read(conn, COUNTED + 1).doing("count the failed jobs")?;
+    let row = frame::read(conn, COUNTED + 1).during("count the failed jobs")?;
     Ok(Frame {
         now: row.now,
         failed: row.failed,
@@ -370,81 +370,81 @@ pub(crate) fn read(conn: &mut Conn<'_>) -> Result<Frame> {
 const MOST: usize = 256;
 
 /// A job of one of the databases.
-type WaitedJob = (usize, i64);
+type PolledJob = (usize, i64);
 
 #[derive(Debug, Default)]
-struct Waiting {
-    senders: HashMap<WaitedJob, Vec<oneshot::Sender<()>>>,
+struct OpenPolls {
+    senders: HashMap<PolledJob, Vec<oneshot::Sender<()>>>,
     is_stopped: bool,
 }
 
 /// The requests that wait for the end of a job, by job.
 #[derive(Debug)]
-pub(crate) struct Waits {
-    waiting: Mutex<Waiting>,
+pub(crate) struct LongPolls {
+    open: Mutex<OpenPolls>,
     wake: Sender<()>,
     pub(crate) woken: Receiver<()>,
 }
 
-impl Default for Waits {
+impl Default for LongPolls {
     fn default() -> Self {
         // One that is not yet received is as good as many.
         let (wake, woken) = bounded(1);
-        Waits {
-            waiting: Mutex::default(),
+        LongPolls {
+            open: Mutex::default(),
             wake,
             woken,
         }
     }
 }
 
-impl Waits {
-    fn waiting(&self) -> MutexGuard<'_, Waiting> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+impl LongPolls {
+    fn open_polls(&self) -> MutexGuard<'_, OpenPolls> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns what is completed when the job has ended, or the server stops. `None`: too many wait,
     /// or the server stops.
     pub(crate) fn of(&self, database: usize, job: i64) -> Option<oneshot::Receiver<()>> {
-        let mut waiting = self.waiting();
-        let count: usize = waiting.senders.values().map(Vec::len).sum();
-        if count >= MOST || waiting.is_stopped {
+        let mut open = self.open_polls();
+        let count: usize = open.senders.values().map(Vec::len).sum();
+        if count >= MOST || open.is_stopped {
             return None;
         }
         let (sender, receiver) = oneshot::channel();
-        let senders = waiting.senders.entry((database, job)).or_default();
+        let senders = open.senders.entry((database, job)).or_default();
         senders.push(sender);
         let _ = self.wake.try_send(());
         Some(receiver)
     }
 
-    /// Ends all waits, and the thread.
+    /// Ends all polls, and the thread.
     pub(crate) fn stop(&self) {
-        let mut waiting = self.waiting();
-        waiting.is_stopped = true;
-        waiting.senders.clear();
+        let mut open = self.open_polls();
+        open.is_stopped = true;
+        open.senders.clear();
         let _ = self.wake.try_send(());
     }
 
     /// Returns the jobs of each database, without those for which nothing waits any more. `None` after
     /// the stop.
     pub(crate) fn jobs(&self) -> Option<HashMap<usize, Vec<i64>>> {
-        let mut waiting = self.waiting();
-        waiting.senders.retain(|_, senders| {
+        let mut open = self.open_polls();
+        open.senders.retain(|_, senders| {
             senders.retain(|sender| !sender.is_closed());
             !senders.is_empty()
         });
         let mut jobs: HashMap<usize, Vec<i64>> = HashMap::new();
-        for (database, job) in waiting.senders.keys() {
+        for (database, job) in open.senders.keys() {
             jobs.entry(*database).or_default().push(*job);
         }
-        (!waiting.is_stopped).then_some(jobs)
+        (!open.is_stopped).then_some(jobs)
     }
 
     pub(crate) fn ended(&self, database: usize, jobs: impl Iterator<Item = i64>) {
-        let mut waiting = self.waiting();
+        let mut open = self.open_polls();
         for job in jobs {
-            for sender in waiting.senders.remove(&(database, job)).unwrap_or_default() {
+            for sender in open.senders.remove(&(database, job)).unwrap_or_default() {
                 let _ = sender.send(());
             }
         }

@@ -144,7 +144,7 @@ fn a_death_at_any_statement_changes_nothing(db: &TestDb) {
     let mut conn = db.connect();
     for seq in 1..=3 {
         let delta = numbered("worker", seq, &finished("mail", "send", 10));
-        deltas::insert(&mut conn.as_conn(), &delta).unwrap();
+        deltas::insert_delta(&mut conn.as_conn(), &delta).unwrap();
     }
     deltas::insert_with(&mut conn.as_conn(), &finished("slow", "send", 10)).unwrap();
     let before = history::totals(&mut conn).unwrap();
@@ -194,7 +194,7 @@ fn two_fold_at_once(db: &TestDb) {
                 for seq in 0..60 {
                     let class = format!("c{}", seq % 3);
                     let delta = numbered(&format!("w{writer}"), seq, &finished("mail", &class, 1));
-                    deltas::insert(&mut conn.as_conn(), &delta).unwrap();
+                    deltas::insert_delta(&mut conn.as_conn(), &delta).unwrap();
                     inserted.fetch_add(1, Ordering::SeqCst);
                 }
             });
@@ -223,7 +223,8 @@ fn two_fold_at_once(db: &TestDb) {
 fn an_insert_without_an_answer_counts_once(db: &TestDb) {
     let mut conn = db.connect();
     let first = numbered("worker", 1, &finished("mail", "send", 10));
-    let insert = |conn: &mut Conn<'_>, delta: &NumberedDelta| deltas::insert(conn, delta).unwrap();
+    let insert =
+        |conn: &mut Conn<'_>, delta: &NumberedDelta| deltas::insert_delta(conn, delta).unwrap();
     insert(&mut conn.as_conn(), &first);
     insert(&mut conn.as_conn(), &first);
     assert_eq!(total(&mut conn).finished, 10);
@@ -251,7 +252,7 @@ fn the_row_of_the_newest_contribution_stays(db: &TestDb) {
     let mut conn = db.connect();
     for seq in 1..=5 {
         let delta = numbered("worker", seq, &finished("mail", "send", 1));
-        deltas::insert(&mut conn.as_conn(), &delta).unwrap();
+        deltas::insert_delta(&mut conn.as_conn(), &delta).unwrap();
         if seq % 2 == 0 {
             fold_all(&mut conn.as_conn());
         }

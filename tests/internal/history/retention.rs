@@ -110,7 +110,7 @@ fn contributions_that_are_done_go(db: &TestDb) {
     let mut conn = db.connect();
     let insert = |conn: &mut DbConnection, source: &str| {
         let delta = numbered(source, 1, &finished("mail", "send", 1));
-        deltas::insert(&mut conn.as_conn(), &delta).unwrap();
+        deltas::insert_delta(&mut conn.as_conn(), &delta).unwrap();
     };
     insert(&mut conn, "ended");
     insert(&mut conn, "alive");

@@ -117,7 +117,7 @@ fn fill(conn: &mut DbConnection, samples: &Samples, queues: usize, classes: usiz
     for (place, (queue, class)) in names(queues, classes).iter().enumerate() {
         let id = match place {
             0 => number(conn, "SELECT min(id) AS n FROM windlass_stats_series"),
-            _ => series::insert(&mut conn.as_conn(), queue, class).unwrap(),
+            _ => series::insert_series(&mut conn.as_conn(), queue, class).unwrap(),
         };
         for resolution in Resolution::ALL {
             let key = (place % RATES.len(), resolution, class.is_empty());

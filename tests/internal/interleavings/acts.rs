@@ -172,7 +172,7 @@ pub fn dispatch(conn: &mut Conn<'_>, batch: usize) -> QueryResult<String> {
 pub fn enqueue(conn: &mut Conn<'_>, row: &NewRow, commit: bool) -> QueryResult<String> {
     let mut said = String::new();
     let result: QueryResult<()> = conn.transaction(|conn| {
-        let inserted = enqueue::insert(conn, row)?;
+        let inserted = enqueue::insert_job(conn, row)?;
         said = if inserted.is_new { "new" } else { "known" }.to_owned();
         if commit {
             Ok(())

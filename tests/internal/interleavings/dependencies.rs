@@ -221,7 +221,7 @@ fn two_promotions_see_the_end_of_a_parent(db: &TestDb) {
 fn a_job_is_enqueued_beside_two_ends(db: &TestDb) {
     fn follow_all(conn: &mut Conn<'_>, world: &World) -> QueryResult<String> {
         let row = after(&world.jobs, On::Finish, Otherwise::Discard);
-        enqueue::insert(conn, &row).map(|new| new.is_new.to_string())
+        enqueue::insert_job(conn, &row).map(|new| new.is_new.to_string())
     }
     Play::new(db, |conn| held(conn, 3))
         .coarse()

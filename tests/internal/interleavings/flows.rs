@@ -58,7 +58,7 @@ fn with_batch(conn: &mut Conn<'_>, members: usize) -> World {
         metadata: None,
         uuid: "windlass-test",
     };
-    let id = batches::insert(conn, &new).unwrap();
+    let id = batches::create_batch(conn, &new).unwrap();
     for runs_on in [On::Success, On::Failure, On::Finish] {
         let jobs = flows::follow(conn, id, &[row()], runs_on, Otherwise::Drop).unwrap();
         world.jobs.extend(jobs);

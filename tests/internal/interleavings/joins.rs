@@ -8,7 +8,7 @@ use crate::db::internal_tests::interleavings::dependencies::leave;
 use crate::db::internal_tests::interleavings::world::{World, row};
 use crate::db::model::claim::{Fence, FinishedRow};
 use crate::db::model::extras::Parent;
-use crate::db::model::outcome::{Ending, StepWait, WaitUntil};
+use crate::db::model::outcome::{Ending, ParkUntil, ParkedStep};
 use crate::db::transition::enqueue::connect;
 use crate::db::transition::promote;
 use diesel::QueryResult;
@@ -46,9 +46,9 @@ fn connects(conn: &mut Conn<'_>, world: &World) -> QueryResult<String> {
 }
 
 fn park(conn: &mut Conn<'_>, world: &World) -> QueryResult<String> {
-    let ending = Ending::Park(StepWait {
+    let ending = Ending::Park(ParkedStep {
         step: "join".to_owned(),
-        until: WaitUntil::Joined("{}".to_owned()),
+        until: ParkUntil::Joined("{}".to_owned()),
     });
     end(conn, world, (1, 1), &ending, FinishedRow::Keep)
 }

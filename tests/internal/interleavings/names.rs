@@ -38,7 +38,7 @@ fn until_result_expires() -> NewRow {
 pub(super) fn put(conn: &mut Conn<'_>, row: &NewRow, commit: bool) -> QueryResult<String> {
     let mut said = String::new();
     let result: QueryResult<()> = conn.transaction(|conn| {
-        said = format!("{:?}", enqueue::insert(conn, row)?.outcome).to_lowercase();
+        said = format!("{:?}", enqueue::insert_job(conn, row)?.outcome).to_lowercase();
         if commit {
             Ok(())
         } else {
@@ -444,7 +444,7 @@ fn expiry_and_enqueue(db: &TestDb) {
 
 /// Outside a transaction, where Postgres needs one statement if the id is free.
 fn put_alone(conn: &mut Conn<'_>) -> QueryResult<String> {
-    let inserted = enqueue::insert(conn, &plain())?;
+    let inserted = enqueue::insert_job(conn, &plain())?;
     Ok(format!("{:?}", inserted.outcome).to_lowercase())
 }
 

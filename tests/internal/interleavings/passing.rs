@@ -81,7 +81,7 @@ fn finish_after_the_limit_was_lowered(db: &TestDb) {
         // In one transaction: until the second end, there are more than there may be.
         .actor("finish", |c, w| {
             c.transaction(|c| {
-                enqueue::insert(c, &limited())?;
+                enqueue::insert_job(c, &limited())?;
                 let first = finish_and_take_next(c, w, 1, &[1])?;
                 Ok(format!("{first}, {}", finish_and_take_next(c, w, 2, &[2])?))
             })

@@ -5,7 +5,7 @@ use crate::db::internal_tests::db::{TestDb, execute, on_each_database};
 use crate::db::internal_tests::interleavings::Play;
 use crate::db::internal_tests::interleavings::world::{World, row};
 use crate::db::model::new_row::{NewQuota, NewRow, Per, QuotaLimits};
-use crate::db::table::quotas::{self, QuotaPlaces};
+use crate::db::table::quotas::{self, QuotaSlots};
 use crate::db::transition::enqueue::admit;
 use diesel::QueryResult;
 
@@ -42,7 +42,7 @@ fn enqueue(conn: &mut Conn<'_>) -> QueryResult<String> {
 /// Creates the rows of the quota, as another first enqueue does.
 fn create(conn: &mut Conn<'_>) -> QueryResult<String> {
     let quota = &quota();
-    let places = QuotaPlaces {
+    let places = QuotaSlots {
         quota,
         per: Per::Day,
         limit: LIMIT,

@@ -206,7 +206,7 @@ fn a_key_of_both_sides_is_signalled(db: &TestDb) {
         row.limit
             .iter_mut()
             .for_each(|limit| limit.key = "k".to_owned());
-        enqueue::insert(conn, &row).unwrap();
+        enqueue::insert_job(conn, &row).unwrap();
         promote(conn, 10).unwrap();
         world
     }

@@ -7,7 +7,7 @@ use crate::db::internal_tests::interleavings::Play;
 use crate::db::internal_tests::interleavings::acts::*;
 use crate::db::internal_tests::interleavings::world::{World, limited, row};
 use crate::db::model::claim::FinishedRow;
-use crate::db::model::outcome::{Ending, StepWait, WaitUntil};
+use crate::db::model::outcome::{Ending, ParkUntil, ParkedStep};
 use crate::db::table::flows::events;
 use crate::db::transition::flows::wake;
 use crate::db::transition::promote;
@@ -43,9 +43,9 @@ fn held(conn: &mut Conn<'_>) -> World {
 }
 
 fn waiting(timeout: Duration) -> Ending {
-    Ending::Park(StepWait {
+    Ending::Park(ParkedStep {
         step: "paid".to_owned(),
-        until: WaitUntil::Event {
+        until: ParkUntil::Event {
             name: "paid/1".to_owned(),
             timeout,
         },
@@ -302,9 +302,9 @@ fn a_pause_begins_beside_a_death(db: &TestDb) {
         .coarse()
         .finally(settled)
         .actor("pause", |c, w| {
-            let pause = Ending::Park(StepWait {
+            let pause = Ending::Park(ParkedStep {
                 step: "pause".to_owned(),
-                until: WaitUntil::Pause(WEEK),
+                until: ParkUntil::Pause(WEEK),
             });
             end(c, w, (1, 1), &pause, FinishedRow::Keep)
         })

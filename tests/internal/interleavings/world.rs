@@ -40,7 +40,7 @@ impl World {
 
     /// A job j1, j2, .., in whatever way `row` says.
     pub fn job(&mut self, conn: &mut Conn<'_>, row: &NewRow) {
-        self.jobs.push(enqueue::insert(conn, row).unwrap().id);
+        self.jobs.push(enqueue::insert_job(conn, row).unwrap().id);
     }
 
     /// A job that is due and not dispatched.

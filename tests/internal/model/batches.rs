@@ -415,7 +415,7 @@ impl Taken<'_> {
     }
 
     pub fn clear_batches(&mut self) -> QueryResult<Answer> {
-        let cleared = clear::over(&mut self.conn, Duration::ZERO, 0, 1_000)?;
+        let cleared = clear::clear_ended_batches(&mut self.conn, Duration::ZERO, 0, 1_000)?;
         Ok(Answer::Count(cleared.cleared))
     }
 
@@ -459,7 +459,7 @@ fn new_batch(conn: &mut Conn<'_>, uuid: &str) -> QueryResult<i64> {
         metadata: None,
         uuid,
     };
-    batches::insert(conn, &new)
+    batches::create_batch(conn, &new)
 }
 
 fn newest_job(conn: &mut Conn<'_>) -> QueryResult<i64> {

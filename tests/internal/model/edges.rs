@@ -384,7 +384,7 @@ impl Taken<'_> {
             follows: Some(Box::new(follows)),
             ..new_row(&without_name(new))
         };
-        match enqueue::insert(&mut self.conn, &row) {
+        match enqueue::insert_job(&mut self.conn, &row) {
             Ok(inserted) => Ok(self.jobs(&[inserted])),
             Err(NotFound) => Ok(Answer::Is(false)),
             Err(error) => Err(error),

@@ -147,7 +147,7 @@ impl Taken<'_> {
 
     pub fn pause_class(&mut self, class: u8) -> QueryResult<Answer> {
         let class = CLASSES[usize::from(class)];
-        run_time::insert(&mut self.conn, class, None, None).map(Answer::Is)
+        run_time::insert_class_pause(&mut self.conn, class, None, None).map(Answer::Is)
     }
 
     pub fn resume_class(&mut self, class: u8) -> QueryResult<Answer> {

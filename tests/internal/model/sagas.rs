@@ -177,7 +177,7 @@ impl Taken<'_> {
             if found != StepState::New {
                 return QueryResult::Ok(Err(found));
             }
-            let inserted = enqueue::insert(conn, &row)?;
+            let inserted = enqueue::insert_job(conn, &row)?;
             connect::reverse(conn, job, inserted.id)?;
             steps::record(conn, job, &name, "1")?;
             Ok(Ok(inserted))
@@ -200,7 +200,7 @@ impl Taken<'_> {
             on_conflict: OnConflict::Replace,
             ..new_row(&new)
         };
-        let inserted = enqueue::insert(&mut self.conn, &row)?;
+        let inserted = enqueue::insert_job(&mut self.conn, &row)?;
         Ok(self.jobs(&[inserted]))
     }
 }

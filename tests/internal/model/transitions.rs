@@ -54,7 +54,7 @@ impl Taken<'_> {
                 prune::deregister(&mut self.conn, id).map(Answer::Is)
             }
             Step::Enqueue(new) => {
-                let inserted = enqueue::insert(&mut self.conn, &new_row(new))?;
+                let inserted = enqueue::insert_job(&mut self.conn, &new_row(new))?;
                 Ok(self.jobs(&[inserted]))
             }
             Step::EnqueueAll { jobs, roll_back } => self.enqueue_all(jobs, *roll_back),

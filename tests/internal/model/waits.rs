@@ -8,7 +8,7 @@ use crate::db::internal_tests::model::step::{By, End, Pick, Step, Until, Which};
 use crate::db::internal_tests::model::subject::Ids;
 use crate::db::internal_tests::model::transitions::{NOBODY, Taken};
 use crate::db::model::claim::{Fence, FinishedRow};
-use crate::db::model::outcome::{ClaimEnd, Ending, StepWait, WaitUntil};
+use crate::db::model::outcome::{ClaimEnd, Ending, ParkUntil, ParkedStep};
 use crate::db::table::flows::events;
 use crate::db::table::steps::StepState;
 use crate::db::transition::end;
@@ -209,10 +209,10 @@ impl Taken<'_> {
         }
     }
 
-    fn park_until(&mut self, fence: Fence, pick: Which, until: WaitUntil) -> QueryResult<Answer> {
+    fn park_until(&mut self, fence: Fence, pick: Which, until: ParkUntil) -> QueryResult<Answer> {
         let claim = self.before.claim(pick).unwrap_or_default();
         let step = step_name(claim);
-        let ending = Ending::Park(StepWait { step, until });
+        let ending = Ending::Park(ParkedStep { step, until });
         let claim = ClaimEnd {
             claim_id: fence.claim_id,
             ending: &ending,
@@ -232,8 +232,8 @@ impl Taken<'_> {
     pub fn park(&mut self, by: By, pick: Which, until: Until) -> QueryResult<Answer> {
         const WEEK: Duration = Duration::from_secs(7 * 86_400);
         let until = match until {
-            Until::Pause(seconds) => WaitUntil::Pause(Duration::from_secs(seconds.into())),
-            Until::Event(event) => WaitUntil::Event {
+            Until::Pause(seconds) => ParkUntil::Pause(Duration::from_secs(seconds.into())),
+            Until::Event(event) => ParkUntil::Event {
                 name: event_name(event),
                 timeout: WEEK,
             },
@@ -258,7 +258,7 @@ impl Taken<'_> {
             Ok(StepState::Lost) => Ok(Answer::EndedAs(None)),
             Ok(StepState::Done(value)) => panic!("{step} was done before: {value}"),
             Ok(StepState::New) if parks => {
-                self.park_until(fence, pick, WaitUntil::Joined("{}".to_owned()))
+                self.park_until(fence, pick, ParkUntil::Joined("{}".to_owned()))
             }
             Ok(StepState::New) => Ok(Answer::Nothing),
             Err(NotFound) => Ok(Answer::Is(false)),

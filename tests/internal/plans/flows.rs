@@ -80,7 +80,7 @@ pub(crate) const FLOWS: [(&str, Work); 17] = [
     ("look at batches", |conn, _| {
         let (batch, follows) = enqueued(conn)?;
         assert!(looks::status(conn, batch)?.is_some());
-        assert!(looks::awaited(conn, follows[0])?.is_some());
+        assert!(looks::awaited_batch(conn, follows[0])?.is_some());
         Ok(())
     }),
     ("wait for jobs, which end in each way", |conn, rows| {
@@ -93,7 +93,7 @@ pub(crate) const FLOWS: [(&str, Work); 17] = [
             .get_or_insert_default()
             .parents
             .push((Parent::Batch(batch), None));
-        let child = enqueue::insert(conn, &child)?.id;
+        let child = enqueue::insert_job(conn, &child)?.id;
         assert_eq!(parents::first_unknown(conn, parents)?, None);
         assert_eq!(batches::first_unknown(conn, &[batch])?, None);
         assert!(looks::awaited_jobs(conn, child)?.is_some());
@@ -108,7 +108,7 @@ pub(crate) const FLOWS: [(&str, Work); 17] = [
     }),
     ("look for jobs that wait in vain", |conn, rows| {
         admit::request_overdue(conn, Cursor::BEGINNING, 10)?;
-        enqueue::insert(conn, &waits(&[Parent::Job(rows.jobs[0])]))?;
+        enqueue::insert_job(conn, &waits(&[Parent::Job(rows.jobs[0])]))?;
         run(
             conn,
             "UPDATE windlass_edges SET created_at = '2020-01-01' WHERE parent_job_id IS NOT NULL",
@@ -121,7 +121,7 @@ pub(crate) const FLOWS: [(&str, Work); 17] = [
         for (_, name) in &mut child.follows.get_or_insert_default().parents {
             *name = Some("a".to_owned());
         }
-        let child = enqueue::insert(conn, &child)?.id;
+        let child = enqueue::insert_job(conn, &child)?.id;
         assert!(graph::named(conn, child, "a")?.is_some());
         graph::of_jobs(conn, child, 0)?;
         assert_eq!(graph::batches(conn, child)?.len(), 1);
@@ -238,7 +238,7 @@ pub(crate) const FLOWS: [(&str, Work); 17] = [
              (SELECT child_job_id FROM windlass_edges WHERE parent_batch_id = {batch})"
             ),
         )?;
-        let cleared = clear::over(conn, Duration::ZERO, batch - 1, 10)?;
+        let cleared = clear::clear_ended_batches(conn, Duration::ZERO, batch - 1, 10)?;
         assert_eq!(cleared.cleared, 1);
         run(
             conn,
@@ -275,7 +275,7 @@ fn enqueued(conn: &mut Conn<'_>) -> QueryResult<(i64, Vec<i64>)> {
         metadata: None,
         uuid: &uuid,
     };
-    let batch = batches::insert(conn, &new)?;
+    let batch = batches::create_batch(conn, &new)?;
     let mut follows = Vec::new();
     for (runs_on, otherwise) in [
         (On::Success, Otherwise::Wait),

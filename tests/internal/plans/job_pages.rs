@@ -7,7 +7,7 @@ use crate::db::query::named;
 use crate::db::query::newest_job::newest_job;
 use crate::db::query::pages::job_lines;
 use crate::db::query::pages::job_search::{self, JobSearch};
-use crate::db::query::pages::job_window::{self, FoundBy, KeyRange, ListPlace, WINDOW};
+use crate::db::query::pages::job_window::{self, FoundBy, KeyRange, ListPosition, WINDOW};
 use crate::db::table::classes;
 use chrono::NaiveDateTime;
 use diesel::QueryResult;
@@ -51,7 +51,7 @@ fn filtered(state: Option<JobState>) -> JobSearch {
 }
 
 fn find(conn: &mut Conn<'_>, search: &JobSearch, by: &FoundBy) -> QueryResult<()> {
-    for place in [ListPlace::Before(i64::MAX), ListPlace::After(0)] {
+    for place in [ListPosition::Before(i64::MAX), ListPosition::After(0)] {
         job_window::window(conn, search, by, KeyRange::ALL, place)?;
         job_window::matching(conn, search, by, KeyRange::ALL, (place, WINDOW, 51))?;
     }

@@ -26,7 +26,7 @@ use crate::db::table::{
     attempts, claimed, pauses, processes, quotas, recurring_executions, recurring_tasks, results,
     semaphores,
 };
-use crate::db::transition::enqueue::{self, rank};
+use crate::db::transition::enqueue::{self, insert_job, rank};
 use crate::db::transition::operate::edit::{self, NewArguments};
 use crate::db::transition::operate::{self, AtMostOnce};
 use crate::db::transition::{clear, end, faults, finish, fire, pause, prune, recover, schedule};
@@ -71,7 +71,7 @@ pub(crate) const LOOKS: [(&str, Work); 46] = [
         history::unreadable(conn).map(drop)
     }),
     ("pause a class", |conn, _| {
-        assert!(run_time::insert(conn, "plan", None, None)?);
+        assert!(run_time::insert_class_pause(conn, "plan", None, None)?);
         assert_eq!(run_time::all(conn)?.len(), 1);
         assert!(pause::resume_class(conn, "plan")?);
         Ok(())
@@ -190,7 +190,7 @@ pub(crate) const LOOKS: [(&str, Work); 46] = [
         Ok(())
     }),
     ("wait for the end of a job", |conn, rows| {
-        let waiter = results::wait(conn, rows.jobs[3], Duration::from_secs(60))?;
+        let waiter = results::register_waiter(conn, rows.jobs[3], Duration::from_secs(60))?;
         results::leave(conn, waiter)
     }),
     ("rank by time", |conn, _| {
@@ -253,10 +253,10 @@ pub(crate) const LOOKS: [(&str, Work); 46] = [
             on_conflict,
             ..job(None)
         };
-        enqueue::insert(conn, &again(OnConflict::Existing))?;
+        insert_job(conn, &again(OnConflict::Existing))?;
         claim(conn, rows.process, &named())?;
         for on_conflict in [OnConflict::RunAgain, OnConflict::Replace] {
-            enqueue::insert(conn, &again(on_conflict))?;
+            insert_job(conn, &again(on_conflict))?;
         }
         Ok(())
     }),
@@ -267,8 +267,8 @@ pub(crate) const LOOKS: [(&str, Work); 46] = [
             delay: Some(1_000_000),
             ..job(None)
         };
-        enqueue::insert(conn, &row)?;
-        enqueue::insert(conn, &row).map(drop)
+        insert_job(conn, &row)?;
+        insert_job(conn, &row).map(drop)
     }),
     ("take away what has lost its job", |conn, rows| {
         let lost = "INSERT INTO windlass_attempts (job_id, claim_id, attempt, outcome, kind, message, ended_at) \
@@ -279,7 +279,7 @@ pub(crate) const LOOKS: [(&str, Work); 46] = [
         clear::expired::delete_orphans(conn, attempts, after, 10).map(drop)
     }),
     ("edit the arguments of a job", |conn, _| {
-        let job = enqueue::insert(conn, &job(None))?.id;
+        let job = insert_job(conn, &job(None))?.id;
         let edit = |_: &EditableJob| {
             QueryResult::Ok(NewArguments {
                 text: "{}".to_owned(),
@@ -287,11 +287,11 @@ pub(crate) const LOOKS: [(&str, Work); 46] = [
             })
         };
         edit::edit(conn, job, edit)?;
-        let limited = enqueue::insert(conn, &limited())?.id;
+        let limited = insert_job(conn, &limited())?.id;
         edit::edit(conn, limited, edit).map(drop)
     }),
     ("spread retried jobs over time", |conn, _| {
-        let job = enqueue::insert(conn, &job(None))?.id;
+        let job = insert_job(conn, &job(None))?.id;
         ready_again(conn, &[job])?;
         let failed = "INSERT INTO solid_queue_failed_executions (job_id, error, created_at) \
              SELECT id, '{}', created_at FROM solid_queue_jobs";

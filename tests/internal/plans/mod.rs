@@ -474,7 +474,7 @@ fn store_and_fold(conn: &mut Conn<'_>) -> QueryResult<()> {
             seq,
             data: contribution(class).pack(),
         };
-        deltas::insert(conn, &delta)?;
+        deltas::insert_delta(conn, &delta)?;
         deltas::insert_with(conn, &contribution(class))?;
         let sample = Some(&sample).filter(|_| seq == 3);
         let folded = fold::fold(conn, FoldWhen::Now, sample)?;

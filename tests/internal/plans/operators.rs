@@ -162,7 +162,7 @@ fn filters() -> [Filter; 5] {
 
 /// Makes a job fail, with this fingerprint.
 fn failed(conn: &mut Conn<'_>, fingerprint: &str) -> QueryResult<()> {
-    let job = enqueue::insert(conn, &job(None))?.id;
+    let job = enqueue::insert_job(conn, &job(None))?.id;
     let text = format!(
         "INSERT INTO solid_queue_failed_executions (job_id, error, created_at, fingerprint) \
          VALUES ({job}, '{{}}', '2026-01-01', {fingerprint})"

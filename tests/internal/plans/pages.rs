@@ -15,7 +15,7 @@ pub(crate) const PAGES: [(&str, Work); 6] = [
         load::fleet::held_by_process(conn)?;
         load::fleet::processes(conn)?;
         pauses::all(conn, 10)?;
-        pauses::of(conn, "q1")?;
+        pauses::pause_of_queue(conn, "q1")?;
         load::fleet::died(conn).map(drop)
     }),
     ("look at the load of the queues", |conn, _| {

@@ -4,7 +4,7 @@ use crate::db::conn::connection::Conn;
 use crate::db::model::claim::{Fence, FinishedRow};
 use crate::db::model::extras::{Follows, On, Otherwise, Parent};
 use crate::db::model::new_row::NewRow;
-use crate::db::model::outcome::{Ending, JobFailure, StepWait, WaitUntil};
+use crate::db::model::outcome::{Ending, JobFailure, ParkUntil, ParkedStep};
 use crate::db::plans::{Rows, Work, fence, run};
 use crate::db::query::doctor::unserved::{self as checks, WaitRule};
 use crate::db::table::flows::waits::{self, LateWait};
@@ -18,7 +18,7 @@ use std::time::Duration;
 
 pub(crate) const WAITS: [(&str, Work); 8] = [
     ("pause at a step", |conn, rows| {
-        let pause = WaitUntil::Pause(Duration::from_secs(60));
+        let pause = ParkUntil::Pause(Duration::from_secs(60));
         park(conn, rows, "pause", pause)?;
         assert!(steps::value(conn, rows.jobs[0], "pause")?.is_some());
         Ok(())
@@ -26,7 +26,7 @@ pub(crate) const WAITS: [(&str, Work); 8] = [
     ("wait for an event, which comes", |conn, rows| {
         park(conn, rows, "event", event("plan/a"))?;
         promote_all(conn)?;
-        assert!(waits::awaited(conn, rows.jobs[0])?.is_some());
+        assert!(waits::awaited_event(conn, rows.jobs[0])?.is_some());
         assert!(wake::emit(conn, "plan/a", "{}")?);
         assert!(wake::emit(conn, "plan/a", "{}")?);
         promote_all(conn)?;
@@ -50,7 +50,7 @@ pub(crate) const WAITS: [(&str, Work); 8] = [
             job_id: -1,
             claim_id: -1,
         };
-        assert!(waits::waiting(conn, &rows.jobs[..1])?.is_empty());
+        assert!(waits::parked_jobs(conn, &rows.jobs[..1])?.is_empty());
         waits::delete_strays(conn, &[stray]).map(drop)
     }),
     ("join jobs and batches", |conn, rows| {
@@ -60,8 +60,8 @@ pub(crate) const WAITS: [(&str, Work); 8] = [
             let found = connect::join(conn, fence(rows), job, "join", &parents)?;
             assert_eq!(found, StepState::New);
         }
-        assert_eq!(edges::waits_for(conn, child, &[job])?, Some(job));
-        park(conn, rows, "join", WaitUntil::Joined("[]".to_owned()))?;
+        assert_eq!(edges::first_dependent(conn, child, &[job])?, Some(job));
+        park(conn, rows, "join", ParkUntil::Joined("[]".to_owned()))?;
         promote_all(conn)?;
         assert_eq!(edges::failed(conn, job, &[child], &[])?, 0);
         let value = steps::value(conn, job, "join")?;
@@ -117,21 +117,21 @@ fn undoing(conn: &mut Conn<'_>, job: i64, step: &str) -> QueryResult<i64> {
         follows: Some(Box::new(follows)),
         ..crate::db::plans::job(None)
     };
-    let undo = enqueue::insert(conn, &row)?.id;
+    let undo = enqueue::insert_job(conn, &row)?.id;
     connect::reverse(conn, job, undo)?;
     Ok(undo)
 }
 
-fn event(name: &str) -> WaitUntil {
-    WaitUntil::Event {
+fn event(name: &str) -> ParkUntil {
+    ParkUntil::Event {
         name: name.to_owned(),
         timeout: Duration::from_secs(60),
     }
 }
 
-fn park(conn: &mut Conn<'_>, rows: &Rows, step: &str, until: WaitUntil) -> QueryResult<()> {
+fn park(conn: &mut Conn<'_>, rows: &Rows, step: &str, until: ParkUntil) -> QueryResult<()> {
     let step = step.to_owned();
-    let ending = Ending::Park(StepWait { step, until });
+    let ending = Ending::Park(ParkedStep { step, until });
     let fence: Fence = fence(rows);
     let ended = end::end(conn, fence, &ending, Duration::ZERO, FinishedRow::Keep)?;
     assert!(ended.is_some());

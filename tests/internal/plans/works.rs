@@ -58,7 +58,7 @@ pub(crate) const LOOPS: [(&str, Work); 51] = [
         pauses::names(conn).map(drop)
     }),
     ("discard expired jobs", |conn, _| {
-        let job = enqueue::insert(conn, &expired())?.id;
+        let job = enqueue::insert_job(conn, &expired())?.id;
         let expired = dispatch::expire(conn, 10)?;
         let expired: Vec<i64> = expired.discarded.iter().map(|job| job.id).collect();
         assert_eq!(expired, [job]);
@@ -220,7 +220,7 @@ pub(crate) const LOOPS: [(&str, Work); 51] = [
         Ok(())
     }),
     ("look for free slots", |conn, _| {
-        enqueue::insert(conn, &limited())?;
+        enqueue::insert_job(conn, &limited())?;
         semaphores::sweep(conn, "", 10).map(drop)
     }),
     ("claim from all queues", |conn, rows| {
@@ -401,7 +401,7 @@ pub(crate) const LOOPS: [(&str, Work); 51] = [
 /// The works of a program, on connections of its own.
 pub(crate) const CALLERS: [(&str, Work); 20] = [
     ("enqueue and explain a job with an expiry", |conn, _| {
-        let job = enqueue::insert(conn, &expired())?.id;
+        let job = enqueue::insert_job(conn, &expired())?.id;
         explain::limits(conn, job)?;
         assert!(expiries::of_job(conn, job)?.is_some());
         Ok(())
@@ -479,11 +479,11 @@ pub(crate) const CALLERS: [(&str, Work); 20] = [
         jobs::ended_by_owner(conn, claim).map(drop)
     }),
     ("enqueue", |conn, _| {
-        enqueue::insert(conn, &job(None)).map(drop)
+        enqueue::insert_job(conn, &job(None)).map(drop)
     }),
     ("enqueue with a key", |conn, _| {
-        enqueue::insert(conn, &job(Some("k")))?;
-        enqueue::insert(conn, &job(Some("k"))).map(drop)
+        enqueue::insert_job(conn, &job(Some("k")))?;
+        enqueue::insert_job(conn, &job(Some("k"))).map(drop)
     }),
     ("see a job by its token", |conn, _| {
         public_tokens::find(conn, "none").map(drop)
@@ -528,8 +528,8 @@ pub(crate) const CALLERS: [(&str, Work); 20] = [
                 on_conflict,
                 ..job(None)
             };
-            enqueue::insert(conn, &row)?;
-            enqueue::insert(conn, &row)?;
+            enqueue::insert_job(conn, &row)?;
+            enqueue::insert_job(conn, &row)?;
         }
         unique::retake(conn, &rows.jobs).map(drop)
     }),
@@ -542,7 +542,7 @@ pub(crate) const CALLERS: [(&str, Work); 20] = [
                 limit,
                 ..job(None)
             };
-            enqueue::insert(conn, &row)?;
+            enqueue::insert_job(conn, &row)?;
         }
         Ok(())
     }),

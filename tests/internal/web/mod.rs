@@ -3,7 +3,7 @@
 use crate::db::Conn;
 use crate::db::conn::statement::Statement;
 use crate::db::internal_tests::db::{TestDb, on_each_database};
-use crate::error::{Doing as _, Error};
+use crate::error::{Error, ErrorContext as _};
 use crate::web::access::viewer::Need;
 use crate::web::dispatch::queue::QUEUE;
 use crate::web::http::{PageError, Response};
@@ -25,7 +25,7 @@ const INSERT: &str =
 
 /// Runs statements as they are.
 fn batch(conn: &mut Conn<'_>, sql: &str) -> crate::error::Result<()> {
-    with_conn!(conn, |c| c.batch_execute(sql)).doing("do what a page must not")
+    with_conn!(conn, |c| c.batch_execute(sql)).during("do what a page must not")
 }
 
 /// Everything that a defect may try with a connection to read.
@@ -44,7 +44,7 @@ fn write_by_reading(cx: &mut Cx<'_>) -> Result<Response, PageError> {
     }
     let nested = cx.read(|conn| {
         conn.transaction(|conn| Statement::new(INSERT).execute(conn))
-            .doing("write in a transaction")
+            .during("write in a transaction")
     });
     tried.push(nested.is_ok());
     Ok(Response::text(format!("{tried:?}")))
@@ -64,10 +64,10 @@ fn slow(cx: &mut Cx<'_>) -> Result<Response, PageError> {
                 "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 1000000000) SELECT count(*) FROM n"
             }
         };
-        Statement::new(sql).execute(conn).doing("count for long")
+        Statement::new(sql).execute(conn).during("count for long")
     });
     let quick = cx.panel("the time", |conn| {
-        Statement::new("SELECT 1").execute(conn).doing("read")
+        Statement::new("SELECT 1").execute(conn).during("read")
     });
     let shell = cx.shell("Slow", Section::Other)?;
     let Panel::Missing(missing) = slow else {
@@ -88,12 +88,12 @@ fn many(cx: &mut Cx<'_>) -> Result<Response, PageError> {
         };
         let start = Instant::now();
         while start.elapsed() < Duration::from_secs(20) {
-            Statement::new(sql).execute(conn).doing("count")?;
+            Statement::new(sql).execute(conn).during("count")?;
         }
         Ok(())
     });
     let quick = cx.panel("the time", |conn| {
-        Statement::new("SELECT 1").execute(conn).doing("read")
+        Statement::new("SELECT 1").execute(conn).during("read")
     });
     let Panel::Missing(missing) = many else {
         return Ok(Response::text("it was not slow"));
@@ -196,7 +196,7 @@ fn pauses(db: &TestDb) -> i64 {
     let text = "SELECT count(*) AS n FROM solid_queue_pauses";
     let count: Result<Count, Error> = connection
         .with_write_lock(|conn| Statement::new(text).get_result(conn))
-        .doing("count");
+        .during("count");
     count.unwrap().n
 }
 

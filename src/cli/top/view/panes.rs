@@ -137,7 +137,7 @@ fn of_process(member: &Member, theme: TopTheme) -> Row<'static> {
         _ => String::new(),
     };
     let (tone, state) = state_of(member);
-    let name = format!("{} {}", member.row.kind.to_lowercase(), member.place());
+    let name = format!("{} {}", member.row.kind.to_lowercase(), member.location());
     Row::new(vec![
         Text::from(line(&name)),
         Text::from(threads).right_aligned(),
@@ -270,7 +270,7 @@ pub(super) fn duration(seconds: f64) -> String {
     if seconds < 9.95 {
         return format!("{seconds:.1}s");
     }
-    let whole = whole(seconds);
+    let whole = rounded_number(seconds);
     let (large, unit, small, small_unit) = match whole {
         0..60 => return format!("{whole}s"),
         60..3_600 => (whole / 60, "m", whole % 60, "s"),
@@ -288,7 +288,7 @@ pub(super) fn duration(seconds: f64) -> String {
     clippy::cast_sign_loss,
     reason = "it is positive and small"
 )]
-fn whole(seconds: f64) -> u64 {
+fn rounded_number(seconds: f64) -> u64 {
     seconds.round() as u64
 }
 
@@ -296,8 +296,8 @@ fn whole(seconds: f64) -> u64 {
 pub(super) fn count(number: u64) -> String {
     let digits = number.to_string();
     let mut shown = String::new();
-    for (place, digit) in digits.chars().enumerate() {
-        if place > 0 && (digits.len() - place).is_multiple_of(3) {
+    for (position, digit) in digits.chars().enumerate() {
+        if position > 0 && (digits.len() - position).is_multiple_of(3) {
             shown.push(',');
         }
         shown.push(digit);
@@ -316,7 +316,7 @@ pub(super) fn rate(per_minute: f64) -> String {
     match per_minute {
         rate if rate < 0.05 => String::new(),
         rate if rate < 9.95 => format!("{rate:.1}"),
-        rate => count(whole(rate)),
+        rate => count(rounded_number(rate)),
     }
 }
 

@@ -436,7 +436,7 @@ impl Resolution {
 
     /// Returns the row that has the bucket of this time: its start in seconds since 1970, and the
     /// number of the bucket in it.
-    pub(crate) fn place(self, seconds: i64) -> (i64, u16) {
+    pub(crate) fn row_and_bucket(self, seconds: i64) -> (i64, u16) {
         let start = seconds.div_euclid(self.span()) * self.span();
         let bucket = (seconds - start) / self.seconds();
         (start, u16::try_from(bucket).unwrap_or(0))

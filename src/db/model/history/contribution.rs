@@ -68,7 +68,7 @@ impl<T> BySeries<T> {
 
     /// Returns the names under which a queue and a class are counted: their own, `other` for a class
     /// beyond the most series, or `other` for both if the queue has no series either.
-    pub(crate) fn place<'n>(&self, queue: &'n str, class: &'n str) -> (&'n str, &'n str) {
+    pub(crate) fn counted_names<'n>(&self, queue: &'n str, class: &'n str) -> (&'n str, &'n str) {
         let (queue, class) = (cut(queue), cut(class));
         if self.get(queue, class).is_some() || self.len < MOST_SERIES - FOR_OTHERS {
             return (queue, class);
@@ -84,7 +84,7 @@ impl<T> BySeries<T> {
 impl<T: Default> BySeries<T> {
     /// Returns the value of the series under which a queue and a class are counted.
     pub(crate) fn entry(&mut self, queue: &str, class: &str) -> &mut T {
-        let (queue, class) = self.place(queue, class);
+        let (queue, class) = self.counted_names(queue, class);
         if self.get(queue, class).is_none() {
             self.insert(queue, class, T::default());
         }

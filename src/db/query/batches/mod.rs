@@ -94,7 +94,7 @@ pub(crate) struct AwaitedBatch {
 
 /// Returns the batch that a blocked job waits for, if it waits for one. The order is that of the index, as in
 /// [`list`]: beside a large batch, Postgres would otherwise read the table.
-pub(crate) fn awaited(conn: &mut Conn<'_>, job: i64) -> QueryResult<Option<AwaitedBatch>> {
+pub(crate) fn awaited_batch(conn: &mut Conn<'_>, job: i64) -> QueryResult<Option<AwaitedBatch>> {
     let text = format!(
         "SELECT b.id, coalesce(b.description, '') AS name, CAST(b.total_jobs AS bigint) AS total, \
            (SELECT count(*) FROM (SELECT 1 AS one FROM solid_queue_batch_executions e WHERE e.batch_id = b.id \

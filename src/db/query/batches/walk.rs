@@ -50,14 +50,14 @@ enum Part {
 
 /// The position of a walk in a part of a batch: the last job that it has passed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-struct BatchPlace(i64, Part, i64);
+struct BatchPosition(i64, Part, i64);
 
-/// The rest of a walk: places in batches, of which the last comes next.
+/// The rest of a walk: positions in batches, of which the last comes next.
 ///
 /// A job that stands for a batch in the batch around it is not passed itself: it ends with its batch.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
-pub(crate) struct BatchWalk(Vec<BatchPlace>);
+pub(crate) struct BatchWalk(Vec<BatchPosition>);
 
 /// A job of a batch.
 #[derive(Debug, QueryableByName)]
@@ -85,9 +85,9 @@ impl BatchWalk {
 
     fn add(&mut self, batch: i64, which: Members) {
         if which == Members::Failed {
-            self.0.push(BatchPlace(batch, Part::OpenBatches, 0));
+            self.0.push(BatchPosition(batch, Part::OpenBatches, 0));
         }
-        self.0.push(BatchPlace(batch, Part::Jobs, 0));
+        self.0.push(BatchPosition(batch, Part::Jobs, 0));
     }
 
     pub(crate) fn is_done(&self) -> bool {
@@ -103,7 +103,7 @@ impl BatchWalk {
         limit: usize,
     ) -> QueryResult<Vec<i64>> {
         for _ in 0..MOST_PAGES {
-            let Some(BatchPlace(batch, part, after)) = self.0.pop() else {
+            let Some(BatchPosition(batch, part, after)) = self.0.pop() else {
                 break;
             };
             let (table, most) = match part {
@@ -114,7 +114,7 @@ impl BatchWalk {
             if rows.len() >= most
                 && let Some(last) = rows.last()
             {
-                self.0.push(BatchPlace(batch, part, last.job_id));
+                self.0.push(BatchPosition(batch, part, last.job_id));
             }
             for inner in rows.iter().rev().filter_map(|row| row.inner_batch) {
                 self.add(inner, which);

@@ -19,7 +19,7 @@ pub(crate) enum Rule {
     /// A job that has not finished has an execution.
     IsSomewhere,
     /// No job has two executions.
-    IsInOnePlace,
+    IsInOneState,
     /// A finished job has no execution.
     HasLeft,
     /// An execution has a job.
@@ -31,7 +31,7 @@ pub(crate) enum Rule {
 impl Rule {
     pub(crate) const ALL: [Rule; 5] = [
         Rule::IsSomewhere,
-        Rule::IsInOnePlace,
+        Rule::IsInOneState,
         Rule::HasLeft,
         Rule::IsThere,
         Rule::IsHeld,
@@ -41,7 +41,7 @@ impl Rule {
     pub(crate) fn check(self) -> &'static str {
         match self {
             Rule::IsSomewhere => "lost",
-            Rule::IsInOnePlace => "places",
+            Rule::IsInOneState => "places",
             Rule::HasLeft => "finished",
             Rule::IsThere => "orphans",
             Rule::IsHeld => "claims",
@@ -50,16 +50,16 @@ impl Rule {
 
     /// Returns a SELECT of the jobs that break it, as `id`.
     fn query(self) -> String {
-        let places = ["ready", "claimed", "scheduled", "blocked", "failed"];
-        let table = |place: &str| format!("solid_queue_{place}_executions");
-        let all = places.map(|place| format!("SELECT job_id FROM {}", table(place)));
+        let states = ["ready", "claimed", "scheduled", "blocked", "failed"];
+        let table = |state: &str| format!("solid_queue_{state}_executions");
+        let all = states.map(|state| format!("SELECT job_id FROM {}", table(state)));
         let all = all.join(" UNION ALL ");
         match self {
             Rule::IsSomewhere => {
-                let nowhere = places.map(|place| {
+                let nowhere = states.map(|state| {
                     format!(
                         "NOT EXISTS (SELECT 1 FROM {} e WHERE e.job_id = j.id)",
-                        table(place)
+                        table(state)
                     )
                 });
                 format!(
@@ -67,7 +67,7 @@ impl Rule {
                     nowhere.join(" AND ")
                 )
             }
-            Rule::IsInOnePlace => {
+            Rule::IsInOneState => {
                 format!("SELECT job_id AS id FROM ({all}) AS e GROUP BY job_id HAVING count(*) > 1")
             }
             Rule::HasLeft => format!(

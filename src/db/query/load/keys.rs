@@ -23,7 +23,7 @@ pub(crate) enum KeysWanted {
 }
 
 impl KeysWanted {
-    fn places(self) -> &'static [&'static str] {
+    fn states(self) -> &'static [&'static str] {
         match self {
             KeysWanted::All => &["blocked", "claimed", "ready", "scheduled"],
             KeysWanted::Waiting => &["blocked"],
@@ -92,10 +92,10 @@ fn keys_of(rows: Vec<KeyRow>) -> Vec<KeyInUse> {
 
 /// Returns the statement that looks at the keys of a source, `named.key`.
 fn look(conn: &Conn<'_>, with: &str, source: &str) -> String {
-    let count = |place: &str| {
+    let count = |state: &str| {
         format!(
-            "(SELECT count(*) FROM (SELECT 1 FROM solid_queue_{place}_executions e WHERE e.concurrency_key = named.key \
-             LIMIT {}) AS {place}_rows) AS {place}",
+            "(SELECT count(*) FROM (SELECT 1 FROM solid_queue_{state}_executions e WHERE e.concurrency_key = named.key \
+             LIMIT {}) AS {state}_rows) AS {state}",
             MOST_OF_KEY + 1
         )
     };
@@ -123,9 +123,9 @@ pub(crate) fn page(
     limit: i64,
 ) -> QueryResult<Vec<KeyInUse>> {
     let next = |beyond: &str| {
-        let first_of = wanted.places().iter().map(|place| {
+        let first_of = wanted.states().iter().map(|state| {
             format!(
-                "SELECT min(e.concurrency_key) AS key FROM solid_queue_{place}_executions e \
+                "SELECT min(e.concurrency_key) AS key FROM solid_queue_{state}_executions e \
                  WHERE e.concurrency_key > {beyond} AND NOT {}",
                 waits_for_others_sql("e.concurrency_key")
             )
@@ -183,15 +183,15 @@ pub(crate) fn holders(conn: &mut Conn<'_>, keys: &[&str]) -> QueryResult<Vec<Slo
     if keys.is_empty() {
         return Ok(Vec::new());
     }
-    let of = |place: &str, is_claimed: bool| {
+    let of = |state: &str, is_claimed: bool| {
         let some = format!(
-            "SELECT o.job_id, o.created_at FROM solid_queue_{place}_executions o \
+            "SELECT o.job_id, o.created_at FROM solid_queue_{state}_executions o \
              WHERE o.concurrency_key = named.key LIMIT 10"
         );
         let joined = match conn.dialect() {
             Dialect::Postgres => format!("CROSS JOIN LATERAL ({some}) AS e"),
             Dialect::Sqlite => format!(
-                "CROSS JOIN solid_queue_{place}_executions e WHERE e.job_id IN (SELECT job_id FROM ({some}) AS some)"
+                "CROSS JOIN solid_queue_{state}_executions e WHERE e.job_id IN (SELECT job_id FROM ({some}) AS some)"
             ),
         };
         format!(

@@ -203,9 +203,9 @@ impl CountsByQueue {
 }
 
 /// Counts the newest 10,000 executions of a kind that has queue names of its own.
-fn counted(conn: &mut Conn<'_>, place: &str) -> QueryResult<CountsByQueue> {
+fn counted(conn: &mut Conn<'_>, state: &str) -> QueryResult<CountsByQueue> {
     let text = format!(
-        "SELECT queue_name, count(*) AS jobs FROM (SELECT queue_name FROM solid_queue_{place}_executions \
+        "SELECT queue_name, count(*) AS jobs FROM (SELECT queue_name FROM solid_queue_{state}_executions \
          WHERE id > 0 ORDER BY id DESC LIMIT {}) AS newest GROUP BY queue_name",
         MOST + 1
     );
@@ -273,7 +273,7 @@ impl CountsByClass {
 }
 
 /// Counts the newest 10,000 executions of a kind whose queue is that of their job.
-fn counted_by_job(conn: &mut Conn<'_>, place: &str) -> QueryResult<CountsByClass> {
+fn counted_by_job(conn: &mut Conn<'_>, state: &str) -> QueryResult<CountsByClass> {
     // In the order of the executions, each job is looked up: another join might read all jobs.
     let jobs = match conn.dialect() {
         Dialect::Postgres => {
@@ -283,7 +283,7 @@ fn counted_by_job(conn: &mut Conn<'_>, place: &str) -> QueryResult<CountsByClass
     };
     let text = format!(
         "SELECT queue_name, class_name, count(*) AS jobs FROM (SELECT coalesce(job.queue_name, '') AS queue_name, \
-           coalesce(job.class_name, '') AS class_name FROM (SELECT job_id FROM solid_queue_{place}_executions \
+           coalesce(job.class_name, '') AS class_name FROM (SELECT job_id FROM solid_queue_{state}_executions \
              WHERE id > 0 ORDER BY id DESC LIMIT {}) AS newest {jobs}) AS named \
          GROUP BY queue_name, class_name",
         MOST + 1

@@ -110,16 +110,16 @@ pub(crate) fn ticks(
     if keys.is_empty() {
         return Ok(Vec::new());
     }
-    let places = ["claimed", "scheduled", "blocked", "ready", "failed"];
+    let states = ["claimed", "scheduled", "blocked", "ready", "failed"];
     // For EXISTS, Postgres may read the whole table once, instead of looking each job up.
-    let state = places.map(|place| {
+    let state = states.map(|state| {
         format!(
-            "WHEN (SELECT 1 FROM solid_queue_{place}_executions x WHERE x.job_id = newest.job_id) = 1 THEN '{place}'"
+            "WHEN (SELECT 1 FROM solid_queue_{state}_executions x WHERE x.job_id = newest.job_id) = 1 THEN '{state}'"
         )
     });
-    let since = |place: &str| {
+    let since = |state: &str| {
         format!(
-            "(SELECT x.created_at FROM solid_queue_{place}_executions x WHERE x.job_id = newest.job_id)"
+            "(SELECT x.created_at FROM solid_queue_{state}_executions x WHERE x.job_id = newest.job_id)"
         )
     };
     let own = "SELECT own.id, own.task_key, own.run_at, own.job_id FROM solid_queue_recurring_executions own \

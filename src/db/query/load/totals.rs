@@ -49,10 +49,10 @@ struct TotalsRow {
 
 /// Returns the expression that counts the executions of a kind, from the newest on: the rows that have
 /// been deleted were the oldest.
-fn count(place: &str) -> String {
+fn count(state: &str) -> String {
     format!(
-        "(SELECT count(*) FROM (SELECT 1 FROM solid_queue_{place}_executions WHERE id > 0 \
-         ORDER BY id DESC LIMIT {}) AS {place}_rows) AS {place}",
+        "(SELECT count(*) FROM (SELECT 1 FROM solid_queue_{state}_executions WHERE id > 0 \
+         ORDER BY id DESC LIMIT {}) AS {state}_rows) AS {state}",
         MOST + 1
     )
 }
@@ -148,7 +148,7 @@ impl CappedCount {
 /// The number of the newest rows of each table that are checked.
 pub(crate) const NEWEST: u32 = 1_000;
 
-const PLACES: [&str; 5] = ["ready", "claimed", "scheduled", "blocked", "failed"];
+const STATES: [&str; 5] = ["ready", "claimed", "scheduled", "blocked", "failed"];
 
 /// Among how many of the newest ids of jobs they are: Postgres passes each that was deleted lately.
 const NEWEST_IDS: u32 = 50 * NEWEST;
@@ -165,9 +165,9 @@ fn before_newest(dialect: Dialect) -> String {
 }
 
 /// Returns a SELECT of the newest executions of a kind, with conditions on an execution `newest`.
-fn newest(place: &str, condition: &str) -> String {
+fn newest(state: &str, condition: &str) -> String {
     format!(
-        "SELECT newest.job_id AS id FROM (SELECT job_id, id FROM solid_queue_{place}_executions WHERE id > 0 \
+        "SELECT newest.job_id AS id FROM (SELECT job_id, id FROM solid_queue_{state}_executions WHERE id > 0 \
          ORDER BY id DESC LIMIT {NEWEST}) AS newest WHERE {condition}"
     )
 }
@@ -175,14 +175,14 @@ fn newest(place: &str, condition: &str) -> String {
 /// Returns an expression for how many executions of a kind a job has: one or none.
 ///
 /// For EXISTS, Postgres may read the whole table once, instead of looking each job up.
-fn count_in(place: &str, job: &str) -> String {
-    format!("(SELECT count(*) FROM solid_queue_{place}_executions o WHERE o.job_id = {job})")
+fn count_in(state: &str, job: &str) -> String {
+    format!("(SELECT count(*) FROM solid_queue_{state}_executions o WHERE o.job_id = {job})")
 }
 
 fn query(rule: Rule, dialect: Dialect) -> String {
     let of_all = |condition: &str| {
-        PLACES
-            .map(|place| newest(place, condition))
+        STATES
+            .map(|state| newest(state, condition))
             .join(" UNION ALL ")
     };
     let jobs = |condition: &str| {
@@ -190,7 +190,7 @@ fn query(rule: Rule, dialect: Dialect) -> String {
     };
     match rule {
         Rule::IsSomewhere => {
-            let everywhere = PLACES.map(|place| count_in(place, "newest.id"));
+            let everywhere = STATES.map(|state| count_in(state, "newest.id"));
             format!(
                 "SELECT newest.id FROM (SELECT id, finished_at FROM solid_queue_jobs \
                    WHERE id > {} ORDER BY id DESC LIMIT {NEWEST}) \
@@ -199,15 +199,15 @@ fn query(rule: Rule, dialect: Dialect) -> String {
                 everywhere.join(" + ")
             )
         }
-        Rule::IsInOnePlace => {
-            let of_places = PLACES.map(|place| {
-                let others = PLACES.iter().filter(|other| **other != place);
+        Rule::IsInOneState => {
+            let of_states = STATES.map(|state| {
+                let others = STATES.iter().filter(|other| **other != state);
                 let others: Vec<String> = others
                     .map(|other| count_in(other, "newest.job_id"))
                     .collect();
-                newest(place, &format!("{} > 0", others.join(" + ")))
+                newest(state, &format!("{} > 0", others.join(" + ")))
             });
-            of_places.join(" UNION ")
+            of_states.join(" UNION ")
         }
         Rule::HasLeft => of_all(&format!("{} > 0", jobs(" AND j.finished_at IS NOT NULL"))),
         Rule::IsThere => of_all(&format!("{} = 0", jobs(""))),
@@ -300,7 +300,7 @@ pub(crate) fn scheduled(conn: &mut Conn<'_>, queue: &str) -> QueryResult<Schedul
     })
 }
 
-/// The jobs of a class in one place.
+/// The jobs of a class in one state.
 #[derive(Debug, QueryableByName)]
 pub(crate) struct ClassCount {
     #[diesel(sql_type = Text, deserialize_as = Lossy)]

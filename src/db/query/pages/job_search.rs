@@ -158,8 +158,8 @@ impl JobSearch {
             return;
         }
         let texts = self.argument_texts().into_iter().map(|text| {
-            let place = to.param(text);
-            format!("{contains}(job.arguments, {place}) > 0")
+            let placeholder = to.param(text);
+            format!("{contains}(job.arguments, {placeholder}) > 0")
         });
         let texts: Vec<String> = texts.collect();
         // Of a class with hidden fields, all jobs are read, and searched where they are shown. Where

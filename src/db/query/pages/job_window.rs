@@ -1,4 +1,4 @@
-//! Finding jobs for a list: along an index, from a place in it, a window at a time.
+//! Finding jobs for a list: along an index, from a position in it, a window at a time.
 
 use crate::db::conn::connection::Conn;
 use crate::db::conn::dialect::{Dialect, id_list, timestamp};
@@ -16,18 +16,18 @@ pub(crate) const WINDOW: i64 = 10_000;
 
 /// From where a list goes on, and in which direction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum ListPlace {
+pub(crate) enum ListPosition {
     /// With older rows than this key; `i64::MAX` for the newest.
     Before(i64),
     /// With newer rows than this key.
     After(i64),
 }
 
-impl ListPlace {
+impl ListPosition {
     fn order(self) -> &'static str {
         match self {
-            ListPlace::Before(_) => "DESC",
-            ListPlace::After(_) => "ASC",
+            ListPosition::Before(_) => "DESC",
+            ListPosition::After(_) => "ASC",
         }
     }
 }
@@ -43,7 +43,7 @@ pub(crate) enum FoundBy {
     Priorities(Vec<i32>),
 }
 
-/// A found job with its key: its place in the list.
+/// A found job with its key: its position in the list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, QueryableByName)]
 pub(crate) struct FoundJob {
     #[diesel(sql_type = BigInt)]
@@ -66,13 +66,13 @@ impl KeyRange {
     };
 
     /// Returns what of it lies in the direction of a list.
-    pub(crate) fn from(self, place: ListPlace) -> KeyRange {
-        match place {
-            ListPlace::Before(key) => KeyRange {
+    pub(crate) fn from(self, position: ListPosition) -> KeyRange {
+        match position {
+            ListPosition::Before(key) => KeyRange {
                 highest: self.highest.min(key.saturating_sub(1)),
                 ..self
             },
-            ListPlace::After(key) => KeyRange {
+            ListPosition::After(key) => KeyRange {
                 lowest: self.lowest.max(key.saturating_add(1)),
                 ..self
             },
@@ -141,10 +141,10 @@ pub(crate) struct JobWindow {
 
 impl JobWindow {
     /// Returns the last key that a search in this direction looks at, if there may be more beyond it.
-    pub(crate) fn stop(&self, place: ListPlace) -> Option<i64> {
-        let end = match place {
-            ListPlace::Before(_) => self.range.lowest,
-            ListPlace::After(_) => self.range.highest,
+    pub(crate) fn stop(&self, position: ListPosition) -> Option<i64> {
+        let end = match position {
+            ListPosition::Before(_) => self.range.lowest,
+            ListPosition::After(_) => self.range.highest,
         };
         (self.size >= WINDOW).then_some(end)
     }
@@ -156,9 +156,9 @@ pub(crate) fn window(
     search: &JobSearch,
     by: &FoundBy,
     range: KeyRange,
-    place: ListPlace,
+    position: ListPosition,
 ) -> QueryResult<Option<JobWindow>> {
-    let query = rows(search, by, range.from(place), (place.order(), WINDOW));
+    let query = rows(search, by, range.from(position), (position.order(), WINDOW));
     let text = format!(
         "SELECT min(w.{key}) AS lowest, max(w.{key}) AS highest, count(*) AS size FROM ({}) AS w",
         query.text,
@@ -181,10 +181,10 @@ pub(crate) fn matching(
     search: &JobSearch,
     by: &FoundBy,
     range: KeyRange,
-    (place, most, limit): (ListPlace, i64, usize),
+    (position, most, limit): (ListPosition, i64, usize),
 ) -> QueryResult<Vec<FoundJob>> {
-    let order = place.order();
-    let mut query = rows(search, by, range.from(place), (order, most));
+    let order = position.order();
+    let mut query = rows(search, by, range.from(position), (order, most));
     let rows = std::mem::take(&mut query.text);
     search.add_others(conn.dialect(), &mut query);
     let limit = query.param(i64::try_from(limit).unwrap_or(i64::MAX));

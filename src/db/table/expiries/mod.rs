@@ -22,7 +22,10 @@ const DUE: &str =
 
 /// Stores the expiries of jobs that have just been inserted or replaced. Relative ones count from
 /// when the job is due.
-pub(crate) fn insert(conn: &mut Conn<'_>, new: &BTreeMap<i64, NewExpiry>) -> QueryResult<()> {
+pub(crate) fn store_expiries(
+    conn: &mut Conn<'_>,
+    new: &BTreeMap<i64, NewExpiry>,
+) -> QueryResult<()> {
     if new.is_empty() {
         return Ok(());
     }

@@ -28,7 +28,7 @@ pub(crate) struct NewBatchRow<'b> {
 }
 
 /// Inserts a batch without jobs, and returns its id.
-pub(crate) fn insert(conn: &mut Conn<'_>, new: &NewBatchRow<'_>) -> QueryResult<i64> {
+pub(crate) fn create_batch(conn: &mut Conn<'_>, new: &NewBatchRow<'_>) -> QueryResult<i64> {
     let text = "INSERT INTO solid_queue_batches (active_job_batch_id, description, metadata, enqueued_at, created_at, updated_at) \
          VALUES ($1, $2, $3, {now}, {now}, {now}) RETURNING id";
     let row: Id = Statement::new(text)

@@ -43,7 +43,7 @@ impl<'n> NewEdge<'n> {
 }
 
 /// Lets jobs wait for their parents. They are blocked, or a claim of them ends blocked.
-pub(crate) fn insert(conn: &mut Conn<'_>, edges: &[NewEdge<'_>]) -> QueryResult<()> {
+pub(crate) fn insert_edges(conn: &mut Conn<'_>, edges: &[NewEdge<'_>]) -> QueryResult<()> {
     let input = InputRows {
         names: [
             "child",
@@ -254,8 +254,8 @@ pub(crate) fn lock_free(conn: &mut Conn<'_>, children: &[i64]) -> QueryResult<Ve
         .map(job_ids)
 }
 
-/// Returns how many of the jobs wait for parents.
-pub(crate) fn waiting(conn: &mut Conn<'_>, children: &[i64]) -> QueryResult<Vec<i64>> {
+/// Returns those of the jobs that wait for parents.
+pub(crate) fn dependent_children(conn: &mut Conn<'_>, children: &[i64]) -> QueryResult<Vec<i64>> {
     let text = "SELECT b.job_id AS id FROM solid_queue_blocked_executions b WHERE b.job_id IN {in $1} \
          AND b.concurrency_key || '' = $2";
     let rows: Vec<Id> = Statement::new(text)
@@ -339,7 +339,7 @@ impl Edges {
 }
 
 /// Returns the edges of jobs, added up by their rules.
-pub(crate) fn of(conn: &mut Conn<'_>, children: &[i64]) -> QueryResult<Vec<Edges>> {
+pub(crate) fn edges_of_children(conn: &mut Conn<'_>, children: &[i64]) -> QueryResult<Vec<Edges>> {
     let text = "SELECT w.child_job_id, w.runs_on, w.otherwise, \
            count(w.outcome) < count(*) AS is_open, \
            coalesce(min(w.outcome), '') = 'failed' AS has_failed, \
@@ -414,7 +414,11 @@ pub(crate) fn failed(
 }
 
 /// Returns the first of the jobs that waits for this one itself.
-pub(crate) fn waits_for(conn: &mut Conn<'_>, job: i64, jobs: &[i64]) -> QueryResult<Option<i64>> {
+pub(crate) fn first_dependent(
+    conn: &mut Conn<'_>,
+    job: i64,
+    jobs: &[i64],
+) -> QueryResult<Option<i64>> {
     let text = "SELECT w.child_job_id AS id FROM windlass_edges w WHERE w.parent_job_id = $1 AND w.child_job_id IN {in $2} \
          ORDER BY w.child_job_id LIMIT 1";
     let row: Option<Id> = Statement::new(text)

@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 /// Inserts an event. Returns `false` if there is one of this name; waits for a transaction that is inserting one.
-pub(crate) fn insert(conn: &mut Conn<'_>, name: &str, payload: &str) -> QueryResult<bool> {
+pub(crate) fn insert_event(conn: &mut Conn<'_>, name: &str, payload: &str) -> QueryResult<bool> {
     let text = "INSERT INTO windlass_events (name, payload, created_at) VALUES ($1, $2, {now}) ON CONFLICT (name) DO NOTHING";
     let inserted = Statement::new(text)
         .bind(name)

@@ -11,7 +11,7 @@ use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Bool};
 
 /// Lets a batch wait for jobs, which were inserted with its id.
-pub(crate) fn insert(conn: &mut Conn<'_>, batch: i64, jobs: &[i64]) -> QueryResult<()> {
+pub(crate) fn insert_members(conn: &mut Conn<'_>, batch: i64, jobs: &[i64]) -> QueryResult<()> {
     let text = "INSERT INTO solid_queue_batch_executions (job_id, batch_id, created_at) \
          SELECT id, batch_id, {now} FROM solid_queue_jobs WHERE id IN {in $1} AND batch_id = $2 ORDER BY id";
     Statement::new(text)

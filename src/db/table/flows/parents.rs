@@ -185,7 +185,7 @@ pub(crate) fn forget_steps(conn: &mut Conn<'_>, undos: &[i64]) -> QueryResult<()
 }
 
 /// Has jobs that undo steps wait again for the failure of the other one, and no longer for those that have started.
-pub(crate) fn wait_again(conn: &mut Conn<'_>, undos: &[i64]) -> QueryResult<()> {
+pub(crate) fn depend_again(conn: &mut Conn<'_>, undos: &[i64]) -> QueryResult<()> {
     let text = "DELETE FROM windlass_edges WHERE child_job_id IN {in $1} AND otherwise IN ('wait', 'discard') \
          AND NOT parent_job_id IN {in $1}";
     Statement::new(text)

@@ -25,7 +25,7 @@ pub(crate) struct NewWait<'w> {
 
 /// Lets jobs wait, whose claims the caller has ended. An execution that exists already, inserted by another program, does
 /// not fail the rest.
-pub(crate) fn insert(conn: &mut Conn<'_>, waits: &[NewWait<'_>]) -> QueryResult<()> {
+pub(crate) fn park_for_events(conn: &mut Conn<'_>, waits: &[NewWait<'_>]) -> QueryResult<()> {
     let jobs: Vec<i64> = waits.iter().map(|wait| wait.job_id).collect();
     let text = format!(
         "INSERT INTO solid_queue_blocked_executions (job_id, queue_name, priority, concurrency_key, expires_at, created_at) \
@@ -76,7 +76,7 @@ pub(crate) fn lock_free(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<Vec<i6
 }
 
 /// Returns those of the jobs that wait for an event.
-pub(crate) fn waiting(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<Vec<i64>> {
+pub(crate) fn parked_jobs(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<Vec<i64>> {
     let text = "SELECT b.job_id FROM solid_queue_blocked_executions b WHERE b.job_id IN {in $1} \
          AND b.concurrency_key || '' = $2";
     Statement::new(text)
@@ -155,7 +155,7 @@ pub(crate) struct AwaitedEvent {
 }
 
 /// Returns the event that a blocked job waits for, if it waits for one.
-pub(crate) fn awaited(conn: &mut Conn<'_>, job: i64) -> QueryResult<Option<AwaitedEvent>> {
+pub(crate) fn awaited_event(conn: &mut Conn<'_>, job: i64) -> QueryResult<Option<AwaitedEvent>> {
     let text = "SELECT w.event_name, w.step, {moment w.timeout_at} AS timeout_at FROM windlass_waits w \
          JOIN solid_queue_blocked_executions b ON b.job_id = w.job_id AND b.concurrency_key || '' = $2 WHERE w.job_id = $1";
     Statement::new(text)

@@ -25,7 +25,7 @@ pub(crate) struct NumberedDelta {
 /// A process inserts one contribution after the other, so only its newest can be inserted again.
 /// Folding leaves the row of that one, without its data; so the repetition of an insert whose COMMIT
 /// got no answer is always refused, also if the row was folded meanwhile.
-pub(crate) fn insert(conn: &mut Conn<'_>, delta: &NumberedDelta) -> QueryResult<()> {
+pub(crate) fn insert_delta(conn: &mut Conn<'_>, delta: &NumberedDelta) -> QueryResult<()> {
     let text = "INSERT INTO windlass_stats_deltas (source, seq, created_at, data) VALUES ($1, $2, {now}, $3) \
          ON CONFLICT (source, seq) DO NOTHING";
     Statement::new(text)

@@ -133,7 +133,7 @@ pub(crate) fn ids(conn: &mut Conn<'_>) -> QueryResult<SeriesIds> {
 }
 
 /// Adds a series, and returns its id.
-pub(crate) fn insert(conn: &mut Conn<'_>, queue: &str, class: &str) -> QueryResult<i64> {
+pub(crate) fn insert_series(conn: &mut Conn<'_>, queue: &str, class: &str) -> QueryResult<i64> {
     let text = "INSERT INTO windlass_stats_series (queue_name, class_name, folded_at, total) \
          VALUES ($1, $2, {now}, $3) RETURNING id";
     let rows: Vec<Id> = Statement::new(text)

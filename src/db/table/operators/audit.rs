@@ -28,7 +28,7 @@ pub(crate) struct NewAudit<'a> {
 }
 
 /// Inserts a row and returns its id.
-pub(crate) fn insert(conn: &mut Conn<'_>, new: &NewAudit<'_>) -> QueryResult<i64> {
+pub(crate) fn record_audit(conn: &mut Conn<'_>, new: &NewAudit<'_>) -> QueryResult<i64> {
     let text = "INSERT INTO windlass_audit (created_at, actor, via, origin, action, target, filter, parameters, \
            jobs, total, reason, operation_id, part_of) \
          VALUES ({now}, $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12) RETURNING id";

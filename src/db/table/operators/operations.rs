@@ -25,7 +25,10 @@ pub(crate) struct NewOperationRow<'a> {
 }
 
 /// Inserts an operation and returns its id. `None` if its request has started one already.
-pub(crate) fn insert(conn: &mut Conn<'_>, new: &NewOperationRow<'_>) -> QueryResult<Option<i64>> {
+pub(crate) fn insert_operation(
+    conn: &mut Conn<'_>,
+    new: &NewOperationRow<'_>,
+) -> QueryResult<Option<i64>> {
     let text = "INSERT INTO windlass_operations (action, parameters, filter, bounds, place, counts, total, total_is_exact, \
            state, actor, via, origin, reason, request_id, created_at, moved_at) \
          VALUES ($1, $2, $3, $4, $5, $12, $6, $7, 'waiting', $8, $9, $10, $11, $13, {now}, {now}) \

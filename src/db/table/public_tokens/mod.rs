@@ -18,7 +18,11 @@ pub(crate) struct NewPublicToken {
 const MOST: i64 = 100;
 
 /// Stores a token of a job.
-pub(crate) fn insert(conn: &mut Conn<'_>, job: i64, token: &NewPublicToken) -> QueryResult<()> {
+pub(crate) fn insert_public_token(
+    conn: &mut Conn<'_>,
+    job: i64,
+    token: &NewPublicToken,
+) -> QueryResult<()> {
     let text = "INSERT INTO windlass_public_tokens (digest, job_id, shows_result, created_at) VALUES ($1, $2, $3, {now})";
     Statement::new(text)
         .bind(&token.digest)

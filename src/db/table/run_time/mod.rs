@@ -40,7 +40,7 @@ fn names(rows: Vec<PausedName>) -> Vec<String> {
 }
 
 /// Pauses a class. Returns `false` if it was paused already, and keeps its user and reason.
-pub(crate) fn insert(
+pub(crate) fn insert_class_pause(
     conn: &mut Conn<'_>,
     class: &str,
     by: Option<&str>,

@@ -44,7 +44,10 @@ pub(crate) struct FoundSession {
 }
 
 /// Stores a session.
-pub(crate) fn insert(conn: &mut Conn<'_>, session: &NewWebSession<'_>) -> QueryResult<()> {
+pub(crate) fn insert_web_session(
+    conn: &mut Conn<'_>,
+    session: &NewWebSession<'_>,
+) -> QueryResult<()> {
     let text = "INSERT INTO windlass_web_sessions (token_id, lookup, digest, origin, created_at, seen_at, expires_at) \
          VALUES ($1, $2, $3, $4, {now}, {now}, {later $5})";
     Statement::new(text)

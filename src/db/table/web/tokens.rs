@@ -80,7 +80,7 @@ struct Exists {
 }
 
 /// Stores a token and returns its id.
-pub(crate) fn insert(conn: &mut Conn<'_>, token: &NewWebToken<'_>) -> QueryResult<i64> {
+pub(crate) fn insert_web_token(conn: &mut Conn<'_>, token: &NewWebToken<'_>) -> QueryResult<i64> {
     let expires = if token.expires_after.is_some() {
         "{later $7}"
     } else {

@@ -48,7 +48,7 @@ fn claim_by(
             .into_iter()
             .filter(|row| row.claim_id != NOTHING)
             .partition(|row| row.job_id != NOTHING);
-        held.sort_by_cached_key(|row| (place(request.queues, row), row.priority, row.job_id));
+        held.sort_by_cached_key(|row| (queue_index(request.queues, row), row.priority, row.job_id));
         let orphans: Vec<i64> = rest.iter().map(|row| row.claim_id).collect();
         if !orphans.is_empty() {
             crate::db::table::claimed::drop_orphans(conn, request.process_id, &orphans)?;
@@ -65,7 +65,7 @@ fn claim_by(
 }
 
 /// Returns the index of the queue, among those to claim from, that a job came from.
-fn place(queues: &ClaimQueues, row: &Claimed) -> usize {
+fn queue_index(queues: &ClaimQueues, row: &Claimed) -> usize {
     let ClaimQueues::Named(names) = queues else {
         return 0;
     };

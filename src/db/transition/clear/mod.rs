@@ -198,7 +198,7 @@ fn delete_failed(conn: &mut Conn<'_>, due: &[i64]) -> QueryResult<usize> {
 
 /// Deletes up to `batch` batches of Windlass after the id `after` that were over so long ago and have no jobs any more,
 /// with their edges.
-pub(crate) fn over(
+pub(crate) fn clear_ended_batches(
     conn: &mut Conn<'_>,
     age: Duration,
     after: i64,

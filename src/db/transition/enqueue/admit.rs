@@ -8,9 +8,9 @@ use crate::db::conn::connection::Conn;
 use crate::db::model::new_row::{EnqueueOutcome, Inserted, NewQuota, NewRow, Per, QuotaRefusal};
 use crate::db::model::outcome::{AttemptOutcome, JobFailure, ResultOutcome};
 use crate::db::table::blocked;
-use crate::db::table::quotas::{self, QuotaJob, QuotaPlaces, TakenPlaces};
+use crate::db::table::quotas::{self, QuotaJob, QuotaSlots, TakenBySlot};
 use crate::db::transition::enqueue;
-use crate::db::transition::flows::leave::end_waiting;
+use crate::db::transition::flows::leave::end_unstarted;
 use diesel::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -58,7 +58,7 @@ pub(crate) fn with_slots<T>(
         match conn.transaction(&mut insert) {
             Err(NotEnqueued::Uncounted(quota, (per, limit))) => {
                 let quota = &quota;
-                quotas::create(conn, QuotaPlaces { quota, per, limit })?;
+                quotas::create(conn, QuotaSlots { quota, per, limit })?;
             }
             done => return done,
         }
@@ -88,16 +88,16 @@ pub(crate) fn insert_once(
     inserted
 }
 
-/// The places of the jobs that count, by their quotas.
+/// The positions of the jobs that count, by their quotas.
 type ByQuota<'r> = BTreeMap<&'r NewQuota, Vec<usize>>;
 
 fn by_quota<'r>(rows: &'r [NewRow], counts: &[bool]) -> ByQuota<'r> {
     let mut found = ByQuota::new();
-    for (place, row) in rows.iter().enumerate() {
+    for (position, row) in rows.iter().enumerate() {
         if let Some(quota) = &row.quota
-            && counts.get(place) == Some(&true)
+            && counts.get(position) == Some(&true)
         {
-            found.entry(quota).or_default().push(place);
+            found.entry(quota).or_default().push(position);
         }
     }
     found
@@ -111,12 +111,12 @@ fn admit_first(
     counts: &[bool],
 ) -> Result<Vec<Inserted>, NotEnqueued> {
     let mut shed: BTreeMap<usize, QuotaRefusal> = BTreeMap::new();
-    let mut waiting = WaitingSlots::new();
-    for (quota, places) in by_quota(rows, counts) {
-        let wanted = places.len() as i64;
+    let mut backlog = BacklogSlots::new();
+    for (quota, positions) in by_quota(rows, counts) {
+        let wanted = positions.len() as i64;
         let admitted = admit(conn, quota, wanted)?;
         if let Some(limit) = admitted.exceeded {
-            let class = &rows[places[0]].class_name;
+            let class = &rows[positions[0]].class_name;
             let left = match quota.limits.shed {
                 false => quotas::left(conn, limit.0)?,
                 true => None,
@@ -125,18 +125,18 @@ fn admit_first(
             if !quota.limits.shed {
                 return Err(NotEnqueued::Quota(refusal));
             }
-            let late = places.iter().skip(admitted.jobs);
-            shed.extend(late.map(|place| (*place, refusal.clone())));
+            let late = positions.iter().skip(admitted.jobs);
+            shed.extend(late.map(|position| (*position, refusal.clone())));
         }
-        waiting.extend(places.into_iter().zip(admitted.waiting_slots));
+        backlog.extend(positions.into_iter().zip(admitted.backlog_slots));
     }
     let kept = rows.iter().enumerate();
-    let kept = kept.filter(|(place, _)| !shed.contains_key(place));
+    let kept = kept.filter(|(position, _)| !shed.contains_key(position));
     let kept: Vec<NewRow> = kept.map(|(_, row)| row.clone()).collect();
-    let mut inserted = insert(conn, &kept)?.into_iter();
+    let mut inserted = insert_admitted(conn, &kept)?.into_iter();
     let mut all = Vec::with_capacity(rows.len());
-    for (place, row) in rows.iter().enumerate() {
-        all.push(match shed.get(&place) {
+    for (position, row) in rows.iter().enumerate() {
+        all.push(match shed.get(&position) {
             Some(refusal) => discard(conn, row, refusal)?,
             None => inserted.next().ok_or(diesel::result::Error::NotFound)?,
         });
@@ -144,7 +144,7 @@ fn admit_first(
     if let Some(corrected) = corrected(rows, counts, &all) {
         return Err(NotEnqueued::TooMany(corrected));
     }
-    note(conn, rows, &all, &waiting)?;
+    note(conn, rows, &all, &backlog)?;
     Ok(all)
 }
 
@@ -152,13 +152,15 @@ fn admit_first(
 /// has its name now, and other transactions may have taken a name or given one back.
 fn corrected(rows: &[NewRow], counts: &[bool], inserted: &[Inserted]) -> Option<Vec<bool>> {
     let is_new: Vec<bool> = inserted.iter().map(|job| job.is_new).collect();
-    let is_wrong = |place: &usize| rows[*place].quota.is_some() && is_new[*place] != counts[*place];
+    let is_wrong = |position: &usize| {
+        rows[*position].quota.is_some() && is_new[*position] != counts[*position]
+    };
     let wrong: Vec<usize> = (0..rows.len()).filter(is_wrong).collect();
     if wrong.is_empty() {
         return None;
     }
-    let new = wrong.iter().filter(|place| is_new[**place]);
-    let names: BTreeSet<_> = new.flat_map(|place| rows[*place].names()).collect();
+    let new = wrong.iter().filter(|position| is_new[**position]);
+    let names: BTreeSet<_> = new.flat_map(|position| rows[*position].names()).collect();
     let has_such = |row: &NewRow| row.names().any(|name| names.contains(&name));
     // One round for all that have the name of a discarded job.
     let counts = rows.iter().zip(is_new);
@@ -171,29 +173,29 @@ fn corrected(rows: &[NewRow], counts: &[bool], inserted: &[Inserted]) -> Option<
 
 /// Inserts the jobs, and admits those that are new.
 fn insert_first(conn: &mut Conn<'_>, rows: &[NewRow]) -> Result<Vec<Inserted>, NotEnqueued> {
-    let inserted = insert(conn, rows)?;
+    let inserted = insert_admitted(conn, rows)?;
     let is_new: Vec<bool> = inserted.iter().map(|one| one.is_new).collect();
-    let mut waiting = WaitingSlots::new();
-    for (quota, places) in by_quota(rows, &is_new) {
-        let admitted = admit(conn, quota, places.len() as i64)?;
+    let mut backlog = BacklogSlots::new();
+    for (quota, positions) in by_quota(rows, &is_new) {
+        let admitted = admit(conn, quota, positions.len() as i64)?;
         if admitted.exceeded.is_some() {
             return Err(NotEnqueued::TooMany(is_new));
         }
-        waiting.extend(places.into_iter().zip(admitted.waiting_slots));
+        backlog.extend(positions.into_iter().zip(admitted.backlog_slots));
     }
-    note(conn, rows, &inserted, &waiting)?;
+    note(conn, rows, &inserted, &backlog)?;
     Ok(inserted)
 }
 
-/// The slots from which jobs have their places among those that wait, by the jobs' places in the
+/// The slots from which jobs have their places among those that wait, by the positions of the jobs in the
 /// enqueue.
-type WaitingSlots = BTreeMap<usize, i64>;
+type BacklogSlots = BTreeMap<usize, i64>;
 
 /// The jobs that a quota has admitted.
 struct Admitted {
     jobs: usize,
     /// The slot of each, if the quota limits how many wait.
-    waiting_slots: Vec<i64>,
+    backlog_slots: Vec<i64>,
     /// The limit that refuses the others.
     exceeded: Option<(Per, i64)>,
 }
@@ -201,9 +203,9 @@ struct Admitted {
 /// Takes places for up to `wanted` jobs.
 fn admit(conn: &mut Conn<'_>, quota: &NewQuota, wanted: i64) -> Result<Admitted, NotEnqueued> {
     let (mut left, mut exceeded) = (wanted, None);
-    let mut taken: Vec<(Per, TakenPlaces)> = Vec::new();
+    let mut taken: Vec<(Per, TakenBySlot)> = Vec::new();
     for (per, limit) in quota.limits.set() {
-        let found = take(conn, QuotaPlaces { quota, per, limit }, left)?;
+        let found = take(conn, QuotaSlots { quota, per, limit }, left)?;
         let count = found.iter().map(|(_, jobs)| jobs).sum();
         if count < left {
             // A strict one refuses all of them.
@@ -212,7 +214,7 @@ fn admit(conn: &mut Conn<'_>, quota: &NewQuota, wanted: i64) -> Result<Admitted,
         }
         taken.push((per, found));
     }
-    let mut waiting_slots = Vec::new();
+    let mut backlog_slots = Vec::new();
     for (per, found) in taken {
         let (kept, excess) = split(found, left);
         if !excess.is_empty() {
@@ -223,14 +225,14 @@ fn admit(conn: &mut Conn<'_>, quota: &NewQuota, wanted: i64) -> Result<Admitted,
         }
         if per == Per::Waiting {
             let slots = kept.into_iter();
-            waiting_slots = slots
+            backlog_slots = slots
                 .flat_map(|(slot, jobs)| (0..jobs).map(move |_| slot))
                 .collect();
         }
     }
     Ok(Admitted {
         jobs: usize::try_from(left).unwrap_or(0),
-        waiting_slots,
+        backlog_slots,
         exceeded,
     })
 }
@@ -238,30 +240,30 @@ fn admit(conn: &mut Conn<'_>, quota: &NewQuota, wanted: i64) -> Result<Admitted,
 /// Takes places, also those of jobs that do not wait any more.
 fn take(
     conn: &mut Conn<'_>,
-    places: QuotaPlaces<'_>,
+    slots: QuotaSlots<'_>,
     wanted: i64,
-) -> Result<TakenPlaces, NotEnqueued> {
-    let count = |taken: &TakenPlaces| -> i64 { taken.iter().map(|(_, jobs)| jobs).sum() };
-    let mut taken = quotas::take(conn, places, wanted)?;
+) -> Result<TakenBySlot, NotEnqueued> {
+    let count = |taken: &TakenBySlot| -> i64 { taken.iter().map(|(_, jobs)| jobs).sum() };
+    let mut taken = quotas::take(conn, slots, wanted)?;
     if count(&taken) == wanted {
         return Ok(taken);
     }
-    if !quotas::exist(conn, places)? {
-        let limit = (places.per, places.limit);
-        return Err(NotEnqueued::Uncounted(places.quota.clone(), limit));
+    if !quotas::exist(conn, slots)? {
+        let limit = (slots.per, slots.limit);
+        return Err(NotEnqueued::Uncounted(slots.quota.clone(), limit));
     }
     if taken.is_empty() {
         // They may have been created since they were looked for.
-        taken = quotas::take(conn, places, wanted)?;
+        taken = quotas::take(conn, slots, wanted)?;
     }
-    while places.per == Per::Waiting && count(&taken) < wanted {
+    while slots.per == Per::Waiting && count(&taken) < wanted {
         let missing = wanted - count(&taken);
         // Others cannot take what is freed here before this transaction ends: 1 % at most.
-        let freed = missing.max(places.limit / 100).min(MOST_FREED);
-        if quotas::free(conn, Some(&places.quota.name), freed)? == 0 {
+        let freed = missing.max(slots.limit / 100).min(MOST_FREED);
+        if quotas::free(conn, Some(&slots.quota.name), freed)? == 0 {
             break;
         }
-        taken.extend(quotas::take(conn, places, missing)?);
+        taken.extend(quotas::take(conn, slots, missing)?);
     }
     Ok(taken)
 }
@@ -269,10 +271,10 @@ fn take(
 /// The most jobs that are looked for at once because they do not wait any more.
 const MOST_FREED: i64 = 1000;
 
-/// Splits places into the first so many and the rest.
-fn split(places: TakenPlaces, first: i64) -> (TakenPlaces, TakenPlaces) {
-    let (mut kept, mut rest, mut left) = (TakenPlaces::new(), TakenPlaces::new(), first);
-    for (slot, jobs) in places {
+/// Splits what was taken into the first so many and the rest.
+fn split(taken: TakenBySlot, first: i64) -> (TakenBySlot, TakenBySlot) {
+    let (mut kept, mut rest, mut left) = (TakenBySlot::new(), TakenBySlot::new(), first);
+    for (slot, jobs) in taken {
         let here = jobs.min(left);
         left -= here;
         kept.extend((here > 0).then_some((slot, here)));
@@ -281,9 +283,9 @@ fn split(places: TakenPlaces, first: i64) -> (TakenPlaces, TakenPlaces) {
     (kept, rest)
 }
 
-fn insert(conn: &mut Conn<'_>, rows: &[NewRow]) -> QueryResult<Vec<Inserted>> {
+fn insert_admitted(conn: &mut Conn<'_>, rows: &[NewRow]) -> QueryResult<Vec<Inserted>> {
     match rows {
-        [row] => Ok(vec![enqueue::insert(conn, row)?]),
+        [row] => Ok(vec![enqueue::insert_job(conn, row)?]),
         rows => enqueue::insert_all(conn, rows),
     }
 }
@@ -293,12 +295,12 @@ fn note(
     conn: &mut Conn<'_>,
     rows: &[NewRow],
     inserted: &[Inserted],
-    waiting: &WaitingSlots,
+    backlog: &BacklogSlots,
 ) -> QueryResult<()> {
-    let jobs = waiting.iter().filter_map(|(place, slot)| {
+    let jobs = backlog.iter().filter_map(|(position, slot)| {
         Some(QuotaJob {
-            job_id: inserted.get(*place)?.id,
-            quota: rows.get(*place)?.quota.as_ref()?.name.clone(),
+            job_id: inserted.get(*position)?.id,
+            quota: rows.get(*position)?.quota.as_ref()?.name.clone(),
             slot: *slot,
         })
     });
@@ -316,13 +318,13 @@ fn discard(conn: &mut Conn<'_>, row: &NewRow, refusal: &QuotaRefusal) -> QueryRe
         is_connected_later: true,
         ..row.clone()
     };
-    let job = enqueue::insert(conn, &row)?;
+    let job = enqueue::insert_job(conn, &row)?;
     blocked::delete(conn, &[job.id])?;
     let failure = JobFailure::new(
         SHED,
         format!("{refusal}, and sheds the jobs that exceed it"),
     );
     let (attempt, result) = (AttemptOutcome::Discarded, ResultOutcome::Discarded);
-    end_waiting(conn, &[job.id], attempt, result, &failure)?;
+    end_unstarted(conn, &[job.id], attempt, result, &failure)?;
     Ok(Inserted::new(job.id, EnqueueOutcome::Shed))
 }

@@ -61,7 +61,7 @@ pub(crate) fn connect(
     }
     let all: Vec<Parent> = edges.iter().map(|edge| edge.parent).collect();
     hold(conn, &all, found)?;
-    edges::insert(conn, &edges)?;
+    edges::insert_edges(conn, &edges)?;
     match found {
         Parents::New => Ok(()),
         Parents::Existing => request(conn, &all),
@@ -95,7 +95,7 @@ pub(crate) fn join(
         });
         let new: Vec<NewEdge<'_>> = new.collect();
         if !new.is_empty() {
-            edges::insert(conn, &new)?;
+            edges::insert_edges(conn, &new)?;
         }
         request(conn, &all)?;
         Ok(found)
@@ -189,7 +189,7 @@ pub(crate) fn reverse(conn: &mut Conn<'_>, job: i64, undo: i64) -> QueryResult<(
         on: On::Success,
         otherwise: Otherwise::Wait,
     };
-    edges::insert(conn, &[edge])
+    edges::insert_edges(conn, &[edge])
 }
 
 /// Prepares failed jobs for a retry, whose rows the caller has locked: they run the steps again that were undone. What has
@@ -205,9 +205,9 @@ pub(crate) fn resume(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<()> {
         parents::forget_steps(conn, &undos)?;
     }
     executions::lock(conn, JobState::Blocked, &undos)?;
-    let waiting = edges::waiting(conn, &undos)?;
+    let waiting = edges::dependent_children(conn, &undos)?;
     if waiting.is_empty() {
         return Ok(());
     }
-    parents::wait_again(conn, &waiting)
+    parents::depend_again(conn, &waiting)
 }

@@ -20,7 +20,7 @@ pub(crate) struct NewEntry<'r> {
 
 impl NewEntry<'_> {
     pub(crate) fn is_blocked(&self) -> bool {
-        self.is_behind || self.row.waits()
+        self.is_behind || self.row.is_dependent()
     }
 }
 
@@ -77,7 +77,7 @@ pub(crate) fn insert(conn: &mut Conn<'_>, entries: &[NewEntry<'_>]) -> QueryResu
     if !behind.is_empty() {
         blocked::block(conn, &behind)?;
     }
-    let waiting = ids(|entry| !entry.is_behind && entry.row.waits());
+    let waiting = ids(|entry| !entry.is_behind && entry.row.is_dependent());
     if !waiting.is_empty() {
         edges::block(conn, &waiting)?;
     }
@@ -97,7 +97,7 @@ pub(crate) fn insert(conn: &mut Conn<'_>, entries: &[NewEntry<'_>]) -> QueryResu
     if limited.is_empty() {
         return Ok(());
     }
-    blocked::insert(conn, &limited)
+    blocked::insert_blocked(conn, &limited)
 }
 
 /// Makes new jobs ready, whose ids ascend.

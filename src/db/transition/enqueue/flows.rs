@@ -15,7 +15,7 @@ pub(crate) fn fill(conn: &mut Conn<'_>, batch: i64, jobs: &[i64]) -> QueryResult
     if jobs.is_empty() {
         return Ok(());
     }
-    members::insert(conn, batch, jobs)?;
+    members::insert_members(conn, batch, jobs)?;
     batches::add_to_total(conn, batch, jobs.len() as i64)
 }
 
@@ -26,7 +26,7 @@ pub(crate) fn add(conn: &mut Conn<'_>, batch: i64, jobs: &[i64]) -> QueryResult<
     if jobs.is_empty() {
         return Ok(());
     }
-    members::insert(conn, batch, jobs)?;
+    members::insert_members(conn, batch, jobs)?;
     wanted_keys::request_later(conn, [NewRequest::Added(batch, jobs.len() as i64)])
 }
 
@@ -60,7 +60,7 @@ pub(crate) fn follow(
         on,
         otherwise,
     };
-    edges::insert(conn, &jobs.iter().map(edge).collect::<Vec<_>>())?;
+    edges::insert_edges(conn, &jobs.iter().map(edge).collect::<Vec<_>>())?;
     Ok(jobs)
 }
 

@@ -27,7 +27,7 @@ use diesel::prelude::*;
 use std::collections::BTreeMap;
 
 /// Runs `work`, which enqueues a list of jobs: all of it is rolled back if it fails.
-pub(crate) fn whole<T, E: From<diesel::result::Error>>(
+pub(crate) fn all_or_none<T, E: From<diesel::result::Error>>(
     conn: &mut Conn<'_>,
     work: impl FnOnce(&mut Conn<'_>) -> Result<T, E>,
 ) -> Result<T, E> {
@@ -35,8 +35,8 @@ pub(crate) fn whole<T, E: From<diesel::result::Error>>(
 }
 
 /// Inserts one job and its execution.
-pub(crate) fn insert(conn: &mut Conn<'_>, row: &NewRow) -> QueryResult<Inserted> {
-    if !row.waits()
+pub(crate) fn insert_job(conn: &mut Conn<'_>, row: &NewRow) -> QueryResult<Inserted> {
+    if !row.is_dependent()
         && !has_more(row)
         && let Some(inserted) = insert_one(conn, row)?
     {
@@ -63,7 +63,7 @@ pub(crate) fn insert_all(conn: &mut Conn<'_>, rows: &[NewRow]) -> QueryResult<Ve
 
 /// Returns whether other rows must be read or written before the job can be inserted.
 fn is_resolved(row: &NewRow) -> bool {
-    row.is_named() || row.waits()
+    row.is_named() || row.is_dependent()
 }
 
 /// Returns whether rows are inserted beside the job.
@@ -117,5 +117,5 @@ fn insert_expiries(conn: &mut Conn<'_>, rows: &[NewRow], inserted: &[Inserted]) 
             None => expiries.remove(&inserted.id),
         };
     }
-    expiries::insert(conn, &expiries)
+    expiries::store_expiries(conn, &expiries)
 }

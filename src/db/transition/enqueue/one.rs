@@ -188,7 +188,7 @@ fn insert_in_steps(conn: &mut Conn<'_>, row: &NewRow) -> QueryResult<Option<i64>
         return Ok(None);
     };
     match (due, row.limit.is_some()) {
-        (true, true) => blocked::insert(conn, &[id])?,
+        (true, true) => blocked::insert_blocked(conn, &[id])?,
         (true, false) => executions::insert_ready(conn, &[id])?,
         (false, _) => drop(executions::insert_later(conn, &[id])?),
     }

@@ -27,7 +27,7 @@ pub(crate) fn insert_all(
         let mut done = Vec::with_capacity(inserted.len());
         for ((job, row), token) in inserted.into_iter().zip(rows).zip(tokens) {
             let stored = match token {
-                Some(token) => insert(conn, job, row, token)?,
+                Some(token) => attach_public_token(conn, job, row, token)?,
                 None => false,
             };
             done.push((job, stored));
@@ -36,14 +36,14 @@ pub(crate) fn insert_all(
     })
 }
 
-fn insert(
+fn attach_public_token(
     conn: &mut Conn<'_>,
     job: Inserted,
     row: &NewRow,
     token: &NewPublicToken,
 ) -> QueryResult<bool> {
     if job.is_new || job.outcome == EnqueueOutcome::Replaced {
-        public_tokens::insert(conn, job.id, token)?;
+        public_tokens::insert_public_token(conn, job.id, token)?;
         return Ok(true);
     }
     let is_repeated = match &row.idempotency_key {
@@ -51,7 +51,7 @@ fn insert(
         None => false,
     };
     if is_repeated {
-        public_tokens::insert(conn, job.id, token)?;
+        public_tokens::insert_public_token(conn, job.id, token)?;
         public_tokens::keep_newest(conn, job.id)?;
     }
     Ok(is_repeated)

@@ -11,8 +11,8 @@ use crate::db::table::flows::edges::{self, EdgeState, Edges};
 use crate::db::table::flows::{batches, members, parents};
 use crate::db::table::jobs::{self, EndedJob};
 use crate::db::table::wanted_keys::{self, NewRequest};
-use crate::db::transition::flows::leave::end_waiting;
-use crate::db::transition::{clear, place};
+use crate::db::transition::flows::leave::end_unstarted;
+use crate::db::transition::{clear, runnable};
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Integer, Nullable};
 use std::collections::{BTreeMap, BTreeSet};
@@ -42,7 +42,7 @@ pub(crate) fn admit(conn: &mut Conn<'_>, requested: &BTreeSet<i64>) -> QueryResu
         return Ok(AdmittedJobs::default());
     }
     let mut locked = edges::lock_free(conn, &named)?;
-    let followers = Followers::of(edges::of(conn, &locked)?);
+    let followers = Followers::of(edges::edges_of_children(conn, &locked)?);
     let open = followers.having(EdgeState::Open, false);
     let nested = followers.having(EdgeState::Open, true);
     // The other jobs do not wait for one whose row is locked.
@@ -60,7 +60,7 @@ pub(crate) fn admit(conn: &mut Conn<'_>, requested: &BTreeSet<i64>) -> QueryResu
         blocked::delete(conn, &all)?;
     }
     if !open.is_empty() {
-        place::place(conn, &open)?;
+        runnable::make_ready_or_scheduled(conn, &open)?;
         parents::forget_steps(conn, &followers.may_undo(&open))?;
     }
     if !dropped.is_empty() {
@@ -145,7 +145,7 @@ fn discard(conn: &mut Conn<'_>, jobs: &[i64], followers: &Followers) -> QueryRes
     for (reason, jobs) in by_reason {
         let failure = JobFailure::new(NOT_WANTED, reason);
         let (attempt, result) = (AttemptOutcome::Discarded, ResultOutcome::Discarded);
-        let ended = end_waiting(conn, &jobs, attempt, result, &failure)?;
+        let ended = end_unstarted(conn, &jobs, attempt, result, &failure)?;
         discarded.extend(ended);
     }
     Ok(discarded)
@@ -175,7 +175,7 @@ fn request_again(conn: &mut Conn<'_>, named: &[i64], locked: &[i64]) -> QueryRes
     if skipped.is_empty() {
         return Ok(0);
     }
-    let waiting = edges::waiting(conn, &skipped)?;
+    let waiting = edges::dependent_children(conn, &skipped)?;
     let count = waiting.len();
     wanted_keys::request_later(conn, waiting.into_iter().map(NewRequest::Child))?;
     Ok(count)

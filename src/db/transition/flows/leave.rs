@@ -185,7 +185,7 @@ fn follow(conn: &mut Conn<'_>, over: &[EndedBatch]) -> QueryResult<(usize, Vec<i
 // --- The end of jobs that had not started ---
 
 /// Ends jobs that had not started, and whose execution was just deleted. Returns them.
-pub(crate) fn end_waiting(
+pub(crate) fn end_unstarted(
     conn: &mut Conn<'_>,
     ids: &[i64],
     attempt: AttemptOutcome,
@@ -195,14 +195,14 @@ pub(crate) fn end_waiting(
     let text =
         "UPDATE solid_queue_jobs SET finished_at = {now}, updated_at = {now} WHERE id IN {in $1}";
     Statement::new(text).bind(id_list(ids)).execute(conn)?;
-    attempts::insert_waiting(conn, ids, attempt, failure)?;
+    attempts::record_unstarted(conn, ids, attempt, failure)?;
     let rows = jobs::ended(conn, ids)?;
     let error = failure.in_words();
     let new: Vec<NewResult<'_>> = rows
         .iter()
         .filter_map(|job| job.result(result, &error, 0, FinishedRow::Keep))
         .collect();
-    results::insert(conn, &new)?;
+    results::store_results(conn, &new)?;
     results::wake(conn, ids)?;
     let named = rows.iter().filter(|job| job.unique_id.is_some());
     let named: Vec<i64> = named.map(|job| job.id).collect();

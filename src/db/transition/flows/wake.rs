@@ -2,12 +2,12 @@
 
 use crate::db::conn::connection::Conn;
 use crate::db::model::decision::{Destination, JobDecision};
-use crate::db::model::outcome::{StepWait, WaitUntil};
+use crate::db::model::outcome::{ParkUntil, ParkedStep};
 use crate::db::table::flows::waits::{self, LateWait, NewWait};
 use crate::db::table::flows::{edges, events};
 use crate::db::table::wanted_keys::{self, NewRequest};
 use crate::db::table::{blocked, steps};
-use crate::db::transition::place;
+use crate::db::transition::runnable;
 use crate::mutant;
 use diesel::prelude::*;
 use serde::Deserialize;
@@ -89,13 +89,13 @@ fn wake_jobs(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<Looked> {
     if !woken.is_empty() {
         waits::delete(conn, &woken)?;
         blocked::delete(conn, &woken)?;
-        place::make_runnable(conn, &woken)?;
+        runnable::make_runnable(conn, &woken)?;
     }
     let skipped = jobs.iter().filter(|job| !locked.contains(job));
     let skipped: Vec<i64> = skipped.copied().collect();
     let busy = match skipped.is_empty() {
         true => Vec::new(),
-        false => waits::waiting(conn, &skipped)?,
+        false => waits::parked_jobs(conn, &skipped)?,
     };
     Ok(Looked { woken, busy })
 }
@@ -143,26 +143,26 @@ pub(crate) fn time_out(conn: &mut Conn<'_>, batch: usize) -> QueryResult<TimedOu
 pub(crate) fn park(conn: &mut Conn<'_>, decisions: &[&JobDecision]) -> QueryResult<()> {
     let (mut pauses, mut events, mut joins) = (Vec::new(), Vec::new(), Vec::new());
     for decision in decisions {
-        let Destination::Park(StepWait { step, until }) = &decision.destination else {
+        let Destination::Park(ParkedStep { step, until }) = &decision.destination else {
             continue;
         };
         let (job_id, claim_id) = (decision.run.job_id, decision.run.claim_id);
         match until {
-            WaitUntil::Pause(time) => pauses.push((job_id, step.as_str(), *time)),
-            WaitUntil::Event { name, timeout } => events.push(NewWait {
+            ParkUntil::Pause(time) => pauses.push((job_id, step.as_str(), *time)),
+            ParkUntil::Event { name, timeout } => events.push(NewWait {
                 job_id,
                 claim_id,
                 step,
                 event: name,
                 timeout: *timeout,
             }),
-            WaitUntil::Joined(value) => joins.push((job_id, step.as_str(), value.as_str())),
+            ParkUntil::Joined(value) => joins.push((job_id, step.as_str(), value.as_str())),
         }
     }
     steps::record_pauses(conn, &pauses)?;
     let mut requests = Vec::new();
     if !events.is_empty() {
-        waits::insert(conn, &events)?;
+        waits::park_for_events(conn, &events)?;
         requests.extend(events.iter().map(|wait| NewRequest::Wait(wait.job_id)));
     }
     if !joins.is_empty() {
@@ -186,7 +186,7 @@ const ROUNDS: usize = 3;
 pub(crate) fn emit(conn: &mut Conn<'_>, name: &str, payload: &str) -> QueryResult<bool> {
     conn.join_transaction(|conn| {
         for _ in 0..ROUNDS {
-            if !events::insert(conn, name, payload)? {
+            if !events::insert_event(conn, name, payload)? {
                 // A statement of its own: it sees the one that the insert has met.
                 match events::payload(conn, name)? {
                     Some(first) if is_same(&first, payload) => {}

@@ -8,7 +8,7 @@ use crate::db::model::extras::{TagChange, with_version};
 use crate::db::table::jobs::{self, EditableJob};
 use crate::db::table::wanted_keys::{self, NewRequest};
 use crate::db::table::{blocked, executions, ready, scheduled};
-use crate::db::transition::place;
+use crate::db::transition::runnable;
 use diesel::QueryResult;
 
 /// The result of an edit.
@@ -86,11 +86,11 @@ fn renew(conn: &mut Conn<'_>, job: i64, state: JobState) -> QueryResult<()> {
             let slots = ready::take(conn, &[job])?;
             if slots.iter().any(|slot| slot.concurrency_key.is_some()) {
                 // It keeps its slot.
-                return ready::insert(conn, &[job]);
+                return ready::insert_ready(conn, &[job]);
             }
             let semaphores = slots.iter().filter_map(|slot| slot.semaphore_id);
             wanted_keys::request(conn, semaphores.map(|id| NewRequest::Semaphore(id, 1)))?;
-            place::make_runnable(conn, &[job])
+            runnable::make_runnable(conn, &[job])
         }
         _ => Ok(()),
     }
@@ -131,7 +131,7 @@ pub(crate) fn requeue(conn: &mut Conn<'_>, jobs: &[i64], queue: &str) -> QueryRe
         set_queue(conn, &found, queue)?;
         scheduled::put_rows(conn, &later, queue)?;
         if !waiting.is_empty() {
-            blocked::insert(conn, &waiting)?;
+            blocked::insert_blocked(conn, &waiting)?;
         }
         ready::put_rows(conn, &now, queue)?;
         Ok(found)

@@ -18,8 +18,8 @@ use crate::db::table::history::deltas;
 use crate::db::table::jobs::{self, EndedJob};
 use crate::db::table::wanted_keys::{self, NewRequest};
 use crate::db::table::{attempts, expiries, failed, results};
-use crate::db::transition::flows::leave::end_waiting;
-use crate::db::transition::place::{make_runnable, place};
+use crate::db::transition::flows::leave::end_unstarted;
+use crate::db::transition::runnable::{make_ready_or_scheduled, make_runnable};
 use crate::db::transition::{flows, unique};
 use chrono::{NaiveDateTime, TimeDelta};
 use diesel::prelude::*;
@@ -49,7 +49,7 @@ pub(crate) fn cancel(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<Cancelled
         let ended = executions::take(conn, &JobState::WAITING, jobs)?;
         if !ended.is_empty() {
             let failure = JobFailure::new("cancelled", "the job was cancelled while it waited");
-            let jobs = end_waiting(
+            let jobs = end_unstarted(
                 conn,
                 &ended,
                 AttemptOutcome::Cancelled,
@@ -143,7 +143,7 @@ pub(crate) fn reschedule(
                 .bind(delay)
                 .bind(id_list(&taken)).execute(conn)?;
         expiries::remove_overtaken(conn, &taken)?;
-        place(conn, &taken)?;
+        make_ready_or_scheduled(conn, &taken)?;
         Ok(taken)
     })
 }
@@ -265,7 +265,7 @@ pub(crate) fn retry_spread(
             (*job, timestamp(at.unwrap_or(spread.start)))
         });
         jobs::set_times(conn, &times.collect::<Vec<_>>())?;
-        place(conn, ready)
+        make_ready_or_scheduled(conn, ready)
     })
 }
 
@@ -273,7 +273,7 @@ fn retry_by(
     conn: &mut Conn<'_>,
     jobs: &[i64],
     at_most_once: AtMostOnce,
-    place: impl FnOnce(&mut Conn<'_>, &[i64]) -> QueryResult<()>,
+    reinsert: impl FnOnce(&mut Conn<'_>, &[i64]) -> QueryResult<()>,
 ) -> QueryResult<RetriedJobs> {
     conn.transaction(|conn| {
         let mut ready = executions::lock(conn, JobState::Failed, jobs)?;
@@ -289,7 +289,7 @@ fn retry_by(
             return Ok(RetriedJobs { ready, risky, replaced });
         }
         flows::leave::rejoin(conn, &ready)?;
-        place(conn, &ready)?;
+        reinsert(conn, &ready)?;
         let text = "UPDATE solid_queue_jobs SET attempts = 0, crash_count = 0, updated_at = {now} WHERE id IN {in $1}";
         Statement::new(text).bind(id_list(&ready)).execute(conn)?;
         // The rows are locked now: no promotion is about to tell the failures to what waits for them.

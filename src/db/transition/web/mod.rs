@@ -24,7 +24,7 @@ pub(crate) fn add_token(
         .parameters(role.to_string())
         .record(
             conn,
-            |conn| tokens::insert(conn, token),
+            |conn| tokens::insert_web_token(conn, token),
             |_| AuditEffect::Done,
         )
 }
@@ -56,6 +56,6 @@ pub(crate) fn revoke_token(
 pub(crate) fn sign_in(conn: &mut Conn<'_>, session: &NewWebSession<'_>) -> QueryResult<()> {
     conn.transaction(|conn| {
         tokens::touch(conn, session.token)?;
-        sessions::insert(conn, session)
+        sessions::insert_web_session(conn, session)
     })
 }

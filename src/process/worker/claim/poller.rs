@@ -330,6 +330,6 @@ impl Poller {
     fn release(&mut self, why: &str) {
         self.handoff.clear();
         self.plan.note_given_back();
-        release::waiting(&self.in_flight, &mut self.session, why);
+        release::claimed_ahead(&self.in_flight, &mut self.session, why);
     }
 }

@@ -65,7 +65,7 @@ fn start(cx: &mut Cx<'_>, action: BatchAction, change: Change) -> Result<Respons
         return Ok(Response::see_other(cx.link(&path)));
     };
     let jobs = action.jobs(BatchId(row.id));
-    let jobs = jobs.by_actor(words::of(cx, form.get("reason")));
+    let jobs = jobs.by_actor(words::page_actor(cx, form.get("reason")));
     let operation = jobs
         .in_background(change)
         .preview(preview)

@@ -7,7 +7,7 @@ use crate::admin::batches::{
 use crate::admin::job_info::TaskStatus;
 use crate::admin::jobs::BoundedCount;
 use crate::db::query::batches::{self, ListedBatch};
-use crate::error::Doing as _;
+use crate::error::ErrorContext as _;
 use crate::job::BatchId;
 use crate::web::http::{PageError, Response};
 use crate::web::pages::jobs::filters::STATES;
@@ -64,7 +64,7 @@ struct BatchPage {
 pub(crate) fn find(cx: &mut Cx<'_>) -> Result<ListedBatch, PageError> {
     let text = cx.param("id").to_owned();
     let id: i64 = text.parse().map_err(|_| no_such_batch(&text))?;
-    cx.read(|conn| batches::one(conn, id, 0).doing("look the batch up"))?
+    cx.read(|conn| batches::one(conn, id, 0).during("look the batch up"))?
         .ok_or_else(|| no_such_batch(&text))
 }
 

@@ -8,7 +8,7 @@ use crate::admin::jobs::Jobs;
 use crate::db::Conn;
 use crate::db::model::decision::JobState;
 use crate::db::query::pages::job_search::JobSearch;
-use crate::db::query::pages::job_window::ListPlace;
+use crate::db::query::pages::job_window::ListPosition;
 use crate::job::{BatchId, JobId};
 use crate::web::http::{PageError, Pairs};
 use crate::web::pages::jobs::filters::{JobFilters, When, name_of};
@@ -132,8 +132,8 @@ impl BulkSelection {
                     ..self.filters.search()
                 };
                 let times = (self.filters.when.from, self.filters.when.to);
-                let place = ListPlace::Before(i64::MAX);
-                jobs.extend(job_list::list(conn, &search, times, place, SAMPLE)?.jobs);
+                let position = ListPosition::Before(i64::MAX);
+                jobs.extend(job_list::list(conn, &search, times, position, SAMPLE)?.jobs);
             }
         }
         jobs.retain(|job| job.state.is_some_and(|state| states.contains(&state)));

@@ -3,7 +3,7 @@
 use crate::admin::groups::RetryRate;
 use crate::admin::job_list::ListedJob;
 use crate::db::Conn;
-use crate::error::{Doing as _, Result};
+use crate::error::{ErrorContext as _, Result};
 use crate::operation::start::Preview;
 use crate::web::http::{self, PageError, Response};
 use crate::web::pages::bulk::{BulkAction, BulkSelection};
@@ -57,7 +57,7 @@ pub(crate) fn jobs(number: &str) -> String {
 
 fn look(conn: &mut Conn<'_>, selection: &BulkSelection) -> Result<(Preview, Vec<ListedJob>)> {
     let preview = selection.jobs().preview(conn)?;
-    let sample = selection.sample(conn).doing("list some of the jobs")?;
+    let sample = selection.sample(conn).during("list some of the jobs")?;
     Ok((preview, sample))
 }
 
@@ -133,7 +133,9 @@ pub(crate) fn start(cx: &mut Cx<'_>) -> Result<Response, PageError> {
         BulkAction::Retry => rate(form.get("spread").unwrap_or_default(), &preview)?,
         _ => None,
     };
-    let jobs = selection.jobs().by_actor(words::of(cx, form.get("reason")));
+    let jobs = selection
+        .jobs()
+        .by_actor(words::page_actor(cx, form.get("reason")));
     let mut operation = jobs
         .in_background(change)
         .preview(preview)

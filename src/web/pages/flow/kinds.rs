@@ -135,12 +135,12 @@ pub(super) struct FlowRow {
     /// The number of open jobs of a batch.
     pub(super) open: Option<String>,
     pub(super) is_here: bool,
-    pub(super) waits: Vec<FlowWaits>,
+    pub(super) waits: Vec<FlowDependency>,
 }
 
 /// The parents for which a job or a batch waits in the same way.
 #[derive(Debug)]
-pub(super) struct FlowWaits {
+pub(super) struct FlowDependency {
     pub(super) how: String,
     pub(super) parents: Vec<FlowParent>,
 }
@@ -193,7 +193,11 @@ pub(super) fn rows(
         .collect()
 }
 
-fn ways(edges: &[&FlowEdge], nodes: &BTreeMap<FlowId, &FlowNode>, shell: &Shell) -> Vec<FlowWaits> {
+fn ways(
+    edges: &[&FlowEdge],
+    nodes: &BTreeMap<FlowId, &FlowNode>,
+    shell: &Shell,
+) -> Vec<FlowDependency> {
     let mut ways: BTreeMap<String, Vec<FlowParent>> = BTreeMap::new();
     for edge in edges {
         let node = nodes.get(&edge.from);
@@ -204,6 +208,6 @@ fn ways(edges: &[&FlowEdge], nodes: &BTreeMap<FlowId, &FlowNode>, shell: &Shell)
         });
     }
     ways.into_iter()
-        .map(|(how, parents)| FlowWaits { how, parents })
+        .map(|(how, parents)| FlowDependency { how, parents })
         .collect()
 }

@@ -281,15 +281,15 @@ impl FlowGroups {
     /// Groups the nodes that have the same name and state, wait for the same groups, and are waited for by the same
     /// groups. The one at `here` stays alone.
     pub(super) fn of(graph: &FlowGraph, here: FlowId) -> Self {
-        let places: BTreeMap<FlowId, usize> = (0..)
+        let positions: BTreeMap<FlowId, usize> = (0..)
             .zip(&graph.nodes)
-            .map(|(place, node)| (node.id, place))
+            .map(|(position, node)| (node.id, position))
             .collect();
-        let place = |id: &FlowId| places.get(id).copied();
+        let position = |id: &FlowId| positions.get(id).copied();
         let edges: Vec<(usize, &'static str, usize)> = graph
             .edges
             .iter()
-            .filter_map(|edge| Some((place(&edge.from)?, edge.kind, place(&edge.to)?)))
+            .filter_map(|edge| Some((position(&edge.from)?, edge.kind, position(&edge.to)?)))
             .collect();
         let nodes = graph.nodes.iter();
         let looks = nodes.map(|node| (is_batch(node.id), node.id == here, &node.name, node.state));

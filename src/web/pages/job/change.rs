@@ -24,7 +24,7 @@ fn path(id: i64) -> String {
 /// Changes the job of the address, and returns what happened to it.
 fn apply(cx: &mut Cx<'_>, jobs: Jobs, change: Change) -> Result<(i64, Changed), PageError> {
     let id = job(cx)?;
-    let actor = words::of(cx, cx.form().get("reason"));
+    let actor = words::page_actor(cx, cx.form().get("reason"));
     let jobs = jobs.ids([JobId(id)]).by_actor(actor);
     let changed = cx.write(|conn| jobs.change(conn, change))?;
     Ok((id, changed))

@@ -57,7 +57,7 @@ pub(crate) fn facts(details: &JobDetails, facts: &JobFacts, shell: &Shell) -> Ve
         facts.max_attempts,
         facts.at_most_once,
     );
-    list.place(details);
+    list.queue_and_class(details);
     list.flow(details, facts);
     list.names(details, facts, &policy);
     list.limits(details, facts, &policy);
@@ -77,7 +77,7 @@ impl Facts<'_> {
         format!("<a href=\"{href}\">{}</a>", plain(text))
     }
 
-    fn place(&mut self, details: &JobDetails) {
+    fn queue_and_class(&mut self, details: &JobDetails) {
         let explanation = &details.explanation;
         if let (Some(queue), Some(priority)) = (&explanation.queue_name, explanation.priority) {
             let href = escaped(&self.shell.to(["queues", queue]));

@@ -10,7 +10,7 @@ use crate::admin::job_info::TaskStatus;
 use crate::admin::timeline::{BarKind, BarPart, EntryKind, Timeline, TimelineEntry};
 use crate::db::Conn;
 use crate::db::query::pages::job_lines::{self, JobFacts};
-use crate::error::{Doing as _, Result};
+use crate::error::{ErrorContext as _, Result};
 use crate::job::JobId;
 use crate::job::policy::Delivery;
 use crate::web::http::{PageError, Response};
@@ -83,12 +83,12 @@ pub(crate) fn no_such_job(id: i64) -> PageError {
 }
 
 fn look(conn: &mut Conn<'_>, id: i64) -> Result<Option<JobRead>> {
-    let doing = "look the job up";
+    let action = "look the job up";
     let Some(details) = details::job_details(conn, JobId(id), false)? else {
         return Ok(None);
     };
     Ok(Some(JobRead {
-        facts: job_lines::facts(conn, id).doing(doing)?,
+        facts: job_lines::facts(conn, id).during(action)?,
         details,
     }))
 }

@@ -4,8 +4,8 @@ use crate::db::Conn;
 use crate::db::model::decision::JobState;
 use crate::db::query::named::{self, NamedThings};
 use crate::db::query::pages::job_search::JobSearch;
-use crate::db::query::pages::job_window::ListPlace;
-use crate::error::{Doing as _, Result};
+use crate::db::query::pages::job_window::ListPosition;
+use crate::error::{ErrorContext as _, Result};
 use crate::web::http::{self, PageError, Pairs, Response};
 use crate::web::request::route::Cx;
 use chrono::{NaiveDate, NaiveDateTime, NaiveTime, TimeDelta};
@@ -148,12 +148,12 @@ impl JobFilters {
         format!("/jobs{}", pairs.to_query())
     }
 
-    /// Returns the path of the list from another place on.
-    pub(crate) fn at(&self, place: ListPlace) -> String {
-        let pairs = match place {
-            ListPlace::Before(i64::MAX) => self.pairs(),
-            ListPlace::Before(key) => self.pairs().with("before", &key.to_string()),
-            ListPlace::After(key) => self.pairs().with("after", &key.to_string()),
+    /// Returns the path of the list from another position on.
+    pub(crate) fn at(&self, position: ListPosition) -> String {
+        let pairs = match position {
+            ListPosition::Before(i64::MAX) => self.pairs(),
+            ListPosition::Before(key) => self.pairs().with("before", &key.to_string()),
+            ListPosition::After(key) => self.pairs().with("after", &key.to_string()),
         };
         format!("/jobs{}", pairs.to_query())
     }
@@ -231,11 +231,11 @@ impl JobFilters {
 }
 
 /// Returns from where the list of an address goes on.
-pub(crate) fn place(pairs: &Pairs) -> ListPlace {
+pub(crate) fn list_position(pairs: &Pairs) -> ListPosition {
     match (pairs.number("before"), pairs.number("after")) {
-        (Some(key), _) => ListPlace::Before(key),
-        (None, Some(key)) => ListPlace::After(key),
-        (None, None) => ListPlace::Before(i64::MAX),
+        (Some(key), _) => ListPosition::Before(key),
+        (None, Some(key)) => ListPosition::After(key),
+        (None, None) => ListPosition::Before(i64::MAX),
     }
 }
 
@@ -363,10 +363,10 @@ pub(crate) fn go(cx: &mut Cx<'_>, text: &str) -> Result<Response, PageError> {
 }
 
 fn path(conn: &mut Conn<'_>, text: &str) -> Result<String> {
-    let doing = "search for the text";
+    let action = "search for the text";
     let job = |id: i64| http::path(&["jobs", &id.to_string()]);
     if let Some(id) = number(text)
-        && named::is_job(conn, id).doing(doing)?
+        && named::is_job(conn, id).during(action)?
     {
         return Ok(job(id));
     }
@@ -376,7 +376,7 @@ fn path(conn: &mut Conn<'_>, text: &str) -> Result<String> {
         is_class,
         is_queue,
         is_task,
-    } = named::named(conn, text).doing(doing)?;
+    } = named::named(conn, text).during(action)?;
     Ok(match of_unique_id.or(of_idempotency_key) {
         Some(id) => job(id),
         None if is_class => only("class", text),
@@ -435,11 +435,11 @@ mod tests {
 
     #[test]
     fn places_are_read() {
-        let place = |query: &str| place(&Pairs::parse(query.as_bytes()));
-        assert_eq!(place(""), ListPlace::Before(i64::MAX));
-        assert_eq!(place("before=7"), ListPlace::Before(7));
-        assert_eq!(place("after=7"), ListPlace::After(7));
-        assert_eq!(place("after=x"), ListPlace::Before(i64::MAX));
+        let position = |query: &str| list_position(&Pairs::parse(query.as_bytes()));
+        assert_eq!(position(""), ListPosition::Before(i64::MAX));
+        assert_eq!(position("before=7"), ListPosition::Before(7));
+        assert_eq!(position("after=7"), ListPosition::After(7));
+        assert_eq!(position("after=x"), ListPosition::Before(i64::MAX));
     }
 
     fn when(query: &str) -> When {

@@ -9,9 +9,9 @@ use crate::db::model::new_row::{UNIQUE_SUCCESSOR, WAITS_FOR_EVENT, WAITS_FOR_PAR
 use crate::db::model::outcome;
 use crate::db::query::named::{self, KnownClass};
 use crate::db::query::pages::job_search::StateCounts;
-use crate::db::query::pages::job_window::{ListPlace, WINDOW};
+use crate::db::query::pages::job_window::{ListPosition, WINDOW};
 use crate::db::table::claimed::Note;
-use crate::error::{Doing as _, Result};
+use crate::error::{ErrorContext as _, Result};
 use crate::web::http::{PageError, Response};
 use crate::web::pages::jobs::filters::{FilterChip, JobFilters, STATES};
 use crate::web::pages::words::{job_link, of_state};
@@ -78,13 +78,13 @@ pub(crate) fn show(cx: &mut Cx<'_>) -> Result<Response, PageError> {
         return filters::go(cx, &text);
     }
     let filters = JobFilters::of(cx.query())?;
-    let place = filters::place(cx.query());
+    let position = filters::list_position(cx.query());
     let shell = cx.shell(title(filters.state), Section::Jobs)?;
     let now = shell.now;
-    let list = cx.panel("the jobs", |conn| read(conn, &filters, place, now));
+    let list = cx.panel("the jobs", |conn| read(conn, &filters, position, now));
     let counts = cx.shared_panel("the number of jobs in each state", &STATE_COUNTS);
     let known = cx.panel("the classes of the workers", |conn| {
-        named::known_classes(conn).doing("read the classes")
+        named::known_classes(conn).during("read the classes")
     });
     let classes = known.ready().cloned().unwrap_or_default();
     let mut queues: Vec<String> = classes
@@ -129,11 +129,11 @@ fn title(state: Option<JobState>) -> &'static str {
 fn read(
     conn: &mut Conn<'_>,
     filters: &JobFilters,
-    place: ListPlace,
+    position: ListPosition,
     now: NaiveDateTime,
 ) -> Result<JobList> {
     let times = filters.when.bounds(now);
-    job_list::list(conn, &filters.search(), times, place, ROWS).doing("list the jobs")
+    job_list::list(conn, &filters.search(), times, position, ROWS).during("list the jobs")
 }
 
 fn state_tabs(filters: &JobFilters, counts: Option<&StateCounts>, shell: &Shell) -> Vec<StateTab> {
@@ -175,7 +175,7 @@ fn state_tabs(filters: &JobFilters, counts: Option<&StateCounts>, shell: &Shell)
 }
 
 fn view(list: &JobList, filters: &JobFilters, shell: &Shell) -> ListView {
-    let link = |place: ListPlace| shell.link(&filters.at(place));
+    let link = |position: ListPosition| shell.link(&filters.at(position));
     ListView {
         rows: list
             .jobs
@@ -189,9 +189,9 @@ fn view(list: &JobList, filters: &JobFilters, shell: &Shell) -> ListView {
 }
 
 fn stopped(stop: SearchStop, filters: &JobFilters, shell: &Shell) -> StopView {
-    let direction = match stop.place {
-        ListPlace::Before(_) => "back",
-        ListPlace::After(_) => "forward",
+    let direction = match stop.position {
+        ListPosition::Before(_) => "back",
+        ListPosition::After(_) => "forward",
     };
     let reached = match stop.job {
         Some(job) => format!("Searched {direction} to job {}", count(job)),
@@ -203,7 +203,7 @@ fn stopped(stop: SearchStop, filters: &JobFilters, shell: &Shell) -> StopView {
             count(WINDOW),
             job_list::ENOUGH.as_millis()
         ),
-        further: shell.link(&filters.at(stop.place)),
+        further: shell.link(&filters.at(stop.position)),
     }
 }
 
@@ -360,14 +360,14 @@ fn blocked(job: &ListedJob, shell: &Shell) -> Markup {
 fn running(job: &ListedJob) -> String {
     let line = &job.line;
     let held = show::duration(line.claimed_seconds.unwrap_or_default());
-    let place = match (&line.hostname, line.pid) {
+    let location = match (&line.hostname, line.pid) {
         (Some(host), Some(pid)) => format!("on {host}:{pid}"),
         (Some(host), None) => format!("on {host}"),
         (None, _) => "by a dead process".to_owned(),
     };
     let note = Note::of_column(line.note.as_deref());
     match note.progress {
-        Some(progress) => format!("at {:.0} %, for {held}, {place}", progress.percent),
-        None => format!("for {held}, {place}"),
+        Some(progress) => format!("at {:.0} %, for {held}, {location}", progress.percent),
+        None => format!("for {held}, {location}"),
     }
 }

@@ -16,8 +16,8 @@ use crate::web::reads::{BUSIEST, FINDINGS, LAST_HOUR};
 use crate::web::request::panels::Panel;
 use crate::web::request::route::Cx;
 use crate::web::request::shell::Shell;
+use crate::web::show::chart::latency::latency_chart;
 use crate::web::show::chart::throughput::throughput;
-use crate::web::show::chart::waits::waits;
 use crate::web::show::{Markup, ago, escaped, filters, in_words, verdict};
 use crate::web::site::Section;
 use askama::Template;
@@ -57,7 +57,7 @@ pub(crate) fn show(cx: &mut Cx<'_>) -> Result<Response, PageError> {
         .ready()
         .is_some_and(|(_, concerns)| !concerns.is_empty());
     let page = OverviewPage {
-        lead: of(&found, hour.ready().map(|hour| hour.buckets.as_slice())),
+        lead: attention_sentence(&found, hour.ready().map(|hour| hour.buckets.as_slice())),
         has_rails: found
             .ready()
             .is_some_and(|(load, _)| load.fleet.has_rails()),
@@ -66,7 +66,7 @@ pub(crate) fn show(cx: &mut Cx<'_>) -> Result<Response, PageError> {
         charts: charts?,
         queues: found.clone().map(|(load, _)| {
             let curves = hour.ready().map(|hour| &hour.curves);
-            running::of(&load, curves)
+            running::queue_rows(&load, curves)
         }),
         running: running
             .map(|runs| running::rows(runs, found.ready().map(|(load, _)| &load.fleet))),
@@ -90,7 +90,7 @@ fn vitals_of(
             return Panel::Missing(missing.clone());
         }
     };
-    facts.map(|facts| vitals::of(load, &hour.buckets, hour.usual.as_ref(), &facts))
+    facts.map(|facts| vitals::overview_vitals(load, &hour.buckets, hour.usual.as_ref(), &facts))
 }
 
 // --- The charts of throughput and wait, of everything or of one queue ---
@@ -118,7 +118,7 @@ pub(crate) fn read(
         Panel::Missing(missing) => Panel::Missing(missing),
         Panel::Ready(buckets) => Panel::Ready(Charts {
             throughput: throughput(&buckets, range)?,
-            waits: waits(&buckets, range, None, "late")?,
+            waits: latency_chart(&buckets, range, None, "late")?,
         }),
     })
 }
@@ -198,7 +198,10 @@ impl DoctorRows {
 // --- The sentence on top of the overview ---
 
 /// Returns whether all is well, and if not, how much is not.
-pub(crate) fn of(found: &Panel<(LoadNow, Vec<Concern>)>, hour: Option<&[Bucket]>) -> Markup {
+pub(crate) fn attention_sentence(
+    found: &Panel<(LoadNow, Vec<Concern>)>,
+    hour: Option<&[Bucket]>,
+) -> Markup {
     let Some((load, concerns)) = found.ready() else {
         return Markup::trusted(escaped("What needs attention is not known at the moment."));
     };

@@ -4,13 +4,13 @@ use crate::admin::now::{Fleet, LoadNow, Member};
 use crate::db::Conn;
 use crate::db::query::load::fleet::{self, HeldJob};
 use crate::db::query::load::totals::CappedCount;
-use crate::error::{Doing as _, Result};
+use crate::error::{ErrorContext as _, Result};
 use crate::history::Histogram;
 use crate::history::curves::QueueCurves;
 use crate::web::kept::Kept;
 use crate::web::read::QueueVerdict;
 use crate::web::read::concerns::{UsualRuns, usual_runs};
-use crate::web::show::chart::{SparkPlace, spark};
+use crate::web::show::chart::{SparkLocation, spark};
 use crate::web::show::{Markup, duration, short, verdict};
 
 /// The most jobs that are shown.
@@ -31,7 +31,7 @@ pub(crate) struct LongRun {
     pub(crate) id: String,
     pub(crate) class_name: String,
     /// The process and its thread: `app-1:4242 · windlass-job-3`.
-    pub(crate) place: String,
+    pub(crate) location: String,
     pub(crate) seconds: f64,
     /// True if it has run for much longer than others of its class.
     pub(crate) is_long: bool,
@@ -40,7 +40,7 @@ pub(crate) struct LongRun {
 
 /// Reads the oldest runs.
 pub(crate) fn read(conn: &mut Conn<'_>, usual: &Kept<UsualRuns>) -> Result<OldestRuns> {
-    let mut jobs = fleet::oldest(conn, 4 * MOST_RUNNING).doing("look at the running jobs")?;
+    let mut jobs = fleet::oldest(conn, 4 * MOST_RUNNING).during("look at the running jobs")?;
     jobs.retain(|job| !job.is_ahead);
     jobs.truncate(usize::try_from(MOST_RUNNING).unwrap_or(usize::MAX));
     let usual = usual_runs(conn, usual, jobs.iter().map(|job| job.class_name.as_str()))?;
@@ -59,7 +59,7 @@ pub(crate) fn rows(runs: OldestRuns, fleet: Option<&Fleet>) -> Vec<LongRun> {
         LongRun {
             job_id: job.job_id,
             id: job.job_id.to_string(),
-            place: place(&job, member),
+            location: location(&job, member),
             seconds: job.seconds,
             is_long: judged.is_long,
             verdict: judged.markup,
@@ -69,8 +69,8 @@ pub(crate) fn rows(runs: OldestRuns, fleet: Option<&Fleet>) -> Vec<LongRun> {
     runs.jobs.into_iter().map(row).collect()
 }
 
-fn place(job: &HeldJob, member: Option<&Member>) -> String {
-    let process = member.map(Member::place).unwrap_or_default();
+fn location(job: &HeldJob, member: Option<&Member>) -> String {
+    let process = member.map(Member::location).unwrap_or_default();
     match &job.note.thread {
         Some(thread) => format!("{process} · {thread}"),
         None => process,
@@ -129,7 +129,7 @@ pub(crate) struct QueueRow {
 }
 
 /// Returns the queues, the worst first.
-pub(crate) fn of(load: &LoadNow, curves: Option<&QueueCurves>) -> Vec<QueueRow> {
+pub(crate) fn queue_rows(load: &LoadNow, curves: Option<&QueueCurves>) -> Vec<QueueRow> {
     let queues = load.worst_first().into_iter().take(MOST_QUEUES);
     let rows = queues.map(|queue| {
         let is_late = matches!(queue.verdict, QueueVerdict::Late { .. });
@@ -141,7 +141,7 @@ pub(crate) fn of(load: &LoadNow, curves: Option<&QueueCurves>) -> Vec<QueueRow> 
             oldest: queue.oldest_seconds,
             is_late,
             spark: curve.map_or_else(Markup::default, |curve| {
-                spark(SparkPlace::Cell, &curve.oldest_seconds, is_late, &label)
+                spark(SparkLocation::Cell, &curve.oldest_seconds, is_late, &label)
             }),
             verdict: queue.verdict.markup(),
         }

@@ -3,10 +3,10 @@
 use crate::admin::now::LoadNow;
 use crate::db::Conn;
 use crate::db::query::load::totals::{self, StateTotals};
-use crate::error::{Doing as _, Result};
+use crate::error::{ErrorContext as _, Result};
 use crate::history::{Bucket, Tally, Usual};
 use crate::web::read::QueueVerdict;
-use crate::web::show::chart::{SparkPlace, spark};
+use crate::web::show::chart::{SparkLocation, spark};
 use crate::web::show::{Markup, bounded, count, duration, short, verdict};
 use std::time::Duration;
 
@@ -39,7 +39,7 @@ impl Vital {
     }
 
     pub(crate) fn spark(mut self, values: &[Option<f64>], is_bad: bool, label: &str) -> Self {
-        self.spark = spark(SparkPlace::Measure, values, is_bad, label);
+        self.spark = spark(SparkLocation::Measure, values, is_bad, label);
         self
     }
 
@@ -64,10 +64,10 @@ pub(crate) struct VitalFacts {
 
 /// Counts the jobs.
 pub(crate) fn read(conn: &mut Conn<'_>) -> Result<VitalFacts> {
-    let doing = "count the jobs";
+    let action = "count the jobs";
     Ok(VitalFacts {
-        totals: totals::totals(conn).doing(doing)?,
-        jobs: totals::estimated_jobs(conn).doing(doing)?,
+        totals: totals::totals(conn).during(action)?,
+        jobs: totals::estimated_jobs(conn).during(action)?,
     })
 }
 
@@ -90,7 +90,7 @@ fn curve(buckets: &[Bucket], value: impl Fn(&Bucket) -> Option<f64>) -> Vec<Opti
 }
 
 /// Returns the measures.
-pub(crate) fn of(
+pub(crate) fn overview_vitals(
     load: &LoadNow,
     buckets: &[Bucket],
     usual: Option<&Usual>,
@@ -101,8 +101,10 @@ pub(crate) fn of(
         throughput(buckets, &now, usual),
         failures(buckets, &now, usual),
     ];
-    vitals.push(wait("Wait, half of the jobs", 0.5, buckets, &now));
-    vitals.push(wait("Wait, 99 % of the jobs", 0.99, buckets, &now).verdict(late_queues(load)));
+    vitals.push(latency_vital("Wait, half of the jobs", 0.5, buckets, &now));
+    vitals.push(
+        latency_vital("Wait, 99 % of the jobs", 0.99, buckets, &now).verdict(late_queues(load)),
+    );
     vitals.push(threads(load, buckets, facts));
     vitals.push(workers(load, buckets));
     let kept = Vital::new(
@@ -190,20 +192,20 @@ fn plain(text: &str) -> Markup {
     Markup::element("span", "q", text)
 }
 
-fn seconds(wait: Option<Duration>) -> Option<f64> {
-    wait.map(|wait| wait.as_secs_f64())
+fn seconds(latency: Option<Duration>) -> Option<f64> {
+    latency.map(|latency| latency.as_secs_f64())
 }
 
-fn wait(name: &'static str, p: f64, buckets: &[Bucket], now: &Tally) -> Vital {
+fn latency_vital(name: &'static str, p: f64, buckets: &[Bucket], now: &Tally) -> Vital {
     let value = seconds(now.wait.quantile(p)).map(duration);
     let value = value.unwrap_or_else(|| "–".to_owned());
     let (value, unit) = match value.matches(' ').count() {
         1 => value.split_once(' ').unwrap_or((&value, "")),
         _ => (value.as_str(), ""),
     };
-    let waited = curve(buckets, |bucket| seconds(bucket.tally.wait.quantile(p)));
+    let latencies = curve(buckets, |bucket| seconds(bucket.tally.wait.quantile(p)));
     let label = format!("{}, last hour", name.to_lowercase());
-    Vital::new(name, value, unit).spark(&waited, false, &label)
+    Vital::new(name, value, unit).spark(&latencies, false, &label)
 }
 
 /// Returns which queues are late. Where nothing is promised, nothing is.
@@ -262,7 +264,7 @@ fn workers(load: &LoadNow, buckets: &[Bucket]) -> Vital {
         .fleet
         .workers()
         .filter(|one| one.is_dead())
-        .map(|one| one.place())
+        .map(|one| one.location())
         .collect();
     let told = match (dead.as_slice(), all) {
         ([], 0) => verdict("warn", "no worker is registered"),

@@ -4,7 +4,7 @@ pub(crate) mod now;
 
 use crate::db::Conn;
 use crate::db::query::load::totals::{self, CappedCount, ClassCount};
-use crate::error::{Doing as _, Result, Result as WindlassResult};
+use crate::error::{ErrorContext as _, Result, Result as WindlassResult};
 use crate::history::{Bucket, HistoryFilter, SeriesTally, TimeRange, by_class, series};
 use crate::web::http::{PageError, Response};
 use crate::web::pages::overview::Charts;
@@ -17,8 +17,8 @@ use crate::web::request::panels::Panel;
 use crate::web::request::route::Cx;
 use crate::web::request::shell::Shell;
 use crate::web::show::chart::histogram::run_times;
+use crate::web::show::chart::latency::latency_chart;
 use crate::web::show::chart::throughput::throughput;
-use crate::web::show::chart::waits::waits;
 use crate::web::show::{Markup, bounded, count, duration, filters, short, verdict};
 use crate::web::site::Section;
 use askama::Template;
@@ -75,8 +75,8 @@ pub(crate) fn show(cx: &mut Cx<'_>) -> Result<Response, PageError> {
     let page = QueuePage {
         has_rails: details.ready().is_some_and(|one| one.fleet.has_rails()),
         is_paused: details.ready().is_some_and(|one| one.queue.pause.is_some()),
-        why: details.clone().map(|details| now::of(&details)),
-        measures: details.clone().map(|details| of(&details, hour)),
+        why: details.clone().map(|details| now::why_late(&details)),
+        measures: details.clone().map(|details| queue_vitals(&details, hour)),
         ranges: words::tabs(cx.request),
         range_words: words::in_words(range),
         charts: charts(&history, range, promise)?,
@@ -98,8 +98,8 @@ fn details(cx: &mut Cx<'_>, name: &str) -> Panel<QueueDetails> {
     let promises = &cx.site.settings.promises;
     match cx.shared_panel(WHAT, &PLACES) {
         Panel::Missing(missing) => Panel::Missing(missing),
-        Panel::Ready((places, _)) => cx.panel(WHAT, |conn| {
-            QueueDetails::read(conn, name, promises, &places)
+        Panel::Ready((counts, _)) => cx.panel(WHAT, |conn| {
+            QueueDetails::read(conn, name, promises, &counts)
         }),
     }
 }
@@ -141,7 +141,7 @@ fn charts(
     Ok(Panel::Ready(QueueCharts {
         of_time: Charts {
             throughput: throughput(&history.buckets, range)?,
-            waits: waits(&history.buckets, range, promise, "late")?,
+            waits: latency_chart(&history.buckets, range, promise, "late")?,
         },
         run_times,
     }))
@@ -175,7 +175,7 @@ const MOST: usize = 50;
 
 /// Counts the ready jobs of a queue by class.
 pub(crate) fn read(conn: &mut Conn<'_>, queue: &str) -> Result<ReadyClasses> {
-    let counted = totals::ready_classes(conn, queue).doing("count the jobs of each class");
+    let counted = totals::ready_classes(conn, queue).during("count the jobs of each class");
     let (counts, is_more) = counted?;
     Ok(ReadyClasses { counts, is_more })
 }
@@ -231,7 +231,7 @@ pub(crate) fn lines(
 const MINUTES: usize = 10;
 
 /// Returns the measures of a queue.
-pub(crate) fn of(details: &QueueDetails, hour: Option<&[Bucket]>) -> Vec<Vital> {
+pub(crate) fn queue_vitals(details: &QueueDetails, hour: Option<&[Bucket]>) -> Vec<Vital> {
     let hour = hour.unwrap_or_default();
     let ready: Vec<Option<f64>> = hour
         .iter()

@@ -7,9 +7,9 @@ use crate::db::query::load::fleet::{self, HeldJob};
 use crate::db::query::load::queues;
 use crate::db::query::load::totals::{self, CappedCount, ScheduledJobs};
 use crate::db::table::pauses;
-use crate::error::{Doing as _, Result};
+use crate::error::{ErrorContext as _, Result};
 use crate::web::read::concerns::{ready_jobs, who_and_why};
-use crate::web::read::{ClassesOfQueue, PlaceCounts, QueueVerdict};
+use crate::web::read::{ClassesOfQueue, QueueStateCounts, QueueVerdict};
 use crate::web::show::{ago, count, duration};
 use std::time::Duration;
 
@@ -33,27 +33,27 @@ pub(crate) struct QueueDetails {
 }
 
 impl QueueDetails {
-    /// Reads what `places` do not have.
+    /// Reads what `counts` do not have.
     pub(crate) fn read(
         conn: &mut Conn<'_>,
         name: &str,
         promises: &Promises,
-        places: &PlaceCounts,
+        counts: &QueueStateCounts,
     ) -> Result<Self> {
-        let doing = "look at the queue";
+        let action = "look at the queue";
         let fleet = Fleet::read(conn)?;
-        let ready = queues::ready_of(conn, name).doing(doing)?;
-        let pause = pauses::of(conn, name).doing(doing)?;
-        let mut held = fleet::oldest(conn, RUNS).doing(doing)?;
+        let ready = queues::ready_of(conn, name).during(action)?;
+        let pause = pauses::pause_of_queue(conn, name).during(action)?;
+        let mut held = fleet::oldest(conn, RUNS).during(action)?;
         held.retain(|job| job.queue_name == name);
         Ok(QueueDetails {
             queue: QueueNow::new(ready, pause, &fleet, promises),
             fleet,
             held,
-            scheduled: totals::scheduled(conn, name).doing(doing)?,
-            blocked: places.blocked.of(name),
-            failed: places.failed.of(name),
-            failed_classes: places.failed_classes(name),
+            scheduled: totals::scheduled(conn, name).during(action)?,
+            blocked: counts.blocked.of(name),
+            failed: counts.failed.of(name),
+            failed_classes: counts.failed_classes(name),
         })
     }
 
@@ -91,7 +91,7 @@ const ARGUMENTS: usize = 120;
 
 /// Reads the jobs that are claimed next.
 pub(crate) fn next(conn: &mut Conn<'_>, queue: &str) -> Result<Vec<LineJob>> {
-    let rows = totals::next(conn, queue, NEXT).doing("look at the next jobs")?;
+    let rows = totals::next(conn, queue, NEXT).during("look at the next jobs")?;
     let mut jobs = Vec::with_capacity(rows.len());
     for row in rows {
         let mut arguments = shown_arguments(conn, &row.class_name, &row.arguments)?;
@@ -114,7 +114,7 @@ pub(crate) fn next(conn: &mut Conn<'_>, queue: &str) -> Result<Vec<LineJob>> {
 /// A worker that serves the queue.
 #[derive(Debug, Clone)]
 pub(crate) struct ServingWorker {
-    pub(crate) place: String,
+    pub(crate) location: String,
     pub(crate) queues: String,
     pub(crate) threads: u64,
     pub(crate) busy: u64,
@@ -136,7 +136,7 @@ pub(crate) fn serving(details: &QueueDetails) -> Vec<ServingWorker> {
         let here = details.held.iter().filter(|job| !job.is_ahead);
         let here = here.filter(|job| job.process_id == Some(worker.row.id));
         ServingWorker {
-            place: worker.place(),
+            location: worker.location(),
             queues: worker.queues.replace(',', ", "),
             threads: worker.threads,
             busy: worker.busy(),
@@ -168,8 +168,8 @@ pub(crate) struct Why {
     pub(crate) text: String,
 }
 
-/// Returns the answer.
-pub(crate) fn of(details: &QueueDetails) -> Why {
+/// Returns whether the jobs of a queue start in time, and if not, why.
+pub(crate) fn why_late(details: &QueueDetails) -> Why {
     let queue = &details.queue;
     let waited = duration(queue.oldest_seconds.unwrap_or_default());
     let why = |class, lead: String, text: String| Why { class, lead, text };

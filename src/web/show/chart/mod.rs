@@ -4,8 +4,8 @@
 //! Its texts are HTML beside it, and each chart has its numbers in a table.
 
 pub(crate) mod histogram;
+pub(crate) mod latency;
 pub(crate) mod throughput;
-pub(crate) mod waits;
 
 use crate::history::{Bucket, Tally, TimeRange};
 use crate::web::show::{Markup, escaped, short};
@@ -82,8 +82,8 @@ pub(crate) fn power(seconds: f64) -> String {
 /// Returns five times for the axis below a chart, the first and the last among them.
 pub(crate) fn times(starts: &[DateTime<Utc>], range: TimeRange) -> Vec<String> {
     let last = starts.len().saturating_sub(1);
-    let places = (0..5).map(|place| starts.get(place * last / 4));
-    places
+    let positions = (0..5).map(|position| starts.get(position * last / 4));
+    positions
         .flatten()
         .map(|start| moment(*start, range))
         .collect()
@@ -243,9 +243,9 @@ pub(crate) fn picture(width: f64, height: f64, label: &str, content: &str) -> St
 /// The height of the picture.
 const HEIGHT: f64 = 20.0;
 
-/// The place of a curve.
+/// The location of a curve.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum SparkPlace {
+pub(crate) enum SparkLocation {
     /// Beside a measure.
     Measure,
     /// In a cell of a table.
@@ -255,14 +255,14 @@ pub(crate) enum SparkPlace {
 /// Returns a curve from zero up through the values, oldest first; its last point is marked. `label`
 /// says what it shows. Returns nothing if there is no value.
 pub(crate) fn spark(
-    place: SparkPlace,
+    location: SparkLocation,
     values: &[Option<f64>],
     is_bad: bool,
     label: &str,
 ) -> Markup {
-    let width = match place {
-        SparkPlace::Measure => 152.0,
-        SparkPlace::Cell => 96.0,
+    let width = match location {
+        SparkLocation::Measure => 152.0,
+        SparkLocation::Cell => 96.0,
     };
     let known = || {
         values
@@ -403,13 +403,13 @@ mod tests {
     #[test]
     fn a_curve_starts_at_zero_and_marks_its_end() {
         let values = [Some(0.0), None, Some(5.0), Some(10.0)];
-        let shown = spark(SparkPlace::Cell, &values, true, "a < b").to_string();
+        let shown = spark(SparkLocation::Cell, &values, true, "a < b").to_string();
         assert!(shown.starts_with("<svg class=\"spark bad\" viewBox=\"0 0 96 20\" role=\"img\""));
         assert!(shown.contains("aria-label=\"a &#60; b\""));
         assert!(shown.contains("d=\"M2 18h1M62 10 92 2\""), "{shown}");
         assert!(shown.contains("<circle cx=\"92\" cy=\"2\" r=\"2\"/>"));
-        assert!(spark(SparkPlace::Cell, &[None, None], false, "").is_empty());
-        let zero = spark(SparkPlace::Measure, &[Some(0.0)], false, "").to_string();
+        assert!(spark(SparkLocation::Cell, &[None, None], false, "").is_empty());
+        let zero = spark(SparkLocation::Measure, &[Some(0.0)], false, "").to_string();
         assert!(zero.contains("M2 18h1"), "{zero}");
     }
 }

@@ -1,4 +1,4 @@
-//! The chart of the times that jobs waited in each bucket of time.
+//! The chart of the latency of jobs in each bucket of time.
 
 use crate::history::{Bucket, Histogram, TimeRange};
 use crate::web::show::chart::{
@@ -13,7 +13,7 @@ const HEIGHT: f64 = 120.0;
 
 #[derive(Template)]
 #[template(path = "chart/waits.html")]
-struct WaitsFigure {
+struct LatencyFigure {
     p50: Option<Duration>,
     p99: Option<Duration>,
     promise: Option<Duration>,
@@ -29,7 +29,7 @@ struct WaitsFigure {
 ///
 /// # Errors
 /// If the template fails.
-pub(crate) fn waits(
+pub(crate) fn latency_chart(
     buckets: &[Bucket],
     range: TimeRange,
     promise: Option<Duration>,
@@ -39,16 +39,16 @@ pub(crate) fn waits(
     for bucket in buckets {
         all.merge(&bucket.tally.wait);
     }
-    let waited = |p: f64| {
+    let latencies = |p: f64| {
         buckets
             .iter()
             .map(move |bucket| seconds(&bucket.tally.wait, p))
     };
-    let values = waited(0.5).chain(waited(0.99)).flatten();
+    let values = latencies(0.5).chain(latencies(0.99)).flatten();
     let promised = promise.map(|promise| promise.as_secs_f64());
     let scale = LogScale::of(values.chain(promised));
     let starts: Vec<_> = buckets.iter().map(|bucket| bucket.starts_at).collect();
-    let figure = WaitsFigure {
+    let figure = LatencyFigure {
         p50: all.quantile(0.5),
         p99: all.quantile(0.99),
         promise,
@@ -62,7 +62,7 @@ pub(crate) fn waits(
 }
 
 fn seconds(histogram: &Histogram, p: f64) -> Option<f64> {
-    histogram.quantile(p).map(|wait| wait.as_secs_f64())
+    histogram.quantile(p).map(|latency| latency.as_secs_f64())
 }
 
 fn curves(
@@ -74,9 +74,12 @@ fn curves(
 ) -> Markup {
     let step = WIDTH / buckets.len().max(1) as f64;
     let curve = |p: f64| {
-        let points = buckets.iter().enumerate().map(|(place, bucket)| {
-            let wait = seconds(&bucket.tally.wait, p)?;
-            Some(((place as f64 + 0.5) * step, scale.below_top(wait) * HEIGHT))
+        let points = buckets.iter().enumerate().map(|(position, bucket)| {
+            let latency = seconds(&bucket.tally.wait, p)?;
+            Some((
+                (position as f64 + 0.5) * step,
+                scale.below_top(latency) * HEIGHT,
+            ))
         });
         PathData::through(points)
     };
@@ -104,9 +107,9 @@ fn curves(
             p99.element("curve p99 late")
         ));
     }
-    let hits = buckets.iter().enumerate().map(|(place, bucket)| {
+    let hits = buckets.iter().enumerate().map(|(position, bucket)| {
         let title = title(bucket, range);
-        hit(place as f64 * step, step, HEIGHT, &title)
+        hit(position as f64 * step, step, HEIGHT, &title)
     });
     content.extend(hits);
     Markup::trusted(picture(WIDTH, HEIGHT, &label(buckets), &content))
@@ -114,8 +117,8 @@ fn curves(
 
 fn title(bucket: &Bucket, range: TimeRange) -> String {
     let at = chart::moment(bucket.starts_at, range);
-    let wait = &bucket.tally.wait;
-    match (seconds(wait, 0.5), seconds(wait, 0.99)) {
+    let latency = &bucket.tally.wait;
+    match (seconds(latency, 0.5), seconds(latency, 0.99)) {
         (Some(p50), Some(p99)) => {
             format!("{at}: p50 {}, p99 {}", duration(p50), duration(p99))
         }

@@ -3,11 +3,11 @@
 use crate::db::conn::connection::Conn;
 use crate::db::conn::dialect::{Execution, id_list, job_ids};
 use crate::db::conn::statement::Statement;
-use crate::db::table::blocked::{has_key, insert};
+use crate::db::table::blocked::{has_key, insert_blocked};
 use diesel::prelude::*;
 
 /// Makes jobs without an execution ready or scheduled, by their time.
-pub(crate) fn place(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<()> {
+pub(crate) fn make_ready_or_scheduled(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<()> {
     let text = "INSERT INTO solid_queue_scheduled_executions (job_id, queue_name, priority, scheduled_at, created_at) \
          SELECT id, queue_name, priority, scheduled_at, {now} FROM solid_queue_jobs \
          WHERE id IN {in $1} AND scheduled_at > {now} ORDER BY id \
@@ -37,7 +37,7 @@ pub(crate) fn make_runnable(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<()
     );
     let ready: Vec<Execution> = Statement::new(text).bind(id_list(jobs)).load(conn)?;
     if ready.len() < jobs.len() {
-        insert(conn, jobs)?;
+        insert_blocked(conn, jobs)?;
     }
     crate::db::conn::listening::notify(conn, jobs.len())
 }
