@@ -13,7 +13,7 @@ use diesel::prelude::*;
 use serde::{Deserialize, Serialize};
 use std::process::ExitCode;
 use std::time::Duration;
-use windlass::{Backoff, Context, Database, Dispatcher, Job, JobResult, Policy, Registry, Worker};
+use windlass::{Backoff, Context, Database, Job, JobResult, Policy, Registry, Worker};
 
 #[derive(Serialize, Deserialize)]
 struct Welcome {
@@ -54,8 +54,8 @@ fn main() -> Result<ExitCode, Box<dyn std::error::Error>> {
     let email = "ada@example.com".to_owned();
     Welcome { email }.enqueue(&mut conn)?;
 
-    let _dispatcher = Dispatcher::new(&database).start()?; // makes retries ready when they are due
     let registry = Registry::new().register::<Welcome>(());
-    let stopped = Worker::new(&database, registry).threads(2).run()?;
+    let worker = Worker::new(&database, registry).threads(2);
+    let stopped = worker.dispatcher(true).run()?; // makes retries ready when they are due, too
     Ok(stopped.exit_code())
 }
