@@ -144,7 +144,7 @@ fn a_refused_duty_leaves_the_others_their_work(db: &TestDb) {
     let duties = [refused].into_iter().chain(due::duties(10, HOUR));
     let mut upkeep = Upkeep::new(duties.collect(), &DutyTurns::default());
     assert_eq!(upkeep.turn_all(&mut session), Ok(1));
-    // What is left may be due: a worker that runs until it is idle must not end.
+    // A job that is left may be due: a worker that runs until it is idle must not end.
     let left = upkeep.turn_all(&mut session);
     assert!(left.is_err(), "{left:?}");
     let ready = Statement::new("DELETE FROM solid_queue_ready_executions");

@@ -24,5 +24,6 @@ pub(crate) mod run_time;
 pub(crate) mod scheduled;
 pub(crate) mod semaphores;
 pub(crate) mod steps;
+pub(crate) mod unique_jobs;
 pub(crate) mod wanted_keys;
 pub(crate) mod web;

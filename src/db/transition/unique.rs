@@ -10,13 +10,14 @@ use crate::db::model::new_row::{
 };
 use crate::db::table::executions::{BLOCKED, READY, WAITING};
 use crate::db::table::flows::{edges, parents, waits};
+use crate::db::table::unique_jobs::{NewUniqueRow, insert_free_unique_ids};
 use crate::db::table::wanted_keys::{self, NewRequest};
 use crate::db::table::{attempts, blocked, classes, expiries, ready, scheduled, steps};
 use crate::db::transition::runnable;
 use crate::mutant;
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Bool, Integer, Nullable, Text};
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::LazyLock;
 
@@ -229,12 +230,6 @@ pub(crate) struct UniqueRow {
     after_job_id: Option<i64>,
 }
 
-#[derive(QueryableByName)]
-struct TakenUniqueId {
-    #[diesel(sql_type = Text)]
-    unique_id: String,
-}
-
 /// Takes the unique ids of new jobs, whose ids are assigned already. Each unique id may appear only
 /// once.
 pub(crate) fn take(
@@ -251,9 +246,7 @@ pub(crate) fn take(
     if entries.is_empty() {
         return Ok(HashMap::new());
     }
-    let free: BTreeSet<String> = insert_free_unique_ids(conn, &entries)?
-        .into_iter()
-        .collect();
+    let free: BTreeSet<String> = insert_free_unique_ids(conn, &entries)?;
     let mut taken = HashMap::with_capacity(wanted.len());
     let mut others = Vec::new();
     for &NumberedRow { id, row } in wanted {
@@ -273,10 +266,6 @@ pub(crate) fn take(
     Ok(taken)
 }
 
-/// A row to insert: the unique id, its job and its scope.
-#[derive(Debug, Serialize)]
-pub(crate) struct NewUniqueRow<'a>(pub(crate) &'a str, pub(crate) i64, pub(crate) &'static str);
-
 /// A new job whose unique id has a row already.
 struct Contender<'a> {
     name: &'a str,
@@ -289,20 +278,6 @@ struct Contender<'a> {
 pub(crate) struct UniqueHolder {
     pub(crate) job_id: i64,
     pub(crate) state: HolderState,
-}
-
-/// Inserts unique ids that have no row, waits for transactions that are inserting the same ones,
-/// and returns the inserted ones.
-pub(crate) fn insert_free_unique_ids(
-    conn: &mut Conn<'_>,
-    entries: &[NewUniqueRow<'_>],
-) -> QueryResult<Vec<String>> {
-    let text = "INSERT INTO windlass_unique_jobs (unique_id, job_id, scope) \
-         SELECT value ->> 0, CAST(value ->> 1 AS bigint), value ->> 2 FROM {rows $1} WHERE true \
-         ORDER BY 1 ON CONFLICT (unique_id) DO NOTHING RETURNING unique_id";
-    let entries = serde_json::to_string(entries).unwrap_or_default();
-    let rows: Vec<TakenUniqueId> = Statement::new(text).bind(&entries).load(conn)?;
-    Ok(rows.into_iter().map(|row| row.unique_id).collect())
 }
 
 /// Each round finds one more change of the existing job, which can make only a few.

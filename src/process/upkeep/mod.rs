@@ -100,7 +100,7 @@ struct ScheduledDuty {
 }
 
 /// The database is away: the time to wait.
-struct Away(Duration);
+struct DatabaseAway(Duration);
 
 impl Upkeep {
     /// Creates the turns of these duties, of which all are due. `turns` receives the time of each.
@@ -130,7 +130,7 @@ impl Upkeep {
                 return Duration::ZERO;
             }
             if self.duties[index].is_due(was_busy)
-                && let Err(Away(delay)) = self.give_turn(index, session)
+                && let Err(DatabaseAway(delay)) = self.give_turn(index, session)
             {
                 return delay;
             }
@@ -150,7 +150,7 @@ impl Upkeep {
             let pause = match due.min_by_key(|(_, scheduled)| scheduled.due) {
                 Some((index, _)) => match self.give_turn(index, session) {
                     Ok(_) => (now.elapsed() / 2).clamp(REST.0, REST.1),
-                    Err(Away(delay)) => delay,
+                    Err(DatabaseAway(delay)) => delay,
                 },
                 None => self.until_next(),
             };
@@ -169,7 +169,7 @@ impl Upkeep {
             match self.give_turn(index, session) {
                 Ok(Some(rows)) => changed += rows,
                 Ok(None) => failed = true,
-                Err(Away(delay)) => return Err(delay),
+                Err(DatabaseAway(delay)) => return Err(delay),
             }
         }
         match (changed, failed) {
@@ -179,7 +179,11 @@ impl Upkeep {
     }
 
     /// Gives a duty a turn. Returns the number of rows that it has changed, or `None` if it has failed.
-    fn give_turn(&mut self, index: usize, session: &mut Session) -> Result<Option<usize>, Away> {
+    fn give_turn(
+        &mut self,
+        index: usize,
+        session: &mut Session,
+    ) -> Result<Option<usize>, DatabaseAway> {
         let is_alone = self.duties.len() == 1;
         let scheduled = &mut self.duties[index];
         match scheduled.duty.turn(session) {
@@ -192,7 +196,7 @@ impl Upkeep {
                 scheduled.due = clock::deadline(delay);
                 Ok(None)
             }
-            Err(delay) if !session.is_well() => Err(Away(delay)),
+            Err(delay) if !session.is_well() => Err(DatabaseAway(delay)),
             Err(_) => {
                 scheduled.failed();
                 Ok(None)
