@@ -49,6 +49,9 @@ pub(crate) fn insert_job(conn: &mut Conn<'_>, row: &NewRow) -> QueryResult<Inser
 
 /// Inserts many jobs, all or none, and returns the result of each, in order.
 pub(crate) fn insert_all(conn: &mut Conn<'_>, rows: &[NewRow]) -> QueryResult<Vec<Inserted>> {
+    if rows.is_empty() {
+        return Ok(Vec::new());
+    }
     // On Postgres one statement is a transaction; BEGIN and COMMIT would be extra round trips. In
     // the caller's transaction, a savepoint keeps it usable if the statement fails.
     let is_one_statement = rows.len() <= CHUNK
