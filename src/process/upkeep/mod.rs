@@ -1,7 +1,7 @@
 //! Maintenance: the duties that keep the tables in order, and the turns that they get.
 //!
 //! Dispatchers, supervisors, workers that run until they are idle, and the tests of applications choose from these duties.
-//! Where no supervisor runs, workers fold the history, and a web server runs operations.
+//! Workers fold the history where no supervisor runs, and a web server runs operations.
 
 pub(crate) mod clear;
 pub(crate) mod due;
