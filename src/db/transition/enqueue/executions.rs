@@ -68,7 +68,7 @@ pub(crate) fn later_cte(jobs: &str) -> String {
 
 /// Inserts the executions of new jobs, whose ids ascend: those that are free and have no limit are ready, the others
 /// scheduled or blocked.
-pub(crate) fn insert(conn: &mut Conn<'_>, entries: &[NewEntry<'_>]) -> QueryResult<()> {
+pub(crate) fn insert_executions(conn: &mut Conn<'_>, entries: &[NewEntry<'_>]) -> QueryResult<()> {
     let ids = |which: fn(&NewEntry<'_>) -> bool| -> Vec<i64> {
         let entries = entries.iter().filter(|entry| which(entry));
         entries.map(|entry| entry.id).collect()

@@ -91,7 +91,7 @@ impl ManyForm {
 
 /// Inserts jobs without names that wait for no other job, at most a [`CHUNK`], and returns their ids in order. SQLite needs
 /// a transaction of the caller; Postgres does it in one statement.
-pub(crate) fn insert(conn: &mut Conn<'_>, rows: &[&NewRow]) -> QueryResult<Vec<i64>> {
+pub(crate) fn insert_many(conn: &mut Conn<'_>, rows: &[&NewRow]) -> QueryResult<Vec<i64>> {
     if rows.is_empty() {
         return Ok(Vec::new());
     }
@@ -341,7 +341,7 @@ fn insert_json(
     let mut entries = entries.to_vec();
     entries.retain(|entry| new.contains(&entry.id));
     entries.sort_unstable_by_key(|entry| entry.id);
-    executions::insert(conn, &entries)?;
+    executions::insert_executions(conn, &entries)?;
     Ok(new)
 }
 

@@ -89,7 +89,7 @@ fn insert_in_transaction(conn: &mut Conn<'_>, rows: &[NewRow]) -> QueryResult<Ve
 fn insert_new(conn: &mut Conn<'_>, rows: &[NewRow]) -> QueryResult<Vec<Inserted>> {
     let mut inserted = Vec::with_capacity(rows.len());
     for chunk in rows.chunks(CHUNK) {
-        let ids = many::insert(conn, &chunk.iter().collect::<Vec<_>>())?;
+        let ids = many::insert_many(conn, &chunk.iter().collect::<Vec<_>>())?;
         let new = |id| Inserted::new(id, EnqueueOutcome::New);
         inserted.extend(ids.into_iter().map(new));
     }
