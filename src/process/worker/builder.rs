@@ -82,7 +82,7 @@ impl Worker {
     }
 
     /// Sets how many jobs run at once, at most 10,000. Default: 5.
-    /// [`Handle::threads`] changes it later.
+    /// [`Handle::threads`](crate::Handle::threads) changes it later.
     pub fn threads(mut self, threads: usize) -> Self {
         self.settings.threads = threads;
         self
