@@ -27,6 +27,7 @@ const HOUR: Duration = Duration::from_secs(3600);
 struct Counted {
     turns: Arc<AtomicUsize>,
     next: NextTurn,
+    interval: Duration,
     /// A statement of each turn, if there is one.
     statement: Option<&'static str>,
 }
@@ -37,7 +38,7 @@ impl Duty for Counted {
     }
 
     fn interval(&self) -> Duration {
-        HOUR
+        self.interval
     }
 
     fn turn(&mut self, session: &mut Session) -> Result<DutyTurn, Duration> {
@@ -55,10 +56,19 @@ impl Duty for Counted {
 }
 
 fn duty(next: NextTurn, statement: Option<&'static str>) -> (Box<dyn Duty>, Arc<AtomicUsize>) {
+    duty_each(HOUR, next, statement)
+}
+
+fn duty_each(
+    interval: Duration,
+    next: NextTurn,
+    statement: Option<&'static str>,
+) -> (Box<dyn Duty>, Arc<AtomicUsize>) {
     let turns = Arc::<AtomicUsize>::default();
     let duty = Counted {
         turns: Arc::clone(&turns),
         next,
+        interval,
         statement,
     };
     (Box::new(duty), turns)
@@ -105,12 +115,15 @@ fn what_is_left_is_done_at_once(db: &TestDb) {
     assert_eq!(turns.load(Ordering::Relaxed), 2, "a stop ends all turns");
 }
 
-/// While a duty has more to do, the others come once a second, not between two of its turns.
+/// While a duty has more to do, the others come once a second, not between two of its turns: but for one that has named the
+/// time of its turn.
 fn one_that_always_has_more_leaves_time_to_the_others(db: &TestDb) {
     let (context, mut session) = open(db);
     let (busy, its) = duty(NextTurn::Now, None);
-    let (often, turns) = duty(NextTurn::In(Duration::from_micros(1)), None);
-    let mut upkeep = Upkeep::new(vec![busy, often], &context.duties);
+    let soon = Duration::from_micros(1);
+    let (often, turns) = duty_each(soon, NextTurn::Interval, None);
+    let (timed, on_time) = duty(NextTurn::In(soon), None);
+    let mut upkeep = Upkeep::new(vec![busy, often, timed], &context.duties);
     let start = std::time::Instant::now();
     while turns.load(Ordering::Relaxed) < 2 {
         upkeep.turn(&mut session, &context.stop);
@@ -118,6 +131,7 @@ fn one_that_always_has_more_leaves_time_to_the_others(db: &TestDb) {
     }
     assert!(start.elapsed() >= Duration::from_millis(900));
     assert!(its.load(Ordering::Relaxed) > 2);
+    assert!(on_time.load(Ordering::Relaxed) > 2);
 }
 
 fn each_turn_is_shown(db: &TestDb) {

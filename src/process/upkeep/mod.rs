@@ -95,6 +95,8 @@ struct ScheduledDuty {
     due: Instant,
     /// The time of the last turn.
     last: Option<Instant>,
+    /// True if the duty has named the time of its next turn: a job is due then.
+    is_timed: bool,
     /// The number of turns that have failed since one succeeded.
     failures: u32,
 }
@@ -111,6 +113,7 @@ impl Upkeep {
             duty,
             due: now,
             last: None,
+            is_timed: false,
             failures: 0,
         };
         Upkeep {
@@ -215,18 +218,19 @@ impl Upkeep {
 
 impl ScheduledDuty {
     /// Returns whether it is its turn. While another duty has more to do, it comes less often, unless it has more to do
-    /// itself.
+    /// itself, or has named the time.
     fn is_due(&self, is_busy: bool) -> bool {
         let now = clock::instant();
         let has_more = self.last.is_some_and(|last| self.due <= last);
         let is_early = self.last.is_some_and(|last| now - last < WHILE_BUSY);
-        self.due <= now && (has_more || !(is_busy && is_early))
+        self.due <= now && (has_more || self.is_timed || !(is_busy && is_early))
     }
 
     /// Leaves a duty that the database refuses, for longer each time.
     fn failed(&mut self) {
         let pause = AFTER_FAILURE.saturating_mul(1 << self.failures.min(16));
         self.failures += 1;
+        self.is_timed = false;
         self.due = clock::deadline(pause.min(self.duty.interval()).max(AFTER_FAILURE / 2));
         self.last = Some(clock::instant());
     }
@@ -236,6 +240,7 @@ impl ScheduledDuty {
         let interval = self.duty.interval();
         let now = clock::instant();
         self.last = Some(now);
+        self.is_timed = matches!(next, NextTurn::In(_));
         let pause = match next {
             NextTurn::Now => Duration::ZERO,
             NextTurn::In(pause) => pause,
