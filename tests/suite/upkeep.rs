@@ -3,9 +3,11 @@
 use crate::on_each_database;
 use crate::support::TestDb;
 use crate::support::jobs::{Log, Note};
-use crate::support::program::windlass;
+use crate::support::program::{Windlass, windlass};
 use crate::support::wait::{DEADLINE, until};
+use rustix::process::Signal;
 use serde_json::Value;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 use windlass::{
@@ -17,6 +19,7 @@ on_each_database!(
     processes_show_their_duties,
     a_late_duty_is_found,
     one_process_does_everything,
+    one_process_that_is_killed_recovers_its_own_jobs,
     parts_that_do_not_fit_are_refused,
     probes_ask_all_of_one_process,
 );
@@ -156,6 +159,29 @@ fn one_process_does_everything(db: &TestDb) {
     stop(handle);
     let left = "SELECT count(*) AS n FROM solid_queue_processes";
     assert_eq!(db.count(left), 0);
+}
+
+/// Nothing but the same program, started again, takes up what it has left.
+fn one_process_that_is_killed_recovers_its_own_jobs(db: &TestDb) {
+    let program = Path::new(env!("CARGO_BIN_EXE_alone"));
+    let start = || Windlass::at(program, &[&db.url]).start();
+    let claims = || db.rows("claimed_executions");
+    let long = NewJob::of_class("nap", "600000");
+    long.enqueue(&mut db.connection()).unwrap();
+    let first = start();
+    until("the long job runs", || claims() == 1);
+    first.signal(Signal::KILL);
+    assert_eq!(first.said().code, None, "a signal has ended it");
+    assert_eq!(claims(), 1, "no other process has noticed");
+
+    db.execute("UPDATE solid_queue_jobs SET arguments = '1'");
+    let second = start();
+    let finished = "SELECT count(*) AS n FROM solid_queue_jobs WHERE finished_at IS NOT NULL";
+    until("it has run again", || db.count(finished) == 1);
+    second.signal(Signal::TERM);
+    let said = second.said();
+    assert_eq!(said.code, Some(0), "{said:?}");
+    assert_eq!((claims(), db.rows("processes")), (0, 0));
 }
 
 /// The server of the probes listens once, for all processes on threads of the program.

@@ -3,9 +3,22 @@
 use crate::db::conn::connection::Conn;
 use crate::db::conn::dialect::id_list;
 use crate::db::conn::statement::{InputRows, Statement};
+use crate::db::model::new_row::UniqueScope;
 use diesel::prelude::*;
-use diesel::sql_types::Text;
+use diesel::sql_types::{BigInt, Nullable, Text};
 use std::collections::BTreeSet;
+
+/// A row: the job that holds the unique id.
+#[derive(QueryableByName)]
+pub(crate) struct UniqueRow {
+    #[diesel(sql_type = BigInt)]
+    pub(crate) job_id: i64,
+    #[diesel(sql_type = Text)]
+    pub(crate) scope: String,
+    /// The job that has to end before it.
+    #[diesel(sql_type = Nullable<BigInt>)]
+    pub(crate) after_job_id: Option<i64>,
+}
 
 /// A row to insert: the unique id, its job and its scope.
 #[derive(Debug)]
@@ -18,7 +31,7 @@ struct TakenUniqueId {
 }
 
 /// Inserts unique ids that have no row, waits for transactions that are inserting the same ones,
-/// and returns the inserted ones.
+/// and returns the inserted ones. The jobs of more than one are new: they hold no other unique id.
 pub(crate) fn insert_free_unique_ids(
     conn: &mut Conn<'_>,
     entries: &[NewUniqueRow<'_>],
@@ -47,10 +60,29 @@ pub(crate) fn insert_free_unique_ids(
     let jobs: Vec<i64> = entries.iter().map(|entry| entry.1).collect();
     let text = "SELECT unique_id FROM windlass_unique_jobs WHERE job_id IN {in $1}";
     let rows: Vec<TakenUniqueId> = Statement::new(text).bind(id_list(&jobs)).load(conn)?;
-    let names: BTreeSet<String> = rows.into_iter().map(|row| row.unique_id).collect();
-    Ok(entries
-        .iter()
-        .filter(|entry| names.contains(entry.0))
-        .map(|entry| entry.0.to_owned())
-        .collect())
+    Ok(rows.into_iter().map(|row| row.unique_id).collect())
+}
+
+/// Locks the row of a unique id.
+pub(crate) fn lock_unique_id(conn: &mut Conn<'_>, name: &str) -> QueryResult<Option<UniqueRow>> {
+    let text =
+        "SELECT job_id, scope, after_job_id FROM windlass_unique_jobs WHERE unique_id = $1 {lock}";
+    Statement::new(text).bind(name).get_result(conn).optional()
+}
+
+/// Gives a unique id, whose row is locked, to another job.
+pub(crate) fn give_unique_id(
+    conn: &mut Conn<'_>,
+    name: &str,
+    job: i64,
+    scope: UniqueScope,
+    after: Option<i64>,
+) -> QueryResult<()> {
+    let text = "UPDATE windlass_unique_jobs SET job_id = $1, scope = $2, after_job_id = $3 WHERE unique_id = $4";
+    Statement::new(text)
+        .bind(job)
+        .bind(scope.column())
+        .bind(after)
+        .bind(name)
+        .execute(conn)
 }

@@ -10,7 +10,9 @@ use crate::db::model::new_row::{
 };
 use crate::db::table::executions::{BLOCKED, READY, WAITING};
 use crate::db::table::flows::{edges, parents, waits};
-use crate::db::table::unique_jobs::{NewUniqueRow, insert_free_unique_ids};
+use crate::db::table::unique_jobs::{
+    NewUniqueRow, UniqueRow, give_unique_id, insert_free_unique_ids, lock_unique_id,
+};
 use crate::db::table::wanted_keys::{self, NewRequest};
 use crate::db::table::{attempts, blocked, classes, expiries, ready, scheduled, steps};
 use crate::db::transition::runnable;
@@ -173,13 +175,13 @@ fn retake_one(conn: &mut Conn<'_>, job: &FailedUniqueJob) -> QueryResult<bool> {
         {
             return Ok(true);
         }
-        let Some(hold) = lock(conn, name)? else {
+        let Some(hold) = lock_unique_id(conn, name)? else {
             continue;
         };
         if holder(conn, &hold)?.is_some_and(|holder| holder.job_id != job.id) {
             return Ok(false);
         }
-        take_over(conn, name, job.id, scope, None)?;
+        give_unique_id(conn, name, job.id, scope, None)?;
         return Ok(true);
     }
     Err(diesel::result::Error::NotFound)
@@ -218,16 +220,6 @@ pub(crate) enum Taken {
     Behind,
     /// No job is to be inserted: this one exists.
     Known(i64, EnqueueOutcome),
-}
-
-#[derive(QueryableByName)]
-pub(crate) struct UniqueRow {
-    #[diesel(sql_type = BigInt)]
-    job_id: i64,
-    #[diesel(sql_type = Text)]
-    scope: String,
-    #[diesel(sql_type = Nullable<BigInt>)]
-    after_job_id: Option<i64>,
 }
 
 /// Takes the unique ids of new jobs, whose ids are assigned already. Each unique id may appear only
@@ -286,7 +278,7 @@ pub(crate) const ROUNDS: usize = 10;
 fn resolve(conn: &mut Conn<'_>, new: &Contender<'_>) -> QueryResult<Taken> {
     let Contender { name, id, row } = *new;
     for _ in 0..ROUNDS {
-        let Some(hold) = lock(conn, name)? else {
+        let Some(hold) = lock_unique_id(conn, name)? else {
             // Deleted meanwhile.
             if !insert_free_unique_ids(conn, &[NewUniqueRow(name, id, row.unique_scope.column())])?
                 .is_empty()
@@ -296,7 +288,7 @@ fn resolve(conn: &mut Conn<'_>, new: &Contender<'_>) -> QueryResult<Taken> {
             continue;
         };
         let Some(holder) = holder(conn, &hold)? else {
-            take_over(conn, name, id, row.unique_scope, None)?;
+            give_unique_id(conn, name, id, row.unique_scope, None)?;
             return Ok(Taken::Free);
         };
         if let Some(taken) = settle(conn, new, &hold, holder)? {
@@ -304,13 +296,6 @@ fn resolve(conn: &mut Conn<'_>, new: &Contender<'_>) -> QueryResult<Taken> {
         }
     }
     Err(diesel::result::Error::NotFound)
-}
-
-/// Locks the row of a unique id.
-pub(crate) fn lock(conn: &mut Conn<'_>, name: &str) -> QueryResult<Option<UniqueRow>> {
-    let text =
-        "SELECT job_id, scope, after_job_id FROM windlass_unique_jobs WHERE unique_id = $1 {lock}";
-    Statement::new(text).bind(name).get_result(conn).optional()
 }
 
 /// Returns the actual holder: the job that the row names, or else the one that has to end before
@@ -378,12 +363,12 @@ fn settle(
                 return known(EnqueueOutcome::Refused);
             }
             let after = hold.after_job_id.filter(|_| job == hold.job_id);
-            take_over(conn, name, job, row.unique_scope, after)?;
+            give_unique_id(conn, name, job, row.unique_scope, after)?;
             replace(conn, table, job, row)?;
             known(EnqueueOutcome::Replaced)
         }
         (HolderState::Claimed, OnConflict::Replace | OnConflict::RunAgain) => {
-            take_over(conn, name, id, row.unique_scope, Some(job))?;
+            give_unique_id(conn, name, id, row.unique_scope, Some(job))?;
             Ok(Some(Taken::Behind))
         }
         _ => known(EnqueueOutcome::Existing),
@@ -394,23 +379,6 @@ fn lock_execution(conn: &mut Conn<'_>, table: &str, job: i64) -> QueryResult<boo
     let text = format!("SELECT job_id FROM {table} WHERE job_id = $1 {{lock}}");
     let found: Vec<Execution> = Statement::new(text).bind(job).load(conn)?;
     Ok(!found.is_empty())
-}
-
-/// Stores another job in a row that is locked.
-pub(crate) fn take_over(
-    conn: &mut Conn<'_>,
-    name: &str,
-    job: i64,
-    scope: UniqueScope,
-    after: Option<i64>,
-) -> QueryResult<()> {
-    let text = "UPDATE windlass_unique_jobs SET job_id = $1, scope = $2, after_job_id = $3 WHERE unique_id = $4";
-    Statement::new(text)
-        .bind(job)
-        .bind(scope.column())
-        .bind(after)
-        .bind(name)
-        .execute(conn)
 }
 
 /// Replaces a waiting job, whose execution is locked, by another. It keeps only its id.

@@ -103,7 +103,7 @@ impl Duty for Dispatch {
         }
         let next = match has_more {
             true => NextTurn::Now,
-            // The jobs that it has moved count, whatever comes of this look.
+            // The jobs that it has moved count, even if this look fails.
             false if count > 0 => self.next(session, true).unwrap_or(NextTurn::Now),
             false => self.next(session, false)?,
         };

@@ -101,6 +101,14 @@ struct ScheduledDuty {
     failures: u32,
 }
 
+/// The result of a turn on a database that answers.
+enum TurnOutcome {
+    /// The number of rows that it has changed.
+    Changed(usize),
+    /// The database has refused it: the time to wait.
+    Failed(Duration),
+}
+
 /// The database is away: the time to wait.
 struct DatabaseAway(Duration);
 
@@ -167,42 +175,42 @@ impl Upkeep {
     /// # Errors
     /// If the database is away, or if a duty has failed and the others have changed nothing: the time to wait.
     pub(crate) fn turn_all(&mut self, session: &mut Session) -> Result<usize, Duration> {
-        let (mut changed, mut failed) = (0, false);
+        let (mut changed, mut failed) = (0, None);
         for index in 0..self.duties.len() {
             match self.give_turn(index, session) {
-                Ok(Some(rows)) => changed += rows,
-                Ok(None) => failed = true,
+                Ok(TurnOutcome::Changed(rows)) => changed += rows,
+                Ok(TurnOutcome::Failed(delay)) => failed = failed.max(Some(delay)),
                 Err(DatabaseAway(delay)) => return Err(delay),
             }
         }
         match (changed, failed) {
-            (0, true) => Err(AFTER_FAILURE),
+            (0, Some(delay)) => Err(delay),
             _ => Ok(changed),
         }
     }
 
-    /// Gives a duty a turn. Returns the number of rows that it has changed, or `None` if it has failed.
+    /// Gives a duty a turn.
     fn give_turn(
         &mut self,
         index: usize,
         session: &mut Session,
-    ) -> Result<Option<usize>, DatabaseAway> {
+    ) -> Result<TurnOutcome, DatabaseAway> {
         let is_alone = self.duties.len() == 1;
         let scheduled = &mut self.duties[index];
         match scheduled.duty.turn(session) {
             Ok(turn) => {
                 self.is_busy |= turn.next == NextTurn::Now;
                 scheduled.ended(turn.next, &self.turns);
-                Ok(Some(turn.changed))
+                Ok(TurnOutcome::Changed(turn.changed))
             }
             Err(delay) if is_alone => {
                 scheduled.due = clock::deadline(delay);
-                Ok(None)
+                Ok(TurnOutcome::Failed(delay))
             }
             Err(delay) if !session.is_well() => Err(DatabaseAway(delay)),
-            Err(_) => {
+            Err(delay) => {
                 scheduled.failed();
-                Ok(None)
+                Ok(TurnOutcome::Failed(delay))
             }
         }
     }

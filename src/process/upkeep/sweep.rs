@@ -159,7 +159,7 @@ struct SweepMembers {
 
 impl Duty for SweepMembers {
     fn name(&self) -> &'static str {
-        "sweep batches' jobs"
+        "sweep members"
     }
 
     fn interval(&self) -> Duration {

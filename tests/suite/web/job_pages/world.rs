@@ -13,7 +13,7 @@ use windlass::{
     NewJob, OnConflict, OnTimeout, Policy, Registry, Worker,
 };
 
-/// The text that no page may show, whoever looks at it.
+/// The text that no page may show, to no viewer.
 pub const SECRET: &str = "hunter2-never-shown";
 
 /// Does what its mode says.
