@@ -1,7 +1,7 @@
 //! Jobs that wait for jobs, for an event, and that undo what they did, with nothing installed:
 //!
 //! ```text
-//! cargo run --release --example flow -- [--files N]
+//! cargo run --example flow -- [--files N]
 //! ```
 //!
 //! 1. A batch reads N files, a job each. In the middle, its worker process is killed with SIGKILL.

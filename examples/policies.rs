@@ -1,7 +1,7 @@
 //! The outcomes of jobs when things go wrong, with nothing installed:
 //!
 //! ```text
-//! cargo run --release --example policies -- [--users N] [--kill-at N]
+//! cargo run --example policies -- [--users N] [--kill-at N]
 //! ```
 //!
 //! 1. One job notifies 10,000 users, a step each. Its worker process is killed

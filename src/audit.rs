@@ -1,4 +1,4 @@
-//! Who changed what: the default actor, and reading the audit.
+//! The audit of changes by operators: its default actor, and reading it.
 
 use crate::db::model::audit::{Actor, Via};
 use crate::db::table::operators::audit::{self, AuditFilter, AuditRow};

@@ -1,7 +1,7 @@
 //! The main job on real input, with nothing installed:
 //!
 //! ```text
-//! cargo run --release --example quickstart -- [DIR]
+//! cargo run --example quickstart -- [DIR]
 //! ```
 //!
 //! One job per file below DIR (by default this project's `src`) hashes the

@@ -64,7 +64,7 @@ pub struct FlowNode {
     pub open: Option<u64>,
 }
 
-/// That a job or a batch of a [`FlowGraph`] waits for another.
+/// An edge of a [`FlowGraph`]: a job or a batch waits for another.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct FlowEdge {
@@ -196,7 +196,7 @@ impl Walk {
     }
 }
 
-/// That a batch has a job or a batch.
+/// Returns the edge of a job or a batch to the batch that has it.
 fn within(id: FlowId, batch: i64) -> FlowEdge {
     FlowEdge {
         from: id,

@@ -37,9 +37,9 @@ pub fn attempts<C: AsConn + ?Sized>(conn: &mut C, job: JobId) -> Result<Vec<Atte
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum JobKey {
-    /// By its id.
+    /// The job with this id.
     Id(JobId),
-    /// By its unique id.
+    /// The job with this unique id.
     UniqueId(String),
 }
 
@@ -266,7 +266,7 @@ pub(crate) fn status(job: &EnqueuedJobRow) -> TaskStatus {
     .status()
 }
 
-/// Returns the status of which a result is kept.
+/// Returns the status of a job of which only the result is kept.
 pub(crate) fn kept_status(outcome: &str) -> TaskStatus {
     match outcome {
         "succeeded" => TaskStatus::Succeeded,
@@ -368,7 +368,7 @@ pub(crate) fn is_away(error: &Error) -> bool {
     }
 }
 
-/// The same on one connection.
+/// Does what [`wait_for`] does, on one connection.
 pub(crate) fn wait_until(
     database: &Database,
     job: &JobKey,

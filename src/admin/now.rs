@@ -213,7 +213,7 @@ pub(crate) struct QueueFacts<'a> {
 }
 
 impl QueueVerdict {
-    /// Judges a queue. Why its jobs do not start counts more than how late they are.
+    /// Judges a queue. The reason why its jobs do not start counts more than their delay.
     pub(crate) fn of(queue: QueueFacts<'_>, fleet: &Fleet) -> Self {
         if queue.pause.is_some() {
             return QueueVerdict::Paused;

@@ -49,10 +49,10 @@ pub(crate) struct Amounts {
 /// Jobs of one call, where they are enqueued in bulk.
 const BULK: u32 = 1_000;
 
-/// So many that the start of the worker does not count.
+/// The number of jobs of a drain: so many that the start of the worker does not count.
 const DRAINED: u32 = 50_000;
 
-/// If no job starts for this long, none will.
+/// The time without a start of a job after which a drain is given up.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 impl Kind {
@@ -75,7 +75,7 @@ impl Kind {
     }
 }
 
-/// A job that does nothing but tell when it starts.
+/// A job that only reports its start.
 #[derive(Debug, Serialize, Deserialize)]
 struct NoOp {
     number: u32,
@@ -137,7 +137,7 @@ fn telling() -> (Subscriber, Receiver<Told>) {
     (subscriber, told)
 }
 
-/// From the registration of a worker to the end of the last job, or until the time is up.
+/// Measures from the registration of a worker to the end of the last job, or until the time is up.
 fn drain(amounts: &Amounts, database: &Database, jobs: u32) -> Result<Figure> {
     fill(&mut database.connect()?, jobs)?;
     let (subscriber, told) = telling();
@@ -164,7 +164,7 @@ fn drain(amounts: &Amounts, database: &Database, jobs: u32) -> Result<Figure> {
     }
 }
 
-/// The first one wakes everything up, and is not counted.
+/// Measures pick-ups. The first one wakes everything up, and is not counted.
 fn pick_ups(database: &Database, samples: u32) -> Result<[Figure; 2]> {
     let (starts, started) = unbounded();
     let (subscriber, told) = telling();

@@ -106,7 +106,7 @@ fn read<T: DeserializeOwned>(job: i64, text: &str) -> JobResult<T> {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Input<T> {
-    /// That job.
+    /// The job.
     pub job: JobId,
     /// Its name, or that of its batch, if it was given one.
     pub name: Option<String>,
@@ -214,13 +214,13 @@ impl<T: DeserializeOwned> Iterator for Inputs<'_, T> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Joined {
-    /// The number of those that have succeeded.
+    /// The number of jobs and batches that have succeeded.
     pub succeeded: usize,
-    /// The number of those that have ended otherwise.
+    /// The number of jobs and batches that have ended without success.
     pub failed: usize,
 }
 
-/// The value of such a step.
+/// The stored value of a step at which a job waits for others.
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct JoinedIds {
     jobs: Vec<i64>,
@@ -296,7 +296,7 @@ impl<S: ?Sized> Context<'_, S> {
         Ok(Joined { succeeded, failed })
     }
 
-    /// Returns why the job cannot wait for these.
+    /// Returns the reason why the job cannot wait for these children.
     fn wrong_children(
         &self,
         job: &NewJob,

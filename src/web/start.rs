@@ -32,7 +32,7 @@ const LOOK: Duration = Duration::from_secs(5);
 /// The longest idle time of a session: sessions are cleared some time after it.
 const LONGEST_IDLE: Duration = Duration::from_secs(30 * 24 * 3600);
 
-/// Takes the address.
+/// Binds the address.
 pub(crate) fn bind(server: &Server) -> Result<TcpListener> {
     TcpListener::bind(&server.listen).map_err(|source| refused(server, source))
 }
@@ -58,7 +58,7 @@ impl Server {
     }
 }
 
-/// Starts the server on an address that is taken already.
+/// Starts the server on a listener that is bound.
 pub(crate) fn start_on(server: &Server, listener: TcpListener) -> Result<RunningServer> {
     if server.has_pages() && !(2..=4).contains(&server.threads) {
         return server.wrong(format!(

@@ -21,17 +21,17 @@ use windlass::{
     Supervisor, Worker,
 };
 
-/// Short, so that a minute holds many deaths.
+/// The interval of heartbeats: short, so that a minute holds many deaths.
 const HEARTBEAT: Duration = Duration::from_millis(150);
 pub const THRESHOLD: Duration = Duration::from_secs(1);
-/// Long enough for the longest job: a graceful stop cuts nothing short.
+/// The time for a graceful stop: long enough for the longest job, so that nothing is cut short.
 const SHUTDOWN: Duration = Duration::from_secs(10);
-/// Cuts long jobs short.
+/// The time for a stop that cuts long jobs short.
 const BRISK: Duration = Duration::from_millis(300);
 /// The exit code of a process that had to cut something short.
 const CUT_SHORT: i32 = 75;
 
-/// A part to play.
+/// The role of a process.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Role {
     kind: RoleKind,
@@ -45,9 +45,9 @@ pub struct Role {
 /// The mix of jobs.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub struct Mix {
-    /// Of a thousand jobs, how many end their process.
+    /// The number of jobs of a thousand that end their process.
     killers: u32,
-    /// Of a thousand jobs, how many take seconds.
+    /// The number of jobs of a thousand that take seconds.
     long: u32,
     /// The most jobs that are enqueued at once.
     lot: u32,
@@ -312,7 +312,7 @@ impl Crew {
         Ok(crew)
     }
 
-    /// Replaces who has ended, as systemd would.
+    /// Replaces processes that have ended, as systemd would.
     pub fn keep_staffed(&mut self) -> Result<()> {
         self.members
             .retain_mut(|member| !matches!(member.program.try_wait(), Ok(Some(_))));
@@ -332,7 +332,7 @@ impl Crew {
         Ok(())
     }
 
-    /// Lets the living be pruned, until this process is killed.
+    /// Starts a supervisor that prunes living processes, until it is killed.
     pub fn be_hasty(&mut self) -> Result<u32> {
         self.start(RoleKind::Hasty)
     }
@@ -465,7 +465,7 @@ impl Drop for Crew {
     }
 }
 
-/// Only to a process that is surely ours: its command line names the run.
+/// Only processes of the run are signalled: their command line names it.
 pub fn send(pid: u32, signal: Signal) -> bool {
     let command = std::fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
     if !command.contains("--role") {

@@ -58,7 +58,7 @@ impl Jobs {
         }
     }
 
-    /// Returns which members of batches the states are. `None` if it is none of both.
+    /// Returns the members of batches that have the selected states. `None` if there is no such kind of members.
     pub(crate) fn members(&self) -> Option<Members> {
         let open = Jobs::waiting_or_running().states;
         if self.states == [JobState::Failed] {

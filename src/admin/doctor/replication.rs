@@ -1,4 +1,4 @@
-//! Tells what is lost when the server is lost and a standby takes over.
+//! Reports which commits are lost if the server is lost and a standby takes over.
 
 use crate::admin::doctor::scope::{CheckScope, Finding, Verdict, finding};
 use crate::db::Conn;

@@ -6,7 +6,7 @@ use std::time::Duration;
 /// The rows that the checks read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum CheckScope {
-    /// All. What cannot be checked is a warning.
+    /// All rows. A check that fails is a warning.
     All,
     /// All, in a transaction with a time limit: what cannot be checked is an error.
     #[cfg(feature = "web")]

@@ -35,10 +35,10 @@ pub struct Explanation {
     pub priority: Option<i32>,
     /// Its state, and what it waits for.
     pub reason: Reason,
-    /// By when it must have started, or else is discarded, by the database's clock. `None` if it
+    /// The time by which it must have started, or else is discarded, by the database's clock. `None` if it
     /// does not expire, or has started once.
     pub expires_at: Option<DateTime<Utc>>,
-    /// After when no further attempt is due, by the database's clock. `None` if there is no such
+    /// The time after which no further attempt is due, by the database's clock. `None` if there is no such
     /// limit, or the job has ended.
     pub retry_until: Option<DateTime<Utc>>,
     /// Its delivery: at least once, or at most once. `None` if its row was deleted.
@@ -396,7 +396,7 @@ impl NotRetried {
 }
 
 impl JobLimits {
-    /// Reads those of a job. One that has ended has only its delivery.
+    /// Reads the limits of a job. A job that has ended has only its delivery.
     pub(crate) fn of(conn: &mut Conn<'_>, task: &TaskInfo, is_open: bool) -> QueryResult<Self> {
         let id = task.job_id.0;
         let Some(row) = explain::limits(conn, id)? else {

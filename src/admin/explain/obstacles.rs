@@ -81,7 +81,7 @@ pub(crate) fn obstacles(conn: &mut Conn<'_>, job: &EnqueuedJobRow) -> QueryResul
 pub(crate) struct WantedJob<'a> {
     pub(crate) queue: &'a str,
     pub(crate) class: &'a str,
-    /// Of its arguments.
+    /// The version of its arguments.
     pub(crate) version: u32,
 }
 

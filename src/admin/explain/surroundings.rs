@@ -12,9 +12,9 @@ use diesel::QueryResult;
 pub(crate) struct Surroundings {
     paused_queues: Vec<String>,
     paused_classes: Vec<String>,
-    /// Of Windlass.
+    /// The workers of Windlass.
     workers: Vec<DescribedProcess>,
-    /// Of Windlass and of Ruby.
+    /// The workers of Windlass and of Ruby.
     with_ruby: Vec<DescribedProcess>,
 }
 

@@ -21,9 +21,9 @@ struct Entries<'d> {
     facts: &'d JobFacts,
     now: NaiveDateTime,
     all: Vec<TimelineEntry>,
-    /// Up to when they reach.
+    /// The time that they reach.
     reached: Option<NaiveDateTime>,
-    /// The words for what the job has waited for since then.
+    /// The description of what the job has waited for since then.
     awaited: Words,
 }
 
@@ -153,7 +153,7 @@ impl Entries<'_> {
         };
     }
 
-    /// Adds how it ended, or what it does now.
+    /// Adds the end of the job, or its present activity.
     fn present(&mut self) {
         match &self.details.explanation.reason {
             Reason::Ended => self.ended(),
@@ -242,7 +242,7 @@ impl Entries<'_> {
         let at = task.finished_at.map(|at| at.naive_utc());
         match task.status {
             TaskStatus::Succeeded => {
-                // Only what a run logged says when it started.
+                // Only the log of a run has the time of its start.
                 let logs = self.details.logs.iter().rev();
                 let started = logs
                     .take(1)

@@ -149,7 +149,7 @@ pub(super) struct WantedProcess {
 }
 
 impl WantedProcess {
-    /// Looks for one such process.
+    /// Looks for a process that is healthy.
     fn look(&self, database: &Database) -> Result<Diagnosis> {
         let wanted = WantedPresence {
             hostname: self.hostname.clone(),
@@ -214,7 +214,7 @@ const LINES: usize = 10;
 pub(super) struct HealthUrl {
     /// `127.0.0.1:4041`, with a port.
     target: String,
-    /// As the URL has it.
+    /// The host as the URL has it.
     host: String,
     path: String,
 }

@@ -170,7 +170,7 @@ impl<A: Serialize + DeserializeOwned> Function<A> {
     }
 }
 
-// By hand, because a derive would ask for the same of the arguments.
+// A derive would require `A: Clone`.
 impl<A> Clone for Function<A> {
     fn clone(&self) -> Self {
         *self

@@ -1,5 +1,5 @@
 //! Replaces the children of a supervisor one by one: each is stopped gracefully, and the next
-//! follows when its successor is registered. So never are two down at once.
+//! follows when its successor is registered. Two are never down at once.
 
 use crate::clock;
 use crate::db::transition::prune;

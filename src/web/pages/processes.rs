@@ -385,7 +385,7 @@ fn workers(fleet: &Fleet) -> String {
     }
 }
 
-// --- The processes and their jobs, as one look at the tables ---
+// --- The processes and their jobs, read at one moment ---
 
 /// The most running jobs that are read.
 const RUNS: i64 = 1_000;

@@ -1,4 +1,4 @@
-//! Jobs that undo steps of a failed job: a retry of that finds each step either undone and forgotten, or neither.
+//! A retry of a failed job, beside jobs that undo its steps: it finds each step either undone and forgotten, or neither.
 
 use crate::db::conn::connection::Conn;
 use crate::db::internal_tests::db::{TestDb, execute, on_each_database, texts};

@@ -139,7 +139,7 @@ fn a_missing_program_is_told_and_tried_again(db: &TestDb) {
     supervisor.logs("cannot start the program");
     supervisor.logs(path);
     let script = "#!/bin/sh\necho $$ >> \"$1\"\nexec cat > /dev/null\n";
-    // Renamed into place, as it must not be run before it is whole.
+    // Renamed into place, as it must not be run before it is complete.
     let new = directory.path().join("new");
     std::fs::write(&new, script).unwrap();
     std::fs::set_permissions(&new, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();

@@ -1,4 +1,4 @@
-//! Under a service manager that is told how things are.
+//! Processes under a service manager, which they notify of their state.
 
 use crate::on_each_database;
 use crate::support::TestDb;
@@ -17,7 +17,7 @@ on_each_database!(
     a_lone_worker_is_alive_while_its_heartbeat_gets_through,
 );
 
-/// The part of systemd.
+/// A stand-in for systemd, which receives the notifications.
 struct Manager(UnixDatagram);
 
 impl Manager {
@@ -27,7 +27,7 @@ impl Manager {
         Manager(socket)
     }
 
-    /// Takes messages in until one says this.
+    /// Receives messages until one contains `wanted`, and returns them.
     fn hears(&self, wanted: &str) -> Vec<String> {
         let mut heard = Vec::new();
         loop {
@@ -41,7 +41,7 @@ impl Manager {
         }
     }
 
-    /// Waits until nothing has been said for so long.
+    /// Waits until no message has come for this long.
     fn hears_nothing_for(&self, silence: Duration) {
         self.0.set_read_timeout(Some(silence)).unwrap();
         until("nothing is said any more", || {

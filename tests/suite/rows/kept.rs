@@ -27,7 +27,7 @@ impl Long {
     }
 }
 
-/// As if so many concurrency keys had been wanted and promoted.
+/// Takes as many ids as if so many concurrency keys had been wanted and promoted.
 fn pass_keys(db: &TestDb) {
     db.execute(&format!(
         "INSERT INTO windlass_wanted_keys (key) SELECT 'past/' || i FROM generate_series(1, {KEPT}) AS i"

@@ -1,4 +1,4 @@
-//! A way to a server that can be cut and opened again, or swallow what comes.
+//! A TCP proxy before a server: a test cuts it, opens it again, or lets it swallow what arrives.
 
 use super::server::free_port;
 use std::io::{Read, Write};
@@ -32,7 +32,7 @@ struct Open {
 }
 
 impl Proxy {
-    /// A closed way to the server of a Postgres address.
+    /// Creates a closed proxy to the server of a Postgres address.
     pub fn closed(url: &str) -> Self {
         Proxy {
             server: server(url).to_owned(),
@@ -53,14 +53,14 @@ impl Proxy {
         self.swallows.store(0, Ordering::SeqCst);
     }
 
-    /// An open one.
+    /// Creates an open proxy to the server of a Postgres address.
     pub fn opened(url: &str) -> Self {
         let mut proxy = Self::closed(url);
         proxy.open();
         proxy
     }
 
-    /// The address that leads through here.
+    /// Returns the address that leads through the proxy.
     pub fn url(&self, url: &str) -> String {
         url.replacen(&self.server, &format!("127.0.0.1:{}", self.port), 1)
     }

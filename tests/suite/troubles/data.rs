@@ -1,4 +1,4 @@
-//! Rows that nobody should have written: each ends with a reason, none holds
+//! Rows that no program should have written: each ends with a reason, none holds
 //! up another, none runs for ever.
 
 use crate::on_each_database;
@@ -17,7 +17,7 @@ on_each_database!(
     times_that_are_none,
 );
 
-/// Fails with this text, so often.
+/// A job that fails with this text, this many times.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct Complain(String, usize);
 
@@ -43,7 +43,7 @@ fn worker(db: &TestDb, log: &Arc<Log>) -> Handle {
 
 const TIME: &str = "'2026-11-21 03:36:27.384057'";
 
-/// A ready row as Rails makes one, each value given as SQL.
+/// Inserts a ready row as Rails does; each value is given as SQL.
 fn insert(db: &TestDb, class: &str, queue: &str, arguments: &str, time: &str) {
     let key = format!("{:032x}", fastrand::u128(..));
     db.in_transaction(&[
@@ -63,7 +63,7 @@ fn quoted(text: &str) -> String {
     format!("'{}'", text.replace('\'', "''"))
 }
 
-/// One that is fine comes last and is done; then nothing is left running.
+/// Enqueues a valid job last, and requires that it is done and that nothing is left running.
 fn the_last_is_done(db: &TestDb, log: &Log) {
     insert(db, "'note'", "'default'", r#"'{"text":"last"}'"#, TIME);
     until("the last is done", || log.lines().contains(&"last".into()));
@@ -134,7 +134,7 @@ fn errors_that_are_hard_to_write(db: &TestDb) {
     assert_eq!(message(3), "");
 }
 
-/// A class that nobody here knows waits for somebody who does.
+/// A job of an unknown class waits for a worker that has registered it.
 fn names_at_the_limits(db: &TestDb) {
     let names = [
         "n".repeat(255),

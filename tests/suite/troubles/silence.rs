@@ -13,12 +13,12 @@ use rustix::process::{Pid, Signal, kill_process};
 use std::time::{Duration, Instant};
 use windlass::Job;
 
-/// Instead of 40 s.
+/// The time limit of a statement, instead of 40 s.
 const STATEMENT: Duration = Duration::from_secs(2);
 
 const SHUTDOWN: Duration = Duration::from_secs(1);
 
-/// Beside what a stop may take: for a machine that is busy with other tests.
+/// The time that a stop may take longer on a machine that is busy with other tests.
 const SLACK: Duration = Duration::from_secs(30);
 
 fn role(url: &str) -> impl FnOnce(&mut Role) {
@@ -104,7 +104,7 @@ fn lost_questions_are_left_behind() {
     a_proxy_is_left_behind(Swallow::Questions);
 }
 
-/// It passes on in the end what it was sent while it stood still.
+/// A frozen server that passes on in the end what it was sent meanwhile.
 #[test]
 fn a_frozen_pgbouncer_is_left_behind() {
     let db = TestDb::postgres();
@@ -116,7 +116,7 @@ fn a_frozen_pgbouncer_is_left_behind() {
     is_left_behind(&db, &url, || bouncer.freeze(), || bouncer.thaw());
 }
 
-/// The same where no connection has a session of its own.
+/// The same behind a pooler, where no connection has a session of its own.
 #[test]
 fn a_frozen_pgbouncer_in_transaction_mode_is_left_behind() {
     let db = TestDb::postgres();

@@ -33,7 +33,7 @@ const ARGUMENTS: usize = 64 * 1024;
 /// A job with all that its page shows.
 pub(crate) struct JobRead {
     pub(crate) details: JobDetails,
-    /// `None` if only its result is left.
+    /// The row of the job; `None` if only its result is left.
     pub(crate) facts: Option<JobFacts>,
 }
 
