@@ -1,7 +1,7 @@
 //! The settings of a supervisor and everything it runs.
 
 use crate::config::amounts::INTERVAL;
-use crate::config::document::{DocumentTable, Origin, suggestion};
+use crate::config::document::{DocumentTable, Origin};
 use crate::config::reader::{Reader, Setting};
 use crate::config::recurring::{DeclaredTask, OtherPrograms, name_of};
 use crate::config::settings::{
@@ -304,30 +304,24 @@ pub(crate) fn read_all(r: &mut Reader) -> Vec<QueuePromise> {
         .collect()
 }
 
-fn read(r: &mut Reader, queue: String, table: DocumentTable) -> Option<QueuePromise> {
+fn read(r: &mut Reader, queue: String, mut table: DocumentTable) -> Option<QueuePromise> {
     if let Err(error) = check_name(&queue, "queue name") {
         r.problem(&table.origin, error.to_string());
         return None;
     }
     let name = format!("{QUEUES}.{}", name_of(&queue));
-    let mut promise = None;
-    for (setting, entry) in table.entries {
-        if setting != MAX_WAIT {
-            let known = suggestion(&setting, [MAX_WAIT].into_iter());
-            let message = format!("{name} has no setting `{setting}`{known}");
-            r.problem(&entry.origin, message);
-            continue;
-        }
-        match (INTERVAL.read)(&entry) {
-            Ok(max_wait) => {
-                promise = Some(QueuePromise {
-                    queue: queue.clone(),
-                    max_wait,
-                    origin: entry.origin,
-                });
-            }
-            Err(message) => r.problem(&entry.origin, format!("{name}.{MAX_WAIT}: {message}")),
+    let entry = table.entries.remove(MAX_WAIT);
+    r.unknown(&name, table.entries, &[MAX_WAIT]);
+    let entry = entry?;
+    match (INTERVAL.read)(&entry) {
+        Ok(max_wait) => Some(QueuePromise {
+            queue,
+            max_wait,
+            origin: entry.origin,
+        }),
+        Err(message) => {
+            r.problem(&entry.origin, format!("{name}.{MAX_WAIT}: {message}"));
+            None
         }
     }
-    promise
 }

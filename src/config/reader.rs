@@ -145,7 +145,7 @@ impl Reader {
             .collect()
     }
 
-    /// Reads a table, and reports the rest of it as unknown.
+    /// Reads a table.
     fn table<T>(
         &mut self,
         table: &'static str,
@@ -166,12 +166,22 @@ impl Reader {
         };
         let settings = read(&mut section);
         let TableReader { entries, known, .. } = section;
+        self.unknown(&format!("`{table}`"), entries, &known);
+        settings
+    }
+
+    /// Reports what is left of a table as unknown.
+    pub(crate) fn unknown(
+        &mut self,
+        table: &str,
+        entries: BTreeMap<String, DocumentEntry>,
+        known: &[&str],
+    ) {
         for (name, entry) in entries {
             let known = suggestion(&name, known.iter().copied());
-            let message = format!("`{table}` has no setting `{name}`{known}");
+            let message = format!("{table} has no setting `{name}`{known}");
             self.problem(&entry.origin, message);
         }
-        settings
     }
 
     /// Returns the tables within the table with this name.
