@@ -2,32 +2,46 @@
 
 use crate::clock;
 use crate::config::configuration::Config;
-use crate::config::document::Origin;
-use crate::config::reader::{Reader, Sourced};
-use crate::config::value::HostPort;
+use crate::config::document::{Origin, Problems};
+use crate::config::settings::WorkerSettings;
+use crate::config::value::WORKER_VARIABLE;
 use crate::process::worker::settings::Recycle;
 use crate::retention::Retention;
 use std::fmt;
-use std::time::Duration;
 
-/// Returns the origin to report: the first one that was set explicitly.
-fn origin_to_report<'o>(origins: impl IntoIterator<Item = &'o Origin>) -> Origin {
-    let mut origins = origins.into_iter();
-    let set = origins.find(|origin| **origin != Origin::Default);
-    set.cloned().unwrap_or(Origin::Default)
+/// A setting and its source: `workers.threads (windlass.toml:7)`.
+#[derive(Clone, Copy)]
+struct Named<'c> {
+    key: &'static str,
+    origin: &'c Origin,
 }
 
-/// `alive_threshold (windlass.toml:7)`
-fn named<T>(name: &str, setting: &Sourced<T>) -> String {
-    format!("{name} ({})", setting.origin)
+impl<'c> Named<'c> {
+    fn of(config: &'c Config, key: &'static str, number: Option<usize>) -> Self {
+        let origin = config.origin(key, number);
+        Named { key, origin }
+    }
+
+    /// Returns the origin to report: the first one that was set explicitly.
+    fn or(self, other: Named<'_>) -> Origin {
+        match self.origin {
+            Origin::Default => other.origin.clone(),
+            set => set.clone(),
+        }
+    }
 }
 
-pub(crate) fn check(config: &Config, reader: &mut Reader) {
-    heartbeats(config, reader);
-    pool(config, reader);
-    recycling(config, reader);
-    audit(config, reader);
-    listening(config, reader);
+impl fmt::Display for Named<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ({})", self.key, self.origin)
+    }
+}
+
+pub(crate) fn check(config: &Config, problems: &mut Problems) {
+    heartbeats(config, problems);
+    pool(config, problems);
+    ages(config, problems);
+    listening(config, problems);
     if let Some(number) = config.entry
         && !(1..=config.workers.len()).contains(&number)
     {
@@ -35,102 +49,91 @@ pub(crate) fn check(config: &Config, reader: &mut Reader) {
             "there is no worker of this number: the configuration has {}",
             config.workers.len()
         );
-        let origin = Origin::Environment(crate::config::value::WORKER_VARIABLE.to_owned());
-        reader.problem(&origin, message);
+        let origin = Origin::Environment(WORKER_VARIABLE.to_owned());
+        problems.add(&origin, message);
     }
 }
 
-fn heartbeats(config: &Config, reader: &mut Reader) {
+fn heartbeats(config: &Config, problems: &mut Problems) {
     let (threshold, interval) = (
-        &config.supervisor.alive_threshold,
-        &config.supervisor.heartbeat_interval,
+        config.supervisor.alive_threshold,
+        config.supervisor.heartbeat_interval,
     );
-    if threshold.value.0 < interval.value.0.saturating_mul(3) {
+    if threshold < interval.saturating_mul(3) {
+        let alive_threshold = Named::of(config, "supervisor.alive_threshold", None);
+        let heartbeat_interval = Named::of(config, "supervisor.heartbeat_interval", None);
         let message = format!(
-            "{} must be at least three heartbeat intervals: it is {}, and {} is {}",
-            named("supervisor.alive_threshold", threshold),
-            clock::in_units(threshold.value.0),
-            named("supervisor.heartbeat_interval", interval),
-            clock::in_units(interval.value.0),
+            "{alive_threshold} must be at least three heartbeat intervals: it is {}, and {heartbeat_interval} is {}",
+            clock::in_units(threshold),
+            clock::in_units(interval),
         );
-        reader.problem(
-            &origin_to_report([&threshold.origin, &interval.origin]),
-            message,
-        );
+        problems.add(&alive_threshold.or(heartbeat_interval), message);
     }
 }
 
-fn recycling(config: &Config, reader: &mut Reader) {
-    for worker in &config.workers {
-        let age = &worker.recycle_after;
-        if age.value.0.is_some_and(|age| age.0 < Recycle::SOONEST) {
+fn pool(config: &Config, problems: &mut Problems) {
+    let Some(size) = config.database.pool else {
+        return;
+    };
+    let pool = Named::of(config, "database.pool", None);
+    for (worker, number) in config.workers.iter().zip(1..) {
+        let needed = worker.threads.saturating_add(2);
+        if size < needed {
+            let threads = Named::of(config, "workers.threads", Some(number));
+            let message = format!(
+                "{pool} must be at least {threads} + 2: it is {size}, and needs to be {needed}"
+            );
+            problems.add(&pool.or(threads), message);
+        }
+    }
+}
+
+/// Ages that are too short.
+fn ages(config: &Config, problems: &mut Problems) {
+    for (worker, number) in config.workers.iter().zip(1..) {
+        let age = worker.recycle.after;
+        if age.is_some_and(|age| age < Recycle::SOONEST) {
             let message = "workers.recycle_after must be at least a second".to_owned();
-            reader.problem(&age.origin, message);
+            let origin = config.origin("workers.recycle_after", Some(number));
+            problems.add(origin, message);
         }
+    }
+    let kept = config.retention.audit_for;
+    if kept.is_some_and(|age| age < Retention::AUDIT_AT_LEAST) {
+        let message = "retention.audit_for must be at least 30 days: the database refuses to delete \
+                       younger rows of the audit";
+        let origin = config.origin("retention.audit_for", None);
+        problems.add(origin, message.to_owned());
     }
 }
 
-fn audit(config: &Config, reader: &mut Reader) {
-    let kept = &config.retention.audit_for;
-    let is_short = |age: Duration| age < Retention::AUDIT_AT_LEAST;
-    if kept.value.0.is_some_and(is_short) {
-        let message =
-            "retention.audit_for must be at least 30 days: the database refuses to delete \
-                       younger rows of the audit"
-                .to_owned();
-        reader.problem(&kept.origin, message);
-    }
-}
-
-/// Each address can be taken once on a host.
-fn listening(config: &Config, reader: &mut Reader) {
-    let mut taken: Vec<(String, &Sourced<HostPort>)> = Vec::new();
-    let of_workers = config.workers.iter();
-    let of_workers = of_workers.map(|worker| ("workers.listen", &worker.listen));
-    let all = std::iter::once(("supervisor.listen", &config.supervisor.listen)).chain(of_workers);
-    for (name, listen) in all.filter(|(_, listen)| !listen.value.0.is_empty()) {
-        let other = taken.iter().find(|(_, other)| other.value == listen.value);
-        if let Some((other, _)) = other {
-            let address = &listen.value.0;
-            let message = format!("{} is `{address}`, as {other} is", named(name, listen));
-            reader.problem(&listen.origin, message);
+/// Each address can be taken once on a host, by one process.
+fn listening(config: &Config, problems: &mut Problems) {
+    let workers = || config.workers.iter().zip(1..);
+    let supervisor = Named::of(config, "supervisor.listen", None);
+    let mut addresses = vec![(supervisor, &config.supervisor.listen)];
+    addresses.extend(workers().map(|(worker, number)| {
+        let listen = Named::of(config, "workers.listen", Some(number));
+        (listen, &worker.listen)
+    }));
+    addresses.retain(|(_, address)| !address.is_empty());
+    for (index, (listen, address)) in addresses.iter().enumerate() {
+        let mut before = addresses.iter().take(index);
+        if let Some((other, _)) = before.find(|(_, other)| other == address) {
+            let message = format!("{listen} is `{address}`, as {other} is");
+            problems.add(listen.origin, message);
         }
-        taken.push((named(name, listen), listen));
     }
-    for worker in &config.workers {
-        let (listen, processes) = (&worker.listen, &worker.processes);
-        if !listen.value.0.is_empty() && processes.value.0 > 1 {
+    for (worker, number) in workers() {
+        if !worker.listen.is_empty() && worker.processes > 1 {
+            let listen = Named::of(config, "workers.listen", Some(number));
+            let processes = Named::of(config, "workers.processes", Some(number));
             let message = format!(
-                "{} is for one process, but {} is {}: set it to 1, and repeat `[[workers]]` with other \
+                "{listen} is for one process, but {processes} is {}: set it to 1, and repeat `[[workers]]` with other \
                  addresses",
-                named("workers.listen", listen),
-                named("workers.processes", processes),
-                processes.value.0
+                worker.processes
             );
-            reader.problem(
-                &origin_to_report([&listen.origin, &processes.origin]),
-                message,
-            );
-        }
-    }
-}
-
-fn pool(config: &Config, reader: &mut Reader) {
-    let pool = &config.database.pool;
-    let Some(size) = pool.value.0 else { return };
-    for worker in &config.workers {
-        let needed = worker.threads.value.0.saturating_add(2);
-        if size.0 < needed {
-            let message = format!(
-                "{} must be at least {} + 2: it is {}, and needs to be {needed}",
-                named("database.pool", pool),
-                named("workers.threads", &worker.threads),
-                size.0,
-            );
-            reader.problem(
-                &origin_to_report([&pool.origin, &worker.threads.origin]),
-                message,
-            );
+            problems.add(&listen.or(processes), message);
         }
     }
 }
@@ -208,25 +211,64 @@ impl Config {
     /// Returns the maximum number of connections of a supervisor with this configuration and
     /// everything it runs.
     pub fn connections(&self) -> ConnectionBudget {
-        let processes =
-            |worker: &crate::config::settings::WorkerSettings| worker.processes.value.0 as usize;
-        let pools = self
-            .workers
-            .iter()
-            .map(|worker| processes(worker) * self.pool_of(worker) as usize);
-        let listening = self
-            .workers
-            .iter()
-            .filter(|worker| !worker.listen.value.0.is_empty());
+        let processes = |worker: &WorkerSettings| worker.processes as usize;
+        let workers = || self.workers.iter();
+        let pools = workers().map(|worker| processes(worker) * self.pool_of(worker) as usize);
+        let listening = workers().filter(|worker| !worker.listen.is_empty());
         let listening = listening.map(processes).sum::<usize>()
-            + usize::from(!self.supervisor.listen.value.0.is_empty());
+            + usize::from(!self.supervisor.listen.is_empty());
         ConnectionBudget {
             supervisor: OF_A_SUPERVISOR,
             dispatchers: self.dispatchers.len() * OF_A_DISPATCHER,
-            schedulers: usize::from(self.scheduler.enabled.value) * OF_A_SCHEDULER,
-            workers: self.workers.iter().map(processes).sum::<usize>() * OF_A_WORKER,
+            schedulers: usize::from(self.scheduler.enabled) * OF_A_SCHEDULER,
+            workers: workers().map(processes).sum::<usize>() * OF_A_WORKER,
             pools: pools.sum(),
             probes: listening * OF_PROBES,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A key that no setting has would not have a line.
+    #[test]
+    fn each_conflict_has_its_line() {
+        let text = "
+[database]
+pool = 6
+[supervisor]
+heartbeat_interval = '2s'
+alive_threshold = '5s'
+listen = '127.0.0.1:4041'
+[[workers]]
+[[workers]]
+threads = 6
+processes = 2
+recycle_after = '10ms'
+listen = '127.0.0.1:4041'
+[retention]
+audit_for = '1 day'
+";
+        let Err(crate::Error::Configuration(problems)) = Config::parse(text) else {
+            panic!("it is accepted");
+        };
+        let lines: Vec<_> = problems.iter().filter_map(|problem| problem.line).collect();
+        assert_eq!(lines, [3, 3, 6, 12, 13, 13, 15], "{problems:?}");
+        let named = [
+            "alive_threshold (line 6)",
+            "heartbeat_interval (line 5)",
+            "threads (line 10)",
+        ];
+        let named = [
+            &named[..],
+            &["supervisor.listen (line 7)", "processes (line 11)"],
+        ]
+        .concat();
+        for setting in named {
+            let is_named = |problem: &crate::error::Problem| problem.message.contains(setting);
+            assert!(problems.iter().any(is_named), "{setting}: {problems:?}");
         }
     }
 }

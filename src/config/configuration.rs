@@ -1,14 +1,14 @@
 //! The settings of a supervisor and everything it runs.
 
-use crate::config::amounts::Interval;
-use crate::config::document::{DocumentTable, Origin, suggestion};
+use crate::config::amounts::INTERVAL;
+use crate::config::document::{DocumentTable, Origin};
 use crate::config::reader::{Reader, Setting};
 use crate::config::recurring::{DeclaredTask, OtherPrograms, name_of};
 use crate::config::settings::{
-    DatabaseSettings, DispatcherSettings, RetentionSettings, SchedulerSettings, SupervisorSettings,
-    WebSettings, WorkerSettings,
+    DatabaseSettings, DispatcherSettings, SchedulerSettings, SupervisorSettings, WebSettings,
+    WorkerSettings,
 };
-use crate::config::value::{QUEUES, ValueKind as _};
+use crate::config::value::QUEUES;
 use crate::error::{Error, Problem, Result};
 use crate::event::Hooks;
 use crate::event::logging::Subscriber;
@@ -65,7 +65,7 @@ pub struct Config {
     pub(crate) queues: Vec<QueuePromise>,
     /// The timings of the program, by name.
     pub(crate) timings: Vec<(String, Arc<dyn Timing>)>,
-    pub(crate) retention: RetentionSettings,
+    pub(crate) retention: Retention,
     #[cfg_attr(not(feature = "web"), allow(dead_code))]
     pub(crate) web: WebSettings,
     /// The program's hooks, for all processes it runs.
@@ -87,6 +87,13 @@ impl Config {
     /// Returns every effective setting, in the order of the reference.
     pub fn settings(&self) -> &[Setting] {
         &self.settings
+    }
+
+    /// Returns the source of a setting: of `workers.threads` in the table with this number.
+    pub(crate) fn origin(&self, key: &str, number: Option<usize>) -> &Origin {
+        let mut settings = self.settings.iter();
+        let setting = settings.find(|setting| setting.number == number && setting.key() == key);
+        setting.map_or(&Origin::Default, |setting| &setting.origin)
     }
 
     /// Adds a recurring task declared in code to those of the file.
@@ -139,7 +146,7 @@ impl Config {
     /// Returns the subscriber, which logs as configured.
     pub(crate) fn subscribed(&self) -> Subscriber {
         let subscriber = self.subscriber.clone();
-        if self.supervisor.log_messages.value {
+        if self.supervisor.log_messages {
             subscriber
         } else {
             subscriber.log_messages(false)
@@ -155,7 +162,7 @@ impl Config {
     /// classes that are not registered. An unknown class is accepted if another program may have it
     /// registered: if a worker sets `program`, or there are no `[[workers]]`.
     pub fn knowing(&self, registry: &Registry) -> Result<Self> {
-        let is_another = |worker: &WorkerSettings| !worker.program.value.0.is_empty();
+        let is_another = |worker: &WorkerSettings| !worker.program.is_empty();
         let others = self.workers.is_empty() || self.workers.iter().any(is_another);
         self.compared(registry, OtherPrograms::if_any(others))
     }
@@ -185,7 +192,7 @@ impl Config {
     /// Returns the times of each task, in its time zone, with its key and its jitter.
     #[cfg(feature = "cli")]
     pub(crate) fn declared_times(&self) -> Vec<(String, TickTimes, Option<Duration>)> {
-        let zone = self.scheduler.time_zone.value;
+        let zone = self.scheduler.time_zone;
         let tasks = self.tasks();
         tasks
             .map(|task| (task.key().to_owned(), task.times_in(zone), task.jitter_of()))
@@ -200,31 +207,18 @@ impl Config {
 
     /// Returns the address of the database, as given.
     pub(crate) fn url(&self) -> Option<&str> {
-        Some(self.database.url.value.0.as_str()).filter(|url| !url.is_empty())
+        Some(self.database.url.as_str()).filter(|url| !url.is_empty())
     }
 
     /// Returns how many connections the jobs of one process of this worker may borrow.
     pub(crate) fn pool_of(&self, worker: &WorkerSettings) -> u32 {
-        let auto = worker.threads.value.0.saturating_add(2).max(10);
-        self.database.pool.value.0.map_or(auto, |size| size.0)
+        let auto = worker.threads.saturating_add(2).max(10);
+        self.database.pool.unwrap_or(auto)
     }
 
     /// Returns how long finished and failed jobs, and the audit, are kept.
     pub fn retention(&self) -> Retention {
-        let settings = &self.retention;
-        Retention {
-            finished_for: settings.finished_for.value.0,
-            finished_at_most: settings
-                .finished_at_most
-                .value
-                .0
-                .map(|most| u64::from(most.0)),
-            failed_for: settings.failed_for.value.0,
-            jobs_of_ruby: settings.jobs_of_ruby.value,
-            audit_for: settings.audit_for.value.0,
-            events_for: settings.events_for.value.0,
-            every: settings.every.value.0,
-        }
+        self.retention
     }
 }
 
@@ -294,7 +288,7 @@ pub(crate) struct QueuePromise {
 impl QueuePromise {
     /// Returns the value as a configuration shows it.
     pub(crate) fn shown(&self) -> String {
-        Interval(self.max_wait).show()
+        (INTERVAL.show)(&self.max_wait)
     }
 }
 
@@ -310,30 +304,24 @@ pub(crate) fn read_all(r: &mut Reader) -> Vec<QueuePromise> {
         .collect()
 }
 
-fn read(r: &mut Reader, queue: String, table: DocumentTable) -> Option<QueuePromise> {
+fn read(r: &mut Reader, queue: String, mut table: DocumentTable) -> Option<QueuePromise> {
     if let Err(error) = check_name(&queue, "queue name") {
         r.problem(&table.origin, error.to_string());
         return None;
     }
     let name = format!("{QUEUES}.{}", name_of(&queue));
-    let mut promise = None;
-    for (setting, entry) in table.entries {
-        if setting != MAX_WAIT {
-            let known = suggestion(&setting, [MAX_WAIT].into_iter());
-            let message = format!("{name} has no setting `{setting}`{known}");
-            r.problem(&entry.origin, message);
-            continue;
-        }
-        match Interval::read(&entry.value) {
-            Ok(Interval(max_wait)) => {
-                promise = Some(QueuePromise {
-                    queue: queue.clone(),
-                    max_wait,
-                    origin: entry.origin,
-                });
-            }
-            Err(message) => r.problem(&entry.origin, format!("{name}.{MAX_WAIT}: {message}")),
+    let entry = table.entries.remove(MAX_WAIT);
+    r.unknown(&name, table.entries, &[MAX_WAIT]);
+    let entry = entry?;
+    match (INTERVAL.read)(&entry) {
+        Ok(max_wait) => Some(QueuePromise {
+            queue,
+            max_wait,
+            origin: entry.origin,
+        }),
+        Err(message) => {
+            r.problem(&entry.origin, format!("{name}.{MAX_WAIT}: {message}"));
+            None
         }
     }
-    promise
 }

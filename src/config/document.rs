@@ -1,9 +1,11 @@
-//! A configuration file as a tree of values, each with its position.
+//! A configuration file as tables of values, each with its line.
 
 use crate::error::Problem;
+use serde::Deserialize as _;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use toml::de::{DeTable, DeValue};
+use toml::Value;
+use toml::de::{DeTable, DeValue, ValueDeserializer};
 
 /// The source of a setting's value.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -37,22 +39,15 @@ impl fmt::Display for Origin {
 
 impl Origin {
     pub(crate) fn problem(&self, message: String) -> Problem {
-        match self {
-            Origin::File { file, line } => Problem {
-                place: Some(file.clone()),
-                line: Some(*line),
-                message,
-            },
-            Origin::Environment(name) | Origin::Argument(name) => Problem {
-                place: Some(name.clone()),
-                line: None,
-                message,
-            },
-            Origin::Default => Problem {
-                place: None,
-                line: None,
-                message,
-            },
+        let (place, line) = match self {
+            Origin::Default => (None, None),
+            Origin::File { file, line } => (Some(file.clone()), Some(*line)),
+            Origin::Environment(name) | Origin::Argument(name) => (Some(name.clone()), None),
+        };
+        Problem {
+            place,
+            line,
+            message,
         }
     }
 }
@@ -60,6 +55,7 @@ impl Origin {
 /// A value and its source.
 #[derive(Debug, Clone)]
 pub(crate) struct DocumentEntry {
+    /// A text if it is from the environment or the command line, which have no types.
     pub(crate) value: Value,
     pub(crate) origin: Origin,
 }
@@ -69,6 +65,8 @@ pub(crate) struct DocumentEntry {
 pub(crate) struct DocumentTable {
     pub(crate) origin: Origin,
     pub(crate) entries: BTreeMap<String, DocumentEntry>,
+    /// The entries that are tables, once more, with the lines of their own entries.
+    pub(crate) tables: BTreeMap<String, DocumentTable>,
 }
 
 /// A top-level item of the file.
@@ -82,44 +80,77 @@ pub(crate) enum DocumentItem {
     Value(Origin),
 }
 
+/// The problems of a configuration.
+#[derive(Debug, Default)]
+pub(crate) struct Problems {
+    problems: Vec<Problem>,
+    /// Lines that are not valid TOML: other problems there are consequences.
+    broken_lines: BTreeSet<usize>,
+}
+
+impl Problems {
+    pub(crate) fn add(&mut self, origin: &Origin, message: String) {
+        let follows =
+            matches!(origin, Origin::File { line, .. } if self.broken_lines.contains(line));
+        if !follows {
+            self.problems.push(origin.problem(message));
+        }
+    }
+
+    /// Returns all problems in the order of the file, each once: a variable applies to all workers.
+    pub(crate) fn sorted(mut self) -> Vec<Problem> {
+        let mut shown = BTreeSet::new();
+        self.problems
+            .sort_by_key(|problem| problem.line.unwrap_or(usize::MAX));
+        self.problems
+            .retain(|problem| shown.insert(problem.to_string()));
+        self.problems
+    }
+}
+
 /// A configuration file.
 #[derive(Debug, Default)]
 pub(crate) struct ConfigFile {
     pub(crate) items: BTreeMap<String, DocumentItem>,
-    pub(crate) problems: Vec<Problem>,
+    pub(crate) problems: Problems,
 }
 
 impl ConfigFile {
     /// Parses a text. Invalid parts are reported as problems, and the rest is still returned.
     pub(crate) fn parse(name: &str, text: &str) -> ConfigFile {
-        let location = TextLocation { name, text };
         let (document, errors) = DeTable::parse_recoverable(text);
-        let problems = errors.iter().map(|error| {
+        let mut parser = Parser {
+            name,
+            text,
+            problems: Problems::default(),
+        };
+        for error in errors {
             let at = error.span().map_or(text.len(), |span| span.start);
-            location.at(at).problem(error.message().replace('\n', ", "))
+            let message = error.message().replace('\n', ", ");
+            let problem = parser.origin(at).problem(message);
+            parser.problems.broken_lines.extend(problem.line);
+            parser.problems.problems.push(problem);
+        }
+        let items = document.get_ref().iter().map(|(key, value)| {
+            let origin = parser.origin(key.span().start);
+            let item = parser.item(origin, value.get_ref());
+            (key.get_ref().to_string(), item)
         });
         ConfigFile {
-            problems: problems.collect(),
-            items: document
-                .get_ref()
-                .iter()
-                .map(|(key, value)| {
-                    let origin = location.at(key.span().start);
-                    let item = location.item(origin, value.get_ref());
-                    (key.get_ref().to_string(), item)
-                })
-                .collect(),
+            items: items.collect(),
+            problems: parser.problems,
         }
     }
 }
 
-struct TextLocation<'t> {
+struct Parser<'t> {
     name: &'t str,
     text: &'t str,
+    problems: Problems,
 }
 
-impl TextLocation<'_> {
-    fn at(&self, offset: usize) -> Origin {
+impl Parser<'_> {
+    fn origin(&self, offset: usize) -> Origin {
         let before = self.text.as_bytes().iter().take(offset);
         Origin::File {
             file: self.name.to_owned(),
@@ -127,12 +158,12 @@ impl TextLocation<'_> {
         }
     }
 
-    fn item(&self, origin: Origin, value: &DeValue<'_>) -> DocumentItem {
+    fn item(&mut self, origin: Origin, value: &DeValue<'_>) -> DocumentItem {
         match value {
             DeValue::Table(table) => DocumentItem::One(self.table(origin, table)),
             DeValue::Array(tables) if tables.iter().all(|table| table.get_ref().is_table()) => {
                 let tables = tables.iter().filter_map(|table| {
-                    let origin = self.at(table.span().start);
+                    let origin = self.origin(table.span().start);
                     Some(self.table(origin, table.get_ref().as_table()?))
                 });
                 DocumentItem::Many(tables.collect())
@@ -141,60 +172,34 @@ impl TextLocation<'_> {
         }
     }
 
-    fn table(&self, origin: Origin, table: &DeTable<'_>) -> DocumentTable {
-        let entries = table.iter().map(|(key, value)| {
-            let origin = self.at(key.span().start);
-            let entry = DocumentEntry {
-                value: self.value(&origin, value.get_ref()),
-                origin,
-            };
-            (key.get_ref().to_string(), entry)
-        });
-        DocumentTable {
+    fn table(&mut self, origin: Origin, table: &DeTable<'_>) -> DocumentTable {
+        let mut found = DocumentTable {
             origin,
-            entries: entries.collect(),
-        }
-    }
-
-    /// Converts the value at `origin`, with everything in it.
-    fn value(&self, origin: &Origin, value: &DeValue<'_>) -> Value {
-        match value {
-            DeValue::String(text) => Value::Text(text.to_string()),
-            DeValue::Integer(number) => integer(number.as_str(), number.radix()),
-            DeValue::Float(number) => Value::Float(number.as_str().to_owned()),
-            DeValue::Boolean(value) => Value::Boolean(*value),
-            DeValue::Array(items) => {
-                let items = items.iter().map(|item| self.value(origin, item.get_ref()));
-                Value::List(items.collect())
+            entries: BTreeMap::new(),
+            tables: BTreeMap::new(),
+        };
+        for (key, value) in table {
+            let (name, origin) = (key.get_ref().to_string(), self.origin(key.span().start));
+            let table = value.get_ref().as_table();
+            if let Some(table) = table {
+                let table = self.table(origin.clone(), table);
+                found.tables.insert(name.clone(), table);
             }
-            DeValue::Table(table) => Value::Table(self.table(origin.clone(), table)),
-            DeValue::Datetime(_) => Value::Other("datetime"),
+            match Value::deserialize(ValueDeserializer::from(value.clone())) {
+                Ok(value) => {
+                    found.entries.insert(name, DocumentEntry { value, origin });
+                }
+                // An integer in TOML may have any number of digits.
+                Err(_) if table.is_none() => {
+                    let message = format!("`{name}`: the number is too large");
+                    self.problems.add(&origin, message);
+                }
+                // The entry inside of it was reported.
+                Err(_) => {}
+            }
         }
+        found
     }
-}
-
-fn integer(digits: &str, radix: u32) -> Value {
-    match radix {
-        10 => Value::Integer(digits.to_owned()),
-        _ => i64::from_str_radix(digits, radix).map_or(Value::Other("number"), |number| {
-            Value::Integer(number.to_string())
-        }),
-    }
-}
-
-/// A value as written.
-#[derive(Debug, Clone)]
-pub(crate) enum Value {
-    Text(String),
-    Integer(String),
-    Float(String),
-    Boolean(bool),
-    List(Vec<Value>),
-    Table(DocumentTable),
-    /// From the environment or the command line, which have no types.
-    Untyped(String),
-    /// The name of a type that no setting accepts.
-    Other(&'static str),
 }
 
 // --- The sources of values: the file, the environment, the command line ---

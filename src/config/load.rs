@@ -1,17 +1,17 @@
 //! Settings from a file, the environment and the command line.
 //!
-//! `source` finds the values and their places, `reader` looks settings up and records problems,
-//! `settings` lists all settings, and `combinations` compares them. All problems are collected and
-//! reported at once.
+//! `document` has the file with the places of its values, `reader` looks settings up and records
+//! problems, `value` and `amounts` are the kinds of values, `settings` lists all settings, and
+//! `combinations` compares them. All problems are collected and reported at once.
 
 use crate::config::configuration::{self, Config};
 use crate::config::reader::{Argument, Reader};
 use crate::config::settings::{
-    DatabaseSettings, DispatcherSettings, RetentionSettings, SchedulerSettings, SupervisorSettings,
-    WebSettings, WorkerSettings,
+    DatabaseSettings, DispatcherSettings, SchedulerSettings, SupervisorSettings, WebSettings,
+    WorkerSettings,
 };
 use crate::config::value::{FILE_VARIABLE, WORKER_VARIABLE};
-use crate::config::{combinations, document, recurring};
+use crate::config::{combinations, document, recurring, settings};
 use crate::error::{Error, Result};
 use crate::event::Hooks;
 use crate::event::logging::Subscriber;
@@ -73,25 +73,25 @@ impl Config {
         let mut config = Config {
             file,
             entry: entry.map(|entry| entry.parse().unwrap_or(0)),
-            database: DatabaseSettings::read(r),
-            supervisor: SupervisorSettings::read(r),
-            workers: WorkerSettings::read_all(r),
-            dispatchers: DispatcherSettings::read_all(r),
-            scheduler: SchedulerSettings::read(r),
+            database: r.one("database", DatabaseSettings::read),
+            supervisor: r.one("supervisor", SupervisorSettings::read),
+            workers: r.many("workers", WorkerSettings::read),
+            dispatchers: r.many("dispatchers", DispatcherSettings::read),
+            scheduler: r.one("scheduler", SchedulerSettings::read),
             tasks: recurring::read_all(r),
             queues: configuration::read_all(r),
-            retention: RetentionSettings::read(r),
-            web: WebSettings::read(r),
+            retention: r.one("retention", settings::read_retention),
+            web: r.one("web", WebSettings::read),
             hooks: Hooks::new(),
             subscriber: Subscriber::default(),
             settings: Vec::new(),
             timings: Vec::new(),
-            warnings: Vec::new(),
+            warnings: r.end(),
         };
-        combinations::check(&config, r);
-        config.warnings = r.end();
-        config.settings = std::mem::take(&mut r.settings);
-        match r.problems() {
+        config.settings = reader.settings;
+        let mut problems = reader.problems;
+        combinations::check(&config, &mut problems);
+        match problems.sorted() {
             problems if problems.is_empty() => Ok(config),
             problems => Err(Error::Configuration(problems)),
         }

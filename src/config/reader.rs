@@ -1,11 +1,12 @@
-//! Reads settings one by one, and records which were read.
+//! Reads settings one by one from all sources, and records which were read.
 
 use crate::config::document::{
-    ConfigFile, DocumentEntry, DocumentItem, DocumentTable, Origin, Value, nearest, suggestion,
+    ConfigFile, DocumentEntry, DocumentItem, DocumentTable, Origin, Problems, nearest, suggestion,
 };
 use crate::config::value::ValueKind;
 use crate::error::Problem;
 use std::collections::{BTreeMap, BTreeSet};
+use toml::Value;
 
 /// An effective setting, for display.
 #[derive(Debug, Clone)]
@@ -38,13 +39,6 @@ impl Setting {
     }
 }
 
-/// A value that was read, and its source.
-#[derive(Debug, Clone)]
-pub(crate) struct Sourced<T> {
-    pub(crate) value: T,
-    pub(crate) origin: Origin,
-}
-
 /// A command-line option that sets a value for all tables with a name.
 #[derive(Debug, Clone)]
 pub(crate) struct Argument {
@@ -60,16 +54,16 @@ pub(crate) struct Reader {
     pub(crate) arguments: Vec<Argument>,
     pub(crate) environment: BTreeMap<String, String>,
     items: BTreeMap<String, DocumentItem>,
-    /// Lines that are not valid TOML: other problems there are consequences.
-    broken_lines: BTreeSet<usize>,
-    used: BTreeSet<String>,
+    /// The variables of the settings that were read.
+    variables: BTreeSet<String>,
     pub(crate) settings: Vec<Setting>,
-    problems: Vec<Problem>,
+    pub(crate) problems: Problems,
 }
 
 /// One table, from all sources.
 #[derive(Debug)]
-pub(crate) struct TableReader {
+pub(crate) struct TableReader<'r> {
+    reader: &'r mut Reader,
     table: &'static str,
     number: Option<usize>,
     pub(crate) origin: Origin,
@@ -89,9 +83,7 @@ const OTHER_VARIABLES: [&str; 6] = [
 
 impl Reader {
     pub(crate) fn of(file: ConfigFile) -> Self {
-        let lines = file.problems.iter().filter_map(|problem| problem.line);
         Reader {
-            broken_lines: lines.collect(),
             items: file.items,
             problems: file.problems,
             ..Reader::default()
@@ -99,21 +91,21 @@ impl Reader {
     }
 
     pub(crate) fn problem(&mut self, origin: &Origin, message: String) {
-        let follows =
-            matches!(origin, Origin::File { line, .. } if self.broken_lines.contains(line));
-        if !follows {
-            self.problems.push(origin.problem(message));
-        }
+        self.problems.add(origin, message);
     }
 
-    /// Returns the table with this name.
-    pub(crate) fn one(&mut self, table: &'static str) -> TableReader {
+    /// Reads the table with this name.
+    pub(crate) fn one<T>(
+        &mut self,
+        table: &'static str,
+        read: impl Fn(&mut TableReader<'_>) -> T,
+    ) -> T {
         let found = match self.items.remove(table) {
             Some(DocumentItem::One(found)) => Some(found),
             Some(DocumentItem::Many(tables)) => {
                 if let Some(second) = tables.get(1) {
                     let message = format!("there may be only one `[{table}]`");
-                    self.problem(&second.origin.clone(), message);
+                    self.problem(&second.origin, message);
                 }
                 tables.into_iter().next()
             }
@@ -123,17 +115,21 @@ impl Reader {
             }
             None => None,
         };
-        TableReader::new(table, None, found)
+        self.table(table, None, found, read)
     }
 
-    /// Returns the tables with this name. If the file does not mention it, there is one with all
+    /// Reads the tables with this name. If the file does not mention it, there is one with all
     /// defaults; `name = []` means none.
-    pub(crate) fn many(&mut self, table: &'static str) -> Vec<TableReader> {
+    pub(crate) fn many<T>(
+        &mut self,
+        table: &'static str,
+        read: impl Fn(&mut TableReader<'_>) -> T,
+    ) -> Vec<T> {
         let tables = match self.items.remove(table) {
             Some(DocumentItem::Many(tables)) => tables.into_iter().map(Some).collect(),
             Some(DocumentItem::One(found)) => {
                 let message = format!("there may be several of these: write `[[{table}]]`");
-                self.problem(&found.origin.clone(), message);
+                self.problem(&found.origin, message);
                 vec![Some(found)]
             }
             Some(DocumentItem::Value(origin)) => {
@@ -143,14 +139,53 @@ impl Reader {
             }
             None => vec![None],
         };
-        let tables = tables.into_iter().enumerate();
+        let tables = tables.into_iter().zip(1..);
         tables
-            .map(|(index, found)| TableReader::new(table, Some(index + 1), found))
+            .map(|(found, number)| self.table(table, Some(number), found, &read))
             .collect()
     }
 
+    /// Reads a table.
+    fn table<T>(
+        &mut self,
+        table: &'static str,
+        number: Option<usize>,
+        found: Option<DocumentTable>,
+        read: impl Fn(&mut TableReader<'_>) -> T,
+    ) -> T {
+        let (origin, entries) = found.map_or((Origin::Default, BTreeMap::new()), |found| {
+            (found.origin, found.entries)
+        });
+        let mut section = TableReader {
+            reader: self,
+            table,
+            number,
+            origin,
+            entries,
+            known: Vec::new(),
+        };
+        let settings = read(&mut section);
+        let TableReader { entries, known, .. } = section;
+        self.unknown(&format!("`{table}`"), entries, &known);
+        settings
+    }
+
+    /// Reports what is left of a table as unknown.
+    pub(crate) fn unknown(
+        &mut self,
+        table: &str,
+        entries: BTreeMap<String, DocumentEntry>,
+        known: &[&str],
+    ) {
+        for (name, entry) in entries {
+            let known = suggestion(&name, known.iter().copied());
+            let message = format!("{table} has no setting `{name}`{known}");
+            self.problem(&entry.origin, message);
+        }
+    }
+
     /// Returns the tables within the table with this name.
-    pub(crate) fn within(&mut self, table: &'static str) -> Vec<(String, DocumentTable)> {
+    pub(crate) fn within(&mut self, table: &'static str) -> BTreeMap<String, DocumentTable> {
         let nested = format!("write `[{table}.KEY]`");
         let found = match self.items.remove(table) {
             Some(DocumentItem::One(found)) => found,
@@ -158,25 +193,21 @@ impl Reader {
                 if let Some(first) = tables.first() {
                     self.problem(&first.origin, format!("each needs its own table: {nested}"));
                 }
-                return Vec::new();
+                return BTreeMap::new();
             }
             Some(DocumentItem::Value(origin)) => {
                 self.problem(&origin, format!("`{table}` is a table of tables: {nested}"));
-                return Vec::new();
+                return BTreeMap::new();
             }
-            None => return Vec::new(),
+            None => return BTreeMap::new(),
         };
-        let mut tables = Vec::new();
         for (key, entry) in found.entries {
-            match entry.value {
-                Value::Table(table) => tables.push((key, table)),
-                _ => {
-                    let message = format!("`{table}.{key}` is not a table: {nested}");
-                    self.problem(&entry.origin, message);
-                }
+            if !found.tables.contains_key(&key) {
+                let message = format!("`{table}.{key}` is not a table: {nested}");
+                self.problem(&entry.origin, message);
             }
         }
-        tables
+        found.tables
     }
 
     /// Reports everything else in the file and the environment as unknown. Returns the warnings.
@@ -184,147 +215,98 @@ impl Reader {
         let mut tables: BTreeSet<&str> = self.settings.iter().map(|s| s.table).collect();
         tables.insert(crate::config::value::TABLE);
         tables.insert(crate::config::value::QUEUES);
-        let strangers: Vec<(String, Origin)> = std::mem::take(&mut self.items)
-            .into_iter()
-            .map(|(name, item)| match item {
-                DocumentItem::One(table) => (name, table.origin),
-                DocumentItem::Many(tables) => {
-                    let first = tables.into_iter().next();
-                    (name, first.map_or(Origin::Default, |table| table.origin))
-                }
-                DocumentItem::Value(origin) => (name, origin),
-            })
-            .collect();
-        for (name, origin) in strangers {
+        for (name, item) in std::mem::take(&mut self.items) {
+            let origin = match &item {
+                DocumentItem::One(table) => &table.origin,
+                DocumentItem::Many(tables) => tables
+                    .first()
+                    .map_or(&Origin::Default, |table| &table.origin),
+                DocumentItem::Value(origin) => origin,
+            };
             let known = suggestion(&name, tables.iter().copied());
-            self.problem(&origin, format!("there is no table `{name}`{known}"));
+            self.problem(origin, format!("there is no table `{name}`{known}"));
         }
-        let variables: Vec<String> = self.settings.iter().map(|s| s.variable.clone()).collect();
         let strangers = self.environment.keys().filter(|name| {
             name.starts_with("WINDLASS_")
-                && !self.used.contains(*name)
+                && !self.variables.contains(*name)
                 && !OTHER_VARIABLES.contains(&name.as_str())
         });
+        let bare = |name: &str| name.trim_start_matches("WINDLASS_").to_owned();
         strangers
             .map(|name| {
-                let bare = |name: &str| name.trim_start_matches("WINDLASS_").to_owned();
-                let near = nearest(&bare(name), variables.iter().map(|name| bare(name)));
-                let known = near.map_or(String::new(), |near| {
-                    format!("; did you mean `WINDLASS_{near}`?")
-                });
+                let variables = self.settings.iter().map(|s| bare(&s.variable));
+                let known = match nearest(&bare(name), variables) {
+                    Some(near) => format!("; did you mean `WINDLASS_{near}`?"),
+                    None => String::new(),
+                };
                 let origin = Origin::Environment(name.clone());
                 origin.problem(format!("this variable does not set anything{known}"))
             })
             .collect()
     }
-
-    /// Returns all problems in the order of the file, each once: a variable applies to all workers.
-    pub(crate) fn problems(&mut self) -> Vec<Problem> {
-        let mut problems = std::mem::take(&mut self.problems);
-        problems.sort_by_key(|problem| problem.line.unwrap_or(usize::MAX));
-        let mut told = BTreeSet::new();
-        problems.retain(|problem| told.insert(problem.to_string()));
-        problems
-    }
-
-    /// Returns the value with the highest priority.
-    fn find(&mut self, section: &TableReader, name: &'static str) -> Option<DocumentEntry> {
-        let argument = self.arguments.iter();
-        let mut argument = argument.filter(|a| a.table == section.table && a.name == name);
-        if let Some(argument) = argument.next() {
-            return Some(DocumentEntry {
-                value: Value::Untyped(argument.value.clone()),
-                origin: Origin::Argument(argument.option.to_owned()),
-            });
-        }
-        let mut found = None;
-        for variable in section.variables(name) {
-            if let Some(value) = self.environment.get(&variable) {
-                self.used.insert(variable.clone());
-                found.get_or_insert(DocumentEntry {
-                    value: Value::Untyped(value.clone()),
-                    origin: Origin::Environment(variable),
-                });
-            }
-        }
-        found
-    }
 }
 
-impl TableReader {
-    fn new(table: &'static str, number: Option<usize>, found: Option<DocumentTable>) -> Self {
-        let (origin, entries) = found.map_or((Origin::Default, BTreeMap::new()), |found| {
-            (found.origin, found.entries)
-        });
-        TableReader {
-            table,
-            number,
-            origin,
-            entries,
-            known: Vec::new(),
-        }
-    }
-
-    /// Returns the variables of a setting, in order of priority.
-    fn variables(&self, name: &str) -> Vec<String> {
-        let (table, name) = (self.table.to_uppercase(), name.to_uppercase());
-        let all = format!("WINDLASS_{table}_{name}");
-        let mut variables = match self.number {
-            Some(number) => vec![format!("WINDLASS_{table}_{number}_{name}"), all],
-            None => vec![all],
-        };
-        if (self.table, name.as_str()) == ("database", "URL") {
-            variables.push("DATABASE_URL".to_owned());
-        }
-        variables
-    }
-
+impl TableReader<'_> {
     /// Reads a setting. An invalid value is reported, and the default is returned.
-    pub(crate) fn read<T: ValueKind>(
+    pub(crate) fn read<T>(
         &mut self,
-        reader: &mut Reader,
         name: &'static str,
+        kind: ValueKind<T>,
         default: T,
         meaning: &'static str,
-    ) -> Sourced<T> {
+    ) -> T {
         self.known.push(name);
-        let in_file = self.entries.remove(name);
-        let entry = reader.find(self, name).or(in_file);
-        let mut read = Sourced {
-            value: default.clone(),
-            origin: Origin::Default,
-        };
+        let variable = format!("WINDLASS_{}_{name}", self.table).to_uppercase();
+        let entry = self.find(name, &variable);
+        let shown_default = (kind.show)(&default);
+        let (mut value, mut origin) = (default, Origin::Default);
         if let Some(entry) = entry {
-            match T::read(&entry.value) {
-                Ok(value) => read.value = value,
+            match (kind.read)(&entry) {
+                Ok(read) => value = read,
                 Err(message) => {
                     let message = format!("{}.{name}: {message}", self.table);
-                    reader.problem(&entry.origin, message);
+                    self.reader.problem(&entry.origin, message);
                 }
             }
-            read.origin = entry.origin;
+            origin = entry.origin;
         }
-        let mut variables = self.variables(name);
-        reader.settings.push(Setting {
+        self.reader.settings.push(Setting {
             table: self.table,
             number: self.number,
             name,
-            value: read.value.show(),
-            default: default.show(),
-            kind: T::NAME,
+            value: (kind.show)(&value),
+            default: shown_default,
+            kind: kind.name,
             meaning,
-            variable: variables.swap_remove(usize::from(self.number.is_some())),
-            origin: read.origin.clone(),
+            variable,
+            origin,
         });
-        read
+        value
     }
 
-    /// Reports the rest of the table as unknown.
-    pub(crate) fn end(self, reader: &mut Reader) {
-        for (name, entry) in self.entries {
-            let known = suggestion(&name, self.known.iter().copied());
-            let message = format!("`{}` has no setting `{name}`{known}", self.table);
-            reader.problem(&entry.origin, message);
-        }
+    /// Returns the value with the highest priority: of an option, a variable, or the file.
+    fn find(&mut self, name: &'static str, variable: &str) -> Option<DocumentEntry> {
+        let in_file = self.entries.remove(name);
+        let numbered = self
+            .number
+            .map(|number| format!("WINDLASS_{}_{number}_{name}", self.table).to_uppercase());
+        let short = (variable == "WINDLASS_DATABASE_URL").then(|| "DATABASE_URL".to_owned());
+        let variables = [numbered, Some(variable.to_owned()), short];
+        let variables: Vec<String> = variables.into_iter().flatten().collect();
+        let mut arguments = self.reader.arguments.iter();
+        let argument = arguments.find(|a| a.table == self.table && a.name == name);
+        let argument = argument.map(|a| (&a.value, Origin::Argument(a.option.to_owned())));
+        let set = || {
+            variables.iter().find_map(|variable| {
+                let value = self.reader.environment.get(variable)?;
+                Some((value, Origin::Environment(variable.clone())))
+            })
+        };
+        let untyped = argument.or_else(set).map(|(value, origin)| DocumentEntry {
+            value: Value::String(value.clone()),
+            origin,
+        });
+        self.reader.variables.extend(variables);
+        untyped.or(in_file)
     }
 }

@@ -1,9 +1,9 @@
 //! `[recurring.KEY]`: the recurring tasks of a configuration.
 
-use crate::config::amounts::WholeNumber;
-use crate::config::document::{DocumentEntry, DocumentTable, Origin, Value, suggestion};
+use crate::config::amounts::{DURATION, WHOLE_NUMBER};
+use crate::config::document::{DocumentEntry, DocumentTable, Origin, suggestion};
 use crate::config::reader::Reader;
-use crate::config::value::{TABLE, ValueKind as _, expected, quoted};
+use crate::config::value::{TABLE, TIME_ZONE, expected, quoted};
 use crate::error::{Error, Result};
 use crate::job::registry::Registry;
 use crate::queue::check_name;
@@ -14,7 +14,7 @@ use crate::recurring::time_zone::Zone;
 use chrono::{DateTime, Utc};
 use serde::de::DeserializeOwned;
 use std::collections::BTreeMap;
-use std::time::Duration;
+use toml::Value;
 
 /// The settings of a task, in the order in which they are shown.
 const NAMES: [&str; 18] = [
@@ -135,18 +135,18 @@ impl Fields {
         let queue = self.field(r, "queue", text);
         let (schedule, time_zone) = self.times(r);
         let missed = r#""latest", "skip" or { all_within = "3 days" }, for example"#;
-        let missed = self.field(r, "missed", |value| one_of(value, missed));
+        let missed = self.field(r, "missed", |entry| one_of(entry, missed));
         let overlap = r#""allow", "skip" or "queue_one""#;
-        let overlap = self.field(r, "overlap", |value| one_of(value, overlap));
+        let overlap = self.field(r, "overlap", |entry| one_of(entry, overlap));
         let delivery = r#""at_least_once", "at_most_once" or "after_known_outcome""#;
-        let max_attempts = self.field(r, "max_attempts", WholeNumber::read);
+        let max_attempts = self.field(r, "max_attempts", WHOLE_NUMBER.read);
         let priority = self.field(r, "priority", priority);
-        let ahead_by = self.field(r, "ahead_by", Duration::read);
-        let behind_by = self.field(r, "behind_by", Duration::read);
+        let ahead_by = self.field(r, "ahead_by", DURATION.read);
+        let behind_by = self.field(r, "behind_by", DURATION.read);
         self.at_most_one(r, &["priority", "ahead_by", "behind_by"]);
         RecurringSettings {
             class: class.unwrap_or_default(),
-            arguments: self.field(r, "arguments", json),
+            arguments: self.field(r, "arguments", |entry| json(&entry.value)),
             schedule,
             time_zone: time_zone.map(|zone| zone.name().to_owned()),
             queue: queue.and_then(|name| self.checked(r, "queue", name)),
@@ -156,13 +156,13 @@ impl Fields {
             description: self.field(r, "description", text),
             missed: missed.unwrap_or_default(),
             overlap: overlap.unwrap_or_default(),
-            jitter: self.field(r, "jitter", Duration::read),
+            jitter: self.field(r, "jitter", DURATION.read),
             from: self.field(r, "from", time),
             until: self.field(r, "until", time),
-            max_attempts: max_attempts.map(|most| most.0),
-            delivery: self.field(r, "delivery", |value| one_of(value, delivery)),
-            expires_in: self.field(r, "expires_in", Duration::read),
-            retry_for: self.field(r, "retry_for", Duration::read),
+            max_attempts,
+            delivery: self.field(r, "delivery", |entry| one_of(entry, delivery)),
+            expires_in: self.field(r, "expires_in", DURATION.read),
+            retry_for: self.field(r, "retry_for", DURATION.read),
         }
     }
 
@@ -170,7 +170,7 @@ impl Fields {
     fn times(&mut self, r: &mut Reader) -> (String, Option<Zone>) {
         let text = self.required(r, "schedule");
         let schedule = text.as_deref().and_then(|text| self.schedule(r, text));
-        let zone = self.field(r, "time_zone", Zone::read);
+        let zone = self.field(r, "time_zone", TIME_ZONE.read);
         let own = schedule.as_ref().and_then(Schedule::time_zone);
         if let Some((own, zone)) = own.zip(zone)
             && own != zone.name()
@@ -185,11 +185,11 @@ impl Fields {
         &mut self,
         r: &mut Reader,
         name: &'static str,
-        read: impl FnOnce(&Value) -> Result<T, String>,
+        read: impl FnOnce(&DocumentEntry) -> Result<T, String>,
     ) -> Option<T> {
         let entry = self.entries.remove(name)?;
-        self.origins.insert(name, entry.origin);
-        match read(&entry.value) {
+        self.origins.insert(name, entry.origin.clone());
+        match read(&entry) {
             Ok(value) => Some(value),
             Err(message) => {
                 self.wrong(r, name, message);
@@ -331,66 +331,49 @@ fn reason(error: Error) -> String {
 
 // --- Values of recurring tasks in the configuration ---
 
-pub(crate) fn text(value: &Value) -> std::result::Result<String, String> {
-    match value {
-        Value::Text(text) => Ok(text.clone()),
-        _ => expected("a text in quotes", value),
-    }
+pub(crate) fn text(entry: &DocumentEntry) -> Result<String, String> {
+    entry.text("a text in quotes").map(str::to_owned)
 }
 
-pub(crate) fn time(value: &Value) -> std::result::Result<DateTime<Utc>, String> {
+pub(crate) fn time(entry: &DocumentEntry) -> Result<DateTime<Utc>, String> {
     let what = "a time with its date and zone in quotes, such as \"2026-12-24T18:00:00+01:00\"";
-    match value {
-        Value::Text(text) => text.trim().parse().or_else(|_| expected(what, value)),
-        _ => expected(what, value),
-    }
+    let time = entry.text(what)?.trim().parse();
+    time.or_else(|_| expected(what, &entry.value))
 }
 
-pub(crate) fn priority(value: &Value) -> std::result::Result<i32, String> {
+pub(crate) fn priority(entry: &DocumentEntry) -> Result<i32, String> {
     let what = "a whole number between -2147483648 and 2147483647";
-    match value {
-        Value::Integer(number) => number.parse().or_else(|_| expected(what, value)),
-        _ => expected(what, value),
-    }
+    let number = entry.value.as_integer();
+    let number = number.and_then(|number| i32::try_from(number).ok());
+    number.map_or_else(|| expected(what, &entry.value), Ok)
 }
 
 /// Reads a word, or a table with one entry.
-pub(crate) fn one_of<T: DeserializeOwned>(
-    value: &Value,
-    what: &str,
-) -> std::result::Result<T, String> {
-    serde_json::from_value(json(value)?).or_else(|error| match value {
+pub(crate) fn one_of<T: DeserializeOwned>(entry: &DocumentEntry, what: &str) -> Result<T, String> {
+    serde_json::from_value(json(&entry.value)?).or_else(|error| match &entry.value {
         Value::Table(_) => Err(format!("{error}; it may be {what}")),
-        _ => expected(what, value),
+        value => expected(what, value),
     })
 }
 
-/// Converts to JSON, which has more kinds of numbers than TOML, and no dates.
-pub(crate) fn json(value: &Value) -> std::result::Result<serde_json::Value, String> {
+/// Converts to JSON, which has no dates, and no number that is infinite.
+pub(crate) fn json(value: &Value) -> Result<serde_json::Value, String> {
     use serde_json::{Number, Value as Json};
     Ok(match value {
-        Value::Text(text) | Value::Untyped(text) => Json::String(text.clone()),
+        Value::String(text) => Json::String(text.clone()),
         Value::Boolean(value) => Json::Bool(*value),
-        Value::Integer(number) => {
-            let number = number
-                .parse()
-                .map(|number: i64| Json::Number(number.into()));
-            number.or_else(|_| expected("between -2^63 and 2^63", value))?
-        }
-        Value::Float(number) => {
-            let number = number.parse().ok().and_then(Number::from_f64);
-            match number {
-                Some(number) => Json::Number(number),
-                None => return expected("a number in JSON, which the arguments become", value),
-            }
-        }
-        Value::List(items) => Json::Array(items.iter().map(json).collect::<Result<_, _>>()?),
+        Value::Integer(number) => Json::Number((*number).into()),
+        Value::Float(number) => match Number::from_f64(*number) {
+            Some(number) => Json::Number(number),
+            None => return expected("a number in JSON, which the arguments become", value),
+        },
+        Value::Array(items) => Json::Array(items.iter().map(json).collect::<Result<_, _>>()?),
         Value::Table(table) => {
-            let fields = table.entries.iter();
-            let fields = fields.map(|(name, entry)| Ok((name.clone(), json(&entry.value)?)));
+            let fields = table.iter();
+            let fields = fields.map(|(name, value)| Ok((name.clone(), json(value)?)));
             Json::Object(fields.collect::<Result<_, String>>()?)
         }
-        Value::Other(_) => return expected("a value in JSON; write it in quotes", value),
+        Value::Datetime(_) => return expected("a value in JSON; write it in quotes", value),
     })
 }
 

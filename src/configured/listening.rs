@@ -1,8 +1,7 @@
 //! The probes that workers and supervisors answer, as configured.
 
 use crate::config::configuration::Config;
-use crate::config::reader::Sourced;
-use crate::config::value::HostPort;
+use crate::config::document::Origin;
 use crate::db::Database;
 use crate::error::Result;
 use crate::process::supervisor::Supervisor;
@@ -33,16 +32,17 @@ impl Config {
     #[cfg(feature = "web")]
     pub(crate) fn listening<P: Probed>(
         &self,
-        listen: &Sourced<HostPort>,
+        listen: &str,
+        _origin: &Origin,
         database: &Database,
         process: P,
     ) -> Result<P> {
-        if listen.value.0.is_empty() {
+        if listen.is_empty() {
             return Ok(process);
         }
         let probes = crate::web::Probes::new(database)
-            .listen(&listen.value.0)
-            .metrics_open(self.supervisor.metrics_open.value);
+            .listen(listen)
+            .metrics_open(self.supervisor.metrics_open);
         Ok(process.probed(probes))
     }
 
@@ -51,15 +51,16 @@ impl Config {
     #[cfg(not(feature = "web"))]
     pub(crate) fn listening<P: Probed>(
         &self,
-        listen: &Sourced<HostPort>,
+        listen: &str,
+        origin: &Origin,
         _database: &Database,
         process: P,
     ) -> Result<P> {
-        if listen.value.0.is_empty() {
+        if listen.is_empty() {
             return Ok(process);
         }
         let message = "`listen` is set, and this program was built without the feature `web`: build it with it";
-        let problem = listen.origin.problem(message.to_owned());
+        let problem = origin.problem(message.to_owned());
         Err(crate::error::Error::Configuration(vec![problem]))
     }
 }

@@ -17,7 +17,6 @@ use crate::process::scheduler::Scheduler;
 use crate::process::supervisor::Supervisor;
 use crate::process::supervisor::children::Child;
 use crate::process::worker::builder::Worker;
-use crate::process::worker::settings::Recycle;
 use std::ffi::OsString;
 use std::sync::Arc;
 use std::time::Duration;
@@ -81,8 +80,8 @@ impl Config {
 
     /// Returns the database with what the settings say about its pooler.
     pub(crate) fn pooled(&self, database: Database) -> Result<Database> {
-        let database = database.pooling(self.database.pooling.value);
-        match self.database.listen_url.value.0.as_str() {
+        let database = database.pooling(self.database.pooling);
+        match self.database.listen_url.as_str() {
             "" => Ok(database),
             url => database.listen_url(url),
         }
@@ -97,29 +96,22 @@ impl Config {
         let Some(settings) = self.own().or(self.workers.first()) else {
             return Err(wrong("there are no `[[workers]]`".to_owned()));
         };
-        let recycle = Recycle {
-            after: settings.recycle_after.value.0.map(|age| age.0),
-            after_jobs: settings
-                .recycle_after_jobs
-                .value
-                .0
-                .map(|jobs| jobs.0.into()),
-            above_memory: settings.recycle_above_memory.value.0.map(|most| most.0),
-        };
-        let selectors = settings.queues.value.0.iter().map(ToString::to_string);
+        let selectors = settings.queues.iter().map(ToString::to_string);
         let worker = Worker::new(database, registry)
             .queues(selectors)?
-            .threads(settings.threads.value.0 as usize)
-            .polling_interval(settings.polling_interval.value.0)
-            .heartbeat_interval(self.supervisor.heartbeat_interval.value.0)
-            .alive_threshold(self.supervisor.alive_threshold.value.0)
-            .shutdown_timeout(self.supervisor.shutdown_timeout.value)
-            .keep_finished(settings.keep_finished.value)
-            .longest_wait(self.retention.events_for.value.0.unwrap_or(Duration::MAX))
-            .recycle(recycle)
+            .threads(settings.threads as usize)
+            .polling_interval(settings.polling_interval)
+            .heartbeat_interval(self.supervisor.heartbeat_interval)
+            .alive_threshold(self.supervisor.alive_threshold)
+            .shutdown_timeout(self.supervisor.shutdown_timeout)
+            .keep_finished(settings.keep_finished)
+            .longest_wait(self.retention.events_for.unwrap_or(Duration::MAX))
+            .recycle(settings.recycle)
             .hooks(self.hooks.clone())
             .subscriber(self.subscribed());
-        self.listening(&settings.listen, database, worker)
+        let number = self.entry.unwrap_or(1);
+        let origin = self.origin("workers.listen", Some(number));
+        self.listening(&settings.listen, origin, database, worker)
     }
 
     /// Returns a supervisor with its dispatchers, its scheduler if enabled, and its workers as
@@ -137,41 +129,39 @@ impl Config {
     ) -> Result<Supervisor> {
         let program = program.into();
         let settings = &self.supervisor;
-        let (interval, threshold) = (
-            settings.heartbeat_interval.value.0,
-            settings.alive_threshold.value.0,
-        );
+        let (interval, threshold) = (settings.heartbeat_interval, settings.alive_threshold);
         let mut supervisor = Supervisor::new(database)
             .heartbeat_interval(interval)
             .alive_threshold(threshold)
-            .shutdown_timeout(settings.shutdown_timeout.value)
+            .shutdown_timeout(settings.shutdown_timeout)
             .retention(self.retention())
             .hooks(self.hooks.clone())
             .subscriber(self.subscribed());
-        if !settings.pidfile.value.as_os_str().is_empty() {
-            supervisor = supervisor.pidfile(&settings.pidfile.value);
+        if !settings.pidfile.as_os_str().is_empty() {
+            supervisor = supervisor.pidfile(&settings.pidfile);
         }
         for settings in &self.dispatchers {
             let dispatcher = Dispatcher::new(database)
-                .batch_size(settings.batch_size.value.0 as usize)
-                .polling_interval(settings.polling_interval.value.0)
+                .batch_size(settings.batch_size as usize)
+                .polling_interval(settings.polling_interval)
                 .heartbeat_interval(interval)
                 .alive_threshold(threshold)
                 .hooks(self.hooks.clone())
                 .subscriber(self.subscribed());
             supervisor = supervisor.dispatcher(dispatcher);
         }
-        if self.scheduler.enabled.value {
+        if self.scheduler.enabled {
             supervisor = supervisor.scheduler(self.scheduler(database));
         }
         for (index, settings) in self.workers.iter().enumerate() {
             let is_assumed = settings.origin == Origin::Default;
-            if is_assumed && program.is_none() && settings.program.value.0.is_empty() {
+            if is_assumed && program.is_none() && settings.program.is_empty() {
                 continue;
             }
             supervisor = supervisor.child(self.child(index + 1, settings, program.clone())?);
         }
-        self.listening(&self.supervisor.listen, database, supervisor)
+        let origin = self.origin("supervisor.listen", None);
+        self.listening(&self.supervisor.listen, origin, database, supervisor)
     }
 
     /// Returns a scheduler for the configuration's recurring tasks and those scheduled at run time,
@@ -182,18 +172,18 @@ impl Config {
         for (name, timing) in &self.timings {
             scheduler = scheduler.timing(name, Arc::clone(timing));
         }
-        let deployment = settings.deployment.value.0.as_str();
+        let deployment = settings.deployment.as_str();
         if !deployment.is_empty() {
             scheduler = scheduler.deployment(deployment);
         }
         scheduler
             .tasks(self.tasks().cloned())
-            .in_zone(settings.time_zone.value)
-            .polling_interval(settings.polling_interval.value.0)
-            .grace(settings.grace.value)
-            .revision(settings.revision.value.0)
-            .heartbeat_interval(self.supervisor.heartbeat_interval.value.0)
-            .alive_threshold(self.supervisor.alive_threshold.value.0)
+            .in_zone(settings.time_zone)
+            .polling_interval(settings.polling_interval)
+            .grace(settings.grace)
+            .revision(settings.revision)
+            .heartbeat_interval(self.supervisor.heartbeat_interval)
+            .alive_threshold(self.supervisor.alive_threshold)
             .hooks(self.hooks.clone())
             .subscriber(self.subscribed())
     }
@@ -204,7 +194,7 @@ impl Config {
         settings: &WorkerSettings,
         program: Option<Child>,
     ) -> Result<Child> {
-        let named = settings.program.value.0.split_first();
+        let named = settings.program.split_first();
         let named = named.map(|(program, arguments)| Child::program(program, arguments));
         let Some(mut child) = named.or(program) else {
             return Err(Error::Configuration(vec![
@@ -222,7 +212,7 @@ impl Config {
         }
         Ok(child
             .env(WORKER_VARIABLE, number.to_string())
-            .processes(settings.processes.value.0 as usize))
+            .processes(settings.processes as usize))
     }
 
     /// Returns the settings of the worker that this process is.

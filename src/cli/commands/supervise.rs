@@ -152,14 +152,14 @@ impl Supervise {
             config.dispatchers.clear();
         }
         if self.no_scheduler {
-            config.scheduler.enabled.value = false;
+            config.scheduler.enabled = false;
         }
         let named = self.program.split_first();
         let program = named.map(|(program, arguments)| Child::program(program, arguments));
         if program.is_some() {
             // The command line has priority.
             for worker in &mut config.workers {
-                worker.program.value.0.clear();
+                worker.program.clear();
             }
         }
         config.supervisor(database, program)

@@ -128,7 +128,7 @@ impl Serve {
             .web(&database)?
             .local_name(Actor::default().name().to_owned())
             .start()?;
-        let base = &config.web.base_path.value.0;
+        let base = &config.web.base_path;
         let base = base.trim().trim_matches('/');
         let address = server.address();
         log::info!("web: listening on http://{address}/{base}");
