@@ -188,7 +188,13 @@ impl Config {
         let zone = self.scheduler.time_zone.value;
         let tasks = self.tasks();
         tasks
-            .map(|task| (task.key().to_owned(), task.times_in(zone), task.jitter_of()))
+            .map(|task| {
+                (
+                    task.key().to_owned(),
+                    task.times_in(zone),
+                    task.options.jitter,
+                )
+            })
             .collect()
     }
 
