@@ -3,7 +3,8 @@
 use crate::db::model::recurring::{Overlap, RecurringTaskRow};
 use crate::error::{Error, Result};
 use crate::job::concurrency::Concurrency;
-use crate::job::policy::{Delivery, Policy, humane};
+use crate::job::options::humane;
+use crate::job::policy::{Delivery, Policy};
 use crate::recurring::timing::{MissedTicks, TickWindow};
 use chrono::{NaiveDateTime, TimeDelta};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};

@@ -2,8 +2,7 @@
 
 use crate::db::model::recurring::Overlap;
 use crate::error::Result;
-use crate::job::options::JobOptions;
-use crate::job::policy::humane;
+use crate::job::options::{JobOptions, humane};
 use crate::job::registry::Registry;
 use crate::recurring::task::RecurringTask;
 use crate::recurring::timing::MissedTicks;

@@ -8,7 +8,7 @@ use crate::db::table::{recurring_executions, recurring_tasks};
 use crate::db::{AsConn, own};
 use crate::error::{Error, ErrorContext, Result};
 use crate::job::JobId;
-use crate::job::policy::humane;
+use crate::job::options::humane;
 use crate::recurring::options::TaskOptions;
 use crate::recurring::task::RecurringTask;
 use crate::recurring::time_zone::Zone;

@@ -2,7 +2,7 @@
 //! and schedules that a program computes itself.
 
 use crate::error::{Error, Result};
-use crate::job::policy::humane;
+use crate::job::options::humane;
 use crate::recurring::schedule::Schedule;
 use chrono::{
     DateTime, Datelike as _, NaiveDate, NaiveDateTime, NaiveTime, SubsecRound as _, TimeDelta, Utc,

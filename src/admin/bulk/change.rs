@@ -7,7 +7,7 @@ use crate::db::transition::operate::{self, AtMostOnce, RunTime};
 use crate::db::transition::operators::{AuditEffect, AuditTrail};
 use crate::db::{AsConn, Conn, own};
 use crate::error::{Error, ErrorContext, Result};
-use crate::job::policy::humane;
+use crate::job::options::humane;
 use crate::queue::check_name;
 use chrono::{DateTime, Utc};
 use diesel::QueryResult;

@@ -1,7 +1,6 @@
 //! The policy of a job: its attempts, delivery and limits, and what is kept of it.
 
 pub(crate) mod backoff;
-pub(crate) mod humane;
 pub(crate) mod millis;
 pub(crate) mod quota;
 mod time_limits;
