@@ -12,11 +12,9 @@ use crate::error::{Error, Result};
 use crate::job::{BatchId, JobId};
 use crate::operation::start::NewOperation;
 use crate::terminal::{self, ProgressReport};
-use chrono::{DateTime, Utc};
 use clap::error::ErrorKind;
 use serde_json::Value;
 use std::io::Read as _;
-use std::time::Duration;
 
 /// Opens a connection to a database that has the Windlass tables.
 pub(crate) fn connect(database: &Database) -> Result<DbConnection> {
@@ -349,22 +347,6 @@ fn missing(connection: &mut DbConnection, selection: &Selection) -> Result<Vec<N
 pub(crate) fn job_id(text: &str) -> Result<i64, String> {
     text.parse()
         .map_err(|_| "a job's id is a whole number, as `jobs list` shows it".to_owned())
-}
-
-/// Parses a time with its zone.
-pub(crate) fn time(text: &str) -> Result<DateTime<Utc>, String> {
-    text.parse().map_err(|error| {
-        format!("{error}; a time is written with its date and zone, as 2026-12-24T18:00:00Z or 2026-12-24T18:00:00+02:00")
-    })
-}
-
-/// Parses a time span that is not empty.
-pub(crate) fn above_zero(text: &str) -> Result<Duration, String> {
-    let time = humantime::parse_duration(text).map_err(|error| error.to_string())?;
-    match time.is_zero() {
-        true => Err("it must be above zero".to_owned()),
-        false => Ok(time),
-    }
 }
 
 /// Returns the JSON text of arguments, from standard input if it is `-`.

@@ -195,7 +195,13 @@ impl Config {
         let zone = self.scheduler.time_zone;
         let tasks = self.tasks();
         tasks
-            .map(|task| (task.key().to_owned(), task.times_in(zone), task.jitter_of()))
+            .map(|task| {
+                (
+                    task.key().to_owned(),
+                    task.times_in(zone),
+                    task.options.jitter,
+                )
+            })
             .collect()
     }
 

@@ -1,5 +1,6 @@
 //! `[recurring.KEY]`: the recurring tasks of a configuration.
 
+use crate::clock::in_units;
 use crate::config::amounts::{DURATION, WHOLE_NUMBER};
 use crate::config::document::{DocumentEntry, DocumentTable, Origin, suggestion};
 use crate::config::reader::Reader;
@@ -8,35 +9,12 @@ use crate::error::{Error, Result};
 use crate::job::registry::Registry;
 use crate::queue::check_name;
 use crate::recurring::schedule::Schedule;
-use crate::recurring::settings::RecurringSettings;
+use crate::recurring::settings::{NAMES, RecurringSettings};
 use crate::recurring::task::RecurringTask;
 use crate::recurring::time_zone::Zone;
-use chrono::{DateTime, Utc};
-use serde::de::DeserializeOwned;
+use serde_json::{Map, Number, Value as Json, json};
 use std::collections::BTreeMap;
 use toml::Value;
-
-/// The settings of a task, in the order in which they are shown.
-const NAMES: [&str; 18] = [
-    "class",
-    "arguments",
-    "schedule",
-    "time_zone",
-    "queue",
-    "priority",
-    "ahead_by",
-    "behind_by",
-    "description",
-    "missed",
-    "overlap",
-    "jitter",
-    "from",
-    "until",
-    "max_attempts",
-    "delivery",
-    "expires_in",
-    "retry_for",
-];
 
 /// A task and where it is declared.
 #[derive(Debug, Clone)]
@@ -71,27 +49,61 @@ pub(crate) fn read_all(r: &mut Reader) -> Vec<DeclaredTask> {
     let tables = r.within(TABLE);
     let tasks = tables.into_iter();
     tasks
-        .filter_map(|(key, table)| Fields::of(key, table).read(r))
+        .filter_map(|(key, table)| TaskTable::read(r, key, table))
         .collect()
 }
 
 /// The table of a task while it is read.
-struct Fields {
+struct TaskTable {
     key: String,
     origin: Origin,
-    entries: BTreeMap<String, DocumentEntry>,
+    /// The settings whose values are possible, as JSON.
+    fields: Map<String, Json>,
     origins: BTreeMap<&'static str, Origin>,
     is_wrong: bool,
 }
 
-impl Fields {
-    fn of(key: String, table: DocumentTable) -> Self {
-        Fields {
+impl TaskTable {
+    /// Returns `None` if the task is invalid, which was reported.
+    fn read(r: &mut Reader, key: String, table: DocumentTable) -> Option<DeclaredTask> {
+        let mut own = TaskTable {
             key,
             origin: table.origin,
-            entries: table.entries,
+            fields: Map::new(),
             origins: BTreeMap::new(),
             is_wrong: false,
+        };
+        if let Err(error) = check_name(&own.key, "key of a recurring task") {
+            own.report(r, None, error.to_string());
+        }
+        for (name, entry) in table.entries {
+            own.add(r, &name, entry);
+        }
+        own.check(r);
+        if own.is_wrong {
+            return None;
+        }
+        let fields = std::mem::take(&mut own.fields);
+        let settings = serde_json::from_value::<RecurringSettings>(fields.into());
+        let settings = settings.map_err(|error| Error::Settings(error.to_string()));
+        let declared = settings.and_then(|settings| {
+            let task = settings.task(&own.key)?;
+            // Checks that its jobs could be enqueued.
+            task.definition(None, Zone::UTC)?;
+            Ok((task, settings))
+        });
+        match declared {
+            Ok((task, settings)) => Some(DeclaredTask {
+                task: task.declared_at(&own.origin),
+                origin: own.origin,
+                settings: Some(settings),
+                origins: own.origins,
+            }),
+            Err(error) => {
+                let message = format!("{}: {}", own.name(), reason(error));
+                own.report(r, None, message);
+                None
+            }
         }
     }
 
@@ -100,160 +112,99 @@ impl Fields {
         format!("{TABLE}.{}", name_of(&self.key))
     }
 
-    /// Returns `None` if the task is invalid, which was reported.
-    fn read(mut self, r: &mut Reader) -> Option<DeclaredTask> {
-        if let Err(error) = check_name(&self.key, "key of a recurring task") {
-            r.problem(&self.origin, error.to_string());
-            self.is_wrong = true;
-        }
-        let settings = self.settings(r);
-        self.strangers(r);
-        if self.is_wrong {
-            return None;
-        }
-        let task = settings.task(&self.key);
-        // Checks that its jobs could be enqueued.
-        match task.and_then(|task| task.definition(None, Zone::UTC).map(|_| task)) {
-            Ok(task) => Some(DeclaredTask {
-                task: task.declared_at(&self.origin),
-                origin: self.origin,
-                settings: Some(settings),
-                origins: self.origins,
-            }),
-            Err(error) => {
-                let message = format!("{}: {}", self.name(), reason(error));
-                r.problem(&self.origin, message);
-                None
-            }
-        }
-    }
-
-    /// Reads the settings; invalid ones get their defaults.
-    fn settings(&mut self, r: &mut Reader) -> RecurringSettings {
-        let class = self.required(r, "class");
-        let class = class.and_then(|name| self.checked(r, "class", name));
-        let queue = self.field(r, "queue", text);
-        let (schedule, time_zone) = self.times(r);
-        let missed = r#""latest", "skip" or { all_within = "3 days" }, for example"#;
-        let missed = self.field(r, "missed", |entry| one_of(entry, missed));
-        let overlap = r#""allow", "skip" or "queue_one""#;
-        let overlap = self.field(r, "overlap", |entry| one_of(entry, overlap));
-        let delivery = r#""at_least_once", "at_most_once" or "after_known_outcome""#;
-        let max_attempts = self.field(r, "max_attempts", WHOLE_NUMBER.read);
-        let priority = self.field(r, "priority", priority);
-        let ahead_by = self.field(r, "ahead_by", DURATION.read);
-        let behind_by = self.field(r, "behind_by", DURATION.read);
-        self.at_most_one(r, &["priority", "ahead_by", "behind_by"]);
-        RecurringSettings {
-            class: class.unwrap_or_default(),
-            arguments: self.field(r, "arguments", |entry| json(&entry.value)),
-            schedule,
-            time_zone: time_zone.map(|zone| zone.name().to_owned()),
-            queue: queue.and_then(|name| self.checked(r, "queue", name)),
-            priority,
-            ahead_by,
-            behind_by,
-            description: self.field(r, "description", text),
-            missed: missed.unwrap_or_default(),
-            overlap: overlap.unwrap_or_default(),
-            jitter: self.field(r, "jitter", DURATION.read),
-            from: self.field(r, "from", time),
-            until: self.field(r, "until", time),
-            max_attempts,
-            delivery: self.field(r, "delivery", |entry| one_of(entry, delivery)),
-            expires_in: self.field(r, "expires_in", DURATION.read),
-            retry_for: self.field(r, "retry_for", DURATION.read),
-        }
-    }
-
-    /// Reads the schedule and its time zone.
-    fn times(&mut self, r: &mut Reader) -> (String, Option<Zone>) {
-        let text = self.required(r, "schedule");
-        let schedule = text.as_deref().and_then(|text| self.schedule(r, text));
-        let zone = self.field(r, "time_zone", TIME_ZONE.read);
-        let own = schedule.as_ref().and_then(Schedule::time_zone);
-        if let Some((own, zone)) = own.zip(zone)
-            && own != zone.name()
-        {
-            let message = "`schedule` names another time zone; remove one of them";
-            self.wrong(r, "time_zone", message.to_owned());
-        }
-        (text.unwrap_or_default(), zone)
-    }
-
-    fn field<T>(
-        &mut self,
-        r: &mut Reader,
-        name: &'static str,
-        read: impl FnOnce(&DocumentEntry) -> Result<T, String>,
-    ) -> Option<T> {
-        let entry = self.entries.remove(name)?;
-        self.origins.insert(name, entry.origin.clone());
-        match read(&entry) {
-            Ok(value) => Some(value),
-            Err(message) => {
-                self.wrong(r, name, message);
-                None
-            }
-        }
-    }
-
-    /// Refuses settings that exclude each other.
-    fn at_most_one(&mut self, r: &mut Reader, names: &[&'static str]) {
-        let mut set = names.iter().filter(|name| self.origins.contains_key(*name));
-        if let (Some(one), Some(other)) = (set.next(), set.next()) {
-            let message = format!("`{one}` is set too; remove one of them");
-            self.wrong(r, other, message);
-        }
-    }
-
-    fn required(&mut self, r: &mut Reader, name: &'static str) -> Option<String> {
-        if !self.entries.contains_key(name) {
-            let message = format!("{} has no `{name}`", self.name());
-            r.problem(&self.origin, message);
-            self.is_wrong = true;
-        }
-        self.field(r, name, text)
-    }
-
-    /// Checks a name.
-    fn checked(&mut self, r: &mut Reader, name: &'static str, value: String) -> Option<String> {
-        match check_name(&value, name) {
-            Ok(()) => Some(value),
-            Err(error) => {
-                self.wrong(r, name, error.to_string());
-                None
-            }
-        }
-    }
-
-    fn schedule(&mut self, r: &mut Reader, text: &str) -> Option<Schedule> {
-        match text.parse() {
-            Ok(schedule) => Some(schedule),
-            Err(error) => {
-                self.wrong(r, "schedule", Error::to_string(&error));
-                None
-            }
-        }
-    }
-
-    fn wrong(&mut self, r: &mut Reader, name: &'static str, message: String) {
-        let origin = self.origins.get(name).unwrap_or(&self.origin);
-        let message = format!("{}.{name}: {message}", self.name());
-        r.problem(origin, message);
-        self.is_wrong = true;
-    }
-
-    fn strangers(&mut self, r: &mut Reader) {
-        for (name, entry) in std::mem::take(&mut self.entries) {
-            let known = match name.as_str() {
+    /// Reads a setting.
+    fn add(&mut self, r: &mut Reader, name: &str, entry: DocumentEntry) {
+        let Some(name) = NAMES.into_iter().find(|known| *known == name) else {
+            let known = match name {
                 "args" => "; did you mean `arguments`?".to_owned(),
                 name => suggestion(name, NAMES.into_iter()),
             };
             let message = format!("{} has no setting `{name}`{known}", self.name());
             r.problem(&entry.origin, message);
             self.is_wrong = true;
+            return;
+        };
+        self.origins.insert(name, entry.origin.clone());
+        match setting(name, &entry) {
+            Ok(value) => drop(self.fields.insert(name.to_owned(), value)),
+            Err(message) => self.wrong(r, name, message),
         }
+    }
+
+    /// Checks the settings that serde takes as they are, and those that exclude each other.
+    fn check(&mut self, r: &mut Reader) {
+        for name in ["class", "schedule"] {
+            if !self.origins.contains_key(name) {
+                let message = format!("{} has no `{name}`", self.name());
+                self.report(r, None, message);
+            }
+        }
+        let text = |name: &str| self.fields.get(name)?.as_str().map(str::to_owned);
+        let (schedule, zone) = (text("schedule"), text("time_zone"));
+        for (name, value) in [("class", text("class")), ("queue", text("queue"))] {
+            if let Some(Err(error)) = value.map(|value| check_name(&value, name)) {
+                self.wrong(r, name, error.to_string());
+            }
+        }
+        match schedule.map(|text| text.parse::<Schedule>()) {
+            Some(Ok(schedule)) => {
+                let own = schedule.time_zone();
+                if own.is_some_and(|own| zone.is_some_and(|zone| own != zone)) {
+                    let message = "`schedule` names another time zone; remove one of them";
+                    self.wrong(r, "time_zone", message.to_owned());
+                }
+            }
+            Some(Err(error)) => self.wrong(r, "schedule", error.to_string()),
+            None => {}
+        }
+        let priorities = ["priority", "ahead_by", "behind_by"].into_iter();
+        let mut set = priorities.filter(|name| self.origins.contains_key(name));
+        if let (Some(one), Some(other)) = (set.next(), set.next()) {
+            self.wrong(r, other, format!("`{one}` is set too; remove one of them"));
+        }
+    }
+
+    fn wrong(&mut self, r: &mut Reader, name: &'static str, message: String) {
+        let message = format!("{}.{name}: {message}", self.name());
+        self.report(r, Some(name), message);
+    }
+
+    /// Reports a problem of a setting, or of the whole task.
+    fn report(&mut self, r: &mut Reader, name: Option<&str>, message: String) {
+        let origin = name.and_then(|name| self.origins.get(name));
+        r.problem(origin.unwrap_or(&self.origin), message);
+        self.is_wrong = true;
+    }
+}
+
+/// Returns the value of a setting as JSON, if the settings of a task can have it.
+fn setting(name: &'static str, entry: &DocumentEntry) -> Result<Json, String> {
+    let value = &entry.value;
+    let what = match name {
+        "arguments" => return json(value),
+        "time_zone" => return (TIME_ZONE.read)(entry).map(|zone| zone.name().into()),
+        "max_attempts" => return (WHOLE_NUMBER.read)(entry).map(Json::from),
+        "ahead_by" | "behind_by" | "jitter" | "expires_in" | "retry_for" => {
+            return (DURATION.read)(entry).map(|time| in_units(time).into());
+        }
+        "from" | "until" => {
+            "a time with its date and zone in quotes, such as \"2026-12-24T18:00:00+01:00\""
+        }
+        "priority" => "a whole number between -2147483648 and 2147483647",
+        "missed" => r#""latest", "skip" or { all_within = "3 days" }, for example"#,
+        "overlap" => r#""allow", "skip" or "queue_one""#,
+        "delivery" => r#""at_least_once", "at_most_once" or "after_known_outcome""#,
+        _ => "a text in quotes",
+    };
+    let json = json(value).or_else(|_| expected(what, value))?;
+    let alone = json!({ "class": "", "schedule": "", name: json });
+    match serde_json::from_value::<RecurringSettings>(alone) {
+        Ok(_) => Ok(json),
+        // A word, or a table with one entry.
+        Err(error) if json.is_object() && what.starts_with('"') => {
+            Err(format!("{error}; it may be {what}"))
+        }
+        Err(_) => expected(what, value),
     }
 }
 
@@ -331,34 +282,8 @@ fn reason(error: Error) -> String {
 
 // --- Values of recurring tasks in the configuration ---
 
-pub(crate) fn text(entry: &DocumentEntry) -> Result<String, String> {
-    entry.text("a text in quotes").map(str::to_owned)
-}
-
-pub(crate) fn time(entry: &DocumentEntry) -> Result<DateTime<Utc>, String> {
-    let what = "a time with its date and zone in quotes, such as \"2026-12-24T18:00:00+01:00\"";
-    let time = entry.text(what)?.trim().parse();
-    time.or_else(|_| expected(what, &entry.value))
-}
-
-pub(crate) fn priority(entry: &DocumentEntry) -> Result<i32, String> {
-    let what = "a whole number between -2147483648 and 2147483647";
-    let number = entry.value.as_integer();
-    let number = number.and_then(|number| i32::try_from(number).ok());
-    number.map_or_else(|| expected(what, &entry.value), Ok)
-}
-
-/// Reads a word, or a table with one entry.
-pub(crate) fn one_of<T: DeserializeOwned>(entry: &DocumentEntry, what: &str) -> Result<T, String> {
-    serde_json::from_value(json(&entry.value)?).or_else(|error| match &entry.value {
-        Value::Table(_) => Err(format!("{error}; it may be {what}")),
-        value => expected(what, value),
-    })
-}
-
 /// Converts to JSON, which has no dates, and no number that is infinite.
-pub(crate) fn json(value: &Value) -> Result<serde_json::Value, String> {
-    use serde_json::{Number, Value as Json};
+fn json(value: &Value) -> Result<Json, String> {
     Ok(match value {
         Value::String(text) => Json::String(text.clone()),
         Value::Boolean(value) => Json::Bool(*value),
@@ -378,8 +303,7 @@ pub(crate) fn json(value: &Value) -> Result<serde_json::Value, String> {
 }
 
 /// Writes JSON as TOML, on one line.
-pub(crate) fn inline(json: &serde_json::Value) -> String {
-    use serde_json::Value as Json;
+fn inline(json: &Json) -> String {
     match json {
         Json::Object(fields) if fields.is_empty() => "{}".to_owned(),
         Json::Object(fields) => {

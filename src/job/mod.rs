@@ -10,6 +10,7 @@ pub(crate) mod error;
 pub(crate) mod extras;
 pub(crate) mod function;
 pub(crate) mod new_job;
+pub(crate) mod options;
 pub(crate) mod output;
 pub(crate) mod perform;
 pub(crate) mod policy;

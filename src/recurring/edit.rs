@@ -6,16 +6,13 @@ use crate::db::table::recurring_tasks::has_times_of;
 use crate::db::transition::schedule;
 use crate::db::{AsConn, Conn, own};
 use crate::error::{Error, ErrorContext, Result};
-use crate::job::arguments::unlisted;
 use crate::job::extras::refuse_classes;
-use crate::job::new_job::NewJob;
 use crate::recurring::operate::record;
-use crate::recurring::schedule::{Schedule, time_zone};
-use crate::recurring::stored::Options;
+use crate::recurring::options::TaskOptions;
 use crate::recurring::task::RecurringTask;
 use crate::recurring::tasks::{at_run_time, next_or_failed, refusal, unknown};
 use crate::recurring::time_zone::Zone;
-use crate::recurring::timing::{NEVER, TickTimes};
+use crate::recurring::timing::NEVER;
 use chrono::NaiveDateTime;
 use std::cell::RefCell;
 
@@ -57,22 +54,16 @@ pub(crate) fn change<C: AsConn + ?Sized>(
     actor: &Actor,
     key: &str,
     is_by_name: bool,
-    edit: impl FnOnce(&mut Definition, &mut Options) -> Result<()>,
+    edit: impl FnOnce(RecurringTask) -> Result<RecurringTask>,
 ) -> Result<NaiveDateTime> {
     let edited = |conn: &mut Conn<'_>, row: &RecurringTaskRow| {
         check_source(row)?;
-        let mut options = Options::read(row)?;
-        let mut definition = definition_of(row);
-        edit(&mut definition, &mut options)?;
-        check(&definition, &options)?;
+        let task = edit(RecurringTask::read(row)?)?;
+        let definition = task.definition(None, Zone::UTC)?;
         if is_by_name && has_other_jobs(row, &definition) {
             refuse_classes(conn, &[&definition.class_name])?;
         }
-        definition.options = options.to_column();
-        let schedule: Schedule = definition.schedule.parse()?;
-        let schedule = schedule.or_in(time_zone(&definition.time_zone)?);
-        definition.in_ruby = schedule.in_ruby();
-        let next = next_tick(row, &definition, &options, schedule)?;
+        let next = next_tick(row, &task, &definition)?;
         Ok::<_, Error>((definition, next))
     };
     let action = AuditAction::ScheduleTask;
@@ -122,7 +113,7 @@ fn check_source(row: &RecurringTaskRow) -> Result<()> {
             "is no longer declared by any scheduler that runs: remove it, or declare it again";
         return Err(wrong(&row.key, reason.to_owned()));
     }
-    Err(match Options::read(row)?.place {
+    Err(match TaskOptions::read(row)?.place {
         Some(place) => wrong(&row.key, format!("is declared at {place}: change it there")),
         None => wrong(
             &row.key,
@@ -132,49 +123,17 @@ fn check_source(row: &RecurringTaskRow) -> Result<()> {
     })
 }
 
-fn definition_of(row: &RecurringTaskRow) -> Definition {
-    Definition {
-        key: row.key.clone(),
-        schedule: row.schedule.clone(),
-        in_ruby: String::new(),
-        time_zone: row.time_zone.clone(),
-        class_name: row.class_name.clone(),
-        arguments: row.arguments.clone(),
-        queue_name: row.queue_name.clone(),
-        priority: row.priority,
-        description: row.description.clone(),
-        options: String::new(),
-        revision: None,
-        start: None,
-    }
-}
-
-/// Checks that its jobs could be enqueued. Their size was checked with the new arguments, if any.
-fn check(definition: &Definition, options: &Options) -> Result<()> {
-    if let Some(reason) = options.problem() {
-        return Err(wrong(&definition.key, reason));
-    }
-    NewJob::of_class(&definition.class_name, unlisted(&definition.arguments))
-        .queue(&definition.queue_name)
-        .max_arguments(usize::MAX)
-        .policy(options.whole_policy())
-        .limited(options.concurrency.clone())
-        .into_row()
-        .map(drop)
-}
-
 /// Returns its next tick: the same if its times are the same, otherwise the first one from now on.
 fn next_tick(
     row: &RecurringTaskRow,
+    task: &RecurringTask,
     definition: &Definition,
-    options: &Options,
-    schedule: Schedule,
 ) -> Result<NaiveDateTime> {
     let place = row.next_run_at.unwrap_or(NEVER);
     if has_times_of(row, definition) {
         return Ok(place);
     }
-    if schedule.named().is_some() || schedule.is_start() {
+    if task.schedule.named().is_some() || task.schedule.is_start() {
         if definition.schedule == row.schedule && place < NEVER {
             return Ok(place);
         }
@@ -183,12 +142,8 @@ fn next_tick(
             "has times that only a program can compute: schedule it there".to_owned(),
         ));
     }
-    let times = TickTimes {
-        schedule,
-        window: options.window(),
-    };
     let from = row.now.max(row.last_run_at.unwrap_or(row.now));
-    Ok(times.after(from).unwrap_or(NEVER))
+    Ok(task.times_in(Zone::UTC).after(from).unwrap_or(NEVER))
 }
 
 fn wrong(key: &str, reason: String) -> Error {

@@ -8,7 +8,6 @@ use crate::db::{AsConn, Conn, own};
 use crate::error::{ErrorContext, Result};
 use crate::job::JobId;
 use crate::job::extras::refuse_classes;
-use crate::recurring::stored::Stored;
 use crate::recurring::task::RecurringTask;
 use crate::recurring::tasks::{at_run_time, next_or_failed, refusal, unknown};
 use crate::recurring::time_zone::Zone;
@@ -58,7 +57,7 @@ impl Actor {
     /// # Errors
     /// As for [`recurring::run_now`](crate::recurring::run_now).
     pub fn run_task<C: AsConn + ?Sized>(&self, conn: &mut C, key: &str) -> Result<JobId> {
-        let job = |row: &RecurringTaskRow| Stored::read(row)?.job_at_once(row, row.now);
+        let job = |row: &RecurringTaskRow| RecurringTask::read(row)?.job_at_once(row.now);
         let mut trail = AuditTrail::new(self, AuditAction::RunTask).target(key);
         let id = trail.record_as(
             &mut own(conn),
@@ -89,7 +88,7 @@ impl Actor {
     /// As for [`recurring::resume`](crate::recurring::resume).
     pub fn resume_task<C: AsConn + ?Sized>(&self, conn: &mut C, key: &str) -> Result<()> {
         let next = |row: &RecurringTaskRow| -> Result<NaiveDateTime> {
-            let times = Stored::read(row)?.times;
+            let times = RecurringTask::read(row)?.times_in(Zone::UTC);
             let from = row.now.max(row.last_run_at.unwrap_or(row.now));
             match (times.schedule.named(), row.next_run_at) {
                 // Only a scheduler with its timing can pass the ticks of the pause.

@@ -2,10 +2,9 @@
 
 use crate::db::model::recurring::RecurringTaskRow;
 use crate::error::Result;
-use crate::recurring::stored::Stored;
 use crate::recurring::task::RecurringTask;
 use crate::recurring::time_zone::Zone;
-use crate::recurring::timing::{MissedTicks, NEVER, TickTimes, Timings};
+use crate::recurring::timing::{MissedTicks, NEVER, Timings};
 use chrono::{NaiveDateTime, TimeDelta};
 use std::time::Duration;
 
@@ -32,28 +31,27 @@ pub(crate) struct TickPlan {
 /// # Errors
 /// If a timing of the program computes its ticks, and the program lacks it or it fails.
 pub(crate) fn plan(
-    task: &Stored,
+    task: &RecurringTask,
     timings: &Timings,
     from: NaiveDateTime,
     row: &RecurringTaskRow,
     grace: Duration,
 ) -> Result<TickPlan> {
-    let schedule = &task.times.schedule;
-    if let Some(name) = schedule.named() {
-        let after = |tick| timings.within(&row.key, name, task.times.window, tick);
+    if let Some(name) = task.schedule.named() {
+        let after = |tick| timings.within(&task.key, name, task.options.window, tick);
         return walk(task, from, row.now, grace, after);
     }
-    if schedule.is_start() {
+    if task.schedule.is_start() {
         return Ok(plan_start(task, from, row.now));
     }
     Ok(plan_calendar(task, from, row.now, grace))
 }
 
 /// The start of a deployment does not count as missed, however late a scheduler reaches it.
-fn plan_start(task: &Stored, from: NaiveDateTime, now: NaiveDateTime) -> TickPlan {
+fn plan_start(task: &RecurringTask, from: NaiveDateTime, now: NaiveDateTime) -> TickPlan {
     let is_due = from <= now;
     TickPlan {
-        ticks: Vec::from_iter(Some(from).filter(|tick| is_due && task.times.window.has(*tick))),
+        ticks: Vec::from_iter(Some(from).filter(|tick| is_due && task.options.window.has(*tick))),
         next_run_at: if is_due { NEVER } else { from },
         missed: None,
     }
@@ -69,15 +67,15 @@ fn back(now: NaiveDateTime, age: Duration, from: NaiveDateTime) -> NaiveDateTime
 
 /// Plans the ticks of a schedule that is searched from any time.
 fn plan_calendar(
-    task: &Stored,
+    task: &RecurringTask,
     from: NaiveDateTime,
     now: NaiveDateTime,
     grace: Duration,
 ) -> TickPlan {
-    let times = &task.times;
+    let times = task.times_in(Zone::UTC);
     let back = |age: Duration| back(now, age, from);
     let due_from = |time| times.from(time).filter(|tick| *tick <= now);
-    let mut next = match task.missed {
+    let mut next = match task.options.missed {
         MissedTicks::AllWithin(age) => due_from(back(age.max(grace))),
         MissedTicks::Skip => due_from(back(grace)),
         MissedTicks::Latest => due_from(back(grace)).or_else(|| times.last_between(from, now)),
@@ -102,17 +100,17 @@ fn plan_calendar(
 /// Plans the ticks of a program's own timing. Each tick is computed from the one before, so that
 /// every process finds the same ones.
 fn walk(
-    task: &Stored,
+    task: &RecurringTask,
     from: NaiveDateTime,
     now: NaiveDateTime,
     grace: Duration,
     after: impl Fn(NaiveDateTime) -> Result<NaiveDateTime>,
 ) -> Result<TickPlan> {
-    let oldest = match task.missed {
+    let oldest = match task.options.missed {
         MissedTicks::AllWithin(age) => back(now, age.max(grace), from),
         _ => back(now, grace, from),
     };
-    let window = task.times.window;
+    let window = task.options.window;
     let (mut tick, mut ticks, mut passed) = (from, Vec::new(), Vec::new());
     while tick <= now && ticks.len() < MOST && passed.len() < STEPS {
         match window.has(tick) {
@@ -123,7 +121,7 @@ fn walk(
         tick = after(tick)?;
     }
     // The last of those that were missed, unless more of them follow.
-    if task.missed == MissedTicks::Latest && ticks.is_empty() && tick > now {
+    if task.options.missed == MissedTicks::Latest && ticks.is_empty() && tick > now {
         ticks.extend(passed.pop());
     }
     Ok(TickPlan {
@@ -136,20 +134,6 @@ fn walk(
 // --- The due times of a recurring task ---
 
 impl RecurringTask {
-    /// Returns its times, in the scheduler's time zone if it has none of its own.
-    pub(crate) fn times_in(&self, default: Zone) -> TickTimes {
-        TickTimes {
-            schedule: self.schedule.clone().or_in(default),
-            window: self.window,
-        }
-    }
-
-    /// Returns how much its jobs are delayed at most.
-    #[cfg(feature = "cli")]
-    pub(crate) fn jitter_of(&self) -> Option<Duration> {
-        self.jitter
-    }
-
     /// Returns the first tick after a time, or the end of the calendar.
     ///
     /// # Errors
@@ -163,7 +147,7 @@ impl RecurringTask {
         let Some(name) = self.schedule.named() else {
             return Ok(self.times_in(default).after(time).unwrap_or(NEVER));
         };
-        timings.within(&self.key, name, self.window, time)
+        timings.within(&self.key, name, self.options.window, time)
     }
 }
 
@@ -202,7 +186,7 @@ mod tests {
             is_unlisted: false,
             is_undeclared: false,
         };
-        let task = Stored::read(&row).unwrap();
+        let task = RecurringTask::read(&row).unwrap();
         let grace = Duration::from_secs(grace);
         let plan = plan(&task, &Timings::default(), time(from), &row, grace).unwrap();
         let seconds = |tick: NaiveDateTime| (tick - time(0)).num_seconds();

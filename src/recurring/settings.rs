@@ -1,15 +1,37 @@
-//! A recurring task in a configuration file.
+//! A recurring task as a configuration file and the commands describe it.
 
 use crate::db::model::recurring::Overlap;
 use crate::error::Result;
-use crate::job::policy::{Delivery, Policy};
+use crate::job::options::{JobOptions, humane};
 use crate::job::registry::Registry;
 use crate::recurring::task::RecurringTask;
-use crate::recurring::timing::{MissedTicks, humane};
+use crate::recurring::timing::MissedTicks;
 use chrono::{DateTime, Utc};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 use serde_json::Value;
 use std::time::Duration;
+
+/// The settings of a recurring task, in the order in which they are shown.
+pub(crate) const NAMES: [&str; 18] = [
+    "class",
+    "arguments",
+    "schedule",
+    "time_zone",
+    "queue",
+    "priority",
+    "ahead_by",
+    "behind_by",
+    "description",
+    "missed",
+    "overlap",
+    "jitter",
+    "from",
+    "until",
+    "max_attempts",
+    "delivery",
+    "expires_in",
+    "retry_for",
+];
 
 /// One recurring task of a configuration file, without its key:
 ///
@@ -33,7 +55,8 @@ use std::time::Duration;
 /// retry_for = "1 day"
 /// ```
 ///
-/// Only `class` and `schedule` are required.
+/// Only `class` and `schedule` are required. The queue, the priority and the policy of its jobs are those of their type
+/// where they are not set, if its class is registered.
 ///
 /// ```
 /// let settings: windlass::RecurringSettings =
@@ -42,7 +65,7 @@ use std::time::Duration;
 /// # assert_eq!(task.key(), "cleanup");
 /// # Ok::<(), windlass::Error>(())
 /// ```
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct RecurringSettings {
@@ -56,37 +79,21 @@ pub struct RecurringSettings {
     /// The time zone of the schedule. Default: the scheduler's, which is UTC unless set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub time_zone: Option<String>,
-    /// The queue of its jobs. Default: that of their type if its class is registered, otherwise
-    /// `default`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub queue: Option<String>,
-    /// The priority of its jobs; a smaller number is more important. Default: that of their type if
-    /// its class is registered, otherwise 0.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub priority: Option<i32>,
-    /// The tick's time as the priority, minus this; see [`Policy::ahead_by`]. Default: none.
     #[serde(
-        default,
-        with = "humane::option",
-        skip_serializing_if = "Option::is_none"
+        flatten,
+        serialize_with = "write_options",
+        deserialize_with = "read_options"
     )]
-    pub ahead_by: Option<Duration>,
-    /// The tick's time as the priority, plus this; see [`Policy::behind_by`]. Default: none.
-    #[serde(
-        default,
-        with = "humane::option",
-        skip_serializing_if = "Option::is_none"
-    )]
-    pub behind_by: Option<Duration>,
+    pub(crate) job: JobOptions,
     /// A description for readers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
     /// The handling of missed ticks. Default: fire the latest.
-    #[serde(default)]
-    pub missed: MissedTicks,
+    #[serde(default, serialize_with = "or_default")]
+    pub missed: Option<MissedTicks>,
     /// The handling of a tick if the previous job has not ended. Default: fire it.
-    #[serde(default)]
-    pub overlap: Overlap,
+    #[serde(default, serialize_with = "or_default")]
+    pub overlap: Option<Overlap>,
     /// The longest delay of the job of each tick; see [`RecurringTask::jitter`]. Default: none.
     #[serde(
         default,
@@ -101,28 +108,30 @@ pub struct RecurringSettings {
     /// The time from which on it is no longer due; see [`RecurringTask::until`]. Default: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<DateTime<Utc>>,
-    /// The number of attempts of each job. Default: that of their type or the worker.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub max_attempts: Option<u32>,
-    /// The delivery guarantee of each job. Default: that of their type, or at least once.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub delivery: Option<Delivery>,
-    /// The time after which a due job is discarded if it has not started; see
-    /// [`Policy::expires_in`]. Default: that of their type, or never.
-    #[serde(
-        default,
-        with = "humane::option",
-        skip_serializing_if = "Option::is_none"
-    )]
-    pub expires_in: Option<Duration>,
-    /// The time for which a due job is tried again; see [`Policy::retry_for`]. Default: that of their
-    /// type, or only the number of attempts counts.
-    #[serde(
-        default,
-        with = "humane::option",
-        skip_serializing_if = "Option::is_none"
-    )]
-    pub retry_for: Option<Duration>,
+}
+
+/// Writes the options that are set.
+fn write_options<S: Serializer>(
+    options: &JobOptions,
+    out: S,
+) -> std::result::Result<S::Ok, S::Error> {
+    options.set().serialize(out)
+}
+
+/// Reads options, and refuses those that recurring tasks do not have.
+fn read_options<'de, D: Deserializer<'de>>(input: D) -> std::result::Result<JobOptions, D::Error> {
+    let options = JobOptions::deserialize(input)?;
+    match options.set().keys().find(|name| !NAMES.contains(&&***name)) {
+        Some(name) => Err(D::Error::unknown_field(name, &NAMES)),
+        None => Ok(options),
+    }
+}
+
+fn or_default<T: Copy + Default + Serialize, S: Serializer>(
+    value: &Option<T>,
+    out: S,
+) -> std::result::Result<S::Ok, S::Error> {
+    value.unwrap_or_default().serialize(out)
 }
 
 impl RecurringSettings {
@@ -154,48 +163,27 @@ impl RecurringSettings {
         self.apply_settings(RecurringTask::of_job(key, &self.schedule, job)?)
     }
 
-    /// Applies these settings to a task.
-    fn apply_settings(&self, task: RecurringTask) -> Result<RecurringTask> {
-        let mut task = task.missed(self.missed).overlap(self.overlap);
-        if let Some(priority) = self.priority {
-            task = task.priority(priority);
-        }
-        if let Some(ahead) = self.ahead_by {
-            task = task.policy(Policy::new().ahead_by(ahead));
-        }
-        if let Some(behind) = self.behind_by {
-            task = task.policy(Policy::new().behind_by(behind));
-        }
+    /// Returns the task with the settings that are set here, but for its class, its arguments and its schedule.
+    pub(crate) fn apply_settings(&self, mut task: RecurringTask) -> Result<RecurringTask> {
         if let Some(zone) = &self.time_zone {
             task = task.time_zone(zone)?;
         }
-        if let Some(queue) = &self.queue {
+        if let Some(queue) = &self.job.queue {
             task = task.queue(queue);
+        }
+        if let Some(priority) = self.job.priority {
+            task = task.priority(priority);
         }
         if let Some(text) = &self.description {
             task = task.description(text);
         }
-        if let Some(jitter) = self.jitter {
-            task = task.jitter(jitter);
-        }
-        if let Some(time) = self.from {
-            task = task.from(time);
-        }
-        if let Some(time) = self.until {
-            task = task.until(time);
-        }
-        if let Some(attempts) = self.max_attempts {
-            task = task.policy(Policy::new().max_attempts(attempts));
-        }
-        if let Some(delivery) = self.delivery {
-            task = task.policy(Policy::new().delivery(delivery));
-        }
-        if let Some(time) = self.expires_in {
-            task = task.policy(Policy::new().expires_in(time));
-        }
-        if let Some(time) = self.retry_for {
-            task = task.policy(Policy::new().retry_for(time));
-        }
+        let mut task = task.policy(self.job.policy());
+        let options = &mut task.options;
+        options.missed = self.missed.unwrap_or(options.missed);
+        options.overlap = self.overlap.unwrap_or(options.overlap);
+        options.jitter = self.jitter.or(options.jitter);
+        options.window.from = self.from.or(options.window.from);
+        options.window.until = self.until.or(options.window.until);
         Ok(task)
     }
 }

@@ -1,19 +1,21 @@
-//! The definition of a recurring task in a program.
+//! A recurring task: of a program, a configuration or a command, and as its row stores it.
 
-use crate::db::model::recurring::{Definition, Overlap};
+use crate::db::model::new_row::NewRow;
+use crate::db::model::recurring::{Definition, Overlap, RecurringTaskRow};
+use crate::db::transition::enqueue::rank::rank;
 use crate::error::{Error, Result};
 use crate::job::arguments::readable::written;
-use crate::job::arguments::{decode, listed};
+use crate::job::arguments::{decode, listed, unlisted};
 use crate::job::class::Job;
 use crate::job::concurrency::Concurrency;
-use crate::job::new_job::NewJob;
-use crate::job::policy::{Delivery, Policy};
+use crate::job::new_job::{MAX_ARGUMENTS, NewJob};
+use crate::job::policy::{Policy, Tick};
 use crate::queue::check_name;
-use crate::recurring::schedule::Schedule;
-use crate::recurring::stored::{Options, hash};
+use crate::recurring::options::{TaskOptions, hash, starts_at};
+use crate::recurring::schedule::{Schedule, time_zone};
 use crate::recurring::time_zone::Zone;
-use crate::recurring::timing::{MissedTicks, TickWindow, Timing, Timings};
-use chrono::{DateTime, Utc};
+use crate::recurring::timing::{MissedTicks, TickTimes, Timing, Timings};
+use chrono::{DateTime, NaiveDateTime, Utc};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -45,24 +47,17 @@ use std::time::Duration;
 pub struct RecurringTask {
     pub(crate) key: String,
     pub(crate) schedule: Schedule,
-    class_name: String,
-    arguments: String,
+    pub(crate) class_name: String,
+    pub(crate) arguments: String,
     queue_name: String,
-    priority: i32,
-    description: Option<String>,
-    policy: Policy,
-    concurrency: Option<Concurrency>,
+    pub(crate) priority: i32,
+    pub(crate) description: Option<String>,
+    pub(crate) options: TaskOptions,
     max_arguments: usize,
-    missed: MissedTicks,
-    overlap: Overlap,
-    pub(crate) jitter: Option<Duration>,
-    pub(crate) window: TickWindow,
     /// That of its schedule, if it has one.
     timings: Timings,
     /// Its class was given by name, so a program may not know it.
     is_by_name: bool,
-    /// The location in the configuration that declares it.
-    location: Option<String>,
 }
 
 impl RecurringTask {
@@ -80,7 +75,7 @@ impl RecurringTask {
             .priority(J::PRIORITY)
             .policy(J::policy().with_version(J::VERSION));
         task.is_by_name = false;
-        task.concurrency = job.concurrency();
+        task.options.concurrency = job.concurrency();
         task.max_arguments = J::MAX_ARGUMENTS;
         Ok(task)
     }
@@ -106,16 +101,10 @@ impl RecurringTask {
             queue_name: "default".to_owned(),
             priority: 0,
             description: None,
-            policy: Policy::new(),
-            concurrency: None,
-            max_arguments: 64 * 1024,
-            missed: MissedTicks::default(),
-            overlap: Overlap::default(),
-            jitter: None,
-            window: TickWindow::default(),
+            options: TaskOptions::default(),
+            max_arguments: MAX_ARGUMENTS,
             timings: Timings::default(),
             is_by_name: true,
-            location: None,
         })
     }
 
@@ -127,22 +116,44 @@ impl RecurringTask {
             .queue(row.queue_name)
             .priority(row.priority)
             .policy(policy);
-        task.concurrency = concurrency;
+        task.options.concurrency = concurrency;
         task.max_arguments = max_arguments;
         task.is_by_name = is_by_name;
         Ok(task)
     }
 
+    /// Returns the task of a row, in whose schedule its time zone is.
+    ///
+    /// # Errors
+    /// If another program wrote values that this version cannot read.
+    pub(crate) fn read(row: &RecurringTaskRow) -> Result<Self> {
+        let schedule: Schedule = row.schedule.parse()?;
+        Ok(RecurringTask {
+            key: row.key.clone(),
+            schedule: schedule.or_in(time_zone(&row.time_zone)?),
+            class_name: row.class_name.clone(),
+            arguments: unlisted(&row.arguments).to_owned(),
+            queue_name: row.queue_name.clone(),
+            priority: row.priority,
+            description: row.description.clone(),
+            options: TaskOptions::read(row)?,
+            // Their size was checked when the task was scheduled.
+            max_arguments: usize::MAX,
+            timings: Timings::default(),
+            is_by_name: true,
+        })
+    }
+
     /// Records the location in a configuration that declares it.
     #[cfg(feature = "config")]
     pub(crate) fn declared_at(mut self, location: &impl std::fmt::Display) -> Self {
-        self.location = Some(location.to_string());
+        self.options.place = Some(location.to_string());
         self
     }
 
     /// Returns the location in a configuration that declares it.
     pub(crate) fn location(&self) -> Option<&str> {
-        self.location.as_deref()
+        self.options.place.as_deref()
     }
 
     /// Returns the class of its jobs, if it was given by name.
@@ -158,6 +169,20 @@ impl RecurringTask {
     /// Returns its schedule.
     pub fn schedule(&self) -> &Schedule {
         &self.schedule
+    }
+
+    /// Replaces its schedule. Its time zone stays if the text names none.
+    ///
+    /// # Errors
+    /// If the schedule is invalid.
+    #[cfg(feature = "cli")]
+    pub(crate) fn reschedule(&mut self, text: &str) -> Result<()> {
+        let new: Schedule = text.parse()?;
+        self.schedule = match self.schedule.time_zone() {
+            Some(zone) => new.or_in(time_zone(zone)?),
+            None => new,
+        };
+        Ok(())
     }
 
     /// Sets the time zone of its schedule by name. Default: the one in the schedule's text,
@@ -180,7 +205,7 @@ impl RecurringTask {
     /// time, which their policy may have.
     pub fn priority(mut self, priority: i32) -> Self {
         self.priority = priority;
-        self.policy.ahead_by = None;
+        self.options.policy.ahead_by = None;
         self
     }
 
@@ -192,26 +217,26 @@ impl RecurringTask {
 
     /// Sets the policy of its jobs; its values override those of their type.
     pub fn policy(mut self, policy: Policy) -> Self {
-        self.policy = policy.or(&self.policy);
+        self.options.policy = policy.or(&self.options.policy);
         self
     }
 
     /// Sets the concurrency limit of its jobs. Default: that of their type.
     pub fn concurrency(mut self, limit: Concurrency) -> Self {
-        self.concurrency = Some(limit);
+        self.options.concurrency = Some(limit);
         self
     }
 
     /// Sets what happens to missed ticks. Default: the latest is fired.
     pub fn missed(mut self, missed: MissedTicks) -> Self {
-        self.missed = missed;
+        self.options.missed = missed;
         self
     }
 
     /// Sets what happens to a tick if the job of the previous one has not ended. Default: it is
     /// fired.
     pub fn overlap(mut self, overlap: Overlap) -> Self {
-        self.overlap = overlap;
+        self.options.overlap = overlap;
         self
     }
 
@@ -228,14 +253,14 @@ impl RecurringTask {
     /// The tick itself, its history and its priority by time are not affected, nor is
     /// [`run_now`](crate::recurring::run_now).
     pub fn jitter(mut self, most: Duration) -> Self {
-        self.jitter = Some(most);
+        self.options.jitter = Some(most);
         self
     }
 
     /// Sets the first time at which the task may be due. Ticks before it are not due, and do not
     /// count as missed. Default: none.
     pub fn from(mut self, time: DateTime<Utc>) -> Self {
-        self.window.from = Some(time);
+        self.options.window.from = Some(time);
         self
     }
 
@@ -245,7 +270,7 @@ impl RecurringTask {
     ///
     /// The task stays, so it can be changed and looked at, until it is unscheduled.
     pub fn until(mut self, time: DateTime<Utc>) -> Self {
-        self.window.until = Some(time);
+        self.options.window.until = Some(time);
         self
     }
 
@@ -264,45 +289,30 @@ impl RecurringTask {
         &self.timings
     }
 
+    /// Returns its times, in the scheduler's time zone if it has none of its own.
+    pub(crate) fn times_in(&self, default: Zone) -> TickTimes {
+        TickTimes {
+            schedule: self.schedule.clone().or_in(default),
+            window: self.options.window,
+        }
+    }
+
     /// Returns what is stored, after checking the limits of its jobs.
     pub(crate) fn definition(&self, revision: Option<i64>, default: Zone) -> Result<Definition> {
         // Checks now whether a job can be enqueued, not at every tick.
-        NewJob::of_class(&self.class_name, &self.arguments)
-            .queue(&self.queue_name)
-            .max_arguments(self.max_arguments)
-            .policy(self.policy.clone())
-            .limited(self.concurrency.clone())
-            .into_row()?;
-        let options = Options {
-            missed: self.missed,
-            overlap: self.overlap,
-            policy: self.policy.clone(),
-            concurrency: self.concurrency.clone(),
-            max_attempts: self.policy.max_attempts,
-            max_crashes: self.policy.max_crashes,
-            delivery: self
-                .policy
-                .delivery
-                .map(Delivery::as_every_version_knows_it),
-            ahead_by: self.policy.ahead_by,
-            jitter: self.jitter,
-            from: self.window.from,
-            until: self.window.until,
-            place: self.location.clone().filter(|_| revision.is_some()),
-        };
-        if let Some(reason) = options.problem() {
+        self.new_job(self.options.policy.clone()).into_row()?;
+        if let Some(reason) = self.options.problem() {
             let key = self.key.clone();
             return Err(Error::RecurringTask { key, reason });
         }
+        let schedule = self.schedule.clone().or_in(default);
+        let mut options = self.options.clone();
+        options.place = options.place.filter(|_| revision.is_some());
         Ok(Definition {
             key: self.key.clone(),
-            schedule: self.schedule.text().to_owned(),
-            in_ruby: self.schedule.clone().or_in(default).in_ruby(),
-            time_zone: self
-                .schedule
-                .time_zone()
-                .unwrap_or(default.name())
-                .to_owned(),
+            schedule: schedule.text().to_owned(),
+            in_ruby: schedule.in_ruby(),
+            time_zone: schedule.time_zone().unwrap_or_default().to_owned(),
             class_name: self.class_name.clone(),
             arguments: listed(&self.arguments),
             queue_name: self.queue_name.clone(),
@@ -312,6 +322,45 @@ impl RecurringTask {
             revision,
             start: None,
         })
+    }
+
+    fn new_job(&self, policy: Policy) -> NewJob {
+        NewJob::of_class(&self.class_name, &self.arguments)
+            .queue(&self.queue_name)
+            .priority(self.priority)
+            .max_arguments(self.max_arguments)
+            .policy(policy)
+            .limited(self.options.concurrency.clone())
+    }
+
+    /// Returns the job of a tick, which starts later by the task's jitter.
+    ///
+    /// # Errors
+    /// If another program wrote values that no job may have.
+    pub(crate) fn job(&self, tick: NaiveDateTime) -> Result<NewRow> {
+        let mut job = self.job_at_once(tick)?;
+        if self.options.jitter.is_some_and(|jitter| !jitter.is_zero()) {
+            job.at = starts_at(&self.key, tick, self.options.jitter);
+        }
+        Ok(job)
+    }
+
+    /// Returns the job of a tick.
+    ///
+    /// # Errors
+    /// If another program wrote values that no job may have.
+    pub(crate) fn job_at_once(&self, tick: NaiveDateTime) -> Result<NewRow> {
+        let mut policy = self.options.policy.clone();
+        policy.tick = Some(Tick {
+            task: self.key.clone(),
+            at: tick.and_utc(),
+        });
+        // The tick's time counts, not that of its enqueue.
+        let priority = match policy.ahead_by.take() {
+            Some(ahead_by) => rank(tick, ahead_by),
+            None => self.priority,
+        };
+        self.new_job(policy).priority(priority).into_row()
     }
 
     /// Returns what identifies a start of this task that no deployment is named for: its class and

@@ -8,10 +8,11 @@ use crate::db::table::{recurring_executions, recurring_tasks};
 use crate::db::{AsConn, own};
 use crate::error::{Error, ErrorContext, Result};
 use crate::job::JobId;
-use crate::recurring::stored::{Options, Stored};
+use crate::job::options::humane;
+use crate::recurring::options::TaskOptions;
 use crate::recurring::task::RecurringTask;
 use crate::recurring::time_zone::Zone;
-use crate::recurring::timing::{NEVER, Timings, humane};
+use crate::recurring::timing::{NEVER, Timings};
 use chrono::{DateTime, NaiveDateTime, TimeDelta, Utc};
 use std::cell::RefCell;
 use std::time::Duration;
@@ -59,14 +60,14 @@ pub struct RecurringStatus {
 impl From<RecurringTaskRow> for RecurringStatus {
     fn from(row: RecurringTaskRow) -> Self {
         let utc = |time: Option<NaiveDateTime>| time.map(|time| time.and_utc());
-        let options = Options::read(&row).unwrap_or_default();
+        let options = TaskOptions::read(&row).unwrap_or_default();
         let next = row.next_run_at.filter(|next| *next < NEVER);
         RecurringStatus {
             next_run_at: utc(next).filter(|_| row.paused_at.is_none() && !row.is_undeclared),
             deleted_at: utc(deleted_at(&row)),
             jitter: options.jitter,
-            from: options.from,
-            until: options.until,
+            from: options.window.from,
+            until: options.window.until,
             last_run_at: utc(row.last_run_at),
             queued_run_at: utc(row.queued_run_at),
             paused_at: utc(row.paused_at),
@@ -216,8 +217,8 @@ pub fn upcoming<C: AsConn + ?Sized>(
         return Ok(Vec::new());
     }
     let from = row.now.max(row.last_run_at.unwrap_or(row.now));
-    let stored = Stored::read(row)?;
-    if stored.times.schedule.named().is_some() {
+    let task = RecurringTask::read(row)?;
+    if task.schedule.named().is_some() {
         let next = row.next_run_at.filter(|next| *next < NEVER);
         return Ok(next
             .map(|next| next.and_utc())
@@ -225,7 +226,11 @@ pub fn upcoming<C: AsConn + ?Sized>(
             .take(count)
             .collect());
     }
-    Ok(stored.times.upcoming(from).take(count).collect())
+    Ok(task
+        .times_in(Zone::UTC)
+        .upcoming(from)
+        .take(count)
+        .collect())
 }
 
 /// Returns when a task is deleted that no scheduler declares any more.

@@ -2,6 +2,7 @@
 //! and schedules that a program computes itself.
 
 use crate::error::{Error, Result};
+use crate::job::options::humane;
 use crate::recurring::schedule::Schedule;
 use chrono::{
     DateTime, Datelike as _, NaiveDate, NaiveDateTime, NaiveTime, SubsecRound as _, TimeDelta, Utc,
@@ -29,47 +30,6 @@ pub enum MissedTicks {
     Skip,
 }
 
-/// Durations as users write them: `6h`, `2 days`.
-pub(crate) mod humane {
-    use serde::{Deserialize, Deserializer, Serializer, de::Error as _};
-    use std::time::Duration;
-
-    pub(crate) fn serialize<S: Serializer>(value: &Duration, out: S) -> Result<S::Ok, S::Error> {
-        out.collect_str(&crate::clock::in_units(*value))
-    }
-
-    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(input: D) -> Result<Duration, D::Error> {
-        let text = String::deserialize(input)?;
-        humantime::parse_duration(&text).map_err(|error| {
-            D::Error::custom(format!(
-                "`{}` is not a duration such as `6h`: {error}",
-                text.escape_default()
-            ))
-        })
-    }
-
-    /// The same for a value that may be missing.
-    pub(crate) mod option {
-        use super::{Deserializer, Duration, Serializer};
-
-        pub(crate) fn serialize<S: Serializer>(
-            value: &Option<Duration>,
-            out: S,
-        ) -> Result<S::Ok, S::Error> {
-            match value {
-                Some(value) => super::serialize(value, out),
-                None => out.serialize_none(),
-            }
-        }
-
-        pub(crate) fn deserialize<'de, D: Deserializer<'de>>(
-            input: D,
-        ) -> Result<Option<Duration>, D::Error> {
-            super::deserialize(input).map(Some)
-        }
-    }
-}
-
 // --- The time within which a task has ticks ---
 
 /// The end of the calendar.
@@ -79,9 +39,12 @@ pub(crate) const NEVER: NaiveDateTime = match NaiveDate::from_ymd_opt(9999, 12, 
 };
 
 /// The time within which a task has ticks: from `from`, up to but without `until`.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub(crate) struct TickWindow {
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) from: Option<DateTime<Utc>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) until: Option<DateTime<Utc>>,
 }
 

@@ -11,6 +11,7 @@ use crate::db::model::decision::JobState;
 use crate::db::model::extras::TagChange;
 use crate::error::Result;
 use crate::job::JobId;
+use crate::job::options;
 use crate::job::registry::Registry;
 use crate::terminal::Report;
 use chrono::{DateTime, Utc};
@@ -195,7 +196,7 @@ pub(crate) struct Reschedule {
     delay: Option<Duration>,
 
     /// Run at this time, as 2026-12-24T18:00:00Z
-    #[arg(long, value_name = "TIME", value_parser = select::time, group = "when")]
+    #[arg(long, value_name = "TIME", value_parser = options::time, group = "when")]
     at: Option<DateTime<Utc>>,
 
     #[command(flatten)]

@@ -14,7 +14,6 @@ use crate::process::base::context::ProcessContext;
 use crate::process::base::session::Session;
 use crate::process::base::stop::Stop;
 use crate::recurring::plan;
-use crate::recurring::stored::Stored;
 use crate::recurring::task::RecurringTask;
 use crate::recurring::tasks::{next_or_failed, refusal};
 use crate::recurring::time_zone::Zone;
@@ -282,20 +281,20 @@ impl Ticks {
         let Some(from) = task.next_run_at else {
             return Ok(None);
         };
-        let stored = Stored::read(task)?;
+        let stored = RecurringTask::read(task)?;
         let plan = plan::plan(&stored, setup.timings, from, task, setup.grace)?;
         let due = task.queued_run_at.into_iter().chain(plan.ticks);
         let ticks = due.map(|tick| {
             Ok(DueTick {
                 at: tick,
-                job: stored.job(task, tick)?,
+                job: stored.job(tick)?,
             })
         });
         Ok(Some(Ticks {
             ticks: ticks.collect::<Result<_>>()?,
             next_run_at: plan.next_run_at,
             missed: plan.missed,
-            overlap: stored.overlap,
+            overlap: stored.options.overlap,
         }))
     }
 }

@@ -63,7 +63,7 @@ pub(crate) fn one(cx: &mut Cx<'_>) -> Result<Response, PageError> {
     let api = &cx.request.api;
     let body: &RawValue = serde_json::from_slice(&api.body).map_err(|error| wrong(&error))?;
     let mut request = JobRequest::parsed(body)?;
-    if let (Some(header), Some(own)) = (&api.idempotency_key, &request.idempotency_key)
+    if let (Some(header), Some(own)) = (api.idempotency_key.as_deref(), request.idempotency_key())
         && header != own
     {
         return Err(PageError::Invalid(
@@ -194,7 +194,7 @@ struct FoundAnother {
 impl FoundAnother {
     fn told(self, request: &JobRequest) -> PageError {
         if self.by_key {
-            let key = request.idempotency_key.as_deref().unwrap_or_default();
+            let key = request.idempotency_key().unwrap_or_default();
             return PageError::KeyReused(format!(
                 "the idempotency key {key:?} belongs to a job of another class or with other arguments; nothing \
                  was enqueued"
@@ -223,8 +223,8 @@ fn found_another(
     let mut found = enqueued.iter().enumerate().filter_map(|(position, pair)| {
         let (request, job) = pair;
         let stored = stored.iter().find(|stored| stored.id == job.id.0)?;
-        let by_key =
-            stored.idempotency_key.is_some() && stored.idempotency_key == request.idempotency_key;
+        let by_key = stored.idempotency_key.is_some()
+            && stored.idempotency_key.as_deref() == request.idempotency_key();
         let is_another = match by_key {
             true => is_other_request(request, stored),
             false => limits.is_some_and(|limits| !limits.has_class(&stored.class_name)),

@@ -5,13 +5,12 @@
 use crate::admin::job_info::{self, TaskInfo, TaskStatus};
 use crate::admin::secrets::Secrets;
 use crate::clock;
-use crate::db::model::new_row::{OnConflict, UniqueScope};
+use crate::db::model::new_row::OnConflict;
 use crate::db::query::pages::job_lines;
 use crate::db::table::claimed::Progress;
 use crate::error::{ErrorContext as _, Result};
-use crate::job::concurrency::{Concurrency, LimitConflict};
 use crate::job::new_job::NewJob;
-use crate::job::policy::{Delivery, Policy};
+use crate::job::options::{COLUMNS, JobOptions};
 use crate::process::base::stop;
 use crate::web::access::viewer::{TokenLimits, Viewer};
 use crate::web::http::{PageError, Response};
@@ -19,47 +18,28 @@ use crate::web::reads::Writers;
 use crate::web::request::route::Cx;
 use crate::web::site::Site;
 use chrono::{DateTime, Utc};
-use serde::{Deserialize, Serialize};
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{DeserializeSeed, Error as _, IntoDeserializer as _, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
 use std::collections::BTreeSet;
+use std::fmt;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// A job to enqueue.
-#[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Debug, Clone)]
 pub(crate) struct JobRequest {
     class: String,
     /// As they are: numbers and the order of keys stay.
     arguments: Option<Box<RawValue>>,
-    queue: Option<String>,
-    priority: Option<i32>,
-    run_at: Option<DateTime<Utc>>,
-    delay_seconds: Option<f64>,
-    unique_id: Option<String>,
-    unique_scope: Option<UniqueScope>,
-    on_conflict: Option<OnConflict>,
-    pub(crate) idempotency_key: Option<String>,
-    concurrency_key: Option<String>,
-    concurrency_group: Option<String>,
-    concurrency_limit: Option<u32>,
-    concurrency_on_conflict: Option<LimitWord>,
-    max_attempts: Option<u32>,
-    max_crashes: Option<u32>,
-    at_most_once: Option<bool>,
-    traceparent: Option<String>,
+    options: JobOptions,
 }
 
-/// The policy for a job whose key has no free slot.
-#[derive(Debug, Clone, Copy, Deserialize)]
-#[serde(rename_all = "snake_case")]
-enum LimitWord {
-    Block,
-    Discard,
-    Ordered,
-}
+/// What identifies a request or its trace: harmless, whatever a token is limited to.
+const IDENTITY: [&str; 2] = ["idempotency_key", "traceparent"];
 
 impl JobRequest {
     /// Returns the text of the arguments.
@@ -84,11 +64,17 @@ impl JobRequest {
         &self.class
     }
 
+    /// Returns the idempotency key.
+    pub(crate) fn idempotency_key(&self) -> Option<&str> {
+        self.options.idempotency_key.as_deref()
+    }
+
     /// Sets what the headers say, where the job itself does not.
     pub(crate) fn or_headers(&mut self, key: Option<String>, traceparent: Option<&str>) {
-        self.idempotency_key = self.idempotency_key.take().or(key);
+        let options = &mut self.options;
+        options.idempotency_key = options.idempotency_key.take().or(key);
         let traceparent = traceparent.map(str::to_owned);
-        self.traceparent = self.traceparent.take().or(traceparent);
+        options.traceparent = options.traceparent.take().or(traceparent);
     }
 
     /// Checks that the viewer may enqueue it.
@@ -99,7 +85,7 @@ impl JobRequest {
         let Some(limits) = viewer.limits.as_deref() else {
             return Ok(());
         };
-        let queue = self.queue.as_deref().unwrap_or("default");
+        let queue = self.options.queue.as_deref().unwrap_or("default");
         let refused = if !limits.has_class(&self.class) {
             format!("the class {:?}", self.class)
         } else if !limits.has_queue(queue) {
@@ -108,7 +94,7 @@ impl JobRequest {
             format!(
                 "with `{option}`: it passes the class and its arguments, and an idempotency key"
             )
-        } else if let Some(OnConflict::Replace | OnConflict::RunAgain) = self.on_conflict {
+        } else if let Some(OnConflict::Replace | OnConflict::RunAgain) = self.options.on_conflict {
             "with this `on_conflict`, which could change what a job of another class holds: use a token without limits"
                 .to_owned()
         } else {
@@ -119,36 +105,19 @@ impl JobRequest {
 
     /// Returns the name of the first option that is set. A key that makes a repeated request harmless is none.
     fn first_option(&self) -> Option<&'static str> {
-        let options = [
-            ("queue", self.queue.is_some()),
-            ("priority", self.priority.is_some()),
-            ("run_at", self.run_at.is_some()),
-            ("delay_seconds", self.delay_seconds.is_some()),
-            ("unique_id", self.unique_id.is_some()),
-            ("unique_scope", self.unique_scope.is_some()),
-            ("on_conflict", self.on_conflict.is_some()),
-            ("concurrency_key", self.concurrency_key.is_some()),
-            ("concurrency_group", self.concurrency_group.is_some()),
-            ("concurrency_limit", self.concurrency_limit.is_some()),
-            (
-                "concurrency_on_conflict",
-                self.concurrency_on_conflict.is_some(),
-            ),
-            ("max_attempts", self.max_attempts.is_some()),
-            ("max_crashes", self.max_crashes.is_some()),
-            ("at_most_once", self.at_most_once.is_some()),
-        ];
-        let mut set = options.into_iter().filter(|(_, is_set)| *is_set);
-        set.next().map(|(name, _)| name)
+        let set = self.options.set();
+        let is_set = |name: &&str| set.contains_key(*name) && !IDENTITY.contains(name);
+        COLUMNS.into_iter().find(is_set)
     }
 
     /// The slots of another class would hold back its jobs. They are named `GROUP/KEY`, so `mail` and
     /// `receipt/7` are those of `mail/receipt` and `7`, too.
     fn takes_own_slots(&self, limits: &TokenLimits) -> Result<(), PageError> {
-        let Some(key) = &self.concurrency_key else {
+        let Some(key) = &self.options.concurrency_key else {
             return Ok(());
         };
-        let group = self.concurrency_group.as_deref().unwrap_or(&self.class);
+        let group = self.options.concurrency_group.as_deref();
+        let group = group.unwrap_or(&self.class);
         let slots = format!("{group}/{key}");
         let ends = slots.match_indices('/').map(|(at, _)| at);
         let mut groups = ends.filter(|at| *at >= group.len()).map(|at| &slots[..at]);
@@ -165,102 +134,89 @@ impl JobRequest {
     /// # Errors
     /// If two of its values contradict each other, or a rule of [`NewJob`] is broken.
     pub(crate) fn job(&self) -> Result<NewJob, PageError> {
-        if self.max_attempts == Some(0) {
-            return Err(invalid("`max_attempts` is 1 or more"));
-        }
+        let options = &self.options;
         // The key would name the replaced job, whose arguments are others by now.
-        if self.idempotency_key.is_some() && self.on_conflict == Some(OnConflict::Replace) {
+        if options.idempotency_key.is_some() && options.on_conflict == Some(OnConflict::Replace) {
             return Err(invalid(
                 "with `on_conflict` `replace`, an idempotency key could not tell a repeated request from an \
                  older one: leave the key out, since a repeated replacement replaces the job by the same one",
             ));
         }
-        let mut job = NewJob::of_class(&*self.class, self.arguments());
-        if let Some(queue) = &self.queue {
-            job = job.queue(queue);
-        }
-        if let Some(priority) = self.priority {
-            job = job.priority(priority);
-        }
-        if let Some(key) = &self.idempotency_key {
-            job = job.idempotency_key(key);
-        }
-        if let Some(id) = &self.unique_id {
-            job = job.unique_id(id);
-        }
-        if let Some(header) = &self.traceparent {
-            job = job.traceparent(header);
-        }
-        job = self.limited(self.timed(job)?)?.policy(self.policy());
+        let job = NewJob::of_class(&*self.class, self.arguments());
+        let job = options.apply(job).map_err(|reason| invalid(&reason))?;
         job.check()?;
         Ok(job)
     }
+}
 
-    fn timed(&self, job: NewJob) -> Result<NewJob, PageError> {
-        match (self.run_at, self.delay_seconds) {
-            (Some(_), Some(_)) => Err(invalid(
-                "`run_at` and `delay_seconds` are two times for one job: send one of them",
-            )),
-            (Some(time), None) => Ok(job.at(time)),
-            (None, Some(seconds)) => match Duration::try_from_secs_f64(seconds) {
-                Ok(delay) => Ok(job.after(delay)),
-                Err(_) => Err(invalid(&format!(
-                    "`delay_seconds` is a number of seconds from now, 0 or more; it is {seconds}"
-                ))),
-            },
-            (None, None) => Ok(job),
-        }
+impl<'de> Deserialize<'de> for JobRequest {
+    fn deserialize<D: Deserializer<'de>>(input: D) -> Result<Self, D::Error> {
+        input.deserialize_map(RequestVisitor)
+    }
+}
+
+struct RequestVisitor;
+
+impl<'de> Visitor<'de> for RequestVisitor {
+    type Value = JobRequest;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a job")
     }
 
-    fn limited(&self, job: NewJob) -> Result<NewJob, PageError> {
-        let Some(key) = &self.concurrency_key else {
-            let is_alone = self.concurrency_group.is_some()
-                || self.concurrency_limit.is_some()
-                || self.concurrency_on_conflict.is_some();
-            return if is_alone {
-                Err(invalid("a concurrency limit needs a `concurrency_key`"))
-            } else {
-                Ok(job)
-            };
+    fn visit_map<M: MapAccess<'de>>(self, map: M) -> Result<JobRequest, M::Error> {
+        let mut fields = RequestFields {
+            class: None,
+            arguments: None,
+            map,
         };
-        let mut limit = Concurrency::new(key);
-        if let Some(group) = &self.concurrency_group {
-            limit = limit.group(group);
+        let options = JobOptions::deserialize(MapAccessDeserializer::new(&mut fields))?;
+        let class = fields
+            .class
+            .ok_or_else(|| M::Error::missing_field("class"))?;
+        Ok(JobRequest {
+            class,
+            arguments: fields.arguments,
+            options,
+        })
+    }
+}
+
+/// The fields of a request while they are read: those of the options are left for these.
+struct RequestFields<M> {
+    class: Option<String>,
+    arguments: Option<Box<RawValue>>,
+    map: M,
+}
+
+impl<'de, M: MapAccess<'de>> MapAccess<'de> for &mut RequestFields<M> {
+    type Error = M::Error;
+
+    fn next_key_seed<K: DeserializeSeed<'de>>(
+        &mut self,
+        seed: K,
+    ) -> Result<Option<K::Value>, M::Error> {
+        while let Some(name) = self.map.next_key::<String>()? {
+            match &*name {
+                "class" if self.class.is_some() => return Err(M::Error::duplicate_field("class")),
+                "class" => self.class = Some(self.map.next_value()?),
+                "arguments" => self.arguments = self.map.next_value()?,
+                option if COLUMNS.contains(&option) => {
+                    return seed.deserialize(name.into_deserializer()).map(Some);
+                }
+                other => return Err(M::Error::unknown_field(other, &COLUMNS)),
+            }
         }
-        if let Some(slots) = self.concurrency_limit {
-            limit = limit.limit(slots);
-        }
-        limit = match self.concurrency_on_conflict {
-            None | Some(LimitWord::Block) => limit,
-            Some(LimitWord::Discard) => limit.on_conflict(LimitConflict::Discard),
-            Some(LimitWord::Ordered) => limit.ordered(),
-        };
-        Ok(job.concurrency(limit))
+        Ok(None)
     }
 
-    fn policy(&self) -> Policy {
-        let mut policy = Policy::new();
-        if let Some(scope) = self.unique_scope {
-            policy = policy.unique_scope(scope);
-        }
-        if let Some(conflict) = self.on_conflict {
-            policy = policy.on_conflict(conflict);
-        }
-        if let Some(attempts) = self.max_attempts {
-            policy = policy.max_attempts(attempts);
-        }
-        if let Some(crashes) = self.max_crashes {
-            policy = policy.max_crashes(crashes);
-        }
-        if self.at_most_once == Some(true) {
-            policy = policy.delivery(Delivery::AtMostOnce);
-        }
-        policy
+    fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, M::Error> {
+        self.map.next_value_seed(seed)
     }
 }
 
 /// Tells what of the body is not as it is described.
-pub(crate) fn wrong(what: &dyn std::fmt::Display) -> PageError {
+pub(crate) fn wrong(what: &dyn fmt::Display) -> PageError {
     PageError::Invalid(format!(
         "the body is not as `/v1/openapi.json` describes it: {what}"
     ))

@@ -6,7 +6,7 @@ use crate::db::query::load::fleet;
 use crate::db::query::load::tasks::{self, OverdueTask, TaskTotals, TickOfTask};
 use crate::error::{ErrorContext as _, Result};
 use crate::recurring::schedule::Schedule;
-use crate::recurring::stored::Stored;
+use crate::recurring::task::RecurringTask;
 use crate::recurring::tasks::deleted_at;
 use crate::recurring::time_zone::Zone;
 use crate::recurring::timing::NEVER;
@@ -200,15 +200,16 @@ fn in_english(task: &RecurringTaskRow) -> String {
 /// Returns the next ticks of a task.
 fn upcoming(task: &RecurringTaskRow, most: usize) -> Vec<DateTime<Utc>> {
     let first = task.next_run_at.filter(|next| *next < NEVER);
-    let Ok(stored) = Stored::read(task) else {
+    let Ok(stored) = RecurringTask::read(task) else {
         return first.map(|next| next.and_utc()).into_iter().collect();
     };
-    if stored.times.schedule.named().is_some() {
+    if stored.schedule.named().is_some() {
         // Only a program computes the others.
         return first.map(|next| next.and_utc()).into_iter().collect();
     }
     let from = task.now.max(task.last_run_at.unwrap_or(task.now));
-    stored.times.upcoming(from).take(most).collect()
+    let times = stored.times_in(Zone::UTC);
+    times.upcoming(from).take(most).collect()
 }
 
 /// Returns a tick by the clock of the task's time zone.

@@ -17,6 +17,7 @@ use crate::db::table::semaphores::{DOES_NOT_WAIT, NEVER_EXPIRES};
 use crate::db::table::wanted_keys::CHILD;
 use crate::db::transition::unique::ROUNDS;
 use crate::job::arguments::MAX_DEPTH;
+use crate::job::options::COLUMNS;
 use crate::job::policy::Policy;
 use crate::queue::MAX_NAME;
 use std::path::Path;
@@ -178,6 +179,11 @@ fn compare(directory: &str, made: &str) {
         "{} is not what the constants of Rust make of it: run WINDLASS_WRITE_MIGRATIONS=1 bin/test enqueue_by_sql",
         file.display()
     );
+}
+
+#[test]
+fn the_columns_are_the_options_of_a_job() {
+    assert_eq!(OPTIONS.map(|(name, _)| name), COLUMNS[1..]);
 }
 
 #[test]

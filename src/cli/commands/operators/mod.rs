@@ -6,10 +6,11 @@ use crate::admin::jobs::Jobs;
 use crate::audit::{AuditEntry, AuditLog};
 use crate::cli::config::CommandError;
 use crate::cli::listed::time;
-use crate::cli::select::{self, connect};
+use crate::cli::select::connect;
 use crate::clock;
 use crate::db::{Database, DbConnection};
 use crate::error::Result;
+use crate::job::options;
 use crate::terminal::{self, Column, Report, Table, printable};
 use chrono::{DateTime, Utc};
 use serde::Serialize;
@@ -88,11 +89,11 @@ pub(crate) struct ListAudit {
     which: WhichEntries,
 
     /// Only changes from this time on, as 2026-12-24T18:00:00Z
-    #[arg(long, value_name = "TIME", value_parser = select::time)]
+    #[arg(long, value_name = "TIME", value_parser = options::time)]
     since: Option<DateTime<Utc>>,
 
     /// Only changes before this time
-    #[arg(long, value_name = "TIME", value_parser = select::time)]
+    #[arg(long, value_name = "TIME", value_parser = options::time)]
     until: Option<DateTime<Utc>>,
 
     /// Only changes before the one with this id: the next page
@@ -225,7 +226,7 @@ pub(crate) struct TailAudit {
 
     /// The time between two looks
     #[arg(long, value_name = "DURATION", default_value = "1s", requires = "follow",
-        value_parser = select::above_zero)]
+        value_parser = options::above_zero)]
     every: Duration,
 
     /// Look this many times, then exit

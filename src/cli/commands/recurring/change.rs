@@ -1,18 +1,16 @@
 //! `windlass recurring add`, `change` and `remove`.
 
-use crate::cli::commands::enqueue::JobOptions;
 use crate::cli::config::CommandError;
 use crate::cli::listed::{SaidBy, time};
 use crate::cli::select::{self, connect};
 use crate::db::Database;
-use crate::db::model::recurring::{Definition, Overlap};
+use crate::db::model::recurring::Overlap;
 use crate::error::Result;
-use crate::job::arguments::{listed, unlisted};
 use crate::job::new_job::NewJob;
+use crate::job::options::{self, JobOptions, word};
 use crate::job::registry::Registry;
 use crate::recurring::edit;
-use crate::recurring::schedule::Schedule;
-use crate::recurring::stored::Options;
+use crate::recurring::settings::RecurringSettings;
 use crate::recurring::task::RecurringTask;
 use crate::recurring::timing::{MissedTicks, NEVER};
 use crate::terminal::{Report, printable};
@@ -21,9 +19,9 @@ use clap::ValueEnum;
 use serde::Serialize;
 use std::time::Duration;
 
-/// The options of a task.
+/// The settings of a task that a command adds or changes.
 #[derive(Debug, clap::Args)]
-struct TaskOptions {
+struct GivenSettings {
     /// The arguments of its jobs, or `-` to read them from standard input
     #[arg(long, value_name = "JSON")]
     arguments: Option<String>,
@@ -33,11 +31,11 @@ struct TaskOptions {
     zone: Option<String>,
 
     /// Not due before this time, as 2026-12-24T18:00:00Z
-    #[arg(long, value_name = "TIME", value_parser = select::time)]
+    #[arg(long, value_name = "TIME", value_parser = options::time)]
     from: Option<DateTime<Utc>>,
 
     /// Not due from this time on
-    #[arg(long, value_name = "TIME", value_parser = select::time)]
+    #[arg(long, value_name = "TIME", value_parser = options::time)]
     until: Option<DateTime<Utc>>,
 
     /// Delay the job of each tick by a time below this
@@ -50,8 +48,12 @@ struct TaskOptions {
     missed: Option<MissedTicks>,
 
     /// The policy for a tick if the previous job has not ended [default: allow]
-    #[arg(long, value_name = "WHAT")]
-    overlap: Option<OverlapName>,
+    #[arg(long, value_name = "WHAT", value_parser = word::<Overlap, 3>([
+        ("allow", "It is fired"),
+        ("skip", "It is dropped"),
+        ("queue-one", "The latest one waits for the end of that job"),
+    ]))]
+    overlap: Option<Overlap>,
 
     /// A description for readers
     #[arg(long, value_name = "TEXT")]
@@ -59,26 +61,6 @@ struct TaskOptions {
 
     #[command(flatten)]
     job: JobOptions,
-}
-
-#[derive(Debug, Clone, Copy, ValueEnum)]
-enum OverlapName {
-    /// It is fired
-    Allow,
-    /// It is dropped
-    Skip,
-    /// The latest one waits for the end of that job
-    QueueOne,
-}
-
-impl From<OverlapName> for Overlap {
-    fn from(name: OverlapName) -> Self {
-        match name {
-            OverlapName::Allow => Overlap::Allow,
-            OverlapName::Skip => Overlap::Skip,
-            OverlapName::QueueOne => Overlap::QueueOne,
-        }
-    }
 }
 
 fn missed(text: &str) -> Result<MissedTicks, String> {
@@ -111,7 +93,7 @@ pub(crate) struct AddTask {
     schedule: String,
 
     #[command(flatten)]
-    options: TaskOptions,
+    settings: GivenSettings,
 
     #[command(flatten)]
     said_by: SaidBy,
@@ -127,14 +109,13 @@ impl AddTask {
         database: &Database,
         registry: Option<&Registry>,
     ) -> Result<ChangedTask, CommandError> {
-        let options = &self.options;
-        let arguments = match &options.arguments {
+        let arguments = match &self.settings.arguments {
             Some(text) => select::arguments(text)?,
             None => "{}".to_owned(),
         };
         let job = job(registry, &self.class, arguments)?;
-        let task = RecurringTask::of_job(&self.key, &self.schedule, options.job.apply(job))?;
-        let (actor, task) = (self.said_by.actor(), options.apply(task)?);
+        let task = RecurringTask::of_job(&self.key, &self.schedule, job)?;
+        let (actor, task) = (self.said_by.actor(), self.settings.apply(task)?);
         let next = edit::add(&mut connect(database)?, &actor, &task)?;
         Ok(ChangedTask::new(&self.key, "Added", Some(next)))
     }
@@ -147,31 +128,21 @@ fn job(registry: Option<&Registry>, class: &str, arguments: String) -> Result<Ne
     }
 }
 
-impl TaskOptions {
-    /// Returns the task with the options that were given, except those of its jobs.
-    fn apply(&self, mut task: RecurringTask) -> Result<RecurringTask> {
-        if let Some(zone) = &self.zone {
-            task = task.time_zone(zone)?;
-        }
-        if let Some(time) = self.from {
-            task = task.from(time);
-        }
-        if let Some(time) = self.until {
-            task = task.until(time);
-        }
-        if let Some(jitter) = self.jitter {
-            task = task.jitter(jitter);
-        }
-        if let Some(missed) = self.missed {
-            task = task.missed(missed);
-        }
-        if let Some(overlap) = self.overlap {
-            task = task.overlap(overlap.into());
-        }
-        if let Some(text) = &self.description {
-            task = task.description(text);
-        }
-        Ok(task)
+impl GivenSettings {
+    /// Returns the task with the settings that were given, but for its arguments.
+    fn apply(&self, task: RecurringTask) -> Result<RecurringTask> {
+        let settings = RecurringSettings {
+            time_zone: self.zone.clone(),
+            job: self.job.clone(),
+            description: self.description.clone(),
+            missed: self.missed,
+            overlap: self.overlap,
+            jitter: self.jitter,
+            from: self.from,
+            until: self.until,
+            ..RecurringSettings::default()
+        };
+        settings.apply_settings(task)
     }
 }
 
@@ -200,7 +171,7 @@ pub(crate) struct ChangeTask {
     schedule: Option<String>,
 
     #[command(flatten)]
-    options: TaskOptions,
+    settings: GivenSettings,
 
     /// Remove this value, so that its default applies; may be repeated
     #[arg(long, value_name = "OPTION")]
@@ -220,93 +191,54 @@ impl ChangeTask {
         database: &Database,
         registry: Option<&Registry>,
     ) -> Result<ChangedTask, CommandError> {
-        let arguments = self.options.arguments.as_deref();
+        let arguments = self.settings.arguments.as_deref();
         let arguments = arguments.map(select::arguments).transpose()?;
         let is_by_name = registry.is_none();
         let (mut connection, actor) = (connect(database)?, self.said_by.actor());
-        let edit = |task: &mut Definition, options: &mut Options| {
+        let edit = |mut task: RecurringTask| {
             for value in &self.unset {
-                value.remove(task, options);
+                value.remove(&mut task);
             }
-            self.times(task)?;
-            self.job(task, options, arguments, registry)?;
-            self.rest(task, options);
-            Ok(())
+            if let Some(text) = &self.schedule {
+                task.reschedule(text)?;
+            }
+            self.change_job(&mut task, arguments, registry)?;
+            self.settings.apply(task)
         };
         let next = edit::change(&mut connection, &actor, &self.key, is_by_name, edit)?;
         Ok(ChangedTask::new(&self.key, "Changed", Some(next)))
     }
 
-    fn times(&self, task: &mut Definition) -> Result<()> {
-        if let Some(text) = &self.schedule {
-            let schedule: Schedule = text.parse()?;
-            task.schedule = schedule.text().to_owned();
-            if let Some(zone) = schedule.time_zone() {
-                task.time_zone = zone.to_owned();
-            }
-        }
-        if let Some(zone) = &self.options.zone {
-            let zone = crate::recurring::schedule::time_zone(zone)?;
-            task.time_zone = zone.name().to_owned();
-        }
-        Ok(())
-    }
-
     /// Changes the class and the arguments, which must fit together, with the version of the
     /// arguments and a concurrency limit that the type computes from them.
-    fn job(
+    fn change_job(
         &self,
-        task: &mut Definition,
-        stored: &mut Options,
+        task: &mut RecurringTask,
         arguments: Option<String>,
         registry: Option<&Registry>,
     ) -> Result<()> {
         if self.class.is_none() && arguments.is_none() {
             return Ok(());
         }
-        let old = unlisted(&task.arguments).to_owned();
-        let has_other_class = self
-            .class
-            .as_ref()
-            .is_some_and(|new| *new != task.class_name);
+        let class = self.class.as_ref().unwrap_or(&task.class_name).clone();
+        let has_other_class = class != task.class_name;
         let is_of_type = has_other_class
             || registry.is_some_and(|registry| {
-                let before = registry.new_job(&task.class_name, &old);
-                before.is_ok_and(|before| before.concurrency == stored.concurrency)
+                let before = registry.new_job(&task.class_name, &task.arguments);
+                before.is_ok_and(|before| before.concurrency == task.options.concurrency)
             });
-        if let Some(class) = &self.class {
-            task.class_name.clone_from(class);
-        }
-        let new = job(registry, &task.class_name, arguments.unwrap_or(old))?;
+        let arguments = arguments.unwrap_or_else(|| task.arguments.clone());
+        let new = job(registry, &class, arguments)?;
         if registry.is_some() && is_of_type {
-            stored.concurrency.clone_from(&new.concurrency);
+            task.options.concurrency.clone_from(&new.concurrency);
         }
         if registry.is_some() || has_other_class {
-            stored.set_version(new.policy.arguments_version());
+            let version = new.policy.arguments_version();
+            task.options.policy.set_version(version);
         }
-        task.arguments = listed(&new.into_row()?.arguments);
+        task.arguments = new.into_row()?.arguments;
+        task.class_name = class;
         Ok(())
-    }
-
-    fn rest(&self, task: &mut Definition, stored: &mut Options) {
-        let given = &self.options;
-        let mut policy = given.job.policy().or(&stored.whole_policy());
-        if let Some(queue) = &given.job.queue {
-            task.queue_name.clone_from(queue);
-        }
-        if let Some(priority) = given.job.priority {
-            task.priority = priority;
-            policy.ahead_by = None;
-        }
-        stored.set_policy(&policy);
-        if let Some(text) = &given.description {
-            task.description = Some(text.clone());
-        }
-        stored.from = given.from.or(stored.from);
-        stored.until = given.until.or(stored.until);
-        stored.jitter = given.jitter.or(stored.jitter);
-        stored.missed = given.missed.unwrap_or(stored.missed);
-        stored.overlap = given.overlap.map_or(stored.overlap, Overlap::from);
     }
 }
 
@@ -389,25 +321,27 @@ pub(crate) enum Removable {
 }
 
 impl Removable {
-    pub(crate) fn remove(self, task: &mut Definition, stored: &mut Options) {
+    pub(crate) fn remove(self, task: &mut RecurringTask) {
+        let options = &mut task.options;
+        let policy = &mut options.policy;
         match self {
             Removable::Description => task.description = None,
-            Removable::From => stored.from = None,
-            Removable::Until => stored.until = None,
-            Removable::Jitter => stored.jitter = None,
-            Removable::Missed => stored.missed = MissedTicks::default(),
-            Removable::Overlap => stored.overlap = Overlap::default(),
+            Removable::From => options.window.from = None,
+            Removable::Until => options.window.until = None,
+            Removable::Jitter => options.jitter = None,
+            Removable::Missed => options.missed = MissedTicks::default(),
+            Removable::Overlap => options.overlap = Overlap::default(),
             Removable::Priority => {
                 task.priority = 0;
-                stored.ahead_by = None;
+                policy.ahead_by = None;
             }
-            Removable::Attempts => stored.max_attempts = None,
-            Removable::Backoff => stored.policy.backoff = None,
-            Removable::RetryFor | Removable::RetryUntil => stored.policy.retry_limit = None,
-            Removable::ExpiresIn => stored.policy.expiry = None,
-            Removable::Timeout => stored.policy.timeout = None,
-            Removable::KeepResult => stored.policy.keep_result = None,
-            Removable::Delivery => stored.delivery = None,
+            Removable::Attempts => policy.max_attempts = None,
+            Removable::Backoff => policy.backoff = None,
+            Removable::RetryFor | Removable::RetryUntil => policy.retry_limit = None,
+            Removable::ExpiresIn => policy.expiry = None,
+            Removable::Timeout => policy.timeout = None,
+            Removable::KeepResult => policy.keep_result = None,
+            Removable::Delivery => policy.delivery = None,
         }
     }
 }

@@ -7,7 +7,7 @@ use crate::clock;
 use crate::config::configuration::Config;
 use crate::db::{AsConn as _, Database, DbConnection};
 use crate::error::Result;
-use crate::recurring::stored::starts_at;
+use crate::recurring::options::starts_at;
 use crate::recurring::tasks::{self, TickStatus};
 use crate::recurring::time_zone::Zone;
 use crate::recurring::timing::TickTimes;

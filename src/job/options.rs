@@ -1,0 +1,422 @@
+//! The options of a job as programs outside of Rust name them.
+//!
+//! One list serves recurring tasks in a configuration and by `windlass recurring`, the command `windlass enqueue`, and
+//! requests over HTTP, whose options are those of enqueues in SQL.
+
+use crate::db::model::new_row::{OnConflict, UniqueScope};
+use crate::job::concurrency::{Concurrency, LimitConflict};
+use crate::job::new_job::NewJob;
+use crate::job::policy::backoff::Backoff;
+use crate::job::policy::{Delivery, Policy};
+use chrono::{DateTime, Utc};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use std::time::Duration;
+
+/// What an enqueue over HTTP or in SQL can have: the class, the arguments, and options. These are the columns of the view
+/// `windlass_enqueue`.
+#[cfg_attr(not(feature = "web"), allow(dead_code))]
+pub(crate) const COLUMNS: [&str; 18] = [
+    "class",
+    "arguments",
+    "queue",
+    "priority",
+    "run_at",
+    "delay_seconds",
+    "unique_id",
+    "unique_scope",
+    "on_conflict",
+    "idempotency_key",
+    "concurrency_key",
+    "concurrency_group",
+    "concurrency_limit",
+    "concurrency_on_conflict",
+    "max_attempts",
+    "max_crashes",
+    "at_most_once",
+    "traceparent",
+];
+
+/// The options of a job. Those that are not set come from its type.
+///
+/// Files and requests have them by their names here; each of the two lists which ones it takes. The commands
+/// `windlass enqueue` and `windlass recurring` have those with a text for help.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "cli", derive(clap::Args))]
+#[serde(default)]
+pub(crate) struct JobOptions {
+    /// The queue [default: the type's, or `default`]
+    #[cfg_attr(feature = "cli", arg(long, value_name = "NAME"))]
+    pub(crate) queue: Option<String>,
+
+    /// The priority; a smaller number is more important [default: the type's, or 0]
+    #[cfg_attr(
+        feature = "cli",
+        arg(long, value_name = "NUMBER", allow_hyphen_values = true)
+    )]
+    pub(crate) priority: Option<i32>,
+
+    /// Use the time from which the job waits as the priority, minus this time
+    #[serde(with = "humane::option")]
+    #[cfg_attr(feature = "cli", arg(long, value_name = "TIME", value_parser = humantime::parse_duration,
+        conflicts_with = "priority"))]
+    pub(crate) ahead_by: Option<Duration>,
+
+    /// Use the time from which the job waits as the priority, plus this time
+    #[serde(with = "humane::option")]
+    #[cfg_attr(feature = "cli", arg(long, value_name = "TIME", value_parser = humantime::parse_duration,
+        conflicts_with_all = ["priority", "ahead_by"]))]
+    pub(crate) behind_by: Option<Duration>,
+
+    /// The largest number of attempts [default: the type's, or the worker's]
+    #[cfg_attr(feature = "cli", arg(long = "attempts", value_name = "NUMBER",
+        value_parser = clap::value_parser!(u32).range(1..)))]
+    pub(crate) max_attempts: Option<u32>,
+
+    /// The delay before the next attempt, as `30s`, or doubling as `10s..1h`
+    #[serde(skip)]
+    #[cfg_attr(feature = "cli", arg(long, value_name = "TIME", value_parser = backoff))]
+    pub(crate) backoff: Option<Backoff>,
+
+    /// No further attempt so long after the job is due
+    #[serde(with = "humane::option")]
+    #[cfg_attr(feature = "cli", arg(long, value_name = "TIME", value_parser = above_zero,
+        conflicts_with = "retry_until"))]
+    pub(crate) retry_for: Option<Duration>,
+
+    /// No further attempt after this time, as 2026-12-24T18:00:00Z
+    #[cfg_attr(feature = "cli", arg(long, value_name = "TIME", value_parser = time))]
+    pub(crate) retry_until: Option<DateTime<Utc>>,
+
+    /// Discard the job if it has not started so long after it is due
+    #[serde(with = "humane::option")]
+    #[cfg_attr(feature = "cli", arg(long, value_name = "TIME", value_parser = above_zero))]
+    pub(crate) expires_in: Option<Duration>,
+
+    /// The time limit of an attempt
+    #[serde(with = "humane::option")]
+    #[cfg_attr(feature = "cli", arg(long, value_name = "TIME", value_parser = above_zero))]
+    pub(crate) timeout: Option<Duration>,
+
+    /// The time for which the result is kept
+    #[serde(with = "humane::option")]
+    #[cfg_attr(feature = "cli", arg(long, value_name = "TIME", value_parser = humantime::parse_duration))]
+    pub(crate) keep_result: Option<Duration>,
+
+    /// The delivery guarantee: how often the job may start [default: the type's, or at-least-once]
+    #[cfg_attr(feature = "cli", arg(long, value_name = "HOW", value_parser = word::<Delivery, 3>([
+        ("at-least-once", "A run that was cut short is repeated"),
+        ("at-most-once", "A run that was cut short makes the job fail, and so does an error"),
+        ("after-known-outcome", "A run that was cut short makes the job fail; errors may be retried"),
+    ])))]
+    pub(crate) delivery: Option<Delivery>,
+
+    // Those of one enqueue follow. The command has some of them under other names.
+    /// Run no earlier than at this time.
+    #[cfg_attr(feature = "cli", arg(skip))]
+    pub(crate) run_at: Option<DateTime<Utc>>,
+
+    /// Run no earlier than after this time.
+    #[cfg_attr(feature = "cli", arg(skip))]
+    pub(crate) delay_seconds: Option<f64>,
+
+    /// Discard the job if it has not started by this time.
+    #[cfg_attr(feature = "cli", arg(skip))]
+    pub(crate) not_after: Option<DateTime<Utc>>,
+
+    /// Enqueue a job with this key only once.
+    #[cfg_attr(feature = "cli", arg(skip))]
+    pub(crate) idempotency_key: Option<String>,
+
+    /// Only one job may hold this id at a time.
+    #[cfg_attr(feature = "cli", arg(skip))]
+    pub(crate) unique_id: Option<String>,
+
+    /// The time for which the job holds its unique id.
+    #[cfg_attr(feature = "cli", arg(skip))]
+    pub(crate) unique_scope: Option<UniqueScope>,
+
+    /// The policy if another job holds the unique id.
+    #[cfg_attr(feature = "cli", arg(skip))]
+    pub(crate) on_conflict: Option<OnConflict>,
+
+    /// Only so many jobs with this key run at once.
+    #[cfg_attr(feature = "cli", arg(skip))]
+    pub(crate) concurrency_key: Option<String>,
+
+    /// Job types with the same group share their keys. Default: the class.
+    #[cfg_attr(feature = "cli", arg(skip))]
+    pub(crate) concurrency_group: Option<String>,
+
+    /// The number of jobs with the key that run at once. Default: 1.
+    #[cfg_attr(feature = "cli", arg(skip))]
+    pub(crate) concurrency_limit: Option<u32>,
+
+    /// The policy for a job whose key has no free slot.
+    #[cfg_attr(feature = "cli", arg(skip))]
+    pub(crate) concurrency_on_conflict: Option<SlotConflict>,
+
+    /// The number of times that the process may die during the job.
+    #[cfg_attr(feature = "cli", arg(skip))]
+    pub(crate) max_crashes: Option<u32>,
+
+    /// The same as the delivery `at_most_once`, if true.
+    #[cfg_attr(feature = "cli", arg(skip))]
+    pub(crate) at_most_once: Option<bool>,
+
+    /// The trace context of the enqueue, as the header of W3C Trace Context.
+    #[cfg_attr(feature = "cli", arg(skip))]
+    pub(crate) traceparent: Option<String>,
+
+    /// Tags of the job.
+    #[cfg_attr(feature = "cli", arg(skip))]
+    pub(crate) tags: Option<Vec<String>>,
+
+    /// Metadata of the job.
+    #[cfg_attr(feature = "cli", arg(skip))]
+    pub(crate) meta: Option<Map<String, Value>>,
+}
+
+/// The policy for a job whose key has no free slot.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum SlotConflict {
+    Block,
+    Discard,
+    /// It waits for its turn in the order of the enqueues.
+    Ordered,
+}
+
+impl JobOptions {
+    /// Returns the options that are set, by their names.
+    pub(crate) fn set(&self) -> Map<String, Value> {
+        match serde_json::to_value(self) {
+            Ok(Value::Object(all)) => all
+                .into_iter()
+                .filter(|(_, value)| !value.is_null())
+                .collect(),
+            _ => Map::new(),
+        }
+    }
+
+    /// Returns the policy of these options.
+    pub(crate) fn policy(&self) -> Policy {
+        let mut policy = Policy::new();
+        policy.max_attempts = self.max_attempts.map(|attempts| attempts.max(1));
+        policy.max_crashes = self.max_crashes;
+        policy.backoff = self.backoff;
+        policy.keep_result = self.keep_result;
+        policy.unique_scope = self.unique_scope;
+        policy.on_conflict = self.on_conflict;
+        let at_most_once = self.at_most_once == Some(true);
+        policy.delivery = self
+            .delivery
+            .or(at_most_once.then_some(Delivery::AtMostOnce));
+        if let Some(ahead) = self.ahead_by {
+            policy = policy.ahead_by(ahead);
+        }
+        if let Some(behind) = self.behind_by {
+            policy = policy.behind_by(behind);
+        }
+        if let Some(time) = self.retry_for {
+            policy = policy.retry_for(time);
+        }
+        if let Some(time) = self.retry_until {
+            policy = policy.retry_until(time);
+        }
+        if let Some(time) = self.expires_in {
+            policy = policy.expires_in(time);
+        }
+        if let Some(timeout) = self.timeout {
+            policy = policy.timeout(timeout);
+        }
+        policy
+    }
+}
+
+// --- Enqueues ---
+
+#[cfg_attr(not(any(feature = "cli", feature = "web")), allow(dead_code))]
+impl JobOptions {
+    /// Returns the job with these options.
+    ///
+    /// # Errors
+    /// The reason, if a value is impossible or two contradict each other.
+    pub(crate) fn apply(&self, mut job: NewJob) -> Result<NewJob, String> {
+        if self.max_attempts == Some(0) {
+            return Err("`max_attempts` is 1 or more".to_owned());
+        }
+        if let Some(queue) = &self.queue {
+            job = job.queue(queue);
+        }
+        if let Some(priority) = self.priority {
+            job = job.priority(priority);
+        }
+        if let Some(time) = self.not_after {
+            job = job.not_after(time);
+        }
+        if let Some(key) = &self.idempotency_key {
+            job = job.idempotency_key(key);
+        }
+        if let Some(id) = &self.unique_id {
+            job = job.unique_id(id);
+        }
+        if let Some(header) = &self.traceparent {
+            job = job.traceparent(header);
+        }
+        for (key, value) in self.meta.iter().flatten() {
+            job = job.meta(key, value.clone());
+        }
+        job = job.tags(self.tags.iter().flatten());
+        Ok(self.limited(self.timed(job)?)?.policy(self.policy()))
+    }
+
+    fn timed(&self, job: NewJob) -> Result<NewJob, String> {
+        match (self.run_at, self.delay_seconds) {
+            (Some(_), Some(_)) => Err(
+                "`run_at` and `delay_seconds` are two times for one job: send one of them"
+                    .to_owned(),
+            ),
+            (Some(time), None) => Ok(job.at(time)),
+            (None, Some(seconds)) => match Duration::try_from_secs_f64(seconds) {
+                Ok(delay) => Ok(job.after(delay)),
+                Err(_) => Err(format!(
+                    "`delay_seconds` is a number of seconds from now, 0 or more; it is {seconds}"
+                )),
+            },
+            (None, None) => Ok(job),
+        }
+    }
+
+    fn limited(&self, job: NewJob) -> Result<NewJob, String> {
+        let Some(key) = &self.concurrency_key else {
+            let is_alone = self.concurrency_group.is_some()
+                || self.concurrency_limit.is_some()
+                || self.concurrency_on_conflict.is_some();
+            return match is_alone {
+                true => Err("a concurrency limit needs a `concurrency_key`".to_owned()),
+                false => Ok(job),
+            };
+        };
+        let mut limit = Concurrency::new(key).limit(self.concurrency_limit.unwrap_or(1));
+        if let Some(group) = &self.concurrency_group {
+            limit = limit.group(group);
+        }
+        Ok(job.concurrency(match self.concurrency_on_conflict {
+            None | Some(SlotConflict::Block) => limit,
+            Some(SlotConflict::Discard) => limit.on_conflict(LimitConflict::Discard),
+            Some(SlotConflict::Ordered) => limit.ordered(),
+        }))
+    }
+}
+
+// --- Values in text ---
+
+/// Durations as users write them: `6h`, `2 days`.
+pub(crate) mod humane {
+    use serde::{Deserialize, Deserializer, Serializer, de::Error as _};
+    use std::time::Duration;
+
+    pub(crate) fn serialize<S: Serializer>(value: &Duration, out: S) -> Result<S::Ok, S::Error> {
+        out.collect_str(&crate::clock::in_units(*value))
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(input: D) -> Result<Duration, D::Error> {
+        let text = String::deserialize(input)?;
+        humantime::parse_duration(&text).map_err(|error| {
+            D::Error::custom(format!(
+                "`{}` is not a duration such as `6h`: {error}",
+                text.escape_default()
+            ))
+        })
+    }
+
+    /// The same for a value that may be missing.
+    pub(crate) mod option {
+        use super::{Deserializer, Duration, Serializer};
+
+        pub(crate) fn serialize<S: Serializer>(
+            value: &Option<Duration>,
+            out: S,
+        ) -> Result<S::Ok, S::Error> {
+            match value {
+                Some(value) => super::serialize(value, out),
+                None => out.serialize_none(),
+            }
+        }
+
+        pub(crate) fn deserialize<'de, D: Deserializer<'de>>(
+            input: D,
+        ) -> Result<Option<Duration>, D::Error> {
+            super::deserialize(input).map(Some)
+        }
+    }
+}
+
+// --- Values on the command line, whose default error messages would not help ---
+
+/// Parses a time with its zone.
+#[cfg(feature = "cli")]
+pub(crate) fn time(text: &str) -> Result<DateTime<Utc>, String> {
+    text.parse().map_err(|error| {
+        format!("{error}; a time is written with its date and zone, as 2026-12-24T18:00:00Z or 2026-12-24T18:00:00+02:00")
+    })
+}
+
+/// Parses a time span that is not empty.
+#[cfg(feature = "cli")]
+pub(crate) fn above_zero(text: &str) -> Result<Duration, String> {
+    let time = humantime::parse_duration(text).map_err(|error| error.to_string())?;
+    match time.is_zero() {
+        true => Err("it must be above zero".to_owned()),
+        false => Ok(time),
+    }
+}
+
+/// Parses a delay, or the first and the longest of delays that double.
+#[cfg(feature = "cli")]
+fn backoff(text: &str) -> Result<Backoff, String> {
+    let time = |text: &str| {
+        humantime::parse_duration(text.trim()).map_err(|error| {
+            format!("{error}; a delay is written as `30s`, or `10s..1h` if it doubles")
+        })
+    };
+    let Some((first, cap)) = text.split_once("..") else {
+        return time(text).map(Backoff::Fixed);
+    };
+    let (first, cap) = (time(first)?, time(cap)?);
+    if cap < first {
+        return Err(
+            "the first delay is longer than the longest; write the shorter one first, as `10s..1h`"
+                .to_owned(),
+        );
+    }
+    Ok(Backoff::Exponential { first, cap })
+}
+
+/// Parses one of these words, each of which has its help, to the value that has this name in JSON.
+#[cfg(feature = "cli")]
+pub(crate) fn word<T, const N: usize>(
+    words: [(&'static str, &'static str); N],
+) -> impl clap::builder::TypedValueParser<Value = T>
+where
+    T: serde::de::DeserializeOwned + Clone + Send + Sync + 'static,
+{
+    use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser as _};
+    let words = words.map(|(word, help)| PossibleValue::new(word).help(help));
+    PossibleValuesParser::new(words)
+        .try_map(|word| serde_json::from_value(word.replace('-', "_").into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_column_is_an_option() {
+        let all = serde_json::to_value(JobOptions::default()).unwrap();
+        for column in &COLUMNS[2..] {
+            assert!(all.get(column).is_some(), "{column}");
+        }
+    }
+}
