@@ -30,8 +30,11 @@ impl Seconds {
     }
 }
 
-/// The cells of series by the start of their bucket, in seconds since 1970.
+/// The cells of a series by the start of their bucket, in seconds since 1970.
 pub(crate) type CellsByTime = BTreeMap<i64, Cell>;
+
+/// The cells of series by queue and class. Both are empty for everything, and the class for a whole queue.
+pub(crate) type SeriesCells = BTreeMap<(String, String), CellsByTime>;
 
 #[derive(QueryableByName)]
 struct HistoryRow {
@@ -44,47 +47,33 @@ struct HistoryRow {
     data: Vec<u8>,
 }
 
-/// The history of some series: their buckets, and the contributions of all series that are not folded.
-#[derive(Debug, Default)]
-pub(crate) struct HistoryPart {
-    /// By the id of the series.
-    pub(crate) folded: BTreeMap<i64, CellsByTime>,
-    /// By the start of the bucket.
-    pub(crate) unfolded: BTreeMap<i64, Contribution>,
-}
-
-/// Reads the buckets of series at a resolution. Rows that cannot be read are skipped; `doctor`
-/// reports them.
-pub(crate) fn part(
+/// Reads the buckets of the series whose queue and class are `wanted`, also those without any. They must not be a whole
+/// queue and its classes. Rows that cannot be read are skipped; `doctor` reports them.
+pub(crate) fn buckets(
     conn: &mut Conn<'_>,
-    ids: &[i64],
+    ids: &SeriesIds,
     resolution: Resolution,
     span: Seconds,
-) -> QueryResult<HistoryPart> {
-    let text = format!(
-        "SELECT series_id, starts_at AS seconds, data FROM windlass_stats WHERE series_id IN {{in $1}} \
-           AND resolution = CAST($2 AS integer) AND starts_at > $3 AND starts_at < $4 \
-         UNION ALL SELECT 0, seconds, data FROM (SELECT {} AS seconds, data FROM windlass_stats_deltas \
-           WHERE data IS NOT NULL AND id > 0 ORDER BY id DESC LIMIT {MOST_UNFOLDED}) AS unfolded",
-        epoch(conn.dialect(), "created_at")
-    );
-    let rows: Vec<HistoryRow> = Statement::new(text)
-        .bind(id_list(ids))
-        .bind(resolution.seconds())
-        .bind(span.from - resolution.span())
-        .bind(span.to)
-        .load(conn)?;
-    let mut part = HistoryPart::default();
-    let step = resolution.seconds();
-    for row in rows {
-        if row.series_id == 0 {
+    wanted: impl Fn(&str, &str) -> bool,
+) -> QueryResult<SeriesCells> {
+    let series = ids.iter().filter(|(queue, class, _)| wanted(queue, class));
+    let series: BTreeMap<i64, (&str, &str)> = series
+        .map(|(queue, class, id)| (id, (queue, class)))
+        .collect();
+    let wanted_ids: Vec<i64> = series.keys().copied().collect();
+    let (mut read, step) = (SeriesCells::new(), resolution.seconds());
+    for name in series.values() {
+        cells_of(&mut read, *name);
+    }
+    for row in rows(conn, &wanted_ids, resolution, span)? {
+        let Some(name) = series.get(&row.series_id) else {
             let start = row.seconds.div_euclid(step) * step;
             if let (true, Ok(more)) = (span.contains(start), Contribution::unpack(&row.data)) {
-                part.unfolded.entry(start).or_default().merge(&more);
+                add_unfolded(&mut read, ids, start, &more, &wanted);
             }
             continue;
-        }
-        let cells = part.folded.entry(row.series_id).or_default();
+        };
+        let cells = cells_of(&mut read, *name);
         for (bucket, cell) in cell::unpack(&row.data).unwrap_or_default() {
             let start = row.seconds + i64::from(bucket) * step;
             if span.contains(start) {
@@ -92,7 +81,57 @@ pub(crate) fn part(
             }
         }
     }
-    Ok(part)
+    Ok(read)
+}
+
+fn cells_of<'r>(read: &'r mut SeriesCells, (queue, class): (&str, &str)) -> &'r mut CellsByTime {
+    read.entry((queue.to_owned(), class.to_owned()))
+        .or_default()
+}
+
+/// Adds a contribution to the same series as the next fold.
+fn add_unfolded(
+    read: &mut SeriesCells,
+    ids: &SeriesIds,
+    start: i64,
+    more: &Contribution,
+    wanted: impl Fn(&str, &str) -> bool,
+) {
+    for (queue, class, tally) in more.series.iter() {
+        let (queue, class) = ids.pairs.counted_names(queue, class);
+        for name in [(queue, class), (queue, ""), ("", "")] {
+            if wanted(name.0, name.1) {
+                let cells = cells_of(read, name);
+                cells.entry(start).or_default().tally.merge(tally);
+            }
+        }
+    }
+    if more.died > 0 && wanted("", "") {
+        let all = cells_of(read, ("", "")).entry(start).or_default();
+        all.died = all.died.saturating_add(more.died);
+    }
+}
+
+/// Returns the rows of some series at a resolution, and the contributions that are not folded.
+fn rows(
+    conn: &mut Conn<'_>,
+    ids: &[i64],
+    resolution: Resolution,
+    span: Seconds,
+) -> QueryResult<Vec<HistoryRow>> {
+    let text = format!(
+        "SELECT series_id, starts_at AS seconds, data FROM windlass_stats WHERE series_id IN {{in $1}} \
+           AND resolution = CAST($2 AS integer) AND starts_at > $3 AND starts_at < $4 \
+         UNION ALL SELECT 0, seconds, data FROM (SELECT {} AS seconds, data FROM windlass_stats_deltas \
+           WHERE data IS NOT NULL AND id > 0 ORDER BY id DESC LIMIT {MOST_UNFOLDED}) AS unfolded",
+        epoch(conn.dialect(), "created_at")
+    );
+    Statement::new(text)
+        .bind(id_list(ids))
+        .bind(resolution.seconds())
+        .bind(span.from - resolution.span())
+        .bind(span.to)
+        .load(conn)
 }
 
 #[derive(QueryableByName)]
@@ -182,22 +221,4 @@ pub(crate) fn unreadable(conn: &mut Conn<'_>) -> QueryResult<usize> {
         _ => cell::unpack(&row.data).is_err(),
     };
     Ok(rows.iter().filter(|row| is_unreadable(row)).count())
-}
-
-impl SeriesIds {
-    /// Returns the series with this queue, class, or both.
-    pub(crate) fn of(&self, queue: Option<&str>, class: Option<&str>) -> Vec<i64> {
-        match (queue, class) {
-            (None, None) => self.all.into_iter().collect(),
-            (Some(queue), None) => self.queue(queue).into_iter().collect(),
-            (Some(queue), Some(class)) => {
-                self.pairs.get(queue, class).copied().into_iter().collect()
-            }
-            (None, Some(class)) => {
-                let pairs = self.pairs.iter();
-                let of_class = pairs.filter(|(_, name, _)| *name == class);
-                of_class.map(|(.., id)| *id).collect()
-            }
-        }
-    }
 }

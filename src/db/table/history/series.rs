@@ -93,13 +93,16 @@ impl SeriesIds {
         whole.or_else(|| self.pairs.only(queue).copied())
     }
 
-    /// Returns the series of all whole queues, by name.
-    pub(crate) fn queues(&self) -> BTreeMap<&str, i64> {
-        let names = self.wholes.keys().map(String::as_str);
-        let names = names.chain(self.pairs.queues());
-        names
-            .filter_map(|name| Some((name, self.queue(name)?)))
-            .collect()
+    /// Returns the queue, the class and the id of all series: of everything, of whole queues, and of classes in queues.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&str, &str, i64)> {
+        let all = self.all.map(|id| ("", "", id));
+        let queues = self.wholes.keys().map(String::as_str);
+        let only = self.pairs.queues();
+        let queues = queues.chain(only.filter(|queue| !self.wholes.contains_key(*queue)));
+        let queues = queues.filter_map(|queue| Some((queue, "", self.queue(queue)?)));
+        let pairs = self.pairs.iter();
+        let pairs = pairs.map(|(queue, class, id)| (queue, class, *id));
+        all.into_iter().chain(queues).chain(pairs)
     }
 
     /// Returns whether a further class of this queue needs a series of the whole queue first.
