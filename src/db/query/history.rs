@@ -47,8 +47,9 @@ struct HistoryRow {
     data: Vec<u8>,
 }
 
-/// Reads the buckets of the series whose queue and class are `wanted`, also those without any. They must not be a whole
-/// queue and its classes. Rows that cannot be read are skipped; `doctor` reports them.
+/// Reads the buckets of the series whose queue and class are `wanted`, also of series without any. Not both a queue and
+/// its classes may be wanted: the only class of a queue has the same series. Rows that cannot be read are skipped;
+/// `doctor` reports them.
 pub(crate) fn buckets(
     conn: &mut Conn<'_>,
     ids: &SeriesIds,
@@ -157,9 +158,10 @@ pub(crate) struct HistorySums {
 /// Reads the sums of all time by queue and class. They never become less: where too much is not
 /// folded to read all of it, the oldest is included, which is folded first.
 pub(crate) fn sums(conn: &mut Conn<'_>) -> QueryResult<HistorySums> {
+    let totals = of_each_series(conn.dialect(), "resolution = 0 AND starts_at = 0");
     let text = format!(
-        "SELECT id, queue_name, class_name, total AS data FROM windlass_stats_series \
-         WHERE class_name <> '' OR queue_name = '' \
+        "SELECT s.id, s.queue_name, s.class_name, b.data FROM {totals} \
+           AND (s.class_name <> '' OR s.queue_name = '') \
          UNION ALL SELECT 0, '', '', data FROM (SELECT data FROM windlass_stats_deltas \
            WHERE data IS NOT NULL AND id > 0 ORDER BY id LIMIT {MOST_UNFOLDED}) AS unfolded"
     );
@@ -168,7 +170,8 @@ pub(crate) fn sums(conn: &mut Conn<'_>) -> QueryResult<HistorySums> {
     let (unfolded, folded): (Vec<SumRow>, Vec<SumRow>) =
         rows.into_iter().partition(|row| row.id == 0);
     for row in folded {
-        let Ok(cell) = cell::unpack_one(&row.data) else {
+        let cells = cell::unpack(&row.data).unwrap_or_default();
+        let Some(cell) = cells.into_values().next() else {
             continue;
         };
         if row.queue_name.is_empty() {
@@ -191,33 +194,39 @@ pub(crate) fn sums(conn: &mut Conn<'_>) -> QueryResult<HistorySums> {
     Ok(sums)
 }
 
+/// Returns the series `s` with their rows `b` of this condition, and the start of a condition: one series after the
+/// other, by the primary key.
+fn of_each_series(dialect: Dialect, condition: &str) -> String {
+    match dialect {
+        Dialect::Postgres => format!(
+            "windlass_stats_series s CROSS JOIN LATERAL \
+             (SELECT data FROM windlass_stats WHERE series_id = s.id AND {condition} LIMIT 1000) AS b WHERE true"
+        ),
+        Dialect::Sqlite => format!(
+            "windlass_stats_series s CROSS JOIN windlass_stats AS b WHERE b.series_id = s.id AND {condition}"
+        ),
+    }
+}
+
 /// Counts the rows of the history that cannot be read: of the contributions that are not folded, of the
 /// totals, and of the buckets of the last two days.
 pub(crate) fn unreadable(conn: &mut Conn<'_>) -> QueryResult<usize> {
+    let dialect = conn.dialect();
     let lately = format!(
         "resolution IN (60, 600, 3600) AND starts_at > {} - 172800",
-        epoch(conn.dialect(), "{now}")
+        epoch(dialect, "{now}")
     );
-    // One series after the other, by the primary key.
-    let buckets = match conn.dialect() {
-        Dialect::Postgres => format!(
-            "CROSS JOIN LATERAL (SELECT data FROM windlass_stats WHERE series_id = s.id AND {lately} LIMIT 1000) AS b"
-        ),
-        Dialect::Sqlite => {
-            format!("CROSS JOIN windlass_stats AS b WHERE b.series_id = s.id AND {lately}")
-        }
-    };
     let text = format!(
-        "SELECT CAST(1 AS bigint) AS series_id, {now} AS seconds, total AS data FROM windlass_stats_series \
+        "SELECT s.id AS series_id, CAST(0 AS bigint) AS seconds, b.data FROM {totals} \
          UNION ALL SELECT 0, 0, data FROM (SELECT data FROM windlass_stats_deltas \
            WHERE data IS NOT NULL AND id > 0 ORDER BY id LIMIT {MOST_UNFOLDED}) AS unfolded \
-         UNION ALL SELECT 2, 0, b.data FROM windlass_stats_series s {buckets}",
-        now = epoch(conn.dialect(), "{now}")
+         UNION ALL SELECT s.id, 0, b.data FROM {buckets}",
+        totals = of_each_series(dialect, "resolution = 0 AND starts_at = 0"),
+        buckets = of_each_series(dialect, &lately),
     );
     let rows: Vec<HistoryRow> = Statement::new(text).unkept().load(conn)?;
     let is_unreadable = |row: &HistoryRow| match row.series_id {
         0 => Contribution::unpack(&row.data).is_err(),
-        1 => cell::unpack_one(&row.data).is_err(),
         _ => cell::unpack(&row.data).is_err(),
     };
     Ok(rows.iter().filter(|row| is_unreadable(row)).count())

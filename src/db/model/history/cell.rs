@@ -156,17 +156,18 @@ pub(crate) fn read<'b, T: Deserialize<'b>>(bytes: &'b [u8]) -> Result<T, Unreada
     }
 }
 
-/// A cell as it is stored: the counts of its tally up to the last that is not zero, its wait and its run, the processes
-/// that died, the ready jobs with the age of the oldest in milliseconds, and the sums of the workers.
+/// A cell as it is stored: the counts of its tally up to the last that is not zero, its wait, its run, and what few cells
+/// have.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct StoredCell(
     Vec<u64>,
     StoredHistogram,
     StoredHistogram,
-    u64,
-    Option<(u32, u64)>,
-    Option<[u64; 4]>,
+    Option<StoredRest>,
 );
+
+/// The processes that died, the ready jobs with the age of the oldest in milliseconds, and the sums of the workers.
+type StoredRest = (u64, Option<(u32, u64)>, Option<[u64; 4]>);
 
 /// The first bucket that is not empty, the counts from there to the last such, and the sum in microseconds.
 #[derive(Debug, Serialize, Deserialize)]
@@ -176,15 +177,16 @@ impl From<&Cell> for StoredCell {
     fn from(cell: &Cell) -> Self {
         let counts = cell.tally.counts();
         let end = counts.iter().rposition(|count| *count > 0);
+        let queue = cell.queue;
+        let queue = queue.map(|gauge| (gauge.ready, millis(gauge.oldest_ready)));
+        let fleet = cell.fleet;
+        let fleet = fleet.map(|sums| [sums.samples, sums.workers, sums.threads, sums.busy]);
+        let rest = (cell.died, queue, fleet);
         StoredCell(
             counts[..end.map_or(0, |last| last + 1)].to_vec(),
             (&cell.tally.wait).into(),
             (&cell.tally.run).into(),
-            cell.died,
-            cell.queue
-                .map(|gauge| (gauge.ready, millis(gauge.oldest_ready))),
-            cell.fleet
-                .map(|fleet| [fleet.samples, fleet.workers, fleet.threads, fleet.busy]),
+            Some(rest).filter(|rest| *rest != StoredRest::default()),
         )
     }
 }
@@ -193,7 +195,8 @@ impl TryFrom<StoredCell> for Cell {
     type Error = Unreadable;
 
     fn try_from(stored: StoredCell) -> Result<Self, Unreadable> {
-        let StoredCell(counts, wait, run, died, queue, fleet) = stored;
+        let StoredCell(counts, wait, run, rest) = stored;
+        let (died, queue, fleet) = rest.unwrap_or_default();
         let mut tally = Tally {
             wait: wait.try_into()?,
             run: run.try_into()?,
@@ -274,19 +277,6 @@ pub(crate) fn unpack(bytes: &[u8]) -> Result<Cells, Unreadable> {
         .collect()
 }
 
-/// Writes one cell.
-pub(crate) fn pack_one(cell: &Cell) -> Vec<u8> {
-    write(&StoredCell::from(cell))
-}
-
-/// Reads one cell.
-///
-/// # Errors
-/// As for [`unpack`].
-pub(crate) fn unpack_one(bytes: &[u8]) -> Result<Cell, Unreadable> {
-    read::<StoredCell>(bytes)?.try_into()
-}
-
 // --- The resolutions at which the history is kept ---
 
 /// One of the lengths of the buckets that are stored.
@@ -295,21 +285,25 @@ pub(crate) enum Resolution {
     Minute,
     TenMinutes,
     Hour,
+    /// The only bucket that has no start: the total of a series, without samples.
+    AllTime,
 }
 
 const HOUR: i64 = 3_600;
 const DAY: i64 = 24 * HOUR;
 
 impl Resolution {
+    /// The resolutions with a bucket for each time.
     pub(crate) const ALL: [Resolution; 3] =
         [Resolution::Minute, Resolution::TenMinutes, Resolution::Hour];
 
-    /// Returns the length of a bucket in seconds, which is also stored as the resolution of a row.
+    /// Returns the length of a bucket in seconds, which is also stored as the resolution of a row; 0 for all time.
     pub(crate) fn seconds(self) -> i64 {
         match self {
             Resolution::Minute => 60,
             Resolution::TenMinutes => 600,
             Resolution::Hour => HOUR,
+            Resolution::AllTime => 0,
         }
     }
 
@@ -325,6 +319,7 @@ impl Resolution {
             Resolution::Minute => HOUR / 2,
             Resolution::TenMinutes => 4 * HOUR,
             Resolution::Hour => 12 * HOUR,
+            Resolution::AllTime => 0,
         }
     }
 
@@ -335,12 +330,16 @@ impl Resolution {
             Resolution::Minute => DAY,
             Resolution::TenMinutes => 30 * DAY,
             Resolution::Hour => 397 * DAY,
+            Resolution::AllTime => i64::MAX,
         }
     }
 
     /// Returns the row that has the bucket of this time: its start in seconds since 1970, and the
     /// number of the bucket in it.
     pub(crate) fn row_and_bucket(self, seconds: i64) -> (i64, u16) {
+        if self == Resolution::AllTime {
+            return (0, 0);
+        }
         let start = seconds.div_euclid(self.span()) * self.span();
         let bucket = (seconds - start) / self.seconds();
         (start, u16::try_from(bucket).unwrap_or(0))
@@ -351,6 +350,14 @@ impl Resolution {
 mod tests {
     use super::*;
     use crate::db::model::history::tally::{BUCKETS, Tally};
+
+    fn pack_one(cell: &Cell) -> Vec<u8> {
+        write(&StoredCell::from(cell))
+    }
+
+    fn unpack_one(bytes: &[u8]) -> Result<Cell, Unreadable> {
+        read::<StoredCell>(bytes)?.try_into()
+    }
 
     fn some_number() -> u64 {
         fastrand::u64(..) >> fastrand::u32(0..64)
