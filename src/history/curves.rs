@@ -50,38 +50,26 @@ pub(crate) fn queue_curves<C: AsConn + ?Sized>(
     let mut conn = own(conn);
     let ids = read_ids(&mut conn)?;
     let (span, step) = (range.span(ids.now), range.step());
-    let mut wanted: Vec<i64> = ids.queues().into_values().collect();
-    wanted.extend(ids.all);
-    let part = history::part(&mut conn, &wanted, range.resolution(), span);
-    let mut part = part.during("read the history")?;
+    let is_wanted = |_: &str, class: &str| class.is_empty();
+    let queues = history::buckets(&mut conn, &ids, range.resolution(), span, is_wanted);
+    let mut queues = queues.during("read the history")?;
     let position = |start: i64| usize::try_from((start - span.from).div_euclid(step)).ok();
-    let all = ids.all.and_then(|all| part.folded.remove(&all));
+    let all = queues.remove(&Default::default());
     let sampled = samples(&all.unwrap_or_default(), range, position);
-    let mut curves = QueueCurves {
-        is_recorded: !part.folded.is_empty() || !part.unfolded.is_empty(),
-        ..QueueCurves::default()
-    };
     let empty = QueueCurve {
         ended: vec![0; range.buckets()],
         oldest_seconds: sampled,
     };
-    for (queue, id) in ids.queues() {
-        let cells = part.folded.remove(&id).unwrap_or_default();
-        let curve = curves.queues.entry(queue.to_owned());
-        add(curve.or_insert_with(|| empty.clone()), &cells, position);
-    }
-    for (start, more) in &part.unfolded {
-        for (queue, class, tally) in more.series.iter() {
-            let (queue, _) = ids.pairs.counted_names(queue, class);
-            let curve = curves.queues.entry(queue.to_owned());
-            let curve = curve.or_insert_with(|| empty.clone());
-            if let Some(ended) = position(*start).and_then(|position| curve.ended.get_mut(position))
-            {
-                *ended += tally.ended();
-            }
-        }
-    }
-    Ok(curves)
+    let is_recorded = queues.values().any(|cells| !cells.is_empty());
+    let curves = queues.into_iter().map(|((queue, _), cells)| {
+        let mut curve = empty.clone();
+        add(&mut curve, &cells, position);
+        (queue, curve)
+    });
+    Ok(QueueCurves {
+        queues: curves.collect(),
+        is_recorded,
+    })
 }
 
 /// Returns zero for each bucket in which a sample was taken: a queue without ready jobs has none of

@@ -2,7 +2,7 @@
 
 use crate::db::model::history::cell::{Cell, FleetGauge, QueueGauge, Resolution};
 use crate::db::model::history::tally::Tally;
-use crate::db::query::history::{self, CellsByTime, Seconds};
+use crate::db::query::history::{self, CellsByTime, Seconds, SeriesCells};
 use crate::db::table::history::series::{self, SeriesIds};
 use crate::db::{AsConn, Conn, own};
 use crate::error::{ErrorContext, Result};
@@ -88,38 +88,23 @@ pub(crate) fn cells(
     resolution: Resolution,
     span: Seconds,
 ) -> Result<CellsByTime> {
-    let (queue, class) = (filter.queue.as_deref(), filter.class.as_deref());
-    let mut wanted = ids.of(queue, class);
-    let of_queue = queue.is_some() && class.is_none();
-    wanted.extend(ids.all.filter(|_| of_queue));
-    let mut part = history::part(conn, &wanted, resolution, span).during("read the history")?;
-    // A queue without ready jobs has no sample of its own.
-    let sampled = ids.all.filter(|_| of_queue);
-    let sampled = sampled.and_then(|all| part.folded.remove(&all));
+    let of_queue = filter.queue.is_some() && filter.class.is_none();
+    let is_wanted =
+        |queue: &str, class: &str| filter.selects(queue, class) || (of_queue && queue.is_empty());
+    let read = history::buckets(conn, ids, resolution, span, is_wanted);
+    let mut read = read.during("read the history")?;
     let mut cells = CellsByTime::new();
-    for (start, cell) in sampled.unwrap_or_default() {
-        if cell.fleet.is_some() {
+    if of_queue {
+        let all = read.remove(&Default::default()).unwrap_or_default();
+        // A queue without ready jobs has no sample of its own.
+        for (start, _) in all.into_iter().filter(|(_, cell)| cell.fleet.is_some()) {
             cells.entry(start).or_default().queue = Some(QueueGauge::default());
         }
     }
-    for (start, mut cell) in part.folded.into_values().flatten() {
+    for (start, mut cell) in read.into_values().flatten() {
         // The series of the only class of a queue has its samples.
         cell.queue = cell.queue.filter(|_| of_queue);
         cells.entry(start).or_default().merge(&cell);
-    }
-    for (start, more) in part.unfolded {
-        let is_all = queue.is_none() && class.is_none();
-        let died = if is_all { more.died } else { 0 };
-        for (queue, class, tally) in more.series.iter() {
-            let (queue, class) = ids.pairs.counted_names(queue, class);
-            if filter.selects(queue, class) {
-                cells.entry(start).or_default().tally.merge(tally);
-            }
-        }
-        if died > 0 {
-            let cell = cells.entry(start).or_default();
-            cell.died = cell.died.saturating_add(died);
-        }
     }
     Ok(cells)
 }
@@ -148,29 +133,25 @@ pub(crate) fn queue_sums(
     resolution: Resolution,
     span: Seconds,
 ) -> Result<BTreeMap<String, Tally>> {
-    let queues = ids.queues();
-    let wanted: Vec<i64> = queues.values().copied().collect();
-    let mut part = history::part(conn, &wanted, resolution, span).during("read the history")?;
+    let is_wanted = |queue: &str, class: &str| !queue.is_empty() && class.is_empty();
+    let queues = history::buckets(conn, ids, resolution, span, is_wanted);
+    Ok(sums_by(queues.during("read the history")?, |(queue, _)| {
+        queue
+    }))
+}
+
+/// Returns the sums of series by one of their names, without those in which nothing ended.
+fn sums_by(
+    series: SeriesCells,
+    name: impl Fn((String, String)) -> String,
+) -> BTreeMap<String, Tally> {
     let mut sums: BTreeMap<String, Tally> = BTreeMap::new();
-    for (queue, id) in &queues {
-        for cell in part
-            .folded
-            .remove(id)
-            .into_iter()
-            .flat_map(CellsByTime::into_values)
-        {
-            if !cell.tally.is_empty() {
-                sums.entry((*queue).to_owned())
-                    .or_default()
-                    .merge(&cell.tally);
-            }
-        }
+    for (names, cells) in series {
+        let sum = sums.entry(name(names)).or_default();
+        cells.values().for_each(|cell| sum.merge(&cell.tally));
     }
-    for (queue, class, tally) in part.unfolded.values().flat_map(|more| more.series.iter()) {
-        let (queue, _) = ids.pairs.counted_names(queue, class);
-        sums.entry(queue.to_owned()).or_default().merge(tally);
-    }
-    Ok(sums)
+    sums.retain(|_, tally| !tally.is_empty());
+    sums
 }
 
 /// Returns what ended in a time range by class, in order of their names; of all queues, or of one.
@@ -188,29 +169,13 @@ pub fn by_class<C: AsConn + ?Sized>(
     let mut conn = own(conn);
     let ids = read_ids(&mut conn)?;
     let span = range.span(ids.now);
-    let is_wanted = |name: &str| queue.is_none_or(|queue| queue == name);
-    let pairs = ids.pairs.iter().filter(|(name, ..)| is_wanted(name));
-    let classes: BTreeMap<i64, &str> = pairs.map(|(_, class, id)| (*id, class)).collect();
-    let wanted: Vec<i64> = classes.keys().copied().collect();
-    let part = history::part(&mut conn, &wanted, range.resolution(), span);
-    let part = part.during("read the history")?;
-    let mut sums: BTreeMap<&str, Tally> = BTreeMap::new();
-    for (id, cells) in &part.folded {
-        let class = classes.get(id).copied().unwrap_or_default();
-        for cell in cells.values() {
-            sums.entry(class).or_default().merge(&cell.tally);
-        }
-    }
-    for (queue, class, tally) in part.unfolded.values().flat_map(|more| more.series.iter()) {
-        let (queue, class) = ids.pairs.counted_names(queue, class);
-        if is_wanted(queue) {
-            sums.entry(class).or_default().merge(tally);
-        }
-    }
-    let sums = sums.into_iter().filter(|(_, tally)| !tally.is_empty());
-    let sums = sums.map(|(class, tally)| SeriesTally {
+    let is_wanted =
+        |name: &str, class: &str| !class.is_empty() && queue.is_none_or(|queue| queue == name);
+    let classes = history::buckets(&mut conn, &ids, range.resolution(), span, is_wanted);
+    let sums = sums_by(classes.during("read the history")?, |(_, class)| class);
+    let sums = sums.into_iter().map(|(class, tally)| SeriesTally {
         queue: queue.unwrap_or_default().to_owned(),
-        class: class.to_owned(),
+        class,
         tally,
     });
     Ok(sums.collect())
@@ -253,10 +218,15 @@ impl HistoryFilter {
         self
     }
 
-    /// Returns whether what is counted under these names is selected.
-    pub(crate) fn selects(&self, queue: &str, class: &str) -> bool {
+    /// Returns whether the series with these names is selected: both are empty for everything, and the class for a
+    /// whole queue.
+    fn selects(&self, queue: &str, class: &str) -> bool {
         let is = |wanted: &Option<String>, name| wanted.as_deref().is_none_or(|one| one == name);
-        is(&self.queue, queue) && is(&self.class, class)
+        match (&self.queue, &self.class) {
+            (None, None) => queue.is_empty(),
+            (Some(_), None) => !queue.is_empty() && class.is_empty() && is(&self.queue, queue),
+            (_, Some(_)) => !class.is_empty() && is(&self.queue, queue) && is(&self.class, class),
+        }
     }
 }
 

@@ -69,7 +69,7 @@ fn create(conn: &mut Conn<'_>) -> QueryResult<(Vec<(i64, SeriesOf)>, i64)> {
     }
     let ids = series::ids(conn)?;
     all.extend(ids.all.map(|id| (id, SeriesOf::Everything)));
-    series::note_folded(conn)?;
+    series::note_folded(conn, &Vec::from_iter(ids.all))?;
     Ok((all, ids.now))
 }
 

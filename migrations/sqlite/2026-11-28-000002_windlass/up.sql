@@ -389,18 +389,18 @@ CREATE UNIQUE INDEX IF NOT EXISTS index_windlass_stats_deltas_on_source ON windl
 CREATE INDEX IF NOT EXISTS index_windlass_stats_deltas_for_fold ON windlass_stats_deltas (id) WHERE data IS NOT NULL;
 
 -- The series: a queue and a class, a queue with an empty class for several classes, and both empty for everything.
--- `total` only grows. `folded_at` of the last one is when something was last added up.
+-- `folded_at` of the last one is when something was last added up.
 CREATE TABLE IF NOT EXISTS windlass_stats_series (
     id integer PRIMARY KEY AUTOINCREMENT NOT NULL,
     queue_name varchar NOT NULL,
     class_name varchar NOT NULL,
-    folded_at datetime(6) NOT NULL,
-    total blob NOT NULL
+    folded_at datetime(6) NOT NULL
 );
 CREATE UNIQUE INDEX IF NOT EXISTS index_windlass_stats_series_on_names ON windlass_stats_series (queue_name, class_name);
 
 -- The buckets of a series, packed: 30 minutes, 24 times ten minutes, or 12 hours in a row. `resolution` is the length
--- of a bucket in seconds, `starts_at` the start of the first one in seconds since 1970.
+-- of a bucket in seconds, `starts_at` the start of the first one in seconds since 1970. Both are 0 for the total of the
+-- series, which only grows.
 CREATE TABLE IF NOT EXISTS windlass_stats (
     series_id bigint NOT NULL,
     resolution integer NOT NULL,

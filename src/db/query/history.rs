@@ -30,8 +30,11 @@ impl Seconds {
     }
 }
 
-/// The cells of series by the start of their bucket, in seconds since 1970.
+/// The cells of a series by the start of their bucket, in seconds since 1970.
 pub(crate) type CellsByTime = BTreeMap<i64, Cell>;
+
+/// The cells of series by queue and class. Both are empty for everything, and the class for a whole queue.
+pub(crate) type SeriesCells = BTreeMap<(String, String), CellsByTime>;
 
 #[derive(QueryableByName)]
 struct HistoryRow {
@@ -44,47 +47,34 @@ struct HistoryRow {
     data: Vec<u8>,
 }
 
-/// The history of some series: their buckets, and the contributions of all series that are not folded.
-#[derive(Debug, Default)]
-pub(crate) struct HistoryPart {
-    /// By the id of the series.
-    pub(crate) folded: BTreeMap<i64, CellsByTime>,
-    /// By the start of the bucket.
-    pub(crate) unfolded: BTreeMap<i64, Contribution>,
-}
-
-/// Reads the buckets of series at a resolution. Rows that cannot be read are skipped; `doctor`
-/// reports them.
-pub(crate) fn part(
+/// Reads the buckets of the series whose queue and class are `wanted`, also of series without any. Not both a queue and
+/// its classes may be wanted: the only class of a queue has the same series. Rows that cannot be read are skipped;
+/// `doctor` reports them.
+pub(crate) fn buckets(
     conn: &mut Conn<'_>,
-    ids: &[i64],
+    ids: &SeriesIds,
     resolution: Resolution,
     span: Seconds,
-) -> QueryResult<HistoryPart> {
-    let text = format!(
-        "SELECT series_id, starts_at AS seconds, data FROM windlass_stats WHERE series_id IN {{in $1}} \
-           AND resolution = CAST($2 AS integer) AND starts_at > $3 AND starts_at < $4 \
-         UNION ALL SELECT 0, seconds, data FROM (SELECT {} AS seconds, data FROM windlass_stats_deltas \
-           WHERE data IS NOT NULL AND id > 0 ORDER BY id DESC LIMIT {MOST_UNFOLDED}) AS unfolded",
-        epoch(conn.dialect(), "created_at")
-    );
-    let rows: Vec<HistoryRow> = Statement::new(text)
-        .bind(id_list(ids))
-        .bind(resolution.seconds())
-        .bind(span.from - resolution.span())
-        .bind(span.to)
-        .load(conn)?;
-    let mut part = HistoryPart::default();
-    let step = resolution.seconds();
-    for row in rows {
-        if row.series_id == 0 {
+    wanted: impl Fn(&str, &str) -> bool,
+) -> QueryResult<SeriesCells> {
+    let series = ids.iter().filter(|(queue, class, _)| wanted(queue, class));
+    let series: BTreeMap<i64, (&str, &str)> = series
+        .map(|(queue, class, id)| (id, (queue, class)))
+        .collect();
+    let wanted_ids: Vec<i64> = series.keys().copied().collect();
+    let (mut read, step) = (SeriesCells::new(), resolution.seconds());
+    for name in series.values() {
+        cells_of(&mut read, *name);
+    }
+    for row in rows(conn, &wanted_ids, resolution, span)? {
+        let Some(name) = series.get(&row.series_id) else {
             let start = row.seconds.div_euclid(step) * step;
             if let (true, Ok(more)) = (span.contains(start), Contribution::unpack(&row.data)) {
-                part.unfolded.entry(start).or_default().merge(&more);
+                add_unfolded(&mut read, ids, start, &more, &wanted);
             }
             continue;
-        }
-        let cells = part.folded.entry(row.series_id).or_default();
+        };
+        let cells = cells_of(&mut read, *name);
         for (bucket, cell) in cell::unpack(&row.data).unwrap_or_default() {
             let start = row.seconds + i64::from(bucket) * step;
             if span.contains(start) {
@@ -92,7 +82,57 @@ pub(crate) fn part(
             }
         }
     }
-    Ok(part)
+    Ok(read)
+}
+
+fn cells_of<'r>(read: &'r mut SeriesCells, (queue, class): (&str, &str)) -> &'r mut CellsByTime {
+    read.entry((queue.to_owned(), class.to_owned()))
+        .or_default()
+}
+
+/// Adds a contribution to the same series as the next fold.
+fn add_unfolded(
+    read: &mut SeriesCells,
+    ids: &SeriesIds,
+    start: i64,
+    more: &Contribution,
+    wanted: impl Fn(&str, &str) -> bool,
+) {
+    for (queue, class, tally) in more.series.iter() {
+        let (queue, class) = ids.pairs.counted_names(queue, class);
+        for name in [(queue, class), (queue, ""), ("", "")] {
+            if wanted(name.0, name.1) {
+                let cells = cells_of(read, name);
+                cells.entry(start).or_default().tally.merge(tally);
+            }
+        }
+    }
+    if more.died > 0 && wanted("", "") {
+        let all = cells_of(read, ("", "")).entry(start).or_default();
+        all.died = all.died.saturating_add(more.died);
+    }
+}
+
+/// Returns the rows of some series at a resolution, and the contributions that are not folded.
+fn rows(
+    conn: &mut Conn<'_>,
+    ids: &[i64],
+    resolution: Resolution,
+    span: Seconds,
+) -> QueryResult<Vec<HistoryRow>> {
+    let text = format!(
+        "SELECT series_id, starts_at AS seconds, data FROM windlass_stats WHERE series_id IN {{in $1}} \
+           AND resolution = CAST($2 AS integer) AND starts_at > $3 AND starts_at < $4 \
+         UNION ALL SELECT 0, seconds, data FROM (SELECT {} AS seconds, data FROM windlass_stats_deltas \
+           WHERE data IS NOT NULL AND id > 0 ORDER BY id DESC LIMIT {MOST_UNFOLDED}) AS unfolded",
+        epoch(conn.dialect(), "created_at")
+    );
+    Statement::new(text)
+        .bind(id_list(ids))
+        .bind(resolution.seconds())
+        .bind(span.from - resolution.span())
+        .bind(span.to)
+        .load(conn)
 }
 
 #[derive(QueryableByName)]
@@ -118,9 +158,10 @@ pub(crate) struct HistorySums {
 /// Reads the sums of all time by queue and class. They never become less: where too much is not
 /// folded to read all of it, the oldest is included, which is folded first.
 pub(crate) fn sums(conn: &mut Conn<'_>) -> QueryResult<HistorySums> {
+    let totals = of_each_series(conn.dialect(), "resolution = 0 AND starts_at = 0");
     let text = format!(
-        "SELECT id, queue_name, class_name, total AS data FROM windlass_stats_series \
-         WHERE class_name <> '' OR queue_name = '' \
+        "SELECT s.id, s.queue_name, s.class_name, b.data FROM {totals} \
+           AND (s.class_name <> '' OR s.queue_name = '') \
          UNION ALL SELECT 0, '', '', data FROM (SELECT data FROM windlass_stats_deltas \
            WHERE data IS NOT NULL AND id > 0 ORDER BY id LIMIT {MOST_UNFOLDED}) AS unfolded"
     );
@@ -129,7 +170,8 @@ pub(crate) fn sums(conn: &mut Conn<'_>) -> QueryResult<HistorySums> {
     let (unfolded, folded): (Vec<SumRow>, Vec<SumRow>) =
         rows.into_iter().partition(|row| row.id == 0);
     for row in folded {
-        let Ok(cell) = cell::unpack_one(&row.data) else {
+        let cells = cell::unpack(&row.data).unwrap_or_default();
+        let Some(cell) = cells.into_values().next() else {
             continue;
         };
         if row.queue_name.is_empty() {
@@ -152,52 +194,40 @@ pub(crate) fn sums(conn: &mut Conn<'_>) -> QueryResult<HistorySums> {
     Ok(sums)
 }
 
+/// Returns the series `s` with their rows `b` of this condition, and the start of a condition: one series after the
+/// other, by the primary key.
+fn of_each_series(dialect: Dialect, condition: &str) -> String {
+    match dialect {
+        Dialect::Postgres => format!(
+            "windlass_stats_series s CROSS JOIN LATERAL \
+             (SELECT data FROM windlass_stats WHERE series_id = s.id AND {condition} LIMIT 1000) AS b WHERE true"
+        ),
+        Dialect::Sqlite => format!(
+            "windlass_stats_series s CROSS JOIN windlass_stats AS b WHERE b.series_id = s.id AND {condition}"
+        ),
+    }
+}
+
 /// Counts the rows of the history that cannot be read: of the contributions that are not folded, of the
 /// totals, and of the buckets of the last two days.
 pub(crate) fn unreadable(conn: &mut Conn<'_>) -> QueryResult<usize> {
+    let dialect = conn.dialect();
     let lately = format!(
         "resolution IN (60, 600, 3600) AND starts_at > {} - 172800",
-        epoch(conn.dialect(), "{now}")
+        epoch(dialect, "{now}")
     );
-    // One series after the other, by the primary key.
-    let buckets = match conn.dialect() {
-        Dialect::Postgres => format!(
-            "CROSS JOIN LATERAL (SELECT data FROM windlass_stats WHERE series_id = s.id AND {lately} LIMIT 1000) AS b"
-        ),
-        Dialect::Sqlite => {
-            format!("CROSS JOIN windlass_stats AS b WHERE b.series_id = s.id AND {lately}")
-        }
-    };
     let text = format!(
-        "SELECT CAST(1 AS bigint) AS series_id, {now} AS seconds, total AS data FROM windlass_stats_series \
+        "SELECT s.id AS series_id, CAST(0 AS bigint) AS seconds, b.data FROM {totals} \
          UNION ALL SELECT 0, 0, data FROM (SELECT data FROM windlass_stats_deltas \
            WHERE data IS NOT NULL AND id > 0 ORDER BY id LIMIT {MOST_UNFOLDED}) AS unfolded \
-         UNION ALL SELECT 2, 0, b.data FROM windlass_stats_series s {buckets}",
-        now = epoch(conn.dialect(), "{now}")
+         UNION ALL SELECT s.id, 0, b.data FROM {buckets}",
+        totals = of_each_series(dialect, "resolution = 0 AND starts_at = 0"),
+        buckets = of_each_series(dialect, &lately),
     );
     let rows: Vec<HistoryRow> = Statement::new(text).unkept().load(conn)?;
     let is_unreadable = |row: &HistoryRow| match row.series_id {
         0 => Contribution::unpack(&row.data).is_err(),
-        1 => cell::unpack_one(&row.data).is_err(),
         _ => cell::unpack(&row.data).is_err(),
     };
     Ok(rows.iter().filter(|row| is_unreadable(row)).count())
-}
-
-impl SeriesIds {
-    /// Returns the series with this queue, class, or both.
-    pub(crate) fn of(&self, queue: Option<&str>, class: Option<&str>) -> Vec<i64> {
-        match (queue, class) {
-            (None, None) => self.all.into_iter().collect(),
-            (Some(queue), None) => self.queue(queue).into_iter().collect(),
-            (Some(queue), Some(class)) => {
-                self.pairs.get(queue, class).copied().into_iter().collect()
-            }
-            (None, Some(class)) => {
-                let pairs = self.pairs.iter();
-                let of_class = pairs.filter(|(_, name, _)| *name == class);
-                of_class.map(|(.., id)| *id).collect()
-            }
-        }
-    }
 }

@@ -8,7 +8,7 @@ use crate::db::table::history::deltas::{self, UnfoldedDelta};
 use crate::db::table::history::series::{self, BucketRow, FoldTimes, SeriesIds};
 use diesel::QueryResult;
 use diesel::result::Error::RollbackTransaction;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// The most contributions that one transaction folds.
@@ -88,7 +88,6 @@ pub(crate) fn fold(
         if plan.write(conn)? == WrittenPlan::LeftToNewer {
             return Err(RollbackTransaction);
         }
-        series::note_folded(conn)?;
         deltas::note_folded(conn, &folded)?;
         Ok(Folded::Done {
             is_full: folded.len() >= BATCH,
@@ -214,7 +213,7 @@ impl FoldPlan {
     /// second class.
     fn create_pair(&mut self, conn: &mut Conn<'_>, queue: &str, class: &str) -> QueryResult<i64> {
         if let Some(only) = self.ids.lacks_whole(queue) {
-            let whole = series::insert_whole(conn, only)?;
+            let whole = series::insert_whole(conn, queue, only)?;
             self.ids.insert(queue, "", whole);
             if let Some(added) = self.added.get(&only).cloned() {
                 self.added.insert(whole, added);
@@ -234,12 +233,12 @@ impl FoldPlan {
         minutes.entry(seconds.div_euclid(60) * 60).or_default()
     }
 
-    /// Returns the cells to add to each row, at all resolutions.
+    /// Returns the cells to add to each row, at all resolutions and to the totals.
     fn rows(&self) -> Vec<(BucketRow, Cells)> {
         let mut rows: BTreeMap<BucketRow, Cells> = BTreeMap::new();
         for (series_id, minutes) in &self.added {
             for (seconds, cell) in minutes {
-                for resolution in Resolution::ALL {
+                for resolution in Resolution::ALL.into_iter().chain([Resolution::AllTime]) {
                     let (starts_at, bucket) = resolution.row_and_bucket(*seconds);
                     let row = BucketRow {
                         series_id: *series_id,
@@ -247,14 +246,19 @@ impl FoldPlan {
                         starts_at,
                     };
                     let cells = rows.entry(row).or_default();
-                    cells.entry(bucket).or_default().merge(cell);
+                    let sum = cells.entry(bucket).or_default();
+                    sum.merge(cell);
+                    if resolution == Resolution::AllTime {
+                        // Samples have no sum.
+                        (sum.queue, sum.fleet) = (None, None);
+                    }
                 }
             }
         }
         rows.into_iter().collect()
     }
 
-    /// Writes the buckets and the totals. A row that cannot be read stays as it is.
+    /// Writes the rows. One that cannot be read stays as it is.
     pub(super) fn write(self, conn: &mut Conn<'_>) -> QueryResult<WrittenPlan> {
         for rows in self.rows().chunks(ROWS) {
             let keys: Vec<BucketRow> = rows.iter().map(|(key, _)| *key).collect();
@@ -278,31 +282,8 @@ impl FoldPlan {
             }
             series::write(conn, written)?;
         }
-        self.write_totals(conn)
-    }
-
-    fn write_totals(&self, conn: &mut Conn<'_>) -> QueryResult<WrittenPlan> {
-        let ids: Vec<i64> = self.added.keys().copied().collect();
-        let mut written = Vec::with_capacity(ids.len());
-        for sum in series::totals(conn, &ids)? {
-            let mut total = match cell::unpack_one(&sum.total) {
-                Ok(total) => total,
-                Err(Unreadable::Newer) => return Ok(WrittenPlan::LeftToNewer),
-                Err(Unreadable::Damaged) => continue,
-            };
-            for cell in self
-                .added
-                .get(&sum.id)
-                .into_iter()
-                .flat_map(BTreeMap::values)
-            {
-                total.merge(cell);
-            }
-            // Samples have no sum.
-            (total.queue, total.fleet) = (None, None);
-            written.push((sum.id, cell::pack_one(&total)));
-        }
-        series::set_totals(conn, written)?;
+        let folded: BTreeSet<i64> = self.added.into_keys().chain(self.ids.all).collect();
+        series::note_folded(conn, &Vec::from_iter(folded))?;
         Ok(WrittenPlan::Written)
     }
 }

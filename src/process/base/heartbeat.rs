@@ -7,7 +7,6 @@ use crate::db::transition::prune;
 use crate::error::Result;
 use crate::event::Event;
 use crate::process::base::context::ProcessContext;
-use crate::process::base::history::store;
 use crate::process::base::registration::{
     HeartbeatSettings, Identity, PATIENCE_FOR_A_LOCK, Registration, Registrations,
 };
@@ -170,7 +169,7 @@ impl Heartbeat {
             let turned = self.turn(&mut session, &mut each);
             // A process that has lost its registration stores what it has counted, too.
             if turned.is_ok() || !session.is_in_trouble() {
-                store(&self.context.history, &mut session);
+                session.store_history();
             }
             let pause = match turned {
                 Ok(()) => clock::jittered(self.settings.interval),
@@ -422,7 +421,7 @@ impl Drop for HeartbeatGuard {
         let has_ended = stop::join_within(thread, PATIENCE_FOR_THE_LAST);
         // Stores the counts that are new since then, or that could not be stored before.
         if !session.is_in_trouble() {
-            store(&self.context.history, &mut session);
+            session.store_history();
         }
         if !has_ended {
             return;
@@ -438,11 +437,11 @@ impl HeartbeatGuard {
     fn store_first(&self) {
         let session = Session::new(&self.context).within(PATIENCE_FOR_COUNTS);
         let mut session = session.in_haste(PATIENCE_FOR_COUNTS);
-        if store(&self.context.history, &mut session) || session.has_missed() {
+        if session.store_history() || session.has_missed() {
             return;
         }
         clock::nap(BEFORE_THE_SECOND);
-        store(&self.context.history, &mut session);
+        session.store_history();
     }
 }
 

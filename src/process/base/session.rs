@@ -2,6 +2,7 @@
 
 use crate::clock::{self, RetryDelay};
 use crate::db::model::history::tally::CountedEnd;
+use crate::db::table::history::deltas;
 use crate::db::table::wanted_keys;
 use crate::db::transition::promote::{self, Promoted};
 use crate::db::{Conn, Database, DbConnection, Precedence, Refusal, ServerSession, prefer_indexes};
@@ -9,11 +10,13 @@ use crate::deadline::{Hurry, no_answer};
 use crate::event::Event;
 use crate::event::logging::Subscriber;
 use crate::job::JobId;
-use crate::process::base::context::{DbFailure, HistoryCollector, ProcessContext};
+use crate::process::base::context::{DbFailure, ProcessContext};
 use crate::process::base::health::LoopTurns;
+use crate::process::base::history::HistoryCollector;
 use crate::process::base::liveness::{BatchFronts, WantedMark};
 use diesel::QueryResult;
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// A loop's connection.
@@ -143,6 +146,13 @@ impl Session {
     /// Counts what the jobs of the process come to.
     pub(crate) fn history(&self) -> &HistoryCollector {
         &self.context.history
+    }
+
+    /// Stores what the jobs of the process came to, as [`HistoryCollector::store`] says.
+    pub(crate) fn store_history(&mut self) -> bool {
+        let history = Arc::clone(&self.context.history);
+        history
+            .store(|delta| self.run("store what ended", |conn| deltas::insert_delta(conn, delta)))
     }
 
     /// Runs `work`, and opens a connection first if there is none. After any error the connection

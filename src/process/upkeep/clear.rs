@@ -216,12 +216,7 @@ impl Clearing {
         });
         self.batches("clear quotas", |conn| clear::clear(conn, BATCH));
         self.batches("clear web sessions", |conn| web::clear(conn, BATCH));
-        self.walk("clear the history", Counted::Nowhere, clear::old_buckets);
-        self.walk(
-            "clear series of the history",
-            Counted::Nowhere,
-            |conn, _| clear::unused(conn, BATCH),
-        );
+        self.history();
         self.batches("clear operations", |conn| {
             operations::clear(conn, OPERATIONS_FOR, BATCH)
         });
@@ -234,6 +229,16 @@ impl Clearing {
             });
         }
     }
+
+    /// Adds the buckets and the series of the history.
+    fn history(&mut self) {
+        self.walk("clear the history", Counted::Nowhere, clear::old_buckets);
+        self.walk(
+            "clear series of the history",
+            Counted::Nowhere,
+            |conn, _| clear::unused(conn, BATCH),
+        );
+    }
 }
 
 /// Returns the duties that delete the rows that are kept no longer.
@@ -245,6 +250,16 @@ pub(crate) fn duties(retention: Retention) -> Vec<Box<dyn Duty>> {
     clearing.ended(retention);
     clearing.beside_jobs(retention);
     clearing.others(retention);
+    clearing.duties
+}
+
+/// Returns the duties that clear the history.
+pub(crate) fn of_history(every: Duration) -> Vec<Box<dyn Duty>> {
+    let mut clearing = Clearing {
+        every,
+        duties: Vec::new(),
+    };
+    clearing.history();
     clearing.duties
 }
 

@@ -5,12 +5,11 @@ use crate::db::model::history::cell::GaugeSample;
 use crate::db::model::history::contribution::MOST_SERIES;
 use crate::db::query::status;
 use crate::db::table::ready::queue_names;
-use crate::db::transition::clear;
 use crate::db::transition::fold::{self, FoldWhen, Folded};
 use crate::process::base::duty_turns::DutyTurns;
 use crate::process::base::session::Session;
 use crate::process::base::stop::Stop;
-use crate::process::upkeep::{Duty, DutyTurn, NextTurn, Upkeep};
+use crate::process::upkeep::{Duty, DutyTurn, NextTurn, Upkeep, clear};
 use std::time::{Duration, Instant};
 
 /// The time between two looks of a supervisor. The first one that looks in a minute of the database's clock folds.
@@ -26,7 +25,7 @@ pub(crate) struct Fold {
     /// True if the last turn has folded as much as one may: the next one goes on, without a sample.
     has_rest: bool,
     /// The clearing of a process that folds because no supervisor does.
-    clearing: Option<HistoryClearing>,
+    clearing: Option<Upkeep>,
 }
 
 impl Fold {
@@ -81,8 +80,7 @@ impl Duty for Fold {
             return Ok(DutyTurn::of(1, true));
         }
         if let (Folded::Done { .. }, Some(clearing)) = (folded, &mut self.clearing) {
-            // A failed clearing is tried again in an hour.
-            let _ = clearing.turn(session, &self.stop, until);
+            turns_until(clearing, session, &self.stop, until);
         }
         Ok(self.rests())
     }
@@ -132,58 +130,21 @@ const LOOK_IN_WORKER: Duration = Duration::from_secs(60);
 /// The longest time that a worker folds between two of its heartbeats.
 const AT_ONCE: Duration = Duration::from_secs(1);
 
+/// The interval at which a worker clears.
+const CLEAR_EVERY: Duration = Duration::from_secs(3_600);
+
 /// Returns a function for a worker to call after each heartbeat. About once a minute, it folds if no
 /// other process has done so for three minutes. Where it folds, it also clears.
 pub(crate) fn in_worker(stop: &Stop) -> impl FnMut(&mut Session) + use<> {
     let mut fold = Fold::new(FoldWhen::Overdue(OVERDUE), LOOK_IN_WORKER, AT_ONCE, stop);
-    fold.clearing = Some(HistoryClearing::new());
+    let clearing = clear::of_history(CLEAR_EVERY);
+    fold.clearing = Some(Upkeep::new(clearing, &DutyTurns::default()));
     let mut upkeep = Upkeep::new(vec![Box::new(fold)], &DutyTurns::default());
     let stop = stop.clone();
-    move |session| {
-        let until = clock::deadline(AT_ONCE);
-        while upkeep.turn(session, &stop).is_zero()
-            && !stop.is_stopped()
-            && clock::instant() < until
-        {}
-    }
+    move |session| turns_until(&mut upkeep, session, &stop, clock::deadline(AT_ONCE))
 }
 
-/// The interval at which a worker clears.
-const EVERY: Duration = Duration::from_secs(3_600);
-
-/// The most contributions that are deleted at once.
-const BATCH: usize = 500;
-
-/// The time at which a worker clears next, and the progress of its walk over the series.
-struct HistoryClearing {
-    next: Instant,
-    after: i64,
-}
-
-impl HistoryClearing {
-    fn new() -> Self {
-        HistoryClearing {
-            next: clock::instant(),
-            after: 0,
-        }
-    }
-
-    /// Clears about once an hour, until `until` or a stop. The next call goes on with the next series.
-    fn turn(&mut self, session: &mut Session, stop: &Stop, until: Instant) -> Result<(), Duration> {
-        let now = clock::instant();
-        if now < self.next || now >= until {
-            return Ok(());
-        }
-        self.next = now + clock::jittered(EVERY);
-        session.run("clear the history", |conn| clear::unused(conn, BATCH))?;
-        while !stop.is_stopped() && clock::instant() < until {
-            let after = self.after;
-            let page = session.run("clear the history", |conn| clear::old_buckets(conn, after))?;
-            self.after = page.reached.unwrap_or(0);
-            if page.reached.is_none() {
-                break;
-            }
-        }
-        Ok(())
-    }
+/// Gives duties their turns until none is due, or until a time or a stop.
+fn turns_until(upkeep: &mut Upkeep, session: &mut Session, stop: &Stop, until: Instant) {
+    while !stop.is_stopped() && clock::instant() < until && upkeep.turn(session, stop).is_zero() {}
 }

@@ -13,7 +13,7 @@ use crate::job::JobId;
 use crate::job::perform::Outcome;
 use crate::job::registry::Registry;
 use crate::job::running::Live;
-use crate::process::base::context::HistoryCollector;
+use crate::process::base::history::HistoryCollector;
 use crate::process::base::registration::Registration;
 use crate::process::base::session::Session;
 use crate::process::worker::in_flight::KeptThread;

@@ -81,7 +81,10 @@ fn a_damaged_row_stays_and_the_rest_goes_on(db: &TestDb) {
     );
     execute(
         &mut conn.as_conn(),
-        &format!("UPDATE windlass_stats_series SET total = {damage} WHERE class_name = ''"),
+        &format!(
+            "UPDATE windlass_stats SET data = {damage} WHERE resolution = 0 \
+             AND series_id IN (SELECT id FROM windlass_stats_series WHERE class_name = '')"
+        ),
     );
     deltas::insert_with(&mut conn.as_conn(), &finished("mail", "send", 10)).unwrap();
     fold_all(&mut conn.as_conn());
@@ -101,14 +104,17 @@ fn what_a_newer_program_has_written_is_left_to_it(db: &TestDb) {
     deltas::insert_with(&mut conn.as_conn(), &finished("mail", "send", 1)).unwrap();
     fold_all(&mut conn.as_conn());
     let newer = bytes(&conn.as_conn(), "0200");
+    let of_mail = "resolution = 0 \
+         AND series_id IN (SELECT id FROM windlass_stats_series WHERE queue_name = 'mail')";
+    let delete_totals = format!("DELETE FROM windlass_stats WHERE {of_mail}");
     for (row, back) in [
         (
             format!("UPDATE windlass_stats SET data = {newer} WHERE resolution = 3600"),
             "DELETE FROM windlass_stats WHERE resolution = 3600",
         ),
         (
-            format!("UPDATE windlass_stats_series SET total = {newer} WHERE queue_name = 'mail'"),
-            "DELETE FROM windlass_stats_series WHERE queue_name = 'mail'",
+            format!("UPDATE windlass_stats SET data = {newer} WHERE {of_mail}"),
+            &*delete_totals,
         ),
     ] {
         execute(&mut conn.as_conn(), &row);

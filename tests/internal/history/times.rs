@@ -54,19 +54,19 @@ fn buckets_begin_at_whole_minutes(db: &TestDb) {
         assert_eq!(at(week, start - HOUR, &mut conn), Some(1), "{is_folded}");
         assert_eq!(at(week, start, &mut conn), Some(1_110), "{is_folded}");
     }
-    let all = series::ids(&mut conn.as_conn()).unwrap().of(None, None);
-    let cells = crate::db::query::history::part(
+    let ids = series::ids(&mut conn.as_conn()).unwrap();
+    let cells = crate::db::query::history::buckets(
         &mut conn.as_conn(),
-        &all,
+        &ids,
         Resolution::Minute,
         crate::db::query::history::Seconds {
             from: start - HOUR,
             to: start + HOUR,
         },
+        |queue, _| queue.is_empty(),
     )
     .unwrap();
     let minutes: Vec<(i64, u64)> = cells
-        .folded
         .into_values()
         .flatten()
         .map(|(time, cell)| (time - start, cell.tally.finished))

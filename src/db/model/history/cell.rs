@@ -1,7 +1,7 @@
 //! The record of one series in one bucket of time.
 
-use crate::db::model::history::tally::{BUCKETS, Histogram, Tally};
-use serde::Serialize;
+use crate::db::model::history::tally::{Histogram, Tally};
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ pub struct QueueGauge {
 }
 
 fn as_millis<S: serde::Serializer>(age: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_u64(u64::try_from(age.as_millis()).unwrap_or(u64::MAX))
+    serializer.serialize_u64(millis(*age))
 }
 
 impl QueueGauge {
@@ -121,10 +121,10 @@ pub(crate) struct GaugeSample {
     pub(crate) fleet: FleetGauge,
 }
 
-// --- The bytes in which cells are stored ---
+// --- The bytes in which cells are stored: a version, then the format of `postcard` ---
 
 /// The version that this program writes.
-pub(crate) const VERSION: u8 = 1;
+const VERSION: u8 = 1;
 
 /// Why bytes could not be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -135,144 +135,120 @@ pub(crate) enum Unreadable {
     Damaged,
 }
 
-/// The cells of one row, by the number of their bucket.
-pub(crate) type Cells = BTreeMap<u16, Cell>;
-
-/// Writes the cells of a row.
-pub(crate) fn pack(cells: &Cells) -> Vec<u8> {
-    let mut writer = ByteWriter::new();
-    let mut next = 0_u64;
-    for (bucket, cell) in cells {
-        let bucket = u64::from(*bucket);
-        writer.number(bucket.saturating_sub(next));
-        writer.cell(cell);
-        next = bucket + 1;
-    }
-    writer.bytes
+/// Writes a value as bytes.
+pub(crate) fn write<T: Serialize>(value: &T) -> Vec<u8> {
+    let written = postcard::to_extend(value, vec![VERSION]);
+    written.unwrap_or_else(|error| unreachable!("a vector takes all bytes: {error}"))
 }
 
-/// Reads the cells of a row.
+/// Reads the bytes of [`write`](self::write).
 ///
 /// # Errors
 /// If the bytes are damaged, or a newer program has written them.
-pub(crate) fn unpack(bytes: &[u8]) -> Result<Cells, Unreadable> {
-    let mut reader = ByteReader::new(bytes)?;
-    let (mut cells, mut next) = (Cells::new(), 0_u64);
-    while !reader.is_at_end() {
-        let bucket = next.saturating_add(reader.number()?);
-        let place = u16::try_from(bucket).map_err(|_| Unreadable::Damaged)?;
-        cells.insert(place, reader.cell()?);
-        next = bucket + 1;
+pub(crate) fn read<'b, T: Deserialize<'b>>(bytes: &'b [u8]) -> Result<T, Unreadable> {
+    match bytes.split_first() {
+        Some((&VERSION, rest)) => match postcard::take_from_bytes(rest) {
+            Ok((value, [])) => Ok(value),
+            _ => Err(Unreadable::Damaged),
+        },
+        Some((version, _)) if *version > VERSION => Err(Unreadable::Newer),
+        _ => Err(Unreadable::Damaged),
     }
-    Ok(cells)
 }
 
-/// Writes one cell.
-pub(crate) fn pack_one(cell: &Cell) -> Vec<u8> {
-    let mut writer = ByteWriter::new();
-    writer.cell(cell);
-    writer.bytes
+/// A cell as it is stored: the counts of its tally up to the last that is not zero, its wait, its run, and what few cells
+/// have.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct StoredCell(
+    Vec<u64>,
+    StoredHistogram,
+    StoredHistogram,
+    Option<StoredRest>,
+);
+
+/// The processes that died, the ready jobs with the age of the oldest in milliseconds, and the sums of the workers.
+type StoredRest = (u64, Option<(u32, u64)>, Option<[u64; 4]>);
+
+/// The first bucket that is not empty, the counts from there to the last such, and the sum in microseconds.
+#[derive(Debug, Serialize, Deserialize)]
+struct StoredHistogram(u8, Vec<u64>, u64);
+
+impl From<&Cell> for StoredCell {
+    fn from(cell: &Cell) -> Self {
+        let counts = cell.tally.counts();
+        let end = counts.iter().rposition(|count| *count > 0);
+        let queue = cell.queue;
+        let queue = queue.map(|gauge| (gauge.ready, millis(gauge.oldest_ready)));
+        let fleet = cell.fleet;
+        let fleet = fleet.map(|sums| [sums.samples, sums.workers, sums.threads, sums.busy]);
+        let rest = (cell.died, queue, fleet);
+        StoredCell(
+            counts[..end.map_or(0, |last| last + 1)].to_vec(),
+            (&cell.tally.wait).into(),
+            (&cell.tally.run).into(),
+            Some(rest).filter(|rest| *rest != StoredRest::default()),
+        )
+    }
 }
 
-/// Reads one cell.
-///
-/// # Errors
-/// As for [`unpack`].
-pub(crate) fn unpack_one(bytes: &[u8]) -> Result<Cell, Unreadable> {
-    let mut reader = ByteReader::new(bytes)?;
-    let cell = reader.cell()?;
-    if !reader.is_at_end() {
-        return Err(Unreadable::Damaged);
-    }
-    Ok(cell)
-}
+impl TryFrom<StoredCell> for Cell {
+    type Error = Unreadable;
 
-/// The parts that a cell may have besides its counts, as bits. The commonest are first, so that
-/// mostly one byte is enough for all.
-const FINISHED: u64 = 1;
-const WAIT: u64 = 1 << 1;
-const RUN: u64 = 1 << 2;
-/// The bits of the other counts, in the order of `Tally::counts`.
-const OTHER_COUNTS: [u64; 5] = [1 << 3, 1 << 4, 1 << 5, 1 << 6, 1 << 7];
-const QUEUE: u64 = 1 << 8;
-const FLEET: u64 = 1 << 9;
-const DIED: u64 = 1 << 10;
-const KNOWN: u64 = (1 << 11) - 1;
-
-/// Returns the bit of each count of a tally.
-fn count_bits() -> impl Iterator<Item = u64> {
-    std::iter::once(FINISHED).chain(OTHER_COUNTS)
-}
-
-/// Bytes that are being written.
-#[derive(Debug)]
-pub(crate) struct ByteWriter {
-    pub(crate) bytes: Vec<u8>,
-}
-
-impl ByteWriter {
-    pub(crate) fn new() -> Self {
-        ByteWriter {
-            bytes: vec![VERSION],
-        }
-    }
-
-    pub(crate) fn number(&mut self, mut number: u64) {
-        while number >= 0x80 {
-            self.bytes.push((number & 0x7f) as u8 | 0x80);
-            number >>= 7;
-        }
-        self.bytes.push(number as u8);
-    }
-
-    pub(crate) fn text(&mut self, text: &str) {
-        self.number(text.len() as u64);
-        self.bytes.extend_from_slice(text.as_bytes());
-    }
-
-    pub(crate) fn cell(&mut self, cell: &Cell) {
-        let tally = &cell.tally;
-        let counts = || tally.counts().into_iter().zip(count_bits());
-        let has = |is_there: bool, bit: u64| if is_there { bit } else { 0 };
-        let parts = counts().fold(0, |all, (count, bit)| all | has(count > 0, bit))
-            | has(!tally.wait.is_empty(), WAIT)
-            | has(!tally.run.is_empty(), RUN)
-            | has(cell.queue.is_some(), QUEUE)
-            | has(cell.fleet.is_some(), FLEET)
-            | has(cell.died > 0, DIED);
-        self.number(parts);
-        for (count, _) in counts().filter(|(count, _)| *count > 0) {
-            self.number(count);
-        }
-        for histogram in [&tally.wait, &tally.run] {
-            self.histogram(histogram);
-        }
-        if let Some(gauge) = cell.queue {
-            self.number(u64::from(gauge.ready));
-            self.number(millis(gauge.oldest_ready));
-        }
-        if let Some(gauge) = cell.fleet {
-            for number in [gauge.samples, gauge.workers, gauge.threads, gauge.busy] {
-                self.number(number);
-            }
-        }
-        if cell.died > 0 {
-            self.number(cell.died);
-        }
-    }
-
-    fn histogram(&mut self, histogram: &Histogram) {
-        let is_filled = |count: &u64| *count > 0;
-        let first = histogram.counts.iter().position(is_filled);
-        let last = histogram.counts.iter().rposition(is_filled);
-        let (Some(first), Some(last)) = (first, last) else {
-            return;
+    fn try_from(stored: StoredCell) -> Result<Self, Unreadable> {
+        let StoredCell(counts, wait, run, rest) = stored;
+        let (died, queue, fleet) = rest.unwrap_or_default();
+        let mut tally = Tally {
+            wait: wait.try_into()?,
+            run: run.try_into()?,
+            ..Tally::default()
         };
-        self.bytes.extend([first as u8, last as u8]);
-        for count in &histogram.counts[first..=last] {
-            self.number(*count);
+        let places = tally.counts_mut();
+        if counts.len() > places.len() {
+            return Err(Unreadable::Damaged);
         }
-        self.number(histogram.micros);
+        for (place, count) in places.into_iter().zip(counts) {
+            *place = count;
+        }
+        Ok(Cell {
+            tally,
+            died,
+            queue: queue.map(|(ready, oldest)| QueueGauge {
+                ready,
+                oldest_ready: Duration::from_millis(oldest),
+            }),
+            fleet: fleet.map(|[samples, workers, threads, busy]| FleetGauge {
+                samples,
+                workers,
+                threads,
+                busy,
+            }),
+        })
+    }
+}
+
+impl From<&Histogram> for StoredHistogram {
+    fn from(histogram: &Histogram) -> Self {
+        let is_filled = |count: &u64| *count > 0;
+        let first = histogram.counts.iter().position(is_filled).unwrap_or(0);
+        let last = histogram.counts.iter().rposition(is_filled);
+        let counts = &histogram.counts[first..last.map_or(first, |last| last + 1)];
+        StoredHistogram(first as u8, counts.to_vec(), histogram.micros)
+    }
+}
+
+impl TryFrom<StoredHistogram> for Histogram {
+    type Error = Unreadable;
+
+    fn try_from(stored: StoredHistogram) -> Result<Self, Unreadable> {
+        let StoredHistogram(first, counts, micros) = stored;
+        let mut histogram = Histogram {
+            micros,
+            ..Histogram::default()
+        };
+        let first = usize::from(first);
+        let filled = histogram.counts.get_mut(first..first + counts.len());
+        filled.ok_or(Unreadable::Damaged)?.copy_from_slice(&counts);
+        Ok(histogram)
     }
 }
 
@@ -280,107 +256,25 @@ fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Bytes that are being read.
-#[derive(Debug)]
-pub(crate) struct ByteReader<'b> {
-    rest: &'b [u8],
+/// The cells of one row, by the number of their bucket.
+pub(crate) type Cells = BTreeMap<u16, Cell>;
+
+/// Writes the cells of a row.
+pub(crate) fn pack(cells: &Cells) -> Vec<u8> {
+    let cells = cells.iter().map(|(bucket, cell)| (*bucket, cell.into()));
+    write(&cells.collect::<Vec<(u16, StoredCell)>>())
 }
 
-impl<'b> ByteReader<'b> {
-    pub(crate) fn new(bytes: &'b [u8]) -> Result<Self, Unreadable> {
-        match bytes.split_first() {
-            Some((&VERSION, rest)) => Ok(ByteReader { rest }),
-            Some((version, _)) if *version > VERSION => Err(Unreadable::Newer),
-            _ => Err(Unreadable::Damaged),
-        }
-    }
-
-    pub(crate) fn is_at_end(&self) -> bool {
-        self.rest.is_empty()
-    }
-
-    fn byte(&mut self) -> Result<u8, Unreadable> {
-        let (byte, rest) = self.rest.split_first().ok_or(Unreadable::Damaged)?;
-        self.rest = rest;
-        Ok(*byte)
-    }
-
-    pub(crate) fn number(&mut self) -> Result<u64, Unreadable> {
-        let mut number = 0_u64;
-        for shift in (0..64).step_by(7) {
-            let byte = self.byte()?;
-            let part = u64::from(byte & 0x7f);
-            if shift == 63 && part > 1 {
-                break;
-            }
-            number |= part << shift;
-            if byte & 0x80 == 0 {
-                return Ok(number);
-            }
-        }
-        Err(Unreadable::Damaged)
-    }
-
-    pub(crate) fn text(&mut self) -> Result<&'b str, Unreadable> {
-        let length = usize::try_from(self.number()?).map_err(|_| Unreadable::Damaged)?;
-        let (text, rest) = self
-            .rest
-            .split_at_checked(length)
-            .ok_or(Unreadable::Damaged)?;
-        self.rest = rest;
-        std::str::from_utf8(text).map_err(|_| Unreadable::Damaged)
-    }
-
-    pub(crate) fn cell(&mut self) -> Result<Cell, Unreadable> {
-        let parts = self.number()?;
-        if parts & !KNOWN != 0 {
-            return Err(Unreadable::Damaged);
-        }
-        let has = |bit: u64| parts & bit != 0;
-        let mut cell = Cell::default();
-        for (count, bit) in cell.tally.counts_mut().into_iter().zip(count_bits()) {
-            if has(bit) {
-                *count = self.number()?;
-            }
-        }
-        if has(WAIT) {
-            cell.tally.wait = self.histogram()?;
-        }
-        if has(RUN) {
-            cell.tally.run = self.histogram()?;
-        }
-        if has(QUEUE) {
-            cell.queue = Some(QueueGauge {
-                ready: u32::try_from(self.number()?).unwrap_or(u32::MAX),
-                oldest_ready: Duration::from_millis(self.number()?),
-            });
-        }
-        if has(FLEET) {
-            cell.fleet = Some(FleetGauge {
-                samples: self.number()?,
-                workers: self.number()?,
-                threads: self.number()?,
-                busy: self.number()?,
-            });
-        }
-        if has(DIED) {
-            cell.died = self.number()?;
-        }
-        Ok(cell)
-    }
-
-    fn histogram(&mut self) -> Result<Histogram, Unreadable> {
-        let (first, last) = (usize::from(self.byte()?), usize::from(self.byte()?));
-        if first > last || last >= BUCKETS {
-            return Err(Unreadable::Damaged);
-        }
-        let mut histogram = Histogram::default();
-        for count in &mut histogram.counts[first..=last] {
-            *count = self.number()?;
-        }
-        histogram.micros = self.number()?;
-        Ok(histogram)
-    }
+/// Reads the cells of a row.
+///
+/// # Errors
+/// If the bytes are damaged, or a newer program has written them.
+pub(crate) fn unpack(bytes: &[u8]) -> Result<Cells, Unreadable> {
+    let cells: Vec<(u16, StoredCell)> = read(bytes)?;
+    let cells = cells.into_iter();
+    cells
+        .map(|(bucket, cell)| Ok((bucket, cell.try_into()?)))
+        .collect()
 }
 
 // --- The resolutions at which the history is kept ---
@@ -391,21 +285,25 @@ pub(crate) enum Resolution {
     Minute,
     TenMinutes,
     Hour,
+    /// The only bucket that has no start: the total of a series, without samples.
+    AllTime,
 }
 
 const HOUR: i64 = 3_600;
 const DAY: i64 = 24 * HOUR;
 
 impl Resolution {
+    /// The resolutions with a bucket for each time.
     pub(crate) const ALL: [Resolution; 3] =
         [Resolution::Minute, Resolution::TenMinutes, Resolution::Hour];
 
-    /// Returns the length of a bucket in seconds, which is also stored as the resolution of a row.
+    /// Returns the length of a bucket in seconds, which is also stored as the resolution of a row; 0 for all time.
     pub(crate) fn seconds(self) -> i64 {
         match self {
             Resolution::Minute => 60,
             Resolution::TenMinutes => 600,
             Resolution::Hour => HOUR,
+            Resolution::AllTime => 0,
         }
     }
 
@@ -421,6 +319,7 @@ impl Resolution {
             Resolution::Minute => HOUR / 2,
             Resolution::TenMinutes => 4 * HOUR,
             Resolution::Hour => 12 * HOUR,
+            Resolution::AllTime => 0,
         }
     }
 
@@ -431,12 +330,16 @@ impl Resolution {
             Resolution::Minute => DAY,
             Resolution::TenMinutes => 30 * DAY,
             Resolution::Hour => 397 * DAY,
+            Resolution::AllTime => i64::MAX,
         }
     }
 
     /// Returns the row that has the bucket of this time: its start in seconds since 1970, and the
     /// number of the bucket in it.
     pub(crate) fn row_and_bucket(self, seconds: i64) -> (i64, u16) {
+        if self == Resolution::AllTime {
+            return (0, 0);
+        }
         let start = seconds.div_euclid(self.span()) * self.span();
         let bucket = (seconds - start) / self.seconds();
         (start, u16::try_from(bucket).unwrap_or(0))
@@ -446,7 +349,15 @@ impl Resolution {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::db::model::history::tally::Tally;
+    use crate::db::model::history::tally::{BUCKETS, Tally};
+
+    fn pack_one(cell: &Cell) -> Vec<u8> {
+        write(&StoredCell::from(cell))
+    }
+
+    fn unpack_one(bytes: &[u8]) -> Result<Cell, Unreadable> {
+        read::<StoredCell>(bytes)?.try_into()
+    }
 
     fn some_number() -> u64 {
         fastrand::u64(..) >> fastrand::u32(0..64)

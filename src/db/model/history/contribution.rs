@@ -1,6 +1,6 @@
 //! The contribution of a process or a transaction to the history.
 
-use crate::db::model::history::cell::{ByteReader, ByteWriter, Cell, Unreadable};
+use crate::db::model::history::cell::{self, Cell, StoredCell, Unreadable};
 use crate::db::model::history::tally::Tally;
 use std::collections::BTreeMap;
 
@@ -133,14 +133,12 @@ impl Contribution {
 
     /// Writes it as bytes.
     pub(crate) fn pack(&self) -> Vec<u8> {
-        let mut writer = ByteWriter::new();
-        writer.number(self.died);
-        for (queue, class, tally) in self.series.iter() {
-            writer.text(queue);
-            writer.text(class);
-            writer.cell(&Cell::of(tally.clone()));
-        }
-        writer.bytes
+        let series = self.series.iter();
+        let series = series.map(|(queue, class, tally)| {
+            let cell = Cell::of(tally.clone());
+            (queue, class, StoredCell::from(&cell))
+        });
+        cell::write(&(self.died, series.collect::<Vec<_>>()))
     }
 
     /// Reads the bytes of [`pack`](Self::pack).
@@ -148,14 +146,13 @@ impl Contribution {
     /// # Errors
     /// If the bytes are damaged, or a newer program has written them.
     pub(crate) fn unpack(bytes: &[u8]) -> Result<Self, Unreadable> {
-        let mut reader = ByteReader::new(bytes)?;
+        let (died, series): (u64, Vec<(&str, &str, StoredCell)>) = cell::read(bytes)?;
         let mut contribution = Contribution {
-            died: reader.number()?,
+            died,
             ..Contribution::default()
         };
-        while !reader.is_at_end() {
-            let (queue, class) = (reader.text()?, reader.text()?);
-            let tally = reader.cell()?.tally;
+        for (queue, class, stored) in series {
+            let tally = Cell::try_from(stored)?.tally;
             contribution.tally(queue, class).merge(&tally);
         }
         Ok(contribution)

@@ -1,9 +1,9 @@
-//! `windlass_stats_series`: the series, and the totals of each.
+//! `windlass_stats_series`: the names of the series. `windlass_stats`: their buckets and totals.
 
 use crate::db::conn::connection::Conn;
 use crate::db::conn::dialect::{Dialect, Id, Lossy, id_list, micros};
 use crate::db::conn::statement::Statement;
-use crate::db::model::history::cell::{self, Cell, Resolution};
+use crate::db::model::history::cell::Resolution;
 use crate::db::model::history::contribution::{BySeries, OTHER};
 use crate::db::table::history::epoch;
 use diesel::prelude::*;
@@ -42,12 +42,9 @@ pub(crate) fn lock(conn: &mut Conn<'_>) -> QueryResult<Option<FoldTimes>> {
 
 /// Adds the row that is locked to fold, if it is not there.
 pub(crate) fn insert_first(conn: &mut Conn<'_>) -> QueryResult<()> {
-    let text = "INSERT INTO windlass_stats_series (queue_name, class_name, folded_at, total) \
-         VALUES ('', '', {time '1970-01-01 00:00:00.000000'}, $1) ON CONFLICT (queue_name, class_name) DO NOTHING";
-    Statement::new(text)
-        .bind(&cell::pack_one(&Cell::default())[..])
-        .unkept()
-        .execute(conn)
+    let text = "INSERT INTO windlass_stats_series (queue_name, class_name, folded_at) \
+         VALUES ('', '', {time '1970-01-01 00:00:00.000000'}) ON CONFLICT (queue_name, class_name) DO NOTHING";
+    Statement::new(text).unkept().execute(conn)
 }
 
 #[derive(QueryableByName)]
@@ -84,22 +81,23 @@ impl SeriesIds {
             _ => self.pairs.insert(queue, class, id),
         }
     }
-}
 
-impl SeriesIds {
     /// Returns the series of a whole queue: that of its only class, as long as it has no other.
     pub(crate) fn queue(&self, queue: &str) -> Option<i64> {
         let whole = self.wholes.get(queue).copied();
         whole.or_else(|| self.pairs.only(queue).copied())
     }
 
-    /// Returns the series of all whole queues, by name.
-    pub(crate) fn queues(&self) -> BTreeMap<&str, i64> {
-        let names = self.wholes.keys().map(String::as_str);
-        let names = names.chain(self.pairs.queues());
-        names
-            .filter_map(|name| Some((name, self.queue(name)?)))
-            .collect()
+    /// Returns the queue, the class and the id of all series: of everything, of whole queues, and of classes in queues.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&str, &str, i64)> {
+        let all = self.all.map(|id| ("", "", id));
+        let queues = self.wholes.keys().map(String::as_str);
+        let only = self.pairs.queues();
+        let queues = queues.chain(only.filter(|queue| !self.wholes.contains_key(*queue)));
+        let queues = queues.filter_map(|queue| Some((queue, "", self.queue(queue)?)));
+        let pairs = self.pairs.iter();
+        let pairs = pairs.map(|(queue, class, id)| (queue, class, *id));
+        all.into_iter().chain(queues).chain(pairs)
     }
 
     /// Returns whether a further class of this queue needs a series of the whole queue first.
@@ -134,81 +132,37 @@ pub(crate) fn ids(conn: &mut Conn<'_>) -> QueryResult<SeriesIds> {
 
 /// Adds a series, and returns its id.
 pub(crate) fn insert_series(conn: &mut Conn<'_>, queue: &str, class: &str) -> QueryResult<i64> {
-    let text = "INSERT INTO windlass_stats_series (queue_name, class_name, folded_at, total) \
-         VALUES ($1, $2, {now}, $3) RETURNING id";
-    let rows: Vec<Id> = Statement::new(text)
+    let text = "INSERT INTO windlass_stats_series (queue_name, class_name, folded_at) \
+         VALUES ($1, $2, {now}) RETURNING id";
+    let row: Id = Statement::new(text)
         .bind(queue)
         .bind(class)
-        .bind(&cell::pack_one(&Cell::default())[..])
         .unkept()
-        .load(conn)?;
-    let row = rows.into_iter().next().ok_or(diesel::NotFound)?;
+        .get_result(conn)?;
     Ok(row.id)
 }
 
 /// Adds the series of a whole queue, with the total and the buckets of the series of its only class so
 /// far. Returns its id.
-pub(crate) fn insert_whole(conn: &mut Conn<'_>, only: i64) -> QueryResult<i64> {
-    let text = "INSERT INTO windlass_stats_series (queue_name, class_name, folded_at, total) \
-         SELECT queue_name, '', {now}, total FROM windlass_stats_series WHERE id = $1 RETURNING id";
-    let rows: Vec<Id> = Statement::new(text).bind(only).unkept().load(conn)?;
-    let whole = rows.into_iter().next().ok_or(diesel::NotFound)?;
+pub(crate) fn insert_whole(conn: &mut Conn<'_>, queue: &str, only: i64) -> QueryResult<i64> {
+    let whole = insert_series(conn, queue, "")?;
     let text = "INSERT INTO windlass_stats (series_id, resolution, starts_at, data) \
          SELECT CAST($1 AS bigint), resolution, starts_at, data FROM windlass_stats WHERE series_id = $2";
     Statement::new(text)
-        .bind(whole.id)
+        .bind(whole)
         .bind(only)
         .unkept()
         .execute(conn)?;
-    Ok(whole.id)
+    Ok(whole)
 }
 
-/// The total of a series.
-#[derive(Debug, QueryableByName)]
-pub(crate) struct SeriesSum {
-    #[diesel(sql_type = BigInt)]
-    pub(crate) id: i64,
-    #[diesel(sql_type = Binary)]
-    pub(crate) total: Vec<u8>,
-}
-
-/// Reads the totals of series.
-pub(crate) fn totals(conn: &mut Conn<'_>, ids: &[i64]) -> QueryResult<Vec<SeriesSum>> {
-    let text = "SELECT id, total FROM windlass_stats_series WHERE id IN {in $1}";
-    Statement::new(text).bind(id_list(ids)).unkept().load(conn)
-}
-
-/// Replaces the totals of series, and stores that they were folded now.
-pub(crate) fn set_totals(conn: &mut Conn<'_>, totals: Vec<(i64, Vec<u8>)>) -> QueryResult<()> {
-    match conn.dialect() {
-        Dialect::Postgres => {
-            let (ids, totals): (Vec<i64>, Vec<Vec<u8>>) = totals.into_iter().unzip();
-            let text = "UPDATE windlass_stats_series s SET total = input.total, folded_at = {now} \
-                 FROM unnest($1::bigint[], $2::bytea[]) AS input (id, total) WHERE s.id = input.id";
-            Statement::new(text)
-                .bind(ids)
-                .bind(totals)
-                .unkept()
-                .execute(conn)
-        }
-        Dialect::Sqlite => {
-            let text =
-                "UPDATE windlass_stats_series SET total = $1, folded_at = {now} WHERE id = $2";
-            for (id, total) in &totals {
-                Statement::new(text)
-                    .bind(&total[..])
-                    .bind(*id)
-                    .execute(conn)?;
-            }
-            Ok(())
-        }
-    }
-}
-
-/// Stores that the history was folded now.
-pub(crate) fn note_folded(conn: &mut Conn<'_>) -> QueryResult<()> {
-    let text = "UPDATE windlass_stats_series SET folded_at = {now} WHERE queue_name = '' AND class_name = ''";
-    Statement::new(text).unkept().execute(conn)
+/// Stores that series were folded now.
+pub(crate) fn note_folded(conn: &mut Conn<'_>, ids: &[i64]) -> QueryResult<()> {
+    let text = "UPDATE windlass_stats_series SET folded_at = {now} WHERE id IN {in $1}";
+    Statement::new(text)
+        .bind(id_list(ids))
+        .unkept()
+        .execute(conn)
 }
 
 /// Some series, and the time now.
@@ -261,7 +215,7 @@ pub(crate) fn delete(conn: &mut Conn<'_>, ids: &[i64]) -> QueryResult<()> {
         .execute(conn)
 }
 
-// --- `windlass_stats`: the buckets of each series, packed into rows ---
+// --- `windlass_stats`: the buckets of each series, packed into rows, and its total ---
 
 /// The key of a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
