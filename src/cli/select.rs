@@ -1,6 +1,6 @@
 //! Selects the jobs of a command, and changes them.
 
-use crate::admin::bulk::change::Change;
+use crate::admin::change::Change;
 use crate::admin::job_info::task_info;
 use crate::admin::jobs::{Changed, Jobs};
 use crate::cli::config::CommandError;
