@@ -185,12 +185,6 @@ impl Jobs {
         self
     }
 
-    /// Returns how many jobs are changed at most.
-    #[cfg(feature = "cli")]
-    pub(crate) fn most(&self) -> Option<u64> {
-        self.limit
-    }
-
     /// Names the actor of a change of these jobs, for the audit. Default: the user of this process, at
     /// this host.
     pub fn by(mut self, name: impl Into<String>) -> Self {

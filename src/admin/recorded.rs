@@ -195,7 +195,7 @@ impl Jobs {
     fn name_batch(&self, trail: &mut AuditTrail<'_>, jobs: &[i64]) {
         if self.filter.ids.as_ref().is_some_and(|ids| ids.len() > 1) {
             let batch = self.clone().ids(jobs.iter().map(|id| JobId(*id)));
-            trail.next_filter(serde_json::to_string(&batch).unwrap_or_default());
+            trail.filter_of_each(serde_json::to_string(&batch).unwrap_or_default());
         }
     }
 }

@@ -238,7 +238,7 @@ impl How {
         let mut done = Done {
             deed,
             dry_run: self.dry_run,
-            limit: jobs.most().filter(|_| self.dry_run),
+            limit: jobs.limit.filter(|_| self.dry_run),
             refused: false,
             selected: None,
             changed: None,

@@ -90,16 +90,6 @@ pub(crate) struct OperationTurn {
     pub(crate) is_more: bool,
 }
 
-/// The result of an attempt to run a batch.
-enum Attempt {
-    Batch(OperationAdvance),
-    /// The operation has ended, or another process runs a batch of it.
-    Left,
-    Unreadable,
-    /// The row of the operation, or one that a batch needs, is locked: why.
-    Busy(String),
-}
-
 impl OperationTurns {
     /// Runs a batch of one open operation: each has its turn, one batch a round. An operation whose batch fails does not
     /// delay the others, as the next turn is that of the next one.
@@ -146,18 +136,29 @@ impl OperationTurns {
         conn: &mut Conn<'_>,
         id: i64,
     ) -> QueryResult<Option<OperationAdvance>> {
-        let advance = match attempt(conn, id)? {
-            Attempt::Busy(error) => {
-                self.was_busy(conn, id, &error)?;
-                return Ok(None);
-            }
-            Attempt::Unreadable => {
-                self.unreadable.insert(id);
-                None
-            }
-            Attempt::Left => None,
-            Attempt::Batch(advance) => Some(advance),
+        let mut is_read = true;
+        let advanced = audit::advance(conn, id, |conn, row| {
+            let batch = run_batch(conn, row)?;
+            is_read = batch.is_some();
+            Ok(batch)
+        });
+        let advance = match advanced {
+            Ok(advance) => advance,
+            Err(error) => match Refusal::of(&error) {
+                Refusal::Trouble => return Err(error),
+                Refusal::Busy => {
+                    self.was_busy(conn, id, &error.to_string())?;
+                    return Ok(None);
+                }
+                Refusal::Content => {
+                    operations::end(conn, id, "failed", Some(&error.to_string()))?;
+                    None
+                }
+            },
         };
+        if !is_read {
+            self.unreadable.insert(id);
+        }
         self.busy.remove(&id);
         Ok(advance)
     }
@@ -173,26 +174,4 @@ impl OperationTurns {
         self.busy.remove(&id);
         Ok(())
     }
-}
-
-fn attempt(conn: &mut Conn<'_>, id: i64) -> QueryResult<Attempt> {
-    let mut is_read = true;
-    let advanced = audit::advance(conn, id, |conn, row| {
-        let batch = run_batch(conn, row)?;
-        is_read = batch.is_some();
-        Ok(batch)
-    });
-    Ok(match advanced {
-        Ok(Some(advance)) => Attempt::Batch(advance),
-        Ok(None) if is_read => Attempt::Left,
-        Ok(None) => Attempt::Unreadable,
-        Err(error) => match Refusal::of(&error) {
-            Refusal::Trouble => return Err(error),
-            Refusal::Busy => Attempt::Busy(error.to_string()),
-            Refusal::Content => {
-                operations::end(conn, id, "failed", Some(&error.to_string()))?;
-                Attempt::Left
-            }
-        },
-    })
 }

@@ -44,6 +44,8 @@ impl AuditEffect {
 pub(crate) struct AuditTrail<'a> {
     /// The next row, apart from its numbers of jobs.
     next: NewAudit<'a>,
+    /// True if every row has the filter, not only the first.
+    each_has_filter: bool,
     /// The number of jobs that its rows have so far.
     total: i64,
 }
@@ -57,6 +59,7 @@ impl<'a> AuditTrail<'a> {
     fn named(actor: &'a Actor, action: &'a str) -> Self {
         AuditTrail {
             next: NewAudit::new(actor, action),
+            each_has_filter: false,
             total: 0,
         }
     }
@@ -78,8 +81,9 @@ impl<'a> AuditTrail<'a> {
     }
 
     /// Names the jobs of the next row.
-    pub(crate) fn next_filter(&mut self, filter: String) {
+    pub(crate) fn filter_of_each(&mut self, filter: String) {
         self.next.filter = Some(filter);
+        self.each_has_filter = true;
     }
 
     /// Names what was set, as JSON.
@@ -123,7 +127,7 @@ impl<'a> AuditTrail<'a> {
         if let Some((id, total)) = written {
             self.next.part_of.get_or_insert(id);
             self.next.parameters = None;
-            self.next.filter = None;
+            self.next.filter.take_if(|_| !self.each_has_filter);
             self.total = total;
         }
         Ok(done)
