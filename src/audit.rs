@@ -1,7 +1,7 @@
 //! The audit of changes by operators: its default actor, and reading it.
 
 use crate::db::model::audit::{Actor, Via};
-use crate::db::table::operators::audit::{self, AuditFilter, AuditRow};
+use crate::db::table::audit::{self, AuditFilter, AuditRow};
 use crate::db::{AsConn, own};
 use crate::error::{ErrorContext, Result};
 use chrono::{DateTime, Utc};
@@ -139,10 +139,12 @@ impl Default for AuditLog {
 impl AuditLog {
     /// Selects the newest 100 actions.
     pub fn new() -> Self {
-        AuditLog {
-            filter: AuditFilter::default(),
-            limit: 100,
-        }
+        Self::of(AuditFilter::default())
+    }
+
+    /// Selects the newest 100 actions that meet the conditions.
+    pub(crate) fn of(filter: AuditFilter) -> Self {
+        AuditLog { filter, limit: 100 }
     }
 
     /// Restricts the selection to an actor, by the whole name.

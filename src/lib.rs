@@ -5,7 +5,7 @@
 pub use crate::admin::batches::{BatchDetails, BatchFollower, FailedOfBatch, FollowerState};
 pub use crate::process::worker::settings::Recycle;
 pub use admin::batches::{BatchFilter, BatchState, BatchSummary, batches};
-pub use admin::bulk::change::Change;
+pub use admin::change::Change;
 pub use admin::classes::{pause_class, paused_classes, resume_class, strict_classes};
 pub use admin::details::{JobDetails, Moment, StepDone, job_details, job_logs};
 pub use admin::doctor::doctor;
@@ -14,13 +14,15 @@ pub use admin::edit::edit_arguments;
 pub use admin::explain::obstacles::Obstacle;
 pub use admin::explain::{Explanation, NotRetried, Reason, explain};
 pub use admin::flows::{FlowEdge, FlowGraph, FlowId, FlowNode};
-pub use admin::groups::{FailedGroup, FailedGroups, RetryRate, failed_groups};
+pub use admin::groups::{FailedGroup, FailedGroups, failed_groups};
 pub use admin::job_info::{JobKey, TaskInfo, TaskStatus, attempts, task_info, wait_for};
-pub use admin::jobs::{BoundedCount, Cancelled, Changed, Jobs, cancel};
+pub use admin::jobs::{BoundedCount, Changed, Jobs};
 pub use admin::queues::{
     clear_limit, clear_queue, limits, pause_queue, processes, queue_latency, queue_size, queues,
     resume_queue, set_limit, set_rails_option,
 };
+pub use admin::rate::RetryRate;
+pub use admin::recorded::{Cancelled, cancel};
 pub use admin::secrets::{PublicTask, task_info_by_token};
 pub use audit::{AuditEntry, AuditLog};
 #[cfg(feature = "config")]
@@ -82,9 +84,9 @@ pub use job::policy::{Delivery, JobFailed, Policy, PropagationStyle};
 pub use job::registry::Registry;
 pub use job::running::OnTimeout;
 pub use job::{BatchId, Enqueued, JobId, PublicToken, ruby};
+pub use operation::batch::OperationCounts;
 pub use operation::start::{
-    NewOperation, Operation, OperationCounts, OperationState, Preview, operation, operations,
-    stop_operation,
+    NewOperation, Operation, OperationState, Preview, operation, operations, stop_operation,
 };
 pub use operation::{OperationsRun, run_operations};
 pub use process::base::handle::{Handle, Stopped};

@@ -2,7 +2,7 @@
 
 use crate::db::model::audit::{Actor, AuditAction};
 use crate::db::table::run_time::{self, PausedClass};
-use crate::db::transition::operators::{AuditEffect, AuditTrail};
+use crate::db::transition::audit::AuditTrail;
 use crate::db::transition::pause;
 use crate::db::{AsConn, own};
 use crate::error::{ErrorContext, Result};
@@ -68,11 +68,9 @@ impl Actor {
         );
         let paused = AuditTrail::new(self, AuditAction::PauseClass)
             .target(class)
-            .record(
-                &mut own(conn),
-                |conn| run_time::insert_class_pause(conn, class, by, reason),
-                |paused| AuditEffect::done_if(*paused),
-            );
+            .record_if(&mut own(conn), |conn| {
+                run_time::insert_class_pause(conn, class, by, reason)
+            });
         paused.during("pause the class")
     }
 
@@ -83,11 +81,7 @@ impl Actor {
     pub fn resume_class<C: AsConn + ?Sized>(&self, conn: &mut C, class: &str) -> Result<bool> {
         let resumed = AuditTrail::new(self, AuditAction::ResumeClass)
             .target(class)
-            .record(
-                &mut own(conn),
-                |conn| pause::resume_class(conn, class),
-                |resumed| AuditEffect::done_if(*resumed),
-            );
+            .record_if(&mut own(conn), |conn| pause::resume_class(conn, class));
         resumed.during("resume the class")
     }
 
@@ -103,11 +97,7 @@ impl Actor {
     ) -> Result<bool> {
         let set = AuditTrail::new(self, AuditAction::SetStrictClasses)
             .target(if strict { "on" } else { "off" })
-            .record(
-                &mut own(conn),
-                |conn| run_time::set_strict(conn, strict),
-                |changed| AuditEffect::done_if(*changed),
-            );
+            .record_if(&mut own(conn), |conn| run_time::set_strict(conn, strict));
         set.during("change the settings")
     }
 }

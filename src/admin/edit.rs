@@ -2,8 +2,8 @@
 
 use crate::db::model::audit::{Actor, AuditAction};
 use crate::db::table::jobs::EditableJob;
+use crate::db::transition::audit::{AuditEffect, AuditTrail};
 use crate::db::transition::operate::edit::{self, EditOutcome, NewArguments};
-use crate::db::transition::operators::{AuditEffect, AuditTrail};
 use crate::db::{AsConn, own};
 use crate::error::{EditRefusal, Error, Result};
 use crate::job::JobId;

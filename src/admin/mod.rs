@@ -1,7 +1,7 @@
 //! Queries and changes of jobs, queues and processes.
 
 pub(crate) mod batches;
-pub(crate) mod bulk;
+pub(crate) mod change;
 pub(crate) mod classes;
 pub(crate) mod details;
 pub(crate) mod doctor;
@@ -20,7 +20,11 @@ pub(crate) mod jobs;
     allow(dead_code, reason = "the pages use the rest")
 )]
 pub(crate) mod now;
+pub(crate) mod pairs;
 pub(crate) mod queues;
+pub(crate) mod rate;
+pub(crate) mod recorded;
 pub(crate) mod secrets;
 #[cfg(feature = "web")]
 pub(crate) mod timeline;
+pub(crate) mod walk;

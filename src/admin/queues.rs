@@ -1,7 +1,8 @@
 //! Changes to queues by operators and by other programs.
 
-use crate::admin::bulk::change::Change;
+use crate::admin::change::Change;
 use crate::admin::jobs::{Changed, Jobs};
+use crate::admin::recorded::unbroken;
 use crate::db::model::audit::{Actor, AuditAction};
 use crate::db::model::decision::JobState;
 use crate::db::query::status::{self, ProcessStatus, QueueStatus};
@@ -10,12 +11,11 @@ use crate::db::schema::compare::Migrated;
 use crate::db::schema::migrate::migrate;
 use crate::db::table::run_time::limits::{self, RunTimeLimit};
 use crate::db::table::{pauses, run_time};
-use crate::db::transition::operators::{AuditEffect, AuditTrail};
+use crate::db::transition::audit::{AuditEffect, AuditTrail};
 use crate::db::transition::pause;
 use crate::db::{AsConn, own};
 use crate::error::{Error, ErrorContext, Result};
 use serde_json::json;
-use std::ops::ControlFlow;
 use std::time::Duration;
 
 /// Pauses a queue: workers take no more jobs from it from their next poll on. Running jobs
@@ -73,11 +73,7 @@ impl Actor {
         );
         let paused = AuditTrail::new(self, AuditAction::PauseQueue)
             .target(queue)
-            .record(
-                &mut own(conn),
-                |conn| pause::pause(conn, queue, by, reason),
-                |paused| AuditEffect::done_if(*paused),
-            );
+            .record_if(&mut own(conn), |conn| pause::pause(conn, queue, by, reason));
         paused.during("pause the queue")
     }
 
@@ -88,11 +84,7 @@ impl Actor {
     pub fn resume_queue<C: AsConn + ?Sized>(&self, conn: &mut C, queue: &str) -> Result<bool> {
         let resumed = AuditTrail::new(self, AuditAction::ResumeQueue)
             .target(queue)
-            .record(
-                &mut own(conn),
-                |conn| pause::resume(conn, queue),
-                |resumed| AuditEffect::done_if(*resumed),
-            );
+            .record_if(&mut own(conn), |conn| pause::resume(conn, queue));
         resumed.during("resume the queue")
     }
 
@@ -115,21 +107,17 @@ impl Jobs {
         &self,
         conn: &mut C,
         queue: &str,
-        mut progress: impl FnMut(&Changed),
+        progress: impl FnMut(&Changed),
     ) -> Result<Changed> {
-        let mut trail = self.trail(AuditAction::ClearQueue).target(queue);
-        let progress = |done: &Changed| {
-            progress(done);
-            ControlFlow::Continue(())
-        };
-        self.each_batch(&mut own(conn), progress, |conn, state, jobs| {
-            let done = trail.record(
-                conn,
-                |conn| Change::Discard.apply(conn, state, jobs),
-                |done| Change::Discard.effect(done),
-            );
-            done.during("clear the queue")
-        })
+        let trail = self.trail(AuditAction::ClearQueue).target(queue);
+        let (action, progress) = ("clear the queue", unbroken(progress));
+        self.each_batch(
+            &mut own(conn),
+            trail,
+            action,
+            progress,
+            |conn, (state, jobs)| Change::Discard.apply(conn, state, jobs),
+        )
     }
 }
 
@@ -282,11 +270,7 @@ impl Actor {
         let mut conn = own(conn);
         let cleared = AuditTrail::new(self, AuditAction::ClearLimit)
             .target(key)
-            .record(
-                &mut conn,
-                |conn| pause::clear(conn, key),
-                |cleared| AuditEffect::done_if(*cleared),
-            );
+            .record_if(&mut conn, |conn| pause::clear(conn, key));
         let cleared = cleared.during("clear the limit")?;
         if cleared {
             pause::request_group(&mut conn, key).during("clear the limit")?;

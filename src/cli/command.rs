@@ -2,9 +2,9 @@
 
 use crate::cli::commands::batches::BatchesCommand;
 use crate::cli::commands::flows::{self, FlowsCommand};
-use crate::cli::commands::operators::{self, operations};
 #[cfg(feature = "web")]
 use crate::cli::commands::web;
+use crate::cli::commands::{audit, operations};
 use crate::cli::commands::{
     check, doctor, enqueue, failed, health, jobs, migrate, queues, recurring, run_time, show,
     status, supervise,
@@ -74,7 +74,7 @@ pub(crate) enum Command {
     #[command(subcommand)]
     Operations(operations::OperationsCommand),
     #[command(subcommand)]
-    Audit(operators::AuditCommand),
+    Audit(audit::AuditCommand),
     Doctor(doctor::Doctor),
     Health(health::HealthCommand),
     #[command(subcommand)]

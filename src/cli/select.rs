@@ -1,6 +1,6 @@
 //! Selects the jobs of a command, and changes them.
 
-use crate::admin::bulk::change::Change;
+use crate::admin::change::Change;
 use crate::admin::job_info::task_info;
 use crate::admin::jobs::{Changed, Jobs};
 use crate::cli::config::CommandError;
@@ -236,7 +236,7 @@ impl How {
         let mut done = Done {
             deed,
             dry_run: self.dry_run,
-            limit: jobs.most().filter(|_| self.dry_run),
+            limit: jobs.limit.filter(|_| self.dry_run),
             refused: false,
             selected: None,
             changed: None,

@@ -1,15 +1,15 @@
 //! Previews, starts and stops operations.
 
-use crate::admin::bulk::change::Change;
-use crate::admin::groups::RetryRate;
-use crate::admin::jobs::{BoundedCount, Changed, Jobs};
+use crate::admin::change::{Change, PacedChange};
+use crate::admin::jobs::{BoundedCount, Jobs};
+use crate::admin::rate::RetryRate;
+use crate::admin::walk::WalkBound;
 use crate::db::model::audit::Actor;
-use crate::db::model::decision::JobState;
-use crate::db::table::operators::operations::{self, NewOperationRow, OperationRow};
-use crate::db::transition::operators;
+use crate::db::table::operations::{self, NewOperationRow, OperationRow};
+use crate::db::transition::audit;
 use crate::db::{AsConn, own};
 use crate::error::{Error, ErrorContext, Result};
-use crate::operation::walk::{self, OperationTask, WalkBound, WalkPosition};
+use crate::operation::batch::{OperationCounts, OperationPosition};
 use chrono::{DateTime, NaiveDateTime, Utc};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -53,7 +53,7 @@ impl Preview {
 #[must_use = "an operation does nothing until it is started"]
 pub struct NewOperation {
     jobs: Jobs,
-    task: OperationTask,
+    paced: PacedChange,
     preview: Option<Preview>,
     request_id: Option<String>,
 }
@@ -64,7 +64,7 @@ impl Jobs {
     /// # Errors
     /// If the database does not answer or has no tables.
     pub fn preview<C: AsConn + ?Sized>(&self, conn: &mut C) -> Result<Preview> {
-        let bounds = walk::bounds(&mut own(conn), self).during("read the jobs")?;
+        let bounds = self.walk_bounds(&mut own(conn)).during("read the jobs")?;
         let counted = self.count_up_to(conn, MOST_COUNTED)?;
         Ok(Preview {
             count: counted.count,
@@ -94,7 +94,7 @@ impl Jobs {
     pub fn in_background(&self, change: Change) -> NewOperation {
         NewOperation {
             jobs: self.clone(),
-            task: OperationTask { change, rate: None },
+            paced: PacedChange { change, rate: None },
             preview: None,
             request_id: None,
         }
@@ -110,7 +110,7 @@ impl NewOperation {
 
     /// Makes retried jobs due one after the other, as [`Jobs::retry_at_rate`] does.
     pub fn rate(mut self, rate: RetryRate) -> Self {
-        self.task.rate = Some(rate);
+        self.paced.rate = Some(rate);
         self
     }
 
@@ -131,12 +131,11 @@ impl NewOperation {
     /// - If the database does not answer or has no tables.
     pub fn start<C: AsConn + ?Sized>(self, conn: &mut C) -> Result<Operation> {
         self.check()?;
-        let is_retry = matches!(self.task.change, Change::Retry { .. });
-        let mut jobs = self.jobs;
-        if is_retry {
-            jobs.states.retain(|state| *state == JobState::Failed);
-        }
-        let followed = jobs.followed(&self.task.change);
+        let jobs = match self.paced.change {
+            Change::Retry { .. } => self.jobs.failed_only(),
+            _ => self.jobs,
+        };
+        let followed = jobs.followed(self.paced.change == Change::Cancel);
         let follows = followed.is_some();
         let jobs = followed.unwrap_or(jobs);
         jobs.whole_batch(&mut own(conn))?;
@@ -145,25 +144,21 @@ impl NewOperation {
             None => jobs.preview(conn)?,
         };
         let mut conn = own(conn);
-        let bounds = walk::bounds(&mut conn, &jobs).during("read the jobs")?;
+        let bounds = jobs.walk_bounds(&mut conn).during("read the jobs")?;
         let bounds: Vec<WalkBound> = bounds
             .into_iter()
             .filter_map(|now| now.as_previewed(&preview.bounds, follows))
             .collect();
-        let position = WalkPosition {
-            left: jobs.limit,
-            ..WalkPosition::default()
-        };
         let json = |value: serde_json::Result<String>| value.unwrap_or_default();
-        let new = operators::start(
+        let new = audit::start(
             &mut conn,
             &NewOperationRow {
                 actor: &jobs.actor,
-                action: self.task.change.action().column(),
-                parameters: &json(serde_json::to_string(&self.task)),
+                action: self.paced.change.action().column(),
+                parameters: &json(serde_json::to_string(&self.paced)),
                 filter: &json(serde_json::to_string(&jobs)),
                 bounds: &json(serde_json::to_string(&bounds)),
-                place: &json(serde_json::to_string(&position)),
+                place: &json(serde_json::to_string(&OperationPosition::start(jobs.limit))),
                 total: i64::try_from(preview.count).ok(),
                 total_is_exact: preview.is_exact,
                 request_id: self.request_id.as_deref(),
@@ -176,9 +171,9 @@ impl NewOperation {
     }
 
     fn check(&self) -> Result<()> {
-        self.task.change.check()?;
+        self.paced.change.check()?;
         let wrong = |text: &str| Err(Error::Settings(text.to_owned()));
-        if self.task.rate.is_some() && !matches!(self.task.change, Change::Retry { .. }) {
+        if self.paced.rate.is_some() && !matches!(self.paced.change, Change::Retry { .. }) {
             return wrong("only a retry has a rate at which the jobs become due");
         }
         let request_id = self.request_id.as_deref().unwrap_or("-");
@@ -226,7 +221,7 @@ impl Actor {
     /// # Errors
     /// As for [`stop_operation`].
     pub fn stop_operation<C: AsConn + ?Sized>(&self, conn: &mut C, id: i64) -> Result<bool> {
-        operators::stop(&mut own(conn), self, id).during("stop the operation")
+        audit::stop(&mut own(conn), self, id).during("stop the operation")
     }
 }
 
@@ -320,24 +315,11 @@ pub struct Operation {
     pub still_seconds: f64,
 }
 
-/// The outcomes of the jobs of an operation.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-#[non_exhaustive]
-pub struct OperationCounts {
-    /// The outcomes of those that the database did not refuse.
-    #[serde(flatten)]
-    pub done: Changed,
-    /// The number of jobs that were left because the database refused to change them, or other transactions
-    /// held them locked.
-    pub refused: u64,
-}
-
 impl From<OperationRow> for Operation {
     fn from(row: OperationRow) -> Self {
         let utc = |time: NaiveDateTime| time.and_utc();
         let value = |text: String| serde_json::from_str(&text).unwrap_or(Value::String(text));
-        let position: WalkPosition = serde_json::from_str(&row.place).unwrap_or_default();
+        let position: OperationPosition = serde_json::from_str(&row.place).unwrap_or_default();
         let bounds: Vec<WalkBound> = serde_json::from_str(&row.bounds).unwrap_or_default();
         let state = OperationState::of_column(&row.state);
         let total = row.total.map(|count| BoundedCount {
@@ -348,7 +330,7 @@ impl From<OperationRow> for Operation {
         Operation {
             fraction: match state {
                 OperationState::Done => 1.0,
-                _ => position.fraction(&bounds),
+                _ => position.walk.fraction(&bounds),
             },
             counts: serde_json::from_str(&row.counts).unwrap_or_default(),
             id: row.id,

@@ -2,7 +2,7 @@
 
 use crate::db::model::audit::{Actor, AuditAction};
 use crate::db::model::recurring::{RecurringTaskRow, Scheduled};
-use crate::db::transition::operators::{AuditEffect, AuditTrail};
+use crate::db::transition::audit::{AuditEffect, AuditTrail};
 use crate::db::transition::{fire, schedule};
 use crate::db::{AsConn, Conn, own};
 use crate::error::{ErrorContext, Result};

@@ -33,15 +33,15 @@ const CHANGE: Duration = Duration::from_secs(5);
 
 /// A connection to change, which is kept from one use to the next.
 #[derive(Debug)]
-pub(crate) struct ChangeConnection {
-    pub(crate) connection: DbConnection,
+struct ChangeConnection {
+    connection: DbConnection,
     /// The identity of the SQLite file when it was opened.
     file: Option<FileId>,
 }
 
 impl ChangeConnection {
     /// Opens one, with a limit for connecting and for each statement.
-    pub(crate) fn open(database: &Database, limit: Duration) -> Result<Self> {
+    fn open(database: &Database, limit: Duration) -> Result<Self> {
         let file = database.file();
         let connection = database.connect_within(limit)?;
         Ok(ChangeConnection { connection, file })
@@ -49,7 +49,7 @@ impl ChangeConnection {
 
     /// Returns `false` if its file was removed or replaced: SQLite itself would go on writing it, and
     /// no other process would find what was written.
-    pub(crate) fn is_current(&self) -> bool {
+    fn is_current(&self) -> bool {
         self.file.as_ref().and_then(FileId::gone).is_none()
     }
 }

@@ -2,7 +2,7 @@
 
 pub(crate) mod whole;
 
-use crate::admin::bulk::change::Change;
+use crate::admin::change::Change;
 use crate::admin::job_info::{self, TaskStatus};
 use crate::admin::jobs::{BoundedCount, Changed, Jobs};
 use crate::db::query::batches::walk::{self, Members};

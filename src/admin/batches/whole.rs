@@ -2,8 +2,7 @@
 //!
 //! They are not found by their states but as members of the batches: neither other jobs nor those that have ended are read.
 
-use crate::admin::bulk::BATCH;
-use crate::admin::jobs::{BoundedCount, Changed, Jobs};
+use crate::admin::jobs::{BoundedCount, Jobs};
 use crate::db::Conn;
 use crate::db::model::decision::JobState;
 use crate::db::query::batches;
@@ -12,7 +11,6 @@ use crate::db::query::filter::Filter;
 use crate::db::query::jobs::{self, JobCount};
 use crate::error::{Error, ErrorContext as _, Result};
 use std::collections::BTreeMap;
-use std::ops::ControlFlow;
 
 /// The number of jobs that are read at once to be counted.
 const PAGE: usize = 5_000;
@@ -65,34 +63,6 @@ impl Jobs {
             return Some(Members::Failed);
         }
         (self.states == open).then_some(Members::Open)
-    }
-
-    /// Changes the jobs of a batch in groups of 500, until `progress` breaks.
-    pub(crate) fn each_member(
-        &self,
-        conn: &mut Conn<'_>,
-        whole: WholeBatch,
-        mut progress: impl FnMut(&Changed) -> ControlFlow<()>,
-        mut change: impl FnMut(&mut Conn<'_>, JobState, &[i64]) -> Result<Changed>,
-    ) -> Result<Changed> {
-        let mut walk = whole.walk();
-        let mut done = Changed::default();
-        let mut left = self.limit.unwrap_or(u64::MAX);
-        while !walk.is_done() && left > 0 {
-            let limit = BATCH.min(usize::try_from(left).unwrap_or(BATCH));
-            let jobs = walk
-                .next(conn, whole.which, limit)
-                .during("read the jobs")?;
-            if jobs.is_empty() {
-                continue;
-            }
-            left -= jobs.len() as u64;
-            done.add(change(conn, whole.which.state(), &jobs)?);
-            if progress(&done).is_break() {
-                break;
-            }
-        }
-        Ok(done)
     }
 
     /// Returns the first jobs of a batch, at most `most`.

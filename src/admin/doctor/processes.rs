@@ -7,7 +7,7 @@ use crate::clock;
 use crate::db::Conn;
 use crate::db::query::doctor::{self, Load, TaskCounts};
 use crate::db::query::load::fleet::{self, FleetProcess};
-use crate::db::table::operators::operations;
+use crate::db::table::operations;
 use crate::error::{ErrorContext, Result};
 use crate::recurring::time_zone::RulesVersion;
 use chrono::Datelike as _;

@@ -4,7 +4,7 @@ use crate::admin::batches::{
     self, BatchDetails, BatchFilter, BatchFollower, BatchState, BatchSummary, FailedOfBatch,
     FollowerState,
 };
-use crate::admin::bulk::change::Change;
+use crate::admin::change::Change;
 use crate::admin::job_info::TaskStatus;
 use crate::admin::jobs::{BoundedCount, Jobs};
 use crate::cli::config::CommandError;

@@ -1,8 +1,9 @@
 //! `windlass failed ...`.
 
-use crate::admin::bulk::change::Change;
-use crate::admin::groups::{FailedGroups, RetryRate, failed_groups};
+use crate::admin::change::Change;
+use crate::admin::groups::{FailedGroups, failed_groups};
 use crate::admin::jobs::{Changed, Jobs};
+use crate::admin::rate::RetryRate;
 use crate::cli::done::{Deed, Done, SpreadOver};
 use crate::cli::listed::{ListedJobs, time};
 use crate::cli::select::{Background, How, Selection, Which, connect, tagged, with_progress};

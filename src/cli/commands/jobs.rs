@@ -1,6 +1,6 @@
 //! `windlass jobs ...`.
 
-use crate::admin::bulk::change::Change;
+use crate::admin::change::Change;
 use crate::admin::jobs::Jobs;
 use crate::cli::config::CommandError;
 use crate::cli::done::{Deed, Done};

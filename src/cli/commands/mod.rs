@@ -1,5 +1,6 @@
 //! One file for each command: its arguments, its work and its output.
 
+pub(crate) mod audit;
 pub(crate) mod batches;
 pub(crate) mod check;
 pub(crate) mod doctor;
@@ -9,7 +10,7 @@ pub(crate) mod flows;
 pub(crate) mod health;
 pub(crate) mod jobs;
 pub(crate) mod migrate;
-pub(crate) mod operators;
+pub(crate) mod operations;
 pub(crate) mod queues;
 pub(crate) mod recurring;
 pub(crate) mod run_time;

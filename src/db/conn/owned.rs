@@ -5,7 +5,7 @@ use crate::db::conn::connection::{AsConn, Conn, sealed};
 use crate::db::conn::pooling::recognise::ServerSession;
 #[cfg(feature = "postgres")]
 use crate::db::conn::postgres;
-use crate::db::conn::turns::{Precedence, WriteTurn, WriteTurns};
+use crate::db::conn::turns::{Precedence, WriteTurns};
 use crate::deadline::Armed;
 use diesel::prelude::*;
 #[cfg(feature = "sqlite")]
@@ -248,13 +248,9 @@ impl DbConnection {
     /// database has one writer.
     pub(crate) fn with_write_lock<T>(&mut self, work: impl FnOnce(&mut Conn<'_>) -> T) -> T {
         let _armed = self.armed();
-        let _turn = self.write_turn();
+        let turns = self.turns.as_ref();
+        let _turn = turns.and_then(|turns| turns.take(self.precedence));
         work(&mut self.borrow())
-    }
-
-    /// Waits for this process's turn to write, if the database has one writer.
-    pub(crate) fn write_turn(&self) -> Option<WriteTurn> {
-        self.turns.as_ref()?.take(self.precedence)
     }
 
     /// Borrows the connection for statements that only read.

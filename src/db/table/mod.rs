@@ -1,6 +1,7 @@
 //! One file per table, with its statements. No file calls the transition of another table.
 
 pub(crate) mod attempts;
+pub(crate) mod audit;
 pub(crate) mod blocked;
 pub(crate) mod claimed;
 pub(crate) mod classes;
@@ -11,7 +12,7 @@ pub(crate) mod flows;
 pub(crate) mod history;
 pub(crate) mod job_logs;
 pub(crate) mod jobs;
-pub(crate) mod operators;
+pub(crate) mod operations;
 pub(crate) mod pauses;
 pub(crate) mod processes;
 pub(crate) mod public_tokens;

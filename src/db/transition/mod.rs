@@ -1,17 +1,18 @@
 //! One file per verb: changes to several tables at once, in one fenced transaction.
 
+pub(crate) mod audit;
 pub(crate) mod claim;
 pub(crate) mod clear;
 pub(crate) mod dispatch;
 pub(crate) mod end;
 pub(crate) mod enqueue;
 pub(crate) mod faults;
+pub(crate) mod fingerprint;
 pub(crate) mod finish;
 pub(crate) mod fire;
 pub(crate) mod flows;
 pub(crate) mod fold;
 pub(crate) mod operate;
-pub(crate) mod operators;
 pub(crate) mod pause;
 pub(crate) mod promote;
 pub(crate) mod prune;

@@ -3,10 +3,11 @@
 use crate::clock;
 use crate::db::Conn;
 use crate::db::table::flows::events;
-use crate::db::table::operators::{audit, operations};
-use crate::db::table::{classes, web};
+
+use crate::db::table::{audit, classes, operations, web};
 use crate::db::transition::clear::{self, ClearLimits, ClearedPage, expired};
-use crate::db::transition::operators;
+use crate::db::transition::fingerprint;
+
 use crate::event::Event;
 use crate::process::base::session::Session;
 use crate::process::upkeep::{Duty, DutyTurn, NextTurn};
@@ -221,7 +222,7 @@ impl Clearing {
             operations::clear(conn, OPERATIONS_FOR, BATCH)
         });
         self.walk("fingerprint failed jobs", Counted::Nowhere, |conn, _| {
-            operators::fill(conn, BATCH)
+            fingerprint::fill(conn, BATCH)
         });
         if let Some(age) = retention.audit_for {
             self.batches("clear the audit", move |conn| {

@@ -3,7 +3,6 @@
 use crate::operation::OperationTurns;
 use crate::process::base::session::Session;
 use crate::process::upkeep::{Duty, DutyTurn};
-use std::collections::VecDeque;
 use std::time::Duration;
 
 /// The time between two looks for operations.
@@ -13,10 +12,6 @@ const LOOK: Duration = Duration::from_secs(2);
 #[derive(Default)]
 pub(crate) struct Operate {
     turns: OperationTurns,
-    /// The open operations that have not had their batch of this round.
-    open: VecDeque<i64>,
-    /// True if any operation had a batch in this round.
-    has_run: bool,
 }
 
 impl Duty for Operate {
@@ -28,22 +23,10 @@ impl Duty for Operate {
         LOOK
     }
 
-    /// An operation that fails does not delay the others.
+    /// An operation that fails does not delay the others: the next turn is that of the next one.
     fn turn(&mut self, session: &mut Session) -> Result<DutyTurn, Duration> {
-        if self.open.is_empty() {
-            let open = session.run("look for operations", |conn| self.turns.open(conn))?;
-            (self.open, self.has_run) = (open.into(), false);
-        }
-        let Some(id) = self.open.pop_front() else {
-            return Ok(DutyTurn::done());
-        };
-        let advance = session.run("run an operation", |conn| self.turns.step(conn, id));
-        match advance {
-            Ok(advance) => self.has_run |= advance.is_some(),
-            Err(delay) if self.open.is_empty() || session.is_in_trouble() => return Err(delay),
-            Err(_) => {}
-        }
-        let is_more = !self.open.is_empty() || self.has_run;
-        Ok(DutyTurn::of(usize::from(is_more), is_more))
+        let turn = session.run("run an operation", |conn| self.turns.turn(conn))?;
+        let changed = usize::try_from(turn.changed.unwrap_or(0)).unwrap_or(usize::MAX);
+        Ok(DutyTurn::of(changed, turn.is_more))
     }
 }

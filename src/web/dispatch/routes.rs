@@ -4,8 +4,8 @@ use crate::web::access::viewer::Need;
 use crate::web::api::{self, enqueue, job_request};
 use crate::web::pages::job::{self, change, confirm};
 use crate::web::pages::{
-    audit, batches, bulk, doctor, failed, flow, jobs, limits, login, operations, overview,
-    processes, queue, queues, recurring,
+    audit, batches, doctor, failed, flow, jobs, limits, login, operations, overview, processes,
+    queue, queues, recurring,
 };
 use crate::web::request::route::{self, Route};
 use crate::web::{metrics, readiness};
@@ -26,8 +26,8 @@ pub(crate) const ROUTES: &[Route] = &[
     Route::post("/jobs/{id}/retry", change::retry),
     Route::post("/jobs/{id}/run", change::run),
     Route::post("/jobs/{id}/change", change::change),
-    Route::get("/preview", bulk::preview::show),
-    Route::post("/preview", bulk::preview::start),
+    Route::get("/preview", operations::preview::show),
+    Route::post("/preview", operations::preview::start),
     Route::get("/failed", failed::show),
     Route::get("/batches", batches::show).live(),
     Route::get("/batches/{id}", batches::one::show).live(),

@@ -3,6 +3,7 @@
 use crate::audit::{AuditEntry, AuditLog};
 use crate::db::Conn;
 use crate::db::model::audit::AuditAction;
+use crate::db::table::audit::AuditFilter;
 use crate::error::Result;
 use crate::web::http::{PageError, Pairs, Response};
 use crate::web::pages::jobs::filters::{self, When};
@@ -81,31 +82,20 @@ fn read(
     when: &When,
     now: NaiveDateTime,
 ) -> Result<Vec<AuditEntry>> {
-    let mut log = AuditLog::new().limit(ROWS as u32 + 1);
-    let [actor, action, target] = TEXTS.map(|name| pairs.get(name).map(str::trim));
-    if let Some(actor) = actor {
-        log = log.actor(actor);
-    }
-    if let Some(action) = action {
-        log = log.action(action);
-    }
-    if let Some(target) = target {
-        log = log.target(target);
-    }
-    if let Some(operation) = pairs.number("operation") {
-        log = log.operation(operation);
-    }
-    let (from, to) = when.bounds(now);
-    if let Some(from) = from {
-        log = log.since(from.and_utc());
-    }
-    if let Some(to) = to {
-        log = log.until(to.and_utc());
-    }
-    if let Some(before) = pairs.number("before") {
-        log = log.before(before);
-    }
-    log.list(conn)
+    let text = |name: &str| pairs.get(name).map(|text| text.trim().to_owned());
+    let [actor, action, target] = TEXTS.map(text);
+    let (since, until) = when.bounds(now);
+    let filter = AuditFilter {
+        actor,
+        action,
+        target,
+        operation: pairs.number("operation"),
+        since,
+        until,
+        before: pairs.number("before"),
+        ..AuditFilter::default()
+    };
+    AuditLog::of(filter).limit(ROWS as u32 + 1).list(conn)
 }
 
 impl AuditPage {

@@ -3,7 +3,6 @@
 
 pub(crate) mod audit;
 pub(crate) mod batches;
-pub(crate) mod bulk;
 pub(crate) mod doctor;
 pub(crate) mod failed;
 pub(crate) mod flow;

@@ -8,9 +8,9 @@ use crate::db::internal_tests::interleavings::acts::*;
 use crate::db::internal_tests::interleavings::world::{World, limited, row};
 use crate::db::model::audit::Actor;
 use crate::db::model::claim::FinishedRow::Keep;
-use crate::db::table::operators::operations::{self, NewOperationRow, OperationAdvance};
+use crate::db::table::operations::{self, NewOperationRow, OperationAdvance};
+use crate::db::transition::audit;
 use crate::db::transition::operate::{self, edit};
-use crate::db::transition::operators::{self, AppliedBatch, AuditEffect};
 use diesel::QueryResult;
 
 fn moved(conn: &mut Conn<'_>, world: &World, jobs: &[usize], queue: &str) -> QueryResult<String> {
@@ -170,7 +170,7 @@ fn an_operation(conn: &mut Conn<'_>) -> World {
     for id in operations::open(conn, 10).unwrap() {
         operations::end(conn, id, "stopped", None).unwrap();
     }
-    operators::start(conn, &new).unwrap();
+    audit::start(conn, &new).unwrap();
     world
 }
 
@@ -179,20 +179,16 @@ fn batch(conn: &mut Conn<'_>, world: &World) -> QueryResult<String> {
     let Some(id) = operations::open(conn, 1)?.first().copied() else {
         return Ok("nothing".to_owned());
     };
-    let done = operators::advance(conn, id, |conn, row| {
+    let done = audit::advance(conn, id, |conn, row| {
         assert_eq!(row.place, "0", "a batch is run once");
         let changed = operate::change_priority(conn, &world.jobs, 7)?.len() as u64;
-        let advance = OperationAdvance {
+        Ok(Some(OperationAdvance {
             place: "1".to_owned(),
             counts: "{}".to_owned(),
             looked_at: changed,
             changed,
             is_done: true,
             error: None,
-        };
-        Ok(Some(AppliedBatch {
-            advance,
-            effect: AuditEffect::of_jobs(changed),
         }))
     })?;
     Ok(done.map_or_else(|| "left".to_owned(), |done| done.changed.to_string()))
@@ -202,7 +198,7 @@ fn stop(conn: &mut Conn<'_>) -> QueryResult<String> {
     let Some(id) = operations::open(conn, 1)?.first().copied() else {
         return Ok("nothing".to_owned());
     };
-    let stopped = operators::stop(conn, &Actor::named("bob"), id)?;
+    let stopped = audit::stop(conn, &Actor::named("bob"), id)?;
     Ok(if stopped { "done" } else { "late" }.to_owned())
 }
 

@@ -7,11 +7,11 @@ use crate::db::model::decision::JobState;
 use crate::db::plans::{Rows, Work, job, limited, run, *};
 use crate::db::query::filter::Filter;
 use crate::db::query::{doctor, jobs};
-use crate::db::table::operators::audit::{self, AuditFilter};
-use crate::db::table::operators::operations::{self, NewOperationRow, OperationAdvance};
-use crate::db::transition::enqueue;
+use crate::db::table::audit::{self, AuditFilter};
+use crate::db::table::operations::{self, NewOperationRow, OperationAdvance};
+use crate::db::transition::audit::{self as actions, AuditEffect, AuditTrail};
 use crate::db::transition::operate::edit;
-use crate::db::transition::operators::{self, AppliedBatch, AuditEffect, AuditTrail};
+use crate::db::transition::{enqueue, fingerprint};
 use std::time::Duration;
 
 pub(crate) const OPERATORS: [(&str, Work); 11] = [
@@ -70,7 +70,7 @@ pub(crate) const OPERATORS: [(&str, Work); 11] = [
     }),
     ("store fingerprints", |conn, _| {
         failed(conn, "NULL")?;
-        assert_eq!(operators::fill(conn, 1)?.cleared, 1);
+        assert_eq!(fingerprint::fill(conn, 1)?.cleared, 1);
         Ok(())
     }),
     ("walk through the audit", |conn, _| {
@@ -184,7 +184,7 @@ fn run_an_operation(conn: &mut Conn<'_>, _: &Rows) -> QueryResult<()> {
             total_is_exact: true,
             request_id: Some(request_id),
         };
-        operators::start(conn, &new)
+        actions::start(conn, &new)
     };
     let id = start(conn, "one")?;
     assert_eq!(start(conn, "one")?, id);
@@ -198,13 +198,9 @@ fn run_an_operation(conn: &mut Conn<'_>, _: &Rows) -> QueryResult<()> {
         is_done: true,
         error: None,
     };
-    let batch = AppliedBatch {
-        advance,
-        effect: AuditEffect::Jobs(1),
-    };
-    assert!(operators::advance(conn, id, |_, _| Ok(Some(batch)))?.is_some());
+    assert!(actions::advance(conn, id, |_, _| Ok(Some(advance)))?.is_some());
     let other = start(conn, "other")?;
-    assert!(operators::stop(conn, &actor, other)?);
+    assert!(actions::stop(conn, &actor, other)?);
     assert_eq!(operations::find(conn, id)?.unwrap().state, "done");
     assert_eq!(operations::list(conn, None, 10)?.len(), 2);
     operations::clear(conn, Duration::ZERO, 10).map(drop)

@@ -8,7 +8,7 @@ use crate::db::table::web::tokens;
 #[cfg(feature = "cli")]
 use crate::db::table::web::tokens::NewWebToken;
 #[cfg(feature = "cli")]
-use crate::db::transition::operators::{AuditEffect, AuditTrail};
+use crate::db::transition::audit::{AuditEffect, AuditTrail};
 use diesel::QueryResult;
 
 /// Stores a token and returns its id.

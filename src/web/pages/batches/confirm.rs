@@ -4,7 +4,8 @@ use crate::job::BatchId;
 use crate::operation::start::Preview;
 use crate::web::http::{PageError, Response};
 use crate::web::pages::batches::{BatchAction, one};
-use crate::web::pages::bulk::preview::{jobs, number};
+use crate::web::pages::operations::new_request;
+use crate::web::pages::operations::preview::{jobs, number};
 use crate::web::request::route::Cx;
 use crate::web::request::shell::Shell;
 use crate::web::site::Section;
@@ -54,8 +55,7 @@ fn ask(cx: &mut Cx<'_>, action: BatchAction) -> Result<Response, PageError> {
         question,
         jobs: jobs(&number(&preview)),
         stored: serde_json::to_string(&preview).unwrap_or_default(),
-        // Two forms with one id would start one operation.
-        request: format!("{:032x}", fastrand::u128(..)),
+        request: new_request(),
         path: shell.to(["batches", &id, action.name()]),
         back: shell.to(["batches", &id]),
         action,

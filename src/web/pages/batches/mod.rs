@@ -4,12 +4,12 @@ pub(crate) mod confirm;
 pub(crate) mod one;
 
 use crate::admin::batches::{BatchFilter, batches};
-use crate::admin::bulk::change::Change;
+use crate::admin::change::Change;
 use crate::admin::jobs::Jobs;
 use crate::job::BatchId;
-use crate::operation::start::Preview;
 use crate::web::http::{self, PageError, Response};
 use crate::web::pages::batches::one::BatchView;
+use crate::web::pages::operations::{self, confirmed};
 use crate::web::pages::words;
 use crate::web::request::panels::Panel;
 use crate::web::request::route::Cx;
@@ -55,12 +55,11 @@ pub(crate) fn retry(cx: &mut Cx<'_>) -> Result<Response, PageError> {
     start(cx, BatchAction::Retry, Change::Retry { even_at_most_once })
 }
 
-/// Starts an operation. The same form sent again leads to the same operation.
+/// Starts an operation.
 fn start(cx: &mut Cx<'_>, action: BatchAction, change: Change) -> Result<Response, PageError> {
     let row = one::find(cx)?;
     let form = cx.form().clone();
-    let preview = serde_json::from_str::<Preview>(form.get("preview").unwrap_or_default());
-    let (Ok(preview), Some(request)) = (preview, form.get("request")) else {
+    let Some((preview, request)) = confirmed(&form) else {
         let path = http::path(&["batches", &row.id.to_string(), action.name()]);
         return Ok(Response::see_other(cx.link(&path)));
     };
@@ -70,10 +69,7 @@ fn start(cx: &mut Cx<'_>, action: BatchAction, change: Change) -> Result<Respons
         .in_background(change)
         .preview(preview)
         .request_id(request);
-    let started = cx.write(|conn| operation.start(conn))?;
-    let _ = cx.site.operations.try_send(());
-    let path = http::path(&["operations", &started.id.to_string()]);
-    Ok(Response::see_other(cx.link(&path)))
+    operations::start(cx, operation)
 }
 
 // --- The list of batches ---

@@ -1,6 +1,6 @@
 //! Changes of one job.
 
-use crate::admin::bulk::change::Change;
+use crate::admin::change::Change;
 use crate::admin::jobs::{Changed, Jobs};
 use crate::job::JobId;
 use crate::queue::check_name;

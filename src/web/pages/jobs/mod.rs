@@ -68,7 +68,7 @@ struct JobsPage {
     since: [(&'static str, &'static str); 6],
     from: String,
     to: String,
-    /// The filters as fields of the form for bulk actions.
+    /// The filters as fields of the form for operations.
     hidden: Vec<(String, String)>,
 }
 

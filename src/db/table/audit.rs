@@ -10,25 +10,42 @@ use diesel::sql_types::{BigInt, Bool, Nullable, Text, Timestamp};
 use std::time::Duration;
 
 /// A row to insert.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(crate) struct NewAudit<'a> {
     pub(crate) actor: &'a Actor,
     pub(crate) action: &'a str,
-    pub(crate) target: Option<&'a str>,
+    pub(crate) target: Option<String>,
     /// The selection of the jobs, as JSON.
-    pub(crate) filter: Option<&'a str>,
+    pub(crate) filter: Option<String>,
     /// The values that were set, as JSON.
-    pub(crate) parameters: Option<&'a str>,
-    /// The number of jobs that changed; `total` adds those of the rows of the same action before.
-    pub(crate) jobs: Option<i64>,
-    pub(crate) total: Option<i64>,
+    pub(crate) parameters: Option<String>,
     pub(crate) operation_id: Option<i64>,
     /// The first row of the same action.
     pub(crate) part_of: Option<i64>,
 }
 
-/// Inserts a row and returns its id.
-pub(crate) fn record_audit(conn: &mut Conn<'_>, new: &NewAudit<'_>) -> QueryResult<i64> {
+impl<'a> NewAudit<'a> {
+    pub(crate) fn new(actor: &'a Actor, action: &'a str) -> Self {
+        NewAudit {
+            actor,
+            action,
+            target: None,
+            filter: None,
+            parameters: None,
+            operation_id: None,
+            part_of: None,
+        }
+    }
+}
+
+/// Inserts a row and returns its id. `jobs` is the number of jobs that changed, `total` adds those of the rows of the
+/// same action before.
+pub(crate) fn record_audit(
+    conn: &mut Conn<'_>,
+    new: &NewAudit<'_>,
+    jobs: Option<i64>,
+    total: Option<i64>,
+) -> QueryResult<i64> {
     let text = "INSERT INTO windlass_audit (created_at, actor, via, origin, action, target, filter, parameters, \
            jobs, total, reason, operation_id, part_of) \
          VALUES ({now}, $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12) RETURNING id";
@@ -37,11 +54,11 @@ pub(crate) fn record_audit(conn: &mut Conn<'_>, new: &NewAudit<'_>) -> QueryResu
         .bind(new.actor.via.column())
         .bind(&new.actor.origin)
         .bind(new.action)
-        .bind(new.target)
-        .bind(new.filter)
-        .bind(new.parameters)
-        .bind(new.jobs)
-        .bind(new.total)
+        .bind(&new.target)
+        .bind(&new.filter)
+        .bind(&new.parameters)
+        .bind(jobs)
+        .bind(total)
         .bind(&new.actor.reason)
         .bind(new.operation_id)
         .bind(new.part_of)

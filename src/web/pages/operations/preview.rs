@@ -1,13 +1,14 @@
-//! Shows what a bulk action would change, and asks.
+//! Shows what an operation would change, and asks.
 
-use crate::admin::groups::RetryRate;
 use crate::admin::job_list::ListedJob;
+use crate::admin::rate::RetryRate;
 use crate::db::Conn;
 use crate::error::{ErrorContext as _, Result};
 use crate::operation::start::Preview;
-use crate::web::http::{self, PageError, Response};
-use crate::web::pages::bulk::{BulkAction, BulkSelection};
+use crate::web::http::{PageError, Response};
 use crate::web::pages::jobs::JobListRow;
+use crate::web::pages::operations::selection::{OperationAction, OperationSelection};
+use crate::web::pages::operations::{self, confirmed, new_request};
 use crate::web::pages::words;
 use crate::web::request::route::Cx;
 use crate::web::request::shell::Shell;
@@ -20,10 +21,10 @@ use std::time::Duration;
 pub(crate) const TYPED: u64 = 10;
 
 #[derive(Template)]
-#[template(path = "bulk/preview.html")]
+#[template(path = "operations/preview.html")]
 struct PreviewPage {
     shell: Shell,
-    action: BulkAction,
+    action: OperationAction,
     question: String,
     /// `1,204` or `10,000+`
     number: String,
@@ -55,7 +56,7 @@ pub(crate) fn jobs(number: &str) -> String {
     }
 }
 
-fn look(conn: &mut Conn<'_>, selection: &BulkSelection) -> Result<(Preview, Vec<ListedJob>)> {
+fn look(conn: &mut Conn<'_>, selection: &OperationSelection) -> Result<(Preview, Vec<ListedJob>)> {
     let preview = selection.jobs().preview(conn)?;
     let sample = selection.sample(conn).during("list some of the jobs")?;
     Ok((preview, sample))
@@ -64,12 +65,12 @@ fn look(conn: &mut Conn<'_>, selection: &BulkSelection) -> Result<(Preview, Vec<
 /// Shows the preview of an action. It changes nothing.
 pub(crate) fn show(cx: &mut Cx<'_>) -> Result<Response, PageError> {
     let now = cx.frame()?.now;
-    let selection = BulkSelection::of(cx.query(), now)?;
+    let selection = OperationSelection::of(cx.query(), now)?;
     let (preview, sample) = cx.read(|conn| look(conn, &selection))?;
     let number = number(&preview);
     let question = format!("{} {}?", selection.action.verb(), jobs(&number));
     let shell = cx.shell(&question, Section::Jobs)?;
-    let is_typed = selection.action == BulkAction::Discard && preview.count > TYPED;
+    let is_typed = selection.action == OperationAction::Discard && preview.count > TYPED;
     cx.render(&PreviewPage {
         action: selection.action,
         question,
@@ -80,8 +81,7 @@ pub(crate) fn show(cx: &mut Cx<'_>) -> Result<Response, PageError> {
         },
         number,
         stored: serde_json::to_string(&preview).unwrap_or_default(),
-        // Two forms with one id would start one operation.
-        request: format!("{:032x}", fastrand::u128(..)),
+        request: new_request(),
         words: selection.in_words(),
         hidden: selection.pairs(),
         spreads: choices(&preview),
@@ -100,27 +100,23 @@ impl PreviewPage {
     fn button(&self) -> String {
         let jobs = jobs(&self.number);
         match self.action {
-            BulkAction::Run => format!("Run {jobs} now"),
-            BulkAction::Priority => format!("Change {jobs}"),
+            OperationAction::Run => format!("Run {jobs} now"),
+            OperationAction::Priority => format!("Change {jobs}"),
             action => format!("{} {jobs}", action.verb()),
         }
     }
 }
 
-// --- Starts a bulk action that was confirmed, as an operation ---
+// --- Starts an operation that was confirmed ---
 
-/// Starts an operation with the jobs of a preview. The same form sent again leads to the same
-/// operation.
+/// Starts an operation with the jobs of a preview.
 pub(crate) fn start(cx: &mut Cx<'_>) -> Result<Response, PageError> {
     let form = cx.form().clone();
-    let selection = BulkSelection::of(&form, cx.frame()?.now)?;
-    let stored = form.get("preview").unwrap_or_default();
-    let (Ok(preview), Some(request)) =
-        (serde_json::from_str::<Preview>(stored), form.get("request"))
-    else {
+    let selection = OperationSelection::of(&form, cx.frame()?.now)?;
+    let Some((preview, request)) = confirmed(&form) else {
         return Ok(Response::see_other(cx.link(&selection.path())));
     };
-    if selection.action == BulkAction::Discard && preview.count > TYPED {
+    if selection.action == OperationAction::Discard && preview.count > TYPED {
         let typed = form.get("typed").unwrap_or_default();
         if !is_number(typed, &preview) {
             let message =
@@ -130,7 +126,7 @@ pub(crate) fn start(cx: &mut Cx<'_>) -> Result<Response, PageError> {
     }
     let change = selection.action.change(&form)?;
     let rate = match selection.action {
-        BulkAction::Retry => rate(form.get("spread").unwrap_or_default(), &preview)?,
+        OperationAction::Retry => rate(form.get("spread").unwrap_or_default(), &preview)?,
         _ => None,
     };
     let jobs = selection
@@ -143,10 +139,7 @@ pub(crate) fn start(cx: &mut Cx<'_>) -> Result<Response, PageError> {
     if let Some(rate) = rate {
         operation = operation.rate(rate);
     }
-    let started = cx.write(|conn| operation.start(conn))?;
-    let _ = cx.site.operations.try_send(());
-    let path = http::path(&["operations", &started.id.to_string()]);
-    Ok(Response::see_other(cx.link(&path)))
+    operations::start(cx, operation)
 }
 
 /// Returns whether a text is the number of jobs, as it is shown or as it is written by hand.

@@ -1,9 +1,13 @@
-//! Changes of many jobs: how far they are, and stopping them.
+//! Changes of many jobs: starting them, how far they are, and stopping them.
 
-use crate::admin::bulk::change::Change;
-use crate::operation::start::{Operation, OperationState, operation, operations};
-use crate::operation::walk::OperationTask;
-use crate::web::http::{self, PageError, Response};
+pub(crate) mod preview;
+pub(crate) mod selection;
+
+use crate::admin::change::{Change, PacedChange};
+use crate::operation::start::{
+    NewOperation, Operation, OperationState, Preview, operation, operations,
+};
+use crate::web::http::{self, PageError, Pairs, Response};
 use crate::web::pages::words::{self, conditions};
 use crate::web::request::panels::Panel;
 use crate::web::request::route::Cx;
@@ -125,6 +129,28 @@ impl OperationPage {
     }
 }
 
+// --- Starting an operation that was confirmed ---
+
+/// Returns the preview that a form confirms, and the id of its request: the same form sent again leads to the same
+/// operation. `None` if it has none.
+pub(crate) fn confirmed(form: &Pairs) -> Option<(Preview, String)> {
+    let preview = serde_json::from_str(form.get("preview")?).ok()?;
+    Some((preview, form.get("request")?.to_owned()))
+}
+
+/// Returns the id of the request of a new form. Two forms with one id would start one operation.
+pub(crate) fn new_request() -> String {
+    format!("{:032x}", fastrand::u128(..))
+}
+
+/// Starts an operation, and shows it.
+pub(crate) fn start(cx: &mut Cx<'_>, operation: NewOperation) -> Result<Response, PageError> {
+    let started = cx.write(|conn| operation.start(conn))?;
+    let _ = cx.site.operations.try_send(());
+    let path = http::path(&["operations", &started.id.to_string()]);
+    Ok(Response::see_other(cx.link(&path)))
+}
+
 // --- An operation as pages show it ---
 
 /// An operation.
@@ -175,7 +201,7 @@ impl OperationView {
 
 /// Returns what an operation does, in words.
 fn what(operation: &Operation) -> String {
-    let Ok(task) = serde_json::from_value::<OperationTask>(operation.parameters.clone()) else {
+    let Ok(task) = serde_json::from_value::<PacedChange>(operation.parameters.clone()) else {
         return operation.action.clone();
     };
     let rate = task

@@ -1,6 +1,4 @@
-//! Commands about what operators do: the audit, operations on many jobs, and groups of failed jobs.
-
-pub(crate) mod operations;
+//! `windlass audit ...`.
 
 use crate::admin::jobs::Jobs;
 use crate::audit::{AuditEntry, AuditLog};
@@ -8,6 +6,7 @@ use crate::cli::config::CommandError;
 use crate::cli::listed::time;
 use crate::cli::select::connect;
 use crate::clock;
+use crate::db::table::audit::AuditFilter;
 use crate::db::{Database, DbConnection};
 use crate::error::Result;
 use crate::job::options;
@@ -17,8 +16,6 @@ use serde::Serialize;
 use std::collections::BTreeSet;
 use std::process::ExitCode;
 use std::time::Duration;
-
-// --- `windlass audit ...` ---
 
 /// See who changed what
 #[derive(Debug, clap::Subcommand)]
@@ -57,21 +54,14 @@ struct WhichEntries {
 }
 
 impl WhichEntries {
-    fn log(&self) -> AuditLog {
-        let mut log = AuditLog::new();
-        if let Some(actor) = &self.actor {
-            log = log.actor(actor);
+    fn filter(&self) -> AuditFilter {
+        AuditFilter {
+            actor: self.actor.clone(),
+            action: self.action.clone(),
+            target: self.target.clone(),
+            operation: self.operation,
+            ..AuditFilter::default()
         }
-        if let Some(action) = &self.action {
-            log = log.action(action);
-        }
-        if let Some(target) = &self.target {
-            log = log.target(target);
-        }
-        if let Some(operation) = self.operation {
-            log = log.operation(operation);
-        }
-        log
     }
 }
 
@@ -120,20 +110,16 @@ struct ListedEntries {
 
 impl ListAudit {
     fn run(&self, database: &Database) -> Result<ListedEntries> {
-        let mut log = self.which.log().limit(self.limit);
-        if let Some(time) = self.since {
-            log = log.since(time);
-        }
-        if let Some(time) = self.until {
-            log = log.until(time);
-        }
-        if let Some(id) = self.before {
-            log = log.before(id);
-        }
-        if let Some(id) = self.parts {
-            log = log.parts_of(id);
-        }
+        let utc = |time: DateTime<Utc>| time.naive_utc();
+        let filter = AuditFilter {
+            since: self.since.map(utc),
+            until: self.until.map(utc),
+            before: self.before,
+            parts_of: self.parts,
+            ..self.which.filter()
+        };
         let mut connection = connect(&database.clone().read_only())?;
+        let log = AuditLog::of(filter).limit(self.limit);
         let entries = log.list(&mut connection)?;
         Ok(ListedEntries { entries })
     }
@@ -269,7 +255,8 @@ impl TailAudit {
     }
 
     fn look(&self, connection: &mut DbConnection, count: u32) -> Result<Vec<AuditEntry>> {
-        self.which.log().limit(count).list(connection)
+        let log = AuditLog::of(self.which.filter());
+        log.limit(count).list(connection)
     }
 
     /// Prints an entry. Returns `false` if the output is closed.

@@ -1,8 +1,6 @@
-//! Changes of many jobs: a preview with a frozen set, a confirmation, and an operation.
+//! The jobs and the action of an operation that is about to be started.
 
-pub(crate) mod preview;
-
-use crate::admin::bulk::change::Change;
+use crate::admin::change::Change;
 use crate::admin::job_list::{self, ListedJob};
 use crate::admin::jobs::Jobs;
 use crate::db::Conn;
@@ -24,23 +22,23 @@ const MOST: usize = 500;
 /// The most jobs that a preview shows.
 const SAMPLE: usize = 10;
 
-/// The jobs of a bulk action.
+/// The jobs of an operation that is about to be started.
 #[derive(Debug, Clone)]
-pub(crate) struct BulkSelection {
-    pub(crate) action: BulkAction,
+pub(crate) struct OperationSelection {
+    pub(crate) action: OperationAction,
     filters: JobFilters,
     /// The ids of those that were ticked. `None` for all that match.
     ids: Option<Vec<i64>>,
 }
 
-impl BulkSelection {
+impl OperationSelection {
     /// Reads the selection of an address or a form. What is relative to `now` becomes a time, so that
     /// the selection stays the same.
     ///
     /// # Errors
     /// If something of it is wrong, no job was ticked, or the action changes no job of the state.
     pub(crate) fn of(pairs: &Pairs, now: NaiveDateTime) -> Result<Self, PageError> {
-        let action = BulkAction::of(pairs)?;
+        let action = OperationAction::of(pairs)?;
         let mut filters = JobFilters::of(pairs)?;
         let (from, to) = filters.when.bounds(now);
         // As addresses and forms hold it.
@@ -54,7 +52,7 @@ impl BulkSelection {
             Some("matching") => None,
             _ => Some(ticked(pairs)?),
         };
-        let selection = BulkSelection {
+        let selection = OperationSelection {
             action,
             filters,
             ids,
@@ -158,7 +156,7 @@ impl BulkSelection {
                 pairs
             }
         };
-        let action = BulkAction::ALL
+        let action = OperationAction::ALL
             .into_iter()
             .find(|(_, other)| *other == self.action);
         pairs.extend(action.map(|(name, _)| ("do".to_owned(), name.to_owned())));
@@ -218,7 +216,7 @@ fn ticked(pairs: &Pairs) -> Result<Vec<i64>, PageError> {
 
 /// An action of the list of jobs, or of the failed groups.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum BulkAction {
+pub(crate) enum OperationAction {
     Retry,
     Run,
     Move,
@@ -230,14 +228,14 @@ pub(crate) enum BulkAction {
 /// The states of jobs that wait.
 const WAITING: [JobState; 3] = [JobState::Scheduled, JobState::Blocked, JobState::Ready];
 
-impl BulkAction {
-    pub(crate) const ALL: [(&'static str, BulkAction); 6] = [
-        ("retry", BulkAction::Retry),
-        ("run", BulkAction::Run),
-        ("move", BulkAction::Move),
-        ("priority", BulkAction::Priority),
-        ("cancel", BulkAction::Cancel),
-        ("discard", BulkAction::Discard),
+impl OperationAction {
+    pub(crate) const ALL: [(&'static str, OperationAction); 6] = [
+        ("retry", OperationAction::Retry),
+        ("run", OperationAction::Run),
+        ("move", OperationAction::Move),
+        ("priority", OperationAction::Priority),
+        ("cancel", OperationAction::Cancel),
+        ("discard", OperationAction::Discard),
     ];
 
     /// Reads the action of an address or a form.
@@ -258,51 +256,55 @@ impl BulkAction {
     /// Returns the states whose jobs it changes, in the order in which they are changed.
     pub(crate) fn states(self) -> Vec<JobState> {
         match self {
-            BulkAction::Retry => vec![JobState::Failed],
-            BulkAction::Run => vec![JobState::Scheduled],
-            BulkAction::Move | BulkAction::Priority => WAITING.to_vec(),
-            BulkAction::Cancel => [&[JobState::Claimed], &WAITING[..]].concat(),
-            BulkAction::Discard => [&WAITING[..], &[JobState::Failed]].concat(),
+            OperationAction::Retry => vec![JobState::Failed],
+            OperationAction::Run => vec![JobState::Scheduled],
+            OperationAction::Move | OperationAction::Priority => WAITING.to_vec(),
+            OperationAction::Cancel => [&[JobState::Claimed], &WAITING[..]].concat(),
+            OperationAction::Discard => [&WAITING[..], &[JobState::Failed]].concat(),
         }
     }
 
     /// Returns its verb, at the start of a sentence.
     pub(crate) fn verb(self) -> &'static str {
         match self {
-            BulkAction::Retry => "Retry",
-            BulkAction::Run => "Run now",
-            BulkAction::Move => "Move",
-            BulkAction::Priority => "Change the priority of",
-            BulkAction::Cancel => "Cancel",
-            BulkAction::Discard => "Discard",
+            OperationAction::Retry => "Retry",
+            OperationAction::Run => "Run now",
+            OperationAction::Move => "Move",
+            OperationAction::Priority => "Change the priority of",
+            OperationAction::Cancel => "Cancel",
+            OperationAction::Discard => "Discard",
         }
     }
 
     /// Returns which jobs it changes, for the case that there are none of them.
     pub(crate) fn of_which(self) -> &'static str {
         match self {
-            BulkAction::Retry => "Only failed jobs can be retried.",
-            BulkAction::Run => "Only scheduled jobs can be run now: the others wait for no time.",
-            BulkAction::Move => "Only jobs that wait can be moved.",
-            BulkAction::Priority => "Only jobs that wait can have another priority.",
-            BulkAction::Cancel => "Only jobs that wait or run can be cancelled.",
-            BulkAction::Discard => "Only jobs that wait or have failed can be discarded.",
+            OperationAction::Retry => "Only failed jobs can be retried.",
+            OperationAction::Run => {
+                "Only scheduled jobs can be run now: the others wait for no time."
+            }
+            OperationAction::Move => "Only jobs that wait can be moved.",
+            OperationAction::Priority => "Only jobs that wait can have another priority.",
+            OperationAction::Cancel => "Only jobs that wait or run can be cancelled.",
+            OperationAction::Discard => "Only jobs that wait or have failed can be discarded.",
         }
     }
 
     /// Returns what happens to the jobs, and what cannot be undone.
     pub(crate) fn consequence(self) -> &'static str {
         match self {
-            BulkAction::Retry => {
+            OperationAction::Retry => {
                 "They are ready again, with all their attempts. Those whose unique id another job holds by now stay failed."
             }
-            BulkAction::Run => "They are ready at once, and do not wait for their time.",
-            BulkAction::Move => "They keep their time, their priority and a slot that they hold.",
-            BulkAction::Priority => "A smaller number is more important.",
-            BulkAction::Cancel => {
+            OperationAction::Run => "They are ready at once, and do not wait for their time.",
+            OperationAction::Move => {
+                "They keep their time, their priority and a slot that they hold."
+            }
+            OperationAction::Priority => "A smaller number is more important.",
+            OperationAction::Cancel => {
                 "Those that wait do not run any more. Those that run are asked to stop. Cancelled jobs cannot be retried."
             }
-            BulkAction::Discard => {
+            OperationAction::Discard => {
                 "They will not run again, and all that is stored about them is deleted. This cannot be undone. Their unique ids become free."
             }
         }
@@ -315,11 +317,11 @@ impl BulkAction {
     pub(crate) fn change(self, form: &Pairs) -> Result<Change, PageError> {
         let missing = |what: &str| PageError::Invalid(format!("Nothing was changed: {what}."));
         Ok(match self {
-            BulkAction::Retry => Change::Retry {
+            OperationAction::Retry => Change::Retry {
                 even_at_most_once: form.has("even_at_most_once"),
             },
-            BulkAction::Run => Change::RunIn(Duration::ZERO),
-            BulkAction::Move => {
+            OperationAction::Run => Change::RunIn(Duration::ZERO),
+            OperationAction::Move => {
                 let queue = form.get("to_queue").map(str::trim);
                 let queue = queue.filter(|queue| !queue.is_empty());
                 Change::Queue(
@@ -328,13 +330,13 @@ impl BulkAction {
                         .to_owned(),
                 )
             }
-            BulkAction::Priority => {
+            OperationAction::Priority => {
                 let text = form.get("to_priority").unwrap_or_default().trim();
                 let wrong = || missing("a priority is a whole number");
                 Change::Priority(text.parse().map_err(|_| wrong())?)
             }
-            BulkAction::Cancel => Change::Cancel,
-            BulkAction::Discard => Change::Discard,
+            OperationAction::Cancel => Change::Cancel,
+            OperationAction::Discard => Change::Discard,
         })
     }
 }
@@ -346,18 +348,23 @@ mod tests {
     #[test]
     fn an_action_needs_its_values() {
         let form = |text: &str| Pairs::parse(text.as_bytes());
-        assert_eq!(BulkAction::of(&form("do=move")).unwrap(), BulkAction::Move);
-        assert!(BulkAction::of(&form("do=explode")).is_err());
-        assert!(BulkAction::of(&form("")).is_err());
-        let moved = BulkAction::Move.change(&form("to_queue=+slow+")).unwrap();
+        assert_eq!(
+            OperationAction::of(&form("do=move")).unwrap(),
+            OperationAction::Move
+        );
+        assert!(OperationAction::of(&form("do=explode")).is_err());
+        assert!(OperationAction::of(&form("")).is_err());
+        let moved = OperationAction::Move
+            .change(&form("to_queue=+slow+"))
+            .unwrap();
         assert_eq!(moved, Change::Queue("slow".to_owned()));
-        assert!(BulkAction::Move.change(&form("to_queue=+")).is_err());
+        assert!(OperationAction::Move.change(&form("to_queue=+")).is_err());
         assert!(
-            BulkAction::Priority
+            OperationAction::Priority
                 .change(&form("to_priority=high"))
                 .is_err()
         );
-        let ranked = BulkAction::Priority.change(&form("to_priority=-5"));
+        let ranked = OperationAction::Priority.change(&form("to_priority=-5"));
         assert_eq!(ranked.unwrap(), Change::Priority(-5));
     }
 }
