@@ -217,7 +217,7 @@ impl JobView {
 
 /// Reads these jobs, in the order of the ids; those without a row are left out.
 ///
-/// What is one value of another table is a query of its own: Postgres takes long to order many joins.
+/// A single value of another table is a query of its own: Postgres takes long to find an order of many joins.
 pub(crate) fn jobs(
     conn: &mut Conn<'_>,
     ids: &[i64],
