@@ -20,6 +20,17 @@ pub(crate) struct StateTotals {
 }
 
 impl StateTotals {
+    /// Returns the sum, by state.
+    pub(crate) fn plus(self, other: StateTotals) -> Self {
+        StateTotals {
+            ready: self.ready.plus(other.ready),
+            scheduled: self.scheduled.plus(other.scheduled),
+            claimed: self.claimed.plus(other.claimed),
+            blocked: self.blocked.plus(other.blocked),
+            failed: self.failed.plus(other.failed),
+        }
+    }
+
     /// Returns whether any state has more than was counted.
     pub(crate) fn is_more(&self) -> bool {
         let all = [
@@ -135,6 +146,13 @@ impl CappedCount {
         CappedCount {
             count: u64::try_from(rows).unwrap_or(0),
             is_more,
+        }
+    }
+
+    pub(crate) fn plus(self, other: CappedCount) -> Self {
+        CappedCount {
+            count: self.count + other.count,
+            is_more: self.is_more || other.is_more,
         }
     }
 

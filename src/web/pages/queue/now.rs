@@ -1,7 +1,7 @@
 //! A queue at this moment.
 
 use crate::admin::details::shown_arguments;
-use crate::admin::now::{Fleet, Promises, QueueNow};
+use crate::admin::now::{Fleet, Promises, QueueView};
 use crate::db::Conn;
 use crate::db::query::load::fleet::{self, HeldJob};
 use crate::db::query::load::queues;
@@ -22,7 +22,7 @@ const RUNS: i64 = 2_000;
 /// A queue with the processes that serve it.
 #[derive(Debug, Clone)]
 pub(crate) struct QueueDetails {
-    pub(crate) queue: QueueNow,
+    pub(crate) queue: QueueView,
     pub(crate) fleet: Fleet,
     /// The jobs of the queue that processes hold, among the 2,000 oldest of all queues.
     pub(crate) held: Vec<HeldJob>,
@@ -47,7 +47,7 @@ impl QueueDetails {
         let mut held = fleet::oldest(conn, RUNS).during(action)?;
         held.retain(|job| job.queue_name == name);
         Ok(QueueDetails {
-            queue: QueueNow::new(ready, pause, &fleet, promises),
+            queue: QueueView::new(ready, pause, &fleet, promises),
             fleet,
             held,
             scheduled: totals::scheduled(conn, name).during(action)?,
@@ -206,7 +206,7 @@ fn promised(waited: &str, promise: Duration) -> String {
 }
 
 /// Returns why no worker takes the jobs of a queue, and what to do.
-fn unserved(queue: &QueueNow, waited: &str) -> Why {
+fn unserved(queue: &QueueView, waited: &str) -> Why {
     let (class, why, text) = match queue.verdict {
         QueueVerdict::Silent => (
             "bad",
@@ -235,7 +235,7 @@ fn unserved(queue: &QueueNow, waited: &str) -> Why {
     }
 }
 
-fn paused(queue: &QueueNow) -> Why {
+fn paused(queue: &QueueView) -> Why {
     let said = queue.pause.as_ref().map(|pause| {
         let who = who_and_why(pause.paused_by.as_deref(), pause.pause_reason.as_deref());
         format!(" {}{who}", ago(pause.paused_seconds))
