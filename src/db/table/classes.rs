@@ -8,7 +8,7 @@ use crate::db::table::run_time::IS_STRICT;
 use diesel::prelude::*;
 use diesel::sql_types::{Bool, Nullable, Text};
 use serde::Serialize;
-#[cfg(feature = "web")]
+#[cfg(any(feature = "cli", feature = "web"))]
 use std::collections::BTreeMap;
 use std::time::Duration;
 
