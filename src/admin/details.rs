@@ -10,8 +10,6 @@ use crate::db::table::steps;
 use crate::db::{AsConn, Conn, own};
 use crate::error::{ErrorContext, Result};
 use crate::job::JobId;
-#[cfg(feature = "web")]
-use crate::job::arguments::unlisted;
 use chrono::{DateTime, NaiveDateTime, Utc};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -110,9 +108,7 @@ pub(crate) fn read(
         true => Secrets::None,
         false => Secrets::of_class(conn, &explanation.task.class_name).during(LOOKING)?,
     };
-    let arguments = view
-        .as_ref()
-        .map(|job| job.arguments.as_deref().unwrap_or("null"));
+    let arguments = view.as_ref().and_then(|job| job.arguments.as_deref());
     let of_job = secrets.with_kept(arguments);
     of_job.hide_in_task(&mut explanation.task);
     let mut found = look(conn, explanation, view.as_ref(), &of_job)?;
@@ -152,17 +148,6 @@ fn look(
         unknown_class: matches!(secrets, Secrets::All),
         attempts,
         explanation,
-    })
-}
-
-/// Returns the arguments of a job of a class as they are shown: compact JSON with its secret fields
-/// hidden.
-#[cfg(feature = "web")]
-pub(crate) fn shown_arguments(conn: &mut Conn<'_>, class: &str, arguments: &str) -> Result<String> {
-    let secrets = Secrets::of_class(conn, class).during("read the class")?;
-    Ok(match secrets.show(arguments) {
-        Value::String(text) => text,
-        other => unlisted(&other.to_string()).to_owned(),
     })
 }
 

@@ -58,7 +58,7 @@ pub(crate) struct JobView {
     pub(crate) queue_name: String,
     #[diesel(sql_type = Integer)]
     pub(crate) priority: i32,
-    /// As JSON, unless another program wrote other text. `None` if they are too long.
+    /// As JSON, unless another program wrote other text. `None` if they are too long to be read.
     #[diesel(sql_type = Nullable<Text>, deserialize_as = MaybeBareArguments)]
     pub(crate) arguments: Option<String>,
     #[diesel(sql_type = Nullable<Text>, deserialize_as = MaybeLossy)]
@@ -230,8 +230,9 @@ pub(crate) fn jobs(
         [JobState::Finished, JobState::Claimed, JobState::Failed].map(runs);
     let text = format!(
         "SELECT j.id AS job_id, j.class_name, j.queue_name, j.priority, \
-         CASE WHEN $2 = 0 THEN NULL WHEN length(j.arguments) <= $2 THEN j.arguments END AS arguments, j.policy, j.attempts, \
-         j.max_attempts, j.crash_count, j.max_crashes, j.at_most_once, CASE WHEN c.id IS NOT NULL THEN {claimed} \
+         j.policy, j.attempts, j.max_attempts, \
+         CASE WHEN $2 = 0 THEN NULL WHEN j.arguments IS NULL THEN 'null' WHEN length(j.arguments) <= $2 THEN j.arguments END AS arguments, \
+         j.crash_count, j.max_crashes, j.at_most_once, CASE WHEN c.id IS NOT NULL THEN {claimed} \
            WHEN j.finished_at IS NULL OR a.outcome IN ('cancelled', 'discarded') THEN {other} ELSE {succeeded} END AS runs, \
          j.unique_id, (SELECT u.scope FROM windlass_unique_jobs u WHERE u.unique_id = j.unique_id AND u.job_id = j.id) AS scope, \
          j.idempotency_key, j.concurrency_key, j.concurrency_slots, j.concurrency_conflict AS on_conflict, j.active_job_id, \
