@@ -3,15 +3,13 @@
 use crate::admin::explain::{self, Explanation, Reason};
 use crate::admin::job_info::JobKey;
 use crate::admin::secrets::Secrets;
-use crate::db::model::extras::Extras;
-use crate::db::query::details;
+use crate::db::query::job_view::{JobView, TextLimits};
 use crate::db::table::attempts::{self, Attempt};
 use crate::db::table::job_logs::{self, JobLog};
+use crate::db::table::steps;
 use crate::db::{AsConn, Conn, own};
 use crate::error::{ErrorContext, Result};
 use crate::job::JobId;
-#[cfg(feature = "web")]
-use crate::job::arguments::unlisted;
 use chrono::{DateTime, NaiveDateTime, Utc};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -93,21 +91,30 @@ pub fn job_details<C: AsConn + ?Sized>(
     job: impl Into<JobKey>,
     reveal: bool,
 ) -> Result<Option<JobDetails>> {
-    let mut conn = own(conn);
-    let Some(mut explanation) = explain::find(&mut conn, job.into())? else {
+    let found = read(&mut own(conn), job.into(), reveal)?;
+    Ok(found.map(|(details, _)| details))
+}
+
+/// Reads a job with all that is stored of it, and its view if it has a row.
+pub(crate) fn read(
+    conn: &mut Conn<'_>,
+    job: JobKey,
+    reveal: bool,
+) -> Result<Option<(JobDetails, Option<JobView>)>> {
+    let Some((mut explanation, view)) = explain::find(conn, job, TextLimits::WHOLE)? else {
         return Ok(None);
     };
     let secrets = match reveal {
         true => Secrets::None,
-        false => Secrets::of_class(&mut conn, &explanation.task.class_name).during(LOOKING)?,
+        false => Secrets::of_class(conn, &explanation.task.class_name).during(LOOKING)?,
     };
-    let row = details::job(&mut conn, explanation.task.job_id.0).during(LOOKING)?;
-    let of_job = secrets.with_kept(row.as_ref().map(|row| &*row.arguments));
+    let arguments = view.as_ref().and_then(|job| job.arguments.as_deref());
+    let of_job = secrets.with_kept(arguments);
     of_job.hide_in_task(&mut explanation.task);
-    let mut found = look(&mut conn, explanation, row.as_ref(), &of_job)?;
+    let mut found = look(conn, explanation, view.as_ref(), &of_job)?;
     // By the names alone: short values would hide parts of others.
-    found.arguments = row.map(|row| secrets.show(&row.arguments));
-    Ok(Some(found))
+    found.arguments = arguments.map(|arguments| secrets.show(arguments));
+    Ok(Some((found, view)))
 }
 
 const MOST_STEPS: i64 = 1000;
@@ -118,20 +125,19 @@ const LOOKING: &str = "look the job up";
 fn look(
     conn: &mut Conn<'_>,
     explanation: Explanation,
-    row: Option<&details::JobRow>,
+    row: Option<&JobView>,
     secrets: &Secrets,
 ) -> Result<JobDetails> {
     let JobId(id) = explanation.task.job_id;
     let mut attempts = attempts::of_job(conn, id).during(LOOKING)?;
     attempts.reverse();
-    let steps = details::steps(conn, id, MOST_STEPS).during(LOOKING)?;
+    let steps = steps::first(conn, id, MOST_STEPS).during(LOOKING)?;
     let steps = steps.into_iter().map(|step| StepDone {
         name: step.name,
         value: secrets.show(&step.value),
         at: step.created_at.map(|at| at.and_utc()),
     });
-    let policy = row.and_then(|row| row.policy.as_deref());
-    let extras = Extras::of_policy(policy);
+    let extras = row.map(JobView::extras).unwrap_or_default();
     Ok(JobDetails {
         logs: job_logs::of_job(conn, id).during(LOOKING)?,
         arguments_version: row.map(|_| extras.arguments_version()),
@@ -145,22 +151,7 @@ fn look(
     })
 }
 
-/// Returns the arguments of a job of a class as they are shown: compact JSON with its secret fields
-/// hidden.
-#[cfg(feature = "web")]
-pub(crate) fn shown_arguments(conn: &mut Conn<'_>, class: &str, arguments: &str) -> Result<String> {
-    let secrets = Secrets::of_class(conn, class).during("read the class")?;
-    Ok(match secrets.show(arguments) {
-        Value::String(text) => text,
-        other => unlisted(&other.to_string()).to_owned(),
-    })
-}
-
-fn timeline(
-    explanation: &Explanation,
-    row: Option<&details::JobRow>,
-    attempts: &[Attempt],
-) -> Vec<Moment> {
+fn timeline(explanation: &Explanation, row: Option<&JobView>, attempts: &[Attempt]) -> Vec<Moment> {
     let mut moments = Vec::new();
     let mut add = |at: Option<DateTime<Utc>>, what: String| {
         moments.extend(at.map(|at| Moment { at, what }));

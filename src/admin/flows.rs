@@ -1,9 +1,10 @@
 //! The waits between jobs and batches, around a job or a batch.
 
 use crate::admin::batches::{BatchState, BatchSummary};
-use crate::admin::job_info::{StatusSigns, TaskStatus, kept_status};
+use crate::admin::job_info::{self, TaskInfo, TaskStatus};
 use crate::db::query::batches;
-use crate::db::query::flows::{self as node_rows, self as rows, EdgeRow, EdgesOf, FlowJobRow};
+use crate::db::query::flows::{self as rows, EdgeRow, EdgesOf};
+use crate::db::query::job_view::TextLimits;
 use crate::db::{AsConn, Conn, own};
 use crate::error::{Error, ErrorContext as _, Result};
 use crate::job::{BatchId, JobId};
@@ -394,7 +395,9 @@ pub(super) fn read(conn: &mut Conn<'_>, ids: &BTreeSet<FlowId>) -> Result<Vec<Fl
     let (batches, jobs) = parted(ids);
     let mut found = BTreeMap::new();
     if !jobs.is_empty() {
-        add_jobs(conn, &jobs, &mut found)?;
+        let tasks = job_info::read(conn, &jobs, TextLimits::NONE)?;
+        let tasks = tasks.into_values().map(|(task, _)| job(task));
+        found.extend(tasks.map(|node| (node.id, node)));
     }
     if !batches.is_empty() {
         let rows = batches::some(conn, &batches, COUNTED).during("read the batches")?;
@@ -412,48 +415,13 @@ pub(super) fn read(conn: &mut Conn<'_>, ids: &BTreeSet<FlowId>) -> Result<Vec<Fl
     Ok(ids.iter().map(node).collect())
 }
 
-/// The jobs are read first: if the row of one was deleted, its result was written before.
-fn add_jobs(
-    conn: &mut Conn<'_>,
-    ids: &[i64],
-    found: &mut BTreeMap<FlowId, FlowNode>,
-) -> Result<()> {
-    const ACTION: &str = "look the jobs up";
-    let mut add = |id: i64, name: String, status: TaskStatus| {
-        let id = FlowId::Job(JobId(id));
-        let (state, open) = (word(status), None);
-        let node = FlowNode {
-            id,
-            name,
-            state,
-            open,
-        };
-        found.insert(id, node);
-    };
-    let mut gone: BTreeSet<i64> = ids.iter().copied().collect();
-    for row in node_rows::jobs(conn, ids).during(ACTION)? {
-        gone.remove(&row.job_id);
-        let status = status(&row);
-        add(row.job_id, row.class_name, status);
+fn job(task: TaskInfo) -> FlowNode {
+    FlowNode {
+        id: FlowId::Job(task.job_id),
+        name: task.class_name,
+        state: word(task.status),
+        open: None,
     }
-    if gone.is_empty() {
-        return Ok(());
-    }
-    let gone: Vec<i64> = gone.into_iter().collect();
-    for kept in node_rows::results(conn, &gone).during(ACTION)? {
-        add(kept.job_id, kept.class_name, kept_status(&kept.outcome));
-    }
-    Ok(())
-}
-
-fn status(row: &FlowJobRow) -> TaskStatus {
-    StatusSigns {
-        has_failed: row.has_failed,
-        has_finished: row.has_finished,
-        is_claimed: row.is_claimed,
-        last_outcome: row.last_outcome.as_deref(),
-    }
-    .status()
 }
 
 fn batch(batch: BatchSummary) -> FlowNode {

@@ -1,7 +1,8 @@
 //! The outcome of a job, for the caller that enqueued it.
 
 use crate::clock::{self, RetryDelay};
-use crate::db::query::job_info::{self, EnqueuedJobRow, StoredResult};
+use crate::db::model::decision::JobState;
+use crate::db::query::job_view::{self, JobView, StoredResult, TextLimits};
 use crate::db::table::attempts::{self, Attempt};
 use crate::db::table::claimed::Progress;
 use crate::db::table::results;
@@ -11,6 +12,7 @@ use crate::job::JobId;
 use chrono::{DateTime, NaiveDateTime, Utc};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 /// Returns the attempts at a job that did not succeed, newest first; at most the last 20.
@@ -67,7 +69,7 @@ impl JobKey {
         match self {
             JobKey::Id(id) => Ok(Some(id.0)),
             JobKey::UniqueId(name) => {
-                job_info::with_unique_id(conn, name).during("look for the unique id")
+                job_view::with_unique_id(conn, name).during("look for the unique id")
             }
         }
     }
@@ -181,29 +183,44 @@ pub fn task_info<C: AsConn + ?Sized>(
     }
 }
 
-/// The job is read first: if its row was deleted, its result was written before.
+/// Returns the status of a job.
 pub(crate) fn look(conn: &mut Conn<'_>, id: i64) -> Result<Option<TaskInfo>> {
-    let action = "look the job up";
-    let job = job_info::job(conn, id).during(action)?;
-    let is_open = job
-        .as_ref()
-        .is_some_and(|job| job.finished_at.is_none() && !job.has_failed());
-    // A result of an earlier run does not apply to a job that continues.
-    let kept = if is_open {
-        None
-    } else {
-        job_info::kept(conn, id).during(action)?
-    };
-    Ok(match (job, kept) {
-        (Some(job), kept) => Some(of_job(job, kept)),
-        (None, Some(kept)) => Some(of_kept(id, kept)),
-        (None, None) => None,
-    })
+    let mut found = read(conn, &[id], TextLimits::OUTCOME)?;
+    Ok(found.remove(&id).map(|(task, _)| task))
 }
 
-fn of_job(job: EnqueuedJobRow, kept: Option<StoredResult>) -> TaskInfo {
-    let status = status(&job);
-    let used = u32::try_from(job.attempts).unwrap_or(0);
+/// Reads jobs, each with its view if it has a row. The views are read first: if a row was deleted, its result was
+/// written before.
+pub(crate) fn read(
+    conn: &mut Conn<'_>,
+    ids: &[i64],
+    texts: TextLimits,
+) -> Result<BTreeMap<i64, (TaskInfo, Option<JobView>)>> {
+    const ACTION: &str = "look the job up";
+    let views = job_view::jobs(conn, ids, texts).during(ACTION)?;
+    // A result of an earlier run does not apply to a job that continues.
+    let is_open = |id: &i64| {
+        let mut views = views.iter();
+        views.any(|view| view.job_id == *id && !status(view).has_ended())
+    };
+    let ended: Vec<i64> = ids.iter().copied().filter(|id| !is_open(id)).collect();
+    let results = job_view::results(conn, &ended, texts).during(ACTION)?;
+    let mut results: BTreeMap<i64, StoredResult> = results
+        .into_iter()
+        .map(|result| (result.job_id, result))
+        .collect();
+    let mut found = BTreeMap::new();
+    for view in views {
+        let task = of_view(&view, results.remove(&view.job_id));
+        found.insert(view.job_id, (task, Some(view)));
+    }
+    let alone = results.into_iter();
+    found.extend(alone.map(|(id, result)| (id, (of_result(result), None))));
+    Ok(found)
+}
+
+fn of_view(job: &JobView, kept: Option<StoredResult>) -> TaskInfo {
+    let status = status(job);
     let in_utc = |time: NaiveDateTime| time.and_utc();
     let (result, problem) = kept.map_or((None, None), |kept| (kept.result, kept.error));
     TaskInfo {
@@ -211,77 +228,45 @@ fn of_job(job: EnqueuedJobRow, kept: Option<StoredResult>) -> TaskInfo {
         status,
         finished_at: job.finished_at.or(job.failed_at).map(in_utc),
         result: result.and_then(|text| serde_json::from_str(&text).ok()),
-        error: if status == TaskStatus::Succeeded {
-            problem
-        } else {
-            job.error()
+        error: match status {
+            TaskStatus::Succeeded => problem,
+            _ => job.error(),
         },
         attempt: u32::try_from(job.runs).unwrap_or(u32::MAX),
-        retry_at: job.scheduled_at.filter(|_| used > 0).map(in_utc),
-        progress: job.progress(),
-        tags: job.tags(),
+        retry_at: job.due_at.filter(|_| job.attempts > 0).map(in_utc),
+        progress: job.note().progress,
+        tags: job.extras().tags,
         shows_result: false,
-        class_name: job.class_name,
-        queue_name: Some(job.queue_name),
-        unique_id: job.unique_id,
+        class_name: job.class_name.clone(),
+        queue_name: Some(job.queue_name.clone()),
+        unique_id: job.unique_id.clone(),
     }
 }
 
-/// The facts about a job's row and executions that decide its status.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct StatusSigns<'a> {
-    pub(crate) has_failed: bool,
-    pub(crate) has_finished: bool,
-    pub(crate) is_claimed: bool,
-    /// The outcome of the last unsuccessful attempt.
-    pub(crate) last_outcome: Option<&'a str>,
-}
-
-impl StatusSigns<'_> {
-    pub(crate) fn status(self) -> TaskStatus {
-        if self.has_failed {
-            TaskStatus::Failed
-        } else if self.has_finished {
-            // Attempts that did not succeed may precede one that did.
-            match self.last_outcome {
-                Some("cancelled") => TaskStatus::Cancelled,
-                Some("discarded") => TaskStatus::Discarded,
-                _ => TaskStatus::Succeeded,
-            }
-        } else if self.is_claimed {
-            TaskStatus::Running
-        } else {
+fn status(job: &JobView) -> TaskStatus {
+    match job.state() {
+        Some(JobState::Failed) => TaskStatus::Failed,
+        Some(JobState::Finished) => TaskStatus::Succeeded,
+        Some(JobState::Cancelled) => TaskStatus::Cancelled,
+        Some(JobState::Discarded) => TaskStatus::Discarded,
+        Some(JobState::Claimed) => TaskStatus::Running,
+        Some(JobState::Ready | JobState::Scheduled | JobState::Blocked) | None => {
             TaskStatus::Queued
         }
     }
 }
 
-pub(crate) fn status(job: &EnqueuedJobRow) -> TaskStatus {
-    StatusSigns {
-        has_failed: job.has_failed(),
-        has_finished: job.finished_at.is_some(),
-        is_claimed: job.is_claimed,
-        last_outcome: job.last_outcome.as_deref(),
-    }
-    .status()
-}
-
-/// Returns the status of a job of which only the result is kept.
-pub(crate) fn kept_status(outcome: &str) -> TaskStatus {
-    match outcome {
-        "succeeded" => TaskStatus::Succeeded,
-        "cancelled" => TaskStatus::Cancelled,
-        "discarded" => TaskStatus::Discarded,
-        _ => TaskStatus::Failed,
-    }
-}
-
-fn of_kept(id: i64, kept: StoredResult) -> TaskInfo {
+fn of_result(kept: StoredResult) -> TaskInfo {
     TaskInfo {
-        job_id: JobId(id),
+        job_id: JobId(kept.job_id),
         class_name: kept.class_name,
         unique_id: kept.unique_id,
-        status: kept_status(&kept.outcome),
+        status: match &*kept.outcome {
+            "succeeded" => TaskStatus::Succeeded,
+            "cancelled" => TaskStatus::Cancelled,
+            "discarded" => TaskStatus::Discarded,
+            _ => TaskStatus::Failed,
+        },
         finished_at: Some(kept.finished_at.and_utc()),
         result: kept
             .result

@@ -202,45 +202,7 @@ pub(crate) enum QueueVerdict {
     Empty,
 }
 
-/// The facts from which a verdict is made.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct QueueFacts<'a> {
-    pub(crate) name: &'a str,
-    pub(crate) has_ready: bool,
-    pub(crate) oldest_seconds: Option<f64>,
-    pub(crate) pause: Option<&'a PauseOfQueue>,
-    pub(crate) promise: Option<Duration>,
-}
-
 impl QueueVerdict {
-    /// Judges a queue. The reason why its jobs do not start counts more than their delay.
-    pub(crate) fn of(queue: QueueFacts<'_>, fleet: &Fleet) -> Self {
-        if queue.pause.is_some() {
-            return QueueVerdict::Paused;
-        }
-        if !queue.has_ready {
-            return QueueVerdict::Empty;
-        }
-        let mut serving = fleet.serving(queue.name).peekable();
-        if serving.peek().is_none() && !fleet.is_more {
-            return QueueVerdict::Unserved;
-        }
-        let serving: Vec<_> = serving.collect();
-        if !fleet.is_more && serving.iter().all(|worker| worker.is_dead()) {
-            return QueueVerdict::Silent;
-        }
-        if !fleet.is_more && !serving.iter().any(|worker| worker.claims()) {
-            return QueueVerdict::Quiet;
-        }
-        match (queue.promise, queue.oldest_seconds) {
-            (Some(promise), Some(waited)) if waited > promise.as_secs_f64() => {
-                QueueVerdict::Late { promise }
-            }
-            (Some(promise), _) => QueueVerdict::InTime { promise },
-            (None, _) => QueueVerdict::Unjudged,
-        }
-    }
-
     /// Returns whether it is listed before the others: something differs from what it should be.
     pub(crate) fn is_bad(self) -> bool {
         self.rank() < 3
@@ -265,7 +227,7 @@ pub(crate) type Promises = BTreeMap<String, Duration>;
 
 /// A queue at one moment.
 #[derive(Debug, Clone)]
-pub(crate) struct QueueNow {
+pub(crate) struct QueueView {
     pub(crate) name: String,
     pub(crate) ready: CappedCount,
     /// For how long its oldest ready job has been ready.
@@ -274,27 +236,56 @@ pub(crate) struct QueueNow {
     pub(crate) verdict: QueueVerdict,
 }
 
-impl QueueNow {
+impl QueueView {
     pub(crate) fn new(
         ready: ReadyJobs,
         pause: Option<PauseOfQueue>,
         fleet: &Fleet,
         promises: &Promises,
     ) -> Self {
-        let facts = QueueFacts {
-            name: &ready.queue_name,
-            has_ready: !ready.ready.is_zero(),
-            oldest_seconds: ready.oldest_seconds,
-            pause: pause.as_ref(),
-            promise: promises.get(&ready.queue_name).copied(),
-        };
-        QueueNow {
-            verdict: QueueVerdict::of(facts, fleet),
+        let mut queue = QueueView {
             name: ready.queue_name,
             ready: ready.ready,
             oldest_seconds: ready.oldest_seconds,
             pause,
+            verdict: QueueVerdict::Unjudged,
+        };
+        let promise = promises.get(&queue.name).copied();
+        queue.verdict = queue.judge(promise, fleet);
+        queue
+    }
+
+    /// Judges the queue. Why its jobs do not start counts more than how late they are.
+    fn judge(&self, promise: Option<Duration>, fleet: &Fleet) -> QueueVerdict {
+        if self.pause.is_some() {
+            return QueueVerdict::Paused;
         }
+        if self.ready.is_zero() {
+            return QueueVerdict::Empty;
+        }
+        let mut serving = fleet.serving(&self.name).peekable();
+        if serving.peek().is_none() && !fleet.is_more {
+            return QueueVerdict::Unserved;
+        }
+        let serving: Vec<_> = serving.collect();
+        if !fleet.is_more && serving.iter().all(|worker| worker.is_dead()) {
+            return QueueVerdict::Silent;
+        }
+        if !fleet.is_more && !serving.iter().any(|worker| worker.claims()) {
+            return QueueVerdict::Quiet;
+        }
+        match (promise, self.oldest_seconds) {
+            (Some(promise), Some(waited)) if waited > promise.as_secs_f64() => {
+                QueueVerdict::Late { promise }
+            }
+            (Some(promise), _) => QueueVerdict::InTime { promise },
+            (None, _) => QueueVerdict::Unjudged,
+        }
+    }
+
+    /// Returns whether its oldest ready job has waited for longer than promised.
+    pub(crate) fn is_late(&self) -> bool {
+        matches!(self.verdict, QueueVerdict::Late { .. })
     }
 }
 
@@ -303,7 +294,7 @@ impl QueueNow {
 pub(crate) struct LoadNow {
     pub(crate) fleet: Fleet,
     /// By name.
-    pub(crate) queues: BTreeMap<String, QueueNow>,
+    pub(crate) queues: BTreeMap<String, QueueView>,
     /// True if there are more than were read.
     pub(crate) is_more: bool,
 }
@@ -340,7 +331,7 @@ impl LoadNow {
     }
 
     fn add(&mut self, ready: ReadyJobs, pause: Option<PauseOfQueue>, promises: &Promises) {
-        let queue = QueueNow::new(ready, pause, &self.fleet, promises);
+        let queue = QueueView::new(ready, pause, &self.fleet, promises);
         self.queues.insert(queue.name.clone(), queue);
     }
 
@@ -352,10 +343,10 @@ impl LoadNow {
     }
 
     /// Returns the queues, the worst first.
-    pub(crate) fn worst_first(&self) -> Vec<&QueueNow> {
-        let mut queues: Vec<&QueueNow> = self.queues.values().collect();
+    pub(crate) fn worst_first(&self) -> Vec<&QueueView> {
+        let mut queues: Vec<&QueueView> = self.queues.values().collect();
         queues.sort_by(|one, other| {
-            let age = |queue: &QueueNow| queue.oldest_seconds.unwrap_or(-1.0);
+            let age = |queue: &QueueView| queue.oldest_seconds.unwrap_or(-1.0);
             let by_rank = one.verdict.rank().cmp(&other.verdict.rank());
             by_rank.then_with(|| age(other).total_cmp(&age(one)))
         });

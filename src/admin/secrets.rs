@@ -2,7 +2,7 @@
 //! job writes itself are covered where it runs, by [`Cover`](crate::job::run_log::Cover).
 
 use crate::admin::job_info::{self, TaskInfo, TaskStatus};
-use crate::db::query::details;
+use crate::db::query::job_view;
 #[cfg(feature = "cli")]
 use crate::db::query::jobs::JobSummary;
 use crate::db::table::claimed::Progress;
@@ -15,6 +15,12 @@ use chrono::{DateTime, Utc};
 use diesel::QueryResult;
 use serde_json::Value;
 use std::collections::BTreeMap;
+#[cfg(any(feature = "cli", feature = "web"))]
+use std::collections::BTreeSet;
+
+/// The number of listed jobs whose arguments are read at once, to find their secrets.
+#[cfg(feature = "cli")]
+const READ_AT_ONCE: usize = 100;
 
 /// The parts of a job that are hidden.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -35,6 +41,22 @@ impl Secrets {
     pub(crate) fn of_class(conn: &mut Conn<'_>, class: &str) -> QueryResult<Self> {
         let names = classes::redact(conn, class)?;
         Ok(names.map_or(Secrets::All, Secrets::named))
+    }
+
+    /// Returns what is hidden of each of these classes, if that is known.
+    #[cfg(any(feature = "cli", feature = "web"))]
+    pub(crate) fn of_classes<'c>(
+        conn: &mut Conn<'_>,
+        names: impl Iterator<Item = &'c str>,
+    ) -> QueryResult<BTreeMap<String, Self>> {
+        let names: Vec<&str> = BTreeSet::from_iter(names).into_iter().collect();
+        if names.is_empty() {
+            return Ok(BTreeMap::new());
+        }
+        let known = classes::redact_all(conn, &names)?.into_iter();
+        Ok(known
+            .map(|(class, fields)| (class, Secrets::named(fields)))
+            .collect())
     }
 
     /// Returns whether some fields are secret, and others are not.
@@ -62,20 +84,15 @@ impl Secrets {
         }
     }
 
-    /// Returns the same for a stored job.
-    fn with_job(&self, conn: &mut Conn<'_>, job: i64) -> QueryResult<Self> {
-        let row = match self.has_names() {
-            true => details::job(conn, job)?,
-            false => None,
-        };
-        Ok(self.with_kept(row.as_ref().map(|row| &*row.arguments)))
-    }
-
     /// Hides what is secret in a job.
     pub(crate) fn cover(conn: &mut Conn<'_>, task: &mut TaskInfo) -> QueryResult<()> {
         let secrets = Self::of_class(conn, &task.class_name)?;
-        let secrets = secrets.with_job(conn, task.job_id.0)?;
-        secrets.hide_in_task(task);
+        let stored = match secrets.has_names() {
+            true => job_view::arguments(conn, &[task.job_id.0])?,
+            false => Vec::new(),
+        };
+        let arguments = stored.first().map(|stored| &*stored.arguments);
+        secrets.with_kept(arguments).hide_in_task(task);
         Ok(())
     }
 
@@ -97,15 +114,30 @@ impl Secrets {
     /// The same for the tags of listed jobs.
     #[cfg(feature = "cli")]
     pub(crate) fn hide_in_list(conn: &mut Conn<'_>, jobs: &mut [JobSummary]) -> QueryResult<()> {
-        let mut known = BTreeMap::new();
-        for job in jobs.iter_mut().filter(|job| !job.tags.is_empty()) {
-            if !known.contains_key(&job.class_name) {
-                let secrets = Self::of_class(conn, &job.class_name)?;
-                known.insert(job.class_name.clone(), secrets);
+        let tagged = jobs.iter().filter(|job| !job.tags.is_empty());
+        let secrets = Self::of_classes(conn, tagged.map(|job| &*job.class_name))?;
+        let secrets_in = |job: &JobSummary| {
+            let secrets = secrets
+                .get(&job.class_name)
+                .filter(|_| !job.tags.is_empty());
+            secrets.filter(|secrets| secrets.has_names())
+        };
+        for jobs in jobs.chunks_mut(READ_AT_ONCE) {
+            let ids: Vec<i64> = jobs
+                .iter()
+                .filter(|job| secrets_in(job).is_some())
+                .map(|job| job.job_id)
+                .collect();
+            if ids.is_empty() {
+                continue;
             }
-            if let Some(secrets) = known.get(&job.class_name) {
-                let secrets = secrets.with_job(conn, job.job_id)?;
-                secrets.hide_in_tags(&mut job.tags);
+            let stored = job_view::arguments(conn, &ids)?;
+            for job in jobs {
+                if let Some(secrets) = secrets_in(job) {
+                    let own = stored.iter().find(|stored| stored.job_id == job.job_id);
+                    let secrets = secrets.with_kept(own.map(|stored| &*stored.arguments));
+                    secrets.hide_in_tags(&mut job.tags);
+                }
             }
         }
         Ok(())

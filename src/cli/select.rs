@@ -1,13 +1,14 @@
 //! Selects the jobs of a command, and changes them.
 
 use crate::admin::change::Change;
-use crate::admin::job_info::task_info;
+use crate::admin::job_info;
 use crate::admin::jobs::{Changed, Jobs};
 use crate::cli::config::CommandError;
 use crate::cli::done::{Deed, Done, NotSelected, Selected, plural};
 use crate::cli::listed::SaidBy;
+use crate::db::query::job_view::TextLimits;
 use crate::db::schema::migrate;
-use crate::db::{AsConn as _, Database, DbConnection};
+use crate::db::{AsConn as _, Database, DbConnection, own};
 use crate::error::{Error, Result};
 use crate::job::{BatchId, JobId};
 use crate::operation::start::NewOperation;
@@ -332,13 +333,12 @@ fn missing(connection: &mut DbConnection, selection: &Selection) -> Result<Vec<N
     let mut ids: Vec<i64> = ids.iter().copied().filter(|id| !is_there(id)).collect();
     ids.sort_unstable();
     ids.dedup();
-    let look = |id: i64| {
-        Ok(NotSelected {
-            job_id: id,
-            status: task_info(connection, JobId(id))?.map(|task| task.status),
-        })
-    };
-    ids.into_iter().map(look).collect()
+    let found = job_info::read(&mut own(connection), &ids, TextLimits::NONE)?;
+    let missing = ids.into_iter().map(|id| NotSelected {
+        job_id: id,
+        status: found.get(&id).map(|(task, _)| task.status),
+    });
+    Ok(missing.collect())
 }
 
 // --- Argument values whose default error messages would not help ---

@@ -3,10 +3,11 @@
 pub(crate) mod whole;
 
 use crate::admin::change::Change;
-use crate::admin::job_info::{self, TaskStatus};
+use crate::admin::job_info::{self, TaskInfo, TaskStatus};
 use crate::admin::jobs::{BoundedCount, Changed, Jobs};
 use crate::db::query::batches::walk::{self, Members};
 use crate::db::query::batches::{self, BatchesWanted, FollowingJob, ListedBatch};
+use crate::db::query::job_view::TextLimits;
 use crate::db::{AsConn, Conn, own};
 use crate::error::{Error, ErrorContext as _, Result};
 use crate::job::{BatchId, JobId};
@@ -343,33 +344,36 @@ pub(crate) fn look(conn: &mut Conn<'_>, batch: BatchId, most: i64) -> Result<Opt
     };
     let following = batches::following(conn, batch.0, NAMED).during(ACTION)?;
     let outer = following.iter().find_map(|job| job.outer_batch);
-    let follows = following.iter().filter(|job| job.outer_batch.is_none());
-    let follows = follows.map(|job| follower(conn, job));
-    let follows = follows.collect::<Result<_>>()?;
     let inner = batches::inner(conn, &[batch.0], NAMED).during(ACTION)?;
     let failed = walk::page(conn, Members::Failed, (batch.0, 0), FIRST_FAILED).during(ACTION)?;
-    let failed = failed.iter().map(|row| failed_job(conn, row));
-    let failed = failed.collect::<Result<_>>()?;
+    let follows = following.iter().filter(|job| job.outer_batch.is_none());
+    let jobs = failed.iter().filter(|row| row.inner_batch.is_none());
+    let jobs = jobs.map(|row| row.job_id);
+    let ids: Vec<i64> = follows.clone().map(|job| job.job_id).chain(jobs).collect();
+    let tasks = job_info::read(conn, &ids, TextLimits::OUTCOME)?;
+    let task = |id: i64| tasks.get(&id).map(|(task, _)| task);
     Ok(Some(BatchDetails {
         metadata: row.metadata.clone(),
         batch: BatchSummary::of(row, most),
         outer: outer.map(BatchId),
         inner: inner.into_iter().map(|(_, id)| BatchId(id)).collect(),
-        follows,
-        failed,
+        follows: follows.map(|job| follower(job, task(job.job_id))).collect(),
+        failed: failed
+            .iter()
+            .map(|row| failed_job(row, task(row.job_id)))
+            .collect(),
     }))
 }
 
-fn follower(conn: &mut Conn<'_>, job: &FollowingJob) -> Result<BatchFollower> {
-    let task = job_info::look(conn, job.job_id)?;
-    let status = task.as_ref().map(|task| task.status);
-    Ok(BatchFollower {
+fn follower(job: &FollowingJob, task: Option<&TaskInfo>) -> BatchFollower {
+    let status = task.map(|task| task.status);
+    BatchFollower {
         job_id: JobId(job.job_id),
         state: state(job, status),
-        class_name: task.map(|task| task.class_name),
+        class_name: task.map(|task| task.class_name.clone()),
         runs_on: job.runs_on.clone(),
         status,
-    })
+    }
 }
 
 fn state(job: &FollowingJob, status: Option<TaskStatus>) -> FollowerState {
@@ -389,16 +393,13 @@ fn state(job: &FollowingJob, status: Option<TaskStatus>) -> FollowerState {
     }
 }
 
-fn failed_job(conn: &mut Conn<'_>, row: &walk::MemberRow) -> Result<FailedOfBatch> {
-    let task = match row.inner_batch {
-        None => job_info::look(conn, row.job_id)?,
-        Some(_) => None,
-    };
-    Ok(FailedOfBatch {
+fn failed_job(row: &walk::MemberRow, task: Option<&TaskInfo>) -> FailedOfBatch {
+    let task = task.filter(|_| row.inner_batch.is_none());
+    FailedOfBatch {
         job_id: JobId(row.job_id),
         inner: row.inner_batch.map(BatchId),
-        status: task.as_ref().map(|task| task.status),
-        error: task.as_ref().and_then(|task| task.error.clone()),
-        class_name: task.map(|task| task.class_name),
-    })
+        status: task.map(|task| task.status),
+        error: task.and_then(|task| task.error.clone()),
+        class_name: task.map(|task| task.class_name.clone()),
+    }
 }

@@ -9,9 +9,10 @@ pub(crate) mod words;
 use crate::admin::explain::obstacles::{Obstacle, is_beating, obstacles};
 use crate::admin::job_info::{self, JobKey, TaskInfo, TaskStatus};
 use crate::admin::secrets::Secrets;
+use crate::db::model::new_row::{ORDERED, UNIQUE_SUCCESSOR, WAITS_FOR_EVENT, WAITS_FOR_PARENTS};
 use crate::db::query::batches::{self, AwaitedBatch};
-use crate::db::query::explain::{self, Holder, RubyProcesses};
-use crate::db::query::job_info::EnqueuedJobRow;
+use crate::db::query::explain::{self, RubyProcesses};
+use crate::db::query::job_view::{JobView, TextLimits};
 use crate::db::table::claimed::Progress;
 use crate::db::table::expiries;
 use crate::db::table::flows::waits::{self, AwaitedEvent};
@@ -183,59 +184,63 @@ pub fn explain<C: AsConn + ?Sized>(
     job: impl Into<JobKey>,
 ) -> Result<Option<Explanation>> {
     let mut conn = own(conn);
-    let mut found = find(&mut conn, job.into())?;
-    if let Some(found) = &mut found {
-        Secrets::cover(&mut conn, &mut found.task).during("look the job up")?;
-    }
-    Ok(found)
+    let Some((mut found, _)) = find(&mut conn, job.into(), TextLimits::OUTCOME)? else {
+        return Ok(None);
+    };
+    Secrets::cover(&mut conn, &mut found.task).during("look the job up")?;
+    Ok(Some(found))
 }
 
-pub(crate) fn find(conn: &mut Conn<'_>, job: JobKey) -> Result<Option<Explanation>> {
+/// An explanation, and the job if it has a row.
+type Explained = (Explanation, Option<JobView>);
+
+/// Explains a job, with its secrets.
+pub(crate) fn find(
+    conn: &mut Conn<'_>,
+    job: JobKey,
+    texts: TextLimits,
+) -> Result<Option<Explained>> {
     let Some(id) = job.resolve(conn)? else {
         return Ok(None);
     };
     // It may move between two reads, so it is read again.
     for _ in 0..3 {
-        let Some(explanation) = once(conn, id)? else {
-            return Ok(None);
-        };
-        if explanation.reason != Reason::Adrift {
-            return Ok(Some(explanation));
+        let found = once(conn, id, texts)?;
+        let is_adrift =
+            matches!(&found, Some((explanation, _)) if explanation.reason == Reason::Adrift);
+        if !is_adrift {
+            return Ok(found);
         }
     }
-    once(conn, id)
+    once(conn, id, texts)
 }
 
-fn once(conn: &mut Conn<'_>, id: i64) -> Result<Option<Explanation>> {
-    let Some(task) = job_info::look(conn, id)? else {
+fn once(conn: &mut Conn<'_>, id: i64, texts: TextLimits) -> Result<Option<Explained>> {
+    let Some((task, job)) = job_info::read(conn, &[id], texts)?.remove(&id) else {
         return Ok(None);
     };
-    let action = "look the job up";
-    let job = crate::db::query::job_info::job(conn, id).during(action)?;
-    let reason = match &job {
-        Some(job) if !task.status.has_ended() => reason(conn, job).during(action)?,
-        _ => Reason::Ended,
-    };
-    let limits = JobLimits::of(conn, &task, reason != Reason::Ended).during(action)?;
-    Ok(Some(Explanation {
+    let mut explanation = Explanation {
         task,
-        expires_at: limits.expires_at,
-        retry_until: limits.retry_until,
-        delivery: limits.delivery,
-        max_attempts: limits.max_attempts,
-        not_retried: limits.not_retried,
-        queue_name: job.as_ref().map(|job| job.queue_name.clone()),
-        priority: job.map(|job| job.priority),
-        reason,
-    }))
+        queue_name: None,
+        priority: None,
+        reason: Reason::Ended,
+        expires_at: None,
+        retry_until: None,
+        delivery: None,
+        max_attempts: None,
+        not_retried: None,
+    };
+    if let Some(job) = &job {
+        explanation.complete(conn, job).during("look the job up")?;
+    }
+    Ok(Some((explanation, job)))
 }
 
-fn reason(conn: &mut Conn<'_>, job: &EnqueuedJobRow) -> QueryResult<Reason> {
-    let id = job.job_id;
-    if let Some(holder) = explain::holder(conn, id)? {
-        return Ok(claimed(holder));
+fn reason(conn: &mut Conn<'_>, job: &JobView) -> QueryResult<Reason> {
+    if job.is_claimed {
+        return Ok(claimed(job));
     }
-    if let Some(at) = job.scheduled_at {
+    if let Some(at) = job.due_at {
         let mut obstacles = obstacles(conn, job)?;
         // Ruby's dispatchers make every job ready.
         let dispatchers = explain::registered(conn, "Dispatcher", RubyProcesses::Include)?;
@@ -244,38 +249,50 @@ fn reason(conn: &mut Conn<'_>, job: &EnqueuedJobRow) -> QueryResult<Reason> {
         }
         return Ok(Reason::Scheduled {
             at: at.and_utc(),
-            overdue_seconds: explain::due_for(conn, id)?,
+            overdue_seconds: job.seconds_since(Some(at)),
             obstacles,
         });
     }
-    if let Some(wait) = waits::awaited_event(conn, id)? {
-        return Ok(waits_for(wait));
+    if let Some(key) = &job.blocked_key {
+        return blocked(conn, job, key);
     }
-    if let Some(blocked) = explain::blocked(conn, id)? {
-        let by = blocked.after_job_id.map(JobId);
-        if blocked.is_limited() {
-            let key = blocked.concurrency_key;
-            if blocked.is_ordered {
-                let (behind, until) = (by, blocked.next_run_at.map(|at| at.and_utc()));
-                return Ok(Reason::InLine { key, behind, until });
-            }
-            let set_limit = limits::of_key(conn, &key)?;
-            return Ok(Reason::Limited { key, by, set_limit });
-        }
-        if let Some(reason) = follows(conn, id)? {
-            return Ok(reason);
-        }
-        return Ok(Reason::Blocked {
-            by,
-            key: job.unique_id.clone().unwrap_or(blocked.concurrency_key),
-        });
-    }
-    Ok(match explain::ahead(conn, id)? {
+    Ok(match explain::ahead(conn, job.job_id)? {
         Some(ahead) => Reason::Ready {
             ahead,
             obstacles: obstacles(conn, job)?,
         },
         None => Reason::Adrift,
+    })
+}
+
+fn blocked(conn: &mut Conn<'_>, job: &JobView, key: &str) -> QueryResult<Reason> {
+    let waits_for = match key {
+        WAITS_FOR_EVENT => waits::awaited_event(conn, job.job_id)?.map(event),
+        WAITS_FOR_PARENTS => follows(conn, job.job_id)?,
+        UNIQUE_SUCCESSOR => None,
+        _ => return limited(conn, job, key),
+    };
+    Ok(waits_for.unwrap_or_else(|| Reason::Blocked {
+        by: job.after_job_id.map(JobId),
+        key: job.unique_id.clone().unwrap_or_else(|| key.to_owned()),
+    }))
+}
+
+fn limited(conn: &mut Conn<'_>, job: &JobView, key: &str) -> QueryResult<Reason> {
+    let is_ordered = job.on_conflict.as_deref() == Some(ORDERED);
+    let before = explain::slot_holder(conn, key, is_ordered.then_some(job.job_id))?;
+    let (key, by) = (key.to_owned(), before.job_id.map(JobId));
+    Ok(match is_ordered {
+        true => Reason::InLine {
+            key,
+            behind: by,
+            until: before.next_run_at.map(|at| at.and_utc()),
+        },
+        false => Reason::Limited {
+            set_limit: limits::of_key(conn, &key)?,
+            key,
+            by,
+        },
     })
 }
 
@@ -293,7 +310,7 @@ fn follows(conn: &mut Conn<'_>, id: i64) -> QueryResult<Option<Reason>> {
     Ok(batches::awaited_batch(conn, id)?.map(of_batch))
 }
 
-fn waits_for(wait: AwaitedEvent) -> Reason {
+fn event(wait: AwaitedEvent) -> Reason {
     Reason::Event {
         name: wait.event_name,
         step: wait.step,
@@ -312,19 +329,22 @@ fn of_batch(batch: AwaitedBatch) -> Reason {
     }
 }
 
-fn claimed(holder: Holder) -> Reason {
+fn claimed(job: &JobView) -> Reason {
     let in_utc = |time: NaiveDateTime| time.and_utc();
-    let note = holder.note();
+    let note = job.note();
     Reason::Claimed {
         thread: note.thread,
         progress: note.progress,
-        since: holder.since.map(in_utc),
-        seconds: holder.seconds,
-        heartbeat_seconds: holder.heartbeat_seconds,
-        cancel_requested_at: holder.cancel_requested_at.map(in_utc),
-        process_name: holder.process_name,
-        hostname: holder.hostname,
-        pid: holder.pid,
+        since: job.claimed_at.map(in_utc),
+        seconds: job.seconds_since(job.claimed_at),
+        heartbeat_seconds: job
+            .process_name
+            .as_ref()
+            .map(|_| job.seconds_since(job.heartbeat_at)),
+        cancel_requested_at: job.cancel_requested_at.map(in_utc),
+        process_name: job.process_name.clone(),
+        hostname: job.hostname.clone(),
+        pid: job.pid,
     }
 }
 
@@ -349,16 +369,6 @@ impl Explanation {
 }
 
 // --- The delivery of a job, and its limits in time ---
-
-/// The delivery of a job and its limits, as [`explain`](crate::explain()) reports them.
-#[derive(Debug, Default)]
-pub(crate) struct JobLimits {
-    pub(crate) expires_at: Option<DateTime<Utc>>,
-    pub(crate) retry_until: Option<DateTime<Utc>>,
-    pub(crate) delivery: Option<Delivery>,
-    pub(crate) max_attempts: Option<u32>,
-    pub(crate) not_retried: Option<NotRetried>,
-}
 
 /// The reason for which a job has failed that may have more attempts than it had.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
@@ -395,30 +405,27 @@ impl NotRetried {
     }
 }
 
-impl JobLimits {
-    /// Reads the limits of a job. A job that has ended has only its delivery.
-    pub(crate) fn of(conn: &mut Conn<'_>, task: &TaskInfo, is_open: bool) -> QueryResult<Self> {
-        let id = task.job_id.0;
-        let Some(row) = explain::limits(conn, id)? else {
-            return Ok(JobLimits::default());
-        };
-        let policy = Policy::of_columns(row.policy.as_deref(), row.max_attempts, row.at_most_once);
-        let mut limits = JobLimits {
-            delivery: Some(policy.delivery.unwrap_or_default()),
-            max_attempts: policy.max_attempts,
-            ..JobLimits::default()
-        };
-        let last = policy.last_retry(row.created_at, row.scheduled_at);
+impl Explanation {
+    /// Adds what the row of the job says. A job that has ended has only its delivery.
+    fn complete(&mut self, conn: &mut Conn<'_>, job: &JobView) -> QueryResult<()> {
+        self.queue_name = Some(job.queue_name.clone());
+        self.priority = Some(job.priority);
+        let policy = Policy::of_columns(job.policy.as_deref(), job.max_attempts, job.at_most_once);
+        self.delivery = Some(policy.delivery.unwrap_or_default());
+        self.max_attempts = policy.max_attempts;
+        let last = policy.last_retry(job.created_at.unwrap_or(job.now), job.scheduled_at);
+        let task = &self.task;
         let has_left = policy.max_attempts.is_some_and(|most| task.attempt < most);
         if task.status == TaskStatus::Failed && has_left {
-            limits.not_retried = Some(NotRetried::of(task, last));
+            self.not_retried = Some(NotRetried::of(task, last));
         }
-        if is_open {
-            limits.retry_until = last.map(|time| time.and_utc());
+        if !task.status.has_ended() {
+            self.reason = reason(conn, job)?;
+            self.retry_until = last.map(|time| time.and_utc());
             if policy.expiry.is_some() {
-                limits.expires_at = expiries::of_job(conn, id)?.map(|time| time.and_utc());
+                self.expires_at = expiries::of_job(conn, job.job_id)?.map(|time| time.and_utc());
             }
         }
-        Ok(limits)
+        Ok(())
     }
 }

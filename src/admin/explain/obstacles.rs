@@ -3,7 +3,7 @@
 use crate::db::Conn;
 use crate::db::model::extras::FIRST_VERSION;
 use crate::db::query::explain::{self, RegisteredProcess, RubyProcesses};
-use crate::db::query::job_info::EnqueuedJobRow;
+use crate::db::query::job_view::JobView;
 use crate::db::table::run_time;
 use crate::queue::QueueSelector;
 use chrono::{DateTime, Utc};
@@ -50,7 +50,7 @@ pub enum Obstacle {
     NoDispatcher,
 }
 /// Returns what would prevent a claim of the job.
-pub(crate) fn obstacles(conn: &mut Conn<'_>, job: &EnqueuedJobRow) -> QueryResult<Vec<Obstacle>> {
+pub(crate) fn obstacles(conn: &mut Conn<'_>, job: &JobView) -> QueryResult<Vec<Obstacle>> {
     let mut all = Vec::new();
     if let Some(since) = explain::paused_since(conn, &job.queue_name)? {
         all.push(Obstacle::QueuePaused {
@@ -62,7 +62,7 @@ pub(crate) fn obstacles(conn: &mut Conn<'_>, job: &EnqueuedJobRow) -> QueryResul
             since: since.and_utc(),
         });
     }
-    let ruby = match job.of_ruby {
+    let ruby = match job.is_of_ruby() {
         true => RubyProcesses::Include,
         false => RubyProcesses::Exclude,
     };
@@ -70,7 +70,7 @@ pub(crate) fn obstacles(conn: &mut Conn<'_>, job: &EnqueuedJobRow) -> QueryResul
     let wanted = WantedJob {
         queue: &job.queue_name,
         class: &job.class_name,
-        version: job.arguments_version(),
+        version: job.extras().arguments_version(),
     };
     all.extend(missing(&workers, wanted));
     Ok(all)

@@ -10,20 +10,17 @@ use crate::clock;
 use crate::db::Conn;
 use crate::db::conn::dialect::timestamp;
 use crate::db::model::decision::JobState;
-use crate::db::model::extras::Extras;
+use crate::db::query::job_view::{self, JobView, StoredArguments, TextLimits};
+use crate::db::query::jobs::FoundJob;
 use crate::db::query::newest_job::newest_job;
-use crate::db::query::pages::job_lines::{self, JobLine, LineArguments};
 use crate::db::query::pages::job_search::JobSearch;
-use crate::db::query::pages::job_window::{
-    self, FoundBy, FoundJob, KeyRange, ListPosition, WINDOW,
-};
+use crate::db::query::pages::job_window::{self, FoundBy, KeyRange, ListPosition, WINDOW};
 use crate::db::query::{batches, named};
-use crate::db::table::classes;
 use crate::job::run_log::HIDDEN;
 use chrono::NaiveDateTime;
 use diesel::QueryResult;
 use serde_json::Value;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 pub(crate) use steps::ENOUGH;
@@ -313,7 +310,7 @@ impl Finder<'_> {
         };
         let ids: Vec<i64> = found.iter().map(|job| job.job_id).collect();
         Ok(JobList {
-            jobs: in_order(listed(conn, &ids)?, &ids),
+            jobs: listed(conn, &ids)?,
             older: has_older.then_some(older),
             newer: has_newer.then_some(newer),
             stop,
@@ -333,18 +330,12 @@ impl Finder<'_> {
     }
 }
 
-fn in_order(mut jobs: Vec<ListedJob>, ids: &[i64]) -> Vec<ListedJob> {
-    let position = |job: &ListedJob| ids.iter().position(|id| *id == job.line.job_id);
-    jobs.sort_by_key(position);
-    jobs
-}
-
 // --- The jobs of a list, shown without their secrets ---
 
 /// A job of a list.
 #[derive(Debug)]
 pub(crate) struct ListedJob {
-    pub(crate) line: JobLine,
+    pub(crate) view: JobView,
     /// `None` if its execution was deleted by hand.
     pub(crate) state: Option<JobState>,
     /// JSON, without what is secret. `None` if they are too long for a list.
@@ -354,18 +345,6 @@ pub(crate) struct ListedJob {
     pub(crate) but: Option<String>,
 }
 
-/// Returns what is hidden of each of these classes, if that is known.
-fn secrets<'c>(
-    conn: &mut Conn<'_>,
-    classes: impl Iterator<Item = &'c str>,
-) -> QueryResult<BTreeMap<String, Secrets>> {
-    let names: Vec<&str> = BTreeSet::from_iter(classes).into_iter().collect();
-    let known = classes::redact_all(conn, &names)?.into_iter();
-    Ok(known
-        .map(|(class, fields)| (class, Secrets::named(fields)))
-        .collect())
-}
-
 /// Returns those of the jobs whose arguments contain one of the texts where they are shown, and how many bytes of
 /// arguments were read.
 pub(super) fn shown_with(
@@ -373,15 +352,15 @@ pub(super) fn shown_with(
     ids: &[i64],
     texts: &[String],
 ) -> QueryResult<(Vec<i64>, usize)> {
-    let lines = job_lines::arguments(conn, ids)?;
-    let read: usize = lines.iter().map(|line| line.arguments.len()).sum();
-    let secrets = secrets(conn, lines.iter().map(|line| &*line.class_name))?;
-    let is_shown = |line: &&LineArguments| {
-        let hidden = secrets.get(&line.class_name);
-        hidden.is_some_and(|hidden| hidden.shows(&line.arguments, texts))
+    let jobs = job_view::arguments(conn, ids)?;
+    let read: usize = jobs.iter().map(|job| job.arguments.len()).sum();
+    let secrets = Secrets::of_classes(conn, jobs.iter().map(|job| &*job.class_name))?;
+    let is_shown = |job: &&StoredArguments| {
+        let hidden = secrets.get(&job.class_name);
+        hidden.is_some_and(|hidden| hidden.shows(&job.arguments, texts))
     };
-    let shown = lines.iter().filter(is_shown);
-    Ok((shown.map(|line| line.job_id).collect(), read))
+    let shown = jobs.iter().filter(is_shown);
+    Ok((shown.map(|job| job.job_id).collect(), read))
 }
 
 /// Returns tags without the values of secret fields.
@@ -396,48 +375,44 @@ fn shown_tags(mut tags: Vec<String>, arguments: Option<&str>, hidden: &Secrets) 
     tags
 }
 
-/// Reads jobs for a list, in any order.
+/// Reads jobs for a list, in the order of the ids.
 pub(crate) fn listed(conn: &mut Conn<'_>, ids: &[i64]) -> QueryResult<Vec<ListedJob>> {
-    if ids.is_empty() {
-        return Ok(Vec::new());
-    }
-    let lines = job_lines::lines(conn, ids)?;
-    let secrets = secrets(conn, lines.iter().map(|line| &*line.class_name))?;
-    let needs_why = lines
+    let views = job_view::jobs(conn, ids, TextLimits::LIST)?;
+    let secrets = Secrets::of_classes(conn, views.iter().map(|view| &*view.class_name))?;
+    let needs_why = views
         .iter()
-        .any(|line| line.state() == Some(JobState::Ready));
+        .any(|view| view.state() == Some(JobState::Ready));
     let around = match needs_why {
         true => Some(Surroundings::read(conn)?),
         false => None,
     };
     let mut known: BTreeMap<(String, String, u32, bool), Option<String>> = BTreeMap::new();
-    let jobs = lines.into_iter().map(|line| {
-        let extras = Extras::of_policy(line.policy.as_deref());
-        let state = line.state();
+    let jobs = views.into_iter().map(|view| {
+        let (extras, state, of_ruby) = (view.extras(), view.state(), view.is_of_ruby());
         let but = around.as_ref().filter(|_| state == Some(JobState::Ready));
         let but = but.and_then(|around| {
             let version = extras.arguments_version();
             let job = WantedJob {
-                queue: &line.queue_name,
-                class: &line.class_name,
+                queue: &view.queue_name,
+                class: &view.class_name,
                 version,
             };
             let key = (
-                line.queue_name.clone(),
-                line.class_name.clone(),
+                view.queue_name.clone(),
+                view.class_name.clone(),
                 version,
-                line.of_ruby,
+                of_ruby,
             );
-            let why = || around.why(job, line.of_ruby);
+            let why = || around.why(job, of_ruby);
             known.entry(key).or_insert_with(why).clone()
         });
-        let hidden = secrets.get(&line.class_name).unwrap_or(&Secrets::All);
+        let hidden = secrets.get(&view.class_name).unwrap_or(&Secrets::All);
         ListedJob {
-            arguments: line.arguments.as_deref().map(|text| hidden.show(text)),
-            tags: shown_tags(extras.tags, line.arguments.as_deref(), hidden),
+            arguments: view.arguments.as_deref().map(|text| hidden.show(text)),
+            tags: shown_tags(extras.tags, view.arguments.as_deref(), hidden),
             state,
             but,
-            line,
+            view,
         }
     });
     Ok(jobs.collect())

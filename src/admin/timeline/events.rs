@@ -6,7 +6,7 @@ use crate::admin::explain::obstacles::Obstacle;
 use crate::admin::explain::words::{self, Word, Words, text};
 use crate::admin::job_info::TaskStatus;
 use crate::db::model::outcome::{self, AttemptOutcome};
-use crate::db::query::pages::job_lines::JobFacts;
+use crate::db::query::job_view::JobView;
 use crate::db::table::attempts::Attempt;
 use crate::db::table::claimed::Progress;
 use chrono::{NaiveDateTime, TimeDelta};
@@ -18,7 +18,7 @@ fn name(text: impl Into<String>) -> Word {
 /// The entries so far, and where the last one ended.
 struct Entries<'d> {
     details: &'d JobDetails,
-    facts: &'d JobFacts,
+    job: &'d JobView,
     now: NaiveDateTime,
     all: Vec<TimelineEntry>,
     /// The time that they reach.
@@ -29,12 +29,12 @@ struct Entries<'d> {
 
 pub(super) fn entries(
     details: &JobDetails,
-    facts: &JobFacts,
+    job: &JobView,
     now: NaiveDateTime,
 ) -> Vec<TimelineEntry> {
     let mut entries = Entries {
         details,
-        facts,
+        job,
         now,
         all: Vec::new(),
         reached: None,
@@ -79,7 +79,7 @@ impl Entries<'_> {
     }
 
     fn enqueued(&mut self) {
-        let facts = self.facts;
+        let job = self.job;
         let explanation = &self.details.explanation;
         let queue = explanation.queue_name.clone().unwrap_or_default();
         let priority = explanation.priority.unwrap_or_default();
@@ -88,16 +88,14 @@ impl Entries<'_> {
             name(queue),
             text(format!(", priority {priority}")),
         ];
-        if let Some(key) = &facts.task_key {
+        if let Some(key) = &job.task_key {
             how.extend([text(", by the recurring task "), name(key.clone())]);
         }
-        if facts.is_of_ruby() {
+        if job.is_of_ruby() {
             how.push(text(", by Active Job"));
         }
-        self.event(Mark::Ready, facts.created_at, "enqueued".to_owned(), how);
-        let due = facts
-            .scheduled_at
-            .filter(|due| Some(*due) > facts.created_at);
+        self.event(Mark::Ready, job.created_at, "enqueued".to_owned(), how);
+        let due = job.scheduled_at.filter(|due| Some(*due) > job.created_at);
         self.awaited = match due.filter(|_| self.details.attempts.is_empty()) {
             Some(due) => vec![text("for its time, "), Word::Time(due.and_utc())],
             None => vec![text("for a thread")],
@@ -193,7 +191,7 @@ impl Entries<'_> {
     }
 
     fn runs(&mut self, progress: Option<&Progress>) {
-        let since = self.facts.started_at.or(self.facts.claimed_at);
+        let since = self.job.started_at.or(self.job.claimed_at);
         self.wait(since);
         let attempt = self.details.explanation.task.attempt;
         let how = progress.map_or(Vec::new(), |progress| {
@@ -217,13 +215,13 @@ impl Entries<'_> {
             how.push(text(", but "));
             how.extend(obstacle.in_words());
         }
-        self.wait(self.facts.ready_at);
-        self.now(Mark::Ready, self.facts.ready_at, "ready", how);
+        self.wait(self.job.ready_at);
+        self.now(Mark::Ready, self.job.ready_at, "ready", how);
     }
 
     fn blocked(&mut self, how: Words) {
-        self.wait(self.facts.blocked_at);
-        self.now(Mark::Blocked, self.facts.blocked_at, "blocked", how);
+        self.wait(self.job.blocked_at);
+        self.now(Mark::Blocked, self.job.blocked_at, "blocked", how);
     }
 
     fn now(&mut self, mark: Mark, since: Option<NaiveDateTime>, what: &str, how: Words) {
@@ -261,14 +259,14 @@ impl Entries<'_> {
             }
             TaskStatus::Failed if !self.is_recorded(AttemptOutcome::Failed) => {
                 let (kind, message) =
-                    outcome::parts(self.facts.error.as_deref().unwrap_or_default());
+                    outcome::parts(self.job.failure.as_deref().unwrap_or_default());
                 let mut how = vec![name(message.lines().next().unwrap_or_default())];
                 if !kind.is_empty() {
                     how.splice(0..0, [name(kind), text(": ")]);
                 }
-                self.wait(self.facts.failed_at);
-                self.event(Mark::Failed, self.facts.failed_at, "failed".to_owned(), how);
-                let backtrace = outcome::backtrace(self.facts.error.as_deref().unwrap_or_default());
+                self.wait(self.job.failed_at);
+                self.event(Mark::Failed, self.job.failed_at, "failed".to_owned(), how);
+                let backtrace = outcome::backtrace(self.job.failure.as_deref().unwrap_or_default());
                 if let Some(entry) = self.all.last_mut() {
                     let rest = message.split_once('\n').map(|(_, rest)| rest.to_owned());
                     let more: Vec<String> = rest.into_iter().chain(backtrace).collect();
@@ -287,7 +285,7 @@ impl Entries<'_> {
 
     fn next(&mut self) {
         let task = &self.details.explanation.task;
-        let of = match self.facts.max_attempts {
+        let of = match self.job.max_attempts {
             Some(most) => format!(" of {most}"),
             None => String::new(),
         };
@@ -328,7 +326,7 @@ impl Entries<'_> {
     fn after_run(&self, of: &str) -> (String, Words) {
         let attempt = self.details.explanation.task.attempt;
         let used = i32::try_from(attempt).unwrap_or(i32::MAX);
-        match self.facts.max_attempts {
+        match self.job.max_attempts {
             Some(most) if used < most => (
                 format!("attempt {}{of}", attempt.saturating_add(1)),
                 vec![text("if this one fails")],

@@ -6,7 +6,7 @@
 mod events;
 
 use crate::admin::details::JobDetails;
-use crate::db::query::pages::job_lines::JobFacts;
+use crate::db::query::job_view::JobView;
 use chrono::NaiveDateTime;
 
 pub(crate) use crate::admin::timeline::events::{BarKind, BarPart, EntryKind, Mark, TimelineEntry};
@@ -22,8 +22,8 @@ pub(crate) struct Timeline {
 
 impl Timeline {
     /// Returns the timeline of a job, as it is at `now`.
-    pub(crate) fn of(details: &JobDetails, facts: &JobFacts, now: NaiveDateTime) -> Self {
-        let entries = events::entries(details, facts, now);
+    pub(crate) fn of(details: &JobDetails, job: &JobView, now: NaiveDateTime) -> Self {
+        let entries = events::entries(details, job, now);
         let bar = events::parts(&entries, now);
         let times = || entries.iter().filter_map(|entry| entry.at);
         let is_open = entries

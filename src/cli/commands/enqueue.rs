@@ -7,6 +7,7 @@ use crate::cli::config::CommandError;
 use crate::cli::select::{self, connect};
 use crate::db::model::new_row::{EnqueueOutcome, OnConflict, UniqueScope};
 use crate::db::query::explain::{self, RubyProcesses};
+use crate::db::query::job_view::TextLimits;
 use crate::db::{Database, DbConnection, own};
 use crate::error::{ErrorContext as _, Result};
 use crate::job::JobId;
@@ -214,9 +215,9 @@ fn unserved(conn: &mut DbConnection, job: JobId) -> Result<Option<String>> {
     if !workers.iter().any(is_beating) {
         return Ok(None);
     }
-    let found = crate::admin::explain::find(&mut conn, job.into())?;
+    let found = crate::admin::explain::find(&mut conn, job.into(), TextLimits::NONE)?;
     let (Reason::Ready { obstacles, .. } | Reason::Scheduled { obstacles, .. }) =
-        found.map_or(Reason::Ended, |found| found.reason)
+        found.map_or(Reason::Ended, |(found, _)| found.reason)
     else {
         return Ok(None);
     };

@@ -3,7 +3,7 @@
 use crate::admin::doctor;
 use crate::admin::doctor::scope::{CheckScope, Finding};
 use crate::admin::groups::{FailedGroups, failed_groups};
-use crate::admin::now::{Fleet, LoadNow, Member, Promises, QueueNow};
+use crate::admin::now::{Fleet, LoadNow, Member, Promises, QueueView};
 use crate::clock;
 use crate::db::conn::reading::{ReadConnection, ReadFailure};
 use crate::db::query::load::fleet::{self, HeldJob};
@@ -255,7 +255,7 @@ pub(crate) struct QueueLines {
 /// A queue.
 #[derive(Debug, Clone)]
 pub(crate) struct TopQueue {
-    pub(crate) queue: QueueNow,
+    pub(crate) queue: QueueView,
     pub(crate) running: CappedCount,
     /// Finished jobs per minute.
     pub(crate) finished: f64,

@@ -159,6 +159,13 @@ pub(crate) struct Id {
     pub(crate) id: i64,
 }
 
+/// The same of an aggregate, which has none if there are no rows.
+#[derive(QueryableByName)]
+pub(crate) struct MaybeId {
+    #[diesel(sql_type = Nullable<BigInt>)]
+    pub(crate) id: Option<i64>,
+}
+
 /// The ids after one and up to another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct IdRange {

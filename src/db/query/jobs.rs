@@ -1,7 +1,7 @@
 //! Lists and counts of selected jobs.
 
 use crate::db::conn::connection::Conn;
-use crate::db::conn::dialect::{Id, IdRange};
+use crate::db::conn::dialect::{Id, IdRange, MaybeId};
 use crate::db::conn::statement::Statement;
 use crate::db::model::decision::JobState;
 use crate::db::model::extras::Extras;
@@ -167,18 +167,12 @@ pub(crate) fn list(
 
 // --- Walks over selected jobs, and counts them up to a bound ---
 
-#[derive(QueryableByName)]
-struct ExecutionId {
-    #[diesel(sql_type = Nullable<BigInt>)]
-    id: Option<i64>,
-}
-
 /// Returns the last execution of a state: the end of a scan, so that jobs that move there meanwhile
 /// are not found again.
 pub(crate) fn last(conn: &mut Conn<'_>, state: JobState) -> QueryResult<i64> {
     let text = format!("SELECT max(id) AS id FROM {}", state.table());
     Statement::new(text)
-        .get_result::<ExecutionId>(conn)
+        .get_result::<MaybeId>(conn)
         .map(|row| row.id.unwrap_or(0))
 }
 
@@ -186,15 +180,15 @@ pub(crate) fn last(conn: &mut Conn<'_>, state: JobState) -> QueryResult<i64> {
 pub(crate) fn first(conn: &mut Conn<'_>, state: JobState) -> QueryResult<i64> {
     let text = format!("SELECT min(id) AS id FROM {}", state.table());
     Statement::new(text)
-        .get_result::<ExecutionId>(conn)
+        .get_result::<MaybeId>(conn)
         .map(|row| row.id.unwrap_or(0))
 }
 
-/// A job found by a scan.
-#[derive(Debug, Clone, Copy, QueryableByName)]
-pub(crate) struct ScannedJob {
+/// A found job with its key: its position in a list or a scan.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, QueryableByName)]
+pub(crate) struct FoundJob {
     #[diesel(sql_type = BigInt)]
-    pub(crate) execution_id: i64,
+    pub(crate) key: i64,
     #[diesel(sql_type = BigInt)]
     pub(crate) job_id: i64,
 }
@@ -237,14 +231,14 @@ pub(crate) fn next(
     wanted.add("e.id <= ?", end);
     let most = wanted.param(limit as i64);
     let text = format!(
-        "SELECT e.id AS execution_id, j.id AS job_id FROM {} WHERE true{} ORDER BY e.id LIMIT {most}",
+        "SELECT e.id AS key, j.id AS job_id FROM {} WHERE true{} ORDER BY e.id LIMIT {most}",
         joined(state),
         wanted.text
     );
-    let found: Vec<ScannedJob> = Statement::new(text).bind_all(wanted.params).load(conn)?;
+    let found: Vec<FoundJob> = Statement::new(text).bind_all(wanted.params).load(conn)?;
     let is_full = found.len() >= limit;
     let last = found.last().filter(|_| is_full);
-    let reached = last.map_or(end, |last| last.execution_id);
+    let reached = last.map_or(end, |last| last.key);
     Ok(ScannedPage {
         jobs: found.iter().map(|found| found.job_id).collect(),
         reached: (reached < range.up_to).then_some(reached),
@@ -257,7 +251,7 @@ fn window(conn: &mut Conn<'_>, state: JobState, range: IdRange) -> QueryResult<O
         "SELECT max(w.id) AS id FROM (SELECT id FROM {} WHERE id > $1 AND id <= $2 ORDER BY id LIMIT {WINDOW}) AS w",
         state.table()
     );
-    let row: ExecutionId = Statement::new(text)
+    let row: MaybeId = Statement::new(text)
         .bind(range.after)
         .bind(range.up_to)
         .get_result(conn)?;
@@ -270,7 +264,7 @@ fn group_window(conn: &mut Conn<'_>, group: &str, range: IdRange) -> QueryResult
         "SELECT max(w.id) AS id FROM (SELECT id FROM solid_queue_failed_executions \
          WHERE fingerprint = $1 AND id > $2 AND id <= $3 ORDER BY id LIMIT {WINDOW}) AS w"
     );
-    let row: ExecutionId = Statement::new(text)
+    let row: MaybeId = Statement::new(text)
         .bind(group)
         .bind(range.after)
         .bind(range.up_to)

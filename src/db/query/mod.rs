@@ -1,7 +1,6 @@
 //! Read-only queries: for status pages, lists, `explain` and `doctor`.
 
 pub(crate) mod batches;
-pub(crate) mod details;
 pub(crate) mod doctor;
 pub(crate) mod explain;
 pub(crate) mod filter;
@@ -9,7 +8,11 @@ pub(crate) mod flows;
 #[cfg(feature = "web")]
 pub(crate) mod frame;
 pub(crate) mod history;
-pub(crate) mod job_info;
+#[cfg_attr(
+    not(feature = "web"),
+    allow(dead_code, reason = "the pages use the rest")
+)]
+pub(crate) mod job_view;
 pub(crate) mod jobs;
 #[cfg_attr(
     not(feature = "web"),

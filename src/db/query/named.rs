@@ -1,6 +1,7 @@
 //! The things that a text in the search box names.
 
 use crate::db::conn::connection::Conn;
+use crate::db::conn::dialect::Id;
 use crate::db::conn::statement::{Param, Statement};
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Bool, Nullable, Text};
@@ -48,14 +49,8 @@ pub(crate) fn named(conn: &mut Conn<'_>, text: &str) -> QueryResult<NamedThings>
 pub(crate) fn is_job(conn: &mut Conn<'_>, job: i64) -> QueryResult<bool> {
     let text = "SELECT id FROM solid_queue_jobs WHERE id = $1 UNION ALL \
          SELECT job_id FROM windlass_results WHERE job_id = $1 AND expires_at > {now}";
-    let found: Vec<KnownId> = Statement::new(text).unkept().bind(job).load(conn)?;
+    let found: Vec<Id> = Statement::new(text).unkept().bind(job).load(conn)?;
     Ok(!found.is_empty())
-}
-
-#[derive(QueryableByName)]
-struct KnownId {
-    #[diesel(sql_type = BigInt)]
-    id: i64,
 }
 
 /// Returns the jobs with a unique id; `None` if there are more than `most`.
@@ -83,7 +78,7 @@ fn few(
     most: usize,
 ) -> QueryResult<Option<Vec<i64>>> {
     let text = format!("SELECT id FROM solid_queue_jobs WHERE {column} = $1 LIMIT $2");
-    let found: Vec<KnownId> = Statement::new(text)
+    let found: Vec<Id> = Statement::new(text)
         .unkept()
         .bind(value)
         .bind(i64::try_from(most.saturating_add(1)).unwrap_or(i64::MAX))

@@ -1,10 +1,9 @@
 //! The id of the newest job, without a search for it.
 
 use crate::db::conn::connection::Conn;
-use crate::db::conn::dialect::Dialect;
+use crate::db::conn::dialect::{Dialect, MaybeId};
 use crate::db::conn::statement::Statement;
-use diesel::prelude::*;
-use diesel::sql_types::{BigInt, Nullable};
+use diesel::QueryResult;
 
 /// Returns an expression for an id that no job exceeds; NULL if there is no job.
 ///
@@ -23,15 +22,9 @@ pub(crate) fn newest_id(dialect: Dialect) -> &'static str {
     }
 }
 
-#[derive(QueryableByName)]
-struct HighestId {
-    #[diesel(sql_type = Nullable<BigInt>)]
-    id: Option<i64>,
-}
-
 /// Returns an id that no job exceeds; `None` if there is no job.
 pub(crate) fn newest_job(conn: &mut Conn<'_>) -> QueryResult<Option<i64>> {
     let text = format!("SELECT {} AS id", newest_id(conn.dialect()));
-    let newest: HighestId = Statement::new(text).unkept().get_result(conn)?;
+    let newest: MaybeId = Statement::new(text).unkept().get_result(conn)?;
     Ok(newest.id)
 }

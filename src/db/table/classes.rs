@@ -8,7 +8,7 @@ use crate::db::table::run_time::IS_STRICT;
 use diesel::prelude::*;
 use diesel::sql_types::{Bool, Nullable, Text};
 use serde::Serialize;
-#[cfg(feature = "web")]
+#[cfg(any(feature = "cli", feature = "web"))]
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -60,7 +60,7 @@ pub(crate) fn redact(conn: &mut Conn<'_>, class_name: &str) -> QueryResult<Optio
     Ok(row.and_then(|row| serde_json::from_str(&row.redact).ok()))
 }
 
-#[cfg(feature = "web")]
+#[cfg(any(feature = "cli", feature = "web"))]
 #[derive(QueryableByName)]
 struct FieldsOfClass {
     #[diesel(sql_type = Text)]
@@ -71,7 +71,7 @@ struct FieldsOfClass {
 
 /// Returns the names of the secret fields of these classes; a class without any that can be read is
 /// not among them.
-#[cfg(feature = "web")]
+#[cfg(any(feature = "cli", feature = "web"))]
 pub(crate) fn redact_all(
     conn: &mut Conn<'_>,
     classes: &[&str],

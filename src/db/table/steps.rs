@@ -5,8 +5,9 @@ use crate::db::conn::connection::Conn;
 use crate::db::conn::dialect::{id_list, micros};
 use crate::db::conn::statement::{InputRows, Statement};
 use crate::db::model::claim::Fence;
+use chrono::NaiveDateTime;
 use diesel::prelude::*;
-use diesel::sql_types::{Nullable, Text};
+use diesel::sql_types::{Nullable, Text, Timestamp};
 use std::time::Duration;
 
 /// The state of a step when it starts.
@@ -139,6 +140,24 @@ pub(crate) fn of_job(
         .bind(job_id)
         .bind(most as i64)
         .load(conn)
+}
+
+/// A completed step as it is shown.
+#[derive(Debug, QueryableByName)]
+pub(crate) struct CompletedStep {
+    #[diesel(sql_type = Text)]
+    pub(crate) name: String,
+    #[diesel(sql_type = Text)]
+    pub(crate) value: String,
+    #[diesel(sql_type = Nullable<Timestamp>)]
+    pub(crate) created_at: Option<NaiveDateTime>,
+}
+
+/// Returns the first steps of a job, at most `most`.
+pub(crate) fn first(conn: &mut Conn<'_>, job: i64, most: i64) -> QueryResult<Vec<CompletedStep>> {
+    let text = "SELECT name, value, {moment created_at} AS created_at FROM windlass_steps WHERE job_id = $1 \
+         ORDER BY created_at, name LIMIT $2";
+    Statement::new(text).bind(job).bind(most).load(conn)
 }
 
 /// Deletes the steps of jobs that have ended.

@@ -2,7 +2,7 @@
 
 use crate::db::Conn;
 use crate::db::model::new_row::EnqueueOutcome;
-use crate::db::query::pages::job_lines::{self, SentJob};
+use crate::db::query::job_view::{self, StoredArguments};
 use crate::db::transition::enqueue;
 use crate::error::{Error, ErrorContext as _, Result};
 use crate::job::Enqueued;
@@ -219,10 +219,10 @@ fn found_another(
     if ids.is_empty() {
         return Ok(None);
     }
-    let stored = job_lines::sent(conn, &ids).during("look the known jobs up")?;
+    let stored = job_view::arguments(conn, &ids).during("look the known jobs up")?;
     let mut found = enqueued.iter().enumerate().filter_map(|(position, pair)| {
         let (request, job) = pair;
-        let stored = stored.iter().find(|stored| stored.id == job.id.0)?;
+        let stored = stored.iter().find(|stored| stored.job_id == job.id.0)?;
         let by_key = stored.idempotency_key.is_some()
             && stored.idempotency_key.as_deref() == request.idempotency_key();
         let is_another = match by_key {
@@ -241,9 +241,8 @@ fn is_known(job: &Enqueued) -> bool {
     )
 }
 
-fn is_other_request(request: &JobRequest, stored: &SentJob) -> bool {
-    let arguments = stored.arguments.as_deref().unwrap_or("null");
-    stored.class_name != request.class() || !are_same(arguments, request.arguments())
+fn is_other_request(request: &JobRequest, stored: &StoredArguments) -> bool {
+    stored.class_name != request.class() || !are_same(&stored.arguments, request.arguments())
 }
 
 /// Names the job of a list that is wrong.

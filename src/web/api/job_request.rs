@@ -6,7 +6,7 @@ use crate::admin::job_info::{self, TaskInfo, TaskStatus};
 use crate::admin::secrets::Secrets;
 use crate::clock;
 use crate::db::model::new_row::OnConflict;
-use crate::db::query::pages::job_lines;
+use crate::db::query::job_view;
 use crate::db::table::claimed::Progress;
 use crate::error::{ErrorContext as _, Result};
 use crate::job::new_job::NewJob;
@@ -370,7 +370,7 @@ pub(crate) fn start(site: &Arc<Site>) -> Result<JoinHandle<()>> {
 
 fn look(site: &Site, writers: &mut Writers, database: usize, jobs: &[i64]) -> Result<()> {
     let open = writers.look(database, |conn| {
-        job_lines::not_ended(conn, jobs).during("see which jobs have ended")
+        job_view::not_ended(conn, jobs).during("see which jobs have ended")
     })?;
     let open: BTreeSet<i64> = open.into_iter().collect();
     let ended = jobs.iter().copied().filter(|job| !open.contains(job));

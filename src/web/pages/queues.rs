@@ -1,8 +1,8 @@
 //! All queues, and the paused classes.
 
-use crate::admin::now::{LoadNow, Promises, QueueNow};
+use crate::admin::now::{LoadNow, Promises, QueueView};
 use crate::db::model::audit::{Actor, Via};
-use crate::db::query::load::totals::CappedCount;
+use crate::db::query::load::totals::{CappedCount, StateTotals};
 use crate::db::query::named as known;
 use crate::db::table::run_time::{self, PausedClass};
 use crate::error::ErrorContext as _;
@@ -37,7 +37,7 @@ struct QueuesPage {
 #[derive(Debug)]
 struct QueueTable {
     lines: Vec<QueueLine>,
-    sums: QueueSums,
+    sums: StateTotals,
     is_more: bool,
 }
 
@@ -58,7 +58,7 @@ pub(crate) fn show(cx: &mut Cx<'_>) -> Result<Response, PageError> {
     let lead = lead(load.ready().map(|(load, _)| load));
     let queues = load.map(|(load, counts)| QueueTable {
         lines: queue_lines(&load, &counts, curves.ready(), &sort),
-        sums: QueueSums::of(&load, &counts),
+        sums: sums(&load, &counts),
         is_more: load.is_more,
     });
     let page = QueuesPage {
@@ -185,18 +185,8 @@ pub(crate) fn resume_class(cx: &mut Cx<'_>) -> Result<Response, PageError> {
 /// A queue in the table.
 #[derive(Debug, Clone)]
 pub(crate) struct QueueLine {
-    pub(crate) name: String,
-    pub(crate) verdict: Markup,
-    /// The explanation of the verdict.
-    pub(crate) sub: String,
-    pub(crate) is_late: bool,
-    pub(crate) is_paused: bool,
-    pub(crate) oldest: Option<f64>,
-    pub(crate) ready: CappedCount,
-    pub(crate) scheduled: CappedCount,
-    pub(crate) running: CappedCount,
-    pub(crate) blocked: CappedCount,
-    pub(crate) failed: CappedCount,
+    pub(crate) queue: QueueView,
+    pub(crate) counts: StateTotals,
     /// Ended jobs per second.
     pub(crate) rate: String,
     pub(crate) spark: Markup,
@@ -212,7 +202,7 @@ pub(crate) fn queue_lines(
     let mut queues = load.worst_first();
     match sort {
         "oldest" => queues.sort_by(|one, other| {
-            let age = |queue: &QueueNow| queue.oldest_seconds.unwrap_or(-1.0);
+            let age = |queue: &QueueView| queue.oldest_seconds.unwrap_or(-1.0);
             age(other).total_cmp(&age(one))
         }),
         "ready" => queues.sort_by_key(|queue| std::cmp::Reverse(queue.ready.count)),
@@ -228,7 +218,7 @@ pub(crate) fn queue_lines(
 /// The number of minutes over which the rate is measured.
 const MINUTES: usize = 5;
 
-fn line(queue: &QueueNow, counts: &QueueStateCounts, curves: Option<&QueueCurves>) -> QueueLine {
+fn line(queue: &QueueView, counts: &QueueStateCounts, curves: Option<&QueueCurves>) -> QueueLine {
     let name = queue.name.as_str();
     let curve = curves.and_then(|curves| curves.of(name));
     let ended: Vec<Option<f64>> = curve.map_or_else(Vec::new, |curve| {
@@ -239,68 +229,38 @@ fn line(queue: &QueueNow, counts: &QueueStateCounts, curves: Option<&QueueCurves
     let recent: f64 = ended.iter().rev().take(MINUTES).flatten().sum();
     let label = format!("{name}, ended jobs per second, last hour");
     QueueLine {
-        verdict: queue.verdict.markup(),
-        sub: sub(queue),
-        is_late: matches!(queue.verdict, QueueVerdict::Late { .. }),
-        is_paused: queue.pause.is_some(),
-        oldest: queue.oldest_seconds,
-        ready: queue.ready,
-        scheduled: counts.scheduled.of(name),
-        running: counts.claimed.of(name),
-        blocked: counts.blocked.of(name),
-        failed: counts.failed.of(name),
+        queue: queue.clone(),
+        counts: counts.with_ready(queue),
         rate: match ended.is_empty() {
             true => "–".to_owned(),
             false => short(recent / MINUTES as f64),
         },
         spark: spark(SparkLocation::Cell, &ended, false, &label),
-        name: name.to_owned(),
     }
 }
 
-fn sub(queue: &QueueNow) -> String {
-    match &queue.pause {
-        Some(pause) => {
-            let who = who_and_why(pause.paused_by.as_deref(), pause.pause_reason.as_deref());
-            let since = ago(pause.paused_seconds);
-            format!("{since}{who}")
-        }
-        None => String::new(),
+impl QueueLine {
+    /// Returns since when, by whom and why it is paused.
+    fn pause(&self) -> Option<String> {
+        let pause = self.queue.pause.as_ref()?;
+        let who = who_and_why(pause.paused_by.as_deref(), pause.pause_reason.as_deref());
+        let since = ago(pause.paused_seconds);
+        Some(format!("{since}{who}"))
     }
 }
 
-/// The sums of the columns.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct QueueSums {
-    pub(crate) ready: CappedCount,
-    pub(crate) scheduled: CappedCount,
-    pub(crate) running: CappedCount,
-    pub(crate) blocked: CappedCount,
-    pub(crate) failed: CappedCount,
-}
-
-impl QueueSums {
-    pub(crate) fn of(load: &LoadNow, counts: &QueueStateCounts) -> Self {
-        let sum = |of: &dyn Fn(&QueueNow) -> CappedCount| {
-            let mut sum = CappedCount {
-                count: 0,
-                is_more: load.is_more,
-            };
-            for queue in load.queues.values() {
-                let one = of(queue);
-                sum.count += one.count;
-                sum.is_more |= one.is_more;
-            }
-            sum
-        };
-        QueueSums {
-            ready: sum(&|queue| queue.ready),
-            scheduled: sum(&|queue| counts.scheduled.of(&queue.name)),
-            running: sum(&|queue| counts.claimed.of(&queue.name)),
-            blocked: sum(&|queue| counts.blocked.of(&queue.name)),
-            failed: sum(&|queue| counts.failed.of(&queue.name)),
-        }
-    }
+/// Returns the sums of the columns.
+fn sums(load: &LoadNow, counts: &QueueStateCounts) -> StateTotals {
+    let part = CappedCount::part(0, load.is_more);
+    let none = StateTotals {
+        ready: part,
+        scheduled: part,
+        claimed: part,
+        blocked: part,
+        failed: part,
+    };
+    let queues = load.queues.values();
+    queues.fold(none, |sums, queue| sums.plus(counts.with_ready(queue)))
 }
 
 /// The most queues that the sentence names.
@@ -311,7 +271,7 @@ pub(crate) fn lead(load: Option<&LoadNow>) -> Markup {
     let Some(load) = load else {
         return Markup::default();
     };
-    let bad: Vec<&QueueNow> = load
+    let bad: Vec<&QueueView> = load
         .worst_first()
         .into_iter()
         .filter(|queue| queue.verdict.is_bad())
@@ -350,7 +310,7 @@ pub(crate) fn lead(load: Option<&LoadNow>) -> Markup {
     Markup::trusted(format!("Of {all} queues, {text}."))
 }
 
-fn clause(queue: &QueueNow) -> String {
+fn clause(queue: &QueueView) -> String {
     let (class, text) = match queue.verdict {
         QueueVerdict::Late { .. } => ("bad", "is late"),
         QueueVerdict::Unserved => ("warn", "has no worker"),

@@ -3,7 +3,7 @@
 use crate::admin::doctor::processes::ABOUT_TO_PRUNE;
 use crate::admin::doctor::scope::{Finding, Verdict};
 use crate::admin::groups::failed_groups;
-use crate::admin::now::{LoadNow, Member, QueueNow};
+use crate::admin::now::{LoadNow, Member, QueueView};
 use crate::clock;
 use crate::db::Conn;
 use crate::db::query::load::tasks;
@@ -89,7 +89,7 @@ pub(crate) fn queue_path(queue: &str) -> String {
     http::path(&["queues", queue])
 }
 
-fn of_queue(queue: &QueueNow) -> Option<Concern> {
+fn of_queue(queue: &QueueView) -> Option<Concern> {
     let (name, path) = (queue.name.as_str(), queue_path(&queue.name));
     let ready = ready_jobs(queue);
     let waited = queue.oldest_seconds.unwrap_or_default();
@@ -130,7 +130,7 @@ fn of_queue(queue: &QueueNow) -> Option<Concern> {
 }
 
 /// Returns `8,310 jobs are ready`.
-pub(crate) fn ready_jobs(queue: &QueueNow) -> String {
+pub(crate) fn ready_jobs(queue: &QueueView) -> String {
     let more = if queue.ready.is_more { "+" } else { "" };
     match queue.ready.count {
         0 => "no job is ready".to_owned(),

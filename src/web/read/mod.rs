@@ -4,7 +4,7 @@ pub(crate) mod concerns;
 
 use crate::admin::doctor::scope::{Finding, Verdict};
 use crate::admin::groups::FailedGroups;
-use crate::admin::now::{LoadNow, Promises};
+use crate::admin::now::{LoadNow, Promises, QueueView};
 use crate::clock;
 use crate::db::Conn;
 use crate::db::query::load::fleet::FleetProcess;
@@ -226,6 +226,18 @@ impl QueueStateCounts {
             failed: failed_classes.by_queue(),
             failed_classes,
         })
+    }
+
+    /// Returns the jobs of a queue in each state.
+    pub(crate) fn with_ready(&self, queue: &QueueView) -> StateTotals {
+        let name = queue.name.as_str();
+        StateTotals {
+            ready: queue.ready,
+            scheduled: self.scheduled.of(name),
+            claimed: self.claimed.of(name),
+            blocked: self.blocked.of(name),
+            failed: self.failed.of(name),
+        }
     }
 
     /// Returns the failed jobs of a queue by class.

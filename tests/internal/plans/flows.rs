@@ -11,6 +11,7 @@ use crate::db::plans::{Rows, Work, fence, job, run};
 use crate::db::query::batches::walk::{self, BatchRule, BatchWalk, Members};
 use crate::db::query::batches::{self as looks, BatchesWanted};
 use crate::db::query::flows::{self as graph, EdgesOf};
+use crate::db::query::job_view::{self, TextLimits};
 use crate::db::table::flows::batches::{self, Addition, NewBatchRow};
 use crate::db::table::flows::edges::{self, Resolved};
 use crate::db::table::flows::{members, parents};
@@ -177,8 +178,9 @@ pub(crate) const FLOWS: [(&str, Work); 17] = [
             graph::edges(conn, which, &[batch, follows[0]], 100)?;
         }
         graph::batches_of(conn, &rows.jobs[..2])?;
-        assert_eq!(graph::jobs(conn, &rows.jobs[..2])?.len(), 2);
-        graph::results(conn, &rows.jobs[..2])?;
+        let found = job_view::jobs(conn, &rows.jobs[..2], TextLimits::NONE)?;
+        assert_eq!(found.len(), 2);
+        job_view::results(conn, &rows.jobs[..2], TextLimits::NONE)?;
         assert_eq!(looks::some(conn, &[batch], 10_000)?.len(), 1);
         Ok(())
     }),

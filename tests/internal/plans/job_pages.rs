@@ -3,9 +3,9 @@
 use crate::db::conn::connection::Conn;
 use crate::db::model::decision::JobState;
 use crate::db::plans::{Rows, Work};
+use crate::db::query::job_view::{self, TextLimits};
 use crate::db::query::named;
 use crate::db::query::newest_job::newest_job;
-use crate::db::query::pages::job_lines;
 use crate::db::query::pages::job_search::{self, JobSearch};
 use crate::db::query::pages::job_window::{self, FoundBy, KeyRange, ListPosition, WINDOW};
 use crate::db::table::classes;
@@ -103,9 +103,8 @@ pub(crate) const JOB_PAGES: [(&str, Work); 9] = [
         job_window::job_of_key(conn, Some(JobState::Failed), rows.jobs[0]).map(drop)
     }),
     ("show the jobs of a page", |conn, rows| {
-        assert!(!job_lines::lines(conn, &rows.jobs)?.is_empty());
-        job_lines::arguments(conn, &rows.jobs)?;
-        assert!(job_lines::facts(conn, rows.jobs[0])?.is_some());
+        assert!(!job_view::jobs(conn, &rows.jobs, TextLimits::LIST)?.is_empty());
+        job_view::arguments(conn, &rows.jobs)?;
         classes::redact_all(conn, &["plan"]).map(drop)
     }),
     ("count the jobs of all states", |conn, _| {

@@ -14,9 +14,8 @@ use crate::db::plans::{CLASS, Rows, Work, claim, death, job, named, run, web_pag
 use crate::db::query::explain::{self, RubyProcesses};
 use crate::db::query::filter::Filter;
 use crate::db::query::load::tasks;
-use crate::db::query::pages::job_lines;
 use crate::db::query::presence::{self, WantedPresence, connection_limit};
-use crate::db::query::{doctor, frame, history, jobs, status};
+use crate::db::query::{doctor, frame, history, job_view, jobs, status};
 use crate::db::table::history::{deltas, series};
 use crate::db::table::jobs::EditableJob;
 use crate::db::table::public_tokens::NewPublicToken;
@@ -51,8 +50,8 @@ pub(crate) const LOOKS: [(&str, Work); 46] = [
     ("read the frame of a page", web_pages::read_a_frame),
     ("see which jobs have ended", |conn, rows| {
         let ids: Vec<i64> = rows.jobs.iter().copied().take(50).collect();
-        job_lines::not_ended(conn, &ids)?;
-        job_lines::sent(conn, &ids).map(drop)
+        job_view::not_ended(conn, &ids)?;
+        job_view::arguments(conn, &ids).map(drop)
     }),
     ("read the history", |conn, _| {
         store_and_fold(conn)?;
@@ -128,9 +127,7 @@ pub(crate) const LOOKS: [(&str, Work); 46] = [
         run_time::since(conn, "plan")?;
         limits::of_key(conn, "g/k")?;
         explain::registered(conn, "Worker", RubyProcesses::Include)?;
-        explain::holder(conn, rows.jobs[0])?;
-        explain::blocked(conn, job)?;
-        explain::due_for(conn, job)?;
+        explain::slot_holder(conn, "plan/k", Some(job))?;
         crate::db::table::job_logs::of_job(conn, job)?;
         attempts::of_job(conn, job).map(drop)
     }),

@@ -11,7 +11,8 @@ use crate::db::plans::{
     CLASS, Rows, Work, claim, claim_past_paused, death, fence, finish_and_claim_next,
     finish_and_tell, job, limited, named, register, run, with_steps, *,
 };
-use crate::db::query::{details, explain, job_info, status};
+use crate::db::query::job_view::{self, TextLimits};
+use crate::db::query::status;
 use crate::db::table::claimed::{self, ClaimNote, Note};
 use crate::db::table::job_logs::{self, LoggedRun};
 use crate::db::table::quotas::{self, QuotaJob};
@@ -402,7 +403,6 @@ pub(crate) const LOOPS: [(&str, Work); 51] = [
 pub(crate) const CALLERS: [(&str, Work); 20] = [
     ("enqueue and explain a job with an expiry", |conn, _| {
         let job = enqueue::insert_job(conn, &expired())?.id;
-        explain::limits(conn, job)?;
         assert!(expiries::of_job(conn, job)?.is_some());
         Ok(())
     }),
@@ -461,8 +461,7 @@ pub(crate) const CALLERS: [(&str, Work); 20] = [
         steps::record(conn, rows.jobs[0], "a", "null")
     }),
     ("show a job", |conn, rows| {
-        details::job(conn, rows.jobs[0])?;
-        details::steps(conn, rows.jobs[0], 10).map(drop)
+        steps::first(conn, rows.jobs[0], 10).map(drop)
     }),
     ("read the steps", |conn, rows| {
         steps::of_job(conn, rows.jobs[0], 10).map(drop)
@@ -547,9 +546,9 @@ pub(crate) const CALLERS: [(&str, Work); 20] = [
         Ok(())
     }),
     ("look a job up", |conn, rows| {
-        job_info::with_unique_id(conn, "u")?;
-        job_info::job(conn, rows.jobs[0])?;
-        job_info::kept(conn, rows.jobs[0]).map(drop)
+        job_view::with_unique_id(conn, "u")?;
+        job_view::jobs(conn, &rows.jobs[..1], TextLimits::WHOLE)?;
+        job_view::results(conn, &rows.jobs[..1], TextLimits::WHOLE).map(drop)
     }),
 ];
 

@@ -2,7 +2,7 @@
 
 use crate::admin::doctor::scope::{Verdict, finding};
 use crate::admin::groups::{FailedGroup, FailedGroups};
-use crate::admin::now::{Member, QueueNow, QueueVerdict};
+use crate::admin::now::{Member, QueueVerdict, QueueView};
 use crate::cli::top::reader::{
     FleetLines, HourCurves, LookAnswer, LookPart, QueueLines, TopFindings, TopLook, TopQueue,
     worst_first,
@@ -45,7 +45,7 @@ fn queue(
         paused_seconds: 372.0,
     });
     TopQueue {
-        queue: QueueNow {
+        queue: QueueView {
             name: name.to_owned(),
             ready: some(ready),
             oldest_seconds: oldest,

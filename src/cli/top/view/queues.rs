@@ -1,6 +1,6 @@
 //! The pane of the queues.
 
-use crate::admin::now::{QueueNow, QueueVerdict};
+use crate::admin::now::{QueueVerdict, QueueView};
 use crate::cli::top::reader::{LookPart, TopQueue};
 use crate::cli::top::state::TopState;
 use crate::cli::top::view::panes::{
@@ -95,7 +95,7 @@ fn row(line_of: &TopQueue, theme: TopTheme, is_wide: bool) -> Row<'static> {
 }
 
 /// Returns a verdict in few words, and how much it matters.
-fn verdict(queue: &QueueNow) -> (Tone, String) {
+fn verdict(queue: &QueueView) -> (Tone, String) {
     match queue.verdict {
         QueueVerdict::Late { promise } => (
             Tone::Bad,
@@ -112,7 +112,7 @@ fn verdict(queue: &QueueNow) -> (Tone, String) {
 }
 
 /// Returns for how long it has been paused, by whom and why, as far as that is known.
-fn paused(queue: &QueueNow) -> String {
+fn paused(queue: &QueueView) -> String {
     let Some(pause) = &queue.pause else {
         return "paused".to_owned();
     };

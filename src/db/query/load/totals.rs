@@ -3,11 +3,10 @@
 use crate::db::conn::connection::{Conn, age};
 use crate::db::conn::dialect::{Dialect, Id, Lossy};
 use crate::db::conn::statement::Statement;
-use crate::db::model::extras::BareArguments;
 use crate::db::query::doctor::{FIRST, Inconsistent, Rule};
 use crate::db::query::newest_job::newest_id;
 use diesel::prelude::*;
-use diesel::sql_types::{BigInt, Double, Integer, Nullable, Text};
+use diesel::sql_types::{BigInt, Double, Nullable, Text};
 
 /// The executions of each kind.
 #[derive(Debug, Clone, Copy, Default)]
@@ -20,6 +19,17 @@ pub(crate) struct StateTotals {
 }
 
 impl StateTotals {
+    /// Returns the sum, by state.
+    pub(crate) fn plus(self, other: StateTotals) -> Self {
+        StateTotals {
+            ready: self.ready.plus(other.ready),
+            scheduled: self.scheduled.plus(other.scheduled),
+            claimed: self.claimed.plus(other.claimed),
+            blocked: self.blocked.plus(other.blocked),
+            failed: self.failed.plus(other.failed),
+        }
+    }
+
     /// Returns whether any state has more than was counted.
     pub(crate) fn is_more(&self) -> bool {
         let all = [
@@ -138,6 +148,13 @@ impl CappedCount {
         }
     }
 
+    pub(crate) fn plus(self, other: CappedCount) -> Self {
+        CappedCount {
+            count: self.count + other.count,
+            is_more: self.is_more || other.is_more,
+        }
+    }
+
     pub(crate) fn is_zero(self) -> bool {
         self.count == 0
     }
@@ -234,35 +251,11 @@ pub(crate) fn inconsistent(conn: &mut Conn<'_>, rule: Rule) -> QueryResult<Incon
 
 // --- One queue: what is next, what is scheduled, and its classes ---
 
-/// A ready job that is among the next to be claimed.
-#[derive(Debug, QueryableByName)]
-pub(crate) struct NextInLine {
-    #[diesel(sql_type = BigInt)]
-    pub(crate) job_id: i64,
-    #[diesel(sql_type = Text, deserialize_as = Lossy)]
-    pub(crate) class_name: String,
-    /// As JSON, unless another program wrote other text.
-    #[diesel(sql_type = Text, deserialize_as = BareArguments)]
-    pub(crate) arguments: String,
-    #[diesel(sql_type = Integer)]
-    pub(crate) priority: i32,
-    /// Seconds since it became ready.
-    #[diesel(sql_type = Double)]
-    pub(crate) seconds: f64,
-}
-
 /// Returns the ready jobs of a queue that are claimed next, in order.
-pub(crate) fn next(conn: &mut Conn<'_>, queue: &str, limit: i64) -> QueryResult<Vec<NextInLine>> {
-    let text = format!(
-        "WITH first AS MATERIALIZED (SELECT job_id, priority, created_at FROM solid_queue_ready_executions \
-           WHERE queue_name = $1 ORDER BY priority, job_id LIMIT $2) \
-         SELECT first.job_id, coalesce(j.class_name, '') AS class_name, {} AS arguments, \
-           first.priority, coalesce({}, 0) AS seconds \
-         FROM first LEFT JOIN solid_queue_jobs j ON j.id = first.job_id ORDER BY first.priority, first.job_id",
-        "CASE WHEN length(j.arguments) > 20000 THEN '\"too long to show\"' ELSE coalesce(j.arguments, 'null') END",
-        age(conn, "first.created_at")
-    );
-    Statement::new(text).bind(queue).bind(limit).load(conn)
+pub(crate) fn next(conn: &mut Conn<'_>, queue: &str, limit: i64) -> QueryResult<Vec<i64>> {
+    let text = "SELECT job_id AS id FROM solid_queue_ready_executions WHERE queue_name = $1 ORDER BY priority, job_id LIMIT $2";
+    let rows: Vec<Id> = Statement::new(text).bind(queue).bind(limit).load(conn)?;
+    Ok(rows.into_iter().map(|row| row.id).collect())
 }
 
 /// The scheduled jobs of a queue.

@@ -1,10 +1,11 @@
 //! Finding jobs for a list: along an index, from a position in it, a window at a time.
 
 use crate::db::conn::connection::Conn;
-use crate::db::conn::dialect::{Dialect, id_list, timestamp};
+use crate::db::conn::dialect::{Dialect, Execution, MaybeId, id_list, timestamp};
 use crate::db::conn::statement::Statement;
 use crate::db::model::decision::JobState;
 use crate::db::query::filter::Conditions;
+use crate::db::query::jobs::FoundJob;
 use crate::db::query::newest_job::newest_id;
 use crate::db::query::pages::job_search::JobSearch;
 use chrono::{NaiveDateTime, TimeDelta};
@@ -41,15 +42,6 @@ pub(crate) enum FoundBy {
     Jobs(Vec<i64>),
     /// Ready executions of the searched queue, which has only these priorities.
     Priorities(Vec<i32>),
-}
-
-/// A found job with its key: its position in the list.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, QueryableByName)]
-pub(crate) struct FoundJob {
-    #[diesel(sql_type = BigInt)]
-    pub(crate) key: i64,
-    #[diesel(sql_type = BigInt)]
-    pub(crate) job_id: i64,
 }
 
 /// The lowest and the highest of the keys that a search looks at.
@@ -242,19 +234,13 @@ pub(crate) fn priorities(conn: &mut Conn<'_>, queue: &str, most: i64) -> QueryRe
 pub(crate) fn newest_finished(conn: &mut Conn<'_>, range: KeyRange) -> QueryResult<Option<i64>> {
     let text = "SELECT id AS job_id FROM solid_queue_jobs WHERE id >= $1 AND id <= $2 AND finished_at IS NOT NULL \
          ORDER BY id DESC LIMIT 1";
-    let found: Option<JobOfKey> = Statement::new(text)
+    let found: Option<Execution> = Statement::new(text)
         .unkept()
         .bind(range.lowest)
         .bind(range.highest)
         .get_result(conn)
         .optional()?;
     Ok(found.map(|row| row.job_id))
-}
-
-#[derive(QueryableByName)]
-struct JobOfKey {
-    #[diesel(sql_type = BigInt)]
-    job_id: i64,
 }
 
 /// Returns the job of a row of the list.
@@ -273,7 +259,7 @@ pub(crate) fn job_of_key(
         return Ok(Some(key));
     };
     let text = format!("SELECT job_id FROM {table} WHERE id = $1");
-    let found: Option<JobOfKey> = Statement::new(text)
+    let found: Option<Execution> = Statement::new(text)
         .unkept()
         .bind(key)
         .get_result(conn)
@@ -289,12 +275,6 @@ const MARGIN: TimeDelta = TimeDelta::minutes(15);
 
 /// By how many ids at most: more would leave too little of a window for the time that was asked for.
 const MARGIN_IDS: i64 = 2_000;
-
-#[derive(QueryableByName)]
-struct IdBound {
-    #[diesel(sql_type = Nullable<BigInt>)]
-    id: Option<i64>,
-}
 
 /// Returns the lowest id whose row is from `time` or later, by bisection, if the ids grow with the
 /// time; an id that is not below the highest if all rows are older.
@@ -319,7 +299,7 @@ fn id_at(
            FROM half WHERE half.low < half.high) \
          SELECT max(low) AS id FROM half WHERE low >= high"
     );
-    let found: IdBound = Statement::new(text)
+    let found: MaybeId = Statement::new(text)
         .unkept()
         .bind(timestamp(time))
         .get_result(conn)?;

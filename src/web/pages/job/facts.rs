@@ -3,7 +3,7 @@
 use crate::admin::details::JobDetails;
 use crate::admin::explain::Reason;
 use crate::db::model::new_row::ORDERED;
-use crate::db::query::pages::job_lines::JobFacts;
+use crate::db::query::job_view::JobView;
 use crate::db::table::job_logs::JobLog;
 use crate::job::policy::backoff::Backoff;
 use crate::job::policy::{Delivery, Policy};
@@ -24,7 +24,7 @@ pub(crate) struct Fact {
     pub(crate) value: Markup,
 }
 
-/// Collects the facts.
+/// Collects the job.
 struct Facts<'s> {
     shell: &'s Shell,
     all: Vec<Fact>,
@@ -47,22 +47,18 @@ fn duration(time: Duration) -> String {
 }
 
 /// Returns the facts of a job.
-pub(crate) fn facts(details: &JobDetails, facts: &JobFacts, shell: &Shell) -> Vec<Fact> {
+pub(crate) fn facts(details: &JobDetails, job: &JobView, shell: &Shell) -> Vec<Fact> {
     let mut list = Facts {
         shell,
         all: Vec::new(),
     };
-    let policy = Policy::of_columns(
-        facts.policy.as_deref(),
-        facts.max_attempts,
-        facts.at_most_once,
-    );
+    let policy = Policy::of_columns(job.policy.as_deref(), job.max_attempts, job.at_most_once);
     list.queue_and_class(details);
-    list.flow(details, facts);
-    list.names(details, facts, &policy);
-    list.limits(details, facts, &policy);
+    list.flow(details, job);
+    list.names(details, job, &policy);
+    list.limits(details, job, &policy);
     list.extras(details);
-    list.outcome(details, facts);
+    list.outcome(details, job);
     list.all
 }
 
@@ -89,13 +85,13 @@ impl Facts<'_> {
         self.add("Class", &html, "");
     }
 
-    fn flow(&mut self, details: &JobDetails, facts: &JobFacts) {
-        if facts.has_flow {
+    fn flow(&mut self, details: &JobDetails, job: &JobView) {
+        if job.has_flow {
             let id = details.explanation.task.job_id.0.to_string();
             let html = self.link(&http::path(&["jobs", &id, "flow"]), "what waits for what");
             self.add("Flow", &html, "");
         }
-        for (name, batch) in [("Batch", facts.batch_id), ("Follows", facts.follows)] {
+        for (name, batch) in [("Batch", job.batch_id), ("Follows", job.follows)] {
             if let Some(batch) = batch {
                 let path = http::path(&["batches", &batch.to_string()]);
                 let html = self.link(&path, &format!("batch {batch}"));
@@ -104,9 +100,9 @@ impl Facts<'_> {
         }
     }
 
-    fn names(&mut self, details: &JobDetails, facts: &JobFacts, policy: &Policy) {
+    fn names(&mut self, details: &JobDetails, job: &JobView, policy: &Policy) {
         if let Some(id) = &details.explanation.task.unique_id {
-            let note = match facts.scope.as_deref() {
+            let note = match job.scope.as_deref() {
                 Some("while_waiting") => "held until it starts",
                 Some("until_result_expires") => "held until its result expires",
                 Some(_) => "held until it has finished or failed",
@@ -115,9 +111,9 @@ impl Facts<'_> {
             let html = self.link(&only("uid", id), id);
             self.add("Unique id", &html, note);
         }
-        if let Some(key) = &facts.concurrency_key {
-            let limit = facts.concurrency_slots;
-            let note = match (limit, facts.on_conflict.as_deref()) {
+        if let Some(key) = &job.concurrency_key {
+            let limit = job.concurrency_slots;
+            let note = match (limit, job.on_conflict.as_deref()) {
                 (None, _) => "a limit of Active Job".to_owned(),
                 (Some(slots), Some(ORDERED)) => format!("limit {slots}, in order"),
                 (Some(slots), Some("discard")) => {
@@ -129,24 +125,24 @@ impl Facts<'_> {
             let html = format!("<a href=\"{href}\">{}</a>", plain(key));
             self.add("Concurrency key", &html, &note);
         }
-        if let Some(key) = &facts.idempotency_key {
+        if let Some(key) = &job.idempotency_key {
             self.add("Idempotency key", &plain(key), "");
         }
         let tick = policy.tick.as_ref();
-        let task = facts.task_key.as_deref().or(tick.map(|tick| &*tick.task));
+        let task = job.task_key.as_deref().or(tick.map(|tick| &*tick.task));
         if let Some(task) = task {
-            let at = facts.run_at.or(tick.map(|tick| tick.at.naive_utc()));
+            let at = job.run_at.or(tick.map(|tick| tick.at.naive_utc()));
             let href = escaped(&self.shell.find("/recurring", [("key", task)]));
             let at = at.map_or_else(String::new, |at| format!(", {}", self.shell.time(&at)));
             let html = format!("<a href=\"{href}\">{}</a>{at}", plain(task));
             self.add("Recurring task", &html, "");
         }
-        if let Some(id) = &facts.active_job_id {
+        if let Some(id) = &job.active_job_id {
             self.add("Active Job id", &plain(id), "");
         }
     }
 
-    fn limits(&mut self, details: &JobDetails, facts: &JobFacts, policy: &Policy) {
+    fn limits(&mut self, details: &JobDetails, job: &JobView, policy: &Policy) {
         let explanation = &details.explanation;
         let attempts = explanation.task.attempt;
         let backoff = match policy.backoff {
@@ -159,14 +155,14 @@ impl Facts<'_> {
             ),
             None => String::new(),
         };
-        let html = match facts.max_attempts {
+        let html = match job.max_attempts {
             Some(most) => format!("{attempts} of {most}"),
             None => attempts.to_string(),
         };
         self.add("Attempts", &html, &backoff);
-        if facts.crash_count > 0 {
-            let most = facts.max_crashes.unwrap_or(3);
-            let html = format!("{} of {most}", facts.crash_count);
+        if job.crash_count > 0 {
+            let most = job.max_crashes.unwrap_or(3);
+            let html = format!("{} of {most}", job.crash_count);
             self.add("Crashes", &html, "after the last of them it fails");
         }
         if let Some(limit) = policy.limit() {
@@ -207,7 +203,7 @@ impl Facts<'_> {
         }
     }
 
-    fn outcome(&mut self, details: &JobDetails, facts: &JobFacts) {
+    fn outcome(&mut self, details: &JobDetails, job: &JobView) {
         let progress = match &details.explanation.reason {
             Reason::Claimed { progress, .. } => progress.as_ref(),
             _ => details.explanation.task.progress.as_ref(),
@@ -220,12 +216,12 @@ impl Facts<'_> {
             );
             self.add("Progress", &html, "as of the last heartbeat");
         }
-        if let Some(print) = &facts.fingerprint {
+        if let Some(print) = &job.fingerprint {
             let href = escaped(&self.shell.link(&only("group", print)));
             let html = format!("<a href=\"{href}\">jobs that failed alike</a>");
             self.add("Failure", &html, "");
         }
-        if let Some(until) = facts.result_until {
+        if let Some(until) = job.result_until {
             let at = self.shell.time(&until);
             self.add("Result", &format!("kept until {at}"), "");
         }

@@ -9,8 +9,8 @@ use crate::admin::explain::Reason;
 use crate::admin::job_info::TaskStatus;
 use crate::admin::timeline::{BarKind, BarPart, EntryKind, Timeline, TimelineEntry};
 use crate::db::Conn;
-use crate::db::query::pages::job_lines::{self, JobFacts};
-use crate::error::{ErrorContext as _, Result};
+use crate::db::query::job_view::JobView;
+use crate::error::Result;
 use crate::job::JobId;
 use crate::job::policy::Delivery;
 use crate::web::http::{PageError, Response};
@@ -34,7 +34,7 @@ const ARGUMENTS: usize = 64 * 1024;
 pub(crate) struct JobRead {
     pub(crate) details: JobDetails,
     /// The row of the job; `None` if only its result is left.
-    pub(crate) facts: Option<JobFacts>,
+    pub(crate) view: Option<JobView>,
 }
 
 #[derive(Template)]
@@ -83,14 +83,8 @@ pub(crate) fn no_such_job(id: i64) -> PageError {
 }
 
 fn look(conn: &mut Conn<'_>, id: i64) -> Result<Option<JobRead>> {
-    let action = "look the job up";
-    let Some(details) = details::job_details(conn, JobId(id), false)? else {
-        return Ok(None);
-    };
-    Ok(Some(JobRead {
-        facts: job_lines::facts(conn, id).during(action)?,
-        details,
-    }))
+    let found = details::read(conn, JobId(id).into(), false)?;
+    Ok(found.map(|(details, view)| JobRead { details, view }))
 }
 
 /// Shows a job.
@@ -137,10 +131,10 @@ impl JobPage {
         let mut sentences = sentences
             .iter()
             .map(|words| sentence(words, mark, &shell, shell.now));
-        let of_ruby = job.facts.as_ref().is_some_and(|facts| facts.is_of_ruby());
+        let of_ruby = job.view.as_ref().is_some_and(JobView::is_of_ruby);
         let arguments = details.arguments.as_ref();
         let shown = arguments.filter(|_| !details.unknown_class);
-        let facts = job.facts.as_ref();
+        let view = job.view.as_ref();
         JobPage {
             id: details.explanation.task.job_id.0,
             class: details.explanation.task.class_name.clone(),
@@ -150,13 +144,13 @@ impl JobPage {
             actions: JobActions::of(details, shell.is_operator),
             queue: details.explanation.queue_name.clone().unwrap_or_default(),
             priority: details.explanation.priority.unwrap_or_default(),
-            timeline: facts
-                .map(|facts| Timeline::of(details, facts, shell.now))
+            timeline: view
+                .map(|view| Timeline::of(details, view, shell.now))
                 .map(|timeline| TimelineView::of(&timeline, &shell)),
             arguments: shown.map(|value| lines(passed(value, of_ruby), ARGUMENTS)),
             is_unknown_class: details.unknown_class && arguments.is_some(),
             hidden: shown.map_or(0, hidden),
-            facts: facts.map_or_else(Vec::new, |facts| facts::facts(details, facts, &shell)),
+            facts: view.map_or_else(Vec::new, |view| facts::facts(details, view, &shell)),
             steps: StepsView::of(details, &shell),
             result: details
                 .explanation

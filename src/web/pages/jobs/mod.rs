@@ -6,11 +6,9 @@ use crate::admin::job_list::{self, JobList, ListedJob, SearchStop};
 use crate::db::Conn;
 use crate::db::model::decision::JobState;
 use crate::db::model::new_row::{UNIQUE_SUCCESSOR, WAITS_FOR_EVENT, WAITS_FOR_PARENTS};
-use crate::db::model::outcome;
 use crate::db::query::named::{self, KnownClass};
 use crate::db::query::pages::job_search::StateCounts;
 use crate::db::query::pages::job_window::{ListPosition, WINDOW};
-use crate::db::table::claimed::Note;
 use crate::error::{ErrorContext as _, Result};
 use crate::web::http::{PageError, Response};
 use crate::web::pages::jobs::filters::{FilterChip, JobFilters, STATES};
@@ -260,26 +258,30 @@ pub(crate) struct JobListRow {
 
 impl JobListRow {
     pub(crate) fn of(job: &ListedJob, shell: &Shell) -> Self {
-        let line = &job.line;
+        let view = &job.view;
         let (mark, state) = of_state(job.state);
-        let attempts = match line.max_attempts {
-            Some(most) => format!("{} of {most}", line.runs),
-            None => line.runs.to_string(),
+        let created_at = view.created_at.unwrap_or(view.now);
+        let attempts = match view.max_attempts {
+            Some(most) => format!("{} of {most}", view.runs),
+            None => view.runs.to_string(),
         };
         JobListRow {
-            id: line.job_id,
-            class: line.class_name.clone(),
-            queue: line.queue_name.clone(),
-            priority: line.priority,
+            id: view.job_id,
+            class: view.class_name.clone(),
+            queue: view.queue_name.clone(),
+            priority: view.priority,
             mark,
             state,
             why: why(job, shell),
             arguments: arguments(job),
             tags: job.tags.clone(),
             attempts,
-            age: show::time(line.created_at, &show::about(line.age_seconds)),
-            href: shell.to(["jobs", &line.job_id.to_string()]),
-            queue_href: shell.to(["queues", &line.queue_name]),
+            age: show::time(
+                created_at,
+                &show::about(view.seconds_since(Some(created_at))),
+            ),
+            href: shell.to(["jobs", &view.job_id.to_string()]),
+            queue_href: shell.to(["queues", &view.queue_name]),
         }
     }
 
@@ -296,7 +298,7 @@ pub(crate) fn passed(arguments: &Value, of_ruby: bool) -> &Value {
 
 fn arguments(job: &ListedJob) -> Markup {
     match &job.arguments {
-        Some(value) => line(passed(value, job.line.of_ruby), LONGEST),
+        Some(value) => line(passed(value, job.view.is_of_ruby()), LONGEST),
         None => Markup::trusted("<var>long</var>".to_owned()),
     }
 }
@@ -306,7 +308,7 @@ fn text(text: &str) -> Markup {
 }
 
 fn why(job: &ListedJob, shell: &Shell) -> Markup {
-    let line = &job.line;
+    let view = &job.view;
     match job.state {
         Some(JobState::Ready) => match &job.but {
             Some(but) => verdict("warn", &format!("but {but}")),
@@ -315,37 +317,33 @@ fn why(job: &ListedJob, shell: &Shell) -> Markup {
         Some(JobState::Scheduled) => text(&scheduled(job)),
         Some(JobState::Blocked) => blocked(job, shell),
         Some(JobState::Claimed) => text(&running(job)),
-        Some(JobState::Failed) => {
-            let error = line.error.as_deref().unwrap_or_default();
-            text(outcome::in_words(error).lines().next().unwrap_or_default())
+        Some(JobState::Failed | JobState::Cancelled | JobState::Discarded) => {
+            let error = view.error().unwrap_or_default();
+            text(error.lines().next().unwrap_or_default())
         }
-        Some(JobState::Finished) => line.finished_at.map_or_else(Markup::default, |at| {
+        Some(JobState::Finished) => view.finished_at.map_or_else(Markup::default, |at| {
             let at = shell.time(&at);
             Markup::trusted(format!("at {at}"))
         }),
-        Some(JobState::Cancelled | JobState::Discarded) => {
-            let error = line.last_error.as_deref().unwrap_or_default();
-            text(error.lines().next().unwrap_or_default())
-        }
         None => verdict("bad", "it has no execution: the row was deleted by hand"),
     }
 }
 
 fn scheduled(job: &ListedJob) -> String {
-    let due = job.line.due_seconds.unwrap_or_default();
+    let due = job.view.seconds_since(job.view.due_at);
     let when = match due < 0.0 {
         true => format!("in {}", show::duration(-due)),
         false => format!("has been due for {}", show::duration(due)),
     };
-    match job.line.runs {
+    match job.view.runs {
         0 => when,
         runs => format!("{when}, for attempt {}", runs.saturating_add(1)),
     }
 }
 
 fn blocked(job: &ListedJob, shell: &Shell) -> Markup {
-    let key = job.line.blocked_key.as_deref().unwrap_or_default();
-    match job.line.after_job_id {
+    let key = job.view.blocked_key.as_deref().unwrap_or_default();
+    match job.view.after_job_id {
         _ if key == WAITS_FOR_PARENTS => text("waits for a batch"),
         _ if key == WAITS_FOR_EVENT => text("waits for an event"),
         _ if key != UNIQUE_SUCCESSOR => text(&format!("waits for a slot of {key}")),
@@ -358,15 +356,14 @@ fn blocked(job: &ListedJob, shell: &Shell) -> Markup {
 }
 
 fn running(job: &ListedJob) -> String {
-    let line = &job.line;
-    let held = show::duration(line.claimed_seconds.unwrap_or_default());
-    let location = match (&line.hostname, line.pid) {
+    let view = &job.view;
+    let held = show::duration(view.seconds_since(view.claimed_at));
+    let location = match (&view.hostname, view.pid) {
         (Some(host), Some(pid)) => format!("on {host}:{pid}"),
         (Some(host), None) => format!("on {host}"),
         (None, _) => "by a dead process".to_owned(),
     };
-    let note = Note::of_column(line.note.as_deref());
-    match note.progress {
+    match view.note().progress {
         Some(progress) => format!("at {:.0} %, for {held}, {location}", progress.percent),
         None => format!("for {held}, {location}"),
     }

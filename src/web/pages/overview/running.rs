@@ -1,14 +1,12 @@
 //! The jobs that have run for longest.
 
-use crate::admin::now::{Fleet, LoadNow, Member};
+use crate::admin::now::{Fleet, LoadNow, Member, QueueView};
 use crate::db::Conn;
 use crate::db::query::load::fleet::{self, HeldJob};
-use crate::db::query::load::totals::CappedCount;
 use crate::error::{ErrorContext as _, Result};
 use crate::history::Histogram;
 use crate::history::curves::QueueCurves;
 use crate::web::kept::Kept;
-use crate::web::read::QueueVerdict;
 use crate::web::read::concerns::{UsualRuns, usual_runs};
 use crate::web::show::chart::{SparkLocation, spark};
 use crate::web::show::{Markup, duration, short, verdict};
@@ -116,35 +114,24 @@ impl RunVerdict {
 /// The most queues that are shown.
 const MOST_QUEUES: usize = 12;
 
-/// A queue, its oldest ready job, and whether that is in time.
-#[derive(Debug, Clone)]
-pub(crate) struct QueueRow {
-    pub(crate) name: String,
-    pub(crate) ready: CappedCount,
-    pub(crate) oldest: Option<f64>,
-    pub(crate) is_late: bool,
-    /// The curve of the oldest ready job's age over the last hour.
-    pub(crate) spark: Markup,
-    pub(crate) verdict: Markup,
-}
+/// A queue, and the curve of the oldest ready job's age over the last hour.
+pub(crate) type QueueRow = (QueueView, Markup);
 
 /// Returns the queues, the worst first.
 pub(crate) fn queue_rows(load: &LoadNow, curves: Option<&QueueCurves>) -> Vec<QueueRow> {
     let queues = load.worst_first().into_iter().take(MOST_QUEUES);
     let rows = queues.map(|queue| {
-        let is_late = matches!(queue.verdict, QueueVerdict::Late { .. });
         let curve = curves.and_then(|curves| curves.of(&queue.name));
         let label = format!("oldest ready job of {}, last hour", queue.name);
-        QueueRow {
-            name: queue.name.clone(),
-            ready: queue.ready,
-            oldest: queue.oldest_seconds,
-            is_late,
-            spark: curve.map_or_else(Markup::default, |curve| {
-                spark(SparkLocation::Cell, &curve.oldest_seconds, is_late, &label)
-            }),
-            verdict: queue.verdict.markup(),
-        }
+        let spark = curve.map_or_else(Markup::default, |curve| {
+            spark(
+                SparkLocation::Cell,
+                &curve.oldest_seconds,
+                queue.is_late(),
+                &label,
+            )
+        });
+        (queue.clone(), spark)
     });
     rows.collect()
 }

@@ -11,7 +11,6 @@ use crate::web::pages::overview::Charts;
 use crate::web::pages::overview::vitals::Vital;
 use crate::web::pages::queue::now::{LineJob, QueueDetails, ServingWorker, Why};
 use crate::web::pages::words::{self, RangeTab};
-use crate::web::read::QueueVerdict;
 use crate::web::reads::PLACES;
 use crate::web::request::panels::Panel;
 use crate::web::request::route::Cx;
@@ -237,7 +236,7 @@ pub(crate) fn queue_vitals(details: &QueueDetails, hour: Option<&[Bucket]>) -> V
         .iter()
         .map(|bucket| bucket.queue.map(|gauge| f64::from(gauge.ready)))
         .collect();
-    let is_late = matches!(details.queue.verdict, QueueVerdict::Late { .. });
+    let is_late = details.queue.is_late();
     let failed: Vec<Option<f64>> = hour
         .iter()
         .map(|bucket| Some(bucket.tally.failed as f64))

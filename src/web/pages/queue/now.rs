@@ -1,16 +1,19 @@
 //! A queue at this moment.
 
-use crate::admin::details::shown_arguments;
-use crate::admin::now::{Fleet, Promises, QueueNow};
+use crate::admin::now::{Fleet, Promises, QueueView};
+use crate::admin::secrets::Secrets;
 use crate::db::Conn;
+use crate::db::query::job_view::{self, JobView, TextLimits};
 use crate::db::query::load::fleet::{self, HeldJob};
 use crate::db::query::load::queues;
 use crate::db::query::load::totals::{self, CappedCount, ScheduledJobs};
 use crate::db::table::pauses;
 use crate::error::{ErrorContext as _, Result};
+use crate::job::arguments::unlisted;
 use crate::web::read::concerns::{ready_jobs, who_and_why};
 use crate::web::read::{ClassesOfQueue, QueueStateCounts, QueueVerdict};
 use crate::web::show::{ago, count, duration};
+use serde_json::Value;
 use std::time::Duration;
 
 /// The most jobs in line that are shown.
@@ -22,7 +25,7 @@ const RUNS: i64 = 2_000;
 /// A queue with the processes that serve it.
 #[derive(Debug, Clone)]
 pub(crate) struct QueueDetails {
-    pub(crate) queue: QueueNow,
+    pub(crate) queue: QueueView,
     pub(crate) fleet: Fleet,
     /// The jobs of the queue that processes hold, among the 2,000 oldest of all queues.
     pub(crate) held: Vec<HeldJob>,
@@ -47,7 +50,7 @@ impl QueueDetails {
         let mut held = fleet::oldest(conn, RUNS).during(action)?;
         held.retain(|job| job.queue_name == name);
         Ok(QueueDetails {
-            queue: QueueNow::new(ready, pause, &fleet, promises),
+            queue: QueueView::new(ready, pause, &fleet, promises),
             fleet,
             held,
             scheduled: totals::scheduled(conn, name).during(action)?,
@@ -91,24 +94,34 @@ const ARGUMENTS: usize = 120;
 
 /// Reads the jobs that are claimed next.
 pub(crate) fn next(conn: &mut Conn<'_>, queue: &str) -> Result<Vec<LineJob>> {
-    let rows = totals::next(conn, queue, NEXT).during("look at the next jobs")?;
-    let mut jobs = Vec::with_capacity(rows.len());
-    for row in rows {
-        let mut arguments = shown_arguments(conn, &row.class_name, &row.arguments)?;
-        if let Some((end, _)) = arguments.char_indices().nth(ARGUMENTS) {
-            arguments.truncate(end);
-            arguments.push('…');
-        }
-        jobs.push(LineJob {
-            job_id: row.job_id,
-            id: row.job_id.to_string(),
-            class_name: row.class_name,
-            arguments,
-            priority: row.priority,
-            seconds: row.seconds,
-        });
+    let action = "look at the next jobs";
+    let ids = totals::next(conn, queue, NEXT).during(action)?;
+    let jobs = job_view::jobs(conn, &ids, TextLimits::LIST).during(action)?;
+    let classes = jobs.iter().map(|job| job.class_name.as_str());
+    let secrets = Secrets::of_classes(conn, classes).during("read the class")?;
+    let jobs = jobs.into_iter().map(|job| LineJob {
+        job_id: job.job_id,
+        id: job.job_id.to_string(),
+        arguments: shown(&job, secrets.get(&job.class_name).unwrap_or(&Secrets::All)),
+        priority: job.priority,
+        seconds: job.seconds_since(job.ready_at),
+        class_name: job.class_name,
+    });
+    Ok(jobs.collect())
+}
+
+/// Returns the arguments of a job as compact JSON without its secrets, cut if they are long.
+fn shown(job: &JobView, secrets: &Secrets) -> String {
+    let arguments = job.arguments.as_deref();
+    let mut text = match secrets.show(arguments.unwrap_or("\"too long to show\"")) {
+        Value::String(text) => text,
+        other => unlisted(&other.to_string()).to_owned(),
+    };
+    if let Some((end, _)) = text.char_indices().nth(ARGUMENTS) {
+        text.truncate(end);
+        text.push('…');
     }
-    Ok(jobs)
+    text
 }
 
 /// A worker that serves the queue.
@@ -206,7 +219,7 @@ fn promised(waited: &str, promise: Duration) -> String {
 }
 
 /// Returns why no worker takes the jobs of a queue, and what to do.
-fn unserved(queue: &QueueNow, waited: &str) -> Why {
+fn unserved(queue: &QueueView, waited: &str) -> Why {
     let (class, why, text) = match queue.verdict {
         QueueVerdict::Silent => (
             "bad",
@@ -235,7 +248,7 @@ fn unserved(queue: &QueueNow, waited: &str) -> Why {
     }
 }
 
-fn paused(queue: &QueueNow) -> Why {
+fn paused(queue: &QueueView) -> Why {
     let said = queue.pause.as_ref().map(|pause| {
         let who = who_and_why(pause.paused_by.as_deref(), pause.pause_reason.as_deref());
         format!(" {}{who}", ago(pause.paused_seconds))
