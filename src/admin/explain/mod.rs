@@ -280,7 +280,7 @@ fn blocked(conn: &mut Conn<'_>, job: &JobView, key: &str) -> QueryResult<Reason>
 
 fn limited(conn: &mut Conn<'_>, job: &JobView, key: &str) -> QueryResult<Reason> {
     let is_ordered = job.on_conflict.as_deref() == Some(ORDERED);
-    let before = explain::slot_holder(conn, key, is_ordered.then_some(job.job_id))?;
+    let before = explain::predecessor(conn, key, is_ordered.then_some(job.job_id))?;
     let (key, by) = (key.to_owned(), before.job_id.map(JobId));
     Ok(match is_ordered {
         true => Reason::InLine {

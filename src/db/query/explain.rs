@@ -88,7 +88,7 @@ pub(crate) fn registered(
 
 /// The job before a blocked job of a concurrency key.
 #[derive(Debug, QueryableByName)]
-pub(crate) struct SlotHolder {
+pub(crate) struct Predecessor {
     /// The oldest job that holds a slot of the key, or else the one before it in the line.
     #[diesel(sql_type = Nullable<BigInt>)]
     pub(crate) job_id: Option<i64>,
@@ -98,11 +98,11 @@ pub(crate) struct SlotHolder {
 }
 
 /// Returns what is before the job `behind` in the line of an ordered key, or what holds the slots of another key.
-pub(crate) fn slot_holder(
+pub(crate) fn predecessor(
     conn: &mut Conn<'_>,
     key: &str,
     behind: Option<i64>,
-) -> QueryResult<SlotHolder> {
+) -> QueryResult<Predecessor> {
     let text = "SELECT coalesce((SELECT min(held.job_id) FROM ( \
            SELECT job_id FROM solid_queue_ready_executions r WHERE r.concurrency_key = $1 UNION ALL \
            SELECT job_id FROM solid_queue_claimed_executions c WHERE c.concurrency_key = $1 UNION ALL \

@@ -127,7 +127,7 @@ pub(crate) const LOOKS: [(&str, Work); 46] = [
         run_time::since(conn, "plan")?;
         limits::of_key(conn, "g/k")?;
         explain::registered(conn, "Worker", RubyProcesses::Include)?;
-        explain::slot_holder(conn, "plan/k", Some(job))?;
+        explain::predecessor(conn, "plan/k", Some(job))?;
         crate::db::table::job_logs::of_job(conn, job)?;
         attempts::of_job(conn, job).map(drop)
     }),
