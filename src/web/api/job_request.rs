@@ -199,6 +199,9 @@ impl<'de, M: MapAccess<'de>> MapAccess<'de> for &mut RequestFields<M> {
         while let Some(name) = self.map.next_key::<String>()? {
             match &*name {
                 "class" if self.class.is_some() => return Err(M::Error::duplicate_field("class")),
+                "arguments" if self.arguments.is_some() => {
+                    return Err(M::Error::duplicate_field("arguments"));
+                }
                 "class" => self.class = Some(self.map.next_value()?),
                 "arguments" => self.arguments = self.map.next_value()?,
                 option if COLUMNS.contains(&option) => {
