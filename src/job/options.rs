@@ -13,8 +13,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::time::Duration;
 
-/// What an enqueue over HTTP or in SQL can have: the class, the arguments, and options. These are the columns of the view
-/// `windlass_enqueue`.
+/// The columns of the view `windlass_enqueue`, which are the fields of a request over HTTP: the class, the arguments, and
+/// options.
 #[cfg_attr(not(feature = "web"), allow(dead_code))]
 pub(crate) const COLUMNS: [&str; 18] = [
     "class",
@@ -39,8 +39,9 @@ pub(crate) const COLUMNS: [&str; 18] = [
 
 /// The options of a job. Those that are not set come from its type.
 ///
-/// Files and requests have them by their names here; each of the two lists which ones it takes. The commands
-/// `windlass enqueue` and `windlass recurring` have those with a text for help.
+/// The names are those in files and requests. A request can have those in [`COLUMNS`], and a recurring task of a file
+/// those in [`NAMES`](crate::recurring::settings::NAMES). The commands `windlass enqueue` and `windlass recurring` have
+/// those with an `arg` that is not skipped.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "cli", derive(clap::Args))]
 #[serde(default)]
@@ -111,7 +112,7 @@ pub(crate) struct JobOptions {
     ])))]
     pub(crate) delivery: Option<Delivery>,
 
-    // Those of one enqueue follow. The command has some of them under other names.
+    // Those of one enqueue follow. `windlass enqueue` has some of them under other names.
     /// Run no earlier than at this time.
     #[cfg_attr(feature = "cli", arg(skip))]
     pub(crate) run_at: Option<DateTime<Utc>>,

@@ -38,7 +38,7 @@ pub(crate) struct JobRequest {
     options: JobOptions,
 }
 
-/// What identifies a request or its trace: harmless, whatever a token is limited to.
+/// The options that identify a request or its trace. They are harmless, whatever a token is limited to.
 const IDENTITY: [&str; 2] = ["idempotency_key", "traceparent"];
 
 impl JobRequest {
@@ -90,7 +90,7 @@ impl JobRequest {
             format!("the class {:?}", self.class)
         } else if !limits.has_queue(queue) {
             format!("the queue {queue:?}")
-        } else if let Some(option) = self.first_option().filter(|_| limits.arguments_only) {
+        } else if let Some(option) = limits.arguments_only.then(|| self.first_option()).flatten() {
             format!(
                 "with `{option}`: it passes the class and its arguments, and an idempotency key"
             )
@@ -199,6 +199,9 @@ impl<'de, M: MapAccess<'de>> MapAccess<'de> for &mut RequestFields<M> {
         while let Some(name) = self.map.next_key::<String>()? {
             match &*name {
                 "class" if self.class.is_some() => return Err(M::Error::duplicate_field("class")),
+                "arguments" if self.arguments.is_some() => {
+                    return Err(M::Error::duplicate_field("arguments"));
+                }
                 "class" => self.class = Some(self.map.next_value()?),
                 "arguments" => self.arguments = self.map.next_value()?,
                 option if COLUMNS.contains(&option) => {
