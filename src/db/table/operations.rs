@@ -1,4 +1,5 @@
-//! `windlass_operations`: changes of many jobs, and how far each of them is.
+//! `windlass_operations`: changes of many jobs, and how far each of them is. An operation has a row of its own beside
+//! its rows in `windlass_audit`, because the database refuses to change those, and keeps them for longer.
 
 use crate::db::conn::connection::Conn;
 use crate::db::conn::dialect::{Id, micros};
