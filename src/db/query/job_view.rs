@@ -216,8 +216,6 @@ impl JobView {
 }
 
 /// Reads these jobs, in the order of the ids; those without a row are left out.
-///
-/// A single value of another table is a query of its own: Postgres takes long to find an order of many joins.
 pub(crate) fn jobs(
     conn: &mut Conn<'_>,
     ids: &[i64],
@@ -226,9 +224,22 @@ pub(crate) fn jobs(
     if ids.is_empty() {
         return Ok(Vec::new());
     }
+    let mut found: Vec<JobView> = Statement::new(query())
+        .bind(id_list(ids))
+        .bind(texts.arguments)
+        .bind(texts.outcome)
+        .load(conn)?;
+    found.sort_by_cached_key(|job| ids.iter().position(|id| *id == job.job_id));
+    Ok(found)
+}
+
+/// Returns the SELECT of jobs: by their ids, with the longest arguments and the longest outcomes.
+///
+/// A single value of another table is a query of its own: Postgres takes long to find an order of many joins.
+fn query() -> String {
     let [succeeded, claimed, other] =
         [JobState::Finished, JobState::Claimed, JobState::Failed].map(runs);
-    let text = format!(
+    format!(
         "SELECT j.id AS job_id, j.class_name, j.queue_name, j.priority, \
          j.policy, j.attempts, j.max_attempts, \
          CASE WHEN $2 = 0 THEN NULL WHEN j.arguments IS NULL THEN 'null' WHEN length(j.arguments) <= $2 THEN j.arguments END AS arguments, \
@@ -260,14 +271,7 @@ pub(crate) fn jobs(
          LEFT JOIN solid_queue_failed_executions f ON f.job_id = j.id \
          LEFT JOIN windlass_attempts a ON a.id = (SELECT max(l.id) FROM windlass_attempts l WHERE l.job_id = j.id) \
          WHERE j.id IN {{in $1}}"
-    );
-    let mut found: Vec<JobView> = Statement::new(text)
-        .bind(id_list(ids))
-        .bind(texts.arguments)
-        .bind(texts.outcome)
-        .load(conn)?;
-    found.sort_by_cached_key(|job| ids.iter().position(|id| *id == job.job_id));
-    Ok(found)
+    )
 }
 
 // --- What is stored of a job beside its row ---
