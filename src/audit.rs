@@ -109,7 +109,7 @@ impl From<AuditRow> for AuditEntry {
 
 /// Selects rows of the audit to read.
 ///
-/// An action in batches has a row for each of its transactions. [`list`](Self::list) returns the first
+/// An action in chunks has a row for each of its transactions. [`list`](Self::list) returns the first
 /// one, with the total of all, [`parts_of`](Self::parts_of) selects the others.
 ///
 /// ```

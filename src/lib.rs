@@ -84,7 +84,7 @@ pub use job::policy::{Delivery, JobFailed, Policy, PropagationStyle};
 pub use job::registry::Registry;
 pub use job::running::OnTimeout;
 pub use job::{BatchId, Enqueued, JobId, PublicToken, ruby};
-pub use operation::batch::OperationCounts;
+pub use operation::chunk::OperationCounts;
 pub use operation::start::{
     NewOperation, Operation, OperationState, Preview, operation, operations, stop_operation,
 };

@@ -111,7 +111,7 @@ impl Jobs {
     ) -> Result<Changed> {
         let trail = self.trail(AuditAction::ClearQueue).target(queue);
         let (action, progress) = ("clear the queue", unbroken(progress));
-        self.each_batch(
+        self.each_chunk(
             &mut own(conn),
             trail,
             action,
@@ -156,7 +156,7 @@ pub fn queue_latency<C: AsConn + ?Sized>(conn: &mut C, queue: &str) -> Result<Op
     pauses::latency(&mut own(conn), queue).during("read the oldest job of the queue")
 }
 
-/// Deletes the ready jobs of a queue in batches of 500, and returns their number.
+/// Deletes the ready jobs of a queue in chunks of 500, and returns their number.
 ///
 /// To delete jobs in other states, use [`Jobs`].
 ///
@@ -171,7 +171,7 @@ pub fn queue_latency<C: AsConn + ?Sized>(conn: &mut C, queue: &str) -> Result<Op
 /// ```
 ///
 /// # Errors
-/// If the database does not answer or has no tables; completed batches stay deleted.
+/// If the database does not answer or has no tables; completed chunks stay deleted.
 pub fn clear_queue<C: AsConn + ?Sized>(conn: &mut C, queue: &str) -> Result<u64> {
     Actor::default().clear_queue(conn, queue)
 }

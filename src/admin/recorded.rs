@@ -1,4 +1,4 @@
-//! Changes of selected jobs: in batches, each of which has its row in the audit.
+//! Changes of selected jobs: in chunks, each of which has its row in the audit.
 
 use crate::admin::change::{Change, Pace, PacedChange, cancel_all};
 use crate::admin::jobs::{Changed, Jobs};
@@ -29,7 +29,7 @@ const MOVES: [JobState; 4] = [
     JobState::Claimed,
 ];
 
-/// Changes the jobs of a batch, and writes the rows of the audit.
+/// Changes the jobs of a chunk, and writes the rows of the audit.
 ///
 /// A job may move during the search, from a table not yet searched to one already searched. Then it
 /// is searched for again, in a new transaction so that locks are taken in order.
@@ -60,17 +60,17 @@ fn record(
 }
 
 impl Jobs {
-    /// Changes the jobs in batches of 500, each in one transaction with its row of the audit.
+    /// Changes the jobs in chunks of 500, each in one transaction with its row of the audit.
     ///
     /// # Errors
-    /// - If the database does not answer or has no tables; completed batches stay changed.
+    /// - If the database does not answer or has no tables; completed chunks stay changed.
     /// - If the time of a [`Change::RunAt`] or [`Change::RunIn`] is out of range, or the name of a queue
     ///   is invalid, before any job is changed.
     pub fn change<C: AsConn + ?Sized>(&self, conn: &mut C, change: Change) -> Result<Changed> {
         self.change_with_progress(conn, change, |_| {})
     }
 
-    /// Changes the jobs and calls `progress` after every batch with the totals so far.
+    /// Changes the jobs and calls `progress` after every chunk with the totals so far.
     ///
     /// # Errors
     /// As for [`change`](Self::change).
@@ -89,11 +89,11 @@ impl Jobs {
     /// further one a little later, by the database's clock. Until then they are scheduled jobs, which
     /// need a dispatcher. All have their attempts available again.
     ///
-    /// The jobs are changed in batches of 500, each in one transaction. After each, `progress` gets
+    /// The jobs are changed in chunks of 500, each in one transaction. After each, `progress` gets
     /// the totals; on [`ControlFlow::Break`] the other jobs stay as they are.
     ///
     /// # Errors
-    /// If the database does not answer or has no tables; completed batches stay changed.
+    /// If the database does not answer or has no tables; completed chunks stay changed.
     pub fn retry_at_rate<C: AsConn + ?Sized>(
         &self,
         conn: &mut C,
@@ -120,14 +120,14 @@ impl Jobs {
         }
         let mut pace = Pace::default();
         let action = paced.change.action_text();
-        self.each_batch(&mut own(conn), trail, action, progress, |conn, batch| {
-            paced.apply(conn, &mut pace, batch)
+        self.each_chunk(&mut own(conn), trail, action, progress, |conn, chunk| {
+            paced.apply(conn, &mut pace, chunk)
         })
     }
 
-    /// Changes the jobs in batches, each with its rows in the audit, until `progress` breaks. `change` returns the jobs
+    /// Changes the jobs in chunks, each with its rows in the audit, until `progress` breaks. `change` returns the jobs
     /// that moved during its search, which are searched for again.
-    pub(crate) fn each_batch(
+    pub(crate) fn each_chunk(
         &self,
         conn: &mut Conn<'_>,
         mut trail: AuditTrail<'_>,
@@ -146,7 +146,7 @@ impl Jobs {
                 if jobs.is_empty() {
                     continue;
                 }
-                self.name_batch(&mut trail, &jobs);
+                self.name_chunk(&mut trail, &jobs);
                 all.add(record(conn, &mut trail, action, &jobs, |conn, jobs| {
                     change(conn, (state, jobs))
                 })?);
@@ -191,11 +191,11 @@ impl Jobs {
         }
     }
 
-    /// Names the jobs of a batch in its row, if the jobs were selected by their ids.
-    fn name_batch(&self, trail: &mut AuditTrail<'_>, jobs: &[i64]) {
+    /// Names the jobs of a chunk in its row, if the jobs were selected by their ids.
+    fn name_chunk(&self, trail: &mut AuditTrail<'_>, jobs: &[i64]) {
         if self.filter.ids.as_ref().is_some_and(|ids| ids.len() > 1) {
-            let batch = self.clone().ids(jobs.iter().map(|id| JobId(*id)));
-            trail.filter_of_each(serde_json::to_string(&batch).unwrap_or_default());
+            let chunk = self.clone().ids(jobs.iter().map(|id| JobId(*id)));
+            trail.filter_of_each(serde_json::to_string(&chunk).unwrap_or_default());
         }
     }
 }
@@ -289,19 +289,19 @@ impl Jobs {
         self
     }
 
-    /// Adds a [tag](crate::NewJob::tag) to the jobs, in batches of 500, each in one transaction.
+    /// Adds a [tag](crate::NewJob::tag) to the jobs, in chunks of 500, each in one transaction.
     ///
     /// Running jobs are tagged too, but do not see it before their next attempt. A job that has the
     /// tag, or 32 others, is passed over.
     ///
     /// # Errors
-    /// - If the database does not answer or has no tables; completed batches stay changed.
+    /// - If the database does not answer or has no tables; completed chunks stay changed.
     /// - If the tag is not 1 to 100 bytes long or contains NUL, before any job is changed.
     pub fn tag<C: AsConn + ?Sized>(&self, conn: &mut C, tag: &str) -> Result<Changed> {
         self.retag(conn, TagChange::Add(tag), |_| {})
     }
 
-    /// Removes a tag from the jobs, in batches of 500, each in one transaction. A job without the tag
+    /// Removes a tag from the jobs, in chunks of 500, each in one transaction. A job without the tag
     /// is passed over.
     ///
     /// # Errors
@@ -328,7 +328,7 @@ impl Jobs {
         let parameters = json!({ "tag": text }).to_string();
         let trail = self.trail(action).parameters(parameters);
         let (action, progress) = ("change the tags of jobs", unbroken(progress));
-        self.each_batch(
+        self.each_chunk(
             &mut own(conn),
             trail,
             action,

@@ -1,4 +1,4 @@
-//! Walks over selected jobs, a batch at a time.
+//! Walks over selected jobs, a chunk at a time.
 
 use crate::admin::jobs::Jobs;
 use crate::db::Conn;
@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
 /// The number of jobs in one transaction.
-pub(crate) const BATCH: usize = 500;
+pub(crate) const CHUNK: usize = 500;
 
 /// The executions of one state that are walked over. Jobs that move to the state later have higher
 /// ids.
@@ -101,7 +101,7 @@ impl JobWalk {
             return Ok(None);
         };
         let left = position.left.and_then(|left| usize::try_from(left).ok());
-        let limit = BATCH.min(left.unwrap_or(BATCH));
+        let limit = CHUNK.min(left.unwrap_or(CHUNK));
         let jobs = match self.jobs.whole() {
             Some(whole) => self.next_members(conn, position, whole, limit)?,
             None => self.next_of_state(conn, position, bound, limit)?,
@@ -195,7 +195,7 @@ impl Jobs {
 /// Splits a selection by many ids into parts with few of them. If only a few jobs are wanted, there is one part.
 fn parts(jobs: &Jobs) -> Vec<Jobs> {
     match &jobs.filter.ids {
-        Some(ids) if jobs.limit.is_none() && ids.len() > BATCH => {
+        Some(ids) if jobs.limit.is_none() && ids.len() > CHUNK => {
             let rest = Jobs {
                 filter: Filter {
                     ids: None,
@@ -211,7 +211,7 @@ fn parts(jobs: &Jobs) -> Vec<Jobs> {
                 part.filter.ids = Some(ids.to_vec());
                 part
             };
-            ids.chunks(BATCH).map(part).collect()
+            ids.chunks(CHUNK).map(part).collect()
         }
         _ => vec![jobs.clone()],
     }

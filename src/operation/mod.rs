@@ -1,6 +1,6 @@
 //! Changes of many jobs that survive the death of the process that runs them.
 
-pub(crate) mod batch;
+pub(crate) mod chunk;
 pub(crate) mod start;
 
 use crate::clock;
@@ -8,29 +8,29 @@ use crate::db::table::operations::{self, OperationAdvance};
 use crate::db::transition::audit;
 use crate::db::{AsConn, Conn, Refusal, own};
 use crate::error::{ErrorContext, Result};
-use crate::operation::batch::run_batch;
+use crate::operation::chunk::run_chunk;
 use diesel::QueryResult;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
-// --- Runs the batches of operations ---
+// --- Runs the chunks of operations ---
 
 /// The result of [`run_operations`].
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct OperationsRun {
-    /// The number of batches that it ran.
-    pub batches: u64,
+    /// The number of chunks that it ran.
+    pub chunks: u64,
     /// The number of jobs that it changed.
     pub changed: u64,
     /// True if there is more to run at once.
     pub more: bool,
 }
 
-/// Runs batches of all open operations in turn, until none is left, or the time has passed.
+/// Runs chunks of all open operations in turn, until none is left, or the time has passed.
 ///
 /// Supervisors and `windlass web` do this all the time. A program without them calls it as often as it
-/// likes; any number of processes may do so at once. A batch that is under way at the end of the time is
+/// likes; any number of processes may do so at once. A chunk that is under way at the end of the time is
 /// completed.
 ///
 /// ```
@@ -40,18 +40,18 @@ pub struct OperationsRun {
 /// use std::time::Duration;
 ///
 /// let run = windlass::run_operations(&mut conn, Duration::from_secs(1))?;
-/// assert_eq!((run.batches, run.more), (0, false));
+/// assert_eq!((run.chunks, run.more), (0, false));
 /// # Ok::<(), windlass::Error>(())
 /// ```
 ///
 /// # Errors
-/// If the database does not answer or has no tables. The batch that failed has no effect.
+/// If the database does not answer or has no tables. The chunk that failed has no effect.
 pub fn run_operations<C: AsConn + ?Sized>(conn: &mut C, most: Duration) -> Result<OperationsRun> {
     let (start, mut conn) = (clock::instant(), own(conn));
     let (mut turns, mut run) = (OperationTurns::default(), OperationsRun::default());
     loop {
         let turn = turns.turn(&mut conn).during("run an operation")?;
-        run.batches += u64::from(turn.changed.is_some());
+        run.chunks += u64::from(turn.changed.is_some());
         run.changed += turn.changed.unwrap_or(0);
         run.more = turn.is_more;
         if !turn.is_more || start.elapsed() >= most {
@@ -65,7 +65,7 @@ pub fn run_operations<C: AsConn + ?Sized>(conn: &mut C, most: Duration) -> Resul
 /// The most open operations that are run in turn.
 const MOST_OPEN: usize = 20;
 
-/// The turns in a row after which an operation fails if other transactions hold what its batch needs.
+/// The turns in a row after which an operation fails if other transactions hold what its chunk needs.
 const MOST_BUSY: u32 = 30;
 
 /// The state that a runner of operations keeps from one turn to the next.
@@ -75,7 +75,7 @@ pub(crate) struct OperationTurns {
     unreadable: BTreeSet<i64>,
     /// For each operation, the number of turns in a row that found what it needs locked.
     busy: BTreeMap<i64, u32>,
-    /// The open operations that have not had their batch of this round.
+    /// The open operations that have not had their chunk of this round.
     round: VecDeque<i64>,
     /// True if another round may find more to run.
     is_more: bool,
@@ -84,14 +84,14 @@ pub(crate) struct OperationTurns {
 /// The result of a turn.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct OperationTurn {
-    /// The number of jobs that its batch has changed. `None` if it ran none.
+    /// The number of jobs that its chunk has changed. `None` if it ran none.
     pub(crate) changed: Option<u64>,
     /// True if there is more to run at once.
     pub(crate) is_more: bool,
 }
 
 impl OperationTurns {
-    /// Runs a batch of one open operation: each has its turn, one batch a round. An operation whose batch fails does not
+    /// Runs a chunk of one open operation: each has its turn, one chunk a round. An operation whose chunk fails does not
     /// delay the others, as the next turn is that of the next one.
     pub(crate) fn turn(&mut self, conn: &mut Conn<'_>) -> QueryResult<OperationTurn> {
         if self.round.is_empty() {
@@ -126,7 +126,7 @@ impl OperationTurns {
         Ok(open)
     }
 
-    /// Runs the next batch of an operation. Returns `None` if there was none to run.
+    /// Runs the next chunk of an operation. Returns `None` if there was none to run.
     ///
     /// The operation fails if the database refuses a statement because of its content, unless that is due to
     /// one of the jobs: so no operation is tried over and over again. Nor is one that is locked again and
@@ -138,9 +138,9 @@ impl OperationTurns {
     ) -> QueryResult<Option<OperationAdvance>> {
         let mut is_read = true;
         let advanced = audit::advance(conn, id, |conn, row| {
-            let batch = run_batch(conn, row)?;
-            is_read = batch.is_some();
-            Ok(batch)
+            let chunk = run_chunk(conn, row)?;
+            is_read = chunk.is_some();
+            Ok(chunk)
         });
         let advance = match advanced {
             Ok(advance) => advance,

@@ -9,7 +9,7 @@ use crate::db::table::operations::{self, NewOperationRow, OperationRow};
 use crate::db::transition::audit;
 use crate::db::{AsConn, own};
 use crate::error::{Error, ErrorContext, Result};
-use crate::operation::batch::{OperationCounts, OperationPosition};
+use crate::operation::chunk::{OperationCounts, OperationPosition};
 use chrono::{DateTime, NaiveDateTime, Utc};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -17,7 +17,7 @@ use serde_json::Value;
 /// The most jobs that a preview counts.
 const MOST_COUNTED: u64 = 10_000;
 
-/// The most ids by which an operation selects its jobs, which are read with each batch.
+/// The most ids by which an operation selects its jobs, which are read with each chunk.
 const MOST_IDS: usize = 10_000;
 
 /// The most bytes of the id of a request.
@@ -204,10 +204,10 @@ impl WalkBound {
     }
 }
 
-/// Stops an operation: no further batch of it runs. Jobs that it has changed stay as they are. Returns
+/// Stops an operation: no further chunk of it runs. Jobs that it has changed stay as they are. Returns
 /// `false` if it had ended, or does not exist.
 ///
-/// It waits for a batch that is under way.
+/// It waits for a chunk that is under way.
 ///
 /// # Errors
 /// If the database does not answer or has no tables.
@@ -232,15 +232,15 @@ impl Actor {
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum OperationState {
-    /// No batch of it has run yet.
+    /// No chunk of it has run yet.
     Waiting,
-    /// Some of its batches have run.
+    /// Some of its chunks have run.
     Running,
     /// It was stopped before its end.
     Stopped,
-    /// It has run all its batches.
+    /// It has run all its chunks.
     Done,
-    /// Its next batch cannot be run, for the reason in its error.
+    /// Its next chunk cannot be run, for the reason in its error.
     Failed,
 }
 
@@ -255,16 +255,16 @@ impl OperationState {
         }
     }
 
-    /// Returns `true` if no further batch of it will run.
+    /// Returns `true` if no further chunk of it will run.
     pub fn has_ended(self) -> bool {
         !matches!(self, OperationState::Waiting | OperationState::Running)
     }
 }
 
-/// A change of many jobs that runs in the background, a batch of 500 jobs at a time.
+/// A change of many jobs that runs in the background, a chunk of 500 jobs at a time.
 ///
-/// Any process runs the next batch: a supervisor, `windlass web`, or a program that calls
-/// [`run_operations`](crate::run_operations). If that process dies, another one goes on, and no batch
+/// Any process runs the next chunk: a supervisor, `windlass web`, or a program that calls
+/// [`run_operations`](crate::run_operations). If that process dies, another one goes on, and no chunk
 /// is applied twice.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
@@ -291,7 +291,7 @@ pub struct Operation {
     pub changed: i64,
     /// The outcomes of the jobs that it has tried to change.
     pub counts: OperationCounts,
-    /// Why the database refused to change a job, or the next batch cannot be run.
+    /// Why the database refused to change a job, or the next chunk cannot be run.
     pub error: Option<String>,
     /// The name of the actor.
     pub actor: String,
@@ -305,13 +305,13 @@ pub struct Operation {
     pub audit_id: Option<i64>,
     /// The time at which its actor started it. All times are by the database's clock.
     pub created_at: DateTime<Utc>,
-    /// The time at which its first batch ran.
+    /// The time at which its first chunk ran.
     pub started_at: Option<DateTime<Utc>>,
-    /// The time at which its last batch ran.
+    /// The time at which its last chunk ran.
     pub moved_at: DateTime<Utc>,
     /// The time of its end.
     pub ended_at: Option<DateTime<Utc>>,
-    /// Seconds since its last batch.
+    /// Seconds since its last chunk.
     pub still_seconds: f64,
 }
 

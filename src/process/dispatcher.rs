@@ -17,7 +17,7 @@ use crate::process::upkeep::{Upkeep, due, sweep};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Makes due scheduled jobs ready, in batches. Any number of dispatchers may run at once, on any
+/// Makes due scheduled jobs ready, in chunks. Any number of dispatchers may run at once, on any
 /// host.
 #[derive(Debug, Clone)]
 #[must_use = "a dispatcher does nothing until `run` or `start`"]

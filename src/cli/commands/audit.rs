@@ -67,7 +67,7 @@ impl WhichEntries {
 
 /// List changes, newest first
 ///
-/// A change in batches is one line, with the jobs of all its batches; `--parts` shows each of them.
+/// A change in chunks is one line, with the jobs of all its chunks; `--parts` shows each of them.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:

@@ -189,7 +189,7 @@ impl RetryFailed {
         }
     }
 
-    /// Retries the jobs one after the other. A signal ends it after a batch, so that what was done
+    /// Retries the jobs one after the other. A signal ends it after a chunk, so that what was done
     /// can be reported.
     fn spread(
         &self,

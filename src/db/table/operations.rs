@@ -184,7 +184,7 @@ pub(crate) fn stillest(conn: &mut Conn<'_>) -> QueryResult<Option<OperationRow>>
     Statement::new(text).unkept().get_result(conn).optional()
 }
 
-/// Locks an open operation. `None` if it has ended, or another process runs a batch of it.
+/// Locks an open operation. `None` if it has ended, or another process runs a chunk of it.
 pub(crate) fn lock_open(conn: &mut Conn<'_>, id: i64) -> QueryResult<Option<OperationRow>> {
     let text = format!(
         "SELECT {COLUMNS} FROM windlass_operations WHERE id = $1 AND ended_at IS NULL {{lock skip}}"
@@ -192,12 +192,12 @@ pub(crate) fn lock_open(conn: &mut Conn<'_>, id: i64) -> QueryResult<Option<Oper
     Statement::new(text).bind(id).get_result(conn).optional()
 }
 
-/// The progress of an operation after a batch.
+/// The progress of an operation after a chunk.
 #[derive(Debug, Clone)]
 pub(crate) struct OperationAdvance {
     pub(crate) place: String,
     pub(crate) counts: String,
-    /// The number of jobs that the batch had; `changed` is the number of those that were affected.
+    /// The number of jobs that the chunk had; `changed` is the number of those that were affected.
     pub(crate) looked_at: u64,
     pub(crate) changed: u64,
     pub(crate) is_done: bool,
@@ -223,7 +223,7 @@ pub(crate) fn advance(conn: &mut Conn<'_>, id: i64, advance: &OperationAdvance) 
         .execute(conn)
 }
 
-/// Ends an open operation in this state. Returns `false` if it had ended. It waits for a batch that
+/// Ends an open operation in this state. Returns `false` if it had ended. It waits for a chunk that
 /// is under way.
 pub(crate) fn end(
     conn: &mut Conn<'_>,
@@ -242,13 +242,13 @@ pub(crate) fn end(
     Ok(changed > 0)
 }
 
-/// Deletes up to `batch` operations that ended this long ago, and returns how many.
-pub(crate) fn clear(conn: &mut Conn<'_>, age: Duration, batch: usize) -> QueryResult<usize> {
+/// Deletes up to `chunk` operations that ended this long ago, and returns how many.
+pub(crate) fn clear(conn: &mut Conn<'_>, age: Duration, chunk: usize) -> QueryResult<usize> {
     let text = "DELETE FROM windlass_operations WHERE id IN (SELECT id FROM windlass_operations \
          WHERE ended_at IS NOT NULL AND ended_at <= {later $1} ORDER BY ended_at LIMIT $2)";
     Statement::new(text)
         .bind(-micros(age))
-        .bind(batch as i64)
+        .bind(chunk as i64)
         .unkept()
         .changes(conn)
 }

@@ -1,4 +1,4 @@
-//! Audited actions: the rows of the audit, and the operations on many jobs that write them batch by batch.
+//! Audited actions: the rows of the audit, and the operations on many jobs that write them chunk by chunk.
 
 use crate::db::conn::connection::Conn;
 use crate::db::model::audit::{Actor, AuditAction};
@@ -39,7 +39,7 @@ impl AuditEffect {
 }
 
 /// The rows of one action in the audit. The first has everything that is known about it, the others
-/// name that one: so each transaction of an action in batches has a row with the number of its jobs.
+/// name that one: so each transaction of an action in chunks has a row with the number of its jobs.
 #[derive(Debug)]
 pub(crate) struct AuditTrail<'a> {
     /// The next row, apart from its numbers of jobs.
@@ -169,7 +169,7 @@ pub(crate) fn start(conn: &mut Conn<'_>, new: &NewOperationRow<'_>) -> QueryResu
     })
 }
 
-/// Runs one batch of an operation. Returns `None` if it has ended, another process runs a batch of it,
+/// Runs one chunk of an operation. Returns `None` if it has ended, another process runs a chunk of it,
 /// or `work` returns `None`: this program does not know how to run it.
 pub(crate) fn advance(
     conn: &mut Conn<'_>,
@@ -193,7 +193,7 @@ pub(crate) fn advance(
     })
 }
 
-/// Stops an operation after the batch that is under way. Returns `false` if it had ended.
+/// Stops an operation after the chunk that is under way. Returns `false` if it had ended.
 pub(crate) fn stop(conn: &mut Conn<'_>, actor: &Actor, id: i64) -> QueryResult<bool> {
     AuditTrail::new(actor, AuditAction::StopOperation)
         .target(id.to_string())

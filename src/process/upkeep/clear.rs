@@ -40,7 +40,7 @@ struct ClearRows {
     delete: Box<DeleteFn>,
 }
 
-/// Deletes the next batch of rows after an id.
+/// Deletes the next chunk of rows after an id.
 type DeleteFn = dyn FnMut(&mut Conn<'_>, i64) -> QueryResult<ClearedPage> + Send;
 
 /// The count of an [`Event::Cleared`] to which deleted rows are added.
@@ -132,7 +132,7 @@ impl Clearing {
     }
 
     /// Adds a delete of up to [`BATCH`] rows, until there are none.
-    fn batches(
+    fn in_chunks(
         &mut self,
         name: &'static str,
         mut delete: impl FnMut(&mut Conn<'_>) -> QueryResult<usize> + Send + 'static,
@@ -202,7 +202,7 @@ impl Clearing {
             );
         }
         if let Some(age) = retention.events_for {
-            self.batches("clear events", move |conn| events::clear(conn, age, BATCH));
+            self.in_chunks("clear events", move |conn| events::clear(conn, age, BATCH));
         }
     }
 
@@ -215,17 +215,17 @@ impl Clearing {
                 left: None,
             })
         });
-        self.batches("clear quotas", |conn| clear::clear(conn, BATCH));
-        self.batches("clear web sessions", |conn| web::clear(conn, BATCH));
+        self.in_chunks("clear quotas", |conn| clear::clear(conn, BATCH));
+        self.in_chunks("clear web sessions", |conn| web::clear(conn, BATCH));
         self.history();
-        self.batches("clear operations", |conn| {
+        self.in_chunks("clear operations", |conn| {
             operations::clear(conn, OPERATIONS_FOR, BATCH)
         });
         self.walk("fingerprint failed jobs", Counted::Nowhere, |conn, _| {
             fingerprint::fill(conn, BATCH)
         });
         if let Some(age) = retention.audit_for {
-            self.batches("clear the audit", move |conn| {
+            self.in_chunks("clear the audit", move |conn| {
                 audit::clear(conn, age, BATCH)
             });
         }

@@ -92,7 +92,7 @@ impl Duty for Dispatch {
         self.interval
     }
 
-    /// Moves one batch of due jobs. Those with a concurrency limit become ready by a promotion.
+    /// Moves one chunk of due jobs. Those with a concurrency limit become ready by a promotion.
     fn turn(&mut self, session: &mut Session) -> Result<DutyTurn, Duration> {
         let count = self.refused.dispatch(session, self.batch_size)?;
         let mut has_more = count >= self.batch_size;

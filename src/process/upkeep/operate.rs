@@ -1,4 +1,4 @@
-//! The duty that runs operations: changes of many jobs, a batch at a time.
+//! The duty that runs operations: changes of many jobs, a chunk at a time.
 
 use crate::operation::OperationTurns;
 use crate::process::base::session::Session;
@@ -8,7 +8,7 @@ use std::time::Duration;
 /// The time between two looks for operations.
 const LOOK: Duration = Duration::from_secs(2);
 
-/// Runs the open operations in turn, one batch of one operation a turn.
+/// Runs the open operations in turn, one chunk of one operation a turn.
 #[derive(Default)]
 pub(crate) struct Operate {
     turns: OperationTurns,

@@ -1,5 +1,5 @@
 //! Writes the outcomes of jobs to the database. Outcomes that arrive during one
-//! write form the next batch.
+//! write form the next chunk.
 //!
 //! An outcome that cannot be written is kept and tried again. A claim that
 //! another transaction has locked is skipped, and tried again alone.
@@ -17,7 +17,7 @@ use crossbeam_channel::{Receiver, RecvTimeoutError};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// The most new outcomes of one batch.
+/// The most new outcomes of one chunk.
 const BATCH: usize = 500;
 
 /// The time for which outcomes are gathered after others were just written.

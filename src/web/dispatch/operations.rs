@@ -1,6 +1,6 @@
-//! The thread that runs operations: changes of many jobs, a batch at a time.
+//! The thread that runs operations: changes of many jobs, a chunk at a time.
 //!
-//! Any number of servers and supervisors may do so. If this one dies within a batch, the batch has no
+//! Any number of servers and supervisors may do so. If this one dies within a chunk, the chunk has no
 //! effect, and another process runs it.
 
 use crate::clock;
@@ -18,7 +18,7 @@ use tokio::sync::watch;
 /// The time between two looks for operations that other processes have started.
 const LOOK: Duration = Duration::from_secs(2);
 
-/// The bounds of the pause after a batch, which is half as long as the batch.
+/// The bounds of the pause after a chunk, which is half as long as the chunk.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(1), Duration::from_secs(1));
 
 /// The pause after a failure.
@@ -61,7 +61,7 @@ pub(crate) fn start(
 }
 
 impl Operated {
-    /// Runs a batch of the next operation. Returns whether there is more to run at once.
+    /// Runs a chunk of the next operation. Returns whether there is more to run at once.
     fn turn(&mut self, writers: &mut Writers, (database, source): (usize, &Source)) -> bool {
         let now = clock::instant();
         if self.rests_until.is_some_and(|until| now < until) {

@@ -64,7 +64,7 @@ const LONG: Duration = Duration::from_secs(600);
 fn run(db: &TestDb) -> u64 {
     windlass::run_operations(&mut db.connection(), LONG)
         .unwrap()
-        .batches
+        .chunks
 }
 
 fn find(db: &TestDb, id: i64) -> Operation {
@@ -197,7 +197,7 @@ fn several_go_on_in_turn(db: &TestDb) {
     let mut batches = 0;
     while find(db, small.id).state != OperationState::Done {
         let run = windlass::run_operations(conn, Duration::from_millis(1)).unwrap();
-        batches += run.batches;
+        batches += run.chunks;
     }
     assert!(batches <= 6, "{batches}");
     let state = find(db, large.id);

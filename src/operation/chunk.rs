@@ -1,4 +1,4 @@
-//! One batch of an operation, and the progress of the operation after it.
+//! One chunk of an operation, and the progress of the operation after it.
 
 use crate::admin::change::{Change, Pace, PacedChange};
 use crate::admin::jobs::{Changed, Jobs};
@@ -19,7 +19,7 @@ pub(crate) struct OperationPosition {
     /// The progress of its walk over the jobs.
     #[serde(flatten)]
     pub(crate) walk: WalkPosition,
-    /// Jobs of the last batch that are tried again: they moved, or were locked.
+    /// Jobs of the last chunk that are tried again: they moved, or were locked.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     again: Vec<i64>,
     /// The number of those that were not tried in this round; they come first.
@@ -101,9 +101,9 @@ impl StoredOperation {
     }
 }
 
-/// Runs a batch of a locked operation. Returns `None` if another version has stored what this one
+/// Runs a chunk of a locked operation. Returns `None` if another version has stored what this one
 /// does not know.
-pub(crate) fn run_batch(
+pub(crate) fn run_chunk(
     conn: &mut Conn<'_>,
     row: &OperationRow,
 ) -> QueryResult<Option<OperationAdvance>> {
@@ -126,7 +126,7 @@ pub(crate) fn run_batch(
 
 impl StoredOperation {
     /// Changes the jobs that are tried again, or else the next jobs of the walk. Returns them, and what became of them.
-    fn change_next(&mut self, conn: &mut Conn<'_>) -> QueryResult<(Vec<i64>, BatchResult)> {
+    fn change_next(&mut self, conn: &mut Conn<'_>) -> QueryResult<(Vec<i64>, ChunkResult)> {
         let position = &mut self.position;
         let jobs = match position.again.is_empty() {
             false => position.take_again(),
@@ -139,15 +139,15 @@ impl StoredOperation {
             },
         };
         let Some(state) = position.again_in else {
-            return Ok((jobs, BatchResult::default()));
+            return Ok((jobs, ChunkResult::default()));
         };
         let result = apply(conn, &self.paced, &mut position.pace, (state, &jobs))?;
         Ok((jobs, result))
     }
 
-    /// Adds what became of the jobs of a batch to the counts, and notes those that are tried again.
+    /// Adds what became of the jobs of a chunk to the counts, and notes those that are tried again.
     /// Returns how many jobs are counted.
-    fn count(&mut self, jobs: &[i64], result: &mut BatchResult) -> u64 {
+    fn count(&mut self, jobs: &[i64], result: &mut ChunkResult) -> u64 {
         self.counts.done.add(result.done);
         self.counts.refused += result.refused;
         let untried = result.untried.len();
@@ -166,14 +166,14 @@ impl StoredOperation {
     }
 }
 
-// --- Changes the jobs of one batch, without those that the database refuses to change ---
+// --- Changes the jobs of one chunk, without those that the database refuses to change ---
 
-/// The most locked jobs for which one batch waits: each costs 100 ms.
+/// The most locked jobs for which one chunk waits: each costs 100 ms.
 const MOST_LOCKED: usize = 5;
 
-/// The outcomes of the jobs of a batch.
+/// The outcomes of the jobs of a chunk.
 #[derive(Debug, Default)]
-struct BatchResult {
+struct ChunkResult {
     done: Changed,
     /// The number of jobs that the database refused to change, and the reason for the last of them.
     refused: u64,
@@ -186,14 +186,14 @@ struct BatchResult {
     untried: Vec<i64>,
 }
 
-/// Changes the jobs of a batch, which are in this state.
+/// Changes the jobs of a chunk, which are in this state.
 fn apply(
     conn: &mut Conn<'_>,
     paced: &PacedChange,
     pace: &mut Pace,
     (state, jobs): (JobState, &[i64]),
-) -> QueryResult<BatchResult> {
-    let mut result = BatchResult::default();
+) -> QueryResult<ChunkResult> {
+    let mut result = ChunkResult::default();
     let mut parts = vec![jobs];
     while let Some(part) = parts.pop().filter(|part| !part.is_empty()) {
         if result.locked.len() >= MOST_LOCKED {
