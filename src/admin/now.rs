@@ -255,7 +255,7 @@ impl QueueView {
         queue
     }
 
-    /// Judges the queue. Why its jobs do not start counts more than how late they are.
+    /// Judges the queue. The reason why its jobs do not start counts more than their delay.
     fn judge(&self, promise: Option<Duration>, fleet: &Fleet) -> QueueVerdict {
         if self.pause.is_some() {
             return QueueVerdict::Paused;

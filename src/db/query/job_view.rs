@@ -314,7 +314,7 @@ pub(crate) fn results(
         .load(conn)
 }
 
-/// The arguments of a job, and what else tells whether a request was the same.
+/// The arguments of a job, with its class and its key: a repeated request has the same.
 #[derive(Debug, Clone, QueryableByName)]
 pub(crate) struct StoredArguments {
     #[diesel(sql_type = BigInt)]
