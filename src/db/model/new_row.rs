@@ -104,6 +104,11 @@ impl NewRow {
         self.is_connected_later || follows.is_some_and(|follows| !follows.parents.is_empty())
     }
 
+    /// Returns whether the new job must not be marked as started before a thread is free for it: `{cautious}` of its row.
+    pub(crate) fn is_cautious(&self) -> bool {
+        self.at_most_once || self.max_crashes == Some(0)
+    }
+
     pub(crate) fn concurrency_key(&self) -> Option<&str> {
         self.limit.as_ref().map(|limit| &*limit.key)
     }

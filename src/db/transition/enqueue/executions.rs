@@ -67,8 +67,12 @@ pub(crate) fn later_cte(jobs: &str) -> String {
 // --- SQLite: statements of their own ---
 
 /// Inserts the executions of new jobs, whose ids ascend: those that are free and have no limit are ready, the others
-/// scheduled or blocked.
-pub(crate) fn insert_executions(conn: &mut Conn<'_>, entries: &[NewEntry<'_>]) -> QueryResult<()> {
+/// scheduled or blocked. `alike` is one of the jobs, if they differ in their names only.
+pub(crate) fn insert_executions(
+    conn: &mut Conn<'_>,
+    entries: &[NewEntry<'_>],
+    alike: Option<&NewRow>,
+) -> QueryResult<()> {
     let ids = |which: fn(&NewEntry<'_>) -> bool| -> Vec<i64> {
         let entries = entries.iter().filter(|entry| which(entry));
         entries.map(|entry| entry.id).collect()
@@ -90,7 +94,7 @@ pub(crate) fn insert_executions(conn: &mut Conn<'_>, entries: &[NewEntry<'_>]) -
     let mut due = ids(|entry| !entry.is_blocked() && entry.row.limit.is_none());
     due.retain(is_due);
     if !due.is_empty() {
-        insert_ready(conn, &due)?;
+        insert_due(conn, &due, alike)?;
     }
     let mut limited = ids(|entry| !entry.is_blocked() && entry.row.limit.is_some());
     limited.retain(is_due);
@@ -100,15 +104,32 @@ pub(crate) fn insert_executions(conn: &mut Conn<'_>, entries: &[NewEntry<'_>]) -
     blocked::insert_blocked(conn, &limited)
 }
 
-/// Makes new jobs ready, whose ids ascend.
-pub(crate) fn insert_ready(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<()> {
-    const READY: &str = "INSERT INTO solid_queue_ready_executions (job_id, queue_name, priority, class_name, cautious, created_at) \
-         SELECT id, queue_name, priority, class_name, {cautious}, created_at FROM solid_queue_jobs WHERE id";
-    let statement = match range(jobs) {
-        Some((first, last)) => Statement::new(format!("{READY} BETWEEN $1 AND $2 ORDER BY id"))
-            .bind(first)
-            .bind(last),
-        None => Statement::new(format!("{READY} IN {{in $1}} ORDER BY id")).bind(id_list(jobs)),
+/// Makes new jobs ready, whose ids ascend. The values of jobs that are `alike` are passed, which saves the read of each.
+pub(crate) fn insert_due(
+    conn: &mut Conn<'_>,
+    jobs: &[i64],
+    alike: Option<&NewRow>,
+) -> QueryResult<()> {
+    const READY: &str = "INSERT INTO solid_queue_ready_executions \
+         (job_id, queue_name, priority, class_name, cautious, created_at) SELECT id";
+    const OWN: &str =
+        "queue_name, priority, class_name, {cautious}, created_at FROM solid_queue_jobs";
+    const PASSED: &str = "$3, $4, $5, $6, {now} FROM solid_queue_jobs";
+    let statement = match (range(jobs), alike) {
+        (Some((first, last)), Some(row)) => {
+            let text = format!("{READY}, {PASSED} WHERE id BETWEEN $1 AND $2 ORDER BY id");
+            let statement = Statement::new(text).bind(first).bind(last);
+            let statement = statement.bind(&row.queue_name).bind(row.priority);
+            statement.bind(&row.class_name).bind(row.is_cautious())
+        }
+        (Some((first, last)), None) => {
+            let text = format!("{READY}, {OWN} WHERE id BETWEEN $1 AND $2 ORDER BY id");
+            Statement::new(text).bind(first).bind(last)
+        }
+        (None, _) => {
+            let text = format!("{READY}, {OWN} WHERE id IN {{in $1}} ORDER BY id");
+            Statement::new(text).bind(id_list(jobs))
+        }
     };
     statement.execute(conn)
 }

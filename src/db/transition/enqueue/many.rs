@@ -27,7 +27,7 @@ struct ManyForm {
     shape: JobShape,
     /// True if the jobs differ in more than [names](is_name): each column is passed for each job.
     is_mixed: bool,
-    /// True if the jobs have their ids.
+    /// True if the id of each job is passed.
     is_numbered: bool,
     /// True if some of the jobs are blocked until other jobs end.
     has_blocked: bool,
@@ -273,31 +273,59 @@ fn insert_arrays(
 // --- SQLite: one JSON text, which is many times faster than one statement for each job ---
 
 impl ManyForm {
-    /// Returns the statement that inserts the jobs. The parameter behind the columns is the list of jobs: an array of the
-    /// values that each has for itself, the last one its id.
+    /// Returns the statement that inserts the jobs. The parameter behind the columns is the list of jobs: of each an array of
+    /// the values that it has for itself, or the only one; its id is the last of them, or follows from the id of the first
+    /// job, which is the next parameter.
     fn jobs_only(self, columns: &JobColumns) -> String {
-        let names: Vec<&str> = columns
-            .inputs()
-            .filter(|name| self.is_for_each(name))
-            .collect();
+        let names = columns.inputs().filter(|name| self.is_for_each(name));
+        let names: Vec<&str> = names.collect();
+        let parts = names.len() + usize::from(self.is_numbered);
+        let part = |position: usize| match parts {
+            1 => "value".to_owned(),
+            _ => format!("value ->> {position}"),
+        };
         let values = columns.values(
             |name, _| match names.iter().position(|each| *each == name) {
-                Some(position) => format!("value ->> {position}"),
+                Some(position) => part(position),
                 None => columns.parameter(name),
             },
         );
+        let list = columns.len() + 1;
+        let id = match self.is_numbered {
+            true => part(names.len()),
+            false => format!("${} + key", list + 1),
+        };
+        let returning = if self.shape.has_key {
+            "RETURNING id"
+        } else {
+            ""
+        };
         format!(
-            "INSERT INTO solid_queue_jobs ({}, id) SELECT {values}, value ->> {} FROM json_each(${}) WHERE true {} {}",
+            "INSERT INTO solid_queue_jobs ({}, id) SELECT {values}, {id} FROM json_each(${list}) WHERE true {} {returning}",
             columns.names(),
-            names.len(),
-            columns.len() + 1,
             on_conflict(self.shape),
-            if self.shape.has_key {
-                "RETURNING id"
-            } else {
-                ""
-            },
         )
+    }
+
+    /// Returns the JSON of the values that each of the jobs has for itself.
+    fn list<'r>(
+        self,
+        columns: &JobColumns,
+        entries: &[NewEntry<'r>],
+    ) -> Result<String, serde_json::Error> {
+        let each = |entry: &NewEntry<'r>| -> Vec<Param<'r>> {
+            let own = columns.named_params(entry.row);
+            let own = own.filter(|(name, _)| self.is_for_each(name));
+            let own = own.map(|(_, value)| value);
+            let id = self.is_numbered.then(|| Param::from(entry.id));
+            own.chain(id).collect()
+        };
+        let values = entries.iter().map(each);
+        let own = columns.inputs().filter(|name| self.is_for_each(name));
+        match own.count() + usize::from(self.is_numbered) {
+            1 => serde_json::to_string(&values.flatten().collect::<Vec<_>>()),
+            _ => serde_json::to_string(&values.collect::<Vec<_>>()),
+        }
     }
 }
 
@@ -306,42 +334,43 @@ fn insert_json(
     form: ManyForm,
     entries: &[NewEntry<'_>],
 ) -> QueryResult<BTreeSet<i64>> {
-    let text = form.text();
-    let (columns, text) = &*text;
     let Some(first) = entries.first() else {
         return Ok(BTreeSet::new());
     };
+    let ids: Vec<i64> = entries.iter().map(|entry| entry.id).collect();
+    let follow = ids.windows(2).all(|pair| pair[1] == pair[0] + 1);
+    let form = ManyForm {
+        is_numbered: !follow,
+        ..form
+    };
+    let text = form.text();
+    let (columns, text) = &*text;
     // The parameters of what differs are not in the text.
     let common = columns.named_params(first.row);
     let common = common.map(|(name, value)| match form.is_for_each(name) {
         true => Param::Bool(false),
         false => value,
     });
-    let values = entries.iter().map(|entry| {
-        let each = columns.named_params(entry.row);
-        let each = each.filter(|(name, _)| form.is_for_each(name));
-        let each = each.map(|(_, value)| value);
-        each.chain([Param::from(entry.id)]).collect()
-    });
-    let values: Vec<Vec<Param<'_>>> = values.collect();
-    let values = serde_json::to_string(&values)
-        .map_err(|error| diesel::result::Error::SerializationError(Box::new(error)))?;
-    let statement = Statement::new(text).bind_all(common).bind(values);
-    let all = entries.iter().map(|entry| entry.id);
-    let new: BTreeSet<i64> = match form.shape.has_key {
-        true => {
-            let jobs: Vec<Id> = statement.load(conn)?;
-            jobs.into_iter().map(|job| job.id).collect()
-        }
-        false => {
-            statement.execute(conn)?;
-            all.collect()
-        }
+    let list = form.list(columns, entries);
+    let list = list.map_err(|error| diesel::result::Error::SerializationError(Box::new(error)))?;
+    let statement = Statement::new(text).bind_all(common).bind(list);
+    let statement = match follow {
+        true => statement.bind(first.id),
+        false => statement,
     };
     let mut entries = entries.to_vec();
-    entries.retain(|entry| new.contains(&entry.id));
+    let mut new: BTreeSet<i64> = ids.into_iter().collect();
+    match form.shape.has_key {
+        true => {
+            let jobs: Vec<Id> = statement.load(conn)?;
+            new = jobs.into_iter().map(|job| job.id).collect();
+            entries.retain(|entry| new.contains(&entry.id));
+        }
+        false => statement.execute(conn)?,
+    }
     entries.sort_unstable_by_key(|entry| entry.id);
-    executions::insert_executions(conn, &entries)?;
+    let alike = (!form.is_mixed).then_some(first.row);
+    executions::insert_executions(conn, &entries, alike)?;
     Ok(new)
 }
 

@@ -189,7 +189,7 @@ fn insert_in_steps(conn: &mut Conn<'_>, row: &NewRow) -> QueryResult<Option<i64>
     };
     match (due, row.limit.is_some()) {
         (true, true) => blocked::insert_blocked(conn, &[id])?,
-        (true, false) => executions::insert_ready(conn, &[id])?,
+        (true, false) => executions::insert_due(conn, &[id], Some(row))?,
         (false, _) => drop(executions::insert_later(conn, &[id])?),
     }
     Ok(Some(id))
