@@ -452,6 +452,9 @@ impl From<Error> for PageError {
             Error::Schema(SchemaError::Old { .. }) => PageError::Tables(
                 "The tables are of an earlier version of Windlass than this program.",
             ),
+            Error::Schema(SchemaError::Unreleased { .. }) => PageError::Tables(
+                "The tables are of a version of Windlass before the first release, and are not brought up to date: use an empty database.",
+            ),
             Error::Schema(SchemaError::Incomplete { .. }) => {
                 PageError::Tables("A part of the tables was dropped.")
             }
