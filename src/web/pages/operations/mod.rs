@@ -26,9 +26,9 @@ const ROWS: u32 = 50;
 struct OperationsPage {
     shell: Shell,
     rows: Panel<Vec<OperationView>>,
-    /// The address of the page with older ones; empty if there are none.
+    /// The addresses of the pages with the newest and the older ones; empty if there are none.
+    newest: String,
     older: String,
-    is_first: bool,
 }
 
 /// Shows the operations, the newest first.
@@ -49,8 +49,8 @@ pub(crate) fn show(cx: &mut Cx<'_>) -> Result<Response, PageError> {
         .filter(|_| has_older)
         .map(|last| shell.find("/operations", [("before", &*last.id.to_string())]));
     cx.render(&OperationsPage {
+        newest: before.map_or_else(String::new, |_| shell.link("/operations")),
         older: older.unwrap_or_default(),
-        is_first: before.is_none(),
         rows,
         shell,
     })
