@@ -376,7 +376,7 @@ pub(crate) fn fingerprints(
            (SELECT min(a.id) FROM solid_queue_failed_executions a WHERE a.fingerprint = k.fingerprint) AS first_id, \
            (SELECT max(z.id) FROM solid_queue_failed_executions z WHERE z.fingerprint = k.fingerprint) AS last_id \
          FROM known k WHERE k.fingerprint IS NOT NULL LIMIT $1";
-    Statement::new(text).bind(limit as i64).unkept().load(conn)
+    Statement::new(text).bind(limit as i64).uncached().load(conn)
 }
 
 /// A group of failures.
@@ -418,6 +418,6 @@ pub(crate) fn groups(
     Statement::new(text)
         .bind(wanted)
         .bind(i64::try_from(most).unwrap_or(i64::MAX).saturating_add(1))
-        .unkept()
+        .uncached()
         .load(conn)
 }

@@ -61,7 +61,7 @@ pub(crate) fn open_functions(conn: &mut Conn<'_>) -> Result<Vec<PlanStep>> {
         return Ok(Vec::new()); // It has no roles.
     }
     let open: Vec<OpenFunction> = Statement::new(OPEN_FUNCTIONS)
-        .unkept()
+        .uncached()
         .load(conn)
         .during("look at the rights of the functions")?;
     let steps = open.into_iter().map(|function| PlanStep {

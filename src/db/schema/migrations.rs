@@ -80,7 +80,7 @@ pub(crate) fn applied(conn: &mut Conn<'_>) -> Result<BTreeSet<String>> {
         database,
         encoding,
     } = Statement::new(look)
-        .unkept()
+        .uncached()
         .get_result(conn)
         .during("look for the version table")?;
     // One text that it refuses would take others along, which are written with it.
@@ -92,7 +92,7 @@ pub(crate) fn applied(conn: &mut Conn<'_>) -> Result<BTreeSet<String>> {
     }
     let versions: Vec<AppliedVersion> =
         Statement::new("SELECT version FROM windlass_schema_migrations")
-            .unkept()
+            .uncached()
             .load(conn)
             .during("read the version table")?;
     let versions: BTreeSet<String> = versions.into_iter().map(|row| row.version).collect();

@@ -184,7 +184,7 @@ pub(crate) fn list(
                 .and_then(|time| time.checked_add_signed(DISORDER))
                 .map(timestamp),
         )
-        .unkept()
+        .uncached()
         .load(conn)
 }
 
@@ -203,7 +203,7 @@ pub(crate) fn clear(conn: &mut Conn<'_>, age: Duration, batch: usize) -> QueryRe
     let seen: Vec<AgedRow> = Statement::new(text)
         .bind(-micros(age))
         .bind(batch as i64)
-        .unkept()
+        .uncached()
         .load(conn)?;
     let due = seen.iter().filter(|row| row.due).map(|row| row.id);
     let due: Vec<i64> = due.collect();
@@ -213,6 +213,6 @@ pub(crate) fn clear(conn: &mut Conn<'_>, age: Duration, batch: usize) -> QueryRe
     let text = "DELETE FROM windlass_audit WHERE id IN {in $1}";
     Statement::new(text)
         .bind(id_list(&due))
-        .unkept()
+        .uncached()
         .changes(conn)
 }

@@ -26,7 +26,7 @@ struct PausedQueue {
 /// Returns the names of the paused queues, sorted.
 pub(crate) fn names(conn: &mut Conn<'_>) -> QueryResult<Vec<String>> {
     let text = "SELECT queue_name FROM solid_queue_pauses";
-    let names: Vec<PausedQueue> = Statement::new(text).unkept().load(conn)?;
+    let names: Vec<PausedQueue> = Statement::new(text).uncached().load(conn)?;
     let mut names: Vec<String> = names.into_iter().map(|row| row.queue_name).collect();
     names.sort_unstable();
     Ok(names)

@@ -53,7 +53,7 @@ pub(crate) fn all(conn: &mut Conn<'_>) -> QueryResult<Vec<UsedQuota>> {
         .bind(age(Per::Minute))
         .bind(age(Per::Day))
         .bind(age(Per::Second))
-        .unkept()
+        .uncached()
         .load(conn)
 }
 
@@ -103,7 +103,7 @@ pub(crate) fn free(conn: &mut Conn<'_>, quota: Option<&str>, batch: i64) -> Quer
          AND NOT EXISTS (SELECT 1 FROM solid_queue_blocked_executions e WHERE e.job_id = q.job_id) {of_quota} ORDER BY q.job_id LIMIT $1 {{lock skip of q, s}}",
         Per::Waiting.name()
     );
-    let statement = Statement::new(text).bind(batch).unkept();
+    let statement = Statement::new(text).bind(batch).uncached();
     let statement = match quota {
         Some(quota) => statement.bind(quota),
         None => statement,
@@ -124,7 +124,7 @@ pub(crate) fn free(conn: &mut Conn<'_>, quota: Option<&str>, batch: i64) -> Quer
     let ids: Vec<i64> = jobs.iter().map(|job| job.job_id).collect();
     Statement::new("DELETE FROM windlass_quota_jobs WHERE job_id IN {in $1}")
         .bind(id_list(&ids))
-        .unkept()
+        .uncached()
         .changes(conn)
 }
 
@@ -287,7 +287,7 @@ pub(crate) fn give_back(
         per.name()
     );
     let given = serde_json::to_string(given).unwrap_or_default();
-    Statement::new(text).bind(given).unkept().execute(conn)
+    Statement::new(text).bind(given).uncached().execute(conn)
 }
 
 /// Returns whether the rows of all slots exist.
@@ -298,7 +298,7 @@ pub(crate) fn exist(conn: &mut Conn<'_>, slots: QuotaSlots<'_>) -> QueryResult<b
         .bind(&slots.quota.name)
         .bind(slots.per.name())
         .bind(count)
-        .unkept()
+        .uncached()
         .get_result(conn)?;
     Ok(found.slots >= count)
 }
@@ -318,7 +318,7 @@ pub(crate) fn create(conn: &mut Conn<'_>, slots: QuotaSlots<'_>) -> QueryResult<
         .bind(count)
         .bind(slots.quota.limits.to_column())
         .bind(slots.window(conn))
-        .unkept()
+        .uncached()
         .execute(conn)
 }
 
@@ -344,6 +344,6 @@ pub(crate) fn clear(conn: &mut Conn<'_>, unused: Duration, batch: i64) -> QueryR
     Statement::new(text)
         .bind(-micros(unused))
         .bind(batch)
-        .unkept()
+        .uncached()
         .changes(conn)
 }

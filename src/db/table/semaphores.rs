@@ -123,7 +123,7 @@ pub(crate) fn sweep(conn: &mut Conn<'_>, after: &str, batch: usize) -> QueryResu
         waits_for_others_sql("walk.key"),
     );
     let seen: Vec<ScannedKey> = Statement::new(text)
-        .unkept()
+        .uncached()
         .bind(after)
         .bind(batch as i64)
         .load(conn)?;

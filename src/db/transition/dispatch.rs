@@ -66,7 +66,7 @@ pub(crate) fn one_by_one(
         "{} ORDER BY scheduled_at, priority, job_id LIMIT $1",
         due.select()
     );
-    let jobs = due.bind(Statement::new(text).unkept().bind(batch as i64));
+    let jobs = due.bind(Statement::new(text).uncached().bind(batch as i64));
     let jobs: Vec<i64> = jobs.load(conn).map(job_ids)?;
     let (parts, left) = clear::one_by_one(conn, &jobs, |conn, part| {
         let count = move_due(conn, part.len(), DueJobs::Only(part))?;
@@ -107,7 +107,7 @@ impl DueJobs<'_> {
     fn bind<'v>(self, statement: Statement<'v>) -> Statement<'v> {
         match self {
             DueJobs::All => statement,
-            DueJobs::Except(jobs) | DueJobs::Only(jobs) => statement.unkept().bind(id_list(jobs)),
+            DueJobs::Except(jobs) | DueJobs::Only(jobs) => statement.uncached().bind(id_list(jobs)),
         }
     }
 }

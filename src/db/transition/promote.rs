@@ -385,7 +385,7 @@ fn late(conn: &mut Conn<'_>, full: &[FreeSlots]) -> QueryResult<Vec<i64>> {
             );
             let list = slot_list(full);
             Statement::new(text)
-                .unkept()
+                .uncached()
                 .bind(list)
                 .bind(share)
                 .load(conn)?

@@ -198,7 +198,7 @@ pub(crate) fn forget(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<usize> {
          ORDER BY unique_id || '' {lock skip})";
     Statement::new(text)
         .bind(id_list(jobs))
-        .unkept()
+        .uncached()
         .changes(conn)
 }
 

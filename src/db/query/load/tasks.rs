@@ -186,6 +186,6 @@ pub(crate) fn list(conn: &mut Conn<'_>, key: &str, count: i64) -> QueryResult<Ve
     Statement::new(text)
         .bind(key)
         .bind(count)
-        .unkept()
+        .uncached()
         .load(conn)
 }

@@ -157,7 +157,7 @@ pub(crate) fn window(
         key = search.key(),
     );
     let ends: WindowEnds = Statement::new(text)
-        .unkept()
+        .uncached()
         .bind_all(query.params)
         .get_result(conn)?;
     let range = ends.lowest.zip(ends.highest);
@@ -202,7 +202,7 @@ pub(crate) fn matching(
         query.text
     );
     Statement::new(text)
-        .unkept()
+        .uncached()
         .bind_all(query.params)
         .load(conn)
 }
@@ -222,7 +222,7 @@ pub(crate) fn priorities(conn: &mut Conn<'_>, queue: &str, most: i64) -> QueryRe
            FROM walk WHERE walk.priority IS NOT NULL) \
          SELECT priority FROM walk WHERE priority IS NOT NULL LIMIT $2";
     let found: Vec<OnePriority> = Statement::new(text)
-        .unkept()
+        .uncached()
         .bind(queue)
         .bind(most)
         .load(conn)?;
@@ -235,7 +235,7 @@ pub(crate) fn newest_finished(conn: &mut Conn<'_>, range: KeyRange) -> QueryResu
     let text = "SELECT id AS job_id FROM solid_queue_jobs WHERE id >= $1 AND id <= $2 AND finished_at IS NOT NULL \
          ORDER BY id DESC LIMIT 1";
     let found: Option<Execution> = Statement::new(text)
-        .unkept()
+        .uncached()
         .bind(range.lowest)
         .bind(range.highest)
         .get_result(conn)
@@ -260,7 +260,7 @@ pub(crate) fn job_of_key(
     };
     let text = format!("SELECT job_id FROM {table} WHERE id = $1");
     let found: Option<Execution> = Statement::new(text)
-        .unkept()
+        .uncached()
         .bind(key)
         .get_result(conn)
         .optional()?;
@@ -300,7 +300,7 @@ fn id_at(
          SELECT max(low) AS id FROM half WHERE low >= high"
     );
     let found: MaybeId = Statement::new(text)
-        .unkept()
+        .uncached()
         .bind(timestamp(time))
         .get_result(conn)?;
     Ok(found.id)

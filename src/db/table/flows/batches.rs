@@ -60,7 +60,7 @@ struct OverRow {
 pub(crate) fn keep_open(conn: &mut Conn<'_>, batches: &[i64]) -> QueryResult<usize> {
     let text = "SELECT id FROM solid_queue_batches WHERE id IN {in $1} ORDER BY id {keep}";
     let found: Vec<Id> = Statement::new(text)
-        .unkept()
+        .uncached()
         .bind(id_list(batches))
         .load(conn)?;
     Ok(found.len())
@@ -75,7 +75,7 @@ pub(crate) fn accepts(conn: &mut Conn<'_>, batch: i64) -> QueryResult<Addition> 
          WHERE b.id = $1 AND {IS_OURS}"
     );
     let row: Option<OverRow> = Statement::new(text)
-        .unkept()
+        .uncached()
         .bind(batch)
         .get_result(conn)
         .optional()?;
@@ -91,7 +91,7 @@ pub(crate) fn first_unknown(conn: &mut Conn<'_>, batches: &[i64]) -> QueryResult
     let text =
         format!("SELECT b.id FROM solid_queue_batches b WHERE b.id IN {{in $1}} AND {IS_OURS}");
     let known: Vec<Id> = Statement::new(text)
-        .unkept()
+        .uncached()
         .bind(id_list(batches))
         .load(conn)?;
     let is_known = |batch: &i64| known.iter().any(|row| row.id == *batch);
@@ -113,7 +113,7 @@ pub(crate) fn add_to_total(conn: &mut Conn<'_>, batch: i64, jobs: i64) -> QueryR
         raised("completed_jobs"),
     );
     Statement::new(text)
-        .unkept()
+        .uncached()
         .bind(jobs)
         .bind(batch)
         .execute(conn)
@@ -158,7 +158,7 @@ pub(crate) fn finish(conn: &mut Conn<'_>, ended: &[EndedBatch]) -> QueryResult<(
          WHERE solid_queue_batches.id = ended.id";
     let rows: Vec<(i64, i64)> = ended.iter().map(|one| (one.id, one.failures)).collect();
     let rows = serde_json::to_string(&rows).unwrap_or_default();
-    Statement::new(text).unkept().bind(rows).execute(conn)
+    Statement::new(text).uncached().bind(rows).execute(conn)
 }
 
 /// Returns a condition: a job waits for the success of the batch `b`, until failed jobs were retried. Each SELECT has a
@@ -175,7 +175,7 @@ pub(crate) fn awaiting_retries(conn: &mut Conn<'_>, batches: &[i64]) -> QueryRes
          AND (b.finished_at IS NULL OR {IS_AWAITED})"
     );
     let rows: Vec<Id> = Statement::new(text)
-        .unkept()
+        .uncached()
         .bind(id_list(batches))
         .load(conn)?;
     Ok(rows.into_iter().map(|row| row.id).collect())
@@ -190,7 +190,7 @@ pub(crate) fn without_retry(conn: &mut Conn<'_>, batches: &[i64]) -> QueryResult
         "SELECT b.id FROM solid_queue_batches b WHERE b.id IN {{in $1}} AND {IS_LOST} AND {IS_AWAITED}"
     );
     let rows: Vec<Id> = Statement::new(text)
-        .unkept()
+        .uncached()
         .bind(id_list(batches))
         .load(conn)?;
     Ok(rows.into_iter().map(|row| row.id).collect())
@@ -204,7 +204,7 @@ pub(crate) fn failed_parents(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<V
          SELECT chosen.id FROM chosen WHERE (SELECT b.finished_at FROM solid_queue_batches b \
            WHERE b.id = chosen.id LIMIT 1) IS NOT NULL";
     let rows: Vec<Id> = Statement::new(text)
-        .unkept()
+        .uncached()
         .bind(id_list(jobs))
         .load(conn)?;
     Ok(rows.into_iter().map(|row| row.id).collect())
@@ -215,7 +215,7 @@ pub(crate) fn reopen(conn: &mut Conn<'_>, batches: &[i64]) -> QueryResult<()> {
     let text = "UPDATE solid_queue_batches SET finished_at = NULL, failed_at = NULL, completed_jobs = 0, failed_jobs = 0, updated_at = {now} \
          WHERE id IN {in $1} AND finished_at IS NOT NULL";
     Statement::new(text)
-        .unkept()
+        .uncached()
         .bind(id_list(batches))
         .execute(conn)
 }
@@ -232,7 +232,7 @@ pub(crate) fn stalled(
          AND b.enqueued_at < {{later $2}} AND {IS_OURS} ORDER BY b.id LIMIT $3"
     );
     let seen: Vec<SeenBatch> = Statement::new(text)
-        .unkept()
+        .uncached()
         .bind(after)
         .bind(-STALLED_AFTER)
         .bind(limit as i64)

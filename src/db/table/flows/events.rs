@@ -29,7 +29,7 @@ struct Payload {
 pub(crate) fn payload(conn: &mut Conn<'_>, name: &str) -> QueryResult<Option<String>> {
     let text = "SELECT payload FROM windlass_events WHERE name = $1";
     let found: Option<Payload> = Statement::new(text)
-        .unkept()
+        .uncached()
         .bind(name)
         .get_result(conn)
         .optional()?;
@@ -59,7 +59,7 @@ pub(crate) fn clear(conn: &mut Conn<'_>, age: Duration, batch: usize) -> QueryRe
          AND (SELECT w.job_id FROM windlass_waits w WHERE w.event_name = e.name LIMIT 1) IS NULL \
          ORDER BY e.created_at LIMIT $2 {lock skip})";
     Statement::new(text)
-        .unkept()
+        .uncached()
         .bind(-micros(age))
         .bind(batch as i64)
         .changes(conn)

@@ -45,7 +45,7 @@ pub(crate) fn fail(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<()> {
 pub(crate) fn keep_failures(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<()> {
     let text = "UPDATE windlass_batch_failures SET is_final = true WHERE job_id IN {in $1}";
     Statement::new(text)
-        .unkept()
+        .uncached()
         .bind(id_list(jobs))
         .execute(conn)
 }
@@ -75,7 +75,7 @@ pub(crate) fn settle_failures(conn: &mut Conn<'_>, batch: i64) -> QueryResult<bo
          WHERE coalesce((SELECT CASE WHEN j.finished_at IS NULL THEN 0 ELSE 1 END FROM solid_queue_jobs j \
            WHERE j.id = first.job_id LIMIT 1), 1) = 1"
     );
-    let settled: Vec<SettledFailure> = Statement::new(text).unkept().bind(batch).load(conn)?;
+    let settled: Vec<SettledFailure> = Statement::new(text).uncached().bind(batch).load(conn)?;
     let (finished, lost): (Vec<_>, Vec<_>) = settled.iter().partition(|one| one.has_finished);
     let ids = |jobs: Vec<&SettledFailure>| jobs.iter().map(|one| one.job_id).collect::<Vec<_>>();
     keep_failures(conn, &ids(lost))?;
@@ -86,7 +86,7 @@ pub(crate) fn settle_failures(conn: &mut Conn<'_>, batch: i64) -> QueryResult<bo
 fn forget_failures(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<()> {
     let text = "DELETE FROM windlass_batch_failures WHERE job_id IN {in $1}";
     Statement::new(text)
-        .unkept()
+        .uncached()
         .bind(id_list(jobs))
         .execute(conn)
 }
@@ -112,7 +112,7 @@ pub(crate) fn return_to_batch(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<
          SELECT job_id, batch_id, {now} FROM windlass_batch_failures WHERE job_id IN {in $1} ORDER BY job_id \
          ON CONFLICT (job_id) DO NOTHING";
     Statement::new(text)
-        .unkept()
+        .uncached()
         .bind(id_list(jobs))
         .execute(conn)?;
     forget_failures(conn, jobs)
@@ -123,7 +123,7 @@ pub(crate) fn finish_unrun(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<()>
     let text =
         "UPDATE solid_queue_jobs SET finished_at = {now}, updated_at = {now} WHERE id IN {in $1}";
     Statement::new(text)
-        .unkept()
+        .uncached()
         .bind(id_list(jobs))
         .execute(conn)
 }
@@ -161,7 +161,7 @@ pub(crate) fn page(conn: &mut Conn<'_>, after: i64, limit: usize) -> QueryResult
          FROM solid_queue_batch_executions e WHERE e.job_id > $2 ORDER BY e.job_id LIMIT $3"
     );
     let seen: Vec<SeenMember> = Statement::new(text)
-        .unkept()
+        .uncached()
         .bind(-OVERDUE_AFTER)
         .bind(after)
         .bind(limit as i64)
@@ -179,7 +179,7 @@ pub(crate) fn page(conn: &mut Conn<'_>, after: i64, limit: usize) -> QueryResult
 pub(crate) fn lock_free(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<Vec<i64>> {
     let text = "SELECT job_id FROM solid_queue_batch_executions WHERE job_id IN {in $1} ORDER BY job_id + 0 {lock skip}";
     let rows: Vec<Execution> = Statement::new(text)
-        .unkept()
+        .uncached()
         .bind(id_list(jobs))
         .load(conn)?;
     Ok(job_ids(rows))
@@ -203,5 +203,5 @@ pub(crate) fn ended(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<Vec<EndedM
            WHERE a.job_id = e.job_id ORDER BY a.id DESC LIMIT 1), '') = 'cancelled' AS was_cancelled \
          FROM solid_queue_batch_executions e WHERE e.job_id IN {{in $1}} AND ({IS_CLOSED} OR {HAS_FAILED})"
     );
-    Statement::new(text).unkept().bind(id_list(jobs)).load(conn)
+    Statement::new(text).uncached().bind(id_list(jobs)).load(conn)
 }

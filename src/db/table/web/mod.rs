@@ -37,7 +37,7 @@ pub(crate) fn clear(conn: &mut Conn<'_>, batch: usize) -> QueryResult<usize> {
         .bind(-micros(SESSIONS_FOR))
         .bind(-micros(UNUSED_FOR))
         .bind(batch as i64)
-        .unkept()
+        .uncached()
         .changes(conn)?;
     let text = "WITH old AS MATERIALIZED (SELECT id FROM windlass_web_tokens \
            WHERE (revoked_at <= {later $1} OR expires_at <= {later $1}) \
@@ -46,7 +46,7 @@ pub(crate) fn clear(conn: &mut Conn<'_>, batch: usize) -> QueryResult<usize> {
     let tokens = Statement::new(text)
         .bind(-micros(TOKENS_FOR))
         .bind(batch as i64)
-        .unkept()
+        .uncached()
         .changes(conn)?;
     Ok(sessions + tokens)
 }
@@ -71,6 +71,6 @@ pub(crate) fn expiring(conn: &mut Conn<'_>, within: Duration) -> QueryResult<Vec
     );
     Statement::new(text)
         .bind(micros(within))
-        .unkept()
+        .uncached()
         .load(conn)
 }

@@ -101,7 +101,7 @@ pub(crate) fn insert_web_token(conn: &mut Conn<'_>, token: &NewWebToken<'_>) -> 
         Some(after) => statement.bind(micros(after)),
         None => statement,
     };
-    let row: Id = statement.unkept().get_result(conn)?;
+    let row: Id = statement.uncached().get_result(conn)?;
     Ok(row.id)
 }
 
@@ -111,7 +111,7 @@ pub(crate) fn all(conn: &mut Conn<'_>) -> QueryResult<Vec<WebTokenRow>> {
         "SELECT t.id, t.name, t.role, t.limits, t.created_by, t.created_at, t.last_used_at, t.expires_at, t.revoked_at, \
          {ACTIVE} AS is_active FROM windlass_web_tokens t ORDER BY t.id DESC LIMIT 1000"
     );
-    Statement::new(text).unkept().load(conn)
+    Statement::new(text).uncached().load(conn)
 }
 
 /// Returns the active token with these first digits.
@@ -145,7 +145,7 @@ pub(crate) fn exist(conn: &mut Conn<'_>) -> QueryResult<bool> {
 pub(crate) fn exist_active(conn: &mut Conn<'_>) -> QueryResult<bool> {
     let text =
         format!("SELECT EXISTS (SELECT 1 FROM windlass_web_tokens t WHERE {ACTIVE}) AS is_there");
-    let row: Exists = Statement::new(text).unkept().get_result(conn)?;
+    let row: Exists = Statement::new(text).uncached().get_result(conn)?;
     Ok(row.is_there)
 }
 
@@ -161,6 +161,6 @@ pub(crate) fn active(conn: &mut Conn<'_>, ids: &[i64]) -> QueryResult<Vec<i64>> 
 pub(crate) fn revoke(conn: &mut Conn<'_>, id: i64) -> QueryResult<bool> {
     let text =
         "UPDATE windlass_web_tokens SET revoked_at = {now} WHERE id = $1 AND revoked_at IS NULL";
-    let changed = Statement::new(text).bind(id).unkept().changes(conn)?;
+    let changed = Statement::new(text).bind(id).uncached().changes(conn)?;
     Ok(changed > 0)
 }

@@ -63,7 +63,7 @@ fn prolong(conn: &mut Conn<'_>, inputs: &[i64]) -> QueryResult<()> {
     let text = "UPDATE windlass_results SET expires_at = {later $1} WHERE job_id IN (SELECT job_id FROM windlass_results \
          WHERE job_id IN {in $2} ORDER BY job_id {lock skip})";
     Statement::new(text)
-        .unkept()
+        .uncached()
         .bind(INPUTS_FOR)
         .bind(id_list(inputs))
         .execute(conn)
@@ -107,7 +107,7 @@ pub(crate) fn delete(
     let delete_these = |conn: &mut Conn<'_>, ids: &[i64]| {
         Statement::new(&text)
             .bind(id_list(ids))
-            .unkept()
+            .uncached()
             .changes(conn)
     };
     // One statement in most cases.
@@ -193,7 +193,7 @@ pub(crate) fn delete_orphans(
          ORDER BY seen.id"
     );
     let seen: Vec<SeenOwner> = Statement::new(text)
-        .unkept()
+        .uncached()
         .bind(after)
         .bind(batch as i64)
         .load(conn)?;
@@ -206,7 +206,7 @@ pub(crate) fn delete_orphans(
         }
         Statement::new(&text)
             .bind(id_list(gone))
-            .unkept()
+            .uncached()
             .changes(conn)
     })?;
     Ok(ClearedPage {

@@ -212,7 +212,7 @@ pub(crate) fn clear_ended_batches(
          AND {is_unused} ORDER BY b.id LIMIT $3"
     );
     let due: Vec<Id> = Statement::new(text)
-        .unkept()
+        .uncached()
         .bind(after)
         .bind(-micros(age))
         .bind(batch as i64)
@@ -224,7 +224,7 @@ pub(crate) fn clear_ended_batches(
         let text =
             format!("DELETE FROM solid_queue_batches AS b WHERE b.id IN {{in $1}} AND {is_unused}");
         Statement::new(text)
-            .unkept()
+            .uncached()
             .bind(id_list(&locked))
             .changes(conn)
     })?;

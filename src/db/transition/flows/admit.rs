@@ -222,7 +222,7 @@ pub(crate) fn request_overdue(
     let text = "SELECT b.job_id, b.priority FROM solid_queue_blocked_executions b \
          WHERE b.concurrency_key = $1 AND (b.priority, b.job_id) > ($2, $3) ORDER BY b.priority, b.job_id LIMIT $4";
     let seen: Vec<WaitingChild> = Statement::new(text)
-        .unkept()
+        .uncached()
         .bind(WAITS_FOR_PARENTS)
         .bind(beyond.priority)
         .bind(beyond.job_id)
@@ -273,7 +273,7 @@ fn overdue(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<Vec<Overdue>> {
          HAVING max(CASE WHEN w.runs_on = 'success' AND w.otherwise <> 'wait' AND w.outcome = 'failed' THEN 1 ELSE 0 END) = 1 \
            OR count(w.outcome) = count(*) AND max(CASE WHEN w.otherwise = 'wait' AND w.outcome = 'failed' THEN 1 ELSE 0 END) = 0";
     Statement::new(text)
-        .unkept()
+        .uncached()
         .bind(id_list(jobs))
         .bind(-OVERDUE_AFTER)
         .bind(MOST)
