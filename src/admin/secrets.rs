@@ -242,7 +242,7 @@ pub fn task_info_by_token<C: AsConn + ?Sized>(
     let mut conn = own(conn);
     let found = public_tokens::find(&mut conn, &digest(token)).during("look the token up")?;
     let Some(found) = found else { return Ok(None) };
-    let task = job_info::look(&mut conn, found.job_id)?;
+    let task = job_info::read_one(&mut conn, found.job_id)?;
     Ok(task.map(|task| TaskInfo {
         shows_result: found.shows_result,
         ..task

@@ -366,7 +366,7 @@ const CHECKS: Duration = Duration::from_secs(60);
 /// The findings of `doctor` for the newest rows.
 pub(crate) static FINDINGS: SharedRead<Vec<Finding>> = SharedRead {
     slot: |source| &source.watch.findings,
-    read: |conn, _, _| doctor::look(conn, CheckScope::Newest),
+    read: |conn, _, _| doctor::check(conn, CheckScope::Newest),
     lifetime: |_, _| CHECKS,
     live: CHECKS,
 };

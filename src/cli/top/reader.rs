@@ -96,7 +96,7 @@ impl LookReader {
     pub(crate) fn findings(&mut self) -> Result<TopFindings, String> {
         Ok(TopFindings {
             at: clock::instant(),
-            findings: self.part(|conn| doctor::look(conn, CheckScope::Newest))?,
+            findings: self.part(|conn| doctor::check(conn, CheckScope::Newest))?,
         })
     }
 

@@ -289,7 +289,7 @@ pub(crate) fn show_outcome(cx: &mut Cx<'_>) -> Result<Response, PageError> {
         )));
     };
     let known = cx.read_newest(|conn| {
-        let mut known = job_info::look(conn, id)?;
+        let mut known = job_info::read_one(conn, id)?;
         if let Some(known) = &mut known {
             Secrets::cover(conn, known).during("read which fields are secret")?;
         }

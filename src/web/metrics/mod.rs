@@ -206,6 +206,6 @@ fn findings(conn: &mut Conn<'_>) -> Result<DoctorFigures> {
         let found = figures.0.entry(rule.check()).or_default();
         found.problems = u64::try_from(wrong.count).unwrap_or(0);
     }
-    figures.add(&doctor_processes::look(conn, CheckScope::Newest)?);
+    figures.add(&doctor_processes::check(conn, CheckScope::Newest)?);
     Ok(figures)
 }

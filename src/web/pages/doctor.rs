@@ -38,7 +38,7 @@ pub(crate) fn show(cx: &mut Cx<'_>) -> Result<Response, PageError> {
     }
     let found = match is_full {
         true => cx.panel("the checks of all rows", |conn| {
-            Ok((doctor::look(conn, CheckScope::AllInTime)?, Duration::ZERO))
+            Ok((doctor::check(conn, CheckScope::AllInTime)?, Duration::ZERO))
         }),
         false => cx.shared_panel("the checks of doctor", &FINDINGS),
     };

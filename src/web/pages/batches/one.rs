@@ -80,7 +80,7 @@ pub(crate) fn show(cx: &mut Cx<'_>) -> Result<Response, PageError> {
     let (id, name) = (row.id, name(row.id, &row.name));
     let shell = cx.shell(&name, Section::Batches)?;
     let parts = cx.panel("the jobs of the batch", |conn| {
-        admin::batches::look(conn, BatchId(id), COUNTED)
+        admin::batches::read(conn, BatchId(id), COUNTED)
     });
     let parts = match parts {
         // It was deleted meanwhile.
