@@ -40,7 +40,7 @@ pub(crate) fn show(cx: &mut Cx<'_>) -> Result<Response, PageError> {
         true => cx.panel("the checks of all rows", |conn| {
             Ok((doctor::check(conn, CheckScope::AllInTime)?, Duration::ZERO))
         }),
-        false => cx.shared_panel("the checks of doctor", &FINDINGS),
+        false => cx.cached_panel("the checks of doctor", &FINDINGS),
     };
     let page = DoctorPage {
         lead: lead(found.ready().map(|(findings, _)| findings.as_slice())),
