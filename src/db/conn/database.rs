@@ -414,7 +414,7 @@ impl Database {
     #[cfg(feature = "sqlite")]
     fn open_file(&self, path: &Path) -> Result<SqliteConnection, String> {
         if self.is_read_only {
-            sqlite::look(path)
+            sqlite::open_as_permitted(path)
         } else {
             sqlite::connect(path)
         }

@@ -135,7 +135,7 @@ pub(crate) fn create(path: &Path) -> Result<(), String> {
 }
 
 /// Opens a file for reading, also where this user may not write it.
-pub(crate) fn look(path: &Path) -> Result<SqliteConnection, String> {
+pub(crate) fn open_as_permitted(path: &Path) -> Result<SqliteConnection, String> {
     use rustix::fs::{Access, access};
     let may = |path: &Path, what: Access| access(path, what).is_ok();
     let directory = path

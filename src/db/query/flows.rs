@@ -82,7 +82,10 @@ pub(crate) struct MembershipRow {
 /// Returns to which batches the jobs belong.
 pub(crate) fn batches_of(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<Vec<MembershipRow>> {
     let text = "SELECT id AS job_id, batch_id FROM solid_queue_jobs WHERE id IN {in $1} AND batch_id IS NOT NULL";
-    Statement::new(text).uncached().bind(id_list(jobs)).load(conn)
+    Statement::new(text)
+        .uncached()
+        .bind(id_list(jobs))
+        .load(conn)
 }
 
 // --- Reads the results of what a job waited for ---

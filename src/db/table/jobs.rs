@@ -307,7 +307,10 @@ pub(crate) struct PolicyRow {
 /// Locks the rows of jobs, in order, and returns their policies.
 pub(crate) fn lock_policies(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<Vec<PolicyRow>> {
     let text = "SELECT id, policy FROM solid_queue_jobs WHERE id IN {in $1} ORDER BY id {lock}";
-    Statement::new(text).bind(id_list(jobs)).uncached().load(conn)
+    Statement::new(text)
+        .bind(id_list(jobs))
+        .uncached()
+        .load(conn)
 }
 
 /// Writes the policies of jobs, whose rows the caller has locked. An empty one is none.

@@ -105,7 +105,10 @@ pub(crate) fn record_joins(conn: &mut Conn<'_>, joins: &[(i64, &str, &str)]) -> 
         input.item(conn.dialect())
     );
     let params = input.params(conn.dialect());
-    Statement::new(text).bind_all(params).uncached().execute(conn)
+    Statement::new(text)
+        .bind_all(params)
+        .uncached()
+        .execute(conn)
 }
 
 /// Returns the value of a completed step.

@@ -115,7 +115,7 @@ impl DueJobs<'_> {
 /// Moves due jobs in one transaction.
 fn move_due(conn: &mut Conn<'_>, batch: usize, which: DueJobs<'_>) -> QueryResult<usize> {
     match conn.dialect() {
-        Dialect::Postgres => insert_or_look(conn, batch, which),
+        Dialect::Postgres => insert_or_skip(conn, batch, which),
         Dialect::Sqlite => conn.transaction(|conn| {
             let text = format!(
                 "DELETE FROM solid_queue_scheduled_executions WHERE job_id IN \
@@ -141,7 +141,7 @@ struct Dispatched {
 /// Dispatches on Postgres. Only another program can insert a ready execution of a scheduled job, so
 /// the insert looks for one only after it has met one: ON CONFLICT writes each row twice into the
 /// log.
-fn insert_or_look(conn: &mut Conn<'_>, batch: usize, which: DueJobs<'_>) -> QueryResult<usize> {
+fn insert_or_skip(conn: &mut Conn<'_>, batch: usize, which: DueJobs<'_>) -> QueryResult<usize> {
     use diesel::result::{DatabaseErrorKind::UniqueViolation, Error::DatabaseError};
     // An error would end the caller's transaction.
     if !conn.is_in_transaction() {

@@ -41,7 +41,7 @@ pub(crate) struct Promoted {
     /// Why a request could not be handled, if the database has refused it.
     pub(crate) refused: Option<String>,
     /// The time that the check for requests took.
-    pub(crate) looked: Duration,
+    pub(crate) search_took: Duration,
 }
 
 impl Promoted {
@@ -104,12 +104,15 @@ pub(crate) fn promote_after(
     // First a read without the write lock: mostly there is nothing to do.
     let begun = clock::instant();
     let is_wanted = semaphores::is_requested(conn, after)?;
-    let looked = begun.elapsed();
+    let search_took = begun.elapsed();
     let promoted = match is_wanted {
         true => promote_accepted(conn, after, batch)?,
         false => Promoted::default(),
     };
-    Ok(Promoted { looked, ..promoted })
+    Ok(Promoted {
+        search_took,
+        ..promoted
+    })
 }
 
 /// Promotes the requested keys that the database accepts. If it refuses, this tries half of them, down to a single

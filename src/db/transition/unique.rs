@@ -312,7 +312,7 @@ pub(crate) fn holder(conn: &mut Conn<'_>, hold: &UniqueRow) -> QueryResult<Optio
 }
 
 #[derive(QueryableByName)]
-struct FoundHolder {
+struct HolderRow {
     #[diesel(sql_type = Integer)]
     place: i32,
     #[diesel(sql_type = Bool)]
@@ -326,13 +326,13 @@ fn state(conn: &mut Conn<'_>, job: i64) -> QueryResult<HolderState> {
            WHEN EXISTS (SELECT 1 FROM solid_queue_blocked_executions WHERE job_id = $1) THEN 2 \
            WHEN EXISTS (SELECT 1 FROM solid_queue_claimed_executions WHERE job_id = $1) THEN 3 ELSE 4 END AS place, \
          EXISTS (SELECT 1 FROM windlass_results WHERE job_id = $1 AND expires_at > {now}) AS kept";
-    let found: FoundHolder = Statement::new(text).bind(job).get_result(conn)?;
-    let table = usize::try_from(found.place).ok();
+    let row: HolderRow = Statement::new(text).bind(job).get_result(conn)?;
+    let table = usize::try_from(row.place).ok();
     Ok(match table.and_then(|place| WAITING.get(place)) {
         Some(table) => HolderState::Waiting(table),
-        None if found.place == 3 => HolderState::Claimed,
-        None if found.kept => HolderState::Kept,
-        None => HolderState::Over,
+        None if row.place == 3 => HolderState::Claimed,
+        None if row.kept => HolderState::Kept,
+        None => HolderState::Ended,
     })
 }
 

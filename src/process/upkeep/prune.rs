@@ -31,7 +31,7 @@ pub(crate) struct FailureDetector {
     last_reading: Option<Instant>,
     /// The time of observation in all, without the gaps.
     observed: Duration,
-    seen: HashMap<i64, SeenHeartbeat>,
+    heartbeats: HashMap<i64, ObservedHeartbeat>,
     /// Since when there is no worker, in `observed`, and whether that was logged.
     no_worker: Option<(Duration, bool)>,
     /// Since when processes without a row have held claims, in `observed`.
@@ -43,7 +43,7 @@ pub(crate) struct FailureDetector {
 }
 
 #[derive(Debug, Clone, Copy)]
-struct SeenHeartbeat {
+struct ObservedHeartbeat {
     heartbeat_seq: i64,
     /// In the detector's `observed`.
     since: Duration,
@@ -56,7 +56,7 @@ impl FailureDetector {
             gap: reading_interval * 3,
             last_reading: None,
             observed: Duration::ZERO,
-            seen: HashMap::new(),
+            heartbeats: HashMap::new(),
             no_worker: None,
             without_row: HashMap::new(),
             failed_before: 0,
@@ -81,24 +81,24 @@ impl FailureDetector {
         let counts = since_last.filter(|since_last| *since_last <= self.gap);
         self.observed += counts.unwrap_or_default();
         let observed = self.observed;
-        let mut seen = HashMap::new();
+        let mut heartbeats = HashMap::new();
         for process in processes {
             let known = self
-                .seen
+                .heartbeats
                 .get(&process.id)
                 .filter(|known| known.heartbeat_seq == process.heartbeat_seq);
-            let known = known.copied().unwrap_or(SeenHeartbeat {
+            let known = known.copied().unwrap_or(ObservedHeartbeat {
                 heartbeat_seq: process.heartbeat_seq,
                 since: observed,
             });
-            seen.insert(process.id, known);
+            heartbeats.insert(process.id, known);
         }
-        self.seen = seen;
+        self.heartbeats = heartbeats;
         let dead_for = |threshold: Duration| -> Vec<Observed> {
             processes
                 .iter()
                 .filter(|process| !own.contains(&process.id))
-                .filter(|process| observed - self.seen[&process.id].since >= threshold)
+                .filter(|process| observed - self.heartbeats[&process.id].since >= threshold)
                 .cloned()
                 .collect()
         };
@@ -137,7 +137,7 @@ impl FailureDetector {
     }
 
     /// Notes that the failed executions up to this one need no further check.
-    fn looked_at_failed(&mut self, until: i64) {
+    fn note_checked_failed(&mut self, until: i64) {
         self.failed_before = until;
         self.failed_since = None;
     }
@@ -240,7 +240,7 @@ fn take_back(
     })?;
     // The rest follows at the next reading.
     if !recovered.is_any() {
-        detector.looked_at_failed(range.up_to);
+        detector.note_checked_failed(range.up_to);
         return Ok(());
     }
     report_pruned(

@@ -329,39 +329,39 @@ impl Occupancy {
     }
 }
 
-/// The thread of a limited job, kept free for the next job of its key until the outcome is written.
+/// The thread of a limited job, reserved for the next job of its key until the outcome is written.
 ///
 /// Without it, the poller would claim another job for the thread meanwhile, and one of the two
 /// would wait behind the other.
 #[derive(Debug)]
-pub(crate) struct KeptThread {
+pub(crate) struct ReservedThread {
     occupancy: Arc<Occupancy>,
-    is_kept: AtomicBool,
+    is_reserved: AtomicBool,
 }
 
-impl KeptThread {
-    /// Keeps a thread that is counted as busy.
+impl ReservedThread {
+    /// Reserves a thread that is counted as busy.
     pub(crate) fn new(occupancy: &Arc<Occupancy>) -> Self {
-        KeptThread {
+        ReservedThread {
             occupancy: Arc::clone(occupancy),
-            is_kept: AtomicBool::new(true),
+            is_reserved: AtomicBool::new(true),
         }
     }
 
-    /// Frees the thread, if it is still kept.
+    /// Frees the thread, if it is still reserved.
     pub(crate) fn free(&self) {
-        if self.is_kept.swap(false, Ordering::SeqCst) {
+        if self.is_reserved.swap(false, Ordering::SeqCst) {
             self.occupancy.rest();
         }
     }
 
     /// Leaves the thread to a job that is sent to it. Returns `false` if it is free already.
     pub(crate) fn pass_on(&self) -> bool {
-        self.is_kept.swap(false, Ordering::SeqCst)
+        self.is_reserved.swap(false, Ordering::SeqCst)
     }
 }
 
-impl Drop for KeptThread {
+impl Drop for ReservedThread {
     fn drop(&mut self) {
         self.free();
     }

@@ -17,7 +17,7 @@ use crate::job::running::{Live, Signals, Steps};
 use crate::process::base::registration::Registration;
 use crate::process::base::stop::Stop;
 use crate::process::worker::completion::CompletedRun;
-use crate::process::worker::in_flight::{InFlight, KeptThread, Occupancy};
+use crate::process::worker::in_flight::{InFlight, Occupancy, ReservedThread};
 use crossbeam_channel::{Receiver, Sender, select_biased, unbounded};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -147,7 +147,7 @@ impl Pool {
     ) -> CompletedRun {
         let is_limited = assignment.job.is_limited;
         CompletedRun {
-            thread: is_limited.then(|| KeptThread::new(&self.occupancy)),
+            thread: is_limited.then(|| ReservedThread::new(&self.occupancy)),
             job: assignment.job,
             registration: assignment.registration,
             outcome,
@@ -166,8 +166,8 @@ impl Pool {
         if !job.may_expire() || !self.registry.can_perform(run) {
             return None;
         }
-        let looked = self.database.get();
-        let expired = looked.and_then(|mut conn| {
+        let connection = self.database.get();
+        let expired = connection.and_then(|mut conn| {
             dispatch::has_expired(&mut own(&mut conn), job.job_id)
                 .during("look for the expiry of a job")
         });

@@ -92,14 +92,14 @@ impl SlotPassing {
         self.paused_until = Some(clock::deadline(PAUSE));
     }
 
-    /// Sends the jobs that were claimed to the threads, so many of which were kept for them. They
+    /// Sends the jobs that were claimed to the threads, so many of which were reserved for them. They
     /// are in memory already.
-    pub(crate) fn end(&mut self, pass: PassOn, jobs: Vec<Arc<Claimed>>, kept: usize) {
+    pub(crate) fn end(&mut self, pass: PassOn, jobs: Vec<Arc<Claimed>>, reserved: usize) {
         if pass.begun.elapsed() > SLOW {
             self.pause();
         }
         let assignments = pass.assigner.assignments(jobs, &pass.registration);
-        pass.assigner.hand_out(assignments, kept);
+        pass.assigner.hand_out(assignments, reserved);
         // No thread has become free, but shorter jobs may leave room for more.
         let pool = &pass.assigner.pool;
         if pool.occupancy().busy() <= Levels::by_estimate(pool).low {

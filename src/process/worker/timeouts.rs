@@ -135,14 +135,14 @@ impl Timeouts {
     pub(crate) fn run(mut self) {
         while !self.quit.is_stopped() {
             self.session.moves();
-            let next = self.look();
+            let next = self.handle_overrun();
             self.session.rests();
             wait(&self.quit, &mut self.limited, next);
         }
     }
 
     /// Handles the jobs that have overrun their timeout, and returns when to check again.
-    fn look(&mut self) -> Option<Instant> {
+    fn handle_overrun(&mut self) -> Option<Instant> {
         let (due, mut next) = self.in_flight.overrun(clock::instant());
         for held in due {
             if let Err(delay) = self.write_verdict(&held) {

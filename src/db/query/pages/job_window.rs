@@ -5,7 +5,7 @@ use crate::db::conn::dialect::{Dialect, Execution, MaybeId, id_list, timestamp};
 use crate::db::conn::statement::Statement;
 use crate::db::model::decision::JobState;
 use crate::db::query::filter::Conditions;
-use crate::db::query::jobs::FoundJob;
+use crate::db::query::jobs::JobMatch;
 use crate::db::query::newest_job::newest_id;
 use crate::db::query::pages::job_search::JobSearch;
 use chrono::{NaiveDateTime, TimeDelta};
@@ -35,7 +35,7 @@ impl ListPosition {
 
 /// By what the rows of a list are found.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum FoundBy {
+pub(crate) enum AccessPath {
     /// In the order of their keys.
     Key,
     /// By the ids of their jobs, of which there are few.
@@ -76,7 +76,7 @@ impl KeyRange {
 /// the text of a query whose parameters come first.
 fn rows<'s>(
     search: &'s JobSearch,
-    by: &FoundBy,
+    by: &AccessPath,
     range: KeyRange,
     (order, most): (&str, i64),
 ) -> Conditions<'s> {
@@ -85,9 +85,9 @@ fn rows<'s>(
     let indexed = std::mem::take(&mut query.text);
     let (key, job, table) = (search.key(), search.job(), search.table());
     let found = match by {
-        FoundBy::Key => String::new(),
-        FoundBy::Jobs(ids) => format!("e.{job} IN {{in {}}} AND ", query.param(id_list(ids))),
-        FoundBy::Priorities(_) => {
+        AccessPath::Key => String::new(),
+        AccessPath::Jobs(ids) => format!("e.{job} IN {{in {}}} AND ", query.param(id_list(ids))),
+        AccessPath::Priorities(_) => {
             let queue = query.param(&search.queue);
             format!("e.queue_name = {queue} AND e.priority = {{one}} AND ")
         }
@@ -96,7 +96,7 @@ fn rows<'s>(
         "SELECT * FROM {table} e WHERE {found}e.{key} >= $1 AND e.{key} <= $2{indexed} ORDER BY e.{key} {order} LIMIT $3"
     );
     query.text = match by {
-        FoundBy::Priorities(priorities) => {
+        AccessPath::Priorities(priorities) => {
             let parts: Vec<String> = priorities
                 .iter()
                 .map(|priority| {
@@ -108,7 +108,7 @@ fn rows<'s>(
             let all = parts.join(" UNION ALL ");
             format!("SELECT * FROM ({all}) AS every ORDER BY every.{key} {order} LIMIT $3")
         }
-        FoundBy::Key | FoundBy::Jobs(_) => part,
+        AccessPath::Key | AccessPath::Jobs(_) => part,
     };
     query
 }
@@ -146,7 +146,7 @@ impl JobWindow {
 pub(crate) fn window(
     conn: &mut Conn<'_>,
     search: &JobSearch,
-    by: &FoundBy,
+    by: &AccessPath,
     range: KeyRange,
     position: ListPosition,
 ) -> QueryResult<Option<JobWindow>> {
@@ -171,10 +171,10 @@ pub(crate) fn window(
 pub(crate) fn matching(
     conn: &mut Conn<'_>,
     search: &JobSearch,
-    by: &FoundBy,
+    by: &AccessPath,
     range: KeyRange,
     (position, most, limit): (ListPosition, i64, usize),
-) -> QueryResult<Vec<FoundJob>> {
+) -> QueryResult<Vec<JobMatch>> {
     let order = position.order();
     let mut query = rows(search, by, range.from(position), (order, most));
     let rows = std::mem::take(&mut query.text);

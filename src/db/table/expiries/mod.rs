@@ -142,7 +142,10 @@ pub(crate) fn due(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<Vec<ExpiryOf
          FROM windlass_expiries e LEFT JOIN solid_queue_jobs j ON j.id = e.job_id + 0 \
          WHERE e.job_id IN {{in $1}} AND e.expires_at <= {{now}}"
     );
-    Statement::new(text).uncached().bind(id_list(jobs)).load(conn)
+    Statement::new(text)
+        .uncached()
+        .bind(id_list(jobs))
+        .load(conn)
 }
 
 #[derive(QueryableByName)]

@@ -50,7 +50,7 @@ pub(crate) enum Addition {
 }
 
 #[derive(QueryableByName)]
-struct OverRow {
+struct EndedRow {
     #[diesel(sql_type = Bool)]
     is_over: bool,
 }
@@ -74,14 +74,14 @@ pub(crate) fn accepts(conn: &mut Conn<'_>, batch: i64) -> QueryResult<Addition> 
         "SELECT b.finished_at IS NOT NULL AND NOT {IS_OPEN} AS is_over FROM solid_queue_batches b \
          WHERE b.id = $1 AND {IS_OURS}"
     );
-    let row: Option<OverRow> = Statement::new(text)
+    let row: Option<EndedRow> = Statement::new(text)
         .uncached()
         .bind(batch)
         .get_result(conn)
         .optional()?;
     Ok(match row {
-        Some(OverRow { is_over: false }) => Addition::Accepted,
-        Some(OverRow { is_over: true }) => Addition::Over,
+        Some(EndedRow { is_over: false }) => Addition::Accepted,
+        Some(EndedRow { is_over: true }) => Addition::Over,
         None => Addition::Unknown,
     })
 }
@@ -231,7 +231,7 @@ pub(crate) fn stalled(
         "SELECT b.id, NOT {IS_OPEN} AS is_over FROM solid_queue_batches b WHERE b.id > $1 AND b.finished_at IS NULL \
          AND b.enqueued_at < {{later $2}} AND {IS_OURS} ORDER BY b.id LIMIT $3"
     );
-    let seen: Vec<SeenBatch> = Statement::new(text)
+    let seen: Vec<OldBatchRow> = Statement::new(text)
         .uncached()
         .bind(after)
         .bind(-STALLED_AFTER)
@@ -271,7 +271,7 @@ pub(crate) fn fronts(conn: &mut Conn<'_>, from: &[(i64, i64)]) -> QueryResult<Ve
 const STALLED_AFTER: i64 = 60_000_000;
 
 #[derive(QueryableByName)]
-struct SeenBatch {
+struct OldBatchRow {
     #[diesel(sql_type = BigInt)]
     id: i64,
     #[diesel(sql_type = Bool)]

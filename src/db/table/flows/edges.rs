@@ -62,7 +62,10 @@ pub(crate) fn insert_edges(conn: &mut Conn<'_>, edges: &[NewEdge<'_>]) -> QueryR
         input.item(conn.dialect())
     );
     let params = input.params(conn.dialect());
-    Statement::new(text).bind_all(params).uncached().execute(conn)
+    Statement::new(text)
+        .bind_all(params)
+        .uncached()
+        .execute(conn)
 }
 
 /// Blocks jobs without execution until their parents have ended. An execution that exists already, inserted by another

@@ -147,7 +147,7 @@ pub(crate) struct MembersPage {
 }
 
 #[derive(QueryableByName)]
-struct SeenMember {
+struct MemberState {
     #[diesel(sql_type = BigInt)]
     job_id: i64,
     #[diesel(sql_type = Bool)]
@@ -160,7 +160,7 @@ pub(crate) fn page(conn: &mut Conn<'_>, after: i64, limit: usize) -> QueryResult
         "SELECT e.job_id, e.created_at < {{later $1}} AND ({IS_CLOSED} OR {HAS_FAILED}) AS has_ended \
          FROM solid_queue_batch_executions e WHERE e.job_id > $2 ORDER BY e.job_id LIMIT $3"
     );
-    let seen: Vec<SeenMember> = Statement::new(text)
+    let seen: Vec<MemberState> = Statement::new(text)
         .uncached()
         .bind(-OVERDUE_AFTER)
         .bind(after)
@@ -203,5 +203,8 @@ pub(crate) fn ended(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<Vec<EndedM
            WHERE a.job_id = e.job_id ORDER BY a.id DESC LIMIT 1), '') = 'cancelled' AS was_cancelled \
          FROM solid_queue_batch_executions e WHERE e.job_id IN {{in $1}} AND ({IS_CLOSED} OR {HAS_FAILED})"
     );
-    Statement::new(text).uncached().bind(id_list(jobs)).load(conn)
+    Statement::new(text)
+        .uncached()
+        .bind(id_list(jobs))
+        .load(conn)
 }

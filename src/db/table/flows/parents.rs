@@ -110,7 +110,10 @@ pub(crate) fn states(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<Vec<Paren
              OR j.finished_at IS NOT NULL AND (SELECT a.outcome FROM windlass_attempts a WHERE a.job_id = j.id \
                AND a.outcome IN ('cancelled', 'discarded') LIMIT 1) IS NOT NULL) AS has_failed \
          FROM solid_queue_jobs j WHERE j.id IN {in $1} ORDER BY j.id";
-    Statement::new(text).uncached().bind(id_list(jobs)).load(conn)
+    Statement::new(text)
+        .uncached()
+        .bind(id_list(jobs))
+        .load(conn)
 }
 
 /// The outcome of a job, by its stored result.
@@ -125,7 +128,10 @@ pub(crate) struct StoredOutcome {
 /// Returns what the stored results of the jobs say.
 pub(crate) fn stored(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<Vec<StoredOutcome>> {
     let text = "SELECT job_id, outcome = 'succeeded' AS has_succeeded FROM windlass_results WHERE job_id IN {in $1}";
-    Statement::new(text).uncached().bind(id_list(jobs)).load(conn)
+    Statement::new(text)
+        .uncached()
+        .bind(id_list(jobs))
+        .load(conn)
 }
 
 // --- `windlass_edges` of jobs that undo steps of others ---

@@ -211,5 +211,8 @@ pub(crate) fn delete_strays(conn: &mut Conn<'_>, waits: &[LateWait]) -> QueryRes
         input.item(conn.dialect())
     );
     let params = input.params(conn.dialect());
-    Statement::new(text).uncached().bind_all(params).changes(conn)
+    Statement::new(text)
+        .uncached()
+        .bind_all(params)
+        .changes(conn)
 }

@@ -118,7 +118,10 @@ struct SettingState {
 pub(crate) fn is_on(conn: &mut Conn<'_>, name: &str) -> QueryResult<bool> {
     let text =
         "SELECT EXISTS (SELECT 1 FROM windlass_settings WHERE name = $1 AND value = 'on') AS is_on";
-    let row: SettingState = Statement::new(text).uncached().bind(name).get_result(conn)?;
+    let row: SettingState = Statement::new(text)
+        .uncached()
+        .bind(name)
+        .get_result(conn)?;
     Ok(row.is_on)
 }
 

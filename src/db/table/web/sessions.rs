@@ -27,7 +27,7 @@ pub(crate) struct NewWebSession<'a> {
 
 /// A session that was found by its digest's first digits, with its token.
 #[derive(Debug, QueryableByName)]
-pub(crate) struct FoundSession {
+pub(crate) struct SessionCandidate {
     #[diesel(sql_type = BigInt)]
     pub(crate) id: i64,
     #[diesel(sql_type = BigInt)]
@@ -70,7 +70,7 @@ pub(crate) fn find(
     conn: &mut Conn<'_>,
     lookup: &str,
     idle: Duration,
-) -> QueryResult<Option<FoundSession>> {
+) -> QueryResult<Option<SessionCandidate>> {
     let text = format!(
         "SELECT s.id, s.token_id, t.name, t.role, s.digest, s.seen_at < {{later $3}} AS is_stale \
          FROM windlass_web_sessions s JOIN windlass_web_tokens t ON t.id = s.token_id \

@@ -57,7 +57,7 @@ pub(crate) struct WebTokenRow {
 
 /// A token that was found by its digest's first digits.
 #[derive(Debug, QueryableByName)]
-pub(crate) struct FoundToken {
+pub(crate) struct TokenCandidate {
     #[diesel(sql_type = BigInt)]
     pub(crate) id: i64,
     #[diesel(sql_type = Text)]
@@ -115,7 +115,7 @@ pub(crate) fn all(conn: &mut Conn<'_>) -> QueryResult<Vec<WebTokenRow>> {
 }
 
 /// Returns the active token with these first digits.
-pub(crate) fn find(conn: &mut Conn<'_>, lookup: &str) -> QueryResult<Option<FoundToken>> {
+pub(crate) fn find(conn: &mut Conn<'_>, lookup: &str) -> QueryResult<Option<TokenCandidate>> {
     let text = format!(
         "SELECT t.id, t.name, t.role, t.digest, t.limits, \
          coalesce(t.last_used_at < {{later $2}}, true) AS is_stale \

@@ -33,7 +33,7 @@ fn claim_by(
 ) -> QueryResult<Claims> {
     loop {
         let rows = match (conn.dialect(), scan) {
-            (Dialect::Postgres, _) => Some(postgres::insert_or_look(conn, request, scan)?),
+            (Dialect::Postgres, _) => Some(postgres::insert_or_skip(conn, request, scan)?),
             (Dialect::Sqlite, None) => sqlite::step_by_step(conn, request)?,
             (Dialect::Sqlite, Some(scan)) => sqlite_paused::step_by_step(conn, request, scan)?,
         };

@@ -164,7 +164,7 @@ pub(crate) const OWNED: [OwnedRows; 9] = [
 ];
 
 #[derive(QueryableByName)]
-struct SeenOwner {
+struct OwnerRow {
     #[diesel(sql_type = BigInt)]
     id: i64,
     #[diesel(sql_type = Bool)]
@@ -192,7 +192,7 @@ pub(crate) fn delete_orphans(
          FROM (SELECT DISTINCT {column} AS id FROM {table} WHERE {column} > $1 ORDER BY {column} LIMIT $2) AS seen \
          ORDER BY seen.id"
     );
-    let seen: Vec<SeenOwner> = Statement::new(text)
+    let seen: Vec<OwnerRow> = Statement::new(text)
         .uncached()
         .bind(after)
         .bind(batch as i64)

@@ -53,7 +53,7 @@ pub(crate) fn wake(
         }
     }
     let jobs: Vec<i64> = jobs.into_iter().collect();
-    let Looked { woken, busy } = wake_jobs(conn, &jobs)?;
+    let WakeOutcome { woken, busy } = wake_jobs(conn, &jobs)?;
     let has_rest = !again.is_empty() && !woken.is_empty();
     left_over += busy.len();
     again.extend(busy.into_iter().map(NewRequest::Wait));
@@ -66,7 +66,7 @@ pub(crate) fn wake(
 }
 
 /// The result for jobs that may wait no longer.
-struct Looked {
+struct WakeOutcome {
     woken: Vec<i64>,
     /// Those that wait, and that another transaction has locked.
     busy: Vec<i64>,
@@ -76,10 +76,10 @@ struct Looked {
 ///
 /// The executions are locked first, and the waits read after that: a job may have been woken meanwhile, and wait for
 /// something else.
-fn wake_jobs(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<Looked> {
+fn wake_jobs(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<WakeOutcome> {
     if jobs.is_empty() {
         let (woken, busy) = (Vec::new(), Vec::new());
-        return Ok(Looked { woken, busy });
+        return Ok(WakeOutcome { woken, busy });
     }
     let locked = waits::lock_free(conn, jobs)?;
     let mut woken = Vec::new();
@@ -97,10 +97,10 @@ fn wake_jobs(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<Looked> {
         true => Vec::new(),
         false => waits::parked_jobs(conn, &skipped)?,
     };
-    Ok(Looked { woken, busy })
+    Ok(WakeOutcome { woken, busy })
 }
 
-/// The result of a look for waits that have timed out.
+/// The result of a search for waits that have timed out.
 #[derive(Debug, Default)]
 pub(crate) struct TimedOut {
     /// The number of waits that are over.
@@ -119,7 +119,7 @@ pub(crate) fn time_out(conn: &mut Conn<'_>, batch: usize) -> QueryResult<TimedOu
     let woken = conn.transaction(|conn| {
         let late = waits::late(conn, batch)?;
         let jobs: Vec<i64> = late.iter().map(|wait| wait.job_id).collect();
-        let Looked { woken, busy } = wake_jobs(conn, &jobs)?;
+        let WakeOutcome { woken, busy } = wake_jobs(conn, &jobs)?;
         let is_stray =
             |wait: &&LateWait| !woken.contains(&wait.job_id) && !busy.contains(&wait.job_id);
         let strays: Vec<LateWait> = late.iter().filter(is_stray).copied().collect();

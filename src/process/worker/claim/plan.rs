@@ -84,7 +84,7 @@ const GATE_PAUSE: Duration = Duration::from_secs(60);
 /// The first pause after the queues were found empty. Each further one is three times as long, up
 /// to the polling interval. A job whose transaction was open when the process started to listen has
 /// sent no notification.
-const FIRST_LOOK: Duration = Duration::from_millis(20);
+const FIRST_PAUSE: Duration = Duration::from_millis(20);
 
 /// The time after its last job during which a worker asks others for theirs.
 const NEWLY: Duration = Duration::from_secs(2);
@@ -284,7 +284,7 @@ impl ClaimPlan {
     /// Returns how long to wait for new work after the queues were found empty.
     pub(crate) fn idle_pause(&mut self, session: &Session) -> Duration {
         let idle = self.idle_since.get_or_insert_with(clock::instant).elapsed();
-        let pause = (idle * 2).max(FIRST_LOOK).min(self.polling_interval);
+        let pause = (idle * 2).max(FIRST_PAUSE).min(self.polling_interval);
         let mut pause = self.gate.patience(pause);
         // A class that goes on is noticed when the pauses are read again.
         if self.classes.is_any_paused() {

@@ -18,20 +18,20 @@ pub(crate) struct QueueResolver {
     /// used.
     known: Vec<String>,
     good_until: Option<Instant>,
-    /// True if the paused queues hold so many jobs that a look at all queues must go around them.
+    /// True if the paused queues hold so many jobs that a claim from all queues must go around them.
     /// It was read at `asked_at`.
     is_crowded: bool,
     asked_at: Option<Instant>,
     asking_took: Duration,
-    /// True if the last look at all queues found nothing.
+    /// True if the last claim from all queues found nothing.
     is_idle: bool,
 }
 
-/// While jobs are found, how long the names are used at least.
-const KEPT: Duration = Duration::from_secs(1);
+/// While jobs are found, how long the names are cached at least.
+const CACHED: Duration = Duration::from_secs(1);
 
 /// While no jobs are found: reading would cost most of the time then.
-const KEPT_IDLE: Duration = Duration::from_secs(10);
+const CACHED_IDLE: Duration = Duration::from_secs(10);
 
 /// The names are used at least this many times as long as reading them took. With ten thousand
 /// names, reading costs more than many claims.
@@ -115,14 +115,14 @@ impl QueueResolver {
         } else {
             resolve(conn, &self.selectors)?
         };
-        self.good_until = Some(clock::deadline((begun.elapsed() * SHARE).max(KEPT)));
+        self.good_until = Some(clock::deadline((begun.elapsed() * SHARE).max(CACHED)));
         Ok(true)
     }
 
     fn goes_around_pauses(&mut self, conn: &mut Conn<'_>) -> QueryResult<bool> {
-        let kept = if self.is_idle { KEPT_IDLE } else { KEPT };
-        let kept = kept.max(self.asking_took * SHARE);
-        if self.asked_at.is_none_or(|at| at.elapsed() >= kept) {
+        let lifetime = if self.is_idle { CACHED_IDLE } else { CACHED };
+        let lifetime = lifetime.max(self.asking_took * SHARE);
+        if self.asked_at.is_none_or(|at| at.elapsed() >= lifetime) {
             let begun = clock::instant();
             self.is_crowded = ready::are_pauses_crowded(conn)?;
             self.asking_took = begun.elapsed();
@@ -157,7 +157,7 @@ fn claim_in(
                 is_wanted |= wanted;
             }
             Ok(Claims::Unregistered) if held.is_empty() => return Ok(Claims::Unregistered),
-            // The jobs found so far must be kept; the next look finds the process unregistered
+            // The jobs found so far must be kept; the next poll finds the process unregistered
             // again.
             Ok(Claims::Unregistered) => break,
             Err(error) if held.is_empty() => return Err(error),
