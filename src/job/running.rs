@@ -27,7 +27,7 @@ pub(crate) struct Live {
     /// Set when the job's code starts.
     begun: OnceLock<Begun>,
     /// The job's code has returned.
-    is_over: AtomicBool,
+    has_returned: AtomicBool,
     /// The job's outcome, if its process exits because of it.
     verdict: OnceLock<Ending>,
     /// The job has, or may have, recorded steps.
@@ -109,11 +109,11 @@ impl Live {
 
     /// The job's code has returned.
     pub(crate) fn end(&self) {
-        self.is_over.store(true, Ordering::Release);
+        self.has_returned.store(true, Ordering::Release);
     }
 
-    pub(crate) fn is_over(&self) -> bool {
-        self.is_over.load(Ordering::Acquire)
+    pub(crate) fn has_returned(&self) -> bool {
+        self.has_returned.load(Ordering::Acquire)
     }
 
     /// Returns how long ago the job's code started.
@@ -131,7 +131,7 @@ impl Live {
     /// Returns when the process must exit because of this job. Returns `None` once the job has
     /// returned, or that has been decided.
     pub(crate) fn overrun(&self) -> Option<Instant> {
-        if self.is_over() || self.verdict().is_some() {
+        if self.has_returned() || self.verdict().is_some() {
             return None;
         }
         self.begun.get()?.overrun

@@ -49,7 +49,7 @@ impl BatchFilter {
         match self {
             BatchFilter::All => BatchesWanted::All,
             BatchFilter::Open => BatchesWanted::Open,
-            BatchFilter::Over => BatchesWanted::Over,
+            BatchFilter::Over => BatchesWanted::Ended,
             BatchFilter::Failed => BatchesWanted::Failed,
         }
     }

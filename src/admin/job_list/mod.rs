@@ -458,7 +458,7 @@ impl Finder<'_> {
                 most = most.saturating_mul(2);
             }
         }
-        let is_over = below <= self.range.lowest.max(0);
-        Ok(self.cut(Vec::new(), (!is_over).then_some(below)))
+        let is_at_end = below <= self.range.lowest.max(0);
+        Ok(self.cut(Vec::new(), (!is_at_end).then_some(below)))
     }
 }

@@ -18,7 +18,7 @@ pub(crate) enum StepState {
     /// The step has not been completed.
     New,
     /// It has been completed, with this value.
-    Done(String),
+    Completed(String),
 }
 
 #[derive(QueryableByName)]
@@ -41,7 +41,7 @@ pub(crate) fn begin(conn: &mut Conn<'_>, fence: Fence, name: &str) -> QueryResul
     Ok(match rows.into_iter().next() {
         None => StepState::Lost,
         Some(StepValue { value: None }) => StepState::New,
-        Some(StepValue { value: Some(value) }) => StepState::Done(value),
+        Some(StepValue { value: Some(value) }) => StepState::Completed(value),
     })
 }
 

@@ -44,8 +44,8 @@ impl Recovered {
             Destination::Wait(None) => self.released.push(job),
             Destination::Wait(Some(_)) | Destination::Park(_) => self.delayed.push(job),
             Destination::Failed(_) => self.failed.push(job),
-            Destination::Closed(ResultOutcome::Cancelled, _) => self.cancelled.push(job),
-            Destination::Closed(..) => self.discarded.push((job, class_name.to_owned())),
+            Destination::Ended(ResultOutcome::Cancelled, _) => self.cancelled.push(job),
+            Destination::Ended(..) => self.discarded.push((job, class_name.to_owned())),
         }
     }
 

@@ -117,8 +117,8 @@ impl FailureDetector {
             return false;
         }
         let (since, is_logged) = self.no_worker.get_or_insert((self.observed, false));
-        let is_over = self.observed - *since >= self.threshold;
-        is_over && !std::mem::replace(is_logged, true)
+        let is_overdue = self.observed - *since >= self.threshold;
+        is_overdue && !std::mem::replace(is_logged, true)
     }
 
     /// Notes the id of the newest failed execution. Returns the range of those that have existed
@@ -126,11 +126,11 @@ impl FailureDetector {
     /// by then that its claims are gone.
     fn read_failed(&mut self, newest: i64, now: Instant) -> Option<IdRange> {
         let (until, since) = *self.failed_since.get_or_insert((newest, now));
-        let is_over = now - since >= self.threshold && until > self.failed_before;
+        let is_overdue = now - since >= self.threshold && until > self.failed_before;
         if until <= self.failed_before {
             self.failed_since = None;
         }
-        is_over.then_some(IdRange {
+        is_overdue.then_some(IdRange {
             after: self.failed_before,
             up_to: until,
         })
@@ -149,8 +149,8 @@ impl FailureDetector {
         let known = std::mem::take(&mut self.without_row);
         let since = |id: &i64| (*id, known.get(id).copied().unwrap_or(self.observed));
         self.without_row = processes.iter().map(since).collect();
-        let is_over = |id: &&i64| self.observed - self.without_row[id] >= self.threshold;
-        processes.iter().filter(is_over).copied().collect()
+        let is_overdue = |id: &&i64| self.observed - self.without_row[id] >= self.threshold;
+        processes.iter().filter(is_overdue).copied().collect()
     }
 }
 

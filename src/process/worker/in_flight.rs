@@ -141,12 +141,12 @@ impl InFlight {
         self.held().values().for_each(|held| held.live.call_off());
     }
 
-    /// Returns whether every job that has returned is settled.
-    pub(crate) fn are_settled(&self) -> bool {
-        !self.held().values().any(|held| held.live.is_over())
+    /// Returns whether the outcome of every job that has returned is saved.
+    pub(crate) fn are_saved(&self) -> bool {
+        !self.held().values().any(|held| held.live.has_returned())
     }
 
-    /// Notes that the stop of the process has ended a run of this job, which is settled.
+    /// Notes that the stop of the process has ended a run of this job, whose outcome is saved.
     pub(crate) fn note_cut_short(&self, job_id: i64) {
         let jobs = self.cut_short.lock();
         jobs.unwrap_or_else(PoisonError::into_inner).push(job_id);
@@ -202,7 +202,7 @@ impl InFlight {
         logging.cloned().collect()
     }
 
-    /// Removes claims whose outcome is settled.
+    /// Removes claims whose outcome is saved.
     pub(crate) fn remove(&self, claims: &[i64]) {
         let mut held = self.held();
         for claim in claims {
@@ -210,7 +210,7 @@ impl InFlight {
         }
     }
 
-    /// Returns whether there is no claim whose outcome is not settled.
+    /// Returns whether there is no claim whose outcome is not saved.
     pub(crate) fn is_empty(&self) -> bool {
         self.held().is_empty()
     }

@@ -304,7 +304,7 @@ fn let_write(
     give_up: &Stop,
 ) -> bool {
     // The completer does not end while a job runs.
-    let is_vain = || in_flight.only_overrun() || (!drained && in_flight.are_settled());
+    let is_vain = || in_flight.only_overrun() || (!drained && in_flight.are_saved());
     let flush = clock::deadline(FLUSH).max(deadline);
     stop::join_until(&mut vec![completer], flush, give_up, is_vain)
 }

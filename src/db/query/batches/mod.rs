@@ -119,7 +119,7 @@ pub(crate) fn awaited_batch(conn: &mut Conn<'_>, job: i64) -> QueryResult<Option
 pub(crate) enum BatchesWanted {
     All,
     Open,
-    Over,
+    Ended,
     Failed,
 }
 
@@ -129,7 +129,7 @@ impl BatchesWanted {
         match self {
             BatchesWanted::All => "true",
             BatchesWanted::Open => "finished_at IS NULL",
-            BatchesWanted::Over => "finished_at IS NOT NULL",
+            BatchesWanted::Ended => "finished_at IS NOT NULL",
             BatchesWanted::Failed => "failed_at IS NOT NULL",
         }
     }

@@ -43,8 +43,8 @@ pub(crate) fn create_batch(conn: &mut Conn<'_>, new: &NewBatchRow<'_>) -> QueryR
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Addition {
     Accepted,
-    /// It is over.
-    Over,
+    /// It has ended.
+    Ended,
     /// There is none of Windlass with this id.
     Unknown,
 }
@@ -81,7 +81,7 @@ pub(crate) fn accepts(conn: &mut Conn<'_>, batch: i64) -> QueryResult<Addition> 
         .optional()?;
     Ok(match row {
         Some(EndedRow { is_over: false }) => Addition::Accepted,
-        Some(EndedRow { is_over: true }) => Addition::Over,
+        Some(EndedRow { is_over: true }) => Addition::Ended,
         None => Addition::Unknown,
     })
 }
@@ -239,8 +239,8 @@ pub(crate) fn stalled(
         .load(conn)?;
     let reached = seen.last().filter(|_| seen.len() == limit);
     let reached = reached.map(|batch| batch.id);
-    let over = seen.into_iter().filter(|batch| batch.is_over);
-    Ok((over.map(|batch| batch.id).collect(), reached))
+    let ended = seen.into_iter().filter(|batch| batch.is_over);
+    Ok((ended.map(|batch| batch.id).collect(), reached))
 }
 
 /// The first open job of a batch.

@@ -87,11 +87,11 @@ pub(crate) fn parked_jobs(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<Vec<
         .map(job_ids)
 }
 
-/// Records the steps of those of the jobs whose waits are over, with the payloads of their events, and returns these jobs.
+/// Records the steps of those of the jobs whose waits have ended, with the payloads of their events, and returns these jobs.
 /// The caller has locked their executions. The event counts, even if it came late.
 ///
 /// One statement decides and records: an event that is cleared beside it is there for both, or for none.
-pub(crate) fn record_over(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<Vec<i64>> {
+pub(crate) fn record_ended(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<Vec<i64>> {
     let text = format!(
         "INSERT INTO windlass_steps (job_id, name, value, created_at) \
          SELECT w.job_id, w.step, coalesce('[' || e.payload || ']', '{}'), {{now}} \

@@ -249,8 +249,8 @@ pub(crate) fn request_overdue(
 /// request, nothing would tell later that a failure is gone.
 fn decide(conn: &mut Conn<'_>, batch: i64) -> QueryResult<()> {
     conn.transaction(|conn| {
-        let is_settled = members::settle_failures(conn, batch)?;
-        if is_settled || !batches::without_retry(conn, &[batch])?.is_empty() {
+        let has_decided = members::decide_failures(conn, batch)?;
+        if has_decided || !batches::without_retry(conn, &[batch])?.is_empty() {
             wanted_keys::request(conn, [NewRequest::Batch(batch)])?;
         }
         Ok(())

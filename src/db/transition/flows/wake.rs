@@ -29,7 +29,7 @@ pub(crate) struct WokenJobs {
     pub(crate) has_rest: bool,
 }
 
-/// Lets those jobs run whose wait is over, for a promotion. More jobs than this takes at once are requested again.
+/// Lets those jobs run whose wait has ended, for a promotion. More jobs than this takes at once are requested again.
 pub(crate) fn wake(
     conn: &mut Conn<'_>,
     named: &BTreeSet<i64>,
@@ -72,7 +72,7 @@ struct WakeOutcome {
     busy: Vec<i64>,
 }
 
-/// Lets those of the jobs run whose wait is over.
+/// Lets those of the jobs run whose wait has ended.
 ///
 /// The executions are locked first, and the waits read after that: a job may have been woken meanwhile, and wait for
 /// something else.
@@ -84,7 +84,7 @@ fn wake_jobs(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<WakeOutcome> {
     let locked = waits::lock_free(conn, jobs)?;
     let mut woken = Vec::new();
     if !locked.is_empty() {
-        woken = waits::record_over(conn, &locked)?;
+        woken = waits::record_ended(conn, &locked)?;
     }
     if !woken.is_empty() {
         waits::delete(conn, &woken)?;
@@ -103,7 +103,7 @@ fn wake_jobs(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<WakeOutcome> {
 /// The result of a search for waits that have timed out.
 #[derive(Debug, Default)]
 pub(crate) struct TimedOut {
-    /// The number of waits that are over.
+    /// The number of waits that have ended.
     pub(crate) woken: usize,
     /// The time until the next time-out. Zero if some are left.
     pub(crate) next: Option<Duration>,

@@ -201,8 +201,8 @@ impl BatchPage {
 
     /// Why none of its jobs can be cancelled, if so.
     fn cancel_refusal(&self) -> Option<&'static str> {
-        let is_over = self.ended.is_some();
-        is_over.then_some("The batch is over: none of its jobs is open.")
+        let has_ended = self.ended.is_some();
+        has_ended.then_some("The batch is over: none of its jobs is open.")
     }
 
     /// Why the batch cannot be changed, if so.
