@@ -284,7 +284,7 @@ impl Actor {
 /// # Errors
 /// If the database does not answer or has no tables.
 pub fn limits<C: AsConn + ?Sized>(conn: &mut C) -> Result<Vec<RunTimeLimit>> {
-    limits::all(&mut own(conn)).during("read the limits")
+    limits::list_limits(&mut own(conn)).during("read the limits")
 }
 
 fn check(key: &str) -> Result<()> {

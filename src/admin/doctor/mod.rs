@@ -220,7 +220,7 @@ fn limits(conn: &mut Conn<'_>, scope: CheckScope) -> Result<Finding> {
 fn set_at_run_time(conn: &mut Conn<'_>, scope: CheckScope) -> Result<Option<Finding>> {
     let action = "look at what operators have set";
     let classes = scope.or_nothing(run_time::paused(conn).during(action))?;
-    let limits = scope.or_nothing(run_time_limits::all(conn).during(action))?;
+    let limits = scope.or_nothing(run_time_limits::list_limits(conn).during(action))?;
     let names = |mut all: Vec<String>| {
         let more = all.len() > doctor::FIRST;
         all.truncate(doctor::FIRST);

@@ -29,7 +29,7 @@ struct ProcessGroups {
 
 impl ProcessGroups {
     fn of(conn: &mut Conn<'_>) -> Result<Self> {
-        let all = fleet::all(conn).during("list the processes")?;
+        let all = fleet::list_processes(conn).during("list the processes")?;
         let registered = all.len();
         let is_alive = |one: &FleetProcess| one.heartbeat_seconds <= ALIVE.as_secs_f64();
         let alive: Vec<FleetProcess> = all.into_iter().filter(is_alive).collect();

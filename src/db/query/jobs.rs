@@ -115,7 +115,7 @@ pub(crate) fn runs(state: JobState) -> &'static str {
 
 /// Returns the jobs of a state: failed and finished ones newest first, all others in the order in
 /// which they run.
-pub(crate) fn list(
+pub(crate) fn list_jobs(
     conn: &mut Conn<'_>,
     state: JobState,
     filter: &Filter,

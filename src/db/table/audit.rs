@@ -149,7 +149,7 @@ const UNTIL: &str = "a.created_at < {time $6} AND a.id <= coalesce((SELECT o.id 
 
 /// Returns the rows, newest first: the first row of each action with the total of all its rows, or
 /// the parts of one action.
-pub(crate) fn list(
+pub(crate) fn list_audit_rows(
     conn: &mut Conn<'_>,
     filter: &AuditFilter,
     limit: usize,

@@ -144,7 +144,7 @@ const COLUMNS: &str = "id, action, parameters, filter, bounds, place, counts, to
      {now} AS now";
 
 /// Returns the newest operations, before an id if one is given.
-pub(crate) fn list(
+pub(crate) fn list_operations(
     conn: &mut Conn<'_>,
     before: Option<i64>,
     limit: usize,

@@ -57,7 +57,7 @@ fn columns(conn: &Conn<'_>) -> String {
 
 /// Returns up to `limit` paused queues, by name.
 #[cfg(any(feature = "top", feature = "web"))]
-pub(crate) fn all(conn: &mut Conn<'_>, limit: i64) -> QueryResult<Vec<PauseOfQueue>> {
+pub(crate) fn list_pauses(conn: &mut Conn<'_>, limit: i64) -> QueryResult<Vec<PauseOfQueue>> {
     let columns = columns(conn);
     let text = format!("SELECT {columns} FROM solid_queue_pauses ORDER BY queue_name LIMIT $1");
     Statement::new(text).bind(limit).load(conn)

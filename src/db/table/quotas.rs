@@ -30,7 +30,7 @@ pub(crate) struct UsedQuota {
 }
 
 /// Returns the quotas that were used in the last days, and how much of each is used.
-pub(crate) fn all(conn: &mut Conn<'_>) -> QueryResult<Vec<UsedQuota>> {
+pub(crate) fn list_quotas(conn: &mut Conn<'_>) -> QueryResult<Vec<UsedQuota>> {
     let used = |per: Per, since: &str| {
         format!(
             "CAST(coalesce((SELECT sum(s.jobs) FROM windlass_quota_slots s WHERE s.quota = names.quota \

@@ -176,7 +176,7 @@ impl SemaphoreStatus {
 }
 
 /// Returns every key with jobs that wait or run.
-pub(crate) fn all(conn: &mut Conn<'_>) -> QueryResult<Vec<SemaphoreStatus>> {
+pub(crate) fn list_semaphores(conn: &mut Conn<'_>) -> QueryResult<Vec<SemaphoreStatus>> {
     let text = format!(
         "WITH counts AS ( \
            SELECT concurrency_key AS key, count(*) AS ready, 0 AS claimed, 0 AS scheduled, 0 AS blocked \
@@ -210,7 +210,7 @@ struct Violation {
 /// or there is a bug.
 pub(crate) fn check(conn: &mut Conn<'_>) -> QueryResult<Vec<String>> {
     let mut wrong = Vec::new();
-    for semaphore in all(conn)? {
+    for semaphore in list_semaphores(conn)? {
         let held = semaphore.held();
         let SemaphoreStatus { key, limit, .. } = &semaphore;
         // A limit that was set lets running jobs end.

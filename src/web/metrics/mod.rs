@@ -161,7 +161,7 @@ fn history(conn: &mut Conn<'_>) -> Result<HistoryFigures> {
 }
 
 fn queues_now(conn: &mut Conn<'_>) -> Result<ScrapedQueues> {
-    let paused = pauses::all(conn, MOST_PAUSES).during("list the paused queues")?;
+    let paused = pauses::list_pauses(conn, MOST_PAUSES).during("list the paused queues")?;
     Ok(ScrapedQueues {
         ready: queues::ready(conn).during("count the ready jobs")?,
         paused: paused.into_iter().map(|one| one.queue_name).collect(),

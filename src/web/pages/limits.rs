@@ -38,7 +38,7 @@ pub(crate) fn show(cx: &mut Cx<'_>) -> Result<Response, PageError> {
     let search = KeyFilter::of(cx);
     let now = cx.panel("the concurrency keys in use", |conn| read(conn, &search));
     let set = cx.panel("the limits that were set", |conn| {
-        limits::all(conn).during("look at the limits")
+        limits::list_limits(conn).during("look at the limits")
     });
     let page = LimitsPage {
         lead: lead(now.ready()),

@@ -50,7 +50,7 @@ pub(crate) fn show(cx: &mut Cx<'_>) -> Result<Response, PageError> {
         queue_curves(conn, TimeRange::Hour)
     });
     let classes = cx.panel("the paused classes", |conn| {
-        run_time::all(conn).during("look at the paused classes")
+        run_time::list_paused_classes(conn).during("look at the paused classes")
     });
     let sort = cx.query().get("sort").unwrap_or_default().to_owned();
     let load = together(found, counts, curves.ready(), promises);

@@ -207,7 +207,7 @@ fn overdue(conn: &mut Conn<'_>) -> Result<Vec<Concern>> {
 }
 
 fn paused_classes(conn: &mut Conn<'_>) -> Result<Vec<Concern>> {
-    let paused = run_time::all(conn).during("look at the paused classes")?;
+    let paused = run_time::list_paused_classes(conn).during("look at the paused classes")?;
     let concerns = paused.into_iter().take(MOST).map(|class| {
         let name = format!("class {}", class.class_name);
         let path = http::with_query("/jobs", &[("class", &class.class_name)]);

@@ -106,7 +106,7 @@ pub(crate) fn insert_web_token(conn: &mut Conn<'_>, token: &NewWebToken<'_>) -> 
 }
 
 /// Returns all tokens, the newest first.
-pub(crate) fn all(conn: &mut Conn<'_>) -> QueryResult<Vec<WebTokenRow>> {
+pub(crate) fn list_web_tokens(conn: &mut Conn<'_>) -> QueryResult<Vec<WebTokenRow>> {
     let text = format!(
         "SELECT t.id, t.name, t.role, t.limits, t.created_by, t.created_at, t.last_used_at, t.expires_at, t.revoked_at, \
          {ACTIVE} AS is_active FROM windlass_web_tokens t ORDER BY t.id DESC LIMIT 1000"
