@@ -4,7 +4,7 @@ use crate::admin::change::Change;
 use crate::admin::jobs::Jobs;
 use crate::cli::config::CommandError;
 use crate::cli::done::{Deed, Done};
-use crate::cli::listed::{ListedJobs, ChangedBy, name};
+use crate::cli::listed::{ChangedBy, ListedJobs, name};
 use crate::cli::select::{self, Background, How, Which, connect, tagged, with_progress};
 use crate::db::Database;
 use crate::db::model::decision::JobState;

@@ -516,9 +516,6 @@ mod tests {
         let mut asked = claim(3, true, true);
         asked.cancelled = true;
         let decision = JobDecision::of_death(recovered(true), &asked, &death(true));
-        assert_eq!(
-            told(&decision),
-            "ended Cancelled | cancelled | attempt | -"
-        );
+        assert_eq!(told(&decision), "ended Cancelled | cancelled | attempt | -");
     }
 }

@@ -196,13 +196,13 @@ struct AgedRow {
     due: bool,
 }
 
-/// Deletes up to `batch` rows that are older than `age`, and returns how many. The triggers refuse to
+/// Deletes up to `chunk` rows that are older than `age`, and returns how many. The triggers refuse to
 /// delete younger ones than 30 days. Their ids grow with time, so only the oldest are read.
-pub(crate) fn clear(conn: &mut Conn<'_>, age: Duration, batch: usize) -> QueryResult<usize> {
+pub(crate) fn clear(conn: &mut Conn<'_>, age: Duration, chunk: usize) -> QueryResult<usize> {
     let text = "SELECT id, created_at <= {later $1} AS due FROM windlass_audit WHERE id > 0 ORDER BY id LIMIT $2";
     let seen: Vec<AgedRow> = Statement::new(text)
         .bind(-micros(age))
-        .bind(batch as i64)
+        .bind(chunk as i64)
         .uncached()
         .load(conn)?;
     let due = seen.iter().filter(|row| row.due).map(|row| row.id);

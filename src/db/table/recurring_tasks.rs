@@ -190,7 +190,10 @@ pub(crate) fn now(conn: &mut Conn<'_>) -> QueryResult<NaiveDateTime> {
 }
 
 /// Returns all tasks of Windlass, or the one with this key, by key.
-pub(crate) fn list_tasks(conn: &mut Conn<'_>, key: Option<&str>) -> QueryResult<Vec<RecurringTaskRow>> {
+pub(crate) fn list_tasks(
+    conn: &mut Conn<'_>,
+    key: Option<&str>,
+) -> QueryResult<Vec<RecurringTaskRow>> {
     let text = format!(
         "SELECT {} FROM solid_queue_recurring_tasks WHERE next_run_at IS NOT NULL \
          AND (CAST($1 AS text) IS NULL OR key = $1) ORDER BY key",

@@ -94,9 +94,9 @@ pub(crate) struct KeyPage {
     pub(crate) overlooked: Vec<String>,
 }
 
-/// Reads `batch` keys with blocked jobs after the key `after`, and requests a promotion for each
+/// Reads `chunk` keys with blocked jobs after the key `after`, and requests a promotion for each
 /// that has a free slot and no request, because another program deleted the row of a holder.
-pub(crate) fn sweep(conn: &mut Conn<'_>, after: &str, batch: usize) -> QueryResult<KeyPage> {
+pub(crate) fn sweep(conn: &mut Conn<'_>, after: &str, chunk: usize) -> QueryResult<KeyPage> {
     let next = |beyond: &str| {
         format!(
             "(SELECT min(b.concurrency_key) FROM solid_queue_blocked_executions b \
@@ -125,11 +125,11 @@ pub(crate) fn sweep(conn: &mut Conn<'_>, after: &str, batch: usize) -> QueryResu
     let seen: Vec<ScannedKey> = Statement::new(text)
         .uncached()
         .bind(after)
-        .bind(batch as i64)
+        .bind(chunk as i64)
         .load(conn)?;
     let reached = seen
         .last()
-        .filter(|_| seen.len() == batch)
+        .filter(|_| seen.len() == chunk)
         .map(|last| last.key.clone());
     let overlooked = seen.into_iter().filter(|seen| seen.is_overlooked);
     let overlooked: BTreeSet<String> = overlooked.map(|seen| seen.key).collect();

@@ -85,13 +85,13 @@ pub(crate) struct UnblockedPage {
     pub(crate) unblocked: usize,
 }
 
-/// Reads `batch` jobs that wait for another, after a cursor in their order, and makes those
+/// Reads `chunk` jobs that wait for another, after a cursor in their order, and makes those
 /// runnable whose wait is over. The end of the other job has not seen them, as they were not
 /// committed yet.
 pub(crate) fn sweep(
     conn: &mut Conn<'_>,
     beyond: Cursor,
-    batch: usize,
+    chunk: usize,
 ) -> QueryResult<UnblockedPage> {
     let text = format!(
         "SELECT b.job_id, b.priority, {IS_FREE} AS is_free FROM solid_queue_blocked_executions b \
@@ -102,7 +102,7 @@ pub(crate) fn sweep(
         .bind(UNIQUE_SUCCESSOR)
         .bind(beyond.priority)
         .bind(beyond.job_id)
-        .bind(batch as i64)
+        .bind(chunk as i64)
         .load(conn)?;
     let free: Vec<&WaitingForOther> = seen
         .iter()
@@ -111,7 +111,7 @@ pub(crate) fn sweep(
         .collect();
     // The next stretch begins after the last one that this takes.
     let last = match free.len() < AT_ONCE {
-        true => seen.last().filter(|_| seen.len() == batch),
+        true => seen.last().filter(|_| seen.len() == chunk),
         false => free.last().copied(),
     };
     let reached = last.map(|last| Cursor {

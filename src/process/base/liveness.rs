@@ -209,7 +209,7 @@ impl WantedMark {
     }
 
     /// Notes how long a search took, and the last id, if that was read. A search that found a full
-    /// batch may have left some keys where it started.
+    /// chunk may have left some keys where it started.
     pub(crate) fn end(
         &mut self,
         search: KeySearch,

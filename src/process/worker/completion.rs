@@ -196,8 +196,8 @@ pub(crate) fn fence(run: &CompletedRun) -> Fence {
 ///
 /// Each outcome that was put aside before is alone, so that it does not hold up
 /// others again. So is each job that this program cannot perform.
-pub(crate) fn grouped(batch: Vec<PendingCompletion>) -> Vec<Vec<PendingCompletion>> {
-    let (single, rest): (Vec<_>, Vec<_>) = batch
+pub(crate) fn grouped(chunk: Vec<PendingCompletion>) -> Vec<Vec<PendingCompletion>> {
+    let (single, rest): (Vec<_>, Vec<_>) = chunk
         .into_iter()
         .partition(|pending| pending.refusals > 0 || pending.run.outcome.is_for_others());
     let (finished, others): (Vec<_>, Vec<_>) = rest

@@ -90,7 +90,9 @@ pub(crate) const LOOKS: [(&str, Work); 46] = [
         semaphores::list_semaphores(conn)?;
         pauses::size(conn, "q1").map(drop)
     }),
-    ("list the quotas", |conn, _| quotas::list_quotas(conn).map(drop)),
+    ("list the quotas", |conn, _| {
+        quotas::list_quotas(conn).map(drop)
+    }),
     ("see how late a queue is", |conn, _| {
         pauses::latency(conn, "q1").map(drop)
     }),

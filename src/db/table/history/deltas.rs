@@ -118,14 +118,14 @@ pub(crate) fn note_folded(conn: &mut Conn<'_>, folded: &[UnfoldedDelta]) -> Quer
     Ok(())
 }
 
-/// Deletes, of the `batch` oldest rows, those that were folded and are older than `folded`, and those
+/// Deletes, of the `chunk` oldest rows, those that were folded and are older than `folded`, and those
 /// that are older than `unreadable` and were still not folded, although something was within a day.
 /// Returns how many.
 pub(crate) fn clear(
     conn: &mut Conn<'_>,
     folded: Duration,
     unreadable: Duration,
-    batch: usize,
+    chunk: usize,
 ) -> QueryResult<usize> {
     let text = "DELETE FROM windlass_stats_deltas WHERE id IN (SELECT id FROM \
            (SELECT id, created_at, data FROM windlass_stats_deltas WHERE id > 0 ORDER BY id LIMIT $3) AS oldest \
@@ -135,7 +135,7 @@ pub(crate) fn clear(
     Statement::new(text)
         .bind(-micros(folded))
         .bind(-micros(unreadable))
-        .bind(batch as i64)
+        .bind(chunk as i64)
         .bind(-micros(Duration::from_secs(24 * 3600)))
         .uncached()
         .changes(conn)

@@ -193,14 +193,14 @@ pub(crate) fn page(conn: &mut Conn<'_>, after: i64, limit: usize) -> QueryResult
 
 /// Returns series of which nothing was folded for `age`. Those that have what belongs to no other
 /// series stay.
-pub(crate) fn unused(conn: &mut Conn<'_>, age: Duration, batch: usize) -> QueryResult<Vec<i64>> {
+pub(crate) fn unused(conn: &mut Conn<'_>, age: Duration, chunk: usize) -> QueryResult<Vec<i64>> {
     let text = format!(
         "SELECT id FROM windlass_stats_series WHERE folded_at < {{later $1}} \
          AND queue_name NOT IN ('', '{OTHER}') AND class_name <> '{OTHER}' ORDER BY id LIMIT $2"
     );
     let rows: Vec<Id> = Statement::new(text)
         .bind(-micros(age))
-        .bind(batch as i64)
+        .bind(chunk as i64)
         .uncached()
         .load(conn)?;
     Ok(rows.into_iter().map(|row| row.id).collect())

@@ -69,19 +69,19 @@ fn prolong(conn: &mut Conn<'_>, inputs: &[i64]) -> QueryResult<()> {
         .execute(conn)
 }
 
-/// Deletes up to `batch` expired rows of one of [`EXPIRING`]. If `reached` is `Some`, more may be
+/// Deletes up to `chunk` expired rows of one of [`EXPIRING`]. If `reached` is `Some`, more may be
 /// left: call it again, with any id.
 pub(crate) fn delete(
     conn: &mut Conn<'_>,
     table: ExpiringTable,
-    batch: usize,
+    chunk: usize,
 ) -> QueryResult<ClearedPage> {
     let ExpiringTable { name: table, key } = table;
     let is_input = is_input(table);
     let text = format!(
         "SELECT {key} AS id, {is_input} AS is_input FROM {table} WHERE expires_at <= {{now}} ORDER BY expires_at LIMIT $1"
     );
-    let seen: Vec<ExpiredRow> = Statement::new(text).bind(batch as i64).load(conn)?;
+    let seen: Vec<ExpiredRow> = Statement::new(text).bind(chunk as i64).load(conn)?;
     let ids = |inputs: bool| -> Vec<i64> {
         let rows = seen.iter().filter(|row| row.is_input == inputs);
         rows.map(|row| row.id).collect()
@@ -95,7 +95,7 @@ pub(crate) fn delete(
         cleared,
         left,
     };
-    let is_full = seen.len() == batch;
+    let is_full = seen.len() == chunk;
     if due.is_empty() {
         return Ok(page(0, None, is_full));
     }
@@ -171,12 +171,12 @@ struct OwnerRow {
     is_gone: bool,
 }
 
-/// Reads the rows of `batch` owners after the id `after`, and deletes those of owners that do not exist.
+/// Reads the rows of `chunk` owners after the id `after`, and deletes those of owners that do not exist.
 pub(crate) fn delete_orphans(
     conn: &mut Conn<'_>,
     rows: OwnedRows,
     after: i64,
-    batch: usize,
+    chunk: usize,
 ) -> QueryResult<ClearedPage> {
     let OwnedRows {
         table,
@@ -195,7 +195,7 @@ pub(crate) fn delete_orphans(
     let seen: Vec<OwnerRow> = Statement::new(text)
         .uncached()
         .bind(after)
-        .bind(batch as i64)
+        .bind(chunk as i64)
         .load(conn)?;
     let gone = seen.iter().filter(|owner| owner.is_gone);
     let gone: Vec<i64> = gone.map(|owner| owner.id).collect();
@@ -212,7 +212,7 @@ pub(crate) fn delete_orphans(
     Ok(ClearedPage {
         reached: seen
             .last()
-            .filter(|_| seen.len() == batch)
+            .filter(|_| seen.len() == chunk)
             .map(|owner| owner.id),
         cleared,
         left,

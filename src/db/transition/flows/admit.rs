@@ -212,12 +212,12 @@ impl Overdue {
     }
 }
 
-/// Reads `batch` jobs that wait for parents, after a cursor in their order, and requests a promotion where it is overdue.
+/// Reads `chunk` jobs that wait for parents, after a cursor in their order, and requests a promotion where it is overdue.
 /// Returns the last one if there may be more.
 pub(crate) fn request_overdue(
     conn: &mut Conn<'_>,
     beyond: Cursor,
-    batch: usize,
+    chunk: usize,
 ) -> QueryResult<Option<Cursor>> {
     let text = "SELECT b.job_id, b.priority FROM solid_queue_blocked_executions b \
          WHERE b.concurrency_key = $1 AND (b.priority, b.job_id) > ($2, $3) ORDER BY b.priority, b.job_id LIMIT $4";
@@ -226,7 +226,7 @@ pub(crate) fn request_overdue(
         .bind(WAITS_FOR_PARENTS)
         .bind(beyond.priority)
         .bind(beyond.job_id)
-        .bind(batch as i64)
+        .bind(chunk as i64)
         .load(conn)?;
     let jobs: Vec<i64> = seen.iter().map(|job| job.job_id).collect();
     if !jobs.is_empty() {
@@ -237,7 +237,7 @@ pub(crate) fn request_overdue(
             decide(conn, batch)?;
         }
     }
-    let last = seen.last().filter(|_| seen.len() == batch);
+    let last = seen.last().filter(|_| seen.len() == chunk);
     Ok(last.map(|last| Cursor {
         priority: last.priority,
         job_id: last.job_id,

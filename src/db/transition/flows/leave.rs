@@ -304,7 +304,9 @@ impl Outcomes {
             match (state.has_failed, state.has_finished) {
                 (true, has_finished) => {
                     outcomes.failed.push(state.id);
-                    outcomes.beyond_retry.extend(has_finished.then_some(state.id));
+                    outcomes
+                        .beyond_retry
+                        .extend(has_finished.then_some(state.id));
                 }
                 (false, true) => outcomes.succeeded.push(state.id),
                 (false, false) => outcomes.open.push(state.id),
@@ -328,7 +330,11 @@ impl Outcomes {
     }
 
     /// Forgets failures of those that were retried, and have not failed again. Returns those of which more are left.
-    fn forget_failures(&mut self, conn: &mut Conn<'_>, retried: &BTreeSet<i64>) -> QueryResult<Vec<i64>> {
+    fn forget_failures(
+        &mut self,
+        conn: &mut Conn<'_>,
+        retried: &BTreeSet<i64>,
+    ) -> QueryResult<Vec<i64>> {
         let jobs = self.open.iter().chain(&self.deleted_succeeded);
         let jobs: Vec<i64> = jobs.copied().filter(|job| retried.contains(job)).collect();
         let undecided = match edges::forget_free_failures(conn, &jobs)? {
@@ -345,7 +351,11 @@ impl Outcomes {
     fn without_retry(&self) -> Vec<i64> {
         let deleted = self.deleted_succeeded.iter().copied();
         let decided = deleted.filter(|job| !self.undecided.contains(job));
-        let failed = self.beyond_retry.iter().chain(&self.deleted_failed).copied();
+        let failed = self
+            .beyond_retry
+            .iter()
+            .chain(&self.deleted_failed)
+            .copied();
         failed.chain(decided).collect()
     }
 

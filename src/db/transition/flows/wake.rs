@@ -109,15 +109,15 @@ pub(crate) struct TimedOut {
     pub(crate) next: Option<Duration>,
 }
 
-/// Lets up to `batch` jobs run whose waits have timed out, and deletes waits of jobs that another program has moved.
-pub(crate) fn time_out(conn: &mut Conn<'_>, batch: usize) -> QueryResult<TimedOut> {
+/// Lets up to `chunk` jobs run whose waits have timed out, and deletes waits of jobs that another program has moved.
+pub(crate) fn time_out(conn: &mut Conn<'_>, chunk: usize) -> QueryResult<TimedOut> {
     // Without the write lock: mostly there is none.
     let next = waits::next_timeout(conn)?;
     if next != Some(Duration::ZERO) {
         return Ok(TimedOut { woken: 0, next });
     }
     let woken = conn.transaction(|conn| {
-        let late = waits::late(conn, batch)?;
+        let late = waits::late(conn, chunk)?;
         let jobs: Vec<i64> = late.iter().map(|wait| wait.job_id).collect();
         let WakeOutcome { woken, busy } = wake_jobs(conn, &jobs)?;
         let is_stray =

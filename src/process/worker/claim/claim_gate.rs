@@ -99,7 +99,7 @@ pub(crate) struct IdleEnd {
 }
 
 /// The most jobs that each duty moves at once.
-const BATCH: usize = 500;
+const CHUNK: usize = 500;
 
 /// The pause before the next claim while jobs run.
 const WHILE_JOBS_RUN: Duration = Duration::from_millis(100);
@@ -109,7 +109,7 @@ impl IdleEnd {
         IdleEnd {
             is_wanted,
             was_idle: false,
-            upkeep: Upkeep::new(due::duties(BATCH, WHILE_JOBS_RUN), &DutyTurns::default()),
+            upkeep: Upkeep::new(due::duties(CHUNK, WHILE_JOBS_RUN), &DutyTurns::default()),
         }
     }
 

@@ -52,7 +52,7 @@ struct ClaimedJobs {
 }
 
 /// The number of unsaved outcomes at which nothing more is claimed: if the process dies then, those
-/// jobs run once more. Equal to four batches.
+/// jobs run once more. Equal to four chunks.
 const MOST_UNWRITTEN: usize = 2_000;
 
 /// The pause when the completer is that far behind.
