@@ -1,8 +1,8 @@
 //! Changes to queues by operators and by other programs.
 
+use crate::admin::audited_changes::unbroken;
 use crate::admin::change::Change;
 use crate::admin::jobs::{Changed, Jobs};
-use crate::admin::recorded::unbroken;
 use crate::db::model::audit::{Actor, AuditAction};
 use crate::db::model::decision::JobState;
 use crate::db::query::status::{self, ProcessStatus, QueueStatus};
