@@ -64,7 +64,7 @@ impl Instrumentation for ShowsWaits {
             InstrumentationEvent::StartQuery { .. } => self.deadline.again(),
             InstrumentationEvent::FinishQuery {
                 error: Some(error), ..
-            } if is_locked(error) => self.deadline.found_locked(A_WAIT),
+            } if is_locked(error) => self.deadline.note_locked(A_WAIT),
             _ => {}
         }
         if let Some(next) = &mut self.next {

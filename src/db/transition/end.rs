@@ -159,7 +159,7 @@ pub(crate) fn final_ending(ending: &Ending) -> Ending {
 }
 
 /// Returns an ending, or the failure of a retry that would come too late.
-pub(crate) fn limited(
+pub(crate) fn final_if_too_late(
     conn: &mut Conn<'_>,
     ending: &Ending,
     last_retry: Option<NaiveDateTime>,

@@ -160,10 +160,10 @@ impl InFlight {
     /// Returns the jobs that have overrun their timeout at `now`, and when the next one will.
     pub(crate) fn overrun(&self, now: Instant) -> (Vec<InFlightJob>, Option<Instant>) {
         let held = self.held();
-        let limited = held
+        let timed = held
             .values()
             .filter_map(|held| Some((held, held.live.overrun()?)));
-        let (due, later): (Vec<_>, Vec<_>) = limited.partition(|(_, overrun)| *overrun <= now);
+        let (due, later): (Vec<_>, Vec<_>) = timed.partition(|(_, overrun)| *overrun <= now);
         let next = later.iter().map(|(_, overrun)| *overrun).min();
         (
             due.into_iter().map(|(held, _)| held.clone()).collect(),

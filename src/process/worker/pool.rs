@@ -45,7 +45,7 @@ pub(crate) struct Pool {
     begun: AtomicU64,
     completed: Sender<CompletedRun>,
     /// Notified when a job with a timeout starts.
-    limited: Sender<()>,
+    timed: Sender<()>,
     /// The treatment of the rows of finished jobs whose policy does not set it.
     finished: FinishedRow,
     longest_wait: Duration,
@@ -68,7 +68,7 @@ impl Pool {
             occupancy: Arc::new(Occupancy::new(setup.rested)),
             begun: AtomicU64::new(0),
             completed: setup.completed,
-            limited: setup.limited,
+            timed: setup.timed,
             finished: setup.finished,
             longest_wait: setup.longest_wait,
         })
@@ -116,7 +116,7 @@ impl Pool {
                 Duration::ZERO,
             );
         }
-        let limit = run.policy.limit();
+        let time_limit = run.policy.time_limit();
         self.subscriber.emit(&Event::Started {
             job: JobId(job.job_id),
             class: &job.class_name,
@@ -125,10 +125,10 @@ impl Pool {
             claim: job.claim_id,
         });
         let begun = clock::instant();
-        live.begin(limit);
-        if limit.is_some() {
+        live.begin(time_limit);
+        if time_limit.is_some() {
             // A full channel holds a notification that the timeouts thread has yet to read.
-            let _ = self.limited.try_send(());
+            let _ = self.timed.try_send(());
         }
         let outcome = perform(&self.registry, &job.arguments, &run);
         let ran = begun.elapsed();
@@ -239,7 +239,7 @@ pub(crate) struct PoolSetup {
     pub(crate) subscriber: Subscriber,
     pub(crate) rested: Sender<()>,
     pub(crate) completed: Sender<CompletedRun>,
-    pub(crate) limited: Sender<()>,
+    pub(crate) timed: Sender<()>,
     pub(crate) finished: FinishedRow,
     pub(crate) longest_wait: Duration,
 }

@@ -115,12 +115,12 @@ fn statement(conn: &Conn<'_>, with: &str, source: &str) -> String {
     )
 }
 
-/// Returns a page of the keys after `after`, by key: one more than `limit` if there are more.
+/// Returns a page of the keys after `after`, by key: one more than `max_rows` if there are more.
 pub(crate) fn page(
     conn: &mut Conn<'_>,
     wanted: KeysWanted,
     after: &str,
-    limit: i64,
+    max_rows: i64,
 ) -> QueryResult<Vec<KeyInUse>> {
     let next = |beyond: &str| {
         let first_of = wanted.states().iter().map(|state| {
@@ -144,7 +144,7 @@ pub(crate) fn page(
         next("walk.key")
     );
     let text = statement(conn, &walk, "FROM named");
-    let rows = Statement::new(text).bind(after).bind(limit).load(conn)?;
+    let rows = Statement::new(text).bind(after).bind(max_rows).load(conn)?;
     Ok(keys_of(rows))
 }
 

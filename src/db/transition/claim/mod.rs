@@ -11,7 +11,7 @@ use crate::db::model::claim::{ClaimQueues, ClaimRequest, Claimed, Claims, Paused
 use crate::db::table::ready::NOTHING;
 use diesel::prelude::*;
 
-/// Moves up to `limit` ready executions to a registered process's claimed ones, the most important
+/// Moves up to `max_jobs` ready executions to a registered process's claimed ones, the most important
 /// and oldest first.
 pub(crate) fn claim(conn: &mut Conn<'_>, request: &ClaimRequest<'_>) -> QueryResult<Claims> {
     claim_by(conn, request, None)

@@ -117,7 +117,7 @@ fn bound<'v>(
     }
     statement
         .bind(request.process_id)
-        .bind(request.limit as i64)
+        .bind(request.max_jobs as i64)
         .bind(request.classes)
         .bind(&names[..])
         .bind(request.ahead)

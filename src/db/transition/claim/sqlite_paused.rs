@@ -90,7 +90,7 @@ fn from_cursors(conn: &mut Conn<'_>, request: &ClaimRequest<'_>) -> QueryResult<
     let classes = json(request.classes);
     let mut found = Vec::new();
     for (name, from) in request.slots() {
-        let left = request.limit - found.len();
+        let left = request.max_jobs - found.len();
         if left == 0 {
             break;
         }
@@ -138,7 +138,7 @@ fn newer_than(
     Statement::new(text)
         .bind(json(&slots))
         .bind(json(request.classes))
-        .bind(request.limit as i64)
+        .bind(request.max_jobs as i64)
         .bind(id)
         .load(conn)
 }

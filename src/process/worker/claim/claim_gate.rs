@@ -114,7 +114,7 @@ impl IdleEnd {
     }
 
     /// Notes how many jobs a claim has found.
-    pub(crate) fn note_found(&mut self, jobs: usize) {
+    pub(crate) fn note_claimed(&mut self, jobs: usize) {
         self.was_idle &= jobs == 0;
     }
 

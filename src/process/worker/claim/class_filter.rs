@@ -179,7 +179,7 @@ impl PausedFront {
         let Claims::Held { jobs, is_wanted } = found else {
             return Ok(found);
         };
-        if jobs.len() >= request.limit {
+        if jobs.len() >= request.max_jobs {
             self.note_full(&names, newer_than);
             return Ok(Claims::Held { jobs, is_wanted });
         }
@@ -188,7 +188,7 @@ impl PausedFront {
             return Ok(Claims::Held { jobs, is_wanted });
         }
         let rest = ClaimRequest {
-            limit: request.limit - jobs.len(),
+            max_jobs: request.max_jobs - jobs.len(),
             ..*request
         };
         match claim_past_paused(conn, &rest, PausedScan::FromCursors) {

@@ -172,7 +172,7 @@ impl Poller {
             };
         }
         let (busy, idle) = (self.pool.occupancy().busy(), self.pool.occupancy().idle());
-        let Some(limit) = self.plan.limit(&self.pool, &self.handoff, busy) else {
+        let Some(max_jobs) = self.plan.max_jobs(&self.pool, &self.handoff, busy) else {
             return PollResult::Busy;
         };
         if self.pool.unwritten() > MOST_UNWRITTEN {
@@ -185,7 +185,7 @@ impl Poller {
             return UNREGISTERED;
         }
         self.wakeups.poll();
-        let size = ClaimSize { limit, idle };
+        let size = ClaimSize { max_jobs, idle };
         match self.claim(&registration, size) {
             Ok(found) => self.take_over(found, &registration, size),
             Err(result) => result,
@@ -225,8 +225,8 @@ impl Poller {
         registration: &Arc<Registration>,
         size: ClaimSize,
     ) -> PollResult {
-        let there_is_more = self.plan.note_found(&jobs, size);
-        self.idle_end.note_found(jobs.len());
+        let there_is_more = self.plan.note_claimed(&jobs, size);
+        self.idle_end.note_claimed(jobs.len());
         let classes = self.plan.classes();
         // Rows that Ruby made ready name no class, and are claimed whatever it is.
         let has_paused =

@@ -54,27 +54,27 @@ impl QueueResolver {
         }
     }
 
-    /// Claims up to `limit` jobs, queue by queue, with as many calls of `claim` as needed. If there
+    /// Claims up to `max_jobs` jobs, queue by queue, with as many calls of `claim` as needed. If there
     /// are no queues, it only looks for wanted keys after the id `wanted_after`.
     pub(crate) fn claim_from_queues(
         &mut self,
         conn: &mut Conn<'_>,
-        limit: usize,
+        max_jobs: usize,
         wanted_after: i64,
         mut claim: impl FnMut(&mut Conn<'_>, &ClaimQueues, usize) -> QueryResult<Claims>,
     ) -> QueryResult<Claims> {
         if self.is_of_all() && !self.goes_around_pauses(conn)? {
-            let found = claim(conn, &ClaimQueues::All, limit)?;
+            let found = claim(conn, &ClaimQueues::All, max_jobs)?;
             self.is_idle = is_nothing(&found);
             return Ok(found);
         }
         let is_fresh = self.refresh(conn)?;
-        let found = claim_in(conn, &self.known, limit, wanted_after, &mut claim)?;
+        let found = claim_in(conn, &self.known, max_jobs, wanted_after, &mut claim)?;
         if is_nothing(&found) && !is_fresh {
             // A new queue may exist by now.
             self.good_until = None;
             self.refresh(conn)?;
-            return claim_in(conn, &self.known, limit, wanted_after, &mut claim);
+            return claim_in(conn, &self.known, max_jobs, wanted_after, &mut claim);
         }
         Ok(found)
     }
@@ -136,11 +136,11 @@ fn is_nothing(found: &Claims) -> bool {
     matches!(found, Claims::Held { jobs, .. } if jobs.is_empty())
 }
 
-/// Claims queue by queue until there are `limit` jobs.
+/// Claims queue by queue until there are `max_jobs` jobs.
 fn claim_in(
     conn: &mut Conn<'_>,
     names: &[String],
-    limit: usize,
+    max_jobs: usize,
     wanted_after: i64,
     claim: &mut impl FnMut(&mut Conn<'_>, &ClaimQueues, usize) -> QueryResult<Claims>,
 ) -> QueryResult<Claims> {
@@ -148,7 +148,7 @@ fn claim_in(
     let mut is_wanted = names.is_empty() && semaphores::is_requested(conn, wanted_after)?;
     for chunk in names.chunks(CHUNK) {
         let queues = ClaimQueues::Named(chunk.to_vec());
-        match claim(conn, &queues, limit - held.len()) {
+        match claim(conn, &queues, max_jobs - held.len()) {
             Ok(Claims::Held {
                 jobs,
                 is_wanted: wanted,
@@ -163,7 +163,7 @@ fn claim_in(
             Err(error) if held.is_empty() => return Err(error),
             Err(_) => break,
         }
-        if held.len() >= limit {
+        if held.len() >= max_jobs {
             break;
         }
     }
