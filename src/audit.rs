@@ -213,7 +213,8 @@ impl AuditLog {
     /// If the database does not answer or has no tables.
     pub fn list<C: AsConn + ?Sized>(&self, conn: &mut C) -> Result<Vec<AuditEntry>> {
         let limit = usize::try_from(self.limit).unwrap_or(usize::MAX);
-        let rows = audit::list(&mut own(conn), &self.filter, limit).during("read the audit")?;
+        let rows =
+            audit::list_audit_rows(&mut own(conn), &self.filter, limit).during("read the audit")?;
         Ok(rows.into_iter().map(AuditEntry::from).collect())
     }
 }

@@ -4,6 +4,7 @@
 
 pub use crate::admin::batches::{BatchDetails, BatchFollower, FailedOfBatch, FollowerState};
 pub use crate::process::worker::settings::Recycle;
+pub use admin::audited_changes::{Cancelled, cancel};
 pub use admin::batches::{BatchFilter, BatchState, BatchSummary, batches};
 pub use admin::change::Change;
 pub use admin::classes::{pause_class, paused_classes, resume_class, strict_classes};
@@ -22,7 +23,6 @@ pub use admin::queues::{
     resume_queue, set_limit, set_rails_option,
 };
 pub use admin::rate::RetryRate;
-pub use admin::recorded::{Cancelled, cancel};
 pub use admin::secrets::{PublicTask, task_info_by_token};
 pub use audit::{AuditEntry, AuditLog};
 #[cfg(feature = "config")]

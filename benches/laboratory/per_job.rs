@@ -89,7 +89,7 @@ impl Crew {
             subscriber: Subscriber::default(),
             rested: bounded(1).0,
             completed: ended_tx,
-            limited: bounded(1).0,
+            timed: bounded(1).0,
             finished: FinishedRow::Keep,
             longest_wait: Duration::MAX,
         };
@@ -189,7 +189,7 @@ fn claim(registry: &Registry, jobs: Vec<NewJob>) -> Result<Vec<Claimed>> {
         process_id,
         queues: &ClaimQueues::All,
         classes: &classes,
-        limit,
+        max_jobs: limit,
         ahead: false,
         from: &[],
         wanted_after: 0,

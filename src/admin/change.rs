@@ -140,8 +140,8 @@ pub(crate) fn cancel_all(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<(Chan
         in_ruby: cancelled.in_ruby.len() as u64,
         ..Changed::default()
     };
-    let settled = [cancelled.ended, cancelled.asked, cancelled.in_ruby].concat();
-    let rest = jobs.iter().copied().filter(|job| !settled.contains(job));
+    let handled = [cancelled.ended, cancelled.asked, cancelled.in_ruby].concat();
+    let rest = jobs.iter().copied().filter(|job| !handled.contains(job));
     let rest: Vec<i64> = rest.collect();
     if rest.is_empty() {
         return Ok((done, rest));

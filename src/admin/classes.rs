@@ -131,5 +131,5 @@ pub fn strict_classes<C: AsConn + ?Sized>(conn: &mut C) -> Result<bool> {
 /// # Errors
 /// If the database does not answer or has no tables.
 pub fn paused_classes<C: AsConn + ?Sized>(conn: &mut C) -> Result<Vec<PausedClass>> {
-    run_time::all(&mut own(conn)).during("read the paused classes")
+    run_time::list_paused_classes(&mut own(conn)).during("read the paused classes")
 }

@@ -109,9 +109,9 @@ pub(crate) fn read(
         false => Secrets::of_class(conn, &explanation.task.class_name).during(LOOKING)?,
     };
     let arguments = view.as_ref().and_then(|job| job.arguments.as_deref());
-    let of_job = secrets.with_kept(arguments);
+    let of_job = secrets.with_stored(arguments);
     of_job.hide_in_task(&mut explanation.task);
-    let mut found = look(conn, explanation, view.as_ref(), &of_job)?;
+    let mut found = read_rest(conn, explanation, view.as_ref(), &of_job)?;
     // By the names alone: short values would hide parts of others.
     found.arguments = arguments.map(|arguments| secrets.show(arguments));
     Ok(Some((found, view)))
@@ -122,7 +122,7 @@ const MOST_STEPS: i64 = 1000;
 const LOOKING: &str = "look the job up";
 
 /// Reads everything but the arguments.
-fn look(
+fn read_rest(
     conn: &mut Conn<'_>,
     explanation: Explanation,
     row: Option<&JobView>,

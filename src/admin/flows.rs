@@ -120,9 +120,9 @@ impl FlowGraph {
 /// The way from a job or a batch to all others.
 #[derive(Debug, Default)]
 struct Walk {
-    seen: BTreeSet<FlowId>,
+    visited: BTreeSet<FlowId>,
     edges: BTreeMap<(FlowId, FlowId), FlowEdge>,
-    /// The jobs and batches at which the next step starts.
+    /// The jobs and batches from which the walk goes on.
     front: Vec<FlowId>,
     is_cut: bool,
 }
@@ -130,7 +130,7 @@ struct Walk {
 impl Walk {
     fn from(id: FlowId) -> Self {
         Walk {
-            seen: BTreeSet::from([id]),
+            visited: BTreeSet::from([id]),
             front: vec![id],
             ..Walk::default()
         }
@@ -138,20 +138,20 @@ impl Walk {
 
     fn walk(mut self, conn: &mut Conn<'_>) -> Result<FlowGraph> {
         while !self.front.is_empty() {
-            self.step(conn)?;
+            self.expand(conn)?;
         }
-        let nodes = read(conn, &self.seen)?;
-        let is_seen =
-            |edge: &FlowEdge| self.seen.contains(&edge.from) && self.seen.contains(&edge.to);
+        let nodes = read(conn, &self.visited)?;
+        let is_visited =
+            |edge: &FlowEdge| self.visited.contains(&edge.from) && self.visited.contains(&edge.to);
         Ok(FlowGraph {
             nodes,
-            edges: self.edges.into_values().filter(is_seen).collect(),
+            edges: self.edges.into_values().filter(is_visited).collect(),
             is_cut: self.is_cut,
         })
     }
 
     /// Goes from the front to all neighbours.
-    fn step(&mut self, conn: &mut Conn<'_>) -> Result<()> {
+    fn expand(&mut self, conn: &mut Conn<'_>) -> Result<()> {
         const ACTION: &str = "read what waits for what";
         let front = std::mem::take(&mut self.front);
         let (batches, jobs) = parted(&front);
@@ -183,14 +183,14 @@ impl Walk {
 
     fn add(&mut self, edge: FlowEdge) {
         for id in [edge.from, edge.to] {
-            if self.seen.contains(&id) {
+            if self.visited.contains(&id) {
                 continue;
             }
-            if self.seen.len() == MOST {
+            if self.visited.len() == MOST {
                 self.is_cut = true;
                 return;
             }
-            self.seen.insert(id);
+            self.visited.insert(id);
             self.front.push(id);
         }
         self.edges.insert((edge.from, edge.to), edge);

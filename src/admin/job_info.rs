@@ -178,13 +178,13 @@ pub fn task_info<C: AsConn + ?Sized>(
 ) -> Result<Option<TaskInfo>> {
     let mut conn = own(conn);
     match job.into().resolve(&mut conn)? {
-        Some(id) => look(&mut conn, id),
+        Some(id) => read_one(&mut conn, id),
         None => Ok(None),
     }
 }
 
 /// Returns the status of a job.
-pub(crate) fn look(conn: &mut Conn<'_>, id: i64) -> Result<Option<TaskInfo>> {
+pub(crate) fn read_one(conn: &mut Conn<'_>, id: i64) -> Result<Option<TaskInfo>> {
     let mut found = read(conn, &[id], TextLimits::OUTCOME)?;
     Ok(found.remove(&id).map(|(task, _)| task))
 }
@@ -292,7 +292,7 @@ pub(crate) const AWAY: Duration = Duration::from_secs(300);
 
 /// The pause before the first check without a notification; each further pause is twice as long, up
 /// to the longest. A job that was just ending when the wait started has sent no notification.
-pub(crate) const FIRST_LOOK: Duration = Duration::from_millis(20);
+pub(crate) const FIRST_PAUSE: Duration = Duration::from_millis(20);
 
 pub(crate) const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 
@@ -372,9 +372,9 @@ pub(crate) fn wait_until(
     let waiter = connection
         .with_write_lock(|conn| results::register_waiter(conn, id, left.saturating_add(GRACE)))
         .during("register the waiter for the job")?;
-    let mut pause = FIRST_LOOK;
+    let mut pause = FIRST_PAUSE;
     let known = loop {
-        let known = look(&mut own(&mut connection), id);
+        let known = read_one(&mut own(&mut connection), id);
         let left = deadline.saturating_duration_since(clock::instant());
         let has_ended = |info: &TaskInfo| info.status.has_ended();
         if left.is_zero() || !matches!(&known, Ok(Some(info)) if !has_ended(info)) {

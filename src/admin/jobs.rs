@@ -286,7 +286,7 @@ impl Jobs {
         let mut all = Vec::new();
         for state in &self.states {
             let left = limit.saturating_sub(if self.limit.is_some() { all.len() } else { 0 });
-            let jobs = jobs::list(&mut own(conn), *state, &filter, left);
+            let jobs = jobs::list_jobs(&mut own(conn), *state, &filter, left);
             all.extend(jobs.during("list the jobs")?);
         }
         Ok(all)

@@ -1,5 +1,6 @@
 //! Queries and changes of jobs, queues and processes.
 
+pub(crate) mod audited_changes;
 pub(crate) mod batches;
 pub(crate) mod change;
 pub(crate) mod classes;
@@ -23,7 +24,6 @@ pub(crate) mod now;
 pub(crate) mod pairs;
 pub(crate) mod queues;
 pub(crate) mod rate;
-pub(crate) mod recorded;
 pub(crate) mod secrets;
 #[cfg(feature = "web")]
 pub(crate) mod timeline;

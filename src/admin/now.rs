@@ -307,7 +307,7 @@ impl LoadNow {
         let most = usize::try_from(MOST_QUEUES).unwrap_or(usize::MAX);
         let is_more = ready.len() > most;
         ready.truncate(most);
-        let paused = pauses::all(conn, MOST_QUEUES).during(action)?;
+        let paused = pauses::list_pauses(conn, MOST_QUEUES).during(action)?;
         let mut paused: BTreeMap<String, PauseOfQueue> = paused
             .into_iter()
             .map(|pause| (pause.queue_name.clone(), pause))

@@ -1,8 +1,8 @@
 //! Changes to queues by operators and by other programs.
 
+use crate::admin::audited_changes::unbroken;
 use crate::admin::change::Change;
 use crate::admin::jobs::{Changed, Jobs};
-use crate::admin::recorded::unbroken;
 use crate::db::model::audit::{Actor, AuditAction};
 use crate::db::model::decision::JobState;
 use crate::db::query::status::{self, ProcessStatus, QueueStatus};
@@ -284,7 +284,7 @@ impl Actor {
 /// # Errors
 /// If the database does not answer or has no tables.
 pub fn limits<C: AsConn + ?Sized>(conn: &mut C) -> Result<Vec<RunTimeLimit>> {
-    limits::all(&mut own(conn)).during("read the limits")
+    limits::list_limits(&mut own(conn)).during("read the limits")
 }
 
 fn check(key: &str) -> Result<()> {

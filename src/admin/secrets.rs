@@ -74,9 +74,9 @@ impl Secrets {
         }
     }
 
-    /// Returns the same for a job with these arguments, if they are kept. Else all is hidden, as the secrets in it are not
+    /// Returns the same for a job with these arguments, if they are stored. Else all is hidden, as the secrets in it are not
     /// known.
-    pub(crate) fn with_kept(&self, arguments: Option<&str>) -> Self {
+    pub(crate) fn with_stored(&self, arguments: Option<&str>) -> Self {
         match arguments {
             Some(arguments) => self.with(arguments),
             None if self.has_names() => Secrets::All,
@@ -92,7 +92,7 @@ impl Secrets {
             false => Vec::new(),
         };
         let arguments = stored.first().map(|stored| &*stored.arguments);
-        secrets.with_kept(arguments).hide_in_task(task);
+        secrets.with_stored(arguments).hide_in_task(task);
         Ok(())
     }
 
@@ -135,7 +135,7 @@ impl Secrets {
             for job in jobs {
                 if let Some(secrets) = secrets_in(job) {
                     let own = stored.iter().find(|stored| stored.job_id == job.job_id);
-                    let secrets = secrets.with_kept(own.map(|stored| &*stored.arguments));
+                    let secrets = secrets.with_stored(own.map(|stored| &*stored.arguments));
                     secrets.hide_in_tags(&mut job.tags);
                 }
             }
@@ -242,7 +242,7 @@ pub fn task_info_by_token<C: AsConn + ?Sized>(
     let mut conn = own(conn);
     let found = public_tokens::find(&mut conn, &digest(token)).during("look the token up")?;
     let Some(found) = found else { return Ok(None) };
-    let task = job_info::look(&mut conn, found.job_id)?;
+    let task = job_info::read_one(&mut conn, found.job_id)?;
     Ok(task.map(|task| TaskInfo {
         shows_result: found.shows_result,
         ..task

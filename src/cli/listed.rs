@@ -206,7 +206,7 @@ pub(crate) fn why_none(schedule: &str, until: Option<DateTime<Utc>>, now: DateTi
 
 /// By whom and why something is changed.
 #[derive(Debug, clap::Args)]
-pub(crate) struct SaidBy {
+pub(crate) struct ChangedBy {
     /// The reason, which `windlass audit` shows
     #[arg(
         long,
@@ -221,7 +221,7 @@ pub(crate) struct SaidBy {
     by: Option<String>,
 }
 
-impl SaidBy {
+impl ChangedBy {
     pub(crate) fn actor(&self) -> Actor {
         let actor = Actor::named(self.by.as_deref().unwrap_or_default());
         actor.via(Via::Cli).reason(&*self.reason)

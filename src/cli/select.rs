@@ -5,7 +5,7 @@ use crate::admin::job_info;
 use crate::admin::jobs::{Changed, Jobs};
 use crate::cli::config::CommandError;
 use crate::cli::done::{Deed, Done, NotSelected, Selected, plural};
-use crate::cli::listed::SaidBy;
+use crate::cli::listed::ChangedBy;
 use crate::db::query::job_view::TextLimits;
 use crate::db::schema::migrate;
 use crate::db::{AsConn as _, Database, DbConnection, own};
@@ -152,7 +152,7 @@ pub(crate) struct How {
     yes: bool,
 
     #[command(flatten)]
-    said_by: SaidBy,
+    changed_by: ChangedBy,
 
     /// Print JSON
     #[arg(long)]
@@ -233,7 +233,7 @@ impl How {
         make: impl FnOnce(&mut DbConnection, &Jobs) -> Result<Made>,
     ) -> Result<Done> {
         let mut connection = connect(database)?;
-        let jobs = selection.jobs.clone().by_actor(self.said_by.actor());
+        let jobs = selection.jobs.clone().by_actor(self.changed_by.actor());
         let mut done = Done {
             deed,
             dry_run: self.dry_run,

@@ -177,7 +177,7 @@ pub(crate) fn ignore_limits(conn: &mut Conn<'_>) -> QueryResult<()> {
             "DELETE FROM solid_queue_blocked_executions WHERE NOT {} RETURNING job_id",
             waits_for_others_sql("concurrency_key")
         );
-        let blocked: Vec<Execution> = Statement::new(text).unkept().load(conn)?;
+        let blocked: Vec<Execution> = Statement::new(text).uncached().load(conn)?;
         ready::insert_ready(conn, &job_ids(blocked))
     })
 }
@@ -202,13 +202,13 @@ pub(crate) fn later(conn: &mut Conn<'_>) -> QueryResult<Vec<LaterJob>> {
          FROM solid_queue_scheduled_executions s JOIN solid_queue_jobs j ON j.id = s.job_id \
          WHERE NOT EXISTS (SELECT 1 FROM solid_queue_pauses p WHERE p.queue_name = j.queue_name) \
          ORDER BY s.scheduled_at, s.job_id";
-    Statement::new(text).unkept().load(conn)
+    Statement::new(text).uncached().load(conn)
 }
 
 /// Makes a scheduled job due now.
 pub(crate) fn bring_forward(conn: &mut Conn<'_>, job: i64) -> QueryResult<()> {
     let text = "UPDATE solid_queue_scheduled_executions SET scheduled_at = {now} WHERE job_id = $1";
-    Statement::new(text).bind(job).unkept().execute(conn)
+    Statement::new(text).bind(job).uncached().execute(conn)
 }
 
 // --- Statements that only tests of applications run ---
@@ -247,7 +247,7 @@ pub(crate) fn waiting(conn: &mut Conn<'_>) -> QueryResult<Vec<WaitingJob>> {
          WHERE s.id IS NOT NULL \
          OR EXISTS (SELECT 1 FROM solid_queue_ready_executions r WHERE r.job_id = j.id) \
          OR EXISTS (SELECT 1 FROM solid_queue_blocked_executions b WHERE b.job_id = j.id) ORDER BY j.id";
-    Statement::new(text).unkept().load(conn)
+    Statement::new(text).uncached().load(conn)
 }
 
 /// Tables that are not changed: migrations, ticks of recurring tasks, which are calendar times, and the
@@ -272,7 +272,7 @@ pub(crate) fn travel(conn: &mut Conn<'_>, by: Duration) -> QueryResult<()> {
                 continue;
             }
             let text = format!("UPDATE {} SET {}", table.name, earlier.join(", "));
-            Statement::new(text).bind(micros).unkept().execute(conn)?;
+            Statement::new(text).bind(micros).uncached().execute(conn)?;
         }
         Ok(())
     })

@@ -161,7 +161,7 @@ impl Deadline {
     /// Notes that the database has refused the statement because of a lock. It counts as an answer that
     /// did not come, if the statement has waited for longer than `patience`.
     #[cfg_attr(not(feature = "sqlite"), allow(dead_code))]
-    pub(crate) fn found_locked(&self, patience: Duration) {
+    pub(crate) fn note_locked(&self, patience: Duration) {
         let (since, now) = (self.0.since.load(Ordering::Relaxed), now());
         if since != DISARMED && now.saturating_sub(since) > millis(patience) {
             LAST_SHOT.store(now, Ordering::Relaxed);

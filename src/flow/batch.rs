@@ -212,7 +212,7 @@ impl BatchId {
         let enqueued = all_or_none(&mut own(conn), |conn| {
             match batches::accepts(conn, self.0).during("look whether the batch is over")? {
                 Addition::Accepted => {}
-                Addition::Over => return Err(Error::BatchOver { id: self.0 }),
+                Addition::Ended => return Err(Error::BatchOver { id: self.0 }),
                 Addition::Unknown => return Err(Error::NoSuchBatch { id: self.0 }),
             }
             let (enqueued, new) = enqueue_in(conn, self.0, jobs)?;

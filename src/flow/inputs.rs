@@ -344,7 +344,7 @@ impl<S: ?Sized> Context<'_, S> {
         let children = &children.parents[..];
         match found {
             StepState::Lost => return Err(lost(run)),
-            StepState::Done(_) => return Err(twice(step)),
+            StepState::Completed(_) => return Err(twice(step)),
             StepState::New => {}
         }
         let ids = JoinedIds {

@@ -186,7 +186,7 @@ pub(crate) const MAX_KEY: usize = 255;
 /// # Errors
 /// If the database does not answer or has no tables.
 pub fn semaphores<C: AsConn + ?Sized>(conn: &mut C) -> Result<Vec<SemaphoreStatus>> {
-    semaphores::all(&mut own(conn)).during("read the concurrency keys")
+    semaphores::list_semaphores(&mut own(conn)).during("read the concurrency keys")
 }
 
 /// Returns the violations of concurrency limits, one sentence each.

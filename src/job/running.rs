@@ -27,7 +27,7 @@ pub(crate) struct Live {
     /// Set when the job's code starts.
     begun: OnceLock<Begun>,
     /// The job's code has returned.
-    is_over: AtomicBool,
+    has_returned: AtomicBool,
     /// The job's outcome, if its process exits because of it.
     verdict: OnceLock<Ending>,
     /// The job has, or may have, recorded steps.
@@ -95,7 +95,7 @@ impl Live {
     }
 
     /// Marks the start of the job's code, on this thread.
-    pub(crate) fn begin(&self, limit: Option<Limit>) {
+    pub(crate) fn begin(&self, limit: Option<TimeLimit>) {
         let now = clock::instant();
         let deadline = limit.and_then(|limit| now.checked_add(limit.timeout));
         let overrun = limit.and_then(|limit| deadline?.checked_add(limit.grace));
@@ -109,11 +109,11 @@ impl Live {
 
     /// The job's code has returned.
     pub(crate) fn end(&self) {
-        self.is_over.store(true, Ordering::Release);
+        self.has_returned.store(true, Ordering::Release);
     }
 
-    pub(crate) fn is_over(&self) -> bool {
-        self.is_over.load(Ordering::Acquire)
+    pub(crate) fn has_returned(&self) -> bool {
+        self.has_returned.load(Ordering::Acquire)
     }
 
     /// Returns how long ago the job's code started.
@@ -131,7 +131,7 @@ impl Live {
     /// Returns when the process must exit because of this job. Returns `None` once the job has
     /// returned, or that has been decided.
     pub(crate) fn overrun(&self) -> Option<Instant> {
-        if self.is_over() || self.verdict().is_some() {
+        if self.has_returned() || self.verdict().is_some() {
             return None;
         }
         self.begun.get()?.overrun
@@ -377,7 +377,7 @@ pub(crate) const GRACE: Duration = Duration::from_secs(5);
 
 /// The time limits of one run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Limit {
+pub(crate) struct TimeLimit {
     pub(crate) timeout: Duration,
     pub(crate) grace: Duration,
 }
@@ -433,7 +433,7 @@ mod tests {
 
     fn begun(timeout: Duration) -> Live {
         let live = Live::default();
-        live.begin(Some(Limit {
+        live.begin(Some(TimeLimit {
             timeout,
             grace: SECOND,
         }));
@@ -563,12 +563,12 @@ mod timeout_tests {
     #[test]
     fn an_endless_timeout_is_none_stored_or_not() {
         let policy = Policy::new().timeout(Duration::MAX);
-        assert_eq!(policy.limit(), None);
+        assert_eq!(policy.time_limit(), None);
         let column = policy.to_column().unwrap();
         let read = Policy::of_columns(Some(&column), None, false);
-        assert_eq!(read.limit(), None);
+        assert_eq!(read.time_limit(), None);
         let stubborn = read.or(&Policy::new().timeout(SECOND));
-        assert_eq!(stubborn.limit(), None, "it overrides the type's");
+        assert_eq!(stubborn.time_limit(), None, "it overrides the type's");
     }
 
     #[test]

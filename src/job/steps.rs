@@ -123,7 +123,7 @@ impl<S: ?Sized> Context<'_, S> {
         match found {
             StepState::Lost => Err(lost(run)),
             // Recorded without this run having seen it: the answer to its commit was lost.
-            StepState::Done(value) => {
+            StepState::Completed(value) => {
                 if self.steps(|steps| steps.passed.contains(name)) {
                     return Err(twice(name));
                 }

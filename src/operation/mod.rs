@@ -101,7 +101,9 @@ impl OperationTurns {
         let mut changed = None;
         if let Some(id) = self.round.pop_front() {
             let passed_over = self.unreadable.len();
-            changed = self.step(conn, id)?.map(|advance| advance.changed);
+            changed = self
+                .run_next_chunk(conn, id)?
+                .map(|advance| advance.changed);
             // Behind those that are passed over from now on, there may be others.
             self.is_more |= changed.is_some() || self.unreadable.len() > passed_over;
         }
@@ -131,7 +133,7 @@ impl OperationTurns {
     /// The operation fails if the database refuses a statement because of its content, unless that is due to
     /// one of the jobs: so no operation is tried over and over again. Nor is one that is locked again and
     /// again.
-    pub(crate) fn step(
+    pub(crate) fn run_next_chunk(
         &mut self,
         conn: &mut Conn<'_>,
         id: i64,

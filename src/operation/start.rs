@@ -383,7 +383,8 @@ pub fn operations<C: AsConn + ?Sized>(
     limit: u32,
 ) -> Result<Vec<Operation>> {
     let limit = usize::try_from(limit).unwrap_or(usize::MAX);
-    let rows = operations::list(&mut own(conn), before, limit).during("list the operations")?;
+    let rows =
+        operations::list_operations(&mut own(conn), before, limit).during("list the operations")?;
     Ok(rows.into_iter().map(Operation::from).collect())
 }
 

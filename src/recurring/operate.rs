@@ -115,7 +115,7 @@ pub(crate) fn record<T>(
     key: &str,
     change: impl FnOnce(&mut Conn<'_>) -> Result<T>,
 ) -> Result<T> {
-    let look = |conn: &mut Conn<'_>| {
+    let read = |conn: &mut Conn<'_>| {
         let row = schedule::lock(conn, key).during("read the recurring task")?;
         Ok::<_, crate::error::Error>(row.as_ref().map(values))
     };
@@ -123,9 +123,9 @@ pub(crate) fn record<T>(
     let (done, ..) = trail.record_as(
         conn,
         |conn| {
-            let before = look(conn)?;
+            let before = read(conn)?;
             let done = change(conn)?;
-            Ok::<_, crate::error::Error>((done, before, look(conn)?))
+            Ok::<_, crate::error::Error>((done, before, read(conn)?))
         },
         |(_, before, after)| difference(before.as_ref(), after.as_ref()),
     )?;

@@ -193,7 +193,8 @@ pub fn resume<C: AsConn + ?Sized>(conn: &mut C, key: &str) -> Result<()> {
 /// # Errors
 /// If the database does not answer or has no tables.
 pub fn list<C: AsConn + ?Sized>(conn: &mut C) -> Result<Vec<RecurringStatus>> {
-    let rows = recurring_tasks::list(&mut own(conn), None).during("list the recurring tasks")?;
+    let rows =
+        recurring_tasks::list_tasks(&mut own(conn), None).during("list the recurring tasks")?;
     Ok(rows.into_iter().map(RecurringStatus::from).collect())
 }
 
@@ -211,7 +212,8 @@ pub fn upcoming<C: AsConn + ?Sized>(
     count: usize,
 ) -> Result<Vec<DateTime<Utc>>> {
     let mut conn = own(conn);
-    let rows = recurring_tasks::list(&mut conn, Some(key)).during("read the recurring task")?;
+    let rows =
+        recurring_tasks::list_tasks(&mut conn, Some(key)).during("read the recurring task")?;
     let row = rows.first().ok_or_else(|| unknown(key))?;
     if row.is_undeclared {
         return Ok(Vec::new());
@@ -301,8 +303,8 @@ pub struct TickStatus {
 /// If the database does not answer or has no tables.
 pub fn ticks<C: AsConn + ?Sized>(conn: &mut C, key: &str, count: usize) -> Result<Vec<TickStatus>> {
     let count = i64::try_from(count).unwrap_or(i64::MAX);
-    let rows =
-        tasks::list(&mut own(conn), key, count).during("read the history of the recurring task")?;
+    let rows = tasks::list_ticks(&mut own(conn), key, count)
+        .during("read the history of the recurring task")?;
     let ticks = rows.into_iter().map(|row| TickStatus {
         tick: row.run_at.and_utc(),
         job_id: JobId(row.job_id),

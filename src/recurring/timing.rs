@@ -207,8 +207,8 @@ impl Timings {
         time: NaiveDateTime,
     ) -> Result<NaiveDateTime> {
         let next = self.after(key, name, window.start(time))?;
-        let is_over = window.until.is_some_and(|until| until.naive_utc() <= next);
-        Ok(if is_over { NEVER } else { next })
+        let has_ended = window.until.is_some_and(|until| until.naive_utc() <= next);
+        Ok(if has_ended { NEVER } else { next })
     }
 
     /// Returns the first tick of a task after `time`; the end of the calendar if there is none.

@@ -94,7 +94,7 @@ impl<'a> InlineWorker<'a> {
             process_id: process,
             queues: &self.queues,
             classes: &classes,
-            limit: 1,
+            max_jobs: 1,
             ahead: false,
             from: &[],
             wanted_after: 0,
@@ -108,7 +108,7 @@ impl<'a> InlineWorker<'a> {
     }
 
     pub(crate) fn carry_out(&self, job: &Claimed, run: Run) -> PerformedRun {
-        run.signals.live.begin(run.policy.limit());
+        run.signals.live.begin(run.policy.time_limit());
         let outcome = perform_claimed(self.registry, &job.arguments, &run);
         PerformedRun { run, outcome }
     }

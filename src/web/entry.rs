@@ -80,7 +80,7 @@ fn by_token(
 ) -> Result<Viewer, PageError> {
     let now = clock::instant();
     let digest = SecretDigest::of(token);
-    let found = writers.look(0, |conn| {
+    let found = writers.read(0, |conn| {
         tokens::find(conn, digest.lookup()).during("look for the token")
     });
     let found = match found {
@@ -117,7 +117,7 @@ fn by_session(
     let now = clock::instant();
     let digest = SecretDigest::of(secret);
     let idle = site.access.settings.session_idle;
-    let found = writers.look(0, |conn| {
+    let found = writers.read(0, |conn| {
         sessions::find(conn, digest.lookup(), idle).during("look for the session")
     });
     let found = match found {
@@ -223,7 +223,7 @@ pub(crate) fn sign_in(
     }
     let token = request.form.get("token").unwrap_or_default().trim();
     let digest = SecretDigest::of(token);
-    let found = writers.look(0, |conn| {
+    let found = writers.read(0, |conn| {
         tokens::find(conn, digest.lookup()).during("look for the token")
     })?;
     let Some(found) = found.filter(|found| digest.is(&found.digest)) else {

@@ -280,16 +280,16 @@ pub(crate) struct Topic {
     pub(crate) role: Role,
 }
 
-// --- The last pages seen, for the time in which the database is away ---
+// --- The last pages, cached for the time in which the database is away ---
 
-/// The most pages that are kept.
+/// The most pages that are cached.
 const PAGES: usize = 64;
 
 /// The most bytes of one.
 const BYTES: usize = 256 * 1024;
 
-/// The time for which a page is kept.
-const KEPT: Duration = Duration::from_secs(3600);
+/// The time for which a page is cached.
+const LIFETIME: Duration = Duration::from_secs(3600);
 
 /// A page is not stored again within this time.
 const FRESH: Duration = Duration::from_secs(2);
@@ -300,18 +300,18 @@ const END: &str = "<!--/page-->";
 
 /// The content of a page, and when it was read.
 #[derive(Debug, Clone)]
-pub(crate) struct SeenPage {
+pub(crate) struct CachedPage {
     pub(crate) at: Instant,
     pub(crate) content: Arc<str>,
 }
 
 /// The last content of pages, the newest last.
 #[derive(Debug, Default)]
-pub(crate) struct SeenPages(Mutex<VecDeque<(Topic, SeenPage)>>);
+pub(crate) struct CachedPages(Mutex<VecDeque<(Topic, CachedPage)>>);
 
-impl SeenPages {
-    /// Keeps the content of a page.
-    pub(crate) fn keep(&self, topic: &Topic, html: &str, now: Instant) {
+impl CachedPages {
+    /// Caches the content of a page.
+    pub(crate) fn put(&self, topic: &Topic, html: &str, now: Instant) {
         let content = html
             .split_once(START)
             .and_then(|(_, rest)| rest.split_once(END));
@@ -321,7 +321,7 @@ impl SeenPages {
         let mut pages = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let known = pages.iter().position(|(other, _)| other == topic);
         if let Some(known) = known {
-            let is_fresh = |page: &SeenPage| now.saturating_duration_since(page.at) < FRESH;
+            let is_fresh = |page: &CachedPage| now.saturating_duration_since(page.at) < FRESH;
             if pages.get(known).is_some_and(|(_, page)| is_fresh(page)) {
                 return;
             }
@@ -330,7 +330,7 @@ impl SeenPages {
         if pages.len() >= PAGES {
             pages.pop_front();
         }
-        let page = SeenPage {
+        let page = CachedPage {
             at: now,
             content: content.into(),
         };
@@ -338,10 +338,10 @@ impl SeenPages {
     }
 
     /// Returns what a page showed last.
-    pub(crate) fn get(&self, topic: &Topic, now: Instant) -> Option<SeenPage> {
+    pub(crate) fn get(&self, topic: &Topic, now: Instant) -> Option<CachedPage> {
         let pages = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let (_, page) = pages.iter().find(|(other, _)| other == topic)?;
-        (now.saturating_duration_since(page.at) < KEPT).then(|| page.clone())
+        (now.saturating_duration_since(page.at) < LIFETIME).then(|| page.clone())
     }
 }
 
@@ -514,7 +514,7 @@ mod fragments_tests {
 }
 
 #[cfg(test)]
-mod seen_tests {
+mod cached_page_tests {
     use super::*;
     use crate::clock;
     use crate::web::access::viewer::Role;
@@ -528,33 +528,33 @@ mod seen_tests {
     }
 
     #[test]
-    fn the_newest_pages_are_kept() {
-        let (seen, start) = (SeenPages::default(), clock::instant());
+    fn the_newest_pages_are_cached() {
+        let (cached, start) = (CachedPages::default(), clock::instant());
         let page = |text: &str| format!("<html>{START}{text}{END}</html>");
         for number in 0..=PAGES {
-            seen.keep(&topic(&number.to_string()), &page("old"), start);
+            cached.put(&topic(&number.to_string()), &page("old"), start);
         }
-        assert!(seen.get(&topic("0"), start).is_none());
+        assert!(cached.get(&topic("0"), start).is_none());
         let one = topic("1");
-        seen.keep(&one, &page("new"), start + FRESH / 2);
-        assert_eq!(&*seen.get(&one, start).unwrap().content, "old");
-        seen.keep(&one, &page("new"), start + FRESH);
-        assert_eq!(&*seen.get(&one, start + FRESH).unwrap().content, "new");
-        assert!(seen.get(&one, start + FRESH + KEPT).is_none());
+        cached.put(&one, &page("new"), start + FRESH / 2);
+        assert_eq!(&*cached.get(&one, start).unwrap().content, "old");
+        cached.put(&one, &page("new"), start + FRESH);
+        assert_eq!(&*cached.get(&one, start + FRESH).unwrap().content, "new");
+        assert!(cached.get(&one, start + FRESH + LIFETIME).is_none());
         let operator = Topic {
             role: Role::Operator,
             ..one
         };
-        assert!(seen.get(&operator, start).is_none());
+        assert!(cached.get(&operator, start).is_none());
     }
 
     #[test]
-    fn what_is_no_page_or_too_large_is_not_kept() {
-        let (seen, now) = (SeenPages::default(), clock::instant());
+    fn what_is_no_page_or_too_large_is_not_cached() {
+        let (cached, now) = (CachedPages::default(), clock::instant());
         let large = format!("{START}{}{END}", "x".repeat(BYTES + 1));
         for html in ["", START, END, large.as_str()] {
-            seen.keep(&topic("/"), html, now);
-            assert!(seen.get(&topic("/"), now).is_none());
+            cached.put(&topic("/"), html, now);
+            assert!(cached.get(&topic("/"), now).is_none());
         }
     }
 }

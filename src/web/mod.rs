@@ -5,10 +5,10 @@
 pub(crate) mod access;
 pub(crate) mod api;
 pub(crate) mod assets;
+pub(crate) mod cache;
 pub(crate) mod dispatch;
 pub(crate) mod entry;
 pub(crate) mod http;
-pub(crate) mod kept;
 pub(crate) mod live;
 pub(crate) mod metrics;
 pub(crate) mod net;

@@ -12,9 +12,9 @@ use crate::deadline::no_answer;
 use crate::error::{Error, ErrorContext as _, Result};
 use crate::history::SeriesTally;
 use crate::process::base::stop;
-use crate::web::kept::Kept;
+use crate::web::cache::Cached;
 use crate::web::read::concerns::{self, LastHour};
-use crate::web::read::{Found, QueueStateCounts};
+use crate::web::read::{LoadAndConcerns, QueueStateCounts};
 use crate::web::site::{Site, SiteSettings, Source};
 use crossbeam_channel::{Receiver, Sender, bounded};
 use std::fmt;
@@ -31,7 +31,7 @@ const CONNECT: Duration = Duration::from_secs(2);
 /// The time limit for each statement of a change.
 const CHANGE: Duration = Duration::from_secs(5);
 
-/// A connection to change, which is kept from one use to the next.
+/// A connection to change, which stays open from one use to the next.
 #[derive(Debug)]
 struct ChangeConnection {
     connection: DbConnection,
@@ -112,14 +112,14 @@ impl Readers {
     }
 }
 
-/// Starts to read. A connection that was kept may have broken, or lead to a server that is no more:
+/// Starts to read. A connection that was used before may have broken, or lead to a server that is no more:
 /// whether the database is away, only a new one shows.
 fn begin(
     source: &Source,
-    kept: Option<ReadConnection>,
+    used: Option<ReadConnection>,
     limit: Duration,
 ) -> Result<ReadConnection, ReadFailure> {
-    if let Some(mut connection) = kept {
+    if let Some(mut connection) = used {
         match connection.begin(limit) {
             Ok(()) => return Ok(connection),
             Err(ReadFailure::Lost(_)) => {}
@@ -155,21 +155,21 @@ impl Writers {
     }
 
     /// Runs `work`, which only reads, where changes go: a replica may lag. It is run once more on a new
-    /// connection if a kept one has broken.
-    pub(crate) fn look<T>(
+    /// connection if one that was used before has broken.
+    pub(crate) fn read<T>(
         &mut self,
         database: usize,
         mut work: impl FnMut(&mut Conn<'_>) -> Result<T>,
     ) -> Result<T> {
-        let is_kept = self.open.get(database).is_some_and(Option::is_some);
-        let looked = self.run(database, |connection| connection.with_connection(&mut work));
-        match looked {
+        let is_reused = self.open.get(database).is_some_and(Option::is_some);
+        let read = self.run(database, |connection| connection.with_connection(&mut work));
+        match read {
             Err(Error::Query { ref source, .. })
-                if is_kept && Refusal::of(source) == Refusal::Trouble =>
+                if is_reused && Refusal::of(source) == Refusal::Trouble =>
             {
                 self.run(database, |connection| connection.with_connection(work))
             }
-            looked => looked,
+            read => read,
         }
     }
 
@@ -198,25 +198,25 @@ impl Writers {
             return Err(away(outage.reason()));
         };
         let opened = match place.take().filter(ChangeConnection::is_current) {
-            Some(kept) => Ok(kept),
+            Some(connection) => Ok(connection),
             None => ChangeConnection::open(&source.database, CHANGE),
         };
-        let mut kept = match opened {
-            Ok(kept) => kept,
+        let mut open = match opened {
+            Ok(open) => open,
             Err(error) => {
                 attempt.failed(&error.to_string(), clock::instant());
                 return Err(error);
             }
         };
-        let result = work(&mut kept.connection);
+        let result = work(&mut open.connection);
         // The next attempt shows whether the database is away: this one may have waited for a lock.
-        if let Some(limit) = kept.connection.missed() {
+        if let Some(limit) = open.connection.missed() {
             return Err(away(no_answer(limit)));
         }
         attempt.succeeded();
         // After an error, the connection may lead to a server that has become a replica.
         if result.is_ok() {
-            *place = Some(kept);
+            *place = Some(open);
         }
         result
     }
@@ -228,9 +228,9 @@ impl Writers {
 const RENEW: Duration = Duration::from_secs(8);
 
 /// A read whose value is used for a while.
-pub(crate) struct SharedRead<T: 'static> {
-    /// The slot of the kept value.
-    pub(crate) slot: fn(&Source) -> &Kept<T>,
+pub(crate) struct CachedRead<T: 'static> {
+    /// The slot of the cached value.
+    pub(crate) slot: fn(&Source) -> &Cached<T>,
     pub(crate) read: fn(&mut Conn<'_>, &Source, &SiteSettings) -> Result<T>,
     /// The lifetime of a value, by the time that its read took: zero if it is read each time.
     pub(crate) lifetime: fn(&T, Duration) -> Duration,
@@ -244,8 +244,8 @@ pub(crate) fn affordable(took: Duration) -> Duration {
     (100 * took).min(LONGEST)
 }
 
-impl<T: Clone + Send> SharedRead<T> {
-    /// Reads the value anew, and keeps it.
+impl<T: Clone + Send> CachedRead<T> {
+    /// Reads the value anew, and caches it.
     pub(crate) fn renew(
         &self,
         readers: &mut Readers,
@@ -255,19 +255,19 @@ impl<T: Clone + Send> SharedRead<T> {
         let Some(source) = site.sources.get(database) else {
             return Err(ReadFailure::Lost("there is no such database".to_owned()));
         };
-        let (kept, start) = ((self.slot)(source), clock::instant());
-        let begun = kept.begin(start);
+        let (cached, start) = ((self.slot)(source), clock::instant());
+        let begun = cached.begin(start);
         let read = readers.read(database, limit, |conn| {
             (self.read)(conn, source, &site.settings)
         });
         match &read {
             Ok(value) => {
                 let took = start.elapsed();
-                kept.set(begun, value, (self.lifetime)(value, took));
+                cached.set(begun, value, (self.lifetime)(value, took));
             }
             Err(failure) => {
                 let is_late = matches!(failure, ReadFailure::Late | ReadFailure::Cut);
-                kept.failed(clock::instant(), is_late);
+                cached.failed(clock::instant(), is_late);
             }
         }
         read
@@ -350,9 +350,9 @@ const MOST_GROUPS: u32 = 200;
 const HISTORY: Duration = Duration::from_secs(10);
 
 /// The load, and the concerns that were found in it.
-pub(crate) static LOOK: SharedRead<Found> = SharedRead {
-    slot: |source| &source.watch.look,
-    read: |conn, source, settings| source.watch.look(conn, &settings.promises),
+pub(crate) static LOAD: CachedRead<LoadAndConcerns> = CachedRead {
+    slot: |source| &source.watch.load,
+    read: |conn, source, settings| source.watch.read(conn, &settings.promises),
     lifetime: |(load, _), took| {
         let is_large = load.queues.values().any(|queue| queue.ready.is_more);
         lifetime(is_large || load.is_more, took)
@@ -364,15 +364,15 @@ pub(crate) static LOOK: SharedRead<Found> = SharedRead {
 const CHECKS: Duration = Duration::from_secs(60);
 
 /// The findings of `doctor` for the newest rows.
-pub(crate) static FINDINGS: SharedRead<Vec<Finding>> = SharedRead {
+pub(crate) static FINDINGS: CachedRead<Vec<Finding>> = CachedRead {
     slot: |source| &source.watch.findings,
-    read: |conn, _, _| doctor::look(conn, CheckScope::Newest),
+    read: |conn, _, _| doctor::check(conn, CheckScope::Newest),
     lifetime: |_, _| CHECKS,
     live: CHECKS,
 };
 
 /// The executions that are not ready, by queue.
-pub(crate) static PLACES: SharedRead<QueueStateCounts> = SharedRead {
+pub(crate) static PLACES: CachedRead<QueueStateCounts> = CachedRead {
     slot: |source| &source.watch.counts,
     read: |conn, _, _| QueueStateCounts::read(conn),
     lifetime: |counts, took| lifetime(counts.is_more(), took),
@@ -380,7 +380,7 @@ pub(crate) static PLACES: SharedRead<QueueStateCounts> = SharedRead {
 };
 
 /// The groups of failed jobs.
-pub(crate) static GROUPS: SharedRead<FailedGroups> = SharedRead {
+pub(crate) static GROUPS: CachedRead<FailedGroups> = CachedRead {
     slot: |source| &source.watch.groups,
     read: |conn, _, _| failed_groups(conn, MOST_GROUPS),
     lifetime: |groups, took| {
@@ -391,7 +391,7 @@ pub(crate) static GROUPS: SharedRead<FailedGroups> = SharedRead {
 };
 
 /// The number of jobs in each state.
-pub(crate) static STATE_COUNTS: SharedRead<StateCounts> = SharedRead {
+pub(crate) static STATE_COUNTS: CachedRead<StateCounts> = CachedRead {
     slot: |source| &source.watch.states,
     read: |conn, _, _| job_search::counts(conn).during("count the jobs"),
     lifetime: |counts, took| lifetime(counts.is_more(), took),
@@ -399,7 +399,7 @@ pub(crate) static STATE_COUNTS: SharedRead<StateCounts> = SharedRead {
 };
 
 /// The history of the last hour.
-pub(crate) static LAST_HOUR: SharedRead<LastHour> = SharedRead {
+pub(crate) static LAST_HOUR: CachedRead<LastHour> = CachedRead {
     slot: |source| &source.watch.hour,
     read: |conn, _, _| LastHour::read(conn),
     lifetime: |_, _| Duration::ZERO,
@@ -407,7 +407,7 @@ pub(crate) static LAST_HOUR: SharedRead<LastHour> = SharedRead {
 };
 
 /// The classes of which most jobs have ended in the last hour.
-pub(crate) static BUSIEST: SharedRead<Vec<SeriesTally>> = SharedRead {
+pub(crate) static BUSIEST: CachedRead<Vec<SeriesTally>> = CachedRead {
     slot: |source| &source.watch.busiest,
     read: |conn, _, _| concerns::busiest_classes(conn),
     lifetime: |_, _| Duration::ZERO,

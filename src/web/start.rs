@@ -13,7 +13,7 @@ use crate::web::assets::Assets;
 use crate::web::dispatch::queue::{self, PageDispatcher};
 use crate::web::dispatch::{operations, sampler};
 use crate::web::http::Verb;
-use crate::web::live::{Hub, SeenPages};
+use crate::web::live::{CachedPages, Hub};
 use crate::web::net::engine;
 use crate::web::net::forward::Engine;
 use crate::web::reads;
@@ -27,7 +27,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 
 /// The time limit for the connection on which the start looks for tokens.
-const LOOK: Duration = Duration::from_secs(5);
+const CONNECT: Duration = Duration::from_secs(5);
 
 /// The longest idle time of a session: sessions are cleared some time after it.
 const LONGEST_IDLE: Duration = Duration::from_secs(30 * 24 * 3600);
@@ -216,7 +216,7 @@ fn site(server: &Server, access: AccessSettings, operations: OperationsWake) -> 
         assets: Assets::default(),
         hub: Hub::default(),
         polls: LongPolls::default(),
-        seen: SeenPages::default(),
+        pages: CachedPages::default(),
     })
 }
 
@@ -288,7 +288,7 @@ fn must_be_closed(site: &Site, listen: &str) -> Result<()> {
         return Ok(());
     }
     let database = &first.database;
-    let found = database.connect_within(LOOK).and_then(|mut connection| {
+    let found = database.connect_within(CONNECT).and_then(|mut connection| {
         let mut conn = connection.as_conn();
         migrate::check(&mut conn, database)?;
         tokens::exist_active(&mut conn).during("look for tokens")

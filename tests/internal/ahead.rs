@@ -35,7 +35,7 @@ fn claim_up_to(
         process_id,
         queues: &ClaimQueues::All,
         classes: &["a".to_owned()],
-        limit,
+        max_jobs: limit,
         ahead,
         from,
         wanted_after: 0,

@@ -151,7 +151,7 @@ struct Text {
 /// The texts that a query selects as `t`.
 pub fn texts(conn: &mut Conn<'_>, sql: &str) -> Vec<String> {
     let rows: Vec<Text> = crate::db::conn::statement::Statement::new(sql)
-        .unkept()
+        .uncached()
         .load(conn)
         .unwrap();
     rows.into_iter().map(|row| row.t).collect()

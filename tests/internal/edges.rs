@@ -55,7 +55,7 @@ fn a_claim_that_has_started_does_not_take_what_is_edited(db: &TestDb) {
             process_id: process,
             queues: &ClaimQueues::All,
             classes: &["a".to_owned()],
-            limit: 1,
+            max_jobs: 1,
             ahead: false,
             from: &[],
             wanted_after: 0,

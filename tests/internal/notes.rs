@@ -61,7 +61,7 @@ fn each_claim_finds_its_own_note() {
     let text = sent(conn, &notes);
     let told: BTreeMap<i64, &str> = (1..=CLAIMS).map(|claim| (claim, "{}")).collect();
     let plan: Vec<PlanLine> = Statement::new(format!("EXPLAIN ANALYZE {text}"))
-        .unkept()
+        .uncached()
         .bind(serde_json::to_string(&told).unwrap())
         .bind(1_i64)
         .load(conn)

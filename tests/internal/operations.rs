@@ -87,7 +87,12 @@ fn one_that_is_locked_again_and_again_fails(db: &TestDb) {
     let mut turns = OperationTurns::default();
     let mut tried = 0;
     while turns.open(&mut conn.as_conn()).unwrap() == [id] {
-        assert!(turns.step(&mut conn.as_conn(), id).unwrap().is_none());
+        assert!(
+            turns
+                .run_next_chunk(&mut conn.as_conn(), id)
+                .unwrap()
+                .is_none()
+        );
         tried += 1;
         assert!(tried < 100, "it does not end");
     }

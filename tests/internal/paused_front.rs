@@ -37,7 +37,7 @@ fn claim(
         process_id,
         queues,
         classes: &["a".to_owned()],
-        limit,
+        max_jobs: limit,
         ahead: false,
         from: &[],
         wanted_after: 0,

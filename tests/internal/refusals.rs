@@ -87,7 +87,7 @@ fn claimed(db: &TestDb) -> (i64, Vec<Claimed>) {
         process_id: world.processes[0],
         queues: &ClaimQueues::All,
         classes: &["a".to_owned()],
-        limit: GROUP,
+        max_jobs: GROUP,
         ahead: false,
         from: &[],
         wanted_after: 0,

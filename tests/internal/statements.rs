@@ -123,7 +123,7 @@ fn a_fleet_is_checked_by_as_many_statements_as_one_worker(db: &TestDb) {
     claimed(&mut conn, 100, None);
     let checked = |conn: &mut DbConnection| {
         counted(conn, |conn| {
-            doctor::look(conn, CheckScope::All).map(drop).unwrap();
+            doctor::check(conn, CheckScope::All).map(drop).unwrap();
         })
     };
     let of_one = checked(&mut conn);

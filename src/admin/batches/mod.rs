@@ -49,7 +49,7 @@ impl BatchFilter {
         match self {
             BatchFilter::All => BatchesWanted::All,
             BatchFilter::Open => BatchesWanted::Open,
-            BatchFilter::Over => BatchesWanted::Over,
+            BatchFilter::Over => BatchesWanted::Ended,
             BatchFilter::Failed => BatchesWanted::Failed,
         }
     }
@@ -332,12 +332,12 @@ impl BatchId {
     /// [`Error::NoSuchBatch`] if there is none, or it is not kept any more. Also if the database does not answer or has
     /// no tables.
     pub fn details<C: AsConn + ?Sized>(self, conn: &mut C) -> Result<BatchDetails> {
-        look(&mut own(conn), self, COUNTED_OF_ONE)?.ok_or(Error::NoSuchBatch { id: self.0 })
+        read(&mut own(conn), self, COUNTED_OF_ONE)?.ok_or(Error::NoSuchBatch { id: self.0 })
     }
 }
 
 /// Reads a batch, and counts its jobs up to `most`.
-pub(crate) fn look(conn: &mut Conn<'_>, batch: BatchId, most: i64) -> Result<Option<BatchDetails>> {
+pub(crate) fn read(conn: &mut Conn<'_>, batch: BatchId, most: i64) -> Result<Option<BatchDetails>> {
     const ACTION: &str = "read the batch";
     let Some(row) = batches::one(conn, batch.0, most).during(ACTION)? else {
         return Ok(None);

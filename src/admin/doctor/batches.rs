@@ -10,7 +10,7 @@ use crate::error::{ErrorContext as _, Result};
 const CHECK: &str = "batches";
 
 /// Checks that batches end, and that what follows them does.
-pub(super) fn look(conn: &mut Conn<'_>, scope: CheckScope) -> Result<Vec<Finding>> {
+pub(super) fn check(conn: &mut Conn<'_>, scope: CheckScope) -> Result<Vec<Finding>> {
     let mut findings = Vec::new();
     for rule in BatchRule::ALL {
         let found = walk::broken(conn, rule).during("compare batches with their jobs");

@@ -47,11 +47,11 @@ const LARGE_WAL: u64 = 256 * 1024 * 1024;
 /// # Errors
 /// If the database does not answer. A check that cannot run is reported as a warning.
 pub fn doctor<C: AsConn + ?Sized>(conn: &mut C) -> Result<Vec<Finding>> {
-    look(conn, CheckScope::All)
+    check(conn, CheckScope::All)
 }
 
 /// Does what [`doctor`] does.
-pub(crate) fn look<C: AsConn + ?Sized>(conn: &mut C, scope: CheckScope) -> Result<Vec<Finding>> {
+pub(crate) fn check<C: AsConn + ?Sized>(conn: &mut C, scope: CheckScope) -> Result<Vec<Finding>> {
     let mut conn = own(conn);
     let version = doctor::version(&mut conn).during("look at the database")?;
     let mut findings = vec![database(&version)];
@@ -59,7 +59,7 @@ pub(crate) fn look<C: AsConn + ?Sized>(conn: &mut C, scope: CheckScope) -> Resul
     findings.extend(write_ahead_log(&version));
     #[cfg(feature = "sqlite")]
     findings.extend(write_lock(&mut conn, &version, scope));
-    findings.extend(replication::look(&mut conn, scope)?);
+    findings.extend(replication::check(&mut conn, scope)?);
     let schema = match schema(&mut conn) {
         Err(Error::Schema(error)) => finding("schema", Verdict::Problem, error.to_string()),
         schema => schema?,
@@ -71,13 +71,13 @@ pub(crate) fn look<C: AsConn + ?Sized>(conn: &mut C, scope: CheckScope) -> Resul
         for rule in Rule::ALL {
             findings.push(state_finding(&mut conn, rule, scope)?);
         }
-        findings.extend(doctor_batches::look(&mut conn, scope)?);
-        findings.extend(doctor_waits::look(&mut conn, scope)?);
-        findings.extend(doctor_requests::look(&mut conn, scope)?);
+        findings.extend(doctor_batches::check(&mut conn, scope)?);
+        findings.extend(doctor_waits::check(&mut conn, scope)?);
+        findings.extend(doctor_requests::check(&mut conn, scope)?);
         findings.push(limits(&mut conn, scope)?);
         findings.extend(set_at_run_time(&mut conn, scope)?);
         findings.extend(expiring_tokens(&mut conn, scope)?);
-        findings.extend(doctor_processes::look(&mut conn, scope)?);
+        findings.extend(doctor_processes::check(&mut conn, scope)?);
         findings.push(audit(&mut conn)?);
         findings.extend(open_functions(&mut conn, scope)?);
     }
@@ -220,7 +220,7 @@ fn limits(conn: &mut Conn<'_>, scope: CheckScope) -> Result<Finding> {
 fn set_at_run_time(conn: &mut Conn<'_>, scope: CheckScope) -> Result<Option<Finding>> {
     let action = "look at what operators have set";
     let classes = scope.or_nothing(run_time::paused(conn).during(action))?;
-    let limits = scope.or_nothing(run_time_limits::all(conn).during(action))?;
+    let limits = scope.or_nothing(run_time_limits::list_limits(conn).during(action))?;
     let names = |mut all: Vec<String>| {
         let more = all.len() > doctor::FIRST;
         all.truncate(doctor::FIRST);

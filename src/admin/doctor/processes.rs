@@ -29,7 +29,7 @@ struct ProcessGroups {
 
 impl ProcessGroups {
     fn of(conn: &mut Conn<'_>) -> Result<Self> {
-        let all = fleet::all(conn).during("list the processes")?;
+        let all = fleet::list_processes(conn).during("list the processes")?;
         let registered = all.len();
         let is_alive = |one: &FleetProcess| one.heartbeat_seconds <= ALIVE.as_secs_f64();
         let alive: Vec<FleetProcess> = all.into_iter().filter(is_alive).collect();
@@ -82,7 +82,7 @@ pub(crate) fn has_scheduler(conn: &mut Conn<'_>) -> Result<bool> {
 }
 
 /// Checks the processes and their overdue work.
-pub(crate) fn look(conn: &mut Conn<'_>, scope: CheckScope) -> Result<Vec<Finding>> {
+pub(crate) fn check(conn: &mut Conn<'_>, scope: CheckScope) -> Result<Vec<Finding>> {
     let load = doctor::load(conn).during("look at the load")?;
     let tasks = doctor::tasks(conn, OVERDUE).during("look at the recurring tasks")?;
     let processes = ProcessGroups::of(conn)?;
@@ -95,13 +95,13 @@ pub(crate) fn look(conn: &mut Conn<'_>, scope: CheckScope) -> Result<Vec<Finding
         findings.push(finding("processes", Verdict::Fine, says));
     }
     findings.extend(late_duties(&processes));
-    findings.extend(unserved::look(conn, OVERDUE)?);
+    findings.extend(unserved::check(conn, OVERDUE)?);
     findings.push(scheduled(&load, &processes));
     findings.push(recurring(&tasks, &processes));
     findings.push(zones());
     findings.push(transactions(&load));
     findings.extend(operations(conn, &processes)?);
-    findings.push(doctor_statistics::look(conn, processes.has(folds), scope)?);
+    findings.push(doctor_statistics::check(conn, processes.has(folds), scope)?);
     Ok(findings)
 }
 

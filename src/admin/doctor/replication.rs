@@ -8,7 +8,7 @@ use crate::error::{ErrorContext as _, Result};
 const CHECK: &str = "replication";
 
 /// Returns nothing where there is nothing to say: no standby, and commits that reach the disk.
-pub(crate) fn look(conn: &mut Conn<'_>, scope: CheckScope) -> Result<Option<Finding>> {
+pub(crate) fn check(conn: &mut Conn<'_>, scope: CheckScope) -> Result<Option<Finding>> {
     let found = doctor::replication(conn).during("look at the standbys");
     let found = scope.or_nothing(found)?;
     let judged = found.as_ref().and_then(judge);

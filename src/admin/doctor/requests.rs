@@ -9,7 +9,7 @@ use crate::error::{ErrorContext as _, Result};
 const CHECK: &str = "requests";
 
 /// Checks that each request for a promotion is handled in time, and none is refused again and again.
-pub(super) fn look(conn: &mut Conn<'_>, scope: CheckScope) -> Result<Vec<Finding>> {
+pub(super) fn check(conn: &mut Conn<'_>, scope: CheckScope) -> Result<Vec<Finding>> {
     let stuck = match doctor::stuck(conn).during("look at the requests for promotions") {
         Ok(stuck) => stuck,
         Err(error) => return Ok(vec![scope.unchecked(CHECK, error)?]),

@@ -12,7 +12,7 @@ const BEHIND: f64 = 300.0;
 
 /// Checks the history. `is_served` is whether a supervisor or a worker of Windlass has been running for
 /// so long that it has folded by now.
-pub(crate) fn look(conn: &mut Conn<'_>, is_served: bool, scope: CheckScope) -> Result<Finding> {
+pub(crate) fn check(conn: &mut Conn<'_>, is_served: bool, scope: CheckScope) -> Result<Finding> {
     const CHECK: &str = "statistics";
     match state(conn).during("look at the history") {
         Ok((backlog, unreadable)) => {

@@ -20,7 +20,7 @@ struct Unserved {
 
 /// Finds the queues and classes whose jobs have been ready for `seconds` though no running worker takes them. Returns
 /// nothing if no worker runs at all, which is a finding of its own.
-pub(crate) fn look(conn: &mut Conn<'_>, seconds: f64) -> Result<Vec<Finding>> {
+pub(crate) fn check(conn: &mut Conn<'_>, seconds: f64) -> Result<Vec<Finding>> {
     let action = "look for jobs that no worker takes";
     let workers = explain::registered(conn, "Worker", RubyProcesses::Include).during(action)?;
     if !workers.iter().any(is_beating) {

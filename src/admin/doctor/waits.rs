@@ -10,7 +10,7 @@ use crate::error::{ErrorContext as _, Result};
 const CHECK: &str = "waits";
 
 /// Checks that each job that waits for an event has its wait, and that waits end in time.
-pub(super) fn look(conn: &mut Conn<'_>, scope: CheckScope) -> Result<Vec<Finding>> {
+pub(super) fn check(conn: &mut Conn<'_>, scope: CheckScope) -> Result<Vec<Finding>> {
     let mut findings = Vec::new();
     for rule in WaitRule::ALL {
         let found = unserved::broken(conn, rule).during("compare waits with their jobs");

@@ -11,10 +11,10 @@ use crate::db::Conn;
 use crate::db::conn::dialect::timestamp;
 use crate::db::model::decision::JobState;
 use crate::db::query::job_view::{self, JobView, StoredArguments, TextLimits};
-use crate::db::query::jobs::FoundJob;
+use crate::db::query::jobs::JobMatch;
 use crate::db::query::newest_job::newest_job;
 use crate::db::query::pages::job_search::JobSearch;
-use crate::db::query::pages::job_window::{self, FoundBy, KeyRange, ListPosition, WINDOW};
+use crate::db::query::pages::job_window::{self, AccessPath, KeyRange, ListPosition, WINDOW};
 use crate::db::query::{batches, named};
 use crate::job::run_log::HIDDEN;
 use chrono::NaiveDateTime;
@@ -76,15 +76,15 @@ impl JobSearch {
 /// A search for one page, with the way in which its jobs are found.
 struct Finder<'s> {
     search: &'s JobSearch,
-    by: FoundBy,
+    by: AccessPath,
     range: KeyRange,
     position: ListPosition,
     limit: usize,
 }
 
 /// The jobs that were found, in the order of the direction.
-struct FoundPage {
-    found: Vec<FoundJob>,
+struct MatchPage {
+    jobs: Vec<JobMatch>,
     /// True if there are more than these.
     has_more: bool,
     /// The last key that was looked at, if there may be more beyond it.
@@ -103,7 +103,7 @@ pub(crate) fn list(
     let (from, to) = while_batch(conn, &search, from, to)?;
     let mut finder = Finder {
         search: &search,
-        by: found_by(conn, &search)?,
+        by: access_path(conn, &search)?,
         range: job_window::in_time(conn, &search, from, to)?,
         position,
         limit,
@@ -147,16 +147,16 @@ fn while_batch(
     Ok((Some(from), to))
 }
 
-fn found_by(conn: &mut Conn<'_>, search: &JobSearch) -> QueryResult<FoundBy> {
+fn access_path(conn: &mut Conn<'_>, search: &JobSearch) -> QueryResult<AccessPath> {
     if let Some(unique_id) = &search.unique_id
         && let Some(ids) = named::with_unique_id(conn, unique_id, MOST_OF_ONE)?
     {
-        return Ok(FoundBy::Jobs(ids));
+        return Ok(AccessPath::Jobs(ids));
     }
     if let Some(batch) = search.batch
         && let Some(ids) = named::of_batch(conn, batch, MOST_OF_ONE)?
     {
-        return Ok(FoundBy::Jobs(ids));
+        return Ok(AccessPath::Jobs(ids));
     }
     if search.state == Some(JobState::Ready)
         && let Some(queue) = &search.queue
@@ -164,19 +164,19 @@ fn found_by(conn: &mut Conn<'_>, search: &JobSearch) -> QueryResult<FoundBy> {
         let most = MOST_PRIORITIES as i64 + 1;
         let priorities = job_window::priorities(conn, queue, most)?;
         if (1..=MOST_PRIORITIES).contains(&priorities.len()) {
-            return Ok(FoundBy::Priorities(priorities));
+            return Ok(AccessPath::Priorities(priorities));
         }
     }
-    Ok(FoundBy::Key)
+    Ok(AccessPath::Key)
 }
 
 impl Finder<'_> {
     /// Returns whether every row is one that is searched for.
     fn is_plain(&self) -> bool {
         match self.by {
-            FoundBy::Key => self.search.is_plain(),
-            FoundBy::Jobs(_) => false,
-            FoundBy::Priorities(_) => {
+            AccessPath::Key => self.search.is_plain(),
+            AccessPath::Jobs(_) => false,
+            AccessPath::Priorities(_) => {
                 let rest = JobSearch {
                     queue: None,
                     ..self.search.clone()
@@ -186,7 +186,7 @@ impl Finder<'_> {
         }
     }
 
-    fn page(&self, conn: &mut Conn<'_>) -> QueryResult<FoundPage> {
+    fn page(&self, conn: &mut Conn<'_>) -> QueryResult<MatchPage> {
         let (search, by, position) = (self.search, &self.by, self.position);
         if search.arguments.is_none() {
             return self.in_steps(conn);
@@ -197,36 +197,36 @@ impl Finder<'_> {
         self.with_arguments(conn, window.range, window.stop(position))
     }
 
-    fn in_steps(&self, conn: &mut Conn<'_>) -> QueryResult<FoundPage> {
+    fn in_steps(&self, conn: &mut Conn<'_>) -> QueryResult<MatchPage> {
         let (search, by, position) = (self.search, &self.by, self.position);
         let wanted = self.limit.saturating_add(1);
-        let mut steps = match by == &FoundBy::Key && search.is_of_jobs() {
+        let mut steps = match by == &AccessPath::Key && search.is_of_jobs() {
             true => IdSteps::of_jobs(conn, self.range, position)?,
             false => IdSteps::one(self.range, position),
         };
-        let (mut found, mut looked_at) = (Vec::new(), 0);
+        let (mut jobs, mut looked_at) = (Vec::new(), 0);
         while let Some(step) = steps.next() {
-            let missing = wanted - found.len();
+            let missing = wanted - jobs.len();
             let most = match self.is_plain() {
                 true => missing as i64,
                 false => WINDOW,
             };
-            found.extend(job_window::matching(
+            jobs.extend(job_window::matching(
                 conn,
                 search,
                 by,
                 step,
                 (position, most, missing),
             )?);
-            if found.len() == wanted {
-                return Ok(self.cut(found, None));
+            if jobs.len() == wanted {
+                return Ok(self.cut(jobs, None));
             }
             if !self.is_plain()
                 && let Some(window) = job_window::window(conn, search, by, step, position)?
             {
                 looked_at += window.size;
                 if let Some(stop) = window.stop(position) {
-                    return Ok(self.cut(found, Some(stop)));
+                    return Ok(self.cut(jobs, Some(stop)));
                 }
             }
             let stop = match looked_at >= WINDOW {
@@ -234,10 +234,10 @@ impl Finder<'_> {
                 false => steps.stop(),
             };
             if stop.is_some() {
-                return Ok(self.cut(found, stop));
+                return Ok(self.cut(jobs, stop));
             }
         }
-        Ok(self.cut(found, None))
+        Ok(self.cut(jobs, None))
     }
 
     /// Finds jobs by what is shown of their arguments: a search that found more would tell what is
@@ -247,16 +247,16 @@ impl Finder<'_> {
         conn: &mut Conn<'_>,
         range: KeyRange,
         stop: Option<i64>,
-    ) -> QueryResult<FoundPage> {
+    ) -> QueryResult<MatchPage> {
         let (at_once, in_all) = CANDIDATES;
         let texts = self.search.argument_texts();
-        let (mut position, mut found) = (self.position, Vec::new());
+        let (mut position, mut jobs) = (self.position, Vec::new());
         let mut read = 0;
         for _ in 0..in_all / at_once {
             let how = (position, WINDOW, at_once);
             let candidates = job_window::matching(conn, self.search, &self.by, range, how)?;
             let Some(last) = candidates.last() else {
-                return Ok(self.cut(found, stop));
+                return Ok(self.cut(jobs, stop));
             };
             position = match position {
                 ListPosition::Before(_) => ListPosition::Before(last.key),
@@ -265,40 +265,40 @@ impl Finder<'_> {
             let ids: Vec<i64> = candidates.iter().map(|job| job.job_id).collect();
             let (shown, bytes) = shown_with(conn, &ids, &texts)?;
             read += bytes;
-            found.extend(candidates.iter().filter(|job| shown.contains(&job.job_id)));
-            if found.len() > self.limit {
-                return Ok(self.cut(found, stop));
+            jobs.extend(candidates.iter().filter(|job| shown.contains(&job.job_id)));
+            if jobs.len() > self.limit {
+                return Ok(self.cut(jobs, stop));
             }
             if candidates.len() < at_once {
-                return Ok(self.cut(found, stop));
+                return Ok(self.cut(jobs, stop));
             }
             if read >= MOST_READ {
                 break;
             }
         }
         let (ListPosition::Before(key) | ListPosition::After(key)) = position;
-        Ok(self.cut(found, Some(key)))
+        Ok(self.cut(jobs, Some(key)))
     }
 
-    fn cut(&self, mut found: Vec<FoundJob>, stop: Option<i64>) -> FoundPage {
-        let has_more = found.len() > self.limit;
-        found.truncate(self.limit);
-        FoundPage {
-            found,
+    fn cut(&self, mut jobs: Vec<JobMatch>, stop: Option<i64>) -> MatchPage {
+        let has_more = jobs.len() > self.limit;
+        jobs.truncate(self.limit);
+        MatchPage {
+            jobs,
             has_more,
             stop: stop.filter(|_| !has_more),
         }
     }
 
-    fn shown(&self, conn: &mut Conn<'_>, page: FoundPage) -> QueryResult<JobList> {
-        let mut found = page.found;
+    fn shown(&self, conn: &mut Conn<'_>, page: MatchPage) -> QueryResult<JobList> {
+        let mut jobs = page.jobs;
         let is_back = matches!(self.position, ListPosition::Before(_));
         if !is_back {
-            found.reverse();
+            jobs.reverse();
         }
         let stop = page.stop.map(|key| self.stopped(conn, key));
         let stop = stop.transpose()?;
-        let (first, last) = (found.first(), found.last());
+        let (first, last) = (jobs.first(), jobs.last());
         let is_top = self.position == ListPosition::Before(i64::MAX);
         let (ListPosition::Before(key) | ListPosition::After(key)) = self.position;
         // Without a job on the page, the list goes on from where it was.
@@ -308,7 +308,7 @@ impl Finder<'_> {
             true => (!is_top, page.has_more),
             false => (page.has_more, true),
         };
-        let ids: Vec<i64> = found.iter().map(|job| job.job_id).collect();
+        let ids: Vec<i64> = jobs.iter().map(|job| job.job_id).collect();
         Ok(JobList {
             jobs: listed(conn, &ids)?,
             older: has_older.then_some(older),
@@ -426,11 +426,11 @@ const PASSING: Duration = Duration::from_millis(300);
 
 impl Finder<'_> {
     /// Returns where a search for finished jobs stopped that has found none.
-    pub(super) fn may_pass(&self, page: &FoundPage) -> Option<i64> {
+    pub(super) fn may_pass(&self, page: &MatchPage) -> Option<i64> {
         let is_back = matches!(self.position, ListPosition::Before(_));
         let is_of_finished = self.search.state == Some(JobState::Finished);
         let may_pass =
-            is_back && is_of_finished && self.by == FoundBy::Key && page.found.is_empty();
+            is_back && is_of_finished && self.by == AccessPath::Key && page.jobs.is_empty();
         page.stop.filter(|_| may_pass)
     }
 
@@ -440,7 +440,7 @@ impl Finder<'_> {
         &mut self,
         conn: &mut Conn<'_>,
         key: i64,
-    ) -> QueryResult<FoundPage> {
+    ) -> QueryResult<MatchPage> {
         let (mut below, mut most, began) = (key, PASSED, clock::instant());
         while below > self.range.lowest.max(0) && began.elapsed() < PASSING {
             let step = clock::instant();
@@ -458,7 +458,7 @@ impl Finder<'_> {
                 most = most.saturating_mul(2);
             }
         }
-        let is_over = below <= self.range.lowest.max(0);
-        Ok(self.cut(Vec::new(), (!is_over).then_some(below)))
+        let is_at_end = below <= self.range.lowest.max(0);
+        Ok(self.cut(Vec::new(), (!is_at_end).then_some(below)))
     }
 }

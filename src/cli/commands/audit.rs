@@ -224,37 +224,37 @@ pub(crate) struct TailAudit {
     json: bool,
 }
 
-/// The number of the last changes that each later look reads: a transaction that takes long may add
+/// The number of the last changes that each later read has: a transaction that takes long may add
 /// one before those that were shown already.
-const LOOKED_BACK: u32 = 200;
+const READ_AGAIN: u32 = 200;
 
 impl TailAudit {
     fn run(&self, database: &Database) -> Result<ExitCode> {
         let mut connection = connect(&database.clone().read_only())?;
         let mut shown = BTreeSet::new();
-        let mut looks = 0;
+        let mut reads = 0;
         loop {
-            let count = if looks == 0 { self.count } else { LOOKED_BACK };
+            let count = if reads == 0 { self.count } else { READ_AGAIN };
             let oldest = shown.first().copied();
-            for entry in self.look(&mut connection, count)?.iter().rev() {
+            for entry in self.read(&mut connection, count)?.iter().rev() {
                 // Changes that are older than all that were shown were not asked for.
                 let is_old = oldest.is_some_and(|oldest| entry.id < oldest);
                 if !is_old && shown.insert(entry.id) && !self.print(entry) {
                     return Ok(ExitCode::SUCCESS);
                 }
             }
-            while shown.len() > 2 * LOOKED_BACK as usize {
+            while shown.len() > 2 * READ_AGAIN as usize {
                 shown.pop_first();
             }
-            looks += 1;
-            if !self.follow || self.times.is_some_and(|times| looks >= times) {
+            reads += 1;
+            if !self.follow || self.times.is_some_and(|times| reads >= times) {
                 return Ok(ExitCode::SUCCESS);
             }
             clock::nap(self.every);
         }
     }
 
-    fn look(&self, connection: &mut DbConnection, count: u32) -> Result<Vec<AuditEntry>> {
+    fn read(&self, connection: &mut DbConnection, count: u32) -> Result<Vec<AuditEntry>> {
         let log = AuditLog::of(self.which.filter());
         log.limit(count).list(connection)
     }

@@ -82,7 +82,7 @@ impl HealthCommand {
             None => {
                 let database = at.database()?.read_only();
                 let wanted = self.wanted();
-                self.in_time(move || wanted.look(&database))?
+                self.in_time(move || wanted.diagnose(&database))?
             }
         };
         let code = u8::from(!diagnosis.healthy);
@@ -135,7 +135,7 @@ impl Report for Diagnosis {
     }
 }
 
-// --- Looks for a process in the database ---
+// --- Searches for a process in the database ---
 
 /// The process to look for.
 #[derive(Debug)]
@@ -150,7 +150,7 @@ pub(super) struct WantedProcess {
 
 impl WantedProcess {
     /// Looks for a process that is healthy.
-    fn look(&self, database: &Database) -> Result<Diagnosis> {
+    fn diagnose(&self, database: &Database) -> Result<Diagnosis> {
         let wanted = WantedPresence {
             hostname: self.hostname.clone(),
             kind: self.kind.clone(),

@@ -4,7 +4,7 @@ use crate::admin::change::Change;
 use crate::admin::jobs::Jobs;
 use crate::cli::config::CommandError;
 use crate::cli::done::{Deed, Done};
-use crate::cli::listed::{ListedJobs, SaidBy, name};
+use crate::cli::listed::{ChangedBy, ListedJobs, name};
 use crate::cli::select::{self, Background, How, Which, connect, tagged, with_progress};
 use crate::db::Database;
 use crate::db::model::decision::JobState;
@@ -312,7 +312,7 @@ pub(crate) struct Edit {
     arguments: String,
 
     #[command(flatten)]
-    said_by: SaidBy,
+    changed_by: ChangedBy,
 
     /// Print JSON
     #[arg(long)]
@@ -332,7 +332,7 @@ impl Edit {
         registry: Option<&Registry>,
     ) -> Result<EditedJob, CommandError> {
         let arguments = select::arguments(&self.arguments)?;
-        self.said_by.actor().edit_arguments(
+        self.changed_by.actor().edit_arguments(
             &mut connect(database)?,
             JobId(self.id),
             &arguments,

@@ -1,7 +1,7 @@
 //! `windlass operations ...`.
 
 use crate::cli::config::CommandError;
-use crate::cli::listed::{SaidBy, time};
+use crate::cli::listed::{ChangedBy, time};
 use crate::cli::select::connect;
 use crate::db::{Database, DbConnection};
 use crate::error::{Error, Result};
@@ -188,7 +188,7 @@ pub(crate) struct StopOperation {
     id: i64,
 
     #[command(flatten)]
-    said_by: SaidBy,
+    changed_by: ChangedBy,
 
     /// Print JSON
     #[arg(long)]
@@ -205,7 +205,7 @@ impl StopOperation {
     fn run(&self, database: &Database) -> Result<StoppedOperation> {
         let mut connection = connect(database)?;
         let stopped = self
-            .said_by
+            .changed_by
             .actor()
             .stop_operation(&mut connection, self.id)?;
         if !stopped {

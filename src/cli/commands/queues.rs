@@ -5,7 +5,7 @@ use crate::cli::commands::run_time::{Pausable, Turned, paused_line, unknown_queu
 use crate::cli::commands::status::{age, queues};
 use crate::cli::config::CommandError;
 use crate::cli::done::Deed;
-use crate::cli::listed::SaidBy;
+use crate::cli::listed::ChangedBy;
 use crate::cli::select::{How, Scope, Selection, connect, with_progress};
 use crate::db::model::decision::JobState;
 use crate::db::query::named::named;
@@ -187,7 +187,7 @@ pub(crate) struct Pause {
     queue: String,
 
     #[command(flatten)]
-    said_by: SaidBy,
+    changed_by: ChangedBy,
 
     /// Print JSON
     #[arg(long)]
@@ -205,7 +205,7 @@ pub(crate) struct Resume {
     queue: String,
 
     #[command(flatten)]
-    said_by: SaidBy,
+    changed_by: ChangedBy,
 
     /// Print JSON
     #[arg(long)]
@@ -231,7 +231,7 @@ impl Pause {
     fn run(&self, database: &Database) -> Result<Turned> {
         let mut connection = connect(database)?;
         let known = is_known(&mut connection, &self.queue)?;
-        let actor = self.said_by.actor();
+        let actor = self.changed_by.actor();
         let changed = actor.pause_queue(&mut connection, &self.queue)?;
         Ok(Turned {
             what: Pausable::QueueName(self.queue.clone()),
@@ -244,7 +244,7 @@ impl Pause {
 
 impl Resume {
     fn run(&self, database: &Database) -> Result<Turned> {
-        let actor = self.said_by.actor();
+        let actor = self.changed_by.actor();
         Ok(Turned {
             what: Pausable::QueueName(self.queue.clone()),
             paused: false,

@@ -3,7 +3,7 @@
 use crate::admin::classes::{paused_classes, strict_classes};
 use crate::admin::queues::limits;
 use crate::cli::config::CommandError;
-use crate::cli::listed::{SaidBy, provenance};
+use crate::cli::listed::{ChangedBy, provenance};
 use crate::cli::select::connect;
 use crate::db::query::named::named;
 use crate::db::table::run_time::PausedClass;
@@ -62,7 +62,7 @@ pub(crate) struct PauseClass {
     class: String,
 
     #[command(flatten)]
-    said_by: SaidBy,
+    changed_by: ChangedBy,
 
     /// Print JSON
     #[arg(long)]
@@ -80,7 +80,7 @@ pub(crate) struct ResumeClass {
     class: String,
 
     #[command(flatten)]
-    said_by: SaidBy,
+    changed_by: ChangedBy,
 
     /// Print JSON
     #[arg(long)]
@@ -102,7 +102,7 @@ pub(crate) struct StrictClasses {
     setting: Option<String>,
 
     #[command(flatten)]
-    said_by: SaidBy,
+    changed_by: ChangedBy,
 
     /// Print JSON
     #[arg(long)]
@@ -127,7 +127,7 @@ impl StrictClasses {
             });
         };
         let strict = setting == "on";
-        let changed = self.said_by.actor().set_strict_classes(conn, strict)?;
+        let changed = self.changed_by.actor().set_strict_classes(conn, strict)?;
         Ok(StrictSetting { strict, changed })
     }
 }
@@ -157,7 +157,7 @@ impl PauseClass {
     fn run(&self, database: &Database) -> Result<Turned> {
         let mut connection = connect(database)?;
         let known = is_known(&mut connection, &self.class)?;
-        let actor = self.said_by.actor();
+        let actor = self.changed_by.actor();
         let changed = actor.pause_class(&mut connection, &self.class)?;
         Ok(Turned {
             what: Pausable::ClassName(self.class.clone()),
@@ -174,7 +174,7 @@ impl ResumeClass {
             what: Pausable::ClassName(self.class.clone()),
             paused: false,
             changed: self
-                .said_by
+                .changed_by
                 .actor()
                 .resume_class(&mut connect(database)?, &self.class)?,
             known: true,
@@ -255,7 +255,7 @@ pub(crate) struct SetLimit {
     slots: u32,
 
     #[command(flatten)]
-    said_by: SaidBy,
+    changed_by: ChangedBy,
 
     /// Print JSON
     #[arg(long)]
@@ -273,7 +273,7 @@ pub(crate) struct ClearLimit {
     key: String,
 
     #[command(flatten)]
-    said_by: SaidBy,
+    changed_by: ChangedBy,
 
     /// Print JSON
     #[arg(long)]
@@ -304,7 +304,7 @@ impl ListLimits {
 
 impl SetLimit {
     fn run(&self, database: &Database) -> Result<ChangedLimit> {
-        let actor = self.said_by.actor();
+        let actor = self.changed_by.actor();
         actor.set_limit(&mut connect(database)?, &self.key, self.slots)?;
         Ok(ChangedLimit {
             key: self.key.clone(),
@@ -320,7 +320,7 @@ impl ClearLimit {
             key: self.key.clone(),
             slots: None,
             changed: self
-                .said_by
+                .changed_by
                 .actor()
                 .clear_limit(&mut connect(database)?, &self.key)?,
         })

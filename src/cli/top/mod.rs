@@ -6,7 +6,7 @@ pub(crate) mod reader;
 pub(crate) mod state;
 pub(crate) mod view;
 
-use crate::cli::top::reader::{LookReader, Sampler};
+use crate::cli::top::reader::{Sampler, SnapshotReader};
 use crate::cli::top::state::{KeyEffect, Keyboard, TopState};
 use crate::cli::top::view::TopTheme;
 use crate::clock;
@@ -60,7 +60,7 @@ const TICK: Duration = Duration::from_millis(100);
 /// The time between two drawings of the screen if nothing changes: it shows ages.
 const REDRAW: Duration = Duration::from_secs(1);
 
-/// The longest time between two looks.
+/// The longest time between two snapshots.
 const SELDOM: Duration = Duration::from_secs(86_400);
 
 fn interval(text: &str) -> Result<Duration, String> {
@@ -83,7 +83,7 @@ impl TopCommand {
                     .to_owned(),
             ));
         }
-        let reader = LookReader::open(database)?;
+        let reader = SnapshotReader::open(database)?;
         let state = TopState::new(database.target(), self.every, clock::instant());
         // Log lines would be drawn over; what matters is on the screen.
         log::set_max_level(log::LevelFilter::Off);
@@ -96,7 +96,7 @@ impl TopCommand {
 }
 
 /// Shows the screen until it is left.
-fn show(reader: LookReader, mut state: TopState) -> io::Result<ExitCode> {
+fn show(reader: SnapshotReader, mut state: TopState) -> io::Result<ExitCode> {
     let sampler = Sampler::start(reader).map_err(io::Error::other)?;
     let signals = TopSignals::listen()?;
     let theme = TopTheme::of_environment();
@@ -164,7 +164,7 @@ fn talk(sampler: &Sampler, state: &mut TopState, now: Instant) -> bool {
     has_changed || was_away != state.away.is_some()
 }
 
-// --- Signals, as flags that the loop of the screen looks at ---
+// --- Signals, as flags that the loop of the screen checks ---
 
 /// The signals that came.
 #[derive(Debug, Default)]
@@ -329,7 +329,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_time_between_two_looks_is_bounded() {
+    fn the_time_between_two_snapshots_is_bounded() {
         assert_eq!(interval("1s"), Ok(Duration::from_secs(1)));
         assert_eq!(interval("1day"), Ok(SELDOM));
         for wrong in ["0s", "999ms", "1day 1s", "500000000000years", "2"] {

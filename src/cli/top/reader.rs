@@ -1,4 +1,4 @@
-//! Reads a look: each part in a read-only transaction of its own, within its time limit.
+//! Reads a snapshot: each part in a read-only transaction of its own, within its time limit.
 
 use crate::admin::doctor;
 use crate::admin::doctor::scope::{CheckScope, Finding};
@@ -38,12 +38,12 @@ const GROUPS: u32 = 50;
 
 /// Reads one database.
 #[derive(Debug)]
-pub(crate) struct LookReader {
+pub(crate) struct SnapshotReader {
     database: Database,
     connection: Option<ReadConnection>,
 }
 
-impl LookReader {
+impl SnapshotReader {
     /// Connects, and checks the tables.
     ///
     /// # Errors
@@ -58,27 +58,27 @@ impl LookReader {
             }
             ReadFailure::Lost(reason) => database.refused(&database.target(), reason),
         })?;
-        Ok(LookReader {
+        Ok(SnapshotReader {
             database: database.clone(),
             connection: Some(connection),
         })
     }
 
-    /// Looks at everything but the findings.
+    /// Reads everything but the findings.
     ///
     /// # Errors
     /// Why the database is away.
-    pub(crate) fn look(&mut self) -> Result<TopLook, String> {
+    pub(crate) fn snapshot(&mut self) -> Result<Snapshot, String> {
         let at = clock::instant();
         let now = self.part(|conn| recurring_tasks::now(conn).during("read the time"))?;
         let now = match now {
-            LookPart::Read(now) => now,
-            LookPart::Late => return Err("no answer within 1 s".to_owned()),
-            LookPart::Failed(reason) => return Err(reason),
+            ReadPart::Read(now) => now,
+            ReadPart::Late => return Err("no answer within 1 s".to_owned()),
+            ReadPart::Failed(reason) => return Err(reason),
         };
         let rates = self.part(|conn| rates(conn, RATES))?;
         let known = rates.value().map_or(&[][..], Vec::as_slice);
-        Ok(TopLook {
+        Ok(Snapshot {
             at,
             now,
             totals: self.part(|conn| totals::totals(conn).during("count the jobs"))?,
@@ -89,14 +89,14 @@ impl LookReader {
         })
     }
 
-    /// Looks at the findings of `doctor` about the newest rows.
+    /// Reads the findings of `doctor` about the newest rows.
     ///
     /// # Errors
     /// Why the database is away.
     pub(crate) fn findings(&mut self) -> Result<TopFindings, String> {
         Ok(TopFindings {
             at: clock::instant(),
-            findings: self.part(|conn| doctor::look(conn, CheckScope::Newest))?,
+            findings: self.part(|conn| doctor::check(conn, CheckScope::Newest))?,
         })
     }
 
@@ -107,20 +107,20 @@ impl LookReader {
     fn part<T>(
         &mut self,
         work: impl FnOnce(&mut Conn<'_>) -> Result<T>,
-    ) -> Result<LookPart<T>, String> {
+    ) -> Result<ReadPart<T>, String> {
         let opened = match self.connection.take() {
             Some(connection) => Ok(connection),
             None => self.database.connect_to_read(CONNECT),
         };
         let mut connection = opened.map_err(|error| error.to_string())?;
-        let (part, is_kept) = match connection.read(READ, work) {
-            Ok(value) => (LookPart::Read(value), true),
-            Err(ReadFailure::Late) => (LookPart::Late, true),
-            Err(ReadFailure::Cut) => (LookPart::Late, false),
-            Err(ReadFailure::Failed(error)) => (LookPart::Failed(error.to_string()), false),
+        let (part, is_usable) = match connection.read(READ, work) {
+            Ok(value) => (ReadPart::Read(value), true),
+            Err(ReadFailure::Late) => (ReadPart::Late, true),
+            Err(ReadFailure::Cut) => (ReadPart::Late, false),
+            Err(ReadFailure::Failed(error)) => (ReadPart::Failed(error.to_string()), false),
             Err(ReadFailure::Lost(reason)) => return Err(reason),
         };
-        self.connection = Some(connection).filter(|_| is_kept);
+        self.connection = Some(connection).filter(|_| is_usable);
         Ok(part)
     }
 }
@@ -200,11 +200,11 @@ fn read_curves(conn: &mut Conn<'_>, rates: &[QueueRate]) -> Result<HourCurves> {
     })
 }
 
-// --- The result of one look at the database ---
+// --- The result of one read of the database ---
 
-/// A part of a look.
+/// A part of a snapshot.
 #[derive(Debug, Clone)]
-pub(crate) enum LookPart<T> {
+pub(crate) enum ReadPart<T> {
     Read(T),
     /// It was not read within its time limit.
     Late,
@@ -212,36 +212,36 @@ pub(crate) enum LookPart<T> {
     Failed(String),
 }
 
-impl<T> LookPart<T> {
+impl<T> ReadPart<T> {
     pub(crate) fn value(&self) -> Option<&T> {
         match self {
-            LookPart::Read(value) => Some(value),
-            LookPart::Late | LookPart::Failed(_) => None,
+            ReadPart::Read(value) => Some(value),
+            ReadPart::Late | ReadPart::Failed(_) => None,
         }
     }
 
     /// Returns why the part is missing.
     pub(crate) fn problem(&self) -> Option<String> {
         match self {
-            LookPart::Read(_) => None,
-            LookPart::Late => Some("not read within 1 s".to_owned()),
-            LookPart::Failed(reason) => Some(reason.clone()),
+            ReadPart::Read(_) => None,
+            ReadPart::Late => Some("not read within 1 s".to_owned()),
+            ReadPart::Failed(reason) => Some(reason.clone()),
         }
     }
 }
 
 /// The figures that were read at one moment.
 #[derive(Debug, Clone)]
-pub(crate) struct TopLook {
+pub(crate) struct Snapshot {
     /// The time of its start.
     pub(crate) at: Instant,
     /// The database's time.
     pub(crate) now: NaiveDateTime,
-    pub(crate) totals: LookPart<StateTotals>,
-    pub(crate) queues: LookPart<QueueLines>,
-    pub(crate) fleet: LookPart<FleetLines>,
-    pub(crate) curves: LookPart<HourCurves>,
-    pub(crate) failures: LookPart<FailedGroups>,
+    pub(crate) totals: ReadPart<StateTotals>,
+    pub(crate) queues: ReadPart<QueueLines>,
+    pub(crate) fleet: ReadPart<FleetLines>,
+    pub(crate) curves: ReadPart<HourCurves>,
+    pub(crate) failures: ReadPart<FailedGroups>,
 }
 
 /// The queues, the worst first.
@@ -285,26 +285,26 @@ pub(crate) struct HourCurves {
     pub(crate) failed_now: f64,
 }
 
-/// The findings of `doctor`, and when it looked.
+/// The findings of `doctor`, and when they were read.
 #[derive(Debug, Clone)]
 pub(crate) struct TopFindings {
     pub(crate) at: Instant,
-    pub(crate) findings: LookPart<Vec<Finding>>,
+    pub(crate) findings: ReadPart<Vec<Finding>>,
 }
 
 // --- The thread that reads ---
 
 /// A request to the thread that reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum LookRequest {
-    Look,
+pub(crate) enum ReadRequest {
+    Snapshot,
     Findings,
 }
 
 /// The result of a read, or the reason why the database is away.
 #[derive(Debug, Clone)]
-pub(crate) enum LookAnswer {
-    Look(Box<TopLook>),
+pub(crate) enum ReadAnswer {
+    Snapshot(Box<Snapshot>),
     Findings(TopFindings),
     Away(String),
 }
@@ -312,8 +312,8 @@ pub(crate) enum LookAnswer {
 /// The thread, by its channels.
 #[derive(Debug)]
 pub(crate) struct Sampler {
-    requests: Sender<LookRequest>,
-    answers: Receiver<LookAnswer>,
+    requests: Sender<ReadRequest>,
+    answers: Receiver<ReadAnswer>,
 }
 
 /// The most requests under way, and the most answers: one of each kind.
@@ -324,17 +324,19 @@ impl Sampler {
     ///
     /// # Errors
     /// If the system refuses a thread.
-    pub(crate) fn start(mut reader: LookReader) -> Result<Self> {
+    pub(crate) fn start(mut reader: SnapshotReader) -> Result<Self> {
         let (requests, incoming) = bounded(UNDER_WAY);
         let (outgoing, answers) = bounded(UNDER_WAY);
         stop::spawn("top-reader", move || {
             for request in &incoming {
                 let answer = match request {
-                    LookRequest::Look => reader.look().map(|look| LookAnswer::Look(Box::new(look))),
-                    LookRequest::Findings => reader.findings().map(LookAnswer::Findings),
+                    ReadRequest::Snapshot => reader
+                        .snapshot()
+                        .map(|snapshot| ReadAnswer::Snapshot(Box::new(snapshot))),
+                    ReadRequest::Findings => reader.findings().map(ReadAnswer::Findings),
                 };
                 if outgoing
-                    .send(answer.unwrap_or_else(LookAnswer::Away))
+                    .send(answer.unwrap_or_else(ReadAnswer::Away))
                     .is_err()
                 {
                     return;
@@ -345,12 +347,12 @@ impl Sampler {
     }
 
     /// Asks for something. Returns whether the thread could take the request.
-    pub(crate) fn ask(&self, request: LookRequest) -> bool {
+    pub(crate) fn ask(&self, request: ReadRequest) -> bool {
         self.requests.try_send(request).is_ok()
     }
 
     /// Returns an answer, if there is one.
-    pub(crate) fn answer(&self) -> Option<LookAnswer> {
+    pub(crate) fn answer(&self) -> Option<ReadAnswer> {
         self.answers.try_recv().ok()
     }
 }

@@ -1,6 +1,6 @@
 //! The state of the screen, and the next request to the reader.
 
-use crate::cli::top::reader::{LookAnswer, LookRequest, TopFindings, TopLook};
+use crate::cli::top::reader::{ReadAnswer, ReadRequest, Snapshot, TopFindings};
 use crate::error::Result;
 use crate::process::base::stop;
 use chrono::NaiveDateTime;
@@ -9,7 +9,7 @@ use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, Ke
 use std::io;
 use std::time::{Duration, Instant};
 
-/// The time limit of an answer. Each part of a look has its own limit; together, with a new
+/// The time limit of an answer. Each part of a snapshot has its own limit; together, with a new
 /// connection, they may take some seconds.
 const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -58,7 +58,7 @@ pub(crate) struct AwaySince {
 pub(crate) struct TopState {
     pub(crate) target: String,
     pub(crate) every: Duration,
-    pub(crate) look: Option<TopLook>,
+    pub(crate) snapshot: Option<Snapshot>,
     pub(crate) findings: Option<TopFindings>,
     pub(crate) away: Option<AwaySince>,
     pub(crate) is_frozen: bool,
@@ -79,7 +79,7 @@ impl TopState {
         TopState {
             target,
             every,
-            look: None,
+            snapshot: None,
             findings: None,
             away: None,
             is_frozen: false,
@@ -94,23 +94,23 @@ impl TopState {
     }
 
     /// Returns what to ask for now: one thing at a time, and nothing while the screen is frozen.
-    pub(crate) fn request(&self, now: Instant) -> Option<LookRequest> {
+    pub(crate) fn request(&self, now: Instant) -> Option<ReadRequest> {
         if self.asked_at.is_some() {
             return None;
         }
-        if self.wants_findings && self.look.is_some() {
-            return Some(LookRequest::Findings);
+        if self.wants_findings && self.snapshot.is_some() {
+            return Some(ReadRequest::Findings);
         }
         let is_due = !self.is_frozen && now >= self.next_at;
-        is_due.then_some(LookRequest::Look)
+        is_due.then_some(ReadRequest::Snapshot)
     }
 
     /// Marks that something was asked for.
-    pub(crate) fn asked(&mut self, request: LookRequest, now: Instant) {
+    pub(crate) fn asked(&mut self, request: ReadRequest, now: Instant) {
         self.asked_at = Some(now);
         match request {
-            LookRequest::Look => self.next_at = now + self.every,
-            LookRequest::Findings => self.wants_findings = false,
+            ReadRequest::Snapshot => self.next_at = now + self.every,
+            ReadRequest::Findings => self.wants_findings = false,
         }
     }
 
@@ -119,26 +119,26 @@ impl TopState {
         self.wants_findings = true;
     }
 
-    /// Looks at once.
+    /// Reads a snapshot at once.
     pub(crate) fn hurry(&mut self, now: Instant) {
         self.next_at = now;
     }
 
     /// Takes an answer.
-    pub(crate) fn take(&mut self, answer: LookAnswer, now: Instant) {
+    pub(crate) fn take(&mut self, answer: ReadAnswer, now: Instant) {
         let asked_at = self.asked_at.take().unwrap_or(now);
         match answer {
-            LookAnswer::Away(reason) => {
+            ReadAnswer::Away(reason) => {
                 let at = self.away.take().map_or(asked_at, |away| away.at);
                 self.away = Some(AwaySince { at, reason });
                 // One attempt after the other would only add load.
                 self.next_at = self.next_at.max(now + self.every);
             }
-            LookAnswer::Look(look) => {
+            ReadAnswer::Snapshot(snapshot) => {
                 self.away = None;
-                self.look = Some(*look);
+                self.snapshot = Some(*snapshot);
             }
-            LookAnswer::Findings(findings) => {
+            ReadAnswer::Findings(findings) => {
                 self.away = None;
                 self.findings = Some(findings);
             }
@@ -158,14 +158,14 @@ impl TopState {
         }
     }
 
-    /// Returns the database's time at this instant, as far as the last look shows it.
+    /// Returns the database's time at this instant, as far as the last snapshot shows it.
     pub(crate) fn time_at(&self, at: Instant) -> Option<NaiveDateTime> {
-        let look = self.look.as_ref()?;
-        let moved = match at.checked_duration_since(look.at) {
+        let snapshot = self.snapshot.as_ref()?;
+        let moved = match at.checked_duration_since(snapshot.at) {
             Some(later) => chrono::TimeDelta::from_std(later).ok()?,
-            None => -chrono::TimeDelta::from_std(look.at - at).ok()?,
+            None => -chrono::TimeDelta::from_std(snapshot.at - at).ok()?,
         };
-        look.now.checked_add_signed(moved)
+        snapshot.now.checked_add_signed(moved)
     }
 
     /// Returns the place of the lines that the keys move through.

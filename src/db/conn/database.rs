@@ -349,7 +349,7 @@ pub(crate) const BUSY: Duration = Duration::from_secs(30);
 
 /// Checks that the database answers. Changes nothing.
 pub(crate) fn ping(conn: &mut Conn<'_>) -> QueryResult<()> {
-    Statement::new("SELECT 1").unkept().plain().execute(conn)
+    Statement::new("SELECT 1").uncached().plain().execute(conn)
 }
 
 /// Keeps the planner from full scans and sorts on the connection of a loop.
@@ -369,7 +369,7 @@ pub(crate) fn prefer_indexes(conn: &mut Conn<'_>) -> QueryResult<()> {
             let settings = PREFER_INDEXES
                 .map(|(name, value)| format!("set_config('{name}', '{value}', false)"));
             Statement::new(format!("SELECT {}", settings.join(", ")))
-                .unkept()
+                .uncached()
                 .execute(conn)
         }
         #[cfg(feature = "sqlite")]
@@ -414,7 +414,7 @@ impl Database {
     #[cfg(feature = "sqlite")]
     fn open_file(&self, path: &Path) -> Result<SqliteConnection, String> {
         if self.is_read_only {
-            sqlite::look(path)
+            sqlite::open_as_permitted(path)
         } else {
             sqlite::connect(path)
         }

@@ -64,7 +64,7 @@ impl Instrumentation for ShowsWaits {
             InstrumentationEvent::StartQuery { .. } => self.deadline.again(),
             InstrumentationEvent::FinishQuery {
                 error: Some(error), ..
-            } if is_locked(error) => self.deadline.found_locked(A_WAIT),
+            } if is_locked(error) => self.deadline.note_locked(A_WAIT),
             _ => {}
         }
         if let Some(next) = &mut self.next {
@@ -135,7 +135,7 @@ pub(crate) fn create(path: &Path) -> Result<(), String> {
 }
 
 /// Opens a file for reading, also where this user may not write it.
-pub(crate) fn look(path: &Path) -> Result<SqliteConnection, String> {
+pub(crate) fn open_as_permitted(path: &Path) -> Result<SqliteConnection, String> {
     use rustix::fs::{Access, access};
     let may = |path: &Path, what: Access| access(path, what).is_ok();
     let directory = path

@@ -26,13 +26,13 @@ use std::borrow::Cow;
 /// A statement with its parameters, for either database.
 ///
 /// The text names its parameters `$1`, `$2`, ..; each may appear more than once. The connection
-/// keeps it prepared, keyed by the text, so there must be few different texts: values belong in
+/// caches it, prepared, by its text, so there must be few different texts: values belong in
 /// parameters.
 #[derive(Debug)]
 pub(crate) struct Statement<'v> {
     text: Cow<'v, str>,
     params: Vec<Param<'v>>,
-    is_kept: bool,
+    is_cached: bool,
     needs_settings: bool,
 }
 
@@ -46,7 +46,7 @@ impl<'v> Statement<'v> {
         Statement {
             text: text.into(),
             params: Vec::new(),
-            is_kept: true,
+            is_cached: true,
             needs_settings: true,
         }
     }
@@ -63,9 +63,9 @@ impl<'v> Statement<'v> {
         self
     }
 
-    /// Does not keep the statement prepared; for statements that run rarely.
-    pub(crate) fn unkept(mut self) -> Self {
-        self.is_kept = false;
+    /// Does not cache the prepared statement; for statements that run rarely.
+    pub(crate) fn uncached(mut self) -> Self {
+        self.is_cached = false;
         self
     }
 
@@ -120,7 +120,7 @@ impl<'v> Statement<'v> {
         Rendered {
             text: conn.render(&self.text),
             params: self.params,
-            is_kept: self.is_kept,
+            is_cached: self.is_cached,
             needs_settings: self.needs_settings,
         }
     }
@@ -130,7 +130,7 @@ impl<'v> Statement<'v> {
 struct Rendered<'v> {
     text: String,
     params: Vec<Param<'v>>,
-    is_kept: bool,
+    is_cached: bool,
     #[cfg_attr(not(feature = "postgres"), allow(dead_code))]
     needs_settings: bool,
 }
@@ -169,7 +169,7 @@ impl Rendered<'_> {
         sign: char,
         push: impl Fn(&'b Param<'_>, &mut AstPass<'_, 'b, DB>) -> QueryResult<()>,
     ) -> QueryResult<()> {
-        if !self.is_kept {
+        if !self.is_cached {
             pass.unsafe_to_cache_prepared();
         }
         let mut order: Vec<usize> = Vec::with_capacity(self.params.len());

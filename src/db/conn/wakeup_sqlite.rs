@@ -32,9 +32,9 @@ const GAP: Duration = Duration::from_millis(1);
 
 pub(crate) struct SqliteListener {
     conn: SqliteConnection,
-    seen: i32,
+    version: i32,
     log: Option<LogWatch>,
-    looked_at: Instant,
+    checked_at: Instant,
     heard_at: Option<Instant>,
     /// The time of a write that may not show yet.
     written_at: Option<Instant>,
@@ -51,14 +51,14 @@ struct DataVersion {
 impl SqliteListener {
     pub(crate) fn new(mut conn: SqliteConnection, path: &Path) -> Result<Self, String> {
         // The first check creates the log, which can be watched from then on.
-        look(&mut conn)?;
+        data_version(&mut conn)?;
         let log = LogWatch::new(path);
-        let seen = look(&mut conn)?;
+        let version = data_version(&mut conn)?;
         Ok(SqliteListener {
             conn,
-            seen,
+            version,
             log,
-            looked_at: clock::instant(),
+            checked_at: clock::instant(),
             heard_at: None,
             written_at: None,
             has_shown: false,
@@ -71,7 +71,7 @@ impl SqliteListener {
             clock::nap(GAP.saturating_sub(heard_at.elapsed()).min(timeout));
         }
         loop {
-            let pause = self.until_next_look();
+            let pause = self.until_next_check();
             if pause.is_zero() {
                 if self.has_changed()? {
                     return Ok(true);
@@ -87,30 +87,30 @@ impl SqliteListener {
     }
 
     /// Returns how long no check is needed if nothing is written.
-    fn until_next_look(&self) -> Duration {
+    fn until_next_check(&self) -> Duration {
         let pause = match self.written_at {
             _ if self.log.is_none() => NAP,
             // It has not been checked for yet.
-            Some(at) if self.looked_at < at => Duration::ZERO,
-            Some(at) => match self.looked_at - at {
+            Some(at) if self.checked_at < at => Duration::ZERO,
+            Some(at) => match self.checked_at - at {
                 age if age >= COMMIT => SELDOM,
                 age if self.has_shown => (age * 15).max(SHORTEST),
                 age => age.clamp(SHORTEST, LONGEST),
             },
             None => SELDOM,
         };
-        pause.saturating_sub(self.looked_at.elapsed())
+        pause.saturating_sub(self.checked_at.elapsed())
     }
 
     fn has_changed(&mut self) -> Result<bool, String> {
-        let version = look(&mut self.conn)?;
-        self.looked_at = clock::instant();
-        if version == self.seen {
+        let version = data_version(&mut self.conn)?;
+        self.checked_at = clock::instant();
+        if version == self.version {
             return Ok(false);
         }
-        self.seen = version;
+        self.version = version;
         self.has_shown = true;
-        self.heard_at = Some(self.looked_at);
+        self.heard_at = Some(self.checked_at);
         Ok(true)
     }
 
@@ -131,7 +131,7 @@ impl SqliteListener {
     }
 }
 
-fn look(conn: &mut SqliteConnection) -> Result<i32, String> {
+fn data_version(conn: &mut SqliteConnection) -> Result<i32, String> {
     Statement::new("PRAGMA data_version")
         .get_result::<DataVersion>(&mut Conn::Sqlite(conn))
         .map(|row| row.data_version)

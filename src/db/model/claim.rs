@@ -101,7 +101,7 @@ pub(crate) struct ClaimRequest<'a> {
     /// Rows of other classes are left for a worker that has them. Rows made by Rails name no class
     /// here and are taken.
     pub(crate) classes: &'a [String],
-    pub(crate) limit: usize,
+    pub(crate) max_jobs: usize,
     /// True if more jobs are claimed than threads are idle. Jobs that must not be marked as started too early are then
     /// not marked.
     pub(crate) ahead: bool,

@@ -23,8 +23,8 @@ pub(crate) enum Destination {
     Park(ParkedStep),
     /// It has failed permanently.
     Failed(JobFailure),
-    /// It ends without a failure.
-    Closed(ResultOutcome, JobFailure),
+    /// It was discarded or cancelled: it ends with this outcome, and is not failed.
+    Ended(ResultOutcome, JobFailure),
 }
 
 /// The decision about one job whose claim has ended.
@@ -60,18 +60,18 @@ impl JobDecision {
             }
             Ending::Discard(failure) => {
                 let attempt = (AttemptOutcome::Discarded, failure.clone());
-                let closed = Destination::Closed(ResultOutcome::Discarded, failure);
-                (closed, Some(attempt), begun)
+                let ended = Destination::Ended(ResultOutcome::Discarded, failure);
+                (ended, Some(attempt), begun)
             }
             Ending::Expire(failure) => {
                 let attempt = (AttemptOutcome::Discarded, failure.clone());
-                let closed = Destination::Closed(ResultOutcome::Discarded, failure);
-                (closed, Some(attempt), false)
+                let ended = Destination::Ended(ResultOutcome::Discarded, failure);
+                (ended, Some(attempt), false)
             }
             Ending::Cancel(failure) => {
                 let attempt = (AttemptOutcome::Cancelled, failure.clone());
-                let closed = Destination::Closed(ResultOutcome::Cancelled, failure);
-                (closed, Some(attempt), begun)
+                let ended = Destination::Ended(ResultOutcome::Cancelled, failure);
+                (ended, Some(attempt), begun)
             }
             Ending::Park(wait) => (Destination::Park(wait), None, false),
             Ending::GiveBack { failure, delay, .. } => {
@@ -384,7 +384,7 @@ mod tests {
             Destination::Wait(Some(delay)) => format!("in {}s", delay.as_secs()),
             Destination::Park(wait) => format!("parked at {}", wait.step),
             Destination::Failed(failure) => format!("failed {}", failure.kind),
-            Destination::Closed(outcome, _) => format!("closed {outcome:?}"),
+            Destination::Ended(outcome, _) => format!("ended {outcome:?}"),
         };
         let attempt = decision.attempt.as_ref();
         let attempt = attempt.map_or("-", |(outcome, _)| outcome.column());
@@ -414,22 +414,22 @@ mod tests {
             (
                 Ending::Discard(failure()),
                 true,
-                "closed Discarded | discarded | attempt | noted",
+                "ended Discarded | discarded | attempt | noted",
             ),
             (
                 Ending::Cancel(failure()),
                 true,
-                "closed Cancelled | cancelled | attempt | noted",
+                "ended Cancelled | cancelled | attempt | noted",
             ),
             (
                 Ending::Cancel(failure()),
                 false,
-                "closed Cancelled | cancelled | nothing | noted",
+                "ended Cancelled | cancelled | nothing | noted",
             ),
             (
                 Ending::Expire(failure()),
                 false,
-                "closed Discarded | discarded | nothing | noted",
+                "ended Discarded | discarded | nothing | noted",
             ),
             (
                 Ending::Park(ParkedStep {
@@ -516,9 +516,6 @@ mod tests {
         let mut asked = claim(3, true, true);
         asked.cancelled = true;
         let decision = JobDecision::of_death(recovered(true), &asked, &death(true));
-        assert_eq!(
-            told(&decision),
-            "closed Cancelled | cancelled | attempt | -"
-        );
+        assert_eq!(told(&decision), "ended Cancelled | cancelled | attempt | -");
     }
 }

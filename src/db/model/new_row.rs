@@ -220,7 +220,7 @@ impl UniqueScope {
             HolderState::Waiting(_) => true,
             HolderState::Claimed => self != UniqueScope::WhileWaiting,
             HolderState::Kept => self == UniqueScope::UntilResultExpires,
-            HolderState::Over => false,
+            HolderState::Ended => false,
         }
     }
 }
@@ -255,7 +255,7 @@ pub(crate) enum HolderState {
     /// It has ended, and its result is kept.
     Kept,
     /// It has ended, or it does not exist.
-    Over,
+    Ended,
 }
 
 // --- A quota as an enqueue passes it, and what is left of it ---

@@ -64,7 +64,7 @@ pub(crate) fn edges(
         parents::is_of_undo("w")
     );
     Statement::new(text)
-        .unkept()
+        .uncached()
         .bind(id_list(ids))
         .bind(i64::try_from(limit).unwrap_or(i64::MAX))
         .load(conn)
@@ -82,7 +82,10 @@ pub(crate) struct MembershipRow {
 /// Returns to which batches the jobs belong.
 pub(crate) fn batches_of(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<Vec<MembershipRow>> {
     let text = "SELECT id AS job_id, batch_id FROM solid_queue_jobs WHERE id IN {in $1} AND batch_id IS NOT NULL";
-    Statement::new(text).unkept().bind(id_list(jobs)).load(conn)
+    Statement::new(text)
+        .uncached()
+        .bind(id_list(jobs))
+        .load(conn)
 }
 
 // --- Reads the results of what a job waited for ---
@@ -111,7 +114,7 @@ pub(crate) fn named(conn: &mut Conn<'_>, child: i64, name: &str) -> QueryResult<
          FROM windlass_edges w LEFT JOIN windlass_results r ON r.job_id = w.parent_job_id \
          WHERE w.child_job_id = $1 AND w.name = $2 ORDER BY w.id LIMIT 1";
     Statement::new(text)
-        .unkept()
+        .uncached()
         .bind(child)
         .bind(name)
         .get_result(conn)
@@ -124,7 +127,7 @@ pub(crate) fn of_jobs(conn: &mut Conn<'_>, child: i64, after: i64) -> QueryResul
          FROM windlass_edges w JOIN windlass_results r ON r.job_id = w.parent_job_id \
          WHERE w.child_job_id = $1 AND w.parent_job_id > $2 AND r.result IS NOT NULL ORDER BY w.parent_job_id LIMIT $3";
     Statement::new(text)
-        .unkept()
+        .uncached()
         .bind(child)
         .bind(after)
         .bind(PAGE)
@@ -144,7 +147,7 @@ pub(crate) struct ParentBatch {
 pub(crate) fn batches(conn: &mut Conn<'_>, child: i64) -> QueryResult<Vec<ParentBatch>> {
     let text = "SELECT w.parent_batch_id AS batch_id, w.name FROM windlass_edges w \
          WHERE w.child_job_id = $1 AND w.parent_batch_id IS NOT NULL ORDER BY w.parent_batch_id";
-    Statement::new(text).unkept().bind(child).load(conn)
+    Statement::new(text).uncached().bind(child).load(conn)
 }
 
 /// Returns some of the jobs of a batch after the id `after` that have stored a result.
@@ -152,7 +155,7 @@ pub(crate) fn of_batch(conn: &mut Conn<'_>, batch: i64, after: i64) -> QueryResu
     let text = "SELECT r.job_id, CAST(NULL AS varchar) AS name, r.result, '' AS error FROM windlass_results r \
          WHERE r.batch_id = $1 AND r.job_id > $2 AND r.result IS NOT NULL ORDER BY r.batch_id, r.job_id LIMIT $3";
     Statement::new(text)
-        .unkept()
+        .uncached()
         .bind(batch)
         .bind(after)
         .bind(PAGE)

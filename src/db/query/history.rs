@@ -224,7 +224,7 @@ pub(crate) fn unreadable(conn: &mut Conn<'_>) -> QueryResult<usize> {
         totals = of_each_series(dialect, "resolution = 0 AND starts_at = 0"),
         buckets = of_each_series(dialect, &lately),
     );
-    let rows: Vec<HistoryRow> = Statement::new(text).unkept().load(conn)?;
+    let rows: Vec<HistoryRow> = Statement::new(text).uncached().load(conn)?;
     let is_unreadable = |row: &HistoryRow| match row.series_id {
         0 => Contribution::unpack(&row.data).is_err(),
         _ => cell::unpack(&row.data).is_err(),

@@ -331,7 +331,10 @@ pub(crate) struct StoredArguments {
 pub(crate) fn arguments(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<Vec<StoredArguments>> {
     let text = "SELECT id AS job_id, class_name, coalesce(arguments, 'null') AS arguments, idempotency_key \
          FROM solid_queue_jobs WHERE id IN {in $1}";
-    Statement::new(text).unkept().bind(id_list(jobs)).load(conn)
+    Statement::new(text)
+        .uncached()
+        .bind(id_list(jobs))
+        .load(conn)
 }
 
 /// Returns those of these jobs that have neither finished nor failed.

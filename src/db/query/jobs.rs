@@ -115,7 +115,7 @@ pub(crate) fn runs(state: JobState) -> &'static str {
 
 /// Returns the jobs of a state: failed and finished ones newest first, all others in the order in
 /// which they run.
-pub(crate) fn list(
+pub(crate) fn list_jobs(
     conn: &mut Conn<'_>,
     state: JobState,
     filter: &Filter,
@@ -184,9 +184,9 @@ pub(crate) fn first(conn: &mut Conn<'_>, state: JobState) -> QueryResult<i64> {
         .map(|row| row.id.unwrap_or(0))
 }
 
-/// A found job with its key: its position in a list or a scan.
+/// A job that a search has found, with its key: its position in a list or a scan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, QueryableByName)]
-pub(crate) struct FoundJob {
+pub(crate) struct JobMatch {
     #[diesel(sql_type = BigInt)]
     pub(crate) key: i64,
     #[diesel(sql_type = BigInt)]
@@ -235,7 +235,7 @@ pub(crate) fn next(
         joined(state),
         wanted.text
     );
-    let found: Vec<FoundJob> = Statement::new(text).bind_all(wanted.params).load(conn)?;
+    let found: Vec<JobMatch> = Statement::new(text).bind_all(wanted.params).load(conn)?;
     let is_full = found.len() >= limit;
     let last = found.last().filter(|_| is_full);
     let reached = last.map_or(end, |last| last.key);
@@ -376,7 +376,10 @@ pub(crate) fn fingerprints(
            (SELECT min(a.id) FROM solid_queue_failed_executions a WHERE a.fingerprint = k.fingerprint) AS first_id, \
            (SELECT max(z.id) FROM solid_queue_failed_executions z WHERE z.fingerprint = k.fingerprint) AS last_id \
          FROM known k WHERE k.fingerprint IS NOT NULL LIMIT $1";
-    Statement::new(text).bind(limit as i64).unkept().load(conn)
+    Statement::new(text)
+        .bind(limit as i64)
+        .uncached()
+        .load(conn)
 }
 
 /// A group of failures.
@@ -418,6 +421,6 @@ pub(crate) fn groups(
     Statement::new(text)
         .bind(wanted)
         .bind(i64::try_from(most).unwrap_or(i64::MAX).saturating_add(1))
-        .unkept()
+        .uncached()
         .load(conn)
 }

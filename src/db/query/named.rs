@@ -40,7 +40,7 @@ pub(crate) fn named(conn: &mut Conn<'_>, text: &str) -> QueryResult<NamedThings>
          EXISTS (SELECT 1 FROM solid_queue_recurring_tasks WHERE key = $1) AS is_task"
     );
     Statement::new(statement)
-        .unkept()
+        .uncached()
         .bind(text)
         .get_result(conn)
 }
@@ -49,7 +49,7 @@ pub(crate) fn named(conn: &mut Conn<'_>, text: &str) -> QueryResult<NamedThings>
 pub(crate) fn is_job(conn: &mut Conn<'_>, job: i64) -> QueryResult<bool> {
     let text = "SELECT id FROM solid_queue_jobs WHERE id = $1 UNION ALL \
          SELECT job_id FROM windlass_results WHERE job_id = $1 AND expires_at > {now}";
-    let found: Vec<Id> = Statement::new(text).unkept().bind(job).load(conn)?;
+    let found: Vec<Id> = Statement::new(text).uncached().bind(job).load(conn)?;
     Ok(!found.is_empty())
 }
 
@@ -79,7 +79,7 @@ fn few(
 ) -> QueryResult<Option<Vec<i64>>> {
     let text = format!("SELECT id FROM solid_queue_jobs WHERE {column} = $1 LIMIT $2");
     let found: Vec<Id> = Statement::new(text)
-        .unkept()
+        .uncached()
         .bind(value)
         .bind(i64::try_from(most.saturating_add(1)).unwrap_or(i64::MAX))
         .load(conn)?;
@@ -99,5 +99,5 @@ pub(crate) struct KnownClass {
 /// Returns the classes that workers perform, at most 500.
 pub(crate) fn known_classes(conn: &mut Conn<'_>) -> QueryResult<Vec<KnownClass>> {
     let text = "SELECT class_name, queue_name FROM windlass_classes ORDER BY class_name LIMIT 500";
-    Statement::new(text).unkept().load(conn)
+    Statement::new(text).uncached().load(conn)
 }

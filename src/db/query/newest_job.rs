@@ -25,6 +25,6 @@ pub(crate) fn newest_id(dialect: Dialect) -> &'static str {
 /// Returns an id that no job exceeds; `None` if there is no job.
 pub(crate) fn newest_job(conn: &mut Conn<'_>) -> QueryResult<Option<i64>> {
     let text = format!("SELECT {} AS id", newest_id(conn.dialect()));
-    let newest: MaybeId = Statement::new(text).unkept().get_result(conn)?;
+    let newest: MaybeId = Statement::new(text).uncached().get_result(conn)?;
     Ok(newest.id)
 }

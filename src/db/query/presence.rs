@@ -54,7 +54,7 @@ pub(crate) fn presences(
         .bind(wanted.hostname.as_deref())
         .bind(wanted.kind.as_deref())
         .bind(wanted.name.as_deref())
-        .unkept()
+        .uncached()
         .load(conn)
 }
 
@@ -79,7 +79,7 @@ pub(crate) fn connection_limit(conn: &mut Conn<'_>) -> QueryResult<Option<Connec
              - CAST(current_setting('superuser_reserved_connections') AS bigint) AS allowed, \
              (SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend') AS open",
         )
-        .unkept()
+        .uncached()
         .get_result(conn)
         .map(Some),
         Dialect::Sqlite => Ok(None),

@@ -247,7 +247,7 @@ pub(crate) fn fleet(conn: &mut Conn<'_>) -> QueryResult<FleetGauge> {
     let text = "SELECT metadata, (SELECT count(*) FROM solid_queue_claimed_executions c \
            WHERE c.process_id = p.id) AS busy FROM solid_queue_processes p \
          WHERE kind = 'Worker' AND heartbeat_seq IS NOT NULL";
-    let workers: Vec<WorkerRow> = Statement::new(text).unkept().load(conn)?;
+    let workers: Vec<WorkerRow> = Statement::new(text).uncached().load(conn)?;
     let threads = |row: &WorkerRow| -> Option<u64> {
         let metadata: serde_json::Value = serde_json::from_str(row.metadata.as_deref()?).ok()?;
         metadata.get("thread_pool_size")?.as_u64()

@@ -91,7 +91,7 @@ pub(crate) fn steps(conn: &mut Conn<'_>, catalog: &Catalog) -> QueryResult<Vec<P
     }
     let dialect = conn.dialect();
     let text = "SELECT name FROM windlass_settings WHERE value = 'on'";
-    let on: Vec<SettingOn> = Statement::new(text).unkept().load(conn)?;
+    let on: Vec<SettingOn> = Statement::new(text).uncached().load(conn)?;
     for option in RailsOption::ALL {
         let is_on = on.iter().any(|one| one.name == option.setting());
         for (name, making) in option.triggers(dialect) {

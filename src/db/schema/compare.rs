@@ -39,8 +39,8 @@ impl Migrated {
 }
 
 /// Returns everything that [`migrate`](crate::migrate) would do.
-pub(crate) fn look(conn: &mut Conn<'_>) -> Result<SchemaPlan> {
-    let mut plan = look_at_tables(conn)?;
+pub(crate) fn migration_plan(conn: &mut Conn<'_>) -> Result<SchemaPlan> {
+    let mut plan = table_plan(conn)?;
     plan.steps.extend(open_functions(conn)?);
     Ok(plan)
 }
@@ -61,7 +61,7 @@ pub(crate) fn open_functions(conn: &mut Conn<'_>) -> Result<Vec<PlanStep>> {
         return Ok(Vec::new()); // It has no roles.
     }
     let open: Vec<OpenFunction> = Statement::new(OPEN_FUNCTIONS)
-        .unkept()
+        .uncached()
         .load(conn)
         .during("look at the rights of the functions")?;
     let steps = open.into_iter().map(|function| PlanStep {
@@ -75,7 +75,7 @@ pub(crate) fn open_functions(conn: &mut Conn<'_>) -> Result<Vec<PlanStep>> {
     Ok(steps.collect())
 }
 
-fn look_at_tables(conn: &mut Conn<'_>) -> Result<SchemaPlan> {
+fn table_plan(conn: &mut Conn<'_>) -> Result<SchemaPlan> {
     let applied = applied(conn)?;
     let catalog = Catalog::read(conn).during("read the catalog of the database")?;
     let mut plan = SchemaPlan::new(conn.dialect(), &applied, &catalog);
@@ -87,7 +87,7 @@ fn look_at_tables(conn: &mut Conn<'_>) -> Result<SchemaPlan> {
 /// Returns what [`migrate`] would do.
 #[cfg(feature = "cli")]
 pub(crate) fn pending(conn: &mut Conn<'_>) -> Result<Migrated> {
-    look(conn).map(Migrated::of)
+    migration_plan(conn).map(Migrated::of)
 }
 
 /// The missing parts to look for.
@@ -100,7 +100,7 @@ pub(crate) enum MissingParts {
 
 /// Returns what is missing in a database to which all migrations were applied.
 pub(crate) fn missing(conn: &mut Conn<'_>, which: MissingParts) -> Result<Vec<String>> {
-    let steps = look_at_tables(conn)?.steps.into_iter();
+    let steps = table_plan(conn)?.steps.into_iter();
     let steps = steps.filter(|step| step.is_vital || which == MissingParts::Anything);
     Ok(steps.filter_map(|step| step.says()).collect())
 }

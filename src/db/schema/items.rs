@@ -280,8 +280,8 @@ impl Catalog {
     pub(crate) fn read(conn: &mut Conn<'_>) -> QueryResult<Self> {
         let (columns, others) = queries(conn.dialect());
         Ok(Catalog {
-            columns: Statement::new(columns).unkept().load(conn)?,
-            others: Statement::new(others).unkept().load(conn)?,
+            columns: Statement::new(columns).uncached().load(conn)?,
+            others: Statement::new(others).uncached().load(conn)?,
         })
     }
 

@@ -5,7 +5,7 @@
 
 use crate::db::conn::connection::{AsConn, Conn};
 use crate::db::conn::database::Database;
-use crate::db::schema::compare::{Migrated, MissingParts, look, missing};
+use crate::db::schema::compare::{Migrated, MissingParts, migration_plan, missing};
 #[cfg(feature = "postgres")]
 use crate::db::schema::migrate_postgres;
 #[cfg(feature = "sqlite")]
@@ -40,7 +40,7 @@ use crate::error::{Result, SchemaError};
 pub fn migrate<C: AsConn + ?Sized>(conn: &mut C) -> Result<Migrated> {
     let mut conn = conn.as_conn();
     // Most calls end here, and have locked nothing.
-    if look(&mut conn)?.is_empty() {
+    if migration_plan(&mut conn)?.is_empty() {
         return Ok(Migrated::default());
     }
     match &mut conn {

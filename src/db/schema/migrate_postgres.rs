@@ -11,7 +11,7 @@
 
 use crate::clock;
 use crate::db::conn::connection::Conn;
-use crate::db::schema::compare::{Migrated, create, failed, look, refuse_by_hand};
+use crate::db::schema::compare::{Migrated, create, failed, migration_plan, refuse_by_hand};
 use crate::db::schema::plan::{Action, PlanStep, SchemaPlan};
 use crate::error::{Error, ErrorContext, Result};
 use diesel::prelude::*;
@@ -48,13 +48,13 @@ struct NameRow {
 pub(crate) fn complete(conn: &mut PgConnection, timeout: Duration) -> Result<Migrated> {
     if Conn::Postgres(conn).is_in_transaction() {
         take_turn(conn, "pg_try_advisory_xact_lock")?;
-        return all(conn, timeout).map(Migrated::of);
+        return apply_plan(conn, timeout).map(Migrated::of);
     }
     if Conn::Postgres(conn).has_no_session() {
         return in_one_transaction(conn, timeout).map(Migrated::of);
     }
     take_turn(conn, "pg_try_advisory_lock")?;
-    let done = all(conn, timeout);
+    let done = apply_plan(conn, timeout);
     let free = diesel::sql_query("SELECT pg_advisory_unlock($1) AS it")
         .bind::<BigInt, _>(LOCK)
         .execute(conn);
@@ -67,7 +67,7 @@ fn in_one_transaction(conn: &mut PgConnection, timeout: Duration) -> Result<Sche
     Conn::Postgres(conn).transaction(|conn| {
         let conn = conn.reborrow().postgres()?;
         take_turn(conn, "pg_try_advisory_xact_lock")?;
-        let plan = look(&mut Conn::Postgres(conn))?;
+        let plan = migration_plan(&mut Conn::Postgres(conn))?;
         for step in &plan.steps {
             if is_long(conn, step)? {
                 let table = step.table.as_deref().unwrap_or_default();
@@ -79,7 +79,7 @@ fn in_one_transaction(conn: &mut PgConnection, timeout: Duration) -> Result<Sche
                 return Err(failed(step, reason));
             }
         }
-        all(conn, timeout)
+        apply_plan(conn, timeout)
     })
 }
 
@@ -106,8 +106,8 @@ fn take_turn(conn: &mut PgConnection, function: &str) -> Result<()> {
     }
 }
 
-fn all(conn: &mut PgConnection, timeout: Duration) -> Result<SchemaPlan> {
-    let plan = look(&mut Conn::Postgres(conn))?;
+fn apply_plan(conn: &mut PgConnection, timeout: Duration) -> Result<SchemaPlan> {
+    let plan = migration_plan(&mut Conn::Postgres(conn))?;
     refuse_by_hand(&plan)?;
     if plan.is_fresh {
         create(&mut Conn::Postgres(conn))?;

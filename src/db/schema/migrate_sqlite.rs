@@ -1,7 +1,7 @@
 //! Completes a SQLite file in one transaction, whose write lock keeps migrations apart.
 
 use crate::db::conn::connection::Conn;
-use crate::db::schema::compare::{Migrated, create, failed, look, refuse_by_hand};
+use crate::db::schema::compare::{Migrated, create, failed, migration_plan, refuse_by_hand};
 use crate::db::schema::items::{self, Catalog, CatalogColumn};
 use crate::db::schema::plan::Action;
 use crate::error::Result;
@@ -12,7 +12,7 @@ use diesel::sql_types::{BigInt, Text};
 pub(crate) fn complete(conn: &mut Conn<'_>) -> Result<Migrated> {
     let done = conn.transaction(|conn| {
         // Another process may have completed it meanwhile.
-        let plan = look(conn)?;
+        let plan = migration_plan(conn)?;
         refuse_by_hand(&plan)?;
         if plan.is_fresh {
             create(conn)?;

@@ -64,7 +64,7 @@ struct AppliedVersion {
 /// Returns an error if the database cannot be read, cannot hold every text, or has the tables of a
 /// version of Windlass that was never released.
 pub(crate) fn applied(conn: &mut Conn<'_>) -> Result<BTreeSet<String>> {
-    let look = match conn.dialect() {
+    let text = match conn.dialect() {
         Dialect::Postgres => {
             "SELECT to_regclass('windlass_schema_migrations') IS NOT NULL AS found, \
              current_database()::text AS database, current_setting('server_encoding') AS encoding"
@@ -79,8 +79,8 @@ pub(crate) fn applied(conn: &mut Conn<'_>) -> Result<BTreeSet<String>> {
         found,
         database,
         encoding,
-    } = Statement::new(look)
-        .unkept()
+    } = Statement::new(text)
+        .uncached()
         .get_result(conn)
         .during("look for the version table")?;
     // One text that it refuses would take others along, which are written with it.
@@ -92,7 +92,7 @@ pub(crate) fn applied(conn: &mut Conn<'_>) -> Result<BTreeSet<String>> {
     }
     let versions: Vec<AppliedVersion> =
         Statement::new("SELECT version FROM windlass_schema_migrations")
-            .unkept()
+            .uncached()
             .load(conn)
             .during("read the version table")?;
     let versions: BTreeSet<String> = versions.into_iter().map(|row| row.version).collect();

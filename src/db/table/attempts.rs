@@ -126,7 +126,7 @@ pub(crate) fn interruptions(
     let rows: Vec<Interruptions> = Statement::new(text)
         .bind(id_list(jobs))
         .bind(-micros(within))
-        .unkept()
+        .uncached()
         .load(conn)?;
     let count = |row: Interruptions| (row.id, u32::try_from(row.n).unwrap_or(u32::MAX));
     Ok(rows.into_iter().map(count).collect())

@@ -149,7 +149,7 @@ const UNTIL: &str = "a.created_at < {time $6} AND a.id <= coalesce((SELECT o.id 
 
 /// Returns the rows, newest first: the first row of each action with the total of all its rows, or
 /// the parts of one action.
-pub(crate) fn list(
+pub(crate) fn list_audit_rows(
     conn: &mut Conn<'_>,
     filter: &AuditFilter,
     limit: usize,
@@ -184,7 +184,7 @@ pub(crate) fn list(
                 .and_then(|time| time.checked_add_signed(DISORDER))
                 .map(timestamp),
         )
-        .unkept()
+        .uncached()
         .load(conn)
 }
 
@@ -196,14 +196,14 @@ struct AgedRow {
     due: bool,
 }
 
-/// Deletes up to `batch` rows that are older than `age`, and returns how many. The triggers refuse to
+/// Deletes up to `chunk` rows that are older than `age`, and returns how many. The triggers refuse to
 /// delete younger ones than 30 days. Their ids grow with time, so only the oldest are read.
-pub(crate) fn clear(conn: &mut Conn<'_>, age: Duration, batch: usize) -> QueryResult<usize> {
+pub(crate) fn clear(conn: &mut Conn<'_>, age: Duration, chunk: usize) -> QueryResult<usize> {
     let text = "SELECT id, created_at <= {later $1} AS due FROM windlass_audit WHERE id > 0 ORDER BY id LIMIT $2";
     let seen: Vec<AgedRow> = Statement::new(text)
         .bind(-micros(age))
-        .bind(batch as i64)
-        .unkept()
+        .bind(chunk as i64)
+        .uncached()
         .load(conn)?;
     let due = seen.iter().filter(|row| row.due).map(|row| row.id);
     let due: Vec<i64> = due.collect();
@@ -213,6 +213,6 @@ pub(crate) fn clear(conn: &mut Conn<'_>, age: Duration, batch: usize) -> QueryRe
     let text = "DELETE FROM windlass_audit WHERE id IN {in $1}";
     Statement::new(text)
         .bind(id_list(&due))
-        .unkept()
+        .uncached()
         .changes(conn)
 }

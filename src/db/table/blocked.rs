@@ -145,7 +145,7 @@ pub(crate) fn sort_out(conn: &mut Conn<'_>, ready: &[i64]) -> QueryResult<Vec<i6
         let text = "SELECT s.id FROM solid_queue_jobs j JOIN solid_queue_semaphores s ON s.key = j.concurrency_key \
              WHERE j.id IN {in $1}";
         let taken: Vec<Id> = Statement::new(text)
-            .unkept()
+            .uncached()
             .bind(id_list(&over))
             .load(conn)?;
         let given = taken
@@ -183,7 +183,7 @@ pub(crate) fn take_over(conn: &mut Conn<'_>, keys: &BTreeSet<String>) -> QueryRe
         ),
     };
     let jobs: Vec<Execution> = Statement::new(text)
-        .unkept()
+        .uncached()
         .bind(wanted_keys::key_list(keys))
         .bind(TAKEN_OVER)
         .load(conn)?;
@@ -228,7 +228,7 @@ pub(crate) fn renew(conn: &mut Conn<'_>, job: i64) -> QueryResult<()> {
          RETURNING job_id, expires_at = {{time '{NEVER_EXPIRES}'}} AS waits",
         waits_for_others_sql("concurrency_key")
     );
-    let gone: Vec<ReplacedExecution> = Statement::new(text).unkept().bind(job).load(conn)?;
+    let gone: Vec<ReplacedExecution> = Statement::new(text).uncached().bind(job).load(conn)?;
     let Some(ReplacedExecution { job_id, waits }) = gone.into_iter().next() else {
         return Ok(());
     };
@@ -239,7 +239,7 @@ pub(crate) fn renew(conn: &mut Conn<'_>, job: i64) -> QueryResult<()> {
     let text = format!(
         "UPDATE solid_queue_blocked_executions SET expires_at = {{time '{NEVER_EXPIRES}'}} WHERE job_id = $1"
     );
-    Statement::new(text).unkept().bind(job_id).execute(conn)
+    Statement::new(text).uncached().bind(job_id).execute(conn)
 }
 
 /// Makes each job wait until another has ended.

@@ -79,7 +79,7 @@ pub(crate) fn redact_all(
     let text = "SELECT class_name, redact FROM windlass_classes WHERE class_name IN (SELECT value ->> 0 FROM {rows $1})";
     let names: Vec<[&str; 1]> = classes.iter().map(|name| [*name]).collect();
     let names = serde_json::to_string(&names).unwrap_or_default();
-    let rows: Vec<FieldsOfClass> = Statement::new(text).unkept().bind(&names).load(conn)?;
+    let rows: Vec<FieldsOfClass> = Statement::new(text).uncached().bind(&names).load(conn)?;
     let fields = rows.into_iter().filter_map(|row| {
         let fields = serde_json::from_str(&row.redact).ok()?;
         Some((row.class_name, fields))
@@ -125,7 +125,7 @@ struct HasInternal {
 pub(crate) fn has_internal(conn: &mut Conn<'_>, job: i64) -> QueryResult<bool> {
     let text = "SELECT EXISTS (SELECT 1 FROM solid_queue_jobs j JOIN windlass_classes c ON c.class_name = j.class_name \
          WHERE j.id = $1 AND c.internal) AS is_it";
-    let row: HasInternal = Statement::new(text).bind(job).unkept().get_result(conn)?;
+    let row: HasInternal = Statement::new(text).bind(job).uncached().get_result(conn)?;
     Ok(row.is_it)
 }
 
@@ -134,6 +134,6 @@ pub(crate) fn forget(conn: &mut Conn<'_>, age: Duration) -> QueryResult<usize> {
     let text = "DELETE FROM windlass_classes WHERE seen_at <= {later $1}";
     Statement::new(text)
         .bind(-micros(age))
-        .unkept()
+        .uncached()
         .changes(conn)
 }

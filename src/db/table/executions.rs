@@ -31,7 +31,7 @@ pub(crate) fn lock_free(
         state.table()
     );
     Statement::new(text)
-        .unkept()
+        .uncached()
         .bind(id_list(jobs))
         .load(conn)
         .map(job_ids)

@@ -104,7 +104,10 @@ pub(crate) fn without_fingerprint(
     let text = "SELECT f.id, f.job_id, j.class_name, f.error, coalesce({moment f.created_at}, {now}) AS at \
          FROM solid_queue_failed_executions f JOIN solid_queue_jobs j ON j.id = f.job_id \
          WHERE f.fingerprint IS NULL ORDER BY f.fingerprint DESC, f.id DESC LIMIT $1";
-    Statement::new(text).bind(limit as i64).unkept().load(conn)
+    Statement::new(text)
+        .bind(limit as i64)
+        .uncached()
+        .load(conn)
 }
 
 /// Stores the fingerprints of failures that have none, by their ids. Returns how many there were.

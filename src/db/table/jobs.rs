@@ -85,7 +85,7 @@ pub(crate) fn editable(conn: &mut Conn<'_>, job: i64) -> QueryResult<Option<Edit
          FROM solid_queue_jobs j WHERE id = $1";
     Statement::new(text)
         .bind(job)
-        .unkept()
+        .uncached()
         .get_result(conn)
         .optional()
 }
@@ -96,7 +96,7 @@ pub(crate) fn set_arguments(conn: &mut Conn<'_>, job: i64, arguments: &str) -> Q
     Statement::new(text)
         .bind(arguments)
         .bind(job)
-        .unkept()
+        .uncached()
         .changes(conn)
         .map(drop)
 }
@@ -109,7 +109,7 @@ pub(crate) fn set_times(conn: &mut Conn<'_>, times: &[(i64, String)]) -> QueryRe
     let times = serde_json::to_string(times).unwrap_or_default();
     Statement::new(text)
         .bind(times)
-        .unkept()
+        .uncached()
         .changes(conn)
         .map(drop)
 }
@@ -283,7 +283,7 @@ pub(crate) fn update_ended(conn: &mut Conn<'_>, updates: &[JobUpdate]) -> QueryR
 pub(crate) fn lock_free(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<Vec<i64>> {
     let text = "SELECT id FROM solid_queue_jobs WHERE id IN {in $1} ORDER BY id {lock skip}";
     let free: Vec<Id> = Statement::new(text)
-        .unkept()
+        .uncached()
         .bind(id_list(jobs))
         .load(conn)?;
     if free.len() == jobs.len() {
@@ -307,7 +307,10 @@ pub(crate) struct PolicyRow {
 /// Locks the rows of jobs, in order, and returns their policies.
 pub(crate) fn lock_policies(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<Vec<PolicyRow>> {
     let text = "SELECT id, policy FROM solid_queue_jobs WHERE id IN {in $1} ORDER BY id {lock}";
-    Statement::new(text).bind(id_list(jobs)).unkept().load(conn)
+    Statement::new(text)
+        .bind(id_list(jobs))
+        .uncached()
+        .load(conn)
 }
 
 /// Writes the policies of jobs, whose rows the caller has locked. An empty one is none.
@@ -335,7 +338,7 @@ pub(crate) fn has_key(conn: &mut Conn<'_>, job: i64, key: &str) -> QueryResult<b
     let found: Option<Id> = Statement::new(text)
         .bind(job)
         .bind(key)
-        .unkept()
+        .uncached()
         .get_result(conn)
         .optional()?;
     Ok(found.is_some())

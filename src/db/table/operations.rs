@@ -48,7 +48,7 @@ pub(crate) fn insert_operation(
         .bind(&new.actor.reason)
         .bind("{}") // no counts yet
         .bind(new.request_id)
-        .unkept()
+        .uncached()
         .get_result(conn)
         .optional()?;
     Ok(row.map(|row| row.id))
@@ -59,7 +59,7 @@ pub(crate) fn of_request(conn: &mut Conn<'_>, request_id: &str) -> QueryResult<O
     let text = "SELECT id FROM windlass_operations WHERE request_id = $1";
     let row: Option<Id> = Statement::new(text)
         .bind(request_id)
-        .unkept()
+        .uncached()
         .get_result(conn)
         .optional()?;
     Ok(row.map(|row| row.id))
@@ -71,7 +71,7 @@ pub(crate) fn set_audit(conn: &mut Conn<'_>, id: i64, audit: i64) -> QueryResult
     Statement::new(text)
         .bind(audit)
         .bind(id)
-        .unkept()
+        .uncached()
         .execute(conn)
 }
 
@@ -144,7 +144,7 @@ const COLUMNS: &str = "id, action, parameters, filter, bounds, place, counts, to
      {now} AS now";
 
 /// Returns the newest operations, before an id if one is given.
-pub(crate) fn list(
+pub(crate) fn list_operations(
     conn: &mut Conn<'_>,
     before: Option<i64>,
     limit: usize,
@@ -155,7 +155,7 @@ pub(crate) fn list(
     Statement::new(text)
         .bind(before.unwrap_or(i64::MAX))
         .bind(limit as i64)
-        .unkept()
+        .uncached()
         .load(conn)
 }
 
@@ -164,7 +164,7 @@ pub(crate) fn find(conn: &mut Conn<'_>, id: i64) -> QueryResult<Option<Operation
     let text = format!("SELECT {COLUMNS} FROM windlass_operations WHERE id = $1");
     Statement::new(text)
         .bind(id)
-        .unkept()
+        .uncached()
         .get_result(conn)
         .optional()
 }
@@ -181,7 +181,7 @@ pub(crate) fn stillest(conn: &mut Conn<'_>) -> QueryResult<Option<OperationRow>>
     let text = format!(
         "SELECT {COLUMNS} FROM windlass_operations WHERE ended_at IS NULL AND id > 0 ORDER BY moved_at LIMIT 1"
     );
-    Statement::new(text).unkept().get_result(conn).optional()
+    Statement::new(text).uncached().get_result(conn).optional()
 }
 
 /// Locks an open operation. `None` if it has ended, or another process runs a chunk of it.
@@ -237,7 +237,7 @@ pub(crate) fn end(
         .bind(state)
         .bind(error)
         .bind(id)
-        .unkept()
+        .uncached()
         .changes(conn)?;
     Ok(changed > 0)
 }
@@ -249,6 +249,6 @@ pub(crate) fn clear(conn: &mut Conn<'_>, age: Duration, chunk: usize) -> QueryRe
     Statement::new(text)
         .bind(-micros(age))
         .bind(chunk as i64)
-        .unkept()
+        .uncached()
         .changes(conn)
 }

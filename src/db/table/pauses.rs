@@ -26,7 +26,7 @@ struct PausedQueue {
 /// Returns the names of the paused queues, sorted.
 pub(crate) fn names(conn: &mut Conn<'_>) -> QueryResult<Vec<String>> {
     let text = "SELECT queue_name FROM solid_queue_pauses";
-    let names: Vec<PausedQueue> = Statement::new(text).unkept().load(conn)?;
+    let names: Vec<PausedQueue> = Statement::new(text).uncached().load(conn)?;
     let mut names: Vec<String> = names.into_iter().map(|row| row.queue_name).collect();
     names.sort_unstable();
     Ok(names)
@@ -57,7 +57,7 @@ fn columns(conn: &Conn<'_>) -> String {
 
 /// Returns up to `limit` paused queues, by name.
 #[cfg(any(feature = "top", feature = "web"))]
-pub(crate) fn all(conn: &mut Conn<'_>, limit: i64) -> QueryResult<Vec<PauseOfQueue>> {
+pub(crate) fn list_pauses(conn: &mut Conn<'_>, limit: i64) -> QueryResult<Vec<PauseOfQueue>> {
     let columns = columns(conn);
     let text = format!("SELECT {columns} FROM solid_queue_pauses ORDER BY queue_name LIMIT $1");
     Statement::new(text).bind(limit).load(conn)

@@ -100,7 +100,7 @@ pub(crate) fn is_locked(conn: &mut Conn<'_>, id: i64) -> QueryResult<bool> {
         "SELECT EXISTS (SELECT 1 FROM solid_queue_processes WHERE id = $1) AND NOT EXISTS \
          (SELECT 1 FROM (SELECT id FROM solid_queue_processes WHERE id = $1 {free}) free) AS is_locked"
     );
-    let row: ProcessIsLocked = Statement::new(text).bind(id).unkept().get_result(conn)?;
+    let row: ProcessIsLocked = Statement::new(text).bind(id).uncached().get_result(conn)?;
     Ok(row.is_locked)
 }
 

@@ -30,7 +30,7 @@ pub(crate) struct UsedQuota {
 }
 
 /// Returns the quotas that were used in the last days, and how much of each is used.
-pub(crate) fn all(conn: &mut Conn<'_>) -> QueryResult<Vec<UsedQuota>> {
+pub(crate) fn list_quotas(conn: &mut Conn<'_>) -> QueryResult<Vec<UsedQuota>> {
     let used = |per: Per, since: &str| {
         format!(
             "CAST(coalesce((SELECT sum(s.jobs) FROM windlass_quota_slots s WHERE s.quota = names.quota \
@@ -53,7 +53,7 @@ pub(crate) fn all(conn: &mut Conn<'_>) -> QueryResult<Vec<UsedQuota>> {
         .bind(age(Per::Minute))
         .bind(age(Per::Day))
         .bind(age(Per::Second))
-        .unkept()
+        .uncached()
         .load(conn)
 }
 
@@ -91,9 +91,9 @@ pub(crate) fn note(conn: &mut Conn<'_>, jobs: &[QuotaJob]) -> QueryResult<()> {
     Statement::new(text).bind(rows).execute(conn)
 }
 
-/// Gives back the places of up to `batch` jobs that do not wait any more, of one quota or of all.
+/// Gives back the places of up to `chunk` jobs that do not wait any more, of one quota or of all.
 /// Returns how many. It waits for no transaction that enqueues.
-pub(crate) fn free(conn: &mut Conn<'_>, quota: Option<&str>, batch: i64) -> QueryResult<usize> {
+pub(crate) fn free(conn: &mut Conn<'_>, quota: Option<&str>, chunk: i64) -> QueryResult<usize> {
     let of_quota = quota.map_or("", |_| "AND q.quota = $2");
     let text = format!(
         "SELECT q.job_id, q.quota, q.slot FROM windlass_quota_jobs q \
@@ -103,7 +103,7 @@ pub(crate) fn free(conn: &mut Conn<'_>, quota: Option<&str>, batch: i64) -> Quer
          AND NOT EXISTS (SELECT 1 FROM solid_queue_blocked_executions e WHERE e.job_id = q.job_id) {of_quota} ORDER BY q.job_id LIMIT $1 {{lock skip of q, s}}",
         Per::Waiting.name()
     );
-    let statement = Statement::new(text).bind(batch).unkept();
+    let statement = Statement::new(text).bind(chunk).uncached();
     let statement = match quota {
         Some(quota) => statement.bind(quota),
         None => statement,
@@ -124,7 +124,7 @@ pub(crate) fn free(conn: &mut Conn<'_>, quota: Option<&str>, batch: i64) -> Quer
     let ids: Vec<i64> = jobs.iter().map(|job| job.job_id).collect();
     Statement::new("DELETE FROM windlass_quota_jobs WHERE job_id IN {in $1}")
         .bind(id_list(&ids))
-        .unkept()
+        .uncached()
         .changes(conn)
 }
 
@@ -287,7 +287,7 @@ pub(crate) fn give_back(
         per.name()
     );
     let given = serde_json::to_string(given).unwrap_or_default();
-    Statement::new(text).bind(given).unkept().execute(conn)
+    Statement::new(text).bind(given).uncached().execute(conn)
 }
 
 /// Returns whether the rows of all slots exist.
@@ -298,7 +298,7 @@ pub(crate) fn exist(conn: &mut Conn<'_>, slots: QuotaSlots<'_>) -> QueryResult<b
         .bind(&slots.quota.name)
         .bind(slots.per.name())
         .bind(count)
-        .unkept()
+        .uncached()
         .get_result(conn)?;
     Ok(found.slots >= count)
 }
@@ -318,7 +318,7 @@ pub(crate) fn create(conn: &mut Conn<'_>, slots: QuotaSlots<'_>) -> QueryResult<
         .bind(count)
         .bind(slots.quota.limits.to_column())
         .bind(slots.window(conn))
-        .unkept()
+        .uncached()
         .execute(conn)
 }
 
@@ -333,8 +333,8 @@ pub(crate) fn left(conn: &mut Conn<'_>, per: Per) -> QueryResult<Option<Duration
     Ok(Some(Duration::from_secs(window - of_day % window)))
 }
 
-/// Deletes up to `batch` slots of quotas that were not used for a time.
-pub(crate) fn clear(conn: &mut Conn<'_>, unused: Duration, batch: i64) -> QueryResult<usize> {
+/// Deletes up to `chunk` slots of quotas that were not used for a time.
+pub(crate) fn clear(conn: &mut Conn<'_>, unused: Duration, chunk: i64) -> QueryResult<usize> {
     let text = format!(
         "WITH old AS (SELECT quota, per, slot FROM windlass_quota_slots WHERE starts_at <= {{later $1}} \
          AND (per <> '{}' OR jobs = 0) ORDER BY starts_at LIMIT $2 {{lock skip}}) \
@@ -343,7 +343,7 @@ pub(crate) fn clear(conn: &mut Conn<'_>, unused: Duration, batch: i64) -> QueryR
     );
     Statement::new(text)
         .bind(-micros(unused))
-        .bind(batch)
-        .unkept()
+        .bind(chunk)
+        .uncached()
         .changes(conn)
 }

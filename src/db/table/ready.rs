@@ -39,7 +39,7 @@ pub(crate) fn newest(conn: &mut Conn<'_>) -> QueryResult<i64> {
             "SELECT coalesce((SELECT max(id) FROM solid_queue_ready_executions), 0) AS id"
         }
     };
-    let newest: Id = Statement::new(text).unkept().get_result(conn)?;
+    let newest: Id = Statement::new(text).uncached().get_result(conn)?;
     Ok(newest.id)
 }
 

@@ -206,6 +206,6 @@ pub(crate) fn history(conn: &mut Conn<'_>, key: &str, count: i64) -> QueryResult
     Statement::new(text)
         .bind(key)
         .bind(count)
-        .unkept()
+        .uncached()
         .load(conn)
 }

@@ -190,13 +190,16 @@ pub(crate) fn now(conn: &mut Conn<'_>) -> QueryResult<NaiveDateTime> {
 }
 
 /// Returns all tasks of Windlass, or the one with this key, by key.
-pub(crate) fn list(conn: &mut Conn<'_>, key: Option<&str>) -> QueryResult<Vec<RecurringTaskRow>> {
+pub(crate) fn list_tasks(
+    conn: &mut Conn<'_>,
+    key: Option<&str>,
+) -> QueryResult<Vec<RecurringTaskRow>> {
     let text = format!(
         "SELECT {} FROM solid_queue_recurring_tasks WHERE next_run_at IS NOT NULL \
          AND (CAST($1 AS text) IS NULL OR key = $1) ORDER BY key",
         columns(conn)
     );
-    Statement::new(text).bind(key).unkept().load(conn)
+    Statement::new(text).bind(key).uncached().load(conn)
 }
 
 /// Returns a condition for the tasks that a scheduler fires: those scheduled at run time, and those
@@ -262,5 +265,5 @@ pub(crate) fn next_tick(
 pub(crate) fn forget(conn: &mut Conn<'_>) -> QueryResult<usize> {
     let text = "DELETE FROM solid_queue_recurring_tasks WHERE declared_at <= {later $1} AND next_run_at IS NOT NULL";
     let age = -crate::db::conn::dialect::micros(KEPT);
-    Statement::new(text).bind(age).unkept().changes(conn)
+    Statement::new(text).bind(age).uncached().changes(conn)
 }

@@ -94,9 +94,9 @@ pub(crate) struct KeyPage {
     pub(crate) overlooked: Vec<String>,
 }
 
-/// Reads `batch` keys with blocked jobs after the key `after`, and requests a promotion for each
+/// Reads `chunk` keys with blocked jobs after the key `after`, and requests a promotion for each
 /// that has a free slot and no request, because another program deleted the row of a holder.
-pub(crate) fn sweep(conn: &mut Conn<'_>, after: &str, batch: usize) -> QueryResult<KeyPage> {
+pub(crate) fn sweep(conn: &mut Conn<'_>, after: &str, chunk: usize) -> QueryResult<KeyPage> {
     let next = |beyond: &str| {
         format!(
             "(SELECT min(b.concurrency_key) FROM solid_queue_blocked_executions b \
@@ -123,13 +123,13 @@ pub(crate) fn sweep(conn: &mut Conn<'_>, after: &str, batch: usize) -> QueryResu
         waits_for_others_sql("walk.key"),
     );
     let seen: Vec<ScannedKey> = Statement::new(text)
-        .unkept()
+        .uncached()
         .bind(after)
-        .bind(batch as i64)
+        .bind(chunk as i64)
         .load(conn)?;
     let reached = seen
         .last()
-        .filter(|_| seen.len() == batch)
+        .filter(|_| seen.len() == chunk)
         .map(|last| last.key.clone());
     let overlooked = seen.into_iter().filter(|seen| seen.is_overlooked);
     let overlooked: BTreeSet<String> = overlooked.map(|seen| seen.key).collect();
@@ -176,7 +176,7 @@ impl SemaphoreStatus {
 }
 
 /// Returns every key with jobs that wait or run.
-pub(crate) fn all(conn: &mut Conn<'_>) -> QueryResult<Vec<SemaphoreStatus>> {
+pub(crate) fn list_semaphores(conn: &mut Conn<'_>) -> QueryResult<Vec<SemaphoreStatus>> {
     let text = format!(
         "WITH counts AS ( \
            SELECT concurrency_key AS key, count(*) AS ready, 0 AS claimed, 0 AS scheduled, 0 AS blocked \
@@ -210,7 +210,7 @@ struct Violation {
 /// or there is a bug.
 pub(crate) fn check(conn: &mut Conn<'_>) -> QueryResult<Vec<String>> {
     let mut wrong = Vec::new();
-    for semaphore in all(conn)? {
+    for semaphore in list_semaphores(conn)? {
         let held = semaphore.held();
         let SemaphoreStatus { key, limit, .. } = &semaphore;
         // A limit that was set lets running jobs end.

@@ -18,7 +18,7 @@ pub(crate) enum StepState {
     /// The step has not been completed.
     New,
     /// It has been completed, with this value.
-    Done(String),
+    Completed(String),
 }
 
 #[derive(QueryableByName)]
@@ -41,7 +41,7 @@ pub(crate) fn begin(conn: &mut Conn<'_>, fence: Fence, name: &str) -> QueryResul
     Ok(match rows.into_iter().next() {
         None => StepState::Lost,
         Some(StepValue { value: None }) => StepState::New,
-        Some(StepValue { value: Some(value) }) => StepState::Done(value),
+        Some(StepValue { value: Some(value) }) => StepState::Completed(value),
     })
 }
 
@@ -105,7 +105,10 @@ pub(crate) fn record_joins(conn: &mut Conn<'_>, joins: &[(i64, &str, &str)]) -> 
         input.item(conn.dialect())
     );
     let params = input.params(conn.dialect());
-    Statement::new(text).bind_all(params).unkept().execute(conn)
+    Statement::new(text)
+        .bind_all(params)
+        .uncached()
+        .execute(conn)
 }
 
 /// Returns the value of a completed step.

@@ -196,7 +196,7 @@ pub(crate) fn retried(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<BTreeSet
          AND kind = '{ENDED}' AND amount IS NOT NULL"
     );
     let rows: Vec<Id> = Statement::new(text)
-        .unkept()
+        .uncached()
         .bind(id_list(jobs))
         .load(conn)?;
     Ok(rows.into_iter().map(|row| row.id).collect())
@@ -241,7 +241,7 @@ pub(crate) fn postpone(conn: &mut Conn<'_>, after: i64) -> QueryResult<()> {
         taken_ctes(conn.dialect())
     );
     Statement::new(text)
-        .unkept()
+        .uncached()
         .bind(after)
         .bind(1_i64)
         .execute(conn)
@@ -259,7 +259,7 @@ pub(crate) fn note_waiting(conn: &mut Conn<'_>, most: usize) -> QueryResult<()> 
            ORDER BY id LIMIT $1 {lock skip}) \
          UPDATE windlass_wanted_keys SET waiting_since = {now} WHERE id IN {in SELECT id FROM new}";
     Statement::new(text)
-        .unkept()
+        .uncached()
         .bind(most as i64)
         .execute(conn)
 }
@@ -383,11 +383,11 @@ impl Requests {
     }
 }
 
-/// Takes up to `batch` of the oldest requests after the id `after` that are not locked, and locks what they name until the
+/// Takes up to `chunk` of the oldest requests after the id `after` that are not locked, and locks what they name until the
 /// transaction ends.
 ///
 /// One that cannot be read, as it was written by hand, stops no other: it is deleted, and returned in words.
-pub(crate) fn take(conn: &mut Conn<'_>, after: i64, batch: usize) -> QueryResult<Requests> {
+pub(crate) fn take(conn: &mut Conn<'_>, after: i64, chunk: usize) -> QueryResult<Requests> {
     let text = format!(
         "WITH {} DELETE FROM windlass_wanted_keys WHERE id IN {{in SELECT id FROM taken}} \
          RETURNING key, kind, target_id, amount, name",
@@ -395,7 +395,7 @@ pub(crate) fn take(conn: &mut Conn<'_>, after: i64, batch: usize) -> QueryResult
     );
     let rows: Vec<RequestRow> = Statement::new(text)
         .bind(after)
-        .bind(batch as i64)
+        .bind(chunk as i64)
         .load(conn)?;
     let mut requests = Requests {
         taken: rows.len(),

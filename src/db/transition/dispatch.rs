@@ -29,20 +29,20 @@ pub(crate) struct DispatchedJobs {
     pub(crate) left: Option<String>,
 }
 
-/// Makes up to `batch` due jobs ready, except those that were refused before. Any number of dispatchers may do so at
+/// Makes up to `chunk` due jobs ready, except those that were refused before. Any number of dispatchers may do so at
 /// once: each takes different rows.
 ///
-/// If the database refuses a batch, each half of it is tried, down to the single jobs.
+/// If the database refuses a chunk, each half of it is tried, down to the single jobs.
 pub(crate) fn dispatch(
     conn: &mut Conn<'_>,
-    batch: usize,
+    chunk: usize,
     refused: &[i64],
 ) -> QueryResult<DispatchedJobs> {
     let due = match refused {
         [] => DueJobs::All,
         refused => DueJobs::Except(refused),
     };
-    match move_due(conn, batch, due) {
+    match move_due(conn, chunk, due) {
         Ok(count) => Ok(DispatchedJobs {
             count,
             ..DispatchedJobs::default()
@@ -51,14 +51,14 @@ pub(crate) fn dispatch(
         Err(error) if Refusal::of(&error) != Refusal::Content || conn.is_in_transaction() => {
             Err(error)
         }
-        Err(_) => one_by_one(conn, batch, refused),
+        Err(_) => one_by_one(conn, chunk, refused),
     }
 }
 
 /// Does the same, job by job where the database refuses several.
 pub(crate) fn one_by_one(
     conn: &mut Conn<'_>,
-    batch: usize,
+    chunk: usize,
     refused: &[i64],
 ) -> QueryResult<DispatchedJobs> {
     let due = DueJobs::Except(refused);
@@ -66,7 +66,7 @@ pub(crate) fn one_by_one(
         "{} ORDER BY scheduled_at, priority, job_id LIMIT $1",
         due.select()
     );
-    let jobs = due.bind(Statement::new(text).unkept().bind(batch as i64));
+    let jobs = due.bind(Statement::new(text).uncached().bind(chunk as i64));
     let jobs: Vec<i64> = jobs.load(conn).map(job_ids)?;
     let (parts, left) = clear::one_by_one(conn, &jobs, |conn, part| {
         let count = move_due(conn, part.len(), DueJobs::Only(part))?;
@@ -107,22 +107,22 @@ impl DueJobs<'_> {
     fn bind<'v>(self, statement: Statement<'v>) -> Statement<'v> {
         match self {
             DueJobs::All => statement,
-            DueJobs::Except(jobs) | DueJobs::Only(jobs) => statement.unkept().bind(id_list(jobs)),
+            DueJobs::Except(jobs) | DueJobs::Only(jobs) => statement.uncached().bind(id_list(jobs)),
         }
     }
 }
 
 /// Moves due jobs in one transaction.
-fn move_due(conn: &mut Conn<'_>, batch: usize, which: DueJobs<'_>) -> QueryResult<usize> {
+fn move_due(conn: &mut Conn<'_>, chunk: usize, which: DueJobs<'_>) -> QueryResult<usize> {
     match conn.dialect() {
-        Dialect::Postgres => insert_or_look(conn, batch, which),
+        Dialect::Postgres => insert_or_skip(conn, chunk, which),
         Dialect::Sqlite => conn.transaction(|conn| {
             let text = format!(
                 "DELETE FROM solid_queue_scheduled_executions WHERE job_id IN \
                  ({} ORDER BY scheduled_at, priority, job_id LIMIT $1) RETURNING job_id",
                 which.select()
             );
-            let due = which.bind(Statement::new(text).bind(batch as i64));
+            let due = which.bind(Statement::new(text).bind(chunk as i64));
             let jobs: Vec<i64> = due.load(conn).map(job_ids)?;
             if !jobs.is_empty() {
                 runnable::make_runnable(conn, &jobs)?;
@@ -141,22 +141,22 @@ struct Dispatched {
 /// Dispatches on Postgres. Only another program can insert a ready execution of a scheduled job, so
 /// the insert looks for one only after it has met one: ON CONFLICT writes each row twice into the
 /// log.
-fn insert_or_look(conn: &mut Conn<'_>, batch: usize, which: DueJobs<'_>) -> QueryResult<usize> {
+fn insert_or_skip(conn: &mut Conn<'_>, chunk: usize, which: DueJobs<'_>) -> QueryResult<usize> {
     use diesel::result::{DatabaseErrorKind::UniqueViolation, Error::DatabaseError};
     // An error would end the caller's transaction.
     if !conn.is_in_transaction() {
-        match in_one_statement(conn, batch, which, "") {
+        match in_one_statement(conn, chunk, which, "") {
             Err(DatabaseError(UniqueViolation, _)) => {}
             done => return done,
         }
     }
-    in_one_statement(conn, batch, which, "ON CONFLICT (job_id) DO NOTHING")
+    in_one_statement(conn, chunk, which, "ON CONFLICT (job_id) DO NOTHING")
 }
 
 /// Dispatches in one statement.
 fn in_one_statement(
     conn: &mut Conn<'_>,
-    batch: usize,
+    chunk: usize,
     which: DueJobs<'_>,
     on_conflict: &str,
 ) -> QueryResult<usize> {
@@ -176,7 +176,7 @@ fn in_one_statement(
         has_key = blocked::has_key("concurrency_key"),
         wake = listening::wake("(SELECT count(*) FROM ready) + (SELECT count(*) FROM wanted)"),
     );
-    let due = which.bind(Statement::new(text).bind(batch as i64));
+    let due = which.bind(Statement::new(text).bind(chunk as i64));
     let moved: Dispatched = due.get_result(conn)?;
     Ok(usize::try_from(moved.count).unwrap_or(0))
 }
@@ -195,17 +195,17 @@ pub(crate) struct Expired {
     pub(crate) left: Option<String>,
 }
 
-/// Discards up to `batch` waiting jobs that have expired. Those that another transaction has locked,
+/// Discards up to `chunk` waiting jobs that have expired. Those that another transaction has locked,
 /// or that the database refuses to discard, are left to the next look, and hold up no others.
-pub(crate) fn expire(conn: &mut Conn<'_>, batch: usize) -> QueryResult<Expired> {
-    let next = expiries::next(conn, batch)?;
+pub(crate) fn expire(conn: &mut Conn<'_>, chunk: usize) -> QueryResult<Expired> {
+    let next = expiries::next(conn, chunk)?;
     let due = next.iter().filter(|expiry| expiry.is_due);
     let due: Vec<i64> = due.map(|expiry| expiry.job_id).collect();
     let (parts, left) = clear::one_by_one(conn, &due, discard)?;
     let (discarded, done): (Vec<_>, Vec<usize>) = parts.into_iter().unzip();
     Ok(Expired {
         // Without progress, the rest is locked.
-        is_full: due.len() == batch && done.iter().any(|done| *done > 0),
+        is_full: due.len() == chunk && done.iter().any(|done| *done > 0),
         is_any: !next.is_empty(),
         discarded: discarded.concat(),
         left,

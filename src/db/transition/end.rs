@@ -146,7 +146,7 @@ pub(crate) fn too_late(conn: &mut Conn<'_>, ends: &[ClaimEnd<'_>]) -> QueryResul
         .map_err(|error| diesel::result::Error::SerializationError(Box::new(error)))?;
     let text = "SELECT CAST(value ->> 0 AS bigint) AS id FROM {rows $1} \
          WHERE {later CAST(value ->> 1 AS bigint)} > {time (value ->> 2)}";
-    let late: Vec<Id> = Statement::new(text).unkept().bind(&rows).load(conn)?;
+    let late: Vec<Id> = Statement::new(text).uncached().bind(&rows).load(conn)?;
     Ok(late.into_iter().map(|row| row.id).collect())
 }
 
@@ -159,7 +159,7 @@ pub(crate) fn final_ending(ending: &Ending) -> Ending {
 }
 
 /// Returns an ending, or the failure of a retry that would come too late.
-pub(crate) fn limited(
+pub(crate) fn final_if_too_late(
     conn: &mut Conn<'_>,
     ending: &Ending,
     last_retry: Option<NaiveDateTime>,

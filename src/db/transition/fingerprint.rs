@@ -7,10 +7,10 @@ use crate::db::transition::clear::{ClearedPage, one_by_one};
 use diesel::QueryResult;
 use std::collections::BTreeMap;
 
-/// Stores the fingerprints of up to `batch` failures, the newest first. Those that are locked, or that the
+/// Stores the fingerprints of up to `chunk` failures, the newest first. Those that are locked, or that the
 /// database refuses to change, are left.
-pub(crate) fn fill(conn: &mut Conn<'_>, batch: usize) -> QueryResult<ClearedPage> {
-    let found = failed::without_fingerprint(conn, batch)?;
+pub(crate) fn fill(conn: &mut Conn<'_>, chunk: usize) -> QueryResult<ClearedPage> {
+    let found = failed::without_fingerprint(conn, chunk)?;
     let fingerprints: BTreeMap<i64, String> = found
         .iter()
         .map(|row| {
@@ -25,7 +25,7 @@ pub(crate) fn fill(conn: &mut Conn<'_>, batch: usize) -> QueryResult<ClearedPage
     })?;
     let filled: usize = counts.into_iter().sum();
     Ok(ClearedPage {
-        reached: (found.len() == batch && filled > 0).then_some(0),
+        reached: (found.len() == chunk && filled > 0).then_some(0),
         cleared: filled,
         left,
     })

@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// The most contributions that one transaction folds.
-pub(crate) const BATCH: usize = 2_000;
+pub(crate) const CHUNK: usize = 2_000;
 
 /// The condition for a fold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,7 +60,7 @@ pub(crate) fn is_due(conn: &mut Conn<'_>, when: FoldWhen) -> QueryResult<bool> {
     Ok(times.is_none_or(|times| when.is_due(times)))
 }
 
-/// Folds up to [`BATCH`] contributions, and a sample of the queues and workers if there is one.
+/// Folds up to [`CHUNK`] contributions, and a sample of the queues and workers if there is one.
 ///
 /// The row of the series of everything is the lock: a fold holds it to the end of its transaction, and
 /// others do not wait. A process that dies at any moment has folded nothing.
@@ -90,7 +90,7 @@ pub(crate) fn fold(
         }
         deltas::note_folded(conn, &folded)?;
         Ok(Folded::Done {
-            is_full: folded.len() >= BATCH,
+            is_full: folded.len() >= CHUNK,
             count: folded.len(),
         })
     });
@@ -100,12 +100,12 @@ pub(crate) fn fold(
     }
 }
 
-/// Adds up to [`BATCH`] contributions to a plan, and returns them. Those that cannot be read are
+/// Adds up to [`CHUNK`] contributions to a plan, and returns them. Those that cannot be read are
 /// passed over; `doctor` reports them.
 fn contribute(conn: &mut Conn<'_>, plan: &mut FoldPlan) -> QueryResult<Vec<UnfoldedDelta>> {
     let (mut folded, mut after) = (Vec::new(), 0);
     loop {
-        let found = deltas::unfolded(conn, after, BATCH - folded.len())?;
+        let found = deltas::unfolded(conn, after, CHUNK - folded.len())?;
         let Some(last) = found.last() else {
             return Ok(folded);
         };
@@ -116,7 +116,7 @@ fn contribute(conn: &mut Conn<'_>, plan: &mut FoldPlan) -> QueryResult<Vec<Unfol
                 folded.push(delta);
             }
         }
-        if folded.len() >= BATCH {
+        if folded.len() >= CHUNK {
             return Ok(folded);
         }
     }

@@ -41,14 +41,14 @@ pub(crate) struct Promoted {
     /// Why a request could not be handled, if the database has refused it.
     pub(crate) refused: Option<String>,
     /// The time that the check for requests took.
-    pub(crate) looked: Duration,
+    pub(crate) search_took: Duration,
 }
 
 impl Promoted {
     /// Returns whether there may be more to do at once: not if other transactions have locked
     /// everything that is left.
-    pub(crate) fn is_progress(&self, batch: usize) -> bool {
-        let is_full = self.requests >= batch && self.left_over < self.requests;
+    pub(crate) fn is_progress(&self, chunk: usize) -> bool {
+        let is_full = self.requests >= chunk && self.left_over < self.requests;
         self.has_moved() || self.followed > 0 || is_full
     }
 
@@ -83,7 +83,7 @@ impl Promoted {
     }
 }
 
-/// Gives the free slots of up to `batch` requested keys to their blocked jobs, by priority and then
+/// Gives the free slots of up to `chunk` requested keys to their blocked jobs, by priority and then
 /// age. The rest of the jobs that do not wait end.
 ///
 /// It is a transaction of its own, and waits for no lock of a key: so that the end of a job never
@@ -91,31 +91,34 @@ impl Promoted {
 ///
 /// Others that find a key locked by it leave its requests. So the caller promotes once more, if
 /// [`goes_on`](Promoted::goes_on).
-pub(crate) fn promote(conn: &mut Conn<'_>, batch: usize) -> QueryResult<Promoted> {
-    promote_after(conn, wanted_keys::BEGINNING, batch)
+pub(crate) fn promote(conn: &mut Conn<'_>, chunk: usize) -> QueryResult<Promoted> {
+    promote_after(conn, wanted_keys::BEGINNING, chunk)
 }
 
 /// Like [`promote`], for the requests after the id `after`.
 pub(crate) fn promote_after(
     conn: &mut Conn<'_>,
     after: i64,
-    batch: usize,
+    chunk: usize,
 ) -> QueryResult<Promoted> {
     // First a read without the write lock: mostly there is nothing to do.
     let begun = clock::instant();
     let is_wanted = semaphores::is_requested(conn, after)?;
-    let looked = begun.elapsed();
+    let search_took = begun.elapsed();
     let promoted = match is_wanted {
-        true => promote_accepted(conn, after, batch)?,
+        true => promote_accepted(conn, after, chunk)?,
         false => Promoted::default(),
     };
-    Ok(Promoted { looked, ..promoted })
+    Ok(Promoted {
+        search_took,
+        ..promoted
+    })
 }
 
 /// Promotes the requested keys that the database accepts. If it refuses, this tries half of them, down to a single
 /// request, and puts that one behind the others.
-fn promote_accepted(conn: &mut Conn<'_>, after: i64, batch: usize) -> QueryResult<Promoted> {
-    let mut size = batch;
+fn promote_accepted(conn: &mut Conn<'_>, after: i64, chunk: usize) -> QueryResult<Promoted> {
+    let mut size = chunk;
     loop {
         let mut taken = 0;
         let promoted = conn.transaction(|conn| promote_once(conn, after, size, &mut taken));
@@ -141,10 +144,10 @@ fn is_refused(conn: &mut Conn<'_>, error: &diesel::result::Error) -> bool {
 fn promote_once(
     conn: &mut Conn<'_>,
     after: i64,
-    batch: usize,
+    chunk: usize,
     taken: &mut usize,
 ) -> QueryResult<Promoted> {
-    let mut requests = wanted_keys::take(conn, after, batch)?;
+    let mut requests = wanted_keys::take(conn, after, chunk)?;
     *taken = requests.taken;
     if requests.taken == 0 {
         return Ok(Promoted::default());
@@ -385,7 +388,7 @@ fn late(conn: &mut Conn<'_>, full: &[FreeSlots]) -> QueryResult<Vec<i64>> {
             );
             let list = slot_list(full);
             Statement::new(text)
-                .unkept()
+                .uncached()
                 .bind(list)
                 .bind(share)
                 .load(conn)?

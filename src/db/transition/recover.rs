@@ -44,8 +44,8 @@ impl Recovered {
             Destination::Wait(None) => self.released.push(job),
             Destination::Wait(Some(_)) | Destination::Park(_) => self.delayed.push(job),
             Destination::Failed(_) => self.failed.push(job),
-            Destination::Closed(ResultOutcome::Cancelled, _) => self.cancelled.push(job),
-            Destination::Closed(..) => self.discarded.push((job, class_name.to_owned())),
+            Destination::Ended(ResultOutcome::Cancelled, _) => self.cancelled.push(job),
+            Destination::Ended(..) => self.discarded.push((job, class_name.to_owned())),
         }
     }
 
@@ -226,7 +226,7 @@ const KINDS: [&str; 3] = [
 ];
 
 /// The most jobs that one transaction takes back.
-const BATCH: i64 = 100;
+const CHUNK: i64 = 100;
 
 /// Returns the id of the newest failed execution.
 pub(crate) fn newest(conn: &mut Conn<'_>) -> QueryResult<i64> {
@@ -286,7 +286,7 @@ fn failed_by_ruby(conn: &mut Conn<'_>, range: IdRange) -> QueryResult<Vec<Failed
     let rows: Vec<FailedByRuby> = Statement::new(text)
         .bind(range.after)
         .bind(range.up_to)
-        .bind(BATCH)
+        .bind(CHUNK)
         .load(conn)?;
     let is_death = |row: &FailedByRuby| {
         let (kind, _) = outcome::parts(row.error.as_deref().unwrap_or_default());

@@ -95,7 +95,7 @@ pub(crate) fn unschedule(conn: &mut Conn<'_>, key: &str) -> QueryResult<bool> {
     let text = "DELETE FROM solid_queue_recurring_tasks WHERE key = $1 AND next_run_at IS NOT NULL";
     Statement::new(text)
         .bind(key)
-        .unkept()
+        .uncached()
         .changes(conn)
         .map(|count| count > 0)
 }
@@ -106,7 +106,7 @@ pub(crate) fn pause(conn: &mut Conn<'_>, key: &str) -> QueryResult<bool> {
          row_version = row_version + 1 WHERE key = $1 AND next_run_at IS NOT NULL";
     Statement::new(text)
         .bind(key)
-        .unkept()
+        .uncached()
         .changes(conn)
         .map(|count| count > 0)
 }
@@ -129,7 +129,7 @@ pub(crate) fn resume<E: From<diesel::result::Error>>(
              row_version = row_version + 1 WHERE id = $2";
         Statement::new(text)
             .bind(timestamp(next_run_at))
-            .bind(row.id).unkept().changes(conn)?;
+            .bind(row.id).uncached().changes(conn)?;
         Ok(true)
     })
 }

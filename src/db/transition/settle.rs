@@ -55,68 +55,68 @@ fn apply(conn: &mut Conn<'_>, decisions: &[JobDecision]) -> QueryResult<BTreeMap
     let ids: Vec<i64> = decisions.iter().map(|one| one.run.job_id).collect();
     let jobs = jobs::ended(conn, &ids)?;
     let jobs: BTreeMap<i64, EndedJob> = jobs.into_iter().map(|job| (job.id, job)).collect();
-    let mut settled: Vec<Settled<'_>> = decisions
+    let mut decided: Vec<DecidedJob<'_>> = decisions
         .iter()
         .filter_map(|decision| {
             let job = jobs.get(&decision.run.job_id)?;
-            Some(Settled { job, decision })
+            Some(DecidedJob { job, decision })
         })
         .collect();
-    settled.sort_by_key(|one| one.job.id);
-    let waiting = WaitingAgain::of(&settled);
+    decided.sort_by_key(|one| one.job.id);
+    let waiting = WaitingAgain::of(&decided);
     scheduled::insert_each(conn, &waiting.later)?;
     // Before the failures, whose trigger locks the rows of their jobs only.
-    jobs::update_ended(conn, &updates(&settled))?;
-    failed::insert_failed(conn, &failures(&settled))?;
+    jobs::update_ended(conn, &updates(&decided))?;
+    failed::insert_failed(conn, &failures(&decided))?;
     // After the counts, as they determine whether a ready job is started with caution.
     waiting.enter(conn)?;
-    keep_expiries(conn, &settled)?;
-    let parked: Vec<&JobDecision> = settled.iter().map(|one| one.decision).collect();
+    keep_expiries(conn, &decided)?;
+    let parked: Vec<&JobDecision> = decided.iter().map(|one| one.decision).collect();
     flows::wake::park(conn, &parked)?;
-    attempts::record_attempts(conn, &new_attempts(&settled))?;
-    close(conn, &settled)?;
-    follow_up(conn, &settled)?;
+    attempts::record_attempts(conn, &new_attempts(&decided))?;
+    end_jobs(conn, &decided)?;
+    follow_up(conn, &decided)?;
     Ok(jobs)
 }
 
 /// Deletes the expiries of jobs that have ended, or have certainly started. Those of others that wait
 /// again stay in force if they are still there: a worker that starts a job deletes its expiry before.
-fn keep_expiries(conn: &mut Conn<'_>, settled: &[Settled<'_>]) -> QueryResult<()> {
-    let (mut released, mut over) = (Vec::new(), Vec::new());
-    for Settled { job, decision } in settled.iter().filter(|one| one.job.may_expire()) {
+fn keep_expiries(conn: &mut Conn<'_>, decided: &[DecidedJob<'_>]) -> QueryResult<()> {
+    let (mut released, mut obsolete) = (Vec::new(), Vec::new());
+    for DecidedJob { job, decision } in decided.iter().filter(|one| one.job.may_expire()) {
         let waits = matches!(decision.destination, Destination::Wait(_));
         if !waits || decision.uses_attempt || decision.is_crash {
-            over.push(job.id);
+            obsolete.push(job.id);
         } else if decision.run.by_owner {
             released.push(job.id);
         }
     }
     expiries::note_released(conn, &released)?;
-    expiries::remove(conn, &over)
+    expiries::remove(conn, &obsolete)
 }
 
 /// A job, and the decision about it.
 #[derive(Debug, Clone, Copy)]
-struct Settled<'s> {
+struct DecidedJob<'s> {
     job: &'s EndedJob,
     decision: &'s JobDecision,
 }
 
 /// Returns whether the job's row is deleted.
 fn is_deleted(decision: &JobDecision) -> bool {
-    matches!(decision.destination, Destination::Closed(..))
+    matches!(decision.destination, Destination::Ended(..))
         && decision.run.finished == FinishedRow::Delete
 }
 
-fn updates(settled: &[Settled<'_>]) -> Vec<JobUpdate> {
-    let staying = settled.iter().filter(|one| !is_deleted(one.decision));
+fn updates(decided: &[DecidedJob<'_>]) -> Vec<JobUpdate> {
+    let staying = decided.iter().filter(|one| !is_deleted(one.decision));
     staying
-        .map(|Settled { job, decision }| JobUpdate {
+        .map(|DecidedJob { job, decision }| JobUpdate {
             id: job.id,
             uses_attempt: decision.uses_attempt,
             is_crash: decision.is_crash,
             last_claim: decision.last_claim(),
-            is_finished: matches!(decision.destination, Destination::Closed(..)),
+            is_finished: matches!(decision.destination, Destination::Ended(..)),
         })
         .filter(JobUpdate::is_any)
         .collect()
@@ -133,9 +133,9 @@ struct WaitingAgain {
 }
 
 impl WaitingAgain {
-    fn of(settled: &[Settled<'_>]) -> Self {
+    fn of(decided: &[DecidedJob<'_>]) -> Self {
         let mut waiting = WaitingAgain::default();
-        for Settled { job, decision } in settled {
+        for DecidedJob { job, decision } in decided {
             match &decision.destination {
                 Destination::Wait(Some(delay)) if !delay.is_zero() => {
                     waiting.later.push(DelayedJob {
@@ -160,7 +160,7 @@ impl WaitingAgain {
                     delay: *delay,
                     keeps_slot: false,
                 }),
-                Destination::Park(_) | Destination::Failed(_) | Destination::Closed(..) => {}
+                Destination::Park(_) | Destination::Failed(_) | Destination::Ended(..) => {}
             }
         }
         waiting
@@ -185,14 +185,14 @@ impl WaitingAgain {
 fn failure_of(decision: &JobDecision) -> Option<&JobFailure> {
     match &decision.destination {
         Destination::Failed(failure) => Some(failure),
-        Destination::Wait(_) | Destination::Park(_) | Destination::Closed(..) => None,
+        Destination::Wait(_) | Destination::Park(_) | Destination::Ended(..) => None,
     }
 }
 
-fn failures<'s>(settled: &[Settled<'s>]) -> Vec<FailedJob<'s>> {
-    let failed = settled.iter();
+fn failures<'s>(decided: &[DecidedJob<'s>]) -> Vec<FailedJob<'s>> {
+    let failed = decided.iter();
     failed
-        .filter_map(|Settled { job, decision }| {
+        .filter_map(|DecidedJob { job, decision }| {
             Some(FailedJob {
                 job_id: job.id,
                 class_name: &job.class_name,
@@ -202,10 +202,10 @@ fn failures<'s>(settled: &[Settled<'s>]) -> Vec<FailedJob<'s>> {
         .collect()
 }
 
-fn new_attempts<'s>(settled: &[Settled<'s>]) -> Vec<NewAttempt<'s>> {
-    let staying = settled.iter().filter(|one| !is_deleted(one.decision));
+fn new_attempts<'s>(decided: &[DecidedJob<'s>]) -> Vec<NewAttempt<'s>> {
+    let staying = decided.iter().filter(|one| !is_deleted(one.decision));
     staying
-        .filter_map(|Settled { job, decision }| {
+        .filter_map(|DecidedJob { job, decision }| {
             let (outcome, failure) = decision.attempt.as_ref()?;
             Some(NewAttempt::new(job, &decision.run, *outcome, failure))
         })
@@ -214,13 +214,13 @@ fn new_attempts<'s>(settled: &[Settled<'s>]) -> Vec<NewAttempt<'s>> {
 
 /// For jobs that do not run again: stores their results, deletes the rows that are not kept, and
 /// makes the jobs that waited for them runnable.
-fn close(conn: &mut Conn<'_>, settled: &[Settled<'_>]) -> QueryResult<()> {
+fn end_jobs(conn: &mut Conn<'_>, decided: &[DecidedJob<'_>]) -> QueryResult<()> {
     let mut ended = Vec::new();
-    for Settled { job, decision } in settled {
+    for DecidedJob { job, decision } in decided {
         let (outcome, failure) = match &decision.destination {
             Destination::Wait(_) | Destination::Park(_) => continue,
             Destination::Failed(failure) => (ResultOutcome::Failed, failure),
-            Destination::Closed(outcome, failure) => (*outcome, failure),
+            Destination::Ended(outcome, failure) => (*outcome, failure),
         };
         ended.push((*job, *decision, outcome, failure.in_words()));
     }
@@ -276,10 +276,10 @@ fn leave_batches(
 }
 
 /// Enqueues the jobs that the policies of failed jobs name.
-fn follow_up(conn: &mut Conn<'_>, settled: &[Settled<'_>]) -> QueryResult<()> {
-    let hooks: Vec<_> = settled
+fn follow_up(conn: &mut Conn<'_>, decided: &[DecidedJob<'_>]) -> QueryResult<()> {
+    let hooks: Vec<_> = decided
         .iter()
-        .filter_map(|Settled { job, decision }| {
+        .filter_map(|DecidedJob { job, decision }| {
             Some((*job, failure_of(decision)?, job.on_failure()?))
         })
         .collect();

@@ -108,7 +108,7 @@ impl NamedSemaphores {
                UNION ALL SELECT value ->> 0 FROM {{rows $2}}) ORDER BY s.key {lock}"
         );
         Statement::new(text)
-            .unkept()
+            .uncached()
             .bind(&self.ids)
             .bind(&self.keys)
             .load(conn)
@@ -166,7 +166,7 @@ fn pass_on(
              ORDER BY b.priority, b.job_id LIMIT $2 {{lock skip of b}}"
         );
         let next: Vec<BlockedByRuby> = Statement::new(text)
-            .unkept()
+            .uncached()
             .bind(&semaphore.key[..])
             .bind(free.min(most))
             .load(conn)?;
@@ -182,7 +182,7 @@ fn pass_on(
     if change != 0 {
         let text = "UPDATE solid_queue_semaphores SET value = value + $1 WHERE id = $2";
         Statement::new(text)
-            .unkept()
+            .uncached()
             .bind(change)
             .bind(semaphore.id)
             .execute(conn)?;
@@ -199,7 +199,7 @@ fn make_ready(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<()> {
          SELECT id, queue_name, priority, {cautious}, {now} FROM solid_queue_jobs WHERE id IN {in $1} ORDER BY id \
          ON CONFLICT (job_id) DO NOTHING";
     Statement::new(text)
-        .unkept()
+        .uncached()
         .bind(id_list(jobs))
         .execute(conn)?;
     listening::notify(conn, jobs.len())
@@ -209,7 +209,7 @@ fn make_ready(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<()> {
 fn keep(conn: &mut Conn<'_>, semaphore: &Semaphore, duration: Duration) -> QueryResult<()> {
     let text = "UPDATE solid_queue_semaphores SET expires_at = {later $1} WHERE id = $2 AND expires_at < {later $1}";
     Statement::new(text)
-        .unkept()
+        .uncached()
         .bind(micros(duration))
         .bind(semaphore.id)
         .execute(conn)
@@ -226,6 +226,6 @@ fn has_blocked(conn: &mut Conn<'_>, key: &str) -> QueryResult<bool> {
         "SELECT EXISTS (SELECT 1 FROM solid_queue_blocked_executions b WHERE b.concurrency_key = $1 \
          AND b.expires_at < {{time '{DOES_NOT_WAIT}'}}) AS found"
     );
-    let row: HasBlocked = Statement::new(text).unkept().bind(key).get_result(conn)?;
+    let row: HasBlocked = Statement::new(text).uncached().bind(key).get_result(conn)?;
     Ok(row.found)
 }

@@ -85,13 +85,13 @@ pub(crate) struct UnblockedPage {
     pub(crate) unblocked: usize,
 }
 
-/// Reads `batch` jobs that wait for another, after a cursor in their order, and makes those
+/// Reads `chunk` jobs that wait for another, after a cursor in their order, and makes those
 /// runnable whose wait is over. The end of the other job has not seen them, as they were not
 /// committed yet.
 pub(crate) fn sweep(
     conn: &mut Conn<'_>,
     beyond: Cursor,
-    batch: usize,
+    chunk: usize,
 ) -> QueryResult<UnblockedPage> {
     let text = format!(
         "SELECT b.job_id, b.priority, {IS_FREE} AS is_free FROM solid_queue_blocked_executions b \
@@ -102,7 +102,7 @@ pub(crate) fn sweep(
         .bind(UNIQUE_SUCCESSOR)
         .bind(beyond.priority)
         .bind(beyond.job_id)
-        .bind(batch as i64)
+        .bind(chunk as i64)
         .load(conn)?;
     let free: Vec<&WaitingForOther> = seen
         .iter()
@@ -111,7 +111,7 @@ pub(crate) fn sweep(
         .collect();
     // The next stretch begins after the last one that this takes.
     let last = match free.len() < AT_ONCE {
-        true => seen.last().filter(|_| seen.len() == batch),
+        true => seen.last().filter(|_| seen.len() == chunk),
         false => free.last().copied(),
     };
     let reached = last.map(|last| Cursor {
@@ -198,7 +198,7 @@ pub(crate) fn forget(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<usize> {
          ORDER BY unique_id || '' {lock skip})";
     Statement::new(text)
         .bind(id_list(jobs))
-        .unkept()
+        .uncached()
         .changes(conn)
 }
 
@@ -312,7 +312,7 @@ pub(crate) fn holder(conn: &mut Conn<'_>, hold: &UniqueRow) -> QueryResult<Optio
 }
 
 #[derive(QueryableByName)]
-struct FoundHolder {
+struct HolderRow {
     #[diesel(sql_type = Integer)]
     place: i32,
     #[diesel(sql_type = Bool)]
@@ -326,13 +326,13 @@ fn state(conn: &mut Conn<'_>, job: i64) -> QueryResult<HolderState> {
            WHEN EXISTS (SELECT 1 FROM solid_queue_blocked_executions WHERE job_id = $1) THEN 2 \
            WHEN EXISTS (SELECT 1 FROM solid_queue_claimed_executions WHERE job_id = $1) THEN 3 ELSE 4 END AS place, \
          EXISTS (SELECT 1 FROM windlass_results WHERE job_id = $1 AND expires_at > {now}) AS kept";
-    let found: FoundHolder = Statement::new(text).bind(job).get_result(conn)?;
-    let table = usize::try_from(found.place).ok();
+    let row: HolderRow = Statement::new(text).bind(job).get_result(conn)?;
+    let table = usize::try_from(row.place).ok();
     Ok(match table.and_then(|place| WAITING.get(place)) {
         Some(table) => HolderState::Waiting(table),
-        None if found.place == 3 => HolderState::Claimed,
-        None if found.kept => HolderState::Kept,
-        None => HolderState::Over,
+        None if row.place == 3 => HolderState::Claimed,
+        None if row.kept => HolderState::Kept,
+        None => HolderState::Ended,
     })
 }
 

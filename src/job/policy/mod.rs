@@ -9,7 +9,7 @@ use crate::db::model::extras::{Extras, FollowUpJob, readable};
 use crate::db::model::new_row::{OnConflict, UniqueScope};
 use crate::job::JobId;
 use crate::job::policy::backoff::{Backoff, Expiry, RetryLimit};
-use crate::job::running::{GRACE, Limit, NEVER, OnTimeout, Span};
+use crate::job::running::{GRACE, NEVER, OnTimeout, Span, TimeLimit};
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -310,9 +310,9 @@ impl Policy {
     }
 
     /// Returns the time limit of a run; `None` if there is no limit.
-    pub(crate) fn limit(&self) -> Option<Limit> {
+    pub(crate) fn time_limit(&self) -> Option<TimeLimit> {
         let timeout = self.timeout?.0;
-        (timeout < NEVER).then(|| Limit {
+        (timeout < NEVER).then(|| TimeLimit {
             timeout,
             grace: self.timeout_grace.map_or(GRACE, |grace| grace.0),
         })

@@ -187,7 +187,7 @@ pub struct QuotaStatus {
 /// # Errors
 /// If the database does not answer or has no tables.
 pub fn quotas<C: AsConn + ?Sized>(conn: &mut C) -> Result<Vec<QuotaStatus>> {
-    let all = table::all(&mut own(conn)).during("read the quotas")?;
+    let all = table::list_quotas(&mut own(conn)).during("read the quotas")?;
     let status = all.into_iter().map(|used| {
         let limits = QuotaLimits::of_column(used.limits.as_deref());
         QuotaStatus {

@@ -177,7 +177,7 @@ impl ProcessContext {
 
     /// Checks that the database file is still the one that was opened. This runs before every
     /// statement, because SQLite itself would continue to write into a removed file.
-    pub(crate) fn look(&self) -> Result<(), DbFailure> {
+    pub(crate) fn check_file(&self) -> Result<(), DbFailure> {
         let file = self.state.checked.get().and_then(Option::as_ref);
         match file.and_then(FileId::gone) {
             Some(reason) => Err(DbFailure::Fatal(reason)),

@@ -53,7 +53,7 @@ const LONG_KILL_GRACE: Duration = Duration::from_secs(20);
 const SILENT: Duration = Duration::from_millis(500);
 
 /// The interval at which `join` checks whether the stop is overdue.
-const LOOK: Duration = Duration::from_millis(100);
+const CHECK_INTERVAL: Duration = Duration::from_millis(100);
 
 impl Bounds {
     /// Returns the bounds of a process that runs no jobs.
@@ -208,7 +208,7 @@ impl Handle {
         let until = clock::deadline(timeout);
         while self.ended.is_none() {
             let left = until.saturating_duration_since(clock::instant());
-            self.ended = self.look(left);
+            self.ended = self.wait_once(left);
             if left.is_zero() {
                 break;
             }
@@ -217,7 +217,7 @@ impl Handle {
     }
 
     /// Waits for the end, or until a stop may have been requested or become overdue.
-    fn look(&self, most: Duration) -> Option<Stopped> {
+    fn wait_once(&self, most: Duration) -> Option<Stopped> {
         let left = self.bounds.left(&self.stop);
         let ending = match left {
             None => select! {
@@ -227,7 +227,7 @@ impl Handle {
             },
             Some(_) => select! {
                 recv(self.ending) -> ending => Some(ending),
-                default(most.min(LOOK)) => None,
+                default(most.min(CHECK_INTERVAL)) => None,
             },
         };
         let overdue = ending.is_none();

@@ -103,7 +103,7 @@ fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
-// --- The start of a look for wanted keys ---
+// --- The start of a search for wanted keys ---
 
 /// The id up to which the wanted keys were searched. While a search from the beginning is cheap,
 /// each one starts there.
@@ -154,9 +154,9 @@ const INTERVAL: Duration = Duration::from_secs(1);
 const SHARE: u32 = 10;
 
 impl KeySearch {
-    /// Returns whether to read the last id after a search that took `looked`.
-    pub(crate) fn asks_after(&self, looked: Duration) -> bool {
-        self.is_time_to_ask || (self.is_from_beginning && looked > SLOW)
+    /// Returns whether to read the last id after a search that took `took`.
+    pub(crate) fn asks_after(&self, took: Duration) -> bool {
+        self.is_time_to_ask || (self.is_from_beginning && took > SLOW)
     }
 }
 
@@ -209,17 +209,17 @@ impl WantedMark {
     }
 
     /// Notes how long a search took, and the last id, if that was read. A search that found a full
-    /// batch may have left some keys where it started.
+    /// chunk may have left some keys where it started.
     pub(crate) fn end(
         &mut self,
-        look: KeySearch,
-        looked: Duration,
+        search: KeySearch,
+        took: Duration,
         is_full: bool,
         last: Option<i64>,
     ) {
         self.is_suspect = false;
-        self.has_passed &= !look.is_from_beginning;
-        if look.is_from_beginning && looked <= SLOW {
+        self.has_passed &= !search.is_from_beginning;
+        if search.is_from_beginning && took <= SLOW {
             if !is_full {
                 *self = WantedMark {
                     suspected_at: self.suspected_at,
@@ -231,8 +231,8 @@ impl WantedMark {
         if let Some(last) = last {
             self.move_on(last);
         }
-        if look.is_from_beginning && !(is_full && self.again_at.is_some()) {
-            self.again_at = Some(clock::deadline(looked.saturating_mul(SHARE).max(INTERVAL)));
+        if search.is_from_beginning && !(is_full && self.again_at.is_some()) {
+            self.again_at = Some(clock::deadline(took.saturating_mul(SHARE).max(INTERVAL)));
         }
     }
 
@@ -257,7 +257,7 @@ impl WantedMark {
 /// The ids at which the open jobs of batches start, as a loop saw last.
 ///
 /// Jobs end about in the order of their ids, and Postgres keeps the index entries of those that ended until the next
-/// vacuum. The look that finds no job left passes all of them: half a second for a million, unless an earlier read has
+/// vacuum. The read that finds no job left passes all of them: half a second for a million, unless an earlier read has
 /// marked them. So each of them is passed once, soon after its job has ended.
 #[derive(Debug, Default)]
 pub(crate) struct BatchFronts {
@@ -265,14 +265,14 @@ pub(crate) struct BatchFronts {
     again_at: Option<Instant>,
 }
 
-/// The least time between two looks at fronts, unless [`FRONT_SHARE`] times the last one's duration is longer.
+/// The least time between two reads of fronts, unless [`FRONT_SHARE`] times the last one's duration is longer.
 const FRONT_INTERVAL: Duration = Duration::from_millis(50);
 
 const FRONT_SHARE: u32 = 20;
 
 impl BatchFronts {
     /// Passes what has ended at the fronts of batches that are not over.
-    pub(crate) fn look(&mut self, conn: &mut Conn<'_>, open: &[i64]) -> QueryResult<()> {
+    pub(crate) fn pass_ended(&mut self, conn: &mut Conn<'_>, open: &[i64]) -> QueryResult<()> {
         let start = clock::instant();
         let is_early = self.again_at.is_some_and(|at| at > start);
         // SQLite keeps no entries of deleted rows.
@@ -299,11 +299,11 @@ mod tests {
     const LONG: Duration = Duration::from_millis(6);
 
     /// Ends a search that took `took`, when `last` was the last id.
-    fn look(mark: &mut WantedMark, took: Duration, last: i64) -> i64 {
-        let look = mark.begin();
-        let last = look.asks_after(took).then_some(last);
-        mark.end(look, took, false, last);
-        look.after
+    fn search(mark: &mut WantedMark, took: Duration, last: i64) -> i64 {
+        let search = mark.begin();
+        let last = search.asks_after(took).then_some(last);
+        mark.end(search, took, false, last);
+        search.after
     }
 
     /// Pretends that more than the longest pause has passed since the last search.
@@ -315,10 +315,10 @@ mod tests {
     }
 
     #[test]
-    fn as_long_as_it_is_cheap_each_look_begins_at_the_beginning() {
+    fn as_long_as_it_is_cheap_each_search_begins_at_the_beginning() {
         let mut mark = WantedMark::default();
         for last in 1..5 {
-            assert_eq!(look(&mut mark, Duration::ZERO, last), BEGINNING);
+            assert_eq!(search(&mut mark, Duration::ZERO, last), BEGINNING);
             assert!(!mark.is_due());
         }
     }
@@ -326,31 +326,31 @@ mod tests {
     #[test]
     fn the_mark_is_an_id_that_is_no_longer_new() {
         let mut mark = WantedMark::default();
-        look(&mut mark, LONG, 70);
+        search(&mut mark, LONG, 70);
         assert_eq!(mark.claim(), BEGINNING);
         assert!(!mark.is_due());
         age(&mut mark);
         assert!(mark.is_due());
-        look(&mut mark, LONG, 90);
+        search(&mut mark, LONG, 90);
         assert_eq!(mark.claim(), 70);
-        assert_eq!(look(&mut mark, Duration::ZERO, 95), 70);
+        assert_eq!(search(&mut mark, Duration::ZERO, 95), 70);
         assert_eq!(mark.claim(), 70);
     }
 
     #[test]
-    fn a_look_from_the_beginning_follows_in_its_time() {
+    fn a_search_from_the_beginning_follows_in_its_time() {
         let mut mark = WantedMark::default();
         for last in [70, 90] {
-            look(&mut mark, 1_000 * LONG, last);
+            search(&mut mark, 1_000 * LONG, last);
             age(&mut mark);
         }
-        assert_eq!(look(&mut mark, 1_000 * LONG, 95), BEGINNING);
+        assert_eq!(search(&mut mark, 1_000 * LONG, 95), BEGINNING);
         assert_eq!(mark.patience(), None);
         assert_eq!(mark.claim(), 90);
         let pause = mark.patience().unwrap();
         assert!(pause > 9_000 * LONG, "{pause:?}");
         age(&mut mark);
-        assert_eq!(look(&mut mark, Duration::ZERO, 99), BEGINNING);
+        assert_eq!(search(&mut mark, Duration::ZERO, 99), BEGINNING);
         assert_eq!(mark.claim(), BEGINNING, "it is cheap again");
         assert!(!mark.is_due());
     }
@@ -358,9 +358,9 @@ mod tests {
     #[test]
     fn a_table_that_was_made_anew_has_smaller_ids() {
         let mut mark = WantedMark::default();
-        look(&mut mark, LONG, 70);
+        search(&mut mark, LONG, 70);
         age(&mut mark);
-        look(&mut mark, LONG, 3);
+        search(&mut mark, LONG, 3);
         assert_eq!(mark.claim(), 3);
     }
 
@@ -371,7 +371,7 @@ mod tests {
         assert!(!mark.is_due());
         mark.suspect(2 * SLOW_CLAIM);
         assert!(mark.is_due());
-        look(&mut mark, Duration::ZERO, 1);
+        search(&mut mark, Duration::ZERO, 1);
         mark.suspect(2 * SLOW_CLAIM);
         assert!(!mark.is_due());
     }

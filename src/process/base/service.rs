@@ -183,7 +183,7 @@ impl RunningLoop {
 
 /// The interval at which the manager is notified of changes, and the longest time between two
 /// checks for a stop.
-const LOOK: Duration = Duration::from_millis(500);
+const INTERVAL: Duration = Duration::from_millis(500);
 
 /// Waits until the process of `handle` has ended. Meanwhile it notifies the service manager, if
 /// there is one, that the process is ready, alive, and stopping.
@@ -209,7 +209,7 @@ fn wait(mut handle: Handle) -> Stopped {
     let mut manager = ServiceManager::new(handle.liveness());
     let stop = handle.stopper();
     while !stop.is_stopped() {
-        manager.look();
+        manager.notify();
         stop.wait(manager.pause());
     }
     tell(&[NotifyState::Stopping, NotifyState::Status("stopping")]);
@@ -233,7 +233,7 @@ pub(crate) fn notify_until(stop: &Stop, is_alive: impl Fn() -> bool) {
     };
     notify(NotifyState::Ready);
     let watchdog = sd_notify::watchdog_enabled().filter(|_| has_manager);
-    let pause = watchdog.map_or(LOOK, |watchdog| LOOK.min(watchdog / 3));
+    let pause = watchdog.map_or(INTERVAL, |watchdog| INTERVAL.min(watchdog / 3));
     while !stop.wait(pause) && is_alive() {
         if watchdog.is_some() {
             notify(NotifyState::Watchdog);
@@ -265,12 +265,16 @@ impl ServiceManager {
 
     /// Returns a third of the watchdog's time, so that one late notification does no harm.
     fn pause(&self) -> Duration {
-        let pause = if self.is_ready { LOOK } else { LOOK / 20 };
+        let pause = if self.is_ready {
+            INTERVAL
+        } else {
+            INTERVAL / 20
+        };
         self.watchdog
             .map_or(pause, |watchdog| pause.min(watchdog / 3))
     }
 
-    fn look(&mut self) {
+    fn notify(&mut self) {
         if !self.is_ready {
             // Children are started in the first turn. A process without a loop is ready at once: it
             // may have to wait for the database.

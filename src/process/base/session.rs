@@ -243,12 +243,12 @@ impl Session {
 
     fn promote_once(&mut self) -> Promoted {
         self.promoted_at = Some(clock::instant());
-        let look = self.wanted.begin();
+        let search = self.wanted.begin();
         let mut fronts = std::mem::take(&mut self.fronts);
         let promoted = self.run("promote blocked jobs", |conn| {
-            let promoted = promote::promote_after(conn, look.after, PROMOTED_KEYS)?;
-            fronts.look(conn, &promoted.open_batches)?;
-            let asks = look.asks_after(promoted.looked);
+            let promoted = promote::promote_after(conn, search.after, PROMOTED_KEYS)?;
+            fronts.pass_ended(conn, &promoted.open_batches)?;
+            let asks = search.asks_after(promoted.search_took);
             let last = asks.then(|| wanted_keys::last_id(conn)).transpose()?;
             Ok((promoted, last))
         });
@@ -262,7 +262,7 @@ impl Session {
         let why = promoted.refused.iter();
         why.for_each(|why| self.report("promote blocked jobs", why));
         let is_full = promoted.requests >= PROMOTED_KEYS;
-        self.wanted.end(look, promoted.looked, is_full, last);
+        self.wanted.end(search, promoted.search_took, is_full, last);
         for job in &promoted.discarded {
             self.history()
                 .add(&job.queue_name, &job.class_name, CountedEnd::Discarded);
@@ -301,7 +301,7 @@ impl Session {
         if self.context.is_lost() {
             return Err(DbFailure::Transient(String::new()));
         }
-        self.context.look()?;
+        self.context.check_file()?;
         let mut connection = match self.connection.take() {
             Some(connection) => connection,
             None => self.open()?,

@@ -36,7 +36,7 @@ enum RolloutStep {
     Registering {
         pid: u32,
         since: Instant,
-        next_look: Instant,
+        next_check: Instant,
     },
 }
 
@@ -46,13 +46,13 @@ impl RolloutStep {
         RolloutStep::Registering {
             pid,
             since: now,
-            next_look: now,
+            next_check: now,
         }
     }
 }
 
 /// The interval of the checks for the successor's registration.
-const LOOK: Duration = Duration::from_millis(50);
+const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
 /// A program that runs for this long without a registration counts as started: it may not be one of
 /// Windlass.
@@ -164,16 +164,16 @@ fn advance(
                 "the new child {pid} ended before it was registered"
             ));
         }
-        RolloutStep::Registering { next_look, .. } if clock::instant() < next_look => step,
+        RolloutStep::Registering { next_check, .. } if clock::instant() < next_check => step,
         RolloutStep::Registering { pid, since, .. } => {
             if is_registered(child, session) || since.elapsed() >= UNREGISTERED {
                 return Ok(None);
             }
-            let next_look = clock::instant() + LOOK;
+            let next_check = clock::instant() + CHECK_INTERVAL;
             RolloutStep::Registering {
                 pid,
                 since,
-                next_look,
+                next_check,
             }
         }
     }))

@@ -23,7 +23,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// The interval at which children are checked: the longest delay before a death is noticed.
-const LOOK: Duration = Duration::from_millis(20);
+const CHECK_INTERVAL: Duration = Duration::from_millis(20);
 
 /// The longest time that the first children wait for the registration of the supervisor, whose id
 /// is in their rows. Without a database, they start all the same.
@@ -141,7 +141,7 @@ impl RunningSupervisor {
                 );
                 stop.break_down();
             }
-            stop.wait(LOOK);
+            stop.wait(CHECK_INTERVAL);
         }
     }
 

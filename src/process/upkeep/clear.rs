@@ -16,7 +16,7 @@ use diesel::QueryResult;
 use std::time::Duration;
 
 /// The most rows of one turn.
-const BATCH: usize = 500;
+const CHUNK: usize = 500;
 
 /// The number of deleted rows after which they are reported before the end of the walk.
 const REPORTED: usize = 10_000;
@@ -27,7 +27,7 @@ const CLASSES_FOR: Duration = Duration::from_secs(30 * 24 * 3600);
 /// The time for which operations are kept after their end.
 const OPERATIONS_FOR: Duration = Duration::from_secs(30 * 24 * 3600);
 
-/// Deletes the rows of one kind that are kept no longer: a walk over them, a batch a turn.
+/// Deletes the rows of one kind that are kept no longer: a walk over them, a chunk a turn.
 struct ClearRows {
     name: &'static str,
     /// The time between two walks.
@@ -131,7 +131,7 @@ impl Clearing {
         }));
     }
 
-    /// Adds a delete of up to [`BATCH`] rows, until there are none.
+    /// Adds a delete of up to [`CHUNK`] rows, until there are none.
     fn in_chunks(
         &mut self,
         name: &'static str,
@@ -140,7 +140,7 @@ impl Clearing {
         self.walk(name, Counted::Nowhere, move |conn, _| {
             let cleared = delete(conn)?;
             Ok(ClearedPage {
-                reached: (cleared >= BATCH).then_some(0),
+                reached: (cleared >= CHUNK).then_some(0),
                 cleared,
                 left: None,
             })
@@ -159,10 +159,10 @@ impl Clearing {
             self.walk(
                 "clear finished jobs",
                 Counted::Finished,
-                move |conn, after| clear::finished(conn, old, after, BATCH),
+                move |conn, after| clear::finished(conn, old, after, CHUNK),
             );
             self.walk("clear batches", Counted::Nowhere, move |conn, after| {
-                clear::clear_ended_batches(conn, age, after, BATCH)
+                clear::clear_ended_batches(conn, age, after, CHUNK)
             });
         }
         if let Some(most) = retention.finished_at_most {
@@ -180,7 +180,7 @@ impl Clearing {
         }
         if let Some(age) = retention.failed_for {
             self.walk("clear failed jobs", Counted::Failed, move |conn, after| {
-                clear::failed(conn, age, after, BATCH)
+                clear::failed(conn, age, after, CHUNK)
             });
         }
     }
@@ -189,20 +189,20 @@ impl Clearing {
     fn beside_jobs(&mut self, retention: Retention) {
         let [results, waiters] = expired::EXPIRING;
         self.walk("clear results", Counted::Results, move |conn, _| {
-            expired::delete(conn, results, BATCH)
+            expired::delete(conn, results, CHUNK)
         });
         self.walk("clear waiters", Counted::Nowhere, move |conn, _| {
-            expired::delete(conn, waiters, BATCH)
+            expired::delete(conn, waiters, CHUNK)
         });
         for rows in expired::OWNED {
             self.walk(
                 "clear what jobs and batches left behind",
                 Counted::Nowhere,
-                move |conn, after| expired::delete_orphans(conn, rows, after, BATCH),
+                move |conn, after| expired::delete_orphans(conn, rows, after, CHUNK),
             );
         }
         if let Some(age) = retention.events_for {
-            self.in_chunks("clear events", move |conn| events::clear(conn, age, BATCH));
+            self.in_chunks("clear events", move |conn| events::clear(conn, age, CHUNK));
         }
     }
 
@@ -215,18 +215,18 @@ impl Clearing {
                 left: None,
             })
         });
-        self.in_chunks("clear quotas", |conn| clear::clear(conn, BATCH));
-        self.in_chunks("clear web sessions", |conn| web::clear(conn, BATCH));
+        self.in_chunks("clear quotas", |conn| clear::clear(conn, CHUNK));
+        self.in_chunks("clear web sessions", |conn| web::clear(conn, CHUNK));
         self.history();
         self.in_chunks("clear operations", |conn| {
-            operations::clear(conn, OPERATIONS_FOR, BATCH)
+            operations::clear(conn, OPERATIONS_FOR, CHUNK)
         });
         self.walk("fingerprint failed jobs", Counted::Nowhere, |conn, _| {
-            fingerprint::fill(conn, BATCH)
+            fingerprint::fill(conn, CHUNK)
         });
         if let Some(age) = retention.audit_for {
             self.in_chunks("clear the audit", move |conn| {
-                audit::clear(conn, age, BATCH)
+                audit::clear(conn, age, CHUNK)
             });
         }
     }
@@ -237,7 +237,7 @@ impl Clearing {
         self.walk(
             "clear series of the history",
             Counted::Nowhere,
-            |conn, _| clear::unused(conn, BATCH),
+            |conn, _| clear::unused(conn, CHUNK),
         );
     }
 }
@@ -280,5 +280,5 @@ fn surplus(conn: &mut Conn<'_>, up_to: i64, of_ruby: bool, after: i64) -> QueryR
         up_to,
         of_ruby,
     };
-    clear::finished(conn, old, after, BATCH)
+    clear::finished(conn, old, after, CHUNK)
 }

@@ -128,22 +128,22 @@ const RETRIED_AFTER: Duration = Duration::from_secs(10);
 /// The most that are known at once. With more, the first are tried again earlier.
 const MOST: usize = 10_000;
 
-/// The number of attempts at a batch of which the database has refused a part.
+/// The number of attempts at a chunk of which the database has refused a part.
 const ROUNDS: usize = 20;
 
 impl RefusedJobs {
-    /// Dispatches a batch, and returns the number of jobs that were moved.
+    /// Dispatches a chunk, and returns the number of jobs that were moved.
     ///
     /// # Errors
     /// If the database is away: the time to wait.
-    fn dispatch(&mut self, session: &mut Session, batch: usize) -> Result<usize, Duration> {
+    fn dispatch(&mut self, session: &mut Session, chunk: usize) -> Result<usize, Duration> {
         if self.jobs.len() > MOST || self.since.is_some_and(|at| at.elapsed() >= RETRIED_AFTER) {
             *self = RefusedJobs::default();
         }
         let mut count = 0;
         for _ in 0..ROUNDS {
             let action = "dispatch";
-            let done = session.run(action, |conn| dispatch::dispatch(conn, batch, &self.jobs))?;
+            let done = session.run(action, |conn| dispatch::dispatch(conn, chunk, &self.jobs))?;
             count += done.count;
             if let Some(left) = &done.left {
                 session.report(action, &format!("the database refuses job {left}"));

@@ -5,8 +5,8 @@ use crate::process::base::session::Session;
 use crate::process::upkeep::{Duty, DutyTurn};
 use std::time::Duration;
 
-/// The time between two looks for operations.
-const LOOK: Duration = Duration::from_secs(2);
+/// The time between two reads of the operations.
+const INTERVAL: Duration = Duration::from_secs(2);
 
 /// Runs the open operations in turn, one chunk of one operation a turn.
 #[derive(Default)]
@@ -20,7 +20,7 @@ impl Duty for Operate {
     }
 
     fn interval(&self) -> Duration {
-        LOOK
+        INTERVAL
     }
 
     /// An operation that fails does not delay the others: the next turn is that of the next one.

@@ -31,7 +31,7 @@ pub(crate) struct FailureDetector {
     last_reading: Option<Instant>,
     /// The time of observation in all, without the gaps.
     observed: Duration,
-    seen: HashMap<i64, SeenHeartbeat>,
+    heartbeats: HashMap<i64, ObservedHeartbeat>,
     /// Since when there is no worker, in `observed`, and whether that was logged.
     no_worker: Option<(Duration, bool)>,
     /// Since when processes without a row have held claims, in `observed`.
@@ -43,7 +43,7 @@ pub(crate) struct FailureDetector {
 }
 
 #[derive(Debug, Clone, Copy)]
-struct SeenHeartbeat {
+struct ObservedHeartbeat {
     heartbeat_seq: i64,
     /// In the detector's `observed`.
     since: Duration,
@@ -56,7 +56,7 @@ impl FailureDetector {
             gap: reading_interval * 3,
             last_reading: None,
             observed: Duration::ZERO,
-            seen: HashMap::new(),
+            heartbeats: HashMap::new(),
             no_worker: None,
             without_row: HashMap::new(),
             failed_before: 0,
@@ -81,24 +81,24 @@ impl FailureDetector {
         let counts = since_last.filter(|since_last| *since_last <= self.gap);
         self.observed += counts.unwrap_or_default();
         let observed = self.observed;
-        let mut seen = HashMap::new();
+        let mut heartbeats = HashMap::new();
         for process in processes {
             let known = self
-                .seen
+                .heartbeats
                 .get(&process.id)
                 .filter(|known| known.heartbeat_seq == process.heartbeat_seq);
-            let known = known.copied().unwrap_or(SeenHeartbeat {
+            let known = known.copied().unwrap_or(ObservedHeartbeat {
                 heartbeat_seq: process.heartbeat_seq,
                 since: observed,
             });
-            seen.insert(process.id, known);
+            heartbeats.insert(process.id, known);
         }
-        self.seen = seen;
+        self.heartbeats = heartbeats;
         let dead_for = |threshold: Duration| -> Vec<Observed> {
             processes
                 .iter()
                 .filter(|process| !own.contains(&process.id))
-                .filter(|process| observed - self.seen[&process.id].since >= threshold)
+                .filter(|process| observed - self.heartbeats[&process.id].since >= threshold)
                 .cloned()
                 .collect()
         };
@@ -117,8 +117,8 @@ impl FailureDetector {
             return false;
         }
         let (since, is_logged) = self.no_worker.get_or_insert((self.observed, false));
-        let is_over = self.observed - *since >= self.threshold;
-        is_over && !std::mem::replace(is_logged, true)
+        let is_overdue = self.observed - *since >= self.threshold;
+        is_overdue && !std::mem::replace(is_logged, true)
     }
 
     /// Notes the id of the newest failed execution. Returns the range of those that have existed
@@ -126,18 +126,18 @@ impl FailureDetector {
     /// by then that its claims are gone.
     fn read_failed(&mut self, newest: i64, now: Instant) -> Option<IdRange> {
         let (until, since) = *self.failed_since.get_or_insert((newest, now));
-        let is_over = now - since >= self.threshold && until > self.failed_before;
+        let is_overdue = now - since >= self.threshold && until > self.failed_before;
         if until <= self.failed_before {
             self.failed_since = None;
         }
-        is_over.then_some(IdRange {
+        is_overdue.then_some(IdRange {
             after: self.failed_before,
             up_to: until,
         })
     }
 
     /// Notes that the failed executions up to this one need no further check.
-    fn looked_at_failed(&mut self, until: i64) {
+    fn note_checked_failed(&mut self, until: i64) {
         self.failed_before = until;
         self.failed_since = None;
     }
@@ -149,8 +149,8 @@ impl FailureDetector {
         let known = std::mem::take(&mut self.without_row);
         let since = |id: &i64| (*id, known.get(id).copied().unwrap_or(self.observed));
         self.without_row = processes.iter().map(since).collect();
-        let is_over = |id: &&i64| self.observed - self.without_row[id] >= self.threshold;
-        processes.iter().filter(is_over).copied().collect()
+        let is_overdue = |id: &&i64| self.observed - self.without_row[id] >= self.threshold;
+        processes.iter().filter(is_overdue).copied().collect()
     }
 }
 
@@ -240,7 +240,7 @@ fn take_back(
     })?;
     // The rest follows at the next reading.
     if !recovered.is_any() {
-        detector.looked_at_failed(range.up_to);
+        detector.note_checked_failed(range.up_to);
         return Ok(());
     }
     report_pruned(

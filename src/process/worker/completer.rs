@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// The most new outcomes of one chunk.
-const BATCH: usize = 500;
+const CHUNK: usize = 500;
 
 /// The time for which outcomes are gathered after others were just written.
 const GATHERING: Duration = Duration::from_millis(2);
@@ -46,7 +46,7 @@ pub(crate) struct Completer {
     /// Until then, writes wait only briefly for locks, because other transactions
     /// hold some.
     brief_until: Option<Instant>,
-    /// The time of the last written batch.
+    /// The time of the last written chunk.
     wrote_at: Option<Instant>,
 }
 
@@ -81,16 +81,16 @@ impl Completer {
                 Some(due) => self.completed.recv_deadline(due),
             };
             self.writer.session.moves();
-            let mut batch = self.take_due();
+            let mut chunk = self.take_due();
             match first {
                 Ok(first) => {
                     self.gather(&first);
-                    let more = self.completed.try_iter().take(BATCH - 1);
-                    batch.extend(std::iter::once(first).chain(more).map(completion::pending));
+                    let more = self.completed.try_iter().take(CHUNK - 1);
+                    chunk.extend(std::iter::once(first).chain(more).map(completion::pending));
                 }
                 Err(RecvTimeoutError::Disconnected) => {
                     let Some(due) = due else { return };
-                    if batch.is_empty() {
+                    if chunk.is_empty() {
                         let pause = due.saturating_duration_since(clock::instant());
                         self.writer.session.rests();
                         self.give_up.wait(pause);
@@ -98,7 +98,7 @@ impl Completer {
                 }
                 Err(RecvTimeoutError::Timeout) => {}
             }
-            for group in grouped(batch) {
+            for group in grouped(chunk) {
                 self.write(group);
             }
             self.wrote_at = Some(clock::instant());

@@ -16,7 +16,7 @@ use crate::job::running::Live;
 use crate::process::base::history::HistoryCollector;
 use crate::process::base::registration::Registration;
 use crate::process::base::session::Session;
-use crate::process::worker::in_flight::KeptThread;
+use crate::process::worker::in_flight::ReservedThread;
 use chrono::NaiveDateTime;
 use diesel::QueryResult;
 use std::sync::Arc;
@@ -44,7 +44,7 @@ pub(crate) struct CompletedRun {
     pub(crate) last_retry: Option<NaiveDateTime>,
     pub(crate) live: Arc<Live>,
     /// The thread of a limited job, which is free once the outcome is written or put aside.
-    pub(crate) thread: Option<KeptThread>,
+    pub(crate) thread: Option<ReservedThread>,
 }
 
 impl CompletedRun {
@@ -53,7 +53,7 @@ impl CompletedRun {
         self.traces_of(&self.outcome)
     }
 
-    /// Frees the thread, if it is kept for the next job of the key.
+    /// Frees the thread, if it is reserved for the next job of the key.
     pub(crate) fn free_thread(&self) {
         if let Some(thread) = &self.thread {
             thread.free();
@@ -196,8 +196,8 @@ pub(crate) fn fence(run: &CompletedRun) -> Fence {
 ///
 /// Each outcome that was put aside before is alone, so that it does not hold up
 /// others again. So is each job that this program cannot perform.
-pub(crate) fn grouped(batch: Vec<PendingCompletion>) -> Vec<Vec<PendingCompletion>> {
-    let (single, rest): (Vec<_>, Vec<_>) = batch
+pub(crate) fn grouped(chunk: Vec<PendingCompletion>) -> Vec<Vec<PendingCompletion>> {
+    let (single, rest): (Vec<_>, Vec<_>) = chunk
         .into_iter()
         .partition(|pending| pending.refusals > 0 || pending.run.outcome.is_for_others());
     let (finished, others): (Vec<_>, Vec<_>) = rest

@@ -154,7 +154,7 @@ impl CompletionWriter {
         self.report(group, &ended);
         self.passing.end(pass, jobs, passed);
         // A stop that began meanwhile may have looked for claims to release before.
-        if self.passing.is_over(&in_flight) {
+        if self.passing.claims_no_more(&in_flight) {
             worker::release::unstarted(&in_flight, &mut self.session);
         } else if ended.next.has_requested || kind.has_followers {
             self.session.promote();
@@ -165,7 +165,7 @@ impl CompletionWriter {
     /// Removes the claims that have ended, and reports the jobs.
     fn report(&self, group: &[PendingCompletion], ended: &EndedClaims) {
         let accepted: HashSet<i64> = ended.accepted.iter().copied().collect();
-        self.settle(group, &ended.busy);
+        self.remove_written(group, &ended.busy);
         for PendingCompletion { run, .. } in group {
             let claim = run.job.claim_id;
             if accepted.contains(&claim) {
@@ -177,12 +177,12 @@ impl CompletionWriter {
     }
 
     /// Removes the claims from those in flight that are not tried again.
-    fn settle(&self, group: &[PendingCompletion], busy: &[i64]) {
+    fn remove_written(&self, group: &[PendingCompletion], busy: &[i64]) {
         let claims = group.iter().map(PendingCompletion::claim);
-        let settled: Vec<i64> = claims.filter(|claim| !busy.contains(claim)).collect();
-        self.in_flight.remove(&settled);
-        let settled = group.iter().filter(|one| !busy.contains(&one.claim()));
-        settled.for_each(|one| one.run.free_thread());
+        let written: Vec<i64> = claims.filter(|claim| !busy.contains(claim)).collect();
+        self.in_flight.remove(&written);
+        let written = group.iter().filter(|one| !busy.contains(&one.claim()));
+        written.for_each(|one| one.run.free_thread());
     }
 
     /// Writes outcomes of one kind that are not successes.
@@ -202,7 +202,7 @@ impl CompletionWriter {
                 self.in_flight.note_cut_short(run.job.job_id);
             }
         }
-        self.settle(group, &busy);
+        self.remove_written(group, &busy);
         let mut released: BTreeMap<String, usize> = BTreeMap::new();
         for (PendingCompletion { run, .. }, written) in group.iter().zip(written) {
             match written {

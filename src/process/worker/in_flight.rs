@@ -141,12 +141,12 @@ impl InFlight {
         self.held().values().for_each(|held| held.live.call_off());
     }
 
-    /// Returns whether every job that has returned is settled.
-    pub(crate) fn are_settled(&self) -> bool {
-        !self.held().values().any(|held| held.live.is_over())
+    /// Returns whether the outcome of every job that has returned is saved.
+    pub(crate) fn are_saved(&self) -> bool {
+        !self.held().values().any(|held| held.live.has_returned())
     }
 
-    /// Notes that the stop of the process has ended a run of this job, which is settled.
+    /// Notes that the stop of the process has ended a run of this job, whose outcome is saved.
     pub(crate) fn note_cut_short(&self, job_id: i64) {
         let jobs = self.cut_short.lock();
         jobs.unwrap_or_else(PoisonError::into_inner).push(job_id);
@@ -160,10 +160,10 @@ impl InFlight {
     /// Returns the jobs that have overrun their timeout at `now`, and when the next one will.
     pub(crate) fn overrun(&self, now: Instant) -> (Vec<InFlightJob>, Option<Instant>) {
         let held = self.held();
-        let limited = held
+        let timed = held
             .values()
             .filter_map(|held| Some((held, held.live.overrun()?)));
-        let (due, later): (Vec<_>, Vec<_>) = limited.partition(|(_, overrun)| *overrun <= now);
+        let (due, later): (Vec<_>, Vec<_>) = timed.partition(|(_, overrun)| *overrun <= now);
         let next = later.iter().map(|(_, overrun)| *overrun).min();
         (
             due.into_iter().map(|(held, _)| held.clone()).collect(),
@@ -202,7 +202,7 @@ impl InFlight {
         logging.cloned().collect()
     }
 
-    /// Removes claims whose outcome is settled.
+    /// Removes claims whose outcome is saved.
     pub(crate) fn remove(&self, claims: &[i64]) {
         let mut held = self.held();
         for claim in claims {
@@ -210,7 +210,7 @@ impl InFlight {
         }
     }
 
-    /// Returns whether there is no claim whose outcome is not settled.
+    /// Returns whether there is no claim whose outcome is not saved.
     pub(crate) fn is_empty(&self) -> bool {
         self.held().is_empty()
     }
@@ -329,39 +329,39 @@ impl Occupancy {
     }
 }
 
-/// The thread of a limited job, kept free for the next job of its key until the outcome is written.
+/// The thread of a limited job, reserved for the next job of its key until the outcome is written.
 ///
 /// Without it, the poller would claim another job for the thread meanwhile, and one of the two
 /// would wait behind the other.
 #[derive(Debug)]
-pub(crate) struct KeptThread {
+pub(crate) struct ReservedThread {
     occupancy: Arc<Occupancy>,
-    is_kept: AtomicBool,
+    is_reserved: AtomicBool,
 }
 
-impl KeptThread {
-    /// Keeps a thread that is counted as busy.
+impl ReservedThread {
+    /// Reserves a thread that is counted as busy.
     pub(crate) fn new(occupancy: &Arc<Occupancy>) -> Self {
-        KeptThread {
+        ReservedThread {
             occupancy: Arc::clone(occupancy),
-            is_kept: AtomicBool::new(true),
+            is_reserved: AtomicBool::new(true),
         }
     }
 
-    /// Frees the thread, if it is still kept.
+    /// Frees the thread, if it is still reserved.
     pub(crate) fn free(&self) {
-        if self.is_kept.swap(false, Ordering::SeqCst) {
+        if self.is_reserved.swap(false, Ordering::SeqCst) {
             self.occupancy.rest();
         }
     }
 
     /// Leaves the thread to a job that is sent to it. Returns `false` if it is free already.
     pub(crate) fn pass_on(&self) -> bool {
-        self.is_kept.swap(false, Ordering::SeqCst)
+        self.is_reserved.swap(false, Ordering::SeqCst)
     }
 }
 
-impl Drop for KeptThread {
+impl Drop for ReservedThread {
     fn drop(&mut self) {
         self.free();
     }

@@ -17,7 +17,7 @@ use crate::job::running::{Live, Signals, Steps};
 use crate::process::base::registration::Registration;
 use crate::process::base::stop::Stop;
 use crate::process::worker::completion::CompletedRun;
-use crate::process::worker::in_flight::{InFlight, KeptThread, Occupancy};
+use crate::process::worker::in_flight::{InFlight, Occupancy, ReservedThread};
 use crossbeam_channel::{Receiver, Sender, select_biased, unbounded};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -45,7 +45,7 @@ pub(crate) struct Pool {
     begun: AtomicU64,
     completed: Sender<CompletedRun>,
     /// Notified when a job with a timeout starts.
-    limited: Sender<()>,
+    timed: Sender<()>,
     /// The treatment of the rows of finished jobs whose policy does not set it.
     finished: FinishedRow,
     longest_wait: Duration,
@@ -68,7 +68,7 @@ impl Pool {
             occupancy: Arc::new(Occupancy::new(setup.rested)),
             begun: AtomicU64::new(0),
             completed: setup.completed,
-            limited: setup.limited,
+            timed: setup.timed,
             finished: setup.finished,
             longest_wait: setup.longest_wait,
         })
@@ -116,7 +116,7 @@ impl Pool {
                 Duration::ZERO,
             );
         }
-        let limit = run.policy.limit();
+        let time_limit = run.policy.time_limit();
         self.subscriber.emit(&Event::Started {
             job: JobId(job.job_id),
             class: &job.class_name,
@@ -125,10 +125,10 @@ impl Pool {
             claim: job.claim_id,
         });
         let begun = clock::instant();
-        live.begin(limit);
-        if limit.is_some() {
+        live.begin(time_limit);
+        if time_limit.is_some() {
             // A full channel holds a notification that the timeouts thread has yet to read.
-            let _ = self.limited.try_send(());
+            let _ = self.timed.try_send(());
         }
         let outcome = perform(&self.registry, &job.arguments, &run);
         let ran = begun.elapsed();
@@ -147,7 +147,7 @@ impl Pool {
     ) -> CompletedRun {
         let is_limited = assignment.job.is_limited;
         CompletedRun {
-            thread: is_limited.then(|| KeptThread::new(&self.occupancy)),
+            thread: is_limited.then(|| ReservedThread::new(&self.occupancy)),
             job: assignment.job,
             registration: assignment.registration,
             outcome,
@@ -166,8 +166,8 @@ impl Pool {
         if !job.may_expire() || !self.registry.can_perform(run) {
             return None;
         }
-        let looked = self.database.get();
-        let expired = looked.and_then(|mut conn| {
+        let connection = self.database.get();
+        let expired = connection.and_then(|mut conn| {
             dispatch::has_expired(&mut own(&mut conn), job.job_id)
                 .during("look for the expiry of a job")
         });
@@ -239,7 +239,7 @@ pub(crate) struct PoolSetup {
     pub(crate) subscriber: Subscriber,
     pub(crate) rested: Sender<()>,
     pub(crate) completed: Sender<CompletedRun>,
-    pub(crate) limited: Sender<()>,
+    pub(crate) timed: Sender<()>,
     pub(crate) finished: FinishedRow,
     pub(crate) longest_wait: Duration,
 }

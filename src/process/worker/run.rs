@@ -92,7 +92,7 @@ impl RunningWorker {
             context,
             &in_flight,
             registry.clone(),
-            receivers.limited,
+            receivers.timed,
             forced_exit.clone(),
         );
         let quit = timeouts.quit();
@@ -173,27 +173,27 @@ struct PoolSenders {
     /// To the completer.
     completed: Sender<CompletedRun>,
     /// To the timeouts thread, when a job with a timeout starts.
-    limited: Sender<()>,
+    timed: Sender<()>,
 }
 
 /// The other ends of [`PoolSenders`].
 struct PoolReceivers {
     rested: Receiver<()>,
     completed: Receiver<CompletedRun>,
-    limited: Receiver<()>,
+    timed: Receiver<()>,
 }
 
 fn pool_channels() -> (PoolSenders, PoolReceivers) {
-    let (rested, completed, limited) = (bounded(1), unbounded(), bounded(1));
+    let (rested, completed, timed) = (bounded(1), unbounded(), bounded(1));
     let senders = PoolSenders {
         rested: rested.0,
         completed: completed.0,
-        limited: limited.0,
+        timed: timed.0,
     };
     let receivers = PoolReceivers {
         rested: rested.1,
         completed: completed.1,
-        limited: limited.1,
+        timed: timed.1,
     };
     (senders, receivers)
 }
@@ -214,7 +214,7 @@ fn pool_setup(
         subscriber: context.subscriber.clone(),
         rested: senders.rested,
         completed: senders.completed,
-        limited: senders.limited,
+        timed: senders.timed,
         finished: settings.finished,
         longest_wait: settings.longest_wait,
     }
@@ -304,7 +304,7 @@ fn let_write(
     give_up: &Stop,
 ) -> bool {
     // The completer does not end while a job runs.
-    let is_vain = || in_flight.only_overrun() || (!drained && in_flight.are_settled());
+    let is_vain = || in_flight.only_overrun() || (!drained && in_flight.are_saved());
     let flush = clock::deadline(FLUSH).max(deadline);
     stop::join_until(&mut vec![completer], flush, give_up, is_vain)
 }

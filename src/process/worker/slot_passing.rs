@@ -62,7 +62,7 @@ impl SlotPassing {
         let now = clock::instant();
         let is_paused = self.paused_until.is_some_and(|until| now < until);
         let may_claim = !self.stop.is_quiet() && !registration.lease.is_lost();
-        if is_paused || !may_claim || self.is_over(in_flight) {
+        if is_paused || !may_claim || self.claims_no_more(in_flight) {
             return None;
         }
         let equal = if now - *self.since.get_or_insert(now) > IN_A_ROW {
@@ -83,7 +83,7 @@ impl SlotPassing {
     }
 
     /// Returns whether the worker claims nothing any more.
-    pub(crate) fn is_over(&self, in_flight: &InFlight) -> bool {
+    pub(crate) fn claims_no_more(&self, in_flight: &InFlight) -> bool {
         self.stop.is_stopped() || in_flight.is_closed()
     }
 
@@ -92,14 +92,14 @@ impl SlotPassing {
         self.paused_until = Some(clock::deadline(PAUSE));
     }
 
-    /// Sends the jobs that were claimed to the threads, so many of which were kept for them. They
+    /// Sends the jobs that were claimed to the threads, so many of which were reserved for them. They
     /// are in memory already.
-    pub(crate) fn end(&mut self, pass: PassOn, jobs: Vec<Arc<Claimed>>, kept: usize) {
+    pub(crate) fn end(&mut self, pass: PassOn, jobs: Vec<Arc<Claimed>>, reserved: usize) {
         if pass.begun.elapsed() > SLOW {
             self.pause();
         }
         let assignments = pass.assigner.assignments(jobs, &pass.registration);
-        pass.assigner.hand_out(assignments, kept);
+        pass.assigner.hand_out(assignments, reserved);
         // No thread has become free, but shorter jobs may leave room for more.
         let pool = &pass.assigner.pool;
         if pool.occupancy().busy() <= Levels::by_estimate(pool).low {

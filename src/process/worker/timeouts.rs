@@ -40,7 +40,7 @@ pub(crate) struct Timeouts {
     registry: Registry,
     session: Session,
     /// Receives a message when a job with a timeout starts.
-    limited: Receiver<()>,
+    timed: Receiver<()>,
     /// Stops the worker.
     stop: Stop,
     /// Ends this loop.
@@ -90,7 +90,7 @@ impl ForcedExit {
 }
 
 /// Waits until `next`, until a job with a timeout starts, or until the end.
-fn wait(quit: &Stop, limited: &mut Receiver<()>, next: Option<Instant>) {
+fn wait(quit: &Stop, timed: &mut Receiver<()>, next: Option<Instant>) {
     let until = next.map_or_else(never, |next| {
         after(next.saturating_duration_since(clock::instant()))
     });
@@ -98,28 +98,28 @@ fn wait(quit: &Stop, limited: &mut Receiver<()>, next: Option<Instant>) {
         recv(quit.channel()) -> _ => {}
         // The threads have ended, while their last outcomes are still being saved: a channel
         // without a sender would always be ready.
-        recv(limited) -> told => if told.is_err() {
-            *limited = never();
+        recv(timed) -> told => if told.is_err() {
+            *timed = never();
         },
         recv(until) -> _ => {}
     }
 }
 
 impl Timeouts {
-    /// Creates the loop. `limited` receives a message when a job with a timeout starts.
+    /// Creates the loop. `timed` receives a message when a job with a timeout starts.
     /// Without `forced_exit` the program is never ended.
     pub(crate) fn new(
         context: &ProcessContext,
         in_flight: &Arc<InFlight>,
         registry: Registry,
-        limited: Receiver<()>,
+        timed: Receiver<()>,
         forced_exit: Option<ForcedExit>,
     ) -> Self {
         Timeouts {
             in_flight: Arc::clone(in_flight),
             registry,
             session: Session::of_loop(context, "watchdog"),
-            limited,
+            timed,
             stop: context.stop.clone(),
             quit: Stop::new(),
             forced_exit,
@@ -135,14 +135,14 @@ impl Timeouts {
     pub(crate) fn run(mut self) {
         while !self.quit.is_stopped() {
             self.session.moves();
-            let next = self.look();
+            let next = self.handle_overrun();
             self.session.rests();
-            wait(&self.quit, &mut self.limited, next);
+            wait(&self.quit, &mut self.timed, next);
         }
     }
 
     /// Handles the jobs that have overrun their timeout, and returns when to check again.
-    fn look(&mut self) -> Option<Instant> {
+    fn handle_overrun(&mut self) -> Option<Instant> {
         let (due, mut next) = self.in_flight.overrun(clock::instant());
         for held in due {
             if let Err(delay) = self.write_verdict(&held) {
@@ -166,7 +166,7 @@ impl Timeouts {
             self.in_flight.close();
         }
         let written = self.session.run("write down that a job timed out", |conn| {
-            let verdict = end::limited(conn, &verdict, last_retry)?;
+            let verdict = end::final_if_too_late(conn, &verdict, last_retry)?;
             let after = ProcessAfter::ends_if(process_ends);
             recover::record_timeout(conn, fence, &verdict, after)?;
             Ok(verdict)
@@ -231,7 +231,7 @@ impl Timeouts {
     fn verdict(&self, held: &InFlightJob, policy: &Policy) -> Ending {
         let job = &held.job;
         let mut error = JobError::from(Interrupted::TimedOut);
-        let timeout = policy.limit().map(|limit| limit.timeout);
+        let timeout = policy.time_limit().map(|limit| limit.timeout);
         let timeout = clock::in_units(timeout.unwrap_or_default());
         error.message = format!(
             "the job ran for longer than its timeout of {timeout} and did not end when it was interrupted"
@@ -261,13 +261,13 @@ mod tests {
 
     #[test]
     fn without_threads_it_does_not_spin() {
-        let (threads, mut limited) = bounded(1);
+        let (threads, mut timed) = bounded(1);
         threads.send(()).unwrap();
-        wait(&Stop::new(), &mut limited, None);
-        assert_eq!(limited.try_recv(), Err(TryRecvError::Empty));
+        wait(&Stop::new(), &mut timed, None);
+        assert_eq!(timed.try_recv(), Err(TryRecvError::Empty));
         drop(threads);
-        wait(&Stop::new(), &mut limited, None);
+        wait(&Stop::new(), &mut timed, None);
         // A thread that waits for this channel now, sleeps.
-        assert_eq!(limited.try_recv(), Err(TryRecvError::Empty));
+        assert_eq!(timed.try_recv(), Err(TryRecvError::Empty));
     }
 }

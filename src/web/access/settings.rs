@@ -38,7 +38,7 @@ pub(crate) struct Access {
     pub(crate) settings: AccessSettings,
     pub(crate) limiter: Limiter,
     pub(crate) known: KnownViewers,
-    /// The time of the last look for tokens, and whether there were any.
+    /// The time of the last search for tokens, and whether there were any.
     tokens: Mutex<Option<(Instant, bool)>>,
     /// The last time at which the use of a token could not be noted.
     not_noted_at: Mutex<Option<Instant>>,
@@ -47,7 +47,7 @@ pub(crate) struct Access {
 /// The pause after a use of a token could not be noted, in which none is noted.
 const NOT_NOTED: Duration = Duration::from_secs(60);
 
-/// The time before the next look for tokens.
+/// The time before the next search for tokens.
 const FRESH: Duration = Duration::from_secs(2);
 
 impl Access {

@@ -47,7 +47,7 @@ pub(crate) fn add(
              what uses the token, and is recorded with each change"
         )));
     }
-    let all = tokens::all(conn).during("list the tokens")?;
+    let all = tokens::list_web_tokens(conn).during("list the tokens")?;
     if all
         .iter()
         .any(|token| token.is_active && token.name == name)
@@ -76,7 +76,7 @@ pub(crate) fn add(
 /// # Errors
 /// If the database does not answer.
 pub(crate) fn list(conn: &mut Conn<'_>) -> Result<Vec<WebTokenRow>> {
-    tokens::all(conn).during("list the tokens")
+    tokens::list_web_tokens(conn).during("list the tokens")
 }
 
 /// Revokes the tokens with this name, or the one with this id. Returns their ids, and how many
@@ -85,7 +85,7 @@ pub(crate) fn list(conn: &mut Conn<'_>) -> Result<Vec<WebTokenRow>> {
 /// # Errors
 /// If there is none that is in use.
 pub(crate) fn revoke(conn: &mut Conn<'_>, which: &str, by: &Actor) -> Result<(Vec<i64>, usize)> {
-    let all = tokens::all(conn).during("list the tokens")?;
+    let all = tokens::list_web_tokens(conn).during("list the tokens")?;
     let id = which
         .trim()
         .parse::<i64>()

@@ -74,13 +74,13 @@ pub(crate) fn one(cx: &mut Cx<'_>) -> Result<Response, PageError> {
     request.allowed(cx.viewer)?;
     let job = request.job()?;
     let limits = cx.viewer.limits.clone();
-    let (enqueued, found) = cx.add(|conn| {
+    let (enqueued, conflict) = cx.add(|conn| {
         let enqueued = job.enqueue(conn)?;
-        let found = found_another(conn, &[(&request, enqueued)], limits.as_deref())?;
-        Ok((enqueued, found))
+        let conflict = conflicting_job(conn, &[(&request, enqueued)], limits.as_deref())?;
+        Ok((enqueued, conflict))
     })?;
-    if let Some(found) = found {
-        return Err(found.told(&request));
+    if let Some(conflict) = conflict {
+        return Err(conflict.error(&request));
     }
     let location = cx.link(&format!("/v1/jobs/{}", enqueued.id));
     let status = status([&enqueued].into_iter());
@@ -93,30 +93,33 @@ pub(crate) fn many(cx: &mut Cx<'_>) -> Result<Response, PageError> {
     let (requests, jobs) = listed(cx)?;
     let limits = cx.viewer.limits.clone();
     let done = cx.add(|conn| {
-        let mut found = None;
+        let mut conflict = None;
         let done = enqueue::all_or_none(conn, |conn| {
             let enqueued = enqueue_all(conn, jobs).map_err(ListFailure::Failed)?;
             let pairs: Vec<_> = requests.iter().zip(enqueued.iter().copied()).collect();
-            let another = found_another(conn, &pairs, limits.as_deref());
-            found = another.map_err(ListFailure::Failed)?;
+            let another = conflicting_job(conn, &pairs, limits.as_deref());
+            conflict = another.map_err(ListFailure::Failed)?;
             // Nothing of it stays.
-            match found {
+            match conflict {
                 Some(_) => Err(ListFailure::Rejected),
                 None => Ok(enqueued),
             }
         });
-        match (done, found) {
-            (Err(ListFailure::Rejected), Some(found)) => Ok(Err(found)),
+        match (done, conflict) {
+            (Err(ListFailure::Rejected), Some(conflict)) => Ok(Err(conflict)),
             (Err(ListFailure::Failed(error)), _) => Err(error),
             (Err(ListFailure::Database(error)), _) => Err(error).during("enqueue the jobs"),
             (Err(ListFailure::Rejected), None) => Ok(Ok(Vec::new())),
             (Ok(enqueued), _) => Ok(Ok(enqueued)),
         }
     })?;
-    let enqueued = done.map_err(|found: FoundAnother| match requests.get(found.position) {
-        Some(request) => at(found.position, found.told(request)),
-        None => PageError::Internal("no request has the place".to_owned()),
-    })?;
+    let enqueued =
+        done.map_err(
+            |conflict: ConflictingJob| match requests.get(conflict.position) {
+                Some(request) => at(conflict.position, conflict.error(request)),
+                None => PageError::Internal("no request has the place".to_owned()),
+            },
+        )?;
     let status = status(enqueued.iter());
     let jobs = enqueued.into_iter().map(AcceptedJob::from).collect();
     Ok(Response::json(&AcceptedJobs { jobs }).with_status(status))
@@ -182,17 +185,17 @@ impl From<diesel::result::Error> for ListFailure {
     }
 }
 
-/// An enqueue has found a job that its sender does not expect.
+/// An enqueue returned a job that its sender does not expect.
 #[derive(Debug, Clone, Copy)]
-struct FoundAnother {
+struct ConflictingJob {
     /// Of the request in its list.
     position: usize,
     /// Found by the idempotency key, not by the unique id.
     by_key: bool,
 }
 
-impl FoundAnother {
-    fn told(self, request: &JobRequest) -> PageError {
+impl ConflictingJob {
+    fn error(self, request: &JobRequest) -> PageError {
         if self.by_key {
             let key = request.idempotency_key().unwrap_or_default();
             return PageError::KeyReused(format!(
@@ -209,18 +212,18 @@ impl FoundAnother {
 
 /// Returns the first request whose key belongs to a job of another class or with other arguments, or
 /// whose unique id is held by a job that the token may not see.
-fn found_another(
+fn conflicting_job(
     conn: &mut Conn<'_>,
     enqueued: &[(&JobRequest, Enqueued)],
     limits: Option<&TokenLimits>,
-) -> Result<Option<FoundAnother>> {
+) -> Result<Option<ConflictingJob>> {
     let known = enqueued.iter().filter(|(_, job)| is_known(job));
     let ids: Vec<i64> = known.map(|(_, job)| job.id.0).collect();
     if ids.is_empty() {
         return Ok(None);
     }
     let stored = job_view::arguments(conn, &ids).during("look the known jobs up")?;
-    let mut found = enqueued.iter().enumerate().filter_map(|(position, pair)| {
+    let mut conflicts = enqueued.iter().enumerate().filter_map(|(position, pair)| {
         let (request, job) = pair;
         let stored = stored.iter().find(|stored| stored.job_id == job.id.0)?;
         let by_key = stored.idempotency_key.is_some()
@@ -229,9 +232,9 @@ fn found_another(
             true => is_other_request(request, stored),
             false => limits.is_some_and(|limits| !limits.has_class(&stored.class_name)),
         };
-        (is_known(job) && is_another).then_some(FoundAnother { position, by_key })
+        (is_known(job) && is_another).then_some(ConflictingJob { position, by_key })
     });
-    Ok(found.next())
+    Ok(conflicts.next())
 }
 
 fn is_known(job: &Enqueued) -> bool {

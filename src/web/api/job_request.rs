@@ -289,7 +289,7 @@ pub(crate) fn show_outcome(cx: &mut Cx<'_>) -> Result<Response, PageError> {
         )));
     };
     let known = cx.read_newest(|conn| {
-        let mut known = job_info::look(conn, id)?;
+        let mut known = job_info::read_one(conn, id)?;
         if let Some(known) = &mut known {
             Secrets::cover(conn, known).during("read which fields are secret")?;
         }
@@ -343,26 +343,26 @@ pub(crate) fn poll_time(text: Option<&str>) -> Result<Duration, PageError> {
 
 // --- The thread that sees which jobs have ended: one statement asks for all that are waited for ---
 
-/// The time between two looks at the jobs that are waited for.
-const LOOK: Duration = Duration::from_millis(50);
+/// The time between two reads of the jobs that are waited for.
+const INTERVAL: Duration = Duration::from_millis(50);
 
-/// After a failed look.
+/// The same after a failed read.
 const REST: Duration = Duration::from_secs(1);
 
-/// Starts the thread that looks; it ends with the server.
+/// Starts the thread that reads them; it ends with the server.
 pub(crate) fn start(site: &Arc<Site>) -> Result<JoinHandle<()>> {
     let site = Arc::clone(site);
     stop::spawn("web-waits", move || {
         let mut writers = Writers::new(&site);
         while let Some(jobs) = site.polls.jobs() {
-            let mut pause = (!jobs.is_empty()).then_some(LOOK);
+            let mut pause = (!jobs.is_empty()).then_some(INTERVAL);
             for (database, jobs) in jobs {
-                if let Err(error) = look(&site, &mut writers, database, &jobs) {
+                if let Err(error) = answer_ended(&site, &mut writers, database, &jobs) {
                     log::debug!("web: cannot see which jobs have ended: {error}");
                     pause = Some(REST);
                 }
             }
-            // Between two looks, another wait changes nothing.
+            // Between two reads, another wait changes nothing.
             match pause {
                 Some(pause) => clock::nap(pause),
                 None => drop(site.polls.woken.recv()),
@@ -371,8 +371,8 @@ pub(crate) fn start(site: &Arc<Site>) -> Result<JoinHandle<()>> {
     })
 }
 
-fn look(site: &Site, writers: &mut Writers, database: usize, jobs: &[i64]) -> Result<()> {
-    let open = writers.look(database, |conn| {
+fn answer_ended(site: &Site, writers: &mut Writers, database: usize, jobs: &[i64]) -> Result<()> {
+    let open = writers.read(database, |conn| {
         job_view::not_ended(conn, jobs).during("see which jobs have ended")
     })?;
     let open: BTreeSet<i64> = open.into_iter().collect();

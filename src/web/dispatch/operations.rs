@@ -15,8 +15,8 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use tokio::sync::watch;
 
-/// The time between two looks for operations that other processes have started.
-const LOOK: Duration = Duration::from_secs(2);
+/// The time between two searches for operations that other processes have started.
+const INTERVAL: Duration = Duration::from_secs(2);
 
 /// The bounds of the pause after a chunk, which is half as long as the chunk.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(1), Duration::from_secs(1));
@@ -51,7 +51,7 @@ pub(crate) fn start(
             // until it has ended. A wake ends the pause, also that of a stop.
             let pause = match is_more {
                 true => (start.elapsed() / 2).clamp(PAUSE.0, PAUSE.1),
-                false => LOOK,
+                false => INTERVAL,
             };
             if woken.recv_timeout(pause) == Err(RecvTimeoutError::Disconnected) {
                 break;

@@ -135,7 +135,7 @@ impl PageDispatcher {
         if found.route.is_live && response.status == 200 {
             let topic = topic(request, viewer.role);
             if let Ok(html) = std::str::from_utf8(&response.body) {
-                self.site.seen.keep(&topic, html, clock::instant());
+                self.site.pages.put(&topic, html, clock::instant());
             }
         }
         Ok(response)
@@ -275,13 +275,13 @@ struct ErrorPage {
     text: String,
     advice: &'static str,
     request: String,
-    seen: Option<Seen>,
+    seen: Option<CachedContent>,
     /// True if the page is requested again automatically.
     is_away: bool,
 }
 
 /// The last content of the page before the database was away, and its age.
-struct Seen {
+struct CachedContent {
     content: Markup,
     seconds: f64,
 }
@@ -293,7 +293,7 @@ pub(crate) fn page(site: &Site, request: &Request, viewer: &Viewer, error: PageE
         log::error!("web: request {id}: {reason}");
     }
     let seen = match error {
-        PageError::Away => seen(site, request, viewer),
+        PageError::Away => cached_content(site, request, viewer),
         _ => None,
     };
     let asks_to_sign_in = matches!(error, PageError::SignIn);
@@ -358,7 +358,7 @@ fn for_a_program(request: &Request, error: (u16, &str, &str, &str)) -> Response 
     api::explained(status, heading, text, advice)
 }
 
-fn seen(site: &Site, request: &Request, viewer: &Viewer) -> Option<Seen> {
+fn cached_content(site: &Site, request: &Request, viewer: &Viewer) -> Option<CachedContent> {
     let topic = Topic {
         database: request.database,
         address: request.address(),
@@ -366,10 +366,10 @@ fn seen(site: &Site, request: &Request, viewer: &Viewer) -> Option<Seen> {
     };
     let now = clock::instant();
     let page = site
-        .seen
+        .pages
         .get(&topic, now)
         .filter(|_| request.verb == Verb::Get)?;
-    Some(Seen {
+    Some(CachedContent {
         content: Markup::trusted(page.content.to_string()),
         seconds: now.saturating_duration_since(page.at).as_secs_f64(),
     })

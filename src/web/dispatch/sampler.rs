@@ -84,7 +84,7 @@ fn verify(dispatcher: &mut PageDispatcher) {
         return;
     }
     let idle = site.access.settings.session_idle;
-    let active: Result<(BTreeSet<i64>, BTreeSet<i64>)> = dispatcher.writers.look(0, |conn| {
+    let active: Result<(BTreeSet<i64>, BTreeSet<i64>)> = dispatcher.writers.read(0, |conn| {
         let sessions = sessions::active(conn, &session_ids, idle).during("check the sessions")?;
         let tokens = tokens::active(conn, &token_ids).during("check the tokens")?;
         Ok((sessions.into_iter().collect(), tokens.into_iter().collect()))

@@ -20,7 +20,7 @@ use crate::web::read::{
     DatabaseFigures, DoctorFigures, ExecutionFigures, HistoryFigures, RecurringFigures,
     ScrapedFigures, ScrapedQueues,
 };
-use crate::web::reads::{SharedRead, affordable};
+use crate::web::reads::{CachedRead, affordable};
 use crate::web::request::panels::Panel;
 use crate::web::request::route::Cx;
 use std::time::Duration;
@@ -73,7 +73,7 @@ pub(crate) fn is_readable(cx: &mut Cx<'_>) -> bool {
 const DOCTOR: Duration = Duration::from_secs(60);
 
 /// The numbers of problems and warnings that `doctor` finds.
-static FIGURES: SharedRead<DoctorFigures> = SharedRead {
+static FIGURES: CachedRead<DoctorFigures> = CachedRead {
     slot: |source| &source.watch.figures,
     read: |conn, _, _| findings(conn),
     lifetime: |_, _| DOCTOR,
@@ -81,7 +81,7 @@ static FIGURES: SharedRead<DoctorFigures> = SharedRead {
 };
 
 /// The queues, which are counted up to a bound.
-static QUEUES: SharedRead<ScrapedQueues> = SharedRead {
+static QUEUES: CachedRead<ScrapedQueues> = CachedRead {
     slot: |source| &source.watch.scraped,
     read: |conn, _, _| queues_now(conn),
     lifetime: |queues, took| {
@@ -96,7 +96,7 @@ static QUEUES: SharedRead<ScrapedQueues> = SharedRead {
 };
 
 /// The jobs in each state, which are counted up to a bound.
-static EXECUTIONS: SharedRead<ExecutionFigures> = SharedRead {
+static EXECUTIONS: CachedRead<ExecutionFigures> = CachedRead {
     slot: |source| &source.watch.executions,
     read: |conn, _, _| executions(conn),
     lifetime: |figures, took| {
@@ -116,8 +116,8 @@ pub(crate) fn collect(cx: &mut Cx<'_>) -> Option<ScrapedFigures> {
     if !is_readable(cx) {
         return None;
     }
-    let queues = cx.shared_panel("the queues", &QUEUES);
-    let executions = cx.shared_panel("the jobs by state", &EXECUTIONS);
+    let queues = cx.cached_panel("the queues", &QUEUES);
+    let executions = cx.cached_panel("the jobs by state", &EXECUTIONS);
     let mut figures = ScrapedFigures {
         history: part(cx, "the history", history)?,
         queues: ready(cx, queues)?.map(|(queues, _)| queues),
@@ -129,7 +129,7 @@ pub(crate) fn collect(cx: &mut Cx<'_>) -> Option<ScrapedFigures> {
         database: part(cx, "the state of the database", database)?,
         ..ScrapedFigures::default()
     };
-    let doctor = cx.shared_panel("the findings of doctor", &FIGURES);
+    let doctor = cx.cached_panel("the findings of doctor", &FIGURES);
     figures.doctor = ready(cx, doctor)?.map(|(found, _)| found);
     figures.took = clock::instant() - start;
     Some(figures)
@@ -161,7 +161,7 @@ fn history(conn: &mut Conn<'_>) -> Result<HistoryFigures> {
 }
 
 fn queues_now(conn: &mut Conn<'_>) -> Result<ScrapedQueues> {
-    let paused = pauses::all(conn, MOST_PAUSES).during("list the paused queues")?;
+    let paused = pauses::list_pauses(conn, MOST_PAUSES).during("list the paused queues")?;
     Ok(ScrapedQueues {
         ready: queues::ready(conn).during("count the ready jobs")?,
         paused: paused.into_iter().map(|one| one.queue_name).collect(),
@@ -206,6 +206,6 @@ fn findings(conn: &mut Conn<'_>) -> Result<DoctorFigures> {
         let found = figures.0.entry(rule.check()).or_default();
         found.problems = u64::try_from(wrong.count).unwrap_or(0);
     }
-    figures.add(&doctor_processes::look(conn, CheckScope::Newest)?);
+    figures.add(&doctor_processes::check(conn, CheckScope::Newest)?);
     Ok(figures)
 }

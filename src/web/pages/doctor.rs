@@ -38,9 +38,9 @@ pub(crate) fn show(cx: &mut Cx<'_>) -> Result<Response, PageError> {
     }
     let found = match is_full {
         true => cx.panel("the checks of all rows", |conn| {
-            Ok((doctor::look(conn, CheckScope::AllInTime)?, Duration::ZERO))
+            Ok((doctor::check(conn, CheckScope::AllInTime)?, Duration::ZERO))
         }),
-        false => cx.shared_panel("the checks of doctor", &FINDINGS),
+        false => cx.cached_panel("the checks of doctor", &FINDINGS),
     };
     let page = DoctorPage {
         lead: lead(found.ready().map(|(findings, _)| findings.as_slice())),

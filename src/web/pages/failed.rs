@@ -132,7 +132,7 @@ pub(crate) fn show(cx: &mut Cx<'_>) -> Result<Response, PageError> {
     let pairs = cx.query().clone();
     let when = When::of(&pairs)?;
     let shell = cx.shell("Failed", Section::Failed)?;
-    let found = cx.shared_panel("the groups of failed jobs", &GROUPS);
+    let found = cx.cached_panel("the groups of failed jobs", &GROUPS);
     cx.render(&FailedPage {
         view: found.map(|(found, _)| view(&found, &pairs, &when, &shell)),
         since: filters::SINCE,

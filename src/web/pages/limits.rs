@@ -38,7 +38,7 @@ pub(crate) fn show(cx: &mut Cx<'_>) -> Result<Response, PageError> {
     let search = KeyFilter::of(cx);
     let now = cx.panel("the concurrency keys in use", |conn| read(conn, &search));
     let set = cx.panel("the limits that were set", |conn| {
-        limits::all(conn).during("look at the limits")
+        limits::list_limits(conn).during("look at the limits")
     });
     let page = LimitsPage {
         lead: lead(now.ready()),
@@ -337,9 +337,9 @@ pub(crate) fn read(conn: &mut Conn<'_>, search: &KeyFilter) -> WindlassResult<Ke
         false => KeysWanted::All,
     };
     let is_searched = !search.prefix.is_empty();
-    let limit = if is_searched { SEARCHED } else { PAGE };
-    let mut keys = keys::page(conn, wanted, &search.after, limit).during(action)?;
-    let most = usize::try_from(limit).unwrap_or(usize::MAX);
+    let max_rows = if is_searched { SEARCHED } else { PAGE };
+    let mut keys = keys::page(conn, wanted, &search.after, max_rows).during(action)?;
+    let most = usize::try_from(max_rows).unwrap_or(usize::MAX);
     let is_more = keys.len() > most;
     keys.truncate(most);
     let mut reached = keys.last().map(|key| key.key.clone()).filter(|_| is_more);

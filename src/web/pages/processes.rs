@@ -4,8 +4,8 @@ use crate::admin::now::{Fleet, Member, MemberKind};
 use crate::db::Conn;
 use crate::db::query::load::fleet::{self, DiedProcess, HeldJob};
 use crate::error::{ErrorContext as _, Result};
+use crate::web::cache::Cached;
 use crate::web::http::{PageError, Response};
-use crate::web::kept::Kept;
 use crate::web::pages::overview::running::RunVerdict;
 use crate::web::read::concerns::{UsualRuns, usual_runs};
 use crate::web::request::panels::Panel;
@@ -402,7 +402,7 @@ pub(crate) struct ProcessesNow {
 
 impl ProcessesNow {
     /// Reads them.
-    pub(crate) fn read(conn: &mut Conn<'_>, usual: &Kept<UsualRuns>) -> Result<Self> {
+    pub(crate) fn read(conn: &mut Conn<'_>, usual: &Cached<UsualRuns>) -> Result<Self> {
         let fleet = Fleet::read(conn)?;
         let held = fleet::oldest(conn, RUNS).during("look at the running jobs")?;
         let usual = usual_runs(conn, usual, held.iter().map(|job| job.class_name.as_str()))?;

@@ -10,7 +10,7 @@ use crate::history::TimeRange;
 use crate::history::curves::{QueueCurves, queue_curves};
 use crate::web::http::{PageError, Response};
 use crate::web::read::concerns::who_and_why;
-use crate::web::read::{Found, QueueStateCounts, QueueVerdict};
+use crate::web::read::{LoadAndConcerns, QueueStateCounts, QueueVerdict};
 use crate::web::reads::PLACES;
 use crate::web::request::panels::Panel;
 use crate::web::request::route::Cx;
@@ -44,13 +44,13 @@ struct QueueTable {
 /// Shows all queues.
 pub(crate) fn show(cx: &mut Cx<'_>) -> Result<Response, PageError> {
     let promises = &cx.site.settings.promises;
-    let found = cx.look_panel("the jobs of each queue");
-    let counts = cx.shared_panel("the jobs of each queue", &PLACES);
+    let found = cx.load_panel("the jobs of each queue");
+    let counts = cx.cached_panel("the jobs of each queue", &PLACES);
     let curves = cx.panel("the rates of the queues", |conn| {
         queue_curves(conn, TimeRange::Hour)
     });
     let classes = cx.panel("the paused classes", |conn| {
-        run_time::all(conn).during("look at the paused classes")
+        run_time::list_paused_classes(conn).during("look at the paused classes")
     });
     let sort = cx.query().get("sort").unwrap_or_default().to_owned();
     let load = together(found, counts, curves.ready(), promises);
@@ -74,7 +74,7 @@ pub(crate) fn show(cx: &mut Cx<'_>) -> Result<Response, PageError> {
 
 /// Returns the queues that are known from anywhere, and what they have.
 fn together(
-    found: Panel<Found>,
+    found: Panel<LoadAndConcerns>,
     counts: Panel<(QueueStateCounts, Duration)>,
     curves: Option<&QueueCurves>,
     promises: &Promises,

@@ -368,7 +368,7 @@ pub(crate) fn lead(now: Option<&TasksNow>) -> Markup {
     Markup::trusted(format!("{tasks} {schedulers}"))
 }
 
-// --- The tasks of one page, as one look at the tables ---
+// --- The tasks of one page, as one read of the tables ---
 
 /// The tasks on one page.
 const PAGE: i64 = 100;

@@ -14,8 +14,8 @@ use crate::history::{
     Bucket, Histogram, HistoryFilter, SeriesTally, TimeRange, Usual, by_class, series, typical_run,
     usual,
 };
+use crate::web::cache::Cached;
 use crate::web::http;
-use crate::web::kept::Kept;
 use crate::web::read::QueueVerdict;
 use crate::web::show::{about, count, duration};
 use chrono::{DateTime, Utc};
@@ -207,7 +207,7 @@ fn overdue(conn: &mut Conn<'_>) -> Result<Vec<Concern>> {
 }
 
 fn paused_classes(conn: &mut Conn<'_>) -> Result<Vec<Concern>> {
-    let paused = run_time::all(conn).during("look at the paused classes")?;
+    let paused = run_time::list_paused_classes(conn).during("look at the paused classes")?;
     let concerns = paused.into_iter().take(MOST).map(|class| {
         let name = format!("class {}", class.class_name);
         let path = http::with_query("/jobs", &[("class", &class.class_name)]);
@@ -369,11 +369,11 @@ const MOST_READ: usize = 4;
 /// Returns the usual run times of the first few of these classes, and of those that are known.
 pub(crate) fn usual_runs<'c>(
     conn: &mut Conn<'_>,
-    kept: &Kept<UsualRuns>,
+    cached: &Cached<UsualRuns>,
     classes: impl Iterator<Item = &'c str>,
 ) -> Result<UsualRuns> {
-    let begun = kept.begin(clock::instant());
-    let known = kept.get(clock::instant(), USUAL);
+    let begun = cached.begin(clock::instant());
+    let known = cached.get(clock::instant(), USUAL);
     let mut known = known.map(|(known, _)| known).unwrap_or_default();
     let mut read: Vec<&str> = Vec::new();
     for class in classes {
@@ -394,7 +394,7 @@ pub(crate) fn usual_runs<'c>(
         }
     }
     if !read.is_empty() {
-        kept.set(begun, &known, USUAL);
+        cached.set(begun, &known, USUAL);
     }
     Ok(known)
 }

@@ -14,7 +14,7 @@ use crate::db::query::pages::job_search::StateCounts;
 use crate::db::table::recurring_tasks;
 use crate::error::{ErrorContext as _, Result};
 use crate::history::{HistoryLag, SeriesTally, Totals};
-use crate::web::kept::Kept;
+use crate::web::cache::Cached;
 use crate::web::read::concerns::{Concern, LastHour, UsualRuns};
 use crate::web::show::{Markup, duration, state, verdict};
 use std::collections::BTreeMap;
@@ -87,11 +87,11 @@ pub(crate) struct DatabaseFigures {
 
 /// The numbers of problems and warnings that each check of `doctor` has found.
 #[derive(Debug, Default, Clone)]
-pub(crate) struct DoctorFigures(pub(crate) BTreeMap<&'static str, FoundByCheck>);
+pub(crate) struct DoctorFigures(pub(crate) BTreeMap<&'static str, CheckCounts>);
 
 /// The numbers of problems and warnings of one check.
 #[derive(Debug, Default, Clone, Copy)]
-pub(crate) struct FoundByCheck {
+pub(crate) struct CheckCounts {
     pub(crate) problems: u64,
     pub(crate) warnings: u64,
 }
@@ -126,39 +126,38 @@ pub(crate) fn exposed(count: CappedCount) -> u64 {
     count.count + u64::from(count.is_more)
 }
 
-// --- Reads of several pages, kept for a moment ---
+// --- Reads of several pages, cached for a moment ---
 
 /// The time for which the number of concerns is used.
 const CONCERNS: Duration = Duration::from_secs(10);
 
-/// The time for which that number, and the findings of `doctor`, are used if no newer look was in
+/// The time for which that number, and the findings of `doctor`, are used if no newer read was in
 /// time.
 const STALE: Duration = Duration::from_secs(120);
 
 /// The load, and the concerns that were found in it.
-pub(crate) type Found = (LoadNow, Vec<Concern>);
+pub(crate) type LoadAndConcerns = (LoadNow, Vec<Concern>);
 
-/// The last looks at one database.
+/// The last reads of one database, cached.
 #[derive(Debug, Default)]
 pub(crate) struct Watch {
-    pub(crate) findings: Kept<Vec<Finding>>,
-    pub(crate) look: Kept<Found>,
-    pub(crate) counts: Kept<QueueStateCounts>,
-    pub(crate) groups: Kept<FailedGroups>,
-    pub(crate) states: Kept<StateCounts>,
-    pub(crate) figures: Kept<DoctorFigures>,
-    pub(crate) scraped: Kept<ScrapedQueues>,
-    pub(crate) executions: Kept<ExecutionFigures>,
-    pub(crate) hour: Kept<LastHour>,
-    pub(crate) busiest: Kept<Vec<SeriesTally>>,
-    pub(crate) usual_runs: Kept<UsualRuns>,
-    concerns: Kept<u64>,
+    pub(crate) findings: Cached<Vec<Finding>>,
+    pub(crate) load: Cached<LoadAndConcerns>,
+    pub(crate) counts: Cached<QueueStateCounts>,
+    pub(crate) groups: Cached<FailedGroups>,
+    pub(crate) states: Cached<StateCounts>,
+    pub(crate) figures: Cached<DoctorFigures>,
+    pub(crate) scraped: Cached<ScrapedQueues>,
+    pub(crate) executions: Cached<ExecutionFigures>,
+    pub(crate) hour: Cached<LastHour>,
+    pub(crate) busiest: Cached<Vec<SeriesTally>>,
+    pub(crate) usual_runs: Cached<UsualRuns>,
+    concerns: Cached<u64>,
 }
 
 impl Watch {
-    /// Looks at the load and at what needs attention; of what `doctor` finds, at what it found within
-    /// the last two minutes.
-    pub(crate) fn look(&self, conn: &mut Conn<'_>, promises: &Promises) -> Result<Found> {
+    /// Reads the load and what needs attention, with the findings of `doctor` of the last two minutes.
+    pub(crate) fn read(&self, conn: &mut Conn<'_>, promises: &Promises) -> Result<LoadAndConcerns> {
         let begun = self.concerns.begin(clock::instant());
         let findings = self.findings.get(clock::instant(), STALE);
         let findings = findings.map(|(findings, _)| findings).unwrap_or_default();
@@ -171,20 +170,20 @@ impl Watch {
     }
 
     /// Returns the number of concerns, as of at most ten seconds ago.
-    pub(crate) fn kept_count(&self) -> Option<u64> {
-        let kept = self.concerns.get(clock::instant(), CONCERNS);
-        kept.map(|(count, _)| count)
+    pub(crate) fn recent_count(&self) -> Option<u64> {
+        let cached = self.concerns.get(clock::instant(), CONCERNS);
+        cached.map(|(count, _)| count)
     }
 
-    /// Returns the number of concerns at the last look, if that was within two minutes.
+    /// Returns the number of concerns at the last read, if that was within two minutes.
     pub(crate) fn last_count(&self) -> Option<u64> {
-        let kept = self.concerns.get(clock::instant(), STALE);
-        kept.map(|(count, _)| count)
+        let cached = self.concerns.get(clock::instant(), STALE);
+        cached.map(|(count, _)| count)
     }
 
     /// Forgets what a change may have changed.
     pub(crate) fn forget(&self) {
-        self.look.forget();
+        self.load.forget();
         self.counts.forget();
         self.groups.forget();
         self.states.forget();

@@ -5,9 +5,9 @@ use crate::db::Conn;
 use crate::db::conn::reading::ReadFailure;
 use crate::error::Result;
 use crate::web::access::viewer::Proof;
-use crate::web::kept::KeptLook;
-use crate::web::read::Found;
-use crate::web::reads::{FINDINGS, LOOK, SharedRead};
+use crate::web::cache::Freshness;
+use crate::web::read::LoadAndConcerns;
+use crate::web::reads::{CachedRead, FINDINGS, LOAD};
 use crate::web::request::route::{Cx, PAGE, READ};
 use crate::web::show::escaped;
 use askama::filters::HtmlSafe;
@@ -27,12 +27,12 @@ impl Cx<'_> {
     }
 
     /// Returns what a panel shows, and its age, if other pages show it too and it takes long to read.
-    pub(crate) fn shared_panel<T: Clone + Send>(
+    pub(crate) fn cached_panel<T: Clone + Send>(
         &mut self,
         what: &'static str,
-        shared: &'static SharedRead<T>,
+        read: &'static CachedRead<T>,
     ) -> Panel<(T, Duration)> {
-        self.panel_of(what, |cx, limit| cx.shared(shared, limit))
+        self.panel_of(what, |cx, limit| cx.cached(read, limit))
     }
 
     fn panel_of<T>(
@@ -80,54 +80,57 @@ impl Cx<'_> {
     }
 
     /// Returns what several pages share, and its age. A panel that is shown alone is read anew.
-    fn shared<T: Clone + Send>(
+    fn cached<T: Clone + Send>(
         &mut self,
-        shared: &'static SharedRead<T>,
+        read: &'static CachedRead<T>,
         limit: Duration,
     ) -> Result<(T, Duration), ReadFailure> {
         let (site, database) = (self.site, self.request.database);
-        let kept = site.sources.get(database).map(shared.slot);
-        let kept = kept.filter(|_| limit <= READ);
-        if let (Some(kept), Proof::Recalled) = (kept, self.viewer.proof)
-            && let Some(kept) = kept.get(clock::instant(), shared.live)
+        let slot = site.sources.get(database).map(read.slot);
+        let slot = slot.filter(|_| limit <= READ);
+        if let (Some(slot), Proof::Recalled) = (slot, self.viewer.proof)
+            && let Some(cached) = slot.get(clock::instant(), read.live)
         {
-            return Ok(kept);
+            return Ok(cached);
         }
-        match kept.map_or(KeptLook::Nothing, |kept| kept.look(clock::instant())) {
-            KeptLook::Fresh(value, age) => return Ok((value, age)),
-            KeptLook::Stale(value, age) => {
-                self.renewals.push(shared.renewal(database));
+        match slot.map_or(Freshness::Nothing, |slot| slot.lookup(clock::instant())) {
+            Freshness::Fresh(value, age) => return Ok((value, age)),
+            Freshness::Stale(value, age) => {
+                self.renewals.push(read.renewal(database));
                 return Ok((value, age));
             }
-            KeptLook::Late => return Err(ReadFailure::Late),
-            KeptLook::Nothing => {}
+            Freshness::Late => return Err(ReadFailure::Late),
+            Freshness::Nothing => {}
         }
         let limit = self.left(limit)?;
-        let read = shared.renew(self.readers, (site, database), limit);
-        match &read {
+        let result = read.renew(self.readers, (site, database), limit);
+        match &result {
             Err(ReadFailure::Lost(_)) => self.is_away = true,
             // Once it is there, it is used while it is read anew.
             Err(ReadFailure::Late | ReadFailure::Cut)
-                if kept.is_some_and(|kept| kept.claim_renewal(clock::instant())) =>
+                if slot.is_some_and(|slot| slot.claim_renewal(clock::instant())) =>
             {
-                self.renewals.push(shared.renewal(database));
+                self.renewals.push(read.renewal(database));
             }
             _ => {}
         }
-        Ok((read?, Duration::ZERO))
+        Ok((result?, Duration::ZERO))
     }
 
-    /// Looks at the load and at what needs attention.
-    pub(super) fn look(&mut self, limit: Duration) -> Result<(Found, Duration), ReadFailure> {
+    /// Returns the load and what needs attention, and their age.
+    pub(super) fn read_load(
+        &mut self,
+        limit: Duration,
+    ) -> Result<(LoadAndConcerns, Duration), ReadFailure> {
         // It stands without what `doctor` finds.
-        let _ = self.shared(&FINDINGS, READ);
-        self.shared(&LOOK, limit)
+        let _ = self.cached(&FINDINGS, READ);
+        self.cached(&LOAD, limit)
     }
 
     /// Returns the load and what needs attention, for a panel.
-    pub(crate) fn look_panel(&mut self, what: &'static str) -> Panel<Found> {
-        let found = self.panel_of(what, |cx, limit| cx.look(limit));
-        found.map(|(found, _)| found)
+    pub(crate) fn load_panel(&mut self, what: &'static str) -> Panel<LoadAndConcerns> {
+        let panel = self.panel_of(what, |cx, limit| cx.read_load(limit));
+        panel.map(|(load, _)| load)
     }
 }
 

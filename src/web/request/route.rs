@@ -293,7 +293,7 @@ impl<'a> Cx<'a> {
         work: impl FnMut(&mut Conn<'_>) -> Result<T>,
     ) -> Result<T, PageError> {
         match self.writers.as_deref_mut() {
-            Some(writers) => Ok(writers.look(self.request.database, work)?),
+            Some(writers) => Ok(writers.read(self.request.database, work)?),
             None => self.read(work),
         }
     }
@@ -332,9 +332,9 @@ impl<'a> Cx<'a> {
     /// Returns how many things need attention; `None` if that is not known now.
     fn attention(&mut self) -> Option<u64> {
         let watch = self.watch();
-        if watch.kept_count().is_none() {
+        if watch.recent_count().is_none() {
             // The page stands without it.
-            let _ = self.look(READ);
+            let _ = self.read_load(READ);
         }
         watch.last_count()
     }

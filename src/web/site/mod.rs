@@ -10,7 +10,7 @@ use crate::error::{ErrorContext as _, Result};
 use crate::process::base::health::Health;
 use crate::web::access::settings::Access;
 use crate::web::assets::Assets;
-use crate::web::live::{Hub, SeenPages};
+use crate::web::live::{CachedPages, Hub};
 use crate::web::read::Watch;
 use crate::web::show::COUNTED;
 use crate::web::site::metrics_cache::MetricsCache;
@@ -38,7 +38,7 @@ pub(crate) struct Source {
     changes_outage: Outage,
     /// Set once the tables were found to be in order.
     pub(crate) tables: SetOnce,
-    /// The last looks at this database, and its concerns.
+    /// The last reads of this database, cached, and its concerns.
     pub(crate) watch: Arc<Watch>,
 }
 
@@ -108,8 +108,8 @@ pub(crate) struct Site {
     pub(crate) hub: Hub,
     /// The requests that wait for the end of a job.
     pub(crate) polls: LongPolls,
-    /// The last content of pages.
-    pub(crate) seen: SeenPages,
+    /// The last content of pages, for the time in which the database is away.
+    pub(crate) pages: CachedPages,
 }
 
 impl Site {

@@ -7,7 +7,7 @@ use crate::db::model::history::cell::{FleetGauge, GaugeSample, QueueGauge};
 use crate::db::model::history::contribution::{Contribution, MOST_SERIES};
 use crate::db::table::history::deltas::{self, NumberedDelta};
 use crate::db::table::history::series;
-use crate::db::transition::fold::{self, BATCH, FoldWhen, Folded};
+use crate::db::transition::fold::{self, CHUNK, FoldWhen, Folded};
 use crate::history::{self, HistoryFilter, TimeRange};
 use diesel::connection::{Connection as _, InstrumentationEvent};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -268,18 +268,18 @@ fn a_fold_takes_a_batch(db: &TestDb) {
     let more = 7;
     conn.as_conn()
         .transaction(|conn| {
-            (0..BATCH + more)
+            (0..CHUNK + more)
                 .try_for_each(|_| deltas::insert_with(conn, &finished("mail", "send", 1)))
         })
         .unwrap();
-    let sum = BATCH as u64 + more as u64;
+    let sum = CHUNK as u64 + more as u64;
     assert_eq!(total(&mut conn).finished, sum);
     let folded = fold::fold(&mut conn.as_conn(), FoldWhen::OnceAMinute, None).unwrap();
     let is_full = true;
     assert_eq!(
         folded,
         Folded::Done {
-            count: BATCH,
+            count: CHUNK,
             is_full
         }
     );

@@ -189,7 +189,7 @@ fn a_process_of_a_parent_dies_beside_two_ends(db: &TestDb) {
         let world = three_held(conn);
         let parked = "UPDATE solid_queue_jobs SET max_crashes = 0";
         let parked = crate::db::conn::statement::Statement::new(parked);
-        parked.unkept().execute(conn).unwrap();
+        parked.uncached().execute(conn).unwrap();
         world
     }
     Play::new(db, parked)

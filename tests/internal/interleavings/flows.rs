@@ -216,7 +216,7 @@ fn a_process_dies_beside_the_last_end(db: &TestDb) {
         let world = three_held(conn);
         leave(conn, &world, 3, FinishedRow::Keep).unwrap();
         let parked = "UPDATE solid_queue_jobs SET max_crashes = 0";
-        Statement::new(parked).unkept().execute(conn).unwrap();
+        Statement::new(parked).uncached().execute(conn).unwrap();
         world
     }
     Play::new(db, two_left)
@@ -312,7 +312,7 @@ fn one_left_in(conn: &mut Conn<'_>) -> World {
         "DELETE FROM windlass_batch_failures",
         "DELETE FROM windlass_wanted_keys",
     ] {
-        Statement::new(text).unkept().execute(conn).unwrap();
+        Statement::new(text).uncached().execute(conn).unwrap();
     }
     world
 }
@@ -354,7 +354,7 @@ fn two_dispatchers_take_out_an_ended_member(db: &TestDb) {
 /// j1, which follows success, waits for retries.
 fn waits_for_retries(conn: &mut Conn<'_>) {
     let text = "UPDATE windlass_edges SET otherwise = 'wait' WHERE runs_on = 'success'";
-    Statement::new(text).unkept().execute(conn).unwrap();
+    Statement::new(text).uncached().execute(conn).unwrap();
 }
 
 /// However they come, j1 waits for no retry of j4.
@@ -426,7 +426,7 @@ fn a_process_dies_beside_two_ends(db: &TestDb) {
     fn parked(conn: &mut Conn<'_>) -> World {
         let world = three_held(conn);
         let parked = "UPDATE solid_queue_jobs SET max_crashes = 0";
-        Statement::new(parked).unkept().execute(conn).unwrap();
+        Statement::new(parked).uncached().execute(conn).unwrap();
         world
     }
     Play::new(db, parked)
@@ -467,7 +467,7 @@ fn a_sweep_that_fails_forgets_no_failure(db: &TestDb) {
            (SELECT job_id FROM windlass_batch_failures)",
         "ALTER TABLE windlass_wanted_keys RENAME TO other_keys",
     ] {
-        Statement::new(text).unkept().execute(conn).unwrap();
+        Statement::new(text).uncached().execute(conn).unwrap();
     }
     let swept = batch_flows::admit::request_overdue(conn, Cursor::BEGINNING, 10);
     assert!(swept.is_err(), "{swept:?}");

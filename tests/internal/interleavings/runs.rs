@@ -37,7 +37,7 @@ fn step(conn: &mut Conn<'_>, world: &World) -> QueryResult<String> {
                 steps::record(conn, world.jobs[0], "a", "null")?;
                 "done"
             }
-            StepState::Done(_) => "done before",
+            StepState::Completed(_) => "done before",
             StepState::Lost => "lost",
         }
         .to_owned())

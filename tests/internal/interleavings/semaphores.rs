@@ -14,7 +14,7 @@ use diesel::QueryResult;
 const NOW: &str = "'2026-11-25 05:00:00.000000'";
 
 fn run(conn: &mut Conn<'_>, text: &str) -> QueryResult<()> {
-    Statement::new(text.to_owned()).unkept().execute(conn)
+    Statement::new(text.to_owned()).uncached().execute(conn)
 }
 
 /// Enqueues a job with a limit as Ruby does: locks the semaphore, or makes it, and takes a slot, or blocks the job.

@@ -204,7 +204,7 @@ fn a_scheduler_and_a_run_by_hand(db: &TestDb) {
 
 fn schedule(conn: &mut Conn<'_>) -> QueryResult<String> {
     schedule::schedule(conn, &task("@daily"), &|_| Some(tick()))?;
-    Ok(recurring_tasks::list(conn, None)?.len().to_string())
+    Ok(recurring_tasks::list_tasks(conn, None)?.len().to_string())
 }
 
 fn two_who_schedule_a_new_task(db: &TestDb) {

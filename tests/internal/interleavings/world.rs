@@ -159,7 +159,7 @@ pub fn take(
         process_id: process,
         queues: &ClaimQueues::All,
         classes: &["a".to_owned()],
-        limit,
+        max_jobs: limit,
         ahead: false,
         from: &[],
         wanted_after: 0,

@@ -464,7 +464,7 @@ fn new_batch(conn: &mut Conn<'_>, uuid: &str) -> QueryResult<i64> {
 
 fn newest_job(conn: &mut Conn<'_>) -> QueryResult<i64> {
     let text = "SELECT max(id) AS id FROM solid_queue_jobs";
-    let newest: Id = Statement::new(text).unkept().get_result(conn)?;
+    let newest: Id = Statement::new(text).uncached().get_result(conn)?;
     Ok(newest.id)
 }
 

@@ -120,7 +120,7 @@ impl Taken<'_> {
             .map_or(NOBODY, |claim| self.ids.jobs[self.before.claims[claim].job]);
         let text = "SELECT policy, at_most_once, attempts FROM solid_queue_jobs WHERE id = $1";
         let row: Option<StoredColumns> = Statement::new(text)
-            .unkept()
+            .uncached()
             .bind(job)
             .get_result(&mut self.conn)
             .optional()?;

@@ -98,7 +98,7 @@ pub fn look(conn: &mut Conn<'_>, ids: &mut Ids) -> QueryResult<Seen> {
             .iter()
             .filter_map(|name| QUEUES.into_iter().find(|known| known == name))
             .collect(),
-        semaphores: semaphores::all(conn)?
+        semaphores: semaphores::list_semaphores(conn)?
             .into_iter()
             .map(|one| {
                 let held = one.held();

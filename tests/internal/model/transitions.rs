@@ -235,7 +235,7 @@ impl Taken<'_> {
             process_id: self.process(process),
             queues: &claim_queues(queues),
             classes: &self.open_classes(classes)?,
-            limit,
+            max_jobs: limit,
             ahead: false,
             from: &[],
             wanted_after: 0,

@@ -256,7 +256,7 @@ impl Taken<'_> {
         let step = step_name(claim);
         match connect::join(&mut self.conn, fence, job, &step, &parents) {
             Ok(StepState::Lost) => Ok(Answer::EndedAs(None)),
-            Ok(StepState::Done(value)) => panic!("{step} was done before: {value}"),
+            Ok(StepState::Completed(value)) => panic!("{step} was done before: {value}"),
             Ok(StepState::New) if parks => {
                 self.park_until(fence, pick, ParkUntil::Joined("{}".to_owned()))
             }

@@ -67,7 +67,7 @@ pub(crate) const FLOWS: [(&str, Work); 17] = [
             FinishedRow::Keep,
         )?;
         assert_eq!(batches::without_retry(conn, &[batch])?, [0; 0]);
-        assert!(!members::settle_failures(conn, batch)?);
+        assert!(!members::decide_failures(conn, batch)?);
         edges::give_up(conn, Resolved::Batches, &[batch])?;
         members::keep_failures(conn, &rows.jobs[1..2])?;
         leave::rejoin(conn, &rows.jobs[..1])
@@ -155,7 +155,7 @@ pub(crate) const FLOWS: [(&str, Work); 17] = [
         for wanted in [
             BatchesWanted::All,
             BatchesWanted::Open,
-            BatchesWanted::Over,
+            BatchesWanted::Ended,
             BatchesWanted::Failed,
         ] {
             looks::page(conn, wanted, i64::MAX, 50, 10_000)?;

@@ -7,7 +7,7 @@ use crate::db::query::job_view::{self, TextLimits};
 use crate::db::query::named;
 use crate::db::query::newest_job::newest_job;
 use crate::db::query::pages::job_search::{self, JobSearch};
-use crate::db::query::pages::job_window::{self, FoundBy, KeyRange, ListPosition, WINDOW};
+use crate::db::query::pages::job_window::{self, AccessPath, KeyRange, ListPosition, WINDOW};
 use crate::db::table::classes;
 use chrono::NaiveDateTime;
 use diesel::QueryResult;
@@ -50,7 +50,7 @@ fn filtered(state: Option<JobState>) -> JobSearch {
     }
 }
 
-fn find(conn: &mut Conn<'_>, search: &JobSearch, by: &FoundBy) -> QueryResult<()> {
+fn find(conn: &mut Conn<'_>, search: &JobSearch, by: &AccessPath) -> QueryResult<()> {
     for place in [ListPosition::Before(i64::MAX), ListPosition::After(0)] {
         job_window::window(conn, search, by, KeyRange::ALL, place)?;
         job_window::matching(conn, search, by, KeyRange::ALL, (place, WINDOW, 51))?;
@@ -71,26 +71,26 @@ fn times(conn: &mut Conn<'_>, _: &Rows) -> QueryResult<()> {
 pub(crate) const JOB_PAGES: [(&str, Work); 9] = [
     ("page through all jobs of a state", |conn, _| {
         for state in STATES {
-            find(conn, &of_state(state), &FoundBy::Key)?;
+            find(conn, &of_state(state), &AccessPath::Key)?;
         }
         Ok(())
     }),
     ("page through jobs with filters", |conn, _| {
         for state in STATES {
-            find(conn, &filtered(state), &FoundBy::Key)?;
+            find(conn, &filtered(state), &AccessPath::Key)?;
         }
         Ok(())
     }),
     ("page through the jobs with a unique id", |conn, rows| {
         named::with_unique_id(conn, "u", 1000)?;
         for state in STATES {
-            find(conn, &filtered(state), &FoundBy::Jobs(rows.jobs.clone()))?;
+            find(conn, &filtered(state), &AccessPath::Jobs(rows.jobs.clone()))?;
         }
         Ok(())
     }),
     ("page through the ready jobs of a queue", |conn, _| {
         job_window::priorities(conn, "q1", 9)?;
-        let by = FoundBy::Priorities(vec![0, 1, 2]);
+        let by = AccessPath::Priorities(vec![0, 1, 2]);
         find(conn, &filtered(Some(JobState::Ready)), &by)
     }),
     ("find jobs of a time", times),

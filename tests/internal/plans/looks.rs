@@ -71,7 +71,7 @@ pub(crate) const LOOKS: [(&str, Work); 46] = [
     }),
     ("pause a class", |conn, _| {
         assert!(run_time::insert_class_pause(conn, "plan", None, None)?);
-        assert_eq!(run_time::all(conn)?.len(), 1);
+        assert_eq!(run_time::list_paused_classes(conn)?.len(), 1);
         assert!(pause::resume_class(conn, "plan")?);
         Ok(())
     }),
@@ -79,7 +79,7 @@ pub(crate) const LOOKS: [(&str, Work); 46] = [
         for key in ["g/k", "g/*"] {
             pause::set(conn, key, 3, None, None)?;
         }
-        assert_eq!(limits::all(conn)?.len(), 2);
+        assert_eq!(limits::list_limits(conn)?.len(), 2);
         for key in ["g/k", "g/*"] {
             assert!(pause::clear(conn, key)?);
         }
@@ -87,10 +87,12 @@ pub(crate) const LOOKS: [(&str, Work); 46] = [
     }),
     ("count the queues", |conn, _| {
         status::queues(conn)?;
-        semaphores::all(conn)?;
+        semaphores::list_semaphores(conn)?;
         pauses::size(conn, "q1").map(drop)
     }),
-    ("list the quotas", |conn, _| quotas::all(conn).map(drop)),
+    ("list the quotas", |conn, _| {
+        quotas::list_quotas(conn).map(drop)
+    }),
     ("see how late a queue is", |conn, _| {
         pauses::latency(conn, "q1").map(drop)
     }),
@@ -332,7 +334,7 @@ pub(crate) const LOOKS: [(&str, Work); 46] = [
 ];
 
 fn list(conn: &mut Conn<'_>, state: JobState) -> QueryResult<()> {
-    jobs::list(conn, state, &Filter::default(), 10).map(drop)
+    jobs::list_jobs(conn, state, &Filter::default(), 10).map(drop)
 }
 
 fn change_a_task(conn: &mut Conn<'_>, rows: &Rows) -> QueryResult<()> {
@@ -357,11 +359,11 @@ fn change_a_task(conn: &mut Conn<'_>, rows: &Rows) -> QueryResult<()> {
     }
     schedule::pause(conn, "t2")?;
     schedule::resume(conn, "t2", |row| QueryResult::Ok(next(row.now)))?;
-    assert_eq!(recurring_tasks::list(conn, None)?.len(), 1);
+    assert_eq!(recurring_tasks::list_tasks(conn, None)?.len(), 1);
     let ran = fire::run_now(conn, "t2", |_| Ok(job(None)));
     assert!(ran.is_ok_and(|job| job > rows.jobs.last().copied()));
     recurring_executions::history(conn, "t2", 10)?;
-    tasks::list(conn, "t2", 10)?;
+    tasks::list_ticks(conn, "t2", 10)?;
     let edited =
         |_: &mut Conn<'_>, row: &RecurringTaskRow| QueryResult::Ok((task.clone(), row.now));
     schedule::edit(conn, "t2", edited)?;

@@ -331,7 +331,7 @@ fn of_three<'a>(
         process_id,
         queues,
         classes,
-        limit: 3,
+        max_jobs: 3,
         ahead: false,
         from: &[],
         wanted_after: 0,

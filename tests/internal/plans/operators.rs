@@ -115,9 +115,9 @@ pub(crate) const OPERATORS: [(&str, Work); 11] = [
                 ..all()
             },
         ] {
-            audit::list(conn, &filter, 10)?;
+            audit::list_audit_rows(conn, &filter, 10)?;
         }
-        assert_eq!(audit::list(conn, &all(), 10)?[0].total, Some(6));
+        assert_eq!(audit::list_audit_rows(conn, &all(), 10)?[0].total, Some(6));
         doctor::disabled_triggers(conn).map(drop)
     }),
     ("clear the audit", |conn, _| {
@@ -202,6 +202,6 @@ fn run_an_operation(conn: &mut Conn<'_>, _: &Rows) -> QueryResult<()> {
     let other = start(conn, "other")?;
     assert!(actions::stop(conn, &actor, other)?);
     assert_eq!(operations::find(conn, id)?.unwrap().state, "done");
-    assert_eq!(operations::list(conn, None, 10)?.len(), 2);
+    assert_eq!(operations::list_operations(conn, None, 10)?.len(), 2);
     operations::clear(conn, Duration::ZERO, 10).map(drop)
 }

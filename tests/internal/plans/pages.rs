@@ -14,7 +14,7 @@ pub(crate) const PAGES: [(&str, Work); 6] = [
         load::fleet::oldest(conn, 10)?;
         load::fleet::held_by_process(conn)?;
         load::fleet::processes(conn)?;
-        pauses::all(conn, 10)?;
+        pauses::list_pauses(conn, 10)?;
         pauses::pause_of_queue(conn, "q1")?;
         load::fleet::died(conn).map(drop)
     }),

@@ -49,7 +49,7 @@ pub(crate) fn sign_in_and_out(conn: &mut Conn<'_>, _: &Rows) -> QueryResult<()> 
     let revoke = |conn: &mut Conn<'_>| web::revoke_token(conn, &actor, (ids[0], "one"));
     assert_eq!(revoke(conn)?, Some(1));
     assert_eq!(revoke(conn)?, None);
-    assert_eq!(tokens::all(conn)?.len(), 2);
+    assert_eq!(tokens::list_web_tokens(conn)?.len(), 2);
     table::clear(conn, 1_000).map(drop)
 }
 

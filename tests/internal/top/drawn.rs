@@ -1,7 +1,7 @@
 //! The screen, line by line.
 
-use super::examples::{findings, look, state};
-use crate::cli::top::reader::{LookAnswer, LookPart, LookRequest, TopLook};
+use super::examples::{findings, snapshot, state};
+use crate::cli::top::reader::{ReadAnswer, ReadPart, ReadRequest, Snapshot};
 use crate::cli::top::state::{TopState, press};
 use crate::cli::top::view::{TopTheme, draw};
 use crate::clock;
@@ -79,15 +79,15 @@ fn the_focused_pane_gets_the_space() {
 }
 
 #[test]
-fn an_outage_is_named_and_the_last_look_stays() {
+fn an_outage_is_named_and_the_last_snapshot_stays() {
     let (mut state, now) = state();
-    state.asked(LookRequest::Look, now + Duration::from_secs(2));
+    state.asked(ReadRequest::Snapshot, now + Duration::from_secs(2));
     let later = now + Duration::from_secs(4);
     let reason = "connection refused\nis the server running?".to_owned();
-    state.take(LookAnswer::Away(reason), later);
+    state.take(ReadAnswer::Away(reason), later);
     let later = now + Duration::from_secs(16);
     assert_drawn("away", &mut state, (80, 24), later);
-    state.take(LookAnswer::Look(Box::new(look(later))), later);
+    state.take(ReadAnswer::Snapshot(Box::new(snapshot(later))), later);
     let text = lines(&drawn(&mut state, (80, 24), PLAIN, later));
     assert!(!text.contains("away"), "{text}");
 }
@@ -96,7 +96,7 @@ fn an_outage_is_named_and_the_last_look_stays() {
 fn an_answer_that_does_not_come_is_an_outage() {
     let (mut state, now) = state();
     let asked = now + Duration::from_secs(2);
-    state.asked(LookRequest::Look, asked);
+    state.asked(ReadRequest::Snapshot, asked);
     state.notice(asked + Duration::from_secs(4));
     assert!(state.away.is_none());
     let later = asked + Duration::from_secs(9);
@@ -112,7 +112,7 @@ fn an_answer_that_does_not_come_is_an_outage() {
 fn the_findings_and_the_help_cover_the_panes() {
     let (mut state, now) = state();
     key(&mut state, 'd', now);
-    state.take(LookAnswer::Findings(findings(now)), now);
+    state.take(ReadAnswer::Findings(findings(now)), now);
     assert_drawn("findings", &mut state, (80, 24), now);
     key(&mut state, '?', now);
     assert_drawn("help", &mut state, (80, 24), now);
@@ -127,15 +127,15 @@ fn nothing_is_said_to_be_nothing() {
     for claim in ["no queue has", "no process is", "no job has"] {
         assert!(!text.contains(claim), "nothing is known yet: {text}");
     }
-    let empty = TopLook {
-        totals: LookPart::Late,
-        queues: LookPart::Read(Default::default()),
-        fleet: LookPart::Read(Default::default()),
-        curves: LookPart::Read(Default::default()),
-        failures: LookPart::Failed("cannot group the failed jobs: no".to_owned()),
-        ..look(now)
+    let empty = Snapshot {
+        totals: ReadPart::Late,
+        queues: ReadPart::Read(Default::default()),
+        fleet: ReadPart::Read(Default::default()),
+        curves: ReadPart::Read(Default::default()),
+        failures: ReadPart::Failed("cannot group the failed jobs: no".to_owned()),
+        ..snapshot(now)
     };
-    state.take(LookAnswer::Look(Box::new(empty)), now);
+    state.take(ReadAnswer::Snapshot(Box::new(empty)), now);
     assert_drawn("nothing", &mut state, (80, 24), now);
 }
 

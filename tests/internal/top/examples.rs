@@ -1,10 +1,10 @@
-//! A look at an example, without a database.
+//! A snapshot of an example, without a database.
 
 use crate::admin::doctor::scope::{Verdict, finding};
 use crate::admin::groups::{FailedGroup, FailedGroups};
 use crate::admin::now::{Member, QueueVerdict, QueueView};
 use crate::cli::top::reader::{
-    FleetLines, HourCurves, LookAnswer, LookPart, QueueLines, TopFindings, TopLook, TopQueue,
+    FleetLines, HourCurves, QueueLines, ReadAnswer, ReadPart, Snapshot, TopFindings, TopQueue,
     worst_first,
 };
 use crate::cli::top::state::TopState;
@@ -211,28 +211,28 @@ pub fn failures() -> FailedGroups {
     }
 }
 
-pub fn look(at: Instant) -> TopLook {
-    TopLook {
+pub fn snapshot(at: Instant) -> Snapshot {
+    Snapshot {
         at,
         now: noon(),
-        totals: LookPart::Read(StateTotals {
+        totals: ReadPart::Read(StateTotals {
             ready: some(18_325),
             scheduled: some(31),
             claimed: some(6),
             blocked: some(0),
             failed: some(10_314),
         }),
-        queues: LookPart::Read(queues()),
-        fleet: LookPart::Read(fleet()),
-        curves: LookPart::Read(curves()),
-        failures: LookPart::Read(failures()),
+        queues: ReadPart::Read(queues()),
+        fleet: ReadPart::Read(fleet()),
+        curves: ReadPart::Read(curves()),
+        failures: ReadPart::Read(failures()),
     }
 }
 
 pub fn findings(at: Instant) -> TopFindings {
     TopFindings {
         at,
-        findings: LookPart::Read(vec![
+        findings: ReadPart::Read(vec![
             finding("database", Verdict::Fine, "Postgres 15.4"),
             finding(
                 "processes",
@@ -244,11 +244,11 @@ pub fn findings(at: Instant) -> TopFindings {
     }
 }
 
-/// A screen that has looked.
+/// A screen that has read a snapshot.
 pub fn state() -> (TopState, Instant) {
     let now = clock::instant();
     let mut state = TopState::new("postgres://db/app".to_owned(), Duration::from_secs(2), now);
-    state.take(LookAnswer::Look(Box::new(look(now))), now);
-    state.take(LookAnswer::Findings(findings(now)), now);
+    state.take(ReadAnswer::Snapshot(Box::new(snapshot(now))), now);
+    state.take(ReadAnswer::Findings(findings(now)), now);
     (state, now)
 }

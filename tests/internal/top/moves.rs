@@ -1,7 +1,7 @@
 //! Changes of the state by keys and answers.
 
-use super::examples::{look, state};
-use crate::cli::top::reader::{LookAnswer, LookRequest};
+use super::examples::{snapshot, state};
+use crate::cli::top::reader::{ReadAnswer, ReadRequest};
 use crate::cli::top::state::{KeyEffect, Overlay, Pane, TopState, press};
 use crate::clock;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
@@ -72,55 +72,58 @@ fn the_selection_stays_within_the_lines() {
 fn one_thing_is_asked_for_at_a_time() {
     let now = clock::instant();
     let mut state = TopState::new("jobs.db".to_owned(), 2 * SECOND, now);
-    assert_eq!(state.request(now), Some(LookRequest::Look));
-    state.asked(LookRequest::Look, now);
+    assert_eq!(state.request(now), Some(ReadRequest::Snapshot));
+    state.asked(ReadRequest::Snapshot, now);
     assert_eq!(
         state.request(now + 60 * SECOND),
         None,
         "it has not answered"
     );
-    state.take(LookAnswer::Look(Box::new(look(now))), now);
+    state.take(ReadAnswer::Snapshot(Box::new(snapshot(now))), now);
     assert_eq!(
         state.request(now),
-        Some(LookRequest::Findings),
+        Some(ReadRequest::Findings),
         "once at the start"
     );
-    state.asked(LookRequest::Findings, now);
-    state.take(LookAnswer::Findings(super::examples::findings(now)), now);
+    state.asked(ReadRequest::Findings, now);
+    state.take(ReadAnswer::Findings(super::examples::findings(now)), now);
     assert_eq!(state.request(now + SECOND), None, "it is not due");
-    assert_eq!(state.request(now + 2 * SECOND), Some(LookRequest::Look));
+    assert_eq!(state.request(now + 2 * SECOND), Some(ReadRequest::Snapshot));
 }
 
 #[test]
 fn a_frozen_screen_asks_for_nothing() {
     let (mut state, now) = state();
     press(&mut state, letter('p'), now);
-    state.asked(LookRequest::Findings, now);
-    state.take(LookAnswer::Findings(super::examples::findings(now)), now);
+    state.asked(ReadRequest::Findings, now);
+    state.take(ReadAnswer::Findings(super::examples::findings(now)), now);
     assert_eq!(state.request(now + 600 * SECOND), None);
     press(&mut state, letter('d'), now);
     assert_eq!(
         state.request(now),
-        Some(LookRequest::Findings),
+        Some(ReadRequest::Findings),
         "they were asked for"
     );
-    state.asked(LookRequest::Findings, now);
-    state.take(LookAnswer::Findings(super::examples::findings(now)), now);
+    state.asked(ReadRequest::Findings, now);
+    state.take(ReadAnswer::Findings(super::examples::findings(now)), now);
     press(&mut state, letter('p'), now);
-    assert_eq!(state.request(now), Some(LookRequest::Look));
+    assert_eq!(state.request(now), Some(ReadRequest::Snapshot));
 }
 
 #[test]
 fn an_outage_is_not_asked_faster() {
     let (mut state, now) = state();
-    state.asked(LookRequest::Look, now);
+    state.asked(ReadRequest::Snapshot, now);
     let later = now + 3 * SECOND;
-    state.take(LookAnswer::Away("gone".to_owned()), later);
-    assert_eq!(state.request(later), Some(LookRequest::Findings));
-    state.asked(LookRequest::Findings, later);
-    state.take(LookAnswer::Away("gone".to_owned()), later);
+    state.take(ReadAnswer::Away("gone".to_owned()), later);
+    assert_eq!(state.request(later), Some(ReadRequest::Findings));
+    state.asked(ReadRequest::Findings, later);
+    state.take(ReadAnswer::Away("gone".to_owned()), later);
     assert_eq!(state.request(later + SECOND), None);
-    assert_eq!(state.request(later + 2 * SECOND), Some(LookRequest::Look));
+    assert_eq!(
+        state.request(later + 2 * SECOND),
+        Some(ReadRequest::Snapshot)
+    );
     assert_eq!(
         state.away.as_ref().unwrap().at,
         now,

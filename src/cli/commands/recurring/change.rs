@@ -1,7 +1,7 @@
 //! `windlass recurring add`, `change` and `remove`.
 
 use crate::cli::config::CommandError;
-use crate::cli::listed::{SaidBy, time};
+use crate::cli::listed::{ChangedBy, time};
 use crate::cli::select::{self, connect};
 use crate::db::Database;
 use crate::db::model::recurring::Overlap;
@@ -96,7 +96,7 @@ pub(crate) struct AddTask {
     settings: GivenSettings,
 
     #[command(flatten)]
-    said_by: SaidBy,
+    changed_by: ChangedBy,
 
     /// Print JSON
     #[arg(long)]
@@ -115,7 +115,7 @@ impl AddTask {
         };
         let job = job(registry, &self.class, arguments)?;
         let task = RecurringTask::of_job(&self.key, &self.schedule, job)?;
-        let (actor, task) = (self.said_by.actor(), self.settings.apply(task)?);
+        let (actor, task) = (self.changed_by.actor(), self.settings.apply(task)?);
         let next = edit::add(&mut connect(database)?, &actor, &task)?;
         Ok(ChangedTask::new(&self.key, "Added", Some(next)))
     }
@@ -178,7 +178,7 @@ pub(crate) struct ChangeTask {
     unset: Vec<Removable>,
 
     #[command(flatten)]
-    said_by: SaidBy,
+    changed_by: ChangedBy,
 
     /// Print JSON
     #[arg(long)]
@@ -194,7 +194,7 @@ impl ChangeTask {
         let arguments = self.settings.arguments.as_deref();
         let arguments = arguments.map(select::arguments).transpose()?;
         let is_by_name = registry.is_none();
-        let (mut connection, actor) = (connect(database)?, self.said_by.actor());
+        let (mut connection, actor) = (connect(database)?, self.changed_by.actor());
         let edit = |mut task: RecurringTask| {
             for value in &self.unset {
                 value.remove(&mut task);
@@ -249,7 +249,7 @@ pub(crate) struct RemoveTask {
     key: String,
 
     #[command(flatten)]
-    said_by: SaidBy,
+    changed_by: ChangedBy,
 
     /// Print JSON
     #[arg(long)]
@@ -258,7 +258,7 @@ pub(crate) struct RemoveTask {
 
 impl RemoveTask {
     pub(crate) fn run(&self, database: &Database) -> Result<ChangedTask> {
-        edit::remove(&mut connect(database)?, &self.said_by.actor(), &self.key)?;
+        edit::remove(&mut connect(database)?, &self.changed_by.actor(), &self.key)?;
         Ok(ChangedTask::new(&self.key, "Removed", None))
     }
 }

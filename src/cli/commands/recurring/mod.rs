@@ -5,7 +5,7 @@ pub(crate) mod next;
 
 use crate::cli::commands::recurring::change::{AddTask, ChangeTask, RemoveTask};
 use crate::cli::commands::recurring::next::{NextRuns, TaskHistory};
-use crate::cli::listed::{SaidBy, jitter, time, undeclared};
+use crate::cli::listed::{ChangedBy, jitter, time, undeclared};
 use crate::cli::select::connect;
 use crate::db::Database;
 use crate::error::Result;
@@ -120,7 +120,7 @@ pub(crate) struct RunTask {
     key: String,
 
     #[command(flatten)]
-    said_by: SaidBy,
+    changed_by: ChangedBy,
 
     /// Print JSON
     #[arg(long)]
@@ -137,7 +137,7 @@ pub(crate) struct Ran {
 impl RunTask {
     pub(crate) fn run(&self, database: &Database) -> Result<Ran> {
         let job_id = self
-            .said_by
+            .changed_by
             .actor()
             .run_task(&mut connect(database)?, &self.key)?;
         Ok(Ran {
@@ -166,7 +166,7 @@ pub(crate) struct PauseTask {
     key: String,
 
     #[command(flatten)]
-    said_by: SaidBy,
+    changed_by: ChangedBy,
 
     /// Print JSON
     #[arg(long)]
@@ -180,7 +180,7 @@ pub(crate) struct ResumeTask {
     key: String,
 
     #[command(flatten)]
-    said_by: SaidBy,
+    changed_by: ChangedBy,
 
     /// Print JSON
     #[arg(long)]
@@ -196,7 +196,7 @@ pub(crate) struct PausedState {
 
 impl PauseTask {
     pub(crate) fn run(&self, database: &Database) -> Result<PausedState> {
-        let actor = self.said_by.actor();
+        let actor = self.changed_by.actor();
         actor.pause_task(&mut connect(database)?, &self.key)?;
         Ok(PausedState {
             key: self.key.clone(),
@@ -207,7 +207,7 @@ impl PauseTask {
 
 impl ResumeTask {
     pub(crate) fn run(&self, database: &Database) -> Result<PausedState> {
-        let actor = self.said_by.actor();
+        let actor = self.changed_by.actor();
         actor.resume_task(&mut connect(database)?, &self.key)?;
         Ok(PausedState {
             key: self.key.clone(),

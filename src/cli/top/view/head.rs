@@ -1,7 +1,7 @@
 //! The lines above the panes: what is looked at, what is wrong, the sums, and the last hour.
 
 use crate::admin::doctor::scope::{Finding, Verdict};
-use crate::cli::top::reader::{HourCurves, LookPart};
+use crate::cli::top::reader::{HourCurves, ReadPart};
 use crate::cli::top::state::{KEYS, Pane, TopState};
 use crate::cli::top::view::panes::{Tone, TopTheme, bounded, count, duration, line, rate};
 use crate::clock;
@@ -53,11 +53,14 @@ pub(super) fn banner(state: &TopState, theme: TopTheme, now: Instant) -> Line<'s
         );
         return Line::from(theme.span(Tone::Bad, text));
     }
-    let Some(look) = &state.look else {
+    let Some(snapshot) = &state.snapshot else {
         return Line::from(theme.span(Tone::Quiet, " looking for the first time"));
     };
     if state.is_frozen {
-        let text = format!(" frozen at {} UTC; p goes on", look.now.format("%H:%M:%S"));
+        let text = format!(
+            " frozen at {} UTC; p goes on",
+            snapshot.now.format("%H:%M:%S")
+        );
         return Line::from(theme.span(Tone::Warning, text));
     }
     findings(state, theme)
@@ -96,15 +99,15 @@ fn findings(state: &TopState, theme: TopTheme) -> Line<'static> {
 }
 
 pub(super) fn totals(state: &TopState, theme: TopTheme) -> Line<'static> {
-    let Some(look) = &state.look else {
+    let Some(snapshot) = &state.snapshot else {
         return Line::default();
     };
-    let Some(totals) = look.totals.value() else {
-        let problem = look.totals.problem().unwrap_or_default();
+    let Some(totals) = snapshot.totals.value() else {
+        let problem = snapshot.totals.problem().unwrap_or_default();
         let text = format!(" the sums are missing: {}", line(&problem));
         return Line::from(theme.span(Tone::Warning, text));
     };
-    let threads = look.fleet.value().map(|fleet| fleet.threads);
+    let threads = snapshot.fleet.value().map(|fleet| fleet.threads);
     let of_threads = match threads {
         Some((_, 0)) | None => String::new(),
         Some((threads, busy)) => format!("  threads {}/{}", count(busy), count(threads)),
@@ -127,8 +130,8 @@ pub(super) fn totals(state: &TopState, theme: TopTheme) -> Line<'static> {
 
 pub(super) fn draw_curves(frame: &mut Frame<'_>, state: &TopState, theme: TopTheme, area: Rect) {
     let nothing = HourCurves::default();
-    let look = state.look.as_ref();
-    let curves = look.and_then(|look| look.curves.value());
+    let snapshot = state.snapshot.as_ref();
+    let curves = snapshot.and_then(|snapshot| snapshot.curves.value());
     let curves = curves.unwrap_or(&nothing);
     let per_minute = |number: f64| match rate(number) {
         none if none.is_empty() => "none".to_owned(),
@@ -217,7 +220,7 @@ pub(super) fn draw_findings(
     let ago = duration(now.saturating_duration_since(found.at).as_secs_f64());
     let title = format!("Findings of doctor about the newest rows, {ago} ago");
     let lines = match &found.findings {
-        LookPart::Read(findings) => of_findings(findings, theme),
+        ReadPart::Read(findings) => of_findings(findings, theme),
         missing => {
             let problem = missing.problem().unwrap_or_default();
             vec![Line::from(format!(" missing: {}", line(&problem)))]

@@ -5,7 +5,7 @@ mod panes;
 mod queues;
 
 use crate::admin::groups::FailedGroup;
-use crate::cli::top::reader::LookPart;
+use crate::cli::top::reader::ReadPart;
 use crate::cli::top::state::{Overlay, Pane, TopState};
 use crate::cli::top::view::panes::{PaneView, Tone, count, duration, line, nothing};
 use chrono::NaiveDateTime;
@@ -97,8 +97,8 @@ fn foot_line(state: &TopState, theme: TopTheme) -> Line<'static> {
 // --- The pane of the failures, by group ---
 
 fn view(state: &TopState, theme: TopTheme, now: Instant) -> PaneView {
-    let part = state.look.as_ref().map(|look| &look.failures);
-    let failures = part.and_then(LookPart::value);
+    let part = state.snapshot.as_ref().map(|snapshot| &snapshot.failures);
+    let failures = part.and_then(ReadPart::value);
     let more = match failures {
         Some(failures) if !failures.is_complete => ", older ones are not shown",
         _ => "",

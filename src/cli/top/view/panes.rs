@@ -1,7 +1,7 @@
 //! The panes: tables that scroll.
 
 use crate::admin::now::{Member, MemberKind};
-use crate::cli::top::reader::LookPart;
+use crate::cli::top::reader::ReadPart;
 use crate::cli::top::state::TopState;
 use crate::db::query::load::fleet::HeldJob;
 use crate::db::query::load::totals::CappedCount;
@@ -70,8 +70,8 @@ impl PaneView {
 }
 
 /// Returns what stands in a pane without lines: why they are missing, or `otherwise`. Before the
-/// first look nothing is known.
-pub(super) fn nothing<T>(part: Option<&LookPart<T>>, otherwise: &str) -> String {
+/// first snapshot nothing is known.
+pub(super) fn nothing<T>(part: Option<&ReadPart<T>>, otherwise: &str) -> String {
     let Some(part) = part else {
         return String::new();
     };
@@ -101,8 +101,8 @@ pub(super) fn heights(height: u16, wanted: [u16; 3], focus: usize) -> [u16; 3] {
 // --- The pane of the processes, each with what its threads run ---
 
 pub(super) fn view(state: &TopState, theme: TopTheme) -> PaneView {
-    let part = state.look.as_ref().map(|look| &look.fleet);
-    let fleet = part.and_then(LookPart::value);
+    let part = state.snapshot.as_ref().map(|snapshot| &snapshot.fleet);
+    let fleet = part.and_then(ReadPart::value);
     let more = match fleet {
         Some(fleet) if fleet.is_more => ", more are not shown",
         _ => "",

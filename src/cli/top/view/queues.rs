@@ -1,7 +1,7 @@
 //! The pane of the queues.
 
 use crate::admin::now::{QueueVerdict, QueueView};
-use crate::cli::top::reader::{LookPart, TopQueue};
+use crate::cli::top::reader::{ReadPart, TopQueue};
 use crate::cli::top::state::TopState;
 use crate::cli::top::view::panes::{
     PaneView, Tone, TopTheme, bounded, duration, line, nothing, rate,
@@ -25,8 +25,8 @@ fn shown<T>(columns: Vec<T>, is_wide: bool) -> Vec<T> {
 
 pub(super) fn view(state: &TopState, theme: TopTheme, width: u16) -> PaneView {
     let is_wide = width >= WIDE;
-    let part = state.look.as_ref().map(|look| &look.queues);
-    let queues = part.and_then(LookPart::value);
+    let part = state.snapshot.as_ref().map(|snapshot| &snapshot.queues);
+    let queues = part.and_then(ReadPart::value);
     let more = match queues {
         Some(queues) if queues.is_more => ", more are not shown",
         _ => "",

@@ -21,9 +21,9 @@ const LONGEST: Duration = Duration::from_secs(5);
 /// delays the others by this once, and not for each of their turns.
 const LONGEST_IN_QUEUE: Duration = Duration::from_secs(1);
 
-/// The time for which a process keeps its turn while other processes wait for theirs, if its threads go on
+/// The time for which a process holds its turn while other processes wait for theirs, if its threads go on
 /// writing: changing over takes time.
-const KEPT: Duration = Duration::from_millis(5);
+const HELD: Duration = Duration::from_millis(5);
 
 /// The order in which the waiting threads of a process write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -203,7 +203,7 @@ impl WriteTurns {
             return;
         };
         let is_wanted = state.taken.is_some() || !state.waiting.is_empty();
-        if !is_wanted || (since.elapsed() >= KEPT && self.queue.is_awaited()) {
+        if !is_wanted || (since.elapsed() >= HELD && self.queue.is_awaited()) {
             self.queue.release();
             state.process = ProcessTurn::Not;
         }

@@ -39,7 +39,7 @@ pub(crate) fn status(conn: &mut Conn<'_>, batch: i64) -> QueryResult<Option<Batc
            {moment b.enqueued_at} AS enqueued_at, {moment b.finished_at} AS finished_at \
          FROM solid_queue_batches b WHERE b.id = $1";
     Statement::new(text)
-        .unkept()
+        .uncached()
         .bind(batch)
         .get_result(conn)
         .optional()
@@ -71,7 +71,7 @@ pub(crate) fn awaited_jobs(conn: &mut Conn<'_>, job: i64) -> QueryResult<Option<
          WHERE w.child_job_id = $1 AND w.parent_job_id IS NOT NULL HAVING count(*) > 0"
     );
     Statement::new(text)
-        .unkept()
+        .uncached()
         .bind(job)
         .get_result(conn)
         .optional()
@@ -106,7 +106,7 @@ pub(crate) fn awaited_batch(conn: &mut Conn<'_>, job: i64) -> QueryResult<Option
         MOST + 1
     );
     Statement::new(text)
-        .unkept()
+        .uncached()
         .bind(job)
         .get_result(conn)
         .optional()
@@ -119,7 +119,7 @@ pub(crate) fn awaited_batch(conn: &mut Conn<'_>, job: i64) -> QueryResult<Option
 pub(crate) enum BatchesWanted {
     All,
     Open,
-    Over,
+    Ended,
     Failed,
 }
 
@@ -129,7 +129,7 @@ impl BatchesWanted {
         match self {
             BatchesWanted::All => "true",
             BatchesWanted::Open => "finished_at IS NULL",
-            BatchesWanted::Over => "finished_at IS NOT NULL",
+            BatchesWanted::Ended => "finished_at IS NOT NULL",
             BatchesWanted::Failed => "failed_at IS NOT NULL",
         }
     }
@@ -201,7 +201,7 @@ pub(crate) fn page(
         wanted.condition()
     );
     Statement::new(select(&page, most))
-        .unkept()
+        .uncached()
         .bind(before)
         .bind(i64::try_from(limit).unwrap_or(i64::MAX))
         .load(conn)
@@ -214,7 +214,7 @@ pub(crate) fn some(
     most: i64,
 ) -> QueryResult<Vec<ListedBatch>> {
     Statement::new(select("solid_queue_batches b WHERE b.id IN {in $1}", most))
-        .unkept()
+        .uncached()
         .bind(id_list(batches))
         .load(conn)
 }
@@ -222,7 +222,7 @@ pub(crate) fn some(
 /// Returns a batch with counts up to `most`.
 pub(crate) fn one(conn: &mut Conn<'_>, batch: i64, most: i64) -> QueryResult<Option<ListedBatch>> {
     Statement::new(select("solid_queue_batches b WHERE b.id = $1", most))
-        .unkept()
+        .uncached()
         .bind(batch)
         .get_result(conn)
         .optional()
@@ -257,7 +257,7 @@ pub(crate) fn following(
            (SELECT j.batch_id FROM solid_queue_jobs j WHERE j.id = w.child_job_id AND w.otherwise = 'nest') AS outer_batch \
          FROM windlass_edges w WHERE w.parent_batch_id = $1 ORDER BY w.id + 0 LIMIT $2";
     Statement::new(text)
-        .unkept()
+        .uncached()
         .bind(batch)
         .bind(i64::try_from(limit).unwrap_or(i64::MAX))
         .load(conn)
@@ -296,7 +296,7 @@ pub(crate) fn inner(
          FROM solid_queue_batches b WHERE b.id IN {{in $1}}"
     );
     let rows: Vec<InnerRow> = Statement::new(text)
-        .unkept()
+        .uncached()
         .bind(id_list(batches))
         .bind(i64::try_from(limit).unwrap_or(i64::MAX))
         .load(conn)?;

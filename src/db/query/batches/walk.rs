@@ -156,7 +156,7 @@ pub(crate) fn last(conn: &mut Conn<'_>, which: Members, batch: i64) -> QueryResu
         which.table()
     );
     let row: Option<Id> = Statement::new(text)
-        .unkept()
+        .uncached()
         .bind(batch)
         .get_result(conn)
         .optional()?;
@@ -242,7 +242,7 @@ pub(crate) fn broken(conn: &mut Conn<'_>, rule: BatchRule) -> QueryResult<Incons
         "SELECT id FROM ({}) AS broken ORDER BY id LIMIT {READ}",
         rule.query()
     );
-    let rows: Vec<Id> = Statement::new(text).unkept().bind(-SETTLED).load(conn)?;
+    let rows: Vec<Id> = Statement::new(text).uncached().bind(-SETTLED).load(conn)?;
     Ok(Inconsistent {
         count: rows.len() as i64,
         jobs: rows.into_iter().take(FIRST).map(|row| row.id).collect(),

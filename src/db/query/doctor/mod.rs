@@ -108,7 +108,7 @@ pub(crate) fn inconsistent(conn: &mut Conn<'_>, rule: Rule) -> QueryResult<Incon
         "WITH inconsistent AS ({}) SELECT id, (SELECT count(*) FROM inconsistent) AS count FROM inconsistent ORDER BY id LIMIT {FIRST}",
         rule.query()
     );
-    let rows: Vec<InconsistentJob> = Statement::new(text).unkept().load(conn)?;
+    let rows: Vec<InconsistentJob> = Statement::new(text).uncached().load(conn)?;
     Ok(Inconsistent {
         count: rows.first().map_or(0, |row| row.count),
         jobs: rows.iter().map(|row| row.id).collect(),
@@ -164,7 +164,7 @@ pub(crate) fn version(conn: &mut Conn<'_>) -> QueryResult<DatabaseVersion> {
              (SELECT file FROM pragma_database_list WHERE name = 'main') AS file"
         }
     };
-    Statement::new(text).unkept().get_result(conn)
+    Statement::new(text).uncached().get_result(conn)
 }
 
 /// The standbys of a server, and what a commit waits for.
@@ -194,7 +194,7 @@ pub(crate) fn replication(conn: &mut Conn<'_>) -> QueryResult<Option<Replication
         }
         Dialect::Sqlite => return Ok(None),
     };
-    Statement::new(text).unkept().get_result(conn).map(Some)
+    Statement::new(text).uncached().get_result(conn).map(Some)
 }
 
 /// Counts the triggers of the audit that are disabled. SQLite cannot disable one.
@@ -206,7 +206,7 @@ pub(crate) fn disabled_triggers(conn: &mut Conn<'_>) -> QueryResult<i64> {
         }
         Dialect::Sqlite => "SELECT 0 AS id",
     };
-    let row: Id = Statement::new(text).unkept().get_result(conn)?;
+    let row: Id = Statement::new(text).uncached().get_result(conn)?;
     Ok(row.id)
 }
 
@@ -258,7 +258,7 @@ pub(crate) fn load(conn: &mut Conn<'_>) -> QueryResult<Load> {
          EXISTS (SELECT 1 FROM solid_queue_blocked_executions) AS has_blocked, oldest.* \
          FROM (SELECT 1) AS one LEFT JOIN ({oldest}) AS oldest ON true"
     );
-    Statement::new(text).unkept().get_result(conn)
+    Statement::new(text).uncached().get_result(conn)
 }
 
 /// The recurring tasks of Windlass that are not paused.
@@ -301,7 +301,7 @@ pub(crate) fn tasks(conn: &mut Conn<'_>, late: f64) -> QueryResult<TaskCounts> {
          FROM solid_queue_recurring_tasks WHERE next_run_at IS NOT NULL AND paused_at IS NULL ORDER BY next_run_at, id",
         recurring_tasks::is_undeclared(conn)
     );
-    let rows: Vec<TaskDue> = Statement::new(text).unkept().load(conn)?;
+    let rows: Vec<TaskDue> = Statement::new(text).uncached().load(conn)?;
     let (undeclared, rows): (Vec<TaskDue>, Vec<TaskDue>) =
         rows.into_iter().partition(|row| row.is_undeclared);
     let known = rows.len() as i64;
@@ -350,5 +350,5 @@ pub(crate) fn stuck(conn: &mut Conn<'_>) -> QueryResult<Vec<StuckRequest>> {
          WHERE w.failures >= {OFTEN} OR w.waiting_since < {{later $1}}",
         age(conn, "w.waiting_since"),
     );
-    Statement::new(text).unkept().bind(-LONG).load(conn)
+    Statement::new(text).uncached().bind(-LONG).load(conn)
 }

@@ -72,7 +72,7 @@ pub(crate) fn old_ready(conn: &mut Conn<'_>, seconds: f64) -> QueryResult<Vec<Ol
         age(conn, "head.created_at"),
     );
     let micros = (seconds * -1_000_000.0) as i64;
-    Statement::new(text).unkept().bind(micros).load(conn)
+    Statement::new(text).uncached().bind(micros).load(conn)
 }
 
 // --- The rules of `doctor` about jobs that wait for events, each checked for a bounded number ---
@@ -133,7 +133,7 @@ pub(crate) fn broken(conn: &mut Conn<'_>, rule: WaitRule) -> QueryResult<Inconsi
         "SELECT id FROM ({}) AS broken ORDER BY id LIMIT {READ}",
         rule.query()
     );
-    let mut statement = Statement::new(text).unkept();
+    let mut statement = Statement::new(text).uncached();
     if rule == WaitRule::IsInTime {
         statement = statement.bind(-SETTLED);
     }

@@ -71,7 +71,7 @@ pub(crate) fn processes(conn: &mut Conn<'_>) -> QueryResult<Vec<FleetProcess>> {
 }
 
 /// Returns every registered process, however many there are.
-pub(crate) fn all(conn: &mut Conn<'_>) -> QueryResult<Vec<FleetProcess>> {
+pub(crate) fn list_processes(conn: &mut Conn<'_>) -> QueryResult<Vec<FleetProcess>> {
     registered(conn, i64::MAX)
 }
 

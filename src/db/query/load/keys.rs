@@ -90,8 +90,8 @@ fn keys_of(rows: Vec<KeyRow>) -> Vec<KeyInUse> {
     keys.collect()
 }
 
-/// Returns the statement that looks at the keys of a source, `named.key`.
-fn look(conn: &Conn<'_>, with: &str, source: &str) -> String {
+/// Returns the statement that reads the keys of a source, `named.key`.
+fn statement(conn: &Conn<'_>, with: &str, source: &str) -> String {
     let count = |state: &str| {
         format!(
             "(SELECT count(*) FROM (SELECT 1 FROM solid_queue_{state}_executions e WHERE e.concurrency_key = named.key \
@@ -115,12 +115,12 @@ fn look(conn: &Conn<'_>, with: &str, source: &str) -> String {
     )
 }
 
-/// Returns a page of the keys after `after`, by key: one more than `limit` if there are more.
+/// Returns a page of the keys after `after`, by key: one more than `max_rows` if there are more.
 pub(crate) fn page(
     conn: &mut Conn<'_>,
     wanted: KeysWanted,
     after: &str,
-    limit: i64,
+    max_rows: i64,
 ) -> QueryResult<Vec<KeyInUse>> {
     let next = |beyond: &str| {
         let first_of = wanted.states().iter().map(|state| {
@@ -143,8 +143,8 @@ pub(crate) fn page(
         next("CAST($1 AS text)"),
         next("walk.key")
     );
-    let text = look(conn, &walk, "FROM named");
-    let rows = Statement::new(text).bind(after).bind(limit).load(conn)?;
+    let text = statement(conn, &walk, "FROM named");
+    let rows = Statement::new(text).bind(after).bind(max_rows).load(conn)?;
     Ok(keys_of(rows))
 }
 
@@ -155,7 +155,7 @@ pub(crate) fn one(conn: &mut Conn<'_>, key: &str) -> QueryResult<Option<KeyInUse
         return Ok(None);
     }
     let named = "WITH named AS MATERIALIZED (SELECT CAST($1 AS text) AS key)";
-    let text = look(conn, named, "FROM named");
+    let text = statement(conn, named, "FROM named");
     let rows = Statement::new(text).bind(key).load(conn)?;
     Ok(keys_of(rows).into_iter().next())
 }

@@ -167,7 +167,7 @@ pub(crate) struct TickRow {
 }
 
 /// Returns the newest ticks of a task that had a job.
-pub(crate) fn list(conn: &mut Conn<'_>, key: &str, count: i64) -> QueryResult<Vec<TickRow>> {
+pub(crate) fn list_ticks(conn: &mut Conn<'_>, key: &str, count: i64) -> QueryResult<Vec<TickRow>> {
     let has = |table: &str| {
         format!(
             "WHEN EXISTS (SELECT 1 FROM solid_queue_{table}_executions x WHERE x.job_id = newest.job_id) THEN '{table}'"
@@ -186,6 +186,6 @@ pub(crate) fn list(conn: &mut Conn<'_>, key: &str, count: i64) -> QueryResult<Ve
     Statement::new(text)
         .bind(key)
         .bind(count)
-        .unkept()
+        .uncached()
         .load(conn)
 }

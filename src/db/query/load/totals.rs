@@ -242,7 +242,7 @@ pub(crate) fn inconsistent(conn: &mut Conn<'_>, rule: Rule) -> QueryResult<Incon
         "SELECT id FROM ({}) AS inconsistent ORDER BY id",
         query(rule, conn.dialect())
     );
-    let rows: Vec<Id> = Statement::new(text).unkept().load(conn)?;
+    let rows: Vec<Id> = Statement::new(text).uncached().load(conn)?;
     Ok(Inconsistent {
         count: rows.len() as i64,
         jobs: rows.into_iter().take(FIRST).map(|row| row.id).collect(),

@@ -302,7 +302,7 @@ pub(crate) fn counts(conn: &mut Conn<'_>) -> QueryResult<StateCounts> {
         "SELECT {all} AS all_jobs, {ready} AS ready, {scheduled} AS scheduled, {blocked} AS blocked, {claimed} AS claimed, \
          {failed} AS failed, {cancelled} AS cancelled, {discarded} AS discarded"
     );
-    Statement::new(text).unkept().get_result(conn)
+    Statement::new(text).uncached().get_result(conn)
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use crate::db::conn::dialect::{Dialect, Execution, MaybeId, id_list, timestamp};
 use crate::db::conn::statement::Statement;
 use crate::db::model::decision::JobState;
 use crate::db::query::filter::Conditions;
-use crate::db::query::jobs::FoundJob;
+use crate::db::query::jobs::JobMatch;
 use crate::db::query::newest_job::newest_id;
 use crate::db::query::pages::job_search::JobSearch;
 use chrono::{NaiveDateTime, TimeDelta};
@@ -35,7 +35,7 @@ impl ListPosition {
 
 /// By what the rows of a list are found.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum FoundBy {
+pub(crate) enum AccessPath {
     /// In the order of their keys.
     Key,
     /// By the ids of their jobs, of which there are few.
@@ -76,7 +76,7 @@ impl KeyRange {
 /// the text of a query whose parameters come first.
 fn rows<'s>(
     search: &'s JobSearch,
-    by: &FoundBy,
+    by: &AccessPath,
     range: KeyRange,
     (order, most): (&str, i64),
 ) -> Conditions<'s> {
@@ -85,9 +85,9 @@ fn rows<'s>(
     let indexed = std::mem::take(&mut query.text);
     let (key, job, table) = (search.key(), search.job(), search.table());
     let found = match by {
-        FoundBy::Key => String::new(),
-        FoundBy::Jobs(ids) => format!("e.{job} IN {{in {}}} AND ", query.param(id_list(ids))),
-        FoundBy::Priorities(_) => {
+        AccessPath::Key => String::new(),
+        AccessPath::Jobs(ids) => format!("e.{job} IN {{in {}}} AND ", query.param(id_list(ids))),
+        AccessPath::Priorities(_) => {
             let queue = query.param(&search.queue);
             format!("e.queue_name = {queue} AND e.priority = {{one}} AND ")
         }
@@ -96,7 +96,7 @@ fn rows<'s>(
         "SELECT * FROM {table} e WHERE {found}e.{key} >= $1 AND e.{key} <= $2{indexed} ORDER BY e.{key} {order} LIMIT $3"
     );
     query.text = match by {
-        FoundBy::Priorities(priorities) => {
+        AccessPath::Priorities(priorities) => {
             let parts: Vec<String> = priorities
                 .iter()
                 .map(|priority| {
@@ -108,7 +108,7 @@ fn rows<'s>(
             let all = parts.join(" UNION ALL ");
             format!("SELECT * FROM ({all}) AS every ORDER BY every.{key} {order} LIMIT $3")
         }
-        FoundBy::Key | FoundBy::Jobs(_) => part,
+        AccessPath::Key | AccessPath::Jobs(_) => part,
     };
     query
 }
@@ -146,7 +146,7 @@ impl JobWindow {
 pub(crate) fn window(
     conn: &mut Conn<'_>,
     search: &JobSearch,
-    by: &FoundBy,
+    by: &AccessPath,
     range: KeyRange,
     position: ListPosition,
 ) -> QueryResult<Option<JobWindow>> {
@@ -157,7 +157,7 @@ pub(crate) fn window(
         key = search.key(),
     );
     let ends: WindowEnds = Statement::new(text)
-        .unkept()
+        .uncached()
         .bind_all(query.params)
         .get_result(conn)?;
     let range = ends.lowest.zip(ends.highest);
@@ -171,10 +171,10 @@ pub(crate) fn window(
 pub(crate) fn matching(
     conn: &mut Conn<'_>,
     search: &JobSearch,
-    by: &FoundBy,
+    by: &AccessPath,
     range: KeyRange,
     (position, most, limit): (ListPosition, i64, usize),
-) -> QueryResult<Vec<FoundJob>> {
+) -> QueryResult<Vec<JobMatch>> {
     let order = position.order();
     let mut query = rows(search, by, range.from(position), (order, most));
     let rows = std::mem::take(&mut query.text);
@@ -202,7 +202,7 @@ pub(crate) fn matching(
         query.text
     );
     Statement::new(text)
-        .unkept()
+        .uncached()
         .bind_all(query.params)
         .load(conn)
 }
@@ -222,7 +222,7 @@ pub(crate) fn priorities(conn: &mut Conn<'_>, queue: &str, most: i64) -> QueryRe
            FROM walk WHERE walk.priority IS NOT NULL) \
          SELECT priority FROM walk WHERE priority IS NOT NULL LIMIT $2";
     let found: Vec<OnePriority> = Statement::new(text)
-        .unkept()
+        .uncached()
         .bind(queue)
         .bind(most)
         .load(conn)?;
@@ -235,7 +235,7 @@ pub(crate) fn newest_finished(conn: &mut Conn<'_>, range: KeyRange) -> QueryResu
     let text = "SELECT id AS job_id FROM solid_queue_jobs WHERE id >= $1 AND id <= $2 AND finished_at IS NOT NULL \
          ORDER BY id DESC LIMIT 1";
     let found: Option<Execution> = Statement::new(text)
-        .unkept()
+        .uncached()
         .bind(range.lowest)
         .bind(range.highest)
         .get_result(conn)
@@ -260,7 +260,7 @@ pub(crate) fn job_of_key(
     };
     let text = format!("SELECT job_id FROM {table} WHERE id = $1");
     let found: Option<Execution> = Statement::new(text)
-        .unkept()
+        .uncached()
         .bind(key)
         .get_result(conn)
         .optional()?;
@@ -300,7 +300,7 @@ fn id_at(
          SELECT max(low) AS id FROM half WHERE low >= high"
     );
     let found: MaybeId = Statement::new(text)
-        .unkept()
+        .uncached()
         .bind(timestamp(time))
         .get_result(conn)?;
     Ok(found.id)

@@ -54,7 +54,7 @@ pub(crate) fn store_expiries(
          SELECT CAST(value ->> 0 AS bigint), {expires_at} FROM {{rows $1}} WHERE true ORDER BY 1 \
          ON CONFLICT (job_id) DO UPDATE SET expires_at = excluded.expires_at, released_claim_id = NULL"
     );
-    Statement::new(text).unkept().bind(&rows).execute(conn)
+    Statement::new(text).uncached().bind(&rows).execute(conn)
 }
 
 /// Deletes the expiries of jobs, which have started or ended.
@@ -64,7 +64,7 @@ pub(crate) fn remove(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<()> {
     }
     let text = "DELETE FROM windlass_expiries WHERE job_id IN {in $1}";
     Statement::new(text)
-        .unkept()
+        .uncached()
         .bind(id_list(jobs))
         .execute(conn)
 }
@@ -74,7 +74,7 @@ pub(crate) fn remove_overtaken(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult
     let text = "DELETE FROM windlass_expiries WHERE job_id IN {in $1} \
          AND expires_at <= (SELECT j.scheduled_at FROM solid_queue_jobs j WHERE j.id = windlass_expiries.job_id)";
     Statement::new(text)
-        .unkept()
+        .uncached()
         .bind(id_list(jobs))
         .execute(conn)
 }
@@ -89,7 +89,7 @@ pub(crate) fn note_released(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<()
            (SELECT j.last_claim_id FROM solid_queue_jobs j WHERE j.id = windlass_expiries.job_id) \
          WHERE job_id IN {in $1}";
     Statement::new(text)
-        .unkept()
+        .uncached()
         .bind(id_list(jobs))
         .execute(conn)
 }
@@ -118,7 +118,7 @@ pub(crate) fn of_claimed(conn: &mut Conn<'_>, job: i64) -> QueryResult<Option<Ex
          FROM windlass_expiries e JOIN solid_queue_jobs j ON j.id = e.job_id WHERE e.job_id = $1"
     );
     Statement::new(text)
-        .unkept()
+        .uncached()
         .bind(job)
         .get_result(conn)
         .optional()
@@ -131,7 +131,7 @@ pub(crate) fn next(conn: &mut Conn<'_>, most: usize) -> QueryResult<Vec<ExpiryOf
          WHERE e.expires_at > {time '0001-01-01 00:00:00.000000'} \
          AND (SELECT count(*) FROM solid_queue_claimed_executions c WHERE c.job_id = e.job_id) = 0 \
          ORDER BY e.expires_at LIMIT $1";
-    Statement::new(text).unkept().bind(most as i64).load(conn)
+    Statement::new(text).uncached().bind(most as i64).load(conn)
 }
 
 /// Returns those of the expiries that are still due, and whether they have any effect.
@@ -142,7 +142,10 @@ pub(crate) fn due(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<Vec<ExpiryOf
          FROM windlass_expiries e LEFT JOIN solid_queue_jobs j ON j.id = e.job_id + 0 \
          WHERE e.job_id IN {{in $1}} AND e.expires_at <= {{now}}"
     );
-    Statement::new(text).unkept().bind(id_list(jobs)).load(conn)
+    Statement::new(text)
+        .uncached()
+        .bind(id_list(jobs))
+        .load(conn)
 }
 
 #[derive(QueryableByName)]
@@ -158,7 +161,7 @@ pub(crate) fn of_job(conn: &mut Conn<'_>, job: i64) -> QueryResult<Option<NaiveD
          WHERE e.job_id = $1 AND NOT {HAS_STARTED}"
     );
     let found: Option<ExpiresAt> = Statement::new(text)
-        .unkept()
+        .uncached()
         .bind(job)
         .get_result(conn)
         .optional()?;

@@ -43,14 +43,14 @@ pub(crate) fn create_batch(conn: &mut Conn<'_>, new: &NewBatchRow<'_>) -> QueryR
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Addition {
     Accepted,
-    /// It is over.
-    Over,
+    /// It has ended.
+    Ended,
     /// There is none of Windlass with this id.
     Unknown,
 }
 
 #[derive(QueryableByName)]
-struct OverRow {
+struct EndedRow {
     #[diesel(sql_type = Bool)]
     is_over: bool,
 }
@@ -60,7 +60,7 @@ struct OverRow {
 pub(crate) fn keep_open(conn: &mut Conn<'_>, batches: &[i64]) -> QueryResult<usize> {
     let text = "SELECT id FROM solid_queue_batches WHERE id IN {in $1} ORDER BY id {keep}";
     let found: Vec<Id> = Statement::new(text)
-        .unkept()
+        .uncached()
         .bind(id_list(batches))
         .load(conn)?;
     Ok(found.len())
@@ -74,14 +74,14 @@ pub(crate) fn accepts(conn: &mut Conn<'_>, batch: i64) -> QueryResult<Addition> 
         "SELECT b.finished_at IS NOT NULL AND NOT {IS_OPEN} AS is_over FROM solid_queue_batches b \
          WHERE b.id = $1 AND {IS_OURS}"
     );
-    let row: Option<OverRow> = Statement::new(text)
-        .unkept()
+    let row: Option<EndedRow> = Statement::new(text)
+        .uncached()
         .bind(batch)
         .get_result(conn)
         .optional()?;
     Ok(match row {
-        Some(OverRow { is_over: false }) => Addition::Accepted,
-        Some(OverRow { is_over: true }) => Addition::Over,
+        Some(EndedRow { is_over: false }) => Addition::Accepted,
+        Some(EndedRow { is_over: true }) => Addition::Ended,
         None => Addition::Unknown,
     })
 }
@@ -91,7 +91,7 @@ pub(crate) fn first_unknown(conn: &mut Conn<'_>, batches: &[i64]) -> QueryResult
     let text =
         format!("SELECT b.id FROM solid_queue_batches b WHERE b.id IN {{in $1}} AND {IS_OURS}");
     let known: Vec<Id> = Statement::new(text)
-        .unkept()
+        .uncached()
         .bind(id_list(batches))
         .load(conn)?;
     let is_known = |batch: &i64| known.iter().any(|row| row.id == *batch);
@@ -113,7 +113,7 @@ pub(crate) fn add_to_total(conn: &mut Conn<'_>, batch: i64, jobs: i64) -> QueryR
         raised("completed_jobs"),
     );
     Statement::new(text)
-        .unkept()
+        .uncached()
         .bind(jobs)
         .bind(batch)
         .execute(conn)
@@ -158,7 +158,7 @@ pub(crate) fn finish(conn: &mut Conn<'_>, ended: &[EndedBatch]) -> QueryResult<(
          WHERE solid_queue_batches.id = ended.id";
     let rows: Vec<(i64, i64)> = ended.iter().map(|one| (one.id, one.failures)).collect();
     let rows = serde_json::to_string(&rows).unwrap_or_default();
-    Statement::new(text).unkept().bind(rows).execute(conn)
+    Statement::new(text).uncached().bind(rows).execute(conn)
 }
 
 /// Returns a condition: a job waits for the success of the batch `b`, until failed jobs were retried. Each SELECT has a
@@ -175,7 +175,7 @@ pub(crate) fn awaiting_retries(conn: &mut Conn<'_>, batches: &[i64]) -> QueryRes
          AND (b.finished_at IS NULL OR {IS_AWAITED})"
     );
     let rows: Vec<Id> = Statement::new(text)
-        .unkept()
+        .uncached()
         .bind(id_list(batches))
         .load(conn)?;
     Ok(rows.into_iter().map(|row| row.id).collect())
@@ -190,7 +190,7 @@ pub(crate) fn without_retry(conn: &mut Conn<'_>, batches: &[i64]) -> QueryResult
         "SELECT b.id FROM solid_queue_batches b WHERE b.id IN {{in $1}} AND {IS_LOST} AND {IS_AWAITED}"
     );
     let rows: Vec<Id> = Statement::new(text)
-        .unkept()
+        .uncached()
         .bind(id_list(batches))
         .load(conn)?;
     Ok(rows.into_iter().map(|row| row.id).collect())
@@ -204,7 +204,7 @@ pub(crate) fn failed_parents(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<V
          SELECT chosen.id FROM chosen WHERE (SELECT b.finished_at FROM solid_queue_batches b \
            WHERE b.id = chosen.id LIMIT 1) IS NOT NULL";
     let rows: Vec<Id> = Statement::new(text)
-        .unkept()
+        .uncached()
         .bind(id_list(jobs))
         .load(conn)?;
     Ok(rows.into_iter().map(|row| row.id).collect())
@@ -215,7 +215,7 @@ pub(crate) fn reopen(conn: &mut Conn<'_>, batches: &[i64]) -> QueryResult<()> {
     let text = "UPDATE solid_queue_batches SET finished_at = NULL, failed_at = NULL, completed_jobs = 0, failed_jobs = 0, updated_at = {now} \
          WHERE id IN {in $1} AND finished_at IS NOT NULL";
     Statement::new(text)
-        .unkept()
+        .uncached()
         .bind(id_list(batches))
         .execute(conn)
 }
@@ -231,16 +231,16 @@ pub(crate) fn stalled(
         "SELECT b.id, NOT {IS_OPEN} AS is_over FROM solid_queue_batches b WHERE b.id > $1 AND b.finished_at IS NULL \
          AND b.enqueued_at < {{later $2}} AND {IS_OURS} ORDER BY b.id LIMIT $3"
     );
-    let seen: Vec<SeenBatch> = Statement::new(text)
-        .unkept()
+    let seen: Vec<OldBatchRow> = Statement::new(text)
+        .uncached()
         .bind(after)
         .bind(-STALLED_AFTER)
         .bind(limit as i64)
         .load(conn)?;
     let reached = seen.last().filter(|_| seen.len() == limit);
     let reached = reached.map(|batch| batch.id);
-    let over = seen.into_iter().filter(|batch| batch.is_over);
-    Ok((over.map(|batch| batch.id).collect(), reached))
+    let ended = seen.into_iter().filter(|batch| batch.is_over);
+    Ok((ended.map(|batch| batch.id).collect(), reached))
 }
 
 /// The first open job of a batch.
@@ -271,7 +271,7 @@ pub(crate) fn fronts(conn: &mut Conn<'_>, from: &[(i64, i64)]) -> QueryResult<Ve
 const STALLED_AFTER: i64 = 60_000_000;
 
 #[derive(QueryableByName)]
-struct SeenBatch {
+struct OldBatchRow {
     #[diesel(sql_type = BigInt)]
     id: i64,
     #[diesel(sql_type = Bool)]

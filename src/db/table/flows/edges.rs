@@ -62,7 +62,10 @@ pub(crate) fn insert_edges(conn: &mut Conn<'_>, edges: &[NewEdge<'_>]) -> QueryR
         input.item(conn.dialect())
     );
     let params = input.params(conn.dialect());
-    Statement::new(text).bind_all(params).unkept().execute(conn)
+    Statement::new(text)
+        .bind_all(params)
+        .uncached()
+        .execute(conn)
 }
 
 /// Blocks jobs without execution until their parents have ended. An execution that exists already, inserted by another
@@ -74,7 +77,7 @@ pub(crate) fn block(conn: &mut Conn<'_>, children: &[i64]) -> QueryResult<()> {
          WHERE id IN {{in $2}} ORDER BY id ON CONFLICT (job_id) DO NOTHING"
     );
     Statement::new(text)
-        .unkept()
+        .uncached()
         .bind(WAITS_FOR_PARENTS)
         .bind(id_list(children))
         .execute(conn)
@@ -160,7 +163,7 @@ fn resolve_those(
          UPDATE windlass_edges SET outcome = $2 WHERE id IN {{in SELECT id FROM due}} RETURNING child_job_id AS job_id"
     );
     let jobs: Vec<Execution> = Statement::new(text)
-        .unkept()
+        .uncached()
         .bind(id_list(parents))
         .bind(outcome)
         .load(conn)?;
@@ -194,7 +197,7 @@ pub(crate) fn give_up(
         parents::is_of_undo("windlass_edges")
     );
     let jobs: Vec<Execution> = Statement::new(text)
-        .unkept()
+        .uncached()
         .bind(id_list(parents))
         .load(conn)?;
     given_up.jobs = job_ids(jobs);
@@ -206,7 +209,7 @@ pub(crate) fn give_up(
 fn is_any(conn: &mut Conn<'_>, due: &str, parents: &[i64]) -> QueryResult<bool> {
     let text = format!("SELECT w.id FROM windlass_edges w WHERE {due} LIMIT 1");
     let more: Option<Id> = Statement::new(text)
-        .unkept()
+        .uncached()
         .bind(id_list(parents))
         .get_result(conn)
         .optional()?;
@@ -238,7 +241,7 @@ fn forget(conn: &mut Conn<'_>, parents: &[i64], lock: &str) -> QueryResult<usize
         "WITH due AS MATERIALIZED (SELECT w.id FROM windlass_edges w WHERE {FAILURES} LIMIT {AT_ONCE} {lock}) \
          UPDATE windlass_edges SET outcome = NULL WHERE id IN {{in SELECT id FROM due}}"
     );
-    let statement = Statement::new(text).unkept().bind(id_list(parents));
+    let statement = Statement::new(text).uncached().bind(id_list(parents));
     statement.changes(conn)
 }
 
@@ -247,7 +250,7 @@ pub(crate) fn lock_free(conn: &mut Conn<'_>, children: &[i64]) -> QueryResult<Ve
     let text = "SELECT b.job_id FROM solid_queue_blocked_executions b WHERE b.job_id IN {in $1} \
          AND b.concurrency_key || '' = $2 ORDER BY b.id + 0 {lock skip of b}";
     Statement::new(text)
-        .unkept()
+        .uncached()
         .bind(id_list(children))
         .bind(WAITS_FOR_PARENTS)
         .load(conn)
@@ -259,7 +262,7 @@ pub(crate) fn dependent_children(conn: &mut Conn<'_>, children: &[i64]) -> Query
     let text = "SELECT b.job_id AS id FROM solid_queue_blocked_executions b WHERE b.job_id IN {in $1} \
          AND b.concurrency_key || '' = $2";
     let rows: Vec<Id> = Statement::new(text)
-        .unkept()
+        .uncached()
         .bind(id_list(children))
         .bind(WAITS_FOR_PARENTS)
         .load(conn)?;
@@ -347,7 +350,7 @@ pub(crate) fn edges_of_children(conn: &mut Conn<'_>, children: &[i64]) -> QueryR
          FROM windlass_edges w WHERE w.child_job_id IN {in $1} \
          GROUP BY w.child_job_id, w.runs_on, w.otherwise ORDER BY w.child_job_id";
     Statement::new(text)
-        .unkept()
+        .uncached()
         .bind(id_list(children))
         .load(conn)
 }
@@ -383,7 +386,7 @@ pub(crate) fn renew(
              THEN NULL ELSE outcome END \
          WHERE child_job_id = $1 AND (parent_job_id IN {in $2} OR parent_batch_id IN {in $3}) RETURNING parent_job_id, parent_batch_id";
     let rows: Vec<ParentIds> = Statement::new(text)
-        .unkept()
+        .uncached()
         .bind(child)
         .bind(id_list(jobs))
         .bind(id_list(batches))
@@ -405,7 +408,7 @@ pub(crate) fn failed(
     let text = "SELECT count(*) AS n FROM windlass_edges WHERE child_job_id = $1 AND outcome = 'failed' \
          AND (parent_job_id IN {in $2} OR parent_batch_id IN {in $3})";
     let count: FailedParents = Statement::new(text)
-        .unkept()
+        .uncached()
         .bind(child)
         .bind(id_list(jobs))
         .bind(id_list(batches))
@@ -422,7 +425,7 @@ pub(crate) fn first_dependent(
     let text = "SELECT w.child_job_id AS id FROM windlass_edges w WHERE w.parent_job_id = $1 AND w.child_job_id IN {in $2} \
          ORDER BY w.child_job_id LIMIT 1";
     let row: Option<Id> = Statement::new(text)
-        .unkept()
+        .uncached()
         .bind(job)
         .bind(id_list(jobs))
         .get_result(conn)
@@ -433,7 +436,7 @@ pub(crate) fn first_dependent(
 /// Deletes the edges of a waiting job to those that it waits for, or has waited for, in the middle of its work.
 pub(crate) fn delete(conn: &mut Conn<'_>, job: i64) -> QueryResult<()> {
     let text = "DELETE FROM windlass_edges WHERE child_job_id = $1 AND otherwise = 'join'";
-    Statement::new(text).unkept().bind(job).execute(conn)
+    Statement::new(text).uncached().bind(job).execute(conn)
 }
 
 #[cfg(test)]

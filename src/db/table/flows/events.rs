@@ -29,7 +29,7 @@ struct Payload {
 pub(crate) fn payload(conn: &mut Conn<'_>, name: &str) -> QueryResult<Option<String>> {
     let text = "SELECT payload FROM windlass_events WHERE name = $1";
     let found: Option<Payload> = Statement::new(text)
-        .unkept()
+        .uncached()
         .bind(name)
         .get_result(conn)
         .optional()?;
@@ -53,14 +53,14 @@ pub(crate) fn existing(
     Ok(rows.into_iter().map(|row| row.name).collect())
 }
 
-/// Deletes up to `batch` events that were emitted so long ago, and for which no job waits. Returns how many.
-pub(crate) fn clear(conn: &mut Conn<'_>, age: Duration, batch: usize) -> QueryResult<usize> {
+/// Deletes up to `chunk` events that were emitted so long ago, and for which no job waits. Returns how many.
+pub(crate) fn clear(conn: &mut Conn<'_>, age: Duration, chunk: usize) -> QueryResult<usize> {
     let text = "DELETE FROM windlass_events WHERE name IN (SELECT e.name FROM windlass_events e WHERE e.created_at <= {later $1} \
          AND (SELECT w.job_id FROM windlass_waits w WHERE w.event_name = e.name LIMIT 1) IS NULL \
          ORDER BY e.created_at LIMIT $2 {lock skip})";
     Statement::new(text)
-        .unkept()
+        .uncached()
         .bind(-micros(age))
-        .bind(batch as i64)
+        .bind(chunk as i64)
         .changes(conn)
 }

@@ -45,7 +45,7 @@ pub(crate) fn fail(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<()> {
 pub(crate) fn keep_failures(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<()> {
     let text = "UPDATE windlass_batch_failures SET is_final = true WHERE job_id IN {in $1}";
     Statement::new(text)
-        .unkept()
+        .uncached()
         .bind(id_list(jobs))
         .execute(conn)
 }
@@ -55,7 +55,7 @@ const FRONT: i64 = 100;
 
 /// A failure of a job that is not retried any more.
 #[derive(QueryableByName)]
-struct SettledFailure {
+struct EndedFailure {
     #[diesel(sql_type = BigInt)]
     job_id: i64,
     /// True if the job has finished after all.
@@ -65,7 +65,7 @@ struct SettledFailure {
 
 /// Looks at the first failures of a batch that may be taken away by a retry, and decides about those of which the job has
 /// ended. Another program has retried or deleted it. Returns whether there are any.
-pub(crate) fn settle_failures(conn: &mut Conn<'_>, batch: i64) -> QueryResult<bool> {
+pub(crate) fn decide_failures(conn: &mut Conn<'_>, batch: i64) -> QueryResult<bool> {
     let text = format!(
         "SELECT first.job_id, (SELECT j.id FROM solid_queue_jobs j WHERE j.id = first.job_id LIMIT 1) IS NOT NULL \
            AND (SELECT a.id FROM windlass_attempts a WHERE a.job_id = first.job_id \
@@ -75,18 +75,18 @@ pub(crate) fn settle_failures(conn: &mut Conn<'_>, batch: i64) -> QueryResult<bo
          WHERE coalesce((SELECT CASE WHEN j.finished_at IS NULL THEN 0 ELSE 1 END FROM solid_queue_jobs j \
            WHERE j.id = first.job_id LIMIT 1), 1) = 1"
     );
-    let settled: Vec<SettledFailure> = Statement::new(text).unkept().bind(batch).load(conn)?;
-    let (finished, lost): (Vec<_>, Vec<_>) = settled.iter().partition(|one| one.has_finished);
-    let ids = |jobs: Vec<&SettledFailure>| jobs.iter().map(|one| one.job_id).collect::<Vec<_>>();
+    let ended: Vec<EndedFailure> = Statement::new(text).uncached().bind(batch).load(conn)?;
+    let (finished, lost): (Vec<_>, Vec<_>) = ended.iter().partition(|one| one.has_finished);
+    let ids = |jobs: Vec<&EndedFailure>| jobs.iter().map(|one| one.job_id).collect::<Vec<_>>();
     keep_failures(conn, &ids(lost))?;
     forget_failures(conn, &ids(finished))?;
-    Ok(!settled.is_empty())
+    Ok(!ended.is_empty())
 }
 
 fn forget_failures(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<()> {
     let text = "DELETE FROM windlass_batch_failures WHERE job_id IN {in $1}";
     Statement::new(text)
-        .unkept()
+        .uncached()
         .bind(id_list(jobs))
         .execute(conn)
 }
@@ -112,7 +112,7 @@ pub(crate) fn return_to_batch(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<
          SELECT job_id, batch_id, {now} FROM windlass_batch_failures WHERE job_id IN {in $1} ORDER BY job_id \
          ON CONFLICT (job_id) DO NOTHING";
     Statement::new(text)
-        .unkept()
+        .uncached()
         .bind(id_list(jobs))
         .execute(conn)?;
     forget_failures(conn, jobs)
@@ -123,14 +123,14 @@ pub(crate) fn finish_unrun(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<()>
     let text =
         "UPDATE solid_queue_jobs SET finished_at = {now}, updated_at = {now} WHERE id IN {in $1}";
     Statement::new(text)
-        .unkept()
+        .uncached()
         .bind(id_list(jobs))
         .execute(conn)
 }
 
 /// Conditions on a member `e`: its job is gone, or finished; and has failed. Each has a LIMIT, as the planner may
 /// otherwise read all jobs at once.
-const IS_CLOSED: &str = "coalesce((SELECT CASE WHEN j.finished_at IS NULL THEN 0 ELSE 1 END FROM solid_queue_jobs j \
+const IS_FINISHED: &str = "coalesce((SELECT CASE WHEN j.finished_at IS NULL THEN 0 ELSE 1 END FROM solid_queue_jobs j \
      WHERE j.id = e.job_id LIMIT 1), 1) = 1";
 const HAS_FAILED: &str = "(SELECT f.job_id FROM solid_queue_failed_executions f WHERE f.job_id = e.job_id LIMIT 1) IS NOT NULL";
 
@@ -147,7 +147,7 @@ pub(crate) struct MembersPage {
 }
 
 #[derive(QueryableByName)]
-struct SeenMember {
+struct MemberState {
     #[diesel(sql_type = BigInt)]
     job_id: i64,
     #[diesel(sql_type = Bool)]
@@ -157,11 +157,11 @@ struct SeenMember {
 /// Reads up to `limit` members after the job `after`.
 pub(crate) fn page(conn: &mut Conn<'_>, after: i64, limit: usize) -> QueryResult<MembersPage> {
     let text = format!(
-        "SELECT e.job_id, e.created_at < {{later $1}} AND ({IS_CLOSED} OR {HAS_FAILED}) AS has_ended \
+        "SELECT e.job_id, e.created_at < {{later $1}} AND ({IS_FINISHED} OR {HAS_FAILED}) AS has_ended \
          FROM solid_queue_batch_executions e WHERE e.job_id > $2 ORDER BY e.job_id LIMIT $3"
     );
-    let seen: Vec<SeenMember> = Statement::new(text)
-        .unkept()
+    let seen: Vec<MemberState> = Statement::new(text)
+        .uncached()
         .bind(-OVERDUE_AFTER)
         .bind(after)
         .bind(limit as i64)
@@ -179,7 +179,7 @@ pub(crate) fn page(conn: &mut Conn<'_>, after: i64, limit: usize) -> QueryResult
 pub(crate) fn lock_free(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<Vec<i64>> {
     let text = "SELECT job_id FROM solid_queue_batch_executions WHERE job_id IN {in $1} ORDER BY job_id + 0 {lock skip}";
     let rows: Vec<Execution> = Statement::new(text)
-        .unkept()
+        .uncached()
         .bind(id_list(jobs))
         .load(conn)?;
     Ok(job_ids(rows))
@@ -201,7 +201,10 @@ pub(crate) fn ended(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<Vec<EndedM
     let text = format!(
         "SELECT e.job_id, {HAS_FAILED} AS has_failed, coalesce((SELECT a.outcome FROM windlass_attempts a \
            WHERE a.job_id = e.job_id ORDER BY a.id DESC LIMIT 1), '') = 'cancelled' AS was_cancelled \
-         FROM solid_queue_batch_executions e WHERE e.job_id IN {{in $1}} AND ({IS_CLOSED} OR {HAS_FAILED})"
+         FROM solid_queue_batch_executions e WHERE e.job_id IN {{in $1}} AND ({IS_FINISHED} OR {HAS_FAILED})"
     );
-    Statement::new(text).unkept().bind(id_list(jobs)).load(conn)
+    Statement::new(text)
+        .uncached()
+        .bind(id_list(jobs))
+        .load(conn)
 }

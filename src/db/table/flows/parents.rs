@@ -19,7 +19,7 @@ pub(crate) const IS_NOTED: &str = "(has_dependents IS NOT TRUE OR (SELECT w.id F
 pub(crate) fn marked(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<Vec<i64>> {
     let text = "SELECT id FROM solid_queue_jobs WHERE id IN {in $1} AND has_dependents";
     let rows: Vec<Id> = Statement::new(text)
-        .unkept()
+        .uncached()
         .bind(id_list(jobs))
         .load(conn)?;
     Ok(rows.into_iter().map(|row| row.id).collect())
@@ -31,7 +31,7 @@ pub(crate) fn keep_ended(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<()> {
     let text = "SELECT id FROM solid_queue_jobs WHERE id IN {in $1} AND has_dependents AND finished_at IS NOT NULL \
          ORDER BY id {keep}";
     let _: Vec<Id> = Statement::new(text)
-        .unkept()
+        .uncached()
         .bind(id_list(jobs))
         .load(conn)?;
     Ok(())
@@ -42,7 +42,7 @@ pub(crate) fn mark(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<Vec<i64>> {
     let text = "WITH held AS MATERIALIZED (SELECT id FROM solid_queue_jobs WHERE id IN {in $1} ORDER BY id {hold}) \
          UPDATE solid_queue_jobs SET has_dependents = true WHERE id IN {in SELECT id FROM held} RETURNING id";
     let rows: Vec<Id> = Statement::new(text)
-        .unkept()
+        .uncached()
         .bind(id_list(jobs))
         .load(conn)?;
     Ok(rows.into_iter().map(|row| row.id).collect())
@@ -53,7 +53,7 @@ pub(crate) fn mark(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<Vec<i64>> {
 pub(crate) fn keep_claims(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<()> {
     let text = "SELECT id FROM solid_queue_claimed_executions WHERE job_id IN {in $1} ORDER BY id + 0 {keep skip}";
     let _: Vec<Id> = Statement::new(text)
-        .unkept()
+        .uncached()
         .bind(id_list(jobs))
         .load(conn)?;
     Ok(())
@@ -72,7 +72,7 @@ pub(crate) fn note_dropped(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<()>
          SELECT id, class_name, 'discarded', 'it was deleted before it had finished', attempts, {now}, {later $2} \
          FROM held WHERE has_dependents ORDER BY id ON CONFLICT (job_id) DO NOTHING";
     Statement::new(text)
-        .unkept()
+        .uncached()
         .bind(id_list(jobs))
         .bind(KEPT)
         .execute(conn)
@@ -83,7 +83,7 @@ pub(crate) fn first_unknown(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<Op
     let text = "SELECT j.id FROM solid_queue_jobs j WHERE j.id IN {in $1} \
          UNION ALL SELECT r.job_id AS id FROM windlass_results r WHERE r.job_id IN {in $1}";
     let known: Vec<Id> = Statement::new(text)
-        .unkept()
+        .uncached()
         .bind(id_list(jobs))
         .load(conn)?;
     let known: BTreeSet<i64> = known.into_iter().map(|row| row.id).collect();
@@ -110,7 +110,10 @@ pub(crate) fn states(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<Vec<Paren
              OR j.finished_at IS NOT NULL AND (SELECT a.outcome FROM windlass_attempts a WHERE a.job_id = j.id \
                AND a.outcome IN ('cancelled', 'discarded') LIMIT 1) IS NOT NULL) AS has_failed \
          FROM solid_queue_jobs j WHERE j.id IN {in $1} ORDER BY j.id";
-    Statement::new(text).unkept().bind(id_list(jobs)).load(conn)
+    Statement::new(text)
+        .uncached()
+        .bind(id_list(jobs))
+        .load(conn)
 }
 
 /// The outcome of a job, by its stored result.
@@ -125,7 +128,10 @@ pub(crate) struct StoredOutcome {
 /// Returns what the stored results of the jobs say.
 pub(crate) fn stored(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<Vec<StoredOutcome>> {
     let text = "SELECT job_id, outcome = 'succeeded' AS has_succeeded FROM windlass_results WHERE job_id IN {in $1}";
-    Statement::new(text).unkept().bind(id_list(jobs)).load(conn)
+    Statement::new(text)
+        .uncached()
+        .bind(id_list(jobs))
+        .load(conn)
 }
 
 // --- `windlass_edges` of jobs that undo steps of others ---
@@ -149,7 +155,7 @@ pub(crate) fn newest(conn: &mut Conn<'_>, job: i64, except: i64) -> QueryResult<
          AND w.child_job_id <> $2 ORDER BY w.id DESC LIMIT 1"
     );
     let row: Option<Id> = Statement::new(text)
-        .unkept()
+        .uncached()
         .bind(job)
         .bind(except)
         .get_result(conn)
@@ -163,7 +169,7 @@ pub(crate) fn of_jobs(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<Vec<i64>
         "SELECT w.child_job_id AS job_id FROM windlass_edges w WHERE w.parent_job_id IN {{in $1}} AND {IS_UNDO} ORDER BY w.id"
     );
     let rows: Vec<Execution> = Statement::new(text)
-        .unkept()
+        .uncached()
         .bind(id_list(jobs))
         .load(conn)?;
     Ok(job_ids(rows))
@@ -179,7 +185,7 @@ pub(crate) fn forget_steps(conn: &mut Conn<'_>, undos: &[i64]) -> QueryResult<()
          FROM windlass_edges w WHERE w.child_job_id IN {{in $1}} AND {IS_UNDO})"
     );
     Statement::new(text)
-        .unkept()
+        .uncached()
         .bind(id_list(undos))
         .execute(conn)
 }
@@ -189,7 +195,7 @@ pub(crate) fn depend_again(conn: &mut Conn<'_>, undos: &[i64]) -> QueryResult<()
     let text = "DELETE FROM windlass_edges WHERE child_job_id IN {in $1} AND otherwise IN ('wait', 'discard') \
          AND NOT parent_job_id IN {in $1}";
     Statement::new(text)
-        .unkept()
+        .uncached()
         .bind(id_list(undos))
         .execute(conn)?;
     let text = format!(
@@ -197,7 +203,7 @@ pub(crate) fn depend_again(conn: &mut Conn<'_>, undos: &[i64]) -> QueryResult<()
          WHERE w.child_job_id IN {{in $1}} AND {IS_UNDO})"
     );
     Statement::new(text)
-        .unkept()
+        .uncached()
         .bind(id_list(undos))
         .execute(conn)
 }
@@ -208,6 +214,6 @@ pub(crate) fn let_go(conn: &mut Conn<'_>, job: i64) -> QueryResult<Vec<i64>> {
         "UPDATE windlass_edges SET runs_on = 'finish', outcome = 'failed' WHERE id IN (SELECT w.id FROM windlass_edges w \
          WHERE w.parent_job_id = $1 AND {IS_UNDO}) RETURNING child_job_id AS job_id"
     );
-    let rows: Vec<Execution> = Statement::new(text).unkept().bind(job).load(conn)?;
+    let rows: Vec<Execution> = Statement::new(text).uncached().bind(job).load(conn)?;
     Ok(job_ids(rows))
 }

@@ -80,18 +80,18 @@ pub(crate) fn parked_jobs(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<Vec<
     let text = "SELECT b.job_id FROM solid_queue_blocked_executions b WHERE b.job_id IN {in $1} \
          AND b.concurrency_key || '' = $2";
     Statement::new(text)
-        .unkept()
+        .uncached()
         .bind(id_list(jobs))
         .bind(WAITS_FOR_EVENT)
         .load(conn)
         .map(job_ids)
 }
 
-/// Records the steps of those of the jobs whose waits are over, with the payloads of their events, and returns these jobs.
+/// Records the steps of those of the jobs whose waits have ended, with the payloads of their events, and returns these jobs.
 /// The caller has locked their executions. The event counts, even if it came late.
 ///
 /// One statement decides and records: an event that is cleared beside it is there for both, or for none.
-pub(crate) fn record_over(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<Vec<i64>> {
+pub(crate) fn record_ended(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<Vec<i64>> {
     let text = format!(
         "INSERT INTO windlass_steps (job_id, name, value, created_at) \
          SELECT w.job_id, w.step, coalesce('[' || e.payload || ']', '{}'), {{now}} \
@@ -110,7 +110,7 @@ pub(crate) fn record_over(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<Vec<
 pub(crate) fn delete(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<()> {
     let text = "DELETE FROM windlass_waits WHERE job_id IN {in $1}";
     Statement::new(text)
-        .unkept()
+        .uncached()
         .bind(id_list(jobs))
         .execute(conn)
 }
@@ -135,7 +135,7 @@ pub(crate) fn lock_of_event(
     let text = "SELECT b.job_id FROM windlass_waits w JOIN solid_queue_blocked_executions b ON b.job_id = w.job_id \
          WHERE w.event_name = $1 AND b.concurrency_key || '' = $2 LIMIT $3 {lock skip of b}";
     Statement::new(text)
-        .unkept()
+        .uncached()
         .bind(event)
         .bind(WAITS_FOR_EVENT)
         .bind(most as i64)
@@ -159,7 +159,7 @@ pub(crate) fn awaited_event(conn: &mut Conn<'_>, job: i64) -> QueryResult<Option
     let text = "SELECT w.event_name, w.step, {moment w.timeout_at} AS timeout_at FROM windlass_waits w \
          JOIN solid_queue_blocked_executions b ON b.job_id = w.job_id AND b.concurrency_key || '' = $2 WHERE w.job_id = $1";
     Statement::new(text)
-        .unkept()
+        .uncached()
         .bind(job)
         .bind(WAITS_FOR_EVENT)
         .get_result(conn)
@@ -211,5 +211,8 @@ pub(crate) fn delete_strays(conn: &mut Conn<'_>, waits: &[LateWait]) -> QueryRes
         input.item(conn.dialect())
     );
     let params = input.params(conn.dialect());
-    Statement::new(text).unkept().bind_all(params).changes(conn)
+    Statement::new(text)
+        .uncached()
+        .bind_all(params)
+        .changes(conn)
 }

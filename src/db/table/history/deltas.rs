@@ -32,7 +32,7 @@ pub(crate) fn insert_delta(conn: &mut Conn<'_>, delta: &NumberedDelta) -> QueryR
         .bind(&delta.source)
         .bind(delta.seq)
         .bind(&delta.data[..])
-        .unkept()
+        .uncached()
         .execute(conn)
 }
 
@@ -45,7 +45,7 @@ pub(crate) fn insert_with(conn: &mut Conn<'_>, contribution: &Contribution) -> Q
     let text = "INSERT INTO windlass_stats_deltas (created_at, data) VALUES ({now}, $1)";
     Statement::new(text)
         .bind(&contribution.pack()[..])
-        .unkept()
+        .uncached()
         .execute(conn)
 }
 
@@ -79,7 +79,7 @@ pub(crate) fn unfolded(
     Statement::new(text)
         .bind(after)
         .bind(limit as i64)
-        .unkept()
+        .uncached()
         .load(conn)
 }
 
@@ -99,12 +99,12 @@ pub(crate) fn note_folded(conn: &mut Conn<'_>, folded: &[UnfoldedDelta]) -> Quer
     let text = "DELETE FROM windlass_stats_deltas WHERE id IN {in $1}";
     Statement::new(text)
         .bind(id_list(&rest))
-        .unkept()
+        .uncached()
         .execute(conn)?;
     let text = "UPDATE windlass_stats_deltas SET data = NULL WHERE id IN {in $1}";
     Statement::new(text)
         .bind(id_list(&kept))
-        .unkept()
+        .uncached()
         .execute(conn)?;
     // One by one, by the index: for a list of them, Postgres may read the whole table.
     let text = "DELETE FROM windlass_stats_deltas WHERE source = $1 AND seq < $2 AND data IS NULL";
@@ -112,20 +112,20 @@ pub(crate) fn note_folded(conn: &mut Conn<'_>, folded: &[UnfoldedDelta]) -> Quer
         Statement::new(text)
             .bind(source)
             .bind(seq)
-            .unkept()
+            .uncached()
             .execute(conn)?;
     }
     Ok(())
 }
 
-/// Deletes, of the `batch` oldest rows, those that were folded and are older than `folded`, and those
+/// Deletes, of the `chunk` oldest rows, those that were folded and are older than `folded`, and those
 /// that are older than `unreadable` and were still not folded, although something was within a day.
 /// Returns how many.
 pub(crate) fn clear(
     conn: &mut Conn<'_>,
     folded: Duration,
     unreadable: Duration,
-    batch: usize,
+    chunk: usize,
 ) -> QueryResult<usize> {
     let text = "DELETE FROM windlass_stats_deltas WHERE id IN (SELECT id FROM \
            (SELECT id, created_at, data FROM windlass_stats_deltas WHERE id > 0 ORDER BY id LIMIT $3) AS oldest \
@@ -135,9 +135,9 @@ pub(crate) fn clear(
     Statement::new(text)
         .bind(-micros(folded))
         .bind(-micros(unreadable))
-        .bind(batch as i64)
+        .bind(chunk as i64)
         .bind(-micros(Duration::from_secs(24 * 3600)))
-        .unkept()
+        .uncached()
         .changes(conn)
 }
 
@@ -163,5 +163,5 @@ pub(crate) fn backlog(conn: &mut Conn<'_>) -> QueryResult<FoldBacklog> {
          (SELECT {oldest} FROM windlass_stats_deltas WHERE data IS NOT NULL AND id > 0 ORDER BY id LIMIT 1) AS oldest, \
          (SELECT {folded} FROM windlass_stats_series WHERE queue_name = '' AND class_name = '') AS folded"
     );
-    Statement::new(text).unkept().get_result(conn)
+    Statement::new(text).uncached().get_result(conn)
 }

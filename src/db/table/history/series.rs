@@ -31,20 +31,20 @@ fn times(dialect: Dialect, lock: &str) -> String {
 /// Returns when the history was last folded. Returns `None` if it never was.
 pub(crate) fn fold_times(conn: &mut Conn<'_>) -> QueryResult<Option<FoldTimes>> {
     let text = times(conn.dialect(), "");
-    Statement::new(text).unkept().get_result(conn).optional()
+    Statement::new(text).uncached().get_result(conn).optional()
 }
 
 /// Locks the right to fold, to the end of the transaction. Returns `None` if another process has it.
 pub(crate) fn lock(conn: &mut Conn<'_>) -> QueryResult<Option<FoldTimes>> {
     let text = times(conn.dialect(), " {lock skip}");
-    Statement::new(text).unkept().get_result(conn).optional()
+    Statement::new(text).uncached().get_result(conn).optional()
 }
 
 /// Adds the row that is locked to fold, if it is not there.
 pub(crate) fn insert_first(conn: &mut Conn<'_>) -> QueryResult<()> {
     let text = "INSERT INTO windlass_stats_series (queue_name, class_name, folded_at) \
          VALUES ('', '', {time '1970-01-01 00:00:00.000000'}) ON CONFLICT (queue_name, class_name) DO NOTHING";
-    Statement::new(text).unkept().execute(conn)
+    Statement::new(text).uncached().execute(conn)
 }
 
 #[derive(QueryableByName)]
@@ -119,7 +119,7 @@ pub(crate) fn ids(conn: &mut Conn<'_>) -> QueryResult<SeriesIds> {
          UNION ALL SELECT id, queue_name, class_name, 0 FROM windlass_stats_series",
         epoch(conn.dialect(), "{now}")
     );
-    let rows: Vec<SeriesName> = Statement::new(text).unkept().load(conn)?;
+    let rows: Vec<SeriesName> = Statement::new(text).uncached().load(conn)?;
     let mut ids = SeriesIds::default();
     for row in rows {
         match row.id {
@@ -137,7 +137,7 @@ pub(crate) fn insert_series(conn: &mut Conn<'_>, queue: &str, class: &str) -> Qu
     let row: Id = Statement::new(text)
         .bind(queue)
         .bind(class)
-        .unkept()
+        .uncached()
         .get_result(conn)?;
     Ok(row.id)
 }
@@ -151,7 +151,7 @@ pub(crate) fn insert_whole(conn: &mut Conn<'_>, queue: &str, only: i64) -> Query
     Statement::new(text)
         .bind(whole)
         .bind(only)
-        .unkept()
+        .uncached()
         .execute(conn)?;
     Ok(whole)
 }
@@ -161,7 +161,7 @@ pub(crate) fn note_folded(conn: &mut Conn<'_>, ids: &[i64]) -> QueryResult<()> {
     let text = "UPDATE windlass_stats_series SET folded_at = {now} WHERE id IN {in $1}";
     Statement::new(text)
         .bind(id_list(ids))
-        .unkept()
+        .uncached()
         .execute(conn)
 }
 
@@ -183,7 +183,7 @@ pub(crate) fn page(conn: &mut Conn<'_>, after: i64, limit: usize) -> QueryResult
     let rows: Vec<SeriesName> = Statement::new(text)
         .bind(after)
         .bind(limit as i64)
-        .unkept()
+        .uncached()
         .load(conn)?;
     Ok(SeriesPage {
         now: rows.first().map_or(0, |row| row.now),
@@ -193,15 +193,15 @@ pub(crate) fn page(conn: &mut Conn<'_>, after: i64, limit: usize) -> QueryResult
 
 /// Returns series of which nothing was folded for `age`. Those that have what belongs to no other
 /// series stay.
-pub(crate) fn unused(conn: &mut Conn<'_>, age: Duration, batch: usize) -> QueryResult<Vec<i64>> {
+pub(crate) fn unused(conn: &mut Conn<'_>, age: Duration, chunk: usize) -> QueryResult<Vec<i64>> {
     let text = format!(
         "SELECT id FROM windlass_stats_series WHERE folded_at < {{later $1}} \
          AND queue_name NOT IN ('', '{OTHER}') AND class_name <> '{OTHER}' ORDER BY id LIMIT $2"
     );
     let rows: Vec<Id> = Statement::new(text)
         .bind(-micros(age))
-        .bind(batch as i64)
-        .unkept()
+        .bind(chunk as i64)
+        .uncached()
         .load(conn)?;
     Ok(rows.into_iter().map(|row| row.id).collect())
 }
@@ -211,7 +211,7 @@ pub(crate) fn delete(conn: &mut Conn<'_>, ids: &[i64]) -> QueryResult<()> {
     let text = "DELETE FROM windlass_stats_series WHERE id IN {in $1}";
     Statement::new(text)
         .bind(id_list(ids))
-        .unkept()
+        .uncached()
         .execute(conn)
 }
 
@@ -251,7 +251,7 @@ pub(crate) fn read(conn: &mut Conn<'_>, keys: &[BucketRow]) -> QueryResult<Vec<P
         .map(|key| (key.series_id, key.resolution.seconds(), key.starts_at))
         .collect();
     let keys = serde_json::to_string(&keys).unwrap_or_default();
-    Statement::new(text).bind(keys).unkept().load(conn)
+    Statement::new(text).bind(keys).uncached().load(conn)
 }
 
 /// Writes rows, each in place of the one that exists.
@@ -269,7 +269,7 @@ pub(crate) fn write(conn: &mut Conn<'_>, rows: Vec<(BucketRow, Vec<u8>)>) -> Que
                 .bind(column(|key| key.resolution.seconds()))
                 .bind(column(|key| key.starts_at))
                 .bind(data)
-                .unkept()
+                .uncached()
                 .execute(conn)
         }
         Dialect::Sqlite => {
@@ -302,6 +302,6 @@ pub(crate) fn clear(
         .bind(id_list(series))
         .bind(resolution.seconds())
         .bind(before.saturating_sub(resolution.span()))
-        .unkept()
+        .uncached()
         .changes(conn)
 }

@@ -150,7 +150,7 @@ fn keep_newest(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<()> {
     Statement::new(text)
         .bind(id_list(jobs))
         .bind(KEPT)
-        .unkept()
+        .uncached()
         .execute(conn)
 }
 
@@ -172,7 +172,7 @@ struct StoredLog {
 pub(crate) fn of_job(conn: &mut Conn<'_>, job_id: i64) -> QueryResult<Vec<JobLog>> {
     let text = "SELECT claim_id, attempt, {moment started_at} AS started_at, lines, total \
          FROM windlass_job_logs WHERE job_id = $1 ORDER BY claim_id";
-    let rows: Vec<StoredLog> = Statement::new(text).bind(job_id).unkept().load(conn)?;
+    let rows: Vec<StoredLog> = Statement::new(text).bind(job_id).uncached().load(conn)?;
     let logs = rows.into_iter().map(|row| {
         let lines = of_column(&row.lines);
         let total = u64::try_from(row.total).unwrap_or(0);

@@ -28,7 +28,7 @@ pub(crate) fn insert_public_token(
         .bind(&token.digest)
         .bind(job)
         .bind(token.shows_result)
-        .unkept()
+        .uncached()
         .execute(conn)
 }
 
@@ -39,7 +39,7 @@ pub(crate) fn keep_newest(conn: &mut Conn<'_>, job: i64) -> QueryResult<()> {
     Statement::new(text)
         .bind(job)
         .bind(MOST)
-        .unkept()
+        .uncached()
         .execute(conn)
 }
 

@@ -62,25 +62,25 @@ pub(crate) fn set(
         .bind(slots)
         .bind(by)
         .bind(reason)
-        .unkept()
+        .uncached()
         .execute(conn)
 }
 
 /// Deletes a limit. Returns `false` if there was none.
 pub(crate) fn clear(conn: &mut Conn<'_>, key: &str) -> QueryResult<bool> {
     let text = "DELETE FROM windlass_limits WHERE limit_key = $1";
-    let changed = Statement::new(text).bind(key).unkept().changes(conn)?;
+    let changed = Statement::new(text).bind(key).uncached().changes(conn)?;
     Ok(changed > 0)
 }
 
 /// Returns all limits, by key.
-pub(crate) fn all(conn: &mut Conn<'_>) -> QueryResult<Vec<RunTimeLimit>> {
+pub(crate) fn list_limits(conn: &mut Conn<'_>) -> QueryResult<Vec<RunTimeLimit>> {
     let text = format!(
         "SELECT limit_key AS key, slots, set_by, reason, coalesce({}, 0) AS set_seconds \
          FROM windlass_limits ORDER BY limit_key",
         age(conn, "created_at")
     );
-    Statement::new(text).unkept().load(conn)
+    Statement::new(text).uncached().load(conn)
 }
 
 #[derive(QueryableByName)]
@@ -93,6 +93,6 @@ struct SetSlots {
 pub(crate) fn of_key(conn: &mut Conn<'_>, key: &str) -> QueryResult<Option<i32>> {
     // Each subquery names the parameter, whose type Postgres cannot tell inside functions.
     let text = format!("SELECT {} AS slots", set_for("CAST($1 AS text)"));
-    let row: SetSlots = Statement::new(text).bind(key).unkept().get_result(conn)?;
+    let row: SetSlots = Statement::new(text).bind(key).uncached().get_result(conn)?;
     Ok(row.slots)
 }

@@ -52,7 +52,7 @@ pub(crate) fn insert_class_pause(
         .bind(class)
         .bind(by)
         .bind(reason)
-        .unkept()
+        .uncached()
         .changes(conn)?;
     Ok(changed > 0)
 }
@@ -60,26 +60,26 @@ pub(crate) fn insert_class_pause(
 /// Deletes the pause of a class. Returns `false` if there was none.
 pub(crate) fn delete(conn: &mut Conn<'_>, class: &str) -> QueryResult<bool> {
     let text = "DELETE FROM windlass_class_pauses WHERE class_name = $1";
-    let changed = Statement::new(text).bind(class).unkept().changes(conn)?;
+    let changed = Statement::new(text).bind(class).uncached().changes(conn)?;
     Ok(changed > 0)
 }
 
 /// Returns the names of the paused classes, sorted.
 pub(crate) fn paused(conn: &mut Conn<'_>) -> QueryResult<Vec<String>> {
     let text = "SELECT class_name FROM windlass_class_pauses";
-    let mut names = names(Statement::new(text).unkept().load(conn)?);
+    let mut names = names(Statement::new(text).uncached().load(conn)?);
     names.sort_unstable();
     Ok(names)
 }
 
 /// Returns the paused classes with all that is stored about them, by name.
-pub(crate) fn all(conn: &mut Conn<'_>) -> QueryResult<Vec<PausedClass>> {
+pub(crate) fn list_paused_classes(conn: &mut Conn<'_>) -> QueryResult<Vec<PausedClass>> {
     let text = format!(
         "SELECT class_name, paused_by, pause_reason, coalesce({}, 0) AS paused_seconds \
          FROM windlass_class_pauses ORDER BY class_name",
         age(conn, "created_at")
     );
-    Statement::new(text).unkept().load(conn)
+    Statement::new(text).uncached().load(conn)
 }
 
 #[derive(QueryableByName)]
@@ -93,7 +93,7 @@ pub(crate) fn since(conn: &mut Conn<'_>, class: &str) -> QueryResult<Option<Naiv
     let text = "SELECT coalesce({moment created_at}, {now}) AS since FROM windlass_class_pauses WHERE class_name = $1";
     let found: Option<ClassPausedSince> = Statement::new(text)
         .bind(class)
-        .unkept()
+        .uncached()
         .get_result(conn)
         .optional()?;
     Ok(found.map(|row| row.since))
@@ -118,7 +118,10 @@ struct SettingState {
 pub(crate) fn is_on(conn: &mut Conn<'_>, name: &str) -> QueryResult<bool> {
     let text =
         "SELECT EXISTS (SELECT 1 FROM windlass_settings WHERE name = $1 AND value = 'on') AS is_on";
-    let row: SettingState = Statement::new(text).unkept().bind(name).get_result(conn)?;
+    let row: SettingState = Statement::new(text)
+        .uncached()
+        .bind(name)
+        .get_result(conn)?;
     Ok(row.is_on)
 }
 
@@ -131,7 +134,7 @@ pub(crate) fn set(conn: &mut Conn<'_>, name: &str, on: bool) -> QueryResult<bool
     Statement::new(text)
         .bind(name)
         .bind(value)
-        .unkept()
+        .uncached()
         .execute(conn)?;
     Ok(was_on != on)
 }

@@ -27,17 +27,17 @@ const UNUSED_FOR: Duration = Duration::from_secs(31 * 24 * 3600);
 /// The time for which a token that may not be used any more is listed.
 const TOKENS_FOR: Duration = Duration::from_secs(90 * 24 * 3600);
 
-/// Deletes ended sessions, and tokens that have long been revoked or expired, up to `batch` of each. The newest token
+/// Deletes ended sessions, and tokens that have long been revoked or expired, up to `chunk` of each. The newest token
 /// stays: without any, those on the server's own host need not sign in.
-pub(crate) fn clear(conn: &mut Conn<'_>, batch: usize) -> QueryResult<usize> {
+pub(crate) fn clear(conn: &mut Conn<'_>, chunk: usize) -> QueryResult<usize> {
     let text = "WITH old AS MATERIALIZED (SELECT id FROM windlass_web_sessions \
            WHERE expires_at <= {later $1} OR seen_at <= {later $2} LIMIT $3) \
          DELETE FROM windlass_web_sessions WHERE id IN {in SELECT id FROM old}";
     let sessions = Statement::new(text)
         .bind(-micros(SESSIONS_FOR))
         .bind(-micros(UNUSED_FOR))
-        .bind(batch as i64)
-        .unkept()
+        .bind(chunk as i64)
+        .uncached()
         .changes(conn)?;
     let text = "WITH old AS MATERIALIZED (SELECT id FROM windlass_web_tokens \
            WHERE (revoked_at <= {later $1} OR expires_at <= {later $1}) \
@@ -45,8 +45,8 @@ pub(crate) fn clear(conn: &mut Conn<'_>, batch: usize) -> QueryResult<usize> {
          DELETE FROM windlass_web_tokens WHERE id IN {in SELECT id FROM old}";
     let tokens = Statement::new(text)
         .bind(-micros(TOKENS_FOR))
-        .bind(batch as i64)
-        .unkept()
+        .bind(chunk as i64)
+        .uncached()
         .changes(conn)?;
     Ok(sessions + tokens)
 }
@@ -71,6 +71,6 @@ pub(crate) fn expiring(conn: &mut Conn<'_>, within: Duration) -> QueryResult<Vec
     );
     Statement::new(text)
         .bind(micros(within))
-        .unkept()
+        .uncached()
         .load(conn)
 }

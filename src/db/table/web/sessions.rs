@@ -27,7 +27,7 @@ pub(crate) struct NewWebSession<'a> {
 
 /// A session that was found by its digest's first digits, with its token.
 #[derive(Debug, QueryableByName)]
-pub(crate) struct FoundSession {
+pub(crate) struct SessionCandidate {
     #[diesel(sql_type = BigInt)]
     pub(crate) id: i64,
     #[diesel(sql_type = BigInt)]
@@ -56,7 +56,7 @@ pub(crate) fn insert_web_session(
         .bind(session.digest)
         .bind(session.origin)
         .bind(micros(session.lifetime))
-        .unkept()
+        .uncached()
         .execute(conn)
 }
 
@@ -70,7 +70,7 @@ pub(crate) fn find(
     conn: &mut Conn<'_>,
     lookup: &str,
     idle: Duration,
-) -> QueryResult<Option<FoundSession>> {
+) -> QueryResult<Option<SessionCandidate>> {
     let text = format!(
         "SELECT s.id, s.token_id, t.name, t.role, s.digest, s.seen_at < {{later $3}} AS is_stale \
          FROM windlass_web_sessions s JOIN windlass_web_tokens t ON t.id = s.token_id \
@@ -108,11 +108,11 @@ pub(crate) fn touch(conn: &mut Conn<'_>, ids: &[i64]) -> QueryResult<()> {
 /// Ends a session.
 pub(crate) fn delete(conn: &mut Conn<'_>, id: i64) -> QueryResult<()> {
     let text = "DELETE FROM windlass_web_sessions WHERE id = $1";
-    Statement::new(text).bind(id).unkept().execute(conn)
+    Statement::new(text).bind(id).uncached().execute(conn)
 }
 
 /// Ends all sessions of a token.
 pub(crate) fn delete_of_token(conn: &mut Conn<'_>, token: i64) -> QueryResult<usize> {
     let text = "DELETE FROM windlass_web_sessions WHERE token_id = $1";
-    Statement::new(text).bind(token).unkept().changes(conn)
+    Statement::new(text).bind(token).uncached().changes(conn)
 }

@@ -57,7 +57,7 @@ pub(crate) struct WebTokenRow {
 
 /// A token that was found by its digest's first digits.
 #[derive(Debug, QueryableByName)]
-pub(crate) struct FoundToken {
+pub(crate) struct TokenCandidate {
     #[diesel(sql_type = BigInt)]
     pub(crate) id: i64,
     #[diesel(sql_type = Text)]
@@ -101,21 +101,21 @@ pub(crate) fn insert_web_token(conn: &mut Conn<'_>, token: &NewWebToken<'_>) -> 
         Some(after) => statement.bind(micros(after)),
         None => statement,
     };
-    let row: Id = statement.unkept().get_result(conn)?;
+    let row: Id = statement.uncached().get_result(conn)?;
     Ok(row.id)
 }
 
 /// Returns all tokens, the newest first.
-pub(crate) fn all(conn: &mut Conn<'_>) -> QueryResult<Vec<WebTokenRow>> {
+pub(crate) fn list_web_tokens(conn: &mut Conn<'_>) -> QueryResult<Vec<WebTokenRow>> {
     let text = format!(
         "SELECT t.id, t.name, t.role, t.limits, t.created_by, t.created_at, t.last_used_at, t.expires_at, t.revoked_at, \
          {ACTIVE} AS is_active FROM windlass_web_tokens t ORDER BY t.id DESC LIMIT 1000"
     );
-    Statement::new(text).unkept().load(conn)
+    Statement::new(text).uncached().load(conn)
 }
 
 /// Returns the active token with these first digits.
-pub(crate) fn find(conn: &mut Conn<'_>, lookup: &str) -> QueryResult<Option<FoundToken>> {
+pub(crate) fn find(conn: &mut Conn<'_>, lookup: &str) -> QueryResult<Option<TokenCandidate>> {
     let text = format!(
         "SELECT t.id, t.name, t.role, t.digest, t.limits, \
          coalesce(t.last_used_at < {{later $2}}, true) AS is_stale \
@@ -145,7 +145,7 @@ pub(crate) fn exist(conn: &mut Conn<'_>) -> QueryResult<bool> {
 pub(crate) fn exist_active(conn: &mut Conn<'_>) -> QueryResult<bool> {
     let text =
         format!("SELECT EXISTS (SELECT 1 FROM windlass_web_tokens t WHERE {ACTIVE}) AS is_there");
-    let row: Exists = Statement::new(text).unkept().get_result(conn)?;
+    let row: Exists = Statement::new(text).uncached().get_result(conn)?;
     Ok(row.is_there)
 }
 
@@ -161,6 +161,6 @@ pub(crate) fn active(conn: &mut Conn<'_>, ids: &[i64]) -> QueryResult<Vec<i64>> 
 pub(crate) fn revoke(conn: &mut Conn<'_>, id: i64) -> QueryResult<bool> {
     let text =
         "UPDATE windlass_web_tokens SET revoked_at = {now} WHERE id = $1 AND revoked_at IS NULL";
-    let changed = Statement::new(text).bind(id).unkept().changes(conn)?;
+    let changed = Statement::new(text).bind(id).uncached().changes(conn)?;
     Ok(changed > 0)
 }

@@ -11,7 +11,7 @@ use crate::db::model::claim::{ClaimQueues, ClaimRequest, Claimed, Claims, Paused
 use crate::db::table::ready::NOTHING;
 use diesel::prelude::*;
 
-/// Moves up to `limit` ready executions to a registered process's claimed ones, the most important
+/// Moves up to `max_jobs` ready executions to a registered process's claimed ones, the most important
 /// and oldest first.
 pub(crate) fn claim(conn: &mut Conn<'_>, request: &ClaimRequest<'_>) -> QueryResult<Claims> {
     claim_by(conn, request, None)
@@ -33,7 +33,7 @@ fn claim_by(
 ) -> QueryResult<Claims> {
     loop {
         let rows = match (conn.dialect(), scan) {
-            (Dialect::Postgres, _) => Some(postgres::insert_or_look(conn, request, scan)?),
+            (Dialect::Postgres, _) => Some(postgres::insert_or_skip(conn, request, scan)?),
             (Dialect::Sqlite, None) => sqlite::step_by_step(conn, request)?,
             (Dialect::Sqlite, Some(scan)) => sqlite_paused::step_by_step(conn, request, scan)?,
         };

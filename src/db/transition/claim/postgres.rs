@@ -16,7 +16,7 @@ use diesel::prelude::*;
 /// met one. To insert with ON CONFLICT would write each row twice into the log, a tenth of the
 /// claim's time. (A NOT EXISTS costs less, until the planner believes that nothing is claimed and
 /// reads, for each job, all rows that vacuum has left.)
-pub(crate) fn insert_or_look(
+pub(crate) fn insert_or_skip(
     conn: &mut Conn<'_>,
     request: &ClaimRequest<'_>,
     scan: Option<PausedScan>,
@@ -117,7 +117,7 @@ fn bound<'v>(
     }
     statement
         .bind(request.process_id)
-        .bind(request.limit as i64)
+        .bind(request.max_jobs as i64)
         .bind(request.classes)
         .bind(&names[..])
         .bind(request.ahead)

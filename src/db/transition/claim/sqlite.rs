@@ -29,7 +29,7 @@ pub(crate) fn step_by_step(
         let Some(seen) = peek(conn, request)? else {
             return Ok(None);
         };
-        let picked = candidates(conn, request, request.limit)?;
+        let picked = candidates(conn, request, request.max_jobs)?;
         take(conn, request, &picked, seen.is_wanted).map(Some)
     })
 }
@@ -181,7 +181,7 @@ pub(super) struct Candidate {
 fn candidates(
     conn: &mut Conn<'_>,
     request: &ClaimRequest<'_>,
-    limit: usize,
+    max_jobs: usize,
 ) -> QueryResult<Vec<Candidate>> {
     let classes = serde_json::to_string(request.classes).unwrap_or_default();
     let mut picked = Vec::new();
@@ -198,7 +198,7 @@ fn candidates(
          ORDER BY priority, job_id LIMIT $3"
     );
     for name in names {
-        let left = limit - picked.len();
+        let left = max_jobs - picked.len();
         if left == 0 {
             break;
         }

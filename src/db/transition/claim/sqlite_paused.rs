@@ -27,25 +27,25 @@ pub(super) fn step_by_step(
         let ids: Vec<i64> = found.iter().map(|one| one.id).collect();
         let taken = conn.transaction(|conn| {
             let Some(is_wanted) = is_wanted(conn, request)? else {
-                return Ok(FoundRows::Unregistered);
+                return Ok(TakeResult::Unregistered);
             };
             let is_any_left = is_any_left(conn, &ids)?;
             match is_any_left {
-                true => take(conn, request, &found, is_wanted).map(FoundRows::Rows),
-                false => Ok(FoundRows::ByOthers),
+                true => take(conn, request, &found, is_wanted).map(TakeResult::Rows),
+                false => Ok(TakeResult::ByOthers),
             }
         })?;
         match taken {
-            FoundRows::Rows(rows) => return Ok(Some(rows)),
-            FoundRows::Unregistered => return Ok(None),
+            TakeResult::Rows(rows) => return Ok(Some(rows)),
+            TakeResult::Unregistered => return Ok(None),
             // There may be more of them.
-            FoundRows::ByOthers => {}
+            TakeResult::ByOthers => {}
         }
     }
 }
 
 /// The result of claiming the executions that a scan found.
-enum FoundRows {
+enum TakeResult {
     Rows(Vec<Claimed>),
     /// Other processes have taken all of them.
     ByOthers,
@@ -90,7 +90,7 @@ fn from_cursors(conn: &mut Conn<'_>, request: &ClaimRequest<'_>) -> QueryResult<
     let classes = json(request.classes);
     let mut found = Vec::new();
     for (name, from) in request.slots() {
-        let left = request.limit - found.len();
+        let left = request.max_jobs - found.len();
         if left == 0 {
             break;
         }
@@ -138,7 +138,7 @@ fn newer_than(
     Statement::new(text)
         .bind(json(&slots))
         .bind(json(request.classes))
-        .bind(request.limit as i64)
+        .bind(request.max_jobs as i64)
         .bind(id)
         .load(conn)
 }

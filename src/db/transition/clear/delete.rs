@@ -20,7 +20,7 @@ pub(crate) fn delete_finished(conn: &mut Conn<'_>, due: &[i64]) -> QueryResult<u
                 "SELECT id FROM solid_queue_jobs WHERE {} AND {IS_NOTED} ORDER BY id",
                 chosen.condition("id")
             );
-            let noted: Vec<Id> = chosen.bind(Statement::new(text)).unkept().load(conn)?;
+            let noted: Vec<Id> = chosen.bind(Statement::new(text)).uncached().load(conn)?;
             let noted: Vec<i64> = noted.into_iter().map(|row| row.id).collect();
             delete(conn, &noted)
         }
@@ -53,7 +53,7 @@ fn delete_parents(conn: &mut Conn<'_>, chosen: &JobSelection) -> QueryResult<Vec
          ORDER BY id FOR UPDATE SKIP LOCKED",
         chosen.condition("id"),
     );
-    let locked: Vec<Id> = chosen.bind(Statement::new(text)).unkept().load(conn)?;
+    let locked: Vec<Id> = chosen.bind(Statement::new(text)).uncached().load(conn)?;
     if locked.is_empty() {
         return Ok(Vec::new());
     }
@@ -62,7 +62,7 @@ fn delete_parents(conn: &mut Conn<'_>, chosen: &JobSelection) -> QueryResult<Vec
     let text =
         format!("DELETE FROM solid_queue_jobs WHERE id IN {{in $1}} AND {IS_NOTED} RETURNING id");
     let gone: Vec<Id> = Statement::new(text)
-        .unkept()
+        .uncached()
         .bind(id_list(&locked))
         .load(conn)?;
     Ok(gone.into_iter().map(|row| row.id).collect())
@@ -155,7 +155,7 @@ fn delete_traces(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<()> {
     ] {
         if is_found {
             let text = format!("DELETE FROM {table} WHERE {}", chosen.condition("job_id"));
-            chosen.bind(Statement::new(text)).unkept().execute(conn)?;
+            chosen.bind(Statement::new(text)).uncached().execute(conn)?;
         }
     }
     if found.unique_ids {

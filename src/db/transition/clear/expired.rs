@@ -63,25 +63,25 @@ fn prolong(conn: &mut Conn<'_>, inputs: &[i64]) -> QueryResult<()> {
     let text = "UPDATE windlass_results SET expires_at = {later $1} WHERE job_id IN (SELECT job_id FROM windlass_results \
          WHERE job_id IN {in $2} ORDER BY job_id {lock skip})";
     Statement::new(text)
-        .unkept()
+        .uncached()
         .bind(INPUTS_FOR)
         .bind(id_list(inputs))
         .execute(conn)
 }
 
-/// Deletes up to `batch` expired rows of one of [`EXPIRING`]. If `reached` is `Some`, more may be
+/// Deletes up to `chunk` expired rows of one of [`EXPIRING`]. If `reached` is `Some`, more may be
 /// left: call it again, with any id.
 pub(crate) fn delete(
     conn: &mut Conn<'_>,
     table: ExpiringTable,
-    batch: usize,
+    chunk: usize,
 ) -> QueryResult<ClearedPage> {
     let ExpiringTable { name: table, key } = table;
     let is_input = is_input(table);
     let text = format!(
         "SELECT {key} AS id, {is_input} AS is_input FROM {table} WHERE expires_at <= {{now}} ORDER BY expires_at LIMIT $1"
     );
-    let seen: Vec<ExpiredRow> = Statement::new(text).bind(batch as i64).load(conn)?;
+    let seen: Vec<ExpiredRow> = Statement::new(text).bind(chunk as i64).load(conn)?;
     let ids = |inputs: bool| -> Vec<i64> {
         let rows = seen.iter().filter(|row| row.is_input == inputs);
         rows.map(|row| row.id).collect()
@@ -95,7 +95,7 @@ pub(crate) fn delete(
         cleared,
         left,
     };
-    let is_full = seen.len() == batch;
+    let is_full = seen.len() == chunk;
     if due.is_empty() {
         return Ok(page(0, None, is_full));
     }
@@ -107,7 +107,7 @@ pub(crate) fn delete(
     let delete_these = |conn: &mut Conn<'_>, ids: &[i64]| {
         Statement::new(&text)
             .bind(id_list(ids))
-            .unkept()
+            .uncached()
             .changes(conn)
     };
     // One statement in most cases.
@@ -164,19 +164,19 @@ pub(crate) const OWNED: [OwnedRows; 9] = [
 ];
 
 #[derive(QueryableByName)]
-struct SeenOwner {
+struct OwnerRow {
     #[diesel(sql_type = BigInt)]
     id: i64,
     #[diesel(sql_type = Bool)]
     is_gone: bool,
 }
 
-/// Reads the rows of `batch` owners after the id `after`, and deletes those of owners that do not exist.
+/// Reads the rows of `chunk` owners after the id `after`, and deletes those of owners that do not exist.
 pub(crate) fn delete_orphans(
     conn: &mut Conn<'_>,
     rows: OwnedRows,
     after: i64,
-    batch: usize,
+    chunk: usize,
 ) -> QueryResult<ClearedPage> {
     let OwnedRows {
         table,
@@ -192,10 +192,10 @@ pub(crate) fn delete_orphans(
          FROM (SELECT DISTINCT {column} AS id FROM {table} WHERE {column} > $1 ORDER BY {column} LIMIT $2) AS seen \
          ORDER BY seen.id"
     );
-    let seen: Vec<SeenOwner> = Statement::new(text)
-        .unkept()
+    let seen: Vec<OwnerRow> = Statement::new(text)
+        .uncached()
         .bind(after)
-        .bind(batch as i64)
+        .bind(chunk as i64)
         .load(conn)?;
     let gone = seen.iter().filter(|owner| owner.is_gone);
     let gone: Vec<i64> = gone.map(|owner| owner.id).collect();
@@ -206,13 +206,13 @@ pub(crate) fn delete_orphans(
         }
         Statement::new(&text)
             .bind(id_list(gone))
-            .unkept()
+            .uncached()
             .changes(conn)
     })?;
     Ok(ClearedPage {
         reached: seen
             .last()
-            .filter(|_| seen.len() == batch)
+            .filter(|_| seen.len() == chunk)
             .map(|owner| owner.id),
         cleared,
         left,

@@ -1,4 +1,4 @@
-//! Deletes rows whose retention has ended, a bounded batch at a time.
+//! Deletes rows whose retention has ended, a bounded chunk at a time.
 //!
 //! Finished jobs are found by a scan of the jobs in the order of their ids. An index over
 //! `finished_at` would find them at once, but would cost every job a write when it finishes. The
@@ -94,12 +94,12 @@ struct ScannedRow {
     young: bool,
 }
 
-/// Reads `batch` jobs after the id `after`, and deletes those of them that are due.
+/// Reads `chunk` jobs after the id `after`, and deletes those of them that are due.
 pub(crate) fn finished(
     conn: &mut Conn<'_>,
     old: ClearLimits,
     after: i64,
-    batch: usize,
+    chunk: usize,
 ) -> QueryResult<ClearedPage> {
     let text = format!(
         "SELECT id, finished_at IS NOT NULL AND (finished_at <= {{later $1}} OR id <= $2) \
@@ -113,14 +113,14 @@ pub(crate) fn finished(
         .bind(old.up_to)
         .bind(old.of_ruby)
         .bind(after)
-        .bind(batch as i64)
+        .bind(chunk as i64)
         .load(conn)?;
     let due: Vec<i64> = seen
         .iter()
         .filter(|job| job.due)
         .map(|job| job.id)
         .collect();
-    let more = seen.len() == batch && !seen.iter().any(|job| job.young);
+    let more = seen.len() == chunk && !seen.iter().any(|job| job.young);
     let (cleared, left) = count_one_by_one(conn, &due, delete_finished)?;
     Ok(ClearedPage {
         reached: seen.last().filter(|_| more).map(|job| job.id),
@@ -150,13 +150,13 @@ struct FailedExecution {
     due: bool,
 }
 
-/// Reads `batch` failed executions after the id `after`, and deletes the jobs of those that failed
+/// Reads `chunk` failed executions after the id `after`, and deletes the jobs of those that failed
 /// long enough ago.
 pub(crate) fn failed(
     conn: &mut Conn<'_>,
     age: Duration,
     after: i64,
-    batch: usize,
+    chunk: usize,
 ) -> QueryResult<ClearedPage> {
     // The ids grow with time, so only the oldest need to be read.
     let text = "SELECT id, job_id, created_at <= {later $1} AS due FROM solid_queue_failed_executions \
@@ -164,9 +164,9 @@ pub(crate) fn failed(
     let seen: Vec<FailedExecution> = Statement::new(text)
         .bind(-micros(age))
         .bind(after)
-        .bind(batch as i64)
+        .bind(chunk as i64)
         .load(conn)?;
-    let more = seen.len() == batch && seen.last().is_some_and(|last| last.due);
+    let more = seen.len() == chunk && seen.last().is_some_and(|last| last.due);
     let mut due: Vec<i64> = seen
         .iter()
         .filter(|row| row.due)
@@ -196,13 +196,13 @@ fn delete_failed(conn: &mut Conn<'_>, due: &[i64]) -> QueryResult<usize> {
 
 // --- Deletes batches that are over ---
 
-/// Deletes up to `batch` batches of Windlass after the id `after` that were over so long ago and have no jobs any more,
+/// Deletes up to `chunk` batches of Windlass after the id `after` that were over so long ago and have no jobs any more,
 /// with their edges.
 pub(crate) fn clear_ended_batches(
     conn: &mut Conn<'_>,
     age: Duration,
     after: i64,
-    batch: usize,
+    chunk: usize,
 ) -> QueryResult<ClearedPage> {
     let is_unused = "NOT EXISTS (SELECT 1 FROM solid_queue_jobs j WHERE j.batch_id = b.id) \
          AND NOT EXISTS (SELECT 1 FROM windlass_edges w JOIN solid_queue_jobs j ON j.id = w.child_job_id \
@@ -212,10 +212,10 @@ pub(crate) fn clear_ended_batches(
          AND {is_unused} ORDER BY b.id LIMIT $3"
     );
     let due: Vec<Id> = Statement::new(text)
-        .unkept()
+        .uncached()
         .bind(after)
         .bind(-micros(age))
-        .bind(batch as i64)
+        .bind(chunk as i64)
         .load(conn)?;
     let due: Vec<i64> = due.into_iter().map(|row| row.id).collect();
     let (cleared, left) = count_one_by_one(conn, &due, |conn, due| {
@@ -224,12 +224,12 @@ pub(crate) fn clear_ended_batches(
         let text =
             format!("DELETE FROM solid_queue_batches AS b WHERE b.id IN {{in $1}} AND {is_unused}");
         Statement::new(text)
-            .unkept()
+            .uncached()
             .bind(id_list(&locked))
             .changes(conn)
     })?;
     Ok(ClearedPage {
-        reached: due.last().copied().filter(|_| due.len() == batch),
+        reached: due.last().copied().filter(|_| due.len() == chunk),
         cleared,
         left,
     })
@@ -267,8 +267,8 @@ pub(crate) fn old_buckets(conn: &mut Conn<'_>, after: i64) -> QueryResult<Cleare
 
 /// Deletes contributions that are not needed any more, and series in which nothing ended for as long
 /// as buckets are kept. The totals of those go too: their counters have stood still for 13 months.
-pub(crate) fn unused(conn: &mut Conn<'_>, batch: usize) -> QueryResult<ClearedPage> {
-    let mut cleared = deltas::clear(conn, FOLDED_FOR, UNREADABLE_FOR, batch)?;
+pub(crate) fn unused(conn: &mut Conn<'_>, chunk: usize) -> QueryResult<ClearedPage> {
+    let mut cleared = deltas::clear(conn, FOLDED_FOR, UNREADABLE_FOR, chunk)?;
     cleared += conn.transaction(|conn| {
         // A fold may be adding to one of them.
         if series::lock(conn)?.is_none() {
@@ -297,13 +297,13 @@ pub(crate) fn unused(conn: &mut Conn<'_>, batch: usize) -> QueryResult<ClearedPa
 /// The time for which the slots of an unused quota are kept.
 const UNUSED: Duration = Duration::from_secs(7 * 24 * 3600);
 
-/// Deletes up to `batch` slots of quotas that are not used any more, and gives back the places of as
+/// Deletes up to `chunk` slots of quotas that are not used any more, and gives back the places of as
 /// many jobs that do not wait any more. Returns how many rows were deleted. It waits for no
 /// transaction that enqueues.
-pub(crate) fn clear(conn: &mut Conn<'_>, batch: usize) -> QueryResult<usize> {
-    let batch = i64::try_from(batch).unwrap_or(i64::MAX);
+pub(crate) fn clear(conn: &mut Conn<'_>, chunk: usize) -> QueryResult<usize> {
+    let chunk = i64::try_from(chunk).unwrap_or(i64::MAX);
     conn.transaction(|conn| {
-        let deleted = quotas::clear(conn, UNUSED, batch)?;
-        Ok(deleted + quotas::free(conn, None, batch)?)
+        let deleted = quotas::clear(conn, UNUSED, chunk)?;
+        Ok(deleted + quotas::free(conn, None, chunk)?)
     })
 }

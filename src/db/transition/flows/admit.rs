@@ -212,21 +212,21 @@ impl Overdue {
     }
 }
 
-/// Reads `batch` jobs that wait for parents, after a cursor in their order, and requests a promotion where it is overdue.
+/// Reads `chunk` jobs that wait for parents, after a cursor in their order, and requests a promotion where it is overdue.
 /// Returns the last one if there may be more.
 pub(crate) fn request_overdue(
     conn: &mut Conn<'_>,
     beyond: Cursor,
-    batch: usize,
+    chunk: usize,
 ) -> QueryResult<Option<Cursor>> {
     let text = "SELECT b.job_id, b.priority FROM solid_queue_blocked_executions b \
          WHERE b.concurrency_key = $1 AND (b.priority, b.job_id) > ($2, $3) ORDER BY b.priority, b.job_id LIMIT $4";
     let seen: Vec<WaitingChild> = Statement::new(text)
-        .unkept()
+        .uncached()
         .bind(WAITS_FOR_PARENTS)
         .bind(beyond.priority)
         .bind(beyond.job_id)
-        .bind(batch as i64)
+        .bind(chunk as i64)
         .load(conn)?;
     let jobs: Vec<i64> = seen.iter().map(|job| job.job_id).collect();
     if !jobs.is_empty() {
@@ -237,7 +237,7 @@ pub(crate) fn request_overdue(
             decide(conn, batch)?;
         }
     }
-    let last = seen.last().filter(|_| seen.len() == batch);
+    let last = seen.last().filter(|_| seen.len() == chunk);
     Ok(last.map(|last| Cursor {
         priority: last.priority,
         job_id: last.job_id,
@@ -249,8 +249,8 @@ pub(crate) fn request_overdue(
 /// request, nothing would tell later that a failure is gone.
 fn decide(conn: &mut Conn<'_>, batch: i64) -> QueryResult<()> {
     conn.transaction(|conn| {
-        let is_settled = members::settle_failures(conn, batch)?;
-        if is_settled || !batches::without_retry(conn, &[batch])?.is_empty() {
+        let has_decided = members::decide_failures(conn, batch)?;
+        if has_decided || !batches::without_retry(conn, &[batch])?.is_empty() {
             wanted_keys::request(conn, [NewRequest::Batch(batch)])?;
         }
         Ok(())
@@ -273,7 +273,7 @@ fn overdue(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<Vec<Overdue>> {
          HAVING max(CASE WHEN w.runs_on = 'success' AND w.otherwise <> 'wait' AND w.outcome = 'failed' THEN 1 ELSE 0 END) = 1 \
            OR count(w.outcome) = count(*) AND max(CASE WHEN w.otherwise = 'wait' AND w.outcome = 'failed' THEN 1 ELSE 0 END) = 0";
     Statement::new(text)
-        .unkept()
+        .uncached()
         .bind(id_list(jobs))
         .bind(-OVERDUE_AFTER)
         .bind(MOST)

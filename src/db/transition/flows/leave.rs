@@ -95,14 +95,14 @@ fn take_out(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<usize> {
     })
 }
 
-// --- Looks which batches are over, for a promotion ---
+// --- Ends batches that have no job left, for a promotion ---
 
 /// The result of the requests.
 #[derive(Debug, Default)]
 pub(crate) struct CompletedBatches {
-    /// The number of jobs that waited for batches that are over now.
+    /// The number of jobs that waited for batches that have ended now.
     pub(crate) followed: usize,
-    /// Those that are not over.
+    /// Those that have not ended.
     pub(crate) open: Vec<i64>,
     /// The number of batches that were requested again, because another transaction has locked them.
     pub(crate) left_over: usize,
@@ -130,9 +130,9 @@ pub(crate) fn complete(
     }
     let locked = batches::lock_free(conn, &ended)?;
     // Once more, by a statement that sees the jobs added before the lock was granted.
-    let over = batches::ended(conn, &locked)?;
-    batches::finish(conn, &over)?;
-    let (followed, unfinished) = follow(conn, &over)?;
+    let now_ended = batches::ended(conn, &locked)?;
+    batches::finish(conn, &now_ended)?;
+    let (followed, unfinished) = follow(conn, &now_ended)?;
     completed.followed = followed;
     let busy = ended.iter().filter(|batch| !locked.contains(batch));
     let busy: BTreeSet<i64> = busy.chain(&unfinished).copied().collect();
@@ -141,7 +141,7 @@ pub(crate) fn complete(
     Ok(completed)
 }
 
-/// Requests a promotion for batches that are over without that being noticed, as after a program has replaced the
+/// Requests a promotion for batches that have ended without that being noticed, as after a program has replaced the
 /// tables and their triggers. Reads up to `limit` after the id `after`, and returns the last id if there may be more.
 pub(crate) fn request_stalled(
     conn: &mut Conn<'_>,
@@ -159,8 +159,8 @@ fn ids(batches: &[EndedBatch]) -> Vec<i64> {
 
 /// Requests a promotion of the jobs that waited for these batches. Returns how many these are, and the batches for which
 /// more wait.
-fn follow(conn: &mut Conn<'_>, over: &[EndedBatch]) -> QueryResult<(usize, Vec<i64>)> {
-    let (failed, succeeded): (Vec<_>, Vec<_>) = over.iter().partition(|batch| batch.failures > 0);
+fn follow(conn: &mut Conn<'_>, ended: &[EndedBatch]) -> QueryResult<(usize, Vec<i64>)> {
+    let (failed, succeeded): (Vec<_>, Vec<_>) = ended.iter().partition(|batch| batch.failures > 0);
     let of = |batches: Vec<&EndedBatch>| batches.into_iter().map(|batch| batch.id).collect();
     let (succeeded, failed): (Vec<i64>, Vec<i64>) = (of(succeeded), of(failed));
     let (mut children, mut unfinished) = (BTreeSet::new(), Vec::new());
@@ -219,7 +219,7 @@ pub(crate) fn end_unstarted(
     Ok(rows)
 }
 
-// --- Looks which jobs have ended that others wait for, for a promotion ---
+// --- Stores the outcomes of jobs that others wait for, for a promotion ---
 
 /// The result of the requests.
 #[derive(Debug, Default)]
@@ -248,9 +248,9 @@ pub(crate) fn resolve(
     let busy = all.iter().filter(|job| !locked.contains(job));
     let mut again: BTreeSet<i64> = busy.copied().collect();
     let mut outcomes = Outcomes::of(conn, &locked)?;
-    let unsettled = outcomes.settle(conn, retried)?;
+    let undecided = outcomes.forget_failures(conn, retried)?;
     let busy = retried.iter().filter(|job| again.contains(job));
-    let unsettled: BTreeSet<i64> = busy.copied().chain(unsettled).collect();
+    let undecided: BTreeSet<i64> = busy.copied().chain(undecided).collect();
     let mut children = BTreeSet::new();
     for (which, outcome, parents) in outcomes.each() {
         if outcome == FAILED && mutant::is("failure_not_noted") {
@@ -270,12 +270,12 @@ pub(crate) fn resolve(
     }
     let ended = EndedParents {
         followed: children.len(),
-        left_over: again.len() + unsettled.len(),
+        left_over: again.len() + undecided.len(),
     };
     let again = again.into_iter().map(NewRequest::Ended);
-    let unsettled = unsettled.into_iter().map(NewRequest::Retried);
+    let undecided = undecided.into_iter().map(NewRequest::Retried);
     let children = children.into_iter().map(NewRequest::Child);
-    wanted_keys::request_later(conn, again.chain(unsettled).chain(children))?;
+    wanted_keys::request_later(conn, again.chain(undecided).chain(children))?;
     Ok(ended)
 }
 
@@ -285,14 +285,14 @@ struct Outcomes {
     succeeded: Vec<i64>,
     failed: Vec<i64>,
     /// Those of them that no retry can bring back: they were cancelled or discarded.
-    over: Vec<i64>,
+    beyond_retry: Vec<i64>,
     /// Those that do not exist any more.
     deleted_succeeded: Vec<i64>,
     deleted_failed: Vec<i64>,
     /// Those that have not ended.
     open: Vec<i64>,
     /// Those of which an earlier failure is not forgotten everywhere yet, so that an edge does not say how they ended.
-    unsettled: BTreeSet<i64>,
+    undecided: BTreeSet<i64>,
 }
 
 impl Outcomes {
@@ -304,7 +304,9 @@ impl Outcomes {
             match (state.has_failed, state.has_finished) {
                 (true, has_finished) => {
                     outcomes.failed.push(state.id);
-                    outcomes.over.extend(has_finished.then_some(state.id));
+                    outcomes
+                        .beyond_retry
+                        .extend(has_finished.then_some(state.id));
                 }
                 (false, true) => outcomes.succeeded.push(state.id),
                 (false, false) => outcomes.open.push(state.id),
@@ -328,25 +330,33 @@ impl Outcomes {
     }
 
     /// Forgets failures of those that were retried, and have not failed again. Returns those of which more are left.
-    fn settle(&mut self, conn: &mut Conn<'_>, retried: &BTreeSet<i64>) -> QueryResult<Vec<i64>> {
+    fn forget_failures(
+        &mut self,
+        conn: &mut Conn<'_>,
+        retried: &BTreeSet<i64>,
+    ) -> QueryResult<Vec<i64>> {
         let jobs = self.open.iter().chain(&self.deleted_succeeded);
         let jobs: Vec<i64> = jobs.copied().filter(|job| retried.contains(job)).collect();
-        let unsettled = match edges::forget_free_failures(conn, &jobs)? {
+        let undecided = match edges::forget_free_failures(conn, &jobs)? {
             true => jobs,
             false => Vec::new(),
         };
         // Another request of the same kind may stand behind those that were taken.
-        self.unsettled = wanted_keys::retried(conn, &self.deleted_succeeded)?;
-        self.unsettled.extend(&unsettled);
-        Ok(unsettled)
+        self.undecided = wanted_keys::retried(conn, &self.deleted_succeeded)?;
+        self.undecided.extend(&undecided);
+        Ok(undecided)
     }
 
     /// Those that cannot be retried.
     fn without_retry(&self) -> Vec<i64> {
         let deleted = self.deleted_succeeded.iter().copied();
-        let settled = deleted.filter(|job| !self.unsettled.contains(job));
-        let failed = self.over.iter().chain(&self.deleted_failed).copied();
-        failed.chain(settled).collect()
+        let decided = deleted.filter(|job| !self.undecided.contains(job));
+        let failed = self
+            .beyond_retry
+            .iter()
+            .chain(&self.deleted_failed)
+            .copied();
+        failed.chain(decided).collect()
     }
 
     fn each(&self) -> [(Resolved, &'static str, &[i64]); 4] {

@@ -29,7 +29,7 @@ pub(crate) struct WokenJobs {
     pub(crate) has_rest: bool,
 }
 
-/// Lets those jobs run whose wait is over, for a promotion. More jobs than this takes at once are requested again.
+/// Lets those jobs run whose wait has ended, for a promotion. More jobs than this takes at once are requested again.
 pub(crate) fn wake(
     conn: &mut Conn<'_>,
     named: &BTreeSet<i64>,
@@ -53,7 +53,7 @@ pub(crate) fn wake(
         }
     }
     let jobs: Vec<i64> = jobs.into_iter().collect();
-    let Looked { woken, busy } = wake_jobs(conn, &jobs)?;
+    let WakeOutcome { woken, busy } = wake_jobs(conn, &jobs)?;
     let has_rest = !again.is_empty() && !woken.is_empty();
     left_over += busy.len();
     again.extend(busy.into_iter().map(NewRequest::Wait));
@@ -66,25 +66,25 @@ pub(crate) fn wake(
 }
 
 /// The result for jobs that may wait no longer.
-struct Looked {
+struct WakeOutcome {
     woken: Vec<i64>,
     /// Those that wait, and that another transaction has locked.
     busy: Vec<i64>,
 }
 
-/// Lets those of the jobs run whose wait is over.
+/// Lets those of the jobs run whose wait has ended.
 ///
 /// The executions are locked first, and the waits read after that: a job may have been woken meanwhile, and wait for
 /// something else.
-fn wake_jobs(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<Looked> {
+fn wake_jobs(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<WakeOutcome> {
     if jobs.is_empty() {
         let (woken, busy) = (Vec::new(), Vec::new());
-        return Ok(Looked { woken, busy });
+        return Ok(WakeOutcome { woken, busy });
     }
     let locked = waits::lock_free(conn, jobs)?;
     let mut woken = Vec::new();
     if !locked.is_empty() {
-        woken = waits::record_over(conn, &locked)?;
+        woken = waits::record_ended(conn, &locked)?;
     }
     if !woken.is_empty() {
         waits::delete(conn, &woken)?;
@@ -97,29 +97,29 @@ fn wake_jobs(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<Looked> {
         true => Vec::new(),
         false => waits::parked_jobs(conn, &skipped)?,
     };
-    Ok(Looked { woken, busy })
+    Ok(WakeOutcome { woken, busy })
 }
 
-/// The result of a look for waits that have timed out.
+/// The result of a search for waits that have timed out.
 #[derive(Debug, Default)]
 pub(crate) struct TimedOut {
-    /// The number of waits that are over.
+    /// The number of waits that have ended.
     pub(crate) woken: usize,
     /// The time until the next time-out. Zero if some are left.
     pub(crate) next: Option<Duration>,
 }
 
-/// Lets up to `batch` jobs run whose waits have timed out, and deletes waits of jobs that another program has moved.
-pub(crate) fn time_out(conn: &mut Conn<'_>, batch: usize) -> QueryResult<TimedOut> {
+/// Lets up to `chunk` jobs run whose waits have timed out, and deletes waits of jobs that another program has moved.
+pub(crate) fn time_out(conn: &mut Conn<'_>, chunk: usize) -> QueryResult<TimedOut> {
     // Without the write lock: mostly there is none.
     let next = waits::next_timeout(conn)?;
     if next != Some(Duration::ZERO) {
         return Ok(TimedOut { woken: 0, next });
     }
     let woken = conn.transaction(|conn| {
-        let late = waits::late(conn, batch)?;
+        let late = waits::late(conn, chunk)?;
         let jobs: Vec<i64> = late.iter().map(|wait| wait.job_id).collect();
-        let Looked { woken, busy } = wake_jobs(conn, &jobs)?;
+        let WakeOutcome { woken, busy } = wake_jobs(conn, &jobs)?;
         let is_stray =
             |wait: &&LateWait| !woken.contains(&wait.job_id) && !busy.contains(&wait.job_id);
         let strays: Vec<LateWait> = late.iter().filter(is_stray).copied().collect();

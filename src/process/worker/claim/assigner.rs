@@ -65,13 +65,13 @@ impl Assigner {
 
     /// Sends jobs to the threads. A job whose class is not registered (only rows of Rails come so
     /// far) is released by the thread that gets it, like any other outcome. So many threads as
-    /// `kept` are counted as busy already.
-    pub(crate) fn hand_out(&self, jobs: Vec<Assignment>, kept: usize) {
+    /// `reserved` are counted as busy already.
+    pub(crate) fn hand_out(&self, jobs: Vec<Assignment>, reserved: usize) {
         if self.pool.stop.is_stopped() {
             return;
         }
         let occupancy = self.pool.occupancy();
-        occupancy.occupy(jobs.len().saturating_sub(kept));
+        occupancy.occupy(jobs.len().saturating_sub(reserved));
         let sender = self.sender.lock();
         let mut sender = sender.unwrap_or_else(PoisonError::into_inner);
         let queues = self.queues();

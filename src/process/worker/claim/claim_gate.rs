@@ -88,20 +88,20 @@ impl ClaimGate {
 
 // --- The end of a worker that runs until it is idle ---
 
-/// Notices that no job is left. A worker is idle if it holds no job at one look, and finds none at
+/// Notices that no job is left. A worker is idle if it holds no job at one claim, and finds none at
 /// the next.
 pub(crate) struct IdleEnd {
     pub(crate) is_wanted: bool,
-    /// True if the worker held no job at the last look, and has found none since.
+    /// True if the worker held no job at the last claim, and has found none since.
     was_idle: bool,
     /// Makes jobs ready, as no dispatcher may run.
     upkeep: Upkeep,
 }
 
 /// The most jobs that each duty moves at once.
-const BATCH: usize = 500;
+const CHUNK: usize = 500;
 
-/// The pause before the next look while jobs run.
+/// The pause before the next claim while jobs run.
 const WHILE_JOBS_RUN: Duration = Duration::from_millis(100);
 
 impl IdleEnd {
@@ -109,18 +109,18 @@ impl IdleEnd {
         IdleEnd {
             is_wanted,
             was_idle: false,
-            upkeep: Upkeep::new(due::duties(BATCH, WHILE_JOBS_RUN), &DutyTurns::default()),
+            upkeep: Upkeep::new(due::duties(CHUNK, WHILE_JOBS_RUN), &DutyTurns::default()),
         }
     }
 
     /// Notes how many jobs a claim has found.
-    pub(crate) fn note_found(&mut self, jobs: usize) {
+    pub(crate) fn note_claimed(&mut self, jobs: usize) {
         self.was_idle &= jobs == 0;
     }
 
-    /// Makes jobs ready that are due, after a look that found no ready job. Stops the
+    /// Makes jobs ready that are due, after a claim that found no ready job. Stops the
     /// worker if there are none, and it has none. Waits while jobs run.
-    pub(crate) fn look(
+    pub(crate) fn stop_or_wait(
         &mut self,
         is_idle: bool,
         session: &mut Session,
@@ -150,14 +150,14 @@ pub(crate) struct RecycleMonitor {
     /// The number of jobs that it may still claim.
     jobs_left: Option<u64>,
     memory: Option<u64>,
-    next_look: Instant,
+    next_reading: Instant,
     /// True if it has claimed a job. A worker that exceeds a limit from the start still runs one,
     /// instead of restarting again and again.
     is_used: bool,
 }
 
 /// The time between two readings of the memory.
-const LOOK: Duration = Duration::from_secs(1);
+const MEMORY_INTERVAL: Duration = Duration::from_secs(1);
 
 impl RecycleMonitor {
     pub(crate) fn new(recycle: Recycle) -> Self {
@@ -168,7 +168,7 @@ impl RecycleMonitor {
             }),
             jobs_left: recycle.after_jobs,
             memory: recycle.above_memory,
-            next_look: clock::instant(),
+            next_reading: clock::instant(),
             is_used: false,
         }
     }
@@ -198,12 +198,12 @@ impl RecycleMonitor {
         let old = self.old_at.map_or(Duration::MAX, |at| {
             at.saturating_duration_since(clock::instant())
         });
-        let look = if self.memory.is_some() {
-            LOOK
+        let reading = if self.memory.is_some() {
+            MEMORY_INTERVAL
         } else {
             Duration::MAX
         };
-        pause.min(old).min(look)
+        pause.min(old).min(reading)
     }
 
     /// Returns why the worker must be recycled, or `None` if it need not be.
@@ -216,10 +216,10 @@ impl RecycleMonitor {
             return Some("it has reached its age".to_owned());
         }
         let limit = self.memory?;
-        if now < self.next_look || !self.is_used {
+        if now < self.next_reading || !self.is_used {
             return None;
         }
-        self.next_look = now + LOOK;
+        self.next_reading = now + MEMORY_INTERVAL;
         let taken = resident_memory().filter(|taken| *taken > limit)?;
         Some(format!(
             "it uses {} MiB of memory, more than {} MiB",

@@ -134,7 +134,7 @@ struct NewestId {
     /// The greatest one when it was read last, and when that was.
     last: Option<(i64, Instant)>,
     /// Executions up to this id are visible, unless their transaction was open for [`OPEN`].
-    settled: i64,
+    visible: i64,
 }
 
 /// The longest time that a transaction which enqueues is assumed to be open. Later commits are
@@ -179,7 +179,7 @@ impl PausedFront {
         let Claims::Held { jobs, is_wanted } = found else {
             return Ok(found);
         };
-        if jobs.len() >= request.limit {
+        if jobs.len() >= request.max_jobs {
             self.note_full(&names, newer_than);
             return Ok(Claims::Held { jobs, is_wanted });
         }
@@ -188,7 +188,7 @@ impl PausedFront {
             return Ok(Claims::Held { jobs, is_wanted });
         }
         let rest = ClaimRequest {
-            limit: request.limit - jobs.len(),
+            max_jobs: request.max_jobs - jobs.len(),
             ..*request
         };
         match claim_past_paused(conn, &rest, PausedScan::FromCursors) {
@@ -269,7 +269,7 @@ impl PausedFront {
     }
 
     fn move_to(&mut self, name: &str, cursor: Cursor, again_at: Instant) {
-        let newer_than = self.newest.settled;
+        let newer_than = self.newest.visible;
         match self.reached.get_mut(name) {
             Some(reached) => reached.cursor = reached.cursor.max(cursor),
             None => {
@@ -287,7 +287,7 @@ impl PausedFront {
     fn note_newer(&mut self, names: &[&str]) {
         for name in names {
             if let Some(reached) = self.reached.get_mut(*name) {
-                reached.newer_than = self.newest.settled;
+                reached.newer_than = self.newest.visible;
             }
         }
     }
@@ -324,7 +324,7 @@ impl PausedFront {
             self.reached.clear();
         }
         let newest = ready::newest(conn)?;
-        self.newest.settled = match last {
+        self.newest.visible = match last {
             Some((id, _)) => id,
             None => newest - NOT_VISIBLE,
         };

@@ -66,7 +66,7 @@ pub(crate) struct Levels {
 /// The most jobs that a claim may find, and the number of free threads.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ClaimSize {
-    pub(crate) limit: usize,
+    pub(crate) max_jobs: usize,
     /// The number of free threads.
     pub(crate) idle: usize,
 }
@@ -74,7 +74,7 @@ pub(crate) struct ClaimSize {
 impl ClaimSize {
     /// Returns whether some of the jobs have to wait for a thread.
     fn is_ahead(self) -> bool {
-        self.limit > self.idle
+        self.max_jobs > self.idle
     }
 }
 
@@ -84,7 +84,7 @@ const GATE_PAUSE: Duration = Duration::from_secs(60);
 /// The first pause after the queues were found empty. Each further one is three times as long, up
 /// to the polling interval. A job whose transaction was open when the process started to listen has
 /// sent no notification.
-const FIRST_LOOK: Duration = Duration::from_millis(20);
+const FIRST_PAUSE: Duration = Duration::from_millis(20);
 
 /// The time after its last job during which a worker asks others for theirs.
 const NEWLY: Duration = Duration::from_secs(2);
@@ -193,13 +193,13 @@ impl ClaimPlan {
 
     /// Returns how many jobs to claim while the threads have `busy` jobs, or `None` if those are
     /// enough.
-    pub(crate) fn limit(&self, pool: &Pool, handoff: &Handoff, busy: usize) -> Option<usize> {
+    pub(crate) fn max_jobs(&self, pool: &Pool, handoff: &Handoff, busy: usize) -> Option<usize> {
         let levels = Levels::of(pool, handoff);
-        let limit = self.gate.remaining(levels.most.saturating_sub(busy));
-        (busy <= levels.low && limit > 0).then_some(limit)
+        let max_jobs = self.gate.remaining(levels.most.saturating_sub(busy));
+        (busy <= levels.low && max_jobs > 0).then_some(max_jobs)
     }
 
-    /// Claims up to `limit` jobs for a process, from its queues in their order.
+    /// Claims up to `size.max_jobs` jobs for a process, from its queues in their order.
     pub(crate) fn claim(
         &mut self,
         session: &mut Session,
@@ -215,22 +215,27 @@ impl ClaimPlan {
         let wanted_after = session.wanted.claim();
         let started = clock::instant();
         let found = session.run("claim jobs", |conn| {
-            resolver.claim_from_queues(conn, size.limit, wanted_after, |conn, queues, limit| {
-                let want = ClaimRequest {
-                    process_id,
-                    queues,
-                    classes,
-                    limit,
-                    ahead,
-                    from: &[],
-                    wanted_after,
-                };
-                if let Some(front) = &mut front {
-                    return front.claim(conn, &want);
-                }
-                let from = &cursors.from(queues);
-                claim::claim(conn, &ClaimRequest { from, ..want })
-            })
+            resolver.claim_from_queues(
+                conn,
+                size.max_jobs,
+                wanted_after,
+                |conn, queues, max_jobs| {
+                    let want = ClaimRequest {
+                        process_id,
+                        queues,
+                        classes,
+                        max_jobs,
+                        ahead,
+                        from: &[],
+                        wanted_after,
+                    };
+                    if let Some(front) = &mut front {
+                        return front.claim(conn, &want);
+                    }
+                    let from = &cursors.from(queues);
+                    claim::claim(conn, &ClaimRequest { from, ..want })
+                },
+            )
         });
         match &found {
             Ok(_) => session.wanted.suspect(started.elapsed()),
@@ -258,7 +263,7 @@ impl ClaimPlan {
     }
 
     /// Notes what a claim found. Returns `true` if there may be more.
-    pub(crate) fn note_found(&mut self, jobs: &[Arc<Claimed>], size: ClaimSize) -> bool {
+    pub(crate) fn note_claimed(&mut self, jobs: &[Arc<Claimed>], size: ClaimSize) -> bool {
         if !jobs.is_empty() {
             self.idle_since = None;
         }
@@ -269,9 +274,9 @@ impl ClaimPlan {
         if self.classes.is_any_paused() {
             return !jobs.is_empty();
         }
-        let is_full = jobs.len() >= size.limit;
+        let is_full = jobs.len() >= size.max_jobs;
         let there_is_more = is_full || self.cursors.passed_some();
-        self.cursors.reach(jobs, size.limit);
+        self.cursors.reach(jobs, size.max_jobs);
         there_is_more
     }
 
@@ -284,7 +289,7 @@ impl ClaimPlan {
     /// Returns how long to wait for new work after the queues were found empty.
     pub(crate) fn idle_pause(&mut self, session: &Session) -> Duration {
         let idle = self.idle_since.get_or_insert_with(clock::instant).elapsed();
-        let pause = (idle * 2).max(FIRST_LOOK).min(self.polling_interval);
+        let pause = (idle * 2).max(FIRST_PAUSE).min(self.polling_interval);
         let mut pause = self.gate.patience(pause);
         // A class that goes on is noticed when the pauses are read again.
         if self.classes.is_any_paused() {

@@ -32,8 +32,8 @@ pub(crate) struct Poller {
     idle_end: IdleEnd,
 }
 
-/// The result of a look at the queues.
-enum LookResult {
+/// The result of one poll of the queues.
+enum PollResult {
     /// As many jobs as idle threads: there may be more.
     Full,
     /// Fewer: the queues are empty except for jobs that other workers hold.
@@ -52,14 +52,14 @@ struct ClaimedJobs {
 }
 
 /// The number of unsaved outcomes at which nothing more is claimed: if the process dies then, those
-/// jobs run once more. Equal to four batches.
+/// jobs run once more. Equal to four chunks.
 const MOST_UNWRITTEN: usize = 2_000;
 
 /// The pause when the completer is that far behind.
 const FOR_THE_COMPLETER: Duration = Duration::from_millis(10);
 
-/// The pause before the next look of a process that is not registered, or that drains.
-const UNREGISTERED: LookResult = LookResult::NotNow(Duration::from_millis(20));
+/// The pause before the next poll of a process that is not registered, or that drains.
+const UNREGISTERED: PollResult = PollResult::NotNow(Duration::from_millis(20));
 
 impl Poller {
     pub(crate) fn new(
@@ -91,12 +91,12 @@ impl Poller {
             if self.is_gated() {
                 continue;
             }
-            match self.look() {
-                LookResult::Full => drop(self.listen(Busyness::Busy)),
-                LookResult::Busy => self.wait_for_thread(),
-                LookResult::Drained if self.idle_end.is_wanted => self.end_if_idle(),
-                LookResult::Drained => self.wait_for_work(),
-                LookResult::NotNow(delay) => {
+            match self.poll() {
+                PollResult::Full => drop(self.listen(Busyness::Busy)),
+                PollResult::Busy => self.wait_for_thread(),
+                PollResult::Drained if self.idle_end.is_wanted => self.end_if_idle(),
+                PollResult::Drained => self.wait_for_work(),
+                PollResult::NotNow(delay) => {
                     self.session.rests();
                     self.stop.wait(delay);
                 }
@@ -163,20 +163,20 @@ impl Poller {
         }
     }
 
-    fn look(&mut self) -> LookResult {
+    fn poll(&mut self) -> PollResult {
         if self.handoff.has_cautious() {
             return match self.handoff.begin_cautious(&mut self.session) {
-                Ok(true) => LookResult::Full,
-                Ok(false) => LookResult::Busy,
-                Err(delay) => LookResult::NotNow(delay),
+                Ok(true) => PollResult::Full,
+                Ok(false) => PollResult::Busy,
+                Err(delay) => PollResult::NotNow(delay),
             };
         }
         let (busy, idle) = (self.pool.occupancy().busy(), self.pool.occupancy().idle());
-        let Some(limit) = self.plan.limit(&self.pool, &self.handoff, busy) else {
-            return LookResult::Busy;
+        let Some(max_jobs) = self.plan.max_jobs(&self.pool, &self.handoff, busy) else {
+            return PollResult::Busy;
         };
         if self.pool.unwritten() > MOST_UNWRITTEN {
-            return LookResult::NotNow(FOR_THE_COMPLETER);
+            return PollResult::NotNow(FOR_THE_COMPLETER);
         }
         let Some(registration) = self.heartbeat.current() else {
             return UNREGISTERED;
@@ -185,10 +185,10 @@ impl Poller {
             return UNREGISTERED;
         }
         self.wakeups.poll();
-        let size = ClaimSize { limit, idle };
+        let size = ClaimSize { max_jobs, idle };
         match self.claim(&registration, size) {
             Ok(found) => self.take_over(found, &registration, size),
-            Err(look) => look,
+            Err(result) => result,
         }
     }
 
@@ -197,12 +197,12 @@ impl Poller {
         &mut self,
         registration: &Arc<Registration>,
         size: ClaimSize,
-    ) -> Result<ClaimedJobs, LookResult> {
+    ) -> Result<ClaimedJobs, PollResult> {
         let claim_lock = self.in_flight.claim_lock();
         let found = self
             .plan
             .claim(&mut self.session, registration.id, size)
-            .map_err(LookResult::NotNow)?;
+            .map_err(PollResult::NotNow)?;
         let Claims::Held { jobs, is_wanted } = found else {
             drop(claim_lock);
             if !self.stop.is_stopped() && !self.in_flight.is_closed() {
@@ -224,9 +224,9 @@ impl Poller {
         ClaimedJobs { jobs, is_wanted }: ClaimedJobs,
         registration: &Arc<Registration>,
         size: ClaimSize,
-    ) -> LookResult {
-        let there_is_more = self.plan.note_found(&jobs, size);
-        self.idle_end.note_found(jobs.len());
+    ) -> PollResult {
+        let there_is_more = self.plan.note_claimed(&jobs, size);
+        self.idle_end.note_claimed(jobs.len());
         let classes = self.plan.classes();
         // Rows that Ruby made ready name no class, and are claimed whatever it is.
         let has_paused =
@@ -239,10 +239,10 @@ impl Poller {
         let promotes = is_due || (is_wanted && (!there_is_more || self.session.may_promote()));
         let has_promoted = promotes && self.session.promote();
         if there_is_more || has_promoted {
-            LookResult::Full
+            PollResult::Full
         } else {
             self.wakeups.note_drained();
-            LookResult::Drained
+            PollResult::Drained
         }
     }
 
@@ -260,7 +260,7 @@ impl Poller {
     }
 
     fn wait_for_work(&mut self) {
-        // Listening starts before the last look, so that no job is missed in between.
+        // Listening starts before the last poll, so that no job is missed in between.
         if self.listen(Busyness::Idle) {
             return;
         }
@@ -277,18 +277,19 @@ impl Poller {
     /// Ends the worker if no job is left that it could run.
     fn end_if_idle(&mut self) {
         let is_idle = self.in_flight.is_empty() && self.pool.unwritten() == 0;
-        // The next look passes over none.
+        // The next poll passes over none.
         self.plan.forget_cursors();
         if is_idle {
             self.plan.forget_front();
         }
         let (session, wakeups) = (&mut self.session, &mut self.wakeups);
-        self.idle_end.look(is_idle, session, wakeups, &self.stop);
+        self.idle_end
+            .stop_or_wait(is_idle, session, wakeups, &self.stop);
     }
 
     fn after(&mut self, woken: Woken) {
         match woken {
-            Woken::Look => {}
+            Woken::Poll => {}
             Woken::Stuck => self.give_back_stuck(),
             Woken::PassOn => self.pass_on(),
         }

@@ -18,20 +18,20 @@ pub(crate) struct QueueResolver {
     /// used.
     known: Vec<String>,
     good_until: Option<Instant>,
-    /// True if the paused queues hold so many jobs that a look at all queues must go around them.
+    /// True if the paused queues hold so many jobs that a claim from all queues must go around them.
     /// It was read at `asked_at`.
     is_crowded: bool,
     asked_at: Option<Instant>,
     asking_took: Duration,
-    /// True if the last look at all queues found nothing.
+    /// True if the last claim from all queues found nothing.
     is_idle: bool,
 }
 
-/// While jobs are found, how long the names are used at least.
-const KEPT: Duration = Duration::from_secs(1);
+/// While jobs are found, how long the names are cached at least.
+const CACHED: Duration = Duration::from_secs(1);
 
 /// While no jobs are found: reading would cost most of the time then.
-const KEPT_IDLE: Duration = Duration::from_secs(10);
+const CACHED_IDLE: Duration = Duration::from_secs(10);
 
 /// The names are used at least this many times as long as reading them took. With ten thousand
 /// names, reading costs more than many claims.
@@ -54,27 +54,27 @@ impl QueueResolver {
         }
     }
 
-    /// Claims up to `limit` jobs, queue by queue, with as many calls of `claim` as needed. If there
+    /// Claims up to `max_jobs` jobs, queue by queue, with as many calls of `claim` as needed. If there
     /// are no queues, it only looks for wanted keys after the id `wanted_after`.
     pub(crate) fn claim_from_queues(
         &mut self,
         conn: &mut Conn<'_>,
-        limit: usize,
+        max_jobs: usize,
         wanted_after: i64,
         mut claim: impl FnMut(&mut Conn<'_>, &ClaimQueues, usize) -> QueryResult<Claims>,
     ) -> QueryResult<Claims> {
         if self.is_of_all() && !self.goes_around_pauses(conn)? {
-            let found = claim(conn, &ClaimQueues::All, limit)?;
+            let found = claim(conn, &ClaimQueues::All, max_jobs)?;
             self.is_idle = is_nothing(&found);
             return Ok(found);
         }
         let is_fresh = self.refresh(conn)?;
-        let found = claim_in(conn, &self.known, limit, wanted_after, &mut claim)?;
+        let found = claim_in(conn, &self.known, max_jobs, wanted_after, &mut claim)?;
         if is_nothing(&found) && !is_fresh {
             // A new queue may exist by now.
             self.good_until = None;
             self.refresh(conn)?;
-            return claim_in(conn, &self.known, limit, wanted_after, &mut claim);
+            return claim_in(conn, &self.known, max_jobs, wanted_after, &mut claim);
         }
         Ok(found)
     }
@@ -115,14 +115,14 @@ impl QueueResolver {
         } else {
             resolve(conn, &self.selectors)?
         };
-        self.good_until = Some(clock::deadline((begun.elapsed() * SHARE).max(KEPT)));
+        self.good_until = Some(clock::deadline((begun.elapsed() * SHARE).max(CACHED)));
         Ok(true)
     }
 
     fn goes_around_pauses(&mut self, conn: &mut Conn<'_>) -> QueryResult<bool> {
-        let kept = if self.is_idle { KEPT_IDLE } else { KEPT };
-        let kept = kept.max(self.asking_took * SHARE);
-        if self.asked_at.is_none_or(|at| at.elapsed() >= kept) {
+        let lifetime = if self.is_idle { CACHED_IDLE } else { CACHED };
+        let lifetime = lifetime.max(self.asking_took * SHARE);
+        if self.asked_at.is_none_or(|at| at.elapsed() >= lifetime) {
             let begun = clock::instant();
             self.is_crowded = ready::are_pauses_crowded(conn)?;
             self.asking_took = begun.elapsed();
@@ -136,11 +136,11 @@ fn is_nothing(found: &Claims) -> bool {
     matches!(found, Claims::Held { jobs, .. } if jobs.is_empty())
 }
 
-/// Claims queue by queue until there are `limit` jobs.
+/// Claims queue by queue until there are `max_jobs` jobs.
 fn claim_in(
     conn: &mut Conn<'_>,
     names: &[String],
-    limit: usize,
+    max_jobs: usize,
     wanted_after: i64,
     claim: &mut impl FnMut(&mut Conn<'_>, &ClaimQueues, usize) -> QueryResult<Claims>,
 ) -> QueryResult<Claims> {
@@ -148,7 +148,7 @@ fn claim_in(
     let mut is_wanted = names.is_empty() && semaphores::is_requested(conn, wanted_after)?;
     for chunk in names.chunks(CHUNK) {
         let queues = ClaimQueues::Named(chunk.to_vec());
-        match claim(conn, &queues, limit - held.len()) {
+        match claim(conn, &queues, max_jobs - held.len()) {
             Ok(Claims::Held {
                 jobs,
                 is_wanted: wanted,
@@ -157,13 +157,13 @@ fn claim_in(
                 is_wanted |= wanted;
             }
             Ok(Claims::Unregistered) if held.is_empty() => return Ok(Claims::Unregistered),
-            // The jobs found so far must be kept; the next look finds the process unregistered
+            // The jobs found so far must be kept; the next poll finds the process unregistered
             // again.
             Ok(Claims::Unregistered) => break,
             Err(error) if held.is_empty() => return Err(error),
             Err(_) => break,
         }
-        if held.len() >= limit {
+        if held.len() >= max_jobs {
             break;
         }
     }

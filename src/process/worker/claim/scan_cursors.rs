@@ -15,7 +15,7 @@ pub(crate) struct ScanCursors {
     reached: HashMap<String, Cursor>,
     /// The time at which the next scan from the beginning is due.
     again_at: Option<Instant>,
-    look: Scan,
+    scan: Scan,
     /// The durations of the last scans from the beginning, without the time for the jobs that they
     /// found; the newest is last.
     costs: [Duration; 3],
@@ -59,7 +59,7 @@ impl ScanCursors {
         let now = clock::instant();
         let is_due = self.reached.is_empty() || self.again_at.is_none_or(|at| at <= now);
         let by_marks = by_marks || self.is_slow();
-        self.look = Scan {
+        self.scan = Scan {
             by_marks,
             began: (is_due || !by_marks).then_some(now),
             of_all: false,
@@ -68,8 +68,8 @@ impl ScanCursors {
 
     /// Returns where a claim starts, in the order of the queues.
     pub(crate) fn from(&mut self, queues: &ClaimQueues) -> Vec<Cursor> {
-        self.look.of_all = matches!(queues, ClaimQueues::All);
-        if self.look.began.is_some() {
+        self.scan.of_all = matches!(queues, ClaimQueues::All);
+        if self.scan.began.is_some() {
             return Vec::new();
         }
         let mark = |name: &str| self.reached.get(name).copied().unwrap_or(Cursor::BEGINNING);
@@ -81,12 +81,12 @@ impl ScanCursors {
 
     /// Returns whether the scan has skipped something, so that another one must follow at once.
     pub(crate) fn passed_some(&self) -> bool {
-        self.look.began.is_none() && !self.is_slow()
+        self.scan.began.is_none() && !self.is_slow()
     }
 
     /// Returns how long what the last scan skipped may wait, or `None` if it skipped nothing.
     pub(crate) fn patience(&self) -> Option<Duration> {
-        let again_at = self.again_at.filter(|_| self.look.began.is_none())?;
+        let again_at = self.again_at.filter(|_| self.scan.began.is_none())?;
         Some(again_at.saturating_duration_since(clock::instant()))
     }
 
@@ -100,14 +100,14 @@ impl ScanCursors {
 
     /// Notes which jobs a scan found that wanted up to `limit`. After fewer jobs the next scan starts from the beginning, unless that is slow.
     pub(crate) fn reach(&mut self, jobs: &[Arc<Claimed>], limit: usize) {
-        let took = self.look.began.map(|began| began.elapsed());
+        let took = self.scan.began.map(|began| began.elapsed());
         self.reach_after(took, jobs, limit);
     }
 
     /// Notes that a scan was cancelled because it took too long. A scan from the beginning is not
     /// repeated at once, because jobs behind the cursors would wait forever.
     pub(crate) fn give_up(&mut self) {
-        if let Some(took) = self.look.began.map(|began| began.elapsed()) {
+        if let Some(took) = self.scan.began.map(|began| began.elapsed()) {
             self.give_up_after(took);
         }
     }
@@ -147,7 +147,7 @@ impl ScanCursors {
         if jobs.len() < limit && !self.is_slow() {
             return self.forget();
         }
-        if !self.look.by_marks && !self.is_slow() {
+        if !self.scan.by_marks && !self.is_slow() {
             return;
         }
         if let Some(took) = took {
@@ -157,7 +157,7 @@ impl ScanCursors {
                 self.reached.clear();
             }
         }
-        let of_all = self.look.of_all;
+        let of_all = self.scan.of_all;
         // One look-up in the map for consecutive jobs of one queue.
         for same in jobs.chunk_by(|one, next| of_all || one.queue_name == next.queue_name) {
             let name = if of_all { "" } else { &same[0].queue_name };
@@ -217,14 +217,14 @@ mod tests {
     }
 
     /// Makes a scan that takes `took` and finds nothing.
-    fn look(cursors: &mut ScanCursors, took: Duration) -> Vec<Cursor> {
+    fn begin_and_scan(cursors: &mut ScanCursors, took: Duration) -> Vec<Cursor> {
         cursors.begin(false);
         scan(cursors, took)
     }
 
     fn scan(cursors: &mut ScanCursors, took: Duration) -> Vec<Cursor> {
         let from = cursors.from(&ClaimQueues::All);
-        let took = cursors.look.began.map(|_| took);
+        let took = cursors.scan.began.map(|_| took);
         cursors.reach_after(took, &[], 1);
         from
     }
@@ -249,13 +249,13 @@ mod tests {
     }
 
     #[test]
-    fn they_stay_where_a_look_from_the_beginning_is_slow() {
+    fn they_stay_where_a_scan_from_the_beginning_is_slow() {
         let mut cursors = ScanCursors::default();
         for _ in 0..4 {
-            assert_eq!(look(&mut cursors, LONG), []);
+            assert_eq!(begin_and_scan(&mut cursors, LONG), []);
         }
         with_a_cursor(&mut cursors);
-        let from = look(&mut cursors, LONG);
+        let from = begin_and_scan(&mut cursors, LONG);
         assert_eq!(from.len(), 1);
         assert_eq!(from[0].job_id, 7);
         // Jobs before the cursor are looked for, but not at once.
@@ -267,9 +267,9 @@ mod tests {
     #[test]
     fn one_very_slow_scan_is_enough() {
         let mut cursors = ScanCursors::default();
-        assert_eq!(look(&mut cursors, 60 * LONG), []);
+        assert_eq!(begin_and_scan(&mut cursors, 60 * LONG), []);
         with_a_cursor(&mut cursors);
-        assert_eq!(look(&mut cursors, Duration::ZERO).len(), 1);
+        assert_eq!(begin_and_scan(&mut cursors, Duration::ZERO).len(), 1);
         // The process may have paused: what the scan skipped does not wait ten times that long.
         let patience = cursors.patience().unwrap();
         assert!(patience <= PROBATION, "{patience:?}");
@@ -278,15 +278,15 @@ mod tests {
     #[test]
     fn they_stay_where_nothing_stands_before_them() {
         let mut cursors = ScanCursors::default();
-        look(&mut cursors, 6 * LONG);
+        begin_and_scan(&mut cursors, 6 * LONG);
         with_a_cursor(&mut cursors);
         cursors.again_at = None;
-        assert_eq!(look(&mut cursors, 6 * LONG), [], "it is time");
-        assert_eq!(look(&mut cursors, Duration::ZERO)[0].job_id, 7);
+        assert_eq!(begin_and_scan(&mut cursors, 6 * LONG), [], "it is time");
+        assert_eq!(begin_and_scan(&mut cursors, Duration::ZERO)[0].job_id, 7);
     }
 
     #[test]
-    fn a_look_that_was_given_up_is_not_repeated_at_once() {
+    fn a_scan_that_was_given_up_is_not_repeated_at_once() {
         let mut cursors = ScanCursors::default();
         for _ in 0..3 {
             with_a_cursor(&mut cursors);
@@ -294,7 +294,7 @@ mod tests {
             cursors.begin(false);
             assert_eq!(cursors.from(&ClaimQueues::All), [], "it is time");
             cursors.give_up_after(1200 * LONG);
-            assert_eq!(look(&mut cursors, Duration::ZERO)[0].job_id, 7);
+            assert_eq!(begin_and_scan(&mut cursors, Duration::ZERO)[0].job_id, 7);
         }
         assert!(cursors.patience().unwrap() > PROBATION);
     }
@@ -313,11 +313,11 @@ mod tests {
     }
 
     #[test]
-    fn one_look_that_had_to_wait_proves_nothing() {
+    fn one_scan_that_had_to_wait_proves_nothing() {
         let mut cursors = ScanCursors::default();
         for took in [LONG, Duration::ZERO, LONG, LONG, Duration::ZERO, LONG] {
             with_a_cursor(&mut cursors);
-            assert_eq!(look(&mut cursors, took), []);
+            assert_eq!(begin_and_scan(&mut cursors, took), []);
         }
     }
 }

@@ -29,8 +29,8 @@ pub(crate) struct Wakeups {
 /// Why a wait ended that can end for several reasons.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Woken {
-    /// There is a reason to look at the queues.
-    Look,
+    /// There is a reason to poll the queues.
+    Poll,
     /// Jobs that were claimed ahead may have waited too long.
     Stuck,
     /// No thread has become idle for the work that woke the worker.
@@ -55,7 +55,7 @@ impl Wakeups {
         }
     }
 
-    /// Notes whether the worker was woken since the last look.
+    /// Notes whether the worker was woken since the last poll.
     pub(crate) fn poll(&mut self) {
         self.is_woken |= self.woken.try_recv().is_ok();
     }
@@ -115,7 +115,7 @@ impl Wakeups {
             recv(self.woken) -> _ => self.is_woken = true,
             recv(to_pass_on) -> _ => return Woken::PassOn,
         }
-        Woken::Look
+        Woken::Poll
     }
 
     /// Waits for new work, at most for `pause`.
@@ -131,11 +131,11 @@ impl Wakeups {
             recv(after_or_never(stuck)) -> _ => return Woken::Stuck,
             recv(after(pause)) -> _ => {}
         }
-        Woken::Look
+        Woken::Poll
     }
 
-    /// Counts a busy or an idle look, and writes the flag if it must change.
-    /// Returns `true` if it changed, so that the caller looks once more.
+    /// Counts a busy or an idle poll, and writes the flag if it must change.
+    /// Returns `true` if it changed, so that the caller polls once more.
     pub(crate) fn listen(
         &mut self,
         load: Busyness,
@@ -148,7 +148,7 @@ impl Wakeups {
         if !session.can_listen() {
             return false;
         }
-        let listens = flag.after_look(registration.id, load);
+        let listens = flag.after_poll(registration.id, load);
         write_flag(flag, session, registration.id, listens)
     }
 
@@ -194,7 +194,7 @@ pub(crate) struct ListenFlag {
     full_claims: u32,
 }
 
-/// The result of a look at the queues.
+/// The load that a poll of the queues found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Busyness {
     /// Enough jobs for all threads.
@@ -207,9 +207,9 @@ pub(crate) enum Busyness {
 const FULL_CLAIMS: u32 = 3;
 
 impl ListenFlag {
-    /// Counts a busy or an idle look of a registration. Returns the new value for its row, or `None`
+    /// Counts a busy or an idle poll of a registration. Returns the new value for its row, or `None`
     /// if that does not change.
-    pub(crate) fn after_look(&mut self, registration: i64, load: Busyness) -> Option<bool> {
+    pub(crate) fn after_poll(&mut self, registration: i64, load: Busyness) -> Option<bool> {
         if self.registration != registration {
             *self = ListenFlag {
                 registration,
@@ -299,23 +299,23 @@ mod tests {
     use super::Busyness::{Busy, Idle};
     use super::*;
 
-    /// Counts looks and notes each result; returns the value of the row after each.
-    fn looks(
+    /// Counts polls and notes each result; returns the value of the row after each.
+    fn polls(
         listen_flag: &mut ListenFlag,
         registration: i64,
         loads: &[Busyness],
     ) -> Vec<Option<bool>> {
-        let look = |load: &Busyness| {
-            let listens = listen_flag.after_look(registration, *load);
+        let poll = |load: &Busyness| {
+            let listens = listen_flag.after_poll(registration, *load);
             listens.inspect(|listens| listen_flag.note(*listens))
         };
-        loads.iter().map(look).collect()
+        loads.iter().map(poll).collect()
     }
 
     #[test]
     fn a_busy_worker_does_not_listen() {
         let mut listen_flag = ListenFlag::default();
-        let said = looks(&mut listen_flag, 1, &[Idle, Busy, Busy, Busy, Busy, Idle]);
+        let said = polls(&mut listen_flag, 1, &[Idle, Busy, Busy, Busy, Busy, Idle]);
         assert_eq!(said, [None, None, None, Some(false), None, Some(true)]);
     }
 
@@ -326,7 +326,7 @@ mod tests {
         listen_flag.note(false);
         assert_eq!(listen_flag.at_rest(1), None);
         assert_eq!(
-            looks(&mut listen_flag, 1, &[Busy, Idle]),
+            polls(&mut listen_flag, 1, &[Busy, Idle]),
             [None, Some(true)]
         );
         assert_eq!(listen_flag.at_rest(2), Some(false));
@@ -335,15 +335,15 @@ mod tests {
     #[test]
     fn only_in_a_row() {
         let mut listen_flag = ListenFlag::default();
-        let said = looks(&mut listen_flag, 1, &[Busy, Busy, Idle, Busy, Busy]);
+        let said = polls(&mut listen_flag, 1, &[Busy, Busy, Idle, Busy, Busy]);
         assert_eq!(said, [None; 5]);
     }
 
     #[test]
     fn a_new_registration_listens() {
         let mut listen_flag = ListenFlag::default();
-        looks(&mut listen_flag, 1, &[Busy; 3]);
-        assert_eq!(looks(&mut listen_flag, 2, &[Idle]), [None]);
-        assert_eq!(looks(&mut listen_flag, 2, &[Busy; 3])[2], Some(false));
+        polls(&mut listen_flag, 1, &[Busy; 3]);
+        assert_eq!(polls(&mut listen_flag, 2, &[Idle]), [None]);
+        assert_eq!(polls(&mut listen_flag, 2, &[Busy; 3])[2], Some(false));
     }
 }

@@ -80,7 +80,7 @@ pub(crate) fn show(cx: &mut Cx<'_>) -> Result<Response, PageError> {
     let (id, name) = (row.id, name(row.id, &row.name));
     let shell = cx.shell(&name, Section::Batches)?;
     let parts = cx.panel("the jobs of the batch", |conn| {
-        admin::batches::look(conn, BatchId(id), COUNTED)
+        admin::batches::read(conn, BatchId(id), COUNTED)
     });
     let parts = match parts {
         // It was deleted meanwhile.
@@ -201,8 +201,8 @@ impl BatchPage {
 
     /// Why none of its jobs can be cancelled, if so.
     fn cancel_refusal(&self) -> Option<&'static str> {
-        let is_over = self.ended.is_some();
-        is_over.then_some("The batch is over: none of its jobs is open.")
+        let has_ended = self.ended.is_some();
+        has_ended.then_some("The batch is over: none of its jobs is open.")
     }
 
     /// Why the batch cannot be changed, if so.

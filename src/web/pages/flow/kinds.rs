@@ -7,7 +7,7 @@ use crate::web::show::{Markup, count, state};
 use std::collections::BTreeMap;
 
 /// Returns the class and the word of a state, as on other pages. There is no class for what is not kept.
-pub(super) fn look(node: &FlowNode) -> (&'static str, &'static str) {
+pub(super) fn class_and_word(node: &FlowNode) -> (&'static str, &'static str) {
     match (node.id, node.state) {
         (FlowId::Job(_), "waits") => ("ready", "waits"),
         (FlowId::Job(_), "runs") => ("run", "running"),
@@ -23,7 +23,7 @@ pub(super) fn look(node: &FlowNode) -> (&'static str, &'static str) {
 
 /// Returns a state as a shape, a word and a colour.
 pub(super) fn state_of(node: &FlowNode) -> Markup {
-    match look(node) {
+    match class_and_word(node) {
         ("", word) => Markup::element("span", "q", word),
         (class, word) => state(&format!("{class} ink"), word),
     }

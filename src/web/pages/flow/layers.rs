@@ -1,7 +1,7 @@
 //! The layout of a flow: its boxes are in a column for each layer, from left to right.
 
 use crate::admin::flows::{FlowGraph, FlowId, FlowNode};
-use crate::web::pages::flow::kinds::{self, FlowStroke, anchor, look};
+use crate::web::pages::flow::kinds::{self, FlowStroke, anchor, class_and_word};
 use crate::web::request::shell::Shell;
 use crate::web::show::chart::number;
 use crate::web::show::{Markup, count, escaped};
@@ -292,8 +292,8 @@ impl FlowGroups {
             .filter_map(|edge| Some((position(&edge.from)?, edge.kind, position(&edge.to)?)))
             .collect();
         let nodes = graph.nodes.iter();
-        let looks = nodes.map(|node| (is_batch(node.id), node.id == here, &node.name, node.state));
-        let (mut groups, mut count) = numbered(looks);
+        let shown = nodes.map(|node| (is_batch(node.id), node.id == here, &node.name, node.state));
+        let (mut groups, mut count) = numbered(shown);
         loop {
             let (next, next_count) = refined(&groups, &edges);
             if next_count == count {
@@ -395,7 +395,7 @@ fn boxed(nodes: &[&FlowNode], (x, y): (f64, f64), here: FlowId, shell: &Shell) -
     let Some(first) = nodes.first() else {
         return String::new();
     };
-    let (class, word) = look(first);
+    let (class, word) = class_and_word(first);
     let name = kinds::name(first);
     let (top, below, href) = match nodes.len() {
         1 => {

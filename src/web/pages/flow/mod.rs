@@ -70,7 +70,7 @@ fn show(
 ) -> Result<Response, PageError> {
     let title = kinds::title(here);
     let shell = cx.shell(&format!("Flow of {title}"), section)?;
-    let flow = match cx.panel("what waits for what", |conn| look(conn, here)) {
+    let flow = match cx.panel("what waits for what", |conn| read_graph(conn, here)) {
         Panel::Ready(None) => return Err(missing),
         Panel::Ready(Some(graph)) => Panel::Ready(FlowView::of(&graph, here, &shell)),
         Panel::Missing(missing) => Panel::Missing(missing),
@@ -87,7 +87,7 @@ fn show(
     })
 }
 
-fn look(conn: &mut Conn<'_>, here: FlowId) -> Result<Option<FlowGraph>> {
+fn read_graph(conn: &mut Conn<'_>, here: FlowId) -> Result<Option<FlowGraph>> {
     match FlowGraph::around(conn, here) {
         Err(Error::NoSuchJob { .. } | Error::NoSuchBatch { .. }) => Ok(None),
         graph => graph.map(Some),

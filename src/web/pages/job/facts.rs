@@ -165,7 +165,7 @@ impl Facts<'_> {
             let html = format!("{} of {most}", job.crash_count);
             self.add("Crashes", &html, "after the last of them it fails");
         }
-        if let Some(limit) = policy.limit() {
+        if let Some(limit) = policy.time_limit() {
             self.add("Timeout", &duration(limit.timeout), "of each attempt");
         }
         let delivery = match explanation.delivery {

@@ -65,7 +65,7 @@ struct JobPage {
 /// Reads a job.
 pub(crate) fn read(cx: &mut Cx<'_>) -> Result<JobRead, PageError> {
     let id = number(cx.param("id"))?;
-    let found = cx.read(|conn| look(conn, id))?;
+    let found = cx.read(|conn| read_job(conn, id))?;
     found.ok_or_else(|| no_such_job(id))
 }
 
@@ -82,7 +82,7 @@ pub(crate) fn no_such_job(id: i64) -> PageError {
     ))
 }
 
-fn look(conn: &mut Conn<'_>, id: i64) -> Result<Option<JobRead>> {
+fn read_job(conn: &mut Conn<'_>, id: i64) -> Result<Option<JobRead>> {
     let found = details::read(conn, JobId(id).into(), false)?;
     Ok(found.map(|(details, view)| JobRead { details, view }))
 }

@@ -80,7 +80,7 @@ pub(crate) fn show(cx: &mut Cx<'_>) -> Result<Response, PageError> {
     let shell = cx.shell(title(filters.state), Section::Jobs)?;
     let now = shell.now;
     let list = cx.panel("the jobs", |conn| read(conn, &filters, position, now));
-    let counts = cx.shared_panel("the number of jobs in each state", &STATE_COUNTS);
+    let counts = cx.cached_panel("the number of jobs in each state", &STATE_COUNTS);
     let known = cx.panel("the classes of the workers", |conn| {
         named::known_classes(conn).during("read the classes")
     });

@@ -56,7 +56,10 @@ pub(crate) fn jobs(number: &str) -> String {
     }
 }
 
-fn look(conn: &mut Conn<'_>, selection: &OperationSelection) -> Result<(Preview, Vec<ListedJob>)> {
+fn read_preview(
+    conn: &mut Conn<'_>,
+    selection: &OperationSelection,
+) -> Result<(Preview, Vec<ListedJob>)> {
     let preview = selection.jobs().preview(conn)?;
     let sample = selection.sample(conn).during("list some of the jobs")?;
     Ok((preview, sample))
@@ -66,7 +69,7 @@ fn look(conn: &mut Conn<'_>, selection: &OperationSelection) -> Result<(Preview,
 pub(crate) fn show(cx: &mut Cx<'_>) -> Result<Response, PageError> {
     let now = cx.frame()?.now;
     let selection = OperationSelection::of(cx.query(), now)?;
-    let (preview, sample) = cx.read(|conn| look(conn, &selection))?;
+    let (preview, sample) = cx.read(|conn| read_preview(conn, &selection))?;
     let number = number(&preview);
     let question = format!("{} {}?", selection.action.verb(), jobs(&number));
     let shell = cx.shell(&question, Section::Jobs)?;

@@ -10,7 +10,7 @@ use crate::web::http::{PageError, Response};
 use crate::web::pages::overview::running::{LongRun, QueueRow};
 use crate::web::pages::overview::vitals::{Vital, VitalFacts, recent};
 use crate::web::pages::words::{self, RangeTab};
-use crate::web::read::Found;
+use crate::web::read::LoadAndConcerns;
 use crate::web::read::concerns::{Concern, ConcernAction, LastHour};
 use crate::web::reads::{BUSIEST, FINDINGS, LAST_HOUR};
 use crate::web::request::panels::Panel;
@@ -41,8 +41,8 @@ struct OverviewPage {
 
 /// Shows the overview.
 pub(crate) fn show(cx: &mut Cx<'_>) -> Result<Response, PageError> {
-    let found = cx.look_panel("what needs attention");
-    let hour = cx.shared_panel("the rates of the last hour", &LAST_HOUR);
+    let found = cx.load_panel("what needs attention");
+    let hour = cx.cached_panel("the rates of the last hour", &LAST_HOUR);
     let hour = hour.map(|(hour, _)| hour);
     let facts = cx.panel("how many jobs there are", vitals::read);
     let range = words::chosen(cx.request);
@@ -51,8 +51,8 @@ pub(crate) fn show(cx: &mut Cx<'_>) -> Result<Response, PageError> {
     let running = cx.panel("the jobs that run for longest", |conn| {
         running::read(conn, &watch.usual_runs)
     });
-    let classes = cx.shared_panel("the busiest classes of the last hour", &BUSIEST);
-    let doctor = cx.shared_panel("the checks of doctor", &FINDINGS);
+    let classes = cx.cached_panel("the busiest classes of the last hour", &BUSIEST);
+    let doctor = cx.cached_panel("the checks of doctor", &FINDINGS);
     let has_concerns = found
         .ready()
         .is_some_and(|(_, concerns)| !concerns.is_empty());
@@ -80,7 +80,7 @@ pub(crate) fn show(cx: &mut Cx<'_>) -> Result<Response, PageError> {
 
 /// Needs all three reads: a measure is shown with what it is judged by.
 fn vitals_of(
-    found: &Panel<Found>,
+    found: &Panel<LoadAndConcerns>,
     hour: &Panel<LastHour>,
     facts: Panel<VitalFacts>,
 ) -> Panel<Vec<Vital>> {

@@ -6,7 +6,7 @@ use crate::db::query::load::fleet::{self, HeldJob};
 use crate::error::{ErrorContext as _, Result};
 use crate::history::Histogram;
 use crate::history::curves::QueueCurves;
-use crate::web::kept::Kept;
+use crate::web::cache::Cached;
 use crate::web::read::concerns::{UsualRuns, usual_runs};
 use crate::web::show::chart::{SparkLocation, spark};
 use crate::web::show::{Markup, duration, short, verdict};
@@ -37,7 +37,7 @@ pub(crate) struct LongRun {
 }
 
 /// Reads the oldest runs.
-pub(crate) fn read(conn: &mut Conn<'_>, usual: &Kept<UsualRuns>) -> Result<OldestRuns> {
+pub(crate) fn read(conn: &mut Conn<'_>, usual: &Cached<UsualRuns>) -> Result<OldestRuns> {
     let mut jobs = fleet::oldest(conn, 4 * MOST_RUNNING).during("look at the running jobs")?;
     jobs.retain(|job| !job.is_ahead);
     jobs.truncate(usize::try_from(MOST_RUNNING).unwrap_or(usize::MAX));

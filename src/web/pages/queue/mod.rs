@@ -95,7 +95,7 @@ pub(crate) fn show(cx: &mut Cx<'_>) -> Result<Response, PageError> {
 fn details(cx: &mut Cx<'_>, name: &str) -> Panel<QueueDetails> {
     const WHAT: &str = "the jobs of this queue";
     let promises = &cx.site.settings.promises;
-    match cx.shared_panel(WHAT, &PLACES) {
+    match cx.cached_panel(WHAT, &PLACES) {
         Panel::Missing(missing) => Panel::Missing(missing),
         Panel::Ready((counts, _)) => cx.panel(WHAT, |conn| {
             QueueDetails::read(conn, name, promises, &counts)

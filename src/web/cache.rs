@@ -1,4 +1,4 @@
-//! A value that several requests share for a while.
+//! A value that was read, and that several requests use for a while.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -15,11 +15,11 @@ const RENEWED: Duration = Duration::from_secs(20);
 
 /// The last value, and when it was read.
 #[derive(Debug)]
-pub(crate) struct Kept<T>(Mutex<KeptState<T>>);
+pub(crate) struct Cached<T>(Mutex<RenewalState<T>>);
 
 #[derive(Debug)]
-struct KeptState<T> {
-    last: Option<KeptValue<T>>,
+struct RenewalState<T> {
+    last: Option<LastRead<T>>,
     /// Since when a thread has been reading it anew.
     renewed_since: Option<Instant>,
     /// The time of the last read that took too long.
@@ -29,15 +29,15 @@ struct KeptState<T> {
 }
 
 #[derive(Debug)]
-struct KeptValue<T> {
+struct LastRead<T> {
     value: T,
     read_at: Instant,
     lifetime: Duration,
 }
 
-/// The state of a kept value, with its age.
+/// The use of a cached value, with its age.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum KeptLook<T> {
+pub(crate) enum Freshness<T> {
     /// Use it.
     Fresh(T, Duration),
     /// Use it, then read it anew: no other thread does.
@@ -50,21 +50,21 @@ pub(crate) enum KeptLook<T> {
 
 /// A read that has begun.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct KeptRead {
+pub(crate) struct StartedRead {
     at: Instant,
     generation: u64,
 }
 
-impl<T> KeptState<T> {
+impl<T> RenewalState<T> {
     fn is_renewed(&self, now: Instant) -> bool {
         self.renewed_since
             .is_some_and(|at| now.saturating_duration_since(at) < RENEWED)
     }
 }
 
-impl<T> Default for Kept<T> {
+impl<T> Default for Cached<T> {
     fn default() -> Self {
-        Kept(Mutex::new(KeptState {
+        Cached(Mutex::new(RenewalState {
             last: None,
             renewed_since: None,
             late_at: None,
@@ -73,14 +73,14 @@ impl<T> Default for Kept<T> {
     }
 }
 
-impl<T> Kept<T> {
-    fn state(&self) -> MutexGuard<'_, KeptState<T>> {
+impl<T> Cached<T> {
+    fn state(&self) -> MutexGuard<'_, RenewalState<T>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Begins to read a value.
-    pub(crate) fn begin(&self, now: Instant) -> KeptRead {
-        KeptRead {
+    pub(crate) fn begin(&self, now: Instant) -> StartedRead {
+        StartedRead {
             at: now,
             generation: self.state().generation,
         }
@@ -117,7 +117,7 @@ impl<T> Kept<T> {
     }
 }
 
-impl<T: Clone> Kept<T> {
+impl<T: Clone> Cached<T> {
     /// Returns the value and its age, if it is younger than `most`.
     pub(crate) fn get(&self, now: Instant, most: Duration) -> Option<(T, Duration)> {
         let state = self.state();
@@ -127,7 +127,7 @@ impl<T: Clone> Kept<T> {
     }
 
     /// Returns what is there of the value.
-    pub(crate) fn look(&self, now: Instant) -> KeptLook<T> {
+    pub(crate) fn lookup(&self, now: Instant) -> Freshness<T> {
         let mut state = self.state();
         let is_renewed = state.is_renewed(now);
         let since = |at: Instant| now.saturating_duration_since(at);
@@ -142,24 +142,24 @@ impl<T: Clone> Kept<T> {
         });
         match found {
             Some((value, age, is_fresh)) if is_fresh || is_renewed || is_late => {
-                KeptLook::Fresh(value, age)
+                Freshness::Fresh(value, age)
             }
             Some((value, age, _)) => {
                 state.renewed_since = Some(now);
-                KeptLook::Stale(value, age)
+                Freshness::Stale(value, age)
             }
-            None if is_late => KeptLook::Late,
-            None => KeptLook::Nothing,
+            None if is_late => Freshness::Late,
+            None => Freshness::Nothing,
         }
     }
 
     /// Ends a read. The value is fresh for its lifetime, counted from the begin.
-    pub(crate) fn set(&self, read: KeptRead, value: &T, lifetime: Duration) {
+    pub(crate) fn set(&self, read: StartedRead, value: &T, lifetime: Duration) {
         let mut state = self.state();
         state.renewed_since = None;
         state.late_at = None;
         if state.generation == read.generation {
-            state.last = Some(KeptValue {
+            state.last = Some(LastRead {
                 value: value.clone(),
                 read_at: read.at,
                 lifetime,
@@ -177,67 +177,73 @@ mod tests {
 
     #[test]
     fn a_value_is_used_for_its_lifetime_and_once_more_while_one_thread_reads_it_anew() {
-        let (kept, start) = (Kept::default(), clock::instant());
-        assert_eq!(kept.look(start), KeptLook::Nothing);
-        kept.set(kept.begin(start), &1, 2 * SECOND);
-        assert_eq!(kept.look(start + SECOND), KeptLook::Fresh(1, SECOND));
+        let (cached, start) = (Cached::default(), clock::instant());
+        assert_eq!(cached.lookup(start), Freshness::Nothing);
+        cached.set(cached.begin(start), &1, 2 * SECOND);
+        assert_eq!(cached.lookup(start + SECOND), Freshness::Fresh(1, SECOND));
         let later = start + 3 * SECOND;
-        assert_eq!(kept.look(later), KeptLook::Stale(1, 3 * SECOND));
-        assert_eq!(kept.look(later), KeptLook::Fresh(1, 3 * SECOND));
-        kept.set(kept.begin(later), &2, 2 * SECOND);
-        assert_eq!(kept.look(later + SECOND), KeptLook::Fresh(2, SECOND));
+        assert_eq!(cached.lookup(later), Freshness::Stale(1, 3 * SECOND));
+        assert_eq!(cached.lookup(later), Freshness::Fresh(1, 3 * SECOND));
+        cached.set(cached.begin(later), &2, 2 * SECOND);
+        assert_eq!(cached.lookup(later + SECOND), Freshness::Fresh(2, SECOND));
         // It was used rarely.
-        assert_eq!(kept.look(later + STALE), KeptLook::Nothing);
+        assert_eq!(cached.lookup(later + STALE), Freshness::Nothing);
     }
 
     #[test]
     fn what_costs_nothing_is_read_each_time() {
-        let (kept, start) = (Kept::default(), clock::instant());
-        kept.set(kept.begin(start), &1, Duration::ZERO);
-        assert_eq!(kept.look(start), KeptLook::Nothing);
+        let (cached, start) = (Cached::default(), clock::instant());
+        cached.set(cached.begin(start), &1, Duration::ZERO);
+        assert_eq!(cached.lookup(start), Freshness::Nothing);
     }
 
     #[test]
     fn what_took_too_long_is_not_tried_again_at_once() {
-        let (kept, start) = (Kept::default(), clock::instant());
-        kept.failed(start, true);
-        assert_eq!(kept.look(start + SECOND), KeptLook::<u8>::Late);
-        assert_eq!(kept.look(start + LATE), KeptLook::Nothing);
-        kept.set(kept.begin(start), &1, SECOND);
-        assert_eq!(kept.look(start + SECOND), KeptLook::Stale(1, SECOND));
-        kept.failed(start + SECOND, true);
+        let (cached, start) = (Cached::default(), clock::instant());
+        cached.failed(start, true);
+        assert_eq!(cached.lookup(start + SECOND), Freshness::<u8>::Late);
+        assert_eq!(cached.lookup(start + LATE), Freshness::Nothing);
+        cached.set(cached.begin(start), &1, SECOND);
+        assert_eq!(cached.lookup(start + SECOND), Freshness::Stale(1, SECOND));
+        cached.failed(start + SECOND, true);
         assert_eq!(
-            kept.look(start + 2 * SECOND),
-            KeptLook::Fresh(1, 2 * SECOND)
+            cached.lookup(start + 2 * SECOND),
+            Freshness::Fresh(1, 2 * SECOND)
         );
     }
 
     #[test]
     fn a_renewal_that_found_no_place_is_asked_for_again() {
-        let (kept, start) = (Kept::default(), clock::instant());
-        kept.set(kept.begin(start), &1, SECOND);
+        let (cached, start) = (Cached::default(), clock::instant());
+        cached.set(cached.begin(start), &1, SECOND);
         let later = start + 2 * SECOND;
-        assert!(matches!(kept.look(later), KeptLook::Stale(..)));
-        kept.release_renewal();
-        assert!(matches!(kept.look(later), KeptLook::Stale(..)));
+        assert!(matches!(cached.lookup(later), Freshness::Stale(..)));
+        cached.release_renewal();
+        assert!(matches!(cached.lookup(later), Freshness::Stale(..)));
     }
 
     #[test]
     fn a_thread_that_died_is_replaced() {
-        let (kept, start) = (Kept::default(), clock::instant());
-        kept.set(kept.begin(start), &1, 40 * SECOND);
+        let (cached, start) = (Cached::default(), clock::instant());
+        cached.set(cached.begin(start), &1, 40 * SECOND);
         let later = start + 41 * SECOND;
-        assert!(matches!(kept.look(later), KeptLook::Stale(..)));
-        assert!(matches!(kept.look(later + SECOND), KeptLook::Fresh(..)));
-        assert!(matches!(kept.look(later + RENEWED), KeptLook::Stale(..)));
+        assert!(matches!(cached.lookup(later), Freshness::Stale(..)));
+        assert!(matches!(
+            cached.lookup(later + SECOND),
+            Freshness::Fresh(..)
+        ));
+        assert!(matches!(
+            cached.lookup(later + RENEWED),
+            Freshness::Stale(..)
+        ));
     }
 
     #[test]
     fn what_was_read_before_a_change_is_forgotten() {
-        let (kept, start) = (Kept::default(), clock::instant());
-        let before = kept.begin(start);
-        kept.forget();
-        kept.set(before, &1, SECOND);
-        assert_eq!(kept.look(start), KeptLook::Nothing);
+        let (cached, start) = (Cached::default(), clock::instant());
+        let before = cached.begin(start);
+        cached.forget();
+        cached.set(before, &1, SECOND);
+        assert_eq!(cached.lookup(start), Freshness::Nothing);
     }
 }
