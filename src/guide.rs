@@ -2,8 +2,8 @@
 //!
 //! | to do | page |
 //! |---|---|
-//! | start | [Getting started][getting-started.md], [Jobs and queries][jobs-and-queries.md], [Enqueueing by SQL][enqueue-by-sql.md], [Enqueueing over HTTP][enqueue-by-http.md], [Retries and failures][retries-and-failures.md], [Deploying][deploying.md] |
-//! | build | [Recurring tasks][recurring-tasks.md], [Unique jobs and results][unique-jobs-and-results.md], [Batches][batches.md], [Jobs that wait for jobs][flows.md], [Waits and steps][waits.md], [Concurrency limits][concurrency.md], [Quotas][quotas.md], [Time limits][time-limits.md], [SQLite and Postgres with one code][two-databases.md], [Testing][testing.md] |
+//! | start | [Getting started][getting-started.md], [Jobs and queries][jobs.md], [Enqueueing by SQL][enqueue-by-sql.md], [Enqueueing over HTTP][enqueue-by-http.md], [Retries and failures][failures.md], [Deploying][deploying.md] |
+//! | build | [Recurring tasks][recurring-tasks.md], [Unique jobs and results][unique-jobs-and-results.md], [Jobs that wait for jobs, and batches][flows.md], [Waits and steps][waits.md], [Limits and quotas][limits.md], [Testing][testing.md] |
 //! | run | [Configuration][configuration.md], [Operating][operating.md], [Web pages][web.md] and [what they show][web-pages.md], [Find and change jobs][web-actions.md], [Audit and operations][audit.md], [History][history.md], [Metrics and probes][metrics.md], [Tracing][tracing.md], [Performance][performance.md], [Poolers][poolers.md], [Scaling and failover][scaling.md], [Backup][backup.md] |
 //! | switch | from [Solid Queue][coming-from-solid-queue.md] or [beside it][beside-rails.md], [Sidekiq][coming-from-sidekiq.md], [fang][coming-from-fang.md], [apalis][coming-from-apalis.md], [River and others][coming-from-others.md] |
 //! | understand | [Concepts][concepts.md], [Reliability][reliability.md], [Protocol][protocol.md], [Design][design.md] |
@@ -27,7 +27,6 @@ macro_rules! page {
 
 page!(audit, "audit.md");
 page!(backup, "backup.md");
-page!(batches, "batches.md");
 page!(beside_rails, "beside-rails.md");
 page!(coming_from_apalis, "coming-from-apalis.md");
 page!(coming_from_fang, "coming-from-fang.md");
@@ -35,30 +34,27 @@ page!(coming_from_others, "coming-from-others.md");
 page!(coming_from_sidekiq, "coming-from-sidekiq.md");
 page!(coming_from_solid_queue, "coming-from-solid-queue.md");
 page!(concepts, "concepts.md");
-page!(concurrency, "concurrency.md");
 page!(configuration, "configuration.md");
 page!(deploying, "deploying.md");
 page!(design, "design.md");
+page!(failures, "failures.md");
 page!(flows, "flows.md");
 page!(getting_started, "getting-started.md");
 page!(enqueue_by_http, "enqueue-by-http.md");
 page!(enqueue_by_sql, "enqueue-by-sql.md");
 page!(history, "history.md");
-page!(jobs_and_queries, "jobs-and-queries.md");
+page!(jobs, "jobs.md");
+page!(limits, "limits.md");
 page!(metrics, "metrics.md");
 page!(operating, "operating.md");
 page!(performance, "performance.md");
 page!(poolers, "poolers.md");
 page!(protocol, "protocol.md");
-page!(quotas, "quotas.md");
 page!(recurring_tasks, "recurring-tasks.md");
 page!(reliability, "reliability.md");
-page!(retries_and_failures, "retries-and-failures.md");
 page!(scaling, "scaling.md");
 page!(testing, "testing.md");
-page!(time_limits, "time-limits.md");
 page!(tracing, "tracing.md");
-page!(two_databases, "two-databases.md");
 page!(unique_jobs_and_results, "unique-jobs-and-results.md");
 page!(waits, "waits.md");
 page!(web, "web.md");
