@@ -4,7 +4,7 @@
 //! |---|---|
 //! | start | [Getting started][getting-started.md], [Jobs and queries][jobs.md], [Enqueueing by SQL][enqueue-by-sql.md], [Enqueueing over HTTP][enqueue-by-http.md], [Retries and failures][failures.md], [Deploying][deploying.md] |
 //! | build | [Recurring tasks][recurring-tasks.md], [Unique jobs and results][unique-jobs-and-results.md], [Jobs that wait for jobs, and batches][flows.md], [Waits and steps][waits.md], [Limits and quotas][limits.md], [Testing][testing.md] |
-//! | run | [Configuration][configuration.md], [Operating][operating.md], [Web pages][web.md] and [what they show][web-pages.md], [Find and change jobs][web-actions.md], [Audit and operations][audit.md], [History][history.md], [Metrics and probes][metrics.md], [Tracing][tracing.md], [Performance][performance.md], [Poolers][poolers.md], [Scaling and failover][scaling.md], [Backup][backup.md] |
+//! | run | [Configuration][configuration.md], [Operating][operating.md], [Web pages][web.md], [Find and change jobs][operators.md], [Measuring][measuring.md], [Performance][performance.md], [Scaling and failover][scaling.md] |
 //! | switch | from [Solid Queue][coming-from-solid-queue.md] or [beside it][beside-rails.md], [Sidekiq][coming-from-sidekiq.md], [fang][coming-from-fang.md], [apalis][coming-from-apalis.md], [River and others][coming-from-others.md] |
 //! | understand | [Concepts][concepts.md], [Reliability][reliability.md], [Protocol][protocol.md], [Design][design.md] |
 //! | look up | [settings][reference/settings.md], [exit codes][reference/exit-codes.md], [signals][reference/signals.md], [log lines][reference/log-lines.md], [events][reference/events.md], [metrics][reference/metrics.md], [the program `windlass`][reference/cli.md], [checks of `doctor`][reference/doctor.md] |
@@ -25,8 +25,6 @@ macro_rules! page {
     };
 }
 
-page!(audit, "audit.md");
-page!(backup, "backup.md");
 page!(beside_rails, "beside-rails.md");
 page!(coming_from_apalis, "coming-from-apalis.md");
 page!(coming_from_fang, "coming-from-fang.md");
@@ -42,24 +40,20 @@ page!(flows, "flows.md");
 page!(getting_started, "getting-started.md");
 page!(enqueue_by_http, "enqueue-by-http.md");
 page!(enqueue_by_sql, "enqueue-by-sql.md");
-page!(history, "history.md");
 page!(jobs, "jobs.md");
 page!(limits, "limits.md");
-page!(metrics, "metrics.md");
+page!(measuring, "measuring.md");
 page!(operating, "operating.md");
+page!(operators, "operators.md");
 page!(performance, "performance.md");
-page!(poolers, "poolers.md");
 page!(protocol, "protocol.md");
 page!(recurring_tasks, "recurring-tasks.md");
 page!(reliability, "reliability.md");
 page!(scaling, "scaling.md");
 page!(testing, "testing.md");
-page!(tracing, "tracing.md");
 page!(unique_jobs_and_results, "unique-jobs-and-results.md");
 page!(waits, "waits.md");
 page!(web, "web.md");
-page!(web_actions, "web-actions.md");
-page!(web_pages, "web-pages.md");
 
 /// Tables to look things up in.
 pub mod reference {

@@ -2,7 +2,7 @@
 //!
 //! Each process counts in memory what its jobs came to, and stores it with its heartbeat. A
 //! supervisor adds this up to buckets of a minute, ten minutes and an hour. The page
-//! `docs/history.md` says what is counted, how exactly, and how long it is kept.
+//! `docs/measuring.md` says what is counted, how exactly, and how long it is kept.
 //!
 //! ```
 //! # use diesel::prelude::*;

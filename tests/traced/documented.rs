@@ -1,4 +1,4 @@
-//! The code of `docs/tracing.md`, word for word: each part stands there too.
+//! The code of `docs/measuring.md`, word for word: each part stands there too.
 
 // [start]
 use opentelemetry::global;

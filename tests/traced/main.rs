@@ -1,4 +1,4 @@
-//! A program that is traced as `docs/tracing.md` describes. It enqueues jobs within a request,
+//! A program that is traced as `docs/measuring.md` describes. It enqueues jobs within a request,
 //! performs them, and prints the spans and the log lines that it exported.
 
 #![allow(

@@ -1,4 +1,4 @@
-//! `docs/tracing.md`: its code is that of a program, which exports what the page says.
+//! `docs/measuring.md`: its code is that of a program, which exports what the page says.
 
 use crate::on_each_database;
 use crate::support::TestDb;
@@ -9,14 +9,14 @@ on_each_database!(the_documented_program_exports_spans_and_fields);
 
 #[test]
 fn the_page_has_the_code_of_the_program() {
-    let page = include_str!("../../../docs/tracing.md");
+    let page = include_str!("../../../docs/measuring.md");
     let code = include_str!("../../traced/documented.rs");
     let parts: Vec<&str> = code.split("// [end]").collect();
     assert_eq!(parts.len(), 5, "four parts, and what follows the last");
     for part in &parts[..4] {
         let (_, part) = part.rsplit_once("]\n").unwrap();
         let block = format!("```rust,ignore\n{}```", part);
-        assert!(page.contains(&block), "not in docs/tracing.md:\n{block}");
+        assert!(page.contains(&block), "not in docs/measuring.md:\n{block}");
     }
     assert_eq!(page.matches("```rust,ignore").count(), 4);
 }
