@@ -149,6 +149,7 @@ fn run(options: &Options) -> Result<bool> {
     let drained = crew.drain(&place, Duration::from_secs(options.drain_seconds))?;
     faults.await_deadlines();
     crew.stop_all(&mut violations)?;
+    place.be_patient();
     check::at_the_end(&place, drained, daily, &faults, &mut violations)?;
     let facts = report::Facts::gather(&place, &faults, limit.changes)?;
     Ok(report::print(&facts, &violations))

@@ -5,6 +5,7 @@ use crate::pooler::{self, Pooler};
 use crate::proxy::Proxy;
 use diesel::prelude::*;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use windlass::{AsConn, Conn, Database, DbConnection};
 
 /// Removed at the end, unless something was violated.
@@ -15,6 +16,8 @@ pub struct Place {
     pub database: Database,
     pub directory: PathBuf,
     schema: Option<(String, String)>,
+    /// True if a query may take minutes: the books are read when everything has stopped.
+    is_patient: AtomicBool,
     _pooler: Option<Pooler>,
 }
 
@@ -70,6 +73,7 @@ impl Place {
             database,
             directory,
             schema,
+            is_patient: AtomicBool::new(false),
             _pooler: pooler.map(|(pooler, _)| pooler),
         })
     }
@@ -95,8 +99,18 @@ impl Place {
         self.directory.join("refused")
     }
 
+    /// Lets the queries from here on take minutes: a busy machine reads the rows of half a million jobs for longer than
+    /// the limit that a process sets for its statements.
+    pub fn be_patient(&self) {
+        self.is_patient.store(true, Ordering::Relaxed);
+    }
+
     pub fn connect(&self) -> Result<DbConnection> {
-        Ok(self.database.connect()?)
+        let mut connection = self.database.connect()?;
+        if self.is_postgres() && self.is_patient.load(Ordering::Relaxed) {
+            execute(&mut connection, "SET statement_timeout = '10min'")?;
+        }
+        Ok(connection)
     }
 
     /// Runs statements one after the other.

@@ -407,3 +407,67 @@ fn advance(conn: &mut Conn<'_>, by: i64) -> QueryResult<Id> {
          RETURNING seq AS id";
     Statement::new(text).bind(by).get_result(conn)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::db::model::new_row::NewLimit;
+
+    fn row() -> NewRow {
+        NewRow::new("class".into(), "{}".into(), "queue".into(), 0)
+    }
+
+    /// A column that `are_alike` forgets would give all jobs of a statement the value of the first.
+    #[test]
+    fn jobs_that_differ_in_a_column_that_is_no_name_are_not_alike() {
+        let limit = NewLimit {
+            key: "key".into(),
+            slots: 1,
+            discards: false,
+            ordered: false,
+        };
+        let limited = || NewRow {
+            limit: Some(limit.clone()),
+            ..row()
+        };
+        let changes: [(NewRow, fn(&mut NewRow)); 13] = [
+            (row(), |row| row.queue_name.push('2')),
+            (row(), |row| row.class_name.push('2')),
+            (row(), |row| row.priority = 2),
+            (row(), |row| row.max_attempts = Some(2)),
+            (row(), |row| row.max_crashes = Some(2)),
+            (row(), |row| row.at_most_once = true),
+            (row(), |row| row.policy = Some("{}".into())),
+            (row(), |row| row.traceparent = Some("00".into())),
+            (row(), |row| row.batch_id = Some(2)),
+            (row(), |row| row.at = Some(Default::default())),
+            (row(), |row| row.delay = Some(2)),
+            (limited(), |row| {
+                row.limit.iter_mut().for_each(|limit| limit.slots = 2);
+            }),
+            (limited(), |row| {
+                row.limit.iter_mut().for_each(|limit| limit.discards = true);
+            }),
+        ];
+        let columns = JobColumns::all();
+        let mut missing: BTreeSet<&str> = columns.inputs().filter(|name| !is_name(name)).collect();
+        for (one, change) in &changes {
+            let mut other = one.clone();
+            change(&mut other);
+            let values = |row| -> Vec<String> {
+                let values = columns.named_params(row);
+                values
+                    .map(|(name, value)| format!("{name} {value:?}"))
+                    .collect()
+            };
+            let (old, new) = (values(one), values(&other));
+            assert_ne!(old, new);
+            assert!(!are_alike(one, &other), "{other:?}");
+            let differ = columns.inputs().zip(old.iter().zip(&new));
+            for (name, _) in differ.filter(|(_, (old, new))| old != new) {
+                missing.remove(name);
+            }
+        }
+        assert!(missing.is_empty(), "no change of {missing:?} is checked");
+    }
+}
