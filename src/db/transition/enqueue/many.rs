@@ -413,6 +413,8 @@ mod tests {
     use super::*;
     use crate::db::model::new_row::NewLimit;
 
+    type Change = fn(&mut NewRow);
+
     fn row() -> NewRow {
         NewRow::new("class".into(), "{}".into(), "queue".into(), 0)
     }
@@ -430,7 +432,7 @@ mod tests {
             limit: Some(limit.clone()),
             ..row()
         };
-        let changes: [(NewRow, fn(&mut NewRow)); 13] = [
+        let changes: [(NewRow, Change); 13] = [
             (row(), |row| row.queue_name.push('2')),
             (row(), |row| row.class_name.push('2')),
             (row(), |row| row.priority = 2),
