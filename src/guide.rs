@@ -29,7 +29,10 @@ page!(beside_rails, "beside-rails.md");
 page!(coming_from_apalis, "coming-from-apalis.md");
 page!(coming_from_awa, "coming-from-awa.md");
 page!(coming_from_fang, "coming-from-fang.md");
-page!(coming_from_graphile_worker, "coming-from-graphile-worker.md");
+page!(
+    coming_from_graphile_worker,
+    "coming-from-graphile-worker.md"
+);
 page!(coming_from_others, "coming-from-others.md");
 page!(coming_from_river, "coming-from-river.md");
 page!(coming_from_sidekiq, "coming-from-sidekiq.md");
