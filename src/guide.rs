@@ -5,7 +5,7 @@
 //! | start | [Getting started][getting-started.md], [Jobs and queries][jobs.md], [Enqueueing by SQL][enqueue-by-sql.md], [Enqueueing over HTTP][enqueue-by-http.md], [Retries and failures][failures.md], [Deploying][deploying.md] |
 //! | build | [Recurring tasks][recurring-tasks.md], [Unique jobs and results][unique-jobs-and-results.md], [Jobs that wait for jobs, and batches][flows.md], [Waits and steps][waits.md], [Limits and quotas][limits.md], [Testing][testing.md] |
 //! | run | [Configuration][configuration.md], [Operating][operating.md], [Web pages][web.md], [Find and change jobs][operators.md], [Measuring][measuring.md], [Performance][performance.md], [Scaling and failover][scaling.md] |
-//! | switch | from [Solid Queue][coming-from-solid-queue.md] or [beside it][beside-rails.md], [Sidekiq][coming-from-sidekiq.md], [fang][coming-from-fang.md], [apalis][coming-from-apalis.md], [River][coming-from-river.md], [graphile_worker][coming-from-graphile-worker.md], [awa][coming-from-awa.md], [others][coming-from-others.md] |
+//! | switch | from [Solid Queue][coming-from-solid-queue.md] or [beside it][beside-rails.md], [Sidekiq][coming-from-sidekiq.md], [fang][coming-from-fang.md], [apalis][coming-from-apalis.md], [River][coming-from-river.md], [graphile_worker][coming-from-graphile.md], [awa][coming-from-awa.md], [others][coming-from-others.md] |
 //! | understand | [Concepts][concepts.md], [Reliability][reliability.md], [Protocol][protocol.md], [Design][design.md] |
 //! | look up | [settings][reference/settings.md], [exit codes][reference/exit-codes.md], [signals][reference/signals.md], [log lines][reference/log-lines.md], [events][reference/events.md], [metrics][reference/metrics.md], [the program `windlass`][reference/cli.md], [checks of `doctor`][reference/doctor.md] |
 //!
@@ -29,10 +29,7 @@ page!(beside_rails, "beside-rails.md");
 page!(coming_from_apalis, "coming-from-apalis.md");
 page!(coming_from_awa, "coming-from-awa.md");
 page!(coming_from_fang, "coming-from-fang.md");
-page!(
-    coming_from_graphile_worker,
-    "coming-from-graphile-worker.md"
-);
+page!(coming_from_graphile, "coming-from-graphile.md");
 page!(coming_from_others, "coming-from-others.md");
 page!(coming_from_river, "coming-from-river.md");
 page!(coming_from_sidekiq, "coming-from-sidekiq.md");
