@@ -143,7 +143,7 @@ impl AuditLog {
     }
 
     /// Selects the newest 100 actions that meet the conditions.
-    pub(crate) fn of(filter: AuditFilter) -> Self {
+    pub fn of(filter: AuditFilter) -> Self {
         AuditLog { filter, limit: 100 }
     }
 

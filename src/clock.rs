@@ -5,13 +5,13 @@ use std::time::{Duration, Instant};
 
 /// The monotonic clock, used for every wait and deadline, and to decide that a process is dead.
 #[expect(clippy::disallowed_methods, reason = "this is the one source")]
-pub(crate) fn instant() -> Instant {
+pub fn instant() -> Instant {
     Instant::now()
 }
 
 /// This machine's calendar time, for what is shown or noted where no database is asked.
 #[expect(clippy::disallowed_methods, reason = "this is the one source")]
-pub(crate) fn calendar() -> DateTime<Utc> {
+pub fn calendar() -> DateTime<Utc> {
     Utc::now()
 }
 
@@ -21,7 +21,7 @@ pub(crate) const NEVER: Duration = Duration::from_secs(30 * 365 * 86_400);
 /// Returns the instant after `timeout`.
 ///
 /// A timeout too long to add, such as `Duration::MAX`, becomes [`NEVER`].
-pub(crate) fn deadline(timeout: Duration) -> Instant {
+pub fn deadline(timeout: Duration) -> Instant {
     let now = instant();
     now.checked_add(timeout).unwrap_or(now + NEVER)
 }
@@ -51,7 +51,7 @@ pub(crate) fn cpu() -> Duration {
 
 /// Sleeps, for loops that poll something that cannot be waited for.
 #[expect(clippy::disallowed_methods, reason = "this is the one source")]
-pub(crate) fn nap(duration: Duration) {
+pub fn nap(duration: Duration) {
     std::thread::sleep(duration);
 }
 
@@ -64,7 +64,7 @@ pub(crate) fn jittered(base: Duration) -> Duration {
 
 /// Returns a duration as users write it: `400d`, `1h 30m`. Months and years have no fixed length.
 #[expect(clippy::disallowed_methods, reason = "this is the one source")]
-pub(crate) fn in_units(duration: Duration) -> String {
+pub fn in_units(duration: Duration) -> String {
     const DAY: u64 = 86_400;
     let days = duration.as_secs() / DAY;
     let rest = humantime::format_duration(Duration::new(

@@ -284,6 +284,17 @@ pub struct Problem {
     pub message: String,
 }
 
+impl Problem {
+    #[doc(hidden)]
+    pub fn new(place: Option<String>, line: Option<usize>, message: String) -> Self {
+        Problem {
+            place,
+            line,
+            message,
+        }
+    }
+}
+
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (
@@ -324,7 +335,7 @@ pub(crate) fn one_line(message: &str) -> String {
 }
 
 /// Adds to an error what the failed statement was for.
-pub(crate) trait ErrorContext<T> {
+pub trait ErrorContext<T> {
     /// Names the attempt, as in "cannot {action}: ...".
     fn during(self, action: &'static str) -> Result<T>;
 }

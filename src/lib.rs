@@ -9,8 +9,6 @@ pub use admin::batches::{BatchFilter, BatchState, BatchSummary, batches};
 pub use admin::change::Change;
 pub use admin::classes::{pause_class, paused_classes, resume_class, strict_classes};
 pub use admin::details::{JobDetails, Moment, StepDone, job_details, job_logs};
-pub use admin::doctor::doctor;
-pub use admin::doctor::scope::{Finding, Verdict};
 pub use admin::edit::edit_arguments;
 pub use admin::explain::obstacles::Obstacle;
 pub use admin::explain::{Explanation, NotRetried, Reason, explain};
@@ -25,14 +23,6 @@ pub use admin::queues::{
 pub use admin::rate::RetryRate;
 pub use admin::secrets::{PublicTask, task_info_by_token};
 pub use audit::{AuditEntry, AuditLog};
-#[cfg(feature = "config")]
-pub use config::combinations::ConnectionBudget;
-#[cfg(feature = "config")]
-pub use config::configuration::Config;
-#[cfg(feature = "config")]
-pub use config::document::Origin;
-#[cfg(feature = "config")]
-pub use config::reader::Setting;
 pub use db::conn::connection::{AsConn, Conn};
 pub use db::conn::database::Database;
 pub use db::conn::dialect::Dialect;
@@ -112,13 +102,7 @@ compile_error!(
 
 mod admin;
 mod audit;
-#[cfg(feature = "bench")]
-mod bench;
 mod clock;
-#[cfg(feature = "config")]
-mod config;
-#[cfg(feature = "config")]
-mod configured;
 mod db;
 #[cfg_attr(not(feature = "postgres"), allow(dead_code))]
 mod deadline;
@@ -133,16 +117,21 @@ mod process;
 mod queue;
 pub mod recurring;
 mod retention;
-#[cfg(feature = "cli")]
-mod terminal;
 pub mod testing;
-#[cfg(feature = "web")]
-pub mod web;
 
-#[cfg(feature = "cli")]
-pub mod cli;
 #[cfg(any(doc, doctest))]
 pub mod guide;
+#[doc(hidden)]
+pub mod internal;
 #[cfg(feature = "laboratory")]
 #[path = "../benches/laboratory/mod.rs"]
 pub mod laboratory;
+
+// The package of the internal tests compiles the console with the library, so that its tests reach the inside of both.
+#[cfg(feature = "console")]
+extern crate self as windlass;
+#[cfg(feature = "console")]
+#[path = "../crates/windlass-console/src/lib.rs"]
+mod console;
+#[cfg(feature = "console")]
+use console::{bench, cli, config, configured, terminal, web};

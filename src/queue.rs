@@ -11,7 +11,7 @@ pub(crate) const MAX_NAME: usize = 255;
 pub(crate) const NAME_MARKS: &str = "_.:/-";
 
 /// Accepts only names that are safe without escaping in a log line, an address and a pattern.
-pub(crate) fn check_name(name: &str, what: &'static str) -> Result<()> {
+pub fn check_name(name: &str, what: &'static str) -> Result<()> {
     let allowed = |c: char| c.is_ascii_alphanumeric() || NAME_MARKS.contains(c);
     let reason = if name.is_empty() {
         "it is empty"

@@ -24,13 +24,13 @@ use std::time::Duration;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use = "a retention is given to a supervisor"]
 pub struct Retention {
-    pub(crate) finished_for: Option<Duration>,
+    pub finished_for: Option<Duration>,
     pub(crate) finished_at_most: Option<u64>,
-    pub(crate) failed_for: Option<Duration>,
-    pub(crate) jobs_of_ruby: bool,
-    pub(crate) audit_for: Option<Duration>,
-    pub(crate) events_for: Option<Duration>,
-    pub(crate) every: Duration,
+    pub failed_for: Option<Duration>,
+    pub jobs_of_ruby: bool,
+    pub audit_for: Option<Duration>,
+    pub events_for: Option<Duration>,
+    pub every: Duration,
 }
 
 impl Default for Retention {

@@ -310,7 +310,7 @@ impl Jobs {
         self.retag(conn, TagChange::Remove(tag), |_| {})
     }
 
-    pub(crate) fn retag<C: AsConn + ?Sized>(
+    pub fn retag<C: AsConn + ?Sized>(
         &self,
         conn: &mut C,
         change: TagChange<'_>,

@@ -20,7 +20,6 @@ use std::time::Duration;
 /// decides when to stop.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-#[non_exhaustive]
 pub enum Change {
     /// Cancels waiting jobs, and asks running ones to stop. Cancelled jobs are kept like finished
     /// ones.
@@ -165,11 +164,11 @@ impl Changed {
 /// operation to others.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct PacedChange {
-    pub(crate) change: Change,
+pub struct PacedChange {
+    pub change: Change,
     /// The rate at which retried jobs become due.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) rate: Option<RetryRate>,
+    pub rate: Option<RetryRate>,
 }
 
 /// The number of jobs that have become due at a rate, and the time of the first.

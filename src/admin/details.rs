@@ -96,7 +96,7 @@ pub fn job_details<C: AsConn + ?Sized>(
 }
 
 /// Reads a job with all that is stored of it, and its view if it has a row.
-pub(crate) fn read(
+pub fn read(
     conn: &mut Conn<'_>,
     job: JobKey,
     reveal: bool,

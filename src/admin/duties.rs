@@ -6,23 +6,23 @@ use std::collections::BTreeMap;
 
 /// A duty of the maintenance, of all processes that have it: it is done when any of them does it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub(crate) struct DutyNow {
-    pub(crate) name: String,
+pub struct DutyNow {
+    pub name: String,
     /// The number of processes that have it.
-    pub(crate) processes: usize,
+    pub processes: usize,
     /// Seconds since the last turn, when the process with the newest one sent its last heartbeat.
-    pub(crate) last_turn_seconds: f64,
+    pub last_turn_seconds: f64,
     /// Seconds from one turn to the next.
-    pub(crate) every_seconds: f64,
+    pub every_seconds: f64,
     /// Seconds for which the next turn is overdue; `null` if it is in time.
-    pub(crate) late_seconds: Option<f64>,
+    pub late_seconds: Option<f64>,
 }
 
 /// In seconds. A turn that comes so much later is still in time: the turns of other duties take their time, too.
 const GRACE: f64 = 10.0;
 
 /// Returns the duties of processes with this metadata, by name. The processes are alive.
-pub(crate) fn duties_of_processes<'a>(
+pub fn duties_of_processes<'a>(
     processes: impl IntoIterator<Item = &'a Value>,
 ) -> Vec<DutyNow> {
     let mut duties: BTreeMap<String, DutyNow> = BTreeMap::new();

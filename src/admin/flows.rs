@@ -18,7 +18,6 @@ const MOST: usize = 200;
 /// A job or a batch in a [`FlowGraph`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
-#[non_exhaustive]
 pub enum FlowId {
     /// A batch.
     Batch(BatchId),

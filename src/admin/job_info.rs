@@ -78,7 +78,6 @@ impl JobKey {
 /// The progress or outcome of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
-#[non_exhaustive]
 pub enum TaskStatus {
     /// It waits for its first or another attempt.
     Queued,
@@ -137,7 +136,7 @@ pub struct TaskInfo {
     pub tags: Vec<String>,
     /// Its queue, while its row is kept.
     #[serde(skip)]
-    pub(crate) queue_name: Option<String>,
+    pub queue_name: Option<String>,
     /// True if [`public`](Self::public) contains the result.
     #[serde(skip)]
     pub(crate) shows_result: bool,
@@ -184,14 +183,14 @@ pub fn task_info<C: AsConn + ?Sized>(
 }
 
 /// Returns the status of a job.
-pub(crate) fn read_one(conn: &mut Conn<'_>, id: i64) -> Result<Option<TaskInfo>> {
+pub fn read_one(conn: &mut Conn<'_>, id: i64) -> Result<Option<TaskInfo>> {
     let mut found = read(conn, &[id], TextLimits::OUTCOME)?;
     Ok(found.remove(&id).map(|(task, _)| task))
 }
 
 /// Reads jobs, each with its view if it has a row. The views are read first: if a row was deleted, its result was
 /// written before.
-pub(crate) fn read(
+pub fn read(
     conn: &mut Conn<'_>,
     ids: &[i64],
     texts: TextLimits,

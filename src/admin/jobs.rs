@@ -31,11 +31,11 @@ use serde::{Deserialize, Serialize};
 #[serde(deny_unknown_fields)]
 #[must_use = "a selection does nothing until it is listed, counted or changed"]
 pub struct Jobs {
-    pub(crate) states: Vec<JobState>,
+    pub states: Vec<JobState>,
     #[serde(default)]
     pub(crate) filter: Filter,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) limit: Option<u64>,
+    pub limit: Option<u64>,
     #[serde(skip)]
     pub(crate) actor: Actor,
 }
@@ -318,8 +318,7 @@ pub struct Changed {
 
 impl Changed {
     /// Returns the number of jobs examined.
-    #[cfg(feature = "cli")]
-    pub(crate) fn looked_at(&self) -> u64 {
+    pub fn looked_at(&self) -> u64 {
         self.changed + self.left() + self.passed_over
     }
 
@@ -329,8 +328,7 @@ impl Changed {
     }
 
     /// Returns the same, for what is printed.
-    #[cfg(feature = "cli")]
-    pub(crate) fn left_alone(&self) -> u64 {
+    pub fn left_alone(&self) -> u64 {
         self.in_ruby + self.at_most_once + self.id_taken
     }
 

@@ -15,14 +15,14 @@ use std::time::Duration;
 
 /// The registered processes, in the order of their registration.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Fleet {
-    pub(crate) members: Vec<Member>,
+pub struct Fleet {
+    pub members: Vec<Member>,
     /// True if there are more than were read.
-    pub(crate) is_more: bool,
+    pub is_more: bool,
 }
 
 impl Fleet {
-    pub(crate) fn read(conn: &mut Conn<'_>) -> Result<Self> {
+    pub fn read(conn: &mut Conn<'_>) -> Result<Self> {
         let action = "look at the processes";
         let mut rows = fleet::processes(conn).during(action)?;
         let held = fleet::held_by_process(conn).during(action)?;
@@ -39,33 +39,33 @@ impl Fleet {
         })
     }
 
-    pub(crate) fn workers(&self) -> impl Iterator<Item = &Member> {
+    pub fn workers(&self) -> impl Iterator<Item = &Member> {
         self.members.iter().filter(|member| member.is_worker())
     }
 
     /// Returns the workers that have had a heartbeat lately.
-    pub(crate) fn alive_workers(&self) -> impl Iterator<Item = &Member> {
+    pub fn alive_workers(&self) -> impl Iterator<Item = &Member> {
         self.workers().filter(|worker| !worker.is_dead())
     }
 
-    pub(crate) fn dead(&self) -> impl Iterator<Item = &Member> {
+    pub fn dead(&self) -> impl Iterator<Item = &Member> {
         self.members.iter().filter(|member| member.is_dead())
     }
 
     /// Returns the workers that serve a queue, dead and quiet ones as well.
-    pub(crate) fn serving<'f>(&'f self, queue: &'f str) -> impl Iterator<Item = &'f Member> {
+    pub fn serving<'f>(&'f self, queue: &'f str) -> impl Iterator<Item = &'f Member> {
         self.workers().filter(move |worker| worker.serves(queue))
     }
 
     /// Returns how many threads the workers have that are alive, and how many of them run a job.
-    pub(crate) fn threads(&self) -> (u64, u64) {
+    pub fn threads(&self) -> (u64, u64) {
         let sum = |of: fn(&Member) -> u64| self.alive_workers().map(of).sum();
         (sum(|worker| worker.threads), sum(Member::busy))
     }
 
     /// Returns whether any process is one of Rails. The history does not contain the jobs that
     /// these have run.
-    pub(crate) fn has_rails(&self) -> bool {
+    pub fn has_rails(&self) -> bool {
         self.members.iter().any(Member::is_of_rails)
     }
 }
@@ -74,7 +74,7 @@ impl Fleet {
 
 /// The kind of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum MemberKind {
+pub enum MemberKind {
     Supervisor,
     Worker,
     Dispatcher,
@@ -85,18 +85,18 @@ pub(crate) enum MemberKind {
 
 /// A registered process.
 #[derive(Debug, Clone)]
-pub(crate) struct Member {
-    pub(crate) row: FleetProcess,
-    pub(crate) kind: MemberKind,
+pub struct Member {
+    pub row: FleetProcess,
+    pub kind: MemberKind,
     /// The queues that a worker serves, as it was given them: `mail,import*`.
-    pub(crate) queues: String,
+    pub queues: String,
     selectors: Vec<QueueSelector>,
     /// The number of threads of a worker.
-    pub(crate) threads: u64,
+    pub threads: u64,
     /// The number of jobs that it runs.
-    pub(crate) running: u64,
+    pub running: u64,
     /// The number of jobs that it holds and that have not started.
-    pub(crate) ahead: u64,
+    pub ahead: u64,
 }
 
 impl Member {
@@ -130,27 +130,27 @@ impl Member {
     }
 
     /// Returns whether it has had no heartbeat for so long that it is treated as dead.
-    pub(crate) fn is_dead(&self) -> bool {
+    pub fn is_dead(&self) -> bool {
         self.row.heartbeat_seconds > ALIVE.as_secs_f64()
     }
 
     /// Returns whether it was asked to claim nothing more.
-    pub(crate) fn is_quiet(&self) -> bool {
+    pub fn is_quiet(&self) -> bool {
         self.row.is_quiet()
     }
 
     /// Returns whether it claims jobs: it is a worker, and not dead, quiet or draining.
-    pub(crate) fn claims(&self) -> bool {
+    pub fn claims(&self) -> bool {
         self.is_worker() && !self.is_dead() && !self.is_quiet() && !self.row.draining
     }
 
     /// Returns whether it is a process of Rails.
-    pub(crate) fn is_of_rails(&self) -> bool {
+    pub fn is_of_rails(&self) -> bool {
         self.row.metadata["windlass"].is_null()
     }
 
     /// Returns the version of Windlass.
-    pub(crate) fn version(&self) -> &str {
+    pub fn version(&self) -> &str {
         self.row.metadata["windlass"].as_str().unwrap_or_default()
     }
 
@@ -163,12 +163,12 @@ impl Member {
     }
 
     /// Returns how many of its threads run a job.
-    pub(crate) fn busy(&self) -> u64 {
+    pub fn busy(&self) -> u64 {
         self.running.min(self.threads)
     }
 
     /// Returns its host and its process id: `app-1:4242`.
-    pub(crate) fn location(&self) -> String {
+    pub fn location(&self) -> String {
         match self.row.hostname.as_str() {
             "" => self.row.pid.to_string(),
             host => format!("{host}:{}", self.row.pid),
@@ -180,7 +180,7 @@ impl Member {
 
 /// A verdict on whether the jobs of a queue start in time. Worse ones come first in lists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum QueueVerdict {
+pub enum QueueVerdict {
     /// Its oldest ready job has waited for longer than promised.
     Late {
         promise: Duration,
@@ -204,7 +204,7 @@ pub(crate) enum QueueVerdict {
 
 impl QueueVerdict {
     /// Returns whether it is listed before the others: something differs from what it should be.
-    pub(crate) fn is_bad(self) -> bool {
+    pub fn is_bad(self) -> bool {
         self.rank() < 3
     }
 
@@ -223,21 +223,21 @@ impl QueueVerdict {
 // --- The queues and how long their jobs wait ---
 
 /// The longest time that a job may be ready before its queue is late, by queue.
-pub(crate) type Promises = BTreeMap<String, Duration>;
+pub type Promises = BTreeMap<String, Duration>;
 
 /// A queue at one moment.
 #[derive(Debug, Clone)]
-pub(crate) struct QueueView {
-    pub(crate) name: String,
-    pub(crate) ready: CappedCount,
+pub struct QueueView {
+    pub name: String,
+    pub ready: CappedCount,
     /// For how long its oldest ready job has been ready.
-    pub(crate) oldest_seconds: Option<f64>,
-    pub(crate) pause: Option<PauseOfQueue>,
-    pub(crate) verdict: QueueVerdict,
+    pub oldest_seconds: Option<f64>,
+    pub pause: Option<PauseOfQueue>,
+    pub verdict: QueueVerdict,
 }
 
 impl QueueView {
-    pub(crate) fn new(
+    pub fn new(
         ready: ReadyJobs,
         pause: Option<PauseOfQueue>,
         fleet: &Fleet,
@@ -284,23 +284,23 @@ impl QueueView {
     }
 
     /// Returns whether its oldest ready job has waited for longer than promised.
-    pub(crate) fn is_late(&self) -> bool {
+    pub fn is_late(&self) -> bool {
         matches!(self.verdict, QueueVerdict::Late { .. })
     }
 }
 
 /// The processes, and the queues that have ready jobs, are paused, or have promised something.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct LoadNow {
-    pub(crate) fleet: Fleet,
+pub struct LoadNow {
+    pub fleet: Fleet,
     /// By name.
-    pub(crate) queues: BTreeMap<String, QueueView>,
+    pub queues: BTreeMap<String, QueueView>,
     /// True if there are more than were read.
-    pub(crate) is_more: bool,
+    pub is_more: bool,
 }
 
 impl LoadNow {
-    pub(crate) fn read(conn: &mut Conn<'_>, promises: &Promises) -> Result<Self> {
+    pub fn read(conn: &mut Conn<'_>, promises: &Promises) -> Result<Self> {
         let action = "look at the queues";
         let fleet = Fleet::read(conn)?;
         let mut ready = queues::ready(conn).during(action)?;
@@ -336,14 +336,14 @@ impl LoadNow {
     }
 
     /// Adds a queue without ready jobs, if it is not there.
-    pub(crate) fn add_empty(&mut self, name: &str, promises: &Promises) {
+    pub fn add_empty(&mut self, name: &str, promises: &Promises) {
         if !self.queues.contains_key(name) {
             self.add(empty(name), None, promises);
         }
     }
 
     /// Returns the queues, the worst first.
-    pub(crate) fn worst_first(&self) -> Vec<&QueueView> {
+    pub fn worst_first(&self) -> Vec<&QueueView> {
         let mut queues: Vec<&QueueView> = self.queues.values().collect();
         queues.sort_by(|one, other| {
             let age = |queue: &QueueView| queue.oldest_seconds.unwrap_or(-1.0);

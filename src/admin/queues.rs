@@ -103,7 +103,7 @@ impl Actor {
 
 impl Jobs {
     /// Deletes the jobs of a queue, which this selection has.
-    pub(crate) fn clear<C: AsConn + ?Sized>(
+    pub fn clear<C: AsConn + ?Sized>(
         &self,
         conn: &mut C,
         queue: &str,

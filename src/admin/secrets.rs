@@ -3,7 +3,6 @@
 
 use crate::admin::job_info::{self, TaskInfo, TaskStatus};
 use crate::db::query::job_view;
-#[cfg(feature = "cli")]
 use crate::db::query::jobs::JobSummary;
 use crate::db::table::claimed::Progress;
 use crate::db::table::{classes, public_tokens};
@@ -15,16 +14,14 @@ use chrono::{DateTime, Utc};
 use diesel::QueryResult;
 use serde_json::Value;
 use std::collections::BTreeMap;
-#[cfg(any(feature = "cli", feature = "web"))]
 use std::collections::BTreeSet;
 
 /// The number of listed jobs whose arguments are read at once, to find their secrets.
-#[cfg(feature = "cli")]
 const READ_AT_ONCE: usize = 100;
 
 /// The parts of a job that are hidden.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Secrets {
+pub enum Secrets {
     None,
     /// The fields with these names, and the values that they have in its arguments.
     Named(Vec<String>, SecretTexts),
@@ -44,8 +41,7 @@ impl Secrets {
     }
 
     /// Returns what is hidden of each of these classes, if that is known.
-    #[cfg(any(feature = "cli", feature = "web"))]
-    pub(crate) fn of_classes<'c>(
+    pub fn of_classes<'c>(
         conn: &mut Conn<'_>,
         names: impl Iterator<Item = &'c str>,
     ) -> QueryResult<BTreeMap<String, Self>> {
@@ -85,7 +81,7 @@ impl Secrets {
     }
 
     /// Hides what is secret in a job.
-    pub(crate) fn cover(conn: &mut Conn<'_>, task: &mut TaskInfo) -> QueryResult<()> {
+    pub fn cover(conn: &mut Conn<'_>, task: &mut TaskInfo) -> QueryResult<()> {
         let secrets = Self::of_class(conn, &task.class_name)?;
         let stored = match secrets.has_names() {
             true => job_view::arguments(conn, &[task.job_id.0])?,
@@ -112,8 +108,7 @@ impl Secrets {
     }
 
     /// The same for the tags of listed jobs.
-    #[cfg(feature = "cli")]
-    pub(crate) fn hide_in_list(conn: &mut Conn<'_>, jobs: &mut [JobSummary]) -> QueryResult<()> {
+    pub fn hide_in_list(conn: &mut Conn<'_>, jobs: &mut [JobSummary]) -> QueryResult<()> {
         let tagged = jobs.iter().filter(|job| !job.tags.is_empty());
         let secrets = Self::of_classes(conn, tagged.map(|job| &*job.class_name))?;
         let secrets_in = |job: &JobSummary| {
@@ -144,7 +139,7 @@ impl Secrets {
     }
 
     /// Returns JSON text with what is secret replaced.
-    pub(crate) fn show(&self, text: &str) -> Value {
+    pub fn show(&self, text: &str) -> Value {
         let value = serde_json::from_str(text);
         match (self, value) {
             (Secrets::None, value) => value.unwrap_or_else(|_| text.into()),
@@ -181,7 +176,6 @@ impl Secrets {
 
     /// Returns whether JSON text contains one of the texts where it is shown. Spaces do not count, as
     /// programs set them differently.
-    #[cfg(feature = "web")]
     pub(crate) fn shows(&self, arguments: &str, texts: &[String]) -> bool {
         if !self.has_names() {
             return *self != Secrets::All;

@@ -15,29 +15,27 @@
 //! - Steps that skip locked rows never wait, so they may break the order. A ready execution is
 //!   inserted after its job has changed.
 
-pub(crate) mod conn;
-pub(crate) mod model;
-pub(crate) mod query;
-pub(crate) mod schema;
-pub(crate) mod table;
+pub mod conn;
+pub mod model;
+pub mod query;
+pub mod schema;
+pub mod table;
 pub(crate) mod test_support;
-pub(crate) mod transition;
+pub mod transition;
 
-pub(crate) use crate::db::conn::database::{ping, prefer_indexes};
+pub use crate::db::conn::database::{ping, prefer_indexes};
 pub(crate) use crate::db::conn::turns::Precedence;
-#[cfg(feature = "cli")]
-#[cfg(feature = "cli")]
-pub(crate) use crate::db::query::presence::{ConnectionLimit, connection_limit};
+pub use crate::db::query::presence::{ConnectionLimit, connection_limit};
 pub(crate) use crate::db::test_support::TestDatabase;
 pub(crate) use crate::db::transition::pause::{LockWait, with_lock_wait};
-pub(crate) use conn::connection::{AsConn, Conn, own};
-pub(crate) use conn::database::Database;
-pub(crate) use conn::owned::DbConnection;
+pub use conn::connection::{AsConn, Conn, own};
+pub use conn::database::Database;
+pub use conn::owned::DbConnection;
 #[cfg(not(feature = "postgres"))]
 pub(crate) use conn::owned::ServerSession;
 #[cfg(feature = "postgres")]
 pub(crate) use conn::pooling::recognise::ServerSession;
-pub(crate) use conn::sqlite_file::{FileId, Refusal};
+pub use conn::sqlite_file::{FileId, Refusal};
 pub(crate) use conn::typed::Typed;
 
 #[cfg(test)]

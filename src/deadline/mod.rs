@@ -210,7 +210,6 @@ impl Deadline {
     }
 
     /// Limits all statements together to `limit` until the result is dropped.
-    #[cfg(any(feature = "top", feature = "web"))]
     pub(crate) fn arm_in_all(&self, limit: Duration) -> Armed {
         let armed = self.arm(limit);
         self.0.is_in_all.store(true, Ordering::Relaxed);
@@ -298,7 +297,7 @@ impl Drop for Deadline {
 }
 
 /// Returns the error text for a statement that got no answer.
-pub(crate) fn no_answer(within: Duration) -> String {
+pub fn no_answer(within: Duration) -> String {
     format!("no answer within {within:?}")
 }
 

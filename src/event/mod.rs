@@ -1,6 +1,6 @@
 //! Events of a process, with subscribers, log lines and hooks.
 
-pub(crate) mod logging;
+pub mod logging;
 
 use crate::error::{Error, Result};
 use crate::job::JobId;

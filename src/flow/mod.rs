@@ -4,4 +4,4 @@ pub(crate) mod batch;
 pub(crate) mod graph;
 pub(crate) mod inputs;
 pub(crate) mod undo;
-pub(crate) mod waits;
+pub mod waits;

@@ -282,7 +282,7 @@ where
 }
 
 /// Does the same with a payload that is JSON.
-pub(crate) fn emit_json<C: AsConn + ?Sized>(
+pub fn emit_json<C: AsConn + ?Sized>(
     conn: &mut C,
     event: &str,
     payload: &str,

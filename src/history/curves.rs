@@ -10,14 +10,14 @@ use std::collections::BTreeMap;
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct QueueCurve {
     /// The number of jobs and runs that ended, whatever their outcome.
-    pub(crate) ended: Vec<u64>,
+    pub ended: Vec<u64>,
     /// For how many seconds the oldest ready job had been ready. `None` where no sample was taken.
-    pub(crate) oldest_seconds: Vec<Option<f64>>,
+    pub oldest_seconds: Vec<Option<f64>>,
 }
 
 /// The curves of all queues, by name.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(crate) struct QueueCurves {
+pub struct QueueCurves {
     queues: BTreeMap<String, QueueCurve>,
     /// True if anything was recorded in this time.
     pub(crate) is_recorded: bool,
@@ -25,12 +25,12 @@ pub(crate) struct QueueCurves {
 
 impl QueueCurves {
     /// Returns the curve of a queue. `None` if nothing was recorded of it.
-    pub(crate) fn of(&self, queue: &str) -> Option<&QueueCurve> {
+    pub fn of(&self, queue: &str) -> Option<&QueueCurve> {
         self.queues.get(queue)
     }
 
     /// Returns the names of the queues of which something was recorded.
-    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+    pub fn names(&self) -> impl Iterator<Item = &str> {
         let active = self.queues.iter().filter(|(_, curve)| {
             let is_ended = curve.ended.iter().any(|ended| *ended > 0);
             is_ended || curve.oldest_seconds.iter().flatten().any(|age| *age > 0.0)
@@ -43,7 +43,7 @@ impl QueueCurves {
 ///
 /// # Errors
 /// If the database does not answer or has no tables.
-pub(crate) fn queue_curves<C: AsConn + ?Sized>(
+pub fn queue_curves<C: AsConn + ?Sized>(
     conn: &mut C,
     range: TimeRange,
 ) -> Result<QueueCurves> {

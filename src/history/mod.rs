@@ -21,10 +21,9 @@
 //! # Ok::<(), windlass::Error>(())
 //! ```
 
-#[cfg(feature = "web")]
-pub(crate) mod curves;
-pub(crate) mod rates;
-pub(crate) mod read;
+pub mod curves;
+pub mod rates;
+pub mod read;
 
 use crate::db::table::history::deltas;
 use crate::db::transition::fold::{self, FoldWhen, Folded};

@@ -280,7 +280,6 @@ pub fn totals<C: AsConn + ?Sized>(conn: &mut C) -> Result<Totals> {
 ///
 /// Buckets begin at whole multiples of their length, in UTC. The last one has not ended yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[non_exhaustive]
 pub enum TimeRange {
     /// 60 buckets of a minute.
     Hour,

@@ -1,23 +1,23 @@
 //! The parts of jobs that applications write and enqueue: job types, contexts, policies and steps;
 //! and performing one job.
 
-pub(crate) mod arguments;
+pub mod arguments;
 pub(crate) mod around;
-pub(crate) mod class;
+pub mod class;
 pub(crate) mod concurrency;
-pub(crate) mod context;
-pub(crate) mod error;
+pub mod context;
+pub mod error;
 pub(crate) mod extras;
 pub(crate) mod function;
-pub(crate) mod new_job;
-pub(crate) mod options;
+pub mod new_job;
+pub mod options;
 pub(crate) mod output;
 pub(crate) mod perform;
-pub(crate) mod policy;
-pub(crate) mod registry;
+pub mod policy;
+pub mod registry;
 pub mod ruby;
 pub(crate) mod ruby_call;
-pub(crate) mod run_log;
+pub mod run_log;
 pub(crate) mod running;
 pub(crate) mod steps;
 pub(crate) mod trace;

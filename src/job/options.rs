@@ -15,8 +15,7 @@ use std::time::Duration;
 
 /// The columns of the view `windlass_enqueue`, which are the fields of a request over HTTP: the class, the arguments, and
 /// options.
-#[cfg_attr(not(feature = "web"), allow(dead_code))]
-pub(crate) const COLUMNS: [&str; 18] = [
+pub const COLUMNS: [&str; 18] = [
     "class",
     "arguments",
     "queue",
@@ -41,140 +40,100 @@ pub(crate) const COLUMNS: [&str; 18] = [
 ///
 /// The names are those in files and requests. A request can have those in [`COLUMNS`], and a recurring task of a file
 /// those in [`NAMES`](crate::recurring::settings::NAMES). The commands `windlass enqueue` and `windlass recurring` have
-/// those with an `arg` that is not skipped.
+/// flags for the first part.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "cli", derive(clap::Args))]
 #[serde(default)]
-pub(crate) struct JobOptions {
-    /// The queue [default: the type's, or `default`]
-    #[cfg_attr(feature = "cli", arg(long, value_name = "NAME"))]
-    pub(crate) queue: Option<String>,
+pub struct JobOptions {
+    /// The queue. Default: the type's, or `default`.
+    pub queue: Option<String>,
 
-    /// The priority; a smaller number is more important [default: the type's, or 0]
-    #[cfg_attr(
-        feature = "cli",
-        arg(long, value_name = "NUMBER", allow_hyphen_values = true)
-    )]
+    /// The priority; a smaller number is more important. Default: the type's, or 0.
     pub(crate) priority: Option<i32>,
 
-    /// Use the time from which the job waits as the priority, minus this time
+    /// Use the time from which the job waits as the priority, minus this time.
     #[serde(with = "humane::option")]
-    #[cfg_attr(feature = "cli", arg(long, value_name = "TIME", value_parser = humantime::parse_duration,
-        conflicts_with = "priority"))]
     pub(crate) ahead_by: Option<Duration>,
 
-    /// Use the time from which the job waits as the priority, plus this time
+    /// Use the time from which the job waits as the priority, plus this time.
     #[serde(with = "humane::option")]
-    #[cfg_attr(feature = "cli", arg(long, value_name = "TIME", value_parser = humantime::parse_duration,
-        conflicts_with_all = ["priority", "ahead_by"]))]
     pub(crate) behind_by: Option<Duration>,
 
-    /// The largest number of attempts [default: the type's, or the worker's]
-    #[cfg_attr(feature = "cli", arg(long = "attempts", value_name = "NUMBER",
-        value_parser = clap::value_parser!(u32).range(1..)))]
+    /// The largest number of attempts. Default: the type's, or the worker's.
     pub(crate) max_attempts: Option<u32>,
 
-    /// The delay before the next attempt, as `30s`, or doubling as `10s..1h`
+    /// The delay before the next attempt.
     #[serde(skip)]
-    #[cfg_attr(feature = "cli", arg(long, value_name = "TIME", value_parser = backoff))]
     pub(crate) backoff: Option<Backoff>,
 
-    /// No further attempt so long after the job is due
+    /// No further attempt so long after the job is due.
     #[serde(with = "humane::option")]
-    #[cfg_attr(feature = "cli", arg(long, value_name = "TIME", value_parser = above_zero,
-        conflicts_with = "retry_until"))]
     pub(crate) retry_for: Option<Duration>,
 
-    /// No further attempt after this time, as 2026-12-24T18:00:00Z
-    #[cfg_attr(feature = "cli", arg(long, value_name = "TIME", value_parser = time))]
+    /// No further attempt after this time.
     pub(crate) retry_until: Option<DateTime<Utc>>,
 
-    /// Discard the job if it has not started so long after it is due
+    /// Discard the job if it has not started so long after it is due.
     #[serde(with = "humane::option")]
-    #[cfg_attr(feature = "cli", arg(long, value_name = "TIME", value_parser = above_zero))]
     pub(crate) expires_in: Option<Duration>,
 
-    /// The time limit of an attempt
+    /// The time limit of an attempt.
     #[serde(with = "humane::option")]
-    #[cfg_attr(feature = "cli", arg(long, value_name = "TIME", value_parser = above_zero))]
     pub(crate) timeout: Option<Duration>,
 
-    /// The time for which the result is kept
+    /// The time for which the result is kept.
     #[serde(with = "humane::option")]
-    #[cfg_attr(feature = "cli", arg(long, value_name = "TIME", value_parser = humantime::parse_duration))]
     pub(crate) keep_result: Option<Duration>,
 
-    /// The delivery guarantee: how often the job may start [default: the type's, or at-least-once]
-    #[cfg_attr(feature = "cli", arg(long, value_name = "HOW", value_parser = word::<Delivery, 3>([
-        ("at-least-once", "A run that was cut short is repeated"),
-        ("at-most-once", "A run that was cut short makes the job fail, and so does an error"),
-        ("after-known-outcome", "A run that was cut short makes the job fail; errors may be retried"),
-    ])))]
+    /// The delivery guarantee: how often the job may start. Default: the type's, or at least once.
     pub(crate) delivery: Option<Delivery>,
 
     // Those of one enqueue follow. `windlass enqueue` has some of them under other names.
     /// Run no earlier than at this time.
-    #[cfg_attr(feature = "cli", arg(skip))]
     pub(crate) run_at: Option<DateTime<Utc>>,
 
     /// Run no earlier than after this time.
-    #[cfg_attr(feature = "cli", arg(skip))]
     pub(crate) delay_seconds: Option<f64>,
 
     /// Discard the job if it has not started by this time.
-    #[cfg_attr(feature = "cli", arg(skip))]
     pub(crate) not_after: Option<DateTime<Utc>>,
 
     /// Enqueue a job with this key only once.
-    #[cfg_attr(feature = "cli", arg(skip))]
-    pub(crate) idempotency_key: Option<String>,
+    pub idempotency_key: Option<String>,
 
     /// Only one job may hold this id at a time.
-    #[cfg_attr(feature = "cli", arg(skip))]
     pub(crate) unique_id: Option<String>,
 
     /// The time for which the job holds its unique id.
-    #[cfg_attr(feature = "cli", arg(skip))]
     pub(crate) unique_scope: Option<UniqueScope>,
 
     /// The policy if another job holds the unique id.
-    #[cfg_attr(feature = "cli", arg(skip))]
-    pub(crate) on_conflict: Option<OnConflict>,
+    pub on_conflict: Option<OnConflict>,
 
     /// Only so many jobs with this key run at once.
-    #[cfg_attr(feature = "cli", arg(skip))]
-    pub(crate) concurrency_key: Option<String>,
+    pub concurrency_key: Option<String>,
 
     /// Job types with the same group share their keys. Default: the class.
-    #[cfg_attr(feature = "cli", arg(skip))]
-    pub(crate) concurrency_group: Option<String>,
+    pub concurrency_group: Option<String>,
 
     /// The number of jobs with the key that run at once. Default: 1.
-    #[cfg_attr(feature = "cli", arg(skip))]
     pub(crate) concurrency_limit: Option<u32>,
 
     /// The policy for a job whose key has no free slot.
-    #[cfg_attr(feature = "cli", arg(skip))]
     pub(crate) concurrency_on_conflict: Option<SlotConflict>,
 
     /// The number of times that the process may die during the job.
-    #[cfg_attr(feature = "cli", arg(skip))]
     pub(crate) max_crashes: Option<u32>,
 
     /// The same as the delivery `at_most_once`, if true.
-    #[cfg_attr(feature = "cli", arg(skip))]
     pub(crate) at_most_once: Option<bool>,
 
     /// The trace context of the enqueue, as the header of W3C Trace Context.
-    #[cfg_attr(feature = "cli", arg(skip))]
-    pub(crate) traceparent: Option<String>,
+    pub traceparent: Option<String>,
 
     /// Tags of the job.
-    #[cfg_attr(feature = "cli", arg(skip))]
     pub(crate) tags: Option<Vec<String>>,
 
     /// Metadata of the job.
-    #[cfg_attr(feature = "cli", arg(skip))]
     pub(crate) meta: Option<Map<String, Value>>,
 }
 
@@ -190,7 +149,7 @@ pub(crate) enum SlotConflict {
 
 impl JobOptions {
     /// Returns the options that are set, by their names.
-    pub(crate) fn set(&self) -> Map<String, Value> {
+    pub fn set(&self) -> Map<String, Value> {
         match serde_json::to_value(self) {
             Ok(Value::Object(all)) => all
                 .into_iter()
@@ -237,13 +196,12 @@ impl JobOptions {
 
 // --- Enqueues ---
 
-#[cfg_attr(not(any(feature = "cli", feature = "web")), allow(dead_code))]
 impl JobOptions {
     /// Returns the job with these options.
     ///
     /// # Errors
     /// The reason, if a value is impossible or two contradict each other.
-    pub(crate) fn apply(&self, mut job: NewJob) -> Result<NewJob, String> {
+    pub fn apply(&self, mut job: NewJob) -> Result<NewJob, String> {
         if self.max_attempts == Some(0) {
             return Err("`max_attempts` is 1 or more".to_owned());
         }
@@ -352,61 +310,6 @@ pub(crate) mod humane {
             super::deserialize(input).map(Some)
         }
     }
-}
-
-// --- Values on the command line, whose default error messages would not help ---
-
-/// Parses a time with its zone.
-#[cfg(feature = "cli")]
-pub(crate) fn time(text: &str) -> Result<DateTime<Utc>, String> {
-    text.parse().map_err(|error| {
-        format!("{error}; a time is written with its date and zone, as 2026-12-24T18:00:00Z or 2026-12-24T18:00:00+02:00")
-    })
-}
-
-/// Parses a time span that is not empty.
-#[cfg(feature = "cli")]
-pub(crate) fn above_zero(text: &str) -> Result<Duration, String> {
-    let time = humantime::parse_duration(text).map_err(|error| error.to_string())?;
-    match time.is_zero() {
-        true => Err("it must be above zero".to_owned()),
-        false => Ok(time),
-    }
-}
-
-/// Parses a delay, or the first and the longest of delays that double.
-#[cfg(feature = "cli")]
-fn backoff(text: &str) -> Result<Backoff, String> {
-    let time = |text: &str| {
-        humantime::parse_duration(text.trim()).map_err(|error| {
-            format!("{error}; a delay is written as `30s`, or `10s..1h` if it doubles")
-        })
-    };
-    let Some((first, cap)) = text.split_once("..") else {
-        return time(text).map(Backoff::Fixed);
-    };
-    let (first, cap) = (time(first)?, time(cap)?);
-    if cap < first {
-        return Err(
-            "the first delay is longer than the longest; write the shorter one first, as `10s..1h`"
-                .to_owned(),
-        );
-    }
-    Ok(Backoff::Exponential { first, cap })
-}
-
-/// Parses one of these words, each of which has its help, to the value that has this name in JSON.
-#[cfg(feature = "cli")]
-pub(crate) fn word<T, const N: usize>(
-    words: [(&'static str, &'static str); N],
-) -> impl clap::builder::TypedValueParser<Value = T>
-where
-    T: serde::de::DeserializeOwned + Clone + Send + Sync + 'static,
-{
-    use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser as _};
-    let words = words.map(|(word, help)| PossibleValue::new(word).help(help));
-    PossibleValuesParser::new(words)
-        .try_map(|word| serde_json::from_value(word.replace('-', "_").into()))
 }
 
 #[cfg(test)]

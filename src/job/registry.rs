@@ -344,8 +344,7 @@ impl Registry {
     }
 
     /// Creates a job as [`new_job`](Self::new_job) does, from arguments of this version, converted.
-    #[cfg(feature = "cli")]
-    pub(crate) fn new_job_of_version(
+    pub fn new_job_of_version(
         &self,
         class_name: &str,
         arguments: &str,

@@ -141,7 +141,7 @@ pub(crate) fn clean(text: &str) -> String {
 // --- Hides the secret fields of arguments, and their values where a text repeats them ---
 
 /// The text that replaces a secret.
-pub(crate) const HIDDEN: &str = "[hidden]";
+pub const HIDDEN: &str = "[hidden]";
 
 /// Hides the fields with these names, at any depth.
 ///

@@ -378,7 +378,7 @@ pub(crate) const GRACE: Duration = Duration::from_secs(5);
 /// The time limits of one run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct TimeLimit {
-    pub(crate) timeout: Duration,
+    pub timeout: Duration,
     pub(crate) grace: Duration,
 }
 

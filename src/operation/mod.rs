@@ -1,7 +1,7 @@
 //! Changes of many jobs that survive the death of the process that runs them.
 
 pub(crate) mod chunk;
-pub(crate) mod start;
+pub mod start;
 
 use crate::clock;
 use crate::db::table::operations::{self, OperationAdvance};
@@ -70,7 +70,7 @@ const MOST_BUSY: u32 = 30;
 
 /// The state that a runner of operations keeps from one turn to the next.
 #[derive(Debug, Default)]
-pub(crate) struct OperationTurns {
+pub struct OperationTurns {
     /// Open operations that another version has stored, and this one cannot read.
     unreadable: BTreeSet<i64>,
     /// For each operation, the number of turns in a row that found what it needs locked.
@@ -85,15 +85,15 @@ pub(crate) struct OperationTurns {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct OperationTurn {
     /// The number of jobs that its chunk has changed. `None` if it ran none.
-    pub(crate) changed: Option<u64>,
+    pub changed: Option<u64>,
     /// True if there is more to run at once.
-    pub(crate) is_more: bool,
+    pub is_more: bool,
 }
 
 impl OperationTurns {
     /// Runs a chunk of one open operation: each has its turn, one chunk a round. An operation whose chunk fails does not
     /// delay the others, as the next turn is that of the next one.
-    pub(crate) fn turn(&mut self, conn: &mut Conn<'_>) -> QueryResult<OperationTurn> {
+    pub fn turn(&mut self, conn: &mut Conn<'_>) -> QueryResult<OperationTurn> {
         if self.round.is_empty() {
             self.round = self.open(conn)?.into();
             self.is_more = false;

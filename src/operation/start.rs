@@ -230,7 +230,6 @@ impl Actor {
 /// The state of an [`Operation`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
-#[non_exhaustive]
 pub enum OperationState {
     /// No chunk of it has run yet.
     Waiting,

@@ -1,8 +1,8 @@
 //! The processes: workers, dispatchers, schedulers, supervisors, and what they share.
 
-pub(crate) mod base;
-pub(crate) mod dispatcher;
-pub(crate) mod scheduler;
-pub(crate) mod supervisor;
+pub mod base;
+pub mod dispatcher;
+pub mod scheduler;
+pub mod supervisor;
 pub(crate) mod upkeep;
-pub(crate) mod worker;
+pub mod worker;

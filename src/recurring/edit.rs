@@ -20,7 +20,7 @@ use std::cell::RefCell;
 ///
 /// # Errors
 /// If there is a task with its key, or as for [`schedule`](crate::recurring::schedule).
-pub(crate) fn add<C: AsConn + ?Sized>(
+pub fn add<C: AsConn + ?Sized>(
     conn: &mut C,
     actor: &Actor,
     task: &RecurringTask,
@@ -49,7 +49,7 @@ pub(crate) fn add<C: AsConn + ?Sized>(
 ///
 /// # Errors
 /// If there is no such task, it was not scheduled at run time, or the change is invalid.
-pub(crate) fn change<C: AsConn + ?Sized>(
+pub fn change<C: AsConn + ?Sized>(
     conn: &mut C,
     actor: &Actor,
     key: &str,
@@ -81,7 +81,7 @@ fn has_other_jobs(row: &RecurringTaskRow, new: &Definition) -> bool {
 ///
 /// # Errors
 /// If there is no such task, or a scheduler that runs declares it.
-pub(crate) fn remove<C: AsConn + ?Sized>(conn: &mut C, actor: &Actor, key: &str) -> Result<()> {
+pub fn remove<C: AsConn + ?Sized>(conn: &mut C, actor: &Actor, key: &str) -> Result<()> {
     let removed = record(
         &mut own(conn),
         actor,

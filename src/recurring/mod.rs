@@ -28,18 +28,17 @@
 //! ```
 
 pub(crate) mod cron;
-#[cfg(feature = "cli")]
-pub(crate) mod edit;
+pub mod edit;
 pub(crate) mod in_words;
 pub(crate) mod operate;
-pub(crate) mod options;
+pub mod options;
 pub(crate) mod plan;
-pub(crate) mod schedule;
-pub(crate) mod settings;
-pub(crate) mod task;
-pub(crate) mod tasks;
-pub(crate) mod time_zone;
-pub(crate) mod timing;
+pub mod schedule;
+pub mod settings;
+pub mod task;
+pub mod tasks;
+pub mod time_zone;
+pub mod timing;
 
 pub use crate::db::model::recurring::Overlap;
 pub use crate::recurring::tasks::{TickStatus, ticks};

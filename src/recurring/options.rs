@@ -17,20 +17,20 @@ const LONGEST_JITTER: Duration = Duration::from_secs(1_000 * 366 * 86_400);
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct TaskOptions {
-    pub(crate) missed: MissedTicks,
-    pub(crate) overlap: Overlap,
+    pub missed: MissedTicks,
+    pub overlap: Overlap,
     #[serde(
         flatten,
         serialize_with = "write_policy",
         deserialize_with = "read_policy"
     )]
-    pub(crate) policy: Policy,
+    pub policy: Policy,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) concurrency: Option<Concurrency>,
+    pub concurrency: Option<Concurrency>,
     #[serde(with = "humane::option", skip_serializing_if = "Option::is_none")]
-    pub(crate) jitter: Option<Duration>,
+    pub jitter: Option<Duration>,
     #[serde(flatten)]
-    pub(crate) window: TickWindow,
+    pub window: TickWindow,
     /// The place of its declaration, if it is declared in a file.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) place: Option<String>,
@@ -101,7 +101,7 @@ fn read_policy<'de, D: Deserializer<'de>>(input: D) -> std::result::Result<Polic
 }
 
 /// Returns when the job of a tick is due, with a jitter.
-pub(crate) fn starts_at(
+pub fn starts_at(
     key: &str,
     tick: NaiveDateTime,
     jitter: Option<Duration>,

@@ -184,7 +184,7 @@ impl Schedule {
     }
 
     /// Returns the name of the timing that computes its due times, if a program does.
-    pub(crate) fn named(&self) -> Option<&str> {
+    pub fn named(&self) -> Option<&str> {
         match &self.rule {
             TickRule::Named(name) => Some(name),
             _ => None,

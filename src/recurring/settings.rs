@@ -12,7 +12,7 @@ use serde_json::Value;
 use std::time::Duration;
 
 /// The settings of a recurring task, in the order in which they are shown.
-pub(crate) const NAMES: [&str; 18] = [
+pub const NAMES: [&str; 18] = [
     "class",
     "arguments",
     "schedule",
@@ -164,7 +164,7 @@ impl RecurringSettings {
     }
 
     /// Returns the task with the settings that are set here, but for its class, its arguments and its schedule.
-    pub(crate) fn apply_settings(&self, mut task: RecurringTask) -> Result<RecurringTask> {
+    pub fn apply_settings(&self, mut task: RecurringTask) -> Result<RecurringTask> {
         if let Some(zone) = &self.time_zone {
             task = task.time_zone(zone)?;
         }

@@ -46,13 +46,13 @@ use std::time::Duration;
 #[must_use = "a task does nothing until it is given to a scheduler or scheduled"]
 pub struct RecurringTask {
     pub(crate) key: String,
-    pub(crate) schedule: Schedule,
-    pub(crate) class_name: String,
-    pub(crate) arguments: String,
+    pub schedule: Schedule,
+    pub class_name: String,
+    pub arguments: String,
     queue_name: String,
-    pub(crate) priority: i32,
-    pub(crate) description: Option<String>,
-    pub(crate) options: TaskOptions,
+    pub priority: i32,
+    pub description: Option<String>,
+    pub options: TaskOptions,
     max_arguments: usize,
     /// That of its schedule, if it has one.
     timings: Timings,
@@ -109,7 +109,7 @@ impl RecurringTask {
     }
 
     /// Creates a task whose jobs are like this one.
-    pub(crate) fn of_job(key: &str, schedule: &str, job: NewJob) -> Result<Self> {
+    pub fn of_job(key: &str, schedule: &str, job: NewJob) -> Result<Self> {
         let is_by_name = job.is_text;
         let (row, policy, concurrency, max_arguments) = job.into_parts();
         let mut task = Self::of_class(key, schedule, row.class_name, row.arguments)?
@@ -126,7 +126,7 @@ impl RecurringTask {
     ///
     /// # Errors
     /// If another program wrote values that this version cannot read.
-    pub(crate) fn read(row: &RecurringTaskRow) -> Result<Self> {
+    pub fn read(row: &RecurringTaskRow) -> Result<Self> {
         let schedule: Schedule = row.schedule.parse()?;
         Ok(RecurringTask {
             key: row.key.clone(),
@@ -145,8 +145,7 @@ impl RecurringTask {
     }
 
     /// Records the location in a configuration that declares it.
-    #[cfg(feature = "config")]
-    pub(crate) fn declared_at(mut self, location: &impl std::fmt::Display) -> Self {
+    pub fn declared_at(mut self, location: &impl std::fmt::Display) -> Self {
         self.options.place = Some(location.to_string());
         self
     }
@@ -175,8 +174,7 @@ impl RecurringTask {
     ///
     /// # Errors
     /// If the schedule is invalid.
-    #[cfg(feature = "cli")]
-    pub(crate) fn reschedule(&mut self, text: &str) -> Result<()> {
+    pub fn reschedule(&mut self, text: &str) -> Result<()> {
         let new: Schedule = text.parse()?;
         self.schedule = match self.schedule.time_zone() {
             Some(zone) => new.or_in(time_zone(zone)?),
@@ -290,7 +288,7 @@ impl RecurringTask {
     }
 
     /// Returns its times, in the scheduler's time zone if it has none of its own.
-    pub(crate) fn times_in(&self, default: Zone) -> TickTimes {
+    pub fn times_in(&self, default: Zone) -> TickTimes {
         TickTimes {
             schedule: self.schedule.clone().or_in(default),
             window: self.options.window,
@@ -298,7 +296,7 @@ impl RecurringTask {
     }
 
     /// Returns what is stored, after checking the limits of its jobs.
-    pub(crate) fn definition(&self, revision: Option<i64>, default: Zone) -> Result<Definition> {
+    pub fn definition(&self, revision: Option<i64>, default: Zone) -> Result<Definition> {
         // Checks now whether a job can be enqueued, not at every tick.
         self.new_job(self.options.policy.clone()).into_row()?;
         if let Some(reason) = self.options.problem() {

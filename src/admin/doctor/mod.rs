@@ -1,10 +1,10 @@
 //! Checks of a database and the processes that use it.
 
 pub(crate) mod batches;
-pub(crate) mod processes;
+pub mod processes;
 pub(crate) mod replication;
 pub(crate) mod requests;
-pub(crate) mod scope;
+pub mod scope;
 pub(crate) mod statistics;
 pub(crate) mod unserved;
 pub(crate) mod waits;
@@ -15,7 +15,6 @@ use crate::admin::doctor::{
     waits as doctor_waits,
 };
 use crate::db::query::doctor::{self, Inconsistent, MigrationDifference, Rule};
-#[cfg(any(feature = "top", feature = "web"))]
 use crate::db::query::load::{keys, totals};
 use crate::db::schema::compare;
 use crate::db::schema::plan::PlanStep;
@@ -51,7 +50,7 @@ pub fn doctor<C: AsConn + ?Sized>(conn: &mut C) -> Result<Vec<Finding>> {
 }
 
 /// Does what [`doctor`] does.
-pub(crate) fn check<C: AsConn + ?Sized>(conn: &mut C, scope: CheckScope) -> Result<Vec<Finding>> {
+pub fn check<C: AsConn + ?Sized>(conn: &mut C, scope: CheckScope) -> Result<Vec<Finding>> {
     let mut conn = own(conn);
     let version = doctor::version(&mut conn).during("look at the database")?;
     let mut findings = vec![database(&version)];
@@ -193,9 +192,7 @@ fn schema(conn: &mut Conn<'_>) -> Result<Finding> {
 fn limits(conn: &mut Conn<'_>, scope: CheckScope) -> Result<Finding> {
     let checked = match scope {
         CheckScope::All => semaphores::check(conn),
-        #[cfg(feature = "web")]
         CheckScope::AllInTime => semaphores::check(conn),
-        #[cfg(any(feature = "top", feature = "web"))]
         CheckScope::Newest => keys::above_limit(conn),
     };
     Ok(match checked.during("check the concurrency limits") {
@@ -271,9 +268,7 @@ fn inconsistent(
 ) -> diesel::QueryResult<Inconsistent> {
     match scope {
         CheckScope::All => doctor::inconsistent(conn, rule),
-        #[cfg(feature = "web")]
         CheckScope::AllInTime => doctor::inconsistent(conn, rule),
-        #[cfg(any(feature = "top", feature = "web"))]
         CheckScope::Newest => totals::inconsistent(conn, rule),
     }
 }

@@ -19,7 +19,7 @@ const LONG: f64 = 300.0;
 const OVERDUE: f64 = 60.0;
 
 /// The end of a finding that only counts dead processes.
-pub(crate) const ABOUT_TO_PRUNE: &str = "a supervisor is about to prune them";
+pub const ABOUT_TO_PRUNE: &str = "a supervisor is about to prune them";
 
 /// The registered processes, grouped for this check.
 struct ProcessGroups {
@@ -76,13 +76,12 @@ fn folds(one: &FleetProcess) -> bool {
 }
 
 /// Returns whether a scheduler of Windlass runs.
-#[cfg(feature = "cli")]
-pub(crate) fn has_scheduler(conn: &mut Conn<'_>) -> Result<bool> {
+pub fn has_scheduler(conn: &mut Conn<'_>) -> Result<bool> {
     Ok(ProcessGroups::of(conn)?.runs_scheduler())
 }
 
 /// Checks the processes and their overdue work.
-pub(crate) fn check(conn: &mut Conn<'_>, scope: CheckScope) -> Result<Vec<Finding>> {
+pub fn check(conn: &mut Conn<'_>, scope: CheckScope) -> Result<Vec<Finding>> {
     let load = doctor::load(conn).during("look at the load")?;
     let tasks = doctor::tasks(conn, OVERDUE).during("look at the recurring tasks")?;
     let processes = ProcessGroups::of(conn)?;

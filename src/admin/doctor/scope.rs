@@ -5,15 +5,13 @@ use std::time::Duration;
 
 /// The rows that the checks read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum CheckScope {
+pub enum CheckScope {
     /// All rows. A check that fails is a warning.
     All,
     /// All, in a transaction with a time limit: what cannot be checked is an error.
-    #[cfg(feature = "web")]
     AllInTime,
     /// The newest of each table, so that the time does not grow with the size of the tables; with a
     /// time limit too.
-    #[cfg(any(feature = "top", feature = "web"))]
     Newest,
 }
 
@@ -28,7 +26,6 @@ impl CheckScope {
                 let says = format!("could not be checked: {error}");
                 Ok(finding(check, Verdict::Warning, says))
             }
-            #[cfg(any(feature = "top", feature = "web"))]
             _ => Err(error),
         }
     }
@@ -37,7 +34,6 @@ impl CheckScope {
     pub(super) fn or_nothing<T: Default>(self, read: Result<T>) -> Result<T> {
         match self {
             CheckScope::All => Ok(read.unwrap_or_default()),
-            #[cfg(any(feature = "top", feature = "web"))]
             _ => read,
         }
     }
@@ -48,7 +44,6 @@ impl CheckScope {
 /// The verdict of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
-#[non_exhaustive]
 pub enum Verdict {
     /// Everything is in order.
     Fine,
@@ -73,7 +68,7 @@ pub struct Finding {
 }
 
 /// A process without a heartbeat for longer is dead, unless configured otherwise.
-pub(crate) const ALIVE: Duration = Duration::from_secs(60);
+pub const ALIVE: Duration = Duration::from_secs(60);
 
 pub(crate) fn finding(check: &'static str, verdict: Verdict, says: impl Into<String>) -> Finding {
     Finding {

@@ -1,10 +1,8 @@
 //! Explains why a job is not running, or what it is doing.
 
-pub(crate) mod obstacles;
-#[cfg(feature = "web")]
+pub mod obstacles;
 pub(crate) mod surroundings;
-#[cfg(any(feature = "cli", feature = "web"))]
-pub(crate) mod words;
+pub mod words;
 
 use crate::admin::explain::obstacles::{Obstacle, is_beating, obstacles};
 use crate::admin::job_info::{self, JobKey, TaskInfo, TaskStatus};
@@ -53,7 +51,6 @@ pub struct Explanation {
 /// The state of a job, and what it waits for.
 #[derive(Debug, Clone, PartialEq, serde::Serialize)]
 #[serde(rename_all = "snake_case", tag = "is")]
-#[non_exhaustive]
 pub enum Reason {
     /// A worker may claim it.
     Ready {
@@ -195,7 +192,7 @@ pub fn explain<C: AsConn + ?Sized>(
 type Explained = (Explanation, Option<JobView>);
 
 /// Explains a job, with its secrets.
-pub(crate) fn find(
+pub fn find(
     conn: &mut Conn<'_>,
     job: JobKey,
     texts: TextLimits,

@@ -167,7 +167,7 @@ fn reads(says: &Value, job: WantedJob<'_>) -> bool {
 /// otherwise.
 const SILENT: f64 = 60.0;
 
-pub(crate) fn is_beating(process: &RegisteredProcess) -> bool {
+pub fn is_beating(process: &RegisteredProcess) -> bool {
     process.heartbeat_seconds < SILENT && !process.draining
 }
 

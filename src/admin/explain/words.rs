@@ -11,7 +11,7 @@ use chrono::{DateTime, Utc};
 use std::time::Duration;
 
 /// Returns whole seconds, and for longer times only the two largest units: `3m 20s`.
-pub(crate) fn age(seconds: f64) -> String {
+pub fn age(seconds: f64) -> String {
     // A clock that was set back makes it negative.
     let whole = Duration::try_from_secs_f64(seconds.max(0.0)).unwrap_or(Duration::MAX);
     let text = clock::in_units(Duration::from_secs(whole.as_secs()));
@@ -21,7 +21,7 @@ pub(crate) fn age(seconds: f64) -> String {
 impl Explanation {
     /// Returns what it says of the job's state, one sentence a line: first the state, then what else
     /// is known of it.
-    pub(crate) fn in_words(&self) -> Vec<Words> {
+    pub fn in_words(&self) -> Vec<Words> {
         let mut all = self.state();
         if let Reason::Ready { obstacles, .. } | Reason::Scheduled { obstacles, .. } = &self.reason
         {
@@ -268,7 +268,7 @@ fn but(obstacle: &Obstacle) -> Words {
 
 impl Obstacle {
     /// Returns what it says after "but".
-    pub(crate) fn in_words(&self) -> Words {
+    pub fn in_words(&self) -> Words {
         let since = |what: &str, at: DateTime<Utc>| vec![text(what), Word::Time(at)];
         vec![text(match self {
             Obstacle::QueuePaused { since: at } => {
@@ -325,7 +325,6 @@ pub(super) fn awaited(reason: &Reason) -> Words {
 }
 
 /// Says by what the job is blocked, for its timeline.
-#[cfg(feature = "web")]
 pub(crate) fn blocker(reason: &Reason) -> Words {
     let named =
         |what: &str, name: &str| vec![text(format!("by {what} ")), Word::Name(name.to_owned())];
@@ -397,7 +396,7 @@ fn event(event: &str, step: &str, until: Option<DateTime<Utc>>) -> Words {
 
 /// A part of a sentence. Names are as they are stored: whatever shows them escapes them.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Word {
+pub enum Word {
     /// The words that say which state the job is in.
     State(&'static str),
     Text(String),

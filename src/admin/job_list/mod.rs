@@ -23,28 +23,28 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-pub(crate) use steps::ENOUGH;
+pub use steps::ENOUGH;
 
 /// A page of a list.
 #[derive(Debug)]
-pub(crate) struct JobList {
+pub struct JobList {
     /// The newest first.
-    pub(crate) jobs: Vec<ListedJob>,
+    pub jobs: Vec<ListedJob>,
     /// The position of the page with older jobs, if there is one.
-    pub(crate) older: Option<ListPosition>,
+    pub older: Option<ListPosition>,
     /// The position of the page with newer jobs, if there is one.
-    pub(crate) newer: Option<ListPosition>,
+    pub newer: Option<ListPosition>,
     /// The position where the search stopped, if it did not look at all jobs.
-    pub(crate) stop: Option<SearchStop>,
+    pub stop: Option<SearchStop>,
 }
 
 /// The position where a search stopped because it had looked at enough jobs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct SearchStop {
+pub struct SearchStop {
     /// The position at which it continues.
-    pub(crate) position: ListPosition,
+    pub position: ListPosition,
     /// The last job that it looked at.
-    pub(crate) job: Option<i64>,
+    pub job: Option<i64>,
 }
 
 /// The most jobs with one unique id, or of one batch, that are looked up by it. If there are more, all jobs are
@@ -92,7 +92,7 @@ struct MatchPage {
 }
 
 /// Returns a page of a list, with at most `limit` jobs.
-pub(crate) fn list(
+pub fn list(
     conn: &mut Conn<'_>,
     search: &JobSearch,
     (from, to): (Option<NaiveDateTime>, Option<NaiveDateTime>),
@@ -334,15 +334,15 @@ impl Finder<'_> {
 
 /// A job of a list.
 #[derive(Debug)]
-pub(crate) struct ListedJob {
-    pub(crate) view: JobView,
+pub struct ListedJob {
+    pub view: JobView,
     /// `None` if its execution was deleted by hand.
-    pub(crate) state: Option<JobState>,
+    pub state: Option<JobState>,
     /// JSON, without what is secret. `None` if they are too long for a list.
-    pub(crate) arguments: Option<Value>,
-    pub(crate) tags: Vec<String>,
+    pub arguments: Option<Value>,
+    pub tags: Vec<String>,
     /// Why a ready job is not claimed, after "but".
-    pub(crate) but: Option<String>,
+    pub but: Option<String>,
 }
 
 /// Returns those of the jobs whose arguments contain one of the texts where they are shown, and how many bytes of
@@ -376,7 +376,7 @@ fn shown_tags(mut tags: Vec<String>, arguments: Option<&str>, hidden: &Secrets) 
 }
 
 /// Reads jobs for a list, in the order of the ids.
-pub(crate) fn listed(conn: &mut Conn<'_>, ids: &[i64]) -> QueryResult<Vec<ListedJob>> {
+pub fn listed(conn: &mut Conn<'_>, ids: &[i64]) -> QueryResult<Vec<ListedJob>> {
     let views = job_view::jobs(conn, ids, TextLimits::LIST)?;
     let secrets = Secrets::of_classes(conn, views.iter().map(|view| &*view.class_name))?;
     let needs_why = views

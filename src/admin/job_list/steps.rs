@@ -20,7 +20,7 @@ const QUICK: Duration = Duration::from_millis(5);
 const LONGEST_TRIP: Duration = Duration::from_millis(20);
 
 /// The time after which a list shows the jobs that it has found so far.
-pub(crate) const ENOUGH: Duration = Duration::from_millis(50);
+pub const ENOUGH: Duration = Duration::from_millis(50);
 
 /// The ranges of keys that a list looks at, one after another.
 ///

@@ -354,7 +354,7 @@ const WIDTH: f64 = 1000.0;
 
 /// The kind of time that a part of the bar shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum BarKind {
+pub enum BarKind {
     Ran,
     Failed,
     Waited,
@@ -363,10 +363,10 @@ pub(crate) enum BarKind {
 
 /// A part of the bar, in thousandths of its width.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct BarPart {
-    pub(crate) kind: BarKind,
-    pub(crate) from: f64,
-    pub(crate) width: f64,
+pub struct BarPart {
+    pub kind: BarKind,
+    pub from: f64,
+    pub width: f64,
 }
 
 /// Returns when an entry ended, if it took a time.
@@ -434,7 +434,7 @@ pub(super) fn seconds(delta: TimeDelta) -> f64 {
 
 /// A state, for the mark beside an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Mark {
+pub enum Mark {
     Ready,
     Scheduled,
     Running,
@@ -446,7 +446,7 @@ pub(crate) enum Mark {
 
 /// The subject of an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum EntryKind {
+pub enum EntryKind {
     /// Something that happened.
     Event(Mark),
     /// The time until the next event.
@@ -459,13 +459,13 @@ pub(crate) enum EntryKind {
 
 /// A line of the timeline.
 #[derive(Debug, Clone)]
-pub(crate) struct TimelineEntry {
-    pub(crate) kind: EntryKind,
-    pub(crate) at: Option<NaiveDateTime>,
-    pub(crate) what: String,
+pub struct TimelineEntry {
+    pub kind: EntryKind,
+    pub at: Option<NaiveDateTime>,
+    pub what: String,
     /// The time that it took, or has taken until now.
-    pub(crate) seconds: Option<f64>,
-    pub(crate) how: Words,
+    pub seconds: Option<f64>,
+    pub how: Words,
     /// Several lines more: a backtrace, for example.
-    pub(crate) details: Option<String>,
+    pub details: Option<String>,
 }

@@ -9,20 +9,20 @@ use crate::admin::details::JobDetails;
 use crate::db::query::job_view::JobView;
 use chrono::NaiveDateTime;
 
-pub(crate) use crate::admin::timeline::events::{BarKind, BarPart, EntryKind, Mark, TimelineEntry};
+pub use crate::admin::timeline::events::{BarKind, BarPart, EntryKind, Mark, TimelineEntry};
 
 /// The timeline of a job.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Timeline {
-    pub(crate) entries: Vec<TimelineEntry>,
-    pub(crate) bar: Vec<BarPart>,
-    pub(crate) start: Option<NaiveDateTime>,
-    pub(crate) end: Option<NaiveDateTime>,
+pub struct Timeline {
+    pub entries: Vec<TimelineEntry>,
+    pub bar: Vec<BarPart>,
+    pub start: Option<NaiveDateTime>,
+    pub end: Option<NaiveDateTime>,
 }
 
 impl Timeline {
     /// Returns the timeline of a job, as it is at `now`.
-    pub(crate) fn of(details: &JobDetails, job: &JobView, now: NaiveDateTime) -> Self {
+    pub fn of(details: &JobDetails, job: &JobView, now: NaiveDateTime) -> Self {
         let entries = events::entries(details, job, now);
         let bar = events::parts(&entries, now);
         let times = || entries.iter().filter_map(|entry| entry.at);

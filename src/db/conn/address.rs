@@ -2,7 +2,7 @@
 
 /// Returns the address without user, password and parameters, or only its scheme if its parts
 /// cannot be told apart with certainty.
-pub(crate) fn without_secrets(url: &str) -> String {
+pub fn without_secrets(url: &str) -> String {
     let Some((scheme, rest)) = url.split_once("://") else {
         return match url.split_once([':', '=']) {
             Some((word, _)) if is_word(word) => format!("{word}.."),

@@ -235,7 +235,7 @@ pub(crate) struct Own<'c> {
 }
 
 /// Borrows a connection of any kind for Windlass's own statements.
-pub(crate) fn own<C: AsConn + ?Sized>(conn: &mut C) -> Own<'_> {
+pub fn own<C: AsConn + ?Sized>(conn: &mut C) -> Own<'_> {
     let mut conn = conn.as_conn();
     let _armed = conn.arm();
     Own { conn, _armed }

@@ -194,7 +194,7 @@ impl Database {
     }
 
     /// Returns which file it is, once it is open. `None` for a server.
-    pub(crate) fn file(&self) -> Option<FileId> {
+    pub fn file(&self) -> Option<FileId> {
         match &*self.inner {
             #[cfg(feature = "postgres")]
             DatabaseBackend::Postgres { .. } => None,
@@ -218,7 +218,7 @@ impl Database {
         }
     }
 
-    pub(crate) fn refused(&self, target: &str, reason: String) -> Error {
+    pub fn refused(&self, target: &str, reason: String) -> Error {
         Error::Connect {
             target: target.to_owned(),
             reason,
@@ -348,7 +348,7 @@ pub(crate) const BUSY: Duration = Duration::from_secs(30);
 // --- Settings of a connection ---
 
 /// Checks that the database answers. Changes nothing.
-pub(crate) fn ping(conn: &mut Conn<'_>) -> QueryResult<()> {
+pub fn ping(conn: &mut Conn<'_>) -> QueryResult<()> {
     Statement::new("SELECT 1").uncached().plain().execute(conn)
 }
 
@@ -358,7 +358,7 @@ pub(crate) fn ping(conn: &mut Conn<'_>) -> QueryResult<()> {
 /// rows to find one. Every statement of the loops has its index, and these settings only raise the
 /// cost of everything else. `jit` is off because the raised cost of a sort would make Postgres
 /// compile it. A generic plan is as good then, and planning anew costs more than most statements.
-pub(crate) fn prefer_indexes(conn: &mut Conn<'_>) -> QueryResult<()> {
+pub fn prefer_indexes(conn: &mut Conn<'_>) -> QueryResult<()> {
     match conn {
         #[cfg(feature = "postgres")]
         Conn::Postgres(pg) => {
@@ -382,8 +382,7 @@ pub(crate) fn prefer_indexes(conn: &mut Conn<'_>) -> QueryResult<()> {
 impl Database {
     /// Returns the same database for reading only: this user may lack permission to write a SQLite
     /// file.
-    #[cfg(feature = "cli")]
-    pub(crate) fn read_only(mut self) -> Self {
+    pub fn read_only(mut self) -> Self {
         self.is_read_only = true;
         self
     }

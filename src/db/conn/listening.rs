@@ -22,8 +22,7 @@ use std::time::Duration;
 
 /// Checks an address to listen on.
 #[cfg_attr(not(feature = "postgres"), allow(unused_variables))]
-#[cfg_attr(not(feature = "config"), allow(dead_code))]
-pub(crate) fn check_listen_url(url: &str) -> Result<()> {
+pub fn check_listen_url(url: &str) -> Result<()> {
     #[cfg(feature = "postgres")]
     direct(url)?;
     Ok(())
@@ -94,7 +93,7 @@ impl Database {
     }
 
     /// Returns what is known of the pooler. SQLite has none.
-    pub(crate) fn pooler(&self) -> Option<&Pooler> {
+    pub fn pooler(&self) -> Option<&Pooler> {
         match &*self.inner {
             #[cfg(feature = "postgres")]
             DatabaseBackend::Postgres { pooler, .. } => Some(pooler),
@@ -105,7 +104,7 @@ impl Database {
     }
 
     /// Returns whether workers hear of new jobs, as far as is known; otherwise they poll.
-    pub(crate) fn can_listen(&self) -> bool {
+    pub fn can_listen(&self) -> bool {
         self.pooler().is_none_or(Pooler::can_listen)
     }
 
@@ -145,7 +144,7 @@ impl Database {
     }
 
     /// Returns whether new work is announced by NOTIFY, that is, whether it is Postgres.
-    pub(crate) fn listens_by_notification(&self) -> bool {
+    pub fn listens_by_notification(&self) -> bool {
         match &*self.inner {
             #[cfg(feature = "postgres")]
             DatabaseBackend::Postgres { .. } => true,

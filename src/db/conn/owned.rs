@@ -246,7 +246,7 @@ impl DbConnection {
 
     /// Borrows the connection for a statement that writes, and waits for this process's turn if the
     /// database has one writer.
-    pub(crate) fn with_write_lock<T>(&mut self, work: impl FnOnce(&mut Conn<'_>) -> T) -> T {
+    pub fn with_write_lock<T>(&mut self, work: impl FnOnce(&mut Conn<'_>) -> T) -> T {
         let _armed = self.armed();
         let turns = self.turns.as_ref();
         let _turn = turns.and_then(|turns| turns.take(self.precedence));
@@ -254,8 +254,7 @@ impl DbConnection {
     }
 
     /// Borrows the connection for statements that only read.
-    #[cfg(feature = "web")]
-    pub(crate) fn with_connection<T>(&mut self, work: impl FnOnce(&mut Conn<'_>) -> T) -> T {
+    pub fn with_connection<T>(&mut self, work: impl FnOnce(&mut Conn<'_>) -> T) -> T {
         let _armed = self.armed();
         work(&mut self.borrow())
     }
@@ -283,7 +282,7 @@ impl DbConnection {
 
     /// Returns the time limit of a statement that overran it, if one did. The connection is
     /// unusable from then on, even if an answer came late.
-    pub(crate) fn missed(&self) -> Option<Duration> {
+    pub fn missed(&self) -> Option<Duration> {
         #[cfg(feature = "postgres")]
         return self.guarded()?.missed();
         #[cfg(not(feature = "postgres"))]

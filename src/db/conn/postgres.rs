@@ -129,7 +129,6 @@ impl Guarded {
     }
 
     /// Limits all statements together, also those that are armed for themselves meanwhile.
-    #[cfg(any(feature = "top", feature = "web"))]
     pub(crate) fn arm_in_all(&self, limit: Duration) -> Armed {
         self.deadline.arm_in_all(limit)
     }

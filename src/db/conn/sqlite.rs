@@ -165,12 +165,10 @@ fn only_read(path: &Path) -> Result<SqliteConnection, String> {
 }
 
 /// The longest wait of a read while another process recovers the log.
-#[cfg(any(feature = "top", feature = "web"))]
 const READ_BUSY_MILLIS: u32 = 500;
 
 /// Opens a file so that SQLite refuses to write it. Unlike `query_only`, which is set as well, no
 /// statement can change that.
-#[cfg(any(feature = "top", feature = "web"))]
 pub(crate) fn open_to_read(path: &Path) -> Result<SqliteConnection, String> {
     if !path.exists() {
         return Err(NO_FILE.to_owned());

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 /// Identifies a database file, to detect its removal or replacement: a process that has it open
 /// goes on reading and writing a file that no other process can find.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct FileId {
+pub struct FileId {
     path: PathBuf,
     device: u64,
     inode: u64,
@@ -27,7 +27,7 @@ impl FileId {
     }
 
     /// Returns why the file at its path is another one now, if it is.
-    pub(crate) fn gone(&self) -> Option<String> {
+    pub fn gone(&self) -> Option<String> {
         let file = self.path.display();
         match std::fs::metadata(&self.path) {
             Ok(found) if (found.dev(), found.ino()) == (self.device, self.inode) => None,
@@ -78,7 +78,7 @@ pub(crate) fn corrupt(path: &Path, message: &str) -> Option<String> {
 
 /// The kind of a failed statement, which decides whether it is tried again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Refusal {
+pub enum Refusal {
     /// The content of the statement may be the cause.
     Content,
     /// A row or table is locked by another transaction.
@@ -131,7 +131,7 @@ impl Refusal {
     }
 
     /// Returns the kind of refusal of a Diesel error.
-    pub(crate) fn of(error: &diesel::result::Error) -> Self {
+    pub fn of(error: &diesel::result::Error) -> Self {
         use diesel::result::{DatabaseErrorKind as Kind, Error};
         let Error::DatabaseError(kind, information) = error else {
             return match error {

@@ -274,8 +274,7 @@ macro_rules! with_conn {
     };
 }
 
-#[cfg(feature = "bench")]
-pub(crate) use with_conn;
+pub use with_conn;
 
 /// A separate connection in Diesel's type: pass `&mut *conn` to Diesel.
 pub struct Typed<C> {

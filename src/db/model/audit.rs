@@ -127,7 +127,7 @@ impl Actor {
 
 /// An action as the audit stores it: the words of the command that does the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum AuditAction {
+pub enum AuditAction {
     CancelJobs,
     DiscardJobs,
     RetryJobs,
@@ -151,16 +151,13 @@ pub(crate) enum AuditAction {
     ResumeTask,
     RunTask,
     StopOperation,
-    #[cfg(feature = "web")]
     AddToken,
-    #[cfg(feature = "web")]
     RevokeToken,
 }
 
 impl AuditAction {
     /// All of them, by their names.
-    #[cfg(feature = "web")]
-    pub(crate) const ALL: [AuditAction; 25] = [
+    pub const ALL: [AuditAction; 25] = [
         AuditAction::PauseClass,
         AuditAction::ResumeClass,
         AuditAction::SetStrictClasses,
@@ -188,7 +185,7 @@ impl AuditAction {
         AuditAction::RevokeToken,
     ];
 
-    pub(crate) fn column(self) -> &'static str {
+    pub fn column(self) -> &'static str {
         match self {
             AuditAction::CancelJobs => "jobs.cancel",
             AuditAction::DiscardJobs => "jobs.discard",
@@ -213,9 +210,7 @@ impl AuditAction {
             AuditAction::ResumeTask => "recurring.resume",
             AuditAction::RunTask => "recurring.run",
             AuditAction::StopOperation => "operations.stop",
-            #[cfg(feature = "web")]
             AuditAction::AddToken => "tokens.add",
-            #[cfg(feature = "web")]
             AuditAction::RevokeToken => "tokens.revoke",
         }
     }

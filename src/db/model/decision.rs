@@ -225,7 +225,6 @@ pub(crate) const MAX_CRASHES: i32 = 3;
 /// The state of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-#[non_exhaustive]
 pub enum JobState {
     /// A worker may claim it.
     Ready,

@@ -106,7 +106,7 @@ pub(crate) fn is_label(text: &str) -> bool {
 
 /// A change to the tags of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum TagChange<'t> {
+pub enum TagChange<'t> {
     Add(&'t str),
     Remove(&'t str),
 }
@@ -379,7 +379,7 @@ fn bare(text: &str) -> Option<&str> {
 
 /// A trace context: the trace, the span that enqueued, and the flags of the trace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Traceparent {
+pub struct Traceparent {
     pub(crate) trace_id: u128,
     pub(crate) span_id: u64,
     pub(crate) flags: u8,
@@ -394,7 +394,7 @@ const LONGEST: usize = 255;
 impl Traceparent {
     /// Reads a header `traceparent`. Returns `None` if it does not have the form that the standard
     /// demands. What a later version of the standard adds at its end is ignored.
-    pub(crate) fn parse(text: &str) -> Option<Self> {
+    pub fn parse(text: &str) -> Option<Self> {
         if text.len() > LONGEST {
             return None;
         }

@@ -11,7 +11,7 @@ use std::time::Duration;
 pub(crate) struct NewRow {
     pub(crate) queue_name: String,
     pub(crate) class_name: String,
-    pub(crate) arguments: String,
+    pub arguments: String,
     pub(crate) priority: i32,
     pub(crate) active_job_id: Option<String>,
     /// Takes precedence over `delay`.
@@ -25,7 +25,7 @@ pub(crate) struct NewRow {
     pub(crate) policy: Option<String>,
     /// The trace context of the enqueue, in the form that [`Traceparent`] reads.
     pub(crate) traceparent: Option<String>,
-    pub(crate) unique_id: Option<String>,
+    pub unique_id: Option<String>,
     pub(crate) unique_scope: UniqueScope,
     pub(crate) on_conflict: OnConflict,
     /// The priority becomes the time minus this many seconds; see [`rank_by_time`].
@@ -53,7 +53,7 @@ pub(crate) enum NewExpiry {
 }
 
 /// The value of `concurrency_conflict` of a job of an ordered key.
-pub(crate) const ORDERED: &str = "ordered";
+pub const ORDERED: &str = "ordered";
 
 /// The limit of the jobs with the same key that may be ready or claimed at once.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -142,7 +142,6 @@ impl NewRow {
 /// The result of an enqueue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
-#[non_exhaustive]
 pub enum EnqueueOutcome {
     /// The job is new.
     New,
@@ -407,13 +406,13 @@ impl fmt::Display for QuotaRefusal {
 // --- The concurrency keys of executions that wait for something else than a slot ---
 
 /// The key of executions that wait for the job before them, with the same unique id.
-pub(crate) const UNIQUE_SUCCESSOR: &str = " ";
+pub const UNIQUE_SUCCESSOR: &str = " ";
 
 /// The key of executions that wait for jobs and batches.
-pub(crate) const WAITS_FOR_PARENTS: &str = "  ";
+pub const WAITS_FOR_PARENTS: &str = "  ";
 
 /// The key of executions that wait for an event.
-pub(crate) const WAITS_FOR_EVENT: &str = "   ";
+pub const WAITS_FOR_EVENT: &str = "   ";
 
 /// Returns whether jobs that are blocked under this key wait for other jobs, batches or events, and not for a slot.
 pub(crate) fn waits_for_others(key: &str) -> bool {

@@ -105,7 +105,6 @@ pub(crate) fn parts(json: &str) -> (String, String) {
 }
 
 /// Returns the backtrace of a failed execution, or the place of a panic; empty if there is none.
-#[cfg(feature = "web")]
 pub(crate) fn backtrace(json: &str) -> Vec<String> {
     let error: Value = serde_json::from_str(json).unwrap_or_default();
     let lines = error.get("backtrace").and_then(Value::as_array);
@@ -146,7 +145,7 @@ fn clean(text: String) -> String {
 const UNKNOWN_OUTCOMES: [&str; 2] = ["outcome_unknown", "unrecordable"];
 
 /// Returns whether a failed execution, as JSON, leaves open what the run has done.
-pub(crate) fn is_unknown(json: &str) -> bool {
+pub fn is_unknown(json: &str) -> bool {
     let (kind, _) = parts(json);
     UNKNOWN_OUTCOMES.contains(&&*kind) || kind.starts_with("SolidQueue::Processes::")
 }

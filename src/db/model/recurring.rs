@@ -59,38 +59,38 @@ pub(crate) struct Fired {
 
 /// A recurring task of Windlass, or the key of a Rails app's.
 #[derive(Debug, Clone, QueryableByName)]
-pub(crate) struct RecurringTaskRow {
+pub struct RecurringTaskRow {
     #[diesel(sql_type = BigInt)]
     pub(crate) id: i64,
     #[diesel(sql_type = Text)]
-    pub(crate) key: String,
+    pub key: String,
     #[diesel(sql_type = Text)]
-    pub(crate) schedule: String,
+    pub schedule: String,
     #[diesel(sql_type = Text)]
-    pub(crate) time_zone: String,
+    pub time_zone: String,
     #[diesel(sql_type = Text)]
-    pub(crate) class_name: String,
+    pub class_name: String,
     #[diesel(sql_type = Text)]
     pub(crate) arguments: String,
     #[diesel(sql_type = Text)]
-    pub(crate) queue_name: String,
+    pub queue_name: String,
     #[diesel(sql_type = Integer)]
     pub(crate) priority: i32,
     #[diesel(sql_type = Nullable<Text>)]
-    pub(crate) description: Option<String>,
+    pub description: Option<String>,
     #[diesel(sql_type = Text)]
     pub(crate) options: String,
     /// `None` for a Rails app's task, and if it is not a calendar time.
     #[diesel(sql_type = Nullable<Timestamp>)]
-    pub(crate) next_run_at: Option<NaiveDateTime>,
+    pub next_run_at: Option<NaiveDateTime>,
     #[diesel(sql_type = Nullable<Timestamp>)]
-    pub(crate) last_run_at: Option<NaiveDateTime>,
+    pub last_run_at: Option<NaiveDateTime>,
     #[diesel(sql_type = Nullable<Timestamp>)]
     pub(crate) queued_run_at: Option<NaiveDateTime>,
     #[diesel(sql_type = Nullable<Text>)]
     pub(crate) open_jobs: Option<String>,
     #[diesel(sql_type = Nullable<Timestamp>)]
-    pub(crate) paused_at: Option<NaiveDateTime>,
+    pub paused_at: Option<NaiveDateTime>,
     #[diesel(sql_type = Nullable<Timestamp>)]
     pub(crate) declared_at: Option<NaiveDateTime>,
     #[diesel(sql_type = Nullable<BigInt>)]
@@ -102,14 +102,13 @@ pub(crate) struct RecurringTaskRow {
     pub(crate) starts: Option<String>,
     /// The database's clock when the row was read.
     #[diesel(sql_type = Timestamp)]
-    pub(crate) now: NaiveDateTime,
+    pub now: NaiveDateTime,
     /// True if a program has declared it, and no running scheduler declares it.
     #[diesel(sql_type = Bool)]
-    #[cfg_attr(not(feature = "cli"), allow(dead_code, reason = "for those who look"))]
     pub(crate) is_unlisted: bool,
     /// True if it is unlisted and schedulers run.
     #[diesel(sql_type = Bool)]
-    pub(crate) is_undeclared: bool,
+    pub is_undeclared: bool,
 }
 
 /// The definition of a task to schedule.

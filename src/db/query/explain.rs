@@ -63,13 +63,13 @@ pub(crate) struct RegisteredProcess {
 
 /// The rule for processes of Ruby: they are included only if they can run the job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum RubyProcesses {
+pub enum RubyProcesses {
     Include,
     Exclude,
 }
 
 /// Returns the registered processes of a kind. Those of Ruby count no heartbeats.
-pub(crate) fn registered(
+pub fn registered(
     conn: &mut Conn<'_>,
     kind: &str,
     ruby: RubyProcesses,

@@ -266,7 +266,6 @@ pub(super) struct Conditions<'s> {
 }
 
 impl<'s> Conditions<'s> {
-    #[cfg(feature = "web")]
     pub(super) fn after(params: Vec<Param<'s>>) -> Self {
         Conditions {
             text: String::new(),

@@ -10,14 +10,14 @@ use diesel::sql_types::{BigInt, Double, Nullable, Timestamp};
 #[derive(Debug, QueryableByName)]
 pub(crate) struct FrameRow {
     #[diesel(sql_type = Timestamp)]
-    pub(crate) now: NaiveDateTime,
+    pub now: NaiveDateTime,
     /// Failed jobs, counted up to a limit.
     #[diesel(sql_type = BigInt)]
-    pub(crate) failed: i64,
+    pub failed: i64,
 }
 
 /// Reads the time, and counts failed jobs up to `most`.
-pub(crate) fn read(conn: &mut Conn<'_>, most: i64) -> QueryResult<FrameRow> {
+pub fn read(conn: &mut Conn<'_>, most: i64) -> QueryResult<FrameRow> {
     Statement::new(
         "SELECT {now} AS now, (SELECT count(*) FROM \
          (SELECT id FROM solid_queue_failed_executions WHERE id > 0 ORDER BY id DESC LIMIT $1) AS counted) AS failed",
@@ -51,7 +51,7 @@ const CRASHES: u32 = 2;
 
 /// Returns for how many seconds the oldest other transaction of this database has been open; 0 if
 /// none is. SQLite does not report that: `None`.
-pub(crate) fn oldest_transaction(conn: &mut Conn<'_>) -> QueryResult<Option<f64>> {
+pub fn oldest_transaction(conn: &mut Conn<'_>) -> QueryResult<Option<f64>> {
     if conn.dialect() == Dialect::Sqlite {
         return Ok(None);
     }
@@ -64,7 +64,7 @@ pub(crate) fn oldest_transaction(conn: &mut Conn<'_>) -> QueryResult<Option<f64>
 
 /// Counts the scheduled jobs that have been due for at least `seconds`, up to 10,000: one more if
 /// there are more.
-pub(crate) fn late_scheduled(conn: &mut Conn<'_>, seconds: u32) -> QueryResult<i64> {
+pub fn late_scheduled(conn: &mut Conn<'_>, seconds: u32) -> QueryResult<i64> {
     let text = format!(
         "SELECT count(*) AS jobs FROM (SELECT 1 FROM solid_queue_scheduled_executions \
          WHERE scheduled_at <= {{later $1}} ORDER BY scheduled_at, priority, job_id LIMIT {}) AS late",
@@ -77,7 +77,7 @@ pub(crate) fn late_scheduled(conn: &mut Conn<'_>, seconds: u32) -> QueryResult<i
 
 /// Counts the jobs that crashed their process repeatedly within an hour, as far as the newest
 /// attempts show it.
-pub(crate) fn crash_looping(conn: &mut Conn<'_>) -> QueryResult<i64> {
+pub fn crash_looping(conn: &mut Conn<'_>) -> QueryResult<i64> {
     let text = format!(
         "WITH newest AS MATERIALIZED (SELECT job_id, outcome, kind, ended_at FROM windlass_attempts WHERE id > 0 \
            ORDER BY id DESC LIMIT {ATTEMPTS}) \

@@ -14,7 +14,7 @@ use diesel::sql_types::{BigInt, Bool, Integer, Nullable, Text, Timestamp};
 
 /// The longest texts that are read, in characters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct TextLimits {
+pub struct TextLimits {
     /// Longer arguments are left out.
     arguments: i32,
     /// Longer errors are cut. With 0, results are left out too.
@@ -35,13 +35,13 @@ impl TextLimits {
     };
 
     /// For the rows of a list.
-    pub(crate) const LIST: TextLimits = TextLimits {
+    pub const LIST: TextLimits = TextLimits {
         arguments: 20_000,
         outcome: 20_000,
     };
 
     /// No texts are read.
-    pub(crate) const NONE: TextLimits = TextLimits {
+    pub const NONE: TextLimits = TextLimits {
         arguments: 0,
         outcome: 0,
     };
@@ -49,90 +49,90 @@ impl TextLimits {
 
 /// A job that has a row.
 #[derive(Debug, Clone, QueryableByName)]
-pub(crate) struct JobView {
+pub struct JobView {
     #[diesel(sql_type = BigInt)]
-    pub(crate) job_id: i64,
+    pub job_id: i64,
     #[diesel(sql_type = Text, deserialize_as = Lossy)]
-    pub(crate) class_name: String,
+    pub class_name: String,
     #[diesel(sql_type = Text, deserialize_as = Lossy)]
-    pub(crate) queue_name: String,
+    pub queue_name: String,
     #[diesel(sql_type = Integer)]
-    pub(crate) priority: i32,
+    pub priority: i32,
     /// As JSON, unless another program wrote other text. `None` if they are too long to be read.
     #[diesel(sql_type = Nullable<Text>, deserialize_as = MaybeBareArguments)]
-    pub(crate) arguments: Option<String>,
+    pub arguments: Option<String>,
     #[diesel(sql_type = Nullable<Text>, deserialize_as = MaybeLossy)]
-    pub(crate) policy: Option<String>,
+    pub policy: Option<String>,
     /// The number of its unsuccessful attempts.
     #[diesel(sql_type = Integer)]
     pub(crate) attempts: i32,
     #[diesel(sql_type = Nullable<Integer>)]
-    pub(crate) max_attempts: Option<i32>,
+    pub max_attempts: Option<i32>,
     #[diesel(sql_type = Integer)]
-    pub(crate) crash_count: i32,
+    pub crash_count: i32,
     #[diesel(sql_type = Nullable<Integer>)]
-    pub(crate) max_crashes: Option<i32>,
+    pub max_crashes: Option<i32>,
     #[diesel(sql_type = Bool)]
-    pub(crate) at_most_once: bool,
+    pub at_most_once: bool,
     /// The number of its runs, including a current run.
     #[diesel(sql_type = BigInt)]
-    pub(crate) runs: i64,
+    pub runs: i64,
     #[diesel(sql_type = Nullable<Text>, deserialize_as = MaybeLossy)]
     pub(crate) unique_id: Option<String>,
     /// The scope of its unique id, if it holds that.
     #[diesel(sql_type = Nullable<Text>)]
-    pub(crate) scope: Option<String>,
+    pub scope: Option<String>,
     #[diesel(sql_type = Nullable<Text>, deserialize_as = MaybeLossy)]
-    pub(crate) idempotency_key: Option<String>,
+    pub idempotency_key: Option<String>,
     #[diesel(sql_type = Nullable<Text>, deserialize_as = MaybeLossy)]
-    pub(crate) concurrency_key: Option<String>,
+    pub concurrency_key: Option<String>,
     #[diesel(sql_type = Nullable<Integer>)]
-    pub(crate) concurrency_slots: Option<i32>,
+    pub concurrency_slots: Option<i32>,
     #[diesel(sql_type = Nullable<Text>, deserialize_as = MaybeLossy)]
-    pub(crate) on_conflict: Option<String>,
+    pub on_conflict: Option<String>,
     #[diesel(sql_type = Nullable<Text>, deserialize_as = MaybeLossy)]
-    pub(crate) active_job_id: Option<String>,
+    pub active_job_id: Option<String>,
     /// The recurring task that enqueued it, and the time of the tick.
     #[diesel(sql_type = Nullable<Text>, deserialize_as = MaybeLossy)]
-    pub(crate) task_key: Option<String>,
+    pub task_key: Option<String>,
     #[diesel(sql_type = Nullable<Timestamp>)]
-    pub(crate) run_at: Option<NaiveDateTime>,
+    pub run_at: Option<NaiveDateTime>,
     /// The batch that it belongs to, and the first one that it follows.
     #[diesel(sql_type = Nullable<BigInt>)]
-    pub(crate) batch_id: Option<i64>,
+    pub batch_id: Option<i64>,
     #[diesel(sql_type = Nullable<BigInt>)]
-    pub(crate) follows: Option<i64>,
+    pub follows: Option<i64>,
     /// True if it waits for others, others wait for it, or it belongs to a batch.
     #[diesel(sql_type = Bool)]
-    pub(crate) has_flow: bool,
+    pub has_flow: bool,
     #[diesel(sql_type = Nullable<Timestamp>)]
-    pub(crate) created_at: Option<NaiveDateTime>,
+    pub created_at: Option<NaiveDateTime>,
     /// The time at which its last wait for a time ended, or ends.
     #[diesel(sql_type = Nullable<Timestamp>)]
     pub(crate) scheduled_at: Option<NaiveDateTime>,
     #[diesel(sql_type = Nullable<Timestamp>)]
-    pub(crate) finished_at: Option<NaiveDateTime>,
+    pub finished_at: Option<NaiveDateTime>,
     /// The time until which its result is kept.
     #[diesel(sql_type = Nullable<Timestamp>)]
-    pub(crate) result_until: Option<NaiveDateTime>,
+    pub result_until: Option<NaiveDateTime>,
     #[diesel(sql_type = Bool)]
     pub(crate) is_ready: bool,
     #[diesel(sql_type = Nullable<Timestamp>)]
-    pub(crate) ready_at: Option<NaiveDateTime>,
+    pub ready_at: Option<NaiveDateTime>,
     /// The time at which a scheduled job is due.
     #[diesel(sql_type = Nullable<Timestamp>)]
-    pub(crate) due_at: Option<NaiveDateTime>,
+    pub due_at: Option<NaiveDateTime>,
     #[diesel(sql_type = Nullable<Text>, deserialize_as = MaybeLossy)]
-    pub(crate) blocked_key: Option<String>,
+    pub blocked_key: Option<String>,
     #[diesel(sql_type = Nullable<Timestamp>)]
     pub(crate) blocked_at: Option<NaiveDateTime>,
     /// The job with the same unique id that has to end first.
     #[diesel(sql_type = Nullable<BigInt>)]
-    pub(crate) after_job_id: Option<i64>,
+    pub after_job_id: Option<i64>,
     #[diesel(sql_type = Bool)]
     pub(crate) is_claimed: bool,
     #[diesel(sql_type = Nullable<Timestamp>)]
-    pub(crate) claimed_at: Option<NaiveDateTime>,
+    pub claimed_at: Option<NaiveDateTime>,
     #[diesel(sql_type = Nullable<Timestamp>)]
     pub(crate) started_at: Option<NaiveDateTime>,
     #[diesel(sql_type = Nullable<Timestamp>)]
@@ -143,9 +143,9 @@ pub(crate) struct JobView {
     #[diesel(sql_type = Nullable<Text>, deserialize_as = MaybeLossy)]
     pub(crate) process_name: Option<String>,
     #[diesel(sql_type = Nullable<Text>, deserialize_as = MaybeLossy)]
-    pub(crate) hostname: Option<String>,
+    pub hostname: Option<String>,
     #[diesel(sql_type = Nullable<Integer>)]
-    pub(crate) pid: Option<i32>,
+    pub pid: Option<i32>,
     #[diesel(sql_type = Nullable<Timestamp>)]
     pub(crate) heartbeat_at: Option<NaiveDateTime>,
     #[diesel(sql_type = Bool)]
@@ -156,7 +156,7 @@ pub(crate) struct JobView {
     #[diesel(sql_type = Nullable<Text>, deserialize_as = MaybeLossy)]
     pub(crate) failure: Option<String>,
     #[diesel(sql_type = Nullable<Text>)]
-    pub(crate) fingerprint: Option<String>,
+    pub fingerprint: Option<String>,
     /// The outcome of its last unsuccessful attempt, and its error.
     #[diesel(sql_type = Nullable<Text>)]
     last_outcome: Option<String>,
@@ -164,7 +164,7 @@ pub(crate) struct JobView {
     last_error: Option<String>,
     /// The time of the read, by the database's clock.
     #[diesel(sql_type = Timestamp)]
-    pub(crate) now: NaiveDateTime,
+    pub now: NaiveDateTime,
 }
 
 impl JobView {
@@ -185,7 +185,7 @@ impl JobView {
     }
 
     /// Returns why it failed, or why its last attempt did.
-    pub(crate) fn error(&self) -> Option<String> {
+    pub fn error(&self) -> Option<String> {
         match (&self.failure, &self.last_error) {
             (Some(error), _) => Some(outcome::in_words(error)),
             (None, last) => last.clone(),
@@ -198,25 +198,25 @@ impl JobView {
     }
 
     /// Returns what its process noted about the run.
-    pub(crate) fn note(&self) -> Note {
+    pub fn note(&self) -> Note {
         Note::of_column(self.note.as_deref())
     }
 
     /// Returns whether Ruby enqueued it, as [`is_of_ruby`](crate::db::table::jobs::is_of_ruby) does.
-    pub(crate) fn is_of_ruby(&self) -> bool {
+    pub fn is_of_ruby(&self) -> bool {
         let id = self.active_job_id.as_deref();
         id.is_some_and(|id| !id.starts_with("windlass-"))
     }
 
     /// Returns the seconds from a time to the read; negative if it was later, and 0 if it is none of the calendar.
-    pub(crate) fn seconds_since(&self, time: Option<NaiveDateTime>) -> f64 {
+    pub fn seconds_since(&self, time: Option<NaiveDateTime>) -> f64 {
         let passed = time.map_or(TimeDelta::zero(), |time| self.now - time);
         passed.as_seconds_f64()
     }
 }
 
 /// Reads these jobs, in the order of the ids; those without a row are left out.
-pub(crate) fn jobs(
+pub fn jobs(
     conn: &mut Conn<'_>,
     ids: &[i64],
     texts: TextLimits,
@@ -316,19 +316,19 @@ pub(crate) fn results(
 
 /// The arguments of a job, with its class and its key: a repeated request has the same.
 #[derive(Debug, Clone, QueryableByName)]
-pub(crate) struct StoredArguments {
+pub struct StoredArguments {
     #[diesel(sql_type = BigInt)]
-    pub(crate) job_id: i64,
+    pub job_id: i64,
     #[diesel(sql_type = Text, deserialize_as = Lossy)]
-    pub(crate) class_name: String,
+    pub class_name: String,
     #[diesel(sql_type = Text, deserialize_as = BareArguments)]
-    pub(crate) arguments: String,
+    pub arguments: String,
     #[diesel(sql_type = Nullable<Text>, deserialize_as = MaybeLossy)]
-    pub(crate) idempotency_key: Option<String>,
+    pub idempotency_key: Option<String>,
 }
 
 /// Reads the arguments of these jobs.
-pub(crate) fn arguments(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<Vec<StoredArguments>> {
+pub fn arguments(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<Vec<StoredArguments>> {
     let text = "SELECT id AS job_id, class_name, coalesce(arguments, 'null') AS arguments, idempotency_key \
          FROM solid_queue_jobs WHERE id IN {in $1}";
     Statement::new(text)
@@ -338,7 +338,7 @@ pub(crate) fn arguments(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<Vec<St
 }
 
 /// Returns those of these jobs that have neither finished nor failed.
-pub(crate) fn not_ended(conn: &mut Conn<'_>, ids: &[i64]) -> QueryResult<Vec<i64>> {
+pub fn not_ended(conn: &mut Conn<'_>, ids: &[i64]) -> QueryResult<Vec<i64>> {
     let text = "SELECT j.id FROM solid_queue_jobs j WHERE j.id IN {in $1} AND j.finished_at IS NULL \
          AND NOT EXISTS (SELECT 1 FROM solid_queue_failed_executions f WHERE f.job_id = j.id)";
     let rows: Vec<Id> = Statement::new(text).bind(id_list(ids)).load(conn)?;

@@ -9,22 +9,22 @@ use diesel::sql_types::{BigInt, Bool, Nullable, Text};
 /// The things that have the text as their name. A unique id and an idempotency key stand for the
 /// newest job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, QueryableByName)]
-pub(crate) struct NamedThings {
+pub struct NamedThings {
     #[diesel(sql_type = Nullable<BigInt>)]
     pub(crate) of_unique_id: Option<i64>,
     #[diesel(sql_type = Nullable<BigInt>)]
     pub(crate) of_idempotency_key: Option<i64>,
     #[diesel(sql_type = Bool)]
-    pub(crate) is_class: bool,
+    pub is_class: bool,
     #[diesel(sql_type = Bool)]
-    pub(crate) is_queue: bool,
+    pub is_queue: bool,
     #[diesel(sql_type = Bool)]
     pub(crate) is_task: bool,
 }
 
 /// Looks for what a text names. Classes and queues without a worker or an execution are found among
 /// the newest 10,000 jobs.
-pub(crate) fn named(conn: &mut Conn<'_>, text: &str) -> QueryResult<NamedThings> {
+pub fn named(conn: &mut Conn<'_>, text: &str) -> QueryResult<NamedThings> {
     let newest = "FROM (SELECT class_name, queue_name FROM solid_queue_jobs ORDER BY id DESC LIMIT 10000) AS newest";
     let statement = format!(
         "SELECT coalesce((SELECT max(job_id) FROM windlass_unique_jobs WHERE unique_id = $1), \
@@ -46,7 +46,7 @@ pub(crate) fn named(conn: &mut Conn<'_>, text: &str) -> QueryResult<NamedThings>
 }
 
 /// Returns whether anything is stored of a job: its row, or its result.
-pub(crate) fn is_job(conn: &mut Conn<'_>, job: i64) -> QueryResult<bool> {
+pub fn is_job(conn: &mut Conn<'_>, job: i64) -> QueryResult<bool> {
     let text = "SELECT id FROM solid_queue_jobs WHERE id = $1 UNION ALL \
          SELECT job_id FROM windlass_results WHERE job_id = $1 AND expires_at > {now}";
     let found: Vec<Id> = Statement::new(text).uncached().bind(job).load(conn)?;
@@ -89,15 +89,15 @@ fn few(
 
 /// A class that a worker performs, and its default queue.
 #[derive(Debug, Clone, QueryableByName)]
-pub(crate) struct KnownClass {
+pub struct KnownClass {
     #[diesel(sql_type = Text)]
-    pub(crate) class_name: String,
+    pub class_name: String,
     #[diesel(sql_type = Text)]
-    pub(crate) queue_name: String,
+    pub queue_name: String,
 }
 
 /// Returns the classes that workers perform, at most 500.
-pub(crate) fn known_classes(conn: &mut Conn<'_>) -> QueryResult<Vec<KnownClass>> {
+pub fn known_classes(conn: &mut Conn<'_>) -> QueryResult<Vec<KnownClass>> {
     let text = "SELECT class_name, queue_name FROM windlass_classes ORDER BY class_name LIMIT 500";
     Statement::new(text).uncached().load(conn)
 }

@@ -8,7 +8,7 @@ use diesel::sql_types::{BigInt, Bool, Double, Nullable, Text};
 
 /// The processes to look for. `None` means any.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct WantedPresence {
+pub struct WantedPresence {
     pub(crate) hostname: Option<String>,
     /// In any case: `worker` and `Worker` are the same.
     pub(crate) kind: Option<String>,
@@ -17,22 +17,22 @@ pub(crate) struct WantedPresence {
 
 /// A registered process.
 #[derive(Debug, QueryableByName)]
-pub(crate) struct Presence {
+pub struct Presence {
     #[diesel(sql_type = Text, deserialize_as = Lossy)]
-    pub(crate) name: String,
+    pub name: String,
     /// Seconds since its last heartbeat.
     #[diesel(sql_type = Double)]
-    pub(crate) heartbeat_seconds: f64,
+    pub heartbeat_seconds: f64,
     /// True if it is stopping.
     #[diesel(sql_type = Bool)]
-    pub(crate) draining: bool,
+    pub draining: bool,
     #[diesel(sql_type = Nullable<Text>)]
     metadata: Option<String>,
 }
 
 impl Presence {
     /// Returns whether the process was asked to claim nothing.
-    pub(crate) fn is_quiet(&self) -> bool {
+    pub fn is_quiet(&self) -> bool {
         let metadata = self.metadata.as_deref().unwrap_or_default();
         let metadata: serde_json::Value = serde_json::from_str(metadata).unwrap_or_default();
         metadata["quiet"] == true
@@ -40,7 +40,7 @@ impl Presence {
 }
 
 /// Returns the processes that are meant, the one with the newest heartbeat first; at most 100.
-pub(crate) fn presences(
+pub fn presences(
     conn: &mut Conn<'_>,
     wanted: &WantedPresence,
 ) -> QueryResult<Vec<Presence>> {
@@ -62,17 +62,17 @@ pub(crate) fn presences(
 
 /// The connection limit of a server.
 #[derive(Debug, Clone, Copy, QueryableByName)]
-pub(crate) struct ConnectionLimit {
+pub struct ConnectionLimit {
     /// For ordinary users, all together.
     #[diesel(sql_type = BigInt)]
-    pub(crate) allowed: i64,
+    pub allowed: i64,
     /// The number of clients that are connected to the server, to any of its databases.
     #[diesel(sql_type = BigInt)]
-    pub(crate) open: i64,
+    pub open: i64,
 }
 
 /// Reads the limit. `None` for a file, which has none.
-pub(crate) fn connection_limit(conn: &mut Conn<'_>) -> QueryResult<Option<ConnectionLimit>> {
+pub fn connection_limit(conn: &mut Conn<'_>) -> QueryResult<Option<ConnectionLimit>> {
     match conn.dialect() {
         Dialect::Postgres => Statement::new(
             "SELECT CAST(current_setting('max_connections') AS bigint) \

@@ -85,8 +85,7 @@ fn table_plan(conn: &mut Conn<'_>) -> Result<SchemaPlan> {
 }
 
 /// Returns what [`migrate`] would do.
-#[cfg(feature = "cli")]
-pub(crate) fn pending(conn: &mut Conn<'_>) -> Result<Migrated> {
+pub fn pending(conn: &mut Conn<'_>) -> Result<Migrated> {
     migration_plan(conn).map(Migrated::of)
 }
 

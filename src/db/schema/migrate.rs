@@ -53,7 +53,7 @@ pub fn migrate<C: AsConn + ?Sized>(conn: &mut C) -> Result<Migrated> {
 
 /// Checks that this program can work with the tables. Newer tables are fine: migrations only add
 /// what older programs ignore.
-pub(crate) fn check(conn: &mut Conn<'_>, database: &Database) -> Result<()> {
+pub fn check(conn: &mut Conn<'_>, database: &Database) -> Result<()> {
     let applied = applied(conn)?;
     let Some(found) = applied.last() else {
         return Err(SchemaError::Missing {

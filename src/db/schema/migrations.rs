@@ -139,15 +139,15 @@ pub fn copy(dialect: Dialect, directory: &Path) -> Result<Vec<PathBuf>> {
 
 /// One migration of a [`copy_all`].
 #[derive(Debug, serde::Serialize)]
-pub(crate) struct Copied {
-    pub(crate) directory: PathBuf,
-    pub(crate) outcome: CopyOutcome,
+pub struct Copied {
+    pub directory: PathBuf,
+    pub outcome: CopyOutcome,
 }
 
 /// The result of copying the files of one migration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum CopyOutcome {
+pub enum CopyOutcome {
     Written,
     /// They existed with the same content.
     Kept,
@@ -156,7 +156,7 @@ pub(crate) enum CopyOutcome {
 }
 
 /// Like [`copy`], and also returns the migrations whose files existed.
-pub(crate) fn copy_all(dialect: Dialect, directory: &Path) -> Result<Vec<Copied>> {
+pub fn copy_all(dialect: Dialect, directory: &Path) -> Result<Vec<Copied>> {
     let files = FILES.iter().filter(|file| file.0 == dialect);
     files
         .map(|(_, name, up, down)| {

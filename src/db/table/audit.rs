@@ -68,7 +68,7 @@ pub(crate) fn record_audit(
 
 /// The rows to read; an empty filter reads all.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct AuditFilter {
+pub struct AuditFilter {
     pub(crate) actor: Option<String>,
     pub(crate) action: Option<String>,
     pub(crate) target: Option<String>,

@@ -285,9 +285,9 @@ impl Progress {
 pub(crate) struct Note {
     /// The name of the thread that performs the job.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) thread: Option<String>,
+    pub thread: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) progress: Option<Progress>,
+    pub progress: Option<Progress>,
 }
 
 impl Note {

@@ -8,7 +8,6 @@ use crate::db::table::run_time::IS_STRICT;
 use diesel::prelude::*;
 use diesel::sql_types::{Bool, Nullable, Text};
 use serde::Serialize;
-#[cfg(any(feature = "cli", feature = "web"))]
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -60,7 +59,6 @@ pub(crate) fn redact(conn: &mut Conn<'_>, class_name: &str) -> QueryResult<Optio
     Ok(row.and_then(|row| serde_json::from_str(&row.redact).ok()))
 }
 
-#[cfg(any(feature = "cli", feature = "web"))]
 #[derive(QueryableByName)]
 struct FieldsOfClass {
     #[diesel(sql_type = Text)]
@@ -71,7 +69,6 @@ struct FieldsOfClass {
 
 /// Returns the names of the secret fields of these classes; a class without any that can be read is
 /// not among them.
-#[cfg(any(feature = "cli", feature = "web"))]
 pub(crate) fn redact_all(
     conn: &mut Conn<'_>,
     classes: &[&str],

@@ -33,39 +33,35 @@ pub(crate) fn names(conn: &mut Conn<'_>) -> QueryResult<Vec<String>> {
 }
 
 /// A paused queue, and why it is.
-#[cfg(any(feature = "top", feature = "web"))]
 #[derive(Debug, Clone, QueryableByName)]
 pub(crate) struct PauseOfQueue {
     #[diesel(sql_type = Text, deserialize_as = Lossy)]
-    pub(crate) queue_name: String,
+    pub queue_name: String,
     /// The user who paused it, if known.
     #[diesel(sql_type = Nullable<Text>)]
-    pub(crate) paused_by: Option<String>,
+    pub paused_by: Option<String>,
     /// The reason, if one was given.
     #[diesel(sql_type = Nullable<Text>)]
-    pub(crate) pause_reason: Option<String>,
+    pub pause_reason: Option<String>,
     /// Seconds since it was paused.
     #[diesel(sql_type = Double)]
-    pub(crate) paused_seconds: f64,
+    pub paused_seconds: f64,
 }
 
-#[cfg(any(feature = "top", feature = "web"))]
 fn columns(conn: &Conn<'_>) -> String {
     let age = crate::db::conn::connection::age(conn, "created_at");
     format!("queue_name, paused_by, pause_reason, coalesce({age}, 0) AS paused_seconds")
 }
 
 /// Returns up to `limit` paused queues, by name.
-#[cfg(any(feature = "top", feature = "web"))]
-pub(crate) fn list_pauses(conn: &mut Conn<'_>, limit: i64) -> QueryResult<Vec<PauseOfQueue>> {
+pub fn list_pauses(conn: &mut Conn<'_>, limit: i64) -> QueryResult<Vec<PauseOfQueue>> {
     let columns = columns(conn);
     let text = format!("SELECT {columns} FROM solid_queue_pauses ORDER BY queue_name LIMIT $1");
     Statement::new(text).bind(limit).load(conn)
 }
 
 /// Returns the pause of a queue. `None` if it is not paused.
-#[cfg(feature = "web")]
-pub(crate) fn pause_of_queue(
+pub fn pause_of_queue(
     conn: &mut Conn<'_>,
     queue: &str,
 ) -> QueryResult<Option<PauseOfQueue>> {

@@ -87,7 +87,6 @@ pub(crate) fn change(
 }
 
 /// Stores a new definition of a task, whose row is locked.
-#[cfg(feature = "cli")]
 pub(crate) fn replace(
     conn: &mut Conn<'_>,
     new: &Definition,
@@ -182,7 +181,7 @@ struct CurrentTime {
 }
 
 /// Returns the time of the database's clock.
-pub(crate) fn now(conn: &mut Conn<'_>) -> QueryResult<NaiveDateTime> {
+pub fn now(conn: &mut Conn<'_>) -> QueryResult<NaiveDateTime> {
     let text = "SELECT {now} AS now";
     Statement::new(text)
         .get_result::<CurrentTime>(conn)

@@ -5,7 +5,7 @@ pub(crate) mod claim;
 pub(crate) mod clear;
 pub(crate) mod dispatch;
 pub(crate) mod end;
-pub(crate) mod enqueue;
+pub mod enqueue;
 pub(crate) mod faults;
 pub(crate) mod fingerprint;
 pub(crate) mod finish;
@@ -22,6 +22,4 @@ pub(crate) mod schedule;
 pub(crate) mod settle;
 pub(crate) mod signal;
 pub(crate) mod unique;
-#[cfg(feature = "web")]
-#[cfg_attr(not(feature = "cli"), allow(dead_code))]
-pub(crate) mod web;
+pub mod web;

@@ -4,7 +4,6 @@ use crate::db::conn::connection::Conn;
 use crate::db::conn::dialect::timestamp;
 use crate::db::conn::statement::Statement;
 use crate::db::model::recurring::{Definition, NextTick, RecurringTaskRow, Scheduled};
-#[cfg(feature = "cli")]
 use crate::db::table::recurring_tasks::replace;
 use crate::db::table::recurring_tasks::{change, columns, insert_recurring_task};
 use crate::error::Result;
@@ -33,7 +32,6 @@ pub(crate) fn schedule(
 }
 
 /// Creates a task. Returns `None` if there is one with its key.
-#[cfg(feature = "cli")]
 pub(crate) fn add(
     conn: &mut Conn<'_>,
     new: &Definition,
@@ -44,7 +42,6 @@ pub(crate) fn add(
 
 /// Changes a task to what `edit` makes of it, with its next tick. Returns `None` if it does not
 /// exist.
-#[cfg(feature = "cli")]
 pub(crate) fn edit<E: From<diesel::result::Error>>(
     conn: &mut Conn<'_>,
     key: &str,
@@ -61,7 +58,6 @@ pub(crate) fn edit<E: From<diesel::result::Error>>(
 }
 
 /// Deletes a task that `check` does not refuse; its jobs stay. Returns `false` if it does not exist.
-#[cfg(feature = "cli")]
 pub(crate) fn remove<E: From<diesel::result::Error>>(
     conn: &mut Conn<'_>,
     key: &str,

@@ -66,7 +66,7 @@ pub(crate) fn listed(arguments: &str) -> String {
 }
 
 /// Takes arguments out of their list. Earlier versions stored them without one.
-pub(crate) fn unlisted(arguments: &str) -> &str {
+pub fn unlisted(arguments: &str) -> &str {
     let inner = arguments
         .trim()
         .strip_prefix('[')

@@ -53,9 +53,9 @@ use std::time::Duration;
 #[derive(Debug, Clone)]
 #[must_use = "a job is enqueued by `enqueue` or `enqueue_all`"]
 pub struct NewJob {
-    pub(crate) row: NewRow,
-    pub(crate) policy: Policy,
-    pub(crate) concurrency: Option<Concurrency>,
+    pub row: NewRow,
+    pub policy: Policy,
+    pub concurrency: Option<Concurrency>,
     pub(crate) quota: Option<Quota>,
     pub(crate) max_arguments: usize,
     /// The arguments are text from the caller and may be invalid JSON.
@@ -259,7 +259,7 @@ impl NewJob {
         })
     }
 
-    pub(crate) fn into_row(mut self) -> Result<NewRow> {
+    pub fn into_row(mut self) -> Result<NewRow> {
         if let Some(call) = self.ruby.take() {
             call.write(&mut self.row, self.concurrency.is_some())?;
         }
@@ -290,7 +290,7 @@ impl NewJob {
         })
     }
 
-    pub(crate) fn check(&self) -> Result<()> {
+    pub fn check(&self) -> Result<()> {
         check_name(&self.row.class_name, "class name")?;
         check_name(&self.row.queue_name, "queue name")?;
         self.check_arguments()?;

@@ -270,14 +270,14 @@ impl Policy {
     }
 
     /// Replaces the version of the arguments.
-    pub(crate) fn set_version(&mut self, version: u32) {
+    pub fn set_version(&mut self, version: u32) {
         let mut extras = self.extras.take().unwrap_or_default();
         extras.version = Some(version).filter(|version| *version != FIRST_VERSION);
         self.extras = Some(extras).filter(|extras| **extras != Extras::default());
     }
 
     /// Returns the version of the arguments.
-    pub(crate) fn arguments_version(&self) -> u32 {
+    pub fn arguments_version(&self) -> u32 {
         let extras = self.extras.as_deref();
         extras.map_or(FIRST_VERSION, Extras::arguments_version)
     }

@@ -9,7 +9,6 @@ use std::time::Duration;
 /// The delay before the next attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-#[non_exhaustive]
 pub enum Backoff {
     /// The same delay after every attempt.
     Fixed(#[serde(with = "crate::job::policy::millis")] Duration),

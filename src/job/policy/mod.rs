@@ -1,8 +1,8 @@
 //! The policy of a job: its attempts, delivery and limits, and what is kept of it.
 
-pub(crate) mod backoff;
+pub mod backoff;
 pub(crate) mod millis;
-pub(crate) mod quota;
+pub mod quota;
 mod time_limits;
 
 use crate::db::model::extras::{Extras, FollowUpJob, readable};
@@ -40,7 +40,7 @@ use std::time::Duration;
 pub struct Policy {
     // The first three have columns of their own, which SQL conditions use.
     #[serde(skip)]
-    pub(crate) max_attempts: Option<u32>,
+    pub max_attempts: Option<u32>,
     #[serde(skip)]
     pub(crate) max_crashes: Option<u32>,
     /// In JSON only as far as its column does not know it.
@@ -49,9 +49,9 @@ pub struct Policy {
         skip_serializing_if = "Delivery::is_stored_elsewhere",
         deserialize_with = "readable"
     )]
-    pub(crate) delivery: Option<Delivery>,
+    pub delivery: Option<Delivery>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) backoff: Option<Backoff>,
+    pub backoff: Option<Backoff>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) on_failure: Option<FollowUpJob>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -61,7 +61,7 @@ pub struct Policy {
         skip_serializing_if = "Option::is_none",
         with = "crate::job::policy::millis::option"
     )]
-    pub(crate) keep_result: Option<Duration>,
+    pub keep_result: Option<Duration>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) unique_scope: Option<UniqueScope>,
     // Only used during the enqueue.
@@ -69,27 +69,27 @@ pub struct Policy {
     pub(crate) on_conflict: Option<OnConflict>,
     /// In seconds; negative behind. Only used during the enqueue.
     #[serde(skip)]
-    pub(crate) ahead_by: Option<i64>,
+    pub ahead_by: Option<i64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) timeout: Option<Span>,
+    pub timeout: Option<Span>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) timeout_grace: Option<Span>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) on_timeout: Option<OnTimeout>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) tick: Option<Tick>,
+    pub tick: Option<Tick>,
     #[serde(
         default,
         skip_serializing_if = "Option::is_none",
         deserialize_with = "readable"
     )]
-    pub(crate) expiry: Option<Expiry>,
+    pub expiry: Option<Expiry>,
     #[serde(
         default,
         skip_serializing_if = "Option::is_none",
         deserialize_with = "readable"
     )]
-    pub(crate) retry_limit: Option<RetryLimit>,
+    pub retry_limit: Option<RetryLimit>,
     #[serde(
         default,
         skip_serializing_if = "Option::is_none",
@@ -104,8 +104,8 @@ pub struct Policy {
 /// The tick of a recurring task for which a job was enqueued.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Tick {
-    pub(crate) task: String,
-    pub(crate) at: DateTime<Utc>,
+    pub task: String,
+    pub at: DateTime<Utc>,
 }
 
 impl Policy {
@@ -233,7 +233,7 @@ impl Policy {
     }
 
     /// Reads the columns of a job. Values that a newer version of Windlass added are ignored.
-    pub(crate) fn of_columns(
+    pub fn of_columns(
         policy: Option<&str>,
         max_attempts: Option<i32>,
         at_most_once: bool,
@@ -310,7 +310,7 @@ impl Policy {
     }
 
     /// Returns the time limit of a run; `None` if there is no limit.
-    pub(crate) fn time_limit(&self) -> Option<TimeLimit> {
+    pub fn time_limit(&self) -> Option<TimeLimit> {
         let timeout = self.timeout?.0;
         (timeout < NEVER).then(|| TimeLimit {
             timeout,

@@ -12,21 +12,21 @@ use std::time::{Duration, Instant};
 
 /// It is prepared before the process starts, so that an address that is in use fails before any job is
 /// claimed.
-pub(crate) trait RunsBeside: Debug + Send + Sync {
+pub trait RunsBeside: Debug + Send + Sync {
     /// # Errors
     /// If it cannot run.
     fn prepare(&self) -> Result<Box<dyn PreparedBeside>>;
 }
 
 /// It runs until what [`start`](Self::start) returns is dropped.
-pub(crate) trait PreparedBeside {
+pub trait PreparedBeside {
     /// # Errors
     /// If it cannot run.
     fn start(self: Box<Self>, health: Health) -> Result<Box<dyn RunningBeside>>;
 }
 
 /// It ends when it is dropped.
-pub(crate) trait RunningBeside: Debug + Send + Sync {}
+pub trait RunningBeside: Debug + Send + Sync {}
 
 // --- The notes of a process about its health ---
 
@@ -97,7 +97,6 @@ impl HealthState {
 
 /// A question about the health of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[non_exhaustive]
 pub enum HealthCheck {
     /// Checks whether its loops move. If not, only a restart helps. A database that is away, a late
     /// queue and a job that takes long are no reason for a restart, so this check ignores them.

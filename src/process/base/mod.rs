@@ -2,14 +2,14 @@
 
 pub(crate) mod context;
 pub(crate) mod duty_turns;
-pub(crate) mod handle;
-pub(crate) mod health;
+pub mod handle;
+pub mod health;
 pub(crate) mod heartbeat;
 pub(crate) mod history;
 pub(crate) mod ignored;
 pub(crate) mod liveness;
-pub(crate) mod registration;
-pub(crate) mod service;
+pub mod registration;
+pub mod service;
 pub(crate) mod session;
-pub(crate) mod signals;
-pub(crate) mod stop;
+pub mod signals;
+pub mod stop;

@@ -223,8 +223,7 @@ fn wait(mut handle: Handle) -> Stopped {
 
 /// Waits for a stop, or until something that the program serves has ended. Meanwhile it notifies the
 /// service manager, if there is one, that the program is ready, alive, and stopping.
-#[cfg(all(feature = "cli", feature = "web"))]
-pub(crate) fn notify_until(stop: &Stop, is_alive: impl Fn() -> bool) {
+pub fn notify_until(stop: &Stop, is_alive: impl Fn() -> bool) {
     let has_manager = stop::has_manager();
     let notify = |state: NotifyState<'_>| {
         if has_manager {

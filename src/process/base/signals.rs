@@ -47,7 +47,7 @@ fn with_asked<T>(work: impl FnOnce(&mut SignalRequests) -> T) -> T {
 
 /// Installs the handlers, once in a program. Call it before anything is claimed or started, so that
 /// a signal during the start is not lost, and no other program gets the supervisor's pipe.
-pub(crate) fn install(rolls_out: bool) -> Result<()> {
+pub fn install(rolls_out: bool) -> Result<()> {
     with_asked(|asked| asked.rolls_out |= rolls_out);
     static INSTALLED: OnceLock<std::result::Result<(), String>> = OnceLock::new();
     let installed = || handle_signals().map_err(|error| error.to_string());
@@ -173,7 +173,7 @@ pub(crate) fn is_quiet() -> bool {
 }
 
 /// Passes signals on to a stop, including those that came before.
-pub(crate) fn forward_to(stop: &Stop) {
+pub fn forward_to(stop: &Stop) {
     let stop = stop.clone();
     with_asked(|asked| {
         if asked.now {

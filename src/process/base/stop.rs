@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 /// Requests a stop of loops, gracefully or now. Clones share the signal.
 #[derive(Debug, Clone)]
-pub(crate) struct Stop {
+pub struct Stop {
     /// Dropping the sender wakes all waiting threads, however many and whenever.
     sender: Arc<Mutex<Option<Sender<()>>>>,
     receiver: Receiver<()>,
@@ -35,7 +35,7 @@ pub(crate) struct Stop {
 }
 
 impl Stop {
-    pub(crate) fn new() -> Self {
+    pub fn new() -> Self {
         let (sender, receiver) = bounded(0);
         Stop {
             sender: Arc::new(Mutex::new(Some(sender))),
@@ -133,7 +133,7 @@ impl Stop {
         self.broken.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn is_stopped(&self) -> bool {
+    pub fn is_stopped(&self) -> bool {
         self.flag.load(Ordering::Relaxed)
     }
 
@@ -169,7 +169,7 @@ impl Stop {
 // --- Starting and joining the named threads of a process ---
 
 /// Starts a thread with the name `windlass-<name>`.
-pub(crate) fn spawn<T: Send + 'static>(
+pub fn spawn<T: Send + 'static>(
     name: &str,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<JoinHandle<T>> {
@@ -212,13 +212,13 @@ fn refused(source: io::Error) -> Error {
 }
 
 /// Waits for a thread to end. Its panic was reported by the panic hook.
-pub(crate) fn join(handle: JoinHandle<()>) {
+pub fn join(handle: JoinHandle<()>) {
     let _ = handle.join();
 }
 
 /// Waits up to `patience` for threads to end. Returns `false` if some continue; they end when what
 /// they wait for does.
-pub(crate) fn join_within(mut handles: Vec<JoinHandle<()>>, patience: Duration) -> bool {
+pub fn join_within(mut handles: Vec<JoinHandle<()>>, patience: Duration) -> bool {
     let deadline = clock::deadline(patience);
     join_until(&mut handles, deadline, &Stop::new(), || false)
 }
@@ -352,7 +352,7 @@ pub(crate) const SUPERVISOR: &str = "WINDLASS_SUPERVISOR_ID";
 pub(crate) const BEGIN_QUIET: &str = "WINDLASS_BEGIN_QUIET";
 
 /// The name of the deployment, for schedulers that are given none.
-pub(crate) const REVISION: &str = "WINDLASS_REVISION";
+pub const REVISION: &str = "WINDLASS_REVISION";
 
 /// The variables of the service manager, which are for one process only.
 pub(crate) const OF_THE_MANAGER: [&str; 3] = ["NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID"];
@@ -383,7 +383,7 @@ pub(crate) const KILL_GRACE: Duration = Duration::from_secs(5);
 pub(crate) const TIMED_OUT: u8 = 124;
 
 /// `EX_SOFTWARE` of `sysexits.h`.
-pub(crate) const BROKEN: u8 = 70;
+pub const BROKEN: u8 = 70;
 
 /// `EX_TEMPFAIL` of `sysexits.h`.
 pub(crate) const CUT_SHORT: u8 = 75;

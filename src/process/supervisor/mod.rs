@@ -1,7 +1,7 @@
 //! The supervisor: starts workers, prunes dead processes, clears old rows.
 
 pub(crate) mod alone;
-pub(crate) mod children;
+pub mod children;
 pub(crate) mod rollout;
 pub(crate) mod run;
 
@@ -9,6 +9,7 @@ use crate::db::Database;
 use crate::error::{Error, Result};
 use crate::event::Hooks;
 use crate::event::logging::Subscriber;
+use crate::process::base::health::RunsBeside;
 use crate::process::base::context::ProcessContext;
 use crate::process::base::handle::{Bounds, Handle, ProcessEnd, Stopped};
 use crate::process::base::heartbeat::{Heartbeat, HeartbeatGuard};
@@ -136,6 +137,18 @@ impl Supervisor {
     /// Default: none.
     pub fn pidfile(mut self, path: impl Into<PathBuf>) -> Self {
         self.pidfile = Some(path.into());
+        self
+    }
+
+    /// Serves probes for as long as the supervisor runs, and answers there for it and for what
+    /// runs on its threads. Its child programs have probes of their own, if any.
+    ///
+    /// The crate `windlass-console` has them: `windlass_console::web::Probes`.
+    ///
+    /// # Errors
+    /// [`start`](Self::start) and [`run`](Self::run) fail if the address is in use.
+    pub fn probes(mut self, probes: impl RunsBeside + 'static) -> Self {
+        self.service.beside = Some(Arc::new(probes));
         self
     }
 

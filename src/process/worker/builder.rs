@@ -7,6 +7,7 @@ use crate::event::Hooks;
 use crate::event::logging::Subscriber;
 use crate::job::registry::Registry;
 use crate::process::base::context::ProcessContext;
+use crate::process::base::health::RunsBeside;
 use crate::process::base::handle::{Adjust, Bounds, KILL_GRACE, ProcessEnd};
 use crate::process::base::heartbeat::{Heartbeat, HoldsClaims};
 use crate::process::base::registration::Identity;
@@ -129,6 +130,18 @@ impl Worker {
     /// ([`Retention::events_for`]): an event that is deleted before a job waits for it is lost.
     pub fn longest_wait(mut self, longest: Duration) -> Self {
         self.settings.longest_wait = longest;
+        self
+    }
+
+    /// Serves probes for as long as the worker runs, and answers for it there. They end when the
+    /// [`Handle`](crate::Handle) is dropped, or [`run`](Self::run) returns.
+    ///
+    /// The crate `windlass-console` has them: `windlass_console::web::Probes`.
+    ///
+    /// # Errors
+    /// [`start`](Self::start) and [`run`](Self::run) fail if the address is in use.
+    pub fn probes(mut self, probes: impl RunsBeside + 'static) -> Self {
+        self.settings.service.beside = Some(Arc::new(probes));
         self
     }
 

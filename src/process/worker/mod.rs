@@ -1,7 +1,7 @@
 //! The worker: claims jobs, performs them and saves their outcomes.
 
 pub(crate) mod adjust;
-pub(crate) mod builder;
+pub mod builder;
 pub(crate) mod claim;
 pub(crate) mod completer;
 pub(crate) mod completion;
@@ -10,6 +10,6 @@ pub(crate) mod in_flight;
 pub(crate) mod pool;
 pub(crate) mod release;
 pub(crate) mod run;
-pub(crate) mod settings;
+pub mod settings;
 pub(crate) mod slot_passing;
 pub(crate) mod timeouts;

@@ -124,7 +124,7 @@ const MOST_CLASSES: usize = 500;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[must_use = "it is given to a worker"]
 pub struct Recycle {
-    pub(crate) after: Option<Duration>,
+    pub after: Option<Duration>,
     pub(crate) after_jobs: Option<u64>,
     pub(crate) above_memory: Option<u64>,
 }
@@ -159,7 +159,7 @@ impl Recycle {
     }
 
     /// With a shorter age, a worker would do nothing but start.
-    pub(crate) const SOONEST: Duration = Duration::from_secs(1);
+    pub const SOONEST: Duration = Duration::from_secs(1);
 
     pub(crate) fn is_never(&self) -> bool {
         *self == Self::default()

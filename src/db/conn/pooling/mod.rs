@@ -12,6 +12,6 @@
     not(feature = "postgres"),
     allow(dead_code, reason = "SQLite has no poolers")
 )]
-pub(crate) mod pooler;
+pub mod pooler;
 #[cfg(feature = "postgres")]
 pub(crate) mod recognise;

@@ -34,7 +34,7 @@ impl Pooling {
         }
     }
 
-    pub(crate) fn parse(text: &str) -> Option<Self> {
+    pub fn parse(text: &str) -> Option<Self> {
         let mut all = Self::ALL.into_iter();
         all.find(|pooling| pooling.as_str() == text)
     }
@@ -48,7 +48,7 @@ impl fmt::Display for Pooling {
 
 /// The pooler before a database, if there is one, and which of several hosts answers.
 #[derive(Debug, Default)]
-pub(crate) struct Pooler {
+pub struct Pooler {
     /// The pooling that the address or the settings state.
     pub(crate) stated: Pooling,
     /// The address to listen on, which leads to the server itself.
@@ -68,7 +68,7 @@ impl Pooler {
     }
 
     /// Returns what the settings say, or what was recognised, if it is known.
-    pub(crate) fn known(&self) -> Option<Pooling> {
+    pub fn known(&self) -> Option<Pooling> {
         match self.stated {
             Pooling::Auto => self.recognised.get().copied(),
             stated => Some(stated),

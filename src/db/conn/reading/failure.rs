@@ -5,7 +5,7 @@ use diesel::connection::{AnsiTransactionManager, Connection, TransactionManager}
 
 /// Why a read returned nothing.
 #[derive(Debug)]
-pub(crate) enum ReadFailure {
+pub enum ReadFailure {
     /// It took longer than its limit. The connection is in order.
     Late,
     /// It began, and was given up long after its limit. Open another connection: whether the database

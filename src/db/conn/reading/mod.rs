@@ -10,7 +10,7 @@ mod progress;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 
-pub(crate) use failure::ReadFailure;
+pub use failure::ReadFailure;
 
 use crate::db::conn::address::without_secrets;
 use crate::db::conn::connection::Conn;
@@ -24,7 +24,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 /// A connection on which every statement that writes fails.
-pub(crate) struct ReadConnection {
+pub struct ReadConnection {
     kind: ReadKind,
 }
 
@@ -41,7 +41,7 @@ impl Database {
     /// # Errors
     /// As for [`connect`](Self::connect).
     #[cfg_attr(not(feature = "postgres"), allow(unused_variables))]
-    pub(crate) fn connect_to_read(&self, limit: Duration) -> Result<ReadConnection> {
+    pub fn connect_to_read(&self, limit: Duration) -> Result<ReadConnection> {
         let refused = |reason: String| self.refused(&self.target(), reason);
         let kind = match &*self.inner {
             #[cfg(feature = "postgres")]
@@ -61,7 +61,7 @@ impl Database {
     }
 
     /// Opens the address of a replica, which need not accept changes.
-    pub(crate) fn open_replica(url: &str) -> Result<Database> {
+    pub fn open_replica(url: &str) -> Result<Database> {
         let url = url.trim();
         let is_postgres = url.starts_with("postgres://") || url.starts_with("postgresql://");
         if !is_postgres {
@@ -80,7 +80,7 @@ impl Database {
 
     /// Opens a connection like [`connect`](Self::connect), with a limit for connecting and for each
     /// statement, also for those of the functions that set their own.
-    pub(crate) fn connect_within(&self, limit: Duration) -> Result<DbConnection> {
+    pub fn connect_within(&self, limit: Duration) -> Result<DbConnection> {
         // It counts as hurried from the start.
         let hurry = Hurry {
             stopping: Arc::new(AtomicBool::new(true)),
@@ -106,7 +106,7 @@ impl ReadConnection {
     ///
     /// # Errors
     /// If it was late, or the database did not answer, or `work` failed.
-    pub(crate) fn read<T>(
+    pub fn read<T>(
         &mut self,
         limit: Duration,
         work: impl FnOnce(&mut Conn<'_>) -> Result<T>,
@@ -119,7 +119,7 @@ impl ReadConnection {
     ///
     /// # Errors
     /// If the database did not answer.
-    pub(crate) fn begin(&mut self, limit: Duration) -> Result<(), ReadFailure> {
+    pub fn begin(&mut self, limit: Duration) -> Result<(), ReadFailure> {
         match &mut self.kind {
             #[cfg(feature = "postgres")]
             ReadKind::Postgres(reader) => reader.begin(limit),
@@ -132,7 +132,7 @@ impl ReadConnection {
     ///
     /// # Errors
     /// As for [`read`](Self::read).
-    pub(crate) fn finish<T>(
+    pub fn finish<T>(
         &mut self,
         work: impl FnOnce(&mut Conn<'_>) -> Result<T>,
     ) -> Result<T, ReadFailure> {

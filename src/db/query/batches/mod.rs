@@ -137,15 +137,15 @@ impl BatchesWanted {
 
 /// A batch of a list.
 #[derive(Debug, Clone, QueryableByName)]
-pub(crate) struct ListedBatch {
+pub struct ListedBatch {
     #[diesel(sql_type = BigInt)]
-    pub(crate) id: i64,
+    pub id: i64,
     #[diesel(sql_type = Text, deserialize_as = Lossy)]
-    pub(crate) name: String,
+    pub name: String,
     #[diesel(sql_type = Nullable<Text>, deserialize_as = MaybeLossy)]
-    pub(crate) metadata: Option<String>,
+    pub metadata: Option<String>,
     #[diesel(sql_type = Bool)]
-    pub(crate) is_ours: bool,
+    pub is_ours: bool,
     #[diesel(sql_type = BigInt)]
     pub(crate) total: i64,
     /// The number of jobs that have not ended, counted up to one more than the limit.
@@ -155,11 +155,11 @@ pub(crate) struct ListedBatch {
     #[diesel(sql_type = BigInt)]
     pub(crate) failures: i64,
     #[diesel(sql_type = Timestamp)]
-    pub(crate) created_at: NaiveDateTime,
+    pub created_at: NaiveDateTime,
     #[diesel(sql_type = Nullable<Timestamp>)]
-    pub(crate) enqueued_at: Option<NaiveDateTime>,
+    pub enqueued_at: Option<NaiveDateTime>,
     #[diesel(sql_type = Nullable<Timestamp>)]
-    pub(crate) finished_at: Option<NaiveDateTime>,
+    pub finished_at: Option<NaiveDateTime>,
     #[diesel(sql_type = Nullable<Timestamp>)]
     pub(crate) failed_at: Option<NaiveDateTime>,
 }
@@ -220,7 +220,7 @@ pub(crate) fn some(
 }
 
 /// Returns a batch with counts up to `most`.
-pub(crate) fn one(conn: &mut Conn<'_>, batch: i64, most: i64) -> QueryResult<Option<ListedBatch>> {
+pub fn one(conn: &mut Conn<'_>, batch: i64, most: i64) -> QueryResult<Option<ListedBatch>> {
     Statement::new(select("solid_queue_batches b WHERE b.id = $1", most))
         .uncached()
         .bind(batch)

@@ -15,7 +15,7 @@ use std::collections::BTreeSet;
 
 /// A rule that every transaction keeps, and that only a change by another program can break.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Rule {
+pub enum Rule {
     /// A job that has not finished has an execution.
     IsSomewhere,
     /// No job has two executions.
@@ -29,7 +29,7 @@ pub(crate) enum Rule {
 }
 
 impl Rule {
-    pub(crate) const ALL: [Rule; 5] = [
+    pub const ALL: [Rule; 5] = [
         Rule::IsSomewhere,
         Rule::IsInOneState,
         Rule::HasLeft,
@@ -38,7 +38,7 @@ impl Rule {
     ];
 
     /// Returns the name of its check.
-    pub(crate) fn check(self) -> &'static str {
+    pub fn check(self) -> &'static str {
         match self {
             Rule::IsSomewhere => "lost",
             Rule::IsInOneState => "places",
@@ -87,7 +87,7 @@ impl Rule {
 /// The jobs that break a rule: their number, and the first few.
 #[derive(Debug, Default)]
 pub(crate) struct Inconsistent {
-    pub(crate) count: i64,
+    pub count: i64,
     pub(crate) jobs: Vec<i64>,
 }
 
@@ -100,7 +100,7 @@ struct InconsistentJob {
 }
 
 /// The most jobs that are named.
-pub(crate) const FIRST: usize = 5;
+pub const FIRST: usize = 5;
 
 /// Finds the jobs that break a rule.
 pub(crate) fn inconsistent(conn: &mut Conn<'_>, rule: Rule) -> QueryResult<Inconsistent> {
@@ -148,10 +148,10 @@ pub(crate) struct DatabaseVersion {
     pub(crate) journal: String,
     /// SQLite's file; empty for a server and for a database in memory.
     #[diesel(sql_type = Text)]
-    pub(crate) file: String,
+    pub file: String,
 }
 
-pub(crate) fn version(conn: &mut Conn<'_>) -> QueryResult<DatabaseVersion> {
+pub fn version(conn: &mut Conn<'_>) -> QueryResult<DatabaseVersion> {
     let text = match conn.dialect() {
         Dialect::Postgres => {
             "SELECT 'Postgres ' || current_setting('server_version') AS version, \

@@ -15,22 +15,22 @@ pub(crate) const MOST_PROCESSES: i64 = 1_000;
 
 /// A row of the process table.
 #[derive(Debug, Clone)]
-pub(crate) struct FleetProcess {
-    pub(crate) id: i64,
-    pub(crate) kind: String,
-    pub(crate) name: String,
-    pub(crate) hostname: String,
+pub struct FleetProcess {
+    pub id: i64,
+    pub kind: String,
+    pub name: String,
+    pub hostname: String,
     pub(crate) pid: i32,
     /// The supervisor that started it.
-    pub(crate) supervisor_id: Option<i64>,
+    pub supervisor_id: Option<i64>,
     /// Seconds since its last heartbeat.
-    pub(crate) heartbeat_seconds: f64,
+    pub heartbeat_seconds: f64,
     /// Seconds since it was registered.
-    pub(crate) age_seconds: f64,
+    pub age_seconds: f64,
     /// True if it is stopping.
-    pub(crate) draining: bool,
+    pub draining: bool,
     /// Its own description.
-    pub(crate) metadata: Value,
+    pub metadata: Value,
 }
 
 impl FleetProcess {
@@ -66,7 +66,7 @@ struct FleetRow {
 
 /// Returns the registered processes, those of Rails as well, in the order of their registration:
 /// up to 1,000, with one more if there are more.
-pub(crate) fn processes(conn: &mut Conn<'_>) -> QueryResult<Vec<FleetProcess>> {
+pub fn processes(conn: &mut Conn<'_>) -> QueryResult<Vec<FleetProcess>> {
     registered(conn, MOST_PROCESSES + 1)
 }
 
@@ -101,22 +101,22 @@ fn registered(conn: &mut Conn<'_>, limit: i64) -> QueryResult<Vec<FleetProcess>>
 
 /// A process whose death jobs have survived.
 #[derive(Debug, QueryableByName)]
-pub(crate) struct DiedProcess {
+pub struct DiedProcess {
     #[diesel(sql_type = Text, deserialize_as = Lossy)]
-    pub(crate) name: String,
+    pub name: String,
     #[diesel(sql_type = Text, deserialize_as = Lossy)]
-    pub(crate) hostname: String,
+    pub hostname: String,
     /// The number of its jobs that had started, and were given to others or failed.
     #[diesel(sql_type = BigInt)]
-    pub(crate) jobs: i64,
+    pub jobs: i64,
     /// Seconds since the first of them was recovered.
     #[diesel(sql_type = Double)]
-    pub(crate) seconds: f64,
+    pub seconds: f64,
 }
 
 /// Returns the processes whose deaths are among the newest 1,000 unsuccessful attempts, the last
 /// one first.
-pub(crate) fn died(conn: &mut Conn<'_>) -> QueryResult<Vec<DiedProcess>> {
+pub fn died(conn: &mut Conn<'_>) -> QueryResult<Vec<DiedProcess>> {
     let text = format!(
         "WITH newest AS MATERIALIZED (SELECT outcome, process_name, hostname, ended_at FROM windlass_attempts \
            WHERE id > 0 ORDER BY id DESC LIMIT 1000), \
@@ -133,17 +133,17 @@ pub(crate) fn died(conn: &mut Conn<'_>) -> QueryResult<Vec<DiedProcess>> {
 
 /// A job that a process holds.
 #[derive(Debug, Clone)]
-pub(crate) struct HeldJob {
-    pub(crate) job_id: i64,
-    pub(crate) class_name: String,
-    pub(crate) queue_name: String,
-    pub(crate) process_id: Option<i64>,
+pub struct HeldJob {
+    pub job_id: i64,
+    pub class_name: String,
+    pub queue_name: String,
+    pub process_id: Option<i64>,
     /// Seconds since it started, or since it was claimed.
-    pub(crate) seconds: f64,
+    pub seconds: f64,
     /// True if it was claimed ahead of a free thread, and has not started.
-    pub(crate) is_ahead: bool,
+    pub is_ahead: bool,
     /// The note of the process about it.
-    pub(crate) note: Note,
+    pub note: Note,
 }
 
 #[derive(QueryableByName)]
@@ -165,7 +165,7 @@ struct HeldRunRow {
 }
 
 /// Returns the jobs that were claimed first, in that order.
-pub(crate) fn oldest(conn: &mut Conn<'_>, limit: i64) -> QueryResult<Vec<HeldJob>> {
+pub fn oldest(conn: &mut Conn<'_>, limit: i64) -> QueryResult<Vec<HeldJob>> {
     // The claims of a job are never many; the sort is one of those read.
     let of_job = |column: &str| {
         format!(

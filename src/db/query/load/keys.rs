@@ -15,7 +15,7 @@ pub(crate) const MOST_OF_KEY: i64 = 1_000;
 
 /// The keys that a page lists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum KeysWanted {
+pub enum KeysWanted {
     /// All with jobs that wait or hold a slot.
     All,
     /// Those with jobs that wait.
@@ -33,24 +33,24 @@ impl KeysWanted {
 
 /// A concurrency key in use.
 #[derive(Debug, Clone)]
-pub(crate) struct KeyInUse {
-    pub(crate) key: String,
+pub struct KeyInUse {
+    pub key: String,
     /// The most jobs that may hold a slot. `None` if no job of Windlass has the key, but one of Rails.
-    pub(crate) limit: Option<i64>,
+    pub limit: Option<i64>,
     /// True if the limit was set at run time.
-    pub(crate) limit_is_set: bool,
-    pub(crate) ready: CappedCount,
-    pub(crate) claimed: CappedCount,
+    pub limit_is_set: bool,
+    pub ready: CappedCount,
+    pub claimed: CappedCount,
     /// Jobs of an ordered key that keep their slot until their next run.
-    pub(crate) scheduled: CappedCount,
-    pub(crate) blocked: CappedCount,
+    pub scheduled: CappedCount,
+    pub blocked: CappedCount,
     /// Seconds for which the first of the blocked jobs have waited.
-    pub(crate) waited_seconds: Option<f64>,
+    pub waited_seconds: Option<f64>,
 }
 
 impl KeyInUse {
     /// Returns how many jobs hold a slot.
-    pub(crate) fn held(&self) -> u64 {
+    pub fn held(&self) -> u64 {
         self.ready.count + self.claimed.count + self.scheduled.count
     }
 }
@@ -116,7 +116,7 @@ fn statement(conn: &Conn<'_>, with: &str, source: &str) -> String {
 }
 
 /// Returns a page of the keys after `after`, by key: one more than `max_rows` if there are more.
-pub(crate) fn page(
+pub fn page(
     conn: &mut Conn<'_>,
     wanted: KeysWanted,
     after: &str,
@@ -150,7 +150,7 @@ pub(crate) fn page(
 
 /// Returns one key, whether it is in use or not. `None` for the one that is no limit, with which jobs
 /// wait that run again after another.
-pub(crate) fn one(conn: &mut Conn<'_>, key: &str) -> QueryResult<Option<KeyInUse>> {
+pub fn one(conn: &mut Conn<'_>, key: &str) -> QueryResult<Option<KeyInUse>> {
     if waits_for_others(key) {
         return Ok(None);
     }
@@ -162,24 +162,24 @@ pub(crate) fn one(conn: &mut Conn<'_>, key: &str) -> QueryResult<Option<KeyInUse
 
 /// A job that holds a slot.
 #[derive(Debug, Clone, QueryableByName)]
-pub(crate) struct SlotHolder {
+pub struct SlotHolder {
     #[diesel(sql_type = Text, deserialize_as = Lossy)]
-    pub(crate) key: String,
+    pub key: String,
     #[diesel(sql_type = BigInt)]
-    pub(crate) job_id: i64,
+    pub job_id: i64,
     /// True if a process holds it; otherwise it waits for a worker, or its next run.
     #[diesel(sql_type = Bool)]
-    pub(crate) is_claimed: bool,
+    pub is_claimed: bool,
     /// Its queue.
     #[diesel(sql_type = Text, deserialize_as = Lossy)]
-    pub(crate) queue_name: String,
+    pub queue_name: String,
     /// Seconds since it was claimed, or became ready.
     #[diesel(sql_type = Double)]
-    pub(crate) seconds: f64,
+    pub seconds: f64,
 }
 
 /// Returns up to ten jobs of each kind that hold slots of these keys, claimed ones first.
-pub(crate) fn holders(conn: &mut Conn<'_>, keys: &[&str]) -> QueryResult<Vec<SlotHolder>> {
+pub fn holders(conn: &mut Conn<'_>, keys: &[&str]) -> QueryResult<Vec<SlotHolder>> {
     if keys.is_empty() {
         return Ok(Vec::new());
     }

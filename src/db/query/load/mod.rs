@@ -3,8 +3,8 @@
 //!
 //! Each table of executions is read by itself. Counts stop at a limit, and say so.
 
-pub(crate) mod fleet;
-pub(crate) mod keys;
-pub(crate) mod queues;
-pub(crate) mod tasks;
-pub(crate) mod totals;
+pub mod fleet;
+pub mod keys;
+pub mod queues;
+pub mod tasks;
+pub mod totals;

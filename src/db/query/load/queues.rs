@@ -9,7 +9,7 @@ use diesel::sql_types::{BigInt, Double, Nullable, Text};
 use std::collections::BTreeMap;
 
 /// The most queues that are read.
-pub(crate) const MOST_QUEUES: i64 = 500;
+pub const MOST_QUEUES: i64 = 500;
 
 /// The first count of each queue stops here, so that many queues cost little.
 const FIRST_COUNT: i64 = 1_000;
@@ -22,11 +22,11 @@ const PRIORITIES: u32 = 32;
 
 /// The ready jobs of a queue.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct ReadyJobs {
-    pub(crate) queue_name: String,
-    pub(crate) ready: CappedCount,
+pub struct ReadyJobs {
+    pub queue_name: String,
+    pub ready: CappedCount,
     /// Seconds since the oldest of them became ready.
-    pub(crate) oldest_seconds: Option<f64>,
+    pub oldest_seconds: Option<f64>,
 }
 
 #[derive(QueryableByName)]
@@ -75,7 +75,7 @@ fn count_of(name: &str, limit: &str) -> String {
 }
 
 /// Returns the queues with ready jobs: up to 500, by name, with one more if there are more.
-pub(crate) fn ready(conn: &mut Conn<'_>) -> QueryResult<Vec<ReadyJobs>> {
+pub fn ready(conn: &mut Conn<'_>) -> QueryResult<Vec<ReadyJobs>> {
     let walk = format!(
         "WITH RECURSIVE walk(queue_name, place) AS ( \
            SELECT min(queue_name), 1 FROM solid_queue_ready_executions \
@@ -106,7 +106,7 @@ pub(crate) fn ready(conn: &mut Conn<'_>) -> QueryResult<Vec<ReadyJobs>> {
 }
 
 /// Returns the ready jobs of one queue.
-pub(crate) fn ready_of(conn: &mut Conn<'_>, queue: &str) -> QueryResult<ReadyJobs> {
+pub fn ready_of(conn: &mut Conn<'_>, queue: &str) -> QueryResult<ReadyJobs> {
     let one = "WITH one AS (SELECT CAST($1 AS text) AS queue_name)";
     let limit = (MOST + 1).to_string();
     let text = statement(conn, one, "one.queue_name", "FROM one", &limit);
@@ -170,7 +170,7 @@ impl QueueCountRow {
 
 /// The executions of one kind, by queue.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct CountsByQueue {
+pub struct CountsByQueue {
     counts: BTreeMap<String, i64>,
     /// True if only the newest were counted.
     is_more: bool,
@@ -186,18 +186,18 @@ impl CountsByQueue {
     }
 
     /// Returns the count of a queue: at least this many if not all were read.
-    pub(crate) fn of(&self, queue: &str) -> CappedCount {
+    pub fn of(&self, queue: &str) -> CappedCount {
         let count = self.counts.get(queue).copied().unwrap_or(0);
         CappedCount::part(count, self.is_more)
     }
 
     /// Returns whether only the newest were counted.
-    pub(crate) fn is_more(&self) -> bool {
+    pub fn is_more(&self) -> bool {
         self.is_more
     }
 
     /// Returns the names of the queues.
-    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+    pub fn names(&self) -> impl Iterator<Item = &str> {
         self.counts.keys().map(String::as_str)
     }
 }
@@ -213,22 +213,22 @@ fn counted(conn: &mut Conn<'_>, state: &str) -> QueryResult<CountsByQueue> {
 }
 
 /// Counts the scheduled jobs of each queue.
-pub(crate) fn scheduled(conn: &mut Conn<'_>) -> QueryResult<CountsByQueue> {
+pub fn scheduled(conn: &mut Conn<'_>) -> QueryResult<CountsByQueue> {
     counted(conn, "scheduled")
 }
 
 /// Counts the blocked jobs of each queue.
-pub(crate) fn blocked(conn: &mut Conn<'_>) -> QueryResult<CountsByQueue> {
+pub fn blocked(conn: &mut Conn<'_>) -> QueryResult<CountsByQueue> {
     counted(conn, "blocked")
 }
 
 /// Counts the claimed jobs of each queue.
-pub(crate) fn claimed(conn: &mut Conn<'_>) -> QueryResult<CountsByQueue> {
+pub fn claimed(conn: &mut Conn<'_>) -> QueryResult<CountsByQueue> {
     Ok(counted_by_job(conn, "claimed")?.by_queue())
 }
 
 /// Counts the failed jobs of each queue and class.
-pub(crate) fn failed(conn: &mut Conn<'_>) -> QueryResult<CountsByClass> {
+pub fn failed(conn: &mut Conn<'_>) -> QueryResult<CountsByClass> {
     counted_by_job(conn, "failed")
 }
 
@@ -244,14 +244,14 @@ struct ClassCountRow {
 
 /// The executions of one kind, by queue and class.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct CountsByClass {
+pub struct CountsByClass {
     rows: Vec<ClassCountRow>,
     /// True if only the newest were counted.
     is_more: bool,
 }
 
 impl CountsByClass {
-    pub(crate) fn by_queue(&self) -> CountsByQueue {
+    pub fn by_queue(&self) -> CountsByQueue {
         let mut counts = BTreeMap::new();
         for row in &self.rows {
             *counts.entry(row.queue_name.clone()).or_default() += row.jobs;
@@ -263,7 +263,7 @@ impl CountsByClass {
     }
 
     /// Returns the classes of a queue with their counts.
-    pub(crate) fn of<'c>(&'c self, queue: &'c str) -> impl Iterator<Item = (&'c str, CappedCount)> {
+    pub fn of<'c>(&'c self, queue: &'c str) -> impl Iterator<Item = (&'c str, CappedCount)> {
         let rows = self.rows.iter().filter(move |row| row.queue_name == queue);
         rows.map(|row| {
             let count = CappedCount::part(row.jobs, self.is_more);

@@ -12,7 +12,7 @@ use diesel::sql_types::{BigInt, Double, Nullable, Text, Timestamp};
 
 /// Returns a page of the tasks of Windlass after a key, by key: one more than `limit` if there are
 /// more.
-pub(crate) fn page(
+pub fn page(
     conn: &mut Conn<'_>,
     after: &str,
     limit: i64,
@@ -27,9 +27,9 @@ pub(crate) fn page(
 
 /// The numbers of all tasks and of the paused ones.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct TaskTotals {
-    pub(crate) known: CappedCount,
-    pub(crate) paused: CappedCount,
+pub struct TaskTotals {
+    pub known: CappedCount,
+    pub paused: CappedCount,
 }
 
 #[derive(QueryableByName)]
@@ -41,7 +41,7 @@ struct TaskTotalsRow {
 }
 
 /// Counts the tasks of Windlass.
-pub(crate) fn totals(conn: &mut Conn<'_>) -> QueryResult<TaskTotals> {
+pub fn totals(conn: &mut Conn<'_>) -> QueryResult<TaskTotals> {
     let text = format!(
         "SELECT count(*) AS known, count(paused_at) AS paused FROM (SELECT paused_at FROM solid_queue_recurring_tasks \
          WHERE next_run_at IS NOT NULL LIMIT {}) AS tasks",
@@ -57,19 +57,19 @@ pub(crate) fn totals(conn: &mut Conn<'_>) -> QueryResult<TaskTotals> {
 
 /// A task that has been due for a while, and was not fired.
 #[derive(Debug, QueryableByName)]
-pub(crate) struct OverdueTask {
+pub struct OverdueTask {
     #[diesel(sql_type = Text, deserialize_as = Lossy)]
-    pub(crate) key: String,
+    pub key: String,
     #[diesel(sql_type = Double)]
-    pub(crate) seconds: f64,
+    pub seconds: f64,
     /// The time at which it was due.
     #[diesel(sql_type = Nullable<Timestamp>)]
-    pub(crate) due_at: Option<NaiveDateTime>,
+    pub due_at: Option<NaiveDateTime>,
 }
 
 /// Returns the tasks that have been due for at least `late` seconds, the one that has been due for
 /// longest first. Not those that no scheduler declares any more.
-pub(crate) fn overdue(conn: &mut Conn<'_>, late: u32, limit: i64) -> QueryResult<Vec<OverdueTask>> {
+pub fn overdue(conn: &mut Conn<'_>, late: u32, limit: i64) -> QueryResult<Vec<OverdueTask>> {
     let text = format!(
         "WITH due AS MATERIALIZED (SELECT key, next_run_at FROM solid_queue_recurring_tasks \
            WHERE next_run_at <= {{later $1}} AND paused_at IS NULL AND NOT {} ORDER BY next_run_at LIMIT $2) \
@@ -85,24 +85,24 @@ pub(crate) fn overdue(conn: &mut Conn<'_>, late: u32, limit: i64) -> QueryResult
 
 /// A tick, its task, its job, and the name of its job's state.
 #[derive(Debug, QueryableByName)]
-pub(crate) struct TickOfTask {
+pub struct TickOfTask {
     #[diesel(sql_type = Text, deserialize_as = Lossy)]
-    pub(crate) key: String,
+    pub key: String,
     #[diesel(sql_type = Nullable<Timestamp>)]
-    pub(crate) run_at: Option<NaiveDateTime>,
+    pub run_at: Option<NaiveDateTime>,
     #[diesel(sql_type = BigInt)]
-    pub(crate) job_id: i64,
+    pub job_id: i64,
     #[diesel(sql_type = Text)]
-    pub(crate) state: String,
+    pub state: String,
     #[diesel(sql_type = Nullable<Timestamp>)]
-    pub(crate) finished_at: Option<NaiveDateTime>,
+    pub finished_at: Option<NaiveDateTime>,
     /// Seconds since it entered its state, if it has not finished.
     #[diesel(sql_type = Nullable<Double>)]
-    pub(crate) seconds: Option<f64>,
+    pub seconds: Option<f64>,
 }
 
 /// Returns the newest ticks of each of these tasks that had a job, oldest first.
-pub(crate) fn ticks(
+pub fn ticks(
     conn: &mut Conn<'_>,
     keys: &[&str],
     count: i64,

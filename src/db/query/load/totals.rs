@@ -10,17 +10,17 @@ use diesel::sql_types::{BigInt, Double, Nullable, Text};
 
 /// The executions of each kind.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct StateTotals {
-    pub(crate) ready: CappedCount,
-    pub(crate) scheduled: CappedCount,
-    pub(crate) claimed: CappedCount,
-    pub(crate) blocked: CappedCount,
-    pub(crate) failed: CappedCount,
+pub struct StateTotals {
+    pub ready: CappedCount,
+    pub scheduled: CappedCount,
+    pub claimed: CappedCount,
+    pub blocked: CappedCount,
+    pub failed: CappedCount,
 }
 
 impl StateTotals {
     /// Returns the sum, by state.
-    pub(crate) fn plus(self, other: StateTotals) -> Self {
+    pub fn plus(self, other: StateTotals) -> Self {
         StateTotals {
             ready: self.ready.plus(other.ready),
             scheduled: self.scheduled.plus(other.scheduled),
@@ -31,7 +31,7 @@ impl StateTotals {
     }
 
     /// Returns whether any state has more than was counted.
-    pub(crate) fn is_more(&self) -> bool {
+    pub fn is_more(&self) -> bool {
         let all = [
             self.ready,
             self.scheduled,
@@ -68,7 +68,7 @@ fn count(state: &str) -> String {
 }
 
 /// Counts the executions of each kind.
-pub(crate) fn totals(conn: &mut Conn<'_>) -> QueryResult<StateTotals> {
+pub fn totals(conn: &mut Conn<'_>) -> QueryResult<StateTotals> {
     let counts = ["ready", "scheduled", "claimed", "blocked", "failed"].map(count);
     let text = format!("SELECT {}", counts.join(", "));
     let row: TotalsRow = Statement::new(text).get_result(conn)?;
@@ -89,7 +89,7 @@ struct BlockedTotal {
 }
 
 /// Counts the blocked executions.
-pub(crate) fn blocked(conn: &mut Conn<'_>) -> QueryResult<CappedCount> {
+pub fn blocked(conn: &mut Conn<'_>) -> QueryResult<CappedCount> {
     let row: BlockedTotal =
         Statement::new(format!("SELECT {}", count("blocked"))).get_result(conn)?;
     Ok(CappedCount::of(row.blocked, MOST))
@@ -103,7 +103,7 @@ struct JobsEstimate {
 
 /// Estimates the number of rows of jobs, finished ones as well: from the statistics of Postgres, and
 /// from the lowest and the highest id on SQLite.
-pub(crate) fn estimated_jobs(conn: &mut Conn<'_>) -> QueryResult<u64> {
+pub fn estimated_jobs(conn: &mut Conn<'_>) -> QueryResult<u64> {
     let by_ids = "(SELECT coalesce(max(id), 0) FROM solid_queue_jobs) - (SELECT coalesce(min(id), 1) FROM solid_queue_jobs) + 1";
     let text = match conn.dialect() {
         // A table that was never analyzed has -1 rows.
@@ -125,10 +125,10 @@ pub(crate) const MOST: i64 = 10_000;
 
 /// A count that stops at a limit: exact, or the limit if there are more.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct CappedCount {
-    pub(crate) count: u64,
+pub struct CappedCount {
+    pub count: u64,
     /// True if there are more.
-    pub(crate) is_more: bool,
+    pub is_more: bool,
 }
 
 impl CappedCount {
@@ -141,7 +141,7 @@ impl CappedCount {
     }
 
     /// Returns the count of those rows of a table that have something, if not all were read.
-    pub(crate) fn part(rows: i64, is_more: bool) -> Self {
+    pub fn part(rows: i64, is_more: bool) -> Self {
         CappedCount {
             count: u64::try_from(rows).unwrap_or(0),
             is_more,
@@ -155,7 +155,7 @@ impl CappedCount {
         }
     }
 
-    pub(crate) fn is_zero(self) -> bool {
+    pub fn is_zero(self) -> bool {
         self.count == 0
     }
 }
@@ -237,7 +237,7 @@ fn query(rule: Rule, dialect: Dialect) -> String {
 }
 
 /// Finds the jobs that break a rule, among the newest rows.
-pub(crate) fn inconsistent(conn: &mut Conn<'_>, rule: Rule) -> QueryResult<Inconsistent> {
+pub fn inconsistent(conn: &mut Conn<'_>, rule: Rule) -> QueryResult<Inconsistent> {
     let text = format!(
         "SELECT id FROM ({}) AS inconsistent ORDER BY id",
         query(rule, conn.dialect())
@@ -252,7 +252,7 @@ pub(crate) fn inconsistent(conn: &mut Conn<'_>, rule: Rule) -> QueryResult<Incon
 // --- One queue: what is next, what is scheduled, and its classes ---
 
 /// Returns the ready jobs of a queue that are claimed next, in order.
-pub(crate) fn next(conn: &mut Conn<'_>, queue: &str, limit: i64) -> QueryResult<Vec<i64>> {
+pub fn next(conn: &mut Conn<'_>, queue: &str, limit: i64) -> QueryResult<Vec<i64>> {
     let text = "SELECT job_id AS id FROM solid_queue_ready_executions WHERE queue_name = $1 ORDER BY priority, job_id LIMIT $2";
     let rows: Vec<Id> = Statement::new(text).bind(queue).bind(limit).load(conn)?;
     Ok(rows.into_iter().map(|row| row.id).collect())
@@ -260,10 +260,10 @@ pub(crate) fn next(conn: &mut Conn<'_>, queue: &str, limit: i64) -> QueryResult<
 
 /// The scheduled jobs of a queue.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct ScheduledJobs {
-    pub(crate) count: CappedCount,
+pub struct ScheduledJobs {
+    pub count: CappedCount,
     /// Seconds until the first of them is due; negative if it is overdue.
-    pub(crate) next_seconds: Option<f64>,
+    pub next_seconds: Option<f64>,
 }
 
 #[derive(QueryableByName)]
@@ -277,7 +277,7 @@ struct ScheduledRow {
 }
 
 /// Returns the scheduled jobs of a queue, among the first 10,000 of all queues.
-pub(crate) fn scheduled(conn: &mut Conn<'_>, queue: &str) -> QueryResult<ScheduledJobs> {
+pub fn scheduled(conn: &mut Conn<'_>, queue: &str) -> QueryResult<ScheduledJobs> {
     let text = format!(
         "WITH first AS MATERIALIZED (SELECT queue_name, scheduled_at FROM solid_queue_scheduled_executions \
            WHERE scheduled_at > {{time '0001-01-01 00:00:00.000000'}} ORDER BY scheduled_at, priority, job_id LIMIT {}), \
@@ -295,18 +295,18 @@ pub(crate) fn scheduled(conn: &mut Conn<'_>, queue: &str) -> QueryResult<Schedul
 
 /// The jobs of a class in one state.
 #[derive(Debug, QueryableByName)]
-pub(crate) struct ClassCount {
+pub struct ClassCount {
     #[diesel(sql_type = Text, deserialize_as = Lossy)]
-    pub(crate) class_name: String,
+    pub class_name: String,
     #[diesel(sql_type = BigInt)]
-    pub(crate) jobs: i64,
+    pub jobs: i64,
 }
 
 /// The number of the next ready jobs that are counted by class.
 const NEXT_CLASSES: i64 = 2_000;
 
 /// Counts the next 2,000 ready jobs of a queue by class, and says whether there are more.
-pub(crate) fn ready_classes(
+pub fn ready_classes(
     conn: &mut Conn<'_>,
     queue: &str,
 ) -> QueryResult<(Vec<ClassCount>, bool)> {

@@ -14,7 +14,7 @@ pub(crate) const SEARCHED_ARGUMENTS: i64 = 64 * 1024;
 
 /// The selection of a list.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct JobSearch {
+pub struct JobSearch {
     /// `None` is every state.
     pub(crate) state: Option<JobState>,
     pub(crate) queue: Option<String>,
@@ -219,28 +219,28 @@ pub(crate) const COUNTED: i64 = 10_000;
 
 /// The number of jobs in each state; `COUNTED + 1` is more than are counted.
 #[derive(Debug, Clone, Copy, QueryableByName)]
-pub(crate) struct StateCounts {
+pub struct StateCounts {
     #[diesel(sql_type = BigInt)]
-    pub(crate) all_jobs: i64,
+    pub all_jobs: i64,
     #[diesel(sql_type = BigInt)]
-    pub(crate) ready: i64,
+    pub ready: i64,
     #[diesel(sql_type = BigInt)]
-    pub(crate) scheduled: i64,
+    pub scheduled: i64,
     #[diesel(sql_type = BigInt)]
-    pub(crate) blocked: i64,
+    pub blocked: i64,
     #[diesel(sql_type = BigInt)]
-    pub(crate) claimed: i64,
+    pub claimed: i64,
     #[diesel(sql_type = BigInt)]
-    pub(crate) failed: i64,
+    pub failed: i64,
     #[diesel(sql_type = BigInt)]
-    pub(crate) cancelled: i64,
+    pub cancelled: i64,
     #[diesel(sql_type = BigInt)]
-    pub(crate) discarded: i64,
+    pub discarded: i64,
 }
 
 impl StateCounts {
     /// Returns whether any state has more jobs than are counted.
-    pub(crate) fn is_more(&self) -> bool {
+    pub fn is_more(&self) -> bool {
         let counts = [
             self.all_jobs,
             self.ready,
@@ -257,7 +257,7 @@ impl StateCounts {
 
 /// Counts the jobs of each state. Finished ones are not counted: without an index, a count could
 /// have to pass all others first.
-pub(crate) fn counts(conn: &mut Conn<'_>) -> QueryResult<StateCounts> {
+pub fn counts(conn: &mut Conn<'_>) -> QueryResult<StateCounts> {
     let most = COUNTED + 1;
     // From the newest on: where the oldest were, there may be many rows that were deleted lately.
     let count = |(id, of): (&str, &str)| {

@@ -13,11 +13,11 @@ use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Integer, Nullable};
 
 /// The most rows that a search without an index looks at before it stops and can be continued.
-pub(crate) const WINDOW: i64 = 10_000;
+pub const WINDOW: i64 = 10_000;
 
 /// From where a list goes on, and in which direction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum ListPosition {
+pub enum ListPosition {
     /// With older rows than this key; `i64::MAX` for the newest.
     Before(i64),
     /// With newer rows than this key.

@@ -74,7 +74,7 @@ pub(crate) fn clear(conn: &mut Conn<'_>, key: &str) -> QueryResult<bool> {
 }
 
 /// Returns all limits, by key.
-pub(crate) fn list_limits(conn: &mut Conn<'_>) -> QueryResult<Vec<RunTimeLimit>> {
+pub fn list_limits(conn: &mut Conn<'_>) -> QueryResult<Vec<RunTimeLimit>> {
     let text = format!(
         "SELECT limit_key AS key, slots, set_by, reason, coalesce({}, 0) AS set_seconds \
          FROM windlass_limits ORDER BY limit_key",

@@ -1,6 +1,6 @@
 //! Changes by operators while the processes run: limits of concurrency keys, paused classes, and settings.
 
-pub(crate) mod limits;
+pub mod limits;
 
 use crate::db::conn::connection::{Conn, age};
 use crate::db::conn::statement::Statement;
@@ -73,7 +73,7 @@ pub(crate) fn paused(conn: &mut Conn<'_>) -> QueryResult<Vec<String>> {
 }
 
 /// Returns the paused classes with all that is stored about them, by name.
-pub(crate) fn list_paused_classes(conn: &mut Conn<'_>) -> QueryResult<Vec<PausedClass>> {
+pub fn list_paused_classes(conn: &mut Conn<'_>) -> QueryResult<Vec<PausedClass>> {
     let text = format!(
         "SELECT class_name, paused_by, pause_reason, coalesce({}, 0) AS paused_seconds \
          FROM windlass_class_pauses ORDER BY class_name",

@@ -7,12 +7,8 @@ use diesel::prelude::*;
 use diesel::sql_types::{Double, Text};
 use std::time::Duration;
 
-#[cfg(feature = "web")]
-#[cfg_attr(not(feature = "cli"), allow(dead_code))]
-pub(crate) mod sessions;
-#[cfg(feature = "web")]
-#[cfg_attr(not(feature = "cli"), allow(dead_code))]
-pub(crate) mod tokens;
+pub mod sessions;
+pub mod tokens;
 
 // Only the command `windlass web tokens` makes, lists and revokes tokens.
 

@@ -13,7 +13,7 @@ const COARSE: Duration = Duration::from_secs(60);
 
 /// A session to store.
 #[derive(Debug)]
-pub(crate) struct NewWebSession<'a> {
+pub struct NewWebSession<'a> {
     pub(crate) token: i64,
     /// The first digits of the digest.
     pub(crate) lookup: &'a str,
@@ -29,18 +29,18 @@ pub(crate) struct NewWebSession<'a> {
 #[derive(Debug, QueryableByName)]
 pub(crate) struct SessionCandidate {
     #[diesel(sql_type = BigInt)]
-    pub(crate) id: i64,
+    pub id: i64,
     #[diesel(sql_type = BigInt)]
-    pub(crate) token_id: i64,
+    pub token_id: i64,
     #[diesel(sql_type = Text)]
-    pub(crate) name: String,
+    pub name: String,
     #[diesel(sql_type = Text)]
-    pub(crate) role: String,
+    pub role: String,
     #[diesel(sql_type = Text)]
-    pub(crate) digest: String,
+    pub digest: String,
     /// True if its last request is to be written.
     #[diesel(sql_type = Bool)]
-    pub(crate) is_stale: bool,
+    pub is_stale: bool,
 }
 
 /// Stores a session.
@@ -66,7 +66,7 @@ fn is_signed_in() -> String {
 }
 
 /// Returns the session with these first digits, if it has not ended.
-pub(crate) fn find(
+pub fn find(
     conn: &mut Conn<'_>,
     lookup: &str,
     idle: Duration,
@@ -86,7 +86,7 @@ pub(crate) fn find(
 }
 
 /// Returns those of these sessions that have not ended.
-pub(crate) fn active(conn: &mut Conn<'_>, ids: &[i64], idle: Duration) -> QueryResult<Vec<i64>> {
+pub fn active(conn: &mut Conn<'_>, ids: &[i64], idle: Duration) -> QueryResult<Vec<i64>> {
     let text = format!(
         "SELECT s.id FROM windlass_web_sessions s JOIN windlass_web_tokens t ON t.id = s.token_id \
          WHERE s.id IN {{in $1}} AND {}",
@@ -100,13 +100,13 @@ pub(crate) fn active(conn: &mut Conn<'_>, ids: &[i64], idle: Duration) -> QueryR
 }
 
 /// Writes that sessions were used.
-pub(crate) fn touch(conn: &mut Conn<'_>, ids: &[i64]) -> QueryResult<()> {
+pub fn touch(conn: &mut Conn<'_>, ids: &[i64]) -> QueryResult<()> {
     let text = "UPDATE windlass_web_sessions SET seen_at = {now} WHERE id IN {in $1}";
     Statement::new(text).bind(id_list(ids)).execute(conn)
 }
 
 /// Ends a session.
-pub(crate) fn delete(conn: &mut Conn<'_>, id: i64) -> QueryResult<()> {
+pub fn delete(conn: &mut Conn<'_>, id: i64) -> QueryResult<()> {
     let text = "DELETE FROM windlass_web_sessions WHERE id = $1";
     Statement::new(text).bind(id).uncached().execute(conn)
 }

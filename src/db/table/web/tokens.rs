@@ -17,7 +17,7 @@ pub(crate) const COARSE: Duration = Duration::from_secs(300);
 
 /// A token to store.
 #[derive(Debug)]
-pub(crate) struct NewWebToken<'a> {
+pub struct NewWebToken<'a> {
     pub(crate) name: &'a str,
     pub(crate) role: &'a str,
     /// The first digits of the digest.
@@ -32,45 +32,45 @@ pub(crate) struct NewWebToken<'a> {
 
 /// A token as it is listed.
 #[derive(Debug, Clone, QueryableByName)]
-pub(crate) struct WebTokenRow {
+pub struct WebTokenRow {
     #[diesel(sql_type = BigInt)]
-    pub(crate) id: i64,
+    pub id: i64,
     #[diesel(sql_type = Text)]
-    pub(crate) name: String,
+    pub name: String,
     #[diesel(sql_type = Text)]
-    pub(crate) role: String,
+    pub role: String,
     #[diesel(sql_type = Nullable<Text>)]
-    pub(crate) limits: Option<String>,
+    pub limits: Option<String>,
     #[diesel(sql_type = Nullable<Text>)]
-    pub(crate) created_by: Option<String>,
+    pub created_by: Option<String>,
     #[diesel(sql_type = Timestamp)]
-    pub(crate) created_at: NaiveDateTime,
+    pub created_at: NaiveDateTime,
     #[diesel(sql_type = Nullable<Timestamp>)]
-    pub(crate) last_used_at: Option<NaiveDateTime>,
+    pub last_used_at: Option<NaiveDateTime>,
     #[diesel(sql_type = Nullable<Timestamp>)]
-    pub(crate) expires_at: Option<NaiveDateTime>,
+    pub expires_at: Option<NaiveDateTime>,
     #[diesel(sql_type = Nullable<Timestamp>)]
-    pub(crate) revoked_at: Option<NaiveDateTime>,
+    pub revoked_at: Option<NaiveDateTime>,
     #[diesel(sql_type = Bool)]
-    pub(crate) is_active: bool,
+    pub is_active: bool,
 }
 
 /// A token that was found by its digest's first digits.
 #[derive(Debug, QueryableByName)]
 pub(crate) struct TokenCandidate {
     #[diesel(sql_type = BigInt)]
-    pub(crate) id: i64,
+    pub id: i64,
     #[diesel(sql_type = Text)]
-    pub(crate) name: String,
+    pub name: String,
     #[diesel(sql_type = Text)]
-    pub(crate) role: String,
+    pub role: String,
     #[diesel(sql_type = Text)]
-    pub(crate) digest: String,
+    pub digest: String,
     #[diesel(sql_type = Nullable<Text>)]
-    pub(crate) limits: Option<String>,
+    pub limits: Option<String>,
     /// True if its last use is to be written.
     #[diesel(sql_type = Bool)]
-    pub(crate) is_stale: bool,
+    pub is_stale: bool,
 }
 
 #[derive(QueryableByName)]
@@ -106,7 +106,7 @@ pub(crate) fn insert_web_token(conn: &mut Conn<'_>, token: &NewWebToken<'_>) -> 
 }
 
 /// Returns all tokens, the newest first.
-pub(crate) fn list_web_tokens(conn: &mut Conn<'_>) -> QueryResult<Vec<WebTokenRow>> {
+pub fn list_web_tokens(conn: &mut Conn<'_>) -> QueryResult<Vec<WebTokenRow>> {
     let text = format!(
         "SELECT t.id, t.name, t.role, t.limits, t.created_by, t.created_at, t.last_used_at, t.expires_at, t.revoked_at, \
          {ACTIVE} AS is_active FROM windlass_web_tokens t ORDER BY t.id DESC LIMIT 1000"
@@ -115,7 +115,7 @@ pub(crate) fn list_web_tokens(conn: &mut Conn<'_>) -> QueryResult<Vec<WebTokenRo
 }
 
 /// Returns the active token with these first digits.
-pub(crate) fn find(conn: &mut Conn<'_>, lookup: &str) -> QueryResult<Option<TokenCandidate>> {
+pub fn find(conn: &mut Conn<'_>, lookup: &str) -> QueryResult<Option<TokenCandidate>> {
     let text = format!(
         "SELECT t.id, t.name, t.role, t.digest, t.limits, \
          coalesce(t.last_used_at < {{later $2}}, true) AS is_stale \
@@ -129,20 +129,20 @@ pub(crate) fn find(conn: &mut Conn<'_>, lookup: &str) -> QueryResult<Option<Toke
 }
 
 /// Writes that a token was used.
-pub(crate) fn touch(conn: &mut Conn<'_>, id: i64) -> QueryResult<()> {
+pub fn touch(conn: &mut Conn<'_>, id: i64) -> QueryResult<()> {
     let text = "UPDATE windlass_web_tokens SET last_used_at = {now} WHERE id = $1";
     Statement::new(text).bind(id).execute(conn)
 }
 
 /// Returns whether there is any token, also one that may not be used any more.
-pub(crate) fn exist(conn: &mut Conn<'_>) -> QueryResult<bool> {
+pub fn exist(conn: &mut Conn<'_>) -> QueryResult<bool> {
     let text = "SELECT EXISTS (SELECT 1 FROM windlass_web_tokens) AS is_there";
     let row: Exists = Statement::new(text).get_result(conn)?;
     Ok(row.is_there)
 }
 
 /// Returns whether there is a token with which a person or a program can sign in.
-pub(crate) fn exist_active(conn: &mut Conn<'_>) -> QueryResult<bool> {
+pub fn exist_active(conn: &mut Conn<'_>) -> QueryResult<bool> {
     let text =
         format!("SELECT EXISTS (SELECT 1 FROM windlass_web_tokens t WHERE {ACTIVE}) AS is_there");
     let row: Exists = Statement::new(text).uncached().get_result(conn)?;
@@ -150,7 +150,7 @@ pub(crate) fn exist_active(conn: &mut Conn<'_>) -> QueryResult<bool> {
 }
 
 /// Returns those of these tokens that may still be used.
-pub(crate) fn active(conn: &mut Conn<'_>, ids: &[i64]) -> QueryResult<Vec<i64>> {
+pub fn active(conn: &mut Conn<'_>, ids: &[i64]) -> QueryResult<Vec<i64>> {
     let text =
         format!("SELECT t.id FROM windlass_web_tokens t WHERE t.id IN {{in $1}} AND {ACTIVE}");
     let rows: Vec<Id> = Statement::new(text).bind(id_list(ids)).load(conn)?;

@@ -27,7 +27,7 @@ use diesel::prelude::*;
 use std::collections::BTreeMap;
 
 /// Runs `work`, which enqueues a list of jobs: all of it is rolled back if it fails.
-pub(crate) fn all_or_none<T, E: From<diesel::result::Error>>(
+pub fn all_or_none<T, E: From<diesel::result::Error>>(
     conn: &mut Conn<'_>,
     work: impl FnOnce(&mut Conn<'_>) -> Result<T, E>,
 ) -> Result<T, E> {

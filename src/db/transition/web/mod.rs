@@ -1,19 +1,15 @@
 //! Signing in, and changes of tokens together with their sessions and their rows of the audit.
 
 use crate::db::conn::connection::Conn;
-#[cfg(feature = "cli")]
 use crate::db::model::audit::{Actor, AuditAction};
 use crate::db::table::web::sessions::{self, NewWebSession};
 use crate::db::table::web::tokens;
-#[cfg(feature = "cli")]
 use crate::db::table::web::tokens::NewWebToken;
-#[cfg(feature = "cli")]
 use crate::db::transition::audit::{AuditEffect, AuditTrail};
 use diesel::QueryResult;
 
 /// Stores a token and returns its id.
-#[cfg(feature = "cli")]
-pub(crate) fn add_token(
+pub fn add_token(
     conn: &mut Conn<'_>,
     actor: &Actor,
     token: &NewWebToken<'_>,
@@ -31,8 +27,7 @@ pub(crate) fn add_token(
 
 /// Revokes a token, and ends its sessions. Returns how many sessions there were; `None` if the
 /// token was revoked before, or does not exist.
-#[cfg(feature = "cli")]
-pub(crate) fn revoke_token(
+pub fn revoke_token(
     conn: &mut Conn<'_>,
     actor: &Actor,
     (id, name): (i64, &str),
@@ -53,7 +48,7 @@ pub(crate) fn revoke_token(
 }
 
 /// Starts a session, and writes that its token was used.
-pub(crate) fn sign_in(conn: &mut Conn<'_>, session: &NewWebSession<'_>) -> QueryResult<()> {
+pub fn sign_in(conn: &mut Conn<'_>, session: &NewWebSession<'_>) -> QueryResult<()> {
     conn.transaction(|conn| {
         tokens::touch(conn, session.token)?;
         sessions::insert_web_session(conn, session)

@@ -1,5 +1,0 @@
-//! The program `windlass`; see [`windlass::cli`].
-
-fn main() -> std::process::ExitCode {
-    windlass::cli::main()
-}
