@@ -134,4 +134,4 @@ extern crate self as windlass;
 #[path = "../crates/windlass-console/src/lib.rs"]
 mod console;
 #[cfg(feature = "console")]
-use console::{bench, cli, config, configured, terminal, web};
+use console::{bench, cli, config, configured, read, terminal, web};

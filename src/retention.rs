@@ -25,7 +25,7 @@ use std::time::Duration;
 #[must_use = "a retention is given to a supervisor"]
 pub struct Retention {
     pub finished_for: Option<Duration>,
-    pub(crate) finished_at_most: Option<u64>,
+    pub finished_at_most: Option<u64>,
     pub failed_for: Option<Duration>,
     pub jobs_of_ruby: bool,
     pub audit_for: Option<Duration>,

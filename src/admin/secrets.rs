@@ -56,12 +56,12 @@ impl Secrets {
     }
 
     /// Returns whether some fields are secret, and others are not.
-    pub(crate) fn has_names(&self) -> bool {
+    pub fn has_names(&self) -> bool {
         matches!(self, Secrets::Named(names, _) if !names.is_empty())
     }
 
     /// Returns the same for a job with these arguments.
-    pub(crate) fn with(&self, arguments: &str) -> Self {
+    pub fn with(&self, arguments: &str) -> Self {
         match self {
             Secrets::Named(names, _) if !names.is_empty() => {
                 Secrets::Named(names.clone(), SecretTexts::of(arguments, names))
@@ -99,7 +99,7 @@ impl Secrets {
     }
 
     /// Hides the values of secret fields in tags.
-    pub(crate) fn hide_in_tags(&self, tags: &mut [String]) {
+    pub fn hide_in_tags(&self, tags: &mut [String]) {
         if let Secrets::Named(_, texts) = self {
             for tag in tags {
                 *tag = texts.hide(std::mem::take(tag));
@@ -176,7 +176,7 @@ impl Secrets {
 
     /// Returns whether JSON text contains one of the texts where it is shown. Spaces do not count, as
     /// programs set them differently.
-    pub(crate) fn shows(&self, arguments: &str, texts: &[String]) -> bool {
+    pub fn shows(&self, arguments: &str, texts: &[String]) -> bool {
         if !self.has_names() {
             return *self != Secrets::All;
         }

@@ -25,7 +25,6 @@ pub mod transition;
 
 pub use crate::db::conn::database::{ping, prefer_indexes};
 pub(crate) use crate::db::conn::turns::Precedence;
-pub use crate::db::query::presence::{ConnectionLimit, connection_limit};
 pub(crate) use crate::db::test_support::TestDatabase;
 pub(crate) use crate::db::transition::pause::{LockWait, with_lock_wait};
 pub use conn::connection::{AsConn, Conn, own};

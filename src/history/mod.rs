@@ -21,7 +21,6 @@
 //! # Ok::<(), windlass::Error>(())
 //! ```
 
-pub mod curves;
 pub mod rates;
 pub mod read;
 

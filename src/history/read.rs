@@ -76,7 +76,7 @@ fn bucket((start, cell): (i64, Cell)) -> Option<Bucket> {
     })
 }
 
-pub(crate) fn read_ids(conn: &mut Conn<'_>) -> Result<SeriesIds> {
+pub fn read_ids(conn: &mut Conn<'_>) -> Result<SeriesIds> {
     series::ids(conn).during("read the history")
 }
 
@@ -311,7 +311,7 @@ impl TimeRange {
     }
 
     /// Returns the length of a bucket in seconds.
-    pub(crate) fn step(self) -> i64 {
+    pub fn step(self) -> i64 {
         match self {
             TimeRange::Hour => 60,
             TimeRange::Day => 600,
@@ -322,7 +322,7 @@ impl TimeRange {
     }
 
     /// Returns the resolution at which it is read.
-    pub(crate) fn resolution(self) -> Resolution {
+    pub fn resolution(self) -> Resolution {
         match self {
             TimeRange::Hour => Resolution::Minute,
             TimeRange::Day => Resolution::TenMinutes,
@@ -331,7 +331,7 @@ impl TimeRange {
     }
 
     /// Returns the time from the start of the first bucket to the end of the last.
-    pub(crate) fn span(self, now: i64) -> Seconds {
+    pub fn span(self, now: i64) -> Seconds {
         let step = self.step();
         let to = (now.div_euclid(step) + 1) * step;
         Seconds {

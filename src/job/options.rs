@@ -48,63 +48,63 @@ pub struct JobOptions {
     pub queue: Option<String>,
 
     /// The priority; a smaller number is more important. Default: the type's, or 0.
-    pub(crate) priority: Option<i32>,
+    pub priority: Option<i32>,
 
     /// Use the time from which the job waits as the priority, minus this time.
     #[serde(with = "humane::option")]
-    pub(crate) ahead_by: Option<Duration>,
+    pub ahead_by: Option<Duration>,
 
     /// Use the time from which the job waits as the priority, plus this time.
     #[serde(with = "humane::option")]
-    pub(crate) behind_by: Option<Duration>,
+    pub behind_by: Option<Duration>,
 
     /// The largest number of attempts. Default: the type's, or the worker's.
-    pub(crate) max_attempts: Option<u32>,
+    pub max_attempts: Option<u32>,
 
     /// The delay before the next attempt.
     #[serde(skip)]
-    pub(crate) backoff: Option<Backoff>,
+    pub backoff: Option<Backoff>,
 
     /// No further attempt so long after the job is due.
     #[serde(with = "humane::option")]
-    pub(crate) retry_for: Option<Duration>,
+    pub retry_for: Option<Duration>,
 
     /// No further attempt after this time.
-    pub(crate) retry_until: Option<DateTime<Utc>>,
+    pub retry_until: Option<DateTime<Utc>>,
 
     /// Discard the job if it has not started so long after it is due.
     #[serde(with = "humane::option")]
-    pub(crate) expires_in: Option<Duration>,
+    pub expires_in: Option<Duration>,
 
     /// The time limit of an attempt.
     #[serde(with = "humane::option")]
-    pub(crate) timeout: Option<Duration>,
+    pub timeout: Option<Duration>,
 
     /// The time for which the result is kept.
     #[serde(with = "humane::option")]
-    pub(crate) keep_result: Option<Duration>,
+    pub keep_result: Option<Duration>,
 
     /// The delivery guarantee: how often the job may start. Default: the type's, or at least once.
-    pub(crate) delivery: Option<Delivery>,
+    pub delivery: Option<Delivery>,
 
     // Those of one enqueue follow. `windlass enqueue` has some of them under other names.
     /// Run no earlier than at this time.
-    pub(crate) run_at: Option<DateTime<Utc>>,
+    pub run_at: Option<DateTime<Utc>>,
 
     /// Run no earlier than after this time.
-    pub(crate) delay_seconds: Option<f64>,
+    pub delay_seconds: Option<f64>,
 
     /// Discard the job if it has not started by this time.
-    pub(crate) not_after: Option<DateTime<Utc>>,
+    pub not_after: Option<DateTime<Utc>>,
 
     /// Enqueue a job with this key only once.
     pub idempotency_key: Option<String>,
 
     /// Only one job may hold this id at a time.
-    pub(crate) unique_id: Option<String>,
+    pub unique_id: Option<String>,
 
     /// The time for which the job holds its unique id.
-    pub(crate) unique_scope: Option<UniqueScope>,
+    pub unique_scope: Option<UniqueScope>,
 
     /// The policy if another job holds the unique id.
     pub on_conflict: Option<OnConflict>,
@@ -116,31 +116,31 @@ pub struct JobOptions {
     pub concurrency_group: Option<String>,
 
     /// The number of jobs with the key that run at once. Default: 1.
-    pub(crate) concurrency_limit: Option<u32>,
+    pub concurrency_limit: Option<u32>,
 
     /// The policy for a job whose key has no free slot.
-    pub(crate) concurrency_on_conflict: Option<SlotConflict>,
+    pub concurrency_on_conflict: Option<SlotConflict>,
 
     /// The number of times that the process may die during the job.
-    pub(crate) max_crashes: Option<u32>,
+    pub max_crashes: Option<u32>,
 
     /// The same as the delivery `at_most_once`, if true.
-    pub(crate) at_most_once: Option<bool>,
+    pub at_most_once: Option<bool>,
 
     /// The trace context of the enqueue, as the header of W3C Trace Context.
     pub traceparent: Option<String>,
 
     /// Tags of the job.
-    pub(crate) tags: Option<Vec<String>>,
+    pub tags: Option<Vec<String>>,
 
     /// Metadata of the job.
-    pub(crate) meta: Option<Map<String, Value>>,
+    pub meta: Option<Map<String, Value>>,
 }
 
 /// The policy for a job whose key has no free slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum SlotConflict {
+pub enum SlotConflict {
     Block,
     Discard,
     /// It waits for its turn in the order of the enqueues.

@@ -154,7 +154,7 @@ pub(crate) fn hide<S: AsRef<str>>(value: &mut Value, names: &[S]) {
 
 /// The values of the secret fields of some arguments, as a text may repeat them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct SecretTexts(Vec<String>);
+pub struct SecretTexts(Vec<String>);
 
 impl SecretTexts {
     /// Collects the values of the fields with these names, also as a text quotes them with escapes.

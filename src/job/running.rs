@@ -370,14 +370,14 @@ pub enum OnTimeout {
 /// A duration as stored in a column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
-pub(crate) struct Span(#[serde(with = "crate::job::policy::millis")] pub(crate) Duration);
+pub struct Span(#[serde(with = "crate::job::policy::millis")] pub(crate) Duration);
 
 /// The time after the timeout until the process of a job that continues is stopped.
 pub(crate) const GRACE: Duration = Duration::from_secs(5);
 
 /// The time limits of one run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct TimeLimit {
+pub struct TimeLimit {
     pub timeout: Duration,
     pub(crate) grace: Duration,
 }

@@ -83,7 +83,7 @@ pub struct OperationTurns {
 
 /// The result of a turn.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct OperationTurn {
+pub struct OperationTurn {
     /// The number of jobs that its chunk has changed. `None` if it ran none.
     pub changed: Option<u64>,
     /// True if there is more to run at once.

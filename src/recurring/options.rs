@@ -16,7 +16,7 @@ const LONGEST_JITTER: Duration = Duration::from_secs(1_000 * 366 * 86_400);
 /// The options of a task that have no column of their own: the contents of the column `options`.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(default)]
-pub(crate) struct TaskOptions {
+pub struct TaskOptions {
     pub missed: MissedTicks,
     pub overlap: Overlap,
     #[serde(

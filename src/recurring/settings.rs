@@ -84,7 +84,7 @@ pub struct RecurringSettings {
         serialize_with = "write_options",
         deserialize_with = "read_options"
     )]
-    pub(crate) job: JobOptions,
+    pub job: JobOptions,
     /// A description for readers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,

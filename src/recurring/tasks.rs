@@ -3,7 +3,7 @@
 use crate::db::model::audit::Actor;
 use crate::db::model::decision::JobState;
 use crate::db::model::recurring::{Definition, RecurringTaskRow, Scheduled};
-use crate::db::query::load::tasks;
+use crate::db::query::ticks;
 use crate::db::table::{recurring_executions, recurring_tasks};
 use crate::db::{AsConn, own};
 use crate::error::{Error, ErrorContext, Result};
@@ -302,7 +302,7 @@ pub struct TickStatus {
 /// If the database does not answer or has no tables.
 pub fn ticks<C: AsConn + ?Sized>(conn: &mut C, key: &str, count: usize) -> Result<Vec<TickStatus>> {
     let count = i64::try_from(count).unwrap_or(i64::MAX);
-    let rows = tasks::list_ticks(&mut own(conn), key, count)
+    let rows = ticks::list_ticks(&mut own(conn), key, count)
         .during("read the history of the recurring task")?;
     let ticks = rows.into_iter().map(|row| TickStatus {
         tick: row.run_at.and_utc(),

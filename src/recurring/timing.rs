@@ -41,7 +41,7 @@ pub const NEVER: NaiveDateTime = match NaiveDate::from_ymd_opt(9999, 12, 31) {
 /// The time within which a task has ticks: from `from`, up to but without `until`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub(crate) struct TickWindow {
+pub struct TickWindow {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub from: Option<DateTime<Utc>>,
     #[serde(skip_serializing_if = "Option::is_none")]

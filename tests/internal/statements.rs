@@ -1,7 +1,7 @@
 //! The number of statements that a transition sends, however many jobs it is about.
 
-use crate::admin::doctor;
-use crate::admin::doctor::scope::CheckScope;
+use crate::read::doctor;
+use crate::read::doctor::scope::CheckScope;
 use crate::db::transition::end;
 
 use super::db::{TestDb, execute, on_each_database};

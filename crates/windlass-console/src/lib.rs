@@ -5,10 +5,13 @@ pub use config::combinations::ConnectionBudget;
 pub use config::configuration::Config;
 pub use config::document::Origin;
 pub use config::reader::Setting;
+pub use read::doctor::doctor;
+pub use read::doctor::scope::{Finding, Verdict};
 
 mod bench;
 mod config;
 mod configured;
+mod read;
 mod terminal;
 
 pub mod cli;

@@ -1,7 +1,6 @@
 //! Explains why a job is not running, or what it is doing.
 
 pub mod obstacles;
-pub(crate) mod surroundings;
 pub mod words;
 
 use crate::admin::explain::obstacles::{Obstacle, is_beating, obstacles};

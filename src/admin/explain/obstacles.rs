@@ -78,18 +78,18 @@ pub(crate) fn obstacles(conn: &mut Conn<'_>, job: &JobView) -> QueryResult<Vec<O
 
 /// The properties of a job that decide which workers can take it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct WantedJob<'a> {
-    pub(crate) queue: &'a str,
-    pub(crate) class: &'a str,
+pub struct WantedJob<'a> {
+    pub queue: &'a str,
+    pub class: &'a str,
     /// The version of its arguments.
-    pub(crate) version: u32,
+    pub version: u32,
 }
 
 /// A process with its own description.
-pub(crate) type DescribedProcess = (RegisteredProcess, Value);
+pub type DescribedProcess = (RegisteredProcess, Value);
 
 /// Reads what processes say of themselves.
-pub(crate) fn described(processes: Vec<RegisteredProcess>) -> Vec<DescribedProcess> {
+pub fn described(processes: Vec<RegisteredProcess>) -> Vec<DescribedProcess> {
     let read = |process: RegisteredProcess| {
         let text = process.metadata.as_deref().unwrap_or_default();
         let says = serde_json::from_str(text).unwrap_or_default();
@@ -99,7 +99,7 @@ pub(crate) fn described(processes: Vec<RegisteredProcess>) -> Vec<DescribedProce
 }
 
 /// Returns what is missing for a worker to take the job.
-pub(crate) fn missing(workers: &[DescribedProcess], job: WantedJob<'_>) -> Option<Obstacle> {
+pub fn missing(workers: &[DescribedProcess], job: WantedJob<'_>) -> Option<Obstacle> {
     let workers = workers.iter();
     let mut serving: Vec<&DescribedProcess> = workers
         .filter(|(_, says)| serves(says, job.queue))

@@ -325,7 +325,7 @@ pub(super) fn awaited(reason: &Reason) -> Words {
 }
 
 /// Says by what the job is blocked, for its timeline.
-pub(crate) fn blocker(reason: &Reason) -> Words {
+pub fn blocker(reason: &Reason) -> Words {
     let named =
         |what: &str, name: &str| vec![text(format!("by {what} ")), Word::Name(name.to_owned())];
     match reason {
@@ -412,8 +412,8 @@ pub enum Word {
 }
 
 /// A sentence, with its full stop if it has one.
-pub(crate) type Words = Vec<Word>;
+pub type Words = Vec<Word>;
 
-pub(crate) fn text(text: impl Into<String>) -> Word {
+pub fn text(text: impl Into<String>) -> Word {
     Word::Text(text.into())
 }

@@ -51,7 +51,7 @@ impl Conn<'_> {
     }
 
     /// Returns whether a pooler gives it another session of the server in each transaction.
-    pub(crate) fn has_no_session(&mut self) -> bool {
+    pub fn has_no_session(&mut self) -> bool {
         match self {
             #[cfg(feature = "postgres")]
             Conn::Postgres(conn) => local(conn).is_some(),
@@ -60,7 +60,7 @@ impl Conn<'_> {
         }
     }
 
-    pub(crate) fn dialect(&self) -> Dialect {
+    pub fn dialect(&self) -> Dialect {
         match self {
             #[cfg(feature = "postgres")]
             Conn::Postgres(_) => Dialect::Postgres,
@@ -166,7 +166,7 @@ impl Conn<'_> {
     }
 
     /// Returns whether a transaction is open.
-    pub(crate) fn is_in_transaction(&mut self) -> bool {
+    pub fn is_in_transaction(&mut self) -> bool {
         self.transaction_depth() > 0
     }
 
@@ -229,7 +229,7 @@ pub(crate) fn alone<T>(
 
 /// A borrowed connection for Windlass's own statements, which have a deadline if Windlass opened
 /// it.
-pub(crate) struct Own<'c> {
+pub struct Own<'c> {
     conn: Conn<'c>,
     _armed: Armed,
 }
@@ -330,6 +330,6 @@ impl<C: diesel::r2d2::R2D2Connection + AsConn + 'static> AsConn
 
 /// Returns an expression for the seconds from a column to now; NULL if the column's value is not a
 /// calendar time.
-pub(crate) fn age(conn: &Conn<'_>, column: &str) -> String {
+pub fn age(conn: &Conn<'_>, column: &str) -> String {
     conn.seconds(&format!("{{moment {column}}}"), "{now}")
 }

@@ -8,7 +8,6 @@ use std::time::Duration;
 
 /// A dialect of SQL.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
 pub enum Dialect {
     /// Postgres 14 or later.
     Postgres,
@@ -140,7 +139,7 @@ fn unknown(word: &str) -> ! {
 // --- Values of statements, and rows that many statements return ---
 
 /// Returns a list of ids in the form that `{in ..}` takes.
-pub(crate) fn id_list(ids: &[i64]) -> String {
+pub fn id_list(ids: &[i64]) -> String {
     let mut text = String::with_capacity(2 + ids.len() * 8);
     text.push('[');
     for (index, id) in ids.iter().enumerate() {
@@ -154,16 +153,16 @@ pub(crate) fn id_list(ids: &[i64]) -> String {
 }
 
 #[derive(QueryableByName)]
-pub(crate) struct Id {
+pub struct Id {
     #[diesel(sql_type = BigInt)]
-    pub(crate) id: i64,
+    pub id: i64,
 }
 
 /// The same of an aggregate, which has none if there are no rows.
 #[derive(QueryableByName)]
-pub(crate) struct MaybeId {
+pub struct MaybeId {
     #[diesel(sql_type = Nullable<BigInt>)]
-    pub(crate) id: Option<i64>,
+    pub id: Option<i64>,
 }
 
 /// The ids after one and up to another.
@@ -175,7 +174,7 @@ pub(crate) struct IdRange {
 
 /// Returns a timestamp as text for both databases, in the format of Rails. A later time is cut to
 /// the year 9999, as SQLite would sort a year of five digits first.
-pub(crate) fn timestamp(time: NaiveDateTime) -> String {
+pub fn timestamp(time: NaiveDateTime) -> String {
     if time.year() > 9999 {
         return "9999-12-31 23:59:59.000000".to_owned();
     }
@@ -193,9 +192,9 @@ pub(crate) fn micros(delay: Duration) -> i64 {
 
 /// A row that names a job.
 #[derive(QueryableByName)]
-pub(crate) struct Execution {
+pub struct Execution {
     #[diesel(sql_type = BigInt)]
-    pub(crate) job_id: i64,
+    pub job_id: i64,
 }
 
 pub(crate) fn job_ids(rows: Vec<Execution>) -> Vec<i64> {
@@ -205,7 +204,7 @@ pub(crate) fn job_ids(rows: Vec<Execution>) -> Vec<i64> {
 /// A text with its invalid bytes replaced by U+FFFD. SQLite stores any bytes as text, valid UTF-8
 /// or not.
 #[derive(Debug, FromSqlRow)]
-pub(crate) struct Lossy(String);
+pub struct Lossy(String);
 
 impl From<Lossy> for String {
     fn from(text: Lossy) -> Self {

@@ -13,11 +13,11 @@ pub mod pooling;
 pub(crate) mod postgres;
 pub mod reading;
 #[cfg(feature = "sqlite")]
-pub(crate) mod sqlite;
+pub mod sqlite;
 pub(crate) mod sqlite_file;
-pub(crate) mod statement;
+pub mod statement;
 #[cfg_attr(not(feature = "sqlite"), allow(dead_code))]
-pub(crate) mod turns;
+pub mod turns;
 pub mod typed;
 #[cfg(feature = "postgres")]
 pub(crate) mod wakeup_postgres;

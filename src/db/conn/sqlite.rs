@@ -89,7 +89,7 @@ pub(crate) fn arm(conn: &mut SqliteConnection) -> Armed {
 
 const LONGEST_WAIT: Duration = Duration::from_secs(5);
 
-pub(crate) fn is_locked(error: &diesel::result::Error) -> bool {
+pub fn is_locked(error: &diesel::result::Error) -> bool {
     error.to_string() == "database is locked"
 }
 
@@ -205,7 +205,7 @@ pub(crate) fn connect(path: &Path) -> Result<SqliteConnection, String> {
 
 /// Returns the address of a file that must not be created: with its path alone, a job would put an
 /// empty database where the real one was removed.
-pub(crate) fn existing(path: &str) -> String {
+pub fn existing(path: &str) -> String {
     address(path, "?mode=rw")
 }
 

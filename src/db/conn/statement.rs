@@ -29,7 +29,7 @@ use std::borrow::Cow;
 /// caches it, prepared, by its text, so there must be few different texts: values belong in
 /// parameters.
 #[derive(Debug)]
-pub(crate) struct Statement<'v> {
+pub struct Statement<'v> {
     text: Cow<'v, str>,
     params: Vec<Param<'v>>,
     is_cached: bool,
@@ -37,12 +37,12 @@ pub(crate) struct Statement<'v> {
 }
 
 /// A row that can be read by column name from each database of this build.
-pub(crate) trait FromRow: QueryableByName<First> + QueryableByName<Last> + 'static {}
+pub trait FromRow: QueryableByName<First> + QueryableByName<Last> + 'static {}
 
 impl<R> FromRow for R where R: QueryableByName<First> + QueryableByName<Last> + 'static {}
 
 impl<'v> Statement<'v> {
-    pub(crate) fn new(text: impl Into<Cow<'v, str>>) -> Self {
+    pub fn new(text: impl Into<Cow<'v, str>>) -> Self {
         Statement {
             text: text.into(),
             params: Vec::new(),
@@ -52,19 +52,19 @@ impl<'v> Statement<'v> {
     }
 
     /// Binds the next parameter.
-    pub(crate) fn bind(mut self, value: impl Into<Param<'v>>) -> Self {
+    pub fn bind(mut self, value: impl Into<Param<'v>>) -> Self {
         self.params.push(value.into());
         self
     }
 
     /// Binds the next parameters.
-    pub(crate) fn bind_all(mut self, values: impl IntoIterator<Item = Param<'v>>) -> Self {
+    pub fn bind_all(mut self, values: impl IntoIterator<Item = Param<'v>>) -> Self {
         self.params.extend(values);
         self
     }
 
     /// Does not cache the prepared statement; for statements that run rarely.
-    pub(crate) fn uncached(mut self) -> Self {
+    pub fn uncached(mut self) -> Self {
         self.is_cached = false;
         self
     }
@@ -77,7 +77,7 @@ impl<'v> Statement<'v> {
     }
 
     /// Runs the statement and returns its rows.
-    pub(crate) fn load<R: FromRow>(self, conn: &mut Conn<'_>) -> QueryResult<Vec<R>> {
+    pub fn load<R: FromRow>(self, conn: &mut Conn<'_>) -> QueryResult<Vec<R>> {
         let statement = self.written(conn);
         match conn {
             #[cfg(feature = "postgres")]
@@ -91,7 +91,7 @@ impl<'v> Statement<'v> {
     ///
     /// # Errors
     /// Returns `NotFound` if it has none.
-    pub(crate) fn get_result<R: FromRow>(self, conn: &mut Conn<'_>) -> QueryResult<R> {
+    pub fn get_result<R: FromRow>(self, conn: &mut Conn<'_>) -> QueryResult<R> {
         let rows = self.load(conn)?;
         rows.into_iter()
             .next()
@@ -259,7 +259,7 @@ impl QueryFragment<diesel::sqlite::Sqlite> for Rendered<'_> {
 /// A parameter of a [`Statement`](Statement).
 #[derive(Debug, Serialize)]
 #[serde(untagged)]
-pub(crate) enum Param<'v> {
+pub enum Param<'v> {
     BigInt(Option<i64>),
     Integer(Option<i32>),
     Bool(bool),

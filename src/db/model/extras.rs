@@ -23,10 +23,10 @@ pub(crate) const FIRST_VERSION: u32 = 1;
 /// The tags, the metadata and the version of the arguments of a job.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub(crate) struct Extras {
+pub struct Extras {
     /// Each is there once, in the order in which they were added.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub(crate) tags: Vec<String>,
+    pub tags: Vec<String>,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) meta: BTreeMap<String, Value>,
     /// The version of the arguments; `None` is the first.
@@ -43,14 +43,14 @@ struct ExtrasColumn {
 
 impl Extras {
     /// Reads the extras from the column `policy`. What cannot be read counts as none.
-    pub(crate) fn of_policy(policy: Option<&str>) -> Extras {
+    pub fn of_policy(policy: Option<&str>) -> Extras {
         let text = policy.filter(|text| text.contains("\"extras\""));
         let column = text.and_then(|text| serde_json::from_str::<ExtrasColumn>(text).ok());
         column.and_then(|column| column.extras).unwrap_or_default()
     }
 
     /// Returns the version of the arguments.
-    pub(crate) fn arguments_version(&self) -> u32 {
+    pub fn arguments_version(&self) -> u32 {
         self.version.unwrap_or(FIRST_VERSION)
     }
 

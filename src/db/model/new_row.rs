@@ -8,7 +8,7 @@ use std::time::Duration;
 
 /// One job to insert.
 #[derive(Debug, Clone)]
-pub(crate) struct NewRow {
+pub struct NewRow {
     pub(crate) queue_name: String,
     pub(crate) class_name: String,
     pub arguments: String,
@@ -415,11 +415,11 @@ pub const WAITS_FOR_PARENTS: &str = "  ";
 pub const WAITS_FOR_EVENT: &str = "   ";
 
 /// Returns whether jobs that are blocked under this key wait for other jobs, batches or events, and not for a slot.
-pub(crate) fn waits_for_others(key: &str) -> bool {
+pub fn waits_for_others(key: &str) -> bool {
     [UNIQUE_SUCCESSOR, WAITS_FOR_PARENTS, WAITS_FOR_EVENT].contains(&key)
 }
 
 /// Returns the condition for that.
-pub(crate) fn waits_for_others_sql(key: &str) -> String {
+pub fn waits_for_others_sql(key: &str) -> String {
     format!("({key} IN ('{UNIQUE_SUCCESSOR}', '{WAITS_FOR_PARENTS}', '{WAITS_FOR_EVENT}'))")
 }

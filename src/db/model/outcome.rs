@@ -91,7 +91,7 @@ pub(crate) fn in_words(json: &str) -> String {
 }
 
 /// Returns the kind and the message of a failed execution; text that is not JSON is all message.
-pub(crate) fn parts(json: &str) -> (String, String) {
+pub fn parts(json: &str) -> (String, String) {
     match serde_json::from_str::<Value>(json) {
         Ok(Value::Object(error)) => {
             let text = |name: &str| error.get(name).and_then(Value::as_str).unwrap_or_default();
@@ -105,7 +105,7 @@ pub(crate) fn parts(json: &str) -> (String, String) {
 }
 
 /// Returns the backtrace of a failed execution, or the place of a panic; empty if there is none.
-pub(crate) fn backtrace(json: &str) -> Vec<String> {
+pub fn backtrace(json: &str) -> Vec<String> {
     let error: Value = serde_json::from_str(json).unwrap_or_default();
     let lines = error.get("backtrace").and_then(Value::as_array);
     let lines = lines.into_iter().flatten().filter_map(Value::as_str);
@@ -234,7 +234,6 @@ fn unrecordable() -> JobFailure {
 /// The way in which an unsuccessful attempt ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-#[non_exhaustive]
 pub enum AttemptOutcome {
     /// With an error, and the job was to be retried.
     Retried,

@@ -113,7 +113,7 @@ pub struct RecurringTaskRow {
 
 /// The definition of a task to schedule.
 #[derive(Debug, Clone)]
-pub(crate) struct Definition {
+pub struct Definition {
     pub(crate) key: String,
     pub(crate) schedule: String,
     /// The schedule with its time zone, as Ruby reads it.

@@ -46,7 +46,7 @@ pub(crate) fn paused_since(conn: &mut Conn<'_>, queue: &str) -> QueryResult<Opti
 
 /// A process that may take jobs.
 #[derive(Debug, QueryableByName)]
-pub(crate) struct RegisteredProcess {
+pub struct RegisteredProcess {
     /// Its own description, as JSON.
     #[diesel(sql_type = Nullable<Text>)]
     pub(crate) metadata: Option<String>,

@@ -260,13 +260,13 @@ pub(super) fn joined(state: JobState) -> String {
 
 /// Conditions, each after an `AND`, and the parameters of the statement so far.
 #[derive(Debug, Default)]
-pub(super) struct Conditions<'s> {
-    pub(super) text: String,
-    pub(super) params: Vec<Param<'s>>,
+pub struct Conditions<'s> {
+    pub text: String,
+    pub params: Vec<Param<'s>>,
 }
 
 impl<'s> Conditions<'s> {
-    pub(super) fn after(params: Vec<Param<'s>>) -> Self {
+    pub fn after(params: Vec<Param<'s>>) -> Self {
         Conditions {
             text: String::new(),
             params,
@@ -274,19 +274,19 @@ impl<'s> Conditions<'s> {
     }
 
     /// Adds a condition in which each `?` is this value.
-    pub(super) fn add(&mut self, condition: &str, value: impl Into<Param<'s>>) {
+    pub fn add(&mut self, condition: &str, value: impl Into<Param<'s>>) {
         let placeholder = self.param(value);
         self.always(&condition.replace('?', &placeholder));
     }
 
     /// Adds a condition without a value.
-    pub(super) fn always(&mut self, condition: &str) {
+    pub fn always(&mut self, condition: &str) {
         self.text.push_str(" AND ");
         self.text.push_str(condition);
     }
 
     /// Adds a parameter, and returns its placeholder in the text.
-    pub(super) fn param(&mut self, value: impl Into<Param<'s>>) -> String {
+    pub fn param(&mut self, value: impl Into<Param<'s>>) -> String {
         self.params.push(value.into());
         format!("${}", self.params.len())
     }

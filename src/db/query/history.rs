@@ -19,8 +19,8 @@ const MOST_UNFOLDED: usize = 5_000;
 
 /// A time span, in seconds since 1970; the end is not in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Seconds {
-    pub(crate) from: i64,
+pub struct Seconds {
+    pub from: i64,
     pub(crate) to: i64,
 }
 
@@ -31,7 +31,7 @@ impl Seconds {
 }
 
 /// The cells of a series by the start of their bucket, in seconds since 1970.
-pub(crate) type CellsByTime = BTreeMap<i64, Cell>;
+pub type CellsByTime = BTreeMap<i64, Cell>;
 
 /// The cells of series by queue and class. Both are empty for everything, and the class for a whole queue.
 pub(crate) type SeriesCells = BTreeMap<(String, String), CellsByTime>;
@@ -50,7 +50,7 @@ struct HistoryRow {
 /// Reads the buckets of the series whose queue and class are `wanted`, also of series without any. Not both a queue and
 /// its classes may be wanted: the only class of a queue has the same series. Rows that cannot be read are skipped;
 /// `doctor` reports them.
-pub(crate) fn buckets(
+pub fn buckets(
     conn: &mut Conn<'_>,
     ids: &SeriesIds,
     resolution: Resolution,
@@ -210,7 +210,7 @@ fn of_each_series(dialect: Dialect, condition: &str) -> String {
 
 /// Counts the rows of the history that cannot be read: of the contributions that are not folded, of the
 /// totals, and of the buckets of the last two days.
-pub(crate) fn unreadable(conn: &mut Conn<'_>) -> QueryResult<usize> {
+pub fn unreadable(conn: &mut Conn<'_>) -> QueryResult<usize> {
     let dialect = conn.dialect();
     let lately = format!(
         "resolution IN (60, 600, 3600) AND starts_at > {} - 172800",

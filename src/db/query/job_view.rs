@@ -109,7 +109,7 @@ pub struct JobView {
     pub created_at: Option<NaiveDateTime>,
     /// The time at which its last wait for a time ended, or ends.
     #[diesel(sql_type = Nullable<Timestamp>)]
-    pub(crate) scheduled_at: Option<NaiveDateTime>,
+    pub scheduled_at: Option<NaiveDateTime>,
     #[diesel(sql_type = Nullable<Timestamp>)]
     pub finished_at: Option<NaiveDateTime>,
     /// The time until which its result is kept.
@@ -125,7 +125,7 @@ pub struct JobView {
     #[diesel(sql_type = Nullable<Text>, deserialize_as = MaybeLossy)]
     pub blocked_key: Option<String>,
     #[diesel(sql_type = Nullable<Timestamp>)]
-    pub(crate) blocked_at: Option<NaiveDateTime>,
+    pub blocked_at: Option<NaiveDateTime>,
     /// The job with the same unique id that has to end first.
     #[diesel(sql_type = Nullable<BigInt>)]
     pub after_job_id: Option<i64>,
@@ -134,7 +134,7 @@ pub struct JobView {
     #[diesel(sql_type = Nullable<Timestamp>)]
     pub claimed_at: Option<NaiveDateTime>,
     #[diesel(sql_type = Nullable<Timestamp>)]
-    pub(crate) started_at: Option<NaiveDateTime>,
+    pub started_at: Option<NaiveDateTime>,
     #[diesel(sql_type = Nullable<Timestamp>)]
     pub(crate) cancel_requested_at: Option<NaiveDateTime>,
     #[diesel(sql_type = Nullable<Text>, deserialize_as = MaybeLossy)]
@@ -151,10 +151,10 @@ pub struct JobView {
     #[diesel(sql_type = Bool)]
     pub(crate) is_failed: bool,
     #[diesel(sql_type = Nullable<Timestamp>)]
-    pub(crate) failed_at: Option<NaiveDateTime>,
+    pub failed_at: Option<NaiveDateTime>,
     /// The error of a failed job, as JSON or other text.
     #[diesel(sql_type = Nullable<Text>, deserialize_as = MaybeLossy)]
-    pub(crate) failure: Option<String>,
+    pub failure: Option<String>,
     #[diesel(sql_type = Nullable<Text>)]
     pub fingerprint: Option<String>,
     /// The outcome of its last unsuccessful attempt, and its error.
@@ -169,7 +169,7 @@ pub struct JobView {
 
 impl JobView {
     /// Returns its state. `None` if its execution was deleted by hand.
-    pub(crate) fn state(&self) -> Option<JobState> {
+    pub fn state(&self) -> Option<JobState> {
         Some(match self.last_outcome.as_deref() {
             _ if self.is_failed => JobState::Failed,
             Some("cancelled") if self.finished_at.is_some() => JobState::Cancelled,
@@ -193,7 +193,7 @@ impl JobView {
     }
 
     /// Returns its tags, its metadata, and the version of its arguments.
-    pub(crate) fn extras(&self) -> Extras {
+    pub fn extras(&self) -> Extras {
         Extras::of_policy(self.policy.as_deref())
     }
 

@@ -186,11 +186,11 @@ pub(crate) fn first(conn: &mut Conn<'_>, state: JobState) -> QueryResult<i64> {
 
 /// A job that a search has found, with its key: its position in a list or a scan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, QueryableByName)]
-pub(crate) struct JobMatch {
+pub struct JobMatch {
     #[diesel(sql_type = BigInt)]
-    pub(crate) key: i64,
+    pub key: i64,
     #[diesel(sql_type = BigInt)]
-    pub(crate) job_id: i64,
+    pub job_id: i64,
 }
 
 /// One page of a scan.

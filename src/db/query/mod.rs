@@ -1,17 +1,12 @@
-//! Read-only queries: for status pages, lists, `explain` and `doctor`.
+//! Read-only queries: of jobs, batches, queues, processes and their history.
 
 pub mod batches;
-pub mod doctor;
 pub mod explain;
-pub(crate) mod filter;
+pub mod filter;
 pub(crate) mod flows;
-pub mod frame;
-pub(crate) mod history;
+pub mod history;
 pub mod job_view;
 pub mod jobs;
-pub mod load;
-pub mod named;
-pub(crate) mod newest_job;
-pub mod pages;
-pub mod presence;
+pub mod ready;
 pub mod status;
+pub(crate) mod ticks;

@@ -3,7 +3,7 @@
 use crate::db::conn::connection::{Conn, age};
 use crate::db::conn::statement::Statement;
 use crate::db::model::history::cell::{FleetGauge, QueueGauge};
-use crate::db::query::load::queues;
+use crate::db::query::ready;
 use crate::db::table::claimed::{Note, Progress};
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Bool, Double, Integer, Nullable, Text};
@@ -226,7 +226,7 @@ fn runs(conn: &mut Conn<'_>, process_id: i64) -> QueryResult<Vec<RunStatus>> {
 
 /// Counts the ready jobs of a queue, up to 10,000, and returns the age of the oldest.
 pub(crate) fn queue(conn: &mut Conn<'_>, queue: &str) -> QueryResult<QueueGauge> {
-    let now = queues::ready_of(conn, queue)?;
+    let now = ready::ready_of(conn, queue)?;
     let age = |seconds: f64| Duration::try_from_secs_f64(seconds).unwrap_or_default();
     Ok(QueueGauge {
         ready: u32::try_from(now.ready.count).unwrap_or(QueueGauge::MOST),

@@ -56,7 +56,7 @@ struct OpenFunction {
 
 /// Returns the steps that close such functions: a backup that was restored without its rights
 /// gives all functions to every role.
-pub(crate) fn open_functions(conn: &mut Conn<'_>) -> Result<Vec<PlanStep>> {
+pub fn open_functions(conn: &mut Conn<'_>) -> Result<Vec<PlanStep>> {
     if conn.dialect() == Dialect::Sqlite {
         return Ok(Vec::new()); // It has no roles.
     }
@@ -91,14 +91,14 @@ pub fn pending(conn: &mut Conn<'_>) -> Result<Migrated> {
 
 /// The missing parts to look for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum MissingParts {
+pub enum MissingParts {
     Anything,
     /// Only the parts without which programs cannot work.
     Vital,
 }
 
 /// Returns what is missing in a database to which all migrations were applied.
-pub(crate) fn missing(conn: &mut Conn<'_>, which: MissingParts) -> Result<Vec<String>> {
+pub fn missing(conn: &mut Conn<'_>, which: MissingParts) -> Result<Vec<String>> {
     let steps = table_plan(conn)?.steps.into_iter();
     let steps = steps.filter(|step| step.is_vital || which == MissingParts::Anything);
     Ok(steps.filter_map(|step| step.says()).collect())

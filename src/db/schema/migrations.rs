@@ -63,7 +63,7 @@ struct AppliedVersion {
 /// # Errors
 /// Returns an error if the database cannot be read, cannot hold every text, or has the tables of a
 /// version of Windlass that was never released.
-pub(crate) fn applied(conn: &mut Conn<'_>) -> Result<BTreeSet<String>> {
+pub fn applied(conn: &mut Conn<'_>) -> Result<BTreeSet<String>> {
     let text = match conn.dialect() {
         Dialect::Postgres => {
             "SELECT to_regclass('windlass_schema_migrations') IS NOT NULL AS found, \
@@ -109,7 +109,7 @@ pub(crate) fn applied(conn: &mut Conn<'_>) -> Result<BTreeSet<String>> {
 }
 
 /// Returns the versions of all migrations.
-pub(crate) fn known() -> BTreeSet<String> {
+pub fn known() -> BTreeSet<String> {
     FILES.iter().map(version).collect()
 }
 

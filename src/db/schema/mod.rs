@@ -10,4 +10,4 @@ pub(crate) mod migrate_postgres;
 #[cfg(feature = "sqlite")]
 pub(crate) mod migrate_sqlite;
 pub mod migrations;
-pub(crate) mod plan;
+pub mod plan;

@@ -26,7 +26,7 @@ pub(crate) enum Action {
 
 /// One thing that a database lacks.
 #[derive(Debug)]
-pub(crate) struct PlanStep {
+pub struct PlanStep {
     /// As in `the {what} {fault}`. `None` for a statement that runs once.
     pub(crate) what: Option<String>,
     pub(crate) fault: String,
@@ -42,7 +42,7 @@ pub(crate) struct PlanStep {
 }
 
 impl PlanStep {
-    pub(crate) fn says(&self) -> Option<String> {
+    pub fn says(&self) -> Option<String> {
         let what = self.what.as_ref()?;
         Some(format!("the {what} {}", self.fault))
     }

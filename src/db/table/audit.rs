@@ -69,16 +69,16 @@ pub(crate) fn record_audit(
 /// The rows to read; an empty filter reads all.
 #[derive(Debug, Clone, Default)]
 pub struct AuditFilter {
-    pub(crate) actor: Option<String>,
-    pub(crate) action: Option<String>,
-    pub(crate) target: Option<String>,
-    pub(crate) operation: Option<i64>,
-    pub(crate) since: Option<NaiveDateTime>,
-    pub(crate) until: Option<NaiveDateTime>,
-    pub(crate) before: Option<i64>,
-    pub(crate) after: Option<i64>,
+    pub actor: Option<String>,
+    pub action: Option<String>,
+    pub target: Option<String>,
+    pub operation: Option<i64>,
+    pub since: Option<NaiveDateTime>,
+    pub until: Option<NaiveDateTime>,
+    pub before: Option<i64>,
+    pub after: Option<i64>,
     /// The first row of an action whose parts are read.
-    pub(crate) parts_of: Option<i64>,
+    pub parts_of: Option<i64>,
 }
 
 impl AuditFilter {

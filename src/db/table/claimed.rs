@@ -282,7 +282,7 @@ impl Progress {
 
 /// The content of the column, as JSON.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Note {
+pub struct Note {
     /// The name of the thread that performs the job.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub thread: Option<String>,
@@ -292,7 +292,7 @@ pub(crate) struct Note {
 
 impl Note {
     /// Parses a column. Text of another version that cannot be parsed gives an empty note.
-    pub(crate) fn of_column(text: Option<&str>) -> Note {
+    pub fn of_column(text: Option<&str>) -> Note {
         text.and_then(|text| serde_json::from_str(text).ok())
             .unwrap_or_default()
     }

@@ -57,7 +57,7 @@ pub(crate) fn ended_claims(conn: &mut Conn<'_>, claims: &[ClaimOf]) -> QueryResu
 
 /// Returns a condition: Ruby enqueued the job `job`. With envelopes for Active Job, those of other programs have an
 /// `active_job_id` too, of which this is the beginning: `windlass-`.
-pub(crate) fn is_of_ruby(job: &str) -> String {
+pub fn is_of_ruby(job: &str) -> String {
     format!("(coalesce({job}.active_job_id, 'windlass-') NOT LIKE 'windlass-%')")
 }
 

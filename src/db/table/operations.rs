@@ -77,11 +77,11 @@ pub(crate) fn set_audit(conn: &mut Conn<'_>, id: i64, audit: i64) -> QueryResult
 
 /// A stored operation.
 #[derive(Debug, Clone, QueryableByName)]
-pub(crate) struct OperationRow {
+pub struct OperationRow {
     #[diesel(sql_type = BigInt)]
-    pub(crate) id: i64,
+    pub id: i64,
     #[diesel(sql_type = Text)]
-    pub(crate) action: String,
+    pub action: String,
     #[diesel(sql_type = Text)]
     pub(crate) parameters: String,
     #[diesel(sql_type = Text)]
@@ -119,11 +119,11 @@ pub(crate) struct OperationRow {
     #[diesel(sql_type = Nullable<Timestamp>)]
     pub(crate) started_at: Option<NaiveDateTime>,
     #[diesel(sql_type = Timestamp)]
-    pub(crate) moved_at: NaiveDateTime,
+    pub moved_at: NaiveDateTime,
     #[diesel(sql_type = Nullable<Timestamp>)]
     pub(crate) ended_at: Option<NaiveDateTime>,
     #[diesel(sql_type = Timestamp)]
-    pub(crate) now: NaiveDateTime,
+    pub now: NaiveDateTime,
 }
 
 impl OperationRow {
@@ -177,7 +177,7 @@ pub(crate) fn open(conn: &mut Conn<'_>, limit: usize) -> QueryResult<Vec<i64>> {
 }
 
 /// Returns the open operation that has not moved for longest.
-pub(crate) fn stillest(conn: &mut Conn<'_>) -> QueryResult<Option<OperationRow>> {
+pub fn stillest(conn: &mut Conn<'_>) -> QueryResult<Option<OperationRow>> {
     let text = format!(
         "SELECT {COLUMNS} FROM windlass_operations WHERE ended_at IS NULL AND id > 0 ORDER BY moved_at LIMIT 1"
     );

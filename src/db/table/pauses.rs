@@ -24,7 +24,7 @@ struct PausedQueue {
 }
 
 /// Returns the names of the paused queues, sorted.
-pub(crate) fn names(conn: &mut Conn<'_>) -> QueryResult<Vec<String>> {
+pub fn names(conn: &mut Conn<'_>) -> QueryResult<Vec<String>> {
     let text = "SELECT queue_name FROM solid_queue_pauses";
     let names: Vec<PausedQueue> = Statement::new(text).uncached().load(conn)?;
     let mut names: Vec<String> = names.into_iter().map(|row| row.queue_name).collect();
@@ -34,7 +34,7 @@ pub(crate) fn names(conn: &mut Conn<'_>) -> QueryResult<Vec<String>> {
 
 /// A paused queue, and why it is.
 #[derive(Debug, Clone, QueryableByName)]
-pub(crate) struct PauseOfQueue {
+pub struct PauseOfQueue {
     #[diesel(sql_type = Text, deserialize_as = Lossy)]
     pub queue_name: String,
     /// The user who paused it, if known.

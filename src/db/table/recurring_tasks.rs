@@ -39,7 +39,7 @@ fn is_unlisted(conn: &Conn<'_>) -> String {
 
 /// Returns a condition on a task: a program has declared it, and no scheduler that runs does so any more. Not if none runs:
 /// then nothing is known of it.
-pub(crate) fn is_undeclared(conn: &Conn<'_>) -> String {
+pub fn is_undeclared(conn: &Conn<'_>) -> String {
     let unlisted = is_unlisted(conn);
     format!(
         "({unlisted} AND (SELECT p.id FROM solid_queue_processes p WHERE {RUNS} LIMIT 1) IS NOT NULL)"
@@ -47,7 +47,7 @@ pub(crate) fn is_undeclared(conn: &Conn<'_>) -> String {
 }
 
 /// Returns the columns of a task, and whether schedulers that run declare it.
-pub(crate) fn columns(conn: &Conn<'_>) -> String {
+pub fn columns(conn: &Conn<'_>) -> String {
     let (unlisted, undeclared) = (is_unlisted(conn), is_undeclared(conn));
     format!("{COLUMNS}, {unlisted} AS is_unlisted, {undeclared} AS is_undeclared")
 }

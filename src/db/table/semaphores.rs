@@ -37,7 +37,7 @@ pub(crate) fn is_requested(conn: &mut Conn<'_>, after: i64) -> QueryResult<bool>
 
 /// Returns an expression for the number of slots of `key`: as it was set at run time, or as in its
 /// newest job. Jobs of Rails have none.
-pub(crate) fn limit_of(key: &str) -> String {
+pub fn limit_of(key: &str) -> String {
     format!(
         "coalesce({}, (SELECT j.concurrency_slots FROM solid_queue_jobs j WHERE j.concurrency_key = {key} \
          AND j.concurrency_slots IS NOT NULL ORDER BY j.id DESC LIMIT 1), 0)",
@@ -208,7 +208,7 @@ struct Violation {
 /// Returns the violations of the limits in the committed data, in words. There are none unless rows
 /// were changed by another program. A key above its limit had its limit lowered while its jobs ran,
 /// or there is a bug.
-pub(crate) fn check(conn: &mut Conn<'_>) -> QueryResult<Vec<String>> {
+pub fn check(conn: &mut Conn<'_>) -> QueryResult<Vec<String>> {
     let mut wrong = Vec::new();
     for semaphore in list_semaphores(conn)? {
         let held = semaphore.held();

@@ -32,13 +32,13 @@ pub(crate) fn key_list<'k>(keys: impl IntoIterator<Item = &'k String>) -> String
 }
 
 /// The kind of requests to look whether a batch is over. Their `amount` is how many jobs were added to it.
-pub(crate) const BATCH: &str = "batch";
+pub const BATCH: &str = "batch";
 
 /// The kind of requests to look what waited for a job. Their `amount` is 1 if the job was retried.
 pub(crate) const ENDED: &str = "ended";
 
 /// The kind of requests to look whether the parents of a job are over.
-pub(crate) const CHILD: &str = "after";
+pub const CHILD: &str = "after";
 
 /// The kind of requests to look which jobs wait for an event.
 pub(crate) const EVENT: &str = "event";
@@ -180,7 +180,7 @@ fn insert_keys(conn: &mut Conn<'_>, keys: &BTreeSet<String>) -> QueryResult<()> 
 }
 
 /// Returns an expression for whether a promotion is requested that looks at `id`.
-pub(crate) fn is_requested_sql(kind: &str, id: &str) -> String {
+pub fn is_requested_sql(kind: &str, id: &str) -> String {
     format!(
         "(SELECT k.id FROM windlass_wanted_keys k WHERE k.key IS NULL AND k.target_id = {id} AND k.kind = '{kind}' LIMIT 1) IS NOT NULL"
     )

@@ -55,7 +55,7 @@ impl Backoff {
 /// By when a job has to have started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Expiry {
+pub enum Expiry {
     /// So long after it is due.
     In(#[serde(with = "millis")] Duration),
     At(DateTime<Utc>),
@@ -64,7 +64,7 @@ pub(crate) enum Expiry {
 /// Until when a job may be tried again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum RetryLimit {
+pub enum RetryLimit {
     /// So long after it is due.
     For(#[serde(with = "millis")] Duration),
     Until(DateTime<Utc>),

@@ -103,7 +103,7 @@ pub struct Policy {
 
 /// The tick of a recurring task for which a job was enqueued.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Tick {
+pub struct Tick {
     pub task: String,
     pub at: DateTime<Utc>,
 }

@@ -125,8 +125,8 @@ const MOST_CLASSES: usize = 500;
 #[must_use = "it is given to a worker"]
 pub struct Recycle {
     pub after: Option<Duration>,
-    pub(crate) after_jobs: Option<u64>,
-    pub(crate) above_memory: Option<u64>,
+    pub after_jobs: Option<u64>,
+    pub above_memory: Option<u64>,
 }
 
 impl Recycle {

@@ -1,8 +1,8 @@
 //! Rows that cannot be read are skipped and reported.
 
 use super::{finished, fold_all, insert_at, rows, sum_of, total};
-use crate::admin::doctor::doctor;
-use crate::admin::doctor::scope::Verdict;
+use crate::read::doctor::doctor;
+use crate::read::doctor::scope::Verdict;
 use crate::db::conn::connection::{AsConn, Conn};
 use crate::db::internal_tests::db::{TestDb, execute, on_each_database};
 use crate::db::table::history::deltas;

@@ -1,7 +1,7 @@
 //! Queries of the pages of `windlass web`, on connections that prefer indexes.
 
 use crate::db::plans::{Work, job, limited};
-use crate::db::query::load::keys::KeysWanted;
+use crate::read::sql::keys::KeysWanted;
 use crate::db::query::{doctor, load};
 use crate::db::table::pauses;
 use crate::db::transition::{enqueue, promote};

@@ -6,7 +6,7 @@ use crate::db::model::extras::{Follows, On, Otherwise, Parent};
 use crate::db::model::new_row::NewRow;
 use crate::db::model::outcome::{Ending, JobFailure, ParkUntil, ParkedStep};
 use crate::db::plans::{Rows, Work, fence, run};
-use crate::db::query::doctor::unserved::{self as checks, WaitRule};
+use crate::read::sql::doctor::unserved::{self as checks, WaitRule};
 use crate::db::table::flows::waits::{self, LateWait};
 use crate::db::table::flows::{edges, events, parents};
 use crate::db::table::steps::{self, StepState};

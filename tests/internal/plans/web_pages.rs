@@ -3,7 +3,7 @@
 use crate::db::conn::connection::Conn;
 use crate::db::model::audit::Actor;
 use crate::db::plans::Rows;
-use crate::db::query::frame;
+use crate::read::sql::frame;
 use crate::db::table::web as table;
 use crate::db::table::web::sessions::{self, NewWebSession};
 use crate::db::table::web::tokens::{self, NewWebToken};

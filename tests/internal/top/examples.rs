@@ -1,16 +1,17 @@
 //! A snapshot of an example, without a database.
 
-use crate::admin::doctor::scope::{Verdict, finding};
+use crate::db::query::ready::CappedCount;
+use crate::read::doctor::scope::{Verdict, finding};
 use crate::admin::groups::{FailedGroup, FailedGroups};
-use crate::admin::now::{Member, QueueVerdict, QueueView};
+use crate::read::now::{Member, QueueVerdict, QueueView};
 use crate::cli::top::reader::{
     FleetLines, HourCurves, QueueLines, ReadAnswer, ReadPart, Snapshot, TopFindings, TopQueue,
     worst_first,
 };
 use crate::cli::top::state::TopState;
 use crate::clock;
-use crate::db::query::load::fleet::{FleetProcess, HeldJob};
-use crate::db::query::load::totals::{CappedCount, StateTotals};
+use crate::read::sql::fleet::{FleetProcess, HeldJob};
+use crate::read::sql::totals::StateTotals;
 use crate::db::table::claimed::{Note, Progress};
 use crate::db::table::pauses::PauseOfQueue;
 use crate::job::JobId;

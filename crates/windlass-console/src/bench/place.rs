@@ -2,7 +2,8 @@
 
 use windlass::internal::clock;
 use windlass::internal::db::conn::typed::with_conn;
-use windlass::internal::db::{AsConn as _, Conn, Database};
+use windlass::internal::db::{AsConn as _, Database};
+use windlass::internal::db::conn::dialect::Dialect;
 use windlass::internal::error::{Error, ErrorContext as _, Result};
 use diesel::prelude::*;
 use diesel::sql_types::Text;

@@ -12,6 +12,7 @@ use crate::config::settings::{
 };
 use crate::config::value::{FILE_VARIABLE, WORKER_VARIABLE};
 use crate::config::{combinations, document, recurring, settings};
+use windlass::internal::db::Database;
 use windlass::internal::error::{Error, Result};
 use windlass::internal::event::Hooks;
 use windlass::internal::event::logging::Subscriber;

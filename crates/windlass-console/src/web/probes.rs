@@ -9,7 +9,6 @@ use crate::web::request::route::Route;
 use crate::web::server::{RunningServer, Server};
 use crate::web::{metrics, readiness, start};
 use std::net::TcpListener;
-use std::sync::Arc;
 
 // --- Probes that start and end with a process ---
 

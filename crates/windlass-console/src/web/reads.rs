@@ -1,11 +1,11 @@
 //! The threads that read and change the database, and render pages.
 
-use windlass::internal::admin::doctor;
-use windlass::internal::admin::doctor::scope::{CheckScope, Finding};
+use crate::read::doctor;
+use crate::read::doctor::scope::{CheckScope, Finding};
 use windlass::internal::admin::groups::{FailedGroups, failed_groups};
 use windlass::internal::clock;
 use windlass::internal::db::conn::reading::{ReadConnection, ReadFailure};
-use windlass::internal::db::query::pages::job_search::{self, StateCounts};
+use crate::read::sql::job_search::{self, StateCounts};
 use windlass::internal::db::schema::migrate;
 use windlass::internal::db::{Conn, Database, DbConnection, FileId, Refusal};
 use windlass::internal::deadline::no_answer;

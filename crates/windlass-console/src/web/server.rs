@@ -1,6 +1,6 @@
 //! The settings of a server.
 
-use windlass::internal::admin::now::Promises;
+use crate::read::now::Promises;
 use windlass::internal::db::Database;
 use windlass::internal::error::{Error, Result};
 use windlass::internal::process::base::health::Health;

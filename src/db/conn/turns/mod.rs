@@ -1,6 +1,6 @@
 //! The turns of the writers of a SQLite file, within a process and between processes.
 
-pub(crate) mod queue;
+pub mod queue;
 #[cfg(feature = "sqlite")]
 pub(crate) mod takes_turns;
 

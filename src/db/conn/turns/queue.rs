@@ -13,7 +13,7 @@ use std::sync::OnceLock;
 /// A lock file with two locks: that of the turn, and that of the door to it. A process holds the door's
 /// while it waits for the turn, so no process that has just had the turn can take it again before.
 #[derive(Debug)]
-pub(crate) struct TurnQueue {
+pub struct TurnQueue {
     path: PathBuf,
     /// Opened by the first turn; `None` if that fails.
     opened: OnceLock<Option<TurnFile>>,
@@ -30,7 +30,7 @@ pub(crate) type LogState = Option<(u64, i64, i64)>;
 
 impl TurnQueue {
     /// Names the queue of the database file at this path.
-    pub(crate) fn beside(path: &Path) -> Self {
+    pub fn beside(path: &Path) -> Self {
         TurnQueue {
             path: path.to_owned(),
             opened: OnceLock::new(),
@@ -60,7 +60,7 @@ impl TurnQueue {
     }
 
     /// Waits for the turn. Returns `false` without one.
-    pub(crate) fn take(&self) -> bool {
+    pub fn take(&self) -> bool {
         let Some(file) = self.file() else {
             return false;
         };
@@ -83,14 +83,14 @@ impl TurnQueue {
         !is_free
     }
 
-    pub(crate) fn release(&self) {
+    pub fn release(&self) {
         if let Some(file) = self.file() {
             let _ = flock(file, FlockOperation::Unlock);
         }
     }
 
     /// Returns the id of the process that had the turn last.
-    pub(crate) fn holder(&self) -> Option<u32> {
+    pub fn holder(&self) -> Option<u32> {
         let mut text = [0; 10];
         self.file()?.read_exact_at(&mut text, 0).ok()?;
         std::str::from_utf8(&text).ok()?.trim().parse().ok()

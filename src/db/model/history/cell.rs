@@ -83,14 +83,14 @@ impl Serialize for FleetGauge {
 
 /// The stored values of one series in one bucket.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(crate) struct Cell {
-    pub(crate) tally: Tally,
+pub struct Cell {
+    pub tally: Tally,
     /// Processes that were pruned. Only the series of everything has them.
     pub(crate) died: u64,
     /// Only of the series of a queue.
-    pub(crate) queue: Option<QueueGauge>,
+    pub queue: Option<QueueGauge>,
     /// Only of the series of everything.
-    pub(crate) fleet: Option<FleetGauge>,
+    pub fleet: Option<FleetGauge>,
 }
 
 impl Cell {
@@ -281,7 +281,7 @@ pub(crate) fn unpack(bytes: &[u8]) -> Result<Cells, Unreadable> {
 
 /// One of the lengths of the buckets that are stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Resolution {
+pub enum Resolution {
     Minute,
     TenMinutes,
     Hour,

@@ -1,6 +1,6 @@
 //! Reads batches.
 
-pub(crate) mod walk;
+pub mod walk;
 
 use crate::db::conn::connection::Conn;
 use crate::db::conn::dialect::{Dialect, Lossy, MaybeLossy, id_list};

@@ -7,11 +7,11 @@ use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Bool, Nullable};
 
 /// Returns a condition: the batch `b` is of Windlass. Ruby finds its batches by other ids.
-pub(crate) const IS_OURS: &str = "b.active_job_batch_id LIKE 'windlass-%'";
+pub const IS_OURS: &str = "b.active_job_batch_id LIKE 'windlass-%'";
 
 /// Returns a condition: a job of the batch `b` has not ended. Jobs end from the front, so it looks from behind:
 /// Postgres keeps the index entries of those that ended until the next vacuum.
-pub(crate) const IS_OPEN: &str = "(SELECT e.job_id FROM solid_queue_batch_executions e WHERE e.batch_id = b.id \
+pub const IS_OPEN: &str = "(SELECT e.job_id FROM solid_queue_batch_executions e WHERE e.batch_id = b.id \
      ORDER BY e.job_id DESC LIMIT 1) IS NOT NULL";
 
 /// Returns a condition: no retry can bring the batch `b` to success any more.

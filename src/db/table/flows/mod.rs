@@ -1,6 +1,6 @@
 //! The tables of batches, of events, and of the jobs that wait for batches, jobs and events.
 
-pub(crate) mod batches;
+pub mod batches;
 pub(crate) mod edges;
 pub(crate) mod events;
 pub(crate) mod members;

@@ -143,20 +143,20 @@ pub(crate) fn clear(
 
 /// The backlog of contributions that are not folded.
 #[derive(Debug, QueryableByName)]
-pub(crate) struct FoldBacklog {
+pub struct FoldBacklog {
     /// The number of contributions that are not folded; at most 10,000 are counted.
     #[diesel(sql_type = BigInt)]
-    pub(crate) unfolded: i64,
+    pub unfolded: i64,
     /// Seconds since the oldest of them was inserted.
     #[diesel(sql_type = Nullable<Double>)]
-    pub(crate) oldest: Option<f64>,
+    pub oldest: Option<f64>,
     /// Seconds since something was last folded.
     #[diesel(sql_type = Nullable<Double>)]
-    pub(crate) folded: Option<f64>,
+    pub folded: Option<f64>,
 }
 
 /// Returns how far folding is behind.
-pub(crate) fn backlog(conn: &mut Conn<'_>) -> QueryResult<FoldBacklog> {
+pub fn backlog(conn: &mut Conn<'_>) -> QueryResult<FoldBacklog> {
     let (oldest, folded) = (age(conn, "created_at"), age(conn, "folded_at"));
     let text = format!(
         "SELECT (SELECT count(*) FROM (SELECT 1 FROM windlass_stats_deltas WHERE data IS NOT NULL AND id > 0 LIMIT 10000) AS counted) AS unfolded, \

@@ -1,6 +1,6 @@
 //! `windlass_stats_*`: the tables of the history.
 
-pub(crate) mod deltas;
+pub mod deltas;
 pub(crate) mod series;
 
 use crate::db::conn::dialect::Dialect;

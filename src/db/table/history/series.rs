@@ -61,7 +61,7 @@ struct SeriesName {
 
 /// The ids of all series.
 #[derive(Debug, Default)]
-pub(crate) struct SeriesIds {
+pub struct SeriesIds {
     /// Of everything.
     pub(crate) all: Option<i64>,
     /// Of whole queues, by name.
@@ -69,7 +69,7 @@ pub(crate) struct SeriesIds {
     /// Of a queue and a class.
     pub(crate) pairs: BySeries<i64>,
     /// The time now, in seconds since 1970.
-    pub(crate) now: i64,
+    pub now: i64,
 }
 
 impl SeriesIds {

@@ -31,7 +31,7 @@ pub struct RunTimeLimit {
 /// Returns an expression for the limit that was set for `key`, or for its group. NULL if none was.
 ///
 /// An ordered key, as its newest job says, has one slot at most.
-pub(crate) fn set_for(key: &str) -> String {
+pub fn set_for(key: &str) -> String {
     let exact = |wanted: &str| {
         format!(
             "(SELECT CASE WHEN l.slots > 1 AND (SELECT j.concurrency_conflict FROM solid_queue_jobs j \

@@ -65,7 +65,7 @@ pub(crate) fn delete(conn: &mut Conn<'_>, class: &str) -> QueryResult<bool> {
 }
 
 /// Returns the names of the paused classes, sorted.
-pub(crate) fn paused(conn: &mut Conn<'_>) -> QueryResult<Vec<String>> {
+pub fn paused(conn: &mut Conn<'_>) -> QueryResult<Vec<String>> {
     let text = "SELECT class_name FROM windlass_class_pauses";
     let mut names = names(Statement::new(text).uncached().load(conn)?);
     names.sort_unstable();

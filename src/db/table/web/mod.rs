@@ -49,16 +49,16 @@ pub(crate) fn clear(conn: &mut Conn<'_>, chunk: usize) -> QueryResult<usize> {
 
 /// A token that soon may not be used any more.
 #[derive(Debug, QueryableByName)]
-pub(crate) struct ExpiringToken {
+pub struct ExpiringToken {
     #[diesel(sql_type = Text, deserialize_as = Lossy)]
-    pub(crate) name: String,
+    pub name: String,
     /// Seconds until then.
     #[diesel(sql_type = Double)]
-    pub(crate) seconds: f64,
+    pub seconds: f64,
 }
 
 /// Returns the active tokens that expire within this time, the first first.
-pub(crate) fn expiring(conn: &mut Conn<'_>, within: Duration) -> QueryResult<Vec<ExpiringToken>> {
+pub fn expiring(conn: &mut Conn<'_>, within: Duration) -> QueryResult<Vec<ExpiringToken>> {
     let left = conn.seconds("{now}", "expires_at");
     let text = format!(
         "SELECT name, coalesce({left}, 0) AS seconds FROM windlass_web_tokens \

@@ -14,20 +14,20 @@ const COARSE: Duration = Duration::from_secs(60);
 /// A session to store.
 #[derive(Debug)]
 pub struct NewWebSession<'a> {
-    pub(crate) token: i64,
+    pub token: i64,
     /// The first digits of the digest.
-    pub(crate) lookup: &'a str,
+    pub lookup: &'a str,
     /// The SHA-256 of the cookie's secret, in hexadecimal.
-    pub(crate) digest: &'a str,
+    pub digest: &'a str,
     /// The origin of the sign-in.
-    pub(crate) origin: &'a str,
+    pub origin: &'a str,
     /// The lifetime, however much it is used.
-    pub(crate) lifetime: Duration,
+    pub lifetime: Duration,
 }
 
 /// A session that was found by its digest's first digits, with its token.
 #[derive(Debug, QueryableByName)]
-pub(crate) struct SessionCandidate {
+pub struct SessionCandidate {
     #[diesel(sql_type = BigInt)]
     pub id: i64,
     #[diesel(sql_type = BigInt)]

@@ -18,16 +18,16 @@ pub(crate) const COARSE: Duration = Duration::from_secs(300);
 /// A token to store.
 #[derive(Debug)]
 pub struct NewWebToken<'a> {
-    pub(crate) name: &'a str,
-    pub(crate) role: &'a str,
+    pub name: &'a str,
+    pub role: &'a str,
     /// The first digits of the digest.
-    pub(crate) lookup: &'a str,
+    pub lookup: &'a str,
     /// The SHA-256 of its text, in hexadecimal.
-    pub(crate) digest: &'a str,
+    pub digest: &'a str,
     /// JSON.
-    pub(crate) limits: Option<&'a str>,
-    pub(crate) by: &'a str,
-    pub(crate) expires_after: Option<Duration>,
+    pub limits: Option<&'a str>,
+    pub by: &'a str,
+    pub expires_after: Option<Duration>,
 }
 
 /// A token as it is listed.
@@ -57,7 +57,7 @@ pub struct WebTokenRow {
 
 /// A token that was found by its digest's first digits.
 #[derive(Debug, QueryableByName)]
-pub(crate) struct TokenCandidate {
+pub struct TokenCandidate {
     #[diesel(sql_type = BigInt)]
     pub id: i64,
     #[diesel(sql_type = Text)]

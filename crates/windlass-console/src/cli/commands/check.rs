@@ -8,7 +8,8 @@ use crate::config::reader::Setting;
 use crate::config::recurring::DeclaredTask;
 use windlass::internal::db::conn::pooling::pooler::{Pooler, Pooling};
 use windlass::internal::db::schema::migrate;
-use windlass::internal::db::{AsConn as _, ConnectionLimit, Database};
+use windlass::internal::db::{AsConn as _, Database};
+use crate::read::sql::presence::{ConnectionLimit, connection_limit};
 use windlass::internal::error::{Error, Problem, Result};
 use windlass::internal::job::registry::Registry;
 use windlass::internal::recurring::settings::RecurringSettings;
@@ -283,7 +284,7 @@ impl CheckedConfig {
         if let Err(error) = migrate::check(&mut connection.as_conn(), &database) {
             self.problems.push(error.to_string().into());
         }
-        let room = windlass::internal::db::connection_limit(&mut connection.as_conn())?;
+        let room = connection_limit(&mut connection.as_conn())?;
         let needed = config.connections().total();
         if let Some(ConnectionLimit { allowed, .. }) = room
             && i64::try_from(needed).is_ok_and(|needed| needed > allowed)

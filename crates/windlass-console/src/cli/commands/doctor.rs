@@ -1,8 +1,8 @@
 //! `windlass doctor`.
 
-use windlass::internal::admin::doctor::scope::{Finding, Verdict};
+use crate::read::doctor::scope::{Finding, Verdict};
 use windlass::internal::db::Database;
-use windlass::internal::db::query::doctor::FIRST;
+use crate::read::sql::doctor::FIRST;
 use windlass::internal::error::Result;
 use crate::terminal::{self, Column, Report, Table, has_colors};
 use serde::Serialize;
@@ -41,7 +41,7 @@ const WRONG: u8 = 3;
 
 impl Doctor {
     pub(crate) fn show(&self, database: &Database) -> Result<ExitCode> {
-        let findings = windlass::internal::admin::doctor::doctor(&mut database.connect()?)?;
+        let findings = crate::read::doctor::doctor(&mut database.connect()?)?;
         let verdicts = findings.iter().map(|finding| finding.verdict);
         let verdict = verdicts.max().unwrap_or(Verdict::Fine);
         let least = if self.strict {

@@ -3,7 +3,7 @@
 use crate::cli::config::CommandError;
 use crate::cli::mount::At;
 use windlass::internal::clock;
-use windlass::internal::db::query::presence::{self, Presence, WantedPresence};
+use crate::read::sql::presence::{self, Presence, WantedPresence};
 use windlass::internal::db::{Database, own};
 use windlass::internal::error::{Error, ErrorContext as _, Result};
 use windlass::internal::process::base::registration::hostname;

@@ -8,7 +8,7 @@ use crate::cli::done::Deed;
 use crate::cli::listed::ChangedBy;
 use crate::cli::select::{How, Scope, Selection, connect, with_progress};
 use windlass::internal::db::model::decision::JobState;
-use windlass::internal::db::query::named::named;
+use crate::read::sql::named::named;
 use windlass::internal::db::query::status::QueueStatus;
 use windlass::internal::db::{Database, DbConnection, own};
 use windlass::internal::error::{ErrorContext as _, Result};

@@ -5,7 +5,7 @@ use windlass::internal::admin::queues::limits;
 use crate::cli::config::CommandError;
 use crate::cli::listed::{ChangedBy, provenance};
 use crate::cli::select::connect;
-use windlass::internal::db::query::named::named;
+use crate::read::sql::named::named;
 use windlass::internal::db::table::run_time::PausedClass;
 use windlass::internal::db::table::run_time::limits::RunTimeLimit;
 use windlass::internal::db::{Database, DbConnection, own};

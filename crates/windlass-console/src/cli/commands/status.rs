@@ -1,6 +1,6 @@
 //! `windlass status`.
 
-use windlass::internal::admin::doctor::scope::ALIVE;
+use crate::read::doctor::scope::ALIVE;
 use crate::cli::commands::run_time;
 use crate::cli::listed;
 use windlass::internal::clock;

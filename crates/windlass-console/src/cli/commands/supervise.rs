@@ -1,6 +1,6 @@
 //! `windlass supervise`.
 
-use windlass::internal::admin::duties::{self, DutyNow};
+use crate::read::duties::{self, DutyNow};
 use crate::cli::commands::status::{age, runs, state};
 use crate::cli::config::{ConfigSource, option};
 use crate::cli::mount::At;

@@ -1,14 +1,15 @@
 //! Reads a snapshot: each part in a read-only transaction of its own, within its time limit.
 
-use windlass::internal::admin::doctor;
-use windlass::internal::admin::doctor::scope::{CheckScope, Finding};
+use windlass::internal::db::query::ready::{CappedCount, MOST_QUEUES};
+use crate::read::doctor;
+use crate::read::doctor::scope::{CheckScope, Finding};
 use windlass::internal::admin::groups::{FailedGroups, failed_groups};
-use windlass::internal::admin::now::{Fleet, LoadNow, Member, Promises, QueueView};
+use crate::read::now::{Fleet, LoadNow, Member, Promises, QueueView};
 use windlass::internal::clock;
 use windlass::internal::db::conn::reading::{ReadConnection, ReadFailure};
-use windlass::internal::db::query::load::fleet::{self, HeldJob};
-use windlass::internal::db::query::load::queues::{self, MOST_QUEUES};
-use windlass::internal::db::query::load::totals::{self, CappedCount, StateTotals};
+use crate::read::sql::fleet::{self, HeldJob};
+use crate::read::sql::queues;
+use crate::read::sql::totals::{self, StateTotals};
 use windlass::internal::db::schema::migrate;
 use windlass::internal::db::table::recurring_tasks;
 use windlass::internal::db::{Conn, Database};

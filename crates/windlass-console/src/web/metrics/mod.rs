@@ -4,12 +4,13 @@
 mod page;
 mod text;
 
-use windlass::internal::admin::doctor::processes as doctor_processes;
-use windlass::internal::admin::doctor::scope::CheckScope;
+use crate::read::doctor::processes as doctor_processes;
+use crate::read::doctor::scope::CheckScope;
 use windlass::internal::clock;
-use windlass::internal::db::query::doctor::{self, Rule};
-use windlass::internal::db::query::frame;
-use windlass::internal::db::query::load::{fleet, queues, tasks, totals};
+use crate::read::sql::doctor::{self, Rule};
+use crate::read::sql::frame;
+use crate::read::sql::{fleet, tasks, totals};
+use windlass::internal::db::query::ready as ready_jobs;
 use windlass::internal::db::table::pauses;
 use windlass::internal::db::{Conn, ping};
 use windlass::internal::error::{ErrorContext as _, Result};
@@ -163,7 +164,7 @@ fn history(conn: &mut Conn<'_>) -> Result<HistoryFigures> {
 fn queues_now(conn: &mut Conn<'_>) -> Result<ScrapedQueues> {
     let paused = pauses::list_pauses(conn, MOST_PAUSES).during("list the paused queues")?;
     Ok(ScrapedQueues {
-        ready: queues::ready(conn).during("count the ready jobs")?,
+        ready: ready_jobs::ready(conn).during("count the ready jobs")?,
         paused: paused.into_iter().map(|one| one.queue_name).collect(),
     })
 }

@@ -1,6 +1,6 @@
 //! Writes figures as a page of metrics.
 
-use windlass::internal::db::query::load::fleet::FleetProcess;
+use crate::read::sql::fleet::FleetProcess;
 use windlass::internal::history::{Histogram, Totals};
 use windlass::internal::process::base::health::{Health, HealthCheck};
 use crate::web::metrics::text::{Distribution, Metric, MetricType, Page, Samples, TextFormat};
@@ -17,7 +17,7 @@ const BOUNDS: [u64; 19] = [
 ];
 
 /// A process without a heartbeat for longer is dead.
-const DEAD: f64 = windlass::internal::admin::doctor::scope::ALIVE.as_secs() as f64;
+const DEAD: f64 = crate::read::doctor::scope::ALIVE.as_secs() as f64;
 
 /// The kinds of processes that Windlass has.
 const KINDS: [&str; 4] = ["supervisor", "worker", "dispatcher", "scheduler"];

@@ -1,7 +1,7 @@
 //! The page with the findings of `windlass doctor`.
 
-use windlass::internal::admin::doctor;
-use windlass::internal::admin::doctor::scope::{CheckScope, Finding, Verdict};
+use crate::read::doctor;
+use crate::read::doctor::scope::{CheckScope, Finding, Verdict};
 use crate::web::http::{PageError, Response};
 use crate::web::pages::overview::{DoctorRow, checked};
 use crate::web::reads::FINDINGS;

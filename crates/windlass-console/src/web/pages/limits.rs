@@ -1,9 +1,10 @@
 //! The concurrency keys in use, and the limits that operators have set.
 
-use windlass::internal::admin::now::Fleet;
+use windlass::internal::db::query::ready::CappedCount;
+use crate::read::now::Fleet;
 use windlass::internal::db::Conn;
-use windlass::internal::db::query::load::keys::{self, KeyInUse, KeysWanted, SlotHolder};
-use windlass::internal::db::query::load::totals::{self, CappedCount};
+use crate::read::sql::keys::{self, KeyInUse, KeysWanted, SlotHolder};
+use crate::read::sql::totals;
 use windlass::internal::db::table::run_time::limits::{self, RunTimeLimit};
 use windlass::internal::error::{ErrorContext as _, Result as WindlassResult};
 use crate::web::http::{PageError, Response};

@@ -1,8 +1,8 @@
 //! The processes, and what they run.
 
-use windlass::internal::admin::now::{Fleet, Member, MemberKind};
+use crate::read::now::{Fleet, Member, MemberKind};
 use windlass::internal::db::Conn;
-use windlass::internal::db::query::load::fleet::{self, DiedProcess, HeldJob};
+use crate::read::sql::fleet::{self, DiedProcess, HeldJob};
 use windlass::internal::error::{ErrorContext as _, Result};
 use crate::web::cache::Cached;
 use crate::web::http::{PageError, Response};

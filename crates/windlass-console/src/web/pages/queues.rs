@@ -1,13 +1,14 @@
 //! All queues, and the paused classes.
 
-use windlass::internal::admin::now::{LoadNow, Promises, QueueView};
+use windlass::internal::db::query::ready::CappedCount;
+use crate::read::now::{LoadNow, Promises, QueueView};
 use windlass::internal::db::model::audit::{Actor, Via};
-use windlass::internal::db::query::load::totals::{CappedCount, StateTotals};
-use windlass::internal::db::query::named as known;
+use crate::read::sql::totals::StateTotals;
+use crate::read::sql::named as known;
 use windlass::internal::db::table::run_time::{self, PausedClass};
 use windlass::internal::error::ErrorContext as _;
 use windlass::internal::history::TimeRange;
-use windlass::internal::history::curves::{QueueCurves, queue_curves};
+use crate::read::curves::{QueueCurves, queue_curves};
 use crate::web::http::{PageError, Response};
 use crate::web::read::concerns::who_and_why;
 use crate::web::read::{LoadAndConcerns, QueueStateCounts, QueueVerdict};

@@ -2,8 +2,8 @@
 
 use windlass::internal::db::Conn;
 use windlass::internal::db::model::recurring::RecurringTaskRow;
-use windlass::internal::db::query::load::fleet;
-use windlass::internal::db::query::load::tasks::{self, OverdueTask, TaskTotals, TickOfTask};
+use crate::read::sql::fleet;
+use crate::read::sql::tasks::{self, OverdueTask, TaskTotals, TickOfTask};
 use windlass::internal::error::{ErrorContext as _, Result};
 use windlass::internal::recurring::schedule::Schedule;
 use windlass::internal::recurring::task::RecurringTask;

@@ -2,7 +2,7 @@
 
 use windlass::internal::admin::explain::words::Word;
 use windlass::internal::admin::jobs::Jobs;
-use windlass::internal::admin::timeline::Mark;
+use crate::read::timeline::Mark;
 use windlass::internal::db::model::audit::{Actor, Via};
 use windlass::internal::db::model::decision::JobState;
 use windlass::internal::history::TimeRange;

@@ -1,15 +1,15 @@
 //! Finds what needs attention.
 
-use windlass::internal::admin::doctor::processes::ABOUT_TO_PRUNE;
-use windlass::internal::admin::doctor::scope::{Finding, Verdict};
+use crate::read::doctor::processes::ABOUT_TO_PRUNE;
+use crate::read::doctor::scope::{Finding, Verdict};
 use windlass::internal::admin::groups::failed_groups;
-use windlass::internal::admin::now::{LoadNow, Member, QueueView};
+use crate::read::now::{LoadNow, Member, QueueView};
 use windlass::internal::clock;
 use windlass::internal::db::Conn;
-use windlass::internal::db::query::load::tasks;
+use crate::read::sql::tasks;
 use windlass::internal::db::table::{recurring_tasks, run_time};
 use windlass::internal::error::{ErrorContext as _, Result};
-use windlass::internal::history::curves::{QueueCurves, queue_curves};
+use crate::read::curves::{QueueCurves, queue_curves};
 use windlass::internal::history::{
     Bucket, Histogram, HistoryFilter, SeriesTally, TimeRange, Usual, by_class, series, typical_run,
     usual,

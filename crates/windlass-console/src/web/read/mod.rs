@@ -2,15 +2,16 @@
 
 pub(crate) mod concerns;
 
-use windlass::internal::admin::doctor::scope::{Finding, Verdict};
+use windlass::internal::db::query::ready::{CappedCount, ReadyJobs};
+use crate::read::doctor::scope::{Finding, Verdict};
 use windlass::internal::admin::groups::FailedGroups;
-use windlass::internal::admin::now::{LoadNow, Promises, QueueView};
+use crate::read::now::{LoadNow, Promises, QueueView};
 use windlass::internal::clock;
 use windlass::internal::db::Conn;
-use windlass::internal::db::query::load::fleet::FleetProcess;
-use windlass::internal::db::query::load::queues::{self, CountsByClass, CountsByQueue, ReadyJobs};
-use windlass::internal::db::query::load::totals::{CappedCount, StateTotals};
-use windlass::internal::db::query::pages::job_search::StateCounts;
+use crate::read::sql::fleet::FleetProcess;
+use crate::read::sql::queues::{self, CountsByClass, CountsByQueue};
+use crate::read::sql::totals::StateTotals;
+use crate::read::sql::job_search::StateCounts;
 use windlass::internal::db::table::recurring_tasks;
 use windlass::internal::error::{ErrorContext as _, Result};
 use windlass::internal::history::{HistoryLag, SeriesTally, Totals};
@@ -20,7 +21,7 @@ use crate::web::show::{Markup, duration, state, verdict};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-pub(crate) use windlass::internal::admin::now::QueueVerdict;
+pub(crate) use crate::read::now::QueueVerdict;
 
 // --- The figures of a database, as one scrape reads them ---
 

@@ -7,8 +7,8 @@
     reason = "the attribute `filter_fn` makes public items of them"
 )]
 
-use windlass::internal::db::query::load::totals::CappedCount;
 use crate::web::show;
+use windlass::internal::db::query::ready::CappedCount;
 use std::fmt::Display;
 use std::time::Duration;
 

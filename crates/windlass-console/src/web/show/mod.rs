@@ -6,7 +6,7 @@
 pub(crate) mod chart;
 pub(crate) mod filters;
 
-use windlass::internal::db::query::load::totals::CappedCount;
+use windlass::internal::db::query::ready::CappedCount;
 use windlass::internal::job::run_log::HIDDEN;
 use askama::filters::HtmlSafe;
 use chrono::NaiveDateTime;

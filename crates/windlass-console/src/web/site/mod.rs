@@ -2,9 +2,9 @@
 
 pub(crate) mod metrics_cache;
 
-use windlass::internal::admin::now::Promises;
+use crate::read::now::Promises;
 use windlass::internal::clock;
-use windlass::internal::db::query::frame;
+use crate::read::sql::frame;
 use windlass::internal::db::{Conn, Database};
 use windlass::internal::error::{ErrorContext as _, Result};
 use windlass::internal::process::base::health::Health;

@@ -122,7 +122,7 @@ impl NextRuns {
         Ok(Upcoming {
             ticks,
             without,
-            scheduler_runs: windlass::internal::admin::doctor::processes::has_scheduler(
+            scheduler_runs: crate::read::doctor::processes::has_scheduler(
                 &mut connection.as_conn(),
             )?,
         })

@@ -1,6 +1,6 @@
 //! The lines above the panes: what is looked at, what is wrong, the sums, and the last hour.
 
-use windlass::internal::admin::doctor::scope::{Finding, Verdict};
+use crate::read::doctor::scope::{Finding, Verdict};
 use crate::cli::top::reader::{HourCurves, ReadPart};
 use crate::cli::top::state::{KEYS, Pane, TopState};
 use crate::cli::top::view::panes::{Tone, TopTheme, bounded, count, duration, line, rate};

@@ -1,10 +1,10 @@
 //! The panes: tables that scroll.
 
-use windlass::internal::admin::now::{Member, MemberKind};
+use windlass::internal::db::query::ready::CappedCount;
+use crate::read::now::{Member, MemberKind};
 use crate::cli::top::reader::ReadPart;
 use crate::cli::top::state::TopState;
-use windlass::internal::db::query::load::fleet::HeldJob;
-use windlass::internal::db::query::load::totals::CappedCount;
+use crate::read::sql::fleet::HeldJob;
 use crate::terminal::{has_colors, printable};
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Rect};

@@ -1,6 +1,6 @@
 //! The pane of the queues.
 
-use windlass::internal::admin::now::{QueueVerdict, QueueView};
+use crate::read::now::{QueueVerdict, QueueView};
 use crate::cli::top::reader::{ReadPart, TopQueue};
 use crate::cli::top::state::TopState;
 use crate::cli::top::view::panes::{

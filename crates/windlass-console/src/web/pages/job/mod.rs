@@ -7,7 +7,7 @@ pub(crate) mod facts;
 use windlass::internal::admin::details::{self, JobDetails};
 use windlass::internal::admin::explain::Reason;
 use windlass::internal::admin::job_info::TaskStatus;
-use windlass::internal::admin::timeline::{BarKind, BarPart, EntryKind, Timeline, TimelineEntry};
+use crate::read::timeline::{BarKind, BarPart, EntryKind, Timeline, TimelineEntry};
 use windlass::internal::db::Conn;
 use windlass::internal::db::query::job_view::JobView;
 use windlass::internal::error::Result;

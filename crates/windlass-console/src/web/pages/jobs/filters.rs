@@ -2,9 +2,9 @@
 
 use windlass::internal::db::Conn;
 use windlass::internal::db::model::decision::JobState;
-use windlass::internal::db::query::named::{self, NamedThings};
-use windlass::internal::db::query::pages::job_search::JobSearch;
-use windlass::internal::db::query::pages::job_window::ListPosition;
+use crate::read::sql::named::{self, NamedThings};
+use crate::read::sql::job_search::JobSearch;
+use crate::read::sql::job_window::ListPosition;
 use windlass::internal::error::{ErrorContext as _, Result};
 use crate::web::http::{self, PageError, Pairs, Response};
 use crate::web::request::route::Cx;

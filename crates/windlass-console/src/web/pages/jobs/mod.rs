@@ -2,13 +2,13 @@
 
 pub(crate) mod filters;
 
-use windlass::internal::admin::job_list::{self, JobList, ListedJob, SearchStop};
+use crate::read::job_list::{self, JobList, ListedJob, SearchStop};
 use windlass::internal::db::Conn;
 use windlass::internal::db::model::decision::JobState;
 use windlass::internal::db::model::new_row::{UNIQUE_SUCCESSOR, WAITS_FOR_EVENT, WAITS_FOR_PARENTS};
-use windlass::internal::db::query::named::{self, KnownClass};
-use windlass::internal::db::query::pages::job_search::StateCounts;
-use windlass::internal::db::query::pages::job_window::{ListPosition, WINDOW};
+use crate::read::sql::named::{self, KnownClass};
+use crate::read::sql::job_search::StateCounts;
+use crate::read::sql::job_window::{ListPosition, WINDOW};
 use windlass::internal::error::{ErrorContext as _, Result};
 use crate::web::http::{PageError, Response};
 use crate::web::pages::jobs::filters::{FilterChip, JobFilters, STATES};

@@ -1,6 +1,6 @@
 //! Shows what an operation would change, and asks.
 
-use windlass::internal::admin::job_list::ListedJob;
+use crate::read::job_list::ListedJob;
 use windlass::internal::admin::rate::RetryRate;
 use windlass::internal::db::Conn;
 use windlass::internal::error::{ErrorContext as _, Result};

@@ -3,8 +3,8 @@
 pub(crate) mod running;
 pub(crate) mod vitals;
 
-use windlass::internal::admin::doctor::scope::{Finding, Verdict};
-use windlass::internal::admin::now::LoadNow;
+use crate::read::doctor::scope::{Finding, Verdict};
+use crate::read::now::LoadNow;
 use windlass::internal::history::{Bucket, HistoryFilter, SeriesTally, TimeRange, series};
 use crate::web::http::{PageError, Response};
 use crate::web::pages::overview::running::{LongRun, QueueRow};

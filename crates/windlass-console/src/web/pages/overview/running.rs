@@ -1,11 +1,11 @@
 //! The jobs that have run for longest.
 
-use windlass::internal::admin::now::{Fleet, LoadNow, Member, QueueView};
+use crate::read::now::{Fleet, LoadNow, Member, QueueView};
 use windlass::internal::db::Conn;
-use windlass::internal::db::query::load::fleet::{self, HeldJob};
+use crate::read::sql::fleet::{self, HeldJob};
 use windlass::internal::error::{ErrorContext as _, Result};
 use windlass::internal::history::Histogram;
-use windlass::internal::history::curves::QueueCurves;
+use crate::read::curves::QueueCurves;
 use crate::web::cache::Cached;
 use crate::web::read::concerns::{UsualRuns, usual_runs};
 use crate::web::show::chart::{SparkLocation, spark};

@@ -1,8 +1,8 @@
 //! The measures of everything: a number, a curve, a verdict.
 
-use windlass::internal::admin::now::LoadNow;
+use crate::read::now::LoadNow;
 use windlass::internal::db::Conn;
-use windlass::internal::db::query::load::totals::{self, StateTotals};
+use crate::read::sql::totals::{self, StateTotals};
 use windlass::internal::error::{ErrorContext as _, Result};
 use windlass::internal::history::{Bucket, Tally, Usual};
 use crate::web::read::QueueVerdict;

@@ -2,8 +2,9 @@
 
 pub(crate) mod now;
 
+use windlass::internal::db::query::ready::CappedCount;
 use windlass::internal::db::Conn;
-use windlass::internal::db::query::load::totals::{self, CappedCount, ClassCount};
+use crate::read::sql::totals::{self, ClassCount};
 use windlass::internal::error::{ErrorContext as _, Result, Result as WindlassResult};
 use windlass::internal::history::{Bucket, HistoryFilter, SeriesTally, TimeRange, by_class, series};
 use crate::web::http::{PageError, Response};

@@ -1,12 +1,12 @@
 //! A queue at this moment.
 
-use windlass::internal::admin::now::{Fleet, Promises, QueueView};
+use windlass::internal::db::query::ready::{self, CappedCount};
+use crate::read::now::{Fleet, Promises, QueueView};
 use windlass::internal::admin::secrets::Secrets;
 use windlass::internal::db::Conn;
 use windlass::internal::db::query::job_view::{self, JobView, TextLimits};
-use windlass::internal::db::query::load::fleet::{self, HeldJob};
-use windlass::internal::db::query::load::queues;
-use windlass::internal::db::query::load::totals::{self, CappedCount, ScheduledJobs};
+use crate::read::sql::fleet::{self, HeldJob};
+use crate::read::sql::totals::{self, ScheduledJobs};
 use windlass::internal::db::table::pauses;
 use windlass::internal::error::{ErrorContext as _, Result};
 use windlass::internal::job::arguments::unlisted;
@@ -45,7 +45,7 @@ impl QueueDetails {
     ) -> Result<Self> {
         let action = "look at the queue";
         let fleet = Fleet::read(conn)?;
-        let ready = queues::ready_of(conn, name).during(action)?;
+        let ready = ready::ready_of(conn, name).during(action)?;
         let pause = pauses::pause_of_queue(conn, name).during(action)?;
         let mut held = fleet::oldest(conn, RUNS).during(action)?;
         held.retain(|job| job.queue_name == name);
