@@ -132,6 +132,6 @@ pub mod laboratory;
 extern crate self as windlass;
 #[cfg(feature = "console")]
 #[path = "../crates/windlass-console/src/lib.rs"]
-mod console;
+pub mod console;
 #[cfg(feature = "console")]
-use console::{bench, cli, config, configured, read, terminal, web};
+use console::{bench, cli, config, read, terminal, web};

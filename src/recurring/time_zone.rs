@@ -232,6 +232,7 @@ fn version_in(directory: &Path) -> Option<String> {
 }
 
 /// The rules of a zone.
+#[derive(Debug)]
 pub struct ZoneRules(TimeZone);
 
 /// The moment of a local time, if the clock shows it.

@@ -41,5 +41,4 @@ mod upkeep;
 mod waits;
 #[cfg(feature = "sqlite")]
 mod wakeup;
-#[cfg(feature = "web")]
 mod web;

@@ -1,6 +1,7 @@
 //! The configuration, and the page that describes it.
 
-use windlass::{Config, Error, Origin};
+use windlass::Error;
+use windlass_console::{Config, Origin};
 
 #[track_caller]
 fn wrong(text: &str) -> Vec<String> {

@@ -195,7 +195,7 @@ fn refused_jobs_hold_up_no_other(db: &TestDb) {
         told.iter().any(|one| one.contains("refused by the test")),
         "{told:?}"
     );
-    let findings = windlass::doctor(&mut db.connection()).unwrap();
+    let findings = windlass_console::doctor(&mut db.connection()).unwrap();
     let finding = findings
         .iter()
         .find(|one| one.check == "scheduled")

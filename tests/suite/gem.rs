@@ -4,7 +4,6 @@
 use crate::support::TestDb;
 use crate::support::db::{count, execute};
 use crate::support::jobs::{Log, Note};
-#[cfg(feature = "cli")]
 use crate::support::program::windlass;
 use crate::support::solid_queue;
 use crate::support::wait::until;
@@ -158,7 +157,6 @@ fn is_complete(db: &TestDb) {
     );
     assert_eq!(migrate(db), [""; 0], "the second time");
     assert_eq!(migrate_by_rails(db), [""; 0], "the second time");
-    #[cfg(feature = "cli")]
     {
         let said = windlass(&db.url, &["migrate", "--dry-run"]);
         assert!(said.is_done(), "{said:?}");

@@ -175,7 +175,7 @@ fn a_job_is_heard_from_its_claim_to_its_end(db: &TestDb) {
 fn a_configuration_has_hooks_and_a_subscriber(db: &TestDb) {
     let log = Arc::new(Log::default());
     let events = crate::support::events::Events::default();
-    let config = windlass::Config::parse("").unwrap();
+    let config = windlass_console::Config::parse("").unwrap();
     let config = config.hooks(noting(&log)).subscriber(events.subscriber());
     let registry = Registry::new().register::<Note>(Arc::new(Log::default()));
     let handles = [

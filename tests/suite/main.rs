@@ -9,29 +9,23 @@
     clippy::disallowed_methods
 )]
 
-#[cfg(feature = "cli")]
 mod support;
 
 mod ahead;
 mod architecture;
 mod around;
-#[cfg(feature = "cli")]
 mod audit;
 mod batch;
 mod batches;
-#[cfg(feature = "web")]
 mod browser;
 mod claim;
 mod claim_refused;
-#[cfg(feature = "cli")]
 mod cli;
 mod comments;
 mod concurrency;
-#[cfg(feature = "config")]
 mod configuration;
 mod context;
 mod crash;
-#[cfg(feature = "cli")]
 mod deploy;
 mod dispatch;
 mod documentation;
@@ -40,25 +34,22 @@ mod enqueue;
 mod enqueue_by_sql;
 mod enqueue_many;
 mod explain;
-#[cfg(all(feature = "cli", feature = "postgres"))]
+#[cfg(feature = "postgres")]
 mod failover;
-#[cfg(all(feature = "cli", feature = "postgres"))]
+#[cfg(feature = "postgres")]
 mod fleet;
 mod flows;
 mod functions;
 mod gem;
 mod health;
 mod herd;
-#[cfg(feature = "cli")]
 mod history;
 mod hooks;
 mod idempotency;
 mod ids;
 mod interruptions;
-#[cfg(feature = "cli")]
 mod job_logs;
 mod limits;
-#[cfg(all(feature = "cli", feature = "web"))]
 mod metrics;
 mod migrations;
 mod one_code;
@@ -67,7 +58,7 @@ mod outsiders;
 mod panics;
 mod perform;
 mod policies;
-#[cfg(all(feature = "cli", feature = "postgres"))]
+#[cfg(feature = "postgres")]
 mod poolers;
 mod queues;
 mod quickstart;
@@ -79,9 +70,7 @@ mod rails_options;
 mod rails_semaphores;
 mod recurring;
 mod results;
-#[cfg(feature = "cli")]
 mod rows;
-#[cfg(feature = "cli")]
 mod run_time;
 mod schema;
 mod schema_dump;
@@ -89,11 +78,10 @@ mod schema_killed;
 mod schema_life;
 mod schema_locks;
 mod schema_orders;
-#[cfg(all(feature = "cli", feature = "web", feature = "otel"))]
+#[cfg(feature = "otel")]
 mod secrets;
 mod settings;
 mod shutdown;
-#[cfg(feature = "cli")]
 mod signals;
 mod slot_passing;
 mod smoke;
@@ -104,9 +92,8 @@ mod testing;
 mod testing_faults;
 mod testing_flows;
 mod testing_options;
-#[cfg(all(feature = "cli", feature = "otel"))]
+#[cfg(feature = "otel")]
 mod traces;
-#[cfg(feature = "cli")]
 mod troubles;
 mod typed;
 mod unique;
@@ -115,5 +102,4 @@ mod upcast;
 mod upkeep;
 mod waits;
 mod wakeup;
-#[cfg(feature = "web")]
 mod web;

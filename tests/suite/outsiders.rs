@@ -2,7 +2,6 @@
 
 use crate::on_each_database;
 use crate::support::TestDb;
-#[cfg(feature = "cli")]
 use crate::support::program::windlass;
 use crate::support::wait::until;
 use serde::{Deserialize, Serialize};
@@ -261,7 +260,6 @@ fn internal_classes_are_refused_by_name(db: &TestDb) {
     assert!(internal(
         &windlass::recurring::schedule(conn, &task).unwrap_err()
     ));
-    #[cfg(feature = "cli")]
     {
         let said = windlass(&db.url, &["enqueue", "audit"]);
         assert!(!said.is_done() && said.err.contains("internal"), "{said:?}");
@@ -307,7 +305,6 @@ fn arguments_of_internal_classes_are_not_set_from_outside(db: &TestDb) {
         let expected = format!("cannot edit job {job}: its type is internal");
         assert!(error.to_string().starts_with(&expected), "{error}");
     }
-    #[cfg(feature = "cli")]
     {
         let other =
             "recurring add other --class export --schedule @yearly --arguments {\"secret\":\"x\"}";
@@ -327,5 +324,5 @@ fn arguments_of_internal_classes_are_not_set_from_outside(db: &TestDb) {
         assert!(run("recurring change t --class export").is_done());
     }
     let tasks = windlass::recurring::list(conn).unwrap();
-    assert!(tasks.iter().all(|task| task.class_name != "audit") || cfg!(not(feature = "cli")));
+    assert!(tasks.iter().all(|task| task.class_name != "audit"));
 }

@@ -9,10 +9,8 @@ use crate::support::wait::until;
 use serde_json::Value;
 use std::sync::Arc;
 use std::time::Duration;
-use windlass::{
-    Concurrency, Job, JobId, NewJob, OnConflict, Policy, RailsOption, Registry, Supervisor,
-    Verdict, Worker, set_rails_option,
-};
+use windlass::{Concurrency, Job, JobId, NewJob, OnConflict, Policy, RailsOption, Registry, Supervisor, Worker, set_rails_option};
+use windlass_console::Verdict;
 
 fn envelopes(db: &TestDb, on: bool) -> Vec<String> {
     let done = set_rails_option(&mut db.connection(), RailsOption::ActiveJobEnvelopes, on);
@@ -169,7 +167,7 @@ fn migrate_makes_wanted_triggers_again(db: &TestDb) {
     } else {
         db.execute("DROP TRIGGER windlass_envelope");
     }
-    let findings = windlass::doctor(&mut db.connection()).unwrap();
+    let findings = windlass_console::doctor(&mut db.connection()).unwrap();
     let schema = findings.iter().find(|one| one.check == "schema").unwrap();
     assert_ne!(schema.verdict, Verdict::Fine, "{schema:?}");
     let done = db.database.migrate().unwrap().completed;

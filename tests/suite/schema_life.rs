@@ -11,7 +11,8 @@ use crate::{on_each_database, on_each_empty_database};
 use diesel::prelude::*;
 use diesel::sql_types::{Bool, Nullable, Text};
 use std::sync::Arc;
-use windlass::{AsConn, Conn, Error, Job, Registry, SchemaError, Verdict, Worker};
+use windlass::{AsConn, Conn, Error, Job, Registry, SchemaError, Worker};
+use windlass_console::Verdict;
 
 /// A column as the adapter of Active Record sees it.
 #[derive(Debug, QueryableByName)]
@@ -155,7 +156,7 @@ pub fn works(db: &TestDb) {
     until("a job is done", || log.lines().contains(&"ours".to_owned()));
     until("nothing is claimed", || db.rows("claimed_executions") == 0);
     drop(worker);
-    let findings = windlass::doctor(&mut db.connection()).unwrap();
+    let findings = windlass_console::doctor(&mut db.connection()).unwrap();
     let schema = findings.iter().find(|one| one.check == "schema").unwrap();
     assert_eq!(schema.verdict, Verdict::Fine, "{}", schema.says);
 }

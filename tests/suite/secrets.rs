@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 use windlass::testing::drain;
-use windlass::web::RunningServer;
+use windlass_console::web::RunningServer;
 use windlass::{
     Actor, Backoff, Context, Handle, Job, JobError, JobId, JobResult, NewJob, Policy, Registry,
     Worker,

@@ -8,7 +8,8 @@ use crate::support::process::Scene;
 use crate::support::wait::until;
 use diesel::connection::{Connection as _, SimpleConnection as _};
 use std::time::Duration;
-use windlass::{Concurrency, Dispatcher, Finding, NewJob, Verdict};
+use windlass::{Concurrency, Dispatcher, NewJob};
+use windlass_console::{Finding, Verdict};
 
 on_each_database!(
     a_promotion_that_is_refused_is_named,
@@ -20,7 +21,7 @@ on_each_database!(
 
 /// The findings of a check that are not fine.
 fn found(db: &TestDb, check: &str) -> Vec<Finding> {
-    let findings = windlass::doctor(&mut db.connection()).unwrap();
+    let findings = windlass_console::doctor(&mut db.connection()).unwrap();
     let bad = |one: &Finding| one.check == check && one.verdict != Verdict::Fine;
     findings.into_iter().filter(bad).collect()
 }

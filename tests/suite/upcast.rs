@@ -284,7 +284,6 @@ fn what_waits_for_a_newer_program_is_explained(db: &TestDb) {
         found.as_array().is_some_and(|found| found.contains(&waits))
             && db.rows("scheduled_executions") == 3
     });
-    #[cfg(feature = "cli")]
     {
         let id = later.to_string();
         let said = crate::support::program::windlass(&db.url, &["explain", &id]);

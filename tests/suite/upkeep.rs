@@ -10,10 +10,8 @@ use serde_json::Value;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
-use windlass::{
-    Dispatcher, Error, Handle, Job as _, NewJob, RecurringTask, Registry, Supervisor, Verdict,
-    Worker,
-};
+use windlass::{Dispatcher, Error, Handle, Job as _, NewJob, RecurringTask, Registry, Supervisor, Worker};
+use windlass_console::Verdict;
 
 on_each_database!(
     processes_show_their_duties,
@@ -71,7 +69,7 @@ fn processes_show_their_duties(db: &TestDb) {
     }
     let text = windlass(&db.url, &["processes"]).out;
     assert!(text.contains("DUTY") && text.contains("prune"), "{text}");
-    let findings = windlass::doctor(&mut db.connection()).unwrap();
+    let findings = windlass_console::doctor(&mut db.connection()).unwrap();
     assert!(findings.iter().all(|finding| finding.check != "duties"));
 }
 
@@ -88,7 +86,7 @@ fn register(db: &TestDb, name: &str, metadata: &str) {
 }
 
 fn late(db: &TestDb) -> Option<String> {
-    let findings = windlass::doctor(&mut db.connection()).unwrap();
+    let findings = windlass_console::doctor(&mut db.connection()).unwrap();
     let mut late = findings
         .into_iter()
         .filter(|finding| finding.check == "duties");
@@ -189,7 +187,7 @@ fn probes_ask_all_of_one_process(db: &TestDb) {
     let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = free.local_addr().unwrap().to_string();
     drop(free);
-    let probes = windlass::web::Probes::new(&db.database).listen(address);
+    let probes = windlass_console::web::Probes::new(&db.database).listen(address);
     let worker = worker(db, &Arc::new(Log::default())).probes(probes);
     let handle = worker.dispatcher(true).scheduler(true).start().unwrap();
     until("all are registered", || db.rows("processes") == 4);

@@ -8,11 +8,11 @@ pub use config::reader::Setting;
 pub use read::doctor::doctor;
 pub use read::doctor::scope::{Finding, Verdict};
 
-mod bench;
-mod config;
-mod configured;
-mod read;
-mod terminal;
+pub(crate) mod bench;
+pub(crate) mod config;
+pub(crate) mod configured;
+pub(crate) mod read;
+pub(crate) mod terminal;
 
 pub mod cli;
 pub mod web;

@@ -229,6 +229,10 @@ pub(crate) fn alone<T>(
 
 /// A borrowed connection for Windlass's own statements, which have a deadline if Windlass opened
 /// it.
+#[allow(
+    missing_debug_implementations,
+    reason = "Diesel's connections have none"
+)]
 pub struct Own<'c> {
     conn: Conn<'c>,
     _armed: Armed,

@@ -152,14 +152,14 @@ pub fn id_list(ids: &[i64]) -> String {
     text
 }
 
-#[derive(QueryableByName)]
+#[derive(Debug, QueryableByName)]
 pub struct Id {
     #[diesel(sql_type = BigInt)]
     pub id: i64,
 }
 
 /// The same of an aggregate, which has none if there are no rows.
-#[derive(QueryableByName)]
+#[derive(Debug, QueryableByName)]
 pub struct MaybeId {
     #[diesel(sql_type = Nullable<BigInt>)]
     pub id: Option<i64>,
@@ -191,7 +191,7 @@ pub(crate) fn micros(delay: Duration) -> i64 {
 }
 
 /// A row that names a job.
-#[derive(QueryableByName)]
+#[derive(Debug, QueryableByName)]
 pub struct Execution {
     #[diesel(sql_type = BigInt)]
     pub job_id: i64,

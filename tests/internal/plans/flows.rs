@@ -8,7 +8,8 @@ use crate::db::model::extras::{Follows, On, Otherwise, Parent};
 use crate::db::model::new_row::NewRow;
 use crate::db::model::outcome::{Ending, JobFailure};
 use crate::db::plans::{Rows, Work, fence, job, run};
-use crate::db::query::batches::walk::{self, BatchRule, BatchWalk, Members};
+use crate::db::query::batches::walk::{self, BatchWalk, Members};
+use crate::read::sql::doctor::batches::{self as batch_rules, BatchRule};
 use crate::db::query::batches::{self as looks, BatchesWanted};
 use crate::db::query::flows::{self as graph, EdgesOf};
 use crate::db::query::job_view::{self, TextLimits};
@@ -201,7 +202,7 @@ pub(crate) const FLOWS: [(&str, Work); 17] = [
     ("check batches", |conn, _| {
         enqueued(conn)?;
         for rule in BatchRule::ALL {
-            walk::broken(conn, rule)?;
+            batch_rules::broken(conn, rule)?;
         }
         Ok(())
     }),

@@ -13,9 +13,9 @@ use crate::db::plans::works::ready_again;
 use crate::db::plans::{CLASS, Rows, Work, claim, death, job, named, run, web_pages, *};
 use crate::db::query::explain::{self, RubyProcesses};
 use crate::db::query::filter::Filter;
-use crate::read::sql::tasks;
 use crate::read::sql::presence::{self, WantedPresence, connection_limit};
-use crate::db::query::{doctor, frame, history, job_view, jobs, status};
+use crate::db::query::{history, job_view, jobs, status, ticks};
+use crate::read::sql::{doctor, frame};
 use crate::db::table::history::{deltas, series};
 use crate::db::table::jobs::EditableJob;
 use crate::db::table::public_tokens::NewPublicToken;
@@ -363,7 +363,7 @@ fn change_a_task(conn: &mut Conn<'_>, rows: &Rows) -> QueryResult<()> {
     let ran = fire::run_now(conn, "t2", |_| Ok(job(None)));
     assert!(ran.is_ok_and(|job| job > rows.jobs.last().copied()));
     recurring_executions::history(conn, "t2", 10)?;
-    tasks::list_ticks(conn, "t2", 10)?;
+    ticks::list_ticks(conn, "t2", 10)?;
     let edited =
         |_: &mut Conn<'_>, row: &RecurringTaskRow| QueryResult::Ok((task.clone(), row.now));
     schedule::edit(conn, "t2", edited)?;

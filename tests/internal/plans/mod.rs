@@ -17,7 +17,6 @@ mod sites;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 mod waits;
-#[cfg(feature = "web")]
 mod web_pages;
 mod works;
 

@@ -1,4 +1,4 @@
-//! That no statement of `src/db` is left out: each place that sends one is
+//! That no statement of `src/db`, or of the console, is left out: each place that sends one is
 //! reached by a work whose plans are looked at.
 
 use crate::db::conn::connection::Conn;
@@ -29,33 +29,39 @@ const SENDS: [&str; 7] = [
 /// Files, and folders of them, whose statements are no part of what runs while
 /// there are jobs.
 const EXEMPT: [(&str, &str); 12] = [
-    ("conn/pooling/", "which session a new connection meets"),
+    ("db/conn/pooling/", "which session a new connection meets"),
     (
-        "conn/reading/",
+        "db/conn/reading/",
         "settings of a connection that is being opened",
     ),
-    ("schema/", "`migrate` reads the catalog"),
-    ("test_support.rs", "tests of applications, with a few jobs"),
-    ("conn/database.rs", "settings and pings"),
+    ("db/schema/", "`migrate` reads the catalog"),
+    ("db/test_support.rs", "tests of applications, with a few jobs"),
+    ("db/conn/database.rs", "settings and pings"),
     (
-        "conn/postgres.rs",
-        "settings of a connection that is being opened",
-    ),
-    (
-        "conn/sqlite.rs",
+        "db/conn/postgres.rs",
         "settings of a connection that is being opened",
     ),
     (
-        "conn/typed.rs",
+        "db/conn/sqlite.rs",
         "settings of a connection that is being opened",
     ),
-    ("conn/wakeup_postgres.rs", "LISTEN reads no table"),
     (
-        "query/doctor/write_lock.rs",
+        "db/conn/typed.rs",
+        "settings of a connection that is being opened",
+    ),
+    ("db/conn/wakeup_postgres.rs", "LISTEN reads no table"),
+    (
+        "read/sql/doctor/write_lock.rs",
         "takes the lock of a file, and writes nothing",
     ),
-    ("conn/wakeup_sqlite.rs", "a pragma"),
-    ("conn/statement.rs", "passes on what others send"),
+    ("db/conn/wakeup_sqlite.rs", "a pragma"),
+    ("db/conn/statement.rs", "passes on what others send"),
+];
+
+/// The sources with statements: of the library, and of the console.
+const ROOTS: [(&str, &str); 2] = [
+    ("../../src/", "db/"),
+    ("../../crates/windlass-console/src/", "read/sql/"),
 ];
 
 /// A place that sends a statement: from the beginning of the expression to the
@@ -108,7 +114,7 @@ fn calls(code: &str, send: &str) -> bool {
     })
 }
 
-/// The lines of `src/db` that were on the stack when statements were sent.
+/// The lines of `src/db` and of the console that were on the stack when statements were sent.
 #[derive(Default)]
 struct Reached(Arc<Mutex<BTreeSet<(String, u32)>>>);
 
@@ -131,11 +137,14 @@ impl Reached {
     }
 }
 
-/// `src/db/jobs.rs` and 7 of "at src/db/jobs.rs:7:12".
+/// `db/jobs.rs` and 7 of "at src/db/jobs.rs:7:12".
 fn line_of(frame: &str) -> Option<(String, u32)> {
-    let (_, place) = frame.trim().strip_prefix("at ")?.split_once("src/db/")?;
+    let frame = frame.trim().strip_prefix("at ")?;
+    let root = ROOTS.iter().find(|root| frame.contains(&format!("src/{}", root.1)))?;
+    let (_, place) = frame.split_once(&format!("src/{}", root.1))?;
     let mut parts = place.split(':');
-    Some((parts.next()?.to_owned(), parts.next()?.parse().ok()?))
+    let file = format!("{}{}", root.1, parts.next()?);
+    Some((file, parts.next()?.parse().ok()?))
 }
 
 /// Works that change the tables themselves, or are faults that tests ask for.
@@ -175,8 +184,10 @@ fn reach_all(database: &Database, reached: &Reached) {
 #[test]
 fn every_statement_is_sent_by_a_work() {
     let mut sites_of = BTreeMap::new();
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../src/db");
-    sites(&root, "", &mut sites_of);
+    for (root, under) in ROOTS {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join(root);
+        sites(&root.join(under), under, &mut sites_of);
+    }
     assert!(sites_of.len() > 30, "{sites_of:?}");
     let reached = Reached::default();
     let schema = postgres::Schema::new();
@@ -196,7 +207,7 @@ fn every_statement_is_sent_by_a_work() {
         .iter()
         .flat_map(|(file, sites)| sites.iter().map(move |site| (file, *site)))
         .filter(|(file, site)| !is_reached(file, *site))
-        .map(|(file, (_, end))| format!("src/db/{file}:{end}"))
+        .map(|(file, (_, end))| format!("{file}:{end}"))
         .collect();
     assert_eq!(left_out, Vec::<String>::new(), "no work sends these");
 }

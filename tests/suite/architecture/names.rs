@@ -1,8 +1,7 @@
-//! No two types of `src/` have the same name, so that a name in a search, an error or a review means one thing.
+//! No two types of the library and the console have the same name, so that a name in a search, an error or a review means one thing.
 
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
 
 /// Names that are doubled within `src/db`, or between it and the rest. A new one is not added:
 /// the less central type gets a name that says what it holds.
@@ -64,22 +63,9 @@ fn doubled(sources: &[(String, String)]) -> BTreeMap<String, Vec<String>> {
     places
 }
 
-fn sources() -> Vec<(String, String)> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../src");
-    let entries = walkdir::WalkDir::new(&root).sort_by_file_name();
-    let paths = entries.into_iter().map(|entry| entry.unwrap().into_path());
-    let paths = paths.filter(|path| path.extension().is_some_and(|end| end == "rs"));
-    paths
-        .map(|path| {
-            let file = path.strip_prefix(&root).unwrap().display().to_string();
-            (file, std::fs::read_to_string(&path).unwrap())
-        })
-        .collect()
-}
-
 #[test]
 fn no_type_name_twice() {
-    let doubled = doubled(&sources());
+    let doubled = doubled(&super::source::texts());
     let new = doubled
         .iter()
         .filter(|(name, _)| !DOUBLED.contains(&name.as_str()))

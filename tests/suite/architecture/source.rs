@@ -43,19 +43,33 @@ pub struct Function {
     pub lines: usize,
 }
 
-/// Every file of `src/`, sorted.
-pub fn all() -> Vec<Source> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../src");
-    walkdir::WalkDir::new(&root)
-        .sort_by_file_name()
-        .into_iter()
-        .map(|entry| entry.unwrap().into_path())
-        .filter(|path| path.extension().is_some_and(|extension| extension == "rs"))
-        .map(|path| {
+/// The texts of the library and of the console by their files, sorted. Both are read as one tree: their rooms have
+/// different names, and the console's paths into the library become those of the library itself.
+pub fn texts() -> Vec<(String, String)> {
+    let read = |root: &str| {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join(root);
+        let entries = walkdir::WalkDir::new(&root).sort_by_file_name();
+        let paths = entries.into_iter().map(|entry| entry.unwrap().into_path());
+        let paths = paths.filter(|path| path.extension().is_some_and(|end| end == "rs"));
+        let named = paths.map(|path| {
             let file = path.strip_prefix(&root).unwrap().to_str().unwrap();
-            Source::parse(file, &std::fs::read_to_string(&path).unwrap())
-        })
-        .collect()
+            (file.to_owned(), std::fs::read_to_string(&path).unwrap())
+        });
+        named.collect::<Vec<_>>()
+    };
+    let console = read("../crates/windlass-console/src").into_iter();
+    let console = console.map(|(file, text)| {
+        let text = text.replace("windlass::internal::", "crate::");
+        let file = file.replace("lib.rs", "console.rs");
+        (file, text.replace("windlass::", "crate::"))
+    });
+    read("../src").into_iter().chain(console).collect()
+}
+
+/// Every file of the library and of the console.
+pub fn all() -> Vec<Source> {
+    let texts = texts().into_iter();
+    texts.map(|(file, text)| Source::parse(&file, &text)).collect()
 }
 
 impl Source {

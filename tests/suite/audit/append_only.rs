@@ -6,7 +6,8 @@ use crate::support::TestDb;
 use crate::support::events::Events;
 use crate::support::wait::until;
 use std::time::Duration;
-use windlass::{Actor, AsConn, Conn, Retention, Supervisor, Verdict};
+use windlass::{Actor, AsConn, Conn, Retention, Supervisor};
+use windlass_console::Verdict;
 
 on_each_database!(
     rows_are_not_changed,
@@ -108,7 +109,7 @@ fn a_short_retention_is_refused(db: &TestDb) {
 
 fn a_missing_trigger_is_found(db: &TestDb) {
     let verdict = |check: &str| {
-        let findings = windlass::doctor(&mut db.connection()).unwrap();
+        let findings = windlass_console::doctor(&mut db.connection()).unwrap();
         let found = findings.into_iter().find(|finding| finding.check == check);
         found.map(|finding| (finding.verdict, finding.says))
     };

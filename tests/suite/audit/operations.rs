@@ -7,10 +7,8 @@ use crate::support::TestDb;
 use crate::support::wait::until;
 use crate::with_own_connection;
 use std::time::Duration;
-use windlass::{
-    Actor, AuditLog, Change, JobId, JobState, Jobs, NewJob, Operation, OperationState, Preview,
-    Retention, Supervisor, Verdict,
-};
+use windlass::{Actor, AuditLog, Change, JobId, JobState, Jobs, NewJob, Operation, OperationState, Preview, Retention, Supervisor};
+use windlass_console::Verdict;
 
 on_each_database!(
     an_operation_changes_what_was_selected,
@@ -487,7 +485,7 @@ fn ended_operations_are_cleared(db: &TestDb) {
 
 fn the_doctor_sees_one_that_stands_still(db: &TestDb) {
     let verdict = || {
-        let findings = windlass::doctor(&mut db.connection()).unwrap();
+        let findings = windlass_console::doctor(&mut db.connection()).unwrap();
         let found = findings
             .into_iter()
             .find(|finding| finding.check == "operations");

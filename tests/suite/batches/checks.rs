@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::on_each_database;
-use windlass::{Finding, Verdict, doctor};
+use windlass_console::{Finding, Verdict, doctor};
 
 on_each_database!(
     batches_that_are_as_they_should_be_are_fine,

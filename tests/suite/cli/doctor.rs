@@ -7,7 +7,8 @@ use crate::support::program::{Windlass, windlass};
 use crate::support::wait::until;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use windlass::{Job as _, NewJob, Registry, Verdict, Worker};
+use windlass::{Job as _, NewJob, Registry, Worker};
+use windlass_console::Verdict;
 
 on_each_database!(
     a_working_database_is_fine,
@@ -75,7 +76,7 @@ pub fn break_everything(db: &TestDb) {
 }
 
 fn verdicts(db: &TestDb) -> BTreeMap<&'static str, (Verdict, Vec<i64>)> {
-    let findings = windlass::doctor(&mut db.connection()).unwrap();
+    let findings = windlass_console::doctor(&mut db.connection()).unwrap();
     let each = findings.into_iter();
     each.map(|finding| (finding.check, (finding.verdict, finding.jobs)))
         .collect()
@@ -98,7 +99,7 @@ fn a_working_database_is_fine(db: &TestDb) {
     until("all are registered and the job is done", || {
         log.len() == 1 && windlass::processes(conn).unwrap().len() == 3
     });
-    let found = windlass::doctor(conn).unwrap();
+    let found = windlass_console::doctor(conn).unwrap();
     assert!(
         found.iter().all(|finding| finding.verdict == Verdict::Fine),
         "{found:#?}"

@@ -21,6 +21,5 @@ mod states;
 mod status;
 mod supervise;
 mod tags;
-#[cfg(feature = "top")]
 mod top;
 mod usage;

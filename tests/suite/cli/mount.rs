@@ -5,7 +5,7 @@ use crate::support::TestDb;
 use clap::Parser;
 use serde::{Deserialize, Serialize};
 use std::process::ExitCode;
-use windlass::cli::Commands;
+use windlass_console::cli::Commands;
 use windlass::{Concurrency, Context, Job, JobError, JobResult, RecurringTask, Registry};
 
 on_each_database!(

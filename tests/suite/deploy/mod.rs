@@ -12,7 +12,8 @@ mod whole;
 
 use crate::support::process::{Effects, Once, Process, Scene, Work};
 use std::sync::Arc;
-use windlass::{Config, Registry};
+use windlass::Registry;
+use windlass_console::Config;
 
 const APP: &str = "WINDLASS_TEST_APP";
 const ADOPTS: &str = "WINDLASS_TEST_ADOPTS";

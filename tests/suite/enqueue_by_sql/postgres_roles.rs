@@ -21,7 +21,7 @@ pub(super) fn closed() -> TestDb {
 
 /// Returns the finding of `doctor` about the rights of the functions.
 pub(super) fn rights(db: &TestDb) -> Option<String> {
-    let findings = windlass::doctor(&mut db.connection()).unwrap();
+    let findings = windlass_console::doctor(&mut db.connection()).unwrap();
     let mut findings = findings.into_iter();
     let rights = findings.find(|finding| finding.check == "rights");
     rights.map(|finding| finding.says)

@@ -5,8 +5,8 @@ use super::scrape::{Answer, get, try_get};
 use crate::on_each_database;
 use crate::support::TestDb;
 use crate::support::program::windlass;
-use windlass::Config;
-use windlass::web::{Probes, Server};
+use windlass_console::Config;
+use windlass_console::web::{Probes, Server};
 
 on_each_database!(
     with_tokens_the_metrics_need_one,

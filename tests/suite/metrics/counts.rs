@@ -10,7 +10,7 @@ use crate::support::process::{Do, Effects, HEARTBEAT, Scene, THRESHOLD, Work};
 use crate::support::wait::until;
 use rustix::process::Signal;
 use std::sync::Arc;
-use windlass::web::Probes;
+use windlass_console::web::Probes;
 use windlass::{Job, NewJob, Registry, Supervisor, Worker, enqueue_all};
 
 on_each_database!(

@@ -9,7 +9,7 @@ use crate::support::process::HEARTBEAT;
 use crate::support::wait::until;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use windlass::web::Probes;
+use windlass_console::web::Probes;
 use windlass::{Job, Registry, Worker};
 
 /// A metric as a page describes it.

@@ -226,7 +226,7 @@ fn a_job_that_kills_its_process(db: &TestDb) {
 fn a_database_that_is_away() {
     use crate::support::proxy::{Proxy, Swallow};
     use windlass::Database;
-    use windlass::web::Probes;
+    use windlass_console::web::Probes;
     let db = TestDb::postgres();
     let fleet = Fleet::start(&db);
     let proxy = Proxy::opened(&db.url);

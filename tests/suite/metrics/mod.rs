@@ -12,7 +12,7 @@ mod scrape;
 
 use crate::support::TestDb;
 use crate::support::wait::until;
-use windlass::web::{Probes, RunningServer};
+use windlass_console::web::{Probes, RunningServer};
 
 /// An address that serves the metrics of a database.
 pub struct Served {

@@ -6,7 +6,7 @@ use super::scrape::{Scrape, get};
 use crate::on_each_database;
 use crate::support::TestDb;
 use crate::support::wait::until;
-use windlass::web::Probes;
+use windlass_console::web::Probes;
 use windlass::{Database, Registry, Worker};
 
 on_each_database!(

@@ -11,7 +11,7 @@ use crate::support::wait::until;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use windlass::web::Probes;
+use windlass_console::web::Probes;
 use windlass::{Dispatcher, NewJob, Registry, Supervisor, Worker, pause_queue};
 
 on_each_database!(

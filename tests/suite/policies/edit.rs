@@ -3,7 +3,6 @@
 use super::{Bench, Scripted, Turn, finished};
 use crate::on_each_database;
 use crate::support::TestDb;
-#[cfg(feature = "cli")]
 use crate::support::program::windlass;
 use crate::support::wait::until;
 use serde::{Deserialize, Serialize};
@@ -219,7 +218,6 @@ fn an_edited_job_keeps_its_slot(db: &TestDb) {
     assert!(wrong.is_empty(), "{wrong:?}");
 }
 
-#[cfg(feature = "cli")]
 #[test]
 fn the_program_edits_a_job() {
     let db = TestDb::sqlite();

@@ -3,7 +3,6 @@
 use super::executions;
 use crate::on_each_database;
 use crate::support::TestDb;
-#[cfg(feature = "cli")]
 use crate::support::program::windlass;
 use std::ops::ControlFlow;
 use windlass::{Delivery, Jobs, NewJob, Policy, RetryRate};
@@ -95,7 +94,6 @@ fn jobs_that_are_left_alone_take_no_time(db: &TestDb) {
     assert_eq!(delays(db), [0, 3600]);
 }
 
-#[cfg(feature = "cli")]
 #[test]
 fn the_program_retries_at_a_rate() {
     let db = TestDb::sqlite();

@@ -4,7 +4,6 @@ use crate::on_each_database;
 use crate::support::TestDb;
 use crate::support::db::execute;
 use crate::support::enqueue_by_sql::run;
-#[cfg(feature = "cli")]
 use crate::support::program::windlass;
 use crate::support::wait::until;
 use serde::{Deserialize, Serialize};
@@ -114,7 +113,6 @@ fn every_road_counts(db: &TestDb) {
             "{statement}: {error}"
         );
     }
-    #[cfg(feature = "cli")]
     {
         let said = windlass(&db.url, &["enqueue", "export"]);
         assert!(

@@ -376,7 +376,6 @@ fn tests_of_applications_have_quotas(db: &TestDb) {
     assert!(!is_refused(&note("b", &quota).enqueue(db)));
 }
 
-#[cfg(feature = "cli")]
 fn the_program_lists_them(db: &TestDb) {
     use crate::support::program::windlass;
     let said = windlass(&db.url, &["quotas"]);
@@ -401,6 +400,3 @@ fn the_program_lists_them(db: &TestDb) {
         (&0.into(), true)
     );
 }
-
-#[cfg(not(feature = "cli"))]
-fn the_program_lists_them(_: &TestDb) {}

@@ -5,7 +5,8 @@ use crate::on_each_database;
 use crate::support::TestDb;
 use crate::support::program::{Windlass, windlass};
 use crate::support::wait::until;
-use windlass::{Config, recurring};
+use windlass::recurring;
+use windlass_console::Config;
 
 on_each_database!(
     a_task_is_added_and_fired,

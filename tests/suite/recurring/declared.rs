@@ -227,8 +227,8 @@ fn impossible_settings_are_refused(db: &TestDb) {
 }
 
 /// Returns the finding of `doctor` about the recurring tasks.
-fn diagnosis(db: &TestDb) -> windlass::Finding {
-    let findings = windlass::doctor(&mut db.connection()).unwrap();
+fn diagnosis(db: &TestDb) -> windlass_console::Finding {
+    let findings = windlass_console::doctor(&mut db.connection()).unwrap();
     let found = findings
         .into_iter()
         .find(|found| found.check == "recurring");
@@ -269,14 +269,13 @@ fn a_task_that_is_no_longer_declared_can_be_removed(db: &TestDb) {
             .is_empty()
     );
     let said = diagnosis(db);
-    assert_eq!(said.verdict, windlass::Verdict::Fine, "{said:?}");
+    assert_eq!(said.verdict, windlass_console::Verdict::Fine, "{said:?}");
     assert!(said.says.contains("and 1 others any more"), "{said:?}");
     let found = task(db, kept).unwrap();
     assert!(
         found.deleted_at.is_none() && found.next_run_at.is_some(),
         "{found:?}"
     );
-    #[cfg(feature = "cli")]
     {
         use crate::support::program::windlass;
         let listed = windlass(&db.url, &["recurring", "list"]);
@@ -286,7 +285,6 @@ fn a_task_that_is_no_longer_declared_can_be_removed(db: &TestDb) {
         );
         let next = windlass(&db.url, &["recurring", "next"]);
         assert!(next.out.contains("it is no longer declared"), "{next:?}");
-        #[cfg(feature = "web")]
         {
             use crate::web::client::{get, serve};
             let page = get(&serve(&db.database), "/recurring").body;

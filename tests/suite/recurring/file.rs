@@ -9,7 +9,8 @@ use crate::support::process::{Effects, Once, Scene};
 use crate::support::program::{Running, Windlass};
 use crate::support::wait::until;
 use rustix::process::Signal;
-use windlass::{Config, Context, Error, Job, JobResult, RecurringTask, Registry, recurring};
+use windlass::{Context, Error, Job, JobResult, RecurringTask, Registry, recurring};
+use windlass_console::Config;
 
 on_each_database!(
     a_task_of_the_file_is_fired_and_performed,

@@ -1,22 +1,16 @@
 //! Recurring tasks: when they are due, who fires them, and what becomes of
 //! ticks that nobody fired or that come too early.
 
-#[cfg(feature = "cli")]
 mod change;
-#[cfg(feature = "cli")]
 mod cli;
 mod crash;
 mod declared;
-#[cfg(feature = "cli")]
 mod file;
 mod firing;
 mod policies;
-#[cfg(feature = "cli")]
 mod start;
 mod tasks;
-#[cfg(feature = "cli")]
 mod timing;
-#[cfg(feature = "cli")]
 mod window;
 mod zones;
 

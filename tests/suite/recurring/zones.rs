@@ -243,7 +243,6 @@ fn the_rules_in_the_program_are_less_than_a_year_old() {
 }
 
 /// A directory of zone files in which a zone has the rules of another.
-#[cfg(feature = "cli")]
 fn zone_files(version: &str) -> tempfile::TempDir {
     let directory = tempfile::tempdir().unwrap();
     let files = [
@@ -260,7 +259,6 @@ fn zone_files(version: &str) -> tempfile::TempDir {
     directory
 }
 
-#[cfg(feature = "cli")]
 #[test]
 fn the_zone_files_of_the_system_count() {
     use crate::support::program::Windlass;

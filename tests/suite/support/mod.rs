@@ -12,7 +12,6 @@ pub mod events;
 pub mod example;
 pub mod jobs;
 pub mod process;
-#[cfg(feature = "cli")]
 pub mod program;
 #[cfg(feature = "postgres")]
 pub mod proxy;
@@ -21,7 +20,6 @@ pub mod server;
 pub mod solid_queue;
 #[path = "../../template.rs"]
 pub mod template;
-#[cfg(feature = "top")]
 pub mod terminal;
 pub mod thread;
 pub mod wait;

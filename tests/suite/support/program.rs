@@ -101,7 +101,6 @@ impl Windlass {
     }
 
     /// Runs it at a terminal, to be used by keys.
-    #[cfg(feature = "top")]
     pub fn at_a_terminal(self, columns: u16, rows: u16) -> super::terminal::AtTerminal {
         super::terminal::AtTerminal::start(&self.0, columns, rows)
     }

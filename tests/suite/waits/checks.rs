@@ -3,7 +3,8 @@
 use crate::on_each_database;
 use crate::policies::call;
 use crate::support::TestDb;
-use windlass::{Finding, Policy, Verdict, doctor};
+use windlass::Policy;
+use windlass_console::{Finding, Verdict, doctor};
 
 on_each_database!(
     a_job_that_waits_for_no_event_is_found,

@@ -7,9 +7,8 @@ use crate::support::TestDb;
 use crate::support::wait::until;
 use serde_json::json;
 use std::time::Duration;
-use windlass::{
-    Change, Error, Jobs, Policy, Reason, cancel, check_semaphores, doctor, emit, explain,
-};
+use windlass::{Change, Error, Jobs, Policy, Reason, cancel, check_semaphores, emit, explain};
+use windlass_console::doctor;
 
 on_each_database!(
     an_event_wakes_a_job,
@@ -256,7 +255,7 @@ fn a_waiting_job_is_explained(db: &TestDb) {
     assert!(
         wrong
             .iter()
-            .all(|finding| finding.verdict != windlass::Verdict::Problem),
+            .all(|finding| finding.verdict != windlass_console::Verdict::Problem),
         "{wrong:?}"
     );
 }

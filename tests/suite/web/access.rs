@@ -4,7 +4,7 @@ use super::client::{Ask, Reply, get, post, serve};
 use crate::support::TestDb;
 use crate::support::program::windlass;
 use crate::support::wait::until;
-use windlass::web::{RunningServer, Server};
+use windlass_console::web::{RunningServer, Server};
 
 /// Makes a token as an operator does, and returns its text.
 pub fn token(db: &TestDb, name: &str, role: &str, more: &[&str]) -> String {

@@ -6,7 +6,7 @@ use crate::support::TestDb;
 #[cfg(feature = "postgres")]
 use crate::support::proxy::Proxy;
 use crate::support::wait::until;
-use windlass::web::RunningServer;
+use windlass_console::web::RunningServer;
 use windlass::{Database, NewJob};
 
 fn page(server: &RunningServer) -> super::client::Reply {

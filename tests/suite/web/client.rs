@@ -4,7 +4,7 @@ use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 use windlass::Database;
-use windlass::web::{RunningServer, Server};
+use windlass_console::web::{RunningServer, Server};
 
 /// The time that any answer may take on a busy machine.
 pub const ANSWER: Duration = Duration::from_secs(60);

@@ -4,7 +4,7 @@ use super::access::{sign_in, token};
 use super::client::{Ask, KeptConnection, get, post, serve};
 use crate::support::TestDb;
 use windlass::NewJob;
-use windlass::web::Server;
+use windlass_console::web::Server;
 
 /// The number of requests that must be refused.
 const REQUESTS: usize = 10_000;

@@ -10,7 +10,7 @@ use std::io::Write as _;
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 use windlass::NewJob;
-use windlass::web::RunningServer;
+use windlass_console::web::RunningServer;
 
 fn updates(server: &RunningServer, path: &str) -> Ask {
     Ask::new(server.address(), "GET", path).header("Accept", "text/event-stream")

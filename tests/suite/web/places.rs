@@ -6,7 +6,7 @@ use crate::support::TestDb;
 #[cfg(feature = "postgres")]
 use crate::support::proxy::Proxy;
 use windlass::NewJob;
-use windlass::web::Server;
+use windlass_console::web::Server;
 
 fn a_proxy_may_remove_the_base_path_or_not(db: &TestDb) {
     let secret = token(db, "ada", "operator", &[]);

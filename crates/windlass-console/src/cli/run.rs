@@ -23,7 +23,8 @@ use std::sync::LazyLock;
 ///
 /// ```
 /// use clap::Parser;
-/// use windlass::{Registry, cli::Commands};
+/// use windlass::Registry;
+/// use windlass_console::cli::Commands;
 ///
 /// /// The application.
 /// #[derive(Parser)]

@@ -32,7 +32,7 @@ use std::time::Duration;
 /// and its source.
 ///
 /// ```
-/// use windlass::Config;
+/// use windlass_console::Config;
 ///
 /// let config = Config::parse(
 ///     r#"
@@ -122,7 +122,8 @@ impl Config {
     ///
     /// ```no_run
     /// # fn registry() -> windlass::Registry { windlass::Registry::new() }
-    /// use windlass::{Config, Hooks, Subscriber};
+    /// use windlass::{Hooks, Subscriber};
+    /// use windlass_console::Config;
     ///
     /// let stopped = Config::find()?
     ///     .hooks(Hooks::new().on_exit(|process| println!("a {} has ended", process.kind)))

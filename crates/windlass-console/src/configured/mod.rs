@@ -23,7 +23,8 @@ use std::time::Duration;
 /// Runs a program as the configuration describes.
 ///
 /// ```no_run
-/// use windlass::{Config, Registry};
+/// use windlass::Registry;
+/// use windlass_console::Config;
 ///
 /// # fn registry() -> Registry { Registry::new() }
 /// fn main() -> std::process::ExitCode {

@@ -11,7 +11,7 @@ impl Config {
     ///
     /// ```no_run
     /// # fn main() -> windlass::Result<()> {
-    /// let config = windlass::Config::find()?;
+    /// let config = windlass_console::Config::find()?;
     /// let server = config.web(&config.database()?)?.start()?;
     /// # server.wait();
     /// # Ok(()) }

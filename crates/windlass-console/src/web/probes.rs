@@ -53,7 +53,7 @@ pub(crate) const ROUTES: &[Route] = &[
 /// if there is a process. The metrics are those of the whole fleet, whichever process is asked.
 ///
 /// ```no_run
-/// use windlass::web::Probes;
+/// use windlass_console::web::Probes;
 ///
 /// # fn main() -> windlass::Result<()> {
 /// # let database = windlass::Database::open("jobs.db")?;

@@ -36,7 +36,7 @@ pub(crate) const SESSION_LIFETIME: Duration = Duration::from_secs(7 * 24 * 3600)
 /// ```no_run
 /// # fn main() -> windlass::Result<()> {
 /// let database = windlass::Database::open("sqlite://jobs.db")?;
-/// let server = windlass::web::Server::new(&database)
+/// let server = windlass_console::web::Server::new(&database)
 ///     .listen("127.0.0.1:4040")
 ///     .start()?;
 /// println!("http://{}", server.address());

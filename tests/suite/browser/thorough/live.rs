@@ -8,7 +8,7 @@ use crate::support::TestDb;
 use crate::support::proxy::Proxy;
 use crate::support::wait::until;
 use std::path::Path;
-use windlass::web::Server;
+use windlass_console::web::Server;
 use windlass::{Change, Database, JobId, Jobs, pause_queue};
 
 crate::on_each_database!(

@@ -7,7 +7,7 @@ use crate::support::TestDb;
 use crate::support::wait::eventually;
 use std::path::{Path, PathBuf};
 use windlass::Database;
-use windlass::web::Server;
+use windlass_console::web::Server;
 
 /// The name of each picture, its page, and whether it is dark.
 const PICTURES: [(&str, &str, bool); 4] = [

@@ -11,10 +11,10 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{LazyLock, Mutex, PoisonError};
-use windlass::web::Server;
+use windlass_console::web::Server;
 
 static DESCRIPTION: LazyLock<Value> = LazyLock::new(|| {
-    serde_json::from_str(include_str!("../../../../src/web/api/openapi.json")).unwrap()
+    serde_json::from_str(include_str!("../../../../crates/windlass-console/src/web/api/openapi.json")).unwrap()
 });
 
 /// The path of the description that a request's path fits.

@@ -7,7 +7,7 @@ use crate::on_each_database;
 use crate::support::TestDb;
 use crate::support::program::windlass;
 use serde_json::json;
-use windlass::web::Server;
+use windlass_console::web::Server;
 
 const JOBS: &str = "/v1/jobs";
 const LIST: &str = "/v1/jobs:batch";

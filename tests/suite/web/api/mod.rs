@@ -12,7 +12,7 @@ mod vectors;
 use super::client::{Ask, Reply};
 use described::assert_described;
 use serde_json::Value;
-use windlass::web::RunningServer;
+use windlass_console::web::RunningServer;
 
 /// A request with a token, whose response must be one of those that the description has.
 struct Program<'s> {

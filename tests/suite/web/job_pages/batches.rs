@@ -4,7 +4,7 @@ use super::{hidden, link, listed, read, sent, text};
 use crate::support::TestDb;
 use crate::support::wait::until;
 use crate::web::client::{get, post, serve};
-use windlass::web::Server;
+use windlass_console::web::Server;
 use windlass::{Batch, BatchId, NewJob};
 
 crate::on_each_database!(

@@ -6,7 +6,7 @@ use crate::support::TestDb;
 use crate::support::wait::until;
 use crate::web::client::{get, post, serve};
 use std::time::Duration;
-use windlass::web::Server;
+use windlass_console::web::Server;
 use windlass::{NewJob, operations, run_operations};
 
 crate::on_each_database!(

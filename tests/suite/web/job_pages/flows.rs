@@ -3,7 +3,7 @@
 use super::{link, read, text};
 use crate::support::TestDb;
 use crate::web::client::{get, serve};
-use windlass::web::RunningServer;
+use windlass_console::web::RunningServer;
 use windlass::{Batch, BatchId, FlowGraph, JobId, NewJob, On};
 
 crate::on_each_database!(

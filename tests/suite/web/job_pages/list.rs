@@ -7,7 +7,7 @@ use crate::support::wait::{eventually, until};
 use crate::web::client::{get, serve};
 use std::collections::BTreeSet;
 use windlass::NewJob;
-use windlass::web::RunningServer;
+use windlass_console::web::RunningServer;
 
 crate::on_each_database!(
     each_state_has_its_jobs,

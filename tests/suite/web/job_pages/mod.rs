@@ -11,7 +11,7 @@ mod list;
 mod world;
 
 use super::client::{get, post};
-use windlass::web::RunningServer;
+use windlass_console::web::RunningServer;
 
 /// The text of a page without its tags, its spaces folded.
 fn text(html: &str) -> String {

@@ -12,7 +12,7 @@ mod recurring;
 
 use super::client::{Reply, get, post, serve};
 use crate::support::TestDb;
-use windlass::web::{RunningServer, Server};
+use windlass_console::web::{RunningServer, Server};
 use windlass::{AuditLog, NewJob};
 
 /// A time in a form that both databases take.

@@ -4,7 +4,7 @@ use super::{LONG_AGO, enqueue, now, page, process, row, serve, text, worker};
 use crate::support::TestDb;
 use crate::support::wait::DEADLINE;
 use std::time::Duration;
-use windlass::web::Server;
+use windlass_console::web::Server;
 use windlass::{
     Context, Function, JobError, JobResult, RecurringTask, Registry, Worker, pause_class,
     pause_queue, recurring,

@@ -6,7 +6,7 @@ use super::{
 };
 use crate::support::TestDb;
 use std::time::Duration;
-use windlass::web::Server;
+use windlass_console::web::Server;
 use windlass::{NewJob, pause_queue};
 
 fn its_next_jobs_are_in_order(db: &TestDb) {
@@ -57,7 +57,7 @@ fn arguments_are_shown_but_for_secret_fields(db: &TestDb) {
 }
 
 fn why_its_jobs_wait_is_on_top(db: &TestDb) {
-    let lead = |server: &windlass::web::RunningServer| {
+    let lead = |server: &windlass_console::web::RunningServer| {
         let page = page(server, "/queues/mail");
         let top = page.split("data-live=\"queue/why\"").nth(1).unwrap();
         text(&format!("<div{}", top.split("</div>").next().unwrap()))

@@ -31,7 +31,7 @@ use std::time::{Duration, Instant};
 
 #[cfg(test)]
 #[cfg(feature = "internal-tests")]
-#[path = "../../../tests/internal/top/mod.rs"]
+#[path = "../../../../../tests/internal/top/mod.rs"]
 mod internal_tests;
 
 // --- `windlass top` ---

@@ -37,8 +37,8 @@ const LARGE_WAL: u64 = 256 * 1024 * 1024;
 /// # use diesel::prelude::*;
 /// # let mut conn = SqliteConnection::establish(":memory:").unwrap();
 /// # windlass::migrate(&mut conn).unwrap();
-/// use windlass::Verdict;
-/// let findings = windlass::doctor(&mut conn)?;
+/// use windlass_console::Verdict;
+/// let findings = windlass_console::doctor(&mut conn)?;
 /// assert!(findings.iter().all(|finding| finding.verdict == Verdict::Fine));
 /// # Ok::<(), windlass::Error>(())
 /// ```
