@@ -143,6 +143,7 @@ impl AuditLog {
     }
 
     /// Selects the newest 100 actions that meet the conditions.
+    #[doc(hidden)]
     pub fn of(filter: AuditFilter) -> Self {
         AuditLog { filter, limit: 100 }
     }

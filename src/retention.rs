@@ -24,12 +24,19 @@ use std::time::Duration;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use = "a retention is given to a supervisor"]
 pub struct Retention {
+    #[doc(hidden)]
     pub finished_for: Option<Duration>,
+    #[doc(hidden)]
     pub finished_at_most: Option<u64>,
+    #[doc(hidden)]
     pub failed_for: Option<Duration>,
+    #[doc(hidden)]
     pub jobs_of_ruby: bool,
+    #[doc(hidden)]
     pub audit_for: Option<Duration>,
+    #[doc(hidden)]
     pub events_for: Option<Duration>,
+    #[doc(hidden)]
     pub every: Duration,
 }
 

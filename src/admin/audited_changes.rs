@@ -310,6 +310,7 @@ impl Jobs {
         self.retag(conn, TagChange::Remove(tag), |_| {})
     }
 
+    #[doc(hidden)]
     pub fn retag<C: AsConn + ?Sized>(
         &self,
         conn: &mut C,

@@ -162,6 +162,7 @@ impl Changed {
 
 /// A change as operations store it. A program that does not know one of its values leaves the
 /// operation to others.
+#[doc(hidden)]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PacedChange {

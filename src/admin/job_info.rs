@@ -135,6 +135,7 @@ pub struct TaskInfo {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub tags: Vec<String>,
     /// Its queue, while its row is kept.
+    #[doc(hidden)]
     #[serde(skip)]
     pub queue_name: Option<String>,
     /// True if [`public`](Self::public) contains the result.

@@ -31,9 +31,11 @@ use serde::{Deserialize, Serialize};
 #[serde(deny_unknown_fields)]
 #[must_use = "a selection does nothing until it is listed, counted or changed"]
 pub struct Jobs {
+    #[doc(hidden)]
     pub states: Vec<JobState>,
     #[serde(default)]
     pub(crate) filter: Filter,
+    #[doc(hidden)]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<u64>,
     #[serde(skip)]
@@ -318,6 +320,7 @@ pub struct Changed {
 
 impl Changed {
     /// Returns the number of jobs examined.
+    #[doc(hidden)]
     pub fn looked_at(&self) -> u64 {
         self.changed + self.left() + self.passed_over
     }
@@ -328,6 +331,7 @@ impl Changed {
     }
 
     /// Returns the same, for what is printed.
+    #[doc(hidden)]
     pub fn left_alone(&self) -> u64 {
         self.in_ruby + self.at_most_once + self.id_taken
     }

@@ -103,6 +103,7 @@ impl Actor {
 
 impl Jobs {
     /// Deletes the jobs of a queue, which this selection has.
+    #[doc(hidden)]
     pub fn clear<C: AsConn + ?Sized>(
         &self,
         conn: &mut C,

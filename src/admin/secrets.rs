@@ -20,6 +20,7 @@ use std::collections::BTreeSet;
 const READ_AT_ONCE: usize = 100;
 
 /// The parts of a job that are hidden.
+#[doc(hidden)]
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Secrets {
     None,

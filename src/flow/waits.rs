@@ -282,11 +282,7 @@ where
 }
 
 /// Does the same with a payload that is JSON.
-pub fn emit_json<C: AsConn + ?Sized>(
-    conn: &mut C,
-    event: &str,
-    payload: &str,
-) -> Result<()> {
+pub fn emit_json<C: AsConn + ?Sized>(conn: &mut C, event: &str, payload: &str) -> Result<()> {
     if let Some(problem) = problem_of_name(event) {
         return Err(invalid(event, problem));
     }

@@ -21,7 +21,9 @@
 //! # Ok::<(), windlass::Error>(())
 //! ```
 
+#[doc(hidden)]
 pub mod rates;
+#[doc(hidden)]
 pub mod read;
 
 use crate::db::table::history::deltas;

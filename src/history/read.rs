@@ -76,6 +76,7 @@ fn bucket((start, cell): (i64, Cell)) -> Option<Bucket> {
     })
 }
 
+#[doc(hidden)]
 pub fn read_ids(conn: &mut Conn<'_>) -> Result<SeriesIds> {
     series::ids(conn).during("read the history")
 }
@@ -311,6 +312,7 @@ impl TimeRange {
     }
 
     /// Returns the length of a bucket in seconds.
+    #[doc(hidden)]
     pub fn step(self) -> i64 {
         match self {
             TimeRange::Hour => 60,
@@ -322,6 +324,7 @@ impl TimeRange {
     }
 
     /// Returns the resolution at which it is read.
+    #[doc(hidden)]
     pub fn resolution(self) -> Resolution {
         match self {
             TimeRange::Hour => Resolution::Minute,
@@ -331,6 +334,7 @@ impl TimeRange {
     }
 
     /// Returns the time from the start of the first bucket to the end of the last.
+    #[doc(hidden)]
     pub fn span(self, now: i64) -> Seconds {
         let step = self.step();
         let to = (now.div_euclid(step) + 1) * step;

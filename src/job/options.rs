@@ -138,6 +138,7 @@ pub struct JobOptions {
 }
 
 /// The policy for a job whose key has no free slot.
+#[doc(hidden)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SlotConflict {

@@ -344,6 +344,7 @@ impl Registry {
     }
 
     /// Creates a job as [`new_job`](Self::new_job) does, from arguments of this version, converted.
+    #[doc(hidden)]
     pub fn new_job_of_version(
         &self,
         class_name: &str,

@@ -28,16 +28,24 @@
 //! ```
 
 pub(crate) mod cron;
+#[doc(hidden)]
 pub mod edit;
 pub(crate) mod in_words;
 pub(crate) mod operate;
+#[doc(hidden)]
 pub mod options;
 pub(crate) mod plan;
+#[doc(hidden)]
 pub mod schedule;
+#[doc(hidden)]
 pub mod settings;
+#[doc(hidden)]
 pub mod task;
+#[doc(hidden)]
 pub mod tasks;
+#[doc(hidden)]
 pub mod time_zone;
+#[doc(hidden)]
 pub mod timing;
 
 pub use crate::db::model::recurring::Overlap;

@@ -14,6 +14,7 @@ use std::time::Duration;
 const LONGEST_JITTER: Duration = Duration::from_secs(1_000 * 366 * 86_400);
 
 /// The options of a task that have no column of their own: the contents of the column `options`.
+#[doc(hidden)]
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct TaskOptions {

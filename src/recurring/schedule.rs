@@ -184,6 +184,7 @@ impl Schedule {
     }
 
     /// Returns the name of the timing that computes its due times, if a program does.
+    #[doc(hidden)]
     pub fn named(&self) -> Option<&str> {
         match &self.rule {
             TickRule::Named(name) => Some(name),

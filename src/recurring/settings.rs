@@ -84,6 +84,7 @@ pub struct RecurringSettings {
         serialize_with = "write_options",
         deserialize_with = "read_options"
     )]
+    #[doc(hidden)]
     pub job: JobOptions,
     /// A description for readers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -164,6 +165,7 @@ impl RecurringSettings {
     }
 
     /// Returns the task with the settings that are set here, but for its class, its arguments and its schedule.
+    #[doc(hidden)]
     pub fn apply_settings(&self, mut task: RecurringTask) -> Result<RecurringTask> {
         if let Some(zone) = &self.time_zone {
             task = task.time_zone(zone)?;

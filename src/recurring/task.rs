@@ -46,12 +46,18 @@ use std::time::Duration;
 #[must_use = "a task does nothing until it is given to a scheduler or scheduled"]
 pub struct RecurringTask {
     pub(crate) key: String,
+    #[doc(hidden)]
     pub schedule: Schedule,
+    #[doc(hidden)]
     pub class_name: String,
+    #[doc(hidden)]
     pub arguments: String,
     queue_name: String,
+    #[doc(hidden)]
     pub priority: i32,
+    #[doc(hidden)]
     pub description: Option<String>,
+    #[doc(hidden)]
     pub options: TaskOptions,
     max_arguments: usize,
     /// That of its schedule, if it has one.
@@ -109,6 +115,7 @@ impl RecurringTask {
     }
 
     /// Creates a task whose jobs are like this one.
+    #[doc(hidden)]
     pub fn of_job(key: &str, schedule: &str, job: NewJob) -> Result<Self> {
         let is_by_name = job.is_text;
         let (row, policy, concurrency, max_arguments) = job.into_parts();
@@ -126,6 +133,7 @@ impl RecurringTask {
     ///
     /// # Errors
     /// If another program wrote values that this version cannot read.
+    #[doc(hidden)]
     pub fn read(row: &RecurringTaskRow) -> Result<Self> {
         let schedule: Schedule = row.schedule.parse()?;
         Ok(RecurringTask {
@@ -145,6 +153,7 @@ impl RecurringTask {
     }
 
     /// Records the location in a configuration that declares it.
+    #[doc(hidden)]
     pub fn declared_at(mut self, location: &impl std::fmt::Display) -> Self {
         self.options.place = Some(location.to_string());
         self
@@ -174,6 +183,7 @@ impl RecurringTask {
     ///
     /// # Errors
     /// If the schedule is invalid.
+    #[doc(hidden)]
     pub fn reschedule(&mut self, text: &str) -> Result<()> {
         let new: Schedule = text.parse()?;
         self.schedule = match self.schedule.time_zone() {
@@ -288,6 +298,7 @@ impl RecurringTask {
     }
 
     /// Returns its times, in the scheduler's time zone if it has none of its own.
+    #[doc(hidden)]
     pub fn times_in(&self, default: Zone) -> TickTimes {
         TickTimes {
             schedule: self.schedule.clone().or_in(default),
@@ -296,6 +307,7 @@ impl RecurringTask {
     }
 
     /// Returns what is stored, after checking the limits of its jobs.
+    #[doc(hidden)]
     pub fn definition(&self, revision: Option<i64>, default: Zone) -> Result<Definition> {
         // Checks now whether a job can be enqueued, not at every tick.
         self.new_job(self.options.policy.clone()).into_row()?;

@@ -267,6 +267,7 @@ pub fn history<C: AsConn + ?Sized>(
         .collect())
 }
 
+#[doc(hidden)]
 pub fn unknown(key: &str) -> Error {
     Error::RecurringTask {
         key: key

@@ -21,6 +21,7 @@ use std::time::{Duration, Instant};
 pub struct Zone(&'static str);
 
 impl Zone {
+    #[doc(hidden)]
     pub const UTC: Zone = Zone("UTC");
 
     /// Returns the zone of this name, in whatever case.

@@ -39,6 +39,7 @@ pub const NEVER: NaiveDateTime = match NaiveDate::from_ymd_opt(9999, 12, 31) {
 };
 
 /// The time within which a task has ticks: from `from`, up to but without `until`.
+#[doc(hidden)]
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct TickWindow {
@@ -73,6 +74,7 @@ fn before(time: NaiveDateTime) -> Option<NaiveDateTime> {
 }
 
 /// The times at which a task is due: those of its schedule within its window.
+#[doc(hidden)]
 #[derive(Debug, Clone)]
 pub struct TickTimes {
     pub schedule: Schedule,

@@ -1,8 +1,8 @@
 //! The number of statements that a transition sends, however many jobs it is about.
 
+use crate::db::transition::end;
 use crate::read::doctor;
 use crate::read::doctor::scope::CheckScope;
-use crate::db::transition::end;
 
 use super::db::{TestDb, execute, on_each_database};
 use crate::db::model::claim::FinishedRow;

@@ -9,7 +9,10 @@ use crate::support::wait::until;
 use serde_json::Value;
 use std::sync::Arc;
 use std::time::Duration;
-use windlass::{Concurrency, Job, JobId, NewJob, OnConflict, Policy, RailsOption, Registry, Supervisor, Worker, set_rails_option};
+use windlass::{
+    Concurrency, Job, JobId, NewJob, OnConflict, Policy, RailsOption, Registry, Supervisor, Worker,
+    set_rails_option,
+};
 use windlass_console::Verdict;
 
 fn envelopes(db: &TestDb, on: bool) -> Vec<String> {

@@ -14,11 +14,11 @@ use serde_json::{Value, json};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 use windlass::testing::drain;
-use windlass_console::web::RunningServer;
 use windlass::{
     Actor, Backoff, Context, Handle, Job, JobError, JobId, JobResult, NewJob, Policy, Registry,
     Worker,
 };
+use windlass_console::web::RunningServer;
 
 on_each_database!(a_secret_leaves_nowhere, a_drain_shows_no_secret);
 

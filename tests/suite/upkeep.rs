@@ -10,7 +10,9 @@ use serde_json::Value;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
-use windlass::{Dispatcher, Error, Handle, Job as _, NewJob, RecurringTask, Registry, Supervisor, Worker};
+use windlass::{
+    Dispatcher, Error, Handle, Job as _, NewJob, RecurringTask, Registry, Supervisor, Worker,
+};
 use windlass_console::Verdict;
 
 on_each_database!(

@@ -1,10 +1,10 @@
 //! Output: reports as text or JSON, tables, progress, questions.
 
-use windlass::internal::error::{Error, Result};
 use comfy_table::{CellAlignment, presets};
 use serde::Serialize;
 use std::io::{self, IsTerminal as _, Write as _};
 use std::process::ExitCode;
+use windlass::internal::error::{Error, Result};
 
 // --- The only place that writes to standard output and standard error ---
 

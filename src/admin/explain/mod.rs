@@ -191,11 +191,7 @@ pub fn explain<C: AsConn + ?Sized>(
 type Explained = (Explanation, Option<JobView>);
 
 /// Explains a job, with its secrets.
-pub fn find(
-    conn: &mut Conn<'_>,
-    job: JobKey,
-    texts: TextLimits,
-) -> Result<Option<Explained>> {
+pub fn find(conn: &mut Conn<'_>, job: JobKey, texts: TextLimits) -> Result<Option<Explained>> {
     let Some(id) = job.resolve(conn)? else {
         return Ok(None);
     };

@@ -77,6 +77,7 @@ pub(crate) fn obstacles(conn: &mut Conn<'_>, job: &JobView) -> QueryResult<Vec<O
 }
 
 /// The properties of a job that decide which workers can take it.
+#[doc(hidden)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct WantedJob<'a> {
     pub queue: &'a str,
@@ -167,6 +168,7 @@ fn reads(says: &Value, job: WantedJob<'_>) -> bool {
 /// otherwise.
 const SILENT: f64 = 60.0;
 
+#[doc(hidden)]
 pub fn is_beating(process: &RegisteredProcess) -> bool {
     process.heartbeat_seconds < SILENT && !process.draining
 }

@@ -21,6 +21,7 @@ pub fn age(seconds: f64) -> String {
 impl Explanation {
     /// Returns what it says of the job's state, one sentence a line: first the state, then what else
     /// is known of it.
+    #[doc(hidden)]
     pub fn in_words(&self) -> Vec<Words> {
         let mut all = self.state();
         if let Reason::Ready { obstacles, .. } | Reason::Scheduled { obstacles, .. } = &self.reason
@@ -268,6 +269,7 @@ fn but(obstacle: &Obstacle) -> Words {
 
 impl Obstacle {
     /// Returns what it says after "but".
+    #[doc(hidden)]
     pub fn in_words(&self) -> Words {
         let since = |what: &str, at: DateTime<Utc>| vec![text(what), Word::Time(at)];
         vec![text(match self {
@@ -395,6 +397,7 @@ fn event(event: &str, step: &str, until: Option<DateTime<Utc>>) -> Words {
 // --- The parts of a sentence, for the terminal and for pages ---
 
 /// A part of a sentence. Names are as they are stored: whatever shows them escapes them.
+#[doc(hidden)]
 #[derive(Debug, Clone, PartialEq)]
 pub enum Word {
     /// The words that say which state the job is in.
@@ -414,6 +417,7 @@ pub enum Word {
 /// A sentence, with its full stop if it has one.
 pub type Words = Vec<Word>;
 
+#[doc(hidden)]
 pub fn text(text: impl Into<String>) -> Word {
     Word::Text(text.into())
 }

@@ -51,6 +51,7 @@ impl Conn<'_> {
     }
 
     /// Returns whether a pooler gives it another session of the server in each transaction.
+    #[doc(hidden)]
     pub fn has_no_session(&mut self) -> bool {
         match self {
             #[cfg(feature = "postgres")]
@@ -60,6 +61,7 @@ impl Conn<'_> {
         }
     }
 
+    #[doc(hidden)]
     pub fn dialect(&self) -> Dialect {
         match self {
             #[cfg(feature = "postgres")]
@@ -166,6 +168,7 @@ impl Conn<'_> {
     }
 
     /// Returns whether a transaction is open.
+    #[doc(hidden)]
     pub fn is_in_transaction(&mut self) -> bool {
         self.transaction_depth() > 0
     }

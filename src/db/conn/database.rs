@@ -194,6 +194,7 @@ impl Database {
     }
 
     /// Returns which file it is, once it is open. `None` for a server.
+    #[doc(hidden)]
     pub fn file(&self) -> Option<FileId> {
         match &*self.inner {
             #[cfg(feature = "postgres")]
@@ -218,6 +219,7 @@ impl Database {
         }
     }
 
+    #[doc(hidden)]
     pub fn refused(&self, target: &str, reason: String) -> Error {
         Error::Connect {
             target: target.to_owned(),
@@ -382,6 +384,7 @@ pub fn prefer_indexes(conn: &mut Conn<'_>) -> QueryResult<()> {
 impl Database {
     /// Returns the same database for reading only: this user may lack permission to write a SQLite
     /// file.
+    #[doc(hidden)]
     pub fn read_only(mut self) -> Self {
         self.is_read_only = true;
         self

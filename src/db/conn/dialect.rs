@@ -152,6 +152,7 @@ pub fn id_list(ids: &[i64]) -> String {
     text
 }
 
+#[doc(hidden)]
 #[derive(Debug, QueryableByName)]
 pub struct Id {
     #[diesel(sql_type = BigInt)]
@@ -159,6 +160,7 @@ pub struct Id {
 }
 
 /// The same of an aggregate, which has none if there are no rows.
+#[doc(hidden)]
 #[derive(Debug, QueryableByName)]
 pub struct MaybeId {
     #[diesel(sql_type = Nullable<BigInt>)]
@@ -191,6 +193,7 @@ pub(crate) fn micros(delay: Duration) -> i64 {
 }
 
 /// A row that names a job.
+#[doc(hidden)]
 #[derive(Debug, QueryableByName)]
 pub struct Execution {
     #[diesel(sql_type = BigInt)]

@@ -93,6 +93,7 @@ impl Database {
     }
 
     /// Returns what is known of the pooler. SQLite has none.
+    #[doc(hidden)]
     pub fn pooler(&self) -> Option<&Pooler> {
         match &*self.inner {
             #[cfg(feature = "postgres")]
@@ -104,6 +105,7 @@ impl Database {
     }
 
     /// Returns whether workers hear of new jobs, as far as is known; otherwise they poll.
+    #[doc(hidden)]
     pub fn can_listen(&self) -> bool {
         self.pooler().is_none_or(Pooler::can_listen)
     }
@@ -144,6 +146,7 @@ impl Database {
     }
 
     /// Returns whether new work is announced by NOTIFY, that is, whether it is Postgres.
+    #[doc(hidden)]
     pub fn listens_by_notification(&self) -> bool {
         match &*self.inner {
             #[cfg(feature = "postgres")]

@@ -246,6 +246,7 @@ impl DbConnection {
 
     /// Borrows the connection for a statement that writes, and waits for this process's turn if the
     /// database has one writer.
+    #[doc(hidden)]
     pub fn with_write_lock<T>(&mut self, work: impl FnOnce(&mut Conn<'_>) -> T) -> T {
         let _armed = self.armed();
         let turns = self.turns.as_ref();
@@ -254,6 +255,7 @@ impl DbConnection {
     }
 
     /// Borrows the connection for statements that only read.
+    #[doc(hidden)]
     pub fn with_connection<T>(&mut self, work: impl FnOnce(&mut Conn<'_>) -> T) -> T {
         let _armed = self.armed();
         work(&mut self.borrow())
@@ -282,6 +284,7 @@ impl DbConnection {
 
     /// Returns the time limit of a statement that overran it, if one did. The connection is
     /// unusable from then on, even if an answer came late.
+    #[doc(hidden)]
     pub fn missed(&self) -> Option<Duration> {
         #[cfg(feature = "postgres")]
         return self.guarded()?.missed();

@@ -89,6 +89,7 @@ pub(crate) fn arm(conn: &mut SqliteConnection) -> Armed {
 
 const LONGEST_WAIT: Duration = Duration::from_secs(5);
 
+#[doc(hidden)]
 pub fn is_locked(error: &diesel::result::Error) -> bool {
     error.to_string() == "database is locked"
 }

@@ -42,6 +42,7 @@ pub trait FromRow: QueryableByName<First> + QueryableByName<Last> + 'static {}
 impl<R> FromRow for R where R: QueryableByName<First> + QueryableByName<Last> + 'static {}
 
 impl<'v> Statement<'v> {
+    #[doc(hidden)]
     pub fn new(text: impl Into<Cow<'v, str>>) -> Self {
         Statement {
             text: text.into(),
@@ -257,6 +258,7 @@ impl QueryFragment<diesel::sqlite::Sqlite> for Rendered<'_> {
 // --- Parameters of statements ---
 
 /// A parameter of a [`Statement`](Statement).
+#[doc(hidden)]
 #[derive(Debug, Serialize)]
 #[serde(untagged)]
 pub enum Param<'v> {

@@ -126,6 +126,7 @@ impl Actor {
 }
 
 /// An action as the audit stores it: the words of the command that does the same.
+#[doc(hidden)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AuditAction {
     CancelJobs,
@@ -185,6 +186,7 @@ impl AuditAction {
         AuditAction::RevokeToken,
     ];
 
+    #[doc(hidden)]
     pub fn column(self) -> &'static str {
         match self {
             AuditAction::CancelJobs => "jobs.cancel",

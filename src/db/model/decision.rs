@@ -261,6 +261,7 @@ impl JobState {
 
     /// Returns the table of its executions. Finished jobs have none; jobs that were cancelled or
     /// discarded are found by their last attempt.
+    #[doc(hidden)]
     pub fn table(self) -> &'static str {
         match self {
             JobState::Ready => "solid_queue_ready_executions",

@@ -105,6 +105,7 @@ pub(crate) fn is_label(text: &str) -> bool {
 }
 
 /// A change to the tags of a job.
+#[doc(hidden)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TagChange<'t> {
     Add(&'t str),

@@ -7,6 +7,7 @@ use std::fmt;
 use std::time::Duration;
 
 /// One job to insert.
+#[doc(hidden)]
 #[derive(Debug, Clone)]
 pub struct NewRow {
     pub(crate) queue_name: String,

@@ -58,6 +58,7 @@ pub(crate) struct Fired {
 }
 
 /// A recurring task of Windlass, or the key of a Rails app's.
+#[doc(hidden)]
 #[derive(Debug, Clone, QueryableByName)]
 pub struct RecurringTaskRow {
     #[diesel(sql_type = BigInt)]

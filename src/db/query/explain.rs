@@ -62,6 +62,7 @@ pub struct RegisteredProcess {
 }
 
 /// The rule for processes of Ruby: they are included only if they can run the job.
+#[doc(hidden)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RubyProcesses {
     Include,

@@ -259,6 +259,7 @@ pub(super) fn joined(state: JobState) -> String {
 // --- The conditions of a statement, with their parameters ---
 
 /// Conditions, each after an `AND`, and the parameters of the statement so far.
+#[doc(hidden)]
 #[derive(Debug, Default)]
 pub struct Conditions<'s> {
     pub text: String,
@@ -266,6 +267,7 @@ pub struct Conditions<'s> {
 }
 
 impl<'s> Conditions<'s> {
+    #[doc(hidden)]
     pub fn after(params: Vec<Param<'s>>) -> Self {
         Conditions {
             text: String::new(),

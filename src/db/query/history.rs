@@ -18,6 +18,7 @@ use std::collections::BTreeMap;
 const MOST_UNFOLDED: usize = 5_000;
 
 /// A time span, in seconds since 1970; the end is not in it.
+#[doc(hidden)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Seconds {
     pub from: i64,
@@ -47,9 +48,10 @@ struct HistoryRow {
     data: Vec<u8>,
 }
 
-/// Reads the buckets of the series whose queue and class are `wanted`, also of series without any. Not both a queue and
-/// its classes may be wanted: the only class of a queue has the same series. Rows that cannot be read are skipped;
-/// `doctor` reports them.
+/// Reads the buckets of the series whose queue and class are `wanted`, also of series without any.
+///
+/// Not both a queue and its classes may be wanted: the only class of a queue has the same series. Rows that cannot be
+/// read are skipped; `doctor` reports them.
 pub fn buckets(
     conn: &mut Conn<'_>,
     ids: &SeriesIds,

@@ -48,6 +48,7 @@ impl TextLimits {
 }
 
 /// A job that has a row.
+#[doc(hidden)]
 #[derive(Debug, Clone, QueryableByName)]
 pub struct JobView {
     #[diesel(sql_type = BigInt)]
@@ -216,11 +217,7 @@ impl JobView {
 }
 
 /// Reads these jobs, in the order of the ids; those without a row are left out.
-pub fn jobs(
-    conn: &mut Conn<'_>,
-    ids: &[i64],
-    texts: TextLimits,
-) -> QueryResult<Vec<JobView>> {
+pub fn jobs(conn: &mut Conn<'_>, ids: &[i64], texts: TextLimits) -> QueryResult<Vec<JobView>> {
     if ids.is_empty() {
         return Ok(Vec::new());
     }
@@ -315,6 +312,7 @@ pub(crate) fn results(
 }
 
 /// The arguments of a job, with its class and its key: a repeated request has the same.
+#[doc(hidden)]
 #[derive(Debug, Clone, QueryableByName)]
 pub struct StoredArguments {
     #[diesel(sql_type = BigInt)]

@@ -185,6 +185,7 @@ pub(crate) fn first(conn: &mut Conn<'_>, state: JobState) -> QueryResult<i64> {
 }
 
 /// A job that a search has found, with its key: its position in a list or a scan.
+#[doc(hidden)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, QueryableByName)]
 pub struct JobMatch {
     #[diesel(sql_type = BigInt)]

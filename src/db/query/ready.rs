@@ -20,6 +20,7 @@ const COUNTED: i64 = 20_000;
 const PRIORITIES: u32 = 32;
 
 /// The ready jobs of a queue.
+#[doc(hidden)]
 #[derive(Debug, Clone, PartialEq)]
 pub struct ReadyJobs {
     pub queue_name: String,
@@ -173,6 +174,7 @@ impl QueueCountRow {
 pub const MOST: i64 = 10_000;
 
 /// A count that stops at a limit: exact, or the limit if there are more.
+#[doc(hidden)]
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct CappedCount {
     pub count: u64,
@@ -197,6 +199,7 @@ impl CappedCount {
         }
     }
 
+    #[doc(hidden)]
     pub fn plus(self, other: CappedCount) -> Self {
         CappedCount {
             count: self.count + other.count,
@@ -204,6 +207,7 @@ impl CappedCount {
         }
     }
 
+    #[doc(hidden)]
     pub fn is_zero(self) -> bool {
         self.count == 0
     }

@@ -90,6 +90,7 @@ pub fn pending(conn: &mut Conn<'_>) -> Result<Migrated> {
 }
 
 /// The missing parts to look for.
+#[doc(hidden)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MissingParts {
     Anything,

@@ -1,5 +1,7 @@
 //! Completes the tables: compares what the migrations lead to with what exists, and adds what is
-//! missing, whatever the version table says. Another program may have dropped tables and made them
+//! missing, whatever the version table says.
+//!
+//! Another program may have dropped tables and made them
 //! again without Windlass's columns, or copied a schema without the parts that its own format
 //! lacks.
 

@@ -138,6 +138,7 @@ pub fn copy(dialect: Dialect, directory: &Path) -> Result<Vec<PathBuf>> {
 }
 
 /// One migration of a [`copy_all`].
+#[doc(hidden)]
 #[derive(Debug, serde::Serialize)]
 pub struct Copied {
     pub directory: PathBuf,
@@ -145,6 +146,7 @@ pub struct Copied {
 }
 
 /// The result of copying the files of one migration.
+#[doc(hidden)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CopyOutcome {

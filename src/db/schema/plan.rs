@@ -42,6 +42,7 @@ pub struct PlanStep {
 }
 
 impl PlanStep {
+    #[doc(hidden)]
     pub fn says(&self) -> Option<String> {
         let what = self.what.as_ref()?;
         Some(format!("the {what} {}", self.fault))

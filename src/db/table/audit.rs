@@ -67,6 +67,7 @@ pub(crate) fn record_audit(
 }
 
 /// The rows to read; an empty filter reads all.
+#[doc(hidden)]
 #[derive(Debug, Clone, Default)]
 pub struct AuditFilter {
     pub actor: Option<String>,

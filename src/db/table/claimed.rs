@@ -281,6 +281,7 @@ impl Progress {
 }
 
 /// The content of the column, as JSON.
+#[doc(hidden)]
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Note {
     /// The name of the thread that performs the job.

@@ -1,4 +1,6 @@
-//! `windlass_operations`: changes of many jobs, and how far each of them is. An operation has a row of its own beside
+//! `windlass_operations`: changes of many jobs, and how far each of them is.
+//!
+//! An operation has a row of its own beside
 //! its rows in `windlass_audit`, because the database refuses to change those, and keeps them for longer.
 
 use crate::db::conn::connection::Conn;
@@ -76,6 +78,7 @@ pub(crate) fn set_audit(conn: &mut Conn<'_>, id: i64, audit: i64) -> QueryResult
 }
 
 /// A stored operation.
+#[doc(hidden)]
 #[derive(Debug, Clone, QueryableByName)]
 pub struct OperationRow {
     #[diesel(sql_type = BigInt)]

@@ -33,6 +33,7 @@ pub fn names(conn: &mut Conn<'_>) -> QueryResult<Vec<String>> {
 }
 
 /// A paused queue, and why it is.
+#[doc(hidden)]
 #[derive(Debug, Clone, QueryableByName)]
 pub struct PauseOfQueue {
     #[diesel(sql_type = Text, deserialize_as = Lossy)]
@@ -61,10 +62,7 @@ pub fn list_pauses(conn: &mut Conn<'_>, limit: i64) -> QueryResult<Vec<PauseOfQu
 }
 
 /// Returns the pause of a queue. `None` if it is not paused.
-pub fn pause_of_queue(
-    conn: &mut Conn<'_>,
-    queue: &str,
-) -> QueryResult<Option<PauseOfQueue>> {
+pub fn pause_of_queue(conn: &mut Conn<'_>, queue: &str) -> QueryResult<Option<PauseOfQueue>> {
     let columns = columns(conn);
     let text = format!("SELECT {columns} FROM solid_queue_pauses WHERE queue_name = $1");
     Statement::new(text).bind(queue).get_result(conn).optional()

@@ -205,8 +205,9 @@ struct Violation {
     what: String,
 }
 
-/// Returns the violations of the limits in the committed data, in words. There are none unless rows
-/// were changed by another program. A key above its limit had its limit lowered while its jobs ran,
+/// Returns the violations of the limits in the committed data, in words.
+///
+/// There are none unless rows were changed by another program. A key above its limit had its limit lowered while its jobs ran,
 /// or there is a bug.
 pub fn check(conn: &mut Conn<'_>) -> QueryResult<Vec<String>> {
     let mut wrong = Vec::new();

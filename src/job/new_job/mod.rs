@@ -53,8 +53,11 @@ use std::time::Duration;
 #[derive(Debug, Clone)]
 #[must_use = "a job is enqueued by `enqueue` or `enqueue_all`"]
 pub struct NewJob {
+    #[doc(hidden)]
     pub row: NewRow,
+    #[doc(hidden)]
     pub policy: Policy,
+    #[doc(hidden)]
     pub concurrency: Option<Concurrency>,
     pub(crate) quota: Option<Quota>,
     pub(crate) max_arguments: usize,
@@ -259,6 +262,7 @@ impl NewJob {
         })
     }
 
+    #[doc(hidden)]
     pub fn into_row(mut self) -> Result<NewRow> {
         if let Some(call) = self.ruby.take() {
             call.write(&mut self.row, self.concurrency.is_some())?;
@@ -290,6 +294,7 @@ impl NewJob {
         })
     }
 
+    #[doc(hidden)]
     pub fn check(&self) -> Result<()> {
         check_name(&self.row.class_name, "class name")?;
         check_name(&self.row.queue_name, "queue name")?;

@@ -270,6 +270,7 @@ impl Policy {
     }
 
     /// Replaces the version of the arguments.
+    #[doc(hidden)]
     pub fn set_version(&mut self, version: u32) {
         let mut extras = self.extras.take().unwrap_or_default();
         extras.version = Some(version).filter(|version| *version != FIRST_VERSION);
@@ -277,6 +278,7 @@ impl Policy {
     }
 
     /// Returns the version of the arguments.
+    #[doc(hidden)]
     pub fn arguments_version(&self) -> u32 {
         let extras = self.extras.as_deref();
         extras.map_or(FIRST_VERSION, Extras::arguments_version)

@@ -53,6 +53,7 @@ impl Backoff {
 // --- Limits in time as they are stored ---
 
 /// By when a job has to have started.
+#[doc(hidden)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Expiry {
@@ -62,6 +63,7 @@ pub enum Expiry {
 }
 
 /// Until when a job may be tried again.
+#[doc(hidden)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RetryLimit {

@@ -39,6 +39,7 @@ use std::time::Duration;
 #[must_use = "a policy does nothing until a job type, an enqueue or a registry has it"]
 pub struct Policy {
     // The first three have columns of their own, which SQL conditions use.
+    #[doc(hidden)]
     #[serde(skip)]
     pub max_attempts: Option<u32>,
     #[serde(skip)]
@@ -49,7 +50,9 @@ pub struct Policy {
         skip_serializing_if = "Delivery::is_stored_elsewhere",
         deserialize_with = "readable"
     )]
+    #[doc(hidden)]
     pub delivery: Option<Delivery>,
+    #[doc(hidden)]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub backoff: Option<Backoff>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -61,6 +64,7 @@ pub struct Policy {
         skip_serializing_if = "Option::is_none",
         with = "crate::job::policy::millis::option"
     )]
+    #[doc(hidden)]
     pub keep_result: Option<Duration>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) unique_scope: Option<UniqueScope>,
@@ -68,14 +72,17 @@ pub struct Policy {
     #[serde(skip)]
     pub(crate) on_conflict: Option<OnConflict>,
     /// In seconds; negative behind. Only used during the enqueue.
+    #[doc(hidden)]
     #[serde(skip)]
     pub ahead_by: Option<i64>,
+    #[doc(hidden)]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout: Option<Span>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) timeout_grace: Option<Span>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) on_timeout: Option<OnTimeout>,
+    #[doc(hidden)]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tick: Option<Tick>,
     #[serde(
@@ -83,12 +90,14 @@ pub struct Policy {
         skip_serializing_if = "Option::is_none",
         deserialize_with = "readable"
     )]
+    #[doc(hidden)]
     pub expiry: Option<Expiry>,
     #[serde(
         default,
         skip_serializing_if = "Option::is_none",
         deserialize_with = "readable"
     )]
+    #[doc(hidden)]
     pub retry_limit: Option<RetryLimit>,
     #[serde(
         default,
@@ -102,6 +111,7 @@ pub struct Policy {
 }
 
 /// The tick of a recurring task for which a job was enqueued.
+#[doc(hidden)]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tick {
     pub task: String,
@@ -233,6 +243,7 @@ impl Policy {
     }
 
     /// Reads the columns of a job. Values that a newer version of Windlass added are ignored.
+    #[doc(hidden)]
     pub fn of_columns(
         policy: Option<&str>,
         max_attempts: Option<i32>,
@@ -310,6 +321,7 @@ impl Policy {
     }
 
     /// Returns the time limit of a run; `None` if there is no limit.
+    #[doc(hidden)]
     pub fn time_limit(&self) -> Option<TimeLimit> {
         let timeout = self.timeout?.0;
         (timeout < NEVER).then(|| TimeLimit {

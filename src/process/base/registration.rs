@@ -197,6 +197,7 @@ fn name(kind: &str) -> String {
     format!("{}-{}.{number}", kind.to_lowercase(), stop::token())
 }
 
+#[doc(hidden)]
 pub fn hostname() -> String {
     gethostname::gethostname().to_string_lossy().into_owned()
 }

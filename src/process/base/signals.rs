@@ -1,4 +1,6 @@
-//! The signals of a program. SIGTERM and SIGINT stop it gracefully, however often they come; SIGQUIT,
+//! The signals of a program.
+//!
+//! SIGTERM and SIGINT stop it gracefully, however often they come; SIGQUIT,
 //! or a second SIGINT, as of Ctrl-C, stops it now. SIGTSTP stops claiming, and SIGCONT starts it
 //! again. SIGHUP makes a supervisor with children replace them one by one, and stops any other
 //! program gracefully.

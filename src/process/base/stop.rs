@@ -35,6 +35,7 @@ pub struct Stop {
 }
 
 impl Stop {
+    #[doc(hidden)]
     pub fn new() -> Self {
         let (sender, receiver) = bounded(0);
         Stop {
@@ -133,6 +134,7 @@ impl Stop {
         self.broken.load(Ordering::Relaxed)
     }
 
+    #[doc(hidden)]
     pub fn is_stopped(&self) -> bool {
         self.flag.load(Ordering::Relaxed)
     }

@@ -99,6 +99,7 @@ impl Scheduler {
     }
 
     /// Sets the time zone as [`time_zone`](Self::time_zone) does, to a known zone.
+    #[doc(hidden)]
     pub fn in_zone(mut self, zone: Zone) -> Self {
         self.zone = zone;
         self

@@ -124,8 +124,11 @@ const MOST_CLASSES: usize = 500;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[must_use = "it is given to a worker"]
 pub struct Recycle {
+    #[doc(hidden)]
     pub after: Option<Duration>,
+    #[doc(hidden)]
     pub after_jobs: Option<u64>,
+    #[doc(hidden)]
     pub above_memory: Option<u64>,
 }
 
@@ -159,6 +162,7 @@ impl Recycle {
     }
 
     /// With a shorter age, a worker would do nothing but start.
+    #[doc(hidden)]
     pub const SOONEST: Duration = Duration::from_secs(1);
 
     pub(crate) fn is_never(&self) -> bool {

@@ -1,13 +1,13 @@
 //! Rows that cannot be read are skipped and reported.
 
 use super::{finished, fold_all, insert_at, rows, sum_of, total};
-use crate::read::doctor::doctor;
-use crate::read::doctor::scope::Verdict;
 use crate::db::conn::connection::{AsConn, Conn};
 use crate::db::internal_tests::db::{TestDb, execute, on_each_database};
 use crate::db::table::history::deltas;
 use crate::db::transition::fold::{self, FoldWhen, Folded};
 use crate::history::{HistoryFilter, TimeRange};
+use crate::read::doctor::doctor;
+use crate::read::doctor::scope::Verdict;
 
 on_each_database!(
     damaged_contributions_are_passed_over,

@@ -9,7 +9,6 @@ use crate::db::model::new_row::NewRow;
 use crate::db::model::outcome::{Ending, JobFailure};
 use crate::db::plans::{Rows, Work, fence, job, run};
 use crate::db::query::batches::walk::{self, BatchWalk, Members};
-use crate::read::sql::doctor::batches::{self as batch_rules, BatchRule};
 use crate::db::query::batches::{self as looks, BatchesWanted};
 use crate::db::query::flows::{self as graph, EdgesOf};
 use crate::db::query::job_view::{self, TextLimits};
@@ -20,6 +19,7 @@ use crate::db::table::wanted_keys::{self, NewRequest};
 use crate::db::transition::enqueue::{self, flows};
 use crate::db::transition::flows::{admit, leave};
 use crate::db::transition::{clear, end, finish, operate, promote};
+use crate::read::sql::doctor::batches::{self as batch_rules, BatchRule};
 use diesel::QueryResult;
 use std::time::Duration;
 

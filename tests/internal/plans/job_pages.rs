@@ -4,11 +4,11 @@ use crate::db::conn::connection::Conn;
 use crate::db::model::decision::JobState;
 use crate::db::plans::{Rows, Work};
 use crate::db::query::job_view::{self, TextLimits};
-use crate::read::sql::named;
-use crate::read::sql::newest_job::newest_job;
+use crate::db::table::classes;
 use crate::read::sql::job_search::{self, JobSearch};
 use crate::read::sql::job_window::{self, AccessPath, KeyRange, ListPosition, WINDOW};
-use crate::db::table::classes;
+use crate::read::sql::named;
+use crate::read::sql::newest_job::newest_job;
 use chrono::NaiveDateTime;
 use diesel::QueryResult;
 

@@ -13,9 +13,7 @@ use crate::db::plans::works::ready_again;
 use crate::db::plans::{CLASS, Rows, Work, claim, death, job, named, run, web_pages, *};
 use crate::db::query::explain::{self, RubyProcesses};
 use crate::db::query::filter::Filter;
-use crate::read::sql::presence::{self, WantedPresence, connection_limit};
 use crate::db::query::{history, job_view, jobs, status, ticks};
-use crate::read::sql::{doctor, frame};
 use crate::db::table::history::{deltas, series};
 use crate::db::table::jobs::EditableJob;
 use crate::db::table::public_tokens::NewPublicToken;
@@ -29,6 +27,8 @@ use crate::db::transition::enqueue::{self, insert_job, rank};
 use crate::db::transition::operate::edit::{self, NewArguments};
 use crate::db::transition::operate::{self, AtMostOnce};
 use crate::db::transition::{clear, end, faults, finish, fire, pause, prune, recover, schedule};
+use crate::read::sql::presence::{self, WantedPresence, connection_limit};
+use crate::read::sql::{doctor, frame};
 use chrono::NaiveDateTime;
 use std::time::Duration;
 

@@ -7,12 +7,12 @@ use crate::db::model::decision::JobState;
 use crate::db::plans::{Rows, Work, job, limited, run, *};
 use crate::db::query::filter::Filter;
 use crate::db::query::jobs;
-use crate::read::sql::doctor;
 use crate::db::table::audit::{self, AuditFilter};
 use crate::db::table::operations::{self, NewOperationRow, OperationAdvance};
 use crate::db::transition::audit::{self as actions, AuditEffect, AuditTrail};
 use crate::db::transition::operate::edit;
 use crate::db::transition::{enqueue, fingerprint};
+use crate::read::sql::doctor;
 use std::time::Duration;
 
 pub(crate) const OPERATORS: [(&str, Work); 11] = [

@@ -1,11 +1,11 @@
 //! Queries of the pages of `windlass web`, on connections that prefer indexes.
 
 use crate::db::plans::{Work, job, limited};
-use crate::read::sql::keys::KeysWanted;
 use crate::db::query::ready;
-use crate::read::sql::{doctor, fleet, keys, queues, tasks, totals};
 use crate::db::table::pauses;
 use crate::db::transition::{enqueue, promote};
+use crate::read::sql::keys::KeysWanted;
+use crate::read::sql::{doctor, fleet, keys, queues, tasks, totals};
 
 pub(crate) const PAGES: [(&str, Work); 6] = [
     ("look at the load", |conn, _| {

@@ -35,7 +35,10 @@ const EXEMPT: [(&str, &str); 12] = [
         "settings of a connection that is being opened",
     ),
     ("db/schema/", "`migrate` reads the catalog"),
-    ("db/test_support.rs", "tests of applications, with a few jobs"),
+    (
+        "db/test_support.rs",
+        "tests of applications, with a few jobs",
+    ),
     ("db/conn/database.rs", "settings and pings"),
     (
         "db/conn/postgres.rs",
@@ -140,7 +143,9 @@ impl Reached {
 /// `db/jobs.rs` and 7 of "at src/db/jobs.rs:7:12".
 fn line_of(frame: &str) -> Option<(String, u32)> {
     let frame = frame.trim().strip_prefix("at ")?;
-    let root = ROOTS.iter().find(|root| frame.contains(&format!("src/{}", root.1)))?;
+    let root = ROOTS
+        .iter()
+        .find(|root| frame.contains(&format!("src/{}", root.1)))?;
     let (_, place) = frame.split_once(&format!("src/{}", root.1))?;
     let mut parts = place.split(':');
     let file = format!("{}{}", root.1, parts.next()?);

@@ -6,13 +6,13 @@ use crate::db::model::extras::{Follows, On, Otherwise, Parent};
 use crate::db::model::new_row::NewRow;
 use crate::db::model::outcome::{Ending, JobFailure, ParkUntil, ParkedStep};
 use crate::db::plans::{Rows, Work, fence, run};
-use crate::read::sql::doctor::unserved::{self as checks, WaitRule};
 use crate::db::table::flows::waits::{self, LateWait};
 use crate::db::table::flows::{edges, events, parents};
 use crate::db::table::steps::{self, StepState};
 use crate::db::transition::enqueue::{self, connect};
 use crate::db::transition::flows::wake;
 use crate::db::transition::{end, promote};
+use crate::read::sql::doctor::unserved::{self as checks, WaitRule};
 use diesel::QueryResult;
 use std::time::Duration;
 

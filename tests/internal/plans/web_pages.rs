@@ -3,11 +3,11 @@
 use crate::db::conn::connection::Conn;
 use crate::db::model::audit::Actor;
 use crate::db::plans::Rows;
-use crate::read::sql::frame;
 use crate::db::table::web as table;
 use crate::db::table::web::sessions::{self, NewWebSession};
 use crate::db::table::web::tokens::{self, NewWebToken};
 use crate::db::transition::web;
+use crate::read::sql::frame;
 use diesel::QueryResult;
 use std::time::Duration;
 

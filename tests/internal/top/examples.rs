@@ -1,20 +1,20 @@
 //! A snapshot of an example, without a database.
 
-use crate::db::query::ready::CappedCount;
-use crate::read::doctor::scope::{Verdict, finding};
 use crate::admin::groups::{FailedGroup, FailedGroups};
-use crate::read::now::{Member, QueueVerdict, QueueView};
 use crate::cli::top::reader::{
     FleetLines, HourCurves, QueueLines, ReadAnswer, ReadPart, Snapshot, TopFindings, TopQueue,
     worst_first,
 };
 use crate::cli::top::state::TopState;
 use crate::clock;
-use crate::read::sql::fleet::{FleetProcess, HeldJob};
-use crate::read::sql::totals::StateTotals;
+use crate::db::query::ready::CappedCount;
 use crate::db::table::claimed::{Note, Progress};
 use crate::db::table::pauses::PauseOfQueue;
 use crate::job::JobId;
+use crate::read::doctor::scope::{Verdict, finding};
+use crate::read::now::{Member, QueueVerdict, QueueView};
+use crate::read::sql::fleet::{FleetProcess, HeldJob};
+use crate::read::sql::totals::StateTotals;
 use chrono::{NaiveDate, NaiveDateTime, TimeDelta};
 use serde_json::json;
 use std::time::{Duration, Instant};

@@ -69,7 +69,9 @@ pub fn texts() -> Vec<(String, String)> {
 /// Every file of the library and of the console.
 pub fn all() -> Vec<Source> {
     let texts = texts().into_iter();
-    texts.map(|(file, text)| Source::parse(&file, &text)).collect()
+    texts
+        .map(|(file, text)| Source::parse(&file, &text))
+        .collect()
 }
 
 impl Source {

@@ -7,7 +7,10 @@ use crate::support::TestDb;
 use crate::support::wait::until;
 use crate::with_own_connection;
 use std::time::Duration;
-use windlass::{Actor, AuditLog, Change, JobId, JobState, Jobs, NewJob, Operation, OperationState, Preview, Retention, Supervisor};
+use windlass::{
+    Actor, AuditLog, Change, JobId, JobState, Jobs, NewJob, Operation, OperationState, Preview,
+    Retention, Supervisor,
+};
 use windlass_console::Verdict;
 
 on_each_database!(

@@ -7,7 +7,8 @@ use std::path::Path;
 
 /// The patterns of all pages, such as `/queues/{name}`, from the source of the table.
 pub fn patterns() -> BTreeSet<String> {
-    let routes = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/windlass-console/src/web/dispatch/routes.rs");
+    let routes = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../crates/windlass-console/src/web/dispatch/routes.rs");
     let text = std::fs::read_to_string(routes).unwrap();
     let routes = text.split("Route::get(").skip(1);
     let mut found: BTreeSet<String> = routes

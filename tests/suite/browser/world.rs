@@ -6,12 +6,12 @@ use crate::support::wait::until;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
-use windlass_console::web::{RunningServer, Server};
 use windlass::{
     Batch, Change, Concurrency, Delivery, Dispatcher, Handle, JobId, Jobs, NewJob, On, Policy,
     RecurringTask, Scheduler, Supervisor, Worker, enqueue_all, pause_class, pause_queue, recurring,
     set_limit,
 };
+use windlass_console::web::{RunningServer, Server};
 
 /// Ends everything when dropped.
 pub struct World<'d> {

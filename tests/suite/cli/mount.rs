@@ -5,8 +5,8 @@ use crate::support::TestDb;
 use clap::Parser;
 use serde::{Deserialize, Serialize};
 use std::process::ExitCode;
-use windlass_console::cli::Commands;
 use windlass::{Concurrency, Context, Job, JobError, JobResult, RecurringTask, Registry};
+use windlass_console::cli::Commands;
 
 on_each_database!(
     the_classes_are_known,

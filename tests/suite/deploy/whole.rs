@@ -123,7 +123,8 @@ fn no_more_connections_are_opened_than_were_told() {
             scene.drained();
         }
     }
-    let told = windlass_console::Config::parse("[[workers]]\nthreads = 4\nprocesses = 2\n").unwrap();
+    let told =
+        windlass_console::Config::parse("[[workers]]\nthreads = 4\nprocesses = 2\n").unwrap();
     let told = told.connections();
     let (most, least) = (told.total() - told.pools, 3 + 2 + 2 + 2 * 4);
     let opened = || -> usize {

@@ -10,8 +10,8 @@ use crate::support::process::{Do, Effects, HEARTBEAT, Scene, THRESHOLD, Work};
 use crate::support::wait::until;
 use rustix::process::Signal;
 use std::sync::Arc;
-use windlass_console::web::Probes;
 use windlass::{Job, NewJob, Registry, Supervisor, Worker, enqueue_all};
+use windlass_console::web::Probes;
 
 on_each_database!(
     counters_equal_the_rows,

@@ -9,8 +9,8 @@ use crate::support::process::HEARTBEAT;
 use crate::support::wait::until;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use windlass_console::web::Probes;
 use windlass::{Job, Registry, Worker};
+use windlass_console::web::Probes;
 
 /// A metric as a page describes it.
 #[derive(Debug, Clone, PartialEq, Eq)]

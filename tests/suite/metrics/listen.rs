@@ -10,9 +10,9 @@ use crate::support::wait::until;
 use rustix::process::Signal;
 use std::net::TcpListener;
 use std::sync::Arc;
-use windlass_console::web::Probes;
 use windlass::{Registry, Supervisor, Worker};
 use windlass_console::Config;
+use windlass_console::web::Probes;
 
 on_each_database!(
     a_supervisor_listens,

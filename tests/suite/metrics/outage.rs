@@ -6,8 +6,8 @@ use super::scrape::{Scrape, get};
 use crate::on_each_database;
 use crate::support::TestDb;
 use crate::support::wait::until;
-use windlass_console::web::Probes;
 use windlass::{Database, Registry, Worker};
+use windlass_console::web::Probes;
 
 on_each_database!(
     probes_are_answered_for_the_process,

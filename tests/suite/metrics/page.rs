@@ -11,8 +11,8 @@ use crate::support::wait::until;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use windlass_console::web::Probes;
 use windlass::{Dispatcher, NewJob, Registry, Supervisor, Worker, pause_queue};
+use windlass_console::web::Probes;
 
 on_each_database!(
     both_formats_are_read_by_prometheus,

@@ -6,8 +6,8 @@ use crate::support::TestDb;
 #[cfg(feature = "postgres")]
 use crate::support::proxy::Proxy;
 use crate::support::wait::until;
-use windlass_console::web::RunningServer;
 use windlass::{Database, NewJob};
+use windlass_console::web::RunningServer;
 
 fn page(server: &RunningServer) -> super::client::Reply {
     let ask = Ask::new(server.address(), "GET", "/").header("Accept", "text/html");

@@ -3,10 +3,10 @@
 use crate::bench::figures::{Rounds, Summary};
 use crate::bench::kinds::{Amounts, Kind};
 use crate::bench::place::{Places, version};
-use windlass::internal::error::Result;
 use crate::terminal::{Column, ProgressReport, Report, Table};
 use clap::ValueEnum as _;
 use serde::Serialize;
+use windlass::internal::error::Result;
 
 /// Measure how fast a database moves jobs
 ///

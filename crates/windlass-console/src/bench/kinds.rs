@@ -1,6 +1,9 @@
 //! The kinds of work, each on tables of its own.
 
 use crate::bench::figures::{Figure, quantile};
+use crossbeam_channel::{Receiver, Sender, unbounded};
+use serde::{Deserialize, Serialize};
+use std::time::{Duration, Instant};
 use windlass::internal::clock;
 use windlass::internal::db::{Database, DbConnection};
 use windlass::internal::error::{Error, Result};
@@ -12,9 +15,6 @@ use windlass::internal::job::error::JobResult;
 use windlass::internal::job::new_job::{NewJob, enqueue_all};
 use windlass::internal::job::registry::Registry;
 use windlass::internal::process::worker::builder::Worker;
-use crossbeam_channel::{Receiver, Sender, unbounded};
-use serde::{Deserialize, Serialize};
-use std::time::{Duration, Instant};
 
 /// A kind of work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]

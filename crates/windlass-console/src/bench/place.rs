@@ -1,16 +1,16 @@
 //! The place of a benchmark: a schema or a directory of its own, which is removed after it.
 
-use windlass::internal::clock;
-use windlass::internal::db::conn::typed::with_conn;
-use windlass::internal::db::{AsConn as _, Database};
-use windlass::internal::db::conn::dialect::Dialect;
-use windlass::internal::error::{Error, ErrorContext as _, Result};
 use diesel::prelude::*;
 use diesel::sql_types::Text;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
+use windlass::internal::clock;
+use windlass::internal::db::conn::dialect::Dialect;
+use windlass::internal::db::conn::typed::with_conn;
+use windlass::internal::db::{AsConn as _, Database};
+use windlass::internal::error::{Error, ErrorContext as _, Result};
 
 /// The places of a benchmark, each in use or removed.
 #[derive(Debug, Clone)]

@@ -12,12 +12,12 @@ use crate::cli::config::CommandError;
 use crate::cli::mount::At;
 use crate::cli::top::TopCommand;
 use crate::cli::{done, select};
-use windlass::internal::db::Database;
-use windlass::internal::error::{Error, Result};
-use windlass::internal::job::registry::Registry;
 use crate::terminal;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use windlass::internal::db::Database;
+use windlass::internal::error::{Error, Result};
+use windlass::internal::job::registry::Registry;
 
 pub(crate) const EXAMPLES: &str = "\
 Examples:

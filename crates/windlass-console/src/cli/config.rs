@@ -2,9 +2,9 @@
 
 use crate::config::configuration::Config;
 use crate::config::reader::Argument;
-use windlass::internal::error::{Error, Result};
 use clap::error::ErrorKind;
 use std::path::PathBuf;
+use windlass::internal::error::{Error, Result};
 
 /// The configuration to read.
 #[derive(Debug, clap::Args)]

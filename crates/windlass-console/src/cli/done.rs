@@ -1,14 +1,14 @@
 //! The result of a change to jobs, as text and as JSON.
 
-use windlass::internal::admin::job_info::TaskStatus;
-use windlass::internal::admin::jobs::Changed;
 use crate::cli::listed::name;
-use windlass::internal::clock;
-use windlass::internal::db::model::decision::JobState;
-use windlass::internal::db::query::jobs::JobCount;
 use crate::terminal::{Column, Report, Table, printable};
 use serde::Serialize;
 use std::time::Duration;
+use windlass::internal::admin::job_info::TaskStatus;
+use windlass::internal::admin::jobs::Changed;
+use windlass::internal::clock;
+use windlass::internal::db::model::decision::JobState;
+use windlass::internal::db::query::jobs::JobCount;
 
 /// The result of a change, or of a dry run.
 #[derive(Debug, Serialize)]

@@ -1,5 +1,9 @@
 //! A list of jobs, one per row.
 
+use crate::terminal::{Column, Report, Table, printable};
+use chrono::{DateTime, Utc};
+use serde::Serialize;
+use std::time::Duration;
 use windlass::internal::admin::explain::words::age;
 use windlass::internal::admin::jobs::Jobs;
 use windlass::internal::admin::secrets::Secrets;
@@ -10,10 +14,6 @@ use windlass::internal::db::query::jobs::JobSummary;
 use windlass::internal::db::{DbConnection, own};
 use windlass::internal::error::{ErrorContext as _, Result};
 use windlass::internal::history::QueueRate;
-use crate::terminal::{Column, Report, Table, printable};
-use chrono::{DateTime, Utc};
-use serde::Serialize;
-use std::time::Duration;
 
 /// Returns a state as it is shown and as `--state` accepts it.
 pub(crate) fn name(state: JobState) -> &'static str {

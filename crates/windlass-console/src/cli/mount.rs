@@ -1,9 +1,9 @@
 //! The commands within an application's own program.
 
 use crate::cli::config::CommandError;
+use clap::error::ErrorKind;
 use windlass::internal::db::Database;
 use windlass::internal::job::registry::Registry;
-use clap::error::ErrorKind;
 
 /// The database to use.
 #[derive(Debug, clap::Args)]

@@ -4,14 +4,14 @@ use crate::bench::command::Bench;
 use crate::cli::command::{self, Command, EXAMPLES};
 use crate::cli::config::CommandError;
 use crate::cli::mount::{At, DatabaseOption};
-use windlass::internal::db::Database;
-use windlass::internal::job::registry::Registry;
-use windlass::internal::recurring::time_zone::RulesVersion;
 use crate::terminal;
 use clap::error::ErrorKind;
 use clap::{CommandFactory as _, Parser as _};
 use std::process::ExitCode;
 use std::sync::LazyLock;
+use windlass::internal::db::Database;
+use windlass::internal::job::registry::Registry;
+use windlass::internal::recurring::time_zone::RulesVersion;
 
 /// The commands of `windlass`, to be mounted in your own program.
 ///

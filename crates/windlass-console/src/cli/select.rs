@@ -1,21 +1,21 @@
 //! Selects the jobs of a command, and changes them.
 
-use windlass::internal::admin::change::Change;
-use windlass::internal::admin::job_info;
-use windlass::internal::admin::jobs::{Changed, Jobs};
 use crate::cli::config::CommandError;
 use crate::cli::done::{Deed, Done, NotSelected, Selected, plural};
 use crate::cli::listed::ChangedBy;
+use crate::terminal::{self, ProgressReport};
+use clap::error::ErrorKind;
+use serde_json::Value;
+use std::io::Read as _;
+use windlass::internal::admin::change::Change;
+use windlass::internal::admin::job_info;
+use windlass::internal::admin::jobs::{Changed, Jobs};
 use windlass::internal::db::query::job_view::TextLimits;
 use windlass::internal::db::schema::migrate;
 use windlass::internal::db::{AsConn as _, Database, DbConnection, own};
 use windlass::internal::error::{Error, Result};
 use windlass::internal::job::{BatchId, JobId};
 use windlass::internal::operation::start::NewOperation;
-use crate::terminal::{self, ProgressReport};
-use clap::error::ErrorKind;
-use serde_json::Value;
-use std::io::Read as _;
 
 /// Opens a connection to a database that has the Windlass tables.
 pub(crate) fn connect(database: &Database) -> Result<DbConnection> {

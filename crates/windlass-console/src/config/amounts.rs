@@ -1,10 +1,10 @@
 //! Durations, numbers and sizes, some of which may be a word for their absence.
 
-use windlass::internal::clock;
 use crate::config::document::DocumentEntry;
 use crate::config::value::{ValueKind, expected, quoted};
 use std::time::Duration;
 use toml::Value;
+use windlass::internal::clock;
 
 /// A duration that may be zero.
 pub(crate) const DURATION: ValueKind<Duration> = ValueKind {

@@ -1,13 +1,13 @@
 //! Settings that are valid alone and conflict with each other.
 
-use windlass::internal::clock;
 use crate::config::configuration::Config;
 use crate::config::document::{Origin, Problems};
 use crate::config::settings::WorkerSettings;
 use crate::config::value::WORKER_VARIABLE;
+use std::fmt;
+use windlass::internal::clock;
 use windlass::internal::process::worker::settings::Recycle;
 use windlass::internal::retention::Retention;
-use std::fmt;
 
 /// A setting and its source: `workers.threads (windlass.toml:7)`.
 #[derive(Clone, Copy)]
@@ -267,7 +267,8 @@ audit_for = '1 day'
         ]
         .concat();
         for setting in named {
-            let is_named = |problem: &windlass::internal::error::Problem| problem.message.contains(setting);
+            let is_named =
+                |problem: &windlass::internal::error::Problem| problem.message.contains(setting);
             assert!(problems.iter().any(is_named), "{setting}: {problems:?}");
         }
     }

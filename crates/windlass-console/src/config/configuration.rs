@@ -9,6 +9,10 @@ use crate::config::settings::{
     WorkerSettings,
 };
 use crate::config::value::QUEUES;
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
 use windlass::internal::error::{Error, Problem, Result};
 use windlass::internal::event::Hooks;
 use windlass::internal::event::logging::Subscriber;
@@ -18,10 +22,6 @@ use windlass::internal::recurring::task::RecurringTask;
 use windlass::internal::recurring::timing::TickTimes;
 use windlass::internal::recurring::timing::Timing;
 use windlass::internal::retention::Retention;
-use std::fmt;
-use std::path::PathBuf;
-use std::sync::Arc;
-use std::time::Duration;
 
 /// The settings of a supervisor and everything it runs, from `windlass.toml`, environment
 /// variables, or both.

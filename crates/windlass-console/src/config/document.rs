@@ -1,11 +1,11 @@
 //! A configuration file as tables of values, each with its line.
 
-use windlass::internal::error::Problem;
 use serde::Deserialize as _;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use toml::Value;
 use toml::de::{DeTable, DeValue, ValueDeserializer};
+use windlass::internal::error::Problem;
 
 /// The source of a setting's value.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -12,11 +12,11 @@ use crate::config::settings::{
 };
 use crate::config::value::{FILE_VARIABLE, WORKER_VARIABLE};
 use crate::config::{combinations, document, recurring, settings};
+use std::path::{Path, PathBuf};
 use windlass::internal::db::Database;
 use windlass::internal::error::{Error, Result};
 use windlass::internal::event::Hooks;
 use windlass::internal::event::logging::Subscriber;
-use std::path::{Path, PathBuf};
 
 /// The file that is read if none is named.
 const DEFAULT_FILE: &str = "windlass.toml";

@@ -4,9 +4,9 @@ use crate::config::document::{
     ConfigFile, DocumentEntry, DocumentItem, DocumentTable, Origin, Problems, nearest, suggestion,
 };
 use crate::config::value::ValueKind;
-use windlass::internal::error::Problem;
 use std::collections::{BTreeMap, BTreeSet};
 use toml::Value;
+use windlass::internal::error::Problem;
 
 /// An effective setting, for display.
 #[derive(Debug, Clone)]

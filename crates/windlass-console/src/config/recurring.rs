@@ -1,10 +1,13 @@
 //! `[recurring.KEY]`: the recurring tasks of a configuration.
 
-use windlass::internal::clock::in_units;
 use crate::config::amounts::{DURATION, WHOLE_NUMBER};
 use crate::config::document::{DocumentEntry, DocumentTable, Origin, suggestion};
 use crate::config::reader::Reader;
 use crate::config::value::{TABLE, TIME_ZONE, expected, quoted};
+use serde_json::{Map, Number, Value as Json, json};
+use std::collections::BTreeMap;
+use toml::Value;
+use windlass::internal::clock::in_units;
 use windlass::internal::error::{Error, Result};
 use windlass::internal::job::registry::Registry;
 use windlass::internal::queue::check_name;
@@ -12,9 +15,6 @@ use windlass::internal::recurring::schedule::Schedule;
 use windlass::internal::recurring::settings::{NAMES, RecurringSettings};
 use windlass::internal::recurring::task::RecurringTask;
 use windlass::internal::recurring::time_zone::Zone;
-use serde_json::{Map, Number, Value as Json, json};
-use std::collections::BTreeMap;
-use toml::Value;
 
 /// A task and where it is declared.
 #[derive(Debug, Clone)]

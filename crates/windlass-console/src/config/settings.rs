@@ -10,13 +10,13 @@ use crate::config::value::{
     ADDRESS, FLAG, HOST_PORT, LISTEN_ADDRESS, NAMED_ADDRESSES, PATH, POOLING, PROGRAM, QUEUE_LIST,
     TEXT, TEXT_LIST, TIME_ZONE,
 };
+use std::path::PathBuf;
+use std::time::Duration;
 use windlass::internal::db::conn::pooling::pooler::Pooling;
 use windlass::internal::process::worker::settings::Recycle;
 use windlass::internal::queue::QueueSelector;
 use windlass::internal::recurring::time_zone::Zone;
 use windlass::internal::retention::Retention;
-use std::path::PathBuf;
-use std::time::Duration;
 
 /// `[database]`
 #[derive(Debug, Clone)]

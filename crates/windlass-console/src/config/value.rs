@@ -1,14 +1,14 @@
 //! The kinds of values, and how they are read and shown.
 
 use crate::config::document::{DocumentEntry, Origin};
+use std::path::PathBuf;
+use toml::Value;
 use windlass::internal::db::conn::address::without_secrets;
 use windlass::internal::db::conn::database::Database;
 use windlass::internal::db::conn::listening::check_listen_url;
 use windlass::internal::db::conn::pooling::pooler::Pooling;
 use windlass::internal::queue::QueueSelector;
 use windlass::internal::recurring::time_zone::Zone;
-use std::path::PathBuf;
-use toml::Value;
 
 /// A kind of value that a setting can have.
 pub(crate) struct ValueKind<T> {

@@ -7,6 +7,9 @@ use crate::config::document::Origin;
 use crate::config::settings::WorkerSettings;
 use crate::config::value::{FILE_VARIABLE, WORKER_VARIABLE};
 use crate::web::Probes;
+use std::ffi::OsString;
+use std::sync::Arc;
+use std::time::Duration;
 use windlass::internal::db::Database;
 use windlass::internal::error::{Error, Problem, Result};
 use windlass::internal::job::registry::Registry;
@@ -16,9 +19,6 @@ use windlass::internal::process::scheduler::Scheduler;
 use windlass::internal::process::supervisor::Supervisor;
 use windlass::internal::process::supervisor::children::Child;
 use windlass::internal::process::worker::builder::Worker;
-use std::ffi::OsString;
-use std::sync::Arc;
-use std::time::Duration;
 
 /// Runs a program as the configuration describes.
 ///

@@ -1,9 +1,9 @@
 //! A server as `[web]` of a configuration describes it.
 
 use crate::config::configuration::Config;
+use crate::web::server::Server;
 use windlass::internal::db::Database;
 use windlass::internal::error::Result;
-use crate::web::server::Server;
 
 impl Config {
     /// Returns the server of the web pages, as `[web]` describes it, for this database and the others

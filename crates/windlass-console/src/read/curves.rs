@@ -1,10 +1,10 @@
 //! The buckets of all queues at once, for the small curves of pages.
 
+use std::collections::BTreeMap;
 use windlass::internal::db::query::history::{self, CellsByTime};
 use windlass::internal::db::{AsConn, own};
 use windlass::internal::error::{ErrorContext, Result};
 use windlass::internal::history::read::{TimeRange, read_ids};
-use std::collections::BTreeMap;
 
 /// The activity of a queue in each bucket of a time range, the oldest first.
 #[derive(Debug, Clone, Default, PartialEq)]

@@ -1,14 +1,14 @@
 //! The present, as pages and the terminal show it: the processes, and the queues with their verdicts.
 
-use windlass::internal::db::query::ready::{self, CappedCount, MOST_QUEUES, ReadyJobs};
 use crate::read::doctor::scope::ALIVE;
-use windlass::internal::db::Conn;
 use crate::read::sql::fleet::{self, FleetProcess, MOST_PROCESSES};
+use std::collections::BTreeMap;
+use std::time::Duration;
+use windlass::internal::db::Conn;
+use windlass::internal::db::query::ready::{self, CappedCount, MOST_QUEUES, ReadyJobs};
 use windlass::internal::db::table::pauses::{self, PauseOfQueue};
 use windlass::internal::error::{ErrorContext as _, Result};
 use windlass::internal::queue::QueueSelector;
-use std::collections::BTreeMap;
-use std::time::Duration;
 
 // --- All registered processes ---
 

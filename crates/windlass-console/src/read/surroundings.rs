@@ -1,11 +1,13 @@
 //! The pauses and workers that decide whether the ready jobs of a list can be claimed: read once
 //! for all of them.
 
-use windlass::internal::admin::explain::obstacles::{DescribedProcess, Obstacle, WantedJob, described, missing};
+use diesel::QueryResult;
+use windlass::internal::admin::explain::obstacles::{
+    DescribedProcess, Obstacle, WantedJob, described, missing,
+};
 use windlass::internal::db::Conn;
 use windlass::internal::db::query::explain::{self, RubyProcesses};
 use windlass::internal::db::table::{pauses, run_time};
-use diesel::QueryResult;
 
 /// The pauses and the workers.
 #[derive(Debug)]

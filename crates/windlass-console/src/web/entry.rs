@@ -1,12 +1,5 @@
 //! The authentication of a viewer: by a token, a trusted proxy, a session, or from this host.
 
-use windlass::internal::clock;
-use windlass::internal::db::Conn;
-use windlass::internal::db::conn::reading::ReadFailure;
-use windlass::internal::db::table::web::sessions::{self, NewWebSession};
-use windlass::internal::db::table::web::tokens;
-use windlass::internal::db::transition::web;
-use windlass::internal::error::{Error, ErrorContext as _};
 use crate::web::access::secret::{Secret, SecretDigest};
 use crate::web::access::viewer::{Need, Proof, Role, TokenLimits, Viewer};
 use crate::web::http::{self, PageError, Request, Response};
@@ -15,6 +8,13 @@ use crate::web::site::Site;
 use diesel::QueryResult;
 use std::sync::Arc;
 use std::time::Duration;
+use windlass::internal::clock;
+use windlass::internal::db::Conn;
+use windlass::internal::db::conn::reading::ReadFailure;
+use windlass::internal::db::table::web::sessions::{self, NewWebSession};
+use windlass::internal::db::table::web::tokens;
+use windlass::internal::db::transition::web;
+use windlass::internal::error::{Error, ErrorContext as _};
 
 // --- Finds out whom a request is from ---
 

@@ -1,14 +1,14 @@
 //! HTTP: one thread that reads requests and writes responses, and runs neither SQL nor templates.
 
-use windlass::internal::db::Refusal;
-use windlass::internal::db::conn::reading::ReadFailure;
-use windlass::internal::error::{Error, SchemaError};
 use axum::body::Bytes;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use std::io::Write as _;
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
+use windlass::internal::db::Refusal;
+use windlass::internal::db::conn::reading::ReadFailure;
+use windlass::internal::error::{Error, SchemaError};
 
 // --- A request as the SQL threads get it: plain owned data ---
 

@@ -1,13 +1,13 @@
 //! Live updates: one thread renders what viewers have open, once for all of them, and sends what has
 //! changed. Nothing runs while no page is open.
 
-use windlass::internal::clock;
 use crate::web::access::viewer::{Proof, Role};
 use axum::body::Bytes;
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc;
+use windlass::internal::clock;
 
 // --- The pages that are open, and what is sent to them ---
 
@@ -516,8 +516,8 @@ mod fragments_tests {
 #[cfg(test)]
 mod cached_page_tests {
     use super::*;
-    use windlass::internal::clock;
     use crate::web::access::viewer::Role;
+    use windlass::internal::clock;
 
     fn topic(address: &str) -> Topic {
         Topic {

@@ -1,14 +1,16 @@
 //! `/livez`, `/readyz` and `/startedz`: for containers and load balancers. They report nothing secret, so
 //! they need no token.
 
-use windlass::internal::db::Database;
-use windlass::internal::error::Result;
-use windlass::internal::process::base::health::{Health, PreparedBeside, RunningBeside, RunsBeside};
 use crate::web::access::viewer::Need;
 use crate::web::request::route::Route;
 use crate::web::server::{RunningServer, Server};
 use crate::web::{metrics, readiness, start};
 use std::net::TcpListener;
+use windlass::internal::db::Database;
+use windlass::internal::error::Result;
+use windlass::internal::process::base::health::{
+    Health, PreparedBeside, RunningBeside, RunsBeside,
+};
 
 // --- Probes that start and end with a process ---
 

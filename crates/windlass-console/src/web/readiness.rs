@@ -1,13 +1,13 @@
 //! The answers to probes.
 
-use windlass::internal::db::ping;
-use windlass::internal::error::ErrorContext as _;
-use windlass::internal::process::base::health::{Health, HealthCheck};
 use crate::web::http::{PageError, Response};
 use crate::web::request::route::Cx;
 use crate::web::site::Site;
 use axum::http::Method;
 use axum::http::request::Parts;
+use windlass::internal::db::ping;
+use windlass::internal::error::ErrorContext as _;
+use windlass::internal::process::base::health::{Health, HealthCheck};
 
 /// Answers from memory. Without processes there is only this server, which answers, and so is alive
 /// and has started.

@@ -2,16 +2,7 @@
 
 use crate::read::doctor;
 use crate::read::doctor::scope::{CheckScope, Finding};
-use windlass::internal::admin::groups::{FailedGroups, failed_groups};
-use windlass::internal::clock;
-use windlass::internal::db::conn::reading::{ReadConnection, ReadFailure};
 use crate::read::sql::job_search::{self, StateCounts};
-use windlass::internal::db::schema::migrate;
-use windlass::internal::db::{Conn, Database, DbConnection, FileId, Refusal};
-use windlass::internal::deadline::no_answer;
-use windlass::internal::error::{Error, ErrorContext as _, Result};
-use windlass::internal::history::SeriesTally;
-use windlass::internal::process::base::stop;
 use crate::web::cache::Cached;
 use crate::web::read::concerns::{self, LastHour};
 use crate::web::read::{LoadAndConcerns, QueueStateCounts};
@@ -22,6 +13,15 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
+use windlass::internal::admin::groups::{FailedGroups, failed_groups};
+use windlass::internal::clock;
+use windlass::internal::db::conn::reading::{ReadConnection, ReadFailure};
+use windlass::internal::db::schema::migrate;
+use windlass::internal::db::{Conn, Database, DbConnection, FileId, Refusal};
+use windlass::internal::deadline::no_answer;
+use windlass::internal::error::{Error, ErrorContext as _, Result};
+use windlass::internal::history::SeriesTally;
+use windlass::internal::process::base::stop;
 
 // --- The connections of one thread: for each database one to read, and one to change ---
 

@@ -1,10 +1,6 @@
 //! The settings of a server.
 
 use crate::read::now::Promises;
-use windlass::internal::db::Database;
-use windlass::internal::error::{Error, Result};
-use windlass::internal::process::base::health::Health;
-use windlass::internal::process::base::stop;
 use crate::web::access::viewer::Need;
 use crate::web::dispatch::routes::ROUTES;
 use crate::web::request::route::Route;
@@ -14,6 +10,10 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 use tokio::sync::watch;
+use windlass::internal::db::Database;
+use windlass::internal::error::{Error, Result};
+use windlass::internal::process::base::health::Health;
+use windlass::internal::process::base::stop;
 
 /// The default address to listen on.
 pub(crate) const LISTEN: &str = "127.0.0.1:4040";

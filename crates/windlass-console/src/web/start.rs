@@ -1,10 +1,5 @@
 //! Checks the settings of a server, and starts its threads.
 
-use windlass::internal::db::AsConn as _;
-use windlass::internal::db::schema::migrate;
-use windlass::internal::db::table::web::tokens;
-use windlass::internal::error::{Error, ErrorContext as _, Result};
-use windlass::internal::process::base::stop;
 use crate::web::access::addresses::{self, AddressRange};
 use crate::web::access::secret::SecretDigest;
 use crate::web::access::settings::{Access, AccessSettings};
@@ -25,6 +20,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
+use windlass::internal::db::AsConn as _;
+use windlass::internal::db::schema::migrate;
+use windlass::internal::db::table::web::tokens;
+use windlass::internal::error::{Error, ErrorContext as _, Result};
+use windlass::internal::process::base::stop;
 
 /// The time limit for the connection on which the start looks for tokens.
 const CONNECT: Duration = Duration::from_secs(5);

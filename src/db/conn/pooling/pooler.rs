@@ -34,6 +34,7 @@ impl Pooling {
         }
     }
 
+    #[doc(hidden)]
     pub fn parse(text: &str) -> Option<Self> {
         let mut all = Self::ALL.into_iter();
         all.find(|pooling| pooling.as_str() == text)

@@ -40,6 +40,7 @@ impl Database {
     ///
     /// # Errors
     /// As for [`connect`](Self::connect).
+    #[doc(hidden)]
     #[cfg_attr(not(feature = "postgres"), allow(unused_variables))]
     pub fn connect_to_read(&self, limit: Duration) -> Result<ReadConnection> {
         let refused = |reason: String| self.refused(&self.target(), reason);
@@ -61,6 +62,7 @@ impl Database {
     }
 
     /// Opens the address of a replica, which need not accept changes.
+    #[doc(hidden)]
     pub fn open_replica(url: &str) -> Result<Database> {
         let url = url.trim();
         let is_postgres = url.starts_with("postgres://") || url.starts_with("postgresql://");
@@ -80,6 +82,7 @@ impl Database {
 
     /// Opens a connection like [`connect`](Self::connect), with a limit for connecting and for each
     /// statement, also for those of the functions that set their own.
+    #[doc(hidden)]
     pub fn connect_within(&self, limit: Duration) -> Result<DbConnection> {
         // It counts as hurried from the start.
         let hurry = Hurry {

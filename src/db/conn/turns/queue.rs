@@ -83,6 +83,7 @@ impl TurnQueue {
         !is_free
     }
 
+    #[doc(hidden)]
     pub fn release(&self) {
         if let Some(file) = self.file() {
             let _ = flock(file, FlockOperation::Unlock);

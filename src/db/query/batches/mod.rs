@@ -136,6 +136,7 @@ impl BatchesWanted {
 }
 
 /// A batch of a list.
+#[doc(hidden)]
 #[derive(Debug, Clone, QueryableByName)]
 pub struct ListedBatch {
     #[diesel(sql_type = BigInt)]

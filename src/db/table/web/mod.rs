@@ -48,6 +48,7 @@ pub(crate) fn clear(conn: &mut Conn<'_>, chunk: usize) -> QueryResult<usize> {
 }
 
 /// A token that soon may not be used any more.
+#[doc(hidden)]
 #[derive(Debug, QueryableByName)]
 pub struct ExpiringToken {
     #[diesel(sql_type = Text, deserialize_as = Lossy)]

@@ -12,6 +12,7 @@ use std::time::Duration;
 const COARSE: Duration = Duration::from_secs(60);
 
 /// A session to store.
+#[doc(hidden)]
 #[derive(Debug)]
 pub struct NewWebSession<'a> {
     pub token: i64,
@@ -26,6 +27,7 @@ pub struct NewWebSession<'a> {
 }
 
 /// A session that was found by its digest's first digits, with its token.
+#[doc(hidden)]
 #[derive(Debug, QueryableByName)]
 pub struct SessionCandidate {
     #[diesel(sql_type = BigInt)]

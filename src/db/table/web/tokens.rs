@@ -16,6 +16,7 @@ pub(crate) const ACTIVE: &str =
 pub(crate) const COARSE: Duration = Duration::from_secs(300);
 
 /// A token to store.
+#[doc(hidden)]
 #[derive(Debug)]
 pub struct NewWebToken<'a> {
     pub name: &'a str,
@@ -31,6 +32,7 @@ pub struct NewWebToken<'a> {
 }
 
 /// A token as it is listed.
+#[doc(hidden)]
 #[derive(Debug, Clone, QueryableByName)]
 pub struct WebTokenRow {
     #[diesel(sql_type = BigInt)]
@@ -56,6 +58,7 @@ pub struct WebTokenRow {
 }
 
 /// A token that was found by its digest's first digits.
+#[doc(hidden)]
 #[derive(Debug, QueryableByName)]
 pub struct TokenCandidate {
     #[diesel(sql_type = BigInt)]

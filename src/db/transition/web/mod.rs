@@ -9,11 +9,7 @@ use crate::db::transition::audit::{AuditEffect, AuditTrail};
 use diesel::QueryResult;
 
 /// Stores a token and returns its id.
-pub fn add_token(
-    conn: &mut Conn<'_>,
-    actor: &Actor,
-    token: &NewWebToken<'_>,
-) -> QueryResult<i64> {
+pub fn add_token(conn: &mut Conn<'_>, actor: &Actor, token: &NewWebToken<'_>) -> QueryResult<i64> {
     let role = serde_json::json!({ "role": token.role });
     AuditTrail::new(actor, AuditAction::AddToken)
         .target(token.name)

@@ -8,8 +8,8 @@ use crate::support::TestDb;
 use crate::support::proxy::Proxy;
 use crate::support::wait::until;
 use std::path::Path;
-use windlass_console::web::Server;
 use windlass::{Change, Database, JobId, Jobs, pause_queue};
+use windlass_console::web::Server;
 
 crate::on_each_database!(
     what_happens_elsewhere_appears,

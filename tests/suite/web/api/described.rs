@@ -14,7 +14,10 @@ use std::sync::{LazyLock, Mutex, PoisonError};
 use windlass_console::web::Server;
 
 static DESCRIPTION: LazyLock<Value> = LazyLock::new(|| {
-    serde_json::from_str(include_str!("../../../../crates/windlass-console/src/web/api/openapi.json")).unwrap()
+    serde_json::from_str(include_str!(
+        "../../../../crates/windlass-console/src/web/api/openapi.json"
+    ))
+    .unwrap()
 });
 
 /// The path of the description that a request's path fits.

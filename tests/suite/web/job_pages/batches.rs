@@ -4,8 +4,8 @@ use super::{hidden, link, listed, read, sent, text};
 use crate::support::TestDb;
 use crate::support::wait::until;
 use crate::web::client::{get, post, serve};
-use windlass_console::web::Server;
 use windlass::{Batch, BatchId, NewJob};
+use windlass_console::web::Server;
 
 crate::on_each_database!(
     batches_are_listed_by_state,

@@ -6,8 +6,8 @@ use crate::support::TestDb;
 use crate::support::wait::until;
 use crate::web::client::{get, post, serve};
 use std::time::Duration;
-use windlass_console::web::Server;
 use windlass::{NewJob, operations, run_operations};
+use windlass_console::web::Server;
 
 crate::on_each_database!(
     a_bulk_action_is_previewed_confirmed_and_run,

@@ -4,11 +4,11 @@ use super::{LONG_AGO, enqueue, now, page, process, row, serve, text, worker};
 use crate::support::TestDb;
 use crate::support::wait::DEADLINE;
 use std::time::Duration;
-use windlass_console::web::Server;
 use windlass::{
     Context, Function, JobError, JobResult, RecurringTask, Registry, Worker, pause_class,
     pause_queue, recurring,
 };
+use windlass_console::web::Server;
 
 fn without_anything_nothing_needs_attention(db: &TestDb) {
     let page = page(&serve(&db.database), "/");

@@ -6,8 +6,8 @@ use super::{
 };
 use crate::support::TestDb;
 use std::time::Duration;
-use windlass_console::web::Server;
 use windlass::{NewJob, pause_queue};
+use windlass_console::web::Server;
 
 fn its_next_jobs_are_in_order(db: &TestDb) {
     worker(db, 1, "mail", now(db));

@@ -1,21 +1,21 @@
 //! `windlass audit ...`.
 
-use windlass::internal::admin::jobs::Jobs;
-use windlass::internal::audit::{AuditEntry, AuditLog};
 use crate::cli::config::CommandError;
+use crate::cli::job_flags;
 use crate::cli::listed::time;
 use crate::cli::select::connect;
-use windlass::internal::clock;
-use windlass::internal::db::table::audit::AuditFilter;
-use windlass::internal::db::{Database, DbConnection};
-use windlass::internal::error::Result;
-use crate::cli::job_flags;
 use crate::terminal::{self, Column, Report, Table, printable};
 use chrono::{DateTime, Utc};
 use serde::Serialize;
 use std::collections::BTreeSet;
 use std::process::ExitCode;
 use std::time::Duration;
+use windlass::internal::admin::jobs::Jobs;
+use windlass::internal::audit::{AuditEntry, AuditLog};
+use windlass::internal::clock;
+use windlass::internal::db::table::audit::AuditFilter;
+use windlass::internal::db::{Database, DbConnection};
+use windlass::internal::error::Result;
 
 /// See who changed what
 #[derive(Debug, clap::Subcommand)]

@@ -1,5 +1,12 @@
 //! `windlass batches ...`.
 
+use crate::cli::config::CommandError;
+use crate::cli::done::{Deed, Done};
+use crate::cli::listed::time;
+use crate::cli::select::{Background, How, Scope, Selection, connect};
+use crate::terminal::{self, Column, Report, Table, printable};
+use serde::Serialize;
+use std::process::ExitCode;
 use windlass::internal::admin::batches::{
     self, BatchDetails, BatchFilter, BatchFollower, BatchState, BatchSummary, FailedOfBatch,
     FollowerState,
@@ -7,16 +14,9 @@ use windlass::internal::admin::batches::{
 use windlass::internal::admin::change::Change;
 use windlass::internal::admin::job_info::TaskStatus;
 use windlass::internal::admin::jobs::{BoundedCount, Jobs};
-use crate::cli::config::CommandError;
-use crate::cli::done::{Deed, Done};
-use crate::cli::listed::time;
-use crate::cli::select::{Background, How, Scope, Selection, connect};
 use windlass::internal::db::Database;
 use windlass::internal::error::Result;
 use windlass::internal::job::BatchId;
-use crate::terminal::{self, Column, Report, Table, printable};
-use serde::Serialize;
-use std::process::ExitCode;
 
 /// List, show, cancel and retry batches
 #[derive(Debug, clap::Subcommand)]

@@ -6,16 +6,16 @@ use crate::config::combinations::ConnectionBudget;
 use crate::config::configuration::Config;
 use crate::config::reader::Setting;
 use crate::config::recurring::DeclaredTask;
+use crate::read::sql::presence::{ConnectionLimit, connection_limit};
+use crate::terminal::Report;
+use serde::Serialize;
 use windlass::internal::db::conn::pooling::pooler::{Pooler, Pooling};
 use windlass::internal::db::schema::migrate;
 use windlass::internal::db::{AsConn as _, Database};
-use crate::read::sql::presence::{ConnectionLimit, connection_limit};
 use windlass::internal::error::{Error, Problem, Result};
 use windlass::internal::job::registry::Registry;
 use windlass::internal::recurring::settings::RecurringSettings;
 use windlass::internal::recurring::time_zone::RulesVersion;
-use crate::terminal::Report;
-use serde::Serialize;
 
 /// Check the configuration
 ///

@@ -1,12 +1,12 @@
 //! `windlass doctor`.
 
 use crate::read::doctor::scope::{Finding, Verdict};
-use windlass::internal::db::Database;
 use crate::read::sql::doctor::FIRST;
-use windlass::internal::error::Result;
 use crate::terminal::{self, Column, Report, Table, has_colors};
 use serde::Serialize;
 use std::process::ExitCode;
+use windlass::internal::db::Database;
+use windlass::internal::error::Result;
 
 /// Check the schema, the jobs, the processes and the database
 ///

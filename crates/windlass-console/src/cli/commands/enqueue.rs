@@ -1,10 +1,17 @@
 //! `windlass enqueue`.
 
+use crate::cli::config::CommandError;
+use crate::cli::job_flags::{self, JobFlags, word};
+use crate::cli::select::{self, connect};
+use crate::terminal::{self, Report};
+use chrono::{DateTime, Utc};
+use clap::error::ErrorKind;
+use serde::Serialize;
+use serde_json::Value;
+use std::time::Duration;
 use windlass::internal::admin::explain::Reason;
 use windlass::internal::admin::explain::obstacles::{Obstacle, is_beating};
 use windlass::internal::admin::explain::words::Word;
-use crate::cli::config::CommandError;
-use crate::cli::select::{self, connect};
 use windlass::internal::db::model::new_row::{EnqueueOutcome, OnConflict, UniqueScope};
 use windlass::internal::db::query::explain::{self, RubyProcesses};
 use windlass::internal::db::query::job_view::TextLimits;
@@ -12,15 +19,8 @@ use windlass::internal::db::{Database, DbConnection, own};
 use windlass::internal::error::{ErrorContext as _, Result};
 use windlass::internal::job::JobId;
 use windlass::internal::job::new_job::NewJob;
-use crate::cli::job_flags::{self, JobFlags, word};
 use windlass::internal::job::options::JobOptions;
 use windlass::internal::job::registry::Registry;
-use crate::terminal::{self, Report};
-use chrono::{DateTime, Utc};
-use clap::error::ErrorKind;
-use serde::Serialize;
-use serde_json::Value;
-use std::time::Duration;
 
 /// Enqueue a job
 ///

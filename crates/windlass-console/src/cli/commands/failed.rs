@@ -1,19 +1,19 @@
 //! `windlass failed ...`.
 
-use windlass::internal::admin::change::Change;
-use windlass::internal::admin::groups::{FailedGroups, failed_groups};
-use windlass::internal::admin::jobs::{Changed, Jobs};
-use windlass::internal::admin::rate::RetryRate;
 use crate::cli::done::{Deed, Done, SpreadOver};
 use crate::cli::listed::{ListedJobs, time};
 use crate::cli::select::{Background, How, Selection, Which, connect, tagged, with_progress};
-use windlass::internal::db::{Database, DbConnection};
-use windlass::internal::error::{Error, Result};
 use crate::terminal::{Column, Report, Table, printable};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use windlass::internal::admin::change::Change;
+use windlass::internal::admin::groups::{FailedGroups, failed_groups};
+use windlass::internal::admin::jobs::{Changed, Jobs};
+use windlass::internal::admin::rate::RetryRate;
+use windlass::internal::db::{Database, DbConnection};
+use windlass::internal::error::{Error, Result};
 
 /// List and group failed jobs, and retry or discard them
 #[derive(Debug, clap::Subcommand)]

@@ -1,15 +1,15 @@
 //! `windlass flows ...`.
 
-use windlass::internal::admin::flows::{FlowGraph, FlowId};
 use crate::cli::config::CommandError;
 use crate::cli::select::{self, connect};
+use crate::terminal::{self, Report, printable};
+use serde::Serialize;
+use std::process::ExitCode;
+use windlass::internal::admin::flows::{FlowGraph, FlowId};
 use windlass::internal::db::Database;
 use windlass::internal::error::Result;
 use windlass::internal::flow::waits;
 use windlass::internal::job::{BatchId, JobId};
-use crate::terminal::{self, Report, printable};
-use serde::Serialize;
-use std::process::ExitCode;
 
 /// Show what waits for what
 #[derive(Debug, clap::Subcommand)]

@@ -2,11 +2,7 @@
 
 use crate::cli::config::CommandError;
 use crate::cli::mount::At;
-use windlass::internal::clock;
 use crate::read::sql::presence::{self, Presence, WantedPresence};
-use windlass::internal::db::{Database, own};
-use windlass::internal::error::{Error, ErrorContext as _, Result};
-use windlass::internal::process::base::registration::hostname;
 use crate::terminal::{self, Report, printable};
 use serde::Serialize;
 use std::io::{Read as _, Write as _};
@@ -14,6 +10,10 @@ use std::net::{TcpStream, ToSocketAddrs as _};
 use std::process::ExitCode;
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
+use windlass::internal::clock;
+use windlass::internal::db::{Database, own};
+use windlass::internal::error::{Error, ErrorContext as _, Result};
+use windlass::internal::process::base::registration::hostname;
 
 /// Check whether a process is healthy, for containers
 ///

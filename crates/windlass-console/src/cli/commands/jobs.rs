@@ -1,22 +1,22 @@
 //! `windlass jobs ...`.
 
-use windlass::internal::admin::change::Change;
-use windlass::internal::admin::jobs::Jobs;
 use crate::cli::config::CommandError;
 use crate::cli::done::{Deed, Done};
+use crate::cli::job_flags;
 use crate::cli::listed::{ChangedBy, ListedJobs, name};
 use crate::cli::select::{self, Background, How, Which, connect, tagged, with_progress};
+use crate::terminal::Report;
+use chrono::{DateTime, Utc};
+use serde::Serialize;
+use std::time::Duration;
+use windlass::internal::admin::change::Change;
+use windlass::internal::admin::jobs::Jobs;
 use windlass::internal::db::Database;
 use windlass::internal::db::model::decision::JobState;
 use windlass::internal::db::model::extras::TagChange;
 use windlass::internal::error::Result;
 use windlass::internal::job::JobId;
-use crate::cli::job_flags;
 use windlass::internal::job::registry::Registry;
-use crate::terminal::Report;
-use chrono::{DateTime, Utc};
-use serde::Serialize;
-use std::time::Duration;
 
 /// List jobs, and cancel, discard, move or tag waiting jobs
 #[derive(Debug, clap::Subcommand)]

@@ -1,5 +1,9 @@
 //! `windlass migrate`.
 
+use crate::terminal::Report;
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
 use windlass::internal::admin::queues::set_rails_option;
 use windlass::internal::db::Database;
 use windlass::internal::db::conn::connection::AsConn as _;
@@ -8,10 +12,6 @@ use windlass::internal::db::schema::beside_rails::RailsOption;
 use windlass::internal::db::schema::compare;
 use windlass::internal::db::schema::migrations::{self, Copied, CopyOutcome};
 use windlass::internal::error::Result;
-use crate::terminal::Report;
-use serde::Serialize;
-use std::collections::BTreeMap;
-use std::path::PathBuf;
 
 /// Create the tables, or update them
 ///

@@ -3,12 +3,12 @@
 use crate::cli::config::CommandError;
 use crate::cli::listed::{ChangedBy, time};
 use crate::cli::select::connect;
-use windlass::internal::db::{Database, DbConnection};
-use windlass::internal::error::{Error, Result};
-use windlass::internal::operation::start::{self, Operation, OperationState};
 use crate::terminal::{self, Column, Report, Table, printable};
 use serde::Serialize;
 use std::process::ExitCode;
+use windlass::internal::db::{Database, DbConnection};
+use windlass::internal::error::{Error, Result};
+use windlass::internal::operation::start::{self, Operation, OperationState};
 
 /// See and stop changes of many jobs that run in the background
 #[derive(Debug, clap::Subcommand)]

@@ -1,21 +1,21 @@
 //! `windlass queues ...`.
 
-use windlass::internal::admin::jobs::Jobs;
 use crate::cli::commands::run_time::{Pausable, Turned, paused_line, unknown_queue};
 use crate::cli::commands::status::{age, queues};
 use crate::cli::config::CommandError;
 use crate::cli::done::Deed;
 use crate::cli::listed::ChangedBy;
 use crate::cli::select::{How, Scope, Selection, connect, with_progress};
-use windlass::internal::db::model::decision::JobState;
 use crate::read::sql::named::named;
+use crate::terminal::{self, Column, Report, Table, printable};
+use serde::Serialize;
+use std::process::ExitCode;
+use windlass::internal::admin::jobs::Jobs;
+use windlass::internal::db::model::decision::JobState;
 use windlass::internal::db::query::status::QueueStatus;
 use windlass::internal::db::{Database, DbConnection, own};
 use windlass::internal::error::{ErrorContext as _, Result};
 use windlass::internal::job::policy::quota::{self, QuotaStatus};
-use crate::terminal::{self, Column, Report, Table, printable};
-use serde::Serialize;
-use std::process::ExitCode;
 
 /// List, pause, resume and clear queues
 #[derive(Debug, clap::Subcommand)]
@@ -142,7 +142,8 @@ fn is_known(connection: &mut DbConnection, queue: &str) -> Result<bool> {
 impl ShowQueue {
     fn run(&self, database: &Database) -> Result<QueueFigures> {
         let mut connection = connect(database)?;
-        let latency = windlass::internal::admin::queues::queue_latency(&mut connection, &self.queue)?;
+        let latency =
+            windlass::internal::admin::queues::queue_latency(&mut connection, &self.queue)?;
         Ok(QueueFigures {
             queue_name: self.queue.clone(),
             size: windlass::internal::admin::queues::queue_size(&mut connection, &self.queue)?,

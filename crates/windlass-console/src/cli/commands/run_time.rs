@@ -1,18 +1,18 @@
 //! Commands that change how running programs work: pauses of classes, and limits.
 
-use windlass::internal::admin::classes::{paused_classes, strict_classes};
-use windlass::internal::admin::queues::limits;
 use crate::cli::config::CommandError;
 use crate::cli::listed::{ChangedBy, provenance};
 use crate::cli::select::connect;
 use crate::read::sql::named::named;
+use crate::terminal::{self, Report, printable};
+use serde::Serialize;
+use std::process::ExitCode;
+use windlass::internal::admin::classes::{paused_classes, strict_classes};
+use windlass::internal::admin::queues::limits;
 use windlass::internal::db::table::run_time::PausedClass;
 use windlass::internal::db::table::run_time::limits::RunTimeLimit;
 use windlass::internal::db::{Database, DbConnection, own};
 use windlass::internal::error::{ErrorContext as _, Result};
-use crate::terminal::{self, Report, printable};
-use serde::Serialize;
-use std::process::ExitCode;
 
 // --- `windlass classes ...` ---
 

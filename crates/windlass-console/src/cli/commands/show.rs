@@ -1,18 +1,18 @@
 //! `windlass jobs show`.
 
+use crate::cli::select::connect;
+use crate::terminal::{Report, printable};
+use chrono::{DateTime, Utc};
+use serde_json::Value;
 use windlass::internal::admin::details::{JobDetails, job_details};
 use windlass::internal::admin::explain::words::Word;
 use windlass::internal::admin::explain::{Explanation, explain};
 use windlass::internal::admin::job_info::JobKey;
-use crate::cli::select::connect;
 use windlass::internal::db::Database;
 use windlass::internal::db::table::attempts::Attempt;
 use windlass::internal::db::table::job_logs::JobLog;
 use windlass::internal::error::{Error, Result};
 use windlass::internal::job::JobId;
-use crate::terminal::{Report, printable};
-use chrono::{DateTime, Utc};
-use serde_json::Value;
 
 /// Show everything stored about a job: arguments, attempts, steps, result, log
 ///

@@ -1,8 +1,12 @@
 //! `windlass status`.
 
-use crate::read::doctor::scope::ALIVE;
 use crate::cli::commands::run_time;
 use crate::cli::listed;
+use crate::read::doctor::scope::ALIVE;
+use crate::terminal::{self, Column, Report, Table, printable};
+use serde::Serialize;
+use std::process::ExitCode;
+use std::time::Duration;
 use windlass::internal::clock;
 use windlass::internal::db::query::status::{ProcessStatus, QueueStatus, RunStatus};
 use windlass::internal::db::schema::migrate;
@@ -10,10 +14,6 @@ use windlass::internal::db::table::run_time::PausedClass;
 use windlass::internal::db::{AsConn as _, Database};
 use windlass::internal::error::Result;
 use windlass::internal::history::QueueRate;
-use crate::terminal::{self, Column, Report, Table, printable};
-use serde::Serialize;
-use std::process::ExitCode;
-use std::time::Duration;
 
 pub(crate) use windlass::internal::admin::explain::words::age;
 

@@ -1,25 +1,25 @@
 //! `windlass supervise`.
 
-use crate::read::duties::{self, DutyNow};
 use crate::cli::commands::status::{age, runs, state};
 use crate::cli::config::{ConfigSource, option};
 use crate::cli::mount::At;
 use crate::cli::select::connect;
-use windlass::internal::clock;
 use crate::config::configuration::Config;
 use crate::config::reader::Argument;
 use crate::config::recurring::OtherPrograms;
-use windlass::internal::db::Database;
-use windlass::internal::db::query::status::ProcessStatus;
-use windlass::internal::error::Result;
-use windlass::internal::process::supervisor::Supervisor;
-use windlass::internal::process::supervisor::children::Child;
+use crate::read::duties::{self, DutyNow};
 use crate::terminal::{Column, Report, Table, printable};
 use serde::Serialize;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
+use windlass::internal::clock;
+use windlass::internal::db::Database;
+use windlass::internal::db::query::status::ProcessStatus;
+use windlass::internal::error::Result;
+use windlass::internal::process::supervisor::Supervisor;
+use windlass::internal::process::supervisor::children::Child;
 
 /// Run a supervisor: dispatch jobs, recover them, run workers
 ///

@@ -4,12 +4,6 @@ use crate::cli::config::{CommandError, ConfigSource, option};
 use crate::cli::mount::At;
 use crate::cli::select::connect;
 use crate::config::reader::Argument;
-use windlass::internal::db::model::audit::{Actor, Via};
-use windlass::internal::db::table::web::tokens::WebTokenRow;
-use windlass::internal::db::{AsConn as _, Database};
-use windlass::internal::error::Result;
-use windlass::internal::process::base::stop::{BROKEN, Stop};
-use windlass::internal::process::base::{service, signals};
 use crate::terminal::{self, Column, Report, Table, printable};
 use crate::web::access::tokens;
 use crate::web::access::viewer::{Role, TokenLimits};
@@ -18,6 +12,12 @@ use clap::builder::PossibleValuesParser;
 use serde::Serialize;
 use std::process::ExitCode;
 use std::time::Duration;
+use windlass::internal::db::model::audit::{Actor, Via};
+use windlass::internal::db::table::web::tokens::WebTokenRow;
+use windlass::internal::db::{AsConn as _, Database};
+use windlass::internal::error::Result;
+use windlass::internal::process::base::stop::{BROKEN, Stop};
+use windlass::internal::process::base::{service, signals};
 
 /// Serve the web pages, or manage their tokens
 ///

@@ -9,9 +9,6 @@ pub(crate) mod view;
 use crate::cli::top::reader::{Sampler, SnapshotReader};
 use crate::cli::top::state::{KeyEffect, Keyboard, TopState};
 use crate::cli::top::view::TopTheme;
-use windlass::internal::clock;
-use windlass::internal::db::Database;
-use windlass::internal::error::{Error, Result};
 use ratatui::backend::CrosstermBackend;
 use ratatui::crossterm::cursor::{Hide, Show};
 use ratatui::crossterm::event::Event;
@@ -28,6 +25,9 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Once};
 use std::time::{Duration, Instant};
+use windlass::internal::clock;
+use windlass::internal::db::Database;
+use windlass::internal::error::{Error, Result};
 
 #[cfg(test)]
 #[cfg(feature = "internal-tests")]

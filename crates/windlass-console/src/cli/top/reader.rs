@@ -1,15 +1,19 @@
 //! Reads a snapshot: each part in a read-only transaction of its own, within its time limit.
 
-use windlass::internal::db::query::ready::{CappedCount, MOST_QUEUES};
 use crate::read::doctor;
 use crate::read::doctor::scope::{CheckScope, Finding};
-use windlass::internal::admin::groups::{FailedGroups, failed_groups};
 use crate::read::now::{Fleet, LoadNow, Member, Promises, QueueView};
-use windlass::internal::clock;
-use windlass::internal::db::conn::reading::{ReadConnection, ReadFailure};
 use crate::read::sql::fleet::{self, HeldJob};
 use crate::read::sql::queues;
 use crate::read::sql::totals::{self, StateTotals};
+use chrono::NaiveDateTime;
+use crossbeam_channel::{Receiver, Sender, bounded};
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+use windlass::internal::admin::groups::{FailedGroups, failed_groups};
+use windlass::internal::clock;
+use windlass::internal::db::conn::reading::{ReadConnection, ReadFailure};
+use windlass::internal::db::query::ready::{CappedCount, MOST_QUEUES};
 use windlass::internal::db::schema::migrate;
 use windlass::internal::db::table::recurring_tasks;
 use windlass::internal::db::{Conn, Database};
@@ -17,10 +21,6 @@ use windlass::internal::error::{ErrorContext as _, Result};
 use windlass::internal::history::rates::{QueueRate, rates};
 use windlass::internal::history::read::{HistoryFilter, TimeRange, series};
 use windlass::internal::process::base::stop;
-use chrono::NaiveDateTime;
-use crossbeam_channel::{Receiver, Sender, bounded};
-use std::collections::BTreeMap;
-use std::time::{Duration, Instant};
 
 /// The time limit of a part.
 const READ: Duration = Duration::from_secs(1);

@@ -1,13 +1,13 @@
 //! The state of the screen, and the next request to the reader.
 
 use crate::cli::top::reader::{ReadAnswer, ReadRequest, Snapshot, TopFindings};
-use windlass::internal::error::Result;
-use windlass::internal::process::base::stop;
 use chrono::NaiveDateTime;
 use crossbeam_channel::{Receiver, RecvTimeoutError, bounded};
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use std::io;
 use std::time::{Duration, Instant};
+use windlass::internal::error::Result;
+use windlass::internal::process::base::stop;
 
 /// The time limit of an answer. Each part of a snapshot has its own limit; together, with a new
 /// connection, they may take some seconds.

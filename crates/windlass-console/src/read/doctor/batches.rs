@@ -1,9 +1,9 @@
 //! The checks of batches and of what follows them.
 
 use crate::read::doctor::scope::{CheckScope, Finding, Verdict, finding};
-use windlass::internal::db::Conn;
 use crate::read::sql::doctor::batches::{self, BatchRule, READ};
 use crate::read::sql::doctor::{FIRST, Inconsistent};
+use windlass::internal::db::Conn;
 use windlass::internal::error::{ErrorContext as _, Result};
 
 /// The name of the checks.

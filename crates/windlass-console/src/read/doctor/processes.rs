@@ -3,14 +3,14 @@
 use crate::read::doctor::scope::{ALIVE, CheckScope, Finding, Verdict, finding};
 use crate::read::doctor::{statistics as doctor_statistics, unserved};
 use crate::read::duties::{self, DutyNow};
-use windlass::internal::clock;
-use windlass::internal::db::Conn;
 use crate::read::sql::doctor::{self, Load, TaskCounts};
 use crate::read::sql::fleet::{self, FleetProcess};
+use chrono::Datelike as _;
+use windlass::internal::clock;
+use windlass::internal::db::Conn;
 use windlass::internal::db::table::operations;
 use windlass::internal::error::{ErrorContext, Result};
 use windlass::internal::recurring::time_zone::RulesVersion;
-use chrono::Datelike as _;
 
 /// In seconds. A transaction open for longer keeps dead rows from being removed.
 const LONG: f64 = 300.0;

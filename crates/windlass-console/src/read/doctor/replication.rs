@@ -1,8 +1,8 @@
 //! Reports which commits are lost if the server is lost and a standby takes over.
 
 use crate::read::doctor::scope::{CheckScope, Finding, Verdict, finding};
-use windlass::internal::db::Conn;
 use crate::read::sql::doctor::{self, Replication};
+use windlass::internal::db::Conn;
 use windlass::internal::error::{ErrorContext as _, Result};
 
 const CHECK: &str = "replication";

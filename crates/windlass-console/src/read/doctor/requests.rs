@@ -1,8 +1,8 @@
 //! The check of requests for promotions: blocked jobs, flows, batches and waits go on by them.
 
 use crate::read::doctor::scope::{CheckScope, Finding, Verdict, finding};
-use windlass::internal::db::Conn;
 use crate::read::sql::doctor::{self, FIRST, OFTEN, StuckRequest};
+use windlass::internal::db::Conn;
 use windlass::internal::error::{ErrorContext as _, Result};
 
 /// The name of the check.

@@ -1,15 +1,15 @@
 //! Checks that ready jobs have a running worker that serves their queue and has their class.
 
 use crate::read::doctor::scope::{Finding, Verdict, finding};
+use crate::read::sql::doctor::FIRST;
+use crate::read::sql::doctor::unserved::{OldReadyJob, old_ready};
+use std::collections::BTreeMap;
 use windlass::internal::admin::explain::obstacles::{
     DescribedProcess, Obstacle, WantedJob, described, is_beating, missing,
 };
 use windlass::internal::db::Conn;
-use crate::read::sql::doctor::FIRST;
-use crate::read::sql::doctor::unserved::{OldReadyJob, old_ready};
 use windlass::internal::db::query::explain::{self, RubyProcesses};
 use windlass::internal::error::{ErrorContext, Result};
-use std::collections::BTreeMap;
 
 /// The jobs that no worker takes, by what is missing: the oldest one of each name.
 #[derive(Default)]

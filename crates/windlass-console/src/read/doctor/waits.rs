@@ -1,9 +1,9 @@
 //! The checks of jobs that wait for events.
 
 use crate::read::doctor::scope::{CheckScope, Finding, Verdict, finding};
-use windlass::internal::db::Conn;
 use crate::read::sql::doctor::Inconsistent;
 use crate::read::sql::doctor::unserved::{self, READ, WaitRule};
+use windlass::internal::db::Conn;
 use windlass::internal::error::{ErrorContext as _, Result};
 
 /// The name of the checks.

@@ -2,27 +2,27 @@
 
 mod steps;
 
-use windlass::internal::admin::explain::obstacles::WantedJob;
-use crate::read::surroundings::Surroundings;
 use crate::read::job_list::steps::IdSteps;
-use windlass::internal::admin::secrets::Secrets;
-use windlass::internal::clock;
-use windlass::internal::db::Conn;
-use windlass::internal::db::conn::dialect::timestamp;
-use windlass::internal::db::model::decision::JobState;
-use windlass::internal::db::query::job_view::{self, JobView, StoredArguments, TextLimits};
-use windlass::internal::db::query::jobs::JobMatch;
-use crate::read::sql::newest_job::newest_job;
 use crate::read::sql::job_search::JobSearch;
 use crate::read::sql::job_window::{self, AccessPath, KeyRange, ListPosition, WINDOW};
 use crate::read::sql::named;
-use windlass::internal::db::query::batches;
-use windlass::internal::job::run_log::HIDDEN;
+use crate::read::sql::newest_job::newest_job;
+use crate::read::surroundings::Surroundings;
 use chrono::NaiveDateTime;
 use diesel::QueryResult;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::time::Duration;
+use windlass::internal::admin::explain::obstacles::WantedJob;
+use windlass::internal::admin::secrets::Secrets;
+use windlass::internal::clock;
+use windlass::internal::db::Conn;
+use windlass::internal::db::conn::dialect::timestamp;
+use windlass::internal::db::model::decision::JobState;
+use windlass::internal::db::query::batches;
+use windlass::internal::db::query::job_view::{self, JobView, StoredArguments, TextLimits};
+use windlass::internal::db::query::jobs::JobMatch;
+use windlass::internal::job::run_log::HIDDEN;
 
 pub(crate) use steps::ENOUGH;
 

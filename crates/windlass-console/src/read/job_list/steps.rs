@@ -1,12 +1,12 @@
 //! Steps through the ids of jobs, each of which is quick.
 
+use crate::read::sql::job_window::{KeyRange, ListPosition};
+use crate::read::sql::newest_job::newest_job;
+use diesel::QueryResult;
+use std::time::{Duration, Instant};
 use windlass::internal::clock;
 use windlass::internal::db::Conn;
 use windlass::internal::db::conn::dialect::Dialect;
-use crate::read::sql::newest_job::newest_job;
-use crate::read::sql::job_window::{KeyRange, ListPosition};
-use diesel::QueryResult;
-use std::time::{Duration, Instant};
 
 /// The least number of ids in the first step.
 const STEP: i64 = 10_000;

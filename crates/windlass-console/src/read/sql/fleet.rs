@@ -1,14 +1,14 @@
 //! The registered processes.
 
-use windlass::internal::db::query::ready::MOST;
-use windlass::internal::db::conn::connection::{Conn, age};
-use windlass::internal::db::conn::dialect::Lossy;
-use windlass::internal::db::conn::statement::Statement;
-use windlass::internal::db::table::claimed::Note;
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Bool, Double, Integer, Nullable, Text};
 use serde_json::Value;
 use std::collections::BTreeMap;
+use windlass::internal::db::conn::connection::{Conn, age};
+use windlass::internal::db::conn::dialect::Lossy;
+use windlass::internal::db::conn::statement::Statement;
+use windlass::internal::db::query::ready::MOST;
+use windlass::internal::db::table::claimed::Note;
 
 /// The most processes that are read.
 pub(crate) const MOST_PROCESSES: i64 = 1_000;

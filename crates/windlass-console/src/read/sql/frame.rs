@@ -1,11 +1,11 @@
 //! The database's time, and what the navigation of the web pages counts.
 
-use windlass::internal::db::conn::connection::Conn;
-use windlass::internal::db::conn::dialect::Dialect;
-use windlass::internal::db::conn::statement::Statement;
 use chrono::NaiveDateTime;
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Double, Nullable, Timestamp};
+use windlass::internal::db::conn::connection::Conn;
+use windlass::internal::db::conn::dialect::Dialect;
+use windlass::internal::db::conn::statement::Statement;
 
 #[derive(Debug, QueryableByName)]
 pub(crate) struct FrameRow {

@@ -1,14 +1,14 @@
 //! The concurrency keys with jobs that wait or hold a slot, a page at a time.
 
-use windlass::internal::db::query::ready::CappedCount;
+use diesel::prelude::*;
+use diesel::sql_types::{BigInt, Bool, Double, Nullable, Text};
 use windlass::internal::db::conn::connection::{Conn, age};
 use windlass::internal::db::conn::dialect::{Dialect, Lossy};
 use windlass::internal::db::conn::statement::Statement;
 use windlass::internal::db::model::new_row::{waits_for_others, waits_for_others_sql};
+use windlass::internal::db::query::ready::CappedCount;
 use windlass::internal::db::table::run_time::limits;
 use windlass::internal::db::table::semaphores::limit_of;
-use diesel::prelude::*;
-use diesel::sql_types::{BigInt, Bool, Double, Nullable, Text};
 
 /// The limit of the counts of one key.
 pub(crate) const MOST_OF_KEY: i64 = 1_000;

@@ -1,10 +1,10 @@
 //! The things that a text in the search box names.
 
+use diesel::prelude::*;
+use diesel::sql_types::{BigInt, Bool, Nullable, Text};
 use windlass::internal::db::conn::connection::Conn;
 use windlass::internal::db::conn::dialect::Id;
 use windlass::internal::db::conn::statement::{Param, Statement};
-use diesel::prelude::*;
-use diesel::sql_types::{BigInt, Bool, Nullable, Text};
 
 /// The things that have the text as their name. A unique id and an idempotency key stand for the
 /// newest job.

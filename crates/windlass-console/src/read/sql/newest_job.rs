@@ -1,9 +1,9 @@
 //! The id of the newest job, without a search for it.
 
+use diesel::QueryResult;
 use windlass::internal::db::conn::connection::Conn;
 use windlass::internal::db::conn::dialect::{Dialect, MaybeId};
 use windlass::internal::db::conn::statement::Statement;
-use diesel::QueryResult;
 
 /// Returns an expression for an id that no job exceeds; NULL if there is no job.
 ///

@@ -1,10 +1,10 @@
 //! The presence of processes, for health checks.
 
+use diesel::prelude::*;
+use diesel::sql_types::{BigInt, Bool, Double, Nullable, Text};
 use windlass::internal::db::conn::connection::{Conn, age};
 use windlass::internal::db::conn::dialect::{Dialect, Lossy};
 use windlass::internal::db::conn::statement::Statement;
-use diesel::prelude::*;
-use diesel::sql_types::{BigInt, Bool, Double, Nullable, Text};
 
 /// The processes to look for. `None` means any.
 #[derive(Debug, Clone, Default)]

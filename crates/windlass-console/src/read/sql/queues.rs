@@ -1,12 +1,12 @@
 //! The executions of each queue that are not ready.
 
+use diesel::prelude::*;
+use diesel::sql_types::{BigInt, Text};
+use std::collections::BTreeMap;
 use windlass::internal::db::conn::connection::Conn;
 use windlass::internal::db::conn::dialect::{Dialect, Lossy};
 use windlass::internal::db::conn::statement::Statement;
 use windlass::internal::db::query::ready::{CappedCount, MOST};
-use diesel::prelude::*;
-use diesel::sql_types::{BigInt, Text};
-use std::collections::BTreeMap;
 
 #[derive(QueryableByName)]
 struct QueueJobsRow {
@@ -28,7 +28,10 @@ impl CountsByQueue {
     fn new(rows: Vec<QueueJobsRow>) -> Self {
         let read: i64 = rows.iter().map(|row| row.jobs).sum();
         CountsByQueue {
-            counts: rows.into_iter().map(|row| (row.queue_name, row.jobs)).collect(),
+            counts: rows
+                .into_iter()
+                .map(|row| (row.queue_name, row.jobs))
+                .collect(),
             is_more: read > MOST,
         }
     }

@@ -1,14 +1,14 @@
 //! The recurring tasks, a page at a time, and their last ticks.
 
+use chrono::NaiveDateTime;
+use diesel::prelude::*;
+use diesel::sql_types::{BigInt, Double, Nullable, Text, Timestamp};
 use windlass::internal::db::conn::connection::{Conn, age};
 use windlass::internal::db::conn::dialect::{Dialect, Lossy};
 use windlass::internal::db::conn::statement::Statement;
 use windlass::internal::db::model::recurring::RecurringTaskRow;
 use windlass::internal::db::query::ready::{CappedCount, MOST};
 use windlass::internal::db::table::recurring_tasks::{columns, is_undeclared};
-use chrono::NaiveDateTime;
-use diesel::prelude::*;
-use diesel::sql_types::{BigInt, Double, Nullable, Text, Timestamp};
 
 /// Returns a page of the tasks of Windlass after a key, by key: one more than `limit` if there are
 /// more.

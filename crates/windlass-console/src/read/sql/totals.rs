@@ -1,13 +1,13 @@
 //! The numbers of jobs in each state.
 
+use crate::read::sql::doctor::{FIRST, Inconsistent, Rule};
+use crate::read::sql::newest_job::newest_id;
+use diesel::prelude::*;
+use diesel::sql_types::{BigInt, Double, Nullable, Text};
 use windlass::internal::db::conn::connection::{Conn, age};
 use windlass::internal::db::conn::dialect::{Dialect, Id, Lossy};
 use windlass::internal::db::conn::statement::Statement;
-use crate::read::sql::doctor::{FIRST, Inconsistent, Rule};
-use crate::read::sql::newest_job::newest_id;
 use windlass::internal::db::query::ready::{CappedCount, MOST};
-use diesel::prelude::*;
-use diesel::sql_types::{BigInt, Double, Nullable, Text};
 
 /// The executions of each kind.
 #[derive(Debug, Clone, Copy, Default)]

@@ -1,5 +1,6 @@
 //! The entries of a timeline.
 
+use chrono::{NaiveDateTime, TimeDelta};
 use windlass::internal::admin::details::JobDetails;
 use windlass::internal::admin::explain::Reason;
 use windlass::internal::admin::explain::obstacles::Obstacle;
@@ -9,7 +10,6 @@ use windlass::internal::db::model::outcome::{self, AttemptOutcome};
 use windlass::internal::db::query::job_view::JobView;
 use windlass::internal::db::table::attempts::Attempt;
 use windlass::internal::db::table::claimed::Progress;
-use chrono::{NaiveDateTime, TimeDelta};
 
 fn name(text: impl Into<String>) -> Word {
     Word::Name(text.into())

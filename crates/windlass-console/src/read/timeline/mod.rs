@@ -5,9 +5,9 @@
 
 mod events;
 
+use chrono::NaiveDateTime;
 use windlass::internal::admin::details::JobDetails;
 use windlass::internal::db::query::job_view::JobView;
-use chrono::NaiveDateTime;
 
 pub(crate) use crate::read::timeline::events::{BarKind, BarPart, EntryKind, Mark, TimelineEntry};
 

@@ -1,9 +1,9 @@
 //! Secrets of tokens and sessions, of which only digests are stored.
 
-use windlass::internal::error::{Error, Result};
 use sha2::{Digest as _, Sha256};
 use std::fmt;
 use std::fmt::Write as _;
+use windlass::internal::error::{Error, Result};
 
 /// The start of each token's text, by which searches for leaked secrets find it.
 const PREFIX: &str = "windlass_";

@@ -1,5 +1,11 @@
 //! `POST /v1/jobs` and `POST /v1/jobs:batch`.
 
+use crate::web::access::viewer::TokenLimits;
+use crate::web::api::job_request::{JobRequest, wrong};
+use crate::web::http::{PageError, Response};
+use crate::web::request::route::Cx;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 use windlass::internal::db::Conn;
 use windlass::internal::db::model::new_row::EnqueueOutcome;
 use windlass::internal::db::query::job_view::{self, StoredArguments};
@@ -7,12 +13,6 @@ use windlass::internal::db::transition::enqueue;
 use windlass::internal::error::{Error, ErrorContext as _, Result};
 use windlass::internal::job::Enqueued;
 use windlass::internal::job::new_job::{NewJob, enqueue_all};
-use crate::web::access::viewer::TokenLimits;
-use crate::web::api::job_request::{JobRequest, wrong};
-use crate::web::http::{PageError, Response};
-use crate::web::request::route::Cx;
-use serde::{Deserialize, Serialize};
-use serde_json::value::RawValue;
 
 /// The path at which a list of jobs is enqueued.
 pub(crate) const LIST: &str = "/v1/jobs:batch";

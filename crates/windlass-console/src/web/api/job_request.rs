@@ -2,16 +2,6 @@
 //!
 //! The names are those of the columns of the view `windlass_enqueue`, and so are the rules.
 
-use windlass::internal::admin::job_info::{self, TaskInfo, TaskStatus};
-use windlass::internal::admin::secrets::Secrets;
-use windlass::internal::clock;
-use windlass::internal::db::model::new_row::OnConflict;
-use windlass::internal::db::query::job_view;
-use windlass::internal::db::table::claimed::Progress;
-use windlass::internal::error::{ErrorContext as _, Result};
-use windlass::internal::job::new_job::NewJob;
-use windlass::internal::job::options::{COLUMNS, JobOptions};
-use windlass::internal::process::base::stop;
 use crate::web::access::viewer::{TokenLimits, Viewer};
 use crate::web::http::{PageError, Response};
 use crate::web::reads::Writers;
@@ -28,6 +18,16 @@ use std::fmt;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
+use windlass::internal::admin::job_info::{self, TaskInfo, TaskStatus};
+use windlass::internal::admin::secrets::Secrets;
+use windlass::internal::clock;
+use windlass::internal::db::model::new_row::OnConflict;
+use windlass::internal::db::query::job_view;
+use windlass::internal::db::table::claimed::Progress;
+use windlass::internal::error::{ErrorContext as _, Result};
+use windlass::internal::job::new_job::NewJob;
+use windlass::internal::job::options::{COLUMNS, JobOptions};
+use windlass::internal::process::base::stop;
 
 /// A job to enqueue.
 #[derive(Debug, Clone)]

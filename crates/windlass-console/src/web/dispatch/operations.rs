@@ -3,10 +3,6 @@
 //! Any number of servers and supervisors may do so. If this one dies within a chunk, the chunk has no
 //! effect, and another process runs it.
 
-use windlass::internal::clock;
-use windlass::internal::error::{ErrorContext as _, Result};
-use windlass::internal::operation::OperationTurns;
-use windlass::internal::process::base::stop;
 use crate::web::reads::Writers;
 use crate::web::site::{Site, Source};
 use crossbeam_channel::{Receiver, RecvTimeoutError};
@@ -14,6 +10,10 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use tokio::sync::watch;
+use windlass::internal::clock;
+use windlass::internal::error::{ErrorContext as _, Result};
+use windlass::internal::operation::OperationTurns;
+use windlass::internal::process::base::stop;
 
 /// The time between two searches for operations that other processes have started.
 const INTERVAL: Duration = Duration::from_secs(2);

@@ -1,8 +1,5 @@
 //! From a request to its response: the route, the viewer, the page, and the page of an error.
 
-use windlass::internal::clock;
-use windlass::internal::error::Result;
-use windlass::internal::process::base::stop;
 use crate::web::access::viewer::{Need, Proof, Role, Viewer};
 use crate::web::http::{PageError, Request, Response, Verb};
 use crate::web::live::Topic;
@@ -21,6 +18,9 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, oneshot};
+use windlass::internal::clock;
+use windlass::internal::error::Result;
+use windlass::internal::process::base::stop;
 
 /// Pages with one of these in their query have no live updates: one panel alone, and all rows.
 const NOT_LIVE: [&str; 2] = ["alone", "full"];

@@ -1,8 +1,5 @@
 //! The thread that renders what is open.
 
-use windlass::internal::clock;
-use windlass::internal::db::table::web::{sessions, tokens};
-use windlass::internal::error::{ErrorContext as _, Result};
 use crate::web::access::viewer::Proof;
 use crate::web::dispatch::queue::PageDispatcher;
 use crate::web::entry;
@@ -11,6 +8,9 @@ use crate::web::live::{self, RenderedTopic, Topic};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use windlass::internal::clock;
+use windlass::internal::db::table::web::{sessions, tokens};
+use windlass::internal::error::{ErrorContext as _, Result};
 
 /// The time between two renderings of a page.
 const TICK: Duration = Duration::from_secs(2);

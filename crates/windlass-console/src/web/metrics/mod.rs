@@ -6,14 +6,9 @@ mod text;
 
 use crate::read::doctor::processes as doctor_processes;
 use crate::read::doctor::scope::CheckScope;
-use windlass::internal::clock;
 use crate::read::sql::doctor::{self, Rule};
 use crate::read::sql::frame;
 use crate::read::sql::{fleet, tasks, totals};
-use windlass::internal::db::query::ready as ready_jobs;
-use windlass::internal::db::table::pauses;
-use windlass::internal::db::{Conn, ping};
-use windlass::internal::error::{ErrorContext as _, Result};
 use crate::web::access::viewer::Need;
 use crate::web::http::{PageError, Response};
 use crate::web::metrics::text::TextFormat;
@@ -25,6 +20,11 @@ use crate::web::reads::{CachedRead, affordable};
 use crate::web::request::panels::Panel;
 use crate::web::request::route::Cx;
 use std::time::Duration;
+use windlass::internal::clock;
+use windlass::internal::db::query::ready as ready_jobs;
+use windlass::internal::db::table::pauses;
+use windlass::internal::db::{Conn, ping};
+use windlass::internal::error::{ErrorContext as _, Result};
 
 /// Answers a scrape.
 pub(crate) fn show(cx: &mut Cx<'_>) -> Result<Response, PageError> {

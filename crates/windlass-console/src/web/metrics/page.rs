@@ -1,14 +1,14 @@
 //! Writes figures as a page of metrics.
 
 use crate::read::sql::fleet::FleetProcess;
-use windlass::internal::history::{Histogram, Totals};
-use windlass::internal::process::base::health::{Health, HealthCheck};
 use crate::web::metrics::text::{Distribution, Metric, MetricType, Page, Samples, TextFormat};
 use crate::web::read::{
     DatabaseFigures, DoctorFigures, ExecutionFigures, PARTS, ScrapedFigures, ScrapedQueues, exposed,
 };
 use std::collections::BTreeSet;
 use std::time::Duration;
+use windlass::internal::history::{Histogram, Totals};
+use windlass::internal::process::base::health::{Health, HealthCheck};
 
 /// The upper limits of the buckets of a page, in milliseconds: some of those that the history has.
 const BOUNDS: [u64; 19] = [

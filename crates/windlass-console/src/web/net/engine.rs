@@ -1,8 +1,5 @@
 //! The thread with the network: accepts connections, and serves each until it ends.
 
-use windlass::internal::error::{Error, Result};
-use windlass::internal::process::base::health::HealthCheck;
-use windlass::internal::process::base::stop;
 use crate::web::assets::Asset;
 use crate::web::http::Response;
 use crate::web::net::forward::{Engine, HttpResponse, Peer, page, sent};
@@ -30,6 +27,9 @@ use std::task::{Context, Poll};
 use std::thread::JoinHandle;
 use std::time::Duration;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, watch};
+use windlass::internal::error::{Error, Result};
+use windlass::internal::process::base::health::HealthCheck;
+use windlass::internal::process::base::stop;
 
 /// The time limit for the head of a request, also for the first byte of the next one.
 const HEAD: Duration = Duration::from_secs(15);

@@ -1,6 +1,5 @@
 //! The way of a request to the SQL threads, and of its response back.
 
-use windlass::internal::clock;
 use crate::web::access::secret::SecretDigest;
 use crate::web::access::viewer::Viewer;
 use crate::web::api::{self, job_request};
@@ -20,6 +19,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::sync::{Semaphore, SemaphorePermit, mpsc, oneshot};
+use windlass::internal::clock;
 
 /// The time limit for the body of a request.
 const BODY: Duration = Duration::from_secs(10);

@@ -1,6 +1,5 @@
 //! The parts of a request that are checked and read before it reaches the SQL threads.
 
-use windlass::internal::db::model::extras::Traceparent;
 use crate::web::access::{addresses, settings};
 use crate::web::http::{ApiRequest, Credentials, Pairs, Request, Response, Theme, Verb, new_id};
 use crate::web::request::{route, shell};
@@ -10,6 +9,7 @@ use axum::body::Bytes;
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, Method, header};
 use std::net::IpAddr;
+use windlass::internal::db::model::extras::Traceparent;
 
 /// The most bytes of a path with its query.
 const LONGEST: usize = 8 * 1024;

@@ -1,10 +1,5 @@
 //! Who changed what.
 
-use windlass::internal::audit::{AuditEntry, AuditLog};
-use windlass::internal::db::Conn;
-use windlass::internal::db::model::audit::AuditAction;
-use windlass::internal::db::table::audit::AuditFilter;
-use windlass::internal::error::Result;
 use crate::web::http::{PageError, Pairs, Response};
 use crate::web::pages::jobs::filters::{self, When};
 use crate::web::pages::words::conditions;
@@ -16,6 +11,11 @@ use crate::web::site::Section;
 use askama::Template;
 use chrono::NaiveDateTime;
 use serde_json::Value;
+use windlass::internal::audit::{AuditEntry, AuditLog};
+use windlass::internal::db::Conn;
+use windlass::internal::db::model::audit::AuditAction;
+use windlass::internal::db::table::audit::AuditFilter;
+use windlass::internal::error::Result;
 
 // --- The page of the audit ---
 

@@ -1,7 +1,5 @@
 //! Failed jobs, grouped by what their failures have in common.
 
-use windlass::internal::admin::groups::{FailedGroup, FailedGroups};
-use windlass::internal::db::model::outcome::is_unknown;
 use crate::web::http::{self, PageError, Pairs, Response};
 use crate::web::pages::jobs::filters::{self, When};
 use crate::web::reads::GROUPS;
@@ -12,6 +10,8 @@ use crate::web::show::{Markup, count, cut, escaped};
 use crate::web::site::Section;
 use askama::Template;
 use serde_json::json;
+use windlass::internal::admin::groups::{FailedGroup, FailedGroups};
+use windlass::internal::db::model::outcome::is_unknown;
 
 // --- A group of failures as the page shows it ---
 

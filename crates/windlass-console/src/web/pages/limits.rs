@@ -1,12 +1,8 @@
 //! The concurrency keys in use, and the limits that operators have set.
 
-use windlass::internal::db::query::ready::CappedCount;
 use crate::read::now::Fleet;
-use windlass::internal::db::Conn;
 use crate::read::sql::keys::{self, KeyInUse, KeysWanted, SlotHolder};
 use crate::read::sql::totals;
-use windlass::internal::db::table::run_time::limits::{self, RunTimeLimit};
-use windlass::internal::error::{ErrorContext as _, Result as WindlassResult};
 use crate::web::http::{PageError, Response};
 use crate::web::pages::queues::{actor, back, named};
 use crate::web::request::panels::Panel;
@@ -16,6 +12,10 @@ use crate::web::show::chart::slots;
 use crate::web::show::{Markup, bounded, count, duration, filters, verdict};
 use crate::web::site::Section;
 use askama::Template;
+use windlass::internal::db::Conn;
+use windlass::internal::db::query::ready::CappedCount;
+use windlass::internal::db::table::run_time::limits::{self, RunTimeLimit};
+use windlass::internal::error::{ErrorContext as _, Result as WindlassResult};
 
 #[derive(Template)]
 #[template(path = "limits/page.html")]

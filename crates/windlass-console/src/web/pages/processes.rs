@@ -1,9 +1,7 @@
 //! The processes, and what they run.
 
 use crate::read::now::{Fleet, Member, MemberKind};
-use windlass::internal::db::Conn;
 use crate::read::sql::fleet::{self, DiedProcess, HeldJob};
-use windlass::internal::error::{ErrorContext as _, Result};
 use crate::web::cache::Cached;
 use crate::web::http::{PageError, Response};
 use crate::web::pages::overview::running::RunVerdict;
@@ -15,6 +13,8 @@ use crate::web::show::{Markup, about, ago, count, escaped, filters, state, verdi
 use crate::web::site::Section;
 use askama::Template;
 use std::collections::{BTreeMap, BTreeSet};
+use windlass::internal::db::Conn;
+use windlass::internal::error::{ErrorContext as _, Result};
 
 #[derive(Template)]
 #[template(path = "processes/page.html")]

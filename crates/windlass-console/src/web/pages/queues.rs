@@ -1,14 +1,9 @@
 //! All queues, and the paused classes.
 
-use windlass::internal::db::query::ready::CappedCount;
-use crate::read::now::{LoadNow, Promises, QueueView};
-use windlass::internal::db::model::audit::{Actor, Via};
-use crate::read::sql::totals::StateTotals;
-use crate::read::sql::named as known;
-use windlass::internal::db::table::run_time::{self, PausedClass};
-use windlass::internal::error::ErrorContext as _;
-use windlass::internal::history::TimeRange;
 use crate::read::curves::{QueueCurves, queue_curves};
+use crate::read::now::{LoadNow, Promises, QueueView};
+use crate::read::sql::named as known;
+use crate::read::sql::totals::StateTotals;
 use crate::web::http::{PageError, Response};
 use crate::web::read::concerns::who_and_why;
 use crate::web::read::{LoadAndConcerns, QueueStateCounts, QueueVerdict};
@@ -21,6 +16,11 @@ use crate::web::show::{Markup, ago, count, escaped, filters, short};
 use crate::web::site::Section;
 use askama::Template;
 use std::time::Duration;
+use windlass::internal::db::model::audit::{Actor, Via};
+use windlass::internal::db::query::ready::CappedCount;
+use windlass::internal::db::table::run_time::{self, PausedClass};
+use windlass::internal::error::ErrorContext as _;
+use windlass::internal::history::TimeRange;
 
 #[derive(Template)]
 #[template(path = "queues/page.html")]

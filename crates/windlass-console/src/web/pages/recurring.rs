@@ -1,15 +1,7 @@
 //! The recurring tasks.
 
-use windlass::internal::db::Conn;
-use windlass::internal::db::model::recurring::RecurringTaskRow;
 use crate::read::sql::fleet;
 use crate::read::sql::tasks::{self, OverdueTask, TaskTotals, TickOfTask};
-use windlass::internal::error::{ErrorContext as _, Result};
-use windlass::internal::recurring::schedule::Schedule;
-use windlass::internal::recurring::task::RecurringTask;
-use windlass::internal::recurring::tasks::deleted_at;
-use windlass::internal::recurring::time_zone::Zone;
-use windlass::internal::recurring::timing::NEVER;
 use crate::web::http::{self, PageError, Response};
 use crate::web::pages::queues::{actor, back, named};
 use crate::web::request::panels::Panel;
@@ -23,6 +15,14 @@ use crate::web::site::Section;
 use askama::Template;
 use chrono::{DateTime, NaiveDateTime, TimeDelta, Utc};
 use std::collections::BTreeMap;
+use windlass::internal::db::Conn;
+use windlass::internal::db::model::recurring::RecurringTaskRow;
+use windlass::internal::error::{ErrorContext as _, Result};
+use windlass::internal::recurring::schedule::Schedule;
+use windlass::internal::recurring::task::RecurringTask;
+use windlass::internal::recurring::tasks::deleted_at;
+use windlass::internal::recurring::time_zone::Zone;
+use windlass::internal::recurring::timing::NEVER;
 
 #[derive(Template)]
 #[template(path = "recurring/page.html")]

@@ -1,17 +1,17 @@
 //! Sentences about jobs, with links.
 
-use windlass::internal::admin::explain::words::Word;
-use windlass::internal::admin::jobs::Jobs;
 use crate::read::timeline::Mark;
-use windlass::internal::db::model::audit::{Actor, Via};
-use windlass::internal::db::model::decision::JobState;
-use windlass::internal::history::TimeRange;
 use crate::web::http::Request;
 use crate::web::request::route::Cx;
 use crate::web::request::shell::Shell;
 use crate::web::show::{self, Markup, count, cut, escaped};
 use chrono::NaiveDateTime;
 use serde_json::Value;
+use windlass::internal::admin::explain::words::Word;
+use windlass::internal::admin::jobs::Jobs;
+use windlass::internal::db::model::audit::{Actor, Via};
+use windlass::internal::db::model::decision::JobState;
+use windlass::internal::history::TimeRange;
 
 /// The longest name or message in a sentence, in characters.
 const LONGEST: usize = 1_000;

@@ -1,19 +1,10 @@
 //! Finds what needs attention.
 
+use crate::read::curves::{QueueCurves, queue_curves};
 use crate::read::doctor::processes::ABOUT_TO_PRUNE;
 use crate::read::doctor::scope::{Finding, Verdict};
-use windlass::internal::admin::groups::failed_groups;
 use crate::read::now::{LoadNow, Member, QueueView};
-use windlass::internal::clock;
-use windlass::internal::db::Conn;
 use crate::read::sql::tasks;
-use windlass::internal::db::table::{recurring_tasks, run_time};
-use windlass::internal::error::{ErrorContext as _, Result};
-use crate::read::curves::{QueueCurves, queue_curves};
-use windlass::internal::history::{
-    Bucket, Histogram, HistoryFilter, SeriesTally, TimeRange, Usual, by_class, series, typical_run,
-    usual,
-};
 use crate::web::cache::Cached;
 use crate::web::http;
 use crate::web::read::QueueVerdict;
@@ -21,6 +12,15 @@ use crate::web::show::{about, count, duration};
 use chrono::{DateTime, Utc};
 use std::collections::BTreeMap;
 use std::time::Duration;
+use windlass::internal::admin::groups::failed_groups;
+use windlass::internal::clock;
+use windlass::internal::db::Conn;
+use windlass::internal::db::table::{recurring_tasks, run_time};
+use windlass::internal::error::{ErrorContext as _, Result};
+use windlass::internal::history::{
+    Bucket, Histogram, HistoryFilter, SeriesTally, TimeRange, Usual, by_class, series, typical_run,
+    usual,
+};
 
 /// The most of each kind that are listed.
 const MOST: usize = 10;

@@ -2,24 +2,24 @@
 
 pub(crate) mod concerns;
 
-use windlass::internal::db::query::ready::{CappedCount, ReadyJobs};
 use crate::read::doctor::scope::{Finding, Verdict};
-use windlass::internal::admin::groups::FailedGroups;
 use crate::read::now::{LoadNow, Promises, QueueView};
-use windlass::internal::clock;
-use windlass::internal::db::Conn;
 use crate::read::sql::fleet::FleetProcess;
+use crate::read::sql::job_search::StateCounts;
 use crate::read::sql::queues::{self, CountsByClass, CountsByQueue};
 use crate::read::sql::totals::StateTotals;
-use crate::read::sql::job_search::StateCounts;
-use windlass::internal::db::table::recurring_tasks;
-use windlass::internal::error::{ErrorContext as _, Result};
-use windlass::internal::history::{HistoryLag, SeriesTally, Totals};
 use crate::web::cache::Cached;
 use crate::web::read::concerns::{Concern, LastHour, UsualRuns};
 use crate::web::show::{Markup, duration, state, verdict};
 use std::collections::BTreeMap;
 use std::time::Duration;
+use windlass::internal::admin::groups::FailedGroups;
+use windlass::internal::clock;
+use windlass::internal::db::Conn;
+use windlass::internal::db::query::ready::{CappedCount, ReadyJobs};
+use windlass::internal::db::table::recurring_tasks;
+use windlass::internal::error::{ErrorContext as _, Result};
+use windlass::internal::history::{HistoryLag, SeriesTally, Totals};
 
 pub(crate) use crate::read::now::QueueVerdict;
 

@@ -1,9 +1,5 @@
 //! The panels of a page: each has its own read, with a time limit.
 
-use windlass::internal::clock;
-use windlass::internal::db::Conn;
-use windlass::internal::db::conn::reading::ReadFailure;
-use windlass::internal::error::Result;
 use crate::web::access::viewer::Proof;
 use crate::web::cache::Freshness;
 use crate::web::read::LoadAndConcerns;
@@ -13,6 +9,10 @@ use crate::web::show::escaped;
 use askama::filters::HtmlSafe;
 use std::fmt;
 use std::time::Duration;
+use windlass::internal::clock;
+use windlass::internal::db::Conn;
+use windlass::internal::db::conn::reading::ReadFailure;
+use windlass::internal::error::Result;
 
 impl Cx<'_> {
     /// Reads what a panel shows, within 1 s. A panel without its data says so, and the page stands.

@@ -1,9 +1,5 @@
 //! A table of routes: a method and a pattern lead to a function.
 
-use windlass::internal::clock;
-use windlass::internal::db::Conn;
-use windlass::internal::db::conn::reading::ReadFailure;
-use windlass::internal::error::Result;
 use crate::web::access::viewer::{Need, Viewer};
 use crate::web::http::{self, PageError, Pairs, Request, Response, Theme, Verb};
 use crate::web::read::Watch;
@@ -12,6 +8,10 @@ use crate::web::request::shell::{self, Shell};
 use crate::web::site::{self, Frame, Section, Site};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use windlass::internal::clock;
+use windlass::internal::db::Conn;
+use windlass::internal::db::conn::reading::ReadFailure;
+use windlass::internal::error::Result;
 
 /// A page, or a change.
 pub(crate) type Handler = fn(&mut Cx<'_>) -> Result<Response, PageError>;

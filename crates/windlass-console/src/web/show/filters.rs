@@ -8,9 +8,9 @@
 )]
 
 use crate::web::show;
-use windlass::internal::db::query::ready::CappedCount;
 use std::fmt::Display;
 use std::time::Duration;
+use windlass::internal::db::query::ready::CappedCount;
 
 /// A duration of any type.
 pub(crate) trait InSeconds {

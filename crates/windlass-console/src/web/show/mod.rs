@@ -6,8 +6,6 @@
 pub(crate) mod chart;
 pub(crate) mod filters;
 
-use windlass::internal::db::query::ready::CappedCount;
-use windlass::internal::job::run_log::HIDDEN;
 use askama::filters::HtmlSafe;
 use chrono::NaiveDateTime;
 use serde::Serialize as _;
@@ -15,6 +13,8 @@ use serde_json::Value;
 use serde_json::ser::{Formatter, Serializer};
 use std::fmt::Display;
 use std::{fmt, io};
+use windlass::internal::db::query::ready::CappedCount;
+use windlass::internal::job::run_log::HIDDEN;
 
 // --- JSON with the parts marked that are hidden ---
 

@@ -1,9 +1,9 @@
 //! The last figures of a database: however many scrape, one reads.
 
-use windlass::internal::clock;
 use crate::web::read::ScrapedFigures;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+use windlass::internal::clock;
 
 /// The time for which figures are used.
 const FRESH: Duration = Duration::from_secs(5);

@@ -3,11 +3,7 @@
 pub(crate) mod metrics_cache;
 
 use crate::read::now::Promises;
-use windlass::internal::clock;
 use crate::read::sql::frame;
-use windlass::internal::db::{Conn, Database};
-use windlass::internal::error::{ErrorContext as _, Result};
-use windlass::internal::process::base::health::Health;
 use crate::web::access::settings::Access;
 use crate::web::assets::Assets;
 use crate::web::live::{CachedPages, Hub};
@@ -20,6 +16,10 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
+use windlass::internal::clock;
+use windlass::internal::db::{Conn, Database};
+use windlass::internal::error::{ErrorContext as _, Result};
+use windlass::internal::process::base::health::Health;
 
 /// A database that is served.
 #[derive(Debug)]

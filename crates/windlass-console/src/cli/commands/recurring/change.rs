@@ -1,23 +1,23 @@
 //! `windlass recurring add`, `change` and `remove`.
 
 use crate::cli::config::CommandError;
+use crate::cli::job_flags::{self, JobFlags, word};
 use crate::cli::listed::{ChangedBy, time};
 use crate::cli::select::{self, connect};
-use windlass::internal::db::Database;
-use windlass::internal::db::model::recurring::Overlap;
-use windlass::internal::error::Result;
-use windlass::internal::job::new_job::NewJob;
-use crate::cli::job_flags::{self, JobFlags, word};
-use windlass::internal::job::registry::Registry;
-use windlass::internal::recurring::edit;
-use windlass::internal::recurring::settings::RecurringSettings;
-use windlass::internal::recurring::task::RecurringTask;
-use windlass::internal::recurring::timing::{MissedTicks, NEVER};
 use crate::terminal::{Report, printable};
 use chrono::{DateTime, NaiveDateTime, Utc};
 use clap::ValueEnum;
 use serde::Serialize;
 use std::time::Duration;
+use windlass::internal::db::Database;
+use windlass::internal::db::model::recurring::Overlap;
+use windlass::internal::error::Result;
+use windlass::internal::job::new_job::NewJob;
+use windlass::internal::job::registry::Registry;
+use windlass::internal::recurring::edit;
+use windlass::internal::recurring::settings::RecurringSettings;
+use windlass::internal::recurring::task::RecurringTask;
+use windlass::internal::recurring::timing::{MissedTicks, NEVER};
 
 /// The settings of a task that a command adds or changes.
 #[derive(Debug, clap::Args)]

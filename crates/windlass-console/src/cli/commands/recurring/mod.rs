@@ -7,12 +7,12 @@ use crate::cli::commands::recurring::change::{AddTask, ChangeTask, RemoveTask};
 use crate::cli::commands::recurring::next::{NextRuns, TaskHistory};
 use crate::cli::listed::{ChangedBy, jitter, time, undeclared};
 use crate::cli::select::connect;
+use crate::terminal::{Column, Report, Table, printable};
+use serde::Serialize;
 use windlass::internal::db::Database;
 use windlass::internal::error::Result;
 use windlass::internal::job::JobId;
 use windlass::internal::recurring::tasks::{self, RecurringStatus};
-use crate::terminal::{Column, Report, Table, printable};
-use serde::Serialize;
 
 /// Look at the recurring tasks; add, change, run, pause, resume or remove one
 #[derive(Debug, clap::Subcommand)]

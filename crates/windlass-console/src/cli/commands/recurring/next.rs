@@ -3,18 +3,18 @@
 use crate::cli::config::ConfigSource;
 use crate::cli::listed::{jitter, name, time, undeclared, why_none};
 use crate::cli::select::connect;
-use windlass::internal::clock;
 use crate::config::configuration::Config;
+use crate::terminal::{Column, Report, Table, printable};
+use chrono::{DateTime, NaiveDateTime, Utc};
+use serde::Serialize;
+use std::time::Duration;
+use windlass::internal::clock;
 use windlass::internal::db::{AsConn as _, Database, DbConnection};
 use windlass::internal::error::Result;
 use windlass::internal::recurring::options::starts_at;
 use windlass::internal::recurring::tasks::{self, TickStatus};
 use windlass::internal::recurring::time_zone::Zone;
 use windlass::internal::recurring::timing::TickTimes;
-use crate::terminal::{Column, Report, Table, printable};
-use chrono::{DateTime, NaiveDateTime, Utc};
-use serde::Serialize;
-use std::time::Duration;
 
 /// Show the upcoming runs of recurring tasks
 ///

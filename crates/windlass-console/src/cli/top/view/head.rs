@@ -1,16 +1,16 @@
 //! The lines above the panes: what is looked at, what is wrong, the sums, and the last hour.
 
-use crate::read::doctor::scope::{Finding, Verdict};
 use crate::cli::top::reader::{HourCurves, ReadPart};
 use crate::cli::top::state::{KEYS, Pane, TopState};
 use crate::cli::top::view::panes::{Tone, TopTheme, bounded, count, duration, line, rate};
-use windlass::internal::clock;
+use crate::read::doctor::scope::{Finding, Verdict};
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, Borders, Paragraph, Sparkline, Wrap};
 use std::time::Instant;
+use windlass::internal::clock;
 
 /// The height of the curves.
 pub(super) const CURVES: u16 = 3;

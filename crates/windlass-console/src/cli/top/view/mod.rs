@@ -4,7 +4,6 @@ mod head;
 mod panes;
 mod queues;
 
-use windlass::internal::admin::groups::FailedGroup;
 use crate::cli::top::reader::ReadPart;
 use crate::cli::top::state::{Overlay, Pane, TopState};
 use crate::cli::top::view::panes::{PaneView, Tone, count, duration, line, nothing};
@@ -14,6 +13,7 @@ use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::text::{Line, Text};
 use ratatui::widgets::{Paragraph, Row};
 use std::time::Instant;
+use windlass::internal::admin::groups::FailedGroup;
 
 pub(crate) use crate::cli::top::view::panes::TopTheme;
 

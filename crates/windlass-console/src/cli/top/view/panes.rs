@@ -1,9 +1,8 @@
 //! The panes: tables that scroll.
 
-use windlass::internal::db::query::ready::CappedCount;
-use crate::read::now::{Member, MemberKind};
 use crate::cli::top::reader::ReadPart;
 use crate::cli::top::state::TopState;
+use crate::read::now::{Member, MemberKind};
 use crate::read::sql::fleet::HeldJob;
 use crate::terminal::{has_colors, printable};
 use ratatui::Frame;
@@ -12,6 +11,7 @@ use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Span, Text};
 use ratatui::widgets::{Block, Borders, Paragraph, Row, Table, TableState};
 use std::borrow::Cow;
+use windlass::internal::db::query::ready::CappedCount;
 
 /// The title and the headings.
 const FRAME: u16 = 2;

@@ -1,11 +1,11 @@
 //! The pane of the queues.
 
-use crate::read::now::{QueueVerdict, QueueView};
 use crate::cli::top::reader::{ReadPart, TopQueue};
 use crate::cli::top::state::TopState;
 use crate::cli::top::view::panes::{
     PaneView, Tone, TopTheme, bounded, duration, line, nothing, rate,
 };
+use crate::read::now::{QueueVerdict, QueueView};
 use ratatui::layout::Constraint;
 use ratatui::text::Text;
 use ratatui::widgets::Row;

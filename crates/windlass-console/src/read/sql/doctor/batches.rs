@@ -1,13 +1,13 @@
 //! The rules of `doctor` about batches, each checked for a bounded number of rows.
 
+use crate::read::sql::doctor::{FIRST, Inconsistent};
+use diesel::QueryResult;
 use windlass::internal::db::conn::connection::Conn;
 use windlass::internal::db::conn::dialect::Id;
 use windlass::internal::db::conn::statement::Statement;
 use windlass::internal::db::model::new_row::WAITS_FOR_PARENTS;
-use crate::read::sql::doctor::{FIRST, Inconsistent};
 use windlass::internal::db::table::flows::batches::{IS_OPEN, IS_OURS};
 use windlass::internal::db::table::wanted_keys::{BATCH, CHILD, is_requested_sql};
-use diesel::QueryResult;
 
 /// The most rows that a check reads: the oldest batches that are not over, or jobs that wait for others.
 pub(crate) const READ: u32 = 10_000;

@@ -5,14 +5,14 @@ pub(crate) mod unserved;
 #[cfg(feature = "sqlite")]
 pub(crate) mod write_lock;
 
+use diesel::prelude::*;
+use diesel::sql_types::{BigInt, Bool, Double, Integer, Nullable, Text};
+use std::collections::BTreeSet;
 use windlass::internal::db::conn::connection::{Conn, age};
 use windlass::internal::db::conn::dialect::{Dialect, Id, Lossy};
 use windlass::internal::db::conn::statement::Statement;
 use windlass::internal::db::schema::migrations;
 use windlass::internal::db::table::recurring_tasks;
-use diesel::prelude::*;
-use diesel::sql_types::{BigInt, Bool, Double, Integer, Nullable, Text};
-use std::collections::BTreeSet;
 
 /// A rule that every transaction keeps, and that only a change by another program can break.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -125,7 +125,9 @@ pub(crate) struct MigrationDifference {
 }
 
 /// Compares the migrations.
-pub(crate) fn migrations(conn: &mut Conn<'_>) -> windlass::internal::error::Result<MigrationDifference> {
+pub(crate) fn migrations(
+    conn: &mut Conn<'_>,
+) -> windlass::internal::error::Result<MigrationDifference> {
     let known = migrations::known();
     let applied = migrations::applied(conn)?;
     let less = |a: &BTreeSet<String>, b: &BTreeSet<String>| a.difference(b).cloned().collect();

@@ -1,14 +1,14 @@
 //! The ready jobs that `doctor` compares with the workers: the first of each queue.
 
+use crate::read::sql::doctor::{FIRST, Inconsistent};
+use diesel::prelude::*;
+use diesel::sql_types::{BigInt, Bool, Double, Nullable, Text};
 use windlass::internal::db::conn::connection::{Conn, age};
 use windlass::internal::db::conn::dialect::{Dialect, Id, Lossy};
 use windlass::internal::db::conn::statement::Statement;
 use windlass::internal::db::model::extras::Extras;
 use windlass::internal::db::model::new_row::WAITS_FOR_EVENT;
-use crate::read::sql::doctor::{FIRST, Inconsistent};
 use windlass::internal::db::table::jobs::is_of_ruby;
-use diesel::prelude::*;
-use diesel::sql_types::{BigInt, Bool, Double, Nullable, Text};
 
 /// The most queues that are read.
 const QUEUES: u32 = 500;

@@ -1,12 +1,12 @@
 //! Checks that the write lock of a SQLite file becomes free soon enough.
 
-use windlass::internal::db::conn::sqlite;
-use windlass::internal::db::conn::turns::queue::TurnQueue;
 use diesel::connection::{Connection as _, SimpleConnection as _};
 use diesel::sqlite::SqliteConnection;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
+use windlass::internal::db::conn::sqlite;
+use windlass::internal::db::conn::turns::queue::TurnQueue;
 
 /// The reason why the writers of a file wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

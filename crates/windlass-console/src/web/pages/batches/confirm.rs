@@ -1,7 +1,5 @@
 //! Shows what a change of a batch affects, and asks.
 
-use windlass::internal::job::BatchId;
-use windlass::internal::operation::start::Preview;
 use crate::web::http::{PageError, Response};
 use crate::web::pages::batches::{BatchAction, one};
 use crate::web::pages::operations::new_request;
@@ -10,6 +8,8 @@ use crate::web::request::route::Cx;
 use crate::web::request::shell::Shell;
 use crate::web::site::Section;
 use askama::Template;
+use windlass::internal::job::BatchId;
+use windlass::internal::operation::start::Preview;
 
 #[derive(Template)]
 #[template(path = "batches/confirm.html")]

@@ -3,10 +3,6 @@
 pub(crate) mod confirm;
 pub(crate) mod one;
 
-use windlass::internal::admin::batches::{BatchFilter, batches};
-use windlass::internal::admin::change::Change;
-use windlass::internal::admin::jobs::Jobs;
-use windlass::internal::job::BatchId;
 use crate::web::http::{self, PageError, Response};
 use crate::web::pages::batches::one::BatchView;
 use crate::web::pages::operations::{self, confirmed};
@@ -16,6 +12,10 @@ use crate::web::request::route::Cx;
 use crate::web::request::shell::Shell;
 use crate::web::site::Section;
 use askama::Template;
+use windlass::internal::admin::batches::{BatchFilter, batches};
+use windlass::internal::admin::change::Change;
+use windlass::internal::admin::jobs::Jobs;
+use windlass::internal::job::BatchId;
 
 // --- Changes of all jobs of a batch, as operations ---
 

@@ -1,14 +1,5 @@
 //! One batch: its progress, its jobs, and what follows.
 
-use windlass::internal::admin;
-use windlass::internal::admin::batches::{
-    BatchDetails, BatchFollower, BatchState, BatchSummary, FailedOfBatch, FollowerState,
-};
-use windlass::internal::admin::job_info::TaskStatus;
-use windlass::internal::admin::jobs::BoundedCount;
-use windlass::internal::db::query::batches::{self, ListedBatch};
-use windlass::internal::error::ErrorContext as _;
-use windlass::internal::job::BatchId;
 use crate::web::http::{PageError, Response};
 use crate::web::pages::jobs::filters::STATES;
 use crate::web::request::panels::Panel;
@@ -18,6 +9,15 @@ use crate::web::show::{CutText, Markup, count, cut, filters, lines, state};
 use crate::web::site::Section;
 use askama::Template;
 use serde_json::Value;
+use windlass::internal::admin;
+use windlass::internal::admin::batches::{
+    BatchDetails, BatchFollower, BatchState, BatchSummary, FailedOfBatch, FollowerState,
+};
+use windlass::internal::admin::job_info::TaskStatus;
+use windlass::internal::admin::jobs::BoundedCount;
+use windlass::internal::db::query::batches::{self, ListedBatch};
+use windlass::internal::error::ErrorContext as _;
+use windlass::internal::job::BatchId;
 
 /// The longest metadata and error that are shown, in characters.
 const METADATA: usize = 64 * 1024;

@@ -1,12 +1,12 @@
 //! The layout of a flow: its boxes are in a column for each layer, from left to right.
 
-use windlass::internal::admin::flows::{FlowGraph, FlowId, FlowNode};
 use crate::web::pages::flow::kinds::{self, FlowStroke, anchor, class_and_word};
 use crate::web::request::shell::Shell;
 use crate::web::show::chart::number;
 use crate::web::show::{Markup, count, escaped};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
+use windlass::internal::admin::flows::{FlowGraph, FlowId, FlowNode};
 
 pub(super) const BOX_WIDTH: f64 = 224.0;
 pub(super) const BOX_HEIGHT: f64 = 44.0;

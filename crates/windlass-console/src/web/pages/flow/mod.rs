@@ -3,10 +3,6 @@
 mod kinds;
 mod layers;
 
-use windlass::internal::admin::flows::{FlowGraph, FlowId};
-use windlass::internal::db::Conn;
-use windlass::internal::error::{Error, Result};
-use windlass::internal::job::{BatchId, JobId};
 use crate::web::http::{PageError, Response};
 use crate::web::pages::batches::one::no_such_batch;
 use crate::web::pages::flow::kinds::{FlowRow, FlowStroke, rows};
@@ -19,6 +15,10 @@ use crate::web::show::{Markup, filters};
 use crate::web::site::Section;
 use askama::Template;
 use std::collections::BTreeSet;
+use windlass::internal::admin::flows::{FlowGraph, FlowId};
+use windlass::internal::db::Conn;
+use windlass::internal::error::{Error, Result};
+use windlass::internal::job::{BatchId, JobId};
 
 // --- The pages of a flow ---
 

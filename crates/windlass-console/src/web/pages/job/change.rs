@@ -1,15 +1,15 @@
 //! Changes of one job.
 
-use windlass::internal::admin::change::Change;
-use windlass::internal::admin::jobs::{Changed, Jobs};
-use windlass::internal::job::JobId;
-use windlass::internal::queue::check_name;
 use crate::web::http::{self, PageError, Response};
 use crate::web::pages::job::confirm;
 use crate::web::pages::words;
 use crate::web::request::route::Cx;
 use crate::web::show::count;
 use std::time::Duration;
+use windlass::internal::admin::change::Change;
+use windlass::internal::admin::jobs::{Changed, Jobs};
+use windlass::internal::job::JobId;
+use windlass::internal::queue::check_name;
 
 /// Returns the id of the job in the address.
 fn job(cx: &Cx<'_>) -> Result<i64, PageError> {

@@ -1,6 +1,5 @@
 //! Asks before a change of one job that cannot be undone.
 
-use windlass::internal::admin::explain::Reason;
 use crate::web::http::{PageError, Response};
 use crate::web::pages::job::{self, JobActions};
 use crate::web::pages::words::sentence;
@@ -9,6 +8,7 @@ use crate::web::request::shell::Shell;
 use crate::web::show::{Markup, count};
 use crate::web::site::Section;
 use askama::Template;
+use windlass::internal::admin::explain::Reason;
 
 /// The field by which a job that runs at most once is retried.
 pub(crate) const EVEN: &str = "even_at_most_once";

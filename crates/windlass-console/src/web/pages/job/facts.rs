@@ -1,5 +1,11 @@
 //! The facts of a job: its columns, in words.
 
+use crate::web::http;
+use crate::web::pages::jobs::filters::only;
+use crate::web::request::shell::Shell;
+use crate::web::show::{self, Markup, cut, escaped, line};
+use log::Level;
+use std::time::Duration;
 use windlass::internal::admin::details::JobDetails;
 use windlass::internal::admin::explain::Reason;
 use windlass::internal::db::model::new_row::ORDERED;
@@ -7,12 +13,6 @@ use windlass::internal::db::query::job_view::JobView;
 use windlass::internal::db::table::job_logs::JobLog;
 use windlass::internal::job::policy::backoff::Backoff;
 use windlass::internal::job::policy::{Delivery, Policy};
-use crate::web::http;
-use crate::web::pages::jobs::filters::only;
-use crate::web::request::shell::Shell;
-use crate::web::show::{self, Markup, cut, escaped, line};
-use log::Level;
-use std::time::Duration;
 
 /// The longest text, in characters.
 const LONGEST: usize = 300;

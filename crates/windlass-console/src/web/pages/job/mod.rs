@@ -4,15 +4,7 @@ pub(crate) mod change;
 pub(crate) mod confirm;
 pub(crate) mod facts;
 
-use windlass::internal::admin::details::{self, JobDetails};
-use windlass::internal::admin::explain::Reason;
-use windlass::internal::admin::job_info::TaskStatus;
 use crate::read::timeline::{BarKind, BarPart, EntryKind, Timeline, TimelineEntry};
-use windlass::internal::db::Conn;
-use windlass::internal::db::query::job_view::JobView;
-use windlass::internal::error::Result;
-use windlass::internal::job::JobId;
-use windlass::internal::job::policy::Delivery;
 use crate::web::http::{PageError, Response};
 use crate::web::pages::job::facts::{Fact, LogView, StepsView};
 use crate::web::pages::jobs::passed;
@@ -24,6 +16,14 @@ use crate::web::site::Section;
 use askama::Template;
 use chrono::NaiveDateTime;
 use serde_json::Value;
+use windlass::internal::admin::details::{self, JobDetails};
+use windlass::internal::admin::explain::Reason;
+use windlass::internal::admin::job_info::TaskStatus;
+use windlass::internal::db::Conn;
+use windlass::internal::db::query::job_view::JobView;
+use windlass::internal::error::Result;
+use windlass::internal::job::JobId;
+use windlass::internal::job::policy::Delivery;
 
 // --- The page of a job ---
 

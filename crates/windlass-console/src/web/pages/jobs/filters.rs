@@ -1,14 +1,14 @@
 //! The filters of the list of jobs: from the address, to a search, and back.
 
-use windlass::internal::db::Conn;
-use windlass::internal::db::model::decision::JobState;
-use crate::read::sql::named::{self, NamedThings};
 use crate::read::sql::job_search::JobSearch;
 use crate::read::sql::job_window::ListPosition;
-use windlass::internal::error::{ErrorContext as _, Result};
+use crate::read::sql::named::{self, NamedThings};
 use crate::web::http::{self, PageError, Pairs, Response};
 use crate::web::request::route::Cx;
 use chrono::{NaiveDate, NaiveDateTime, NaiveTime, TimeDelta};
+use windlass::internal::db::Conn;
+use windlass::internal::db::model::decision::JobState;
+use windlass::internal::error::{ErrorContext as _, Result};
 
 /// The states by which a list can be narrowed, with their names in the address.
 pub(crate) const STATES: [(&str, JobState); 8] = [

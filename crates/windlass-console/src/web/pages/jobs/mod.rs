@@ -3,13 +3,9 @@
 pub(crate) mod filters;
 
 use crate::read::job_list::{self, JobList, ListedJob, SearchStop};
-use windlass::internal::db::Conn;
-use windlass::internal::db::model::decision::JobState;
-use windlass::internal::db::model::new_row::{UNIQUE_SUCCESSOR, WAITS_FOR_EVENT, WAITS_FOR_PARENTS};
-use crate::read::sql::named::{self, KnownClass};
 use crate::read::sql::job_search::StateCounts;
 use crate::read::sql::job_window::{ListPosition, WINDOW};
-use windlass::internal::error::{ErrorContext as _, Result};
+use crate::read::sql::named::{self, KnownClass};
 use crate::web::http::{PageError, Response};
 use crate::web::pages::jobs::filters::{FilterChip, JobFilters, STATES};
 use crate::web::pages::words::{job_link, of_state};
@@ -22,6 +18,12 @@ use crate::web::site::Section;
 use askama::Template;
 use chrono::NaiveDateTime;
 use serde_json::Value;
+use windlass::internal::db::Conn;
+use windlass::internal::db::model::decision::JobState;
+use windlass::internal::db::model::new_row::{
+    UNIQUE_SUCCESSOR, WAITS_FOR_EVENT, WAITS_FOR_PARENTS,
+};
+use windlass::internal::error::{ErrorContext as _, Result};
 
 // --- The list of jobs ---
 

@@ -3,10 +3,6 @@
 pub(crate) mod preview;
 pub(crate) mod selection;
 
-use windlass::internal::admin::change::{Change, PacedChange};
-use windlass::internal::operation::start::{
-    NewOperation, Operation, OperationState, Preview, operation, operations,
-};
 use crate::web::http::{self, PageError, Pairs, Response};
 use crate::web::pages::words::{self, conditions};
 use crate::web::request::panels::Panel;
@@ -15,6 +11,10 @@ use crate::web::request::shell::Shell;
 use crate::web::show::{Markup, count, filters, state};
 use crate::web::site::Section;
 use askama::Template;
+use windlass::internal::admin::change::{Change, PacedChange};
+use windlass::internal::operation::start::{
+    NewOperation, Operation, OperationState, Preview, operation, operations,
+};
 
 // --- The list of operations ---
 

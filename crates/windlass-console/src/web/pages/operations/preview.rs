@@ -1,10 +1,6 @@
 //! Shows what an operation would change, and asks.
 
 use crate::read::job_list::ListedJob;
-use windlass::internal::admin::rate::RetryRate;
-use windlass::internal::db::Conn;
-use windlass::internal::error::{ErrorContext as _, Result};
-use windlass::internal::operation::start::Preview;
 use crate::web::http::{PageError, Response};
 use crate::web::pages::jobs::JobListRow;
 use crate::web::pages::operations::selection::{OperationAction, OperationSelection};
@@ -16,6 +12,10 @@ use crate::web::show::count;
 use crate::web::site::Section;
 use askama::Template;
 use std::time::Duration;
+use windlass::internal::admin::rate::RetryRate;
+use windlass::internal::db::Conn;
+use windlass::internal::error::{ErrorContext as _, Result};
+use windlass::internal::operation::start::Preview;
 
 /// More jobs than these are discarded only if their number is typed.
 pub(crate) const TYPED: u64 = 10;

@@ -1,18 +1,18 @@
 //! The jobs and the action of an operation that is about to be started.
 
-use windlass::internal::admin::change::Change;
 use crate::read::job_list::{self, ListedJob};
-use windlass::internal::admin::jobs::Jobs;
-use windlass::internal::db::Conn;
-use windlass::internal::db::model::decision::JobState;
 use crate::read::sql::job_search::JobSearch;
 use crate::read::sql::job_window::ListPosition;
-use windlass::internal::job::{BatchId, JobId};
 use crate::web::http::{PageError, Pairs};
 use crate::web::pages::jobs::filters::{JobFilters, When, name_of};
 use chrono::{NaiveDateTime, Timelike as _};
 use diesel::QueryResult;
 use std::time::Duration;
+use windlass::internal::admin::change::Change;
+use windlass::internal::admin::jobs::Jobs;
+use windlass::internal::db::Conn;
+use windlass::internal::db::model::decision::JobState;
+use windlass::internal::job::{BatchId, JobId};
 
 // --- The selection of jobs: those that were ticked, or all that match the filters ---
 

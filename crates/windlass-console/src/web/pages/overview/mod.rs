@@ -5,7 +5,6 @@ pub(crate) mod vitals;
 
 use crate::read::doctor::scope::{Finding, Verdict};
 use crate::read::now::LoadNow;
-use windlass::internal::history::{Bucket, HistoryFilter, SeriesTally, TimeRange, series};
 use crate::web::http::{PageError, Response};
 use crate::web::pages::overview::running::{LongRun, QueueRow};
 use crate::web::pages::overview::vitals::{Vital, VitalFacts, recent};
@@ -22,6 +21,7 @@ use crate::web::show::{Markup, ago, escaped, filters, in_words, verdict};
 use crate::web::site::Section;
 use askama::Template;
 use std::time::Duration;
+use windlass::internal::history::{Bucket, HistoryFilter, SeriesTally, TimeRange, series};
 
 #[derive(Template)]
 #[template(path = "overview/page.html")]

@@ -1,15 +1,15 @@
 //! The jobs that have run for longest.
 
-use crate::read::now::{Fleet, LoadNow, Member, QueueView};
-use windlass::internal::db::Conn;
-use crate::read::sql::fleet::{self, HeldJob};
-use windlass::internal::error::{ErrorContext as _, Result};
-use windlass::internal::history::Histogram;
 use crate::read::curves::QueueCurves;
+use crate::read::now::{Fleet, LoadNow, Member, QueueView};
+use crate::read::sql::fleet::{self, HeldJob};
 use crate::web::cache::Cached;
 use crate::web::read::concerns::{UsualRuns, usual_runs};
 use crate::web::show::chart::{SparkLocation, spark};
 use crate::web::show::{Markup, duration, short, verdict};
+use windlass::internal::db::Conn;
+use windlass::internal::error::{ErrorContext as _, Result};
+use windlass::internal::history::Histogram;
 
 /// The most jobs that are shown.
 const MOST_RUNNING: i64 = 8;

@@ -1,14 +1,14 @@
 //! The measures of everything: a number, a curve, a verdict.
 
 use crate::read::now::LoadNow;
-use windlass::internal::db::Conn;
 use crate::read::sql::totals::{self, StateTotals};
-use windlass::internal::error::{ErrorContext as _, Result};
-use windlass::internal::history::{Bucket, Tally, Usual};
 use crate::web::read::QueueVerdict;
 use crate::web::show::chart::{SparkLocation, spark};
 use crate::web::show::{Markup, bounded, count, duration, short, verdict};
 use std::time::Duration;
+use windlass::internal::db::Conn;
+use windlass::internal::error::{ErrorContext as _, Result};
+use windlass::internal::history::{Bucket, Tally, Usual};
 
 /// A row of the measures.
 #[derive(Debug, Clone)]

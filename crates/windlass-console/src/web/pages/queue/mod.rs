@@ -2,11 +2,7 @@
 
 pub(crate) mod now;
 
-use windlass::internal::db::query::ready::CappedCount;
-use windlass::internal::db::Conn;
 use crate::read::sql::totals::{self, ClassCount};
-use windlass::internal::error::{ErrorContext as _, Result, Result as WindlassResult};
-use windlass::internal::history::{Bucket, HistoryFilter, SeriesTally, TimeRange, by_class, series};
 use crate::web::http::{PageError, Response};
 use crate::web::pages::overview::Charts;
 use crate::web::pages::overview::vitals::Vital;
@@ -24,6 +20,12 @@ use crate::web::site::Section;
 use askama::Template;
 use std::collections::BTreeMap;
 use std::time::Duration;
+use windlass::internal::db::Conn;
+use windlass::internal::db::query::ready::CappedCount;
+use windlass::internal::error::{ErrorContext as _, Result, Result as WindlassResult};
+use windlass::internal::history::{
+    Bucket, HistoryFilter, SeriesTally, TimeRange, by_class, series,
+};
 
 #[derive(Template)]
 #[template(path = "queue/page.html")]

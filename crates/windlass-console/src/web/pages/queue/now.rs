@@ -1,20 +1,20 @@
 //! A queue at this moment.
 
-use windlass::internal::db::query::ready::{self, CappedCount};
 use crate::read::now::{Fleet, Promises, QueueView};
-use windlass::internal::admin::secrets::Secrets;
-use windlass::internal::db::Conn;
-use windlass::internal::db::query::job_view::{self, JobView, TextLimits};
 use crate::read::sql::fleet::{self, HeldJob};
 use crate::read::sql::totals::{self, ScheduledJobs};
-use windlass::internal::db::table::pauses;
-use windlass::internal::error::{ErrorContext as _, Result};
-use windlass::internal::job::arguments::unlisted;
 use crate::web::read::concerns::{ready_jobs, who_and_why};
 use crate::web::read::{ClassesOfQueue, QueueStateCounts, QueueVerdict};
 use crate::web::show::{ago, count, duration};
 use serde_json::Value;
 use std::time::Duration;
+use windlass::internal::admin::secrets::Secrets;
+use windlass::internal::db::Conn;
+use windlass::internal::db::query::job_view::{self, JobView, TextLimits};
+use windlass::internal::db::query::ready::{self, CappedCount};
+use windlass::internal::db::table::pauses;
+use windlass::internal::error::{ErrorContext as _, Result};
+use windlass::internal::job::arguments::unlisted;
 
 /// The most jobs in line that are shown.
 const NEXT: i64 = 10;

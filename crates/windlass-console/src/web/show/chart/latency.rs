@@ -1,12 +1,12 @@
 //! The chart of the latency of jobs in each bucket of time.
 
-use windlass::internal::history::{Bucket, Histogram, TimeRange};
 use crate::web::show::chart::{
     self, ChartRow, LogScale, PathData, chart_rows, grid, hit, number, picture, row_length,
 };
 use crate::web::show::{Markup, duration, filters};
 use askama::Template;
 use std::time::Duration;
+use windlass::internal::history::{Bucket, Histogram, TimeRange};
 
 const WIDTH: f64 = 600.0;
 const HEIGHT: f64 = 120.0;

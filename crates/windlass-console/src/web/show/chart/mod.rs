@@ -7,9 +7,9 @@ pub(crate) mod histogram;
 pub(crate) mod latency;
 pub(crate) mod throughput;
 
-use windlass::internal::history::{Bucket, Tally, TimeRange};
 use crate::web::show::{Markup, escaped, short};
 use chrono::{DateTime, Utc};
+use windlass::internal::history::{Bucket, Tally, TimeRange};
 
 // --- The scales of charts, and the times below them ---
 

@@ -1,11 +1,11 @@
 //! The chart of the jobs that ended in each bucket of time, by their outcome.
 
-use windlass::internal::history::{Bucket, Tally, TimeRange};
 use crate::web::show::chart::{
     self, ChartRow, PathData, chart_rows, grid, hit, picture, row_length,
 };
 use crate::web::show::{Markup, count, filters, short};
 use askama::Template;
+use windlass::internal::history::{Bucket, Tally, TimeRange};
 
 const WIDTH: f64 = 600.0;
 const HEIGHT: f64 = 120.0;
