@@ -1,6 +1,19 @@
-//! The audit of changes by operators: its default actor, and reading it.
+//! The audit of changes by operators: as `windlass audit` lists it, and the [`Actor`] that a change names.
+//!
+//! ```
+//! # use diesel::prelude::*;
+//! # let mut conn = SqliteConnection::establish(":memory:").unwrap();
+//! # windlass::migrate(&mut conn).unwrap();
+//! use windlass::audit::{Actor, AuditLog};
+//!
+//! let ada = Actor::named("ada").reason("the provider is down");
+//! ada.pause_queue(&mut conn, "mail")?;
+//! let entry = &AuditLog::new().actor("ada").list(&mut conn)?[0];
+//! assert_eq!((&*entry.action, entry.target.as_deref()), ("queues.pause", Some("mail")));
+//! # Ok::<(), windlass::Error>(())
+//! ```
 
-use crate::db::model::audit::{Actor, Via};
+pub use crate::db::model::audit::{Actor, Via};
 use crate::db::table::audit::{self, AuditFilter, AuditRow};
 use crate::db::{AsConn, own};
 use crate::error::{ErrorContext, Result};

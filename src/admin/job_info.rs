@@ -3,7 +3,6 @@
 use crate::clock::{self, RetryDelay};
 use crate::db::model::decision::JobState;
 use crate::db::query::job_view::{self, JobView, StoredResult, TextLimits};
-use crate::db::table::attempts::{self, Attempt};
 use crate::db::table::claimed::Progress;
 use crate::db::table::results;
 use crate::db::{AsConn, Conn, Database, Refusal, own};
@@ -14,24 +13,6 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
-
-/// Returns the attempts at a job that did not succeed, newest first; at most the last 20.
-///
-/// ```
-/// # use diesel::prelude::*;
-/// # let mut conn = SqliteConnection::establish(":memory:").unwrap();
-/// # windlass::migrate(&mut conn).unwrap();
-/// for attempt in windlass::attempts(&mut conn, windlass::JobId(1))? {
-///     println!("{}. {}: {}", attempt.attempt, attempt.kind, attempt.message);
-/// }
-/// # Ok::<(), windlass::Error>(())
-/// ```
-///
-/// # Errors
-/// If the database does not answer or has no tables.
-pub fn attempts<C: AsConn + ?Sized>(conn: &mut C, job: JobId) -> Result<Vec<Attempt>> {
-    attempts::of_job(&mut own(conn), job.0).during("list the attempts of the job")
-}
 
 /// Identifies a job by its id or by its [unique id](crate::NewJob::unique_id).
 ///
