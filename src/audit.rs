@@ -89,7 +89,7 @@ pub struct AuditEntry {
     pub total: Option<i64>,
     /// The reason, if one was given.
     pub reason: Option<String>,
-    /// The [operation](crate::Operation) that it belongs to.
+    /// The [operation](crate::operations::Operation) that it belongs to.
     pub operation_id: Option<i64>,
     /// The first row of the same action, if this is a further one.
     pub part_of: Option<i64>,
@@ -129,7 +129,7 @@ impl From<AuditRow> for AuditEntry {
 /// # use diesel::prelude::*;
 /// # let mut conn = SqliteConnection::establish(":memory:").unwrap();
 /// # windlass::migrate(&mut conn).unwrap();
-/// use windlass::AuditLog;
+/// use windlass::audit::AuditLog;
 ///
 /// for entry in AuditLog::new().actor("ada").limit(20).list(&mut conn)? {
 ///     println!("{} {} {:?}", entry.at, entry.action, entry.target);

@@ -85,7 +85,7 @@ pub enum Error {
         /// The class name that was given.
         class: String,
     },
-    /// No worker has stored the class, and [unknown classes are refused](crate::strict_classes).
+    /// No worker has stored the class, and [unknown classes are refused](crate::classes::strict).
     #[error("cannot enqueue `{class}`: no worker has stored it; start one, or correct the name")]
     UnknownClass {
         /// The class name that was given.

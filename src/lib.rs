@@ -5,8 +5,8 @@
 pub use admin::doctor::doctor;
 pub use admin::doctor::scope::{Finding, Verdict};
 pub use api::{
-    batches, classes, database, errors, events, failed, flows, jobs, limits, operations, policies,
-    processes, queues, quotas, schema,
+    batches, classes, database, errors, events, failed, flows, hooks, jobs, limits, operations,
+    policies, processes, queues, quotas, schema,
 };
 #[cfg(feature = "config")]
 pub use config::combinations::ConnectionBudget;
@@ -27,7 +27,6 @@ pub use error::{Error, Result};
 pub use event::{Event, Hooks};
 pub use flow::batch::Batch;
 pub use flow::graph::Flow;
-pub use flow::waits::emit;
 pub use job::class::Job;
 pub use job::concurrency::Concurrency;
 pub use job::context::Context;
@@ -39,7 +38,7 @@ pub use job::policy::quota::Quota;
 pub use job::policy::{Delivery, Policy};
 pub use job::registry::Registry;
 pub use job::{BatchId, Enqueued, JobId, ruby};
-pub use process::base::handle::Handle;
+pub use process::base::handle::{Handle, Stopped};
 pub use process::dispatcher::Dispatcher;
 pub use process::scheduler::Scheduler;
 pub use process::supervisor::Supervisor;

@@ -142,12 +142,12 @@ impl TaskInfo {
 /// # use windlass::NewJob;
 /// # let mut conn = SqliteConnection::establish(":memory:").unwrap();
 /// # windlass::migrate(&mut conn).unwrap();
-/// use windlass::TaskStatus;
+/// use windlass::jobs::TaskStatus;
 ///
 /// let job = NewJob::of_class("import", "{}").unique_id("import/users").enqueue(&mut conn)?;
-/// let info = windlass::task_info(&mut conn, "import/users")?.expect("it is known");
+/// let info = windlass::jobs::status(&mut conn, "import/users")?.expect("it is known");
 /// assert_eq!((info.job_id, info.status), (job.id, TaskStatus::Queued));
-/// assert!(windlass::task_info(&mut conn, windlass::JobId(4711))?.is_none());
+/// assert!(windlass::jobs::status(&mut conn, windlass::JobId(4711))?.is_none());
 /// # Ok::<(), windlass::Error>(())
 /// ```
 ///
@@ -279,7 +279,7 @@ pub(crate) const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 
 /// Waits until a job has ended, or until the timeout, and returns its status at that time.
 ///
-/// [`TaskStatus::has_ended`](crate::TaskStatus::has_ended) distinguishes the two cases.
+/// [`TaskStatus::has_ended`](crate::jobs::TaskStatus::has_ended) distinguishes the two cases.
 ///
 /// Returns `None` if nothing is stored about the job (any more). A job that returns `()` and whose
 /// row is not kept leaves nothing, unless [`Policy::keep_result`] is set.
@@ -294,7 +294,7 @@ pub(crate) const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 ///
 /// let database = Database::open("sqlite://jobs.db")?;
 /// let job = NewJob::of_class("sum", "[1,2]").enqueue(&mut database.connect()?)?;
-/// match windlass::wait_for(&database, job.id, Duration::from_secs(10))? {
+/// match windlass::jobs::wait_for(&database, job.id, Duration::from_secs(10))? {
 ///     Some(info) if info.status.has_ended() => println!("{:?}", info.result),
 ///     _ => println!("not yet"),
 /// }

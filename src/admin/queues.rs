@@ -29,10 +29,10 @@ use std::time::Duration;
 /// # use diesel::prelude::*;
 /// # let mut conn = SqliteConnection::establish(":memory:").unwrap();
 /// # windlass::migrate(&mut conn).unwrap();
-/// assert!(windlass::pause_queue(&mut conn, "mail", "ada", "the provider is down")?);
-/// let mail = &windlass::queues(&mut conn)?[0];
+/// assert!(windlass::queues::pause(&mut conn, "mail", "ada", "the provider is down")?);
+/// let mail = &windlass::queues::list(&mut conn)?[0];
 /// assert_eq!(mail.paused_by.as_deref(), Some("ada"));
-/// assert!(windlass::resume_queue(&mut conn, "mail")?);
+/// assert!(windlass::queues::resume(&mut conn, "mail")?);
 /// # Ok::<(), windlass::Error>(())
 /// ```
 ///
@@ -58,10 +58,10 @@ pub fn resume_queue<C: AsConn + ?Sized>(conn: &mut C, queue: &str) -> Result<boo
 }
 
 impl Actor {
-    /// Does what [`pause_queue`] does.
+    /// Does what [`queues::pause`](crate::queues::pause) does.
     ///
     /// # Errors
-    /// As for [`pause_queue`].
+    /// As for [`queues::pause`](crate::queues::pause).
     pub fn pause_queue<C: AsConn + ?Sized>(&self, conn: &mut C, queue: &str) -> Result<bool> {
         self.pause(conn, queue, true)
     }
@@ -77,10 +77,10 @@ impl Actor {
         paused.during("pause the queue")
     }
 
-    /// Does what [`resume_queue`] does.
+    /// Does what [`queues::resume`](crate::queues::resume) does.
     ///
     /// # Errors
-    /// As for [`resume_queue`].
+    /// As for [`queues::resume`](crate::queues::resume).
     pub fn resume_queue<C: AsConn + ?Sized>(&self, conn: &mut C, queue: &str) -> Result<bool> {
         let resumed = AuditTrail::new(self, AuditAction::ResumeQueue)
             .target(queue)
@@ -88,10 +88,10 @@ impl Actor {
         resumed.during("resume the queue")
     }
 
-    /// Does what [`clear_queue`] does.
+    /// Does what [`queues::clear`](crate::queues::clear) does.
     ///
     /// # Errors
-    /// As for [`clear_queue`].
+    /// As for [`queues::clear`](crate::queues::clear).
     pub fn clear_queue<C: AsConn + ?Sized>(&self, conn: &mut C, queue: &str) -> Result<u64> {
         Jobs::in_state(JobState::Ready)
             .queue(queue)
@@ -143,10 +143,10 @@ pub fn queue_size<C: AsConn + ?Sized>(conn: &mut C, queue: &str) -> Result<u64> 
 /// # use windlass::NewJob;
 /// # let mut conn = SqliteConnection::establish(":memory:").unwrap();
 /// # windlass::migrate(&mut conn).unwrap();
-/// assert_eq!(windlass::queue_latency(&mut conn, "mail")?, None);
+/// assert_eq!(windlass::queues::latency(&mut conn, "mail")?, None);
 /// NewJob::of_class("send", "{}").queue("mail").enqueue(&mut conn)?;
-/// assert!(windlass::queue_latency(&mut conn, "mail")?.is_some());
-/// assert_eq!(windlass::queue_size(&mut conn, "mail")?, 1);
+/// assert!(windlass::queues::latency(&mut conn, "mail")?.is_some());
+/// assert_eq!(windlass::queues::size(&mut conn, "mail")?, 1);
 /// # Ok::<(), windlass::Error>(())
 /// ```
 ///
@@ -166,7 +166,7 @@ pub fn queue_latency<C: AsConn + ?Sized>(conn: &mut C, queue: &str) -> Result<Op
 /// # let mut conn = SqliteConnection::establish(":memory:").unwrap();
 /// # windlass::migrate(&mut conn).unwrap();
 /// NewJob::of_class("send", "{}").queue("mail").enqueue(&mut conn)?;
-/// assert_eq!(windlass::clear_queue(&mut conn, "mail")?, 1);
+/// assert_eq!(windlass::queues::clear(&mut conn, "mail")?, 1);
 /// # Ok::<(), windlass::Error>(())
 /// ```
 ///
@@ -187,7 +187,7 @@ pub fn clear_queue<C: AsConn + ?Sized>(conn: &mut C, queue: &str) -> Result<u64>
 /// It takes effect with the next promotion of the key, without a restart of any program. If it is
 /// higher, blocked jobs are promoted within a turn of a dispatcher. If it is lower, running jobs
 /// end, and the next ones wait. With 0 slots, no job of the key starts: those that wait stay
-/// blocked, and those that are [discarded](crate::LimitConflict::Discard) without a slot are
+/// blocked, and those that are [discarded](crate::limits::LimitConflict::Discard) without a slot are
 /// discarded. An [ordered](crate::Concurrency::ordered) key has one slot at most, whatever is set.
 ///
 /// `by` and `reason` are shown with the limit and may be empty.
@@ -196,10 +196,10 @@ pub fn clear_queue<C: AsConn + ?Sized>(conn: &mut C, queue: &str) -> Result<u64>
 /// # use diesel::prelude::*;
 /// # let mut conn = SqliteConnection::establish(":memory:").unwrap();
 /// # windlass::migrate(&mut conn).unwrap();
-/// windlass::set_limit(&mut conn, "import/*", 1, "ada", "the disk is slow")?;
-/// let limit = &windlass::limits(&mut conn)?[0];
+/// windlass::limits::set(&mut conn, "import/*", 1, "ada", "the disk is slow")?;
+/// let limit = &windlass::limits::list(&mut conn)?[0];
 /// assert_eq!((&*limit.key, limit.slots), ("import/*", 1));
-/// assert!(windlass::clear_limit(&mut conn, "import/*")?);
+/// assert!(windlass::limits::clear(&mut conn, "import/*")?);
 /// # Ok::<(), windlass::Error>(())
 /// ```
 ///
@@ -228,10 +228,10 @@ pub fn clear_limit<C: AsConn + ?Sized>(conn: &mut C, key: &str) -> Result<bool> 
 }
 
 impl Actor {
-    /// Does what [`set_limit`] does.
+    /// Does what [`limits::set`](crate::limits::set) does.
     ///
     /// # Errors
-    /// As for [`set_limit`].
+    /// As for [`limits::set`](crate::limits::set).
     pub fn set_limit<C: AsConn + ?Sized>(&self, conn: &mut C, key: &str, slots: u32) -> Result<()> {
         self.limit(conn, key, slots, true)
     }
@@ -262,10 +262,10 @@ impl Actor {
             .during("set the limit")
     }
 
-    /// Does what [`clear_limit`] does.
+    /// Does what [`limits::clear`](crate::limits::clear) does.
     ///
     /// # Errors
-    /// As for [`clear_limit`].
+    /// As for [`limits::clear`](crate::limits::clear).
     pub fn clear_limit<C: AsConn + ?Sized>(&self, conn: &mut C, key: &str) -> Result<bool> {
         let mut conn = own(conn);
         let cleared = AuditTrail::new(self, AuditAction::ClearLimit)
@@ -309,7 +309,7 @@ fn check(key: &str) -> Result<()> {
 /// # use diesel::prelude::*;
 /// # let mut conn = SqliteConnection::establish(":memory:").unwrap();
 /// # windlass::migrate(&mut conn).unwrap();
-/// for queue in windlass::queues(&mut conn)? {
+/// for queue in windlass::queues::list(&mut conn)? {
 ///     println!("{}: {} ready", queue.queue_name, queue.ready);
 /// }
 /// # Ok::<(), windlass::Error>(())

@@ -21,7 +21,7 @@
 //! ```
 
 pub use crate::admin::batches::{
-    BatchDetails, BatchFilter, BatchFollower, BatchState, BatchSummary, FailedOfBatch, FollowerState,
-    batches as list,
+    BatchDetails, BatchFilter, BatchFollower, BatchState, BatchSummary, FailedOfBatch,
+    FollowerState, batches as list,
 };
 pub use crate::flow::batch::{BatchStatus, EnqueuedBatch};

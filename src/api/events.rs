@@ -1,27 +1,16 @@
-//! Code around jobs and processes, beside [`Hooks`](crate::Hooks): subscribers of every [`Event`](crate::Event), and
-//! functions around every job.
+//! Events that jobs wait for: as `windlass events` emits them.
 //!
-//! ```no_run
-//! use windlass::events::Subscriber;
-//! use windlass::{Event, Hooks, Registry, Worker};
+//! [`Context::wait_event`](crate::Context::wait_event) waits for one. The events of processes, for hooks and metrics, are
+//! [`Event`](crate::Event).
 //!
-//! # let database = windlass::Database::open("sqlite://jobs.db")?;
-//! let registry = Registry::new().around(|cx, next| {
-//!     println!("job {} starts", cx.job_id());
-//!     next.run()
-//! });
-//! let subscriber = Subscriber::new(|event| {
-//!     if let Event::Failed { job, .. } = event {
-//!         println!("job {job} has failed");
-//!     }
-//! });
-//! Worker::new(&database, registry)
-//!     .subscriber(subscriber)
-//!     .hooks(Hooks::new().on_exit(|process| println!("{} ends", process.kind)))
-//!     .run()?;
+//! ```
+//! # use diesel::prelude::*;
+//! # let mut conn = SqliteConnection::establish(":memory:").unwrap();
+//! # windlass::migrate(&mut conn).unwrap();
+//! use windlass::events;
+//!
+//! events::emit(&mut conn, "order/7/paid", &42)?; // the job that waits for it runs again
 //! # Ok::<(), windlass::Error>(())
 //! ```
 
-pub use crate::event::ProcessInfo;
-pub use crate::event::logging::Subscriber;
-pub use crate::job::around::{JobEnd, JobRan, Next};
+pub use crate::flow::waits::emit;

@@ -38,10 +38,10 @@ pub use crate::admin::job_info::{JobKey, TaskInfo, TaskStatus, task_info as stat
 pub use crate::admin::jobs::{BoundedCount, Changed, Jobs};
 pub use crate::admin::secrets::{PublicTask, task_info_by_token as status_by_token};
 pub use crate::db::model::decision::JobState;
+pub use crate::db::model::new_row::EnqueueOutcome;
 pub use crate::db::model::outcome::AttemptOutcome;
 pub use crate::db::query::jobs::{JobCount, JobSummary};
 pub use crate::db::table::attempts::Attempt;
 pub use crate::db::table::claimed::Progress;
 pub use crate::db::table::job_logs::{JobLog, LogLine};
-pub use crate::db::model::new_row::EnqueueOutcome;
 pub use crate::job::PublicToken;

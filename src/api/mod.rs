@@ -8,6 +8,7 @@ pub mod errors;
 pub mod events;
 pub mod failed;
 pub mod flows;
+pub mod hooks;
 pub mod jobs;
 pub mod limits;
 pub mod operations;

@@ -20,7 +20,6 @@
 
 pub use crate::admin::queues::processes as list;
 pub use crate::db::query::status::{ProcessStatus, RunStatus};
-pub use crate::process::base::handle::Stopped;
 pub use crate::process::base::health::{Health, HealthCheck};
 pub use crate::process::worker::settings::Recycle;
 pub use crate::retention::Retention;

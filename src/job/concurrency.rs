@@ -39,7 +39,7 @@ use serde::{Deserialize, Serialize};
 /// # let mut conn = SqliteConnection::establish(":memory:").unwrap();
 /// # windlass::migrate(&mut conn).unwrap();
 /// SyncAccount { account: 7 }.enqueue(&mut conn)?;
-/// let waiting = &windlass::semaphores(&mut conn)?[0];
+/// let waiting = &windlass::limits::semaphores(&mut conn)?[0];
 /// assert_eq!((&*waiting.key, waiting.limit), ("sync_account/7", 2));
 /// # Ok::<(), windlass::Error>(())
 /// ```
@@ -73,7 +73,7 @@ pub enum LimitConflict {
     /// age.
     #[default]
     Block,
-    /// The job is [discarded](crate::AttemptOutcome::Discarded), shortly after its enqueue was
+    /// The job is [discarded](crate::jobs::AttemptOutcome::Discarded), shortly after its enqueue was
     /// committed or it became due.
     ///
     /// A job that has already run and waits for another attempt is blocked instead.
@@ -134,7 +134,7 @@ impl Concurrency {
     ///     let job = NewJob::of_class("book", format!("{entry:?}"));
     ///     job.concurrency(account.clone()).enqueue(&mut conn)?;
     /// }
-    /// assert_eq!(windlass::semaphores(&mut conn)?[0].blocked, 3);
+    /// assert_eq!(windlass::limits::semaphores(&mut conn)?[0].blocked, 3);
     /// # Ok::<(), windlass::Error>(())
     /// ```
     pub fn ordered(mut self) -> Self {

@@ -321,7 +321,7 @@ impl<S: ?Sized> Context<'_, S> {
     /// longer ones are cut.
     ///
     /// The call sends no SQL. The next heartbeat of the process stores the latest progress if it
-    /// has changed, so [readers](crate::processes) see it some seconds late.
+    /// has changed, so [readers](crate::processes::list) see it some seconds late.
     ///
     /// ```
     /// # use serde::{Deserialize, Serialize};
@@ -399,7 +399,7 @@ impl<S: ?Sized> Context<'_, S> {
     }
 
     /// Adds a line to the job's own log, which is kept as long as the job, and shown by `windlass
-    /// jobs show --logs` and [`job_logs`](crate::job_logs). A text with line breaks is several
+    /// jobs show --logs` and [`jobs::find`](crate::jobs::find()). A text with line breaks is several
     /// lines.
     ///
     /// The call sends no SQL. The next heartbeat of the process stores the lines, or else the end of

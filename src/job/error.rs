@@ -39,7 +39,7 @@ pub type JobResult<T = ()> = Result<T, JobError>;
 /// An [`Error`](crate::Error) of Windlass because the connection was lost, or the database busy, is
 /// not the job's fault. A job that returns it, directly or within an error of its own, is released:
 /// this counts neither as an attempt nor as a crash, and
-/// [`attempts`](crate::attempts) lists it as [interrupted](crate::AttemptOutcome::Interrupted). The
+/// [`jobs::find`](crate::jobs::find()) lists it as [interrupted](crate::jobs::AttemptOutcome::Interrupted). The
 /// delay grows from 0 to 4 min. After 10 times within an hour the policy decides, as it does for an
 /// at-most-once job at once. In a [step](crate::Context::step), and in the transaction of
 /// [`finish_in`](crate::Context::finish_in), the same holds for the job's own statements.
@@ -306,7 +306,7 @@ pub enum Interrupted {
     /// [`is_stopping`](crate::Context::is_stopping) returns `true`.
     #[error("the job was interrupted by the stop of its process")]
     Stopping,
-    /// The job was [cancelled](crate::cancel), and its outcome is "cancelled".
+    /// The job was [cancelled](crate::jobs::cancel), and its outcome is "cancelled".
     #[error("the job was cancelled while it ran")]
     Cancelled,
     /// The job has run for longer than its [`timeout`](crate::Policy::timeout). The attempt counts,

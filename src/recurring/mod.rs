@@ -42,9 +42,9 @@ pub(crate) mod time_zone;
 pub(crate) mod timing;
 
 pub use crate::db::model::recurring::Overlap;
+pub use crate::recurring::schedule::Schedule;
 pub use crate::recurring::tasks::{TickStatus, ticks};
 pub use settings::RecurringSettings;
-pub use crate::recurring::schedule::Schedule;
 pub use tasks::{
     RecurringStatus, history, list, pause, resume, run_now, schedule, unschedule, upcoming,
 };

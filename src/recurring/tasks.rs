@@ -163,7 +163,7 @@ pub fn unschedule<C: AsConn + ?Sized>(conn: &mut C, key: &str) -> Result<bool> {
 
 /// Enqueues the task's job immediately, even if the task is paused or one of its jobs is running.
 ///
-/// The schedule is not affected, except that [`Overlap`](crate::Overlap) also applies to this job.
+/// The schedule is not affected, except that [`Overlap`](crate::recurring::Overlap) also applies to this job.
 ///
 /// # Errors
 /// If there is no such task, or a statement fails.
@@ -180,7 +180,7 @@ pub fn pause<C: AsConn + ?Sized>(conn: &mut C, key: &str) -> Result<()> {
 }
 
 /// Resumes a task, starting with the next tick. Ticks during the pause are skipped; they do not
-/// count as missed. Those of a program's own [`Timing`](crate::Timing) do.
+/// count as missed. Those of a program's own [`Timing`](crate::recurring::Timing) do.
 ///
 /// # Errors
 /// If there is no such task, or a statement fails.
@@ -202,7 +202,7 @@ pub fn list<C: AsConn + ?Sized>(conn: &mut C) -> Result<Vec<RecurringStatus>> {
 /// without its jitter.
 ///
 /// There are none after the task's `until`, none for `@start`, and none if no scheduler declares the task any more. Only the next one is known if a
-/// program's own [`Timing`](crate::Timing) computes them.
+/// program's own [`Timing`](crate::recurring::Timing) computes them.
 ///
 /// # Errors
 /// If there is no such task, or the database does not answer.

@@ -147,7 +147,7 @@ impl Policy {
     }
 
     /// Sets whether the job's row is kept after it finished, for the time that the supervisor's
-    /// [`Retention`](crate::Retention) sets.
+    /// [`Retention`](crate::processes::Retention) sets.
     ///
     /// Without the row there is no trace of the job, unless its result is kept. Default: the
     /// worker's setting, which is to keep it.
@@ -157,7 +157,7 @@ impl Policy {
     }
 
     /// Sets how long the job's return value and outcome can be read by
-    /// [`task_info`](crate::task_info) and [`wait_for`](crate::wait_for), even after its row was
+    /// [`jobs::status`](crate::jobs::status) and [`wait_for`](crate::jobs::wait_for), even after its row was
     /// deleted.
     ///
     /// With zero, the result is deleted together with the row. Default: 5 min, for jobs that return
@@ -278,7 +278,8 @@ impl Policy {
     ///
     /// ```
     /// use std::time::Duration;
-    /// use windlass::{OnTimeout, Policy};
+    /// use windlass::Policy;
+    /// use windlass::policies::OnTimeout;
     ///
     /// let policy = Policy::new()
     ///     .max_attempts(3)
@@ -379,7 +380,8 @@ impl Delivery {
 ///
 /// ```
 /// use serde::{Deserialize, Serialize};
-/// use windlass::{Context, Job, JobFailed, JobResult, Policy};
+/// use windlass::policies::JobFailed;
+/// use windlass::{Context, Job, JobResult, Policy};
 ///
 /// #[derive(Serialize, Deserialize)]
 /// struct TellSupport(JobFailed);

@@ -95,7 +95,7 @@ impl Quota {
 
     /// Discards jobs that exceed the quota, instead of refusing the enqueue.
     ///
-    /// The enqueue succeeds with [`EnqueueOutcome::Shed`](crate::EnqueueOutcome::Shed). The job is
+    /// The enqueue succeeds with [`EnqueueOutcome::Shed`](crate::jobs::EnqueueOutcome::Shed). The job is
     /// kept as a discarded one, with the reason. It takes no unique id, idempotency key or slot.
     pub fn shed(mut self) -> Self {
         self.0.limits.shed = true;

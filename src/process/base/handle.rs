@@ -332,7 +332,7 @@ impl Stopped {
     }
 
     /// Returns whether the worker ended to be replaced by a new one; see
-    /// [`Recycle`](crate::Recycle).
+    /// [`Recycle`](crate::processes::Recycle).
     pub fn is_recycled(&self) -> bool {
         self.recycled
     }

@@ -6,7 +6,9 @@ use crate::support::TestDb;
 use crate::support::events::Events;
 use crate::support::wait::until;
 use std::time::Duration;
-use windlass::{Actor, AsConn, Conn, Retention, Supervisor, Verdict};
+use windlass::audit::Actor;
+use windlass::processes::Retention;
+use windlass::{AsConn, Conn, Supervisor, Verdict};
 
 on_each_database!(
     rows_are_not_changed,

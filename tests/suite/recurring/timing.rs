@@ -9,7 +9,8 @@ use crate::support::wait::until;
 use chrono::{DateTime, SubsecRound, TimeDelta, Utc};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use windlass::{Config, RecurringTask, Timing, recurring};
+use windlass::recurring::{self, Timing};
+use windlass::{Config, RecurringTask};
 
 on_each_database!(
     the_ticks_of_a_timing_are_fired_once,

@@ -6,7 +6,8 @@ use crate::support::TestDb;
 use crate::support::program::windlass;
 use chrono::{DateTime, DurationRound, TimeDelta, Utc};
 use std::time::Duration;
-use windlass::{Config, MissedTicks, RecurringTask, recurring};
+use windlass::recurring::{self, MissedTicks};
+use windlass::{Config, RecurringTask};
 
 on_each_database!(
     a_task_is_not_due_before_its_window,

@@ -3,8 +3,9 @@
 use super::{link, read, text};
 use crate::support::TestDb;
 use crate::web::client::{get, serve};
+use windlass::flows::{FlowGraph, On};
 use windlass::web::RunningServer;
-use windlass::{Batch, BatchId, FlowGraph, JobId, NewJob, On};
+use windlass::{Batch, BatchId, JobId, NewJob};
 
 crate::on_each_database!(
     a_flow_is_drawn_and_is_a_table,

@@ -12,8 +12,9 @@ mod recurring;
 
 use super::client::{Reply, get, post, serve};
 use crate::support::TestDb;
+use windlass::NewJob;
+use windlass::audit::AuditLog;
 use windlass::web::{RunningServer, Server};
-use windlass::{AuditLog, NewJob};
 
 /// A time in a form that both databases take.
 const LONG_AGO: &str = "2026-01-01 00:00:00.000000";
