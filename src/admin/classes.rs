@@ -41,6 +41,18 @@ pub fn pause_class<C: AsConn + ?Sized>(
 /// Resumes a paused class: within a second, workers start its jobs again. Returns `false` if it was
 /// not paused.
 ///
+/// ```
+/// # use diesel::prelude::*;
+/// # let mut conn = SqliteConnection::establish(":memory:").unwrap();
+/// # windlass::migrate(&mut conn).unwrap();
+/// use windlass::classes;
+///
+/// classes::pause(&mut conn, "send_invoice", "ada", "wrong amounts")?;
+/// assert!(classes::resume(&mut conn, "send_invoice")?);
+/// assert!(!classes::resume(&mut conn, "send_invoice")?, "it is not paused any more");
+/// # Ok::<(), windlass::Error>(())
+/// ```
+///
 /// # Errors
 /// If the database does not answer or has no tables.
 pub fn resume_class<C: AsConn + ?Sized>(conn: &mut C, class: &str) -> Result<bool> {
@@ -128,6 +140,18 @@ pub fn strict_classes<C: AsConn + ?Sized>(conn: &mut C) -> Result<bool> {
 }
 
 /// Returns the paused classes, by name.
+///
+/// ```
+/// # use diesel::prelude::*;
+/// # let mut conn = SqliteConnection::establish(":memory:").unwrap();
+/// # windlass::migrate(&mut conn).unwrap();
+/// use windlass::classes;
+///
+/// classes::pause(&mut conn, "send_invoice", "ada", "wrong amounts")?;
+/// let paused = &classes::paused(&mut conn)?[0];
+/// assert_eq!(paused.pause_reason.as_deref(), Some("wrong amounts"));
+/// # Ok::<(), windlass::Error>(())
+/// ```
 ///
 /// # Errors
 /// If the database does not answer or has no tables.

@@ -17,6 +17,14 @@ use std::time::{Duration, Instant};
 /// Identifies a job by its id or by its [unique id](crate::NewJob::unique_id).
 ///
 /// If several stored jobs had the unique id, it means the one enqueued last.
+///
+/// ```
+/// use windlass::jobs::JobKey;
+/// use windlass::JobId;
+///
+/// assert_eq!(JobKey::from(JobId(7)), JobKey::Id(JobId(7)));
+/// assert_eq!(JobKey::from("import/users"), JobKey::UniqueId("import/users".to_owned()));
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum JobKey {

@@ -51,6 +51,17 @@ pub fn pause_queue<C: AsConn + ?Sized>(
 
 /// Resumes a paused queue. Returns `false` if it was not paused.
 ///
+/// ```
+/// # use diesel::prelude::*;
+/// # let mut conn = SqliteConnection::establish(":memory:").unwrap();
+/// # windlass::migrate(&mut conn).unwrap();
+/// use windlass::queues;
+///
+/// queues::pause(&mut conn, "mail", "ada", "the provider is down")?;
+/// assert!(queues::resume(&mut conn, "mail")?);
+/// # Ok::<(), windlass::Error>(())
+/// ```
+///
 /// # Errors
 /// If the database does not answer or has no tables.
 pub fn resume_queue<C: AsConn + ?Sized>(conn: &mut C, queue: &str) -> Result<bool> {
@@ -126,6 +137,17 @@ impl Jobs {
 /// These are the jobs that a worker could take now, or could if the queue were not paused.
 /// Scheduled, blocked and running jobs are not included. The jobs are counted one by one, so the
 /// time grows with their number.
+///
+/// ```
+/// # use diesel::prelude::*;
+/// # let mut conn = SqliteConnection::establish(":memory:").unwrap();
+/// # windlass::migrate(&mut conn).unwrap();
+/// use windlass::{NewJob, queues};
+///
+/// NewJob::of_class("send", "{}").queue("mail").enqueue(&mut conn)?;
+/// assert_eq!(queues::size(&mut conn, "mail")?, 1);
+/// # Ok::<(), windlass::Error>(())
+/// ```
 ///
 /// # Errors
 /// If the database does not answer or has no tables.
@@ -221,6 +243,18 @@ pub fn set_limit<C: AsConn + ?Sized>(
 /// Clears a limit that was set at run time, so that the limits of the jobs count again. Returns
 /// `false` if none was set.
 ///
+/// ```
+/// # use diesel::prelude::*;
+/// # let mut conn = SqliteConnection::establish(":memory:").unwrap();
+/// # windlass::migrate(&mut conn).unwrap();
+/// use windlass::limits;
+///
+/// limits::set(&mut conn, "import/*", 1, "ada", "the disk is slow")?;
+/// assert!(limits::clear(&mut conn, "import/*")?);
+/// assert!(!limits::clear(&mut conn, "import/*")?, "none is set any more");
+/// # Ok::<(), windlass::Error>(())
+/// ```
+///
 /// # Errors
 /// If the database does not answer or has no tables.
 pub fn clear_limit<C: AsConn + ?Sized>(conn: &mut C, key: &str) -> Result<bool> {
@@ -281,6 +315,19 @@ impl Actor {
 
 /// Returns the limits that were set at run time, by key.
 ///
+/// ```
+/// # use diesel::prelude::*;
+/// # let mut conn = SqliteConnection::establish(":memory:").unwrap();
+/// # windlass::migrate(&mut conn).unwrap();
+/// use windlass::limits;
+///
+/// limits::set(&mut conn, "import/*", 1, "ada", "the disk is slow")?;
+/// for limit in limits::list(&mut conn)? {
+///     println!("{}: {} slots", limit.key, limit.slots);
+/// }
+/// # Ok::<(), windlass::Error>(())
+/// ```
+///
 /// # Errors
 /// If the database does not answer or has no tables.
 pub fn limits<C: AsConn + ?Sized>(conn: &mut C) -> Result<Vec<RunTimeLimit>> {
@@ -323,6 +370,16 @@ pub fn queues<C: AsConn + ?Sized>(conn: &mut C) -> Result<Vec<QueueStatus>> {
 
 /// Returns every registered process with the jobs it holds.
 ///
+/// ```
+/// # use diesel::prelude::*;
+/// # let mut conn = SqliteConnection::establish(":memory:").unwrap();
+/// # windlass::migrate(&mut conn).unwrap();
+/// for process in windlass::processes::list(&mut conn)? {
+///     println!("{} {}: {} s since its heartbeat", process.kind, process.name, process.heartbeat_seconds);
+/// }
+/// # Ok::<(), windlass::Error>(())
+/// ```
+///
 /// # Errors
 /// If the database does not answer or has no tables.
 pub fn processes<C: AsConn + ?Sized>(conn: &mut C) -> Result<Vec<ProcessStatus>> {
@@ -335,6 +392,16 @@ pub fn processes<C: AsConn + ?Sized>(conn: &mut C) -> Result<Vec<ProcessStatus>>
 ///
 /// It needs the rights that [`migrate`](crate::migrate) needs, and completes the tables as that does. In `windlass`, it is
 /// `migrate --wake-from-ruby on`, and `migrate --active-job-envelopes on`.
+///
+/// ```
+/// # use diesel::prelude::*;
+/// # let mut conn = SqliteConnection::establish(":memory:").unwrap();
+/// # windlass::migrate(&mut conn).unwrap();
+/// use windlass::schema::{self, RailsOption};
+///
+/// schema::set_rails_option(&mut conn, RailsOption::ActiveJobEnvelopes, true)?;
+/// # Ok::<(), windlass::Error>(())
+/// ```
 ///
 /// # Errors
 /// As for [`migrate`](crate::migrate).

@@ -1,8 +1,8 @@
 //! Kinds of databases and connections, beside [`Database`](crate::Database) and [`AsConn`](crate::AsConn).
 //!
 //! ```
-//! use windlass::database::{Backend, Pooling, Typed};
-//! use windlass::{Database, Result, transaction};
+//! use windlass::Database;
+//! use windlass::database::Pooling;
 //!
 //! /// Returns the kind of pooler that an address names.
 //! fn pooler(is_pooled: bool) -> Pooling {
@@ -12,6 +12,7 @@
 //! # let dir = tempfile::tempdir().unwrap();
 //! # let path = dir.path().join("jobs.db");
 //! let database = Database::open(&format!("sqlite://{}", path.display()))?.pooling(pooler(false));
+//! database.migrate()?;
 //! assert!(database.connect()?.sqlite().is_ok());
 //! # Ok::<(), windlass::Error>(())
 //! ```

@@ -2,12 +2,15 @@
 //!
 //! ```
 //! # use diesel::prelude::*;
-//! use windlass::errors::SchemaError;
-//! use windlass::{Error, NewJob};
+//! # let mut conn = SqliteConnection::establish(":memory:").unwrap();
+//! # windlass::migrate(&mut conn).unwrap();
+//! use windlass::errors::EditRefusal;
+//! use windlass::{Error, NewJob, jobs};
 //!
-//! let mut conn = SqliteConnection::establish(":memory:").unwrap(); // without tables
-//! match NewJob::of_class("import", "{}").enqueue(&mut conn) {
-//!     Err(Error::Schema(SchemaError::Missing { .. })) => println!("run `windlass migrate`"),
+//! let job = NewJob::of_class("import", "{}").enqueue(&mut conn)?.id;
+//! jobs::cancel(&mut conn, job)?;
+//! match jobs::edit_arguments(&mut conn, job, r#"{"file":"b.csv"}"#, None) {
+//!     Err(Error::Edit { reason: EditRefusal::Ended, .. }) => println!("it was too late"),
 //!     other => panic!("{other:?}"),
 //! }
 //! # Ok::<(), windlass::Error>(())

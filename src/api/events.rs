@@ -1,7 +1,7 @@
 //! Events that jobs wait for: as `windlass events` emits them.
 //!
-//! [`Context::wait_event`](crate::Context::wait_event) waits for one. The events of processes, for hooks and metrics, are
-//! [`Event`](crate::Event).
+//! [`Context::wait_event`](crate::Context::wait_event) waits for one. The events of processes, for hooks and metrics,
+//! are [`Event`](crate::Event).
 //!
 //! ```
 //! # use diesel::prelude::*;

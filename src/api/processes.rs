@@ -1,6 +1,7 @@
 //! Processes: as `windlass processes` lists them, and what one reports of itself.
 //!
 //! ```
+//! use std::time::Duration;
 //! use windlass::processes;
 //! use windlass::{Database, Registry, Worker};
 //!
@@ -8,12 +9,13 @@
 //! # let path = dir.path().join("jobs.db");
 //! let database = Database::open(&format!("sqlite://{}", path.display()))?;
 //! database.migrate()?;
-//! let worker = Worker::new(&database, Registry::new()).start()?;
+//! let mut worker = Worker::new(&database, Registry::new()).start()?;
 //! # while !worker.health().is_started() { std::thread::yield_now() }
 //! for process in processes::list(&mut database.connect()?)? {
 //!     println!("{} {}: {} jobs", process.kind, process.name, process.claimed);
 //! }
-//! let stopped = worker.stop()?;
+//! worker.stop();
+//! let stopped = worker.join(Duration::from_secs(60)).expect("it stops");
 //! assert!(stopped.unfinished.is_empty());
 //! # Ok::<(), windlass::Error>(())
 //! ```

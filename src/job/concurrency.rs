@@ -183,6 +183,19 @@ pub(crate) const MAX_KEY: usize = 255;
 
 /// Returns every concurrency key with waiting or running jobs, and the state of its slots.
 ///
+/// ```
+/// # use diesel::prelude::*;
+/// # let mut conn = SqliteConnection::establish(":memory:").unwrap();
+/// # windlass::migrate(&mut conn).unwrap();
+/// use windlass::{Concurrency, NewJob, limits};
+///
+/// NewJob::of_class("import", "{}").concurrency(Concurrency::new(7)).enqueue(&mut conn)?;
+/// for key in limits::semaphores(&mut conn)? {
+///     println!("{}: {} of {} slots, {} jobs wait", key.key, key.held(), key.limit, key.blocked);
+/// }
+/// # Ok::<(), windlass::Error>(())
+/// ```
+///
 /// # Errors
 /// If the database does not answer or has no tables.
 pub fn semaphores<C: AsConn + ?Sized>(conn: &mut C) -> Result<Vec<SemaphoreStatus>> {
@@ -193,6 +206,15 @@ pub fn semaphores<C: AsConn + ?Sized>(conn: &mut C) -> Result<Vec<SemaphoreStatu
 ///
 /// The list is empty unless rows were changed by hand, or a limit was lowered while more jobs were
 /// running than it allows. This reads every ready or running job.
+///
+/// ```
+/// # use diesel::prelude::*;
+/// # let mut conn = SqliteConnection::establish(":memory:").unwrap();
+/// # windlass::migrate(&mut conn).unwrap();
+/// let wrong = windlass::limits::check_semaphores(&mut conn)?;
+/// assert!(wrong.is_empty(), "{wrong:?}");
+/// # Ok::<(), windlass::Error>(())
+/// ```
 ///
 /// # Errors
 /// If the database does not answer or has no tables.

@@ -47,6 +47,19 @@ pub(crate) struct Run {
 /// It dereferences to the application's state: `cx.deliver(..)` calls a method of the state. If a
 /// later version adds a method with the same name to this type, that method is called instead.
 /// `cx.state().deliver(..)` always calls the application's method.
+///
+/// ```
+/// use windlass::{Context, JobResult};
+///
+/// fn import(cx: &Context<'_, ()>) -> JobResult {
+///     cx.log(format!("attempt {} of job {}", cx.attempt(), cx.job_id()));
+///     for row in 0..100 {
+///         cx.check()?; // a stop, a timeout or a cancel ends the job here
+///         cx.progress(f64::from(row), "rows"); // in percent
+///     }
+///     Ok(())
+/// }
+/// ```
 pub struct Context<'a, S: ?Sized> {
     state: &'a S,
     run: &'a Run,

@@ -8,6 +8,15 @@ use std::fmt;
 use std::time::Duration;
 
 /// The return type of [`Job::perform`](crate::Job::perform).
+///
+/// ```
+/// use windlass::JobResult;
+///
+/// fn parse(text: &str) -> JobResult<u32> {
+///     Ok(text.trim().parse()?) // any error is a failed attempt
+/// }
+/// assert!(parse("seven").is_err());
+/// ```
 pub type JobResult<T = ()> = Result<T, JobError>;
 
 /// The reason why an attempt ended without a result. `?` and `into` create it from any error or
@@ -289,6 +298,23 @@ fn kind_of<E>() -> &'static str {
 ///
 /// Return it with `?`, directly or within an error of the job's own. The run then ends as each
 /// variant describes. An interruption that was not raised for the job is an ordinary error.
+///
+/// ```
+/// use windlass::{Context, Interrupted, JobResult};
+///
+/// fn import(cx: &Context<'_, ()>) -> JobResult {
+///     for _ in 0..1_000 {
+///         if let Err(interrupted) = cx.check() {
+///             if interrupted == Interrupted::Cancelled {
+///                 println!("an operator has cancelled the job");
+///             }
+///             return Err(interrupted.into());
+///         }
+///         // imports one row
+///     }
+///     Ok(())
+/// }
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Interrupted {

@@ -209,6 +209,18 @@ impl WalkBound {
 ///
 /// It waits for a chunk that is under way.
 ///
+/// ```
+/// # use diesel::prelude::*;
+/// # let mut conn = SqliteConnection::establish(":memory:").unwrap();
+/// # windlass::migrate(&mut conn).unwrap();
+/// use windlass::jobs::{Change, Jobs};
+/// use windlass::operations;
+///
+/// let operation = Jobs::failed().in_background(Change::Discard).start(&mut conn)?;
+/// assert!(operations::stop(&mut conn, operation.id)?);
+/// # Ok::<(), windlass::Error>(())
+/// ```
+///
 /// # Errors
 /// If the database does not answer or has no tables.
 pub fn stop_operation<C: AsConn + ?Sized>(conn: &mut C, id: i64) -> Result<bool> {
@@ -390,6 +402,19 @@ pub fn operations<C: AsConn + ?Sized>(
 
 /// Returns an operation by its id. Returns `None` if there is none, or its row was deleted 30 days after
 /// its end.
+///
+/// ```
+/// # use diesel::prelude::*;
+/// # let mut conn = SqliteConnection::establish(":memory:").unwrap();
+/// # windlass::migrate(&mut conn).unwrap();
+/// use windlass::jobs::{Change, Jobs};
+/// use windlass::operations::{self, OperationState};
+///
+/// let started = Jobs::failed().in_background(Change::Discard).start(&mut conn)?;
+/// let operation = operations::find(&mut conn, started.id)?.expect("it is stored");
+/// assert_eq!(operation.state, OperationState::Waiting);
+/// # Ok::<(), windlass::Error>(())
+/// ```
 ///
 /// # Errors
 /// If the database does not answer or has no tables.

@@ -190,6 +190,16 @@ pub fn resume<C: AsConn + ?Sized>(conn: &mut C, key: &str) -> Result<()> {
 
 /// Returns all tasks, by key, without those of a Rails app.
 ///
+/// ```
+/// # use diesel::prelude::*;
+/// # let mut conn = SqliteConnection::establish(":memory:").unwrap();
+/// # windlass::migrate(&mut conn).unwrap();
+/// for task in windlass::recurring::list(&mut conn)? {
+///     println!("{} {}: next at {:?}", task.key, task.schedule, task.next_run_at);
+/// }
+/// # Ok::<(), windlass::Error>(())
+/// ```
+///
 /// # Errors
 /// If the database does not answer or has no tables.
 pub fn list<C: AsConn + ?Sized>(conn: &mut C) -> Result<Vec<RecurringStatus>> {
@@ -252,6 +262,16 @@ pub(crate) fn now<C: AsConn + ?Sized>(conn: &mut C) -> Result<DateTime<Utc>> {
 ///
 /// Ticks older than seven days, and those whose job was deleted, are not included.
 ///
+/// ```
+/// # use diesel::prelude::*;
+/// # let mut conn = SqliteConnection::establish(":memory:").unwrap();
+/// # windlass::migrate(&mut conn).unwrap();
+/// for (tick, job) in windlass::recurring::history(&mut conn, "weekly_report", 10)? {
+///     println!("{tick}: job {job}");
+/// }
+/// # Ok::<(), windlass::Error>(())
+/// ```
+///
 /// # Errors
 /// If the database does not answer or has no tables.
 pub fn history<C: AsConn + ?Sized>(
@@ -298,6 +318,16 @@ pub struct TickStatus {
 /// Returns the latest ticks of a task that had a job, newest first, with the states of their jobs.
 ///
 /// Ticks older than seven days, and those whose job was deleted, are not included.
+///
+/// ```
+/// # use diesel::prelude::*;
+/// # let mut conn = SqliteConnection::establish(":memory:").unwrap();
+/// # windlass::migrate(&mut conn).unwrap();
+/// for tick in windlass::recurring::ticks(&mut conn, "weekly_report", 10)? {
+///     println!("{}: job {} is {:?}", tick.tick, tick.job_id, tick.state);
+/// }
+/// # Ok::<(), windlass::Error>(())
+/// ```
 ///
 /// # Errors
 /// If the database does not answer or has no tables.

@@ -124,6 +124,18 @@ pub(crate) fn wrong_name<'n>(names: impl Iterator<Item = &'n str>) -> Option<Str
 // --- The arguments of `NewJob::after` ---
 
 /// An argument of [`NewJob::after`]: a delay, or jobs and batches.
+///
+/// ```
+/// # use diesel::prelude::*;
+/// # let mut conn = SqliteConnection::establish(":memory:").unwrap();
+/// # windlass::migrate(&mut conn).unwrap();
+/// use windlass::NewJob;
+///
+/// let read = NewJob::of_class("read", "{}").enqueue(&mut conn)?;
+/// let check = NewJob::of_class("check", "{}").enqueue(&mut conn)?;
+/// NewJob::of_class("report", "{}").after([("lines", read), ("errors", check)]).enqueue(&mut conn)?;
+/// # Ok::<(), windlass::Error>(())
+/// ```
 pub trait After {
     #[doc(hidden)]
     fn apply(self, job: NewJob) -> NewJob;
@@ -414,8 +426,9 @@ impl NewJob {
     /// Creates a token by which outsiders can see this job: [`Enqueued::public_token`] has it, once.
     ///
     /// A caller with the token sees the job's [`PublicTask`]; see
-    /// [`jobs::status_by_token`](crate::jobs::status_by_token). The database contains only its SHA-256. A token leads to its job as long as the job's row or its result is
-    /// kept, so set [`Policy::keep_result`] if finished jobs are not kept.
+    /// [`jobs::status_by_token`](crate::jobs::status_by_token). The database contains only its SHA-256. A token leads
+    /// to its job as long as the job's row or its result is kept, so set [`Policy::keep_result`] if finished jobs are
+    /// not kept.
     ///
     /// If the enqueue finds an existing job by the same idempotency key, that job gets another
     /// token, and the earlier ones stay valid (the last 100). If it finds another job by the unique

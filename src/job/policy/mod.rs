@@ -323,6 +323,13 @@ impl Policy {
 // --- Delivery: at least once, or at most once ---
 
 /// The delivery guarantee of a job: how many times it may start.
+///
+/// ```
+/// use windlass::{Delivery, Policy};
+///
+/// let policy = Policy::new().delivery(Delivery::AtMostOnce);
+/// # let _ = policy;
+/// ```
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Delivery {

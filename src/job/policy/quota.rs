@@ -184,6 +184,16 @@ pub struct QuotaStatus {
 /// Returns the quotas that were used in the last seven days, by name. What open transactions have
 /// enqueued is not counted here.
 ///
+/// ```
+/// # use diesel::prelude::*;
+/// # let mut conn = SqliteConnection::establish(":memory:").unwrap();
+/// # windlass::migrate(&mut conn).unwrap();
+/// for quota in windlass::quotas::list(&mut conn)? {
+///     println!("{}: {} jobs this minute, of {:?}", quota.name, quota.this_minute, quota.most_per_minute);
+/// }
+/// # Ok::<(), windlass::Error>(())
+/// ```
+///
 /// # Errors
 /// If the database does not answer or has no tables.
 pub fn quotas<C: AsConn + ?Sized>(conn: &mut C) -> Result<Vec<QuotaStatus>> {

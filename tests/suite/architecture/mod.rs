@@ -41,6 +41,7 @@ const ORDER: &[&str] = &[
     "process/dispatcher",
     "process/scheduler",
     "process/supervisor",
+    "api",
     "config",
     "terminal",
     "web",
