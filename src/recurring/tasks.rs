@@ -90,6 +90,18 @@ impl From<RecurringTaskRow> for RecurringStatus {
 /// is kept; otherwise it starts with the first tick from now on, by the database's clock. A paused
 /// task stays paused.
 ///
+/// ```
+/// # use diesel::prelude::*;
+/// # let mut conn = SqliteConnection::establish(":memory:").unwrap();
+/// # windlass::migrate(&mut conn).unwrap();
+/// use windlass::{RecurringTask, recurring};
+///
+/// let task = RecurringTask::of_class("nightly", "0 3 * * *", "clean_up", "{}")?;
+/// let next = recurring::schedule(&mut conn, &task)?;
+/// println!("it runs at {next}");
+/// # Ok::<(), windlass::Error>(())
+/// ```
+///
 /// # Errors
 /// If a program declares a task with this key or a Rails app has one, a limit of its jobs is
 /// exceeded, its class is [internal](crate::Job::INTERNAL) and was given by name, or a statement
@@ -155,6 +167,19 @@ pub(crate) fn refusal(key: &str, scheduled: Scheduled, failed: Option<Error>) ->
 /// A declared task is created again when a scheduler declares it again, within an hour. To stop it
 /// permanently, use [`pause`].
 ///
+/// ```
+/// # use diesel::prelude::*;
+/// # let mut conn = SqliteConnection::establish(":memory:").unwrap();
+/// # windlass::migrate(&mut conn).unwrap();
+/// use windlass::{RecurringTask, recurring};
+///
+/// let task = RecurringTask::of_class("nightly", "0 3 * * *", "clean_up", "{}")?;
+/// recurring::schedule(&mut conn, &task)?;
+/// assert!(recurring::unschedule(&mut conn, "nightly")?);
+/// assert!(!recurring::unschedule(&mut conn, "nightly")?, "there is no such task any more");
+/// # Ok::<(), windlass::Error>(())
+/// ```
+///
 /// # Errors
 /// If the statement fails.
 pub fn unschedule<C: AsConn + ?Sized>(conn: &mut C, key: &str) -> Result<bool> {
@@ -165,6 +190,19 @@ pub fn unschedule<C: AsConn + ?Sized>(conn: &mut C, key: &str) -> Result<bool> {
 ///
 /// The schedule is not affected, except that [`Overlap`](crate::recurring::Overlap) also applies to this job.
 ///
+/// ```
+/// # use diesel::prelude::*;
+/// # let mut conn = SqliteConnection::establish(":memory:").unwrap();
+/// # windlass::migrate(&mut conn).unwrap();
+/// use windlass::{RecurringTask, recurring};
+///
+/// let task = RecurringTask::of_class("nightly", "0 3 * * *", "clean_up", "{}")?;
+/// recurring::schedule(&mut conn, &task)?;
+/// let job = recurring::run_now(&mut conn, "nightly")?;
+/// println!("job {job} runs in addition");
+/// # Ok::<(), windlass::Error>(())
+/// ```
+///
 /// # Errors
 /// If there is no such task, or a statement fails.
 pub fn run_now<C: AsConn + ?Sized>(conn: &mut C, key: &str) -> Result<JobId> {
@@ -172,6 +210,19 @@ pub fn run_now<C: AsConn + ?Sized>(conn: &mut C, key: &str) -> Result<JobId> {
 }
 
 /// Pauses a task: no ticks are fired until [`resume`].
+///
+/// ```
+/// # use diesel::prelude::*;
+/// # let mut conn = SqliteConnection::establish(":memory:").unwrap();
+/// # windlass::migrate(&mut conn).unwrap();
+/// use windlass::{RecurringTask, recurring};
+///
+/// let task = RecurringTask::of_class("nightly", "0 3 * * *", "clean_up", "{}")?;
+/// recurring::schedule(&mut conn, &task)?;
+/// recurring::pause(&mut conn, "nightly")?;
+/// assert!(recurring::list(&mut conn)?[0].paused_at.is_some());
+/// # Ok::<(), windlass::Error>(())
+/// ```
 ///
 /// # Errors
 /// If there is no such task, or the statement fails.
@@ -181,6 +232,20 @@ pub fn pause<C: AsConn + ?Sized>(conn: &mut C, key: &str) -> Result<()> {
 
 /// Resumes a task, starting with the next tick. Ticks during the pause are skipped; they do not
 /// count as missed. Those of a program's own [`Timing`](crate::recurring::Timing) do.
+///
+/// ```
+/// # use diesel::prelude::*;
+/// # let mut conn = SqliteConnection::establish(":memory:").unwrap();
+/// # windlass::migrate(&mut conn).unwrap();
+/// use windlass::{RecurringTask, recurring};
+///
+/// let task = RecurringTask::of_class("nightly", "0 3 * * *", "clean_up", "{}")?;
+/// recurring::schedule(&mut conn, &task)?;
+/// recurring::pause(&mut conn, "nightly")?;
+/// recurring::resume(&mut conn, "nightly")?;
+/// assert!(recurring::list(&mut conn)?[0].paused_at.is_none());
+/// # Ok::<(), windlass::Error>(())
+/// ```
 ///
 /// # Errors
 /// If there is no such task, or a statement fails.
@@ -213,6 +278,18 @@ pub fn list<C: AsConn + ?Sized>(conn: &mut C) -> Result<Vec<RecurringStatus>> {
 ///
 /// There are none after the task's `until`, none for `@start`, and none if no scheduler declares the task any more. Only the next one is known if a
 /// program's own [`Timing`](crate::recurring::Timing) computes them.
+///
+/// ```
+/// # use diesel::prelude::*;
+/// # let mut conn = SqliteConnection::establish(":memory:").unwrap();
+/// # windlass::migrate(&mut conn).unwrap();
+/// use windlass::{RecurringTask, recurring};
+///
+/// let task = RecurringTask::of_class("nightly", "0 3 * * *", "clean_up", "{}")?;
+/// recurring::schedule(&mut conn, &task)?;
+/// assert_eq!(recurring::upcoming(&mut conn, "nightly", 7)?.len(), 7);
+/// # Ok::<(), windlass::Error>(())
+/// ```
 ///
 /// # Errors
 /// If there is no such task, or the database does not answer.

@@ -6,6 +6,7 @@ mod names;
 mod peers;
 mod promises;
 mod source;
+mod surface;
 
 use source::Source;
 use std::collections::{BTreeMap, BTreeSet};
