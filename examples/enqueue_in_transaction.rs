@@ -37,11 +37,11 @@ fn main() -> Result {
     conn.batch_execute("CREATE TABLE IF NOT EXISTS users (email text NOT NULL)")?;
 
     sign_up(conn, "ada@example.com", true)?;
-    println!("ready jobs: {}", windlass::queue_size(conn, "default")?);
+    println!("ready jobs: {}", windlass::queues::size(conn, "default")?);
     let refused = sign_up(conn, "eve@example.com", false);
     println!(
         "{refused:?}; ready jobs: {}",
-        windlass::queue_size(conn, "default")?
+        windlass::queues::size(conn, "default")?
     );
     Ok(())
 }

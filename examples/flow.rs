@@ -235,7 +235,7 @@ fn run(files: u64) -> Result<ExitCode> {
     wait(|| Ok(number(conn, "SELECT count(*) AS n FROM windlass_waits")? == 2))?;
     kill_worker(conn)?;
     for (medium, is_given) in [("web", true), ("print", false)] {
-        windlass::emit(conn, &format!("approval/{medium}"), &Approval { is_given })?;
+        windlass::events::emit(conn, &format!("approval/{medium}"), &Approval { is_given })?;
     }
     let open = "SELECT count(*) AS n FROM solid_queue_jobs WHERE finished_at IS NULL \
          AND id NOT IN (SELECT job_id FROM solid_queue_failed_executions)";
@@ -264,7 +264,7 @@ fn enqueue(conn: &mut DbConnection, files: u64) -> Result<()> {
 
 /// Kills the worker process, whatever it does.
 fn kill_worker(conn: &mut DbConnection) -> Result<()> {
-    let processes = windlass::processes(conn)?;
+    let processes = windlass::processes::list(conn)?;
     let worker = processes.iter().find(|process| process.kind == "Worker");
     let pid = worker.and_then(|worker| Pid::from_raw(worker.pid));
     let pid = pid.ok_or("there is no worker")?;

@@ -31,9 +31,11 @@ use std::error::Error;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
+use windlass::jobs::Attempt;
+use windlass::policies::OnTimeout;
 use windlass::{
-    Backoff, Child, Context, Database, DbConnection, Dispatcher, Job, JobError, JobResult,
-    OnTimeout, Policy, Registry, Supervisor, Worker,
+    Backoff, Child, Context, Database, DbConnection, Dispatcher, Job, JobError, JobId, JobResult,
+    Policy, Registry, Supervisor, Worker,
 };
 
 type Result<T, E = Box<dyn Error + Send + Sync>> = std::result::Result<T, E>;
@@ -261,17 +263,22 @@ fn notify_all(conn: &mut DbConnection, home: &Home, numbers: &Numbers) -> Result
 
 /// The process that runs a job.
 fn worker(conn: &mut DbConnection) -> Result<Pid> {
-    let processes = windlass::processes(conn)?;
+    let processes = windlass::processes::list(conn)?;
     let worker = processes.iter().find(|process| process.claimed > 0);
     let pid = worker.and_then(|worker| Pid::from_raw(worker.pid));
     pid.ok_or_else(|| "no worker runs the job".into())
+}
+
+fn attempts(conn: &mut DbConnection, job: JobId) -> Result<Vec<Attempt>> {
+    let job = windlass::jobs::find(conn, job)?.ok_or("the job is not stored")?;
+    Ok(job.attempts)
 }
 
 fn retry(conn: &mut DbConnection) -> Result<()> {
     let begun = Instant::now();
     let job = Flaky.enqueue(conn)?.id;
     wait(|| has_drained(conn))?;
-    let failed = windlass::attempts(conn, job)?;
+    let failed = attempts(conn, job)?;
     let reasons: Vec<&str> = failed.iter().map(|failed| &*failed.message).collect();
     println!(
         "failed attempts: {} ({})  succeeded after: {:.1} s",
@@ -286,7 +293,7 @@ fn time_out(conn: &mut DbConnection) -> Result<()> {
     let begun = Instant::now();
     let job = Endless.enqueue(conn)?.id;
     wait(|| has_drained(conn))?;
-    let timed_out = windlass::attempts(conn, job)?;
+    let timed_out = attempts(conn, job)?;
     let timed_out = timed_out.iter().filter(|attempt| attempt.kind == "timeout");
     let blamed = count(
         conn,
@@ -302,9 +309,9 @@ fn time_out(conn: &mut DbConnection) -> Result<()> {
 
 /// Returns true if every job has come to an end.
 fn has_drained(conn: &mut DbConnection) -> Result<bool> {
-    let queues = windlass::queues(conn)?;
+    let queues = windlass::queues::list(conn)?;
     let is_idle =
-        |queue: &windlass::QueueStatus| queue.ready + queue.scheduled + queue.claimed == 0;
+        |queue: &windlass::queues::QueueStatus| queue.ready + queue.scheduled + queue.claimed == 0;
     Ok(queues.iter().all(is_idle))
 }
 

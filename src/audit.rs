@@ -1,6 +1,19 @@
-//! The audit of changes by operators: its default actor, and reading it.
+//! The audit of changes by operators: as `windlass audit` lists it, and the [`Actor`] that a change names.
+//!
+//! ```
+//! # use diesel::prelude::*;
+//! # let mut conn = SqliteConnection::establish(":memory:").unwrap();
+//! # windlass::migrate(&mut conn).unwrap();
+//! use windlass::audit::{Actor, AuditLog};
+//!
+//! let ada = Actor::named("ada").reason("the provider is down");
+//! ada.pause_queue(&mut conn, "mail")?;
+//! let entry = &AuditLog::new().actor("ada").list(&mut conn)?[0];
+//! assert_eq!((&*entry.action, entry.target.as_deref()), ("queues.pause", Some("mail")));
+//! # Ok::<(), windlass::Error>(())
+//! ```
 
-use crate::db::model::audit::{Actor, Via};
+pub use crate::db::model::audit::{Actor, Via};
 use crate::db::table::audit::{self, AuditFilter, AuditRow};
 use crate::db::{AsConn, own};
 use crate::error::{ErrorContext, Result};
@@ -76,7 +89,7 @@ pub struct AuditEntry {
     pub total: Option<i64>,
     /// The reason, if one was given.
     pub reason: Option<String>,
-    /// The [operation](crate::Operation) that it belongs to.
+    /// The [operation](crate::operations::Operation) that it belongs to.
     pub operation_id: Option<i64>,
     /// The first row of the same action, if this is a further one.
     pub part_of: Option<i64>,
@@ -116,7 +129,7 @@ impl From<AuditRow> for AuditEntry {
 /// # use diesel::prelude::*;
 /// # let mut conn = SqliteConnection::establish(":memory:").unwrap();
 /// # windlass::migrate(&mut conn).unwrap();
-/// use windlass::AuditLog;
+/// use windlass::audit::AuditLog;
 ///
 /// for entry in AuditLog::new().actor("ada").limit(20).list(&mut conn)? {
 ///     println!("{} {} {:?}", entry.at, entry.action, entry.target);

@@ -8,6 +8,22 @@ use std::time::Duration;
 ///
 /// No variant contains job arguments. Database addresses are shown without user, password or
 /// parameters.
+///
+/// ```
+/// # use diesel::prelude::*;
+/// # let mut conn = SqliteConnection::establish(":memory:").unwrap();
+/// # windlass::migrate(&mut conn).unwrap();
+/// use windlass::{Error, NewJob, OnConflict, Policy};
+///
+/// let policy = Policy::new().on_conflict(OnConflict::Refuse);
+/// let import = || NewJob::of_class("import", "{}").unique_id("users").policy(policy.clone());
+/// import().enqueue(&mut conn)?;
+/// match import().enqueue(&mut conn) {
+///     Err(Error::UniqueIdTaken { existing, .. }) => println!("job {existing} does it already"),
+///     other => panic!("{other:?}"),
+/// }
+/// # Ok::<(), windlass::Error>(())
+/// ```
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -85,7 +101,7 @@ pub enum Error {
         /// The class name that was given.
         class: String,
     },
-    /// No worker has stored the class, and [unknown classes are refused](crate::strict_classes).
+    /// No worker has stored the class, and [unknown classes are refused](crate::classes::strict).
     #[error("cannot enqueue `{class}`: no worker has stored it; start one, or correct the name")]
     UnknownClass {
         /// The class name that was given.

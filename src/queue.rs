@@ -36,7 +36,7 @@ pub fn check_name(name: &str, what: &'static str) -> Result<()> {
 /// Selects the queues that a worker serves: one by name, all with a prefix, or all.
 ///
 /// ```
-/// use windlass::QueueSelector;
+/// use windlass::queues::QueueSelector;
 /// let mail: QueueSelector = "mail".parse()?;
 /// let imports: QueueSelector = "import*".parse()?;
 /// assert!(imports.matches("import_users"));

@@ -12,7 +12,7 @@ use std::time::Duration;
 ///
 /// ```
 /// use std::time::Duration;
-/// use windlass::Retention;
+/// use windlass::processes::Retention;
 ///
 /// let day = Duration::from_secs(24 * 3600);
 /// let retention = Retention::new()
@@ -119,7 +119,7 @@ impl Retention {
         self
     }
 
-    /// Sets how long [events](crate::emit) are kept after they were emitted. Default: 30 days.
+    /// Sets how long [events](crate::events::emit) are kept after they were emitted. Default: 30 days.
     ///
     /// An event for which a job waits is kept longer. Give the workers the same time with
     /// [`Worker::longest_wait`](crate::Worker::longest_wait).

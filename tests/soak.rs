@@ -151,7 +151,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     for chunk in full.collect::<Result<Vec<_>, _>>()?.chunks(10_000) {
         enqueue_all(&mut connection, chunk.to_vec())?;
     }
-    windlass::pause_queue(&mut connection, "full", "soak", "to be in the way")?;
+    windlass::queues::pause(&mut connection, "full", "soak", "to be in the way")?;
     println!("one more queue, of {} jobs, is paused", options.jobs / 10);
     measure(&database, &["*"], options.take)
 }
@@ -172,7 +172,7 @@ fn behind_paused(database: &Database, options: &Options) -> Result<(), Box<dyn E
     };
     println!("{} jobs in {}, not paused", options.jobs, database.target());
     measure(database, &["*"], options.take)?;
-    windlass::pause_class(&mut connection, "held", "soak", "to be in the way")?;
+    windlass::classes::pause(&mut connection, "held", "soak", "to be in the way")?;
     println!("their class is paused, {} jobs behind", options.take);
     for queues in ["*", "soak"] {
         behind(&mut connection)?;

@@ -167,7 +167,7 @@ fn wait_for_the_end(
 ) -> Result<i64> {
     let bar = bar("hashed", jobs);
     loop {
-        let queues = windlass::queues(connection)?;
+        let queues = windlass::queues::list(connection)?;
         let left: i64 = queues
             .iter()
             .map(|queue| queue.ready + queue.claimed + queue.scheduled + queue.blocked)

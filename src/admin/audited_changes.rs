@@ -234,12 +234,13 @@ pub enum Cancelled {
 ///
 /// ```
 /// # use diesel::prelude::*;
-/// # use windlass::{Cancelled, NewJob};
+/// # use windlass::NewJob;
+/// # use windlass::jobs::Cancelled;
 /// # let mut conn = SqliteConnection::establish(":memory:").unwrap();
 /// # windlass::migrate(&mut conn).unwrap();
 /// let job = NewJob::of_class("import", "{}").enqueue(&mut conn)?.id;
-/// assert_eq!(windlass::cancel(&mut conn, job)?, Cancelled::Ended);
-/// assert_eq!(windlass::cancel(&mut conn, job)?, Cancelled::NotThere);
+/// assert_eq!(windlass::jobs::cancel(&mut conn, job)?, Cancelled::Ended);
+/// assert_eq!(windlass::jobs::cancel(&mut conn, job)?, Cancelled::NotThere);
 /// # Ok::<(), windlass::Error>(())
 /// ```
 ///

@@ -18,6 +18,20 @@ use std::time::Duration;
 
 /// A change to jobs. A job that a process holds is only affected by `Cancel`, and its own code
 /// decides when to stop.
+///
+/// ```
+/// # use diesel::prelude::*;
+/// # let mut conn = SqliteConnection::establish(":memory:").unwrap();
+/// # windlass::migrate(&mut conn).unwrap();
+/// use std::time::Duration;
+/// use windlass::NewJob;
+/// use windlass::jobs::{Change, Jobs};
+///
+/// NewJob::of_class("import", "{}").enqueue(&mut conn)?;
+/// let imports = Jobs::waiting().class("import");
+/// assert_eq!(imports.change(&mut conn, Change::RunIn(Duration::from_secs(3600)))?.changed, 1);
+/// # Ok::<(), windlass::Error>(())
+/// ```
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Change {

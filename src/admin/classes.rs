@@ -19,9 +19,9 @@ use crate::error::{ErrorContext, Result};
 /// # use diesel::prelude::*;
 /// # let mut conn = SqliteConnection::establish(":memory:").unwrap();
 /// # windlass::migrate(&mut conn).unwrap();
-/// assert!(windlass::pause_class(&mut conn, "send_invoice", "ada", "wrong amounts")?);
-/// assert_eq!(windlass::paused_classes(&mut conn)?[0].class_name, "send_invoice");
-/// assert!(windlass::resume_class(&mut conn, "send_invoice")?);
+/// assert!(windlass::classes::pause(&mut conn, "send_invoice", "ada", "wrong amounts")?);
+/// assert_eq!(windlass::classes::paused(&mut conn)?[0].class_name, "send_invoice");
+/// assert!(windlass::classes::resume(&mut conn, "send_invoice")?);
 /// # Ok::<(), windlass::Error>(())
 /// ```
 ///
@@ -41,6 +41,18 @@ pub fn pause_class<C: AsConn + ?Sized>(
 /// Resumes a paused class: within a second, workers start its jobs again. Returns `false` if it was
 /// not paused.
 ///
+/// ```
+/// # use diesel::prelude::*;
+/// # let mut conn = SqliteConnection::establish(":memory:").unwrap();
+/// # windlass::migrate(&mut conn).unwrap();
+/// use windlass::classes;
+///
+/// classes::pause(&mut conn, "send_invoice", "ada", "wrong amounts")?;
+/// assert!(classes::resume(&mut conn, "send_invoice")?);
+/// assert!(!classes::resume(&mut conn, "send_invoice")?, "it is not paused any more");
+/// # Ok::<(), windlass::Error>(())
+/// ```
+///
 /// # Errors
 /// If the database does not answer or has no tables.
 pub fn resume_class<C: AsConn + ?Sized>(conn: &mut C, class: &str) -> Result<bool> {
@@ -48,10 +60,10 @@ pub fn resume_class<C: AsConn + ?Sized>(conn: &mut C, class: &str) -> Result<boo
 }
 
 impl Actor {
-    /// Does what [`pause_class`] does.
+    /// Does what [`classes::pause`](crate::classes::pause) does.
     ///
     /// # Errors
-    /// As for [`pause_class`].
+    /// As for [`classes::pause`](crate::classes::pause).
     pub fn pause_class<C: AsConn + ?Sized>(&self, conn: &mut C, class: &str) -> Result<bool> {
         self.pause_named(conn, class, true)
     }
@@ -74,10 +86,10 @@ impl Actor {
         paused.during("pause the class")
     }
 
-    /// Does what [`resume_class`] does.
+    /// Does what [`classes::resume`](crate::classes::resume) does.
     ///
     /// # Errors
-    /// As for [`resume_class`].
+    /// As for [`classes::resume`](crate::classes::resume).
     pub fn resume_class<C: AsConn + ?Sized>(&self, conn: &mut C, class: &str) -> Result<bool> {
         let resumed = AuditTrail::new(self, AuditAction::ResumeClass)
             .target(class)
@@ -86,7 +98,7 @@ impl Actor {
     }
 
     /// Sets whether enqueues by the name of a class refuse the classes that no worker has stored; see
-    /// [`strict_classes`]. Returns `false` if that was set already.
+    /// [`classes::strict`](crate::classes::strict). Returns `false` if that was set already.
     ///
     /// # Errors
     /// If the database does not answer or has no tables.
@@ -110,10 +122,11 @@ impl Actor {
 ///
 /// ```
 /// # use diesel::prelude::*;
-/// # use windlass::{Actor, Error, NewJob};
+/// # use windlass::audit::Actor;
+/// # use windlass::{Error, NewJob};
 /// # let mut conn = SqliteConnection::establish(":memory:").unwrap();
 /// # windlass::migrate(&mut conn).unwrap();
-/// assert!(!windlass::strict_classes(&mut conn)?);
+/// assert!(!windlass::classes::strict(&mut conn)?);
 /// Actor::default().set_strict_classes(&mut conn, true)?;
 /// let typo = NewJob::of_class("send_invocie", "{}").enqueue(&mut conn);
 /// assert!(matches!(typo, Err(Error::UnknownClass { .. })));
@@ -127,6 +140,18 @@ pub fn strict_classes<C: AsConn + ?Sized>(conn: &mut C) -> Result<bool> {
 }
 
 /// Returns the paused classes, by name.
+///
+/// ```
+/// # use diesel::prelude::*;
+/// # let mut conn = SqliteConnection::establish(":memory:").unwrap();
+/// # windlass::migrate(&mut conn).unwrap();
+/// use windlass::classes;
+///
+/// classes::pause(&mut conn, "send_invoice", "ada", "wrong amounts")?;
+/// let paused = &classes::paused(&mut conn)?[0];
+/// assert_eq!(paused.pause_reason.as_deref(), Some("wrong amounts"));
+/// # Ok::<(), windlass::Error>(())
+/// ```
 ///
 /// # Errors
 /// If the database does not answer or has no tables.

@@ -36,7 +36,27 @@ pub struct JobDetails {
     pub attempts: Vec<Attempt>,
     /// The steps it has completed, until it has ended; at most 1000.
     pub steps: Vec<StepDone>,
-    /// The logs of its last runs, the oldest run first; see [`job_logs`](crate::job_logs).
+    /// What its runs logged with [`Context::log`](crate::Context::log), the oldest run first; at most the last 10 runs
+    /// that logged anything.
+    ///
+    /// ```
+    /// use diesel::prelude::*;
+    /// use windlass::{Function, Registry, jobs, testing};
+    ///
+    /// const COUNT: Function<u32> = Function::new("count");
+    /// let registry = Registry::new().function(COUNT, |number, cx| {
+    ///     cx.log(format!("counted to {number}"));
+    ///     Ok(())
+    /// });
+    /// # let mut conn = SqliteConnection::establish(":memory:").unwrap();
+    /// # windlass::migrate(&mut conn).unwrap();
+    /// let id = COUNT.enqueue(&mut conn, &3)?.id;
+    /// testing::drain(&mut conn, &registry)?.assert_all_finished(1);
+    /// let job = jobs::find(&mut conn, id)?.expect("it is stored");
+    /// assert_eq!(job.logs[0].attempt, 1);
+    /// assert_eq!(job.logs[0].lines[0].text, "counted to 3");
+    /// # Ok::<(), windlass::Error>(())
+    /// ```
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub logs: Vec<JobLog>,
     /// Its events in order, by the database's clock.
@@ -69,24 +89,60 @@ pub struct Moment {
 ///
 /// Fields named in [`Job::REDACT`](crate::Job::REDACT) are hidden in arguments, steps, results and
 /// metadata, and so are their values in the tags. If no worker has registered the class within the last
-/// 30 days, all of these but the tags are hidden. `reveal` shows everything that is stored.
+/// 30 days, all of these but the tags are hidden. [`reveal`] shows them.
 ///
 /// ```
 /// # use diesel::prelude::*;
 /// # use windlass::NewJob;
 /// # let mut conn = SqliteConnection::establish(":memory:").unwrap();
 /// # windlass::migrate(&mut conn).unwrap();
-/// let job = NewJob::of_class("import", r#"{"file":"a.csv"}"#).enqueue(&mut conn)?.id;
-/// let shown = windlass::job_details(&mut conn, job, true)?.expect("it is known");
-/// assert_eq!(shown.arguments.unwrap()["file"], "a.csv");
-/// let shown = windlass::job_details(&mut conn, job, false)?.expect("it is known");
-/// assert!(shown.unknown_class, "no worker performs it");
+/// use windlass::jobs;
+///
+/// let id = NewJob::of_class("import", r#"{"file":"a.csv"}"#).enqueue(&mut conn)?.id;
+/// let job = jobs::find(&mut conn, id)?.expect("it is stored");
+/// assert_eq!(job.explanation.task.class_name, "import");
+/// for attempt in &job.attempts {
+///     println!("{}. {}: {}", attempt.attempt, attempt.kind, attempt.message);
+/// }
+/// assert!(job.unknown_class, "no worker performs it, so its arguments are hidden");
 /// # Ok::<(), windlass::Error>(())
 /// ```
 ///
 /// # Errors
 /// If the database does not answer or has no tables.
-pub fn job_details<C: AsConn + ?Sized>(
+pub fn find<C: AsConn + ?Sized>(
+    conn: &mut C,
+    job: impl Into<JobKey>,
+) -> Result<Option<JobDetails>> {
+    job_details(conn, job, false)
+}
+
+/// Returns what [`find`] returns, and hides nothing.
+///
+/// ```
+/// # use diesel::prelude::*;
+/// # use windlass::NewJob;
+/// # let mut conn = SqliteConnection::establish(":memory:").unwrap();
+/// # windlass::migrate(&mut conn).unwrap();
+/// use windlass::jobs;
+///
+/// let id = NewJob::of_class("import", r#"{"file":"a.csv"}"#).enqueue(&mut conn)?.id;
+/// let job = jobs::reveal(&mut conn, id)?.expect("it is stored");
+/// assert_eq!(job.arguments.expect("its row is kept")["file"], "a.csv");
+/// # Ok::<(), windlass::Error>(())
+/// ```
+///
+/// # Errors
+/// If the database does not answer or has no tables.
+pub fn reveal<C: AsConn + ?Sized>(
+    conn: &mut C,
+    job: impl Into<JobKey>,
+) -> Result<Option<JobDetails>> {
+    job_details(conn, job, true)
+}
+
+/// Returns what [`find`] or [`reveal`] returns.
+pub(crate) fn job_details<C: AsConn + ?Sized>(
     conn: &mut C,
     job: impl Into<JobKey>,
     reveal: bool,
@@ -186,36 +242,4 @@ fn timeline(explanation: &Explanation, row: Option<&JobView>, attempts: &[Attemp
     }
     moments.sort_by_key(|moment| moment.at);
     moments
-}
-
-// --- The log lines of a job ---
-
-/// Returns what the runs of a job logged with [`Context::log`](crate::Context::log), the oldest run
-/// first; at most the last 10 runs that logged anything.
-///
-/// It is empty if the job logged nothing, or if its row and its lines were deleted.
-///
-/// ```
-/// use diesel::prelude::*;
-/// use windlass::{Function, Registry, job_logs, testing};
-///
-/// const COUNT: Function<u32> = Function::new("count");
-/// let registry = Registry::new().function(COUNT, |number, cx| {
-///     cx.log(format!("counted to {number}"));
-///     Ok(())
-/// });
-/// # let mut conn = SqliteConnection::establish(":memory:").unwrap();
-/// # windlass::migrate(&mut conn).unwrap();
-/// let job = COUNT.enqueue(&mut conn, &3)?.id;
-/// testing::drain(&mut conn, &registry)?.assert_all_finished(1);
-/// let logs = job_logs(&mut conn, job)?;
-/// assert_eq!(logs[0].attempt, 1);
-/// assert_eq!(logs[0].lines[0].text, "counted to 3");
-/// # Ok::<(), windlass::Error>(())
-/// ```
-///
-/// # Errors
-/// If the database does not answer or has no tables.
-pub fn job_logs<C: AsConn + ?Sized>(conn: &mut C, job: JobId) -> Result<Vec<JobLog>> {
-    job_logs::of_job(&mut own(conn), job.0).during("read what the job logged")
 }

@@ -28,10 +28,10 @@ const ROUNDS: usize = 100;
 /// # use diesel::prelude::*;
 /// # let mut conn = SqliteConnection::establish(":memory:").unwrap();
 /// # windlass::migrate(&mut conn).unwrap();
-/// use windlass::{NewJob, edit_arguments};
+/// use windlass::{NewJob, jobs};
 ///
 /// let job = NewJob::of_class("import", r#"{"file":"a.csv"}"#).enqueue(&mut conn)?.id;
-/// edit_arguments(&mut conn, job, r#"{"file":"b.csv"}"#, None)?;
+/// jobs::edit_arguments(&mut conn, job, r#"{"file":"b.csv"}"#, None)?;
 /// # Ok::<(), windlass::Error>(())
 /// ```
 ///

@@ -88,7 +88,8 @@ impl FlowGraph {
     /// # use diesel::prelude::*;
     /// # let mut conn = SqliteConnection::establish(":memory:").unwrap();
     /// # windlass::migrate(&mut conn).unwrap();
-    /// use windlass::{FlowGraph, NewJob};
+    /// use windlass::NewJob;
+    /// use windlass::flows::FlowGraph;
     ///
     /// let read = NewJob::of_class("read", "{}").enqueue(&mut conn)?;
     /// NewJob::of_class("report", "{}").after(("lines", read)).enqueue(&mut conn)?;

@@ -24,7 +24,7 @@ const MOST_READ: usize = 1_000;
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct FailedGroup {
-    /// A hash of what they have in common, by which [`Jobs::fingerprint`](crate::Jobs::fingerprint)
+    /// A hash of what they have in common, by which [`Jobs::fingerprint`](crate::jobs::Jobs::fingerprint)
     /// selects them.
     pub fingerprint: String,
     /// Their class.
@@ -61,7 +61,7 @@ pub struct FailedGroups {
     /// The number of their failures that have no stored fingerprint, because another program or an
     /// earlier version has stored them. At most the newest 1,000 are read, and belong to the groups
     /// by what they say. A supervisor stores their fingerprints within minutes; until then
-    /// [`Jobs::fingerprint`](crate::Jobs::fingerprint) does not select them.
+    /// [`Jobs::fingerprint`](crate::jobs::Jobs::fingerprint) does not select them.
     pub without_fingerprint: u64,
 }
 
@@ -74,7 +74,7 @@ pub struct FailedGroups {
 /// # use diesel::prelude::*;
 /// # let mut conn = SqliteConnection::establish(":memory:").unwrap();
 /// # windlass::migrate(&mut conn).unwrap();
-/// for group in windlass::failed_groups(&mut conn, 20)?.groups {
+/// for group in windlass::failed::groups(&mut conn, 20)?.groups {
 ///     println!("{} {}: {} ({})", group.class_name, group.kind, group.shape, group.count);
 /// }
 /// # Ok::<(), windlass::Error>(())

@@ -3,7 +3,6 @@
 use crate::clock::{self, RetryDelay};
 use crate::db::model::decision::JobState;
 use crate::db::query::job_view::{self, JobView, StoredResult, TextLimits};
-use crate::db::table::attempts::{self, Attempt};
 use crate::db::table::claimed::Progress;
 use crate::db::table::results;
 use crate::db::{AsConn, Conn, Database, Refusal, own};
@@ -15,27 +14,17 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-/// Returns the attempts at a job that did not succeed, newest first; at most the last 20.
-///
-/// ```
-/// # use diesel::prelude::*;
-/// # let mut conn = SqliteConnection::establish(":memory:").unwrap();
-/// # windlass::migrate(&mut conn).unwrap();
-/// for attempt in windlass::attempts(&mut conn, windlass::JobId(1))? {
-///     println!("{}. {}: {}", attempt.attempt, attempt.kind, attempt.message);
-/// }
-/// # Ok::<(), windlass::Error>(())
-/// ```
-///
-/// # Errors
-/// If the database does not answer or has no tables.
-pub fn attempts<C: AsConn + ?Sized>(conn: &mut C, job: JobId) -> Result<Vec<Attempt>> {
-    attempts::of_job(&mut own(conn), job.0).during("list the attempts of the job")
-}
-
 /// Identifies a job by its id or by its [unique id](crate::NewJob::unique_id).
 ///
 /// If several stored jobs had the unique id, it means the one enqueued last.
+///
+/// ```
+/// use windlass::jobs::JobKey;
+/// use windlass::JobId;
+///
+/// assert_eq!(JobKey::from(JobId(7)), JobKey::Id(JobId(7)));
+/// assert_eq!(JobKey::from("import/users"), JobKey::UniqueId("import/users".to_owned()));
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum JobKey {
@@ -161,12 +150,12 @@ impl TaskInfo {
 /// # use windlass::NewJob;
 /// # let mut conn = SqliteConnection::establish(":memory:").unwrap();
 /// # windlass::migrate(&mut conn).unwrap();
-/// use windlass::TaskStatus;
+/// use windlass::jobs::TaskStatus;
 ///
 /// let job = NewJob::of_class("import", "{}").unique_id("import/users").enqueue(&mut conn)?;
-/// let info = windlass::task_info(&mut conn, "import/users")?.expect("it is known");
+/// let info = windlass::jobs::status(&mut conn, "import/users")?.expect("it is known");
 /// assert_eq!((info.job_id, info.status), (job.id, TaskStatus::Queued));
-/// assert!(windlass::task_info(&mut conn, windlass::JobId(4711))?.is_none());
+/// assert!(windlass::jobs::status(&mut conn, windlass::JobId(4711))?.is_none());
 /// # Ok::<(), windlass::Error>(())
 /// ```
 ///
@@ -298,7 +287,7 @@ pub(crate) const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 
 /// Waits until a job has ended, or until the timeout, and returns its status at that time.
 ///
-/// [`TaskStatus::has_ended`](crate::TaskStatus::has_ended) distinguishes the two cases.
+/// [`TaskStatus::has_ended`](crate::jobs::TaskStatus::has_ended) distinguishes the two cases.
 ///
 /// Returns `None` if nothing is stored about the job (any more). A job that returns `()` and whose
 /// row is not kept leaves nothing, unless [`Policy::keep_result`] is set.
@@ -313,7 +302,7 @@ pub(crate) const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 ///
 /// let database = Database::open("sqlite://jobs.db")?;
 /// let job = NewJob::of_class("sum", "[1,2]").enqueue(&mut database.connect()?)?;
-/// match windlass::wait_for(&database, job.id, Duration::from_secs(10))? {
+/// match windlass::jobs::wait_for(&database, job.id, Duration::from_secs(10))? {
 ///     Some(info) if info.status.has_ended() => println!("{:?}", info.result),
 ///     _ => println!("not yet"),
 /// }

@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 /// # use diesel::prelude::*;
 /// # let mut conn = SqliteConnection::establish(":memory:").unwrap();
 /// # windlass::migrate(&mut conn).unwrap();
-/// use windlass::{Change, Jobs};
+/// use windlass::jobs::{Change, Jobs};
 ///
 /// let broken = Jobs::failed().class("import").error_contains("connection refused");
 /// println!("{} jobs failed for this reason", broken.count(&mut conn)?);
@@ -117,14 +117,14 @@ impl Jobs {
     }
 
     /// Restricts the selection to jobs that failed, were cancelled or were discarded with this kind of
-    /// error, as [`Attempt::kind`](crate::Attempt::kind) has it.
+    /// error, as [`Attempt::kind`](crate::jobs::Attempt::kind) has it.
     pub fn kind(mut self, kind: impl Into<String>) -> Self {
         self.filter.kind = Some(kind.into());
         self
     }
 
     /// Restricts the selection to failed jobs with this
-    /// [fingerprint](crate::FailedGroup::fingerprint).
+    /// [fingerprint](crate::failed::FailedGroup::fingerprint).
     pub fn fingerprint(mut self, fingerprint: impl Into<String>) -> Self {
         self.filter.fingerprint = Some(fingerprint.into());
         self

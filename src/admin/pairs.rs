@@ -16,7 +16,7 @@ impl Jobs {
     /// Returns the selection as pairs of names and values, for a query string. They are not encoded.
     ///
     /// ```
-    /// use windlass::Jobs;
+    /// use windlass::jobs::Jobs;
     ///
     /// let failed = Jobs::failed().class("import").tagged(["eu", "vip"]);
     /// let pairs = failed.to_pairs();

@@ -29,10 +29,10 @@ use std::time::Duration;
 /// # use diesel::prelude::*;
 /// # let mut conn = SqliteConnection::establish(":memory:").unwrap();
 /// # windlass::migrate(&mut conn).unwrap();
-/// assert!(windlass::pause_queue(&mut conn, "mail", "ada", "the provider is down")?);
-/// let mail = &windlass::queues(&mut conn)?[0];
+/// assert!(windlass::queues::pause(&mut conn, "mail", "ada", "the provider is down")?);
+/// let mail = &windlass::queues::list(&mut conn)?[0];
 /// assert_eq!(mail.paused_by.as_deref(), Some("ada"));
-/// assert!(windlass::resume_queue(&mut conn, "mail")?);
+/// assert!(windlass::queues::resume(&mut conn, "mail")?);
 /// # Ok::<(), windlass::Error>(())
 /// ```
 ///
@@ -51,6 +51,17 @@ pub fn pause_queue<C: AsConn + ?Sized>(
 
 /// Resumes a paused queue. Returns `false` if it was not paused.
 ///
+/// ```
+/// # use diesel::prelude::*;
+/// # let mut conn = SqliteConnection::establish(":memory:").unwrap();
+/// # windlass::migrate(&mut conn).unwrap();
+/// use windlass::queues;
+///
+/// queues::pause(&mut conn, "mail", "ada", "the provider is down")?;
+/// assert!(queues::resume(&mut conn, "mail")?);
+/// # Ok::<(), windlass::Error>(())
+/// ```
+///
 /// # Errors
 /// If the database does not answer or has no tables.
 pub fn resume_queue<C: AsConn + ?Sized>(conn: &mut C, queue: &str) -> Result<bool> {
@@ -58,10 +69,10 @@ pub fn resume_queue<C: AsConn + ?Sized>(conn: &mut C, queue: &str) -> Result<boo
 }
 
 impl Actor {
-    /// Does what [`pause_queue`] does.
+    /// Does what [`queues::pause`](crate::queues::pause) does.
     ///
     /// # Errors
-    /// As for [`pause_queue`].
+    /// As for [`queues::pause`](crate::queues::pause).
     pub fn pause_queue<C: AsConn + ?Sized>(&self, conn: &mut C, queue: &str) -> Result<bool> {
         self.pause(conn, queue, true)
     }
@@ -77,10 +88,10 @@ impl Actor {
         paused.during("pause the queue")
     }
 
-    /// Does what [`resume_queue`] does.
+    /// Does what [`queues::resume`](crate::queues::resume) does.
     ///
     /// # Errors
-    /// As for [`resume_queue`].
+    /// As for [`queues::resume`](crate::queues::resume).
     pub fn resume_queue<C: AsConn + ?Sized>(&self, conn: &mut C, queue: &str) -> Result<bool> {
         let resumed = AuditTrail::new(self, AuditAction::ResumeQueue)
             .target(queue)
@@ -88,10 +99,10 @@ impl Actor {
         resumed.during("resume the queue")
     }
 
-    /// Does what [`clear_queue`] does.
+    /// Does what [`queues::clear`](crate::queues::clear) does.
     ///
     /// # Errors
-    /// As for [`clear_queue`].
+    /// As for [`queues::clear`](crate::queues::clear).
     pub fn clear_queue<C: AsConn + ?Sized>(&self, conn: &mut C, queue: &str) -> Result<u64> {
         Jobs::in_state(JobState::Ready)
             .queue(queue)
@@ -128,6 +139,17 @@ impl Jobs {
 /// Scheduled, blocked and running jobs are not included. The jobs are counted one by one, so the
 /// time grows with their number.
 ///
+/// ```
+/// # use diesel::prelude::*;
+/// # let mut conn = SqliteConnection::establish(":memory:").unwrap();
+/// # windlass::migrate(&mut conn).unwrap();
+/// use windlass::{NewJob, queues};
+///
+/// NewJob::of_class("send", "{}").queue("mail").enqueue(&mut conn)?;
+/// assert_eq!(queues::size(&mut conn, "mail")?, 1);
+/// # Ok::<(), windlass::Error>(())
+/// ```
+///
 /// # Errors
 /// If the database does not answer or has no tables.
 pub fn queue_size<C: AsConn + ?Sized>(conn: &mut C, queue: &str) -> Result<u64> {
@@ -144,10 +166,10 @@ pub fn queue_size<C: AsConn + ?Sized>(conn: &mut C, queue: &str) -> Result<u64> 
 /// # use windlass::NewJob;
 /// # let mut conn = SqliteConnection::establish(":memory:").unwrap();
 /// # windlass::migrate(&mut conn).unwrap();
-/// assert_eq!(windlass::queue_latency(&mut conn, "mail")?, None);
+/// assert_eq!(windlass::queues::latency(&mut conn, "mail")?, None);
 /// NewJob::of_class("send", "{}").queue("mail").enqueue(&mut conn)?;
-/// assert!(windlass::queue_latency(&mut conn, "mail")?.is_some());
-/// assert_eq!(windlass::queue_size(&mut conn, "mail")?, 1);
+/// assert!(windlass::queues::latency(&mut conn, "mail")?.is_some());
+/// assert_eq!(windlass::queues::size(&mut conn, "mail")?, 1);
 /// # Ok::<(), windlass::Error>(())
 /// ```
 ///
@@ -167,7 +189,7 @@ pub fn queue_latency<C: AsConn + ?Sized>(conn: &mut C, queue: &str) -> Result<Op
 /// # let mut conn = SqliteConnection::establish(":memory:").unwrap();
 /// # windlass::migrate(&mut conn).unwrap();
 /// NewJob::of_class("send", "{}").queue("mail").enqueue(&mut conn)?;
-/// assert_eq!(windlass::clear_queue(&mut conn, "mail")?, 1);
+/// assert_eq!(windlass::queues::clear(&mut conn, "mail")?, 1);
 /// # Ok::<(), windlass::Error>(())
 /// ```
 ///
@@ -188,7 +210,7 @@ pub fn clear_queue<C: AsConn + ?Sized>(conn: &mut C, queue: &str) -> Result<u64>
 /// It takes effect with the next promotion of the key, without a restart of any program. If it is
 /// higher, blocked jobs are promoted within a turn of a dispatcher. If it is lower, running jobs
 /// end, and the next ones wait. With 0 slots, no job of the key starts: those that wait stay
-/// blocked, and those that are [discarded](crate::LimitConflict::Discard) without a slot are
+/// blocked, and those that are [discarded](crate::limits::LimitConflict::Discard) without a slot are
 /// discarded. An [ordered](crate::Concurrency::ordered) key has one slot at most, whatever is set.
 ///
 /// `by` and `reason` are shown with the limit and may be empty.
@@ -197,10 +219,10 @@ pub fn clear_queue<C: AsConn + ?Sized>(conn: &mut C, queue: &str) -> Result<u64>
 /// # use diesel::prelude::*;
 /// # let mut conn = SqliteConnection::establish(":memory:").unwrap();
 /// # windlass::migrate(&mut conn).unwrap();
-/// windlass::set_limit(&mut conn, "import/*", 1, "ada", "the disk is slow")?;
-/// let limit = &windlass::limits(&mut conn)?[0];
+/// windlass::limits::set(&mut conn, "import/*", 1, "ada", "the disk is slow")?;
+/// let limit = &windlass::limits::list(&mut conn)?[0];
 /// assert_eq!((&*limit.key, limit.slots), ("import/*", 1));
-/// assert!(windlass::clear_limit(&mut conn, "import/*")?);
+/// assert!(windlass::limits::clear(&mut conn, "import/*")?);
 /// # Ok::<(), windlass::Error>(())
 /// ```
 ///
@@ -222,6 +244,18 @@ pub fn set_limit<C: AsConn + ?Sized>(
 /// Clears a limit that was set at run time, so that the limits of the jobs count again. Returns
 /// `false` if none was set.
 ///
+/// ```
+/// # use diesel::prelude::*;
+/// # let mut conn = SqliteConnection::establish(":memory:").unwrap();
+/// # windlass::migrate(&mut conn).unwrap();
+/// use windlass::limits;
+///
+/// limits::set(&mut conn, "import/*", 1, "ada", "the disk is slow")?;
+/// assert!(limits::clear(&mut conn, "import/*")?);
+/// assert!(!limits::clear(&mut conn, "import/*")?, "none is set any more");
+/// # Ok::<(), windlass::Error>(())
+/// ```
+///
 /// # Errors
 /// If the database does not answer or has no tables.
 pub fn clear_limit<C: AsConn + ?Sized>(conn: &mut C, key: &str) -> Result<bool> {
@@ -229,10 +263,10 @@ pub fn clear_limit<C: AsConn + ?Sized>(conn: &mut C, key: &str) -> Result<bool> 
 }
 
 impl Actor {
-    /// Does what [`set_limit`] does.
+    /// Does what [`limits::set`](crate::limits::set) does.
     ///
     /// # Errors
-    /// As for [`set_limit`].
+    /// As for [`limits::set`](crate::limits::set).
     pub fn set_limit<C: AsConn + ?Sized>(&self, conn: &mut C, key: &str, slots: u32) -> Result<()> {
         self.limit(conn, key, slots, true)
     }
@@ -263,10 +297,10 @@ impl Actor {
             .during("set the limit")
     }
 
-    /// Does what [`clear_limit`] does.
+    /// Does what [`limits::clear`](crate::limits::clear) does.
     ///
     /// # Errors
-    /// As for [`clear_limit`].
+    /// As for [`limits::clear`](crate::limits::clear).
     pub fn clear_limit<C: AsConn + ?Sized>(&self, conn: &mut C, key: &str) -> Result<bool> {
         let mut conn = own(conn);
         let cleared = AuditTrail::new(self, AuditAction::ClearLimit)
@@ -281,6 +315,19 @@ impl Actor {
 }
 
 /// Returns the limits that were set at run time, by key.
+///
+/// ```
+/// # use diesel::prelude::*;
+/// # let mut conn = SqliteConnection::establish(":memory:").unwrap();
+/// # windlass::migrate(&mut conn).unwrap();
+/// use windlass::limits;
+///
+/// limits::set(&mut conn, "import/*", 1, "ada", "the disk is slow")?;
+/// for limit in limits::list(&mut conn)? {
+///     println!("{}: {} slots", limit.key, limit.slots);
+/// }
+/// # Ok::<(), windlass::Error>(())
+/// ```
 ///
 /// # Errors
 /// If the database does not answer or has no tables.
@@ -310,7 +357,7 @@ fn check(key: &str) -> Result<()> {
 /// # use diesel::prelude::*;
 /// # let mut conn = SqliteConnection::establish(":memory:").unwrap();
 /// # windlass::migrate(&mut conn).unwrap();
-/// for queue in windlass::queues(&mut conn)? {
+/// for queue in windlass::queues::list(&mut conn)? {
 ///     println!("{}: {} ready", queue.queue_name, queue.ready);
 /// }
 /// # Ok::<(), windlass::Error>(())
@@ -324,6 +371,16 @@ pub fn queues<C: AsConn + ?Sized>(conn: &mut C) -> Result<Vec<QueueStatus>> {
 
 /// Returns every registered process with the jobs it holds.
 ///
+/// ```
+/// # use diesel::prelude::*;
+/// # let mut conn = SqliteConnection::establish(":memory:").unwrap();
+/// # windlass::migrate(&mut conn).unwrap();
+/// for process in windlass::processes::list(&mut conn)? {
+///     println!("{} {}: {} s since its heartbeat", process.kind, process.name, process.heartbeat_seconds);
+/// }
+/// # Ok::<(), windlass::Error>(())
+/// ```
+///
 /// # Errors
 /// If the database does not answer or has no tables.
 pub fn processes<C: AsConn + ?Sized>(conn: &mut C) -> Result<Vec<ProcessStatus>> {
@@ -336,6 +393,16 @@ pub fn processes<C: AsConn + ?Sized>(conn: &mut C) -> Result<Vec<ProcessStatus>>
 ///
 /// It needs the rights that [`migrate`](crate::migrate) needs, and completes the tables as that does. In `windlass`, it is
 /// `migrate --wake-from-ruby on`, and `migrate --active-job-envelopes on`.
+///
+/// ```
+/// # use diesel::prelude::*;
+/// # let mut conn = SqliteConnection::establish(":memory:").unwrap();
+/// # windlass::migrate(&mut conn).unwrap();
+/// use windlass::schema::{self, RailsOption};
+///
+/// schema::set_rails_option(&mut conn, RailsOption::ActiveJobEnvelopes, true)?;
+/// # Ok::<(), windlass::Error>(())
+/// ```
 ///
 /// # Errors
 /// As for [`migrate`](crate::migrate).

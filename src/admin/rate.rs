@@ -10,7 +10,7 @@ use std::time::Duration;
 /// A rate at which jobs are retried: `50/s`, `100/min`, `20/h`, `1000/10m`.
 ///
 /// ```
-/// let rate: windlass::RetryRate = "100/min".parse()?;
+/// let rate: windlass::failed::RetryRate = "100/min".parse()?;
 /// assert_eq!(rate.time_for(200).as_secs(), 120);
 /// # Ok::<(), windlass::Error>(())
 /// ```

@@ -228,6 +228,20 @@ impl TaskInfo {
 ///
 /// Returns `None` for every other text, and for a token whose job and result were deleted.
 ///
+/// ```
+/// # use diesel::prelude::*;
+/// # let mut conn = SqliteConnection::establish(":memory:").unwrap();
+/// # windlass::migrate(&mut conn).unwrap();
+/// use windlass::{NewJob, jobs};
+///
+/// let job = NewJob::of_class("export", "{}").public_token().enqueue(&mut conn)?;
+/// let token = job.public_token.expect("the job is new").to_string();
+/// let task = jobs::status_by_token(&mut conn, &token)?.expect("it is stored");
+/// println!("{}", serde_json::to_string(&task.public()).unwrap());
+/// assert!(jobs::status_by_token(&mut conn, "another text")?.is_none());
+/// # Ok::<(), windlass::Error>(())
+/// ```
+///
 /// # Errors
 /// If the database does not answer or has no tables.
 pub fn task_info_by_token<C: AsConn + ?Sized>(

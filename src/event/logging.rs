@@ -349,6 +349,22 @@ fn millis(duration: Duration) -> u64 {
 /// Receives every event, on the thread where it happened, so it must return quickly.
 ///
 /// A panic in it is logged, and the process stops in an orderly way with exit code 70.
+///
+/// ```
+/// use std::sync::Arc;
+/// use std::sync::atomic::{AtomicU64, Ordering};
+/// use windlass::Event;
+/// use windlass::hooks::Subscriber;
+///
+/// let failures = Arc::new(AtomicU64::new(0));
+/// let counted = Arc::clone(&failures);
+/// let subscriber = Subscriber::new(move |event| {
+///     if matches!(event, Event::Failed { .. }) {
+///         counted.fetch_add(1, Ordering::Relaxed);
+///     }
+/// });
+/// # let _ = subscriber.log_messages(false);
+/// ```
 #[derive(Clone, Default)]
 pub struct Subscriber {
     hear: Option<Arc<Hear>>,

@@ -14,6 +14,18 @@ use std::time::Duration;
 // --- Events: what happened and to which job or process, with one log line each ---
 
 /// An event of a job or a process.
+///
+/// ```
+/// use windlass::Event;
+/// use windlass::hooks::Subscriber;
+///
+/// let subscriber = Subscriber::new(|event| match event {
+///     Event::Failed { job, class, .. } => println!("job {job} of {class} has failed"),
+///     Event::Pruned { .. } => println!("a process has died"),
+///     _ => {}
+/// });
+/// # let _ = subscriber;
+/// ```
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum Event<'a> {

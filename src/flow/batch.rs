@@ -415,6 +415,18 @@ impl BatchId {
 
 /// A job that can be added to a [`Batch`](crate::Batch): a job type's value, a [`NewJob`], or the result of
 /// [`NewJob::new`].
+///
+/// ```
+/// use windlass::flows::ToNewJob;
+/// use windlass::{Batch, NewJob, Result};
+///
+/// /// Both a job of a type and a `NewJob` can be added.
+/// fn add(batch: Batch, job: impl ToNewJob) -> Result<Batch> {
+///     Ok(batch.add([job.to_new_job()?]))
+/// }
+/// add(Batch::new("import"), NewJob::of_class("import", "{}"))?;
+/// # Ok::<(), windlass::Error>(())
+/// ```
 pub trait ToNewJob {
     /// Returns the job.
     ///

@@ -19,7 +19,8 @@ use std::collections::BTreeMap;
 /// # use diesel::prelude::*;
 /// # let mut conn = SqliteConnection::establish(":memory:").unwrap();
 /// # windlass::migrate(&mut conn).unwrap();
-/// use windlass::{Batch, Flow, NewJob, On};
+/// use windlass::flows::On;
+/// use windlass::{Batch, Flow, NewJob};
 ///
 /// let files = ["a.csv", "b.csv"].map(|file| NewJob::of_class("import", format!("\"{file}\"")));
 /// let flow = Flow::new()

@@ -23,8 +23,9 @@ impl<S: ?Sized> Context<'_, S> {
     ///   has succeeded. They are ordinary jobs with policies of their own: give them enough attempts. One that fails for good
     ///   holds up the others until it is retried by hand, or discarded.
     ///
-    /// A [retry](crate::Change::Retry) by hand of this job runs the steps again that were undone: those whose job has started.
-    /// Retry it when the jobs that undo them have ended. If another job replaces this one by its unique id, they run at once.
+    /// A [retry](crate::jobs::Change::Retry) by hand of this job runs the steps again that were undone: those whose job
+    /// has started. Retry it when the jobs that undo them have ended. If another job replaces this one by its unique
+    /// id, they run at once.
     ///
     /// A [`memo`](Undo::memo) whose work fails is not undone, although it may have had an effect, as when an answer is lost.
     /// If that matters, record first what undoes it, in a step that does nothing else.

@@ -114,12 +114,12 @@ impl<S: ?Sized> Context<'_, S> {
             .map(drop)
     }
 
-    /// Waits at this step for an [event](crate::emit), without a thread and a claim, and resumes the job at the same step
-    /// with the payload.
+    /// Waits at this step for an [event](crate::events::emit), without a thread and a claim, and resumes the job at the
+    /// same step with the payload.
     ///
-    /// Like [`pause_for`](Self::pause_for) it returns an error the first time, which is returned with `?`. An event that
-    /// was emitted before counts, as long as it is [kept](crate::Retention::events_for). Returns `None` if none was
-    /// emitted within `timeout`. A zero `timeout` looks whether there is one.
+    /// Like [`pause_for`](Self::pause_for) it returns an error the first time, which is returned with `?`. An event
+    /// that was emitted before counts, as long as it is [kept](crate::processes::Retention::events_for). Returns `None`
+    /// if none was emitted within `timeout`. A zero `timeout` looks whether there is one.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -244,9 +244,9 @@ const LARGEST_PAYLOAD: usize = 64 * 1024;
 
 /// Emits an event: jobs that [wait](crate::Context::wait_event) for it run again, with its payload.
 ///
-/// It is part of your transaction, if one is open: the event is there when that commits. Jobs that wait for it later get
-/// it as well, as long as it is [kept](crate::Retention::events_for): 30 days by default. So it does not matter
-/// which comes first, the event or the wait.
+/// It is part of your transaction, if one is open: the event is there when that commits. Jobs that wait for it later
+/// get it as well, as long as it is [kept](crate::processes::Retention::events_for): 30 days by default. So it does not
+/// matter which comes first, the event or the wait.
 ///
 /// An event happens once. To emit it again with the same payload does nothing, so that a repeated request is harmless;
 /// with another payload it is an error, and the first stays. Use names that say which: `paid/7`.
@@ -257,9 +257,9 @@ const LARGEST_PAYLOAD: usize = 64 * 1024;
 /// # windlass::migrate(&mut conn).unwrap();
 /// use serde_json::json;
 ///
-/// windlass::emit(&mut conn, "paid/7", &json!({ "cents": 990 }))?;
-/// windlass::emit(&mut conn, "paid/7", &json!({ "cents": 990 }))?; // the same once more
-/// let other = windlass::emit(&mut conn, "paid/7", &json!({ "cents": 1 }));
+/// windlass::events::emit(&mut conn, "paid/7", &json!({ "cents": 990 }))?;
+/// windlass::events::emit(&mut conn, "paid/7", &json!({ "cents": 990 }))?; // the same once more
+/// let other = windlass::events::emit(&mut conn, "paid/7", &json!({ "cents": 1 }));
 /// assert!(matches!(other, Err(windlass::Error::EventTaken { .. })));
 /// # Ok::<(), windlass::Error>(())
 /// ```

@@ -66,6 +66,15 @@ fn as_seconds<S: Serializer>(
 /// Returns how far the history is behind. With a supervisor, the oldest contribution is younger than
 /// two minutes; without one, workers fold, and it may be five minutes old.
 ///
+/// ```
+/// # use diesel::prelude::*;
+/// # let mut conn = SqliteConnection::establish(":memory:").unwrap();
+/// # windlass::migrate(&mut conn).unwrap();
+/// let lag = windlass::history::lag(&mut conn)?;
+/// assert_eq!((lag.unfolded, lag.oldest), (0, None));
+/// # Ok::<(), windlass::Error>(())
+/// ```
+///
 /// # Errors
 /// If the database does not answer or has no tables.
 pub fn lag<C: AsConn + ?Sized>(conn: &mut C) -> Result<HistoryLag> {
@@ -85,6 +94,14 @@ pub fn lag<C: AsConn + ?Sized>(conn: &mut C) -> Result<HistoryLag> {
 ///
 /// Supervisors do this once a minute, and workers where no supervisor runs. What is not folded is in
 /// every result all the same, so this is for tests, and before a database is archived.
+///
+/// ```
+/// # use diesel::prelude::*;
+/// # let mut conn = SqliteConnection::establish(":memory:").unwrap();
+/// # windlass::migrate(&mut conn).unwrap();
+/// assert_eq!(windlass::history::fold(&mut conn)?, 0, "no process has run");
+/// # Ok::<(), windlass::Error>(())
+/// ```
 ///
 /// # Errors
 /// If the database does not answer or has no tables.

@@ -35,6 +35,18 @@ pub struct QueueRate {
 /// Processes store what they count with their heartbeats, every 10 s by default: the newest 10 s are
 /// not complete.
 ///
+/// ```
+/// # use diesel::prelude::*;
+/// # let mut conn = SqliteConnection::establish(":memory:").unwrap();
+/// # windlass::migrate(&mut conn).unwrap();
+/// use std::time::Duration;
+///
+/// for rate in windlass::history::rates(&mut conn, Duration::from_secs(300))? {
+///     println!("{}: {} jobs a minute", rate.queue, rate.finished_per_minute);
+/// }
+/// # Ok::<(), windlass::Error>(())
+/// ```
+///
 /// # Errors
 /// If the database does not answer or has no tables.
 pub fn rates<C: AsConn + ?Sized>(conn: &mut C, over: Duration) -> Result<Vec<QueueRate>> {
@@ -91,6 +103,20 @@ pub struct Usual {
 ///
 /// That is what happened in that hour of each of the eight weeks before. Returns `None` if the history began less than a week before
 /// `at`, so that there is nothing to compare with.
+///
+/// ```
+/// # use diesel::prelude::*;
+/// # let mut conn = SqliteConnection::establish(":memory:").unwrap();
+/// # windlass::migrate(&mut conn).unwrap();
+/// use windlass::history::{self, HistoryFilter};
+///
+/// # let now = std::time::SystemTime::now().into();
+/// match history::usual(&mut conn, &HistoryFilter::all(), now)? {
+///     Some(usual) => println!("{} jobs finish in such an hour", usual.finished_per_hour),
+///     None => println!("the history is too short"),
+/// }
+/// # Ok::<(), windlass::Error>(())
+/// ```
 ///
 /// # Errors
 /// If the database does not answer or has no tables.
@@ -149,6 +175,18 @@ fn of_hours(hours: &[Cell]) -> Usual {
 /// Its
 /// [`quantile`](Histogram::quantile) gives p50 and p99. Returns `None` if there was none, or if the
 /// history began less than a week ago.
+///
+/// ```
+/// # use diesel::prelude::*;
+/// # let mut conn = SqliteConnection::establish(":memory:").unwrap();
+/// # windlass::migrate(&mut conn).unwrap();
+/// use windlass::history::{self, HistoryFilter};
+///
+/// if let Some(runs) = history::typical_run(&mut conn, &HistoryFilter::all())? {
+///     println!("p99: {:?}", runs.quantile(0.99));
+/// }
+/// # Ok::<(), windlass::Error>(())
+/// ```
 ///
 /// # Errors
 /// If the database does not answer or has no tables.

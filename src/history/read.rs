@@ -43,6 +43,18 @@ pub struct SeriesTally {
 /// Returns what ended in each bucket of a time range, the oldest first: also empty buckets, and also
 /// what is not folded yet.
 ///
+/// ```
+/// # use diesel::prelude::*;
+/// # let mut conn = SqliteConnection::establish(":memory:").unwrap();
+/// # windlass::migrate(&mut conn).unwrap();
+/// use windlass::history::{self, HistoryFilter, TimeRange};
+///
+/// for bucket in history::series(&mut conn, &HistoryFilter::all(), TimeRange::Hour)? {
+///     println!("{}: {} jobs finished", bucket.starts_at, bucket.tally.finished);
+/// }
+/// # Ok::<(), windlass::Error>(())
+/// ```
+///
 /// # Errors
 /// If the database does not answer or has no tables.
 pub fn series<C: AsConn + ?Sized>(
@@ -112,6 +124,18 @@ pub(crate) fn cells(
 
 /// Returns what ended in a time range by queue, in order of their names.
 ///
+/// ```
+/// # use diesel::prelude::*;
+/// # let mut conn = SqliteConnection::establish(":memory:").unwrap();
+/// # windlass::migrate(&mut conn).unwrap();
+/// use windlass::history::{self, TimeRange};
+///
+/// for one in history::by_queue(&mut conn, TimeRange::Day)? {
+///     println!("{}: {} jobs failed", one.queue, one.tally.failed);
+/// }
+/// # Ok::<(), windlass::Error>(())
+/// ```
+///
 /// # Errors
 /// If the database does not answer or has no tables.
 pub fn by_queue<C: AsConn + ?Sized>(conn: &mut C, range: TimeRange) -> Result<Vec<SeriesTally>> {
@@ -159,6 +183,18 @@ fn sums_by(
 ///
 /// It reads each series of a queue and a class by itself. With many of them, a long range takes
 /// time: about a second for a year of 100 series.
+///
+/// ```
+/// # use diesel::prelude::*;
+/// # let mut conn = SqliteConnection::establish(":memory:").unwrap();
+/// # windlass::migrate(&mut conn).unwrap();
+/// use windlass::history::{self, TimeRange};
+///
+/// for one in history::by_class(&mut conn, Some("mail"), TimeRange::Day)? {
+///     println!("{}: {} jobs failed", one.class, one.tally.failed);
+/// }
+/// # Ok::<(), windlass::Error>(())
+/// ```
 ///
 /// # Errors
 /// If the database does not answer or has no tables.

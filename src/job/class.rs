@@ -59,11 +59,11 @@ pub trait Job: Serialize + DeserializeOwned + Send + 'static {
     /// The maximum size of the returned value as JSON, in bytes. Default: 64 KiB.
     ///
     /// A job that returns more succeeds, but its result is not kept: its
-    /// [`TaskInfo`](crate::TaskInfo) has an `error` that explains this.
+    /// [`TaskInfo`](crate::jobs::TaskInfo) has an `error` that explains this.
     const MAX_RESULT: usize = 64 * 1024;
 
     /// The fields that are secret: `windlass`, its pages, the logs and
-    /// [`job_details`](crate::job_details) show them as `[hidden]`, in arguments, steps, results and metadata.
+    /// [`jobs::find`](crate::jobs::find()) show them as `[hidden]`, in arguments, steps, results and metadata.
     ///
     /// A value that such a field has in the arguments is also replaced in errors, log lines and the progress
     /// of the job, before they are stored. Values of one character are not.
@@ -100,7 +100,7 @@ pub trait Job: Serialize + DeserializeOwned + Send + 'static {
     /// The application's state, which jobs of this type borrow; `()` for none.
     type State: Send + Sync + 'static;
     /// The value that the job returns; `()` for none. Callers can read it with
-    /// [`wait_for`](crate::wait_for).
+    /// [`wait_for`](crate::jobs::wait_for).
     type Output: Serialize;
 
     /// Does the work of the job.
@@ -244,7 +244,7 @@ impl NewJob {
 impl Policy {
     /// Enqueues a job of type `J` when this job has failed permanently, in the same transaction.
     ///
-    /// It receives a [`JobFailed`](crate::JobFailed) as its arguments. This also works if a
+    /// It receives a [`JobFailed`](crate::policies::JobFailed) as its arguments. This also works if a
     /// supervisor detects the failure, even one without the program's code.
     pub fn on_failure<J: Job>(mut self) -> Self {
         self.on_failure = Some(FollowUpJob {

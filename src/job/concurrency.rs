@@ -39,7 +39,7 @@ use serde::{Deserialize, Serialize};
 /// # let mut conn = SqliteConnection::establish(":memory:").unwrap();
 /// # windlass::migrate(&mut conn).unwrap();
 /// SyncAccount { account: 7 }.enqueue(&mut conn)?;
-/// let waiting = &windlass::semaphores(&mut conn)?[0];
+/// let waiting = &windlass::limits::semaphores(&mut conn)?[0];
 /// assert_eq!((&*waiting.key, waiting.limit), ("sync_account/7", 2));
 /// # Ok::<(), windlass::Error>(())
 /// ```
@@ -73,7 +73,7 @@ pub enum LimitConflict {
     /// age.
     #[default]
     Block,
-    /// The job is [discarded](crate::AttemptOutcome::Discarded), shortly after its enqueue was
+    /// The job is [discarded](crate::jobs::AttemptOutcome::Discarded), shortly after its enqueue was
     /// committed or it became due.
     ///
     /// A job that has already run and waits for another attempt is blocked instead.
@@ -134,7 +134,7 @@ impl Concurrency {
     ///     let job = NewJob::of_class("book", format!("{entry:?}"));
     ///     job.concurrency(account.clone()).enqueue(&mut conn)?;
     /// }
-    /// assert_eq!(windlass::semaphores(&mut conn)?[0].blocked, 3);
+    /// assert_eq!(windlass::limits::semaphores(&mut conn)?[0].blocked, 3);
     /// # Ok::<(), windlass::Error>(())
     /// ```
     pub fn ordered(mut self) -> Self {
@@ -183,6 +183,19 @@ pub(crate) const MAX_KEY: usize = 255;
 
 /// Returns every concurrency key with waiting or running jobs, and the state of its slots.
 ///
+/// ```
+/// # use diesel::prelude::*;
+/// # let mut conn = SqliteConnection::establish(":memory:").unwrap();
+/// # windlass::migrate(&mut conn).unwrap();
+/// use windlass::{Concurrency, NewJob, limits};
+///
+/// NewJob::of_class("import", "{}").concurrency(Concurrency::new(7)).enqueue(&mut conn)?;
+/// for key in limits::semaphores(&mut conn)? {
+///     println!("{}: {} of {} slots, {} jobs wait", key.key, key.held(), key.limit, key.blocked);
+/// }
+/// # Ok::<(), windlass::Error>(())
+/// ```
+///
 /// # Errors
 /// If the database does not answer or has no tables.
 pub fn semaphores<C: AsConn + ?Sized>(conn: &mut C) -> Result<Vec<SemaphoreStatus>> {
@@ -193,6 +206,15 @@ pub fn semaphores<C: AsConn + ?Sized>(conn: &mut C) -> Result<Vec<SemaphoreStatu
 ///
 /// The list is empty unless rows were changed by hand, or a limit was lowered while more jobs were
 /// running than it allows. This reads every ready or running job.
+///
+/// ```
+/// # use diesel::prelude::*;
+/// # let mut conn = SqliteConnection::establish(":memory:").unwrap();
+/// # windlass::migrate(&mut conn).unwrap();
+/// let wrong = windlass::limits::check_semaphores(&mut conn)?;
+/// assert!(wrong.is_empty(), "{wrong:?}");
+/// # Ok::<(), windlass::Error>(())
+/// ```
 ///
 /// # Errors
 /// If the database does not answer or has no tables.

@@ -47,6 +47,19 @@ pub(crate) struct Run {
 /// It dereferences to the application's state: `cx.deliver(..)` calls a method of the state. If a
 /// later version adds a method with the same name to this type, that method is called instead.
 /// `cx.state().deliver(..)` always calls the application's method.
+///
+/// ```
+/// use windlass::{Context, JobResult};
+///
+/// fn import(cx: &Context<'_, ()>) -> JobResult {
+///     cx.log(format!("attempt {} of job {}", cx.attempt(), cx.job_id()));
+///     for row in 0..100 {
+///         cx.check()?; // a stop, a timeout or a cancel ends the job here
+///         cx.progress(f64::from(row), "rows"); // in percent
+///     }
+///     Ok(())
+/// }
+/// ```
 pub struct Context<'a, S: ?Sized> {
     state: &'a S,
     run: &'a Run,
@@ -321,7 +334,7 @@ impl<S: ?Sized> Context<'_, S> {
     /// longer ones are cut.
     ///
     /// The call sends no SQL. The next heartbeat of the process stores the latest progress if it
-    /// has changed, so [readers](crate::processes) see it some seconds late.
+    /// has changed, so [readers](crate::processes::list) see it some seconds late.
     ///
     /// ```
     /// # use serde::{Deserialize, Serialize};
@@ -399,7 +412,7 @@ impl<S: ?Sized> Context<'_, S> {
     }
 
     /// Adds a line to the job's own log, which is kept as long as the job, and shown by `windlass
-    /// jobs show --logs` and [`job_logs`](crate::job_logs). A text with line breaks is several
+    /// jobs show --logs` and [`jobs::find`](crate::jobs::find()). A text with line breaks is several
     /// lines.
     ///
     /// The call sends no SQL. The next heartbeat of the process stores the lines, or else the end of

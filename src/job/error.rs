@@ -8,6 +8,15 @@ use std::fmt;
 use std::time::Duration;
 
 /// The return type of [`Job::perform`](crate::Job::perform).
+///
+/// ```
+/// use windlass::JobResult;
+///
+/// fn parse(text: &str) -> JobResult<u32> {
+///     Ok(text.trim().parse()?) // any error is a failed attempt
+/// }
+/// assert!(parse("seven").is_err());
+/// ```
 pub type JobResult<T = ()> = Result<T, JobError>;
 
 /// The reason why an attempt ended without a result. `?` and `into` create it from any error or
@@ -39,7 +48,7 @@ pub type JobResult<T = ()> = Result<T, JobError>;
 /// An [`Error`](crate::Error) of Windlass because the connection was lost, or the database busy, is
 /// not the job's fault. A job that returns it, directly or within an error of its own, is released:
 /// this counts neither as an attempt nor as a crash, and
-/// [`attempts`](crate::attempts) lists it as [interrupted](crate::AttemptOutcome::Interrupted). The
+/// [`jobs::find`](crate::jobs::find()) lists it as [interrupted](crate::jobs::AttemptOutcome::Interrupted). The
 /// delay grows from 0 to 4 min. After 10 times within an hour the policy decides, as it does for an
 /// at-most-once job at once. In a [step](crate::Context::step), and in the transaction of
 /// [`finish_in`](crate::Context::finish_in), the same holds for the job's own statements.
@@ -289,6 +298,23 @@ fn kind_of<E>() -> &'static str {
 ///
 /// Return it with `?`, directly or within an error of the job's own. The run then ends as each
 /// variant describes. An interruption that was not raised for the job is an ordinary error.
+///
+/// ```
+/// use windlass::{Context, Interrupted, JobResult};
+///
+/// fn import(cx: &Context<'_, ()>) -> JobResult {
+///     for _ in 0..1_000 {
+///         if let Err(interrupted) = cx.check() {
+///             if interrupted == Interrupted::Cancelled {
+///                 println!("an operator has cancelled the job");
+///             }
+///             return Err(interrupted.into());
+///         }
+///         // imports one row
+///     }
+///     Ok(())
+/// }
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Interrupted {
@@ -306,7 +332,7 @@ pub enum Interrupted {
     /// [`is_stopping`](crate::Context::is_stopping) returns `true`.
     #[error("the job was interrupted by the stop of its process")]
     Stopping,
-    /// The job was [cancelled](crate::cancel), and its outcome is "cancelled".
+    /// The job was [cancelled](crate::jobs::cancel), and its outcome is "cancelled".
     #[error("the job was cancelled while it ran")]
     Cancelled,
     /// The job has run for longer than its [`timeout`](crate::Policy::timeout). The attempt counts,

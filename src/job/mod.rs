@@ -31,6 +31,19 @@ use std::fmt;
 // --- The result of an enqueue ---
 
 /// The result of an enqueue.
+///
+/// ```
+/// # use diesel::prelude::*;
+/// # let mut conn = SqliteConnection::establish(":memory:").unwrap();
+/// # windlass::migrate(&mut conn).unwrap();
+/// use windlass::NewJob;
+/// use windlass::jobs::EnqueueOutcome;
+///
+/// let enqueued = NewJob::of_class("import", "{}").enqueue(&mut conn)?;
+/// println!("job {}", enqueued.id);
+/// assert_eq!((enqueued.is_new, enqueued.outcome), (true, EnqueueOutcome::New));
+/// # Ok::<(), windlass::Error>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Enqueued {
@@ -102,6 +115,17 @@ pub(crate) fn digest(token: &str) -> String {
 // --- The ids of jobs and of batches ---
 
 /// The id of a job: its row in `solid_queue_jobs`.
+///
+/// ```
+/// # use diesel::prelude::*;
+/// # let mut conn = SqliteConnection::establish(":memory:").unwrap();
+/// # windlass::migrate(&mut conn).unwrap();
+/// use windlass::{JobId, jobs};
+///
+/// let id = JobId(4711); // such as from an address
+/// assert!(jobs::status(&mut conn, id)?.is_none());
+/// # Ok::<(), windlass::Error>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct JobId(pub i64);
@@ -113,6 +137,18 @@ impl fmt::Display for JobId {
 }
 
 /// The id of a [`Batch`](crate::Batch): its row in `solid_queue_batches`.
+///
+/// ```
+/// # use diesel::prelude::*;
+/// # let mut conn = SqliteConnection::establish(":memory:").unwrap();
+/// # windlass::migrate(&mut conn).unwrap();
+/// use windlass::{Batch, BatchId, NewJob};
+///
+/// let batch = Batch::new("import").add([NewJob::of_class("import", "{}")]).enqueue(&mut conn)?;
+/// let id = BatchId(batch.id.0); // such as from an address
+/// assert!(!id.status(&mut conn)?.is_over());
+/// # Ok::<(), windlass::Error>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct BatchId(pub i64);

@@ -165,7 +165,8 @@ impl Registry {
     ///
     /// ```
     /// use std::time::Instant;
-    /// use windlass::{JobEnd, Registry};
+    /// use windlass::Registry;
+    /// use windlass::hooks::JobEnd;
     ///
     /// let registry = Registry::new().around(|cx, next| {
     ///     let start = Instant::now();

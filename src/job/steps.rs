@@ -41,7 +41,7 @@ impl<S: ?Sized> Context<'_, S> {
     /// threads may run steps on connections of their own, and take turns.
     ///
     /// The steps are deleted when the job has ended, unless it failed. When a failed job is
-    /// [retried](crate::Change::Retry), it continues where it was.
+    /// [retried](crate::jobs::Change::Retry), it continues where it was.
     ///
     /// ```
     /// # use diesel::prelude::*;

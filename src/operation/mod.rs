@@ -15,7 +15,7 @@ use std::time::Duration;
 
 // --- Runs the chunks of operations ---
 
-/// The result of [`run_operations`].
+/// The result of [`operations::run`](crate::operations::run).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct OperationsRun {
@@ -39,7 +39,7 @@ pub struct OperationsRun {
 /// # windlass::migrate(&mut conn).unwrap();
 /// use std::time::Duration;
 ///
-/// let run = windlass::run_operations(&mut conn, Duration::from_secs(1))?;
+/// let run = windlass::operations::run(&mut conn, Duration::from_secs(1))?;
 /// assert_eq!((run.chunks, run.more), (0, false));
 /// # Ok::<(), windlass::Error>(())
 /// ```

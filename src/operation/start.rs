@@ -79,7 +79,7 @@ impl Jobs {
     /// # use diesel::prelude::*;
     /// # let mut conn = SqliteConnection::establish(":memory:").unwrap();
     /// # windlass::migrate(&mut conn).unwrap();
-    /// use windlass::{Change, Jobs};
+    /// use windlass::jobs::{Change, Jobs};
     ///
     /// let broken = Jobs::failed().class("import").by("ada");
     /// let preview = broken.preview(&mut conn)?;
@@ -123,7 +123,7 @@ impl NewOperation {
     }
 
     /// Stores the operation, with its row in the audit, and returns at once. A supervisor, `windlass web`
-    /// or [`run_operations`](crate::run_operations) runs it.
+    /// or [`operations::run`](crate::operations::run) runs it.
     ///
     /// # Errors
     /// - If the value of the change is invalid, a [rate](Self::rate) is given and the change is not a
@@ -209,6 +209,18 @@ impl WalkBound {
 ///
 /// It waits for a chunk that is under way.
 ///
+/// ```
+/// # use diesel::prelude::*;
+/// # let mut conn = SqliteConnection::establish(":memory:").unwrap();
+/// # windlass::migrate(&mut conn).unwrap();
+/// use windlass::jobs::{Change, Jobs};
+/// use windlass::operations;
+///
+/// let operation = Jobs::failed().in_background(Change::Discard).start(&mut conn)?;
+/// assert!(operations::stop(&mut conn, operation.id)?);
+/// # Ok::<(), windlass::Error>(())
+/// ```
+///
 /// # Errors
 /// If the database does not answer or has no tables.
 pub fn stop_operation<C: AsConn + ?Sized>(conn: &mut C, id: i64) -> Result<bool> {
@@ -216,10 +228,10 @@ pub fn stop_operation<C: AsConn + ?Sized>(conn: &mut C, id: i64) -> Result<bool>
 }
 
 impl Actor {
-    /// Does what [`stop_operation`] does.
+    /// Does what [`operations::stop`](crate::operations::stop) does.
     ///
     /// # Errors
-    /// As for [`stop_operation`].
+    /// As for [`operations::stop`](crate::operations::stop).
     pub fn stop_operation<C: AsConn + ?Sized>(&self, conn: &mut C, id: i64) -> Result<bool> {
         audit::stop(&mut own(conn), self, id).during("stop the operation")
     }
@@ -263,7 +275,7 @@ impl OperationState {
 /// A change of many jobs that runs in the background, a chunk of 500 jobs at a time.
 ///
 /// Any process runs the next chunk: a supervisor, `windlass web`, or a program that calls
-/// [`run_operations`](crate::run_operations). If that process dies, another one goes on, and no chunk
+/// [`operations::run`](crate::operations::run). If that process dies, another one goes on, and no chunk
 /// is applied twice.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
@@ -368,7 +380,7 @@ impl Operation {
 /// # use diesel::prelude::*;
 /// # let mut conn = SqliteConnection::establish(":memory:").unwrap();
 /// # windlass::migrate(&mut conn).unwrap();
-/// for operation in windlass::operations(&mut conn, None, 20)? {
+/// for operation in windlass::operations::list(&mut conn, None, 20)? {
 ///     println!("{} {}: {:?}", operation.id, operation.action, operation.state);
 /// }
 /// # Ok::<(), windlass::Error>(())
@@ -389,6 +401,19 @@ pub fn operations<C: AsConn + ?Sized>(
 
 /// Returns an operation by its id. Returns `None` if there is none, or its row was deleted 30 days after
 /// its end.
+///
+/// ```
+/// # use diesel::prelude::*;
+/// # let mut conn = SqliteConnection::establish(":memory:").unwrap();
+/// # windlass::migrate(&mut conn).unwrap();
+/// use windlass::jobs::{Change, Jobs};
+/// use windlass::operations::{self, OperationState};
+///
+/// let started = Jobs::failed().in_background(Change::Discard).start(&mut conn)?;
+/// let operation = operations::find(&mut conn, started.id)?.expect("it is stored");
+/// assert_eq!(operation.state, OperationState::Waiting);
+/// # Ok::<(), windlass::Error>(())
+/// ```
 ///
 /// # Errors
 /// If the database does not answer or has no tables.

@@ -19,6 +19,15 @@ use std::time::Duration;
 
 /// Makes due scheduled jobs ready, in chunks. Any number of dispatchers may run at once, on any
 /// host.
+///
+/// ```no_run
+/// use std::time::Duration;
+/// use windlass::{Database, Dispatcher};
+///
+/// # let database = Database::open("sqlite://jobs.db")?;
+/// Dispatcher::new(&database).polling_interval(Duration::from_secs(1)).run()?;
+/// # Ok::<(), windlass::Error>(())
+/// ```
 #[derive(Debug, Clone)]
 #[must_use = "a dispatcher does nothing until `run` or `start`"]
 pub struct Dispatcher {

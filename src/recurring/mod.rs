@@ -49,10 +49,10 @@ pub mod time_zone;
 pub mod timing;
 
 pub use crate::db::model::recurring::Overlap;
+pub use crate::recurring::schedule::Schedule;
 pub use crate::recurring::tasks::{TickStatus, ticks};
 pub use settings::RecurringSettings;
-pub use task::RecurringTask;
 pub use tasks::{
     RecurringStatus, history, list, pause, resume, run_now, schedule, unschedule, upcoming,
 };
-pub use timing::MissedTicks;
+pub use timing::{MissedTicks, Timing};

@@ -23,7 +23,7 @@ use std::time::Duration;
 /// | `0 30 3 ? * 2-6` | six fields: second first, day of week 1-7 from Sunday to Saturday; Monday to Friday at 3:30 |
 /// | `@daily` | also `@yearly`, `@annually`, `@monthly`, `@weekly`, `@midnight`, `@hourly` |
 /// | `@start` | once for each deployment, when its first scheduler starts; see [`Scheduler::deployment`](crate::Scheduler::deployment) |
-/// | `@timing NAME` | when a [`Timing`](crate::Timing) of the program says |
+/// | `@timing NAME` | when a [`Timing`](crate::recurring::Timing) of the program says |
 /// | `every 45s` | every 45 seconds; also `every 5m`, `every 1h 30m`, `every 2 days` |
 ///
 /// A field is `*`, a number or a range `1-5`. A step may follow, as in `*/10` or `8-18/2`; `8/5`
@@ -46,7 +46,7 @@ use std::time::Duration;
 /// independent of time zones and clock changes.
 ///
 /// ```
-/// use windlass::Schedule;
+/// use windlass::recurring::Schedule;
 ///
 /// let nightly: Schedule = "30 3 * * MON-FRI Europe/Berlin".parse()?;
 /// let friday = "2026-11-20T12:00:00Z".parse().unwrap();
@@ -120,7 +120,7 @@ impl Schedule {
     /// Two schedules with different times have different words, except for `@timing`.
     ///
     /// ```
-    /// use windlass::Schedule;
+    /// use windlass::recurring::Schedule;
     ///
     /// let weekdays: Schedule = "0 9 * * MON-FRI Europe/Berlin".parse()?;
     /// assert_eq!(weekdays.in_words(), "At 09:00 from Monday to Friday, Europe/Berlin");

@@ -59,7 +59,7 @@ pub const NAMES: [&str; 18] = [
 /// where they are not set, if its class is registered.
 ///
 /// ```
-/// let settings: windlass::RecurringSettings =
+/// let settings: windlass::recurring::RecurringSettings =
 ///     serde_json::from_str(r#"{"class": "cleanup", "schedule": "@daily"}"#).unwrap();
 /// let task = settings.task("cleanup")?;
 /// # assert_eq!(task.key(), "cleanup");
@@ -74,7 +74,7 @@ pub struct RecurringSettings {
     /// The arguments of its jobs. Default: none, an empty object.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub arguments: Option<Value>,
-    /// The schedule as text; see [`Schedule`](crate::Schedule).
+    /// The schedule as text; see [`Schedule`](crate::recurring::Schedule).
     pub schedule: String,
     /// The time zone of the schedule. Default: the scheduler's, which is UTC unless set.
     #[serde(default, skip_serializing_if = "Option::is_none")]

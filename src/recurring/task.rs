@@ -31,7 +31,8 @@ use std::time::Duration;
 /// #     fn perform(self, _: &Context<'_, ()>) -> JobResult { Ok(()) }
 /// # }
 /// use std::time::Duration;
-/// use windlass::{MissedTicks, Overlap, RecurringTask};
+/// use windlass::RecurringTask;
+/// use windlass::recurring::{MissedTicks, Overlap};
 ///
 /// let task = RecurringTask::new("cleanup", "30 3 * * *", &Cleanup { days: 30 })?
 ///     .time_zone("Europe/Berlin")?

@@ -90,6 +90,18 @@ impl From<RecurringTaskRow> for RecurringStatus {
 /// is kept; otherwise it starts with the first tick from now on, by the database's clock. A paused
 /// task stays paused.
 ///
+/// ```
+/// # use diesel::prelude::*;
+/// # let mut conn = SqliteConnection::establish(":memory:").unwrap();
+/// # windlass::migrate(&mut conn).unwrap();
+/// use windlass::{RecurringTask, recurring};
+///
+/// let task = RecurringTask::of_class("nightly", "0 3 * * *", "clean_up", "{}")?;
+/// let next = recurring::schedule(&mut conn, &task)?;
+/// println!("it runs at {next}");
+/// # Ok::<(), windlass::Error>(())
+/// ```
+///
 /// # Errors
 /// If a program declares a task with this key or a Rails app has one, a limit of its jobs is
 /// exceeded, its class is [internal](crate::Job::INTERNAL) and was given by name, or a statement
@@ -155,6 +167,19 @@ pub(crate) fn refusal(key: &str, scheduled: Scheduled, failed: Option<Error>) ->
 /// A declared task is created again when a scheduler declares it again, within an hour. To stop it
 /// permanently, use [`pause`].
 ///
+/// ```
+/// # use diesel::prelude::*;
+/// # let mut conn = SqliteConnection::establish(":memory:").unwrap();
+/// # windlass::migrate(&mut conn).unwrap();
+/// use windlass::{RecurringTask, recurring};
+///
+/// let task = RecurringTask::of_class("nightly", "0 3 * * *", "clean_up", "{}")?;
+/// recurring::schedule(&mut conn, &task)?;
+/// assert!(recurring::unschedule(&mut conn, "nightly")?);
+/// assert!(!recurring::unschedule(&mut conn, "nightly")?, "there is no such task any more");
+/// # Ok::<(), windlass::Error>(())
+/// ```
+///
 /// # Errors
 /// If the statement fails.
 pub fn unschedule<C: AsConn + ?Sized>(conn: &mut C, key: &str) -> Result<bool> {
@@ -163,7 +188,20 @@ pub fn unschedule<C: AsConn + ?Sized>(conn: &mut C, key: &str) -> Result<bool> {
 
 /// Enqueues the task's job immediately, even if the task is paused or one of its jobs is running.
 ///
-/// The schedule is not affected, except that [`Overlap`](crate::Overlap) also applies to this job.
+/// The schedule is not affected, except that [`Overlap`](crate::recurring::Overlap) also applies to this job.
+///
+/// ```
+/// # use diesel::prelude::*;
+/// # let mut conn = SqliteConnection::establish(":memory:").unwrap();
+/// # windlass::migrate(&mut conn).unwrap();
+/// use windlass::{RecurringTask, recurring};
+///
+/// let task = RecurringTask::of_class("nightly", "0 3 * * *", "clean_up", "{}")?;
+/// recurring::schedule(&mut conn, &task)?;
+/// let job = recurring::run_now(&mut conn, "nightly")?;
+/// println!("job {job} runs in addition");
+/// # Ok::<(), windlass::Error>(())
+/// ```
 ///
 /// # Errors
 /// If there is no such task, or a statement fails.
@@ -173,6 +211,19 @@ pub fn run_now<C: AsConn + ?Sized>(conn: &mut C, key: &str) -> Result<JobId> {
 
 /// Pauses a task: no ticks are fired until [`resume`].
 ///
+/// ```
+/// # use diesel::prelude::*;
+/// # let mut conn = SqliteConnection::establish(":memory:").unwrap();
+/// # windlass::migrate(&mut conn).unwrap();
+/// use windlass::{RecurringTask, recurring};
+///
+/// let task = RecurringTask::of_class("nightly", "0 3 * * *", "clean_up", "{}")?;
+/// recurring::schedule(&mut conn, &task)?;
+/// recurring::pause(&mut conn, "nightly")?;
+/// assert!(recurring::list(&mut conn)?[0].paused_at.is_some());
+/// # Ok::<(), windlass::Error>(())
+/// ```
+///
 /// # Errors
 /// If there is no such task, or the statement fails.
 pub fn pause<C: AsConn + ?Sized>(conn: &mut C, key: &str) -> Result<()> {
@@ -180,7 +231,21 @@ pub fn pause<C: AsConn + ?Sized>(conn: &mut C, key: &str) -> Result<()> {
 }
 
 /// Resumes a task, starting with the next tick. Ticks during the pause are skipped; they do not
-/// count as missed. Those of a program's own [`Timing`](crate::Timing) do.
+/// count as missed. Those of a program's own [`Timing`](crate::recurring::Timing) do.
+///
+/// ```
+/// # use diesel::prelude::*;
+/// # let mut conn = SqliteConnection::establish(":memory:").unwrap();
+/// # windlass::migrate(&mut conn).unwrap();
+/// use windlass::{RecurringTask, recurring};
+///
+/// let task = RecurringTask::of_class("nightly", "0 3 * * *", "clean_up", "{}")?;
+/// recurring::schedule(&mut conn, &task)?;
+/// recurring::pause(&mut conn, "nightly")?;
+/// recurring::resume(&mut conn, "nightly")?;
+/// assert!(recurring::list(&mut conn)?[0].paused_at.is_none());
+/// # Ok::<(), windlass::Error>(())
+/// ```
 ///
 /// # Errors
 /// If there is no such task, or a statement fails.
@@ -189,6 +254,16 @@ pub fn resume<C: AsConn + ?Sized>(conn: &mut C, key: &str) -> Result<()> {
 }
 
 /// Returns all tasks, by key, without those of a Rails app.
+///
+/// ```
+/// # use diesel::prelude::*;
+/// # let mut conn = SqliteConnection::establish(":memory:").unwrap();
+/// # windlass::migrate(&mut conn).unwrap();
+/// for task in windlass::recurring::list(&mut conn)? {
+///     println!("{} {}: next at {:?}", task.key, task.schedule, task.next_run_at);
+/// }
+/// # Ok::<(), windlass::Error>(())
+/// ```
 ///
 /// # Errors
 /// If the database does not answer or has no tables.
@@ -202,7 +277,19 @@ pub fn list<C: AsConn + ?Sized>(conn: &mut C) -> Result<Vec<RecurringStatus>> {
 /// without its jitter.
 ///
 /// There are none after the task's `until`, none for `@start`, and none if no scheduler declares the task any more. Only the next one is known if a
-/// program's own [`Timing`](crate::Timing) computes them.
+/// program's own [`Timing`](crate::recurring::Timing) computes them.
+///
+/// ```
+/// # use diesel::prelude::*;
+/// # let mut conn = SqliteConnection::establish(":memory:").unwrap();
+/// # windlass::migrate(&mut conn).unwrap();
+/// use windlass::{RecurringTask, recurring};
+///
+/// let task = RecurringTask::of_class("nightly", "0 3 * * *", "clean_up", "{}")?;
+/// recurring::schedule(&mut conn, &task)?;
+/// assert_eq!(recurring::upcoming(&mut conn, "nightly", 7)?.len(), 7);
+/// # Ok::<(), windlass::Error>(())
+/// ```
 ///
 /// # Errors
 /// If there is no such task, or the database does not answer.
@@ -251,6 +338,16 @@ pub fn now<C: AsConn + ?Sized>(conn: &mut C) -> Result<DateTime<Utc>> {
 ///
 /// Ticks older than seven days, and those whose job was deleted, are not included.
 ///
+/// ```
+/// # use diesel::prelude::*;
+/// # let mut conn = SqliteConnection::establish(":memory:").unwrap();
+/// # windlass::migrate(&mut conn).unwrap();
+/// for (tick, job) in windlass::recurring::history(&mut conn, "weekly_report", 10)? {
+///     println!("{tick}: job {job}");
+/// }
+/// # Ok::<(), windlass::Error>(())
+/// ```
+///
 /// # Errors
 /// If the database does not answer or has no tables.
 pub fn history<C: AsConn + ?Sized>(
@@ -298,6 +395,16 @@ pub struct TickStatus {
 /// Returns the latest ticks of a task that had a job, newest first, with the states of their jobs.
 ///
 /// Ticks older than seven days, and those whose job was deleted, are not included.
+///
+/// ```
+/// # use diesel::prelude::*;
+/// # let mut conn = SqliteConnection::establish(":memory:").unwrap();
+/// # windlass::migrate(&mut conn).unwrap();
+/// for tick in windlass::recurring::ticks(&mut conn, "weekly_report", 10)? {
+///     println!("{}: job {} is {:?}", tick.tick, tick.job_id, tick.state);
+/// }
+/// # Ok::<(), windlass::Error>(())
+/// ```
 ///
 /// # Errors
 /// If the database does not answer or has no tables.

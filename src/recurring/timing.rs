@@ -121,7 +121,7 @@ impl TickTimes {
 
 // --- Schedules that a program computes itself ---
 
-/// A schedule that a program computes itself, for what [`Schedule`](crate::Schedule) cannot express:
+/// A schedule that a program computes itself, for what [`Schedule`](crate::recurring::Schedule) cannot express:
 /// business days, the tides, the hours of a shop.
 ///
 /// A task names it in its schedule, as `@timing business_days`, and only the name is stored. A
@@ -133,7 +133,8 @@ impl TickTimes {
 /// ```
 /// use chrono::{DateTime, Datelike, Days, Utc, Weekday};
 /// use std::sync::Arc;
-/// use windlass::{RecurringTask, Timing};
+/// use windlass::RecurringTask;
+/// use windlass::recurring::Timing;
 ///
 /// /// Every working day at midnight.
 /// struct BusinessDays;

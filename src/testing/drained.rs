@@ -169,6 +169,23 @@ pub struct EnqueuedJob<J> {
 
 /// Returns the waiting jobs of type `J`, in the order in which they were enqueued.
 ///
+/// ```
+/// # use serde::{Deserialize, Serialize};
+/// # use windlass::{Context, Job, JobResult};
+/// # #[derive(Debug, Serialize, Deserialize)] struct Remind { email: String }
+/// # impl Job for Remind {
+/// #     const NAME: &'static str = "remind";
+/// #     type State = (); type Output = ();
+/// #     fn perform(self, _: &Context<'_, ()>) -> JobResult { Ok(()) }
+/// # }
+/// use windlass::testing::{self, TestDatabase};
+///
+/// let mut db = TestDatabase::in_memory()?;
+/// Remind { email: "ada@example.com".into() }.enqueue(&mut db)?;
+/// assert_eq!(testing::enqueued::<Remind>(&mut db)?[0].arguments.email, "ada@example.com");
+/// # Ok::<(), windlass::Error>(())
+/// ```
+///
 /// # Errors
 /// If the database does not answer, or the arguments of a job do not match the type. Arguments of
 /// an older version are [converted](Job::upcast).
@@ -237,6 +254,23 @@ fn typed<J>(
 
 /// Asserts that exactly one job of type `J` waits, and returns it.
 ///
+/// ```
+/// # use serde::{Deserialize, Serialize};
+/// # use windlass::{Context, Job, JobResult};
+/// # #[derive(Debug, Serialize, Deserialize)] struct Remind { email: String }
+/// # impl Job for Remind {
+/// #     const NAME: &'static str = "remind";
+/// #     type State = (); type Output = ();
+/// #     fn perform(self, _: &Context<'_, ()>) -> JobResult { Ok(()) }
+/// # }
+/// use windlass::testing::{self, TestDatabase};
+///
+/// let mut db = TestDatabase::in_memory()?;
+/// Remind { email: "ada@example.com".into() }.enqueue(&mut db)?;
+/// assert_eq!(testing::assert_enqueued::<Remind>(&mut db).arguments.email, "ada@example.com");
+/// # Ok::<(), windlass::Error>(())
+/// ```
+///
 /// # Panics
 /// If there is none or more than one; the message lists the waiting jobs.
 #[track_caller]
@@ -257,6 +291,22 @@ pub fn assert_enqueued<J: Job>(conn: &mut (impl AsConn + ?Sized)) -> EnqueuedJob
 }
 
 /// Asserts that no job of type `J` waits.
+///
+/// ```
+/// # use serde::{Deserialize, Serialize};
+/// # use windlass::{Context, Job, JobResult};
+/// # #[derive(Debug, Serialize, Deserialize)] struct Remind { email: String }
+/// # impl Job for Remind {
+/// #     const NAME: &'static str = "remind";
+/// #     type State = (); type Output = ();
+/// #     fn perform(self, _: &Context<'_, ()>) -> JobResult { Ok(()) }
+/// # }
+/// use windlass::testing::{self, TestDatabase};
+///
+/// let mut db = TestDatabase::in_memory()?;
+/// testing::assert_not_enqueued::<Remind>(&mut db);
+/// # Ok::<(), windlass::Error>(())
+/// ```
 ///
 /// # Panics
 /// If one does.

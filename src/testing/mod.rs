@@ -87,6 +87,18 @@ pub use inline::Inline;
 /// a test may compute future times from any clock. Times in arguments and priorities do not change
 /// either.
 ///
+/// ```
+/// use std::time::Duration;
+/// use windlass::testing::{self, TestDatabase};
+/// use windlass::{NewJob, queues};
+///
+/// let mut db = TestDatabase::in_memory()?;
+/// NewJob::of_class("remind", "{}").enqueue(&mut db)?;
+/// testing::travel(&mut db, Duration::from_secs(3600))?;
+/// assert!(queues::latency(&mut db, "default")? >= Some(Duration::from_secs(3600)));
+/// # Ok::<(), windlass::Error>(())
+/// ```
+///
 /// # Errors
 /// If the database does not answer or has no tables.
 pub fn travel<C: AsConn + ?Sized>(conn: &mut C, by: Duration) -> Result<()> {

@@ -6,7 +6,8 @@ use crate::jobs::{Kind, Log, Work, line};
 use crate::place::Place;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap, HashSet};
-use windlass::{Context, DbConnection, Error, Job, JobId, JobResult, NewJob, On, Policy};
+use windlass::flows::On;
+use windlass::{Context, DbConnection, Error, Job, JobId, JobResult, NewJob, Policy};
 
 /// A job of a flow; what it waits for is in its arguments, so that the check needs no table of Windlass' own.
 #[derive(Debug, Clone, Serialize, Deserialize)]

@@ -7,9 +7,8 @@ use crate::place::{Place, count};
 use serde::{Deserialize, Serialize};
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
-use windlass::{
-    Concurrency, Context, DbConnection, Error, Job, JobResult, LimitConflict, NewJob, Quota,
-};
+use windlass::limits::LimitConflict;
+use windlass::{Concurrency, Context, DbConnection, Error, Job, JobResult, NewJob, Quota};
 
 /// A job with one of three keys, which ends if no slot is free.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -214,7 +213,7 @@ impl Limit {
     pub fn set(&mut self, place: &Place, slots: i64) -> bool {
         let set = |mut conn| -> windlass::Result<()> {
             let slots = u32::try_from(slots).unwrap_or(u32::MAX);
-            windlass::set_limit(&mut conn, RAISED, slots, "chaos", "")
+            windlass::limits::set(&mut conn, RAISED, slots, "chaos", "")
         };
         let is_set = place.database.connect().and_then(set).is_ok();
         // Without an answer it may be the one before.
@@ -319,7 +318,7 @@ pub fn check(place: &Place, drained: bool, daily: u32, violations: &mut Violatio
             violations.add("I21", format!("{n} {what}"));
         }
     }
-    for problem in windlass::check_semaphores(&mut place.connect()?)? {
+    for problem in windlass::limits::check_semaphores(&mut place.connect()?)? {
         violations.add("I21", problem.to_string());
     }
     Ok(())

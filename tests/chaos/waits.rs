@@ -71,11 +71,11 @@ pub fn enqueue(conn: &mut DbConnection, n: u32, _killers: u32) -> Result<(), Err
             let waiter = Waiter { event };
             let comes_first = !waiter.never() && fastrand::u32(..3) == 0;
             if comes_first && fastrand::bool() {
-                windlass::emit(conn, &waiter.name(), &event)?;
+                windlass::events::emit(conn, &waiter.name(), &event)?;
             }
             NewJob::new(&waiter)?.enqueue(conn)?;
             if comes_first {
-                windlass::emit(conn, &waiter.name(), &event)?;
+                windlass::events::emit(conn, &waiter.name(), &event)?;
             }
         }
         Ok(())
@@ -93,9 +93,9 @@ pub fn emit(conn: &mut DbConnection, most: u32) -> Result<()> {
     )?;
     for name in names {
         let event: u64 = name.trim_start_matches("chaos/").parse()?;
-        windlass::emit(conn, &name, &event)?;
+        windlass::events::emit(conn, &name, &event)?;
         if fastrand::u32(..4) == 0 {
-            windlass::emit(conn, &name, &event)?;
+            windlass::events::emit(conn, &name, &event)?;
         }
     }
     Ok(())

@@ -1,13 +1,15 @@
 //! Bounds on the work of an operation.
 
+use crate::NewJob;
 use crate::db::conn::connection::AsConn;
 use crate::db::conn::dialect::IdRange;
 use crate::db::internal_tests::db::{TestDb, execute, on_each_database};
 use crate::db::model::decision::JobState;
 use crate::db::query::filter::Filter;
 use crate::db::query::jobs;
+use crate::jobs::{Change, Jobs};
 use crate::operation::OperationTurns;
-use crate::{Change, Jobs, NewJob, OperationState};
+use crate::operations::OperationState;
 
 on_each_database!(
     a_part_of_a_group_is_searched_in_parts,
@@ -97,7 +99,7 @@ fn one_that_is_locked_again_and_again_fails(db: &TestDb) {
         assert!(tried < 100, "it does not end");
     }
     assert_eq!(tried, 30);
-    let failed = crate::operation(&mut conn, id).unwrap().unwrap();
+    let failed = crate::operations::find(&mut conn, id).unwrap().unwrap();
     assert_eq!((failed.state, failed.changed), (OperationState::Failed, 0));
     let error = failed.error.unwrap();
     assert!(

@@ -11,9 +11,9 @@ use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
+use windlass::hooks::Subscriber;
 use windlass::{
-    Context, Delivery, Event, Handle, Job, JobResult, NewJob, Policy, Registry, Subscriber, Worker,
-    enqueue_all,
+    Context, Delivery, Event, Handle, Job, JobResult, NewJob, Policy, Registry, Worker, enqueue_all,
 };
 
 on_each_database!(

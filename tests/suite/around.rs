@@ -7,8 +7,9 @@ use crate::support::wait::{DEADLINE, until};
 use std::cell::RefCell;
 use std::sync::Arc;
 use std::time::Duration;
+use windlass::hooks::JobEnd;
 use windlass::testing::{RunOutcome, drain};
-use windlass::{Function, Interrupted, JobEnd, JobError, JobResult, Policy, Registry, Worker};
+use windlass::{Function, Interrupted, JobError, JobResult, Policy, Registry, Worker};
 
 on_each_database!(
     the_first_is_outermost_and_sees_each_outcome,

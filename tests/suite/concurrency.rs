@@ -12,9 +12,11 @@ use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
+use windlass::jobs::{Change, JobState, Jobs};
+use windlass::limits::{self, LimitConflict};
 use windlass::{
-    Change, Concurrency, Context, Dispatcher, Handle, Job, JobError, JobId, JobResult, JobState,
-    Jobs, LimitConflict, NewJob, Registry, Worker, enqueue_all, semaphores,
+    Concurrency, Context, Dispatcher, Handle, Job, JobError, JobId, JobResult, NewJob, Registry,
+    Worker, enqueue_all,
 };
 
 on_each_database!(
@@ -77,12 +79,12 @@ fn dispatcher(db: &TestDb, events: &Events) -> Handle {
 /// Checks the invariants of the slots. Returns the number of jobs that are
 /// ready, claimed or blocked.
 fn look(db: &TestDb) -> i64 {
-    let all = semaphores(&mut db.connection()).unwrap();
+    let all = limits::semaphores(&mut db.connection()).unwrap();
     for semaphore in &all {
         let held = semaphore.ready + semaphore.claimed;
         assert!(held <= semaphore.limit, "{semaphore:?}");
     }
-    let wrong = windlass::check_semaphores(&mut db.connection()).unwrap();
+    let wrong = limits::check_semaphores(&mut db.connection()).unwrap();
     assert!(wrong.is_empty(), "{wrong:?}");
     all.iter()
         .map(|one| one.ready + one.claimed + one.blocked)
@@ -229,7 +231,7 @@ fn blocked_jobs_go_by_priority_and_then_by_age(db: &TestDb) {
     Note::new("free").enqueue(&mut conn).unwrap();
     until("those that may have run", || log.len() == 2);
     let oldest = "SELECT min(job_id) AS n FROM solid_queue_blocked_executions";
-    let explained = windlass::explain(&mut conn, JobId(db.count(oldest))).unwrap();
+    let explained = windlass::jobs::explain(&mut conn, JobId(db.count(oldest))).unwrap();
     let explained = format!("{explained:?}");
     assert!(
         explained.contains(r#"Limited { key: "g/k", by: Some("#),
@@ -269,7 +271,7 @@ fn a_job_that_does_not_wait_is_discarded(db: &TestDb) {
     let job = does_not_wait("a").enqueue(&mut conn).unwrap().id;
     until("it is discarded", || events.count("Discarded") == 1);
     note("b").enqueue(&mut conn).unwrap();
-    let attempts = windlass::attempts(&mut conn, job).unwrap();
+    let attempts = crate::support::jobs::attempts(&mut conn, job).unwrap();
     assert_eq!(attempts[0].kind, "concurrency_limit");
     assert_eq!(
         db.count("SELECT count(*) AS n FROM solid_queue_jobs WHERE finished_at IS NOT NULL"),
@@ -313,7 +315,7 @@ fn a_locked_job_that_does_not_wait_holds_up_no_other(db: &TestDb) {
         execute(&mut conn, "COMMIT");
     }
     until("it is discarded", || db.rows("blocked_executions") == 0);
-    let attempts = windlass::attempts(&mut conn, late).unwrap();
+    let attempts = crate::support::jobs::attempts(&mut conn, late).unwrap();
     assert_eq!(attempts.len(), 1, "{attempts:?}");
     // One that somebody has deleted by hand leaves nothing behind.
     second.stop();
@@ -412,7 +414,7 @@ fn however_a_run_ends_its_slot_is_free(db: &TestDb) {
         let after = format!("after {end:?}");
         note(&after).enqueue(&mut conn).unwrap();
         if end == End::WhenCancelled {
-            windlass::cancel(&mut conn, job).unwrap();
+            windlass::jobs::cancel(&mut conn, job).unwrap();
         }
         until(&after, || log.lines().contains(&after));
         look(db);

@@ -35,7 +35,7 @@ fn everything_has_a_default() {
 #[test]
 fn the_defaults_of_the_file_are_those_of_the_code() {
     let config = Config::parse("").unwrap();
-    assert_eq!(config.retention(), windlass::Retention::new());
+    assert_eq!(config.retention(), windlass::processes::Retention::new());
 }
 
 #[test]

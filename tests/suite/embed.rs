@@ -10,9 +10,10 @@ use crate::support::wait::{DEADLINE, until};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use windlass::hooks::Subscriber;
 use windlass::{
     Context, Delivery, Dispatcher, Event, Handle, Job, JobId, JobResult, NewJob, Policy, Registry,
-    Subscriber, Supervisor, Worker, enqueue_all,
+    Supervisor, Worker, enqueue_all,
 };
 
 const SOON: Duration = DEADLINE;

@@ -6,10 +6,8 @@ use crate::support::jobs::{Gate, Log, Note, Wait};
 use crate::support::wait::until;
 use std::sync::Arc;
 use std::time::Duration;
-use windlass::{
-    Dispatcher, Explanation, JobId, JobKey, NewJob, Obstacle, OnConflict, Policy, Reason, Registry,
-    TaskStatus, Worker, explain,
-};
+use windlass::jobs::{self, Explanation, JobKey, Obstacle, Reason, TaskStatus};
+use windlass::{Dispatcher, JobId, NewJob, OnConflict, Policy, Registry, Worker};
 
 fn note() -> NewJob {
     NewJob::new(&Note::new("x")).unwrap().queue("mail")
@@ -20,7 +18,7 @@ fn enqueue(db: &TestDb, job: NewJob) -> JobId {
 }
 
 fn why(db: &TestDb, job: impl Into<JobKey>) -> Explanation {
-    explain(&mut db.connection(), job).unwrap().unwrap()
+    jobs::explain(&mut db.connection(), job).unwrap().unwrap()
 }
 
 fn ready(db: &TestDb, job: JobId) -> (u32, Vec<Obstacle>) {
@@ -138,7 +136,7 @@ fn a_scheduled_job_waits_for_its_time(db: &TestDb) {
 
 fn what_has_ended_says_how(db: &TestDb) {
     let cancelled = enqueue(db, note());
-    windlass::cancel(&mut db.connection(), cancelled).unwrap();
+    jobs::cancel(&mut db.connection(), cancelled).unwrap();
     let explanation = why(db, cancelled);
     assert_eq!(explanation.reason, Reason::Ended);
     assert_eq!(explanation.task.status, TaskStatus::Cancelled);
@@ -166,11 +164,15 @@ fn what_has_ended_says_how(db: &TestDb) {
         (Reason::Ended, None)
     );
     assert!(
-        explain(&mut db.connection(), JobId(4711))
+        jobs::explain(&mut db.connection(), JobId(4711))
             .unwrap()
             .is_none()
     );
-    assert!(explain(&mut db.connection(), "nobody").unwrap().is_none());
+    assert!(
+        jobs::explain(&mut db.connection(), "nobody")
+            .unwrap()
+            .is_none()
+    );
 }
 
 fn an_execution_that_is_gone_is_noticed(db: &TestDb) {
@@ -207,8 +209,6 @@ fn the_last_day_of_the_calendar_is_a_time(db: &TestDb) {
         panic!("{:?}", why(db, job).reason);
     };
     assert_eq!(at, last);
-    let listed = windlass::Jobs::unfinished()
-        .list(&mut db.connection())
-        .unwrap();
+    let listed = jobs::Jobs::unfinished().list(&mut db.connection()).unwrap();
     assert_eq!(listed[0].at, last);
 }

@@ -70,7 +70,7 @@ fn a_function_is_performed(db: &TestDb) {
         .unwrap();
     until("it has run", || log.len() == 1);
     assert_eq!(log.lines(), ["send_welcome 1 ada"]);
-    let info = windlass::wait_for(&db.database, job, DEADLINE).unwrap();
+    let info = windlass::jobs::wait_for(&db.database, job, DEADLINE).unwrap();
     assert_eq!(info.unwrap().result, Some(3.into()));
 }
 

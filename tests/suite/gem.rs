@@ -153,7 +153,7 @@ fn what_active_job_enqueues_is_performed_in_rust(db: &TestDb) {
 fn is_complete(db: &TestDb) {
     assert_eq!(
         db.database.migrate().unwrap(),
-        windlass::Migrated::default()
+        windlass::schema::Migrated::default()
     );
     assert_eq!(migrate(db), [""; 0], "the second time");
     assert_eq!(migrate_by_rails(db), [""; 0], "the second time");

@@ -6,9 +6,9 @@ use crate::support::jobs::{Gate, Log, Note, Wait};
 use crate::support::wait::{DEADLINE, until};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
+use windlass::hooks::Subscriber;
 use windlass::{
-    Dispatcher, Error, Event, Hooks, Job as _, NewJob, Registry, Scheduler, Subscriber, Supervisor,
-    Worker,
+    Dispatcher, Error, Event, Hooks, Job as _, NewJob, Registry, Scheduler, Supervisor, Worker,
 };
 
 on_each_database!(
@@ -26,7 +26,7 @@ const SOON: Duration = DEADLINE;
 fn noting(log: &Arc<Log>) -> Hooks {
     let note = |word: &'static str| {
         let log = Arc::clone(log);
-        move |process: &windlass::ProcessInfo| log.add(format!("{word} {}", process.kind))
+        move |process: &windlass::hooks::ProcessInfo| log.add(format!("{word} {}", process.kind))
     };
     let starts = note("start");
     Hooks::new()
@@ -96,7 +96,7 @@ fn a_panicking_hook_harms_nobody(db: &TestDb) {
         .on_exit(|_| panic!("exit"));
     let count = |log: &Arc<Log>| {
         let log = Arc::clone(log);
-        move |_: &windlass::ProcessInfo| log.add("exit")
+        move |_: &windlass::hooks::ProcessInfo| log.add("exit")
     };
     let registry = Registry::new().register::<Note>(Arc::clone(&log));
     let worker = Worker::new(&db.database, registry).hooks(panicking.on_exit(count(&log)));
@@ -114,7 +114,7 @@ fn a_hook_may_look_at_the_database(db: &TestDb) {
     let look = || {
         let (seen, database) = (Arc::clone(&seen), db.database.clone());
         move || {
-            let processes = windlass::processes(&mut database.connect().unwrap()).unwrap();
+            let processes = windlass::processes::list(&mut database.connect().unwrap()).unwrap();
             seen.lock().unwrap().push(processes.len());
         }
     };

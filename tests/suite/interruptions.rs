@@ -9,7 +9,8 @@ use crate::support::process::{Do, Process, Raised, Scene, Work};
 use crate::support::wait::until;
 use rustix::process::Signal;
 use std::time::Duration;
-use windlass::{AttemptOutcome, DbConnection, Delivery, JobId, NewJob, Policy};
+use windlass::jobs::AttemptOutcome;
+use windlass::{DbConnection, Delivery, JobId, NewJob, Policy};
 
 on_each_database!(
     a_stop_interrupts,
@@ -129,7 +130,7 @@ fn state(db: &TestDb, job: JobId) -> String {
         "nowhere"
     };
     let counts = (of_job("attempts"), of_job("crash_count"));
-    let attempts = windlass::attempts(&mut db.connection(), job).unwrap();
+    let attempts = crate::support::jobs::attempts(&mut db.connection(), job).unwrap();
     let attempts: Vec<String> = attempts
         .iter()
         .map(|attempt| format!(" {:?} {}", attempt.outcome, attempt.kind))
@@ -153,7 +154,7 @@ fn becomes(db: &TestDb, (case, job): (Case, JobId), expected: &str) {
 }
 
 fn message(db: &TestDb, job: JobId) -> String {
-    let mut attempts = windlass::attempts(&mut db.connection(), job).unwrap();
+    let mut attempts = crate::support::jobs::attempts(&mut db.connection(), job).unwrap();
     attempts.remove(0).message
 }
 
@@ -164,7 +165,7 @@ const UNKNOWN: &str = "failed 1/0 Failed outcome_unknown";
 
 /// A run that a stop has cut short is explained, and is part of the timeline.
 fn is_told(db: &TestDb, job: JobId) {
-    let details = windlass::job_details(&mut db.connection(), job, true).unwrap();
+    let details = windlass::jobs::reveal(&mut db.connection(), job).unwrap();
     let details = details.unwrap();
     let error = details.explanation.task.error.unwrap();
     assert!(error.starts_with("cut_short: "), "{error}");
@@ -301,7 +302,7 @@ fn cancellation(db: &TestDb, supervised: bool) {
     let jobs = run(&scene, &Policy::new());
     let mut conn = db.connect();
     for (_, job) in jobs {
-        windlass::cancel(&mut conn, job).unwrap();
+        windlass::jobs::cancel(&mut conn, job).unwrap();
     }
     for (case, job) in jobs.into_iter().filter(|(case, _)| case.asks) {
         becomes(db, (case, job), "finished 1/0 Cancelled cancelled");
@@ -368,7 +369,7 @@ fn not_raised(db: &TestDb, supervised: bool) {
             let policy = stubborn(attempts).timeout(LONG);
             let job = enqueue(&scene, &work, once, policy);
             until("it has failed", || state(db, job).starts_with("failed"));
-            let tried = windlass::attempts(&mut db.connection(), job).unwrap();
+            let tried = crate::support::jobs::attempts(&mut db.connection(), job).unwrap();
             for attempt in &tried {
                 assert_eq!(attempt.kind, "windlass::Interrupted");
                 let says = "the job returned an interruption that was not raised for it: ";

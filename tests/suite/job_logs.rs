@@ -9,10 +9,12 @@ use crate::support::wait::{DEADLINE, until};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
+use windlass::hooks::Subscriber;
+use windlass::jobs::{Change, JobLog, Jobs};
+use windlass::processes::Retention;
 use windlass::testing::{drain, travel};
 use windlass::{
-    Change, Context, Event, Function, Handle, JobError, JobLog, JobResult, Jobs, Policy, Registry,
-    Retention, Subscriber, Supervisor, Worker, job_logs,
+    Context, Event, Function, Handle, JobError, JobResult, Policy, Registry, Supervisor, Worker,
 };
 
 on_each_database!(
@@ -105,7 +107,7 @@ fn lines_are_there_when_the_job_has_ended(db: &TestDb) {
     CHAT.enqueue(&mut db.connection(), &silent).unwrap();
     let job = chat(db);
     until("both have finished", || events.count("Finished") == 2);
-    let logs = job_logs(&mut db.connection(), job).unwrap();
+    let logs = crate::support::jobs::logs(&mut db.connection(), job).unwrap();
     let [log] = &logs[..] else { panic!("{logs:?}") };
     assert_eq!(
         texts(log),
@@ -137,7 +139,7 @@ fn each_attempt_has_its_lines(db: &TestDb) {
         assert_eq!(drained.runs[0].logs[0].text, format!("attempt {attempt}"));
         travel(&mut conn, Duration::from_secs(86_400)).unwrap();
     }
-    let logs = job_logs(&mut conn, job).unwrap();
+    let logs = crate::support::jobs::logs(&mut conn, job).unwrap();
     let seen: Vec<_> = logs.iter().map(|log| (log.attempt, texts(log))).collect();
     let all = [1, 2, 3].map(|attempt| format!("attempt {attempt}"));
     assert_eq!(
@@ -162,7 +164,7 @@ fn a_heartbeat_stores_the_lines_of_a_running_job(db: &TestDb) {
     });
     let _worker = worker(db, registry, Duration::from_millis(50), &events);
     let job = chat(db);
-    let logs = || job_logs(&mut db.connection(), job).unwrap();
+    let logs = || crate::support::jobs::logs(&mut db.connection(), job).unwrap();
     until("a heartbeat stores them", || !logs().is_empty());
     assert_eq!(texts(&logs()[0]), ["before"]);
     let began = logs()[0].started_at;
@@ -186,7 +188,7 @@ fn only_the_newest_lines_and_runs_are_kept(db: &TestDb) {
         assert_eq!(drain(&mut conn, &registry).unwrap().runs.len(), 1);
         travel(&mut conn, Duration::from_secs(60)).unwrap();
     }
-    let logs = job_logs(&mut conn, job).unwrap();
+    let logs = crate::support::jobs::logs(&mut conn, job).unwrap();
     assert_eq!(logs.len(), 10);
     for log in &logs {
         assert_eq!((log.lines.len(), log.dropped), (1_000, 200));
@@ -210,7 +212,10 @@ fn a_lost_claim_adds_no_lines(db: &TestDb) {
     db.execute("DELETE FROM solid_queue_claimed_executions");
     hold.end();
     until("its end is refused", || events.count("Fenced") == 1);
-    assert_eq!(job_logs(&mut db.connection(), job).unwrap(), []);
+    assert_eq!(
+        crate::support::jobs::logs(&mut db.connection(), job).unwrap(),
+        []
+    );
     assert_eq!(events.count("Finished"), 0);
 }
 
@@ -229,7 +234,7 @@ fn a_job_that_finishes_itself_keeps_its_lines(db: &TestDb) {
     let _worker = worker(db, registry, SELDOM, &events);
     let job = chat(db);
     until("it has finished", || events.count("Finished") == 1);
-    let logs = job_logs(&mut db.connection(), job).unwrap();
+    let logs = crate::support::jobs::logs(&mut db.connection(), job).unwrap();
     assert_eq!(logs.len(), 1);
     assert_eq!(texts(&logs[0]), ["finished before"]);
 }
@@ -274,7 +279,12 @@ fn lines_go_with_their_job(db: &TestDb) {
         .start()
         .unwrap();
     until("the lines of both are gone", || rows(db) == 1);
-    assert_eq!(job_logs(&mut db.connection(), kept).unwrap().len(), 1);
+    assert_eq!(
+        crate::support::jobs::logs(&mut db.connection(), kept)
+            .unwrap()
+            .len(),
+        1
+    );
 }
 
 fn the_program_shows_them_on_request(db: &TestDb) {

@@ -10,7 +10,9 @@ use crate::support::wait::{DEADLINE, until};
 use crate::{on_each_database, on_each_empty_database, with_own_connection};
 use diesel::connection::SimpleConnection;
 use std::sync::{Arc, Barrier};
-use windlass::{Dialect, Error, Job, Registry, SchemaError, Worker};
+use windlass::database::Dialect;
+use windlass::errors::SchemaError;
+use windlass::{Error, Job, Registry, Worker};
 
 fn dialect(db: &TestDb) -> Dialect {
     if db.is_postgres() {
@@ -179,9 +181,9 @@ fn a_database_of_rails_gets_what_it_lacks(db: &TestDb) {
 fn copied_migrations_run_forth_and_back(db: &TestDb) {
     let original = shape(db);
     let directory = tempfile::tempdir().unwrap();
-    let made = windlass::copy_migrations(dialect(db), directory.path()).unwrap();
+    let made = windlass::schema::copy_migrations(dialect(db), directory.path()).unwrap();
     assert_eq!(made.len(), VERSIONS.len());
-    let again = windlass::copy_migrations(dialect(db), directory.path()).unwrap();
+    let again = windlass::schema::copy_migrations(dialect(db), directory.path()).unwrap();
     assert!(again.is_empty(), "what exists is left as it is");
     let run = |index: usize, file: &str| {
         let text = std::fs::read_to_string(made[index].join(file)).unwrap();
@@ -385,7 +387,7 @@ fn a_database_that_quotes_all_identifiers_is_complete() {
         .unwrap();
     assert_eq!(
         windlass::migrate(conn).unwrap(),
-        windlass::Migrated::default()
+        windlass::schema::Migrated::default()
     );
     a_job_is_performed(&db);
 }

@@ -13,10 +13,11 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
+use windlass::jobs::{Change, JobState, Jobs, Reason};
+use windlass::limits::{LimitConflict, SemaphoreStatus};
 use windlass::{
-    Change, Concurrency, Context, Dispatcher, Handle, Job, JobError, JobId, JobResult, JobState,
-    Jobs, LimitConflict, NewJob, OnConflict, Policy, Reason, Registry, SemaphoreStatus, Worker,
-    enqueue_all,
+    Concurrency, Context, Dispatcher, Handle, Job, JobError, JobId, JobResult, NewJob, OnConflict,
+    Policy, Registry, Worker, enqueue_all,
 };
 
 on_each_database!(
@@ -122,11 +123,11 @@ fn id_of(db: &TestDb, text: &str) -> JobId {
 
 /// The state of the key; `None` if no job of it waits or runs.
 fn look(db: &TestDb) -> Option<SemaphoreStatus> {
-    let mut all = windlass::semaphores(&mut db.connection()).unwrap();
+    let mut all = windlass::limits::semaphores(&mut db.connection()).unwrap();
     for one in &all {
         assert!(one.held() <= 1, "{one:?}");
     }
-    let wrong = windlass::check_semaphores(&mut db.connection()).unwrap();
+    let wrong = windlass::limits::check_semaphores(&mut db.connection()).unwrap();
     assert!(wrong.is_empty(), "{wrong:?}");
     all.pop()
 }
@@ -297,7 +298,7 @@ fn a_limit_set_at_run_time_changes_no_order(db: &TestDb) {
     let _dispatcher = dispatcher(db, &Events::default());
     let _worker = worker(db, &desk);
     let mut conn = db.connect();
-    windlass::set_limit(&mut conn, "g/*", 3, "", "").unwrap();
+    windlass::limits::set(&mut conn, "g/*", 3, "", "").unwrap();
     let jobs = [
         entry("a", First::Wait),
         entry("b", First::Well),
@@ -305,17 +306,17 @@ fn a_limit_set_at_run_time_changes_no_order(db: &TestDb) {
     ];
     enqueue_all(&mut conn, jobs).unwrap();
     until("the first one runs", || desk.log.len() == 1);
-    windlass::set_limit(&mut conn, "g/k", 2, "", "").unwrap();
+    windlass::limits::set(&mut conn, "g/k", 2, "", "").unwrap();
     until("the others have been looked at", || !is_wanted(db));
     let key = look(db).unwrap();
     assert_eq!((key.limit, key.limit_is_set, key.blocked), (1, true, 2));
-    windlass::set_limit(&mut conn, "g/k", 0, "", "").unwrap();
+    windlass::limits::set(&mut conn, "g/k", 0, "", "").unwrap();
     desk.is_open.store(true, Ordering::SeqCst);
     until("the first one has ended", || {
         look(db).is_some_and(|key| key.held() == 0) && !is_wanted(db)
     });
     assert_eq!(look(db).map(|key| (key.limit, key.blocked)), Some((0, 2)));
-    windlass::set_limit(&mut conn, "g/k", 9, "", "").unwrap();
+    windlass::limits::set(&mut conn, "g/k", 9, "", "").unwrap();
     until("all have run", || desk.log.len() == 3);
     assert_eq!(desk.log.lines(), ["a", "b", "c"]);
 }
@@ -336,7 +337,7 @@ fn a_job_that_waits_for_its_retry_keeps_its_place(db: &TestDb) {
     let key = look(db).unwrap();
     assert_eq!((key.held(), key.scheduled, key.blocked), (1, 1, 2));
     let first = id_of(db, "a");
-    let explained = windlass::explain(&mut conn, next).unwrap().unwrap();
+    let explained = windlass::jobs::explain(&mut conn, next).unwrap().unwrap();
     let Reason::InLine {
         key,
         behind,
@@ -494,7 +495,7 @@ fn a_waiting_retry_dispatched_by_ruby_runs_alone(db: &TestDb) {
          SELECT job_id, queue_name, priority, created_at FROM solid_queue_scheduled_executions";
     db.in_transaction(&[ready, "DELETE FROM solid_queue_scheduled_executions"]);
     until("both have run", || {
-        let held = windlass::semaphores(&mut db.connection()).unwrap();
+        let held = windlass::limits::semaphores(&mut db.connection()).unwrap();
         assert!(held.iter().all(|key| key.held() <= 1), "{held:?}");
         desk.log.len() == 3
     });

@@ -7,10 +7,12 @@ use crate::support::wait::until;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use std::time::Duration;
+use windlass::jobs::{self, TaskStatus};
+use windlass::processes::Retention;
 use windlass::testing;
 use windlass::{
-    Context, Error, Job, JobResult, NewJob, OnConflict, Policy, RecurringTask, Registry, Retention,
-    Supervisor, TaskStatus, Worker, enqueue_all, task_info, task_info_by_token,
+    Context, Error, Job, JobResult, NewJob, OnConflict, Policy, RecurringTask, Registry,
+    Supervisor, Worker, enqueue_all,
 };
 
 on_each_database!(
@@ -85,7 +87,7 @@ fn a_token_leads_to_its_job_alone(db: &TestDb) {
     for index in [0, 2] {
         let token = jobs[index].public_token.unwrap().to_string();
         assert_eq!(token.len(), 40);
-        let task = task_info_by_token(conn, &token).unwrap().unwrap();
+        let task = jobs::status_by_token(conn, &token).unwrap().unwrap();
         assert_eq!(task.job_id, jobs[index].id);
         // Only the digest is stored.
         let stored = db.texts("SELECT digest AS t FROM windlass_public_tokens");
@@ -100,7 +102,7 @@ fn a_token_leads_to_its_job_alone(db: &TestDb) {
             "a\0b",
             &"x".repeat(100_000),
         ] {
-            let found = task_info_by_token(conn, wrong).unwrap();
+            let found = jobs::status_by_token(conn, wrong).unwrap();
             // A token of digits only is the same in capitals.
             assert!(found.is_none() || wrong == token, "{wrong}");
         }
@@ -115,9 +117,9 @@ fn the_public_view_has_no_internals(db: &TestDb) {
         NewJob::new(&Audit).unwrap().public_token(),
     ];
     let jobs = enqueue_all(conn, jobs).unwrap();
-    let seen = |token: Option<windlass::PublicToken>| {
+    let seen = |token: Option<jobs::PublicToken>| {
         let token = token.unwrap().to_string();
-        let task = task_info_by_token(&mut db.connection(), &token);
+        let task = jobs::status_by_token(&mut db.connection(), &token);
         task.unwrap().unwrap().public()
     };
     assert_eq!(seen(jobs[0].public_token).status, TaskStatus::Queued);
@@ -134,7 +136,7 @@ fn the_public_view_has_no_internals(db: &TestDb) {
     }
     assert_eq!(seen(jobs[2].public_token).result, None);
     // Found by its id, it shows no result either.
-    let info = task_info(conn, jobs[0].id).unwrap().unwrap();
+    let info = jobs::status(conn, jobs[0].id).unwrap().unwrap();
     assert!(info.result.is_some() && info.public().result.is_none());
 }
 
@@ -150,7 +152,7 @@ fn a_repeated_enqueue_gets_a_token_of_its_own_job_only(db: &TestDb) {
     let again = keyed().enqueue(conn).unwrap();
     assert!(!again.is_new && again.public_token != first.public_token);
     for token in [first.public_token, again.public_token] {
-        let task = task_info_by_token(conn, &token.unwrap().to_string());
+        let task = jobs::status_by_token(conn, &token.unwrap().to_string());
         assert_eq!(task.unwrap().unwrap().job_id, first.id);
     }
     // Another caller's key, and none: the job is not theirs.
@@ -206,7 +208,7 @@ fn tokens_go_with_the_result(db: &TestDb) {
     let worker = Worker::new(&db.database, registry()).start().unwrap();
     let look = |job: &windlass::Enqueued| {
         let token = job.public_token.unwrap().to_string();
-        task_info_by_token(&mut db.connection(), &token).unwrap()
+        jobs::status_by_token(&mut db.connection(), &token).unwrap()
     };
     until("it has finished", || {
         look(&gone).is_some_and(|task| task.status == TaskStatus::Succeeded)
@@ -301,7 +303,7 @@ fn arguments_of_internal_classes_are_not_set_from_outside(db: &TestDb) {
     );
     let registry = registry();
     for registry in [None, Some(&registry)] {
-        let error = windlass::edit_arguments(conn, job, "null", registry).unwrap_err();
+        let error = jobs::edit_arguments(conn, job, "null", registry).unwrap_err();
         let expected = format!("cannot edit job {job}: its type is internal");
         assert!(error.to_string().starts_with(&expected), "{error}");
     }

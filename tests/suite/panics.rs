@@ -10,7 +10,8 @@ use crate::support::wait::{DEADLINE, until};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
-use windlass::{Dispatcher, Event, Handle, Job, NewJob, Registry, Subscriber, Supervisor, Worker};
+use windlass::hooks::Subscriber;
+use windlass::{Dispatcher, Event, Handle, Job, NewJob, Registry, Supervisor, Worker};
 
 on_each_database!(
     a_subscriber_that_panics_on_a_finished_job,

@@ -12,7 +12,8 @@ use diesel::sql_types::Text;
 use rustix::process::Signal;
 use std::sync::Arc;
 use std::time::Duration;
-use windlass::{Database, Job, NewJob, Pooling, Registry, Scheduler, Worker};
+use windlass::database::Pooling;
+use windlass::{Database, Job, NewJob, Registry, Scheduler, Worker};
 
 #[derive(QueryableByName)]
 struct Line {
@@ -77,7 +78,7 @@ fn use_everything(db: &TestDb) {
         .enqueue(&mut conn)
         .unwrap();
     let last = job("last").enqueue(&mut conn).unwrap();
-    let ended = windlass::wait_for(&db.database, last.id, DEADLINE).unwrap();
+    let ended = windlass::jobs::wait_for(&db.database, last.id, DEADLINE).unwrap();
     assert!(ended.is_some_and(|info| info.status.has_ended()));
     for command in [
         &["doctor"][..],

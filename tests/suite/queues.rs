@@ -6,10 +6,8 @@ use crate::support::jobs::{Log, Note};
 use crate::support::wait::until;
 use std::sync::Arc;
 use std::time::Duration;
-use windlass::{
-    Handle, JobState, Jobs, NewJob, Policy, Registry, Worker, clear_queue, enqueue_all,
-    pause_queue, queue_latency, queue_size, resume_queue,
-};
+use windlass::jobs::{JobState, Jobs};
+use windlass::{Handle, NewJob, Policy, Registry, Worker, enqueue_all, queues};
 
 on_each_database!(
     a_pause_says_who_when_and_why,
@@ -50,11 +48,11 @@ fn worker(db: &TestDb, log: &Arc<Log>, queues: &[&str]) -> Handle {
 
 fn a_pause_says_who_when_and_why(db: &TestDb) {
     let conn = &mut db.connection();
-    assert!(pause_queue(conn, "mail", "ada", "the provider is down").unwrap());
+    assert!(queues::pause(conn, "mail", "ada", "the provider is down").unwrap());
     // The first word stays.
-    assert!(!pause_queue(conn, "mail", "bob", "").unwrap());
-    assert!(pause_queue(conn, "sms", "", "").unwrap());
-    let queues = windlass::queues(conn).unwrap();
+    assert!(!queues::pause(conn, "mail", "bob", "").unwrap());
+    assert!(queues::pause(conn, "sms", "", "").unwrap());
+    let queues = queues::list(conn).unwrap();
     assert_eq!(queues.len(), 2);
     let (mail, sms) = (&queues[0], &queues[1]);
     assert!(mail.paused && sms.paused);
@@ -62,9 +60,9 @@ fn a_pause_says_who_when_and_why(db: &TestDb) {
     assert_eq!(mail.pause_reason.as_deref(), Some("the provider is down"));
     assert!((0.0..60.0).contains(&mail.paused_seconds.unwrap()));
     assert_eq!((&sms.paused_by, &sms.pause_reason), (&None, &None));
-    assert!(resume_queue(conn, "mail").unwrap());
-    assert!(!resume_queue(conn, "mail").unwrap());
-    assert_eq!(windlass::queues(conn).unwrap().len(), 1);
+    assert!(queues::resume(conn, "mail").unwrap());
+    assert!(!queues::resume(conn, "mail").unwrap());
+    assert_eq!(queues::list(conn).unwrap().len(), 1);
 }
 
 fn a_paused_queue_stops_and_goes_on(db: &TestDb) {
@@ -72,15 +70,15 @@ fn a_paused_queue_stops_and_goes_on(db: &TestDb) {
     let log = Arc::new(Log::default());
     for queues in [&["mail", "other"][..], &["m*", "other"], &["*"]] {
         let done = log.len();
-        pause_queue(conn, "mail", "ada", "").unwrap();
+        queues::pause(conn, "mail", "ada", "").unwrap();
         note("mail", "held").enqueue(conn).unwrap();
         let worker = worker(db, &log, queues);
         note("other", "free").enqueue(conn).unwrap();
         // The one behind it comes, so the paused one was passed over.
         until("the other queue goes on", || log.len() == done + 1);
         assert_eq!(log.lines()[done], "free", "{queues:?}");
-        assert_eq!(queue_size(conn, "mail").unwrap(), 1);
-        resume_queue(conn, "mail").unwrap();
+        assert_eq!(queues::size(conn, "mail").unwrap(), 1);
+        queues::resume(conn, "mail").unwrap();
         until("the queue goes on", || log.len() == done + 2);
         drop(worker);
     }
@@ -88,8 +86,8 @@ fn a_paused_queue_stops_and_goes_on(db: &TestDb) {
 
 fn a_queue_tells_how_full_and_how_late_it_is(db: &TestDb) {
     let conn = &mut db.connection();
-    assert_eq!(queue_size(conn, "mail").unwrap(), 0);
-    assert_eq!(queue_latency(conn, "mail").unwrap(), None);
+    assert_eq!(queues::size(conn, "mail").unwrap(), 0);
+    assert_eq!(queues::latency(conn, "mail").unwrap(), None);
     let later = note("mail", "later").after(Duration::from_secs(600));
     enqueue_all(
         conn,
@@ -101,7 +99,7 @@ fn a_queue_tells_how_full_and_how_late_it_is(db: &TestDb) {
         ],
     )
     .unwrap();
-    assert_eq!(queue_size(conn, "mail").unwrap(), 2);
+    assert_eq!(queues::size(conn, "mail").unwrap(), 2);
     let an_hour_ago = if db.is_postgres() {
         "statement_timestamp() AT TIME ZONE 'UTC' - interval '1 hour'"
     } else {
@@ -111,9 +109,9 @@ fn a_queue_tells_how_full_and_how_late_it_is(db: &TestDb) {
         "UPDATE solid_queue_ready_executions SET created_at = {an_hour_ago} \
          WHERE id = (SELECT max(id) FROM solid_queue_ready_executions WHERE queue_name = 'mail')"
     ));
-    let latency = queue_latency(conn, "mail").unwrap().unwrap();
+    let latency = queues::latency(conn, "mail").unwrap().unwrap();
     assert!((3_600..3_700).contains(&latency.as_secs()), "{latency:?}");
-    assert!(queue_latency(conn, "sms").unwrap().unwrap() < Duration::from_secs(100));
+    assert!(queues::latency(conn, "sms").unwrap().unwrap() < Duration::from_secs(100));
 }
 
 fn clearing_takes_the_ready_ones_only(db: &TestDb) {
@@ -126,11 +124,11 @@ fn clearing_takes_the_ready_ones_only(db: &TestDb) {
         note("sms", "x"),
     ];
     enqueue_all(conn, kept).unwrap();
-    assert_eq!(clear_queue(conn, "mail").unwrap(), 1_201);
-    assert_eq!(clear_queue(conn, "mail").unwrap(), 0);
+    assert_eq!(queues::clear(conn, "mail").unwrap(), 1_201);
+    assert_eq!(queues::clear(conn, "mail").unwrap(), 0);
     assert_eq!(db.rows("jobs"), 2);
     assert_eq!(Jobs::in_state(JobState::Scheduled).count(conn).unwrap(), 1);
-    assert_eq!(queue_size(conn, "sms").unwrap(), 1);
+    assert_eq!(queues::size(conn, "sms").unwrap(), 1);
 }
 
 /// More names than a claim takes at once, and the order is that of the names.
@@ -149,7 +147,7 @@ fn a_prefix_reaches_every_one_of_many_queues(db: &TestDb) {
     let expected: Vec<String> = (0..150).map(|n| n.to_string()).collect();
     assert_eq!(log.lines()[0], "first");
     assert_eq!(log.lines()[1..], expected);
-    assert_eq!(queue_size(conn, "alone").unwrap(), 1);
+    assert_eq!(queues::size(conn, "alone").unwrap(), 1);
 }
 
 fn a_queue_that_is_new_is_found(db: &TestDb) {
@@ -167,15 +165,15 @@ fn a_full_paused_queue_hides_nothing(db: &TestDb) {
     let conn = &mut db.connection();
     let held = (0..1_100).map(|_| note("held", "held").priority(-5));
     enqueue_all(conn, held).unwrap();
-    pause_queue(conn, "held", "ada", "").unwrap();
+    queues::pause(conn, "held", "ada", "").unwrap();
     let free = (0..30).map(|n| note(&format!("q{}", n % 7), &n.to_string()).priority(n % 3));
     enqueue_all(conn, free).unwrap();
     let log = Arc::new(Log::default());
     let _worker = worker(db, &log, &["*"]);
     until("the others are done", || log.len() == 30);
     assert_eq!(log.lines()[0], "0");
-    assert_eq!(queue_size(conn, "held").unwrap(), 1_100);
-    clear_queue(conn, "held").unwrap();
+    assert_eq!(queues::size(conn, "held").unwrap(), 1_100);
+    queues::clear(conn, "held").unwrap();
     note("q1", "after").enqueue(conn).unwrap();
     until("it goes on", || log.len() == 31);
 }

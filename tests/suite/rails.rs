@@ -11,9 +11,10 @@ use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
+use windlass::jobs::{self, Cancelled, Change, Jobs, Obstacle, Reason};
 use windlass::{
-    Cancelled, Change, Concurrency, Context, Dispatcher, Job, JobId, JobResult, Jobs, NewJob,
-    Obstacle, Reason, RecurringTask, Registry, Supervisor, Worker, explain,
+    Concurrency, Context, Dispatcher, Job, JobId, JobResult, NewJob, RecurringTask, Registry,
+    Supervisor, Worker,
 };
 
 /// Rails notifies nobody, so Postgres has to be polled.
@@ -411,7 +412,11 @@ fn workers_of_ruby_count_for_jobs_of_ruby(db: &TestDb) {
     let job = enqueue_by_ruby(db);
     let ours = NewJob::new(&Note::new("ours")).unwrap();
     let ours = ours.enqueue(&mut db.connection()).unwrap().id;
-    let obstacles = |job: JobId| match explain(&mut db.connection(), job).unwrap().unwrap().reason {
+    let obstacles = |job: JobId| match jobs::explain(&mut db.connection(), job)
+        .unwrap()
+        .unwrap()
+        .reason
+    {
         Reason::Ready { obstacles, .. } => obstacles,
         other => panic!("{other:?}"),
     };
@@ -430,7 +435,7 @@ fn a_dispatcher_of_ruby_dispatches_all(db: &TestDb) {
         .unwrap()
         .after(Duration::from_secs(3600));
     let later = later.enqueue(&mut db.connection()).unwrap().id;
-    let obstacles = || match explain(&mut db.connection(), later)
+    let obstacles = || match jobs::explain(&mut db.connection(), later)
         .unwrap()
         .unwrap()
         .reason
@@ -455,7 +460,7 @@ fn what_runs_in_ruby_cannot_be_cancelled(db: &TestDb) {
         "INSERT INTO solid_queue_claimed_executions (job_id, process_id, created_at) \
          SELECT j.id, p.id, j.created_at FROM solid_queue_jobs j, solid_queue_processes p",
     ]);
-    let cancelled = windlass::cancel(&mut db.connection(), job).unwrap();
+    let cancelled = jobs::cancel(&mut db.connection(), job).unwrap();
     assert_eq!(cancelled, Cancelled::InRuby);
     let all = Jobs::waiting_or_running();
     let changed = all.change(&mut db.connection(), Change::Cancel).unwrap();

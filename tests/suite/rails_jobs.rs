@@ -9,9 +9,9 @@ use std::io::Write as _;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 use windlass::ruby::{self, BigDecimal, Date, GlobalId, Module, Symbol, SymbolKeys, Time};
+use windlass::schema::{self, RailsOption};
 use windlass::{
-    Concurrency, Context, Error, Job, JobResult, NewJob, OnConflict, Policy, RailsOption, Registry,
-    Worker, set_rails_option,
+    Concurrency, Context, Error, Job, JobResult, NewJob, OnConflict, Policy, Registry, Worker,
 };
 
 fn envelopes(db: &TestDb) -> Vec<Value> {
@@ -158,7 +158,7 @@ fn active_job_performs_what_rust_enqueued() {
 /// A class of Ruby is known to no worker of Rust.
 fn unknown_classes_of_ruby_are_enqueued_where_others_are_refused(db: &TestDb) {
     let mut conn = db.connect();
-    windlass::Actor::named("test")
+    windlass::audit::Actor::named("test")
         .set_strict_classes(&mut conn, true)
         .unwrap();
     NewJob::ruby("BuildJob").enqueue(&mut conn).unwrap();
@@ -188,7 +188,7 @@ fn a_replaced_job_has_the_id_of_the_new_one(db: &TestDb) {
         .enqueue(&mut conn)
         .unwrap();
     assert_eq!(ids(), ["-"]);
-    set_rails_option(&mut conn, RailsOption::ActiveJobEnvelopes, true).unwrap();
+    schema::set_rails_option(&mut conn, RailsOption::ActiveJobEnvelopes, true).unwrap();
     named(NewJob::of_class("note", "{\"n\":1}"))
         .enqueue(&mut conn)
         .unwrap();

@@ -9,14 +9,12 @@ use crate::support::wait::until;
 use serde_json::Value;
 use std::sync::Arc;
 use std::time::Duration;
-use windlass::{
-    Concurrency, Job, JobId, NewJob, OnConflict, Policy, RailsOption, Registry, Supervisor, Worker,
-    set_rails_option,
-};
+use windlass::schema::{self, RailsOption};
+use windlass::{Concurrency, Job, JobId, NewJob, OnConflict, Policy, Registry, Supervisor, Worker};
 use windlass_console::Verdict;
 
 fn envelopes(db: &TestDb, on: bool) -> Vec<String> {
-    let done = set_rails_option(&mut db.connection(), RailsOption::ActiveJobEnvelopes, on);
+    let done = schema::set_rails_option(&mut db.connection(), RailsOption::ActiveJobEnvelopes, on);
     done.unwrap().completed
 }
 

@@ -10,9 +10,8 @@ use std::collections::HashSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use windlass::{
-    Change, Context, Dispatcher, Job, JobError, JobId, JobResult, Jobs, Registry, Worker,
-};
+use windlass::jobs::{Change, Jobs};
+use windlass::{Context, Dispatcher, Job, JobError, JobId, JobResult, Registry, Worker};
 
 const POLLING: Duration = Duration::from_millis(20);
 
@@ -299,7 +298,7 @@ fn limited_jobs_of_the_gem_follow_each_other(db: &TestDb) {
         let most = gauge.most.load(Ordering::SeqCst);
         assert!(most <= slots as usize, "{most} at once");
         assert!(
-            windlass::check_semaphores(&mut db.connection())
+            windlass::limits::check_semaphores(&mut db.connection())
                 .unwrap()
                 .is_empty()
         );

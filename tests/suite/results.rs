@@ -7,9 +7,11 @@ use crate::support::wait::{DEADLINE, until};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use std::time::Duration;
+use windlass::jobs::{self, TaskInfo, TaskStatus};
+use windlass::policies::UniqueScope;
 use windlass::{
     Backoff, Context, Enqueued, Handle, Job, JobError, JobId, JobResult, NewJob, Policy, Registry,
-    TaskInfo, TaskStatus, UniqueScope, Worker, task_info, wait_for,
+    Worker,
 };
 
 /// Returns its text so often.
@@ -115,11 +117,13 @@ fn enqueue(db: &TestDb, job: NewJob) -> Enqueued {
 }
 
 fn info(db: &TestDb, job: JobId) -> TaskInfo {
-    task_info(&mut db.connection(), job).unwrap().unwrap()
+    jobs::status(&mut db.connection(), job).unwrap().unwrap()
 }
 
 fn ended(db: &TestDb, job: JobId) -> TaskInfo {
-    let info = wait_for(&db.database, job, DEADLINE).unwrap().unwrap();
+    let info = jobs::wait_for(&db.database, job, DEADLINE)
+        .unwrap()
+        .unwrap();
     assert!(info.status.has_ended(), "{info:?}");
     assert_eq!(db.rows_of("windlass_waiters"), 0);
     info
@@ -145,12 +149,12 @@ fn a_result_outlives_the_row_of_its_job(db: &TestDb) {
     ended(db, job);
     until("the row is gone", || db.rows("jobs") == 0);
     assert_eq!(info(db, job).status, TaskStatus::Succeeded);
-    let found = task_info(&mut db.connection(), "r").unwrap().unwrap();
+    let found = jobs::status(&mut db.connection(), "r").unwrap().unwrap();
     assert_eq!((found.job_id, found.result.is_some()), (job, true));
     assert_eq!(found.unique_id.as_deref(), Some("r"));
     db.execute("UPDATE windlass_results SET expires_at = '2020-01-01 00:00:00.000000'");
-    assert_eq!(task_info(&mut db.connection(), job).unwrap(), None);
-    assert_eq!(task_info(&mut db.connection(), "r").unwrap(), None);
+    assert_eq!(jobs::status(&mut db.connection(), job).unwrap(), None);
+    assert_eq!(jobs::status(&mut db.connection(), "r").unwrap(), None);
 }
 
 fn jobs_that_return_nothing_leave_nothing(db: &TestDb) {
@@ -204,7 +208,7 @@ fn every_end_has_its_status(db: &TestDb) {
         None,
         "it has yet to be tried once"
     );
-    windlass::cancel(&mut db.connection(), cancelled).unwrap();
+    jobs::cancel(&mut db.connection(), cancelled).unwrap();
     assert_eq!(ended(db, cancelled).status, TaskStatus::Cancelled);
     let policy = Policy::new()
         .max_attempts(2)
@@ -229,10 +233,10 @@ fn a_retry_forgets_the_old_end(db: &TestDb) {
     let job = enqueue(db, bad).id;
     assert_eq!(ended(db, job).status, TaskStatus::Failed);
     drop(worker);
-    let retry = windlass::Change::Retry {
+    let retry = jobs::Change::Retry {
         even_at_most_once: false,
     };
-    let done = windlass::Jobs::failed().change(&mut db.connection(), retry);
+    let done = jobs::Jobs::failed().change(&mut db.connection(), retry);
     assert_eq!(done.unwrap().changed, 1);
     assert_eq!(db.rows_of("windlass_results"), 0);
     assert_eq!(info(db, job).status, TaskStatus::Queued);
@@ -240,10 +244,10 @@ fn a_retry_forgets_the_old_end(db: &TestDb) {
 
 fn waiting_ends_with_its_time(db: &TestDb) {
     let job = enqueue(db, repeat(1)).id;
-    let info = wait_for(&db.database, job, Duration::from_millis(50)).unwrap();
+    let info = jobs::wait_for(&db.database, job, Duration::from_millis(50)).unwrap();
     assert_eq!(info.unwrap().status, TaskStatus::Queued);
     assert_eq!(db.rows_of("windlass_waiters"), 0);
-    let nobody = wait_for(&db.database, JobId(4711), DEADLINE).unwrap();
+    let nobody = jobs::wait_for(&db.database, JobId(4711), DEADLINE).unwrap();
     assert_eq!(nobody, None);
 }
 
@@ -256,7 +260,13 @@ fn a_waiter_is_woken(db: &TestDb) {
     std::thread::scope(|scope| {
         let waiters: Vec<_> = jobs
             .iter()
-            .map(|job| scope.spawn(|| wait_for(&db.database, *job, DEADLINE).unwrap().unwrap()))
+            .map(|job| {
+                scope.spawn(|| {
+                    jobs::wait_for(&db.database, *job, DEADLINE)
+                        .unwrap()
+                        .unwrap()
+                })
+            })
             .collect();
         until("all wait", || db.rows_of("windlass_waiters") == 4);
         bench.gate.open();

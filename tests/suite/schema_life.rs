@@ -11,7 +11,8 @@ use crate::{on_each_database, on_each_empty_database};
 use diesel::prelude::*;
 use diesel::sql_types::{Bool, Nullable, Text};
 use std::sync::Arc;
-use windlass::{AsConn, Conn, Error, Job, Registry, SchemaError, Worker};
+use windlass::errors::SchemaError;
+use windlass::{AsConn, Conn, Error, Job, Registry, Worker};
 use windlass_console::Verdict;
 
 /// A column as the adapter of Active Record sees it.

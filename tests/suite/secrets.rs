@@ -13,10 +13,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
+use windlass::audit::Actor;
 use windlass::testing::drain;
 use windlass::{
-    Actor, Backoff, Context, Handle, Job, JobError, JobId, JobResult, NewJob, Policy, Registry,
-    Worker,
+    Backoff, Context, Handle, Job, JobError, JobId, JobResult, NewJob, Policy, Registry, Worker,
 };
 use windlass_console::web::RunningServer;
 
@@ -167,7 +167,7 @@ fn vault(db: &TestDb) -> Vault {
             None,
         )
         .unwrap();
-    windlass::cancel(&mut conn, JobId(ids[6])).unwrap();
+    windlass::jobs::cancel(&mut conn, JobId(ids[6])).unwrap();
     Vault {
         ids,
         gate,
@@ -281,25 +281,17 @@ fn by_library(db: &TestDb, vault: &Vault) -> Shown {
     for id in &vault.ids {
         let id = JobId(*id);
         add(
-            "job_details",
-            format!("{:?}", windlass::job_details(conn, id, false).unwrap()),
+            "find",
+            format!("{:?}", windlass::jobs::find(conn, id).unwrap()),
         );
         add(
             "explain",
-            format!("{:?}", windlass::explain(conn, id).unwrap()),
-        );
-        add(
-            "attempts",
-            format!("{:?}", windlass::attempts(conn, id).unwrap()),
-        );
-        add(
-            "job_logs",
-            format!("{:?}", windlass::job_logs(conn, id).unwrap()),
+            format!("{:?}", windlass::jobs::explain(conn, id).unwrap()),
         );
     }
     add(
         "failed_groups",
-        format!("{:?}", windlass::failed_groups(conn, 10).unwrap()),
+        format!("{:?}", windlass::failed::groups(conn, 10).unwrap()),
     );
     for kind in ["Failed", "Retried", "Discarded", "Finished", "Cancelled"] {
         add("event", format!("{:?}", vault.events.of(kind)));

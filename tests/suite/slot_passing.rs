@@ -85,7 +85,7 @@ fn slots_are_passed_on_in_order(db: &TestDb) {
     let ready = made_ready(db);
     assert!(ready <= 200, "all {ready} were made ready first");
     until("nothing is held", || db.rows("claimed_executions") == 0);
-    let wrong = windlass::check_semaphores(&mut db.connection()).unwrap();
+    let wrong = windlass::limits::check_semaphores(&mut db.connection()).unwrap();
     assert!(wrong.is_empty(), "{wrong:?}");
 }
 
@@ -115,13 +115,13 @@ fn a_paused_queue_keeps_its_jobs(db: &TestDb) {
     let scene = Scene::new(db, &["a", "b"]);
     let mut conn = db.connect();
     note("next").queue("a").enqueue(&mut conn).unwrap();
-    windlass::pause_queue(&mut conn, "a", "test", "it must wait").unwrap();
+    windlass::queues::pause(&mut conn, "a", "test", "it must wait").unwrap();
     scene.gate.open();
     // A promotion makes it ready, and no worker takes it.
     until("it is ready", || db.rows("ready_executions") == 1);
     until("nothing runs", || db.rows("claimed_executions") == 0);
     assert_eq!(scene.log.len(), 0);
-    windlass::resume_queue(&mut conn, "a").unwrap();
+    windlass::queues::resume(&mut conn, "a").unwrap();
     until("it has run", || scene.log.len() == 1);
 }
 

@@ -4,10 +4,11 @@ use crate::on_each_database;
 use crate::support::TestDb;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
+use windlass::jobs::{self, JobState, Jobs};
 use windlass::testing::{self, RunOutcome};
 use windlass::{
-    Context, Error, Job, JobId, JobResult, JobState, Jobs, NewJob, OnConflict, Policy,
-    RecurringTask, Registry, enqueue_all, job_details, task_info,
+    Context, Error, Job, JobId, JobResult, NewJob, OnConflict, Policy, RecurringTask, Registry,
+    enqueue_all,
 };
 
 on_each_database!(
@@ -71,7 +72,7 @@ fn a_job_carries_its_tags_and_metadata(db: &TestDb) {
     let seen = testing::assert_enqueued::<Carrier>(conn);
     assert_eq!(seen.tags, ["c", "of the type", "b", "a"]);
     assert_eq!(seen.meta["from"], "type");
-    let shown = job_details(conn, job, false).unwrap().unwrap();
+    let shown = jobs::find(conn, job).unwrap().unwrap();
     assert_eq!(shown.explanation.task.tags, seen.tags);
     assert_eq!(seen.meta["a"]["x"][2], "ä");
     // No worker has stored yet which fields are secret.
@@ -80,7 +81,7 @@ fn a_job_carries_its_tags_and_metadata(db: &TestDb) {
     testing::drain(conn, &registry())
         .unwrap()
         .assert_all_finished(1);
-    let info = task_info(conn, job).unwrap().unwrap();
+    let info = jobs::status(conn, job).unwrap().unwrap();
     let expected = json!([
         ["c", "of the type", "b", "a"],
         {"x": [1, 2.5, "ä"]},
@@ -150,11 +151,11 @@ fn tags_select_with_all_other_filters(db: &TestDb) {
     assert_eq!(ids(db, waiting().tagged(["a"]).class("b")), [0; 0]);
     let conn = &mut db.connection();
     assert_eq!(waiting().tagged(["a"]).count(conn).unwrap(), 3);
-    let priority = windlass::Change::Priority(7);
+    let priority = jobs::Change::Priority(7);
     let changed = waiting().tagged(["b"]).change(conn, priority).unwrap();
     assert_eq!(changed.changed, 2);
     let cancelled = waiting().tagged_any(["c"]);
-    let cancelled = cancelled.change(conn, windlass::Change::Cancel).unwrap();
+    let cancelled = cancelled.change(conn, jobs::Change::Cancel).unwrap();
     assert_eq!(cancelled.changed, 1);
     let ended = Jobs::in_state(JobState::Cancelled).tagged(["c", "b"]);
     assert_eq!(ids(db, ended), [3]);
@@ -195,7 +196,7 @@ fn tags_are_added_and_removed(db: &TestDb) {
     };
     let first = unique("old").enqueue(conn).unwrap().id;
     assert_eq!(unique("new").enqueue(conn).unwrap().id, first);
-    assert_eq!(task_info(conn, first).unwrap().unwrap().tags, ["new"]);
+    assert_eq!(jobs::status(conn, first).unwrap().unwrap().tags, ["new"]);
 }
 
 fn any_policy_of_other_programs_is_passed_over(db: &TestDb) {
@@ -239,7 +240,7 @@ fn a_job_of_a_recurring_task_has_its_tags(db: &TestDb) {
         .policy(Policy::new().tag("nightly"));
     windlass::recurring::schedule(conn, &task).unwrap();
     let job = windlass::recurring::run_now(conn, "t").unwrap();
-    let info = task_info(conn, job).unwrap().unwrap();
+    let info = jobs::status(conn, job).unwrap().unwrap();
     assert_eq!(info.tags, ["nightly", "of the type"]);
     let drained = testing::drain(conn, &registry()).unwrap();
     assert_eq!(drained.runs[0].outcome, RunOutcome::Finished);

@@ -8,10 +8,7 @@ use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use std::time::Duration;
 use windlass::testing::{self, RunOutcome, TestDatabase};
-use windlass::{
-    Context, Job, JobError, JobResult, NewJob, Policy, Registry, enqueue_all, pause_queue,
-    queue_latency,
-};
+use windlass::{Context, Job, JobError, JobResult, NewJob, Policy, Registry, enqueue_all, queues};
 
 on_each_database!(
     what_was_enqueued_is_told,
@@ -143,7 +140,7 @@ fn draining_performs_what_is_ready_and_what_that_enqueues(db: &TestDb) {
     assert_eq!(log.lines(), ["2 1", "1 1", "0 1"]);
     assert_eq!(testing::assert_enqueued::<Chain>(db).arguments, Chain(0));
     db.drain(&registry).unwrap().assert_all_finished(0);
-    assert_eq!(windlass::processes(db).unwrap(), []);
+    assert_eq!(windlass::processes::list(db).unwrap(), []);
 }
 
 fn a_failure_is_told_and_the_connection_survives_it(db: &TestDb) {
@@ -178,7 +175,7 @@ fn time_passes_as_far_as_the_tables_go(db: &TestDb) {
     let later = NewJob::new(&Note::new("later")).unwrap().queue("other");
     later.after(2 * HOUR).enqueue(db).unwrap();
     testing::travel(db, HOUR).unwrap();
-    let latency = queue_latency(db, "default").unwrap().unwrap();
+    let latency = queues::latency(db, "default").unwrap().unwrap();
     assert!((3_600..3_700).contains(&latency.as_secs()), "{latency:?}");
     let notes = testing::enqueued::<Note>(db).unwrap();
     assert!(
@@ -191,13 +188,13 @@ fn time_passes_as_far_as_the_tables_go(db: &TestDb) {
     db.drain(&registry).unwrap().assert_all_finished(2);
     // Jobs that had finished long ago are cleared, for example.
     testing::travel(db, 48 * HOUR).unwrap();
-    assert_eq!(windlass::queues(db).unwrap(), []);
+    assert_eq!(queues::list(db).unwrap(), []);
 }
 
 fn nothing_stays_of_a_test(db: &TestDb) {
     let mut one = bench(db);
     Chain(1).enqueue(&mut one).unwrap();
-    pause_queue(&mut one, "mail", "ada", "").unwrap();
+    queues::pause(&mut one, "mail", "ada", "").unwrap();
     drop(one);
     assert_eq!(db.rows("jobs") + db.rows("pauses"), 0);
 }
@@ -232,7 +229,7 @@ fn paused_queues_and_strange_classes_are_left_alone(db: &TestDb) {
     let db = &mut bench(db);
     let log = Arc::new(Log::default());
     let registry = Registry::new().register::<Note>(Arc::clone(&log));
-    pause_queue(db, "held", "ada", "").unwrap();
+    queues::pause(db, "held", "ada", "").unwrap();
     let held = NewJob::new(&Note::new("held")).unwrap().queue("held");
     held.enqueue(db).unwrap();
     NewJob::of_class("strange", "{}").enqueue(db).unwrap();

@@ -5,10 +5,11 @@ use crate::support::TestDb;
 use serde::{Deserialize, Serialize};
 use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex};
+use windlass::jobs::TaskStatus;
 use windlass::testing::{
     self, Drain, Drained, Fault, FaultPoint, Inline, RunOutcome, TestDatabase, for_each_fault,
 };
-use windlass::{Context, Delivery, Job, JobResult, NewJob, Policy, Registry, TaskStatus};
+use windlass::{Context, Delivery, Job, JobResult, NewJob, Policy, Registry};
 
 on_each_database!(
     a_killed_run_is_recovered_and_repeated,
@@ -119,7 +120,7 @@ fn effects(db: &mut TestDatabase, fault: Fault) -> (Drained, String) {
     let drain = Drain::new(&registry).retries().fault(fault);
     let drained = drain.run(db).unwrap();
     drained.assert_all_finished_in_the_end(1);
-    assert_eq!(windlass::processes(db).unwrap(), []);
+    assert_eq!(windlass::processes::list(db).unwrap(), []);
     testing::assert_not_enqueued::<Effect>(db);
     (drained, trace.lines().join(" "))
 }
@@ -139,7 +140,7 @@ fn a_killed_run_is_recovered_and_repeated(db: &TestDb) {
         let outcomes: Vec<_> = drained.runs.iter().map(|run| &run.outcome).collect();
         assert_eq!(outcomes, [&RunOutcome::Crashed, &RunOutcome::Finished]);
         let id = drained.runs[0].id;
-        let attempts = windlass::attempts(db, id).unwrap();
+        let attempts = crate::support::jobs::attempts(db, id).unwrap();
         assert_eq!(attempts.len(), 1, "{attempts:?}");
         assert!(
             format!("{attempts:?}").contains("was killed by a fault"),
@@ -199,7 +200,10 @@ fn a_lost_commit_changes_nothing(db: &TestDb) {
     let (drained, done) = effects(db, Fault::LostCommit);
     assert_eq!(done, FULL);
     drained.assert_all_finished(1);
-    assert_eq!(windlass::attempts(db, drained.runs[0].id).unwrap(), []);
+    assert_eq!(
+        crate::support::jobs::attempts(db, drained.runs[0].id).unwrap(),
+        []
+    );
 }
 
 fn a_job_that_runs_at_most_once_is_not_repeated(db: &TestDb) {
@@ -215,7 +219,7 @@ fn a_job_that_runs_at_most_once_is_not_repeated(db: &TestDb) {
         assert_eq!(drained.runs.len(), 1, "{drained:?}");
         let started = trace.lines().iter().filter(|line| *line == "start").count();
         assert_eq!(started, 1);
-        let info = windlass::task_info(db, id).unwrap().unwrap();
+        let info = windlass::jobs::status(db, id).unwrap().unwrap();
         assert_eq!(info.status, TaskStatus::Failed, "{fault}: {info:?}");
         assert!(format!("{info:?}").contains("outcome_unknown"), "{info:?}");
     }

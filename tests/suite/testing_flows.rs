@@ -6,10 +6,9 @@ use crate::support::jobs::Log;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use std::time::Duration;
+use windlass::flows::On;
 use windlass::testing::{self, Drain, RunOutcome, TestDatabase};
-use windlass::{
-    Batch, BatchId, Context, Flow, Job, JobError, JobResult, NewJob, On, Policy, Registry,
-};
+use windlass::{Batch, BatchId, Context, Flow, Job, JobError, JobResult, NewJob, Policy, Registry};
 
 on_each_database!(
     a_drain_performs_a_flow_in_its_order,
@@ -172,8 +171,8 @@ impl Desk {
         drained.runs.iter().map(outcome).collect()
     }
 
-    fn status(&mut self, job: windlass::JobId) -> Option<windlass::TaskInfo> {
-        windlass::task_info(&mut self.db, job).unwrap()
+    fn status(&mut self, job: windlass::JobId) -> Option<windlass::jobs::TaskInfo> {
+        windlass::jobs::status(&mut self.db, job).unwrap()
     }
 }
 
@@ -252,7 +251,7 @@ fn what_is_not_wanted_is_discarded_in_a_drain(db: &TestDb) {
     assert_eq!(desk.log.lines(), ["first", "alarm"]);
     for job in [next, last] {
         let status = desk.status(job).unwrap().status;
-        assert_eq!(status, windlass::TaskStatus::Discarded);
+        assert_eq!(status, windlass::jobs::TaskStatus::Discarded);
     }
 }
 
@@ -327,7 +326,7 @@ fn time_and_events_end_waits(db: &TestDb) {
     assert!(desk.drain().is_empty());
     testing::travel(&mut desk.db, HOUR).unwrap();
     assert_eq!(desk.drain(), ["waits at paid"]);
-    windlass::emit(&mut desk.db, "paid/7", &990).unwrap();
+    windlass::events::emit(&mut desk.db, "paid/7", &990).unwrap();
     assert_eq!(desk.drain(), ["finished"]);
     // An event that comes first is not lost.
     task("wait", Does::Wait).enqueue(&mut desk.db).unwrap();

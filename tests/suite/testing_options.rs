@@ -7,10 +7,11 @@ use crate::with_own_connection;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use std::time::Duration;
+use windlass::limits::LimitConflict;
 use windlass::testing::{self, Drain, RunOutcome, TestDatabase};
 use windlass::{
-    AsConn, Concurrency, Context, Job, JobError, JobResult, LimitConflict, NewJob, Policy,
-    Registry, enqueue_all, pause_queue,
+    AsConn, Concurrency, Context, Job, JobError, JobResult, NewJob, Policy, Registry, enqueue_all,
+    queues,
 };
 
 on_each_database!(
@@ -171,7 +172,7 @@ fn only_some_queues_or_classes_are_drained(db: &TestDb) {
     assert_eq!(log.lines()[2..], ["a"]);
     assert_eq!(testing::enqueued::<Note>(db).unwrap().len(), 2);
     db.drain(&registry).unwrap().assert_all_finished(2);
-    assert_eq!(windlass::processes(db).unwrap(), []);
+    assert_eq!(windlass::processes::list(db).unwrap(), []);
 }
 
 fn a_drain_ends_after_so_many_runs(db: &TestDb) {
@@ -186,7 +187,7 @@ fn a_drain_ends_after_so_many_runs(db: &TestDb) {
         .run(db)
         .unwrap()
         .assert_all_finished(0);
-    assert_eq!(windlass::processes(db).unwrap(), []);
+    assert_eq!(windlass::processes::list(db).unwrap(), []);
 }
 
 fn scheduled_jobs_are_performed_before_their_time(db: &TestDb) {
@@ -195,7 +196,7 @@ fn scheduled_jobs_are_performed_before_their_time(db: &TestDb) {
         note(text).after(hours * HOUR).enqueue(db).unwrap();
     }
     note("paused").after(HOUR).queue("p").enqueue(db).unwrap();
-    pause_queue(db, "p", "ada", "").unwrap();
+    queues::pause(db, "p", "ada", "").unwrap();
     let unknown = NewJob::of_class("unknown", "{}").after(HOUR);
     unknown.enqueue(db).unwrap();
     Flaky.enqueue(db).unwrap();
@@ -251,7 +252,7 @@ fn limits_can_be_switched_off(db: &TestDb) {
         job.enqueue(db).unwrap();
     }
     db.drain(&registry).unwrap().assert_all_finished(3);
-    assert_eq!(windlass::check_semaphores(db).unwrap(), [""; 0]);
+    assert_eq!(windlass::limits::check_semaphores(db).unwrap(), [""; 0]);
 }
 
 fn an_own_connection_has_the_same_options(db: &TestDb) {

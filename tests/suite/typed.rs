@@ -61,7 +61,7 @@ fn a_job_gets_the_connection_of_its_database(db: &TestDb) {
     let registry = Registry::new().register::<Look>(());
     let _worker = Worker::new(&db.database, registry).start().unwrap();
     let job = Look.enqueue(&mut db.connection()).unwrap().id;
-    let ended = wait_for(&db.database, job, crate::support::wait::DEADLINE).unwrap();
+    let ended = jobs::wait_for(&db.database, job, crate::support::wait::DEADLINE).unwrap();
     let told: Vec<String> = ended.unwrap().result_as().unwrap().unwrap();
     let (is, wanted) = if db.is_postgres() {
         ("Postgres", "SQLite")

@@ -10,9 +10,10 @@ use crossbeam_channel::bounded;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier};
 use std::time::Duration;
+use windlass::jobs::{Change, EnqueueOutcome, Jobs};
+use windlass::policies::UniqueScope;
 use windlass::{
-    Change, Dispatcher, EnqueueOutcome, Enqueued, Error, Handle, Jobs, NewJob, OnConflict, Policy,
-    Registry, UniqueScope, Worker, enqueue_all,
+    Dispatcher, Enqueued, Error, Handle, NewJob, OnConflict, Policy, Registry, Worker, enqueue_all,
 };
 
 fn note(text: &str, id: &str) -> NewJob {
@@ -224,7 +225,7 @@ fn a_running_job_holds_it_behind_a_cancelled_one(db: &TestDb) {
     until("it runs", || crew.gate.begun() == 1);
     let again = || note("again", "a").policy(when(OnConflict::RunAgain));
     let second = again().enqueue(&mut conn).unwrap();
-    windlass::cancel(&mut conn, second.id).unwrap();
+    windlass::jobs::cancel(&mut conn, second.id).unwrap();
     assert_eq!(wait("a").enqueue(&mut conn).unwrap().id, first.id);
     let third = again().enqueue(&mut conn).unwrap();
     assert_eq!(third.outcome, EnqueueOutcome::Again);

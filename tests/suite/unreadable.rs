@@ -4,9 +4,7 @@ use crate::on_each_database;
 use crate::support::TestDb;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use windlass::{
-    Context, Function, Job, JobResult, NewJob, RecurringTask, Registry, edit_arguments,
-};
+use windlass::{Context, Function, Job, JobResult, NewJob, RecurringTask, Registry, jobs};
 
 on_each_database!(
     values_that_come_back_changed_or_not_at_all_are_refused,
@@ -130,7 +128,7 @@ fn texts_that_no_type_can_read_are_refused(db: &TestDb) {
         ),
     ] {
         refusal(NewJob::of_class("any", text).enqueue(conn), says);
-        refusal(edit_arguments(conn, job, text, None), says);
+        refusal(jobs::edit_arguments(conn, job, text, None), says);
         refusal(
             Registry::new().register::<Price>(()).new_job("price", text),
             "",

@@ -8,10 +8,11 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
+use windlass::hooks::Subscriber;
 use windlass::testing::{self, RunOutcome};
 use windlass::{
     Context, Event, Job, JobError, JobId, JobResult, NewJob, Policy, RecurringTask, Registry,
-    Subscriber, Worker, job_details, task_info,
+    Worker, jobs,
 };
 
 on_each_database!(
@@ -90,7 +91,7 @@ fn new() -> Registry {
 }
 
 fn result(db: &TestDb, job: JobId) -> Option<Value> {
-    let info = task_info(&mut db.connection(), job).unwrap().unwrap();
+    let info = jobs::status(&mut db.connection(), job).unwrap().unwrap();
     info.result
 }
 
@@ -104,7 +105,7 @@ fn old_arguments_are_converted(db: &TestDb) {
     let names = waiting.iter().map(|job| &*job.arguments.names[0]);
     assert_eq!(names.collect::<Vec<_>>(), ["a", "b", "c"]);
     let versions = [first, second, current].map(|job| {
-        let shown = job_details(conn, job, true).unwrap().unwrap();
+        let shown = jobs::reveal(conn, job).unwrap().unwrap();
         shown.arguments_version.unwrap()
     });
     assert_eq!(versions, [1, 2, 3]);
@@ -157,11 +158,11 @@ fn an_old_program_leaves_newer_arguments_to_others(db: &TestDb) {
     let drained = testing::drain(conn, &old()).unwrap();
     assert!(matches!(drained.runs[0].outcome, RunOutcome::Snoozed(_)));
     assert_eq!(drained.runs.len(), 1);
-    assert_eq!(task_info(conn, job).unwrap().unwrap().attempt, 0);
+    assert_eq!(jobs::status(conn, job).unwrap().unwrap().attempt, 0);
     testing::travel(conn, Duration::from_secs(3_600)).unwrap();
     testing::drain(conn, &new()).unwrap().assert_all_finished(1);
     assert_eq!(result(db, job), Some(json!(["c now"])));
-    assert_eq!(task_info(conn, job).unwrap().unwrap().attempt, 1);
+    assert_eq!(jobs::status(conn, job).unwrap().unwrap().attempt, 1);
 }
 
 /// A job that cannot start on this worker has not started, so it expires.
@@ -187,8 +188,8 @@ fn an_old_worker_lets_newer_arguments_expire(db: &TestDb) {
     let dispatcher = dispatcher.polling_interval(Duration::from_millis(20));
     let _dispatcher = dispatcher.start().unwrap();
     until("it has ended", || {
-        let info = task_info(&mut db.connection(), job).unwrap().unwrap();
-        info.status == windlass::TaskStatus::Discarded
+        let info = jobs::status(&mut db.connection(), job).unwrap().unwrap();
+        info.status == jobs::TaskStatus::Discarded
     });
     assert_eq!(result(db, job), None);
     worker.stop();
@@ -211,7 +212,7 @@ fn an_old_worker_releases_newer_arguments(db: &TestDb) {
     let job = job.enqueue(&mut db.connection()).unwrap().id;
     until("it was released", || released.load(Ordering::Relaxed) > 0);
     worker.stop();
-    let info = task_info(&mut db.connection(), job).unwrap().unwrap();
+    let info = jobs::status(&mut db.connection(), job).unwrap().unwrap();
     assert_eq!((info.attempt, info.error), (0, None));
     assert_eq!(db.rows("failed_executions"), 0);
 }
@@ -239,17 +240,17 @@ fn an_edited_job_has_the_version_of_its_new_arguments(db: &TestDb) {
     let by_name = NewJob::of_class("greet", r#"{"names":["d"]}"#).arguments_version(2);
     let by_name = by_name.enqueue(conn).unwrap().id;
     let current = r#"{"names":["b"],"greeting":"edited","secret":null}"#;
-    windlass::edit_arguments(conn, old_one, current, Some(&new())).unwrap();
+    jobs::edit_arguments(conn, old_one, current, Some(&new())).unwrap();
     // A program that only knows the first version writes this one.
-    windlass::edit_arguments(conn, newer, r#"{"name":"c"}"#, Some(&old())).unwrap();
+    jobs::edit_arguments(conn, newer, r#"{"name":"c"}"#, Some(&old())).unwrap();
     // Without the type, it stays as it is.
-    windlass::edit_arguments(conn, by_name, r#"{"names":["e"]}"#, None).unwrap();
+    jobs::edit_arguments(conn, by_name, r#"{"names":["e"]}"#, None).unwrap();
     let shown = [old_one, newer, by_name].map(|job| {
-        let shown = job_details(conn, job, true).unwrap().unwrap();
+        let shown = jobs::reveal(conn, job).unwrap().unwrap();
         shown.arguments_version.unwrap()
     });
     assert_eq!(shown, [3, 1, 2]);
-    let tags = task_info(conn, old_one).unwrap().unwrap().tags;
+    let tags = jobs::status(conn, old_one).unwrap().unwrap().tags;
     assert_eq!(tags, ["kept"]);
     testing::drain(conn, &new()).unwrap().assert_all_finished(3);
     assert_eq!(result(db, old_one), Some(json!(["b edited"])));
@@ -259,9 +260,7 @@ fn an_edited_job_has_the_version_of_its_new_arguments(db: &TestDb) {
 
 /// Returns what keeps a job from being claimed, in JSON.
 fn obstacles(db: &TestDb, job: JobId) -> Value {
-    let explanation = windlass::explain(&mut db.connection(), job)
-        .unwrap()
-        .unwrap();
+    let explanation = jobs::explain(&mut db.connection(), job).unwrap().unwrap();
     serde_json::to_value(&explanation.reason).unwrap()["obstacles"].clone()
 }
 

@@ -4,7 +4,7 @@ use comfy_table::{CellAlignment, presets};
 use serde::Serialize;
 use std::io::{self, IsTerminal as _, Write as _};
 use std::process::ExitCode;
-use windlass::internal::error::{Error, Result};
+use windlass::{Error, Result};
 
 // --- The only place that writes to standard output and standard error ---
 

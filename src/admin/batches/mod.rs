@@ -133,10 +133,11 @@ impl BatchSummary {
 /// # use diesel::prelude::*;
 /// # let mut conn = SqliteConnection::establish(":memory:").unwrap();
 /// # windlass::migrate(&mut conn).unwrap();
-/// use windlass::{Batch, BatchFilter, NewJob};
+/// use windlass::batches::BatchFilter;
+/// use windlass::{Batch, NewJob};
 ///
 /// Batch::new("import").add([NewJob::of_class("import", "{}")]).enqueue(&mut conn)?;
-/// for batch in windlass::batches(&mut conn, BatchFilter::Open, None, 20)? {
+/// for batch in windlass::batches::list(&mut conn, BatchFilter::Open, None, 20)? {
 ///     println!("{} {}: {} of {} jobs are open", batch.id, batch.name, batch.open.count, batch.total);
 /// }
 /// # Ok::<(), windlass::Error>(())
@@ -169,7 +170,8 @@ impl BatchId {
     /// # use diesel::prelude::*;
     /// # let mut conn = SqliteConnection::establish(":memory:").unwrap();
     /// # windlass::migrate(&mut conn).unwrap();
-    /// use windlass::{Batch, Change, NewJob};
+    /// use windlass::jobs::Change;
+    /// use windlass::{Batch, NewJob};
     ///
     /// let batch = Batch::new("import").add([NewJob::of_class("import", "{}")]).enqueue(&mut conn)?.id;
     /// let jobs = batch.open_jobs().by("ada").reason("the file was wrong");

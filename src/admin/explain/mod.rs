@@ -99,7 +99,7 @@ pub enum Reason {
         /// One that has not succeeded, if the job waits for its retry.
         failed: Option<JobId>,
     },
-    /// It waits at a step for an [event](crate::emit).
+    /// It waits at a step for an [event](crate::events::emit).
     Event {
         /// The name of the event.
         name: String,
@@ -164,10 +164,10 @@ pub enum Reason {
 /// # use windlass::NewJob;
 /// # let mut conn = SqliteConnection::establish(":memory:").unwrap();
 /// # windlass::migrate(&mut conn).unwrap();
-/// use windlass::{Obstacle, Reason};
+/// use windlass::jobs::{Obstacle, Reason};
 ///
 /// let job = NewJob::of_class("import", "{}").enqueue(&mut conn)?.id;
-/// let explanation = windlass::explain(&mut conn, job)?.expect("it is known");
+/// let explanation = windlass::jobs::explain(&mut conn, job)?.expect("it is known");
 /// let Reason::Ready { ahead, obstacles } = explanation.reason else { panic!() };
 /// assert_eq!((ahead, obstacles), (0, vec![Obstacle::NoWorkerForQueue]));
 /// # Ok::<(), windlass::Error>(())

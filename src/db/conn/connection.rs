@@ -14,6 +14,21 @@ use std::num::NonZeroU32;
 use std::ops::{Deref, DerefMut};
 
 /// A borrowed connection: the caller's own, inside the caller's own transaction if one is open.
+///
+/// ```
+/// # use diesel::prelude::*;
+/// # let mut conn = SqliteConnection::establish(":memory:").unwrap();
+/// # windlass::migrate(&mut conn).unwrap();
+/// use windlass::{AsConn, Conn};
+///
+/// let kind = match conn.as_conn() {
+///     Conn::Sqlite(_) => "SQLite",
+///     # #[allow(unreachable_patterns)]
+///     _ => "Postgres",
+/// };
+/// assert_eq!(kind, "SQLite");
+/// # Ok::<(), windlass::Error>(())
+/// ```
 #[non_exhaustive]
 #[allow(
     missing_debug_implementations,
@@ -289,6 +304,21 @@ pub(crate) mod sealed {
 ///
 /// A function that takes `&mut impl AsConn` works with all of them. It runs queries by
 /// [`with_conn!`](crate::with_conn), in a transaction by [`transaction`](crate::transaction()).
+///
+/// ```
+/// # use diesel::prelude::*;
+/// # let mut conn = SqliteConnection::establish(":memory:").unwrap();
+/// # windlass::migrate(&mut conn).unwrap();
+/// use windlass::{AsConn, NewJob, Result};
+///
+/// /// Enqueues on any connection, in its transaction if one is open.
+/// fn greet<C: AsConn + ?Sized>(conn: &mut C) -> Result<()> {
+///     NewJob::of_class("greet", "{}").enqueue(conn)?;
+///     Ok(())
+/// }
+/// greet(&mut conn)?;
+/// # Ok::<(), windlass::Error>(())
+/// ```
 pub trait AsConn: sealed::Sealed {
     /// Borrows the connection.
     fn as_conn(&mut self) -> Conn<'_>;

@@ -37,7 +37,8 @@ impl Database {
     ///
     /// ```
     /// # #[cfg(feature = "postgres")] {
-    /// use windlass::{Database, Pooling};
+    /// use windlass::Database;
+    /// use windlass::database::Pooling;
     ///
     /// let database = Database::open("postgres://app@pgbouncer:6432/app")?
     ///     .pooling(Pooling::Transaction)

@@ -181,6 +181,18 @@ impl AsConn for DbConnection {
 }
 
 /// An owned connection, opened and set up by Windlass.
+///
+/// ```
+/// use windlass::{Database, NewJob};
+///
+/// # let dir = tempfile::tempdir().unwrap();
+/// # let path = dir.path().join("jobs.db");
+/// let database = Database::open(&format!("sqlite://{}", path.display()))?;
+/// database.migrate()?;
+/// let mut conn = database.connect()?;
+/// conn.transaction(|conn| NewJob::of_class("import", "{}").enqueue(conn))?;
+/// # Ok::<(), windlass::Error>(())
+/// ```
 pub struct DbConnection {
     pub(crate) kind: ConnectionKind,
     /// `None` if the database has many writers, or if each statement asks for its turn.

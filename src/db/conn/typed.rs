@@ -13,6 +13,16 @@ use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 
 /// A kind of connection that a [`DbConnection`] can be.
+///
+/// ```
+/// # use diesel::connection::SimpleConnection;
+/// use windlass::database::{Backend, Typed};
+///
+/// /// A query of the program, on a connection of either kind.
+/// fn tables<B: Backend + diesel::Connection>(conn: &mut Typed<B>) -> diesel::QueryResult<()> {
+///     conn.batch_execute("ANALYZE")
+/// }
+/// ```
 pub trait Backend: sealed::Sealed + 'static {
     #[doc(hidden)]
     fn of(conn: Conn<'_>) -> Result<&mut Self>;

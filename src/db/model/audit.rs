@@ -41,14 +41,14 @@ impl Via {
 /// The name, the way, the place and the reason of a change, as the audit stores them.
 ///
 /// Every function of this crate that changes something as an operator does has a method of the same
-/// kind here. The functions record the [default](Self::default) actor, [`Jobs::by`](crate::Jobs::by)
+/// kind here. The functions record the [default](Self::default) actor, [`Jobs::by`](crate::jobs::Jobs::by)
 /// names another one.
 ///
 /// ```
 /// # use diesel::prelude::*;
 /// # let mut conn = SqliteConnection::establish(":memory:").unwrap();
 /// # windlass::migrate(&mut conn).unwrap();
-/// use windlass::{Actor, AuditLog};
+/// use windlass::audit::{Actor, AuditLog};
 ///
 /// let ada = Actor::named("ada").reason("the provider is down");
 /// ada.pause_queue(&mut conn, "mail")?;

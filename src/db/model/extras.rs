@@ -312,7 +312,7 @@ impl Follows {
 // --- The arguments of a job without the envelope that a database beside Rails puts around them ---
 
 /// The arguments in a column, taken out of the envelope of
-/// [`ActiveJobEnvelopes`](crate::RailsOption::ActiveJobEnvelopes). The envelope that Ruby makes stays.
+/// [`ActiveJobEnvelopes`](crate::schema::RailsOption::ActiveJobEnvelopes). The envelope that Ruby makes stays.
 #[derive(Debug, FromSqlRow)]
 pub(crate) struct BareArguments(String);
 

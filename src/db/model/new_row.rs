@@ -226,6 +226,20 @@ impl UniqueScope {
 }
 
 /// The policy of an enqueue whose unique id another job holds.
+///
+/// ```
+/// # use diesel::prelude::*;
+/// # let mut conn = SqliteConnection::establish(":memory:").unwrap();
+/// # windlass::migrate(&mut conn).unwrap();
+/// use windlass::{NewJob, OnConflict, Policy};
+///
+/// let policy = Policy::new().on_conflict(OnConflict::Existing);
+/// let import = || NewJob::of_class("import", "{}").unique_id("users").policy(policy.clone());
+/// let first = import().enqueue(&mut conn)?;
+/// let second = import().enqueue(&mut conn)?;
+/// assert_eq!((second.id, second.is_new), (first.id, false));
+/// # Ok::<(), windlass::Error>(())
+/// ```
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]

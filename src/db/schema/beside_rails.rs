@@ -13,7 +13,7 @@ use crate::db::schema::plan::{Action, PlanStep};
 use diesel::prelude::*;
 use diesel::sql_types::Text;
 
-/// An option for a database that a Rails app shares. See [`set_rails_option`](crate::set_rails_option).
+/// An option for a database that a Rails app shares. See [`set_rails_option`](crate::schema::set_rails_option).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RailsOption {

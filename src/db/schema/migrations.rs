@@ -129,6 +129,18 @@ pub(crate) fn texts(dialect: Dialect) -> Vec<(String, &'static str)> {
 /// Copies the migrations into the application's own `directory`, for use with Diesel's tools, and
 /// returns the directories made. Existing ones are left as they are.
 ///
+/// ```
+/// use windlass::database::Dialect;
+/// use windlass::schema;
+///
+/// # let dir = tempfile::tempdir().unwrap();
+/// # let migrations = dir.path();
+/// for directory in schema::copy_migrations(Dialect::Sqlite, migrations)? {
+///     println!("{} was written", directory.display());
+/// }
+/// # Ok::<(), windlass::Error>(())
+/// ```
+///
 /// # Errors
 /// Returns an error if a file cannot be written.
 pub fn copy(dialect: Dialect, directory: &Path) -> Result<Vec<PathBuf>> {

@@ -150,7 +150,7 @@ pub struct SemaphoreStatus {
     /// The most jobs that may hold a slot: as set at run time, or as in the newest of them.
     #[diesel(sql_type = BigInt)]
     pub limit: i64,
-    /// True if the limit was set at run time, by [`set_limit`](crate::set_limit).
+    /// True if the limit was set at run time, by [`limits::set`](crate::limits::set).
     #[diesel(sql_type = Bool)]
     pub limit_is_set: bool,
     /// Jobs that hold a slot and wait for a worker.

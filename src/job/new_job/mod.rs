@@ -118,7 +118,8 @@ impl NewJob {
     ///
     /// ```
     /// # use diesel::prelude::*;
-    /// # use windlass::{JobState, Jobs, NewJob};
+    /// # use windlass::NewJob;
+    /// # use windlass::jobs::{JobState, Jobs};
     /// # let mut conn = SqliteConnection::establish(":memory:").unwrap();
     /// # windlass::migrate(&mut conn).unwrap();
     /// use std::time::Duration;
@@ -165,7 +166,7 @@ impl NewJob {
     /// A database constraint enforces this, also between concurrent enqueues. An enqueue that
     /// conflicts with an open transaction waits until that ends, and succeeds if it rolls back.
     ///
-    /// The [`UniqueScope`](crate::UniqueScope) of the [`Policy`] sets how long the job holds the
+    /// The [`UniqueScope`](crate::policies::UniqueScope) of the [`Policy`] sets how long the job holds the
     /// id. Its [`OnConflict`](crate::OnConflict) sets what happens to an enqueue if another job
     /// holds it.
     ///
@@ -178,7 +179,8 @@ impl NewJob {
     /// # let mut conn = SqliteConnection::establish(":memory:").unwrap();
     /// # windlass::migrate(&mut conn).unwrap();
     /// use std::time::Duration;
-    /// use windlass::{EnqueueOutcome, OnConflict, Policy};
+    /// use windlass::jobs::EnqueueOutcome;
+    /// use windlass::{OnConflict, Policy};
     ///
     /// // The index is brought up to date a minute after the last change.
     /// let reindex = |text: &str| {
@@ -385,7 +387,7 @@ impl NewJob {
 ///
 /// The results are in the order of the jobs, one for each. A unique id that is already held does
 /// not affect the other jobs. A job rejected by [`OnConflict::Refuse`](crate::OnConflict::Refuse)
-/// is not an error here, but has the outcome [`EnqueueOutcome::Refused`](crate::EnqueueOutcome::Refused).
+/// is not an error here, but has the outcome [`EnqueueOutcome::Refused`](crate::jobs::EnqueueOutcome::Refused).
 ///
 /// ```
 /// # use serde::{Deserialize, Serialize};

@@ -124,6 +124,18 @@ pub(crate) fn wrong_name<'n>(names: impl Iterator<Item = &'n str>) -> Option<Str
 // --- The arguments of `NewJob::after` ---
 
 /// An argument of [`NewJob::after`]: a delay, or jobs and batches.
+///
+/// ```
+/// # use diesel::prelude::*;
+/// # let mut conn = SqliteConnection::establish(":memory:").unwrap();
+/// # windlass::migrate(&mut conn).unwrap();
+/// use windlass::NewJob;
+///
+/// let read = NewJob::of_class("read", "{}").enqueue(&mut conn)?;
+/// let check = NewJob::of_class("check", "{}").enqueue(&mut conn)?;
+/// NewJob::of_class("report", "{}").after([("lines", read), ("errors", check)]).enqueue(&mut conn)?;
+/// # Ok::<(), windlass::Error>(())
+/// ```
 pub trait After {
     #[doc(hidden)]
     fn apply(self, job: NewJob) -> NewJob;
@@ -286,7 +298,7 @@ impl Policy {
 }
 
 impl NewJob {
-    /// Adds a tag, by which [`Jobs::tagged`](crate::Jobs::tagged) and `windlass jobs list --tag` find
+    /// Adds a tag, by which [`Jobs::tagged`](crate::jobs::Jobs::tagged) and `windlass jobs list --tag` find
     /// the job. A tag that the job already has is added once.
     ///
     /// A job has at most 32 tags of 1 to 100 bytes each, without NUL. [`Job::policy`] can have tags
@@ -294,7 +306,8 @@ impl NewJob {
     ///
     /// ```
     /// # use diesel::prelude::*;
-    /// # use windlass::{Jobs, NewJob};
+    /// # use windlass::NewJob;
+    /// # use windlass::jobs::Jobs;
     /// # let mut conn = SqliteConnection::establish(":memory:").unwrap();
     /// # windlass::migrate(&mut conn).unwrap();
     /// NewJob::of_class("import", "{}")
@@ -360,7 +373,7 @@ impl NewJob {
     /// Sets the trace context of the enqueue, as a header `traceparent` of W3C Trace Context.
     ///
     /// The span of each run is linked to it, or is its child; see
-    /// [`PropagationStyle`](crate::PropagationStyle). Default: with the feature `otel`, the context
+    /// [`PropagationStyle`](crate::policies::PropagationStyle). Default: with the feature `otel`, the context
     /// that is active during the enqueue, if there is one; without it, none. A recurring task
     /// stores none.
     ///
@@ -386,7 +399,8 @@ impl Policy {
     /// [`PropagationStyle::Link`].
     ///
     /// ```
-    /// use windlass::{Policy, PropagationStyle};
+    /// use windlass::Policy;
+    /// use windlass::policies::PropagationStyle;
     /// let policy = Policy::new().propagation_style(PropagationStyle::Child);
     /// # let _ = policy;
     /// ```
@@ -413,9 +427,10 @@ impl<S: ?Sized> Context<'_, S> {
 impl NewJob {
     /// Creates a token by which outsiders can see this job: [`Enqueued::public_token`] has it, once.
     ///
-    /// A caller with the token sees the job's [`PublicTask`]; see [`task_info_by_token`]. The database
-    /// contains only its SHA-256. A token leads to its job as long as the job's row or its result is
-    /// kept, so set [`Policy::keep_result`] if finished jobs are not kept.
+    /// A caller with the token sees the job's [`PublicTask`]; see
+    /// [`jobs::status_by_token`](crate::jobs::status_by_token). The database contains only its SHA-256. A token leads
+    /// to its job as long as the job's row or its result is kept, so set [`Policy::keep_result`] if finished jobs are
+    /// not kept.
     ///
     /// If the enqueue finds an existing job by the same idempotency key, that job gets another
     /// token, and the earlier ones stay valid (the last 100). If it finds another job by the unique
@@ -430,15 +445,14 @@ impl NewJob {
     /// let job = NewJob::of_class("export", "{}").public_token().enqueue(&mut conn)?;
     /// let token = job.public_token.expect("the job is new").to_string();
     /// // Later, for a request with the token:
-    /// let task = windlass::task_info_by_token(&mut conn, &token)?.expect("it is known");
+    /// let task = windlass::jobs::status_by_token(&mut conn, &token)?.expect("it is known");
     /// println!("{}", serde_json::to_string(&task.public()).unwrap());
     /// # assert_eq!(task.job_id, job.id);
     /// # Ok::<(), windlass::Error>(())
     /// ```
     ///
     /// [`Enqueued::public_token`]: crate::Enqueued::public_token
-    /// [`PublicTask`]: crate::PublicTask
-    /// [`task_info_by_token`]: crate::task_info_by_token
+    /// [`PublicTask`]: crate::jobs::PublicTask
     /// [`Policy::keep_result`]: crate::Policy::keep_result
     pub fn public_token(mut self) -> Self {
         self.access.wants_token = true;

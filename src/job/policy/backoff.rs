@@ -7,6 +7,14 @@ use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
 /// The delay before the next attempt.
+///
+/// ```
+/// use std::time::Duration;
+/// use windlass::{Backoff, Policy};
+///
+/// let policy = Policy::new().max_attempts(5).backoff(Backoff::Fixed(Duration::from_secs(30)));
+/// # let _ = policy;
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Backoff {

@@ -157,7 +157,7 @@ impl Policy {
     }
 
     /// Sets whether the job's row is kept after it finished, for the time that the supervisor's
-    /// [`Retention`](crate::Retention) sets.
+    /// [`Retention`](crate::processes::Retention) sets.
     ///
     /// Without the row there is no trace of the job, unless its result is kept. Default: the
     /// worker's setting, which is to keep it.
@@ -167,7 +167,7 @@ impl Policy {
     }
 
     /// Sets how long the job's return value and outcome can be read by
-    /// [`task_info`](crate::task_info) and [`wait_for`](crate::wait_for), even after its row was
+    /// [`jobs::status`](crate::jobs::status) and [`wait_for`](crate::jobs::wait_for), even after its row was
     /// deleted.
     ///
     /// With zero, the result is deleted together with the row. Default: 5 min, for jobs that return
@@ -289,7 +289,8 @@ impl Policy {
     ///
     /// ```
     /// use std::time::Duration;
-    /// use windlass::{OnTimeout, Policy};
+    /// use windlass::Policy;
+    /// use windlass::policies::OnTimeout;
     ///
     /// let policy = Policy::new()
     ///     .max_attempts(3)
@@ -334,6 +335,13 @@ impl Policy {
 // --- Delivery: at least once, or at most once ---
 
 /// The delivery guarantee of a job: how many times it may start.
+///
+/// ```
+/// use windlass::{Delivery, Policy};
+///
+/// let policy = Policy::new().delivery(Delivery::AtMostOnce);
+/// # let _ = policy;
+/// ```
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Delivery {
@@ -391,7 +399,8 @@ impl Delivery {
 ///
 /// ```
 /// use serde::{Deserialize, Serialize};
-/// use windlass::{Context, Job, JobFailed, JobResult, Policy};
+/// use windlass::policies::JobFailed;
+/// use windlass::{Context, Job, JobResult, Policy};
 ///
 /// #[derive(Serialize, Deserialize)]
 /// struct TellSupport(JobFailed);

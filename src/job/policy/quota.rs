@@ -95,7 +95,7 @@ impl Quota {
 
     /// Discards jobs that exceed the quota, instead of refusing the enqueue.
     ///
-    /// The enqueue succeeds with [`EnqueueOutcome::Shed`](crate::EnqueueOutcome::Shed). The job is
+    /// The enqueue succeeds with [`EnqueueOutcome::Shed`](crate::jobs::EnqueueOutcome::Shed). The job is
     /// kept as a discarded one, with the reason. It takes no unique id, idempotency key or slot.
     pub fn shed(mut self) -> Self {
         self.0.limits.shed = true;
@@ -183,6 +183,16 @@ pub struct QuotaStatus {
 
 /// Returns the quotas that were used in the last seven days, by name. What open transactions have
 /// enqueued is not counted here.
+///
+/// ```
+/// # use diesel::prelude::*;
+/// # let mut conn = SqliteConnection::establish(":memory:").unwrap();
+/// # windlass::migrate(&mut conn).unwrap();
+/// for quota in windlass::quotas::list(&mut conn)? {
+///     println!("{}: {} jobs this minute, of {:?}", quota.name, quota.this_minute, quota.most_per_minute);
+/// }
+/// # Ok::<(), windlass::Error>(())
+/// ```
 ///
 /// # Errors
 /// If the database does not answer or has no tables.

@@ -18,6 +18,21 @@ use std::time::{Duration, Instant};
 /// A worker, dispatcher, scheduler or supervisor that runs on threads of this program. Dropping it
 /// requests a stop, and waits until the process has ended or the stop is
 /// [overdue](Stopped::is_overdue).
+///
+/// ```
+/// use std::time::Duration;
+/// use windlass::{Database, Registry, Worker};
+///
+/// # let dir = tempfile::tempdir().unwrap();
+/// # let path = dir.path().join("jobs.db");
+/// let database = Database::open(&format!("sqlite://{}", path.display()))?;
+/// database.migrate()?;
+/// let mut worker = Worker::new(&database, Registry::new()).start()?; // on threads of this process
+/// worker.stop();
+/// let stopped = worker.join(Duration::from_secs(60)).expect("it stops");
+/// assert!(stopped.unfinished.is_empty());
+/// # Ok::<(), windlass::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct Handle {
     stop: Stop,
@@ -299,6 +314,16 @@ pub(crate) struct ProcessEnd {
 }
 
 /// The result of a stop, with the jobs that it left unfinished.
+///
+/// ```
+/// use std::process::ExitCode;
+/// use windlass::{Database, Registry, Worker};
+///
+/// fn run(database: &Database) -> windlass::Result<ExitCode> {
+///     let stopped = Worker::new(database, Registry::new()).run()?;
+///     Ok(stopped.exit_code()) // by which a supervisor sees why the process has ended
+/// }
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stopped {
@@ -332,7 +357,7 @@ impl Stopped {
     }
 
     /// Returns whether the worker ended to be replaced by a new one; see
-    /// [`Recycle`](crate::Recycle).
+    /// [`Recycle`](crate::processes::Recycle).
     pub fn is_recycled(&self) -> bool {
         self.recycled
     }

@@ -89,7 +89,7 @@ impl Session {
         }
     }
 
-    /// Creates the session of a loop without which the process is not [alive](crate::Health).
+    /// Creates the session of a loop without which the process is not [alive](crate::processes::Health).
     pub(crate) fn of_loop(context: &ProcessContext, name: &'static str) -> Self {
         let mut session = Session::new(context);
         session.turns = Some(context.health.loops.add(name));

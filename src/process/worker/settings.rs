@@ -113,7 +113,7 @@ const MOST_CLASSES: usize = 500;
 ///
 /// ```
 /// use std::time::Duration;
-/// use windlass::Recycle;
+/// use windlass::processes::Recycle;
 ///
 /// let recycle = Recycle::new()
 ///     .after(Duration::from_secs(6 * 3600))

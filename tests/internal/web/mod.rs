@@ -59,8 +59,8 @@ fn write(cx: &mut Cx<'_>) -> Result<Response, PageError> {
 fn slow(cx: &mut Cx<'_>) -> Result<Response, PageError> {
     let slow = cx.panel("what takes long", |conn| {
         let sql = match conn.dialect() {
-            crate::Dialect::Postgres => "SELECT count(*) FROM generate_series(1, 1000000000)",
-            crate::Dialect::Sqlite => {
+            crate::database::Dialect::Postgres => "SELECT count(*) FROM generate_series(1, 1000000000)",
+            crate::database::Dialect::Sqlite => {
                 "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 1000000000) SELECT count(*) FROM n"
             }
         };
@@ -81,8 +81,8 @@ fn slow(cx: &mut Cx<'_>) -> Result<Response, PageError> {
 fn many(cx: &mut Cx<'_>) -> Result<Response, PageError> {
     let many = cx.panel("a lot", |conn| {
         let sql = match conn.dialect() {
-            crate::Dialect::Postgres => "SELECT count(*) FROM generate_series(1, 100000)",
-            crate::Dialect::Sqlite => {
+            crate::database::Dialect::Postgres => "SELECT count(*) FROM generate_series(1, 100000)",
+            crate::database::Dialect::Sqlite => {
                 "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 100000) SELECT count(*) FROM n"
             }
         };

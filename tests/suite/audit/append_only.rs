@@ -6,7 +6,9 @@ use crate::support::TestDb;
 use crate::support::events::Events;
 use crate::support::wait::until;
 use std::time::Duration;
-use windlass::{Actor, AsConn, Conn, Retention, Supervisor};
+use windlass::audit::Actor;
+use windlass::processes::Retention;
+use windlass::{AsConn, Conn, Supervisor};
 use windlass_console::Verdict;
 
 on_each_database!(

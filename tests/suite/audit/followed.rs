@@ -4,7 +4,9 @@ use super::{enqueue, now};
 use crate::on_each_database;
 use crate::support::TestDb;
 use std::time::Duration;
-use windlass::{Change, JobId, JobState, Jobs, OperationState, Preview};
+use windlass::JobId;
+use windlass::jobs::{Change, JobState, Jobs};
+use windlass::operations::{OperationState, Preview};
 
 on_each_database!(
     a_cancel_follows_jobs_that_moved_since_the_preview,
@@ -51,8 +53,8 @@ fn a_cancel_follows_jobs_that_moved_since_the_preview(db: &TestDb) {
     let new = jobs.in_background(Change::Cancel).preview(preview);
     let operation = new.start(&mut db.connection()).unwrap();
     claim(db, "job_id = 4");
-    windlass::run_operations(&mut db.connection(), HOUR).unwrap();
-    let done = windlass::operation(&mut db.connection(), operation.id)
+    windlass::operations::run(&mut db.connection(), HOUR).unwrap();
+    let done = windlass::operations::find(&mut db.connection(), operation.id)
         .unwrap()
         .unwrap();
     assert_eq!((done.state, done.fraction), (OperationState::Done, 1.0));

@@ -7,10 +7,9 @@ use crate::support::wait::until;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, Instant};
-use windlass::{
-    Change, Context, FailedGroup, FailedGroups, Job, JobResult, Jobs, NewJob, Policy, Registry,
-    Supervisor, Worker,
-};
+use windlass::failed::{FailedGroup, FailedGroups};
+use windlass::jobs::{Change, Jobs};
+use windlass::{Context, Job, JobResult, NewJob, Policy, Registry, Supervisor, Worker};
 
 on_each_database!(
     failures_are_grouped_as_they_happen,
@@ -23,7 +22,7 @@ on_each_database!(
 );
 
 fn groups(db: &TestDb) -> FailedGroups {
-    windlass::failed_groups(&mut db.connection(), 100).unwrap()
+    windlass::failed::groups(&mut db.connection(), 100).unwrap()
 }
 
 /// Fails each time, with the number of the run.
@@ -114,13 +113,13 @@ fn failures_are_grouped_as_they_happen(db: &TestDb) {
     assert_eq!(stored.len(), 3);
     assert!(stored.iter().all(|text| text.len() == 16), "{stored:?}");
     assert_eq!(
-        windlass::failed_groups(&mut db.connection(), 2)
+        windlass::failed::groups(&mut db.connection(), 2)
             .unwrap()
             .groups[..],
         found.groups[..2]
     );
     assert!(
-        !windlass::failed_groups(&mut db.connection(), 2)
+        !windlass::failed::groups(&mut db.connection(), 2)
             .unwrap()
             .is_complete
     );
@@ -223,7 +222,7 @@ fn a_group_can_be_retried(db: &TestDb) {
     };
     jobs.in_background(retry).start(conn).unwrap();
     assert_eq!(
-        windlass::run_operations(conn, Duration::from_secs(60))
+        windlass::operations::run(conn, Duration::from_secs(60))
             .unwrap()
             .changed,
         2
@@ -283,9 +282,9 @@ fn many_groups_are_said_to_be_more(db: &TestDb) {
         "INSERT INTO solid_queue_failed_executions (job_id, error, created_at, fingerprint) \
          SELECT id, '{}', created_at, 'group-' || id FROM solid_queue_jobs",
     );
-    let found = windlass::failed_groups(&mut db.connection(), 50).unwrap();
+    let found = windlass::failed::groups(&mut db.connection(), 50).unwrap();
     assert_eq!((found.groups.len(), found.is_complete), (50, false));
-    let all = windlass::failed_groups(&mut db.connection(), 5_000).unwrap();
+    let all = windlass::failed::groups(&mut db.connection(), 5_000).unwrap();
     assert_eq!((all.groups.len(), all.is_complete), (1_001, false));
 }
 

@@ -4,7 +4,8 @@ use super::enqueue;
 use crate::support::TestDb;
 use crate::support::db::execute;
 use std::time::Duration;
-use windlass::{Change, JobState, Jobs, OperationState};
+use windlass::jobs::{Change, JobState, Jobs};
+use windlass::operations::OperationState;
 
 /// The first five are locked all the time: more of them are not waited for in one batch.
 #[test]
@@ -20,19 +21,19 @@ fn locked_jobs_hold_up_no_others() {
     let operation = Jobs::in_state(JobState::Ready).in_background(Change::Priority(7));
     let id = operation.start(conn).unwrap().id;
     let find = || {
-        windlass::operation(&mut db.connection(), id)
+        windlass::operations::find(&mut db.connection(), id)
             .unwrap()
             .unwrap()
     };
     while find().looked_at == 0 {
-        windlass::run_operations(conn, Duration::from_millis(1)).unwrap();
+        windlass::operations::run(conn, Duration::from_millis(1)).unwrap();
     }
     let found = find();
     assert_eq!(found.state, OperationState::Running, "{found:?}");
     assert_eq!((found.looked_at, found.changed), (5, 5));
     assert_eq!(found.counts.refused, 0);
     execute(&mut other, "ROLLBACK");
-    windlass::run_operations(conn, Duration::from_secs(600)).unwrap();
+    windlass::operations::run(conn, Duration::from_secs(600)).unwrap();
     let done = find();
     assert_eq!((done.state, done.changed), (OperationState::Done, 10));
     assert_eq!((done.looked_at, done.counts.refused), (10, 0));

@@ -12,7 +12,8 @@ mod rows;
 mod selection;
 
 use crate::support::TestDb;
-use windlass::{AuditEntry, AuditLog, JobId, NewJob};
+use windlass::audit::{AuditEntry, AuditLog};
+use windlass::{JobId, NewJob};
 
 /// Enqueues so many jobs that nothing performs.
 fn enqueue(db: &TestDb, class: &str, count: usize) -> Vec<JobId> {

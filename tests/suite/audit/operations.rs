@@ -7,10 +7,11 @@ use crate::support::TestDb;
 use crate::support::wait::until;
 use crate::with_own_connection;
 use std::time::Duration;
-use windlass::{
-    Actor, AuditLog, Change, JobId, JobState, Jobs, NewJob, Operation, OperationState, Preview,
-    Retention, Supervisor,
-};
+use windlass::audit::{Actor, AuditLog};
+use windlass::jobs::{Change, JobState, Jobs};
+use windlass::operations::{Operation, OperationState, Preview};
+use windlass::processes::Retention;
+use windlass::{JobId, NewJob, Supervisor};
 use windlass_console::Verdict;
 
 on_each_database!(
@@ -63,13 +64,13 @@ const RETRY: Change = Change::Retry {
 const LONG: Duration = Duration::from_secs(600);
 
 fn run(db: &TestDb) -> u64 {
-    windlass::run_operations(&mut db.connection(), LONG)
+    windlass::operations::run(&mut db.connection(), LONG)
         .unwrap()
         .chunks
 }
 
 fn find(db: &TestDb, id: i64) -> Operation {
-    windlass::operation(&mut db.connection(), id)
+    windlass::operations::find(&mut db.connection(), id)
         .unwrap()
         .unwrap()
 }
@@ -128,10 +129,10 @@ fn an_operation_changes_what_was_selected(db: &TestDb) {
             .all(|part| part.operation_id == Some(done.id) && part.actor == "ada")
     );
     assert_eq!(run(db), 0);
-    let listed = windlass::operations(&mut db.connection(), None, 10).unwrap();
+    let listed = windlass::operations::list(&mut db.connection(), None, 10).unwrap();
     assert_eq!((listed.len(), listed[0].id), (1, done.id));
     assert_eq!(
-        windlass::operations(&mut db.connection(), Some(done.id), 10).unwrap(),
+        windlass::operations::list(&mut db.connection(), Some(done.id), 10).unwrap(),
         []
     );
 }
@@ -197,7 +198,7 @@ fn several_go_on_in_turn(db: &TestDb) {
     let conn = &mut db.connection();
     let mut batches = 0;
     while find(db, small.id).state != OperationState::Done {
-        let run = windlass::run_operations(conn, Duration::from_millis(1)).unwrap();
+        let run = windlass::operations::run(conn, Duration::from_millis(1)).unwrap();
         batches += run.chunks;
     }
     assert!(batches <= 6, "{batches}");
@@ -256,14 +257,14 @@ fn it_can_be_stopped(db: &TestDb) {
     enqueue(db, "a", 2_000);
     let operation = start(db, &Jobs::in_state(JobState::Ready), Change::Priority(1));
     let conn = &mut db.connection();
-    windlass::run_operations(conn, Duration::from_nanos(1)).unwrap();
+    windlass::operations::run(conn, Duration::from_nanos(1)).unwrap();
     while find(db, operation.id).state == OperationState::Waiting {
-        windlass::run_operations(conn, Duration::from_millis(1)).unwrap();
+        windlass::operations::run(conn, Duration::from_millis(1)).unwrap();
     }
     let bob = Actor::named("bob").reason("wrong queue");
     assert!(bob.stop_operation(conn, operation.id).unwrap());
-    assert!(!windlass::stop_operation(conn, operation.id).unwrap());
-    assert!(!windlass::stop_operation(conn, 4711).unwrap());
+    assert!(!windlass::operations::stop(conn, operation.id).unwrap());
+    assert!(!windlass::operations::stop(conn, 4711).unwrap());
     let stopped = find(db, operation.id);
     assert_eq!(stopped.state, OperationState::Stopped);
     assert!(stopped.state.has_ended() && stopped.changed < 2_000 && stopped.fraction < 1.0);
@@ -392,7 +393,7 @@ fn a_newer_version_is_left_alone(db: &TestDb) {
         ));
         assert_eq!(run(db), 0);
         assert_eq!(find(db, operation.id).state, OperationState::Waiting);
-        assert!(windlass::stop_operation(&mut db.connection(), operation.id).unwrap());
+        assert!(windlass::operations::stop(&mut db.connection(), operation.id).unwrap());
     }
     assert_eq!(db.rows("ready_executions"), 5);
 }
@@ -413,7 +414,8 @@ fn what_is_left_alone_holds_up_no_others(db: &TestDb) {
 }
 
 fn impossible_operations_are_refused(db: &TestDb) {
-    let refused = |new: windlass::NewOperation| new.start(&mut db.connection()).is_err();
+    let refused =
+        |new: windlass::operations::NewOperation| new.start(&mut db.connection()).is_err();
     let rate = || "1/s".parse().unwrap();
     let jobs = Jobs::waiting();
     assert!(refused(jobs.in_background(Change::Discard).rate(rate())));
@@ -473,7 +475,7 @@ fn ended_operations_are_cleared(db: &TestDb) {
         .start()
         .unwrap();
     until("the old one is cleared", || {
-        windlass::operation(&mut db.connection(), old)
+        windlass::operations::find(&mut db.connection(), old)
             .unwrap()
             .is_none()
     });

@@ -7,7 +7,9 @@ use crate::support::TestDb;
 use crate::support::wait::until;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
-use windlass::{Change, Database, JobState, Jobs, OperationState};
+use windlass::Database;
+use windlass::jobs::{Change, JobState, Jobs};
+use windlass::operations::OperationState;
 
 on_each_durable_database!(killed_runners_change_no_job_twice);
 
@@ -21,7 +23,7 @@ fn role() {
         let mut connection = Database::open(&url).unwrap().connect().unwrap();
         loop {
             // A database that is locked is tried again.
-            let _ = windlass::run_operations(&mut connection, Duration::from_secs(60));
+            let _ = windlass::operations::run(&mut connection, Duration::from_secs(60));
             std::thread::sleep(Duration::from_millis(1));
         }
     }
@@ -60,7 +62,7 @@ fn killed_runners_change_no_job_twice(db: &TestDb) {
         .start(&mut db.connection())
         .unwrap();
     let state = || {
-        windlass::operation(&mut db.connection(), operation.id)
+        windlass::operations::find(&mut db.connection(), operation.id)
             .unwrap()
             .unwrap()
     };

@@ -8,9 +8,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::Mutex;
 use std::time::Duration;
-use windlass::{
-    Change, Concurrency, Context, Dispatcher, Job, JobResult, Jobs, NewJob, Registry, Worker,
-};
+use windlass::jobs::{Change, Jobs};
+use windlass::{Concurrency, Context, Dispatcher, Job, JobResult, NewJob, Registry, Worker};
 
 on_each_database!(
     waiting_jobs_move_with_all_they_have,
@@ -19,7 +18,7 @@ on_each_database!(
     moves_race_with_claims,
 );
 
-fn move_to(db: &TestDb, jobs: &Jobs, queue: &str) -> windlass::Changed {
+fn move_to(db: &TestDb, jobs: &Jobs, queue: &str) -> windlass::jobs::Changed {
     jobs.change(&mut db.connection(), Change::Queue(queue.into()))
         .unwrap()
 }
@@ -77,7 +76,7 @@ fn waiting_jobs_move_with_all_they_have(db: &TestDb) {
     }
     // A claim that has seen the old ones finds none of them.
     assert!(db.count("SELECT min(id) AS n FROM solid_queue_ready_executions") > newest);
-    assert_eq!(windlass::check_semaphores(conn).unwrap(), [""; 0]);
+    assert_eq!(windlass::limits::check_semaphores(conn).unwrap(), [""; 0]);
     let again = move_to(db, &Jobs::waiting(), "slow");
     assert_eq!((again.changed, again.passed_over), (0, 4));
     assert_eq!(entries(db).len(), 1);

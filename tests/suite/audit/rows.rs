@@ -7,9 +7,9 @@ use crate::with_own_connection;
 use serde_json::json;
 use std::ops::ControlFlow;
 use std::time::Duration;
-use windlass::{
-    Actor, AuditLog, Change, JobId, JobState, Jobs, NewJob, RecurringTask, Via, recurring,
-};
+use windlass::audit::{Actor, AuditLog, Via};
+use windlass::jobs::{Change, JobState, Jobs};
+use windlass::{JobId, NewJob, RecurringTask, recurring};
 
 on_each_database!(
     every_change_has_its_row,
@@ -112,47 +112,49 @@ fn all_changes(ids: &[JobId]) -> Vec<AuditedChange> {
         (
             "jobs.edit",
             Some("1"),
-            Box::new(move |c| windlass::edit_arguments(c, one, "{\"a\":1}", None).is_ok()),
+            Box::new(move |c| windlass::jobs::edit_arguments(c, one, "{\"a\":1}", None).is_ok()),
         ),
         (
             "jobs.cancel",
             Some("2"),
-            Box::new(move |c| windlass::cancel(c, two).unwrap() == windlass::Cancelled::Ended),
+            Box::new(move |c| {
+                windlass::jobs::cancel(c, two).unwrap() == windlass::jobs::Cancelled::Ended
+            }),
         ),
         (
             "queues.pause",
             Some("mail"),
-            Box::new(|c| windlass::pause_queue(c, "mail", "", "").unwrap()),
+            Box::new(|c| windlass::queues::pause(c, "mail", "", "").unwrap()),
         ),
         (
             "queues.resume",
             Some("mail"),
-            Box::new(|c| windlass::resume_queue(c, "mail").unwrap()),
+            Box::new(|c| windlass::queues::resume(c, "mail").unwrap()),
         ),
         (
             "queues.clear",
             Some("default"),
-            Box::new(|c| windlass::clear_queue(c, "default").unwrap() > 0),
+            Box::new(|c| windlass::queues::clear(c, "default").unwrap() > 0),
         ),
         (
             "classes.pause",
             Some("none"),
-            Box::new(|c| windlass::pause_class(c, "none", "", "").unwrap()),
+            Box::new(|c| windlass::classes::pause(c, "none", "", "").unwrap()),
         ),
         (
             "classes.resume",
             Some("none"),
-            Box::new(|c| windlass::resume_class(c, "none").unwrap()),
+            Box::new(|c| windlass::classes::resume(c, "none").unwrap()),
         ),
         (
             "limits.set",
             Some("g/*"),
-            Box::new(|c| windlass::set_limit(c, "g/*", 2, "", "").is_ok()),
+            Box::new(|c| windlass::limits::set(c, "g/*", 2, "", "").is_ok()),
         ),
         (
             "limits.clear",
             Some("g/*"),
-            Box::new(|c| windlass::clear_limit(c, "g/*").unwrap()),
+            Box::new(|c| windlass::limits::clear(c, "g/*").unwrap()),
         ),
         (
             "recurring.schedule",
@@ -210,23 +212,23 @@ fn what_changes_nothing_has_no_row(db: &TestDb) {
     let ids = prepared(db);
     let conn = &mut db.connection();
     recurring::schedule(conn, &task("@daily")).unwrap();
-    windlass::pause_queue(conn, "mail", "", "").unwrap();
+    windlass::queues::pause(conn, "mail", "", "").unwrap();
     let before = actions(db);
-    assert!(!windlass::pause_queue(conn, "mail", "", "").unwrap());
-    assert!(!windlass::resume_queue(conn, "other").unwrap());
-    assert!(!windlass::resume_class(conn, "other").unwrap());
-    assert!(!windlass::clear_limit(conn, "g/*").unwrap());
-    assert_eq!(windlass::clear_queue(conn, "other").unwrap(), 0);
+    assert!(!windlass::queues::pause(conn, "mail", "", "").unwrap());
+    assert!(!windlass::queues::resume(conn, "other").unwrap());
+    assert!(!windlass::classes::resume(conn, "other").unwrap());
+    assert!(!windlass::limits::clear(conn, "g/*").unwrap());
+    assert_eq!(windlass::queues::clear(conn, "other").unwrap(), 0);
     assert!(recurring::pause(conn, "other").is_err());
     assert!(!recurring::unschedule(conn, "other").unwrap());
     // The same task again, as a program schedules it at each start.
     recurring::schedule(conn, &task("@daily")).unwrap();
     recurring::resume(conn, "nightly").unwrap();
-    windlass::cancel(conn, JobId(4711)).unwrap();
+    windlass::jobs::cancel(conn, JobId(4711)).unwrap();
     Jobs::failed().ids([ids[0]]).change(conn, RETRY).unwrap();
     let same = Change::Queue("default".into());
     Jobs::waiting().change(conn, same).unwrap();
-    assert!(windlass::edit_arguments(conn, JobId(4711), "{}", None).is_err());
+    assert!(windlass::jobs::edit_arguments(conn, JobId(4711), "{}", None).is_err());
     assert_eq!(actions(db), before);
 }
 
@@ -234,7 +236,7 @@ fn what_changes_nothing_has_no_row(db: &TestDb) {
 fn no_change_without_its_row(db: &TestDb) {
     let ids = prepared(db);
     recurring::schedule(&mut db.connection(), &task("@hourly")).unwrap();
-    windlass::pause_queue(&mut db.connection(), "paused", "", "").unwrap();
+    windlass::queues::pause(&mut db.connection(), "paused", "", "").unwrap();
     let state = |db: &TestDb| {
         let of = |sql: &str| db.texts(sql);
         [
@@ -277,8 +279,8 @@ fn a_rollback_leaves_neither(db: &TestDb) {
     with_own_connection!(db, |conn| {
         use diesel::Connection as _;
         let result = conn.transaction(|conn| {
-            windlass::pause_queue(conn, "mail", "ada", "")?;
-            windlass::cancel(conn, ids[0])?;
+            windlass::queues::pause(conn, "mail", "ada", "")?;
+            windlass::jobs::cancel(conn, ids[0])?;
             assert_eq!(AuditLog::new().list(conn)?.len(), 2);
             Err::<(), windlass::Error>(diesel::result::Error::RollbackTransaction.into())
         });
@@ -307,7 +309,7 @@ fn the_actor_is_recorded(db: &TestDb) {
         .by_actor(ada.clone())
         .change(conn, Change::Discard)
         .unwrap();
-    windlass::pause_queue(conn, "slow", "eve", "disk").unwrap();
+    windlass::queues::pause(conn, "slow", "eve", "disk").unwrap();
     let said: Vec<_> = entries(db)
         .into_iter()
         .map(|one| (one.actor, one.via, one.origin, one.reason))
@@ -327,7 +329,7 @@ fn the_actor_is_recorded(db: &TestDb) {
             from("eve", "library", host, "disk"),
         ]
     );
-    let paused = windlass::queues(conn).unwrap();
+    let paused = windlass::queues::list(conn).unwrap();
     let mail = paused
         .iter()
         .find(|queue| queue.queue_name == "mail")
@@ -372,7 +374,7 @@ fn a_change_in_batches_is_one_action(db: &TestDb) {
     // Stopped after the first batch: the audit says how far it came.
     fail(db, "class_name = 'none'");
     let rate = "100/s".parse().unwrap();
-    let stop = |_: &windlass::Changed| ControlFlow::Break(());
+    let stop = |_: &windlass::jobs::Changed| ControlFlow::Break(());
     Jobs::failed()
         .retry_at_rate(conn, rate, true, stop)
         .unwrap();
@@ -443,10 +445,10 @@ fn arguments_are_not_recorded(db: &TestDb) {
         .enqueue(conn)
         .unwrap()
         .id;
-    windlass::edit_arguments(conn, job, "{\"secret\":\"m0re\"}", None).unwrap();
+    windlass::jobs::edit_arguments(conn, job, "{\"secret\":\"m0re\"}", None).unwrap();
     let task = RecurringTask::of_class("t", "@daily", "none", "{\"secret\":\"s3cret\"}").unwrap();
     recurring::schedule(conn, &task).unwrap();
-    windlass::cancel(conn, job).unwrap();
+    windlass::jobs::cancel(conn, job).unwrap();
     let stored = db.texts(
         "SELECT coalesce(filter, '') || coalesce(parameters, '') || coalesce(reason, '') AS t FROM windlass_audit",
     );

@@ -4,7 +4,8 @@ use super::{enqueue, fail};
 use crate::on_each_database;
 use crate::support::TestDb;
 use chrono::{DateTime, Utc};
-use windlass::{Change, JobId, JobState, Jobs, NewJob};
+use windlass::jobs::{Change, JobState, Jobs};
+use windlass::{JobId, NewJob};
 
 on_each_database!(
     each_condition_selects,

@@ -4,7 +4,9 @@ use super::*;
 use crate::on_each_database;
 use crate::support::process::{Do, Scene, Work};
 use windlass::DbConnection;
-use windlass::{Change, Concurrency, Error, Jobs, LimitConflict};
+use windlass::jobs::{Change, Jobs};
+use windlass::limits::LimitConflict;
+use windlass::{Concurrency, Error};
 
 on_each_database!(
     when_all_have_succeeded_what_follows_success_runs_once,
@@ -84,7 +86,7 @@ fn a_cancelled_job_makes_the_batch_fail(db: &TestDb) {
     let enqueued = followed([Member::Finish, Member::Finish])
         .enqueue(&mut conn)
         .unwrap();
-    windlass::cancel(&mut conn, enqueued.jobs[1].id).unwrap();
+    windlass::jobs::cancel(&mut conn, enqueued.jobs[1].id).unwrap();
     assert_eq!(run_on(db, enqueued.id), ["failure", "finish"]);
     assert_eq!(counts(db, enqueued.id), "2 1 1");
 }

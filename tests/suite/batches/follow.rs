@@ -2,7 +2,8 @@
 
 use super::*;
 use crate::on_each_database;
-use windlass::{Change, Concurrency, Dispatcher, Jobs, Reason, Supervisor};
+use windlass::jobs::{Change, Jobs, Reason};
+use windlass::{Concurrency, Dispatcher, Supervisor};
 
 on_each_database!(
     a_job_that_follows_says_what_it_waits_for,
@@ -21,7 +22,7 @@ fn a_job_that_follows_says_what_it_waits_for(db: &TestDb) {
     let mut conn = db.connect();
     let members = followed([Member::Finish; 3]).enqueue(&mut conn).unwrap();
     let job = windlass::JobId(db.count("SELECT min(child_job_id) AS n FROM windlass_edges"));
-    let said = windlass::explain(&mut conn, job).unwrap().unwrap();
+    let said = windlass::jobs::explain(&mut conn, job).unwrap().unwrap();
     let oldest = members.jobs[0].id;
     assert!(
         matches!(&said.reason, Reason::Batch { open: 3, total: 3, oldest: Some(id), .. } if *id == oldest),

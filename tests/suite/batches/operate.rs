@@ -2,10 +2,10 @@
 
 use super::*;
 use crate::on_each_database;
-use windlass::{
-    BatchFilter, BatchState, Change, Error, FollowerState, Jobs, OperationState, TaskStatus,
-    batches, run_operations,
-};
+use windlass::Error;
+use windlass::batches::{self, BatchFilter, BatchState, FollowerState};
+use windlass::jobs::{Change, Jobs, TaskStatus};
+use windlass::operations::{self, OperationState};
 
 on_each_database!(
     a_cancel_reaches_batches_in_the_batch,
@@ -79,10 +79,8 @@ fn a_cancel_in_the_background_ends_the_batch(db: &TestDb) {
     let operation = operation.start(&mut conn).unwrap();
     // Before the operation runs, and after its preview.
     batch.add(&mut conn, [&Member::Finish]).unwrap();
-    run_operations(&mut conn, Duration::from_secs(60)).unwrap();
-    let operation = windlass::operation(&mut conn, operation.id)
-        .unwrap()
-        .unwrap();
+    operations::run(&mut conn, Duration::from_secs(60)).unwrap();
+    let operation = operations::find(&mut conn, operation.id).unwrap().unwrap();
     assert_eq!(operation.state, OperationState::Done, "{operation:?}");
     assert_eq!(operation.changed, 606);
     assert_eq!(run_on(db, batch), ["failure", "finish"]);
@@ -106,10 +104,8 @@ fn a_retry_reaches_batches_in_the_batch(db: &TestDb) {
         even_at_most_once: false,
     });
     let operation = jobs.start(&mut conn).unwrap();
-    run_operations(&mut conn, Duration::from_secs(60)).unwrap();
-    let operation = windlass::operation(&mut conn, operation.id)
-        .unwrap()
-        .unwrap();
+    operations::run(&mut conn, Duration::from_secs(60)).unwrap();
+    let operation = operations::find(&mut conn, operation.id).unwrap().unwrap();
     assert_eq!(operation.changed, 5, "{operation:?}");
     assert_eq!(batch.retry(&mut conn).unwrap().changed, 0, "none is failed");
     let refused = batch.open_jobs().in_background(Change::Retry {
@@ -196,7 +192,7 @@ fn batches_are_listed_page_by_page(db: &TestDb) {
     let open = followed([Member::Finish; 2]).enqueue(&mut conn).unwrap().id;
     let ruby = of_ruby(db);
     let mut ids = |filter, before, limit| -> Vec<BatchId> {
-        let found = batches(&mut conn, filter, before, limit).unwrap();
+        let found = batches::list(&mut conn, filter, before, limit).unwrap();
         found.into_iter().map(|batch| batch.id).collect()
     };
     assert_eq!(ids(BatchFilter::All, None, 2), [ruby, open]);
@@ -204,8 +200,8 @@ fn batches_are_listed_page_by_page(db: &TestDb) {
     assert_eq!(ids(BatchFilter::Open, None, 9), [ruby, open]);
     assert_eq!(ids(BatchFilter::Over, None, 9), [succeeded, failed]);
     assert_eq!(ids(BatchFilter::Failed, None, 9), [failed]);
-    let all = batches(&mut conn, BatchFilter::All, None, 9).unwrap();
-    let figures = |batch: &windlass::BatchSummary| {
+    let all = batches::list(&mut conn, BatchFilter::All, None, 9).unwrap();
+    let figures = |batch: &batches::BatchSummary| {
         let (open, failures) = (batch.open.count, batch.failures.count);
         (batch.state, batch.is_of_ruby, batch.total, open, failures)
     };
@@ -225,7 +221,7 @@ fn details_say_what_became_of_what_follows(db: &TestDb) {
     let mut conn = db.connect();
     let batch = nested(Member::Fail).metadata(&"night");
     let batch = batch.enqueue(&mut conn).unwrap().id;
-    let states = |details: &windlass::BatchDetails| -> Vec<_> {
+    let states = |details: &batches::BatchDetails| -> Vec<_> {
         let follows = details.follows.iter();
         let states = follows.map(|job| (job.runs_on.clone(), job.state));
         states.collect()

@@ -2,7 +2,8 @@
 
 use super::*;
 use crate::on_each_database;
-use windlass::{Change, Dispatcher, JobId, Jobs, Reason};
+use windlass::jobs::{Change, Jobs, Reason};
+use windlass::{Dispatcher, JobId};
 
 on_each_database!(
     a_cancelled_job_ends_the_wait,
@@ -63,7 +64,7 @@ fn is_discarded(db: &TestDb, waiting: JobId) {
         said.starts_with("discarded: ") && said.contains(reason),
         "{said}"
     );
-    let explained = windlass::explain(&mut db.connection(), waiting).unwrap();
+    let explained = windlass::jobs::explain(&mut db.connection(), waiting).unwrap();
     assert_eq!(explained.unwrap().reason, Reason::Ended);
 }
 
@@ -196,7 +197,7 @@ fn a_retry_by_another_program_counts(db: &TestDb) {
     worker.stop();
     assert!(!batch.status(&mut db.connection()).unwrap().has_failed());
     until("it has ended", || {
-        let explained = windlass::explain(&mut db.connection(), job).unwrap();
+        let explained = windlass::jobs::explain(&mut db.connection(), job).unwrap();
         explained.unwrap().reason == Reason::Ended
     });
 }

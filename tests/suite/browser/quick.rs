@@ -8,7 +8,8 @@ use super::world::World;
 use crate::support::TestDb;
 use crate::support::wait::until;
 use std::time::Duration;
-use windlass::{Function, JobId, JobResult, Registry, TaskStatus, Worker};
+use windlass::jobs::TaskStatus;
+use windlass::{Function, JobId, JobResult, Registry, Worker};
 
 #[test]
 fn pages_an_action_and_a_live_update() {
@@ -59,13 +60,13 @@ fn cancelled(db: &TestDb) -> JobId {
     let mut conn = db.connect();
     let job = LOOP.enqueue(&mut conn, &()).unwrap().id;
     let status = || {
-        windlass::task_info(&mut db.connection(), job)
+        windlass::jobs::status(&mut db.connection(), job)
             .unwrap()
             .unwrap()
             .status
     };
     until("it runs", || status() == TaskStatus::Running);
-    windlass::cancel(&mut conn, job).unwrap();
+    windlass::jobs::cancel(&mut conn, job).unwrap();
     until("it is cancelled", || status() == TaskStatus::Cancelled);
     job
 }

@@ -6,10 +6,11 @@ use crate::support::wait::until;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
+use windlass::flows::On;
+use windlass::jobs::{Change, Jobs};
 use windlass::{
-    Batch, Change, Concurrency, Delivery, Dispatcher, Handle, JobId, Jobs, NewJob, On, Policy,
-    RecurringTask, Scheduler, Supervisor, Worker, enqueue_all, pause_class, pause_queue, recurring,
-    set_limit,
+    Batch, Concurrency, Delivery, Dispatcher, Handle, JobId, NewJob, Policy, RecurringTask,
+    Scheduler, Supervisor, Worker, classes, enqueue_all, limits, queues, recurring,
 };
 use windlass_console::web::{RunningServer, Server};
 
@@ -284,15 +285,15 @@ fn odd_jobs(db: &TestDb) {
 /// Applies settings and actions of operators, such as pauses and limits.
 fn settings(db: &TestDb) {
     let mut conn = db.connect();
-    pause_queue(&mut conn, "newsletter", "ada", "the text is wrong").unwrap();
-    pause_class(
+    queues::pause(&mut conn, "newsletter", "ada", "the text is wrong").unwrap();
+    classes::pause(
         &mut conn,
         "SyncStock",
         "grace",
         "the supplier's server is away",
     )
     .unwrap();
-    set_limit(
+    limits::set(
         &mut conn,
         "ImportCatalog/catalog-7",
         1,

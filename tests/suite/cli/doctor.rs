@@ -97,7 +97,7 @@ fn a_working_database_is_fine(db: &TestDb) {
         windlass::Supervisor::new(&db.database).dispatcher(windlass::Dispatcher::new(&db.database));
     let _supervisor = supervisor.start().unwrap();
     until("all are registered and the job is done", || {
-        log.len() == 1 && windlass::processes(conn).unwrap().len() == 3
+        log.len() == 1 && windlass::processes::list(conn).unwrap().len() == 3
     });
     let found = windlass_console::doctor(conn).unwrap();
     assert!(
@@ -178,7 +178,7 @@ fn a_deployment_that_does_not_run_is_a_problem(db: &TestDb) {
         "{found}"
     );
     // Those of a paused queue wait on purpose.
-    windlass::pause_queue(conn, "mail", "ada", "").unwrap();
+    windlass::queues::pause(conn, "mail", "ada", "").unwrap();
     assert_eq!(says(db, "processes", 0), "0 run");
 }
 
@@ -225,7 +225,11 @@ fn ready_jobs_that_no_worker_takes_are_a_problem(db: &TestDb) {
     let worker = Worker::new(&db.database, registry).queues(["mail"]);
     let mut worker = worker.unwrap().start().unwrap();
     let conn = &mut db.connection();
-    let classes = || windlass::processes(&mut db.connection()).unwrap().len();
+    let classes = || {
+        windlass::processes::list(&mut db.connection())
+            .unwrap()
+            .len()
+    };
     until("it is registered", || classes() == 1);
     let enqueue = |class: &str, queue: &str| {
         let job = NewJob::of_class(class, "{}").queue(queue);
@@ -245,7 +249,7 @@ fn ready_jobs_that_no_worker_takes_are_a_problem(db: &TestDb) {
     let unserved = enqueue(Note::NAME, "mial");
     let unknown = enqueue("nobody_has_it", "mail");
     let paused = enqueue(Note::NAME, "resting");
-    windlass::pause_queue(conn, "resting", "ada", "a test").unwrap();
+    windlass::queues::pause(conn, "resting", "ada", "a test").unwrap();
     // They may have been enqueued just before the worker that takes them starts.
     let found = verdicts(db);
     assert_eq!((found.get("queues"), found.get("classes")), (None, None));

@@ -3,7 +3,8 @@
 use crate::on_each_database;
 use crate::support::TestDb;
 use crate::support::program::windlass;
-use windlass::{Batch, Error, Flow, FlowGraph, JobId, NewJob, On, enqueue_all};
+use windlass::flows::{FlowGraph, On};
+use windlass::{Batch, Error, Flow, JobId, NewJob, enqueue_all};
 
 on_each_database!(
     a_flow_is_shown,

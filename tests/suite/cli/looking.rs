@@ -109,7 +109,7 @@ fn who_pauses_a_queue_without_a_name_is_told_by_number() {
         .env("LOGNAME", "")
         .run();
     assert!(said.is_done(), "{said:?}");
-    let by = windlass::queues(&mut db.connection()).unwrap()[0]
+    let by = windlass::queues::list(&mut db.connection()).unwrap()[0]
         .paused_by
         .clone();
     assert!(by.unwrap().starts_with("uid "));

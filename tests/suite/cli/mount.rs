@@ -157,7 +157,7 @@ fn arguments_of_old_versions_are_converted(db: &TestDb) {
         );
     }
     let details = |job: i64| {
-        let shown = windlass::job_details(&mut db.connection(), windlass::JobId(job), true);
+        let shown = windlass::jobs::reveal(&mut db.connection(), windlass::JobId(job));
         let shown = shown.unwrap().unwrap();
         (shown.arguments_version, shown.arguments)
     };

@@ -64,7 +64,7 @@ fn a_pause_names_its_user(db: &TestDb) {
         .env("USER", "ada")
         .run();
     assert!(said.is_done(), "{said:?}");
-    let queues = windlass::queues(&mut db.connection()).unwrap();
+    let queues = windlass::queues::list(&mut db.connection()).unwrap();
     let by = queues[0].paused_by.clone().unwrap();
     assert!(by.starts_with("ada@") && by.len() > 4, "{by}");
 }

@@ -3,7 +3,7 @@
 use crate::on_each_database;
 use crate::support::TestDb;
 use crate::support::program::windlass;
-use windlass::task_info_by_token;
+use windlass::jobs;
 
 on_each_database!(
     tags_are_given_listed_and_changed,
@@ -62,7 +62,7 @@ fn a_public_token_is_printed_once(db: &TestDb) {
     let token = said
         .strip_prefix("Enqueued job 1.\nPublic token: ")
         .unwrap();
-    let task = task_info_by_token(&mut db.connection(), token.trim_end());
+    let task = jobs::status_by_token(&mut db.connection(), token.trim_end());
     assert_eq!(task.unwrap().unwrap().job_id.0, 1);
     let again = [
         "enqueue",

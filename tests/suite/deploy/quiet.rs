@@ -116,7 +116,7 @@ fn a_quiet_worker_is_seen_everywhere(db: &TestDb) {
     }
     worker.quiet();
     until("its row says so", || {
-        windlass::processes(&mut db.connection()).unwrap()[0].quiet
+        windlass::processes::list(&mut db.connection()).unwrap()[0].quiet
     });
     // On a busy machine, its heartbeat may come late.
     for command in ["status", "processes"] {
@@ -148,7 +148,7 @@ fn a_quiet_worker_is_seen_everywhere(db: &TestDb) {
     }
     worker.resume();
     until("the job is done and its row says so", || {
-        let process = &windlass::processes(&mut db.connection()).unwrap()[0];
+        let process = &windlass::processes::list(&mut db.connection()).unwrap()[0];
         !process.quiet && db.rows("ready_executions") == 0
     });
 }
@@ -156,7 +156,7 @@ fn a_quiet_worker_is_seen_everywhere(db: &TestDb) {
 /// Waits until the row of the only worker has this mode.
 fn until_worker_is(db: &TestDb, is_quiet: bool) {
     until(&format!("the worker is quiet: {is_quiet}"), || {
-        let processes = windlass::processes(&mut db.connection()).unwrap();
+        let processes = windlass::processes::list(&mut db.connection()).unwrap();
         let workers = processes.iter().filter(|one| one.kind == "Worker");
         workers.map(|one| one.quiet).eq([is_quiet])
     });
@@ -202,7 +202,7 @@ fn a_worker_that_is_quiet_alone_is_named(db: &TestDb) {
     let scene = Scene::new(db);
     let app = app_with(&scene, "[[workers]]\nthreads = 1\n");
     until_worker_is(db, false);
-    let processes = windlass::processes(&mut db.connection()).unwrap();
+    let processes = windlass::processes::list(&mut db.connection()).unwrap();
     let worker = processes.iter().find(|one| one.kind == "Worker").unwrap();
     let doctor = || windlass(&db.url, &["doctor"]).out;
     let alone = "although its supervisor is not";

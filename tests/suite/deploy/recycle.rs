@@ -9,7 +9,8 @@ use crate::support::wait::{DEADLINE, until};
 use rustix::process::Signal;
 use std::collections::BTreeMap;
 use std::time::Duration;
-use windlass::{Error, Job, Recycle, Registry, Supervisor, Worker};
+use windlass::processes::Recycle;
+use windlass::{Error, Job, Registry, Supervisor, Worker};
 
 on_each_database!(
     recycling_under_load_loses_and_doubles_nothing,

@@ -18,7 +18,7 @@ on_each_database!(
 
 /// The process ids of the registered workers.
 fn workers(db: &TestDb) -> BTreeSet<i64> {
-    let processes = windlass::processes(&mut db.connection()).unwrap();
+    let processes = windlass::processes::list(&mut db.connection()).unwrap();
     let workers = processes.iter().filter(|one| one.kind == "Worker");
     workers.map(|one| i64::from(one.pid)).collect()
 }

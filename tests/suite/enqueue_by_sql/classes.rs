@@ -7,10 +7,9 @@ use crate::support::jobs::{Log, Note};
 use crate::support::wait::{DEADLINE, until};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
-use windlass::{
-    Actor, Context, EnqueueOutcome, Error, Job, JobResult, NewJob, OnConflict, Policy, Registry,
-    Worker,
-};
+use windlass::audit::Actor;
+use windlass::jobs::EnqueueOutcome;
+use windlass::{Context, Error, Job, JobResult, NewJob, OnConflict, Policy, Registry, Worker};
 
 on_each_database!(
     internal_classes_are_refused,
@@ -108,7 +107,7 @@ fn unknown_classes_are_refused_if_that_is_set(db: &TestDb) {
         "INSERT INTO windlass_enqueue (class, arguments) VALUES ('note', '{\"text\":\"a\"}')";
     let typo = "INSERT INTO windlass_enqueue (class) VALUES ('noet')";
     assert!(Actor::default().set_strict_classes(conn, true).unwrap());
-    assert!(windlass::strict_classes(conn).unwrap());
+    assert!(windlass::classes::strict(conn).unwrap());
     run(db, note).unwrap();
     for error in [run(db, typo), enqueue_many(db, "noet")] {
         let error = error.unwrap_err();

@@ -5,7 +5,7 @@ use crate::support::TestDb;
 use crate::support::db::count;
 use diesel::connection::SimpleConnection as _;
 use diesel::{Connection as _, PgConnection};
-use windlass::{RailsOption, set_rails_option};
+use windlass::schema::{self, RailsOption};
 
 /// A function that the attacker wants the owner to call, in the attacker's temporary schema.
 const TRAP: &str = "CREATE FUNCTION pg_temp.trap(v bigint) RETURNS boolean LANGUAGE plpgsql AS $$ BEGIN \
@@ -127,7 +127,7 @@ fn database(db: &TestDb) -> String {
 
 fn with_rails_options(db: &TestDb) {
     for option in [RailsOption::WakeFromRuby, RailsOption::ActiveJobEnvelopes] {
-        set_rails_option(&mut db.connection(), option, true).unwrap();
+        schema::set_rails_option(&mut db.connection(), option, true).unwrap();
     }
 }
 

@@ -2,7 +2,8 @@
 
 use super::*;
 use crate::on_each_database;
-use windlass::{Change, EnqueueOutcome, FlowGraph, Jobs, On};
+use windlass::flows::{FlowGraph, On};
+use windlass::jobs::{Change, EnqueueOutcome, Jobs};
 
 on_each_database!(
     each_end_counts_as_it_should,
@@ -167,12 +168,12 @@ fn what_waits_for_retries_runs_after_one(db: &TestDb) {
     scene.enqueue(part("c", End::Finish).after(a));
     scene.enqueue(part("d", End::Finish).after(a).when(On::Failure));
     assert_eq!(scene.run(), ["a", "d"]);
-    let said = windlass::explain(&mut db.connection(), b.id)
+    let said = windlass::jobs::explain(&mut db.connection(), b.id)
         .unwrap()
         .unwrap();
     let failed = Some(a.id);
     assert!(
-        matches!(said.reason, windlass::Reason::Jobs { open: 0, failed: found, .. } if found == failed),
+        matches!(said.reason, windlass::jobs::Reason::Jobs { open: 0, failed: found, .. } if found == failed),
         "{said:?}"
     );
     // It fails once more, and then succeeds.

@@ -2,7 +2,9 @@
 
 use super::*;
 use crate::on_each_database;
-use windlass::{Batch, EnqueueOutcome, Error, Flow, On, Quota};
+use windlass::flows::On;
+use windlass::jobs::EnqueueOutcome;
+use windlass::{Batch, Error, Flow, Quota};
 
 on_each_database!(
     a_flow_runs_in_its_order_and_passes_results_on,
@@ -28,7 +30,7 @@ fn a_flow_runs_in_its_order_and_passes_results_on(db: &TestDb) {
     assert_eq!(db.rows_of("windlass_edges"), 4);
     let ran = scene.run();
     assert_eq!((&*ran[0], &*ran[ran.len() - 1]), ("a", "d"), "{ran:?}");
-    let last = windlass::task_info(&mut db.connection(), flow.jobs["d"].id)
+    let last = windlass::jobs::status(&mut db.connection(), flow.jobs["d"].id)
         .unwrap()
         .unwrap();
     assert_eq!(

@@ -3,7 +3,8 @@
 use super::*;
 use crate::on_each_database;
 use std::sync::Mutex;
-use windlass::{Batch, Jobs, Supervisor};
+use windlass::jobs::Jobs;
+use windlass::{Batch, Supervisor};
 
 on_each_database!(
     the_results_of_a_batch_are_read_in_pages,
@@ -138,7 +139,7 @@ fn an_input_that_is_missing_is_an_error(db: &TestDb) {
     let job = reading("y", End::Finish, &["batch"]).after(("batch", batch));
     scene.enqueue(job);
     let job = reading("z", End::Finish, &["failed"]).after(("failed", failed));
-    scene.enqueue(job.when(windlass::On::Finish));
+    scene.enqueue(job.when(windlass::flows::On::Finish));
     scene.run();
     let mut errors =
         db.texts("SELECT error AS t FROM solid_queue_failed_executions ORDER BY job_id");

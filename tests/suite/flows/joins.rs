@@ -4,8 +4,9 @@ use super::*;
 use crate::on_each_database;
 use crate::policies::{Bench, Call, Doing, call, executions, finished};
 use crate::support::enqueue_by_sql::run;
+use windlass::jobs::{self, EnqueueOutcome, Jobs, Reason};
 use windlass::testing::{RunOutcome, TestDatabase};
-use windlass::{Batch, BatchId, EnqueueOutcome, Jobs, OnConflict, Reason, explain};
+use windlass::{Batch, BatchId, OnConflict};
 
 on_each_database!(
     a_job_waits_for_its_children,
@@ -70,7 +71,7 @@ fn a_job_waits_for_its_children(db: &TestDb) {
         executions(db, "blocked") == 1 && executions(db, "claimed") == 1 && scene.ran().len() == 3
     });
     until("it is explained", || {
-        let why = explain(&mut db.connection(), job).unwrap().unwrap();
+        let why = jobs::explain(&mut db.connection(), job).unwrap().unwrap();
         matches!(why.reason, Reason::Jobs { open: 1, .. })
     });
     scene.place.gate.open();
@@ -146,13 +147,13 @@ fn a_job_that_waited_before_it_ran_joins(db: &TestDb) {
         Ok(())
     });
     let call = NewJob::new(&Call).unwrap();
-    scene.enqueue(call.after(parent).when(windlass::On::Failure));
+    scene.enqueue(call.after(parent).when(windlass::flows::On::Failure));
     until("the parent has failed, and it waits", || {
         let waits = executions(db, "blocked") == 1 && executions(db, "claimed") == 1;
         executions(db, "failed") == 1 && waits
     });
     db.execute("UPDATE solid_queue_jobs SET arguments = replace(arguments, 'Fail', 'Finish') WHERE class_name = 'part'");
-    let retry = windlass::Change::Retry {
+    let retry = jobs::Change::Retry {
         even_at_most_once: false,
     };
     Jobs::failed().change(&mut db.connection(), retry).unwrap();
@@ -185,7 +186,7 @@ fn a_joining_job_is_cancelled(db: &TestDb) {
     });
     let job = call(db, Policy::new());
     until("it waits", || executions(db, "blocked") == 1);
-    windlass::cancel(&mut db.connection(), job).unwrap();
+    jobs::cancel(&mut db.connection(), job).unwrap();
     scene.place.gate.open();
     until("all have ended", || {
         finished(db) == 2 && executions(db, "blocked") == 0

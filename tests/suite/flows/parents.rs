@@ -5,10 +5,9 @@ use crate::on_each_database;
 use crate::support::db::execute;
 use crate::support::program::windlass;
 use diesel::connection::InstrumentationEvent;
-use windlass::{
-    Batch, Change, Concurrency, Dispatcher, Error, Flow, Jobs, On, Reason, Supervisor, enqueue_all,
-    explain,
-};
+use windlass::flows::On;
+use windlass::jobs::{self, Change, Jobs, Reason};
+use windlass::{Batch, Concurrency, Dispatcher, Error, Flow, Supervisor, enqueue_all};
 
 on_each_database!(
     a_job_runs_after_all_that_it_waits_for,
@@ -303,7 +302,7 @@ fn a_job_says_what_it_waits_for(db: &TestDb) {
         scene.enqueue(part("b", End::Finish)),
     );
     let child = scene.enqueue(part("c", End::Finish).after([a, b])).id;
-    let said = explain(&mut db.connection(), child).unwrap().unwrap();
+    let said = jobs::explain(&mut db.connection(), child).unwrap().unwrap();
     assert!(
         matches!(said.reason, Reason::Jobs { open: 2, total: 2, oldest: Some(id), failed: None } if id == a.id),
         "{said:?}"

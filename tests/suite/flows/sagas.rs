@@ -3,7 +3,8 @@
 use super::*;
 use crate::on_each_database;
 use crate::support::enqueue_by_sql::run;
-use windlass::{Change, EnqueueOutcome, Jobs, OnConflict};
+use windlass::OnConflict;
+use windlass::jobs::{Change, EnqueueOutcome, Jobs};
 
 on_each_database!(
     the_steps_of_a_failed_job_are_undone_in_reverse,
@@ -151,7 +152,7 @@ fn the_steps_of_a_cancelled_job_are_undone(db: &TestDb) {
         let scene = &scene;
         let ran = threads.spawn(move || scene.travels(&expected));
         until("it waits", || scene.ran().len() == 4);
-        windlass::cancel(&mut db.connection(), job).unwrap();
+        windlass::jobs::cancel(&mut db.connection(), job).unwrap();
         ran.join().unwrap();
     });
 }

@@ -7,10 +7,9 @@ use crate::support::process::{HEARTBEAT, THRESHOLD};
 use crate::support::wait::{DEADLINE, until};
 use std::sync::Arc;
 use std::time::Duration;
-use windlass::{
-    Database, Dispatcher, Event, Handle, HealthCheck, Job, Registry, Scheduler, Subscriber,
-    Supervisor, Worker,
-};
+use windlass::hooks::Subscriber;
+use windlass::processes::HealthCheck;
+use windlass::{Database, Dispatcher, Event, Handle, Job, Registry, Scheduler, Supervisor, Worker};
 
 on_each_database!(
     a_worker_is_ready_while_it_may_claim,

@@ -10,9 +10,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use windlass::history;
+use windlass::jobs::{Change, Jobs};
+use windlass::limits::LimitConflict;
 use windlass::{
-    Backoff, Change, Concurrency, Context, Dispatcher, Function, Handle, JobError, JobId,
-    JobResult, Jobs, LimitConflict, Policy, Registry, Worker, testing,
+    Backoff, Concurrency, Context, Dispatcher, Function, Handle, JobError, JobId, JobResult,
+    Policy, Registry, Worker, testing,
 };
 
 on_each_database!(
@@ -192,7 +194,7 @@ fn ends_by_operators_are_counted(db: &TestDb) {
     let first = enqueue(db, DO, "finish", Policy::new());
     enqueue_many(db, DO, "finish", 3);
     enqueue_many(db, DO, "fail", 2);
-    windlass::cancel(&mut db.connection(), first).unwrap();
+    windlass::jobs::cancel(&mut db.connection(), first).unwrap();
     let queue = |name: &str| Jobs::unfinished().queue(name);
     let discarded = queue("q-finish").change(&mut db.connection(), Change::Discard);
     assert_eq!(discarded.unwrap().changed, 3);

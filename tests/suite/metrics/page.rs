@@ -11,7 +11,7 @@ use crate::support::wait::until;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use windlass::{Dispatcher, NewJob, Registry, Supervisor, Worker, pause_queue};
+use windlass::{Dispatcher, NewJob, Registry, Supervisor, Worker, queues};
 use windlass_console::web::Probes;
 
 on_each_database!(
@@ -64,8 +64,8 @@ fn what_waits_is_counted(db: &TestDb) {
     }
     let later = NewJob::of_class("send", "{}").after(Duration::from_secs(3600));
     later.enqueue(&mut conn).unwrap();
-    pause_queue(&mut conn, "slow", "ada", "").unwrap();
-    pause_queue(&mut conn, "empty", "ada", "").unwrap();
+    queues::pause(&mut conn, "slow", "ada", "").unwrap();
+    queues::pause(&mut conn, "empty", "ada", "").unwrap();
     let page = Served::of(db).scrape();
     for (queue, ready, paused) in [("mail", 2.0, 0.0), ("slow", 1.0, 1.0), ("empty", 0.0, 1.0)] {
         let of = |name: &str| page.value(&format!("windlass_queue_{name}{{queue=\"{queue}\"}}"));

@@ -10,9 +10,10 @@ use rustix::process::Signal;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use windlass::jobs::AttemptOutcome;
+use windlass::policies::JobFailed;
 use windlass::{
-    AttemptOutcome, Backoff, Context, Delivery, Job, JobError, JobFailed, JobId, JobResult, NewJob,
-    OnConflict, Policy,
+    Backoff, Context, Delivery, Job, JobError, JobId, JobResult, NewJob, OnConflict, Policy,
 };
 
 on_each_database!(
@@ -70,7 +71,7 @@ fn a_job_fails_at_its_first_error_by_default(db: &TestDb) {
     let job = enqueue(db, [error()], Policy::new());
     until("the job has failed", || executions(db, "failed") == 1);
     assert_eq!(bench.log.lines(), ["a 1"]);
-    let attempts = windlass::attempts(&mut db.connection(), job).unwrap();
+    let attempts = crate::support::jobs::attempts(&mut db.connection(), job).unwrap();
     assert_eq!(attempts.len(), 1);
     assert_eq!(attempts[0].outcome, AttemptOutcome::Failed);
     assert_eq!(attempts[0].message, "broken");
@@ -97,7 +98,7 @@ fn a_job_is_tried_as_often_as_its_policy_says(db: &TestDb) {
     );
     until("the job has finished", || finished(db) == 1);
     assert_eq!(bench.log.lines(), ["a 1", "a 2", "a 3"]);
-    let attempts = windlass::attempts(&mut db.connection(), job).unwrap();
+    let attempts = crate::support::jobs::attempts(&mut db.connection(), job).unwrap();
     let told: Vec<_> = attempts
         .iter()
         .map(|attempt| (attempt.attempt, attempt.outcome, &*attempt.kind))
@@ -185,7 +186,8 @@ fn the_body_decides(db: &TestDb) {
     let discarded = enqueue(db, [Turn::Discard], stubborn(5));
     until("it was discarded", || finished(db) == 1);
     assert_eq!(bench.log.len(), 2);
-    let outcome = |job| windlass::attempts(&mut db.connection(), job).unwrap()[0].outcome;
+    let outcome =
+        |job| crate::support::jobs::attempts(&mut db.connection(), job).unwrap()[0].outcome;
     assert_eq!(outcome(failed), AttemptOutcome::Failed);
     assert_eq!(outcome(discarded), AttemptOutcome::Discarded);
     let policy = stubborn(2).backoff(Backoff::Fixed(Duration::from_secs(3600)));
@@ -206,7 +208,9 @@ fn a_snooze_is_no_attempt(db: &TestDb) {
     until("the job has finished", || finished(db) == 1);
     assert_eq!(bench.log.lines(), ["a 1", "a 1", "a 1", "a 2", "a 2"]);
     assert_eq!(
-        windlass::attempts(&mut db.connection(), job).unwrap().len(),
+        crate::support::jobs::attempts(&mut db.connection(), job)
+            .unwrap()
+            .len(),
         1
     );
 }
@@ -287,7 +291,7 @@ fn attempts_are_kept_newest_first_and_bounded(db: &TestDb) {
     let _bench = Bench::start(db);
     let job = enqueue(db, [error()], stubborn(25));
     until("the job has failed", || executions(db, "failed") == 1);
-    let attempts = windlass::attempts(&mut db.connection(), job).unwrap();
+    let attempts = crate::support::jobs::attempts(&mut db.connection(), job).unwrap();
     let numbers: Vec<u32> = attempts.iter().map(|attempt| attempt.attempt).collect();
     assert_eq!(numbers, (6..=25).rev().collect::<Vec<_>>());
 }
@@ -313,7 +317,7 @@ fn attempts_are_bounded_where_a_job_is_replaced(db: &TestDb) {
     let rows = db.count("SELECT count(*) AS n FROM windlass_attempts");
     assert!((20..25).contains(&rows), "{rows}");
     let job = JobId(db.count("SELECT id AS n FROM solid_queue_jobs"));
-    let attempts = windlass::attempts(&mut db.connection(), job).unwrap();
+    let attempts = crate::support::jobs::attempts(&mut db.connection(), job).unwrap();
     assert_eq!(attempts.len(), 20);
 }
 
@@ -327,7 +331,7 @@ fn crashes_are_among_the_attempts(db: &TestDb) {
     let first = scene.started("a", 1);
     crate::support::process::signal(first.pid, Signal::KILL);
     scene.started("a", 2);
-    let attempts = windlass::attempts(&mut db.connection(), job).unwrap();
+    let attempts = crate::support::jobs::attempts(&mut db.connection(), job).unwrap();
     assert_eq!(attempts.len(), 1);
     assert_eq!(attempts[0].outcome, AttemptOutcome::Crashed);
     assert_eq!(attempts[0].attempt, 1);

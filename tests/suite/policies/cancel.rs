@@ -8,7 +8,8 @@ use crate::support::wait::until;
 use rustix::process::Signal;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
-use windlass::{AttemptOutcome, Cancelled, Job, JobId, NewJob, Policy};
+use windlass::jobs::{AttemptOutcome, Cancelled};
+use windlass::{Job, JobId, NewJob, Policy};
 
 on_each_database!(
     a_waiting_job_is_cancelled_at_once,
@@ -33,11 +34,11 @@ crate::through_a_pooler_in_all!(
 );
 
 fn cancel(db: &TestDb, job: JobId) -> Cancelled {
-    windlass::cancel(&mut db.connection(), job).unwrap()
+    windlass::jobs::cancel(&mut db.connection(), job).unwrap()
 }
 
 fn outcome(db: &TestDb, job: JobId) -> AttemptOutcome {
-    windlass::attempts(&mut db.connection(), job).unwrap()[0].outcome
+    crate::support::jobs::attempts(&mut db.connection(), job).unwrap()[0].outcome
 }
 
 fn nothing_is_left(db: &TestDb) {
@@ -97,7 +98,7 @@ fn a_job_that_succeeds_has_succeeded(db: &TestDb) {
     until("the job runs", || bench.log.len() == 1);
     cancel(db, job);
     until("the job has ended", || finished(db) == 1);
-    let attempts = windlass::attempts(&mut db.connection(), job).unwrap();
+    let attempts = crate::support::jobs::attempts(&mut db.connection(), job).unwrap();
     assert!(attempts.is_empty(), "{attempts:?}");
 }
 

@@ -7,10 +7,10 @@ use crate::support::program::windlass;
 use crate::support::wait::until;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
-use windlass::{
-    Concurrency, Context, Dispatcher, EditRefusal, Error, Job, JobId, JobResult, LimitConflict,
-    NewJob, Registry, TaskStatus, edit_arguments,
-};
+use windlass::errors::EditRefusal;
+use windlass::jobs::{self, TaskStatus};
+use windlass::limits::LimitConflict;
+use windlass::{Concurrency, Context, Dispatcher, Error, Job, JobId, JobResult, NewJob, Registry};
 
 on_each_database!(
     waiting_and_failed_jobs_are_edited,
@@ -46,7 +46,7 @@ fn arguments(db: &TestDb, job: JobId) -> String {
 }
 
 fn edit(db: &TestDb, job: JobId, arguments: &str) -> Result<(), Error> {
-    edit_arguments(&mut db.connection(), job, arguments, None)
+    jobs::edit_arguments(&mut db.connection(), job, arguments, None)
 }
 
 fn refusal(result: Result<(), Error>) -> EditRefusal {
@@ -124,8 +124,9 @@ fn claimed_and_ended_jobs_are_not_edited(db: &TestDb) {
 fn the_type_checks_the_arguments(db: &TestDb) {
     let id = enqueue(db, job());
     let registry = Registry::new().register::<Charge>(());
-    let edit =
-        |arguments: &str| edit_arguments(&mut db.connection(), id, arguments, Some(&registry));
+    let edit = |arguments: &str| {
+        jobs::edit_arguments(&mut db.connection(), id, arguments, Some(&registry))
+    };
     edit(r#"{ "order": 3, "pin": "0815" }"#).unwrap();
     assert_eq!(arguments(db, id), r#"{"order":3,"pin":"0815"}"#);
     for (new, expected) in [
@@ -151,8 +152,9 @@ fn the_type_checks_the_arguments(db: &TestDb) {
     }
     // Another program has the class.
     let other = enqueue(db, NewJob::of_class("other", "{}"));
-    edit_arguments(&mut db.connection(), other, "[1]", Some(&registry)).unwrap();
-    let error = edit_arguments(&mut db.connection(), other, "[1", Some(&registry)).unwrap_err();
+    jobs::edit_arguments(&mut db.connection(), other, "[1]", Some(&registry)).unwrap();
+    let error =
+        jobs::edit_arguments(&mut db.connection(), other, "[1", Some(&registry)).unwrap_err();
     assert!(
         error.to_string().contains("its arguments are not JSON"),
         "{error}"
@@ -162,8 +164,9 @@ fn the_type_checks_the_arguments(db: &TestDb) {
 fn secrets_are_neither_printed_nor_replaced_by_accident(db: &TestDb) {
     let id = enqueue(db, job());
     let registry = Registry::new().register::<Charge>(());
-    let edit =
-        |arguments: &str| edit_arguments(&mut db.connection(), id, arguments, Some(&registry));
+    let edit = |arguments: &str| {
+        jobs::edit_arguments(&mut db.connection(), id, arguments, Some(&registry))
+    };
     assert_eq!(
         refusal(edit(r#"{"order":2,"pin":"[hidden]"}"#)),
         EditRefusal::Hidden
@@ -205,7 +208,7 @@ fn an_edited_job_keeps_its_slot(db: &TestDb) {
     let _dispatcher = Dispatcher::new(&db.database).start().unwrap();
     until("one is discarded", || finished(db) == 1);
     let status = |job| {
-        let info = windlass::task_info(&mut db.connection(), job).unwrap();
+        let info = jobs::status(&mut db.connection(), job).unwrap();
         info.unwrap().status
     };
     assert_eq!(
@@ -214,7 +217,7 @@ fn an_edited_job_keeps_its_slot(db: &TestDb) {
     );
     assert_eq!(arguments(db, id), r#"{"order":2}"#);
     assert_eq!(db.rows("ready_executions"), 1);
-    let wrong = windlass::check_semaphores(&mut db.connection()).unwrap();
+    let wrong = windlass::limits::check_semaphores(&mut db.connection()).unwrap();
     assert!(wrong.is_empty(), "{wrong:?}");
 }
 

@@ -10,9 +10,10 @@ use crate::support::wait::{DEADLINE, until};
 use chrono::{DateTime, TimeDelta, Utc};
 use std::sync::Arc;
 use std::time::Duration;
+use windlass::jobs::{AttemptOutcome, Change, EnqueueOutcome, JobState, Jobs, TaskStatus};
 use windlass::{
-    AttemptOutcome, Change, Concurrency, Dispatcher, EnqueueOutcome, JobId, JobState, Jobs, NewJob,
-    OnConflict, Policy, RecurringTask, Registry, Scheduler, TaskStatus, Worker, testing,
+    Concurrency, Dispatcher, JobId, NewJob, OnConflict, Policy, RecurringTask, Registry, Scheduler,
+    Worker, testing,
 };
 
 on_each_database!(
@@ -89,14 +90,15 @@ fn expiries(db: &TestDb) -> i64 {
 }
 
 fn status(db: &TestDb, job: JobId) -> TaskStatus {
-    let info = windlass::task_info(&mut db.connection(), job).unwrap();
+    let info = windlass::jobs::status(&mut db.connection(), job).unwrap();
     info.unwrap().status
 }
 
 fn is_expired(db: &TestDb, job: JobId) -> bool {
-    let attempts = windlass::attempts(&mut db.connection(), job).unwrap();
-    let expired =
-        |one: &windlass::Attempt| one.outcome == AttemptOutcome::Discarded && one.kind == "expired";
+    let attempts = crate::support::jobs::attempts(&mut db.connection(), job).unwrap();
+    let expired = |one: &windlass::jobs::Attempt| {
+        one.outcome == AttemptOutcome::Discarded && one.kind == "expired"
+    };
     status(db, job) == TaskStatus::Discarded && attempts.len() == 1 && attempts.iter().all(expired)
 }
 
@@ -423,7 +425,7 @@ fn the_end_of_time_is_no_trouble(db: &TestDb) {
         enqueue(db, note("d").expires_in(Duration::from_nanos(1))),
     ];
     for job in jobs {
-        let explanation = windlass::explain(&mut db.connection(), job)
+        let explanation = windlass::jobs::explain(&mut db.connection(), job)
             .unwrap()
             .unwrap();
         assert!(explanation.expires_at.is_some());
@@ -487,7 +489,7 @@ fn tests_of_applications_let_them_expire(db: &TestDb) {
 fn ended_jobs_leave_nothing(db: &TestDb) {
     let job = |_| enqueue(db, note("a").expires_in(HOUR));
     let [cancelled, discarded] = [0, 1].map(job);
-    windlass::cancel(&mut db.connection(), cancelled).unwrap();
+    windlass::jobs::cancel(&mut db.connection(), cancelled).unwrap();
     let jobs = Jobs::waiting().ids([discarded]);
     jobs.change(&mut db.connection(), Change::Discard).unwrap();
     assert_eq!(expiries(db), 0);
@@ -511,7 +513,7 @@ fn it_is_explained(db: &TestDb) {
         .policy(Policy::new().retry_until(until))
         .not_after(at);
     let job = enqueue(db, job);
-    let explanation = windlass::explain(&mut db.connection(), job)
+    let explanation = windlass::jobs::explain(&mut db.connection(), job)
         .unwrap()
         .unwrap();
     assert_eq!(explanation.expires_at, Some(at));

@@ -7,10 +7,8 @@ use crate::support::process::{Do, Scene, Work, signal};
 use crate::support::wait::until;
 use rustix::process::Signal;
 use std::time::Duration;
-use windlass::{
-    AttemptOutcome, Change, Delivery, Job, JobId, Jobs, NewJob, NotRetried, Policy, Reason,
-    Registry, testing,
-};
+use windlass::jobs::{AttemptOutcome, Change, Jobs, NotRetried, Reason};
+use windlass::{Delivery, Job, JobId, NewJob, Policy, Registry, testing};
 
 on_each_database!(
     what_the_job_returns_is_tried_again,
@@ -31,7 +29,7 @@ fn known(attempts: u32) -> Policy {
 }
 
 fn outcomes(db: &TestDb, job: JobId) -> Vec<(AttemptOutcome, String)> {
-    let attempts = windlass::attempts(&mut db.connection(), job).unwrap();
+    let attempts = crate::support::jobs::attempts(&mut db.connection(), job).unwrap();
     let attempts = attempts.into_iter();
     attempts.map(|one| (one.outcome, one.kind)).collect()
 }
@@ -91,7 +89,7 @@ fn a_death_is_an_unknown_outcome(db: &TestDb) {
     signal(scene.started("a", 1).pid, Signal::KILL);
     until("the job has failed", || executions(db, "failed") == 1);
     assert_eq!(outcomes(db, job), unknown());
-    let why = windlass::explain(&mut db.connection(), job)
+    let why = windlass::jobs::explain(&mut db.connection(), job)
         .unwrap()
         .unwrap();
     assert_eq!(why.not_retried, Some(NotRetried::OutcomeUnknown));
@@ -183,7 +181,7 @@ fn tests_of_applications_treat_it_alike(db: &TestDb) {
 
 fn it_is_explained(db: &TestDb) {
     let job = enqueue(db, "a", [Turn::Succeed], known(3));
-    let explanation = windlass::explain(&mut db.connection(), job)
+    let explanation = windlass::jobs::explain(&mut db.connection(), job)
         .unwrap()
         .unwrap();
     assert_eq!(explanation.delivery, Some(Delivery::AfterKnownOutcome));

@@ -9,7 +9,8 @@ use diesel::connection::InstrumentationEvent;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
-use windlass::{Change, Delivery, JobId, JobState, Jobs, NewJob, Policy, Supervisor};
+use windlass::jobs::{Change, JobState, Jobs};
+use windlass::{Delivery, JobId, NewJob, Policy, Supervisor};
 
 on_each_database!(
     failed_jobs_run_again_with_all_their_attempts,
@@ -47,7 +48,7 @@ const RETRY: Change = Change::Retry {
     even_at_most_once: false,
 };
 
-fn change(db: &TestDb, jobs: &Jobs, change: Change) -> windlass::Changed {
+fn change(db: &TestDb, jobs: &Jobs, change: Change) -> windlass::jobs::Changed {
     jobs.change(&mut db.connection(), change).unwrap()
 }
 
@@ -87,7 +88,9 @@ fn failed_jobs_run_again_with_all_their_attempts(db: &TestDb) {
     assert_eq!(bench.log.lines(), ["a 1", "a 2", "a 1", "a 2"]);
     assert_eq!(executions(db, "failed"), 0);
     assert_eq!(
-        windlass::attempts(&mut db.connection(), job).unwrap().len(),
+        crate::support::jobs::attempts(&mut db.connection(), job)
+            .unwrap()
+            .len(),
         3
     );
     assert_eq!(change(db, &Jobs::failed().ids([job]), RETRY).changed, 0);

@@ -7,7 +7,8 @@ use crate::support::jobs::Log;
 use crate::support::wait::{eventually, until};
 use std::sync::Arc;
 use std::time::Duration;
-use windlass::{Policy, Progress, Registry, Worker};
+use windlass::jobs::Progress;
+use windlass::{Policy, Registry, Worker};
 
 on_each_database!(
     a_heartbeat_carries_the_progress,
@@ -22,7 +23,7 @@ crate::through_a_pooler_in_all!(
 );
 
 fn progress(db: &TestDb) -> Option<(Option<String>, Progress)> {
-    let processes = windlass::processes(&mut db.connection()).unwrap();
+    let processes = windlass::processes::list(&mut db.connection()).unwrap();
     let run = processes
         .into_iter()
         .flat_map(|process| process.runs)

@@ -7,7 +7,9 @@ use crate::support::wait::until;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
-use windlass::{Event, Handle, NewJob, Policy, Retention, Subscriber, Supervisor};
+use windlass::hooks::Subscriber;
+use windlass::processes::Retention;
+use windlass::{Event, Handle, NewJob, Policy, Supervisor};
 
 on_each_database!(
     finished_jobs_go_when_they_are_old,

@@ -9,7 +9,8 @@ use crate::support::wait::until;
 use chrono::{TimeDelta, Utc};
 use std::sync::Arc;
 use std::time::Duration;
-use windlass::{AttemptOutcome, Backoff, NewJob, NotRetried, Policy, Registry, testing};
+use windlass::jobs::{AttemptOutcome, NotRetried};
+use windlass::{Backoff, NewJob, Policy, Registry, testing};
 
 on_each_database!(
     after_the_limit_the_last_error_is_final,
@@ -34,12 +35,12 @@ fn after_the_limit_the_last_error_is_final(db: &TestDb) {
     let bench = Bench::start(db);
     until("it has failed", || executions(db, "failed") == 1);
     assert_eq!(bench.log.lines(), ["a 1"]);
-    let attempts = windlass::attempts(&mut db.connection(), job).unwrap();
+    let attempts = crate::support::jobs::attempts(&mut db.connection(), job).unwrap();
     assert_eq!(attempts[0].outcome, AttemptOutcome::Failed);
     assert_eq!(attempts[0].message, "broken");
     until("it is reported", || bench.events.count("Failed") == 1);
     assert_eq!(bench.events.count("Retried"), 0);
-    let why = windlass::explain(&mut db.connection(), job)
+    let why = windlass::jobs::explain(&mut db.connection(), job)
         .unwrap()
         .unwrap();
     assert_eq!(why.max_attempts, Some(9));
@@ -98,7 +99,7 @@ fn an_overrun_is_limited_too(db: &TestDb) {
     assert_eq!(worker.exit().code(), Some(124), "{}", worker.log());
     let _watching = scene.supervisor(0);
     until("the job has failed", || executions(db, "failed") == 1);
-    let attempts = windlass::attempts(&mut db.connection(), job).unwrap();
+    let attempts = crate::support::jobs::attempts(&mut db.connection(), job).unwrap();
     assert_eq!(attempts[0].kind, "timeout");
 }
 

@@ -5,7 +5,9 @@ use crate::on_each_database;
 use crate::support::TestDb;
 use crate::support::program::windlass;
 use std::ops::ControlFlow;
-use windlass::{Delivery, Jobs, NewJob, Policy, RetryRate};
+use windlass::failed::RetryRate;
+use windlass::jobs::Jobs;
+use windlass::{Delivery, NewJob, Policy};
 
 on_each_database!(
     retried_jobs_are_spread_over_time,
@@ -69,7 +71,7 @@ fn retried_jobs_are_spread_over_time(db: &TestDb) {
 fn a_retry_that_is_stopped_says_how_far_it_came(db: &TestDb) {
     failed(db, 600, &Policy::new());
     let rate: RetryRate = "10/h".parse().unwrap();
-    let stop = |_: &windlass::Changed| ControlFlow::Break(());
+    let stop = |_: &windlass::jobs::Changed| ControlFlow::Break(());
     let done = Jobs::failed()
         .retry_at_rate(&mut db.connection(), rate, false, stop)
         .unwrap();
@@ -85,7 +87,7 @@ fn jobs_that_are_left_alone_take_no_time(db: &TestDb) {
     failed(db, 502, &Policy::new().delivery(Delivery::AtMostOnce));
     failed(db, 3, &Policy::new());
     let rate: RetryRate = "1/h".parse().unwrap();
-    let go_on = |_: &windlass::Changed| ControlFlow::Continue(());
+    let go_on = |_: &windlass::jobs::Changed| ControlFlow::Continue(());
     let all = Jobs::unfinished();
     let done = all
         .retry_at_rate(&mut db.connection(), rate, false, go_on)

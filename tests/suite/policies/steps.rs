@@ -12,9 +12,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
-use windlass::{
-    AsConn, Change, Context, DbConnection, Job, JobError, JobResult, Jobs, NewJob, Policy,
-};
+use windlass::jobs::{Change, Jobs};
+use windlass::{AsConn, Context, DbConnection, Job, JobError, JobResult, NewJob, Policy};
 
 on_each_database!(
     a_killed_job_goes_on_where_it_was,
@@ -425,7 +424,7 @@ fn finished_in_its_own_transaction(db: &TestDb) {
     assert_eq!((finished(db), seen(db).len()), (1, 1));
     assert_eq!((bench.log.count("run"), recorded(db)), (1, 0));
     assert!(
-        windlass::attempts(&mut db.connection(), job)
+        crate::support::jobs::attempts(&mut db.connection(), job)
             .unwrap()
             .is_empty()
     );

@@ -10,7 +10,9 @@ use rustix::process::{Pid, Signal, test_kill_process};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
-use windlass::{Attempt, AttemptOutcome, Interrupted, Job, JobId, NewJob, OnTimeout, Policy};
+use windlass::jobs::{Attempt, AttemptOutcome};
+use windlass::policies::OnTimeout;
+use windlass::{Interrupted, Job, JobId, NewJob, Policy};
 
 on_each_database!(
     a_job_that_asks_ends_at_its_deadline,
@@ -54,7 +56,7 @@ const SHORT: Duration = Duration::from_millis(100);
 const LONG: Duration = Duration::from_secs(3600);
 
 fn attempts(db: &TestDb, job: JobId) -> Vec<Attempt> {
-    windlass::attempts(&mut db.connection(), job).unwrap()
+    crate::support::jobs::attempts(&mut db.connection(), job).unwrap()
 }
 
 /// The outcomes of a job's attempts, the newest first, all for this reason.
@@ -104,7 +106,7 @@ fn a_sleep_ends_when_the_job_is_cancelled(db: &TestDb) {
     });
     let job = call(db, Policy::new());
     until("it sleeps", || bench.log.len() == 1);
-    windlass::cancel(&mut db.connection(), job).unwrap();
+    windlass::jobs::cancel(&mut db.connection(), job).unwrap();
     until("it has ended", || finished(db) == 1);
     assert_eq!(outcomes(db, job, "cancelled"), [AttemptOutcome::Cancelled]);
 }

@@ -3,7 +3,8 @@
 use super::{in_one_minute, note};
 use crate::on_each_database;
 use crate::support::TestDb;
-use windlass::{EnqueueOutcome, Error, NewJob, Quota, enqueue_all, quotas};
+use windlass::jobs::EnqueueOutcome;
+use windlass::{Error, NewJob, Quota, enqueue_all, quotas};
 
 on_each_database!(
     all_or_none_are_enqueued,
@@ -63,7 +64,7 @@ fn what_one_limit_refuses_does_not_count_for_another(db: &TestDb) {
         let mut conn = db.connect();
         let quota = quota.per_day(7).per_minute(6).waiting(3).shed();
         enqueue_all(&mut conn, notes(&quota, 12)).unwrap();
-        let status = quotas(&mut conn).unwrap().pop().unwrap();
+        let status = quotas::list(&mut conn).unwrap().pop().unwrap();
         (status.this_day, status.this_minute, status.waiting)
     });
     assert_eq!(used, (3, 3, 3));
@@ -113,5 +114,5 @@ fn one_with_the_name_of_a_shed_job_counts(db: &TestDb) {
     assert_eq!(outcomes, [New, Shed, Shed, Shed, Shed, Shed]);
     assert_eq!(db.rows("ready_executions"), 1);
     assert_eq!(db.rows_of("windlass_quota_jobs"), 1);
-    assert_eq!(quotas(&mut conn).unwrap()[0].waiting, 1);
+    assert_eq!(quotas::list(&mut conn).unwrap()[0].waiting, 1);
 }

@@ -7,10 +7,9 @@ use crate::support::enqueue_by_sql::run;
 use crate::support::program::windlass;
 use crate::support::wait::until;
 use serde::{Deserialize, Serialize};
-use windlass::{
-    Context, EnqueueOutcome, Error, Job, JobResult, NewJob, Quota, QuotaStatus, Registry, Worker,
-    enqueue_all, quotas,
-};
+use windlass::jobs::EnqueueOutcome;
+use windlass::quotas::{self, QuotaStatus};
+use windlass::{Context, Error, Job, JobResult, NewJob, Quota, Registry, Worker, enqueue_all};
 
 #[derive(Clone, Serialize, Deserialize)]
 struct Export;
@@ -61,7 +60,7 @@ fn stored(db: &TestDb) -> windlass::Handle {
 }
 
 fn of(db: &TestDb, name: &str) -> QuotaStatus {
-    let all = quotas(&mut db.connection()).unwrap();
+    let all = quotas::list(&mut db.connection()).unwrap();
     all.into_iter().find(|quota| quota.name == name).unwrap()
 }
 

@@ -16,10 +16,11 @@ use diesel::connection::InstrumentationEvent;
 use serde::{Deserialize, Serialize};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
+use windlass::processes::Retention;
 use windlass::recurring::{run_now, schedule};
 use windlass::{
     Context, DbConnection, Enqueued, Error, Job, JobResult, NewJob, Quota, RecurringTask, Registry,
-    Result, Retention, Supervisor, enqueue_all, quotas, testing,
+    Result, Supervisor, enqueue_all, quotas, testing,
 };
 
 on_each_database!(
@@ -195,7 +196,7 @@ fn jobs_that_wait_are_counted(db: &TestDb) {
             ..
         }
     ));
-    let status = &quotas(&mut conn).unwrap()[0];
+    let status = &quotas::list(&mut conn).unwrap()[0];
     assert_eq!((status.waiting, status.most_waiting), (2, Some(2)));
     // One of them starts: its place is free, and only that.
     execute(
@@ -298,12 +299,12 @@ fn a_token_and_a_quota(db: &TestDb) {
     assert_eq!(db.rows_of("windlass_public_tokens"), 1);
     // A discarded job can be looked up as well.
     let shed = job(&quota.shed()).enqueue(&mut conn).unwrap();
-    assert_eq!(shed.outcome, windlass::EnqueueOutcome::Shed);
+    assert_eq!(shed.outcome, windlass::jobs::EnqueueOutcome::Shed);
     let token = shed.public_token.unwrap().to_string();
-    let info = windlass::task_info_by_token(&mut conn, &token)
+    let info = windlass::jobs::status_by_token(&mut conn, &token)
         .unwrap()
         .unwrap();
-    assert_eq!(info.status, windlass::TaskStatus::Discarded);
+    assert_eq!(info.status, windlass::jobs::TaskStatus::Discarded);
 }
 
 /// No job of it may be enqueued.
@@ -332,7 +333,7 @@ fn what_windlass_enqueues_is_neither_refused_nor_counted(db: &TestDb) {
     schedule(&mut conn, &task).unwrap();
     run_now(&mut conn, "never").unwrap();
     assert_eq!(db.rows("ready_executions"), 1);
-    assert_eq!(quotas(&mut conn).unwrap()[0].this_day, 0);
+    assert_eq!(quotas::list(&mut conn).unwrap()[0].this_day, 0);
 }
 
 fn a_name_has_limits(db: &TestDb) {

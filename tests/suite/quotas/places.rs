@@ -7,7 +7,8 @@ use crate::support::jobs::{Log, Note};
 use crate::support::wait::{until, until_none_is_left};
 use std::sync::Arc;
 use std::time::Duration;
-use windlass::{Error, Quota, Registry, Retention, Supervisor, Worker, enqueue_all};
+use windlass::processes::Retention;
+use windlass::{Error, Quota, Registry, Supervisor, Worker, enqueue_all};
 
 on_each_database!(places_are_neither_lost_nor_given_twice);
 

@@ -3,9 +3,8 @@
 use super::note;
 use crate::on_each_database;
 use crate::support::TestDb;
-use windlass::{
-    Concurrency, EnqueueOutcome, JobState, Jobs, Quota, TaskStatus, explain, task_info,
-};
+use windlass::jobs::{self, EnqueueOutcome, JobState, Jobs, TaskStatus};
+use windlass::{Concurrency, Quota};
 
 on_each_database!(a_shed_job_keeps_nothing_but_its_reason);
 
@@ -26,14 +25,14 @@ fn a_shed_job_keeps_nothing_but_its_reason(db: &TestDb) {
     }
     assert_eq!(db.rows_of("windlass_unique_jobs"), 0);
     assert_eq!(db.rows_of("windlass_quota_jobs"), 0);
-    assert!(windlass::semaphores(conn).unwrap().is_empty());
+    assert!(windlass::limits::semaphores(conn).unwrap().is_empty());
     let reason = "the quota `tight` allows 0 waiting jobs, and sheds the jobs that exceed it";
     for id in [shed.id, bare.id] {
-        let info = task_info(conn, id).unwrap().unwrap();
+        let info = jobs::status(conn, id).unwrap().unwrap();
         assert_eq!(info.status, TaskStatus::Discarded);
         let error = info.error.unwrap();
         assert!(error.contains(reason), "{error}");
-        let explained = explain(conn, id).unwrap().unwrap();
+        let explained = jobs::explain(conn, id).unwrap().unwrap();
         let error = explained.task.error.unwrap();
         assert!(error.contains(reason), "{error}");
     }

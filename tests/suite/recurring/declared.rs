@@ -7,7 +7,8 @@ use crate::support::TestDb;
 use crate::support::events::Events;
 use crate::support::wait::until;
 use std::time::Duration;
-use windlass::{Error, RecurringStatus, recurring};
+use windlass::Error;
+use windlass::recurring::{self, RecurringStatus};
 
 on_each_database!(
     declared_tasks_are_fired_by_who_declares_them,

@@ -10,7 +10,8 @@ use crate::support::wait::until;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
-use windlass::{JobId, MissedTicks, Overlap, Policy, Registry, Worker, recurring};
+use windlass::recurring::{self, MissedTicks, Overlap};
+use windlass::{JobId, Policy, Registry, Worker};
 
 on_each_database!(
     of_missed_ticks_the_latest_is_fired,
@@ -175,13 +176,13 @@ fn a_job_that_was_run_by_hand_is_not_overlapped(db: &TestDb) {
         .start()
         .unwrap();
     until("a tick is dropped", || events.count("TickDropped") >= 1);
-    windlass::cancel(&mut conn, by_hand[0]).unwrap();
+    windlass::jobs::cancel(&mut conn, by_hand[0]).unwrap();
     let dropped = events.count("TickDropped");
     until("another one is", || {
         events.count("TickDropped") > dropped + 1
     });
     assert_eq!(db.rows("jobs"), 2);
-    windlass::cancel(&mut conn, by_hand[1]).unwrap();
+    windlass::jobs::cancel(&mut conn, by_hand[1]).unwrap();
     until_ticked(db, "a", 1);
 }
 

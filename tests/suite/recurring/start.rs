@@ -130,7 +130,7 @@ fn a_start_outside_of_the_window_has_no_tick(db: &TestDb) {
 /// Even if the first scheduler died before it could fire it.
 fn a_start_is_not_missed(db: &TestDb) {
     let deploy = || {
-        let task = start_task().missed(windlass::MissedTicks::Skip);
+        let task = start_task().missed(recurring::MissedTicks::Skip);
         drop(run(db, scheduler(db).deployment("one"), task));
     };
     deploy();

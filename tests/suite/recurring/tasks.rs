@@ -7,10 +7,8 @@ use crate::support::wait::until;
 use crate::{on_each_database, with_own_connection};
 use chrono::{TimeDelta, Utc};
 use std::sync::Arc;
-use windlass::{
-    Concurrency, Delivery, Error, MissedTicks, Overlap, Policy, RecurringSettings, RecurringStatus,
-    RecurringTask, Registry, Worker, recurring,
-};
+use windlass::recurring::{self, MissedTicks, Overlap, RecurringSettings, RecurringStatus};
+use windlass::{Concurrency, Delivery, Error, Policy, RecurringTask, Registry, Worker};
 
 on_each_database!(
     a_task_is_scheduled_in_the_users_own_transaction,

@@ -9,7 +9,8 @@ use crate::support::wait::until;
 use chrono::{DateTime, SubsecRound, TimeDelta, Utc};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use windlass::{RecurringTask, Timing, recurring};
+use windlass::RecurringTask;
+use windlass::recurring::{self, Timing};
 use windlass_console::Config;
 
 on_each_database!(

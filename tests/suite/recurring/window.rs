@@ -6,7 +6,8 @@ use crate::support::TestDb;
 use crate::support::program::windlass;
 use chrono::{DateTime, DurationRound, TimeDelta, Utc};
 use std::time::Duration;
-use windlass::{MissedTicks, RecurringTask, recurring};
+use windlass::RecurringTask;
+use windlass::recurring::{self, MissedTicks};
 use windlass_console::Config;
 
 on_each_database!(

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use jiff::tz::{TimeZone, TimeZoneDatabase};
 use std::collections::BTreeMap;
 use std::process::Command;
-use windlass::Schedule;
+use windlass::recurring::Schedule;
 
 /// A schedule, and whether it is due by a time of the clock.
 type Case = (&'static str, fn(&NaiveDateTime) -> bool);

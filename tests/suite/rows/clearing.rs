@@ -6,7 +6,8 @@ use crate::support::TestDb;
 use crate::support::events::Events;
 use crate::support::wait::until;
 use std::time::{Duration, Instant};
-use windlass::{Handle, NewJob, Retention, Supervisor};
+use windlass::processes::Retention;
+use windlass::{Handle, NewJob, Supervisor};
 
 on_each_database!(
     a_job_that_cannot_be_deleted_holds_up_no_other,

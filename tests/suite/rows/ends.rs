@@ -56,7 +56,7 @@ fn a_refusal_that_passes_costs_no_text(db: &TestDb) {
     });
     execute(&mut lock, "ROLLBACK");
     until("it has failed", || executions(db, "failed") == 1);
-    let attempts = windlass::attempts(&mut db.connection(), job).unwrap();
+    let attempts = crate::support::jobs::attempts(&mut db.connection(), job).unwrap();
     assert_eq!(attempts[0].message, "the text");
 }
 

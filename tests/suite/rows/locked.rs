@@ -72,7 +72,7 @@ fn a_claim_that_is_locked_holds_up_no_other_end() {
     until("it runs", || bench.gate.begun() == 1);
     let failing = enqueue(db, "a", [Turn::UntilCancelled], Policy::new());
     until("the other runs", || bench.log.count("a") == 1);
-    windlass::cancel(&mut db.connection(), failing).unwrap();
+    windlass::jobs::cancel(&mut db.connection(), failing).unwrap();
     let locked = Locked::rows(db, "SELECT 1 FROM solid_queue_claimed_executions");
     bench.gate.open();
     until("it has ended", || bench.gate.ended() == 1);

@@ -8,10 +8,8 @@ use crate::support::wait::until;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use std::time::Duration;
-use windlass::{
-    Concurrency, Context, Job, JobResult, NewJob, Obstacle, Reason, Registry, Worker, explain,
-    pause_class, paused_classes, resume_class, testing,
-};
+use windlass::jobs::{self, Obstacle, Reason};
+use windlass::{Concurrency, Context, Job, JobResult, NewJob, Registry, Worker, classes, testing};
 
 on_each_database!(
     a_paused_class_stops_and_goes_on,
@@ -64,7 +62,7 @@ fn a_paused_class_stops_and_goes_on(db: &TestDb) {
     let conn = &mut db.connection();
     Note::new("before").enqueue(conn).unwrap();
     until("it claims", || log.len() == 1);
-    assert!(pause_class(conn, "note", "ada", "").unwrap());
+    assert!(classes::pause(conn, "note", "ada", "").unwrap());
     // Each pair is one for a claim that did not know of the pause yet, and one behind it.
     until("the pause is heeded", || {
         let done = log.len();
@@ -77,7 +75,7 @@ fn a_paused_class_stops_and_goes_on(db: &TestDb) {
     });
     // The worker may have claimed it before, and gives it back.
     until("it is held", || db.rows("ready_executions") == 1);
-    assert!(resume_class(conn, "note").unwrap());
+    assert!(classes::resume(conn, "note").unwrap());
     until("it goes on", || db.rows("ready_executions") == 0);
 }
 
@@ -85,7 +83,7 @@ fn a_paused_class_stops_and_goes_on(db: &TestDb) {
 fn a_resumed_class_needs_no_poll(db: &TestDb) {
     let log = Arc::new(Log::default());
     let conn = &mut db.connection();
-    pause_class(conn, "note", "", "").unwrap();
+    classes::pause(conn, "note", "", "").unwrap();
     let _worker = Worker::new(&db.database, registry(&log))
         .polling_interval(Duration::from_secs(3_600))
         .start()
@@ -93,14 +91,14 @@ fn a_resumed_class_needs_no_poll(db: &TestDb) {
     Note::new("held").enqueue(conn).unwrap();
     Other("free".to_owned()).enqueue(conn).unwrap();
     until("the other class runs", || log.len() == 1);
-    assert!(resume_class(conn, "note").unwrap());
+    assert!(classes::resume(conn, "note").unwrap());
     until("it goes on", || log.lines() == ["free", "held"]);
 }
 
 fn many_paused_jobs_hold_up_no_other_class(db: &TestDb) {
     let log = Arc::new(Log::default());
     let conn = &mut db.connection();
-    pause_class(conn, "note", "", "").unwrap();
+    classes::pause(conn, "note", "", "").unwrap();
     let jobs: Vec<NewJob> = vec![NewJob::new(&Note::new("held")).unwrap(); 5_000];
     windlass::enqueue_all(conn, jobs).unwrap();
     for number in 0..20 {
@@ -118,12 +116,12 @@ fn what_arrives_before_paused_jobs_runs_at_once(db: &TestDb) {
     let log = Arc::new(Log::default());
     let conn = &mut db.connection();
     let other = |line: &str| NewJob::new(&Other(line.to_owned())).unwrap();
-    pause_class(conn, "note", "", "").unwrap();
+    classes::pause(conn, "note", "", "").unwrap();
     other("of a paused queue")
         .queue("paused")
         .enqueue(conn)
         .unwrap();
-    windlass::pause_queue(conn, "paused", "", "").unwrap();
+    windlass::queues::pause(conn, "paused", "", "").unwrap();
     let jobs: Vec<NewJob> = vec![NewJob::new(&Note::new("held")).unwrap(); 2_000];
     windlass::enqueue_all(conn, jobs).unwrap();
     other("behind").enqueue(conn).unwrap();
@@ -132,10 +130,10 @@ fn what_arrives_before_paused_jobs_runs_at_once(db: &TestDb) {
     until("it has passed them", || log.lines() == ["behind"]);
     other("urgent").priority(-1).enqueue(conn).unwrap();
     until("an urgent job runs", || log.len() == 2);
-    assert!(windlass::resume_queue(conn, "paused").unwrap());
+    assert!(windlass::queues::resume(conn, "paused").unwrap());
     until("the oldest job runs", || log.len() == 3);
     assert_eq!(log.lines(), ["behind", "urgent", "of a paused queue"]);
-    assert!(resume_class(conn, "note").unwrap());
+    assert!(classes::resume(conn, "note").unwrap());
     until("all run", || log.len() == 2_003);
 }
 
@@ -150,7 +148,7 @@ fn slots_are_not_passed_to_a_paused_class(db: &TestDb) {
     let on_key = |job: NewJob| job.concurrency(Concurrency::new("k").group("g"));
     on_key(NewJob::new(&Wait).unwrap()).enqueue(conn).unwrap();
     until("the first one runs", || gate.begun() == 1);
-    pause_class(conn, "note", "", "").unwrap();
+    classes::pause(conn, "note", "", "").unwrap();
     on_key(NewJob::new(&Note::new("held")).unwrap())
         .enqueue(conn)
         .unwrap();
@@ -176,8 +174,8 @@ fn a_pause_is_shown_everywhere(db: &TestDb) {
     );
     let conn = &mut db.connection();
     // The first word stays.
-    assert!(!pause_class(conn, "note", "bob", "").unwrap());
-    let paused = &paused_classes(conn).unwrap()[0];
+    assert!(!classes::pause(conn, "note", "bob", "").unwrap());
+    let paused = &classes::paused(conn).unwrap()[0];
     let (by, reason) = (paused.paused_by.as_deref(), paused.pause_reason.as_deref());
     assert_eq!(
         (&*paused.class_name, by, reason),
@@ -200,7 +198,7 @@ fn a_pause_is_shown_everywhere(db: &TestDb) {
         "{doctor:?}"
     );
     let job = Note::new("a").enqueue(conn).unwrap().id;
-    let Reason::Ready { obstacles, .. } = explain(conn, job).unwrap().unwrap().reason else {
+    let Reason::Ready { obstacles, .. } = jobs::explain(conn, job).unwrap().unwrap().reason else {
         panic!("it is ready");
     };
     assert!(
@@ -214,20 +212,20 @@ fn a_pause_is_shown_everywhere(db: &TestDb) {
     );
     let resumed = windlass(&db.url, &["classes", "resume", "note"]);
     assert!(resumed.out.contains("note goes on"), "{resumed:?}");
-    assert!(!resume_class(conn, "note").unwrap());
+    assert!(!classes::resume(conn, "note").unwrap());
 }
 
 fn tests_of_applications_respect_pauses(db: &TestDb) {
     let log = Arc::new(Log::default());
     let conn = &mut db.connection();
-    pause_class(conn, "note", "", "").unwrap();
+    classes::pause(conn, "note", "", "").unwrap();
     Note::new("held").enqueue(conn).unwrap();
     Other("free".to_owned()).enqueue(conn).unwrap();
     testing::drain(conn, &registry(&log))
         .unwrap()
         .assert_all_finished(1);
     assert_eq!(log.lines(), ["free"]);
-    resume_class(conn, "note").unwrap();
+    classes::resume(conn, "note").unwrap();
     testing::drain(conn, &registry(&log))
         .unwrap()
         .assert_all_finished(1);

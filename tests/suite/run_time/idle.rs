@@ -7,7 +7,7 @@ use crate::support::wait::{DEADLINE, until};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use std::time::Duration;
-use windlass::{Context, Error, Job, JobResult, NewJob, Registry, Supervisor, Worker, pause_queue};
+use windlass::{Context, Error, Job, JobResult, NewJob, Registry, Supervisor, Worker, queues};
 
 on_each_database!(
     it_runs_what_it_can_and_ends,
@@ -60,7 +60,7 @@ fn note(text: &str) -> NewJob {
 
 fn it_runs_what_it_can_and_ends(db: &TestDb) {
     let conn = &mut db.connection();
-    pause_queue(conn, "paused", "", "").unwrap();
+    queues::pause(conn, "paused", "", "").unwrap();
     for _ in 0..20 {
         note("ready").enqueue(conn).unwrap();
     }

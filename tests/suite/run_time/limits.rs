@@ -7,10 +7,8 @@ use crate::support::program::windlass;
 use crate::support::wait::until;
 use std::sync::Arc;
 use std::time::Duration;
-use windlass::{
-    Concurrency, Dispatcher, NewJob, Reason, Registry, Worker, clear_limit, explain, limits,
-    semaphores, set_limit,
-};
+use windlass::jobs::{self, Reason};
+use windlass::{Concurrency, Dispatcher, NewJob, Registry, Worker, limits};
 
 on_each_database!(
     a_higher_limit_promotes_and_a_lower_one_lets_jobs_end,
@@ -42,7 +40,7 @@ fn note(key: &str) -> NewJob {
 
 /// The limit of the key, whether it was set, and how many jobs hold a slot.
 fn slots(db: &TestDb, key: &str) -> (i64, bool, i64) {
-    let all = semaphores(&mut db.connection()).unwrap();
+    let all = limits::semaphores(&mut db.connection()).unwrap();
     let found = all.iter().find(|one| one.key == key).unwrap();
     (found.limit, found.limit_is_set, found.ready + found.claimed)
 }
@@ -54,13 +52,13 @@ fn a_higher_limit_promotes_and_a_lower_one_lets_jobs_end(db: &TestDb) {
     let conn = &mut db.connection();
     windlass::enqueue_all(conn, vec![wait("k"); 6]).unwrap();
     until("the first one runs", || gate.begun() == 1);
-    set_limit(conn, "g/k", 3, "ada", "").unwrap();
+    limits::set(conn, "g/k", 3, "ada", "").unwrap();
     until("three run", || gate.begun() == 3);
     assert_eq!(slots(db, "g/k"), (3, true, 3));
-    set_limit(conn, "g/k", 2, "ada", "").unwrap();
+    limits::set(conn, "g/k", 2, "ada", "").unwrap();
     assert_eq!(slots(db, "g/k"), (2, true, 3));
     // They were allowed to start.
-    assert!(windlass::check_semaphores(conn).unwrap().is_empty());
+    assert!(limits::check_semaphores(conn).unwrap().is_empty());
     gate.open();
     until("all have run", || gate.ended() == 6);
 }
@@ -77,18 +75,18 @@ fn a_limit_of_a_group_counts_for_its_keys(db: &TestDb) {
     until("the first ones are ready", || {
         db.rows("ready_executions") == 2
     });
-    set_limit(conn, "g/*", 3, "", "").unwrap();
+    limits::set(conn, "g/*", 3, "", "").unwrap();
     until("three of each are ready", || {
         db.rows("ready_executions") == 6
     });
     // That of the key itself counts before that of its group.
-    set_limit(conn, "g/b", 4, "", "").unwrap();
+    limits::set(conn, "g/b", 4, "", "").unwrap();
     until("four of it are ready", || db.rows("ready_executions") == 7);
     assert_eq!(
         (slots(db, "g/a"), slots(db, "g/b")),
         ((3, true, 3), (4, true, 4))
     );
-    set_limit(conn, "other/*", 9, "", "").unwrap();
+    limits::set(conn, "other/*", 9, "", "").unwrap();
     drop(dispatcher);
     assert_eq!(db.rows("ready_executions"), 7);
 }
@@ -109,20 +107,20 @@ fn a_change_of_a_group_waits_for_no_sweep(db: &TestDb) {
     drop(dispatcher);
     let requested = || db.count("SELECT count(DISTINCT key) AS n FROM windlass_wanted_keys");
     db.execute("DELETE FROM windlass_wanted_keys");
-    set_limit(conn, "g/*", 1, "", "").unwrap();
+    limits::set(conn, "g/*", 1, "", "").unwrap();
     assert_eq!(requested(), 0);
-    set_limit(conn, "g/*", 2, "", "").unwrap();
+    limits::set(conn, "g/*", 2, "", "").unwrap();
     assert_eq!(requested(), 2);
-    set_limit(conn, "g/*", 0, "", "").unwrap();
+    limits::set(conn, "g/*", 0, "", "").unwrap();
     db.execute("DELETE FROM windlass_wanted_keys");
     db.execute("DELETE FROM solid_queue_ready_executions");
-    assert!(clear_limit(conn, "g/*").unwrap());
+    assert!(limits::clear(conn, "g/*").unwrap());
     assert_eq!(requested(), 2);
 }
 
 fn no_job_of_a_key_with_no_slot_starts(db: &TestDb) {
     let conn = &mut db.connection();
-    set_limit(conn, "g/k", 0, "ada", "").unwrap();
+    limits::set(conn, "g/k", 0, "ada", "").unwrap();
     let job = note("k").enqueue(conn).unwrap().id;
     note("other").enqueue(conn).unwrap();
     let log = Arc::default();
@@ -132,7 +130,7 @@ fn no_job_of_a_key_with_no_slot_starts(db: &TestDb) {
     let stopped = stopped.join(crate::support::wait::DEADLINE).unwrap();
     assert!(stopped.is_drained());
     assert_eq!((log.len(), db.rows("blocked_executions")), (1, 1));
-    let reason = explain(conn, job).unwrap().unwrap().reason;
+    let reason = jobs::explain(conn, job).unwrap().unwrap().reason;
     assert!(
         matches!(
             reason,
@@ -143,7 +141,7 @@ fn no_job_of_a_key_with_no_slot_starts(db: &TestDb) {
         ),
         "{reason:?}"
     );
-    assert!(clear_limit(conn, "g/k").unwrap());
+    assert!(limits::clear(conn, "g/k").unwrap());
     let registry = Registry::new().register::<Note>(Arc::clone(&log));
     let _worker = Worker::new(&db.database, registry).start().unwrap();
     until("it runs", || log.len() == 2);
@@ -159,7 +157,7 @@ fn limits_are_shown_and_cleared(db: &TestDb) {
     assert!(set.is_done(), "{set:?}");
     assert!(set.out.contains("The limit of g/* is 2"), "{set:?}");
     let conn = &mut db.connection();
-    let stored = &limits(conn).unwrap()[0];
+    let stored = &limits::list(conn).unwrap()[0];
     let (by, reason) = (stored.set_by.as_deref(), stored.reason.as_deref());
     assert_eq!(
         (&*stored.key, stored.slots, by, reason),
@@ -176,10 +174,10 @@ fn limits_are_shown_and_cleared(db: &TestDb) {
         "{doctor:?}"
     );
     for wrong in ["k", "/k", "g/", ""] {
-        assert!(set_limit(conn, wrong, 1, "", "").is_err(), "{wrong}");
+        assert!(limits::set(conn, wrong, 1, "", "").is_err(), "{wrong}");
     }
     let cleared = windlass(&db.url, &["limits", "clear", "g/*"]);
     assert!(cleared.out.contains("as its jobs have it"), "{cleared:?}");
-    assert!(!clear_limit(conn, "g/*").unwrap());
-    assert!(limits(conn).unwrap().is_empty());
+    assert!(!limits::clear(conn, "g/*").unwrap());
+    assert!(limits::list(conn).unwrap().is_empty());
 }

@@ -22,7 +22,7 @@ fn worker(db: &TestDb, gate: &Arc<Gate>, log: &Arc<Log>) -> Worker {
 
 /// Returns a value of the metadata in the worker's row.
 fn says(db: &TestDb, name: &str) -> serde_json::Value {
-    let processes = windlass::processes(&mut db.connection()).unwrap();
+    let processes = windlass::processes::list(&mut db.connection()).unwrap();
     let worker = processes.into_iter().find(|one| one.kind == "Worker");
     worker
         .map(|one| one.metadata[name].clone())

@@ -192,7 +192,7 @@ fn has_arrived(db: &TestDb, cast: &mut Cast, (what, to): Request) {
 
 /// Returns whether the row of the worker marks it as quiet.
 fn quiet(db: &TestDb) -> bool {
-    let processes = windlass::processes(&mut db.connection()).unwrap();
+    let processes = windlass::processes::list(&mut db.connection()).unwrap();
     let workers = processes.iter().filter(|one| one.kind == "Worker");
     workers.map(|one| one.quiet).eq([true])
 }

@@ -6,7 +6,9 @@ use diesel::RunQueryDsl as _;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 use std::time::Duration;
-use windlass::{AsConn, Concurrency, Conn, EnqueueOutcome, LimitConflict, NewJob, Policy};
+use windlass::jobs::EnqueueOutcome;
+use windlass::limits::LimitConflict;
+use windlass::{AsConn, Concurrency, Conn, NewJob, Policy};
 
 /// Jobs that are enqueued one after the other.
 #[derive(Debug, Deserialize)]

@@ -1,7 +1,8 @@
 //! The events that a subscriber received.
 
 use std::sync::{Arc, Mutex};
-use windlass::{Event, Subscriber};
+use windlass::Event;
+use windlass::hooks::Subscriber;
 
 /// Keeps the text of every event.
 #[derive(Debug, Clone, Default)]

@@ -4,7 +4,21 @@ use super::wait::DEADLINE;
 use serde::{Deserialize, Serialize};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex};
-use windlass::{Context, Job, JobResult};
+use windlass::jobs::{self, Attempt, JobLog};
+use windlass::{AsConn, Context, Job, JobId, JobResult, Result};
+
+/// Returns the attempts at a job that did not succeed, newest first.
+pub fn attempts<C: AsConn + ?Sized>(conn: &mut C, job: JobId) -> Result<Vec<Attempt>> {
+    let found = jobs::find(conn, job)?;
+    let attempts = found.map(|job| job.attempts).unwrap_or_default();
+    Ok(attempts.into_iter().rev().collect())
+}
+
+/// Returns what the runs of a job logged, the oldest run first.
+pub fn logs<C: AsConn + ?Sized>(conn: &mut C, job: JobId) -> Result<Vec<JobLog>> {
+    let found = jobs::find(conn, job)?;
+    Ok(found.map(|job| job.logs).unwrap_or_default())
+}
 
 /// The lines that jobs have written, in order.
 #[derive(Debug, Default)]

@@ -15,9 +15,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Child as Program, ChildStdin, Command, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
+use windlass::hooks::Subscriber;
 use windlass::{
     Child, Context, Database, Delivery, Dispatcher, Interrupted, Job, JobError, JobResult, Policy,
-    Registry, Subscriber, Supervisor, Worker,
+    Registry, Supervisor, Worker,
 };
 
 const ROLE: &str = "WINDLASS_TEST_ROLE";

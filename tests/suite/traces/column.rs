@@ -7,10 +7,12 @@ use crate::support::program::windlass;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use std::time::Duration;
+use windlass::jobs::{Change, Jobs};
+use windlass::policies::JobFailed;
 use windlass::testing::{drain, travel};
 use windlass::{
-    Change, Context, Error, Function, Job, JobFailed, JobId, JobResult, Jobs, NewJob, OnConflict,
-    Policy, RecurringTask, Registry, enqueue_all,
+    Context, Error, Function, Job, JobId, JobResult, NewJob, OnConflict, Policy, RecurringTask,
+    Registry, enqueue_all,
 };
 
 on_each_database!(

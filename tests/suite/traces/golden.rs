@@ -4,8 +4,9 @@ use super::exported::{in_a_span, in_words, of_queue, queue, the};
 use crate::on_each_database;
 use crate::support::TestDb;
 use std::time::Duration;
+use windlass::policies::PropagationStyle;
 use windlass::testing::{drain, travel};
-use windlass::{Function, JobError, Policy, PropagationStyle, Registry};
+use windlass::{Function, JobError, Policy, Registry};
 
 on_each_database!(every_outcome, a_batch);
 

@@ -10,11 +10,10 @@ use opentelemetry::trace::{SpanId, SpanKind, Status, TraceContextExt};
 use opentelemetry_sdk::trace::SpanData;
 use std::sync::Arc;
 use std::time::Duration;
+use windlass::hooks::Subscriber;
+use windlass::policies::{OnTimeout, PropagationStyle};
 use windlass::testing::{drain, travel};
-use windlass::{
-    Function, JobError, NewJob, OnTimeout, Policy, PropagationStyle, Registry, Subscriber, Worker,
-    enqueue_all,
-};
+use windlass::{Function, JobError, NewJob, Policy, Registry, Worker, enqueue_all};
 
 on_each_database!(
     a_run_is_linked_to_its_enqueue,

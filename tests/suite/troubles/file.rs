@@ -10,7 +10,8 @@ use std::fs::OpenOptions;
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use windlass::{Database, Event, Job, Registry, Subscriber, Worker};
+use windlass::hooks::Subscriber;
+use windlass::{Database, Event, Job, Registry, Worker};
 
 /// A worker in the middle of a job, and a supervisor with a dispatcher.
 struct Running<'a> {

@@ -12,9 +12,10 @@ use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
+use windlass::jobs::AttemptOutcome;
 use windlass::{
-    AttemptOutcome, Context, DbConnection, Delivery, Dispatcher, Handle, Job, JobId, JobResult,
-    Policy, Registry, Worker,
+    Context, DbConnection, Delivery, Dispatcher, Handle, Job, JobId, JobResult, Policy, Registry,
+    Worker,
 };
 
 on_each_database!(
@@ -212,7 +213,7 @@ fn is_busy_until(db: &TestDb, stage: &Stage, jobs: usize) {
 }
 
 fn outcomes(db: &TestDb, job: JobId) -> Vec<AttemptOutcome> {
-    let attempts = windlass::attempts(&mut db.connection(), job).unwrap();
+    let attempts = crate::support::jobs::attempts(&mut db.connection(), job).unwrap();
     attempts.into_iter().map(|one| one.outcome).collect()
 }
 

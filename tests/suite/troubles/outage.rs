@@ -12,7 +12,8 @@ use rustix::process::Signal;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
-use windlass::{Database, Event, Handle, Job, NewJob, Registry, Subscriber, Worker};
+use windlass::hooks::Subscriber;
+use windlass::{Database, Event, Handle, Job, NewJob, Registry, Worker};
 
 /// A worker and a `windlass supervise` whose way to the server can be cut.
 struct Scene {

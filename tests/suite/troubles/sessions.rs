@@ -13,8 +13,9 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
+use windlass::NewJob;
+use windlass::hooks::Subscriber;
 use windlass::{Context, Database, Handle, Job, JobResult, Registry, Worker, enqueue_all};
-use windlass::{NewJob, Subscriber};
 
 /// Notes its number after a moment.
 #[derive(Debug, Clone, Serialize, Deserialize)]

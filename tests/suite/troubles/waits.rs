@@ -140,7 +140,7 @@ fn a_caller_waits_for_its_job_all_the_same() {
     let note = NewJob::new(&Note::new("a")).unwrap().policy(policy);
     let job = note.enqueue(&mut db.connection()).unwrap().id;
     std::thread::scope(|scope| {
-        let waits = scope.spawn(|| windlass::wait_for(&database, job, DEADLINE));
+        let waits = scope.spawn(|| windlass::jobs::wait_for(&database, job, DEADLINE));
         until("it waits", || db.rows_of("windlass_waiters") == 1);
         proxy.close();
         let away = Instant::now();

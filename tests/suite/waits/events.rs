@@ -7,7 +7,9 @@ use crate::support::TestDb;
 use crate::support::wait::until;
 use serde_json::json;
 use std::time::Duration;
-use windlass::{Change, Error, Jobs, Policy, Reason, cancel, check_semaphores, emit, explain};
+use windlass::events::emit;
+use windlass::jobs::{self, Change, Jobs, Reason};
+use windlass::{Error, Policy, limits};
 use windlass_console::doctor;
 
 on_each_database!(
@@ -245,7 +247,7 @@ fn a_waiting_job_is_explained(db: &TestDb) {
     });
     let job = call(db, Policy::new());
     waiting(db);
-    let said = explain(&mut db.connection(), job).unwrap().unwrap();
+    let said = jobs::explain(&mut db.connection(), job).unwrap().unwrap();
     assert!(
         matches!(&said.reason, Reason::Event { name, step, until: Some(_) } if name == "paid/7" && step == "paid"),
         "{said:?}"
@@ -266,7 +268,7 @@ fn a_waiting_job_is_cancelled_or_discarded(db: &TestDb) {
     });
     let job = call(db, Policy::new());
     waiting(db);
-    cancel(&mut db.connection(), job).unwrap();
+    jobs::cancel(&mut db.connection(), job).unwrap();
     assert_eq!((finished(db), waits(db), steps(db)), (1, 0, 0));
     let job = call(db, Policy::new());
     waiting(db);
@@ -294,7 +296,7 @@ fn a_waiting_job_is_moved_and_edited(db: &TestDb) {
         .ids([job])
         .change(&mut conn, Change::Priority(3))
         .unwrap();
-    windlass::edit_arguments(&mut conn, job, "null", None).unwrap();
+    jobs::edit_arguments(&mut conn, job, "null", None).unwrap();
     waiting(db);
     emit(&mut conn, "paid/7", &()).unwrap();
     until("it has finished", || finished(db) == 1);
@@ -320,7 +322,10 @@ fn a_waiting_job_has_no_slot(db: &TestDb) {
     }
     until("all have finished", || finished(db) == 3);
     assert_eq!(bench.log.count("paid"), 3);
-    assert_eq!(check_semaphores(&mut db.connection()).unwrap(), [""; 0]);
+    assert_eq!(
+        limits::check_semaphores(&mut db.connection()).unwrap(),
+        [""; 0]
+    );
 }
 
 /// Except one that a job waits for.
@@ -338,7 +343,7 @@ fn old_events_are_cleared(db: &TestDb) {
     );
     let supervisor = windlass::Supervisor::new(&db.database)
         .dispatcher(windlass::Dispatcher::new(&db.database))
-        .retention(windlass::Retention::new().every(Duration::from_millis(20)))
+        .retention(windlass::processes::Retention::new().every(Duration::from_millis(20)))
         .start()
         .unwrap();
     let events = || {

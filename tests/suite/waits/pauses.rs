@@ -7,9 +7,8 @@ use crate::support::TestDb;
 use crate::support::jobs::Log;
 use crate::support::wait::until;
 use std::time::Duration;
-use windlass::{
-    Batch, Change, Delivery, Job, JobError, JobResult, Jobs, NewJob, OnConflict, Policy, cancel,
-};
+use windlass::jobs::{self, Change, Jobs};
+use windlass::{Batch, Delivery, Job, JobError, JobResult, NewJob, OnConflict, Policy};
 
 on_each_database!(
     a_pause_gives_the_thread_back,
@@ -227,7 +226,7 @@ fn a_pausing_job_is_cancelled(db: &TestDb) {
     let bench = bench(db, |cx, _| cx.pause_for("pause", WEEK));
     let job = call(db, Policy::new());
     paused(db);
-    cancel(&mut db.connection(), job).unwrap();
+    jobs::cancel(&mut db.connection(), job).unwrap();
     assert_eq!((finished(db), steps(db)), (1, 0));
     assert_eq!(bench.log.count("run"), 1);
 }
@@ -297,7 +296,7 @@ fn a_slot_is_given_up(db: &TestDb) {
         until("the first goes on", || log.count("after") == 1);
         until("both have ended", || executions(db, "claimed") == 0);
         assert_eq!(
-            windlass::check_semaphores(&mut db.connection()).unwrap(),
+            windlass::limits::check_semaphores(&mut db.connection()).unwrap(),
             [""; 0]
         );
         drop(bench);

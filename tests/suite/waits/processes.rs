@@ -8,7 +8,8 @@ use crate::support::wait::until;
 use rustix::process::Signal;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
-use windlass::{Context, Job, JobResult, NewJob, emit};
+use windlass::events::emit;
+use windlass::{Context, Job, JobResult, NewJob};
 
 on_each_database!(
     a_killed_job_resumes_where_it_was,

@@ -2,8 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
+use windlass::events::emit;
 use windlass::testing::{self, Drain, RunOutcome, TestDatabase};
-use windlass::{Context, Job, JobResult, Registry, emit};
+use windlass::{Context, Job, JobResult, Registry};
 
 const DAY: Duration = Duration::from_secs(86_400);
 

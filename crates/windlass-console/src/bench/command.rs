@@ -6,7 +6,7 @@ use crate::bench::place::{Places, version};
 use crate::terminal::{Column, ProgressReport, Report, Table};
 use clap::ValueEnum as _;
 use serde::Serialize;
-use windlass::internal::error::Result;
+use windlass::Result;
 
 /// Measure how fast a database moves jobs
 ///

@@ -4,17 +4,12 @@ use crate::bench::figures::{Figure, quantile};
 use crossbeam_channel::{Receiver, Sender, unbounded};
 use serde::{Deserialize, Serialize};
 use std::time::{Duration, Instant};
+use windlass::hooks::Subscriber;
 use windlass::internal::clock;
-use windlass::internal::db::{Database, DbConnection};
-use windlass::internal::error::{Error, Result};
-use windlass::internal::event::Event;
-use windlass::internal::event::logging::Subscriber;
-use windlass::internal::job::class::Job;
-use windlass::internal::job::context::Context;
-use windlass::internal::job::error::JobResult;
-use windlass::internal::job::new_job::{NewJob, enqueue_all};
-use windlass::internal::job::registry::Registry;
-use windlass::internal::process::worker::builder::Worker;
+use windlass::{
+    Context, Database, DbConnection, Error, Event, Job, JobResult, NewJob, Registry, Result,
+    Worker, enqueue_all,
+};
 
 /// A kind of work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]

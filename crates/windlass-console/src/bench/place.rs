@@ -6,11 +6,11 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
+use windlass::database::Dialect;
 use windlass::internal::clock;
-use windlass::internal::db::conn::dialect::Dialect;
 use windlass::internal::db::conn::typed::with_conn;
-use windlass::internal::db::{AsConn as _, Database};
-use windlass::internal::error::{Error, ErrorContext as _, Result};
+use windlass::internal::error::ErrorContext as _;
+use windlass::{AsConn as _, Database, Error, Result};
 
 /// The places of a benchmark, each in use or removed.
 #[derive(Debug, Clone)]

@@ -15,9 +15,7 @@ use crate::cli::{done, select};
 use crate::terminal;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use windlass::internal::db::Database;
-use windlass::internal::error::{Error, Result};
-use windlass::internal::job::registry::Registry;
+use windlass::{Database, Error, Registry, Result};
 
 pub(crate) const EXAMPLES: &str = "\
 Examples:

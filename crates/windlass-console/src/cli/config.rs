@@ -4,7 +4,7 @@ use crate::config::configuration::Config;
 use crate::config::reader::Argument;
 use clap::error::ErrorKind;
 use std::path::PathBuf;
-use windlass::internal::error::{Error, Result};
+use windlass::{Error, Result};
 
 /// The configuration to read.
 #[derive(Debug, clap::Args)]

@@ -4,11 +4,8 @@ use crate::cli::listed::name;
 use crate::terminal::{Column, Report, Table, printable};
 use serde::Serialize;
 use std::time::Duration;
-use windlass::internal::admin::job_info::TaskStatus;
-use windlass::internal::admin::jobs::Changed;
 use windlass::internal::clock;
-use windlass::internal::db::model::decision::JobState;
-use windlass::internal::db::query::jobs::JobCount;
+use windlass::jobs::{Changed, JobCount, JobState, TaskStatus};
 
 /// The result of a change, or of a dry run.
 #[derive(Debug, Serialize)]

@@ -3,8 +3,7 @@
 use chrono::{DateTime, Utc};
 use std::time::Duration;
 use windlass::internal::job::options::JobOptions;
-use windlass::internal::job::policy::Delivery;
-use windlass::internal::job::policy::backoff::Backoff;
+use windlass::{Backoff, Delivery};
 
 /// The options of a job. Those that are not given come from its type.
 #[derive(Debug, clap::Args)]

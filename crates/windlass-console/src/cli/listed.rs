@@ -4,16 +4,15 @@ use crate::terminal::{Column, Report, Table, printable};
 use chrono::{DateTime, Utc};
 use serde::Serialize;
 use std::time::Duration;
+use windlass::history::QueueRate;
 use windlass::internal::admin::explain::words::age;
-use windlass::internal::admin::jobs::Jobs;
 use windlass::internal::admin::secrets::Secrets;
 use windlass::internal::clock;
 use windlass::internal::db::model::audit::{Actor, Via};
-use windlass::internal::db::model::decision::JobState;
-use windlass::internal::db::query::jobs::JobSummary;
-use windlass::internal::db::{DbConnection, own};
-use windlass::internal::error::{ErrorContext as _, Result};
-use windlass::internal::history::QueueRate;
+use windlass::internal::db::own;
+use windlass::internal::error::ErrorContext as _;
+use windlass::jobs::{JobState, JobSummary, Jobs};
+use windlass::{DbConnection, Result};
 
 /// Returns a state as it is shown and as `--state` accepts it.
 pub(crate) fn name(state: JobState) -> &'static str {

@@ -2,8 +2,7 @@
 
 use crate::cli::config::CommandError;
 use clap::error::ErrorKind;
-use windlass::internal::db::Database;
-use windlass::internal::job::registry::Registry;
+use windlass::{Database, Registry};
 
 /// The database to use.
 #[derive(Debug, clap::Args)]

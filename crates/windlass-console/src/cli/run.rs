@@ -9,9 +9,8 @@ use clap::error::ErrorKind;
 use clap::{CommandFactory as _, Parser as _};
 use std::process::ExitCode;
 use std::sync::LazyLock;
-use windlass::internal::db::Database;
-use windlass::internal::job::registry::Registry;
 use windlass::internal::recurring::time_zone::RulesVersion;
+use windlass::{Database, Registry};
 
 /// The commands of `windlass`, to be mounted in your own program.
 ///

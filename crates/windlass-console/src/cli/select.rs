@@ -7,15 +7,13 @@ use crate::terminal::{self, ProgressReport};
 use clap::error::ErrorKind;
 use serde_json::Value;
 use std::io::Read as _;
-use windlass::internal::admin::change::Change;
 use windlass::internal::admin::job_info;
-use windlass::internal::admin::jobs::{Changed, Jobs};
+use windlass::internal::db::own;
 use windlass::internal::db::query::job_view::TextLimits;
 use windlass::internal::db::schema::migrate;
-use windlass::internal::db::{AsConn as _, Database, DbConnection, own};
-use windlass::internal::error::{Error, Result};
-use windlass::internal::job::{BatchId, JobId};
-use windlass::internal::operation::start::NewOperation;
+use windlass::jobs::{Change, Changed, Jobs};
+use windlass::operations::NewOperation;
+use windlass::{AsConn as _, BatchId, Database, DbConnection, Error, JobId, Result};
 
 /// Opens a connection to a database that has the Windlass tables.
 pub(crate) fn connect(database: &Database) -> Result<DbConnection> {

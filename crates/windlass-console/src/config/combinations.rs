@@ -6,8 +6,7 @@ use crate::config::settings::WorkerSettings;
 use crate::config::value::WORKER_VARIABLE;
 use std::fmt;
 use windlass::internal::clock;
-use windlass::internal::process::worker::settings::Recycle;
-use windlass::internal::retention::Retention;
+use windlass::processes::{Recycle, Retention};
 
 /// A setting and its source: `workers.threads (windlass.toml:7)`.
 #[derive(Clone, Copy)]
@@ -267,8 +266,7 @@ audit_for = '1 day'
         ]
         .concat();
         for setting in named {
-            let is_named =
-                |problem: &windlass::internal::error::Problem| problem.message.contains(setting);
+            let is_named = |problem: &windlass::errors::Problem| problem.message.contains(setting);
             assert!(problems.iter().any(is_named), "{setting}: {problems:?}");
         }
     }

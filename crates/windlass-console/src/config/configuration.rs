@@ -13,15 +13,13 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
-use windlass::internal::error::{Error, Problem, Result};
-use windlass::internal::event::Hooks;
-use windlass::internal::event::logging::Subscriber;
-use windlass::internal::job::registry::Registry;
+use windlass::errors::Problem;
+use windlass::hooks::Subscriber;
 use windlass::internal::queue::check_name;
-use windlass::internal::recurring::task::RecurringTask;
 use windlass::internal::recurring::timing::TickTimes;
-use windlass::internal::recurring::timing::Timing;
-use windlass::internal::retention::Retention;
+use windlass::processes::Retention;
+use windlass::recurring::Timing;
+use windlass::{Error, Hooks, RecurringTask, Registry, Result};
 
 /// The settings of a supervisor and everything it runs, from `windlass.toml`, environment
 /// variables, or both.
@@ -111,7 +109,7 @@ impl Config {
         Ok(self)
     }
 
-    /// Gives the scheduler a [`Timing`](crate::Timing), for tasks of the file with the schedule
+    /// Gives the scheduler a [`Timing`](windlass::recurring::Timing), for tasks of the file with the schedule
     /// `@timing NAME`.
     pub fn timing(mut self, name: impl Into<String>, timing: Arc<dyn Timing>) -> Self {
         self.timings.push((name.into(), timing));

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use toml::Value;
 use toml::de::{DeTable, DeValue, ValueDeserializer};
-use windlass::internal::error::Problem;
+use windlass::errors::Problem;
 
 /// The source of a setting's value.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -13,10 +13,8 @@ use crate::config::settings::{
 use crate::config::value::{FILE_VARIABLE, WORKER_VARIABLE};
 use crate::config::{combinations, document, recurring, settings};
 use std::path::{Path, PathBuf};
-use windlass::internal::db::Database;
-use windlass::internal::error::{Error, Result};
-use windlass::internal::event::Hooks;
-use windlass::internal::event::logging::Subscriber;
+use windlass::hooks::Subscriber;
+use windlass::{Database, Error, Hooks, Result};
 
 /// The file that is read if none is named.
 const DEFAULT_FILE: &str = "windlass.toml";

@@ -6,7 +6,7 @@ use crate::config::document::{
 use crate::config::value::ValueKind;
 use std::collections::{BTreeMap, BTreeSet};
 use toml::Value;
-use windlass::internal::error::Problem;
+use windlass::errors::Problem;
 
 /// An effective setting, for display.
 #[derive(Debug, Clone)]

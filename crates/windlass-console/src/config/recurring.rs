@@ -8,13 +8,11 @@ use serde_json::{Map, Number, Value as Json, json};
 use std::collections::BTreeMap;
 use toml::Value;
 use windlass::internal::clock::in_units;
-use windlass::internal::error::{Error, Result};
-use windlass::internal::job::registry::Registry;
 use windlass::internal::queue::check_name;
-use windlass::internal::recurring::schedule::Schedule;
-use windlass::internal::recurring::settings::{NAMES, RecurringSettings};
-use windlass::internal::recurring::task::RecurringTask;
+use windlass::internal::recurring::settings::NAMES;
 use windlass::internal::recurring::time_zone::Zone;
+use windlass::recurring::{RecurringSettings, Schedule};
+use windlass::{Error, RecurringTask, Registry, Result};
 
 /// A task and where it is declared.
 #[derive(Debug, Clone)]

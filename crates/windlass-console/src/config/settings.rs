@@ -12,11 +12,10 @@ use crate::config::value::{
 };
 use std::path::PathBuf;
 use std::time::Duration;
-use windlass::internal::db::conn::pooling::pooler::Pooling;
-use windlass::internal::process::worker::settings::Recycle;
-use windlass::internal::queue::QueueSelector;
+use windlass::database::Pooling;
 use windlass::internal::recurring::time_zone::Zone;
-use windlass::internal::retention::Retention;
+use windlass::processes::{Recycle, Retention};
+use windlass::queues::QueueSelector;
 
 /// `[database]`
 #[derive(Debug, Clone)]

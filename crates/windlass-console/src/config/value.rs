@@ -3,12 +3,12 @@
 use crate::config::document::{DocumentEntry, Origin};
 use std::path::PathBuf;
 use toml::Value;
+use windlass::Database;
+use windlass::database::Pooling;
 use windlass::internal::db::conn::address::without_secrets;
-use windlass::internal::db::conn::database::Database;
 use windlass::internal::db::conn::listening::check_listen_url;
-use windlass::internal::db::conn::pooling::pooler::Pooling;
-use windlass::internal::queue::QueueSelector;
 use windlass::internal::recurring::time_zone::Zone;
+use windlass::queues::QueueSelector;
 
 /// A kind of value that a setting can have.
 pub(crate) struct ValueKind<T> {
@@ -128,7 +128,7 @@ pub(crate) const LISTEN_ADDRESS: ValueKind<String> = ValueKind {
 
 fn address(
     entry: &DocumentEntry,
-    check: fn(&str) -> windlass::internal::error::Result<()>,
+    check: fn(&str) -> windlass::Result<()>,
 ) -> Result<String, String> {
     match entry.value.as_str().map(str::trim) {
         Some("") => Ok(String::new()),
@@ -163,7 +163,7 @@ pub(crate) const QUEUE_LIST: ValueKind<Vec<QueueSelector>> = ValueKind {
             return Err("it names no queue; \"*\" serves all".to_owned());
         }
         let queues = names.iter().map(|name| name.trim().parse());
-        let queues: windlass::internal::error::Result<_> = queues.collect();
+        let queues: windlass::Result<_> = queues.collect();
         queues.map_err(|error| error.to_string())
     },
     show: |queues| list(queues.iter().map(ToString::to_string)),

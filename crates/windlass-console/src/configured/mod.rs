@@ -10,15 +10,10 @@ use crate::web::Probes;
 use std::ffi::OsString;
 use std::sync::Arc;
 use std::time::Duration;
-use windlass::internal::db::Database;
-use windlass::internal::error::{Error, Problem, Result};
-use windlass::internal::job::registry::Registry;
-use windlass::internal::process::base::handle::Stopped;
-use windlass::internal::process::dispatcher::Dispatcher;
-use windlass::internal::process::scheduler::Scheduler;
-use windlass::internal::process::supervisor::Supervisor;
-use windlass::internal::process::supervisor::children::Child;
-use windlass::internal::process::worker::builder::Worker;
+use windlass::errors::Problem;
+use windlass::{
+    Child, Database, Dispatcher, Error, Registry, Result, Scheduler, Stopped, Supervisor, Worker,
+};
 
 /// Runs a program as the configuration describes.
 ///

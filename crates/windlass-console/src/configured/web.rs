@@ -2,8 +2,7 @@
 
 use crate::config::configuration::Config;
 use crate::web::server::Server;
-use windlass::internal::db::Database;
-use windlass::internal::error::Result;
+use windlass::{Database, Result};
 
 impl Config {
     /// Returns the server of the web pages, as `[web]` describes it, for this database and the others

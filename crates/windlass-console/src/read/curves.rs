@@ -1,10 +1,12 @@
 //! The buckets of all queues at once, for the small curves of pages.
 
 use std::collections::BTreeMap;
+use windlass::history::TimeRange;
+use windlass::history::read::read_ids;
+use windlass::internal::db::own;
 use windlass::internal::db::query::history::{self, CellsByTime};
-use windlass::internal::db::{AsConn, own};
-use windlass::internal::error::{ErrorContext, Result};
-use windlass::internal::history::read::{TimeRange, read_ids};
+use windlass::internal::error::ErrorContext;
+use windlass::{AsConn, Result};
 
 /// The activity of a queue in each bucket of a time range, the oldest first.
 #[derive(Debug, Clone, Default, PartialEq)]

@@ -4,11 +4,11 @@ use crate::read::doctor::scope::ALIVE;
 use crate::read::sql::fleet::{self, FleetProcess, MOST_PROCESSES};
 use std::collections::BTreeMap;
 use std::time::Duration;
-use windlass::internal::db::Conn;
 use windlass::internal::db::query::ready::{self, CappedCount, MOST_QUEUES, ReadyJobs};
 use windlass::internal::db::table::pauses::{self, PauseOfQueue};
-use windlass::internal::error::{ErrorContext as _, Result};
-use windlass::internal::queue::QueueSelector;
+use windlass::internal::error::ErrorContext as _;
+use windlass::queues::QueueSelector;
+use windlass::{Conn, Result};
 
 // --- All registered processes ---
 

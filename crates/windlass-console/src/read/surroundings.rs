@@ -2,12 +2,13 @@
 //! for all of them.
 
 use diesel::QueryResult;
+use windlass::Conn;
 use windlass::internal::admin::explain::obstacles::{
-    DescribedProcess, Obstacle, WantedJob, described, missing,
+    DescribedProcess, WantedJob, described, missing,
 };
-use windlass::internal::db::Conn;
 use windlass::internal::db::query::explain::{self, RubyProcesses};
 use windlass::internal::db::table::{pauses, run_time};
+use windlass::jobs::Obstacle;
 
 /// The pauses and the workers.
 #[derive(Debug)]

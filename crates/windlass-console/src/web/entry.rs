@@ -9,12 +9,12 @@ use diesel::QueryResult;
 use std::sync::Arc;
 use std::time::Duration;
 use windlass::internal::clock;
-use windlass::internal::db::Conn;
 use windlass::internal::db::conn::reading::ReadFailure;
 use windlass::internal::db::table::web::sessions::{self, NewWebSession};
 use windlass::internal::db::table::web::tokens;
 use windlass::internal::db::transition::web;
-use windlass::internal::error::{Error, ErrorContext as _};
+use windlass::internal::error::ErrorContext as _;
+use windlass::{Conn, Error};
 
 // --- Finds out whom a request is from ---
 

@@ -6,9 +6,10 @@ use flate2::write::GzEncoder;
 use std::io::Write as _;
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
+use windlass::Error;
+use windlass::errors::SchemaError;
 use windlass::internal::db::Refusal;
 use windlass::internal::db::conn::reading::ReadFailure;
-use windlass::internal::error::{Error, SchemaError};
 
 // --- A request as the SQL threads get it: plain owned data ---
 

@@ -6,11 +6,9 @@ use crate::web::request::route::Route;
 use crate::web::server::{RunningServer, Server};
 use crate::web::{metrics, readiness, start};
 use std::net::TcpListener;
-use windlass::internal::db::Database;
-use windlass::internal::error::Result;
-use windlass::internal::process::base::health::{
-    Health, PreparedBeside, RunningBeside, RunsBeside,
-};
+use windlass::internal::process::base::health::{PreparedBeside, RunningBeside, RunsBeside};
+use windlass::processes::Health;
+use windlass::{Database, Result};
 
 // --- Probes that start and end with a process ---
 

@@ -7,7 +7,7 @@ use axum::http::Method;
 use axum::http::request::Parts;
 use windlass::internal::db::ping;
 use windlass::internal::error::ErrorContext as _;
-use windlass::internal::process::base::health::{Health, HealthCheck};
+use windlass::processes::{Health, HealthCheck};
 
 /// Answers from memory. Without processes there is only this server, which answers, and so is alive
 /// and has started.

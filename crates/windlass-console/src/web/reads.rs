@@ -13,15 +13,16 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
-use windlass::internal::admin::groups::{FailedGroups, failed_groups};
+use windlass::failed::FailedGroups;
+use windlass::history::SeriesTally;
 use windlass::internal::clock;
 use windlass::internal::db::conn::reading::{ReadConnection, ReadFailure};
 use windlass::internal::db::schema::migrate;
-use windlass::internal::db::{Conn, Database, DbConnection, FileId, Refusal};
+use windlass::internal::db::{FileId, Refusal};
 use windlass::internal::deadline::no_answer;
-use windlass::internal::error::{Error, ErrorContext as _, Result};
-use windlass::internal::history::SeriesTally;
+use windlass::internal::error::ErrorContext as _;
 use windlass::internal::process::base::stop;
+use windlass::{Conn, Database, DbConnection, Error, Result, failed};
 
 // --- The connections of one thread: for each database one to read, and one to change ---
 
@@ -382,7 +383,7 @@ pub(crate) static PLACES: CachedRead<QueueStateCounts> = CachedRead {
 /// The groups of failed jobs.
 pub(crate) static GROUPS: CachedRead<FailedGroups> = CachedRead {
     slot: |source| &source.watch.groups,
-    read: |conn, _, _| failed_groups(conn, MOST_GROUPS),
+    read: |conn, _, _| failed::groups(conn, MOST_GROUPS),
     lifetime: |groups, took| {
         let is_large = groups.groups.iter().any(|group| !group.is_exact);
         lifetime(is_large || !groups.is_complete, took)

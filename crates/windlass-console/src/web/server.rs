@@ -10,10 +10,9 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 use tokio::sync::watch;
-use windlass::internal::db::Database;
-use windlass::internal::error::{Error, Result};
-use windlass::internal::process::base::health::Health;
 use windlass::internal::process::base::stop;
+use windlass::processes::Health;
+use windlass::{Database, Error, Result};
 
 /// The default address to listen on.
 pub(crate) const LISTEN: &str = "127.0.0.1:4040";

@@ -20,11 +20,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
-use windlass::internal::db::AsConn as _;
 use windlass::internal::db::schema::migrate;
 use windlass::internal::db::table::web::tokens;
-use windlass::internal::error::{Error, ErrorContext as _, Result};
+use windlass::internal::error::ErrorContext as _;
 use windlass::internal::process::base::stop;
+use windlass::{AsConn as _, Error, Result};
 
 /// The time limit for the connection on which the start looks for tokens.
 const CONNECT: Duration = Duration::from_secs(5);

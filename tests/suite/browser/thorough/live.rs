@@ -8,7 +8,8 @@ use crate::support::TestDb;
 use crate::support::proxy::Proxy;
 use crate::support::wait::until;
 use std::path::Path;
-use windlass::{Change, Database, JobId, Jobs, pause_queue};
+use windlass::jobs::{Change, Jobs};
+use windlass::{Database, JobId, queues};
 use windlass_console::web::Server;
 
 crate::on_each_database!(
@@ -88,7 +89,7 @@ fn what_is_in_use_stays(db: &TestDb) {
     let is_open = format!("document.querySelector(\"{FIRST_DETAILS}\").open");
     assert!(page.is(&is_open));
     // It waits then: the page shows that where it is not in use.
-    pause_queue(&mut db.connection(), "payments", "ada", "").unwrap();
+    queues::pause(&mut db.connection(), "payments", "ada", "").unwrap();
     retry_job(db, failed);
     page.wait(&format!("{}.innerText.includes('paused')", part("job/why")));
     let timeline = part("job/timeline");

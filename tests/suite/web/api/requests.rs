@@ -12,9 +12,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use std::sync::Arc;
 use std::time::Duration;
+use windlass::limits::{self, LimitConflict};
 use windlass::{
-    Batch, Concurrency, Context, Dispatcher, Handle, Job, JobResult, LimitConflict, NewJob,
-    OnConflict, Policy, Registry, Worker, check_semaphores,
+    Batch, Concurrency, Context, Dispatcher, Handle, Job, JobResult, NewJob, OnConflict, Policy,
+    Registry, Worker,
 };
 
 on_each_database!(
@@ -141,7 +142,11 @@ impl<'d> Scene<'d> {
         assert_eq!(db.count(total), 1);
         let slots = "SELECT CAST(value AS bigint) AS n FROM solid_queue_semaphores WHERE key = 'k'";
         assert_eq!(db.count(slots), 0);
-        assert!(check_semaphores(&mut db.connection()).unwrap().is_empty());
+        assert!(
+            limits::check_semaphores(&mut db.connection())
+                .unwrap()
+                .is_empty()
+        );
         self.gate.open();
     }
 }

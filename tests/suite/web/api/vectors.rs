@@ -7,7 +7,7 @@ use crate::support::TestDb;
 use crate::support::enqueue_by_sql::{by_rust, vectors};
 use crate::support::enqueue_rows::{compare, rows};
 use serde_json::{Map, Value};
-use windlass::EnqueueOutcome;
+use windlass::jobs::EnqueueOutcome;
 
 /// A body whose arguments stand in it as they are: also those that are no JSON.
 fn body(job: &Map<String, Value>) -> String {

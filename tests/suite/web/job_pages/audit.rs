@@ -3,7 +3,9 @@
 use super::{link, read, text};
 use crate::support::TestDb;
 use crate::web::client::{get, serve};
-use windlass::{Actor, Jobs, NewJob};
+use windlass::NewJob;
+use windlass::audit::Actor;
+use windlass::jobs::Jobs;
 
 crate::on_each_database!(
     changes_are_listed_the_newest_first,
@@ -22,7 +24,7 @@ fn changes_are_listed_the_newest_first(db: &TestDb) {
         .unwrap();
     let jobs: Vec<NewJob> = (0..3).map(|_| NewJob::of_class("x", "{}")).collect();
     windlass::enqueue_all(&mut conn, jobs).unwrap();
-    let change = windlass::Change::Priority(5);
+    let change = windlass::jobs::Change::Priority(5);
     Jobs::waiting()
         .class("x")
         .by("bob")

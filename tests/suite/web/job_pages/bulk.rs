@@ -6,7 +6,7 @@ use crate::support::TestDb;
 use crate::support::wait::until;
 use crate::web::client::{get, post, serve};
 use std::time::Duration;
-use windlass::{NewJob, operations, run_operations};
+use windlass::{NewJob, operations};
 use windlass_console::web::Server;
 
 crate::on_each_database!(
@@ -341,8 +341,8 @@ fn wrong_requests_change_nothing(db: &TestDb) {
 fn an_operation_shows_its_progress_and_is_stopped(db: &TestDb) {
     fail(db, "mail", 1_100);
     let mut conn = db.connect();
-    let jobs = windlass::Jobs::failed().by("ada");
-    let retry = windlass::Change::Retry {
+    let jobs = windlass::jobs::Jobs::failed().by("ada");
+    let retry = windlass::jobs::Change::Retry {
         even_at_most_once: false,
     };
     // No server runs it yet.
@@ -354,9 +354,9 @@ fn an_operation_shows_its_progress_and_is_stopped(db: &TestDb) {
     let path = format!("/operations/{}", started.id);
     let page = read(&server, &path);
     assert!(page.contains("waiting 0 % 0 %, 0 of 1,100 jobs"), "{page}");
-    run_operations(&mut conn, Duration::ZERO).unwrap();
-    while operations(&mut conn, None, 1).unwrap()[0].changed == 0 {
-        run_operations(&mut conn, Duration::from_millis(1)).unwrap();
+    operations::run(&mut conn, Duration::ZERO).unwrap();
+    while operations::list(&mut conn, None, 1).unwrap()[0].changed == 0 {
+        operations::run(&mut conn, Duration::from_millis(1)).unwrap();
     }
     let page = read(&server, &path);
     let is_between = page.contains("running 45 % 45 %, 500 of 1,100 jobs");
@@ -364,12 +364,12 @@ fn an_operation_shows_its_progress_and_is_stopped(db: &TestDb) {
     assert!(is_between || is_further, "{page}");
     drop(server);
     fail(db, "slow", 10);
-    let slow = windlass::Jobs::failed().class("slow");
+    let slow = windlass::jobs::Jobs::failed().class("slow");
     let slow = slow
-        .in_background(windlass::Change::Discard)
+        .in_background(windlass::jobs::Change::Discard)
         .start(&mut conn)
         .unwrap();
-    windlass::stop_operation(&mut conn, started.id).unwrap();
+    operations::stop(&mut conn, started.id).unwrap();
     // Stopped by the page before any batch: this server may be too late for that, and says so.
     let server = serve(&db.database);
     let reply = post(&server, &format!("/operations/{}/stop", slow.id), "");

@@ -3,7 +3,8 @@
 use super::{link, read, text};
 use crate::support::TestDb;
 use crate::web::client::{get, serve};
-use windlass::{Batch, BatchId, FlowGraph, JobId, NewJob, On};
+use windlass::flows::{FlowGraph, On};
+use windlass::{Batch, BatchId, JobId, NewJob};
 use windlass_console::web::RunningServer;
 
 crate::on_each_database!(

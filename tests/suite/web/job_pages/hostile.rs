@@ -73,16 +73,16 @@ fn value(column: &str) -> String {
 fn no_text_becomes_html(db: &TestDb) {
     let world = world(db);
     let mut conn = db.connect();
-    windlass::Actor::named(HOSTILE)
+    windlass::audit::Actor::named(HOSTILE)
         .origin(HOSTILE)
         .reason(HOSTILE)
         .pause_queue(&mut conn, "other")
         .unwrap();
-    let jobs = windlass::Jobs::failed()
+    let jobs = windlass::jobs::Jobs::failed()
         .class(HOSTILE)
         .by(HOSTILE)
         .reason(HOSTILE);
-    jobs.in_background(windlass::Change::Queue("x".to_owned()))
+    jobs.in_background(windlass::jobs::Change::Queue("x".to_owned()))
         .start(&mut conn)
         .unwrap();
     drop(conn);

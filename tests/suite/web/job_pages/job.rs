@@ -7,7 +7,8 @@ use crate::support::process::{Do, Scene, Work, signal};
 use crate::support::wait::until;
 use crate::web::client::{get, post, serve};
 use rustix::process::Signal;
-use windlass::{Job as _, JobId, TaskStatus, task_info};
+use windlass::jobs::{self, TaskStatus};
+use windlass::{Job as _, JobId};
 
 crate::on_each_database!(
     the_explanation_comes_first,
@@ -308,7 +309,7 @@ fn a_job_without_a_row_still_has_its_outcome(db: &TestDb) {
 }
 
 fn status(db: &TestDb, job: i64) -> Option<TaskStatus> {
-    let info = task_info(&mut db.connection(), JobId(job)).unwrap();
+    let info = jobs::status(&mut db.connection(), JobId(job)).unwrap();
     info.map(|info| info.status)
 }
 

@@ -8,9 +8,10 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
+use windlass::policies::OnTimeout;
 use windlass::{
     Backoff, Concurrency, Context, Delivery, Dispatcher, Handle, Job, JobError, JobId, JobResult,
-    NewJob, OnConflict, OnTimeout, Policy, Registry, Worker,
+    NewJob, OnConflict, Policy, Registry, Worker,
 };
 
 /// The text that no page may show, to no viewer.
@@ -174,7 +175,7 @@ fn ended(db: &TestDb, world: &mut World) {
         "cancelled",
         sync("finish").after(Duration::from_secs(3600)),
     );
-    windlass::cancel(&mut db.connection(), cancelled).unwrap();
+    windlass::jobs::cancel(&mut db.connection(), cancelled).unwrap();
     until("they have ended", || {
         db.rows("failed_executions") == 4 && db.rows("scheduled_executions") == 1
     });
@@ -226,7 +227,7 @@ fn waiting(db: &TestDb, world: &mut World) {
     add(db, world, "elsewhere", keyed.priority(-3));
     let other = NewJob::of_class("unregistered", format!(r#"{{"token":"{SECRET}"}}"#));
     add(db, world, "unknown", other.queue("media"));
-    let actor = windlass::Actor::named("ada").reason("the provider is down");
+    let actor = windlass::audit::Actor::named("ada").reason("the provider is down");
     actor.pause_queue(&mut db.connection(), "webhooks").unwrap();
     let recurring = add(db, world, "recurring", sync("finish").queue("media"));
     db.execute(&format!(

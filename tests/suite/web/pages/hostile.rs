@@ -2,7 +2,7 @@
 
 use super::{enqueue, now, page, process, serve};
 use crate::support::TestDb;
-use windlass::{pause_class, pause_queue, set_limit};
+use windlass::{classes, limits, queues};
 
 /// Text that a browser must not take as markup.
 const HOSTILE: &str =
@@ -48,9 +48,9 @@ fn every_name_is_shown_as_text(db: &TestDb) {
     ));
     db.execute(&format!("UPDATE solid_queue_jobs SET queue_name = '{quoted}', class_name = '{quoted}' WHERE queue_name <> 'r'"));
     db.execute(&format!("UPDATE solid_queue_jobs SET class_name = '{long}', arguments = '<b>no json' WHERE queue_name = 'r'"));
-    pause_queue(&mut conn, HOSTILE, HOSTILE, HOSTILE).unwrap();
-    pause_class(&mut conn, HOSTILE, HOSTILE, &long).unwrap();
-    set_limit(&mut conn, &format!("g/{HOSTILE}"), 1, HOSTILE, HOSTILE).unwrap();
+    queues::pause(&mut conn, HOSTILE, HOSTILE, HOSTILE).unwrap();
+    classes::pause(&mut conn, HOSTILE, HOSTILE, &long).unwrap();
+    limits::set(&mut conn, &format!("g/{HOSTILE}"), 1, HOSTILE, HOSTILE).unwrap();
     db.execute(&format!(
         "INSERT INTO solid_queue_recurring_tasks (key, schedule, class_name, queue_name, description, next_run_at, static, created_at, updated_at) \
          VALUES ('{quoted}', '<x>', '{quoted}', '{quoted}', '{quoted}{long}', '2026-01-01 00:00:00.000000', {}, {now}, {now})",

@@ -5,7 +5,7 @@ use super::{
     text, worker,
 };
 use crate::support::TestDb;
-use windlass::{Concurrency, NewJob, limits, set_limit};
+use windlass::{Concurrency, NewJob, limits};
 
 /// Blocks jobs of a key, and gives a slot to others.
 fn key(db: &TestDb, key: &str, ready: usize, blocked: usize) {
@@ -145,7 +145,7 @@ fn a_limit_is_set_and_cleared(db: &TestDb) {
         audited(db),
         "local page 127.0.0.1 limits.set import/* the disk is slow"
     );
-    assert_eq!(limits(&mut db.connection()).unwrap()[0].slots, 3);
+    assert_eq!(limits::list(&mut db.connection()).unwrap()[0].slots, 3);
     for form in [
         "key=import%2F7&slots=-1",
         "key=import%2F7&slots=x",
@@ -158,7 +158,7 @@ fn a_limit_is_set_and_cleared(db: &TestDb) {
     }
     let shown = change(&server, "/limits/clear", "key=import%2F*&back=%2Flimits");
     assert!(shown.contains("Cleared the limit of import/*"), "{shown}");
-    assert!(limits(&mut db.connection()).unwrap().is_empty());
+    assert!(limits::list(&mut db.connection()).unwrap().is_empty());
     assert!(
         change(&server, "/limits/clear", "key=import%2F*").contains("had no limit that was set")
     );
@@ -170,7 +170,7 @@ fn a_viewer_sets_no_limit(db: &TestDb) {
         assert_eq!(post(&server, path, "key=import%2F7&slots=0").status, 403);
     }
     assert!(nothing_is_audited(db));
-    set_limit(&mut db.connection(), "import/7", 2, "ada", "").unwrap();
+    limits::set(&mut db.connection(), "import/7", 2, "ada", "").unwrap();
     let page = page(&server, "/limits");
     assert!(
         row(&page, "<th scope=\"row\">import/7").contains("by ada"),

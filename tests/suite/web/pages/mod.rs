@@ -12,7 +12,8 @@ mod recurring;
 
 use super::client::{Reply, get, post, serve};
 use crate::support::TestDb;
-use windlass::{AuditLog, NewJob};
+use windlass::NewJob;
+use windlass::audit::AuditLog;
 use windlass_console::web::{RunningServer, Server};
 
 /// A time in a form that both databases take.

@@ -5,8 +5,8 @@ use crate::support::TestDb;
 use crate::support::wait::DEADLINE;
 use std::time::Duration;
 use windlass::{
-    Context, Function, JobError, JobResult, RecurringTask, Registry, Worker, pause_class,
-    pause_queue, recurring,
+    Context, Function, JobError, JobResult, RecurringTask, Registry, Worker, classes, queues,
+    recurring,
 };
 use windlass_console::web::Server;
 
@@ -34,9 +34,9 @@ fn what_needs_attention_is_listed_worst_first(db: &TestDb) {
     worker(db, 2, "mail", &format!("'{LONG_AGO}'"));
     process(db, "Dispatcher", 3, r#"{"windlass":"0.1.0"}"#, now(db));
     enqueue(db, "media", "transcode");
-    pause_queue(&mut conn, "webhooks", "ada", "the provider is down").unwrap();
+    queues::pause(&mut conn, "webhooks", "ada", "the provider is down").unwrap();
     enqueue(db, "webhooks", "deliver");
-    pause_class(&mut conn, "charge", "bob", "").unwrap();
+    classes::pause(&mut conn, "charge", "bob", "").unwrap();
     let nightly = RecurringTask::of_class("nightly", "0 2 * * *", "rollup", "{}").unwrap();
     recurring::schedule(&mut conn, &nightly).unwrap();
     db.execute(&format!(

@@ -6,7 +6,7 @@ use super::{
 };
 use crate::support::TestDb;
 use std::time::Duration;
-use windlass::{NewJob, pause_queue};
+use windlass::{NewJob, queues};
 use windlass_console::web::Server;
 
 fn its_next_jobs_are_in_order(db: &TestDb) {
@@ -92,7 +92,7 @@ fn why_its_jobs_wait_is_on_top(db: &TestDb) {
         lead(&promising)
     );
     assert!(page(&promising, "/queues/mail").contains("promised 2 s, red above it"));
-    pause_queue(&mut db.connection(), "mail", "ada", "an outage").unwrap();
+    queues::pause(&mut db.connection(), "mail", "ada", "an outage").unwrap();
     assert!(
         lead(&promising).contains("by ada: “an outage”. 1 job is ready."),
         "{}",
@@ -114,12 +114,12 @@ fn it_is_paused_with_a_reason_and_resumed(db: &TestDb) {
         audited(db),
         "local page 127.0.0.1 queues.pause mail the provider is down"
     );
-    let queue = &windlass::queues(&mut db.connection()).unwrap()[0];
+    let queue = &queues::list(&mut db.connection()).unwrap()[0];
     assert!(queue.paused && queue.paused_by.as_deref().unwrap().starts_with("local@"));
     assert!(change(&server, "/queues/mail/pause", form).contains("mail was paused already."));
     assert!(change(&server, "/queues/mail/resume", "").contains("Resumed mail."));
     assert_eq!(audited(db), "local page 127.0.0.1 queues.resume mail -");
-    assert!(!windlass::queues(&mut db.connection()).unwrap()[0].paused);
+    assert!(!queues::list(&mut db.connection()).unwrap()[0].paused);
     assert!(change(&server, "/queues/mail/resume", "").contains("mail was not paused."));
 }
 

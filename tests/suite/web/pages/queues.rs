@@ -5,7 +5,7 @@ use super::{
     change, enqueue, nothing_is_audited, now, page, row, serve, serve_viewers, text, worker,
 };
 use crate::support::TestDb;
-use windlass::{NewJob, pause_class, pause_queue, paused_classes};
+use windlass::{NewJob, classes, queues};
 
 fn each_queue_has_its_counts(db: &TestDb) {
     worker(db, 1, "mail", now(db));
@@ -57,7 +57,7 @@ fn paused_queues_and_queues_without_workers_come_first(db: &TestDb) {
     for queue in ["mail", "paused", "unserved"] {
         enqueue(db, queue, "send");
     }
-    pause_queue(&mut db.connection(), "paused", "ada", "an outage").unwrap();
+    queues::pause(&mut db.connection(), "paused", "ada", "an outage").unwrap();
     let page = page(&serve(&db.database), "/queues");
     let place = |queue: &str| page.find(&format!("/queues/{queue}\"")).unwrap();
     assert!(
@@ -84,7 +84,7 @@ fn classes_are_paused_and_resumed(db: &TestDb) {
         let refused = post(&server, "/classes/pause", &format!("class={unknown}"));
         assert_eq!(refused.status, 400, "{unknown}");
     }
-    assert!(paused_classes(&mut db.connection()).unwrap().is_empty());
+    assert!(classes::paused(&mut db.connection()).unwrap().is_empty());
     NewJob::of_class("send_invoice", "{}")
         .enqueue(&mut db.connection())
         .unwrap();
@@ -99,17 +99,17 @@ fn classes_are_paused_and_resumed(db: &TestDb) {
         audited(db),
         "local page 127.0.0.1 classes.pause send_invoice wrong amounts"
     );
-    let paused = paused_classes(&mut db.connection()).unwrap();
+    let paused = classes::paused(&mut db.connection()).unwrap();
     assert_eq!(paused[0].pause_reason.as_deref(), Some("wrong amounts"));
     let shown = change(&server, "/classes/send_invoice/resume", "back=%2Fqueues");
     assert!(shown.contains("Resumed the class send_invoice."), "{shown}");
-    assert!(paused_classes(&mut db.connection()).unwrap().is_empty());
+    assert!(classes::paused(&mut db.connection()).unwrap().is_empty());
     assert_eq!(post(&server, "/classes/pause", "class=").status, 400);
 }
 
 fn a_viewer_changes_no_class(db: &TestDb) {
-    pause_class(&mut db.connection(), "a", "ada", "").unwrap();
-    let before = windlass::AuditLog::new()
+    classes::pause(&mut db.connection(), "a", "ada", "").unwrap();
+    let before = windlass::audit::AuditLog::new()
         .list(&mut db.connection())
         .unwrap()
         .len();
@@ -118,13 +118,13 @@ fn a_viewer_changes_no_class(db: &TestDb) {
         assert_eq!(post(&server, path, "class=b").status, 403, "{path}");
     }
     assert_eq!(
-        windlass::AuditLog::new()
+        windlass::audit::AuditLog::new()
             .list(&mut db.connection())
             .unwrap()
             .len(),
         before
     );
-    assert_eq!(paused_classes(&mut db.connection()).unwrap().len(), 1);
+    assert_eq!(classes::paused(&mut db.connection()).unwrap().len(), 1);
     let page = page(&server, "/queues");
     assert!(
         page.contains("<button disabled aria-describedby=\"viewer-only\""),
@@ -134,7 +134,7 @@ fn a_viewer_changes_no_class(db: &TestDb) {
 }
 
 fn an_operator_sees_no_disabled_button(db: &TestDb) {
-    pause_class(&mut db.connection(), "a", "ada", "").unwrap();
+    classes::pause(&mut db.connection(), "a", "ada", "").unwrap();
     let page = page(&serve(&db.database), "/queues");
     assert!(!page.contains("disabled"), "{page}");
     assert!(!nothing_is_audited(db));

@@ -130,7 +130,7 @@ fn a_task_is_run_paused_and_resumed(db: &TestDb) {
 
 fn a_viewer_runs_nothing(db: &TestDb) {
     schedule(db, "a", "0 2 * * *");
-    let audited = windlass::AuditLog::new()
+    let audited = windlass::audit::AuditLog::new()
         .list(&mut db.connection())
         .unwrap()
         .len();
@@ -143,7 +143,7 @@ fn a_viewer_runs_nothing(db: &TestDb) {
     }
     assert_eq!(db.rows("jobs"), 0);
     assert_eq!(
-        windlass::AuditLog::new()
+        windlass::audit::AuditLog::new()
             .list(&mut db.connection())
             .unwrap()
             .len(),

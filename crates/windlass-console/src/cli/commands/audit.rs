@@ -10,12 +10,11 @@ use serde::Serialize;
 use std::collections::BTreeSet;
 use std::process::ExitCode;
 use std::time::Duration;
-use windlass::internal::admin::jobs::Jobs;
-use windlass::internal::audit::{AuditEntry, AuditLog};
+use windlass::audit::{AuditEntry, AuditLog};
 use windlass::internal::clock;
 use windlass::internal::db::table::audit::AuditFilter;
-use windlass::internal::db::{Database, DbConnection};
-use windlass::internal::error::Result;
+use windlass::jobs::Jobs;
+use windlass::{Database, DbConnection, Result};
 
 /// See who changed what
 #[derive(Debug, clap::Subcommand)]

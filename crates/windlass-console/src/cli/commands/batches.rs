@@ -7,16 +7,12 @@ use crate::cli::select::{Background, How, Scope, Selection, connect};
 use crate::terminal::{self, Column, Report, Table, printable};
 use serde::Serialize;
 use std::process::ExitCode;
-use windlass::internal::admin::batches::{
-    self, BatchDetails, BatchFilter, BatchFollower, BatchState, BatchSummary, FailedOfBatch,
+use windlass::batches::{
+    BatchDetails, BatchFilter, BatchFollower, BatchState, BatchSummary, FailedOfBatch,
     FollowerState,
 };
-use windlass::internal::admin::change::Change;
-use windlass::internal::admin::job_info::TaskStatus;
-use windlass::internal::admin::jobs::{BoundedCount, Jobs};
-use windlass::internal::db::Database;
-use windlass::internal::error::Result;
-use windlass::internal::job::BatchId;
+use windlass::jobs::{BoundedCount, Change, Jobs, TaskStatus};
+use windlass::{BatchId, Database, Result, batches};
 
 /// List, show, cancel and retry batches
 #[derive(Debug, clap::Subcommand)]
@@ -306,7 +302,7 @@ impl ListBatches {
             Some(WantedState::Failed) => BatchFilter::Failed,
         };
         let before = self.before.map(BatchId);
-        let batches = batches::batches(&mut connect(database)?, filter, before, self.limit)?;
+        let batches = batches::list(&mut connect(database)?, filter, before, self.limit)?;
         Ok(ListedBatches { batches })
     }
 }

@@ -9,13 +9,13 @@ use crate::config::recurring::DeclaredTask;
 use crate::read::sql::presence::{ConnectionLimit, connection_limit};
 use crate::terminal::Report;
 use serde::Serialize;
-use windlass::internal::db::conn::pooling::pooler::{Pooler, Pooling};
+use windlass::database::Pooling;
+use windlass::errors::Problem;
+use windlass::internal::db::conn::pooling::pooler::Pooler;
 use windlass::internal::db::schema::migrate;
-use windlass::internal::db::{AsConn as _, Database};
-use windlass::internal::error::{Error, Problem, Result};
-use windlass::internal::job::registry::Registry;
-use windlass::internal::recurring::settings::RecurringSettings;
 use windlass::internal::recurring::time_zone::RulesVersion;
+use windlass::recurring::RecurringSettings;
+use windlass::{AsConn as _, Database, Error, Registry, Result};
 
 /// Check the configuration
 ///

@@ -5,8 +5,7 @@ use crate::read::sql::doctor::FIRST;
 use crate::terminal::{self, Column, Report, Table, has_colors};
 use serde::Serialize;
 use std::process::ExitCode;
-use windlass::internal::db::Database;
-use windlass::internal::error::Result;
+use windlass::{Database, Result};
 
 /// Check the schema, the jobs, the processes and the database
 ///

@@ -9,18 +9,16 @@ use clap::error::ErrorKind;
 use serde::Serialize;
 use serde_json::Value;
 use std::time::Duration;
-use windlass::internal::admin::explain::Reason;
-use windlass::internal::admin::explain::obstacles::{Obstacle, is_beating};
+use windlass::internal::admin::explain::obstacles::is_beating;
 use windlass::internal::admin::explain::words::Word;
-use windlass::internal::db::model::new_row::{EnqueueOutcome, OnConflict, UniqueScope};
+use windlass::internal::db::own;
 use windlass::internal::db::query::explain::{self, RubyProcesses};
 use windlass::internal::db::query::job_view::TextLimits;
-use windlass::internal::db::{Database, DbConnection, own};
-use windlass::internal::error::{ErrorContext as _, Result};
-use windlass::internal::job::JobId;
-use windlass::internal::job::new_job::NewJob;
+use windlass::internal::error::ErrorContext as _;
 use windlass::internal::job::options::JobOptions;
-use windlass::internal::job::registry::Registry;
+use windlass::jobs::{EnqueueOutcome, Obstacle, Reason};
+use windlass::policies::UniqueScope;
+use windlass::{Database, DbConnection, JobId, NewJob, OnConflict, Registry, Result};
 
 /// Enqueue a job
 ///

@@ -8,12 +8,9 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use windlass::internal::admin::change::Change;
-use windlass::internal::admin::groups::{FailedGroups, failed_groups};
-use windlass::internal::admin::jobs::{Changed, Jobs};
-use windlass::internal::admin::rate::RetryRate;
-use windlass::internal::db::{Database, DbConnection};
-use windlass::internal::error::{Error, Result};
+use windlass::failed::{FailedGroups, RetryRate, groups};
+use windlass::jobs::{Change, Changed, Jobs};
+use windlass::{Database, DbConnection, Error, Result};
 
 /// List and group failed jobs, and retry or discard them
 #[derive(Debug, clap::Subcommand)]
@@ -283,7 +280,7 @@ pub(crate) struct GroupFailed {
 
 impl GroupFailed {
     pub(crate) fn run(&self, database: &Database) -> Result<FailedGroups> {
-        failed_groups(&mut connect(database)?, self.limit)
+        groups(&mut connect(database)?, self.limit)
     }
 }
 

@@ -5,11 +5,9 @@ use crate::cli::select::{self, connect};
 use crate::terminal::{self, Report, printable};
 use serde::Serialize;
 use std::process::ExitCode;
-use windlass::internal::admin::flows::{FlowGraph, FlowId};
-use windlass::internal::db::Database;
-use windlass::internal::error::Result;
+use windlass::flows::{FlowGraph, FlowId};
 use windlass::internal::flow::waits;
-use windlass::internal::job::{BatchId, JobId};
+use windlass::{BatchId, Database, JobId, Result};
 
 /// Show what waits for what
 #[derive(Debug, clap::Subcommand)]

@@ -11,9 +11,10 @@ use std::process::ExitCode;
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 use windlass::internal::clock;
-use windlass::internal::db::{Database, own};
-use windlass::internal::error::{Error, ErrorContext as _, Result};
+use windlass::internal::db::own;
+use windlass::internal::error::ErrorContext as _;
 use windlass::internal::process::base::registration::hostname;
+use windlass::{Database, Error, Result};
 
 /// Check whether a process is healthy, for containers
 ///

@@ -9,14 +9,9 @@ use crate::terminal::Report;
 use chrono::{DateTime, Utc};
 use serde::Serialize;
 use std::time::Duration;
-use windlass::internal::admin::change::Change;
-use windlass::internal::admin::jobs::Jobs;
-use windlass::internal::db::Database;
-use windlass::internal::db::model::decision::JobState;
 use windlass::internal::db::model::extras::TagChange;
-use windlass::internal::error::Result;
-use windlass::internal::job::JobId;
-use windlass::internal::job::registry::Registry;
+use windlass::jobs::{Change, JobState, Jobs};
+use windlass::{Database, JobId, Registry, Result};
 
 /// List jobs, and cancel, discard, move or tag waiting jobs
 #[derive(Debug, clap::Subcommand)]

@@ -4,14 +4,11 @@ use crate::terminal::Report;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use windlass::internal::admin::queues::set_rails_option;
-use windlass::internal::db::Database;
-use windlass::internal::db::conn::connection::AsConn as _;
-use windlass::internal::db::conn::dialect::Dialect;
-use windlass::internal::db::schema::beside_rails::RailsOption;
+use windlass::database::Dialect;
 use windlass::internal::db::schema::compare;
 use windlass::internal::db::schema::migrations::{self, Copied, CopyOutcome};
-use windlass::internal::error::Result;
+use windlass::schema::{RailsOption, set_rails_option};
+use windlass::{AsConn as _, Database, Result};
 
 /// Create the tables, or update them
 ///

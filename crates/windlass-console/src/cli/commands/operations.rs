@@ -6,9 +6,8 @@ use crate::cli::select::connect;
 use crate::terminal::{self, Column, Report, Table, printable};
 use serde::Serialize;
 use std::process::ExitCode;
-use windlass::internal::db::{Database, DbConnection};
-use windlass::internal::error::{Error, Result};
-use windlass::internal::operation::start::{self, Operation, OperationState};
+use windlass::operations::{Operation, OperationState};
+use windlass::{Database, DbConnection, Error, Result, operations};
 
 /// See and stop changes of many jobs that run in the background
 #[derive(Debug, clap::Subcommand)]
@@ -57,7 +56,7 @@ struct ListedOperations {
 
 impl ListOperations {
     fn run(&self, database: &Database) -> Result<ListedOperations> {
-        let operations = start::operations(&mut connect(database)?, None, self.limit)?;
+        let operations = operations::list(&mut connect(database)?, None, self.limit)?;
         Ok(ListedOperations { operations })
     }
 }
@@ -131,7 +130,7 @@ impl ShowOperation {
 }
 
 fn find(database: &mut DbConnection, id: i64) -> Result<Operation> {
-    let found = start::operation(database, id)?;
+    let found = operations::find(database, id)?;
     found.ok_or(Error::NoSuchOperation { id })
 }
 

@@ -10,12 +10,12 @@ use crate::read::sql::named::named;
 use crate::terminal::{self, Column, Report, Table, printable};
 use serde::Serialize;
 use std::process::ExitCode;
-use windlass::internal::admin::jobs::Jobs;
-use windlass::internal::db::model::decision::JobState;
-use windlass::internal::db::query::status::QueueStatus;
-use windlass::internal::db::{Database, DbConnection, own};
-use windlass::internal::error::{ErrorContext as _, Result};
-use windlass::internal::job::policy::quota::{self, QuotaStatus};
+use windlass::internal::db::own;
+use windlass::internal::error::ErrorContext as _;
+use windlass::jobs::{JobState, Jobs};
+use windlass::queues::QueueStatus;
+use windlass::quotas::QuotaStatus;
+use windlass::{Database, DbConnection, Result, quotas};
 
 /// List, pause, resume and clear queues
 #[derive(Debug, clap::Subcommand)]
@@ -78,7 +78,7 @@ struct ListedQueues {
 
 impl ListQueues {
     fn run(&self, database: &Database) -> Result<ListedQueues> {
-        let queues = windlass::internal::admin::queues::queues(&mut connect(database)?)?;
+        let queues = windlass::queues::list(&mut connect(database)?)?;
         Ok(ListedQueues { queues })
     }
 }
@@ -142,11 +142,10 @@ fn is_known(connection: &mut DbConnection, queue: &str) -> Result<bool> {
 impl ShowQueue {
     fn run(&self, database: &Database) -> Result<QueueFigures> {
         let mut connection = connect(database)?;
-        let latency =
-            windlass::internal::admin::queues::queue_latency(&mut connection, &self.queue)?;
+        let latency = windlass::queues::latency(&mut connection, &self.queue)?;
         Ok(QueueFigures {
             queue_name: self.queue.clone(),
-            size: windlass::internal::admin::queues::queue_size(&mut connection, &self.queue)?,
+            size: windlass::queues::size(&mut connection, &self.queue)?,
             known: is_known(&mut connection, &self.queue)?,
             latency_seconds: latency.map(|latency| latency.as_secs_f64()),
         })
@@ -281,7 +280,7 @@ pub(crate) struct QuotaList {
 impl Quotas {
     pub(crate) fn run(&self, database: &Database) -> Result<QuotaList> {
         Ok(QuotaList {
-            quotas: quota::quotas(&mut connect(database)?)?,
+            quotas: quotas::list(&mut connect(database)?)?,
         })
     }
 }

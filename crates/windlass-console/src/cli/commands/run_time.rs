@@ -7,12 +7,11 @@ use crate::read::sql::named::named;
 use crate::terminal::{self, Report, printable};
 use serde::Serialize;
 use std::process::ExitCode;
-use windlass::internal::admin::classes::{paused_classes, strict_classes};
-use windlass::internal::admin::queues::limits;
-use windlass::internal::db::table::run_time::PausedClass;
-use windlass::internal::db::table::run_time::limits::RunTimeLimit;
-use windlass::internal::db::{Database, DbConnection, own};
-use windlass::internal::error::{ErrorContext as _, Result};
+use windlass::classes::PausedClass;
+use windlass::internal::db::own;
+use windlass::internal::error::ErrorContext as _;
+use windlass::limits::RunTimeLimit;
+use windlass::{Database, DbConnection, Result, classes, limits};
 
 // --- `windlass classes ...` ---
 
@@ -120,7 +119,7 @@ impl StrictClasses {
     fn run(&self, database: &Database) -> Result<StrictSetting> {
         let conn = &mut connect(database)?;
         let Some(setting) = &self.setting else {
-            let strict = strict_classes(conn)?;
+            let strict = classes::strict(conn)?;
             return Ok(StrictSetting {
                 strict,
                 changed: false,
@@ -148,7 +147,7 @@ struct ListedClasses {
 
 impl ListClasses {
     fn run(&self, database: &Database) -> Result<ListedClasses> {
-        let paused = paused_classes(&mut connect(database)?)?;
+        let paused = classes::paused(&mut connect(database)?)?;
         Ok(ListedClasses { paused })
     }
 }
@@ -297,7 +296,7 @@ struct ChangedLimit {
 
 impl ListLimits {
     fn run(&self, database: &Database) -> Result<ListedLimits> {
-        let limits = limits(&mut connect(database)?)?;
+        let limits = limits::list(&mut connect(database)?)?;
         Ok(ListedLimits { limits })
     }
 }

@@ -4,15 +4,9 @@ use crate::cli::select::connect;
 use crate::terminal::{Report, printable};
 use chrono::{DateTime, Utc};
 use serde_json::Value;
-use windlass::internal::admin::details::{JobDetails, job_details};
 use windlass::internal::admin::explain::words::Word;
-use windlass::internal::admin::explain::{Explanation, explain};
-use windlass::internal::admin::job_info::JobKey;
-use windlass::internal::db::Database;
-use windlass::internal::db::table::attempts::Attempt;
-use windlass::internal::db::table::job_logs::JobLog;
-use windlass::internal::error::{Error, Result};
-use windlass::internal::job::JobId;
+use windlass::jobs::{Attempt, Explanation, JobDetails, JobKey, JobLog, explain};
+use windlass::{Database, Error, JobId, Result, jobs};
 
 /// Show everything stored about a job: arguments, attempts, steps, result, log
 ///
@@ -46,8 +40,9 @@ pub(crate) struct Show {
 impl Show {
     pub(crate) fn run(&self, database: &Database) -> Result<JobDetails> {
         let mut connection = connect(database)?;
-        let mut details = by_key(&self.job, |key| {
-            job_details(&mut connection, key, self.show_arguments)
+        let mut details = by_key(&self.job, |key| match self.show_arguments {
+            true => jobs::reveal(&mut connection, key),
+            false => jobs::find(&mut connection, key),
         })?;
         if !self.logs {
             details.logs.clear();

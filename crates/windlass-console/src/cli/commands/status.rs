@@ -7,13 +7,13 @@ use crate::terminal::{self, Column, Report, Table, printable};
 use serde::Serialize;
 use std::process::ExitCode;
 use std::time::Duration;
+use windlass::classes::PausedClass;
+use windlass::history::QueueRate;
 use windlass::internal::clock;
-use windlass::internal::db::query::status::{ProcessStatus, QueueStatus, RunStatus};
 use windlass::internal::db::schema::migrate;
-use windlass::internal::db::table::run_time::PausedClass;
-use windlass::internal::db::{AsConn as _, Database};
-use windlass::internal::error::Result;
-use windlass::internal::history::QueueRate;
+use windlass::processes::{ProcessStatus, RunStatus};
+use windlass::queues::QueueStatus;
+use windlass::{AsConn as _, Database, Result};
 
 pub(crate) use windlass::internal::admin::explain::words::age;
 
@@ -87,10 +87,10 @@ impl Status {
         let mut connection = database.connect()?;
         migrate::check(&mut connection.as_conn(), database)?;
         Ok(Overview {
-            queues: windlass::internal::admin::queues::queues(&mut connection)?,
-            processes: windlass::internal::admin::queues::processes(&mut connection)?,
-            paused_classes: windlass::internal::admin::classes::paused_classes(&mut connection)?,
-            rates: windlass::internal::history::rates(&mut connection, listed::OVER)?,
+            queues: windlass::queues::list(&mut connection)?,
+            processes: windlass::processes::list(&mut connection)?,
+            paused_classes: windlass::classes::paused(&mut connection)?,
+            rates: windlass::history::rates(&mut connection, listed::OVER)?,
         })
     }
 }
@@ -207,7 +207,7 @@ pub(crate) fn runs(runs: &[RunStatus], claimed: i64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use windlass::internal::db::table::claimed::Progress;
+    use windlass::jobs::Progress;
 
     #[test]
     fn ages_are_short() {

@@ -15,11 +15,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 use windlass::internal::clock;
-use windlass::internal::db::Database;
-use windlass::internal::db::query::status::ProcessStatus;
-use windlass::internal::error::Result;
-use windlass::internal::process::supervisor::Supervisor;
-use windlass::internal::process::supervisor::children::Child;
+use windlass::processes::ProcessStatus;
+use windlass::{Child, Database, Result, Supervisor};
 
 /// Run a supervisor: dispatch jobs, recover them, run workers
 ///
@@ -202,7 +199,7 @@ pub(crate) struct ProcessList {
 impl Processes {
     pub(crate) fn run(&self, database: &Database) -> Result<ProcessList> {
         let threshold = self.alive_threshold.as_secs_f64();
-        let processes = windlass::internal::admin::queues::processes(&mut connect(database)?)?;
+        let processes = windlass::processes::list(&mut connect(database)?)?;
         let alive = processes
             .iter()
             .filter(|process| process.heartbeat_seconds <= threshold);

@@ -14,10 +14,9 @@ use std::process::ExitCode;
 use std::time::Duration;
 use windlass::internal::db::model::audit::{Actor, Via};
 use windlass::internal::db::table::web::tokens::WebTokenRow;
-use windlass::internal::db::{AsConn as _, Database};
-use windlass::internal::error::Result;
 use windlass::internal::process::base::stop::{BROKEN, Stop};
 use windlass::internal::process::base::{service, signals};
+use windlass::{AsConn as _, Database, Result};
 
 /// Serve the web pages, or manage their tokens
 ///

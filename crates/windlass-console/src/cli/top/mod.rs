@@ -26,8 +26,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Once};
 use std::time::{Duration, Instant};
 use windlass::internal::clock;
-use windlass::internal::db::Database;
-use windlass::internal::error::{Error, Result};
+use windlass::{Database, Error, Result};
 
 #[cfg(test)]
 #[cfg(feature = "internal-tests")]

@@ -10,17 +10,16 @@ use chrono::NaiveDateTime;
 use crossbeam_channel::{Receiver, Sender, bounded};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
-use windlass::internal::admin::groups::{FailedGroups, failed_groups};
+use windlass::failed::FailedGroups;
+use windlass::history::{HistoryFilter, QueueRate, TimeRange, rates, series};
 use windlass::internal::clock;
 use windlass::internal::db::conn::reading::{ReadConnection, ReadFailure};
 use windlass::internal::db::query::ready::{CappedCount, MOST_QUEUES};
 use windlass::internal::db::schema::migrate;
 use windlass::internal::db::table::recurring_tasks;
-use windlass::internal::db::{Conn, Database};
-use windlass::internal::error::{ErrorContext as _, Result};
-use windlass::internal::history::rates::{QueueRate, rates};
-use windlass::internal::history::read::{HistoryFilter, TimeRange, series};
+use windlass::internal::error::ErrorContext as _;
 use windlass::internal::process::base::stop;
+use windlass::{Conn, Database, Result, failed};
 
 /// The time limit of a part.
 const READ: Duration = Duration::from_secs(1);
@@ -86,7 +85,7 @@ impl SnapshotReader {
             queues: self.part(|conn| read_queues(conn, known))?,
             fleet: self.part(read_fleet)?,
             curves: self.part(|conn| read_curves(conn, known))?,
-            failures: self.part(|conn| failed_groups(conn, GROUPS))?,
+            failures: self.part(|conn| failed::groups(conn, GROUPS))?,
         })
     }
 

@@ -6,7 +6,7 @@ use crossbeam_channel::{Receiver, RecvTimeoutError, bounded};
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use std::io;
 use std::time::{Duration, Instant};
-use windlass::internal::error::Result;
+use windlass::Result;
 use windlass::internal::process::base::stop;
 
 /// The time limit of an answer. Each part of a snapshot has its own limit; together, with a new

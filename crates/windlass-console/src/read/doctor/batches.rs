@@ -3,8 +3,8 @@
 use crate::read::doctor::scope::{CheckScope, Finding, Verdict, finding};
 use crate::read::sql::doctor::batches::{self, BatchRule, READ};
 use crate::read::sql::doctor::{FIRST, Inconsistent};
-use windlass::internal::db::Conn;
-use windlass::internal::error::{ErrorContext as _, Result};
+use windlass::internal::error::ErrorContext as _;
+use windlass::{Conn, Result};
 
 /// The name of the checks.
 const CHECK: &str = "batches";

@@ -19,12 +19,13 @@ use crate::read::sql::{keys, totals};
 use std::io::Read as _;
 use std::path::PathBuf;
 use std::time::Duration;
+use windlass::internal::db::own;
 use windlass::internal::db::schema::compare;
 use windlass::internal::db::schema::plan::PlanStep;
 use windlass::internal::db::table::run_time::{self, limits as run_time_limits};
 use windlass::internal::db::table::{semaphores, web};
-use windlass::internal::db::{AsConn, Conn, own};
-use windlass::internal::error::{Error, ErrorContext, Result};
+use windlass::internal::error::ErrorContext;
+use windlass::{AsConn, Conn, Error, Result};
 
 /// A larger log is not being checkpointed, because a connection has been reading for a long time.
 const LARGE_WAL: u64 = 256 * 1024 * 1024;

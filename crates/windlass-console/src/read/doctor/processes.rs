@@ -7,10 +7,10 @@ use crate::read::sql::doctor::{self, Load, TaskCounts};
 use crate::read::sql::fleet::{self, FleetProcess};
 use chrono::Datelike as _;
 use windlass::internal::clock;
-use windlass::internal::db::Conn;
 use windlass::internal::db::table::operations;
-use windlass::internal::error::{ErrorContext, Result};
+use windlass::internal::error::ErrorContext;
 use windlass::internal::recurring::time_zone::RulesVersion;
+use windlass::{Conn, Result};
 
 /// In seconds. A transaction open for longer keeps dead rows from being removed.
 const LONG: f64 = 300.0;

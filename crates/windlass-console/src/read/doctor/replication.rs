@@ -2,8 +2,8 @@
 
 use crate::read::doctor::scope::{CheckScope, Finding, Verdict, finding};
 use crate::read::sql::doctor::{self, Replication};
-use windlass::internal::db::Conn;
-use windlass::internal::error::{ErrorContext as _, Result};
+use windlass::internal::error::ErrorContext as _;
+use windlass::{Conn, Result};
 
 const CHECK: &str = "replication";
 

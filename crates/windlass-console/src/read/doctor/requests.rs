@@ -2,8 +2,8 @@
 
 use crate::read::doctor::scope::{CheckScope, Finding, Verdict, finding};
 use crate::read::sql::doctor::{self, FIRST, OFTEN, StuckRequest};
-use windlass::internal::db::Conn;
-use windlass::internal::error::{ErrorContext as _, Result};
+use windlass::internal::error::ErrorContext as _;
+use windlass::{Conn, Result};
 
 /// The name of the check.
 const CHECK: &str = "requests";

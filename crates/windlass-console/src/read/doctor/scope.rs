@@ -1,7 +1,7 @@
 //! The rows that the checks read, and the handling of a check that fails.
 
 use std::time::Duration;
-use windlass::internal::error::{Error, Result};
+use windlass::{Error, Result};
 
 /// The rows that the checks read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

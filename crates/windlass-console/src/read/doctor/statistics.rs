@@ -2,10 +2,10 @@
 
 use crate::read::doctor::scope::{CheckScope, Finding, Verdict, finding};
 use diesel::QueryResult;
-use windlass::internal::db::Conn;
 use windlass::internal::db::query::history;
 use windlass::internal::db::table::history::deltas::{self, FoldBacklog};
-use windlass::internal::error::{ErrorContext as _, Result};
+use windlass::internal::error::ErrorContext as _;
+use windlass::{Conn, Result};
 
 /// In seconds. With a supervisor or a worker, the history is folded sooner.
 const BEHIND: f64 = 300.0;

@@ -5,11 +5,12 @@ use crate::read::sql::doctor::FIRST;
 use crate::read::sql::doctor::unserved::{OldReadyJob, old_ready};
 use std::collections::BTreeMap;
 use windlass::internal::admin::explain::obstacles::{
-    DescribedProcess, Obstacle, WantedJob, described, is_beating, missing,
+    DescribedProcess, WantedJob, described, is_beating, missing,
 };
-use windlass::internal::db::Conn;
 use windlass::internal::db::query::explain::{self, RubyProcesses};
-use windlass::internal::error::{ErrorContext, Result};
+use windlass::internal::error::ErrorContext;
+use windlass::jobs::Obstacle;
+use windlass::{Conn, Result};
 
 /// The jobs that no worker takes, by what is missing: the oldest one of each name.
 #[derive(Default)]

@@ -13,16 +13,16 @@ use diesel::QueryResult;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::time::Duration;
+use windlass::Conn;
 use windlass::internal::admin::explain::obstacles::WantedJob;
 use windlass::internal::admin::secrets::Secrets;
 use windlass::internal::clock;
-use windlass::internal::db::Conn;
 use windlass::internal::db::conn::dialect::timestamp;
-use windlass::internal::db::model::decision::JobState;
 use windlass::internal::db::query::batches;
 use windlass::internal::db::query::job_view::{self, JobView, StoredArguments, TextLimits};
 use windlass::internal::db::query::jobs::JobMatch;
 use windlass::internal::job::run_log::HIDDEN;
+use windlass::jobs::JobState;
 
 pub(crate) use steps::ENOUGH;
 

@@ -4,9 +4,9 @@ use crate::read::sql::job_window::{KeyRange, ListPosition};
 use crate::read::sql::newest_job::newest_job;
 use diesel::QueryResult;
 use std::time::{Duration, Instant};
+use windlass::Conn;
+use windlass::database::Dialect;
 use windlass::internal::clock;
-use windlass::internal::db::Conn;
-use windlass::internal::db::conn::dialect::Dialect;
 
 /// The least number of ids in the first step.
 const STEP: i64 = 10_000;

@@ -3,8 +3,8 @@
 use chrono::NaiveDateTime;
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Double, Nullable, Timestamp};
-use windlass::internal::db::conn::connection::Conn;
-use windlass::internal::db::conn::dialect::Dialect;
+use windlass::Conn;
+use windlass::database::Dialect;
 use windlass::internal::db::conn::statement::Statement;
 
 #[derive(Debug, QueryableByName)]

@@ -3,11 +3,11 @@
 use diesel::prelude::*;
 use diesel::sql_types::BigInt;
 use serde::de::IgnoredAny;
-use windlass::internal::db::conn::connection::Conn;
-use windlass::internal::db::conn::dialect::Dialect;
+use windlass::Conn;
+use windlass::database::Dialect;
 use windlass::internal::db::conn::statement::Statement;
-use windlass::internal::db::model::decision::JobState;
 use windlass::internal::db::query::filter::Conditions;
+use windlass::jobs::JobState;
 
 /// Arguments longer than this, in characters, are not searched.
 pub(crate) const SEARCHED_ARGUMENTS: i64 = 64 * 1024;

@@ -5,12 +5,13 @@ use crate::read::sql::newest_job::newest_id;
 use chrono::{NaiveDateTime, TimeDelta};
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Integer, Nullable};
-use windlass::internal::db::conn::connection::Conn;
-use windlass::internal::db::conn::dialect::{Dialect, Execution, MaybeId, id_list, timestamp};
+use windlass::Conn;
+use windlass::database::Dialect;
+use windlass::internal::db::conn::dialect::{Execution, MaybeId, id_list, timestamp};
 use windlass::internal::db::conn::statement::Statement;
-use windlass::internal::db::model::decision::JobState;
 use windlass::internal::db::query::filter::Conditions;
 use windlass::internal::db::query::jobs::JobMatch;
+use windlass::jobs::JobState;
 
 /// The most rows that a search without an index looks at before it stops and can be continued.
 pub(crate) const WINDOW: i64 = 10_000;

@@ -2,8 +2,10 @@
 
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Bool, Double, Nullable, Text};
-use windlass::internal::db::conn::connection::{Conn, age};
-use windlass::internal::db::conn::dialect::{Dialect, Lossy};
+use windlass::Conn;
+use windlass::database::Dialect;
+use windlass::internal::db::conn::connection::age;
+use windlass::internal::db::conn::dialect::Lossy;
 use windlass::internal::db::conn::statement::Statement;
 use windlass::internal::db::model::new_row::{waits_for_others, waits_for_others_sql};
 use windlass::internal::db::query::ready::CappedCount;

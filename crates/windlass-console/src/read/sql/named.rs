@@ -2,7 +2,7 @@
 
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Bool, Nullable, Text};
-use windlass::internal::db::conn::connection::Conn;
+use windlass::Conn;
 use windlass::internal::db::conn::dialect::Id;
 use windlass::internal::db::conn::statement::{Param, Statement};
 

@@ -1,8 +1,9 @@
 //! The id of the newest job, without a search for it.
 
 use diesel::QueryResult;
-use windlass::internal::db::conn::connection::Conn;
-use windlass::internal::db::conn::dialect::{Dialect, MaybeId};
+use windlass::Conn;
+use windlass::database::Dialect;
+use windlass::internal::db::conn::dialect::MaybeId;
 use windlass::internal::db::conn::statement::Statement;
 
 /// Returns an expression for an id that no job exceeds; NULL if there is no job.

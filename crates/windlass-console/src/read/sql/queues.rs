@@ -3,8 +3,9 @@
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Text};
 use std::collections::BTreeMap;
-use windlass::internal::db::conn::connection::Conn;
-use windlass::internal::db::conn::dialect::{Dialect, Lossy};
+use windlass::Conn;
+use windlass::database::Dialect;
+use windlass::internal::db::conn::dialect::Lossy;
 use windlass::internal::db::conn::statement::Statement;
 use windlass::internal::db::query::ready::{CappedCount, MOST};
 

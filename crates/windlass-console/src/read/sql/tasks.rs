@@ -3,8 +3,10 @@
 use chrono::NaiveDateTime;
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Double, Nullable, Text, Timestamp};
-use windlass::internal::db::conn::connection::{Conn, age};
-use windlass::internal::db::conn::dialect::{Dialect, Lossy};
+use windlass::Conn;
+use windlass::database::Dialect;
+use windlass::internal::db::conn::connection::age;
+use windlass::internal::db::conn::dialect::Lossy;
 use windlass::internal::db::conn::statement::Statement;
 use windlass::internal::db::model::recurring::RecurringTaskRow;
 use windlass::internal::db::query::ready::{CappedCount, MOST};

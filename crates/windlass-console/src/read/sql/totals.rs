@@ -4,8 +4,10 @@ use crate::read::sql::doctor::{FIRST, Inconsistent, Rule};
 use crate::read::sql::newest_job::newest_id;
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Double, Nullable, Text};
-use windlass::internal::db::conn::connection::{Conn, age};
-use windlass::internal::db::conn::dialect::{Dialect, Id, Lossy};
+use windlass::Conn;
+use windlass::database::Dialect;
+use windlass::internal::db::conn::connection::age;
+use windlass::internal::db::conn::dialect::{Id, Lossy};
 use windlass::internal::db::conn::statement::Statement;
 use windlass::internal::db::query::ready::{CappedCount, MOST};
 

@@ -1,15 +1,10 @@
 //! The entries of a timeline.
 
 use chrono::{NaiveDateTime, TimeDelta};
-use windlass::internal::admin::details::JobDetails;
-use windlass::internal::admin::explain::Reason;
-use windlass::internal::admin::explain::obstacles::Obstacle;
 use windlass::internal::admin::explain::words::{self, Word, Words, text};
-use windlass::internal::admin::job_info::TaskStatus;
-use windlass::internal::db::model::outcome::{self, AttemptOutcome};
+use windlass::internal::db::model::outcome;
 use windlass::internal::db::query::job_view::JobView;
-use windlass::internal::db::table::attempts::Attempt;
-use windlass::internal::db::table::claimed::Progress;
+use windlass::jobs::{Attempt, AttemptOutcome, JobDetails, Obstacle, Progress, Reason, TaskStatus};
 
 fn name(text: impl Into<String>) -> Word {
     Word::Name(text.into())

@@ -6,8 +6,8 @@
 mod events;
 
 use chrono::NaiveDateTime;
-use windlass::internal::admin::details::JobDetails;
 use windlass::internal::db::query::job_view::JobView;
+use windlass::jobs::JobDetails;
 
 pub(crate) use crate::read::timeline::events::{BarKind, BarPart, EntryKind, Mark, TimelineEntry};
 

@@ -3,7 +3,7 @@
 use sha2::{Digest as _, Sha256};
 use std::fmt;
 use std::fmt::Write as _;
-use windlass::internal::error::{Error, Result};
+use windlass::{Error, Result};
 
 /// The start of each token's text, by which searches for leaked secrets find it.
 const PREFIX: &str = "windlass_";

@@ -3,11 +3,11 @@
 use crate::web::access::secret::{Secret, SecretDigest};
 use crate::web::access::viewer::{Role, TokenLimits};
 use std::time::Duration;
-use windlass::internal::db::Conn;
 use windlass::internal::db::model::audit::Actor;
 use windlass::internal::db::table::web::tokens::{self, NewWebToken, WebTokenRow};
 use windlass::internal::db::transition::web;
-use windlass::internal::error::{Error, ErrorContext as _, Result};
+use windlass::internal::error::ErrorContext as _;
+use windlass::{Conn, Error, Result};
 
 /// The most characters of a name.
 const LONGEST: usize = 100;

@@ -6,13 +6,11 @@ use crate::web::http::{PageError, Response};
 use crate::web::request::route::Cx;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
-use windlass::internal::db::Conn;
-use windlass::internal::db::model::new_row::EnqueueOutcome;
 use windlass::internal::db::query::job_view::{self, StoredArguments};
 use windlass::internal::db::transition::enqueue;
-use windlass::internal::error::{Error, ErrorContext as _, Result};
-use windlass::internal::job::Enqueued;
-use windlass::internal::job::new_job::{NewJob, enqueue_all};
+use windlass::internal::error::ErrorContext as _;
+use windlass::jobs::EnqueueOutcome;
+use windlass::{Conn, Enqueued, Error, NewJob, Result, enqueue_all};
 
 /// The path at which a list of jobs is enqueued.
 pub(crate) const LIST: &str = "/v1/jobs:batch";

@@ -18,16 +18,15 @@ use std::fmt;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
-use windlass::internal::admin::job_info::{self, TaskInfo, TaskStatus};
+use windlass::internal::admin::job_info;
 use windlass::internal::admin::secrets::Secrets;
 use windlass::internal::clock;
-use windlass::internal::db::model::new_row::OnConflict;
 use windlass::internal::db::query::job_view;
-use windlass::internal::db::table::claimed::Progress;
-use windlass::internal::error::{ErrorContext as _, Result};
-use windlass::internal::job::new_job::NewJob;
+use windlass::internal::error::ErrorContext as _;
 use windlass::internal::job::options::{COLUMNS, JobOptions};
 use windlass::internal::process::base::stop;
+use windlass::jobs::{Progress, TaskInfo, TaskStatus};
+use windlass::{NewJob, OnConflict, Result};
 
 /// A job to enqueue.
 #[derive(Debug, Clone)]

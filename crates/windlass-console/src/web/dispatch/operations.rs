@@ -10,8 +10,9 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use tokio::sync::watch;
+use windlass::Result;
 use windlass::internal::clock;
-use windlass::internal::error::{ErrorContext as _, Result};
+use windlass::internal::error::ErrorContext as _;
 use windlass::internal::operation::OperationTurns;
 use windlass::internal::process::base::stop;
 

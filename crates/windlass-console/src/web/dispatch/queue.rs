@@ -18,8 +18,8 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, oneshot};
+use windlass::Result;
 use windlass::internal::clock;
-use windlass::internal::error::Result;
 use windlass::internal::process::base::stop;
 
 /// Pages with one of these in their query have no live updates: one panel alone, and all rows.

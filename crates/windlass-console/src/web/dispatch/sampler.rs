@@ -8,9 +8,10 @@ use crate::web::live::{self, RenderedTopic, Topic};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use windlass::Result;
 use windlass::internal::clock;
 use windlass::internal::db::table::web::{sessions, tokens};
-use windlass::internal::error::{ErrorContext as _, Result};
+use windlass::internal::error::ErrorContext as _;
 
 /// The time between two renderings of a page.
 const TICK: Duration = Duration::from_secs(2);

@@ -21,10 +21,11 @@ use crate::web::request::panels::Panel;
 use crate::web::request::route::Cx;
 use std::time::Duration;
 use windlass::internal::clock;
+use windlass::internal::db::ping;
 use windlass::internal::db::query::ready as ready_jobs;
 use windlass::internal::db::table::pauses;
-use windlass::internal::db::{Conn, ping};
-use windlass::internal::error::{ErrorContext as _, Result};
+use windlass::internal::error::ErrorContext as _;
+use windlass::{Conn, Result};
 
 /// Answers a scrape.
 pub(crate) fn show(cx: &mut Cx<'_>) -> Result<Response, PageError> {
@@ -156,8 +157,8 @@ fn ready<T>(cx: &Cx<'_>, part: Panel<T>) -> Option<Option<T>> {
 
 fn history(conn: &mut Conn<'_>) -> Result<HistoryFigures> {
     Ok(HistoryFigures {
-        totals: windlass::internal::history::totals(conn)?,
-        lag: windlass::internal::history::lag(conn)?,
+        totals: windlass::history::totals(conn)?,
+        lag: windlass::history::lag(conn)?,
     })
 }
 

@@ -7,8 +7,8 @@ use crate::web::read::{
 };
 use std::collections::BTreeSet;
 use std::time::Duration;
-use windlass::internal::history::{Histogram, Totals};
-use windlass::internal::process::base::health::{Health, HealthCheck};
+use windlass::history::{Histogram, Totals};
+use windlass::processes::{Health, HealthCheck};
 
 /// The upper limits of the buckets of a page, in milliseconds: some of those that the history has.
 const BOUNDS: [u64; 19] = [

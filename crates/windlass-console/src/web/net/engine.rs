@@ -27,9 +27,9 @@ use std::task::{Context, Poll};
 use std::thread::JoinHandle;
 use std::time::Duration;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, watch};
-use windlass::internal::error::{Error, Result};
-use windlass::internal::process::base::health::HealthCheck;
 use windlass::internal::process::base::stop;
+use windlass::processes::HealthCheck;
+use windlass::{Error, Result};
 
 /// The time limit for the head of a request, also for the first byte of the next one.
 const HEAD: Duration = Duration::from_secs(15);

@@ -11,11 +11,10 @@ use crate::web::site::Section;
 use askama::Template;
 use chrono::NaiveDateTime;
 use serde_json::Value;
-use windlass::internal::audit::{AuditEntry, AuditLog};
-use windlass::internal::db::Conn;
+use windlass::audit::{AuditEntry, AuditLog};
 use windlass::internal::db::model::audit::AuditAction;
 use windlass::internal::db::table::audit::AuditFilter;
-use windlass::internal::error::Result;
+use windlass::{Conn, Result};
 
 // --- The page of the audit ---
 

@@ -10,7 +10,7 @@ use crate::web::show::{Markup, count, cut, escaped};
 use crate::web::site::Section;
 use askama::Template;
 use serde_json::json;
-use windlass::internal::admin::groups::{FailedGroup, FailedGroups};
+use windlass::failed::{FailedGroup, FailedGroups};
 use windlass::internal::db::model::outcome::is_unknown;
 
 // --- A group of failures as the page shows it ---

@@ -12,10 +12,11 @@ use crate::web::show::chart::slots;
 use crate::web::show::{Markup, bounded, count, duration, filters, verdict};
 use crate::web::site::Section;
 use askama::Template;
-use windlass::internal::db::Conn;
 use windlass::internal::db::query::ready::CappedCount;
-use windlass::internal::db::table::run_time::limits::{self, RunTimeLimit};
-use windlass::internal::error::{ErrorContext as _, Result as WindlassResult};
+use windlass::internal::db::table::run_time::limits;
+use windlass::internal::error::ErrorContext as _;
+use windlass::limits::RunTimeLimit;
+use windlass::{Conn, Result as WindlassResult};
 
 #[derive(Template)]
 #[template(path = "limits/page.html")]

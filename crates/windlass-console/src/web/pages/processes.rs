@@ -13,8 +13,8 @@ use crate::web::show::{Markup, about, ago, count, escaped, filters, state, verdi
 use crate::web::site::Section;
 use askama::Template;
 use std::collections::{BTreeMap, BTreeSet};
-use windlass::internal::db::Conn;
-use windlass::internal::error::{ErrorContext as _, Result};
+use windlass::internal::error::ErrorContext as _;
+use windlass::{Conn, Result};
 
 #[derive(Template)]
 #[template(path = "processes/page.html")]

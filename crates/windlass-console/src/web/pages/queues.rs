@@ -16,11 +16,12 @@ use crate::web::show::{Markup, ago, count, escaped, filters, short};
 use crate::web::site::Section;
 use askama::Template;
 use std::time::Duration;
+use windlass::classes::PausedClass;
+use windlass::history::TimeRange;
 use windlass::internal::db::model::audit::{Actor, Via};
 use windlass::internal::db::query::ready::CappedCount;
-use windlass::internal::db::table::run_time::{self, PausedClass};
+use windlass::internal::db::table::run_time;
 use windlass::internal::error::ErrorContext as _;
-use windlass::internal::history::TimeRange;
 
 #[derive(Template)]
 #[template(path = "queues/page.html")]

@@ -15,14 +15,13 @@ use crate::web::site::Section;
 use askama::Template;
 use chrono::{DateTime, NaiveDateTime, TimeDelta, Utc};
 use std::collections::BTreeMap;
-use windlass::internal::db::Conn;
 use windlass::internal::db::model::recurring::RecurringTaskRow;
-use windlass::internal::error::{ErrorContext as _, Result};
-use windlass::internal::recurring::schedule::Schedule;
-use windlass::internal::recurring::task::RecurringTask;
+use windlass::internal::error::ErrorContext as _;
 use windlass::internal::recurring::tasks::deleted_at;
 use windlass::internal::recurring::time_zone::Zone;
 use windlass::internal::recurring::timing::NEVER;
+use windlass::recurring::Schedule;
+use windlass::{Conn, RecurringTask, Result};
 
 #[derive(Template)]
 #[template(path = "recurring/page.html")]

@@ -7,11 +7,10 @@ use crate::web::request::shell::Shell;
 use crate::web::show::{self, Markup, count, cut, escaped};
 use chrono::NaiveDateTime;
 use serde_json::Value;
+use windlass::history::TimeRange;
 use windlass::internal::admin::explain::words::Word;
-use windlass::internal::admin::jobs::Jobs;
 use windlass::internal::db::model::audit::{Actor, Via};
-use windlass::internal::db::model::decision::JobState;
-use windlass::internal::history::TimeRange;
+use windlass::jobs::{JobState, Jobs};
 
 /// The longest name or message in a sentence, in characters.
 const LONGEST: usize = 1_000;
@@ -166,7 +165,7 @@ pub(crate) fn in_words(range: TimeRange) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use windlass::internal::job::JobId;
+    use windlass::JobId;
 
     #[test]
     fn values_of_one_name_are_together() {

@@ -12,15 +12,14 @@ use crate::web::show::{about, count, duration};
 use chrono::{DateTime, Utc};
 use std::collections::BTreeMap;
 use std::time::Duration;
-use windlass::internal::admin::groups::failed_groups;
-use windlass::internal::clock;
-use windlass::internal::db::Conn;
-use windlass::internal::db::table::{recurring_tasks, run_time};
-use windlass::internal::error::{ErrorContext as _, Result};
-use windlass::internal::history::{
+use windlass::history::{
     Bucket, Histogram, HistoryFilter, SeriesTally, TimeRange, Usual, by_class, series, typical_run,
     usual,
 };
+use windlass::internal::clock;
+use windlass::internal::db::table::{recurring_tasks, run_time};
+use windlass::internal::error::ErrorContext as _;
+use windlass::{Conn, Result, failed};
 
 /// The most of each kind that are listed.
 const MOST: usize = 10;
@@ -58,7 +57,7 @@ pub(crate) fn find(
 }
 
 fn failing(conn: &mut Conn<'_>, now: DateTime<Utc>) -> Result<Vec<Concern>> {
-    let groups = failed_groups(conn, u32::try_from(MOST).unwrap_or(u32::MAX))?.groups;
+    let groups = failed::groups(conn, u32::try_from(MOST).unwrap_or(u32::MAX))?.groups;
     let concerns = groups.into_iter().map(|group| {
         let more = if group.is_exact { "" } else { "+" };
         let name = format!("{}{more} {}", count(group.count), group.class_name);

@@ -13,13 +13,13 @@ use crate::web::read::concerns::{Concern, LastHour, UsualRuns};
 use crate::web::show::{Markup, duration, state, verdict};
 use std::collections::BTreeMap;
 use std::time::Duration;
-use windlass::internal::admin::groups::FailedGroups;
+use windlass::failed::FailedGroups;
+use windlass::history::{HistoryLag, SeriesTally, Totals};
 use windlass::internal::clock;
-use windlass::internal::db::Conn;
 use windlass::internal::db::query::ready::{CappedCount, ReadyJobs};
 use windlass::internal::db::table::recurring_tasks;
-use windlass::internal::error::{ErrorContext as _, Result};
-use windlass::internal::history::{HistoryLag, SeriesTally, Totals};
+use windlass::internal::error::ErrorContext as _;
+use windlass::{Conn, Result};
 
 pub(crate) use crate::read::now::QueueVerdict;
 

@@ -10,9 +10,8 @@ use askama::filters::HtmlSafe;
 use std::fmt;
 use std::time::Duration;
 use windlass::internal::clock;
-use windlass::internal::db::Conn;
 use windlass::internal::db::conn::reading::ReadFailure;
-use windlass::internal::error::Result;
+use windlass::{Conn, Result};
 
 impl Cx<'_> {
     /// Reads what a panel shows, within 1 s. A panel without its data says so, and the page stands.

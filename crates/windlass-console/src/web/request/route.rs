@@ -9,9 +9,8 @@ use crate::web::site::{self, Frame, Section, Site};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use windlass::internal::clock;
-use windlass::internal::db::Conn;
 use windlass::internal::db::conn::reading::ReadFailure;
-use windlass::internal::error::Result;
+use windlass::{Conn, Result};
 
 /// A page, or a change.
 pub(crate) type Handler = fn(&mut Cx<'_>) -> Result<Response, PageError>;

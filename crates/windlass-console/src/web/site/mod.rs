@@ -17,9 +17,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 use windlass::internal::clock;
-use windlass::internal::db::{Conn, Database};
-use windlass::internal::error::{ErrorContext as _, Result};
-use windlass::internal::process::base::health::Health;
+use windlass::internal::error::ErrorContext as _;
+use windlass::processes::Health;
+use windlass::{Conn, Database, Result};
 
 /// A database that is served.
 #[derive(Debug)]

@@ -9,15 +9,10 @@ use chrono::{DateTime, NaiveDateTime, Utc};
 use clap::ValueEnum;
 use serde::Serialize;
 use std::time::Duration;
-use windlass::internal::db::Database;
-use windlass::internal::db::model::recurring::Overlap;
-use windlass::internal::error::Result;
-use windlass::internal::job::new_job::NewJob;
-use windlass::internal::job::registry::Registry;
 use windlass::internal::recurring::edit;
-use windlass::internal::recurring::settings::RecurringSettings;
-use windlass::internal::recurring::task::RecurringTask;
-use windlass::internal::recurring::timing::{MissedTicks, NEVER};
+use windlass::internal::recurring::timing::NEVER;
+use windlass::recurring::{MissedTicks, Overlap, RecurringSettings};
+use windlass::{Database, NewJob, RecurringTask, Registry, Result};
 
 /// The settings of a task that a command adds or changes.
 #[derive(Debug, clap::Args)]

@@ -9,10 +9,9 @@ use crate::cli::listed::{ChangedBy, jitter, time, undeclared};
 use crate::cli::select::connect;
 use crate::terminal::{Column, Report, Table, printable};
 use serde::Serialize;
-use windlass::internal::db::Database;
-use windlass::internal::error::Result;
-use windlass::internal::job::JobId;
-use windlass::internal::recurring::tasks::{self, RecurringStatus};
+use windlass::internal::recurring::tasks;
+use windlass::recurring::RecurringStatus;
+use windlass::{Database, JobId, Result};
 
 /// Look at the recurring tasks; add, change, run, pause, resume or remove one
 #[derive(Debug, clap::Subcommand)]

@@ -9,12 +9,12 @@ use chrono::{DateTime, NaiveDateTime, Utc};
 use serde::Serialize;
 use std::time::Duration;
 use windlass::internal::clock;
-use windlass::internal::db::{AsConn as _, Database, DbConnection};
-use windlass::internal::error::Result;
 use windlass::internal::recurring::options::starts_at;
-use windlass::internal::recurring::tasks::{self, TickStatus};
+use windlass::internal::recurring::tasks;
 use windlass::internal::recurring::time_zone::Zone;
 use windlass::internal::recurring::timing::TickTimes;
+use windlass::recurring::TickStatus;
+use windlass::{AsConn as _, Database, DbConnection, Result};
 
 /// Show the upcoming runs of recurring tasks
 ///

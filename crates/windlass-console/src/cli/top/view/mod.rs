@@ -13,7 +13,7 @@ use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::text::{Line, Text};
 use ratatui::widgets::{Paragraph, Row};
 use std::time::Instant;
-use windlass::internal::admin::groups::FailedGroup;
+use windlass::failed::FailedGroup;
 
 pub(crate) use crate::cli::top::view::panes::TopTheme;
 

@@ -2,7 +2,7 @@
 
 use crate::read::sql::doctor::{FIRST, Inconsistent};
 use diesel::QueryResult;
-use windlass::internal::db::conn::connection::Conn;
+use windlass::Conn;
 use windlass::internal::db::conn::dialect::Id;
 use windlass::internal::db::conn::statement::Statement;
 use windlass::internal::db::model::new_row::WAITS_FOR_PARENTS;

@@ -8,8 +8,10 @@ pub(crate) mod write_lock;
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Bool, Double, Integer, Nullable, Text};
 use std::collections::BTreeSet;
-use windlass::internal::db::conn::connection::{Conn, age};
-use windlass::internal::db::conn::dialect::{Dialect, Id, Lossy};
+use windlass::Conn;
+use windlass::database::Dialect;
+use windlass::internal::db::conn::connection::age;
+use windlass::internal::db::conn::dialect::{Id, Lossy};
 use windlass::internal::db::conn::statement::Statement;
 use windlass::internal::db::schema::migrations;
 use windlass::internal::db::table::recurring_tasks;
@@ -125,9 +127,7 @@ pub(crate) struct MigrationDifference {
 }
 
 /// Compares the migrations.
-pub(crate) fn migrations(
-    conn: &mut Conn<'_>,
-) -> windlass::internal::error::Result<MigrationDifference> {
+pub(crate) fn migrations(conn: &mut Conn<'_>) -> windlass::Result<MigrationDifference> {
     let known = migrations::known();
     let applied = migrations::applied(conn)?;
     let less = |a: &BTreeSet<String>, b: &BTreeSet<String>| a.difference(b).cloned().collect();

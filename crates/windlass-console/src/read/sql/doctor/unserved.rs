@@ -3,8 +3,10 @@
 use crate::read::sql::doctor::{FIRST, Inconsistent};
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Bool, Double, Nullable, Text};
-use windlass::internal::db::conn::connection::{Conn, age};
-use windlass::internal::db::conn::dialect::{Dialect, Id, Lossy};
+use windlass::Conn;
+use windlass::database::Dialect;
+use windlass::internal::db::conn::connection::age;
+use windlass::internal::db::conn::dialect::{Id, Lossy};
 use windlass::internal::db::conn::statement::Statement;
 use windlass::internal::db::model::extras::Extras;
 use windlass::internal::db::model::new_row::WAITS_FOR_EVENT;

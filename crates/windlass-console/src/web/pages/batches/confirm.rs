@@ -8,8 +8,8 @@ use crate::web::request::route::Cx;
 use crate::web::request::shell::Shell;
 use crate::web::site::Section;
 use askama::Template;
-use windlass::internal::job::BatchId;
-use windlass::internal::operation::start::Preview;
+use windlass::BatchId;
+use windlass::operations::Preview;
 
 #[derive(Template)]
 #[template(path = "batches/confirm.html")]

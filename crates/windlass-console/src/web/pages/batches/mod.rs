@@ -12,10 +12,9 @@ use crate::web::request::route::Cx;
 use crate::web::request::shell::Shell;
 use crate::web::site::Section;
 use askama::Template;
-use windlass::internal::admin::batches::{BatchFilter, batches};
-use windlass::internal::admin::change::Change;
-use windlass::internal::admin::jobs::Jobs;
-use windlass::internal::job::BatchId;
+use windlass::batches::BatchFilter;
+use windlass::jobs::{Change, Jobs};
+use windlass::{BatchId, batches};
 
 // --- Changes of all jobs of a batch, as operations ---
 
@@ -114,7 +113,7 @@ pub(crate) fn show(cx: &mut Cx<'_>) -> Result<Response, PageError> {
     })?;
     let shell = cx.shell("Batches", Section::Batches)?;
     let found = cx.panel("the batches", |conn| {
-        batches(conn, filter, before.map(BatchId), ROWS + 1)
+        batches::list(conn, filter, before.map(BatchId), ROWS + 1)
     });
     let has_older = found
         .ready()

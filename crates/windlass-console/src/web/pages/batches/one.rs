@@ -9,15 +9,14 @@ use crate::web::show::{CutText, Markup, count, cut, filters, lines, state};
 use crate::web::site::Section;
 use askama::Template;
 use serde_json::Value;
-use windlass::internal::admin;
-use windlass::internal::admin::batches::{
+use windlass::BatchId;
+use windlass::batches::{
     BatchDetails, BatchFollower, BatchState, BatchSummary, FailedOfBatch, FollowerState,
 };
-use windlass::internal::admin::job_info::TaskStatus;
-use windlass::internal::admin::jobs::BoundedCount;
+use windlass::internal::admin;
 use windlass::internal::db::query::batches::{self, ListedBatch};
 use windlass::internal::error::ErrorContext as _;
-use windlass::internal::job::BatchId;
+use windlass::jobs::{BoundedCount, TaskStatus};
 
 /// The longest metadata and error that are shown, in characters.
 const METADATA: usize = 64 * 1024;

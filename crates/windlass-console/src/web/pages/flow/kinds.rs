@@ -4,7 +4,7 @@ use crate::web::http;
 use crate::web::request::shell::Shell;
 use crate::web::show::{Markup, count, state};
 use std::collections::BTreeMap;
-use windlass::internal::admin::flows::{FlowEdge, FlowGraph, FlowId, FlowNode};
+use windlass::flows::{FlowEdge, FlowGraph, FlowId, FlowNode};
 
 /// Returns the class and the word of a state, as on other pages. There is no class for what is not kept.
 pub(super) fn class_and_word(node: &FlowNode) -> (&'static str, &'static str) {

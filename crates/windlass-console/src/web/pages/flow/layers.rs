@@ -6,7 +6,7 @@ use crate::web::show::chart::number;
 use crate::web::show::{Markup, count, escaped};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
-use windlass::internal::admin::flows::{FlowGraph, FlowId, FlowNode};
+use windlass::flows::{FlowGraph, FlowId, FlowNode};
 
 pub(super) const BOX_WIDTH: f64 = 224.0;
 pub(super) const BOX_HEIGHT: f64 = 44.0;
@@ -464,9 +464,8 @@ fn shape(class: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use windlass::internal::admin::flows::{FlowEdge, FlowGraph, FlowId, FlowNode};
-    use windlass::internal::job::BatchId;
-    use windlass::internal::job::JobId;
+    use windlass::flows::{FlowEdge, FlowGraph, FlowId, FlowNode};
+    use windlass::{BatchId, JobId};
 
     fn node(number: i64) -> FlowNode {
         let is_batch = number % 5 == 0;

@@ -15,10 +15,8 @@ use crate::web::show::{Markup, filters};
 use crate::web::site::Section;
 use askama::Template;
 use std::collections::BTreeSet;
-use windlass::internal::admin::flows::{FlowGraph, FlowId};
-use windlass::internal::db::Conn;
-use windlass::internal::error::{Error, Result};
-use windlass::internal::job::{BatchId, JobId};
+use windlass::flows::{FlowGraph, FlowId};
+use windlass::{BatchId, Conn, Error, JobId, Result};
 
 // --- The pages of a flow ---
 

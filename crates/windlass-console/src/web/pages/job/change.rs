@@ -6,10 +6,9 @@ use crate::web::pages::words;
 use crate::web::request::route::Cx;
 use crate::web::show::count;
 use std::time::Duration;
-use windlass::internal::admin::change::Change;
-use windlass::internal::admin::jobs::{Changed, Jobs};
-use windlass::internal::job::JobId;
+use windlass::JobId;
 use windlass::internal::queue::check_name;
+use windlass::jobs::{Change, Changed, Jobs};
 
 /// Returns the id of the job in the address.
 fn job(cx: &Cx<'_>) -> Result<i64, PageError> {

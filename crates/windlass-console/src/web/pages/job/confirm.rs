@@ -8,7 +8,7 @@ use crate::web::request::shell::Shell;
 use crate::web::show::{Markup, count};
 use crate::web::site::Section;
 use askama::Template;
-use windlass::internal::admin::explain::Reason;
+use windlass::jobs::Reason;
 
 /// The field by which a job that runs at most once is retried.
 pub(crate) const EVEN: &str = "even_at_most_once";

@@ -6,13 +6,10 @@ use crate::web::request::shell::Shell;
 use crate::web::show::{self, Markup, cut, escaped, line};
 use log::Level;
 use std::time::Duration;
-use windlass::internal::admin::details::JobDetails;
-use windlass::internal::admin::explain::Reason;
 use windlass::internal::db::model::new_row::ORDERED;
 use windlass::internal::db::query::job_view::JobView;
-use windlass::internal::db::table::job_logs::JobLog;
-use windlass::internal::job::policy::backoff::Backoff;
-use windlass::internal::job::policy::{Delivery, Policy};
+use windlass::jobs::{JobDetails, JobLog, Reason};
+use windlass::{Backoff, Delivery, Policy};
 
 /// The longest text, in characters.
 const LONGEST: usize = 300;

@@ -16,14 +16,10 @@ use crate::web::site::Section;
 use askama::Template;
 use chrono::NaiveDateTime;
 use serde_json::Value;
-use windlass::internal::admin::details::{self, JobDetails};
-use windlass::internal::admin::explain::Reason;
-use windlass::internal::admin::job_info::TaskStatus;
-use windlass::internal::db::Conn;
+use windlass::internal::admin::details;
 use windlass::internal::db::query::job_view::JobView;
-use windlass::internal::error::Result;
-use windlass::internal::job::JobId;
-use windlass::internal::job::policy::Delivery;
+use windlass::jobs::{JobDetails, Reason, TaskStatus};
+use windlass::{Conn, Delivery, JobId, Result};
 
 // --- The page of a job ---
 

@@ -6,9 +6,9 @@ use crate::read::sql::named::{self, NamedThings};
 use crate::web::http::{self, PageError, Pairs, Response};
 use crate::web::request::route::Cx;
 use chrono::{NaiveDate, NaiveDateTime, NaiveTime, TimeDelta};
-use windlass::internal::db::Conn;
-use windlass::internal::db::model::decision::JobState;
-use windlass::internal::error::{ErrorContext as _, Result};
+use windlass::internal::error::ErrorContext as _;
+use windlass::jobs::JobState;
+use windlass::{Conn, Result};
 
 /// The states by which a list can be narrowed, with their names in the address.
 pub(crate) const STATES: [(&str, JobState); 8] = [

@@ -18,12 +18,12 @@ use crate::web::site::Section;
 use askama::Template;
 use chrono::NaiveDateTime;
 use serde_json::Value;
-use windlass::internal::db::Conn;
-use windlass::internal::db::model::decision::JobState;
 use windlass::internal::db::model::new_row::{
     UNIQUE_SUCCESSOR, WAITS_FOR_EVENT, WAITS_FOR_PARENTS,
 };
-use windlass::internal::error::{ErrorContext as _, Result};
+use windlass::internal::error::ErrorContext as _;
+use windlass::jobs::JobState;
+use windlass::{Conn, Result};
 
 // --- The list of jobs ---
 

@@ -11,10 +11,10 @@ use crate::web::request::shell::Shell;
 use crate::web::show::{Markup, count, filters, state};
 use crate::web::site::Section;
 use askama::Template;
-use windlass::internal::admin::change::{Change, PacedChange};
-use windlass::internal::operation::start::{
-    NewOperation, Operation, OperationState, Preview, operation, operations,
-};
+use windlass::internal::admin::change::PacedChange;
+use windlass::jobs::Change;
+use windlass::operations;
+use windlass::operations::{NewOperation, Operation, OperationState, Preview};
 
 // --- The list of operations ---
 
@@ -35,7 +35,9 @@ struct OperationsPage {
 pub(crate) fn show(cx: &mut Cx<'_>) -> Result<Response, PageError> {
     let before = cx.query().number("before");
     let shell = cx.shell("Operations", Section::Operations)?;
-    let found = cx.panel("the operations", |conn| operations(conn, before, ROWS + 1));
+    let found = cx.panel("the operations", |conn| {
+        operations::list(conn, before, ROWS + 1)
+    });
     let has_older = found
         .ready()
         .is_some_and(|found| found.len() > ROWS as usize);
@@ -87,7 +89,7 @@ fn find(cx: &mut Cx<'_>) -> Result<Operation, PageError> {
     };
     let text = cx.param("id").to_owned();
     let id: i64 = text.parse().map_err(|_| missing(&text))?;
-    cx.read(|conn| operation(conn, id))?
+    cx.read(|conn| operations::find(conn, id))?
         .ok_or_else(|| missing(&text))
 }
 

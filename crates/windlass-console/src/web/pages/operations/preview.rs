@@ -12,10 +12,10 @@ use crate::web::show::count;
 use crate::web::site::Section;
 use askama::Template;
 use std::time::Duration;
-use windlass::internal::admin::rate::RetryRate;
-use windlass::internal::db::Conn;
-use windlass::internal::error::{ErrorContext as _, Result};
-use windlass::internal::operation::start::Preview;
+use windlass::failed::RetryRate;
+use windlass::internal::error::ErrorContext as _;
+use windlass::operations::Preview;
+use windlass::{Conn, Result};
 
 /// More jobs than these are discarded only if their number is typed.
 pub(crate) const TYPED: u64 = 10;

@@ -8,11 +8,8 @@ use crate::web::pages::jobs::filters::{JobFilters, When, name_of};
 use chrono::{NaiveDateTime, Timelike as _};
 use diesel::QueryResult;
 use std::time::Duration;
-use windlass::internal::admin::change::Change;
-use windlass::internal::admin::jobs::Jobs;
-use windlass::internal::db::Conn;
-use windlass::internal::db::model::decision::JobState;
-use windlass::internal::job::{BatchId, JobId};
+use windlass::jobs::{Change, JobState, Jobs};
+use windlass::{BatchId, Conn, JobId};
 
 // --- The selection of jobs: those that were ticked, or all that match the filters ---
 

@@ -21,7 +21,7 @@ use crate::web::show::{Markup, ago, escaped, filters, in_words, verdict};
 use crate::web::site::Section;
 use askama::Template;
 use std::time::Duration;
-use windlass::internal::history::{Bucket, HistoryFilter, SeriesTally, TimeRange, series};
+use windlass::history::{Bucket, HistoryFilter, SeriesTally, TimeRange, series};
 
 #[derive(Template)]
 #[template(path = "overview/page.html")]

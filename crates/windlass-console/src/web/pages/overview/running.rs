@@ -7,9 +7,9 @@ use crate::web::cache::Cached;
 use crate::web::read::concerns::{UsualRuns, usual_runs};
 use crate::web::show::chart::{SparkLocation, spark};
 use crate::web::show::{Markup, duration, short, verdict};
-use windlass::internal::db::Conn;
-use windlass::internal::error::{ErrorContext as _, Result};
-use windlass::internal::history::Histogram;
+use windlass::history::Histogram;
+use windlass::internal::error::ErrorContext as _;
+use windlass::{Conn, Result};
 
 /// The most jobs that are shown.
 const MOST_RUNNING: i64 = 8;

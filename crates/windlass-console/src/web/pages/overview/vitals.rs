@@ -6,9 +6,9 @@ use crate::web::read::QueueVerdict;
 use crate::web::show::chart::{SparkLocation, spark};
 use crate::web::show::{Markup, bounded, count, duration, short, verdict};
 use std::time::Duration;
-use windlass::internal::db::Conn;
-use windlass::internal::error::{ErrorContext as _, Result};
-use windlass::internal::history::{Bucket, Tally, Usual};
+use windlass::history::{Bucket, Tally, Usual};
+use windlass::internal::error::ErrorContext as _;
+use windlass::{Conn, Result};
 
 /// A row of the measures.
 #[derive(Debug, Clone)]

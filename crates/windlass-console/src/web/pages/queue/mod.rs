@@ -20,12 +20,10 @@ use crate::web::site::Section;
 use askama::Template;
 use std::collections::BTreeMap;
 use std::time::Duration;
-use windlass::internal::db::Conn;
+use windlass::history::{Bucket, HistoryFilter, SeriesTally, TimeRange, by_class, series};
 use windlass::internal::db::query::ready::CappedCount;
-use windlass::internal::error::{ErrorContext as _, Result, Result as WindlassResult};
-use windlass::internal::history::{
-    Bucket, HistoryFilter, SeriesTally, TimeRange, by_class, series,
-};
+use windlass::internal::error::ErrorContext as _;
+use windlass::{Conn, Result, Result as WindlassResult};
 
 #[derive(Template)]
 #[template(path = "queue/page.html")]
@@ -132,7 +130,7 @@ fn charts(
         Panel::Missing(missing) => return Ok(Panel::Missing(missing.clone())),
         Panel::Ready(history) => history,
     };
-    let mut runs = windlass::internal::history::Histogram::default();
+    let mut runs = windlass::history::Histogram::default();
     for bucket in &history.buckets {
         runs.merge(&bucket.tally.run);
     }

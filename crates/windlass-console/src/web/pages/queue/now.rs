@@ -9,12 +9,12 @@ use crate::web::show::{ago, count, duration};
 use serde_json::Value;
 use std::time::Duration;
 use windlass::internal::admin::secrets::Secrets;
-use windlass::internal::db::Conn;
 use windlass::internal::db::query::job_view::{self, JobView, TextLimits};
 use windlass::internal::db::query::ready::{self, CappedCount};
 use windlass::internal::db::table::pauses;
-use windlass::internal::error::{ErrorContext as _, Result};
+use windlass::internal::error::ErrorContext as _;
 use windlass::internal::job::arguments::unlisted;
+use windlass::{Conn, Result};
 
 /// The most jobs in line that are shown.
 const NEXT: i64 = 10;

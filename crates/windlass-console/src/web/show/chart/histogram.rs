@@ -4,7 +4,7 @@ use crate::web::show::chart::{PathData, grid, hit, picture, round_up};
 use crate::web::show::{Markup, count, duration, escaped, filters, short};
 use askama::Template;
 use std::time::Duration;
-use windlass::internal::history::Histogram;
+use windlass::history::Histogram;
 
 const WIDTH: f64 = 600.0;
 const HEIGHT: f64 = 120.0;

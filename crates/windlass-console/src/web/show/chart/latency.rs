@@ -6,7 +6,7 @@ use crate::web::show::chart::{
 use crate::web::show::{Markup, duration, filters};
 use askama::Template;
 use std::time::Duration;
-use windlass::internal::history::{Bucket, Histogram, TimeRange};
+use windlass::history::{Bucket, Histogram, TimeRange};
 
 const WIDTH: f64 = 600.0;
 const HEIGHT: f64 = 120.0;

@@ -9,7 +9,7 @@ pub(crate) mod throughput;
 
 use crate::web::show::{Markup, escaped, short};
 use chrono::{DateTime, Utc};
-use windlass::internal::history::{Bucket, Tally, TimeRange};
+use windlass::history::{Bucket, Tally, TimeRange};
 
 // --- The scales of charts, and the times below them ---
 

@@ -5,7 +5,7 @@ use crate::web::show::chart::{
 };
 use crate::web::show::{Markup, count, filters, short};
 use askama::Template;
-use windlass::internal::history::{Bucket, Tally, TimeRange};
+use windlass::history::{Bucket, Tally, TimeRange};
 
 const WIDTH: f64 = 600.0;
 const HEIGHT: f64 = 120.0;
