@@ -30,6 +30,8 @@ mod concurrency;
 #[cfg(feature = "config")]
 mod configuration;
 mod context;
+#[cfg(all(feature = "cli", feature = "postgres", feature = "web"))]
+mod contrib;
 mod crash;
 #[cfg(feature = "cli")]
 mod deploy;
