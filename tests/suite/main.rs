@@ -25,6 +25,8 @@ mod comments;
 mod concurrency;
 mod configuration;
 mod context;
+#[cfg(all(feature = "cli", feature = "postgres", feature = "web"))]
+mod contrib;
 mod crash;
 mod deploy;
 mod dispatch;
