@@ -25,7 +25,7 @@ mod comments;
 mod concurrency;
 mod configuration;
 mod context;
-#[cfg(all(feature = "cli", feature = "postgres", feature = "web"))]
+#[cfg(feature = "postgres")]
 mod contrib;
 mod crash;
 mod deploy;

@@ -15,4 +15,8 @@ pub(crate) mod read;
 pub(crate) mod terminal;
 
 pub mod cli;
+// The guides of both packages: their examples are tested here.
+#[cfg(doctest)]
+#[path = "../../../src/guide.rs"]
+pub mod guide;
 pub mod web;

@@ -124,7 +124,7 @@ impl SupervisorSettings {
             log_messages: s.read("log_messages", FLAG, true,
                 "Whether log lines contain the error messages of jobs, beside their kinds, on one line of at most 500 characters."),
             listen: s.read("listen", HOST_PORT, String::new(),
-                "Where the supervisor serves `/livez`, `/readyz`, `/startedz` and `/metrics`, for example `127.0.0.1:4041`; needs the feature `web`. Empty: nowhere."),
+                "Where the supervisor serves `/livez`, `/readyz`, `/startedz` and `/metrics`, for example `127.0.0.1:4041`. Empty: nowhere."),
             metrics_open: s.read("metrics_open", FLAG, false,
                 "Whether `/metrics` of `listen`, here and of the workers, needs no token where other hosts can reach it. It shows the names of queues and classes."),
         }
@@ -156,7 +156,7 @@ impl WorkerSettings {
                     "The same, when the process uses more memory (resident set, Linux only)."),
             },
             listen: s.read("listen", HOST_PORT, String::new(),
-                "Where the worker serves `/livez`, `/readyz`, `/startedz` and `/metrics`; needs the feature `web`, and only with one process. Empty: nowhere."),
+                "Where the worker serves `/livez`, `/readyz`, `/startedz` and `/metrics`; only with one process. Empty: nowhere."),
         }
     }
 }

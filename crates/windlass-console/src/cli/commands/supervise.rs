@@ -79,7 +79,7 @@ pub(crate) struct Supervise {
     #[arg(long, value_name = "FILE")]
     pidfile: Option<PathBuf>,
 
-    /// The address to serve /livez, /readyz, /startedz and /metrics on; needs the feature `web`
+    /// The address to serve /livez, /readyz, /startedz and /metrics on
     ///
     /// The metrics need a token where other hosts can reach the address, unless `metrics_open` is set.
     #[arg(long, value_name = "HOST:PORT")]
