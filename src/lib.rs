@@ -14,6 +14,8 @@ pub use db::model::new_row::OnConflict;
 pub use db::schema::migrate::migrate;
 pub use diesel;
 pub use error::{Error, Result};
+#[doc(hidden)]
+pub use event::logging::Subscriber;
 pub use event::{Event, Hooks};
 pub use flow::batch::Batch;
 pub use flow::graph::Flow;

@@ -5,13 +5,14 @@ use std::path::PathBuf;
 /// Names that a program with jobs writes daily.
 const MOST_AT_ROOT: usize = 40;
 
-/// Names of the program `windlass` and its settings.
+/// Names of the program `windlass`, and names that the documentation of its settings uses.
 const OF_THE_CONSOLE: &[&str] = &[
     "Config",
     "ConnectionBudget",
     "Finding",
     "Origin",
     "Setting",
+    "Subscriber",
     "Timing",
     "Verdict",
     "doctor",
