@@ -14,9 +14,10 @@ pub use db::model::new_row::OnConflict;
 pub use db::schema::migrate::migrate;
 pub use diesel;
 pub use error::{Error, Result};
+pub use event::Event;
+pub use event::hooks::Hooks;
 #[doc(hidden)]
 pub use event::logging::Subscriber;
-pub use event::{Event, Hooks};
 pub use flow::batch::Batch;
 pub use flow::graph::Flow;
 pub use job::class::Job;

@@ -36,7 +36,7 @@ pub struct JobDetails {
     pub attempts: Vec<Attempt>,
     /// The steps it has completed, until it has ended; at most 1000.
     pub steps: Vec<StepDone>,
-    /// What its runs logged with [`Context::log`](crate::Context::log), the oldest run first; at most the last 10 runs
+    /// The lines that its runs logged with [`Context::log`](crate::Context::log), the oldest run first; at most the last 10 runs
     /// that logged anything.
     ///
     /// ```

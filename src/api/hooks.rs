@@ -22,6 +22,6 @@
 //! # Ok::<(), windlass::Error>(())
 //! ```
 
-pub use crate::event::ProcessInfo;
+pub use crate::event::hooks::ProcessInfo;
 pub use crate::event::logging::Subscriber;
 pub use crate::job::around::{JobEnd, JobRan, Next};

@@ -3,7 +3,7 @@
 
 use crate::db::Database;
 use crate::error::{Error, Result};
-use crate::event::Hooks;
+use crate::event::hooks::Hooks;
 use crate::event::logging::Subscriber;
 use crate::process::base::context::ProcessContext;
 use crate::process::base::duty_turns::DutyTurns;

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 const QUESTIONS: &[&str] = &["What", "Whether", "How", "Where", "When", "Which"];
 
 /// The folders of this package's repository that contain Rust.
-const FOLDERS: &[&str] = &["src", "tests", "benches", "examples"];
+const FOLDERS: &[&str] = &["src", "crates", "tests", "benches", "examples"];
 
 fn files(under: &Path, found: &mut Vec<PathBuf>) {
     for entry in std::fs::read_dir(under).unwrap() {

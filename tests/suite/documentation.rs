@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 /// The files and folders in which [`WORDS`] are searched for. `src` means its documentation
 /// comments and string literals, and so the help of the command line.
-const SEARCHED: &[&str] = &["README.md", "docs", "src"];
+const SEARCHED: &[&str] = &["README.md", "docs", "src", CONSOLE];
 
 /// They quote `src` word for word, so they are searched once `src` is.
 const QUOTING: &[&str] = &["docs/reference/cli.md", "docs/reference/log-lines.md"];
@@ -28,6 +28,8 @@ const WORDS: &[&str] = &[
     "of another make",
     "mend",
 ];
+
+const CONSOLE: &str = "crates/windlass-console";
 
 /// The most words of a guide, as `wc -w` counts them.
 const MOST_WORDS: usize = 1_500;
@@ -175,7 +177,8 @@ const OF_EVERY_PROGRAM: [u8; 3] = [0, 1, 2];
 
 #[test]
 fn each_exit_code_has_its_row() {
-    let sources = files("src").into_iter().map(read);
+    let sources = [files("src"), files(CONSOLE)].concat();
+    let sources = sources.into_iter().map(read);
     let codes: Vec<(String, u8)> = sources.flat_map(|source| exit_codes(&source)).collect();
     assert!(codes.len() >= 5, "the constants are found: {codes:?}");
     let known = codes.iter().map(|(_, code)| *code).chain(OF_EVERY_PROGRAM);
@@ -306,7 +309,8 @@ fn unlisted(lines: &[Line], rows: &[Vec<String>]) -> Vec<String> {
 
 #[test]
 fn each_log_line_has_its_row() {
-    let sources = files("src").into_iter().map(read);
+    let sources = [files("src"), files(CONSOLE)].concat();
+    let sources = sources.into_iter().map(read);
     let lines: Vec<Line> = sources.flat_map(|source| log_lines(&source)).collect();
     assert!(lines.len() >= 45, "the lines are found");
     let page = read("docs/reference/log-lines.md");

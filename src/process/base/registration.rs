@@ -3,7 +3,7 @@
 use crate::clock;
 use crate::db::table::processes::{self, NewProcess};
 use crate::error::{Error, Result};
-use crate::event::{Hooks, ProcessInfo};
+use crate::event::hooks::{Hooks, ProcessInfo};
 use crate::job::running::Lease;
 use crate::process::base::session::Session;
 use crate::process::base::stop::{self, Stop};

@@ -3,8 +3,9 @@
 use crate::clock;
 use crate::db::Database;
 use crate::error::Result;
+use crate::event::Event;
+use crate::event::hooks::Hooks;
 use crate::event::logging::Subscriber;
-use crate::event::{Event, Hooks};
 use crate::process::base::context::ProcessContext;
 use crate::process::base::handle::{Adjust, Bounds, Handle, ProcessEnd, Stopped};
 use crate::process::base::health::RunsBeside;

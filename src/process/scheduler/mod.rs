@@ -5,7 +5,7 @@ pub(crate) mod run;
 use crate::db::Database;
 use crate::db::model::recurring::Definition;
 use crate::error::{Error, Result};
-use crate::event::Hooks;
+use crate::event::hooks::Hooks;
 use crate::event::logging::Subscriber;
 use crate::process::base::context::ProcessContext;
 use crate::process::base::handle::{Handle, ProcessEnd, Stopped};

@@ -7,7 +7,7 @@ pub(crate) mod run;
 
 use crate::db::Database;
 use crate::error::{Error, Result};
-use crate::event::Hooks;
+use crate::event::hooks::Hooks;
 use crate::event::logging::Subscriber;
 use crate::process::base::context::ProcessContext;
 use crate::process::base::handle::{Bounds, Handle, ProcessEnd, Stopped};

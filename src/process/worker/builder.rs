@@ -3,7 +3,7 @@
 use crate::db::Database;
 use crate::db::model::claim::FinishedRow;
 use crate::error::{Error, Result};
-use crate::event::Hooks;
+use crate::event::hooks::Hooks;
 use crate::event::logging::Subscriber;
 use crate::job::registry::Registry;
 use crate::process::base::context::ProcessContext;

@@ -1,4 +1,4 @@
-//! What the tools of each format say.
+//! The verdicts of the tools of each format.
 
 use super::{path, read};
 use crate::support::program::PROGRAM;
