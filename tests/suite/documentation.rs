@@ -29,7 +29,7 @@ const WORDS: &[&str] = &[
     "mend",
 ];
 
-const CONSOLE: &str = "crates/windlass-console";
+const CONSOLE: &str = "crates/windlass-console/src";
 
 /// The most words of a guide, as `wc -w` counts them.
 const MOST_WORDS: usize = 1_500;
