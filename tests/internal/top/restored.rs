@@ -45,7 +45,7 @@ fn run(thread: &str) -> String {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command
         .args(["--exact", "--nocapture", "--test-threads", "1"])
-        .arg("cli::top::internal_tests::restored::panics_with_the_screen_open")
+        .arg("console::cli::top::internal_tests::restored::panics_with_the_screen_open")
         .env(PANICS, thread)
         .env("RUST_BACKTRACE", "0")
         .stdin(open())
