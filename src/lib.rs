@@ -16,8 +16,6 @@ pub use diesel;
 pub use error::{Error, Result};
 pub use event::Event;
 pub use event::hooks::Hooks;
-#[doc(hidden)]
-pub use event::logging::Subscriber;
 pub use flow::batch::Batch;
 pub use flow::graph::Flow;
 pub use job::class::Job;

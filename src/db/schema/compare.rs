@@ -84,7 +84,7 @@ fn table_plan(conn: &mut Conn<'_>) -> Result<SchemaPlan> {
     Ok(plan)
 }
 
-/// Returns what [`migrate`] would do.
+/// Returns what [`migrate`](crate::migrate) would do.
 pub fn pending(conn: &mut Conn<'_>) -> Result<Migrated> {
     migration_plan(conn).map(Migrated::of)
 }

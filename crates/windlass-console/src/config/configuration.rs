@@ -120,7 +120,8 @@ impl Config {
     ///
     /// ```no_run
     /// # fn registry() -> windlass::Registry { windlass::Registry::new() }
-    /// use windlass::{Hooks, Subscriber};
+    /// use windlass::Hooks;
+    /// use windlass::hooks::Subscriber;
     /// use windlass_console::Config;
     ///
     /// let stopped = Config::find()?

@@ -125,6 +125,10 @@ fn job(registry: Option<&Registry>, class: &str, arguments: String) -> Result<Ne
 
 impl GivenSettings {
     /// Returns the task with the settings that were given, but for its arguments.
+    #[allow(
+        clippy::field_reassign_with_default,
+        reason = "outside of its crate, the struct has no literals"
+    )]
     fn apply(&self, task: RecurringTask) -> Result<RecurringTask> {
         let mut settings = RecurringSettings::default();
         settings.time_zone = self.zone.clone();
