@@ -1,4 +1,4 @@
-//! What the tools of each format say.
+//! The linters of each format: they must find nothing.
 
 use super::{path, read};
 use crate::support::program::PROGRAM;
