@@ -1,4 +1,4 @@
-//! The verdicts of the tools of each format.
+//! The linters of each format: they must find nothing.
 
 use super::{path, read};
 use crate::support::program::PROGRAM;
