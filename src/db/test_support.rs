@@ -67,6 +67,7 @@ impl TestDatabase {
         Ok(Self::on(DbConnection {
             kind: ConnectionKind::Sqlite(Box::new(conn)),
             turns: None,
+            writers: None,
             precedence: Precedence::Normal,
             limit: crate::db::conn::owned::STATEMENT,
         }))

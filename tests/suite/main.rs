@@ -35,6 +35,7 @@ mod embed;
 mod enqueue;
 mod enqueue_by_sql;
 mod enqueue_many;
+mod enqueue_together;
 mod explain;
 #[cfg(feature = "postgres")]
 mod failover;

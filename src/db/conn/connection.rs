@@ -288,7 +288,15 @@ fn transaction_depth<C: Connection>(conn: &mut C) -> u32 {
 }
 
 pub(crate) mod sealed {
+    use crate::db::conn::turns::WriteTurns;
+    use std::sync::Arc;
+
     pub trait Sealed {
+        /// Returns the writers of its SQLite file, if Windlass opened the connection for an application.
+        fn writers(&self) -> Option<Arc<WriteTurns>> {
+            None
+        }
+
         /// Runs after a job was enqueued on this connection, and after a commit. Only the inline
         /// mode of tests does something here.
         fn after_enqueue(&mut self) -> crate::error::Result<()> {

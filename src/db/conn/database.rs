@@ -167,6 +167,7 @@ impl Database {
                     .map(|guarded| DbConnection {
                         kind: ConnectionKind::Postgres(Box::new(guarded)),
                         turns: None,
+                        writers: None,
                         precedence: Precedence::Normal,
                         limit: self.limit,
                     })
@@ -408,6 +409,7 @@ impl Database {
         Ok(DbConnection {
             kind: ConnectionKind::Sqlite(Box::new(conn)),
             turns: is_of_a_loop.then(|| Arc::clone(turns)),
+            writers: (!is_of_a_loop).then(|| Arc::clone(turns)),
             precedence: Precedence::Normal,
             limit: self.limit,
         })

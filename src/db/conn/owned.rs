@@ -112,6 +112,7 @@ impl BorrowedConnection {
         DbConnection {
             kind: ConnectionKind::Borrowed(Box::new(borrowed)),
             turns: None,
+            writers: None,
             precedence: Precedence::Normal,
             limit: STATEMENT,
         }
@@ -166,6 +167,13 @@ impl Drop for BorrowedConnection {
 }
 
 impl sealed::Sealed for DbConnection {
+    fn writers(&self) -> Option<Arc<WriteTurns>> {
+        match &self.kind {
+            ConnectionKind::Borrowed(_) => None,
+            _ => self.writers.clone(),
+        }
+    }
+
     fn after_enqueue(&mut self) -> crate::error::Result<()> {
         match &mut self.kind {
             ConnectionKind::Borrowed(borrowed) => borrowed.perform_inline(),
@@ -197,6 +205,8 @@ pub struct DbConnection {
     pub(crate) kind: ConnectionKind,
     /// `None` if the database has many writers, or if each statement asks for its turn.
     pub(crate) turns: Option<Arc<WriteTurns>>,
+    /// The writers of its file, if it is one of an application, which asks for a turn with each statement.
+    pub(crate) writers: Option<Arc<WriteTurns>>,
     /// The precedence of its turns among those of this process.
     pub(crate) precedence: Precedence,
     /// The most time that the server may take to answer a statement of Windlass's own.

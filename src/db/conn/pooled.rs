@@ -5,6 +5,8 @@ use crate::db::conn::database::{ALREADY_BORROWED, BUSY, Database, DatabaseBacken
 use crate::db::conn::owned::{self, ConnectionKind, DbConnection};
 use crate::db::conn::turns::Precedence;
 use crate::error::{Error, Result};
+#[cfg(feature = "sqlite")]
+use std::sync::Arc;
 use std::time::Duration;
 
 /// The longest wait of a job for a database that is unreachable.
@@ -29,17 +31,19 @@ impl Database {
                 Ok(conn) => Ok(DbConnection {
                     kind: ConnectionKind::PooledPostgres(Box::new(conn)),
                     turns: None,
+                    writers: None,
                     precedence: Precedence::Normal,
                     limit: self.limit,
                 }),
                 Err(error) => Err(self.refused(target, error.to_string())),
             },
             #[cfg(feature = "sqlite")]
-            DatabaseBackend::Sqlite { pool, path, .. } => match pool.get_timeout(timeout) {
+            DatabaseBackend::Sqlite { pool, path, turns } => match pool.get_timeout(timeout) {
                 Ok(conn) => Ok(DbConnection {
                     kind: ConnectionKind::PooledSqlite(conn),
                     // Its instrumentation takes turns.
                     turns: None,
+                    writers: Some(Arc::clone(turns)),
                     precedence: Precedence::Normal,
                     limit: self.limit,
                 }),

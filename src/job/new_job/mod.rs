@@ -4,8 +4,8 @@ pub(crate) mod parents;
 
 use crate::db::model::extras::{Follows, Traceparent};
 use crate::db::model::new_row::{EnqueueOutcome, NewLimit, NewRow};
-use crate::db::transition::enqueue;
 use crate::db::transition::enqueue::rank::rank_by_time;
+use crate::db::transition::enqueue::{self, group};
 use crate::db::{AsConn, Conn, own};
 use crate::error::{Error, ErrorContext, Result};
 use crate::job::Enqueued;
@@ -238,7 +238,7 @@ impl NewJob {
     }
 
     fn insert_new_job<C: AsConn + ?Sized>(self, conn: &mut C) -> Result<Enqueued> {
-        let access = self.access;
+        let (access, writers) = (self.access, conn.writers());
         let (mut rows, mut conn) = ([self.into_row()?], own(conn));
         refuse_named(&mut conn, &mut rows)?;
         refuse_unknown(&mut conn, &rows)?;
@@ -249,7 +249,11 @@ impl NewJob {
             } else if rows[0].quota.is_some() {
                 quota::enqueue_all(&mut conn, rows).map(|mut all| all.remove(0).into())
             } else {
-                let inserted = enqueue::insert_job(&mut conn, &rows[0]).during("enqueue the job");
+                let inserted = match &writers {
+                    Some(writers) => group::insert_together(&mut conn, writers, &rows[0]),
+                    None => enqueue::insert_job(&mut conn, &rows[0]),
+                };
+                let inserted = inserted.during("enqueue the job");
                 explain_missing(&mut conn, all_of(rows), inserted).map(Enqueued::from)
             };
             let enqueued = name_locked(rows, enqueued)?;

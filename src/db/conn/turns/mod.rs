@@ -37,7 +37,8 @@ pub(crate) enum Precedence {
 
 /// Lets one writer after the other write.
 #[derive(Debug)]
-pub(crate) struct WriteTurns {
+#[doc(hidden)]
+pub struct WriteTurns {
     state: Mutex<TurnState>,
     changed: Condvar,
     queue: TurnQueue,

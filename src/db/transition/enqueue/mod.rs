@@ -10,6 +10,7 @@ pub(crate) mod admit;
 pub(crate) mod connect;
 pub(crate) mod executions;
 pub(crate) mod flows;
+pub(crate) mod group;
 pub(crate) mod many;
 pub(crate) mod one;
 pub(crate) mod public_tokens;
