@@ -4,10 +4,11 @@ use crate::error::{Error, Result};
 use crate::process::base::handle::Adjust;
 use crate::process::base::heartbeat::Heartbeat;
 use crate::process::base::stop::{self, Stop};
-use crate::process::worker::pool::{Assignment, Pool, RankedReceiver, RankedSender, ranked};
+use crate::process::worker::pool::{Assignment, Pool};
+use crate::process::worker::ranked::{RankedReceiver, RankedSender, ranked};
 use crate::process::worker::settings::{self, WorkerSetup};
 use crate::queue::QueueSelector;
-use crossbeam_channel::{Receiver, Sender, unbounded};
+use crossbeam_channel::Sender;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::JoinHandle;
@@ -20,8 +21,6 @@ pub(crate) struct JobThreads {
     pool: Weak<Pool>,
     stop: Stop,
     assignments: RankedReceiver<Assignment>,
-    /// Each message ends one thread, after its job.
-    leave: (Sender<()>, Receiver<()>),
     state: Mutex<JobThreadsState>,
 }
 
@@ -46,7 +45,6 @@ impl JobThreads {
             pool: Arc::downgrade(pool),
             stop: pool.stop.clone(),
             assignments,
-            leave: unbounded(),
             state: Mutex::default(),
         });
         all.resize(threads)?;
@@ -69,7 +67,7 @@ impl JobThreads {
         };
         state.handles.retain(|handle| !handle.is_finished());
         while state.threads > threads {
-            let _ = self.leave.0.send(());
+            self.assignments.dismiss();
             state.threads -= 1;
         }
         let started = self.grow(&pool, &mut state, threads);
@@ -80,14 +78,14 @@ impl JobThreads {
     fn grow(&self, pool: &Arc<Pool>, state: &mut JobThreadsState, threads: usize) -> Result<()> {
         while state.threads < threads {
             // A thread that was told to end, and has not heard of it yet, stays.
-            if self.leave.1.try_recv().is_err() {
+            if !self.assignments.keep() {
                 let name = format!("job-{}", state.named + 1);
-                let (assignments, leave) = (self.assignments.clone(), self.leave.clone());
+                let assignments = self.assignments.clone();
                 pool.occupancy().arrive();
                 let handle = stop::spawn_vital(&name, &self.stop, {
                     let pool = Arc::clone(pool);
                     move || {
-                        pool.work(&assignments, &leave.1);
+                        pool.work(&assignments);
                         pool.occupancy().leave();
                     }
                 });

@@ -8,6 +8,7 @@ pub(crate) mod completion;
 pub(crate) mod completion_writer;
 pub(crate) mod in_flight;
 pub(crate) mod pool;
+pub(crate) mod ranked;
 pub(crate) mod release;
 pub(crate) mod run;
 pub mod settings;

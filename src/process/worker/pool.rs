@@ -18,7 +18,8 @@ use crate::process::base::registration::Registration;
 use crate::process::base::stop::Stop;
 use crate::process::worker::completion::CompletedRun;
 use crate::process::worker::in_flight::{InFlight, Occupancy, ReservedThread};
-use crossbeam_channel::{Receiver, Sender, select_biased, unbounded};
+use crate::process::worker::ranked::RankedReceiver;
+use crossbeam_channel::Sender;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -84,9 +85,9 @@ impl Pool {
         self.completed.len()
     }
 
-    /// Performs jobs until there are no more, or a message of `leave` comes.
-    pub(crate) fn work(&self, assignments: &RankedReceiver<Assignment>, leave: &Receiver<()>) {
-        while let Some(assignment) = assignments.next(leave) {
+    /// Performs jobs until there are no more, or the thread is dismissed.
+    pub(crate) fn work(&self, assignments: &RankedReceiver<Assignment>) {
+        while let Some(assignment) = assignments.next() {
             // Jobs that a stop finds on their way to a thread are released instead.
             if !self.stop.is_stopped()
                 && let Some(live) = self.in_flight.start(assignment.job.claim_id)
@@ -244,83 +245,6 @@ pub(crate) struct PoolSetup {
     pub(crate) longest_wait: Duration,
 }
 
-// --- A channel whose more important messages overtake the others ---
-
-/// The importance of a job for its worker: the smaller, the more important.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Rank {
-    /// The position of its queue among the worker's.
-    pub(crate) queue: usize,
-    pub(crate) priority: i32,
-}
-
-/// Sends in order, except that what ranks before the last one overtakes all that wait.
-pub(crate) struct RankedSender<T> {
-    urgent: Sender<T>,
-    regular: Sender<T>,
-    last: Option<Rank>,
-}
-
-/// Receives what is urgent first. Its clones share what is sent.
-pub(crate) struct RankedReceiver<T> {
-    urgent: Receiver<T>,
-    regular: Receiver<T>,
-}
-
-impl<T> Clone for RankedReceiver<T> {
-    fn clone(&self) -> Self {
-        RankedReceiver {
-            urgent: self.urgent.clone(),
-            regular: self.regular.clone(),
-        }
-    }
-}
-
-pub(crate) fn ranked<T>() -> (RankedSender<T>, RankedReceiver<T>) {
-    let ((urgent_tx, urgent), (regular_tx, regular)) = (unbounded(), unbounded());
-    let sender = RankedSender {
-        urgent: urgent_tx,
-        regular: regular_tx,
-        last: None,
-    };
-    (sender, RankedReceiver { urgent, regular })
-}
-
-impl<T> RankedSender<T> {
-    /// Sends, if a receiver is left.
-    pub(crate) fn send(&mut self, message: T, rank: Rank) {
-        let overtakes = !self.regular.is_empty() && self.last.is_some_and(|last| rank < last);
-        let _ = if overtakes {
-            self.urgent.send(message)
-        } else {
-            self.last = Some(rank);
-            self.regular.send(message)
-        };
-    }
-}
-
-impl<T> RankedReceiver<T> {
-    /// Waits for the next message. Returns `None` when the sender is gone and all is received, or
-    /// after a message of `leave`.
-    pub(crate) fn next(&self, leave: &Receiver<()>) -> Option<T> {
-        if leave.try_recv().is_ok() {
-            return None;
-        }
-        let urgent = self.urgent.try_recv();
-        let next = urgent.or_else(|_| self.regular.try_recv());
-        next.ok().or_else(|| self.wait(leave))
-    }
-
-    fn wait(&self, leave: &Receiver<()>) -> Option<T> {
-        let next = select_biased! {
-            recv(leave) -> _ => return None,
-            recv(self.urgent) -> next => next.or_else(|_| self.regular.recv()),
-            recv(self.regular) -> next => next.or_else(|_| self.urgent.recv()),
-        };
-        next.ok()
-    }
-}
-
 // --- Measures this worker's jobs, and so how many it may claim ahead ---
 
 /// The estimated time of a job. It grows quickly and shrinks slowly, because a job that is claimed
@@ -340,6 +264,9 @@ const UNKNOWN: Duration = Duration::from_secs(1);
 /// A claim and the outcomes before it take some milliseconds, during which no thread may run out of
 /// jobs.
 pub(crate) const WINDOW: Duration = Duration::from_millis(16);
+
+/// Shorter jobs are done sooner by a thread that is awake than by one that is to be woken.
+const SHORT: Duration = Duration::from_micros(50);
 
 /// Larger claims are not cheaper.
 const MOST: usize = 1_000;
@@ -381,6 +308,11 @@ impl Prefetch {
         self.paused_until.store(until, Ordering::Relaxed);
     }
 
+    /// Returns whether jobs take less time than waking a thread.
+    pub(crate) fn are_short(&self) -> bool {
+        self.guess.load(Ordering::Relaxed) < nanos(SHORT)
+    }
+
     /// Returns how many jobs may be claimed beyond one for each thread.
     pub(crate) fn ahead(&self, threads: usize) -> usize {
         let paused_until = self.paused_until.load(Ordering::Relaxed);
@@ -400,40 +332,6 @@ fn nanos(time: Duration) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crossbeam_channel::never;
-
-    fn rank(queue: usize, priority: i32) -> Rank {
-        Rank { queue, priority }
-    }
-
-    fn all(receiver: &RankedReceiver<u32>) -> Vec<u32> {
-        std::iter::from_fn(|| receiver.next(&never())).collect()
-    }
-
-    #[test]
-    fn what_is_more_important_overtakes_what_waits() {
-        let (mut sender, receiver) = ranked();
-        sender.send(1, rank(0, 5));
-        sender.send(2, rank(0, 5));
-        sender.send(3, rank(0, 1));
-        sender.send(4, rank(1, 0));
-        sender.send(5, rank(0, 9));
-        drop(sender);
-        assert_eq!(all(&receiver), [3, 5, 1, 2, 4]);
-    }
-
-    #[test]
-    fn nothing_is_lost_when_the_sender_goes() {
-        let (mut sender, receiver) = ranked();
-        let late = receiver.clone();
-        let thread = std::thread::spawn(move || all(&late).len());
-        for number in 0..1_000 {
-            sender.send(number, rank(0, -i32::try_from(number % 7).unwrap()));
-        }
-        drop(sender);
-        let here = all(&receiver).len();
-        assert_eq!(here + thread.join().unwrap(), 1_000);
-    }
 
     const MS: Duration = Duration::from_millis(1);
 

@@ -7,7 +7,8 @@ use crate::job::JobId;
 use crate::process::base::registration::Registration;
 use crate::process::base::session::Session;
 use crate::process::worker::claim::class_filter::SharedClasses;
-use crate::process::worker::pool::{Assignment, Pool, Rank, RankedSender};
+use crate::process::worker::pool::{Assignment, Pool};
+use crate::process::worker::ranked::{Rank, RankedSender};
 use crate::queue::QueueSelector;
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -75,10 +76,9 @@ impl Assigner {
         let sender = self.sender.lock();
         let mut sender = sender.unwrap_or_else(PoisonError::into_inner);
         let queues = self.queues();
-        for assignment in jobs {
-            let rank = rank(&queues, &assignment.job);
-            sender.send(assignment, rank);
-        }
+        let jobs = jobs.into_iter();
+        let ranked = jobs.map(|assignment| (rank(&queues, &assignment.job), assignment));
+        sender.send(ranked, self.pool.prefetch.are_short());
     }
 
     fn queues(&self) -> MutexGuard<'_, Vec<QueueSelector>> {
