@@ -15,6 +15,7 @@ mod ahead;
 mod checks;
 #[cfg(feature = "postgres")]
 mod completion;
+mod costs;
 mod cut_short;
 mod db;
 mod edges;

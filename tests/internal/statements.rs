@@ -34,7 +34,7 @@ struct Number {
     n: i64,
 }
 
-fn number(conn: &mut Conn<'_>, text: &str) -> i64 {
+pub(super) fn number(conn: &mut Conn<'_>, text: &str) -> i64 {
     let row: Number = crate::with_conn!(conn, |c| diesel::sql_query(text).get_result(c)).unwrap();
     row.n
 }
