@@ -21,6 +21,7 @@ mod browser;
 mod claim;
 mod claim_refused;
 mod cli;
+mod coming_from;
 mod comments;
 mod concurrency;
 mod configuration;
