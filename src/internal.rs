@@ -29,6 +29,10 @@ pub mod flow {
 }
 pub mod history {
     pub use crate::history::*;
+
+    pub mod read {
+        pub use crate::history::read::*;
+    }
 }
 pub mod job {
     pub use crate::job::*;
@@ -44,6 +48,28 @@ pub mod queue {
 }
 pub mod recurring {
     pub use crate::recurring::*;
+
+    pub mod edit {
+        pub use crate::recurring::edit::*;
+    }
+    pub mod options {
+        pub use crate::recurring::options::*;
+    }
+    pub mod settings {
+        pub use crate::recurring::settings::*;
+    }
+    pub mod task {
+        pub use crate::recurring::task::*;
+    }
+    pub mod tasks {
+        pub use crate::recurring::tasks::*;
+    }
+    pub mod time_zone {
+        pub use crate::recurring::time_zone::*;
+    }
+    pub mod timing {
+        pub use crate::recurring::timing::*;
+    }
 }
 pub mod retention {
     pub use crate::retention::*;

@@ -21,10 +21,8 @@
 //! # Ok::<(), windlass::Error>(())
 //! ```
 
-#[doc(hidden)]
-pub mod rates;
-#[doc(hidden)]
-pub mod read;
+pub(crate) mod rates;
+pub(crate) mod read;
 
 use crate::db::table::history::deltas;
 use crate::db::transition::fold::{self, FoldWhen, Folded};

@@ -28,25 +28,17 @@
 //! ```
 
 pub(crate) mod cron;
-#[doc(hidden)]
-pub mod edit;
+pub(crate) mod edit;
 pub(crate) mod in_words;
 pub(crate) mod operate;
-#[doc(hidden)]
-pub mod options;
+pub(crate) mod options;
 pub(crate) mod plan;
-#[doc(hidden)]
-pub mod schedule;
-#[doc(hidden)]
-pub mod settings;
-#[doc(hidden)]
-pub mod task;
-#[doc(hidden)]
-pub mod tasks;
-#[doc(hidden)]
-pub mod time_zone;
-#[doc(hidden)]
-pub mod timing;
+pub(crate) mod schedule;
+pub(crate) mod settings;
+pub(crate) mod task;
+pub(crate) mod tasks;
+pub(crate) mod time_zone;
+pub(crate) mod timing;
 
 pub use crate::db::model::recurring::Overlap;
 pub use crate::recurring::schedule::Schedule;

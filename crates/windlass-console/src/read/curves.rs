@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 use windlass::history::TimeRange;
-use windlass::history::read::read_ids;
 use windlass::internal::db::own;
 use windlass::internal::db::query::history::{self, CellsByTime};
 use windlass::internal::error::ErrorContext;
+use windlass::internal::history::read::read_ids;
 use windlass::{AsConn, Result};
 
 /// The activity of a queue in each bucket of a time range, the oldest first.
