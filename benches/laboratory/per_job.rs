@@ -22,7 +22,8 @@ use crate::process::worker::adjust::JobThreads;
 use crate::process::worker::claim::scan_cursors::ScanCursors;
 use crate::process::worker::completion::{CompletedRun, PendingCompletion, grouped, pending};
 use crate::process::worker::in_flight::InFlight;
-use crate::process::worker::pool::{Assignment, Pool, PoolSetup, Rank, RankedSender};
+use crate::process::worker::pool::{Assignment, Pool, PoolSetup};
+use crate::process::worker::ranked::{Rank, RankedSender};
 use crossbeam_channel::{Receiver, bounded, unbounded};
 use std::fmt;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -129,12 +130,11 @@ impl Crew {
         let count = jobs.0.len();
         self.in_flight.enter(&jobs.0, &self.registration);
         self.pool.occupancy().occupy(count);
-        for job in jobs.0 {
-            let assignment = self.assignment(job);
-            if let Some(assign) = &self.assign {
-                let mut assign = assign.lock().unwrap_or_else(PoisonError::into_inner);
-                assign.send(assignment, SAME);
-            }
+        if let Some(assign) = &self.assign {
+            let mut assign = assign.lock().unwrap_or_else(PoisonError::into_inner);
+            let jobs = jobs.0.into_iter();
+            let ranked = jobs.map(|job| (SAME, self.assignment(job)));
+            assign.send(ranked, self.pool.prefetch.are_short());
         }
         let endings: Vec<CompletedRun> = self.ended.iter().take(count).collect();
         let claims: Vec<i64> = endings.iter().map(|one| one.job.claim_id).collect();
