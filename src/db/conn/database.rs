@@ -293,7 +293,7 @@ pub(crate) fn postgres_at(url: String, size: u32, pooler: Pooler) -> DatabaseBac
 fn open_postgres(url: &str, _size: u32) -> Result<DatabaseBackend> {
     Err(Error::Url {
         url: without_secrets(url),
-        reason: "it was built without Postgres; build it with `--features postgres`".to_owned(),
+        reason: "it was built without Postgres; add the feature `postgres` to `windlass` in its Cargo.toml".to_owned(),
     })
 }
 
