@@ -73,7 +73,7 @@ impl Measured<'_> {
         let statements = statements(&mut conn, &mut work);
         let written = written(&mut conn, &mut work);
         let dialect = format!("{:?}", conn.as_conn().dialect());
-        let line = format!("{dialect:<9} {what:<22} {statements:>3} statements {written:>5} rows");
+        let line = format!("{dialect:<9} {what:<24} {statements:>3} statements {written:>5} rows");
         self.lines.push(line);
     }
 }

@@ -41,9 +41,9 @@ pub(crate) fn insert_together(
         Arrival::Ended(end) => end,
     };
     match end {
-        JobEnd::Inserted(id) => Ok(Inserted::new(id, EnqueueOutcome::New)),
-        JobEnd::ByItself => insert_job(conn, row),
-        JobEnd::Unknown(reason) => Err(Error::DatabaseError(
+        GroupEnd::Inserted(id) => Ok(Inserted::new(id, EnqueueOutcome::New)),
+        GroupEnd::ByItself => insert_job(conn, row),
+        GroupEnd::Unknown(reason) => Err(Error::DatabaseError(
             DatabaseErrorKind::Unknown,
             Box::new(reason),
         )),
@@ -85,15 +85,15 @@ struct EnqueueGroup {
 struct GroupState {
     /// True while a thread inserts.
     is_led: bool,
-    waiting: VecDeque<WaitingJob>,
+    waiting: VecDeque<HandedJob>,
 }
 
 /// A job whose thread waits for another one to insert it, or for its turn to lead.
 #[derive(Debug)]
-struct WaitingJob {
+struct HandedJob {
     row: NewRow,
     thread: Thread,
-    slot: Arc<Mutex<Option<Arrival>>>,
+    slot: ArrivalSlot,
 }
 
 /// The part of a thread that has arrived with a job.
@@ -104,12 +104,12 @@ enum Arrival {
     /// It inserts its own job with others.
     Leads(Lead),
     /// Another thread has inserted the job, or not.
-    Ended(JobEnd),
+    Ended(GroupEnd),
 }
 
 /// The end of a job that was handed over.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum JobEnd {
+enum GroupEnd {
     Inserted(i64),
     /// It was not inserted, and its own thread is to do it.
     ByItself,
@@ -121,7 +121,7 @@ enum JobEnd {
 #[derive(Debug)]
 struct Lead {
     group: Arc<EnqueueGroup>,
-    jobs: Vec<WaitingJob>,
+    jobs: Vec<HandedJob>,
 }
 
 impl EnqueueGroup {
@@ -148,7 +148,7 @@ impl EnqueueGroup {
             let (group, jobs) = (self, Vec::new());
             return Arrival::Alone(Lead { group, jobs });
         }
-        state.waiting.push_back(WaitingJob {
+        state.waiting.push_back(HandedJob {
             row: row.clone(),
             thread: std::thread::current(),
             slot: Arc::clone(&slot),
@@ -168,21 +168,21 @@ impl EnqueueGroup {
     }
 
     /// Returns how much longer a job may wait. One that no thread has taken over by then waits no more.
-    fn left(&self, slot: &Slot, arrived: Instant) -> Result<Duration, JobEnd> {
+    fn left(&self, slot: &ArrivalSlot, arrived: Instant) -> Result<Duration, GroupEnd> {
         let waited = arrived.elapsed();
         let left = LONGEST.saturating_sub(waited);
         if !left.is_zero() {
             return Ok(left);
         }
         let mut state = self.state();
-        let mine = |job: &WaitingJob| Arc::ptr_eq(&job.slot, slot);
+        let mine = |job: &HandedJob| Arc::ptr_eq(&job.slot, slot);
         if let Some(place) = state.waiting.iter().position(mine) {
             state.waiting.remove(place);
-            return Err(JobEnd::ByItself);
+            return Err(GroupEnd::ByItself);
         }
         let left = LONGEST_OF_A_TRANSACTION.saturating_sub(waited);
         match left.is_zero() {
-            true => Err(JobEnd::Unknown(format!(
+            true => Err(GroupEnd::Unknown(format!(
                 "no answer within {} s",
                 LONGEST_OF_A_TRANSACTION.as_secs()
             ))),
@@ -194,7 +194,7 @@ impl EnqueueGroup {
     fn pass_on(self: &Arc<Self>) {
         let mut state = self.state();
         let count = state.waiting.len().min(MOST);
-        let jobs: Vec<WaitingJob> = state.waiting.drain(..count).collect();
+        let jobs: Vec<HandedJob> = state.waiting.drain(..count).collect();
         let Some((slot, thread)) = jobs
             .first()
             .map(|job| (Arc::clone(&job.slot), job.thread.clone()))
@@ -213,35 +213,35 @@ impl EnqueueGroup {
     }
 }
 
-type Slot = Arc<Mutex<Option<Arrival>>>;
+type ArrivalSlot = Arc<Mutex<Option<Arrival>>>;
 
-fn taken(slot: &Slot) -> Option<Arrival> {
+fn taken(slot: &ArrivalSlot) -> Option<Arrival> {
     slot.lock().unwrap_or_else(PoisonError::into_inner).take()
 }
 
-fn put(slot: &Slot, arrival: Arrival) {
+fn put(slot: &ArrivalSlot, arrival: Arrival) {
     *slot.lock().unwrap_or_else(PoisonError::into_inner) = Some(arrival);
 }
 
 impl Lead {
     /// Inserts the jobs, tells the other threads, and returns the end of the first job, which is this thread's own.
-    fn insert(mut self, insert: impl FnOnce(&[NewRow]) -> GroupOutcome) -> JobEnd {
+    fn insert(mut self, insert: impl FnOnce(&[NewRow]) -> GroupOutcome) -> GroupEnd {
         let rows: Vec<NewRow> = self.jobs.iter().map(|job| job.row.clone()).collect();
         let mut ends = match insert(&rows) {
-            GroupOutcome::Committed(ids) => ids.into_iter().map(JobEnd::Inserted).collect(),
-            GroupOutcome::RolledBack => vec![JobEnd::ByItself; rows.len()],
-            GroupOutcome::Unknown(reason) => vec![JobEnd::Unknown(reason); rows.len()],
+            GroupOutcome::Committed(ids) => ids.into_iter().map(GroupEnd::Inserted).collect(),
+            GroupOutcome::RolledBack => vec![GroupEnd::ByItself; rows.len()],
+            GroupOutcome::Unknown(reason) => vec![GroupEnd::Unknown(reason); rows.len()],
         }
         .into_iter();
         let own = ends.next();
         let others = self.jobs.drain(..).skip(1).zip(ends);
         others.for_each(|(job, end)| job.ends(end));
-        own.unwrap_or(JobEnd::ByItself)
+        own.unwrap_or(GroupEnd::ByItself)
     }
 }
 
-impl WaitingJob {
-    fn ends(self, end: JobEnd) {
+impl HandedJob {
+    fn ends(self, end: GroupEnd) {
         put(&self.slot, Arrival::Ended(end));
         self.thread.unpark();
     }
@@ -251,7 +251,7 @@ impl Drop for Lead {
     /// The jobs that are left are those of a thread that panicked.
     fn drop(&mut self) {
         for job in self.jobs.drain(..).skip(1) {
-            job.ends(JobEnd::Unknown(
+            job.ends(GroupEnd::Unknown(
                 "the thread that inserted it panicked".to_owned(),
             ));
         }
@@ -265,12 +265,12 @@ mod tests {
     use std::sync::mpsc;
 
     fn row() -> NewRow {
-        crate::job::new_job::NewJob::of_class("a", "{}").row
+        NewRow::new("a".to_owned(), "{}".to_owned(), "q".to_owned(), 0)
     }
 
     /// Has `count` threads arrive behind one that inserts, which ends when all wait, and returns their ends. Of the
     /// threads that wait, the first leads.
-    fn ends(count: usize, insert: fn(usize) -> GroupOutcome) -> Vec<std::thread::Result<JobEnd>> {
+    fn ends(count: usize, insert: fn(usize) -> GroupOutcome) -> Vec<std::thread::Result<GroupEnd>> {
         let group = Arc::new(EnqueueGroup::default());
         let Arrival::Alone(first) = Arc::clone(&group).arrive(&row()) else {
             panic!("the first thread does not wait");
@@ -297,21 +297,24 @@ mod tests {
     #[test]
     fn one_thread_inserts_for_all() {
         let committed = |count| GroupOutcome::Committed((1..=count as i64).collect());
-        let mut ends: Vec<JobEnd> = ends(8, committed).into_iter().map(Result::unwrap).collect();
+        let mut ends: Vec<GroupEnd> = ends(8, committed).into_iter().map(Result::unwrap).collect();
         ends.sort_by_key(|end| format!("{end:?}"));
-        assert_eq!(ends, (1..=8).map(JobEnd::Inserted).collect::<Vec<_>>());
+        assert_eq!(ends, (1..=8).map(GroupEnd::Inserted).collect::<Vec<_>>());
     }
 
     #[test]
     fn after_a_rollback_each_thread_inserts_its_own() {
         let ends = ends(3, |_| GroupOutcome::RolledBack);
-        assert!(ends.into_iter().all(|end| end.unwrap() == JobEnd::ByItself));
+        assert!(
+            ends.into_iter()
+                .all(|end| end.unwrap() == GroupEnd::ByItself)
+        );
     }
 
     #[test]
     fn after_a_failed_commit_each_thread_gets_the_error() {
         let ends = ends(3, |_| GroupOutcome::Unknown("disk full".to_owned()));
-        let unknown = JobEnd::Unknown("disk full".to_owned());
+        let unknown = GroupEnd::Unknown("disk full".to_owned());
         assert!(ends.into_iter().all(|end| end.unwrap() == unknown));
     }
 
@@ -320,7 +323,8 @@ mod tests {
         let ends = ends(3, |_| panic!("as a test wants it"));
         let (panicked, told): (Vec<_>, Vec<_>) = ends.into_iter().partition(Result::is_err);
         assert_eq!((panicked.len(), told.len()), (1, 2));
-        let is_unknown = |end: std::thread::Result<JobEnd>| matches!(end, Ok(JobEnd::Unknown(_)));
+        let is_unknown =
+            |end: std::thread::Result<GroupEnd>| matches!(end, Ok(GroupEnd::Unknown(_)));
         assert!(told.into_iter().all(is_unknown));
     }
 
@@ -335,7 +339,7 @@ mod tests {
         });
         assert!(
             ends.into_iter()
-                .all(|end| end.unwrap() == JobEnd::Inserted(1))
+                .all(|end| end.unwrap() == GroupEnd::Inserted(1))
         );
         SIZES.lock().unwrap().take();
         assert_eq!(sizes.iter().collect::<Vec<_>>(), [MOST, 20]);
