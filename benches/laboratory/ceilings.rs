@@ -49,6 +49,11 @@ impl Plain {
         }
     }
 
+    /// Returns the ceiling of such a drain in batches of 100, to which older figures were compared.
+    pub(crate) fn by_the_hundred(self) -> Ceiling {
+        Ceiling::one("plain SQL by the hundred", move |run| drain(run, self, 100))
+    }
+
     /// Returns the ceiling of such a drain, over batches of every size.
     pub(crate) fn ceiling(self) -> Ceiling {
         Ceiling::over_batches(move |run, batch| drain(run, self, batch))

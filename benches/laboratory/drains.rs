@@ -97,6 +97,7 @@ pub(crate) fn costs(cost: &Cost) -> Vec<FigureValue> {
         value("statements", "a run", cost.statements as f64 / runs),
         value("commits", "a run", cost.transactions as f64 / runs),
         value("processor", "us a run", cost.cpu.as_secs_f64() * 1e6 / runs),
+        value("allocations", "a run", cost.allocations as f64 / runs),
     ];
     if let Some(bytes) = cost.written {
         values.push(value("log written", "bytes a run", bytes as f64 / runs));

@@ -4,6 +4,7 @@
 //! It is a module of the crate itself, which the package of the internal tests compiles: it needs the
 //! inside. No application sees it.
 
+pub(crate) mod allocations;
 pub(crate) mod ceilings;
 pub(crate) mod command;
 pub(crate) mod comparison;

@@ -5,9 +5,9 @@ use crate::error::Result;
 use crate::event::Event;
 use crate::event::logging::Subscriber;
 use crate::job::class::Job as _;
-use crate::laboratory::counters;
 use crate::laboratory::jobs::{self, Stamp};
 use crate::laboratory::role::Setup;
+use crate::laboratory::{allocations, counters};
 use crate::process::dispatcher::Dispatcher;
 use crate::process::worker::builder::Worker;
 use crate::{clock, terminal};
@@ -57,6 +57,7 @@ pub(crate) struct Cost {
     pub(crate) statements: u64,
     pub(crate) transactions: u64,
     pub(crate) cpu: Duration,
+    pub(crate) allocations: u64,
     /// The peak memory, if the system reports it.
     pub(crate) peak_kib: Option<u64>,
     /// Bytes written to files and sockets, if the system reports them.
@@ -197,6 +198,7 @@ impl Cost {
             statements: counted.statements,
             transactions: counted.transactions,
             cpu: clock::cpu(),
+            allocations: allocations::of_all_threads(),
             peak_kib: entry("/proc/self/status", "VmHWM:"),
             written: entry("/proc/self/io", "wchar:"),
             ..Cost::default()

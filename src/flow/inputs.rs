@@ -332,7 +332,7 @@ impl<S: ?Sized> Context<'_, S> {
         let run = self.run();
         let mut connection = self.connection()?;
         let conn = &mut own(&mut connection);
-        let all = || iter::once((&*run.class_name, children));
+        let all = || iter::once((&*run.job.class_name, children));
         let refused = |error| match error {
             Error::NoSuchParent { .. } | Error::NoSuchBatch { .. } => JobError::from(error).fail(),
             error => error.into(),

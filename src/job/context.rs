@@ -15,18 +15,17 @@ use chrono::{DateTime, NaiveDateTime, Utc};
 use log::Level;
 use std::fmt;
 use std::ops::Deref;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 /// One run of a job, as the framework sees it.
 #[derive(Debug)]
 pub(crate) struct Run {
+    pub(crate) job: Arc<Claimed>,
     pub(crate) job_id: i64,
     pub(crate) fence: Fence,
-    pub(crate) class_name: String,
-    pub(crate) unique_id: Option<String>,
     pub(crate) batch_id: Option<i64>,
-    pub(crate) queue_name: String,
     pub(crate) attempt: u32,
     /// The policies of the enqueue, the type and the program combined.
     pub(crate) policy: Policy,
@@ -103,12 +102,12 @@ impl<'a, S: ?Sized> Context<'a, S> {
 
     /// Returns the class name under which the job was stored.
     pub fn class_name(&self) -> &'a str {
-        &self.run.class_name
+        &self.run.job.class_name
     }
 
     /// Returns the job's queue.
     pub fn queue_name(&self) -> &'a str {
-        &self.run.queue_name
+        &self.run.job.queue_name
     }
 
     /// Returns the number of this attempt, starting at 1.

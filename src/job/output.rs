@@ -47,7 +47,7 @@ fn keepable(run: &Run, most: usize, text: String, lost: Option<String>) -> JobOu
             problem: None,
         };
     };
-    let (job, class, queue) = (run.job_id, &*run.class_name, &*run.queue_name);
+    let (job, class, queue) = (run.job_id, &*run.job.class_name, &*run.job.queue_name);
     let (attempt, claim) = (run.attempt, run.fence.claim_id);
     log::warn!(job, class, queue, attempt, claim; "the result of job {job} ({class}) is not kept: {problem}");
     JobOutput {

@@ -53,7 +53,7 @@ pub(crate) fn perform(registry: &Registry, arguments: &str, run: &Run) -> Outcom
             None => Outcome::UnknownClass,
         }
     };
-    match registry.has(&run.class_name) {
+    match registry.has(&run.job.class_name) {
         true => spans::process(run, perform, Outcome::ending),
         false => Outcome::UnknownClass,
     }
@@ -63,7 +63,13 @@ fn judge_run(registry: &Registry, run: &Run, error: &JobError) -> Ending {
     if error.decision == RequestedEnding::Interrupted(Interrupted::Stopping) {
         run.signals.live.note_cut_short();
     }
-    judge(registry, &run.class_name, &run.policy, run.attempt, error)
+    judge(
+        registry,
+        &run.job.class_name,
+        &run.policy,
+        run.attempt,
+        error,
+    )
 }
 
 /// Returns what happens to a job after an attempt that ended with `error`. A `retry_in` that panics

@@ -239,7 +239,7 @@ impl Registry {
         arguments: &str,
         run: &Run,
     ) -> Option<Result<JobOutput, JobError>> {
-        let class = self.classes.get(&run.class_name)?;
+        let class = self.classes.get(&run.job.class_name)?;
         let cover = Cover::new(arguments, class.redact);
         let mut body = || {
             let ended = caught(run, || (class.perform)(arguments, run));
@@ -259,7 +259,7 @@ impl Registry {
         version > FIRST_VERSION
             && self
                 .classes
-                .get(&run.class_name)
+                .get(&run.job.class_name)
                 .is_some_and(|class| version > class.version)
     }
 
@@ -271,7 +271,7 @@ impl Registry {
     /// Returns whether the job's class is registered, and in the version of its arguments or a newer
     /// one.
     pub(crate) fn can_perform(&self, run: &Run) -> bool {
-        self.has(&run.class_name) && !self.is_outdated(run)
+        self.has(&run.job.class_name) && !self.is_outdated(run)
     }
 
     /// Completes the stored policy of a job.

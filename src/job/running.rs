@@ -94,8 +94,8 @@ impl Live {
         )
     }
 
-    /// Marks the start of the job's code, on this thread.
-    pub(crate) fn begin(&self, limit: Option<TimeLimit>) {
+    /// Marks the start of the job's code, on this thread, and returns its time.
+    pub(crate) fn begin(&self, limit: Option<TimeLimit>) -> Instant {
         let now = clock::instant();
         let deadline = limit.and_then(|limit| now.checked_add(limit.timeout));
         let overrun = limit.and_then(|limit| deadline?.checked_add(limit.grace));
@@ -105,6 +105,7 @@ impl Live {
             deadline,
             overrun,
         });
+        now
     }
 
     /// The job's code has returned.

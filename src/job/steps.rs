@@ -262,14 +262,14 @@ pub(crate) fn lost(run: &Run) -> JobError {
 
 /// Returns what remains of a job that finishes before it returns a value.
 fn traces(run: &Run) -> FinishedJob<'_> {
-    let unique_id = run.unique_id.as_deref();
+    let unique_id = run.job.unique_id.as_deref();
     FinishedJob {
         claim_id: run.fence.claim_id,
         result: NewResult::of_finished(
             ResultOf {
                 job_id: run.job_id,
                 attempt: i32::try_from(run.attempt).unwrap_or(i32::MAX),
-                class_name: &run.class_name,
+                class_name: &run.job.class_name,
                 unique_id,
                 batch_id: run.batch_id,
             },

@@ -138,14 +138,12 @@ impl<'a> InlineWorker<'a> {
                 process_id,
                 claim_id: job.claim_id,
             },
-            class_name: job.class_name.clone(),
-            unique_id: job.unique_id.clone(),
             batch_id: job.batch_id,
-            queue_name: job.queue_name.clone(),
             attempt: job.attempt(),
             enqueued_at: job.created_at,
             scheduled_at: job.scheduled_at,
             trace: RunTrace::of(job, true),
+            job: Arc::new(job.clone()),
             signals,
             database: database.clone(),
             finished: FinishedRow::Keep,
@@ -275,11 +273,13 @@ pub(crate) fn signals() -> Signals {
 /// arguments do not match.
 pub fn perform_by(registry: &Registry, job: &NewJob) -> std::result::Result<Value, JobError> {
     let row = &job.row;
-    let run = Run {
-        unique_id: row.unique_id.clone(),
+    let claimed = Claimed {
+        class_name: row.class_name.clone(),
         queue_name: row.queue_name.clone(),
-        ..alone(&row.class_name, job.policy.clone())
+        unique_id: row.unique_id.clone(),
+        ..Claimed::default()
     };
+    let run = alone(claimed, job.policy.clone());
     let Some(output) = performing(|| registry.perform(&row.arguments, &run)) else {
         let class = &row.class_name;
         return Err(format!("no type of the name `{class}` is registered").into());
@@ -318,28 +318,28 @@ pub fn perform_by(registry: &Registry, job: &NewJob) -> std::result::Result<Valu
 pub fn perform<J: Job>(job: J, state: &J::State) -> std::result::Result<J::Output, JobError> {
     let text = serde_json::to_string(&job)?;
     let job: J = decode(&text)?;
-    let run = Run {
+    let claimed = Claimed {
+        class_name: J::NAME.to_owned(),
         queue_name: J::QUEUE.to_owned(),
-        ..alone(J::NAME, J::policy())
+        ..Claimed::default()
     };
+    let run = alone(claimed, J::policy());
     let cover = Cover::new(&text, J::REDACT);
     let done = job.perform(&Context::new(state, &run).covered(cover));
     done.map_err(|error| Cover::new(&text, J::REDACT).hide_in(error))
 }
 
 /// Returns a run without a database.
-fn alone(class_name: &str, policy: Policy) -> Run {
+fn alone(job: Claimed, policy: Policy) -> Run {
     Run {
+        job: Arc::new(job),
         policy,
         job_id: 1,
         fence: Fence {
             process_id: 1,
             claim_id: 1,
         },
-        unique_id: None,
         batch_id: None,
-        class_name: class_name.to_owned(),
-        queue_name: "default".to_owned(),
         attempt: 1,
         enqueued_at: chrono::NaiveDateTime::default(),
         scheduled_at: None,

@@ -38,7 +38,8 @@ pub(crate) fn comparisons(run: &BenchRun) -> Vec<Comparison> {
                 Ok(values)
             };
             let comparison = Comparison::new(format!("{what}, {threads} threads"), windlass);
-            all.push(comparison.beside(ceiling.ceiling()));
+            let comparison = comparison.beside(ceiling.ceiling());
+            all.push(comparison.beside(ceiling.by_the_hundred()));
         }
     }
     all

@@ -1,12 +1,14 @@
 //! Claims: the fence of a claim, what to claim, and what was claimed.
 
-use crate::db::conn::dialect::Lossy;
+use crate::db::conn::dialect::{Lossy, MaybeLossy};
 use crate::db::model::extras::BareArguments;
 #[cfg(feature = "sqlite")]
 use chrono::NaiveDate;
 use chrono::NaiveDateTime;
-use diesel::deserialize::{self, FromSql, FromSqlRow};
+use diesel::backend::Backend;
+use diesel::deserialize::{self, FromSql};
 use diesel::prelude::*;
+use diesel::row::NamedRow;
 use diesel::sql_types::{BigInt, Bool, Double, Integer, Nullable, Text, Timestamp};
 
 /// A claim and the process that must hold it for the claim to be ended.
@@ -188,62 +190,123 @@ pub(crate) enum Claims {
 }
 
 /// A job that a process holds.
-#[derive(Debug, Clone, QueryableByName)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Claimed {
     /// The fence: every change of the job names it.
-    #[diesel(sql_type = BigInt)]
     pub(crate) claim_id: i64,
     /// True if it is marked as started: a thread may run it at once.
-    #[diesel(sql_type = Bool)]
     pub(crate) begun: bool,
     /// The seconds that it had been ready when it was claimed, by the database's clock. `None` if
     /// another program made it ready at no calendar time.
-    #[diesel(sql_type = Nullable<Double>, deserialize_as = SecondsBetween)]
     pub(crate) waited: Option<f64>,
-    #[diesel(sql_type = BigInt)]
     pub(crate) job_id: i64,
-    #[diesel(sql_type = Text, deserialize_as = Lossy)]
     pub(crate) queue_name: String,
-    #[diesel(sql_type = Text, deserialize_as = Lossy)]
     pub(crate) class_name: String,
-    #[diesel(sql_type = Text, deserialize_as = BareArguments)]
     pub(crate) arguments: String,
-    #[diesel(sql_type = Integer)]
     pub(crate) priority: i32,
-    #[diesel(sql_type = Integer)]
     pub(crate) attempts: i32,
-    #[diesel(sql_type = Bool)]
     pub(crate) at_most_once: bool,
-    #[diesel(sql_type = Timestamp, deserialize_as = FirstTime)]
     pub(crate) created_at: NaiveDateTime,
-    #[diesel(sql_type = Nullable<Timestamp>)]
     pub(crate) scheduled_at: Option<NaiveDateTime>,
-    #[diesel(sql_type = Nullable<Integer>)]
     pub(crate) max_attempts: Option<i32>,
-    #[diesel(sql_type = Nullable<Text>)]
     pub(crate) policy: Option<String>,
-    #[diesel(sql_type = Nullable<Text>)]
     pub(crate) unique_id: Option<String>,
     /// True if it holds a slot of its concurrency key.
-    #[diesel(sql_type = Bool)]
     pub(crate) is_limited: bool,
     /// True if an earlier run was ended by its process, or crashed.
-    #[diesel(sql_type = Bool)]
     pub(crate) has_run: bool,
     /// Empty if there is none. Any program may have written it.
-    #[diesel(sql_type = Text, deserialize_as = Lossy)]
     pub(crate) traceparent: String,
-    #[diesel(sql_type = Nullable<BigInt>)]
     pub(crate) batch_id: Option<i64>,
     /// True if other jobs waited for it when it was claimed.
-    #[diesel(sql_type = Bool)]
     pub(crate) has_dependents: bool,
     /// True if blocked jobs of any key must be promoted.
-    #[diesel(sql_type = Bool)]
     pub(crate) is_wanted: bool,
     /// True if other jobs were picked too, and blocked by their limit.
-    #[diesel(sql_type = Bool)]
     pub(crate) has_blocked: bool,
+}
+
+/// The expressions of a row that is read as [`Claimed`], beside those of its job `j`. What is NULL counts as false.
+pub(crate) struct ClaimedRow<'s> {
+    pub(crate) claim_id: &'s str,
+    pub(crate) waited: &'s str,
+    /// The time of the enqueue, or now if that is no calendar time.
+    pub(crate) created_at: &'s str,
+    pub(crate) begun: &'s str,
+    pub(crate) is_wanted: &'s str,
+    pub(crate) has_blocked: &'s str,
+}
+
+impl ClaimedRow<'_> {
+    /// Returns the columns in the order in which they are read. All that is true or false is in one: each column of a job
+    /// costs the server and the worker more than its bit. There may be no job.
+    pub(crate) fn columns(&self) -> String {
+        let flags = [
+            self.begun,
+            self.is_wanted,
+            self.has_blocked,
+            "j.at_most_once",
+            "j.concurrency_key IS NOT NULL",
+            "j.last_claim_id IS NOT NULL OR j.crash_count > 0",
+            "j.has_dependents",
+        ];
+        let flags = flags.iter().enumerate();
+        let flags =
+            flags.map(|(bit, flag)| format!("CASE WHEN {flag} THEN {} ELSE 0 END", 1 << bit));
+        format!(
+            "{} AS claim_id, coalesce(j.id, 0) AS job_id, {} AS flags, {} AS waited, {} AS created_at, \
+             coalesce(j.queue_name, '') AS queue_name, coalesce(j.class_name, '') AS class_name, \
+             coalesce(j.arguments, 'null') AS arguments, coalesce(j.priority, 0) AS priority, coalesce(j.attempts, 0) AS attempts, \
+             {{moment j.scheduled_at}} AS scheduled_at, j.max_attempts, j.policy, j.unique_id, j.traceparent, j.batch_id",
+            self.claim_id,
+            flags.collect::<Vec<_>>().join(" + "),
+            self.waited,
+            self.created_at,
+        )
+    }
+}
+
+/// Reads the columns of [`ClaimedRow`] by their places, since a look for its name takes each column as long as the rest.
+impl<DB: Backend> QueryableByName<DB> for Claimed
+where
+    i64: FromSql<BigInt, DB>,
+    i32: FromSql<Integer, DB>,
+    String: FromSql<Text, DB>,
+    NaiveDateTime: FromSql<Timestamp, DB>,
+    Lossy: FromSql<Text, DB>,
+    FirstTime: FromSql<Timestamp, DB>,
+    SecondsBetween: FromSql<Nullable<Double>, DB>,
+{
+    fn build<'a>(row: &impl NamedRow<'a, DB>) -> deserialize::Result<Self> {
+        let flags: i32 = row.get_value::<Integer, _, _>(2)?;
+        let is = |bit: u32| flags & (1 << bit) != 0;
+        let text = |place| row.get_value::<Text, Lossy, usize>(place).map(String::from);
+        let traceparent: MaybeLossy = row.get_value::<Nullable<Text>, _, _>(14)?;
+        Ok(Claimed {
+            claim_id: row.get_value::<BigInt, _, _>(0)?,
+            job_id: row.get_value::<BigInt, _, _>(1)?,
+            begun: is(0),
+            is_wanted: is(1),
+            has_blocked: is(2),
+            at_most_once: is(3),
+            is_limited: is(4),
+            has_run: is(5),
+            has_dependents: is(6),
+            waited: row.get_value::<Nullable<Double>, SecondsBetween, _>(3)?.0,
+            created_at: row.get_value::<Timestamp, FirstTime, _>(4)?.0,
+            queue_name: text(5)?,
+            class_name: text(6)?,
+            arguments: row.get_value::<Text, BareArguments, _>(7)?.into(),
+            priority: row.get_value::<Integer, _, _>(8)?,
+            attempts: row.get_value::<Integer, _, _>(9)?,
+            scheduled_at: row.get_value::<Nullable<Timestamp>, _, _>(10)?,
+            max_attempts: row.get_value::<Nullable<Integer>, _, _>(11)?,
+            policy: row.get_value::<Nullable<Text>, _, _>(12)?,
+            unique_id: row.get_value::<Nullable<Text>, _, _>(13)?,
+            traceparent: Option::from(traceparent).unwrap_or_default(),
+            batch_id: row.get_value::<Nullable<BigInt>, _, _>(15)?,
+        })
+    }
 }
 
 impl Claimed {
@@ -262,7 +325,7 @@ impl Claimed {
 // --- Times that a claim reads ---
 
 #[cfg(feature = "sqlite")]
-type SqliteValue<'v> = <diesel::sqlite::Sqlite as diesel::backend::Backend>::RawValue<'v>;
+type SqliteValue<'v> = <diesel::sqlite::Sqlite as Backend>::RawValue<'v>;
 
 /// Parses a timestamp in the form that Windlass and Rails write, by its places, or in another form of ISO
 /// 8601, which another program may have written. Returns `None` for what is no calendar time.
@@ -312,14 +375,8 @@ fn parse_two(mut value: SqliteValue<'_>) -> [Option<NaiveDateTime>; 2] {
 }
 
 /// A time; on SQLite the first of two, with `/` between them, that is a calendar time.
-#[derive(Debug, FromSqlRow)]
+#[derive(Debug)]
 pub(crate) struct FirstTime(NaiveDateTime);
-
-impl From<FirstTime> for NaiveDateTime {
-    fn from(time: FirstTime) -> Self {
-        time.0
-    }
-}
 
 #[cfg(feature = "postgres")]
 impl FromSql<Timestamp, diesel::pg::Pg> for FirstTime {
@@ -338,14 +395,8 @@ impl FromSql<Timestamp, diesel::sqlite::Sqlite> for FirstTime {
 
 /// The seconds between two times, `None` if one of them is no calendar time. On Postgres a number; on
 /// SQLite both times as one text, with `/` between them.
-#[derive(Debug, FromSqlRow)]
+#[derive(Debug)]
 pub(crate) struct SecondsBetween(Option<f64>);
-
-impl From<SecondsBetween> for Option<f64> {
-    fn from(seconds: SecondsBetween) -> Self {
-        seconds.0
-    }
-}
 
 #[cfg(feature = "postgres")]
 impl FromSql<Double, diesel::pg::Pg> for SecondsBetween {
@@ -366,7 +417,7 @@ impl FromSql<Double, diesel::sqlite::Sqlite> for SecondsBetween {
 
 impl<DB> FromSql<Nullable<Double>, DB> for SecondsBetween
 where
-    DB: diesel::backend::Backend,
+    DB: Backend,
     SecondsBetween: FromSql<Double, DB>,
 {
     fn from_sql(value: DB::RawValue<'_>) -> deserialize::Result<Self> {

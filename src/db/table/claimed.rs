@@ -225,20 +225,6 @@ pub(crate) fn held_by(conn: &mut Conn<'_>, process_id: i64) -> QueryResult<Vec<C
     Ok(held)
 }
 
-/// Returns the columns of a claim's job `j`, where there may be none. `created_at` is an expression for
-/// the time of its enqueue, or now if that is no calendar time.
-pub(crate) fn columns(created_at: &str) -> String {
-    format!(
-        "coalesce(j.id, 0) AS job_id, coalesce(j.queue_name, '') AS queue_name, \
-         coalesce(j.class_name, '') AS class_name, coalesce(j.arguments, 'null') AS arguments, coalesce(j.priority, 0) AS priority, \
-         coalesce(j.attempts, 0) AS attempts, coalesce(j.at_most_once, false) AS at_most_once, \
-         {created_at} AS created_at, {{moment j.scheduled_at}} AS scheduled_at, \
-         j.max_attempts, j.policy, j.unique_id, j.concurrency_key IS NOT NULL AS is_limited, \
-         coalesce(j.last_claim_id IS NOT NULL OR j.crash_count > 0, false) AS has_run, \
-         coalesce(j.traceparent, '') AS traceparent, j.batch_id, coalesce(j.has_dependents, false) AS has_dependents"
-    )
-}
-
 /// The time of the enqueue on Postgres.
 pub(crate) const ENQUEUED_AT: &str = "coalesce({moment j.created_at}, {now})";
 

@@ -1,7 +1,7 @@
 //! Ends the claims of jobs that have finished: in bulk, since every job passes here.
 
 use crate::db::conn::connection::Conn;
-use crate::db::conn::dialect::Dialect;
+use crate::db::conn::dialect::{Dialect, Id};
 use crate::db::conn::statement::Statement;
 use crate::db::model::claim::{EndedClaim, FinishedRow, NextClaims};
 use crate::db::model::decision::{FinishedJob, KeySlots};
@@ -69,7 +69,7 @@ fn finish_by(
     end: JobsEnd<'_>,
     locks: OnLocked,
 ) -> QueryResult<EndedClaims> {
-    let (ended, next) = match conn.dialect() {
+    let (accepted, next) = match conn.dialect() {
         Dialect::Postgres => finish_in_one_statement(conn, process_id, claims, end, locks)?,
         Dialect::Sqlite => conn.join_transaction(|conn| {
             let ended = claimed::end_rows(conn, process_id, claims, OnLocked::Wait)?;
@@ -87,10 +87,9 @@ fn finish_by(
                     NextClaims::default()
                 }
             };
-            QueryResult::Ok((ended, next))
+            QueryResult::Ok((claim_ids(ended), next))
         })?,
     };
-    let accepted = claim_ids(ended);
     let mut written = match EndedClaims::of(conn, process_id, claims, accepted.clone(), locks) {
         Err(_) if must_return(conn, &next) => EndedClaims::with_the_rest_busy(claims, accepted),
         written => written?,
@@ -175,7 +174,7 @@ fn finish_in_one_statement(
     claims: &[i64],
     end: JobsEnd<'_>,
     locks: OnLocked,
-) -> QueryResult<(Vec<EndedClaim>, NextClaims)> {
+) -> QueryResult<(Vec<i64>, NextClaims)> {
     let by = |what: &str| {
         format!(
             "SELECT {what} FROM solid_queue_claimed_executions \
@@ -187,7 +186,7 @@ fn finish_in_one_statement(
     let spot = "c.ctid = ANY (ARRAY(SELECT spot FROM held))";
     let (mut ended, mut next) = finish_where(conn, process_id, claims, end, by_spot, spot)?;
     if ended.len() < claims.len() {
-        let found: HashSet<i64> = ended.iter().map(|row| row.claim_id).collect();
+        let found: HashSet<i64> = ended.iter().copied().collect();
         let rest = claims.iter().copied().filter(|id| !found.contains(id));
         let rest: Vec<i64> = rest.collect();
         let by_id = &*by("id");
@@ -229,7 +228,7 @@ fn finish_where(
     end: JobsEnd<'_>,
     held: &str,
     is_held: &str,
-) -> QueryResult<(Vec<EndedClaim>, NextClaims)> {
+) -> QueryResult<(Vec<i64>, NextClaims)> {
     let jobs = match end.finished {
         FinishedRow::Keep => {
             "UPDATE solid_queue_jobs j SET finished_at = {now}, updated_at = {now}, crash_count = 0, \
@@ -251,12 +250,13 @@ fn finish_where(
         return end_and_claim_next(conn, &ending, claims, process_id, next, equal);
     }
     let text = format!(
-        "{ending} SELECT claim_id, job_id, false AS cancelled, concurrency_key, semaphore_id, (SELECT * FROM woken) AS woken FROM ended"
+        "{ending} SELECT claim_id AS id FROM ended WHERE (SELECT * FROM woken) IS NOT NULL"
     );
-    let ended = Statement::new(text)
+    let ended: Vec<Id> = Statement::new(text)
         .bind(claims)
         .bind(process_id)
         .load(conn)?;
+    let ended = ended.into_iter().map(|row| row.id).collect();
     Ok((ended, NextClaims::default()))
 }
 

@@ -59,14 +59,14 @@ pub(super) fn message_id(job: i64) -> KeyValue {
 
 /// Returns the name of the span of a run: `process {queue}`.
 pub(super) fn process_name(run: &Run) -> String {
-    format!("process {}", run.queue_name)
+    format!("process {}", run.job.queue_name)
 }
 
 /// Returns the attributes of the span of a run, at its start.
 pub(super) fn of_process(run: &Run) -> Vec<KeyValue> {
-    let mut attributes = operation("process", Some(&run.queue_name));
+    let mut attributes = operation("process", Some(&run.job.queue_name));
     attributes.push(message_id(run.job_id));
-    attributes.push(KeyValue::new(JOB_CLASS, run.class_name.clone()));
+    attributes.push(KeyValue::new(JOB_CLASS, run.job.class_name.clone()));
     attributes.push(KeyValue::new(JOB_ATTEMPT, i64::from(run.attempt)));
     attributes
 }

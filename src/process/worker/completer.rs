@@ -74,7 +74,8 @@ impl Completer {
     /// Runs until every job thread has ended and every outcome is written.
     pub(crate) fn run(mut self) {
         while !self.give_up.is_stopped() {
-            let due = self.deferred.iter().map(|pending| pending.again_at).min();
+            let due = self.deferred.iter().filter_map(|pending| pending.again_at);
+            let due = due.min();
             self.writer.session.rests();
             let first = match due {
                 None => self.next_outcome(),
@@ -129,7 +130,8 @@ impl Completer {
     fn take_due(&mut self) -> Vec<PendingCompletion> {
         let now = clock::instant();
         let all = std::mem::take(&mut self.deferred);
-        let (due, later) = all.into_iter().partition(|pending| pending.again_at <= now);
+        let is_due = |pending: &PendingCompletion| pending.again_at.is_none_or(|at| at <= now);
+        let (due, later) = all.into_iter().partition(is_due);
         self.deferred = later;
         due
     }

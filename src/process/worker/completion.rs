@@ -84,8 +84,8 @@ pub(crate) struct PendingCompletion {
     pub(crate) tries: u32,
     /// The number of times it was put aside: refused alone, or with a locked claim.
     refusals: u32,
-    /// The time of the next attempt.
-    pub(crate) again_at: Instant,
+    /// The time of the next attempt, once it was put aside.
+    pub(crate) again_at: Option<Instant>,
 }
 
 /// The properties that all outcomes of one group have in common.
@@ -144,7 +144,7 @@ pub(crate) fn pending(run: CompletedRun) -> PendingCompletion {
         run,
         tries: 0,
         refusals: 0,
-        again_at: clock::instant(),
+        again_at: None,
     }
 }
 
@@ -180,7 +180,7 @@ pub(crate) fn put_aside(mut pending: PendingCompletion) -> PendingCompletion {
     pending.refusals += 1;
     pending.run.free_thread();
     let pause = Duration::from_millis(50 << pending.refusals.min(10));
-    pending.again_at = clock::instant() + clock::jittered(pause.min(LONGEST_DEFERRAL));
+    pending.again_at = Some(clock::instant() + clock::jittered(pause.min(LONGEST_DEFERRAL)));
     pending
 }
 
@@ -197,6 +197,17 @@ pub(crate) fn fence(run: &CompletedRun) -> Fence {
 /// Each outcome that was put aside before is alone, so that it does not hold up
 /// others again. So is each job that this program cannot perform.
 pub(crate) fn grouped(chunk: Vec<PendingCompletion>) -> Vec<Vec<PendingCompletion>> {
+    // The case for most chunks, which are large.
+    if let Some(first) = chunk.first() {
+        let of_first = kind(first);
+        let is_alike = |one: &PendingCompletion| {
+            let is_success = matches!(one.run.outcome, Outcome::Finished(_));
+            is_success && one.refusals == 0 && kind(one) == of_first
+        };
+        if chunk.iter().all(is_alike) {
+            return vec![chunk];
+        }
+    }
     let (single, rest): (Vec<_>, Vec<_>) = chunk
         .into_iter()
         .partition(|pending| pending.refusals > 0 || pending.run.outcome.is_for_others());

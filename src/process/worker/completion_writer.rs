@@ -164,11 +164,16 @@ impl CompletionWriter {
 
     /// Removes the claims that have ended, and reports the jobs.
     fn report(&self, group: &[PendingCompletion], ended: &EndedClaims) {
-        let accepted: HashSet<i64> = ended.accepted.iter().copied().collect();
+        // After a repetition, some may be among the accepted ones twice.
+        let are_all = ended.accepted.len() == group.len() && !is_repeated(group);
+        let accepted: HashSet<i64> = match are_all {
+            true => HashSet::new(),
+            false => ended.accepted.iter().copied().collect(),
+        };
         self.remove_written(group, &ended.busy);
         for PendingCompletion { run, .. } in group {
             let claim = run.job.claim_id;
-            if accepted.contains(&claim) {
+            if are_all || accepted.contains(&claim) {
                 self.report_finished(run);
             } else if !ended.busy.contains(&claim) {
                 self.report_fenced(&run.job);

@@ -11,6 +11,7 @@ use crate::process::base::registration::Registration;
 use crate::process::base::session::Session;
 use crossbeam_channel::Sender;
 use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{
     Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, TryLockError,
@@ -55,7 +56,7 @@ impl ClaimNews {
 /// outcome.
 #[derive(Debug, Default)]
 pub(crate) struct InFlight {
-    held: Mutex<HashMap<i64, InFlightJob>>,
+    held: Mutex<HeldClaims>,
     /// Held for reading while a claim is under way and until its rows are entered, so that a
     /// comparison of memory with the database, which holds it for writing, does not come in between.
     claim_lock: RwLock<()>,
@@ -65,8 +66,32 @@ pub(crate) struct InFlight {
     cut_short: Mutex<Vec<i64>>,
 }
 
+type HeldClaims = HashMap<i64, InFlightJob, BuildHasherDefault<IdHasher>>;
+
+/// Hashes ids that the database has given out. Each job is looked up three times, and no text of a user is a key: a hash that
+/// withstands attacks would cost more than all the rest of it.
+#[derive(Debug, Default)]
+pub(crate) struct IdHasher(u64);
+
+impl Hasher for IdHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.write_i64(i64::from(*byte));
+        }
+    }
+
+    /// By the golden ratio, which spreads ids that follow each other.
+    fn write_i64(&mut self, id: i64) {
+        self.0 = (self.0 ^ id.cast_unsigned()).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    }
+}
+
 impl InFlight {
-    fn held(&self) -> MutexGuard<'_, HashMap<i64, InFlightJob>> {
+    fn held(&self) -> MutexGuard<'_, HeldClaims> {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -125,8 +125,7 @@ impl Pool {
             attempt: run.attempt,
             claim: job.claim_id,
         });
-        let begun = clock::instant();
-        live.begin(time_limit);
+        let begun = live.begin(time_limit);
         if time_limit.is_some() {
             // A full channel holds a notification that the timeouts thread has yet to read.
             let _ = self.timed.try_send(());
@@ -190,16 +189,14 @@ impl Pool {
         let policy = policy(&self.registry, job);
         let finished = self.finished(&policy);
         Run {
+            job: Arc::clone(job),
             policy,
             job_id: job.job_id,
             fence: Fence {
                 process_id: assignment.registration.id,
                 claim_id: job.claim_id,
             },
-            class_name: job.class_name.clone(),
-            unique_id: job.unique_id.clone(),
             batch_id: job.batch_id,
-            queue_name: job.queue_name.clone(),
             attempt: job.attempt(),
             enqueued_at: job.created_at,
             scheduled_at: job.scheduled_at,

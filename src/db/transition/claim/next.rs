@@ -11,15 +11,16 @@
 use crate::db::conn::connection::Conn;
 use crate::db::conn::dialect::{Id, id_list};
 use crate::db::conn::statement::Statement;
-use crate::db::model::claim::{ClaimQueues, Claimed, EndedClaim, EqualJobs, NextClaims, NextJobs};
+use crate::db::model::claim::{
+    ClaimQueues, Claimed, ClaimedRow, EndedClaim, EqualJobs, NextClaims, NextJobs,
+};
 use crate::db::table::blocked;
-use crate::db::table::claimed::{ENQUEUED_AT, columns};
+use crate::db::table::claimed::ENQUEUED_AT;
 use crate::db::table::semaphores::{self, DOES_NOT_WAIT, FreeSlots};
 use crate::db::table::wanted_keys::{self, NewRequest, SEMAPHORE};
 use crate::db::transition::claim::sqlite;
 use crate::db::transition::promote::{self, PickedJob};
 use diesel::prelude::*;
-use diesel::sql_types::{BigInt, Bool, Nullable, Text};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Gives the slots of ended claims to the next jobs of their keys, which the process claims, and
@@ -111,25 +112,8 @@ fn margin(equal: EqualJobs) -> i64 {
     }
 }
 
-/// A row that the statement with [`parts`] returns: a claim that has ended, or one that began.
-#[derive(QueryableByName)]
-struct PassedRow {
-    #[diesel(embed)]
-    claim: Claimed,
-    /// The job of a claim that has ended.
-    #[diesel(sql_type = Nullable<BigInt>)]
-    ended_job: Option<i64>,
-    #[diesel(sql_type = Nullable<Text>)]
-    concurrency_key: Option<String>,
-    #[diesel(sql_type = Nullable<BigInt>)]
-    semaphore_id: Option<i64>,
-    /// True if a promotion was requested.
-    #[diesel(sql_type = Bool)]
-    has_requested: bool,
-}
-
-/// Runs a statement that ends claims in `ended`, whose last part this adds. The statement has bound
-/// two parameters.
+/// Runs a statement that ends claims in `ended`, whose last part this adds, and returns those that have ended. The
+/// statement has bound two parameters.
 pub(crate) fn end_and_claim_next(
     conn: &mut Conn<'_>,
     ending: &str,
@@ -137,39 +121,34 @@ pub(crate) fn end_and_claim_next(
     process_id: i64,
     next: &NextJobs,
     equal: EqualJobs,
-) -> QueryResult<(Vec<EndedClaim>, NextClaims)> {
+) -> QueryResult<(Vec<i64>, NextClaims)> {
+    let row = ClaimedRow {
+        claim_id: "one.claim_id",
+        waited: "CAST(0 AS float8)",
+        created_at: ENQUEUED_AT,
+        begun: "one.has_begun",
+        is_wanted: "EXISTS (SELECT 1 FROM wanted)",
+        has_blocked: "false",
+    };
     let text = format!(
         "{ending}, {} \
-         SELECT one.claim_id, one.ended_job IS NULL AS begun, CAST(0 AS float8) AS waited, false AS is_wanted, false AS has_blocked, \
-           one.ended_job, one.concurrency_key, one.semaphore_id, (SELECT * FROM woken) AS woken, \
-           EXISTS (SELECT 1 FROM wanted) AS has_requested, {columns} \
-         FROM (SELECT claim_id, job_id AS ended_job, concurrency_key, semaphore_id, NULL AS next_job FROM ended \
-           UNION ALL SELECT id, NULL, concurrency_key, NULL, job_id FROM begun) AS one \
+         SELECT {}, (SELECT * FROM woken) AS woken \
+         FROM (SELECT claim_id, NULL AS next_job, false AS has_begun FROM ended \
+           UNION ALL SELECT id, job_id, true FROM begun) AS one \
          LEFT JOIN solid_queue_jobs j ON j.id = one.next_job",
         parts(&next.queues),
-        columns = columns(ENQUEUED_AT),
+        row.columns(),
     );
-    let rows: Vec<PassedRow> = Statement::new(text)
+    let rows: Vec<Claimed> = Statement::new(text)
         .bind(claims)
         .bind(process_id)
         .bind(names(next))
         .bind(&next.classes[..])
         .bind(margin(equal))
         .load(conn)?;
-    let has_requested = rows.iter().any(|row| row.has_requested);
-    let (mut ended, mut begun) = (Vec::new(), Vec::new());
-    for row in rows {
-        match row.ended_job {
-            None => begun.push(row.claim),
-            Some(job_id) => ended.push(EndedClaim {
-                claim_id: row.claim.claim_id,
-                job_id,
-                cancelled: false,
-                concurrency_key: row.concurrency_key,
-                semaphore_id: row.semaphore_id,
-            }),
-        }
-    }
+    let has_requested = rows.iter().any(|row| row.is_wanted);
+    let (begun, ended): (Vec<_>, Vec<_>) = rows.into_iter().partition(|row| row.begun);
+    let ended = ended.iter().map(|row| row.claim_id).collect();
     Ok((ended, NextClaims::new(begun, has_requested)))
 }
 

@@ -2,9 +2,9 @@
 
 use crate::db::conn::connection::Conn;
 use crate::db::conn::statement::Statement;
-use crate::db::model::claim::{ClaimQueues, ClaimRequest, Claimed, PausedScan};
+use crate::db::model::claim::{ClaimQueues, ClaimRequest, Claimed, ClaimedRow, PausedScan};
 use crate::db::table::blocked;
-use crate::db::table::claimed::{ENQUEUED_AT, columns, semaphore_of};
+use crate::db::table::claimed::{ENQUEUED_AT, semaphore_of};
 use crate::db::table::wanted_keys::is_requested_after;
 use crate::mutant;
 use diesel::prelude::*;
@@ -80,20 +80,30 @@ fn in_one_statement(
              CASE WHEN $5 AND NOT cautious THEN true END, created_at FROM gone \
            WHERE class_name IS NOT NULL OR job_id NOT IN (SELECT id FROM over) {on_conflict} \
            RETURNING id, job_id, started_at, ready_at) \
-         SELECT coalesce(held.id, 0) AS claim_id, held.started_at IS NOT NULL AS begun, \
-           (SELECT seconds FROM moment) - date_part('epoch', held.ready_at) AS waited, \
-           {is_wanted} OR EXISTS (SELECT 1 FROM wanted) AS is_wanted, \
-           EXISTS (SELECT 1 FROM over) AS has_blocked, {columns} \
+         SELECT {columns} \
          FROM me LEFT JOIN held ON true LEFT JOIN solid_queue_jobs j ON j.id = held.job_id",
         semaphore = semaphore_of("gone"),
-        is_wanted = is_requested_after("$8"),
-        columns = columns(ENQUEUED_AT),
+        columns = columns(),
     );
     let statement = bound(Statement::new(text), request, newer_than.is_some());
     match newer_than {
         Some(id) => statement.bind(id).load(conn),
         None => statement.load(conn),
     }
+}
+
+/// Returns what is read of each claim, in `held`.
+fn columns() -> String {
+    let is_wanted = is_requested_after("$8");
+    let row = ClaimedRow {
+        claim_id: "coalesce(held.id, 0)",
+        waited: "(SELECT seconds FROM moment) - date_part('epoch', held.ready_at)",
+        created_at: ENQUEUED_AT,
+        begun: "held.started_at IS NOT NULL",
+        is_wanted: &format!("{is_wanted} OR EXISTS (SELECT 1 FROM wanted)"),
+        has_blocked: "EXISTS (SELECT 1 FROM over)",
+    };
+    row.columns()
 }
 
 fn newer_than(scan: Option<PausedScan>) -> Option<i64> {

@@ -3,13 +3,12 @@
 use crate::db::conn::connection::Conn;
 use crate::db::conn::dialect::{Id, id_list};
 use crate::db::conn::statement::Statement;
-use crate::db::model::claim::{ClaimQueues, ClaimRequest, Claimed};
+use crate::db::model::claim::{ClaimQueues, ClaimRequest, Claimed, ClaimedRow};
 use crate::db::table::blocked;
-use crate::db::table::claimed::{columns, semaphore_of};
+use crate::db::table::claimed::semaphore_of;
 use crate::db::table::ready::NOTHING;
 use crate::db::table::wanted_keys::is_requested_after;
 use crate::mutant;
-use chrono::NaiveDateTime;
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Bool};
 
@@ -77,13 +76,18 @@ pub(super) fn take(
 
 /// Returns claims with their jobs.
 pub(crate) fn held(conn: &mut Conn<'_>, claims: &[i64]) -> QueryResult<Vec<Claimed>> {
+    let row = ClaimedRow {
+        claim_id: "c.id",
+        waited: "c.ready_at || '/' || c.created_at",
+        created_at: "coalesce(j.created_at, '') || '/' || c.created_at",
+        begun: "c.started_at IS NOT NULL",
+        is_wanted: &is_requested_after("0"),
+        has_blocked: "false",
+    };
     let text = format!(
-        "SELECT c.id AS claim_id, c.started_at IS NOT NULL AS begun, c.ready_at || '/' || c.created_at AS waited, {} AS is_wanted, \
-           false AS has_blocked, {} \
-         FROM solid_queue_claimed_executions c \
+        "SELECT {} FROM solid_queue_claimed_executions c \
          LEFT JOIN solid_queue_jobs j ON j.id = c.job_id WHERE c.id IN {{in $1}}",
-        is_requested_after("0"),
-        columns("coalesce(j.created_at, '') || '/' || c.created_at"),
+        row.columns(),
     );
     let rows: Vec<Claimed> = Statement::new(text).bind(id_list(claims)).load(conn)?;
     Ok(rows)
@@ -93,27 +97,9 @@ pub(crate) fn held(conn: &mut Conn<'_>, claims: &[i64]) -> QueryResult<Vec<Claim
 pub(super) fn nothing(is_wanted: bool) -> Vec<Claimed> {
     vec![Claimed {
         claim_id: NOTHING,
-        begun: false,
-        waited: None,
         job_id: NOTHING,
-        queue_name: String::new(),
-        class_name: String::new(),
-        arguments: String::new(),
-        priority: 0,
-        attempts: 0,
-        at_most_once: false,
-        created_at: NaiveDateTime::default(),
-        scheduled_at: None,
-        max_attempts: None,
-        policy: None,
-        unique_id: None,
-        is_limited: false,
-        has_run: false,
-        traceparent: String::new(),
-        batch_id: None,
-        has_dependents: false,
         is_wanted,
-        has_blocked: false,
+        ..Claimed::default()
     }]
 }
 

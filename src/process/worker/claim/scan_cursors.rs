@@ -192,27 +192,8 @@ mod tests {
     fn claimed() -> Claimed {
         Claimed {
             claim_id: 1,
-            begun: true,
-            waited: None,
             job_id: 1,
-            queue_name: "q".to_owned(),
-            class_name: "a".to_owned(),
-            arguments: "{}".to_owned(),
-            priority: 0,
-            attempts: 0,
-            at_most_once: false,
-            created_at: chrono::NaiveDateTime::default(),
-            scheduled_at: None,
-            max_attempts: None,
-            policy: None,
-            unique_id: None,
-            is_limited: false,
-            has_run: false,
-            traceparent: String::new(),
-            batch_id: None,
-            has_dependents: false,
-            is_wanted: false,
-            has_blocked: false,
+            ..Claimed::default()
         }
     }
 
