@@ -109,6 +109,46 @@ mod rows {
             "as an older program listens"
         );
     }
+
+    /// Other tests of this process may enqueue in between, so that each of the two ways is likely only.
+    #[test]
+    fn the_first_worker_that_listens_is_woken_and_the_first_after_none_did() {
+        let db = TestDb::postgres();
+        let channels = channels(1, 1);
+        let mut ear = Ear::on(&db, &channels);
+        let enqueues: [fn(&TestDb); 5] = [
+            |db| drop(note().enqueue(&mut db.connection()).unwrap()),
+            |db| {
+                let named = note().unique_id(fastrand::u64(..).to_string());
+                named.enqueue(&mut db.connection()).unwrap();
+            },
+            |db| drop(windlass::enqueue_all(&mut db.connection(), [note(), note()]).unwrap()),
+            |db| {
+                let named = [0, 1].map(|_| note().unique_id(fastrand::u64(..).to_string()));
+                windlass::enqueue_all(&mut db.connection(), named).unwrap();
+            },
+            |db| {
+                let mut connection = db.connection();
+                let enqueued = connection.transaction::<_, windlass::Error>(|conn| {
+                    note().enqueue(conn)?;
+                    Ok(())
+                });
+                enqueued.unwrap();
+            },
+        ];
+        for enqueue in enqueues {
+            for _ in 0..2 {
+                enqueue(&db);
+                assert!(ear.heard().is_empty(), "no worker listens");
+            }
+            register(&db, &format!("'{}'", channels[0]), FRESH);
+            for _ in 0..2 {
+                enqueue(&db);
+                assert_eq!(ear.heard().len(), 1);
+            }
+            db.execute("DELETE FROM solid_queue_processes");
+        }
+    }
 }
 
 fn worker(db: &TestDb, gate: &Arc<Gate>) -> Handle {

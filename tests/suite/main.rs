@@ -101,6 +101,7 @@ mod traces;
 mod troubles;
 mod typed;
 mod unique;
+mod unique_many;
 mod unreadable;
 mod upcast;
 mod upkeep;

@@ -196,12 +196,26 @@ fn wake_some(jobs: &str, which: &str) -> String {
     )
 }
 
+/// A condition: a worker listens. It costs a quarter of [`wake`], whose plan is set up even if no worker listens.
+pub(crate) const IS_HEARD: &str = "EXISTS (SELECT 1 FROM solid_queue_processes WHERE listening)";
+
+/// Wakes workers for new jobs, which are committed unless the caller has a transaction open. Then workers find them
+/// anyway, so that a failure is none of the enqueue.
+pub(crate) fn announce(conn: &mut Conn<'_>, jobs: usize) -> QueryResult<()> {
+    let announced = notify(conn, jobs);
+    match conn.is_in_transaction() {
+        true => announced,
+        false => Ok(()),
+    }
+}
+
 /// Wakes workers for this many jobs at commit. SQLite needs none of it, as a commit itself is
 /// noticed.
 pub(crate) fn notify(conn: &mut Conn<'_>, jobs: usize) -> QueryResult<()> {
     match conn.dialect() {
         Dialect::Postgres => Statement::new(format!("SELECT {}", wake("$1")))
             .bind(i64::try_from(jobs).unwrap_or(i64::MAX).min(ALL))
+            .plain()
             .execute(conn),
         Dialect::Sqlite => Ok(()),
     }

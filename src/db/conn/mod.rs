@@ -7,6 +7,7 @@ pub mod database;
 pub mod dialect;
 pub mod listening;
 pub(crate) mod owned;
+mod places;
 pub(crate) mod pooled;
 pub mod pooling;
 #[cfg(feature = "postgres")]

@@ -5,6 +5,7 @@ use crate::db::conn::connection::Conn;
 #[cfg(feature = "postgres")]
 use crate::db::conn::connection::alone;
 use crate::db::conn::dialect::Dialect;
+use crate::db::conn::places::{ParamPlace, placed};
 #[cfg(feature = "postgres")]
 use crate::db::conn::pooling::recognise::advised;
 #[cfg(feature = "postgres")]
@@ -118,8 +119,14 @@ impl<'v> Statement<'v> {
     }
 
     fn written(self, conn: &Conn<'_>) -> Rendered<'v> {
+        let text = match self.text.contains('{') {
+            true => Cow::Owned(conn.render(&self.text)),
+            false => self.text,
+        };
+        let (text, places) = placed(text, conn.dialect());
         Rendered {
-            text: conn.render(&self.text),
+            text,
+            places,
             params: self.params,
             is_cached: self.is_cached,
             needs_settings: self.needs_settings,
@@ -129,7 +136,9 @@ impl<'v> Statement<'v> {
 
 /// A statement in the dialect of its connection.
 struct Rendered<'v> {
-    text: String,
+    text: Cow<'v, str>,
+    /// The places in the text at which parameters appear first.
+    places: Vec<ParamPlace>,
     params: Vec<Param<'v>>,
     is_cached: bool,
     #[cfg_attr(not(feature = "postgres"), allow(dead_code))]
@@ -162,36 +171,23 @@ impl Rendered<'_> {
         done.map_err(advised)
     }
 
-    /// Passes the text to Diesel piece by piece: `push` for each parameter where it appears first,
-    /// and the database's name of it where it appears again.
+    /// Passes the text to Diesel piece by piece: `push` for each parameter where it appears first.
     fn walk<'b, DB: diesel::backend::Backend>(
         &'b self,
         mut pass: AstPass<'_, 'b, DB>,
-        sign: char,
         push: impl Fn(&'b Param<'_>, &mut AstPass<'_, 'b, DB>) -> QueryResult<()>,
     ) -> QueryResult<()> {
         if !self.is_cached {
             pass.unsafe_to_cache_prepared();
         }
-        let mut order: Vec<usize> = Vec::with_capacity(self.params.len());
-        let mut pieces = self.text.split('$');
-        pass.push_sql(pieces.next().unwrap_or_default());
-        for piece in pieces {
-            let digits = piece.bytes().take_while(u8::is_ascii_digit).count();
-            let (number, rest) = piece.split_at(digits);
-            match number.parse::<usize>() {
-                Err(_) => pass.push_sql("$"),
-                Ok(number) => match order.iter().position(|known| *known == number) {
-                    Some(place) => pass.push_sql(&format!("{sign}{}", place + 1)),
-                    None => {
-                        let param = self.params.get(number.wrapping_sub(1));
-                        push(param.ok_or_else(|| missing(number))?, &mut pass)?;
-                        order.push(number);
-                    }
-                },
-            }
-            pass.push_sql(rest);
+        let mut after = 0;
+        for place in &self.places {
+            pass.push_sql(&self.text[after..place.start]);
+            let param = self.params.get(place.number.wrapping_sub(1));
+            push(param.ok_or_else(|| missing(place.number))?, &mut pass)?;
+            after = place.end;
         }
+        pass.push_sql(&self.text[after..]);
         Ok(())
     }
 }
@@ -237,7 +233,7 @@ where
 impl QueryFragment<diesel::pg::Pg> for Rendered<'_> {
     fn walk_ast<'b>(&'b self, pass: AstPass<'_, 'b, diesel::pg::Pg>) -> QueryResult<()> {
         use diesel::sql_types::Array;
-        self.walk(pass, '$', |param, pass| match param {
+        self.walk(pass, |param, pass| match param {
             Param::BigInts(values) => pass.push_bind_param::<Array<Nullable<BigInt>>, _>(values),
             Param::Integers(values) => pass.push_bind_param::<Array<Nullable<Integer>>, _>(values),
             Param::Bools(values) => pass.push_bind_param::<Array<Bool>, _>(values),
@@ -251,7 +247,7 @@ impl QueryFragment<diesel::pg::Pg> for Rendered<'_> {
 #[cfg(feature = "sqlite")]
 impl QueryFragment<diesel::sqlite::Sqlite> for Rendered<'_> {
     fn walk_ast<'b>(&'b self, pass: AstPass<'_, 'b, diesel::sqlite::Sqlite>) -> QueryResult<()> {
-        self.walk(pass, '?', push_scalar)
+        self.walk(pass, push_scalar)
     }
 }
 

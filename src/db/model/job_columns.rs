@@ -17,7 +17,9 @@ enum Group {
     IdempotencyKey,
     UniqueId,
     Limit,
-    /// All jobs. A job that is replaced stays in its batch.
+    /// Jobs with own attempts, an own policy or a trace context.
+    Own,
+    /// The same, and jobs of a batch. A job that is replaced stays in its batch.
     Batch,
 }
 
@@ -41,11 +43,11 @@ static COLUMNS: [JobColumn; 18] = [
     column("class_name", Group::Every, |row| (&row.class_name).into()),
     column("arguments", Group::Every, |row| (&row.arguments).into()),
     column("priority", Group::Every, |row| row.priority.into()),
-    column("max_attempts", Group::Every, |row| row.max_attempts.into()),
-    column("max_crashes", Group::Every, |row| row.max_crashes.into()),
-    column("at_most_once", Group::Every, |row| row.at_most_once.into()),
-    column("policy", Group::Every, |row| (&row.policy).into()),
-    column("traceparent", Group::Every, |row| (&row.traceparent).into()),
+    column("max_attempts", Group::Own, |row| row.max_attempts.into()),
+    column("max_crashes", Group::Own, |row| row.max_crashes.into()),
+    column("at_most_once", Group::Own, |row| row.at_most_once.into()),
+    column("policy", Group::Own, |row| (&row.policy).into()),
+    column("traceparent", Group::Own, |row| (&row.traceparent).into()),
     column("batch_id", Group::Batch, |row| row.batch_id.into()),
     column("active_job_id", Group::ActiveJobId, |row| {
         (&row.active_job_id).into()
@@ -76,6 +78,8 @@ pub(crate) struct JobShape {
     pub(crate) has_key: bool,
     pub(crate) has_unique_id: bool,
     pub(crate) has_limit: bool,
+    /// True if any of them has what most jobs have not: own attempts, an own policy, a trace context or a batch.
+    pub(crate) has_own: bool,
 }
 
 impl JobShape {
@@ -88,18 +92,23 @@ impl JobShape {
             shape.has_key |= row.idempotency_key.is_some();
             shape.has_unique_id |= row.unique_id.is_some();
             shape.has_limit |= row.limit.is_some();
+            shape.has_own |=
+                row.max_attempts.is_some() || row.max_crashes.is_some() || row.at_most_once;
+            shape.has_own |=
+                row.policy.is_some() || row.traceparent.is_some() || row.batch_id.is_some();
         }
         shape
     }
 
     fn has(self, group: Group) -> bool {
         match group {
-            Group::Every | Group::Batch => true,
+            Group::Every => true,
             Group::Time => self.has_time,
             Group::ActiveJobId => self.has_active_job_id,
             Group::IdempotencyKey => self.has_key,
             Group::UniqueId => self.has_unique_id,
             Group::Limit => self.has_limit,
+            Group::Own | Group::Batch => self.has_own,
         }
     }
 }
@@ -119,6 +128,7 @@ impl JobColumns {
     }
 
     /// Returns the columns of any job.
+    #[cfg(test)]
     pub(crate) fn all() -> Self {
         JobColumns::without(&[])
     }
@@ -175,6 +185,11 @@ impl JobColumns {
     /// Returns the names of the inputs, in order.
     pub(crate) fn inputs(&self) -> impl Iterator<Item = &'static str> {
         self.0.iter().map(|column| column.name)
+    }
+
+    /// Returns whether it is one of them.
+    pub(crate) fn contain(&self, name: &str) -> bool {
+        self.0.iter().any(|column| column.name == name)
     }
 
     /// Returns the parameter of one column.
@@ -249,7 +264,11 @@ mod tests {
              at_most_once = $7, policy = $8, traceparent = $9, scheduled_at = coalesce({time $10}, {later $11}), \
              concurrency_key = $12, concurrency_slots = $13, concurrency_conflict = $14"
         );
-        let columns = JobColumns::of(JobShape::default());
+        let own = JobShape {
+            has_own: true,
+            ..JobShape::default()
+        };
+        let columns = JobColumns::of(own);
         assert_eq!(
             columns.names(),
             "queue_name, class_name, arguments, priority, max_attempts, max_crashes, at_most_once, policy, traceparent, batch_id, created_at, updated_at"
@@ -259,6 +278,52 @@ mod tests {
             "$1, $2, $3, $4, $5, $6, $7, $8, $9, $10, {now}, {now}"
         );
         assert_eq!(columns.parameter("priority"), "$4");
+    }
+
+    #[test]
+    fn most_jobs_have_few_values_of_their_own() {
+        let columns = JobColumns::of(JobShape::default());
+        assert_eq!(
+            columns.names(),
+            "queue_name, class_name, arguments, priority, created_at, updated_at"
+        );
+        let row = NewRow::new("class".into(), "{}".into(), "queue".into(), 0);
+        let others = [
+            NewRow {
+                max_attempts: Some(1),
+                ..row.clone()
+            },
+            NewRow {
+                max_crashes: Some(1),
+                ..row.clone()
+            },
+            NewRow {
+                at_most_once: true,
+                ..row.clone()
+            },
+            NewRow {
+                policy: Some("{}".into()),
+                ..row.clone()
+            },
+            NewRow {
+                traceparent: Some("00".into()),
+                ..row.clone()
+            },
+            NewRow {
+                batch_id: Some(1),
+                ..row.clone()
+            },
+        ];
+        assert!(!JobShape::of([&row]).has_own);
+        let own = [Group::Own, Group::Batch];
+        let mut unset: Vec<&JobColumn> = COLUMNS.iter().collect();
+        unset.retain(|column| own.contains(&column.group));
+        for other in &others {
+            assert!(JobShape::of([&row, other]).has_own, "{other:?}");
+            let value = |column: &JobColumn, row: &NewRow| format!("{:?}", (column.value)(row));
+            unset.retain(|column| value(column, &row) == value(column, other));
+        }
+        assert!(unset.is_empty(), "no job has a value of {unset:?}");
     }
 
     #[test]

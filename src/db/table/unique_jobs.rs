@@ -1,7 +1,7 @@
 //! `windlass_unique_jobs`: which job holds a unique id.
 
 use crate::db::conn::connection::Conn;
-use crate::db::conn::dialect::id_list;
+use crate::db::conn::dialect::{Dialect, id_list};
 use crate::db::conn::statement::{InputRows, Statement};
 use crate::db::model::new_row::UniqueScope;
 use diesel::prelude::*;
@@ -46,8 +46,12 @@ pub(crate) fn insert_free_unique_ids(
     let text = format!(
         "INSERT INTO windlass_unique_jobs (unique_id, job_id, scope) \
          SELECT input.unique_id, input.job_id, input.scope FROM {} WHERE true \
-         ORDER BY 1 ON CONFLICT (unique_id) DO NOTHING",
-        input.item(conn.dialect())
+         ORDER BY {} ON CONFLICT (unique_id) DO NOTHING",
+        input.item(conn.dialect()),
+        match conn.dialect() {
+            Dialect::Postgres => "input.unique_id COLLATE \"C\"",
+            Dialect::Sqlite => "input.unique_id",
+        }
     );
     let params = input.params(conn.dialect());
     let taken = Statement::new(text).bind_all(params).changes(conn)?;
@@ -61,6 +65,27 @@ pub(crate) fn insert_free_unique_ids(
     let text = "SELECT unique_id FROM windlass_unique_jobs WHERE job_id IN {in $1}";
     let rows: Vec<TakenUniqueId> = Statement::new(text).bind(id_list(&jobs)).load(conn)?;
     Ok(rows.into_iter().map(|row| row.unique_id).collect())
+}
+
+/// Inserts unique ids of one scope, for jobs from the id `first` on, on SQLite. Returns `false`, and inserts none, if one
+/// has a row.
+pub(crate) fn insert_if_free(
+    conn: &mut Conn<'_>,
+    first: i64,
+    names: &[&str],
+    scope: UniqueScope,
+) -> QueryResult<bool> {
+    let text = "INSERT INTO windlass_unique_jobs (unique_id, job_id, scope) \
+         SELECT value, $1 + key, $2 FROM json_each($3) WHERE true ORDER BY value ON CONFLICT (unique_id) DO NOTHING";
+    let list = serde_json::to_string(names);
+    let list = list.map_err(|error| diesel::result::Error::SerializationError(Box::new(error)))?;
+    let statement = Statement::new(text).bind(first).bind(scope.column());
+    if statement.bind(list).changes(conn)? == names.len() {
+        return Ok(true);
+    }
+    let text = "DELETE FROM windlass_unique_jobs WHERE job_id >= $1";
+    Statement::new(text).bind(first).execute(conn)?;
+    Ok(false)
 }
 
 /// Locks the row of a unique id.

@@ -13,6 +13,7 @@ use crate::db::table::quotas::MOST_SLOTS;
 pub(super) fn words() -> Words {
     let due = JobShape {
         has_active_job_id: true,
+        has_own: true,
         ..JobShape::default()
     };
     let plain = JobShape {

@@ -34,6 +34,7 @@ pub(super) fn words() -> Words {
     let plain = JobShape {
         has_time: true,
         has_active_job_id: true,
+        has_own: true,
         ..JobShape::default()
     };
     let (all, plain, replaced) = (

@@ -32,14 +32,19 @@ pub(crate) const RETURNING: &str =
 
 /// Returns the CTE that makes the new jobs of `job` ready, all due, from the parameters that they have in common.
 pub(crate) fn fresh_cte(columns: &JobColumns) -> String {
+    let [queue, priority, class] =
+        ["queue_name", "priority", "class_name"].map(|name| columns.parameter(name));
+    let cautious = match columns.contain("at_most_once") {
+        true => format!(
+            "{} OR coalesce({} = 0, false)",
+            columns.parameter("at_most_once"),
+            columns.parameter("max_crashes")
+        ),
+        false => "false".to_owned(),
+    };
     format!(
         "ready AS (INSERT INTO solid_queue_ready_executions (job_id, queue_name, priority, class_name, cautious, created_at) \
-           SELECT id, {}, {}, {}, {} OR coalesce({} = 0, false), {{now}} FROM job)",
-        columns.parameter("queue_name"),
-        columns.parameter("priority"),
-        columns.parameter("class_name"),
-        columns.parameter("at_most_once"),
-        columns.parameter("max_crashes"),
+           SELECT id, {queue}, {priority}, {class}, {cautious}, {{now}} FROM job)"
     )
 }
 

@@ -13,7 +13,9 @@ use crate::db::table::blocked;
 use crate::db::table::semaphores::NEVER_EXPIRES;
 use crate::db::transition::enqueue::executions::{self, NewEntry};
 use crate::db::transition::enqueue::one::{InsertText, on_conflict};
+use crate::db::transition::enqueue::reserve::reserve;
 use diesel::prelude::*;
+use diesel::sql_types::{BigInt, Binary, Nullable};
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
@@ -80,8 +82,8 @@ impl ManyForm {
         let text = texts.entry(self).or_insert_with(|| {
             let columns = JobColumns::of(self.shape);
             let text = match self.is_postgres {
-                true => self.with_executions(&columns),
-                false => self.jobs_only(&columns),
+                true => Dialect::Postgres.render(&self.with_executions(&columns)),
+                false => Dialect::Sqlite.render(&self.jobs_only(&columns)),
             };
             Arc::new((columns, text))
         });
@@ -89,8 +91,9 @@ impl ManyForm {
     }
 }
 
-/// Inserts jobs without names that wait for no other job, at most a [`CHUNK`], and returns their ids in order. SQLite needs
-/// a transaction of the caller; Postgres does it in one statement.
+/// Inserts jobs without keys that wait for no other job, at most a [`CHUNK`], and returns their ids in order. SQLite needs
+/// a transaction of the caller; Postgres does it in one statement. Those with unique ids have one scope, and none of them is
+/// inserted if one of the ids has a row; see [`insert_free`](crate::db::transition::enqueue::free::insert_free).
 pub(crate) fn insert_many(conn: &mut Conn<'_>, rows: &[&NewRow]) -> QueryResult<Vec<i64>> {
     if rows.is_empty() {
         return Ok(Vec::new());
@@ -109,9 +112,14 @@ pub(crate) fn insert_many(conn: &mut Conn<'_>, rows: &[&NewRow]) -> QueryResult<
     let form = ManyForm::of(conn, rows);
     let text = form.text();
     let (columns, text) = &*text;
-    let jobs: Vec<Id> = bind_arrays(Statement::new(text), columns, rows, form).load(conn)?;
+    let statement = bind_arrays(Statement::new(text), columns, rows, form);
+    let statement = match (form.shape.has_unique_id, rows.first()) {
+        // A cached plan of a table that was empty would read all of it for each name.
+        (true, Some(row)) => statement.bind(row.unique_scope.column()).uncached(),
+        _ => statement,
+    };
     // `unnest` keeps the order of its arrays, and the ids follow it.
-    let mut ids: Vec<i64> = jobs.into_iter().map(|job| job.id).collect();
+    let mut ids = inserted(conn, statement)?;
     ids.sort_unstable();
     Ok(ids)
 }
@@ -136,9 +144,32 @@ pub(crate) fn insert_numbered(
 
 // --- Postgres: an array for each column ---
 
+/// The jobs that one statement has inserted.
+#[derive(QueryableByName)]
+struct InsertedJobs {
+    /// Eight bytes each: a thousand rows would take longer than their values.
+    #[diesel(sql_type = Nullable<Binary>)]
+    ids: Option<Vec<u8>>,
+    /// The jobs for which a worker is to be woken.
+    #[diesel(sql_type = BigInt)]
+    heard: i64,
+}
+
+/// Runs the statement, wakes workers, and returns the ids of the jobs.
+fn inserted(conn: &mut Conn<'_>, statement: Statement<'_>) -> QueryResult<Vec<i64>> {
+    let jobs: InsertedJobs = statement.get_result(conn)?;
+    if jobs.heard > 0 {
+        listening::announce(conn, usize::try_from(jobs.heard).unwrap_or(usize::MAX))?;
+    }
+    let ids = jobs.ids.unwrap_or_default();
+    let (ids, _) = ids.as_chunks::<8>();
+    Ok(ids.iter().map(|id| i64::from_be_bytes(*id)).collect())
+}
+
 impl ManyForm {
     /// Returns the statement that inserts jobs and their executions. The parameters behind the columns are the ids of all
-    /// jobs, of those that are blocked, and of those that wait for a job with the same unique id.
+    /// jobs, of those that are blocked, and of those that wait for a job with the same unique id; or the scope of the unique
+    /// ids that it takes.
     fn with_executions(self, columns: &JobColumns) -> String {
         let has_rest = self.is_mixed || self.shape.has_time || self.has_blocked;
         let returning = match (has_rest, self.shape.has_limit) {
@@ -148,21 +179,29 @@ impl ManyForm {
             (false, false) => "id",
         };
         let job = self.job_cte(columns, returning);
-        if has_rest {
-            return self.mixed_executions(&job, columns.len());
-        }
-        let (entered, count) = match self.shape.has_limit {
-            true => {
+        let (executions, count) = match has_rest {
+            true => self.mixed_executions(columns.len()),
+            false if self.shape.has_limit => {
                 let keys = "SELECT DISTINCT concurrency_key";
                 (
                     blocked::fresh_ctes(columns, "concurrency_key", keys),
-                    "wanted",
+                    "(SELECT count(*) FROM wanted)".to_owned(),
                 )
             }
-            false => (executions::fresh_cte(columns), "job"),
+            false => (executions::fresh_cte(columns), "count(*)".to_owned()),
         };
-        let wake = listening::wake(&format!("(SELECT count(*) FROM {count})"));
-        format!("WITH {job}, {entered} SELECT id, {wake} AS notified FROM job")
+        let text = format!(
+            "WITH {job}, {executions} SELECT string_agg(int8send(id), '') AS ids, \
+               CASE WHEN {} THEN {count} ELSE 0 END AS heard FROM job",
+            listening::IS_HEARD
+        );
+        // Once for all jobs.
+        text.replace("{now}", "(SELECT {now})")
+    }
+
+    /// Returns whether the statement takes the unique ids of the jobs.
+    fn takes_names(self) -> bool {
+        self.shape.has_unique_id && !self.is_numbered
     }
 
     fn job_cte(self, columns: &JobColumns, returning: &str) -> String {
@@ -178,9 +217,25 @@ impl ManyForm {
             names.push("id");
             arrays.push(format!("${}", columns.len() + 1));
         }
+        let (are_free, returning, taken) = match self.takes_names() {
+            true => (
+                format!(
+                    "WHERE NOT EXISTS (SELECT 1 FROM windlass_unique_jobs WHERE unique_id = ANY ({}))",
+                    columns.parameter("unique_id")
+                ),
+                format!("{returning}, unique_id"),
+                // In the order of all who take some, so that no two wait for each other.
+                format!(
+                    ", taken AS (INSERT INTO windlass_unique_jobs (unique_id, job_id, scope) \
+                       SELECT unique_id, id, ${} FROM job ORDER BY unique_id COLLATE \"C\")",
+                    columns.len() + 1
+                ),
+            ),
+            false => (String::new(), returning.to_owned(), String::new()),
+        };
         format!(
-            "job AS (INSERT INTO solid_queue_jobs ({}{id}) SELECT {values}{id} FROM unnest({}) AS input ({}) {} \
-               RETURNING {returning})",
+            "job AS (INSERT INTO solid_queue_jobs ({}{id}) SELECT {values}{id} FROM unnest({}) AS input ({}) {are_free} {} \
+               RETURNING {returning}){taken}",
             columns.names(),
             arrays.join(", "),
             names.join(", "),
@@ -188,10 +243,11 @@ impl ManyForm {
         )
     }
 
-    /// Returns the statement for jobs of which some may be blocked, scheduled, limited and ready.
-    fn mixed_executions(self, job: &str, parameters: usize) -> String {
+    /// Returns the CTEs for jobs of which some may be blocked, scheduled, limited and ready, and an expression for how many
+    /// may be taken by workers.
+    fn mixed_executions(self, parameters: usize) -> (String, String) {
         let [waiting, behind] = [2, 3].map(|place| parameters + place);
-        let mut ctes = vec![job.to_owned()];
+        let mut ctes = Vec::new();
         let mut free = "job";
         if self.has_blocked {
             free = "free";
@@ -217,14 +273,7 @@ impl ManyForm {
         if self.shape.has_time {
             ctes.push(executions::later_cte(free));
         }
-        let wake = listening::wake(&count);
-        ctes.push(format!(
-            "woken AS (SELECT CASE WHEN {count} > 0 THEN {wake} END)"
-        ));
-        format!(
-            "WITH {} SELECT id, (SELECT count(*) FROM woken) AS woken FROM job",
-            ctes.join(", ")
-        )
+        (ctes.join(", "), count)
     }
 }
 
@@ -266,8 +315,7 @@ fn insert_arrays(
             .bind(ids(|entry| entry.is_behind)),
         false => statement,
     };
-    let jobs: Vec<Id> = statement.load(conn)?;
-    Ok(jobs.into_iter().map(|job| job.id).collect())
+    Ok(inserted(conn, statement)?.into_iter().collect())
 }
 
 // --- SQLite: one JSON text, which is many times faster than one statement for each job ---
@@ -372,40 +420,6 @@ fn insert_json(
     let alike = (!form.is_mixed).then_some(first.row);
     executions::insert_executions(conn, &entries, alike)?;
     Ok(new)
-}
-
-// --- Assigns the ids of jobs before they are inserted ---
-
-/// Assigns the ids of this many jobs, ascending. Not all of them need to be used.
-pub(crate) fn reserve(conn: &mut Conn<'_>, count: usize) -> QueryResult<Vec<i64>> {
-    let wanted = count as i64;
-    match conn.dialect() {
-        Dialect::Postgres => {
-            let text = "WITH once AS MATERIALIZED (SELECT pg_get_serial_sequence('solid_queue_jobs', 'id')::regclass AS ids) \
-                 SELECT nextval(once.ids) AS id FROM once CROSS JOIN generate_series(1, $1) AS number";
-            let ids: Vec<Id> = Statement::new(text).bind(wanted).load(conn)?;
-            Ok(ids.into_iter().map(|row| row.id).collect())
-        }
-        Dialect::Sqlite => {
-            let last = match advance(conn, wanted).optional()? {
-                Some(last) => last,
-                None => {
-                    // There is no row before the first job, and no constraint on it.
-                    let text =
-                        "INSERT INTO sqlite_sequence (name, seq) VALUES ('solid_queue_jobs', 0)";
-                    Statement::new(text).execute(conn)?;
-                    advance(conn, wanted)?
-                }
-            };
-            Ok((last.id - wanted + 1..=last.id).collect())
-        }
-    }
-}
-
-fn advance(conn: &mut Conn<'_>, by: i64) -> QueryResult<Id> {
-    let text = "UPDATE sqlite_sequence SET seq = seq + $1 WHERE name = 'solid_queue_jobs' \
-         RETURNING seq AS id";
-    Statement::new(text).bind(by).get_result(conn)
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 //!
 //! 1. A quota [admits](admit) the jobs, or refuses them.
 //! 2. Idempotency keys and unique ids are [resolved](resolve): which jobs exist already, or wait for others.
+//!    Where all unique ids are [free], that is not needed.
 //! 3. The jobs are inserted: [one], or [many] at once.
 //! 4. Their [executions] are inserted: ready, scheduled or blocked. On Postgres the same statement does it.
 //! 5. The rest is inserted beside them: expiries, [parents](connect), [tokens](public_tokens).
@@ -10,17 +11,20 @@ pub(crate) mod admit;
 pub(crate) mod connect;
 pub(crate) mod executions;
 pub(crate) mod flows;
+pub(crate) mod free;
 pub(crate) mod group;
 pub(crate) mod many;
 pub(crate) mod one;
 pub(crate) mod public_tokens;
 pub(crate) mod rank;
+pub(crate) mod reserve;
 pub(crate) mod resolve;
 
 use crate::db::conn::connection::Conn;
 use crate::db::conn::dialect::Dialect;
 use crate::db::model::new_row::{EnqueueOutcome, Inserted, NewRow};
 use crate::db::table::expiries;
+use crate::db::transition::enqueue::free::insert_free;
 use crate::db::transition::enqueue::many::CHUNK;
 use crate::db::transition::enqueue::one::insert_one;
 use crate::db::transition::enqueue::resolve::insert_resolved;
@@ -58,11 +62,19 @@ pub(crate) fn insert_all(conn: &mut Conn<'_>, rows: &[NewRow]) -> QueryResult<Ve
     let is_one_statement = rows.len() <= CHUNK
         && conn.dialect() == Dialect::Postgres
         && !conn.is_in_transaction()
-        && !rows.iter().any(|row| is_resolved(row) || has_more(row));
-    match is_one_statement {
-        true => insert_new(conn, rows),
-        false => insert_in_transaction(conn, rows),
+        && !rows.iter().any(has_more);
+    if is_one_statement && !rows.iter().any(is_resolved) {
+        return insert_new(conn, rows);
     }
+    if is_one_statement && let Some(ids) = insert_free(conn, rows)? {
+        return Ok(all_new(ids));
+    }
+    insert_in_transaction(conn, rows)
+}
+
+fn all_new(ids: Vec<i64>) -> Vec<Inserted> {
+    let new = |id| Inserted::new(id, EnqueueOutcome::New);
+    ids.into_iter().map(new).collect()
 }
 
 /// Returns whether other rows must be read or written before the job can be inserted.
@@ -78,7 +90,7 @@ fn has_more(row: &NewRow) -> bool {
 fn insert_in_transaction(conn: &mut Conn<'_>, rows: &[NewRow]) -> QueryResult<Vec<Inserted>> {
     conn.transaction(|conn| {
         let inserted = match rows.iter().any(is_resolved) {
-            true => insert_resolved(conn, rows)?,
+            true => insert_named(conn, rows)?,
             false => insert_new(conn, rows)?,
         };
         insert_more(conn, rows, &inserted)?;
@@ -86,13 +98,22 @@ fn insert_in_transaction(conn: &mut Conn<'_>, rows: &[NewRow]) -> QueryResult<Ve
     })
 }
 
+/// Inserts jobs that may exist already.
+fn insert_named(conn: &mut Conn<'_>, rows: &[NewRow]) -> QueryResult<Vec<Inserted>> {
+    if conn.dialect() == Dialect::Sqlite
+        && let Some(ids) = insert_free(conn, rows)?
+    {
+        return Ok(all_new(ids));
+    }
+    insert_resolved(conn, rows)
+}
+
 /// Inserts jobs that cannot exist already.
 fn insert_new(conn: &mut Conn<'_>, rows: &[NewRow]) -> QueryResult<Vec<Inserted>> {
     let mut inserted = Vec::with_capacity(rows.len());
     for chunk in rows.chunks(CHUNK) {
         let ids = many::insert_many(conn, &chunk.iter().collect::<Vec<_>>())?;
-        let new = |id| Inserted::new(id, EnqueueOutcome::New);
-        inserted.extend(ids.into_iter().map(new));
+        inserted.extend(all_new(ids));
     }
     Ok(inserted)
 }

@@ -11,6 +11,7 @@ use crate::db::transition::enqueue::executions;
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Bool};
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
 /// Inserts a job that waits for no other job. Returns `None`, and inserts nothing, if that takes several steps: its unique id
@@ -71,17 +72,37 @@ pub(crate) fn on_conflict(shape: JobShape) -> &'static str {
 /// A statement, and the columns whose values are its first parameters.
 pub(crate) type InsertText = (JobColumns, String);
 
+/// The form of a statement that inserts one job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+struct OneForm {
+    shape: JobShape,
+    /// True if the same statement wakes workers. Otherwise it returns whether one is to be woken.
+    wakes: bool,
+}
+
+#[derive(QueryableByName)]
+struct InsertedJob {
+    #[diesel(sql_type = BigInt)]
+    id: i64,
+    #[diesel(sql_type = Bool)]
+    is_heard: bool,
+}
+
+/// True if a worker listened when this process last enqueued a job. It only decides which statement comes first.
+static WAS_HEARD: AtomicBool = AtomicBool::new(true);
+
 /// Inserts on Postgres in one statement, so in one round trip and, outside a transaction of the
-/// caller, one commit. The same statement notifies sleeping workers. It has no part for values that the job does not have:
-/// these would cost up to a third of its time.
+/// caller, one commit. The same statement wakes workers, or another if none has listened lately. It has no part for values
+/// that the job does not have: these would cost up to a third of its time.
 fn insert_in_one_statement(conn: &mut Conn<'_>, row: &NewRow) -> QueryResult<Option<i64>> {
-    static TEXTS: LazyLock<Mutex<HashMap<JobShape, Arc<InsertText>>>> =
+    static TEXTS: LazyLock<Mutex<HashMap<OneForm, Arc<InsertText>>>> =
         LazyLock::new(Mutex::default);
     let shape = JobShape::of([row]);
+    let wakes = WAS_HEARD.load(Ordering::Relaxed);
     let mut texts = TEXTS.lock().unwrap_or_else(PoisonError::into_inner);
     let text = texts
-        .entry(shape)
-        .or_insert_with(|| Arc::new(one_statement(shape)));
+        .entry(OneForm { shape, wakes })
+        .or_insert_with_key(|form| Arc::new(one_statement(*form)));
     let text = Arc::clone(text);
     drop(texts);
     let (columns, text) = &*text;
@@ -91,11 +112,19 @@ fn insert_in_one_statement(conn: &mut Conn<'_>, row: &NewRow) -> QueryResult<Opt
         (false, true) => job,
         (false, false) => job.plain(),
     };
-    let id = job.get_result::<Id>(conn).optional()?;
-    Ok(id.map(|row| row.id))
+    let Some(job) = job.get_result::<InsertedJob>(conn).optional()? else {
+        return Ok(None);
+    };
+    if job.is_heard != wakes {
+        WAS_HEARD.store(job.is_heard, Ordering::Relaxed);
+    }
+    if job.is_heard && !wakes {
+        listening::announce(conn, 1)?;
+    }
+    Ok(Some(job.id))
 }
 
-fn one_statement(shape: JobShape) -> InsertText {
+fn one_statement(OneForm { shape, wakes }: OneForm) -> InsertText {
     let columns = JobColumns::of(shape);
     let (source, taken) = match shape.has_unique_id {
         true => taken_cte(&columns),
@@ -119,22 +148,23 @@ fn one_statement(shape: JobShape) -> InsertText {
         }
         (false, false) => ("id", executions::fresh_cte(&columns)),
     };
-    let (later, wake) = match shape.has_time {
+    let is_heard = match wakes {
+        true => format!("{} > 0", listening::wake("1")),
+        false => listening::IS_HEARD.to_owned(),
+    };
+    let (later, is_heard) = match shape.has_time {
         true => (
             format!(", {}", executions::later_cte("job")),
-            format!(
-                "CASE WHEN EXISTS (SELECT 1 FROM entered) THEN {} END",
-                listening::wake("1")
-            ),
+            format!("CASE WHEN EXISTS (SELECT 1 FROM entered) THEN {is_heard} ELSE {wakes} END"),
         ),
-        false => (String::new(), listening::wake("1")),
+        false => (String::new(), is_heard),
     };
     let text = format!(
         "WITH job AS (INSERT INTO solid_queue_jobs ({}) {source} RETURNING {returning}), {taken}{entered}{later} \
-         SELECT id, {wake} AS notified FROM job",
+         SELECT id, {is_heard} AS is_heard FROM job",
         columns.names(),
     );
-    (columns, text)
+    (columns, Dialect::Postgres.render(&text))
 }
 
 /// Returns the source of a job that is only inserted if its unique id has no row, and the CTE that takes the id. Its scope
@@ -165,25 +195,17 @@ struct Due {
 
 /// Inserts a job, then its execution. Returns `None` if its idempotency key is used.
 fn insert_in_steps(conn: &mut Conn<'_>, row: &NewRow) -> QueryResult<Option<i64>> {
-    static ALL: LazyLock<JobColumns> = LazyLock::new(JobColumns::all);
-    /// By whether the job has a key.
-    static STEP: LazyLock<[String; 2]> = LazyLock::new(|| {
-        [false, true].map(|has_key| {
-            let shape = JobShape {
-                has_key,
-                ..JobShape::default()
-            };
-            format!(
-                "INSERT INTO solid_queue_jobs ({}) VALUES ({}) {} \
-                 RETURNING id, scheduled_at IS NULL OR scheduled_at <= {{now}} AS due",
-                ALL.names(),
-                ALL.parameters(),
-                on_conflict(shape)
-            )
-        })
-    });
-    let text = &STEP[usize::from(row.idempotency_key.is_some())];
-    let job = ALL.bind(Statement::new(text), row);
+    static TEXTS: LazyLock<Mutex<HashMap<JobShape, Arc<InsertText>>>> =
+        LazyLock::new(Mutex::default);
+    let shape = JobShape::of([row]);
+    let mut texts = TEXTS.lock().unwrap_or_else(PoisonError::into_inner);
+    let text = texts
+        .entry(shape)
+        .or_insert_with(|| Arc::new(job_step(shape)));
+    let text = Arc::clone(text);
+    drop(texts);
+    let (columns, text) = &*text;
+    let job = columns.bind(Statement::new(text), row);
     let Some(Due { id, due }) = job.get_result::<Due>(conn).optional()? else {
         return Ok(None);
     };
@@ -193,4 +215,19 @@ fn insert_in_steps(conn: &mut Conn<'_>, row: &NewRow) -> QueryResult<Option<i64>
         (false, _) => drop(executions::insert_later(conn, &[id])?),
     }
     Ok(Some(id))
+}
+
+fn job_step(shape: JobShape) -> InsertText {
+    let columns = JobColumns::of(shape);
+    let due = match shape.has_time {
+        true => "scheduled_at IS NULL OR scheduled_at <= {now}",
+        false => "true",
+    };
+    let text = format!(
+        "INSERT INTO solid_queue_jobs ({}) VALUES ({}) {} RETURNING id, {due} AS due",
+        columns.names(),
+        columns.parameters(),
+        on_conflict(shape)
+    );
+    (columns, Dialect::Sqlite.render(&text))
 }
