@@ -20,7 +20,7 @@ use crate::process::base::registration::Registration;
 use crate::process::base::stop::{self, Stop};
 use crate::process::worker::adjust::JobThreads;
 use crate::process::worker::claim::scan_cursors::ScanCursors;
-use crate::process::worker::completion::{CompletedRun, PendingCompletion, grouped, pending};
+use crate::process::worker::completion::{PendingCompletion, grouped, pending};
 use crate::process::worker::in_flight::InFlight;
 use crate::process::worker::pool::{Assignment, Pool, PoolSetup};
 use crate::process::worker::ranked::{Rank, RankedSender};
@@ -47,7 +47,7 @@ pub fn row(job: NewJob) -> Result<InsertableRow> {
 pub struct ClaimedBatch(Vec<Arc<Claimed>>);
 
 /// Jobs that threads have performed.
-pub struct Endings(Vec<CompletedRun>);
+pub struct Endings(Vec<PendingCompletion>);
 
 /// Jobs whose outcomes are about to be saved, grouped by statement.
 pub struct Groups(Vec<Vec<PendingCompletion>>);
@@ -66,7 +66,7 @@ pub struct Crew {
     registration: Arc<Registration>,
     assign: Option<Mutex<RankedSender<Assignment>>>,
     threads: Arc<JobThreads>,
-    ended: Receiver<CompletedRun>,
+    ended: Receiver<PendingCompletion>,
     /// Claimed jobs that are copied.
     templates: Vec<Claimed>,
     last_claim: AtomicI64,
@@ -134,17 +134,17 @@ impl Crew {
             let mut assign = assign.lock().unwrap_or_else(PoisonError::into_inner);
             let jobs = jobs.0.into_iter();
             let ranked = jobs.map(|job| (SAME, self.assignment(job)));
-            assign.send(ranked, self.pool.prefetch.are_short());
+            assign.send(ranked, self.pool.prefetch.are_short(), 0);
         }
-        let endings: Vec<CompletedRun> = self.ended.iter().take(count).collect();
-        let claims: Vec<i64> = endings.iter().map(|one| one.job.claim_id).collect();
+        let endings: Vec<PendingCompletion> = self.ended.iter().take(count).collect();
+        let claims: Vec<i64> = endings.iter().map(|one| one.run.job.claim_id).collect();
         self.in_flight.remove(&claims);
         Endings(endings)
     }
 
     /// Performs each job on this thread, as a worker thread does.
     pub fn perform(&self, jobs: ClaimedBatch) -> Endings {
-        let perform = |job| self.pool.perform(self.assignment(job), Arc::default());
+        let perform = |job| pending(self.pool.perform(self.assignment(job), Arc::default()));
         Endings(jobs.0.into_iter().map(perform).collect())
     }
 
@@ -204,7 +204,7 @@ fn claim(registry: &Registry, jobs: Vec<NewJob>) -> Result<Vec<Claimed>> {
 
 /// Groups outcomes by statement.
 pub fn group(endings: Endings) -> Groups {
-    Groups(grouped(endings.0.into_iter().map(pending).collect()))
+    Groups(grouped(endings.0))
 }
 
 impl Groups {

@@ -14,7 +14,7 @@ use crate::job::running::Lease;
 use crate::process::base::context::ProcessContext;
 use crate::process::base::registration::Registration;
 use crate::process::worker::completer::Completer;
-use crate::process::worker::completion::CompletedRun;
+use crate::process::worker::completion::{self, CompletedRun};
 use crate::process::worker::in_flight::InFlight;
 use crate::process::worker::slot_passing::SlotPassing;
 use diesel::connection::{InstrumentationEvent, set_default_instrumentation};
@@ -120,7 +120,7 @@ fn written(db: &TestDb, outcome: impl Fn(usize) -> Outcome) -> usize {
             live: Arc::default(),
             thread: None,
         };
-        assert!(sender.send(run).is_ok());
+        assert!(sender.send(completion::pending(run)).is_ok());
     }
     drop(sender);
     let context = ProcessContext::open(&db.database, &Subscriber::default()).unwrap();

@@ -261,7 +261,7 @@ pub(crate) fn held_of(key: &str) -> String {
 }
 
 /// Returns the same, where it matters only whether there are so many in a table: no more are counted. On SQLite, `most` must
-/// be a parameter.
+/// name no column.
 pub(crate) fn held_up_to(key: &str, most: &str) -> String {
     let counted = |table: &str| {
         format!(
@@ -317,6 +317,7 @@ pub(crate) struct FreeSlots {
 }
 
 impl FreeSlots {
+    #[cfg(all(test, feature = "internal-tests"))]
     pub(crate) fn new(key: &str, room: i64) -> Self {
         FreeSlots {
             key: key.to_owned(),

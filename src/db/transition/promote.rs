@@ -220,16 +220,16 @@ fn make_ready(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<()> {
 
 /// A blocked job that a free slot of its key may go to.
 #[derive(QueryableByName)]
-pub(crate) struct PickedJob {
+struct PickedJob {
     #[diesel(sql_type = BigInt)]
-    pub(crate) job_id: i64,
+    job_id: i64,
     #[diesel(sql_type = Text)]
-    pub(crate) key: String,
+    key: String,
 }
 
 /// Returns the jobs to promote, locked. Jobs that another transaction is moving are skipped, but not
 /// in an ordered key, where the next one waits for it.
-pub(crate) fn pick(conn: &mut Conn<'_>, rooms: &[FreeSlots]) -> QueryResult<Vec<PickedJob>> {
+fn pick(conn: &mut Conn<'_>, rooms: &[FreeSlots]) -> QueryResult<Vec<PickedJob>> {
     let open: Vec<&FreeSlots> = rooms.iter().filter(|room| room.room > 0).collect();
     if open.is_empty() {
         return Ok(Vec::new());

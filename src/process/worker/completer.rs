@@ -9,12 +9,12 @@ use crate::db::{LockWait, Refusal};
 use crate::job::perform::Outcome;
 use crate::process::base::context::ProcessContext;
 use crate::process::base::stop::Stop;
-use crate::process::worker::completion::{self, CompletedRun, PendingCompletion, grouped};
-use crate::process::worker::completion_writer::CompletionWriter;
+use crate::process::worker::completion::{self, PendingCompletion, grouped};
+use crate::process::worker::completion_writer::{CompletionWriter, SharedWriter};
 use crate::process::worker::in_flight::InFlight;
 use crate::process::worker::slot_passing::SlotPassing;
 use crossbeam_channel::{Receiver, RecvTimeoutError};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 /// The most new outcomes of one chunk.
@@ -35,8 +35,8 @@ const IDLE: Duration = Duration::from_secs(10);
 
 /// The completer of a worker.
 pub(crate) struct Completer {
-    completed: Receiver<CompletedRun>,
-    writer: CompletionWriter,
+    completed: Receiver<PendingCompletion>,
+    writer: Arc<SharedWriter>,
     /// Set while the process stops: pauses are short then.
     stop: Stop,
     /// Set when the process ends: what is not written by then stays unwritten.
@@ -58,11 +58,11 @@ impl Completer {
         context: &ProcessContext,
         in_flight: &Arc<InFlight>,
         passing: SlotPassing,
-        completed: Receiver<CompletedRun>,
+        completed: Receiver<PendingCompletion>,
     ) -> Self {
         Completer {
             completed,
-            writer: CompletionWriter::new(context, in_flight, passing),
+            writer: Arc::new(SharedWriter::new(context, in_flight, passing)),
             stop: context.stop.clone(),
             give_up: context.give_up_writing.clone(),
             deferred: Vec::new(),
@@ -71,57 +71,68 @@ impl Completer {
         }
     }
 
+    /// Returns what a thread writes with that has run the only job under way.
+    pub(crate) fn writer(&self) -> Weak<SharedWriter> {
+        Arc::downgrade(&self.writer)
+    }
+
     /// Runs until every job thread has ended and every outcome is written.
     pub(crate) fn run(mut self) {
+        let shared = Arc::clone(&self.writer);
         while !self.give_up.is_stopped() {
             let due = self.deferred.iter().filter_map(|pending| pending.again_at);
             let due = due.min();
-            self.writer.session.rests();
+            shared.lock().session.rests();
             let first = match due {
                 None => self.next_outcome(),
                 Some(due) => self.completed.recv_deadline(due),
             };
-            self.writer.session.moves();
+            shared.lock().session.moves();
             let mut chunk = self.take_due();
             match first {
                 Ok(first) => {
                     self.gather(&first);
                     let more = self.completed.try_iter().take(CHUNK - 1);
-                    chunk.extend(std::iter::once(first).chain(more).map(completion::pending));
+                    chunk.extend(std::iter::once(first).chain(more));
                 }
                 Err(RecvTimeoutError::Disconnected) => {
                     let Some(due) = due else { return };
                     if chunk.is_empty() {
                         let pause = due.saturating_duration_since(clock::instant());
-                        self.writer.session.rests();
+                        shared.lock().session.rests();
                         self.give_up.wait(pause);
                     }
                 }
                 Err(RecvTimeoutError::Timeout) => {}
             }
+            let writer = &mut *shared.lock();
             for group in grouped(chunk) {
-                self.write(group);
+                self.write(writer, group);
             }
             self.wrote_at = Some(clock::instant());
         }
     }
 
     /// Waits for an outcome, after a while without a connection.
-    fn next_outcome(&mut self) -> Result<CompletedRun, RecvTimeoutError> {
-        match self.completed.recv_timeout(IDLE) {
-            Err(RecvTimeoutError::Timeout) => self.writer.session.leave_server(),
-            received => return received,
+    fn next_outcome(&mut self) -> Result<PendingCompletion, RecvTimeoutError> {
+        loop {
+            let received = self.completed.recv_timeout(IDLE);
+            if !matches!(received, Err(RecvTimeoutError::Timeout)) {
+                return received;
+            }
+            if self.writer.leave_server(IDLE) {
+                let received = self.completed.recv();
+                return received.map_err(|_| RecvTimeoutError::Disconnected);
+            }
         }
-        let received = self.completed.recv();
-        received.map_err(|_| RecvTimeoutError::Disconnected)
     }
 
     /// Waits a moment for more outcomes, if they come one after the other. Otherwise most would have a
     /// commit of their own, and jobs that write would wait for it. A limited job is not delayed,
     /// because it keeps its thread until its outcome is written.
-    fn gather(&self, first: &CompletedRun) {
+    fn gather(&self, first: &PendingCompletion) {
         let is_busy = self.wrote_at.is_some_and(|at| at.elapsed() < GATHERING);
-        if is_busy && self.completed.len() < ENOUGH && !first.job.is_limited {
+        if is_busy && self.completed.len() < ENOUGH && !first.run.job.is_limited {
             self.give_up.wait(GATHERING);
         }
     }
@@ -141,24 +152,23 @@ impl Completer {
     /// The whole group waits while the database is away. If the database answers
     /// and refuses the group, the group is halved until the refused outcome is
     /// alone. That one is put aside, so that it does not hold up the others.
-    fn write(&mut self, mut group: Vec<PendingCompletion>) {
+    fn write(&mut self, writer: &mut CompletionWriter, mut group: Vec<PendingCompletion>) {
         loop {
             let wait = LockWait::short_if(self.is_brief(&group));
-            let delay = match self.writer.write(&group, wait) {
+            let delay = match writer.write(&group, wait) {
                 Ok(busy) if busy.is_empty() => return,
-                Ok(busy) => return self.pass_over(group, &busy),
+                Ok(busy) => return self.pass_over(writer, group, &busy),
                 Err(delay) => delay,
             };
-            let refusal = self.writer.session.refusal();
+            let refusal = writer.session.refusal();
             group.iter_mut().for_each(|pending| pending.tries += 1);
             if refusal == Some(Refusal::Busy) {
                 self.brief_until = Some(clock::deadline(BRIEF));
             }
             // A full disk refuses every group at first, but a smaller group may fit.
             let is_lasting = group.first().is_some_and(|pending| pending.tries > 3);
-            if (!self.writer.session.is_in_trouble() || is_lasting) && self.writer.session.is_well()
-            {
-                return self.halve(group, refusal);
+            if (!writer.session.is_in_trouble() || is_lasting) && writer.session.is_well() {
+                return self.halve(writer, group, refusal);
             }
             let most = if self.stop.is_stopped() { HASTE } else { delay };
             if self.give_up.wait(delay.min(most)) {
@@ -168,22 +178,32 @@ impl Completer {
     }
 
     /// Writes both halves of a refused group. A single outcome is put aside.
-    fn halve(&mut self, mut group: Vec<PendingCompletion>, refusal: Option<Refusal>) {
+    fn halve(
+        &mut self,
+        writer: &mut CompletionWriter,
+        mut group: Vec<PendingCompletion>,
+        refusal: Option<Refusal>,
+    ) {
         if group.len() > 1 {
             let rest = group.split_off(group.len() / 2);
-            self.write(group);
-            self.write(rest);
+            self.write(writer, group);
+            self.write(writer, rest);
         } else {
             for pending in group {
-                self.put_aside(pending, refusal);
+                self.put_aside(writer, pending, refusal);
             }
         }
     }
 
     /// Defers the outcomes whose claims another transaction has locked.
-    fn pass_over(&mut self, group: Vec<PendingCompletion>, busy: &[i64]) {
+    fn pass_over(
+        &mut self,
+        writer: &mut CompletionWriter,
+        group: Vec<PendingCompletion>,
+        busy: &[i64],
+    ) {
         let count = busy.len();
-        self.writer.session.report(
+        writer.session.report(
             "end some claims",
             &format!("{count} of them are locked by other transactions"),
         );
@@ -196,13 +216,18 @@ impl Completer {
     /// Defers a refused outcome. It loses its text if the database accepts it
     /// without the text, and refuses it with the text. A lock or a full disk costs
     /// no text.
-    fn put_aside(&mut self, mut pending: PendingCompletion, refusal: Option<Refusal>) {
+    fn put_aside(
+        &mut self,
+        writer: &mut CompletionWriter,
+        mut pending: PendingCompletion,
+        refusal: Option<Refusal>,
+    ) {
         if refusal == Some(Refusal::Content) && pending.was_refused() {
             let mut without = pending.run.outcome.clone();
             completion::drop_text(&mut without);
             let run = &pending.run;
             let mut refuses = |outcome: &Outcome| {
-                let session = &mut self.writer.session;
+                let session = &mut writer.session;
                 session.would_refuse(|conn| completion::write(conn, run, outcome))
             };
             let is_the_text =

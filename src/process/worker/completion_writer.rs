@@ -23,8 +23,8 @@ use crate::process::worker::slot_passing::{PassOn, SlotPassing};
 use crate::{clock, mutant};
 use diesel::QueryResult;
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::sync::Arc;
-use std::time::Duration;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 /// The time for which a job whose class this worker does not know is left to others.
 const UNKNOWN_CLASS_DELAY: Duration = Duration::from_secs(30);
@@ -35,6 +35,8 @@ pub(crate) struct CompletionWriter {
     in_flight: Arc<InFlight>,
     passing: SlotPassing,
     subscriber: Subscriber,
+    /// The time at which a job thread has written last.
+    wrote_at: Option<Instant>,
 }
 
 impl CompletionWriter {
@@ -50,6 +52,7 @@ impl CompletionWriter {
             in_flight: Arc::clone(in_flight),
             passing,
             subscriber: context.subscriber.clone(),
+            wrote_at: None,
         }
     }
 
@@ -289,6 +292,54 @@ impl CompletionWriter {
             attempt: job.attempt(),
             claim: job.claim_id,
         });
+    }
+}
+
+// --- The writer of a worker, for its completer, and for a thread that has run the only job under way ---
+
+/// A writer that one thread uses at a time.
+pub(crate) struct SharedWriter(Mutex<CompletionWriter>);
+
+impl SharedWriter {
+    pub(crate) fn new(
+        context: &ProcessContext,
+        in_flight: &Arc<InFlight>,
+        passing: SlotPassing,
+    ) -> Self {
+        SharedWriter(Mutex::new(CompletionWriter::new(
+            context, in_flight, passing,
+        )))
+    }
+
+    pub(crate) fn lock(&self) -> MutexGuard<'_, CompletionWriter> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Writes the outcome of a limited job on the thread that has run it, which runs the next job of the key as well: it costs
+    /// no switch of threads. Returns the outcome if it is left to the completer.
+    pub(crate) fn write_here(&self, run: CompletedRun) -> Option<PendingCompletion> {
+        let mut pending = completion::pending(run);
+        let Ok(mut writer) = self.0.try_lock() else {
+            return Some(pending);
+        };
+        writer.passing.is_on_job_thread = true;
+        let written = writer.write(std::slice::from_ref(&pending), LockWait::Default);
+        writer.passing.is_on_job_thread = false;
+        writer.wrote_at = Some(clock::instant());
+        writer.session.rests();
+        pending.tries += u32::from(written.is_err());
+        let is_written = written.is_ok_and(|busy| busy.is_empty());
+        (!is_written).then_some(pending)
+    }
+
+    /// Closes the connection to a server, if no thread has written for a while. Returns `false` if one has.
+    pub(crate) fn leave_server(&self, idle: Duration) -> bool {
+        let mut writer = self.lock();
+        let is_idle = writer.wrote_at.is_none_or(|at| at.elapsed() >= idle);
+        if is_idle {
+            writer.session.leave_server();
+        }
+        is_idle
     }
 }
 

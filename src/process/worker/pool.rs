@@ -16,11 +16,12 @@ use crate::job::registry::Registry;
 use crate::job::running::{Live, Signals, Steps};
 use crate::process::base::registration::Registration;
 use crate::process::base::stop::Stop;
-use crate::process::worker::completion::CompletedRun;
+use crate::process::worker::completion::{self, CompletedRun, PendingCompletion};
+use crate::process::worker::completion_writer::SharedWriter;
 use crate::process::worker::in_flight::{InFlight, Occupancy, ReservedThread};
 use crate::process::worker::ranked::RankedReceiver;
 use crossbeam_channel::Sender;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock, Weak};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -44,7 +45,8 @@ pub(crate) struct Pool {
     occupancy: Arc<Occupancy>,
     /// The number of jobs that the threads have started.
     begun: AtomicU64,
-    completed: Sender<CompletedRun>,
+    completed: Sender<PendingCompletion>,
+    writer: OnceLock<Weak<SharedWriter>>,
     /// Notified when a job with a timeout starts.
     timed: Sender<()>,
     /// The treatment of the rows of finished jobs whose policy does not set it.
@@ -69,6 +71,7 @@ impl Pool {
             occupancy: Arc::new(Occupancy::new(setup.rested)),
             begun: AtomicU64::new(0),
             completed: setup.completed,
+            writer: OnceLock::new(),
             timed: setup.timed,
             finished: setup.finished,
             longest_wait: setup.longest_wait,
@@ -95,13 +98,33 @@ impl Pool {
                 self.begun.fetch_add(1, Ordering::Relaxed);
                 let completed = self.perform(assignment, live);
                 let keeps_thread = completed.thread.is_some();
-                // The send fails only without a completer, and then the process ends.
-                let _ = self.completed.send(completed);
+                self.complete(completed);
                 if keeps_thread {
                     continue;
                 }
             }
             self.occupancy.rest();
+        }
+    }
+
+    /// Lets the threads write outcomes.
+    pub(crate) fn set_writer(&self, writer: Weak<SharedWriter>) {
+        let _ = self.writer.set(writer);
+    }
+
+    /// Passes an outcome to the completer, which writes those of all threads together. That of a limited job is written here if
+    /// no other is under way.
+    fn complete(&self, run: CompletedRun) {
+        let is_alone = run.thread.is_some() && self.occupancy.busy() == 1;
+        let is_next = is_alone && self.completed.is_empty() && !self.stop.is_stopped();
+        let writer = self.writer.get().filter(|_| is_next);
+        let left = match writer.and_then(Weak::upgrade) {
+            Some(writer) => writer.write_here(run),
+            None => Some(completion::pending(run)),
+        };
+        if let Some(pending) = left {
+            // The send fails only without a completer, and then the process ends.
+            let _ = self.completed.send(pending);
         }
     }
 
@@ -236,7 +259,7 @@ pub(crate) struct PoolSetup {
     pub(crate) stop: Stop,
     pub(crate) subscriber: Subscriber,
     pub(crate) rested: Sender<()>,
-    pub(crate) completed: Sender<CompletedRun>,
+    pub(crate) completed: Sender<PendingCompletion>,
     pub(crate) timed: Sender<()>,
     pub(crate) finished: FinishedRow,
     pub(crate) longest_wait: Duration,

@@ -87,8 +87,13 @@ impl<T> LineState<T> {
 
 impl<T> RankedSender<T> {
     /// Sends messages. If they are `short`, one thread is woken, and wakes the next one only if it finds more than it
-    /// takes; otherwise a thread for each message is woken at once.
-    pub(crate) fn send(&mut self, messages: impl IntoIterator<Item = (Rank, T)>, short: bool) {
+    /// takes; otherwise a thread for each message is woken at once. `coming` threads come for the next messages anyway.
+    pub(crate) fn send(
+        &mut self,
+        messages: impl IntoIterator<Item = (Rank, T)>,
+        short: bool,
+        coming: usize,
+    ) {
         let mut state = self.line.state();
         for (rank, message) in messages {
             if !state.regular.is_empty() && self.last.is_some_and(|last| rank < last) {
@@ -102,7 +107,7 @@ impl<T> RankedSender<T> {
             true => state.len().min(1),
             false => state.len(),
         };
-        self.line.wake(&mut state, wanted);
+        self.line.wake(&mut state, wanted.saturating_sub(coming));
     }
 }
 
@@ -178,9 +183,9 @@ mod tests {
     #[test]
     fn what_is_more_important_overtakes_what_waits() {
         let (mut sender, receiver) = ranked();
-        sender.send([(rank(0, 5), 1), (rank(0, 5), 2)], false);
-        sender.send([(rank(0, 1), 3), (rank(1, 0), 4)], true);
-        sender.send([(rank(0, 9), 5)], false);
+        sender.send([(rank(0, 5), 1), (rank(0, 5), 2)], false, 0);
+        sender.send([(rank(0, 1), 3), (rank(1, 0), 4)], true, 0);
+        sender.send([(rank(0, 9), 5)], false, 0);
         drop(sender);
         assert_eq!(all(&receiver), [3, 5, 1, 2, 4]);
     }
@@ -196,7 +201,7 @@ mod tests {
             .collect();
         for number in 0..1_000_u32 {
             let rank = rank(0, -i32::try_from(number % 7).unwrap());
-            sender.send([(rank, number)], number % 2 == 0);
+            sender.send([(rank, number)], number % 2 == 0, 0);
         }
         drop(sender);
         let received: usize = threads.into_iter().map(|t| t.join().unwrap()).sum();
@@ -219,7 +224,7 @@ mod tests {
                     })
                 })
                 .collect();
-            sender.send((0..8).map(|number| (rank(0, 0), number)), short);
+            sender.send((0..8).map(|number| (rank(0, 0), number)), short, 0);
             let mut taken: Vec<_> = threads.into_iter().map(|t| t.join().unwrap()).collect();
             taken.sort_unstable();
             assert_eq!(taken, (0..8).map(Some).collect::<Vec<_>>());
@@ -244,7 +249,7 @@ mod tests {
         assert!(!receiver.keep());
         receiver.dismiss();
         let is_kept = receiver.keep();
-        sender.send([(rank(0, 0), 1)], false);
+        sender.send([(rank(0, 0), 1)], false, 0);
         drop(sender);
         let received: usize = threads.into_iter().map(|t| t.join().unwrap()).sum();
         assert!(received == 1 || (!is_kept && all(&receiver) == [1]));

@@ -17,7 +17,7 @@ use crate::process::worker::claim::plan::ClaimPlan;
 use crate::process::worker::claim::poller::Poller;
 use crate::process::worker::claim::wakeups::{self, Wakeups};
 use crate::process::worker::completer::Completer;
-use crate::process::worker::completion::{self, CompletedRun};
+use crate::process::worker::completion::{self, PendingCompletion};
 use crate::process::worker::in_flight::InFlight;
 use crate::process::worker::pool::{Pool, PoolSetup};
 use crate::process::worker::release::{self, StopProgress};
@@ -82,11 +82,12 @@ impl RunningWorker {
         let classes = shared_classes(registry);
         let plan = ClaimPlan::new(settings, tuning, Arc::clone(&classes));
         let queues = settings.queues.clone();
-        let assigner = Arc::new(Assigner::new(pool, assign, queues, classes));
+        let assigner = Arc::new(Assigner::new(Arc::clone(&pool), assign, queues, classes));
         let passing = SlotPassing::new(Arc::downgrade(&assigner), stop);
         let handoff = Handoff::new(assigner);
         let poller = Poller::new(context, &heartbeat, handoff, plan, wakeups);
         let completer = Completer::new(context, &in_flight, passing, receivers.completed);
+        pool.set_writer(completer.writer());
         let forced_exit = settings.forced_exit();
         let timeouts = Timeouts::new(
             context,
@@ -171,7 +172,7 @@ struct PoolSenders {
     /// To the poller, when so few jobs are left as it requested.
     rested: Sender<()>,
     /// To the completer.
-    completed: Sender<CompletedRun>,
+    completed: Sender<PendingCompletion>,
     /// To the timeouts thread, when a job with a timeout starts.
     timed: Sender<()>,
 }
@@ -179,7 +180,7 @@ struct PoolSenders {
 /// The other ends of [`PoolSenders`].
 struct PoolReceivers {
     rested: Receiver<()>,
-    completed: Receiver<CompletedRun>,
+    completed: Receiver<PendingCompletion>,
     timed: Receiver<()>,
 }
 

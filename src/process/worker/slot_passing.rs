@@ -6,7 +6,7 @@ use crate::db::model::claim::{Claimed, EqualJobs, NextJobs};
 use crate::process::base::registration::Registration;
 use crate::process::base::session::Session;
 use crate::process::base::stop::Stop;
-use crate::process::worker::claim::assigner::Assigner;
+use crate::process::worker::claim::assigner::{Assigner, HandOutTo};
 use crate::process::worker::claim::plan::Levels;
 use crate::process::worker::in_flight::InFlight;
 use std::sync::{Arc, Weak};
@@ -16,9 +16,13 @@ use std::time::{Duration, Instant};
 /// after that, these go first.
 const IN_A_ROW: Duration = Duration::from_millis(50);
 
-/// A transaction that took longer is a reason not to pass slots on for a while, see [`PAUSE`]: the
+/// Transactions that took longer are a reason not to pass slots on for a while, see [`PAUSE`]: the
 /// search for more urgent jobs may pass many deleted rows.
 const SLOW: Duration = Duration::from_millis(200);
+
+/// So many of them in a row. Fewer may have waited for a disk or a processor, which a promotion and a
+/// claim would have to do as well.
+const SLOW_IN_A_ROW: u32 = 3;
 
 const PAUSE: Duration = Duration::from_secs(1);
 
@@ -30,6 +34,10 @@ pub(crate) struct SlotPassing {
     /// first.
     since: Option<Instant>,
     paused_until: Option<Instant>,
+    /// The number of slow transactions since the last one that was not.
+    slow: u32,
+    /// True if the thread that has run the job passes its slot on, and runs the next one.
+    pub(crate) is_on_job_thread: bool,
 }
 
 /// One transaction that passes slots on.
@@ -48,6 +56,8 @@ impl SlotPassing {
             stop: stop.clone(),
             since: None,
             paused_until: None,
+            slow: 0,
+            is_on_job_thread: false,
         }
     }
 
@@ -92,18 +102,46 @@ impl SlotPassing {
         self.paused_until = Some(clock::deadline(PAUSE));
     }
 
+    fn note_duration(&mut self, took: Duration) {
+        self.slow = if took > SLOW { self.slow + 1 } else { 0 };
+        if self.slow >= SLOW_IN_A_ROW {
+            self.pause();
+        }
+    }
+
     /// Sends the jobs that were claimed to the threads, so many of which were reserved for them. They
     /// are in memory already.
     pub(crate) fn end(&mut self, pass: PassOn, jobs: Vec<Arc<Claimed>>, reserved: usize) {
-        if pass.begun.elapsed() > SLOW {
-            self.pause();
-        }
+        self.note_duration(pass.begun.elapsed());
         let assignments = pass.assigner.assignments(jobs, &pass.registration);
-        pass.assigner.hand_out(assignments, reserved);
+        let threads = HandOutTo {
+            reserved,
+            coming: usize::from(self.is_on_job_thread),
+        };
+        pass.assigner.hand_out(assignments, threads);
         // No thread has become free, but shorter jobs may leave room for more.
         let pool = &pass.assigner.pool;
         if pool.occupancy().busy() <= Levels::by_estimate(pool).low {
             pool.occupancy().tell();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stall_is_no_reason_to_pass_nothing_on() {
+        let mut passing = SlotPassing::new(Weak::new(), &Stop::new());
+        let stall = 2 * SLOW;
+        for took in [stall, stall, SLOW, stall, stall, Duration::ZERO] {
+            passing.note_duration(took);
+            assert_eq!(passing.paused_until, None);
+        }
+        for _ in 0..SLOW_IN_A_ROW {
+            passing.note_duration(stall);
+        }
+        assert!(passing.paused_until.is_some());
     }
 }

@@ -9,19 +9,19 @@
 //! not run at once is left to a promotion.
 
 use crate::db::conn::connection::Conn;
-use crate::db::conn::dialect::{Id, id_list};
+use crate::db::conn::dialect::Id;
 use crate::db::conn::statement::Statement;
 use crate::db::model::claim::{
     ClaimQueues, Claimed, ClaimedRow, EndedClaim, EqualJobs, NextClaims, NextJobs,
 };
 use crate::db::table::blocked;
 use crate::db::table::claimed::ENQUEUED_AT;
-use crate::db::table::semaphores::{self, DOES_NOT_WAIT, FreeSlots};
+use crate::db::table::semaphores::{self, AT_ONCE, DOES_NOT_WAIT};
 use crate::db::table::wanted_keys::{self, NewRequest, SEMAPHORE};
 use crate::db::transition::claim::sqlite;
-use crate::db::transition::promote::{self, PickedJob};
 use diesel::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::LazyLock;
 
 /// Gives the slots of ended claims to the next jobs of their keys, which the process claims, and
 /// requests a promotion for the rest. For SQLite; on Postgres it is a part of the statement that
@@ -47,27 +47,12 @@ pub(crate) fn claim_next(
     if slots.is_empty() {
         return Ok(NextClaims::new(Vec::new(), has_signalled));
     }
-    let freed: Vec<FreeSlots> = slots
-        .iter()
-        .map(|(key, room)| FreeSlots::new(key, *room))
-        .collect();
-    let claimed = step_by_step(conn, process_id, &freed, next, equal)?;
-    for row in &claimed {
-        if let Some(left) = slots.get_mut(&*row.key) {
-            *left -= 1;
-        }
-    }
+    let jobs = step_by_step(conn, process_id, &mut slots, next, equal)?;
     let open = slots.iter().filter(|(_, left)| **left > 0);
     let open: BTreeSet<String> = open.map(|(key, _)| (*key).to_owned()).collect();
     wanted_keys::request_promotion_later(conn, &open)?;
-    let jobs = claimed.into_iter().map(|row| row.job);
     let has_requested = has_signalled || !open.is_empty();
-    Ok(NextClaims::new(jobs.collect(), has_requested))
-}
-
-struct ClaimedNext {
-    job: Claimed,
-    key: String,
+    Ok(NextClaims::new(jobs, has_requested))
 }
 
 /// Returns a condition: this process may run the blocked job `j`, picked as `b`, before all ready
@@ -160,10 +145,21 @@ pub(crate) fn end_and_claim_next(
 ///
 /// - `me` locks the row of the process, as a claim does. It waits for no lock, since the statement
 ///   has locked claims: a prune locks the row first, and then the claims.
+/// - `l` reads the limit once: without the OFFSET, the planner puts the whole expression into each place that names it.
 /// - `open` counts the slots as they are without the ended claims: the limit may have been lowered. It counts no more than
-///   matter, and none if no job is blocked.
+///   matter, and none if no job is blocked. The look for one has the order of an index: by the other one, that has the
+///   expiry first, it would pass the blocked jobs of all keys before.
 /// - `next` locks the jobs. Those that another transaction is moving are skipped.
-fn parts(queues: &ClaimQueues) -> String {
+fn parts(queues: &ClaimQueues) -> &'static str {
+    static ALL: LazyLock<String> = LazyLock::new(|| parts_text(&ClaimQueues::All));
+    static NAMED: LazyLock<String> = LazyLock::new(|| parts_text(&ClaimQueues::Named(Vec::new())));
+    match queues {
+        ClaimQueues::All => &ALL,
+        ClaimQueues::Named(_) => &NAMED,
+    }
+}
+
+fn parts_text(queues: &ClaimQueues) -> String {
     format!(
         "freed AS MATERIALIZED (SELECT concurrency_key AS key, count(*) AS slots FROM ended \
            WHERE concurrency_key IS NOT NULL GROUP BY concurrency_key), \
@@ -172,9 +168,10 @@ fn parts(queues: &ClaimQueues) -> String {
          names AS MATERIALIZED (SELECT name, place FROM unnest($3) WITH ORDINALITY AS q (name, place)), \
          open AS MATERIALIZED (SELECT freed.key, CASE WHEN {is_boundless} THEN freed.slots \
              ELSE least(freed.slots, l.slots - ({held}) + freed.slots) END AS room \
-           FROM freed CROSS JOIN LATERAL (SELECT CAST({limit} AS bigint) AS slots) AS l \
+           FROM freed CROSS JOIN LATERAL (SELECT CAST({limit} AS bigint) AS slots OFFSET 0) AS l \
            WHERE EXISTS (SELECT 1 FROM me) AND (SELECT b.id FROM solid_queue_blocked_executions b \
-             WHERE b.concurrency_key = freed.key AND b.expires_at >= {{time '{DOES_NOT_WAIT}'}} LIMIT 1) IS NOT NULL), \
+             WHERE b.concurrency_key = freed.key AND b.expires_at >= {{time '{DOES_NOT_WAIT}'}} \
+             ORDER BY b.priority, b.job_id LIMIT 1) IS NOT NULL), \
          next AS MATERIALIZED (SELECT b.job_id, open.key FROM open CROSS JOIN LATERAL ( \
              SELECT job_id, queue_name, priority FROM solid_queue_blocked_executions \
              WHERE concurrency_key = open.key AND expires_at >= {{time '{DOES_NOT_WAIT}'}} \
@@ -199,60 +196,68 @@ fn parts(queues: &ClaimQueues) -> String {
     )
 }
 
-/// Claims under the write lock, like the promotion and the claim that this replaces.
+/// Claims under the write lock, like the promotion and the claim that this replaces, and takes what it claims from `slots`, the
+/// slots of each key that the ended claims had. These are gone already, so that all others are counted.
 fn step_by_step(
     conn: &mut Conn<'_>,
     process_id: i64,
-    freed: &[FreeSlots],
+    slots: &mut BTreeMap<&str, i64>,
     next: &NextJobs,
     equal: EqualJobs,
-) -> QueryResult<Vec<ClaimedNext>> {
-    let keys: BTreeSet<String> = freed.iter().map(|slots| slots.key.clone()).collect();
-    let mut open = semaphores::free_slots(conn, &keys)?;
-    for slots in &mut open {
-        let freed = freed.iter().find(|freed| freed.key == slots.key);
-        slots.room = slots.room.min(freed.map_or(0, |freed| freed.room));
+) -> QueryResult<Vec<Claimed>> {
+    let json = |texts: &[String]| serde_json::to_string(texts).unwrap_or_default();
+    let (names, classes) = (json(names(next)), json(&next.classes));
+    let text = next_of_key(&next.queues);
+    let mut claims = Vec::new();
+    for (key, left) in slots {
+        let begun: Vec<Id> = Statement::new(text)
+            .bind(process_id)
+            .bind(&names)
+            .bind(&classes)
+            .bind(*key)
+            .bind(margin(equal))
+            .bind(*left)
+            .load(conn)?;
+        *left -= begun.len() as i64;
+        claims.extend(begun.into_iter().map(|claim| claim.id));
     }
-    let picked = promote::pick(conn, &open)?;
-    if picked.is_empty() {
+    if claims.is_empty() {
         return Ok(Vec::new());
     }
-    let ids: Vec<i64> = picked.iter().map(|job| job.job_id).collect();
-    let text = format!(
-        "WITH names AS (SELECT value AS name, key AS place FROM json_each($2)) \
-         INSERT INTO solid_queue_claimed_executions \
-           (job_id, process_id, created_at, started_at, concurrency_key, prefetched, ready_at) \
-         SELECT b.job_id, $1, {{now}}, {{now}}, b.concurrency_key, true, {{now}} \
-         FROM solid_queue_blocked_executions b JOIN solid_queue_jobs j ON j.id = b.job_id \
-         WHERE b.job_id IN {{in $4}} AND {} \
-         AND EXISTS (SELECT 1 FROM solid_queue_processes WHERE id = $1 AND NOT draining) \
-         ORDER BY b.priority, b.job_id ON CONFLICT (job_id) DO NOTHING RETURNING id",
-        may_run(&next.queues, "IN (SELECT value FROM json_each($3))"),
-    );
-    let json = |texts: &[String]| serde_json::to_string(texts).unwrap_or_default();
-    let claims: Vec<Id> = Statement::new(text)
-        .bind(process_id)
-        .bind(json(names(next)))
-        .bind(json(&next.classes))
-        .bind(id_list(&ids))
-        .bind(margin(equal))
-        .load(conn)?;
-    let claims: Vec<i64> = claims.into_iter().map(|claim| claim.id).collect();
     let jobs = sqlite::held(conn, &claims)?;
     let ids: Vec<i64> = jobs.iter().map(|job| job.job_id).collect();
     blocked::delete(conn, &ids)?;
-    Ok(with_keys(jobs, &picked))
+    Ok(jobs)
 }
 
-fn with_keys(jobs: Vec<Claimed>, picked: &[PickedJob]) -> Vec<ClaimedNext> {
-    let keys: BTreeMap<i64, &str> = picked.iter().map(|one| (one.job_id, &*one.key)).collect();
-    let claimed = jobs.into_iter().map(|job| ClaimedNext {
-        key: keys
-            .get(&job.job_id)
-            .copied()
-            .unwrap_or_default()
-            .to_owned(),
-        job,
-    });
-    claimed.collect()
+/// Returns the statement that claims up to `$6` blocked jobs of the key `$4`, as far as its limit allows.
+fn next_of_key(queues: &ClaimQueues) -> &'static str {
+    static ALL: LazyLock<String> = LazyLock::new(|| next_of_key_text(&ClaimQueues::All));
+    static NAMED: LazyLock<String> =
+        LazyLock::new(|| next_of_key_text(&ClaimQueues::Named(Vec::new())));
+    match queues {
+        ClaimQueues::All => &ALL,
+        ClaimQueues::Named(_) => &NAMED,
+    }
+}
+
+fn next_of_key_text(queues: &ClaimQueues) -> String {
+    format!(
+        "WITH names AS (SELECT value AS name, key AS place FROM json_each($2)), \
+         l AS MATERIALIZED (SELECT max({limit}, 0) AS slots), \
+         open AS MATERIALIZED (SELECT max(min($6, slots - CASE \
+           WHEN slots > (SELECT coalesce(max(id), 0) FROM solid_queue_jobs) + {AT_ONCE} THEN 0 ELSE {held} END), 0) AS room FROM l) \
+         INSERT INTO solid_queue_claimed_executions \
+           (job_id, process_id, created_at, started_at, concurrency_key, prefetched, ready_at) \
+         SELECT b.job_id, $1, {{now}}, {{now}}, $4, true, {{now}} \
+         FROM (SELECT job_id, queue_name, priority FROM solid_queue_blocked_executions \
+           WHERE concurrency_key = $4 AND expires_at >= {{time '{DOES_NOT_WAIT}'}} \
+           ORDER BY priority, job_id LIMIT (SELECT room FROM open)) AS b \
+         CROSS JOIN solid_queue_jobs j WHERE j.id = b.job_id AND {may_run} \
+         AND EXISTS (SELECT 1 FROM solid_queue_processes WHERE id = $1 AND NOT draining) \
+         ORDER BY b.priority, b.job_id ON CONFLICT (job_id) DO NOTHING RETURNING id",
+        limit = semaphores::limit_of("$4"),
+        held = semaphores::held_up_to("$4", "(SELECT slots FROM l)"),
+        may_run = may_run(queues, "IN (SELECT value FROM json_each($3))"),
+    )
 }

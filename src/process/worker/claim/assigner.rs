@@ -65,20 +65,19 @@ impl Assigner {
     }
 
     /// Sends jobs to the threads. A job whose class is not registered (only rows of Rails come so
-    /// far) is released by the thread that gets it, like any other outcome. So many threads as
-    /// `reserved` are counted as busy already.
-    pub(crate) fn hand_out(&self, jobs: Vec<Assignment>, reserved: usize) {
+    /// far) is released by the thread that gets it, like any other outcome.
+    pub(crate) fn hand_out(&self, jobs: Vec<Assignment>, threads: HandOutTo) {
         if self.pool.stop.is_stopped() {
             return;
         }
         let occupancy = self.pool.occupancy();
-        occupancy.occupy(jobs.len().saturating_sub(reserved));
+        occupancy.occupy(jobs.len().saturating_sub(threads.reserved));
         let sender = self.sender.lock();
         let mut sender = sender.unwrap_or_else(PoisonError::into_inner);
         let queues = self.queues();
         let jobs = jobs.into_iter();
         let ranked = jobs.map(|assignment| (rank(&queues, &assignment.job), assignment));
-        sender.send(ranked, self.pool.prefetch.are_short());
+        sender.send(ranked, self.pool.prefetch.are_short(), threads.coming);
     }
 
     fn queues(&self) -> MutexGuard<'_, Vec<QueueSelector>> {
@@ -112,6 +111,15 @@ impl Assigner {
             classes: classes.open().to_vec(),
         }))
     }
+}
+
+/// The threads for jobs that are sent, if they are not just any.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct HandOutTo {
+    /// So many of them are counted as busy already.
+    pub(crate) reserved: usize,
+    /// So many come without being woken.
+    pub(crate) coming: usize,
 }
 
 /// Returns how important a job is for a worker of these queues.
@@ -180,7 +188,7 @@ impl Handoff {
         let assignments = self.assigner.assignments(jobs, registration).into_iter();
         let (begun, cautious): (Vec<_>, Vec<_>) = assignments.partition(|one| one.job.begun);
         self.cautious.extend(cautious);
-        self.assigner.hand_out(begun, 0);
+        self.assigner.hand_out(begun, HandOutTo::default());
     }
 
     /// Marks claims as started for the idle threads, and sends them. Returns `false` if no thread
@@ -202,7 +210,7 @@ impl Handoff {
                     .partition(|one| begun.contains(&one.job.claim_id));
                 let lost: Vec<i64> = lost.iter().map(|one| one.job.claim_id).collect();
                 self.pool().in_flight.remove(&lost);
-                self.assigner.hand_out(ours, 0);
+                self.assigner.hand_out(ours, HandOutTo::default());
                 Ok(true)
             }
             Err(delay) => {
