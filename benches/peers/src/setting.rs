@@ -190,6 +190,7 @@ impl Setting {
                 "FROM (SELECT job_id FROM solid_queue_ready_executions \
                  UNION ALL SELECT job_id FROM solid_queue_claimed_executions \
                  UNION ALL SELECT job_id FROM solid_queue_scheduled_executions \
+                 UNION ALL SELECT job_id FROM solid_queue_blocked_executions \
                  UNION ALL SELECT job_id FROM solid_queue_failed_executions) AS executions"
             }
             Setting::GraphileWorker => "FROM graphile_worker._private_jobs",

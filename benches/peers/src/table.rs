@@ -97,7 +97,8 @@ impl Figures {
             } else {
                 own.value.value / others.reduce(f64::max)?
             };
-            ratio.is_finite().then_some(ratio)
+            // A value may be too small to be measured.
+            (ratio.is_finite() && ratio > 0.0).then_some(ratio)
         });
         median(ratios.collect())
     }
