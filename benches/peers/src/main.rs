@@ -2,6 +2,9 @@
 //! run, in one table. README.md tells more.
 
 mod database;
+mod idle;
+mod log;
+mod machine;
 mod measure;
 mod place;
 mod program;
@@ -9,19 +12,22 @@ mod row;
 mod setting;
 mod systems;
 mod table;
+mod usage;
 
 use anyhow::{Context as _, Result, bail};
 use clap::Parser;
+use log::{Entry, Log};
 use row::{Kind, Row};
 use setting::{Name, Setting};
 use std::path::PathBuf;
-use std::time::Duration;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
 use table::Figures;
 
 /// Measure Windlass beside other job frameworks, on the same Postgres and the same disk.
 ///
-/// Each figure has a database of its own, which is removed right after it. Takes some minutes a
-/// round and needs the machine for itself.
+/// Each figure has a database of its own, which is removed right after it. Takes a quarter of an
+/// hour a round and needs the machine for itself.
 #[derive(Debug, Parser)]
 #[command(version, args_conflicts_with_subcommands = true)]
 struct Program {
@@ -51,6 +57,9 @@ pub(crate) struct Options {
     /// No-op jobs that are drained, or enqueued in bulk; fewer of the others
     #[arg(long, default_value_t = 60_000, value_parser = clap::value_parser!(u32).range(100..))]
     jobs: u32,
+    /// Jobs that wait, most of them until the end, where a backlog is drained
+    #[arg(long, default_value_t = 1_000_000, value_parser = clap::value_parser!(u32).range(100..))]
+    backlog: u32,
     /// Jobs that each caller enqueues one at a time
     #[arg(long, default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(1..))]
     singles: u32,
@@ -60,6 +69,12 @@ pub(crate) struct Options {
     /// After how long a drain is cut off and judged by what was done
     #[arg(long, default_value = "5s", value_parser = humantime::parse_duration, value_name = "TIME")]
     limit: Duration,
+    /// Add each figure to this file, and measure nothing again that it has
+    #[arg(long, value_name = "FILE")]
+    log: Option<PathBuf>,
+    /// Begin no measurement after this time; exit with 75 if some are left, for another run with --log
+    #[arg(long, value_parser = humantime::parse_duration, value_name = "TIME")]
+    stop_after: Option<Duration>,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -72,31 +87,36 @@ enum Driver {
     Drive { setting: Setting },
 }
 
-fn main() -> Result<()> {
+/// The code of an exit before everything was measured.
+const UNFINISHED: u8 = 75;
+
+fn main() -> Result<ExitCode> {
     let program = Program::parse();
     match (program.driver, program.options) {
         (Some(Driver::Drive { setting }), _) => {
             let system = setting.system().context("another program drives it")?;
-            windlass_peers_driver::run(&*system)
+            windlass_peers_driver::run(&*system)?;
+            Ok(ExitCode::SUCCESS)
         }
         (None, options) => {
             place::remove_on_interrupt()?;
             let options = options.context("--postgres and --sqlite are missing")?;
-            let figures = compare(&options)?;
-            let text = if options.json {
-                figures.json()?
+            let (figures, is_complete) = compare(&options)?;
+            if options.json {
+                println!("{}", figures.json()?);
             } else {
-                figures.text()
-            };
-            println!("{text}");
-            Ok(())
+                println!("{}\n\n{}", machine::describe(&options)?, figures.text());
+            }
+            let code = if is_complete { 0 } else { UNFINISHED };
+            Ok(ExitCode::from(code))
         }
     }
 }
 
-/// Every figure of every system, those of one row soon after each other.
-fn compare(options: &Options) -> Result<Figures> {
-    let mut settings: Vec<Setting> = Setting::ALL
+/// Every figure of every system, those of one row soon after each other. The second value is false
+/// if some are missing.
+fn compare(options: &Options) -> Result<(Figures, bool)> {
+    let settings: Vec<Setting> = Setting::ALL
         .into_iter()
         .filter(|it| it.wanted(options))
         .collect();
@@ -106,19 +126,58 @@ fn compare(options: &Options) -> Result<Figures> {
     let rows = Row::ALL.into_iter();
     let rows = rows.filter(|row| options.kind.is_empty() || options.kind.contains(&row.kind()));
     let rows: Vec<Row> = rows.collect();
-    let mut figures = Figures::of(settings.clone(), rows.clone());
+    let mut log = match &options.log {
+        Some(path) => Log::open(path)?,
+        None => Log::default(),
+    };
+    let is_complete = fill(&mut log, options, &settings, &rows)?;
+    Ok((Figures::of(settings, rows, log), is_complete))
+}
+
+/// Measures all that the log does not have. Returns false if the time was up before, or if a
+/// measurement failed: the others do not wait for it.
+fn fill(log: &mut Log, options: &Options, settings: &[Setting], rows: &[Row]) -> Result<bool> {
+    let start = Instant::now();
+    let mut sources: Vec<Row> = Vec::new();
+    for source in rows.iter().map(|row| row.source()) {
+        if !sources.contains(&source) {
+            sources.push(source);
+        }
+    }
+    let mut settings = settings.to_vec();
+    let mut is_complete = true;
     for round in 1..=options.rounds {
-        for &row in rows.iter().filter(|row| row.is_measured()) {
-            for &setting in settings.iter().filter(|setting| setting.measures(row)) {
-                let (rounds, what) = (options.rounds, row.heading());
-                eprintln!("round {round} of {rounds}: {what}: {}", setting.label());
-                let measured = measure::measure(options, setting, row);
-                let what = || format!("{what}: {}", setting.label());
-                figures.note(setting, round, &measured.with_context(what)?);
+        let all = sources
+            .iter()
+            .flat_map(|row| settings.iter().map(move |it| (*row, *it)));
+        for (row, setting) in all.filter(|(row, setting)| setting.measures(*row)) {
+            if log.has(setting, row, round) {
+                continue;
+            }
+            if options
+                .stop_after
+                .is_some_and(|time| start.elapsed() >= time)
+            {
+                return Ok(false);
+            }
+            let (database, label) = (setting.database(), setting.label());
+            let what = format!("{database:?}, {}: {label}", row.heading());
+            eprintln!("round {round} of {}: {what}", options.rounds);
+            match measure::measure(options, setting, row) {
+                Ok(measured) => log.note(Entry {
+                    setting,
+                    row,
+                    round,
+                    measured,
+                })?,
+                Err(error) => {
+                    eprintln!("FAILED: {what}: {error:#}");
+                    is_complete = false;
+                }
             }
         }
         // So that no system always comes first.
         settings.rotate_left(1);
     }
-    Ok(figures)
+    Ok(is_complete)
 }

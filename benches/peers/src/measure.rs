@@ -1,23 +1,25 @@
-//! The kinds of measurement, the same for every system. Each checks that no job was lost.
+//! The kinds of measurement, the same for every system. The end of each is read from the database.
 
-use crate::Options;
 use crate::database::Database;
 use crate::place::Place;
 use crate::program::Program;
-use crate::row::{Part, Row, Since};
+use crate::row::{Cost, Part, Row, Since};
 use crate::setting::Setting;
+use crate::usage::{Usage, most_memory};
+use crate::{Options, idle};
 use anyhow::{Context as _, Result, bail, ensure};
+use serde::{Deserialize, Serialize};
 use std::time::{Duration, Instant};
 use windlass_peers_driver::{Answer, Command, Work};
 
 /// Workers of the process whose pick-up is measured.
-const IDLE_WORKERS: u32 = 4;
+pub(crate) const IDLE_WORKERS: u32 = 4;
 
 /// The longest time from the last success until the database shows that all jobs have ended.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// The result of a row.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Value {
     /// In the unit of the row.
     pub(crate) value: f64,
@@ -28,12 +30,15 @@ pub(crate) struct Value {
 /// The results of a measurement; empty if a system has no such call.
 pub(crate) type Measured = Vec<(Row, Value)>;
 
-fn whole(value: f64) -> Value {
+pub(crate) fn whole(value: f64) -> Value {
     let cut_off = false;
     Value { value, cut_off }
 }
 
 pub(crate) fn measure(options: &Options, setting: Setting, row: Row) -> Result<Measured> {
+    if let Row::Idle(_) = row {
+        return idle::measure(options, setting);
+    }
     let place = Place::create(options, setting)?;
     let mut producer = Program::start(setting, &place)?;
     expect(Answer::Done, producer.ask(Command::Migrate)?)?;
@@ -45,6 +50,8 @@ pub(crate) fn measure(options: &Options, setting: Setting, row: Row) -> Result<M
     };
     match row {
         Row::Drain(work, workers) => this.drain(producer, work, workers),
+        Row::Backlog => this.drain(producer, Work::Nothing, 16),
+        Row::Limit => this.drain(producer, Work::Alone, 16),
         Row::Enqueue(callers) => {
             let each = options.singles;
             this.enqueue(
@@ -53,8 +60,12 @@ pub(crate) fn measure(options: &Options, setting: Setting, row: Row) -> Result<M
                 callers * each,
             )
         }
-        Row::Bulk => this.enqueue(producer, Command::EnqueueInBulk(options.jobs), options.jobs),
+        Row::Bulk => {
+            let jobs = row.jobs(options.jobs);
+            this.enqueue(producer, Command::EnqueueInBulk(jobs), jobs)
+        }
         Row::PickUp(..) => this.pick_up(producer),
+        Row::Idle(_) | Row::Cost(_) => bail!("another row's measurement has it"),
     }
 }
 
@@ -84,8 +95,23 @@ impl Measurement<'_> {
     /// From the start of so many workers in a process of their own until the database has no
     /// unfinished job, or for the time that this may take at most.
     fn drain(&self, mut producer: Program, work: Work, workers: u32) -> Result<Measured> {
-        let jobs = self.row.jobs(self.options.jobs);
-        expect(Answer::Done, producer.ask(Command::Fill(jobs))?)?;
+        let (jobs, fill) = match self.row {
+            Row::Backlog => (self.options.backlog, Command::Fill(self.options.backlog)),
+            row => {
+                let jobs = row.jobs(self.options.jobs);
+                let is_limited = row == Row::Limit;
+                let fill = if is_limited {
+                    Command::FillLimited(jobs)
+                } else {
+                    Command::Fill(jobs)
+                };
+                (jobs, fill)
+            }
+        };
+        match producer.ask(fill)? {
+            Answer::HasNone => return Ok(Measured::new()),
+            answer => expect(Answer::Done, answer)?,
+        }
         drop(producer);
         let mut database = Database::connect(&self.place.url)?;
         // So that no plan suffers from a lack of statistics.
@@ -97,6 +123,7 @@ impl Measurement<'_> {
             jobs,
         };
         expect(Answer::Done, program.ask(command)?)?;
+        let before = Usage::now(program.id(), &mut database)?;
         let start = Instant::now();
         program.send(Command::Start)?;
         let all = self.wait_until_all(&program, start + self.options.limit)?;
@@ -104,17 +131,23 @@ impl Measurement<'_> {
             self.wait_until_ended(&mut database)?;
         }
         let took = start.elapsed();
+        let used = Usage::now(program.id(), &mut database)?.since(before);
+        let memory = most_memory(program.id())?;
         let (done, runs) = program.counted()?;
         drop(program);
         if runs > done {
             eprintln!("note: {} jobs ran twice", runs - done);
         }
-        self.check(&mut database, (jobs, done), work)?;
+        let ended = self.ended(&mut database, (jobs, done), work)?;
         let value = Value {
-            value: rate(done, took),
-            cut_off: done < jobs.into(),
+            value: rate(ended, took),
+            cut_off: ended < jobs.into() && self.row != Row::Backlog,
         };
-        Ok(vec![(self.row, value)])
+        let mut measured = vec![(self.row, value)];
+        if self.row == Row::Cost(Cost::Worker).source() {
+            measured.extend(prices(used, memory, ended));
+        }
+        Ok(measured)
     }
 
     /// Returns `false` if there is no time left.
@@ -141,11 +174,18 @@ impl Measurement<'_> {
         Ok(())
     }
 
-    /// Every job that was done has had its effect, and those that were not are still there.
-    fn check(&self, database: &mut Database, (jobs, done): (u32, u64), work: Work) -> Result<()> {
+    /// Returns the number of jobs that have ended for the database. Every job that was done has had
+    /// its effect, and those that were not are still there.
+    fn ended(&self, database: &mut Database, (jobs, done): (u32, u64), work: Work) -> Result<u64> {
+        database.wait_until_alone()?;
         let left = database.count(self.setting.unfinished())?;
         let lost = u64::from(jobs).saturating_sub(done + left);
         ensure!(lost == 0, "{lost} of {jobs} jobs were lost");
+        let ended = u64::from(jobs).saturating_sub(left);
+        if let Some(query) = self.setting.ended() {
+            let kept = database.count(query)?;
+            ensure!(kept == ended, "{kept} jobs have ended well, not {ended}");
+        }
         if work == Work::Insert {
             let effects =
                 database.count("FROM (SELECT DISTINCT number FROM effects) AS numbers")?;
@@ -154,7 +194,7 @@ impl Measurement<'_> {
                 "{done} jobs were done, but only {effects} inserted a row"
             );
         }
-        Ok(())
+        Ok(ended)
     }
 
     /// In idle workers of another process, or of the same one if only that wakes them.
@@ -194,7 +234,22 @@ impl Measurement<'_> {
     }
 }
 
-fn expect(expected: Answer, answer: Answer) -> Result<()> {
+/// The prices of a drain of so many jobs.
+fn prices(used: Usage, memory: u64, jobs: u64) -> Measured {
+    let jobs = jobs.max(1) as f64;
+    let micros = |time: Duration| time.as_secs_f64() * 1e6 / jobs;
+    let prices = [
+        (Cost::Worker, Some(micros(used.worker))),
+        (Cost::Server, used.server.map(micros)),
+        (Cost::Log, used.log.map(|bytes| bytes as f64 / jobs)),
+        (Cost::Memory, Some(memory as f64 / 1e6)),
+    ];
+    let prices = prices.into_iter();
+    let prices = prices.filter_map(|(cost, price)| Some((Row::Cost(cost), whole(price?))));
+    prices.collect()
+}
+
+pub(crate) fn expect(expected: Answer, answer: Answer) -> Result<()> {
     ensure!(answer == expected, "a driver said {answer:?}");
     Ok(())
 }

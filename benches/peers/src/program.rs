@@ -20,7 +20,7 @@ pub(crate) struct Program {
 }
 
 /// After so long without an answer, none is expected any more.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(300);
 
 impl Program {
     pub(crate) fn start(setting: Setting, place: &Place) -> Result<Program> {
@@ -49,6 +49,11 @@ impl Program {
             stdin,
             answers,
         })
+    }
+
+    /// Its process.
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
     }
 
     /// Has a command carried out.

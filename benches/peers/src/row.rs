@@ -13,6 +13,36 @@ pub(crate) enum Row {
     Bulk,
     /// In milliseconds.
     PickUp(Since, Part),
+    /// By 16 workers, all jobs with one key of which one may run at a time; jobs a second.
+    Limit,
+    /// By 16 workers, with more jobs waiting than they can perform; jobs a second.
+    Backlog,
+    /// Of a worker without jobs.
+    Idle(Idle),
+    /// Of a drained no-op job, by 16 workers.
+    Cost(Cost),
+}
+
+/// The work of a worker without jobs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Idle {
+    /// A second.
+    Transactions,
+    /// Of the worker and of the server, in percent of a core.
+    Processor,
+}
+
+/// The price of a job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Cost {
+    /// The worker's time of the processor, in microseconds.
+    Worker,
+    /// That of the server.
+    Server,
+    /// Bytes of the write-ahead log.
+    Log,
+    /// The most memory that the worker had in all, in megabytes.
+    Memory,
 }
 
 /// From when on a pick-up is timed.
@@ -35,19 +65,26 @@ pub(crate) enum Part {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Kind {
     Drain,
+    Limit,
+    Backlog,
     Enqueue,
     PickUp,
+    Cost,
+    Idle,
 }
 
 impl Row {
     /// In the order of the table.
-    pub(crate) const ALL: [Row; 13] = [
+    pub(crate) const ALL: [Row; 22] = [
         Row::Drain(Work::Nothing, 1),
         Row::Drain(Work::Nothing, 16),
         Row::Drain(Work::Insert, 16),
         Row::Drain(Work::Sleep(1), 16),
         Row::Drain(Work::Sleep(5), 16),
+        Row::Drain(Work::Sleep(10), 16),
         Row::Drain(Work::FailOnce, 16),
+        Row::Limit,
+        Row::Backlog,
         Row::Enqueue(1),
         Row::Enqueue(8),
         Row::Bulk,
@@ -55,6 +92,12 @@ impl Row {
         Row::PickUp(Since::Call, Part::P99),
         Row::PickUp(Since::Answer, Part::P50),
         Row::PickUp(Since::Answer, Part::P99),
+        Row::Cost(Cost::Worker),
+        Row::Cost(Cost::Server),
+        Row::Cost(Cost::Log),
+        Row::Cost(Cost::Memory),
+        Row::Idle(Idle::Transactions),
+        Row::Idle(Idle::Processor),
     ];
 
     pub(crate) fn kind(self) -> Kind {
@@ -62,17 +105,26 @@ impl Row {
             Row::Drain(..) => Kind::Drain,
             Row::Enqueue(_) | Row::Bulk => Kind::Enqueue,
             Row::PickUp(..) => Kind::PickUp,
+            Row::Limit => Kind::Limit,
+            Row::Backlog => Kind::Backlog,
+            Row::Idle(_) => Kind::Idle,
+            Row::Cost(_) => Kind::Cost,
         }
     }
 
-    /// All rows of pick-up come from one measurement.
-    pub(crate) fn is_measured(self) -> bool {
-        !matches!(self, Row::PickUp(..)) || self == Row::PickUp(Since::Call, Part::P50)
+    /// The row with whose measurement this one comes.
+    pub(crate) fn source(self) -> Row {
+        match self {
+            Row::PickUp(..) => Row::PickUp(Since::Call, Part::P50),
+            Row::Cost(_) => Row::Drain(Work::Nothing, 16),
+            Row::Idle(_) => Row::Idle(Idle::Processor),
+            _ => self,
+        }
     }
 
     /// Returns true if less is better.
-    pub(crate) fn is_time(self) -> bool {
-        self.kind() == Kind::PickUp
+    pub(crate) fn is_price(self) -> bool {
+        matches!(self.kind(), Kind::PickUp | Kind::Cost | Kind::Idle)
     }
 
     pub(crate) fn heading(self) -> String {
@@ -92,15 +144,27 @@ impl Row {
                 };
                 format!("pick-up from the {since}, {part}, ms")
             }
+            Row::Limit => "no-op, one key with a limit of 1".to_owned(),
+            Row::Backlog => "no-op, 16 at once, from a backlog".to_owned(),
+            Row::Cost(Cost::Worker) => "worker's processor, µs a job".to_owned(),
+            Row::Cost(Cost::Server) => "server's processor, µs a job".to_owned(),
+            Row::Cost(Cost::Log) => "write-ahead log, bytes a job".to_owned(),
+            Row::Cost(Cost::Memory) => "worker's memory, MB".to_owned(),
+            Row::Idle(Idle::Transactions) => "idle, transactions a second".to_owned(),
+            Row::Idle(Idle::Processor) => "idle, % of a core".to_owned(),
         }
     }
 
-    /// Returns the number of jobs to drain, for so many no-ops: they take some seconds if all is well.
+    /// Returns the number of jobs, for so many no-ops: they take some seconds if all is well.
     pub(crate) fn jobs(self, noops: u32) -> u32 {
         match self {
+            Row::Bulk => noops / 2,
+            Row::Limit => noops / 10,
+
             Row::Drain(Work::Insert | Work::FailOnce, _) => noops / 4,
             Row::Drain(Work::Sleep(1), _) => noops / 3,
-            Row::Drain(Work::Sleep(_), _) => noops / 10,
+            Row::Drain(Work::Sleep(5), _) => noops / 10,
+            Row::Drain(Work::Sleep(_), _) => noops / 20,
             _ => noops,
         }
     }
@@ -112,6 +176,7 @@ fn heading_of(work: Work) -> String {
         Work::Insert => "INSERT of a row".to_owned(),
         Work::Sleep(millis) => format!("sleep of {millis} ms"),
         Work::FailOnce => "fails once".to_owned(),
+        Work::Alone => "alone".to_owned(),
         Work::Stamp => "pick-up".to_owned(),
     }
 }

@@ -6,6 +6,7 @@ use crate::systems::apalis_postgres::ApalisPostgres;
 use crate::systems::apalis_sqlite::ApalisSqlite;
 use crate::systems::fang::Fang;
 use crate::systems::graphile::Graphile;
+use crate::systems::river::River;
 use windlass_peers_driver::{System, Work};
 
 /// A system that can be asked for by itself.
@@ -17,8 +18,11 @@ pub(crate) enum Name {
     Awa,
     Fang,
     Apalis,
+    River,
     Effectum,
 }
+
+const RIVER: &str = "riverqueue";
 
 /// A column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -29,9 +33,13 @@ pub(crate) enum Setting {
     Awa,
     Fang,
     Apalis,
+    River,
+    RiverDefaults,
     WindlassSqlite,
     ApalisSqlite,
     Effectum,
+    RiverSqlite,
+    RiverDefaultsSqlite,
 }
 
 /// The kind of database.
@@ -43,16 +51,20 @@ pub(crate) enum Kind {
 
 impl Setting {
     /// In the order of the tables.
-    pub(crate) const ALL: [Setting; 9] = [
+    pub(crate) const ALL: [Setting; 13] = [
         Setting::Windlass,
         Setting::WindlassDeleting,
         Setting::GraphileWorker,
         Setting::Awa,
         Setting::Fang,
         Setting::Apalis,
+        Setting::River,
+        Setting::RiverDefaults,
         Setting::WindlassSqlite,
         Setting::ApalisSqlite,
         Setting::Effectum,
+        Setting::RiverSqlite,
+        Setting::RiverDefaultsSqlite,
     ];
 
     pub(crate) fn name(self) -> Name {
@@ -65,12 +77,20 @@ impl Setting {
             Setting::Fang => Name::Fang,
             Setting::Apalis | Setting::ApalisSqlite => Name::Apalis,
             Setting::Effectum => Name::Effectum,
+            Setting::River
+            | Setting::RiverDefaults
+            | Setting::RiverSqlite
+            | Setting::RiverDefaultsSqlite => Name::River,
         }
     }
 
     pub(crate) fn database(self) -> Kind {
         match self {
-            Setting::WindlassSqlite | Setting::ApalisSqlite | Setting::Effectum => Kind::Sqlite,
+            Setting::WindlassSqlite
+            | Setting::ApalisSqlite
+            | Setting::Effectum
+            | Setting::RiverSqlite
+            | Setting::RiverDefaultsSqlite => Kind::Sqlite,
             _ => Kind::Postgres,
         }
     }
@@ -91,6 +111,8 @@ impl Setting {
             Setting::Fang => Box::new(Fang),
             Setting::Apalis => Box::new(ApalisPostgres),
             Setting::ApalisSqlite => Box::new(ApalisSqlite),
+            Setting::River | Setting::RiverSqlite => Box::new(River::Benchmark),
+            Setting::RiverDefaults | Setting::RiverDefaultsSqlite => Box::new(River::Defaults),
             _ => return None,
         })
     }
@@ -105,7 +127,17 @@ impl Setting {
         }
     }
 
-    /// Returns the heading of its column.
+    /// Returns the heading of its column, with the version of a peer.
+    pub(crate) fn heading(self) -> String {
+        match self.name() {
+            Name::Windlass => self.label().to_owned(),
+            Name::River if self.label() != RIVER => {
+                format!("{RIVER} {}, README", self.version())
+            }
+            _ => format!("{} {}", self.label(), self.version()),
+        }
+    }
+
     pub(crate) fn label(self) -> &'static str {
         match self {
             Setting::Windlass | Setting::WindlassSqlite => "Windlass",
@@ -116,6 +148,8 @@ impl Setting {
             Setting::Apalis => "apalis-postgres",
             Setting::ApalisSqlite => "apalis-sqlite",
             Setting::Effectum => "effectum",
+            Setting::River | Setting::RiverSqlite => RIVER,
+            Setting::RiverDefaults | Setting::RiverDefaultsSqlite => "riverqueue, README",
         }
     }
 
@@ -127,13 +161,15 @@ impl Setting {
             Setting::Windlass | Setting::WindlassDeleting | Setting::WindlassSqlite => {
                 version_of("windlass", include_str!("../windlass/Cargo.lock"))
             }
+            Setting::RiverDefaults | Setting::RiverDefaultsSqlite => Setting::River.version(),
             _ => version_of(self.label(), include_str!("../Cargo.lock")),
         }
     }
 
     /// Returns true if the row can differ from the one in the column before.
     pub(crate) fn measures(self, row: Row) -> bool {
-        self != Setting::WindlassDeleting || matches!(row, Row::Drain(Work::Nothing, _))
+        self != Setting::WindlassDeleting
+            || matches!(row, Row::Drain(Work::Nothing, _) | Row::Cost(_))
     }
 
     /// Returns true if its workers notice at once only jobs that their own process enqueues.
@@ -154,6 +190,7 @@ impl Setting {
                 "FROM (SELECT job_id FROM solid_queue_ready_executions \
                  UNION ALL SELECT job_id FROM solid_queue_claimed_executions \
                  UNION ALL SELECT job_id FROM solid_queue_scheduled_executions \
+                 UNION ALL SELECT job_id FROM solid_queue_blocked_executions \
                  UNION ALL SELECT job_id FROM solid_queue_failed_executions) AS executions"
             }
             Setting::GraphileWorker => "FROM graphile_worker._private_jobs",
@@ -166,7 +203,31 @@ impl Setting {
             Setting::Apalis => "FROM apalis.jobs WHERE status <> 'Done'",
             Setting::ApalisSqlite => "FROM Jobs WHERE status <> 'Done'",
             Setting::Effectum => "FROM active_jobs",
+            // States by name, so that an index is of use.
+            Setting::River
+            | Setting::RiverDefaults
+            | Setting::RiverSqlite
+            | Setting::RiverDefaultsSqlite => {
+                "FROM river_job WHERE state IN ('available', 'running', 'retryable', 'scheduled', \
+                 'pending', 'cancelled', 'discarded')"
+            }
         }
+    }
+
+    /// The same for the jobs that have ended well, if it keeps them.
+    pub(crate) fn ended(self) -> Option<&'static str> {
+        Some(match self {
+            Setting::Windlass | Setting::WindlassSqlite => {
+                "FROM solid_queue_jobs WHERE finished_at IS NOT NULL"
+            }
+            Setting::Apalis => "FROM apalis.jobs WHERE status = 'Done'",
+            Setting::ApalisSqlite => "FROM Jobs WHERE status = 'Done'",
+            Setting::River
+            | Setting::RiverDefaults
+            | Setting::RiverSqlite
+            | Setting::RiverDefaultsSqlite => "FROM river_job WHERE state = 'completed'",
+            _ => return None,
+        })
     }
 }
 

@@ -1,5 +1,6 @@
 //! All figures: medians over the rounds, and the ratio of Windlass to the best of the others.
 
+use crate::log::{Entry, Log};
 use crate::measure::Value;
 use crate::row::Row;
 use crate::setting::{Kind, Name, Setting};
@@ -9,16 +10,16 @@ use serde::Serialize;
 /// Figures so far; a round gives each at most one.
 #[derive(Debug)]
 pub(crate) struct Figures {
-    samples: Vec<Sample>,
+    entries: Vec<Entry>,
     /// In the order of the tables.
     settings: Vec<Setting>,
     rows: Vec<Row>,
 }
 
-#[derive(Debug)]
+/// The value of a row in one round.
+#[derive(Debug, Clone, Copy)]
 struct Sample {
     setting: Setting,
-    row: Row,
     round: u32,
     value: Value,
 }
@@ -45,64 +46,59 @@ struct Line {
 }
 
 impl Figures {
-    /// Empty, for what is to be measured.
-    pub(crate) fn of(settings: Vec<Setting>, rows: Vec<Row>) -> Figures {
+    /// Those of a log, in tables of these columns and rows.
+    pub(crate) fn of(settings: Vec<Setting>, rows: Vec<Row>, log: Log) -> Figures {
         Figures {
-            samples: Vec::new(),
+            entries: log.entries,
             settings,
             rows,
         }
     }
 
-    /// Notes what came of a measurement.
-    pub(crate) fn note(&mut self, setting: Setting, round: u32, measured: &[(Row, Value)]) {
-        self.samples
-            .extend(measured.iter().map(|&(row, value)| Sample {
-                setting,
-                row,
-                round,
-                value,
-            }));
-    }
-
-    fn samples(&self, setting: Setting, row: Row) -> impl Iterator<Item = &Sample> {
-        let samples = self.samples.iter();
-        samples.filter(move |sample| sample.setting == setting && sample.row == row)
+    fn samples(&self, row: Row) -> impl Iterator<Item = Sample> {
+        self.entries.iter().filter_map(move |entry| {
+            let mut measured = entry.measured.iter();
+            let (_, value) = measured.find(|(measured, _)| *measured == row)?;
+            Some(Sample {
+                setting: entry.setting,
+                round: entry.round,
+                value: *value,
+            })
+        })
     }
 
     fn figure(&self, setting: Setting, row: Row) -> Option<Figure> {
-        let values = self.samples(setting, row).map(|sample| sample.value.value);
-        let values: Vec<f64> = values.collect();
+        let samples = self.samples(row).filter(|it| it.setting == setting);
+        let samples: Vec<Sample> = samples.collect();
+        let values: Vec<f64> = samples.iter().map(|it| it.value.value).collect();
         Some(Figure {
             system: setting.label(),
             version: setting.version(),
             min: values.iter().copied().fold(f64::INFINITY, f64::min),
             max: values.iter().copied().fold(0.0, f64::max),
             median: median(values)?,
-            cut_off: self.samples(setting, row).any(|it| it.value.cut_off),
+            cut_off: samples.iter().any(|it| it.value.cut_off),
         })
     }
 
     /// Windlass with its defaults to the best of the others in the same round, so that above 1
     /// Windlass is ahead.
     fn ratio(&self, row: Row, kind: Kind) -> Option<f64> {
-        let windlass = match kind {
-            Kind::Postgres => Setting::Windlass,
-            Kind::Sqlite => Setting::WindlassSqlite,
-        };
-        let ratios = self.samples(windlass, row).filter_map(|own| {
-            let others = self.samples.iter().filter(|it| {
+        let windlass = windlass_on(kind);
+        let own = self.samples(row).filter(|it| it.setting == windlass);
+        let ratios = own.filter_map(|own| {
+            let others = self.samples(row).filter(|it| {
                 let is_peer = it.setting.name() != Name::Windlass;
-                let is_same = it.row == row && it.round == own.round;
-                is_peer && is_same && it.setting.database() == kind
+                is_peer && it.round == own.round && it.setting.database() == kind
             });
             let others = others.map(|it| it.value.value);
-            let ratio = if row.is_time() {
+            let ratio = if row.is_price() {
                 others.reduce(f64::min)? / own.value.value
             } else {
                 own.value.value / others.reduce(f64::max)?
             };
-            ratio.is_finite().then_some(ratio)
+            // A value may be too small to be measured.
+            (ratio.is_finite() && ratio > 0.0).then_some(ratio)
         });
         median(ratios.collect())
     }
@@ -115,42 +111,63 @@ impl Figures {
     fn cell(&self, setting: Setting, row: Row) -> String {
         match self.figure(setting, row) {
             Some(figure) => figure.text(),
-            None if setting.measures(row) => "none".to_owned(),
+            None if self.was_measured(setting, row) => "none".to_owned(),
             None => String::new(),
         }
     }
 
-    /// The tables, as Markdown.
+    fn was_measured(&self, setting: Setting, row: Row) -> bool {
+        let mut entries = self.entries.iter();
+        entries.any(|entry| entry.setting == setting && entry.row == row)
+    }
+
+    /// The tables, as Markdown: one for each kind of database, and a short one.
     pub(crate) fn text(&self) -> String {
         let kinds = [(Kind::Postgres, "Postgres"), (Kind::Sqlite, "SQLite")];
         let kinds = kinds
             .into_iter()
             .filter(|&(kind, _)| !self.of_kind(kind).is_empty());
         let tables = kinds.map(|(kind, name)| self.table(kind, name));
+        let tables = tables.chain(std::iter::once(self.summary()));
         tables.collect::<Vec<_>>().join("\n\n")
+    }
+
+    fn has_some(&self, row: Row, kind: Kind) -> bool {
+        self.samples(row).any(|it| it.setting.database() == kind)
+    }
+
+    /// Windlass alone, with the ratios.
+    fn summary(&self) -> String {
+        let kinds = [Kind::Postgres, Kind::Sqlite];
+        let header = ["", "Postgres", "/ best other", "SQLite", "/ best other"];
+        let mut table = markdown(header.map(str::to_owned).to_vec());
+        for &row in &self.rows {
+            let cells = kinds.into_iter().flat_map(|kind| {
+                let ratio = self.ratio(row, kind).map_or(String::new(), ratio_text);
+                [self.cell(windlass_on(kind), row), ratio]
+            });
+            let cells: Vec<String> = cells.collect();
+            if cells.iter().any(|cell| !cell.is_empty()) {
+                table.add_row(std::iter::once(row.heading()).chain(cells));
+            }
+        }
+        aligned(table)
     }
 
     fn table(&self, kind: Kind, name: &str) -> String {
         let settings = self.of_kind(kind);
-        let mut table = comfy_table::Table::new();
-        table.load_style(presets::ASCII_MARKDOWN);
-        let headings = settings.iter().map(|setting| match setting.name() {
-            Name::Windlass => setting.label().to_owned(),
-            _ => format!("{} {}", setting.label(), setting.version()),
-        });
+        let headings = settings.iter().map(|setting| setting.heading());
         let ratio = "Windlass / best other".to_owned();
         let headings = std::iter::once(name.to_owned()).chain(headings);
-        table.set_header(headings.chain(std::iter::once(ratio)));
-        for &row in &self.rows {
+        let mut table = markdown(headings.chain(std::iter::once(ratio)).collect());
+        let rows = self.rows.iter().copied();
+        for row in rows.filter(|&row| self.has_some(row, kind)) {
             let cells = settings.iter().map(|&setting| self.cell(setting, row));
             let cells = std::iter::once(row.heading()).chain(cells);
             let ratio = self.ratio(row, kind).map_or(String::new(), ratio_text);
             table.add_row(cells.chain(std::iter::once(ratio)));
         }
-        for column in table.column_iter_mut().skip(1) {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
-        table.to_string()
+        aligned(table)
     }
 
     /// Everything, for programs.
@@ -180,6 +197,27 @@ impl Figure {
         }
         median
     }
+}
+
+fn windlass_on(kind: Kind) -> Setting {
+    match kind {
+        Kind::Postgres => Setting::Windlass,
+        Kind::Sqlite => Setting::WindlassSqlite,
+    }
+}
+
+fn markdown(header: Vec<String>) -> comfy_table::Table {
+    let mut table = comfy_table::Table::new();
+    table.load_style(presets::ASCII_MARKDOWN);
+    table.set_header(header);
+    table
+}
+
+fn aligned(mut table: comfy_table::Table) -> String {
+    for column in table.column_iter_mut().skip(1) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    table.to_string()
 }
 
 /// The middle one, or the mean of the two in the middle.
@@ -214,10 +252,11 @@ fn number(value: f64) -> String {
     let digits = value.log10().floor() as i32 - 2;
     let unit = 10f64.powi(digits.max(0));
     let rounded = ((value / unit).round() * unit) as u64;
-    if rounded < 1_000 {
-        return rounded.to_string();
+    match rounded {
+        ..1_000 => rounded.to_string(),
+        1_000..1_000_000 => format!("{},{:03}", rounded / 1_000, rounded % 1_000),
+        _ => format!("{:.1} million", value / 1e6),
     }
-    format!("{},{:03}", rounded / 1_000, rounded % 1_000)
 }
 
 #[cfg(test)]
@@ -235,13 +274,23 @@ mod tests {
 
     #[test]
     fn numbers_have_three_digits() {
-        let texts = [0.456, 4.56, 45.6, 456.7, 4_567.0, 45_678.0, 456_789.0].map(number);
-        let expected = ["0.46", "4.6", "46", "457", "4,570", "45,700", "457,000"];
+        let values = [0.456, 4.56, 45.6, 456.7, 4_567.0, 45_678.0, 456_789.0, 4e6];
+        let texts = values.map(number);
+        let expected = [
+            "0.46",
+            "4.6",
+            "46",
+            "457",
+            "4,570",
+            "45,700",
+            "457,000",
+            "4.0 million",
+        ];
         assert_eq!(texts, expected);
     }
 
     fn noted(row: Row, rounds: &[(f64, f64, f64)]) -> Figures {
-        let mut figures = Figures::of(Setting::ALL.to_vec(), vec![row]);
+        let mut log = Log::default();
         for (round, &(windlass, fang, awa)) in rounds.iter().enumerate() {
             for (setting, value) in [
                 (Setting::Windlass, windlass),
@@ -252,10 +301,16 @@ mod tests {
             ] {
                 let cut_off = setting == Setting::Fang;
                 let value = Value { value, cut_off };
-                figures.note(setting, round.try_into().unwrap(), &[(row, value)]);
+                let noted = log.note(Entry {
+                    setting,
+                    row,
+                    round: round.try_into().unwrap(),
+                    measured: vec![(row, value)],
+                });
+                noted.unwrap();
             }
         }
-        figures
+        Figures::of(Setting::ALL.to_vec(), vec![row], log)
     }
 
     #[test]
@@ -267,7 +322,7 @@ mod tests {
         );
         assert_eq!(figures.ratio(row, Kind::Postgres), Some(2.0));
         assert_eq!(figures.cell(Setting::Fang, row), "3.0 c");
-        assert_eq!(figures.cell(Setting::GraphileWorker, row), "none");
+        assert_eq!(figures.cell(Setting::GraphileWorker, row), "");
     }
 
     #[test]

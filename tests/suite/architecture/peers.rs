@@ -60,6 +60,7 @@ fn no_dependency_is_a_peer() {
         ("effectum", "effectum/"),
         ("fang", ""),
         ("graphile_worker", ""),
+        ("riverqueue", ""),
         ("sqlx", ""),
     ] {
         let name = format!("name = \"{peer}\"");

@@ -16,6 +16,8 @@ pub enum Work {
     Sleep(u32),
     /// Fail once, then succeed.
     FailOnce,
+    /// Nothing, never two at once.
+    Alone,
     /// Report when they start.
     Stamp,
 }
@@ -27,6 +29,8 @@ pub enum Command {
     Migrate,
     /// Enqueue so many jobs.
     Fill(u32),
+    /// Enqueue so many jobs with one key, of which one may run at a time.
+    FillLimited(u32),
     /// Let `callers` enqueue `each` jobs, one at a time.
     EnqueueSingly {
         /// The number of callers at once.
@@ -85,6 +89,7 @@ impl fmt::Display for Work {
             Work::Insert => write!(f, "insert 0"),
             Work::Sleep(millis) => write!(f, "sleep {millis}"),
             Work::FailOnce => write!(f, "fail-once 0"),
+            Work::Alone => write!(f, "alone 0"),
             Work::Stamp => write!(f, "stamp 0"),
         }
     }
@@ -95,6 +100,7 @@ impl fmt::Display for Command {
         match self {
             Command::Migrate => write!(f, "migrate"),
             Command::Fill(jobs) => write!(f, "fill {jobs}"),
+            Command::FillLimited(jobs) => write!(f, "fill-limited {jobs}"),
             Command::EnqueueSingly { callers, each } => write!(f, "singly {callers} {each}"),
             Command::EnqueueInBulk(jobs) => write!(f, "bulk {jobs}"),
             Command::Enqueue => write!(f, "enqueue"),
@@ -133,6 +139,7 @@ impl FromStr for Command {
         Ok(match words.next().unwrap_or("") {
             "migrate" => Command::Migrate,
             "fill" => Command::Fill(next(&mut words)?),
+            "fill-limited" => Command::FillLimited(next(&mut words)?),
             "singly" => Command::EnqueueSingly {
                 callers: next(&mut words)?,
                 each: next(&mut words)?,
@@ -179,6 +186,7 @@ fn work(words: &mut SplitWhitespace<'_>) -> Result<Work> {
         Some("insert") => Work::Insert,
         Some("sleep") => Work::Sleep(number),
         Some("fail-once") => Work::FailOnce,
+        Some("alone") => Work::Alone,
         Some("stamp") => Work::Stamp,
         other => bail!("an unknown kind of work: {other:?}"),
     })
@@ -204,6 +212,7 @@ mod tests {
         for command in [
             Command::Migrate,
             Command::Fill(7),
+            Command::FillLimited(7),
             Command::EnqueueSingly {
                 callers: 8,
                 each: 9,

@@ -28,6 +28,8 @@ struct Plan {
     seen: Vec<AtomicU8>,
     jobs: AtomicU64,
     runs: AtomicU64,
+    /// True while a job of [`Work::Alone`] runs.
+    is_busy: AtomicBool,
     /// Jobs that have not succeeded yet never will.
     is_closed: AtomicBool,
 }
@@ -42,6 +44,7 @@ pub(crate) fn plan(work: Work, jobs: u32) {
         seen: (0..jobs).map(|_| AtomicU8::new(0)).collect(),
         jobs: AtomicU64::new(0),
         runs: AtomicU64::new(0),
+        is_busy: AtomicBool::new(false),
         is_closed: AtomicBool::new(false),
     });
 }
@@ -83,6 +86,14 @@ impl Plan {
                     return Err(Failed);
                 }
             }
+            Work::Alone => {
+                if self.is_busy.swap(true, Ordering::SeqCst) {
+                    eprintln!("two jobs of one key ran at once");
+                    std::process::exit(1);
+                }
+                // A gap that another one could fall into.
+                std::thread::yield_now();
+            }
             Work::Stamp => say(Answer::Began(now())),
         }
         Ok(Step::End)
@@ -92,6 +103,7 @@ impl Plan {
         while self.is_closed.load(Ordering::Relaxed) {
             std::thread::park();
         }
+        self.is_busy.store(false, Ordering::SeqCst);
         self.runs.fetch_add(1, Ordering::Relaxed);
         let seen = self.seen.get(number as usize);
         if seen.is_some_and(|seen| seen.fetch_or(SUCCEEDED, Ordering::Relaxed) & SUCCEEDED == 0) {

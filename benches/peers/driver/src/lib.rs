@@ -63,6 +63,15 @@ pub trait System {
         self.enqueue_in_bulk(url, jobs).map(drop)
     }
 
+    /// Enqueues so many jobs with one key, of which one may run at a time. Returns `None` if there is
+    /// no such limit, as is the default.
+    ///
+    /// # Errors
+    /// As the others.
+    fn fill_limited(&self, _url: &str, _jobs: u32) -> Result<Option<()>> {
+        Ok(None)
+    }
+
     /// Returns a connected enqueuer.
     fn enqueuer(&self, url: &str) -> Result<Enqueuer>;
 

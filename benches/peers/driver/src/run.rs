@@ -67,6 +67,10 @@ impl Driver<'_> {
                 system.fill(url, jobs)?;
                 Answer::Done
             }
+            Command::FillLimited(jobs) => match system.fill_limited(url, jobs)? {
+                Some(()) => Answer::Done,
+                None => Answer::HasNone,
+            },
             Command::EnqueueSingly { callers, each } => {
                 Answer::Took(system.enqueue_singly(url, callers, each)?)
             }

@@ -1,10 +1,9 @@
 //! apalis on Postgres.
 
-use super::JOB_CONNECTIONS;
+use super::{JOB_CONNECTIONS, postgres};
 use anyhow::{Context as _, Result};
 use apalis::prelude::*;
 use apalis_postgres::{Config, PgPool, PostgresStorage};
-use sqlx::postgres::PgPoolOptions;
 use std::time::{Duration, Instant};
 use tokio::runtime::Runtime;
 use windlass_peers_driver::{BULK, Enqueuer, Running, Start, System, Work, perform};
@@ -34,13 +33,6 @@ async fn job(number: u32, pool: Data<PgPool>) -> Result<(), BoxDynError> {
     Ok(performed.await?)
 }
 
-async fn pool(url: &str, at_most: u32) -> Result<PgPool> {
-    let pool = PgPoolOptions::new()
-        .max_connections(at_most)
-        .test_before_acquire(false);
-    Ok(pool.connect(url).await?)
-}
-
 fn storage(pool: &PgPool) -> PostgresStorage<u32> {
     let config = Config::default()
         .queue(QUEUE)
@@ -58,12 +50,13 @@ async fn enqueue(mut storage: PostgresStorage<u32>, jobs: u32) -> Result<()> {
 
 impl System for ApalisPostgres {
     fn migrate(&self, url: &str) -> Result<()> {
-        Runtime::new()?.block_on(async { Ok(PostgresStorage::setup(&pool(url, 1).await?).await?) })
+        Runtime::new()?
+            .block_on(async { Ok(PostgresStorage::setup(&postgres(url, 1, 1).await?).await?) })
     }
 
     fn enqueue_singly(&self, url: &str, callers: u32, each: u32) -> Result<Duration> {
         Runtime::new()?.block_on(async {
-            let storage = storage(&pool(url, CONNECTIONS).await?);
+            let storage = storage(&postgres(url, callers, CONNECTIONS).await?);
             let start = Instant::now();
             let callers = (0..callers).map(|_| tokio::spawn(enqueue(storage.clone(), each)));
             for caller in callers.collect::<Vec<_>>() {
@@ -75,7 +68,7 @@ impl System for ApalisPostgres {
 
     fn enqueue_in_bulk(&self, url: &str, jobs: u32) -> Result<Option<Duration>> {
         Runtime::new()?.block_on(async {
-            let mut storage = storage(&pool(url, 1).await?);
+            let mut storage = storage(&postgres(url, 1, 1).await?);
             let numbers: Vec<u32> = (0..jobs).collect();
             let start = Instant::now();
             for numbers in numbers.chunks(BULK) {
@@ -87,14 +80,14 @@ impl System for ApalisPostgres {
 
     fn enqueuer(&self, url: &str) -> Result<Enqueuer> {
         let runtime = Runtime::new()?;
-        let mut storage = storage(&runtime.block_on(pool(url, 1))?);
+        let mut storage = storage(&runtime.block_on(postgres(url, 1, 1))?);
         Ok(Box::new(move || Ok(runtime.block_on(storage.push(0))?)))
     }
 
     fn worker(&self, url: &str, _: Work, workers: u32) -> Result<Start> {
         let runtime = Runtime::new()?;
-        let pool = runtime.block_on(pool(url, CONNECTIONS))?;
-        let jobs_pool = runtime.block_on(self::pool(url, JOB_CONNECTIONS))?;
+        let pool = runtime.block_on(postgres(url, 1, CONNECTIONS))?;
+        let jobs_pool = runtime.block_on(postgres(url, 1, JOB_CONNECTIONS))?;
         let backend = storage(&pool).with_pubsub().poll_with_interval(INTERVAL);
         let worker = WorkerBuilder::new("peer")
             .backend(backend)

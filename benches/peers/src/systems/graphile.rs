@@ -1,6 +1,6 @@
 //! `graphile_worker`, on tokio and sqlx.
 
-use super::JOB_CONNECTIONS;
+use super::{JOB_CONNECTIONS, postgres};
 use anyhow::{Context as _, Result};
 use graphile_worker::{
     IntoTaskHandlerResult, JobSpec, LocalQueueConfig, TaskHandler, Worker, WorkerContext,
@@ -8,7 +8,6 @@ use graphile_worker::{
 };
 use serde::{Deserialize, Serialize};
 use sqlx::PgPool;
-use sqlx::postgres::PgPoolOptions;
 use std::time::{Duration, Instant};
 use tokio::runtime::Runtime;
 use windlass_peers_driver::{BULK, Enqueuer, Running, Start, System, Work, perform};
@@ -45,27 +44,12 @@ impl TaskHandler for Numbered {
     }
 }
 
-/// With so many connections open, so that none is opened later, which are not asked before each
-/// use whether they are well.
-async fn pool(url: &str, connections: u32, at_most: u32) -> Result<PgPool> {
-    let pool = PgPoolOptions::new()
-        .max_connections(at_most)
-        .test_before_acquire(false)
-        .connect(url)
-        .await?;
-    let mut held = Vec::new();
-    for _ in 0..connections {
-        held.push(pool.acquire().await?);
-    }
-    Ok(pool)
-}
-
 /// Creates its tables, too.
 async fn init(url: &str, work: Work, workers: u32) -> Result<Worker> {
     let signals = WorkerShutdownConfig::default().listen_os_shutdown_signals(false);
     let at_most = CONNECTIONS.max(workers);
     let mut options = WorkerOptions::default()
-        .pg_pool(pool(url, workers.min(CONNECTIONS), at_most).await?)
+        .pg_pool(postgres(url, workers.min(CONNECTIONS), at_most).await?)
         .concurrency(workers.try_into()?)
         .worker_shutdown(signals)
         .complete_job_batch_delay(BATCH_DELAY)
@@ -73,7 +57,7 @@ async fn init(url: &str, work: Work, workers: u32) -> Result<Worker> {
         .local_queue(LocalQueueConfig::default().with_size(LOCAL_QUEUE))
         .define_job::<Numbered>();
     if work == Work::Insert {
-        options = options.add_extension(pool(url, JOB_CONNECTIONS, JOB_CONNECTIONS).await?);
+        options = options.add_extension(postgres(url, JOB_CONNECTIONS, JOB_CONNECTIONS).await?);
     }
     Ok(options.init().await?)
 }
@@ -83,6 +67,15 @@ fn utils(url: &str, callers: u32) -> Result<(Runtime, WorkerUtils)> {
     let runtime = Runtime::new()?;
     let worker = runtime.block_on(init(url, Work::Nothing, callers))?;
     Ok((runtime, worker.create_utils()))
+}
+
+async fn enqueue_many(utils: &WorkerUtils, jobs: u32, spec: JobSpec) -> Result<()> {
+    let numbers: Vec<u32> = (0..jobs).collect();
+    for numbers in numbers.chunks(BULK) {
+        let jobs = numbers.iter().map(|&number| (Numbered { number }, &spec));
+        utils.add_jobs(&jobs.collect::<Vec<_>>()).await?;
+    }
+    Ok(())
 }
 
 async fn enqueue(utils: WorkerUtils, jobs: u32) -> Result<()> {
@@ -112,16 +105,19 @@ impl System for Graphile {
 
     fn enqueue_in_bulk(&self, url: &str, jobs: u32) -> Result<Option<Duration>> {
         let (runtime, utils) = utils(url, 1)?;
-        let numbers: Vec<u32> = (0..jobs).collect();
-        let spec = JobSpec::default();
         runtime.block_on(async {
             let start = Instant::now();
-            for numbers in numbers.chunks(BULK) {
-                let jobs = numbers.iter().map(|&number| (Numbered { number }, &spec));
-                utils.add_jobs(&jobs.collect::<Vec<_>>()).await?;
-            }
+            enqueue_many(&utils, jobs, JobSpec::default()).await?;
             Ok(Some(start.elapsed()))
         })
+    }
+
+    fn fill_limited(&self, url: &str, jobs: u32) -> Result<Option<()>> {
+        let (runtime, utils) = utils(url, 1)?;
+        // Jobs of one named queue run one after the other.
+        let spec = JobSpec::builder().queue_name("one").build();
+        runtime.block_on(enqueue_many(&utils, jobs, spec))?;
+        Ok(Some(()))
     }
 
     fn enqueuer(&self, url: &str) -> Result<Enqueuer> {

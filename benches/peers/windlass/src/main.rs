@@ -5,7 +5,9 @@ use diesel::prelude::*;
 use schema::effects;
 use serde::{Deserialize, Serialize};
 use std::time::{Duration, Instant};
-use windlass::{Backoff, Context, Database, DbConnection, Job, JobResult, NewJob, Policy};
+use windlass::{
+    Backoff, Concurrency, Context, Database, DbConnection, Job, JobResult, NewJob, Policy,
+};
 use windlass::{Registry, Worker};
 use windlass_peers_driver::{
     BULK, Enqueuer, Running, Start, System, Work, at_once, perform_blocking,
@@ -92,6 +94,20 @@ impl System for Windlass {
             windlass::enqueue_all(&mut conn, jobs)?;
         }
         Ok(Some(start.elapsed()))
+    }
+
+    fn fill_limited(&self, url: &str, jobs: u32) -> Result<Option<()>> {
+        let mut conn = Database::open(url)?.connect()?;
+        let numbers: Vec<u32> = (0..jobs).collect();
+        for numbers in numbers.chunks(BULK) {
+            let jobs = numbers.iter().map(|&number| {
+                let job = NewJob::new(&Numbered { number })?;
+                Ok(job.concurrency(Concurrency::new("one")))
+            });
+            let jobs = jobs.collect::<windlass::Result<Vec<_>>>()?;
+            windlass::enqueue_all(&mut conn, jobs)?;
+        }
+        Ok(Some(()))
     }
 
     fn enqueuer(&self, url: &str) -> Result<Enqueuer> {
