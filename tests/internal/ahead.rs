@@ -19,6 +19,8 @@ on_each_database!(
     an_idle_worker_asks_a_busy_one_that_takes_the_same_jobs,
     nobody_begins_what_another_holds,
     a_look_from_a_mark_passes_what_comes_before,
+    a_look_from_a_mark_passes_what_others_take,
+    rows_of_ruby_are_claimed_among_ours,
 );
 
 fn claim(conn: &mut Conn<'_>, process_id: i64, ahead: bool, from: &[Cursor]) -> Vec<Claimed> {
@@ -269,4 +271,64 @@ fn a_look_from_a_mark_passes_what_comes_before(db: &TestDb) {
         // Nothing that was taken stays in its indexes, so it has no marks.
         assert_eq!((first, rest), (world.jobs.clone(), Vec::new()));
     }
+}
+
+/// On Postgres: the mark of a lock stays when its transaction is rolled back, and the row is free all the same.
+fn a_look_from_a_mark_passes_what_others_take(db: &TestDb) {
+    let mut connection = db.connect();
+    let conn = &mut connection.as_conn();
+    let mut world = World::default();
+    world.process(conn);
+    for _ in 0..3 {
+        world.job(conn, &row());
+    }
+    let locked = format!(
+        "UPDATE solid_queue_ready_executions SET priority = 9 WHERE job_id = {}",
+        world.jobs[1]
+    );
+    let rolled_back = conn.transaction(|conn| {
+        execute(conn, &locked);
+        Err::<(), _>(diesel::result::Error::RollbackTransaction)
+    });
+    rolled_back.unwrap_err();
+    let found = |held: Vec<Claimed>| -> Vec<i64> { held.iter().map(|one| one.job_id).collect() };
+    let first = found(claim(conn, world.processes[0], true, &[Cursor::BEGINNING]));
+    let rest = found(claim(conn, world.processes[0], true, &[]));
+    if db.is_postgres() {
+        assert_eq!(
+            (first, rest),
+            (vec![world.jobs[0], world.jobs[2]], vec![world.jobs[1]])
+        );
+    } else {
+        assert_eq!((first, rest), (world.jobs.clone(), Vec::new()));
+    }
+}
+
+/// In their order with ours, up to the limit, whether the program expects some or not.
+fn rows_of_ruby_are_claimed_among_ours(db: &TestDb) {
+    let mut connection = db.connect();
+    let conn = &mut connection.as_conn();
+    let mut world = World::default();
+    world.process(conn);
+    for expected in [[0, 2], [1, 2]] {
+        let first = world.jobs.len();
+        for _ in 0..5 {
+            world.job(conn, &row());
+        }
+        let jobs = &world.jobs[first..];
+        let of_ruby = expected
+            .map(|index: usize| jobs[index].to_string())
+            .join(",");
+        execute(
+            conn,
+            &format!(
+                "UPDATE solid_queue_ready_executions SET class_name = NULL WHERE job_id IN ({of_ruby})"
+            ),
+        );
+        let process = world.processes[0];
+        let held = [3, 3, 3].map(|limit| claim_up_to(limit, conn, process, (false, &[])));
+        let held = held.map(|some| some.iter().map(|one| one.job_id).collect::<Vec<_>>());
+        assert_eq!(held, [jobs[..3].to_vec(), jobs[3..].to_vec(), Vec::new()]);
+    }
+    assert_eq!(checks::violations(conn), Vec::<String>::new());
 }

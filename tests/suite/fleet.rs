@@ -147,9 +147,9 @@ fn what_an_enqueue_costs_does_not_grow_with_the_workers() {
         for cost in [singles, lot] {
             // A job wakes a worker and one more, each of which may wake another when it can take no more itself.
             assert!(cost.wakeups <= 8 * cost.jobs, "{workers}: {cost:?}");
-            // A worker that found work looks some times more, at growing intervals.
+            // Each worker that is woken claims once, and once more after a job that took its last thread.
             assert!(
-                cost.claims <= 12 * (cost.jobs + cost.busy),
+                cost.claims <= 4 * (cost.jobs + cost.busy),
                 "{workers}: {cost:?}"
             );
         }

@@ -20,8 +20,12 @@ use std::time::{Duration, Instant};
 /// The most new outcomes of one chunk.
 const CHUNK: usize = 500;
 
-/// The time for which outcomes are gathered after others were just written.
+/// The time for which outcomes are gathered after others were just written: three times as long as that took, at least
+/// this. Where the database is busy, because many processes end their jobs one by one, fewer commits follow.
 const GATHERING: Duration = Duration::from_millis(2);
+
+/// The longest time for which outcomes are gathered.
+const LONGEST_GATHERING: Duration = Duration::from_millis(32);
 
 /// So many outcomes are written without waiting for more.
 const ENOUGH: usize = 64;
@@ -48,6 +52,8 @@ pub(crate) struct Completer {
     brief_until: Option<Instant>,
     /// The time of the last written chunk.
     wrote_at: Option<Instant>,
+    /// The usual time to write a chunk.
+    writing: Duration,
 }
 
 /// The time for which writes wait only briefly for locks after one was not granted.
@@ -68,6 +74,7 @@ impl Completer {
             deferred: Vec::new(),
             brief_until: None,
             wrote_at: None,
+            writing: Duration::ZERO,
         }
     }
 
@@ -91,9 +98,9 @@ impl Completer {
             let mut chunk = self.take_due();
             match first {
                 Ok(first) => {
-                    self.gather(&first);
-                    let more = self.completed.try_iter().take(CHUNK - 1);
-                    chunk.extend(std::iter::once(first).chain(more));
+                    let gathered = self.gather(first);
+                    let more = self.completed.try_iter().take(CHUNK - gathered.len());
+                    chunk.extend(gathered.into_iter().chain(more));
                 }
                 Err(RecvTimeoutError::Disconnected) => {
                     let Some(due) = due else { return };
@@ -106,10 +113,12 @@ impl Completer {
                 Err(RecvTimeoutError::Timeout) => {}
             }
             let writer = &mut *shared.lock();
+            let begun = clock::instant();
             for group in grouped(chunk) {
                 self.write(writer, group);
             }
             self.wrote_at = Some(clock::instant());
+            self.writing = (self.writing * 3 + begun.elapsed()) / 4;
         }
     }
 
@@ -130,11 +139,32 @@ impl Completer {
     /// Waits a moment for more outcomes, if they come one after the other. Otherwise most would have a
     /// commit of their own, and jobs that write would wait for it. A limited job is not delayed,
     /// because it keeps its thread until its outcome is written.
-    fn gather(&self, first: &PendingCompletion) {
-        let is_busy = self.wrote_at.is_some_and(|at| at.elapsed() < GATHERING);
-        if is_busy && self.completed.len() < ENOUGH && !first.run.job.is_limited {
-            self.give_up.wait(GATHERING);
+    fn gather(&self, first: PendingCompletion) -> Vec<PendingCompletion> {
+        let pause = match first.run.is_awaited() {
+            true => GATHERING,
+            false => (self.writing * 3).clamp(GATHERING, LONGEST_GATHERING),
+        };
+        let is_busy = self.wrote_at.is_some_and(|at| at.elapsed() < pause);
+        let is_limited = first.run.job.is_limited;
+        let mut gathered = vec![first];
+        if !is_busy || is_limited || self.completed.len() >= ENOUGH {
+            return gathered;
         }
+        let until = clock::deadline(pause);
+        // With many outcomes, it sleeps without being woken for each.
+        self.give_up.wait(GATHERING);
+        let is_awaited =
+            |last: Option<&PendingCompletion>| last.is_none_or(|last| last.run.is_awaited());
+        while gathered.len() + self.completed.len() < ENOUGH
+            && !is_awaited(gathered.last())
+            && !self.stop.is_stopped()
+        {
+            match self.completed.recv_deadline(until) {
+                Ok(next) => gathered.push(next),
+                Err(_) => break,
+            }
+        }
+        gathered
     }
 
     /// Takes out the deferred outcomes whose time has come.

@@ -275,6 +275,8 @@ pub(crate) struct Prefetch {
     guess: AtomicU64,
     /// Until when nothing is claimed ahead, in nanoseconds since boot.
     paused_until: AtomicU64,
+    /// The usual time of a claim, in nanoseconds.
+    claiming: AtomicU64,
 }
 
 /// Until something is measured, jobs count as long.
@@ -284,6 +286,13 @@ const UNKNOWN: Duration = Duration::from_secs(1);
 /// A claim and the outcomes before it take some milliseconds, during which no thread may run out of
 /// jobs.
 pub(crate) const WINDOW: Duration = Duration::from_millis(16);
+
+/// So many times as long as a claim takes is the window, if that is more: the database is far away, or busy because many
+/// processes claim their jobs one by one. Then each claims more jobs at once, and less often.
+const CLAIMS: u32 = 8;
+
+/// The longest window.
+const WIDEST: Duration = Duration::from_millis(80);
 
 /// Shorter jobs are done sooner by a thread that is awake than by one that is to be woken.
 const SHORT: Duration = Duration::from_micros(50);
@@ -299,11 +308,24 @@ impl Default for Prefetch {
         Prefetch {
             guess: AtomicU64::new(nanos(UNKNOWN)),
             paused_until: AtomicU64::new(0),
+            claiming: AtomicU64::new(0),
         }
     }
 }
 
 impl Prefetch {
+    /// Takes the duration of a claim that found jobs into its estimate. Only the poller calls it.
+    pub(crate) fn note_claim(&self, took: Duration) {
+        let usual = self.claiming.load(Ordering::Relaxed);
+        let next = usual - usual / 8 + nanos(took) / 8;
+        self.claiming.store(next, Ordering::Relaxed);
+    }
+
+    fn window(&self) -> Duration {
+        let claim = Duration::from_nanos(self.claiming.load(Ordering::Relaxed));
+        (claim * CLAIMS).clamp(WINDOW, WIDEST)
+    }
+
     /// Takes the duration of a job into the estimate.
     pub(crate) fn note(&self, ran: Duration) {
         let (guess, ran) = (self.guess.load(Ordering::Relaxed), nanos(ran));
@@ -339,8 +361,18 @@ impl Prefetch {
         if paused_until > 0 && nanos(clock::since_boot()) < paused_until {
             return 0;
         }
+        self.within(self.window(), threads)
+    }
+
+    /// Returns the most that may have been claimed ahead, whatever the claims took.
+    pub(crate) fn most_ahead(&self, threads: usize) -> usize {
+        self.within(WIDEST, threads)
+    }
+
+    /// Returns how many jobs the threads start within a time.
+    fn within(&self, time: Duration, threads: usize) -> usize {
         let guess = self.guess.load(Ordering::Relaxed).max(1);
-        let jobs = nanos(WINDOW).saturating_mul(threads as u64) / guess;
+        let jobs = nanos(time).saturating_mul(threads as u64) / guess;
         usize::try_from(jobs).unwrap_or(MOST).min(MOST)
     }
 }
@@ -375,6 +407,22 @@ mod tests {
             let ahead = prefetch.ahead(16);
             assert!((jobs - 1..=jobs).contains(&ahead), "{each} ms: {ahead}");
         }
+    }
+
+    #[test]
+    fn more_is_claimed_ahead_where_claims_take_long() {
+        let prefetch = Prefetch::default();
+        for _ in 0..400 {
+            prefetch.note(10 * MS);
+            prefetch.note_claim(MS);
+        }
+        assert_eq!(prefetch.ahead(1), 1);
+        (0..100).for_each(|_| prefetch.note_claim(6 * MS));
+        assert_eq!(prefetch.ahead(1), 4);
+        (0..100).for_each(|_| prefetch.note_claim(1_000 * MS));
+        assert_eq!((prefetch.ahead(1), prefetch.most_ahead(1)), (8, 8));
+        (0..100).for_each(|_| prefetch.note_claim(MS));
+        assert_eq!((prefetch.ahead(1), prefetch.most_ahead(1)), (1, 8));
     }
 
     #[test]

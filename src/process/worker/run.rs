@@ -14,7 +14,7 @@ use crate::process::worker::adjust::{JobThreads, Tuning};
 use crate::process::worker::claim::assigner::{Assigner, Handoff};
 use crate::process::worker::claim::class_filter::SharedClasses;
 use crate::process::worker::claim::plan::ClaimPlan;
-use crate::process::worker::claim::poller::Poller;
+use crate::process::worker::claim::poller::{Poller, claim_at_once};
 use crate::process::worker::claim::wakeups::{self, Wakeups};
 use crate::process::worker::completer::Completer;
 use crate::process::worker::completion::{self, PendingCompletion};
@@ -26,7 +26,7 @@ use crate::process::worker::slot_passing::SlotPassing;
 use crate::process::worker::timeouts::{ForcedExit, Timeouts};
 use crate::{clock, mutant};
 use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -86,6 +86,7 @@ impl RunningWorker {
         let passing = SlotPassing::new(Arc::downgrade(&assigner), stop);
         let handoff = Handoff::new(assigner);
         let poller = Poller::new(context, &heartbeat, handoff, plan, wakeups);
+        let poller = Arc::new(Mutex::new(poller));
         let completer = Completer::new(context, &in_flight, passing, receivers.completed);
         pool.set_writer(completer.writer());
         let forced_exit = settings.forced_exit();
@@ -100,10 +101,10 @@ impl RunningWorker {
         let guard = start_heartbeat(context, &heartbeat, &in_flight, registry)?;
         Ok(RunningWorker {
             guard,
-            listener: start_listener(context, &heartbeat, woken_tx)?,
+            listener: start_listener(context, &heartbeat, woken_tx, Arc::downgrade(&poller))?,
             completer: stop::spawn_vital("finisher", stop, move || completer.run())?,
             timeouts: stop::spawn_vital("watchdog", stop, move || timeouts.run())?,
-            poller: stop::spawn_vital("poller", stop, move || poller.run())?,
+            poller: stop::spawn_vital("poller", stop, move || Poller::run(&poller))?,
             jobs,
             quit,
             forced_exit,
@@ -226,16 +227,17 @@ fn shared_classes(registry: &Registry) -> Arc<SharedClasses> {
     Arc::new(SharedClasses::new(classes))
 }
 
-/// Starts the thread that is notified of new work.
+/// Starts the thread that is notified of new work. It does not own the poller, with which the threads of the jobs end.
 fn start_listener(
     context: &ProcessContext,
     heartbeat: &Arc<Heartbeat>,
     woken: Sender<()>,
+    poller: Weak<Mutex<Poller>>,
 ) -> Result<JoinHandle<()>> {
     let (context, heartbeat) = (context.clone(), Arc::clone(heartbeat));
     let stop = context.stop.clone();
     stop::spawn_vital("listener", &stop, move || {
-        wakeups::run(&context, &heartbeat, &woken);
+        wakeups::run(&context, &heartbeat, &woken, || claim_at_once(&poller));
     })
 }
 

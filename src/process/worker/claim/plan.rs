@@ -37,10 +37,10 @@ pub(crate) struct ClaimPlan {
     tuned: u64,
     next: Option<Arc<NextJobs>>,
     progress: HandoffProgress,
+    /// The most jobs that the next claim takes ahead.
+    stride: usize,
     polling_interval: Duration,
     pub(crate) until_idle: bool,
-    /// Since when the queues have been empty.
-    idle_since: Option<Instant>,
 }
 
 /// The progress of jobs that were claimed ahead, on their way to the threads.
@@ -81,13 +81,17 @@ impl ClaimSize {
 /// The longest wait of a poller that claims nothing, before it checks the gate again.
 const GATE_PAUSE: Duration = Duration::from_secs(60);
 
-/// The first pause after the queues were found empty. Each further one is three times as long, up
-/// to the polling interval. A job whose transaction was open when the process started to listen has
-/// sent no notification.
+/// The first pause of a worker that has begun to listen. Each further one is three times as long, up to the
+/// polling interval. A job whose transaction was open when the process started to listen has sent no
+/// notification; each later one sends it.
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
 
-/// The time after its last job during which a worker asks others for theirs.
-const NEWLY: Duration = Duration::from_secs(2);
+/// The most jobs that the first claim after an empty one takes ahead. Each full one doubles it: if many workers are woken
+/// for many jobs at once, each has to pass the rows that the others are taking.
+const FIRST_STRIDE: usize = 64;
+
+/// No claim takes as many.
+const MOST_STRIDE: usize = 1_024;
 
 impl Levels {
     /// Returns the levels of a pool. Nothing is claimed ahead while claims wait in `handoff` that
@@ -134,9 +138,9 @@ impl ClaimPlan {
             tuning,
             next: None,
             progress: HandoffProgress::default(),
+            stride: FIRST_STRIDE,
             polling_interval: settings.polling_interval,
             until_idle: settings.until_idle,
-            idle_since: None,
         }
     }
 
@@ -195,7 +199,9 @@ impl ClaimPlan {
     /// enough.
     pub(crate) fn max_jobs(&self, pool: &Pool, handoff: &Handoff, busy: usize) -> Option<usize> {
         let levels = Levels::of(pool, handoff);
-        let max_jobs = self.gate.remaining(levels.most.saturating_sub(busy));
+        let most = levels.most.saturating_sub(busy);
+        let most = most.min(pool.occupancy().idle() + self.stride);
+        let max_jobs = self.gate.remaining(most);
         (busy <= levels.low && max_jobs > 0).then_some(max_jobs)
     }
 
@@ -264,9 +270,6 @@ impl ClaimPlan {
 
     /// Notes what a claim found. Returns `true` if there may be more.
     pub(crate) fn note_claimed(&mut self, jobs: &[Arc<Claimed>], size: ClaimSize) -> bool {
-        if !jobs.is_empty() {
-            self.idle_since = None;
-        }
         if jobs.len() > size.idle {
             self.progress.ahead_at = Some(clock::instant());
         }
@@ -275,21 +278,19 @@ impl ClaimPlan {
             return !jobs.is_empty();
         }
         let is_full = jobs.len() >= size.max_jobs;
+        self.stride = match is_full {
+            true => (self.stride * 2).min(MOST_STRIDE),
+            false => FIRST_STRIDE,
+        };
         let there_is_more = is_full || self.cursors.passed_some();
         self.cursors.reach(jobs, size.max_jobs);
         there_is_more
     }
 
-    /// Returns whether the queues have become empty only a moment ago.
-    pub(crate) fn is_newly_idle(&self) -> bool {
-        let since = self.idle_since;
-        since.is_none_or(|since| since.elapsed() < NEWLY)
-    }
-
-    /// Returns how long to wait for new work after the queues were found empty.
-    pub(crate) fn idle_pause(&mut self, session: &Session) -> Duration {
-        let idle = self.idle_since.get_or_insert_with(clock::instant).elapsed();
-        let pause = (idle * 2).max(FIRST_PAUSE).min(self.polling_interval);
+    /// Returns how long to wait for new work after the queues were found empty, of which the worker has
+    /// heard for this time.
+    pub(crate) fn idle_pause(&self, session: &Session, hears_for: Duration) -> Duration {
+        let pause = (hears_for * 2).max(FIRST_PAUSE).min(self.polling_interval);
         let mut pause = self.gate.patience(pause);
         // A class that goes on is noticed when the pauses are read again.
         if self.classes.is_any_paused() {
@@ -314,7 +315,11 @@ impl ClaimPlan {
             progress.at = Some(clock::instant());
         }
         // If the estimate has changed meanwhile, too many wait already.
-        let since = if busy > Levels::of(pool, handoff).most {
+        let ahead = match handoff.has_cautious() {
+            true => 0,
+            false => pool.prefetch.most_ahead(pool.occupancy().threads()),
+        };
+        let since = if busy > pool.occupancy().threads() + ahead {
             progress.ahead_at
         } else {
             progress.at

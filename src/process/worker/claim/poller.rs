@@ -1,6 +1,7 @@
 //! Claims as many jobs as there are idle threads, and more if jobs are so short that the threads
 //! would wait for the next claim.
 
+use crate::clock;
 use crate::db::model::claim::{Claimed, Claims};
 use crate::process::base::context::ProcessContext;
 use crate::process::base::heartbeat::Heartbeat;
@@ -11,11 +12,11 @@ use crate::process::worker::claim::assigner::Handoff;
 use crate::process::worker::claim::claim_gate::{GateState, IdleEnd};
 use crate::process::worker::claim::plan::{ClaimPlan, ClaimSize, Levels};
 use crate::process::worker::claim::queues::Sharing;
-use crate::process::worker::claim::wakeups::{Busyness, Wakeups, Woken};
+use crate::process::worker::claim::wakeups::{Busyness, Wakeups, Woken, WorkWait};
 use crate::process::worker::in_flight::InFlight;
 use crate::process::worker::pool::Pool;
 use crate::process::worker::release;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 /// The loop of a worker that claims.
@@ -30,6 +31,21 @@ pub(crate) struct Poller {
     wakeups: Wakeups,
     sharing: Sharing,
     idle_end: IdleEnd,
+    /// The length of the wait for work that is under way.
+    pause: Duration,
+}
+
+/// Claims on the thread that hears of new work, if the poller waits for that: the job starts sooner than if the poller
+/// had to be woken first. Returns `false` if the poller must look.
+pub(crate) fn claim_at_once(poller: &Weak<Mutex<Poller>>) -> bool {
+    let Some(poller) = poller.upgrade() else {
+        return false;
+    };
+    // If it is locked, the poller does not wait for work.
+    let mut poller = poller.try_lock().ok();
+    poller
+        .as_mut()
+        .is_some_and(|poller| poller.claim_for_listener())
 }
 
 /// The result of one poll of the queues.
@@ -58,6 +74,9 @@ const MOST_UNWRITTEN: usize = 2_000;
 /// The pause when the completer is that far behind.
 const FOR_THE_COMPLETER: Duration = Duration::from_millis(10);
 
+/// The time after a worker has become idle during which it asks busy ones for their jobs.
+const NEWLY: Duration = Duration::from_secs(2);
+
 /// The pause before the next poll of a process that is not registered, or that drains.
 const UNREGISTERED: PollResult = PollResult::NotNow(Duration::from_millis(20));
 
@@ -80,29 +99,63 @@ impl Poller {
             handoff,
             wakeups,
             sharing: Sharing::default(),
+            pause: Duration::ZERO,
             pool,
         }
     }
 
-    /// Runs until stopped. Nothing is claimed after that.
-    pub(crate) fn run(mut self) {
-        while !self.stop.is_stopped() {
-            self.session.moves();
-            if self.is_gated() {
-                continue;
+    /// Runs until stopped. Nothing is claimed after that, by [`claim_at_once`] neither.
+    pub(crate) fn run(shared: &Mutex<Self>) {
+        loop {
+            let mut poller = shared.lock().unwrap_or_else(PoisonError::into_inner);
+            if poller.stop.is_stopped() {
+                return poller.pass_on();
             }
-            match self.poll() {
-                PollResult::Full => drop(self.listen(Busyness::Busy)),
-                PollResult::Busy => self.wait_for_thread(),
-                PollResult::Drained if self.idle_end.is_wanted => self.end_if_idle(),
-                PollResult::Drained => self.wait_for_work(),
-                PollResult::NotNow(delay) => {
-                    self.session.rests();
-                    self.stop.wait(delay);
-                }
+            if let Some(wait) = poller.turn() {
+                drop(poller);
+                let woken = wait.wait();
+                let mut poller = shared.lock().unwrap_or_else(PoisonError::into_inner);
+                poller.after(woken);
             }
         }
-        self.pass_on();
+    }
+
+    /// Claims once. Returns the wait that must follow if there is no work.
+    fn turn(&mut self) -> Option<WorkWait> {
+        self.session.moves();
+        if self.is_gated() {
+            return None;
+        }
+        match self.poll() {
+            PollResult::Full => drop(self.listen(Busyness::Busy)),
+            PollResult::Busy => self.wait_for_thread(),
+            PollResult::Drained if self.idle_end.is_wanted => self.end_if_idle(),
+            PollResult::Drained => return self.wait_for_work(),
+            PollResult::NotNow(delay) => {
+                self.session.rests();
+                self.stop.wait(delay);
+            }
+        }
+        None
+    }
+
+    /// Claims for a thread that was notified while the poller waits for work. Returns `false` if the poller must go on.
+    fn claim_for_listener(&mut self) -> bool {
+        let subscriber = self.session.subscriber();
+        let state = self.plan.state(&self.stop, &self.pool, subscriber);
+        let may_claim = matches!(state, GateState::Claim) && !self.idle_end.is_wanted;
+        if !may_claim || self.stop.is_stopped() || self.handoff.has_cautious() {
+            return false;
+        }
+        self.session.moves();
+        self.heed_changes();
+        self.wakeups.note_woken();
+        let is_drained = matches!(self.poll(), PollResult::Drained);
+        self.session.rests();
+        let hears_for = self.wakeups.hears_for();
+        is_drained
+            && self.patience().is_none()
+            && self.plan.idle_pause(&self.session, hears_for) >= self.pause
     }
 
     fn pass_on(&mut self) {
@@ -199,6 +252,7 @@ impl Poller {
         size: ClaimSize,
     ) -> Result<ClaimedJobs, PollResult> {
         let claim_lock = self.in_flight.claim_lock();
+        let begun = clock::instant();
         let found = self
             .plan
             .claim(&mut self.session, registration.id, size)
@@ -215,6 +269,9 @@ impl Poller {
         };
         let jobs: Vec<Arc<Claimed>> = jobs.into_iter().map(Arc::new).collect();
         self.in_flight.enter(&jobs, registration);
+        if !jobs.is_empty() {
+            self.pool.prefetch.note_claim(begun.elapsed());
+        }
         Ok(ClaimedJobs { jobs, is_wanted })
     }
 
@@ -227,6 +284,9 @@ impl Poller {
     ) -> PollResult {
         let there_is_more = self.plan.note_claimed(&jobs, size);
         self.idle_end.note_claimed(jobs.len());
+        if !jobs.is_empty() {
+            self.wakeups.note_found(&self.session);
+        }
         let classes = self.plan.classes();
         // Rows that Ruby made ready name no class, and are claimed whatever it is.
         let has_paused =
@@ -259,19 +319,20 @@ impl Poller {
         self.after(woken);
     }
 
-    fn wait_for_work(&mut self) {
+    /// Returns the wait for new work, or `None` if the worker must look once more.
+    fn wait_for_work(&mut self) -> Option<WorkWait> {
         // Listening starts before the last poll, so that no job is missed in between.
         if self.listen(Busyness::Idle) {
-            return;
+            return None;
         }
-        if self.plan.is_newly_idle() {
+        let hears_for = self.wakeups.hears_for();
+        if hears_for < NEWLY {
             self.sharing.ask(&self.heartbeat, &mut self.session);
         }
-        let pause = self.plan.idle_pause(&self.session);
+        self.pause = self.plan.idle_pause(&self.session, hears_for);
         let stuck = self.patience();
         self.session.rests();
-        let woken = self.wakeups.wait_for_work(&self.stop, stuck, pause);
-        self.after(woken);
+        Some(self.wakeups.wait_for_work(&self.stop, stuck, self.pause))
     }
 
     /// Ends the worker if no job is left that it could run.
@@ -290,6 +351,7 @@ impl Poller {
     fn after(&mut self, woken: Woken) {
         match woken {
             Woken::Poll => {}
+            Woken::Work => self.wakeups.note_woken(),
             Woken::Stuck => self.give_back_stuck(),
             Woken::PassOn => self.pass_on(),
         }

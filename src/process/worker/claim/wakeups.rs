@@ -1,6 +1,6 @@
 //! The events that wake a poller, and its requests for notifications.
 
-use crate::clock::RetryDelay;
+use crate::clock::{self, RetryDelay};
 use crate::db::conn::listening::{self, Listener};
 use crate::db::table::processes;
 use crate::event::Event;
@@ -24,6 +24,9 @@ pub(crate) struct Wakeups {
     /// True if the worker was woken since the queues were last found empty: then it must claim the
     /// new work, or wake others.
     is_woken: bool,
+    /// Since when it has heard of all new work, except that of transactions which were open then. It
+    /// is the first empty look after it began to listen; without notifications, after the last job.
+    hears_since: Option<Instant>,
 }
 
 /// Why a wait ended that can end for several reasons.
@@ -31,6 +34,8 @@ pub(crate) struct Wakeups {
 pub(crate) enum Woken {
     /// There is a reason to poll the queues.
     Poll,
+    /// There may be new work.
+    Work,
     /// Jobs that were claimed ahead may have waited too long.
     Stuck,
     /// No thread has become idle for the work that woke the worker.
@@ -52,6 +57,21 @@ impl Wakeups {
             listen_flag: ListenFlag::default(),
             by_notification,
             is_woken: false,
+            hears_since: None,
+        }
+    }
+
+    /// Returns for how long the worker has heard of all new work. It has just found none.
+    pub(crate) fn hears_for(&mut self) -> Duration {
+        self.hears_since
+            .get_or_insert_with(clock::instant)
+            .elapsed()
+    }
+
+    /// Notes that jobs were found. Where nothing is heard, others may follow soon.
+    pub(crate) fn note_found(&mut self, session: &Session) {
+        if !session.can_listen() {
+            self.hears_since = None;
         }
     }
 
@@ -118,20 +138,24 @@ impl Wakeups {
         Woken::Poll
     }
 
-    /// Waits for new work, at most for `pause`.
+    /// Notes that there may be new work.
+    pub(crate) fn note_woken(&mut self) {
+        self.is_woken = true;
+    }
+
+    /// Returns the wait for new work, at most for `pause`.
     pub(crate) fn wait_for_work(
-        &mut self,
+        &self,
         stop: &Stop,
         stuck: Option<Duration>,
         pause: Duration,
-    ) -> Woken {
-        select_biased! {
-            recv(stop.channel()) -> _ => {}
-            recv(self.woken) -> _ => self.is_woken = true,
-            recv(after_or_never(stuck)) -> _ => return Woken::Stuck,
-            recv(after(pause)) -> _ => {}
+    ) -> WorkWait {
+        WorkWait {
+            stop: stop.clone(),
+            woken: self.woken.clone(),
+            stuck,
+            pause,
         }
-        Woken::Poll
     }
 
     /// Counts a busy or an idle poll, and writes the flag if it must change.
@@ -148,8 +172,15 @@ impl Wakeups {
         if !session.can_listen() {
             return false;
         }
+        if flag.registration != registration.id {
+            self.hears_since = None;
+        }
         let listens = flag.after_poll(registration.id, load);
-        write_flag(flag, session, registration.id, listens)
+        let is_written = write_flag(flag, session, registration.id, listens);
+        if is_written {
+            self.hears_since = None;
+        }
+        is_written
     }
 
     /// Stops listening while the worker claims nothing, so that others are woken instead.
@@ -159,6 +190,25 @@ impl Wakeups {
         {
             let listens = flag.at_rest(registration.id);
             write_flag(flag, session, registration.id, listens);
+        }
+    }
+}
+
+/// A wait of an idle worker. It borrows nothing, so that another thread may claim meanwhile.
+pub(crate) struct WorkWait {
+    stop: Stop,
+    woken: Receiver<()>,
+    stuck: Option<Duration>,
+    pause: Duration,
+}
+
+impl WorkWait {
+    pub(crate) fn wait(self) -> Woken {
+        select_biased! {
+            recv(self.stop.channel()) -> _ => Woken::Poll,
+            recv(self.woken) -> _ => Woken::Work,
+            recv(after_or_never(self.stuck)) -> _ => Woken::Stuck,
+            recv(after(self.pause)) -> _ => Woken::Poll,
         }
     }
 }
@@ -247,8 +297,14 @@ const WAIT: Duration = Duration::from_millis(200);
 
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
-/// Runs until stopped. A missed notification costs one polling interval.
-pub(crate) fn run(context: &ProcessContext, heartbeat: &Heartbeat, wake: &Sender<()>) {
+/// Runs until stopped. A missed notification costs one polling interval. `claim` looks for work on this thread, and
+/// returns `false` if the poller must look.
+pub(crate) fn run(
+    context: &ProcessContext,
+    heartbeat: &Heartbeat,
+    wake: &Sender<()>,
+    claim: impl Fn() -> bool,
+) {
     let stop = &context.stop;
     let mut backoff = RetryDelay::up_to(LONGEST_PAUSE);
     let mut is_down = false;
@@ -264,7 +320,12 @@ pub(crate) fn run(context: &ProcessContext, heartbeat: &Heartbeat, wake: &Sender
                 // Notifications from before it listened are lost.
                 let _ = wake.try_send(());
                 let is_current = || heartbeat.channel() == channel;
-                hear(&mut listener, stop, wake, is_current);
+                hear(&mut listener, stop, is_current, || {
+                    if !claim() {
+                        // A full channel already wakes the poller, also for this notification.
+                        let _ = wake.try_send(());
+                    }
+                });
                 if !is_current() {
                     continue;
                 }
@@ -283,11 +344,10 @@ pub(crate) fn run(context: &ProcessContext, heartbeat: &Heartbeat, wake: &Sender
 }
 
 /// Listens until stopped, until the connection is lost, or while the channel is current.
-fn hear(listener: &mut Listener, stop: &Stop, wake: &Sender<()>, is_current: impl Fn() -> bool) {
+fn hear(listener: &mut Listener, stop: &Stop, is_current: impl Fn() -> bool, heard: impl Fn()) {
     while !stop.is_stopped() && is_current() {
         match listener.wait(WAIT) {
-            // A full channel already wakes the poller, also for this notification.
-            Ok(true) => drop(wake.try_send(())),
+            Ok(true) => heard(),
             Ok(false) => {}
             Err(_) => return,
         }
