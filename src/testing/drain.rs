@@ -1,7 +1,7 @@
 //! Performs enqueued jobs immediately, in the test itself.
 
 use crate::db::model::claim::{
-    ClaimOf, ClaimQueues, ClaimRequest, Claimed, Claims, Fence, FinishedRow,
+    Begins, ClaimOf, ClaimQueues, ClaimRequest, Claimed, Claims, Fence, FinishedRow,
 };
 use crate::db::model::decision::{FinishedJob, KeySlots};
 use crate::db::model::outcome::{ClaimEnd, Ending, NewOutput, expired};
@@ -95,7 +95,7 @@ impl<'a> InlineWorker<'a> {
             queues: &self.queues,
             classes: &classes,
             max_jobs: 1,
-            ahead: false,
+            begins: Begins::All,
             from: &[],
             wanted_after: 0,
         };
@@ -141,6 +141,7 @@ impl<'a> InlineWorker<'a> {
             class_name: job.class_name.clone(),
             unique_id: job.unique_id.clone(),
             batch_id: job.batch_id,
+            is_limited: job.is_limited,
             queue_name: job.queue_name.clone(),
             attempt: job.attempt(),
             enqueued_at: job.created_at,
@@ -338,6 +339,7 @@ fn alone(class_name: &str, policy: Policy) -> Run {
         },
         unique_id: None,
         batch_id: None,
+        is_limited: false,
         class_name: class_name.to_owned(),
         queue_name: "default".to_owned(),
         attempt: 1,

@@ -21,7 +21,7 @@ use crate::process::worker::in_flight::{InFlight, Occupancy, ReservedThread};
 use crate::process::worker::ranked::RankedReceiver;
 use crossbeam_channel::Sender;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 /// The time that a job waits if the database cannot say whether it has expired.
@@ -199,6 +199,7 @@ impl Pool {
             class_name: job.class_name.clone(),
             unique_id: job.unique_id.clone(),
             batch_id: job.batch_id,
+            is_limited: job.is_limited,
             queue_name: job.queue_name.clone(),
             attempt: job.attempt(),
             enqueued_at: job.created_at,
@@ -255,6 +256,8 @@ pub(crate) struct Prefetch {
     guess: AtomicU64,
     /// Until when nothing is claimed ahead, in nanoseconds since boot.
     paused_until: AtomicU64,
+    /// True if jobs that run at most once are among the last that were claimed.
+    is_cautious: AtomicBool,
 }
 
 /// Until something is measured, jobs count as long.
@@ -271,6 +274,12 @@ const SHORT: Duration = Duration::from_micros(50);
 /// Larger claims are not cheaper.
 const MOST: usize = 1_000;
 
+/// The same as [`WINDOW`] and [`MOST`] while jobs that run at most once are claimed. These are marked as started by
+/// their claim, and all of them fail if the process dies then.
+const BRIEF: Duration = Duration::from_millis(2);
+
+const FEW: usize = 500;
+
 /// Claims that no thread has started after this long are released.
 pub(crate) const TOO_LONG: Duration = Duration::from_millis(50);
 
@@ -279,6 +288,7 @@ impl Default for Prefetch {
         Prefetch {
             guess: AtomicU64::new(nanos(UNKNOWN)),
             paused_until: AtomicU64::new(0),
+            is_cautious: AtomicBool::new(false),
         }
     }
 }
@@ -308,6 +318,19 @@ impl Prefetch {
         self.paused_until.store(until, Ordering::Relaxed);
     }
 
+    /// Notes what was claimed.
+    pub(crate) fn note_claimed(&self, jobs: &[Arc<Claimed>]) {
+        if !jobs.is_empty() {
+            let is_cautious = jobs.iter().any(|job| job.at_most_once);
+            self.is_cautious.store(is_cautious, Ordering::Relaxed);
+        }
+    }
+
+    /// Returns whether so few are claimed ahead that those which run at most once may be among them.
+    pub(crate) fn is_cautious(&self) -> bool {
+        self.is_cautious.load(Ordering::Relaxed)
+    }
+
     /// Returns whether jobs take less time than waking a thread.
     pub(crate) fn are_short(&self) -> bool {
         self.guess.load(Ordering::Relaxed) < nanos(SHORT)
@@ -319,9 +342,13 @@ impl Prefetch {
         if paused_until > 0 && nanos(clock::since_boot()) < paused_until {
             return 0;
         }
+        let (window, most) = match self.is_cautious() {
+            true => (BRIEF, FEW),
+            false => (WINDOW, MOST),
+        };
         let guess = self.guess.load(Ordering::Relaxed).max(1);
-        let jobs = nanos(WINDOW).saturating_mul(threads as u64) / guess;
-        usize::try_from(jobs).unwrap_or(MOST).min(MOST)
+        let jobs = nanos(window).saturating_mul(threads as u64) / guess;
+        usize::try_from(jobs).unwrap_or(most).min(most)
     }
 }
 

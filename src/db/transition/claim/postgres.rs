@@ -2,7 +2,7 @@
 
 use crate::db::conn::connection::Conn;
 use crate::db::conn::statement::Statement;
-use crate::db::model::claim::{ClaimQueues, ClaimRequest, Claimed, PausedScan};
+use crate::db::model::claim::{Begins, ClaimQueues, ClaimRequest, Claimed, PausedScan};
 use crate::db::table::blocked;
 use crate::db::table::claimed::{ENQUEUED_AT, columns, semaphore_of};
 use crate::db::table::wanted_keys::is_requested_after;
@@ -71,13 +71,13 @@ fn in_one_statement(
          moment AS MATERIALIZED (SELECT {{now}} AS now, date_part('epoch', {{now}}) AS seconds), \
          picked AS MATERIALIZED ({picked}), \
          gone AS (DELETE FROM solid_queue_ready_executions WHERE ctid = ANY (ARRAY(SELECT spot FROM picked)) \
-           RETURNING id, job_id, cautious, concurrency_key, class_name, created_at), \
+           RETURNING id, job_id, {is_left} AS is_left, concurrency_key, class_name, created_at), \
          {sorted_out}, \
          held AS (INSERT INTO solid_queue_claimed_executions (job_id, process_id, created_at, started_at, concurrency_key, semaphore_id, prefetched, ready_at) \
            SELECT job_id, $1, (SELECT now FROM moment), \
-             CASE WHEN $5 AND cautious THEN NULL ELSE (SELECT now FROM moment) END, \
+             CASE WHEN $5 > 0 AND is_left THEN NULL ELSE (SELECT now FROM moment) END, \
              concurrency_key, CASE WHEN class_name IS NULL THEN {semaphore} END, \
-             CASE WHEN $5 AND NOT cautious THEN true END, created_at FROM gone \
+             CASE WHEN $5 > 0 AND NOT is_left THEN true END, created_at FROM gone \
            WHERE class_name IS NOT NULL OR job_id NOT IN (SELECT id FROM over) {on_conflict} \
            RETURNING id, job_id, started_at, ready_at) \
          SELECT coalesce(held.id, 0) AS claim_id, held.started_at IS NOT NULL AS begun, \
@@ -85,6 +85,7 @@ fn in_one_statement(
            {is_wanted} OR EXISTS (SELECT 1 FROM wanted) AS is_wanted, \
            EXISTS (SELECT 1 FROM over) AS has_blocked, {columns} \
          FROM me LEFT JOIN held ON true LEFT JOIN solid_queue_jobs j ON j.id = held.job_id",
+        is_left = Begins::is_left("solid_queue_ready_executions", "$5"),
         semaphore = semaphore_of("gone"),
         is_wanted = is_requested_after("$8"),
         columns = columns(ENQUEUED_AT),
@@ -120,7 +121,7 @@ fn bound<'v>(
         .bind(request.max_jobs as i64)
         .bind(request.classes)
         .bind(&names[..])
-        .bind(request.ahead)
+        .bind(request.begins.number())
         .bind(priorities)
         .bind(jobs)
         .bind(request.wanted_after)

@@ -185,7 +185,11 @@ impl Poller {
             return UNREGISTERED;
         }
         self.wakeups.poll();
-        let size = ClaimSize { max_jobs, idle };
+        let size = ClaimSize {
+            max_jobs,
+            idle,
+            once: self.pool.prefetch.is_cautious(),
+        };
         match self.claim(&registration, size) {
             Ok(found) => self.take_over(found, &registration, size),
             Err(result) => result,
@@ -226,6 +230,7 @@ impl Poller {
         size: ClaimSize,
     ) -> PollResult {
         let there_is_more = self.plan.note_claimed(&jobs, size);
+        self.pool.prefetch.note_claimed(&jobs);
         self.idle_end.note_claimed(jobs.len());
         let classes = self.plan.classes();
         // Rows that Ruby made ready name no class, and are claimed whatever it is.
