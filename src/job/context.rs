@@ -26,6 +26,8 @@ pub(crate) struct Run {
     pub(crate) class_name: String,
     pub(crate) unique_id: Option<String>,
     pub(crate) batch_id: Option<i64>,
+    /// True if it holds a slot of its concurrency key.
+    pub(crate) is_limited: bool,
     pub(crate) queue_name: String,
     pub(crate) attempt: u32,
     /// The policies of the enqueue, the type and the program combined.
