@@ -4,7 +4,9 @@
 //! This is not part of the public API, and changes with the internals.
 
 use crate::db::conn::connection::AsConn;
-use crate::db::model::claim::{ClaimQueues, ClaimRequest, Claimed, Claims as Found, FinishedRow};
+use crate::db::model::claim::{
+    Begins, ClaimQueues, ClaimRequest, Claimed, Claims as Found, FinishedRow,
+};
 use crate::db::model::new_row::NewRow;
 use crate::db::table::processes::{self, NewProcess};
 use crate::db::transition::claim;
@@ -190,7 +192,7 @@ fn claim(registry: &Registry, jobs: Vec<NewJob>) -> Result<Vec<Claimed>> {
         queues: &ClaimQueues::All,
         classes: &classes,
         max_jobs: limit,
-        ahead: false,
+        begins: Begins::All,
         from: &[],
         wanted_after: 0,
     };

@@ -243,7 +243,7 @@ impl<S: ?Sized> Context<'_, S> {
             process,
             vec![traces(run)],
             run.finished,
-            KeySlots::Free,
+            KeySlots::of(run.job.is_limited),
         )
         .during("finish the job")?;
         if accepted.is_empty() && !(live.ends_itself() && has_ended(conn, claim)?) {

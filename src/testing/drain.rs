@@ -1,7 +1,7 @@
 //! Performs enqueued jobs immediately, in the test itself.
 
 use crate::db::model::claim::{
-    ClaimOf, ClaimQueues, ClaimRequest, Claimed, Claims, Fence, FinishedRow,
+    Begins, ClaimOf, ClaimQueues, ClaimRequest, Claimed, Claims, Fence, FinishedRow,
 };
 use crate::db::model::decision::{FinishedJob, KeySlots};
 use crate::db::model::outcome::{ClaimEnd, Ending, NewOutput, expired};
@@ -95,7 +95,7 @@ impl<'a> InlineWorker<'a> {
             queues: &self.queues,
             classes: &classes,
             max_jobs: 1,
-            ahead: false,
+            begins: Begins::All,
             from: &[],
             wanted_after: 0,
         };

@@ -4,7 +4,7 @@ use crate::db::conn::connection::{AsConn, Conn};
 use crate::db::internal_tests::checks;
 use crate::db::internal_tests::db::{TestDb, execute, on_each_database};
 use crate::db::internal_tests::interleavings::world::{World, limited, once, row, with_key};
-use crate::db::model::claim::{ClaimQueues, ClaimRequest, Claimed, Claims, Cursor};
+use crate::db::model::claim::{Begins, ClaimQueues, ClaimRequest, Claimed, Claims, Cursor};
 use crate::db::model::decision::Death;
 use crate::db::model::new_row::NewRow;
 use crate::db::table::{claimed, processes};
@@ -13,6 +13,7 @@ use crate::db::transition::{claim, enqueue, promote, prune};
 
 on_each_database!(
     what_may_run_once_has_not_begun_before_a_thread_is_free,
+    brief_jobs_that_run_once_begin_with_their_claim,
     what_has_crashed_before_has_not_begun_either,
     what_no_crash_is_forgiven_has_not_begun_either,
     a_job_that_was_claimed_ahead_is_not_charged_with_a_crash,
@@ -33,12 +34,25 @@ fn claim_up_to(
     process_id: i64,
     (ahead, from): (bool, &[Cursor]),
 ) -> Vec<Claimed> {
+    let begins = match ahead {
+        true => Begins::NotCautious,
+        false => Begins::All,
+    };
+    claim_as(begins, conn, process_id, (limit, from))
+}
+
+fn claim_as(
+    begins: Begins,
+    conn: &mut Conn<'_>,
+    process_id: i64,
+    (limit, from): (usize, &[Cursor]),
+) -> Vec<Claimed> {
     let want = ClaimRequest {
         process_id,
         queues: &ClaimQueues::All,
         classes: &["a".to_owned()],
         max_jobs: limit,
-        ahead,
+        begins,
         from,
         wanted_after: 0,
     };
@@ -84,6 +98,36 @@ fn what_may_run_once_has_not_begun_before_a_thread_is_free(db: &TestDb) {
     let held = claim(conn, world.processes[1], false, &[]);
     assert_eq!(begun(&held), [true, true]);
     assert_eq!(kill(conn, world.processes[1]).failed, [world.jobs[2]]);
+}
+
+/// Only those of which a crash makes nothing worse: the others might bring each other down.
+fn brief_jobs_that_run_once_begin_with_their_claim(db: &TestDb) {
+    let mut connection = db.connect();
+    let conn = &mut connection.as_conn();
+    let mut world = World::default();
+    for _ in 0..2 {
+        world.process(conn);
+    }
+    let never = |row: NewRow| NewRow {
+        max_crashes: Some(0),
+        ..row
+    };
+    for row in [row(), once(), once(), never(once()), never(row())] {
+        world.job(conn, &row);
+    }
+    let (usual, brief, crashed) = (world.jobs[0], world.jobs[1], world.jobs[2]);
+    execute(
+        conn,
+        &format!("UPDATE solid_queue_jobs SET crash_count = 1 WHERE id = {crashed}"),
+    );
+    let held = claim_as(Begins::OnceToo, conn, world.processes[0], (10, &[]));
+    assert_eq!(begun(&held), [true, true, false, false, false]);
+    let recovered = kill(conn, world.processes[0]);
+    assert_eq!(recovered.failed, [brief]);
+    let rest = [usual, crashed, world.jobs[3], world.jobs[4]];
+    assert_eq!(recovered.released, rest);
+    // The one that has failed may not have run.
+    assert_eq!(crashes(conn), [0, 0, 1, 0, 0]);
 }
 
 fn what_has_crashed_before_has_not_begun_either(db: &TestDb) {

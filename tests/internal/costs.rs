@@ -11,7 +11,7 @@
 
 use super::db::{TestDb, execute, on_each_database};
 use super::statements::number;
-use crate::db::model::claim::{ClaimQueues, ClaimRequest, Claims, FinishedRow};
+use crate::db::model::claim::{Begins, ClaimQueues, ClaimRequest, Claims, FinishedRow};
 use crate::db::model::decision::KeySlots;
 use crate::db::model::new_row::NewRow;
 use crate::db::transition::{claim, enqueue, finish};
@@ -74,7 +74,7 @@ fn claim_some(conn: &mut Conn<'_>, max_jobs: usize) -> Vec<i64> {
         queues: &ClaimQueues::All,
         classes: &["job".to_owned()],
         max_jobs,
-        ahead: true,
+        begins: Begins::NotCautious,
         from: &[],
         wanted_after: 0,
     };

@@ -5,7 +5,7 @@ use crate::db::internal_tests::checks;
 use crate::db::internal_tests::db::{TestDb, execute, on_each_database, texts};
 use crate::db::internal_tests::interleavings::world::{World, limited, row, take};
 use crate::db::model::claim::{
-    ClaimQueues, ClaimRequest, Claims, Cursor, EqualJobs, FinishedRow, NextJobs,
+    Begins, ClaimQueues, ClaimRequest, Claims, Cursor, EqualJobs, FinishedRow, NextJobs,
 };
 use crate::db::model::decision::{Death, KeySlots};
 use crate::db::model::new_row::{NewExpiry, NewRow, OnConflict};
@@ -56,7 +56,7 @@ fn a_claim_that_has_started_does_not_take_what_is_edited(db: &TestDb) {
             queues: &ClaimQueues::All,
             classes: &["a".to_owned()],
             max_jobs: 1,
-            ahead: false,
+            begins: Begins::All,
             from: &[],
             wanted_after: 0,
         };

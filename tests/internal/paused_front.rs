@@ -6,7 +6,7 @@ use crate::db::conn::dialect::Dialect;
 use crate::db::internal_tests::checks;
 use crate::db::internal_tests::db::{TestDb, execute, on_each_database, texts};
 use crate::db::internal_tests::interleavings::world::{World, row};
-use crate::db::model::claim::{ClaimQueues, ClaimRequest, Claimed, Claims};
+use crate::db::model::claim::{Begins, ClaimQueues, ClaimRequest, Claimed, Claims};
 use crate::db::model::new_row::NewRow;
 use crate::db::transition::{end, enqueue};
 use crate::process::worker::claim::class_filter::PausedFront;
@@ -38,7 +38,7 @@ fn claim(
         queues,
         classes: &["a".to_owned()],
         max_jobs: limit,
-        ahead: false,
+        begins: Begins::All,
         from: &[],
         wanted_after: 0,
     };

@@ -4,7 +4,7 @@
 use crate::db::conn::connection::AsConn;
 use crate::db::internal_tests::db::{TestDb, execute, on_each_database, texts};
 use crate::db::internal_tests::interleavings::world::{World, row};
-use crate::db::model::claim::{ClaimQueues, ClaimRequest, Claimed, Claims, FinishedRow};
+use crate::db::model::claim::{Begins, ClaimQueues, ClaimRequest, Claimed, Claims, FinishedRow};
 use crate::db::model::outcome::{Ending, JobFailure};
 use crate::db::transition::{claim, enqueue};
 use crate::event::logging::Subscriber;
@@ -88,7 +88,7 @@ fn claimed(db: &TestDb) -> (i64, Vec<Claimed>) {
         queues: &ClaimQueues::All,
         classes: &["a".to_owned()],
         max_jobs: GROUP,
-        ahead: false,
+        begins: Begins::All,
         from: &[],
         wanted_after: 0,
     };

@@ -3,10 +3,10 @@
 use crate::on_each_durable_database;
 use crate::support::TestDb;
 use crate::support::process::{Do, Once, Scene, Work, signal};
-use crate::support::wait::until;
+use crate::support::wait::{eventually, until};
 use rustix::process::Signal;
 use std::time::Duration;
-use windlass::Job;
+use windlass::{Job, NewJob, enqueue_all};
 
 on_each_durable_database!(
     a_killed_child_is_replaced_and_its_job_runs_again,
@@ -17,6 +17,7 @@ on_each_durable_database!(
     a_frozen_worker_tells_its_jobs_and_registers_anew,
     a_job_that_kills_is_parked,
     an_at_most_once_job_never_starts_again,
+    short_jobs_start_at_most_once,
     a_long_job_is_not_taken_for_dead,
     two_supervisors_recover_a_job_once,
     a_job_that_exits_is_counted_too,
@@ -251,6 +252,35 @@ fn an_at_most_once_job_never_starts_again(db: &TestDb) {
         .unwrap();
     scene.ended("b", 1);
     assert_eq!(scene.count("start", "a"), 1);
+}
+
+/// They are marked as started some at a time: those that a thread had not reached fail as well.
+fn short_jobs_start_at_most_once(db: &TestDb) {
+    const JOBS: i64 = 3_000;
+    let scene = Scene::new(db);
+    let job = |n: i64| NewJob::new(&Once(Work::new(&n.to_string(), Do::Nothing))).unwrap();
+    enqueue_all(&mut db.connection(), (0..JOBS).map(job)).unwrap();
+    let _supervisor = scene.supervisor(1);
+    let starts = || {
+        let effects = scene.effects().into_iter();
+        effects.filter(|effect| effect.what == "start")
+    };
+    let last = eventually("some have started", || starts().nth(500));
+    signal(last.pid, Signal::KILL);
+    let finished = "SELECT count(*) AS n FROM solid_queue_jobs WHERE finished_at IS NOT NULL";
+    until("all have ended", || {
+        db.count(finished) + db.rows("failed_executions") == JOBS
+    });
+    let mut started: Vec<String> = starts().map(|start| start.name).collect();
+    let count = started.len();
+    started.sort_unstable();
+    started.dedup();
+    assert_eq!(started.len(), count, "none has started twice");
+    let ended: Vec<_> = scene.effects();
+    let ended = ended.iter().filter(|effect| effect.what == "end").count();
+    assert!(db.count(finished) <= i64::try_from(ended).unwrap());
+    let unknown = "SELECT count(*) AS n FROM solid_queue_failed_executions WHERE error LIKE '%outcome_unknown%'";
+    assert_eq!(db.count(unknown), db.rows("failed_executions"));
 }
 
 fn a_long_job_is_not_taken_for_dead(db: &TestDb) {

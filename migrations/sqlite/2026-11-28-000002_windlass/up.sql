@@ -42,7 +42,8 @@ ALTER TABLE solid_queue_jobs ADD COLUMN has_dependents boolean;
 
 -- Ready executions: lets a worker claim only what it can perform. NULL in rows made by Rails.
 ALTER TABLE solid_queue_ready_executions ADD COLUMN class_name varchar;
--- The job is at most once, or was running when a process died: it is noted as begun only when a thread is free for it.
+-- The job is at most once, or was running when a process died: it is noted as begun only when a thread is free for it,
+-- or, if it is only at most once and short, a moment before.
 -- NULL: it is neither, and may be taken to have begun a few milliseconds early, with others as short.
 ALTER TABLE solid_queue_ready_executions ADD COLUMN cautious boolean;
 ALTER TABLE solid_queue_ready_executions ADD COLUMN concurrency_key varchar;

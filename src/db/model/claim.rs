@@ -95,6 +95,40 @@ impl NextClaims {
     }
 }
 
+/// The jobs that a claim marks as started.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Begins {
+    /// All: a thread is idle for each.
+    All,
+    /// All but the cautious ones, as more are claimed than threads are idle.
+    NotCautious,
+    /// The same, and those that are cautious only because they run at most once: all start within moments.
+    OnceToo,
+}
+
+impl Begins {
+    /// Returns the number of it in a statement.
+    pub(crate) fn number(self) -> i32 {
+        match self {
+            Begins::All => 0,
+            Begins::NotCautious => 1,
+            Begins::OnceToo => 2,
+        }
+    }
+
+    /// Returns an expression: the ready execution `ready` is one that is not marked by a claim with the number
+    /// `begins`, unless that marks all. Only for cautious ones is the job's row read.
+    pub(crate) fn is_left(ready: &str, begins: &str) -> String {
+        format!(
+            "({ready}.cautious AND NOT ({begins} = 2 AND coalesce((SELECT {ONLY_ONCE} FROM solid_queue_jobs j \
+             WHERE j.id = {ready}.job_id), false)))"
+        )
+    }
+}
+
+/// A condition: the job `j` is cautious only because it runs at most once.
+const ONLY_ONCE: &str = "j.at_most_once AND j.crash_count = 0 AND coalesce(j.max_crashes, 1) > 0";
+
 /// A request to claim jobs for a process.
 #[derive(Debug)]
 pub(crate) struct ClaimRequest<'a> {
@@ -104,9 +138,7 @@ pub(crate) struct ClaimRequest<'a> {
     /// here and are taken.
     pub(crate) classes: &'a [String],
     pub(crate) max_jobs: usize,
-    /// True if more jobs are claimed than threads are idle. Jobs that must not be marked as started too early are then
-    /// not marked.
-    pub(crate) ahead: bool,
+    pub(crate) begins: Begins,
     /// The cursors where the search starts, one per queue in order, or one for all together. Where
     /// there is none, it starts at the beginning.
     pub(crate) from: &'a [Cursor],

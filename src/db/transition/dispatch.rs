@@ -64,7 +64,7 @@ pub(crate) fn one_by_one(
     let due = DueJobs::Except(refused);
     let text = format!(
         "{} ORDER BY scheduled_at, priority, job_id LIMIT $1",
-        due.select()
+        due.select("job_id")
     );
     let jobs = due.bind(Statement::new(text).uncached().bind(chunk as i64));
     let jobs: Vec<i64> = jobs.load(conn).map(job_ids)?;
@@ -91,15 +91,15 @@ enum DueJobs<'d> {
 }
 
 impl DueJobs<'_> {
-    /// Returns a SELECT of them; the jobs that it names are `$2`.
-    fn select(self) -> String {
+    /// Returns a SELECT of a column of them; the jobs that it names are `$2`.
+    fn select(self, column: &str) -> String {
         let which = match self {
             DueJobs::All => "",
             DueJobs::Except(_) => " AND NOT (job_id IN {in $2})",
             DueJobs::Only(_) => " AND job_id IN {in $2}",
         };
         format!(
-            "SELECT job_id FROM solid_queue_scheduled_executions WHERE scheduled_at <= {{now}}{which}"
+            "SELECT {column} FROM solid_queue_scheduled_executions WHERE scheduled_at <= {{now}}{which}"
         )
     }
 
@@ -118,9 +118,9 @@ fn move_due(conn: &mut Conn<'_>, chunk: usize, which: DueJobs<'_>) -> QueryResul
         Dialect::Postgres => insert_or_skip(conn, chunk, which),
         Dialect::Sqlite => conn.transaction(|conn| {
             let text = format!(
-                "DELETE FROM solid_queue_scheduled_executions WHERE job_id IN \
+                "DELETE FROM solid_queue_scheduled_executions WHERE id IN \
                  ({} ORDER BY scheduled_at, priority, job_id LIMIT $1) RETURNING job_id",
-                which.select()
+                which.select("id")
             );
             let due = which.bind(Statement::new(text).bind(chunk as i64));
             let jobs: Vec<i64> = due.load(conn).map(job_ids)?;
@@ -153,7 +153,8 @@ fn insert_or_skip(conn: &mut Conn<'_>, chunk: usize, which: DueJobs<'_>) -> Quer
     in_one_statement(conn, chunk, which, "ON CONFLICT (job_id) DO NOTHING")
 }
 
-/// Dispatches in one statement.
+/// Dispatches in one statement. The executions are deleted by their ctid, without a second index lookup. One that was
+/// moved while it was being locked is left to the next look.
 fn in_one_statement(
     conn: &mut Conn<'_>,
     chunk: usize,
@@ -162,7 +163,7 @@ fn in_one_statement(
 ) -> QueryResult<usize> {
     let text = format!(
         "WITH picked AS MATERIALIZED ({due} ORDER BY scheduled_at, priority, job_id LIMIT $1 FOR UPDATE SKIP LOCKED), \
-         gone AS (DELETE FROM solid_queue_scheduled_executions WHERE job_id = ANY (ARRAY(SELECT job_id FROM picked)) \
+         gone AS (DELETE FROM solid_queue_scheduled_executions WHERE ctid = ANY (ARRAY(SELECT spot FROM picked)) \
            RETURNING job_id), \
          due AS MATERIALIZED (SELECT {RETURNING} FROM solid_queue_jobs WHERE id = ANY (ARRAY(SELECT job_id FROM gone))), \
          {limited}, \
@@ -171,7 +172,7 @@ fn in_one_statement(
            ORDER BY id {on_conflict} RETURNING 1), \
          woken AS (SELECT CASE WHEN EXISTS (SELECT 1 FROM due) THEN {wake} END) \
          SELECT (SELECT count(*) FROM gone) AS count, (SELECT count(*) FROM woken) AS woken",
-        due = which.select(),
+        due = which.select("ctid AS spot"),
         limited = blocked::due_ctes("due WHERE", "wanted"),
         has_key = blocked::has_key("concurrency_key"),
         wake = listening::wake("(SELECT count(*) FROM ready) + (SELECT count(*) FROM wanted)"),

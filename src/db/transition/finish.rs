@@ -70,7 +70,13 @@ fn finish_by(
     locks: OnLocked,
 ) -> QueryResult<EndedClaims> {
     let (accepted, next) = match conn.dialect() {
-        Dialect::Postgres => finish_in_one_statement(conn, process_id, claims, end, locks)?,
+        Dialect::Postgres => match (claims, locks, end.slots) {
+            (&[claim], OnLocked::Wait, KeySlots::None | KeySlots::Free) => (
+                finish_one(conn, process_id, claim, end)?,
+                NextClaims::default(),
+            ),
+            _ => finish_in_one_statement(conn, process_id, claims, end, locks)?,
+        },
         Dialect::Sqlite => conn.join_transaction(|conn| {
             let ended = claimed::end_rows(conn, process_id, claims, OnLocked::Wait)?;
             finish_jobs(conn, &ended, end.finished)?;
@@ -162,6 +168,22 @@ fn finish_and_keep_by(
     })
 }
 
+/// Finishes one job on Postgres, mostly in the transaction of its work, whose connection is the application's: a list
+/// would be planned for each job anew there.
+fn finish_one(
+    conn: &mut Conn<'_>,
+    process_id: i64,
+    claim: i64,
+    end: JobsEnd<'_>,
+) -> QueryResult<Vec<i64>> {
+    let text = format!(
+        "{} {RETURNED}",
+        ending("", "c.id = $1 AND c.process_id + 0 = $2", end)
+    );
+    let ended: Vec<Id> = Statement::new(text).bind(claim).bind(process_id).load(conn)?;
+    Ok(ended.into_iter().map(|row| row.id).collect())
+}
+
 /// Finishes on Postgres in one statement in autocommit, with the rows locked in order and then
 /// deleted by their ctid, without a second index lookup. For `+ 0` see the module of claims.
 ///
@@ -229,6 +251,25 @@ fn finish_where(
     held: &str,
     is_held: &str,
 ) -> QueryResult<(Vec<i64>, NextClaims)> {
+    let held = format!("held AS MATERIALIZED ({held}), ");
+    let ending = ending(&held, is_held, end);
+    if let KeySlots::PassOn(next, equal) = end.slots {
+        return end_and_claim_next(conn, &ending, claims, process_id, next, equal);
+    }
+    let text = format!("{ending} {RETURNED}");
+    let ended = Statement::new(text).bind(claims).bind(process_id);
+    let ended: Vec<Id> = ended.load(conn)?;
+    let ended = ended.into_iter().map(|row| row.id).collect();
+    Ok((ended, NextClaims::default()))
+}
+
+/// The claims that a statement has ended.
+const RETURNED: &str =
+    "SELECT claim_id AS id FROM ended WHERE (SELECT * FROM woken) IS NOT NULL";
+
+/// Returns the CTEs that end the claims `c` which meet a condition, and what that means for their jobs. They come after
+/// those in `held`.
+fn ending(held: &str, is_held: &str, end: JobsEnd<'_>) -> String {
     let jobs = match end.finished {
         FinishedRow::Keep => {
             "UPDATE solid_queue_jobs j SET finished_at = {now}, updated_at = {now}, crash_count = 0, \
@@ -238,26 +279,13 @@ fn finish_where(
             "DELETE FROM solid_queue_jobs WHERE id = ANY (ARRAY(SELECT job_id FROM ended))"
         }
     };
-    let ending = format!(
-        "WITH held AS MATERIALIZED ({held}), \
-         ended AS (DELETE FROM solid_queue_claimed_executions c WHERE {is_held} \
+    format!(
+        "WITH {held}ended AS (DELETE FROM solid_queue_claimed_executions c WHERE {is_held} \
            RETURNING c.id AS claim_id, c.job_id, c.concurrency_key, c.semaphore_id), \
          jobs AS ({jobs}), {also}woken AS ({WAITERS})",
         also = also_done(end),
         WAITERS = notify_waiters("ARRAY(SELECT job_id FROM ended)")
-    );
-    if let KeySlots::PassOn(next, equal) = end.slots {
-        return end_and_claim_next(conn, &ending, claims, process_id, next, equal);
-    }
-    let text = format!(
-        "{ending} SELECT claim_id AS id FROM ended WHERE (SELECT * FROM woken) IS NOT NULL"
-    );
-    let ended: Vec<Id> = Statement::new(text)
-        .bind(claims)
-        .bind(process_id)
-        .load(conn)?;
-    let ended = ended.into_iter().map(|row| row.id).collect();
-    Ok((ended, NextClaims::default()))
+    )
 }
 
 fn job_ids(ended: &[EndedClaim]) -> Vec<i64> {

@@ -32,11 +32,11 @@ pub(crate) fn make_runnable(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<()
     let text = format!(
         "INSERT INTO solid_queue_ready_executions (job_id, queue_name, priority, class_name, cautious, created_at) \
          SELECT id, queue_name, priority, class_name, {{cautious}}, {{now}} FROM solid_queue_jobs \
-         WHERE id IN {{in $1}} AND NOT {} ORDER BY id ON CONFLICT (job_id) DO NOTHING RETURNING job_id",
+         WHERE id IN {{in $1}} AND NOT {} ORDER BY id ON CONFLICT (job_id) DO NOTHING",
         has_key("concurrency_key")
     );
-    let ready: Vec<Execution> = Statement::new(text).bind(id_list(jobs)).load(conn)?;
-    if ready.len() < jobs.len() {
+    let ready = Statement::new(text).bind(id_list(jobs)).changes(conn)?;
+    if ready < jobs.len() {
         insert_blocked(conn, jobs)?;
     }
     crate::db::conn::listening::notify(conn, jobs.len())

@@ -21,8 +21,8 @@ use crate::process::worker::completion_writer::SharedWriter;
 use crate::process::worker::in_flight::{InFlight, Occupancy, ReservedThread};
 use crate::process::worker::ranked::RankedReceiver;
 use crossbeam_channel::Sender;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 /// The time that a job waits if the database cannot say whether it has expired.
@@ -277,6 +277,8 @@ pub(crate) struct Prefetch {
     paused_until: AtomicU64,
     /// The usual time of a claim, in nanoseconds.
     claiming: AtomicU64,
+    /// True if jobs that run at most once are among the last that were claimed.
+    is_cautious: AtomicBool,
 }
 
 /// Until something is measured, jobs count as long.
@@ -300,6 +302,12 @@ const SHORT: Duration = Duration::from_micros(50);
 /// Larger claims are not cheaper.
 const MOST: usize = 1_000;
 
+/// The same as [`WINDOW`] and [`MOST`] while jobs that run at most once are claimed. These are marked as started by
+/// their claim, and all of them fail if the process dies then.
+const BRIEF: Duration = Duration::from_millis(2);
+
+const FEW: usize = 500;
+
 /// Claims that no thread has started after this long are released.
 pub(crate) const TOO_LONG: Duration = Duration::from_millis(50);
 
@@ -309,6 +317,7 @@ impl Default for Prefetch {
             guess: AtomicU64::new(nanos(UNKNOWN)),
             paused_until: AtomicU64::new(0),
             claiming: AtomicU64::new(0),
+            is_cautious: AtomicBool::new(false),
         }
     }
 }
@@ -350,6 +359,19 @@ impl Prefetch {
         self.paused_until.store(until, Ordering::Relaxed);
     }
 
+    /// Notes what was claimed.
+    pub(crate) fn note_claimed(&self, jobs: &[Arc<Claimed>]) {
+        if !jobs.is_empty() {
+            let is_cautious = jobs.iter().any(|job| job.at_most_once);
+            self.is_cautious.store(is_cautious, Ordering::Relaxed);
+        }
+    }
+
+    /// Returns whether so few are claimed ahead that those which run at most once may be among them.
+    pub(crate) fn is_cautious(&self) -> bool {
+        self.is_cautious.load(Ordering::Relaxed)
+    }
+
     /// Returns whether jobs take less time than waking a thread.
     pub(crate) fn are_short(&self) -> bool {
         self.guess.load(Ordering::Relaxed) < nanos(SHORT)
@@ -371,9 +393,13 @@ impl Prefetch {
 
     /// Returns how many jobs the threads start within a time.
     fn within(&self, time: Duration, threads: usize) -> usize {
+        let (time, most) = match self.is_cautious() {
+            true => (time.min(BRIEF), FEW),
+            false => (time, MOST),
+        };
         let guess = self.guess.load(Ordering::Relaxed).max(1);
         let jobs = nanos(time).saturating_mul(threads as u64) / guess;
-        usize::try_from(jobs).unwrap_or(MOST).min(MOST)
+        usize::try_from(jobs).unwrap_or(most).min(most)
     }
 }
 

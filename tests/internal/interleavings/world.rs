@@ -5,7 +5,7 @@ use crate::db::transition::end;
 use crate::db::conn::connection::Conn;
 use crate::db::internal_tests::checks;
 use crate::db::internal_tests::db::execute;
-use crate::db::model::claim::{ClaimQueues, ClaimRequest, Claims, Fence, FinishedRow};
+use crate::db::model::claim::{Begins, ClaimQueues, ClaimRequest, Claims, Fence, FinishedRow};
 use crate::db::model::new_row::{NewLimit, NewRow};
 use crate::db::model::outcome::{Ending, JobFailure};
 use crate::db::table::processes;
@@ -160,7 +160,7 @@ pub fn take(
         queues: &ClaimQueues::All,
         classes: &["a".to_owned()],
         max_jobs: limit,
-        ahead: false,
+        begins: Begins::All,
         from: &[],
         wanted_after: 0,
     };

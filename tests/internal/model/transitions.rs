@@ -10,7 +10,7 @@ use crate::db::internal_tests::model::reference::Answer;
 use crate::db::internal_tests::model::state::{Job, Model};
 use crate::db::internal_tests::model::step::{By, CLASSES, New, QUEUES, Step, When, Which};
 use crate::db::internal_tests::model::subject::{Ids, number};
-use crate::db::model::claim::{ClaimQueues, ClaimRequest, Claimed, Claims};
+use crate::db::model::claim::{Begins, ClaimQueues, ClaimRequest, Claimed, Claims};
 use crate::db::model::new_row::{Inserted, NewRow};
 use crate::db::table::processes;
 use crate::db::transition::{claim, dispatch, enqueue, prune};
@@ -236,7 +236,7 @@ impl Taken<'_> {
             queues: &claim_queues(queues),
             classes: &self.open_classes(classes)?,
             max_jobs: limit,
-            ahead: false,
+            begins: Begins::All,
             from: &[],
             wanted_after: 0,
         };

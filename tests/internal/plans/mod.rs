@@ -24,8 +24,8 @@ use crate::db::conn::connection::{AsConn, Conn};
 use crate::db::conn::database::Database;
 use crate::db::conn::owned::DbConnection;
 use crate::db::model::claim::{
-    ClaimOf, ClaimQueues, ClaimRequest, Claims, Cursor, EqualJobs, Fence, FinishedRow, NextJobs,
-    PausedScan,
+    Begins, ClaimOf, ClaimQueues, ClaimRequest, Claims, Cursor, EqualJobs, Fence, FinishedRow,
+    NextJobs, PausedScan,
 };
 use crate::db::model::decision::{Death, FinishedJob, KeySlots};
 use crate::db::model::history::cell::{GaugeSample, QueueGauge};
@@ -331,7 +331,7 @@ fn of_three<'a>(
         queues,
         classes,
         max_jobs: 3,
-        ahead: false,
+        begins: Begins::All,
         from: &[],
         wanted_after: 0,
     }

@@ -6,7 +6,7 @@ pub(crate) mod takes_turns;
 
 use crate::clock;
 use crate::db::conn::turns::queue::{LogState, TurnQueue};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
@@ -40,7 +40,6 @@ pub(crate) enum Precedence {
 #[doc(hidden)]
 pub struct WriteTurns {
     state: Mutex<TurnState>,
-    changed: Condvar,
     queue: TurnQueue,
 }
 
@@ -49,7 +48,9 @@ struct TurnState {
     /// Since when a thread has its turn, or pauses.
     taken: Option<Instant>,
     arrived: u64,
-    waiting: BTreeSet<(Precedence, u64)>,
+    /// The threads that wait, in their order. Only the first is woken: to wake all for each turn would take longer than
+    /// most turns.
+    waiting: BTreeMap<(Precedence, u64), Arc<Condvar>>,
     process: ProcessTurn,
     pauses: TurnPauses,
 }
@@ -85,7 +86,6 @@ impl WriteTurns {
         all.retain(|_, turns| turns.strong_count() > 0);
         let turns = Arc::new(WriteTurns {
             state: Mutex::default(),
-            changed: Condvar::new(),
             queue: TurnQueue::beside(&path),
         });
         all.insert(path, Arc::downgrade(&turns));
@@ -100,11 +100,12 @@ impl WriteTurns {
         let mut state = self.state();
         let mine = (precedence, state.arrived);
         state.arrived += 1;
-        state.waiting.insert(mine);
+        let woken = Arc::new(Condvar::new());
+        state.waiting.insert(mine, Arc::clone(&woken));
         let until = clock::deadline(LONGEST);
         loop {
             let now = clock::instant();
-            let is_next = state.taken.is_none() && state.waiting.first() == Some(&mine);
+            let is_next = state.taken.is_none() && state.is_first(mine);
             let most = if is_next {
                 let Some(left) = self.left_in_queue(&mut state, now) else {
                     let Some(pause) = state.pauses.due(&self.queue) else {
@@ -123,10 +124,10 @@ impl WriteTurns {
                     continue;
                 }
                 state.waiting.remove(&mine);
-                self.changed.notify_all();
+                state.wake_first();
                 return None;
             }
-            let waited = self.changed.wait_timeout(state, most);
+            let waited = woken.wait_timeout(state, most);
             state = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
         state.waiting.remove(&mine);
@@ -159,7 +160,7 @@ impl WriteTurns {
         }
         state.pauses.after_a_pause(end);
         // A thread with precedence may have arrived.
-        self.changed.notify_all();
+        state.wake_first();
         state
     }
 
@@ -193,7 +194,7 @@ impl WriteTurns {
                 state.process = ProcessTurn::Held(clock::instant());
                 turns.pass_on(&mut state);
             }
-            turns.changed.notify_all();
+            state.wake_first();
         });
         started.is_ok()
     }
@@ -236,7 +237,25 @@ impl Drop for WriteTurn {
         state.taken = None;
         state.pauses.after_a_turn(self.since, &turns.queue);
         turns.pass_on(&mut state);
-        turns.changed.notify_all();
+        let next = state.waiting.values().next().cloned();
+        drop(state);
+        if let Some(next) = next {
+            next.notify_one();
+        }
+    }
+}
+
+impl TurnState {
+    fn is_first(&self, waiting: (Precedence, u64)) -> bool {
+        let first = self.waiting.first_key_value();
+        first.is_some_and(|(first, _)| *first == waiting)
+    }
+
+    /// Wakes the thread whose turn is next, if one waits.
+    fn wake_first(&self) {
+        if let Some(first) = self.waiting.values().next() {
+            first.notify_one();
+        }
     }
 }
 
@@ -475,14 +494,13 @@ mod tests {
         assert!(turns.start_to_queue());
         turns.state().process = ProcessTurn::Queued(clock::instant());
         drop(other);
-        let state = turns.state();
-        let waiting = turns
-            .changed
-            .wait_timeout_while(state, LONGEST * 20, |state| {
-                matches!(state.process, ProcessTurn::Queued(_))
-            });
+        let until = clock::deadline(LONGEST * 20);
+        let is_queued = || matches!(turns.state().process, ProcessTurn::Queued(_));
+        while is_queued() && clock::instant() < until {
+            clock::nap(Duration::from_millis(5));
+        }
         // It wants nothing any more, so it has passed the turn on.
-        assert_eq!(waiting.unwrap().0.process, ProcessTurn::Not);
+        assert_eq!(turns.state().process, ProcessTurn::Not);
         assert!(turns.take(Precedence::Normal).is_some());
     }
 

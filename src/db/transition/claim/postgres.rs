@@ -3,7 +3,9 @@
 use crate::clock;
 use crate::db::conn::connection::Conn;
 use crate::db::conn::statement::Statement;
-use crate::db::model::claim::{ClaimQueues, ClaimRequest, Claimed, ClaimedRow, PausedScan};
+use crate::db::model::claim::{
+    Begins, ClaimQueues, ClaimRequest, Claimed, ClaimedRow, PausedScan,
+};
 use crate::db::table::blocked;
 use crate::db::table::claimed::{ENQUEUED_AT, semaphore_of};
 use crate::db::table::ready::NOTHING;
@@ -168,18 +170,19 @@ fn text(request: &ClaimRequest<'_>, scan: Option<PausedScan>, expected: Expected
          moment AS MATERIALIZED (SELECT {{now}} AS now, date_part('epoch', {{now}}) AS seconds), \
          picked AS MATERIALIZED ({picked}), \
          gone AS (DELETE FROM solid_queue_ready_executions WHERE {gone} = ANY (ARRAY(SELECT spot FROM picked)) \
-           RETURNING id, job_id, cautious, concurrency_key, class_name, created_at), \
+           RETURNING id, job_id, {is_left} AS is_left, concurrency_key, class_name, created_at), \
          {sorted_out}\
          held AS (INSERT INTO solid_queue_claimed_executions (job_id, process_id, created_at, started_at, concurrency_key, semaphore_id, prefetched, ready_at) \
            SELECT job_id, $1, (SELECT now FROM moment), \
-             CASE WHEN $5 AND cautious THEN NULL ELSE (SELECT now FROM moment) END, \
+             CASE WHEN $5 > 0 AND is_left THEN NULL ELSE (SELECT now FROM moment) END, \
              concurrency_key, {semaphore}, \
-             CASE WHEN $5 AND NOT cautious THEN true END, created_at FROM gone \
+             CASE WHEN $5 > 0 AND NOT is_left THEN true END, created_at FROM gone \
            {held} RETURNING id, job_id, started_at, ready_at) \
          SELECT {columns} \
          FROM me LEFT JOIN held ON true LEFT JOIN solid_queue_jobs j ON j.id = held.job_id",
         picked = picked.replace("{free}", free),
         gone = of.gone,
+        is_left = Begins::is_left("solid_queue_ready_executions", "$5"),
         sorted_out = of.sorted_out,
         semaphore = of.semaphore,
         held = of.held,
@@ -263,7 +266,7 @@ fn bound<'v>(
         .bind(request.max_jobs as i64)
         .bind(request.classes)
         .bind(&names[..])
-        .bind(request.ahead)
+        .bind(request.begins.number())
         .bind(priorities)
         .bind(jobs)
         .bind(request.wanted_after)

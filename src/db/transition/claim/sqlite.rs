@@ -3,7 +3,7 @@
 use crate::db::conn::connection::Conn;
 use crate::db::conn::dialect::{Id, id_list};
 use crate::db::conn::statement::Statement;
-use crate::db::model::claim::{ClaimQueues, ClaimRequest, Claimed, ClaimedRow};
+use crate::db::model::claim::{Begins, ClaimQueues, ClaimRequest, Claimed, ClaimedRow};
 use crate::db::table::blocked;
 use crate::db::table::claimed::semaphore_of;
 use crate::db::table::ready::NOTHING;
@@ -49,16 +49,17 @@ pub(super) fn take(
     let picked = id_list(&picked);
     let text = format!(
         "INSERT INTO solid_queue_claimed_executions (job_id, process_id, created_at, started_at, concurrency_key, semaphore_id, prefetched, ready_at) \
-         SELECT job_id, $1, {{now}}, CASE WHEN $2 AND cautious THEN NULL ELSE {{now}} END, \
-           concurrency_key, CASE WHEN class_name IS NULL THEN {} END, \
-           CASE WHEN $2 AND NOT cautious THEN true END, created_at \
+         SELECT job_id, $1, {{now}}, CASE WHEN $2 > 0 AND {is_left} THEN NULL ELSE {{now}} END, \
+           concurrency_key, CASE WHEN class_name IS NULL THEN {semaphore} END, \
+           CASE WHEN $2 > 0 AND NOT {is_left} THEN true END, created_at \
          FROM solid_queue_ready_executions r WHERE id IN {{in $3}} \
          ORDER BY priority, job_id ON CONFLICT (job_id) DO NOTHING RETURNING id",
-        semaphore_of("r"),
+        is_left = Begins::is_left("r", "$2"),
+        semaphore = semaphore_of("r"),
     );
     let claims: Vec<Id> = Statement::new(text)
         .bind(request.process_id)
-        .bind(request.ahead)
+        .bind(request.begins.number())
         .bind(&picked)
         .load(conn)?;
     let text = "DELETE FROM solid_queue_ready_executions WHERE id IN {in $1}";

@@ -3,7 +3,7 @@
 
 use crate::clock;
 use crate::db::Refusal;
-use crate::db::model::claim::{ClaimRequest, Claimed, Claims, NextJobs};
+use crate::db::model::claim::{Begins, ClaimRequest, Claimed, Claims, NextJobs};
 use crate::db::transition::claim;
 use crate::event::logging::Subscriber;
 use crate::process::base::session::Session;
@@ -69,12 +69,22 @@ pub(crate) struct ClaimSize {
     pub(crate) max_jobs: usize,
     /// The number of free threads.
     pub(crate) idle: usize,
+    /// True if so few are claimed ahead that those which run at most once may be among them.
+    pub(crate) once: bool,
 }
 
 impl ClaimSize {
     /// Returns whether some of the jobs have to wait for a thread.
     fn is_ahead(self) -> bool {
         self.max_jobs > self.idle
+    }
+
+    fn begins(self) -> Begins {
+        match (self.is_ahead(), self.once) {
+            (false, _) => Begins::All,
+            (true, false) => Begins::NotCautious,
+            (true, true) => Begins::OnceToo,
+        }
     }
 }
 
@@ -215,9 +225,9 @@ impl ClaimPlan {
         let (resolver, cursors) = (&mut self.resolver, &mut self.cursors);
         let mut front = (self.classes.is_any_paused()).then_some(&mut self.front);
         let classes = self.classes.open();
-        let ahead = size.is_ahead();
+        let begins = size.begins();
         // Long jobs are claimed one by one, and exactly in their order.
-        cursors.begin(ahead);
+        cursors.begin(size.is_ahead());
         let wanted_after = session.wanted.claim();
         let started = clock::instant();
         let found = session.run("claim jobs", |conn| {
@@ -231,7 +241,7 @@ impl ClaimPlan {
                         queues,
                         classes,
                         max_jobs,
-                        ahead,
+                        begins,
                         from: &[],
                         wanted_after,
                     };

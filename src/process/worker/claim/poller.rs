@@ -238,7 +238,11 @@ impl Poller {
             return UNREGISTERED;
         }
         self.wakeups.poll();
-        let size = ClaimSize { max_jobs, idle };
+        let size = ClaimSize {
+            max_jobs,
+            idle,
+            once: self.pool.prefetch.is_cautious(),
+        };
         match self.claim(&registration, size) {
             Ok(found) => self.take_over(found, &registration, size),
             Err(result) => result,
@@ -283,6 +287,7 @@ impl Poller {
         size: ClaimSize,
     ) -> PollResult {
         let there_is_more = self.plan.note_claimed(&jobs, size);
+        self.pool.prefetch.note_claimed(&jobs);
         self.idle_end.note_claimed(jobs.len());
         if !jobs.is_empty() {
             self.wakeups.note_found(&self.session);
