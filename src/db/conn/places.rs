@@ -15,7 +15,7 @@ pub(crate) struct ParamPlace {
 /// appearances. Most texts of Postgres name them so already.
 pub(crate) fn placed(text: Cow<'_, str>, dialect: Dialect) -> (Cow<'_, str>, Vec<ParamPlace>) {
     let mut places: Vec<ParamPlace> = Vec::new();
-    // What is written anew, and up to where.
+    // The text so far if it is written anew, and the part of the original that is in it.
     let mut written: Option<(String, usize)> = None;
     let mut at = 0;
     while let Some(found) = text[at..].find('$') {

@@ -2,7 +2,7 @@
 //!
 //! 1. A quota [admits](admit) the jobs, or refuses them.
 //! 2. Idempotency keys and unique ids are [resolved](resolve): which jobs exist already, or wait for others.
-//!    Where all unique ids are [free], that is not needed.
+//!    That is not needed if all unique ids are [free].
 //! 3. The jobs are inserted: [one], or [many] at once.
 //! 4. Their [executions] are inserted: ready, scheduled or blocked. On Postgres the same statement does it.
 //! 5. The rest is inserted beside them: expiries, [parents](connect), [tokens](public_tokens).
