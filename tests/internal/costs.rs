@@ -2,12 +2,12 @@
 //! cheaper, changes that file.
 //!
 //! - Statements, with BEGIN and COMMIT as two of them: each is one round trip. Rows that are inserted, updated or deleted.
-//!   Both are exact.
+//!   Both are exact, and compared by every run.
 //! - Allocations of the process, and bytes of log: those of a statement on a server that does nothing else, or the pages of
 //!   a SQLite file. Instructions of the process, as compiled for tests, by valgrind. All of these within some percent, as
 //!   the compiler and the libraries have a part in them.
 //!
-//! A server of its own and valgrind take long: `bin/test all` has them, and says so by `WINDLASS_TEST_COSTS`.
+//! These take long, and need a server of their own: `bin/test all` has it, and says so by `WINDLASS_TEST_COSTS`.
 
 use super::db::{TestDb, execute, on_each_database};
 use super::statements::number;
@@ -167,15 +167,17 @@ struct Checkpoint {
     log: i32,
 }
 
-/// Returns how many bytes of log `work` writes, on an average of ten. Of a server, only if it does nothing else.
+/// Returns how many bytes of log `work` writes, on an average of ten.
 fn logged(conn: &mut DbConnection, work: Work) -> Option<u64> {
     const TIMES: i64 = 10;
     const POSITION: &str =
         "SELECT pg_wal_lsn_diff(pg_current_wal_insert_lsn(), '0/0')::bigint AS n";
     let many = |conn: &mut Conn<'_>| (0..TIMES).for_each(|_| work(conn));
+    if !is_thorough() {
+        return None;
+    }
     let mut conn = conn.as_conn();
     let bytes = match &mut conn {
-        Conn::Postgres(_) if !is_thorough() => return None,
         Conn::Postgres(_) => {
             let before = number(&mut conn, POSITION);
             many(&mut conn);
@@ -195,7 +197,7 @@ fn logged(conn: &mut DbConnection, work: Work) -> Option<u64> {
     u64::try_from(bytes / TIMES).ok()
 }
 
-/// Returns whether the server is for this test alone, and there is time for valgrind.
+/// Returns whether the server is for this test alone, and there is time for all.
 fn is_thorough() -> bool {
     std::env::var_os("WINDLASS_TEST_COSTS").is_some()
 }
@@ -346,7 +348,7 @@ fn a_plain_job_costs_what_the_file_says(db: &TestDb) {
         let figures = [
             ("statements", Some(statements)),
             ("rows", Some(rows)),
-            ("allocations", Some(allocations)),
+            ("allocations", is_thorough().then_some(allocations)),
             ("bytes", logged(&mut conn, work)),
             ("instructions", instructions(name, &db.url)),
         ];
@@ -358,6 +360,9 @@ fn a_plain_job_costs_what_the_file_says(db: &TestDb) {
 
 #[test]
 fn a_thread_costs_what_the_file_says() {
+    if !is_thorough() {
+        return;
+    }
     let this = ["env"];
     let measured = CREWS.map(|(name, _)| {
         let figures = [

@@ -117,7 +117,9 @@ mod rows {
         let channels = channels(1, 1);
         let mut ear = Ear::on(&db, &channels);
         let enqueues: [fn(&TestDb); 5] = [
-            |db| drop(note().enqueue(&mut db.connection()).unwrap()),
+            |db| {
+                note().enqueue(&mut db.connection()).unwrap();
+            },
             |db| {
                 let named = note().unique_id(fastrand::u64(..).to_string());
                 named.enqueue(&mut db.connection()).unwrap();
