@@ -21,8 +21,8 @@ use crate::process::worker::completion_writer::SharedWriter;
 use crate::process::worker::in_flight::{InFlight, Occupancy, ReservedThread};
 use crate::process::worker::ranked::RankedReceiver;
 use crossbeam_channel::Sender;
-use std::sync::{Arc, OnceLock, Weak};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 /// The time that a job waits if the database cannot say whether it has expired.

@@ -12,6 +12,7 @@ use crate::mutant;
 use chrono::NaiveDateTime;
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Bool};
+use std::sync::LazyLock;
 
 /// Claims under the write lock, so nothing else needs locking. Returns `None` if the process is not
 /// registered.
@@ -77,16 +78,17 @@ pub(super) fn take(
 
 /// Returns claims with their jobs.
 pub(crate) fn held(conn: &mut Conn<'_>, claims: &[i64]) -> QueryResult<Vec<Claimed>> {
-    let text = format!(
-        "SELECT c.id AS claim_id, c.started_at IS NOT NULL AS begun, c.ready_at || '/' || c.created_at AS waited, {} AS is_wanted, \
-           false AS has_blocked, {} \
-         FROM solid_queue_claimed_executions c \
-         LEFT JOIN solid_queue_jobs j ON j.id = c.job_id WHERE c.id IN {{in $1}}",
-        is_requested_after("0"),
-        columns("coalesce(j.created_at, '') || '/' || c.created_at"),
-    );
-    let rows: Vec<Claimed> = Statement::new(text).bind(id_list(claims)).load(conn)?;
-    Ok(rows)
+    static TEXT: LazyLock<String> = LazyLock::new(|| {
+        format!(
+            "SELECT c.id AS claim_id, c.started_at IS NOT NULL AS begun, c.ready_at || '/' || c.created_at AS waited, {} AS is_wanted, \
+               false AS has_blocked, {} \
+             FROM solid_queue_claimed_executions c \
+             LEFT JOIN solid_queue_jobs j ON j.id = c.job_id WHERE c.id IN {{in $1}}",
+            is_requested_after("0"),
+            columns("coalesce(j.created_at, '') || '/' || c.created_at"),
+        )
+    });
+    Statement::new(&**TEXT).bind(id_list(claims)).load(conn)
 }
 
 /// Returns the one row for a registered process and no jobs.
