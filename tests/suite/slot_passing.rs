@@ -6,10 +6,12 @@ use crate::support::jobs::{Gate, Log, Note, Wait};
 use crate::support::wait::until;
 use std::sync::Arc;
 use std::time::Duration;
-use windlass::{Concurrency, Delivery, Handle, Job as _, NewJob, Policy, Registry, Worker};
+use windlass::hooks::Subscriber;
+use windlass::{Concurrency, Delivery, Event, Handle, Job as _, NewJob, Policy, Registry, Worker};
 
 on_each_database!(
     slots_are_passed_on_in_order,
+    one_thread_runs_the_jobs_of_a_key,
     a_more_urgent_job_comes_first,
     an_earlier_queue_comes_first,
     a_paused_queue_keeps_its_jobs,
@@ -87,6 +89,34 @@ fn slots_are_passed_on_in_order(db: &TestDb) {
     until("nothing is held", || db.rows("claimed_executions") == 0);
     let wrong = windlass::limits::check_semaphores(&mut db.connection()).unwrap();
     assert!(wrong.is_empty(), "{wrong:?}");
+}
+
+/// Other threads would have to be woken, for longer than such a job takes. Which thread it is does not matter, nor a few changes.
+fn one_thread_runs_the_jobs_of_a_key(db: &TestDb) {
+    let (gate, log) = (Arc::new(Gate::default()), Arc::new(Log::default()));
+    let threads = Arc::new(Log::default());
+    let started = Arc::clone(&threads);
+    let _worker = Worker::new(&db.database, registry(&gate, &log))
+        .threads(8)
+        .subscriber(Subscriber::new(move |event| {
+            if matches!(event, Event::Started { .. }) {
+                started.add(std::thread::current().name().unwrap_or_default());
+            }
+        }))
+        .start()
+        .unwrap();
+    let mut conn = db.connection();
+    on_key(NewJob::new(&Wait).unwrap())
+        .enqueue(&mut conn)
+        .unwrap();
+    until("the first one runs", || gate.begun() == 1);
+    let jobs = (0..200).map(|number| note(&number.to_string()));
+    windlass::enqueue_all(&mut conn, jobs.collect::<Vec<_>>()).unwrap();
+    gate.open();
+    until("all have run", || log.len() == 200);
+    let threads = threads.lines();
+    let changes = threads.windows(2).filter(|pair| pair[0] != pair[1]).count();
+    assert!(changes < 100, "{changes} changes: {threads:?}");
 }
 
 fn a_more_urgent_job_comes_first(db: &TestDb) {

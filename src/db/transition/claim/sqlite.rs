@@ -11,6 +11,7 @@ use crate::db::table::wanted_keys::is_requested_after;
 use crate::mutant;
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Bool};
+use std::sync::LazyLock;
 
 /// Claims under the write lock, so nothing else needs locking. Returns `None` if the process is not
 /// registered.
@@ -77,21 +78,22 @@ pub(super) fn take(
 
 /// Returns claims with their jobs.
 pub(crate) fn held(conn: &mut Conn<'_>, claims: &[i64]) -> QueryResult<Vec<Claimed>> {
-    let row = ClaimedRow {
-        claim_id: "c.id",
-        waited: "c.ready_at || '/' || c.created_at",
-        created_at: "coalesce(j.created_at, '') || '/' || c.created_at",
-        begun: "c.started_at IS NOT NULL",
-        is_wanted: &is_requested_after("0"),
-        has_blocked: "false",
-    };
-    let text = format!(
-        "SELECT {} FROM solid_queue_claimed_executions c \
-         LEFT JOIN solid_queue_jobs j ON j.id = c.job_id WHERE c.id IN {{in $1}}",
-        row.columns(),
-    );
-    let rows: Vec<Claimed> = Statement::new(text).bind(id_list(claims)).load(conn)?;
-    Ok(rows)
+    static TEXT: LazyLock<String> = LazyLock::new(|| {
+        let row = ClaimedRow {
+            claim_id: "c.id",
+            waited: "c.ready_at || '/' || c.created_at",
+            created_at: "coalesce(j.created_at, '') || '/' || c.created_at",
+            begun: "c.started_at IS NOT NULL",
+            is_wanted: &is_requested_after("0"),
+            has_blocked: "false",
+        };
+        format!(
+            "SELECT {} FROM solid_queue_claimed_executions c \
+             LEFT JOIN solid_queue_jobs j ON j.id = c.job_id WHERE c.id IN {{in $1}}",
+            row.columns(),
+        )
+    });
+    Statement::new(&**TEXT).bind(id_list(claims)).load(conn)
 }
 
 /// Returns the one row for a registered process and no jobs.
