@@ -439,12 +439,12 @@ mod tests {
     fn more_is_claimed_ahead_where_claims_take_long() {
         let prefetch = Prefetch::default();
         for _ in 0..400 {
-            prefetch.note(10 * MS);
+            prefetch.note(9 * MS);
             prefetch.note_claim(MS);
         }
         assert_eq!(prefetch.ahead(1), 1);
         (0..100).for_each(|_| prefetch.note_claim(6 * MS));
-        assert_eq!(prefetch.ahead(1), 4);
+        assert_eq!(prefetch.ahead(1), 5);
         (0..100).for_each(|_| prefetch.note_claim(1_000 * MS));
         assert_eq!((prefetch.ahead(1), prefetch.most_ahead(1)), (8, 8));
         (0..100).for_each(|_| prefetch.note_claim(MS));
