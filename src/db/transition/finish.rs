@@ -180,7 +180,10 @@ fn finish_one(
         "{} {RETURNED}",
         ending("", "c.id = $1 AND c.process_id + 0 = $2", end)
     );
-    let ended: Vec<Id> = Statement::new(text).bind(claim).bind(process_id).load(conn)?;
+    let ended: Vec<Id> = Statement::new(text)
+        .bind(claim)
+        .bind(process_id)
+        .load(conn)?;
     Ok(ended.into_iter().map(|row| row.id).collect())
 }
 
@@ -264,8 +267,7 @@ fn finish_where(
 }
 
 /// The claims that a statement has ended.
-const RETURNED: &str =
-    "SELECT claim_id AS id FROM ended WHERE (SELECT * FROM woken) IS NOT NULL";
+const RETURNED: &str = "SELECT claim_id AS id FROM ended WHERE (SELECT * FROM woken) IS NOT NULL";
 
 /// Returns the CTEs that end the claims `c` which meet a condition, and what that means for their jobs. They come after
 /// those in `held`.

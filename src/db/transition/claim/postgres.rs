@@ -3,9 +3,7 @@
 use crate::clock;
 use crate::db::conn::connection::Conn;
 use crate::db::conn::statement::Statement;
-use crate::db::model::claim::{
-    Begins, ClaimQueues, ClaimRequest, Claimed, ClaimedRow, PausedScan,
-};
+use crate::db::model::claim::{Begins, ClaimQueues, ClaimRequest, Claimed, ClaimedRow, PausedScan};
 use crate::db::table::blocked;
 use crate::db::table::claimed::{ENQUEUED_AT, semaphore_of};
 use crate::db::table::ready::NOTHING;
