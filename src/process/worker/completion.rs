@@ -83,6 +83,9 @@ impl CompletedRun {
     }
 }
 
+/// Writes an outcome on the thread that has run the job. Returns it if it is left to the completer.
+pub(crate) type WriteHere = Box<dyn Fn(CompletedRun) -> Option<PendingCompletion> + Send + Sync>;
+
 /// An outcome that is to be written.
 pub(crate) struct PendingCompletion {
     pub(crate) run: CompletedRun,

@@ -88,7 +88,7 @@ impl RunningWorker {
         let poller = Poller::new(context, &heartbeat, handoff, plan, wakeups);
         let poller = Arc::new(Mutex::new(poller));
         let completer = Completer::new(context, &in_flight, passing, receivers.completed);
-        pool.set_writer(completer.writer());
+        pool.let_write(completer.write_here());
         let forced_exit = settings.forced_exit();
         let timeouts = Timeouts::new(
             context,
