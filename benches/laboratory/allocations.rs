@@ -1,4 +1,4 @@
-//! Counts the allocations of a thread and of the whole process, for programs that contain the laboratory.
+//! Counts the allocations of the process, for programs that contain the laboratory.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -19,13 +19,8 @@ static SHARDS: [Shard; 64] = [const { Shard(AtomicU64::new(0)) }; 64];
 static THREADS: AtomicUsize = AtomicUsize::new(0);
 
 thread_local! {
-    /// The number of this thread, and of its allocations.
-    static HERE: Cell<(usize, u64)> = const { Cell::new((usize::MAX, 0)) };
-}
-
-/// Returns how many allocations this thread has made.
-pub(crate) fn of_this_thread() -> u64 {
-    HERE.get().1
+    /// The number of this thread.
+    static HERE: Cell<usize> = const { Cell::new(usize::MAX) };
 }
 
 /// Returns how many allocations this process has made.
@@ -37,11 +32,11 @@ pub(crate) fn of_all_threads() -> u64 {
 }
 
 fn count() {
-    let (mut thread, allocations) = HERE.get();
+    let mut thread = HERE.get();
     if thread == usize::MAX {
         thread = THREADS.fetch_add(1, Ordering::Relaxed);
+        HERE.set(thread);
     }
-    HERE.set((thread, allocations + 1));
     SHARDS[thread % SHARDS.len()]
         .0
         .fetch_add(1, Ordering::Relaxed);

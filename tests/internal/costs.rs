@@ -342,9 +342,9 @@ fn a_plain_job_costs_what_the_file_says(db: &TestDb) {
         work(&mut conn.as_conn());
         let statements = statements(&mut conn, work) as u64;
         let rows = written(&mut conn, work).cast_unsigned();
-        let before = allocations::of_this_thread();
+        let before = allocations::of_all_threads();
         work(&mut conn.as_conn());
-        let allocations = allocations::of_this_thread() - before;
+        let allocations = allocations::of_all_threads() - before;
         let figures = [
             ("statements", Some(statements)),
             ("rows", Some(rows)),
