@@ -1,9 +1,8 @@
 //! Enqueues of several threads in one transaction of a SQLite file.
 //!
 //! A SQLite file has one writer. Threads of a process that enqueue at the same time, each outside of a transaction of its
-//! own, hand their jobs to one of them: it inserts all that have arrived meanwhile, and commits once. Before, it waits a
-//! moment for those that the last transaction has answered, as most of them come back with their next job. A thread that
-//! comes alone inserts its job as ever. The method is flat combining (Hendler, Incze, Shavit, Tzafrir, 2010).
+//! own, hand their jobs to one of them: it inserts all that have arrived meanwhile, and commits once. A thread that comes
+//! alone inserts its job as ever. The method is flat combining (Hendler, Incze, Shavit, Tzafrir, 2010).
 
 use crate::clock;
 use crate::db::conn::connection::Conn;
@@ -19,10 +18,6 @@ use std::time::{Duration, Instant};
 
 /// The most jobs of one transaction.
 const MOST: usize = 100;
-
-/// The longest wait for threads that may come back, and its part of the time that the last transaction took.
-const LONGEST_TO_GATHER: Duration = Duration::from_millis(1);
-const PART_TO_GATHER: u32 = 4;
 
 /// The longest wait for another thread to take a job over: then its thread inserts it alone.
 const LONGEST: Duration = Duration::from_secs(5);
@@ -42,7 +37,7 @@ pub(crate) fn insert_together(
     let end = match EnqueueGroup::of(writers).arrive(row) {
         // Those that arrive meanwhile wait for its end.
         Arrival::Alone(_lead) => return insert_job(conn, row),
-        Arrival::Leads(lead) => lead.gathered().insert(|rows| insert_rows(conn, rows)),
+        Arrival::Leads(lead) => lead.insert(|rows| insert_rows(conn, rows)),
         Arrival::Ended(end) => end,
     };
     match end {
@@ -91,36 +86,6 @@ struct GroupState {
     /// True while a thread inserts.
     is_led: bool,
     waiting: VecDeque<HandedJob>,
-    last: LastGroup,
-    /// The thread that is to lead, and waits for so many jobs.
-    gathers: Option<(usize, Thread)>,
-}
-
-/// The last transaction: its jobs, and until when its threads are waited for.
-#[derive(Debug, Default, Clone, Copy)]
-struct LastGroup {
-    jobs: usize,
-    until: Option<Instant>,
-}
-
-impl LastGroup {
-    fn of(jobs: usize, took: Duration) -> Self {
-        let pause = (took / PART_TO_GATHER).min(LONGEST_TO_GATHER);
-        LastGroup {
-            jobs,
-            until: Some(clock::deadline(pause)),
-        }
-    }
-
-    /// Returns whether several threads enqueue at the same time, so that one that finds no other is early.
-    fn is_in_use(self) -> bool {
-        self.jobs > 1 && !self.left().is_zero()
-    }
-
-    fn left(self) -> Duration {
-        let left = |until: Instant| until.saturating_duration_since(clock::instant());
-        self.until.map_or(Duration::ZERO, left)
-    }
 }
 
 /// A job whose thread waits for another one to insert it, or for its turn to lead.
@@ -157,11 +122,6 @@ enum GroupEnd {
 struct Lead {
     group: Arc<EnqueueGroup>,
     jobs: Vec<HandedJob>,
-    /// The number of jobs that are expected.
-    wanted: usize,
-    /// The number of jobs of its transaction.
-    inserted: usize,
-    since: Instant,
 }
 
 impl EnqueueGroup {
@@ -181,35 +141,20 @@ impl EnqueueGroup {
     /// Waits until the job was inserted, or is to be inserted by this thread.
     fn arrive(self: Arc<Self>, row: &NewRow) -> Arrival {
         let slot = Arc::new(Mutex::new(None));
-        let arrived = clock::instant();
-        let handed = || HandedJob {
-            row: row.clone(),
-            thread: std::thread::current(),
-            slot: Arc::clone(&slot),
-        };
         let mut state = self.state();
         if !state.is_led {
             state.is_led = true;
-            let last = state.last;
             drop(state);
-            let lead = |jobs| Lead {
-                group: self,
-                jobs,
-                wanted: last.jobs,
-                inserted: 1,
-                since: arrived,
-            };
-            return match last.is_in_use() {
-                true => Arrival::Leads(lead(vec![handed()])),
-                false => Arrival::Alone(lead(Vec::new())),
-            };
+            let (group, jobs) = (self, Vec::new());
+            return Arrival::Alone(Lead { group, jobs });
         }
-        state.waiting.push_back(handed());
-        let waiting = state.waiting.len();
-        if let Some((_, leader)) = state.gathers.take_if(|(others, _)| waiting >= *others) {
-            leader.unpark();
-        }
+        state.waiting.push_back(HandedJob {
+            row: row.clone(),
+            thread: std::thread::current(),
+            slot: Arc::clone(&slot),
+        });
         drop(state);
+        let arrived = clock::instant();
         loop {
             if let Some(arrival) = taken(&slot) {
                 return arrival;
@@ -245,25 +190,21 @@ impl EnqueueGroup {
         }
     }
 
-    /// Lets the thread lead whose job has waited longest, after so many jobs were inserted.
-    fn pass_on(self: &Arc<Self>, jobs: usize, took: Duration) {
+    /// Lets the thread insert whose job has waited longest, with the jobs behind it.
+    fn pass_on(self: &Arc<Self>) {
         let mut state = self.state();
-        state.last = LastGroup::of(jobs, took);
-        let Some(first) = state.waiting.pop_front() else {
+        let count = state.waiting.len().min(MOST);
+        let jobs: Vec<HandedJob> = state.waiting.drain(..count).collect();
+        let Some((slot, thread)) = jobs
+            .first()
+            .map(|job| (Arc::clone(&job.slot), job.thread.clone()))
+        else {
             state.is_led = false;
             return;
         };
-        let wanted = 1 + state.waiting.len() + jobs;
+        let group = Arc::clone(self);
+        put(&slot, Arrival::Leads(Lead { group, jobs }));
         drop(state);
-        let (slot, thread) = (Arc::clone(&first.slot), first.thread.clone());
-        let lead = Lead {
-            group: Arc::clone(self),
-            jobs: vec![first],
-            wanted,
-            inserted: 1,
-            since: clock::instant(),
-        };
-        put(&slot, Arrival::Leads(lead));
         thread.unpark();
     }
 
@@ -283,29 +224,6 @@ fn put(slot: &ArrivalSlot, arrival: Arrival) {
 }
 
 impl Lead {
-    /// Takes the jobs of those that wait, and of those that the last transaction has answered if they come soon.
-    fn gathered(mut self) -> Self {
-        let group = Arc::clone(&self.group);
-        let mut state = group.state();
-        let others = self.wanted.min(MOST) - 1;
-        while state.waiting.len() < others {
-            let left = state.last.left();
-            if left.is_zero() {
-                break;
-            }
-            state.gathers = Some((others, std::thread::current()));
-            drop(state);
-            std::thread::park_timeout(left);
-            state = group.state();
-        }
-        state.gathers = None;
-        let count = state.waiting.len().min(MOST - 1);
-        self.jobs.extend(state.waiting.drain(..count));
-        drop(state);
-        (self.inserted, self.since) = (self.jobs.len(), clock::instant());
-        self
-    }
-
     /// Inserts the jobs, tells the other threads, and returns the end of the first job, which is this thread's own.
     fn insert(mut self, insert: impl FnOnce(&[NewRow]) -> GroupOutcome) -> GroupEnd {
         let rows: Vec<NewRow> = self.jobs.iter().map(|job| job.row.clone()).collect();
@@ -337,7 +255,7 @@ impl Drop for Lead {
                 "the thread that inserted it panicked".to_owned(),
             ));
         }
-        self.group.pass_on(self.inserted, self.since.elapsed());
+        self.group.pass_on();
     }
 }
 
@@ -361,7 +279,7 @@ mod tests {
             .map(|_| {
                 let group = Arc::clone(&group);
                 std::thread::spawn(move || match group.arrive(&row()) {
-                    Arrival::Leads(lead) => lead.gathered().insert(|rows| insert(rows.len())),
+                    Arrival::Leads(lead) => lead.insert(|rows| insert(rows.len())),
                     Arrival::Ended(end) => end,
                     Arrival::Alone(_) => panic!("another thread inserts"),
                 })
@@ -408,31 +326,6 @@ mod tests {
         let is_unknown =
             |end: std::thread::Result<GroupEnd>| matches!(end, Ok(GroupEnd::Unknown(_)));
         assert!(told.into_iter().all(is_unknown));
-    }
-
-    #[test]
-    fn a_thread_waits_for_those_that_were_with_it() {
-        let group = Arc::new(EnqueueGroup::default());
-        group.state().last = LastGroup {
-            jobs: 3,
-            until: Some(clock::deadline(Duration::from_secs(20))),
-        };
-        let threads: Vec<_> = (0..3)
-            .map(|_| {
-                let group = Arc::clone(&group);
-                let committed =
-                    |rows: &[NewRow]| GroupOutcome::Committed(vec![rows.len() as i64; rows.len()]);
-                std::thread::spawn(move || match group.arrive(&row()) {
-                    Arrival::Leads(lead) => lead.gathered().insert(committed),
-                    Arrival::Ended(end) => end,
-                    Arrival::Alone(_) => panic!("others are expected"),
-                })
-            })
-            .collect();
-        for thread in threads {
-            assert_eq!(thread.join().unwrap(), GroupEnd::Inserted(3));
-        }
-        assert!(group.state().gathers.is_none());
     }
 
     #[test]
