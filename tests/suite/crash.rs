@@ -256,7 +256,7 @@ fn an_at_most_once_job_never_starts_again(db: &TestDb) {
 
 /// They are marked as started some at a time: those that a thread had not reached fail as well.
 fn short_jobs_start_at_most_once(db: &TestDb) {
-    const JOBS: i64 = 3_000;
+    const JOBS: i64 = 1_000;
     let scene = Scene::new(db);
     let job = |n: i64| NewJob::new(&Once(Work::new(&n.to_string(), Do::Nothing))).unwrap();
     enqueue_all(&mut db.connection(), (0..JOBS).map(job)).unwrap();
@@ -265,7 +265,7 @@ fn short_jobs_start_at_most_once(db: &TestDb) {
         let effects = scene.effects().into_iter();
         effects.filter(|effect| effect.what == "start")
     };
-    let last = eventually("some have started", || starts().nth(500));
+    let last = eventually("some have started", || starts().nth(100));
     signal(last.pid, Signal::KILL);
     let finished = "SELECT count(*) AS n FROM solid_queue_jobs WHERE finished_at IS NOT NULL";
     until("all have ended", || {
