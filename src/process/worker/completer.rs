@@ -9,12 +9,12 @@ use crate::db::{LockWait, Refusal};
 use crate::job::perform::Outcome;
 use crate::process::base::context::ProcessContext;
 use crate::process::base::stop::Stop;
-use crate::process::worker::completion::{self, PendingCompletion, grouped};
+use crate::process::worker::completion::{self, PendingCompletion, WriteHere, grouped};
 use crate::process::worker::completion_writer::{CompletionWriter, SharedWriter};
 use crate::process::worker::in_flight::InFlight;
 use crate::process::worker::slot_passing::SlotPassing;
 use crossbeam_channel::{Receiver, RecvTimeoutError};
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// The most new outcomes of one chunk.
@@ -71,9 +71,13 @@ impl Completer {
         }
     }
 
-    /// Returns what a thread writes with that has run the only job under way.
-    pub(crate) fn writer(&self) -> Weak<SharedWriter> {
-        Arc::downgrade(&self.writer)
+    /// Returns how a thread writes that has run the only job under way.
+    pub(crate) fn write_here(&self) -> Box<WriteHere> {
+        let writer = Arc::downgrade(&self.writer);
+        Box::new(move |run| match writer.upgrade() {
+            Some(writer) => writer.write_here(run),
+            None => Some(completion::pending(run)),
+        })
     }
 
     /// Runs until every job thread has ended and every outcome is written.

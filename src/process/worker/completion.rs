@@ -138,6 +138,9 @@ impl PendingCompletion {
     }
 }
 
+/// Writes an outcome on the thread that has run the job. Returns it if it is left to the completer.
+pub(crate) type WriteHere = dyn Fn(CompletedRun) -> Option<PendingCompletion> + Send + Sync;
+
 /// Makes an outcome pending that was not tried yet.
 pub(crate) fn pending(run: CompletedRun) -> PendingCompletion {
     PendingCompletion {

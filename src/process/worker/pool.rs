@@ -16,13 +16,12 @@ use crate::job::registry::Registry;
 use crate::job::running::{Live, Signals, Steps};
 use crate::process::base::registration::Registration;
 use crate::process::base::stop::Stop;
-use crate::process::worker::completion::{self, CompletedRun, PendingCompletion};
-use crate::process::worker::completion_writer::SharedWriter;
+use crate::process::worker::completion::{self, CompletedRun, PendingCompletion, WriteHere};
 use crate::process::worker::in_flight::{InFlight, Occupancy, ReservedThread};
 use crate::process::worker::ranked::RankedReceiver;
 use crossbeam_channel::Sender;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 /// The time that a job waits if the database cannot say whether it has expired.
@@ -46,7 +45,7 @@ pub(crate) struct Pool {
     /// The number of jobs that the threads have started.
     begun: AtomicU64,
     completed: Sender<PendingCompletion>,
-    writer: OnceLock<Weak<SharedWriter>>,
+    write_here: OnceLock<Box<WriteHere>>,
     /// Notified when a job with a timeout starts.
     timed: Sender<()>,
     /// The treatment of the rows of finished jobs whose policy does not set it.
@@ -71,7 +70,7 @@ impl Pool {
             occupancy: Arc::new(Occupancy::new(setup.rested)),
             begun: AtomicU64::new(0),
             completed: setup.completed,
-            writer: OnceLock::new(),
+            write_here: OnceLock::new(),
             timed: setup.timed,
             finished: setup.finished,
             longest_wait: setup.longest_wait,
@@ -108,8 +107,8 @@ impl Pool {
     }
 
     /// Lets the threads write outcomes.
-    pub(crate) fn set_writer(&self, writer: Weak<SharedWriter>) {
-        let _ = self.writer.set(writer);
+    pub(crate) fn set_writer(&self, write_here: Box<WriteHere>) {
+        let _ = self.write_here.set(write_here);
     }
 
     /// Passes an outcome to the completer, which writes those of all threads together. That of a limited job is written here if
@@ -117,9 +116,8 @@ impl Pool {
     fn complete(&self, run: CompletedRun) {
         let is_alone = run.thread.is_some() && self.occupancy.busy() == 1;
         let is_next = is_alone && self.completed.is_empty() && !self.stop.is_stopped();
-        let writer = self.writer.get().filter(|_| is_next);
-        let left = match writer.and_then(Weak::upgrade) {
-            Some(writer) => writer.write_here(run),
+        let left = match self.write_here.get().filter(|_| is_next) {
+            Some(write_here) => write_here(run),
             None => Some(completion::pending(run)),
         };
         if let Some(pending) = left {

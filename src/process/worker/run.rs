@@ -87,7 +87,7 @@ impl RunningWorker {
         let handoff = Handoff::new(assigner);
         let poller = Poller::new(context, &heartbeat, handoff, plan, wakeups);
         let completer = Completer::new(context, &in_flight, passing, receivers.completed);
-        pool.set_writer(completer.writer());
+        pool.set_writer(completer.write_here());
         let forced_exit = settings.forced_exit();
         let timeouts = Timeouts::new(
             context,
