@@ -153,8 +153,7 @@ fn insert_or_skip(conn: &mut Conn<'_>, chunk: usize, which: DueJobs<'_>) -> Quer
     in_one_statement(conn, chunk, which, "ON CONFLICT (job_id) DO NOTHING")
 }
 
-/// Dispatches in one statement. The executions are deleted by their ctid, without a second index lookup. One that was
-/// moved while it was being locked is left to the next look.
+/// Dispatches in one statement.
 fn in_one_statement(
     conn: &mut Conn<'_>,
     chunk: usize,
@@ -163,7 +162,7 @@ fn in_one_statement(
 ) -> QueryResult<usize> {
     let text = format!(
         "WITH picked AS MATERIALIZED ({due} ORDER BY scheduled_at, priority, job_id LIMIT $1 FOR UPDATE SKIP LOCKED), \
-         gone AS (DELETE FROM solid_queue_scheduled_executions WHERE ctid = ANY (ARRAY(SELECT spot FROM picked)) \
+         gone AS (DELETE FROM solid_queue_scheduled_executions WHERE job_id = ANY (ARRAY(SELECT job_id FROM picked)) \
            RETURNING job_id), \
          due AS MATERIALIZED (SELECT {RETURNING} FROM solid_queue_jobs WHERE id = ANY (ARRAY(SELECT job_id FROM gone))), \
          {limited}, \
@@ -172,7 +171,7 @@ fn in_one_statement(
            ORDER BY id {on_conflict} RETURNING 1), \
          woken AS (SELECT CASE WHEN EXISTS (SELECT 1 FROM due) THEN {wake} END) \
          SELECT (SELECT count(*) FROM gone) AS count, (SELECT count(*) FROM woken) AS woken",
-        due = which.select("ctid AS spot"),
+        due = which.select("job_id"),
         limited = blocked::due_ctes("due WHERE", "wanted"),
         has_key = blocked::has_key("concurrency_key"),
         wake = listening::wake("(SELECT count(*) FROM ready) + (SELECT count(*) FROM wanted)"),

@@ -103,6 +103,18 @@ fn lists_in_opposite_order() {
         .ends_in(&[
             "sql 0, rust 3 -> new ready, new ready, new ready; p1",
             "sql 3, rust 0 -> new ready, new ready, new ready; p1",
+        ]);
+}
+
+/// Rust inserts a list that names a unique id twice in steps.
+#[test]
+fn lists_in_opposite_order_one_in_steps() {
+    Play::new(&TestDb::postgres(), a_process)
+        .actor("sql", |c, _| lot_by_sql(c, &["u", "v", "w"]))
+        .actor("rust", |c, _| lot(c, &["w", "v", "u", "w"]))
+        .ends_in(&[
+            "sql 0, rust 3 -> new ready, new ready, new ready; p1",
+            "sql 3, rust 0 -> new ready, new ready, new ready; p1",
             // Rust's jobs were committed while the SQL waited for their unique ids: they are new to its snapshot.
             "sql 3, rust 3 -> new ready, new ready, new ready; p1",
         ]);
