@@ -64,7 +64,7 @@ pub(crate) fn one_by_one(
     let due = DueJobs::Except(refused);
     let text = format!(
         "{} ORDER BY scheduled_at, priority, job_id LIMIT $1",
-        due.select("job_id")
+        due.select()
     );
     let jobs = due.bind(Statement::new(text).uncached().bind(chunk as i64));
     let jobs: Vec<i64> = jobs.load(conn).map(job_ids)?;
@@ -91,15 +91,15 @@ enum DueJobs<'d> {
 }
 
 impl DueJobs<'_> {
-    /// Returns a SELECT of a column of them; the jobs that it names are `$2`.
-    fn select(self, column: &str) -> String {
+    /// Returns a SELECT of them; the jobs that it names are `$2`.
+    fn select(self) -> String {
         let which = match self {
             DueJobs::All => "",
             DueJobs::Except(_) => " AND NOT (job_id IN {in $2})",
             DueJobs::Only(_) => " AND job_id IN {in $2}",
         };
         format!(
-            "SELECT {column} FROM solid_queue_scheduled_executions WHERE scheduled_at <= {{now}}{which}"
+            "SELECT job_id FROM solid_queue_scheduled_executions WHERE scheduled_at <= {{now}}{which}"
         )
     }
 
@@ -118,9 +118,9 @@ fn move_due(conn: &mut Conn<'_>, chunk: usize, which: DueJobs<'_>) -> QueryResul
         Dialect::Postgres => insert_or_skip(conn, chunk, which),
         Dialect::Sqlite => conn.transaction(|conn| {
             let text = format!(
-                "DELETE FROM solid_queue_scheduled_executions WHERE id IN \
+                "DELETE FROM solid_queue_scheduled_executions WHERE job_id IN \
                  ({} ORDER BY scheduled_at, priority, job_id LIMIT $1) RETURNING job_id",
-                which.select("id")
+                which.select()
             );
             let due = which.bind(Statement::new(text).bind(chunk as i64));
             let jobs: Vec<i64> = due.load(conn).map(job_ids)?;
@@ -171,7 +171,7 @@ fn in_one_statement(
            ORDER BY id {on_conflict} RETURNING 1), \
          woken AS (SELECT CASE WHEN EXISTS (SELECT 1 FROM due) THEN {wake} END) \
          SELECT (SELECT count(*) FROM gone) AS count, (SELECT count(*) FROM woken) AS woken",
-        due = which.select("job_id"),
+        due = which.select(),
         limited = blocked::due_ctes("due WHERE", "wanted"),
         has_key = blocked::has_key("concurrency_key"),
         wake = listening::wake("(SELECT count(*) FROM ready) + (SELECT count(*) FROM wanted)"),

@@ -304,7 +304,7 @@ const MOST: usize = 1_000;
 /// their claim, and all of them fail if the process dies then.
 const BRIEF: Duration = Duration::from_millis(2);
 
-const FEW: usize = 500;
+const FEW: usize = 100;
 
 /// Claims that no thread has started after this long are released.
 pub(crate) const TOO_LONG: Duration = Duration::from_millis(50);
