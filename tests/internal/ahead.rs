@@ -22,6 +22,7 @@ on_each_database!(
     a_look_from_a_mark_passes_what_comes_before,
     a_look_from_a_mark_passes_what_others_take,
     rows_of_ruby_are_claimed_among_ours,
+    rows_of_ruby_behind_a_mark_are_claimed_by_the_same_claim,
 );
 
 fn claim(conn: &mut Conn<'_>, process_id: i64, ahead: bool, from: &[Cursor]) -> Vec<Claimed> {
@@ -346,6 +347,24 @@ fn a_look_from_a_mark_passes_what_others_take(db: &TestDb) {
     } else {
         assert_eq!((first, rest), (world.jobs.clone(), Vec::new()));
     }
+}
+
+/// The first statement of the claim has left its mark on them.
+fn rows_of_ruby_behind_a_mark_are_claimed_by_the_same_claim(db: &TestDb) {
+    let mut connection = db.connect();
+    let conn = &mut connection.as_conn();
+    let mut world = World::default();
+    world.process(conn);
+    for _ in 0..3 {
+        world.job(conn, &row());
+    }
+    let of_ruby = "UPDATE solid_queue_ready_executions SET class_name = NULL WHERE job_id = ";
+    execute(conn, &format!("{of_ruby}{}", world.jobs[1]));
+    claim::postgres::expect_ours();
+    let held = claim(conn, world.processes[0], true, &[Cursor::BEGINNING]);
+    let mut held: Vec<i64> = held.iter().map(|one| one.job_id).collect();
+    held.sort_unstable();
+    assert_eq!(held, world.jobs);
 }
 
 /// In their order with ours, up to the limit, whether the program expects some or not.

@@ -1,7 +1,7 @@
 //! Claims ready executions.
 
 pub(crate) mod next;
-mod postgres;
+pub(crate) mod postgres;
 mod sqlite;
 mod sqlite_paused;
 

@@ -40,7 +40,7 @@ pub(crate) fn insert_or_skip(
     if conn.is_in_transaction() {
         return in_one_statement(conn, request, scan, Expected::Claimed);
     }
-    let mut first = Vec::new();
+    let (mut first, mut from) = (Vec::new(), request.from);
     if scan.is_none() && !MetRuby::recently() {
         match unless_claimed(conn, request, scan, Expected::Ours)? {
             Some(rows) if !has_rest(&rows) => return Ok(rows),
@@ -49,9 +49,12 @@ pub(crate) fn insert_or_skip(
         }
         MetRuby::now();
         first.retain(|row| row.claim_id != NOTHING);
+        // The first statement has locked them, so that a scan from cursors would pass them.
+        from = &[];
     }
     let rest = ClaimRequest {
         max_jobs: request.max_jobs.saturating_sub(first.len()),
+        from,
         ..*request
     };
     let found = unless_claimed(conn, &rest, scan, Expected::RubysToo);
@@ -115,6 +118,12 @@ impl MetRuby {
 }
 
 const EXPECTING: Duration = Duration::from_secs(1);
+
+/// Lets the next claim expect no rows of Ruby.
+#[cfg(all(test, feature = "internal-tests"))]
+pub(crate) fn expect_ours() {
+    *MetRuby::at().lock().unwrap_or_else(PoisonError::into_inner) = None;
+}
 
 /// Claims in one statement in autocommit, so that a client that freezes can hold no lock. It locks
 /// the process's own row first: a process that was pruned must claim nothing, and one that is
