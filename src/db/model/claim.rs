@@ -342,6 +342,12 @@ where
 }
 
 impl Claimed {
+    /// Returns whether its outcome must soon be written: something may wait for it, or it would be unknown after a crash.
+    pub(crate) fn is_awaited(&self) -> bool {
+        let has_followers = self.is_limited || self.batch_id.is_some() || self.has_dependents;
+        has_followers || self.at_most_once
+    }
+
     /// Returns the number of the attempt that its next run is, starting at 1.
     pub(crate) fn attempt(&self) -> u32 {
         u32::try_from(self.attempts).unwrap_or(0).saturating_add(1)
@@ -464,6 +470,31 @@ where
 #[cfg(all(test, feature = "sqlite"))]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_outcome_is_awaited_if_something_follows_or_it_would_be_lost() {
+        let none = Claimed::default;
+        let awaited = [
+            Claimed {
+                is_limited: true,
+                ..none()
+            },
+            Claimed {
+                batch_id: Some(1),
+                ..none()
+            },
+            Claimed {
+                has_dependents: true,
+                ..none()
+            },
+            Claimed {
+                at_most_once: true,
+                ..none()
+            },
+        ];
+        assert!(awaited.iter().all(Claimed::is_awaited));
+        assert!(!none().is_awaited());
+    }
 
     #[test]
     fn only_calendar_times_are_parsed() {

@@ -55,9 +55,8 @@ impl CompletedRun {
 
     /// Returns whether something may wait for its outcome: a thread, a batch, other jobs, or what reads its result.
     pub(crate) fn is_awaited(&self) -> bool {
-        let (job, outcome) = (&self.job, &self.outcome);
-        let has_followers = job.is_limited || job.batch_id.is_some() || job.has_dependents;
-        has_followers || self.keep_result.is_some() || !matches!(outcome, Outcome::Finished(_))
+        let is_success = matches!(self.outcome, Outcome::Finished(_));
+        !is_success || self.keep_result.is_some() || self.job.is_awaited()
     }
 
     /// Frees the thread, if it is reserved for the next job of the key.
