@@ -83,8 +83,9 @@ pub(crate) fn insert_if_free(
     if statement.bind(list).changes(conn)? == names.len() {
         return Ok(true);
     }
-    let text = "DELETE FROM windlass_unique_jobs WHERE job_id >= $1";
-    Statement::new(text).bind(first).execute(conn)?;
+    let text = "DELETE FROM windlass_unique_jobs WHERE job_id BETWEEN $1 AND $2";
+    let last = first + names.len() as i64 - 1;
+    Statement::new(text).bind(first).bind(last).execute(conn)?;
     Ok(false)
 }
 

@@ -3,10 +3,10 @@
 use crate::db::conn::connection::Conn;
 use crate::db::conn::dialect::Dialect;
 use crate::db::model::new_row::NewRow;
+use crate::db::table::jobs::reserve;
 use crate::db::table::unique_jobs;
 use crate::db::transition::enqueue::executions::NewEntry;
 use crate::db::transition::enqueue::many::{CHUNK, insert_many, insert_numbered};
-use crate::db::transition::enqueue::reserve::reserve;
 use diesel::QueryResult;
 use std::collections::HashSet;
 

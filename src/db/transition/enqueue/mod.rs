@@ -17,7 +17,6 @@ pub(crate) mod many;
 pub(crate) mod one;
 pub(crate) mod public_tokens;
 pub(crate) mod rank;
-pub(crate) mod reserve;
 pub(crate) mod resolve;
 
 use crate::db::conn::connection::Conn;

@@ -100,7 +100,7 @@ const FIRST_PAUSE: Duration = Duration::from_millis(20);
 /// for many jobs at once, each has to pass the rows that the others are taking.
 const FIRST_STRIDE: usize = 64;
 
-/// No claim takes as many.
+/// More than any claim takes.
 const MOST_STRIDE: usize = 1_024;
 
 impl Levels {

@@ -104,7 +104,7 @@ impl Poller {
         }
     }
 
-    /// Runs until stopped. Nothing is claimed after that, by [`claim_at_once`] neither.
+    /// Runs until stopped. Nothing is claimed after that, not by [`claim_at_once`] either.
     pub(crate) fn run(shared: &Mutex<Self>) {
         loop {
             let mut poller = shared.lock().unwrap_or_else(PoisonError::into_inner);
