@@ -10,3 +10,4 @@ pub(crate) mod job_columns;
 pub mod new_row;
 pub mod outcome;
 pub mod recurring;
+pub(crate) mod times;
