@@ -1,14 +1,18 @@
-//! The bytes and requests of a browser for the first page, with an empty cache.
+//! The first page of a server that has just started: its time, and the bytes and requests of a browser with an empty cache.
 
+use crate::clock;
 use crate::error::Result;
 use crate::laboratory::comparison::FigureValue;
+use crate::laboratory::filled::sizes;
 use crate::laboratory::program::Program;
-use crate::laboratory::web::client;
+use crate::laboratory::web::client::{self, Answered};
+use std::net::SocketAddr;
 
-/// Requests the first page and everything that it names.
+/// Requests the first page and everything that it names, then the metrics and a queue: none of them finds a value that
+/// another has read.
 pub(crate) fn measure(url: &str) -> Result<Vec<FigureValue>> {
     let (server, address) = Program::serve(url, None)?;
-    let page = client::get(address, "/")?;
+    let (page, of_page) = timed(address, "/")?;
     let (mut bytes, mut external, mut requests) = (page.bytes, 0, 1);
     let mut names = references(&page.text);
     while let Some(name) = names.pop() {
@@ -23,12 +27,24 @@ pub(crate) fn measure(url: &str) -> Result<Vec<FigureValue>> {
             }
         }
     }
+    let (_, of_metrics) = timed(address, "/metrics")?;
+    let (_, of_queue) = timed(address, &format!("/queues/{}", sizes::queue(3)))?;
     server.stop();
     Ok(vec![
+        FigureValue::new("first view", "ms", of_page),
+        FigureValue::new("first scrape", "ms", of_metrics),
+        FigureValue::new("first view of a queue", "ms", of_queue),
         FigureValue::new("transferred", "bytes", bytes as f64),
         FigureValue::new("requests", "", f64::from(requests)),
         FigureValue::new("external references", "", f64::from(external)),
     ])
+}
+
+/// Requests a page, and returns the milliseconds that it took.
+fn timed(address: SocketAddr, path: &str) -> Result<(Answered, f64)> {
+    let start = clock::instant();
+    let page = client::get(address, path)?;
+    Ok((page, start.elapsed().as_secs_f64() * 1_000.0))
 }
 
 fn is_external(name: &str) -> bool {

@@ -210,21 +210,39 @@ fn of_each_series(dialect: Dialect, condition: &str) -> String {
     }
 }
 
+/// The rows of each series that are looked at for ones that cannot be read.
+#[doc(hidden)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LookBack {
+    /// Those of the last two days.
+    TwoDays,
+    /// The newest two of each resolution, which the folds of the last minutes have written.
+    NewestRows,
+}
+
 /// Counts the rows of the history that cannot be read: of the contributions that are not folded, of the
-/// totals, and of the buckets of the last two days.
-pub fn unreadable(conn: &mut Conn<'_>) -> QueryResult<usize> {
+/// totals, and of the newest buckets.
+pub fn unreadable(conn: &mut Conn<'_>, back: LookBack) -> QueryResult<usize> {
     let dialect = conn.dialect();
-    let lately = format!(
-        "resolution IN (60, 600, 3600) AND starts_at > {} - 172800",
-        epoch(dialect, "{now}")
-    );
+    let now = epoch(dialect, "{now}");
+    let buckets = Resolution::ALL.map(|resolution| {
+        let back = match back {
+            LookBack::TwoDays => 172_800,
+            LookBack::NewestRows => 2 * resolution.span(),
+        };
+        let lately = format!(
+            "resolution = {} AND starts_at > {now} - {back}",
+            resolution.seconds()
+        );
+        let rows = of_each_series(dialect, &lately);
+        format!("UNION ALL SELECT s.id, 0, b.data FROM {rows}")
+    });
     let text = format!(
         "SELECT s.id AS series_id, CAST(0 AS bigint) AS seconds, b.data FROM {totals} \
          UNION ALL SELECT 0, 0, data FROM (SELECT data FROM windlass_stats_deltas \
-           WHERE data IS NOT NULL AND id > 0 ORDER BY id LIMIT {MOST_UNFOLDED}) AS unfolded \
-         UNION ALL SELECT s.id, 0, b.data FROM {buckets}",
+           WHERE data IS NOT NULL AND id > 0 ORDER BY id LIMIT {MOST_UNFOLDED}) AS unfolded {buckets}",
         totals = of_each_series(dialect, "resolution = 0 AND starts_at = 0"),
-        buckets = of_each_series(dialect, &lately),
+        buckets = buckets.join(" "),
     );
     let rows: Vec<HistoryRow> = Statement::new(text).uncached().load(conn)?;
     let is_unreadable = |row: &HistoryRow| match row.series_id {

@@ -13,6 +13,7 @@ use crate::db::plans::works::ready_again;
 use crate::db::plans::{CLASS, Rows, Work, claim, death, job, named, run, web_pages, *};
 use crate::db::query::explain::{self, RubyProcesses};
 use crate::db::query::filter::Filter;
+use crate::db::query::history::LookBack;
 use crate::db::query::{history, job_view, jobs, status, ticks};
 use crate::db::table::history::{deltas, series};
 use crate::db::table::jobs::EditableJob;
@@ -67,7 +68,8 @@ pub(crate) const LOOKS: [(&str, Work); 46] = [
     ("check the history", |conn, _| {
         store_and_fold(conn)?;
         deltas::backlog(conn)?;
-        history::unreadable(conn).map(drop)
+        history::unreadable(conn, LookBack::NewestRows)?;
+        history::unreadable(conn, LookBack::TwoDays).map(drop)
     }),
     ("pause a class", |conn, _| {
         assert!(run_time::insert_class_pause(conn, "plan", None, None)?);

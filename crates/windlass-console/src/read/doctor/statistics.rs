@@ -2,7 +2,7 @@
 
 use crate::read::doctor::scope::{CheckScope, Finding, Verdict, finding};
 use diesel::QueryResult;
-use windlass::internal::db::query::history;
+use windlass::internal::db::query::history::{self, LookBack};
 use windlass::internal::db::table::history::deltas::{self, FoldBacklog};
 use windlass::internal::error::ErrorContext as _;
 use windlass::{Conn, Result};
@@ -14,7 +14,7 @@ const BEHIND: f64 = 300.0;
 /// so long that it has folded by now.
 pub(crate) fn check(conn: &mut Conn<'_>, is_served: bool, scope: CheckScope) -> Result<Finding> {
     const CHECK: &str = "statistics";
-    match state(conn).during("look at the history") {
+    match state(conn, scope).during("look at the history") {
         Ok((backlog, unreadable)) => {
             let (verdict, says) = judge(&backlog, unreadable, is_served);
             Ok(finding(CHECK, verdict, says))
@@ -23,8 +23,12 @@ pub(crate) fn check(conn: &mut Conn<'_>, is_served: bool, scope: CheckScope) -> 
     }
 }
 
-fn state(conn: &mut Conn<'_>) -> QueryResult<(FoldBacklog, usize)> {
-    Ok((deltas::backlog(conn)?, history::unreadable(conn)?))
+fn state(conn: &mut Conn<'_>, scope: CheckScope) -> QueryResult<(FoldBacklog, usize)> {
+    let back = match scope {
+        CheckScope::Newest => LookBack::NewestRows,
+        CheckScope::All | CheckScope::AllInTime => LookBack::TwoDays,
+    };
+    Ok((deltas::backlog(conn)?, history::unreadable(conn, back)?))
 }
 
 fn judge(backlog: &FoldBacklog, unreadable: usize, is_served: bool) -> (Verdict, String) {

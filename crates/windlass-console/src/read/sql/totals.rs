@@ -124,12 +124,12 @@ pub(crate) fn estimated_jobs(conn: &mut Conn<'_>) -> QueryResult<u64> {
 // --- The rules of `doctor`, checked for the newest rows only ---
 
 /// The number of the newest rows of each table that are checked.
-pub(crate) const NEWEST: u32 = 1_000;
+pub(crate) const NEWEST: u32 = 500;
 
 const STATES: [&str; 5] = ["ready", "claimed", "scheduled", "blocked", "failed"];
 
 /// Among how many of the newest ids of jobs they are: Postgres passes each that was deleted lately.
-const NEWEST_IDS: u32 = 50 * NEWEST;
+const NEWEST_IDS: u32 = 100 * NEWEST;
 
 /// Returns the id after which the newest jobs are.
 fn before_newest(dialect: Dialect) -> String {

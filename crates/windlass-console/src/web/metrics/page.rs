@@ -418,7 +418,7 @@ pub(crate) static LOG: Metric = gauge(
 pub(crate) static PROBLEMS: Metric = gauge(
     "windlass_doctor_problems",
     &["check"],
-    "Problems that a check of `windlass doctor` has found, at most a minute ago. Of rows, only the newest 1,000 of each table are checked.",
+    "Problems that a check of `windlass doctor` has found, at most a minute ago. Of rows, only the newest 500 of each table are checked.",
 );
 pub(crate) static WARNINGS: Metric = gauge(
     "windlass_doctor_warnings",
