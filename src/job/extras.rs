@@ -2,12 +2,13 @@
 
 use crate::db::model::extras::Follows;
 use crate::db::model::new_row::{NewQuota, NewRow};
-use crate::db::table::classes;
+use crate::db::table::classes::{self, NamedClass};
 use crate::db::table::flows::{batches, parents};
 use crate::db::table::public_tokens::NewPublicToken;
 use crate::db::transition::enqueue::public_tokens;
 use crate::db::{Conn, Refusal};
 use crate::error::{Error, ErrorContext, Result};
+use crate::job::bounds::{MAX_ARGUMENTS, ONE_ATTEMPT, beyond_maximum};
 use crate::job::policy::quota::refusal_to_error;
 use crate::job::{Enqueued, PublicToken, digest};
 use std::collections::{BTreeMap, BTreeSet};
@@ -64,8 +65,8 @@ pub(crate) fn insert_with_tokens(
 
 // --- Classes whose jobs are not enqueued by name ---
 
-/// Refuses the classes of jobs that were given by name, and gives the others the quota of their class. Those of Ruby are
-/// known to no worker of Rust, and jobs that wait for others have no quota.
+/// Refuses the classes of jobs that were given by name, and gives the others what their class says and they left out: the
+/// quota as well. Those of Ruby are known to no worker of Rust, and jobs that wait for others have no quota.
 pub(crate) fn refuse_named(conn: &mut Conn<'_>, rows: &mut [NewRow]) -> Result<()> {
     let (mut names, mut of_ruby) = (BTreeSet::new(), BTreeSet::new());
     for row in rows.iter().filter(|row| row.by_name) {
@@ -74,7 +75,7 @@ pub(crate) fn refuse_named(conn: &mut Conn<'_>, rows: &mut [NewRow]) -> Result<(
             None => names.insert(&*row.class_name),
         };
     }
-    let quotas = checked(conn, &names.into_iter().collect::<Vec<_>>())?;
+    let known = checked(conn, &names.into_iter().collect::<Vec<_>>())?;
     for name in of_ruby {
         match refuse_classes(conn, &[name]) {
             Err(Error::UnknownClass { .. }) => {}
@@ -82,11 +83,44 @@ pub(crate) fn refuse_named(conn: &mut Conn<'_>, rows: &mut [NewRow]) -> Result<(
         }
     }
     let by_name = rows.iter_mut().filter(|row| row.by_name);
-    for row in by_name.filter(|row| row.active_job_id.is_none() && row.follows.is_none()) {
-        let quota = quotas.get(&row.class_name);
-        row.quota = row.quota.take().or_else(|| quota.cloned());
+    for row in by_name.filter(|row| row.active_job_id.is_none()) {
+        let class = known.get(&row.class_name);
+        if let Some(class) = class {
+            fill_in(row, class);
+        }
+        if let Some(reason) = wrong_for(row, class) {
+            let class = row.class_name.clone();
+            return Err(Error::InvalidJob { class, reason });
+        }
+        if row.follows.is_none() && row.quota.is_none() {
+            row.quota = class.and_then(|class| NewQuota::of_column(class.quota.as_deref()));
+        }
     }
     Ok(())
+}
+
+/// Gives a job what its class says and the enqueue left out.
+fn fill_in(row: &mut NewRow, class: &NamedClass) {
+    if let (true, Some(queue)) = (row.left_out.queue, &class.queue_name) {
+        row.queue_name.clone_from(queue);
+    }
+    if let (true, Some(priority)) = (row.left_out.priority, class.priority) {
+        row.priority = priority;
+    }
+    row.at_most_once |= row.left_out.delivery && class.at_most_once;
+    row.max_crashes = row.max_crashes.or(class.max_crashes);
+    if !row.at_most_once {
+        row.max_attempts = row.max_attempts.or(class.max_attempts);
+    }
+}
+
+/// Returns what is wrong with a job of a class, which may be unknown.
+fn wrong_for(row: &NewRow, class: Option<&NamedClass>) -> Option<String> {
+    let most = class.and_then(|class| class.max_arguments);
+    let most = most.map_or(MAX_ARGUMENTS, |most| usize::try_from(most).unwrap_or(0));
+    let is_too_large = row.left_out.maximum_of.and_then(|size| beyond_maximum(size, most));
+    let is_once = row.left_out.delivery && row.at_most_once && row.max_attempts > Some(1);
+    is_too_large.or_else(|| is_once.then(|| ONE_ATTEMPT.to_owned()))
 }
 
 /// Refuses classes that a worker has stored as internal and, if unknown classes are refused, those
@@ -95,23 +129,22 @@ pub(crate) fn refuse_classes(conn: &mut Conn<'_>, names: &[&str]) -> Result<()> 
     checked(conn, names).map(drop)
 }
 
-/// Does the same, and returns the quotas that the others have.
-fn checked(conn: &mut Conn<'_>, names: &[&str]) -> Result<BTreeMap<String, NewQuota>> {
+/// Does the same, and returns the others that a worker has stored.
+fn checked(conn: &mut Conn<'_>, names: &[&str]) -> Result<BTreeMap<String, NamedClass>> {
     if names.is_empty() {
         return Ok(BTreeMap::new());
     }
-    let mut quotas = BTreeMap::new();
-    for found in classes::with_rules(conn, names).during("look the class up")? {
-        let class = found.class_name;
+    let mut known = BTreeMap::new();
+    for found in classes::named(conn, names).during("look the class up")? {
+        let class = found.class_name.clone();
         if found.internal {
             return Err(Error::InternalClass { class });
         } else if !found.is_known {
             return Err(Error::UnknownClass { class });
         }
-        let quota = NewQuota::of_column(found.quota.as_deref());
-        quotas.extend(quota.map(|quota| (class, quota)));
+        known.insert(class, found);
     }
-    Ok(quotas)
+    Ok(known)
 }
 
 // --- Enqueues that have waited for another transaction with the same name ---

@@ -3,6 +3,7 @@
 
 pub mod arguments;
 pub(crate) mod around;
+pub(crate) mod bounds;
 pub mod class;
 pub(crate) mod concurrency;
 pub mod context;

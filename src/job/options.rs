@@ -124,7 +124,7 @@ pub struct JobOptions {
     /// The number of times that the process may die during the job.
     pub max_crashes: Option<u32>,
 
-    /// The same as the delivery `at_most_once`, if true.
+    /// The same as the delivery `at_most_once` if true, and `at_least_once` if false.
     pub at_most_once: Option<bool>,
 
     /// The trace context of the enqueue, as the header of W3C Trace Context.
@@ -169,10 +169,11 @@ impl JobOptions {
         policy.keep_result = self.keep_result;
         policy.unique_scope = self.unique_scope;
         policy.on_conflict = self.on_conflict;
-        let at_most_once = self.at_most_once == Some(true);
-        policy.delivery = self
-            .delivery
-            .or(at_most_once.then_some(Delivery::AtMostOnce));
+        let named = self.at_most_once.map(|at_most_once| match at_most_once {
+            true => Delivery::AtMostOnce,
+            false => Delivery::AtLeastOnce,
+        });
+        policy.delivery = self.delivery.or(named);
         if let Some(ahead) = self.ahead_by {
             policy = policy.ahead_by(ahead);
         }

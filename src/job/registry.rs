@@ -5,6 +5,7 @@ use crate::db::table::classes::NewClass;
 use crate::error::{Error, Result};
 use crate::job::arguments::{decode_version, from_text_of_version};
 use crate::job::around::{self, Around, JobRan, NO_STATE, Next, caught};
+use crate::job::bounds::MAX_ARGUMENTS;
 use crate::job::class::Job;
 use crate::job::context::{Context, Run};
 use crate::job::error::{JobError, JobOutput, JobResult};
@@ -34,6 +35,8 @@ struct Class {
     retry_in: fn(u32, &JobError) -> Option<Duration>,
     new_job: Box<NewFromText>,
     queue: &'static str,
+    priority: i32,
+    max_arguments: usize,
     redact: &'static [&'static str],
     version: u32,
     internal: bool,
@@ -84,6 +87,8 @@ impl Registry {
             retry_in: J::retry_in,
             new_job: Box::new(new_job::<J>),
             queue: J::QUEUE,
+            priority: J::PRIORITY,
+            max_arguments: J::MAX_ARGUMENTS,
             redact: J::REDACT,
             version: J::VERSION,
             internal: J::INTERNAL,
@@ -135,6 +140,8 @@ impl Registry {
             retry_in: |_, _| None,
             new_job: Box::new(move |arguments, version| function.job_of_text(arguments, version)),
             queue: function.queue,
+            priority: function.priority,
+            max_arguments: MAX_ARGUMENTS,
             redact: function.redact,
             version: FIRST_VERSION,
             internal: false,
@@ -227,8 +234,20 @@ impl Registry {
             // A name that is not valid is an error of each enqueue in Rust.
             let quota = quota::column(class.quota.as_ref(), name).ok().flatten();
             let quota = quota.and_then(|quota| quota.to_column());
-            let queue = class.queue.to_owned();
-            NewClass(name.clone(), queue, redact, class.internal, quota)
+            let policy = &class.policy;
+            let column = |number: u32| i32::try_from(number).unwrap_or(i32::MAX);
+            NewClass(
+                name.clone(),
+                class.queue.to_owned(),
+                redact,
+                class.internal,
+                quota,
+                class.priority,
+                policy.max_attempts.map(column),
+                policy.max_crashes.map(column),
+                policy.is_at_most_once().then_some(true),
+                i64::try_from(class.max_arguments).unwrap_or(i64::MAX),
+            )
         };
         self.classes.iter().map(describe).collect()
     }

@@ -320,7 +320,12 @@ CREATE TABLE IF NOT EXISTS windlass_classes (
     redact text NOT NULL,
     seen_at datetime(6) NOT NULL,
     internal boolean NOT NULL DEFAULT 0,
-    quota text
+    quota text,
+    priority integer,
+    max_attempts integer,
+    max_crashes integer,
+    at_most_once boolean,
+    max_arguments bigint
 );
 
 -- The classes of which no worker of Windlass starts a job.

@@ -35,6 +35,7 @@ pub struct NewRow {
     pub(crate) expiry: Option<NewExpiry>,
     /// True if the class was given by name: such a job replaces none of an internal class.
     pub(crate) by_name: bool,
+    pub(crate) left_out: LeftOut,
     /// Only counts where [`admit`](crate::db::transition::enqueue::admit) inserts the job.
     pub(crate) quota: Option<NewQuota>,
     /// The batch that the job belongs to.
@@ -43,6 +44,16 @@ pub struct NewRow {
     pub(crate) follows: Option<Box<Follows>>,
     /// True if the caller connects it with what it waits for, which the same transaction inserts.
     pub(crate) is_connected_later: bool,
+}
+
+/// The values that an enqueue by the name of a class left out. They are those of the class, if a worker has stored it.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct LeftOut {
+    pub(crate) queue: bool,
+    pub(crate) priority: bool,
+    pub(crate) delivery: bool,
+    /// The bytes of the arguments, tags and metadata, if no maximum was given.
+    pub(crate) maximum_of: Option<usize>,
 }
 
 /// By when a job must have started.
@@ -92,6 +103,7 @@ impl NewRow {
             limit: None,
             expiry: None,
             by_name: false,
+            left_out: LeftOut::default(),
             quota: None,
             batch_id: None,
             follows: None,

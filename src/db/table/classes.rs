@@ -6,7 +6,7 @@ use crate::db::conn::dialect::micros;
 use crate::db::conn::statement::Statement;
 use crate::db::table::run_time::IS_STRICT;
 use diesel::prelude::*;
-use diesel::sql_types::{Bool, Nullable, Text};
+use diesel::sql_types::{BigInt, Bool, Integer, Nullable, Text};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -23,18 +23,48 @@ pub(crate) struct NewClass(
     pub(crate) bool,
     /// The quota of enqueues by its name, as JSON.
     pub(crate) Option<String>,
+    /// Its priority.
+    pub(crate) i32,
+    /// Its attempts and crashes, if its policy sets them.
+    pub(crate) Option<i32>,
+    pub(crate) Option<i32>,
+    /// True if it runs at most once, and else not set.
+    pub(crate) Option<bool>,
+    /// The most bytes of its arguments.
+    pub(crate) i64,
 );
+
+/// The columns of a class that a worker stores beside its name.
+const STORED: [&str; 9] = [
+    "queue_name",
+    "redact",
+    "internal",
+    "quota",
+    "priority",
+    "max_attempts",
+    "max_crashes",
+    "at_most_once",
+    "max_arguments",
+];
 
 /// Stores the classes that a worker performs. Rows that are the same already, and were written
 /// recently, are left as they are.
 pub(crate) fn see(conn: &mut Conn<'_>, classes: &[NewClass]) -> QueryResult<()> {
     const LATELY: Duration = Duration::from_secs(3600);
-    let text = "INSERT INTO windlass_classes (class_name, queue_name, redact, internal, quota, seen_at) \
-         SELECT value ->> 0, value ->> 1, value ->> 2, CAST(value ->> 3 AS boolean), value ->> 4, {now} FROM {rows $1} WHERE true ORDER BY 1 \
-         ON CONFLICT (class_name) DO UPDATE SET queue_name = excluded.queue_name, redact = excluded.redact, \
-           internal = excluded.internal, quota = excluded.quota, seen_at = excluded.seen_at WHERE windlass_classes.queue_name <> excluded.queue_name \
-           OR windlass_classes.redact <> excluded.redact OR windlass_classes.internal <> excluded.internal \
-           OR coalesce(windlass_classes.quota, '') <> coalesce(excluded.quota, '') OR windlass_classes.seen_at <= {later $2}";
+    let set = STORED.map(|column| format!("{column} = excluded.{column}"));
+    let differs =
+        STORED.map(|column| format!("windlass_classes.{column} IS DISTINCT FROM excluded.{column}"));
+    let text = format!(
+        "INSERT INTO windlass_classes (class_name, {}, seen_at) \
+         SELECT value ->> 0, value ->> 1, value ->> 2, CAST(value ->> 3 AS boolean), value ->> 4, CAST(value ->> 5 AS integer), \
+           CAST(value ->> 6 AS integer), CAST(value ->> 7 AS integer), CAST(value ->> 8 AS boolean), CAST(value ->> 9 AS bigint), \
+           {{now}} FROM {{rows $1}} WHERE true ORDER BY 1 \
+         ON CONFLICT (class_name) DO UPDATE SET {}, seen_at = excluded.seen_at \
+         WHERE {} OR windlass_classes.seen_at <= {{later $2}}",
+        STORED.join(", "),
+        set.join(", "),
+        differs.join(" OR "),
+    );
     let rows = serde_json::to_string(classes).unwrap_or_default();
     Statement::new(text)
         .bind(&rows)
@@ -84,9 +114,9 @@ pub(crate) fn redact_all(
     Ok(fields.collect())
 }
 
-/// A class with a rule for enqueues by its name.
-#[derive(QueryableByName)]
-pub(crate) struct RuledClass {
+/// A class as an enqueue by its name sees it: the rules for it, and what the job has that leaves a value out.
+#[derive(Debug, QueryableByName)]
+pub(crate) struct NamedClass {
     #[diesel(sql_type = Text)]
     pub(crate) class_name: String,
     /// True if a worker has stored it. If not, unknown classes are refused.
@@ -97,19 +127,53 @@ pub(crate) struct RuledClass {
     pub(crate) internal: bool,
     #[diesel(sql_type = Nullable<Text>)]
     pub(crate) quota: Option<String>,
+    #[diesel(sql_type = Nullable<Text>)]
+    pub(crate) queue_name: Option<String>,
+    #[diesel(sql_type = Nullable<Integer>)]
+    pub(crate) priority: Option<i32>,
+    #[diesel(sql_type = Nullable<Integer>)]
+    pub(crate) max_attempts: Option<i32>,
+    #[diesel(sql_type = Nullable<Integer>)]
+    pub(crate) max_crashes: Option<i32>,
+    #[diesel(sql_type = Bool)]
+    pub(crate) at_most_once: bool,
+    #[diesel(sql_type = Nullable<BigInt>)]
+    pub(crate) max_arguments: Option<i64>,
 }
 
-/// Returns those of these classes that are refused, or have a quota.
-pub(crate) fn with_rules(conn: &mut Conn<'_>, classes: &[&str]) -> QueryResult<Vec<RuledClass>> {
+/// Returns those of these classes that a worker has stored and, if unknown classes are refused, the others.
+pub(crate) fn named(conn: &mut Conn<'_>, classes: &[&str]) -> QueryResult<Vec<NamedClass>> {
     let text = format!(
-        "SELECT n.class_name, c.class_name IS NOT NULL AS is_known, coalesce(c.internal, false) AS internal, c.quota \
+        "SELECT n.class_name, c.class_name IS NOT NULL AS is_known, coalesce(c.internal, false) AS internal, c.quota, \
+           c.queue_name, c.priority, c.max_attempts, c.max_crashes, coalesce(c.at_most_once, false) AS at_most_once, c.max_arguments \
          FROM (SELECT value ->> 0 AS class_name FROM {{rows $1}}) AS n \
          LEFT JOIN windlass_classes c ON c.class_name = n.class_name \
-         WHERE c.internal OR c.quota IS NOT NULL OR (c.class_name IS NULL AND {IS_STRICT}) ORDER BY n.class_name"
+         WHERE c.class_name IS NOT NULL OR {IS_STRICT} ORDER BY n.class_name"
     );
     let names: Vec<[&str; 1]> = classes.iter().map(|name| [*name]).collect();
     let names = serde_json::to_string(&names).unwrap_or_default();
     Statement::new(text).bind(&names).load(conn)
+}
+
+#[derive(QueryableByName)]
+struct QueueOfClass {
+    #[diesel(sql_type = Text)]
+    class_name: String,
+    #[diesel(sql_type = Text)]
+    queue_name: String,
+}
+
+/// Returns the queues of these classes, as far as a worker has stored them.
+#[doc(hidden)]
+pub fn queues(conn: &mut Conn<'_>, classes: &[&str]) -> QueryResult<BTreeMap<String, String>> {
+    let text = "SELECT class_name, queue_name FROM windlass_classes WHERE class_name IN (SELECT value ->> 0 FROM {rows $1})";
+    let names: Vec<[&str; 1]> = classes.iter().map(|name| [*name]).collect();
+    let names = serde_json::to_string(&names).unwrap_or_default();
+    let rows: Vec<QueueOfClass> = Statement::new(text).uncached().bind(&names).load(conn)?;
+    Ok(rows
+        .into_iter()
+        .map(|row| (row.class_name, row.queue_name))
+        .collect())
 }
 
 #[derive(QueryableByName)]

@@ -4,7 +4,7 @@ pub mod attempts;
 pub mod audit;
 pub(crate) mod blocked;
 pub mod claimed;
-pub(crate) mod classes;
+pub mod classes;
 pub(crate) mod executions;
 pub(crate) mod expiries;
 pub(crate) mod failed;

@@ -5,6 +5,7 @@ use crate::error::{Error, Result};
 use crate::job::arguments::envelope::{self, too_large};
 use crate::job::arguments::finite::{self, joined};
 use crate::job::arguments::{MAX_DEPTH, decode, has_escaped_nul, is_too_deep};
+use crate::job::bounds::{MAX_ARGUMENTS, beyond_maximum};
 use crate::job::class::Job;
 use crate::job::extras::PublicAccess;
 use crate::job::new_job::NewJob;
@@ -225,18 +226,9 @@ impl NewJob {
             return refused(problem);
         }
         let extras = self.extras_text();
-        let size = self.row.arguments.len() + extras.len();
-        if size > self.max_arguments {
-            let what = if extras.is_empty() {
-                "arguments"
-            } else {
-                "arguments, tags and metadata"
-            };
-            return refused(format!(
-                "its {what} take {size} bytes, more than the {} allowed; store the data elsewhere and \
-                 pass a reference, or raise `MAX_ARGUMENTS`",
-                self.max_arguments
-            ));
+        // Where the class decides, the enqueue looks it up.
+        if let Some(problem) = self.most().and_then(|most| beyond_maximum(self.size(), most)) {
+            return refused(problem);
         }
         // In JSON a NUL is always escaped; text with a raw one is not JSON.
         if self.row.arguments.contains('\0') || has_escaped_nul(&self.row.arguments) {
@@ -260,6 +252,17 @@ impl NewJob {
             return refused(problem);
         }
         Ok(())
+    }
+
+    /// Returns the maximum size, or `None` if the class decides. No worker of Windlass stores a class of Ruby.
+    pub(crate) fn most(&self) -> Option<usize> {
+        let is_of_ruby = self.ruby.is_some() || self.row.active_job_id.is_some();
+        self.max_arguments.or(is_of_ruby.then_some(MAX_ARGUMENTS))
+    }
+
+    /// Returns the bytes of the arguments, tags and metadata.
+    pub(crate) fn size(&self) -> usize {
+        self.row.arguments.len() + self.extras_text().len()
     }
 
     /// Returns the tags and metadata as they are stored, or an empty text.
@@ -289,7 +292,7 @@ impl NewJob {
             policy: J::policy().with_version(J::VERSION),
             concurrency: job.concurrency(),
             quota: job.quota(),
-            max_arguments: J::MAX_ARGUMENTS,
+            max_arguments: Some(J::MAX_ARGUMENTS),
             is_text: false,
             access: PublicAccess {
                 wants_token: false,

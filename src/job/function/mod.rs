@@ -7,6 +7,7 @@ use crate::error::Result;
 use crate::job::Enqueued;
 use crate::job::arguments::readable::written;
 use crate::job::arguments::{check_version, decode_as, from_text, undecodable};
+use crate::job::bounds::MAX_ARGUMENTS;
 use crate::job::error::JobError;
 use crate::job::extras::PublicAccess;
 use crate::job::new_job::NewJob;
@@ -57,7 +58,7 @@ pub struct Function<A> {
     pub(crate) queue: &'static str,
     pub(crate) redact: &'static [&'static str],
     pub(crate) policy: fn() -> Policy,
-    priority: i32,
+    pub(crate) priority: i32,
     arguments: PhantomData<fn(A) -> A>,
 }
 
@@ -136,7 +137,7 @@ impl<A: Serialize + DeserializeOwned> Function<A> {
             policy: (self.policy)(),
             concurrency: None,
             quota: None,
-            max_arguments: 64 * 1024,
+            max_arguments: Some(MAX_ARGUMENTS),
             is_text: false,
             ruby: None,
             follows: None,

@@ -9,6 +9,7 @@ use crate::db::transition::enqueue::{self, group};
 use crate::db::{AsConn, Conn, own};
 use crate::error::{Error, ErrorContext, Result};
 use crate::job::Enqueued;
+use crate::job::bounds::{MAX_ARGUMENTS, ONE_ATTEMPT};
 use crate::job::concurrency::Concurrency;
 use crate::job::extras::{
     PublicAccess, all_of, explain_missing, insert_with_tokens, name_locked, refuse_named,
@@ -60,7 +61,8 @@ pub struct NewJob {
     #[doc(hidden)]
     pub concurrency: Option<Concurrency>,
     pub(crate) quota: Option<Quota>,
-    pub(crate) max_arguments: usize,
+    /// `None` is that of the class, which was given by its name.
+    pub(crate) max_arguments: Option<usize>,
     /// The arguments are text from the caller and may be invalid JSON.
     pub(crate) is_text: bool,
     pub(crate) access: PublicAccess,
@@ -72,7 +74,8 @@ impl NewJob {
     /// Returns what is stored, the policy, the concurrency limit, and the maximum size of the
     /// arguments.
     pub(crate) fn into_parts(self) -> (NewRow, Policy, Option<Concurrency>, usize) {
-        (self.row, self.policy, self.concurrency, self.max_arguments)
+        let most = self.max_arguments.unwrap_or(MAX_ARGUMENTS);
+        (self.row, self.policy, self.concurrency, most)
     }
 
     /// Sets or removes the limit.
@@ -85,14 +88,21 @@ impl NewJob {
     ///
     /// This is for tools, and for jobs that another program performs. Invalid JSON is rejected when
     /// the job is enqueued, and so is a class that a worker has registered as
-    /// [internal](crate::Job::INTERNAL), which one statement more looks up.
+    /// [internal](crate::Job::INTERNAL).
+    ///
+    /// One statement more looks the class up. If a worker has stored it, the job has what its type says, unless it is set
+    /// here: the queue, the priority, the largest number of attempts and crashes, at-most-once delivery, and the
+    /// [maximum size](crate::Job::MAX_ARGUMENTS) of the arguments.
     pub fn of_class(class: impl Into<String>, arguments: impl Into<String>) -> Self {
+        let mut row = NewRow::new(class.into(), arguments.into(), "default".to_owned(), 0);
+        row.left_out.queue = true;
+        row.left_out.priority = true;
         NewJob {
-            row: NewRow::new(class.into(), arguments.into(), "default".to_owned(), 0),
+            row,
             policy: Policy::new(),
             concurrency: None,
             quota: None,
-            max_arguments: MAX_ARGUMENTS,
+            max_arguments: None,
             is_text: true,
             access: PublicAccess::default(),
             ruby: None,
@@ -103,12 +113,14 @@ impl NewJob {
     /// Sets the queue.
     pub fn queue(mut self, name: impl Into<String>) -> Self {
         self.row.queue_name = name.into();
+        self.row.left_out.queue = false;
         self
     }
 
     /// Sets the priority; a smaller number is more important. It overrides a priority by time.
     pub fn priority(mut self, priority: i32) -> Self {
         self.row.priority = priority;
+        self.row.left_out.priority = false;
         self.policy.ahead_by = None;
         self
     }
@@ -221,7 +233,7 @@ impl NewJob {
 
     /// Sets the maximum size of the arguments as JSON, in bytes.
     pub fn max_arguments(mut self, bytes: usize) -> Self {
-        self.max_arguments = bytes;
+        self.max_arguments = Some(bytes);
         self
     }
 
@@ -276,6 +288,8 @@ impl NewJob {
         self.check()?;
         let column = |number: u32| i32::try_from(number).unwrap_or(i32::MAX);
         self.row.by_name = self.is_text;
+        self.row.left_out.delivery = self.is_text && self.policy.delivery.is_none();
+        self.row.left_out.maximum_of = self.most().is_none().then(|| self.size());
         self.row.max_attempts = self.policy.max_attempts.map(column);
         self.row.max_crashes = self.policy.max_crashes.map(column);
         self.row.at_most_once = self.policy.leaves_unknown();
@@ -344,16 +358,11 @@ impl NewJob {
             return refused(problem);
         }
         if self.policy.is_at_most_once() && self.policy.max_attempts.is_some_and(|max| max > 1) {
-            return refused(
-                "it has at-most-once delivery and more than one attempt; choose one".to_owned(),
-            );
+            return refused(ONE_ATTEMPT.to_owned());
         }
         Ok(())
     }
 }
-
-/// The most bytes of arguments that a program passes as text, unless it sets another maximum.
-pub(crate) const MAX_ARGUMENTS: usize = 64 * 1024;
 
 /// In microseconds. SQLite writes no year after 9999: a job due later would have no time, and be
 /// ready immediately.

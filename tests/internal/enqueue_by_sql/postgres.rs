@@ -129,10 +129,10 @@ fn of_job(input: &str) -> String {
 /// Returns the same for a job with few columns.
 fn of_common(input: &str) -> String {
     match input {
-        "queue_name" => "coalesce(p_queue, 'default')".to_owned(),
+        "queue_name" => "coalesce(p_queue, v_class.queue_name, 'default')".to_owned(),
         "class_name" => "p_class".to_owned(),
         "arguments" => "coalesce(p_arguments, 'null')".to_owned(),
-        "priority" => "coalesce(p_priority, 0)".to_owned(),
+        "priority" => "coalesce(p_priority, v_class.priority, 0)".to_owned(),
         "at_most_once" => "false".to_owned(),
         "max_attempts" | "max_crashes" | "policy" | "traceparent" | "active_job_id" => {
             "NULL".to_owned()
@@ -141,15 +141,22 @@ fn of_common(input: &str) -> String {
     }
 }
 
+/// Whether a job of a list runs at most once.
+const ONCE: &str = "coalesce(r.at_most_once, v_class.at_most_once, false)";
+
 /// Returns the same for a list of jobs, from the record of each.
 fn of_record(input: &str) -> String {
     match input {
-        "queue_name" => "coalesce(r.queue, 'default')".to_owned(),
+        "queue_name" => "coalesce(r.queue, v_class.queue_name, 'default')".to_owned(),
         "class_name" => "windlass_enqueue_many_v1.class".to_owned(),
         "arguments" => "coalesce(r.arguments, 'null')".to_owned(),
-        "priority" => "coalesce(r.priority, 0)".to_owned(),
-        "max_attempts" | "max_crashes" => integer(&format!("r.{input}")),
-        "at_most_once" => "coalesce(r.at_most_once, false)".to_owned(),
+        "priority" => "coalesce(r.priority, v_class.priority, 0)".to_owned(),
+        "max_attempts" => format!(
+            "coalesce({}, CASE WHEN NOT {ONCE} THEN v_class.max_attempts END)",
+            integer("r.max_attempts")
+        ),
+        "max_crashes" => format!("coalesce({}, v_class.max_crashes)", integer("r.max_crashes")),
+        "at_most_once" => ONCE.to_owned(),
         "policy" => policy("r.unique_scope"),
         "active_job_id" => "NULL".to_owned(),
         "due_at" => "r.run_at AT TIME ZONE 'UTC'".to_owned(),

@@ -180,6 +180,7 @@ CREATE OR REPLACE FUNCTION windlass_enqueue_any_v1(p_id bigint, p_class text, {p
 LANGUAGE plpgsql AS $$
 DECLARE
     v_now timestamp := {now};
+    v_class windlass_classes := (SELECT c FROM windlass_classes c WHERE c.class_name = p_class);
     v_problem text := {problem p_};
     v_json json;
     v_at timestamp;
@@ -190,7 +191,6 @@ DECLARE
     v_scope text := coalesce(p_unique_scope, '{default_scope}');
     v_id bigint := p_id;
     v_job bigint;
-    v_is_internal boolean;
     v_holder bigint;
     v_place integer;
     v_hold windlass_unique_jobs;
@@ -199,7 +199,6 @@ DECLARE
     v_is_held boolean := false;
     v_internal text;
     v_wakes boolean := false;
-    v_quota text;
 BEGIN
     IF v_problem IS NULL THEN
         BEGIN
@@ -211,14 +210,18 @@ BEGIN
     IF v_problem IS NOT NULL THEN
         RAISE EXCEPTION 'cannot enqueue `%`: %', left(coalesce(p_class, ''), 80), v_problem USING ERRCODE = 'invalid_parameter_value';
     END IF;
-    SELECT c.internal, c.quota INTO v_is_internal, v_quota FROM windlass_classes c WHERE c.class_name = p_class;
-    IF v_is_internal OR (v_is_internal IS NULL AND EXISTS (SELECT 1 FROM windlass_settings s WHERE s.name = 'strict_classes' AND s.value = 'on')) THEN
-        PERFORM windlass_refuse_class(p_class, v_is_internal IS NULL);
+    IF v_class.internal OR (v_class.internal IS NULL AND EXISTS (SELECT 1 FROM windlass_settings s WHERE s.name = 'strict_classes' AND s.value = 'on')) THEN
+        PERFORM windlass_refuse_class(p_class, v_class.internal IS NULL);
     END IF;
-    p_queue := coalesce(p_queue, '{default_queue}');
+    -- What is left out is that of the class.
+    p_queue := coalesce(p_queue, v_class.queue_name, '{default_queue}');
     p_arguments := coalesce(p_arguments, 'null');
-    p_priority := coalesce(p_priority, 0);
-    p_at_most_once := coalesce(p_at_most_once, false);
+    p_priority := coalesce(p_priority, v_class.priority, 0);
+    p_at_most_once := coalesce(p_at_most_once, v_class.at_most_once, false);
+    p_max_crashes := coalesce(p_max_crashes, v_class.max_crashes);
+    IF NOT p_at_most_once THEN
+        p_max_attempts := coalesce(p_max_attempts, v_class.max_attempts);
+    END IF;
     v_at := p_run_at AT TIME ZONE 'UTC';
     v_delay := round(p_delay_seconds * 1000000);
     outcome := 'new';
@@ -342,8 +345,8 @@ BEGIN
     END IF;
 
     id := v_job;
-    IF v_quota IS NOT NULL AND outcome <> 'replaced' THEN
-        PERFORM windlass_take_places(p_class, v_quota, v_job);
+    IF v_class.quota IS NOT NULL AND outcome <> 'replaced' THEN
+        PERFORM windlass_take_places(p_class, v_class.quota, v_job);
     END IF;
     IF v_is_behind THEN
         INSERT INTO solid_queue_blocked_executions (job_id, queue_name, priority, concurrency_key, expires_at, created_at)
@@ -374,12 +377,11 @@ $$;
 CREATE OR REPLACE FUNCTION windlass_enqueue_job_v1(p_id bigint, p_class text, {parameters}, OUT id bigint, OUT outcome text)
 LANGUAGE plpgsql AS $$
 DECLARE
+    v_class windlass_classes := (SELECT c FROM windlass_classes c WHERE c.class_name = p_class);
     v_problem text;
     v_json json;
-    v_is_internal boolean;
-    v_quota text;
 BEGIN
-    IF p_id IS NOT NULL OR num_nonnulls({rare p_}) > 0 THEN
+    IF p_id IS NOT NULL OR num_nonnulls({rare p_}, v_class.max_attempts, v_class.max_crashes, v_class.at_most_once) > 0 THEN
         SELECT e.id, e.outcome INTO id, outcome FROM windlass_enqueue_any_v1(p_id, p_class, {parameter names}) AS e;
         RETURN;
     END IF;
@@ -394,16 +396,15 @@ BEGIN
     IF v_problem IS NOT NULL THEN
         RAISE EXCEPTION 'cannot enqueue `%`: %', left(coalesce(p_class, ''), 80), v_problem USING ERRCODE = 'invalid_parameter_value';
     END IF;
-    SELECT c.internal, c.quota INTO v_is_internal, v_quota FROM windlass_classes c WHERE c.class_name = p_class;
-    IF v_is_internal OR (v_is_internal IS NULL AND EXISTS (SELECT 1 FROM windlass_settings s WHERE s.name = 'strict_classes' AND s.value = 'on')) THEN
-        PERFORM windlass_refuse_class(p_class, v_is_internal IS NULL);
+    IF v_class.internal OR (v_class.internal IS NULL AND EXISTS (SELECT 1 FROM windlass_settings s WHERE s.name = 'strict_classes' AND s.value = 'on')) THEN
+        PERFORM windlass_refuse_class(p_class, v_class.internal IS NULL);
     END IF;
     INSERT INTO solid_queue_jobs ({common names}) VALUES ({common values}) RETURNING solid_queue_jobs.id INTO id;
-    IF v_quota IS NOT NULL THEN
-        PERFORM windlass_take_places(p_class, v_quota, id);
+    IF v_class.quota IS NOT NULL THEN
+        PERFORM windlass_take_places(p_class, v_class.quota, id);
     END IF;
     INSERT INTO solid_queue_ready_executions (job_id, queue_name, priority, class_name, cautious, created_at)
-    VALUES (id, coalesce(p_queue, '{default_queue}'), coalesce(p_priority, 0), p_class, false, {now});
+    VALUES (id, coalesce(p_queue, v_class.queue_name, '{default_queue}'), coalesce(p_priority, v_class.priority, 0), p_class, false, {now});
     IF current_setting('windlass.woken_by', true) IS DISTINCT FROM CAST(statement_timestamp() AS text) THEN
         PERFORM windlass_wake();
     END IF;
@@ -444,9 +445,8 @@ DECLARE
     v_problem text;
     v_ids bigint[];
     v_done record;
-    v_is_internal boolean;
     v_are_named boolean;
-    v_has_quota boolean;
+    v_class windlass_classes;
     v_are_distinct boolean;
     r record;
 BEGIN
@@ -469,13 +469,13 @@ BEGIN
         RAISE EXCEPTION 'cannot enqueue `%`: job % of the list: %', class, v_place, v_problem
             USING ERRCODE = 'invalid_parameter_value';
     END IF;
-    SELECT c.internal, c.quota IS NOT NULL INTO v_is_internal, v_has_quota FROM windlass_classes c
+    SELECT * INTO v_class FROM windlass_classes c
     WHERE c.class_name = windlass_enqueue_many_v1.class COLLATE "default";
-    IF v_is_internal OR (v_is_internal IS NULL AND EXISTS (SELECT 1 FROM windlass_settings s WHERE s.name = 'strict_classes' AND s.value = 'on')) THEN
-        PERFORM windlass_refuse_class(class, v_is_internal IS NULL);
+    IF v_class.internal OR (v_class.internal IS NULL AND EXISTS (SELECT 1 FROM windlass_settings s WHERE s.name = 'strict_classes' AND s.value = 'on')) THEN
+        PERFORM windlass_refuse_class(class, v_class.internal IS NULL);
     END IF;
 
-    IF NOT v_are_named AND v_has_quota IS NOT TRUE THEN
+    IF NOT v_are_named AND v_class.quota IS NULL THEN
         WITH input AS MATERIALIZED (
             SELECT e.place, CAST(e.value -> 'arguments' AS text) AS arguments, {record options}
             FROM jsonb_array_elements(jobs) WITH ORDINALITY AS e (value, place), {record}

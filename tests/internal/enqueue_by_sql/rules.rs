@@ -3,8 +3,9 @@
 use crate::db::conn::dialect::Dialect;
 use crate::db::model::new_row::Per;
 use crate::job::arguments::MAX_DEPTH;
+use crate::job::bounds::{MAX_ARGUMENTS, ONE_ATTEMPT};
 use crate::job::concurrency::MAX_KEY;
-use crate::job::new_job::{LONGEST_DELAY, MAX_ARGUMENTS};
+use crate::job::new_job::LONGEST_DELAY;
 use crate::queue::{MAX_NAME, NAME_MARKS};
 
 /// The limits that a quota may have, and their names, in the order in which they are asked.
@@ -105,6 +106,16 @@ pub(super) fn class(dialect: Dialect, column: &dyn Fn(&str) -> String) -> Vec<Ru
     rules.rules
 }
 
+/// Returns an expression: a column of the job's class, or NULL if no worker has stored it.
+pub(super) fn of_class(dialect: Dialect, column: &str) -> String {
+    match dialect {
+        Dialect::Postgres => format!("v_class.{column}"),
+        Dialect::Sqlite => {
+            format!("(SELECT known.{column} FROM windlass_classes AS known WHERE known.class_name = NEW.class)")
+        }
+    }
+}
+
 impl<'c> Rules<'c> {
     fn new(dialect: Dialect, from: From, column: &'c dyn Fn(&str) -> String) -> Self {
         Rules {
@@ -197,13 +208,15 @@ impl<'c> Rules<'c> {
     fn arguments(&mut self) {
         let text = self.of("arguments");
         let size = self.bytes(&text);
+        let most = of_class(self.dialect, "max_arguments");
         self.add(
             any(&[
                 self.is_no("'text'", &text),
-                format!("{size} > {MAX_ARGUMENTS}"),
+                format!("{size} > coalesce({most}, {MAX_ARGUMENTS})"),
             ]),
             format!(
-                "its arguments must be JSON text of at most {MAX_ARGUMENTS} bytes; store the data elsewhere and pass a reference"
+                "its arguments must be JSON text of at most {MAX_ARGUMENTS} bytes, or as many as its class takes; store the \
+                 data elsewhere and pass a reference"
             ),
         );
         let (nul, is_too_deep) = match self.dialect {
@@ -418,9 +431,13 @@ impl<'c> Rules<'c> {
                 "its at_most_once must be true or false",
             );
         }
+        let of_class = of_class(self.dialect, "at_most_once");
         self.add(
-            format!("{once} AND {} > 1", self.of("max_attempts")),
-            "it has at-most-once delivery and more than one attempt; choose one",
+            format!(
+                "coalesce({once}, {of_class}) AND {} > 1",
+                self.of("max_attempts")
+            ),
+            ONE_ATTEMPT,
         );
         let header = self.of("traceparent");
         self.add(

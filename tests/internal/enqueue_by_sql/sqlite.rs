@@ -204,14 +204,31 @@ fn part(name: &str) -> String {
 
 /// Returns an expression for an input of the statements, from the columns of the caller.
 fn of_caller(from: &str, input: &str) -> String {
+    let of_class = |column: &str| rules::of_class(Sqlite, column);
+    let once = format!(
+        "coalesce({from}at_most_once, {}, 0)",
+        of_class("at_most_once")
+    );
     match input {
-        "queue_name" => format!("coalesce({from}queue, 'default')"),
+        "queue_name" => format!(
+            "coalesce({from}queue, {}, 'default')",
+            of_class("queue_name")
+        ),
         // A list has one class.
         "class_name" => "NEW.class".to_owned(),
         "arguments" => format!("coalesce({from}arguments, 'null')"),
-        "priority" => format!("coalesce({from}priority, 0)"),
-        "max_attempts" | "max_crashes" => integer(&format!("{from}{input}")),
-        "at_most_once" => format!("coalesce({from}at_most_once, 0)"),
+        "priority" => format!("coalesce({from}priority, {}, 0)", of_class("priority")),
+        "max_attempts" => format!(
+            "coalesce({}, CASE WHEN NOT {once} THEN {} END)",
+            integer(&format!("{from}{input}")),
+            of_class(input)
+        ),
+        "max_crashes" => format!(
+            "coalesce({}, {})",
+            integer(&format!("{from}{input}")),
+            of_class(input)
+        ),
+        "at_most_once" => once,
         "policy" => policy(&format!("{from}unique_scope")),
         "active_job_id" => "NULL".to_owned(),
         "due_at" => time(&format!("{from}run_at")),

@@ -105,6 +105,7 @@ pub(crate) const JOB_PAGES: [(&str, Work); 9] = [
     ("show the jobs of a page", |conn, rows| {
         assert!(!job_view::jobs(conn, &rows.jobs, TextLimits::LIST)?.is_empty());
         job_view::arguments(conn, &rows.jobs)?;
+        classes::queues(conn, &["plan"])?;
         classes::redact_all(conn, &["plan"]).map(drop)
     }),
     ("count the jobs of all states", |conn, _| {

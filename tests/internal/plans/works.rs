@@ -190,7 +190,7 @@ pub(crate) const LOOPS: [(&str, Work); 51] = [
         classes::see(conn, &[class])?;
         assert_eq!(classes::redact(conn, "plan")?, Some(Vec::new()));
         classes::has_internal(conn, rows.jobs[0])?;
-        let refused = classes::with_rules(conn, &["other", "plan"])?;
+        let refused = classes::named(conn, &["other", "plan"])?;
         assert_eq!(refused[0].class_name, "plan");
         classes::forget(conn, Duration::ZERO).map(drop)
     }),

@@ -3,18 +3,56 @@
 use crate::on_each_database;
 use crate::support::TestDb;
 use crate::support::db::count;
-use crate::support::enqueue_by_sql::{by_rust, by_sql, vectors};
+use crate::support::enqueue_by_sql::{by_rust, by_sql, run_on, vectors};
 use crate::support::enqueue_rows::{compare, rows, rows_after};
 
-on_each_database!(every_vector_leaves_the_same_rows_by_sql_as_by_rust);
+on_each_database!(
+    every_vector_leaves_the_same_rows_by_sql_as_by_rust,
+    so_it_does_where_its_class_is_known,
+    so_it_does_where_its_class_runs_at_most_once,
+);
 
 fn every_vector_leaves_the_same_rows_by_sql_as_by_rust(db: &TestDb) {
+    let (accepted, refused) = compare_all(db, "");
+    assert!(accepted > 120 && refused > 100, "{accepted} and {refused}");
+}
+
+/// Stores the class of most vectors.
+fn class(columns: &str, values: &str) -> String {
+    format!(
+        "INSERT INTO windlass_classes (class_name, queue_name, redact, seen_at, {columns}) \
+         VALUES ('import', 'nightly', '[]', '2026-11-29 00:00:00.000000', {values})"
+    )
+}
+
+fn so_it_does_where_its_class_is_known(db: &TestDb) {
+    let known = class("priority, max_attempts, max_crashes, max_arguments", "7, 5, 1, 70000");
+    let (accepted, refused) = compare_all(db, &known);
+    assert!(accepted > 120 && refused > 100, "{accepted} and {refused}");
+    let rows = rows(db);
+    let filled = |part: &str| rows.iter().filter(|row| row.contains(part)).count();
+    assert!(filled("nightly|import") > 50 && filled("|7|") > 50, "{rows:#?}");
+}
+
+fn so_it_does_where_its_class_runs_at_most_once(db: &TestDb) {
+    let known = class("at_most_once, max_arguments", "TRUE, 30");
+    let (accepted, refused) = compare_all(db, &known);
+    // Some have more attempts than one, or larger arguments.
+    assert!(accepted > 100 && refused > 110, "{accepted} and {refused}");
+}
+
+/// Enqueues each job by Rust and by SQL, compares the rows, and returns how many were accepted, and refused.
+fn compare_all(db: &TestDb, prepare: &str) -> (usize, usize) {
     let other = if db.is_postgres() {
         TestDb::postgres()
     } else {
         TestDb::sqlite()
     };
     let (mut by_rust_on, mut by_sql_on) = (db.connect(), other.connect());
+    if !prepare.is_empty() {
+        run_on(&mut by_rust_on, prepare).unwrap();
+        run_on(&mut by_sql_on, prepare).unwrap();
+    }
     let (mut refused, mut accepted) = (0, 0);
     for vector in vectors() {
         let known = count(
@@ -44,5 +82,5 @@ fn every_vector_leaves_the_same_rows_by_sql_as_by_rust(db: &TestDb) {
         );
     }
     compare("all vectors", rows(db), rows(&other));
-    assert!(accepted > 120 && refused > 100, "{accepted} and {refused}");
+    (accepted, refused)
 }

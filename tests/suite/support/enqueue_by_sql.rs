@@ -141,9 +141,11 @@ fn policy(job: &Map<String, Value>) -> Result<Policy, String> {
     if let Some(crashes) = number("max_crashes") {
         policy = policy.max_crashes(u32::try_from(crashes).map_err(|error| error.to_string())?);
     }
-    if job.get("at_most_once") == Some(&Value::Bool(true)) {
-        policy = policy.delivery(windlass::Delivery::AtMostOnce);
-    }
+    policy = match job.get("at_most_once").and_then(Value::as_bool) {
+        Some(true) => policy.delivery(windlass::Delivery::AtMostOnce),
+        Some(false) => policy.delivery(windlass::Delivery::AtLeastOnce),
+        None => policy,
+    };
     Ok(policy)
 }
 

@@ -230,6 +230,30 @@ fn the_quota_of_a_class_counts(db: &TestDb) {
     assert_eq!(db.rows("jobs"), 2);
 }
 
+fn a_class_leads_a_token_to_no_other_queue(db: &TestDb) {
+    db.execute(
+        "INSERT INTO windlass_classes (class_name, queue_name, redact, seen_at) \
+         VALUES ('bill', 'money', '[]', '2026-11-29 00:00:00.000000')",
+    );
+    let server = serve(&db.database);
+    let of = |name: &str, queue: &str| {
+        let limits = ["--class", "bill", "--queue", queue];
+        Program::with_token(&server, &token(db, name, "enqueuer", &limits))
+    };
+    let (other, own) = (of("other", "default"), of("own", "money"));
+    let (body, list) = ("{\"class\": \"bill\"}", "{\"jobs\": [{\"class\": \"bill\"}]}");
+    let refused = other.post(JOBS, body);
+    assert!(refused.refused(403).contains("\"money\""), "{refused:?}");
+    other.post("/v1/jobs:batch", list).refused(403);
+    assert_eq!(db.rows("jobs"), 0);
+    let named = "{\"class\": \"bill\", \"queue\": \"default\"}";
+    assert_eq!(other.post(JOBS, named).status(), 202);
+    assert_eq!(own.post(JOBS, body).status(), 202);
+    assert_eq!(own.post("/v1/jobs:batch", list).status(), 202);
+    let queues = "SELECT queue_name AS t FROM solid_queue_jobs ORDER BY id";
+    assert_eq!(db.texts(queues), ["default", "money", "money"]);
+}
+
 fn only_an_enqueuer_is_limited(db: &TestDb) {
     let arguments = [
         "web", "tokens", "add", "ada", "--role", "operator", "--class", "a",
@@ -261,4 +285,5 @@ on_each_database!(
     the_quota_of_a_class_counts,
     only_an_enqueuer_is_limited,
     limits_that_cannot_be_read_allow_nothing,
+    a_class_leads_a_token_to_no_other_queue,
 );

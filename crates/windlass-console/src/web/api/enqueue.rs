@@ -6,7 +6,9 @@ use crate::web::http::{PageError, Response};
 use crate::web::request::route::Cx;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
+use std::collections::BTreeSet;
 use windlass::internal::db::query::job_view::{self, StoredArguments};
+use windlass::internal::db::table::classes;
 use windlass::internal::db::transition::enqueue;
 use windlass::internal::error::ErrorContext as _;
 use windlass::jobs::EnqueueOutcome;
@@ -69,6 +71,7 @@ pub(crate) fn one(cx: &mut Cx<'_>) -> Result<Response, PageError> {
         ));
     }
     request.or_headers(api.idempotency_key.clone(), api.traceparent.as_deref());
+    name_queues(cx, std::slice::from_mut(&mut request))?;
     request.allowed(cx.viewer)?;
     let job = request.job()?;
     let limits = cx.viewer.limits.clone();
@@ -123,8 +126,28 @@ pub(crate) fn many(cx: &mut Cx<'_>) -> Result<Response, PageError> {
     Ok(Response::json(&AcceptedJobs { jobs }).with_status(status))
 }
 
+/// Looks up the queues of the classes of jobs that name none, if the token is limited to some queues: it must not reach
+/// another by leaving it out.
+fn name_queues(cx: &mut Cx<'_>, requests: &mut [JobRequest]) -> Result<(), PageError> {
+    let limits = cx.viewer.limits.as_deref();
+    if limits.is_none_or(|limits| limits.queues.is_none()) {
+        return Ok(());
+    }
+    let without = requests.iter().filter(|request| !request.has_queue());
+    let names: BTreeSet<String> = without.map(|request| request.class().to_owned()).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let queues = cx.read_newest(|conn| {
+        classes::queues(conn, &names).during("look up the queues of the classes")
+    })?;
+    for request in requests.iter_mut().filter(|request| !request.has_queue()) {
+        let queue = queues.get(request.class());
+        request.or_queue(queue.map_or("default", String::as_str).to_owned());
+    }
+    Ok(())
+}
+
 /// Reads and checks the jobs of a list.
-fn listed(cx: &Cx<'_>) -> Result<(Vec<JobRequest>, Vec<NewJob>), PageError> {
+fn listed(cx: &mut Cx<'_>) -> Result<(Vec<JobRequest>, Vec<NewJob>), PageError> {
     let api = &cx.request.api;
     if !api.body.trim_ascii_start().starts_with(b"{") {
         return Err(wrong(&"a list is an object with the field `jobs`"));
@@ -148,17 +171,27 @@ fn listed(cx: &Cx<'_>) -> Result<(Vec<JobRequest>, Vec<NewJob>), PageError> {
         let mut request = JobRequest::parsed(raw)?;
         let key = key.map(|key| format!("{key}/{position}"));
         request.or_headers(key, api.traceparent.as_deref());
-        request.allowed(cx.viewer)?;
-        let job = request.job()?;
-        Ok((request, job))
+        Ok(request)
     };
-    let listed = raw.into_iter().enumerate();
-    let listed =
-        listed.map(|(position, raw)| read(position, raw).map_err(|error| at(position, error)));
-    Ok(listed
-        .collect::<Result<Vec<_>, PageError>>()?
-        .into_iter()
-        .unzip())
+    let mut requests = each(raw, read)?;
+    name_queues(cx, &mut requests)?;
+    let jobs = each(&requests, |_, request| {
+        request.allowed(cx.viewer)?;
+        request.job()
+    })?;
+    Ok((requests, jobs))
+}
+
+/// Does something for each job of a list. The first error names its job.
+fn each<I, T>(
+    items: impl IntoIterator<Item = I>,
+    work: impl Fn(usize, I) -> Result<T, PageError>,
+) -> Result<Vec<T>, PageError> {
+    let items = items.into_iter().enumerate();
+    let done = items.map(|(position, item)| {
+        work(position, item).map_err(|error| at(position, error))
+    });
+    done.collect()
 }
 
 /// Returns `202 Accepted`, or `200 OK` if nothing was enqueued.

@@ -35,6 +35,8 @@ pub(crate) struct JobRequest {
     /// As they are: numbers and the order of keys stay.
     arguments: Option<Box<RawValue>>,
     options: JobOptions,
+    /// The queue of a class that leaves it out, where the token is limited to some.
+    class_queue: Option<String>,
 }
 
 /// The options that identify a request or its trace. They are harmless, whatever a token is limited to.
@@ -76,7 +78,17 @@ impl JobRequest {
         options.traceparent = options.traceparent.take().or(traceparent);
     }
 
-    /// Checks that the viewer may enqueue it.
+    /// Returns whether it names its queue.
+    pub(crate) fn has_queue(&self) -> bool {
+        self.options.queue.is_some()
+    }
+
+    /// Sets the queue that it has if it names none, whatever its class says later.
+    pub(crate) fn or_queue(&mut self, queue: String) {
+        self.class_queue = Some(queue);
+    }
+
+    /// Checks that the viewer may enqueue it, once the queue of its class is known.
     ///
     /// # Errors
     /// If the token is limited to others.
@@ -84,7 +96,8 @@ impl JobRequest {
         let Some(limits) = viewer.limits.as_deref() else {
             return Ok(());
         };
-        let queue = self.options.queue.as_deref().unwrap_or("default");
+        let queue = self.options.queue.as_ref().or(self.class_queue.as_ref());
+        let queue = queue.map_or("default", String::as_str);
         let refused = if !limits.has_class(&self.class) {
             format!("the class {:?}", self.class)
         } else if !limits.has_queue(queue) {
@@ -141,7 +154,10 @@ impl JobRequest {
                  older one: leave the key out, since a repeated replacement replaces the job by the same one",
             ));
         }
-        let job = NewJob::of_class(&*self.class, self.arguments());
+        let mut job = NewJob::of_class(&*self.class, self.arguments());
+        if let Some(queue) = &self.class_queue {
+            job = job.queue(queue);
+        }
         let job = options.apply(job).map_err(|reason| invalid(&reason))?;
         job.check()?;
         Ok(job)
@@ -177,6 +193,7 @@ impl<'de> Visitor<'de> for RequestVisitor {
             class,
             arguments: fields.arguments,
             options,
+            class_queue: None,
         })
     }
 }
