@@ -7,6 +7,7 @@ use crate::db::transition::operate::edit::{self, EditOutcome, NewArguments};
 use crate::db::{AsConn, own};
 use crate::error::{EditRefusal, Error, Result};
 use crate::job::JobId;
+use crate::job::bounds::MAX_ARGUMENTS;
 use crate::job::new_job::NewJob;
 use crate::job::registry::Registry;
 use crate::job::run_log::HIDDEN;
@@ -107,7 +108,7 @@ fn checked(
     let job = match known {
         Some(registry) => registry.new_job(class, arguments),
         None if row.is_internal => return Err(EditRefusal::Internal),
-        None => Ok(NewJob::of_class(class, arguments)),
+        None => Ok(NewJob::of_class(class, arguments).max_arguments(MAX_ARGUMENTS)),
     };
     let new = job.and_then(|job| {
         let version = known.map(|_| job.policy.arguments_version());

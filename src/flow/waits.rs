@@ -237,10 +237,10 @@ fn too_long(event: &str, timeout: Duration, longest: Duration) -> JobError {
 // --- Events, for which jobs wait ---
 
 /// The maximum size of an event's name, in bytes.
-const LONGEST_NAME: usize = 255;
+pub(crate) const LONGEST_NAME: usize = 255;
 
 /// The maximum size of a payload as JSON, in bytes.
-const LARGEST_PAYLOAD: usize = 64 * 1024;
+pub(crate) const LARGEST_PAYLOAD: usize = 64 * 1024;
 
 /// Emits an event: jobs that [wait](crate::Context::wait_event) for it run again, with its payload.
 ///

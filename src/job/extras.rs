@@ -118,7 +118,10 @@ fn fill_in(row: &mut NewRow, class: &NamedClass) {
 fn wrong_for(row: &NewRow, class: Option<&NamedClass>) -> Option<String> {
     let most = class.and_then(|class| class.max_arguments);
     let most = most.map_or(MAX_ARGUMENTS, |most| usize::try_from(most).unwrap_or(0));
-    let is_too_large = row.left_out.maximum_of.and_then(|size| beyond_maximum(size, most));
+    let is_too_large = row
+        .left_out
+        .maximum_of
+        .and_then(|size| beyond_maximum(size, most));
     let is_once = row.left_out.delivery && row.at_most_once && row.max_attempts > Some(1);
     is_too_large.or_else(|| is_once.then(|| ONE_ATTEMPT.to_owned()))
 }

@@ -1,4 +1,6 @@
 -- Enqueues by SQL.
+DROP FUNCTION windlass_emit;
+DROP FUNCTION windlass_is_same;
 DROP FUNCTION windlass_enqueue_many;
 DROP FUNCTION windlass_enqueue_many_v1;
 DROP FUNCTION windlass_enqueue;

@@ -52,8 +52,8 @@ const STORED: [&str; 9] = [
 pub(crate) fn see(conn: &mut Conn<'_>, classes: &[NewClass]) -> QueryResult<()> {
     const LATELY: Duration = Duration::from_secs(3600);
     let set = STORED.map(|column| format!("{column} = excluded.{column}"));
-    let differs =
-        STORED.map(|column| format!("windlass_classes.{column} IS DISTINCT FROM excluded.{column}"));
+    let differs = STORED
+        .map(|column| format!("windlass_classes.{column} IS DISTINCT FROM excluded.{column}"));
     let text = format!(
         "INSERT INTO windlass_classes (class_name, {}, seen_at) \
          SELECT value ->> 0, value ->> 1, value ->> 2, CAST(value ->> 3 AS boolean), value ->> 4, CAST(value ->> 5 AS integer), \

@@ -227,7 +227,10 @@ impl NewJob {
         }
         let extras = self.extras_text();
         // Where the class decides, the enqueue looks it up.
-        if let Some(problem) = self.most().and_then(|most| beyond_maximum(self.size(), most)) {
+        if let Some(problem) = self
+            .most()
+            .and_then(|most| beyond_maximum(self.size(), most))
+        {
             return refused(problem);
         }
         // In JSON a NUL is always escaped; text with a raw one is not JSON.

@@ -14,7 +14,8 @@ use crate::db::table::attempts::KEPT;
 use crate::db::table::blocked::IN_ORDER;
 use crate::db::table::flows::parents;
 use crate::db::table::semaphores::{DOES_NOT_WAIT, NEVER_EXPIRES};
-use crate::db::table::wanted_keys::CHILD;
+use crate::db::table::wanted_keys::{CHILD, EVENT};
+use crate::db::transition::flows::wake;
 use crate::db::transition::unique::ROUNDS;
 use crate::job::arguments::MAX_DEPTH;
 use crate::job::options::COLUMNS;
@@ -92,6 +93,8 @@ fn constants(dialect: Dialect) -> Words {
         word("kept_attempts", KEPT.to_string()),
         word("is_undo", parents::IS_UNDO),
         word("child", CHILD),
+        word("event", EVENT),
+        word("event rounds", wake::ROUNDS.to_string()),
         word("default_queue", "default"),
         word("default_scope", UniqueScope::default().column()),
         word("version", version),

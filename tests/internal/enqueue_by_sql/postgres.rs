@@ -54,6 +54,10 @@ pub(super) fn words() -> Words {
             problem(&rules::common(Postgres, &|name| format!("p_{name}"))),
         ),
         word(
+            "problem event",
+            problem(&rules::event(Postgres, ("p_name", "p_payload"))),
+        ),
+        word(
             "problem class",
             problem(&rules::class(Postgres, &checked_record)),
         ),
@@ -155,7 +159,10 @@ fn of_record(input: &str) -> String {
             "coalesce({}, CASE WHEN NOT {ONCE} THEN v_class.max_attempts END)",
             integer("r.max_attempts")
         ),
-        "max_crashes" => format!("coalesce({}, v_class.max_crashes)", integer("r.max_crashes")),
+        "max_crashes" => format!(
+            "coalesce({}, v_class.max_crashes)",
+            integer("r.max_crashes")
+        ),
         "at_most_once" => ONCE.to_owned(),
         "policy" => policy("r.unique_scope"),
         "active_job_id" => "NULL".to_owned(),

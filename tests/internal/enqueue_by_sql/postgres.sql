@@ -538,6 +538,58 @@ BEGIN
 END;
 $$;
 
+-- Whether two texts are the same JSON, whatever the order of its fields. Numbers count by their values.
+CREATE OR REPLACE FUNCTION windlass_is_same(p_first text, p_other text) RETURNS boolean LANGUAGE plpgsql IMMUTABLE AS $$
+BEGIN
+    RETURN p_first = p_other OR CAST(p_first AS jsonb) = CAST(p_other AS jsonb);
+EXCEPTION WHEN invalid_text_representation OR untranslatable_character THEN
+    RETURN false;
+END;
+$$;
+
+-- Emits an event, as Rust does: jobs that wait for it run again, with its payload. An event stays: emitted once more with the
+-- same payload it changes nothing, and another payload is refused.
+CREATE OR REPLACE FUNCTION windlass_emit(name text, payload text DEFAULT NULL) RETURNS void LANGUAGE plpgsql SECURITY DEFINER AS $$
+#variable_conflict use_column
+DECLARE
+    p_name text := name COLLATE "default";
+    p_payload text := coalesce(payload, 'null') COLLATE "default";
+    v_problem text := {problem event};
+    v_json json;
+    v_first text;
+BEGIN
+    IF v_problem IS NULL THEN
+        BEGIN
+            v_json := p_payload;
+        EXCEPTION WHEN invalid_text_representation OR untranslatable_character THEN
+            v_problem := 'its payload is not JSON';
+        END;
+    END IF;
+    IF v_problem IS NOT NULL THEN
+        RAISE EXCEPTION 'cannot emit `%`: %', left(coalesce(p_name, ''), 80), v_problem USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    FOR v_round IN 1 .. {event rounds} LOOP
+        INSERT INTO windlass_events (name, payload, created_at) VALUES (p_name, p_payload, {now}) ON CONFLICT (name) DO NOTHING;
+        IF NOT FOUND THEN
+            SELECT e.payload INTO v_first FROM windlass_events e WHERE e.name = p_name;
+            CONTINUE WHEN NOT FOUND; -- cleared meanwhile
+            IF NOT windlass_is_same(v_first, p_payload) THEN
+                RAISE EXCEPTION 'cannot emit `%`: it was emitted before, with another payload', left(p_name, 80)
+                    USING ERRCODE = 'unique_violation', HINT = 'Events stay. Use a name that is new, with an id in it.';
+            END IF;
+        END IF;
+        -- Also for an event that was there: another program may have deleted the request.
+        INSERT INTO windlass_wanted_keys (kind, name) VALUES ('{event}', p_name);
+        IF current_setting('windlass.woken_by', true) IS DISTINCT FROM CAST(statement_timestamp() AS text) THEN
+            PERFORM windlass_wake();
+        END IF;
+        RETURN;
+    END LOOP;
+    RAISE EXCEPTION 'cannot emit `%`: the event of this name was cleared meanwhile', left(p_name, 80)
+        USING ERRCODE = 'serialization_failure', HINT = 'Emit it again.';
+END;
+$$;
+
 -- Gives each function a fixed search_path, so that it finds only the tables beside it, and takes it from PUBLIC.
 {close functions}
 

@@ -2,6 +2,7 @@
 
 use crate::db::conn::dialect::Dialect;
 use crate::db::model::new_row::Per;
+use crate::flow::waits::{LARGEST_PAYLOAD, LONGEST_NAME};
 use crate::job::arguments::MAX_DEPTH;
 use crate::job::bounds::{MAX_ARGUMENTS, ONE_ATTEMPT};
 use crate::job::concurrency::MAX_KEY;
@@ -31,6 +32,8 @@ pub(super) enum From {
     /// An object of a list, so that its arguments are JSON. The class, which all have in common, is
     /// checked before.
     List,
+    /// An event, whose payload follows the rules of arguments.
+    Event,
 }
 
 /// Makes the rules of one dialect for columns that `column` finds.
@@ -99,6 +102,34 @@ pub(super) fn common(dialect: Dialect, column: &dyn Fn(&str) -> String) -> Vec<R
     rules
 }
 
+/// Returns the rules for an event: its name, and its payload, which is text.
+pub(super) fn event(dialect: Dialect, (name, payload): (&str, &str)) -> Vec<Rule> {
+    let none = |_: &str| String::new();
+    let mut rules = Rules::new(dialect, From::Event, &none);
+    let refuses = [
+        format!("{name} IS NULL"),
+        rules.is_no("'text'", name),
+        format!("{} NOT BETWEEN 1 AND {LONGEST_NAME}", rules.bytes(name)),
+        rules.has_nul(name),
+    ];
+    rules.add(
+        any(&refuses),
+        format!("its name must have 1 to {LONGEST_NAME} bytes and no NUL"),
+    );
+    let refuses = [
+        rules.is_no("'text'", payload),
+        format!("{} > {LARGEST_PAYLOAD}", rules.bytes(payload)),
+    ];
+    rules.add(
+        any(&refuses),
+        format!(
+            "its payload must be JSON text of at most {LARGEST_PAYLOAD} bytes; store the data elsewhere and pass a reference"
+        ),
+    );
+    rules.json("payload", payload);
+    rules.rules
+}
+
 /// Returns the rules for the class alone.
 pub(super) fn class(dialect: Dialect, column: &dyn Fn(&str) -> String) -> Vec<Rule> {
     let mut rules = Rules::new(dialect, From::Row, column);
@@ -111,7 +142,9 @@ pub(super) fn of_class(dialect: Dialect, column: &str) -> String {
     match dialect {
         Dialect::Postgres => format!("v_class.{column}"),
         Dialect::Sqlite => {
-            format!("(SELECT known.{column} FROM windlass_classes AS known WHERE known.class_name = NEW.class)")
+            format!(
+                "(SELECT known.{column} FROM windlass_classes AS known WHERE known.class_name = NEW.class)"
+            )
         }
     }
 }
@@ -219,6 +252,20 @@ impl<'c> Rules<'c> {
                  data elsewhere and pass a reference"
             ),
         );
+        self.json("arguments", &text);
+    }
+
+    /// Adds the rules for text that is JSON.
+    fn json(&mut self, what: &str, text: &str) {
+        let are = if what == "payload" { "is" } else { "are" };
+        let (verb, size) = (
+            if what == "payload" {
+                "contains"
+            } else {
+                "contain"
+            },
+            self.bytes(text),
+        );
         let (nul, is_too_deep) = match self.dialect {
             Dialect::Postgres => (
                 format!(r"strpos(replace({text}, E'\\\\', ''), E'\\u0000') > 0"),
@@ -226,40 +273,44 @@ impl<'c> Rules<'c> {
                 format!("{size} > 2 * {MAX_DEPTH} AND windlass_is_too_deep({text})"),
             ),
             Dialect::Sqlite => {
-                if self.from == From::Row {
+                if self.from != From::List {
                     self.add(
                         format!("{text} IS NOT NULL AND NOT json_valid({text})"),
-                        "its arguments are not JSON",
+                        format!("its {what} {are} not JSON"),
                     );
                 }
                 (
                     format!(
                         r"{} OR instr(replace({text}, '\\', ''), '\u0000') > 0",
-                        self.has_nul(&text)
+                        self.has_nul(text)
                     ),
-                    depth(&text),
+                    depth(text),
                 )
             }
         };
         self.add(
             nul,
-            "its arguments contain a NUL character, which Postgres cannot keep; encode binary data",
+            format!(
+                "its {what} {verb} a NUL character, which Postgres cannot keep; encode binary data"
+            ),
         );
         self.add(
             is_too_deep,
             format!(
-                "its arguments are nested deeper than {MAX_DEPTH} arrays and objects, and could not be decoded again; \
+                "its {what} {are} nested deeper than {MAX_DEPTH} arrays and objects, and could not be decoded again; \
                  store the data elsewhere and pass a reference"
             ),
         );
         self.add(
-            self.has_lone_surrogate(&text),
-            "its arguments could not be read again: a text has half of a surrogate pair",
+            self.has_lone_surrogate(text),
+            format!("its {what} could not be read again: a text has half of a surrogate pair"),
         );
         self.add(
-            self.has_wide_number(&text),
-            "its arguments could not be read again: a number is beyond a float, or an integer of more than 64 bits; \
-             pass it as a text",
+            self.has_wide_number(text),
+            format!(
+                "its {what} could not be read again: a number is beyond a float, or an integer of more than 64 bits; \
+                 pass it as a text"
+            ),
         );
     }
 
@@ -300,6 +351,7 @@ impl<'c> Rules<'c> {
             let has_integers = match self.from {
                 From::Row => "p_id IS NULL", // a job of a list has its id already
                 From::List => "false",
+                From::Event => "true",
             };
             return format!(
                 "{text} ~ '[0-9]{{19}}|[eE][+]?[0-9]{{3}}' AND windlass_has_wide_number({text}, {has_integers})"

@@ -89,6 +89,11 @@ pub(super) fn words() -> Words {
         ),
         word("refuse r.", refuse(&of_list())),
         word(
+            "refuse event",
+            refuse(&rules::event(Sqlite, ("NEW.name", "NEW.payload")))
+                .replace("cannot enqueue the job", "cannot emit the event"),
+        ),
+        word(
             "nul in jobs",
             r"instr(NEW.jobs, char(0)) OR instr(replace(NEW.jobs, '\\', ''), '\u0000')",
         ),

@@ -185,6 +185,25 @@ BEGIN
     INSERT INTO windlass_enqueue_many_v1 VALUES (NEW.class, NEW.jobs);
 END;
 
+-- Emits an event, as Rust does: jobs that wait for it run again, with its payload. An event stays: emitted once more with the
+-- same payload it changes nothing, and another payload is refused.
+CREATE VIEW IF NOT EXISTS windlass_events_emit AS SELECT NULL AS name, NULL AS payload WHERE false;
+
+CREATE TRIGGER IF NOT EXISTS windlass_events_emit_insert INSTEAD OF INSERT ON windlass_events_emit
+BEGIN
+    SELECT {refuse event};
+    SELECT RAISE(ABORT, 'cannot emit the event: it was emitted before, with another payload; events stay: use a name that is new')
+    FROM windlass_events AS first WHERE first.name = NEW.name AND first.payload <> coalesce(NEW.payload, 'null')
+    AND (EXISTS (SELECT fullkey, type, atom FROM json_tree(first.payload)
+            EXCEPT SELECT fullkey, type, atom FROM json_tree(coalesce(NEW.payload, 'null')))
+        OR EXISTS (SELECT fullkey, type, atom FROM json_tree(coalesce(NEW.payload, 'null'))
+            EXCEPT SELECT fullkey, type, atom FROM json_tree(first.payload)));
+    INSERT INTO windlass_events (name, payload, created_at) SELECT NEW.name, coalesce(NEW.payload, 'null'), {now}
+    WHERE NOT EXISTS (SELECT 1 FROM windlass_events AS e WHERE e.name = NEW.name);
+    -- Also for an event that was there: another program may have deleted the request.
+    INSERT INTO windlass_wanted_keys (kind, name) VALUES ('{event}', NEW.name);
+END;
+
 INSERT INTO windlass_schema_migrations (version, applied_at)
 VALUES ('{version}', strftime('%Y-%m-%d %H:%M:%f000', 'now'))
 ON CONFLICT (version) DO NOTHING;

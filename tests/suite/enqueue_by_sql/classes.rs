@@ -147,11 +147,26 @@ fn what_a_type_says_holds_for_enqueues_by_its_name(db: &TestDb) {
     enqueue_many(db, "pay").unwrap();
     let own = "INSERT INTO windlass_enqueue (class, queue, priority, max_attempts, max_crashes) VALUES ('load', 'q', 1, 9, 0)";
     run(db, own).unwrap();
-    run(db, "INSERT INTO windlass_enqueue (class, at_most_once) VALUES ('load', TRUE)").unwrap();
+    run(
+        db,
+        "INSERT INTO windlass_enqueue (class, at_most_once) VALUES ('load', TRUE)",
+    )
+    .unwrap();
     let twice = "INSERT INTO windlass_enqueue (class, max_attempts) VALUES ('pay', 2)";
-    assert!(run(db, twice).unwrap_err().contains("more than one attempt"));
+    assert!(
+        run(db, twice)
+            .unwrap_err()
+            .contains("more than one attempt")
+    );
     let text = |column: &str| format!("coalesce(CAST({column} AS text), '-')");
-    let columns = ["class_name", "queue_name", "priority", "max_attempts", "max_crashes"].map(text);
+    let columns = [
+        "class_name",
+        "queue_name",
+        "priority",
+        "max_attempts",
+        "max_crashes",
+    ]
+    .map(text);
     let found = db.texts(&format!(
         "SELECT DISTINCT {} || CASE WHEN at_most_once THEN ' once' ELSE '' END AS t FROM solid_queue_jobs ORDER BY 1",
         columns.join(" || ' ' || ")

@@ -2,6 +2,7 @@
 
 mod classes;
 mod drivers;
+mod events;
 mod lists;
 #[cfg(feature = "postgres")]
 mod postgres_attacks;

@@ -33,6 +33,9 @@ const BY_A_DOMAIN: &[&str] = &[
     "RESET search_path",
     "SELECT windlass_enqueue('node', '{}')",
     "SELECT windlass_enqueue('node', '{}', unique_id => 'b')",
+    "SELECT windlass_emit('node', '{}')",
+    "SELECT windlass_emit('node', '{ }')",
+    "SELECT windlass_is_same('{}', '{ }')",
     "SELECT windlass_enqueue_many('node', '[{\"arguments\": 1, \"unique_id\": \"c\"}]')",
 ];
 
@@ -47,7 +50,10 @@ const BY_A_PATH: &[&str] = &[
     "INSERT INTO windlass_enqueue (class) VALUES ('node')",
     "INSERT INTO windlass_enqueue (class, unique_id, concurrency_key) VALUES ('node', 'd', 'e')",
     "SELECT windlass_enqueue(coalesce(set_config('search_path', 'pg_temp, pg_catalog, public', true), '') || 'node')",
+    "CREATE TEMP VIEW windlass_events AS SELECT ''::text AS name, pg_temp.trap(1)::text AS payload",
     "SELECT windlass_enqueue_v1('node'), windlass_enqueue_many_v1('node', '[{}]')",
+    "SELECT windlass_emit('node', '1')",
+    "SELECT windlass_emit('node', ' 1')",
     "SELECT windlass_wake()",
     "SELECT windlass_place_of(1)",
 ];

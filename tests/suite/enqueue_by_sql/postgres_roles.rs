@@ -47,7 +47,7 @@ impl Enqueuer {
         ));
         db.execute(&format!(
             "GRANT EXECUTE ON FUNCTION windlass_enqueue, windlass_enqueue_many, windlass_enqueue_v1, \
-             windlass_enqueue_many_v1 TO {name}"
+             windlass_enqueue_many_v1, windlass_emit TO {name}"
         ));
         role
     }
@@ -94,7 +94,35 @@ fn a_role_may_enqueue_and_nothing_else() {
         "SELECT * FROM solid_queue_jobs",
         "DELETE FROM solid_queue_ready_executions",
         "INSERT INTO windlass_unique_jobs (unique_id, job_id, scope) VALUES ('b', 1, 'until_finished')",
+        "SELECT windlass_emit('a')",
         "SELECT windlass_enqueue_job_v1(NULL, 'note', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL)",
+    ] {
+        assert!(
+            role.refused(statement).contains("permission denied"),
+            "{statement}"
+        );
+    }
+}
+
+#[test]
+fn a_role_may_emit_and_nothing_else() {
+    let db = closed();
+    let mut role = Enqueuer::new(&db);
+    let emit = "SELECT windlass_emit('paid/7', '{\"cents\": 700}')";
+    assert!(role.refused(emit).contains("permission denied"));
+    db.execute(&format!(
+        "GRANT EXECUTE ON FUNCTION windlass_emit TO {}",
+        role.name
+    ));
+    role.conn.batch_execute(emit).unwrap();
+    assert_eq!(db.rows_of("windlass_events"), 1);
+    for statement in [
+        "SELECT * FROM windlass_events",
+        "INSERT INTO windlass_events (name, payload, created_at) VALUES ('a', '1', now())",
+        "SELECT windlass_is_same('1', '1')",
+        "SELECT windlass_wake()",
+        BY_CALL,
+        BY_VIEW,
     ] {
         assert!(
             role.refused(statement).contains("permission denied"),

@@ -26,12 +26,18 @@ fn class(columns: &str, values: &str) -> String {
 }
 
 fn so_it_does_where_its_class_is_known(db: &TestDb) {
-    let known = class("priority, max_attempts, max_crashes, max_arguments", "7, 5, 1, 70000");
+    let known = class(
+        "priority, max_attempts, max_crashes, max_arguments",
+        "7, 5, 1, 70000",
+    );
     let (accepted, refused) = compare_all(db, &known);
     assert!(accepted > 120 && refused > 100, "{accepted} and {refused}");
     let rows = rows(db);
     let filled = |part: &str| rows.iter().filter(|row| row.contains(part)).count();
-    assert!(filled("nightly|import") > 50 && filled("|7|") > 50, "{rows:#?}");
+    assert!(
+        filled("nightly|import") > 50 && filled("|7|") > 50,
+        "{rows:#?}"
+    );
 }
 
 fn so_it_does_where_its_class_runs_at_most_once(db: &TestDb) {

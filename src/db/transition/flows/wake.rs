@@ -179,7 +179,7 @@ pub(crate) fn park(conn: &mut Conn<'_>, decisions: &[&JobDecision]) -> QueryResu
 // --- Emits events, in the transaction of the caller ---
 
 /// The number of times that the event of another transaction may disappear before this gives up.
-const ROUNDS: usize = 3;
+pub(crate) const ROUNDS: usize = 3;
 
 /// Stores an event and requests a promotion of the jobs that wait for it. Returns `false` if there is one of this name
 /// with another payload, which stays.

@@ -241,7 +241,10 @@ fn a_class_leads_a_token_to_no_other_queue(db: &TestDb) {
         Program::with_token(&server, &token(db, name, "enqueuer", &limits))
     };
     let (other, own) = (of("other", "default"), of("own", "money"));
-    let (body, list) = ("{\"class\": \"bill\"}", "{\"jobs\": [{\"class\": \"bill\"}]}");
+    let (body, list) = (
+        "{\"class\": \"bill\"}",
+        "{\"jobs\": [{\"class\": \"bill\"}]}",
+    );
     let refused = other.post(JOBS, body);
     assert!(refused.refused(403).contains("\"money\""), "{refused:?}");
     other.post("/v1/jobs:batch", list).refused(403);

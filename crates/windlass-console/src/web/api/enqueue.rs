@@ -188,9 +188,8 @@ fn each<I, T>(
     work: impl Fn(usize, I) -> Result<T, PageError>,
 ) -> Result<Vec<T>, PageError> {
     let items = items.into_iter().enumerate();
-    let done = items.map(|(position, item)| {
-        work(position, item).map_err(|error| at(position, error))
-    });
+    let done =
+        items.map(|(position, item)| work(position, item).map_err(|error| at(position, error)));
     done.collect()
 }
 

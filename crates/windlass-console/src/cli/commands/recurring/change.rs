@@ -119,7 +119,8 @@ impl AddTask {
 fn job(registry: Option<&Registry>, class: &str, arguments: String) -> Result<NewJob> {
     match registry {
         Some(registry) => registry.new_job(class, &arguments),
-        None => Ok(NewJob::of_class(class, arguments)),
+        // Without the type, a task has the usual maximum.
+        None => Ok(NewJob::of_class(class, arguments).max_arguments(64 * 1024)),
     }
 }
 

@@ -1,0 +1,112 @@
+//! Events that are emitted by SQL.
+
+use crate::on_each_database;
+use crate::support::TestDb;
+use crate::support::enqueue_by_sql::{literal, run};
+use serde_json::value::RawValue;
+use windlass::events::emit;
+
+on_each_database!(
+    an_event_by_sql_is_that_of_rust,
+    what_is_no_event_is_refused_by_sql,
+    an_event_of_a_rolled_back_transaction_is_none,
+);
+
+fn by_sql(db: &TestDb, name: &str, payload: &str) -> Result<(), String> {
+    let (name, payload) = (literal(&name.into()), literal(&payload.into()));
+    run(db, &statement(db, &format!("{name}, {payload}")))
+}
+
+fn statement(db: &TestDb, values: &str) -> String {
+    match db.is_postgres() {
+        true => format!("SELECT windlass_emit({values})"),
+        false => format!("INSERT INTO windlass_events_emit (name, payload) VALUES ({values})"),
+    }
+}
+
+fn by_rust(db: &TestDb, name: &str, payload: &str) -> Result<(), String> {
+    let payload = RawValue::from_string(payload.to_owned()).unwrap();
+    let emitted = emit(&mut db.connection(), name, &payload);
+    emitted.map_err(|error| error.to_string())
+}
+
+fn an_event_by_sql_is_that_of_rust(db: &TestDb) {
+    let other = if db.is_postgres() {
+        TestDb::postgres()
+    } else {
+        TestDb::sqlite()
+    };
+    let text = |bytes: usize| format!("\"{}\"", "x".repeat(bytes - 2));
+    let nested = |levels: usize| format!("{}{}", "[".repeat(levels), "]".repeat(levels));
+    let long = "n".repeat(255);
+    for (name, payload, accepted) in [
+        ("order/1", r#"{"paid": true, "by": ["card", null]}"#, true),
+        ("order/1", r#"{"by":["card",null],"paid":true}"#, true),
+        ("order/1", r#"{"paid": false, "by": ["card", null]}"#, false),
+        ("order/1", r#"{"paid": true}"#, false),
+        ("list", "[1, 2]", true),
+        ("list", "[2, 1]", false),
+        ("list", "[1, 2, 2]", false),
+        ("number", "1.5", true),
+        ("number", "1.50", true),
+        ("number", "\"1.5\"", false),
+        ("null", "null", true),
+        ("null", "0", false),
+        ("wörter 'n' \"so\"; --", "\"é\\u00e9\"", true),
+        (&long, "1", true),
+        (&format!("{long}n"), "1", false),
+        ("", "1", false),
+        ("large", &text(65_536), true),
+        ("larger", &text(65_537), false),
+        ("deep", &nested(120), true),
+        ("deeper", &nested(121), false),
+    ] {
+        let (rust, sql) = (by_rust(db, name, payload), by_sql(&other, name, payload));
+        assert_eq!(
+            (rust.is_ok(), sql.is_ok()),
+            (accepted, accepted),
+            "{name} {payload:.80}: {rust:?} {sql:?}"
+        );
+    }
+    for rows in [
+        "SELECT name || ' ' || payload AS t FROM windlass_events ORDER BY 1",
+        "SELECT kind || ' ' || name AS t FROM windlass_wanted_keys ORDER BY id",
+    ] {
+        assert_eq!(db.texts(rows), other.texts(rows));
+    }
+}
+
+fn what_is_no_event_is_refused_by_sql(db: &TestDb) {
+    for values in [
+        "NULL, '1'",
+        "'a', '{'",
+        "'a', ''",
+        r#"'a', '"\u0000"'"#,
+        r#"'a', '"\ud800"'"#,
+        "'a', '1e999'",
+        "'a', '[18446744073709551616]'",
+    ] {
+        let error = run(db, &statement(db, values)).unwrap_err();
+        assert!(error.contains("cannot emit"), "{values}: {error}");
+    }
+    assert_eq!(db.rows_of("windlass_events"), 0);
+    run(db, &statement(db, "'a', NULL")).unwrap();
+    assert_eq!(
+        db.texts("SELECT payload AS t FROM windlass_events"),
+        ["null"]
+    );
+    assert!(
+        by_sql(db, "a", "1")
+            .unwrap_err()
+            .contains("another payload")
+    );
+}
+
+fn an_event_of_a_rolled_back_transaction_is_none(db: &TestDb) {
+    let conn = &mut db.connection();
+    crate::support::db::execute(conn, "BEGIN");
+    crate::support::db::execute(conn, &statement(db, "'a', '1'"));
+    crate::support::db::execute(conn, "ROLLBACK");
+    assert_eq!(db.rows_of("windlass_events"), 0);
+    assert_eq!(db.rows_of("windlass_wanted_keys"), 0);
+}
