@@ -429,14 +429,16 @@ impl From<Error> for PageError {
             }
             Error::BatchOfRuby { .. } => PageError::Invalid(error.to_string()),
             Error::InvalidJob { .. }
+            | Error::InvalidEvent { .. }
             | Error::InternalClass { .. }
             | Error::UnknownClass { .. }
             | Error::InvalidName { .. }
             | Error::Schedule { .. }
             | Error::Settings(_) => PageError::Invalid(error.to_string()),
-            Error::UniqueIdTaken { .. } | Error::Edit { .. } | Error::RecurringTask { .. } => {
-                PageError::Conflict(error.to_string())
-            }
+            Error::UniqueIdTaken { .. }
+            | Error::EventTaken { .. }
+            | Error::Edit { .. }
+            | Error::RecurringTask { .. } => PageError::Conflict(error.to_string()),
             Error::Connect { .. } | Error::GaveUp { .. } => PageError::Away,
             Error::QuotaExceeded { retry_after, .. } => {
                 PageError::OverQuota(error.to_string(), retry_after)

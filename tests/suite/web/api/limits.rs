@@ -257,6 +257,58 @@ fn a_class_leads_a_token_to_no_other_queue(db: &TestDb) {
     assert_eq!(db.texts(queues), ["default", "money", "money"]);
 }
 
+fn a_token_emits_the_events_of_its_patterns(db: &TestDb) {
+    const EVENTS: &str = "/v1/events";
+    let server = serve(&db.database);
+    let limits = ["--event", "paid/*", "--event", "closed"];
+    let bank = Program::with_token(&server, &token(db, "bank", "enqueuer", &limits));
+    let shop = Program::with_token(&server, &token(db, "shop", "enqueuer", &[]));
+    let paid = json!({"name": "paid/7", "payload": {"cents": 700}}).to_string();
+    assert_eq!(bank.post(EVENTS, &paid).status(), 202);
+    assert_eq!(bank.post(EVENTS, &paid).status(), 202);
+    assert_eq!(bank.post(EVENTS, "{\"name\": \"closed\"}").status(), 202);
+    let other = json!({"name": "paid/7", "payload": 1}).to_string();
+    bank.post(EVENTS, &other).refused(409);
+    for body in [
+        "{\"name\": \"paid\"}",
+        "{\"name\": \"closed/1\"}",
+        "{\"name\": \"\"}",
+    ] {
+        assert!(
+            bank.post(EVENTS, body)
+                .refused(403)
+                .contains("may not emit")
+        );
+    }
+    // A token for events enqueues nothing, and one for jobs emits nothing.
+    bank.post(JOBS, "{\"class\": \"a\"}").refused(403);
+    shop.post(EVENTS, &paid).refused(403);
+    assert_eq!(shop.post(JOBS, "{\"class\": \"a\"}").status(), 202);
+    let local = Program::local(&server);
+    for body in [
+        "[\"a\", 1]",
+        "{}",
+        "{\"name\": \"\"}",
+        "{\"name\": \"a\", \"to\": 1}",
+        "{\"name\": 7}",
+    ] {
+        local.post(EVENTS, body).refused(400);
+    }
+    let deep = format!(
+        "{{\"name\": \"a\", \"payload\": {}{}}}",
+        "[".repeat(121),
+        "]".repeat(121)
+    );
+    local.post(EVENTS, &deep).refused(400);
+    let events = "SELECT name || ' ' || payload AS t FROM windlass_events ORDER BY name";
+    assert_eq!(db.texts(events), ["closed null", "paid/7 {\"cents\":700}"]);
+    let listed = windlass(&db.url, &["web", "tokens", "list"]);
+    assert!(
+        listed.out.contains("none; emits paid/*, closed"),
+        "{listed:?}"
+    );
+}
+
 fn only_an_enqueuer_is_limited(db: &TestDb) {
     let arguments = [
         "web", "tokens", "add", "ada", "--role", "operator", "--class", "a",
@@ -289,4 +341,5 @@ on_each_database!(
     only_an_enqueuer_is_limited,
     limits_that_cannot_be_read_allow_nothing,
     a_class_leads_a_token_to_no_other_queue,
+    a_token_emits_the_events_of_its_patterns,
 );

@@ -203,7 +203,8 @@ Examples:
   windlass web tokens add ada --role operator
   windlass web tokens add prometheus --role viewer --expires '1 year'
   windlass web tokens add shop --role enqueuer --class 'mail/*' --queue default
-  windlass web tokens add form --role enqueuer --class contact --arguments-only")]
+  windlass web tokens add form --role enqueuer --class contact --arguments-only
+  windlass web tokens add bank --role enqueuer --event 'paid/*'")]
 pub(crate) struct AddToken {
     /// Who or what uses it; recorded with each change
     #[arg(value_name = "NAME")]
@@ -225,6 +226,11 @@ pub(crate) struct AddToken {
     /// Let an enqueuer pass a class and its arguments, and no options such as the queue, the time or a unique id
     #[arg(long)]
     arguments_only: bool,
+
+    /// An event that an enqueuer may emit; `paid/*` is all that begin so. May be repeated. Without `--class`, it may
+    /// enqueue nothing [default: none]
+    #[arg(long = "event", value_name = "EVENT")]
+    events: Vec<String>,
 
     /// The lifetime of the token [default: until it is revoked]
     #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration)]
@@ -251,7 +257,7 @@ impl AddToken {
         let by = Actor::default().via(Via::Cli);
         let limits = TokenLimits {
             arguments_only: self.arguments_only,
-            ..TokenLimits::new(&self.classes, &self.queues)
+            ..TokenLimits::new(&self.classes, &self.queues).with_events(&self.events)
         };
         let made = tokens::add(
             &mut connection.as_conn(),
@@ -342,10 +348,17 @@ fn in_words(limits: &TokenLimits) -> String {
     } else {
         ""
     };
+    let events = names(&limits.events);
+    let events = events.map(|events| format!("; emits {events}"));
+    let classes = match classes.as_deref() {
+        Some("") => "none",
+        Some(names) => names,
+        None => "all",
+    };
     format!(
-        "{}{}{only}",
-        classes.as_deref().unwrap_or("all"),
-        to.unwrap_or_default()
+        "{classes}{}{only}{}",
+        to.unwrap_or_default(),
+        events.unwrap_or_default()
     )
 }
 

@@ -90,6 +90,14 @@ pub(crate) struct Viewer {
 }
 
 impl Viewer {
+    /// Returns whether it may emit an event of this name: an operator each, an enqueuer those of its token.
+    pub(crate) fn may_emit(&self, name: &str) -> bool {
+        match &self.limits {
+            Some(limits) => limits.has_event(name),
+            None => self.role == Role::Operator,
+        }
+    }
+
     /// Returns the viewer of a request that nothing proves.
     pub(crate) fn outsider(client: IpAddr) -> Self {
         Viewer {
@@ -126,6 +134,9 @@ pub(crate) struct TokenLimits {
     /// True if it may pass arguments and nothing else: all options are those of the class.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) arguments_only: bool,
+    /// The events that it may emit. `None`: none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) events: Option<Vec<String>>,
 }
 
 impl TokenLimits {
@@ -136,7 +147,17 @@ impl TokenLimits {
             classes: some(classes),
             queues: some(queues),
             arguments_only: false,
+            events: None,
         }
+    }
+
+    /// Allows these events, if there are any. Without classes, the token is for them alone.
+    pub(crate) fn with_events(mut self, events: &[String]) -> Self {
+        if !events.is_empty() {
+            self.events = Some(events.to_vec());
+            self.classes.get_or_insert_default();
+        }
+        self
     }
 
     /// Reads the column. What cannot be read allows nothing.
@@ -149,6 +170,7 @@ impl TokenLimits {
             classes: Some(Vec::new()),
             queues: Some(Vec::new()),
             arguments_only: true,
+            events: None,
         })
     }
 
@@ -164,6 +186,10 @@ impl TokenLimits {
 
     pub(crate) fn has_queue(&self, name: &str) -> bool {
         is_one_of(self.queues.as_deref(), name)
+    }
+
+    fn has_event(&self, name: &str) -> bool {
+        self.events.is_some() && is_one_of(self.events.as_deref(), name)
     }
 }
 

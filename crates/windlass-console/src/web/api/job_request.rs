@@ -261,6 +261,7 @@ struct TokenInfo<'a> {
     classes: Option<&'a [String]>,
     queues: Option<&'a [String]>,
     arguments_only: bool,
+    events: &'a [String],
 }
 
 /// Shows the token of the request.
@@ -273,6 +274,7 @@ pub(crate) fn show(cx: &mut Cx<'_>) -> Result<Response, PageError> {
         classes: limits.classes.as_deref(),
         queues: limits.queues.as_deref(),
         arguments_only: limits.arguments_only,
+        events: limits.events.as_deref().unwrap_or_default(),
     }))
 }
 

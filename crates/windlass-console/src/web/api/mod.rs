@@ -1,7 +1,8 @@
-//! Enqueueing over HTTP, and asking what became of a job: `/v1/`.
+//! Enqueueing over HTTP, emitting events, and asking what became of a job: `/v1/`.
 //!
 //! Described by `openapi.json`, which is served at `/v1/openapi.json`.
 
+pub(crate) mod emit;
 pub(crate) mod enqueue;
 pub(crate) mod job_request;
 

@@ -1,7 +1,7 @@
 //! The table of all pages, changes and requests of programs.
 
 use crate::web::access::viewer::Need;
-use crate::web::api::{self, enqueue, job_request};
+use crate::web::api::{self, emit, enqueue, job_request};
 use crate::web::pages::job::{self, change, confirm};
 use crate::web::pages::{
     audit, batches, doctor, failed, flow, jobs, limits, login, operations, overview, processes,
@@ -57,6 +57,7 @@ pub(crate) const ROUTES: &[Route] = &[
     Route::post("/classes/{name}/resume", queues::resume_class),
     Route::post("/v1/jobs", enqueue::one).needs(Need::Enqueuer),
     Route::post(enqueue::LIST, enqueue::many).needs(Need::Enqueuer),
+    Route::post(emit::PATH, emit::emit).needs(Need::Enqueuer),
     Route::get("/v1/jobs/{id}", job_request::show_outcome).needs(Need::Anyone),
     Route::get(job_request::PATH, job_request::show).needs(Need::Anyone),
     Route::get("/v1/openapi.json", api::show).needs(Need::Nothing),
