@@ -1,4 +1,4 @@
-//! What a job may not exceed, and why it is refused then.
+//! The bounds of a job, and the reasons why one beyond them is refused.
 
 /// The most bytes of arguments, unless the type of the job or the enqueue sets another maximum.
 pub(crate) const MAX_ARGUMENTS: usize = 64 * 1024;

@@ -236,18 +236,18 @@ impl Registry {
             let quota = quota.and_then(|quota| quota.to_column());
             let policy = &class.policy;
             let column = |number: u32| i32::try_from(number).unwrap_or(i32::MAX);
-            NewClass(
-                name.clone(),
-                class.queue.to_owned(),
+            NewClass {
+                class_name: name.clone(),
+                queue_name: class.queue.to_owned(),
                 redact,
-                class.internal,
+                internal: class.internal,
                 quota,
-                class.priority,
-                policy.max_attempts.map(column),
-                policy.max_crashes.map(column),
-                policy.is_at_most_once().then_some(true),
-                i64::try_from(class.max_arguments).unwrap_or(i64::MAX),
-            )
+                priority: class.priority,
+                max_attempts: policy.max_attempts.map(column),
+                max_crashes: policy.max_crashes.map(column),
+                at_most_once: policy.is_at_most_once().then_some(true),
+                max_arguments: i64::try_from(class.max_arguments).ok(),
+            }
         };
         self.classes.iter().map(describe).collect()
     }

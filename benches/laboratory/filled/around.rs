@@ -96,7 +96,12 @@ pub(crate) fn classes(conn: &mut Conn<'_>) -> QueryResult<()> {
             "[]"
         };
         let (name, queue) = (sizes::class_name(number), sizes::queue(number));
-        NewClass(name, queue, redact.to_owned(), false, None)
+        NewClass {
+            class_name: name,
+            queue_name: queue,
+            redact: redact.to_owned(),
+            ..NewClass::default()
+        }
     };
     classes::see(conn, &(0..CLASSES).map(class).collect::<Vec<_>>())
 }

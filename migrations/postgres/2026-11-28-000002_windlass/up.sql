@@ -821,11 +821,12 @@ CREATE OR REPLACE FUNCTION windlass_enqueue_any_v1(p_id bigint, p_class text, p_
 LANGUAGE plpgsql AS $$
 DECLARE
     v_now timestamp := (statement_timestamp() AT TIME ZONE 'UTC');
+    v_class windlass_classes := (SELECT c FROM windlass_classes c WHERE c.class_name = p_class);
     v_problem text := CASE
         WHEN p_class IS NULL THEN 'its class is missing'
         WHEN octet_length(p_class) NOT BETWEEN 1 AND 255 OR p_class COLLATE "C" ~ '[^a-zA-Z0-9_.:/-]' THEN 'its class must have 1 to 255 bytes, only ASCII letters, digits and `_` `.` `:` `/` `-`'
         WHEN octet_length(p_queue) NOT BETWEEN 1 AND 255 OR p_queue COLLATE "C" ~ '[^a-zA-Z0-9_.:/-]' THEN 'its queue must have 1 to 255 bytes, only ASCII letters, digits and `_` `.` `:` `/` `-`'
-        WHEN octet_length(p_arguments) > 65536 THEN 'its arguments must be JSON text of at most 65536 bytes; store the data elsewhere and pass a reference'
+        WHEN octet_length(p_arguments) > coalesce(v_class.max_arguments, 65536) THEN 'its arguments must be JSON text of at most 65536 bytes, or as many as its class takes; store the data elsewhere and pass a reference'
         WHEN strpos(replace(p_arguments, E'\\\\', ''), E'\\u0000') > 0 THEN 'its arguments contain a NUL character, which Postgres cannot keep; encode binary data'
         WHEN octet_length(p_arguments) > 2 * 120 AND windlass_is_too_deep(p_arguments) THEN 'its arguments are nested deeper than 120 arrays and objects, and could not be decoded again; store the data elsewhere and pass a reference'
         WHEN strpos(lower(p_arguments), E'\\ud') > 0 AND replace(p_arguments, E'\\\\', '//') ~ E'\\\\u[dD][89abAB][0-9a-fA-F][0-9a-fA-F](?!\\\\u[dD][c-fC-F])|(?<!\\\\u[dD][89abAB][0-9a-fA-F][0-9a-fA-F])\\\\u[dD][c-fC-F]' THEN 'its arguments could not be read again: a text has half of a surrogate pair'
@@ -845,7 +846,7 @@ DECLARE
         WHEN NOT (p_delay_seconds >= 0 AND p_delay_seconds <= 31622400000) THEN 'its delay_seconds must be 0 or more, and at most 1000 years'
         WHEN p_max_attempts < 1 THEN 'its max_attempts must be an integer, 1 or more'
         WHEN p_max_crashes < 0 THEN 'its max_crashes must be an integer, 0 or more'
-        WHEN p_at_most_once AND p_max_attempts > 1 THEN 'it has at-most-once delivery and more than one attempt; choose one'
+        WHEN coalesce(p_at_most_once, v_class.at_most_once) AND p_max_attempts > 1 THEN 'it has at-most-once delivery and more than one attempt; choose one'
         WHEN octet_length(p_traceparent) > 255 OR substr(p_traceparent, 4, 32) = '00000000000000000000000000000000' OR substr(p_traceparent, 37, 16) = '0000000000000000' OR p_traceparent COLLATE "C" !~ '^(00-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}|(?!00|ff)[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}(-.*)?)$' THEN 'its traceparent is not one of W3C Trace Context; pass the header as it is, `00-<32 digits>-<16 digits>-<2 digits>` with lower-case hexadecimal digits' END;
     v_json json;
     v_at timestamp;
@@ -856,7 +857,6 @@ DECLARE
     v_scope text := coalesce(p_unique_scope, 'until_finished');
     v_id bigint := p_id;
     v_job bigint;
-    v_is_internal boolean;
     v_holder bigint;
     v_place integer;
     v_hold windlass_unique_jobs;
@@ -865,7 +865,6 @@ DECLARE
     v_is_held boolean := false;
     v_internal text;
     v_wakes boolean := false;
-    v_quota text;
 BEGIN
     IF v_problem IS NULL THEN
         BEGIN
@@ -877,14 +876,18 @@ BEGIN
     IF v_problem IS NOT NULL THEN
         RAISE EXCEPTION 'cannot enqueue `%`: %', left(coalesce(p_class, ''), 80), v_problem USING ERRCODE = 'invalid_parameter_value';
     END IF;
-    SELECT c.internal, c.quota INTO v_is_internal, v_quota FROM windlass_classes c WHERE c.class_name = p_class;
-    IF v_is_internal OR (v_is_internal IS NULL AND EXISTS (SELECT 1 FROM windlass_settings s WHERE s.name = 'strict_classes' AND s.value = 'on')) THEN
-        PERFORM windlass_refuse_class(p_class, v_is_internal IS NULL);
+    IF v_class.internal OR (v_class.internal IS NULL AND EXISTS (SELECT 1 FROM windlass_settings s WHERE s.name = 'strict_classes' AND s.value = 'on')) THEN
+        PERFORM windlass_refuse_class(p_class, v_class.internal IS NULL);
     END IF;
-    p_queue := coalesce(p_queue, 'default');
+    -- What is left out is that of the class.
+    p_queue := coalesce(p_queue, v_class.queue_name, 'default');
     p_arguments := coalesce(p_arguments, 'null');
-    p_priority := coalesce(p_priority, 0);
-    p_at_most_once := coalesce(p_at_most_once, false);
+    p_priority := coalesce(p_priority, v_class.priority, 0);
+    p_at_most_once := coalesce(p_at_most_once, v_class.at_most_once, false);
+    p_max_crashes := coalesce(p_max_crashes, v_class.max_crashes);
+    IF NOT p_at_most_once THEN
+        p_max_attempts := coalesce(p_max_attempts, v_class.max_attempts);
+    END IF;
     v_at := p_run_at AT TIME ZONE 'UTC';
     v_delay := round(p_delay_seconds * 1000000);
     outcome := 'new';
@@ -1008,8 +1011,8 @@ BEGIN
     END IF;
 
     id := v_job;
-    IF v_quota IS NOT NULL AND outcome <> 'replaced' THEN
-        PERFORM windlass_take_places(p_class, v_quota, v_job);
+    IF v_class.quota IS NOT NULL AND outcome <> 'replaced' THEN
+        PERFORM windlass_take_places(p_class, v_class.quota, v_job);
     END IF;
     IF v_is_behind THEN
         INSERT INTO solid_queue_blocked_executions (job_id, queue_name, priority, concurrency_key, expires_at, created_at)
@@ -1040,12 +1043,11 @@ $$;
 CREATE OR REPLACE FUNCTION windlass_enqueue_job_v1(p_id bigint, p_class text, p_arguments text, p_queue text, p_priority integer, p_run_at timestamptz, p_delay_seconds double precision, p_unique_id text, p_unique_scope text, p_on_conflict text, p_idempotency_key text, p_concurrency_key text, p_concurrency_group text, p_concurrency_limit bigint, p_concurrency_on_conflict text, p_max_attempts bigint, p_max_crashes bigint, p_at_most_once boolean, p_traceparent text, OUT id bigint, OUT outcome text)
 LANGUAGE plpgsql AS $$
 DECLARE
+    v_class windlass_classes := (SELECT c FROM windlass_classes c WHERE c.class_name = p_class);
     v_problem text;
     v_json json;
-    v_is_internal boolean;
-    v_quota text;
 BEGIN
-    IF p_id IS NOT NULL OR num_nonnulls(p_run_at, p_delay_seconds, p_unique_id, p_unique_scope, p_on_conflict, p_idempotency_key, p_concurrency_key, p_concurrency_group, p_concurrency_limit, p_concurrency_on_conflict, p_max_attempts, p_max_crashes, p_at_most_once, p_traceparent) > 0 THEN
+    IF p_id IS NOT NULL OR num_nonnulls(p_run_at, p_delay_seconds, p_unique_id, p_unique_scope, p_on_conflict, p_idempotency_key, p_concurrency_key, p_concurrency_group, p_concurrency_limit, p_concurrency_on_conflict, p_max_attempts, p_max_crashes, p_at_most_once, p_traceparent, v_class.max_attempts, v_class.max_crashes, v_class.at_most_once) > 0 THEN
         SELECT e.id, e.outcome INTO id, outcome FROM windlass_enqueue_any_v1(p_id, p_class, p_arguments, p_queue, p_priority, p_run_at, p_delay_seconds, p_unique_id, p_unique_scope, p_on_conflict, p_idempotency_key, p_concurrency_key, p_concurrency_group, p_concurrency_limit, p_concurrency_on_conflict, p_max_attempts, p_max_crashes, p_at_most_once, p_traceparent) AS e;
         RETURN;
     END IF;
@@ -1053,7 +1055,7 @@ BEGIN
         WHEN p_class IS NULL THEN 'its class is missing'
         WHEN octet_length(p_class) NOT BETWEEN 1 AND 255 OR p_class COLLATE "C" ~ '[^a-zA-Z0-9_.:/-]' THEN 'its class must have 1 to 255 bytes, only ASCII letters, digits and `_` `.` `:` `/` `-`'
         WHEN octet_length(p_queue) NOT BETWEEN 1 AND 255 OR p_queue COLLATE "C" ~ '[^a-zA-Z0-9_.:/-]' THEN 'its queue must have 1 to 255 bytes, only ASCII letters, digits and `_` `.` `:` `/` `-`'
-        WHEN octet_length(p_arguments) > 65536 THEN 'its arguments must be JSON text of at most 65536 bytes; store the data elsewhere and pass a reference'
+        WHEN octet_length(p_arguments) > coalesce(v_class.max_arguments, 65536) THEN 'its arguments must be JSON text of at most 65536 bytes, or as many as its class takes; store the data elsewhere and pass a reference'
         WHEN strpos(replace(p_arguments, E'\\\\', ''), E'\\u0000') > 0 THEN 'its arguments contain a NUL character, which Postgres cannot keep; encode binary data'
         WHEN octet_length(p_arguments) > 2 * 120 AND windlass_is_too_deep(p_arguments) THEN 'its arguments are nested deeper than 120 arrays and objects, and could not be decoded again; store the data elsewhere and pass a reference'
         WHEN strpos(lower(p_arguments), E'\\ud') > 0 AND replace(p_arguments, E'\\\\', '//') ~ E'\\\\u[dD][89abAB][0-9a-fA-F][0-9a-fA-F](?!\\\\u[dD][c-fC-F])|(?<!\\\\u[dD][89abAB][0-9a-fA-F][0-9a-fA-F])\\\\u[dD][c-fC-F]' THEN 'its arguments could not be read again: a text has half of a surrogate pair'
@@ -1068,16 +1070,15 @@ BEGIN
     IF v_problem IS NOT NULL THEN
         RAISE EXCEPTION 'cannot enqueue `%`: %', left(coalesce(p_class, ''), 80), v_problem USING ERRCODE = 'invalid_parameter_value';
     END IF;
-    SELECT c.internal, c.quota INTO v_is_internal, v_quota FROM windlass_classes c WHERE c.class_name = p_class;
-    IF v_is_internal OR (v_is_internal IS NULL AND EXISTS (SELECT 1 FROM windlass_settings s WHERE s.name = 'strict_classes' AND s.value = 'on')) THEN
-        PERFORM windlass_refuse_class(p_class, v_is_internal IS NULL);
+    IF v_class.internal OR (v_class.internal IS NULL AND EXISTS (SELECT 1 FROM windlass_settings s WHERE s.name = 'strict_classes' AND s.value = 'on')) THEN
+        PERFORM windlass_refuse_class(p_class, v_class.internal IS NULL);
     END IF;
-    INSERT INTO solid_queue_jobs (queue_name, class_name, arguments, priority, max_attempts, max_crashes, at_most_once, policy, traceparent, active_job_id, created_at, updated_at) VALUES (coalesce(p_queue, 'default'), p_class, coalesce(p_arguments, 'null'), coalesce(p_priority, 0), NULL, NULL, false, NULL, NULL, NULL, (statement_timestamp() AT TIME ZONE 'UTC'), (statement_timestamp() AT TIME ZONE 'UTC')) RETURNING solid_queue_jobs.id INTO id;
-    IF v_quota IS NOT NULL THEN
-        PERFORM windlass_take_places(p_class, v_quota, id);
+    INSERT INTO solid_queue_jobs (queue_name, class_name, arguments, priority, max_attempts, max_crashes, at_most_once, policy, traceparent, active_job_id, created_at, updated_at) VALUES (coalesce(p_queue, v_class.queue_name, 'default'), p_class, coalesce(p_arguments, 'null'), coalesce(p_priority, v_class.priority, 0), NULL, NULL, false, NULL, NULL, NULL, (statement_timestamp() AT TIME ZONE 'UTC'), (statement_timestamp() AT TIME ZONE 'UTC')) RETURNING solid_queue_jobs.id INTO id;
+    IF v_class.quota IS NOT NULL THEN
+        PERFORM windlass_take_places(p_class, v_class.quota, id);
     END IF;
     INSERT INTO solid_queue_ready_executions (job_id, queue_name, priority, class_name, cautious, created_at)
-    VALUES (id, coalesce(p_queue, 'default'), coalesce(p_priority, 0), p_class, false, (statement_timestamp() AT TIME ZONE 'UTC'));
+    VALUES (id, coalesce(p_queue, v_class.queue_name, 'default'), coalesce(p_priority, v_class.priority, 0), p_class, false, (statement_timestamp() AT TIME ZONE 'UTC'));
     IF current_setting('windlass.woken_by', true) IS DISTINCT FROM CAST(statement_timestamp() AS text) THEN
         PERFORM windlass_wake();
     END IF;
@@ -1126,9 +1127,8 @@ DECLARE
     v_problem text;
     v_ids bigint[];
     v_done record;
-    v_is_internal boolean;
     v_are_named boolean;
-    v_has_quota boolean;
+    v_class windlass_classes;
     v_are_distinct boolean;
     r record;
 BEGIN
@@ -1170,20 +1170,20 @@ BEGIN
         RAISE EXCEPTION 'cannot enqueue `%`: job % of the list: %', class, v_place, v_problem
             USING ERRCODE = 'invalid_parameter_value';
     END IF;
-    SELECT c.internal, c.quota IS NOT NULL INTO v_is_internal, v_has_quota FROM windlass_classes c
+    SELECT * INTO v_class FROM windlass_classes c
     WHERE c.class_name = windlass_enqueue_many_v1.class COLLATE "default";
-    IF v_is_internal OR (v_is_internal IS NULL AND EXISTS (SELECT 1 FROM windlass_settings s WHERE s.name = 'strict_classes' AND s.value = 'on')) THEN
-        PERFORM windlass_refuse_class(class, v_is_internal IS NULL);
+    IF v_class.internal OR (v_class.internal IS NULL AND EXISTS (SELECT 1 FROM windlass_settings s WHERE s.name = 'strict_classes' AND s.value = 'on')) THEN
+        PERFORM windlass_refuse_class(class, v_class.internal IS NULL);
     END IF;
 
-    IF NOT v_are_named AND v_has_quota IS NOT TRUE THEN
+    IF NOT v_are_named AND v_class.quota IS NULL THEN
         WITH input AS MATERIALIZED (
             SELECT e.place, CAST(e.value -> 'arguments' AS text) AS arguments, r.queue, r.priority, r.run_at, r.delay_seconds, r.unique_id, r.unique_scope, r.on_conflict, r.idempotency_key, r.concurrency_key, r.concurrency_group, r.concurrency_limit, r.concurrency_on_conflict, r.max_attempts, r.max_crashes, r.at_most_once, r.traceparent
             FROM jsonb_array_elements(jobs) WITH ORDINALITY AS e (value, place), jsonb_to_record(e.value) AS r (queue text, priority integer, run_at timestamptz, delay_seconds double precision, unique_id text, unique_scope text, on_conflict text, idempotency_key text, concurrency_key text, concurrency_group text, concurrency_limit bigint, concurrency_on_conflict text, max_attempts bigint, max_crashes bigint, at_most_once boolean, traceparent text)
         ), r AS MATERIALIZED (
             SELECT r.*, CASE
         WHEN octet_length(r.queue) NOT BETWEEN 1 AND 255 OR r.queue COLLATE "C" ~ '[^a-zA-Z0-9_.:/-]' THEN 'its queue must have 1 to 255 bytes, only ASCII letters, digits and `_` `.` `:` `/` `-`'
-        WHEN octet_length(r.arguments) > 65536 THEN 'its arguments must be JSON text of at most 65536 bytes; store the data elsewhere and pass a reference'
+        WHEN octet_length(r.arguments) > coalesce(v_class.max_arguments, 65536) THEN 'its arguments must be JSON text of at most 65536 bytes, or as many as its class takes; store the data elsewhere and pass a reference'
         WHEN strpos(replace(r.arguments, E'\\\\', ''), E'\\u0000') > 0 THEN 'its arguments contain a NUL character, which Postgres cannot keep; encode binary data'
         WHEN octet_length(r.arguments) > 2 * 120 AND windlass_is_too_deep(r.arguments) THEN 'its arguments are nested deeper than 120 arrays and objects, and could not be decoded again; store the data elsewhere and pass a reference'
         WHEN strpos(lower(r.arguments), E'\\ud') > 0 AND replace(r.arguments, E'\\\\', '//') ~ E'\\\\u[dD][89abAB][0-9a-fA-F][0-9a-fA-F](?!\\\\u[dD][c-fC-F])|(?<!\\\\u[dD][89abAB][0-9a-fA-F][0-9a-fA-F])\\\\u[dD][c-fC-F]' THEN 'its arguments could not be read again: a text has half of a surrogate pair'
@@ -1203,10 +1203,10 @@ BEGIN
         WHEN NOT (r.delay_seconds >= 0 AND r.delay_seconds <= 31622400000) THEN 'its delay_seconds must be 0 or more, and at most 1000 years'
         WHEN r.max_attempts < 1 THEN 'its max_attempts must be an integer, 1 or more'
         WHEN r.max_crashes < 0 THEN 'its max_crashes must be an integer, 0 or more'
-        WHEN r.at_most_once AND r.max_attempts > 1 THEN 'it has at-most-once delivery and more than one attempt; choose one'
+        WHEN coalesce(r.at_most_once, v_class.at_most_once) AND r.max_attempts > 1 THEN 'it has at-most-once delivery and more than one attempt; choose one'
         WHEN octet_length(r.traceparent) > 255 OR substr(r.traceparent, 4, 32) = '00000000000000000000000000000000' OR substr(r.traceparent, 37, 16) = '0000000000000000' OR r.traceparent COLLATE "C" !~ '^(00-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}|(?!00|ff)[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}(-.*)?)$' THEN 'its traceparent is not one of W3C Trace Context; pass the header as it is, `00-<32 digits>-<16 digits>-<2 digits>` with lower-case hexadecimal digits' END AS problem FROM input AS r
         ), job AS (
-            INSERT INTO solid_queue_jobs (queue_name, class_name, arguments, priority, max_attempts, max_crashes, at_most_once, policy, traceparent, active_job_id, scheduled_at, created_at, updated_at) SELECT coalesce(r.queue, 'default'), windlass_enqueue_many_v1.class, coalesce(r.arguments, 'null'), coalesce(r.priority, 0), CAST(CASE WHEN r.max_attempts IS NOT NULL THEN least(r.max_attempts, 2147483647) END AS integer), CAST(CASE WHEN r.max_crashes IS NOT NULL THEN least(r.max_crashes, 2147483647) END AS integer), coalesce(r.at_most_once, false), '{"unique_scope":"' || r.unique_scope || '"}', r.traceparent, NULL, coalesce(CAST(r.run_at AT TIME ZONE 'UTC' AS timestamp), (statement_timestamp() AT TIME ZONE 'UTC' + CAST(round(r.delay_seconds * 1000000) AS bigint) * interval '1 microsecond')), (statement_timestamp() AT TIME ZONE 'UTC'), (statement_timestamp() AT TIME ZONE 'UTC') FROM r WHERE r.problem IS NULL ORDER BY r.place
+            INSERT INTO solid_queue_jobs (queue_name, class_name, arguments, priority, max_attempts, max_crashes, at_most_once, policy, traceparent, active_job_id, scheduled_at, created_at, updated_at) SELECT coalesce(r.queue, v_class.queue_name, 'default'), windlass_enqueue_many_v1.class, coalesce(r.arguments, 'null'), coalesce(r.priority, v_class.priority, 0), coalesce(CAST(CASE WHEN r.max_attempts IS NOT NULL THEN least(r.max_attempts, 2147483647) END AS integer), CASE WHEN NOT coalesce(r.at_most_once, v_class.at_most_once, false) THEN v_class.max_attempts END), coalesce(CAST(CASE WHEN r.max_crashes IS NOT NULL THEN least(r.max_crashes, 2147483647) END AS integer), v_class.max_crashes), coalesce(r.at_most_once, v_class.at_most_once, false), '{"unique_scope":"' || r.unique_scope || '"}', r.traceparent, NULL, coalesce(CAST(r.run_at AT TIME ZONE 'UTC' AS timestamp), (statement_timestamp() AT TIME ZONE 'UTC' + CAST(round(r.delay_seconds * 1000000) AS bigint) * interval '1 microsecond')), (statement_timestamp() AT TIME ZONE 'UTC'), (statement_timestamp() AT TIME ZONE 'UTC') FROM r WHERE r.problem IS NULL ORDER BY r.place
             RETURNING id, queue_name, priority, class_name, at_most_once, max_crashes, scheduled_at
         ), ready AS (
             INSERT INTO solid_queue_ready_executions (job_id, queue_name, priority, class_name, cautious, created_at)
@@ -1262,6 +1262,64 @@ BEGIN
 END;
 $$;
 
+-- Whether two texts are the same JSON, whatever the order of its fields. Numbers count by their values.
+CREATE OR REPLACE FUNCTION windlass_is_same(p_first text, p_other text) RETURNS boolean LANGUAGE plpgsql IMMUTABLE AS $$
+BEGIN
+    RETURN p_first = p_other OR CAST(p_first AS jsonb) = CAST(p_other AS jsonb);
+EXCEPTION WHEN invalid_text_representation OR untranslatable_character THEN
+    RETURN false;
+END;
+$$;
+
+-- Emits an event, as Rust does: jobs that wait for it run again, with its payload. An event stays: emitted once more with the
+-- same payload it changes nothing, and another payload is refused.
+CREATE OR REPLACE FUNCTION windlass_emit(name text, payload text DEFAULT NULL) RETURNS void LANGUAGE plpgsql SECURITY DEFINER AS $$
+#variable_conflict use_column
+DECLARE
+    p_name text := name COLLATE "default";
+    p_payload text := coalesce(payload, 'null') COLLATE "default";
+    v_problem text := CASE
+        WHEN p_name IS NULL OR octet_length(p_name) NOT BETWEEN 1 AND 255 THEN 'its name must have 1 to 255 bytes and no NUL'
+        WHEN octet_length(p_payload) > 65536 THEN 'its payload must be JSON text of at most 65536 bytes; store the data elsewhere and pass a reference'
+        WHEN strpos(replace(p_payload, E'\\\\', ''), E'\\u0000') > 0 THEN 'its payload contains a NUL character, which Postgres cannot keep; encode binary data'
+        WHEN octet_length(p_payload) > 2 * 120 AND windlass_is_too_deep(p_payload) THEN 'its payload is nested deeper than 120 arrays and objects, and could not be decoded again; store the data elsewhere and pass a reference'
+        WHEN strpos(lower(p_payload), E'\\ud') > 0 AND replace(p_payload, E'\\\\', '//') ~ E'\\\\u[dD][89abAB][0-9a-fA-F][0-9a-fA-F](?!\\\\u[dD][c-fC-F])|(?<!\\\\u[dD][89abAB][0-9a-fA-F][0-9a-fA-F])\\\\u[dD][c-fC-F]' THEN 'its payload could not be read again: a text has half of a surrogate pair'
+        WHEN p_payload ~ '[0-9]{19}|[eE][+]?[0-9]{3}' AND windlass_has_wide_number(p_payload, true) THEN 'its payload could not be read again: a number is beyond a float, or an integer of more than 64 bits; pass it as a text' END;
+    v_json json;
+    v_first text;
+BEGIN
+    IF v_problem IS NULL THEN
+        BEGIN
+            v_json := p_payload;
+        EXCEPTION WHEN invalid_text_representation OR untranslatable_character THEN
+            v_problem := 'its payload is not JSON';
+        END;
+    END IF;
+    IF v_problem IS NOT NULL THEN
+        RAISE EXCEPTION 'cannot emit `%`: %', left(coalesce(p_name, ''), 80), v_problem USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    FOR v_round IN 1 .. 3 LOOP
+        INSERT INTO windlass_events (name, payload, created_at) VALUES (p_name, p_payload, (statement_timestamp() AT TIME ZONE 'UTC')) ON CONFLICT (name) DO NOTHING;
+        IF NOT FOUND THEN
+            SELECT e.payload INTO v_first FROM windlass_events e WHERE e.name = p_name;
+            CONTINUE WHEN NOT FOUND; -- cleared meanwhile
+            IF NOT windlass_is_same(v_first, p_payload) THEN
+                RAISE EXCEPTION 'cannot emit `%`: it was emitted before, with another payload', left(p_name, 80)
+                    USING ERRCODE = 'unique_violation', HINT = 'Events stay. Use a name that is new, with an id in it.';
+            END IF;
+        END IF;
+        -- Also for an event that was there: another program may have deleted the request.
+        INSERT INTO windlass_wanted_keys (kind, name) VALUES ('event', p_name);
+        IF current_setting('windlass.woken_by', true) IS DISTINCT FROM CAST(statement_timestamp() AS text) THEN
+            PERFORM windlass_wake();
+        END IF;
+        RETURN;
+    END LOOP;
+    RAISE EXCEPTION 'cannot emit `%`: the event of this name was cleared meanwhile', left(p_name, 80)
+        USING ERRCODE = 'serialization_failure', HINT = 'Emit it again.';
+END;
+$$;
+
 -- Gives each function a fixed search_path, so that it finds only the tables beside it, and takes it from PUBLIC.
 DO $$
 DECLARE
@@ -1271,7 +1329,7 @@ BEGIN
     SELECT p.oid, CAST(p.proname AS text) AS name, p.prosecdef, p.proowner, n.nspname, n.nspowner,
         quote_ident(n.nspname) || ', pg_temp' AS path,
         p.prosecdef OR p.proname IN ('windlass_insert_enqueue_v1', 'windlass_enqueue_v1', 'windlass_enqueue',
-            'windlass_enqueue_many_v1', 'windlass_enqueue_many') AS is_meant,
+            'windlass_enqueue_many_v1', 'windlass_enqueue_many', 'windlass_emit') AS is_meant,
         NOT coalesce(p.proconfig && ARRAY['search_path=' || quote_ident(n.nspname) || ', pg_temp',
             CASE WHEN n.nspname ~ '^[a-z_][a-z0-9_]*$' THEN 'search_path=' || n.nspname || ', pg_temp' END], false) AS is_loose,
         EXISTS (SELECT 1 FROM aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) AS a WHERE a.grantee = 0) AS is_public

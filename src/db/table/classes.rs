@@ -11,59 +11,63 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// A class of a worker, in the order of the columns.
-#[derive(Debug, Clone, Serialize)]
-pub(crate) struct NewClass(
-    pub(crate) String,
-    /// Its default queue.
-    pub(crate) String,
+/// A class of a worker. Each field but the name is a column of [`STORED`].
+#[derive(Debug, Clone, Default, Serialize)]
+pub(crate) struct NewClass {
+    pub(crate) class_name: String,
+    pub(crate) queue_name: String,
     /// The names of the secret fields, as a JSON array.
-    pub(crate) String,
+    pub(crate) redact: String,
     /// True if only the program's own code may enqueue it.
-    pub(crate) bool,
+    pub(crate) internal: bool,
     /// The quota of enqueues by its name, as JSON.
-    pub(crate) Option<String>,
-    /// Its priority.
-    pub(crate) i32,
-    /// Its attempts and crashes, if its policy sets them.
-    pub(crate) Option<i32>,
-    pub(crate) Option<i32>,
-    /// True if it runs at most once, and else not set.
-    pub(crate) Option<bool>,
+    pub(crate) quota: Option<String>,
+    pub(crate) priority: i32,
+    /// Only if its policy sets them.
+    pub(crate) max_attempts: Option<i32>,
+    pub(crate) max_crashes: Option<i32>,
+    /// Set if it runs at most once.
+    pub(crate) at_most_once: Option<bool>,
     /// The most bytes of its arguments.
-    pub(crate) i64,
-);
+    pub(crate) max_arguments: Option<i64>,
+}
 
-/// The columns of a class that a worker stores beside its name.
-const STORED: [&str; 9] = [
-    "queue_name",
-    "redact",
-    "internal",
-    "quota",
-    "priority",
-    "max_attempts",
-    "max_crashes",
-    "at_most_once",
-    "max_arguments",
+/// The columns that a worker stores of a class, and their types.
+const STORED: [(&str, &str); 9] = [
+    ("queue_name", "text"),
+    ("redact", "text"),
+    ("internal", "boolean"),
+    ("quota", "text"),
+    ("priority", "integer"),
+    ("max_attempts", "integer"),
+    ("max_crashes", "integer"),
+    ("at_most_once", "boolean"),
+    ("max_arguments", "bigint"),
 ];
 
 /// Stores the classes that a worker performs. Rows that are the same already, and were written
 /// recently, are left as they are.
 pub(crate) fn see(conn: &mut Conn<'_>, classes: &[NewClass]) -> QueryResult<()> {
     const LATELY: Duration = Duration::from_secs(3600);
-    let set = STORED.map(|column| format!("{column} = excluded.{column}"));
-    let differs = STORED
-        .map(|column| format!("windlass_classes.{column} IS DISTINCT FROM excluded.{column}"));
+    let each = |part: fn(&str, &str) -> String, between: &str| {
+        let parts = STORED.map(|(column, kind)| part(column, kind));
+        parts.join(between)
+    };
     let text = format!(
         "INSERT INTO windlass_classes (class_name, {}, seen_at) \
-         SELECT value ->> 0, value ->> 1, value ->> 2, CAST(value ->> 3 AS boolean), value ->> 4, CAST(value ->> 5 AS integer), \
-           CAST(value ->> 6 AS integer), CAST(value ->> 7 AS integer), CAST(value ->> 8 AS boolean), CAST(value ->> 9 AS bigint), \
-           {{now}} FROM {{rows $1}} WHERE true ORDER BY 1 \
+         SELECT value ->> 'class_name', {}, {{now}} FROM {{rows $1}} WHERE true ORDER BY 1 \
          ON CONFLICT (class_name) DO UPDATE SET {}, seen_at = excluded.seen_at \
          WHERE {} OR windlass_classes.seen_at <= {{later $2}}",
-        STORED.join(", "),
-        set.join(", "),
-        differs.join(" OR "),
+        each(|column, _| column.to_owned(), ", "),
+        each(
+            |column, kind| format!("CAST(value ->> '{column}' AS {kind})"),
+            ", "
+        ),
+        each(|column, _| format!("{column} = excluded.{column}"), ", "),
+        each(
+            |column, _| format!("windlass_classes.{column} IS DISTINCT FROM excluded.{column}"),
+            " OR "
+        ),
     );
     let rows = serde_json::to_string(classes).unwrap_or_default();
     Statement::new(text)

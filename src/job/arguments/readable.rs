@@ -226,7 +226,7 @@ impl NewJob {
             return refused(problem);
         }
         let extras = self.extras_text();
-        // Where the class decides, the enqueue looks it up.
+        // The enqueue looks the class up if that decides.
         if let Some(problem) = self
             .most()
             .and_then(|most| beyond_maximum(self.size(), most))

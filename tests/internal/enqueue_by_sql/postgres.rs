@@ -145,7 +145,7 @@ fn of_common(input: &str) -> String {
     }
 }
 
-/// Whether a job of a list runs at most once.
+/// The condition that a job of a list runs at most once.
 const ONCE: &str = "coalesce(r.at_most_once, v_class.at_most_once, false)";
 
 /// Returns the same for a list of jobs, from the record of each.

@@ -201,7 +201,8 @@ BEGIN
     INSERT INTO windlass_events (name, payload, created_at) SELECT NEW.name, coalesce(NEW.payload, 'null'), {now}
     WHERE NOT EXISTS (SELECT 1 FROM windlass_events AS e WHERE e.name = NEW.name);
     -- Also for an event that was there: another program may have deleted the request.
-    INSERT INTO windlass_wanted_keys (kind, name) VALUES ('{event}', NEW.name);
+    INSERT INTO windlass_wanted_keys (kind, name) SELECT '{event}', NEW.name
+    WHERE NOT EXISTS (SELECT 1 FROM windlass_wanted_keys AS w WHERE w.kind = '{event}' AND w.name = NEW.name);
 END;
 
 INSERT INTO windlass_schema_migrations (version, applied_at)

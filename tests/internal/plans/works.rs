@@ -186,7 +186,13 @@ pub(crate) const LOOPS: [(&str, Work); 51] = [
         Ok(())
     }),
     ("name the classes", |conn, rows| {
-        let class = classes::NewClass("plan".into(), "q1".into(), "[]".into(), true, None);
+        let class = classes::NewClass {
+            class_name: "plan".into(),
+            queue_name: "q1".into(),
+            redact: "[]".into(),
+            internal: true,
+            ..classes::NewClass::default()
+        };
         classes::see(conn, &[class])?;
         assert_eq!(classes::redact(conn, "plan")?, Some(Vec::new()));
         classes::has_internal(conn, rows.jobs[0])?;

@@ -116,7 +116,9 @@ impl Job for Load {
 
 fn what_a_type_says_holds_for_enqueues_by_its_name(db: &TestDb) {
     let registry = Registry::new().register::<Pay>(()).register::<Load>(());
-    let worker = Worker::new(&db.database, registry).queues(["none"]);
+    let worker = Worker::new(&db.database, registry)
+        .queues(["none"])
+        .unwrap();
     let mut worker = worker.start().unwrap();
     until("the classes are stored", || {
         db.rows_of("windlass_classes") == 2
@@ -181,7 +183,7 @@ fn what_a_type_says_holds_for_enqueues_by_its_name(db: &TestDb) {
             "pay money -3 - 2 once",
         ]
     );
-    // What recovers jobs knows no types: it has what the type says.
+    // A supervisor knows no types: the job has what its type says.
     assert_eq!(db.rows("ready_executions"), db.rows("jobs"));
 }
 

@@ -270,7 +270,7 @@ fn beside_functions_of_others_the_rights_are_those_of_the_caller() {
     let definers = || {
         db.count("SELECT count(*) AS n FROM pg_proc WHERE proname LIKE 'windlass%' AND prosecdef")
     };
-    assert_eq!(definers(), 5);
+    assert_eq!(definers(), 6);
     db.execute(&format!("GRANT CREATE ON SCHEMA public TO {}", role.name));
     let says = rights(&db).unwrap();
     assert!(
@@ -295,7 +295,7 @@ fn beside_functions_of_others_the_rights_are_those_of_the_caller() {
         .unwrap();
     assert!(rights(&db).is_some());
     db.database.migrate().unwrap();
-    assert_eq!((definers(), rights(&db)), (5, None));
+    assert_eq!((definers(), rights(&db)), (6, None));
     role.conn
         .batch_execute("INSERT INTO windlass_enqueue (class) VALUES ('node')")
         .unwrap();
@@ -355,7 +355,7 @@ fn beside_triggers_of_others_the_rights_are_those_of_the_caller() {
         assert_eq!(fired(&db, &mut role), (0, None, false), "{closing}");
         db.execute(&format!("DROP TRIGGER mine ON {table}"));
         db.database.migrate().unwrap();
-        assert_eq!(fired(&db, &mut role), (5, None, false), "{closing}");
+        assert_eq!(fired(&db, &mut role), (6, None, false), "{closing}");
     }
 }
 

@@ -253,7 +253,7 @@ fn what_was_dropped_comes_back_with_its_rights() {
            || has_function_privilege('pg_monitor', p.oid, 'EXECUTE') AS t \
          FROM pg_proc p WHERE p.pronamespace = current_schema()::regnamespace AND p.prosecdef ORDER BY 1";
     let whole = db.texts(functions);
-    assert_eq!(whole.len(), 5);
+    assert_eq!(whole.len(), 6);
     assert!(
         whole
             .iter()

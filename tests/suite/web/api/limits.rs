@@ -152,7 +152,7 @@ fn a_token_is_shown_what_it_may_do(db: &TestDb) {
     let server = serve(&db.database);
     let some = token(db, "some", "enqueuer", &["--class", "bill"]);
     let some = Program::with_token(&server, &some).get("/v1/token");
-    let expected = json!({"name": "some", "role": "enqueuer", "classes": ["bill"], "queues": null, "arguments_only": false});
+    let expected = json!({"name": "some", "role": "enqueuer", "classes": ["bill"], "queues": null, "arguments_only": false, "events": []});
     assert_eq!(some.json, expected);
     Program::local(&server).get("/v1/token").refused(401);
 }
@@ -284,7 +284,7 @@ fn a_token_emits_the_events_of_its_patterns(db: &TestDb) {
     bank.post(JOBS, "{\"class\": \"a\"}").refused(403);
     shop.post(EVENTS, &paid).refused(403);
     assert_eq!(shop.post(JOBS, "{\"class\": \"a\"}").status(), 202);
-    let local = Program::local(&server);
+    let operator = Program::with_token(&server, &token(db, "ops", "operator", &[]));
     for body in [
         "[\"a\", 1]",
         "{}",
@@ -292,14 +292,14 @@ fn a_token_emits_the_events_of_its_patterns(db: &TestDb) {
         "{\"name\": \"a\", \"to\": 1}",
         "{\"name\": 7}",
     ] {
-        local.post(EVENTS, body).refused(400);
+        operator.post(EVENTS, body).refused(400);
     }
     let deep = format!(
         "{{\"name\": \"a\", \"payload\": {}{}}}",
         "[".repeat(121),
         "]".repeat(121)
     );
-    local.post(EVENTS, &deep).refused(400);
+    operator.post(EVENTS, &deep).refused(400);
     let events = "SELECT name || ' ' || payload AS t FROM windlass_events ORDER BY name";
     assert_eq!(db.texts(events), ["closed null", "paid/7 {\"cents\":700}"]);
     let listed = windlass(&db.url, &["web", "tokens", "list"]);
