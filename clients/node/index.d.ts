@@ -33,10 +33,10 @@ export interface SqliteDatabase {
   prepare(statement: string): { run(...values: (string | number | bigint)[]): unknown };
 }
 
-/** The job is refused, and nothing is enqueued. The message is the database's, or says which value is wrong. */
+/** The job or event is refused, and nothing is stored. The message is the database's, or says which value is wrong. */
 export class EnqueueError extends Error {}
 
-/** Arguments that are JSON text already. */
+/** Arguments, or a payload, that are JSON text already. */
 export class RawJson {
   constructor(text: string);
   readonly text: string;
@@ -53,3 +53,9 @@ export function enqueueSync(database: SqliteDatabase, className: string, args?: 
 
 /** Enqueues jobs of one class, all or none, faster than one by one. */
 export function enqueueManySync(database: SqliteDatabase, className: string, jobs: Iterable<Job>): void;
+
+/** Emits an event by a client or pool of pg: jobs that wait for it run again, with its payload. */
+export function emit(client: PgClient, name: string, payload?: unknown): Promise<void>;
+
+/** Emits an event by a database of node:sqlite, in its transaction. */
+export function emitSync(database: SqliteDatabase, name: string, payload?: unknown): void;

@@ -1,11 +1,11 @@
-// Enqueues jobs of Windlass in the caller's own transaction, on SQLite and Postgres.
+// Enqueues jobs of Windlass and emits events in the caller's own transaction, on SQLite and Postgres.
 
-/** The job is refused, and nothing is enqueued. The message is the database's, or says which value is wrong. */
+/** The job or event is refused, and nothing is stored. The message is the database's, or says which value is wrong. */
 export class EnqueueError extends Error {
   name = "EnqueueError";
 }
 
-/** Arguments that are JSON text already. */
+/** Arguments, or a payload, that are JSON text already. */
 export class RawJson {
   constructor(text) {
     this.text = text;
@@ -64,6 +64,23 @@ export function enqueueSync(database, className, args, options = {}) {
 export function enqueueManySync(database, className, jobs) {
   const where = `cannot enqueue \`${className}\``;
   run(database, where, "windlass_enqueue_many_v1", listOf(where, className, jobs));
+}
+
+/** Emits an event by a client or pool of pg: jobs that wait for it run again, with its payload. */
+export async function emit(client, name, payload) {
+  const where = `cannot emit \`${name}\``;
+  await query(client, where, "windlass_emit", eventOf(where, name, payload));
+}
+
+/** Emits an event by a database of node:sqlite, in its transaction. */
+export function emitSync(database, name, payload) {
+  const where = `cannot emit \`${name}\``;
+  run(database, where, "windlass_events_emit", eventOf(where, name, payload));
+}
+
+function eventOf(where, name, payload) {
+  if (!TEXT[1](name)) throw new EnqueueError(`${where}: its name must be ${TEXT[0]}`);
+  return [["name", "text", name], ["payload", "text", json(where, payload ?? null, false)]];
 }
 
 /** Returns the columns that are set: [name, type, value] each. */
@@ -158,7 +175,7 @@ function run(database, where, name, columns) {
 /** What is thrown for an error of the driver: its own, unless the database refuses the job, and would again. */
 function refused(where, error) {
   const code = String(error?.code ?? "");
-  const isSaid = String(error?.message).includes("cannot enqueue");
+  const isSaid = /cannot (enqueue|emit)/.test(error?.message);
   if (code.startsWith("40") || !(isSaid || code.startsWith("22") || code === "42501")) return error;
   return new EnqueueError(isSaid ? error.message : `${where}: ${error.message}`, { cause: error });
 }

@@ -6,7 +6,9 @@
 import assert from "node:assert/strict";
 import { createRequire } from "node:module";
 import { after, before, beforeEach, test } from "node:test";
-import { EnqueueError, RawJson, enqueue, enqueueMany, enqueueManySync, enqueueSync } from "../index.js";
+import {
+  EnqueueError, RawJson, emit, emitSync, enqueue, enqueueMany, enqueueManySync, enqueueSync,
+} from "../index.js";
 
 const address = process.env.WINDLASS_CLIENT_DATABASE;
 const isPostgres = address.startsWith("postgres");
@@ -33,10 +35,34 @@ const jobs = async (columns = "id") => {
 // Both throw as asynchronous functions do.
 const one = async (...args) => (isPostgres ? enqueue : enqueueSync)(connection, ...args);
 const many = async (...args) => (isPostgres ? enqueueMany : enqueueManySync)(connection, ...args);
+const event = async (...args) => (isPostgres ? emit : emitSync)(connection, ...args);
 
 beforeEach(async () => {
   await execute("DELETE FROM windlass_unique_jobs");
   await execute("DELETE FROM solid_queue_jobs");
+  await execute("DELETE FROM windlass_events");
+});
+
+test("an event belongs to the transaction of the caller", async () => {
+  await execute("BEGIN");
+  await event("paid/7", { cents: 700 });
+  await execute("ROLLBACK");
+  await event("paid/7", { cents: 990 });
+  await event("paid/7", new RawJson('{ "cents": 990 }'));
+  await event("closed");
+  const statement = "SELECT name, payload FROM windlass_events ORDER BY name";
+  const rows = isPostgres ? (await connection.query(statement)).rows : connection.prepare(statement).all();
+  const found = rows.map(({ name, payload }) => [name, payload]);
+  assert.deepEqual(found, [["closed", "null"], ["paid/7", '{"cents":990}']]);
+  for (const [name, payload, says] of [
+    ["paid/7", 1, /cannot emit .*another payload/],
+    ["", 1, /its name must have 1 to 255 bytes/],
+    [7, 1, /its name must be a string/],
+    ["a", NaN, /are not JSON/],
+    ["a", new RawJson("{"), /its payload is not JSON/],
+  ]) {
+    await assert.rejects(event(name, payload), (error) => error instanceof EnqueueError && says.test(error.message));
+  }
 });
 
 test("a job belongs to the transaction of the caller", async () => {

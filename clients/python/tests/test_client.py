@@ -13,7 +13,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "src"))
 
-from windlass_client import EnqueueError, RawJson, enqueue, enqueue_many  # noqa: E402
+from windlass_client import EnqueueError, RawJson, emit, enqueue, enqueue_many  # noqa: E402
 
 DATABASE = os.environ["WINDLASS_CLIENT_DATABASE"]
 IS_POSTGRES = DATABASE.startswith("postgres")
@@ -36,6 +36,7 @@ class ClientTest(unittest.TestCase):
         self.addCleanup(self.conn.close)
         self.conn.execute("DELETE FROM windlass_unique_jobs")
         self.conn.execute("DELETE FROM solid_queue_jobs")
+        self.conn.execute("DELETE FROM windlass_events")
         self.conn.commit()
 
     def jobs(self, columns="id"):
@@ -120,6 +121,27 @@ class ClientTest(unittest.TestCase):
             self.assertRegex(str(refused.exception), says)
             self.conn.rollback()
             self.assertEqual(self.jobs(), [])
+
+    def test_an_event_belongs_to_the_transaction_of_the_caller(self):
+        emit(self.conn, "paid/7", {"cents": 700})
+        self.conn.rollback()
+        emit(self.conn, "paid/7", {"cents": 990})
+        emit(self.conn, "paid/7", RawJson('{ "cents": 990 }'))
+        emit(self.conn, "closed")
+        self.conn.commit()
+        found = self.conn.execute("SELECT name, payload FROM windlass_events ORDER BY name").fetchall()
+        events = [(row["name"], row["payload"]) for row in found]
+        self.assertEqual(events, [("closed", "null"), ("paid/7", '{"cents":990}')])
+        for name, payload, says in [
+            ("paid/7", 1, "another payload"),
+            ("", 1, "its name must have 1 to 255 bytes"),
+            (7, 1, "its name must be a str"),
+            ("a", float("nan"), "are not JSON"),
+            ("a", RawJson("{"), "its payload is not JSON"),
+        ]:
+            with self.subTest(says), self.assertRaisesRegex(EnqueueError, f"cannot emit .*{says}"):
+                emit(self.conn, name, payload)
+            self.conn.rollback()
 
     def test_errors_of_the_connection_are_those_of_the_driver(self):
         self.conn.close()

@@ -1,4 +1,4 @@
-"""Enqueues jobs of Windlass in the caller's own transaction, on SQLite and Postgres."""
+"""Enqueues jobs of Windlass and emits events in the caller's own transaction, on SQLite and Postgres."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     Alchemy = Union[sqlalchemy.engine.Connection, sqlalchemy.orm.Session, sqlalchemy.orm.scoped_session[Any]]
     Connection = Union[sqlite3.Connection, psycopg.Connection[Any], Alchemy]
 
-__all__ = ["EnqueueError", "Job", "Options", "RawJson", "enqueue", "enqueue_many"]
+__all__ = ["EnqueueError", "Job", "Options", "RawJson", "emit", "enqueue", "enqueue_many"]
 
 # The columns of the view windlass_enqueue_v1, and their types on Postgres.
 _COLUMNS = {
@@ -53,11 +53,11 @@ _TIME = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:\d\
 
 
 class EnqueueError(Exception):
-    """The job is refused, and nothing is enqueued. The message is the database's, or says which value is wrong."""
+    """The job or event is refused, and nothing is stored. The message is the database's, or says which value is wrong."""
 
 
 class RawJson(str):
-    """Arguments that are JSON text already."""
+    """Arguments, or a payload, that are JSON text already."""
 
 
 class Options(TypedDict, total=False):
@@ -93,8 +93,9 @@ def enqueue(conn: Connection, class_name: str, arguments: Any = None, **options:
     Returns the job's id on Postgres, None on SQLite. Raises EnqueueError if the job is refused. Other errors, of the
     connection or those after which the transaction is to be repeated, are the driver's own.
     """
-    job = _checked(f"cannot enqueue `{class_name}`", {"arguments": arguments, **options})
-    found = _call(conn, "windlass_enqueue_v1", {"class": class_name, **job})
+    where = f"cannot enqueue `{class_name}`"
+    job = _checked(where, {"arguments": arguments, **options})
+    found = _call(conn, where, "windlass_enqueue_v1", {"class": class_name, **job})
     return found[0] if found else None
 
 
@@ -113,7 +114,18 @@ def enqueue_many(conn: Connection, class_name: str, jobs: Iterable[Job]) -> Opti
             raise EnqueueError(f"{where}: its arguments are not JSON: {error}") from error
         pairs = (f'"{name}":{value if name == "arguments" else _json(value)}' for name, value in checked.items())
         texts.append("{" + ",".join(pairs) + "}")
-    return _call(conn, "windlass_enqueue_many_v1", {"class": class_name, "jobs": "[" + ",".join(texts) + "]"})
+    where = f"cannot enqueue `{class_name}`"
+    return _call(conn, where, "windlass_enqueue_many_v1", {"class": class_name, "jobs": "[" + ",".join(texts) + "]"})
+
+
+def emit(conn: Connection, name: str, payload: Any = None) -> None:
+    """Emits an event in the transaction of `conn`: jobs that wait for it run again, with its payload.
+
+    An event stays: with the same payload nothing changes. Raises EnqueueError if it is refused, or has another payload.
+    """
+    where = f"cannot emit `{name}`"
+    text = _checked(where, {"arguments": payload}).get("arguments", "null")
+    _call(conn, where, "windlass_emit", {"name": name, "payload": text})
 
 
 def _json(value: Any) -> str:
@@ -153,20 +165,21 @@ def _checked(where: str, job: Mapping[str, Any]) -> dict[str, Any]:
     return checked
 
 
-def _call(conn: Any, name: str, values: dict[str, Any]) -> Optional[list[int]]:
+def _call(conn: Any, where: str, name: str, values: dict[str, Any]) -> Optional[list[int]]:
     """Calls the function of Postgres, or inserts into the view of SQLite, which returns nothing."""
     driver, dialect = _driver(conn)
-    where = f"cannot enqueue `{values['class']}`"
-    if not isinstance(values["class"], str):
-        raise EnqueueError(f"{where}: its class must be a str")
+    first = next(iter(values))
+    if not isinstance(values[first], str):
+        raise EnqueueError(f"{where}: its {first} must be a str")
     mark = "%({})s" if driver == "psycopg" else ":{}"
     marks = {column: mark.format(column) for column in values}
     if dialect == "postgresql":
-        types = {"class": "text", "jobs": "jsonb", **_COLUMNS}
+        types = {"class": "text", "jobs": "jsonb", "name": "text", "payload": "text", **_COLUMNS}
         given = (f"{column} => CAST({mark} AS {types[column]})" for column, mark in marks.items())
         statement = f"SELECT {name}({', '.join(given)})"
     else:
-        statement = f"INSERT INTO {name} ({', '.join(marks)}) VALUES ({', '.join(marks.values())})"
+        view = "windlass_events_emit" if name == "windlass_emit" else name
+        statement = f"INSERT INTO {view} ({', '.join(marks)}) VALUES ({', '.join(marks.values())})"
     try:
         if driver == "psycopg":
             psycopg = sys.modules["psycopg"]  # its own cursor: that of the connection may have other marks
@@ -176,7 +189,7 @@ def _call(conn: Any, name: str, values: dict[str, Any]) -> Optional[list[int]]:
     except Exception as error:
         cause = getattr(error, "orig", None) or error  # SQLAlchemy wraps the driver's
         code = getattr(cause, "sqlstate", None) or getattr(cause, "pgcode", None) or ""
-        is_said = "cannot enqueue" in str(cause)
+        is_said = "cannot enqueue" in str(cause) or "cannot emit" in str(cause)
         is_value = code.startswith("22") or isinstance(cause, ValueError) or type(cause).__name__ == "DataError"
         if code.startswith("40") or not (is_said or is_value or code == "42501"):
             raise
