@@ -54,6 +54,10 @@ pub trait Job: Serialize + DeserializeOwned + Send + 'static {
     /// The priority; a smaller number is more important.
     const PRIORITY: i32 = 0;
     /// The maximum size of the arguments as JSON, in bytes. Default: 64 KiB.
+    ///
+    /// A worker stores it when it starts, with the queue, the priority and what the [`policy`](Self::policy) says of
+    /// attempts, crashes and at-most-once delivery. From then on, an enqueue by the name of the class has these as well,
+    /// where it leaves them out: by SQL, over HTTP, and by `windlass enqueue`.
     const MAX_ARGUMENTS: usize = 64 * 1024;
 
     /// The maximum size of the returned value as JSON, in bytes. Default: 64 KiB.
