@@ -118,8 +118,8 @@ fn arguments_have_a_size(db: &TestDb) {
     refused(
         db,
         conn,
-        NewJob::of_class("note", "x".repeat(65_537)),
-        "store the data elsewhere",
+        NewJob::of_class("note", format!("\"{}\"", "x".repeat(65_535))),
+        "take 65537 bytes, more than the 65536 allowed; store the data elsewhere",
     );
     refused(
         db,
