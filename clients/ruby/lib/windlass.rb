@@ -7,12 +7,12 @@ require "bigdecimal"
 require "json"
 require "time"
 
-# Enqueues jobs that workers in Rust perform.
+# Enqueues jobs that workers in Rust perform, and emits events for which they wait.
 module Windlass
-  # A job that cannot be said in the arguments or options of a job in Rust.
+  # A job or an event that cannot be said in Rust.
   class ArgumentError < ::ArgumentError; end
 
-  # The database has refused a job; its own error is the `cause`.
+  # The database has refused a job or an event; its own error is the `cause`.
   class EnqueueError < StandardError; end
 
   # The database lacks something that the gem does not change.
@@ -26,6 +26,12 @@ module Windlass
   end
 
   def self.postgres?(connection) = connection.adapter_name.match?(/postg/i)
+
+  # Emits an event in the transaction of the caller: jobs that wait for it run again, with its payload.
+  def self.emit(name, payload = nil)
+    json = JSON.generate(Arguments.plain(payload), max_nesting: 0)
+    ActiveJob::QueueAdapters::WindlassAdapter.new.emit(name.to_s, json)
+  end
 end
 
 require "windlass/arguments"

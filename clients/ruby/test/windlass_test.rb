@@ -37,6 +37,7 @@ class WindlassTest < Minitest::Test
   def setup
     CONNECTION.execute("DELETE FROM windlass_unique_jobs")
     CONNECTION.execute("DELETE FROM solid_queue_jobs")
+    CONNECTION.execute("DELETE FROM windlass_events")
   end
 
   def jobs(columns = "id")
@@ -169,6 +170,21 @@ class WindlassTest < Minitest::Test
     assert_raises(Windlass::ArgumentError) { Class.new(Windlass::Job) { limits_concurrency to: 1, key: :a } }
     plain = Class.new(ActiveJob::Base) { self.queue_adapter = :windlass }
     assert_raises(Windlass::ArgumentError) { plain.perform_later }
+  end
+
+  def test_an_event_belongs_to_the_transaction_of_the_caller
+    ActiveRecord::Base.transaction do
+      Windlass.emit("paid/7", cents: 700)
+      raise ActiveRecord::Rollback
+    end
+    2.times { Windlass.emit("paid/7", cents: 990) }
+    Windlass.emit(:closed)
+    events = CONNECTION.select_rows("SELECT name, payload FROM windlass_events ORDER BY name")
+    assert_equal([["closed", "null"], ["paid/7", '{"cents":990}']], events)
+    [["paid/7", 1, "another payload"], ["", 1, "its name must have 1 to 255 bytes"]].each do |name, payload, says|
+      assert_match(says, assert_raises(Windlass::EnqueueError) { Windlass.emit(name, payload) }.message)
+    end
+    assert_raises(Windlass::ArgumentError) { Windlass.emit("a", Float::NAN) }
   end
 
   def test_the_connection_class_can_be_chosen

@@ -32,6 +32,16 @@ module ActiveJob
         jobs.size
       end
 
+      # Emits an event whose payload is JSON text.
+      def emit(name, payload)
+        inserting do |connection|
+          values = [name, payload].map { |value| connection.quote(value) }.join(", ")
+          into = "INSERT INTO windlass_events_emit (name, payload) VALUES (#{values})"
+          run(connection, Windlass.postgres?(connection) ? "SELECT windlass_emit(#{values})" : into)
+        end
+        nil
+      end
+
       private
 
       def row(job)
@@ -49,14 +59,14 @@ module ActiveJob
         raise Windlass::EnqueueError, said
       end
 
-      # Returns what the SQL interface says of a job that it refuses. `nil` for all other errors.
+      # Returns what the SQL interface says of what it refuses. `nil` for all other errors.
       def refusal(error)
-        return error.message if error && error.message.start_with?("cannot enqueue")
+        return error.message if error && error.message.start_with?("cannot enqueue", "cannot emit")
         return unless error.respond_to?(:result) && error.result
 
         said = error.result.error_field(PG::PG_DIAG_MESSAGE_PRIMARY)
         is_value = error.result.error_field(PG::PG_DIAG_SQLSTATE).start_with?("22")
-        said if is_value || said.start_with?("cannot enqueue")
+        said if is_value || said.start_with?("cannot enqueue", "cannot emit")
       end
 
       # The statements are not run by `select_value`: the query cache would answer a second one itself.
