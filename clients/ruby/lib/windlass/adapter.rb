@@ -37,7 +37,7 @@ module ActiveJob
         inserting do |connection|
           values = [name, payload].map { |value| connection.quote(value) }.join(", ")
           into = "INSERT INTO windlass_events_emit (name, payload) VALUES (#{values})"
-          run(connection, Windlass.postgres?(connection) ? "SELECT windlass_emit(#{values})" : into)
+          run(connection, Windlass.postgres?(connection) ? "SELECT 1 FROM windlass_emit(#{values})" : into)
         end
         nil
       end
