@@ -135,6 +135,9 @@ fn name_queues(cx: &mut Cx<'_>, requests: &mut [JobRequest]) -> Result<(), PageE
     }
     let without = requests.iter().filter(|request| !request.has_queue());
     let names: BTreeSet<String> = without.map(|request| request.class().to_owned()).collect();
+    if names.is_empty() {
+        return Ok(());
+    }
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     let queues = cx.read_newest(|conn| {
         classes::queues(conn, &names).during("look up the queues of the classes")
