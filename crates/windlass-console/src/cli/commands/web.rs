@@ -195,8 +195,8 @@ impl TokensCommand {
 /// Make a token, and print it: it is shown only once
 ///
 /// A viewer sees everything but hidden arguments, and an operator changes things too. An enqueuer enqueues
-/// over HTTP (`POST /v1/jobs`), and sees nothing but what became of a job. A person signs in with the
-/// token; a program sends it as `Authorization: Bearer`.
+/// over HTTP (`POST /v1/jobs`), emits the events of its token, and sees nothing but what became of a job. A
+/// person signs in with the token; a program sends it as `Authorization: Bearer`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
