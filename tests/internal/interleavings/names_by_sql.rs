@@ -57,7 +57,7 @@ fn lot_by_sql(conn: &mut Conn<'_>, names: &[&str]) -> QueryResult<String> {
     let jobs = serde_json::Value::Array(jobs.collect()).to_string();
     let text = "WITH before AS MATERIALIZED (SELECT coalesce(max(id), 0) AS id FROM solid_queue_jobs) \
          SELECT CAST(count(*) FILTER (WHERE job > before.id) AS text) AS new \
-         FROM before, windlass_enqueue_many('a', CAST($1 AS jsonb)) AS job";
+         FROM before, windlass_enqueue_many('a', CAST($1 AS json)) AS job";
     let row: New = Statement::new(text).bind(&jobs).get_result(conn)?;
     Ok(row.new)
 }

@@ -55,6 +55,7 @@ fn are_alike(one: &NewRow, other: &NewRow) -> bool {
         && (one.max_attempts, one.max_crashes) == (other.max_attempts, other.max_crashes)
         && (one.batch_id, one.at, one.delay) == (other.batch_id, other.at, other.delay)
         && (&one.policy, &one.traceparent) == (&other.policy, &other.traceparent)
+        && one.tenant == other.tenant
         && limit(one) == limit(other)
 }
 
@@ -446,7 +447,7 @@ mod tests {
             limit: Some(limit.clone()),
             ..row()
         };
-        let changes: [(NewRow, Change); 13] = [
+        let changes: [(NewRow, Change); 14] = [
             (row(), |row| row.queue_name.push('2')),
             (row(), |row| row.class_name.push('2')),
             (row(), |row| row.priority = 2),
@@ -455,6 +456,7 @@ mod tests {
             (row(), |row| row.at_most_once = true),
             (row(), |row| row.policy = Some("{}".into())),
             (row(), |row| row.traceparent = Some("00".into())),
+            (row(), |row| row.tenant = Some("a".into())),
             (row(), |row| row.batch_id = Some(2)),
             (row(), |row| row.at = Some(Default::default())),
             (row(), |row| row.delay = Some(2)),
