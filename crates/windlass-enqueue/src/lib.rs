@@ -9,6 +9,8 @@ mod concurrency;
 mod new_job;
 mod policy;
 mod statement;
+#[cfg(test)]
+mod tests;
 mod time;
 
 pub use args::{Error, JobArgs};
