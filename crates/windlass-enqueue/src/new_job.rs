@@ -161,11 +161,17 @@ impl NewJob {
                 Column::AtMostOnce,
                 at_most_once.map(|it| u8::from(it).to_string()),
             ),
-            (Column::TimeoutSeconds, policy.timeout.map(time::seconds)),
-            (Column::RetryForSeconds, policy.retry_for.map(time::seconds)),
+            (
+                Column::TimeoutSeconds,
+                policy.timeout.map(time::limited_seconds),
+            ),
+            (
+                Column::RetryForSeconds,
+                policy.retry_for.map(time::limited_seconds),
+            ),
             (
                 Column::KeepResultSeconds,
-                policy.keep_result.map(time::seconds),
+                policy.keep_result.map(time::limited_seconds),
             ),
             (Column::UniqueScope, scope),
             (Column::OnConflict, on_conflict),
@@ -186,17 +192,17 @@ impl NewJob {
     fn backoff(mut self, backoff: Backoff) -> Self {
         let (first, cap) = match backoff {
             Backoff::Fixed(delay) => (delay, None),
-            Backoff::Exponential { first, cap } => (first, Some(time::seconds(cap))),
+            Backoff::Exponential { first, cap } => (first, Some(time::limited_seconds(cap))),
         };
         self.set_or_clear(Column::BackoffCapSeconds, cap);
-        self.with(Column::BackoffSeconds, time::seconds(first))
+        self.with(Column::BackoffSeconds, time::limited_seconds(first))
     }
 
     /// Discards the job if it has not started so long after it is due; see
     /// [`Policy::expires_in`](Policy::expires_in()).
     pub fn expires_in(self, time: Duration) -> Self {
         self.without(Column::NotAfter)
-            .with(Column::ExpiresInSeconds, time::seconds(time))
+            .with(Column::ExpiresInSeconds, time::limited_seconds(time))
     }
 
     /// Discards the job if it has not started by this time, by the database's clock.

@@ -47,7 +47,7 @@ fn import(arguments: &str) -> NewJob {
 }
 
 /// The values of a job by the names of their columns.
-fn columns(job: &NewJob) -> BTreeMap<&'static str, &str> {
+fn values_of(job: &NewJob) -> BTreeMap<&'static str, &str> {
     let columns = job.columns.iter();
     columns
         .map(|(column, text)| (column.name(), text.as_str()))
@@ -106,7 +106,7 @@ fn a_job_has_the_values_of_its_type() {
         ("backoff_cap_seconds", "60"),
         ("expires_in_seconds", "1"),
     ]);
-    assert_eq!(columns(&job), expected);
+    assert_eq!(values_of(&job), expected);
 }
 
 #[test]
@@ -121,7 +121,7 @@ fn a_policy_overrides_value_by_value() {
         .unique_scope(UniqueScope::WhileWaiting)
         .on_conflict(OnConflict::RunAgain);
     let job = invoice().policy(policy).not_after(UNIX_EPOCH);
-    let columns = columns(&job);
+    let columns = values_of(&job);
     for (column, text) in [
         ("max_attempts", Some("5")),
         ("max_crashes", Some("0")),
@@ -140,7 +140,7 @@ fn a_policy_overrides_value_by_value() {
     }
     let policy = Policy::new().max_attempts(0).expires_in(SECOND);
     let job = job.policy(policy).at(UNIX_EPOCH).after(SECOND);
-    let columns = columns(&job);
+    let columns = values_of(&job);
     assert_eq!(columns["max_attempts"], "1");
     assert!(!columns.contains_key("not_after") && !columns.contains_key("run_at"));
 }
@@ -148,13 +148,13 @@ fn a_policy_overrides_value_by_value() {
 #[test]
 fn limits_override_each_other_as_a_whole() {
     let job = invoice().concurrency(Concurrency::new(7).ordered());
-    let columns = columns(&job);
+    let columns = values_of(&job);
     assert_eq!(columns["concurrency_key"], "7");
     assert_eq!(columns["concurrency_limit"], "1");
     assert_eq!(columns["concurrency_on_conflict"], "ordered");
     assert!(!columns.contains_key("concurrency_group"));
     let unlimited = job.clone().unlimited();
-    let left = columns(&unlimited).into_keys();
+    let left = values_of(&unlimited).into_keys();
     assert!(!left.into_iter().any(|name| name.starts_with("concurrency")));
 }
 
@@ -162,7 +162,7 @@ fn limits_override_each_other_as_a_whole() {
 fn tags_and_metadata_are_json() {
     let job = import("{}").tag("a").tags(["b\"", "a"]);
     let job = job.meta("request", 7).meta("who", "x").meta("request", 8);
-    let columns = columns(&job);
+    let columns = values_of(&job);
     assert_eq!(columns["tags"], r#"["a","b\""]"#);
     assert_eq!(columns["meta"], r#"{"request":8,"who":"x"}"#);
 }

@@ -40,6 +40,14 @@ fn civil_from_days(days: i128) -> (i128, i128, i128) {
     (year, month, day)
 }
 
+/// The longest time of a policy that the database takes: 1000 years.
+const LONGEST: Duration = Duration::from_secs(1000 * 366 * 86_400);
+
+/// Returns a time of a policy in seconds. Longer times count as 1000 years, so `Duration::MAX` is practically no limit.
+pub(crate) fn limited_seconds(duration: Duration) -> String {
+    seconds(duration.min(LONGEST))
+}
+
 /// Returns a duration in seconds as a decimal number: `60`, `0.5`.
 pub(crate) fn seconds(duration: Duration) -> String {
     let whole = duration.as_secs().to_string();
@@ -114,5 +122,7 @@ mod tests {
         ] {
             assert_eq!(seconds(duration), text);
         }
+        assert_eq!(limited_seconds(Duration::MAX), "31622400000");
+        assert_eq!(limited_seconds(Duration::from_millis(1)), "0.001");
     }
 }
