@@ -67,9 +67,9 @@ where
 {
     let mut ids = Vec::with_capacity(jobs.len());
     for mut insert in statements_for_all(jobs, C::Backend::database()) {
-        let mut rows: Vec<Number> = insert.take_statement().load(conn)?;
-        if let Some(lookup) = insert.take_lookup() {
-            rows = lookup.load(conn)?;
+        let mut rows: Vec<Number> = Vec::new();
+        for statement in std::mem::take(&mut insert.statements) {
+            rows = statement.load(conn)?;
         }
         ids.extend(insert.ids(rows.into_iter().map(|row| row.0).collect()));
     }

@@ -54,7 +54,6 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod args;
-mod column;
 mod concurrency;
 mod new_job;
 mod policy;

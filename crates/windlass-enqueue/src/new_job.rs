@@ -1,7 +1,6 @@
 //! A job about to be enqueued: the columns that it sets.
 
 use crate::args::{Error, JobArgs};
-use crate::column::Column;
 use crate::concurrency::Concurrency;
 use crate::policy::{Backoff, Delivery, Policy};
 use crate::time;
@@ -20,14 +19,14 @@ use std::time::{Duration, SystemTime};
 ///     .after(Duration::from_secs(60))
 ///     .idempotency_key("import/users.csv");
 /// let statement = job.statement(Database::Postgres);
-/// assert_eq!(statement.values[3], "60");
+/// assert_eq!(statement.values[2], "60");
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[must_use = "a job is enqueued by a function of a driver, or by its statement"]
 pub struct NewJob {
     pub(crate) class: String,
-    /// The values as texts, in the order of the statement.
-    pub(crate) columns: BTreeMap<Column, String>,
+    /// The values of the columns beside `class`, as texts.
+    pub(crate) columns: BTreeMap<&'static str, String>,
     tags: Vec<String>,
     meta: Map<String, Value>,
 }
@@ -50,7 +49,7 @@ impl NewJob {
             .priority(J::PRIORITY)
             .policy(J::policy())
             .arguments_version(J::VERSION);
-        job.set_or_clear(Column::UniqueId, arguments.unique_id());
+        job.set_or_clear("unique_id", arguments.unique_id());
         Ok(match arguments.concurrency() {
             Some(concurrency) => job.concurrency(concurrency),
             None => job,
@@ -67,29 +66,29 @@ impl NewJob {
             tags: Vec::new(),
             meta: Map::new(),
         };
-        job.with(Column::Arguments, arguments)
+        job.with("arguments", arguments)
     }
 
     /// Sets the queue.
     pub fn queue(self, name: impl Into<String>) -> Self {
-        self.with(Column::Queue, name)
+        self.with("queue", name)
     }
 
     /// Sets the priority; a smaller number is more important.
     pub fn priority(self, priority: i32) -> Self {
-        self.with(Column::Priority, priority.to_string())
+        self.with("priority", priority.to_string())
     }
 
     /// Runs the job after this time has passed, by the database's clock.
     pub fn after(self, delay: Duration) -> Self {
-        self.without(Column::RunAt)
-            .with(Column::DelaySeconds, time::seconds(delay))
+        self.without("run_at")
+            .with("delay_seconds", time::seconds(delay))
     }
 
     /// Runs the job at this time or later, by the database's clock.
     pub fn at(self, time: SystemTime) -> Self {
-        self.without(Column::DelaySeconds)
-            .with(Column::RunAt, time::rfc_3339(time))
+        self.without("delay_seconds")
+            .with("run_at", time::rfc_3339(time))
     }
 
     /// Adds a tag, by which jobs can be found.
@@ -105,76 +104,71 @@ impl NewJob {
             }
         }
         let json = Value::from(self.tags.clone()).to_string();
-        self.with(Column::Tags, json)
+        self.with("tags", json)
     }
 
     /// Adds a value to the metadata, such as the id of a request. A key has one value, the last one.
     pub fn meta(mut self, key: impl Into<String>, value: impl Into<Value>) -> Self {
         self.meta.insert(key.into(), value.into());
         let json = Value::from(self.meta.clone()).to_string();
-        self.with(Column::Meta, json)
+        self.with("meta", json)
     }
 
     /// Sets a unique id of up to 255 bytes, which only one job may hold at a time, of all types.
     pub fn unique_id(self, id: impl Into<String>) -> Self {
-        self.with(Column::UniqueId, id)
+        self.with("unique_id", id)
     }
 
     /// Sets an idempotency key of up to 255 bytes: an enqueue with a used key changes nothing and returns the first job.
     pub fn idempotency_key(self, key: impl Into<String>) -> Self {
-        self.with(Column::IdempotencyKey, key)
+        self.with("idempotency_key", key)
     }
 
     /// Sets the concurrency limit; it overrides that of the job's type.
     pub fn concurrency(self, concurrency: Concurrency) -> Self {
         let word = concurrency.word().map(str::to_owned);
         let mut job = self.unlimited();
-        job.set_or_clear(Column::ConcurrencyOnConflict, word);
-        job.set_or_clear(Column::ConcurrencyGroup, concurrency.group);
-        job.with(Column::ConcurrencyLimit, concurrency.limit.to_string())
-            .with(Column::ConcurrencyKey, concurrency.key)
+        job.set_or_clear("concurrency_on_conflict", word);
+        job.set_or_clear("concurrency_group", concurrency.group);
+        job.with("concurrency_limit", concurrency.limit.to_string())
+            .with("concurrency_key", concurrency.key)
     }
 
     /// Removes the concurrency limit of the job's type: this job takes no slot and runs beside all others.
     pub fn unlimited(self) -> Self {
-        self.without(Column::ConcurrencyKey)
-            .without(Column::ConcurrencyGroup)
-            .without(Column::ConcurrencyLimit)
-            .without(Column::ConcurrencyOnConflict)
+        self.without("concurrency_key")
+            .without("concurrency_group")
+            .without("concurrency_limit")
+            .without("concurrency_on_conflict")
     }
 
     /// Sets the policy; its values override those of the job's type.
     pub fn policy(mut self, policy: Policy) -> Self {
         let at_most_once = policy.delivery.map(|it| it == Delivery::AtMostOnce);
-        let scope = policy.unique_scope.map(|scope| scope.word().to_owned());
-        let on_conflict = policy.on_conflict.map(|it| it.word().to_owned());
         for (column, value) in [
+            ("max_attempts", policy.max_attempts.map(|n| n.to_string())),
+            ("max_crashes", policy.max_crashes.map(|n| n.to_string())),
             (
-                Column::MaxAttempts,
-                policy.max_attempts.map(|n| n.to_string()),
-            ),
-            (
-                Column::MaxCrashes,
-                policy.max_crashes.map(|n| n.to_string()),
-            ),
-            (
-                Column::AtMostOnce,
+                "at_most_once",
                 at_most_once.map(|it| u8::from(it).to_string()),
             ),
+            ("timeout_seconds", policy.timeout.map(time::limited_seconds)),
             (
-                Column::TimeoutSeconds,
-                policy.timeout.map(time::limited_seconds),
-            ),
-            (
-                Column::RetryForSeconds,
+                "retry_for_seconds",
                 policy.retry_for.map(time::limited_seconds),
             ),
             (
-                Column::KeepResultSeconds,
+                "keep_result_seconds",
                 policy.keep_result.map(time::limited_seconds),
             ),
-            (Column::UniqueScope, scope),
-            (Column::OnConflict, on_conflict),
+            (
+                "unique_scope",
+                policy.unique_scope.map(|it| it.word().to_owned()),
+            ),
+            (
+                "on_conflict",
+                policy.on_conflict.map(|it| it.word().to_owned()),
+            ),
         ] {
             if value.is_some() {
                 self.set_or_clear(column, value);
@@ -194,70 +188,66 @@ impl NewJob {
             Backoff::Fixed(delay) => (delay, None),
             Backoff::Exponential { first, cap } => (first, Some(time::limited_seconds(cap))),
         };
-        self.set_or_clear(Column::BackoffCapSeconds, cap);
-        self.with(Column::BackoffSeconds, time::limited_seconds(first))
+        self.set_or_clear("backoff_cap_seconds", cap);
+        self.with("backoff_seconds", time::limited_seconds(first))
     }
 
     /// Discards the job if it has not started so long after it is due; see
     /// [`Policy::expires_in`](Policy::expires_in()).
     pub fn expires_in(self, time: Duration) -> Self {
-        self.without(Column::NotAfter)
-            .with(Column::ExpiresInSeconds, time::limited_seconds(time))
+        self.without("not_after")
+            .with("expires_in_seconds", time::limited_seconds(time))
     }
 
     /// Discards the job if it has not started by this time, by the database's clock.
     pub fn not_after(self, time: SystemTime) -> Self {
-        self.without(Column::ExpiresInSeconds)
-            .with(Column::NotAfter, time::rfc_3339(time))
+        self.without("expires_in_seconds")
+            .with("not_after", time::rfc_3339(time))
     }
 
     /// Sets the trace context of the enqueue, as a header `traceparent` of W3C Trace Context.
     pub fn traceparent(self, header: impl Into<String>) -> Self {
-        self.with(Column::Traceparent, header)
+        self.with("traceparent", header)
     }
 
     /// Sets the tenant that the job belongs to.
     pub fn tenant(self, tenant: impl Into<String>) -> Self {
-        self.with(Column::Tenant, tenant)
+        self.with("tenant", tenant)
     }
 
     /// Sets the version of the arguments; see [`JobArgs::VERSION`]. Default: 1.
     pub fn arguments_version(self, version: u32) -> Self {
         match version {
-            1 => self.without(Column::Version),
-            other => self.with(Column::Version, other.to_string()),
+            1 => self.without("version"),
+            other => self.with("version", other.to_string()),
         }
     }
 
-    /// Sets a column by its name, for tests of what the database refuses. An unknown name changes nothing.
+    /// Sets a column by its name, for tests of what the database refuses.
     #[doc(hidden)]
-    pub fn column(self, name: &str, text: impl Into<String>) -> Self {
-        match Column::named(name) {
-            Some(column) => self.with(column, text),
-            None => self,
-        }
+    pub fn column(self, name: &'static str, text: impl Into<String>) -> Self {
+        self.with(name, text)
     }
 
-    fn with(mut self, column: Column, text: impl Into<String>) -> Self {
+    fn with(mut self, column: &'static str, text: impl Into<String>) -> Self {
         self.columns.insert(column, text.into());
         self
     }
 
-    fn without(mut self, column: Column) -> Self {
-        self.columns.remove(&column);
+    fn without(mut self, column: &'static str) -> Self {
+        self.columns.remove(column);
         self
     }
 
-    fn set_or_clear(&mut self, column: Column, text: Option<String>) {
+    fn set_or_clear(&mut self, column: &'static str, text: Option<String>) {
         match text {
             Some(text) => self.columns.insert(column, text),
-            None => self.columns.remove(&column),
+            None => self.columns.remove(column),
         };
     }
 
     /// Returns whether the enqueue may find an existing job.
     pub(crate) fn is_named(&self) -> bool {
-        self.columns.contains_key(&Column::UniqueId)
-            || self.columns.contains_key(&Column::IdempotencyKey)
+        self.columns.contains_key("unique_id") || self.columns.contains_key("idempotency_key")
     }
 }

@@ -30,9 +30,9 @@ pub fn enqueue(conn: &Connection, job: &NewJob) -> Result<i64, Error> {
 pub fn enqueue_all(conn: &Connection, jobs: &[NewJob]) -> Result<Vec<i64>, Error> {
     let mut ids = Vec::with_capacity(jobs.len());
     for insert in statements_for_all(jobs, Database::Sqlite) {
-        let mut rows = numbers(conn, &insert.statement)?;
-        if let Some(lookup) = &insert.lookup {
-            rows = numbers(conn, lookup)?;
+        let mut rows = Vec::new();
+        for statement in &insert.statements {
+            rows = numbers(conn, statement)?;
         }
         ids.extend(insert.ids(rows));
     }

@@ -77,9 +77,9 @@ pub async fn enqueue_all<C: JobConnection>(
 ) -> Result<Vec<i64>, Error> {
     let mut ids = Vec::with_capacity(jobs.len());
     for mut insert in statements_for_all(jobs, database::<C>()?) {
-        let mut rows = conn.numbers(insert.take_statement()).await?;
-        if let Some(lookup) = insert.take_lookup() {
-            rows = conn.numbers(lookup).await?;
+        let mut rows = Vec::new();
+        for statement in std::mem::take(&mut insert.statements) {
+            rows = conn.numbers(statement).await?;
         }
         ids.extend(insert.ids(rows));
     }

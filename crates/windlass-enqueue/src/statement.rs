@@ -1,6 +1,5 @@
 //! The statements that enqueue a job or a list of jobs, for a driver to run.
 
-use crate::column::{Column, Kind};
 use crate::new_job::NewJob;
 use serde::de::IgnoredAny;
 use std::fmt::Write as _;
@@ -15,7 +14,7 @@ pub enum Database {
 }
 
 /// A statement and its values. All are bound as texts; the statement casts them.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Statement {
     /// The statement, with numbered parameters.
@@ -24,45 +23,31 @@ pub struct Statement {
     pub values: Vec<String>,
 }
 
-/// A statement that enqueues one job, or several of one class, and the query for the id.
+/// What enqueues one job, or several of one class.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Insert {
-    /// The statement to run.
-    pub statement: Statement,
-    /// The query to run right after it, in the same transaction. `None` if the statement returns the ids itself.
-    pub lookup: Option<Statement>,
-    /// The number of jobs that the statement enqueues.
+    /// The statements, to be run right after each other in one transaction. The last one returns the ids in its first
+    /// column: on SQLite it is a query of its own.
+    pub statements: Vec<Statement>,
+    /// The number of jobs.
     pub jobs: usize,
 }
 
 impl Insert {
-    /// Returns the ids of the jobs in their order, from the first column of the rows that the statement returned, or its
-    /// [`lookup`](Self::lookup) if there is one.
-    pub fn ids(&self, rows: Vec<i64>) -> Vec<i64> {
+    fn new(statement: Statement, lookup: Option<Statement>, jobs: usize) -> Self {
+        let statements = [statement].into_iter().chain(lookup).collect();
+        Insert { statements, jobs }
+    }
+
+    /// Returns the ids of the jobs in their order, from the numbers that the last statement returned.
+    pub fn ids(&self, numbers: Vec<i64>) -> Vec<i64> {
         let jobs = i64::try_from(self.jobs).unwrap_or(i64::MAX);
-        match (&self.lookup, rows.last()) {
-            // It names the last job, and the others were inserted just before it.
-            (Some(_), Some(&last)) => (last - jobs + 1..=last).collect(),
-            _ => rows,
+        match numbers[..] {
+            // It is that of the last job. The others were inserted just before it.
+            [last] => (last - jobs + 1..=last).collect(),
+            _ => numbers,
         }
-    }
-}
-
-/// Of the modules of drivers, some of which take a statement by value.
-#[cfg(any(
-    feature = "diesel",
-    feature = "diesel-async",
-    feature = "sqlx-0_8",
-    feature = "sqlx-0_9"
-))]
-impl Insert {
-    pub(crate) fn take_statement(&mut self) -> Statement {
-        std::mem::take(&mut self.statement)
-    }
-
-    pub(crate) fn take_lookup(&mut self) -> Option<Statement> {
-        self.lookup.as_mut().map(std::mem::take)
     }
 }
 
@@ -79,8 +64,8 @@ impl NewJob {
         let mut values = vec![self.class.clone()];
         for (column, text) in &self.columns {
             values.push(text.clone());
-            names = names + ", " + column.name();
-            parameters = parameters + ", " + &cast(database, values.len(), column.kind());
+            names = names + ", " + column;
+            parameters = parameters + ", " + &cast(database, values.len(), Kind::of(column));
         }
         let returning = match database {
             Database::Postgres => " RETURNING id, outcome",
@@ -95,19 +80,12 @@ impl NewJob {
     /// transaction.
     pub fn lookup(&self) -> Statement {
         let (mut sql, mut values) = ("SELECT coalesce(".to_owned(), Vec::new());
-        for (column, query) in [
-            (
-                Column::IdempotencyKey,
-                "SELECT id FROM solid_queue_jobs WHERE idempotency_key = ",
-            ),
-            (
-                Column::UniqueId,
-                "SELECT job_id FROM windlass_unique_jobs WHERE unique_id = ",
-            ),
-        ] {
-            if let Some(text) = self.columns.get(&column) {
+        let by_key = "SELECT id FROM solid_queue_jobs WHERE idempotency_key =";
+        let by_id = "SELECT job_id FROM windlass_unique_jobs WHERE unique_id =";
+        for (column, query) in [("idempotency_key", by_key), ("unique_id", by_id)] {
+            if let Some(text) = self.columns.get(column) {
                 values.push(text.clone());
-                sql = format!("{sql}({query}?{}), ", values.len());
+                sql = format!("{sql}({query} ?{}), ", values.len());
             }
         }
         let newest = "SELECT seq FROM sqlite_sequence WHERE name = 'solid_queue_jobs'";
@@ -118,20 +96,20 @@ impl NewJob {
         Statement { sql, values }
     }
 
-    /// Returns the statement that enqueues the job, with the query for its id if the database needs one.
+    /// Returns the [`statement`](Self::statement), and the [`lookup`](Self::lookup) if the database needs it.
     pub fn insert(&self, database: Database) -> Insert {
-        Insert {
-            statement: self.statement(database),
-            lookup: (database == Database::Sqlite).then(|| self.lookup()),
-            jobs: 1,
-        }
+        Insert::new(self.statement(database), self.lookup_on(database), 1)
+    }
+
+    fn lookup_on(&self, database: Database) -> Option<Statement> {
+        (database == Database::Sqlite).then(|| self.lookup())
     }
 
     /// Returns the job as an object of a list, or `None` if it cannot be written as one.
     fn in_list(&self) -> Option<String> {
         let mut object = String::new();
         for (column, text) in &self.columns {
-            let value = match column.kind() {
+            let value = match Kind::of(column) {
                 Kind::Text | Kind::Time => serde_json::to_string(text).ok()?,
                 Kind::Boolean => (text == "1").to_string(),
                 Kind::Json | Kind::Integer | Kind::Bigint | Kind::Real => {
@@ -141,10 +119,38 @@ impl NewJob {
                 }
             };
             let start = if object.is_empty() { '{' } else { ',' };
-            write!(object, "{start}\"{}\":{value}", column.name()).ok()?;
+            write!(object, "{start}\"{column}\":{value}").ok()?;
         }
         object.push('}');
         Some(object)
+    }
+}
+
+/// The type of a column: how its text is cast, and how it is written in a list.
+#[derive(Clone, Copy)]
+enum Kind {
+    Text,
+    /// A text that is JSON. In a list it is a value of JSON.
+    Json,
+    Time,
+    Integer,
+    Bigint,
+    Real,
+    /// `0` or `1`.
+    Boolean,
+}
+
+impl Kind {
+    fn of(column: &str) -> Self {
+        match column {
+            "arguments" | "tags" | "meta" => Kind::Json,
+            "run_at" | "not_after" => Kind::Time,
+            "priority" => Kind::Integer,
+            "max_attempts" | "max_crashes" | "concurrency_limit" | "version" => Kind::Bigint,
+            "at_most_once" => Kind::Boolean,
+            seconds if seconds.ends_with("_seconds") => Kind::Real,
+            _ => Kind::Text,
+        }
     }
 }
 
@@ -237,13 +243,11 @@ impl<'j> List<'j> {
                 "INSERT INTO windlass_enqueue_many_v2 (class, jobs) VALUES (?1, ?2)"
             }
         };
-        Some(Insert {
-            statement: Statement {
-                sql: sql.to_owned(),
-                values: vec![first.class.clone(), self.json + "]"],
-            },
-            lookup: (database == Database::Sqlite).then(|| first.lookup()),
-            jobs: self.jobs,
-        })
+        let statement = Statement {
+            sql: sql.to_owned(),
+            values: vec![first.class.clone(), self.json + "]"],
+        };
+        let lookup = first.lookup_on(database);
+        Some(Insert::new(statement, lookup, self.jobs))
     }
 }

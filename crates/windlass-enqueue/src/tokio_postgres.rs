@@ -11,7 +11,7 @@
 
 use crate::{Database, NewJob, Statement, statements_for_all};
 use ::tokio_postgres::types::{ToSql, Type};
-use ::tokio_postgres::{Error, GenericClient, Row};
+use ::tokio_postgres::{Error, GenericClient};
 
 /// Enqueues a job, and returns its id.
 ///
@@ -37,13 +37,12 @@ pub async fn enqueue_all<C: GenericClient + Sync>(
 ) -> Result<Vec<i64>, Error> {
     let mut ids = Vec::with_capacity(jobs.len());
     for insert in statements_for_all(jobs, Database::Postgres) {
-        let statement = &insert.statement;
-        let rows = client
-            .query_typed(&statement.sql, &parameters(statement))
-            .await?;
-        let numbers: Result<Vec<i64>, Error> =
-            rows.iter().map(|row: &Row| row.try_get(0)).collect();
-        ids.extend(insert.ids(numbers?));
+        for statement in &insert.statements {
+            let parameters = parameters(statement);
+            for row in client.query_typed(&statement.sql, &parameters).await? {
+                ids.push(row.try_get(0)?);
+            }
+        }
     }
     Ok(ids)
 }

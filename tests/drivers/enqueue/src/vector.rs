@@ -35,7 +35,7 @@ fn long(value: &Value) -> Option<String> {
     }
 }
 
-fn with(job: NewJob, name: &str, value: &Value) -> NewJob {
+fn with(job: NewJob, name: &'static str, value: &Value) -> NewJob {
     let text = || long(value).unwrap_or_else(|| value.to_string());
     let policy = Policy::new();
     let number = value.as_u64().and_then(|number| u32::try_from(number).ok());
