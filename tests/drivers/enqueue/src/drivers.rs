@@ -297,13 +297,13 @@ where
         let enqueued = self.conn.transaction(async |conn: &mut C| {
             windlass_enqueue::diesel_async::enqueue(conn, job).await
         });
-        Ok(self.runtime.block_on(enqueued)?)
+        Ok(self.runtime.block_on(sent(enqueued))?)
     }
 
     fn enqueue_all(&mut self, jobs: &[NewJob]) -> Ids {
         let enqueued = self.conn.transaction(async |conn: &mut C| {
             windlass_enqueue::diesel_async::enqueue_all(conn, jobs).await
         });
-        Ok(self.runtime.block_on(enqueued)?)
+        Ok(self.runtime.block_on(sent(enqueued))?)
     }
 }

@@ -35,7 +35,7 @@ fn long(value: &Value) -> Option<String> {
     }
 }
 
-fn with(job: NewJob, name: &'static str, value: &Value) -> NewJob {
+fn with(job: NewJob, name: &str, value: &Value) -> NewJob {
     let text = || long(value).unwrap_or_else(|| value.to_string());
     let policy = Policy::new();
     let number = value.as_u64().and_then(|number| u32::try_from(number).ok());
@@ -46,11 +46,11 @@ fn with(job: NewJob, name: &'static str, value: &Value) -> NewJob {
         ("traceparent", _) => job.traceparent(text()),
         ("priority", _) => match value.as_i64().map(i32::try_from) {
             Some(Ok(priority)) => job.priority(priority),
-            _ => job.column(name, text()),
+            _ => job.column(name.to_owned().leak(), text()),
         },
         ("delay_seconds", _) => match value.as_f64().map(Duration::try_from_secs_f64) {
             Some(Ok(delay)) => job.after(delay),
-            _ => job.column(name, text()),
+            _ => job.column(name.to_owned().leak(), text()),
         },
         // A policy makes zero attempts one.
         ("max_attempts", Some(1..)) => job.policy(policy.max_attempts(number.unwrap_or_default())),
@@ -61,9 +61,9 @@ fn with(job: NewJob, name: &'static str, value: &Value) -> NewJob {
         })),
         ("unique_scope" | "on_conflict", _) => match by_word(&text()) {
             Some(policy) => job.policy(policy),
-            None => job.column(name, text()),
+            None => job.column(name.to_owned().leak(), text()),
         },
-        _ => job.column(name, text()),
+        _ => job.column(name.to_owned().leak(), text()),
     }
 }
 
