@@ -38,6 +38,9 @@
 //!
 //! Use [`NewJob::insert`] and [`statements_for_all`] with other drivers.
 //!
+//! On SQLite, link version 3.51.3 or later, such as that of sqlx 0.9 or rusqlite 0.39: older ones can lose a commit when
+//! one process checkpoints while another writes.
+//!
 //! # Jobs
 //!
 //! - [`NewJob::new`] takes arguments of a type that implements [`JobArgs`]. Share these types with the worker.
@@ -49,8 +52,8 @@
 //! # Errors
 //!
 //! [`NewJob::new`] fails if the arguments are not JSON or too large. The database checks everything else, so a refused
-//! job is an error of the driver. Its text starts with `cannot enqueue`, and says which value is refused and why. On
-//! Postgres, such an error ends the transaction: set a savepoint to continue.
+//! job is an error of the driver, whose text names the value and the reason. On Postgres, such an error ends the
+//! transaction: set a savepoint to continue.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod args;

@@ -8,6 +8,9 @@
 //! let id = enqueue(&transaction, &NewJob::new(&SendInvoice { order: 7 })?)?;
 //! transaction.commit()?;
 //! ```
+//!
+//! Cargo takes the program's version of rusqlite, except for 0.42, which has the SQLite of 0.43. Run `cargo update -p
+//! rusqlite@0.43.0 --precise 0.42.0` then.
 
 use crate::{Database, NewJob, Statement, statements_for_all};
 use ::rusqlite::{Connection, Error, params_from_iter};

@@ -23,7 +23,7 @@ pub struct Statement {
     pub values: Vec<String>,
 }
 
-/// What enqueues one job, or several of one class.
+/// The statements that enqueue one job, or several of one class.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Insert {

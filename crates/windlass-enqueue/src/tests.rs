@@ -161,10 +161,10 @@ fn limits_override_each_other_as_a_whole() {
 #[test]
 fn tags_and_metadata_are_json() {
     let job = import("{}").tag("a").tags(["b\"", "a"]);
-    let job = job.meta("request", 7).meta("who", "x").meta("request", 8);
+    let job = job.meta("request", 7).meta("user", "x").meta("request", 8);
     let columns = values_of(&job);
     assert_eq!(columns["tags"], r#"["a","b\""]"#);
-    assert_eq!(columns["meta"], r#"{"request":8,"who":"x"}"#);
+    assert_eq!(columns["meta"], r#"{"request":8,"user":"x"}"#);
 }
 
 #[test]
