@@ -16,6 +16,17 @@ export interface Options {
   maxCrashes?: number | bigint | null;
   atMostOnce?: boolean | null;
   traceparent?: string | null;
+  tags?: string[] | RawJson | null;
+  meta?: Record<string, unknown> | RawJson | null;
+  version?: number | bigint | null;
+  timeoutSeconds?: number | null;
+  backoffSeconds?: number | null;
+  backoffCapSeconds?: number | null;
+  expiresInSeconds?: number | null;
+  notAfter?: Date | string | null;
+  retryForSeconds?: number | null;
+  keepResultSeconds?: number | null;
+  tenant?: string | null;
 }
 
 /** A job of a list. */

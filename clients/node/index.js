@@ -20,8 +20,10 @@ const NUMBER = ["a number", Number.isFinite];
 const BOOLEAN = ["true or false", (value) => typeof value === "boolean"];
 const INSTANT = ["a time with its zone: a Date, or a string as 2026-12-24T18:00:00Z",
   (value) => typeof value === "string" && TIME.test(value)];
+// Of the values that are JSON, the text is checked instead.
+const JSON_VALUE = ["JSON", () => true];
 
-// The options, each with the type of its column of the view windlass_enqueue_v1 on Postgres, and what it takes.
+// The options, each with the type of its column of the view windlass_enqueue_v2 on Postgres, and what it takes.
 const OPTIONS = {
   queue: ["text", TEXT],
   priority: ["integer", INTEGER],
@@ -39,31 +41,42 @@ const OPTIONS = {
   maxCrashes: ["bigint", INTEGER],
   atMostOnce: ["boolean", BOOLEAN],
   traceparent: ["text", TEXT],
+  tags: ["text", JSON_VALUE],
+  meta: ["text", JSON_VALUE],
+  version: ["bigint", INTEGER],
+  timeoutSeconds: ["double precision", NUMBER],
+  backoffSeconds: ["double precision", NUMBER],
+  backoffCapSeconds: ["double precision", NUMBER],
+  expiresInSeconds: ["double precision", NUMBER],
+  notAfter: ["timestamptz", INSTANT],
+  retryForSeconds: ["double precision", NUMBER],
+  keepResultSeconds: ["double precision", NUMBER],
+  tenant: ["text", TEXT],
 };
 
 /** Enqueues a job by a client or pool of pg, in the transaction of the client. Resolves to the job's id. */
 export async function enqueue(client, className, args, options = {}) {
   const where = `cannot enqueue \`${className}\``;
-  const ids = await query(client, where, "windlass_enqueue_v1", jobOf(where, className, args, options));
+  const ids = await query(client, where, "windlass_enqueue_v2", jobOf(where, className, args, options));
   return ids[0];
 }
 
 /** Enqueues jobs of one class, all or none, faster than one by one. Resolves to their ids, in order. */
 export async function enqueueMany(client, className, jobs) {
   const where = `cannot enqueue \`${className}\``;
-  return query(client, where, "windlass_enqueue_many_v1", listOf(where, className, jobs));
+  return query(client, where, "windlass_enqueue_many_v2", listOf(where, className, jobs));
 }
 
 /** Enqueues a job by a database of node:sqlite, in its transaction. SQLite cannot tell the job's id. */
 export function enqueueSync(database, className, args, options = {}) {
   const where = `cannot enqueue \`${className}\``;
-  run(database, where, "windlass_enqueue_v1", jobOf(where, className, args, options));
+  run(database, where, "windlass_enqueue_v2", jobOf(where, className, args, options));
 }
 
 /** Enqueues jobs of one class, all or none, faster than one by one. */
 export function enqueueManySync(database, className, jobs) {
   const where = `cannot enqueue \`${className}\``;
-  run(database, where, "windlass_enqueue_many_v1", listOf(where, className, jobs));
+  run(database, where, "windlass_enqueue_many_v2", listOf(where, className, jobs));
 }
 
 /** Emits an event by a client or pool of pg: jobs that wait for it run again, with its payload. */
@@ -80,17 +93,22 @@ export function emitSync(database, name, payload) {
 
 function eventOf(where, name, payload) {
   if (!TEXT[1](name)) throw new EnqueueError(`${where}: its name must be ${TEXT[0]}`);
-  return [["name", "text", name], ["payload", "text", json(where, payload ?? null, false)]];
+  return [["name", "text", name], ["payload", "text", json(`${where}: its payload`, payload ?? null, false)]];
 }
 
 /** Returns the columns that are set: [name, type, value] each. */
 function columnsOf(where, args, options, isInList) {
   const columns = [];
-  if (args !== undefined && args !== null) columns.push(["arguments", "text", json(where, args, isInList)]);
+  if (args !== undefined && args !== null) columns.push(["arguments", "text", json(`${where}: its arguments`, args, isInList)]);
   for (let [name, value] of Object.entries(options)) {
     if (!Object.hasOwn(OPTIONS, name)) throw new EnqueueError(`${where}: a job has no ${name}`);
     if (value === undefined || value === null) continue;
-    const [type, [expected, fits]] = OPTIONS[name];
+    const [type, rule] = OPTIONS[name];
+    if (rule === JSON_VALUE) {
+      columns.push([name, type, json(`${where}: its ${name}`, value, isInList)]);
+      continue;
+    }
+    const [expected, fits] = rule;
     if (value instanceof Date && !Number.isNaN(value.getTime())) value = value.toISOString();
     if (!fits(value)) throw new EnqueueError(`${where}: its ${name} must be ${expected}, not ${shown(value)}`);
     columns.push([name.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`), type, value]);
@@ -108,12 +126,12 @@ function listOf(where, className, jobs) {
     if (typeof job !== "object" || job === null) throw new EnqueueError(`${place}: it is not an object`);
     const { arguments: args, ...options } = job;
     const pairs = columnsOf(place, args, options, true).map(([column, , value]) => {
-      const isText = column !== "arguments" && typeof value === "string";
+      const isText = !["arguments", "tags", "meta"].includes(column) && typeof value === "string";
       return `"${column}":${isText ? JSON.stringify(value) : value}`;
     });
     return `{${pairs.join(",")}}`;
   });
-  return [["class", "text", classOf(where, className)], ["jobs", "jsonb", `[${texts.join(",")}]`]];
+  return [["class", "text", classOf(where, className)], ["jobs", "json", `[${texts.join(",")}]`]];
 }
 
 function classOf(where, className) {
@@ -121,15 +139,15 @@ function classOf(where, className) {
   return className;
 }
 
-function json(where, value, isInList) {
+function json(what, value, isInList) {
   let text;
   try {
     text = value instanceof RawJson ? value.text : JSON.stringify(value, refuseNumbers);
-    if (isInList) JSON.parse(text); // It must not end the object that it stands in.
+    if (isInList) JSON.parse(text); // It must not end the object that it is in.
   } catch (cause) {
-    throw new EnqueueError(`${where}: its arguments are not JSON: ${cause.message}`, { cause });
+    throw new EnqueueError(`${what} are not JSON: ${cause.message}`, { cause });
   }
-  if (typeof text !== "string") throw new EnqueueError(`${where}: its arguments are not JSON: ${shown(value)}`);
+  if (typeof text !== "string") throw new EnqueueError(`${what} are not JSON: ${shown(value)}`);
   return text;
 }
 

@@ -9,7 +9,9 @@ use crate::db::transition::enqueue::public_tokens;
 use crate::db::{Conn, Refusal};
 use crate::error::{Error, ErrorContext, Result};
 use crate::job::bounds::{MAX_ARGUMENTS, ONE_ATTEMPT, beyond_maximum};
+use crate::job::policy::backoff::Expiry;
 use crate::job::policy::quota::refusal_to_error;
+use crate::job::policy::{Delivery, Policy};
 use crate::job::{Enqueued, PublicToken, digest};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -112,6 +114,23 @@ fn fill_in(row: &mut NewRow, class: &NamedClass) {
     if !row.at_most_once {
         row.max_attempts = row.max_attempts.or(class.max_attempts);
     }
+    if class.policy.is_some() {
+        fill_in_policy(row, class.policy.as_deref());
+    }
+}
+
+/// Gives a job what the policy of its class says beside that.
+fn fill_in_policy(row: &mut NewRow, of_class: Option<&str>) {
+    let own = Policy::of_columns(row.policy.as_deref(), None, row.at_most_once);
+    let mut of_class = Policy::of_columns(of_class, None, true);
+    of_class.delivery = of_class
+        .delivery
+        .filter(|delivery| row.left_out.delivery && *delivery == Delivery::AfterKnownOutcome);
+    row.at_most_once |= of_class.delivery.is_some();
+    let both = own.or(&of_class);
+    row.expiry = row.expiry.or(both.expiry.map(Expiry::to_store));
+    row.policy = both.to_column();
+    row.unique_scope = both.unique_scope.unwrap_or_default();
 }
 
 /// Returns what is wrong with a job of a class, which may be unknown.
@@ -122,7 +141,8 @@ fn wrong_for(row: &NewRow, class: Option<&NamedClass>) -> Option<String> {
         .left_out
         .maximum_of
         .and_then(|size| beyond_maximum(size, most));
-    let is_once = row.left_out.delivery && row.at_most_once && row.max_attempts > Some(1);
+    let runs_once = class.is_some_and(|class| class.at_most_once);
+    let is_once = row.left_out.delivery && runs_once && row.max_attempts > Some(1);
     is_too_large.or_else(|| is_once.then(|| ONE_ATTEMPT.to_owned()))
 }
 

@@ -5,7 +5,7 @@
 
 use crate::db::model::new_row::{OnConflict, UniqueScope};
 use crate::job::concurrency::{Concurrency, LimitConflict};
-use crate::job::new_job::NewJob;
+use crate::job::new_job::{LONGEST_DELAY, NewJob};
 use crate::job::policy::backoff::Backoff;
 use crate::job::policy::{Delivery, Policy};
 use chrono::{DateTime, Utc};
@@ -15,7 +15,7 @@ use std::time::Duration;
 
 /// The columns of the view `windlass_enqueue`, which are the fields of a request over HTTP: the class, the arguments, and
 /// options.
-pub const COLUMNS: [&str; 18] = [
+pub const COLUMNS: [&str; 29] = [
     "class",
     "arguments",
     "queue",
@@ -34,6 +34,17 @@ pub const COLUMNS: [&str; 18] = [
     "max_crashes",
     "at_most_once",
     "traceparent",
+    "tags",
+    "meta",
+    "version",
+    "timeout_seconds",
+    "backoff_seconds",
+    "backoff_cap_seconds",
+    "expires_in_seconds",
+    "not_after",
+    "retry_for_seconds",
+    "keep_result_seconds",
+    "tenant",
 ];
 
 /// The options of a job. Those that are not set come from its type.
@@ -129,6 +140,30 @@ pub struct JobOptions {
 
     /// The trace context of the enqueue, as the header of W3C Trace Context.
     pub traceparent: Option<String>,
+
+    /// The version of the arguments. Default: 1.
+    pub version: Option<u32>,
+
+    /// The time limit of an attempt.
+    pub timeout_seconds: Option<f64>,
+
+    /// The delay before the second attempt and, without a cap, before each further one.
+    pub backoff_seconds: Option<f64>,
+
+    /// The longest delay between attempts: it doubles from `backoff_seconds` up to this.
+    pub backoff_cap_seconds: Option<f64>,
+
+    /// Discard the job if it has not started so long after it is due.
+    pub expires_in_seconds: Option<f64>,
+
+    /// No further attempt so long after the job is due.
+    pub retry_for_seconds: Option<f64>,
+
+    /// The time for which the result is kept.
+    pub keep_result_seconds: Option<f64>,
+
+    /// The tenant of the job: the customer, for example.
+    pub tenant: Option<String>,
 
     /// Tags of the job.
     pub tags: Option<Vec<String>>,
@@ -228,8 +263,52 @@ impl JobOptions {
         for (key, value) in self.meta.iter().flatten() {
             job = job.meta(key, value.clone());
         }
+        if let Some(version) = self.version {
+            if version == 0 {
+                return Err("`version` is 1 or more".to_owned());
+            }
+            job = job.arguments_version(version);
+        }
+        if let Some(tenant) = &self.tenant {
+            job = job.tenant(tenant);
+        }
         job = job.tags(self.tags.iter().flatten());
-        Ok(self.limited(self.timed(job)?)?.policy(self.policy()))
+        let policy = self.in_seconds(self.policy())?;
+        Ok(self.limited(self.timed(job)?)?.policy(policy))
+    }
+
+    /// Adds what is given in seconds.
+    fn in_seconds(&self, mut policy: Policy) -> Result<Policy, String> {
+        if let Some(time) = seconds("timeout_seconds", self.timeout_seconds)? {
+            policy = policy.timeout(time);
+        }
+        let first = seconds("backoff_seconds", self.backoff_seconds)?;
+        let cap = seconds("backoff_cap_seconds", self.backoff_cap_seconds)?;
+        match (first, cap) {
+            (Some(delay), None) => policy = policy.backoff(Backoff::Fixed(delay)),
+            (Some(first), Some(cap)) => {
+                policy = policy.backoff(Backoff::Exponential { first, cap })
+            }
+            (None, Some(_)) => {
+                return Err(
+                    "`backoff_cap_seconds` needs `backoff_seconds`, the first delay".to_owned(),
+                );
+            }
+            (None, None) => {}
+        }
+        if let Some(time) = seconds("expires_in_seconds", self.expires_in_seconds)? {
+            if self.not_after.is_some() {
+                return Err("`not_after` and `expires_in_seconds` are two expiries for one job: send one of them".to_owned());
+            }
+            policy = policy.expires_in(time);
+        }
+        if let Some(time) = seconds("retry_for_seconds", self.retry_for_seconds)? {
+            policy = policy.retry_for(time);
+        }
+        if let Some(time) = seconds("keep_result_seconds", self.keep_result_seconds)? {
+            policy = policy.keep_result(time);
+        }
+        Ok(policy)
     }
 
     fn timed(&self, job: NewJob) -> Result<NewJob, String> {
@@ -268,6 +347,20 @@ impl JobOptions {
             Some(SlotConflict::Discard) => limit.on_conflict(LimitConflict::Discard),
             Some(SlotConflict::Ordered) => limit.ordered(),
         }))
+    }
+}
+
+/// Returns a number of seconds as a time.
+fn seconds(name: &str, value: Option<f64>) -> Result<Option<Duration>, String> {
+    const MOST: f64 = (LONGEST_DELAY / 1_000_000) as f64;
+    match value {
+        Some(seconds) if (0.0..=MOST).contains(&seconds) => {
+            Ok(Some(Duration::from_secs_f64(seconds)))
+        }
+        Some(seconds) => Err(format!(
+            "`{name}` is a number of seconds, 0 or more and at most 1000 years; it is {seconds}"
+        )),
+        None => Ok(None),
     }
 }
 

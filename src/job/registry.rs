@@ -247,6 +247,7 @@ impl Registry {
                 max_crashes: policy.max_crashes.map(column),
                 at_most_once: policy.is_at_most_once().then_some(true),
                 max_arguments: i64::try_from(class.max_arguments).ok(),
+                policy: policy.to_column(),
             }
         };
         self.classes.iter().map(describe).collect()

@@ -30,6 +30,9 @@ async function accepts(connection, job) {
   const names = Object.entries(columns).map(([column, value]) => [
     column.replace(/_[a-z]/g, (letter) => letter[1].toUpperCase()), value]);
   const options = Object.fromEntries(names);
+  for (const name of ["tags", "meta"]) {
+    if (typeof options[name] === "string") options[name] = new RawJson(options[name]);
+  }
   const args = typeof text === "string" ? new RawJson(text) : text;
   try {
     if (connection.query) await enqueue(connection, className, args, options);

@@ -58,10 +58,13 @@ def transactions(driver, database):
 
 def accepts(transaction, job):
     job = {column: long(value) for column, value in job.items()}
+    for column in ("arguments", "tags", "meta"):
+        if isinstance(job.get(column), str):
+            job[column] = RawJson(job[column])
     class_name, arguments = job.pop("class", None), job.pop("arguments", None)
     try:
         with transaction() as conn:
-            enqueue(conn, class_name, None if arguments is None else RawJson(arguments), **job)
+            enqueue(conn, class_name, arguments, **job)
     except EnqueueError:
         return False
     return True

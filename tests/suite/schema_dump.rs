@@ -24,7 +24,7 @@ UNION ALL SELECT 'index ' || pg_get_indexdef(i.indexrelid) || CASE WHEN i.indisv
   FROM ours o JOIN pg_index i ON i.indrelid = o.oid
 UNION ALL SELECT 'trigger ' || pg_get_triggerdef(g.oid) || ' ' || g.tgenabled::text
   FROM ours o JOIN pg_trigger g ON g.tgrelid = o.oid WHERE NOT g.tgisinternal
-UNION ALL SELECT 'view ' || relname || ' AS ' || regexp_replace(pg_get_viewdef(oid), 'windlass_enqueue_v1\.', '', 'g')
+UNION ALL SELECT 'view ' || relname || ' AS ' || regexp_replace(pg_get_viewdef(oid), 'windlass_enqueue_v2\.', '', 'g')
     || coalesce(' RIGHTS ' || relacl::text, '') FROM ours WHERE relkind = 'v'
 UNION ALL SELECT 'function ' || p.proname || '(' || pg_get_function_arguments(p.oid) || ') RETURNS ' || pg_get_function_result(p.oid)
     || ' ' || l.lanname || ' ' || p.provolatile::text || CASE WHEN p.prosecdef THEN ' DEFINER' ELSE '' END

@@ -38,6 +38,8 @@ CREATE INDEX IF NOT EXISTS index_windlass_jobs_on_concurrency_key ON solid_queue
 -- The trace context of the enqueue, as the header `traceparent` of W3C Trace Context. Any program may write it; a text
 -- of another form counts as none.
 ALTER TABLE solid_queue_jobs ADD COLUMN IF NOT EXISTS traceparent varchar;
+-- The customer, or whatever else fair shares are for. Nothing reads it yet.
+ALTER TABLE solid_queue_jobs ADD COLUMN IF NOT EXISTS tenant varchar;
 -- True: jobs wait for this one. It is set in the transaction that enqueues them, which locks the row.
 ALTER TABLE solid_queue_jobs ADD COLUMN IF NOT EXISTS has_dependents boolean;
 -- A job that has finished and is kept is updated once. With room on its page the new version needs no entry in the
@@ -329,7 +331,8 @@ CREATE TABLE IF NOT EXISTS windlass_classes (
     max_attempts integer,
     max_crashes integer,
     at_most_once boolean,
-    max_arguments bigint
+    max_arguments bigint,
+    policy text
 );
 
 -- The classes of which no worker of Windlass starts a job.
@@ -645,7 +648,7 @@ CREATE OR REPLACE TRIGGER windlass_failure_deleted AFTER DELETE ON solid_queue_j
 
 -- For programs in any language, in the caller's own transaction: a row inserted into the view
 -- windlass_enqueue is a job, and the function windlass_enqueue returns the job's id. Both follow the rules of Rust's
--- enqueue. What a name with _v1 means will not change.
+-- enqueue. What a name with _v2 means will not change.
 --
 -- Both work with the rights of their owner: a role that may use them enqueues jobs, and needs no right on a table. No
 -- other role than the owner may, until it is granted:
@@ -655,7 +658,7 @@ CREATE OR REPLACE TRIGGER windlass_failure_deleted AFTER DELETE ON solid_queue_j
 -- From here on, this file is made of tests/internal/enqueue_by_sql/postgres.sql and the constants of Rust: a test
 -- compares them.
 
-CREATE OR REPLACE VIEW windlass_enqueue_v1 AS SELECT
+CREATE OR REPLACE VIEW windlass_enqueue_v2 AS SELECT
     CAST(NULL AS text) AS class,
     CAST(NULL AS text) AS arguments,
     CAST(NULL AS text) AS queue,
@@ -674,30 +677,41 @@ CREATE OR REPLACE VIEW windlass_enqueue_v1 AS SELECT
     CAST(NULL AS bigint) AS max_crashes,
     CAST(NULL AS boolean) AS at_most_once,
     CAST(NULL AS text) AS traceparent,
+    CAST(NULL AS text) AS tags,
+    CAST(NULL AS text) AS meta,
+    CAST(NULL AS bigint) AS version,
+    CAST(NULL AS double precision) AS timeout_seconds,
+    CAST(NULL AS double precision) AS backoff_seconds,
+    CAST(NULL AS double precision) AS backoff_cap_seconds,
+    CAST(NULL AS double precision) AS expires_in_seconds,
+    CAST(NULL AS timestamptz) AS not_after,
+    CAST(NULL AS double precision) AS retry_for_seconds,
+    CAST(NULL AS double precision) AS keep_result_seconds,
+    CAST(NULL AS text) AS tenant,
     CAST(NULL AS bigint) AS id,
     CAST(NULL AS text) AS outcome
 WHERE false;
 
 -- Whether arrays and objects of JSON text are nested too deeply to be read again.
-CREATE OR REPLACE FUNCTION windlass_is_too_deep(p_json text) RETURNS boolean LANGUAGE plpgsql IMMUTABLE AS $$
+CREATE OR REPLACE FUNCTION windlass_is_too_deep(p_json text, p_deepest integer) RETURNS boolean LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE
     v_rest text;
 BEGIN
-    IF length(p_json) - length(translate(p_json, '[{', '')) <= 120 THEN
+    IF length(p_json) - length(translate(p_json, '[{', '')) <= p_deepest THEN
         RETURN false;
     END IF;
     -- A bracket in a text counts for nothing.
     v_rest := regexp_replace(p_json, E'"([^"\\\\]|\\\\.)*"', '', 'g');
     v_rest := translate(regexp_replace(v_rest, '[^][{}]', '', 'g'), '{}', '[]');
-    FOR v_depth IN 1 .. 120 LOOP
+    FOR v_depth IN 1 .. p_deepest LOOP
         v_rest := replace(v_rest, '[]', '');
     END LOOP;
     RETURN v_rest <> '';
 END;
 $$;
 
--- Whether JSON text has a number beyond a float or, if p_integers, an integer of more than 64 bits.
-CREATE OR REPLACE FUNCTION windlass_has_wide_number(p_json text, p_integers boolean) RETURNS boolean LANGUAGE plpgsql IMMUTABLE AS $$
+-- Whether JSON text has a number beyond a float, or an integer of more than 64 bits.
+CREATE OR REPLACE FUNCTION windlass_has_wide_number(p_json text) RETURNS boolean LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE
     v_number text;
     v_float double precision;
@@ -706,7 +720,7 @@ BEGIN
     FOR v_number IN SELECT m[1] FROM regexp_matches(regexp_replace(p_json, E'"([^"\\\\]|\\\\.)*"', '', 'g'),
         '([0-9]+(?:[.][0-9]+)?(?:[eE][+]?[0-9]+)?|-[0-9]+(?![0-9.eE]))', 'g') AS m
     LOOP
-        IF p_integers AND v_number ~ '^-?[0-9]{19,}$' AND CAST(v_number AS numeric) NOT BETWEEN -9223372036854775808 AND 18446744073709551615 THEN
+        IF v_number ~ '^-?[0-9]{19,}$' AND CAST(v_number AS numeric) NOT BETWEEN -9223372036854775808 AND 18446744073709551615 THEN
             RETURN true;
         ELSIF v_number ~ '[eE][+]?[0-9]{3}' OR length(v_number) > 300 THEN
             v_float := v_number;
@@ -816,8 +830,62 @@ BEGIN
 END;
 $$;
 
+-- Returns the tags, the metadata and the version of the arguments as a policy has them, with those of the class: of both, that
+-- of the caller counts.
+CREATE OR REPLACE FUNCTION windlass_extras(p_class text, p_tags text, p_meta text, p_version bigint, p_of_class text)
+RETURNS text LANGUAGE plpgsql AS $$
+DECLARE
+    v_tags json;
+    v_meta json;
+    v_of_class json;
+    v_problem text;
+    v_extras text;
+BEGIN
+    BEGIN
+        v_tags := p_tags;
+        v_meta := p_meta;
+        v_of_class := p_of_class;
+    EXCEPTION WHEN invalid_text_representation OR untranslatable_character THEN
+        v_problem := 'its tags or its meta are not JSON';
+    END;
+    v_problem := CASE
+        WHEN v_problem IS NOT NULL THEN v_problem
+        WHEN json_typeof(v_tags) <> 'array' THEN 'its tags must be a JSON array of at most 32 texts, each of 1 to 100 bytes and without NUL'
+        WHEN v_tags IS NOT NULL AND (SELECT count(DISTINCT t.value #>> '{}') > 32 OR bool_or(json_typeof(t.value) <> 'string'
+            OR octet_length(t.value #>> '{}') NOT BETWEEN 1 AND 100) FROM json_array_elements(v_tags) AS t) THEN 'its tags must be a JSON array of at most 32 texts, each of 1 to 100 bytes and without NUL'
+        WHEN json_typeof(v_meta) <> 'object' THEN 'its meta must be a JSON object of at most 32 keys, each of 1 to 100 bytes and without NUL'
+        WHEN v_meta IS NOT NULL AND (SELECT count(DISTINCT k) > 32 OR bool_or(octet_length(k) NOT BETWEEN 1 AND 100)
+            FROM json_object_keys(v_meta) AS k) THEN 'its meta must be a JSON object of at most 32 keys, each of 1 to 100 bytes and without NUL' END;
+    IF v_problem IS NOT NULL THEN
+        RAISE EXCEPTION 'cannot enqueue `%`: %', left(p_class, 80), v_problem USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    WITH tag AS (
+        SELECT t.value, 0 AS source, t.place FROM json_array_elements_text(v_tags) WITH ORDINALITY AS t (value, place)
+        UNION ALL SELECT t.value, 1, t.place FROM json_array_elements_text(v_of_class -> 'tags') WITH ORDINALITY AS t (value, place)
+    ), part AS (
+        SELECT m.key, m.value, 0 AS source, m.place FROM json_each(v_meta) WITH ORDINALITY AS m (key, value, place)
+        UNION ALL SELECT m.key, m.value, 1, m.place FROM json_each(v_of_class -> 'meta') WITH ORDINALITY AS m (key, value, place)
+    )
+    SELECT concat_ws(',',
+        '"tags":[' || (SELECT string_agg(CAST(to_json(u.value) AS text), ',' ORDER BY u.source, u.place)
+            FROM (SELECT DISTINCT ON (t.value COLLATE "C") t.* FROM tag AS t ORDER BY t.value COLLATE "C", t.source, t.place) AS u) || ']',
+        '"meta":{' || (SELECT string_agg(to_json(u.key) || ':' || u.value, ',' ORDER BY u.key COLLATE "C")
+            FROM (SELECT DISTINCT ON (m.key COLLATE "C") m.* FROM part AS m ORDER BY m.key COLLATE "C", m.source, m.place DESC) AS u) || '}',
+        '"version":' || nullif(p_version, 1)) INTO v_extras;
+    RETURN nullif('{' || v_extras || '}', '{}');
+END;
+$$;
+
+-- Stores by when a job must have started, if its policy says so.
+CREATE OR REPLACE FUNCTION windlass_expire(p_job bigint, p_policy text) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    INSERT INTO windlass_expiries (job_id, expires_at) SELECT j.id, least(coalesce(CAST(CAST(expiry ->> 'at' AS timestamptz) AT TIME ZONE 'UTC' AS timestamp), greatest(coalesce(j.scheduled_at, (statement_timestamp() AT TIME ZONE 'UTC')), (statement_timestamp() AT TIME ZONE 'UTC')) + CAST(least(CAST(expiry ->> 'in' AS numeric), 31622400000000) AS bigint) * interval '1 millisecond'), timestamp '9999-12-30 00:00:00.000000')
+    FROM solid_queue_jobs j, (SELECT CAST(p_policy AS json) -> 'expiry' AS expiry) AS p WHERE j.id = p_job AND p.expiry IS NOT NULL;
+END;
+$$;
+
 -- Enqueues any job, and returns its id and its outcome. If it is new, it gets the id p_id, or the next one.
-CREATE OR REPLACE FUNCTION windlass_enqueue_any_v1(p_id bigint, p_class text, p_arguments text, p_queue text, p_priority integer, p_run_at timestamptz, p_delay_seconds double precision, p_unique_id text, p_unique_scope text, p_on_conflict text, p_idempotency_key text, p_concurrency_key text, p_concurrency_group text, p_concurrency_limit bigint, p_concurrency_on_conflict text, p_max_attempts bigint, p_max_crashes bigint, p_at_most_once boolean, p_traceparent text, OUT id bigint, OUT outcome text)
+CREATE OR REPLACE FUNCTION windlass_enqueue_any_v2(p_id bigint, p_class text, p_arguments text, p_queue text, p_priority integer, p_run_at timestamptz, p_delay_seconds double precision, p_unique_id text, p_unique_scope text, p_on_conflict text, p_idempotency_key text, p_concurrency_key text, p_concurrency_group text, p_concurrency_limit bigint, p_concurrency_on_conflict text, p_max_attempts bigint, p_max_crashes bigint, p_at_most_once boolean, p_traceparent text, p_tags text, p_meta text, p_version bigint, p_timeout_seconds double precision, p_backoff_seconds double precision, p_backoff_cap_seconds double precision, p_expires_in_seconds double precision, p_not_after timestamptz, p_retry_for_seconds double precision, p_keep_result_seconds double precision, p_tenant text, OUT id bigint, OUT outcome text)
 LANGUAGE plpgsql AS $$
 DECLARE
     v_now timestamp := (statement_timestamp() AT TIME ZONE 'UTC');
@@ -826,12 +894,12 @@ DECLARE
         WHEN p_class IS NULL THEN 'its class is missing'
         WHEN octet_length(p_class) NOT BETWEEN 1 AND 255 OR p_class COLLATE "C" ~ '[^a-zA-Z0-9_.:/-]' THEN 'its class must have 1 to 255 bytes, only ASCII letters, digits and `_` `.` `:` `/` `-`'
         WHEN octet_length(p_queue) NOT BETWEEN 1 AND 255 OR p_queue COLLATE "C" ~ '[^a-zA-Z0-9_.:/-]' THEN 'its queue must have 1 to 255 bytes, only ASCII letters, digits and `_` `.` `:` `/` `-`'
-        WHEN octet_length(p_arguments) > coalesce(v_class.max_arguments, 65536) THEN 'its arguments must be JSON text of at most 65536 bytes, or as many as its class takes; store the data elsewhere and pass a reference'
+        WHEN coalesce(octet_length(p_arguments), 0) + coalesce(octet_length(p_tags) + 9, 0) + coalesce(octet_length(p_meta) + 9, 0) > coalesce(v_class.max_arguments, 65536) THEN 'its arguments must be JSON text of at most 65536 bytes, or as many as its class takes, with the tags and the metadata; store the data elsewhere and pass a reference'
         WHEN strpos(replace(p_arguments, E'\\\\', ''), E'\\u0000') > 0 THEN 'its arguments contain a NUL character, which Postgres cannot keep; encode binary data'
-        WHEN octet_length(p_arguments) > 2 * 120 AND windlass_is_too_deep(p_arguments) THEN 'its arguments are nested deeper than 120 arrays and objects, and could not be decoded again; store the data elsewhere and pass a reference'
+        WHEN octet_length(p_arguments) > 2 * 120 AND windlass_is_too_deep(p_arguments, 120) THEN 'its arguments are nested deeper than 120 arrays and objects, and could not be decoded again; store the data elsewhere and pass a reference'
         WHEN strpos(lower(p_arguments), E'\\ud') > 0 AND replace(p_arguments, E'\\\\', '//') ~ E'\\\\u[dD][89abAB][0-9a-fA-F][0-9a-fA-F](?!\\\\u[dD][c-fC-F])|(?<!\\\\u[dD][89abAB][0-9a-fA-F][0-9a-fA-F])\\\\u[dD][c-fC-F]' THEN 'its arguments could not be read again: a text has half of a surrogate pair'
-        WHEN p_arguments ~ '[0-9]{19}|[eE][+]?[0-9]{3}' AND windlass_has_wide_number(p_arguments, p_id IS NULL) THEN 'its arguments could not be read again: a number is beyond a float, or an integer of more than 64 bits; pass it as a text'
-        WHEN num_nonnulls(p_run_at, p_delay_seconds, p_unique_id, p_unique_scope, p_on_conflict, p_idempotency_key, p_concurrency_key, p_concurrency_group, p_concurrency_limit, p_concurrency_on_conflict, p_max_attempts, p_max_crashes, p_at_most_once, p_traceparent) = 0 THEN NULL
+        WHEN p_arguments ~ '[0-9]{19}|[eE][+]?[0-9]{3}' AND windlass_has_wide_number(p_arguments) THEN 'its arguments could not be read again: a number is beyond a float, or an integer of more than 64 bits; pass it as a text'
+        WHEN num_nonnulls(p_run_at, p_delay_seconds, p_unique_id, p_unique_scope, p_on_conflict, p_idempotency_key, p_concurrency_key, p_concurrency_group, p_concurrency_limit, p_concurrency_on_conflict, p_max_attempts, p_max_crashes, p_at_most_once, p_traceparent, p_tags, p_meta, p_version, p_timeout_seconds, p_backoff_seconds, p_backoff_cap_seconds, p_expires_in_seconds, p_not_after, p_retry_for_seconds, p_keep_result_seconds, p_tenant) = 0 THEN NULL
         WHEN octet_length(p_idempotency_key) NOT BETWEEN 1 AND 255 THEN 'its idempotency_key must have 1 to 255 bytes and no NUL'
         WHEN octet_length(p_unique_id) NOT BETWEEN 1 AND 255 THEN 'its unique_id must have 1 to 255 bytes and no NUL'
         WHEN p_unique_scope NOT IN ('while_waiting', 'until_finished', 'until_result_expires') THEN 'its unique_scope must be one of while_waiting, until_finished, until_result_expires'
@@ -846,15 +914,35 @@ DECLARE
         WHEN NOT (p_delay_seconds >= 0 AND p_delay_seconds <= 31622400000) THEN 'its delay_seconds must be 0 or more, and at most 1000 years'
         WHEN p_max_attempts < 1 THEN 'its max_attempts must be an integer, 1 or more'
         WHEN p_max_crashes < 0 THEN 'its max_crashes must be an integer, 0 or more'
+        WHEN p_version < 1 OR p_version > 4294967295 THEN 'its version must be an integer, 1 or more and at most 4294967295'
         WHEN coalesce(p_at_most_once, v_class.at_most_once) AND p_max_attempts > 1 THEN 'it has at-most-once delivery and more than one attempt; choose one'
-        WHEN octet_length(p_traceparent) > 255 OR substr(p_traceparent, 4, 32) = '00000000000000000000000000000000' OR substr(p_traceparent, 37, 16) = '0000000000000000' OR p_traceparent COLLATE "C" !~ '^(00-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}|(?!00|ff)[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}(-.*)?)$' THEN 'its traceparent is not one of W3C Trace Context; pass the header as it is, `00-<32 digits>-<16 digits>-<2 digits>` with lower-case hexadecimal digits' END;
+        WHEN octet_length(p_traceparent) > 255 OR substr(p_traceparent, 4, 32) = '00000000000000000000000000000000' OR substr(p_traceparent, 37, 16) = '0000000000000000' OR p_traceparent COLLATE "C" !~ '^(00-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}|(?!00|ff)[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}(-.*)?)$' THEN 'its traceparent is not one of W3C Trace Context; pass the header as it is, `00-<32 digits>-<16 digits>-<2 digits>` with lower-case hexadecimal digits'
+        WHEN strpos(replace(p_tags, E'\\\\', ''), E'\\u0000') > 0 THEN 'its tags contain a NUL character, which Postgres cannot keep; encode binary data'
+        WHEN octet_length(p_tags) > 2 * 119 AND windlass_is_too_deep(p_tags, 119) THEN 'its tags are nested deeper than 119 arrays and objects, and could not be decoded again; store the data elsewhere and pass a reference'
+        WHEN strpos(lower(p_tags), E'\\ud') > 0 AND replace(p_tags, E'\\\\', '//') ~ E'\\\\u[dD][89abAB][0-9a-fA-F][0-9a-fA-F](?!\\\\u[dD][c-fC-F])|(?<!\\\\u[dD][89abAB][0-9a-fA-F][0-9a-fA-F])\\\\u[dD][c-fC-F]' THEN 'its tags could not be read again: a text has half of a surrogate pair'
+        WHEN p_tags ~ '[0-9]{19}|[eE][+]?[0-9]{3}' AND windlass_has_wide_number(p_tags) THEN 'its tags could not be read again: a number is beyond a float, or an integer of more than 64 bits; pass it as a text'
+        WHEN strpos(replace(p_meta, E'\\\\', ''), E'\\u0000') > 0 THEN 'its meta contains a NUL character, which Postgres cannot keep; encode binary data'
+        WHEN octet_length(p_meta) > 2 * 119 AND windlass_is_too_deep(p_meta, 119) THEN 'its meta is nested deeper than 119 arrays and objects, and could not be decoded again; store the data elsewhere and pass a reference'
+        WHEN strpos(lower(p_meta), E'\\ud') > 0 AND replace(p_meta, E'\\\\', '//') ~ E'\\\\u[dD][89abAB][0-9a-fA-F][0-9a-fA-F](?!\\\\u[dD][c-fC-F])|(?<!\\\\u[dD][89abAB][0-9a-fA-F][0-9a-fA-F])\\\\u[dD][c-fC-F]' THEN 'its meta could not be read again: a text has half of a surrogate pair'
+        WHEN p_meta ~ '[0-9]{19}|[eE][+]?[0-9]{3}' AND windlass_has_wide_number(p_meta) THEN 'its meta could not be read again: a number is beyond a float, or an integer of more than 64 bits; pass it as a text'
+        WHEN NOT (p_timeout_seconds >= 0 AND p_timeout_seconds <= 31622400000) THEN 'its timeout_seconds must be 0 or more, and at most 1000 years'
+        WHEN NOT (p_keep_result_seconds >= 0 AND p_keep_result_seconds <= 31622400000) THEN 'its keep_result_seconds must be 0 or more, and at most 1000 years'
+        WHEN NOT (p_backoff_seconds >= 0 AND p_backoff_seconds <= 31622400000) THEN 'its backoff_seconds must be 0 or more, and at most 1000 years'
+        WHEN NOT (p_backoff_cap_seconds >= 0 AND p_backoff_cap_seconds <= 31622400000) THEN 'its backoff_cap_seconds must be 0 or more, and at most 1000 years'
+        WHEN NOT (p_expires_in_seconds > 0 AND p_expires_in_seconds <= 31622400000) THEN 'its expires_in_seconds must be above 0, and at most 1000 years'
+        WHEN NOT (p_retry_for_seconds > 0 AND p_retry_for_seconds <= 31622400000) THEN 'its retry_for_seconds must be above 0, and at most 1000 years'
+        WHEN p_backoff_cap_seconds IS NOT NULL AND p_backoff_seconds IS NULL THEN 'its backoff_seconds is missing, the first delay, without which there is no cap'
+        WHEN p_not_after IS NOT NULL AND p_expires_in_seconds IS NOT NULL THEN 'it has both not_after and expires_in_seconds; choose one'
+        WHEN p_not_after AT TIME ZONE 'UTC' NOT BETWEEN timestamp '0001-01-01' AND timestamp '9999-12-31 23:59:59.999999' THEN 'its not_after must be a time in the years 1 to 9999, as 2026-12-24T18:00:00Z'
+        WHEN p_not_after <= p_run_at THEN 'it would expire before it is due: its not_after is not behind its run_at'
+        WHEN octet_length(p_tenant) NOT BETWEEN 1 AND 255 THEN 'its tenant must have 1 to 255 bytes and no NUL' END;
     v_json json;
     v_at timestamp;
     v_delay bigint;
     v_key text := coalesce(p_concurrency_group, p_class) || '/' || p_concurrency_key;
     v_limit integer := CASE WHEN p_concurrency_key IS NOT NULL THEN least(coalesce(p_concurrency_limit, 1), 2147483647) END;
     v_on_conflict text := nullif(p_concurrency_on_conflict, 'block');
-    v_scope text := coalesce(p_unique_scope, 'until_finished');
+    v_scope text;
     v_id bigint := p_id;
     v_job bigint;
     v_holder bigint;
@@ -864,6 +952,8 @@ DECLARE
     v_is_behind boolean := false;
     v_is_held boolean := false;
     v_internal text;
+    v_extras text;
+    v_policy text;
     v_wakes boolean := false;
 BEGIN
     IF v_problem IS NULL THEN
@@ -883,17 +973,23 @@ BEGIN
     p_queue := coalesce(p_queue, v_class.queue_name, 'default');
     p_arguments := coalesce(p_arguments, 'null');
     p_priority := coalesce(p_priority, v_class.priority, 0);
-    p_at_most_once := coalesce(p_at_most_once, v_class.at_most_once, false);
     p_max_crashes := coalesce(p_max_crashes, v_class.max_crashes);
-    IF NOT p_at_most_once THEN
+    IF NOT coalesce(p_at_most_once, v_class.at_most_once, false) THEN
         p_max_attempts := coalesce(p_max_attempts, v_class.max_attempts);
     END IF;
+    v_extras := CAST(CAST(v_class.policy AS json) -> 'extras' AS text);
+    IF num_nonnulls(p_tags, p_meta, p_version) > 0 THEN
+        v_extras := windlass_extras(p_class, p_tags, p_meta, p_version, v_extras);
+    END IF;
+    v_policy := CASE WHEN num_nonnulls(p_unique_scope, p_tags, p_meta, p_version, p_timeout_seconds, p_backoff_seconds, p_backoff_cap_seconds, p_expires_in_seconds, p_not_after, p_retry_for_seconds, p_keep_result_seconds, p_at_most_once) = 0 THEN v_class.policy ELSE nullif('{' || substr(coalesce(',"delivery":' || CASE WHEN p_at_most_once IS NULL THEN CAST(CAST(v_class.policy AS json) -> 'delivery' AS text) END, '') || coalesce(',"backoff":' || coalesce(CASE WHEN p_backoff_cap_seconds IS NULL THEN '{"fixed":' || CAST((CAST(round(p_backoff_seconds * 1000000) AS bigint) + 999) / 1000 AS text) || '}' ELSE '{"exponential":{"first":' || CAST((CAST(round(p_backoff_seconds * 1000000) AS bigint) + 999) / 1000 AS text) || ',"cap":' || CAST((CAST(round(p_backoff_cap_seconds * 1000000) AS bigint) + 999) / 1000 AS text) || '}}' END, CAST(CAST(v_class.policy AS json) -> 'backoff' AS text)), '') || coalesce(',"on_failure":' || CAST(CAST(v_class.policy AS json) -> 'on_failure' AS text), '') || coalesce(',"keep_finished":' || CAST(CAST(v_class.policy AS json) -> 'keep_finished' AS text), '') || coalesce(',"keep_result":' || coalesce(CAST((CAST(round(p_keep_result_seconds * 1000000) AS bigint) + 999) / 1000 AS text), CAST(CAST(v_class.policy AS json) -> 'keep_result' AS text)), '') || coalesce(',"unique_scope":' || coalesce('"' || p_unique_scope || '"', CAST(CAST(v_class.policy AS json) -> 'unique_scope' AS text)), '') || coalesce(',"timeout":' || coalesce(CAST((CAST(round(p_timeout_seconds * 1000000) AS bigint) + 999) / 1000 AS text), CAST(CAST(v_class.policy AS json) -> 'timeout' AS text)), '') || coalesce(',"timeout_grace":' || CAST(CAST(v_class.policy AS json) -> 'timeout_grace' AS text), '') || coalesce(',"on_timeout":' || CAST(CAST(v_class.policy AS json) -> 'on_timeout' AS text), '') || coalesce(',"expiry":' || coalesce(coalesce('{"in":' || CAST((CAST(round(p_expires_in_seconds * 1000000) AS bigint) + 999) / 1000 AS text) || '}', '{"at":' || '"' || regexp_replace(to_char(p_not_after AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US'), '([.]000000|000)$', '') || 'Z' || '"' || '}'), CAST(CAST(v_class.policy AS json) -> 'expiry' AS text)), '') || coalesce(',"retry_limit":' || coalesce('{"for":' || CAST((CAST(round(p_retry_for_seconds * 1000000) AS bigint) + 999) / 1000 AS text) || '}', CAST(CAST(v_class.policy AS json) -> 'retry_limit' AS text)), '') || coalesce(',"propagation_style":' || CAST(CAST(v_class.policy AS json) -> 'propagation_style' AS text), '') || coalesce(',"extras":' || v_extras, ''), 2) || '}', '{}') END;
+    v_scope := coalesce(p_unique_scope, CAST(v_class.policy AS json) ->> 'unique_scope', 'until_finished');
+    p_at_most_once := coalesce(p_at_most_once, v_class.at_most_once, CAST(CAST(v_class.policy AS json) -> 'delivery' AS text) IS NOT NULL, false);
     v_at := p_run_at AT TIME ZONE 'UTC';
     v_delay := round(p_delay_seconds * 1000000);
     outcome := 'new';
 
     IF v_id IS NULL AND p_unique_id IS NULL AND p_idempotency_key IS NULL THEN
-        INSERT INTO solid_queue_jobs (queue_name, class_name, arguments, priority, max_attempts, max_crashes, at_most_once, policy, traceparent, active_job_id, scheduled_at, idempotency_key, unique_id, concurrency_key, concurrency_slots, concurrency_conflict, created_at, updated_at) VALUES (p_queue, p_class, p_arguments, p_priority, CAST(CASE WHEN p_max_attempts IS NOT NULL THEN least(p_max_attempts, 2147483647) END AS integer), CAST(CASE WHEN p_max_crashes IS NOT NULL THEN least(p_max_crashes, 2147483647) END AS integer), p_at_most_once, '{"unique_scope":"' || p_unique_scope || '"}', p_traceparent, NULL, coalesce(CAST(v_at AS timestamp), (statement_timestamp() AT TIME ZONE 'UTC' + v_delay * interval '1 microsecond')), p_idempotency_key, p_unique_id, v_key, v_limit, v_on_conflict, (statement_timestamp() AT TIME ZONE 'UTC'), (statement_timestamp() AT TIME ZONE 'UTC'))
+        INSERT INTO solid_queue_jobs (queue_name, class_name, arguments, priority, max_attempts, max_crashes, at_most_once, policy, traceparent, tenant, active_job_id, scheduled_at, idempotency_key, unique_id, concurrency_key, concurrency_slots, concurrency_conflict, created_at, updated_at) VALUES (p_queue, p_class, p_arguments, p_priority, CAST(CASE WHEN p_max_attempts IS NOT NULL THEN least(p_max_attempts, 2147483647) END AS integer), CAST(CASE WHEN p_max_crashes IS NOT NULL THEN least(p_max_crashes, 2147483647) END AS integer), p_at_most_once, v_policy, p_traceparent, p_tenant, NULL, coalesce(CAST(v_at AS timestamp), (statement_timestamp() AT TIME ZONE 'UTC' + v_delay * interval '1 microsecond')), p_idempotency_key, p_unique_id, v_key, v_limit, v_on_conflict, (statement_timestamp() AT TIME ZONE 'UTC'), (statement_timestamp() AT TIME ZONE 'UTC'))
         RETURNING solid_queue_jobs.id, scheduled_at INTO v_job, v_at;
     ELSE
         v_id := coalesce(v_id, nextval(CAST(pg_get_serial_sequence('solid_queue_jobs', 'id') AS regclass)));
@@ -963,13 +1059,16 @@ BEGIN
             UPDATE windlass_unique_jobs u SET job_id = v_holder, scope = v_scope,
                 after_job_id = CASE WHEN v_holder = v_hold.job_id THEN v_hold.after_job_id END
             WHERE u.unique_id = p_unique_id;
-            UPDATE solid_queue_jobs j SET queue_name = p_queue, class_name = p_class, arguments = p_arguments, priority = p_priority, max_attempts = CAST(CASE WHEN p_max_attempts IS NOT NULL THEN least(p_max_attempts, 2147483647) END AS integer), max_crashes = CAST(CASE WHEN p_max_crashes IS NOT NULL THEN least(p_max_crashes, 2147483647) END AS integer), at_most_once = p_at_most_once, policy = '{"unique_scope":"' || p_unique_scope || '"}', traceparent = p_traceparent, scheduled_at = coalesce(CAST(v_at AS timestamp), (statement_timestamp() AT TIME ZONE 'UTC' + v_delay * interval '1 microsecond')), concurrency_key = v_key, concurrency_slots = v_limit, concurrency_conflict = v_on_conflict, attempts = 0, crash_count = 0, updated_at = v_now
+            UPDATE solid_queue_jobs j SET queue_name = p_queue, class_name = p_class, arguments = p_arguments, priority = p_priority, max_attempts = CAST(CASE WHEN p_max_attempts IS NOT NULL THEN least(p_max_attempts, 2147483647) END AS integer), max_crashes = CAST(CASE WHEN p_max_crashes IS NOT NULL THEN least(p_max_crashes, 2147483647) END AS integer), at_most_once = p_at_most_once, policy = v_policy, traceparent = p_traceparent, tenant = p_tenant, scheduled_at = coalesce(CAST(v_at AS timestamp), (statement_timestamp() AT TIME ZONE 'UTC' + v_delay * interval '1 microsecond')), concurrency_key = v_key, concurrency_slots = v_limit, concurrency_conflict = v_on_conflict, attempts = 0, crash_count = 0, updated_at = v_now
             WHERE j.id = v_holder RETURNING j.scheduled_at, j.last_claim_id IS NOT NULL INTO v_at, v_has_run;
             -- The newest stay, and those of released runs are counted by themselves.
             DELETE FROM windlass_attempts a WHERE a.job_id = v_holder AND a.id <=
                 (SELECT o.id FROM windlass_attempts o WHERE o.job_id = v_holder
                  AND (o.outcome = 'released') = (a.outcome = 'released') ORDER BY o.id DESC LIMIT 1 OFFSET 20);
             DELETE FROM windlass_expiries e WHERE e.job_id = v_holder;
+            IF v_policy LIKE '%"expiry":%' THEN
+                PERFORM windlass_expire(v_holder, v_policy);
+            END IF;
             -- What the old one has done, which is undone, and what it waits for.
             DELETE FROM windlass_steps t WHERE t.job_id = v_holder;
             DELETE FROM windlass_waits w WHERE w.job_id = v_holder;
@@ -994,7 +1093,7 @@ BEGIN
                 USING ERRCODE = 'serialization_failure', HINT = 'Enqueue it again.';
         END IF;
         IF outcome <> 'replaced' THEN
-            INSERT INTO solid_queue_jobs (queue_name, class_name, arguments, priority, max_attempts, max_crashes, at_most_once, policy, traceparent, active_job_id, scheduled_at, idempotency_key, unique_id, concurrency_key, concurrency_slots, concurrency_conflict, created_at, updated_at, id) VALUES (p_queue, p_class, p_arguments, p_priority, CAST(CASE WHEN p_max_attempts IS NOT NULL THEN least(p_max_attempts, 2147483647) END AS integer), CAST(CASE WHEN p_max_crashes IS NOT NULL THEN least(p_max_crashes, 2147483647) END AS integer), p_at_most_once, '{"unique_scope":"' || p_unique_scope || '"}', p_traceparent, NULL, coalesce(CAST(v_at AS timestamp), (statement_timestamp() AT TIME ZONE 'UTC' + v_delay * interval '1 microsecond')), p_idempotency_key, p_unique_id, v_key, v_limit, v_on_conflict, (statement_timestamp() AT TIME ZONE 'UTC'), (statement_timestamp() AT TIME ZONE 'UTC'), v_id)
+            INSERT INTO solid_queue_jobs (queue_name, class_name, arguments, priority, max_attempts, max_crashes, at_most_once, policy, traceparent, tenant, active_job_id, scheduled_at, idempotency_key, unique_id, concurrency_key, concurrency_slots, concurrency_conflict, created_at, updated_at, id) VALUES (p_queue, p_class, p_arguments, p_priority, CAST(CASE WHEN p_max_attempts IS NOT NULL THEN least(p_max_attempts, 2147483647) END AS integer), CAST(CASE WHEN p_max_crashes IS NOT NULL THEN least(p_max_crashes, 2147483647) END AS integer), p_at_most_once, v_policy, p_traceparent, p_tenant, NULL, coalesce(CAST(v_at AS timestamp), (statement_timestamp() AT TIME ZONE 'UTC' + v_delay * interval '1 microsecond')), p_idempotency_key, p_unique_id, v_key, v_limit, v_on_conflict, (statement_timestamp() AT TIME ZONE 'UTC'), (statement_timestamp() AT TIME ZONE 'UTC'), v_id)
             ON CONFLICT (idempotency_key) WHERE idempotency_key IS NOT NULL DO NOTHING
             RETURNING solid_queue_jobs.id, scheduled_at INTO v_job, v_at;
             IF NOT FOUND THEN
@@ -1011,6 +1110,9 @@ BEGIN
     END IF;
 
     id := v_job;
+    IF v_policy LIKE '%"expiry":%' AND outcome <> 'replaced' THEN
+        PERFORM windlass_expire(v_job, v_policy);
+    END IF;
     IF v_class.quota IS NOT NULL AND outcome <> 'replaced' THEN
         PERFORM windlass_take_places(p_class, v_class.quota, v_job);
     END IF;
@@ -1040,26 +1142,26 @@ $$;
 
 -- Enqueues one job, and returns its id and its outcome. Most jobs have few columns. They take a short way: a session
 -- prepares each expression of a function anew in each transaction.
-CREATE OR REPLACE FUNCTION windlass_enqueue_job_v1(p_id bigint, p_class text, p_arguments text, p_queue text, p_priority integer, p_run_at timestamptz, p_delay_seconds double precision, p_unique_id text, p_unique_scope text, p_on_conflict text, p_idempotency_key text, p_concurrency_key text, p_concurrency_group text, p_concurrency_limit bigint, p_concurrency_on_conflict text, p_max_attempts bigint, p_max_crashes bigint, p_at_most_once boolean, p_traceparent text, OUT id bigint, OUT outcome text)
+CREATE OR REPLACE FUNCTION windlass_enqueue_job_v2(p_id bigint, p_class text, p_arguments text, p_queue text, p_priority integer, p_run_at timestamptz, p_delay_seconds double precision, p_unique_id text, p_unique_scope text, p_on_conflict text, p_idempotency_key text, p_concurrency_key text, p_concurrency_group text, p_concurrency_limit bigint, p_concurrency_on_conflict text, p_max_attempts bigint, p_max_crashes bigint, p_at_most_once boolean, p_traceparent text, p_tags text, p_meta text, p_version bigint, p_timeout_seconds double precision, p_backoff_seconds double precision, p_backoff_cap_seconds double precision, p_expires_in_seconds double precision, p_not_after timestamptz, p_retry_for_seconds double precision, p_keep_result_seconds double precision, p_tenant text, OUT id bigint, OUT outcome text)
 LANGUAGE plpgsql AS $$
 DECLARE
     v_class windlass_classes := (SELECT c FROM windlass_classes c WHERE c.class_name = p_class);
     v_problem text;
     v_json json;
 BEGIN
-    IF p_id IS NOT NULL OR num_nonnulls(p_run_at, p_delay_seconds, p_unique_id, p_unique_scope, p_on_conflict, p_idempotency_key, p_concurrency_key, p_concurrency_group, p_concurrency_limit, p_concurrency_on_conflict, p_max_attempts, p_max_crashes, p_at_most_once, p_traceparent, v_class.max_attempts, v_class.max_crashes, v_class.at_most_once) > 0 THEN
-        SELECT e.id, e.outcome INTO id, outcome FROM windlass_enqueue_any_v1(p_id, p_class, p_arguments, p_queue, p_priority, p_run_at, p_delay_seconds, p_unique_id, p_unique_scope, p_on_conflict, p_idempotency_key, p_concurrency_key, p_concurrency_group, p_concurrency_limit, p_concurrency_on_conflict, p_max_attempts, p_max_crashes, p_at_most_once, p_traceparent) AS e;
+    IF p_id IS NOT NULL OR num_nonnulls(p_run_at, p_delay_seconds, p_unique_id, p_unique_scope, p_on_conflict, p_idempotency_key, p_concurrency_key, p_concurrency_group, p_concurrency_limit, p_concurrency_on_conflict, p_max_attempts, p_max_crashes, p_at_most_once, p_traceparent, p_tags, p_meta, p_version, p_timeout_seconds, p_backoff_seconds, p_backoff_cap_seconds, p_expires_in_seconds, p_not_after, p_retry_for_seconds, p_keep_result_seconds, p_tenant, v_class.max_attempts, v_class.max_crashes, v_class.at_most_once, v_class.policy) > 0 THEN
+        SELECT e.id, e.outcome INTO id, outcome FROM windlass_enqueue_any_v2(p_id, p_class, p_arguments, p_queue, p_priority, p_run_at, p_delay_seconds, p_unique_id, p_unique_scope, p_on_conflict, p_idempotency_key, p_concurrency_key, p_concurrency_group, p_concurrency_limit, p_concurrency_on_conflict, p_max_attempts, p_max_crashes, p_at_most_once, p_traceparent, p_tags, p_meta, p_version, p_timeout_seconds, p_backoff_seconds, p_backoff_cap_seconds, p_expires_in_seconds, p_not_after, p_retry_for_seconds, p_keep_result_seconds, p_tenant) AS e;
         RETURN;
     END IF;
     v_problem := CASE
         WHEN p_class IS NULL THEN 'its class is missing'
         WHEN octet_length(p_class) NOT BETWEEN 1 AND 255 OR p_class COLLATE "C" ~ '[^a-zA-Z0-9_.:/-]' THEN 'its class must have 1 to 255 bytes, only ASCII letters, digits and `_` `.` `:` `/` `-`'
         WHEN octet_length(p_queue) NOT BETWEEN 1 AND 255 OR p_queue COLLATE "C" ~ '[^a-zA-Z0-9_.:/-]' THEN 'its queue must have 1 to 255 bytes, only ASCII letters, digits and `_` `.` `:` `/` `-`'
-        WHEN octet_length(p_arguments) > coalesce(v_class.max_arguments, 65536) THEN 'its arguments must be JSON text of at most 65536 bytes, or as many as its class takes; store the data elsewhere and pass a reference'
+        WHEN coalesce(octet_length(p_arguments), 0) + coalesce(octet_length(p_tags) + 9, 0) + coalesce(octet_length(p_meta) + 9, 0) > coalesce(v_class.max_arguments, 65536) THEN 'its arguments must be JSON text of at most 65536 bytes, or as many as its class takes, with the tags and the metadata; store the data elsewhere and pass a reference'
         WHEN strpos(replace(p_arguments, E'\\\\', ''), E'\\u0000') > 0 THEN 'its arguments contain a NUL character, which Postgres cannot keep; encode binary data'
-        WHEN octet_length(p_arguments) > 2 * 120 AND windlass_is_too_deep(p_arguments) THEN 'its arguments are nested deeper than 120 arrays and objects, and could not be decoded again; store the data elsewhere and pass a reference'
+        WHEN octet_length(p_arguments) > 2 * 120 AND windlass_is_too_deep(p_arguments, 120) THEN 'its arguments are nested deeper than 120 arrays and objects, and could not be decoded again; store the data elsewhere and pass a reference'
         WHEN strpos(lower(p_arguments), E'\\ud') > 0 AND replace(p_arguments, E'\\\\', '//') ~ E'\\\\u[dD][89abAB][0-9a-fA-F][0-9a-fA-F](?!\\\\u[dD][c-fC-F])|(?<!\\\\u[dD][89abAB][0-9a-fA-F][0-9a-fA-F])\\\\u[dD][c-fC-F]' THEN 'its arguments could not be read again: a text has half of a surrogate pair'
-        WHEN p_arguments ~ '[0-9]{19}|[eE][+]?[0-9]{3}' AND windlass_has_wide_number(p_arguments, p_id IS NULL) THEN 'its arguments could not be read again: a number is beyond a float, or an integer of more than 64 bits; pass it as a text' END;
+        WHEN p_arguments ~ '[0-9]{19}|[eE][+]?[0-9]{3}' AND windlass_has_wide_number(p_arguments) THEN 'its arguments could not be read again: a number is beyond a float, or an integer of more than 64 bits; pass it as a text' END;
     IF v_problem IS NULL THEN
         BEGIN
             v_json := p_arguments;
@@ -1073,7 +1175,7 @@ BEGIN
     IF v_class.internal OR (v_class.internal IS NULL AND EXISTS (SELECT 1 FROM windlass_settings s WHERE s.name = 'strict_classes' AND s.value = 'on')) THEN
         PERFORM windlass_refuse_class(p_class, v_class.internal IS NULL);
     END IF;
-    INSERT INTO solid_queue_jobs (queue_name, class_name, arguments, priority, max_attempts, max_crashes, at_most_once, policy, traceparent, active_job_id, created_at, updated_at) VALUES (coalesce(p_queue, v_class.queue_name, 'default'), p_class, coalesce(p_arguments, 'null'), coalesce(p_priority, v_class.priority, 0), NULL, NULL, false, NULL, NULL, NULL, (statement_timestamp() AT TIME ZONE 'UTC'), (statement_timestamp() AT TIME ZONE 'UTC')) RETURNING solid_queue_jobs.id INTO id;
+    INSERT INTO solid_queue_jobs (queue_name, class_name, arguments, priority, max_attempts, max_crashes, at_most_once, policy, traceparent, tenant, active_job_id, created_at, updated_at) VALUES (coalesce(p_queue, v_class.queue_name, 'default'), p_class, coalesce(p_arguments, 'null'), coalesce(p_priority, v_class.priority, 0), NULL, NULL, false, NULL, NULL, NULL, NULL, (statement_timestamp() AT TIME ZONE 'UTC'), (statement_timestamp() AT TIME ZONE 'UTC')) RETURNING solid_queue_jobs.id INTO id;
     IF v_class.quota IS NOT NULL THEN
         PERFORM windlass_take_places(p_class, v_class.quota, id);
     END IF;
@@ -1086,45 +1188,46 @@ BEGIN
 END;
 $$;
 
-CREATE OR REPLACE FUNCTION windlass_insert_enqueue_v1() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$
+CREATE OR REPLACE FUNCTION windlass_insert_enqueue_v2() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$
 DECLARE
     v_done record;
 BEGIN
     -- The columns of another table may have types of the caller, which would be computed with the rights of the owner.
-    IF TG_RELID <> CAST('windlass_enqueue_v1' AS regclass) THEN
-        RAISE EXCEPTION 'this function is the trigger of windlass_enqueue_v1 alone' USING ERRCODE = 'insufficient_privilege';
+    IF TG_RELID <> CAST('windlass_enqueue_v2' AS regclass) THEN
+        RAISE EXCEPTION 'this function is the trigger of windlass_enqueue_v2 alone' USING ERRCODE = 'insufficient_privilege';
     END IF;
-    v_done := windlass_enqueue_job_v1(NULL, NEW.class, NEW.arguments, NEW.queue, NEW.priority, NEW.run_at, NEW.delay_seconds, NEW.unique_id, NEW.unique_scope, NEW.on_conflict, NEW.idempotency_key, NEW.concurrency_key, NEW.concurrency_group, NEW.concurrency_limit, NEW.concurrency_on_conflict, NEW.max_attempts, NEW.max_crashes, NEW.at_most_once, NEW.traceparent);
+    v_done := windlass_enqueue_job_v2(NULL, NEW.class, NEW.arguments, NEW.queue, NEW.priority, NEW.run_at, NEW.delay_seconds, NEW.unique_id, NEW.unique_scope, NEW.on_conflict, NEW.idempotency_key, NEW.concurrency_key, NEW.concurrency_group, NEW.concurrency_limit, NEW.concurrency_on_conflict, NEW.max_attempts, NEW.max_crashes, NEW.at_most_once, NEW.traceparent, NEW.tags, NEW.meta, NEW.version, NEW.timeout_seconds, NEW.backoff_seconds, NEW.backoff_cap_seconds, NEW.expires_in_seconds, NEW.not_after, NEW.retry_for_seconds, NEW.keep_result_seconds, NEW.tenant);
     NEW.id := v_done.id;
     NEW.outcome := v_done.outcome;
     RETURN NEW;
 END;
 $$;
 
-CREATE OR REPLACE TRIGGER windlass_enqueue_v1 INSTEAD OF INSERT ON windlass_enqueue_v1
-    FOR EACH ROW EXECUTE FUNCTION windlass_insert_enqueue_v1();
+CREATE OR REPLACE TRIGGER windlass_enqueue_v2 INSTEAD OF INSERT ON windlass_enqueue_v2
+    FOR EACH ROW EXECUTE FUNCTION windlass_insert_enqueue_v2();
 
-CREATE OR REPLACE VIEW windlass_enqueue AS SELECT * FROM windlass_enqueue_v1;
+CREATE OR REPLACE VIEW windlass_enqueue AS SELECT * FROM windlass_enqueue_v2;
 
-CREATE OR REPLACE FUNCTION windlass_enqueue_v1(class text, arguments text DEFAULT NULL, queue text DEFAULT NULL, priority integer DEFAULT NULL, run_at timestamptz DEFAULT NULL, delay_seconds double precision DEFAULT NULL, unique_id text DEFAULT NULL, unique_scope text DEFAULT NULL, on_conflict text DEFAULT NULL, idempotency_key text DEFAULT NULL, concurrency_key text DEFAULT NULL, concurrency_group text DEFAULT NULL, concurrency_limit bigint DEFAULT NULL, concurrency_on_conflict text DEFAULT NULL, max_attempts bigint DEFAULT NULL, max_crashes bigint DEFAULT NULL, at_most_once boolean DEFAULT NULL, traceparent text DEFAULT NULL) RETURNS bigint LANGUAGE plpgsql SECURITY DEFINER AS $$
+CREATE OR REPLACE FUNCTION windlass_enqueue_v2(class text, arguments text DEFAULT NULL, queue text DEFAULT NULL, priority integer DEFAULT NULL, run_at timestamptz DEFAULT NULL, delay_seconds double precision DEFAULT NULL, unique_id text DEFAULT NULL, unique_scope text DEFAULT NULL, on_conflict text DEFAULT NULL, idempotency_key text DEFAULT NULL, concurrency_key text DEFAULT NULL, concurrency_group text DEFAULT NULL, concurrency_limit bigint DEFAULT NULL, concurrency_on_conflict text DEFAULT NULL, max_attempts bigint DEFAULT NULL, max_crashes bigint DEFAULT NULL, at_most_once boolean DEFAULT NULL, traceparent text DEFAULT NULL, tags text DEFAULT NULL, meta text DEFAULT NULL, version bigint DEFAULT NULL, timeout_seconds double precision DEFAULT NULL, backoff_seconds double precision DEFAULT NULL, backoff_cap_seconds double precision DEFAULT NULL, expires_in_seconds double precision DEFAULT NULL, not_after timestamptz DEFAULT NULL, retry_for_seconds double precision DEFAULT NULL, keep_result_seconds double precision DEFAULT NULL, tenant text DEFAULT NULL) RETURNS bigint LANGUAGE plpgsql SECURITY DEFINER AS $$
 BEGIN
-    RETURN (windlass_enqueue_job_v1(NULL, class COLLATE "default", arguments, queue, priority, run_at, delay_seconds, unique_id, unique_scope, on_conflict, idempotency_key, concurrency_key, concurrency_group, concurrency_limit, concurrency_on_conflict, max_attempts, max_crashes, at_most_once, traceparent)).id;
+    RETURN (windlass_enqueue_job_v2(NULL, class COLLATE "default", arguments, queue, priority, run_at, delay_seconds, unique_id, unique_scope, on_conflict, idempotency_key, concurrency_key, concurrency_group, concurrency_limit, concurrency_on_conflict, max_attempts, max_crashes, at_most_once, traceparent, tags, meta, version, timeout_seconds, backoff_seconds, backoff_cap_seconds, expires_in_seconds, not_after, retry_for_seconds, keep_result_seconds, tenant)).id;
 END;
 $$;
 
-CREATE OR REPLACE FUNCTION windlass_enqueue(class text, arguments text DEFAULT NULL, queue text DEFAULT NULL, priority integer DEFAULT NULL, run_at timestamptz DEFAULT NULL, delay_seconds double precision DEFAULT NULL, unique_id text DEFAULT NULL, unique_scope text DEFAULT NULL, on_conflict text DEFAULT NULL, idempotency_key text DEFAULT NULL, concurrency_key text DEFAULT NULL, concurrency_group text DEFAULT NULL, concurrency_limit bigint DEFAULT NULL, concurrency_on_conflict text DEFAULT NULL, max_attempts bigint DEFAULT NULL, max_crashes bigint DEFAULT NULL, at_most_once boolean DEFAULT NULL, traceparent text DEFAULT NULL) RETURNS bigint LANGUAGE plpgsql SECURITY DEFINER AS $$
+CREATE OR REPLACE FUNCTION windlass_enqueue(class text, arguments text DEFAULT NULL, queue text DEFAULT NULL, priority integer DEFAULT NULL, run_at timestamptz DEFAULT NULL, delay_seconds double precision DEFAULT NULL, unique_id text DEFAULT NULL, unique_scope text DEFAULT NULL, on_conflict text DEFAULT NULL, idempotency_key text DEFAULT NULL, concurrency_key text DEFAULT NULL, concurrency_group text DEFAULT NULL, concurrency_limit bigint DEFAULT NULL, concurrency_on_conflict text DEFAULT NULL, max_attempts bigint DEFAULT NULL, max_crashes bigint DEFAULT NULL, at_most_once boolean DEFAULT NULL, traceparent text DEFAULT NULL, tags text DEFAULT NULL, meta text DEFAULT NULL, version bigint DEFAULT NULL, timeout_seconds double precision DEFAULT NULL, backoff_seconds double precision DEFAULT NULL, backoff_cap_seconds double precision DEFAULT NULL, expires_in_seconds double precision DEFAULT NULL, not_after timestamptz DEFAULT NULL, retry_for_seconds double precision DEFAULT NULL, keep_result_seconds double precision DEFAULT NULL, tenant text DEFAULT NULL) RETURNS bigint LANGUAGE plpgsql SECURITY DEFINER AS $$
 BEGIN
-    RETURN (windlass_enqueue_job_v1(NULL, class COLLATE "default", arguments, queue, priority, run_at, delay_seconds, unique_id, unique_scope, on_conflict, idempotency_key, concurrency_key, concurrency_group, concurrency_limit, concurrency_on_conflict, max_attempts, max_crashes, at_most_once, traceparent)).id;
+    RETURN (windlass_enqueue_job_v2(NULL, class COLLATE "default", arguments, queue, priority, run_at, delay_seconds, unique_id, unique_scope, on_conflict, idempotency_key, concurrency_key, concurrency_group, concurrency_limit, concurrency_on_conflict, max_attempts, max_crashes, at_most_once, traceparent, tags, meta, version, timeout_seconds, backoff_seconds, backoff_cap_seconds, expires_in_seconds, not_after, retry_for_seconds, keep_result_seconds, tenant)).id;
 END;
 $$;
 
 -- Enqueues a list of jobs of one class, all or none, and returns their ids, in order. Each job is an object whose keys are
 -- columns of the view windlass_enqueue, with values of the JSON type that each column takes.
-CREATE OR REPLACE FUNCTION windlass_enqueue_many_v1(class text, jobs jsonb) RETURNS SETOF bigint LANGUAGE plpgsql SECURITY DEFINER AS $$
+CREATE OR REPLACE FUNCTION windlass_enqueue_many_v2(class text, jobs json) RETURNS SETOF bigint LANGUAGE plpgsql SECURITY DEFINER AS $$
 #variable_conflict use_column
 DECLARE
     v_place bigint;
     v_problem text;
+    v_jobs jsonb;
     v_ids bigint[];
     v_done record;
     v_are_named boolean;
@@ -1133,22 +1236,29 @@ DECLARE
     r record;
 BEGIN
     v_problem := CASE
-        WHEN windlass_enqueue_many_v1.class IS NULL THEN 'its class is missing'
-        WHEN octet_length(windlass_enqueue_many_v1.class) NOT BETWEEN 1 AND 255 OR windlass_enqueue_many_v1.class COLLATE "C" ~ '[^a-zA-Z0-9_.:/-]' THEN 'its class must have 1 to 255 bytes, only ASCII letters, digits and `_` `.` `:` `/` `-`' END;
-    IF v_problem IS NULL AND jsonb_typeof(jobs) IS DISTINCT FROM 'array' THEN
+        WHEN windlass_enqueue_many_v2.class IS NULL THEN 'its class is missing'
+        WHEN octet_length(windlass_enqueue_many_v2.class) NOT BETWEEN 1 AND 255 OR windlass_enqueue_many_v2.class COLLATE "C" ~ '[^a-zA-Z0-9_.:/-]' THEN 'its class must have 1 to 255 bytes, only ASCII letters, digits and `_` `.` `:` `/` `-`' END;
+    IF v_problem IS NULL THEN
+        BEGIN
+            v_jobs := jobs;
+        EXCEPTION WHEN untranslatable_character OR invalid_text_representation OR numeric_value_out_of_range THEN
+            v_problem := 'its jobs contain a NUL character, half of a surrogate pair, or a number that is too long';
+        END;
+    END IF;
+    IF v_problem IS NULL AND jsonb_typeof(v_jobs) IS DISTINCT FROM 'array' THEN
         v_problem := 'its jobs are not a JSON array of objects';
     END IF;
     IF v_problem IS NOT NULL THEN
         RAISE EXCEPTION 'cannot enqueue `%`: %', left(coalesce(class, ''), 80), v_problem
             USING ERRCODE = 'invalid_parameter_value';
     END IF;
-    SELECT min(e.place) FILTER (WHERE CASE WHEN jsonb_typeof(e.value) <> 'object' THEN true WHEN e.value - 'arguments' = jsonb '{}' THEN false ELSE jsonb_typeof(e.value -> 'queue') NOT IN ('string', 'null') OR jsonb_typeof(e.value -> 'priority') NOT IN ('number', 'null') OR jsonb_typeof(e.value -> 'run_at') NOT IN ('string', 'null') OR jsonb_typeof(e.value -> 'delay_seconds') NOT IN ('number', 'null') OR jsonb_typeof(e.value -> 'max_attempts') NOT IN ('number', 'null') OR jsonb_typeof(e.value -> 'traceparent') NOT IN ('string', 'null') OR (e.value ->> 'run_at') COLLATE "C" !~ '^[0-9]{4}-[0-9]{2}-[0-9]{2}([T ]([01][0-9]|2[0-3]):[0-5][0-9](:[0-5][0-9]([.][0-9]+)?)?(Z|[+-](0[0-9]|1[0-4]):[0-5][0-9])?)?$' OR (e.value - ARRAY['arguments', 'queue', 'priority', 'run_at', 'delay_seconds', 'max_attempts', 'traceparent'] <> jsonb '{}' AND (e.value - ARRAY['arguments', 'queue', 'priority', 'run_at', 'delay_seconds', 'unique_id', 'unique_scope', 'on_conflict', 'idempotency_key', 'concurrency_key', 'concurrency_group', 'concurrency_limit', 'concurrency_on_conflict', 'max_attempts', 'max_crashes', 'at_most_once', 'traceparent'] <> jsonb '{}' OR jsonb_typeof(e.value -> 'unique_id') NOT IN ('string', 'null') OR jsonb_typeof(e.value -> 'unique_scope') NOT IN ('string', 'null') OR jsonb_typeof(e.value -> 'on_conflict') NOT IN ('string', 'null') OR jsonb_typeof(e.value -> 'idempotency_key') NOT IN ('string', 'null') OR jsonb_typeof(e.value -> 'concurrency_key') NOT IN ('string', 'null') OR jsonb_typeof(e.value -> 'concurrency_group') NOT IN ('string', 'null') OR jsonb_typeof(e.value -> 'concurrency_limit') NOT IN ('number', 'null') OR jsonb_typeof(e.value -> 'concurrency_on_conflict') NOT IN ('string', 'null') OR jsonb_typeof(e.value -> 'max_crashes') NOT IN ('number', 'null') OR jsonb_typeof(e.value -> 'at_most_once') NOT IN ('boolean', 'null'))) END),
-        coalesce(bool_or(e.value ?| ARRAY['unique_id', 'idempotency_key', 'concurrency_key']), false) INTO v_place, v_are_named
-        FROM jsonb_array_elements(jobs) WITH ORDINALITY AS e (value, place);
+    SELECT min(e.place) FILTER (WHERE CASE WHEN jsonb_typeof(e.value) <> 'object' THEN true WHEN e.value - 'arguments' = jsonb '{}' THEN false ELSE jsonb_typeof(e.value -> 'queue') NOT IN ('string', 'null') OR jsonb_typeof(e.value -> 'priority') NOT IN ('number', 'null') OR jsonb_typeof(e.value -> 'run_at') NOT IN ('string', 'null') OR jsonb_typeof(e.value -> 'delay_seconds') NOT IN ('number', 'null') OR jsonb_typeof(e.value -> 'max_attempts') NOT IN ('number', 'null') OR jsonb_typeof(e.value -> 'traceparent') NOT IN ('string', 'null') OR (e.value ->> 'run_at') COLLATE "C" !~ '^[0-9]{4}-[0-9]{2}-[0-9]{2}([T ]([01][0-9]|2[0-3]):[0-5][0-9](:[0-5][0-9]([.][0-9]+)?)?(Z|[+-](0[0-9]|1[0-4]):[0-5][0-9])?)?$' OR (e.value ->> 'not_after') COLLATE "C" !~ '^[0-9]{4}-[0-9]{2}-[0-9]{2}([T ]([01][0-9]|2[0-3]):[0-5][0-9](:[0-5][0-9]([.][0-9]+)?)?(Z|[+-](0[0-9]|1[0-4]):[0-5][0-9])?)?$' OR (e.value - ARRAY['arguments', 'queue', 'priority', 'run_at', 'delay_seconds', 'max_attempts', 'traceparent'] <> jsonb '{}' AND (e.value - ARRAY['arguments', 'queue', 'priority', 'run_at', 'delay_seconds', 'unique_id', 'unique_scope', 'on_conflict', 'idempotency_key', 'concurrency_key', 'concurrency_group', 'concurrency_limit', 'concurrency_on_conflict', 'max_attempts', 'max_crashes', 'at_most_once', 'traceparent', 'tags', 'meta', 'version', 'timeout_seconds', 'backoff_seconds', 'backoff_cap_seconds', 'expires_in_seconds', 'not_after', 'retry_for_seconds', 'keep_result_seconds', 'tenant'] <> jsonb '{}' OR jsonb_typeof(e.value -> 'unique_id') NOT IN ('string', 'null') OR jsonb_typeof(e.value -> 'unique_scope') NOT IN ('string', 'null') OR jsonb_typeof(e.value -> 'on_conflict') NOT IN ('string', 'null') OR jsonb_typeof(e.value -> 'idempotency_key') NOT IN ('string', 'null') OR jsonb_typeof(e.value -> 'concurrency_key') NOT IN ('string', 'null') OR jsonb_typeof(e.value -> 'concurrency_group') NOT IN ('string', 'null') OR jsonb_typeof(e.value -> 'concurrency_limit') NOT IN ('number', 'null') OR jsonb_typeof(e.value -> 'concurrency_on_conflict') NOT IN ('string', 'null') OR jsonb_typeof(e.value -> 'max_crashes') NOT IN ('number', 'null') OR jsonb_typeof(e.value -> 'at_most_once') NOT IN ('boolean', 'null') OR jsonb_typeof(e.value -> 'tags') NOT IN ('array', 'null') OR jsonb_typeof(e.value -> 'meta') NOT IN ('object', 'null') OR jsonb_typeof(e.value -> 'version') NOT IN ('number', 'null') OR jsonb_typeof(e.value -> 'timeout_seconds') NOT IN ('number', 'null') OR jsonb_typeof(e.value -> 'backoff_seconds') NOT IN ('number', 'null') OR jsonb_typeof(e.value -> 'backoff_cap_seconds') NOT IN ('number', 'null') OR jsonb_typeof(e.value -> 'expires_in_seconds') NOT IN ('number', 'null') OR jsonb_typeof(e.value -> 'not_after') NOT IN ('string', 'null') OR jsonb_typeof(e.value -> 'retry_for_seconds') NOT IN ('number', 'null') OR jsonb_typeof(e.value -> 'keep_result_seconds') NOT IN ('number', 'null') OR jsonb_typeof(e.value -> 'tenant') NOT IN ('string', 'null'))) END),
+        coalesce(bool_or(e.value ?| ARRAY['unique_id', 'idempotency_key', 'concurrency_key', 'tags', 'meta', 'version']), false) INTO v_place, v_are_named
+        FROM jsonb_array_elements(v_jobs) WITH ORDINALITY AS e (value, place);
     IF v_place IS NOT NULL THEN
         SELECT CASE WHEN jsonb_typeof(e.value) <> 'object' THEN 'it is not an object'
-            WHEN e.value - ARRAY['arguments', 'queue', 'priority', 'run_at', 'delay_seconds', 'unique_id', 'unique_scope', 'on_conflict', 'idempotency_key', 'concurrency_key', 'concurrency_group', 'concurrency_limit', 'concurrency_on_conflict', 'max_attempts', 'max_crashes', 'at_most_once', 'traceparent'] <> jsonb '{}' THEN 'a job has no key '
-                || (SELECT min(key) FROM jsonb_object_keys(e.value - ARRAY['arguments', 'queue', 'priority', 'run_at', 'delay_seconds', 'unique_id', 'unique_scope', 'on_conflict', 'idempotency_key', 'concurrency_key', 'concurrency_group', 'concurrency_limit', 'concurrency_on_conflict', 'max_attempts', 'max_crashes', 'at_most_once', 'traceparent']) AS key)
+            WHEN e.value - ARRAY['arguments', 'queue', 'priority', 'run_at', 'delay_seconds', 'unique_id', 'unique_scope', 'on_conflict', 'idempotency_key', 'concurrency_key', 'concurrency_group', 'concurrency_limit', 'concurrency_on_conflict', 'max_attempts', 'max_crashes', 'at_most_once', 'traceparent', 'tags', 'meta', 'version', 'timeout_seconds', 'backoff_seconds', 'backoff_cap_seconds', 'expires_in_seconds', 'not_after', 'retry_for_seconds', 'keep_result_seconds', 'tenant'] <> jsonb '{}' THEN 'a job has no key '
+                || (SELECT min(key) FROM jsonb_object_keys(e.value - ARRAY['arguments', 'queue', 'priority', 'run_at', 'delay_seconds', 'unique_id', 'unique_scope', 'on_conflict', 'idempotency_key', 'concurrency_key', 'concurrency_group', 'concurrency_limit', 'concurrency_on_conflict', 'max_attempts', 'max_crashes', 'at_most_once', 'traceparent', 'tags', 'meta', 'version', 'timeout_seconds', 'backoff_seconds', 'backoff_cap_seconds', 'expires_in_seconds', 'not_after', 'retry_for_seconds', 'keep_result_seconds', 'tenant']) AS key)
             ELSE CASE
             WHEN jsonb_typeof(e.value -> 'queue') NOT IN ('string', 'null') THEN 'its queue must be a JSON string'
             WHEN jsonb_typeof(e.value -> 'priority') NOT IN ('number', 'null') THEN 'its priority must be a JSON number'
@@ -1166,35 +1276,47 @@ BEGIN
             WHEN jsonb_typeof(e.value -> 'max_crashes') NOT IN ('number', 'null') THEN 'its max_crashes must be a JSON number'
             WHEN jsonb_typeof(e.value -> 'at_most_once') NOT IN ('boolean', 'null') THEN 'its at_most_once must be true or false'
             WHEN jsonb_typeof(e.value -> 'traceparent') NOT IN ('string', 'null') THEN 'its traceparent must be a JSON string'
-            WHEN (e.value ->> 'run_at') COLLATE "C" !~ '^[0-9]{4}-[0-9]{2}-[0-9]{2}([T ]([01][0-9]|2[0-3]):[0-5][0-9](:[0-5][0-9]([.][0-9]+)?)?(Z|[+-](0[0-9]|1[0-4]):[0-5][0-9])?)?$' THEN 'its run_at must be a time in the years 1 to 9999, as 2026-12-24T18:00:00Z' END END INTO v_problem FROM jsonb_array_element(jobs, CAST(v_place - 1 AS integer)) AS e (value);
+            WHEN jsonb_typeof(e.value -> 'tags') NOT IN ('array', 'null') THEN 'its tags must be a JSON array'
+            WHEN jsonb_typeof(e.value -> 'meta') NOT IN ('object', 'null') THEN 'its meta must be a JSON object'
+            WHEN jsonb_typeof(e.value -> 'version') NOT IN ('number', 'null') THEN 'its version must be a JSON number'
+            WHEN jsonb_typeof(e.value -> 'timeout_seconds') NOT IN ('number', 'null') THEN 'its timeout_seconds must be a JSON number'
+            WHEN jsonb_typeof(e.value -> 'backoff_seconds') NOT IN ('number', 'null') THEN 'its backoff_seconds must be a JSON number'
+            WHEN jsonb_typeof(e.value -> 'backoff_cap_seconds') NOT IN ('number', 'null') THEN 'its backoff_cap_seconds must be a JSON number'
+            WHEN jsonb_typeof(e.value -> 'expires_in_seconds') NOT IN ('number', 'null') THEN 'its expires_in_seconds must be a JSON number'
+            WHEN jsonb_typeof(e.value -> 'not_after') NOT IN ('string', 'null') THEN 'its not_after must be a JSON string'
+            WHEN jsonb_typeof(e.value -> 'retry_for_seconds') NOT IN ('number', 'null') THEN 'its retry_for_seconds must be a JSON number'
+            WHEN jsonb_typeof(e.value -> 'keep_result_seconds') NOT IN ('number', 'null') THEN 'its keep_result_seconds must be a JSON number'
+            WHEN jsonb_typeof(e.value -> 'tenant') NOT IN ('string', 'null') THEN 'its tenant must be a JSON string'
+            WHEN (e.value ->> 'run_at') COLLATE "C" !~ '^[0-9]{4}-[0-9]{2}-[0-9]{2}([T ]([01][0-9]|2[0-3]):[0-5][0-9](:[0-5][0-9]([.][0-9]+)?)?(Z|[+-](0[0-9]|1[0-4]):[0-5][0-9])?)?$' THEN 'its run_at must be a time in the years 1 to 9999, as 2026-12-24T18:00:00Z'
+            WHEN (e.value ->> 'not_after') COLLATE "C" !~ '^[0-9]{4}-[0-9]{2}-[0-9]{2}([T ]([01][0-9]|2[0-3]):[0-5][0-9](:[0-5][0-9]([.][0-9]+)?)?(Z|[+-](0[0-9]|1[0-4]):[0-5][0-9])?)?$' THEN 'its not_after must be a time in the years 1 to 9999, as 2026-12-24T18:00:00Z' END END INTO v_problem FROM jsonb_array_element(v_jobs, CAST(v_place - 1 AS integer)) AS e (value);
         RAISE EXCEPTION 'cannot enqueue `%`: job % of the list: %', class, v_place, v_problem
             USING ERRCODE = 'invalid_parameter_value';
     END IF;
     SELECT * INTO v_class FROM windlass_classes c
-    WHERE c.class_name = windlass_enqueue_many_v1.class COLLATE "default";
+    WHERE c.class_name = windlass_enqueue_many_v2.class COLLATE "default";
     IF v_class.internal OR (v_class.internal IS NULL AND EXISTS (SELECT 1 FROM windlass_settings s WHERE s.name = 'strict_classes' AND s.value = 'on')) THEN
         PERFORM windlass_refuse_class(class, v_class.internal IS NULL);
     END IF;
 
     IF NOT v_are_named AND v_class.quota IS NULL THEN
         WITH input AS MATERIALIZED (
-            SELECT e.place, CAST(e.value -> 'arguments' AS text) AS arguments, r.queue, r.priority, r.run_at, r.delay_seconds, r.unique_id, r.unique_scope, r.on_conflict, r.idempotency_key, r.concurrency_key, r.concurrency_group, r.concurrency_limit, r.concurrency_on_conflict, r.max_attempts, r.max_crashes, r.at_most_once, r.traceparent
-            FROM jsonb_array_elements(jobs) WITH ORDINALITY AS e (value, place), jsonb_to_record(e.value) AS r (queue text, priority integer, run_at timestamptz, delay_seconds double precision, unique_id text, unique_scope text, on_conflict text, idempotency_key text, concurrency_key text, concurrency_group text, concurrency_limit bigint, concurrency_on_conflict text, max_attempts bigint, max_crashes bigint, at_most_once boolean, traceparent text)
+            SELECT e.place, CAST(e.raw -> 'arguments' AS text) AS arguments, r.queue, r.priority, r.run_at, r.delay_seconds, r.unique_id, r.unique_scope, r.on_conflict, r.idempotency_key, r.concurrency_key, r.concurrency_group, r.concurrency_limit, r.concurrency_on_conflict, r.max_attempts, r.max_crashes, r.at_most_once, r.traceparent, r.tags, r.meta, r.version, r.timeout_seconds, r.backoff_seconds, r.backoff_cap_seconds, r.expires_in_seconds, r.not_after, r.retry_for_seconds, r.keep_result_seconds, r.tenant
+            FROM ROWS FROM (json_array_elements(jobs), jsonb_array_elements(v_jobs)) WITH ORDINALITY AS e (raw, value, place), jsonb_to_record(e.value) AS r (queue text, priority integer, run_at timestamptz, delay_seconds double precision, unique_id text, unique_scope text, on_conflict text, idempotency_key text, concurrency_key text, concurrency_group text, concurrency_limit bigint, concurrency_on_conflict text, max_attempts bigint, max_crashes bigint, at_most_once boolean, traceparent text, tags text, meta text, version bigint, timeout_seconds double precision, backoff_seconds double precision, backoff_cap_seconds double precision, expires_in_seconds double precision, not_after timestamptz, retry_for_seconds double precision, keep_result_seconds double precision, tenant text)
         ), r AS MATERIALIZED (
             SELECT r.*, CASE
         WHEN octet_length(r.queue) NOT BETWEEN 1 AND 255 OR r.queue COLLATE "C" ~ '[^a-zA-Z0-9_.:/-]' THEN 'its queue must have 1 to 255 bytes, only ASCII letters, digits and `_` `.` `:` `/` `-`'
-        WHEN octet_length(r.arguments) > coalesce(v_class.max_arguments, 65536) THEN 'its arguments must be JSON text of at most 65536 bytes, or as many as its class takes; store the data elsewhere and pass a reference'
+        WHEN coalesce(octet_length(r.arguments), 0) + coalesce(octet_length(r.tags) + 9, 0) + coalesce(octet_length(r.meta) + 9, 0) > coalesce(v_class.max_arguments, 65536) THEN 'its arguments must be JSON text of at most 65536 bytes, or as many as its class takes, with the tags and the metadata; store the data elsewhere and pass a reference'
         WHEN strpos(replace(r.arguments, E'\\\\', ''), E'\\u0000') > 0 THEN 'its arguments contain a NUL character, which Postgres cannot keep; encode binary data'
-        WHEN octet_length(r.arguments) > 2 * 120 AND windlass_is_too_deep(r.arguments) THEN 'its arguments are nested deeper than 120 arrays and objects, and could not be decoded again; store the data elsewhere and pass a reference'
+        WHEN octet_length(r.arguments) > 2 * 120 AND windlass_is_too_deep(r.arguments, 120) THEN 'its arguments are nested deeper than 120 arrays and objects, and could not be decoded again; store the data elsewhere and pass a reference'
         WHEN strpos(lower(r.arguments), E'\\ud') > 0 AND replace(r.arguments, E'\\\\', '//') ~ E'\\\\u[dD][89abAB][0-9a-fA-F][0-9a-fA-F](?!\\\\u[dD][c-fC-F])|(?<!\\\\u[dD][89abAB][0-9a-fA-F][0-9a-fA-F])\\\\u[dD][c-fC-F]' THEN 'its arguments could not be read again: a text has half of a surrogate pair'
-        WHEN r.arguments ~ '[0-9]{19}|[eE][+]?[0-9]{3}' AND windlass_has_wide_number(r.arguments, false) THEN 'its arguments could not be read again: a number is beyond a float, or an integer of more than 64 bits; pass it as a text'
-        WHEN num_nonnulls(r.run_at, r.delay_seconds, r.unique_id, r.unique_scope, r.on_conflict, r.idempotency_key, r.concurrency_key, r.concurrency_group, r.concurrency_limit, r.concurrency_on_conflict, r.max_attempts, r.max_crashes, r.at_most_once, r.traceparent) = 0 THEN NULL
+        WHEN r.arguments ~ '[0-9]{19}|[eE][+]?[0-9]{3}' AND windlass_has_wide_number(r.arguments) THEN 'its arguments could not be read again: a number is beyond a float, or an integer of more than 64 bits; pass it as a text'
+        WHEN num_nonnulls(r.run_at, r.delay_seconds, r.unique_id, r.unique_scope, r.on_conflict, r.idempotency_key, r.concurrency_key, r.concurrency_group, r.concurrency_limit, r.concurrency_on_conflict, r.max_attempts, r.max_crashes, r.at_most_once, r.traceparent, r.tags, r.meta, r.version, r.timeout_seconds, r.backoff_seconds, r.backoff_cap_seconds, r.expires_in_seconds, r.not_after, r.retry_for_seconds, r.keep_result_seconds, r.tenant) = 0 THEN NULL
         WHEN octet_length(r.idempotency_key) NOT BETWEEN 1 AND 255 THEN 'its idempotency_key must have 1 to 255 bytes and no NUL'
         WHEN octet_length(r.unique_id) NOT BETWEEN 1 AND 255 THEN 'its unique_id must have 1 to 255 bytes and no NUL'
         WHEN r.unique_scope NOT IN ('while_waiting', 'until_finished', 'until_result_expires') THEN 'its unique_scope must be one of while_waiting, until_finished, until_result_expires'
         WHEN r.on_conflict NOT IN ('existing', 'refuse', 'replace', 'run_again') THEN 'its on_conflict must be one of existing, refuse, replace, run_again'
         WHEN r.concurrency_on_conflict NOT IN ('block', 'discard', 'ordered') THEN 'its concurrency_on_conflict must be one of block, discard, ordered'
-        WHEN r.concurrency_key = '' OR r.concurrency_group = '' OR octet_length(coalesce(r.concurrency_group, windlass_enqueue_many_v1.class) || '/' || r.concurrency_key) > 255 THEN 'its concurrency_key and concurrency_group must not be empty, have at most 255 bytes together, and no NUL'
+        WHEN r.concurrency_key = '' OR r.concurrency_group = '' OR octet_length(coalesce(r.concurrency_group, windlass_enqueue_many_v2.class) || '/' || r.concurrency_key) > 255 THEN 'its concurrency_key and concurrency_group must not be empty, have at most 255 bytes together, and no NUL'
         WHEN r.concurrency_key IS NULL AND (r.concurrency_limit IS NOT NULL OR r.concurrency_group IS NOT NULL OR r.concurrency_on_conflict IS NOT NULL) THEN 'its concurrency_key is missing, without which there is no limit'
         WHEN r.concurrency_limit < 1 THEN 'its concurrency_limit must be 1 or more; pause its queue to stop its jobs'
         WHEN r.concurrency_on_conflict = 'ordered' AND r.concurrency_limit <> 1 THEN 'its concurrency key is ordered, so its concurrency_limit must be 1'
@@ -1203,11 +1325,35 @@ BEGIN
         WHEN NOT (r.delay_seconds >= 0 AND r.delay_seconds <= 31622400000) THEN 'its delay_seconds must be 0 or more, and at most 1000 years'
         WHEN r.max_attempts < 1 THEN 'its max_attempts must be an integer, 1 or more'
         WHEN r.max_crashes < 0 THEN 'its max_crashes must be an integer, 0 or more'
+        WHEN r.version < 1 OR r.version > 4294967295 THEN 'its version must be an integer, 1 or more and at most 4294967295'
         WHEN coalesce(r.at_most_once, v_class.at_most_once) AND r.max_attempts > 1 THEN 'it has at-most-once delivery and more than one attempt; choose one'
-        WHEN octet_length(r.traceparent) > 255 OR substr(r.traceparent, 4, 32) = '00000000000000000000000000000000' OR substr(r.traceparent, 37, 16) = '0000000000000000' OR r.traceparent COLLATE "C" !~ '^(00-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}|(?!00|ff)[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}(-.*)?)$' THEN 'its traceparent is not one of W3C Trace Context; pass the header as it is, `00-<32 digits>-<16 digits>-<2 digits>` with lower-case hexadecimal digits' END AS problem FROM input AS r
+        WHEN octet_length(r.traceparent) > 255 OR substr(r.traceparent, 4, 32) = '00000000000000000000000000000000' OR substr(r.traceparent, 37, 16) = '0000000000000000' OR r.traceparent COLLATE "C" !~ '^(00-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}|(?!00|ff)[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}(-.*)?)$' THEN 'its traceparent is not one of W3C Trace Context; pass the header as it is, `00-<32 digits>-<16 digits>-<2 digits>` with lower-case hexadecimal digits'
+        WHEN strpos(replace(r.tags, E'\\\\', ''), E'\\u0000') > 0 THEN 'its tags contain a NUL character, which Postgres cannot keep; encode binary data'
+        WHEN octet_length(r.tags) > 2 * 119 AND windlass_is_too_deep(r.tags, 119) THEN 'its tags are nested deeper than 119 arrays and objects, and could not be decoded again; store the data elsewhere and pass a reference'
+        WHEN strpos(lower(r.tags), E'\\ud') > 0 AND replace(r.tags, E'\\\\', '//') ~ E'\\\\u[dD][89abAB][0-9a-fA-F][0-9a-fA-F](?!\\\\u[dD][c-fC-F])|(?<!\\\\u[dD][89abAB][0-9a-fA-F][0-9a-fA-F])\\\\u[dD][c-fC-F]' THEN 'its tags could not be read again: a text has half of a surrogate pair'
+        WHEN r.tags ~ '[0-9]{19}|[eE][+]?[0-9]{3}' AND windlass_has_wide_number(r.tags) THEN 'its tags could not be read again: a number is beyond a float, or an integer of more than 64 bits; pass it as a text'
+        WHEN strpos(replace(r.meta, E'\\\\', ''), E'\\u0000') > 0 THEN 'its meta contains a NUL character, which Postgres cannot keep; encode binary data'
+        WHEN octet_length(r.meta) > 2 * 119 AND windlass_is_too_deep(r.meta, 119) THEN 'its meta is nested deeper than 119 arrays and objects, and could not be decoded again; store the data elsewhere and pass a reference'
+        WHEN strpos(lower(r.meta), E'\\ud') > 0 AND replace(r.meta, E'\\\\', '//') ~ E'\\\\u[dD][89abAB][0-9a-fA-F][0-9a-fA-F](?!\\\\u[dD][c-fC-F])|(?<!\\\\u[dD][89abAB][0-9a-fA-F][0-9a-fA-F])\\\\u[dD][c-fC-F]' THEN 'its meta could not be read again: a text has half of a surrogate pair'
+        WHEN r.meta ~ '[0-9]{19}|[eE][+]?[0-9]{3}' AND windlass_has_wide_number(r.meta) THEN 'its meta could not be read again: a number is beyond a float, or an integer of more than 64 bits; pass it as a text'
+        WHEN NOT (r.timeout_seconds >= 0 AND r.timeout_seconds <= 31622400000) THEN 'its timeout_seconds must be 0 or more, and at most 1000 years'
+        WHEN NOT (r.keep_result_seconds >= 0 AND r.keep_result_seconds <= 31622400000) THEN 'its keep_result_seconds must be 0 or more, and at most 1000 years'
+        WHEN NOT (r.backoff_seconds >= 0 AND r.backoff_seconds <= 31622400000) THEN 'its backoff_seconds must be 0 or more, and at most 1000 years'
+        WHEN NOT (r.backoff_cap_seconds >= 0 AND r.backoff_cap_seconds <= 31622400000) THEN 'its backoff_cap_seconds must be 0 or more, and at most 1000 years'
+        WHEN NOT (r.expires_in_seconds > 0 AND r.expires_in_seconds <= 31622400000) THEN 'its expires_in_seconds must be above 0, and at most 1000 years'
+        WHEN NOT (r.retry_for_seconds > 0 AND r.retry_for_seconds <= 31622400000) THEN 'its retry_for_seconds must be above 0, and at most 1000 years'
+        WHEN r.backoff_cap_seconds IS NOT NULL AND r.backoff_seconds IS NULL THEN 'its backoff_seconds is missing, the first delay, without which there is no cap'
+        WHEN r.not_after IS NOT NULL AND r.expires_in_seconds IS NOT NULL THEN 'it has both not_after and expires_in_seconds; choose one'
+        WHEN r.not_after AT TIME ZONE 'UTC' NOT BETWEEN timestamp '0001-01-01' AND timestamp '9999-12-31 23:59:59.999999' THEN 'its not_after must be a time in the years 1 to 9999, as 2026-12-24T18:00:00Z'
+        WHEN r.not_after <= r.run_at THEN 'it would expire before it is due: its not_after is not behind its run_at'
+        WHEN octet_length(r.tenant) NOT BETWEEN 1 AND 255 THEN 'its tenant must have 1 to 255 bytes and no NUL' END AS problem FROM input AS r
         ), job AS (
-            INSERT INTO solid_queue_jobs (queue_name, class_name, arguments, priority, max_attempts, max_crashes, at_most_once, policy, traceparent, active_job_id, scheduled_at, created_at, updated_at) SELECT coalesce(r.queue, v_class.queue_name, 'default'), windlass_enqueue_many_v1.class, coalesce(r.arguments, 'null'), coalesce(r.priority, v_class.priority, 0), coalesce(CAST(CASE WHEN r.max_attempts IS NOT NULL THEN least(r.max_attempts, 2147483647) END AS integer), CASE WHEN NOT coalesce(r.at_most_once, v_class.at_most_once, false) THEN v_class.max_attempts END), coalesce(CAST(CASE WHEN r.max_crashes IS NOT NULL THEN least(r.max_crashes, 2147483647) END AS integer), v_class.max_crashes), coalesce(r.at_most_once, v_class.at_most_once, false), '{"unique_scope":"' || r.unique_scope || '"}', r.traceparent, NULL, coalesce(CAST(r.run_at AT TIME ZONE 'UTC' AS timestamp), (statement_timestamp() AT TIME ZONE 'UTC' + CAST(round(r.delay_seconds * 1000000) AS bigint) * interval '1 microsecond')), (statement_timestamp() AT TIME ZONE 'UTC'), (statement_timestamp() AT TIME ZONE 'UTC') FROM r WHERE r.problem IS NULL ORDER BY r.place
-            RETURNING id, queue_name, priority, class_name, at_most_once, max_crashes, scheduled_at
+            INSERT INTO solid_queue_jobs (queue_name, class_name, arguments, priority, max_attempts, max_crashes, at_most_once, policy, traceparent, tenant, active_job_id, scheduled_at, created_at, updated_at) SELECT coalesce(r.queue, v_class.queue_name, 'default'), windlass_enqueue_many_v2.class, coalesce(r.arguments, 'null'), coalesce(r.priority, v_class.priority, 0), coalesce(CAST(CASE WHEN r.max_attempts IS NOT NULL THEN least(r.max_attempts, 2147483647) END AS integer), CASE WHEN NOT coalesce(r.at_most_once, v_class.at_most_once, false) THEN v_class.max_attempts END), coalesce(CAST(CASE WHEN r.max_crashes IS NOT NULL THEN least(r.max_crashes, 2147483647) END AS integer), v_class.max_crashes), coalesce(r.at_most_once, v_class.at_most_once, CAST(CAST(v_class.policy AS json) -> 'delivery' AS text) IS NOT NULL, false), CASE WHEN num_nonnulls(r.unique_scope, r.tags, r.meta, r.version, r.timeout_seconds, r.backoff_seconds, r.backoff_cap_seconds, r.expires_in_seconds, r.not_after, r.retry_for_seconds, r.keep_result_seconds, r.at_most_once) = 0 THEN v_class.policy ELSE nullif('{' || substr(coalesce(',"delivery":' || CASE WHEN r.at_most_once IS NULL THEN CAST(CAST(v_class.policy AS json) -> 'delivery' AS text) END, '') || coalesce(',"backoff":' || coalesce(CASE WHEN r.backoff_cap_seconds IS NULL THEN '{"fixed":' || CAST((CAST(round(r.backoff_seconds * 1000000) AS bigint) + 999) / 1000 AS text) || '}' ELSE '{"exponential":{"first":' || CAST((CAST(round(r.backoff_seconds * 1000000) AS bigint) + 999) / 1000 AS text) || ',"cap":' || CAST((CAST(round(r.backoff_cap_seconds * 1000000) AS bigint) + 999) / 1000 AS text) || '}}' END, CAST(CAST(v_class.policy AS json) -> 'backoff' AS text)), '') || coalesce(',"on_failure":' || CAST(CAST(v_class.policy AS json) -> 'on_failure' AS text), '') || coalesce(',"keep_finished":' || CAST(CAST(v_class.policy AS json) -> 'keep_finished' AS text), '') || coalesce(',"keep_result":' || coalesce(CAST((CAST(round(r.keep_result_seconds * 1000000) AS bigint) + 999) / 1000 AS text), CAST(CAST(v_class.policy AS json) -> 'keep_result' AS text)), '') || coalesce(',"unique_scope":' || coalesce('"' || r.unique_scope || '"', CAST(CAST(v_class.policy AS json) -> 'unique_scope' AS text)), '') || coalesce(',"timeout":' || coalesce(CAST((CAST(round(r.timeout_seconds * 1000000) AS bigint) + 999) / 1000 AS text), CAST(CAST(v_class.policy AS json) -> 'timeout' AS text)), '') || coalesce(',"timeout_grace":' || CAST(CAST(v_class.policy AS json) -> 'timeout_grace' AS text), '') || coalesce(',"on_timeout":' || CAST(CAST(v_class.policy AS json) -> 'on_timeout' AS text), '') || coalesce(',"expiry":' || coalesce(coalesce('{"in":' || CAST((CAST(round(r.expires_in_seconds * 1000000) AS bigint) + 999) / 1000 AS text) || '}', '{"at":' || '"' || regexp_replace(to_char(r.not_after AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US'), '([.]000000|000)$', '') || 'Z' || '"' || '}'), CAST(CAST(v_class.policy AS json) -> 'expiry' AS text)), '') || coalesce(',"retry_limit":' || coalesce('{"for":' || CAST((CAST(round(r.retry_for_seconds * 1000000) AS bigint) + 999) / 1000 AS text) || '}', CAST(CAST(v_class.policy AS json) -> 'retry_limit' AS text)), '') || coalesce(',"propagation_style":' || CAST(CAST(v_class.policy AS json) -> 'propagation_style' AS text), '') || coalesce(',"extras":' || CAST(CAST(v_class.policy AS json) -> 'extras' AS text), ''), 2) || '}', '{}') END, r.traceparent, r.tenant, NULL, coalesce(CAST(r.run_at AT TIME ZONE 'UTC' AS timestamp), (statement_timestamp() AT TIME ZONE 'UTC' + CAST(round(r.delay_seconds * 1000000) AS bigint) * interval '1 microsecond')), (statement_timestamp() AT TIME ZONE 'UTC'), (statement_timestamp() AT TIME ZONE 'UTC') FROM r WHERE r.problem IS NULL ORDER BY r.place
+            RETURNING id, queue_name, priority, class_name, at_most_once, max_crashes, scheduled_at, policy
+        ), expiring AS (
+            INSERT INTO windlass_expiries (job_id, expires_at) SELECT j.id, least(coalesce(CAST(CAST(expiry ->> 'at' AS timestamptz) AT TIME ZONE 'UTC' AS timestamp), greatest(coalesce(j.scheduled_at, (statement_timestamp() AT TIME ZONE 'UTC')), (statement_timestamp() AT TIME ZONE 'UTC')) + CAST(least(CAST(expiry ->> 'in' AS numeric), 31622400000000) AS bigint) * interval '1 millisecond'), timestamp '9999-12-30 00:00:00.000000')
+            FROM (SELECT job.id, job.scheduled_at, CAST(job.policy AS json) -> 'expiry' AS expiry FROM job
+                WHERE job.policy LIKE '%"expiry":%') AS j, (SELECT 1) AS p WHERE j.expiry IS NOT NULL
         ), ready AS (
             INSERT INTO solid_queue_ready_executions (job_id, queue_name, priority, class_name, cautious, created_at)
             SELECT id, queue_name, priority, class_name, at_most_once OR coalesce(max_crashes = 0, false), (statement_timestamp() AT TIME ZONE 'UTC') FROM job
@@ -1230,35 +1376,36 @@ BEGIN
     END IF;
     -- Ids follow the list.
     SELECT array_agg(nextval(CAST(pg_get_serial_sequence('solid_queue_jobs', 'id') AS regclass))) INTO v_ids
-        FROM generate_series(1, jsonb_array_length(jobs));
+        FROM generate_series(1, jsonb_array_length(v_jobs));
     -- Of two with one name, the first decides. Else unique ids are locked in their order, and then keys in theirs, so that
     -- no two lists wait for each other.
     SELECT count(e ->> 'unique_id') = count(DISTINCT e ->> 'unique_id')
         AND count(e ->> 'idempotency_key') = count(DISTINCT e ->> 'idempotency_key')
-        INTO v_are_distinct FROM jsonb_array_elements(jobs) AS e;
+        INTO v_are_distinct FROM jsonb_array_elements(v_jobs) AS e;
     IF v_are_distinct THEN
         INSERT INTO windlass_unique_jobs (unique_id, job_id, scope)
             SELECT e.value ->> 'unique_id', v_ids[e.place], coalesce(e.value ->> 'unique_scope', 'until_finished')
-            FROM jsonb_array_elements(jobs) WITH ORDINALITY AS e (value, place)
+            FROM jsonb_array_elements(v_jobs) WITH ORDINALITY AS e (value, place)
             WHERE octet_length(e.value ->> 'unique_id') BETWEEN 1 AND 255
             ORDER BY (e.value ->> 'unique_id') COLLATE "C" ON CONFLICT (unique_id) DO NOTHING;
-        PERFORM 1 FROM windlass_unique_jobs u WHERE u.unique_id = ANY (ARRAY(SELECT e ->> 'unique_id' FROM jsonb_array_elements(jobs) AS e))
+        PERFORM 1 FROM windlass_unique_jobs u WHERE u.unique_id = ANY (ARRAY(SELECT e ->> 'unique_id' FROM jsonb_array_elements(v_jobs) AS e))
             ORDER BY u.unique_id COLLATE "C" FOR UPDATE;
     END IF;
     FOR r IN
-        SELECT e.place, CAST(e.value -> 'arguments' AS text) AS arguments, r.* FROM jsonb_array_elements(jobs) WITH ORDINALITY AS e (value, place), jsonb_to_record(e.value) AS r (queue text, priority integer, run_at timestamptz, delay_seconds double precision, unique_id text, unique_scope text, on_conflict text, idempotency_key text, concurrency_key text, concurrency_group text, concurrency_limit bigint, concurrency_on_conflict text, max_attempts bigint, max_crashes bigint, at_most_once boolean, traceparent text)
+        SELECT e.place, CAST(e.raw -> 'arguments' AS text) AS arguments, r.*
+        FROM ROWS FROM (json_array_elements(jobs), jsonb_array_elements(v_jobs)) WITH ORDINALITY AS e (raw, value, place), jsonb_to_record(e.value) AS r (queue text, priority integer, run_at timestamptz, delay_seconds double precision, unique_id text, unique_scope text, on_conflict text, idempotency_key text, concurrency_key text, concurrency_group text, concurrency_limit bigint, concurrency_on_conflict text, max_attempts bigint, max_crashes bigint, at_most_once boolean, traceparent text, tags text, meta text, version bigint, timeout_seconds double precision, backoff_seconds double precision, backoff_cap_seconds double precision, expires_in_seconds double precision, not_after timestamptz, retry_for_seconds double precision, keep_result_seconds double precision, tenant text)
         ORDER BY CASE WHEN v_are_distinct THEN r.idempotency_key END COLLATE "C" NULLS FIRST, e.place
     LOOP
-        v_done := windlass_enqueue_job_v1(v_ids[r.place], class COLLATE "default", r.arguments, r.queue, r.priority, r.run_at, r.delay_seconds, r.unique_id, r.unique_scope, r.on_conflict, r.idempotency_key, r.concurrency_key, r.concurrency_group, r.concurrency_limit, r.concurrency_on_conflict, r.max_attempts, r.max_crashes, r.at_most_once, r.traceparent);
+        v_done := windlass_enqueue_job_v2(v_ids[r.place], class COLLATE "default", r.arguments, r.queue, r.priority, r.run_at, r.delay_seconds, r.unique_id, r.unique_scope, r.on_conflict, r.idempotency_key, r.concurrency_key, r.concurrency_group, r.concurrency_limit, r.concurrency_on_conflict, r.max_attempts, r.max_crashes, r.at_most_once, r.traceparent, r.tags, r.meta, r.version, r.timeout_seconds, r.backoff_seconds, r.backoff_cap_seconds, r.expires_in_seconds, r.not_after, r.retry_for_seconds, r.keep_result_seconds, r.tenant);
         v_ids[r.place] := v_done.id;
     END LOOP;
     RETURN QUERY SELECT unnest(v_ids);
 END;
 $$;
 
-CREATE OR REPLACE FUNCTION windlass_enqueue_many(class text, jobs jsonb) RETURNS SETOF bigint LANGUAGE plpgsql SECURITY DEFINER AS $$
+CREATE OR REPLACE FUNCTION windlass_enqueue_many(class text, jobs json) RETURNS SETOF bigint LANGUAGE plpgsql SECURITY DEFINER AS $$
 BEGIN
-    RETURN QUERY SELECT windlass_enqueue_many_v1(class, jobs);
+    RETURN QUERY SELECT windlass_enqueue_many_v2(class, jobs);
 END;
 $$;
 
@@ -1282,9 +1429,9 @@ DECLARE
         WHEN p_name IS NULL OR octet_length(p_name) NOT BETWEEN 1 AND 255 THEN 'its name must have 1 to 255 bytes and no NUL'
         WHEN octet_length(p_payload) > 65536 THEN 'its payload must be JSON text of at most 65536 bytes; store the data elsewhere and pass a reference'
         WHEN strpos(replace(p_payload, E'\\\\', ''), E'\\u0000') > 0 THEN 'its payload contains a NUL character, which Postgres cannot keep; encode binary data'
-        WHEN octet_length(p_payload) > 2 * 120 AND windlass_is_too_deep(p_payload) THEN 'its payload is nested deeper than 120 arrays and objects, and could not be decoded again; store the data elsewhere and pass a reference'
+        WHEN octet_length(p_payload) > 2 * 120 AND windlass_is_too_deep(p_payload, 120) THEN 'its payload is nested deeper than 120 arrays and objects, and could not be decoded again; store the data elsewhere and pass a reference'
         WHEN strpos(lower(p_payload), E'\\ud') > 0 AND replace(p_payload, E'\\\\', '//') ~ E'\\\\u[dD][89abAB][0-9a-fA-F][0-9a-fA-F](?!\\\\u[dD][c-fC-F])|(?<!\\\\u[dD][89abAB][0-9a-fA-F][0-9a-fA-F])\\\\u[dD][c-fC-F]' THEN 'its payload could not be read again: a text has half of a surrogate pair'
-        WHEN p_payload ~ '[0-9]{19}|[eE][+]?[0-9]{3}' AND windlass_has_wide_number(p_payload, true) THEN 'its payload could not be read again: a number is beyond a float, or an integer of more than 64 bits; pass it as a text' END;
+        WHEN p_payload ~ '[0-9]{19}|[eE][+]?[0-9]{3}' AND windlass_has_wide_number(p_payload) THEN 'its payload could not be read again: a number is beyond a float, or an integer of more than 64 bits; pass it as a text' END;
     v_json json;
     v_first text;
 BEGIN
@@ -1328,8 +1475,8 @@ BEGIN
     FOR v_open IN WITH found AS (
     SELECT p.oid, CAST(p.proname AS text) AS name, p.prosecdef, p.proowner, n.nspname, n.nspowner,
         quote_ident(n.nspname) || ', pg_temp' AS path,
-        p.prosecdef OR p.proname IN ('windlass_insert_enqueue_v1', 'windlass_enqueue_v1', 'windlass_enqueue',
-            'windlass_enqueue_many_v1', 'windlass_enqueue_many', 'windlass_emit') AS is_meant,
+        p.prosecdef OR p.proname IN ('windlass_insert_enqueue_v2', 'windlass_enqueue_v2', 'windlass_enqueue',
+            'windlass_enqueue_many_v2', 'windlass_enqueue_many', 'windlass_emit') AS is_meant,
         NOT coalesce(p.proconfig && ARRAY['search_path=' || quote_ident(n.nspname) || ', pg_temp',
             CASE WHEN n.nspname ~ '^[a-z_][a-z0-9_]*$' THEN 'search_path=' || n.nspname || ', pg_temp' END], false) AS is_loose,
         EXISTS (SELECT 1 FROM aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) AS a WHERE a.grantee = 0) AS is_public

@@ -1,13 +1,13 @@
 -- Enqueues by SQL.
 DROP VIEW windlass_events_emit;
 DROP VIEW windlass_enqueue_many;
-DROP VIEW windlass_enqueue_many_v1;
+DROP VIEW windlass_enqueue_many_v2;
 DROP VIEW windlass_enqueue;
-DROP VIEW windlass_enqueue_v1;
-DROP VIEW windlass_named_job_v1;
-DROP VIEW windlass_place_job_v1;
-DROP VIEW windlass_place_jobs_v1;
-DROP VIEW windlass_take_places_v1;
+DROP VIEW windlass_enqueue_v2;
+DROP VIEW windlass_named_job_v2;
+DROP VIEW windlass_place_job_v2;
+DROP VIEW windlass_place_jobs_v2;
+DROP VIEW windlass_take_places_v2;
 
 -- Triggers of Solid Queue's tables.
 DROP TRIGGER windlass_failure_deleted;
@@ -91,6 +91,7 @@ DROP INDEX index_windlass_jobs_on_concurrency_key;
 DROP INDEX index_windlass_jobs_on_unique_id;
 DROP INDEX index_windlass_jobs_on_idempotency_key;
 ALTER TABLE solid_queue_jobs DROP COLUMN has_dependents;
+ALTER TABLE solid_queue_jobs DROP COLUMN tenant;
 ALTER TABLE solid_queue_jobs DROP COLUMN traceparent;
 ALTER TABLE solid_queue_jobs DROP COLUMN concurrency_conflict;
 ALTER TABLE solid_queue_jobs DROP COLUMN concurrency_slots;

@@ -38,7 +38,7 @@ const fn column(name: &'static str, group: Group, value: fn(&NewRow) -> Param<'_
     JobColumn { name, group, value }
 }
 
-static COLUMNS: [JobColumn; 18] = [
+static COLUMNS: [JobColumn; 19] = [
     column("queue_name", Group::Every, |row| (&row.queue_name).into()),
     column("class_name", Group::Every, |row| (&row.class_name).into()),
     column("arguments", Group::Every, |row| (&row.arguments).into()),
@@ -48,6 +48,7 @@ static COLUMNS: [JobColumn; 18] = [
     column("at_most_once", Group::Own, |row| row.at_most_once.into()),
     column("policy", Group::Own, |row| (&row.policy).into()),
     column("traceparent", Group::Own, |row| (&row.traceparent).into()),
+    column("tenant", Group::Own, |row| (&row.tenant).into()),
     column("batch_id", Group::Batch, |row| row.batch_id.into()),
     column("active_job_id", Group::ActiveJobId, |row| {
         (&row.active_job_id).into()
@@ -94,8 +95,10 @@ impl JobShape {
             shape.has_limit |= row.limit.is_some();
             shape.has_own |=
                 row.max_attempts.is_some() || row.max_crashes.is_some() || row.at_most_once;
-            shape.has_own |=
-                row.policy.is_some() || row.traceparent.is_some() || row.batch_id.is_some();
+            shape.has_own |= row.policy.is_some()
+                || row.traceparent.is_some()
+                || row.tenant.is_some()
+                || row.batch_id.is_some();
         }
         shape
     }
@@ -261,8 +264,8 @@ mod tests {
         assert_eq!(
             columns.assignments(),
             "queue_name = $1, class_name = $2, arguments = $3, priority = $4, max_attempts = $5, max_crashes = $6, \
-             at_most_once = $7, policy = $8, traceparent = $9, scheduled_at = coalesce({time $10}, {later $11}), \
-             concurrency_key = $12, concurrency_slots = $13, concurrency_conflict = $14"
+             at_most_once = $7, policy = $8, traceparent = $9, tenant = $10, scheduled_at = coalesce({time $11}, {later $12}), \
+             concurrency_key = $13, concurrency_slots = $14, concurrency_conflict = $15"
         );
         let own = JobShape {
             has_own: true,
@@ -271,11 +274,11 @@ mod tests {
         let columns = JobColumns::of(own);
         assert_eq!(
             columns.names(),
-            "queue_name, class_name, arguments, priority, max_attempts, max_crashes, at_most_once, policy, traceparent, batch_id, created_at, updated_at"
+            "queue_name, class_name, arguments, priority, max_attempts, max_crashes, at_most_once, policy, traceparent, tenant, batch_id, created_at, updated_at"
         );
         assert_eq!(
             columns.parameters(),
-            "$1, $2, $3, $4, $5, $6, $7, $8, $9, $10, {now}, {now}"
+            "$1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, {now}, {now}"
         );
         assert_eq!(columns.parameter("priority"), "$4");
     }
@@ -307,6 +310,10 @@ mod tests {
             },
             NewRow {
                 traceparent: Some("00".into()),
+                ..row.clone()
+            },
+            NewRow {
+                tenant: Some("a".into()),
                 ..row.clone()
             },
             NewRow {

@@ -26,6 +26,8 @@ pub struct NewRow {
     pub(crate) policy: Option<String>,
     /// The trace context of the enqueue, in the form that [`Traceparent`] reads.
     pub(crate) traceparent: Option<String>,
+    /// The customer, or whatever else shares are for.
+    pub(crate) tenant: Option<String>,
     pub unique_id: Option<String>,
     pub(crate) unique_scope: UniqueScope,
     pub(crate) on_conflict: OnConflict,
@@ -96,6 +98,7 @@ impl NewRow {
             at_most_once: false,
             policy: None,
             traceparent: None,
+            tenant: None,
             unique_id: None,
             unique_scope: UniqueScope::default(),
             on_conflict: OnConflict::default(),

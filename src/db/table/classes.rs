@@ -30,10 +30,12 @@ pub(crate) struct NewClass {
     pub(crate) at_most_once: Option<bool>,
     /// The most bytes of its arguments.
     pub(crate) max_arguments: Option<i64>,
+    /// All else that its policy says, as the column of a job has it.
+    pub(crate) policy: Option<String>,
 }
 
 /// The columns that a worker stores of a class, and their types.
-const STORED: [(&str, &str); 9] = [
+const STORED: [(&str, &str); 10] = [
     ("queue_name", "text"),
     ("redact", "text"),
     ("internal", "boolean"),
@@ -43,6 +45,7 @@ const STORED: [(&str, &str); 9] = [
     ("max_crashes", "integer"),
     ("at_most_once", "boolean"),
     ("max_arguments", "bigint"),
+    ("policy", "text"),
 ];
 
 /// Stores the classes that a worker performs. Rows that are the same already, and were written
@@ -143,13 +146,15 @@ pub(crate) struct NamedClass {
     pub(crate) at_most_once: bool,
     #[diesel(sql_type = Nullable<BigInt>)]
     pub(crate) max_arguments: Option<i64>,
+    #[diesel(sql_type = Nullable<Text>)]
+    pub(crate) policy: Option<String>,
 }
 
 /// Returns those of these classes that a worker has stored and, if unknown classes are refused, the others.
 pub(crate) fn named(conn: &mut Conn<'_>, classes: &[&str]) -> QueryResult<Vec<NamedClass>> {
     let text = format!(
         "SELECT n.class_name, c.class_name IS NOT NULL AS is_known, coalesce(c.internal, false) AS internal, c.quota, \
-           c.queue_name, c.priority, c.max_attempts, c.max_crashes, coalesce(c.at_most_once, false) AS at_most_once, c.max_arguments \
+           c.queue_name, c.priority, c.max_attempts, c.max_crashes, coalesce(c.at_most_once, false) AS at_most_once, c.max_arguments, c.policy \
          FROM (SELECT value ->> 0 AS class_name FROM {{rows $1}}) AS n \
          LEFT JOIN windlass_classes c ON c.class_name = n.class_name \
          WHERE c.class_name IS NOT NULL OR {IS_STRICT} ORDER BY n.class_name"

@@ -328,6 +328,7 @@ impl NewJob {
         for (key, what) in [
             (&self.row.idempotency_key, "idempotency key"),
             (&self.row.unique_id, "unique id"),
+            (&self.row.tenant, "tenant"),
         ] {
             if let Some(key) = key
                 && (key.is_empty() || key.len() > MAX_NAME || key.contains('\0'))

@@ -392,6 +392,13 @@ impl NewJob {
         self.row.traceparent = Some(header.into());
         self
     }
+
+    /// Sets the tenant of the job, a text of 1 to 255 bytes: the customer, for example. It is stored, and nothing reads it
+    /// yet. Default: none.
+    pub fn tenant(mut self, name: impl Into<String>) -> Self {
+        self.row.tenant = Some(name.into());
+        self
+    }
 }
 
 impl Policy {

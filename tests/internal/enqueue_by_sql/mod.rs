@@ -3,15 +3,18 @@
 //!
 //! Write it with `WINDLASS_WRITE_MIGRATIONS=1`.
 
+mod policy;
 mod postgres;
 mod rules;
 mod sqlite;
 
 use crate::db::conn::dialect::Dialect;
+use crate::db::model::extras::{MAX_LABEL, MAX_TAGS};
 use crate::db::model::job_columns::JobColumns;
 use crate::db::model::new_row::{ORDERED, UNIQUE_SUCCESSOR, UniqueScope};
 use crate::db::table::attempts::KEPT;
 use crate::db::table::blocked::IN_ORDER;
+use crate::db::table::expiries::LATEST;
 use crate::db::table::flows::parents;
 use crate::db::table::semaphores::{DOES_NOT_WAIT, NEVER_EXPIRES};
 use crate::db::table::wanted_keys::{CHILD, EVENT};
@@ -19,7 +22,6 @@ use crate::db::transition::flows::wake;
 use crate::db::transition::unique::ROUNDS;
 use crate::job::arguments::MAX_DEPTH;
 use crate::job::options::COLUMNS;
-use crate::job::policy::Policy;
 use crate::queue::MAX_NAME;
 use std::path::Path;
 
@@ -30,7 +32,7 @@ const NAME: &str = "2026-11-28-000002_windlass";
 type CallerColumn = (&'static str, &'static str);
 
 /// The columns that a caller may set beside the class.
-const OPTIONS: [CallerColumn; 17] = [
+const OPTIONS: [CallerColumn; 28] = [
     ("arguments", "text"),
     ("queue", "text"),
     ("priority", "integer"),
@@ -48,20 +50,37 @@ const OPTIONS: [CallerColumn; 17] = [
     ("max_crashes", "bigint"),
     ("at_most_once", "boolean"),
     ("traceparent", "text"),
+    ("tags", "text"),
+    ("meta", "text"),
+    ("version", "bigint"),
+    ("timeout_seconds", "double precision"),
+    ("backoff_seconds", "double precision"),
+    ("backoff_cap_seconds", "double precision"),
+    ("expires_in_seconds", "double precision"),
+    ("not_after", "timestamptz"),
+    ("retry_for_seconds", "double precision"),
+    ("keep_result_seconds", "double precision"),
+    ("tenant", "text"),
 ];
 
-/// Returns the type of JSON that a column of a type of Postgres takes in a list.
-fn json_type(kind: &str) -> &'static str {
-    match kind {
-        "boolean" => "boolean",
-        "text" | "timestamptz" => "string",
+/// Those of them that are times.
+const TIMES: [&str; 2] = ["run_at", "not_after"];
+
+/// Returns the type of JSON that a column takes in a list.
+fn json_type((name, kind): CallerColumn) -> &'static str {
+    match (name, kind) {
+        ("tags", _) => "array",
+        ("meta", _) => "object",
+        (_, "boolean") => "boolean",
+        (_, "text" | "timestamptz") => "string",
         _ => "number",
     }
 }
 
 /// Returns the message about a value in a list that has another type.
-fn must_be_json(name: &str, kind: &str) -> String {
-    match json_type(kind) {
+fn must_be_json(column: CallerColumn) -> String {
+    let name = column.0;
+    match json_type(column) {
         "boolean" => format!("its {name} must be true or false"),
         json => format!("its {name} must be a JSON {json}"),
     }
@@ -95,6 +114,9 @@ fn constants(dialect: Dialect) -> Words {
         word("child", CHILD),
         word("event", EVENT),
         word("event rounds", wake::ROUNDS.to_string()),
+        word("latest expiry", LATEST),
+        word("most tags", MAX_TAGS.to_string()),
+        word("longest tag", MAX_LABEL.to_string()),
         word("default_queue", "default"),
         word("default_scope", UniqueScope::default().column()),
         word("version", version),
@@ -125,19 +147,6 @@ fn holds(scope: &str, place: &str) -> String {
     format!(
         "({place} <= 2 OR {place} = 3 AND {scope} <> 'while_waiting' OR {place} = 4 AND {scope} = 'until_result_expires')"
     )
-}
-
-/// Returns the policy of a job, of which only the scope of the unique id is stored there.
-fn policy(scope: &str) -> String {
-    let stored = Policy::new()
-        .unique_scope(UniqueScope::WhileWaiting)
-        .to_column();
-    let stored = stored.unwrap_or_default();
-    stored
-        .split(UniqueScope::WhileWaiting.column())
-        .map(|part| format!("'{part}'"))
-        .collect::<Vec<_>>()
-        .join(&format!(" || {scope} || "))
 }
 
 /// Returns the statements of a migration.

@@ -2,9 +2,11 @@
 
 use crate::db::conn::dialect::Dialect::Postgres;
 use crate::db::conn::listening::wake;
+use crate::db::internal_tests::enqueue_by_sql::policy::{Sources, part_of};
 use crate::db::internal_tests::enqueue_by_sql::rules::{self, From, Rule};
 use crate::db::internal_tests::enqueue_by_sql::{
-    OPTIONS, Words, constants, holds, json_type, must_be_json, policy, with_sources, word,
+    CallerColumn, OPTIONS, TIMES, Words, constants, holds, json_type, must_be_json, with_sources,
+    word,
 };
 use crate::db::model::job_columns::{JobColumns, JobShape};
 use crate::db::schema::functions::close_functions;
@@ -100,9 +102,22 @@ pub(super) fn words() -> Words {
                 .join(", "),
         ),
     ];
-    for name in ["windlass_enqueue_v1", "windlass_enqueue"] {
+    for name in ["windlass_enqueue_v2", "windlass_enqueue"] {
         words.push(word(&format!("enqueue function {name}"), function(name)));
     }
+    words.extend([
+        word("view columns", view_columns()),
+        word("policy", policy_of_job()),
+        word("extras of class", part_of(Postgres, OF_CLASS, "extras")),
+        word(
+            "scope of class",
+            format!("CAST({OF_CLASS} AS json) ->> 'unique_scope'"),
+        ),
+        word("is once", is_once("p_at_most_once")),
+        word("expires at j", expires_at()),
+        word("tags", rules::tags()),
+        word("meta", rules::meta()),
+    ]);
     words.push(word("limits", limits()));
     words.push(word("most slots", MOST_SLOTS.to_string()));
     words.push(word("close functions", format!("{};", close_functions())));
@@ -117,7 +132,7 @@ fn of_job(input: &str) -> String {
         "queue_name" => "p_queue".to_owned(),
         "class_name" => "p_class".to_owned(),
         "max_attempts" | "max_crashes" => integer(&format!("p_{input}")),
-        "policy" => policy("p_unique_scope"),
+        "policy" => "v_policy".to_owned(),
         "active_job_id" => "NULL".to_owned(),
         "due_at" => "v_at".to_owned(),
         "delay" => "v_delay".to_owned(),
@@ -125,7 +140,7 @@ fn of_job(input: &str) -> String {
         "concurrency_slots" => "v_limit".to_owned(),
         "concurrency_conflict" => "v_on_conflict".to_owned(),
         "arguments" | "priority" | "at_most_once" | "traceparent" | "idempotency_key"
-        | "unique_id" => format!("p_{input}"),
+        | "unique_id" | "tenant" => format!("p_{input}"),
         _ => panic!("no caller can set {input} yet"),
     }
 }
@@ -138,7 +153,7 @@ fn of_common(input: &str) -> String {
         "arguments" => "coalesce(p_arguments, 'null')".to_owned(),
         "priority" => "coalesce(p_priority, v_class.priority, 0)".to_owned(),
         "at_most_once" => "false".to_owned(),
-        "max_attempts" | "max_crashes" | "policy" | "traceparent" | "active_job_id" => {
+        "max_attempts" | "max_crashes" | "policy" | "traceparent" | "active_job_id" | "tenant" => {
             "NULL".to_owned()
         }
         _ => panic!("{input} is no common column"),
@@ -152,7 +167,7 @@ const ONCE: &str = "coalesce(r.at_most_once, v_class.at_most_once, false)";
 fn of_record(input: &str) -> String {
     match input {
         "queue_name" => "coalesce(r.queue, v_class.queue_name, 'default')".to_owned(),
-        "class_name" => "windlass_enqueue_many_v1.class".to_owned(),
+        "class_name" => "windlass_enqueue_many_v2.class".to_owned(),
         "arguments" => "coalesce(r.arguments, 'null')".to_owned(),
         "priority" => "coalesce(r.priority, v_class.priority, 0)".to_owned(),
         "max_attempts" => format!(
@@ -163,19 +178,60 @@ fn of_record(input: &str) -> String {
             "coalesce({}, v_class.max_crashes)",
             integer("r.max_crashes")
         ),
-        "at_most_once" => ONCE.to_owned(),
-        "policy" => policy("r.unique_scope"),
+        "at_most_once" => is_once("r.at_most_once"),
+        "policy" => policy_of_record(),
         "active_job_id" => "NULL".to_owned(),
         "due_at" => "r.run_at AT TIME ZONE 'UTC'".to_owned(),
         "delay" => "CAST(round(r.delay_seconds * 1000000) AS bigint)".to_owned(),
-        "traceparent" => "r.traceparent".to_owned(),
+        "traceparent" | "tenant" => format!("r.{input}"),
         _ => panic!("no caller can set {input} yet"),
     }
 }
 
+/// The policy of the class as text.
+const OF_CLASS: &str = "v_class.policy";
+
+/// Returns a condition: a job runs at most once, or fails when the outcome of a run is unknown.
+fn is_once(own: &str) -> String {
+    let refined = part_of(Postgres, OF_CLASS, "delivery");
+    format!("coalesce({own}, v_class.at_most_once, {refined} IS NOT NULL, false)")
+}
+
+fn policy_of_record() -> String {
+    let column = |name: &str| format!("r.{name}");
+    Sources {
+        column: &column,
+        of_class: OF_CLASS.to_owned(),
+        extras: part_of(Postgres, OF_CLASS, "extras"), // those of a job with own ones are made one by one
+    }
+    .policy(Postgres)
+}
+
+/// Returns the policy of one job, from the variables of the function that enqueues it.
+fn policy_of_job() -> String {
+    let column = |name: &str| format!("p_{name}");
+    Sources {
+        column: &column,
+        of_class: OF_CLASS.to_owned(),
+        extras: "v_extras".to_owned(),
+    }
+    .policy(Postgres)
+}
+
+/// Returns when a job `j` expires, by the part `expiry` of its policy. In a list it is a column of the job.
+fn expires_at() -> String {
+    let time = "CAST(CAST(expiry ->> 'at' AS timestamptz) AT TIME ZONE 'UTC' AS timestamp)";
+    let longest = crate::job::new_job::LONGEST_DELAY / 1_000;
+    format!(
+        "least(coalesce({time}, greatest(coalesce(j.scheduled_at, {{now}}), {{now}}) \
+         + CAST(least(CAST(expiry ->> 'in' AS numeric), {longest}) AS bigint) * interval '1 millisecond'), \
+         timestamp '{{latest expiry}}')"
+    )
+}
+
 fn checked_record(column: &str) -> String {
     match column {
-        "class" => "windlass_enqueue_many_v1.class".to_owned(),
+        "class" => "windlass_enqueue_many_v2.class".to_owned(),
         other => format!("r.{other}"),
     }
 }
@@ -210,14 +266,18 @@ fn record() -> String {
 }
 
 /// Returns a condition: a column of the list's job `e.value` has another type than that of JSON which is for it.
-fn has_another_type((name, kind): (&str, &str)) -> String {
-    let json = json_type(kind);
+fn has_another_type(column: CallerColumn) -> String {
+    let (name, json) = (column.0, json_type(column));
     format!("jsonb_typeof(e.value -> '{name}') NOT IN ('{json}', 'null')")
 }
 
 fn has_no_time() -> String {
+    TIMES.map(is_no_time).join(" OR ")
+}
+
+fn is_no_time(column: &str) -> String {
     let pattern = rules::TIME_PATTERN;
-    format!("(e.value ->> 'run_at') COLLATE \"C\" !~ '{pattern}'")
+    format!("(e.value ->> '{column}') COLLATE \"C\" !~ '{pattern}'")
 }
 
 /// The columns that the jobs of a list may have often, beside their arguments.
@@ -252,19 +312,21 @@ fn is_wrong() -> String {
 
 /// Returns an expression: which column of such a job is wrong, and why.
 fn problem_of_types() -> String {
-    let cases = OPTIONS[1..].iter().copied().map(|(name, kind)| {
-        let says = must_be_json(name, kind);
-        format!(
-            "\n            WHEN {} THEN '{says}'",
-            has_another_type((name, kind))
-        )
-    });
-    format!(
-        "CASE{}\n            WHEN {} THEN '{}' END",
-        cases.collect::<String>(),
-        has_no_time(),
-        rules::RUN_AT
-    )
+    let case =
+        |condition: String, says: String| format!("\n            WHEN {condition} THEN '{says}'");
+    let types = OPTIONS[1..].iter().copied();
+    let types = types.map(|column| case(has_another_type(column), must_be_json(column)));
+    let times = TIMES.map(|column| case(is_no_time(column), rules::must_be_a_time(column)));
+    format!("CASE{} END", types.chain(times).collect::<String>())
+}
+
+/// Returns the columns of the view.
+fn view_columns() -> String {
+    let columns = std::iter::once(("class", "text"))
+        .chain(OPTIONS)
+        .chain([("id", "bigint"), ("outcome", "text")]);
+    let columns = columns.map(|(name, kind)| format!("CAST(NULL AS {kind}) AS {name}"));
+    columns.collect::<Vec<_>>().join(",\n    ")
 }
 
 /// Returns the values of the options of one job, in order.
@@ -291,7 +353,7 @@ fn function(name: &str) -> String {
     let parameters = OPTIONS.map(|(column, kind)| format!("{column} {kind} DEFAULT NULL"));
     format!(
         "CREATE OR REPLACE FUNCTION {name}(class text, {}) RETURNS bigint LANGUAGE plpgsql SECURITY DEFINER AS $$\n\
-         BEGIN\n    RETURN (windlass_enqueue_job_v1(NULL, class COLLATE \"default\", {})).id;\nEND;\n$$;",
+         BEGIN\n    RETURN (windlass_enqueue_job_v2(NULL, class COLLATE \"default\", {})).id;\nEND;\n$$;",
         parameters.join(", "),
         values(&str::to_owned),
     )

@@ -4,7 +4,7 @@
 
 -- For programs in any language, in the caller's own transaction: a row inserted into the view
 -- windlass_enqueue is a job, and the function windlass_enqueue returns the job's id. Both follow the rules of Rust's
--- enqueue. What a name with _v1 means will not change.
+-- enqueue. What a name with _v2 means will not change.
 --
 -- Both work with the rights of their owner: a role that may use them enqueues jobs, and needs no right on a table. No
 -- other role than the owner may, until it is granted:
@@ -14,49 +14,30 @@
 -- From here on, this file is made of tests/internal/enqueue_by_sql/postgres.sql and the constants of Rust: a test
 -- compares them.
 
-CREATE OR REPLACE VIEW windlass_enqueue_v1 AS SELECT
-    CAST(NULL AS text) AS class,
-    CAST(NULL AS text) AS arguments,
-    CAST(NULL AS text) AS queue,
-    CAST(NULL AS integer) AS priority,
-    CAST(NULL AS timestamptz) AS run_at,
-    CAST(NULL AS double precision) AS delay_seconds,
-    CAST(NULL AS text) AS unique_id,
-    CAST(NULL AS text) AS unique_scope,
-    CAST(NULL AS text) AS on_conflict,
-    CAST(NULL AS text) AS idempotency_key,
-    CAST(NULL AS text) AS concurrency_key,
-    CAST(NULL AS text) AS concurrency_group,
-    CAST(NULL AS bigint) AS concurrency_limit,
-    CAST(NULL AS text) AS concurrency_on_conflict,
-    CAST(NULL AS bigint) AS max_attempts,
-    CAST(NULL AS bigint) AS max_crashes,
-    CAST(NULL AS boolean) AS at_most_once,
-    CAST(NULL AS text) AS traceparent,
-    CAST(NULL AS bigint) AS id,
-    CAST(NULL AS text) AS outcome
+CREATE OR REPLACE VIEW windlass_enqueue_v2 AS SELECT
+    {view columns}
 WHERE false;
 
 -- Whether arrays and objects of JSON text are nested too deeply to be read again.
-CREATE OR REPLACE FUNCTION windlass_is_too_deep(p_json text) RETURNS boolean LANGUAGE plpgsql IMMUTABLE AS $$
+CREATE OR REPLACE FUNCTION windlass_is_too_deep(p_json text, p_deepest integer) RETURNS boolean LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE
     v_rest text;
 BEGIN
-    IF length(p_json) - length(translate(p_json, '{open_brackets}', '')) <= {max_depth} THEN
+    IF length(p_json) - length(translate(p_json, '{open_brackets}', '')) <= p_deepest THEN
         RETURN false;
     END IF;
     -- A bracket in a text counts for nothing.
     v_rest := regexp_replace(p_json, E'"([^"\\\\]|\\\\.)*"', '', 'g');
     v_rest := translate(regexp_replace(v_rest, '[^][{braces}]', '', 'g'), '{braces}', '[]');
-    FOR v_depth IN 1 .. {max_depth} LOOP
+    FOR v_depth IN 1 .. p_deepest LOOP
         v_rest := replace(v_rest, '[]', '');
     END LOOP;
     RETURN v_rest <> '';
 END;
 $$;
 
--- Whether JSON text has a number beyond a float or, if p_integers, an integer of more than 64 bits.
-CREATE OR REPLACE FUNCTION windlass_has_wide_number(p_json text, p_integers boolean) RETURNS boolean LANGUAGE plpgsql IMMUTABLE AS $$
+-- Whether JSON text has a number beyond a float, or an integer of more than 64 bits.
+CREATE OR REPLACE FUNCTION windlass_has_wide_number(p_json text) RETURNS boolean LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE
     v_number text;
     v_float double precision;
@@ -65,7 +46,7 @@ BEGIN
     FOR v_number IN SELECT m[1] FROM regexp_matches(regexp_replace(p_json, E'"([^"\\\\]|\\\\.)*"', '', 'g'),
         '([0-9]+(?:[.][0-9]+)?(?:[eE][+]?[0-9]+)?|-[0-9]+(?![0-9.eE]))', 'g') AS m
     LOOP
-        IF p_integers AND v_number ~ '^-?[0-9]{19,}$' AND CAST(v_number AS numeric) NOT BETWEEN -9223372036854775808 AND 18446744073709551615 THEN
+        IF v_number ~ '^-?[0-9]{19,}$' AND CAST(v_number AS numeric) NOT BETWEEN -9223372036854775808 AND 18446744073709551615 THEN
             RETURN true;
         ELSIF v_number ~ '[eE][+]?[0-9]{3}' OR length(v_number) > 300 THEN
             v_float := v_number;
@@ -175,8 +156,62 @@ BEGIN
 END;
 $$;
 
+-- Returns the tags, the metadata and the version of the arguments as a policy has them, with those of the class: of both, that
+-- of the caller counts.
+CREATE OR REPLACE FUNCTION windlass_extras(p_class text, p_tags text, p_meta text, p_version bigint, p_of_class text)
+RETURNS text LANGUAGE plpgsql AS $$
+DECLARE
+    v_tags json;
+    v_meta json;
+    v_of_class json;
+    v_problem text;
+    v_extras text;
+BEGIN
+    BEGIN
+        v_tags := p_tags;
+        v_meta := p_meta;
+        v_of_class := p_of_class;
+    EXCEPTION WHEN invalid_text_representation OR untranslatable_character THEN
+        v_problem := 'its tags or its meta are not JSON';
+    END;
+    v_problem := CASE
+        WHEN v_problem IS NOT NULL THEN v_problem
+        WHEN json_typeof(v_tags) <> 'array' THEN '{tags}'
+        WHEN v_tags IS NOT NULL AND (SELECT count(DISTINCT t.value #>> '{braces}') > {most tags} OR bool_or(json_typeof(t.value) <> 'string'
+            OR octet_length(t.value #>> '{braces}') NOT BETWEEN 1 AND {longest tag}) FROM json_array_elements(v_tags) AS t) THEN '{tags}'
+        WHEN json_typeof(v_meta) <> 'object' THEN '{meta}'
+        WHEN v_meta IS NOT NULL AND (SELECT count(DISTINCT k) > {most tags} OR bool_or(octet_length(k) NOT BETWEEN 1 AND {longest tag})
+            FROM json_object_keys(v_meta) AS k) THEN '{meta}' END;
+    IF v_problem IS NOT NULL THEN
+        RAISE EXCEPTION 'cannot enqueue `%`: %', left(p_class, 80), v_problem USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    WITH tag AS (
+        SELECT t.value, 0 AS source, t.place FROM json_array_elements_text(v_tags) WITH ORDINALITY AS t (value, place)
+        UNION ALL SELECT t.value, 1, t.place FROM json_array_elements_text(v_of_class -> 'tags') WITH ORDINALITY AS t (value, place)
+    ), part AS (
+        SELECT m.key, m.value, 0 AS source, m.place FROM json_each(v_meta) WITH ORDINALITY AS m (key, value, place)
+        UNION ALL SELECT m.key, m.value, 1, m.place FROM json_each(v_of_class -> 'meta') WITH ORDINALITY AS m (key, value, place)
+    )
+    SELECT concat_ws(',',
+        '"tags":[' || (SELECT string_agg(CAST(to_json(u.value) AS text), ',' ORDER BY u.source, u.place)
+            FROM (SELECT DISTINCT ON (t.value COLLATE "C") t.* FROM tag AS t ORDER BY t.value COLLATE "C", t.source, t.place) AS u) || ']',
+        '"meta":{' || (SELECT string_agg(to_json(u.key) || ':' || u.value, ',' ORDER BY u.key COLLATE "C")
+            FROM (SELECT DISTINCT ON (m.key COLLATE "C") m.* FROM part AS m ORDER BY m.key COLLATE "C", m.source, m.place DESC) AS u) || '}',
+        '"version":' || nullif(p_version, 1)) INTO v_extras;
+    RETURN nullif('{' || v_extras || '}', '{braces}');
+END;
+$$;
+
+-- Stores by when a job must have started, if its policy says so.
+CREATE OR REPLACE FUNCTION windlass_expire(p_job bigint, p_policy text) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    INSERT INTO windlass_expiries (job_id, expires_at) SELECT j.id, {expires at j}
+    FROM solid_queue_jobs j, (SELECT CAST(p_policy AS json) -> 'expiry' AS expiry) AS p WHERE j.id = p_job AND p.expiry IS NOT NULL;
+END;
+$$;
+
 -- Enqueues any job, and returns its id and its outcome. If it is new, it gets the id p_id, or the next one.
-CREATE OR REPLACE FUNCTION windlass_enqueue_any_v1(p_id bigint, p_class text, {parameters}, OUT id bigint, OUT outcome text)
+CREATE OR REPLACE FUNCTION windlass_enqueue_any_v2(p_id bigint, p_class text, {parameters}, OUT id bigint, OUT outcome text)
 LANGUAGE plpgsql AS $$
 DECLARE
     v_now timestamp := {now};
@@ -188,7 +223,7 @@ DECLARE
     v_key text := coalesce(p_concurrency_group, p_class) || '/' || p_concurrency_key;
     v_limit integer := CASE WHEN p_concurrency_key IS NOT NULL THEN least(coalesce(p_concurrency_limit, 1), {max_integer}) END;
     v_on_conflict text := nullif(p_concurrency_on_conflict, 'block');
-    v_scope text := coalesce(p_unique_scope, '{default_scope}');
+    v_scope text;
     v_id bigint := p_id;
     v_job bigint;
     v_holder bigint;
@@ -198,6 +233,8 @@ DECLARE
     v_is_behind boolean := false;
     v_is_held boolean := false;
     v_internal text;
+    v_extras text;
+    v_policy text;
     v_wakes boolean := false;
 BEGIN
     IF v_problem IS NULL THEN
@@ -217,11 +254,17 @@ BEGIN
     p_queue := coalesce(p_queue, v_class.queue_name, '{default_queue}');
     p_arguments := coalesce(p_arguments, 'null');
     p_priority := coalesce(p_priority, v_class.priority, 0);
-    p_at_most_once := coalesce(p_at_most_once, v_class.at_most_once, false);
     p_max_crashes := coalesce(p_max_crashes, v_class.max_crashes);
-    IF NOT p_at_most_once THEN
+    IF NOT coalesce(p_at_most_once, v_class.at_most_once, false) THEN
         p_max_attempts := coalesce(p_max_attempts, v_class.max_attempts);
     END IF;
+    v_extras := {extras of class};
+    IF num_nonnulls(p_tags, p_meta, p_version) > 0 THEN
+        v_extras := windlass_extras(p_class, p_tags, p_meta, p_version, v_extras);
+    END IF;
+    v_policy := {policy};
+    v_scope := coalesce(p_unique_scope, {scope of class}, '{default_scope}');
+    p_at_most_once := {is once};
     v_at := p_run_at AT TIME ZONE 'UTC';
     v_delay := round(p_delay_seconds * 1000000);
     outcome := 'new';
@@ -304,6 +347,9 @@ BEGIN
                 (SELECT o.id FROM windlass_attempts o WHERE o.job_id = v_holder
                  AND (o.outcome = 'released') = (a.outcome = 'released') ORDER BY o.id DESC LIMIT 1 OFFSET {kept_attempts});
             DELETE FROM windlass_expiries e WHERE e.job_id = v_holder;
+            IF v_policy LIKE '%"expiry":%' THEN
+                PERFORM windlass_expire(v_holder, v_policy);
+            END IF;
             -- What the old one has done, which is undone, and what it waits for.
             DELETE FROM windlass_steps t WHERE t.job_id = v_holder;
             DELETE FROM windlass_waits w WHERE w.job_id = v_holder;
@@ -345,6 +391,9 @@ BEGIN
     END IF;
 
     id := v_job;
+    IF v_policy LIKE '%"expiry":%' AND outcome <> 'replaced' THEN
+        PERFORM windlass_expire(v_job, v_policy);
+    END IF;
     IF v_class.quota IS NOT NULL AND outcome <> 'replaced' THEN
         PERFORM windlass_take_places(p_class, v_class.quota, v_job);
     END IF;
@@ -374,15 +423,15 @@ $$;
 
 -- Enqueues one job, and returns its id and its outcome. Most jobs have few columns. They take a short way: a session
 -- prepares each expression of a function anew in each transaction.
-CREATE OR REPLACE FUNCTION windlass_enqueue_job_v1(p_id bigint, p_class text, {parameters}, OUT id bigint, OUT outcome text)
+CREATE OR REPLACE FUNCTION windlass_enqueue_job_v2(p_id bigint, p_class text, {parameters}, OUT id bigint, OUT outcome text)
 LANGUAGE plpgsql AS $$
 DECLARE
     v_class windlass_classes := (SELECT c FROM windlass_classes c WHERE c.class_name = p_class);
     v_problem text;
     v_json json;
 BEGIN
-    IF p_id IS NOT NULL OR num_nonnulls({rare p_}, v_class.max_attempts, v_class.max_crashes, v_class.at_most_once) > 0 THEN
-        SELECT e.id, e.outcome INTO id, outcome FROM windlass_enqueue_any_v1(p_id, p_class, {parameter names}) AS e;
+    IF p_id IS NOT NULL OR num_nonnulls({rare p_}, v_class.max_attempts, v_class.max_crashes, v_class.at_most_once, v_class.policy) > 0 THEN
+        SELECT e.id, e.outcome INTO id, outcome FROM windlass_enqueue_any_v2(p_id, p_class, {parameter names}) AS e;
         RETURN;
     END IF;
     v_problem := {problem common p_};
@@ -412,37 +461,38 @@ BEGIN
 END;
 $$;
 
-CREATE OR REPLACE FUNCTION windlass_insert_enqueue_v1() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$
+CREATE OR REPLACE FUNCTION windlass_insert_enqueue_v2() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$
 DECLARE
     v_done record;
 BEGIN
     -- The columns of another table may have types of the caller, which would be computed with the rights of the owner.
-    IF TG_RELID <> CAST('windlass_enqueue_v1' AS regclass) THEN
-        RAISE EXCEPTION 'this function is the trigger of windlass_enqueue_v1 alone' USING ERRCODE = 'insufficient_privilege';
+    IF TG_RELID <> CAST('windlass_enqueue_v2' AS regclass) THEN
+        RAISE EXCEPTION 'this function is the trigger of windlass_enqueue_v2 alone' USING ERRCODE = 'insufficient_privilege';
     END IF;
-    v_done := windlass_enqueue_job_v1(NULL, NEW.class, {new values});
+    v_done := windlass_enqueue_job_v2(NULL, NEW.class, {new values});
     NEW.id := v_done.id;
     NEW.outcome := v_done.outcome;
     RETURN NEW;
 END;
 $$;
 
-CREATE OR REPLACE TRIGGER windlass_enqueue_v1 INSTEAD OF INSERT ON windlass_enqueue_v1
-    FOR EACH ROW EXECUTE FUNCTION windlass_insert_enqueue_v1();
+CREATE OR REPLACE TRIGGER windlass_enqueue_v2 INSTEAD OF INSERT ON windlass_enqueue_v2
+    FOR EACH ROW EXECUTE FUNCTION windlass_insert_enqueue_v2();
 
-CREATE OR REPLACE VIEW windlass_enqueue AS SELECT * FROM windlass_enqueue_v1;
+CREATE OR REPLACE VIEW windlass_enqueue AS SELECT * FROM windlass_enqueue_v2;
 
-{enqueue function windlass_enqueue_v1}
+{enqueue function windlass_enqueue_v2}
 
 {enqueue function windlass_enqueue}
 
 -- Enqueues a list of jobs of one class, all or none, and returns their ids, in order. Each job is an object whose keys are
 -- columns of the view windlass_enqueue, with values of the JSON type that each column takes.
-CREATE OR REPLACE FUNCTION windlass_enqueue_many_v1(class text, jobs jsonb) RETURNS SETOF bigint LANGUAGE plpgsql SECURITY DEFINER AS $$
+CREATE OR REPLACE FUNCTION windlass_enqueue_many_v2(class text, jobs json) RETURNS SETOF bigint LANGUAGE plpgsql SECURITY DEFINER AS $$
 #variable_conflict use_column
 DECLARE
     v_place bigint;
     v_problem text;
+    v_jobs jsonb;
     v_ids bigint[];
     v_done record;
     v_are_named boolean;
@@ -451,7 +501,14 @@ DECLARE
     r record;
 BEGIN
     v_problem := {problem class};
-    IF v_problem IS NULL AND jsonb_typeof(jobs) IS DISTINCT FROM 'array' THEN
+    IF v_problem IS NULL THEN
+        BEGIN
+            v_jobs := jobs;
+        EXCEPTION WHEN untranslatable_character OR invalid_text_representation OR numeric_value_out_of_range THEN
+            v_problem := 'its jobs contain a NUL character, half of a surrogate pair, or a number that is too long';
+        END;
+    END IF;
+    IF v_problem IS NULL AND jsonb_typeof(v_jobs) IS DISTINCT FROM 'array' THEN
         v_problem := 'its jobs are not a JSON array of objects';
     END IF;
     IF v_problem IS NOT NULL THEN
@@ -459,31 +516,35 @@ BEGIN
             USING ERRCODE = 'invalid_parameter_value';
     END IF;
     SELECT min(e.place) FILTER (WHERE {is wrong}),
-        coalesce(bool_or(e.value ?| ARRAY['unique_id', 'idempotency_key', 'concurrency_key']), false) INTO v_place, v_are_named
-        FROM jsonb_array_elements(jobs) WITH ORDINALITY AS e (value, place);
+        coalesce(bool_or(e.value ?| ARRAY['unique_id', 'idempotency_key', 'concurrency_key', 'tags', 'meta', 'version']), false) INTO v_place, v_are_named
+        FROM jsonb_array_elements(v_jobs) WITH ORDINALITY AS e (value, place);
     IF v_place IS NOT NULL THEN
         SELECT CASE WHEN jsonb_typeof(e.value) <> 'object' THEN 'it is not an object'
             WHEN e.value - ARRAY[{keys}] <> jsonb '{braces}' THEN 'a job has no key '
                 || (SELECT min(key) FROM jsonb_object_keys(e.value - ARRAY[{keys}]) AS key)
-            ELSE {problem of types} END INTO v_problem FROM jsonb_array_element(jobs, CAST(v_place - 1 AS integer)) AS e (value);
+            ELSE {problem of types} END INTO v_problem FROM jsonb_array_element(v_jobs, CAST(v_place - 1 AS integer)) AS e (value);
         RAISE EXCEPTION 'cannot enqueue `%`: job % of the list: %', class, v_place, v_problem
             USING ERRCODE = 'invalid_parameter_value';
     END IF;
     SELECT * INTO v_class FROM windlass_classes c
-    WHERE c.class_name = windlass_enqueue_many_v1.class COLLATE "default";
+    WHERE c.class_name = windlass_enqueue_many_v2.class COLLATE "default";
     IF v_class.internal OR (v_class.internal IS NULL AND EXISTS (SELECT 1 FROM windlass_settings s WHERE s.name = 'strict_classes' AND s.value = 'on')) THEN
         PERFORM windlass_refuse_class(class, v_class.internal IS NULL);
     END IF;
 
     IF NOT v_are_named AND v_class.quota IS NULL THEN
         WITH input AS MATERIALIZED (
-            SELECT e.place, CAST(e.value -> 'arguments' AS text) AS arguments, {record options}
-            FROM jsonb_array_elements(jobs) WITH ORDINALITY AS e (value, place), {record}
+            SELECT e.place, CAST(e.raw -> 'arguments' AS text) AS arguments, {record options}
+            FROM ROWS FROM (json_array_elements(jobs), jsonb_array_elements(v_jobs)) WITH ORDINALITY AS e (raw, value, place), {record}
         ), r AS MATERIALIZED (
             SELECT r.*, {problem r.} AS problem FROM input AS r
         ), job AS (
             INSERT INTO solid_queue_jobs ({plain names}) SELECT {plain values} FROM r WHERE r.problem IS NULL ORDER BY r.place
-            RETURNING id, queue_name, priority, class_name, at_most_once, max_crashes, scheduled_at
+            RETURNING id, queue_name, priority, class_name, at_most_once, max_crashes, scheduled_at, policy
+        ), expiring AS (
+            INSERT INTO windlass_expiries (job_id, expires_at) SELECT j.id, {expires at j}
+            FROM (SELECT job.id, job.scheduled_at, CAST(job.policy AS json) -> 'expiry' AS expiry FROM job
+                WHERE job.policy LIKE '%"expiry":%') AS j, (SELECT 1) AS p WHERE j.expiry IS NOT NULL
         ), ready AS (
             INSERT INTO solid_queue_ready_executions (job_id, queue_name, priority, class_name, cautious, created_at)
             SELECT id, queue_name, priority, class_name, at_most_once OR coalesce(max_crashes = 0, false), {now} FROM job
@@ -506,35 +567,36 @@ BEGIN
     END IF;
     -- Ids follow the list.
     SELECT array_agg(nextval(CAST(pg_get_serial_sequence('solid_queue_jobs', 'id') AS regclass))) INTO v_ids
-        FROM generate_series(1, jsonb_array_length(jobs));
+        FROM generate_series(1, jsonb_array_length(v_jobs));
     -- Of two with one name, the first decides. Else unique ids are locked in their order, and then keys in theirs, so that
     -- no two lists wait for each other.
     SELECT count(e ->> 'unique_id') = count(DISTINCT e ->> 'unique_id')
         AND count(e ->> 'idempotency_key') = count(DISTINCT e ->> 'idempotency_key')
-        INTO v_are_distinct FROM jsonb_array_elements(jobs) AS e;
+        INTO v_are_distinct FROM jsonb_array_elements(v_jobs) AS e;
     IF v_are_distinct THEN
         INSERT INTO windlass_unique_jobs (unique_id, job_id, scope)
             SELECT e.value ->> 'unique_id', v_ids[e.place], coalesce(e.value ->> 'unique_scope', '{default_scope}')
-            FROM jsonb_array_elements(jobs) WITH ORDINALITY AS e (value, place)
+            FROM jsonb_array_elements(v_jobs) WITH ORDINALITY AS e (value, place)
             WHERE octet_length(e.value ->> 'unique_id') BETWEEN 1 AND {max_name}
             ORDER BY (e.value ->> 'unique_id') COLLATE "C" ON CONFLICT (unique_id) DO NOTHING;
-        PERFORM 1 FROM windlass_unique_jobs u WHERE u.unique_id = ANY (ARRAY(SELECT e ->> 'unique_id' FROM jsonb_array_elements(jobs) AS e))
+        PERFORM 1 FROM windlass_unique_jobs u WHERE u.unique_id = ANY (ARRAY(SELECT e ->> 'unique_id' FROM jsonb_array_elements(v_jobs) AS e))
             ORDER BY u.unique_id COLLATE "C" FOR UPDATE;
     END IF;
     FOR r IN
-        SELECT e.place, CAST(e.value -> 'arguments' AS text) AS arguments, r.* FROM jsonb_array_elements(jobs) WITH ORDINALITY AS e (value, place), {record}
+        SELECT e.place, CAST(e.raw -> 'arguments' AS text) AS arguments, r.*
+        FROM ROWS FROM (json_array_elements(jobs), jsonb_array_elements(v_jobs)) WITH ORDINALITY AS e (raw, value, place), {record}
         ORDER BY CASE WHEN v_are_distinct THEN r.idempotency_key END COLLATE "C" NULLS FIRST, e.place
     LOOP
-        v_done := windlass_enqueue_job_v1(v_ids[r.place], class COLLATE "default", {record arguments});
+        v_done := windlass_enqueue_job_v2(v_ids[r.place], class COLLATE "default", {record arguments});
         v_ids[r.place] := v_done.id;
     END LOOP;
     RETURN QUERY SELECT unnest(v_ids);
 END;
 $$;
 
-CREATE OR REPLACE FUNCTION windlass_enqueue_many(class text, jobs jsonb) RETURNS SETOF bigint LANGUAGE plpgsql SECURITY DEFINER AS $$
+CREATE OR REPLACE FUNCTION windlass_enqueue_many(class text, jobs json) RETURNS SETOF bigint LANGUAGE plpgsql SECURITY DEFINER AS $$
 BEGIN
-    RETURN QUERY SELECT windlass_enqueue_many_v1(class, jobs);
+    RETURN QUERY SELECT windlass_enqueue_many_v2(class, jobs);
 END;
 $$;
 

@@ -1,6 +1,7 @@
 //! The rules of an enqueue as SQL: what [`NewJob`](crate::NewJob) refuses, in both dialects.
 
 use crate::db::conn::dialect::Dialect;
+use crate::db::model::extras::{MAX_LABEL, MAX_TAGS};
 use crate::db::model::new_row::Per;
 use crate::flow::waits::{LARGEST_PAYLOAD, LONGEST_NAME};
 use crate::job::arguments::MAX_DEPTH;
@@ -45,7 +46,7 @@ pub(super) struct Rules<'c> {
 }
 
 /// The columns of jobs that most jobs do not have.
-pub(super) const RARE: [&str; 14] = [
+pub(super) const RARE: [&str; 25] = [
     "run_at",
     "delay_seconds",
     "unique_id",
@@ -60,11 +61,37 @@ pub(super) const RARE: [&str; 14] = [
     "max_crashes",
     "at_most_once",
     "traceparent",
+    "tags",
+    "meta",
+    "version",
+    "timeout_seconds",
+    "backoff_seconds",
+    "backoff_cap_seconds",
+    "expires_in_seconds",
+    "not_after",
+    "retry_for_seconds",
+    "keep_result_seconds",
+    "tenant",
 ];
 
-/// The message about a `run_at` that is not a valid time.
-pub(super) const RUN_AT: &str =
-    "its run_at must be a time in the years 1 to 9999, as 2026-12-24T18:00:00Z";
+/// Returns the message about tags.
+pub(super) fn tags() -> String {
+    format!(
+        "its tags must be a JSON array of at most {MAX_TAGS} texts, each of 1 to {MAX_LABEL} bytes and without NUL"
+    )
+}
+
+/// Returns the message about metadata.
+pub(super) fn meta() -> String {
+    format!(
+        "its meta must be a JSON object of at most {MAX_TAGS} keys, each of 1 to {MAX_LABEL} bytes and without NUL"
+    )
+}
+
+/// Returns the message about a column that is not a valid time.
+pub(super) fn must_be_a_time(column: &str) -> String {
+    format!("its {column} must be a time in the years 1 to 9999, as 2026-12-24T18:00:00Z")
+}
 
 /// The pattern of the times that SQLite reads, for Postgres, which would take `now` and others.
 pub(super) const TIME_PATTERN: &str = "^[0-9]{4}-[0-9]{2}-[0-9]{2}([T ]([01][0-9]|2[0-3]):[0-5][0-9](:[0-5][0-9]([.][0-9]+)?)?\
@@ -91,6 +118,8 @@ pub(super) fn all(dialect: Dialect, from: From, column: &dyn Fn(&str) -> String)
     rules.limit();
     rules.times();
     rules.numbers();
+    rules.extras();
+    rules.policy();
     rules.rules
 }
 
@@ -126,7 +155,7 @@ pub(super) fn event(dialect: Dialect, (name, payload): (&str, &str)) -> Vec<Rule
             "its payload must be JSON text of at most {LARGEST_PAYLOAD} bytes; store the data elsewhere and pass a reference"
         ),
     );
-    rules.json("payload", payload);
+    rules.json("payload", payload, MAX_DEPTH);
     rules.rules
 }
 
@@ -240,7 +269,12 @@ impl<'c> Rules<'c> {
 
     fn arguments(&mut self) {
         let text = self.of("arguments");
-        let size = self.bytes(&text);
+        // Beside `null`, which is shorter than any maximum, the texts of the tags and the metadata count.
+        let extras = ["tags", "meta"].map(|column| {
+            let size = self.bytes(&self.of(column));
+            format!(" + coalesce({size} + 9, 0)")
+        });
+        let size = format!("coalesce({}, 0){}", self.bytes(&text), extras.concat());
         let most = of_class(self.dialect, "max_arguments");
         self.add(
             any(&[
@@ -248,29 +282,25 @@ impl<'c> Rules<'c> {
                 format!("{size} > coalesce({most}, {MAX_ARGUMENTS})"),
             ]),
             format!(
-                "its arguments must be JSON text of at most {MAX_ARGUMENTS} bytes, or as many as its class takes; store the \
-                 data elsewhere and pass a reference"
+                "its arguments must be JSON text of at most {MAX_ARGUMENTS} bytes, or as many as its class takes, with the \
+                 tags and the metadata; store the data elsewhere and pass a reference"
             ),
         );
-        self.json("arguments", &text);
+        self.json("arguments", &text, MAX_DEPTH);
     }
 
-    /// Adds the rules for text that is JSON.
-    fn json(&mut self, what: &str, text: &str) {
-        let are = if what == "payload" { "is" } else { "are" };
-        let (verb, size) = (
-            if what == "payload" {
-                "contains"
-            } else {
-                "contain"
-            },
-            self.bytes(text),
-        );
+    /// Adds the rules for text that is JSON, nested no deeper than so.
+    fn json(&mut self, what: &str, text: &str, deepest: usize) {
+        let (are, verb) = match what {
+            "payload" | "meta" => ("is", "contains"),
+            _ => ("are", "contain"),
+        };
+        let size = self.bytes(text);
         let (nul, is_too_deep) = match self.dialect {
             Dialect::Postgres => (
                 format!(r"strpos(replace({text}, E'\\\\', ''), E'\\u0000') > 0"),
                 // A text that is deep enough is longer than that.
-                format!("{size} > 2 * {MAX_DEPTH} AND windlass_is_too_deep({text})"),
+                format!("{size} > 2 * {deepest} AND windlass_is_too_deep({text}, {deepest})"),
             ),
             Dialect::Sqlite => {
                 if self.from != From::List {
@@ -284,7 +314,7 @@ impl<'c> Rules<'c> {
                         r"{} OR instr(replace({text}, '\\', ''), '\u0000') > 0",
                         self.has_nul(text)
                     ),
-                    depth(text),
+                    depth(text, deepest),
                 )
             }
         };
@@ -297,7 +327,7 @@ impl<'c> Rules<'c> {
         self.add(
             is_too_deep,
             format!(
-                "its {what} {are} nested deeper than {MAX_DEPTH} arrays and objects, and could not be decoded again; \
+                "its {what} {are} nested deeper than {deepest} arrays and objects, and could not be decoded again; \
                  store the data elsewhere and pass a reference"
             ),
         );
@@ -344,17 +374,11 @@ impl<'c> Rules<'c> {
         )
     }
 
-    /// Returns a condition: a number in JSON text is beyond a float, or an integer of more than 64 bits. A list on
-    /// Postgres is `jsonb`, which writes a large float as an integer.
+    /// Returns a condition: a number in JSON text is beyond a float, or an integer of more than 64 bits.
     fn has_wide_number(&self, text: &str) -> String {
         if self.is_postgres() {
-            let has_integers = match self.from {
-                From::Row => "p_id IS NULL", // a job of a list has its id already
-                From::List => "false",
-                From::Event => "true",
-            };
             return format!(
-                "{text} ~ '[0-9]{{19}}|[eE][+]?[0-9]{{3}}' AND windlass_has_wide_number({text}, {has_integers})"
+                "{text} ~ '[0-9]{{19}}|[eE][+]?[0-9]{{3}}' AND windlass_has_wide_number({text})"
             );
         }
         let digits = "[0-9]".repeat(19);
@@ -438,7 +462,13 @@ impl<'c> Rules<'c> {
             format!("{at} IS NOT NULL AND {delay} IS NOT NULL"),
             "it has both run_at and delay_seconds; choose one",
         );
-        let at_is_wrong = match self.dialect {
+        self.time("run_at");
+        self.seconds("delay_seconds", ">=", "0 or more");
+    }
+
+    fn time(&mut self, column: &str) {
+        let at = self.of(column);
+        let is_wrong = match self.dialect {
             Dialect::Postgres => format!(
                 "{at} AT TIME ZONE 'UTC' NOT BETWEEN timestamp '0001-01-01' AND timestamp '9999-12-31 23:59:59.999999'"
             ),
@@ -452,28 +482,42 @@ impl<'c> Rules<'c> {
                 zone = format_args!("ltrim(substr({at}, 12), '0123456789:.')"),
             ),
         };
-        self.add(at_is_wrong, RUN_AT);
+        self.add(is_wrong, must_be_a_time(column));
+    }
+
+    /// Adds the rule for a number of seconds that is at least 0, or above it.
+    fn seconds(&mut self, column: &str, above: &str, least: &str) {
+        let value = self.of(column);
         self.add(
             any(&[
-                self.is_no("'integer', 'real'", &delay),
+                self.is_no("'integer', 'real'", &value),
                 format!(
-                    "NOT ({delay} >= 0 AND {delay} <= {})",
+                    "NOT ({value} {above} 0 AND {value} <= {})",
                     LONGEST_DELAY / 1_000_000
                 ),
             ]),
-            "its delay_seconds must be 0 or more, and at most 1000 years",
+            format!("its {column} must be {least}, and at most 1000 years"),
         );
     }
 
     fn numbers(&mut self) {
-        for (column, least) in [("max_attempts", 1), ("max_crashes", 0)] {
+        for (column, least, most) in [
+            ("max_attempts", 1, ""),
+            ("max_crashes", 0, ""),
+            ("version", 1, " and at most 4294967295"),
+        ] {
             let value = self.of(column);
+            let is_more = match most {
+                "" => "false".to_owned(),
+                _ => format!("{value} > {}", u32::MAX),
+            };
             self.add(
                 any(&[
                     self.is_no("'integer'", &value),
                     format!("{value} < {least}"),
+                    is_more,
                 ]),
-                format!("its {column} must be an integer, {least} or more"),
+                format!("its {column} must be an integer, {least} or more{most}"),
             );
         }
         let once = self.of("at_most_once");
@@ -496,6 +540,86 @@ impl<'c> Rules<'c> {
             self.is_no_traceparent(&header),
             "its traceparent is not one of W3C Trace Context; pass the header as it is, \
              `00-<32 digits>-<16 digits>-<2 digits>` with lower-case hexadecimal digits",
+        );
+    }
+
+    /// Adds the rules for tags and metadata. Postgres checks their parts in `windlass_extras`.
+    fn extras(&mut self) {
+        let (tags, meta) = (self.of("tags"), self.of("meta"));
+        for (column, text) in [("tags", &tags), ("meta", &meta)] {
+            let no_text = self.is_no("'text'", text);
+            if no_text != "false" {
+                self.add(no_text, format!("its {column} must be JSON text"));
+            }
+            // They are stored within an object.
+            self.json(column, text, MAX_DEPTH - 1);
+        }
+        if self.is_postgres() {
+            return;
+        }
+        let (tags_say, meta_say) = (self::tags(), self::meta());
+        let is_no_label =
+            |text: &str| format!("length(CAST({text} AS blob)) NOT BETWEEN 1 AND {MAX_LABEL}");
+        self.add(
+            format!(
+                "json_type({tags}) <> 'array' OR (SELECT count(DISTINCT tag.value) > {MAX_TAGS} \
+                 OR max(tag.type <> 'text' OR {}) FROM json_each({tags}) AS tag)",
+                is_no_label("tag.value")
+            ),
+            tags_say,
+        );
+        self.add(
+            format!(
+                "json_type({meta}) <> 'object' OR (SELECT count(DISTINCT part.key) > {MAX_TAGS} OR max({}) \
+                 FROM json_each({meta}) AS part)",
+                is_no_label("part.key")
+            ),
+            meta_say,
+        );
+    }
+
+    /// Adds the rules for the columns of the policy, and for the tenant.
+    fn policy(&mut self) {
+        for column in [
+            "timeout_seconds",
+            "keep_result_seconds",
+            "backoff_seconds",
+            "backoff_cap_seconds",
+        ] {
+            self.seconds(column, ">=", "0 or more");
+        }
+        for column in ["expires_in_seconds", "retry_for_seconds"] {
+            self.seconds(column, ">", "above 0");
+        }
+        let (first, cap) = (self.of("backoff_seconds"), self.of("backoff_cap_seconds"));
+        self.add(
+            format!("{cap} IS NOT NULL AND {first} IS NULL"),
+            "its backoff_seconds is missing, the first delay, without which there is no cap",
+        );
+        let (time, after) = (self.of("not_after"), self.of("expires_in_seconds"));
+        self.add(
+            format!("{time} IS NOT NULL AND {after} IS NOT NULL"),
+            "it has both not_after and expires_in_seconds; choose one",
+        );
+        self.time("not_after");
+        let at = self.of("run_at");
+        let is_before = match self.dialect {
+            Dialect::Postgres => format!("{time} <= {at}"),
+            Dialect::Sqlite => format!("julianday({time}) <= julianday({at})"),
+        };
+        self.add(
+            is_before,
+            "it would expire before it is due: its not_after is not behind its run_at",
+        );
+        let tenant = self.of("tenant");
+        let refuses = [
+            self.is_no("'text'", &tenant),
+            format!("{} NOT BETWEEN 1 AND {MAX_NAME}", self.bytes(&tenant)),
+            self.has_nul(&tenant),
+        ];
+        self.add(
+            any(&refuses),
+            format!("its tenant must have 1 to {MAX_NAME} bytes and no NUL"),
         );
     }
 
@@ -529,13 +653,13 @@ impl<'c> Rules<'c> {
 }
 
 /// Returns a condition of SQLite: JSON text is nested too deeply to be read again.
-fn depth(text: &str) -> String {
+fn depth(text: &str, deepest: usize) -> String {
     format!(
-        "length({text}) - length(replace(replace({text}, '[', ''), '{{', '')) > {MAX_DEPTH} AND ( \
+        "length({text}) - length(replace(replace({text}, '[', ''), '{{', '')) > {deepest} AND ( \
          WITH RECURSIVE level (value, depth) AS (SELECT {text}, 1 UNION ALL \
          SELECT part.value, level.depth + 1 FROM level, json_each(level.value) AS part \
-         WHERE part.type IN ('array', 'object') AND level.depth <= {MAX_DEPTH}) \
-         SELECT max(depth) FROM level) > {MAX_DEPTH}"
+         WHERE part.type IN ('array', 'object') AND level.depth <= {deepest}) \
+         SELECT max(depth) FROM level) > {deepest}"
     )
 }
 

@@ -1,15 +1,16 @@
 //! The words of `sqlite.sql`.
 
 use crate::db::conn::dialect::Dialect::Sqlite;
+use crate::db::internal_tests::enqueue_by_sql::policy::{Sources, extras_of_sqlite, part_of};
 use crate::db::internal_tests::enqueue_by_sql::rules::{self, From, Rule};
 use crate::db::internal_tests::enqueue_by_sql::{
-    OPTIONS, Words, constants, holds, json_type, must_be_json, policy, with_sources, word,
+    CallerColumn, OPTIONS, Words, constants, holds, json_type, must_be_json, with_sources, word,
 };
 use crate::db::model::job_columns::{JobColumns, JobShape};
 use crate::db::model::new_row::{Per, UniqueScope};
 
 /// The columns of a job that was checked, each with its value from the columns of the caller.
-const CHECKED: [&str; 18] = [
+const CHECKED: [&str; 19] = [
     "class",
     "queue",
     "arguments",
@@ -28,6 +29,7 @@ const CHECKED: [&str; 18] = [
     "at_most_once",
     "traceparent",
     "policy",
+    "tenant",
 ];
 
 pub(super) fn words() -> Words {
@@ -65,7 +67,8 @@ pub(super) fn words() -> Words {
         "class" => "NEW.class".to_owned(),
         "queue" => of_new("queue_name"),
         "unique_scope" => format!(
-            "coalesce(NEW.unique_scope, '{}')",
+            "coalesce(NEW.unique_scope, {} ->> '$.unique_scope', '{}')",
+            rules::of_class(Sqlite, "policy"),
             UniqueScope::default().column()
         ),
         "on_conflict" => "coalesce(NEW.on_conflict, 'existing')".to_owned(),
@@ -150,6 +153,7 @@ pub(super) fn words() -> Words {
         words.push(word(&format!("place of {job}"), place_of(job)));
     }
     words.push(word("take places", take_places()));
+    words.push(word("expire j", expire()));
     words.extend(constants(Sqlite));
     words
 }
@@ -210,10 +214,8 @@ fn part(name: &str) -> String {
 /// Returns an expression for an input of the statements, from the columns of the caller.
 fn of_caller(from: &str, input: &str) -> String {
     let of_class = |column: &str| rules::of_class(Sqlite, column);
-    let once = format!(
-        "coalesce({from}at_most_once, {}, 0)",
-        of_class("at_most_once")
-    );
+    let strict = of_class("at_most_once");
+    let once = format!("coalesce({from}at_most_once, {strict}, 0)");
     match input {
         "queue_name" => format!(
             "coalesce({from}queue, {}, 'default')",
@@ -233,8 +235,11 @@ fn of_caller(from: &str, input: &str) -> String {
             integer(&format!("{from}{input}")),
             of_class(input)
         ),
-        "at_most_once" => once,
-        "policy" => policy(&format!("{from}unique_scope")),
+        "at_most_once" => format!(
+            "coalesce({from}at_most_once, {strict}, {} IS NOT NULL)",
+            part_of(Sqlite, &of_class("policy"), "delivery")
+        ),
+        "policy" => policy(from),
         "active_job_id" => "NULL".to_owned(),
         "due_at" => time(&format!("{from}run_at")),
         "delay" => format!("CAST(round({from}delay_seconds * 1000000) AS integer)"),
@@ -246,9 +251,35 @@ fn of_caller(from: &str, input: &str) -> String {
             i32::MAX
         ),
         "concurrency_conflict" => format!("nullif({from}concurrency_on_conflict, 'block')"),
-        "traceparent" | "unique_id" | "idempotency_key" => format!("{from}{input}"),
+        "traceparent" | "unique_id" | "idempotency_key" | "tenant" => format!("{from}{input}"),
         _ => panic!("no caller can set {input} yet"),
     }
+}
+
+/// Returns the policy of a job, from the columns of the caller and of its class.
+fn policy(from: &str) -> String {
+    let column = |name: &str| format!("{from}{name}");
+    let of_class = rules::of_class(Sqlite, "policy");
+    let extras = extras_of_sqlite(&column, &of_class);
+    Sources {
+        column: &column,
+        of_class,
+        extras,
+    }
+    .policy(Sqlite)
+}
+
+/// Returns the statement that stores by when jobs `j` must have started whose policy says so. The condition on `j` follows.
+fn expire() -> String {
+    let time = time("(j.policy ->> '$.expiry.at')");
+    let longest = crate::job::new_job::LONGEST_DELAY / 1_000;
+    let due = Sqlite.render("max(coalesce(j.scheduled_at, {now}), {now})");
+    format!(
+        "INSERT INTO windlass_expiries (job_id, expires_at) SELECT j.id, min(coalesce({time}, \
+         strftime('%Y-%m-%d %H:%M:%f000', {due}, (min(j.policy ->> '$.expiry.in', {longest}) / 1000.0) || ' seconds'), \
+         '{{latest expiry}}'), '{{latest expiry}}') FROM solid_queue_jobs AS j \
+         WHERE j.policy LIKE '%\"expiry\":%' AND j.policy -> '$.expiry' IS NOT NULL"
+    )
 }
 
 /// Returns the same from the columns of a job that was checked.
@@ -272,7 +303,7 @@ fn integer(number: &str) -> String {
 
 /// Returns a time in the form that Windlass stores, in UTC, with its microseconds, which SQLite's own
 /// functions do not keep.
-fn time(text: &str) -> String {
+pub(super) fn time(text: &str) -> String {
     let tail = format!("substr({text}, instr({text}, '.') + 1)");
     let digits = format!("substr({tail}, 1, length({tail}) - length(ltrim({tail}, '0123456789')))");
     let rest = format!("ltrim({tail}, '0123456789')");
@@ -283,7 +314,7 @@ fn time(text: &str) -> String {
     )
 }
 
-/// Returns an expression: where a job is, as in `windlass_named_job_v1`, or 5.
+/// Returns an expression: where a job is, as in `windlass_named_job_v2`, or 5.
 fn place_of(job: &str) -> String {
     let tables = ["ready", "scheduled", "blocked", "claimed"];
     let cases = tables.iter().enumerate().map(|(place, table)| {
@@ -316,6 +347,8 @@ fn types_of(json: &str) -> &'static str {
     match json {
         "boolean" => "'true', 'false'",
         "string" => "'text'",
+        "array" => "'array'",
+        "object" => "'object'",
         _ => "'integer', 'real'",
     }
 }
@@ -323,9 +356,9 @@ fn types_of(json: &str) -> &'static str {
 /// Returns a condition: the key `f` of a job `e` of a list is no column, is written with an escape, or
 /// its value has another type than that of JSON which is for it.
 fn is_wrong() -> String {
-    let cases = ["number", "string", "boolean"].map(|json| {
+    let cases = ["number", "string", "boolean", "array", "object"].map(|json| {
         let names = OPTIONS[1..].iter();
-        let names = names.filter(|(_, kind)| json_type(kind) == json);
+        let names = names.filter(|column| json_type(**column) == json);
         let names: Vec<String> = names.map(|(name, _)| format!("'{name}'")).collect();
         let types = types_of(json);
         format!(
@@ -341,11 +374,11 @@ fn is_wrong() -> String {
 
 /// Returns an expression that refuses a job by such a key.
 fn refuse_key() -> String {
-    let cases = OPTIONS[1..].iter().map(|(name, kind)| {
-        let types = types_of(json_type(kind));
+    let cases = OPTIONS[1..].iter().copied().map(|column: CallerColumn| {
+        let (name, types) = (column.0, types_of(json_type(column)));
         raise(
             &format!("f.key = '{name}' AND f.type NOT IN ({types}, 'null')"),
-            &must_be_json(name, kind),
+            &must_be_json(column),
         )
     });
     format!(

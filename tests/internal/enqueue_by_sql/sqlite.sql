@@ -4,40 +4,40 @@
 
 -- For programs in any language, in the caller's own transaction: a row inserted into the view
 -- windlass_enqueue is a job, and one inserted into windlass_enqueue_many is a list of jobs of one class. Both follow the
--- rules of Rust's enqueue. What a name with _v1 means will not change.
+-- rules of Rust's enqueue. What a name with _v2 means will not change.
 --
 -- SQLite returns nothing from such an insert: a job is found by its unique id or idempotency key.
 --
 -- From here on, this file is made of tests/internal/enqueue_by_sql/sqlite.sql and the constants of Rust: a test
 -- compares them.
 
-CREATE VIEW IF NOT EXISTS windlass_enqueue_v1 AS SELECT {view columns} WHERE false;
+CREATE VIEW IF NOT EXISTS windlass_enqueue_v2 AS SELECT {view columns} WHERE false;
 
-CREATE VIEW IF NOT EXISTS windlass_enqueue AS SELECT * FROM windlass_enqueue_v1;
+CREATE VIEW IF NOT EXISTS windlass_enqueue AS SELECT * FROM windlass_enqueue_v2;
 
-CREATE VIEW IF NOT EXISTS windlass_enqueue_many_v1 AS SELECT NULL AS class, NULL AS jobs WHERE false;
+CREATE VIEW IF NOT EXISTS windlass_enqueue_many_v2 AS SELECT NULL AS class, NULL AS jobs WHERE false;
 
-CREATE VIEW IF NOT EXISTS windlass_enqueue_many AS SELECT * FROM windlass_enqueue_many_v1;
+CREATE VIEW IF NOT EXISTS windlass_enqueue_many AS SELECT * FROM windlass_enqueue_many_v2;
 
 -- What follows is called by the triggers alone: an insert into one of these views is a call of its trigger.
-CREATE VIEW IF NOT EXISTS windlass_named_job_v1 AS SELECT {checked columns},
+CREATE VIEW IF NOT EXISTS windlass_named_job_v2 AS SELECT {checked columns},
     NULL AS known, NULL AS holds, NULL AS holder, NULL AS place WHERE false;
 
-CREATE VIEW IF NOT EXISTS windlass_place_job_v1 AS SELECT NULL AS id, NULL AS is_behind WHERE false;
+CREATE VIEW IF NOT EXISTS windlass_place_job_v2 AS SELECT NULL AS id, NULL AS is_behind WHERE false;
 
-CREATE VIEW IF NOT EXISTS windlass_place_jobs_v1 AS SELECT NULL AS after_id, NULL AS up_to WHERE false;
+CREATE VIEW IF NOT EXISTS windlass_place_jobs_v2 AS SELECT NULL AS after_id, NULL AS up_to WHERE false;
 
-CREATE VIEW IF NOT EXISTS windlass_take_places_v1 AS SELECT NULL AS job_id, NULL AS quota, NULL AS limits WHERE false;
+CREATE VIEW IF NOT EXISTS windlass_take_places_v2 AS SELECT NULL AS job_id, NULL AS quota, NULL AS limits WHERE false;
 
 -- Takes places for a new job in the quota of its class, as Rust does. One that exceeds the quota is refused, also where Rust
 -- would discard it.
-CREATE TRIGGER IF NOT EXISTS windlass_take_places_v1_insert INSTEAD OF INSERT ON windlass_take_places_v1
+CREATE TRIGGER IF NOT EXISTS windlass_take_places_v2_insert INSTEAD OF INSERT ON windlass_take_places_v2
 BEGIN
 {take places}
     INSERT INTO windlass_quota_jobs (job_id, quota, slot) SELECT NEW.job_id, NEW.quota, 0 WHERE NEW.limits ->> '$.waiting' IS NOT NULL;
 END;
 
-CREATE TRIGGER IF NOT EXISTS windlass_enqueue_v1_insert INSTEAD OF INSERT ON windlass_enqueue_v1
+CREATE TRIGGER IF NOT EXISTS windlass_enqueue_v2_insert INSTEAD OF INSERT ON windlass_enqueue_v2
 BEGIN
     SELECT {refuse NEW.};
     SELECT {refuse unknown class};
@@ -45,12 +45,12 @@ BEGIN
     WHERE NEW.unique_id IS NULL AND NEW.idempotency_key IS NULL AND NEW.concurrency_key IS NULL;
     SELECT CASE WHEN NEW.unique_id IS NULL AND NEW.idempotency_key IS NULL AND NEW.concurrency_key IS NULL AND changes() = 0
         THEN RAISE(ABORT, 'cannot enqueue the job: a trigger of solid_queue_jobs ignores it') END;
-    INSERT INTO windlass_place_job_v1 (id) SELECT last_insert_rowid()
+    INSERT INTO windlass_place_job_v2 (id) SELECT last_insert_rowid()
     WHERE NEW.unique_id IS NULL AND NEW.idempotency_key IS NULL AND NEW.concurrency_key IS NULL;
-    INSERT INTO windlass_take_places_v1 SELECT last_insert_rowid(), c.quota ->> '$.name', c.quota -> '$.limits'
+    INSERT INTO windlass_take_places_v2 SELECT last_insert_rowid(), c.quota ->> '$.name', c.quota -> '$.limits'
     FROM windlass_classes AS c WHERE c.class_name = NEW.class AND c.quota IS NOT NULL
     AND NEW.unique_id IS NULL AND NEW.idempotency_key IS NULL AND NEW.concurrency_key IS NULL;
-    INSERT INTO windlass_named_job_v1 SELECT {checked values}, known.id, names.job_id,
+    INSERT INTO windlass_named_job_v2 SELECT {checked values}, known.id, names.job_id,
         CASE WHEN {holds names.scope names.place} THEN names.job_id
             WHEN {holds names.scope names.after_place} THEN names.after_job_id END,
         CASE WHEN {holds names.scope names.place} THEN names.place
@@ -63,8 +63,10 @@ BEGIN
 END;
 
 -- Makes a job ready, scheduled or blocked; is_behind: it waits until another job has ended.
-CREATE TRIGGER IF NOT EXISTS windlass_place_job_v1_insert INSTEAD OF INSERT ON windlass_place_job_v1
+CREATE TRIGGER IF NOT EXISTS windlass_place_job_v2_insert INSTEAD OF INSERT ON windlass_place_job_v2
 BEGIN
+    {expire j} AND j.id = NEW.id
+    AND NOT EXISTS (SELECT 1 FROM windlass_expiries AS e WHERE e.job_id = NEW.id);
     INSERT INTO solid_queue_ready_executions (job_id, queue_name, priority, class_name, cautious, created_at)
     SELECT id, queue_name, priority, class_name, {cautious}, updated_at FROM solid_queue_jobs WHERE id = NEW.id
     AND NEW.is_behind IS NULL AND concurrency_key IS NULL AND (scheduled_at IS NULL OR scheduled_at <= updated_at);
@@ -84,7 +86,7 @@ BEGIN
 END;
 
 -- A job that is replaced by SQL is placed anew, waits no longer, and what undoes its steps runs.
-CREATE TRIGGER IF NOT EXISTS windlass_place_job_v1_wait INSTEAD OF INSERT ON windlass_place_job_v1
+CREATE TRIGGER IF NOT EXISTS windlass_place_job_v2_wait INSTEAD OF INSERT ON windlass_place_job_v2
 BEGIN
     DELETE FROM windlass_waits WHERE job_id = NEW.id;
     DELETE FROM windlass_edges WHERE child_job_id = NEW.id AND otherwise = 'join';
@@ -96,7 +98,7 @@ END;
 
 -- Inserts a job that has a unique id, a key or a limit. The job that holds its unique id is holder, at a place: 0 ready,
 -- 1 scheduled, 2 blocked, 3 claimed, 4 ended with a result that is kept.
-CREATE TRIGGER IF NOT EXISTS windlass_named_job_v1_insert INSTEAD OF INSERT ON windlass_named_job_v1
+CREATE TRIGGER IF NOT EXISTS windlass_named_job_v2_insert INSTEAD OF INSERT ON windlass_named_job_v2
 BEGIN
     SELECT CASE WHEN NEW.known IS NULL AND NEW.holder IS NOT NULL AND NEW.on_conflict = 'refuse'
         THEN RAISE(ABORT, 'cannot enqueue the job: another job holds its unique_id')
@@ -106,8 +108,8 @@ BEGIN
     INSERT INTO solid_queue_jobs ({names}) SELECT {values}
     WHERE {inserts};
     SELECT CASE WHEN {inserts} AND changes() = 0 THEN RAISE(ABORT, 'cannot enqueue the job: a trigger of solid_queue_jobs ignores it') END;
-    INSERT INTO windlass_place_job_v1 SELECT last_insert_rowid(), CASE WHEN NEW.holder IS NOT NULL THEN 1 END WHERE {inserts};
-    INSERT INTO windlass_take_places_v1 SELECT last_insert_rowid(), c.quota ->> '$.name', c.quota -> '$.limits'
+    INSERT INTO windlass_place_job_v2 SELECT last_insert_rowid(), CASE WHEN NEW.holder IS NOT NULL THEN 1 END WHERE {inserts};
+    INSERT INTO windlass_take_places_v2 SELECT last_insert_rowid(), c.quota ->> '$.name', c.quota -> '$.limits'
     FROM windlass_classes AS c WHERE c.class_name = NEW.class AND c.quota IS NOT NULL AND {inserts};
     DELETE FROM windlass_unique_jobs WHERE unique_id = NEW.unique_id AND {inserts};
     INSERT INTO windlass_unique_jobs (unique_id, job_id, scope, after_job_id)
@@ -124,6 +126,7 @@ BEGIN
     AND id <= (SELECT older.id FROM windlass_attempts AS older WHERE older.job_id = NEW.holder
         AND (older.outcome = 'released') = (windlass_attempts.outcome = 'released') ORDER BY older.id DESC LIMIT 1 OFFSET {kept_attempts});
     DELETE FROM windlass_expiries WHERE job_id = NEW.holder AND {replaces NEW.place <= 2};
+    {expire j} AND j.id = NEW.holder AND {replaces NEW.place <= 2};
     DELETE FROM windlass_steps WHERE job_id = NEW.holder AND {replaces NEW.place <= 2};
     UPDATE solid_queue_blocked_executions SET queue_name = NEW.queue, priority = NEW.priority WHERE job_id = NEW.holder
     AND concurrency_key = '{unique_successor}' AND {replaces NEW.place = 2};
@@ -133,18 +136,18 @@ BEGIN
     AND {replaces NEW.place = 1};
     DELETE FROM solid_queue_blocked_executions WHERE job_id = NEW.holder AND concurrency_key <> '{unique_successor}'
     AND {replaces NEW.place = 2};
-    INSERT INTO windlass_place_job_v1 (id) SELECT NEW.holder
+    INSERT INTO windlass_place_job_v2 (id) SELECT NEW.holder
     WHERE {replaces NEW.place <= 2}
     AND NOT EXISTS (SELECT 1 FROM solid_queue_blocked_executions WHERE job_id = NEW.holder);
 END;
 
 CREATE TRIGGER IF NOT EXISTS windlass_enqueue_insert INSTEAD OF INSERT ON windlass_enqueue
 BEGIN
-    INSERT INTO windlass_enqueue_v1 SELECT {view values};
+    INSERT INTO windlass_enqueue_v2 SELECT {view values};
 END;
 
 -- Jobs without name and limit are inserted at once, others one by one.
-CREATE TRIGGER IF NOT EXISTS windlass_enqueue_many_v1_insert INSTEAD OF INSERT ON windlass_enqueue_many_v1
+CREATE TRIGGER IF NOT EXISTS windlass_enqueue_many_v2_insert INSTEAD OF INSERT ON windlass_enqueue_many_v2
 BEGIN
     SELECT {refuse class};
     SELECT {refuse unknown class};
@@ -163,15 +166,16 @@ BEGIN
     WHERE NOT ({is named}) ORDER BY r.place;
     SELECT CASE WHEN NOT ({is named}) AND changes() <> json_array_length(NEW.jobs)
         THEN RAISE(ABORT, 'cannot enqueue the jobs: a trigger of solid_queue_jobs ignores one') END;
-    INSERT INTO windlass_place_jobs_v1 SELECT last_insert_rowid() - json_array_length(NEW.jobs), last_insert_rowid()
+    INSERT INTO windlass_place_jobs_v2 SELECT last_insert_rowid() - json_array_length(NEW.jobs), last_insert_rowid()
     WHERE json_array_length(NEW.jobs) > 0 AND NOT ({is named});
-    INSERT INTO windlass_enqueue_v1 (class, {keys bare}) SELECT NEW.class, {record columns bare}
+    INSERT INTO windlass_enqueue_v2 (class, {keys bare}) SELECT NEW.class, {record columns bare}
     FROM json_each(NEW.jobs) AS e WHERE {is named} ORDER BY e.key;
 END;
 
 -- Makes new jobs without name and limit ready or scheduled.
-CREATE TRIGGER IF NOT EXISTS windlass_place_jobs_v1_insert INSTEAD OF INSERT ON windlass_place_jobs_v1
+CREATE TRIGGER IF NOT EXISTS windlass_place_jobs_v2_insert INSTEAD OF INSERT ON windlass_place_jobs_v2
 BEGIN
+    {expire j} AND j.id > NEW.after_id AND j.id <= NEW.up_to ORDER BY j.id;
     INSERT INTO solid_queue_ready_executions (job_id, queue_name, priority, class_name, cautious, created_at)
     SELECT id, queue_name, priority, class_name, {cautious}, created_at FROM solid_queue_jobs
     WHERE id > NEW.after_id AND id <= NEW.up_to AND (scheduled_at IS NULL OR scheduled_at <= created_at) ORDER BY id;
@@ -182,7 +186,7 @@ END;
 
 CREATE TRIGGER IF NOT EXISTS windlass_enqueue_many_insert INSTEAD OF INSERT ON windlass_enqueue_many
 BEGIN
-    INSERT INTO windlass_enqueue_many_v1 VALUES (NEW.class, NEW.jobs);
+    INSERT INTO windlass_enqueue_many_v2 VALUES (NEW.class, NEW.jobs);
 END;
 
 -- Emits an event, as Rust does: jobs that wait for it run again, with its payload. An event stays: emitted once more with the

@@ -17,7 +17,7 @@ const TRAP: &str = "CREATE FUNCTION pg_temp.trap(v bigint) RETURNS boolean LANGU
 const BY_A_TABLE: &[&str] = &[
     "CREATE TEMP TABLE windlass_unique_jobs (unique_id varchar, job_id pg_temp.trapped, scope varchar, after_job_id bigint)",
     "SET search_path = pg_temp, public",
-    "SELECT windlass_enqueue_any_v1(HELPER)",
+    "SELECT windlass_enqueue_any_v2(HELPER)",
     "SET search_path = public",
     "INSERT INTO windlass_enqueue (class, unique_id) VALUES ('node', 'a')",
     "INSERT INTO windlass_enqueue (class, unique_id) VALUES ('node', 'a')",
@@ -27,8 +27,8 @@ const BY_A_DOMAIN: &[&str] = &[
     "CREATE DOMAIN pg_temp.json AS pg_catalog.json CHECK (pg_temp.trap(1))",
     "CREATE DOMAIN pg_temp.text AS pg_catalog.text CHECK (pg_temp.trap(1))",
     "SET search_path = pg_temp, pg_catalog, public",
-    "SELECT windlass_enqueue_job_v1(HELPER)",
-    "SELECT windlass_enqueue_any_v1(HELPER)",
+    "SELECT windlass_enqueue_job_v2(HELPER)",
+    "SELECT windlass_enqueue_any_v2(HELPER)",
     "SELECT windlass_is_too_deep(repeat('[', 130))",
     "RESET search_path",
     "SELECT windlass_enqueue('node', '{}')",
@@ -51,7 +51,7 @@ const BY_A_PATH: &[&str] = &[
     "INSERT INTO windlass_enqueue (class, unique_id, concurrency_key) VALUES ('node', 'd', 'e')",
     "SELECT windlass_enqueue(coalesce(set_config('search_path', 'pg_temp, pg_catalog, public', true), '') || 'node')",
     "CREATE TEMP VIEW windlass_events AS SELECT ''::text AS name, pg_temp.trap(1)::text AS payload",
-    "SELECT windlass_enqueue_v1('node'), windlass_enqueue_many_v1('node', '[{}]')",
+    "SELECT windlass_enqueue_v2('node'), windlass_enqueue_many_v2('node', '[{}]')",
     "SELECT windlass_emit('node', '1')",
     "SELECT windlass_emit('node', ' 1')",
     "SELECT windlass_wake()",
@@ -71,14 +71,14 @@ const BY_A_SCHEMA: &[&str] = &[
     "INSERT INTO windlass_enqueue (class, concurrency_key) VALUES ('node', 'f')",
     "SELECT windlass_enqueue('node', '{}', unique_id => 'g', unique_scope => 'while_waiting')",
     "SELECT windlass_enqueue_many('node', '[{\"unique_id\": \"h\"}]')",
-    "SELECT windlass_enqueue_job_v1(HELPER)",
+    "SELECT windlass_enqueue_job_v2(HELPER)",
 ];
 
 /// The trigger of the view on a table of the attacker.
 const BY_A_TRIGGER: &[&str] = &[
     "CREATE TEMP TABLE mine AS SELECT * FROM windlass_enqueue WITH NO DATA",
     "ALTER TABLE mine ALTER id TYPE pg_temp.trapped",
-    "CREATE TRIGGER mine BEFORE INSERT ON mine FOR EACH ROW EXECUTE FUNCTION windlass_insert_enqueue_v1()",
+    "CREATE TRIGGER mine BEFORE INSERT ON mine FOR EACH ROW EXECUTE FUNCTION windlass_insert_enqueue_v2()",
     "INSERT INTO mine (class) VALUES ('node')",
 ];
 
@@ -99,7 +99,7 @@ fn attack(db: &TestDb, statements: &[&str]) {
         role.name
     ));
     role.conn.batch_execute(TRAP).unwrap();
-    let helper = "SELECT CAST(pronargs AS bigint) AS n FROM pg_proc WHERE proname = 'windlass_enqueue_job_v1'";
+    let helper = "SELECT CAST(pronargs AS bigint) AS n FROM pg_proc WHERE proname = 'windlass_enqueue_job_v2'";
     let nothing = ", NULL".repeat(db.count(helper) as usize - 3);
     for statement in statements {
         let statement = statement
@@ -177,9 +177,9 @@ fn a_collation_of_the_caller_opens_no_internal_class() {
     }
     for statement in [
         "SELECT windlass_enqueue('node' COLLATE pg_temp.alike)",
-        "SELECT windlass_enqueue_v1('node' COLLATE pg_temp.alike, unique_id => 'a')",
+        "SELECT windlass_enqueue_v2('node' COLLATE pg_temp.alike, unique_id => 'a')",
         "SELECT windlass_enqueue_many('node' COLLATE pg_temp.alike, '[{}]')",
-        "SELECT windlass_enqueue_many_v1('node' COLLATE pg_temp.alike, '[{\"unique_id\": \"b\"}]')",
+        "SELECT windlass_enqueue_many_v2('node' COLLATE pg_temp.alike, '[{\"unique_id\": \"b\"}]')",
         "INSERT INTO windlass_enqueue (class) VALUES ('node' COLLATE pg_temp.alike)",
     ] {
         let error = role.refused(statement);
@@ -244,8 +244,8 @@ fn migrate_closes_what_a_restore_or_a_person_has_opened() {
             "the function windlass_wake has not the fixed search_path public, pg_temp",
         ),
         (
-            "ALTER FUNCTION windlass_enqueue_v1 SECURITY INVOKER",
-            "the function windlass_enqueue_v1 has not the rights of its owner",
+            "ALTER FUNCTION windlass_enqueue_v2 SECURITY INVOKER",
+            "the function windlass_enqueue_v2 has not the rights of its owner",
         ),
     ];
     assert_eq!(rights(&db), None);

@@ -46,8 +46,8 @@ impl Enqueuer {
             "GRANT INSERT, SELECT ON windlass_enqueue TO {name}"
         ));
         db.execute(&format!(
-            "GRANT EXECUTE ON FUNCTION windlass_enqueue, windlass_enqueue_many, windlass_enqueue_v1, \
-             windlass_enqueue_many_v1, windlass_emit TO {name}"
+            "GRANT EXECUTE ON FUNCTION windlass_enqueue, windlass_enqueue_many, windlass_enqueue_v2, \
+             windlass_enqueue_many_v2, windlass_emit TO {name}"
         ));
         role
     }
@@ -95,7 +95,10 @@ fn a_role_may_enqueue_and_nothing_else() {
         "DELETE FROM solid_queue_ready_executions",
         "INSERT INTO windlass_unique_jobs (unique_id, job_id, scope) VALUES ('b', 1, 'until_finished')",
         "SELECT windlass_emit('a')",
-        "SELECT windlass_enqueue_job_v1(NULL, 'note', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL)",
+        &format!(
+            "SELECT windlass_enqueue_job_v2(NULL, 'note'{})",
+            ", NULL".repeat(28)
+        ),
     ] {
         assert!(
             role.refused(statement).contains("permission denied"),
@@ -136,13 +139,13 @@ fn a_role_may_emit_and_nothing_else() {
 fn a_role_of_a_client_needs_only_its_functions() {
     let db = closed();
     let mut role = Enqueuer::new(&db);
-    let by_call = "SELECT windlass_enqueue_v1(class => 'note', unique_id => 'a')";
-    let by_list = "SELECT windlass_enqueue_many_v1(class => 'note', jobs => '[{}]')";
+    let by_call = "SELECT windlass_enqueue_v2(class => 'note', unique_id => 'a')";
+    let by_list = "SELECT windlass_enqueue_many_v2(class => 'note', jobs => '[{}]')";
     for statement in [by_call, by_list] {
         assert!(role.refused(statement).contains("permission denied"));
     }
     db.execute(&format!(
-        "GRANT EXECUTE ON FUNCTION windlass_enqueue_v1, windlass_enqueue_many_v1 TO {}",
+        "GRANT EXECUTE ON FUNCTION windlass_enqueue_v2, windlass_enqueue_many_v2 TO {}",
         role.name
     ));
     for statement in [by_call, by_list] {
@@ -261,9 +264,9 @@ fn what_was_dropped_comes_back_with_its_rights() {
         "{whole:?}"
     );
     for drop in [
-        "DROP FUNCTION windlass_enqueue_many_v1",
-        "DROP FUNCTION windlass_insert_enqueue_v1 CASCADE",
-        "DROP VIEW windlass_enqueue_v1 CASCADE",
+        "DROP FUNCTION windlass_enqueue_many_v2",
+        "DROP FUNCTION windlass_insert_enqueue_v2 CASCADE",
+        "DROP VIEW windlass_enqueue_v2 CASCADE",
         "DROP FUNCTION windlass_enqueue",
     ] {
         db.execute(drop);

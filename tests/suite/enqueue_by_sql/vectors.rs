@@ -27,15 +27,17 @@ fn class(columns: &str, values: &str) -> String {
 
 fn so_it_does_where_its_class_is_known(db: &TestDb) {
     let known = class(
-        "priority, max_attempts, max_crashes, max_arguments",
-        "7, 5, 1, 70000",
+        "priority, max_attempts, max_crashes, max_arguments, policy",
+        "7, 5, 1, 70000, \
+         '{\"delivery\":\"after_known_outcome\",\"backoff\":{\"fixed\":1500},\"keep_finished\":true,\"timeout\":9000,\"expiry\":{\"in\":3000}, \
+         \"extras\":{\"tags\":[\"of the class\",\"night\"],\"meta\":{\"request\":\"of the class\",\"more\":[1]}}}'",
     );
     let (accepted, refused) = compare_all(db, &known);
     assert!(accepted > 120 && refused > 100, "{accepted} and {refused}");
     let rows = rows(db);
     let filled = |part: &str| rows.iter().filter(|row| row.contains(part)).count();
     assert!(
-        filled("nightly|import") > 50 && filled("|7|") > 50,
+        filled("nightly|import") > 50 && filled("|7|") > 50 && filled("of the class") > 50,
         "{rows:#?}"
     );
 }

@@ -30,7 +30,7 @@ fn an_idle_worker_wakes_for_each_way(db: &TestDb) {
     let _worker = idle(db, &log);
     let mut ways = vec![
         "INSERT INTO windlass_enqueue (class, arguments) VALUES ('note', '{\"text\":\"view\"}')",
-        "INSERT INTO windlass_enqueue_v1 (class, arguments, unique_id) VALUES ('note', '{\"text\":\"unique\"}', 'a')",
+        "INSERT INTO windlass_enqueue_v2 (class, arguments, unique_id) VALUES ('note', '{\"text\":\"unique\"}', 'a')",
         "INSERT INTO windlass_enqueue (class, arguments, concurrency_key) VALUES ('note', '{\"text\":\"limited\"}', 'a')",
     ];
     match db.is_postgres() {

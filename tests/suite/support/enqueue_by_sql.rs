@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use std::time::Duration;
 use windlass::jobs::EnqueueOutcome;
 use windlass::limits::LimitConflict;
-use windlass::{AsConn, Concurrency, Conn, NewJob, Policy};
+use windlass::{AsConn, Backoff, Concurrency, Conn, NewJob, Policy};
 
 /// Jobs that are enqueued one after the other.
 #[derive(Debug, Deserialize)]
@@ -69,7 +69,10 @@ pub fn by_rust<C: AsConn>(
     if let Some(header) = text("traceparent") {
         new = new.traceparent(header);
     }
-    new = limited(timed(new, job)?, job)?.policy(policy(job)?);
+    if let Some(tenant) = text("tenant") {
+        new = new.tenant(tenant);
+    }
+    new = described(limited(timed(new, job)?, job)?, job)?.policy(policy(job)?);
     let done = new.enqueue(conn).map_err(|error| error.to_string())?;
     Ok(done.outcome)
 }
@@ -89,6 +92,40 @@ fn timed(new: NewJob, job: &Map<String, Value>) -> Result<NewJob, String> {
         }
         (None, None) => Ok(new),
     }
+}
+
+/// Adds the tags, the metadata and the version of the arguments.
+fn described(mut new: NewJob, job: &Map<String, Value>) -> Result<NewJob, String> {
+    let json = |column: &str| {
+        let text = job.get(column).and_then(Value::as_str);
+        let read = text.map(serde_json::from_str::<Value>);
+        read.transpose().map_err(|error| error.to_string())
+    };
+    if let Some(tags) = json("tags")? {
+        for tag in tags.as_array().ok_or("no list of tags")? {
+            new = new.tag(tag.as_str().ok_or("no text")?);
+        }
+    }
+    if let Some(meta) = json("meta")? {
+        for (key, value) in meta.as_object().ok_or("no metadata")? {
+            new = new.meta(key, value.clone());
+        }
+    }
+    if let Some(version) = job.get("version").and_then(Value::as_i64) {
+        let version = u32::try_from(version).map_err(|error| error.to_string())?;
+        if version == 0 {
+            return Err("no version".to_owned());
+        }
+        new = new.arguments_version(version);
+    }
+    if let Some(time) = job.get("not_after").and_then(Value::as_str) {
+        if job.contains_key("expires_in_seconds") {
+            return Err("two expiries".to_owned());
+        }
+        let time: DateTime<Utc> = time.parse().map_err(|_| "no time".to_owned())?;
+        new = new.not_after(time);
+    }
+    Ok(new)
 }
 
 fn limited(new: NewJob, job: &Map<String, Value>) -> Result<NewJob, String> {
@@ -141,6 +178,34 @@ fn policy(job: &Map<String, Value>) -> Result<Policy, String> {
     if let Some(crashes) = number("max_crashes") {
         policy = policy.max_crashes(u32::try_from(crashes).map_err(|error| error.to_string())?);
     }
+    let seconds = |column: &str| {
+        let seconds = job.get(column).and_then(Value::as_f64);
+        let time = seconds.map(Duration::try_from_secs_f64).transpose();
+        match time.map_err(|error| error.to_string())? {
+            Some(time) if time > Duration::from_secs(1_000 * 366 * 86_400) => {
+                Err(format!("{column} is too long"))
+            }
+            time => Ok(time),
+        }
+    };
+    if let Some(time) = seconds("timeout_seconds")? {
+        policy = policy.timeout(time);
+    }
+    if let Some(time) = seconds("expires_in_seconds")? {
+        policy = policy.expires_in(time);
+    }
+    if let Some(time) = seconds("retry_for_seconds")? {
+        policy = policy.retry_for(time);
+    }
+    if let Some(time) = seconds("keep_result_seconds")? {
+        policy = policy.keep_result(time);
+    }
+    policy = match (seconds("backoff_seconds")?, seconds("backoff_cap_seconds")?) {
+        (Some(first), Some(cap)) => policy.backoff(Backoff::Exponential { first, cap }),
+        (Some(delay), None) => policy.backoff(Backoff::Fixed(delay)),
+        (None, Some(_)) => return Err("a cap without a first delay".to_owned()),
+        (None, None) => policy,
+    };
     policy = match job.get("at_most_once").and_then(Value::as_bool) {
         Some(true) => policy.delivery(windlass::Delivery::AtMostOnce),
         Some(false) => policy.delivery(windlass::Delivery::AtLeastOnce),

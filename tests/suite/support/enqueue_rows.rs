@@ -3,6 +3,7 @@
 
 use super::TestDb;
 use super::db::texts;
+use serde_json::Value;
 use windlass::{AsConn, Conn};
 
 /// Returns all jobs, executions and unique ids; a job is named by its place among the jobs.
@@ -17,16 +18,16 @@ pub fn rows_after<C: AsConn>(conn: &mut C, known: i64) -> Vec<String> {
     // Counted once for all jobs, not once for each.
     let placed = "(SELECT o.id, o.updated_at, row_number() OVER (ORDER BY o.id) AS place FROM solid_queue_jobs o)";
     let text = |column: &str| format!("coalesce(CAST({column} AS text), '-')");
-    // A delay is seen by its distance from now, another time as it is.
-    let time = |column: &str| match is_sqlite {
+    // A delay is seen by its distance from now, another time as it is. An expiry counts from a later statement.
+    let time = |column: &str, unit: &str| match is_sqlite {
         false => format!(
             "CASE WHEN {column} BETWEEN '2026-01-01' AND '2099-01-01' OR {column} BETWEEN '3000-01-01' AND '9998-01-01' \
-             THEN CAST(round(extract(epoch FROM {column} - j.updated_at), 2) AS text) \
+             THEN CAST(round(extract(epoch FROM {column} - j.updated_at) / {unit}, 2) AS text) \
              ELSE coalesce(to_char({column}, 'YYYY-MM-DD HH24:MI:SS.US'), '-') END"
         ),
         true => format!(
             "CASE WHEN {column} BETWEEN '2026-01-01' AND '2099-01-01' OR {column} BETWEEN '3000-01-01' AND '9998-01-01' \
-             THEN CAST(round((julianday({column}) - julianday(j.updated_at)) * 86400, 2) AS text) \
+             THEN CAST(round((julianday({column}) - julianday(j.updated_at)) * 86400 / {unit}, 2) AS text) \
              ELSE coalesce({column}, '-') END"
         ),
     };
@@ -43,15 +44,19 @@ pub fn rows_after<C: AsConn>(conn: &mut C, known: i64) -> Vec<String> {
         "max_crashes",
         "at_most_once",
         "idempotency_key",
-        "policy",
         "unique_id",
         "concurrency_slots",
         "concurrency_conflict",
         "traceparent",
+        "tenant",
     ];
     let of = |table: &str, columns: &[&str], times: &[&str]| {
         let columns = columns.iter().map(|name| text(&format!("e.{name}")));
-        let times = times.iter().map(|name| time(&format!("e.{name}")));
+        let unit = match table {
+            "windlass_expiries" => "10000",
+            _ => "1",
+        };
+        let times = times.iter().map(|name| time(&format!("e.{name}"), unit));
         let shown: Vec<String> = columns.chain(times).collect();
         format!(
             "WITH placed AS MATERIALIZED {placed} SELECT '{table} ' || j.place || ' ' || {} AS t \
@@ -66,8 +71,10 @@ pub fn rows_after<C: AsConn>(conn: &mut C, known: i64) -> Vec<String> {
         )
     };
     let execution = ["queue_name", "priority"];
+    let policies = policies(conn, known);
     [
         of("solid_queue_jobs", &columns, &["scheduled_at"]),
+        of("windlass_expiries", &[], &["expires_at"]),
         of(
             "solid_queue_ready_executions",
             &[
@@ -98,7 +105,23 @@ pub fn rows_after<C: AsConn>(conn: &mut C, known: i64) -> Vec<String> {
     ]
     .iter()
     .flat_map(|query| texts(conn, query))
+    .chain(policies)
     .collect()
+}
+
+/// Returns the policies of jobs. Databases write the same JSON differently.
+fn policies<C: AsConn>(conn: &mut C, known: i64) -> Vec<String> {
+    let text = format!(
+        "SELECT j.place || ' ' || j.policy AS t FROM \
+         (SELECT o.policy, o.id, row_number() OVER (ORDER BY o.id) AS place FROM solid_queue_jobs o) j \
+         WHERE j.policy IS NOT NULL AND (j.place > {known} OR j.id IN (SELECT job_id FROM windlass_unique_jobs)) ORDER BY j.id"
+    );
+    let read = |row: String| {
+        let (place, policy) = row.split_once(' ').unwrap();
+        let policy: Value = serde_json::from_str(policy).unwrap();
+        format!("policy {place} {policy}")
+    };
+    texts(conn, &text).into_iter().map(read).collect()
 }
 
 /// Compares the rows of two databases, and shows only those that differ.

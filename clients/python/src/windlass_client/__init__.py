@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["EnqueueError", "Job", "Options", "RawJson", "emit", "enqueue", "enqueue_many"]
 
-# The columns of the view windlass_enqueue_v1, and their types on Postgres.
+# The columns of the view windlass_enqueue_v2, and their types on Postgres.
 _COLUMNS = {
     "arguments": "text",
     "queue": "text",
@@ -40,7 +40,20 @@ _COLUMNS = {
     "max_crashes": "bigint",
     "at_most_once": "boolean",
     "traceparent": "text",
+    "tags": "text",
+    "meta": "text",
+    "version": "bigint",
+    "timeout_seconds": "double precision",
+    "backoff_seconds": "double precision",
+    "backoff_cap_seconds": "double precision",
+    "expires_in_seconds": "double precision",
+    "not_after": "timestamptz",
+    "retry_for_seconds": "double precision",
+    "keep_result_seconds": "double precision",
+    "tenant": "text",
 }
+# Those that are JSON.
+_JSON = ("arguments", "tags", "meta")
 _EXPECTED: dict[str, tuple[str, Any]] = {
     "text": ("a str", str),
     "integer": ("an int", int),
@@ -79,6 +92,17 @@ class Options(TypedDict, total=False):
     max_crashes: Optional[int]
     at_most_once: Optional[bool]
     traceparent: Optional[str]
+    tags: Optional[list[str]]
+    meta: Optional[dict[str, Any]]
+    version: Optional[int]
+    timeout_seconds: Optional[float]
+    backoff_seconds: Optional[float]
+    backoff_cap_seconds: Optional[float]
+    expires_in_seconds: Optional[float]
+    not_after: Union[datetime, str, None]
+    retry_for_seconds: Optional[float]
+    keep_result_seconds: Optional[float]
+    tenant: Optional[str]
 
 
 class Job(Options, total=False):
@@ -95,7 +119,7 @@ def enqueue(conn: Connection, class_name: str, arguments: Any = None, **options:
     """
     where = f"cannot enqueue `{class_name}`"
     job = _checked(where, {"arguments": arguments, **options})
-    found = _call(conn, where, "windlass_enqueue_v1", {"class": class_name, **job})
+    found = _call(conn, where, "windlass_enqueue_v2", {"class": class_name, **job})
     return found[0] if found else None
 
 
@@ -108,14 +132,15 @@ def enqueue_many(conn: Connection, class_name: str, jobs: Iterable[Job]) -> Opti
     for place, job in enumerate(jobs, 1):
         where = f"cannot enqueue `{class_name}`: job {place} of the list"
         checked = _checked(where, job)
-        try:  # Arguments must not end the object that they stand in.
-            json.loads(checked.setdefault("arguments", "null"))
-        except (ValueError, RecursionError) as error:
-            raise EnqueueError(f"{where}: its arguments are not JSON: {error}") from error
-        pairs = (f'"{name}":{value if name == "arguments" else _json(value)}' for name, value in checked.items())
+        for column in _JSON:  # They must not end the object that they are in.
+            try:
+                json.loads(checked.get(column, "null"))
+            except (ValueError, RecursionError) as error:
+                raise EnqueueError(f"{where}: its {column} are not JSON: {error}") from error
+        pairs = (f'"{name}":{value if name in _JSON else _json(value)}' for name, value in checked.items())
         texts.append("{" + ",".join(pairs) + "}")
     where = f"cannot enqueue `{class_name}`"
-    return _call(conn, where, "windlass_enqueue_many_v1", {"class": class_name, "jobs": "[" + ",".join(texts) + "]"})
+    return _call(conn, where, "windlass_enqueue_many_v2", {"class": class_name, "jobs": "[" + ",".join(texts) + "]"})
 
 
 def emit(conn: Connection, name: str, payload: Any = None) -> None:
@@ -146,17 +171,18 @@ def _checked(where: str, job: Mapping[str, Any]) -> dict[str, Any]:
             refuse(f"a job has no {column}")
         if value is None:
             continue
-        if column == "arguments":
+        if column in _JSON:
             try:
                 checked[column] = str(value) if isinstance(value, RawJson) else _json(value)
             except (TypeError, ValueError, RecursionError) as error:
-                refuse(f"its arguments are not JSON: {error}")
+                refuse(f"its {column} are not JSON: {error}")
             continue
         expected, types = _EXPECTED[_COLUMNS[column]]
-        if column == "run_at" and isinstance(value, datetime):
+        is_time = _COLUMNS[column] == "timestamptz"
+        if is_time and isinstance(value, datetime):
             value = value.isoformat()
         fits = isinstance(value, types) and isinstance(value, bool) == (types is bool)  # to Python, a bool is an int
-        fits = fits and (column != "run_at" or bool(_TIME.fullmatch(value)))
+        fits = fits and (not is_time or bool(_TIME.fullmatch(value)))
         fits = fits and (isinstance(value, str) or -(2**63) <= value < 2**63)  # NaN is not
         if not fits:
             refuse(f"its {column} must be {expected}, not {value!r}")
@@ -174,7 +200,7 @@ def _call(conn: Any, where: str, name: str, values: dict[str, Any]) -> Optional[
     mark = "%({})s" if driver == "psycopg" else ":{}"
     marks = {column: mark.format(column) for column in values}
     if dialect == "postgresql":
-        types = {"class": "text", "jobs": "jsonb", "name": "text", "payload": "text", **_COLUMNS}
+        types = {"class": "text", "jobs": "json", "name": "text", "payload": "text", **_COLUMNS}
         given = (f"{column} => CAST({mark} AS {types[column]})" for column, mark in marks.items())
         statement = f"SELECT {name}({', '.join(given)})"
     else:

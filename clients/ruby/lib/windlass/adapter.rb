@@ -79,9 +79,9 @@ module ActiveJob
         if Windlass.postgres?(connection)
           # As texts: a number that is too large would be of a type for which there is no function.
           named = columns.map { |name, value| "#{name} => #{connection.quote(value.to_s)}" }
-          return run(connection, "SELECT windlass_enqueue_v1(#{named.join(", ")})").first
+          return run(connection, "SELECT windlass_enqueue_v2(#{named.join(", ")})").first
         end
-        run(connection, "INSERT INTO windlass_enqueue_v1 (#{values.keys.join(", ")}) VALUES (#{values.values.join(", ")})")
+        run(connection, "INSERT INTO windlass_enqueue_v2 (#{values.keys.join(", ")}) VALUES (#{values.values.join(", ")})")
         found = "SELECT max(id) FROM solid_queue_jobs" # the transaction has the lock of the file, and ids only grow
         found = nil if columns["concurrency_on_conflict"] == "discard" # it may have left no job
         found = "SELECT job_id FROM windlass_unique_jobs WHERE unique_id = #{values["unique_id"]}" if columns["unique_id"]
@@ -89,15 +89,15 @@ module ActiveJob
       end
 
       def insert_list(connection, name, list)
-        # The arguments are JSON text already.
+        # What is JSON is text already.
         list = list.map do |columns|
-          columns.map { |key, value| "#{JSON.generate(key)}:#{key == "arguments" ? value : JSON.generate(value)}" }
+          columns.map { |key, value| "#{JSON.generate(key)}:#{Windlass::Job::JSON_COLUMNS.include?(key) ? value : JSON.generate(value)}" }
         end
         jobs = connection.quote("[#{list.map { |columns| "{#{columns.join(",")}}" }.join(",")}]")
         name = connection.quote(name)
-        return run(connection, "SELECT windlass_enqueue_many_v1(#{name}, #{jobs})") if Windlass.postgres?(connection)
+        return run(connection, "SELECT windlass_enqueue_many_v2(#{name}, #{jobs})") if Windlass.postgres?(connection)
 
-        run(connection, "INSERT INTO windlass_enqueue_many_v1 (class, jobs) VALUES (#{name}, #{jobs})")
+        run(connection, "INSERT INTO windlass_enqueue_many_v2 (class, jobs) VALUES (#{name}, #{jobs})")
         [] # SQLite does not tell
       end
     end

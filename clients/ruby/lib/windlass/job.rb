@@ -6,7 +6,15 @@ module Windlass
     self.queue_adapter = ActiveJob::QueueAdapters::WindlassAdapter.new
     self.enqueue_after_transaction_commit = false if respond_to?(:enqueue_after_transaction_commit=)
 
-    class_attribute :windlass_name, :windlass_limit, :windlass_unique, :windlass_at_most_once, instance_accessor: false
+    class_attribute :windlass_name, :windlass_limit, :windlass_unique, :windlass_at_most_once, :windlass_options,
+                    instance_accessor: false
+
+    # The columns that are JSON.
+    JSON_COLUMNS = %w[arguments tags meta].freeze
+
+    # What `enqueues_with` takes. Times are in seconds, or durations.
+    SECONDS = %i[timeout backoff backoff_cap expires_in retry_for keep_result].freeze
+    OPTIONS = (SECONDS + %i[tags meta version tenant max_attempts max_crashes]).freeze
 
     # Also where another adapter takes the jobs, as that of a test.
     before_enqueue { windlass_columns }
@@ -25,6 +33,16 @@ module Windlass
         self.windlass_unique = { id: id, scope: scope, on_conflict: on_conflict }
       end
 
+      # Sets what else the jobs are enqueued with. A block is called with the keywords, and nil says nothing.
+      #
+      #   enqueues_with tags: ->(customer:, **) { ["customer/#{customer}"] }, timeout: 30.seconds
+      def enqueues_with(**options)
+        unknown = options.keys - OPTIONS
+        raise ArgumentError, "enqueues_with knows no #{unknown.first}, but #{OPTIONS.join(", ")}" if unknown.any?
+
+        self.windlass_options = (windlass_options || {}).merge(options)
+      end
+
       # Fails a job whose worker died, where others run again.
       def at_most_once = self.windlass_at_most_once = true
 
@@ -40,14 +58,14 @@ module Windlass
       raise NotImplementedError, "#{self.class.name} is performed by a worker in Rust: enqueue it by perform_later"
     end
 
-    # Returns the job as columns of the view `windlass_enqueue_v1`.
+    # Returns the job as columns of the view `windlass_enqueue_v2`.
     def windlass_columns
       fields = Arguments.fields(arguments)
       columns = { "class" => self.class.windlass_name || self.class.name, "queue" => queue_name, "priority" => priority }
       columns["arguments"] = JSON.generate(Arguments.plain(fields), max_nesting: 0) if fields
       columns["run_at"] = Time.at(scheduled_at.to_r).round(6).utc.iso8601(6) if scheduled_at
       columns["at_most_once"] = true if self.class.windlass_at_most_once
-      columns.merge!(windlass_unique_columns(fields), windlass_limit_columns(fields))
+      columns.merge!(windlass_unique_columns(fields), windlass_limit_columns(fields), windlass_more_columns(fields))
       columns.compact
     end
 
@@ -64,6 +82,18 @@ module Windlass
 
       { "concurrency_key" => key, "concurrency_group" => limit[:group]&.to_s, "concurrency_limit" => limit[:to],
         "concurrency_on_conflict" => limit[:on_conflict].to_s }
+    end
+
+    def windlass_more_columns(fields)
+      keywords = (fields || {}).symbolize_keys
+      (self.class.windlass_options || {}).to_h do |name, value|
+        value = instance_exec(**keywords, &value) if value.is_a?(Proc)
+        next [name.to_s, value] if value.nil?
+        next ["#{name}_seconds", value.to_f] if SECONDS.include?(name)
+
+        value = Arguments.plain(value, name.to_s)
+        [name.to_s, JSON_COLUMNS.include?(name.to_s) ? JSON.generate(value) : value]
+      end
     end
 
     # Returns a text; `key` is one, a block that takes the keywords, or the name of a method that does.

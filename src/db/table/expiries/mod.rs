@@ -14,7 +14,7 @@ use diesel::sql_types::{BigInt, Bool, Nullable, Timestamp};
 use std::collections::BTreeMap;
 
 /// The latest expiry: a later one could be written, but not read by every database.
-const LATEST: &str = "9999-12-30 00:00:00.000000";
+pub(crate) const LATEST: &str = "9999-12-30 00:00:00.000000";
 
 /// The due time of a row's job. As a value of its own, it is looked up by the job's id in any plan.
 const DUE: &str =
