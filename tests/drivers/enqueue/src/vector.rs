@@ -3,7 +3,7 @@
 use serde_json::{Map, Value};
 use std::time::Duration;
 use windlass_enqueue::{
-    Concurrency, Delivery, LimitConflict, NewJob, OnConflict, Policy, UniqueScope,
+    Backoff, Concurrency, Delivery, LimitConflict, NewJob, OnConflict, Policy, UniqueScope,
 };
 
 pub fn job(columns: &Map<String, Value>) -> NewJob {
@@ -15,13 +15,36 @@ pub fn job(columns: &Map<String, Value>) -> NewJob {
     if let Some(concurrency) = concurrency {
         job = job.concurrency(concurrency);
     }
+    let backoff = backoff(columns);
     for (name, value) in columns {
         let is_done = name == "class" || name == "arguments" || value.is_null();
-        if !is_done && !(is_limited && name.starts_with("concurrency")) {
+        let is_limit = is_limited && name.starts_with("concurrency");
+        let is_backoff = backoff.is_some() && name.starts_with("backoff");
+        if !is_done && !is_limit && !is_backoff {
             job = with(job, name, value);
         }
     }
-    job
+    match backoff {
+        Some(backoff) => job.policy(Policy::new().backoff(backoff)),
+        None => job,
+    }
+}
+
+fn backoff(columns: &Map<String, Value>) -> Option<Backoff> {
+    let first = time(columns.get("backoff_seconds")?)?;
+    Some(match columns.get("backoff_cap_seconds") {
+        Some(cap) => Backoff::Exponential {
+            first,
+            cap: time(cap)?,
+        },
+        None => Backoff::Fixed(first),
+    })
+}
+
+/// Returns a number of seconds, unless a policy would shorten it.
+fn time(value: &Value) -> Option<Duration> {
+    let time = Duration::try_from_secs_f64(value.as_f64()?).ok()?;
+    (time < Duration::from_secs(31_622_400_000)).then_some(time)
 }
 
 /// A long text is written `{"repeat": text, "times": n}` or `{"concat": [..]}`.
@@ -37,46 +60,72 @@ fn long(value: &Value) -> Option<String> {
 
 fn with(job: NewJob, name: &str, value: &Value) -> NewJob {
     let text = || long(value).unwrap_or_else(|| value.to_string());
-    let policy = Policy::new();
-    let number = value.as_u64().and_then(|number| u32::try_from(number).ok());
-    match (name, number) {
-        ("queue", _) => job.queue(text()),
-        ("unique_id", _) => job.unique_id(text()),
-        ("idempotency_key", _) => job.idempotency_key(text()),
-        ("traceparent", _) => job.traceparent(text()),
-        ("priority", _) => match value.as_i64().map(i32::try_from) {
-            Some(Ok(priority)) => job.priority(priority),
-            _ => job.column(name.to_owned().leak(), text()),
-        },
-        ("delay_seconds", _) => match value.as_f64().map(Duration::try_from_secs_f64) {
-            Some(Ok(delay)) => job.after(delay),
-            _ => job.column(name.to_owned().leak(), text()),
-        },
-        // A policy makes zero attempts one.
-        ("max_attempts", Some(1..)) => job.policy(policy.max_attempts(number.unwrap_or_default())),
-        ("max_crashes", Some(number)) => job.policy(policy.max_crashes(number)),
-        ("at_most_once", _) if value.is_boolean() => job.policy(policy.delivery(match value {
-            Value::Bool(true) => Delivery::AtMostOnce,
-            _ => Delivery::AtLeastOnce,
-        })),
-        ("unique_scope" | "on_conflict", _) => match by_word(&text()) {
-            Some(policy) => job.policy(policy),
-            None => job.column(name.to_owned().leak(), text()),
-        },
-        _ => job.column(name.to_owned().leak(), text()),
+    if let Some(policy) = policy(name, value) {
+        return job.policy(policy);
     }
+    match (name, value.as_i64()) {
+        ("queue", _) => return job.queue(text()),
+        ("unique_id", _) => return job.unique_id(text()),
+        ("idempotency_key", _) => return job.idempotency_key(text()),
+        ("traceparent", _) => return job.traceparent(text()),
+        ("tenant", _) => return job.tenant(text()),
+        ("priority", Some(number)) => {
+            if let Ok(priority) = i32::try_from(number) {
+                return job.priority(priority);
+            }
+        }
+        ("version", Some(number)) => {
+            if let Ok(version) = u32::try_from(number) {
+                return job.arguments_version(version);
+            }
+        }
+        ("delay_seconds", _) => {
+            if let Some(delay) = time(value) {
+                return job.after(delay);
+            }
+        }
+        ("tags", _) => {
+            if let Ok(tags) = serde_json::from_str::<Vec<String>>(&text()) {
+                return job.tags(tags);
+            }
+        }
+        ("meta", _) => {
+            let meta: Map<String, Value> = serde_json::from_str(&text()).unwrap_or_default();
+            if !meta.is_empty() {
+                let meta = meta.into_iter();
+                return meta.fold(job, |job, (key, value)| job.meta(key, value));
+            }
+        }
+        _ => {}
+    }
+    job.column(name.to_owned().leak(), text())
 }
 
-fn by_word(word: &str) -> Option<Policy> {
+/// Returns the policy with this column, if a policy can express its value.
+fn policy(name: &str, value: &Value) -> Option<Policy> {
     let policy = Policy::new();
-    Some(match word {
-        "while_waiting" => policy.unique_scope(UniqueScope::WhileWaiting),
-        "until_finished" => policy.unique_scope(UniqueScope::UntilFinished),
-        "until_result_expires" => policy.unique_scope(UniqueScope::UntilResultExpires),
-        "existing" => policy.on_conflict(OnConflict::Existing),
-        "refuse" => policy.on_conflict(OnConflict::Refuse),
-        "replace" => policy.on_conflict(OnConflict::Replace),
-        "run_again" => policy.on_conflict(OnConflict::RunAgain),
+    let number = value.as_u64().and_then(|number| u32::try_from(number).ok());
+    Some(match (name, value.as_str()) {
+        // A policy makes zero attempts one.
+        ("max_attempts", _) => policy.max_attempts(number.filter(|number| *number > 0)?),
+        ("max_crashes", _) => policy.max_crashes(number?),
+        ("at_most_once", _) => policy.delivery(match value.as_bool()? {
+            true => Delivery::AtMostOnce,
+            false => Delivery::AtLeastOnce,
+        }),
+        ("timeout_seconds", _) => policy.timeout(time(value)?),
+        ("retry_for_seconds", _) => policy.retry_for(time(value)?),
+        ("keep_result_seconds", _) => policy.keep_result(time(value)?),
+        ("expires_in_seconds", _) => policy.expires_in(time(value)?),
+        ("unique_scope", Some("while_waiting")) => policy.unique_scope(UniqueScope::WhileWaiting),
+        ("unique_scope", Some("until_finished")) => policy.unique_scope(UniqueScope::UntilFinished),
+        ("unique_scope", Some("until_result_expires")) => {
+            policy.unique_scope(UniqueScope::UntilResultExpires)
+        }
+        ("on_conflict", Some("existing")) => policy.on_conflict(OnConflict::Existing),
+        ("on_conflict", Some("refuse")) => policy.on_conflict(OnConflict::Refuse),
+        ("on_conflict", Some("replace")) => policy.on_conflict(OnConflict::Replace),
+        ("on_conflict", Some("run_again")) => policy.on_conflict(OnConflict::RunAgain),
         _ => return None,
     })
 }
