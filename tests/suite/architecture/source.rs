@@ -43,20 +43,30 @@ pub struct Function {
     pub lines: usize,
 }
 
+/// The texts of a folder by their files, sorted.
+fn read(root: &str) -> Vec<(String, String)> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join(root);
+    let entries = walkdir::WalkDir::new(&root).sort_by_file_name();
+    let paths = entries.into_iter().map(|entry| entry.unwrap().into_path());
+    let paths = paths.filter(|path| path.extension().is_some_and(|end| end == "rs"));
+    let named = paths.map(|path| {
+        let file = path.strip_prefix(&root).unwrap().to_str().unwrap();
+        (file.to_owned(), std::fs::read_to_string(&path).unwrap())
+    });
+    named.collect()
+}
+
+/// Every file of the crate `windlass-enqueue`, which has no order of imports.
+pub fn of_enqueue() -> Vec<Source> {
+    let texts = read("../crates/windlass-enqueue/src").into_iter();
+    texts
+        .map(|(file, text)| Source::parse(&format!("windlass-enqueue/{file}"), &text))
+        .collect()
+}
+
 /// The texts of the library and of the console by their files, sorted. Both are read as one tree: their rooms have
 /// different names, and the console's paths into the library become those of the library itself.
 pub fn texts() -> Vec<(String, String)> {
-    let read = |root: &str| {
-        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join(root);
-        let entries = walkdir::WalkDir::new(&root).sort_by_file_name();
-        let paths = entries.into_iter().map(|entry| entry.unwrap().into_path());
-        let paths = paths.filter(|path| path.extension().is_some_and(|end| end == "rs"));
-        let named = paths.map(|path| {
-            let file = path.strip_prefix(&root).unwrap().to_str().unwrap();
-            (file.to_owned(), std::fs::read_to_string(&path).unwrap())
-        });
-        named.collect::<Vec<_>>()
-    };
     let console = read("../crates/windlass-console/src").into_iter();
     let console = console.map(|(file, text)| {
         let text = text.replace("windlass::internal::", "crate::");

@@ -198,27 +198,59 @@ fn ruby_enqueues_with_pg() {
     driver.enqueues_as_rust(&TestDb::postgres());
 }
 
-/// Its program is built outside of the workspace.
-fn sqlx() -> Option<Driver> {
-    let Some(program) = set("WINDLASS_TEST_SQLX") else {
-        eprintln!("not tested: `bin/test all` builds the program with sqlx");
+/// The crate `windlass-enqueue` through a driver; the program with all of them is built outside of the workspace.
+fn crate_with(driver: &str) -> Option<Driver> {
+    let Some(program) = set("WINDLASS_TEST_ENQUEUE") else {
+        eprintln!("not tested: `bin/test all` builds the program with the drivers of Rust");
         return None;
     };
-    Some(Driver::new(program, "build tests/drivers/sqlx"))
+    eprintln!("{driver}");
+    Some(Driver::new(program, "build tests/drivers/enqueue").argument(driver))
+}
+
+/// Enqueues a list of jobs at once. Each id is that of the job with the number of its place as arguments, but for the
+/// fifth, which exists already as the second.
+fn enqueues_a_list(driver: &Driver, db: &TestDb) {
+    let printed = driver.run(driver.command().arg("--list").arg(db.address()));
+    let ids: Vec<i64> = serde_json::from_str(&printed).unwrap();
+    let of_jobs = ids.iter().map(|id| {
+        let text = format!("SELECT arguments AS t FROM solid_queue_jobs WHERE id = {id}");
+        db.texts(&text).concat()
+    });
+    let of_jobs: Vec<String> = of_jobs.collect();
+    let expected = ["1", "2", "3", "4", "2", "6", "7", "8", "9", "10"];
+    assert_eq!(of_jobs, expected);
+    // The same settings, once in the list and once in a statement of its own.
+    let settings = "SELECT DISTINCT queue_name || priority || max_attempts || max_crashes || scheduled_at || \
+                    concurrency_key || concurrency_slots || traceparent || policy AS t \
+                    FROM solid_queue_jobs WHERE queue_name = 'slow'";
+    assert_eq!(db.texts(settings).len(), 1);
 }
 
 #[test]
-fn an_async_program_enqueues_with_sqlx_on_sqlite() {
-    if let Some(driver) = sqlx() {
-        driver.enqueues_as_rust(&TestDb::sqlite());
+fn the_crate_enqueues_on_sqlite() {
+    for driver in ["diesel", "diesel-async", "rusqlite", "sqlx-0.8", "sqlx-0.9"] {
+        if let Some(driver) = crate_with(driver) {
+            driver.enqueues_as_rust(&TestDb::sqlite());
+            enqueues_a_list(&driver, &TestDb::sqlite());
+        }
     }
 }
 
 #[cfg(feature = "postgres")]
 #[test]
-fn an_async_program_enqueues_with_sqlx_on_postgres() {
-    if let Some(driver) = sqlx() {
-        driver.enqueues_as_rust(&TestDb::postgres());
+fn the_crate_enqueues_on_postgres() {
+    for driver in [
+        "diesel",
+        "diesel-async",
+        "sqlx-0.8",
+        "sqlx-0.9",
+        "tokio-postgres",
+    ] {
+        if let Some(driver) = crate_with(driver) {
+            driver.enqueues_as_rust(&TestDb::postgres());
+            enqueues_a_list(&driver, &TestDb::postgres());
+        }
     }
 }
 

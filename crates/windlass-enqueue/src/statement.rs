@@ -1,0 +1,253 @@
+//! The statements that enqueue a job or a list of jobs, for a driver to run.
+
+use crate::new_job::NewJob;
+use serde::de::IgnoredAny;
+use std::fmt::Write as _;
+
+/// The database that a statement is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Database {
+    /// Postgres, with parameters as `$1`.
+    Postgres,
+    /// SQLite, with parameters as `?1`.
+    Sqlite,
+}
+
+/// A statement and its values. All are bound as texts; the statement casts them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Statement {
+    /// The statement, with numbered parameters.
+    pub sql: String,
+    /// The values of its parameters.
+    pub values: Vec<String>,
+}
+
+/// The statements that enqueue one job, or several of one class.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Insert {
+    /// The statements, to be run right after each other in one transaction. The last one returns the ids in its first
+    /// column: on SQLite it is a query of its own.
+    pub statements: Vec<Statement>,
+    /// The number of jobs.
+    pub jobs: usize,
+}
+
+impl Insert {
+    fn new(statement: Statement, lookup: Option<Statement>, jobs: usize) -> Self {
+        let statements = [statement].into_iter().chain(lookup).collect();
+        Insert { statements, jobs }
+    }
+
+    /// Returns the ids of the jobs in their order, from the numbers that the last statement returned.
+    pub fn ids(&self, numbers: Vec<i64>) -> Vec<i64> {
+        let jobs = i64::try_from(self.jobs).unwrap_or(i64::MAX);
+        match numbers[..] {
+            // It is that of the last job. The others were inserted just before it.
+            [last] => (last - jobs + 1..=last).collect(),
+            _ => numbers,
+        }
+    }
+}
+
+impl NewJob {
+    /// Returns the statement that enqueues the job.
+    ///
+    /// On Postgres it returns a row with the columns `id` and `outcome`. On SQLite it returns nothing; see
+    /// [`lookup`](Self::lookup).
+    ///
+    /// Only columns with a value are in the statement, so a program has few distinct statements, and a driver can keep
+    /// them prepared.
+    pub fn statement(&self, database: Database) -> Statement {
+        let (mut names, mut parameters) = ("class".to_owned(), cast(database, 1, Kind::Text));
+        let mut values = vec![self.class.clone()];
+        for (column, text) in &self.columns {
+            values.push(text.clone());
+            names = names + ", " + column;
+            parameters = parameters + ", " + &cast(database, values.len(), Kind::of(column));
+        }
+        let returning = match database {
+            Database::Postgres => " RETURNING id, outcome",
+            Database::Sqlite => "",
+        };
+        let sql =
+            format!("INSERT INTO windlass_enqueue_v2 ({names}) VALUES ({parameters}){returning}");
+        Statement { sql, values }
+    }
+
+    /// Returns the query for the job's id on SQLite. Run it right after the [`statement`](Self::statement), in the same
+    /// transaction.
+    pub fn lookup(&self) -> Statement {
+        let (mut sql, mut values) = ("SELECT coalesce(".to_owned(), Vec::new());
+        let by_key = "SELECT id FROM solid_queue_jobs WHERE idempotency_key =";
+        let by_id = "SELECT job_id FROM windlass_unique_jobs WHERE unique_id =";
+        for (column, query) in [("idempotency_key", by_key), ("unique_id", by_id)] {
+            if let Some(text) = self.columns.get(column) {
+                values.push(text.clone());
+                sql = format!("{sql}({query} ?{}), ", values.len());
+            }
+        }
+        let newest = "SELECT seq FROM sqlite_sequence WHERE name = 'solid_queue_jobs'";
+        let sql = match values.is_empty() {
+            true => format!("SELECT ({newest}) AS id"),
+            false => format!("{sql}({newest})) AS id"),
+        };
+        Statement { sql, values }
+    }
+
+    /// Returns the [`statement`](Self::statement), and the [`lookup`](Self::lookup) if the database needs it.
+    pub fn insert(&self, database: Database) -> Insert {
+        Insert::new(self.statement(database), self.lookup_on(database), 1)
+    }
+
+    fn lookup_on(&self, database: Database) -> Option<Statement> {
+        (database == Database::Sqlite).then(|| self.lookup())
+    }
+
+    /// Returns the job as an object of a list, or `None` if it cannot be written as one.
+    fn in_list(&self) -> Option<String> {
+        let mut object = String::new();
+        for (column, text) in &self.columns {
+            let value = match Kind::of(column) {
+                Kind::Text | Kind::Time => serde_json::to_string(text).ok()?,
+                Kind::Boolean => (text == "1").to_string(),
+                Kind::Json | Kind::Integer | Kind::Bigint | Kind::Real => {
+                    // The text stays as it is. Text that is not JSON could name the columns of another job.
+                    serde_json::from_str::<IgnoredAny>(text).ok()?;
+                    text.clone()
+                }
+            };
+            let start = if object.is_empty() { '{' } else { ',' };
+            write!(object, "{start}\"{column}\":{value}").ok()?;
+        }
+        object.push('}');
+        Some(object)
+    }
+}
+
+/// The type of a column: how its text is cast, and how it is written in a list.
+#[derive(Clone, Copy)]
+enum Kind {
+    Text,
+    /// A text that is JSON. In a list it is a value of JSON.
+    Json,
+    Time,
+    Integer,
+    Bigint,
+    Real,
+    /// `0` or `1`.
+    Boolean,
+}
+
+impl Kind {
+    fn of(column: &str) -> Self {
+        match column {
+            "arguments" | "tags" | "meta" => Kind::Json,
+            "run_at" | "not_after" => Kind::Time,
+            "priority" => Kind::Integer,
+            "max_attempts" | "max_crashes" | "concurrency_limit" | "version" => Kind::Bigint,
+            "at_most_once" => Kind::Boolean,
+            seconds if seconds.ends_with("_seconds") => Kind::Real,
+            _ => Kind::Text,
+        }
+    }
+}
+
+/// Returns a parameter as a value of the column's type. On Postgres, the type of the parameter is `text`.
+fn cast(database: Database, number: usize, kind: Kind) -> String {
+    let kind = match (database, kind) {
+        (Database::Postgres, Kind::Text | Kind::Json) => {
+            return format!("CAST(${number} AS text)");
+        }
+        (Database::Postgres, Kind::Time) => "timestamptz",
+        (Database::Postgres, Kind::Integer) => "integer",
+        (Database::Postgres, Kind::Bigint) => "bigint",
+        (Database::Postgres, Kind::Real) => "double precision",
+        (Database::Postgres, Kind::Boolean) => "boolean",
+        (Database::Sqlite, Kind::Text | Kind::Json | Kind::Time) => return format!("?{number}"),
+        (Database::Sqlite, Kind::Real) => return format!("CAST(?{number} AS real)"),
+        (Database::Sqlite, Kind::Integer | Kind::Bigint | Kind::Boolean) => {
+            return format!("CAST(?{number} AS integer)");
+        }
+    };
+    format!("CAST(CAST(${number} AS text) AS {kind})")
+}
+
+/// The most jobs of one list.
+const MOST_IN_LIST: usize = 500;
+
+/// Returns the statements that enqueue these jobs in their order, in few statements: one for each run of up to 500 jobs
+/// of the same class.
+///
+/// Run all of them in one transaction, so that all jobs are enqueued or none. On SQLite, a job with a unique id or an
+/// idempotency key has a statement of its own, because only so its id can be found.
+///
+/// ```
+/// use windlass_enqueue::{Database, NewJob, statements_for_all};
+///
+/// let jobs: Vec<NewJob> = (0..1000).map(|n| NewJob::of_class("import", n.to_string())).collect();
+/// assert_eq!(statements_for_all(&jobs, Database::Postgres).len(), 2);
+/// ```
+pub fn statements_for_all(jobs: &[NewJob], database: Database) -> Vec<Insert> {
+    if let [job] = jobs {
+        return vec![job.insert(database)];
+    }
+    let mut inserts = Vec::new();
+    let mut list = List::default();
+    for job in jobs {
+        let is_alone = database == Database::Sqlite && job.is_named();
+        let object = if is_alone { None } else { job.in_list() };
+        if object.is_none() || !list.takes(job) {
+            inserts.extend(std::mem::take(&mut list).insert(database));
+        }
+        match object {
+            Some(object) => list.add(job, &object),
+            None => inserts.push(job.insert(database)),
+        }
+    }
+    inserts.extend(list.insert(database));
+    inserts
+}
+
+/// The jobs of one class that the next statement enqueues.
+#[derive(Default)]
+struct List<'j> {
+    first: Option<&'j NewJob>,
+    json: String,
+    jobs: usize,
+}
+
+impl<'j> List<'j> {
+    fn takes(&self, job: &NewJob) -> bool {
+        self.first.is_none_or(|first| first.class == job.class) && self.jobs < MOST_IN_LIST
+    }
+
+    fn add(&mut self, job: &'j NewJob, object: &str) {
+        self.first.get_or_insert(job);
+        self.json.push(if self.jobs == 0 { '[' } else { ',' });
+        self.json.push_str(object);
+        self.jobs += 1;
+    }
+
+    fn insert(self, database: Database) -> Option<Insert> {
+        let first = self.first?;
+        if self.jobs == 1 {
+            return Some(first.insert(database));
+        }
+        let sql = match database {
+            Database::Postgres => {
+                "SELECT windlass_enqueue_many_v2(CAST($1 AS text), CAST(CAST($2 AS text) AS json)) AS id"
+            }
+            Database::Sqlite => {
+                "INSERT INTO windlass_enqueue_many_v2 (class, jobs) VALUES (?1, ?2)"
+            }
+        };
+        let statement = Statement {
+            sql: sql.to_owned(),
+            values: vec![first.class.clone(), self.json + "]"],
+        };
+        let lookup = first.lookup_on(database);
+        Some(Insert::new(statement, lookup, self.jobs))
+    }
+}
