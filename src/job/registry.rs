@@ -3,9 +3,8 @@
 use crate::db::model::extras::FIRST_VERSION;
 use crate::db::table::classes::NewClass;
 use crate::error::{Error, Result};
-use crate::job::arguments::{decode_version, from_text_of_version};
+use crate::job::arguments::Reader;
 use crate::job::around::{self, Around, JobRan, NO_STATE, Next, caught};
-use crate::job::bounds::MAX_ARGUMENTS;
 use crate::job::class::Job;
 use crate::job::context::{Context, Run};
 use crate::job::error::{JobError, JobOutput, JobResult};
@@ -132,7 +131,8 @@ impl Registry {
         let class = Class {
             perform: Box::new(move |arguments, run| {
                 let cover = Cover::new(arguments, function.redact);
-                let arguments = function.decode(arguments)?;
+                let version = run.policy.arguments_version();
+                let arguments = function.reader().read(arguments, version)?;
                 let output = body(arguments, &Context::new(&NO_STATE, run).covered(cover))?;
                 as_output(run, MAX_OUTPUT, &output)
             }),
@@ -141,9 +141,9 @@ impl Registry {
             new_job: Box::new(move |arguments, version| function.job_of_text(arguments, version)),
             queue: function.queue,
             priority: function.priority,
-            max_arguments: MAX_ARGUMENTS,
+            max_arguments: function.max_arguments,
             redact: function.redact,
-            version: FIRST_VERSION,
+            version: function.version,
             internal: false,
             quota: None,
         };
@@ -328,14 +328,14 @@ fn without_extras(mut policy: Policy) -> Policy {
 }
 
 fn perform<J: Job>(arguments: &str, state: &J::State, run: &Run) -> Result<JobOutput, JobError> {
-    let job: J = decode_version(arguments, run.policy.arguments_version())?;
+    let job: J = Reader::of::<J>().read(arguments, run.policy.arguments_version())?;
     let cover = Cover::new(arguments, J::REDACT);
     let output = job.perform(&Context::new(state, run).covered(cover))?;
     as_output(run, J::MAX_RESULT, &output)
 }
 
 fn new_job<J: Job>(arguments: &str, version: Option<u32>) -> Result<NewJob, String> {
-    let job: J = from_text_of_version(arguments, version.unwrap_or(J::VERSION))?;
+    let job: J = Reader::of::<J>().read_text(arguments, version.unwrap_or(J::VERSION))?;
     NewJob::new(&job).map_err(|error| error.to_string())
 }
 

@@ -6,7 +6,7 @@ use crate::db::table::job_logs::LogLine;
 use crate::db::test_support::{self, WaitingJob};
 use crate::error::{Error, ErrorContext, Result};
 use crate::job::JobId;
-use crate::job::arguments::decode_version;
+use crate::job::arguments::Reader;
 use crate::job::class::Job;
 use crate::job::error::JobError;
 use chrono::{DateTime, Utc};
@@ -196,7 +196,7 @@ pub fn enqueued<J: Job>(conn: &mut (impl AsConn + ?Sized)) -> Result<Vec<Enqueue
     let typed = rows
         .into_iter()
         .filter(is_it)
-        .map(|row| typed(row, decode_version::<J>));
+        .map(|row| typed(row, |text, version| Reader::of::<J>().read(text, version)));
     typed.collect()
 }
 

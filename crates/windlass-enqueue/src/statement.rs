@@ -54,25 +54,34 @@ impl Insert {
 impl NewJob {
     /// Returns the statement that enqueues the job.
     ///
-    /// On Postgres it returns a row with the columns `id` and `outcome`. On SQLite it returns nothing; see
-    /// [`lookup`](Self::lookup).
+    /// On Postgres it calls the function `windlass_enqueue_v2`, and returns the id of the job. On SQLite it inserts into the
+    /// view of that name, and returns nothing; see [`lookup`](Self::lookup).
     ///
     /// Only columns with a value are in the statement, so a program has few distinct statements, and a driver can keep
     /// them prepared.
     pub fn statement(&self, database: Database) -> Statement {
-        let (mut names, mut parameters) = ("class".to_owned(), cast(database, 1, Kind::Text));
-        let mut values = vec![self.class.clone()];
-        for (column, text) in &self.columns {
-            values.push(text.clone());
-            names = names + ", " + column;
-            parameters = parameters + ", " + &cast(database, values.len(), Kind::of(column));
-        }
-        let returning = match database {
-            Database::Postgres => " RETURNING id, outcome",
-            Database::Sqlite => "",
+        let columns = self.columns.iter().map(|(name, text)| (*name, text));
+        let all: Vec<(&str, &String)> = [("class", &self.class)]
+            .into_iter()
+            .chain(columns)
+            .collect();
+        let numbered = all
+            .iter()
+            .enumerate()
+            .map(|(place, (column, _))| (column, cast(database, place + 1, Kind::of(column))));
+        let sql = match database {
+            Database::Postgres => {
+                let given = numbered.map(|(column, value)| format!("{column} => {value}"));
+                let given: Vec<String> = given.collect();
+                format!("SELECT windlass_enqueue_v2({}) AS id", given.join(", "))
+            }
+            Database::Sqlite => {
+                let (names, values): (Vec<&str>, Vec<String>) = numbered.unzip();
+                let (names, values) = (names.join(", "), values.join(", "));
+                format!("INSERT INTO windlass_enqueue_v2 ({names}) VALUES ({values})")
+            }
         };
-        let sql =
-            format!("INSERT INTO windlass_enqueue_v2 ({names}) VALUES ({parameters}){returning}");
+        let values = all.into_iter().map(|(_, text)| text.clone()).collect();
         Statement { sql, values }
     }
 

@@ -60,9 +60,8 @@ fn only_columns_with_a_value_are_in_a_statement() {
     let statement = job.statement(Database::Postgres);
     assert_eq!(
         statement.sql,
-        "INSERT INTO windlass_enqueue_v2 (class, arguments, delay_seconds, priority) \
-         VALUES (CAST($1 AS text), CAST($2 AS text), CAST(CAST($3 AS text) AS double precision), \
-         CAST(CAST($4 AS text) AS integer)) RETURNING id, outcome"
+        "SELECT windlass_enqueue_v2(class => CAST($1 AS text), arguments => CAST($2 AS text), \
+         delay_seconds => CAST(CAST($3 AS text) AS double precision), priority => CAST(CAST($4 AS text) AS integer)) AS id"
     );
     assert_eq!(statement.values, ["import", "{}", "0.5", "3"]);
     let statement = job.statement(Database::Sqlite);

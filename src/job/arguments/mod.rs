@@ -80,7 +80,7 @@ pub fn unlisted(arguments: &str) -> &str {
 // --- Reads the arguments of jobs, of any version ---
 
 /// Returns the error of a job whose arguments do not match its class.
-pub(crate) fn undecodable(
+fn undecodable(
     name: &str,
     redact: &[&str],
     arguments: &str,
@@ -94,7 +94,7 @@ pub(crate) fn undecodable(
 }
 
 /// Decodes arguments that a caller gave as text.
-pub(crate) fn from_text<A>(
+fn from_text<A>(
     arguments: &str,
     redact: &[&str],
     decode: impl Fn(&str) -> Result<A, serde_json::Error>,
@@ -105,18 +105,73 @@ pub(crate) fn from_text<A>(
     })
 }
 
-/// Decodes arguments of this version that a caller gave as text.
-pub(crate) fn from_text_of_version<J: Job>(arguments: &str, version: u32) -> Result<J, String> {
-    check_version(version, J::VERSION)?;
-    if version == J::VERSION {
-        return from_text(arguments, J::REDACT, decode::<J>);
+/// A class, as far as its arguments of any version are read by it.
+#[derive(Clone, Copy)]
+pub(crate) struct Reader {
+    pub(crate) name: &'static str,
+    pub(crate) aliases: &'static [&'static str],
+    pub(crate) redact: &'static [&'static str],
+    /// The version of the arguments that its type has.
+    pub(crate) version: u32,
+    pub(crate) upcast: fn(u32, Value) -> Result<Value, JobError>,
+}
+
+impl Reader {
+    pub(crate) fn of<J: Job>() -> Self {
+        Reader {
+            name: J::NAME,
+            aliases: J::ALIASES,
+            redact: J::REDACT,
+            version: J::VERSION,
+            upcast: J::upcast,
+        }
     }
-    let decode = |text: &str| decode_version::<J>(text, version);
-    or_none(arguments, decode).map_err(|error| error.to_string())
+
+    /// Reads arguments of this version or an older one.
+    ///
+    /// # Errors
+    /// If they do not match the type, or `upcast` returns an error.
+    pub(crate) fn read<A: DeserializeOwned>(
+        &self,
+        arguments: &str,
+        version: u32,
+    ) -> Result<A, JobError> {
+        let mismatch = |error| undecodable(self.name, self.redact, arguments, &error);
+        if version >= self.version {
+            return decode_as(arguments, self.name, self.aliases).map_err(mismatch);
+        }
+        let old = plain_value(arguments, self.name, self.aliases).map_err(mismatch)?;
+        let upcast = (self.upcast)(version, old)?.to_string();
+        decode_plain(&upcast).map_err(|error| {
+            let reason = run_log::hide_in_text(error.to_string(), arguments, self.redact);
+            let reason = run_log::hide_in_text(reason, &upcast, self.redact);
+            JobError::new(
+                "undecodable_arguments",
+                format!(
+                    "the arguments of version {version}, as `upcast` returned them, do not match `{}`: {reason}",
+                    self.name
+                ),
+            )
+        })
+    }
+
+    /// Reads arguments of this version that a caller gave as text.
+    pub(crate) fn read_text<A: DeserializeOwned>(
+        &self,
+        arguments: &str,
+        version: u32,
+    ) -> Result<A, String> {
+        check_version(version, self.version)?;
+        if version == self.version {
+            let decode = |text: &str| decode_as(text, self.name, self.aliases);
+            return from_text(arguments, self.redact, decode);
+        }
+        or_none(arguments, |text| self.read(text, version)).map_err(|error| error.to_string())
+    }
 }
 
 /// Refuses arguments of a version that no code of this program can read.
-pub(crate) fn check_version(version: u32, known: u32) -> Result<(), String> {
+fn check_version(version: u32, known: u32) -> Result<(), String> {
     match version > known {
         true => Err(format!(
             "its arguments have version {version}, and this program only knows versions up to {known}; \
@@ -133,31 +188,6 @@ fn or_none<A, E>(arguments: &str, decode: impl Fn(&str) -> Result<A, E>) -> Resu
         (Err(error), "null") => decode("{}").map_err(|_| error),
         (decoded, _) => decoded,
     }
-}
-
-/// Reads arguments of this version or an older one.
-///
-/// # Errors
-/// If they do not match the type, or its `upcast` returns an error.
-pub(crate) fn decode_version<J: Job>(arguments: &str, version: u32) -> Result<J, JobError> {
-    let mismatch = |error| undecodable(J::NAME, J::REDACT, arguments, &error);
-    if version >= J::VERSION {
-        return decode(arguments).map_err(mismatch);
-    }
-    let old = plain_value(arguments, J::NAME, J::ALIASES).map_err(mismatch)?;
-    let new = J::upcast(version, old)?;
-    let upcast = new.to_string();
-    decode_plain(&upcast).map_err(|error| {
-        let reason = run_log::hide_in_text(error.to_string(), arguments, J::REDACT);
-        let reason = run_log::hide_in_text(reason, &upcast, J::REDACT);
-        JobError::new(
-            "undecodable_arguments",
-            format!(
-                "the arguments of version {version}, as `upcast` returned them, do not match `{}`: {reason}",
-                J::NAME
-            ),
-        )
-    })
 }
 
 /// Reads the arguments of a job type, of its version.

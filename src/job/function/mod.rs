@@ -1,21 +1,24 @@
 //! Jobs that are functions, without a type of their own.
 
+mod shared;
+
 use crate::db::AsConn;
 use crate::db::model::extras::FIRST_VERSION;
 use crate::db::model::new_row::NewRow;
 use crate::error::Result;
 use crate::job::Enqueued;
 use crate::job::arguments::readable::written;
-use crate::job::arguments::{check_version, decode_as, from_text, undecodable};
+use crate::job::arguments::{Reader, decode_as};
 use crate::job::bounds::MAX_ARGUMENTS;
+use crate::job::concurrency::Concurrency;
 use crate::job::error::JobError;
 use crate::job::extras::PublicAccess;
 use crate::job::new_job::NewJob;
 use crate::job::policy::Policy;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 use std::fmt;
-use std::marker::PhantomData;
 
 /// A class of jobs whose work is a function, with arguments of type `A`: the short form of a
 /// [`Job`](crate::Job).
@@ -59,8 +62,14 @@ pub struct Function<A> {
     pub(crate) redact: &'static [&'static str],
     pub(crate) policy: fn() -> Policy,
     pub(crate) priority: i32,
-    arguments: PhantomData<fn(A) -> A>,
+    pub(crate) max_arguments: usize,
+    pub(crate) version: u32,
+    upcast: fn(u32, Value) -> Result<Value, JobError>,
+    limits: fn(&A) -> Limits,
 }
+
+/// The unique id and the concurrency limit of one job.
+type Limits = (Option<String>, Option<Concurrency>);
 
 impl<A> Function<A> {
     /// Creates a class with this name, which is stored with its jobs: see
@@ -74,7 +83,10 @@ impl<A> Function<A> {
             redact: &[],
             policy: Policy::new,
             priority: 0,
-            arguments: PhantomData,
+            max_arguments: MAX_ARGUMENTS,
+            version: FIRST_VERSION,
+            upcast: |_, arguments| Ok(arguments),
+            limits: |_| (None, None),
         }
     }
 
@@ -115,6 +127,14 @@ impl<A> Function<A> {
         self
     }
 
+    /// Sets the conversion of arguments of an older version; see [`Job::upcast`](crate::Job::upcast). The current version
+    /// is that of [`JobArgs`], or 1.
+    #[must_use]
+    pub const fn upcast(mut self, upcast: fn(u32, Value) -> Result<Value, JobError>) -> Self {
+        self.upcast = upcast;
+        self
+    }
+
     /// Returns the name of the class.
     #[must_use]
     pub const fn name(&self) -> &'static str {
@@ -128,16 +148,20 @@ impl<A: Serialize + DeserializeOwned> Function<A> {
     /// # Errors
     /// If the arguments cannot be serialized to JSON, or cannot be read from it again.
     pub fn job(&self, arguments: &A) -> Result<NewJob> {
+        let (unique_id, concurrency) = (self.limits)(arguments);
         let decode = |text: &str| decode_as(text, self.name, self.aliases);
         let arguments = written(self.name, arguments, self.redact, decode)?;
         let (class, queue) = (self.name.to_owned(), self.queue.to_owned());
         Ok(NewJob {
             access: PublicAccess::default(),
-            row: NewRow::new(class, arguments, queue, self.priority),
-            policy: (self.policy)(),
-            concurrency: None,
+            row: NewRow {
+                unique_id,
+                ..NewRow::new(class, arguments, queue, self.priority)
+            },
+            policy: (self.policy)().with_version(self.version),
+            concurrency,
             quota: None,
-            max_arguments: Some(MAX_ARGUMENTS),
+            max_arguments: Some(self.max_arguments),
             is_text: false,
             ruby: None,
             follows: None,
@@ -153,20 +177,24 @@ impl<A: Serialize + DeserializeOwned> Function<A> {
         self.job(arguments)?.enqueue(conn)
     }
 
-    pub(crate) fn decode(&self, arguments: &str) -> Result<A, JobError> {
-        decode_as(arguments, self.name, self.aliases)
-            .map_err(|error| undecodable(self.name, self.redact, arguments, &error))
+    pub(crate) fn reader(&self) -> Reader {
+        Reader {
+            name: self.name,
+            aliases: self.aliases,
+            redact: self.redact,
+            version: self.version,
+            upcast: self.upcast,
+        }
     }
 
-    /// Creates a job from its arguments as JSON text, of the only version that functions have.
+    /// Creates a job from its arguments as JSON text.
     pub(crate) fn job_of_text(
         &self,
         arguments: &str,
         version: Option<u32>,
     ) -> Result<NewJob, String> {
-        check_version(version.unwrap_or(FIRST_VERSION), FIRST_VERSION)?;
-        let read = |text: &str| decode_as(text, self.name, self.aliases);
-        let arguments: A = from_text(arguments, self.redact, read)?;
+        let version = version.unwrap_or(self.version);
+        let arguments: A = self.reader().read_text(arguments, version)?;
         self.job(&arguments).map_err(|error| error.to_string())
     }
 }

@@ -9,5 +9,6 @@ mod postgres_attacks;
 #[cfg(feature = "postgres")]
 mod postgres_roles;
 mod triggers;
+mod typed;
 mod vectors;
 mod wakeup;
