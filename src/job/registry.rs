@@ -3,7 +3,7 @@
 use crate::db::model::extras::FIRST_VERSION;
 use crate::db::table::classes::NewClass;
 use crate::error::{Error, Result};
-use crate::job::arguments::Reader;
+use crate::job::arguments::ArgumentsReader;
 use crate::job::around::{self, Around, JobRan, NO_STATE, Next, caught};
 use crate::job::class::Job;
 use crate::job::context::{Context, Run};
@@ -328,14 +328,14 @@ fn without_extras(mut policy: Policy) -> Policy {
 }
 
 fn perform<J: Job>(arguments: &str, state: &J::State, run: &Run) -> Result<JobOutput, JobError> {
-    let job: J = Reader::of::<J>().read(arguments, run.policy.arguments_version())?;
+    let job: J = ArgumentsReader::of::<J>().read(arguments, run.policy.arguments_version())?;
     let cover = Cover::new(arguments, J::REDACT);
     let output = job.perform(&Context::new(state, run).covered(cover))?;
     as_output(run, J::MAX_RESULT, &output)
 }
 
 fn new_job<J: Job>(arguments: &str, version: Option<u32>) -> Result<NewJob, String> {
-    let job: J = Reader::of::<J>().read_text(arguments, version.unwrap_or(J::VERSION))?;
+    let job: J = ArgumentsReader::of::<J>().read_text(arguments, version.unwrap_or(J::VERSION))?;
     NewJob::new(&job).map_err(|error| error.to_string())
 }
 

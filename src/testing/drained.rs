@@ -6,7 +6,7 @@ use crate::db::table::job_logs::LogLine;
 use crate::db::test_support::{self, WaitingJob};
 use crate::error::{Error, ErrorContext, Result};
 use crate::job::JobId;
-use crate::job::arguments::Reader;
+use crate::job::arguments::ArgumentsReader;
 use crate::job::class::Job;
 use crate::job::error::JobError;
 use chrono::{DateTime, Utc};
@@ -193,10 +193,11 @@ pub fn enqueued<J: Job>(conn: &mut (impl AsConn + ?Sized)) -> Result<Vec<Enqueue
     let rows = test_support::waiting(&mut conn.as_conn()).during("list the jobs")?;
     let is_it =
         |row: &WaitingJob| row.class_name == J::NAME || J::ALIASES.contains(&&*row.class_name);
-    let typed = rows
-        .into_iter()
-        .filter(is_it)
-        .map(|row| typed(row, |text, version| Reader::of::<J>().read(text, version)));
+    let typed = rows.into_iter().filter(is_it).map(|row| {
+        typed(row, |text, version| {
+            ArgumentsReader::of::<J>().read(text, version)
+        })
+    });
     typed.collect()
 }
 

@@ -107,7 +107,7 @@ fn from_text<A>(
 
 /// A class, as far as its arguments of any version are read by it.
 #[derive(Clone, Copy)]
-pub(crate) struct Reader {
+pub(crate) struct ArgumentsReader {
     pub(crate) name: &'static str,
     pub(crate) aliases: &'static [&'static str],
     pub(crate) redact: &'static [&'static str],
@@ -116,9 +116,9 @@ pub(crate) struct Reader {
     pub(crate) upcast: fn(u32, Value) -> Result<Value, JobError>,
 }
 
-impl Reader {
+impl ArgumentsReader {
     pub(crate) fn of<J: Job>() -> Self {
-        Reader {
+        ArgumentsReader {
             name: J::NAME,
             aliases: J::ALIASES,
             redact: J::REDACT,

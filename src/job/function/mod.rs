@@ -8,7 +8,7 @@ use crate::db::model::new_row::NewRow;
 use crate::error::Result;
 use crate::job::Enqueued;
 use crate::job::arguments::readable::written;
-use crate::job::arguments::{Reader, decode_as};
+use crate::job::arguments::{ArgumentsReader, decode_as};
 use crate::job::bounds::MAX_ARGUMENTS;
 use crate::job::concurrency::Concurrency;
 use crate::job::error::JobError;
@@ -177,8 +177,8 @@ impl<A: Serialize + DeserializeOwned> Function<A> {
         self.job(arguments)?.enqueue(conn)
     }
 
-    pub(crate) fn reader(&self) -> Reader {
-        Reader {
+    pub(crate) fn reader(&self) -> ArgumentsReader {
+        ArgumentsReader {
             name: self.name,
             aliases: self.aliases,
             redact: self.redact,
