@@ -27,7 +27,6 @@ pub struct Concurrency {
 
 /// The policy for a job that finds no free slot.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
-#[non_exhaustive]
 pub enum LimitConflict {
     /// The job is blocked until a slot is free.
     #[default]

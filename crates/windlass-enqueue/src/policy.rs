@@ -120,7 +120,6 @@ impl Policy {
 
 /// The delivery guarantee of a job: how many times it may start.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
-#[non_exhaustive]
 pub enum Delivery {
     /// The job runs until the outcome of one run is stored in the database.
     ///
@@ -133,7 +132,6 @@ pub enum Delivery {
 
 /// The delay before the next attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[non_exhaustive]
 pub enum Backoff {
     /// The same delay after every attempt.
     Fixed(Duration),
@@ -150,7 +148,6 @@ pub enum Backoff {
 
 /// The time for which a job holds its unique id.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
-#[non_exhaustive]
 pub enum UniqueScope {
     /// Until a worker has claimed it: one job may run while the next waits.
     WhileWaiting,
@@ -173,7 +170,6 @@ impl UniqueScope {
 
 /// The effect of an enqueue whose unique id another job holds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
-#[non_exhaustive]
 pub enum OnConflict {
     /// Leaves the existing job as it is and returns it.
     #[default]
