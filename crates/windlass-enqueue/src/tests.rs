@@ -79,7 +79,8 @@ fn the_other_types_of_columns_are_cast_too() {
     let job = import("1").at(UNIX_EPOCH).policy(policy);
     let sql = job.statement(Database::Postgres).sql;
     assert!(sql.contains(
-        "CAST(CAST($3 AS text) AS boolean), CAST(CAST($4 AS text) AS bigint), CAST(CAST($5 AS text) AS timestamptz)"
+        "at_most_once => CAST(CAST($3 AS text) AS boolean), max_attempts => CAST(CAST($4 AS text) AS bigint), \
+         run_at => CAST(CAST($5 AS text) AS timestamptz)"
     ));
     let sql = job.statement(Database::Sqlite).sql;
     assert!(sql.contains("(?1, ?2, CAST(?3 AS integer), CAST(?4 AS integer), ?5)"));

@@ -61,8 +61,6 @@ impl<A: JobArgs> Function<A> {
     }
 }
 
-// The enums of the crate can grow. Both crates have one version, in which no other value exists than those named here.
-
 impl From<shared::Policy> for Policy {
     fn from(shared: shared::Policy) -> Self {
         let mut policy = Policy::new();
@@ -70,24 +68,23 @@ impl From<shared::Policy> for Policy {
         policy.max_crashes = shared.max_crashes;
         policy.delivery = shared.delivery.map(|delivery| match delivery {
             shared::Delivery::AtMostOnce => Delivery::AtMostOnce,
-            _ => Delivery::AtLeastOnce,
+            shared::Delivery::AtLeastOnce => Delivery::AtLeastOnce,
         });
         policy.backoff = shared.backoff.map(|backoff| match backoff {
             shared::Backoff::Fixed(delay) => Backoff::Fixed(delay),
             shared::Backoff::Exponential { first, cap } => Backoff::Exponential { first, cap },
-            _ => Backoff::default(),
         });
         policy.keep_result = shared.keep_result;
         policy.unique_scope = shared.unique_scope.map(|scope| match scope {
             shared::UniqueScope::WhileWaiting => UniqueScope::WhileWaiting,
             shared::UniqueScope::UntilResultExpires => UniqueScope::UntilResultExpires,
-            _ => UniqueScope::UntilFinished,
+            shared::UniqueScope::UntilFinished => UniqueScope::UntilFinished,
         });
         policy.on_conflict = shared.on_conflict.map(|on_conflict| match on_conflict {
             shared::OnConflict::Refuse => OnConflict::Refuse,
             shared::OnConflict::Replace => OnConflict::Replace,
             shared::OnConflict::RunAgain => OnConflict::RunAgain,
-            _ => OnConflict::Existing,
+            shared::OnConflict::Existing => OnConflict::Existing,
         });
         if let Some(time) = shared.timeout {
             policy = policy.timeout(time);
