@@ -13,4 +13,4 @@
 //! # Ok::<(), windlass::Error>(())
 //! ```
 
-pub use crate::flow::waits::emit;
+pub use crate::flow::waits::{emit, max_payload};

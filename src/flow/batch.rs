@@ -63,6 +63,7 @@ pub struct Batch {
     batches: Vec<Batch>,
     followers: Vec<(On, ToAdd)>,
     waits_for_retries: bool,
+    max_metadata: usize,
 }
 
 /// A job to add, or why there is none.
@@ -104,6 +105,7 @@ impl Batch {
             batches: Vec::new(),
             followers: Vec::new(),
             waits_for_retries: false,
+            max_metadata: MOST_METADATA,
         }
     }
 
@@ -154,11 +156,17 @@ impl Batch {
         self
     }
 
-    /// Stores a value with the batch, as JSON of up to 64 KiB.
+    /// Stores a value with the batch, as JSON of up to 64 KiB, or of [`max_metadata`](Self::max_metadata).
     pub fn metadata(mut self, value: &impl Serialize) -> Self {
         self.metadata = serde_json::to_string(value)
             .map(Some)
             .map_err(|error| format!("its metadata cannot be written as JSON: {error}"));
+        self
+    }
+
+    /// Sets the maximum size of the metadata as JSON, in bytes. Default: 64 KiB.
+    pub fn max_metadata(mut self, bytes: usize) -> Self {
+        self.max_metadata = bytes;
         self
     }
 
@@ -226,7 +234,7 @@ impl BatchId {
 
 // --- Enqueueing batches ---
 
-/// The largest metadata of a batch, in bytes.
+/// The largest metadata of a batch, in bytes, unless the batch sets another maximum.
 const MOST_METADATA: usize = 65_536;
 
 /// The result of enqueueing a [`Batch`].
@@ -258,9 +266,10 @@ impl Batch {
         let metadata = self.metadata.as_ref();
         let problem = match metadata {
             Err(reason) => Some(reason.clone()),
-            Ok(Some(text)) if text.len() > MOST_METADATA => Some(format!(
-                "its metadata has {} bytes, and at most {MOST_METADATA} are stored: store the rest elsewhere",
-                text.len()
+            Ok(Some(text)) if text.len() > self.max_metadata => Some(format!(
+                "its metadata has {} bytes, and at most {} are stored: store the rest elsewhere, or raise `max_metadata`",
+                text.len(),
+                self.max_metadata
             )),
             Ok(_) => None,
         };

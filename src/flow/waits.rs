@@ -1,7 +1,9 @@
 //! Steps at which a job waits, and effects outside of the database.
 
+use crate::db::model::audit::{Actor, AuditAction};
 use crate::db::model::outcome::{ParkUntil, ParkedStep};
-use crate::db::table::steps;
+use crate::db::table::{run_time, steps};
+use crate::db::transition::audit::AuditTrail;
 use crate::db::transition::flows::wake as stored;
 use crate::db::{AsConn, DbConnection, own};
 use crate::error::{Error, ErrorContext, Result};
@@ -239,8 +241,11 @@ fn too_long(event: &str, timeout: Duration, longest: Duration) -> JobError {
 /// The maximum size of an event's name, in bytes.
 pub(crate) const LONGEST_NAME: usize = 255;
 
-/// The maximum size of a payload as JSON, in bytes.
+/// The maximum size of a payload as JSON, in bytes, unless a larger one is set.
 pub(crate) const LARGEST_PAYLOAD: usize = 64 * 1024;
+
+/// The largest maximum that can be set.
+const MOST_PAYLOAD: usize = 64 * 1024 * 1024;
 
 /// Emits an event: jobs that [wait](crate::Context::wait_event) for it run again, with its payload.
 ///
@@ -267,7 +272,7 @@ pub(crate) const LARGEST_PAYLOAD: usize = 64 * 1024;
 /// # Errors
 /// - [`Error::EventTaken`] if the event was emitted before with another payload, compared as JSON.
 /// - [`Error::InvalidEvent`] if the name is empty, has more than 255 bytes or a NUL, or if the payload cannot be
-///   written as JSON, takes more than 64 KiB or is nested deeper than 120 arrays and objects.
+///   written as JSON, takes more than [`max_payload`] or is nested deeper than 120 arrays and objects.
 /// - [`Error::Query`] if the database rejects a statement.
 pub fn emit<C, T>(conn: &mut C, event: &str, payload: &T) -> Result<()>
 where
@@ -287,12 +292,15 @@ pub fn emit_json<C: AsConn + ?Sized>(conn: &mut C, event: &str, payload: &str) -
         return Err(invalid(event, problem));
     }
     if payload.len() > LARGEST_PAYLOAD {
-        let reason = format!(
-            "its payload takes {} bytes, more than the maximum of {LARGEST_PAYLOAD}: keep the data elsewhere, and give a \
-             reference to it",
-            payload.len()
-        );
-        return Err(invalid(event, reason));
+        let most = max_payload(conn)?;
+        if payload.len() > most {
+            let reason = format!(
+                "its payload takes {} bytes, more than the maximum of {most}: keep the data elsewhere, and give a \
+                 reference to it, or raise the maximum by `windlass events max`",
+                payload.len()
+            );
+            return Err(invalid(event, reason));
+        }
     }
     if is_too_deep(payload) {
         let reason = format!(
@@ -306,6 +314,45 @@ pub fn emit_json<C: AsConn + ?Sized>(conn: &mut C, event: &str, payload: &str) -
         return Err(Error::EventTaken { event });
     }
     conn.after_enqueue()
+}
+
+/// Returns the maximum size of a payload as JSON, in bytes, for all programs. Default: 64 KiB.
+///
+/// ```
+/// # use diesel::prelude::*;
+/// # use windlass::audit::Actor;
+/// # let mut conn = SqliteConnection::establish(":memory:").unwrap();
+/// # windlass::migrate(&mut conn).unwrap();
+/// assert_eq!(windlass::events::max_payload(&mut conn)?, 65_536);
+/// Actor::default().set_max_payload(&mut conn, 1_000_000)?;
+/// assert_eq!(windlass::events::max_payload(&mut conn)?, 1_000_000);
+/// # Ok::<(), windlass::Error>(())
+/// ```
+///
+/// # Errors
+/// If the database does not answer or has no tables.
+pub fn max_payload<C: AsConn + ?Sized>(conn: &mut C) -> Result<usize> {
+    let set = run_time::max_payload(&mut own(conn)).during("read the settings")?;
+    Ok(set.unwrap_or(LARGEST_PAYLOAD).max(LARGEST_PAYLOAD))
+}
+
+impl Actor {
+    /// Sets the [maximum size](crate::events::max_payload) of an event's payload, from 64 KiB to 64 MiB: for Rust, SQL and
+    /// HTTP. Returns `false` if that was set already.
+    ///
+    /// # Errors
+    /// If the size is beyond these, or the database does not answer or has no tables.
+    pub fn set_max_payload<C: AsConn + ?Sized>(&self, conn: &mut C, bytes: usize) -> Result<bool> {
+        if !(LARGEST_PAYLOAD..=MOST_PAYLOAD).contains(&bytes) {
+            return Err(Error::Settings(format!(
+                "cannot set the maximum size of a payload to {bytes} bytes: it is {LARGEST_PAYLOAD} to {MOST_PAYLOAD}"
+            )));
+        }
+        let set = AuditTrail::new(self, AuditAction::SetMaxPayload)
+            .target(&bytes.to_string())
+            .record_if(&mut own(conn), |conn| run_time::set_max_payload(conn, bytes));
+        set.during("change the settings")
+    }
 }
 
 fn invalid(event: &str, reason: String) -> Error {

@@ -3,6 +3,9 @@
 /// The most bytes of arguments, unless the type of the job or the enqueue sets another maximum.
 pub(crate) const MAX_ARGUMENTS: usize = 64 * 1024;
 
+/// The most bytes of the value of a step, unless the type of the job sets another maximum.
+pub(crate) const MAX_STEP: usize = 64 * 1024;
+
 /// The reason why a job that runs at most once is refused.
 pub(crate) const ONE_ATTEMPT: &str =
     "it has at-most-once delivery and more than one attempt; choose one";

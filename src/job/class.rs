@@ -66,6 +66,9 @@ pub trait Job: Serialize + DeserializeOwned + Send + 'static {
     /// [`TaskInfo`](crate::jobs::TaskInfo) has an `error` that explains this.
     const MAX_RESULT: usize = 64 * 1024;
 
+    /// The maximum size of the value of a [step](crate::Context::step) as JSON, in bytes. Default: 64 KiB.
+    const MAX_STEP: usize = 64 * 1024;
+
     /// The fields that are secret: `windlass`, its pages, the logs and
     /// [`jobs::find`](crate::jobs::find()) show them as `[hidden]`, in arguments, steps, results and metadata.
     ///

@@ -7,6 +7,7 @@ use crate::db::table::claimed::Progress;
 use crate::db::{Database, DbConnection, Typed};
 use crate::error::Result;
 use crate::job::JobId;
+use crate::job::bounds::MAX_STEP;
 use crate::job::error::Interrupted;
 use crate::job::policy::Policy;
 use crate::job::run_log::{Cover, clean};
@@ -66,6 +67,8 @@ pub struct Context<'a, S: ?Sized> {
     pub(crate) is_around: bool,
     /// Hides secrets in what the job logs and reports.
     pub(crate) cover: Cover<'a>,
+    /// The most bytes of a step's value.
+    pub(crate) max_step: usize,
 }
 
 impl<'a, S: ?Sized> Context<'a, S> {
@@ -75,11 +78,20 @@ impl<'a, S: ?Sized> Context<'a, S> {
             run,
             is_around: false,
             cover: Cover::default(),
+            max_step: MAX_STEP,
         }
     }
 
     pub(crate) fn covered(self, cover: Cover<'a>) -> Self {
         Context { cover, ..self }
+    }
+
+    /// Sets the maximum size of a step's value.
+    pub(crate) fn with_steps_of(self, bytes: usize) -> Self {
+        Context {
+            max_step: bytes,
+            ..self
+        }
     }
 
     /// Returns the application's state for this type of job.

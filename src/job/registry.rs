@@ -330,7 +330,8 @@ fn without_extras(mut policy: Policy) -> Policy {
 fn perform<J: Job>(arguments: &str, state: &J::State, run: &Run) -> Result<JobOutput, JobError> {
     let job: J = ArgumentsReader::of::<J>().read(arguments, run.policy.arguments_version())?;
     let cover = Cover::new(arguments, J::REDACT);
-    let output = job.perform(&Context::new(state, run).covered(cover))?;
+    let context = Context::new(state, run).covered(cover);
+    let output = job.perform(&context.with_steps_of(J::MAX_STEP))?;
     as_output(run, J::MAX_RESULT, &output)
 }
 

@@ -19,10 +19,8 @@ use serde::de::DeserializeOwned;
 /// The most steps that are read at once; further ones are looked up when they are reached.
 const READ_AT_ONCE: usize = 20_000;
 
-/// The maximum size of a name and of a value as JSON, in bytes.
+/// The maximum size of a name, in bytes.
 pub(crate) const LONGEST_NAME: usize = 255;
-
-pub(crate) const LARGEST_VALUE: usize = 64 * 1024;
 
 impl<S: ?Sized> Context<'_, S> {
     /// Does a part of the job, and records in the same transaction that it is done, with its
@@ -76,7 +74,7 @@ impl<S: ?Sized> Context<'_, S> {
     ///   the job is then [given back](crate::JobError#when-the-database-does-not-answer), which is not an attempt.
     /// - [`Interrupted::Lost`] if the claim is lost.
     /// - An error if the database rejects a statement, or if the name was used before in this run.
-    /// - An error if the value takes more than 64 KiB as JSON, or cannot be read back.
+    /// - An error if the value takes more than [`Job::MAX_STEP`](crate::Job::MAX_STEP) as JSON, or cannot be read back.
     pub fn step<C, T>(
         &self,
         conn: &mut C,
@@ -132,7 +130,7 @@ impl<S: ?Sized> Context<'_, S> {
             }
             StepState::New => {
                 let value = work(conn)?;
-                let text = written(name, &value)?;
+                let text = written(name, &value, self.max_step)?;
                 steps::record(&mut own(conn), run.job_id, name, &text).during("record a step")?;
                 Ok(value)
             }
@@ -313,15 +311,15 @@ pub(crate) fn read<T: DeserializeOwned>(name: &str, value: &str) -> JobResult<T>
     })
 }
 
-pub(crate) fn written<T: Serialize>(name: &str, value: &T) -> JobResult<String> {
+pub(crate) fn written<T: Serialize>(name: &str, value: &T, most: usize) -> JobResult<String> {
     let text = to_json(value).map_err(|error| {
         let message = format!("the value of the step `{name}` cannot be stored: {error}");
         JobError::new("unserialisable_step", message)
     })?;
-    if text.len() > LARGEST_VALUE {
+    if text.len() > most {
         let message = format!(
-            "the value of the step `{name}` takes {} bytes, more than the maximum of {LARGEST_VALUE}: \
-             keep it elsewhere, and give a reference to it",
+            "the value of the step `{name}` takes {} bytes, more than the maximum of {most}: \
+             keep it elsewhere, and give a reference to it, or raise `MAX_STEP`",
             text.len()
         );
         return Err(JobError::new("step_too_large", message).fail());

@@ -1427,7 +1427,7 @@ DECLARE
     p_payload text := coalesce(payload, 'null') COLLATE "default";
     v_problem text := CASE
         WHEN p_name IS NULL OR octet_length(p_name) NOT BETWEEN 1 AND 255 THEN 'its name must have 1 to 255 bytes and no NUL'
-        WHEN octet_length(p_payload) > 65536 THEN 'its payload must be JSON text of at most 65536 bytes; store the data elsewhere and pass a reference'
+        WHEN (octet_length(p_payload) > 65536 AND octet_length(p_payload) > coalesce((SELECT CAST(substring(s.value FROM '^[0-9]{1,9}$') AS integer) FROM windlass_settings AS s WHERE s.name = 'max_event_payload'), 0)) THEN 'its payload must be JSON text of at most 65536 bytes, or as many as `windlass events max` has set; store the data elsewhere and pass a reference'
         WHEN strpos(replace(p_payload, E'\\\\', ''), E'\\u0000') > 0 THEN 'its payload contains a NUL character, which Postgres cannot keep; encode binary data'
         WHEN octet_length(p_payload) > 2 * 120 AND windlass_is_too_deep(p_payload, 120) THEN 'its payload is nested deeper than 120 arrays and objects, and could not be decoded again; store the data elsewhere and pass a reference'
         WHEN strpos(lower(p_payload), E'\\ud') > 0 AND replace(p_payload, E'\\\\', '//') ~ E'\\\\u[dD][89abAB][0-9a-fA-F][0-9a-fA-F](?!\\\\u[dD][c-fC-F])|(?<!\\\\u[dD][89abAB][0-9a-fA-F][0-9a-fA-F])\\\\u[dD][c-fC-F]' THEN 'its payload could not be read again: a text has half of a surrogate pair'

@@ -1068,8 +1068,8 @@ BEGIN
     SELECT CASE
         WHEN NEW.name IS NULL OR typeof(NEW.name) NOT IN ('null', 'text') OR length(CAST(NEW.name AS blob)) NOT BETWEEN 1 AND 255 OR instr(NEW.name, char(0)) > 0
         THEN RAISE(ABORT, 'cannot emit the event: its name must have 1 to 255 bytes and no NUL')
-        WHEN typeof(NEW.payload) NOT IN ('null', 'text') OR length(CAST(NEW.payload AS blob)) > 65536
-        THEN RAISE(ABORT, 'cannot emit the event: its payload must be JSON text of at most 65536 bytes; store the data elsewhere and pass a reference')
+        WHEN typeof(NEW.payload) NOT IN ('null', 'text') OR (length(CAST(NEW.payload AS blob)) > 65536 AND length(CAST(NEW.payload AS blob)) > coalesce((SELECT CAST(s.value AS integer) FROM windlass_settings AS s WHERE s.name = 'max_event_payload'), 0))
+        THEN RAISE(ABORT, 'cannot emit the event: its payload must be JSON text of at most 65536 bytes, or as many as `windlass events max` has set; store the data elsewhere and pass a reference')
         WHEN NEW.payload IS NOT NULL AND NOT json_valid(NEW.payload)
         THEN RAISE(ABORT, 'cannot emit the event: its payload is not JSON')
         WHEN instr(NEW.payload, char(0)) > 0 OR instr(replace(NEW.payload, '\\', ''), '\u0000') > 0

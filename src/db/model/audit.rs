@@ -144,6 +144,7 @@ pub enum AuditAction {
     PauseClass,
     ResumeClass,
     SetStrictClasses,
+    SetMaxPayload,
     SetLimit,
     ClearLimit,
     ScheduleTask,
@@ -158,10 +159,11 @@ pub enum AuditAction {
 
 impl AuditAction {
     /// All of them, by their names.
-    pub const ALL: [AuditAction; 25] = [
+    pub const ALL: [AuditAction; 26] = [
         AuditAction::PauseClass,
         AuditAction::ResumeClass,
         AuditAction::SetStrictClasses,
+        AuditAction::SetMaxPayload,
         AuditAction::CancelJobs,
         AuditAction::DiscardJobs,
         AuditAction::EditJob,
@@ -204,6 +206,7 @@ impl AuditAction {
             AuditAction::PauseClass => "classes.pause",
             AuditAction::ResumeClass => "classes.resume",
             AuditAction::SetStrictClasses => "classes.strict",
+            AuditAction::SetMaxPayload => "events.max",
             AuditAction::SetLimit => "limits.set",
             AuditAction::ClearLimit => "limits.clear",
             AuditAction::ScheduleTask => "recurring.schedule",

@@ -3,6 +3,7 @@
 use crate::db::conn::dialect::Dialect;
 use crate::db::model::extras::{MAX_LABEL, MAX_TAGS};
 use crate::db::model::new_row::Per;
+use crate::db::table::run_time::MAX_PAYLOAD;
 use crate::flow::waits::{LARGEST_PAYLOAD, LONGEST_NAME};
 use crate::job::arguments::MAX_DEPTH;
 use crate::job::bounds::{MAX_ARGUMENTS, ONE_ATTEMPT};
@@ -147,12 +148,13 @@ pub(super) fn event(dialect: Dialect, (name, payload): (&str, &str)) -> Vec<Rule
     );
     let refuses = [
         rules.is_no("'text'", payload),
-        format!("{} > {LARGEST_PAYLOAD}", rules.bytes(payload)),
+        rules.is_too_large(payload),
     ];
     rules.add(
         any(&refuses),
         format!(
-            "its payload must be JSON text of at most {LARGEST_PAYLOAD} bytes; store the data elsewhere and pass a reference"
+            "its payload must be JSON text of at most {LARGEST_PAYLOAD} bytes, or as many as `windlass events max` has set; \
+             store the data elsewhere and pass a reference"
         ),
     );
     rules.json("payload", payload, MAX_DEPTH);
@@ -215,6 +217,19 @@ impl<'c> Rules<'c> {
             Dialect::Postgres => "false".to_owned(),
             Dialect::Sqlite => format!("typeof({value}) NOT IN ('null', {kinds})"),
         }
+    }
+
+    /// Returns a condition: the payload of an event is larger than what is set, or the default.
+    fn is_too_large(&self, payload: &str) -> String {
+        let size = self.bytes(payload);
+        let value = match self.dialect {
+            Dialect::Postgres => "CAST(substring(s.value FROM '^[0-9]{1,9}$') AS integer)",
+            Dialect::Sqlite => "CAST(s.value AS integer)",
+        };
+        format!(
+            "({size} > {LARGEST_PAYLOAD} AND {size} > coalesce((SELECT {value} FROM windlass_settings AS s \
+             WHERE s.name = '{MAX_PAYLOAD}'), 0))"
+        )
     }
 
     fn has_nul(&self, text: &str) -> String {

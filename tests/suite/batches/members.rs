@@ -173,6 +173,10 @@ fn bad_batches_are_refused_before_any_sql(db: &TestDb) {
         (Batch::new("a\0b"), "batch name"),
         (Batch::new("n").metadata(&"x".repeat(70_000)), "metadata"),
         (
+            Batch::new("n").metadata(&"x".repeat(99)).max_metadata(100),
+            "at most 100 are stored",
+        ),
+        (
             Batch::new("n").on_success(note().unique_id("u")),
             "cannot have a unique id",
         ),

@@ -10,6 +10,7 @@ on_each_database!(
     an_event_by_sql_is_that_of_rust,
     what_is_no_event_is_refused_by_sql,
     an_event_of_a_rolled_back_transaction_is_none,
+    the_largest_payload_is_a_setting,
 );
 
 fn by_sql(db: &TestDb, name: &str, payload: &str) -> Result<(), String> {
@@ -74,6 +75,34 @@ fn an_event_by_sql_is_that_of_rust(db: &TestDb) {
     ] {
         assert_eq!(db.texts(rows), other.texts(rows));
     }
+}
+
+fn the_largest_payload_is_a_setting(db: &TestDb) {
+    use windlass::audit::Actor;
+    let payload = |bytes: usize| format!("\"{}\"", "x".repeat(bytes - 2));
+    let conn = &mut db.connection();
+    assert_eq!(windlass::events::max_payload(conn).unwrap(), 65_536);
+    for beyond in [0, 65_535, 67_108_865] {
+        let error = Actor::default().set_max_payload(conn, beyond).unwrap_err();
+        assert!(error.to_string().contains("65536 to 67108864"), "{error}");
+    }
+    assert!(Actor::named("ada").set_max_payload(conn, 100_000).unwrap());
+    assert!(!Actor::named("ada").set_max_payload(conn, 100_000).unwrap());
+    assert_eq!(windlass::events::max_payload(conn).unwrap(), 100_000);
+    by_rust(db, "rust", &payload(100_000)).unwrap();
+    by_sql(db, "sql", &payload(100_000)).unwrap();
+    for error in [
+        by_rust(db, "larger", &payload(100_001)).unwrap_err(),
+        by_sql(db, "larger", &payload(100_001)).unwrap_err(),
+    ] {
+        assert!(error.contains("windlass events max"), "{error}");
+    }
+    // Text that is no number counts as none.
+    db.execute("UPDATE windlass_settings SET value = 'much' WHERE name = 'max_event_payload'");
+    assert!(by_sql(db, "much", &payload(65_537)).is_err());
+    assert!(by_rust(db, "much", &payload(65_537)).is_err());
+    let done = db.texts("SELECT action || ' ' || target AS t FROM windlass_audit ORDER BY id");
+    assert_eq!(done, ["events.max 100000"]);
 }
 
 fn what_is_no_event_is_refused_by_sql(db: &TestDb) {

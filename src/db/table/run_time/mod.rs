@@ -127,16 +127,46 @@ pub(crate) fn is_on(conn: &mut Conn<'_>, name: &str) -> QueryResult<bool> {
 
 /// Turns a setting on or off. Returns `false` if it was that already.
 pub(crate) fn set(conn: &mut Conn<'_>, name: &str, on: bool) -> QueryResult<bool> {
+    let was_on = is_on(conn, name)?;
+    set_value(conn, name, if on { "on" } else { "off" })?;
+    Ok(was_on != on)
+}
+
+fn set_value(conn: &mut Conn<'_>, name: &str, value: &str) -> QueryResult<()> {
     let text = "INSERT INTO windlass_settings (name, value) VALUES ($1, $2) \
          ON CONFLICT (name) DO UPDATE SET value = excluded.value WHERE windlass_settings.value <> excluded.value";
-    let was_on = is_on(conn, name)?;
-    let value = if on { "on" } else { "off" };
     Statement::new(text)
         .bind(name)
         .bind(value)
         .uncached()
-        .execute(conn)?;
-    Ok(was_on != on)
+        .execute(conn)
+}
+
+/// The setting of the most bytes of an event's payload, which can only be raised.
+pub(crate) const MAX_PAYLOAD: &str = "max_event_payload";
+
+#[derive(QueryableByName)]
+struct SettingValue {
+    #[diesel(sql_type = Text)]
+    value: String,
+}
+
+/// Returns the most bytes of an event's payload, if that is set.
+pub(crate) fn max_payload(conn: &mut Conn<'_>) -> QueryResult<Option<usize>> {
+    let text = "SELECT value FROM windlass_settings WHERE name = $1";
+    let row: Option<SettingValue> = Statement::new(text)
+        .uncached()
+        .bind(MAX_PAYLOAD)
+        .get_result(conn)
+        .optional()?;
+    Ok(row.and_then(|row| row.value.parse().ok()))
+}
+
+/// Sets it. Returns `false` if that was set already.
+pub(crate) fn set_max_payload(conn: &mut Conn<'_>, bytes: usize) -> QueryResult<bool> {
+    let before = max_payload(conn)?;
+    set_value(conn, MAX_PAYLOAD, &bytes.to_string())?;
+    Ok(before != Some(bytes))
 }
 
 /// Returns whether jobs of unknown classes are refused.

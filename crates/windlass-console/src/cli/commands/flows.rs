@@ -1,13 +1,14 @@
 //! `windlass flows ...`.
 
 use crate::cli::config::CommandError;
+use crate::cli::listed::ChangedBy;
 use crate::cli::select::{self, connect};
 use crate::terminal::{self, Report, printable};
 use serde::Serialize;
 use std::process::ExitCode;
 use windlass::flows::{FlowGraph, FlowId};
 use windlass::internal::flow::waits;
-use windlass::{BatchId, Database, JobId, Result};
+use windlass::{BatchId, Database, JobId, Result, events};
 
 /// Show what waits for what
 #[derive(Debug, clap::Subcommand)]
@@ -94,12 +95,14 @@ impl Report for ShownFlow {
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum EventsCommand {
     Emit(Emit),
+    Max(MaxPayload),
 }
 
 impl EventsCommand {
     pub(crate) fn show(&self, database: &Database) -> Result<ExitCode, CommandError> {
         match self {
             EventsCommand::Emit(emit) => Ok(terminal::show(&emit.run(database)?, emit.json)),
+            EventsCommand::Max(max) => Ok(terminal::show(&max.run(database)?, max.json)),
         }
     }
 }
@@ -145,5 +148,49 @@ impl Emit {
 impl Report for Emitted<'_> {
     fn text(&self, _width: Option<usize>) -> String {
         format!("Emitted {}.\n", printable(self.event))
+    }
+}
+
+/// Show or set the maximum size of a payload, for Rust, SQL and HTTP
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  windlass events max
+  windlass events max 1000000 --reason 'reports of the bank'")]
+pub(crate) struct MaxPayload {
+    /// The maximum in bytes, from 65536 to 67108864; without it, what is set is shown
+    #[arg(value_name = "BYTES")]
+    bytes: Option<usize>,
+
+    #[command(flatten)]
+    changed_by: ChangedBy,
+
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Serialize)]
+struct MaxPayloadSetting {
+    bytes: usize,
+    /// True if the setting changed.
+    changed: bool,
+}
+
+impl MaxPayload {
+    fn run(&self, database: &Database) -> Result<MaxPayloadSetting, CommandError> {
+        let conn = &mut connect(database)?;
+        let changed = match self.bytes {
+            Some(bytes) => self.changed_by.actor().set_max_payload(conn, bytes)?,
+            None => false,
+        };
+        let bytes = events::max_payload(conn)?;
+        Ok(MaxPayloadSetting { bytes, changed })
+    }
+}
+
+impl Report for MaxPayloadSetting {
+    fn text(&self, _width: Option<usize>) -> String {
+        format!("A payload has at most {} bytes.\n", self.bytes)
     }
 }
