@@ -27,6 +27,9 @@ export interface Options {
   retryForSeconds?: number | null;
   keepResultSeconds?: number | null;
   tenant?: string | null;
+  batchId?: number | bigint | null;
+  afterBatch?: number | bigint | null;
+  runsOn?: "success" | "failure" | "finish" | null;
 }
 
 /** A job of a list. */

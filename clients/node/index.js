@@ -52,6 +52,9 @@ const OPTIONS = {
   retryForSeconds: ["double precision", NUMBER],
   keepResultSeconds: ["double precision", NUMBER],
   tenant: ["text", TEXT],
+  batchId: ["bigint", INTEGER],
+  afterBatch: ["bigint", INTEGER],
+  runsOn: ["text", TEXT],
 };
 
 /** Enqueues a job by a client or pool of pg, in the transaction of the client. Resolves to the job's id. */

@@ -2,7 +2,7 @@
 
 use crate::db::model::extras::{On, Otherwise};
 use crate::db::model::new_row::NewRow;
-use crate::db::table::flows::batches::{self, Addition, NewBatchRow};
+use crate::db::table::flows::batches::{self, NewBatchRow};
 use crate::db::transition::enqueue::rank::rank_by_time;
 use crate::db::transition::enqueue::{all_or_none, flows};
 use crate::db::{AsConn, Conn, own, query};
@@ -11,7 +11,7 @@ use crate::job::class::Job;
 use crate::job::context::Context;
 use crate::job::error::JobError;
 use crate::job::extras::{refuse_named, refuse_unknown};
-use crate::job::new_job::{NewJob, enqueue_in};
+use crate::job::new_job::{NewJob, enqueue_in, keep_open};
 use crate::job::{BatchId, Enqueued};
 use crate::queue::check_name;
 use chrono::{DateTime, Utc};
@@ -218,14 +218,10 @@ impl BatchId {
         let jobs = jobs.into_iter().map(ToNewJob::to_new_job);
         let jobs = jobs.collect::<Result<Vec<_>>>()?;
         let enqueued = all_or_none(&mut own(conn), |conn| {
-            match batches::accepts(conn, self.0).during("look whether the batch is over")? {
-                Addition::Accepted => {}
-                Addition::Ended => return Err(Error::BatchOver { id: self.0 }),
-                Addition::Unknown => return Err(Error::NoSuchBatch { id: self.0 }),
-            }
+            keep_open(conn, self.0)?;
             let (enqueued, new) = enqueue_in(conn, self.0, jobs)?;
             flows::add(conn, self.0, &new).during("add jobs to the batch")?;
-            Ok(enqueued)
+            Ok::<_, Error>(enqueued)
         })?;
         conn.after_enqueue()?;
         Ok(enqueued)
@@ -235,7 +231,7 @@ impl BatchId {
 // --- Enqueueing batches ---
 
 /// The largest metadata of a batch, in bytes, unless the batch sets another maximum.
-const MOST_METADATA: usize = 65_536;
+pub(crate) const MOST_METADATA: usize = 65_536;
 
 /// The result of enqueueing a [`Batch`].
 #[derive(Debug, Clone, PartialEq, Eq)]

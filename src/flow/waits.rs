@@ -350,7 +350,9 @@ impl Actor {
         }
         let set = AuditTrail::new(self, AuditAction::SetMaxPayload)
             .target(&bytes.to_string())
-            .record_if(&mut own(conn), |conn| run_time::set_max_payload(conn, bytes));
+            .record_if(&mut own(conn), |conn| {
+                run_time::set_max_payload(conn, bytes)
+            });
         set.during("change the settings")
     }
 }

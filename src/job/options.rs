@@ -3,7 +3,9 @@
 //! One list serves recurring tasks in a configuration and by `windlass recurring`, the command `windlass enqueue`, and
 //! requests over HTTP, whose options are those of enqueues in SQL.
 
+use crate::db::model::extras::On;
 use crate::db::model::new_row::{OnConflict, UniqueScope};
+use crate::job::BatchId;
 use crate::job::concurrency::{Concurrency, LimitConflict};
 use crate::job::new_job::{LONGEST_DELAY, NewJob};
 use crate::job::policy::backoff::Backoff;
@@ -15,7 +17,7 @@ use std::time::Duration;
 
 /// The columns of the view `windlass_enqueue`, which are the fields of a request over HTTP: the class, the arguments, and
 /// options.
-pub const COLUMNS: [&str; 29] = [
+pub const COLUMNS: [&str; 32] = [
     "class",
     "arguments",
     "queue",
@@ -45,6 +47,9 @@ pub const COLUMNS: [&str; 29] = [
     "retry_for_seconds",
     "keep_result_seconds",
     "tenant",
+    "batch_id",
+    "after_batch",
+    "runs_on",
 ];
 
 /// The options of a job. Those that are not set come from its type.
@@ -165,6 +170,15 @@ pub struct JobOptions {
     /// The tenant of the job: the customer, for example.
     pub tenant: Option<String>,
 
+    /// The batch that the job joins.
+    pub batch_id: Option<i64>,
+
+    /// The batch that the job waits for.
+    pub after_batch: Option<i64>,
+
+    /// The outcome of that batch on which the job runs. Default: its success.
+    pub runs_on: Option<On>,
+
     /// Tags of the job.
     pub tags: Option<Vec<String>>,
 
@@ -271,6 +285,15 @@ impl JobOptions {
         }
         if let Some(tenant) = &self.tenant {
             job = job.tenant(tenant);
+        }
+        if let Some(batch) = self.batch_id {
+            job = job.batch(BatchId(batch));
+        }
+        if let Some(batch) = self.after_batch {
+            job = job.after(BatchId(batch));
+        }
+        if let Some(on) = self.runs_on {
+            job = job.when(on);
         }
         job = job.tags(self.tags.iter().flatten());
         let policy = self.in_seconds(self.policy())?;

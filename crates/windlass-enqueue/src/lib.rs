@@ -68,7 +68,7 @@ mod time;
 pub use args::{Error, JobArgs};
 pub use concurrency::{Concurrency, LimitConflict};
 pub use new_job::NewJob;
-pub use policy::{Backoff, Delivery, OnConflict, Policy, UniqueScope};
+pub use policy::{Backoff, Delivery, On, OnConflict, Policy, UniqueScope};
 pub use statement::{Database, Insert, Statement, statements_for_all};
 
 #[cfg(any(feature = "diesel", feature = "diesel-async"))]

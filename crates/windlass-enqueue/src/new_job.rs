@@ -2,7 +2,7 @@
 
 use crate::args::{Error, JobArgs};
 use crate::concurrency::Concurrency;
-use crate::policy::{Backoff, Delivery, Policy};
+use crate::policy::{Backoff, Delivery, On, Policy};
 use crate::time;
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
@@ -213,6 +213,26 @@ impl NewJob {
     /// Sets the tenant that the job belongs to.
     pub fn tenant(self, tenant: impl Into<String>) -> Self {
         self.with("tenant", tenant)
+    }
+
+    /// Adds the job to a batch, which must not be over: one that this transaction opened, or that of the running job.
+    ///
+    /// Open one by SQL: `SELECT windlass_open_batch('import')` returns its id on Postgres. On SQLite,
+    /// `INSERT INTO windlass_open_batch (name) VALUES ('import')` makes it the largest id in `solid_queue_batches`.
+    pub fn batch(self, id: i64) -> Self {
+        self.with("batch_id", id.to_string())
+    }
+
+    /// Runs the job when a batch is over, on this outcome. On another outcome it is discarded.
+    ///
+    /// Such a job can have no unique id.
+    pub fn after_batch(self, id: i64, on: On) -> Self {
+        let on = match on {
+            On::Success => "success",
+            On::Failure => "failure",
+            On::Finish => "finish",
+        };
+        self.with("after_batch", id.to_string()).with("runs_on", on)
     }
 
     /// Sets the version of the arguments; see [`JobArgs::VERSION`]. Default: 1.

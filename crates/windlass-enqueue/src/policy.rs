@@ -195,3 +195,15 @@ impl OnConflict {
         }
     }
 }
+
+/// The outcome of a batch on which a job that waits for it runs.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub enum On {
+    /// All of its jobs have succeeded.
+    #[default]
+    Success,
+    /// All of its jobs have ended, and one of them has failed or was cancelled.
+    Failure,
+    /// All of its jobs have ended.
+    Finish,
+}

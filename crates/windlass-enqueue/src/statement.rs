@@ -155,7 +155,8 @@ impl Kind {
             "arguments" | "tags" | "meta" => Kind::Json,
             "run_at" | "not_after" => Kind::Time,
             "priority" => Kind::Integer,
-            "max_attempts" | "max_crashes" | "concurrency_limit" | "version" => Kind::Bigint,
+            "max_attempts" | "max_crashes" | "concurrency_limit" | "version" | "batch_id"
+            | "after_batch" => Kind::Bigint,
             "at_most_once" => Kind::Boolean,
             seconds if seconds.ends_with("_seconds") => Kind::Real,
             _ => Kind::Text,

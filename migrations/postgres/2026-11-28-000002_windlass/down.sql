@@ -1,6 +1,7 @@
 -- Enqueues by SQL.
 DROP FUNCTION windlass_emit;
 DROP FUNCTION windlass_is_same;
+DROP FUNCTION windlass_open_batch;
 DROP FUNCTION windlass_enqueue_many;
 DROP FUNCTION windlass_enqueue_many_v2;
 DROP FUNCTION windlass_enqueue;
@@ -10,6 +11,7 @@ DROP TRIGGER windlass_enqueue_v2 ON windlass_enqueue_v2;
 DROP FUNCTION windlass_insert_enqueue_v2;
 DROP FUNCTION windlass_enqueue_job_v2;
 DROP FUNCTION windlass_enqueue_any_v2;
+DROP FUNCTION windlass_keep_batches;
 DROP FUNCTION windlass_expire;
 DROP FUNCTION windlass_extras;
 DROP FUNCTION windlass_take_places;

@@ -688,6 +688,9 @@ CREATE OR REPLACE VIEW windlass_enqueue_v2 AS SELECT
     CAST(NULL AS double precision) AS retry_for_seconds,
     CAST(NULL AS double precision) AS keep_result_seconds,
     CAST(NULL AS text) AS tenant,
+    CAST(NULL AS bigint) AS batch_id,
+    CAST(NULL AS bigint) AS after_batch,
+    CAST(NULL AS text) AS runs_on,
     CAST(NULL AS bigint) AS id,
     CAST(NULL AS text) AS outcome
 WHERE false;
@@ -884,8 +887,32 @@ BEGIN
 END;
 $$;
 
+-- Keeps batches from ending until the transaction does: the one that a job joins, which must not be over, and the one that it
+-- waits for. Transactions that add jobs do not wait for each other.
+CREATE OR REPLACE FUNCTION windlass_keep_batches(p_class text, p_batch bigint, p_after bigint) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    v_is_over boolean;
+BEGIN
+    PERFORM 1 FROM solid_queue_batches b WHERE b.id IN (p_batch, p_after) ORDER BY b.id FOR KEY SHARE;
+    -- Statements of their own: they see what was committed before the lock was granted.
+    IF p_after IS NOT NULL AND NOT EXISTS (SELECT 1 FROM solid_queue_batches b WHERE b.id = p_after AND b.active_job_batch_id LIKE 'windlass-%') THEN
+        RAISE EXCEPTION 'cannot enqueue `%`: there is no batch % for it to wait for', p_class, p_after USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    IF p_batch IS NOT NULL THEN
+        SELECT b.finished_at IS NOT NULL AND NOT (SELECT e.job_id FROM solid_queue_batch_executions e WHERE e.batch_id = b.id ORDER BY e.job_id DESC LIMIT 1) IS NOT NULL INTO v_is_over
+        FROM solid_queue_batches b WHERE b.id = p_batch AND b.active_job_batch_id LIKE 'windlass-%';
+        IF v_is_over IS NULL THEN
+            RAISE EXCEPTION 'cannot enqueue `%`: there is no batch %', p_class, p_batch USING ERRCODE = 'invalid_parameter_value';
+        ELSIF v_is_over THEN
+            RAISE EXCEPTION 'cannot enqueue `%`: the batch % is over', p_class, p_batch USING ERRCODE = 'invalid_parameter_value',
+                HINT = 'Add jobs in the transaction that opens the batch, or from a job of the batch.';
+        END IF;
+    END IF;
+END;
+$$;
+
 -- Enqueues any job, and returns its id and its outcome. If it is new, it gets the id p_id, or the next one.
-CREATE OR REPLACE FUNCTION windlass_enqueue_any_v2(p_id bigint, p_class text, p_arguments text, p_queue text, p_priority integer, p_run_at timestamptz, p_delay_seconds double precision, p_unique_id text, p_unique_scope text, p_on_conflict text, p_idempotency_key text, p_concurrency_key text, p_concurrency_group text, p_concurrency_limit bigint, p_concurrency_on_conflict text, p_max_attempts bigint, p_max_crashes bigint, p_at_most_once boolean, p_traceparent text, p_tags text, p_meta text, p_version bigint, p_timeout_seconds double precision, p_backoff_seconds double precision, p_backoff_cap_seconds double precision, p_expires_in_seconds double precision, p_not_after timestamptz, p_retry_for_seconds double precision, p_keep_result_seconds double precision, p_tenant text, OUT id bigint, OUT outcome text)
+CREATE OR REPLACE FUNCTION windlass_enqueue_any_v2(p_id bigint, p_class text, p_arguments text, p_queue text, p_priority integer, p_run_at timestamptz, p_delay_seconds double precision, p_unique_id text, p_unique_scope text, p_on_conflict text, p_idempotency_key text, p_concurrency_key text, p_concurrency_group text, p_concurrency_limit bigint, p_concurrency_on_conflict text, p_max_attempts bigint, p_max_crashes bigint, p_at_most_once boolean, p_traceparent text, p_tags text, p_meta text, p_version bigint, p_timeout_seconds double precision, p_backoff_seconds double precision, p_backoff_cap_seconds double precision, p_expires_in_seconds double precision, p_not_after timestamptz, p_retry_for_seconds double precision, p_keep_result_seconds double precision, p_tenant text, p_batch_id bigint, p_after_batch bigint, p_runs_on text, OUT id bigint, OUT outcome text)
 LANGUAGE plpgsql AS $$
 DECLARE
     v_now timestamp := (statement_timestamp() AT TIME ZONE 'UTC');
@@ -899,7 +926,7 @@ DECLARE
         WHEN octet_length(p_arguments) > 2 * 120 AND windlass_is_too_deep(p_arguments, 120) THEN 'its arguments are nested deeper than 120 arrays and objects, and could not be decoded again; store the data elsewhere and pass a reference'
         WHEN strpos(lower(p_arguments), E'\\ud') > 0 AND replace(p_arguments, E'\\\\', '//') ~ E'\\\\u[dD][89abAB][0-9a-fA-F][0-9a-fA-F](?!\\\\u[dD][c-fC-F])|(?<!\\\\u[dD][89abAB][0-9a-fA-F][0-9a-fA-F])\\\\u[dD][c-fC-F]' THEN 'its arguments could not be read again: a text has half of a surrogate pair'
         WHEN p_arguments ~ '[0-9]{19}|[eE][+]?[0-9]{3}' AND windlass_has_wide_number(p_arguments) THEN 'its arguments could not be read again: a number is beyond a float, or an integer of more than 64 bits; pass it as a text'
-        WHEN num_nonnulls(p_run_at, p_delay_seconds, p_unique_id, p_unique_scope, p_on_conflict, p_idempotency_key, p_concurrency_key, p_concurrency_group, p_concurrency_limit, p_concurrency_on_conflict, p_max_attempts, p_max_crashes, p_at_most_once, p_traceparent, p_tags, p_meta, p_version, p_timeout_seconds, p_backoff_seconds, p_backoff_cap_seconds, p_expires_in_seconds, p_not_after, p_retry_for_seconds, p_keep_result_seconds, p_tenant) = 0 THEN NULL
+        WHEN num_nonnulls(p_run_at, p_delay_seconds, p_unique_id, p_unique_scope, p_on_conflict, p_idempotency_key, p_concurrency_key, p_concurrency_group, p_concurrency_limit, p_concurrency_on_conflict, p_max_attempts, p_max_crashes, p_at_most_once, p_traceparent, p_tags, p_meta, p_version, p_timeout_seconds, p_backoff_seconds, p_backoff_cap_seconds, p_expires_in_seconds, p_not_after, p_retry_for_seconds, p_keep_result_seconds, p_tenant, p_batch_id, p_after_batch, p_runs_on) = 0 THEN NULL
         WHEN octet_length(p_idempotency_key) NOT BETWEEN 1 AND 255 THEN 'its idempotency_key must have 1 to 255 bytes and no NUL'
         WHEN octet_length(p_unique_id) NOT BETWEEN 1 AND 255 THEN 'its unique_id must have 1 to 255 bytes and no NUL'
         WHEN p_unique_scope NOT IN ('while_waiting', 'until_finished', 'until_result_expires') THEN 'its unique_scope must be one of while_waiting, until_finished, until_result_expires'
@@ -935,7 +962,10 @@ DECLARE
         WHEN p_not_after IS NOT NULL AND p_expires_in_seconds IS NOT NULL THEN 'it has both not_after and expires_in_seconds; choose one'
         WHEN p_not_after AT TIME ZONE 'UTC' NOT BETWEEN timestamp '0001-01-01' AND timestamp '9999-12-31 23:59:59.999999' THEN 'its not_after must be a time in the years 1 to 9999, as 2026-12-24T18:00:00Z'
         WHEN p_not_after <= p_run_at THEN 'it would expire before it is due: its not_after is not behind its run_at'
-        WHEN octet_length(p_tenant) NOT BETWEEN 1 AND 255 THEN 'its tenant must have 1 to 255 bytes and no NUL' END;
+        WHEN octet_length(p_tenant) NOT BETWEEN 1 AND 255 THEN 'its tenant must have 1 to 255 bytes and no NUL'
+        WHEN p_runs_on NOT IN ('success', 'failure', 'finish') THEN 'its runs_on must be one of success, failure, finish'
+        WHEN p_runs_on IS NOT NULL AND p_after_batch IS NULL THEN 'its after_batch is missing, whose outcome its runs_on names'
+        WHEN p_after_batch IS NOT NULL AND p_unique_id IS NOT NULL THEN 'it waits for a batch, and cannot have a unique_id' END;
     v_json json;
     v_at timestamp;
     v_delay bigint;
@@ -984,12 +1014,15 @@ BEGIN
     v_policy := CASE WHEN num_nonnulls(p_unique_scope, p_tags, p_meta, p_version, p_timeout_seconds, p_backoff_seconds, p_backoff_cap_seconds, p_expires_in_seconds, p_not_after, p_retry_for_seconds, p_keep_result_seconds, p_at_most_once) = 0 THEN v_class.policy ELSE nullif('{' || substr(coalesce(',"delivery":' || CASE WHEN p_at_most_once IS NULL THEN CAST(CAST(v_class.policy AS json) -> 'delivery' AS text) END, '') || coalesce(',"backoff":' || coalesce(CASE WHEN p_backoff_cap_seconds IS NULL THEN '{"fixed":' || CAST((CAST(round(p_backoff_seconds * 1000000) AS bigint) + 999) / 1000 AS text) || '}' ELSE '{"exponential":{"first":' || CAST((CAST(round(p_backoff_seconds * 1000000) AS bigint) + 999) / 1000 AS text) || ',"cap":' || CAST((CAST(round(p_backoff_cap_seconds * 1000000) AS bigint) + 999) / 1000 AS text) || '}}' END, CAST(CAST(v_class.policy AS json) -> 'backoff' AS text)), '') || coalesce(',"on_failure":' || CAST(CAST(v_class.policy AS json) -> 'on_failure' AS text), '') || coalesce(',"keep_finished":' || CAST(CAST(v_class.policy AS json) -> 'keep_finished' AS text), '') || coalesce(',"keep_result":' || coalesce(CAST((CAST(round(p_keep_result_seconds * 1000000) AS bigint) + 999) / 1000 AS text), CAST(CAST(v_class.policy AS json) -> 'keep_result' AS text)), '') || coalesce(',"unique_scope":' || coalesce('"' || p_unique_scope || '"', CAST(CAST(v_class.policy AS json) -> 'unique_scope' AS text)), '') || coalesce(',"timeout":' || coalesce(CAST((CAST(round(p_timeout_seconds * 1000000) AS bigint) + 999) / 1000 AS text), CAST(CAST(v_class.policy AS json) -> 'timeout' AS text)), '') || coalesce(',"timeout_grace":' || CAST(CAST(v_class.policy AS json) -> 'timeout_grace' AS text), '') || coalesce(',"on_timeout":' || CAST(CAST(v_class.policy AS json) -> 'on_timeout' AS text), '') || coalesce(',"expiry":' || coalesce(coalesce('{"in":' || CAST((CAST(round(p_expires_in_seconds * 1000000) AS bigint) + 999) / 1000 AS text) || '}', '{"at":' || '"' || regexp_replace(to_char(p_not_after AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US'), '([.]000000|000)$', '') || 'Z' || '"' || '}'), CAST(CAST(v_class.policy AS json) -> 'expiry' AS text)), '') || coalesce(',"retry_limit":' || coalesce('{"for":' || CAST((CAST(round(p_retry_for_seconds * 1000000) AS bigint) + 999) / 1000 AS text) || '}', CAST(CAST(v_class.policy AS json) -> 'retry_limit' AS text)), '') || coalesce(',"propagation_style":' || CAST(CAST(v_class.policy AS json) -> 'propagation_style' AS text), '') || coalesce(',"extras":' || v_extras, ''), 2) || '}', '{}') END;
     v_scope := coalesce(p_unique_scope, CAST(v_class.policy AS json) ->> 'unique_scope', 'until_finished');
     p_at_most_once := coalesce(p_at_most_once, v_class.at_most_once, CAST(CAST(v_class.policy AS json) -> 'delivery' AS text) IS NOT NULL, false);
+    IF num_nonnulls(p_batch_id, p_after_batch) > 0 THEN
+        PERFORM windlass_keep_batches(p_class, p_batch_id, p_after_batch);
+    END IF;
     v_at := p_run_at AT TIME ZONE 'UTC';
     v_delay := round(p_delay_seconds * 1000000);
     outcome := 'new';
 
     IF v_id IS NULL AND p_unique_id IS NULL AND p_idempotency_key IS NULL THEN
-        INSERT INTO solid_queue_jobs (queue_name, class_name, arguments, priority, max_attempts, max_crashes, at_most_once, policy, traceparent, tenant, active_job_id, scheduled_at, idempotency_key, unique_id, concurrency_key, concurrency_slots, concurrency_conflict, created_at, updated_at) VALUES (p_queue, p_class, p_arguments, p_priority, CAST(CASE WHEN p_max_attempts IS NOT NULL THEN least(p_max_attempts, 2147483647) END AS integer), CAST(CASE WHEN p_max_crashes IS NOT NULL THEN least(p_max_crashes, 2147483647) END AS integer), p_at_most_once, v_policy, p_traceparent, p_tenant, NULL, coalesce(CAST(v_at AS timestamp), (statement_timestamp() AT TIME ZONE 'UTC' + v_delay * interval '1 microsecond')), p_idempotency_key, p_unique_id, v_key, v_limit, v_on_conflict, (statement_timestamp() AT TIME ZONE 'UTC'), (statement_timestamp() AT TIME ZONE 'UTC'))
+        INSERT INTO solid_queue_jobs (queue_name, class_name, arguments, priority, max_attempts, max_crashes, at_most_once, policy, traceparent, tenant, batch_id, active_job_id, scheduled_at, idempotency_key, unique_id, concurrency_key, concurrency_slots, concurrency_conflict, created_at, updated_at) VALUES (p_queue, p_class, p_arguments, p_priority, CAST(CASE WHEN p_max_attempts IS NOT NULL THEN least(p_max_attempts, 2147483647) END AS integer), CAST(CASE WHEN p_max_crashes IS NOT NULL THEN least(p_max_crashes, 2147483647) END AS integer), p_at_most_once, v_policy, p_traceparent, p_tenant, p_batch_id, NULL, coalesce(CAST(v_at AS timestamp), (statement_timestamp() AT TIME ZONE 'UTC' + v_delay * interval '1 microsecond')), p_idempotency_key, p_unique_id, v_key, v_limit, v_on_conflict, (statement_timestamp() AT TIME ZONE 'UTC'), (statement_timestamp() AT TIME ZONE 'UTC'))
         RETURNING solid_queue_jobs.id, scheduled_at INTO v_job, v_at;
     ELSE
         v_id := coalesce(v_id, nextval(CAST(pg_get_serial_sequence('solid_queue_jobs', 'id') AS regclass)));
@@ -1093,7 +1126,7 @@ BEGIN
                 USING ERRCODE = 'serialization_failure', HINT = 'Enqueue it again.';
         END IF;
         IF outcome <> 'replaced' THEN
-            INSERT INTO solid_queue_jobs (queue_name, class_name, arguments, priority, max_attempts, max_crashes, at_most_once, policy, traceparent, tenant, active_job_id, scheduled_at, idempotency_key, unique_id, concurrency_key, concurrency_slots, concurrency_conflict, created_at, updated_at, id) VALUES (p_queue, p_class, p_arguments, p_priority, CAST(CASE WHEN p_max_attempts IS NOT NULL THEN least(p_max_attempts, 2147483647) END AS integer), CAST(CASE WHEN p_max_crashes IS NOT NULL THEN least(p_max_crashes, 2147483647) END AS integer), p_at_most_once, v_policy, p_traceparent, p_tenant, NULL, coalesce(CAST(v_at AS timestamp), (statement_timestamp() AT TIME ZONE 'UTC' + v_delay * interval '1 microsecond')), p_idempotency_key, p_unique_id, v_key, v_limit, v_on_conflict, (statement_timestamp() AT TIME ZONE 'UTC'), (statement_timestamp() AT TIME ZONE 'UTC'), v_id)
+            INSERT INTO solid_queue_jobs (queue_name, class_name, arguments, priority, max_attempts, max_crashes, at_most_once, policy, traceparent, tenant, batch_id, active_job_id, scheduled_at, idempotency_key, unique_id, concurrency_key, concurrency_slots, concurrency_conflict, created_at, updated_at, id) VALUES (p_queue, p_class, p_arguments, p_priority, CAST(CASE WHEN p_max_attempts IS NOT NULL THEN least(p_max_attempts, 2147483647) END AS integer), CAST(CASE WHEN p_max_crashes IS NOT NULL THEN least(p_max_crashes, 2147483647) END AS integer), p_at_most_once, v_policy, p_traceparent, p_tenant, p_batch_id, NULL, coalesce(CAST(v_at AS timestamp), (statement_timestamp() AT TIME ZONE 'UTC' + v_delay * interval '1 microsecond')), p_idempotency_key, p_unique_id, v_key, v_limit, v_on_conflict, (statement_timestamp() AT TIME ZONE 'UTC'), (statement_timestamp() AT TIME ZONE 'UTC'), v_id)
             ON CONFLICT (idempotency_key) WHERE idempotency_key IS NOT NULL DO NOTHING
             RETURNING solid_queue_jobs.id, scheduled_at INTO v_job, v_at;
             IF NOT FOUND THEN
@@ -1113,10 +1146,21 @@ BEGIN
     IF v_policy LIKE '%"expiry":%' AND outcome <> 'replaced' THEN
         PERFORM windlass_expire(v_job, v_policy);
     END IF;
-    IF v_class.quota IS NOT NULL AND outcome <> 'replaced' THEN
+    IF v_class.quota IS NOT NULL AND outcome <> 'replaced' AND p_after_batch IS NULL THEN
         PERFORM windlass_take_places(p_class, v_class.quota, v_job);
     END IF;
-    IF v_is_behind THEN
+    IF p_batch_id IS NOT NULL AND outcome <> 'replaced' THEN
+        INSERT INTO solid_queue_batch_executions (job_id, batch_id, created_at) VALUES (v_job, p_batch_id, v_now);
+        INSERT INTO windlass_wanted_keys (kind, target_id, amount) VALUES ('batch', p_batch_id, 1);
+    END IF;
+    IF p_after_batch IS NOT NULL THEN
+        INSERT INTO solid_queue_blocked_executions (job_id, queue_name, priority, concurrency_key, expires_at, created_at)
+        VALUES (v_job, p_queue, p_priority, '  ', timestamp '9999-12-31 23:59:59.000000', v_now);
+        INSERT INTO windlass_edges (child_job_id, parent_batch_id, runs_on, otherwise, created_at)
+        VALUES (v_job, p_after_batch, coalesce(p_runs_on, 'success'), 'discard', v_now);
+        INSERT INTO windlass_wanted_keys (kind, target_id) VALUES ('batch', p_after_batch);
+        v_wakes := true;
+    ELSIF v_is_behind THEN
         INSERT INTO solid_queue_blocked_executions (job_id, queue_name, priority, concurrency_key, expires_at, created_at)
         VALUES (v_job, p_queue, p_priority, ' ', timestamp '9999-12-31 23:59:59.000000', v_now);
     ELSIF v_at > v_now THEN
@@ -1142,15 +1186,15 @@ $$;
 
 -- Enqueues one job, and returns its id and its outcome. Most jobs have few columns. They take a short way: a session
 -- prepares each expression of a function anew in each transaction.
-CREATE OR REPLACE FUNCTION windlass_enqueue_job_v2(p_id bigint, p_class text, p_arguments text, p_queue text, p_priority integer, p_run_at timestamptz, p_delay_seconds double precision, p_unique_id text, p_unique_scope text, p_on_conflict text, p_idempotency_key text, p_concurrency_key text, p_concurrency_group text, p_concurrency_limit bigint, p_concurrency_on_conflict text, p_max_attempts bigint, p_max_crashes bigint, p_at_most_once boolean, p_traceparent text, p_tags text, p_meta text, p_version bigint, p_timeout_seconds double precision, p_backoff_seconds double precision, p_backoff_cap_seconds double precision, p_expires_in_seconds double precision, p_not_after timestamptz, p_retry_for_seconds double precision, p_keep_result_seconds double precision, p_tenant text, OUT id bigint, OUT outcome text)
+CREATE OR REPLACE FUNCTION windlass_enqueue_job_v2(p_id bigint, p_class text, p_arguments text, p_queue text, p_priority integer, p_run_at timestamptz, p_delay_seconds double precision, p_unique_id text, p_unique_scope text, p_on_conflict text, p_idempotency_key text, p_concurrency_key text, p_concurrency_group text, p_concurrency_limit bigint, p_concurrency_on_conflict text, p_max_attempts bigint, p_max_crashes bigint, p_at_most_once boolean, p_traceparent text, p_tags text, p_meta text, p_version bigint, p_timeout_seconds double precision, p_backoff_seconds double precision, p_backoff_cap_seconds double precision, p_expires_in_seconds double precision, p_not_after timestamptz, p_retry_for_seconds double precision, p_keep_result_seconds double precision, p_tenant text, p_batch_id bigint, p_after_batch bigint, p_runs_on text, OUT id bigint, OUT outcome text)
 LANGUAGE plpgsql AS $$
 DECLARE
     v_class windlass_classes := (SELECT c FROM windlass_classes c WHERE c.class_name = p_class);
     v_problem text;
     v_json json;
 BEGIN
-    IF p_id IS NOT NULL OR num_nonnulls(p_run_at, p_delay_seconds, p_unique_id, p_unique_scope, p_on_conflict, p_idempotency_key, p_concurrency_key, p_concurrency_group, p_concurrency_limit, p_concurrency_on_conflict, p_max_attempts, p_max_crashes, p_at_most_once, p_traceparent, p_tags, p_meta, p_version, p_timeout_seconds, p_backoff_seconds, p_backoff_cap_seconds, p_expires_in_seconds, p_not_after, p_retry_for_seconds, p_keep_result_seconds, p_tenant, v_class.max_attempts, v_class.max_crashes, v_class.at_most_once, v_class.policy) > 0 THEN
-        SELECT e.id, e.outcome INTO id, outcome FROM windlass_enqueue_any_v2(p_id, p_class, p_arguments, p_queue, p_priority, p_run_at, p_delay_seconds, p_unique_id, p_unique_scope, p_on_conflict, p_idempotency_key, p_concurrency_key, p_concurrency_group, p_concurrency_limit, p_concurrency_on_conflict, p_max_attempts, p_max_crashes, p_at_most_once, p_traceparent, p_tags, p_meta, p_version, p_timeout_seconds, p_backoff_seconds, p_backoff_cap_seconds, p_expires_in_seconds, p_not_after, p_retry_for_seconds, p_keep_result_seconds, p_tenant) AS e;
+    IF p_id IS NOT NULL OR num_nonnulls(p_run_at, p_delay_seconds, p_unique_id, p_unique_scope, p_on_conflict, p_idempotency_key, p_concurrency_key, p_concurrency_group, p_concurrency_limit, p_concurrency_on_conflict, p_max_attempts, p_max_crashes, p_at_most_once, p_traceparent, p_tags, p_meta, p_version, p_timeout_seconds, p_backoff_seconds, p_backoff_cap_seconds, p_expires_in_seconds, p_not_after, p_retry_for_seconds, p_keep_result_seconds, p_tenant, p_batch_id, p_after_batch, p_runs_on, v_class.max_attempts, v_class.max_crashes, v_class.at_most_once, v_class.policy) > 0 THEN
+        SELECT e.id, e.outcome INTO id, outcome FROM windlass_enqueue_any_v2(p_id, p_class, p_arguments, p_queue, p_priority, p_run_at, p_delay_seconds, p_unique_id, p_unique_scope, p_on_conflict, p_idempotency_key, p_concurrency_key, p_concurrency_group, p_concurrency_limit, p_concurrency_on_conflict, p_max_attempts, p_max_crashes, p_at_most_once, p_traceparent, p_tags, p_meta, p_version, p_timeout_seconds, p_backoff_seconds, p_backoff_cap_seconds, p_expires_in_seconds, p_not_after, p_retry_for_seconds, p_keep_result_seconds, p_tenant, p_batch_id, p_after_batch, p_runs_on) AS e;
         RETURN;
     END IF;
     v_problem := CASE
@@ -1196,7 +1240,7 @@ BEGIN
     IF TG_RELID <> CAST('windlass_enqueue_v2' AS regclass) THEN
         RAISE EXCEPTION 'this function is the trigger of windlass_enqueue_v2 alone' USING ERRCODE = 'insufficient_privilege';
     END IF;
-    v_done := windlass_enqueue_job_v2(NULL, NEW.class, NEW.arguments, NEW.queue, NEW.priority, NEW.run_at, NEW.delay_seconds, NEW.unique_id, NEW.unique_scope, NEW.on_conflict, NEW.idempotency_key, NEW.concurrency_key, NEW.concurrency_group, NEW.concurrency_limit, NEW.concurrency_on_conflict, NEW.max_attempts, NEW.max_crashes, NEW.at_most_once, NEW.traceparent, NEW.tags, NEW.meta, NEW.version, NEW.timeout_seconds, NEW.backoff_seconds, NEW.backoff_cap_seconds, NEW.expires_in_seconds, NEW.not_after, NEW.retry_for_seconds, NEW.keep_result_seconds, NEW.tenant);
+    v_done := windlass_enqueue_job_v2(NULL, NEW.class, NEW.arguments, NEW.queue, NEW.priority, NEW.run_at, NEW.delay_seconds, NEW.unique_id, NEW.unique_scope, NEW.on_conflict, NEW.idempotency_key, NEW.concurrency_key, NEW.concurrency_group, NEW.concurrency_limit, NEW.concurrency_on_conflict, NEW.max_attempts, NEW.max_crashes, NEW.at_most_once, NEW.traceparent, NEW.tags, NEW.meta, NEW.version, NEW.timeout_seconds, NEW.backoff_seconds, NEW.backoff_cap_seconds, NEW.expires_in_seconds, NEW.not_after, NEW.retry_for_seconds, NEW.keep_result_seconds, NEW.tenant, NEW.batch_id, NEW.after_batch, NEW.runs_on);
     NEW.id := v_done.id;
     NEW.outcome := v_done.outcome;
     RETURN NEW;
@@ -1208,15 +1252,15 @@ CREATE OR REPLACE TRIGGER windlass_enqueue_v2 INSTEAD OF INSERT ON windlass_enqu
 
 CREATE OR REPLACE VIEW windlass_enqueue AS SELECT * FROM windlass_enqueue_v2;
 
-CREATE OR REPLACE FUNCTION windlass_enqueue_v2(class text, arguments text DEFAULT NULL, queue text DEFAULT NULL, priority integer DEFAULT NULL, run_at timestamptz DEFAULT NULL, delay_seconds double precision DEFAULT NULL, unique_id text DEFAULT NULL, unique_scope text DEFAULT NULL, on_conflict text DEFAULT NULL, idempotency_key text DEFAULT NULL, concurrency_key text DEFAULT NULL, concurrency_group text DEFAULT NULL, concurrency_limit bigint DEFAULT NULL, concurrency_on_conflict text DEFAULT NULL, max_attempts bigint DEFAULT NULL, max_crashes bigint DEFAULT NULL, at_most_once boolean DEFAULT NULL, traceparent text DEFAULT NULL, tags text DEFAULT NULL, meta text DEFAULT NULL, version bigint DEFAULT NULL, timeout_seconds double precision DEFAULT NULL, backoff_seconds double precision DEFAULT NULL, backoff_cap_seconds double precision DEFAULT NULL, expires_in_seconds double precision DEFAULT NULL, not_after timestamptz DEFAULT NULL, retry_for_seconds double precision DEFAULT NULL, keep_result_seconds double precision DEFAULT NULL, tenant text DEFAULT NULL) RETURNS bigint LANGUAGE plpgsql SECURITY DEFINER AS $$
+CREATE OR REPLACE FUNCTION windlass_enqueue_v2(class text, arguments text DEFAULT NULL, queue text DEFAULT NULL, priority integer DEFAULT NULL, run_at timestamptz DEFAULT NULL, delay_seconds double precision DEFAULT NULL, unique_id text DEFAULT NULL, unique_scope text DEFAULT NULL, on_conflict text DEFAULT NULL, idempotency_key text DEFAULT NULL, concurrency_key text DEFAULT NULL, concurrency_group text DEFAULT NULL, concurrency_limit bigint DEFAULT NULL, concurrency_on_conflict text DEFAULT NULL, max_attempts bigint DEFAULT NULL, max_crashes bigint DEFAULT NULL, at_most_once boolean DEFAULT NULL, traceparent text DEFAULT NULL, tags text DEFAULT NULL, meta text DEFAULT NULL, version bigint DEFAULT NULL, timeout_seconds double precision DEFAULT NULL, backoff_seconds double precision DEFAULT NULL, backoff_cap_seconds double precision DEFAULT NULL, expires_in_seconds double precision DEFAULT NULL, not_after timestamptz DEFAULT NULL, retry_for_seconds double precision DEFAULT NULL, keep_result_seconds double precision DEFAULT NULL, tenant text DEFAULT NULL, batch_id bigint DEFAULT NULL, after_batch bigint DEFAULT NULL, runs_on text DEFAULT NULL) RETURNS bigint LANGUAGE plpgsql SECURITY DEFINER AS $$
 BEGIN
-    RETURN (windlass_enqueue_job_v2(NULL, class COLLATE "default", arguments, queue, priority, run_at, delay_seconds, unique_id, unique_scope, on_conflict, idempotency_key, concurrency_key, concurrency_group, concurrency_limit, concurrency_on_conflict, max_attempts, max_crashes, at_most_once, traceparent, tags, meta, version, timeout_seconds, backoff_seconds, backoff_cap_seconds, expires_in_seconds, not_after, retry_for_seconds, keep_result_seconds, tenant)).id;
+    RETURN (windlass_enqueue_job_v2(NULL, class COLLATE "default", arguments, queue, priority, run_at, delay_seconds, unique_id, unique_scope, on_conflict, idempotency_key, concurrency_key, concurrency_group, concurrency_limit, concurrency_on_conflict, max_attempts, max_crashes, at_most_once, traceparent, tags, meta, version, timeout_seconds, backoff_seconds, backoff_cap_seconds, expires_in_seconds, not_after, retry_for_seconds, keep_result_seconds, tenant, batch_id, after_batch, runs_on)).id;
 END;
 $$;
 
-CREATE OR REPLACE FUNCTION windlass_enqueue(class text, arguments text DEFAULT NULL, queue text DEFAULT NULL, priority integer DEFAULT NULL, run_at timestamptz DEFAULT NULL, delay_seconds double precision DEFAULT NULL, unique_id text DEFAULT NULL, unique_scope text DEFAULT NULL, on_conflict text DEFAULT NULL, idempotency_key text DEFAULT NULL, concurrency_key text DEFAULT NULL, concurrency_group text DEFAULT NULL, concurrency_limit bigint DEFAULT NULL, concurrency_on_conflict text DEFAULT NULL, max_attempts bigint DEFAULT NULL, max_crashes bigint DEFAULT NULL, at_most_once boolean DEFAULT NULL, traceparent text DEFAULT NULL, tags text DEFAULT NULL, meta text DEFAULT NULL, version bigint DEFAULT NULL, timeout_seconds double precision DEFAULT NULL, backoff_seconds double precision DEFAULT NULL, backoff_cap_seconds double precision DEFAULT NULL, expires_in_seconds double precision DEFAULT NULL, not_after timestamptz DEFAULT NULL, retry_for_seconds double precision DEFAULT NULL, keep_result_seconds double precision DEFAULT NULL, tenant text DEFAULT NULL) RETURNS bigint LANGUAGE plpgsql SECURITY DEFINER AS $$
+CREATE OR REPLACE FUNCTION windlass_enqueue(class text, arguments text DEFAULT NULL, queue text DEFAULT NULL, priority integer DEFAULT NULL, run_at timestamptz DEFAULT NULL, delay_seconds double precision DEFAULT NULL, unique_id text DEFAULT NULL, unique_scope text DEFAULT NULL, on_conflict text DEFAULT NULL, idempotency_key text DEFAULT NULL, concurrency_key text DEFAULT NULL, concurrency_group text DEFAULT NULL, concurrency_limit bigint DEFAULT NULL, concurrency_on_conflict text DEFAULT NULL, max_attempts bigint DEFAULT NULL, max_crashes bigint DEFAULT NULL, at_most_once boolean DEFAULT NULL, traceparent text DEFAULT NULL, tags text DEFAULT NULL, meta text DEFAULT NULL, version bigint DEFAULT NULL, timeout_seconds double precision DEFAULT NULL, backoff_seconds double precision DEFAULT NULL, backoff_cap_seconds double precision DEFAULT NULL, expires_in_seconds double precision DEFAULT NULL, not_after timestamptz DEFAULT NULL, retry_for_seconds double precision DEFAULT NULL, keep_result_seconds double precision DEFAULT NULL, tenant text DEFAULT NULL, batch_id bigint DEFAULT NULL, after_batch bigint DEFAULT NULL, runs_on text DEFAULT NULL) RETURNS bigint LANGUAGE plpgsql SECURITY DEFINER AS $$
 BEGIN
-    RETURN (windlass_enqueue_job_v2(NULL, class COLLATE "default", arguments, queue, priority, run_at, delay_seconds, unique_id, unique_scope, on_conflict, idempotency_key, concurrency_key, concurrency_group, concurrency_limit, concurrency_on_conflict, max_attempts, max_crashes, at_most_once, traceparent, tags, meta, version, timeout_seconds, backoff_seconds, backoff_cap_seconds, expires_in_seconds, not_after, retry_for_seconds, keep_result_seconds, tenant)).id;
+    RETURN (windlass_enqueue_job_v2(NULL, class COLLATE "default", arguments, queue, priority, run_at, delay_seconds, unique_id, unique_scope, on_conflict, idempotency_key, concurrency_key, concurrency_group, concurrency_limit, concurrency_on_conflict, max_attempts, max_crashes, at_most_once, traceparent, tags, meta, version, timeout_seconds, backoff_seconds, backoff_cap_seconds, expires_in_seconds, not_after, retry_for_seconds, keep_result_seconds, tenant, batch_id, after_batch, runs_on)).id;
 END;
 $$;
 
@@ -1231,6 +1275,7 @@ DECLARE
     v_ids bigint[];
     v_done record;
     v_are_named boolean;
+    v_join_batches boolean;
     v_class windlass_classes;
     v_are_distinct boolean;
     r record;
@@ -1252,13 +1297,14 @@ BEGIN
         RAISE EXCEPTION 'cannot enqueue `%`: %', left(coalesce(class, ''), 80), v_problem
             USING ERRCODE = 'invalid_parameter_value';
     END IF;
-    SELECT min(e.place) FILTER (WHERE CASE WHEN jsonb_typeof(e.value) <> 'object' THEN true WHEN e.value - 'arguments' = jsonb '{}' THEN false ELSE jsonb_typeof(e.value -> 'queue') NOT IN ('string', 'null') OR jsonb_typeof(e.value -> 'priority') NOT IN ('number', 'null') OR jsonb_typeof(e.value -> 'run_at') NOT IN ('string', 'null') OR jsonb_typeof(e.value -> 'delay_seconds') NOT IN ('number', 'null') OR jsonb_typeof(e.value -> 'max_attempts') NOT IN ('number', 'null') OR jsonb_typeof(e.value -> 'traceparent') NOT IN ('string', 'null') OR (e.value ->> 'run_at') COLLATE "C" !~ '^[0-9]{4}-[0-9]{2}-[0-9]{2}([T ]([01][0-9]|2[0-3]):[0-5][0-9](:[0-5][0-9]([.][0-9]+)?)?(Z|[+-](0[0-9]|1[0-4]):[0-5][0-9])?)?$' OR (e.value ->> 'not_after') COLLATE "C" !~ '^[0-9]{4}-[0-9]{2}-[0-9]{2}([T ]([01][0-9]|2[0-3]):[0-5][0-9](:[0-5][0-9]([.][0-9]+)?)?(Z|[+-](0[0-9]|1[0-4]):[0-5][0-9])?)?$' OR (e.value - ARRAY['arguments', 'queue', 'priority', 'run_at', 'delay_seconds', 'max_attempts', 'traceparent'] <> jsonb '{}' AND (e.value - ARRAY['arguments', 'queue', 'priority', 'run_at', 'delay_seconds', 'unique_id', 'unique_scope', 'on_conflict', 'idempotency_key', 'concurrency_key', 'concurrency_group', 'concurrency_limit', 'concurrency_on_conflict', 'max_attempts', 'max_crashes', 'at_most_once', 'traceparent', 'tags', 'meta', 'version', 'timeout_seconds', 'backoff_seconds', 'backoff_cap_seconds', 'expires_in_seconds', 'not_after', 'retry_for_seconds', 'keep_result_seconds', 'tenant'] <> jsonb '{}' OR jsonb_typeof(e.value -> 'unique_id') NOT IN ('string', 'null') OR jsonb_typeof(e.value -> 'unique_scope') NOT IN ('string', 'null') OR jsonb_typeof(e.value -> 'on_conflict') NOT IN ('string', 'null') OR jsonb_typeof(e.value -> 'idempotency_key') NOT IN ('string', 'null') OR jsonb_typeof(e.value -> 'concurrency_key') NOT IN ('string', 'null') OR jsonb_typeof(e.value -> 'concurrency_group') NOT IN ('string', 'null') OR jsonb_typeof(e.value -> 'concurrency_limit') NOT IN ('number', 'null') OR jsonb_typeof(e.value -> 'concurrency_on_conflict') NOT IN ('string', 'null') OR jsonb_typeof(e.value -> 'max_crashes') NOT IN ('number', 'null') OR jsonb_typeof(e.value -> 'at_most_once') NOT IN ('boolean', 'null') OR jsonb_typeof(e.value -> 'tags') NOT IN ('array', 'null') OR jsonb_typeof(e.value -> 'meta') NOT IN ('object', 'null') OR jsonb_typeof(e.value -> 'version') NOT IN ('number', 'null') OR jsonb_typeof(e.value -> 'timeout_seconds') NOT IN ('number', 'null') OR jsonb_typeof(e.value -> 'backoff_seconds') NOT IN ('number', 'null') OR jsonb_typeof(e.value -> 'backoff_cap_seconds') NOT IN ('number', 'null') OR jsonb_typeof(e.value -> 'expires_in_seconds') NOT IN ('number', 'null') OR jsonb_typeof(e.value -> 'not_after') NOT IN ('string', 'null') OR jsonb_typeof(e.value -> 'retry_for_seconds') NOT IN ('number', 'null') OR jsonb_typeof(e.value -> 'keep_result_seconds') NOT IN ('number', 'null') OR jsonb_typeof(e.value -> 'tenant') NOT IN ('string', 'null'))) END),
-        coalesce(bool_or(e.value ?| ARRAY['unique_id', 'idempotency_key', 'concurrency_key', 'tags', 'meta', 'version']), false) INTO v_place, v_are_named
+    SELECT min(e.place) FILTER (WHERE CASE WHEN jsonb_typeof(e.value) <> 'object' THEN true WHEN e.value - 'arguments' = jsonb '{}' THEN false ELSE jsonb_typeof(e.value -> 'queue') NOT IN ('string', 'null') OR jsonb_typeof(e.value -> 'priority') NOT IN ('number', 'null') OR jsonb_typeof(e.value -> 'run_at') NOT IN ('string', 'null') OR jsonb_typeof(e.value -> 'delay_seconds') NOT IN ('number', 'null') OR jsonb_typeof(e.value -> 'max_attempts') NOT IN ('number', 'null') OR jsonb_typeof(e.value -> 'traceparent') NOT IN ('string', 'null') OR (e.value ->> 'run_at') COLLATE "C" !~ '^[0-9]{4}-[0-9]{2}-[0-9]{2}([T ]([01][0-9]|2[0-3]):[0-5][0-9](:[0-5][0-9]([.][0-9]+)?)?(Z|[+-](0[0-9]|1[0-4]):[0-5][0-9])?)?$' OR (e.value ->> 'not_after') COLLATE "C" !~ '^[0-9]{4}-[0-9]{2}-[0-9]{2}([T ]([01][0-9]|2[0-3]):[0-5][0-9](:[0-5][0-9]([.][0-9]+)?)?(Z|[+-](0[0-9]|1[0-4]):[0-5][0-9])?)?$' OR (e.value - ARRAY['arguments', 'queue', 'priority', 'run_at', 'delay_seconds', 'max_attempts', 'traceparent'] <> jsonb '{}' AND (e.value - ARRAY['arguments', 'queue', 'priority', 'run_at', 'delay_seconds', 'unique_id', 'unique_scope', 'on_conflict', 'idempotency_key', 'concurrency_key', 'concurrency_group', 'concurrency_limit', 'concurrency_on_conflict', 'max_attempts', 'max_crashes', 'at_most_once', 'traceparent', 'tags', 'meta', 'version', 'timeout_seconds', 'backoff_seconds', 'backoff_cap_seconds', 'expires_in_seconds', 'not_after', 'retry_for_seconds', 'keep_result_seconds', 'tenant', 'batch_id', 'after_batch', 'runs_on'] <> jsonb '{}' OR jsonb_typeof(e.value -> 'unique_id') NOT IN ('string', 'null') OR jsonb_typeof(e.value -> 'unique_scope') NOT IN ('string', 'null') OR jsonb_typeof(e.value -> 'on_conflict') NOT IN ('string', 'null') OR jsonb_typeof(e.value -> 'idempotency_key') NOT IN ('string', 'null') OR jsonb_typeof(e.value -> 'concurrency_key') NOT IN ('string', 'null') OR jsonb_typeof(e.value -> 'concurrency_group') NOT IN ('string', 'null') OR jsonb_typeof(e.value -> 'concurrency_limit') NOT IN ('number', 'null') OR jsonb_typeof(e.value -> 'concurrency_on_conflict') NOT IN ('string', 'null') OR jsonb_typeof(e.value -> 'max_crashes') NOT IN ('number', 'null') OR jsonb_typeof(e.value -> 'at_most_once') NOT IN ('boolean', 'null') OR jsonb_typeof(e.value -> 'tags') NOT IN ('array', 'null') OR jsonb_typeof(e.value -> 'meta') NOT IN ('object', 'null') OR jsonb_typeof(e.value -> 'version') NOT IN ('number', 'null') OR jsonb_typeof(e.value -> 'timeout_seconds') NOT IN ('number', 'null') OR jsonb_typeof(e.value -> 'backoff_seconds') NOT IN ('number', 'null') OR jsonb_typeof(e.value -> 'backoff_cap_seconds') NOT IN ('number', 'null') OR jsonb_typeof(e.value -> 'expires_in_seconds') NOT IN ('number', 'null') OR jsonb_typeof(e.value -> 'not_after') NOT IN ('string', 'null') OR jsonb_typeof(e.value -> 'retry_for_seconds') NOT IN ('number', 'null') OR jsonb_typeof(e.value -> 'keep_result_seconds') NOT IN ('number', 'null') OR jsonb_typeof(e.value -> 'tenant') NOT IN ('string', 'null') OR jsonb_typeof(e.value -> 'batch_id') NOT IN ('number', 'null') OR jsonb_typeof(e.value -> 'after_batch') NOT IN ('number', 'null') OR jsonb_typeof(e.value -> 'runs_on') NOT IN ('string', 'null'))) END),
+        coalesce(bool_or(e.value ?| ARRAY['unique_id', 'idempotency_key', 'concurrency_key', 'tags', 'meta', 'version', 'after_batch']), false),
+        coalesce(bool_or(e.value ? 'batch_id'), false) INTO v_place, v_are_named, v_join_batches
         FROM jsonb_array_elements(v_jobs) WITH ORDINALITY AS e (value, place);
     IF v_place IS NOT NULL THEN
         SELECT CASE WHEN jsonb_typeof(e.value) <> 'object' THEN 'it is not an object'
-            WHEN e.value - ARRAY['arguments', 'queue', 'priority', 'run_at', 'delay_seconds', 'unique_id', 'unique_scope', 'on_conflict', 'idempotency_key', 'concurrency_key', 'concurrency_group', 'concurrency_limit', 'concurrency_on_conflict', 'max_attempts', 'max_crashes', 'at_most_once', 'traceparent', 'tags', 'meta', 'version', 'timeout_seconds', 'backoff_seconds', 'backoff_cap_seconds', 'expires_in_seconds', 'not_after', 'retry_for_seconds', 'keep_result_seconds', 'tenant'] <> jsonb '{}' THEN 'a job has no key '
-                || (SELECT min(key) FROM jsonb_object_keys(e.value - ARRAY['arguments', 'queue', 'priority', 'run_at', 'delay_seconds', 'unique_id', 'unique_scope', 'on_conflict', 'idempotency_key', 'concurrency_key', 'concurrency_group', 'concurrency_limit', 'concurrency_on_conflict', 'max_attempts', 'max_crashes', 'at_most_once', 'traceparent', 'tags', 'meta', 'version', 'timeout_seconds', 'backoff_seconds', 'backoff_cap_seconds', 'expires_in_seconds', 'not_after', 'retry_for_seconds', 'keep_result_seconds', 'tenant']) AS key)
+            WHEN e.value - ARRAY['arguments', 'queue', 'priority', 'run_at', 'delay_seconds', 'unique_id', 'unique_scope', 'on_conflict', 'idempotency_key', 'concurrency_key', 'concurrency_group', 'concurrency_limit', 'concurrency_on_conflict', 'max_attempts', 'max_crashes', 'at_most_once', 'traceparent', 'tags', 'meta', 'version', 'timeout_seconds', 'backoff_seconds', 'backoff_cap_seconds', 'expires_in_seconds', 'not_after', 'retry_for_seconds', 'keep_result_seconds', 'tenant', 'batch_id', 'after_batch', 'runs_on'] <> jsonb '{}' THEN 'a job has no key '
+                || (SELECT min(key) FROM jsonb_object_keys(e.value - ARRAY['arguments', 'queue', 'priority', 'run_at', 'delay_seconds', 'unique_id', 'unique_scope', 'on_conflict', 'idempotency_key', 'concurrency_key', 'concurrency_group', 'concurrency_limit', 'concurrency_on_conflict', 'max_attempts', 'max_crashes', 'at_most_once', 'traceparent', 'tags', 'meta', 'version', 'timeout_seconds', 'backoff_seconds', 'backoff_cap_seconds', 'expires_in_seconds', 'not_after', 'retry_for_seconds', 'keep_result_seconds', 'tenant', 'batch_id', 'after_batch', 'runs_on']) AS key)
             ELSE CASE
             WHEN jsonb_typeof(e.value -> 'queue') NOT IN ('string', 'null') THEN 'its queue must be a JSON string'
             WHEN jsonb_typeof(e.value -> 'priority') NOT IN ('number', 'null') THEN 'its priority must be a JSON number'
@@ -1287,6 +1333,9 @@ BEGIN
             WHEN jsonb_typeof(e.value -> 'retry_for_seconds') NOT IN ('number', 'null') THEN 'its retry_for_seconds must be a JSON number'
             WHEN jsonb_typeof(e.value -> 'keep_result_seconds') NOT IN ('number', 'null') THEN 'its keep_result_seconds must be a JSON number'
             WHEN jsonb_typeof(e.value -> 'tenant') NOT IN ('string', 'null') THEN 'its tenant must be a JSON string'
+            WHEN jsonb_typeof(e.value -> 'batch_id') NOT IN ('number', 'null') THEN 'its batch_id must be a JSON number'
+            WHEN jsonb_typeof(e.value -> 'after_batch') NOT IN ('number', 'null') THEN 'its after_batch must be a JSON number'
+            WHEN jsonb_typeof(e.value -> 'runs_on') NOT IN ('string', 'null') THEN 'its runs_on must be a JSON string'
             WHEN (e.value ->> 'run_at') COLLATE "C" !~ '^[0-9]{4}-[0-9]{2}-[0-9]{2}([T ]([01][0-9]|2[0-3]):[0-5][0-9](:[0-5][0-9]([.][0-9]+)?)?(Z|[+-](0[0-9]|1[0-4]):[0-5][0-9])?)?$' THEN 'its run_at must be a time in the years 1 to 9999, as 2026-12-24T18:00:00Z'
             WHEN (e.value ->> 'not_after') COLLATE "C" !~ '^[0-9]{4}-[0-9]{2}-[0-9]{2}([T ]([01][0-9]|2[0-3]):[0-5][0-9](:[0-5][0-9]([.][0-9]+)?)?(Z|[+-](0[0-9]|1[0-4]):[0-5][0-9])?)?$' THEN 'its not_after must be a time in the years 1 to 9999, as 2026-12-24T18:00:00Z' END END INTO v_problem FROM jsonb_array_element(v_jobs, CAST(v_place - 1 AS integer)) AS e (value);
         RAISE EXCEPTION 'cannot enqueue `%`: job % of the list: %', class, v_place, v_problem
@@ -1298,10 +1347,15 @@ BEGIN
         PERFORM windlass_refuse_class(class, v_class.internal IS NULL);
     END IF;
 
+    IF v_join_batches AND NOT v_are_named THEN
+        PERFORM windlass_keep_batches(class, b.id, NULL)
+        FROM (SELECT DISTINCT CAST(e.value ->> 'batch_id' AS bigint) AS id FROM jsonb_array_elements(v_jobs) AS e
+            WHERE e.value ->> 'batch_id' IS NOT NULL ORDER BY 1) AS b;
+    END IF;
     IF NOT v_are_named AND v_class.quota IS NULL THEN
         WITH input AS MATERIALIZED (
-            SELECT e.place, CAST(e.raw -> 'arguments' AS text) AS arguments, r.queue, r.priority, r.run_at, r.delay_seconds, r.unique_id, r.unique_scope, r.on_conflict, r.idempotency_key, r.concurrency_key, r.concurrency_group, r.concurrency_limit, r.concurrency_on_conflict, r.max_attempts, r.max_crashes, r.at_most_once, r.traceparent, r.tags, r.meta, r.version, r.timeout_seconds, r.backoff_seconds, r.backoff_cap_seconds, r.expires_in_seconds, r.not_after, r.retry_for_seconds, r.keep_result_seconds, r.tenant
-            FROM ROWS FROM (json_array_elements(jobs), jsonb_array_elements(v_jobs)) WITH ORDINALITY AS e (raw, value, place), jsonb_to_record(e.value) AS r (queue text, priority integer, run_at timestamptz, delay_seconds double precision, unique_id text, unique_scope text, on_conflict text, idempotency_key text, concurrency_key text, concurrency_group text, concurrency_limit bigint, concurrency_on_conflict text, max_attempts bigint, max_crashes bigint, at_most_once boolean, traceparent text, tags text, meta text, version bigint, timeout_seconds double precision, backoff_seconds double precision, backoff_cap_seconds double precision, expires_in_seconds double precision, not_after timestamptz, retry_for_seconds double precision, keep_result_seconds double precision, tenant text)
+            SELECT e.place, CAST(e.raw -> 'arguments' AS text) AS arguments, r.queue, r.priority, r.run_at, r.delay_seconds, r.unique_id, r.unique_scope, r.on_conflict, r.idempotency_key, r.concurrency_key, r.concurrency_group, r.concurrency_limit, r.concurrency_on_conflict, r.max_attempts, r.max_crashes, r.at_most_once, r.traceparent, r.tags, r.meta, r.version, r.timeout_seconds, r.backoff_seconds, r.backoff_cap_seconds, r.expires_in_seconds, r.not_after, r.retry_for_seconds, r.keep_result_seconds, r.tenant, r.batch_id, r.after_batch, r.runs_on
+            FROM ROWS FROM (json_array_elements(jobs), jsonb_array_elements(v_jobs)) WITH ORDINALITY AS e (raw, value, place), jsonb_to_record(e.value) AS r (queue text, priority integer, run_at timestamptz, delay_seconds double precision, unique_id text, unique_scope text, on_conflict text, idempotency_key text, concurrency_key text, concurrency_group text, concurrency_limit bigint, concurrency_on_conflict text, max_attempts bigint, max_crashes bigint, at_most_once boolean, traceparent text, tags text, meta text, version bigint, timeout_seconds double precision, backoff_seconds double precision, backoff_cap_seconds double precision, expires_in_seconds double precision, not_after timestamptz, retry_for_seconds double precision, keep_result_seconds double precision, tenant text, batch_id bigint, after_batch bigint, runs_on text)
         ), r AS MATERIALIZED (
             SELECT r.*, CASE
         WHEN octet_length(r.queue) NOT BETWEEN 1 AND 255 OR r.queue COLLATE "C" ~ '[^a-zA-Z0-9_.:/-]' THEN 'its queue must have 1 to 255 bytes, only ASCII letters, digits and `_` `.` `:` `/` `-`'
@@ -1310,7 +1364,7 @@ BEGIN
         WHEN octet_length(r.arguments) > 2 * 120 AND windlass_is_too_deep(r.arguments, 120) THEN 'its arguments are nested deeper than 120 arrays and objects, and could not be decoded again; store the data elsewhere and pass a reference'
         WHEN strpos(lower(r.arguments), E'\\ud') > 0 AND replace(r.arguments, E'\\\\', '//') ~ E'\\\\u[dD][89abAB][0-9a-fA-F][0-9a-fA-F](?!\\\\u[dD][c-fC-F])|(?<!\\\\u[dD][89abAB][0-9a-fA-F][0-9a-fA-F])\\\\u[dD][c-fC-F]' THEN 'its arguments could not be read again: a text has half of a surrogate pair'
         WHEN r.arguments ~ '[0-9]{19}|[eE][+]?[0-9]{3}' AND windlass_has_wide_number(r.arguments) THEN 'its arguments could not be read again: a number is beyond a float, or an integer of more than 64 bits; pass it as a text'
-        WHEN num_nonnulls(r.run_at, r.delay_seconds, r.unique_id, r.unique_scope, r.on_conflict, r.idempotency_key, r.concurrency_key, r.concurrency_group, r.concurrency_limit, r.concurrency_on_conflict, r.max_attempts, r.max_crashes, r.at_most_once, r.traceparent, r.tags, r.meta, r.version, r.timeout_seconds, r.backoff_seconds, r.backoff_cap_seconds, r.expires_in_seconds, r.not_after, r.retry_for_seconds, r.keep_result_seconds, r.tenant) = 0 THEN NULL
+        WHEN num_nonnulls(r.run_at, r.delay_seconds, r.unique_id, r.unique_scope, r.on_conflict, r.idempotency_key, r.concurrency_key, r.concurrency_group, r.concurrency_limit, r.concurrency_on_conflict, r.max_attempts, r.max_crashes, r.at_most_once, r.traceparent, r.tags, r.meta, r.version, r.timeout_seconds, r.backoff_seconds, r.backoff_cap_seconds, r.expires_in_seconds, r.not_after, r.retry_for_seconds, r.keep_result_seconds, r.tenant, r.batch_id, r.after_batch, r.runs_on) = 0 THEN NULL
         WHEN octet_length(r.idempotency_key) NOT BETWEEN 1 AND 255 THEN 'its idempotency_key must have 1 to 255 bytes and no NUL'
         WHEN octet_length(r.unique_id) NOT BETWEEN 1 AND 255 THEN 'its unique_id must have 1 to 255 bytes and no NUL'
         WHEN r.unique_scope NOT IN ('while_waiting', 'until_finished', 'until_result_expires') THEN 'its unique_scope must be one of while_waiting, until_finished, until_result_expires'
@@ -1346,10 +1400,18 @@ BEGIN
         WHEN r.not_after IS NOT NULL AND r.expires_in_seconds IS NOT NULL THEN 'it has both not_after and expires_in_seconds; choose one'
         WHEN r.not_after AT TIME ZONE 'UTC' NOT BETWEEN timestamp '0001-01-01' AND timestamp '9999-12-31 23:59:59.999999' THEN 'its not_after must be a time in the years 1 to 9999, as 2026-12-24T18:00:00Z'
         WHEN r.not_after <= r.run_at THEN 'it would expire before it is due: its not_after is not behind its run_at'
-        WHEN octet_length(r.tenant) NOT BETWEEN 1 AND 255 THEN 'its tenant must have 1 to 255 bytes and no NUL' END AS problem FROM input AS r
+        WHEN octet_length(r.tenant) NOT BETWEEN 1 AND 255 THEN 'its tenant must have 1 to 255 bytes and no NUL'
+        WHEN r.runs_on NOT IN ('success', 'failure', 'finish') THEN 'its runs_on must be one of success, failure, finish'
+        WHEN r.runs_on IS NOT NULL AND r.after_batch IS NULL THEN 'its after_batch is missing, whose outcome its runs_on names'
+        WHEN r.after_batch IS NOT NULL AND r.unique_id IS NOT NULL THEN 'it waits for a batch, and cannot have a unique_id' END AS problem FROM input AS r
         ), job AS (
-            INSERT INTO solid_queue_jobs (queue_name, class_name, arguments, priority, max_attempts, max_crashes, at_most_once, policy, traceparent, tenant, active_job_id, scheduled_at, created_at, updated_at) SELECT coalesce(r.queue, v_class.queue_name, 'default'), windlass_enqueue_many_v2.class, coalesce(r.arguments, 'null'), coalesce(r.priority, v_class.priority, 0), coalesce(CAST(CASE WHEN r.max_attempts IS NOT NULL THEN least(r.max_attempts, 2147483647) END AS integer), CASE WHEN NOT coalesce(r.at_most_once, v_class.at_most_once, false) THEN v_class.max_attempts END), coalesce(CAST(CASE WHEN r.max_crashes IS NOT NULL THEN least(r.max_crashes, 2147483647) END AS integer), v_class.max_crashes), coalesce(r.at_most_once, v_class.at_most_once, CAST(CAST(v_class.policy AS json) -> 'delivery' AS text) IS NOT NULL, false), CASE WHEN num_nonnulls(r.unique_scope, r.tags, r.meta, r.version, r.timeout_seconds, r.backoff_seconds, r.backoff_cap_seconds, r.expires_in_seconds, r.not_after, r.retry_for_seconds, r.keep_result_seconds, r.at_most_once) = 0 THEN v_class.policy ELSE nullif('{' || substr(coalesce(',"delivery":' || CASE WHEN r.at_most_once IS NULL THEN CAST(CAST(v_class.policy AS json) -> 'delivery' AS text) END, '') || coalesce(',"backoff":' || coalesce(CASE WHEN r.backoff_cap_seconds IS NULL THEN '{"fixed":' || CAST((CAST(round(r.backoff_seconds * 1000000) AS bigint) + 999) / 1000 AS text) || '}' ELSE '{"exponential":{"first":' || CAST((CAST(round(r.backoff_seconds * 1000000) AS bigint) + 999) / 1000 AS text) || ',"cap":' || CAST((CAST(round(r.backoff_cap_seconds * 1000000) AS bigint) + 999) / 1000 AS text) || '}}' END, CAST(CAST(v_class.policy AS json) -> 'backoff' AS text)), '') || coalesce(',"on_failure":' || CAST(CAST(v_class.policy AS json) -> 'on_failure' AS text), '') || coalesce(',"keep_finished":' || CAST(CAST(v_class.policy AS json) -> 'keep_finished' AS text), '') || coalesce(',"keep_result":' || coalesce(CAST((CAST(round(r.keep_result_seconds * 1000000) AS bigint) + 999) / 1000 AS text), CAST(CAST(v_class.policy AS json) -> 'keep_result' AS text)), '') || coalesce(',"unique_scope":' || coalesce('"' || r.unique_scope || '"', CAST(CAST(v_class.policy AS json) -> 'unique_scope' AS text)), '') || coalesce(',"timeout":' || coalesce(CAST((CAST(round(r.timeout_seconds * 1000000) AS bigint) + 999) / 1000 AS text), CAST(CAST(v_class.policy AS json) -> 'timeout' AS text)), '') || coalesce(',"timeout_grace":' || CAST(CAST(v_class.policy AS json) -> 'timeout_grace' AS text), '') || coalesce(',"on_timeout":' || CAST(CAST(v_class.policy AS json) -> 'on_timeout' AS text), '') || coalesce(',"expiry":' || coalesce(coalesce('{"in":' || CAST((CAST(round(r.expires_in_seconds * 1000000) AS bigint) + 999) / 1000 AS text) || '}', '{"at":' || '"' || regexp_replace(to_char(r.not_after AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US'), '([.]000000|000)$', '') || 'Z' || '"' || '}'), CAST(CAST(v_class.policy AS json) -> 'expiry' AS text)), '') || coalesce(',"retry_limit":' || coalesce('{"for":' || CAST((CAST(round(r.retry_for_seconds * 1000000) AS bigint) + 999) / 1000 AS text) || '}', CAST(CAST(v_class.policy AS json) -> 'retry_limit' AS text)), '') || coalesce(',"propagation_style":' || CAST(CAST(v_class.policy AS json) -> 'propagation_style' AS text), '') || coalesce(',"extras":' || CAST(CAST(v_class.policy AS json) -> 'extras' AS text), ''), 2) || '}', '{}') END, r.traceparent, r.tenant, NULL, coalesce(CAST(r.run_at AT TIME ZONE 'UTC' AS timestamp), (statement_timestamp() AT TIME ZONE 'UTC' + CAST(round(r.delay_seconds * 1000000) AS bigint) * interval '1 microsecond')), (statement_timestamp() AT TIME ZONE 'UTC'), (statement_timestamp() AT TIME ZONE 'UTC') FROM r WHERE r.problem IS NULL ORDER BY r.place
-            RETURNING id, queue_name, priority, class_name, at_most_once, max_crashes, scheduled_at, policy
+            INSERT INTO solid_queue_jobs (queue_name, class_name, arguments, priority, max_attempts, max_crashes, at_most_once, policy, traceparent, tenant, batch_id, active_job_id, scheduled_at, created_at, updated_at) SELECT coalesce(r.queue, v_class.queue_name, 'default'), windlass_enqueue_many_v2.class, coalesce(r.arguments, 'null'), coalesce(r.priority, v_class.priority, 0), coalesce(CAST(CASE WHEN r.max_attempts IS NOT NULL THEN least(r.max_attempts, 2147483647) END AS integer), CASE WHEN NOT coalesce(r.at_most_once, v_class.at_most_once, false) THEN v_class.max_attempts END), coalesce(CAST(CASE WHEN r.max_crashes IS NOT NULL THEN least(r.max_crashes, 2147483647) END AS integer), v_class.max_crashes), coalesce(r.at_most_once, v_class.at_most_once, CAST(CAST(v_class.policy AS json) -> 'delivery' AS text) IS NOT NULL, false), CASE WHEN num_nonnulls(r.unique_scope, r.tags, r.meta, r.version, r.timeout_seconds, r.backoff_seconds, r.backoff_cap_seconds, r.expires_in_seconds, r.not_after, r.retry_for_seconds, r.keep_result_seconds, r.at_most_once) = 0 THEN v_class.policy ELSE nullif('{' || substr(coalesce(',"delivery":' || CASE WHEN r.at_most_once IS NULL THEN CAST(CAST(v_class.policy AS json) -> 'delivery' AS text) END, '') || coalesce(',"backoff":' || coalesce(CASE WHEN r.backoff_cap_seconds IS NULL THEN '{"fixed":' || CAST((CAST(round(r.backoff_seconds * 1000000) AS bigint) + 999) / 1000 AS text) || '}' ELSE '{"exponential":{"first":' || CAST((CAST(round(r.backoff_seconds * 1000000) AS bigint) + 999) / 1000 AS text) || ',"cap":' || CAST((CAST(round(r.backoff_cap_seconds * 1000000) AS bigint) + 999) / 1000 AS text) || '}}' END, CAST(CAST(v_class.policy AS json) -> 'backoff' AS text)), '') || coalesce(',"on_failure":' || CAST(CAST(v_class.policy AS json) -> 'on_failure' AS text), '') || coalesce(',"keep_finished":' || CAST(CAST(v_class.policy AS json) -> 'keep_finished' AS text), '') || coalesce(',"keep_result":' || coalesce(CAST((CAST(round(r.keep_result_seconds * 1000000) AS bigint) + 999) / 1000 AS text), CAST(CAST(v_class.policy AS json) -> 'keep_result' AS text)), '') || coalesce(',"unique_scope":' || coalesce('"' || r.unique_scope || '"', CAST(CAST(v_class.policy AS json) -> 'unique_scope' AS text)), '') || coalesce(',"timeout":' || coalesce(CAST((CAST(round(r.timeout_seconds * 1000000) AS bigint) + 999) / 1000 AS text), CAST(CAST(v_class.policy AS json) -> 'timeout' AS text)), '') || coalesce(',"timeout_grace":' || CAST(CAST(v_class.policy AS json) -> 'timeout_grace' AS text), '') || coalesce(',"on_timeout":' || CAST(CAST(v_class.policy AS json) -> 'on_timeout' AS text), '') || coalesce(',"expiry":' || coalesce(coalesce('{"in":' || CAST((CAST(round(r.expires_in_seconds * 1000000) AS bigint) + 999) / 1000 AS text) || '}', '{"at":' || '"' || regexp_replace(to_char(r.not_after AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US'), '([.]000000|000)$', '') || 'Z' || '"' || '}'), CAST(CAST(v_class.policy AS json) -> 'expiry' AS text)), '') || coalesce(',"retry_limit":' || coalesce('{"for":' || CAST((CAST(round(r.retry_for_seconds * 1000000) AS bigint) + 999) / 1000 AS text) || '}', CAST(CAST(v_class.policy AS json) -> 'retry_limit' AS text)), '') || coalesce(',"propagation_style":' || CAST(CAST(v_class.policy AS json) -> 'propagation_style' AS text), '') || coalesce(',"extras":' || CAST(CAST(v_class.policy AS json) -> 'extras' AS text), ''), 2) || '}', '{}') END, r.traceparent, r.tenant, r.batch_id, NULL, coalesce(CAST(r.run_at AT TIME ZONE 'UTC' AS timestamp), (statement_timestamp() AT TIME ZONE 'UTC' + CAST(round(r.delay_seconds * 1000000) AS bigint) * interval '1 microsecond')), (statement_timestamp() AT TIME ZONE 'UTC'), (statement_timestamp() AT TIME ZONE 'UTC') FROM r WHERE r.problem IS NULL ORDER BY r.place
+            RETURNING id, queue_name, priority, class_name, at_most_once, max_crashes, scheduled_at, policy, batch_id
+        ), member AS (
+            INSERT INTO solid_queue_batch_executions (job_id, batch_id, created_at)
+            SELECT id, batch_id, (statement_timestamp() AT TIME ZONE 'UTC') FROM job WHERE batch_id IS NOT NULL RETURNING batch_id
+        ), added AS (
+            INSERT INTO windlass_wanted_keys (kind, target_id, amount) SELECT 'batch', batch_id, count(*) FROM member GROUP BY batch_id
         ), expiring AS (
             INSERT INTO windlass_expiries (job_id, expires_at) SELECT j.id, least(coalesce(CAST(CAST(expiry ->> 'at' AS timestamptz) AT TIME ZONE 'UTC' AS timestamp), greatest(coalesce(j.scheduled_at, (statement_timestamp() AT TIME ZONE 'UTC')), (statement_timestamp() AT TIME ZONE 'UTC')) + CAST(least(CAST(expiry ->> 'in' AS numeric), 31622400000000) AS bigint) * interval '1 millisecond'), timestamp '9999-12-30 00:00:00.000000')
             FROM (SELECT job.id, job.scheduled_at, CAST(job.policy AS json) -> 'expiry' AS expiry FROM job
@@ -1393,10 +1455,10 @@ BEGIN
     END IF;
     FOR r IN
         SELECT e.place, CAST(e.raw -> 'arguments' AS text) AS arguments, r.*
-        FROM ROWS FROM (json_array_elements(jobs), jsonb_array_elements(v_jobs)) WITH ORDINALITY AS e (raw, value, place), jsonb_to_record(e.value) AS r (queue text, priority integer, run_at timestamptz, delay_seconds double precision, unique_id text, unique_scope text, on_conflict text, idempotency_key text, concurrency_key text, concurrency_group text, concurrency_limit bigint, concurrency_on_conflict text, max_attempts bigint, max_crashes bigint, at_most_once boolean, traceparent text, tags text, meta text, version bigint, timeout_seconds double precision, backoff_seconds double precision, backoff_cap_seconds double precision, expires_in_seconds double precision, not_after timestamptz, retry_for_seconds double precision, keep_result_seconds double precision, tenant text)
+        FROM ROWS FROM (json_array_elements(jobs), jsonb_array_elements(v_jobs)) WITH ORDINALITY AS e (raw, value, place), jsonb_to_record(e.value) AS r (queue text, priority integer, run_at timestamptz, delay_seconds double precision, unique_id text, unique_scope text, on_conflict text, idempotency_key text, concurrency_key text, concurrency_group text, concurrency_limit bigint, concurrency_on_conflict text, max_attempts bigint, max_crashes bigint, at_most_once boolean, traceparent text, tags text, meta text, version bigint, timeout_seconds double precision, backoff_seconds double precision, backoff_cap_seconds double precision, expires_in_seconds double precision, not_after timestamptz, retry_for_seconds double precision, keep_result_seconds double precision, tenant text, batch_id bigint, after_batch bigint, runs_on text)
         ORDER BY CASE WHEN v_are_distinct THEN r.idempotency_key END COLLATE "C" NULLS FIRST, e.place
     LOOP
-        v_done := windlass_enqueue_job_v2(v_ids[r.place], class COLLATE "default", r.arguments, r.queue, r.priority, r.run_at, r.delay_seconds, r.unique_id, r.unique_scope, r.on_conflict, r.idempotency_key, r.concurrency_key, r.concurrency_group, r.concurrency_limit, r.concurrency_on_conflict, r.max_attempts, r.max_crashes, r.at_most_once, r.traceparent, r.tags, r.meta, r.version, r.timeout_seconds, r.backoff_seconds, r.backoff_cap_seconds, r.expires_in_seconds, r.not_after, r.retry_for_seconds, r.keep_result_seconds, r.tenant);
+        v_done := windlass_enqueue_job_v2(v_ids[r.place], class COLLATE "default", r.arguments, r.queue, r.priority, r.run_at, r.delay_seconds, r.unique_id, r.unique_scope, r.on_conflict, r.idempotency_key, r.concurrency_key, r.concurrency_group, r.concurrency_limit, r.concurrency_on_conflict, r.max_attempts, r.max_crashes, r.at_most_once, r.traceparent, r.tags, r.meta, r.version, r.timeout_seconds, r.backoff_seconds, r.backoff_cap_seconds, r.expires_in_seconds, r.not_after, r.retry_for_seconds, r.keep_result_seconds, r.tenant, r.batch_id, r.after_batch, r.runs_on);
         v_ids[r.place] := v_done.id;
     END LOOP;
     RETURN QUERY SELECT unnest(v_ids);
@@ -1406,6 +1468,44 @@ $$;
 CREATE OR REPLACE FUNCTION windlass_enqueue_many(class text, jobs json) RETURNS SETOF bigint LANGUAGE plpgsql SECURITY DEFINER AS $$
 BEGIN
     RETURN QUERY SELECT windlass_enqueue_many_v2(class, jobs);
+END;
+$$;
+
+-- Opens a batch, to which the same transaction adds jobs by their batch_id. Without jobs, it is over at the commit.
+CREATE OR REPLACE FUNCTION windlass_open_batch(name text, metadata text DEFAULT NULL) RETURNS bigint LANGUAGE plpgsql SECURITY DEFINER AS $$
+#variable_conflict use_column
+DECLARE
+    p_name text := name COLLATE "default";
+    p_metadata text := metadata COLLATE "default";
+    v_problem text := CASE
+        WHEN p_name IS NULL THEN 'its name is missing'
+        WHEN octet_length(p_name) NOT BETWEEN 1 AND 255 OR p_name COLLATE "C" ~ '[^a-zA-Z0-9_.:/-]' THEN 'its name must have 1 to 255 bytes, only ASCII letters, digits and `_` `.` `:` `/` `-`'
+        WHEN octet_length(p_metadata) > 65536 THEN 'its metadata must be JSON text of at most 65536 bytes'
+        WHEN strpos(replace(p_metadata, E'\\\\', ''), E'\\u0000') > 0 THEN 'its metadata contains a NUL character, which Postgres cannot keep; encode binary data'
+        WHEN octet_length(p_metadata) > 2 * 120 AND windlass_is_too_deep(p_metadata, 120) THEN 'its metadata is nested deeper than 120 arrays and objects, and could not be decoded again; store the data elsewhere and pass a reference'
+        WHEN strpos(lower(p_metadata), E'\\ud') > 0 AND replace(p_metadata, E'\\\\', '//') ~ E'\\\\u[dD][89abAB][0-9a-fA-F][0-9a-fA-F](?!\\\\u[dD][c-fC-F])|(?<!\\\\u[dD][89abAB][0-9a-fA-F][0-9a-fA-F])\\\\u[dD][c-fC-F]' THEN 'its metadata could not be read again: a text has half of a surrogate pair'
+        WHEN p_metadata ~ '[0-9]{19}|[eE][+]?[0-9]{3}' AND windlass_has_wide_number(p_metadata) THEN 'its metadata could not be read again: a number is beyond a float, or an integer of more than 64 bits; pass it as a text' END;
+    v_json json;
+    v_batch bigint;
+BEGIN
+    IF v_problem IS NULL THEN
+        BEGIN
+            v_json := p_metadata;
+        EXCEPTION WHEN invalid_text_representation OR untranslatable_character THEN
+            v_problem := 'its metadata is not JSON';
+        END;
+    END IF;
+    IF v_problem IS NOT NULL THEN
+        RAISE EXCEPTION 'cannot open the batch `%`: %', left(coalesce(p_name, ''), 80), v_problem USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    INSERT INTO solid_queue_batches (active_job_batch_id, description, metadata, enqueued_at, created_at, updated_at)
+    VALUES ('windlass-' || replace(CAST(gen_random_uuid() AS text), '-', ''), p_name, p_metadata, (statement_timestamp() AT TIME ZONE 'UTC'), (statement_timestamp() AT TIME ZONE 'UTC'), (statement_timestamp() AT TIME ZONE 'UTC'))
+    RETURNING id INTO v_batch;
+    INSERT INTO windlass_wanted_keys (kind, target_id) VALUES ('batch', v_batch);
+    IF current_setting('windlass.woken_by', true) IS DISTINCT FROM CAST(statement_timestamp() AS text) THEN
+        PERFORM windlass_wake();
+    END IF;
+    RETURN v_batch;
 END;
 $$;
 
@@ -1476,7 +1576,7 @@ BEGIN
     SELECT p.oid, CAST(p.proname AS text) AS name, p.prosecdef, p.proowner, n.nspname, n.nspowner,
         quote_ident(n.nspname) || ', pg_temp' AS path,
         p.prosecdef OR p.proname IN ('windlass_insert_enqueue_v2', 'windlass_enqueue_v2', 'windlass_enqueue',
-            'windlass_enqueue_many_v2', 'windlass_enqueue_many', 'windlass_emit') AS is_meant,
+            'windlass_enqueue_many_v2', 'windlass_enqueue_many', 'windlass_emit', 'windlass_open_batch') AS is_meant,
         NOT coalesce(p.proconfig && ARRAY['search_path=' || quote_ident(n.nspname) || ', pg_temp',
             CASE WHEN n.nspname ~ '^[a-z_][a-z0-9_]*$' THEN 'search_path=' || n.nspname || ', pg_temp' END], false) AS is_loose,
         EXISTS (SELECT 1 FROM aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) AS a WHERE a.grantee = 0) AS is_public

@@ -1,4 +1,5 @@
 -- Enqueues by SQL.
+DROP VIEW windlass_open_batch;
 DROP VIEW windlass_events_emit;
 DROP VIEW windlass_enqueue_many;
 DROP VIEW windlass_enqueue_many_v2;

@@ -4,8 +4,9 @@ pub(crate) mod parents;
 
 use crate::db::model::extras::{Follows, Traceparent};
 use crate::db::model::new_row::{EnqueueOutcome, NewLimit, NewRow};
+use crate::db::table::flows::batches::{self, Addition};
 use crate::db::transition::enqueue::rank::rank_by_time;
-use crate::db::transition::enqueue::{self, group};
+use crate::db::transition::enqueue::{self, all_or_none, flows, group};
 use crate::db::{AsConn, Conn, own};
 use crate::error::{Error, ErrorContext, Result};
 use crate::job::Enqueued;
@@ -22,6 +23,7 @@ use crate::job::ruby_call::RubyCall;
 use crate::job::trace::spans;
 use crate::queue::{MAX_NAME, check_name};
 use chrono::{DateTime, Datelike, NaiveDateTime, Utc};
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 /// A job about to be enqueued, of any type.
@@ -245,8 +247,17 @@ impl NewJob {
     /// the class is [internal](crate::Job::INTERNAL) and was named [by name](Self::of_class), or if a strict
     /// [`Quota`] is exceeded.
     pub fn enqueue<C: AsConn + ?Sized>(self, conn: &mut C) -> Result<Enqueued> {
-        let enqueued = self.insert_new_job(conn)?;
+        let enqueued = match self.row.batch_id {
+            Some(_) => self.insert_into_batch(conn)?,
+            None => self.insert_new_job(conn)?,
+        };
         conn.after_enqueue().map(|()| enqueued)
+    }
+
+    fn insert_into_batch<C: AsConn + ?Sized>(self, conn: &mut C) -> Result<Enqueued> {
+        let row = self.row.clone();
+        let enqueued = enqueue_rows(&mut own(conn), None, [self])?;
+        unless_refused(&row, enqueued[0])
     }
 
     fn insert_new_job<C: AsConn + ?Sized>(self, conn: &mut C) -> Result<Enqueued> {
@@ -269,14 +280,7 @@ impl NewJob {
                 explain_missing(&mut conn, all_of(rows), inserted).map(Enqueued::from)
             };
             let enqueued = name_locked(rows, enqueued)?;
-            if enqueued.outcome == EnqueueOutcome::Refused {
-                return Err(Error::UniqueIdTaken {
-                    class: rows[0].class_name.clone(),
-                    unique_id: rows[0].unique_id.clone().unwrap_or_default(),
-                    existing: enqueued.id.0,
-                });
-            }
-            Ok(enqueued)
+            unless_refused(&rows[0], enqueued)
         })
     }
 
@@ -442,10 +446,8 @@ pub(crate) fn enqueue_in(
     jobs: Vec<NewJob>,
 ) -> Result<(Vec<Enqueued>, Vec<i64>)> {
     let enqueued = enqueue_rows(conn, Some(batch), jobs)?;
-    let waits = |job: &&Enqueued| {
-        matches!(job.outcome, EnqueueOutcome::New | EnqueueOutcome::Again) && job.is_new
-    };
-    let new = enqueued.iter().filter(waits).map(|job| job.id.0).collect();
+    let new = enqueued.iter().filter(|job| waits(job));
+    let new = new.map(|job| job.id.0).collect();
     Ok((enqueued, new))
 }
 
@@ -457,6 +459,19 @@ pub(crate) fn enqueue_each(
     enqueue_rows(conn, None, jobs)
 }
 
+/// Returns the error of a single job that was refused because of its unique id.
+fn unless_refused(row: &NewRow, enqueued: Enqueued) -> Result<Enqueued> {
+    match enqueued.outcome {
+        EnqueueOutcome::Refused => Err(Error::UniqueIdTaken {
+            class: row.class_name.clone(),
+            unique_id: row.unique_id.clone().unwrap_or_default(),
+            existing: enqueued.id.0,
+        }),
+        _ => Ok(enqueued),
+    }
+}
+
+/// Enqueues jobs that name their batches, or are all of one that the caller has locked and fills.
 fn enqueue_rows(
     conn: &mut Conn<'_>,
     batch_id: Option<i64>,
@@ -465,14 +480,59 @@ fn enqueue_rows(
     let (mut rows, mut accesses) = (Vec::new(), Vec::new());
     for job in jobs {
         accesses.push(job.access);
-        let row = job.into_row()?;
-        rows.push(NewRow { batch_id, ..row });
+        let mut row = job.into_row()?;
+        row.batch_id = batch_id.or(row.batch_id);
+        rows.push(row);
     }
-    refuse_named(conn, &mut rows)?;
-    refuse_unknown(conn, &rows)?;
-    spans::send_batch(&mut rows, |rows| {
+    let joined: BTreeSet<i64> = match batch_id {
+        Some(_) => BTreeSet::new(),
+        None => rows.iter().filter_map(|row| row.batch_id).collect(),
+    };
+    if joined.is_empty() {
+        return insert_rows(conn, &mut rows, &accesses);
+    }
+    all_or_none(conn, |conn| {
+        for batch in &joined {
+            keep_open(conn, *batch)?;
+        }
+        let enqueued = insert_rows(conn, &mut rows, &accesses)?;
+        for batch in joined {
+            let pairs = rows.iter().zip(&enqueued);
+            let of_it = pairs.filter(|(row, job)| row.batch_id == Some(batch) && waits(job));
+            let new: Vec<i64> = of_it.map(|(_, job)| job.id.0).collect();
+            flows::add(conn, batch, &new).during("add jobs to the batch")?;
+        }
+        Ok(enqueued)
+    })
+}
+
+/// Keeps a batch from ending until the transaction does.
+///
+/// # Errors
+/// If it is over, or there is none.
+pub(crate) fn keep_open(conn: &mut Conn<'_>, batch: i64) -> Result<()> {
+    match batches::accepts(conn, batch).during("look whether the batch is over")? {
+        Addition::Accepted => Ok(()),
+        Addition::Ended => Err(Error::BatchOver { id: batch }),
+        Addition::Unknown => Err(Error::NoSuchBatch { id: batch }),
+    }
+}
+
+/// Returns whether a job is new, and has not ended.
+fn waits(job: &Enqueued) -> bool {
+    matches!(job.outcome, EnqueueOutcome::New | EnqueueOutcome::Again) && job.is_new
+}
+
+fn insert_rows(
+    conn: &mut Conn<'_>,
+    rows: &mut Vec<NewRow>,
+    accesses: &[PublicAccess],
+) -> Result<Vec<Enqueued>> {
+    refuse_named(conn, rows)?;
+    refuse_unknown(conn, rows)?;
+    spans::send_batch(rows, |rows| {
         rank_by_time(conn, rows).during("read the time")?;
-        let inserted = name_locked(rows, insert_all(conn, rows, &accesses));
+        let inserted = name_locked(rows, insert_all(conn, rows, accesses));
         explain_missing(conn, all_of(rows), inserted)
     })
 }

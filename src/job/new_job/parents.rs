@@ -69,6 +69,28 @@ impl NewJob {
         self
     }
 
+    /// Adds the job to a batch, as [`BatchId::add`](crate::BatchId::add) does: the batch must not be over. A job that exists
+    /// already, by its unique id or idempotency key, does not join it.
+    ///
+    /// ```
+    /// # use diesel::prelude::*;
+    /// # let mut conn = SqliteConnection::establish(":memory:").unwrap();
+    /// # windlass::migrate(&mut conn).unwrap();
+    /// use windlass::{Batch, NewJob};
+    ///
+    /// let import = conn.transaction::<_, windlass::Error, _>(|conn| {
+    ///     let batch = Batch::new("import").enqueue(conn)?.id;
+    ///     NewJob::of_class("import", "{}").batch(batch).enqueue(conn)?;
+    ///     Ok(batch)
+    /// })?;
+    /// assert_eq!(import.status(&mut conn)?.open, 1);
+    /// # Ok::<(), windlass::Error>(())
+    /// ```
+    pub fn batch(mut self, batch: BatchId) -> Self {
+        self.row.batch_id = Some(batch.0);
+        self
+    }
+
     pub(crate) fn follows_mut(&mut self) -> &mut Follows {
         self.follows.get_or_insert_default()
     }

@@ -11,13 +11,14 @@ mod sqlite;
 use crate::db::conn::dialect::Dialect;
 use crate::db::model::extras::{MAX_LABEL, MAX_TAGS};
 use crate::db::model::job_columns::JobColumns;
-use crate::db::model::new_row::{ORDERED, UNIQUE_SUCCESSOR, UniqueScope};
+use crate::db::model::new_row::{ORDERED, UNIQUE_SUCCESSOR, UniqueScope, WAITS_FOR_PARENTS};
 use crate::db::table::attempts::KEPT;
 use crate::db::table::blocked::IN_ORDER;
 use crate::db::table::expiries::LATEST;
+use crate::db::table::flows::batches::{IS_OPEN, IS_OURS};
 use crate::db::table::flows::parents;
 use crate::db::table::semaphores::{DOES_NOT_WAIT, NEVER_EXPIRES};
-use crate::db::table::wanted_keys::{CHILD, EVENT};
+use crate::db::table::wanted_keys::{BATCH, CHILD, EVENT};
 use crate::db::transition::flows::wake;
 use crate::db::transition::unique::ROUNDS;
 use crate::job::arguments::MAX_DEPTH;
@@ -32,7 +33,7 @@ const NAME: &str = "2026-11-28-000002_windlass";
 type CallerColumn = (&'static str, &'static str);
 
 /// The columns that a caller may set beside the class.
-const OPTIONS: [CallerColumn; 28] = [
+const OPTIONS: [CallerColumn; 31] = [
     ("arguments", "text"),
     ("queue", "text"),
     ("priority", "integer"),
@@ -61,6 +62,9 @@ const OPTIONS: [CallerColumn; 28] = [
     ("retry_for_seconds", "double precision"),
     ("keep_result_seconds", "double precision"),
     ("tenant", "text"),
+    ("batch_id", "bigint"),
+    ("after_batch", "bigint"),
+    ("runs_on", "text"),
 ];
 
 /// Those of them that are times.
@@ -114,6 +118,10 @@ fn constants(dialect: Dialect) -> Words {
         word("child", CHILD),
         word("event", EVENT),
         word("event rounds", wake::ROUNDS.to_string()),
+        word("waits for parents", WAITS_FOR_PARENTS),
+        word("batch", BATCH),
+        word("batch is ours", IS_OURS),
+        word("batch is open", IS_OPEN),
         word("latest expiry", LATEST),
         word("most tags", MAX_TAGS.to_string()),
         word("longest tag", MAX_LABEL.to_string()),

@@ -23,9 +23,9 @@ pub(super) fn words() -> Words {
         ..due
     };
     let (all, plain, replaced) = (
-        JobColumns::all().without_batch(),
-        JobColumns::of(plain).without_batch(),
-        JobColumns::replaced().without_batch(),
+        JobColumns::all(),
+        JobColumns::of(plain),
+        JobColumns::replaced(),
     );
     let common = JobColumns::of(due).without_batch();
     let inserted = with_sources(Postgres, &all, &all.parameters(), &of_job);
@@ -58,6 +58,10 @@ pub(super) fn words() -> Words {
         word(
             "problem event",
             problem(&rules::event(Postgres, ("p_name", "p_payload"))),
+        ),
+        word(
+            "problem batch",
+            problem(&rules::batch(Postgres, ("p_name", "p_metadata"))),
         ),
         word(
             "problem class",
@@ -140,7 +144,7 @@ fn of_job(input: &str) -> String {
         "concurrency_slots" => "v_limit".to_owned(),
         "concurrency_conflict" => "v_on_conflict".to_owned(),
         "arguments" | "priority" | "at_most_once" | "traceparent" | "idempotency_key"
-        | "unique_id" | "tenant" => format!("p_{input}"),
+        | "unique_id" | "tenant" | "batch_id" => format!("p_{input}"),
         _ => panic!("no caller can set {input} yet"),
     }
 }
@@ -183,7 +187,7 @@ fn of_record(input: &str) -> String {
         "active_job_id" => "NULL".to_owned(),
         "due_at" => "r.run_at AT TIME ZONE 'UTC'".to_owned(),
         "delay" => "CAST(round(r.delay_seconds * 1000000) AS bigint)".to_owned(),
-        "traceparent" | "tenant" => format!("r.{input}"),
+        "traceparent" | "tenant" | "batch_id" => format!("r.{input}"),
         _ => panic!("no caller can set {input} yet"),
     }
 }

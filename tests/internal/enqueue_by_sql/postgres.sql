@@ -210,6 +210,30 @@ BEGIN
 END;
 $$;
 
+-- Keeps batches from ending until the transaction does: the one that a job joins, which must not be over, and the one that it
+-- waits for. Transactions that add jobs do not wait for each other.
+CREATE OR REPLACE FUNCTION windlass_keep_batches(p_class text, p_batch bigint, p_after bigint) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    v_is_over boolean;
+BEGIN
+    PERFORM 1 FROM solid_queue_batches b WHERE b.id IN (p_batch, p_after) ORDER BY b.id FOR KEY SHARE;
+    -- Statements of their own: they see what was committed before the lock was granted.
+    IF p_after IS NOT NULL AND NOT EXISTS (SELECT 1 FROM solid_queue_batches b WHERE b.id = p_after AND {batch is ours}) THEN
+        RAISE EXCEPTION 'cannot enqueue `%`: there is no batch % for it to wait for', p_class, p_after USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    IF p_batch IS NOT NULL THEN
+        SELECT b.finished_at IS NOT NULL AND NOT {batch is open} INTO v_is_over
+        FROM solid_queue_batches b WHERE b.id = p_batch AND {batch is ours};
+        IF v_is_over IS NULL THEN
+            RAISE EXCEPTION 'cannot enqueue `%`: there is no batch %', p_class, p_batch USING ERRCODE = 'invalid_parameter_value';
+        ELSIF v_is_over THEN
+            RAISE EXCEPTION 'cannot enqueue `%`: the batch % is over', p_class, p_batch USING ERRCODE = 'invalid_parameter_value',
+                HINT = 'Add jobs in the transaction that opens the batch, or from a job of the batch.';
+        END IF;
+    END IF;
+END;
+$$;
+
 -- Enqueues any job, and returns its id and its outcome. If it is new, it gets the id p_id, or the next one.
 CREATE OR REPLACE FUNCTION windlass_enqueue_any_v2(p_id bigint, p_class text, {parameters}, OUT id bigint, OUT outcome text)
 LANGUAGE plpgsql AS $$
@@ -265,6 +289,9 @@ BEGIN
     v_policy := {policy};
     v_scope := coalesce(p_unique_scope, {scope of class}, '{default_scope}');
     p_at_most_once := {is once};
+    IF num_nonnulls(p_batch_id, p_after_batch) > 0 THEN
+        PERFORM windlass_keep_batches(p_class, p_batch_id, p_after_batch);
+    END IF;
     v_at := p_run_at AT TIME ZONE 'UTC';
     v_delay := round(p_delay_seconds * 1000000);
     outcome := 'new';
@@ -394,10 +421,21 @@ BEGIN
     IF v_policy LIKE '%"expiry":%' AND outcome <> 'replaced' THEN
         PERFORM windlass_expire(v_job, v_policy);
     END IF;
-    IF v_class.quota IS NOT NULL AND outcome <> 'replaced' THEN
+    IF v_class.quota IS NOT NULL AND outcome <> 'replaced' AND p_after_batch IS NULL THEN
         PERFORM windlass_take_places(p_class, v_class.quota, v_job);
     END IF;
-    IF v_is_behind THEN
+    IF p_batch_id IS NOT NULL AND outcome <> 'replaced' THEN
+        INSERT INTO solid_queue_batch_executions (job_id, batch_id, created_at) VALUES (v_job, p_batch_id, v_now);
+        INSERT INTO windlass_wanted_keys (kind, target_id, amount) VALUES ('{batch}', p_batch_id, 1);
+    END IF;
+    IF p_after_batch IS NOT NULL THEN
+        INSERT INTO solid_queue_blocked_executions (job_id, queue_name, priority, concurrency_key, expires_at, created_at)
+        VALUES (v_job, p_queue, p_priority, '{waits for parents}', timestamp '{never_expires}', v_now);
+        INSERT INTO windlass_edges (child_job_id, parent_batch_id, runs_on, otherwise, created_at)
+        VALUES (v_job, p_after_batch, coalesce(p_runs_on, 'success'), 'discard', v_now);
+        INSERT INTO windlass_wanted_keys (kind, target_id) VALUES ('{batch}', p_after_batch);
+        v_wakes := true;
+    ELSIF v_is_behind THEN
         INSERT INTO solid_queue_blocked_executions (job_id, queue_name, priority, concurrency_key, expires_at, created_at)
         VALUES (v_job, p_queue, p_priority, '{unique_successor}', timestamp '{never_expires}', v_now);
     ELSIF v_at > v_now THEN
@@ -496,6 +534,7 @@ DECLARE
     v_ids bigint[];
     v_done record;
     v_are_named boolean;
+    v_join_batches boolean;
     v_class windlass_classes;
     v_are_distinct boolean;
     r record;
@@ -516,7 +555,8 @@ BEGIN
             USING ERRCODE = 'invalid_parameter_value';
     END IF;
     SELECT min(e.place) FILTER (WHERE {is wrong}),
-        coalesce(bool_or(e.value ?| ARRAY['unique_id', 'idempotency_key', 'concurrency_key', 'tags', 'meta', 'version']), false) INTO v_place, v_are_named
+        coalesce(bool_or(e.value ?| ARRAY['unique_id', 'idempotency_key', 'concurrency_key', 'tags', 'meta', 'version', 'after_batch']), false),
+        coalesce(bool_or(e.value ? 'batch_id'), false) INTO v_place, v_are_named, v_join_batches
         FROM jsonb_array_elements(v_jobs) WITH ORDINALITY AS e (value, place);
     IF v_place IS NOT NULL THEN
         SELECT CASE WHEN jsonb_typeof(e.value) <> 'object' THEN 'it is not an object'
@@ -532,6 +572,11 @@ BEGIN
         PERFORM windlass_refuse_class(class, v_class.internal IS NULL);
     END IF;
 
+    IF v_join_batches AND NOT v_are_named THEN
+        PERFORM windlass_keep_batches(class, b.id, NULL)
+        FROM (SELECT DISTINCT CAST(e.value ->> 'batch_id' AS bigint) AS id FROM jsonb_array_elements(v_jobs) AS e
+            WHERE e.value ->> 'batch_id' IS NOT NULL ORDER BY 1) AS b;
+    END IF;
     IF NOT v_are_named AND v_class.quota IS NULL THEN
         WITH input AS MATERIALIZED (
             SELECT e.place, CAST(e.raw -> 'arguments' AS text) AS arguments, {record options}
@@ -540,7 +585,12 @@ BEGIN
             SELECT r.*, {problem r.} AS problem FROM input AS r
         ), job AS (
             INSERT INTO solid_queue_jobs ({plain names}) SELECT {plain values} FROM r WHERE r.problem IS NULL ORDER BY r.place
-            RETURNING id, queue_name, priority, class_name, at_most_once, max_crashes, scheduled_at, policy
+            RETURNING id, queue_name, priority, class_name, at_most_once, max_crashes, scheduled_at, policy, batch_id
+        ), member AS (
+            INSERT INTO solid_queue_batch_executions (job_id, batch_id, created_at)
+            SELECT id, batch_id, {now} FROM job WHERE batch_id IS NOT NULL RETURNING batch_id
+        ), added AS (
+            INSERT INTO windlass_wanted_keys (kind, target_id, amount) SELECT '{batch}', batch_id, count(*) FROM member GROUP BY batch_id
         ), expiring AS (
             INSERT INTO windlass_expiries (job_id, expires_at) SELECT j.id, {expires at j}
             FROM (SELECT job.id, job.scheduled_at, CAST(job.policy AS json) -> 'expiry' AS expiry FROM job
@@ -597,6 +647,37 @@ $$;
 CREATE OR REPLACE FUNCTION windlass_enqueue_many(class text, jobs json) RETURNS SETOF bigint LANGUAGE plpgsql SECURITY DEFINER AS $$
 BEGIN
     RETURN QUERY SELECT windlass_enqueue_many_v2(class, jobs);
+END;
+$$;
+
+-- Opens a batch, to which the same transaction adds jobs by their batch_id. Without jobs, it is over at the commit.
+CREATE OR REPLACE FUNCTION windlass_open_batch(name text, metadata text DEFAULT NULL) RETURNS bigint LANGUAGE plpgsql SECURITY DEFINER AS $$
+#variable_conflict use_column
+DECLARE
+    p_name text := name COLLATE "default";
+    p_metadata text := metadata COLLATE "default";
+    v_problem text := {problem batch};
+    v_json json;
+    v_batch bigint;
+BEGIN
+    IF v_problem IS NULL THEN
+        BEGIN
+            v_json := p_metadata;
+        EXCEPTION WHEN invalid_text_representation OR untranslatable_character THEN
+            v_problem := 'its metadata is not JSON';
+        END;
+    END IF;
+    IF v_problem IS NOT NULL THEN
+        RAISE EXCEPTION 'cannot open the batch `%`: %', left(coalesce(p_name, ''), 80), v_problem USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    INSERT INTO solid_queue_batches (active_job_batch_id, description, metadata, enqueued_at, created_at, updated_at)
+    VALUES ('windlass-' || replace(CAST(gen_random_uuid() AS text), '-', ''), p_name, p_metadata, {now}, {now}, {now})
+    RETURNING id INTO v_batch;
+    INSERT INTO windlass_wanted_keys (kind, target_id) VALUES ('{batch}', v_batch);
+    IF current_setting('windlass.woken_by', true) IS DISTINCT FROM CAST(statement_timestamp() AS text) THEN
+        PERFORM windlass_wake();
+    END IF;
+    RETURN v_batch;
 END;
 $$;
 

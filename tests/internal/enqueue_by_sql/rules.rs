@@ -3,7 +3,9 @@
 use crate::db::conn::dialect::Dialect;
 use crate::db::model::extras::{MAX_LABEL, MAX_TAGS};
 use crate::db::model::new_row::Per;
+use crate::db::table::flows::batches::{IS_OPEN, IS_OURS};
 use crate::db::table::run_time::MAX_PAYLOAD;
+use crate::flow::batch::MOST_METADATA;
 use crate::flow::waits::{LARGEST_PAYLOAD, LONGEST_NAME};
 use crate::job::arguments::MAX_DEPTH;
 use crate::job::bounds::{MAX_ARGUMENTS, ONE_ATTEMPT};
@@ -47,7 +49,7 @@ pub(super) struct Rules<'c> {
 }
 
 /// The columns of jobs that most jobs do not have.
-pub(super) const RARE: [&str; 25] = [
+pub(super) const RARE: [&str; 28] = [
     "run_at",
     "delay_seconds",
     "unique_id",
@@ -73,6 +75,9 @@ pub(super) const RARE: [&str; 25] = [
     "retry_for_seconds",
     "keep_result_seconds",
     "tenant",
+    "batch_id",
+    "after_batch",
+    "runs_on",
 ];
 
 /// Returns the message about tags.
@@ -121,6 +126,7 @@ pub(super) fn all(dialect: Dialect, from: From, column: &dyn Fn(&str) -> String)
     rules.numbers();
     rules.extras();
     rules.policy();
+    rules.batches();
     rules.rules
 }
 
@@ -146,10 +152,7 @@ pub(super) fn event(dialect: Dialect, (name, payload): (&str, &str)) -> Vec<Rule
         any(&refuses),
         format!("its name must have 1 to {LONGEST_NAME} bytes and no NUL"),
     );
-    let refuses = [
-        rules.is_no("'text'", payload),
-        rules.is_too_large(payload),
-    ];
+    let refuses = [rules.is_no("'text'", payload), rules.is_too_large(payload)];
     rules.add(
         any(&refuses),
         format!(
@@ -158,6 +161,24 @@ pub(super) fn event(dialect: Dialect, (name, payload): (&str, &str)) -> Vec<Rule
         ),
     );
     rules.json("payload", payload, MAX_DEPTH);
+    rules.rules
+}
+
+/// Returns the rules for a batch: its name, and its metadata, which is text.
+pub(super) fn batch(dialect: Dialect, (name, metadata): (&str, &str)) -> Vec<Rule> {
+    let column = |_: &str| name.to_owned();
+    let mut rules = Rules::new(dialect, From::Event, &column);
+    rules.add(format!("{name} IS NULL"), "its name is missing");
+    rules.name("name");
+    let refuses = [
+        rules.is_no("'text'", metadata),
+        format!("{} > {MOST_METADATA}", rules.bytes(metadata)),
+    ];
+    rules.add(
+        any(&refuses),
+        format!("its metadata must be JSON text of at most {MOST_METADATA} bytes"),
+    );
+    rules.json("metadata", metadata, MAX_DEPTH);
     rules.rules
 }
 
@@ -307,7 +328,7 @@ impl<'c> Rules<'c> {
     /// Adds the rules for text that is JSON, nested no deeper than so.
     fn json(&mut self, what: &str, text: &str, deepest: usize) {
         let (are, verb) = match what {
-            "payload" | "meta" => ("is", "contains"),
+            "payload" | "meta" | "metadata" => ("is", "contains"),
             _ => ("are", "contain"),
         };
         let size = self.bytes(text);
@@ -635,6 +656,45 @@ impl<'c> Rules<'c> {
         self.add(
             any(&refuses),
             format!("its tenant must have 1 to {MAX_NAME} bytes and no NUL"),
+        );
+    }
+
+    /// Adds the rules for batches. Postgres looks them up in `windlass_keep_batches`.
+    fn batches(&mut self) {
+        let (after, runs_on) = (self.of("after_batch"), self.of("runs_on"));
+        self.add(
+            format!("{runs_on} NOT IN ('success', 'failure', 'finish')"),
+            "its runs_on must be one of success, failure, finish",
+        );
+        self.add(
+            format!("{runs_on} IS NOT NULL AND {after} IS NULL"),
+            "its after_batch is missing, whose outcome its runs_on names",
+        );
+        self.add(
+            format!(
+                "{after} IS NOT NULL AND {} IS NOT NULL",
+                self.of("unique_id")
+            ),
+            "it waits for a batch, and cannot have a unique_id",
+        );
+        if self.is_postgres() {
+            return;
+        }
+        for column in ["batch_id", "after_batch"] {
+            let id = self.of(column);
+            self.add(
+                format!(
+                    "{id} IS NOT NULL AND NOT EXISTS (SELECT 1 FROM solid_queue_batches AS b WHERE b.id = {id} AND {IS_OURS})"
+                ),
+                format!("there is no batch of its {column}"),
+            );
+        }
+        let batch = self.of("batch_id");
+        self.add(
+            format!(
+                "EXISTS (SELECT 1 FROM solid_queue_batches AS b WHERE b.id = {batch} AND b.finished_at IS NOT NULL AND NOT {IS_OPEN})"
+            ),
+            "the batch of its batch_id is over",
         );
     }
 

@@ -10,7 +10,7 @@ use crate::db::model::job_columns::{JobColumns, JobShape};
 use crate::db::model::new_row::{Per, UniqueScope};
 
 /// The columns of a job that was checked, each with its value from the columns of the caller.
-const CHECKED: [&str; 19] = [
+const CHECKED: [&str; 22] = [
     "class",
     "queue",
     "arguments",
@@ -30,6 +30,9 @@ const CHECKED: [&str; 19] = [
     "traceparent",
     "policy",
     "tenant",
+    "batch_id",
+    "after_batch",
+    "runs_on",
 ];
 
 pub(super) fn words() -> Words {
@@ -40,9 +43,9 @@ pub(super) fn words() -> Words {
         ..JobShape::default()
     };
     let (all, plain, replaced) = (
-        JobColumns::all().without_batch(),
-        JobColumns::of(plain).without_batch(),
-        JobColumns::replaced().without_batch(),
+        JobColumns::all(),
+        JobColumns::of(plain),
+        JobColumns::replaced(),
     );
     let of_new = |input: &str| of_caller("NEW.", input);
     let of_record = |input: &str| of_caller("r.", input);
@@ -92,6 +95,11 @@ pub(super) fn words() -> Words {
         ),
         word("refuse r.", refuse(&of_list())),
         word(
+            "refuse batch",
+            refuse(&rules::batch(Sqlite, ("NEW.name", "NEW.metadata")))
+                .replace("cannot enqueue the job", "cannot open the batch"),
+        ),
+        word(
             "refuse event",
             refuse(&rules::event(Sqlite, ("NEW.name", "NEW.payload")))
                 .replace("cannot enqueue the job", "cannot emit the event"),
@@ -129,7 +137,7 @@ pub(super) fn words() -> Words {
         word(
             "is named",
             // A subquery is evaluated once for the list.
-            "(SELECT instr(NEW.jobs, '\"unique_id\"') OR instr(NEW.jobs, '\"idempotency_key\"') OR instr(NEW.jobs, '\"concurrency_key\"') \
+            "(SELECT instr(NEW.jobs, '\"unique_id\"') OR instr(NEW.jobs, '\"idempotency_key\"') OR instr(NEW.jobs, '\"concurrency_key\"') OR instr(NEW.jobs, '\"after_batch\"') \
              OR EXISTS (SELECT 1 FROM windlass_classes WHERE class_name = NEW.class AND quota IS NOT NULL))",
         ),
         word(
@@ -251,7 +259,10 @@ fn of_caller(from: &str, input: &str) -> String {
             i32::MAX
         ),
         "concurrency_conflict" => format!("nullif({from}concurrency_on_conflict, 'block')"),
-        "traceparent" | "unique_id" | "idempotency_key" | "tenant" => format!("{from}{input}"),
+        "traceparent" | "unique_id" | "idempotency_key" | "tenant" | "batch_id" | "after_batch"
+        | "runs_on" => {
+            format!("{from}{input}")
+        }
         _ => panic!("no caller can set {input} yet"),
     }
 }
@@ -334,7 +345,7 @@ fn of_list() -> Vec<Rule> {
         other => format!("r.{other}"),
     });
     // The list was searched for these keys as they are usually written.
-    let names = "coalesce(r.unique_id, r.idempotency_key, r.concurrency_key)";
+    let names = "coalesce(r.unique_id, r.idempotency_key, r.concurrency_key, r.after_batch)";
     rules.push(Rule {
         condition: format!("{names} IS NOT NULL"),
         says: Some("one of its keys is written with an escape".to_owned()),

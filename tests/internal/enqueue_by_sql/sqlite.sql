@@ -23,7 +23,7 @@ CREATE VIEW IF NOT EXISTS windlass_enqueue_many AS SELECT * FROM windlass_enqueu
 CREATE VIEW IF NOT EXISTS windlass_named_job_v2 AS SELECT {checked columns},
     NULL AS known, NULL AS holds, NULL AS holder, NULL AS place WHERE false;
 
-CREATE VIEW IF NOT EXISTS windlass_place_job_v2 AS SELECT NULL AS id, NULL AS is_behind WHERE false;
+CREATE VIEW IF NOT EXISTS windlass_place_job_v2 AS SELECT NULL AS id, NULL AS is_behind, NULL AS after_batch, NULL AS runs_on WHERE false;
 
 CREATE VIEW IF NOT EXISTS windlass_place_jobs_v2 AS SELECT NULL AS after_id, NULL AS up_to WHERE false;
 
@@ -45,10 +45,10 @@ BEGIN
     WHERE NEW.unique_id IS NULL AND NEW.idempotency_key IS NULL AND NEW.concurrency_key IS NULL;
     SELECT CASE WHEN NEW.unique_id IS NULL AND NEW.idempotency_key IS NULL AND NEW.concurrency_key IS NULL AND changes() = 0
         THEN RAISE(ABORT, 'cannot enqueue the job: a trigger of solid_queue_jobs ignores it') END;
-    INSERT INTO windlass_place_job_v2 (id) SELECT last_insert_rowid()
+    INSERT INTO windlass_place_job_v2 SELECT last_insert_rowid(), NULL, NEW.after_batch, NEW.runs_on
     WHERE NEW.unique_id IS NULL AND NEW.idempotency_key IS NULL AND NEW.concurrency_key IS NULL;
     INSERT INTO windlass_take_places_v2 SELECT last_insert_rowid(), c.quota ->> '$.name', c.quota -> '$.limits'
-    FROM windlass_classes AS c WHERE c.class_name = NEW.class AND c.quota IS NOT NULL
+    FROM windlass_classes AS c WHERE c.class_name = NEW.class AND c.quota IS NOT NULL AND NEW.after_batch IS NULL
     AND NEW.unique_id IS NULL AND NEW.idempotency_key IS NULL AND NEW.concurrency_key IS NULL;
     INSERT INTO windlass_named_job_v2 SELECT {checked values}, known.id, names.job_id,
         CASE WHEN {holds names.scope names.place} THEN names.job_id
@@ -62,27 +62,36 @@ BEGIN
     WHERE NEW.unique_id IS NOT NULL OR NEW.idempotency_key IS NOT NULL OR NEW.concurrency_key IS NOT NULL;
 END;
 
--- Makes a job ready, scheduled or blocked; is_behind: it waits until another job has ended.
+-- Makes a job ready, scheduled or blocked; is_behind: it waits until another job has ended, after_batch: until a batch is over.
+-- A new job joins its batch, whose total a promotion raises.
 CREATE TRIGGER IF NOT EXISTS windlass_place_job_v2_insert INSTEAD OF INSERT ON windlass_place_job_v2
 BEGIN
     {expire j} AND j.id = NEW.id
     AND NOT EXISTS (SELECT 1 FROM windlass_expiries AS e WHERE e.job_id = NEW.id);
     INSERT INTO solid_queue_ready_executions (job_id, queue_name, priority, class_name, cautious, created_at)
     SELECT id, queue_name, priority, class_name, {cautious}, updated_at FROM solid_queue_jobs WHERE id = NEW.id
-    AND NEW.is_behind IS NULL AND concurrency_key IS NULL AND (scheduled_at IS NULL OR scheduled_at <= updated_at);
+    AND NEW.is_behind IS NULL AND NEW.after_batch IS NULL AND concurrency_key IS NULL AND (scheduled_at IS NULL OR scheduled_at <= updated_at);
     INSERT INTO solid_queue_scheduled_executions (job_id, queue_name, priority, scheduled_at, created_at)
     SELECT id, queue_name, priority, scheduled_at, updated_at FROM solid_queue_jobs WHERE id = NEW.id
-    AND NEW.is_behind IS NULL AND scheduled_at > updated_at;
+    AND NEW.is_behind IS NULL AND NEW.after_batch IS NULL AND scheduled_at > updated_at;
     INSERT INTO solid_queue_blocked_executions (job_id, queue_name, priority, concurrency_key, expires_at, created_at)
-    SELECT id, queue_name, CASE WHEN NEW.is_behind IS NULL AND concurrency_conflict = '{ordered}' THEN {in_order} ELSE priority END,
-        CASE WHEN NEW.is_behind THEN '{unique_successor}' ELSE concurrency_key END,
-        CASE WHEN NEW.is_behind IS NULL AND concurrency_conflict = 'discard' AND last_claim_id IS NULL
+    SELECT id, queue_name, CASE WHEN NEW.is_behind IS NULL AND NEW.after_batch IS NULL AND concurrency_conflict = '{ordered}' THEN {in_order} ELSE priority END,
+        CASE WHEN NEW.is_behind THEN '{unique_successor}' WHEN NEW.after_batch IS NOT NULL THEN '{waits for parents}' ELSE concurrency_key END,
+        CASE WHEN NEW.is_behind IS NULL AND NEW.after_batch IS NULL AND concurrency_conflict = 'discard' AND last_claim_id IS NULL
             THEN '{does_not_wait}' ELSE '{never_expires}' END, updated_at
     FROM solid_queue_jobs WHERE id = NEW.id
-    AND (NEW.is_behind OR concurrency_key IS NOT NULL AND (scheduled_at IS NULL OR scheduled_at <= updated_at));
+    AND (NEW.is_behind OR NEW.after_batch IS NOT NULL OR concurrency_key IS NOT NULL AND (scheduled_at IS NULL OR scheduled_at <= updated_at));
     INSERT INTO windlass_wanted_keys (key) SELECT concurrency_key FROM solid_queue_jobs WHERE id = NEW.id
-    AND NEW.is_behind IS NULL AND (scheduled_at IS NULL OR scheduled_at <= updated_at)
+    AND NEW.is_behind IS NULL AND NEW.after_batch IS NULL AND (scheduled_at IS NULL OR scheduled_at <= updated_at)
     AND concurrency_key IS NOT NULL AND NOT EXISTS (SELECT 1 FROM windlass_wanted_keys w WHERE w.key = concurrency_key);
+    INSERT INTO windlass_wanted_keys (kind, target_id, amount) SELECT '{batch}', batch_id, 1 FROM solid_queue_jobs WHERE id = NEW.id
+    AND batch_id IS NOT NULL AND NOT EXISTS (SELECT 1 FROM solid_queue_batch_executions AS e WHERE e.job_id = NEW.id);
+    INSERT INTO solid_queue_batch_executions (job_id, batch_id, created_at) SELECT id, batch_id, updated_at FROM solid_queue_jobs
+    WHERE id = NEW.id AND batch_id IS NOT NULL AND NOT EXISTS (SELECT 1 FROM solid_queue_batch_executions AS e WHERE e.job_id = NEW.id);
+    INSERT INTO windlass_edges (child_job_id, parent_batch_id, runs_on, otherwise, created_at)
+    SELECT NEW.id, NEW.after_batch, coalesce(NEW.runs_on, 'success'), 'discard', {now} WHERE NEW.after_batch IS NOT NULL;
+    INSERT INTO windlass_wanted_keys (kind, target_id) SELECT '{batch}', NEW.after_batch WHERE NEW.after_batch IS NOT NULL
+    AND NOT EXISTS (SELECT 1 FROM windlass_wanted_keys AS w WHERE w.kind = '{batch}' AND w.target_id = NEW.after_batch AND w.amount IS NULL);
 END;
 
 -- A job that is replaced by SQL is placed anew, waits no longer, and what undoes its steps runs.
@@ -108,9 +117,10 @@ BEGIN
     INSERT INTO solid_queue_jobs ({names}) SELECT {values}
     WHERE {inserts};
     SELECT CASE WHEN {inserts} AND changes() = 0 THEN RAISE(ABORT, 'cannot enqueue the job: a trigger of solid_queue_jobs ignores it') END;
-    INSERT INTO windlass_place_job_v2 SELECT last_insert_rowid(), CASE WHEN NEW.holder IS NOT NULL THEN 1 END WHERE {inserts};
+    INSERT INTO windlass_place_job_v2 SELECT last_insert_rowid(), CASE WHEN NEW.holder IS NOT NULL THEN 1 END, NEW.after_batch, NEW.runs_on
+    WHERE {inserts};
     INSERT INTO windlass_take_places_v2 SELECT last_insert_rowid(), c.quota ->> '$.name', c.quota -> '$.limits'
-    FROM windlass_classes AS c WHERE c.class_name = NEW.class AND c.quota IS NOT NULL AND {inserts};
+    FROM windlass_classes AS c WHERE c.class_name = NEW.class AND c.quota IS NOT NULL AND NEW.after_batch IS NULL AND {inserts};
     DELETE FROM windlass_unique_jobs WHERE unique_id = NEW.unique_id AND {inserts};
     INSERT INTO windlass_unique_jobs (unique_id, job_id, scope, after_job_id)
     SELECT NEW.unique_id, last_insert_rowid(), NEW.unique_scope, NEW.holder WHERE NEW.unique_id IS NOT NULL AND {inserts};
@@ -182,6 +192,10 @@ BEGIN
     INSERT INTO solid_queue_scheduled_executions (job_id, queue_name, priority, scheduled_at, created_at)
     SELECT id, queue_name, priority, scheduled_at, created_at FROM solid_queue_jobs
     WHERE id > NEW.after_id AND id <= NEW.up_to AND scheduled_at > created_at ORDER BY id;
+    INSERT INTO solid_queue_batch_executions (job_id, batch_id, created_at) SELECT id, batch_id, created_at FROM solid_queue_jobs
+    WHERE id > NEW.after_id AND id <= NEW.up_to AND batch_id IS NOT NULL ORDER BY id;
+    INSERT INTO windlass_wanted_keys (kind, target_id, amount) SELECT '{batch}', batch_id, count(*) FROM solid_queue_jobs
+    WHERE id > NEW.after_id AND id <= NEW.up_to AND batch_id IS NOT NULL GROUP BY batch_id;
 END;
 
 CREATE TRIGGER IF NOT EXISTS windlass_enqueue_many_insert INSTEAD OF INSERT ON windlass_enqueue_many
@@ -207,6 +221,18 @@ BEGIN
     -- Also for an event that was there: another program may have deleted the request.
     INSERT INTO windlass_wanted_keys (kind, name) SELECT '{event}', NEW.name
     WHERE NOT EXISTS (SELECT 1 FROM windlass_wanted_keys AS w WHERE w.kind = '{event}' AND w.name = NEW.name);
+END;
+
+-- Opens a batch, to which the same transaction adds jobs by their batch_id: the largest id in solid_queue_batches. Without jobs,
+-- it is over at the commit.
+CREATE VIEW IF NOT EXISTS windlass_open_batch AS SELECT NULL AS name, NULL AS metadata WHERE false;
+
+CREATE TRIGGER IF NOT EXISTS windlass_open_batch_insert INSTEAD OF INSERT ON windlass_open_batch
+BEGIN
+    SELECT {refuse batch};
+    INSERT INTO solid_queue_batches (active_job_batch_id, description, metadata, enqueued_at, created_at, updated_at)
+    VALUES ('windlass-' || lower(hex(randomblob(16))), NEW.name, NEW.metadata, {now}, {now}, {now});
+    INSERT INTO windlass_wanted_keys (kind, target_id) VALUES ('{batch}', last_insert_rowid());
 END;
 
 INSERT INTO windlass_schema_migrations (version, applied_at)

@@ -1,5 +1,6 @@
 //! Enqueues by SQL, through the views and functions of the migrations.
 
+mod batches;
 mod classes;
 mod drivers;
 mod events;

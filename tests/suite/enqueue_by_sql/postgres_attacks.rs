@@ -29,7 +29,7 @@ const BY_A_DOMAIN: &[&str] = &[
     "SET search_path = pg_temp, pg_catalog, public",
     "SELECT windlass_enqueue_job_v2(HELPER)",
     "SELECT windlass_enqueue_any_v2(HELPER)",
-    "SELECT windlass_is_too_deep(repeat('[', 130))",
+    "SELECT windlass_is_too_deep(repeat('[', 130), 120)",
     "RESET search_path",
     "SELECT windlass_enqueue('node', '{}')",
     "SELECT windlass_enqueue('node', '{}', unique_id => 'b')",
@@ -74,6 +74,51 @@ const BY_A_SCHEMA: &[&str] = &[
     "SELECT windlass_enqueue_job_v2(HELPER)",
 ];
 
+/// Columns that become a policy, and batches, with what their functions seem to call.
+const BY_COLUMNS: &[&str] = &[
+    "CREATE SCHEMA OWN",
+    "CREATE FUNCTION OWN.json_typeof(pg_catalog.json) RETURNS text LANGUAGE sql AS 'SELECT pg_temp.trap(1)::text'",
+    "CREATE FUNCTION OWN.to_json(anyelement) RETURNS pg_catalog.json LANGUAGE sql AS 'SELECT CASE WHEN pg_temp.trap(1) THEN pg_catalog.to_json($1) END'",
+    "CREATE FUNCTION OWN.concat_ws(text, VARIADIC text[]) RETURNS text LANGUAGE sql AS 'SELECT pg_temp.trap(1)::text'",
+    "CREATE FUNCTION OWN.round(double precision) RETURNS double precision LANGUAGE sql AS 'SELECT pg_temp.trap(1)::integer::double precision'",
+    "CREATE FUNCTION OWN.gen_random_uuid() RETURNS uuid LANGUAGE sql AS 'SELECT CASE WHEN pg_temp.trap(1) THEN pg_catalog.gen_random_uuid() END'",
+    "CREATE TEMP VIEW solid_queue_batches AS SELECT 1::bigint AS id, pg_temp.trap(1)::text AS active_job_batch_id, \
+     now()::timestamp AS finished_at",
+    "CREATE TEMP TABLE windlass_expiries (job_id pg_temp.trapped, expires_at timestamp, released_claim_id bigint)",
+    "CREATE DOMAIN OWN.json AS pg_catalog.json CHECK (pg_temp.trap(1))",
+    "SET search_path = OWN, pg_temp, pg_catalog, public",
+    "SELECT windlass_extras('node', '[\"a\"]', '{\"b\": 1}', 2, NULL)",
+    "SELECT windlass_expire(1, '{\"expiry\":{\"in\":1}}')",
+    "SELECT windlass_keep_batches('node', 1, 1)",
+    "SELECT windlass_open_batch('node', '{}')",
+    "SELECT windlass_enqueue('node', tags => '[\"a\"]', meta => '{\"b\": 1}', version => 2, backoff_seconds => 1, backoff_cap_seconds => 2)",
+    "SELECT windlass_enqueue('node', expires_in_seconds => 60, not_after => NULL, tenant => 'a')",
+    "SELECT windlass_enqueue('node', not_after => '2999-01-01T00:00:00Z')",
+    "SELECT windlass_enqueue('node', batch_id => 1), windlass_enqueue('node', after_batch => 1, runs_on => 'finish')",
+    "SELECT windlass_enqueue_many('node', '[{\"tags\": [\"a\"], \"expires_in_seconds\": 5}, {\"batch_id\": 1}]')",
+    "INSERT INTO windlass_enqueue (class, meta, timeout_seconds) VALUES ('node', '{}', 5)",
+];
+
+/// The role itself becomes another, or changes what is not its own.
+const BY_A_ROLE: &[&str] = &[
+    "SET ROLE postgres",
+    "SET SESSION AUTHORIZATION postgres",
+    "ALTER VIEW windlass_enqueue_v2 ALTER COLUMN id SET DEFAULT pg_temp.trap(1)::integer",
+    "ALTER TABLE solid_queue_jobs ENABLE ROW LEVEL SECURITY",
+    "CREATE POLICY mine ON solid_queue_jobs USING (pg_temp.trap(1))",
+    "CREATE RULE mine AS ON INSERT TO windlass_enqueue DO ALSO SELECT pg_temp.trap(1)",
+    "CREATE TRIGGER mine BEFORE INSERT ON solid_queue_jobs FOR EACH ROW EXECUTE FUNCTION pg_temp.trap()",
+    "ALTER FUNCTION windlass_wake() RESET search_path",
+    "ALTER TABLE solid_queue_jobs ALTER COLUMN tenant SET DEFAULT pg_temp.trap(1)::text",
+    "CREATE CAST (text AS pg_catalog.json) WITH FUNCTION pg_temp.trap(bigint) AS IMPLICIT",
+    "CREATE CAST (text AS bigint) WITHOUT FUNCTION AS IMPLICIT",
+    "CREATE TYPE pg_temp.windlass_classes AS (class_name pg_temp.trapped)",
+    "SET row_security = off",
+    "SET session_replication_role = replica",
+    "SELECT windlass_enqueue('node', '{}', tags => '[\"a\"]', tenant => 'b')",
+    "SELECT windlass_enqueue('node', unique_id => 'z')",
+];
+
 /// The trigger of the view on a table of the attacker.
 const BY_A_TRIGGER: &[&str] = &[
     "CREATE TEMP TABLE mine AS SELECT * FROM windlass_enqueue WITH NO DATA",
@@ -82,12 +127,14 @@ const BY_A_TRIGGER: &[&str] = &[
     "INSERT INTO mine (class) VALUES ('node')",
 ];
 
-const ATTACKS: [&[&str]; 5] = [
+const ATTACKS: [&[&str]; 7] = [
     BY_A_TABLE,
     BY_A_DOMAIN,
     BY_A_PATH,
     BY_A_SCHEMA,
     BY_A_TRIGGER,
+    BY_COLUMNS,
+    BY_A_ROLE,
 ];
 
 /// Runs an attack, of which each statement may fail, in a session of its own.
@@ -270,7 +317,7 @@ fn beside_functions_of_others_the_rights_are_those_of_the_caller() {
     let definers = || {
         db.count("SELECT count(*) AS n FROM pg_proc WHERE proname LIKE 'windlass%' AND prosecdef")
     };
-    assert_eq!(definers(), 6);
+    assert_eq!(definers(), 7);
     db.execute(&format!("GRANT CREATE ON SCHEMA public TO {}", role.name));
     let says = rights(&db).unwrap();
     assert!(
@@ -295,7 +342,7 @@ fn beside_functions_of_others_the_rights_are_those_of_the_caller() {
         .unwrap();
     assert!(rights(&db).is_some());
     db.database.migrate().unwrap();
-    assert_eq!((definers(), rights(&db)), (6, None));
+    assert_eq!((definers(), rights(&db)), (7, None));
     role.conn
         .batch_execute("INSERT INTO windlass_enqueue (class) VALUES ('node')")
         .unwrap();
@@ -355,7 +402,7 @@ fn beside_triggers_of_others_the_rights_are_those_of_the_caller() {
         assert_eq!(fired(&db, &mut role), (0, None, false), "{closing}");
         db.execute(&format!("DROP TRIGGER mine ON {table}"));
         db.database.migrate().unwrap();
-        assert_eq!(fired(&db, &mut role), (6, None, false), "{closing}");
+        assert_eq!(fired(&db, &mut role), (7, None, false), "{closing}");
     }
 }
 

@@ -47,7 +47,7 @@ impl Enqueuer {
         ));
         db.execute(&format!(
             "GRANT EXECUTE ON FUNCTION windlass_enqueue, windlass_enqueue_many, windlass_enqueue_v2, \
-             windlass_enqueue_many_v2, windlass_emit TO {name}"
+             windlass_enqueue_many_v2, windlass_emit, windlass_open_batch TO {name}"
         ));
         role
     }
@@ -95,9 +95,11 @@ fn a_role_may_enqueue_and_nothing_else() {
         "DELETE FROM solid_queue_ready_executions",
         "INSERT INTO windlass_unique_jobs (unique_id, job_id, scope) VALUES ('b', 1, 'until_finished')",
         "SELECT windlass_emit('a')",
+        "SELECT windlass_open_batch('a')",
+        "SELECT windlass_extras('note', '[]', '{}', 1, NULL)",
         &format!(
             "SELECT windlass_enqueue_job_v2(NULL, 'note'{})",
-            ", NULL".repeat(28)
+            ", NULL".repeat(31)
         ),
     ] {
         assert!(
@@ -256,7 +258,7 @@ fn what_was_dropped_comes_back_with_its_rights() {
            || has_function_privilege('pg_monitor', p.oid, 'EXECUTE') AS t \
          FROM pg_proc p WHERE p.pronamespace = current_schema()::regnamespace AND p.prosecdef ORDER BY 1";
     let whole = db.texts(functions);
-    assert_eq!(whole.len(), 6);
+    assert_eq!(whole.len(), 7);
     assert!(
         whole
             .iter()

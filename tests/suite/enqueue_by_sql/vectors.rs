@@ -10,6 +10,7 @@ on_each_database!(
     every_vector_leaves_the_same_rows_by_sql_as_by_rust,
     so_it_does_where_its_class_is_known,
     so_it_does_where_its_class_runs_at_most_once,
+    so_it_does_where_there_are_batches,
 );
 
 fn every_vector_leaves_the_same_rows_by_sql_as_by_rust(db: &TestDb) {
@@ -47,6 +48,28 @@ fn so_it_does_where_its_class_runs_at_most_once(db: &TestDb) {
     let (accepted, refused) = compare_all(db, &known);
     // Some have more attempts than one, or larger arguments.
     assert!(accepted > 100 && refused > 110, "{accepted} and {refused}");
+}
+
+fn so_it_does_where_there_are_batches(db: &TestDb) {
+    // The first is open, the second is over, the third is of Ruby.
+    let batch = |name: &str, finished: &str| {
+        format!(
+            "('{name}', {finished}, '2026-11-29 00:00:00.000000', '2026-11-29 00:00:00.000000', '2026-11-29 00:00:00.000000')"
+        )
+    };
+    let batches = [
+        batch("windlass-1", "NULL"),
+        batch("windlass-2", "'2026-11-30 00:00:00.000000'"),
+        batch("ruby", "NULL"),
+    ];
+    let batches = format!(
+        "INSERT INTO solid_queue_batches (active_job_batch_id, finished_at, enqueued_at, created_at, updated_at) VALUES {}",
+        batches.join(", ")
+    );
+    let (accepted, refused) = compare_all(db, &batches);
+    assert!(accepted > 150 && refused > 130, "{accepted} and {refused}");
+    assert!(db.rows_of("solid_queue_batch_executions") >= 5);
+    assert!(db.rows_of("windlass_edges") >= 4);
 }
 
 /// Enqueues each job by Rust and by SQL, compares the rows, and returns how many were accepted, and refused.

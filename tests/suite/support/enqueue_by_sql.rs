@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use std::time::Duration;
 use windlass::jobs::EnqueueOutcome;
 use windlass::limits::LimitConflict;
-use windlass::{AsConn, Backoff, Concurrency, Conn, NewJob, Policy};
+use windlass::{AsConn, Backoff, BatchId, Concurrency, Conn, NewJob, Policy};
 
 /// Jobs that are enqueued one after the other.
 #[derive(Debug, Deserialize)]
@@ -124,6 +124,16 @@ fn described(mut new: NewJob, job: &Map<String, Value>) -> Result<NewJob, String
         }
         let time: DateTime<Utc> = time.parse().map_err(|_| "no time".to_owned())?;
         new = new.not_after(time);
+    }
+    let id = |column: &str| job.get(column).and_then(Value::as_i64);
+    if let Some(batch) = id("batch_id") {
+        new = new.batch(BatchId(batch));
+    }
+    if let Some(batch) = id("after_batch") {
+        new = new.after(BatchId(batch));
+    }
+    if let Some(on) = job.get("runs_on") {
+        new = new.when(serde_json::from_value(on.clone()).map_err(|error| error.to_string())?);
     }
     Ok(new)
 }

@@ -49,6 +49,7 @@ pub fn rows_after<C: AsConn>(conn: &mut C, known: i64) -> Vec<String> {
         "concurrency_conflict",
         "traceparent",
         "tenant",
+        "batch_id",
     ];
     let of = |table: &str, columns: &[&str], times: &[&str]| {
         let columns = columns.iter().map(|name| text(&format!("e.{name}")));
@@ -63,10 +64,10 @@ pub fn rows_after<C: AsConn>(conn: &mut C, known: i64) -> Vec<String> {
              FROM {table} e JOIN placed j ON j.id = {} \
              WHERE j.place > {known} OR j.id IN (SELECT job_id FROM windlass_unique_jobs) ORDER BY j.id",
             shown.join(" || '|' || "),
-            if table == "solid_queue_jobs" {
-                "e.id"
-            } else {
-                "e.job_id"
+            match table {
+                "solid_queue_jobs" => "e.id",
+                "windlass_edges" => "e.child_job_id",
+                _ => "e.job_id",
             },
         )
     };
@@ -101,7 +102,18 @@ pub fn rows_after<C: AsConn>(conn: &mut C, known: i64) -> Vec<String> {
             &["unique_id", "scope", "after_job_id"],
             &[],
         ),
-        "SELECT DISTINCT 'wanted ' || coalesce(key, kind) AS t FROM windlass_wanted_keys ORDER BY 1".to_owned(),
+        of("solid_queue_batch_executions", &["batch_id"], &[]),
+        of(
+            "windlass_edges",
+            &["parent_job_id", "parent_batch_id", "runs_on", "otherwise"],
+            &[],
+        ),
+        "SELECT DISTINCT 'wanted ' || coalesce(key, kind || ' ' || CASE WHEN kind = 'batch' THEN target_id ELSE 0 END) AS t \
+         FROM windlass_wanted_keys ORDER BY 1"
+            .to_owned(),
+        "SELECT 'added ' || target_id || ' ' || coalesce(sum(amount), 0) AS t FROM windlass_wanted_keys WHERE kind = 'batch' \
+         GROUP BY target_id ORDER BY 1"
+            .to_owned(),
     ]
     .iter()
     .flat_map(|query| texts(conn, query))

@@ -51,6 +51,9 @@ _COLUMNS = {
     "retry_for_seconds": "double precision",
     "keep_result_seconds": "double precision",
     "tenant": "text",
+    "batch_id": "bigint",
+    "after_batch": "bigint",
+    "runs_on": "text",
 }
 # Those that are JSON.
 _JSON = ("arguments", "tags", "meta")
@@ -103,6 +106,9 @@ class Options(TypedDict, total=False):
     retry_for_seconds: Optional[float]
     keep_result_seconds: Optional[float]
     tenant: Optional[str]
+    batch_id: Optional[int]
+    after_batch: Optional[int]
+    runs_on: Optional[str]
 
 
 class Job(Options, total=False):

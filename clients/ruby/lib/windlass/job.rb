@@ -14,7 +14,7 @@ module Windlass
 
     # What `enqueues_with` takes. Times are in seconds, or durations.
     SECONDS = %i[timeout backoff backoff_cap expires_in retry_for keep_result].freeze
-    OPTIONS = (SECONDS + %i[tags meta version tenant max_attempts max_crashes]).freeze
+    OPTIONS = (SECONDS + %i[tags meta version tenant max_attempts max_crashes batch_id after_batch runs_on]).freeze
 
     # Also where another adapter takes the jobs, as that of a test.
     before_enqueue { windlass_columns }
@@ -91,7 +91,7 @@ module Windlass
         next [name.to_s, value] if value.nil?
         next ["#{name}_seconds", value.to_f] if SECONDS.include?(name)
 
-        value = Arguments.plain(value, name.to_s)
+        value = Arguments.plain(value.is_a?(Symbol) ? value.to_s : value, name.to_s)
         [name.to_s, JSON_COLUMNS.include?(name.to_s) ? JSON.generate(value) : value]
       end
     end

@@ -437,6 +437,7 @@ impl From<Error> for PageError {
             | Error::Settings(_) => PageError::Invalid(error.to_string()),
             Error::UniqueIdTaken { .. }
             | Error::EventTaken { .. }
+            | Error::BatchOver { .. }
             | Error::Edit { .. }
             | Error::RecurringTask { .. } => PageError::Conflict(error.to_string()),
             Error::Connect { .. } | Error::GaveUp { .. } => PageError::Away,

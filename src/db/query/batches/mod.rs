@@ -3,7 +3,7 @@
 pub mod walk;
 
 use crate::db::conn::connection::Conn;
-use crate::db::conn::dialect::{Dialect, Lossy, MaybeLossy, id_list};
+use crate::db::conn::dialect::{Dialect, Id, Lossy, MaybeLossy, id_list};
 use crate::db::conn::statement::Statement;
 use crate::db::model::new_row::WAITS_FOR_PARENTS;
 use crate::db::query::explain::MOST;
@@ -29,6 +29,18 @@ pub(crate) struct BatchRow {
     pub(crate) enqueued_at: Option<NaiveDateTime>,
     #[diesel(sql_type = Nullable<Timestamp>)]
     pub(crate) finished_at: Option<NaiveDateTime>,
+}
+
+/// Returns the batch of a job.
+#[doc(hidden)]
+pub fn of_job(conn: &mut Conn<'_>, job: i64) -> QueryResult<Option<i64>> {
+    let text = "SELECT batch_id AS id FROM solid_queue_jobs WHERE id = $1 AND batch_id IS NOT NULL";
+    let row: Option<Id> = Statement::new(text)
+        .uncached()
+        .bind(job)
+        .get_result(conn)
+        .optional()?;
+    Ok(row.map(|row| row.id))
 }
 
 /// Reads a batch, and counts its jobs.

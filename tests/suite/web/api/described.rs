@@ -23,9 +23,10 @@ static DESCRIPTION: LazyLock<Value> = LazyLock::new(|| {
 /// The path of the description that a request's path fits.
 fn described_path(path: &str) -> &str {
     let path = path.split('?').next().unwrap();
-    match path.strip_prefix("/v1/jobs/") {
-        Some(_) => "/v1/jobs/{id}",
-        None => path,
+    match path {
+        one if one.starts_with("/v1/jobs/") => "/v1/jobs/{id}",
+        one if one.starts_with("/v1/batches/") => "/v1/batches/{id}",
+        path => path,
     }
 }
 

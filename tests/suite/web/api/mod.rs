@@ -1,5 +1,6 @@
 //! Enqueueing over HTTP, and asking what became of a job.
 
+mod batches;
 mod described;
 mod enqueue;
 mod faults;

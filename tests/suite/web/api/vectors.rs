@@ -58,7 +58,7 @@ fn the_vectors_leave_the_same_rows(db: &TestDb) {
             let is_right = match http.status() {
                 200 | 422 if is_known => true,
                 202 => rust.is_ok() && !is_known,
-                400 | 409 => rust.is_err(),
+                400 | 404 | 409 => rust.is_err(),
                 _ => false,
             };
             assert!(is_right, "{named}");

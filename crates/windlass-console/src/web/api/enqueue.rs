@@ -32,7 +32,7 @@ struct ListRequest<'b> {
 
 /// The id of a job, and the outcome of its enqueue.
 #[derive(Debug, Serialize)]
-struct AcceptedJob {
+pub(crate) struct AcceptedJob {
     id: i64,
     outcome: &'static str,
 }
@@ -114,13 +114,7 @@ pub(crate) fn many(cx: &mut Cx<'_>) -> Result<Response, PageError> {
             (Ok(enqueued), _) => Ok(Ok(enqueued)),
         }
     })?;
-    let enqueued =
-        done.map_err(
-            |conflict: ConflictingJob| match requests.get(conflict.position) {
-                Some(request) => at(conflict.position, conflict.error(request)),
-                None => PageError::Internal("no request has the place".to_owned()),
-            },
-        )?;
+    let enqueued = done.map_err(|conflict: ConflictingJob| conflict.of(&requests))?;
     let status = status(enqueued.iter());
     let jobs = enqueued.into_iter().map(AcceptedJob::from).collect();
     Ok(Response::json(&AcceptedJobs { jobs }).with_status(status))
@@ -155,15 +149,25 @@ fn listed(cx: &mut Cx<'_>) -> Result<(Vec<JobRequest>, Vec<NewJob>), PageError> 
     if !api.body.trim_ascii_start().starts_with(b"{") {
         return Err(wrong(&"a list is an object with the field `jobs`"));
     }
-    let ListRequest { jobs: raw } =
-        serde_json::from_slice(&api.body).map_err(|error| wrong(&error))?;
+    let body = api.body.clone();
+    let ListRequest { jobs: raw } = serde_json::from_slice(&body).map_err(|error| wrong(&error))?;
+    checked(cx, &raw, true)
+}
+
+/// Reads and checks jobs. The key of the request, with the place, is that of each if they `have_keys`.
+pub(crate) fn checked(
+    cx: &mut Cx<'_>,
+    raw: &[&RawValue],
+    have_keys: bool,
+) -> Result<(Vec<JobRequest>, Vec<NewJob>), PageError> {
+    let api = &cx.request.api;
     if raw.len() > MOST {
         return Err(PageError::Invalid(format!(
             "a list has at most {MOST} jobs; this one has {}",
             raw.len()
         )));
     }
-    let key = api.idempotency_key.as_ref();
+    let key = api.idempotency_key.as_ref().filter(|_| have_keys);
     if let Some(key) = key.filter(|key| key.is_empty() || key.len() > LONGEST_KEY) {
         return Err(PageError::Invalid(format!(
             "the `Idempotency-Key` of a list has 1 to {LONGEST_KEY} bytes; this one has {}",
@@ -176,7 +180,7 @@ fn listed(cx: &mut Cx<'_>) -> Result<(Vec<JobRequest>, Vec<NewJob>), PageError> 
         request.or_headers(key, api.traceparent.as_deref());
         Ok(request)
     };
-    let mut requests = each(raw, read)?;
+    let mut requests = each(raw.iter().copied(), read)?;
     name_queues(cx, &mut requests)?;
     let jobs = each(&requests, |_, request| {
         request.allowed(cx.viewer)?;
@@ -220,7 +224,7 @@ impl From<diesel::result::Error> for ListFailure {
 
 /// An enqueue returned a job that its sender does not expect.
 #[derive(Debug, Clone, Copy)]
-struct ConflictingJob {
+pub(crate) struct ConflictingJob {
     /// Of the request in its list.
     position: usize,
     /// Found by the idempotency key, not by the unique id.
@@ -228,6 +232,14 @@ struct ConflictingJob {
 }
 
 impl ConflictingJob {
+    /// Returns the error of the request in its list.
+    pub(crate) fn of(self, requests: &[JobRequest]) -> PageError {
+        match requests.get(self.position) {
+            Some(request) => at(self.position, self.error(request)),
+            None => PageError::Internal("no request has the place".to_owned()),
+        }
+    }
+
     fn error(self, request: &JobRequest) -> PageError {
         if self.by_key {
             let key = request.idempotency_key().unwrap_or_default();
@@ -245,7 +257,7 @@ impl ConflictingJob {
 
 /// Returns the first request whose key belongs to a job of another class or with other arguments, or
 /// whose unique id is held by a job that the token may not see.
-fn conflicting_job(
+pub(crate) fn conflicting_job(
     conn: &mut Conn<'_>,
     enqueued: &[(&JobRequest, Enqueued)],
     limits: Option<&TokenLimits>,

@@ -106,6 +106,9 @@ impl JobRequest {
             format!(
                 "with `{option}`: it passes the class and its arguments, and an idempotency key"
             )
+        } else if self.options.batch_id.or(self.options.after_batch).is_some() {
+            "with a batch, which could be that of another program: use a token without limits"
+                .to_owned()
         } else if let Some(OnConflict::Replace | OnConflict::RunAgain) = self.options.on_conflict {
             "with this `on_conflict`, which could change what a job of another class holds: use a token without limits"
                 .to_owned()

@@ -2,6 +2,7 @@
 //!
 //! Described by `openapi.json`, which is served at `/v1/openapi.json`.
 
+pub(crate) mod batches;
 pub(crate) mod emit;
 pub(crate) mod enqueue;
 pub(crate) mod job_request;
@@ -18,7 +19,7 @@ pub(crate) fn is_api(path: &str) -> bool {
 
 /// Returns whether this path takes a list of jobs.
 pub(crate) fn takes_a_list(path: &str) -> bool {
-    path == enqueue::LIST
+    path == enqueue::LIST || path == batches::PATH
 }
 
 // --- `GET /v1/openapi.json`: the description of `/v1/` ---

@@ -57,6 +57,8 @@ pub(crate) const ROUTES: &[Route] = &[
     Route::post("/classes/{name}/resume", queues::resume_class),
     Route::post("/v1/jobs", enqueue::one).needs(Need::Enqueuer),
     Route::post(enqueue::LIST, enqueue::many).needs(Need::Enqueuer),
+    Route::post(api::batches::PATH, api::batches::open).needs(Need::Enqueuer),
+    Route::get("/v1/batches/{id}", api::batches::show).needs(Need::Anyone),
     Route::post(emit::PATH, emit::emit).needs(Need::Enqueuer),
     Route::get("/v1/jobs/{id}", job_request::show_outcome).needs(Need::Anyone),
     Route::get(job_request::PATH, job_request::show).needs(Need::Anyone),
