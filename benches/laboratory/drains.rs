@@ -2,7 +2,7 @@
 
 use crate::db::{AsConn as _, Database, DbConnection};
 use crate::error::{ErrorContext as _, Result};
-use crate::job::new_job::enqueue_all;
+use crate::job::new_job::enqueue::enqueue_all;
 use crate::laboratory::comparison::{Ceiling, FigureValue};
 use crate::laboratory::counters;
 use crate::laboratory::jobs::{Make, nothing};

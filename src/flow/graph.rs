@@ -9,8 +9,9 @@ use crate::error::{Error, ErrorContext as _, Result};
 use crate::flow::batch::{Batch, EnqueuedBatch, ToNewJob, insert_batch_and_jobs};
 use crate::job::Enqueued;
 use crate::job::extras::{explain_missing, refuse_unknown_of};
+use crate::job::new_job::NewJob;
+use crate::job::new_job::enqueue::enqueue_each;
 use crate::job::new_job::parents::{check_parents, wrong_name};
-use crate::job::new_job::{NewJob, enqueue_each};
 use std::collections::BTreeMap;
 
 /// Jobs and batches that are enqueued together and wait for each other.

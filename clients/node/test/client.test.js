@@ -89,6 +89,16 @@ test("options are stored", async () => {
   assert.equal(at.slice(0, 21), "2100-01-02 03:04:05.6");
 });
 
+test("tags and metadata are values", async () => {
+  const described = { tags: ["a", "ü"], meta: { k: [1, null] }, version: 2, timeoutSeconds: 1.5, tenant: "acme" };
+  await one("pay", 1, described);
+  await many("pay", [described]);
+  for (const { policy, tenant } of await jobs("policy, tenant")) {
+    const { extras, timeout } = JSON.parse(policy);
+    assert.deepEqual([extras, timeout, tenant], [{ tags: ["a", "ü"], meta: { k: [1, null] }, version: 2 }, 1500, "acme"]);
+  }
+});
+
 test("without arguments they are null", async () => {
   await one("pay");
   await many("pay", [{}, { arguments: null, queue: undefined }]);

@@ -4,6 +4,7 @@ What is accepted and what is stored is tested by the vectors of Windlass; see te
 """
 
 import enum
+import json
 import os
 import sqlite3
 import sys
@@ -64,6 +65,19 @@ class ClientTest(unittest.TestCase):
         )
         self.assertEqual((queue, priority, arguments, key), ("slow", -3, '[1.5,"ä",null]', "k"))
         self.assertEqual(str(at)[:21], "2100-01-02 03:04:05.6")
+
+    def test_tags_and_metadata_are_values(self):
+        described = {"tags": ["a", "ü"], "meta": {"k": [1, None]}, "version": 2, "timeout_seconds": 1.5, "tenant": "acme"}
+        enqueue(self.conn, "pay", **described)
+        enqueue_many(self.conn, "pay", [described])
+        for policy, tenant in self.jobs("policy, tenant"):
+            policy = json.loads(policy)
+            self.assertEqual((policy["timeout"], tenant), (1500, "acme"))
+            self.assertEqual(policy["extras"], {"tags": ["a", "ü"], "meta": {"k": [1, None]}, "version": 2})
+        for wrong in ({"tags": "a"}, {"tags": [1]}, {"meta": []}, {"meta": {"": 1}}, {"tags": [float("nan")]}):
+            with self.subTest(wrong), self.assertRaises(EnqueueError):
+                enqueue(self.conn, "pay", **wrong)
+            self.conn.rollback()
 
     def test_without_arguments_they_are_null(self):
         enqueue(self.conn, "pay")

@@ -29,6 +29,11 @@ class Limited < Windlass::Job
   def account_key(account:, **) = account
 end
 
+class Described < Windlass::Job
+  enqueues_with tags: ->(account:, **) { ["account/#{account}", "night"] }, meta: { request: "4711" }, version: 2
+  enqueues_with timeout: 1.5, backoff: 10.seconds, backoff_cap: 1.hour, max_attempts: 3, expires_in: 1.day, tenant: "acme"
+end
+
 class Refused < Windlass::Job
   unique_by "always", on_conflict: :refuse
 end
@@ -84,6 +89,22 @@ class WindlassTest < Minitest::Test
     assert_equal first.provider_job_id, second.provider_job_id
     2.times { Limited.perform_later(account: 9) }
     assert_equal 3, jobs.size
+  end
+
+  def test_a_class_says_what_else_a_job_is_enqueued_with
+    Described.perform_later(account: 7)
+    ActiveJob.perform_all_later([Described.new(account: 8)]) if ActiveJob.respond_to?(:perform_all_later)
+    jobs("policy, max_attempts, tenant").each_with_index do |(policy, attempts, tenant), place|
+      policy = JSON.parse(policy)
+      extras = { "tags" => ["account/#{7 + place}", "night"], "meta" => { "request" => "4711" }, "version" => 2 }
+      assert_equal [extras, 1500, 3], [policy["extras"], policy["timeout"], attempts]
+      assert_equal({ "exponential" => { "first" => 10_000, "cap" => 3_600_000 } }, policy["backoff"])
+      assert_equal({ "in" => 86_400_000 }, policy["expiry"])
+      assert_equal "acme", tenant
+    end
+    assert_operator jobs.size, :>=, 1
+    error = assert_raises(Windlass::ArgumentError) { Class.new(Windlass::Job) { enqueues_with color: 1 } }
+    assert_includes error.message, "color"
   end
 
   def test_a_refusal_of_the_database_is_an_error

@@ -43,7 +43,7 @@ fn enqueue_list(db: &TestDb, conn: &mut DbConnection, jobs: &str) {
 fn drain(db: &TestDb) -> Vec<String> {
     let log = Arc::new(Log::default());
     let registry = Registry::new().register::<Note>(Arc::clone(&log));
-    windlass::testing::drain(&mut db.connection(), &registry).unwrap();
+    let _drained = windlass::testing::drain(&mut db.connection(), &registry).unwrap();
     log.lines()
 }
 

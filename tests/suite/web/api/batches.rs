@@ -62,7 +62,7 @@ fn a_batch_is_enqueued_with_its_jobs(db: &TestDb) {
     );
     let log = Arc::new(Log::default());
     let registry = Registry::new().register::<Note>(Arc::clone(&log));
-    windlass::testing::drain(&mut db.connection(), &registry).unwrap();
+    let _drained = windlass::testing::drain(&mut db.connection(), &registry).unwrap();
     assert_eq!(log.lines().len(), 3, "{:?}", log.lines());
     let status = program.get(&path);
     assert_eq!(
@@ -140,7 +140,7 @@ fn jobs_join_a_batch_that_is_open(db: &TestDb) {
     assert_eq!(program.get(&path).json["open"], 3);
     let log = Arc::new(Log::default());
     let registry = Registry::new().register::<Note>(Arc::clone(&log));
-    windlass::testing::drain(&mut db.connection(), &registry).unwrap();
+    let _drained = windlass::testing::drain(&mut db.connection(), &registry).unwrap();
     assert_eq!(log.lines().len(), 4);
     assert_eq!(program.get(&path).json["open"], 0);
     assert_eq!(job(json!({ "batch_id": batch })), 409);

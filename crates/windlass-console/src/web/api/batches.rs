@@ -75,22 +75,7 @@ pub(crate) fn open(cx: &mut Cx<'_>) -> Result<Response, PageError> {
             "the `Idempotency-Key` of a batch is that of its jobs, and it has none".to_owned(),
         ));
     }
-    let mut batch = Batch::new(request.name).add(jobs);
-    if let Some(metadata) = request.metadata {
-        batch = batch.metadata(&metadata);
-    }
-    if request.wait_for_retries {
-        batch = batch.wait_for_retries();
-    }
-    for job in enqueue::checked(cx, &request.on_success, false)?.1 {
-        batch = batch.on_success(job);
-    }
-    for job in enqueue::checked(cx, &request.on_failure, false)?.1 {
-        batch = batch.on_failure(job);
-    }
-    for job in enqueue::checked(cx, &request.on_finish, false)?.1 {
-        batch = batch.on_finish(job);
-    }
+    let batch = described(cx, &request)?.add(jobs);
     let limits = cx.viewer.limits.clone();
     let done = cx.add(|conn| {
         let done = all_or_none(conn, |conn| {
@@ -123,6 +108,27 @@ pub(crate) fn open(cx: &mut Cx<'_>) -> Result<Response, PageError> {
     let location = cx.link(&format!("{PATH}/{id}"));
     let response = Response::json(&AcceptedBatch { id, jobs }).with_status(status);
     Ok(response.with_header("location", location))
+}
+
+/// Returns the batch without its jobs, with those that follow it.
+fn described(cx: &mut Cx<'_>, request: &BatchRequest<'_>) -> Result<Batch, PageError> {
+    let mut batch = Batch::new(&request.name);
+    if let Some(metadata) = request.metadata {
+        batch = batch.metadata(&metadata);
+    }
+    if request.wait_for_retries {
+        batch = batch.wait_for_retries();
+    }
+    for job in enqueue::checked(cx, &request.on_success, false)?.1 {
+        batch = batch.on_success(job);
+    }
+    for job in enqueue::checked(cx, &request.on_failure, false)?.1 {
+        batch = batch.on_failure(job);
+    }
+    for job in enqueue::checked(cx, &request.on_finish, false)?.1 {
+        batch = batch.on_finish(job);
+    }
+    Ok(batch)
 }
 
 /// Returns the batch, unless jobs of it existed before.
