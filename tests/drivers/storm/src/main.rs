@@ -5,6 +5,11 @@
 //! commit it prints a line: the first key of the transaction, and the ids of its jobs. With `COUNT` 0 it prints the
 //! version of SQLite alone.
 
+#![allow(
+    clippy::disallowed_methods,
+    reason = "a program of the tests, outside of Windlass"
+)]
+
 use enqueue_vectors::drivers::{self, Driver, Failure};
 use std::error::Error;
 use std::io::Write as _;

@@ -6,6 +6,11 @@
 //! Both sides of a figure are measured in turn. A ratio is taken within a round; the table has medians, and the smallest
 //! and the largest ratio.
 
+#![allow(
+    clippy::disallowed_methods,
+    reason = "a program of the tests, outside of Windlass"
+)]
+
 use serde::{Deserialize, Serialize};
 use sqlx::{Connection, Executor};
 use std::error::Error;
