@@ -57,7 +57,7 @@ fn note(queue: &str) -> NewJob {
     NewJob::new(&Note::new(queue)).unwrap().queue(queue)
 }
 
-const ELSEWHERE: &str = "WINDLASS_TEST_ENQUEUE";
+const ELSEWHERE: &str = "WINDLASS_TEST_ENQUEUE_ELSEWHERE";
 
 /// Not a test but the program that `new_work_is_heard_of` runs: this test
 /// program again, told by its environment where to enqueue.

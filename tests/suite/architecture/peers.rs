@@ -24,7 +24,7 @@ fn the_peers_have_a_workspace_of_their_own() {
     ));
     assert!(has_line(
         "Cargo.toml",
-        "exclude = [\"benches/peers\", \"tests/drivers/enqueue\"]"
+        "exclude = [\"benches/peers\", \"tests/drivers/enqueue\", \"tests/drivers/storm\"]"
     ));
     let manifest = read("Cargo.toml");
     let members = manifest.lines().find(|line| line.starts_with("members = "));

@@ -9,6 +9,7 @@ mod lists;
 mod postgres_attacks;
 #[cfg(feature = "postgres")]
 mod postgres_roles;
+mod storm;
 mod triggers;
 mod typed;
 mod vectors;

@@ -1,9 +1,9 @@
 //! The drivers, each of which enqueues in a transaction.
 
-use diesel::connection::LoadConnection;
+use diesel::connection::{LoadConnection, SimpleConnection as _};
 use diesel::query_dsl::methods::LoadQuery;
 use diesel_async::sync_connection_wrapper::SyncConnectionWrapper;
-use diesel_async::{AsyncConnection as _, AsyncPgConnection};
+use diesel_async::{AsyncConnection as _, AsyncPgConnection, SimpleAsyncConnection as _};
 use sqlx_0_8::Connection as _;
 use sqlx_0_9::Connection as _;
 use std::error::Error;
@@ -16,9 +16,11 @@ use windlass_enqueue::{NewJob, Statement};
 
 pub type Ids = Result<Vec<i64>, Failure>;
 
-/// A connection through a driver.
+/// A connection through a driver. Each method is one transaction.
 pub trait Driver {
-    fn enqueue(&mut self, job: &NewJob) -> Result<i64, Failure>;
+    /// Enqueues jobs one by one.
+    fn enqueue_each(&mut self, jobs: &[NewJob]) -> Ids;
+    /// Enqueues jobs as a list.
     fn enqueue_all(&mut self, jobs: &[NewJob]) -> Ids;
 }
 
@@ -47,6 +49,19 @@ impl Failure {
             .iter()
             .any(|words| self.message.contains(words));
         by_code || by_message || self.message.contains("cannot enqueue")
+    }
+
+    /// Returns whether the same transaction may succeed next time: the file was locked, or two transactions waited for
+    /// each other.
+    pub fn is_temporary(&self) -> bool {
+        let by_code = self
+            .code
+            .as_ref()
+            .is_some_and(|code| code.starts_with("40"));
+        by_code
+            || ["database is locked", "deadlock detected"]
+                .iter()
+                .any(|words| self.message.contains(words))
     }
 
     fn new(error: &dyn Error, code: Option<&str>) -> Self {
@@ -103,6 +118,13 @@ impl From<diesel::result::Error> for Failure {
     }
 }
 
+/// That of sqlx, which is set in the other drivers.
+const BUSY_TIMEOUT: &str = "PRAGMA busy_timeout = 5000";
+
+/// Connects with a driver. The database is the URL of a Postgres server or the path of a SQLite file.
+///
+/// # Errors
+/// If the driver does not work with this database, or does not connect.
 pub fn open(driver: &str, database: &str) -> Result<Box<dyn Driver>, Box<dyn Error>> {
     let is_postgres = database.starts_with("postgres");
     let runtime = Builder::new_current_thread().enable_all().build()?;
@@ -115,6 +137,7 @@ pub fn open(driver: &str, database: &str) -> Result<Box<dyn Driver>, Box<dyn Err
             let conn = runtime.block_on(sqlx_0_8::PgConnection::connect(&url))?;
             Box::new(Sqlx08 { conn, runtime })
         }
+        #[cfg(feature = "sqlite-of-sqlx-0_8")]
         ("sqlx-0.8", false) => {
             let conn = runtime.block_on(sqlx_0_8::SqliteConnection::connect(&url))?;
             Box::new(Sqlx08 { conn, runtime })
@@ -138,7 +161,8 @@ pub fn open(driver: &str, database: &str) -> Result<Box<dyn Driver>, Box<dyn Err
             Box::new(Diesel(conn))
         }
         ("diesel", false) => {
-            let conn = <diesel::SqliteConnection as diesel::Connection>::establish(database)?;
+            let mut conn = <diesel::SqliteConnection as diesel::Connection>::establish(database)?;
+            conn.batch_execute(BUSY_TIMEOUT)?;
             Box::new(Diesel(conn))
         }
         ("diesel-async", true) => {
@@ -147,7 +171,8 @@ pub fn open(driver: &str, database: &str) -> Result<Box<dyn Driver>, Box<dyn Err
         }
         ("diesel-async", false) => {
             let conn = SyncConnectionWrapper::<diesel::SqliteConnection>::establish(database);
-            let conn = runtime.block_on(conn)?;
+            let mut conn = runtime.block_on(conn)?;
+            runtime.block_on(conn.batch_execute(BUSY_TIMEOUT))?;
             Box::new(DieselAsync { conn, runtime })
         }
         _ => return Err(format!("{driver} does not open {database}").into()),
@@ -165,13 +190,16 @@ struct Sqlx08<C> {
 }
 
 impl<C: windlass_enqueue::sqlx_0_8::JobConnection> Driver for Sqlx08<C> {
-    fn enqueue(&mut self, job: &NewJob) -> Result<i64, Failure> {
+    fn enqueue_each(&mut self, jobs: &[NewJob]) -> Ids {
         let Sqlx08 { conn, runtime } = self;
         runtime.block_on(sent(async {
             let mut transaction = conn.begin().await?;
-            let id = windlass_enqueue::sqlx_0_8::enqueue(&mut *transaction, job).await?;
+            let mut ids = Vec::new();
+            for job in jobs {
+                ids.push(windlass_enqueue::sqlx_0_8::enqueue(&mut *transaction, job).await?);
+            }
             transaction.commit().await?;
-            Ok(id)
+            Ok(ids)
         }))
     }
 
@@ -192,13 +220,16 @@ struct Sqlx09<C> {
 }
 
 impl<C: windlass_enqueue::sqlx_0_9::JobConnection> Driver for Sqlx09<C> {
-    fn enqueue(&mut self, job: &NewJob) -> Result<i64, Failure> {
+    fn enqueue_each(&mut self, jobs: &[NewJob]) -> Ids {
         let Sqlx09 { conn, runtime } = self;
         runtime.block_on(sent(async {
             let mut transaction = conn.begin().await?;
-            let id = windlass_enqueue::sqlx_0_9::enqueue(&mut *transaction, job).await?;
+            let mut ids = Vec::new();
+            for job in jobs {
+                ids.push(windlass_enqueue::sqlx_0_9::enqueue(&mut *transaction, job).await?);
+            }
             transaction.commit().await?;
-            Ok(id)
+            Ok(ids)
         }))
     }
 
@@ -228,13 +259,16 @@ impl TokioPostgres {
 }
 
 impl Driver for TokioPostgres {
-    fn enqueue(&mut self, job: &NewJob) -> Result<i64, Failure> {
+    fn enqueue_each(&mut self, jobs: &[NewJob]) -> Ids {
         let TokioPostgres { client, runtime } = self;
         runtime.block_on(sent(async {
             let transaction = client.transaction().await?;
-            let id = windlass_enqueue::tokio_postgres::enqueue(&transaction, job).await?;
+            let mut ids = Vec::new();
+            for job in jobs {
+                ids.push(windlass_enqueue::tokio_postgres::enqueue(&transaction, job).await?);
+            }
             transaction.commit().await?;
-            Ok(id)
+            Ok(ids)
         }))
     }
 
@@ -250,11 +284,13 @@ impl Driver for TokioPostgres {
 }
 
 impl Driver for rusqlite::Connection {
-    fn enqueue(&mut self, job: &NewJob) -> Result<i64, Failure> {
+    fn enqueue_each(&mut self, jobs: &[NewJob]) -> Ids {
         let transaction = self.transaction()?;
-        let id = windlass_enqueue::rusqlite::enqueue(&transaction, job)?;
+        let ids = jobs.iter();
+        let ids = ids.map(|job| windlass_enqueue::rusqlite::enqueue(&transaction, job));
+        let ids = ids.collect::<Result<_, _>>()?;
         transaction.commit()?;
-        Ok(id)
+        Ok(ids)
     }
 
     fn enqueue_all(&mut self, jobs: &[NewJob]) -> Ids {
@@ -272,8 +308,12 @@ where
     C: LoadConnection<Backend: JobBackend>,
     Statement: for<'q> LoadQuery<'q, C, Number>,
 {
-    fn enqueue(&mut self, job: &NewJob) -> Result<i64, Failure> {
-        let enqueue = |conn: &mut C| windlass_enqueue::diesel::enqueue(conn, job);
+    fn enqueue_each(&mut self, jobs: &[NewJob]) -> Ids {
+        let enqueue = |conn: &mut C| {
+            let ids = jobs.iter();
+            let ids = ids.map(|job| windlass_enqueue::diesel::enqueue(conn, job));
+            ids.collect()
+        };
         Ok(self.0.transaction(enqueue)?)
     }
 
@@ -293,9 +333,13 @@ where
     C: diesel_async::AsyncConnection<Backend: JobBackend>,
     Statement: for<'q> diesel_async::methods::LoadQuery<'q, C, Number>,
 {
-    fn enqueue(&mut self, job: &NewJob) -> Result<i64, Failure> {
+    fn enqueue_each(&mut self, jobs: &[NewJob]) -> Ids {
         let enqueued = self.conn.transaction(async |conn: &mut C| {
-            windlass_enqueue::diesel_async::enqueue(conn, job).await
+            let mut ids = Vec::new();
+            for job in jobs {
+                ids.push(windlass_enqueue::diesel_async::enqueue(conn, job).await?);
+            }
+            diesel::QueryResult::Ok(ids)
         });
         Ok(self.runtime.block_on(sent(enqueued))?)
     }

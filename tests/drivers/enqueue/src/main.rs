@@ -6,10 +6,9 @@
 //! Usage: enqueue-vectors DRIVER --list DATABASE
 //! Enqueues a list of jobs at once, and prints their ids.
 
-mod drivers;
 mod vector;
 
-use drivers::Failure;
+use enqueue_vectors::drivers::{self, Failure};
 use serde_json::Value;
 use std::error::Error;
 use std::time::{Duration, UNIX_EPOCH};
@@ -32,11 +31,13 @@ fn main() -> Result<(), Box<dyn Error>> {
         .filter_map(|vector| vector["jobs"].as_array());
     let jobs = jobs.flatten().filter_map(Value::as_object);
     let accepted: Result<Vec<bool>, Failure> = jobs
-        .map(|columns| match driver.enqueue(&vector::job(columns)) {
-            Ok(_) => Ok(true),
-            Err(failure) if failure.is_refusal() => Ok(false),
-            Err(failure) => Err(failure),
-        })
+        .map(
+            |columns| match driver.enqueue_each(&[vector::job(columns)]) {
+                Ok(_) => Ok(true),
+                Err(failure) if failure.is_refusal() => Ok(false),
+                Err(failure) => Err(failure),
+            },
+        )
         .collect();
     println!("{}", serde_json::to_string(&accepted?)?);
     Ok(())

@@ -1,0 +1,3 @@
+//! The drivers of `enqueue-vectors`, for other programs.
+
+pub mod drivers;
