@@ -4,6 +4,9 @@ use crate::new_job::NewJob;
 use serde::de::IgnoredAny;
 use std::fmt::Write as _;
 
+/// The column of the arguments.
+const ARGUMENTS: &str = "arguments";
+
 /// The database that a statement is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Database {
@@ -112,6 +115,20 @@ impl NewJob {
 
     fn lookup_on(&self, database: Database) -> Option<Statement> {
         (database == Database::Sqlite).then(|| self.lookup())
+    }
+
+    /// Returns whether the rest of two jobs is the same, and none of it names one job.
+    fn differs_in_arguments_alone(&self, other: &NewJob) -> bool {
+        let rest = |job: &NewJob| {
+            let columns = job
+                .columns
+                .iter()
+                .filter(|(column, _)| **column != ARGUMENTS);
+            columns
+                .map(|(column, text)| (*column, text.clone()))
+                .collect::<Vec<_>>()
+        };
+        !self.is_named() && rest(self) == rest(other)
     }
 
     /// Returns the job as an object of a list, or `None` if it cannot be written as one.
@@ -223,27 +240,33 @@ pub fn statements_for_all(jobs: &[NewJob], database: Database) -> Vec<Insert> {
 /// The jobs of one class that the next statement enqueues.
 #[derive(Default)]
 struct List<'j> {
-    first: Option<&'j NewJob>,
+    jobs: Vec<&'j NewJob>,
     json: String,
-    jobs: usize,
 }
 
 impl<'j> List<'j> {
     fn takes(&self, job: &NewJob) -> bool {
-        self.first.is_none_or(|first| first.class == job.class) && self.jobs < MOST_IN_LIST
+        let first = self.jobs.first();
+        first.is_none_or(|first| first.class == job.class) && self.jobs.len() < MOST_IN_LIST
     }
 
     fn add(&mut self, job: &'j NewJob, object: &str) {
-        self.first.get_or_insert(job);
-        self.json.push(if self.jobs == 0 { '[' } else { ',' });
+        self.json.push(if self.jobs.is_empty() { '[' } else { ',' });
         self.json.push_str(object);
-        self.jobs += 1;
+        self.jobs.push(job);
     }
 
     fn insert(self, database: Database) -> Option<Insert> {
-        let first = self.first?;
-        if self.jobs == 1 {
+        let first = *self.jobs.first()?;
+        if self.jobs.len() == 1 {
             return Some(first.insert(database));
+        }
+        if self
+            .jobs
+            .iter()
+            .all(|job| job.differs_in_arguments_alone(first))
+        {
+            return Some(each(first, &self.jobs, database));
         }
         let sql = match database {
             Database::Postgres => {
@@ -258,6 +281,57 @@ impl<'j> List<'j> {
             values: vec![first.class.clone(), self.json + "]"],
         };
         let lookup = first.lookup_on(database);
-        Some(Insert::new(statement, lookup, self.jobs))
+        Some(Insert::new(statement, lookup, self.jobs.len()))
     }
+}
+
+/// Returns the statements for jobs that differ in their arguments alone: the rest is passed once.
+fn each(first: &NewJob, jobs: &[&NewJob], database: Database) -> Insert {
+    let (sql, open, close) = match database {
+        Database::Postgres => (
+            "SELECT windlass_enqueue_each_v2(CAST($1 AS text), CAST(CAST($2 AS text) AS text[]), \
+             CAST(CAST($3 AS text) AS json)) AS id",
+            '{',
+            '}',
+        ),
+        Database::Sqlite => (
+            "INSERT INTO windlass_enqueue_each_v2 (class, arguments, options) VALUES (?1, ?2, ?3)",
+            '[',
+            ']',
+        ),
+    };
+    let mut texts = String::from(open);
+    for (place, job) in jobs.iter().enumerate() {
+        if place > 0 {
+            texts.push(',');
+        }
+        quote(
+            &mut texts,
+            job.columns.get(ARGUMENTS).map_or("null", String::as_str),
+        );
+    }
+    texts.push(close);
+    let mut options = first.clone();
+    options.columns.remove(ARGUMENTS);
+    // Only its arguments could not be written.
+    let options = options.in_list().unwrap_or_default();
+    let statement = Statement {
+        sql: sql.to_owned(),
+        values: vec![first.class.clone(), texts, options],
+    };
+    Insert::new(statement, first.lookup_on(database), jobs.len())
+}
+
+/// Adds JSON text as an element of an array: both databases take the same escapes, as JSON has no control character but
+/// between its parts, where a space means the same.
+fn quote(texts: &mut String, json: &str) {
+    texts.push('"');
+    for character in json.chars() {
+        match character {
+            '"' | '\\' => texts.extend(['\\', character]),
+            control if control.is_control() && control.is_ascii() => texts.push(' '),
+            other => texts.push(other),
+        }
+    }
+    texts.push('"');
 }

@@ -4,6 +4,7 @@ DROP FUNCTION windlass_is_same;
 DROP FUNCTION windlass_open_batch;
 DROP FUNCTION windlass_enqueue_many;
 DROP FUNCTION windlass_enqueue_many_v2;
+DROP FUNCTION windlass_enqueue_each_v2;
 DROP FUNCTION windlass_enqueue;
 DROP FUNCTION windlass_enqueue_v2;
 DROP VIEW windlass_enqueue;

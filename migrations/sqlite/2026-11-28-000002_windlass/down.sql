@@ -3,6 +3,7 @@ DROP VIEW windlass_open_batch;
 DROP VIEW windlass_events_emit;
 DROP VIEW windlass_enqueue_many;
 DROP VIEW windlass_enqueue_many_v2;
+DROP VIEW windlass_enqueue_each_v2;
 DROP VIEW windlass_enqueue;
 DROP VIEW windlass_enqueue_v2;
 DROP VIEW windlass_named_job_v2;

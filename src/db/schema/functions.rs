@@ -12,7 +12,7 @@ pub(crate) const OPEN_FUNCTIONS: &str = r"WITH found AS (
     SELECT p.oid, CAST(p.proname AS text) AS name, p.prosecdef, p.proowner, n.nspname, n.nspowner,
         quote_ident(n.nspname) || ', pg_temp' AS path,
         p.prosecdef OR p.proname IN ('windlass_insert_enqueue_v2', 'windlass_enqueue_v2', 'windlass_enqueue',
-            'windlass_enqueue_many_v2', 'windlass_enqueue_many', 'windlass_emit', 'windlass_open_batch') AS is_meant,
+            'windlass_enqueue_many_v2', 'windlass_enqueue_many', 'windlass_enqueue_each_v2', 'windlass_emit', 'windlass_open_batch') AS is_meant,
         NOT coalesce(p.proconfig && ARRAY['search_path=' || quote_ident(n.nspname) || ', pg_temp',
             CASE WHEN n.nspname ~ '^[a-z_][a-z0-9_]*$' THEN 'search_path=' || n.nspname || ', pg_temp' END], false) AS is_loose,
         EXISTS (SELECT 1 FROM aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) AS a WHERE a.grantee = 0) AS is_public

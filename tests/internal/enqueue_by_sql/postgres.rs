@@ -109,6 +109,7 @@ pub(super) fn words() -> Words {
     for name in ["windlass_enqueue_v2", "windlass_enqueue"] {
         words.push(word(&format!("enqueue function {name}"), function(name)));
     }
+    words.extend(each(&plain));
     words.extend([
         word("view columns", view_columns()),
         word("policy", policy_of_job()),
@@ -220,6 +221,66 @@ fn policy_of_job() -> String {
         extras: "v_extras".to_owned(),
     }
     .policy(Postgres)
+}
+
+/// Returns the words of the function whose jobs differ in their arguments alone.
+fn each(plain: &JobColumns) -> Words {
+    let options = |column: &str| match column {
+        "class" => "p_class".to_owned(),
+        "arguments" => "CAST(NULL AS text)".to_owned(),
+        other => format!("r.{other}"),
+    };
+    let keys: Vec<String> = OPTIONS[1..]
+        .iter()
+        .map(|(name, _)| format!("'{name}'"))
+        .collect();
+    let values: Vec<String> = OPTIONS[1..]
+        .iter()
+        .map(|(name, _)| format!("r.{name}"))
+        .collect();
+    vec![
+        word(
+            "problem class p_",
+            problem(&rules::class(Postgres, &|name| format!("p_{name}"))),
+        ),
+        word(
+            "problem options",
+            problem(&rules::all(Postgres, From::List, &options)),
+        ),
+        word(
+            "problem arguments a.",
+            problem(&rules::arguments(Postgres, "a.arguments")),
+        ),
+        word("option keys", keys.join(", ")),
+        word("option values r.", values.join(", ")),
+        word("policy r.", policy_of_record()),
+        word("is once r.", is_once("r.at_most_once")),
+        word("attempts r.", of_record("max_attempts")),
+        word("crashes r.", of_record("max_crashes")),
+        word(
+            "each values",
+            with_sources(Postgres, plain, &plain.parameters(), &of_each),
+        ),
+    ]
+}
+
+/// Returns an expression for an input of the statements, from the variables of that function.
+fn of_each(input: &str) -> String {
+    match input {
+        "queue_name" => "v_queue".to_owned(),
+        "class_name" => "p_class".to_owned(),
+        "arguments" => "coalesce(e.arguments, 'null')".to_owned(),
+        "priority" => "v_priority".to_owned(),
+        "max_attempts" => "v_attempts".to_owned(),
+        "max_crashes" => "v_crashes".to_owned(),
+        "at_most_once" => "v_once".to_owned(),
+        "policy" => "v_policy".to_owned(),
+        "due_at" => "v_at".to_owned(),
+        "traceparent" | "tenant" => format!("r.{input}"),
+        "active_job_id" => "NULL".to_owned(),
+        "batch_id" | "delay" => "CAST(NULL AS bigint)".to_owned(),
+        _ => panic!("no caller can set {input} yet"),
+    }
 }
 
 /// Returns when a job `j` expires, by the part `expiry` of its policy. In a list it is a column of the job.

@@ -644,6 +644,96 @@ BEGIN
 END;
 $$;
 
+-- Enqueues jobs of one class that differ in their arguments alone, all or none, and returns their ids, in order: faster than a
+-- list. The options are a job of a list without arguments, and count for each of them.
+CREATE OR REPLACE FUNCTION windlass_enqueue_each_v2(class text, arguments text[], options json DEFAULT NULL) RETURNS SETOF bigint
+LANGUAGE plpgsql SECURITY DEFINER AS $$
+#variable_conflict use_column
+DECLARE
+    p_class text := class COLLATE "default";
+    p_arguments text[] := arguments;
+    v_class windlass_classes := (SELECT c FROM windlass_classes c WHERE c.class_name = class COLLATE "default");
+    v_now timestamp := {now};
+    v_options jsonb;
+    v_texts text;
+    v_place bigint;
+    v_problem text;
+    v_text text;
+    v_queue text;
+    v_priority integer;
+    v_policy text;
+    v_once boolean;
+    v_attempts integer;
+    v_crashes integer;
+    v_at timestamp;
+    v_ids bigint[];
+    r record;
+BEGIN
+    v_problem := {problem class p_};
+    IF v_problem IS NULL THEN
+        BEGIN
+            v_options := coalesce(options, '{braces}');
+            SELECT CASE WHEN jsonb_typeof(e.value) <> 'object' THEN 'its options are not an object'
+                WHEN {is wrong} OR e.value ? 'arguments' THEN coalesce({problem of types},
+                    'its options have no key ' || (SELECT min(key) FROM jsonb_object_keys(e.value - ARRAY[{option keys}]) AS key)) END
+                INTO v_problem FROM (SELECT v_options AS value) AS e;
+            PERFORM count(CAST(a AS json)) FROM unnest(p_arguments) AS a;
+        EXCEPTION WHEN invalid_text_representation OR untranslatable_character OR numeric_value_out_of_range THEN
+            v_problem := 'its arguments or options are not JSON';
+        END;
+    END IF;
+    IF v_problem IS NULL THEN
+        SELECT r.* INTO r FROM (SELECT v_options AS value) AS e, {record};
+        v_problem := {problem options};
+        v_texts := array_to_string(p_arguments, E'\n');
+        -- Most need no look at each.
+        IF v_problem IS NULL AND ((SELECT max(octet_length(a)) FROM unnest(p_arguments) AS a) > least(2 * {max_depth}, coalesce(v_class.max_arguments, 2 * {max_depth}))
+            OR strpos(v_texts, E'\\u') > 0 OR v_texts ~ '[0-9]{19}|[eE][+]?[0-9]{3}') THEN
+            SELECT e.place, e.problem INTO v_place, v_problem FROM (SELECT a.place, {problem arguments a.} AS problem
+                FROM unnest(p_arguments) WITH ORDINALITY AS a (arguments, place)) AS e WHERE e.problem IS NOT NULL ORDER BY e.place LIMIT 1;
+            v_problem := 'job ' || v_place || ' of the list: ' || v_problem;
+        END IF;
+    END IF;
+    IF v_problem IS NOT NULL THEN
+        RAISE EXCEPTION 'cannot enqueue `%`: %', left(coalesce(p_class, ''), 80), v_problem USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    IF v_class.internal OR (v_class.internal IS NULL AND EXISTS (SELECT 1 FROM windlass_settings s WHERE s.name = 'strict_classes' AND s.value = 'on')) THEN
+        PERFORM windlass_refuse_class(p_class, v_class.internal IS NULL);
+    END IF;
+    IF v_class.quota IS NOT NULL OR v_options ?| ARRAY['unique_id', 'idempotency_key', 'concurrency_key', 'tags', 'meta', 'version', 'batch_id', 'after_batch'] THEN
+        FOREACH v_text IN ARRAY p_arguments LOOP
+            RETURN QUERY SELECT j.id FROM windlass_enqueue_any_v2(NULL, p_class, v_text, {option values r.}) AS j;
+        END LOOP;
+        RETURN;
+    END IF;
+    v_queue := coalesce(r.queue, v_class.queue_name, '{default_queue}');
+    v_priority := coalesce(r.priority, v_class.priority, 0);
+    v_policy := {policy r.};
+    v_once := {is once r.};
+    v_attempts := {attempts r.};
+    v_crashes := {crashes r.};
+    v_at := coalesce(r.run_at AT TIME ZONE 'UTC', v_now + CAST(round(r.delay_seconds * 1000000) AS bigint) * interval '1 microsecond');
+    WITH job AS (
+        INSERT INTO solid_queue_jobs ({plain names})
+        SELECT {each values} FROM unnest(p_arguments) WITH ORDINALITY AS e (arguments, place) ORDER BY e.place RETURNING id
+    ), ready AS (
+        INSERT INTO solid_queue_ready_executions (job_id, queue_name, priority, class_name, cautious, created_at)
+        SELECT id, v_queue, v_priority, p_class, v_once OR coalesce(v_crashes = 0, false), v_now FROM job
+        WHERE v_at IS NULL OR v_at <= v_now RETURNING 1
+    ), later AS (
+        INSERT INTO solid_queue_scheduled_executions (job_id, queue_name, priority, scheduled_at, created_at)
+        SELECT id, v_queue, v_priority, v_at, v_now FROM job WHERE v_at > v_now
+    ), expiring AS (
+        INSERT INTO windlass_expiries (job_id, expires_at) SELECT j.id, {expires at j}
+        FROM (SELECT job.id, v_at AS scheduled_at, CAST(v_policy AS json) -> 'expiry' AS expiry FROM job WHERE v_policy LIKE '%"expiry":%') AS j,
+            (SELECT 1) AS p WHERE j.expiry IS NOT NULL
+    ), woken AS (
+        SELECT CASE WHEN EXISTS (SELECT 1 FROM ready) THEN {wake ready} END AS workers
+    ) SELECT (SELECT array_agg(job.id ORDER BY job.id) FROM job) INTO v_ids FROM woken;
+    RETURN QUERY SELECT unnest(v_ids);
+END;
+$$;
+
 CREATE OR REPLACE FUNCTION windlass_enqueue_many(class text, jobs json) RETURNS SETOF bigint LANGUAGE plpgsql SECURITY DEFINER AS $$
 BEGIN
     RETURN QUERY SELECT windlass_enqueue_many_v2(class, jobs);

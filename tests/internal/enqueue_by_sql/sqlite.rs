@@ -8,6 +8,7 @@ use crate::db::internal_tests::enqueue_by_sql::{
 };
 use crate::db::model::job_columns::{JobColumns, JobShape};
 use crate::db::model::new_row::{Per, UniqueScope};
+use crate::job::arguments::MAX_DEPTH;
 
 /// The columns of a job that was checked, each with its value from the columns of the caller.
 const CHECKED: [&str; 22] = [
@@ -160,6 +161,7 @@ pub(super) fn words() -> Words {
     for job in ["u.job_id", "u.after_job_id"] {
         words.push(word(&format!("place of {job}"), place_of(job)));
     }
+    words.extend(each_words(&plain));
     words.push(word("take places", take_places()));
     words.push(word("expire j", expire()));
     words.extend(constants(Sqlite));
@@ -265,6 +267,60 @@ fn of_caller(from: &str, input: &str) -> String {
         }
         _ => panic!("no caller can set {input} yet"),
     }
+}
+
+/// Returns the words of the trigger whose jobs differ in their arguments alone.
+fn each_words(plain: &JobColumns) -> Words {
+    let columns = |name: &str| match name {
+        "class" => "NEW.class".to_owned(),
+        other => format!("r.{other}"),
+    };
+    let values = plain.names();
+    let values = values.split(", ").map(|name| match name {
+        "arguments" => "t.value".to_owned(),
+        other => format!("v.{other}"),
+    });
+    let bare = OPTIONS.map(|(name, _)| match name {
+        "arguments" => "t.value".to_owned(),
+        other => part(other),
+    });
+    let keys = [
+        "unique_id",
+        "idempotency_key",
+        "concurrency_key",
+        "after_batch",
+    ];
+    let keys = keys.map(|key| format!("json_type(NEW.options, '$.{key}') IS NOT NULL"));
+    let longest = 2 * MAX_DEPTH;
+    vec![
+        word(
+            "refuse r. options",
+            refuse(&rules::all(Sqlite, From::List, &columns)),
+        ),
+        word(
+            "refuse arguments t.value",
+            refuse(&rules::arguments(Sqlite, "t.value")),
+        ),
+        word("each values", values.collect::<Vec<_>>().join(", ")),
+        word("record columns each", bare.join(", ")),
+        word(
+            "is special",
+            format!(
+                "instr(NEW.arguments, '\\u') OR NEW.arguments GLOB '*[0-9][eE]*' OR NEW.arguments GLOB '*{}*' \
+                 OR max(length(s.value)) > min({longest}, coalesce({}, {longest}))",
+                "[0-9]".repeat(19),
+                rules::of_class(Sqlite, "max_arguments"),
+            ),
+        ),
+        // A subquery is evaluated once for the jobs.
+        word(
+            "is complex",
+            format!(
+                "(SELECT {} OR EXISTS (SELECT 1 FROM windlass_classes WHERE class_name = NEW.class AND quota IS NOT NULL))",
+                keys.join(" OR ")
+            ),
+        ),
+    ]
 }
 
 /// Returns the policy of a job, from the columns of the caller and of its class.

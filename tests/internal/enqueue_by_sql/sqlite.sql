@@ -182,6 +182,40 @@ BEGIN
     FROM json_each(NEW.jobs) AS e WHERE {is named} ORDER BY e.key;
 END;
 
+-- Jobs of one class that differ in their arguments alone: a JSON array of texts, each of which is JSON. The options are a job of
+-- a list without arguments, and count for each of them.
+CREATE VIEW IF NOT EXISTS windlass_enqueue_each_v2 AS SELECT NULL AS class, NULL AS arguments, NULL AS options WHERE false;
+
+CREATE TRIGGER IF NOT EXISTS windlass_enqueue_each_v2_insert INSTEAD OF INSERT ON windlass_enqueue_each_v2
+BEGIN
+    SELECT {refuse class};
+    SELECT {refuse unknown class};
+    SELECT CASE WHEN NEW.arguments IS NULL OR NOT json_valid(NEW.arguments) THEN RAISE(ABORT, 'cannot enqueue the jobs: their arguments are not JSON')
+        WHEN instr(NEW.arguments, char(0)) OR instr(NEW.options, char(0)) THEN RAISE(ABORT, 'cannot enqueue the jobs: they contain a NUL character')
+        WHEN json_type(NEW.arguments) <> 'array' THEN RAISE(ABORT, 'cannot enqueue the jobs: their arguments are not a JSON array of texts')
+        WHEN NEW.options IS NOT NULL AND NOT json_valid(NEW.options) THEN RAISE(ABORT, 'cannot enqueue the jobs: their options are not JSON')
+        WHEN json_type(NEW.options) <> 'object' THEN RAISE(ABORT, 'cannot enqueue the jobs: their options are not an object') END;
+    SELECT CASE WHEN (SELECT max({is wrong} OR f.key = 'arguments') OR count(*) <> count(DISTINCT f.key) FROM json_each(e.value) AS f)
+        THEN coalesce((SELECT {refuse key} FROM json_each(e.value) AS f WHERE {is wrong} OR f.key = 'arguments'),
+            RAISE(ABORT, 'cannot enqueue the jobs: their options name a key twice')) END
+    FROM (SELECT coalesce(NEW.options, '{braces}') AS value) AS e;
+    SELECT {refuse r. options} FROM (WITH e AS MATERIALIZED (SELECT coalesce(NEW.options, '{braces}') AS value) SELECT {record columns} FROM e) AS r;
+    -- Most arguments need no look at each.
+    SELECT CASE WHEN t.type <> 'text' THEN RAISE(ABORT, 'cannot enqueue the jobs: their arguments are not a JSON array of texts')
+        ELSE {refuse arguments t.value} END FROM json_each(NEW.arguments) AS t
+    WHERE (SELECT {is special} FROM json_each(NEW.arguments) AS s) OR t.type <> 'text' OR NOT json_valid(t.value);
+    INSERT INTO solid_queue_jobs ({plain names})
+    WITH e AS MATERIALIZED (SELECT coalesce(NEW.options, '{braces}') AS value), r AS MATERIALIZED (SELECT {record columns} FROM e),
+    v ({plain names}) AS MATERIALIZED (SELECT {record values} FROM r)
+    SELECT {each values} FROM json_each(NEW.arguments) AS t CROSS JOIN v WHERE NOT ({is complex}) ORDER BY t.key;
+    SELECT CASE WHEN NOT ({is complex}) AND changes() <> json_array_length(NEW.arguments)
+        THEN RAISE(ABORT, 'cannot enqueue the jobs: a trigger of solid_queue_jobs ignores one') END;
+    INSERT INTO windlass_place_jobs_v2 SELECT last_insert_rowid() - json_array_length(NEW.arguments), last_insert_rowid()
+    WHERE json_array_length(NEW.arguments) > 0 AND NOT ({is complex});
+    INSERT INTO windlass_enqueue_v2 (class, {keys bare}) SELECT NEW.class, {record columns each}
+    FROM json_each(NEW.arguments) AS t, (SELECT coalesce(NEW.options, '{braces}') AS value) AS e WHERE {is complex} ORDER BY t.key;
+END;
+
 -- Makes new jobs without name and limit ready or scheduled.
 CREATE TRIGGER IF NOT EXISTS windlass_place_jobs_v2_insert INSTEAD OF INSERT ON windlass_place_jobs_v2
 BEGIN

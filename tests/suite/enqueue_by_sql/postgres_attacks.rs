@@ -96,6 +96,8 @@ const BY_COLUMNS: &[&str] = &[
     "SELECT windlass_enqueue('node', not_after => '2999-01-01T00:00:00Z')",
     "SELECT windlass_enqueue('node', batch_id => 1), windlass_enqueue('node', after_batch => 1, runs_on => 'finish')",
     "SELECT windlass_enqueue_many('node', '[{\"tags\": [\"a\"], \"expires_in_seconds\": 5}, {\"batch_id\": 1}]')",
+    "SELECT windlass_enqueue_each_v2('node', ARRAY['1', '{}'], '{\"expires_in_seconds\": 5}')",
+    "SELECT windlass_enqueue_each_v2('node', ARRAY['1'], '{\"tags\": [\"a\"]}')",
     "INSERT INTO windlass_enqueue (class, meta, timeout_seconds) VALUES ('node', '{}', 5)",
 ];
 
@@ -317,7 +319,7 @@ fn beside_functions_of_others_the_rights_are_those_of_the_caller() {
     let definers = || {
         db.count("SELECT count(*) AS n FROM pg_proc WHERE proname LIKE 'windlass%' AND prosecdef")
     };
-    assert_eq!(definers(), 7);
+    assert_eq!(definers(), 8);
     db.execute(&format!("GRANT CREATE ON SCHEMA public TO {}", role.name));
     let says = rights(&db).unwrap();
     assert!(
@@ -342,7 +344,7 @@ fn beside_functions_of_others_the_rights_are_those_of_the_caller() {
         .unwrap();
     assert!(rights(&db).is_some());
     db.database.migrate().unwrap();
-    assert_eq!((definers(), rights(&db)), (7, None));
+    assert_eq!((definers(), rights(&db)), (8, None));
     role.conn
         .batch_execute("INSERT INTO windlass_enqueue (class) VALUES ('node')")
         .unwrap();
@@ -402,7 +404,7 @@ fn beside_triggers_of_others_the_rights_are_those_of_the_caller() {
         assert_eq!(fired(&db, &mut role), (0, None, false), "{closing}");
         db.execute(&format!("DROP TRIGGER mine ON {table}"));
         db.database.migrate().unwrap();
-        assert_eq!(fired(&db, &mut role), (7, None, false), "{closing}");
+        assert_eq!(fired(&db, &mut role), (8, None, false), "{closing}");
     }
 }
 

@@ -47,7 +47,7 @@ impl Enqueuer {
         ));
         db.execute(&format!(
             "GRANT EXECUTE ON FUNCTION windlass_enqueue, windlass_enqueue_many, windlass_enqueue_v2, \
-             windlass_enqueue_many_v2, windlass_emit, windlass_open_batch TO {name}"
+             windlass_enqueue_many_v2, windlass_enqueue_each_v2, windlass_emit, windlass_open_batch TO {name}"
         ));
         role
     }
@@ -258,7 +258,7 @@ fn what_was_dropped_comes_back_with_its_rights() {
            || has_function_privilege('pg_monitor', p.oid, 'EXECUTE') AS t \
          FROM pg_proc p WHERE p.pronamespace = current_schema()::regnamespace AND p.prosecdef ORDER BY 1";
     let whole = db.texts(functions);
-    assert_eq!(whole.len(), 7);
+    assert_eq!(whole.len(), 8);
     assert!(
         whole
             .iter()
