@@ -1591,7 +1591,7 @@ BEGIN
         IF v_problem IS NULL AND ((SELECT max(octet_length(a)) FROM unnest(p_arguments) AS a) > least(2 * 120, coalesce(v_class.max_arguments, 2 * 120))
             OR strpos(v_texts, E'\\u') > 0 OR v_texts ~ '[0-9]{19}|[eE][+]?[0-9]{3}') THEN
             SELECT e.place, e.problem INTO v_place, v_problem FROM (SELECT a.place, CASE
-        WHEN octet_length(a.arguments) > coalesce(v_class.max_arguments, 65536) THEN 'its arguments must be JSON text of at most 65536 bytes, or as many as its class takes, with the tags and the metadata; store the data elsewhere and pass a reference'
+        WHEN coalesce(octet_length(a.arguments), 0) + coalesce(octet_length(CAST(NULL AS text)) + 9, 0) + coalesce(octet_length(CAST(NULL AS text)) + 9, 0) > coalesce(v_class.max_arguments, 65536) THEN 'its arguments must be JSON text of at most 65536 bytes, or as many as its class takes, with the tags and the metadata; store the data elsewhere and pass a reference'
         WHEN strpos(replace(a.arguments, E'\\\\', ''), E'\\u0000') > 0 THEN 'its arguments contain a NUL character, which Postgres cannot keep; encode binary data'
         WHEN octet_length(a.arguments) > 2 * 120 AND windlass_is_too_deep(a.arguments, 120) THEN 'its arguments are nested deeper than 120 arrays and objects, and could not be decoded again; store the data elsewhere and pass a reference'
         WHEN strpos(lower(a.arguments), E'\\ud') > 0 AND replace(a.arguments, E'\\\\', '//') ~ E'\\\\u[dD][89abAB][0-9a-fA-F][0-9a-fA-F](?!\\\\u[dD][c-fC-F])|(?<!\\\\u[dD][89abAB][0-9a-fA-F][0-9a-fA-F])\\\\u[dD][c-fC-F]' THEN 'its arguments could not be read again: a text has half of a surrogate pair'

@@ -249,7 +249,11 @@ fn each(plain: &JobColumns) -> Words {
         ),
         word(
             "problem arguments a.",
-            problem(&rules::arguments(Postgres, "a.arguments")),
+            problem(&rules::arguments(
+                Postgres,
+                "a.arguments",
+                ["CAST(NULL AS text)"; 2],
+            )),
         ),
         word("option keys", keys.join(", ")),
         word("option values r.", values.join(", ")),

@@ -182,28 +182,16 @@ pub(super) fn batch(dialect: Dialect, (name, metadata): (&str, &str)) -> Vec<Rul
     rules.rules
 }
 
-/// Returns the rules for arguments alone, in the text of a column.
-pub(super) fn arguments(dialect: Dialect, text: &str) -> Vec<Rule> {
+/// Returns the rules for arguments alone, beside tags and metadata that were checked.
+pub(super) fn arguments(dialect: Dialect, text: &str, [tags, meta]: [&str; 2]) -> Vec<Rule> {
     let column = |name: &str| match name {
         "arguments" => text.to_owned(),
-        _ => "NULL".to_owned(),
+        "tags" => tags.to_owned(),
+        _ => meta.to_owned(),
     };
     let mut rules = Rules::new(dialect, From::Row, &column);
-    let size = rules.bytes(text);
-    let most = of_class(dialect, "max_arguments");
-    rules.add(
-        format!("{size} > coalesce({most}, {MAX_ARGUMENTS})"),
-        too_large(),
-    );
-    rules.json("arguments", text, MAX_DEPTH);
+    rules.arguments();
     rules.rules
-}
-
-fn too_large() -> String {
-    format!(
-        "its arguments must be JSON text of at most {MAX_ARGUMENTS} bytes, or as many as its class takes, with the tags and \
-         the metadata; store the data elsewhere and pass a reference"
-    )
 }
 
 /// Returns the rules for the class alone.
@@ -341,7 +329,10 @@ impl<'c> Rules<'c> {
                 self.is_no("'text'", &text),
                 format!("{size} > coalesce({most}, {MAX_ARGUMENTS})"),
             ]),
-            too_large(),
+            format!(
+                "its arguments must be JSON text of at most {MAX_ARGUMENTS} bytes, or as many as its class takes, with the \
+                 tags and the metadata; store the data elsewhere and pass a reference"
+            ),
         );
         self.json("arguments", &text, MAX_DEPTH);
     }

@@ -299,7 +299,11 @@ fn each_words(plain: &JobColumns) -> Words {
         ),
         word(
             "refuse arguments t.value",
-            refuse(&rules::arguments(Sqlite, "t.value")),
+            refuse(&rules::arguments(
+                Sqlite,
+                "t.value",
+                ["(NEW.options ->> '$.tags')", "(NEW.options ->> '$.meta')"],
+            )),
         ),
         word("each values", values.collect::<Vec<_>>().join(", ")),
         word("record columns each", bare.join(", ")),
@@ -307,6 +311,7 @@ fn each_words(plain: &JobColumns) -> Words {
             "is special",
             format!(
                 "instr(NEW.arguments, '\\u') OR NEW.arguments GLOB '*[0-9][eE]*' OR NEW.arguments GLOB '*{}*' \
+                 OR json_type(NEW.options, '$.tags') IS NOT NULL OR json_type(NEW.options, '$.meta') IS NOT NULL \
                  OR max(length(s.value)) > min({longest}, coalesce({}, {longest}))",
                 "[0-9]".repeat(19),
                 rules::of_class(Sqlite, "max_arguments"),

@@ -10,6 +10,8 @@ use windlass::{AsConn, Conn};
 
 on_each_database!(
     a_list_leaves_the_same_rows_as_its_jobs,
+    jobs_that_differ_in_their_arguments_leave_the_same_rows,
+    arguments_of_many_jobs_are_checked_one_by_one,
     a_list_is_enqueued_as_a_whole,
     jobs_of_a_list_keep_its_order,
     of_two_with_one_name_the_first_decides,
@@ -100,6 +102,129 @@ fn a_list_leaves_the_same_rows_as_its_jobs(db: &TestDb) {
     }
     compare("all lists", rows(db), rows(&other));
     assert!(db.rows("jobs") > 60);
+}
+
+/// Enqueues jobs by their arguments, with options that all of them have.
+fn each_on<C: AsConn>(
+    conn: &mut C,
+    class: &str,
+    arguments: &[&str],
+    options: &str,
+) -> Result<(), String> {
+    let (class, options) = (literal(&class.into()), literal(&options.into()));
+    let texts: Vec<String> = arguments
+        .iter()
+        .map(|text| literal(&(*text).into()))
+        .collect();
+    let text = match conn.as_conn() {
+        Conn::Sqlite(_) => {
+            let array = literal(&json!(arguments).to_string().into());
+            format!(
+                "INSERT INTO windlass_enqueue_each_v2 (class, arguments, options) VALUES ({class}, {array}, {options})"
+            )
+        }
+        _ => format!(
+            "SELECT windlass_enqueue_each_v2({class}, CAST(ARRAY[{}] AS text[]), {options})",
+            texts.join(", ")
+        ),
+    };
+    run_on(conn, &text)
+}
+
+fn jobs_that_differ_in_their_arguments_leave_the_same_rows(db: &TestDb) {
+    let other = another(db);
+    let (mut by_each, mut one_by_one) = (db.connect(), other.connect());
+    let mut tried = 0;
+    for vector in vectors() {
+        let [job] = &vector.jobs[..] else { continue };
+        let Some(class) = job.get("class").and_then(Value::as_str) else {
+            continue;
+        };
+        let arguments = match job.get("arguments") {
+            None => "null",
+            Some(Value::String(text)) if !text.contains('\0') => text,
+            _ => continue,
+        };
+        let mut options = job.clone();
+        options.remove("arguments");
+        // In a list they are JSON, and a text that is none cannot be written.
+        let Some(options) = listed(&options) else {
+            continue;
+        };
+        let each = each_on(&mut by_each, class, &[arguments], &options.to_string());
+        let one = by_sql(&mut one_by_one, job);
+        assert_eq!(
+            each.is_ok(),
+            one.is_ok(),
+            "{}: {each:?} {one:?}",
+            vector.name
+        );
+        tried += 1;
+    }
+    compare("each", rows(db), rows(&other));
+    assert!(tried > 250, "{tried}");
+}
+
+fn arguments_of_many_jobs_are_checked_one_by_one(db: &TestDb) {
+    let conn = &mut db.connection();
+    let deep = "[".repeat(121) + &"]".repeat(121);
+    let large = format!("\"{}\"", "x".repeat(65_535));
+    for wrong in [
+        "{",
+        "",
+        "1}, {",
+        "\"\\u0000\"",
+        "\"\\ud800\"",
+        "1e999",
+        "98765432109876543210",
+        &deep,
+        &large,
+    ] {
+        let error = each_on(conn, "note", &["1", wrong, "2"], "{}").unwrap_err();
+        assert!(error.contains("cannot enqueue"), "{wrong:.40}: {error}");
+    }
+    for (options, says) in [
+        ("[]", "not an object"),
+        ("{", "json"),
+        (r#"{"arguments": 1}"#, "key"),
+        (r#"{"color": 1}"#, "key"),
+        (r#"{"queue": 1}"#, "its queue must be a JSON string"),
+        (r#"{"queue": "a b"}"#, "its queue must have"),
+        (r#"{"run_at": "now"}"#, "its run_at must be a time"),
+    ] {
+        let error = each_on(conn, "note", &["1"], options).unwrap_err();
+        let (error, says) = (error.to_lowercase(), says.to_lowercase());
+        assert!(error.contains(&says), "{options}: {error}");
+    }
+    assert_eq!(db.rows("jobs"), 0);
+    each_on(conn, "note", &[], "{}").unwrap();
+    let texts = [
+        r#"{"a": "\u00e9 \\u0000 ü"}"#,
+        " [1.50, 1e3] ",
+        "\"quote \\\" slash \\\\\"",
+        "null",
+    ];
+    each_on(
+        conn,
+        "note",
+        &texts,
+        r#"{"priority": 4, "delay_seconds": 60}"#,
+    )
+    .unwrap();
+    each_on(
+        conn,
+        "note",
+        &["1", "2"],
+        r#"{"concurrency_key": "k", "tags": ["t"]}"#,
+    )
+    .unwrap();
+    let stored = db.texts("SELECT arguments AS t FROM solid_queue_jobs ORDER BY id");
+    assert_eq!(stored[..4], texts);
+    let count = |table: &str| db.rows_of(&format!("solid_queue_{table}_executions"));
+    assert_eq!(
+        (count("scheduled"), count("blocked"), count("ready")),
+        (4, 2, 0)
+    );
 }
 
 fn a_list_is_enqueued_as_a_whole(db: &TestDb) {
