@@ -349,7 +349,7 @@ impl Actor {
             )));
         }
         let set = AuditTrail::new(self, AuditAction::SetMaxPayload)
-            .target(&bytes.to_string())
+            .target(bytes.to_string())
             .record_if(&mut own(conn), |conn| {
                 run_time::set_max_payload(conn, bytes)
             });

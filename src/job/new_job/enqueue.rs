@@ -189,7 +189,7 @@ fn waits(job: &Enqueued) -> bool {
 
 fn insert_rows(
     conn: &mut Conn<'_>,
-    rows: &mut Vec<NewRow>,
+    rows: &mut [NewRow],
     accesses: &[PublicAccess],
 ) -> Result<Vec<Enqueued>> {
     refuse_named(conn, rows)?;

@@ -52,7 +52,8 @@ fn listed(job: &Map<String, Value>) -> Option<Value> {
             continue;
         };
         let value: Value = serde_json::from_str(text).ok()?;
-        if column == "arguments" && value.to_string() != *text {
+        let written = value.to_string();
+        if column == "arguments" && written != *text {
             return None;
         }
         listed.insert(column.to_owned(), value);
