@@ -92,12 +92,16 @@ impl NewJob {
     /// transaction.
     pub fn lookup(&self) -> Statement {
         let (mut sql, mut values) = ("SELECT coalesce(".to_owned(), Vec::new());
-        let by_key = "SELECT id FROM solid_queue_jobs WHERE idempotency_key =";
-        let by_id = "SELECT job_id FROM windlass_unique_jobs WHERE unique_id =";
+        let by_key = "SELECT id FROM solid_queue_jobs WHERE idempotency_key = ?";
+        // The job that the row names, or the one that ends before it, if another program deleted the first.
+        let by_id = "SELECT j.id FROM windlass_unique_jobs u \
+             JOIN solid_queue_jobs j ON j.id IN (u.job_id, u.after_job_id) WHERE u.unique_id = ? \
+             ORDER BY j.id = u.job_id DESC LIMIT 1";
         for (column, query) in [("idempotency_key", by_key), ("unique_id", by_id)] {
             if let Some(text) = self.columns.get(column) {
                 values.push(text.clone());
-                sql = format!("{sql}({query} ?{}), ", values.len());
+                let query = query.replace('?', &format!("?{}", values.len()));
+                sql = format!("{sql}({query}), ");
             }
         }
         let newest = "SELECT seq FROM sqlite_sequence WHERE name = 'solid_queue_jobs'";
@@ -322,14 +326,14 @@ fn each(first: &NewJob, jobs: &[&NewJob], database: Database) -> Insert {
     Insert::new(statement, first.lookup_on(database), jobs.len())
 }
 
-/// Adds JSON text as an element of an array: both databases take the same escapes, as JSON has no control character but
-/// between its parts, where a space means the same.
+/// Adds JSON text as an element of an array. Both databases take the same escapes: JSON has the characters below the space
+/// between its parts alone, where a space means the same.
 fn quote(texts: &mut String, json: &str) {
     texts.push('"');
     for character in json.chars() {
         match character {
             '"' | '\\' => texts.extend(['\\', character]),
-            control if control.is_control() && control.is_ascii() => texts.push(' '),
+            '\0'..' ' => texts.push(' '),
             other => texts.push(other),
         }
     }

@@ -121,6 +121,10 @@ pub(crate) fn check_parents(job: &NewJob, follows: &Follows, count: usize) -> Op
         return Some(format!("it waits for others, and cannot have {what}"));
     }
     let parents = &follows.parents;
+    let own = job.row.batch_id.map(Parent::Batch);
+    if own.is_some() && parents.iter().any(|(parent, _)| Some(*parent) == own) {
+        return Some("it waits for its own batch, which could not end".to_owned());
+    }
     let all: BTreeSet<Parent> = parents.iter().map(|(parent, _)| *parent).collect();
     if all.len() < parents.len() {
         return Some("it waits for the same job or batch twice".to_owned());

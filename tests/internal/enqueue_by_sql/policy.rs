@@ -130,7 +130,11 @@ fn millis(dialect: Dialect, seconds: &str) -> String {
         Dialect::Postgres => "bigint",
         Dialect::Sqlite => "integer",
     };
-    format!("CAST((CAST(round({seconds} * 1000000) AS {integer}) + 999) / 1000 AS text)")
+    // What is left of a microsecond counts as one, where it is all.
+    format!(
+        "CAST((CAST(CASE WHEN {seconds} > 0 AND {seconds} < 0.000001 THEN 1 ELSE round({seconds} * 1000000) END AS {integer}) + 999) \
+         / 1000 AS text)"
+    )
 }
 
 /// Returns an expression: a time in UTC with as many digits of the second as Rust writes.
@@ -166,7 +170,8 @@ pub(super) fn extras_of_sqlite(column: &dyn Fn(&str) -> String, of_class: &str) 
         both(&tags, "tags", "[]")
     );
     let all_meta = format!(
-        "(SELECT json_group_object(key, json(part)) FROM (SELECT key, coalesce(whole -> fullkey, json_quote(value)) AS part, min(place) \
+        "(SELECT json_group_object(key, json(part)) FROM (SELECT key, CASE WHEN type IN ('object', 'array') THEN value \
+         WHEN type IN ('true', 'false') THEN type ELSE coalesce(whole -> fullkey, json_quote(value)) END AS part, min(place) \
          FROM ({}) GROUP BY key ORDER BY key))",
         both(&meta, "meta", "{braces}")
     );

@@ -282,7 +282,8 @@ fn of_each(input: &str) -> String {
         "due_at" => "v_at".to_owned(),
         "traceparent" | "tenant" => format!("r.{input}"),
         "active_job_id" => "NULL".to_owned(),
-        "batch_id" | "delay" => "CAST(NULL AS bigint)".to_owned(),
+        "batch_id" => "r.batch_id".to_owned(),
+        "delay" => "CAST(NULL AS bigint)".to_owned(),
         _ => panic!("no caller can set {input} yet"),
     }
 }

@@ -556,7 +556,7 @@ BEGIN
     END IF;
     SELECT min(e.place) FILTER (WHERE {is wrong}),
         coalesce(bool_or(e.value ?| ARRAY['unique_id', 'idempotency_key', 'concurrency_key', 'tags', 'meta', 'version', 'after_batch']), false),
-        coalesce(bool_or(e.value ? 'batch_id'), false) INTO v_place, v_are_named, v_join_batches
+        coalesce(bool_or(e.value ?| ARRAY['batch_id', 'after_batch']), false) INTO v_place, v_are_named, v_join_batches
         FROM jsonb_array_elements(v_jobs) WITH ORDINALITY AS e (value, place);
     IF v_place IS NOT NULL THEN
         SELECT CASE WHEN jsonb_typeof(e.value) <> 'object' THEN 'it is not an object'
@@ -572,10 +572,12 @@ BEGIN
         PERFORM windlass_refuse_class(class, v_class.internal IS NULL);
     END IF;
 
-    IF v_join_batches AND NOT v_are_named THEN
-        PERFORM windlass_keep_batches(class, b.id, NULL)
-        FROM (SELECT DISTINCT CAST(e.value ->> 'batch_id' AS bigint) AS id FROM jsonb_array_elements(v_jobs) AS e
-            WHERE e.value ->> 'batch_id' IS NOT NULL ORDER BY 1) AS b;
+    -- In order, whichever each job names.
+    IF v_join_batches THEN
+        PERFORM windlass_keep_batches(class, max(b.id) FILTER (WHERE b.joins), max(b.id) FILTER (WHERE NOT b.joins))
+        FROM (SELECT CAST(e ->> 'batch_id' AS bigint) AS id, true AS joins FROM jsonb_array_elements(v_jobs) AS e
+            UNION SELECT CAST(e ->> 'after_batch' AS bigint), false FROM jsonb_array_elements(v_jobs) AS e) AS b
+        WHERE b.id IS NOT NULL GROUP BY b.id ORDER BY b.id;
     END IF;
     IF NOT v_are_named AND v_class.quota IS NULL THEN
         WITH input AS MATERIALIZED (
@@ -670,12 +672,20 @@ DECLARE
     r record;
 BEGIN
     v_problem := {problem class p_};
+    IF v_problem IS NULL AND (p_arguments IS NULL OR array_position(p_arguments, NULL) IS NOT NULL) THEN
+        v_problem := 'its arguments are NULL, or one of them is';
+    ELSIF v_problem IS NULL AND (SELECT max(octet_length(a)) FROM unnest(p_arguments) AS a) > 2 * {max_depth} THEN
+        SELECT min(a.place) INTO v_place FROM unnest(p_arguments) WITH ORDINALITY AS a (text, place) WHERE windlass_is_too_deep(a.text, {max_depth});
+        v_problem := 'job ' || v_place || ' of the list: its arguments are nested deeper than {max_depth} arrays and objects, and could not be decoded again; store the data elsewhere and pass a reference';
+    END IF;
     IF v_problem IS NULL THEN
         BEGIN
             v_options := coalesce(options, '{braces}');
             SELECT CASE WHEN jsonb_typeof(e.value) <> 'object' THEN 'its options are not an object'
                 WHEN {is wrong} OR e.value ? 'arguments' THEN coalesce({problem of types},
-                    'its options have no key ' || (SELECT min(key) FROM jsonb_object_keys(e.value - ARRAY[{option keys}]) AS key)) END
+                    'its options have no key ' || (SELECT min(key) FROM jsonb_object_keys(e.value - ARRAY[{option keys}]) AS key))
+                WHEN e.value ?| ARRAY['unique_id', 'idempotency_key'] AND cardinality(p_arguments) > 1
+                THEN 'its options name one job: enqueue it alone, or use a list' END
                 INTO v_problem FROM (SELECT v_options AS value) AS e;
             PERFORM count(CAST(a AS json)) FROM unnest(p_arguments) AS a;
         EXCEPTION WHEN invalid_text_representation OR untranslatable_character OR numeric_value_out_of_range THEN
@@ -700,11 +710,14 @@ BEGIN
     IF v_class.internal OR (v_class.internal IS NULL AND EXISTS (SELECT 1 FROM windlass_settings s WHERE s.name = 'strict_classes' AND s.value = 'on')) THEN
         PERFORM windlass_refuse_class(p_class, v_class.internal IS NULL);
     END IF;
-    IF v_class.quota IS NOT NULL OR v_options ?| ARRAY['unique_id', 'idempotency_key', 'concurrency_key', 'tags', 'meta', 'version', 'batch_id', 'after_batch'] THEN
+    IF v_class.quota IS NOT NULL OR v_options ?| ARRAY['unique_id', 'idempotency_key', 'concurrency_key', 'tags', 'meta', 'version', 'after_batch'] THEN
         FOREACH v_text IN ARRAY p_arguments LOOP
             RETURN QUERY SELECT j.id FROM windlass_enqueue_any_v2(NULL, p_class, v_text, {option values r.}) AS j;
         END LOOP;
         RETURN;
+    END IF;
+    IF r.batch_id IS NOT NULL THEN
+        PERFORM windlass_keep_batches(p_class, r.batch_id, NULL);
     END IF;
     v_queue := coalesce(r.queue, v_class.queue_name, '{default_queue}');
     v_priority := coalesce(r.priority, v_class.priority, 0);
@@ -716,6 +729,10 @@ BEGIN
     WITH job AS (
         INSERT INTO solid_queue_jobs ({plain names})
         SELECT {each values} FROM unnest(p_arguments) WITH ORDINALITY AS e (arguments, place) ORDER BY e.place RETURNING id
+    ), member AS (
+        INSERT INTO solid_queue_batch_executions (job_id, batch_id, created_at) SELECT id, r.batch_id, v_now FROM job WHERE r.batch_id IS NOT NULL
+    ), added AS (
+        INSERT INTO windlass_wanted_keys (kind, target_id, amount) SELECT '{batch}', r.batch_id, count(*) FROM job HAVING r.batch_id IS NOT NULL AND count(*) > 0
     ), ready AS (
         INSERT INTO solid_queue_ready_executions (job_id, queue_name, priority, class_name, cautious, created_at)
         SELECT id, v_queue, v_priority, p_class, v_once OR coalesce(v_crashes = 0, false), v_now FROM job

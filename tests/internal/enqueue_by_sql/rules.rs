@@ -618,7 +618,8 @@ impl<'c> Rules<'c> {
         );
         self.add(
             format!(
-                "json_type({meta}) <> 'object' OR (SELECT count(DISTINCT part.key) > {MAX_TAGS} OR max({}) \
+                "json_type({meta}) <> 'object' OR (SELECT count(DISTINCT part.key) > {MAX_TAGS} \
+                 OR count(*) <> count(DISTINCT part.key) OR max({}) \
                  FROM json_each({meta}) AS part)",
                 is_no_label("part.key")
             ),
@@ -688,6 +689,10 @@ impl<'c> Rules<'c> {
                 self.of("unique_id")
             ),
             "it waits for a batch, and cannot have a unique_id",
+        );
+        self.add(
+            format!("{after} = {}", self.of("batch_id")),
+            "it waits for its own batch, which could not end",
         );
         if self.is_postgres() {
             return;

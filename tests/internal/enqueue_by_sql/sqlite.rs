@@ -312,7 +312,7 @@ fn each_words(plain: &JobColumns) -> Words {
             format!(
                 "instr(NEW.arguments, '\\u') OR NEW.arguments GLOB '*[0-9][eE]*' OR NEW.arguments GLOB '*{}*' \
                  OR json_type(NEW.options, '$.tags') IS NOT NULL OR json_type(NEW.options, '$.meta') IS NOT NULL \
-                 OR max(length(s.value)) > min({longest}, coalesce({}, {longest}))",
+                 OR max(length(CAST(s.value AS blob))) > min({longest}, coalesce({}, {longest}))",
                 "[0-9]".repeat(19),
                 rules::of_class(Sqlite, "max_arguments"),
             ),

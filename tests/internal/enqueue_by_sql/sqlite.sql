@@ -200,6 +200,8 @@ BEGIN
             RAISE(ABORT, 'cannot enqueue the jobs: their options name a key twice')) END
     FROM (SELECT coalesce(NEW.options, '{braces}') AS value) AS e;
     SELECT {refuse r. options} FROM (WITH e AS MATERIALIZED (SELECT coalesce(NEW.options, '{braces}') AS value) SELECT {record columns} FROM e) AS r;
+    SELECT RAISE(ABORT, 'cannot enqueue the jobs: their options name one job: enqueue it alone, or use a list')
+    WHERE json_array_length(NEW.arguments) > 1 AND (json_type(NEW.options, '$.unique_id') IS NOT NULL OR json_type(NEW.options, '$.idempotency_key') IS NOT NULL);
     -- Most arguments need no look at each.
     SELECT CASE WHEN t.type <> 'text' THEN RAISE(ABORT, 'cannot enqueue the jobs: their arguments are not a JSON array of texts')
         ELSE {refuse arguments t.value} END FROM json_each(NEW.arguments) AS t

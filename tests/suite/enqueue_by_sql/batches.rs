@@ -13,6 +13,7 @@ on_each_database!(
     a_batch_by_sql_is_over_when_its_jobs_are,
     a_batch_without_jobs_is_over_at_the_commit,
     what_is_no_batch_is_refused,
+    many_jobs_join_a_batch_at_once,
     a_rolled_back_batch_is_none,
     adding_jobs_keeps_no_other_transaction_waiting,
 );
@@ -115,6 +116,23 @@ fn what_is_no_batch_is_refused(db: &TestDb) {
         );
     }
     assert_eq!(db.rows("batches"), 0);
+}
+
+fn many_jobs_join_a_batch_at_once(db: &TestDb) {
+    let conn = &mut db.connection();
+    execute(conn, "BEGIN");
+    let batch = open(db, conn, "import");
+    let options = literal(&format!("{{\"batch_id\": {batch}}}").into());
+    let each = match db.is_postgres() {
+        true => format!("SELECT windlass_enqueue_each_v2('note', ARRAY['1', '2', '3'], {options})"),
+        false => format!("INSERT INTO windlass_enqueue_each_v2 VALUES ('note', '[\"1\", \"2\", \"3\"]', {options})"),
+    };
+    execute(conn, &each);
+    execute(conn, "COMMIT");
+    let added = "SELECT CAST(sum(amount) AS bigint) AS n FROM windlass_wanted_keys WHERE kind = 'batch'";
+    assert_eq!((db.count(added), db.rows_of("solid_queue_batch_executions")), (3, 3));
+    let requests = "SELECT count(*) AS n FROM windlass_wanted_keys WHERE amount IS NOT NULL";
+    assert_eq!(db.count(requests), 1);
 }
 
 fn a_rolled_back_batch_is_none(db: &TestDb) {

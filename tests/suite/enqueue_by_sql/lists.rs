@@ -198,9 +198,11 @@ fn arguments_of_many_jobs_are_checked_one_by_one(db: &TestDb) {
         assert!(error.contains(&says), "{options}: {error}");
     }
     assert_eq!(db.rows("jobs"), 0);
+    let named = each_on(conn, "note", &["1", "2"], r#"{"unique_id": "u"}"#).unwrap_err();
+    assert!(named.contains("name one job"), "{named}");
     each_on(conn, "note", &[], "{}").unwrap();
     let texts = [
-        r#"{"a": "\u00e9 \\u0000 ü"}"#,
+        "{\"a\": \"\\u00e9 \\\\u0000 ü \u{7f}\"}",
         " [1.50, 1e3] ",
         "\"quote \\\" slash \\\\\"",
         "null",

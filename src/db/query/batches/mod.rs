@@ -31,13 +31,25 @@ pub(crate) struct BatchRow {
     pub(crate) finished_at: Option<NaiveDateTime>,
 }
 
-/// Returns the batch of a job.
+/// Returns the batch that all of these jobs belong to, if it is one with the name and the metadata of `like`, and has no job with
+/// the idempotency key `another`.
 #[doc(hidden)]
-pub fn of_job(conn: &mut Conn<'_>, job: i64) -> QueryResult<Option<i64>> {
-    let text = "SELECT batch_id AS id FROM solid_queue_jobs WHERE id = $1 AND batch_id IS NOT NULL";
+pub fn alike(
+    conn: &mut Conn<'_>,
+    like: i64,
+    jobs: &[i64],
+    another: &str,
+) -> QueryResult<Option<i64>> {
+    let text = "SELECT b.id FROM solid_queue_batches b JOIN solid_queue_batches l ON l.id = $1 \
+         WHERE b.id = (SELECT min(j.batch_id) FROM solid_queue_jobs j WHERE j.id IN {in $2}) \
+         AND NOT EXISTS (SELECT 1 FROM solid_queue_jobs j WHERE j.id IN {in $2} AND (j.batch_id IS NULL OR j.batch_id <> b.id)) \
+         AND coalesce(b.description, '') = coalesce(l.description, '') AND coalesce(b.metadata, '') = coalesce(l.metadata, '') \
+         AND NOT EXISTS (SELECT 1 FROM solid_queue_jobs j WHERE j.idempotency_key = $3 AND j.batch_id = b.id)";
     let row: Option<Id> = Statement::new(text)
         .uncached()
-        .bind(job)
+        .bind(like)
+        .bind(id_list(jobs))
+        .bind(another)
         .get_result(conn)
         .optional()?;
     Ok(row.map(|row| row.id))

@@ -92,9 +92,19 @@ fn a_repeated_request_opens_no_second_batch(db: &TestDb) {
     assert_eq!(with_key(&program, "k", &more).status(), 422);
     let other = json!({"name": "import", "jobs": [{"class": "other"}]});
     assert_eq!(with_key(&program, "k", &other).status(), 422);
+    let fewer = json!({"name": "import", "jobs": [two_jobs()[0]]});
+    assert_eq!(with_key(&program, "k", &fewer).status(), 422);
+    let renamed = json!({"name": "export", "jobs": two_jobs()});
+    assert_eq!(with_key(&program, "k", &renamed).status(), 422);
+    let described = json!({"name": "import", "jobs": two_jobs(), "metadata": 1});
+    assert_eq!(with_key(&program, "k", &described).status(), 422);
+    let unique = json!({"name": "import", "jobs": [{"class": "note", "unique_id": "u"}]});
+    assert_eq!(with_key(&program, "u", &unique).status(), 202);
+    // Found by its unique id, it is a job of another batch.
+    assert_eq!(program.post(BATCHES, &unique.to_string()).status(), 422);
     let without = json!({"name": "import", "jobs": []});
     assert_eq!(with_key(&program, "k", &without).status(), 400);
-    assert_eq!((batches(db), db.rows("jobs")), (1, 3));
+    assert_eq!((batches(db), db.rows("jobs")), (2, 4));
 }
 
 fn what_is_no_batch_is_refused(db: &TestDb) {

@@ -11,6 +11,7 @@ use windlass::internal::db::query::batches;
 use windlass::internal::db::transition::enqueue::all_or_none;
 use windlass::internal::error::ErrorContext as _;
 use windlass::jobs::EnqueueOutcome;
+use windlass::batches::EnqueuedBatch;
 use windlass::{Batch, BatchId, Conn, Enqueued, Error, Result};
 
 /// The path of the request.
@@ -76,6 +77,10 @@ pub(crate) fn open(cx: &mut Cx<'_>) -> Result<Response, PageError> {
         ));
     }
     let batch = described(cx, &request)?.add(jobs);
+    // A repeated request has as many jobs.
+    let key = cx.request.api.idempotency_key.as_ref();
+    let another = key.map(|key| format!("{key}/{}", requests.len())).unwrap_or_default();
+    let has_keys = !requests.is_empty() && requests.iter().all(|job| job.idempotency_key().is_some());
     let limits = cx.viewer.limits.clone();
     let done = cx.add(|conn| {
         let done = all_or_none(conn, |conn| {
@@ -83,7 +88,7 @@ pub(crate) fn open(cx: &mut Cx<'_>) -> Result<Response, PageError> {
             let pairs: Vec<_> = requests.iter().zip(batch.jobs.iter().copied()).collect();
             match enqueue::conflicting_job(conn, &pairs, limits.as_deref())? {
                 Some(conflict) => Err(BatchFailure::Conflicting(conflict)),
-                None => unless_repeated(conn, batch.id, batch.jobs),
+                None => unless_repeated(conn, batch, has_keys.then_some(&*another)),
             }
         });
         match done {
@@ -97,8 +102,8 @@ pub(crate) fn open(cx: &mut Cx<'_>) -> Result<Response, PageError> {
         Err(BatchFailure::Conflicting(conflict)) => return Err(conflict.of(&requests)),
         Err(BatchFailure::Partial) => {
             return Err(PageError::KeyReused(
-                "some of its jobs are there already, by their idempotency keys or unique ids, and would not join the \
-                 batch; nothing was enqueued"
+                "some of its jobs are there already, by their idempotency keys or unique ids, or were refused by a quota, and \
+                 would not join the batch; nothing was enqueued"
                     .to_owned(),
             ));
         }
@@ -131,23 +136,26 @@ fn described(cx: &mut Cx<'_>, request: &BatchRequest<'_>) -> Result<Batch, PageE
     Ok(batch)
 }
 
-/// Returns the batch, unless jobs of it existed before.
+/// Returns the batch, unless jobs of it existed before: by their keys, as all jobs of one batch with the same name, if this
+/// request came before.
 fn unless_repeated(
     conn: &mut Conn<'_>,
-    id: BatchId,
-    jobs: Vec<Enqueued>,
+    batch: EnqueuedBatch,
+    another: Option<&str>,
 ) -> Result<(BatchId, Vec<Enqueued>), BatchFailure> {
+    const ACTION: &str = "look up the batch of the jobs";
+    let (id, jobs) = (batch.id, batch.jobs);
     let is_new =
         |job: &Enqueued| matches!(job.outcome, EnqueueOutcome::New | EnqueueOutcome::Again);
     if jobs.iter().all(is_new) {
         return Ok((id, jobs));
     }
     let is_there = |job: &Enqueued| job.outcome == EnqueueOutcome::Existing;
-    let first = match jobs.first() {
-        Some(first) if jobs.iter().all(is_there) => batches::of_job(conn, first.id.0),
-        _ => return Err(BatchFailure::Partial),
+    let Some(another) = another.filter(|_| jobs.iter().all(is_there)) else {
+        return Err(BatchFailure::Partial);
     };
-    match first.during("look up the batch of a job")? {
+    let ids: Vec<i64> = jobs.iter().map(|job| job.id.0).collect();
+    match batches::alike(conn, id.0, &ids, another).during(ACTION)? {
         Some(first) => Err(BatchFailure::Repeated(first, jobs)),
         None => Err(BatchFailure::Partial),
     }
