@@ -151,6 +151,9 @@ impl NewJob {
             let start = if object.is_empty() { '{' } else { ',' };
             write!(object, "{start}\"{column}\":{value}").ok()?;
         }
+        if object.is_empty() {
+            object.push('{');
+        }
         object.push('}');
         Some(object)
     }

@@ -128,7 +128,7 @@ impl<A> Function<A> {
     }
 
     /// Sets the conversion of arguments of an older version; see [`Job::upcast`](crate::Job::upcast). The current version
-    /// is that of [`JobArgs`], or 1.
+    /// is that of [`JobArgs`](windlass_enqueue::JobArgs), or 1.
     #[must_use]
     pub const fn upcast(mut self, upcast: fn(u32, Value) -> Result<Value, JobError>) -> Self {
         self.upcast = upcast;

@@ -23,7 +23,7 @@ impl NewJob {
     /// If a limit is exceeded (before any SQL is sent) or a statement fails. Also if another job
     /// holds the unique id and the policy is [`OnConflict::Refuse`](crate::OnConflict::Refuse), or
     /// the class is [internal](crate::Job::INTERNAL) and was named [by name](Self::of_class), or if a strict
-    /// [`Quota`] is exceeded.
+    /// [`Quota`](crate::Quota) is exceeded.
     pub fn enqueue<C: AsConn + ?Sized>(self, conn: &mut C) -> Result<Enqueued> {
         let enqueued = match self.row.batch_id {
             Some(_) => self.insert_into_batch(conn)?,

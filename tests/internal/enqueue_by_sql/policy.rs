@@ -130,7 +130,7 @@ fn millis(dialect: Dialect, seconds: &str) -> String {
         Dialect::Postgres => "bigint",
         Dialect::Sqlite => "integer",
     };
-    // What is left of a microsecond counts as one, where it is all.
+    // Less than a microsecond counts as one.
     format!(
         "CAST((CAST(CASE WHEN {seconds} > 0 AND {seconds} < 0.000001 THEN 1 ELSE round({seconds} * 1000000) END AS {integer}) + 999) \
          / 1000 AS text)"

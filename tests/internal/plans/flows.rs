@@ -24,9 +24,10 @@ use diesel::QueryResult;
 use std::time::Duration;
 
 pub(crate) const FLOWS: [(&str, Work); 17] = [
-    ("enqueue a batch and add to it", |conn, _| {
+    ("enqueue a batch and add to it", |conn, rows| {
         let (batch, _) = enqueued(conn)?;
         assert_eq!(batches::accepts(conn, batch)?, Addition::Accepted);
+        assert_eq!(looks::alike(conn, batch, &rows.jobs, "plan")?, None);
         let new = enqueue::insert_all(conn, &[member(batch)])?[0].id;
         flows::add(conn, batch, &[new])?;
         promote_all(conn)

@@ -30,7 +30,7 @@ use crate::db::transition::{dispatch, end, finish, fire, pause, promote, prune, 
 use std::time::Duration;
 
 /// The works of the loops of a process, on connections of their own.
-pub(crate) const LOOPS: [(&str, Work); 51] = [
+pub(crate) const LOOPS: [(&str, Work); 52] = [
     ("sample the queues", |conn, _| {
         status::queue(conn, "q1")?;
         status::fleet(conn).map(drop)
@@ -199,6 +199,11 @@ pub(crate) const LOOPS: [(&str, Work); 51] = [
         let refused = classes::named(conn, &["other", "plan"])?;
         assert_eq!(refused[0].class_name, "plan");
         classes::forget(conn, Duration::ZERO).map(drop)
+    }),
+    ("raise the largest payload", |conn, _| {
+        assert!(run_time::set_max_payload(conn, 100_000)?);
+        assert_eq!(run_time::max_payload(conn)?, Some(100_000));
+        Ok(())
     }),
     ("refuse unknown classes", |conn, _| {
         assert!(run_time::set_strict(conn, true)? && run_time::set_strict(conn, false)?);

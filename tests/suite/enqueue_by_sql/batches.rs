@@ -125,12 +125,18 @@ fn many_jobs_join_a_batch_at_once(db: &TestDb) {
     let options = literal(&format!("{{\"batch_id\": {batch}}}").into());
     let each = match db.is_postgres() {
         true => format!("SELECT windlass_enqueue_each_v2('note', ARRAY['1', '2', '3'], {options})"),
-        false => format!("INSERT INTO windlass_enqueue_each_v2 VALUES ('note', '[\"1\", \"2\", \"3\"]', {options})"),
+        false => format!(
+            "INSERT INTO windlass_enqueue_each_v2 VALUES ('note', '[\"1\", \"2\", \"3\"]', {options})"
+        ),
     };
     execute(conn, &each);
     execute(conn, "COMMIT");
-    let added = "SELECT CAST(sum(amount) AS bigint) AS n FROM windlass_wanted_keys WHERE kind = 'batch'";
-    assert_eq!((db.count(added), db.rows_of("solid_queue_batch_executions")), (3, 3));
+    let added =
+        "SELECT CAST(sum(amount) AS bigint) AS n FROM windlass_wanted_keys WHERE kind = 'batch'";
+    assert_eq!(
+        (db.count(added), db.rows_of("solid_queue_batch_executions")),
+        (3, 3)
+    );
     let requests = "SELECT count(*) AS n FROM windlass_wanted_keys WHERE amount IS NOT NULL";
     assert_eq!(db.count(requests), 1);
 }

@@ -254,12 +254,23 @@ fn a_list_returns_the_ids_in_order(db: &TestDb) {
 }
 
 fn the_text_of_arguments_stays(db: &TestDb) {
-    let texts = ["\"a\u{7f}b\"", "\"\u{85}\u{2028}\"", r#""\\ \" \u00e9""#, "{\"$1\":\"?2 ' } , {\"}", "\"é\"", "[1.0,1e2]"];
+    let texts = [
+        "\"a\u{7f}b\"",
+        "\"\u{85}\u{2028}\"",
+        r#""\\ \" \u00e9""#,
+        "{\"$1\":\"?2 ' } , {\"}",
+        "\"é\"",
+        "[1.0,1e2]",
+    ];
     let jobs = texts.map(|text| NewJob::of_class("note", text));
     by_driver(db, &jobs).unwrap();
     let stored = db.texts("SELECT arguments AS t FROM solid_queue_jobs ORDER BY id");
     assert_eq!(stored, texts);
-    by_driver(db, &["[1,\n\t2]", "{ }"].map(|text| NewJob::of_class("note", text))).unwrap();
+    by_driver(
+        db,
+        &["[1,\n\t2]", "{ }"].map(|text| NewJob::of_class("note", text)),
+    )
+    .unwrap();
     let stored = db.texts("SELECT arguments AS t FROM solid_queue_jobs ORDER BY id");
     assert_eq!(stored[6..], ["[1,  2]", "{ }"]);
 }

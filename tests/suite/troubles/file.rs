@@ -99,7 +99,8 @@ fn overwritten_in_the_middle() {
     for page in 1..pages(&running.path) {
         file.write_all_at(&garbage, page * 4096).unwrap();
     }
-    running.stop_and_say("is corrupt (database disk image is malformed)");
+    // The image, or the schema, if that is longer than a page.
+    running.stop_and_say("malformed");
 }
 
 #[test]

@@ -1,17 +1,17 @@
 //! `POST /v1/batches`: enqueues a batch with its jobs and those that follow it. `GET /v1/batches/{id}`: how far it is.
 
 use crate::web::api::enqueue::{self, AcceptedJob, ConflictingJob};
-use crate::web::api::job_request::wrong;
+use crate::web::api::job_request::{JobRequest, wrong};
 use crate::web::http::{PageError, Response};
 use crate::web::request::route::Cx;
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
+use windlass::batches::EnqueuedBatch;
 use windlass::internal::db::query::batches;
 use windlass::internal::db::transition::enqueue::all_or_none;
 use windlass::internal::error::ErrorContext as _;
 use windlass::jobs::EnqueueOutcome;
-use windlass::batches::EnqueuedBatch;
 use windlass::{Batch, BatchId, Conn, Enqueued, Error, Result};
 
 /// The path of the request.
@@ -79,8 +79,11 @@ pub(crate) fn open(cx: &mut Cx<'_>) -> Result<Response, PageError> {
     let batch = described(cx, &request)?.add(jobs);
     // A repeated request has as many jobs.
     let key = cx.request.api.idempotency_key.as_ref();
-    let another = key.map(|key| format!("{key}/{}", requests.len())).unwrap_or_default();
-    let has_keys = !requests.is_empty() && requests.iter().all(|job| job.idempotency_key().is_some());
+    let another = key
+        .map(|key| format!("{key}/{}", requests.len()))
+        .unwrap_or_default();
+    let has_keys =
+        !requests.is_empty() && requests.iter().all(|job| job.idempotency_key().is_some());
     let limits = cx.viewer.limits.clone();
     let done = cx.add(|conn| {
         let done = all_or_none(conn, |conn| {
@@ -99,20 +102,27 @@ pub(crate) fn open(cx: &mut Cx<'_>) -> Result<Response, PageError> {
     let (status, id, jobs) = match done {
         Ok((id, jobs)) => (202, id.0, jobs),
         Err(BatchFailure::Repeated(id, jobs)) => (200, id, jobs),
-        Err(BatchFailure::Conflicting(conflict)) => return Err(conflict.of(&requests)),
-        Err(BatchFailure::Partial) => {
-            return Err(PageError::KeyReused(
-                "some of its jobs are there already, by their idempotency keys or unique ids, or were refused by a quota, and \
-                 would not join the batch; nothing was enqueued"
-                    .to_owned(),
-            ));
-        }
-        Err(BatchFailure::Failed(error)) => return Err(error.into()),
+        Err(failure) => return Err(failure.error(&requests)),
     };
     let jobs = jobs.into_iter().map(AcceptedJob::from).collect();
     let location = cx.link(&format!("{PATH}/{id}"));
     let response = Response::json(&AcceptedBatch { id, jobs }).with_status(status);
     Ok(response.with_header("location", location))
+}
+
+impl BatchFailure {
+    /// Returns the error for the sender of the jobs.
+    fn error(self, requests: &[JobRequest]) -> PageError {
+        match self {
+            BatchFailure::Conflicting(conflict) => conflict.of(requests),
+            BatchFailure::Failed(error) => error.into(),
+            BatchFailure::Partial | BatchFailure::Repeated(..) => PageError::KeyReused(
+                "some of its jobs are there already, by their idempotency keys or unique ids, or were refused by a quota, \
+                 and would not join the batch; nothing was enqueued"
+                    .to_owned(),
+            ),
+        }
+    }
 }
 
 /// Returns the batch without its jobs, with those that follow it.
