@@ -212,11 +212,33 @@ fn the_id_is_found_by_what_names_the_job() {
         statement.sql,
         format!(
             "SELECT coalesce((SELECT id FROM solid_queue_jobs WHERE idempotency_key = ?1), \
-             (SELECT job_id FROM windlass_unique_jobs WHERE unique_id = ?2), {newest}) AS id"
+             (SELECT j.id FROM windlass_unique_jobs u JOIN solid_queue_jobs j ON j.id IN (u.job_id, u.after_job_id) \
+             WHERE u.unique_id = ?2 ORDER BY j.id = u.job_id DESC LIMIT 1), {newest}) AS id"
         )
     );
     assert_eq!(statement.values, ["k", "u"]);
     assert_eq!(import("{}").insert(Database::Postgres).statements.len(), 1);
+}
+
+#[test]
+fn jobs_that_differ_in_their_arguments_pass_the_rest_once() {
+    let jobs = ["{\"a\":\"\\\\\"}", "[1,\n2]"].map(import);
+    let texts = |database| {
+        statements_for_all(&jobs, database)
+            .remove(0)
+            .statements
+            .remove(0)
+            .values
+    };
+    let escaped = "\"{\\\"a\\\":\\\"\\\\\\\\\\\"}\",\"[1, 2]\"";
+    assert_eq!(
+        texts(Database::Postgres),
+        ["import", &format!("{{{escaped}}}"), "{}"]
+    );
+    assert_eq!(
+        texts(Database::Sqlite),
+        ["import", &format!("[{escaped}]"), "{}"]
+    );
 }
 
 #[test]

@@ -102,7 +102,7 @@ const EXPLAIN: &str = "CREATE FUNCTION pg_temp.explain(statement text) RETURNS S
      AS $$ BEGIN RETURN QUERY EXECUTE 'EXPLAIN ' || statement; END $$";
 
 /// The works that loops and callers do rarely, or only for some jobs.
-const RARE: [&str; 18] = [
+const RARE: [&str; 19] = [
     "give a job back",
     "dispatch past refused jobs",
     "sample the queues",
@@ -111,6 +111,7 @@ const RARE: [&str; 18] = [
     "read the paused classes",
     "pass the paused classes",
     "name the classes",
+    "raise the largest payload",
     "refuse unknown classes",
     "enqueue with a quota",
     "clear",
