@@ -128,7 +128,7 @@ impl Batch {
 
     /// Enqueues a job with the batch that runs when the batch has succeeded.
     ///
-    /// It cannot have a unique id, an idempotency key, a quota or a public token.
+    /// It cannot have a unique id, an idempotency key, a quota, a public token or a batch of its own.
     pub fn on_success(self, job: impl ToNewJob) -> Self {
         self.follow(On::Success, job)
     }
@@ -291,6 +291,7 @@ fn check_follower(job: &NewJob) -> Result<()> {
         (job.row.idempotency_key.is_some(), "an idempotency key"),
         (job.quota.is_some(), "a quota"),
         (job.access.wants_token, "a public token"),
+        (job.row.batch_id.is_some(), "a batch of its own"),
     ];
     match has.iter().find(|(has, _)| *has) {
         None => Ok(()),

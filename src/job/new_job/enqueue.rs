@@ -145,6 +145,14 @@ fn enqueue_rows(
     for job in jobs {
         accesses.push(job.access);
         let mut row = job.into_row()?;
+        if let (Some(batch), Some(own)) = (batch_id, row.batch_id)
+            && batch != own
+        {
+            return Err(Error::InvalidJob {
+                class: row.class_name,
+                reason: format!("it names the batch {own}, and is added to another"),
+            });
+        }
         row.batch_id = batch_id.or(row.batch_id);
         rows.push(row);
     }

@@ -184,6 +184,14 @@ fn bad_batches_are_refused_before_any_sql(db: &TestDb) {
             Batch::new("n").on_finish(note().idempotency_key("k")),
             "cannot have an idempotency key",
         ),
+        (
+            Batch::new("n").on_finish(note().batch(BatchId(77))),
+            "cannot have a batch of its own",
+        ),
+        (
+            Batch::new("n").add([note().batch(BatchId(77))]),
+            "it names the batch 77, and is added to another",
+        ),
         (Batch::new("n").add_batch(Batch::new("")), "batch name"),
         (
             Batch::new("n").add([NewJob::of_class("note", "no JSON")]),
@@ -194,4 +202,10 @@ fn bad_batches_are_refused_before_any_sql(db: &TestDb) {
         assert!(refused.contains(part), "{refused}");
     }
     assert_eq!(db.count("SELECT count(*) AS n FROM solid_queue_batches"), 0);
+    let large = Batch::new("n")
+        .metadata(&"x".repeat(70_000))
+        .max_metadata(70_002);
+    large.enqueue(&mut conn).unwrap();
+    let size = "SELECT CAST(length(metadata) AS bigint) AS n FROM solid_queue_batches";
+    assert_eq!(db.count(size), 70_002);
 }

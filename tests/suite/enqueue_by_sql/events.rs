@@ -97,6 +97,12 @@ fn the_largest_payload_is_a_setting(db: &TestDb) {
     ] {
         assert!(error.contains("windlass events max"), "{error}");
     }
+    let said = crate::support::program::windlass(&db.url, &["events", "max"]);
+    assert_eq!(said.code, Some(0), "{said:?}");
+    assert!(
+        format!("{said:?}").contains("at most 100000 bytes"),
+        "{said:?}"
+    );
     // Text that is no number counts as none.
     db.execute("UPDATE windlass_settings SET value = 'much' WHERE name = 'max_event_payload'");
     assert!(by_sql(db, "much", &payload(65_537)).is_err());

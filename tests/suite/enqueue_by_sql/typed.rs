@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 use windlass::{AsConn, Conn, Function, JobError, Registry};
 use windlass_enqueue::{
-    Backoff, Concurrency, Delivery, JobArgs, LimitConflict, NewJob, OnConflict, Policy,
+    Backoff, Concurrency, Delivery, JobArgs, LimitConflict, NewJob, On, OnConflict, Policy,
     UniqueScope, diesel as driver,
 };
 
@@ -21,6 +21,7 @@ on_each_database!(
     a_list_returns_the_ids_in_order,
     a_refused_job_is_an_error_of_the_driver,
     the_text_of_arguments_stays,
+    a_job_joins_a_batch_and_another_waits_for_it,
 );
 
 #[derive(Serialize, Deserialize)]
@@ -251,6 +252,27 @@ fn a_list_returns_the_ids_in_order(db: &TestDb) {
         by_driver(db, &[job(7).idempotency_key("seven")]).unwrap(),
         [ids[700]]
     );
+}
+
+fn a_job_joins_a_batch_and_another_waits_for_it(db: &TestDb) {
+    let conn = &mut db.connection();
+    let first = NewJob::new(&Plain { n: 1 }).unwrap();
+    let batch = windlass::Batch::new("import").add([PLAIN.job(&Plain { n: 0 })]);
+    let batch = batch.enqueue(conn).unwrap().id;
+    let jobs = [
+        first.clone().batch(batch.0),
+        first.clone().batch(batch.0),
+        first.after_batch(batch.0, On::Finish),
+    ];
+    by_driver(db, &jobs).unwrap();
+    assert_eq!(batch.status(conn).unwrap().open, 3);
+    let edges = "SELECT runs_on || ' ' || parent_batch_id AS t FROM windlass_edges";
+    assert_eq!(db.texts(edges), [format!("finish {}", batch.0)]);
+    let registry = Registry::new().function(PLAIN, |_, _| Ok(()));
+    let drained = windlass::testing::drain(conn, &registry).unwrap();
+    drained.assert_all_finished(4);
+    let late = by_driver(db, &[NewJob::new(&Plain { n: 9 }).unwrap().batch(batch.0)]);
+    assert!(late.unwrap_err().contains("over"));
 }
 
 fn the_text_of_arguments_stays(db: &TestDb) {

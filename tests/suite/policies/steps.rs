@@ -25,6 +25,7 @@ on_each_database!(
     steps_within_steps,
     steps_in_a_transaction_of_ones_own,
     large_values_and_wrong_names_are_refused,
+    a_type_has_its_own_maximum_of_a_value,
     two_threads_do_steps,
     many_steps,
     a_retried_job_goes_on_where_it_was,
@@ -341,6 +342,40 @@ fn large_values_and_wrong_names_are_refused(db: &TestDb) {
     call(db, Policy::new());
     until("it has finished", || finished(db) == 1);
     assert!(seen(db).is_empty());
+}
+
+/// Keeps values of this size.
+#[derive(Serialize, Deserialize)]
+struct Wide(usize);
+
+impl Job for Wide {
+    const NAME: &'static str = "wide";
+    const MAX_STEP: usize = 100_000;
+    type State = ();
+    type Output = ();
+
+    fn perform(self, cx: &Context<'_, ()>) -> JobResult {
+        let mut conn = cx.connection()?;
+        cx.step(&mut conn, "wide", |_| Ok("x".repeat(self.0 - 2)))
+            .map(drop)
+    }
+}
+
+fn a_type_has_its_own_maximum_of_a_value(db: &TestDb) {
+    for size in [100_000, 100_001] {
+        Wide(size).enqueue(&mut db.connection()).unwrap();
+    }
+    let worker =
+        windlass::Worker::new(&db.database, windlass::Registry::new().register::<Wide>(()));
+    let worker = worker.start().unwrap();
+    until("one has finished, and one has failed", || {
+        finished(db) == 1 && executions(db, "failed") == 1
+    });
+    worker.stop();
+    let error = db
+        .texts("SELECT error AS t FROM solid_queue_failed_executions")
+        .remove(0);
+    assert!(error.contains("more than the maximum of 100000"), "{error}");
 }
 
 fn two_threads_do_steps(db: &TestDb) {
