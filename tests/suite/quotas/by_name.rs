@@ -1,5 +1,6 @@
 //! The quota of a class, which counts enqueues on every road.
 
+use super::in_one_window;
 use crate::on_each_database;
 use crate::support::TestDb;
 use crate::support::db::execute;
@@ -168,21 +169,24 @@ fn places_of_jobs_that_wait_are_given_back(db: &TestDb) {
 }
 
 fn a_second_has_a_limit(db: &TestDb) {
-    let jobs = |count: usize| {
-        let quota = Quota::named("fast").per_second(2);
-        vec![NewJob::of_class("note", "null").quota(quota); count]
+    let jobs = |quota: &Quota, count: usize| {
+        vec![NewJob::of_class("note", "null").quota(quota.clone()); count]
     };
-    let mut conn = db.connect();
-    let refused = enqueue_all(&mut conn, jobs(3)).unwrap_err();
-    assert!(
-        refused.to_string().contains("2 enqueues per second"),
-        "{refused}"
-    );
-    enqueue_all(&mut conn, jobs(2)).unwrap();
-    assert_eq!(of(db, "fast").most_per_second, Some(2));
+    let (refused, accepted, quota) = in_one_window(db, 1, |quota| {
+        let (mut conn, quota) = (db.connect(), quota.per_second(2));
+        let refused = enqueue_all(&mut conn, jobs(&quota, 3));
+        let accepted = enqueue_all(&mut conn, jobs(&quota, 2));
+        (refused.map(|all| all.len()), accepted.is_ok(), quota)
+    });
+    let refused = refused.unwrap_err().to_string();
+    assert!(refused.contains("2 enqueues per second"), "{refused}");
+    assert!(accepted);
+    let last = quotas::list(&mut db.connection()).unwrap();
+    assert_eq!(last.last().unwrap().most_per_second, Some(2));
     // A second later there are places again.
+    let mut conn = db.connect();
     until("the next second", || {
-        enqueue_all(&mut conn, jobs(2)).is_ok()
+        enqueue_all(&mut conn, jobs(&quota, 2)).is_ok()
     });
 }
 

@@ -11,7 +11,7 @@ use crate::on_each_database;
 use crate::support::TestDb;
 use crate::support::db::execute;
 use crate::support::jobs::{Log, Note};
-use crate::support::wait::until;
+use crate::support::wait::{eventually, until};
 use diesel::connection::InstrumentationEvent;
 use serde::{Deserialize, Serialize};
 use std::sync::{Arc, Mutex};
@@ -63,24 +63,29 @@ fn note(text: &str, quota: &Quota) -> NewJob {
     NewJob::new(&Note::new(text)).unwrap().quota(quota.clone())
 }
 
-/// Does the work within one minute of the database's clock: again, with another name for the
-/// quota, if the minute has changed meanwhile.
+/// Does the work within one minute of the database's clock: see [`in_one_window`].
 fn in_one_minute<T>(db: &TestDb, work: impl Fn(Quota) -> T) -> T {
-    let minute = || {
-        db.count(if db.is_postgres() {
-            "SELECT CAST(floor(extract(epoch FROM statement_timestamp()) / 60) AS bigint) AS n"
-        } else {
-            "SELECT CAST(strftime('%s', 'now') AS bigint) / 60 AS n"
+    in_one_window(db, 60, work)
+}
+
+/// Does the work within one window of so many seconds of the database's clock: again, with another name for the
+/// quota, if the next window has begun meanwhile, in which places are free.
+fn in_one_window<T>(db: &TestDb, seconds: i64, work: impl Fn(Quota) -> T) -> T {
+    let window = || {
+        db.count(&match db.is_postgres() {
+            true => format!(
+                "SELECT CAST(floor(extract(epoch FROM statement_timestamp()) / {seconds}) AS bigint) AS n"
+            ),
+            false => format!("SELECT CAST(strftime('%s', 'now') AS bigint) / {seconds} AS n"),
         })
     };
-    for attempt in 0..20 {
-        let before = minute();
+    let mut attempt = 0;
+    eventually("the work is done within one window", || {
+        let before = window();
         let done = work(Quota::named(format!("test {attempt}")));
-        if minute() == before {
-            return done;
-        }
-    }
-    panic!("no attempt took less than a minute");
+        attempt += 1;
+        (window() == before).then_some(done)
+    })
 }
 
 /// Returns whether a quota refused it. Another error is a defect.
