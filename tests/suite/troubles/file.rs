@@ -46,10 +46,11 @@ impl<'a> Running<'a> {
     }
 
     /// That both processes end in good order and say why, and that the file
-    /// is what the test has made of it.
-    fn stop_and_say(mut self, reason: &str) {
+    /// is what the test has made of it. Returns what each said, a line each.
+    fn stop_and_say(mut self, reason: &str) -> String {
         let left = std::fs::read(&self.path).ok();
         self.scene.open("a");
+        let mut reasons = Vec::new();
         // A supervisor and its dispatcher may both see it, and the one the other.
         for (process, most) in self.processes.iter_mut().zip([1, 3]) {
             let code = process.exit().code();
@@ -63,8 +64,10 @@ impl<'a> Running<'a> {
             assert!(said[0].contains(reason), "{}", said[0]);
             assert!(said[0].contains("nothing was repaired"), "{}", said[0]);
             assert!(!log.contains("panicked"), "{log}");
+            reasons.push(said[0].to_owned());
         }
         assert_eq!(std::fs::read(&self.path).ok(), left, "the file was touched");
+        reasons.join("\n")
     }
 }
 
@@ -99,8 +102,12 @@ fn overwritten_in_the_middle() {
     for page in 1..pages(&running.path) {
         file.write_all_at(&garbage, page * 4096).unwrap();
     }
-    // The image, or the schema, if that is longer than a page.
-    running.stop_and_say("malformed");
+    // The image is, or the schema, if that is longer than a page.
+    let said = running.stop_and_say("is corrupt (");
+    assert!(
+        said.lines().all(|line| line.contains("malformed")),
+        "{said}"
+    );
 }
 
 #[test]
