@@ -13,8 +13,8 @@ use crate::db::conn::turns::Precedence;
 use crate::db::model::extras::MaybeBareArguments;
 use crate::db::model::new_row::waits_for_others_sql;
 use crate::db::schema::items::{ItemKind, items};
-use crate::db::table::ready;
 use crate::db::table::semaphores::DOES_NOT_WAIT;
+use crate::db::table::{rates, ready};
 #[cfg(feature = "sqlite")]
 use crate::error::Error;
 use crate::error::{ErrorContext, Result};
@@ -170,12 +170,12 @@ impl Database {
 
 // --- The drain of a test beside the transitions of a worker ---
 
-/// Makes the jobs ready that wait for a slot of their concurrency key, as if they had no limit. Jobs
+/// Makes the jobs ready that wait for a slot of their concurrency key or a token of a rate, as if they had neither. Jobs
 /// that wait for another one with their unique id, or for a batch, stay.
 pub(crate) fn ignore_limits(conn: &mut Conn<'_>) -> QueryResult<()> {
     conn.transaction(|conn| {
         let text = format!(
-            "DELETE FROM solid_queue_blocked_executions WHERE NOT {} RETURNING job_id",
+            "DELETE FROM solid_queue_blocked_executions WHERE gate IS NOT NULL OR NOT {} RETURNING job_id",
             waits_for_others_sql("concurrency_key")
         );
         let blocked: Vec<Execution> = Statement::new(text).uncached().load(conn)?;
@@ -275,7 +275,7 @@ pub(crate) fn travel(conn: &mut Conn<'_>, by: Duration) -> QueryResult<()> {
             let text = format!("UPDATE {} SET {}", table.name, earlier.join(", "));
             Statement::new(text).bind(micros).uncached().execute(conn)?;
         }
-        Ok(())
+        rates::travel(conn, micros)
     })
 }
 

@@ -68,7 +68,9 @@ impl JobRan<'_> {
             Ok(output) => JobEnd::Finished(output.text.as_deref()),
             Err(error) => match &error.decision {
                 RequestedEnding::Interrupted(interrupted) => JobEnd::Interrupted(*interrupted),
-                RequestedEnding::Snooze(delay) => JobEnd::Snoozed(*delay),
+                RequestedEnding::Snooze(delay) | RequestedEnding::RateLimited(delay) => {
+                    JobEnd::Snoozed(*delay)
+                }
                 RequestedEnding::Park(wait) => JobEnd::Waits(&wait.step),
                 RequestedEnding::Discard => JobEnd::Discarded(error),
                 _ if error.is_panic() => JobEnd::Panicked(error),

@@ -10,6 +10,7 @@ use crate::job::error::{JobError, JobResult};
 use crate::job::new_job::NewJob;
 use crate::job::policy::Policy;
 use crate::job::policy::quota::Quota;
+use crate::job::rate::Rate;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -190,6 +191,16 @@ pub trait Job: Serialize + DeserializeOwned + Send + 'static {
     /// Default: `None`, no limit.
     fn concurrency(&self) -> Option<Concurrency> {
         None
+    }
+
+    /// Returns the [rate](Rate) at which jobs with its key start. Default: `None`, no rate.
+    fn rate(&self) -> Option<Rate> {
+        None
+    }
+
+    /// Returns all [rates](Rate) of this job, if it has several. Default: that of [`rate`](Self::rate).
+    fn rates(&self) -> Vec<Rate> {
+        self.rate().into_iter().collect()
     }
 
     /// Returns the [quota](Quota) that enqueues of this job count against, unless the enqueue sets

@@ -97,6 +97,8 @@ pub(crate) enum RequestedEnding {
     Fail,
     Discard,
     Snooze(Duration),
+    /// The other side has said no: the key of its first rate is closed for so long.
+    RateLimited(Duration),
     /// The job waits at a step.
     Park(Box<ParkedStep>),
     Interrupted(Interrupted),
@@ -180,6 +182,30 @@ impl JobError {
     pub fn snooze(delay: Duration) -> Self {
         let mut error = JobError::new("snoozed", "it is to run later");
         error.decision = RequestedEnding::Snooze(delay);
+        error
+    }
+
+    /// Ends this run because the other side has said no, as by the status 429 of HTTP: the job runs again after `after`, and
+    /// this run does not count as an attempt. Until then no job starts that has the key of its first [rate](crate::Rate).
+    /// The start counts.
+    ///
+    /// Without a rate it is [`snooze`](Self::snooze). An at-most-once job fails instead.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use windlass::{JobError, JobResult};
+    ///
+    /// fn push(status: u16, retry_after: u64) -> JobResult {
+    ///     match status {
+    ///         429 => Err(JobError::rate_limited(Duration::from_secs(retry_after))),
+    ///         _ => Ok(()),
+    ///     }
+    /// }
+    /// # assert!(push(429, 7).is_err());
+    /// ```
+    pub fn rate_limited(after: Duration) -> Self {
+        let mut error = JobError::new("rate_limited", "the other side allows no more for now");
+        error.decision = RequestedEnding::RateLimited(after);
         error
     }
 

@@ -15,6 +15,7 @@ pub mod options;
 pub(crate) mod output;
 pub(crate) mod perform;
 pub mod policy;
+pub(crate) mod rate;
 pub mod registry;
 pub mod ruby;
 pub(crate) mod ruby_call;

@@ -81,7 +81,7 @@ impl RecurringTask {
         let mut task = Self::of_class(key, schedule, J::NAME, arguments)?
             .queue(J::QUEUE)
             .priority(J::PRIORITY)
-            .policy(J::policy().with_version(J::VERSION));
+            .policy(J::policy().with_version(J::VERSION).with_rates(job.rates()));
         task.is_by_name = false;
         task.options.concurrency = job.concurrency();
         task.max_arguments = J::MAX_ARGUMENTS;

@@ -234,7 +234,7 @@ pub(crate) fn run_outcome(ending: Ending) -> RunOutcome {
         Ending::Discard(failure) | Ending::Expire(failure) | Ending::Cancel(failure) => {
             RunOutcome::Discarded(failure.kind, failure.message)
         }
-        Ending::Snooze(delay) => RunOutcome::Snoozed(delay),
+        Ending::Snooze(delay) | Ending::RateLimited(delay) => RunOutcome::Snoozed(delay),
         Ending::GiveBack { failure, delay, .. } => {
             RunOutcome::Interrupted(failure.kind, failure.message, delay)
         }

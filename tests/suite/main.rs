@@ -72,6 +72,7 @@ mod rails_columns;
 mod rails_jobs;
 mod rails_options;
 mod rails_semaphores;
+mod rates;
 mod recurring;
 mod results;
 mod rows;

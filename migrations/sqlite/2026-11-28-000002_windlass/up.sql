@@ -39,6 +39,10 @@ CREATE INDEX IF NOT EXISTS index_windlass_jobs_on_concurrency_key ON solid_queue
 ALTER TABLE solid_queue_jobs ADD COLUMN traceparent varchar;
 -- The customer, or whatever else fair shares are for. Nothing reads it yet.
 ALTER TABLE solid_queue_jobs ADD COLUMN tenant varchar;
+-- The rates of its starts, as JSON: of each the key, the number, the period in microseconds, the burst and the cost.
+ALTER TABLE solid_queue_jobs ADD COLUMN rates text;
+-- The line in which a job with rates waits: the keys of all gates that it passes at once. NULL: it has no rate.
+ALTER TABLE solid_queue_jobs ADD COLUMN gate varchar;
 -- True: jobs wait for this one. It is set in the transaction that enqueues them.
 ALTER TABLE solid_queue_jobs ADD COLUMN has_dependents boolean;
 
@@ -74,6 +78,10 @@ ALTER TABLE solid_queue_claimed_executions ADD COLUMN ready_at datetime(6);
 ALTER TABLE solid_queue_scheduled_executions ADD COLUMN concurrency_key varchar;
 CREATE INDEX IF NOT EXISTS index_windlass_scheduled_on_concurrency_key ON solid_queue_scheduled_executions (concurrency_key)
     WHERE concurrency_key IS NOT NULL;
+
+-- Blocked executions: the line of a job with rates. Its concurrency key is four blanks then.
+ALTER TABLE solid_queue_blocked_executions ADD COLUMN gate varchar;
+CREATE INDEX IF NOT EXISTS index_windlass_blocked_on_gate ON solid_queue_blocked_executions (gate, priority, job_id) WHERE gate IS NOT NULL;
 
 -- Blocked executions: those of Solid Queue, whose wait expires.
 CREATE INDEX IF NOT EXISTS index_windlass_blocked_by_ruby ON solid_queue_blocked_executions (concurrency_key)
@@ -343,11 +351,51 @@ CREATE TABLE IF NOT EXISTS windlass_class_pauses (
 -- `slots` replaces the limit of their jobs.
 CREATE TABLE IF NOT EXISTS windlass_limits (
     limit_key varchar PRIMARY KEY NOT NULL,
-    slots integer NOT NULL,
+    slots integer,
+    rate_number bigint,
+    rate_period bigint,
+    rate_burst bigint,
     set_by varchar,
     reason text,
     created_at datetime(6) NOT NULL
 );
+
+-- The tokens of each key of a rate: a bucket of at most `burst`, into which `number` come in `period` microseconds. `level`
+-- is what it has at `counted_at`, in parts, of which `period` are a token. Times are microseconds since 1970 by the
+-- database's clock, less the steps that it has made (the setting `clock_steps`). `closed_until`: nothing starts before.
+-- `due_at`: the time of the next look; if jobs wait (`has_waiting`), nothing looks before.
+CREATE TABLE IF NOT EXISTS windlass_rates (
+    rate_key varchar PRIMARY KEY NOT NULL,
+    number bigint NOT NULL,
+    period bigint NOT NULL,
+    burst bigint NOT NULL,
+    level bigint NOT NULL,
+    counted_at bigint NOT NULL,
+    closed_until bigint,
+    due_at bigint,
+    has_waiting boolean NOT NULL DEFAULT false
+);
+CREATE INDEX IF NOT EXISTS index_windlass_rates_on_due_at ON windlass_rates (due_at) WHERE due_at IS NOT NULL;
+
+-- Tokens of jobs that were made ready, until their start is counted. A job that has several rates has one of each.
+CREATE TABLE IF NOT EXISTS windlass_rate_tokens (
+    id integer PRIMARY KEY AUTOINCREMENT NOT NULL,
+    rate_key varchar NOT NULL,
+    job_id bigint NOT NULL,
+    cost bigint NOT NULL,
+    created_at datetime(6) NOT NULL
+);
+CREATE INDEX IF NOT EXISTS index_windlass_rate_tokens_on_rate_key ON windlass_rate_tokens (rate_key, id);
+
+-- Lines with several gates: the one that was closed when the line was last looked at, and the first job of the line then.
+CREATE TABLE IF NOT EXISTS windlass_lines (
+    line varchar PRIMARY KEY NOT NULL,
+    gate_kind varchar NOT NULL,
+    gate_key varchar NOT NULL,
+    priority integer NOT NULL,
+    job_id bigint NOT NULL
+);
+CREATE INDEX IF NOT EXISTS index_windlass_lines_on_gate ON windlass_lines (gate_kind, gate_key, priority, job_id);
 
 -- The places of a quota, for each kind of its limits: enqueues in a day or minute, and jobs that wait. On Postgres
 -- they are shared out among up to 1,000 slots: an enqueue takes its places from a slot that no other transaction has
@@ -836,7 +884,7 @@ BEGIN
         WHEN NEW.known IS NULL AND NEW.place <= 2 AND NEW.on_conflict = 'replace' AND EXISTS (SELECT 1 FROM solid_queue_jobs AS j
             JOIN windlass_classes AS c ON c.class_name = j.class_name WHERE j.id = NEW.holder AND c.internal)
         THEN RAISE(ABORT, 'cannot enqueue the job: a job of an internal class holds its unique_id') END;
-    INSERT INTO solid_queue_jobs (queue_name, class_name, arguments, priority, max_attempts, max_crashes, at_most_once, policy, traceparent, tenant, batch_id, active_job_id, scheduled_at, idempotency_key, unique_id, concurrency_key, concurrency_slots, concurrency_conflict, created_at, updated_at) SELECT NEW.queue, NEW.class, NEW.arguments, NEW.priority, NEW.max_attempts, NEW.max_crashes, NEW.at_most_once, NEW.policy, NEW.traceparent, NEW.tenant, NEW.batch_id, NULL, coalesce(NEW.due_at, strftime('%Y-%m-%d %H:%M:%f000', 'now', (NEW.delay / 1000000.0) || ' seconds')), NEW.idempotency_key, NEW.unique_id, NEW.concurrency_key, NEW.concurrency_slots, NEW.concurrency_conflict, strftime('%Y-%m-%d %H:%M:%f000', 'now'), strftime('%Y-%m-%d %H:%M:%f000', 'now')
+    INSERT INTO solid_queue_jobs (queue_name, class_name, arguments, priority, max_attempts, max_crashes, at_most_once, policy, traceparent, tenant, batch_id, active_job_id, scheduled_at, idempotency_key, unique_id, concurrency_key, concurrency_slots, concurrency_conflict, rates, gate, created_at, updated_at) SELECT NEW.queue, NEW.class, NEW.arguments, NEW.priority, NEW.max_attempts, NEW.max_crashes, NEW.at_most_once, NEW.policy, NEW.traceparent, NEW.tenant, NEW.batch_id, NULL, coalesce(NEW.due_at, strftime('%Y-%m-%d %H:%M:%f000', 'now', (NEW.delay / 1000000.0) || ' seconds')), NEW.idempotency_key, NEW.unique_id, NEW.concurrency_key, NEW.concurrency_slots, NEW.concurrency_conflict, NULL, NULL, strftime('%Y-%m-%d %H:%M:%f000', 'now'), strftime('%Y-%m-%d %H:%M:%f000', 'now')
     WHERE NEW.known IS NULL AND (NEW.holder IS NULL OR NEW.place = 3 AND NEW.on_conflict IN ('replace', 'run_again'));
     SELECT CASE WHEN NEW.known IS NULL AND (NEW.holder IS NULL OR NEW.place = 3 AND NEW.on_conflict IN ('replace', 'run_again')) AND changes() = 0 THEN RAISE(ABORT, 'cannot enqueue the job: a trigger of solid_queue_jobs ignores it') END;
     INSERT INTO windlass_place_job_v2 SELECT last_insert_rowid(), CASE WHEN NEW.holder IS NOT NULL THEN 1 END, NEW.after_batch, NEW.runs_on
@@ -851,7 +899,7 @@ BEGIN
     UPDATE windlass_unique_jobs SET job_id = NEW.holder, scope = NEW.unique_scope,
         after_job_id = CASE WHEN NEW.holder = NEW.holds THEN after_job_id END
     WHERE unique_id = NEW.unique_id AND NEW.known IS NULL AND NEW.place <= 2 AND NEW.on_conflict = 'replace';
-    UPDATE solid_queue_jobs SET queue_name = NEW.queue, class_name = NEW.class, arguments = NEW.arguments, priority = NEW.priority, max_attempts = NEW.max_attempts, max_crashes = NEW.max_crashes, at_most_once = NEW.at_most_once, policy = NEW.policy, traceparent = NEW.traceparent, tenant = NEW.tenant, scheduled_at = coalesce(NEW.due_at, strftime('%Y-%m-%d %H:%M:%f000', 'now', (NEW.delay / 1000000.0) || ' seconds')), concurrency_key = NEW.concurrency_key, concurrency_slots = NEW.concurrency_slots, concurrency_conflict = NEW.concurrency_conflict, attempts = 0, crash_count = 0, updated_at = strftime('%Y-%m-%d %H:%M:%f000', 'now')
+    UPDATE solid_queue_jobs SET queue_name = NEW.queue, class_name = NEW.class, arguments = NEW.arguments, priority = NEW.priority, max_attempts = NEW.max_attempts, max_crashes = NEW.max_crashes, at_most_once = NEW.at_most_once, policy = NEW.policy, traceparent = NEW.traceparent, tenant = NEW.tenant, scheduled_at = coalesce(NEW.due_at, strftime('%Y-%m-%d %H:%M:%f000', 'now', (NEW.delay / 1000000.0) || ' seconds')), concurrency_key = NEW.concurrency_key, concurrency_slots = NEW.concurrency_slots, concurrency_conflict = NEW.concurrency_conflict, rates = NULL, gate = NULL, attempts = 0, crash_count = 0, updated_at = strftime('%Y-%m-%d %H:%M:%f000', 'now')
     WHERE id = NEW.holder AND NEW.known IS NULL AND NEW.place <= 2 AND NEW.on_conflict = 'replace';
     DELETE FROM windlass_attempts WHERE job_id = NEW.holder AND NEW.known IS NULL AND NEW.place <= 2 AND NEW.on_conflict = 'replace'
     -- The newest stay, and those of released runs are counted by themselves.

@@ -35,6 +35,7 @@ impl Dialect {
     /// - `{time $1}`: a text in the form `2026-11-21 10:00:00.000000`.
     /// - `{moment x}`: the timestamp x, or NULL if it is not a calendar time: `infinity`, or any
     ///   other value that SQLite stores there.
+    /// - `{micros x}`: the timestamp x as microseconds since 1970; SQLite has milliseconds of it.
     /// - `{group x}`: the group of the concurrency key x, with `*` for all its keys: `import/*`.
     /// - `{keep}`, `{keep skip}`, ..: a lock of rows that keeps them from being deleted or locked by `{lock}`, and that any number
     ///   of transactions may hold.
@@ -95,6 +96,7 @@ fn write_postgres(name: &str, argument: &str, out: &mut String) {
             "CASE WHEN {argument} BETWEEN timestamp '0001-01-01' AND timestamp '9999-12-31 23:59:59.999999' THEN {argument} END"
         ),
         "group" => format!("substr({argument}, 1, strpos({argument}, '/')) || '*'"),
+        "micros" => format!("CAST(extract(epoch FROM {argument}) * 1000000 AS bigint)"),
         "lock" => lock("FOR UPDATE", argument),
         "keep" => lock("FOR KEY SHARE", argument),
         "hold" => lock("FOR NO KEY UPDATE", argument),
@@ -127,6 +129,9 @@ fn sqlite(name: &str, argument: &str) -> String {
              AND substr({argument}, 12, 2) < '24' THEN {argument} ELSE {STRFTIME}{argument}, '+0 days') END"
         ),
         "group" => format!("substr({argument}, 1, instr({argument}, '/')) || '*'"),
+        "micros" => format!(
+            "CAST(round((julianday({argument}) - 2440587.5) * 86400000.0) AS bigint) * 1000"
+        ),
         "lock" | "keep" | "hold" => String::new(),
         _ => unknown(name),
     }

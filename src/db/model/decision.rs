@@ -43,12 +43,18 @@ pub(crate) struct JobDecision {
     pub(crate) is_suspect: bool,
     /// True if the run's slot of its concurrency key may go to the next job at once.
     pub(crate) has_slot: bool,
+    /// The time for which the key of its first rate is closed.
+    pub(crate) closes_rate: Option<Duration>,
 }
 
 impl JobDecision {
     /// Decides by the ending of the run.
     pub(crate) fn of_ending(run: EndedRun, ending: Ending) -> Self {
         let begun = run.has_begun();
+        let closes_rate = match ending {
+            Ending::RateLimited(after) => Some(after),
+            _ => None,
+        };
         let (destination, attempt, uses_attempt) = match ending {
             Ending::Fail(failure) => {
                 let attempt = (AttemptOutcome::Failed, failure.clone());
@@ -78,7 +84,9 @@ impl JobDecision {
                 let attempt = (AttemptOutcome::Interrupted, failure);
                 (Destination::Wait(Some(delay)), Some(attempt), false)
             }
-            Ending::Snooze(delay) => (Destination::Wait(Some(delay)), None, false),
+            Ending::Snooze(delay) | Ending::RateLimited(delay) => {
+                (Destination::Wait(Some(delay)), None, false)
+            }
             Ending::Release(why, delay) => {
                 let attempt = (AttemptOutcome::Released, JobFailure::released(why));
                 let attempt = Some(attempt).filter(|_| begun);
@@ -93,6 +101,7 @@ impl JobDecision {
             is_crash: false,
             is_suspect: false,
             has_slot: true,
+            closes_rate,
         }
     }
 
@@ -130,6 +139,7 @@ impl JobDecision {
                 is_crash,
                 is_suspect: false,
                 has_slot: true,
+                closes_rate: None,
             };
         }
         let attempt = if is_crash {
@@ -149,6 +159,7 @@ impl JobDecision {
             is_crash,
             is_suspect,
             has_slot: true,
+            closes_rate: None,
         }
     }
 

@@ -17,6 +17,7 @@ enum Group {
     IdempotencyKey,
     UniqueId,
     Limit,
+    Rate,
     /// Jobs with own attempts, an own policy or a trace context.
     Own,
     /// The same, and jobs of a batch. A job that is replaced stays in its batch.
@@ -38,7 +39,7 @@ const fn column(name: &'static str, group: Group, value: fn(&NewRow) -> Param<'_
     JobColumn { name, group, value }
 }
 
-static COLUMNS: [JobColumn; 19] = [
+static COLUMNS: [JobColumn; 21] = [
     column("queue_name", Group::Every, |row| (&row.queue_name).into()),
     column("class_name", Group::Every, |row| (&row.class_name).into()),
     column("arguments", Group::Every, |row| (&row.arguments).into()),
@@ -68,6 +69,8 @@ static COLUMNS: [JobColumn; 19] = [
     column("concurrency_conflict", Group::Limit, |row| {
         row.concurrency_conflict().into()
     }),
+    column("rates", Group::Rate, |row| row.rates_column().into()),
+    column("gate", Group::Rate, |row| row.gate().into()),
 ];
 
 /// The values that jobs of one insert have, besides those that every job has.
@@ -79,6 +82,7 @@ pub(crate) struct JobShape {
     pub(crate) has_key: bool,
     pub(crate) has_unique_id: bool,
     pub(crate) has_limit: bool,
+    pub(crate) has_rate: bool,
     /// True if any of them has what most jobs have not: own attempts, an own policy, a trace context or a batch.
     pub(crate) has_own: bool,
 }
@@ -93,6 +97,7 @@ impl JobShape {
             shape.has_key |= row.idempotency_key.is_some();
             shape.has_unique_id |= row.unique_id.is_some();
             shape.has_limit |= row.limit.is_some();
+            shape.has_rate |= !row.rates.is_empty();
             shape.has_own |=
                 row.max_attempts.is_some() || row.max_crashes.is_some() || row.at_most_once;
             shape.has_own |= row.policy.is_some()
@@ -111,6 +116,7 @@ impl JobShape {
             Group::IdempotencyKey => self.has_key,
             Group::UniqueId => self.has_unique_id,
             Group::Limit => self.has_limit,
+            Group::Rate => self.has_rate,
             Group::Own | Group::Batch => self.has_own,
         }
     }
@@ -265,7 +271,7 @@ mod tests {
             columns.assignments(),
             "queue_name = $1, class_name = $2, arguments = $3, priority = $4, max_attempts = $5, max_crashes = $6, \
              at_most_once = $7, policy = $8, traceparent = $9, tenant = $10, scheduled_at = coalesce({time $11}, {later $12}), \
-             concurrency_key = $13, concurrency_slots = $14, concurrency_conflict = $15"
+             concurrency_key = $13, concurrency_slots = $14, concurrency_conflict = $15, rates = $16, gate = $17"
         );
         let own = JobShape {
             has_own: true,

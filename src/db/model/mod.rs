@@ -9,5 +9,6 @@ pub(crate) mod history;
 pub(crate) mod job_columns;
 pub mod new_row;
 pub mod outcome;
+pub(crate) mod rate;
 pub mod recurring;
 pub(crate) mod times;

@@ -1,6 +1,7 @@
 //! A job to insert, and the result of the insert.
 
 use crate::db::model::extras::Follows;
+use crate::db::model::rate::{GateLine, NewRate};
 use chrono::NaiveDateTime;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -34,6 +35,7 @@ pub struct NewRow {
     /// The priority becomes the time minus this many seconds; see [`rank_by_time`].
     pub(crate) ahead_by: Option<i64>,
     pub(crate) limit: Option<NewLimit>,
+    pub(crate) rates: Vec<NewRate>,
     pub(crate) expiry: Option<NewExpiry>,
     /// True if the class was given by name: such a job replaces none of an internal class.
     pub(crate) by_name: bool,
@@ -104,6 +106,7 @@ impl NewRow {
             on_conflict: OnConflict::default(),
             ahead_by: None,
             limit: None,
+            rates: Vec::new(),
             expiry: None,
             by_name: false,
             left_out: LeftOut::default(),
@@ -123,6 +126,24 @@ impl NewRow {
     /// Returns whether the new job must not be marked as started before a thread is free for it: `{cautious}` of its row.
     pub(crate) fn is_cautious(&self) -> bool {
         self.at_most_once || self.max_crashes == Some(0)
+    }
+
+    /// Returns whether the job waits until a promotion lets it through.
+    pub(crate) fn is_gated(&self) -> bool {
+        self.limit.is_some() || !self.rates.is_empty()
+    }
+
+    /// Returns the line in which a job with rates waits.
+    pub(crate) fn gate(&self) -> Option<String> {
+        let is_ordered = self.limit.as_ref().is_some_and(|limit| limit.ordered);
+        let has_rates = !self.rates.is_empty();
+        has_rates.then(|| GateLine::name(&self.rates, self.concurrency_key(), is_ordered))
+    }
+
+    pub(crate) fn rates_column(&self) -> Option<String> {
+        let has_rates = !self.rates.is_empty();
+        let text = has_rates.then(|| serde_json::to_string(&self.rates));
+        text.and_then(|text| text.ok())
     }
 
     pub(crate) fn concurrency_key(&self) -> Option<&str> {
@@ -444,12 +465,24 @@ pub const WAITS_FOR_PARENTS: &str = "  ";
 /// The key of executions that wait for an event.
 pub const WAITS_FOR_EVENT: &str = "   ";
 
-/// Returns whether jobs that are blocked under this key wait for other jobs, batches or events, and not for a slot.
+/// The key of executions of jobs with rates, whose line is in a column of its own.
+pub const WAITS_AT_GATE: &str = "    ";
+
+/// Returns whether jobs that are blocked under this key wait for other jobs, batches or events, or in a line
+/// with rates, and not for a slot alone.
 pub fn waits_for_others(key: &str) -> bool {
-    [UNIQUE_SUCCESSOR, WAITS_FOR_PARENTS, WAITS_FOR_EVENT].contains(&key)
+    [
+        UNIQUE_SUCCESSOR,
+        WAITS_FOR_PARENTS,
+        WAITS_FOR_EVENT,
+        WAITS_AT_GATE,
+    ]
+    .contains(&key)
 }
 
 /// Returns the condition for that.
 pub fn waits_for_others_sql(key: &str) -> String {
-    format!("({key} IN ('{UNIQUE_SUCCESSOR}', '{WAITS_FOR_PARENTS}', '{WAITS_FOR_EVENT}'))")
+    format!(
+        "({key} IN ('{UNIQUE_SUCCESSOR}', '{WAITS_FOR_PARENTS}', '{WAITS_FOR_EVENT}', '{WAITS_AT_GATE}'))"
+    )
 }

@@ -191,6 +191,8 @@ pub(crate) enum Ending {
     Expire(JobFailure),
     /// It runs again after the delay, and this run does not count as an attempt.
     Snooze(Duration),
+    /// The same, and the key of its first rate is closed until then.
+    RateLimited(Duration),
     /// It waits at a step, and runs again when the wait is over. This run counts neither as an attempt nor as a crash.
     Park(ParkedStep),
     /// The database did not answer a statement of Windlass: it runs again after the delay, and this run counts neither as
@@ -222,7 +224,7 @@ impl Ending {
                 *failure = unrecordable();
                 otherwise.drop_text();
             }
-            Ending::Snooze(_) | Ending::Park(_) | Ending::Release(..) => {}
+            Ending::Snooze(_) | Ending::RateLimited(_) | Ending::Park(_) | Ending::Release(..) => {}
         }
     }
 }

@@ -4,11 +4,11 @@ use crate::db::conn::connection::Conn;
 use crate::db::conn::dialect::{Dialect, Execution, Id, id_list, job_ids};
 use crate::db::conn::statement::Statement;
 use crate::db::model::job_columns::JobColumns;
-use crate::db::model::new_row::{ORDERED, UNIQUE_SUCCESSOR, waits_for_others_sql};
+use crate::db::model::new_row::{ORDERED, UNIQUE_SUCCESSOR, WAITS_AT_GATE, waits_for_others_sql};
 use crate::db::table::semaphores::{DOES_NOT_WAIT, NEVER_EXPIRES};
-use crate::db::table::wanted_keys::{self, ConcurrencyKey, NewRequest, SEMAPHORE, keys};
+use crate::db::table::wanted_keys::{self, GATE, NewRequest, SEMAPHORE};
 use diesel::prelude::*;
-use diesel::sql_types::{BigInt, Bool};
+use diesel::sql_types::{BigInt, Bool, Nullable, Text};
 use std::collections::BTreeSet;
 
 /// Returns an expression for the end of a job's wait, from its own columns.
@@ -17,7 +17,7 @@ use std::collections::BTreeSet;
 /// expiry of Rails, whose dispatcher looks for expired ones.
 fn expires_at() -> String {
     format!(
-        "CASE WHEN concurrency_slots IS NULL THEN {{now}} \
+        "CASE WHEN gate IS NOT NULL THEN {{time '{NEVER_EXPIRES}'}} WHEN concurrency_slots IS NULL THEN {{now}} \
          WHEN concurrency_conflict = 'discard' AND last_claim_id IS NULL AND attempts = 0 AND crash_count = 0 \
          THEN {{time '{DOES_NOT_WAIT}'}} ELSE {{time '{NEVER_EXPIRES}'}} END"
     )
@@ -49,21 +49,53 @@ pub(crate) fn is_in_turn(key: &str) -> String {
 /// Blocks those of the jobs that have a concurrency key.
 pub(crate) fn insert_blocked(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<()> {
     let text = format!(
-        "INSERT INTO solid_queue_blocked_executions (job_id, queue_name, priority, concurrency_key, expires_at, created_at) \
-         SELECT id, queue_name, {}, concurrency_key, {}, {{now}} FROM solid_queue_jobs \
+        "INSERT INTO solid_queue_blocked_executions (job_id, queue_name, priority, concurrency_key, gate, expires_at, created_at) \
+         SELECT id, queue_name, {}, {}, gate, {}, {{now}} FROM solid_queue_jobs \
          WHERE id IN {{in $1}} AND {} ORDER BY id ON CONFLICT (job_id) DO NOTHING \
-         RETURNING concurrency_key",
+         RETURNING concurrency_key, gate",
         own_rank(),
+        own_key(),
         expires_at(),
-        has_key("concurrency_key"),
+        has_gate(""),
     );
-    let rows: Vec<ConcurrencyKey> = Statement::new(text).bind(id_list(jobs)).load(conn)?;
-    wanted_keys::request_promotion(conn, &keys(rows))
+    let rows: Vec<BlockedUnder> = Statement::new(text).bind(id_list(jobs)).load(conn)?;
+    let requests: BTreeSet<NewRequest> = rows.into_iter().map(BlockedUnder::request).collect();
+    wanted_keys::request(conn, requests)
+}
+
+/// The key, or the line, under which a job is blocked.
+#[derive(QueryableByName)]
+struct BlockedUnder {
+    #[diesel(sql_type = Text)]
+    concurrency_key: String,
+    #[diesel(sql_type = Nullable<Text>)]
+    gate: Option<String>,
+}
+
+impl BlockedUnder {
+    fn request(self) -> NewRequest {
+        match self.gate {
+            Some(line) => NewRequest::Gate(line),
+            None => NewRequest::Key(self.concurrency_key),
+        }
+    }
+}
+
+/// Returns an expression for the concurrency key of a blocked execution, from the columns of its job.
+fn own_key() -> String {
+    format!("CASE WHEN gate IS NULL THEN concurrency_key ELSE '{WAITS_AT_GATE}' END")
+}
+
+/// Returns the columns of a request for the key or the line of a job, in the order `key, kind, name`.
+fn own_request() -> String {
+    format!(
+        "CASE WHEN gate IS NULL THEN concurrency_key END, CASE WHEN gate IS NOT NULL THEN '{GATE}' END, gate"
+    )
 }
 
 /// The columns of inserted jobs that a statement returns for [`limited_ctes`].
 pub(crate) const RETURNING: &str = "id, queue_name, priority, class_name, at_most_once, scheduled_at, concurrency_key, concurrency_slots, \
-     concurrency_conflict, last_claim_id, attempts, crash_count, max_crashes";
+     concurrency_conflict, gate, last_claim_id, attempts, crash_count, max_crashes";
 
 /// Returns the CTEs of a Postgres statement that inserts jobs. They block the jobs in `jobs` that
 /// are due and have a limit, and request the promotion of their keys, in a CTE named `wanted`.
@@ -77,14 +109,16 @@ pub(crate) fn limited_ctes(jobs: &str, wanted: &str) -> String {
 /// Returns the same for jobs that are all due. `jobs` ends with `WHERE`, or with a condition and
 /// `AND`.
 pub(crate) fn due_ctes(jobs: &str, wanted: &str) -> String {
-    let due = format!("FROM {jobs} {}", has_key("concurrency_key"));
+    let due = format!("FROM {jobs} {}", has_gate(""));
     format!(
         "limited AS (INSERT INTO solid_queue_blocked_executions \
-           (job_id, queue_name, priority, concurrency_key, expires_at, created_at) \
-           SELECT id, queue_name, {}, concurrency_key, {}, {{now}} {due} ORDER BY id ON CONFLICT (job_id) DO NOTHING), \
-         {wanted} AS (INSERT INTO windlass_wanted_keys (key) SELECT DISTINCT concurrency_key {due} RETURNING 1)",
+           (job_id, queue_name, priority, concurrency_key, gate, expires_at, created_at) \
+           SELECT id, queue_name, {}, {}, gate, {}, {{now}} {due} ORDER BY id ON CONFLICT (job_id) DO NOTHING), \
+         {wanted} AS (INSERT INTO windlass_wanted_keys (key, kind, name) SELECT DISTINCT {} {due} RETURNING 1)",
         own_rank(),
-        expires_at()
+        own_key(),
+        expires_at(),
+        own_request(),
     )
 }
 
@@ -113,19 +147,21 @@ pub(crate) fn fresh_ctes(columns: &JobColumns, key: &str, keys: &str) -> String 
 /// limit of Windlass counts from now on.
 pub(crate) fn sorted_out_ctes(gone: &str) -> String {
     format!(
-        "over AS MATERIALIZED (SELECT j.id, j.queue_name, {} AS priority, j.concurrency_key, {} AS expires_at \
+        "over AS MATERIALIZED (SELECT j.id, j.queue_name, {} AS priority, j.concurrency_key, j.gate, {} AS expires_at \
            FROM {gone} g JOIN solid_queue_jobs j ON j.id = g.job_id \
            WHERE g.class_name IS NULL AND {has_limit}), \
          limited AS (INSERT INTO solid_queue_blocked_executions \
-           (job_id, queue_name, priority, concurrency_key, expires_at, created_at) \
-           SELECT id, queue_name, priority, concurrency_key, expires_at, {{now}} FROM over ORDER BY id \
+           (job_id, queue_name, priority, concurrency_key, gate, expires_at, created_at) \
+           SELECT id, queue_name, priority, {}, gate, expires_at, {{now}} FROM over ORDER BY id \
            ON CONFLICT (job_id) DO NOTHING), \
-         wanted AS (INSERT INTO windlass_wanted_keys (key, kind, target_id, amount) \
-           SELECT concurrency_key, CAST(NULL AS text), CAST(NULL AS bigint), CAST(NULL AS bigint) FROM over GROUP BY concurrency_key \
-           UNION ALL SELECT NULL, '{SEMAPHORE}', s.id, count(*) FROM over \
+         wanted AS (INSERT INTO windlass_wanted_keys (key, kind, name, target_id, amount) \
+           SELECT DISTINCT {}, CAST(NULL AS bigint), CAST(NULL AS bigint) FROM over \
+           UNION ALL SELECT NULL, '{SEMAPHORE}', NULL, s.id, count(*) FROM over \
              JOIN solid_queue_semaphores s ON s.key = over.concurrency_key GROUP BY s.id RETURNING 1)",
         rank("j.concurrency_conflict", "j.priority"),
         expires_at(),
+        own_key(),
+        own_request(),
         has_limit = has_limit(),
     )
 }
@@ -200,10 +236,17 @@ pub(crate) fn has_key(key: &str) -> String {
     format!("(coalesce(trim({key}), '') <> '')")
 }
 
-/// Returns a condition: the job `j` has a limit of Windlass.
+/// Returns a condition: a job has a rate or a concurrency key, so that it waits until a promotion lets it through. `of` is
+/// the prefix of its columns.
+pub(crate) fn has_gate(of: &str) -> String {
+    let has_key = has_key(&format!("{of}concurrency_key"));
+    format!("({of}gate IS NOT NULL OR {has_key})")
+}
+
+/// Returns a condition: the job `j` has a limit or a rate of Windlass.
 fn has_limit() -> String {
     let has_key = has_key("j.concurrency_key");
-    format!("j.concurrency_slots + 0 IS NOT NULL AND {has_key}")
+    format!("(j.gate IS NOT NULL OR (j.concurrency_slots + 0 IS NOT NULL AND {has_key}))")
 }
 
 /// Deletes the blocked executions of jobs.
@@ -224,7 +267,7 @@ struct ReplacedExecution {
 /// afterwards: it may have failed, and a retry by hand has set its counts back.
 pub(crate) fn renew(conn: &mut Conn<'_>, job: i64) -> QueryResult<()> {
     let text = format!(
-        "DELETE FROM solid_queue_blocked_executions WHERE job_id = $1 AND NOT {} \
+        "DELETE FROM solid_queue_blocked_executions WHERE job_id = $1 AND (gate IS NOT NULL OR NOT {}) \
          RETURNING job_id, expires_at = {{time '{NEVER_EXPIRES}'}} AS waits",
         waits_for_others_sql("concurrency_key")
     );
@@ -263,8 +306,8 @@ pub(crate) fn take_for_queue(
     queue: &str,
 ) -> QueryResult<Vec<i64>> {
     let text = format!(
-        "DELETE FROM solid_queue_blocked_executions WHERE job_id IN {{in $1}} AND NOT {} \
-         AND (SELECT j.concurrency_slots FROM solid_queue_jobs j WHERE j.id = job_id) IS NOT NULL \
+        "DELETE FROM solid_queue_blocked_executions WHERE job_id IN {{in $1}} AND (gate IS NOT NULL OR NOT {} \
+         AND (SELECT j.concurrency_slots FROM solid_queue_jobs j WHERE j.id = job_id) IS NOT NULL) \
          RETURNING job_id",
         waits_for_others_sql("concurrency_key")
     );

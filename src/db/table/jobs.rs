@@ -174,6 +174,9 @@ pub(crate) struct EndedJob {
     /// True if it has a semaphore of Ruby, whose slot the end of the claim gives back.
     #[diesel(sql_type = Bool)]
     pub(crate) has_semaphore: bool,
+    /// True if each of its starts takes a token of a rate.
+    #[diesel(sql_type = Bool)]
+    pub(crate) has_rate: bool,
 }
 
 impl EndedJob {
@@ -230,7 +233,7 @@ impl EndedJob {
 /// Reads the rows of jobs whose claims have ended in this transaction.
 pub(crate) fn ended(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<Vec<EndedJob>> {
     let text = "SELECT id, class_name, queue_name, unique_id, attempts, crash_count, policy, \
-         coalesce(traceparent, '') AS traceparent, batch_id, concurrency_key IS NOT NULL AND concurrency_slots IS NULL AS has_semaphore \
+         coalesce(traceparent, '') AS traceparent, batch_id, concurrency_key IS NOT NULL AND concurrency_slots IS NULL AS has_semaphore, gate IS NOT NULL AS has_rate \
          FROM solid_queue_jobs WHERE id IN {in $1}";
     Statement::new(text).bind(id_list(jobs)).load(conn)
 }

@@ -63,7 +63,8 @@ pub(crate) fn free_slots(
         "SELECT wanted.key, CAST({} AS bigint) AS room, {} AS has_waiting, {} AS has_late, \
            (SELECT s.id FROM solid_queue_semaphores s WHERE s.key = wanted.key LIMIT 1) IS NOT NULL AS has_semaphore, \
            (SELECT b.id FROM solid_queue_blocked_executions b WHERE b.concurrency_key = wanted.key \
-             AND b.expires_at < {{time '{DOES_NOT_WAIT}'}} LIMIT 1) IS NOT NULL AS has_blocked_by_ruby \
+             AND b.expires_at < {{time '{DOES_NOT_WAIT}'}} LIMIT 1) IS NOT NULL AS has_blocked_by_ruby, \
+           (SELECT l.line FROM windlass_lines l WHERE l.gate_kind = 'limit' AND l.gate_key = wanted.key LIMIT 1) IS NOT NULL AS has_line \
          FROM (SELECT value ->> 0 AS key FROM {{rows $1}}) AS wanted",
         limit_of("wanted.key"),
         blocked(NEVER_EXPIRES),
@@ -314,6 +315,9 @@ pub(crate) struct FreeSlots {
     /// True if Ruby has blocked jobs of the key.
     #[diesel(sql_type = Bool)]
     pub(crate) has_blocked_by_ruby: bool,
+    /// True if a line of jobs with rates waits for a slot.
+    #[diesel(sql_type = Bool)]
+    pub(crate) has_line: bool,
 }
 
 impl FreeSlots {
@@ -326,6 +330,7 @@ impl FreeSlots {
             has_late: false,
             has_semaphore: false,
             has_blocked_by_ruby: false,
+            has_line: false,
         }
     }
 

@@ -49,6 +49,9 @@ pub(crate) const WAIT: &str = "wait";
 /// The kind of requests to give slots back to a semaphore of Ruby. Their `amount` is how many.
 pub(crate) const SEMAPHORE: &str = "semaphore";
 
+/// The kind of requests to let jobs of a line through their gates.
+pub(crate) const GATE: &str = "gate";
+
 /// A request to a promotion.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum NewRequest {
@@ -70,6 +73,8 @@ pub(crate) enum NewRequest {
     Wait(i64),
     /// A semaphore of Ruby, and how many of its slots are given back.
     Semaphore(i64, i64),
+    /// A line of jobs with rates.
+    Gate(String),
 }
 
 /// The columns `key`, `kind`, `target_id`, `amount` and `name` of a request.
@@ -92,6 +97,7 @@ impl NewRequest {
             NewRequest::Retried(id) => of(ENDED, id, Some(1)),
             NewRequest::Child(id) => of(CHILD, id, None),
             NewRequest::Event(name) => (None, Some(EVENT), None, None, Some(name)),
+            NewRequest::Gate(line) => (None, Some(GATE), None, None, Some(line)),
             NewRequest::Wait(id) => of(WAIT, id, None),
             NewRequest::Semaphore(id, slots) => of(SEMAPHORE, id, Some(*slots)),
         }
@@ -217,16 +223,55 @@ fn taken_ctes(dialect: Dialect) -> String {
         return "taken AS MATERIALIZED (SELECT id FROM windlass_wanted_keys WHERE id > $1 ORDER BY id LIMIT $2 {lock skip})"
             .to_owned();
     }
-    // The first number ("WIND") keeps clear of the application's own locks, the table's oid of other schemas of the same
-    // database.
+    let lock = try_lock(&format!(
+        "coalesce(kind, '') || ' ' || coalesce(key, CASE WHEN kind = '{GATE}' \
+           THEN split_part(split_part(name, chr(30), 1), chr(31), 1) END, name, CAST(target_id AS text), '')"
+    ));
     format!(
         "seen AS MATERIALIZED (SELECT id, key, kind, target_id, name FROM windlass_wanted_keys WHERE id > $1 \
            ORDER BY id LIMIT {PASSED}), \
-         free AS MATERIALIZED (SELECT id FROM seen WHERE pg_try_advisory_xact_lock(1464422980, hashtext( \
-             (SELECT CAST(CAST(CAST('windlass_wanted_keys' AS regclass) AS oid) AS text)) || ' ' || coalesce(kind, '') || ' ' \
-             || coalesce(key, name, CAST(target_id AS text), ''))) LIMIT $2), \
+         free AS MATERIALIZED (SELECT id FROM seen WHERE {lock} LIMIT $2), \
          taken AS MATERIALIZED (SELECT id FROM windlass_wanted_keys WHERE id IN {{in SELECT id FROM free}} {{lock skip}})"
     )
+}
+
+/// Returns an expression of Postgres that locks what a request is about until the transaction ends, if no other transaction
+/// has locked it: its kind, a blank, and its key. The request of a line locks the first rate of the line.
+///
+/// The first number ("WIND") keeps clear of the application's own locks, the table's oid of other schemas of the same
+/// database.
+fn try_lock(name: &str) -> String {
+    format!(
+        "pg_try_advisory_xact_lock(1464422980, hashtext( \
+           (SELECT CAST(CAST(CAST('windlass_wanted_keys' AS regclass) AS oid) AS text)) || ' ' || {name}))"
+    )
+}
+
+#[derive(QueryableByName)]
+struct LockedName {
+    #[diesel(sql_type = Text)]
+    name: String,
+}
+
+/// Locks gates as the requests of them do: rates, and the concurrency keys of lines. Returns those that no other transaction
+/// has locked.
+pub(crate) fn lock_gates(
+    conn: &mut Conn<'_>,
+    rates: &BTreeSet<String>,
+    limits: &BTreeSet<String>,
+) -> QueryResult<BTreeSet<String>> {
+    let rates = rates.iter().map(|key| format!("{GATE} {key}"));
+    let limits = limits.iter().map(|key| format!(" {key}"));
+    let names: BTreeSet<String> = rates.chain(limits).collect();
+    if conn.dialect() == Dialect::Sqlite || mutant::is("promote_without_lock") {
+        return Ok(names);
+    }
+    let text = format!(
+        "SELECT value ->> 0 AS name FROM {{rows $1}} WHERE {}",
+        try_lock("(value ->> 0)")
+    );
+    let locked: Vec<LockedName> = Statement::new(text).bind(key_list(&names)).load(conn)?;
+    Ok(locked.into_iter().map(|row| row.name).collect())
 }
 
 /// Puts the request that would be taken next behind all others, because its promotion was refused, and counts that.
@@ -331,6 +376,7 @@ impl RequestRow {
             (ENDED, Some(id), Some(_)) => Some(NewRequest::Retried(id)),
             (CHILD, Some(id), _) => Some(NewRequest::Child(id)),
             (EVENT, None, _) => self.name.clone().map(NewRequest::Event),
+            (GATE, None, None) => self.name.clone().map(NewRequest::Gate),
             (WAIT, Some(id), _) => Some(NewRequest::Wait(id)),
             (SEMAPHORE, Some(id), Some(slots)) if slots > 0 => {
                 Some(NewRequest::Semaphore(id, slots))
@@ -358,6 +404,8 @@ pub(crate) struct Requests {
     pub(crate) waits: BTreeSet<i64>,
     /// The number of slots that each gets back.
     pub(crate) semaphores: BTreeMap<i64, i64>,
+    /// The lines of jobs with rates.
+    pub(crate) lines: BTreeSet<String>,
 }
 
 impl Requests {
@@ -379,6 +427,7 @@ impl Requests {
             NewRequest::Event(name) => drop(self.events.insert(name)),
             NewRequest::Wait(id) => drop(self.waits.insert(id)),
             NewRequest::Semaphore(id, slots) => sum(&mut self.semaphores, id, slots),
+            NewRequest::Gate(line) => drop(self.lines.insert(line)),
         }
     }
 }

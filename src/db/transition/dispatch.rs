@@ -173,7 +173,7 @@ fn in_one_statement(
          SELECT (SELECT count(*) FROM gone) AS count, (SELECT count(*) FROM woken) AS woken",
         due = which.select(),
         limited = blocked::due_ctes("due WHERE", "wanted"),
-        has_key = blocked::has_key("concurrency_key"),
+        has_key = blocked::has_gate(""),
         wake = listening::wake("(SELECT count(*) FROM ready) + (SELECT count(*) FROM wanted)"),
     );
     let due = which.bind(Statement::new(text).bind(chunk as i64));

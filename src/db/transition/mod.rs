@@ -12,6 +12,7 @@ pub(crate) mod finish;
 pub(crate) mod fire;
 pub(crate) mod flows;
 pub(crate) mod fold;
+pub(crate) mod gate;
 pub(crate) mod operate;
 pub(crate) mod pause;
 pub(crate) mod promote;

@@ -8,11 +8,13 @@ use crate::db::conn::statement::Statement;
 use crate::db::model::outcome::{AttemptOutcome, JobFailure, ResultOutcome};
 use crate::db::table::blocked;
 use crate::db::table::jobs::{self, EndedJob};
+use crate::db::table::rates;
 use crate::db::table::semaphores::{
     self, AT_ONCE, DOES_NOT_WAIT, FreeSlots, NEVER_EXPIRES, held_up_to, limit_of, slot_list,
 };
 use crate::db::table::wanted_keys::{self, ConcurrencyKey, Requests};
 use crate::db::transition::flows::leave::end_unstarted;
+use crate::db::transition::gate::{self, RateWatch, WantedGates};
 use crate::db::transition::{flows, signal};
 use diesel::QueryResult;
 use diesel::prelude::*;
@@ -42,6 +44,8 @@ pub(crate) struct Promoted {
     pub(crate) refused: Option<String>,
     /// The time that the check for requests took.
     pub(crate) search_took: Duration,
+    /// The time until the next rate is due, if this promotion has looked at one.
+    pub(crate) next_due: Option<Duration>,
 }
 
 impl Promoted {
@@ -80,6 +84,7 @@ impl Promoted {
         self.left_over += next.left_over;
         self.has_rest |= next.has_rest;
         self.refused = self.refused.take().or(next.refused);
+        self.next_due = self.next_due.or(next.next_due);
     }
 }
 
@@ -92,21 +97,23 @@ impl Promoted {
 /// Others that find a key locked by it leave its requests. So the caller promotes once more, if
 /// [`goes_on`](Promoted::goes_on).
 pub(crate) fn promote(conn: &mut Conn<'_>, chunk: usize) -> QueryResult<Promoted> {
-    promote_after(conn, wanted_keys::BEGINNING, chunk)
+    let rates = &mut RateWatch::of_test();
+    promote_after(conn, wanted_keys::BEGINNING, chunk, rates)
 }
 
-/// Like [`promote`], for the requests after the id `after`.
+/// Like [`promote`], for the requests after the id `after`, and for the rates that are due.
 pub(crate) fn promote_after(
     conn: &mut Conn<'_>,
     after: i64,
     chunk: usize,
+    rates: &mut RateWatch,
 ) -> QueryResult<Promoted> {
     // First a read without the write lock: mostly there is nothing to do.
     let begun = clock::instant();
     let is_wanted = semaphores::is_requested(conn, after)?;
     let search_took = begun.elapsed();
-    let promoted = match is_wanted {
-        true => promote_accepted(conn, after, chunk)?,
+    let promoted = match is_wanted || rates.is_due {
+        true => promote_accepted(conn, after, chunk, rates)?,
         false => Promoted::default(),
     };
     Ok(Promoted {
@@ -117,11 +124,16 @@ pub(crate) fn promote_after(
 
 /// Promotes the requested keys that the database accepts. If it refuses, this tries half of them, down to a single
 /// request, and puts that one behind the others.
-fn promote_accepted(conn: &mut Conn<'_>, after: i64, chunk: usize) -> QueryResult<Promoted> {
+fn promote_accepted(
+    conn: &mut Conn<'_>,
+    after: i64,
+    chunk: usize,
+    rates: &mut RateWatch,
+) -> QueryResult<Promoted> {
     let mut size = chunk;
     loop {
         let mut taken = 0;
-        let promoted = conn.transaction(|conn| promote_once(conn, after, size, &mut taken));
+        let promoted = conn.transaction(|conn| promote_once(conn, after, size, &mut taken, rates));
         match promoted {
             Err(error) if is_refused(conn, &error) && size <= 1 => {
                 wanted_keys::postpone(conn, after)?;
@@ -146,11 +158,16 @@ fn promote_once(
     after: i64,
     chunk: usize,
     taken: &mut usize,
+    watch: &mut RateWatch,
 ) -> QueryResult<Promoted> {
     let mut requests = wanted_keys::take(conn, after, chunk)?;
     *taken = requests.taken;
+    let due = match watch.is_due {
+        true => rates::due(conn, chunk)?,
+        false => Vec::new(),
+    };
     if requests.taken == 0 {
-        return Ok(Promoted::default());
+        return pass_gates(conn, &mut requests, &[], due, watch);
     }
     // Counted under the lock, by separate statements, which see what transactions before this
     // one have committed.
@@ -173,8 +190,41 @@ fn promote_once(
     let signalled = signal::signal(conn, &requests.semaphores, &of_ruby)?;
     promoted.ready.extend(signalled.ready);
     promoted.left_over += signalled.left_over;
+    promoted.extend(pass_gates(conn, &mut requests, &rooms, due, watch)?);
     promoted.extend(follow(conn, &requests)?);
     Ok(promoted)
+}
+
+/// Lets jobs with rates through.
+fn pass_gates(
+    conn: &mut Conn<'_>,
+    requests: &mut Requests,
+    rooms: &[FreeSlots],
+    due: Vec<String>,
+    watch: &mut RateWatch,
+) -> QueryResult<Promoted> {
+    let limits = rooms.iter().filter(|room| room.has_line);
+    let wanted = WantedGates {
+        lines: std::mem::take(&mut requests.lines),
+        limits: limits.map(|room| room.key.clone()).collect(),
+        due,
+    };
+    let Some(passed) = gate::let_through(conn, wanted, watch)? else {
+        let next = watch.is_due.then(|| rates::next_due(conn)).transpose()?;
+        return Ok(Promoted {
+            next_due: next.flatten(),
+            ..Promoted::default()
+        });
+    };
+    make_ready(conn, &passed.ready)?;
+    Ok(Promoted {
+        discarded: discard_jobs(conn, &passed.full)?,
+        ready: passed.ready,
+        left_over: passed.left_over,
+        has_rest: passed.has_rest,
+        next_due: rates::next_due(conn)?,
+        ..Promoted::default()
+    })
 }
 
 /// Returns the open keys, with room for as many jobs as one promotion moves of each: fairly, so that no key holds up another.
@@ -351,11 +401,15 @@ pub(crate) fn discard(conn: &mut Conn<'_>, full: &[FreeSlots]) -> QueryResult<Ve
         return Ok(Vec::new());
     }
     let late = late(conn, full)?;
+    discard_jobs(conn, &late)
+}
+
+fn discard_jobs(conn: &mut Conn<'_>, late: &[i64]) -> QueryResult<Vec<Discarded>> {
     if late.is_empty() {
         return Ok(Vec::new());
     }
     // The other keys do not wait for a job whose row is locked.
-    let jobs = jobs::lock_free(conn, &late)?;
+    let jobs = jobs::lock_free(conn, late)?;
     if jobs.is_empty() {
         return Ok(Vec::new());
     }

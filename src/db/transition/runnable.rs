@@ -3,7 +3,7 @@
 use crate::db::conn::connection::Conn;
 use crate::db::conn::dialect::{Execution, id_list, job_ids};
 use crate::db::conn::statement::Statement;
-use crate::db::table::blocked::{has_key, insert_blocked};
+use crate::db::table::blocked::{has_gate, insert_blocked};
 use diesel::prelude::*;
 
 /// Makes jobs without an execution ready or scheduled, by their time.
@@ -25,15 +25,15 @@ pub(crate) fn make_ready_or_scheduled(conn: &mut Conn<'_>, jobs: &[i64]) -> Quer
     make_runnable(conn, &now)
 }
 
-/// Makes jobs without an execution ready, and wakes sleeping workers. Those with a limit are
-/// blocked, and promoted soon after if a slot is free.
+/// Makes jobs without an execution ready, and wakes sleeping workers. Those with a limit or a
+/// rate are blocked, and promoted soon after if they may run.
 pub(crate) fn make_runnable(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<()> {
     // An execution that exists already, inserted by another program, does not fail the rest.
     let text = format!(
         "INSERT INTO solid_queue_ready_executions (job_id, queue_name, priority, class_name, cautious, created_at) \
          SELECT id, queue_name, priority, class_name, {{cautious}}, {{now}} FROM solid_queue_jobs \
          WHERE id IN {{in $1}} AND NOT {} ORDER BY id ON CONFLICT (job_id) DO NOTHING",
-        has_key("concurrency_key")
+        has_gate("")
     );
     let ready = Statement::new(text).bind(id_list(jobs)).changes(conn)?;
     if ready < jobs.len() {

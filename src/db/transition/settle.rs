@@ -16,7 +16,7 @@ use crate::db::table::failed::{self, FailedJob};
 use crate::db::table::flows::parents;
 use crate::db::table::jobs::{self, EndedJob, JobUpdate};
 use crate::db::table::scheduled::{self, DelayedJob};
-use crate::db::table::{expiries, ready, results, steps};
+use crate::db::table::{expiries, rates, ready, results, steps};
 use crate::db::transition::{clear, enqueue, flows, runnable, unique};
 use diesel::QueryResult;
 use serde_json::{Value, json};
@@ -48,6 +48,16 @@ pub(crate) fn settle_and_count(
     Ok(contribution)
 }
 
+/// Closes the rates of jobs to which the other side has said no.
+fn close_rates(conn: &mut Conn<'_>, decisions: &[JobDecision]) -> QueryResult<()> {
+    for decision in decisions {
+        if let Some(after) = decision.closes_rate {
+            rates::close_of_job(conn, decision.run.job_id, after)?;
+        }
+    }
+    Ok(())
+}
+
 fn apply(conn: &mut Conn<'_>, decisions: &[JobDecision]) -> QueryResult<BTreeMap<i64, EndedJob>> {
     if decisions.is_empty() {
         return Ok(BTreeMap::new());
@@ -63,6 +73,7 @@ fn apply(conn: &mut Conn<'_>, decisions: &[JobDecision]) -> QueryResult<BTreeMap
         })
         .collect();
     decided.sort_by_key(|one| one.job.id);
+    close_rates(conn, decisions)?;
     let waiting = WaitingAgain::of(&decided);
     scheduled::insert_each(conn, &waiting.later)?;
     // Before the failures, whose trigger locks the rows of their jobs only.
@@ -144,7 +155,9 @@ impl WaitingAgain {
                         keeps_slot: decision.has_slot,
                     });
                 }
-                Destination::Wait(_) if decision.has_slot && !job.has_semaphore => {
+                Destination::Wait(_)
+                    if decision.has_slot && !job.has_semaphore && !job.has_rate =>
+                {
                     waiting.now.push(job.id);
                     waiting
                         .suspects

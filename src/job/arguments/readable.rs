@@ -292,7 +292,7 @@ impl NewJob {
         row.unique_id = job.unique_id();
         Ok(NewJob {
             row,
-            policy: J::policy().with_version(J::VERSION),
+            policy: J::policy().with_version(J::VERSION).with_rates(job.rates()),
             concurrency: job.concurrency(),
             quota: job.quota(),
             max_arguments: Some(J::MAX_ARGUMENTS),

@@ -5,6 +5,7 @@ pub(crate) mod parents;
 
 use crate::db::model::extras::{Follows, Traceparent};
 use crate::db::model::new_row::{NewLimit, NewRow};
+use crate::db::model::rate::NewRate;
 use crate::error::{Error, Result};
 use crate::job::bounds::{MAX_ARGUMENTS, ONE_ATTEMPT};
 use crate::job::concurrency::Concurrency;
@@ -12,6 +13,7 @@ use crate::job::extras::PublicAccess;
 use crate::job::policy::Policy;
 use crate::job::policy::backoff::Expiry;
 use crate::job::policy::quota::{self, Quota};
+use crate::job::rate::{self, Rate};
 use crate::job::ruby_call::RubyCall;
 use crate::queue::{MAX_NAME, check_name};
 use chrono::{DateTime, Datelike, NaiveDateTime, Utc};
@@ -217,6 +219,30 @@ impl NewJob {
         self
     }
 
+    /// Adds a [rate](Rate) at which jobs with its key start, in place of one with the same key.
+    ///
+    /// ```
+    /// # use diesel::prelude::*;
+    /// # use windlass::{NewJob, Rate};
+    /// # let mut conn = SqliteConnection::establish(":memory:").unwrap();
+    /// # windlass::migrate(&mut conn).unwrap();
+    /// NewJob::of_class("push", "{}")
+    ///     .rate(Rate::per_second(10).key("api/acme"))
+    ///     .rate(Rate::per_day(1_000).key("api/acme/day"))
+    ///     .enqueue(&mut conn)?;
+    /// # Ok::<(), windlass::Error>(())
+    /// ```
+    pub fn rate(mut self, rate: Rate) -> Self {
+        self.policy = self.policy.rate(rate);
+        self
+    }
+
+    /// Removes the rates of the job's type: this job waits for no token, and takes none.
+    pub fn without_rates(mut self) -> Self {
+        self.policy.rates.clear();
+        self
+    }
+
     /// Removes the concurrency limit of the job's type: this job takes no slot and runs beside all
     /// others.
     pub fn unlimited(mut self) -> Self {
@@ -244,6 +270,8 @@ impl NewJob {
         self.row.max_crashes = self.policy.max_crashes.map(column);
         self.row.at_most_once = self.policy.leaves_unknown();
         self.row.expiry = self.policy.expiry.map(Expiry::to_store);
+        self.row.rates = self.rates()?;
+        self.policy.rates.clear();
         self.row.policy = self.policy.to_column();
         self.row.limit = self.limit()?;
         self.row.quota = quota::column(self.quota.as_ref(), &self.row.class_name)?;
@@ -259,6 +287,14 @@ impl NewJob {
         let limit = self.concurrency.as_ref();
         let limit = limit.map(|limit| limit.of_class(class)).transpose();
         limit.map_err(|reason| Error::InvalidJob {
+            class: class.clone(),
+            reason,
+        })
+    }
+
+    fn rates(&self) -> Result<Vec<NewRate>> {
+        let class = &self.row.class_name;
+        rate::of_class(&self.policy.rates, class).map_err(|reason| Error::InvalidJob {
             class: class.clone(),
             reason,
         })

@@ -9,6 +9,7 @@ use crate::db::model::extras::{Extras, FollowUpJob, readable};
 use crate::db::model::new_row::{OnConflict, UniqueScope};
 use crate::job::JobId;
 use crate::job::policy::backoff::{Backoff, Expiry, RetryLimit};
+use crate::job::rate::Rate;
 use crate::job::running::{GRACE, NEVER, OnTimeout, Span, TimeLimit};
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
@@ -105,6 +106,9 @@ pub struct Policy {
         deserialize_with = "readable"
     )]
     pub(crate) propagation_style: Option<PropagationStyle>,
+    /// Those of an enqueue are in columns of their own.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) rates: Vec<Rate>,
     /// Tags, metadata and the version of the arguments.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) extras: Option<Box<Extras>>,
@@ -122,6 +126,22 @@ impl Policy {
     /// Creates a policy without any values.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// Adds a [rate](Rate) at which jobs with its key start, in place of one with the same key. An enqueue whose policy has
+    /// rates has none of its type.
+    pub fn rate(mut self, rate: Rate) -> Self {
+        self.rates.retain(|other| other.has_other_key(&rate));
+        self.rates.push(rate);
+        self
+    }
+
+    /// Replaces the rates, if there are any.
+    pub(crate) fn with_rates(mut self, rates: Vec<Rate>) -> Self {
+        if !rates.is_empty() {
+            self.rates = rates;
+        }
+        self
     }
 
     /// Sets how many attempts the job has before it fails permanently.
@@ -229,6 +249,10 @@ impl Policy {
             expiry: self.expiry.or(other.expiry),
             retry_limit: self.retry_limit.or(other.retry_limit),
             propagation_style: self.propagation_style.or(other.propagation_style),
+            rates: match self.rates.is_empty() {
+                true => other.rates.clone(),
+                false => self.rates,
+            },
             extras: both(self.extras, other.extras.as_deref()),
         }
     }

@@ -91,7 +91,7 @@ pub(super) fn outcome(ending: Option<&Ending>) -> KeyValue {
         Some(Ending::Retry(..)) => "retried",
         Some(Ending::Discard(_) | Ending::Expire(_)) => "discarded",
         Some(Ending::Cancel(_)) => "cancelled",
-        Some(Ending::Snooze(_)) => "snoozed",
+        Some(Ending::Snooze(_) | Ending::RateLimited(_)) => "snoozed",
         Some(Ending::Park(_)) => "parked",
         Some(Ending::Release(..) | Ending::GiveBack { .. }) => "released",
     };

@@ -34,7 +34,31 @@ pub(crate) struct ProcessContext {
     pub(crate) give_up_writing: Stop,
     /// Counts what the jobs of the process come to.
     pub(crate) history: Arc<HistoryCollector>,
+    pub(crate) next_rate: NextRate,
     state: Arc<ContextState>,
+}
+
+const SOONEST: Duration = Duration::from_millis(5);
+
+/// The time at which the next rate is due, as far as the process knows. All its loops share it.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct NextRate(Arc<Mutex<Option<Instant>>>);
+
+impl NextRate {
+    /// Sets it to so much time from now, or a little later: another process may be looking at a rate that is due.
+    pub(crate) fn set(&self, left: Option<Duration>) {
+        let at = left.map(|left| clock::deadline(left.max(SOONEST)));
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = at;
+    }
+
+    pub(crate) fn left(&self) -> Option<Duration> {
+        let at = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        at.map(|at| at.saturating_duration_since(clock::instant()))
+    }
+
+    pub(crate) fn is_due(&self) -> bool {
+        self.left().is_some_and(|left| left.is_zero())
+    }
 }
 
 #[derive(Debug, Default)]
@@ -86,6 +110,7 @@ impl ProcessContext {
             duties: DutyTurns::default(),
             give_up_writing: Stop::new(),
             history: Arc::default(),
+            next_rate: NextRate::default(),
             state: Arc::default(),
         };
         let checked = database

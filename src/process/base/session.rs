@@ -3,7 +3,8 @@
 use crate::clock::{self, RetryDelay};
 use crate::db::model::history::tally::CountedEnd;
 use crate::db::table::history::deltas;
-use crate::db::table::wanted_keys;
+use crate::db::table::{rates, wanted_keys};
+use crate::db::transition::gate::RateWatch;
 use crate::db::transition::promote::{self, Promoted};
 use crate::db::{Conn, Database, DbConnection, Precedence, Refusal, ServerSession, prefer_indexes};
 use crate::deadline::{Hurry, no_answer};
@@ -46,6 +47,7 @@ pub(crate) struct Session {
     pub(crate) wanted: WantedMark,
     fronts: BatchFronts,
     promoted_at: Option<Instant>,
+    rates: RateWatch,
     /// The place where the loop notes that it moves, if its process is not alive without it.
     turns: Option<LoopTurns>,
 }
@@ -85,6 +87,7 @@ impl Session {
             wanted: WantedMark::default(),
             fronts: BatchFronts::default(),
             promoted_at: None,
+            rates: RateWatch::default(),
             turns: None,
         }
     }
@@ -225,6 +228,21 @@ impl Session {
         last.is_none_or(|at| at.elapsed() >= PROMOTE_EVERY)
     }
 
+    /// Returns the time until the next rate is due, as far as this process knows.
+    pub(crate) fn until_rate(&self) -> Option<Duration> {
+        self.context.next_rate.left()
+    }
+
+    /// Looks when the next rate is due.
+    ///
+    /// # Errors
+    /// If the database is away: the time to wait.
+    pub(crate) fn look_for_rate(&mut self) -> Result<Option<Duration>, Duration> {
+        let next = self.run("look for rates that are due", rates::next_due)?;
+        self.context.next_rate.set(next);
+        Ok(next)
+    }
+
     /// Promotes blocked jobs. Returns `true` if there may be more to do. If it fails, a later call does it.
     ///
     /// Continues for several transactions: jobs that follow a batch come a transaction later, and other processes
@@ -245,17 +263,24 @@ impl Session {
         self.promoted_at = Some(clock::instant());
         let search = self.wanted.begin();
         let mut fronts = std::mem::take(&mut self.fronts);
+        let mut rates = std::mem::take(&mut self.rates);
+        rates.is_due = self.context.next_rate.is_due();
         let promoted = self.run("promote blocked jobs", |conn| {
-            let promoted = promote::promote_after(conn, search.after, PROMOTED_KEYS)?;
+            let promoted = promote::promote_after(conn, search.after, PROMOTED_KEYS, &mut rates)?;
             fronts.pass_ended(conn, &promoted.open_batches)?;
             let asks = search.asks_after(promoted.search_took);
             let last = asks.then(|| wanted_keys::last_id(conn)).transpose()?;
             Ok((promoted, last))
         });
         self.fronts = fronts;
+        let was_due = rates.is_due;
+        self.rates = rates;
         let Ok((promoted, last)) = promoted else {
             return Promoted::default();
         };
+        if was_due || promoted.next_due.is_some() {
+            self.context.next_rate.set(promoted.next_due);
+        }
         for row in &promoted.invalid {
             log::warn!(row = row.as_str(); "dropped a row of windlass_wanted_keys that is no request: {row}");
         }

@@ -45,6 +45,7 @@ pub(crate) fn duties(interval: Duration) -> Vec<Box<dyn Duty>> {
             beyond: Cursor::BEGINNING,
         }),
         Box::new(Promote { interval }),
+        Box::new(Refill { interval }),
         Box::new(SweepSlots {
             interval,
             key: String::new(),
@@ -96,6 +97,39 @@ impl Duty for Promote {
         Ok(DutyTurn::of(PROMOTIONS, true))
     }
 }
+
+/// Lets jobs with rates through whose tokens have come.
+struct Refill {
+    interval: Duration,
+}
+
+impl Duty for Refill {
+    fn name(&self) -> &'static str {
+        "refill"
+    }
+
+    fn interval(&self) -> Duration {
+        self.interval
+    }
+
+    fn turn(&mut self, session: &mut Session) -> Result<DutyTurn, Duration> {
+        let mut next = session.look_for_rate()?;
+        let mut changed = 0;
+        if next.is_some_and(|left| left.is_zero()) {
+            changed = usize::from(session.promote());
+            next = session.until_rate();
+        }
+        // A little after it, so that the look does not come just before.
+        let next = next.map(|left| (left + SHORTLY).min(self.interval));
+        Ok(DutyTurn {
+            changed,
+            next: next.map_or(NextTurn::Interval, NextTurn::In),
+        })
+    }
+}
+
+/// The time between the tokens of a rate and the look at it.
+const SHORTLY: Duration = Duration::from_millis(1);
 
 /// Finds jobs that the end of the job with their unique id did not find, because they were not committed yet.
 struct Unblock {

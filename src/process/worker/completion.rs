@@ -294,7 +294,7 @@ impl CompletedRun {
                 attempt,
                 claim,
             },
-            Ending::Snooze(delay) => Event::Snoozed {
+            Ending::Snooze(delay) | Ending::RateLimited(delay) => Event::Snoozed {
                 job,
                 class,
                 queue,

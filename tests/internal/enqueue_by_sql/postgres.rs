@@ -138,7 +138,7 @@ fn of_job(input: &str) -> String {
         "class_name" => "p_class".to_owned(),
         "max_attempts" | "max_crashes" => integer(&format!("p_{input}")),
         "policy" => "v_policy".to_owned(),
-        "active_job_id" => "NULL".to_owned(),
+        "active_job_id" | "rates" | "gate" => "NULL".to_owned(),
         "due_at" => "v_at".to_owned(),
         "delay" => "v_delay".to_owned(),
         "concurrency_key" => "v_key".to_owned(),

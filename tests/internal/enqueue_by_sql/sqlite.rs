@@ -250,7 +250,7 @@ fn of_caller(from: &str, input: &str) -> String {
             part_of(Sqlite, &of_class("policy"), "delivery")
         ),
         "policy" => policy(from),
-        "active_job_id" => "NULL".to_owned(),
+        "active_job_id" | "rates" | "gate" => "NULL".to_owned(),
         "due_at" => time(&format!("{from}run_at")),
         "delay" => format!("CAST(round({from}delay_seconds * 1000000) AS integer)"),
         "concurrency_key" => format!(
@@ -359,7 +359,7 @@ fn of_checked(input: &str) -> String {
     match input {
         "queue_name" => "NEW.queue".to_owned(),
         "class_name" => "NEW.class".to_owned(),
-        "active_job_id" => "NULL".to_owned(),
+        "active_job_id" | "rates" | "gate" => "NULL".to_owned(),
         other if CHECKED.contains(&other) => format!("NEW.{other}"),
         other => panic!("no caller can set {other} yet"),
     }

@@ -294,7 +294,7 @@ fn in_a_word(done: Option<&Ending>) -> &'static str {
         Some(Ending::Discard(_)) => "discarded",
         Some(Ending::Expire(_)) => "expired",
         Some(Ending::Cancel(_)) => "cancelled",
-        Some(Ending::Snooze(_)) => "snoozed",
+        Some(Ending::Snooze(_) | Ending::RateLimited(_)) => "snoozed",
         Some(Ending::Park(_)) => "parked",
         Some(Ending::GiveBack { .. }) => "given back",
         Some(Ending::Release(..)) => "released",

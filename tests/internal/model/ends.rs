@@ -106,7 +106,7 @@ impl Taken<'_> {
             Ending::Retry(_, delay) => End::Retry(seconds(delay)),
             Ending::Discard(_) | Ending::Expire(_) => End::Discard,
             Ending::Cancel(_) => End::Cancel,
-            Ending::Snooze(delay) => End::Snooze(seconds(delay)),
+            Ending::Snooze(delay) | Ending::RateLimited(delay) => End::Snooze(seconds(delay)),
             Ending::Park(_) | Ending::GiveBack { .. } => unreachable!("no such end was asked for"),
             Ending::Release(..) => End::Release,
         })))

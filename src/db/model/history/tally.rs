@@ -103,9 +103,11 @@ impl CountedEnd {
             Ending::Retry(..) => Some(CountedEnd::Retried),
             Ending::Discard(_) | Ending::Expire(_) => Some(CountedEnd::Discarded),
             Ending::Cancel(_) => Some(CountedEnd::Cancelled),
-            Ending::Snooze(_) | Ending::Park(_) | Ending::Release(..) | Ending::GiveBack { .. } => {
-                None
-            }
+            Ending::Snooze(_)
+            | Ending::RateLimited(_)
+            | Ending::Park(_)
+            | Ending::Release(..)
+            | Ending::GiveBack { .. } => None,
         }
     }
 

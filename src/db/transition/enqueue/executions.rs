@@ -96,12 +96,12 @@ pub(crate) fn insert_executions(
         later = insert_later(conn, &ids(|entry| !entry.is_blocked()))?;
     }
     let is_due = |id: &i64| later.binary_search(id).is_err();
-    let mut due = ids(|entry| !entry.is_blocked() && entry.row.limit.is_none());
+    let mut due = ids(|entry| !entry.is_blocked() && !entry.row.is_gated());
     due.retain(is_due);
     if !due.is_empty() {
         insert_due(conn, &due, alike)?;
     }
-    let mut limited = ids(|entry| !entry.is_blocked() && entry.row.limit.is_some());
+    let mut limited = ids(|entry| !entry.is_blocked() && entry.row.is_gated());
     limited.retain(is_due);
     if limited.is_empty() {
         return Ok(());

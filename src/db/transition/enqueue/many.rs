@@ -39,7 +39,13 @@ struct ManyForm {
 fn is_name(column: &str) -> bool {
     matches!(
         column,
-        "arguments" | "active_job_id" | "idempotency_key" | "unique_id" | "concurrency_key"
+        "arguments"
+            | "active_job_id"
+            | "idempotency_key"
+            | "unique_id"
+            | "concurrency_key"
+            | "rates"
+            | "gate"
     )
 }
 
@@ -172,8 +178,9 @@ impl ManyForm {
     /// jobs, of those that are blocked, and of those that wait for a job with the same unique id; or the scope of the unique
     /// ids that it takes.
     fn with_executions(self, columns: &JobColumns) -> String {
-        let has_rest = self.is_mixed || self.shape.has_time || self.has_blocked;
-        let returning = match (has_rest, self.shape.has_limit) {
+        let shape = self.shape;
+        let has_rest = self.is_mixed || shape.has_time || shape.has_rate || self.has_blocked;
+        let returning = match (has_rest, shape.has_limit || shape.has_rate) {
             (true, true) => blocked::RETURNING,
             (true, false) => executions::RETURNING,
             (false, true) => "id, concurrency_key",
@@ -182,7 +189,7 @@ impl ManyForm {
         let job = self.job_cte(columns, returning);
         let (executions, count) = match has_rest {
             true => self.mixed_executions(columns.len()),
-            false if self.shape.has_limit => {
+            false if shape.has_limit => {
                 let keys = "SELECT DISTINCT concurrency_key";
                 (
                     blocked::fresh_ctes(columns, "concurrency_key", keys),
@@ -265,9 +272,9 @@ impl ManyForm {
         }
         let (mut unlimited, mut count) =
             (free.to_owned(), "(SELECT count(*) FROM ready)".to_owned());
-        if self.shape.has_limit {
+        if self.shape.has_limit || self.shape.has_rate {
             ctes.push(blocked::limited_ctes(free, "wanted"));
-            unlimited = format!("{free} WHERE concurrency_key IS NULL AND");
+            unlimited = format!("{free} WHERE concurrency_key IS NULL AND gate IS NULL AND");
             count += " + (SELECT count(*) FROM wanted)";
         }
         ctes.push(executions::due_cte("ready", &unlimited));

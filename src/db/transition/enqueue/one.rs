@@ -136,7 +136,9 @@ fn one_statement(OneForm { shape, wakes }: OneForm) -> InsertText {
             )
         }
     };
-    let (returning, entered) = match (shape.has_time, shape.has_limit) {
+    let is_gated = shape.has_limit || shape.has_rate;
+    let is_mixed = shape.has_time || shape.has_rate;
+    let (returning, entered) = match (is_mixed, is_gated) {
         (true, true) => (blocked::RETURNING, blocked::limited_ctes("job", "entered")),
         (true, false) => (executions::RETURNING, executions::due_cte("entered", "job")),
         (false, true) => {
@@ -209,7 +211,7 @@ fn insert_in_steps(conn: &mut Conn<'_>, row: &NewRow) -> QueryResult<Option<i64>
     let Some(Due { id, due }) = job.get_result::<Due>(conn).optional()? else {
         return Ok(None);
     };
-    match (due, row.limit.is_some()) {
+    match (due, row.is_gated()) {
         (true, true) => blocked::insert_blocked(conn, &[id])?,
         (true, false) => executions::insert_due(conn, &[id], Some(row))?,
         (false, _) => drop(executions::insert_later(conn, &[id])?),

@@ -306,7 +306,11 @@ impl ClaimPlan {
         if self.classes.is_any_paused() {
             pause = pause.min(READ_EVERY);
         }
-        let passed = [self.cursors.patience(), session.wanted.patience()];
+        let passed = [
+            self.cursors.patience(),
+            session.wanted.patience(),
+            session.until_rate(),
+        ];
         passed.into_iter().flatten().fold(pause, Duration::min)
     }
 

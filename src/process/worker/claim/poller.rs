@@ -300,7 +300,8 @@ impl Poller {
             self.release_paused();
         }
         self.handoff.take_over(jobs, registration);
-        let is_due = self.session.wanted.is_due();
+        let is_rate_due = self.session.until_rate().is_some_and(|left| left.is_zero());
+        let is_due = self.session.wanted.is_due() || is_rate_due;
         let promotes = is_due || (is_wanted && (!there_is_more || self.session.may_promote()));
         let has_promoted = promotes && self.session.promote();
         if there_is_more || has_promoted {

@@ -1,0 +1,130 @@
+//! The promise: in any window of `w` seconds, at most `rate * w + burst` starts.
+
+use super::note;
+use crate::on_each_database;
+use crate::support::TestDb;
+use crate::support::jobs::{Log, Note};
+use crate::support::wait::until;
+use std::sync::Arc;
+use windlass::{Dispatcher, NewJob, Rate, Registry, Worker, enqueue_all};
+
+/// Notes when claims start, by the database's clock.
+fn note_starts(db: &TestDb) {
+    let (micros, now) = match db.is_postgres() {
+        true => (
+            "bigint",
+            "CAST(extract(epoch FROM NEW.started_at) * 1000000 AS bigint)",
+        ),
+        false => (
+            "integer",
+            "CAST(round((julianday(NEW.started_at) - 2440587.5) * 86400000.0) AS integer) * 1000",
+        ),
+    };
+    db.execute(&format!("CREATE TABLE starts (job_id bigint, at {micros})"));
+    let insert = format!("INSERT INTO starts SELECT NEW.job_id, {now}");
+    match db.is_postgres() {
+        true => {
+            db.execute(&format!(
+                "CREATE FUNCTION note_start() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN {insert}; RETURN NULL; END $$"
+            ));
+            db.execute(
+                "CREATE TRIGGER note_claim AFTER INSERT OR UPDATE OF started_at ON solid_queue_claimed_executions \
+                 FOR EACH ROW WHEN (NEW.started_at IS NOT NULL) EXECUTE FUNCTION note_start()",
+            );
+        }
+        false => {
+            for event in ["INSERT", "UPDATE OF started_at"] {
+                let name = event.split(' ').next().unwrap();
+                db.execute(&format!(
+                    "CREATE TRIGGER note_{name} AFTER {event} ON solid_queue_claimed_executions \
+                     WHEN NEW.started_at IS NOT NULL BEGIN {insert}; END"
+                ));
+            }
+        }
+    }
+}
+
+/// Returns the starts in order, in microseconds.
+fn starts(db: &TestDb) -> Vec<i64> {
+    let texts = db.texts("SELECT CAST(at AS text) AS t FROM starts ORDER BY at");
+    texts.iter().map(|text| text.parse().unwrap()).collect()
+}
+
+/// Checks every window between two starts.
+fn check(starts: &[i64], a_second: i64, burst: i64) {
+    for (first, from) in starts.iter().enumerate() {
+        for (last, to) in starts.iter().enumerate().skip(first) {
+            let count = (last - first + 1) as i64;
+            // SQLite's times have milliseconds.
+            let most = ((to - from + 1_000) * a_second) / 1_000_000 + burst;
+            assert!(
+                count <= most,
+                "{count} starts in {} us, and not {most}: {starts:?}",
+                to - from
+            );
+        }
+    }
+}
+
+fn registry() -> Registry {
+    Registry::new().register::<Note>(Arc::new(Log::default()))
+}
+
+fn no_window_has_too_many_starts(db: &TestDb) {
+    note_starts(db);
+    let rate = || Rate::per_second(100).burst(5).key("api");
+    let jobs = (0..150).map(|at| note(&at.to_string(), rate()));
+    let workers: Vec<_> = (0..3)
+        .map(|_| {
+            let worker = Worker::new(&db.database, registry()).threads(3);
+            worker.start().unwrap()
+        })
+        .collect();
+    let dispatcher = Dispatcher::new(&db.database).start().unwrap();
+    enqueue_all(&mut db.connection(), jobs).unwrap();
+    until("all have run", || starts(db).len() == 150);
+    check(&starts(db), 100, 5);
+    drop((workers, dispatcher));
+}
+
+/// A worker that is all alone sees to the tokens itself.
+fn a_worker_needs_no_dispatcher(db: &TestDb) {
+    let rate = || Rate::per_second(20).key("api");
+    let jobs = (0..12).map(|at| note(&at.to_string(), rate()));
+    let mut conn = db.connection();
+    enqueue_all(&mut conn, jobs).unwrap();
+    let worker = Worker::new(&db.database, registry()).start().unwrap();
+    let left = || db.count("SELECT count(*) AS n FROM solid_queue_jobs WHERE finished_at IS NULL");
+    until("all have run", || left() == 0);
+    // What was promised is counted a while later.
+    until("no token is left", || {
+        db.rows_of("windlass_rate_tokens") <= 1
+    });
+    drop(worker);
+}
+
+/// Jobs without a rate run beside thousands that wait for a token.
+fn others_are_not_held_up(db: &TestDb) {
+    let mut conn = db.connection();
+    let rate = || Rate::per_day(1).key("api");
+    let waiting = (0..2_000).map(|at| note(&at.to_string(), rate()));
+    enqueue_all(&mut conn, waiting).unwrap();
+    let worker = Worker::new(&db.database, registry()).start().unwrap();
+    let free = NewJob::new(&Note::new("free")).unwrap();
+    let free = free.enqueue(&mut conn).unwrap();
+    until("the free one has run", || {
+        let text =
+            "SELECT count(*) AS n FROM solid_queue_jobs WHERE finished_at IS NOT NULL AND id =";
+        db.count(&format!("{text} {}", free.id)) == 1
+    });
+    until("one has had its token", || {
+        db.rows("blocked_executions") == 1_999
+    });
+    drop(worker);
+}
+
+on_each_database!(
+    no_window_has_too_many_starts,
+    a_worker_needs_no_dispatcher,
+    others_are_not_held_up,
+);
