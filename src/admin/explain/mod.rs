@@ -6,13 +6,17 @@ pub mod words;
 use crate::admin::explain::obstacles::{Obstacle, is_beating, obstacles};
 use crate::admin::job_info::{self, JobKey, TaskInfo, TaskStatus};
 use crate::admin::secrets::Secrets;
-use crate::db::model::new_row::{ORDERED, UNIQUE_SUCCESSOR, WAITS_FOR_EVENT, WAITS_FOR_PARENTS};
+use crate::db::model::new_row::{
+    ORDERED, UNIQUE_SUCCESSOR, WAITS_AT_GATE, WAITS_FOR_EVENT, WAITS_FOR_PARENTS,
+};
+use crate::db::model::rate::GateLine;
 use crate::db::query::batches::{self, AwaitedBatch};
 use crate::db::query::explain::{self, RubyProcesses};
 use crate::db::query::job_view::{JobView, TextLimits};
 use crate::db::table::claimed::Progress;
 use crate::db::table::expiries;
 use crate::db::table::flows::waits::{self, AwaitedEvent};
+use crate::db::table::rates;
 use crate::db::table::run_time::limits;
 use crate::db::{AsConn, Conn, own};
 use crate::error::{ErrorContext, Result};
@@ -117,6 +121,16 @@ pub enum Reason {
         by: Option<JobId>,
         /// The number of jobs of the key that may hold a slot, if that was set at run time.
         set_limit: Option<i32>,
+    },
+    /// It waits for a token of a [rate](crate::Rate).
+    Rate {
+        /// The key of the rate.
+        key: String,
+        /// The number of jobs before it in its line, counted up to 10,000.
+        ahead: u32,
+        /// The seconds until its token comes, if each job before it takes one. `None` if that depends on jobs that are
+        /// ready and have not started.
+        seconds: Option<f64>,
     },
     /// It waits for its turn: its concurrency key is [ordered](crate::Concurrency::ordered).
     InLine {
@@ -262,11 +276,35 @@ fn blocked(conn: &mut Conn<'_>, job: &JobView, key: &str) -> QueryResult<Reason>
         WAITS_FOR_EVENT => waits::awaited_event(conn, job.job_id)?.map(event),
         WAITS_FOR_PARENTS => follows(conn, job.job_id)?,
         UNIQUE_SUCCESSOR => None,
+        WAITS_AT_GATE => at_gate(conn, job)?,
         _ => return limited(conn, job, key),
     };
     Ok(waits_for.unwrap_or_else(|| Reason::Blocked {
         by: job.after_job_id.map(JobId),
         key: job.unique_id.clone().unwrap_or_else(|| key.to_owned()),
+    }))
+}
+
+/// Returns what a job with rates waits for: the gate that was closed when its line was last looked at.
+fn at_gate(conn: &mut Conn<'_>, job: &JobView) -> QueryResult<Option<Reason>> {
+    let Some(place) = rates::place(conn, job.job_id, explain::MOST)? else {
+        return Ok(None);
+    };
+    let gates = GateLine::of(&place.line);
+    if let (Some("limit"), Some(key)) = (place.gate_kind.as_deref(), &place.gate_key) {
+        return limited(conn, job, key).map(Some);
+    }
+    let of_job = rates::of_job(conn, job.job_id)?.into_iter().next();
+    let own = gates.rates.into_iter().next();
+    let Some(key) = place.gate_key.or(own).or(of_job.map(|rate| rate.key)) else {
+        return Ok(None);
+    };
+    let ahead = u32::try_from(place.ahead).unwrap_or(explain::MOST);
+    let due = rates::due_in(conn, &key)?;
+    Ok(Some(Reason::Rate {
+        seconds: due.map(|(due, each)| (due + each * ahead).as_secs_f64()),
+        key,
+        ahead,
     }))
 }
 
@@ -352,6 +390,7 @@ impl Explanation {
             | Reason::Jobs { .. }
             | Reason::Event { .. }
             | Reason::Limited { .. }
+            | Reason::Rate { .. }
             | Reason::InLine { .. }
             | Reason::Claimed { .. } => true,
             Reason::Ended => self.task.status == TaskStatus::Succeeded,

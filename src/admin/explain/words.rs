@@ -76,6 +76,11 @@ impl Explanation {
                 awaited(reason)
             }
             Reason::Limited { key, by, set_limit } => limited(key, *by, *set_limit),
+            Reason::Rate {
+                key,
+                ahead,
+                seconds,
+            } => at_rate(key, *ahead, *seconds),
             Reason::InLine { key, behind, until } => in_line(key, *behind, *until),
             Reason::Claimed { .. } => return self.claimed(),
             Reason::Ended => self.ended(),
@@ -242,6 +247,25 @@ fn limited(key: &str, by: Option<JobId>, set_limit: Option<i32>) -> Words {
     }
     words.push(text("."));
     words
+}
+
+/// Says that a job waits for a token of a rate.
+fn at_rate(key: &str, ahead: u32, seconds: Option<f64>) -> Words {
+    let place = match ahead {
+        0 => "it is the first in its line".to_owned(),
+        1 => "1 job of its line is before it".to_owned(),
+        jobs => format!("{jobs} jobs of its line are before it"),
+    };
+    let when = match seconds {
+        Some(seconds) => format!(", about {}", age(seconds)),
+        None => String::new(),
+    };
+    vec![
+        Word::State("It waits for a token"),
+        text(" of the rate "),
+        Word::Name(key.to_owned()),
+        text(format!(": {place}{when}.")),
+    ]
 }
 
 fn in_line(key: &str, behind: Option<JobId>, until: Option<DateTime<Utc>>) -> Words {

@@ -237,6 +237,20 @@ pub(crate) fn close_of_job(conn: &mut Conn<'_>, job: i64, closed: Duration) -> Q
     }
 }
 
+/// Deletes keys, unless they are closed: without a row, a bucket is full.
+pub(crate) fn forget(conn: &mut Conn<'_>, keys: &[&str], now: i64) -> QueryResult<()> {
+    if keys.is_empty() {
+        return Ok(());
+    }
+    let text = format!(
+        "DELETE FROM windlass_rates WHERE {} AND coalesce(closed_until, 0) <= $2",
+        is_one_of(conn, "rate_key", "$1")
+    );
+    bind_texts(conn, Statement::new(text), keys)
+        .bind(now)
+        .execute(conn)
+}
+
 #[derive(QueryableByName)]
 struct DueKey {
     #[diesel(sql_type = Text)]
@@ -423,6 +437,60 @@ pub(crate) fn longer_than(conn: &mut Conn<'_>, lines: &[(&str, i64)]) -> QueryRe
     let rows = serde_json::to_string(lines).unwrap_or_default();
     let longer: Vec<LineName> = Statement::new(text).bind(rows).load(conn)?;
     Ok(longer.into_iter().map(|row| row.line).collect())
+}
+
+/// The place of a job in its line.
+#[derive(Debug, QueryableByName)]
+pub(crate) struct PlaceInLine {
+    #[diesel(sql_type = Text)]
+    pub(crate) line: String,
+    /// The kind and the key of the gate for which the line waits, if it has several.
+    #[diesel(sql_type = Nullable<Text>)]
+    pub(crate) gate_kind: Option<String>,
+    #[diesel(sql_type = Nullable<Text>)]
+    pub(crate) gate_key: Option<String>,
+    /// The number of jobs before it, up to the most that are counted.
+    #[diesel(sql_type = BigInt)]
+    pub(crate) ahead: i64,
+}
+
+/// Returns the place of a job in its line, if it waits in one.
+pub(crate) fn place(conn: &mut Conn<'_>, job: i64, most: u32) -> QueryResult<Option<PlaceInLine>> {
+    let text = format!(
+        "SELECT b.gate AS line, (SELECT l.gate_kind FROM windlass_lines l WHERE l.line = b.gate) AS gate_kind, \
+           (SELECT l.gate_key FROM windlass_lines l WHERE l.line = b.gate) AS gate_key, \
+           (SELECT count(*) FROM (SELECT 1 FROM solid_queue_blocked_executions o WHERE o.gate = b.gate \
+             AND (o.priority, o.job_id) < (b.priority, b.job_id) LIMIT {most}) AS before) AS ahead \
+         FROM solid_queue_blocked_executions b WHERE b.job_id = $1 AND b.gate IS NOT NULL"
+    );
+    Statement::new(text)
+        .bind(job)
+        .uncached()
+        .get_result(conn)
+        .optional()
+}
+
+#[derive(QueryableByName)]
+struct DueIn {
+    #[diesel(sql_type = Nullable<BigInt>)]
+    due: Option<i64>,
+    #[diesel(sql_type = BigInt)]
+    each: i64,
+}
+
+/// Returns the time until a key is due, and the time between two of its tokens.
+pub(crate) fn due_in(conn: &mut Conn<'_>, key: &str) -> QueryResult<Option<(Duration, Duration)>> {
+    let text = format!(
+        "SELECT due_at - {} + {STEPS} AS due, period / number AS each FROM windlass_rates WHERE rate_key = $1",
+        micros_now(conn)
+    );
+    let row: Option<DueIn> = Statement::new(text)
+        .bind(key)
+        .uncached()
+        .get_result(conn)
+        .optional()?;
+    let time = |micros: i64| Duration::from_micros(u64::try_from(micros).unwrap_or(0));
+    Ok(row.and_then(|row| Some((time(row.due?), time(row.each)))))
 }
 
 /// A job that waits in a line.

@@ -507,7 +507,7 @@ impl Gates {
         rates::promise(conn, &tokens)?;
         rates::delete_tokens(conn, &self.counted)?;
         let now = self.now;
-        let mut rows = Vec::new();
+        let (mut rows, mut idle) = (Vec::new(), Vec::new());
         for (key, gate) in &self.rates {
             if self.unknown.contains(key) {
                 continue;
@@ -517,6 +517,10 @@ impl Gates {
                 false => gate.next_look(now),
             };
             let is_due = gate.due_at.is_some_and(|due| due <= now);
+            if gate.is_idle(now) && !gate.is_uncounted {
+                idle.push(&**key);
+                continue;
+            }
             if !gate.is_changed && !is_due {
                 continue;
             }
@@ -537,6 +541,7 @@ impl Gates {
             ));
         }
         rates::store(conn, &rows)?;
+        rates::forget(conn, &idle, now)?;
         let waiting = lines.iter().filter_map(|line| {
             let stop = line.stopped.as_ref()?;
             line.gates.only_rate().is_none().then_some(())?;

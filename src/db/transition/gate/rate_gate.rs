@@ -52,12 +52,27 @@ impl RateGate {
         }
     }
 
+    /// Returns whether nothing has to be known of it: it is full, and nothing waits for it.
+    pub(super) fn is_idle(&self, now: i64) -> bool {
+        let is_full = self.bucket.wait(self.bucket.pace.burst) == Some(0);
+        let is_open = self.closed_until.is_none_or(|until| until <= now);
+        !self.is_early && is_full && is_open && self.promised == 0 && self.wanted.is_none()
+    }
+
     /// Returns the time of the next look, and whether jobs wait for it.
     pub(super) fn next_look(&self, now: i64) -> (Option<i64>, bool) {
         let age = self.promised_since.map_or(0, |since| now - since).max(0);
         let Some(wanted) = self.wanted else {
-            let later = LATER.max(age / 4);
-            return ((self.promised > 0).then_some(now + later), false);
+            let later = match self.promised > 0 {
+                true => LATER.max(age / 4),
+                // Full again, it is forgotten.
+                false => self
+                    .bucket
+                    .wait(self.bucket.pace.burst)
+                    .unwrap_or(0)
+                    .max(LATER),
+            };
+            return (Some(now.saturating_add(later)), false);
         };
         if let Some(until) = self.closed_until.filter(|until| *until > now) {
             return (Some(until), true);

@@ -174,6 +174,9 @@ impl Entries<'_> {
                 let how = vec![text("by the concurrency key "), Word::Key(key.clone())];
                 self.blocked(how);
             }
+            Reason::Rate { key, .. } => {
+                self.blocked(vec![text("by the rate "), Word::Key(key.clone())]);
+            }
             Reason::InLine { key, behind, .. } => {
                 let mut how = vec![text("in the line of "), Word::Key(key.clone())];
                 if let Some(job) = behind {
@@ -293,6 +296,10 @@ impl Entries<'_> {
                 (next(1), due.into_iter().chain([free]).collect())
             }
             Reason::Limited { .. } => (next(1), vec![text("as soon as it has a slot")]),
+            Reason::Rate { .. } => (
+                next(1),
+                vec![text("as soon as its rate has a token for it")],
+            ),
             Reason::InLine { .. } => (next(1), vec![text("when those before it have ended")]),
             Reason::Blocked { by: Some(by), .. } => (
                 next(1),

@@ -105,6 +105,7 @@ pub(crate) fn mark(details: &JobDetails) -> (&'static str, &'static str) {
             | Reason::Jobs { .. }
             | Reason::Event { .. }
             | Reason::Limited { .. }
+            | Reason::Rate { .. }
             | Reason::InLine { .. },
             _,
         ) => ("block", "block"),
@@ -340,6 +341,7 @@ impl JobActions {
             | Reason::Jobs { .. }
             | Reason::Event { .. }
             | Reason::Limited { .. }
+            | Reason::Rate { .. }
             | Reason::InLine { .. } => actions(Ok(()), Ok(()), not_failed, waits, Ok(())),
             Reason::Claimed {
                 cancel_requested_at,
