@@ -28,7 +28,6 @@ pub use job::new_job::enqueue::enqueue_all;
 pub use job::policy::backoff::Backoff;
 pub use job::policy::quota::Quota;
 pub use job::policy::{Delivery, Policy};
-pub use job::rate::Rate;
 pub use job::registry::Registry;
 pub use job::{BatchId, Enqueued, JobId, ruby};
 pub use process::base::handle::{Handle, Stopped};

@@ -1,4 +1,5 @@
-//! Limits of concurrency keys: as `windlass limits` sets them while programs run, and the slots that jobs hold.
+//! Limits of concurrency keys: as `windlass limits` sets them while programs run, and the slots that jobs hold; and the
+//! [rates](Rate) at which jobs start.
 //!
 //! [`Concurrency`](crate::Concurrency) is the limit that a type of jobs has in its code.
 //!
@@ -25,3 +26,4 @@ pub use crate::admin::queues::{clear_limit as clear, limits as list, set_limit a
 pub use crate::db::table::run_time::limits::RunTimeLimit;
 pub use crate::db::table::semaphores::SemaphoreStatus;
 pub use crate::job::concurrency::{LimitConflict, check_semaphores, semaphores};
+pub use crate::job::rate::Rate;

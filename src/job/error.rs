@@ -106,6 +106,14 @@ pub(crate) enum RequestedEnding {
     Unanswered,
 }
 
+impl RequestedEnding {
+    /// Returns whether the job asks to run again.
+    pub(crate) fn asks_for_more(&self) -> bool {
+        use RequestedEnding::{RateLimited, RetryAfter, Snooze};
+        matches!(self, Snooze(_) | RateLimited(_) | RetryAfter(_))
+    }
+}
+
 /// Returns whether the connection was lost, or the database busy or in trouble.
 fn is_unanswered(error: &diesel::result::Error) -> bool {
     Refusal::of(error) != Refusal::Content
@@ -186,7 +194,7 @@ impl JobError {
     }
 
     /// Ends this run because the other side has said no, as by the status 429 of HTTP: the job runs again after `after`, and
-    /// this run does not count as an attempt. Until then no job starts that has the key of its first [rate](crate::Rate).
+    /// this run does not count as an attempt. Until then no further job becomes ready that has the key of its first [rate](crate::limits::Rate).
     /// The start counts.
     ///
     /// Without a rate it is [`snooze`](Self::snooze). An at-most-once job fails instead.

@@ -142,13 +142,7 @@ impl Policy {
             RequestedEnding::Interrupted(Interrupted::TimedOut) if self.says(OnTimeout::Fail) => {
                 Ending::Fail(failure)
             }
-            RequestedEnding::Snooze(_)
-            | RequestedEnding::RateLimited(_)
-            | RequestedEnding::RetryAfter(_)
-                if once =>
-            {
-                Ending::Fail(refused(failure))
-            }
+            requested if once && requested.asks_for_more() => Ending::Fail(refused(failure)),
             RequestedEnding::RateLimited(after) => Ending::RateLimited(*after),
             RequestedEnding::Snooze(delay) => Ending::Snooze(*delay),
             _ if once || !tries_left => Ending::Fail(failure),

@@ -11,7 +11,8 @@ use std::time::Duration;
 ///
 /// ```
 /// use serde::{Deserialize, Serialize};
-/// use windlass::{Context, Job, JobResult, Rate};
+/// use windlass::limits::Rate;
+/// use windlass::{Context, Job, JobResult};
 ///
 /// #[derive(Serialize, Deserialize)]
 /// struct Push {
@@ -166,7 +167,7 @@ pub(crate) fn pace(
     let period = micros.unwrap_or(i64::MAX);
     let own = number * 100_000 / period.max(1);
     let burst = burst.map_or_else(|| own.max(1).max(i64::from(cost)), i64::from);
-    if number == 0 || burst == 0 {
+    if number == 0 || burst == 0 || period == 0 {
         return Err(
             "its rate allows no start, so it could never run; pause its queue instead".to_owned(),
         );

@@ -373,7 +373,7 @@ CREATE TABLE IF NOT EXISTS windlass_rates (
     counted_at bigint NOT NULL,
     closed_until bigint,
     due_at bigint,
-    has_waiting boolean NOT NULL DEFAULT false
+    has_waiting boolean NOT NULL DEFAULT 0
 );
 CREATE INDEX IF NOT EXISTS index_windlass_rates_on_due_at ON windlass_rates (due_at) WHERE due_at IS NOT NULL;
 

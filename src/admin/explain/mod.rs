@@ -122,7 +122,7 @@ pub enum Reason {
         /// The number of jobs of the key that may hold a slot, if that was set at run time.
         set_limit: Option<i32>,
     },
-    /// It waits for a token of a [rate](crate::Rate).
+    /// It waits for a token of a [rate](crate::limits::Rate).
     Rate {
         /// The key of the rate.
         key: String,

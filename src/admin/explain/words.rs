@@ -84,12 +84,7 @@ impl Explanation {
             Reason::InLine { key, behind, until } => in_line(key, *behind, *until),
             Reason::Claimed { .. } => return self.claimed(),
             Reason::Ended => self.ended(),
-            Reason::Adrift => vec![
-                Word::State("It has no execution"),
-                text(": the row was deleted by hand. "),
-                Word::Command("windlass jobs"),
-                text(" cannot move it; enqueue it anew."),
-            ],
+            Reason::Adrift => adrift(),
         }]
     }
 
@@ -247,6 +242,15 @@ fn limited(key: &str, by: Option<JobId>, set_limit: Option<i32>) -> Words {
     }
     words.push(text("."));
     words
+}
+
+fn adrift() -> Words {
+    vec![
+        Word::State("It has no execution"),
+        text(": the row was deleted by hand. "),
+        Word::Command("windlass jobs"),
+        text(" cannot move it; enqueue it anew."),
+    ]
 }
 
 /// Says that a job waits for a token of a rate.

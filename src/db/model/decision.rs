@@ -47,14 +47,16 @@ pub(crate) struct JobDecision {
     pub(crate) closes_rate: Option<Duration>,
 }
 
+/// Returns the decision about a job that runs again after a delay, and whose run does not count.
+fn again(delay: Duration) -> (Destination, Option<(AttemptOutcome, JobFailure)>, bool) {
+    (Destination::Wait(Some(delay)), None, false)
+}
+
 impl JobDecision {
     /// Decides by the ending of the run.
     pub(crate) fn of_ending(run: EndedRun, ending: Ending) -> Self {
         let begun = run.has_begun();
-        let closes_rate = match ending {
-            Ending::RateLimited(after) => Some(after),
-            _ => None,
-        };
+        let closes_rate = ending.closes_rate();
         let (destination, attempt, uses_attempt) = match ending {
             Ending::Fail(failure) => {
                 let attempt = (AttemptOutcome::Failed, failure.clone());
@@ -84,9 +86,7 @@ impl JobDecision {
                 let attempt = (AttemptOutcome::Interrupted, failure);
                 (Destination::Wait(Some(delay)), Some(attempt), false)
             }
-            Ending::Snooze(delay) | Ending::RateLimited(delay) => {
-                (Destination::Wait(Some(delay)), None, false)
-            }
+            Ending::Snooze(delay) | Ending::RateLimited(delay) => again(delay),
             Ending::Release(why, delay) => {
                 let attempt = (AttemptOutcome::Released, JobFailure::released(why));
                 let attempt = Some(attempt).filter(|_| begun);

@@ -208,6 +208,14 @@ pub(crate) enum Ending {
 }
 
 impl Ending {
+    /// Returns the time for which the key of the job's first rate is closed.
+    pub(crate) fn closes_rate(&self) -> Option<Duration> {
+        match self {
+            Ending::RateLimited(after) => Some(*after),
+            _ => None,
+        }
+    }
+
     /// Removes the text of the failure, which a database may refuse: a job must be able to fail all the same.
     pub(crate) fn drop_text(&mut self) {
         match self {

@@ -19,6 +19,29 @@ pub(crate) struct NewRate {
     pub(crate) cost: i64,
 }
 
+impl NewRate {
+    /// Returns it with numbers that can be computed with, whatever was stored.
+    pub(crate) fn checked(self) -> Self {
+        let RatePace {
+            number,
+            period,
+            burst,
+        } = self.pace;
+        NewRate {
+            pace: RatePace {
+                number: number.clamp(1, MOST_STARTS),
+                period: period.clamp(1, LONGEST_PERIOD),
+                burst: burst.clamp(1, MOST_STARTS),
+            },
+            cost: self.cost.clamp(1, MOST_STARTS),
+            ..self
+        }
+    }
+}
+
+/// A day, in microseconds.
+const LONGEST_PERIOD: i64 = 86_400_000_000;
+
 fn one() -> i64 {
     1
 }
@@ -48,7 +71,7 @@ pub(crate) const MOST_RATES: usize = 4;
 
 // --- The line in which a job waits ---
 
-/// What stands between the keys of a line, and before its concurrency key. No key of a rate has a control character.
+/// The characters between the keys of a line, and before its concurrency key. No key of a rate has a control character.
 const BETWEEN: char = '\u{1f}';
 const LIMIT: char = '\u{1e}';
 

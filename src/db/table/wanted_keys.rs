@@ -225,7 +225,7 @@ fn taken_ctes(dialect: Dialect) -> String {
     }
     let lock = try_lock(&format!(
         "coalesce(kind, '') || ' ' || coalesce(key, CASE WHEN kind = '{GATE}' \
-           THEN split_part(split_part(name, chr(30), 1), chr(31), 1) END, name, CAST(target_id AS text), '')"
+           THEN nullif(split_part(split_part(name, chr(30), 1), chr(31), 1), '') END, name, CAST(target_id AS text), '')"
     ));
     format!(
         "seen AS MATERIALIZED (SELECT id, key, kind, target_id, name FROM windlass_wanted_keys WHERE id > $1 \

@@ -4,8 +4,8 @@ use crate::db::conn::connection::Conn;
 use crate::db::conn::dialect::{Dialect, Id};
 use crate::db::conn::statement::Statement;
 use crate::db::table::run_time::{self, limits};
-use crate::db::table::semaphores;
-use crate::db::table::wanted_keys::request_promotion;
+use crate::db::table::wanted_keys::{self, NewRequest, request_promotion};
+use crate::db::table::{rates, semaphores};
 use diesel::QueryResult;
 use diesel::prelude::*;
 use std::collections::BTreeSet;
@@ -106,6 +106,13 @@ pub(crate) fn request_group(conn: &mut Conn<'_>, key: &str) -> QueryResult<()> {
     let mut after = Some(String::new());
     while let Some(last) = after {
         after = semaphores::sweep(conn, &last, KEYS)?.reached;
+    }
+    // Those whose jobs have rates.
+    let mut after = Some(String::new());
+    while let Some(last) = after {
+        let lines = rates::lines_at_limits(conn, Some(key), &last, KEYS)?;
+        after = lines.last().filter(|_| lines.len() >= KEYS).cloned();
+        wanted_keys::request(conn, lines.into_iter().map(NewRequest::Gate))?;
     }
     Ok(())
 }

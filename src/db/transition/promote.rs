@@ -46,6 +46,8 @@ pub(crate) struct Promoted {
     pub(crate) search_took: Duration,
     /// The time until the next rate is due, if this promotion has looked at one.
     pub(crate) next_due: Option<Duration>,
+    /// True if it has locked gates of jobs with rates.
+    pub(crate) has_gates: bool,
 }
 
 impl Promoted {
@@ -59,7 +61,7 @@ impl Promoted {
     /// Returns whether other transactions may have left requests to this one, whose keys it had locked, or that are behind
     /// a refused one.
     pub(crate) fn may_be_left(&self) -> bool {
-        self.requests > 0 || self.refused.is_some()
+        self.requests > 0 || self.has_gates || self.refused.is_some()
     }
 
     /// Returns whether the caller promotes once more at once: what is left over is locked, and the rest of large keys is as
@@ -85,6 +87,7 @@ impl Promoted {
         self.has_rest |= next.has_rest;
         self.refused = self.refused.take().or(next.refused);
         self.next_due = self.next_due.or(next.next_due);
+        self.has_gates |= next.has_gates;
     }
 }
 
@@ -112,6 +115,7 @@ pub(crate) fn promote_after(
     let begun = clock::instant();
     let is_wanted = semaphores::is_requested(conn, after)?;
     let search_took = begun.elapsed();
+    rates.read_clock(conn)?;
     let promoted = match is_wanted || rates.is_due {
         true => promote_accepted(conn, after, chunk, rates)?,
         false => Promoted::default(),
@@ -135,8 +139,14 @@ fn promote_accepted(
         let mut taken = 0;
         let promoted = conn.transaction(|conn| promote_once(conn, after, size, &mut taken, rates));
         match promoted {
+            Err(_) if rates.wants_clock() && !conn.is_in_transaction() => {
+                rates.read_clock(conn)?;
+            }
             Err(error) if is_refused(conn, &error) && size <= 1 => {
-                wanted_keys::postpone(conn, after)?;
+                match rates.is_due && taken == 0 {
+                    true => rates::postpone(conn)?,
+                    false => wanted_keys::postpone(conn, after)?,
+                }
                 return Ok(Promoted {
                     refused: Some(error.to_string()),
                     ..Promoted::default()
@@ -222,7 +232,9 @@ fn pass_gates(
         ready: passed.ready,
         left_over: passed.left_over,
         has_rest: passed.has_rest,
+        followed: passed.emptied,
         next_due: rates::next_due(conn)?,
+        has_gates: true,
         ..Promoted::default()
     })
 }

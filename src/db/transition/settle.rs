@@ -50,10 +50,18 @@ pub(crate) fn settle_and_count(
 
 /// Closes the rates of jobs to which the other side has said no.
 fn close_rates(conn: &mut Conn<'_>, decisions: &[JobDecision]) -> QueryResult<()> {
+    // In the order of all that close some, so that no two wait for each other.
+    let mut closed = BTreeMap::new();
     for decision in decisions {
-        if let Some(after) = decision.closes_rate {
-            rates::close_of_job(conn, decision.run.job_id, after)?;
+        if let Some(after) = decision.closes_rate
+            && let Some(rate) = rates::of_job(conn, decision.run.job_id)?.into_iter().next()
+        {
+            let longest = closed.entry(rate.key).or_insert((rate.pace, after));
+            longest.1 = longest.1.max(after);
         }
+    }
+    for (key, (pace, after)) in closed {
+        rates::close(conn, &key, pace, after)?;
     }
     Ok(())
 }

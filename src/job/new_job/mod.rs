@@ -223,7 +223,8 @@ impl NewJob {
     ///
     /// ```
     /// # use diesel::prelude::*;
-    /// # use windlass::{NewJob, Rate};
+    /// # use windlass::NewJob;
+    /// # use windlass::limits::Rate;
     /// # let mut conn = SqliteConnection::establish(":memory:").unwrap();
     /// # windlass::migrate(&mut conn).unwrap();
     /// NewJob::of_class("push", "{}")

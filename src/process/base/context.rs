@@ -38,26 +38,58 @@ pub(crate) struct ProcessContext {
     state: Arc<ContextState>,
 }
 
-const SOONEST: Duration = Duration::from_millis(5);
-
 /// The time at which the next rate is due, as far as the process knows. All its loops share it.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct NextRate(Arc<Mutex<Option<Instant>>>);
+pub(crate) struct NextRate(Arc<Mutex<KnownRate>>);
+
+#[derive(Debug, Clone, Copy, Default)]
+struct KnownRate {
+    due: Option<Instant>,
+    looked_at: Option<Instant>,
+}
+
+/// The pause after a look: another process may be looking at a rate that is due.
+const SOONEST: Duration = Duration::from_millis(5);
+
+/// The time after which what is known may be wrong.
+const OLD: Duration = Duration::from_secs(1);
 
 impl NextRate {
-    /// Sets it to so much time from now, or a little later: another process may be looking at a rate that is due.
+    fn known(&self) -> KnownRate {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Sets it to so much time from now.
     pub(crate) fn set(&self, left: Option<Duration>) {
-        let at = left.map(|left| clock::deadline(left.max(SOONEST)));
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = at;
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = KnownRate {
+            due: left.map(clock::deadline),
+            looked_at: Some(clock::instant()),
+        };
+    }
+
+    /// Does the same after a look at the rates that were due.
+    pub(crate) fn set_after_look(&self, left: Option<Duration>) {
+        self.set(left.map(|left| left.max(SOONEST)));
+    }
+
+    /// Has the next promotion look at the rates that are due.
+    pub(crate) fn set_due(&self) {
+        self.set(Some(Duration::ZERO));
     }
 
     pub(crate) fn left(&self) -> Option<Duration> {
-        let at = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        at.map(|at| at.saturating_duration_since(clock::instant()))
+        let due = self.known().due;
+        due.map(|at| at.saturating_duration_since(clock::instant()))
     }
 
     pub(crate) fn is_due(&self) -> bool {
         self.left().is_some_and(|left| left.is_zero())
+    }
+
+    /// Returns whether it was read a while ago, or never.
+    pub(crate) fn is_old(&self) -> bool {
+        let looked_at = self.known().looked_at;
+        looked_at.is_none_or(|at| at.elapsed() >= OLD)
     }
 }
 

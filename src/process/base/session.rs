@@ -243,6 +243,19 @@ impl Session {
         Ok(next)
     }
 
+    /// Looks for it if this process has not for a while: another one may have made jobs wait.
+    pub(crate) fn look_for_rate_at_times(&mut self) {
+        if self.context.next_rate.is_old() {
+            let _ = self.look_for_rate();
+        }
+    }
+
+    /// Lets jobs through whose rates are due. Returns `true` if there may be more to do.
+    pub(crate) fn promote_due(&mut self) -> bool {
+        self.context.next_rate.set_due();
+        self.promote()
+    }
+
     /// Promotes blocked jobs. Returns `true` if there may be more to do. If it fails, a later call does it.
     ///
     /// Continues for several transactions: jobs that follow a batch come a transaction later, and other processes
@@ -279,7 +292,7 @@ impl Session {
             return Promoted::default();
         };
         if was_due || promoted.next_due.is_some() {
-            self.context.next_rate.set(promoted.next_due);
+            self.context.next_rate.set_after_look(promoted.next_due);
         }
         for row in &promoted.invalid {
             log::warn!(row = row.as_str(); "dropped a row of windlass_wanted_keys that is no request: {row}");

@@ -6,7 +6,7 @@ use crate::db::Conn;
 use crate::db::model::claim::Cursor;
 use crate::db::table::{semaphores, wanted_keys};
 use crate::db::transition::flows::{admit, leave};
-use crate::db::transition::{promote, unique};
+use crate::db::transition::{gate, promote, unique};
 use crate::event::Event;
 use crate::process::base::session::Session;
 use crate::process::upkeep::{Duty, DutyTurn, NextTurn};
@@ -46,6 +46,10 @@ pub(crate) fn duties(interval: Duration) -> Vec<Box<dyn Duty>> {
         }),
         Box::new(Promote { interval }),
         Box::new(Refill { interval }),
+        Box::new(SweepLines {
+            interval,
+            line: String::new(),
+        }),
         Box::new(SweepSlots {
             interval,
             key: String::new(),
@@ -116,7 +120,7 @@ impl Duty for Refill {
         let mut next = session.look_for_rate()?;
         let mut changed = 0;
         if next.is_some_and(|left| left.is_zero()) {
-            changed = usize::from(session.promote());
+            changed = usize::from(session.promote_due());
             next = session.until_rate();
         }
         // A little after it, so that the look does not come just before.
@@ -180,6 +184,31 @@ impl Duty for SweepSlots {
         for key in &stretch.overlooked {
             session.subscriber().emit(&Event::Overlooked { key });
         }
+        Ok(DutyTurn::done())
+    }
+}
+
+/// Finds jobs with rates that wait, and of which no request or rate knows.
+struct SweepLines {
+    interval: Duration,
+    /// The last line that was checked.
+    line: String,
+}
+
+impl Duty for SweepLines {
+    fn name(&self) -> &'static str {
+        "sweep lines"
+    }
+
+    fn interval(&self) -> Duration {
+        self.interval.max(RARELY)
+    }
+
+    fn turn(&mut self, session: &mut Session) -> Result<DutyTurn, Duration> {
+        let reached = session.run("look for jobs that wait for a rate", |conn| {
+            gate::sweep(conn, &self.line, SWEPT_KEYS)
+        })?;
+        self.line = reached.unwrap_or_default();
         Ok(DutyTurn::done())
     }
 }

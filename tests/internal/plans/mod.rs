@@ -12,6 +12,7 @@ mod operators;
 mod pages;
 #[cfg(feature = "postgres")]
 mod postgres;
+mod rates;
 #[cfg(all(feature = "postgres", feature = "sqlite"))]
 mod sites;
 #[cfg(feature = "sqlite")]
@@ -52,6 +53,7 @@ fn all_looks() -> Vec<(&'static str, Work)> {
         operators::OPERATORS.as_slice(),
         flows::FLOWS.as_slice(),
         waits::WAITS.as_slice(),
+        rates::RATES.as_slice(),
     ];
     lists.concat()
 }

@@ -11,10 +11,9 @@ use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use std::time::Duration;
 use windlass::jobs;
+use windlass::limits::Rate;
 use windlass::testing;
-use windlass::{
-    Context, Job, JobError, JobId, JobResult, NewJob, Policy, Rate, Registry, enqueue_all,
-};
+use windlass::{Context, Job, JobError, JobId, JobResult, NewJob, Policy, Registry, enqueue_all};
 
 const SECOND: Duration = Duration::from_secs(1);
 const HOUR: Duration = Duration::from_secs(3600);
@@ -135,7 +134,7 @@ fn several_rates_pass_together(db: &TestDb) {
             .unwrap();
     }
     assert_eq!(drained(db), 5);
-    // What waits holds no token of the first rate.
+    // Those that wait hold no token of the first rate.
     assert_eq!(tokens(db, "api"), 0);
     testing::travel(&mut conn, 12 * HOUR + SECOND).unwrap();
     assert_eq!(drained(db), 1);

@@ -4,8 +4,8 @@ use super::{HOUR, drained, note, registry, tokens};
 use crate::on_each_database;
 use crate::support::TestDb;
 use std::time::Duration;
-use windlass::limits::LimitConflict;
-use windlass::{Batch, Concurrency, NewJob, OnConflict, Policy, Rate, jobs, queues, testing};
+use windlass::limits::{LimitConflict, Rate};
+use windlass::{Batch, Concurrency, NewJob, OnConflict, Policy, jobs, queues, testing};
 
 fn an_hour(key: &str) -> Rate {
     Rate::per_hour(1).key(key)
@@ -156,6 +156,58 @@ fn each_start_counts(db: &TestDb) {
     }
 }
 
+/// More lines wait for one rate than are looked at together, and the first of them are cancelled.
+fn many_lines_wait_for_one_rate(db: &TestDb) {
+    let mut conn = db.connection();
+    let rate = || Rate::per_hour(1).burst(200).key("api");
+    let one = |key: usize| Concurrency::new(key).group("import");
+    note("all", rate().cost(200)).enqueue(&mut conn).unwrap();
+    assert_eq!(drained(db), 1);
+    let lines = (0..130).map(|key| note("a", rate()).concurrency(one(key)));
+    let jobs = windlass::enqueue_all(&mut conn, lines).unwrap();
+    assert_eq!(drained(db), 0);
+    for job in &jobs[..60] {
+        jobs::cancel(&mut conn, job.id).unwrap();
+    }
+    assert_eq!(drained(db), 0);
+    testing::travel(&mut conn, 200 * HOUR).unwrap();
+    assert_eq!(drained(db), 70);
+    assert_eq!(db.rows_of("windlass_lines"), 0);
+}
+
+/// A limit that is lifted lets jobs with rates go on.
+fn a_limit_that_is_set_and_cleared(db: &TestDb) {
+    let mut conn = db.connection();
+    let one = |key: u32| Concurrency::new(key).group("import");
+    windlass::limits::set(&mut conn, "import/*", 0, "ada", "a test").unwrap();
+    for key in [1, 2] {
+        let job = note("a", Rate::per_second(100).key("api")).concurrency(one(key));
+        job.enqueue(&mut conn).unwrap();
+    }
+    assert_eq!(drained(db), 0);
+    windlass::limits::clear(&mut conn, "import/*").unwrap();
+    assert!(drained(db) >= 1);
+    testing::travel(&mut conn, HOUR).unwrap();
+    drained(db);
+    assert_eq!(db.rows("blocked_executions"), 0);
+}
+
+/// A job of another line does not take the tokens for which a costly one waits.
+fn a_costly_job_is_not_passed(db: &TestDb) {
+    let mut conn = db.connection();
+    let rate = || Rate::per_hour(10).burst(10).key("api");
+    note("all", rate().cost(10)).enqueue(&mut conn).unwrap();
+    assert_eq!(drained(db), 1);
+    let costly = note("costly", rate().cost(10)).enqueue(&mut conn).unwrap();
+    let cheap = note("cheap", rate()).rate(Rate::per_hour(1).key("other"));
+    cheap.enqueue(&mut conn).unwrap();
+    testing::travel(&mut conn, HOUR / 2).unwrap();
+    assert_eq!(drained(db), 0);
+    testing::travel(&mut conn, HOUR).unwrap();
+    drained(db);
+    assert!(super::is_finished(db, costly.id));
+}
+
 on_each_database!(
     a_limit_and_a_rate,
     a_full_key_holds_up_no_other,
@@ -164,4 +216,7 @@ on_each_database!(
     a_job_waits_for_its_time_and_its_parents_first,
     what_waits_can_be_changed,
     each_start_counts,
+    many_lines_wait_for_one_rate,
+    a_limit_that_is_set_and_cleared,
+    a_costly_job_is_not_passed,
 );

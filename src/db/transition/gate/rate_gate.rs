@@ -1,127 +1,231 @@
 //! The tokens of a key during a promotion.
 
 use crate::db::model::rate::{RateBucket, RatePace};
-use crate::db::table::rates::RateRow;
+use crate::db::table::rates::{RateRow, StoredRate};
 use crate::mutant;
 
 /// The shortest time between two looks at the tokens of a key, in microseconds.
-pub(super) const TICK: i64 = 20_000;
+const TICK: i64 = 20_000;
 
 /// The time after which promised tokens are looked at that nothing waits for.
 const LATER: i64 = 1_000_000;
 
-/// The most jobs with tokens of one key that may be ready and not started.
+/// The longest time between two looks while jobs wait for the start of those that are ready.
+const LONGEST: i64 = 1_000_000;
+
+/// The time between two looks at a job that costs more than its rate allows at once.
+const NEVER: i64 = 60_000_000;
+
+/// The most tokens of one key whose jobs may be ready and not started.
 const MOST_PROMISED: i64 = 1_000;
+
+/// A part of the future in which a time may be noted: two statements may begin in another order than they end.
+const AHEAD: i64 = 1_000_000;
+
+/// The lines of a rate that are looked at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum LineView {
+    /// All that wait for it.
+    Whole,
+    /// The first of those that wait for it.
+    Partial,
+    /// Some: others may wait for it.
+    Few,
+}
 
 /// The tokens of a key during a promotion.
 #[derive(Debug)]
 pub(super) struct RateGate {
     pub(super) bucket: RateBucket,
-    /// True if the pace was set at run time: that of the jobs does not count.
-    pub(super) is_set: bool,
+    lines: LineView,
     /// The tokens of jobs that have not started, and the time of the oldest.
-    pub(super) promised: i64,
-    pub(super) promised_since: Option<i64>,
+    promised: i64,
+    promised_since: Option<i64>,
     closed_until: Option<i64>,
     /// The time of the last look.
     pub(super) looked_at: i64,
     /// True if that is less than a tick ago, or if jobs wait for a time that has not come.
     pub(super) is_early: bool,
-    pub(super) due_at: Option<i64>,
-    pub(super) has_waiting: bool,
+    due_at: Option<i64>,
+    has_waiting: bool,
     /// True if its row is to be stored.
     pub(super) is_changed: bool,
-    /// The tokens that the next job wants, if one waits.
-    pub(super) wanted: Option<i64>,
+    /// The tokens that the next job wants, if one waits: no other passes before it.
+    wanted: Option<i64>,
     /// True if not all tokens could be counted: nothing may pass.
     pub(super) is_uncounted: bool,
+    /// The shortest time until the next look.
+    tick: i64,
 }
 
 impl RateGate {
+    pub(super) fn of(used: Option<RateRow>, pace: RatePace, lines: LineView, now: i64) -> Self {
+        let bucket = match &used {
+            Some(row) => counted(row, now),
+            None => RateBucket::full(pace, now),
+        };
+        let is_early = |row: &RateRow| match (row.has_waiting, row.due_at) {
+            (true, Some(due)) => due > now,
+            (_, due) => due.is_some() && row.counted_at + TICK > now,
+        };
+        let used = used.as_ref();
+        RateGate {
+            looked_at: bucket.counted_at,
+            is_early: used.is_some_and(is_early),
+            bucket,
+            lines,
+            promised: 0,
+            promised_since: None,
+            closed_until: used.and_then(|row| row.closed_until),
+            due_at: used.and_then(|row| row.due_at),
+            has_waiting: used.is_some_and(|row| row.has_waiting),
+            is_changed: false,
+            wanted: None,
+            is_uncounted: false,
+            tick: TICK,
+        }
+    }
+
+    /// Looks at it now, and as often as it is asked to.
+    pub(super) fn look_at_once(&mut self) {
+        self.is_early = false;
+        self.tick = 0;
+    }
+
+    /// Notes tokens of a job that has not started.
+    pub(super) fn promise(&mut self, cost: i64, since: i64) {
+        self.promised = self.promised.saturating_add(cost);
+        let oldest = self.promised_since.map_or(since, |at| at.min(since));
+        self.promised_since = Some(oldest);
+    }
+
+    /// Leaves jobs that have come within a tick of the last look to the next one.
+    pub(super) fn wait_for_tick(&mut self) {
+        if !self.has_waiting {
+            self.has_waiting = true;
+            self.due_at = Some(self.looked_at + TICK);
+            self.is_changed = true;
+        }
+    }
+
+    /// Returns the tokens that may be promised.
     pub(super) fn room(&self, now: i64) -> i64 {
         if self.is_uncounted || self.closed_until.is_some_and(|until| until > now) {
             return 0;
         }
         let room = self.bucket.room(self.promised);
-        let most = (MOST_PROMISED - self.promised).max(0);
         match mutant::is("rate_ignored") {
             true => i64::MAX,
             // A job that costs more than may be promised goes alone.
             false if self.promised == 0 => room,
-            false => room.min(most),
+            false => room.min((MOST_PROMISED - self.promised).max(0)),
         }
+    }
+
+    /// Returns whether a job of this cost must wait, and notes that.
+    pub(super) fn is_closed_for(&mut self, cost: i64, now: i64) -> bool {
+        if self.wanted.is_none() && self.room(now) >= cost {
+            return false;
+        }
+        self.wanted.get_or_insert(cost);
+        self.is_changed = true;
+        true
     }
 
     /// Returns whether nothing has to be known of it: it is full, and nothing waits for it.
     pub(super) fn is_idle(&self, now: i64) -> bool {
         let is_full = self.bucket.wait(self.bucket.pace.burst) == Some(0);
         let is_open = self.closed_until.is_none_or(|until| until <= now);
-        !self.is_early && is_full && is_open && self.promised == 0 && self.wanted.is_none()
+        let waits = match self.lines {
+            LineView::Whole => self.wanted.is_some(),
+            LineView::Few => self.wanted.is_some() || self.has_waiting,
+            LineView::Partial => true,
+        };
+        let is_free = self.promised == 0 && !waits;
+        !self.is_early && !self.is_uncounted && is_full && is_open && is_free
+    }
+
+    /// Returns its row, if that is to be stored.
+    pub(super) fn row<'r>(&self, key: &'r str, now: i64) -> Option<StoredRate<'r>> {
+        let is_due = self.due_at.is_some_and(|due| due <= now);
+        if !self.is_changed && !(is_due && !self.is_early) {
+            return None;
+        }
+        let (due_at, has_waiting) = match self.is_early {
+            true => (self.due_at, self.has_waiting),
+            false => self.next_look(now),
+        };
+        let RateBucket {
+            pace,
+            level,
+            counted_at,
+        } = self.bucket;
+        Some((
+            key,
+            pace.number,
+            pace.period,
+            pace.burst,
+            level,
+            counted_at,
+            due_at,
+            has_waiting,
+        ))
     }
 
     /// Returns the time of the next look, and whether jobs wait for it.
-    pub(super) fn next_look(&self, now: i64) -> (Option<i64>, bool) {
+    fn next_look(&self, now: i64) -> (Option<i64>, bool) {
+        let own = self.own_look(now);
+        match self.lines {
+            // A closed one is closed for the others, too.
+            LineView::Partial if self.wanted.is_none() => (Some(now + self.tick), true),
+            // The lines that were not looked at go on waiting for the time that they had.
+            LineView::Few if self.has_waiting => {
+                let due = self.due_at.unwrap_or(now);
+                (Some(own.0.map_or(due, |own| own.min(due))), true)
+            }
+            LineView::Few | LineView::Partial | LineView::Whole => own,
+        }
+    }
+
+    fn own_look(&self, now: i64) -> (Option<i64>, bool) {
         let age = self.promised_since.map_or(0, |since| now - since).max(0);
         let Some(wanted) = self.wanted else {
             let later = match self.promised > 0 {
-                true => LATER.max(age / 4),
+                true => age / 4,
                 // Full again, it is forgotten.
-                false => self
-                    .bucket
-                    .wait(self.bucket.pace.burst)
-                    .unwrap_or(0)
-                    .max(LATER),
+                false => self.bucket.wait(self.bucket.pace.burst).unwrap_or(0),
             };
-            return (Some(now.saturating_add(later)), false);
+            return (Some(now.saturating_add(later.max(LATER))), false);
         };
         if let Some(until) = self.closed_until.filter(|until| *until > now) {
             return (Some(until), true);
         }
-        let wait = self.bucket.wait(self.promised.saturating_add(wanted));
-        let wait = match wait {
-            Some(wait) if !self.is_uncounted && self.promised < MOST_PROMISED => wait,
+        let all = self.promised.saturating_add(wanted);
+        let has_place = self.promised == 0 || all <= MOST_PROMISED;
+        let wait = match self.bucket.wait(all).filter(|_| has_place) {
+            Some(wait) if !self.is_uncounted => wait,
             // It depends on the start of jobs that are ready.
-            _ if self.promised > 0 || self.is_uncounted => age / 4,
+            _ if self.promised > 0 || self.is_uncounted => (age / 4).min(LONGEST),
             // It can never pass, unless the rate is changed.
             _ => NEVER,
         };
-        (Some(now + wait.max(TICK)), true)
+        (Some(now.saturating_add(wait.max(self.tick))), true)
     }
 }
 
-/// The time between two looks at a job that costs more than its rate allows at once.
-const NEVER: i64 = 60_000_000;
-
-impl RateGate {
-    pub(super) fn of(used: Option<RateRow>, pace: RatePace, is_set: bool, now: i64) -> Self {
-        let mut bucket = match &used {
-            Some(row) => RateBucket {
-                pace: row.pace(),
-                level: row.level,
-                counted_at: row.counted_at.min(now),
-            },
-            None => RateBucket::full(pace, now),
-        };
-        bucket.change(pace);
-        let is_early = used
-            .as_ref()
-            .is_some_and(|row| match (row.has_waiting, row.due_at) {
-                (true, Some(due)) => due > now,
-                (_, due) => due.is_some() && row.counted_at + TICK > now,
-            });
-        RateGate {
-            looked_at: bucket.counted_at,
-            is_early,
-            bucket,
-            is_set,
-            promised: 0,
-            promised_since: None,
-            closed_until: used.as_ref().and_then(|row| row.closed_until),
-            due_at: used.as_ref().and_then(|row| row.due_at),
-            has_waiting: used.as_ref().is_some_and(|row| row.has_waiting),
-            is_changed: false,
-            wanted: None,
-            is_uncounted: false,
-        }
+/// Returns the bucket of a row. One that was counted in the future is empty: the clock has made a step that nobody saw.
+fn counted(row: &RateRow, now: i64) -> RateBucket {
+    let pace = row.pace();
+    let is_ahead = row.counted_at > now.saturating_add(AHEAD);
+    RateBucket {
+        pace,
+        level: match is_ahead {
+            true => row.level.min(0),
+            false => row.level,
+        },
+        counted_at: match is_ahead {
+            true => now,
+            false => row.counted_at,
+        },
     }
 }

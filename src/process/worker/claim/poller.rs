@@ -335,6 +335,7 @@ impl Poller {
         if hears_for < NEWLY {
             self.sharing.ask(&self.heartbeat, &mut self.session);
         }
+        self.session.look_for_rate_at_times();
         self.pause = self.plan.idle_pause(&self.session, hears_for);
         let stuck = self.patience();
         self.session.rests();

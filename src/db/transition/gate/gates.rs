@@ -1,0 +1,361 @@
+//! The gates of lines, as far as a promotion has locked them.
+
+use crate::db::conn::connection::Conn;
+use crate::db::model::rate::{NewRate, RateBucket, RatePace};
+use crate::db::table::blocked::IN_ORDER;
+use crate::db::table::rates::{self, GateKind, JobInLine, RateRow, TokenRow, WaitingLine};
+use crate::db::table::semaphores::{self, FreeSlots};
+use crate::db::table::wanted_keys::{self, GATE};
+use crate::db::transition::gate::line::{Line, SeenLines};
+use crate::db::transition::gate::rate_gate::{LineView, RateGate};
+use crate::db::transition::gate::steady_clock::GateLook;
+use diesel::QueryResult;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// By how much a start may be older than the last look, which did not see it: it was not committed yet.
+const LATE: i64 = 2_000_000;
+
+/// The most tokens that are counted at once.
+const MOST_TOKENS: usize = 5_000;
+
+/// The most jobs that are let through at once.
+const AT_ONCE: i64 = 500;
+
+/// The pace of a key that no job has named yet.
+const UNKNOWN: RatePace = RatePace {
+    number: 1,
+    period: 1,
+    burst: 1,
+};
+
+/// The jobs that were let through.
+#[derive(Debug, Default)]
+pub(super) struct Passed {
+    pub(super) ready: Vec<i64>,
+    pub(super) full: Vec<i64>,
+    /// Tokens: the key, the job and the cost.
+    tokens: Vec<(String, i64, i64)>,
+}
+
+/// The gates that this transaction has locked.
+#[derive(Debug)]
+pub(super) struct Gates {
+    now: i64,
+    is_stepped: bool,
+    rates: BTreeMap<String, RateGate>,
+    /// Keys that were never used: their pace is that of the first job.
+    unknown: BTreeSet<String>,
+    limits: BTreeMap<String, i64>,
+    /// The names of all of them, as they are locked.
+    locked: BTreeSet<String>,
+    /// Tokens whose start was counted.
+    counted: Vec<i64>,
+}
+
+impl Gates {
+    pub(super) fn open(conn: &mut Conn<'_>, seen: &SeenLines, look: GateLook) -> QueryResult<Self> {
+        let gates = seen.lines.iter().map(|line| &line.gates);
+        let keys = gates.clone().flat_map(|gates| gates.rates.iter().cloned());
+        let keys: BTreeSet<String> = keys.collect();
+        let limits: BTreeSet<String> = gates.filter_map(|gates| gates.limit.clone()).collect();
+        let locked = wanted_keys::lock_gates(conn, &keys, &limits)?;
+        let is_locked = |kind: &str, key: &String| locked.contains(&format!("{kind} {key}"));
+        let keys = keys
+            .into_iter()
+            .filter(|key| is_locked(GATE, key))
+            .collect();
+        let limits = limits
+            .into_iter()
+            .filter(|key| is_locked("", key))
+            .collect();
+        let mut gates = Gates {
+            now: look.moment.now(),
+            is_stepped: look.is_stepped,
+            rates: BTreeMap::new(),
+            unknown: BTreeSet::new(),
+            limits: free_slots(conn, &limits)?,
+            locked,
+            counted: Vec::new(),
+        };
+        gates.read_rates(conn, keys, seen)?;
+        Ok(gates)
+    }
+
+    fn read_rates(
+        &mut self,
+        conn: &mut Conn<'_>,
+        keys: BTreeSet<String>,
+        seen: &SeenLines,
+    ) -> QueryResult<()> {
+        if keys.is_empty() {
+            return Ok(());
+        }
+        let used = rates::read(conn, &keys)?.into_iter();
+        let mut used: BTreeMap<String, RateRow> =
+            used.map(|row| (row.rate_key.clone(), row)).collect();
+        for key in keys {
+            let used = used.remove(&key);
+            if used.is_none() {
+                self.unknown.insert(key.clone());
+            }
+            let lines = match seen.partial.contains(&(GateKind::Rate, key.clone())) {
+                true => LineView::Partial,
+                false if seen.whole.contains(&key) => LineView::Whole,
+                false => LineView::Few,
+            };
+            let gate = RateGate::of(used, UNKNOWN, lines, self.now);
+            self.rates.insert(key, gate);
+        }
+        Ok(())
+    }
+
+    /// Looks at all of them, however short a time ago that was done before.
+    pub(super) fn look_again(&mut self) {
+        self.rates.values_mut().for_each(RateGate::look_at_once);
+    }
+
+    pub(super) fn has_rate(&self, key: &str) -> bool {
+        self.rates.contains_key(key)
+    }
+
+    /// Returns the concurrency keys that have a free slot, and more lines that wait for it than were looked at.
+    pub(super) fn open_limits(&self, seen: &SeenLines) -> Vec<String> {
+        let partial = seen.partial.iter();
+        let limits = partial.filter(|(kind, key)| {
+            *kind == GateKind::Limit && self.limits.get(key).is_none_or(|room| *room > 0)
+        });
+        limits.map(|(_, key)| key.clone()).collect()
+    }
+
+    /// Stops lines with a gate that is known to be closed, before their jobs are read.
+    pub(super) fn stop_early(&mut self, lines: &mut [Line]) {
+        for line in lines {
+            let rates = line.gates.rates.iter().map(|key| (GATE, key));
+            let limit = line.gates.limit.iter().map(|key| ("", key));
+            let mut gates = rates.chain(limit);
+            line.is_locked =
+                !gates.all(|(kind, key)| self.locked.contains(&format!("{kind} {key}")));
+            if line.is_locked {
+                continue;
+            }
+            let early = line.gates.rates.iter().find(|key| {
+                let gate = self.rates.get(*key);
+                gate.is_some_and(|gate| gate.is_early)
+            });
+            if let Some(key) = early.cloned() {
+                line.stop(GateKind::Rate, &key, None);
+                if let Some(gate) = self.rates.get_mut(&key) {
+                    gate.wait_for_tick();
+                }
+            }
+        }
+    }
+
+    /// Counts the starts since the last look, and the tokens that are promised.
+    pub(super) fn count(&mut self, conn: &mut Conn<'_>) -> QueryResult<()> {
+        let known = self.rates.iter();
+        let known = known.filter(|(key, gate)| !self.unknown.contains(*key) && !gate.is_early);
+        let keys: Vec<String> = known.map(|(key, _)| key.clone()).collect();
+        if keys.is_empty() {
+            return Ok(());
+        }
+        let tokens = rates::tokens(conn, &keys, MOST_TOKENS)?;
+        // After the look at them: a start that it did not see counts later, as late as it was.
+        let moment = rates::moment(conn)?;
+        self.now = self.now.max(moment.now());
+        let is_full = tokens.len() >= MOST_TOKENS;
+        let last = tokens.last().filter(|_| is_full).map(|token| token.place);
+        let mut starts = Vec::new();
+        for token in tokens {
+            match token.is_promised {
+                true => self.promise(&token, moment.steps),
+                false => starts.push(token),
+            }
+        }
+        starts.sort_by_key(|token| (token.started_at.is_none(), token.started_at));
+        for token in starts {
+            self.start(&token, moment.steps);
+        }
+        for gate in self.rates.values_mut().filter(|gate| !gate.is_early) {
+            gate.bucket.fill(self.now);
+        }
+        let uncounted = last.and_then(|place| keys.get(usize::try_from(place).ok()?..));
+        for key in uncounted.unwrap_or_default() {
+            if let Some(gate) = self.rates.get_mut(key) {
+                gate.is_uncounted = true;
+            }
+        }
+        Ok(())
+    }
+
+    fn promise(&mut self, token: &TokenRow, steps: i64) {
+        if let Some(gate) = self.rates.get_mut(&token.rate_key) {
+            gate.promise(token.cost, token.created_at - steps);
+        }
+    }
+
+    fn start(&mut self, token: &TokenRow, steps: i64) {
+        self.counted.push(token.id);
+        let (now, is_stepped) = (self.now, self.is_stepped);
+        if let Some(gate) = self.rates.get_mut(&token.rate_key) {
+            // One that is unknown, or was noted before a step of the clock, counts as late as it can be.
+            let at = token
+                .started_at
+                .filter(|_| !is_stepped)
+                .map(|at| at - steps);
+            let at = at.filter(|at| (gate.looked_at - LATE..=now).contains(at));
+            gate.bucket.take(at.unwrap_or(now), token.cost);
+            gate.is_changed = true;
+        }
+    }
+
+    /// Returns the most jobs of a line that may pass.
+    fn most_of(&self, line: &Line) -> i64 {
+        let rates = line.gates.rates.iter().filter_map(|key| {
+            let is_known = !self.unknown.contains(key);
+            let gate = self.rates.get(key).filter(|_| is_known)?;
+            Some(gate.room(self.now))
+        });
+        let limit = line.gates.limit.as_ref();
+        let limit = limit.and_then(|key| self.limits.get(key).copied());
+        rates.chain(limit).min().unwrap_or(AT_ONCE).max(0)
+    }
+
+    /// Reads the first jobs of the lines that go on, in the order in which they pass.
+    pub(super) fn first_jobs(
+        &self,
+        conn: &mut Conn<'_>,
+        lines: &mut [Line],
+    ) -> QueryResult<Vec<JobInLine>> {
+        let count = lines.iter().filter(|line| line.is_going()).count() as i64;
+        if count == 0 {
+            return Ok(Vec::new());
+        }
+        let share = (AT_ONCE / count).max(1);
+        for line in lines.iter_mut().filter(|line| line.is_going()) {
+            // One more than may pass shows whether any waits behind them.
+            line.asked = self.most_of(line).saturating_add(1).min(share);
+        }
+        let asked = lines.iter().filter(|line| line.asked > 0);
+        let asked: Vec<(&str, i64)> = asked.map(|line| (&*line.name, line.asked)).collect();
+        let mut jobs = rates::first_of(conn, &asked, IN_ORDER)?;
+        jobs.sort_by(|one, other| {
+            (one.priority, one.job_id, &one.line).cmp(&(other.priority, other.job_id, &other.line))
+        });
+        Ok(jobs)
+    }
+
+    /// Lets the jobs through whose gates are all open.
+    pub(super) fn pass(&mut self, lines: &mut [Line], jobs: Vec<JobInLine>) -> Passed {
+        let mut passed = Passed::default();
+        let lines = lines.iter_mut().map(|line| (line.name.clone(), line));
+        let mut lines: BTreeMap<String, &mut Line> = lines.collect();
+        for job in jobs {
+            let Some(line) = lines.get_mut(&job.line) else {
+                continue;
+            };
+            line.found += 1;
+            if !line.is_going() {
+                continue;
+            }
+            let wanted = job.rates();
+            if wanted
+                .iter()
+                .any(|rate| !self.rates.contains_key(&rate.key))
+            {
+                // Another job has become the first of an ordered line.
+                line.is_locked = true;
+                continue;
+            }
+            match self.closed(line, &wanted) {
+                None => self.take(line, &job, wanted, &mut passed),
+                Some((GateKind::Limit, _)) if job.discards => passed.full.push(job.job_id),
+                Some((kind, key)) => line.stop(kind, &key, Some((job.priority, job.job_id))),
+            }
+        }
+        passed
+    }
+
+    /// Returns the first gate of a job that is closed.
+    fn closed(&mut self, line: &Line, wanted: &[NewRate]) -> Option<(GateKind, String)> {
+        for rate in wanted {
+            let Some(gate) = self.rates.get_mut(&rate.key) else {
+                continue;
+            };
+            if self.unknown.remove(&rate.key) {
+                gate.bucket = RateBucket::full(rate.pace, self.now);
+            } else {
+                gate.bucket.change(rate.pace);
+            }
+            if gate.is_closed_for(rate.cost, self.now) {
+                return Some((GateKind::Rate, rate.key.clone()));
+            }
+        }
+        let key = line.gates.limit.as_ref()?;
+        let is_full = self.limits.get(key).is_some_and(|room| *room <= 0);
+        is_full.then(|| (GateKind::Limit, key.clone()))
+    }
+
+    fn take(&mut self, line: &Line, job: &JobInLine, wanted: Vec<NewRate>, passed: &mut Passed) {
+        passed.ready.push(job.job_id);
+        for rate in wanted {
+            if let Some(gate) = self.rates.get_mut(&rate.key) {
+                gate.promise(rate.cost, self.now);
+                gate.is_changed = true;
+                passed.tokens.push((rate.key, job.job_id, rate.cost));
+            }
+        }
+        let limit = line.gates.limit.as_ref();
+        if let Some(room) = limit.and_then(|key| self.limits.get_mut(key)) {
+            *room -= 1;
+        }
+    }
+
+    /// Stores what has changed.
+    pub(super) fn store(
+        &mut self,
+        conn: &mut Conn<'_>,
+        lines: &[Line],
+        passed: &Passed,
+    ) -> QueryResult<()> {
+        let tokens = passed.tokens.iter();
+        let tokens = tokens.map(|(key, job, cost)| (&**key, *job, *cost));
+        rates::promise(conn, &tokens.collect::<Vec<_>>())?;
+        rates::delete_tokens(conn, &self.counted)?;
+        let known = self.rates.iter();
+        let known = known.filter(|(key, _)| !self.unknown.contains(*key));
+        let (idle, used): (Vec<_>, Vec<_>) = known.partition(|(_, gate)| gate.is_idle(self.now));
+        let rows = used
+            .into_iter()
+            .filter_map(|(key, gate)| gate.row(key, self.now));
+        rates::store(conn, &rows.collect::<Vec<_>>())?;
+        let idle: Vec<&str> = idle.into_iter().map(|(key, _)| &**key).collect();
+        rates::forget(conn, &idle, self.now)?;
+        place(conn, lines)
+    }
+}
+
+/// Notes at which gates lines with several gates wait.
+fn place(conn: &mut Conn<'_>, lines: &[Line]) -> QueryResult<()> {
+    let lines = lines.iter().filter(|line| line.gates.only_rate().is_none());
+    let waiting = lines.clone().filter_map(|line| {
+        let stop = line.stopped.as_ref()?;
+        let (priority, job) = stop.first.unwrap_or((i32::MIN, 0));
+        Some((&*line.name, stop.kind.column(), &*stop.key, priority, job))
+    });
+    rates::place_lines(conn, &waiting.collect::<Vec<WaitingLine<'_>>>())?;
+    let empty = lines.filter(|line| line.is_empty());
+    rates::drop_lines(conn, &empty.map(|line| &*line.name).collect::<Vec<_>>())
+}
+
+/// Returns how many slots of concurrency keys are free, whether or not other jobs wait for them.
+fn free_slots(conn: &mut Conn<'_>, keys: &BTreeSet<String>) -> QueryResult<BTreeMap<String, i64>> {
+    let slots: Vec<FreeSlots> = semaphores::free_slots(conn, keys)?;
+    // Those with blocked jobs are counted already.
+    let taken = semaphores::held(conn, slots.iter().filter(|one| !one.has_blocked()))?;
+    let free = slots.into_iter().map(|one| {
+        let taken = taken.get(&one.key).copied().unwrap_or(0);
+        (one.key, one.room - taken)
+    });
+    Ok(free.collect())
+}

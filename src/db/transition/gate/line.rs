@@ -1,0 +1,177 @@
+//! The lines that a promotion looks at.
+
+use crate::db::conn::connection::Conn;
+use crate::db::model::rate::GateLine;
+use crate::db::table::blocked::IN_ORDER;
+use crate::db::table::rates::{self, GateKind};
+use diesel::QueryResult;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The lines to look at.
+#[derive(Debug, Default)]
+pub(crate) struct WantedGates {
+    pub(crate) lines: BTreeSet<String>,
+    /// Concurrency keys with lines that wait for a slot.
+    pub(crate) limits: Vec<String>,
+    /// Rates that are due.
+    pub(crate) due: Vec<String>,
+}
+
+/// The most lines that are looked at for one gate.
+const LINES_OF_GATE: usize = 50;
+
+/// The reason for the look at a line.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum LineOrigin {
+    Requested,
+    /// It waits for a rate.
+    AtRate(String),
+    /// It waits for a concurrency key.
+    AtLimit,
+}
+
+/// A line that is looked at.
+#[derive(Debug)]
+pub(super) struct Line {
+    pub(super) name: String,
+    pub(super) origin: LineOrigin,
+    pub(super) gates: GateLine,
+    /// The gate that is closed, with the first job that waits for it.
+    pub(super) stopped: Option<ClosedGate>,
+    /// True if another transaction has locked one of its gates, or jobs of it.
+    pub(super) is_locked: bool,
+    /// The number of its first jobs that were asked for, and that came.
+    pub(super) asked: i64,
+    pub(super) found: i64,
+}
+
+/// A gate at which a line waits.
+#[derive(Debug, Clone)]
+pub(super) struct ClosedGate {
+    pub(super) kind: GateKind,
+    pub(super) key: String,
+    /// The priority and the id of the first job. Unknown if the line was stopped before a look at its jobs.
+    pub(super) first: Option<(i32, i64)>,
+}
+
+impl Line {
+    fn new(name: String, origin: LineOrigin) -> Self {
+        Line {
+            gates: GateLine::of(&name),
+            name,
+            origin,
+            stopped: None,
+            is_locked: false,
+            asked: 0,
+            found: 0,
+        }
+    }
+
+    pub(super) fn stop(&mut self, kind: GateKind, key: &str, first: Option<(i32, i64)>) {
+        self.stopped.get_or_insert_with(|| ClosedGate {
+            kind,
+            key: key.to_owned(),
+            first,
+        });
+    }
+
+    /// Returns whether its jobs are looked at.
+    pub(super) fn is_going(&self) -> bool {
+        !self.is_locked && self.stopped.is_none()
+    }
+
+    /// Returns whether more of its jobs may go on at once.
+    pub(super) fn has_more(&self) -> bool {
+        self.is_going() && self.asked > 0 && self.found >= self.asked
+    }
+
+    /// Returns whether it waited, and no job waits in it any more.
+    pub(super) fn has_emptied(&self) -> bool {
+        self.is_empty() && self.found == 0 && self.gates.only_rate().is_none()
+    }
+
+    /// Returns whether no job waits in it.
+    pub(super) fn is_empty(&self) -> bool {
+        self.is_going() && self.found < self.asked
+    }
+}
+
+/// The lines of a promotion.
+#[derive(Debug, Default)]
+pub(super) struct SeenLines {
+    pub(super) lines: Vec<Line>,
+    /// The rates of which all lines that wait for them are among these.
+    pub(super) whole: BTreeSet<String>,
+    /// Rates and concurrency keys of which more lines wait than these.
+    pub(super) partial: BTreeSet<(GateKind, String)>,
+}
+
+/// Finds the lines: those that were requested, those of the rates that are due, and those that wait for the same gates.
+pub(super) fn find(
+    conn: &mut Conn<'_>,
+    wanted: WantedGates,
+    most: usize,
+) -> QueryResult<SeenLines> {
+    let mut lines: BTreeMap<String, LineOrigin> = BTreeMap::new();
+    let requested = wanted.lines.into_iter();
+    lines.extend(requested.map(|line| (line, LineOrigin::Requested)));
+    let (alone, most) = (alone(&lines), lines.len() + most);
+    // Those that find no place stay due.
+    let due = wanted.due.into_iter().filter(|key| !alone.contains(key));
+    let due: Vec<String> = due.take(most - lines.len()).collect();
+    for key in &due {
+        let origin = LineOrigin::AtRate(key.clone());
+        lines.entry(key.clone()).or_insert(origin);
+    }
+    let rates: Vec<String> = due.into_iter().chain(alone).collect();
+    let mut seen = SeenLines::default();
+    for (kind, keys) in [(GateKind::Limit, &wanted.limits), (GateKind::Rate, &rates)] {
+        for key in keys {
+            let mut found = rates::lines_at(conn, kind, key, LINES_OF_GATE)?;
+            let room = most.saturating_sub(lines.len());
+            let is_partial = found.len() >= LINES_OF_GATE || found.len() > room;
+            found.truncate(room);
+            let origin = match kind {
+                GateKind::Rate => LineOrigin::AtRate(key.clone()),
+                GateKind::Limit => LineOrigin::AtLimit,
+            };
+            for line in found {
+                lines.entry(line).or_insert_with(|| origin.clone());
+            }
+            match (is_partial, kind) {
+                (true, _) => drop(seen.partial.insert((kind, key.clone()))),
+                (false, GateKind::Rate) => drop(seen.whole.insert(key.clone())),
+                (false, GateKind::Limit) => {}
+            }
+        }
+    }
+    let lines = lines.into_iter();
+    seen.lines = lines
+        .map(|(name, origin)| Line::new(name, origin))
+        .collect();
+    read_ordered(conn, &mut seen.lines)?;
+    Ok(seen)
+}
+
+/// Returns the rates that are the only gate of one of the lines.
+fn alone(lines: &BTreeMap<String, LineOrigin>) -> BTreeSet<String> {
+    let names = lines.keys();
+    let keys = names.filter_map(|line| GateLine::of(line).only_rate().map(str::to_owned));
+    keys.collect()
+}
+
+/// Reads the rates of the first job of each ordered line, whose name does not have them.
+fn read_ordered(conn: &mut Conn<'_>, lines: &mut [Line]) -> QueryResult<()> {
+    let ordered = lines.iter().filter(|line| line.gates.rates.is_empty());
+    let ordered: Vec<(&str, i64)> = ordered.map(|line| (&*line.name, 1)).collect();
+    if ordered.is_empty() {
+        return Ok(());
+    }
+    for job in rates::first_of(conn, &ordered, IN_ORDER)? {
+        let line = lines.iter_mut().find(|line| line.name == job.line);
+        if let Some(line) = line {
+            line.gates.rates = job.rates().into_iter().map(|rate| rate.key).collect();
+        }
+    }
+    Ok(())
+}
