@@ -38,6 +38,8 @@ pub(crate) enum Kind {
     LimitEnqueue,
     /// Enqueueing jobs with a quota per minute that all have; ceiling: enqueueing without
     QuotaEnqueue,
+    /// Rates for 1 to 100,000 keys, and one that is held; ceiling: the no-op drain
+    Rates,
     /// Enqueueing, draining and clearing with unique ids; ceiling: the same with a table of ids
     Unique,
     /// Batches: drains, the time from the last end to what follows, plain jobs beside one; ceiling: the no-op drain

@@ -9,6 +9,7 @@ mod limit;
 mod noop;
 mod outcomes;
 mod pickup;
+mod rates;
 mod recurring;
 mod scale;
 mod scheduled;
@@ -41,6 +42,7 @@ pub(crate) fn comparisons(kind: Kind, run: &BenchRun) -> Vec<Comparison> {
         Kind::Limit1Among => limit::among_others(run),
         Kind::LimitEnqueue => limit::enqueue(run),
         Kind::QuotaEnqueue => limit::with_quota(run),
+        Kind::Rates => rates::comparisons(run),
         Kind::Unique => unique::comparisons(run),
         Kind::Batches => batches::comparisons(run),
         Kind::Waits => waits::comparisons(run),

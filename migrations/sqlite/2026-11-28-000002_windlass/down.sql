@@ -30,7 +30,6 @@ DROP TABLE windlass_settings;
 DROP TABLE windlass_quota_jobs;
 DROP TABLE windlass_quota_slots;
 DROP TABLE windlass_lines;
-DROP TABLE windlass_rate_tokens;
 DROP TABLE windlass_rates;
 DROP TABLE windlass_limits;
 DROP TABLE windlass_class_pauses;

@@ -364,6 +364,7 @@ CREATE TABLE IF NOT EXISTS windlass_limits (
 -- is what it has at `counted_at`, in parts, of which `period` are a token. Times are microseconds since 1970 by the
 -- database's clock, less the steps that it has made (the setting `clock_steps`). `closed_until`: nothing starts before.
 -- `due_at`: the time of the next look; if jobs wait (`has_waiting`), nothing looks before.
+-- `promised`: the jobs that were made ready and have not started, as far as was seen, as JSON: [[since, cost, [id, ...]], ...].
 CREATE TABLE IF NOT EXISTS windlass_rates (
     rate_key varchar PRIMARY KEY NOT NULL,
     number bigint NOT NULL,
@@ -373,19 +374,10 @@ CREATE TABLE IF NOT EXISTS windlass_rates (
     counted_at bigint NOT NULL,
     closed_until bigint,
     due_at bigint,
-    has_waiting boolean NOT NULL DEFAULT 0
+    has_waiting boolean NOT NULL DEFAULT 0,
+    promised text
 );
 CREATE INDEX IF NOT EXISTS index_windlass_rates_on_due_at ON windlass_rates (due_at) WHERE due_at IS NOT NULL;
-
--- Tokens of jobs that were made ready, until their start is counted. A job that has several rates has one of each.
-CREATE TABLE IF NOT EXISTS windlass_rate_tokens (
-    id integer PRIMARY KEY AUTOINCREMENT NOT NULL,
-    rate_key varchar NOT NULL,
-    job_id bigint NOT NULL,
-    cost bigint NOT NULL,
-    created_at datetime(6) NOT NULL
-);
-CREATE INDEX IF NOT EXISTS index_windlass_rate_tokens_on_rate_key ON windlass_rate_tokens (rate_key, id);
 
 -- Lines with several gates: the one that was closed when the line was last looked at, and the first job of the line then.
 CREATE TABLE IF NOT EXISTS windlass_lines (

@@ -3,7 +3,8 @@
 //! The bucket is that of the generic cell rate algorithm (ITU-T I.371, annex A): it holds at most `burst` tokens, fills at
 //! the rate, and a start takes what it costs. So in a window of `w` seconds, no more than `rate * w + burst` jobs start. A
 //! promotion makes a job ready only if the bucket has its tokens beside those of the jobs that are ready already and have
-//! not started: whenever these start, the tokens are there. They are taken at the time of the start.
+//! not started: whenever these start, the tokens are there. A promotion takes them when it first sees that the jobs have
+//! started. That is not before the start: a bucket from which tokens are taken later never has more.
 
 use serde::{Deserialize, Serialize};
 use std::fmt::Write;
@@ -126,6 +127,18 @@ impl GateLine {
 
 // --- The bucket of a key ---
 
+/// Jobs that a promotion has made ready, and that have not started, as far as was seen: the time of the promotion, the
+/// tokens that each takes, and their ids.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct PromisedJobs(pub(crate) i64, pub(crate) i64, pub(crate) Vec<i64>);
+
+impl PromisedJobs {
+    /// Returns the tokens that they take together.
+    pub(crate) fn tokens(&self) -> i64 {
+        self.1.saturating_mul(self.2.len() as i64)
+    }
+}
+
 /// The tokens of a key. Times are microseconds of the database's clock without its steps.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct RateBucket {
@@ -171,9 +184,9 @@ impl RateBucket {
         self.counted_at = now;
     }
 
-    /// Takes the tokens of a start.
-    pub(crate) fn take(&mut self, started_at: i64, cost: i64) {
-        self.fill(started_at);
+    /// Takes the tokens of starts that were seen at this time.
+    pub(crate) fn take(&mut self, seen_at: i64, cost: i64) {
+        self.fill(seen_at);
         self.level = self.level.saturating_sub(self.pace.parts(cost));
     }
 
@@ -295,7 +308,8 @@ mod tests {
                 // A promotion learns of the starts since the last one.
                 let unnoted = random.usize(0..=noted.len());
                 let waiting = promised + unnoted as i64;
-                noted.drain(unnoted..).for_each(|at| bucket.take(at, 1));
+                let seen = noted.drain(unnoted..).count() as i64;
+                bucket.take(now, seen);
                 bucket.fill(now);
                 promised += random.i64(0..=bucket.room(waiting));
             }

@@ -18,7 +18,7 @@ pub(crate) const NOTHING: i64 = 0;
 /// that exists already, inserted by another program, does not fail the rest.
 pub(crate) fn insert_ready(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<()> {
     let text = "INSERT INTO solid_queue_ready_executions (job_id, queue_name, priority, class_name, cautious, created_at, concurrency_key) \
-         SELECT id, queue_name, priority, class_name, (gate IS NOT NULL OR {cautious}), {now}, \
+         SELECT id, queue_name, priority, class_name, (rates IS NOT NULL OR {cautious}), {now}, \
            CASE WHEN concurrency_slots IS NOT NULL THEN concurrency_key END \
          FROM solid_queue_jobs WHERE id IN {in $1} ORDER BY id ON CONFLICT (job_id) DO NOTHING";
     Statement::new(text).bind(id_list(jobs)).execute(conn)?;

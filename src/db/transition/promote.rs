@@ -311,7 +311,7 @@ fn pick(conn: &mut Conn<'_>, rooms: &[FreeSlots]) -> QueryResult<Vec<PickedJob>>
         Dialect::Sqlite => {
             let text = format!(
                 "SELECT job_id, concurrency_key AS key FROM solid_queue_blocked_executions WHERE concurrency_key = $1 \
-                 AND expires_at >= '{DOES_NOT_WAIT}' ORDER BY priority, job_id LIMIT $2"
+                 AND expires_at >= '{DOES_NOT_WAIT}' ORDER BY priority, job_id LIMIT $2 + 0"
             );
             let mut picked = Vec::new();
             for FreeSlots { key, room, .. } in open {

@@ -300,8 +300,8 @@ const SHORT: Duration = Duration::from_micros(50);
 /// Larger claims are not cheaper.
 const MOST: usize = 1_000;
 
-/// The same as [`WINDOW`] and [`MOST`] while jobs that run at most once are claimed. These are marked as started by
-/// their claim, and all of them fail if the process dies then.
+/// The same as [`WINDOW`] and [`MOST`] while jobs that run at most once, or have a rate, are claimed. These are marked as
+/// started by their claim: all that run at most once fail if the process dies then.
 const BRIEF: Duration = Duration::from_millis(2);
 
 const FEW: usize = 100;
@@ -360,12 +360,12 @@ impl Prefetch {
     /// Notes what was claimed.
     pub(crate) fn note_claimed(&self, jobs: &[Arc<Claimed>]) {
         if !jobs.is_empty() {
-            let is_cautious = jobs.iter().any(|job| job.at_most_once);
+            let is_cautious = jobs.iter().any(|job| job.at_most_once || job.has_rate);
             self.is_cautious.store(is_cautious, Ordering::Relaxed);
         }
     }
 
-    /// Returns whether so few are claimed ahead that those which run at most once may be among them.
+    /// Returns whether so few are claimed ahead that those which run at most once, or have a rate, may be among them.
     pub(crate) fn is_cautious(&self) -> bool {
         self.is_cautious.load(Ordering::Relaxed)
     }

@@ -28,7 +28,7 @@ pub(crate) const RATES: [(&str, Work); 3] = [
         // All have started, and the rate is forgotten.
         run(
             conn,
-            "DELETE FROM solid_queue_ready_executions WHERE job_id IN (SELECT job_id FROM windlass_rate_tokens)",
+            "DELETE FROM solid_queue_ready_executions WHERE job_id IN (SELECT id FROM solid_queue_jobs WHERE rates IS NOT NULL)",
         )?;
         run(
             conn,

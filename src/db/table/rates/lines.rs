@@ -31,20 +31,47 @@ struct LineName {
     line: String,
 }
 
-/// Returns up to `most` lines that wait for a gate, in the order of their first jobs.
+/// A line that waits for a gate.
+#[derive(QueryableByName)]
+pub(crate) struct LineAtGate {
+    #[diesel(sql_type = Text)]
+    pub(crate) gate_key: String,
+    #[diesel(sql_type = Text)]
+    pub(crate) line: String,
+}
+
+/// Returns up to `most` lines that wait for each of these gates, in the order of their first jobs.
 pub(crate) fn lines_at(
     conn: &mut Conn<'_>,
     kind: GateKind,
-    key: &str,
+    keys: &[String],
     most: usize,
-) -> QueryResult<Vec<String>> {
-    let text = "SELECT line FROM windlass_lines WHERE gate_kind = $1 AND gate_key = $2 ORDER BY priority, job_id LIMIT $3";
-    let rows: Vec<LineName> = Statement::new(text)
-        .bind(kind.column())
-        .bind(key)
-        .bind(most as i64)
-        .load(conn)?;
-    Ok(rows.into_iter().map(|row| row.line).collect())
+) -> QueryResult<Vec<LineAtGate>> {
+    const OF_GATE: &str = "FROM windlass_lines l WHERE l.gate_kind = $1";
+    // SQLite prepares a statement anew for each number that is bound to its LIMIT alone.
+    let order = "ORDER BY l.priority, l.job_id LIMIT $3 + 0";
+    if keys.is_empty() {
+        return Ok(Vec::new());
+    }
+    match conn.dialect() {
+        Dialect::Postgres => {
+            let text = format!(
+                "SELECT l.gate_key, l.line FROM unnest($2) WITH ORDINALITY AS k (key, place) \
+                 CROSS JOIN LATERAL (SELECT l.gate_key, l.line {OF_GATE} AND l.gate_key = k.key {order}) AS l ORDER BY k.place"
+            );
+            let statement = Statement::new(text).bind(kind.column()).bind(keys);
+            statement.bind(most as i64).load(conn)
+        }
+        Dialect::Sqlite => {
+            let text = format!("SELECT l.gate_key, l.line {OF_GATE} AND l.gate_key = $2 {order}");
+            let mut lines = Vec::new();
+            for key in keys {
+                let statement = Statement::new(&text).bind(kind.column()).bind(key);
+                lines.extend(statement.bind(most as i64).load::<LineAtGate>(conn)?);
+            }
+            Ok(lines)
+        }
+    }
 }
 
 /// Returns up to `most` lines after one, by name, that wait for concurrency keys; with `group`, for those of a group alone.
@@ -251,7 +278,7 @@ pub(crate) fn first_of(
         Dialect::Sqlite => {
             let text = format!(
                 "SELECT $1 AS line, {} FROM (SELECT job_id, priority FROM solid_queue_blocked_executions WHERE gate = $1 \
-                   ORDER BY priority, job_id LIMIT $2) AS few CROSS JOIN solid_queue_jobs j WHERE j.id = few.job_id",
+                   ORDER BY priority, job_id LIMIT $2 + 0) AS few CROSS JOIN solid_queue_jobs j WHERE j.id = few.job_id",
                 COLUMNS.replace("b.", "few.")
             );
             let mut jobs = Vec::new();

@@ -1,20 +1,19 @@
-//! `windlass_rates`: the buckets of rates. Beside it, the [tokens](self::tokens) that are promised to ready jobs, and the
-//! [lines](self::lines) of jobs that wait for several gates.
+//! `windlass_rates`: the buckets of rates. Beside it, the [lines](self::lines) of jobs that wait for several gates.
 //!
 //! All times are microseconds by the database's clock less its steps, see [`RateMoment`]. The invariant of all committed data: if
 //! a job waits in a line, then its line is requested, or one of its rates has a time at which it is due, or its line waits
 //! for a concurrency key without a free slot.
 
 mod lines;
-mod tokens;
+mod promised;
 
 pub(crate) use lines::*;
-pub(crate) use tokens::{TokenRow, delete_tokens, promise, tokens};
+pub(crate) use promised::unstarted;
 
 use crate::db::conn::connection::Conn;
 use crate::db::conn::dialect::{Dialect, micros};
 use crate::db::conn::statement::Statement;
-use crate::db::model::rate::{NewRate, RateBucket, RatePace};
+use crate::db::model::rate::{NewRate, PromisedJobs, RateBucket, RatePace};
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Bool, Nullable, Text};
 use std::collections::BTreeSet;
@@ -124,9 +123,19 @@ pub(crate) struct RateRow {
     /// True if jobs wait until it is due.
     #[diesel(sql_type = Bool)]
     pub(crate) has_waiting: bool,
+    /// See [`PromisedJobs`].
+    #[diesel(sql_type = Nullable<Text>)]
+    promised: Option<String>,
 }
 
 impl RateRow {
+    pub(crate) fn promised(&self) -> Vec<PromisedJobs> {
+        let promised = self.promised.as_deref();
+        promised.map_or_else(Vec::new, |text| {
+            serde_json::from_str(text).unwrap_or_default()
+        })
+    }
+
     pub(crate) fn pace(&self) -> RatePace {
         RatePace {
             number: self.number.max(1),
@@ -139,7 +148,7 @@ impl RateRow {
 /// Returns what is stored of these keys.
 pub(crate) fn read(conn: &mut Conn<'_>, keys: &BTreeSet<String>) -> QueryResult<Vec<RateRow>> {
     let text = format!(
-        "SELECT rate_key, number, period, burst, level, counted_at, closed_until, due_at, has_waiting \
+        "SELECT rate_key, number, period, burst, level, counted_at, closed_until, due_at, has_waiting, promised \
          FROM windlass_rates WHERE {}",
         is_one_of(conn, "rate_key", "$1"),
     );
@@ -148,7 +157,17 @@ pub(crate) fn read(conn: &mut Conn<'_>, keys: &BTreeSet<String>) -> QueryResult<
 }
 
 /// A key as it is to be stored.
-pub(crate) type StoredRate<'r> = (&'r str, i64, i64, i64, i64, i64, Option<i64>, bool);
+pub(crate) type StoredRate<'r> = (
+    &'r str,
+    i64,
+    i64,
+    i64,
+    i64,
+    i64,
+    Option<i64>,
+    bool,
+    Option<String>,
+);
 
 /// Stores the tokens of keys, which the caller has locked. A row that is there keeps the time until which it is closed.
 pub(crate) fn store(conn: &mut Conn<'_>, rows: &[StoredRate<'_>]) -> QueryResult<()> {
@@ -158,11 +177,11 @@ pub(crate) fn store(conn: &mut Conn<'_>, rows: &[StoredRate<'_>]) -> QueryResult
     let number = |part: usize| format!("CAST(value ->> {part} AS bigint)");
     let numbers: Vec<String> = (1..7).map(number).collect();
     let text = format!(
-        "INSERT INTO windlass_rates (rate_key, number, period, burst, level, counted_at, due_at, has_waiting) \
-         SELECT value ->> 0, {}, CAST(value ->> 7 AS text) IN ('true', '1') FROM {{rows $1}} WHERE true \
+        "INSERT INTO windlass_rates (rate_key, number, period, burst, level, counted_at, due_at, has_waiting, promised) \
+         SELECT value ->> 0, {}, CAST(value ->> 7 AS text) IN ('true', '1'), value ->> 8 FROM {{rows $1}} WHERE true \
          ON CONFLICT (rate_key) DO UPDATE SET number = excluded.number, period = excluded.period, burst = excluded.burst, \
          level = excluded.level, counted_at = excluded.counted_at, due_at = excluded.due_at, \
-         has_waiting = excluded.has_waiting",
+         has_waiting = excluded.has_waiting, promised = excluded.promised",
         numbers.join(", ")
     );
     let rows = serde_json::to_string(rows).unwrap_or_default();

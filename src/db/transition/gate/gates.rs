@@ -3,20 +3,16 @@
 use crate::db::conn::connection::Conn;
 use crate::db::model::rate::{NewRate, RateBucket, RatePace};
 use crate::db::table::blocked::IN_ORDER;
-use crate::db::table::rates::{self, GateKind, JobInLine, RateRow, TokenRow, WaitingLine};
+use crate::db::table::rates::{self, GateKind, JobInLine, RateRow, WaitingLine};
 use crate::db::table::semaphores::{self, FreeSlots};
 use crate::db::table::wanted_keys::{self, GATE};
 use crate::db::transition::gate::line::{Line, SeenLines};
 use crate::db::transition::gate::rate_gate::{LineView, RateGate};
-use crate::db::transition::gate::steady_clock::GateLook;
 use diesel::QueryResult;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// By how much a start may be older than the last look, which did not see it: it was not committed yet.
-const LATE: i64 = 2_000_000;
-
-/// The most tokens that are counted at once.
-const MOST_TOKENS: usize = 5_000;
+/// The most promised jobs that are looked at in one promotion.
+const MOST_PROMISED: usize = 5_000;
 
 /// The most jobs that are let through at once.
 const AT_ONCE: i64 = 500;
@@ -33,27 +29,22 @@ const UNKNOWN: RatePace = RatePace {
 pub(super) struct Passed {
     pub(super) ready: Vec<i64>,
     pub(super) full: Vec<i64>,
-    /// Tokens: the key, the job and the cost.
-    tokens: Vec<(String, i64, i64)>,
 }
 
 /// The gates that this transaction has locked.
 #[derive(Debug)]
 pub(super) struct Gates {
     now: i64,
-    is_stepped: bool,
     rates: BTreeMap<String, RateGate>,
     /// Keys that were never used: their pace is that of the first job.
     unknown: BTreeSet<String>,
     limits: BTreeMap<String, i64>,
     /// The names of all of them, as they are locked.
     locked: BTreeSet<String>,
-    /// Tokens whose start was counted.
-    counted: Vec<i64>,
 }
 
 impl Gates {
-    pub(super) fn open(conn: &mut Conn<'_>, seen: &SeenLines, look: GateLook) -> QueryResult<Self> {
+    pub(super) fn open(conn: &mut Conn<'_>, seen: &SeenLines, now: i64) -> QueryResult<Self> {
         let gates = seen.lines.iter().map(|line| &line.gates);
         let keys = gates.clone().flat_map(|gates| gates.rates.iter().cloned());
         let keys: BTreeSet<String> = keys.collect();
@@ -69,13 +60,11 @@ impl Gates {
             .filter(|key| is_locked("", key))
             .collect();
         let mut gates = Gates {
-            now: look.moment.now(),
-            is_stepped: look.is_stepped,
+            now,
             rates: BTreeMap::new(),
             unknown: BTreeSet::new(),
             limits: free_slots(conn, &limits)?,
             locked,
-            counted: Vec::new(),
         };
         gates.read_rates(conn, keys, seen)?;
         Ok(gates)
@@ -151,62 +140,30 @@ impl Gates {
         }
     }
 
-    /// Counts the starts since the last look, and the tokens that are promised.
+    /// Counts the starts since the last look.
     pub(super) fn count(&mut self, conn: &mut Conn<'_>) -> QueryResult<()> {
-        let known = self.rates.iter();
-        let known = known.filter(|(key, gate)| !self.unknown.contains(*key) && !gate.is_early);
-        let keys: Vec<String> = known.map(|(key, _)| key.clone()).collect();
-        if keys.is_empty() {
+        let unknown = &self.unknown;
+        let used = self.rates.iter_mut();
+        let used = used.filter(|(key, gate)| !unknown.contains(*key) && !gate.is_early);
+        let mut used: Vec<&mut RateGate> = used.map(|(_, gate)| gate).collect();
+        let mut promised: Vec<i64> = Vec::new();
+        for gate in &mut used {
+            gate.is_uncounted = promised.len() >= MOST_PROMISED;
+            if !gate.is_uncounted {
+                promised.extend(gate.promised_jobs());
+            }
+        }
+        if promised.is_empty() {
+            used.iter_mut().for_each(|gate| gate.bucket.fill(self.now));
             return Ok(());
         }
-        let tokens = rates::tokens(conn, &keys, MOST_TOKENS)?;
-        // After the look at them: a start that it did not see counts later, as late as it was.
-        let moment = rates::moment(conn)?;
-        self.now = self.now.max(moment.now());
-        let is_full = tokens.len() >= MOST_TOKENS;
-        let last = tokens.last().filter(|_| is_full).map(|token| token.place);
-        let mut starts = Vec::new();
-        for token in tokens {
-            match token.is_promised {
-                true => self.promise(&token, moment.steps),
-                false => starts.push(token),
-            }
-        }
-        starts.sort_by_key(|token| (token.started_at.is_none(), token.started_at));
-        for token in starts {
-            self.start(&token, moment.steps);
-        }
-        for gate in self.rates.values_mut().filter(|gate| !gate.is_early) {
-            gate.bucket.fill(self.now);
-        }
-        let uncounted = last.and_then(|place| keys.get(usize::try_from(place).ok()?..));
-        for key in uncounted.unwrap_or_default() {
-            if let Some(gate) = self.rates.get_mut(key) {
-                gate.is_uncounted = true;
-            }
+        let unstarted = rates::unstarted(conn, &promised)?;
+        // After the look at them: no start is counted before it was.
+        self.now = self.now.max(rates::moment(conn)?.now());
+        for gate in used.into_iter().filter(|gate| !gate.is_uncounted) {
+            gate.count(&unstarted, self.now);
         }
         Ok(())
-    }
-
-    fn promise(&mut self, token: &TokenRow, steps: i64) {
-        if let Some(gate) = self.rates.get_mut(&token.rate_key) {
-            gate.promise(token.cost, token.created_at - steps);
-        }
-    }
-
-    fn start(&mut self, token: &TokenRow, steps: i64) {
-        self.counted.push(token.id);
-        let (now, is_stepped) = (self.now, self.is_stepped);
-        if let Some(gate) = self.rates.get_mut(&token.rate_key) {
-            // One that is unknown, or was noted before a step of the clock, counts as late as it can be.
-            let at = token
-                .started_at
-                .filter(|_| !is_stepped)
-                .map(|at| at - steps);
-            let at = at.filter(|at| (gate.looked_at - LATE..=now).contains(at));
-            gate.bucket.take(at.unwrap_or(now), token.cost);
-            gate.is_changed = true;
-        }
     }
 
     /// Returns the most jobs of a line that may pass.
@@ -300,9 +257,7 @@ impl Gates {
         passed.ready.push(job.job_id);
         for rate in wanted {
             if let Some(gate) = self.rates.get_mut(&rate.key) {
-                gate.promise(rate.cost, self.now);
-                gate.is_changed = true;
-                passed.tokens.push((rate.key, job.job_id, rate.cost));
+                gate.promise(job.job_id, rate.cost, self.now);
             }
         }
         let limit = line.gates.limit.as_ref();
@@ -312,16 +267,16 @@ impl Gates {
     }
 
     /// Stores what has changed.
-    pub(super) fn store(
-        &mut self,
-        conn: &mut Conn<'_>,
-        lines: &[Line],
-        passed: &Passed,
-    ) -> QueryResult<()> {
-        let tokens = passed.tokens.iter();
-        let tokens = tokens.map(|(key, job, cost)| (&**key, *job, *cost));
-        rates::promise(conn, &tokens.collect::<Vec<_>>())?;
-        rates::delete_tokens(conn, &self.counted)?;
+    pub(super) fn store(&mut self, conn: &mut Conn<'_>, lines: &[Line]) -> QueryResult<()> {
+        for key in lines
+            .iter()
+            .filter(|line| line.has_more())
+            .flat_map(|line| &line.gates.rates)
+        {
+            if let Some(gate) = self.rates.get_mut(key) {
+                gate.note_rest();
+            }
+        }
         let known = self.rates.iter();
         let known = known.filter(|(key, _)| !self.unknown.contains(*key));
         let (idle, used): (Vec<_>, Vec<_>) = known.partition(|(_, gate)| gate.is_idle(self.now));

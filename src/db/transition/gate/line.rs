@@ -126,8 +126,12 @@ pub(super) fn find(
     let rates: Vec<String> = due.into_iter().chain(alone).collect();
     let mut seen = SeenLines::default();
     for (kind, keys) in [(GateKind::Limit, &wanted.limits), (GateKind::Rate, &rates)] {
+        let mut waiting: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        for found in rates::lines_at(conn, kind, keys, LINES_OF_GATE)? {
+            waiting.entry(found.gate_key).or_default().push(found.line);
+        }
         for key in keys {
-            let mut found = rates::lines_at(conn, kind, key, LINES_OF_GATE)?;
+            let mut found = waiting.remove(key).unwrap_or_default();
             let room = most.saturating_sub(lines.len());
             let is_partial = found.len() >= LINES_OF_GATE || found.len() > room;
             found.truncate(room);

@@ -6,9 +6,9 @@
 //! in this order: the rates, as the job names them, and then the concurrency key. Once a job has found a rate without the
 //! tokens that it costs, no later job passes that rate, of whatever line.
 //!
-//! A token that was taken is promised until its job starts, see [`RateBucket`](crate::db::model::rate::RateBucket). The row
-//! of a key is written once for all jobs that a promotion lets through, and at most once in a tick: jobs that come earlier
-//! wait for the next look.
+//! A token that was taken is promised until a promotion sees that its job has started, see
+//! [`RateBucket`](crate::db::model::rate::RateBucket). The row of a key is written once for all jobs that a promotion lets
+//! through, and once in a tick: jobs that come earlier wait for the next look.
 
 mod gates;
 mod line;
@@ -97,11 +97,11 @@ pub(crate) fn let_through(
     }
     let mut seen = line::find(conn, wanted, MOST_LINES)?;
     let moment = rates::moment(conn)?;
-    let Some(look) = watch.steady.look(moment) else {
+    let Some(now) = watch.steady.look(moment) else {
         watch.wants_clock = true;
         return Err(diesel::result::Error::RollbackTransaction);
     };
-    let mut gates = Gates::open(conn, &seen, look)?;
+    let mut gates = Gates::open(conn, &seen, now)?;
     if watch.has_no_tick {
         gates.look_again();
     }
@@ -110,7 +110,7 @@ pub(crate) fn let_through(
     let jobs = gates.first_jobs(conn, &mut seen.lines)?;
     let passed = gates.pass(&mut seen.lines, jobs);
     note_skipped(conn, &mut seen.lines)?;
-    gates.store(conn, &seen.lines, &passed)?;
+    gates.store(conn, &seen.lines)?;
     let open = gates.open_limits(&seen);
     wanted_keys::request(conn, open.into_iter().map(NewRequest::Key))?;
     let lines = &seen.lines;

@@ -1,8 +1,9 @@
 //! The tokens of a key during a promotion.
 
-use crate::db::model::rate::{RateBucket, RatePace};
+use crate::db::model::rate::{PromisedJobs, RateBucket, RatePace};
 use crate::db::table::rates::{RateRow, StoredRate};
 use crate::mutant;
+use std::collections::BTreeSet;
 
 /// The shortest time between two looks at the tokens of a key, in microseconds.
 const TICK: i64 = 20_000;
@@ -38,12 +39,12 @@ pub(super) enum LineView {
 pub(super) struct RateGate {
     pub(super) bucket: RateBucket,
     lines: LineView,
-    /// The tokens of jobs that have not started, and the time of the oldest.
+    /// The jobs that have not started, the oldest first, and their tokens.
+    jobs: Vec<PromisedJobs>,
     promised: i64,
-    promised_since: Option<i64>,
     closed_until: Option<i64>,
     /// The time of the last look.
-    pub(super) looked_at: i64,
+    looked_at: i64,
     /// True if that is less than a tick ago, or if jobs wait for a time that has not come.
     pub(super) is_early: bool,
     due_at: Option<i64>,
@@ -52,8 +53,10 @@ pub(super) struct RateGate {
     pub(super) is_changed: bool,
     /// The tokens that the next job wants, if one waits: no other passes before it.
     wanted: Option<i64>,
-    /// True if not all tokens could be counted: nothing may pass.
+    /// True if its starts could not be counted: nothing may pass.
     pub(super) is_uncounted: bool,
+    /// True if more jobs may pass at once.
+    has_rest: bool,
     /// The shortest time until the next look.
     tick: i64,
 }
@@ -69,19 +72,21 @@ impl RateGate {
             (_, due) => due.is_some() && row.counted_at + TICK > now,
         };
         let used = used.as_ref();
+        let jobs = used.map_or_else(Vec::new, RateRow::promised);
         RateGate {
             looked_at: bucket.counted_at,
             is_early: used.is_some_and(is_early),
             bucket,
             lines,
-            promised: 0,
-            promised_since: None,
+            promised: jobs.iter().map(PromisedJobs::tokens).sum(),
+            jobs,
             closed_until: used.and_then(|row| row.closed_until),
             due_at: used.and_then(|row| row.due_at),
             has_waiting: used.is_some_and(|row| row.has_waiting),
             is_changed: false,
             wanted: None,
             is_uncounted: false,
+            has_rest: false,
             tick: TICK,
         }
     }
@@ -92,11 +97,40 @@ impl RateGate {
         self.tick = 0;
     }
 
-    /// Notes tokens of a job that has not started.
-    pub(super) fn promise(&mut self, cost: i64, since: i64) {
+    /// Returns the jobs that have not started, as far as was seen.
+    pub(super) fn promised_jobs(&self) -> impl Iterator<Item = i64> + '_ {
+        self.jobs.iter().flat_map(|jobs| jobs.2.iter().copied())
+    }
+
+    /// Takes the tokens of the jobs that have started: all that are not among `unstarted`.
+    pub(super) fn count(&mut self, unstarted: &BTreeSet<i64>, now: i64) {
+        let before = self.promised;
+        for jobs in &mut self.jobs {
+            jobs.2.retain(|job| unstarted.contains(job));
+        }
+        self.jobs.retain(|jobs| !jobs.2.is_empty());
+        self.promised = self.jobs.iter().map(PromisedJobs::tokens).sum();
+        let taken = before.saturating_sub(self.promised);
+        self.is_changed |= taken > 0;
+        self.bucket.take(now, taken);
+    }
+
+    /// Promises tokens to a job.
+    pub(super) fn promise(&mut self, job: i64, cost: i64, now: i64) {
         self.promised = self.promised.saturating_add(cost);
-        let oldest = self.promised_since.map_or(since, |at| at.min(since));
-        self.promised_since = Some(oldest);
+        self.is_changed = true;
+        match self.jobs.last_mut() {
+            Some(PromisedJobs(since, each, jobs)) if *since == now && *each == cost => {
+                jobs.push(job)
+            }
+            _ => self.jobs.push(PromisedJobs(now, cost, vec![job])),
+        }
+    }
+
+    /// Has the next promotion look at it at once, as one moves only so many jobs.
+    pub(super) fn note_rest(&mut self) {
+        self.has_rest = true;
+        self.is_changed = true;
     }
 
     /// Leaves jobs that have come within a tick of the last look to the next one.
@@ -141,7 +175,7 @@ impl RateGate {
             LineView::Few => self.wanted.is_some() || self.has_waiting,
             LineView::Partial => true,
         };
-        let is_free = self.promised == 0 && !waits;
+        let is_free = self.promised == 0 && !waits && !self.has_rest;
         !self.is_early && !self.is_uncounted && is_full && is_open && is_free
     }
 
@@ -169,12 +203,23 @@ impl RateGate {
             counted_at,
             due_at,
             has_waiting,
+            self.promised_text(),
         ))
+    }
+
+    fn promised_text(&self) -> Option<String> {
+        match self.jobs.is_empty() {
+            true => None,
+            false => serde_json::to_string(&self.jobs).ok(),
+        }
     }
 
     /// Returns the time of the next look, and whether jobs wait for it.
     fn next_look(&self, now: i64) -> (Option<i64>, bool) {
         let own = self.own_look(now);
+        if self.has_rest {
+            return (Some(now), true);
+        }
         match self.lines {
             // A closed one is closed for the others, too.
             LineView::Partial if self.wanted.is_none() => (Some(now + self.tick), true),
@@ -188,7 +233,8 @@ impl RateGate {
     }
 
     fn own_look(&self, now: i64) -> (Option<i64>, bool) {
-        let age = self.promised_since.map_or(0, |since| now - since).max(0);
+        let oldest = self.jobs.first().map_or(now, |jobs| jobs.0);
+        let age = now.saturating_sub(oldest).max(0);
         let Some(wanted) = self.wanted else {
             let later = match self.promised > 0 {
                 true => age / 4,

@@ -20,14 +20,6 @@ struct ClockReading {
     after: Duration,
 }
 
-/// The time of a promotion.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct GateLook {
-    pub(super) moment: RateMoment,
-    /// True if the clock has made a step since the last look: the times of starts may be those before it.
-    pub(super) is_stepped: bool,
-}
-
 /// A difference that is no step, and the part of the time between two readings that is none.
 const TOLERANCE: Duration = Duration::from_millis(250);
 const DRIFT: u32 = 1_000;
@@ -54,8 +46,9 @@ impl SteadyClock {
         Ok(())
     }
 
-    /// Returns the time of a look, or `None` if the clock has made a step since the last reading that is not noted.
-    pub(super) fn look(&mut self, moment: RateMoment) -> Option<GateLook> {
+    /// Returns the time of a look without the steps, or `None` if the clock has made one since the last reading that is not
+    /// noted.
+    pub(super) fn look(&mut self, moment: RateMoment) -> Option<i64> {
         let after = clock::since_boot();
         let reading = |before| ClockReading {
             moment,
@@ -64,18 +57,12 @@ impl SteadyClock {
         };
         let Some(last) = self.last else {
             self.last = Some(reading(Duration::ZERO));
-            return Some(GateLook {
-                moment,
-                is_stepped: false,
-            });
+            return Some(moment.now());
         };
         if last.step(reading(last.after)) != 0 {
             return None;
         }
-        Some(GateLook {
-            moment,
-            is_stepped: last.moment.steps != moment.steps,
-        })
+        Some(moment.now())
     }
 }
 
