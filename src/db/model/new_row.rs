@@ -68,6 +68,10 @@ pub(crate) enum NewExpiry {
     In(Duration),
 }
 
+/// The priority of blocked executions of ordered jobs. They come by age, whatever the priorities of
+/// their jobs are, and none is promoted while another transaction has locked the one before it.
+pub(crate) const IN_ORDER: i32 = i32::MIN;
+
 /// The value of `concurrency_conflict` of a job of an ordered key.
 pub const ORDERED: &str = "ordered";
 

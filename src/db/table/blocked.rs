@@ -4,7 +4,9 @@ use crate::db::conn::connection::Conn;
 use crate::db::conn::dialect::{Dialect, Execution, Id, id_list, job_ids};
 use crate::db::conn::statement::Statement;
 use crate::db::model::job_columns::JobColumns;
-use crate::db::model::new_row::{ORDERED, UNIQUE_SUCCESSOR, WAITS_AT_GATE, waits_for_others_sql};
+use crate::db::model::new_row::{
+    IN_ORDER, ORDERED, UNIQUE_SUCCESSOR, WAITS_AT_GATE, waits_for_others_sql,
+};
 use crate::db::table::semaphores::{DOES_NOT_WAIT, NEVER_EXPIRES};
 use crate::db::table::wanted_keys::{self, GATE, NewRequest, SEMAPHORE};
 use diesel::prelude::*;
@@ -22,10 +24,6 @@ fn expires_at() -> String {
          THEN {{time '{DOES_NOT_WAIT}'}} ELSE {{time '{NEVER_EXPIRES}'}} END"
     )
 }
-
-/// The priority of blocked executions of ordered jobs. They come by age, whatever the priorities of
-/// their jobs are, and none is promoted while another transaction has locked the one before it.
-pub(crate) const IN_ORDER: i32 = i32::MIN;
 
 /// Returns an expression for the priority of a blocked execution, from the columns of its job.
 fn rank(on_conflict: &str, priority: &str) -> String {

@@ -15,14 +15,15 @@
 use crate::db::conn::connection::Conn;
 use crate::db::conn::dialect::Dialect;
 use crate::db::conn::statement::Statement;
-use crate::db::model::new_row::waits_for_others_sql;
+use crate::db::model::new_row::{IN_ORDER, waits_for_others_sql};
+use crate::db::table::rates;
 use crate::db::table::run_time::limits;
 use crate::db::table::wanted_keys::{
     PromotionRequest, is_requested_after, key_list, request_promotion,
 };
 use crate::mutant;
 use diesel::prelude::*;
-use diesel::sql_types::{BigInt, Bool, Text};
+use diesel::sql_types::{BigInt, Bool, Nullable, Text};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -53,7 +54,7 @@ pub(crate) fn free_slots(
     if keys.is_empty() {
         return Ok(Vec::new());
     }
-    let blocked = |until: &str| {
+    let is_blocked = |until: &str| {
         format!(
             "(SELECT b.id FROM solid_queue_blocked_executions b WHERE b.expires_at = {{time '{until}'}} \
              AND b.concurrency_key = wanted.key LIMIT 1) IS NOT NULL"
@@ -64,11 +65,16 @@ pub(crate) fn free_slots(
            (SELECT s.id FROM solid_queue_semaphores s WHERE s.key = wanted.key LIMIT 1) IS NOT NULL AS has_semaphore, \
            (SELECT b.id FROM solid_queue_blocked_executions b WHERE b.concurrency_key = wanted.key \
              AND b.expires_at < {{time '{DOES_NOT_WAIT}'}} LIMIT 1) IS NOT NULL AS has_blocked_by_ruby, \
-           (SELECT l.line FROM windlass_lines l WHERE l.gate_kind = 'limit' AND l.gate_key = wanted.key LIMIT 1) IS NOT NULL AS has_line \
+           NOT {} AS has_line, {} AS first_in_line, \
+           (SELECT b.job_id FROM solid_queue_blocked_executions b WHERE b.concurrency_key = wanted.key \
+             AND b.priority = {IN_ORDER} AND b.expires_at >= {{time '{DOES_NOT_WAIT}'}} \
+             ORDER BY b.priority, b.job_id LIMIT 1) AS first_in_order \
          FROM (SELECT value ->> 0 AS key FROM {{rows $1}}) AS wanted",
         limit_of("wanted.key"),
-        blocked(NEVER_EXPIRES),
-        blocked(DOES_NOT_WAIT),
+        is_blocked(NEVER_EXPIRES),
+        is_blocked(DOES_NOT_WAIT),
+        rates::has_no_line("wanted.key"),
+        rates::first_in_line(conn.dialect(), "wanted.key"),
     );
     let mut slots: Vec<FreeSlots> = Statement::new(text).bind(key_list(keys)).load(conn)?;
     let taken = held(conn, slots.iter().filter(|one| one.has_blocked()))?;
@@ -318,6 +324,11 @@ pub(crate) struct FreeSlots {
     /// True if a line of jobs with rates waits for a slot.
     #[diesel(sql_type = Bool)]
     pub(crate) has_line: bool,
+    /// The first job of an ordered key with a rate, and the first without that waits.
+    #[diesel(sql_type = Nullable<BigInt>)]
+    first_in_line: Option<i64>,
+    #[diesel(sql_type = Nullable<BigInt>)]
+    pub(crate) first_in_order: Option<i64>,
 }
 
 impl FreeSlots {
@@ -331,7 +342,15 @@ impl FreeSlots {
             has_semaphore: false,
             has_blocked_by_ruby: false,
             has_line: false,
+            first_in_line: None,
+            first_in_order: None,
         }
+    }
+
+    /// Returns whether a job with a rate comes before those of an ordered key that have none.
+    pub(crate) fn is_behind_line(&self) -> bool {
+        let first = self.first_in_line.zip(self.first_in_order);
+        first.is_some_and(|(in_line, other)| in_line < other)
     }
 
     pub(crate) fn has_blocked(&self) -> bool {

@@ -181,7 +181,9 @@ fn promote_once(
     }
     // Counted under the lock, by separate statements, which see what transactions before this
     // one have committed.
-    let rooms = semaphores::free_slots(conn, &requests.keys)?;
+    let mut rooms = semaphores::free_slots(conn, &requests.keys)?;
+    let behind = rooms.iter_mut().filter(|one| one.is_behind_line());
+    behind.for_each(|one| one.room = one.room.min(0));
     let picked = pick(conn, &shares(&rooms))?;
     let ready: Vec<i64> = picked.iter().map(|picked| picked.job_id).collect();
     make_ready(conn, &ready)?;

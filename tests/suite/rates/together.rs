@@ -3,9 +3,10 @@
 use super::{HOUR, drained, note, registry, tokens};
 use crate::on_each_database;
 use crate::support::TestDb;
+use crate::support::jobs::Note;
 use std::time::Duration;
 use windlass::limits::{LimitConflict, Rate};
-use windlass::{Batch, Concurrency, NewJob, OnConflict, Policy, jobs, queues, testing};
+use windlass::{Batch, Concurrency, JobId, NewJob, OnConflict, Policy, jobs, queues, testing};
 
 fn an_hour(key: &str) -> Rate {
     Rate::per_hour(1).key(key)
@@ -94,11 +95,43 @@ fn an_ordered_key_stays_in_order(db: &TestDb) {
     assert_eq!(db.count(&in_order), 1);
 }
 
+/// Jobs of an ordered key with and without a rate are in one order.
+fn an_ordered_key_has_one_order(db: &TestDb) {
+    let mut conn = db.connection();
+    let ordered = || Concurrency::new(1).group("ledger").ordered();
+    note("0", an_hour("slow")).enqueue(&mut conn).unwrap();
+    assert_eq!(drained(db), 1);
+    let rated = || note("rated", an_hour("slow")).concurrency(ordered());
+    let plain = || NewJob::new(&Note::new("plain")).unwrap();
+    let plain = || plain().concurrency(ordered());
+    let jobs = [plain(), rated(), plain(), plain(), rated()];
+    let jobs = jobs.map(|job| job.enqueue(&mut conn).unwrap().id.0);
+    // The first has no rate, and the second waits for its token: the others wait behind it.
+    assert_eq!((drained(db), finished(db)), (1, jobs[..1].to_vec()));
+    assert_eq!(drained(db), 0);
+    testing::travel(&mut conn, HOUR).unwrap();
+    assert_eq!((drained(db), finished(db)), (3, jobs[..4].to_vec()));
+    // One that is cancelled holds up none.
+    let last = plain().enqueue(&mut conn).unwrap();
+    assert_eq!(drained(db), 0);
+    jobs::cancel(&mut conn, JobId(jobs[4])).unwrap();
+    assert_eq!(drained(db), 1);
+    assert!(finished(db).contains(&last.id.0));
+}
+
+/// Returns the jobs with a concurrency key that have finished, by their ids.
+fn finished(db: &TestDb) -> Vec<i64> {
+    let ids = "SELECT CAST(id AS text) AS t FROM solid_queue_jobs WHERE concurrency_key IS NOT NULL \
+         AND finished_at IS NOT NULL ORDER BY id";
+    let ids = db.texts(ids).into_iter();
+    ids.map(|id| id.parse().unwrap()).collect()
+}
+
 fn a_job_waits_for_its_time_and_its_parents_first(db: &TestDb) {
     let mut conn = db.connection();
     let later = note("later", an_hour("api")).after(HOUR);
     later.enqueue(&mut conn).unwrap();
-    let parent = NewJob::new(&crate::support::jobs::Note::new("parent")).unwrap();
+    let parent = NewJob::new(&Note::new("parent")).unwrap();
     let batch = Batch::new("all").add([parent]).enqueue(&mut conn).unwrap();
     let child = note("child", an_hour("api")).after(batch.id);
     child.enqueue(&mut conn).unwrap();
@@ -213,6 +246,7 @@ on_each_database!(
     a_full_key_holds_up_no_other,
     a_job_that_does_not_wait_is_discarded,
     an_ordered_key_stays_in_order,
+    an_ordered_key_has_one_order,
     a_job_waits_for_its_time_and_its_parents_first,
     what_waits_can_be_changed,
     each_start_counts,

@@ -3,6 +3,7 @@
 use crate::db::conn::connection::Conn;
 use crate::db::conn::dialect::Dialect;
 use crate::db::conn::statement::Statement;
+use crate::db::model::new_row::IN_ORDER;
 use crate::db::model::rate::NewRate;
 use crate::db::table::rates::{STEPS, bind_texts, is_one_of, micros_now, of_column};
 use diesel::prelude::*;
@@ -72,6 +73,34 @@ pub(crate) fn lines_at(
             Ok(lines)
         }
     }
+}
+
+/// Returns a condition: no job of the ordered `key` that has a rate comes before the blocked execution `b`. Those wait in the
+/// line of the key, see [`GateLine`](crate::db::model::rate::GateLine).
+pub(crate) fn is_before_line(dialect: Dialect, key: &str) -> String {
+    format!(
+        "(b.priority > {IN_ORDER} OR coalesce({} > b.job_id, true))",
+        first_in_line(dialect, key)
+    )
+}
+
+/// Returns an expression for the first job with a rate of an ordered key.
+pub(crate) fn first_in_line(dialect: Dialect, key: &str) -> String {
+    let character = match dialect {
+        Dialect::Postgres => "chr",
+        Dialect::Sqlite => "char",
+    };
+    format!(
+        "(SELECT g.job_id FROM solid_queue_blocked_executions g WHERE g.gate = {character}(30) || {key} \
+         ORDER BY g.priority, g.job_id LIMIT 1)"
+    )
+}
+
+/// Returns a condition: no line of jobs with rates waits for a slot of a key.
+pub(crate) fn has_no_line(key: &str) -> String {
+    format!(
+        "(SELECT l.line FROM windlass_lines l WHERE l.gate_kind = 'limit' AND l.gate_key = {key} LIMIT 1) IS NULL"
+    )
 }
 
 /// Returns up to `most` lines after one, by name, that wait for concurrency keys; with `group`, for those of a group alone.

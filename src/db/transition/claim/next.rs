@@ -6,16 +6,17 @@
 //! that begin are one change, so that a key never holds more slots than before.
 //!
 //! The jobs are those that a promotion would take, by priority and then age. What this process may
-//! not run at once is left to a promotion.
+//! not run at once is left to a promotion, and so are keys for which jobs with rates wait.
 
 use crate::db::conn::connection::Conn;
-use crate::db::conn::dialect::Id;
+use crate::db::conn::dialect::{Dialect, Id};
 use crate::db::conn::statement::Statement;
 use crate::db::model::claim::{
     ClaimQueues, Claimed, ClaimedRow, EndedClaim, EqualJobs, NextClaims, NextJobs,
 };
 use crate::db::table::blocked;
 use crate::db::table::claimed::ENQUEUED_AT;
+use crate::db::table::rates;
 use crate::db::table::semaphores::{self, AT_ONCE, DOES_NOT_WAIT};
 use crate::db::table::wanted_keys::{self, NewRequest, SEMAPHORE};
 use crate::db::transition::claim::sqlite;
@@ -171,12 +172,12 @@ fn parts_text(queues: &ClaimQueues) -> String {
            FROM freed CROSS JOIN LATERAL (SELECT CAST({limit} AS bigint) AS slots OFFSET 0) AS l \
            WHERE EXISTS (SELECT 1 FROM me) AND (SELECT b.id FROM solid_queue_blocked_executions b \
              WHERE b.concurrency_key = freed.key AND b.expires_at >= {{time '{DOES_NOT_WAIT}'}} \
-             ORDER BY b.priority, b.job_id LIMIT 1) IS NOT NULL), \
+             ORDER BY b.priority, b.job_id LIMIT 1) IS NOT NULL AND {has_no_line}), \
          next AS MATERIALIZED (SELECT b.job_id, open.key FROM open CROSS JOIN LATERAL ( \
              SELECT job_id, queue_name, priority FROM solid_queue_blocked_executions \
              WHERE concurrency_key = open.key AND expires_at >= {{time '{DOES_NOT_WAIT}'}} \
              ORDER BY priority, job_id LIMIT greatest(open.room, 0) FOR UPDATE SKIP LOCKED) AS b \
-           JOIN solid_queue_jobs j ON j.id = b.job_id WHERE {is_in_turn} AND {may_run}), \
+           JOIN solid_queue_jobs j ON j.id = b.job_id WHERE {is_in_turn} AND {is_before_line} AND {may_run}), \
          begun AS (INSERT INTO solid_queue_claimed_executions \
              (job_id, process_id, created_at, started_at, concurrency_key, prefetched, ready_at) \
            SELECT job_id, $2, {{now}}, {{now}}, key, true, {{now}} FROM next \
@@ -191,7 +192,9 @@ fn parts_text(queues: &ClaimQueues) -> String {
         limit = semaphores::limit_of("freed.key"),
         is_boundless = semaphores::is_boundless("l.slots"),
         held = semaphores::held_up_to("freed.key", "(greatest(l.slots, 0) + freed.slots)"),
+        has_no_line = rates::has_no_line("freed.key"),
         is_in_turn = blocked::is_in_turn("open.key"),
+        is_before_line = rates::is_before_line(Dialect::Postgres, "open.key"),
         may_run = may_run(queues, "= ANY ($4)"),
     )
 }
@@ -253,11 +256,13 @@ fn next_of_key_text(queues: &ClaimQueues) -> String {
          FROM (SELECT job_id, queue_name, priority FROM solid_queue_blocked_executions \
            WHERE concurrency_key = $4 AND expires_at >= {{time '{DOES_NOT_WAIT}'}} \
            ORDER BY priority, job_id LIMIT (SELECT room FROM open)) AS b \
-         CROSS JOIN solid_queue_jobs j WHERE j.id = b.job_id AND {may_run} \
+         CROSS JOIN solid_queue_jobs j WHERE j.id = b.job_id AND {is_before_line} AND {has_no_line} AND {may_run} \
          AND EXISTS (SELECT 1 FROM solid_queue_processes WHERE id = $1 AND NOT draining) \
          ORDER BY b.priority, b.job_id ON CONFLICT (job_id) DO NOTHING RETURNING id",
         limit = semaphores::limit_of("$4"),
         held = semaphores::held_up_to("$4", "(SELECT slots FROM l)"),
+        is_before_line = rates::is_before_line(Dialect::Sqlite, "$4"),
+        has_no_line = rates::has_no_line("$4"),
         may_run = may_run(queues, "IN (SELECT value FROM json_each($3))"),
     )
 }

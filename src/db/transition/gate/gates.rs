@@ -1,8 +1,8 @@
 //! The gates of lines, as far as a promotion has locked them.
 
 use crate::db::conn::connection::Conn;
+use crate::db::model::new_row::IN_ORDER;
 use crate::db::model::rate::{NewRate, RateBucket, RatePace};
-use crate::db::table::blocked::IN_ORDER;
 use crate::db::table::rates::{self, GateKind, JobInLine, RateRow, WaitingLine};
 use crate::db::table::semaphores::{self, FreeSlots};
 use crate::db::table::wanted_keys::{self, GATE};
@@ -31,6 +31,15 @@ pub(super) struct Passed {
     pub(super) full: Vec<i64>,
 }
 
+/// A concurrency key during a promotion.
+#[derive(Debug)]
+struct LimitGate {
+    /// The number of its free slots.
+    room: i64,
+    /// The first job without a rate that waits, if the key is ordered.
+    first: Option<i64>,
+}
+
 /// The gates that this transaction has locked.
 #[derive(Debug)]
 pub(super) struct Gates {
@@ -38,7 +47,7 @@ pub(super) struct Gates {
     rates: BTreeMap<String, RateGate>,
     /// Keys that were never used: their pace is that of the first job.
     unknown: BTreeSet<String>,
-    limits: BTreeMap<String, i64>,
+    limits: BTreeMap<String, LimitGate>,
     /// The names of all of them, as they are locked.
     locked: BTreeSet<String>,
 }
@@ -111,7 +120,7 @@ impl Gates {
     pub(super) fn open_limits(&self, seen: &SeenLines) -> Vec<String> {
         let partial = seen.partial.iter();
         let limits = partial.filter(|(kind, key)| {
-            *kind == GateKind::Limit && self.limits.get(key).is_none_or(|room| *room > 0)
+            *kind == GateKind::Limit && self.limits.get(key).is_none_or(|gate| gate.room > 0)
         });
         limits.map(|(_, key)| key.clone()).collect()
     }
@@ -143,8 +152,11 @@ impl Gates {
     /// Counts the starts since the last look.
     pub(super) fn count(&mut self, conn: &mut Conn<'_>) -> QueryResult<()> {
         let unknown = &self.unknown;
+        let now = self.now;
         let used = self.rates.iter_mut();
         let used = used.filter(|(key, gate)| !unknown.contains(*key) && !gate.is_early);
+        let used =
+            used.filter_map(|(key, gate)| (!gate.has_plenty(now, AT_ONCE)).then_some((key, gate)));
         let mut used: Vec<&mut RateGate> = used.map(|(_, gate)| gate).collect();
         let mut promised: Vec<i64> = Vec::new();
         for gate in &mut used {
@@ -174,7 +186,8 @@ impl Gates {
             Some(gate.room(self.now))
         });
         let limit = line.gates.limit.as_ref();
-        let limit = limit.and_then(|key| self.limits.get(key).copied());
+        let limit = limit.and_then(|key| self.limits.get(key));
+        let limit = limit.map(|gate| gate.room);
         rates.chain(limit).min().unwrap_or(AT_ONCE).max(0)
     }
 
@@ -224,7 +237,7 @@ impl Gates {
                 line.is_locked = true;
                 continue;
             }
-            match self.closed(line, &wanted) {
+            match self.closed(line, &job, &wanted) {
                 None => self.take(line, &job, wanted, &mut passed),
                 Some((GateKind::Limit, _)) if job.discards => passed.full.push(job.job_id),
                 Some((kind, key)) => line.stop(kind, &key, Some((job.priority, job.job_id))),
@@ -234,7 +247,12 @@ impl Gates {
     }
 
     /// Returns the first gate of a job that is closed.
-    fn closed(&mut self, line: &Line, wanted: &[NewRate]) -> Option<(GateKind, String)> {
+    fn closed(
+        &mut self,
+        line: &Line,
+        job: &JobInLine,
+        wanted: &[NewRate],
+    ) -> Option<(GateKind, String)> {
         for rate in wanted {
             let Some(gate) = self.rates.get_mut(&rate.key) else {
                 continue;
@@ -249,7 +267,10 @@ impl Gates {
             }
         }
         let key = line.gates.limit.as_ref()?;
-        let is_full = self.limits.get(key).is_some_and(|room| *room <= 0);
+        let is_full = self.limits.get(key).is_some_and(|gate| {
+            let is_ordered = job.priority == IN_ORDER;
+            gate.room <= 0 || is_ordered && gate.first.is_some_and(|first| first < job.job_id)
+        });
         is_full.then(|| (GateKind::Limit, key.clone()))
     }
 
@@ -261,8 +282,8 @@ impl Gates {
             }
         }
         let limit = line.gates.limit.as_ref();
-        if let Some(room) = limit.and_then(|key| self.limits.get_mut(key)) {
-            *room -= 1;
+        if let Some(gate) = limit.and_then(|key| self.limits.get_mut(key)) {
+            gate.room -= 1;
         }
     }
 
@@ -304,13 +325,20 @@ fn place(conn: &mut Conn<'_>, lines: &[Line]) -> QueryResult<()> {
 }
 
 /// Returns how many slots of concurrency keys are free, whether or not other jobs wait for them.
-fn free_slots(conn: &mut Conn<'_>, keys: &BTreeSet<String>) -> QueryResult<BTreeMap<String, i64>> {
+fn free_slots(
+    conn: &mut Conn<'_>,
+    keys: &BTreeSet<String>,
+) -> QueryResult<BTreeMap<String, LimitGate>> {
     let slots: Vec<FreeSlots> = semaphores::free_slots(conn, keys)?;
     // Those with blocked jobs are counted already.
     let taken = semaphores::held(conn, slots.iter().filter(|one| !one.has_blocked()))?;
     let free = slots.into_iter().map(|one| {
         let taken = taken.get(&one.key).copied().unwrap_or(0);
-        (one.key, one.room - taken)
+        let gate = LimitGate {
+            room: one.room - taken,
+            first: one.first_in_order,
+        };
+        (one.key, gate)
     });
     Ok(free.collect())
 }

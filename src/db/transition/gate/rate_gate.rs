@@ -102,6 +102,19 @@ impl RateGate {
         self.jobs.iter().flat_map(|jobs| jobs.2.iter().copied())
     }
 
+    /// Fills the bucket without a count of its starts, if there are so many tokens that these may be taken later. Returns
+    /// whether it has.
+    pub(super) fn has_plenty(&mut self, now: i64, wanted: i64) -> bool {
+        let mut bucket = self.bucket.clone();
+        bucket.fill(now);
+        let has_place = self.promised.saturating_add(wanted) <= MOST_PROMISED;
+        let has_plenty = self.has_waiting && has_place && bucket.room(self.promised) >= wanted;
+        if has_plenty {
+            self.bucket = bucket;
+        }
+        has_plenty
+    }
+
     /// Takes the tokens of the jobs that have started: all that are not among `unstarted`.
     pub(super) fn count(&mut self, unstarted: &BTreeSet<i64>, now: i64) {
         let before = self.promised;
