@@ -239,6 +239,7 @@ pub(crate) const LONGEST: u64 = 86_400_000_000;
 
 /// A rate in an option of a job.
 #[derive(Deserialize)]
+#[serde(expecting = "a rate, an object with a number and a period")]
 struct NamedRate {
     number: u32,
     #[serde(deserialize_with = "period")]
@@ -314,7 +315,7 @@ mod tests {
         let full = Rate::per_minute(9).burst(4).key("a").cost(2);
         assert_eq!(read(all).unwrap(), Some(vec![full, odd]));
         for (text, word) in [
-            ("[[9, \"minute\"]]", "map"),
+            ("[[9, \"minute\"]]", "an object with a number"),
             (r#"[{"number": 9}]"#, "period"),
             (r#"[{"number": 9, "period": "week"}]"#, "microseconds"),
             (r#"[{"number": 9, "period": 0}]"#, "microseconds"),
