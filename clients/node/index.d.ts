@@ -1,3 +1,12 @@
+/** How many jobs with the same key may start in a period, which is a number of microseconds if it is no word. */
+export interface Rate {
+  number: number;
+  period: "second" | "minute" | "hour" | "day" | number;
+  burst?: number | null;
+  key?: string | null;
+  cost?: number | null;
+}
+
 /** What may be said of a job: the columns of the view. What is absent, undefined or null has its default. */
 export interface Options {
   queue?: string | null;
@@ -30,6 +39,7 @@ export interface Options {
   batchId?: number | bigint | null;
   afterBatch?: number | bigint | null;
   runsOn?: "success" | "failure" | "finish" | null;
+  rates?: Rate[] | RawJson | null;
 }
 
 /** A job of a list. */

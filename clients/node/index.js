@@ -55,6 +55,7 @@ const OPTIONS = {
   batchId: ["bigint", INTEGER],
   afterBatch: ["bigint", INTEGER],
   runsOn: ["text", TEXT],
+  rates: ["text", JSON_VALUE],
 };
 
 /** Enqueues a job by a client or pool of pg, in the transaction of the client. Resolves to the job's id. */
@@ -129,7 +130,7 @@ function listOf(where, className, jobs) {
     if (typeof job !== "object" || job === null) throw new EnqueueError(`${place}: it is not an object`);
     const { arguments: args, ...options } = job;
     const pairs = columnsOf(place, args, options, true).map(([column, , value]) => {
-      const isText = !["arguments", "tags", "meta"].includes(column) && typeof value === "string";
+      const isText = !["arguments", "tags", "meta", "rates"].includes(column) && typeof value === "string";
       return `"${column}":${isText ? JSON.stringify(value) : value}`;
     });
     return `{${pairs.join(",")}}`;

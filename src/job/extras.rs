@@ -111,6 +111,9 @@ fn fill_in(row: &mut NewRow, class: &NamedClass) {
     }
     row.at_most_once |= row.left_out.delivery && class.at_most_once;
     row.max_crashes = row.max_crashes.or(class.max_crashes);
+    if row.left_out.rates && row.rates.is_empty() {
+        row.rates = class.rates();
+    }
     if !row.at_most_once {
         row.max_attempts = row.max_attempts.or(class.max_attempts);
     }

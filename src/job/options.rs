@@ -10,6 +10,7 @@ use crate::job::concurrency::{Concurrency, LimitConflict};
 use crate::job::new_job::{LONGEST_DELAY, NewJob};
 use crate::job::policy::backoff::Backoff;
 use crate::job::policy::{Delivery, Policy};
+use crate::job::rate::{self, Rate};
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -17,7 +18,7 @@ use std::time::Duration;
 
 /// The columns of the view `windlass_enqueue`, which are the fields of a request over HTTP: the class, the arguments, and
 /// options.
-pub const COLUMNS: [&str; 32] = [
+pub const COLUMNS: [&str; 33] = [
     "class",
     "arguments",
     "queue",
@@ -50,6 +51,7 @@ pub const COLUMNS: [&str; 32] = [
     "batch_id",
     "after_batch",
     "runs_on",
+    "rates",
 ];
 
 /// The options of a job. Those that are not set come from its type.
@@ -184,6 +186,10 @@ pub struct JobOptions {
 
     /// Metadata of the job.
     pub meta: Option<Map<String, Value>>,
+
+    /// The rates at which jobs with their keys start. An empty list: none, whatever its type says.
+    #[serde(deserialize_with = "rate::named")]
+    pub rates: Option<Vec<Rate>>,
 }
 
 /// The policy for a job whose key has no free slot.
@@ -218,6 +224,7 @@ impl JobOptions {
         policy.keep_result = self.keep_result;
         policy.unique_scope = self.unique_scope;
         policy.on_conflict = self.on_conflict;
+        policy.rates = self.rates.clone().unwrap_or_default();
         let named = self.at_most_once.map(|at_most_once| match at_most_once {
             true => Delivery::AtMostOnce,
             false => Delivery::AtLeastOnce,
@@ -296,6 +303,9 @@ impl JobOptions {
             job = job.when(on);
         }
         job = job.tags(self.tags.iter().flatten());
+        if self.rates.is_some() {
+            job = job.without_rates();
+        }
         let policy = self.in_seconds(self.policy())?;
         Ok(self.limited(self.timed(job)?)?.policy(policy))
     }

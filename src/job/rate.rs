@@ -1,7 +1,9 @@
 //! Rates: how many jobs with the same key may start in a time.
 
 use crate::db::model::rate::{MOST_RATES, MOST_STARTS, NewRate, RatePace};
-use serde::{Deserialize, Serialize};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::{Map, Value};
 use std::time::Duration;
 
 /// Limits how many jobs with the same key start in a time, whatever number of workers there is.
@@ -120,6 +122,12 @@ impl Rate {
         self
     }
 
+    /// Returns the key, if it has one of its own.
+    #[doc(hidden)]
+    pub fn own_key(&self) -> Option<&str> {
+        self.key.as_deref()
+    }
+
     pub(crate) fn has_other_key(&self, other: &Rate) -> bool {
         self.key != other.key
     }
@@ -143,6 +151,18 @@ impl Rate {
             ));
         }
         Ok(NewRate { key, pace, cost })
+    }
+}
+
+impl From<windlass_enqueue::Rate> for Rate {
+    fn from(shared: windlass_enqueue::Rate) -> Self {
+        Rate {
+            number: shared.number,
+            period: shared.period,
+            burst: shared.burst,
+            key: shared.key,
+            cost: shared.cost,
+        }
     }
 }
 
@@ -204,6 +224,68 @@ pub(crate) fn of_class(rates: &[Rate], class: &str) -> Result<Vec<NewRate>, Stri
     Ok(rates)
 }
 
+// --- Rates as programs outside of Rust name them ---
+
+/// The periods that have a name, in microseconds. Another one is an integer of them, up to the longest.
+pub(crate) const PERIODS: [(&str, u64); 4] = [
+    ("second", 1_000_000),
+    ("minute", 60_000_000),
+    ("hour", 3_600_000_000),
+    ("day", LONGEST),
+];
+
+/// The longest period, in microseconds.
+pub(crate) const LONGEST: u64 = 86_400_000_000;
+
+/// A rate in an option of a job.
+#[derive(Deserialize)]
+#[serde(expecting = "a rate, an object with a number and a period")]
+struct NamedRate {
+    number: u32,
+    #[serde(deserialize_with = "period")]
+    period: Duration,
+    burst: Option<u32>,
+    key: Option<String>,
+    cost: Option<u32>,
+    /// With this, serde reads no list as a rate.
+    #[serde(flatten)]
+    others: Map<String, Value>,
+}
+
+/// Reads the option `rates` of a job.
+pub(crate) fn named<'de, D: Deserializer<'de>>(input: D) -> Result<Option<Vec<Rate>>, D::Error> {
+    let Some(named) = Option::<Vec<NamedRate>>::deserialize(input)? else {
+        return Ok(None);
+    };
+    let mut rates = Vec::with_capacity(named.len());
+    for rate in named {
+        if let Some((name, _)) = rate.others.iter().next() {
+            let name = name.escape_default();
+            return Err(D::Error::custom(format!("a rate has no `{name}`")));
+        }
+        rates.push(Rate {
+            number: rate.number,
+            period: rate.period,
+            burst: rate.burst,
+            key: rate.key,
+            cost: rate.cost.unwrap_or(1),
+        });
+    }
+    Ok(Some(rates))
+}
+
+fn period<'de, D: Deserializer<'de>>(input: D) -> Result<Duration, D::Error> {
+    let value = Value::deserialize(input)?;
+    let named = PERIODS.iter().find(|(name, _)| value == *name);
+    let micros = named.map(|(_, micros)| *micros).or_else(|| value.as_u64());
+    match micros {
+        Some(micros) if (1..=LONGEST).contains(&micros) => Ok(Duration::from_micros(micros)),
+        _ => Err(D::Error::custom(format!(
+            "the period of a rate must be second, minute, hour or day, or an integer of microseconds from 1 to {LONGEST}"
+        ))),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -219,6 +301,33 @@ mod tests {
         let own = rate(Rate::per_minute(6).burst(4).key("api/acme"));
         assert_eq!((&*own.key, own.pace.burst), ("api/acme", 4));
         assert_eq!(own.pace.period, 60_000_000);
+    }
+
+    #[test]
+    fn an_option_names_rates() {
+        let read = |text: &str| named(&mut serde_json::Deserializer::from_str(text));
+        assert_eq!(read("null").unwrap(), None);
+        let all = r#"[{"number": 9, "period": "minute", "burst": 4, "key": "a", "cost": 2}, {"number": 5, "period": 250}]"#;
+        let odd = Rate {
+            period: Duration::from_micros(250),
+            ..Rate::per_second(5)
+        };
+        let full = Rate::per_minute(9).burst(4).key("a").cost(2);
+        assert_eq!(read(all).unwrap(), Some(vec![full, odd]));
+        for (text, word) in [
+            ("[[9, \"minute\"]]", "an object with a number"),
+            (r#"[{"number": 9}]"#, "period"),
+            (r#"[{"number": 9, "period": "week"}]"#, "microseconds"),
+            (r#"[{"number": 9, "period": 0}]"#, "microseconds"),
+            (r#"[{"number": 9, "period": 86400000001}]"#, "microseconds"),
+            (r#"[{"number": 9, "period": 1.5}]"#, "microseconds"),
+            (r#"[{"number": 9, "period": 1, "burts": 2}]"#, "no `burts`"),
+            (r#"[{"number": 9, "number": 1, "period": 1}]"#, "duplicate"),
+            (r#"[{"number": -1, "period": 1}]"#, "u32"),
+        ] {
+            let error = read(text).unwrap_err().to_string();
+            assert!(error.contains(word), "{text}: {error}");
+        }
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! The classes that a program performs, and how. Generic types end here.
 
 use crate::db::model::extras::FIRST_VERSION;
+use crate::db::model::new_row::rates_to_column;
 use crate::db::table::classes::NewClass;
 use crate::error::{Error, Result};
 use crate::job::arguments::ArgumentsReader;
@@ -13,6 +14,7 @@ use crate::job::new_job::NewJob;
 use crate::job::output::{MAX_OUTPUT, as_output};
 use crate::job::policy::Policy;
 use crate::job::policy::quota::{self, Quota};
+use crate::job::rate;
 use crate::job::run_log::Cover;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -234,7 +236,9 @@ impl Registry {
             // A name that is not valid is an error of each enqueue in Rust.
             let quota = quota::column(class.quota.as_ref(), name).ok().flatten();
             let quota = quota.and_then(|quota| quota.to_column());
-            let policy = &class.policy;
+            let (policy, rates) = class.policy.clone().without_rates();
+            // Rates that are not valid are an error of each enqueue in Rust, too.
+            let rates = rate::of_class(&rates, name).ok();
             let column = |number: u32| i32::try_from(number).unwrap_or(i32::MAX);
             NewClass {
                 class_name: name.clone(),
@@ -248,6 +252,7 @@ impl Registry {
                 at_most_once: policy.is_at_most_once().then_some(true),
                 max_arguments: i64::try_from(class.max_arguments).ok(),
                 policy: policy.to_column(),
+                rates: rates.and_then(|rates| rates_to_column(&rates)),
             }
         };
         self.classes.iter().map(describe).collect()

@@ -30,7 +30,7 @@ async function accepts(connection, job) {
   const names = Object.entries(columns).map(([column, value]) => [
     column.replace(/_[a-z]/g, (letter) => letter[1].toUpperCase()), value]);
   const options = Object.fromEntries(names);
-  for (const name of ["tags", "meta"]) {
+  for (const name of ["tags", "meta", "rates"]) {
     if (typeof options[name] === "string") options[name] = new RawJson(options[name]);
   }
   const args = typeof text === "string" ? new RawJson(text) : text;

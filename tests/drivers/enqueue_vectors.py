@@ -58,7 +58,7 @@ def transactions(driver, database):
 
 def accepts(transaction, job):
     job = {column: long(value) for column, value in job.items()}
-    for column in ("arguments", "tags", "meta"):
+    for column in ("arguments", "tags", "meta", "rates"):
         if isinstance(job.get(column), str):
             job[column] = RawJson(job[column])
     class_name, arguments = job.pop("class", None), job.pop("arguments", None)

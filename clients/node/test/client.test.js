@@ -99,6 +99,13 @@ test("tags and metadata are values", async () => {
   }
 });
 
+test("rates are values", async () => {
+  const rates = [{ number: 10, period: "second", key: "ü" }, { number: 9, period: "day" }];
+  await one("pay", 1, { rates });
+  await many("pay", [{ rates }]);
+  assert.deepEqual(await jobs("gate"), [1, 2].map(() => ({ gate: "ü\x1fpay" })));
+});
+
 test("without arguments they are null", async () => {
   await one("pay");
   await many("pay", [{}, { arguments: null, queue: undefined }]);

@@ -79,6 +79,16 @@ class ClientTest(unittest.TestCase):
                 enqueue(self.conn, "pay", **wrong)
             self.conn.rollback()
 
+    def test_rates_are_values(self):
+        rates = [{"number": 10, "period": "second", "key": "ü"}, {"number": 9, "period": "day"}]
+        enqueue(self.conn, "pay", rates=rates)
+        enqueue_many(self.conn, "pay", [{"rates": rates}])
+        self.assertEqual(self.jobs("gate"), [("ü\x1fpay",)] * 2)
+        for wrong in ([{"number": 1}], [{"number": 1, "period": "day", "key": "a\x1fb"}], {"number": 1}, "a"):
+            with self.subTest(wrong), self.assertRaises(EnqueueError):
+                enqueue(self.conn, "pay", rates=wrong)
+            self.conn.rollback()
+
     def test_without_arguments_they_are_null(self):
         enqueue(self.conn, "pay")
         enqueue_many(self.conn, "pay", [{}, {"arguments": None, "queue": None}])

@@ -34,6 +34,10 @@ class Described < Windlass::Job
   enqueues_with timeout: 1.5, backoff: 10.seconds, backoff_cap: 1.hour, max_attempts: 3, expires_in: 1.day, tenant: "acme"
 end
 
+class Rated < Windlass::Job
+  enqueues_with rates: ->(account:, **) { [{ number: 10, period: :minute, key: "api/#{account}" }, { number: 9, period: "day" }] }
+end
+
 class Refused < Windlass::Job
   unique_by "always", on_conflict: :refuse
 end
@@ -105,6 +109,13 @@ class WindlassTest < Minitest::Test
     assert_operator jobs.size, :>=, 1
     error = assert_raises(Windlass::ArgumentError) { Class.new(Windlass::Job) { enqueues_with color: 1 } }
     assert_includes error.message, "color"
+  end
+
+  def test_a_class_says_rates
+    Rated.perform_later(account: 7)
+    ActiveJob.perform_all_later([Rated.new(account: 7)]) if ActiveJob.respond_to?(:perform_all_later)
+    assert_equal ["api/7\u001fRated"], jobs("gate").flatten.uniq
+    assert_equal 2, JSON.parse(jobs("rates").first.first).size
   end
 
   def test_a_refusal_of_the_database_is_an_error

@@ -2,6 +2,7 @@
 
 use crate::concurrency::Concurrency;
 use crate::policy::Policy;
+use crate::rate::Rate;
 use std::fmt;
 
 /// The arguments of a type of job, for programs that enqueue it but do not run it.
@@ -54,6 +55,17 @@ pub trait JobArgs: serde::Serialize {
     /// Returns the concurrency limit of this job. Default: none.
     fn concurrency(&self) -> Option<Concurrency> {
         None
+    }
+
+    /// Returns the rate at which jobs with its key start. Default: none, or those that the worker's type has in its policy.
+    fn rate(&self) -> Option<Rate> {
+        None
+    }
+
+    /// Returns all rates of this job, if it has several: up to four, with different keys. Default: that of
+    /// [`rate`](Self::rate).
+    fn rates(&self) -> Vec<Rate> {
+        self.rate().into_iter().collect()
     }
 }
 

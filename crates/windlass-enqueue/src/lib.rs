@@ -60,6 +60,7 @@ mod args;
 mod concurrency;
 mod new_job;
 mod policy;
+mod rate;
 mod statement;
 #[cfg(test)]
 mod tests;
@@ -69,6 +70,7 @@ pub use args::{Error, JobArgs};
 pub use concurrency::{Concurrency, LimitConflict};
 pub use new_job::NewJob;
 pub use policy::{Backoff, Delivery, On, OnConflict, Policy, UniqueScope};
+pub use rate::Rate;
 pub use statement::{Database, Insert, Statement, statements_for_all};
 
 #[cfg(any(feature = "diesel", feature = "diesel-async"))]

@@ -3,6 +3,7 @@
 use crate::args::{Error, JobArgs};
 use crate::concurrency::Concurrency;
 use crate::policy::{Backoff, Delivery, On, Policy};
+use crate::rate::Rate;
 use crate::time;
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
@@ -29,6 +30,7 @@ pub struct NewJob {
     pub(crate) columns: BTreeMap<&'static str, String>,
     tags: Vec<String>,
     meta: Map<String, Value>,
+    rates: Vec<Rate>,
 }
 
 impl NewJob {
@@ -50,10 +52,11 @@ impl NewJob {
             .policy(J::policy())
             .arguments_version(J::VERSION);
         job.set_or_clear("unique_id", arguments.unique_id());
-        Ok(match arguments.concurrency() {
+        let job = match arguments.concurrency() {
             Some(concurrency) => job.concurrency(concurrency),
             None => job,
-        })
+        };
+        Ok(arguments.rates().into_iter().fold(job, NewJob::rate))
     }
 
     /// Creates a job of the class with this name. The arguments are JSON text, which the database checks.
@@ -65,6 +68,7 @@ impl NewJob {
             columns: BTreeMap::new(),
             tags: Vec::new(),
             meta: Map::new(),
+            rates: Vec::new(),
         };
         job.with("arguments", arguments)
     }
@@ -140,6 +144,20 @@ impl NewJob {
             .without("concurrency_group")
             .without("concurrency_limit")
             .without("concurrency_on_conflict")
+    }
+
+    /// Adds a [rate](Rate) at which jobs with its key start, in place of one with the same key.
+    pub fn rate(mut self, rate: Rate) -> Self {
+        self.rates.retain(|other| other.key != rate.key);
+        self.rates.push(rate);
+        let json = Value::from_iter(self.rates.iter().map(Rate::to_json)).to_string();
+        self.with("rates", json)
+    }
+
+    /// Removes the rates of the job's type: this job waits for no token, and takes none.
+    pub fn without_rates(mut self) -> Self {
+        self.rates.clear();
+        self.with("rates", "[]")
     }
 
     /// Sets the policy; its values override those of the job's type.

@@ -176,7 +176,7 @@ enum Kind {
 impl Kind {
     fn of(column: &str) -> Self {
         match column {
-            "arguments" | "tags" | "meta" => Kind::Json,
+            "arguments" | "tags" | "meta" | "rates" => Kind::Json,
             "run_at" | "not_after" => Kind::Time,
             "priority" => Kind::Integer,
             "max_attempts" | "max_crashes" | "concurrency_limit" | "version" | "batch_id"

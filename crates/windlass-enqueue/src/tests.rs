@@ -302,3 +302,26 @@ fn arguments_cannot_name_columns_of_a_list() {
         jobs[1].statement(Database::Postgres)
     );
 }
+
+#[test]
+fn rates_are_a_column() {
+    let rates = |job: &NewJob| values_of(job).get("rates").map(|text| (*text).to_owned());
+    let job = import("1").rate(Rate::per_second(10));
+    assert_eq!(rates(&job).unwrap(), r#"[{"number":10,"period":1000000}]"#);
+    let job = job.rate(Rate::per_day(9).key("api").burst(4).cost(2));
+    let full = r#"{"burst":4,"cost":2,"key":"api","number":9,"period":86400000000}"#;
+    assert_eq!(
+        rates(&job).unwrap(),
+        format!(r#"[{{"number":10,"period":1000000}},{full}]"#)
+    );
+    // One with the same key replaces it.
+    let job = job.rate(Rate::per_hour(1));
+    assert_eq!(
+        rates(&job).unwrap(),
+        format!(r#"[{full},{{"number":1,"period":3600000000}}]"#)
+    );
+    let inserts = statements_for_all(&[job.clone(), import("2")], Database::Sqlite);
+    let list = &inserts[0].statements[0].values[1];
+    assert!(list.contains(r#""rates":[{"burst""#), "{list}");
+    assert_eq!(rates(&job.without_rates()).unwrap(), "[]");
+}

@@ -56,6 +56,7 @@ pub(crate) struct LeftOut {
     pub(crate) queue: bool,
     pub(crate) priority: bool,
     pub(crate) delivery: bool,
+    pub(crate) rates: bool,
     /// The bytes of the arguments, tags and metadata, if no maximum was given.
     pub(crate) maximum_of: Option<usize>,
 }
@@ -145,9 +146,7 @@ impl NewRow {
     }
 
     pub(crate) fn rates_column(&self) -> Option<String> {
-        let has_rates = !self.rates.is_empty();
-        let text = has_rates.then(|| serde_json::to_string(&self.rates));
-        text.and_then(|text| text.ok())
+        rates_to_column(&self.rates)
     }
 
     pub(crate) fn concurrency_key(&self) -> Option<&str> {
@@ -456,6 +455,12 @@ impl fmt::Display for QuotaRefusal {
         } = self;
         write!(f, "the quota `{quota}` allows {limit} {counts}")
     }
+}
+
+/// Returns rates as they are stored, or `None` if there are none.
+pub(crate) fn rates_to_column(rates: &[NewRate]) -> Option<String> {
+    let text = (!rates.is_empty()).then(|| serde_json::to_string(rates));
+    text.and_then(|text| text.ok())
 }
 
 // --- The concurrency keys of executions that wait for something else than a slot ---

@@ -4,6 +4,7 @@
 use crate::db::conn::connection::Conn;
 use crate::db::conn::dialect::micros;
 use crate::db::conn::statement::Statement;
+use crate::db::model::rate::NewRate;
 use crate::db::table::run_time::IS_STRICT;
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Bool, Integer, Nullable, Text};
@@ -32,10 +33,12 @@ pub(crate) struct NewClass {
     pub(crate) max_arguments: Option<i64>,
     /// All else that its policy says, as the column of a job has it.
     pub(crate) policy: Option<String>,
+    /// The rates of its policy, as the column of a job has them.
+    pub(crate) rates: Option<String>,
 }
 
 /// The columns that a worker stores of a class, and their types.
-const STORED: [(&str, &str); 10] = [
+const STORED: [(&str, &str); 11] = [
     ("queue_name", "text"),
     ("redact", "text"),
     ("internal", "boolean"),
@@ -46,6 +49,7 @@ const STORED: [(&str, &str); 10] = [
     ("at_most_once", "boolean"),
     ("max_arguments", "bigint"),
     ("policy", "text"),
+    ("rates", "text"),
 ];
 
 /// Stores the classes that a worker performs. Rows that are the same already, and were written
@@ -148,13 +152,24 @@ pub(crate) struct NamedClass {
     pub(crate) max_arguments: Option<i64>,
     #[diesel(sql_type = Nullable<Text>)]
     pub(crate) policy: Option<String>,
+    #[diesel(sql_type = Nullable<Text>)]
+    pub(crate) rates: Option<String>,
+}
+
+impl NamedClass {
+    /// Returns the rates of its policy. Those that cannot be read count as none.
+    pub(crate) fn rates(&self) -> Vec<NewRate> {
+        let rates = self.rates.as_deref();
+        let rates = rates.and_then(|rates| serde_json::from_str(rates).ok());
+        rates.unwrap_or_default()
+    }
 }
 
 /// Returns those of these classes that a worker has stored and, if unknown classes are refused, the others.
 pub(crate) fn named(conn: &mut Conn<'_>, classes: &[&str]) -> QueryResult<Vec<NamedClass>> {
     let text = format!(
         "SELECT n.class_name, c.class_name IS NOT NULL AS is_known, coalesce(c.internal, false) AS internal, c.quota, \
-           c.queue_name, c.priority, c.max_attempts, c.max_crashes, coalesce(c.at_most_once, false) AS at_most_once, c.max_arguments, c.policy \
+           c.queue_name, c.priority, c.max_attempts, c.max_crashes, coalesce(c.at_most_once, false) AS at_most_once, c.max_arguments, c.policy, c.rates \
          FROM (SELECT value ->> 0 AS class_name FROM {{rows $1}}) AS n \
          LEFT JOIN windlass_classes c ON c.class_name = n.class_name \
          WHERE c.class_name IS NOT NULL OR {IS_STRICT} ORDER BY n.class_name"

@@ -15,6 +15,7 @@ use crate::job::error::JobError;
 use crate::job::extras::PublicAccess;
 use crate::job::new_job::NewJob;
 use crate::job::policy::Policy;
+use crate::job::rate::Rate;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -68,8 +69,8 @@ pub struct Function<A> {
     limits: fn(&A) -> Limits,
 }
 
-/// The unique id and the concurrency limit of one job.
-type Limits = (Option<String>, Option<Concurrency>);
+/// The unique id, the concurrency limit and the rates of one job.
+type Limits = (Option<String>, Option<Concurrency>, Vec<Rate>);
 
 impl<A> Function<A> {
     /// Creates a class with this name, which is stored with its jobs: see
@@ -86,7 +87,7 @@ impl<A> Function<A> {
             max_arguments: MAX_ARGUMENTS,
             version: FIRST_VERSION,
             upcast: |_, arguments| Ok(arguments),
-            limits: |_| (None, None),
+            limits: |_| (None, None, Vec::new()),
         }
     }
 
@@ -148,7 +149,7 @@ impl<A: Serialize + DeserializeOwned> Function<A> {
     /// # Errors
     /// If the arguments cannot be serialized to JSON, or cannot be read from it again.
     pub fn job(&self, arguments: &A) -> Result<NewJob> {
-        let (unique_id, concurrency) = (self.limits)(arguments);
+        let (unique_id, concurrency, rates) = (self.limits)(arguments);
         let decode = |text: &str| decode_as(text, self.name, self.aliases);
         let arguments = written(self.name, arguments, self.redact, decode)?;
         let (class, queue) = (self.name.to_owned(), self.queue.to_owned());
@@ -158,7 +159,7 @@ impl<A: Serialize + DeserializeOwned> Function<A> {
                 unique_id,
                 ..NewRow::new(class, arguments, queue, self.priority)
             },
-            policy: (self.policy)().with_version(self.version),
+            policy: (self.policy)().with_version(self.version).with_rates(rates),
             concurrency,
             quota: None,
             max_arguments: Some(self.max_arguments),

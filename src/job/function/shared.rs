@@ -5,6 +5,7 @@ use crate::job::concurrency::{Concurrency, LimitConflict};
 use crate::job::function::Function;
 use crate::job::policy::backoff::Backoff;
 use crate::job::policy::{Delivery, Policy};
+use crate::job::rate::Rate;
 use windlass_enqueue as shared;
 use windlass_enqueue::JobArgs;
 
@@ -12,7 +13,7 @@ impl<A: JobArgs> Function<A> {
     /// Creates a class for a type of arguments of the crate `windlass-enqueue`, which programs without Windlass enqueue.
     ///
     /// It has what the type says: its name, queue, priority, policy, version, secrets and maximum size and, for each job, its
-    /// unique id and concurrency limit. Register it with the function that performs the jobs:
+    /// unique id, concurrency limit and rates. Register it with the function that performs the jobs:
     ///
     /// ```
     /// use diesel::prelude::*;
@@ -54,8 +55,9 @@ impl<A: JobArgs> Function<A> {
         function.version = A::VERSION;
         function.policy = || A::policy().into();
         function.limits = |arguments: &A| {
-            let limit = arguments.concurrency();
-            (arguments.unique_id(), limit.map(Concurrency::from))
+            let limit = arguments.concurrency().map(Concurrency::from);
+            let rates = arguments.rates().into_iter().map(Rate::from);
+            (arguments.unique_id(), limit, rates.collect())
         };
         function
     }

@@ -86,12 +86,13 @@ impl NewJob {
     /// [internal](crate::Job::INTERNAL).
     ///
     /// One statement more looks the class up. If a worker has stored it, the job has what its type says, unless it is set
-    /// here: the queue, the priority, the largest number of attempts and crashes, at-most-once delivery, and the
-    /// [maximum size](crate::Job::MAX_ARGUMENTS) of the arguments.
+    /// here: the queue, the priority, what its [`Job::policy`](crate::Job::policy) says, such as attempts and
+    /// [rates](Policy::rate), and the [maximum size](crate::Job::MAX_ARGUMENTS) of the arguments.
     pub fn of_class(class: impl Into<String>, arguments: impl Into<String>) -> Self {
         let mut row = NewRow::new(class.into(), arguments.into(), "default".to_owned(), 0);
         row.left_out.queue = true;
         row.left_out.priority = true;
+        row.left_out.rates = true;
         NewJob {
             row,
             policy: Policy::new(),
@@ -241,6 +242,7 @@ impl NewJob {
     /// Removes the rates of the job's type: this job waits for no token, and takes none.
     pub fn without_rates(mut self) -> Self {
         self.policy.rates.clear();
+        self.row.left_out.rates = false;
         self
     }
 

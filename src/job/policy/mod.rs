@@ -136,6 +136,12 @@ impl Policy {
         self
     }
 
+    /// Returns the rates by themselves.
+    pub(crate) fn without_rates(mut self) -> (Self, Vec<Rate>) {
+        let rates = std::mem::take(&mut self.rates);
+        (self, rates)
+    }
+
     /// Replaces the rates, if there are any.
     pub(crate) fn with_rates(mut self, rates: Vec<Rate>) -> Self {
         if !rates.is_empty() {

@@ -5,20 +5,23 @@
 
 mod policy;
 mod postgres;
+mod rates;
 mod rules;
 mod sqlite;
 
 use crate::db::conn::dialect::Dialect;
 use crate::db::model::extras::{MAX_LABEL, MAX_TAGS};
 use crate::db::model::job_columns::JobColumns;
-use crate::db::model::new_row::{ORDERED, UNIQUE_SUCCESSOR, UniqueScope, WAITS_FOR_PARENTS};
+use crate::db::model::new_row::{
+    ORDERED, UNIQUE_SUCCESSOR, UniqueScope, WAITS_AT_GATE, WAITS_FOR_PARENTS,
+};
 use crate::db::table::attempts::KEPT;
 use crate::db::table::blocked::IN_ORDER;
 use crate::db::table::expiries::LATEST;
 use crate::db::table::flows::batches::{IS_OPEN, IS_OURS};
 use crate::db::table::flows::parents;
 use crate::db::table::semaphores::{DOES_NOT_WAIT, NEVER_EXPIRES};
-use crate::db::table::wanted_keys::{BATCH, CHILD, EVENT};
+use crate::db::table::wanted_keys::{BATCH, CHILD, EVENT, GATE};
 use crate::db::transition::flows::wake;
 use crate::db::transition::unique::ROUNDS;
 use crate::job::arguments::MAX_DEPTH;
@@ -33,7 +36,7 @@ const NAME: &str = "2026-11-28-000002_windlass";
 type CallerColumn = (&'static str, &'static str);
 
 /// The columns that a caller may set beside the class.
-const OPTIONS: [CallerColumn; 31] = [
+const OPTIONS: [CallerColumn; 32] = [
     ("arguments", "text"),
     ("queue", "text"),
     ("priority", "integer"),
@@ -65,6 +68,7 @@ const OPTIONS: [CallerColumn; 31] = [
     ("batch_id", "bigint"),
     ("after_batch", "bigint"),
     ("runs_on", "text"),
+    ("rates", "text"),
 ];
 
 /// Those of them that are times.
@@ -73,7 +77,7 @@ const TIMES: [&str; 2] = ["run_at", "not_after"];
 /// Returns the type of JSON that a column takes in a list.
 fn json_type((name, kind): CallerColumn) -> &'static str {
     match (name, kind) {
-        ("tags", _) => "array",
+        ("tags" | "rates", _) => "array",
         ("meta", _) => "object",
         (_, "boolean") => "boolean",
         (_, "text" | "timestamptz") => "string",
@@ -119,6 +123,8 @@ fn constants(dialect: Dialect) -> Words {
         word("event", EVENT),
         word("event rounds", wake::ROUNDS.to_string()),
         word("waits for parents", WAITS_FOR_PARENTS),
+        word("waits at gate", WAITS_AT_GATE),
+        word("gate", GATE),
         word("batch", BATCH),
         word("batch is ours", IS_OURS),
         word("batch is open", IS_OPEN),

@@ -3,14 +3,17 @@
 use crate::db::conn::dialect::Dialect::Postgres;
 use crate::db::conn::listening::wake;
 use crate::db::internal_tests::enqueue_by_sql::policy::{Sources, part_of};
+use crate::db::internal_tests::enqueue_by_sql::rates;
 use crate::db::internal_tests::enqueue_by_sql::rules::{self, From, Rule};
 use crate::db::internal_tests::enqueue_by_sql::{
     CallerColumn, OPTIONS, TIMES, Words, constants, holds, json_type, must_be_json, with_sources,
     word,
 };
 use crate::db::model::job_columns::{JobColumns, JobShape};
+use crate::db::model::rate::{MOST_RATES, MOST_STARTS};
 use crate::db::schema::functions::close_functions;
 use crate::db::table::quotas::MOST_SLOTS;
+use crate::job::rate::{LONGEST, PERIODS};
 
 pub(super) fn words() -> Words {
     let due = JobShape {
@@ -123,6 +126,7 @@ pub(super) fn words() -> Words {
         word("tags", rules::tags()),
         word("meta", rules::meta()),
     ]);
+    words.extend(rate_words());
     words.push(word("limits", limits()));
     words.push(word("most slots", MOST_SLOTS.to_string()));
     words.push(word("close functions", format!("{};", close_functions())));
@@ -138,7 +142,8 @@ fn of_job(input: &str) -> String {
         "class_name" => "p_class".to_owned(),
         "max_attempts" | "max_crashes" => integer(&format!("p_{input}")),
         "policy" => "v_policy".to_owned(),
-        "active_job_id" | "rates" | "gate" => "NULL".to_owned(),
+        "active_job_id" => "NULL".to_owned(),
+        "rates" | "gate" => format!("v_{input}"),
         "due_at" => "v_at".to_owned(),
         "delay" => "v_delay".to_owned(),
         "concurrency_key" => "v_key".to_owned(),
@@ -402,6 +407,26 @@ fn view_columns() -> String {
 /// Returns the values of the options of one job, in order.
 fn values(source: &dyn Fn(&str) -> String) -> String {
     OPTIONS.map(|(name, _)| source(name)).join(", ")
+}
+
+/// Returns the words of the function that checks rates.
+fn rate_words() -> Words {
+    let mut words: Words = rates::rules()
+        .into_iter()
+        .map(|(name, says, _)| word(&format!("rate {name}"), says))
+        .collect();
+    let periods = PERIODS.map(|(name, _)| format!("'{name}'"));
+    words.extend([
+        word("rate same key", rates::SAME_KEY),
+        word("rate parts", rates::PARTS),
+        word("rate periods", periods.join(", ")),
+        word("stored rate", rates::stored_rate(Postgres, "p_class")),
+        word("own burst", rates::own_burst(Postgres)),
+        word("most rates", MOST_RATES.to_string()),
+        word("most starts", MOST_STARTS.to_string()),
+        word("longest period", LONGEST.to_string()),
+    ]);
+    words
 }
 
 /// Returns the limits that a quota may have: their order, names, seconds, and what each counts.

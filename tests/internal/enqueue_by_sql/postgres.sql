@@ -202,6 +202,49 @@ BEGIN
 END;
 $$;
 
+-- Returns the rates of a caller as a job has them, or NULL if there are none.
+CREATE OR REPLACE FUNCTION windlass_rates_of(p_class text, p_rates text) RETURNS text LANGUAGE plpgsql AS $$
+DECLARE
+    v_rates json;
+    v_problem text;
+    v_stored text;
+BEGIN
+    BEGIN
+        v_rates := p_rates;
+        IF (CASE WHEN json_typeof(v_rates) = 'array' THEN json_array_length(v_rates) > {most rates} ELSE true END) THEN
+            v_problem := '{rate shape}';
+        END IF;
+    EXCEPTION WHEN invalid_text_representation OR untranslatable_character THEN
+        v_problem := 'its rates are not JSON';
+    END;
+    -- A number is looked at as text first: a cast could fail.
+    SELECT coalesce(v_problem, min(CASE
+        WHEN json_typeof(rate.value) <> 'object' THEN '{rate shape}'
+        WHEN (SELECT count(*) <> count(DISTINCT part) OR bool_or(part NOT IN ({rate parts})) FROM json_object_keys(rate.value) AS part) THEN '{rate shape}'
+        WHEN json_typeof(rate.value -> 'key') NOT IN ('string', 'null') OR octet_length(rate.value ->> 'key') NOT BETWEEN 1 AND 255
+            OR (rate.value ->> 'key') COLLATE "C" ~ '[\u0001-\u001f\u007f-\u009f]' THEN '{rate key}'
+        WHEN CASE json_typeof(rate.value -> 'period') WHEN 'string' THEN rate.value ->> 'period' NOT IN ({rate periods})
+            WHEN 'number' THEN CASE WHEN rate.value ->> 'period' ~ '^[0-9]{1,11}$'
+                THEN CAST(rate.value ->> 'period' AS bigint) NOT BETWEEN 1 AND {longest period} ELSE true END
+            ELSE true END THEN '{rate period}'
+        WHEN rate.value ->> 'number' IS NULL OR (SELECT bool_or(CASE WHEN json_typeof(part.value) = 'number' AND CAST(part.value AS text) ~ '^[0-9]{1,8}$'
+                THEN CAST(CAST(part.value AS text) AS integer) NOT BETWEEN 1 AND {most starts} ELSE json_typeof(part.value) <> 'null' END)
+            FROM json_each(rate.value) AS part WHERE part.key IN ('number', 'burst', 'cost')) THEN '{rate number}'
+        WHEN {own burst} > {most starts} THEN '{rate number}'
+        WHEN CAST(rate.value ->> 'cost' AS bigint) > {own burst} THEN '{rate cost}' END)) INTO v_problem
+    FROM json_array_elements(CASE WHEN v_problem IS NULL THEN v_rates END) AS rate (value);
+    IF v_problem IS NULL THEN
+        SELECT CASE WHEN count(*) <> count(DISTINCT coalesce(rate.value ->> 'key', p_class) COLLATE "C") THEN '{rate same key}' END,
+            '[' || string_agg({stored rate}, ',' ORDER BY rate.place) || ']' INTO v_problem, v_stored
+        FROM json_array_elements(v_rates) WITH ORDINALITY AS rate (value, place);
+    END IF;
+    IF v_problem IS NOT NULL THEN
+        RAISE EXCEPTION 'cannot enqueue `%`: %', left(p_class, 80), v_problem USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    RETURN v_stored;
+END;
+$$;
+
 -- Stores by when a job must have started, if its policy says so.
 CREATE OR REPLACE FUNCTION windlass_expire(p_job bigint, p_policy text) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
@@ -259,6 +302,8 @@ DECLARE
     v_internal text;
     v_extras text;
     v_policy text;
+    v_rates text;
+    v_gate text;
     v_wakes boolean := false;
 BEGIN
     IF v_problem IS NULL THEN
@@ -291,6 +336,11 @@ BEGIN
     p_at_most_once := {is once};
     IF num_nonnulls(p_batch_id, p_after_batch) > 0 THEN
         PERFORM windlass_keep_batches(p_class, p_batch_id, p_after_batch);
+    END IF;
+    v_rates := CASE WHEN p_rates IS NULL THEN v_class.rates ELSE windlass_rates_of(p_class, p_rates) END;
+    IF v_rates IS NOT NULL THEN
+        v_gate := CASE WHEN v_on_conflict = '{ordered}' THEN '' ELSE (SELECT string_agg(rate.value ->> 'key', chr(31) ORDER BY rate.place)
+            FROM json_array_elements(CAST(v_rates AS json)) WITH ORDINALITY AS rate (value, place)) END || coalesce(chr(30) || v_key, '');
     END IF;
     v_at := p_run_at AT TIME ZONE 'UTC';
     v_delay := round(p_delay_seconds * 1000000);
@@ -441,12 +491,14 @@ BEGIN
     ELSIF v_at > v_now THEN
         INSERT INTO solid_queue_scheduled_executions (job_id, queue_name, priority, scheduled_at, created_at)
         VALUES (v_job, p_queue, p_priority, v_at, v_now);
-    ELSIF v_key IS NOT NULL THEN
-        INSERT INTO solid_queue_blocked_executions (job_id, queue_name, priority, concurrency_key, expires_at, created_at)
-        VALUES (v_job, p_queue, CASE WHEN v_on_conflict = '{ordered}' THEN {in_order} ELSE p_priority END, v_key,
-            CASE WHEN v_on_conflict = 'discard' AND NOT v_has_run THEN timestamp '{does_not_wait}'
+    ELSIF v_key IS NOT NULL OR v_gate IS NOT NULL THEN
+        INSERT INTO solid_queue_blocked_executions (job_id, queue_name, priority, concurrency_key, gate, expires_at, created_at)
+        VALUES (v_job, p_queue, CASE WHEN v_on_conflict = '{ordered}' THEN {in_order} ELSE p_priority END,
+            CASE WHEN v_gate IS NULL THEN v_key ELSE '{waits at gate}' END, v_gate,
+            CASE WHEN v_gate IS NULL AND v_on_conflict = 'discard' AND NOT v_has_run THEN timestamp '{does_not_wait}'
             ELSE timestamp '{never_expires}' END, v_now);
-        INSERT INTO windlass_wanted_keys (key) VALUES (v_key);
+        INSERT INTO windlass_wanted_keys (key, kind, name)
+        VALUES (CASE WHEN v_gate IS NULL THEN v_key END, CASE WHEN v_gate IS NOT NULL THEN '{gate}' END, v_gate);
         v_wakes := true;
     ELSE
         INSERT INTO solid_queue_ready_executions (job_id, queue_name, priority, class_name, cautious, created_at)
@@ -468,7 +520,7 @@ DECLARE
     v_problem text;
     v_json json;
 BEGIN
-    IF p_id IS NOT NULL OR num_nonnulls({rare p_}, v_class.max_attempts, v_class.max_crashes, v_class.at_most_once, v_class.policy) > 0 THEN
+    IF p_id IS NOT NULL OR num_nonnulls({rare p_}, v_class.max_attempts, v_class.max_crashes, v_class.at_most_once, v_class.policy, v_class.rates) > 0 THEN
         SELECT e.id, e.outcome INTO id, outcome FROM windlass_enqueue_any_v2(p_id, p_class, {parameter names}) AS e;
         RETURN;
     END IF;
@@ -555,7 +607,7 @@ BEGIN
             USING ERRCODE = 'invalid_parameter_value';
     END IF;
     SELECT min(e.place) FILTER (WHERE {is wrong}),
-        coalesce(bool_or(e.value ?| ARRAY['unique_id', 'idempotency_key', 'concurrency_key', 'tags', 'meta', 'version', 'after_batch']), false),
+        coalesce(bool_or(e.value ?| ARRAY['unique_id', 'idempotency_key', 'concurrency_key', 'tags', 'meta', 'version', 'after_batch', 'rates']), false),
         coalesce(bool_or(e.value ?| ARRAY['batch_id', 'after_batch']), false) INTO v_place, v_are_named, v_join_batches
         FROM jsonb_array_elements(v_jobs) WITH ORDINALITY AS e (value, place);
     IF v_place IS NOT NULL THEN
@@ -579,7 +631,7 @@ BEGIN
             UNION SELECT CAST(e ->> 'after_batch' AS bigint), false FROM jsonb_array_elements(v_jobs) AS e) AS b
         WHERE b.id IS NOT NULL GROUP BY b.id ORDER BY b.id;
     END IF;
-    IF NOT v_are_named AND v_class.quota IS NULL THEN
+    IF NOT v_are_named AND num_nonnulls(v_class.quota, v_class.rates) = 0 THEN
         WITH input AS MATERIALIZED (
             SELECT e.place, CAST(e.raw -> 'arguments' AS text) AS arguments, {record options}
             FROM ROWS FROM (json_array_elements(jobs), jsonb_array_elements(v_jobs)) WITH ORDINALITY AS e (raw, value, place), {record}
@@ -710,7 +762,8 @@ BEGIN
     IF v_class.internal OR (v_class.internal IS NULL AND EXISTS (SELECT 1 FROM windlass_settings s WHERE s.name = 'strict_classes' AND s.value = 'on')) THEN
         PERFORM windlass_refuse_class(p_class, v_class.internal IS NULL);
     END IF;
-    IF v_class.quota IS NOT NULL OR v_options ?| ARRAY['unique_id', 'idempotency_key', 'concurrency_key', 'tags', 'meta', 'version', 'after_batch'] THEN
+    IF num_nonnulls(v_class.quota, v_class.rates) > 0
+        OR v_options ?| ARRAY['unique_id', 'idempotency_key', 'concurrency_key', 'tags', 'meta', 'version', 'after_batch', 'rates'] THEN
         FOREACH v_text IN ARRAY p_arguments LOOP
             RETURN QUERY SELECT j.id FROM windlass_enqueue_any_v2(NULL, p_class, v_text, {option values r.}) AS j;
         END LOOP;

@@ -1,8 +1,10 @@
 //! The rules of an enqueue as SQL: what [`NewJob`](crate::NewJob) refuses, in both dialects.
 
 use crate::db::conn::dialect::Dialect;
+use crate::db::internal_tests::enqueue_by_sql::rates;
 use crate::db::model::extras::{MAX_LABEL, MAX_TAGS};
 use crate::db::model::new_row::Per;
+use crate::db::model::rate::MOST_RATES;
 use crate::db::table::flows::batches::{IS_OPEN, IS_OURS};
 use crate::db::table::run_time::MAX_PAYLOAD;
 use crate::flow::batch::MOST_METADATA;
@@ -49,7 +51,7 @@ pub(super) struct Rules<'c> {
 }
 
 /// The columns of jobs that most jobs do not have.
-pub(super) const RARE: [&str; 28] = [
+pub(super) const RARE: [&str; 29] = [
     "run_at",
     "delay_seconds",
     "unique_id",
@@ -78,6 +80,7 @@ pub(super) const RARE: [&str; 28] = [
     "batch_id",
     "after_batch",
     "runs_on",
+    "rates",
 ];
 
 /// Returns the message about tags.
@@ -127,6 +130,7 @@ pub(super) fn all(dialect: Dialect, from: From, column: &dyn Fn(&str) -> String)
     rules.extras();
     rules.policy();
     rules.batches();
+    rules.rates();
     rules.rules
 }
 
@@ -712,6 +716,41 @@ impl<'c> Rules<'c> {
                 "EXISTS (SELECT 1 FROM solid_queue_batches AS b WHERE b.id = {batch} AND b.finished_at IS NOT NULL AND NOT {IS_OPEN})"
             ),
             "the batch of its batch_id is over",
+        );
+    }
+
+    /// Adds the rules for rates. Postgres checks their parts in `windlass_rates_of`.
+    fn rates(&mut self) {
+        let text = self.of("rates");
+        let no_text = self.is_no("'text'", &text);
+        if no_text != "false" {
+            self.add(no_text, "its rates must be JSON text");
+        }
+        self.json("rates", &text, MAX_DEPTH);
+        if self.is_postgres() {
+            return;
+        }
+        let class = match self.from {
+            From::Row => self.of("class"),
+            _ => "NEW.class".to_owned(),
+        };
+        for (name, says, condition) in rates::rules() {
+            let among = format!("(SELECT max({condition}) FROM json_each({text}) AS rate)");
+            self.add(
+                match name {
+                    "shape" => format!(
+                        "json_type({text}) <> 'array' OR json_array_length({text}) > {MOST_RATES} OR {among}"
+                    ),
+                    _ => among,
+                },
+                says,
+            );
+        }
+        self.add(
+            format!(
+                "(SELECT count(*) <> count(DISTINCT coalesce(rate.value ->> '$.key', {class})) FROM json_each({text}) AS rate)"
+            ),
+            rates::SAME_KEY,
         );
     }
 

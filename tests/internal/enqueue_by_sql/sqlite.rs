@@ -2,16 +2,17 @@
 
 use crate::db::conn::dialect::Dialect::Sqlite;
 use crate::db::internal_tests::enqueue_by_sql::policy::{Sources, extras_of_sqlite, part_of};
+use crate::db::internal_tests::enqueue_by_sql::rates;
 use crate::db::internal_tests::enqueue_by_sql::rules::{self, From, Rule};
 use crate::db::internal_tests::enqueue_by_sql::{
     CallerColumn, OPTIONS, Words, constants, holds, json_type, must_be_json, with_sources, word,
 };
 use crate::db::model::job_columns::{JobColumns, JobShape};
-use crate::db::model::new_row::{Per, UniqueScope};
+use crate::db::model::new_row::{ORDERED, Per, UniqueScope};
 use crate::job::arguments::MAX_DEPTH;
 
 /// The columns of a job that was checked, each with its value from the columns of the caller.
-const CHECKED: [&str; 22] = [
+const CHECKED: [&str; 23] = [
     "class",
     "queue",
     "arguments",
@@ -34,6 +35,7 @@ const CHECKED: [&str; 22] = [
     "batch_id",
     "after_batch",
     "runs_on",
+    "rates",
 ];
 
 pub(super) fn words() -> Words {
@@ -41,6 +43,7 @@ pub(super) fn words() -> Words {
         has_time: true,
         has_active_job_id: true,
         has_own: true,
+        has_rate: true,
         ..JobShape::default()
     };
     let (all, plain, replaced) = (
@@ -250,7 +253,10 @@ fn of_caller(from: &str, input: &str) -> String {
             part_of(Sqlite, &of_class("policy"), "delivery")
         ),
         "policy" => policy(from),
-        "active_job_id" | "rates" | "gate" => "NULL".to_owned(),
+        "active_job_id" => "NULL".to_owned(),
+        "rates" => stored_rates(from),
+        // One with a concurrency key is checked first.
+        "gate" => keys_of_rates(&format!("coalesce({from}rates, {})", of_class("rates"))),
         "due_at" => time(&format!("{from}run_at")),
         "delay" => format!("CAST(round({from}delay_seconds * 1000000) AS integer)"),
         "concurrency_key" => format!(
@@ -341,6 +347,22 @@ fn policy(from: &str) -> String {
     .policy(Sqlite)
 }
 
+/// Returns the rates of a job as they are stored, from the columns of the caller and of its class.
+fn stored_rates(from: &str) -> String {
+    format!(
+        "CASE WHEN {from}rates IS NULL THEN {} ELSE (SELECT '[' || group_concat({}) || ']' FROM json_each({from}rates) AS rate) END",
+        rules::of_class(Sqlite, "rates"),
+        rates::stored_rate(Sqlite, "NEW.class"),
+    )
+}
+
+/// Returns the keys of rates as the name of a line has them.
+fn keys_of_rates(rates: &str) -> String {
+    format!(
+        "(SELECT group_concat(coalesce(rate.value ->> '$.key', NEW.class), char(31)) FROM json_each({rates}) AS rate)"
+    )
+}
+
 /// Returns the statement that stores by when jobs `j` must have started whose policy says so. The condition on `j` follows.
 fn expire() -> String {
     let time = time("(j.policy ->> '$.expiry.at')");
@@ -359,7 +381,12 @@ fn of_checked(input: &str) -> String {
     match input {
         "queue_name" => "NEW.queue".to_owned(),
         "class_name" => "NEW.class".to_owned(),
-        "active_job_id" | "rates" | "gate" => "NULL".to_owned(),
+        "active_job_id" => "NULL".to_owned(),
+        "gate" => format!(
+            "CASE WHEN NEW.rates IS NOT NULL THEN CASE WHEN NEW.concurrency_conflict = '{ORDERED}' THEN '' ELSE {} END \
+             || coalesce(char(30) || NEW.concurrency_key, '') END",
+            keys_of_rates("NEW.rates")
+        ),
         other if CHECKED.contains(&other) => format!("NEW.{other}"),
         other => panic!("no caller can set {other} yet"),
     }

@@ -70,20 +70,25 @@ BEGIN
     AND NOT EXISTS (SELECT 1 FROM windlass_expiries AS e WHERE e.job_id = NEW.id);
     INSERT INTO solid_queue_ready_executions (job_id, queue_name, priority, class_name, cautious, created_at)
     SELECT id, queue_name, priority, class_name, {cautious}, updated_at FROM solid_queue_jobs WHERE id = NEW.id
-    AND NEW.is_behind IS NULL AND NEW.after_batch IS NULL AND concurrency_key IS NULL AND (scheduled_at IS NULL OR scheduled_at <= updated_at);
+    AND NEW.is_behind IS NULL AND NEW.after_batch IS NULL AND concurrency_key IS NULL AND gate IS NULL AND (scheduled_at IS NULL OR scheduled_at <= updated_at);
     INSERT INTO solid_queue_scheduled_executions (job_id, queue_name, priority, scheduled_at, created_at)
     SELECT id, queue_name, priority, scheduled_at, updated_at FROM solid_queue_jobs WHERE id = NEW.id
     AND NEW.is_behind IS NULL AND NEW.after_batch IS NULL AND scheduled_at > updated_at;
-    INSERT INTO solid_queue_blocked_executions (job_id, queue_name, priority, concurrency_key, expires_at, created_at)
+    INSERT INTO solid_queue_blocked_executions (job_id, queue_name, priority, concurrency_key, gate, expires_at, created_at)
     SELECT id, queue_name, CASE WHEN NEW.is_behind IS NULL AND NEW.after_batch IS NULL AND concurrency_conflict = '{ordered}' THEN {in_order} ELSE priority END,
-        CASE WHEN NEW.is_behind THEN '{unique_successor}' WHEN NEW.after_batch IS NOT NULL THEN '{waits for parents}' ELSE concurrency_key END,
-        CASE WHEN NEW.is_behind IS NULL AND NEW.after_batch IS NULL AND concurrency_conflict = 'discard' AND last_claim_id IS NULL
+        CASE WHEN NEW.is_behind THEN '{unique_successor}' WHEN NEW.after_batch IS NOT NULL THEN '{waits for parents}'
+            WHEN gate IS NOT NULL THEN '{waits at gate}' ELSE concurrency_key END,
+        CASE WHEN NEW.is_behind IS NULL AND NEW.after_batch IS NULL THEN gate END,
+        CASE WHEN NEW.is_behind IS NULL AND NEW.after_batch IS NULL AND gate IS NULL AND concurrency_conflict = 'discard' AND last_claim_id IS NULL
             THEN '{does_not_wait}' ELSE '{never_expires}' END, updated_at
     FROM solid_queue_jobs WHERE id = NEW.id
-    AND (NEW.is_behind OR NEW.after_batch IS NOT NULL OR concurrency_key IS NOT NULL AND (scheduled_at IS NULL OR scheduled_at <= updated_at));
+    AND (NEW.is_behind OR NEW.after_batch IS NOT NULL OR coalesce(concurrency_key, gate) IS NOT NULL AND (scheduled_at IS NULL OR scheduled_at <= updated_at));
     INSERT INTO windlass_wanted_keys (key) SELECT concurrency_key FROM solid_queue_jobs WHERE id = NEW.id
     AND NEW.is_behind IS NULL AND NEW.after_batch IS NULL AND (scheduled_at IS NULL OR scheduled_at <= updated_at)
-    AND concurrency_key IS NOT NULL AND NOT EXISTS (SELECT 1 FROM windlass_wanted_keys w WHERE w.key = concurrency_key);
+    AND gate IS NULL AND concurrency_key IS NOT NULL AND NOT EXISTS (SELECT 1 FROM windlass_wanted_keys w WHERE w.key = concurrency_key);
+    INSERT INTO windlass_wanted_keys (kind, name) SELECT '{gate}', gate FROM solid_queue_jobs WHERE id = NEW.id
+    AND NEW.is_behind IS NULL AND NEW.after_batch IS NULL AND (scheduled_at IS NULL OR scheduled_at <= updated_at)
+    AND gate IS NOT NULL AND NOT EXISTS (SELECT 1 FROM windlass_wanted_keys w WHERE w.kind = '{gate}' AND w.name = gate);
     INSERT INTO windlass_wanted_keys (kind, target_id, amount) SELECT '{batch}', batch_id, 1 FROM solid_queue_jobs WHERE id = NEW.id
     AND batch_id IS NOT NULL AND NOT EXISTS (SELECT 1 FROM solid_queue_batch_executions AS e WHERE e.job_id = NEW.id);
     INSERT INTO solid_queue_batch_executions (job_id, batch_id, created_at) SELECT id, batch_id, updated_at FROM solid_queue_jobs
@@ -224,7 +229,12 @@ BEGIN
     {expire j} AND j.id > NEW.after_id AND j.id <= NEW.up_to ORDER BY j.id;
     INSERT INTO solid_queue_ready_executions (job_id, queue_name, priority, class_name, cautious, created_at)
     SELECT id, queue_name, priority, class_name, {cautious}, created_at FROM solid_queue_jobs
-    WHERE id > NEW.after_id AND id <= NEW.up_to AND (scheduled_at IS NULL OR scheduled_at <= created_at) ORDER BY id;
+    WHERE id > NEW.after_id AND id <= NEW.up_to AND gate IS NULL AND (scheduled_at IS NULL OR scheduled_at <= created_at) ORDER BY id;
+    INSERT INTO solid_queue_blocked_executions (job_id, queue_name, priority, concurrency_key, gate, expires_at, created_at)
+    SELECT id, queue_name, priority, '{waits at gate}', gate, '{never_expires}', created_at FROM solid_queue_jobs
+    WHERE id > NEW.after_id AND id <= NEW.up_to AND gate IS NOT NULL AND (scheduled_at IS NULL OR scheduled_at <= created_at) ORDER BY id;
+    INSERT INTO windlass_wanted_keys (kind, name) SELECT DISTINCT '{gate}', gate FROM solid_queue_jobs
+    WHERE id > NEW.after_id AND id <= NEW.up_to AND gate IS NOT NULL AND (scheduled_at IS NULL OR scheduled_at <= created_at);
     INSERT INTO solid_queue_scheduled_executions (job_id, queue_name, priority, scheduled_at, created_at)
     SELECT id, queue_name, priority, scheduled_at, created_at FROM solid_queue_jobs
     WHERE id > NEW.after_id AND id <= NEW.up_to AND scheduled_at > created_at ORDER BY id;

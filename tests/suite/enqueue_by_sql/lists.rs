@@ -47,7 +47,7 @@ fn another(db: &TestDb) -> TestDb {
 fn listed(job: &Map<String, Value>) -> Option<Value> {
     let mut listed = job.clone();
     listed.remove("class");
-    for column in ["arguments", "tags", "meta"] {
+    for column in ["arguments", "tags", "meta", "rates"] {
         let Some(Value::String(text)) = listed.get(column) else {
             continue;
         };

@@ -97,9 +97,10 @@ fn a_role_may_enqueue_and_nothing_else() {
         "SELECT windlass_emit('a')",
         "SELECT windlass_open_batch('a')",
         "SELECT windlass_extras('note', '[]', '{}', 1, NULL)",
+        "SELECT windlass_rates_of('note', '[]')",
         &format!(
             "SELECT windlass_enqueue_job_v2(NULL, 'note'{})",
-            ", NULL".repeat(31)
+            ", NULL".repeat(32)
         ),
     ] {
         assert!(

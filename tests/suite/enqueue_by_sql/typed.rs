@@ -8,9 +8,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
-use windlass::{AsConn, Conn, Function, JobError, Registry};
+use windlass::{AsConn, Conn, Function, JobError, Registry, limits};
 use windlass_enqueue::{
-    Backoff, Concurrency, Delivery, JobArgs, LimitConflict, NewJob, On, OnConflict, Policy,
+    Backoff, Concurrency, Delivery, JobArgs, LimitConflict, NewJob, On, OnConflict, Policy, Rate,
     UniqueScope, diesel as driver,
 };
 
@@ -74,6 +74,20 @@ impl JobArgs for Rich {
 }
 
 #[derive(Serialize, Deserialize)]
+struct Rated {
+    tenant: String,
+}
+
+impl JobArgs for Rated {
+    const NAME: &'static str = "rated";
+
+    fn rates(&self) -> Vec<Rate> {
+        let day = Rate::per_day(1_000).key(format!("day/{}", self.tenant));
+        vec![Rate::per_second(5_000).cost(3), day.burst(9)]
+    }
+}
+
+#[derive(Serialize, Deserialize)]
 struct Once;
 
 impl JobArgs for Once {
@@ -91,6 +105,7 @@ impl JobArgs for Once {
 const PLAIN: Function<Plain> = Function::of_args();
 const RICH: Function<Rich> = Function::of_args();
 const ONCE: Function<Once> = Function::of_args();
+const RATED: Function<Rated> = Function::of_args();
 
 fn rich(account: &str) -> Rich {
     Rich {
@@ -130,18 +145,23 @@ fn a_type_leaves_the_same_rows_by_a_driver_as_by_rust(db: &TestDb) {
         RICH.enqueue(conn, &rich(account)).unwrap();
     }
     ONCE.enqueue(conn, &Once).unwrap();
+    let rated = || Rated {
+        tenant: "acme".to_owned(),
+    };
+    RATED.enqueue(conn, &rated()).unwrap();
     let jobs = [
         NewJob::new(&Plain { n: 7 }),
         NewJob::new(&rich("a")),
         NewJob::new(&rich("b")),
         NewJob::new(&rich("a")),
         NewJob::new(&Once),
+        NewJob::new(&rated()),
     ]
     .map(Result::unwrap);
     let ids = by_driver(&other, &jobs).unwrap();
     assert_eq!(ids[1], ids[3], "it was replaced");
     compare("types", rows(db), rows(&other));
-    assert_eq!(db.rows("jobs"), 4);
+    assert_eq!(db.rows("jobs"), 5);
 }
 
 fn a_worker_performs_what_a_driver_enqueued(db: &TestDb) {
@@ -203,6 +223,10 @@ fn each_option_leaves_the_same_rows(db: &TestDb) {
         mine.clone()
             .concurrency(Concurrency::new(1))
             .not_after(time),
+        mine.clone()
+            .rate(Rate::per_minute(6).key("api"))
+            .after(Duration::from_secs(90)),
+        mine.clone().rate(Rate::per_hour(1)).without_rates(),
         mine.unlimited().expires_in(Duration::from_secs(60)),
     ];
     by_driver(&other, &jobs).unwrap();
@@ -226,6 +250,10 @@ fn each_option_leaves_the_same_rows(db: &TestDb) {
         rust.clone()
             .concurrency(windlass::Concurrency::new(1))
             .not_after(at),
+        rust.clone()
+            .rate(limits::Rate::per_minute(6).key("api"))
+            .after(Duration::from_secs(90)),
+        rust.clone().rate(limits::Rate::per_hour(1)).without_rates(),
         rust.unlimited().expires_in(Duration::from_secs(60)),
     ];
     for job in same {
@@ -302,6 +330,7 @@ fn a_refused_job_is_an_error_of_the_driver(db: &TestDb) {
     for (job, says) in [
         (job.clone().queue("a b"), "its queue must have"),
         (job.clone().tag(""), "its tags must be"),
+        (job.clone().rate(Rate::per_day(0)), "the number, the burst"),
         (
             job.expires_in(Duration::ZERO),
             "its expires_in_seconds must be above 0",

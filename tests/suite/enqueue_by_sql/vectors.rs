@@ -10,6 +10,7 @@ on_each_database!(
     every_vector_leaves_the_same_rows_by_sql_as_by_rust,
     so_it_does_where_its_class_is_known,
     so_it_does_where_its_class_runs_at_most_once,
+    so_it_does_where_its_class_has_rates,
     so_it_does_where_there_are_batches,
 );
 
@@ -48,6 +49,22 @@ fn so_it_does_where_its_class_runs_at_most_once(db: &TestDb) {
     let (accepted, refused) = compare_all(db, &known);
     // Some have more attempts than one, or larger arguments.
     assert!(accepted > 100 && refused > 110, "{accepted} and {refused}");
+}
+
+fn so_it_does_where_its_class_has_rates(db: &TestDb) {
+    let known = class(
+        "policy, rates",
+        "'{\"timeout\":9000}', '[{\"key\":\"of the class\",\"number\":9,\"period\":1000000,\"burst\":4,\"cost\":2}, \
+         {\"key\":\"import\",\"number\":9,\"period\":60000000,\"burst\":1}]'",
+    );
+    let known = known.replace(", {", ",{");
+    let (accepted, refused) = compare_all(db, &known);
+    assert!(accepted > 140 && refused > 150, "{accepted} and {refused}");
+    let of_class = "SELECT count(*) AS n FROM solid_queue_blocked_executions WHERE gate LIKE 'of the class_import%'";
+    assert!(db.count(of_class) > 50);
+    // One says that it has none.
+    let free = "SELECT count(*) AS n FROM solid_queue_ready_executions WHERE class_name = 'import'";
+    assert_eq!(db.count(free), 1);
 }
 
 fn so_it_does_where_there_are_batches(db: &TestDb) {

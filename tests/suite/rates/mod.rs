@@ -1,5 +1,6 @@
 //! Rates: how many jobs with the same key start in a time.
 
+mod by_sql;
 mod held;
 mod together;
 

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 use std::time::Duration;
 use windlass::jobs::EnqueueOutcome;
-use windlass::limits::LimitConflict;
+use windlass::limits::{LimitConflict, Rate};
 use windlass::{AsConn, Backoff, BatchId, Concurrency, Conn, NewJob, Policy};
 
 /// Jobs that are enqueued one after the other.
@@ -72,7 +72,8 @@ pub fn by_rust<C: AsConn>(
     if let Some(tenant) = text("tenant") {
         new = new.tenant(tenant);
     }
-    new = described(limited(timed(new, job)?, job)?, job)?.policy(policy(job)?);
+    new = rated(limited(timed(new, job)?, job)?, job)?;
+    new = described(new, job)?.policy(policy(job)?);
     let done = new.enqueue(conn).map_err(|error| error.to_string())?;
     Ok(done.outcome)
 }
@@ -165,6 +166,57 @@ fn limited(new: NewJob, job: &Map<String, Value>) -> Result<NewJob, String> {
         Some(other) => return Err(format!("no way {other}")),
     };
     Ok(new.concurrency(limit))
+}
+
+/// Adds the rates.
+fn rated(new: NewJob, job: &Map<String, Value>) -> Result<NewJob, String> {
+    let Some(text) = job.get("rates").and_then(Value::as_str) else {
+        return Ok(new);
+    };
+    let rates: Vec<Map<String, Value>> =
+        serde_json::from_str(text).map_err(|error| error.to_string())?;
+    let (mut new, mut keys) = (new.without_rates(), Vec::new());
+    for rate in &rates {
+        let parts = ["number", "period", "burst", "key", "cost"];
+        if rate.keys().any(|part| !parts.contains(&part.as_str())) {
+            return Err("no part".to_owned());
+        }
+        let number = |part: &str| {
+            let value = rate.get(part).filter(|value| !value.is_null());
+            let number = value
+                .map(|value| value.as_u64().ok_or("no number"))
+                .transpose()?;
+            number
+                .map(u32::try_from)
+                .transpose()
+                .map_err(|_| "too large")
+        };
+        let count = number("number")?.ok_or("no number")?;
+        let mut made = match rate.get("period") {
+            Some(period) if period == "second" => Rate::per_second(count),
+            Some(period) if period == "minute" || *period == 60_000_000 => Rate::per_minute(count),
+            Some(period) if period == "hour" => Rate::per_hour(count),
+            Some(period) if period == "day" => Rate::per_day(count),
+            other => return Err(format!("no period {other:?}")),
+        };
+        if let Some(burst) = number("burst")? {
+            made = made.burst(burst);
+        }
+        if let Some(cost) = number("cost")? {
+            made = made.cost(cost);
+        }
+        let key = rate.get("key").filter(|key| !key.is_null());
+        if let Some(key) = key {
+            made = made.key(key.as_str().ok_or("no key")?);
+        }
+        // Another rate with the key would replace it.
+        if keys.contains(&key) {
+            return Err("twice".to_owned());
+        }
+        keys.push(key);
+        new = new.rate(made);
+    }
+    Ok(new)
 }
 
 fn policy(job: &Map<String, Value>) -> Result<Policy, String> {

@@ -50,6 +50,8 @@ pub fn rows_after<C: AsConn>(conn: &mut C, known: i64) -> Vec<String> {
         "traceparent",
         "tenant",
         "batch_id",
+        "rates",
+        "gate",
     ];
     let of = |table: &str, columns: &[&str], times: &[&str]| {
         let columns = columns.iter().map(|name| text(&format!("e.{name}")));
@@ -94,7 +96,7 @@ pub fn rows_after<C: AsConn>(conn: &mut C, known: i64) -> Vec<String> {
         ),
         of(
             "solid_queue_blocked_executions",
-            &["queue_name", "priority", "concurrency_key"],
+            &["queue_name", "priority", "concurrency_key", "gate"],
             &["expires_at"],
         ),
         of(
@@ -108,7 +110,7 @@ pub fn rows_after<C: AsConn>(conn: &mut C, known: i64) -> Vec<String> {
             &["parent_job_id", "parent_batch_id", "runs_on", "otherwise"],
             &[],
         ),
-        "SELECT DISTINCT 'wanted ' || coalesce(key, kind || ' ' || CASE WHEN kind = 'batch' THEN target_id ELSE 0 END) AS t \
+        "SELECT DISTINCT 'wanted ' || coalesce(key, kind || ' ' || CASE WHEN kind = 'batch' THEN target_id ELSE 0 END || coalesce(' ' || name, '')) AS t \
          FROM windlass_wanted_keys ORDER BY 1"
             .to_owned(),
         "SELECT 'added ' || target_id || ' ' || coalesce(sum(amount), 0) AS t FROM windlass_wanted_keys WHERE kind = 'batch' \

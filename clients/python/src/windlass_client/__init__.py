@@ -54,9 +54,10 @@ _COLUMNS = {
     "batch_id": "bigint",
     "after_batch": "bigint",
     "runs_on": "text",
+    "rates": "text",
 }
 # Those that are JSON.
-_JSON = ("arguments", "tags", "meta")
+_JSON = ("arguments", "tags", "meta", "rates")
 _EXPECTED: dict[str, tuple[str, Any]] = {
     "text": ("a str", str),
     "integer": ("an int", int),
@@ -109,6 +110,7 @@ class Options(TypedDict, total=False):
     batch_id: Optional[int]
     after_batch: Optional[int]
     runs_on: Optional[str]
+    rates: Optional[list[dict[str, Any]]]
 
 
 class Job(Options, total=False):

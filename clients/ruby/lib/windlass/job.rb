@@ -10,11 +10,11 @@ module Windlass
                     instance_accessor: false
 
     # The columns that are JSON.
-    JSON_COLUMNS = %w[arguments tags meta].freeze
+    JSON_COLUMNS = %w[arguments tags meta rates].freeze
 
     # What `enqueues_with` takes. Times are in seconds, or durations.
     SECONDS = %i[timeout backoff backoff_cap expires_in retry_for keep_result].freeze
-    OPTIONS = (SECONDS + %i[tags meta version tenant max_attempts max_crashes batch_id after_batch runs_on]).freeze
+    OPTIONS = (SECONDS + %i[tags meta version tenant max_attempts max_crashes batch_id after_batch runs_on rates]).freeze
 
     # Also where another adapter takes the jobs, as that of a test.
     before_enqueue { windlass_columns }

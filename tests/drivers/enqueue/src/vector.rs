@@ -89,6 +89,7 @@ fn with(job: NewJob, name: &str, value: &Value) -> NewJob {
                 return job.tags(tags);
             }
         }
+        ("rates", _) if text() == "[]" => return job.without_rates(),
         ("meta", _) => {
             let meta: Map<String, Value> = serde_json::from_str(&text()).unwrap_or_default();
             if !meta.is_empty() {

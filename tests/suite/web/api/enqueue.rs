@@ -150,6 +150,18 @@ fn what_is_wrong_is_refused_in_its_own_terms(db: &TestDb) {
             "`concurrency_key`",
         ),
         (
+            "{\"class\": \"a\", \"rates\": [{\"number\": 1, \"period\": \"day\", \"key\": \"a\\u001fb\"}]}",
+            "no control character",
+        ),
+        (
+            "{\"class\": \"a\", \"rates\": [{\"number\": 1, \"period\": \"week\"}]}",
+            "second, minute, hour or day",
+        ),
+        (
+            "{\"class\": \"a\", \"rates\": [{\"number\": 1, \"period\": \"day\", \"burts\": 2}]}",
+            "a rate has no `burts`",
+        ),
+        (
             "{\"class\": \"a\", \"max_attempts\": 0}",
             "`max_attempts` is 1 or more",
         ),

@@ -76,6 +76,18 @@ fn a_token_enqueues_its_classes_to_its_queues(db: &TestDb) {
             json!({"class": "bill", "concurrency_key": "receipt/7"}),
             false,
         ),
+        (
+            json!({"class": "bill", "rates": [{"number": 1, "period": "day"}]}),
+            true,
+        ),
+        (
+            json!({"class": "bill", "rates": [{"number": 1, "period": "day", "key": "mail/a"}]}),
+            true,
+        ),
+        (
+            json!({"class": "bill", "rates": [{"number": 1, "period": "day", "key": "wipe"}]}),
+            false,
+        ),
     ] {
         let before = db.rows("jobs");
         let one = program.post(JOBS, &body.to_string());

@@ -14,7 +14,9 @@ fn body(job: &Map<String, Value>) -> String {
     let fields = job
         .iter()
         .map(|(name, value)| match (name.as_str(), value) {
-            ("arguments" | "tags" | "meta", Value::String(text)) => format!("\"{name}\":{text}"),
+            ("arguments" | "tags" | "meta" | "rates", Value::String(text)) => {
+                format!("\"{name}\":{text}")
+            }
             _ => format!("{}:{value}", Value::from(name.as_str())),
         });
     format!("{{{}}}", fields.collect::<Vec<_>>().join(","))

@@ -26,6 +26,7 @@ use windlass::internal::error::ErrorContext as _;
 use windlass::internal::job::options::{COLUMNS, JobOptions};
 use windlass::internal::process::base::stop;
 use windlass::jobs::{Progress, TaskInfo, TaskStatus};
+use windlass::limits::Rate;
 use windlass::{NewJob, OnConflict, Result};
 
 /// A job to enqueue.
@@ -113,6 +114,7 @@ impl JobRequest {
             "with this `on_conflict`, which could change what a job of another class holds: use a token without limits"
                 .to_owned()
         } else {
+            self.takes_own_tokens(limits)?;
             return self.takes_own_slots(limits);
         };
         Err(not_allowed(&refused))
@@ -123,6 +125,18 @@ impl JobRequest {
         let set = self.options.set();
         let is_set = |name: &&str| set.contains_key(*name) && !IDENTITY.contains(name);
         COLUMNS.into_iter().find(is_set)
+    }
+
+    /// The tokens of another class's rate would hold back its jobs. A rate without a key has the name of its class.
+    fn takes_own_tokens(&self, limits: &TokenLimits) -> Result<(), PageError> {
+        let rates = self.options.rates.iter().flatten();
+        let mut keys = rates.filter_map(Rate::own_key);
+        match keys.find(|key| !limits.has_class(key)) {
+            Some(key) => Err(not_allowed(&format!(
+                "with a rate of the key {key:?}, which could be that of another class"
+            ))),
+            None => Ok(()),
+        }
     }
 
     /// The slots of another class would hold back its jobs. They are named `GROUP/KEY`, so `mail` and
