@@ -1,6 +1,8 @@
 //! Rates: how many jobs with the same key start in a time.
 
+mod closed;
 mod held;
+mod set;
 mod together;
 
 use crate::on_each_database;

@@ -5,11 +5,18 @@
 //! a job waits in a line, then its line is requested, or one of its rates has a time at which it is due, or its line waits
 //! for a concurrency key without a free slot.
 
+mod in_use;
 mod lines;
+mod set;
 mod tokens;
+mod troubles;
 
+pub use in_use::{RateStatus, StartRate};
+pub(crate) use in_use::{closed_for, keys_in_use};
 pub(crate) use lines::*;
+pub(crate) use set::*;
 pub(crate) use tokens::{TokenRow, delete_tokens, promise, tokens};
+pub use troubles::{NeverMet, RateGroup, closed_longer_than, groups, never_met};
 
 use crate::db::conn::connection::Conn;
 use crate::db::conn::dialect::{Dialect, micros};
