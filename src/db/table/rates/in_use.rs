@@ -158,14 +158,14 @@ pub(crate) fn keys_in_use(
     let waiting = |columns: &str, order: &str, most: i64| {
         format!(
             "SELECT {columns} FROM (SELECT * FROM (SELECT b.created_at FROM solid_queue_blocked_executions b \
-               WHERE b.gate = r.rate_key {order} LIMIT {most}) AS alone \
-             UNION ALL SELECT * FROM (SELECT b.created_at FROM windlass_lines l JOIN solid_queue_blocked_executions b \
-               ON b.gate = l.line WHERE l.gate_kind = 'rate' AND l.gate_key = r.rate_key AND l.line <> r.rate_key \
-               LIMIT {most}) AS others) AS waiting"
+               WHERE b.gate = used.rate_key {order} LIMIT {most}) AS alone \
+             UNION ALL SELECT * FROM (SELECT b.created_at FROM (SELECT l.line FROM windlass_lines l WHERE l.gate_kind = 'rate' \
+               AND l.gate_key = used.rate_key AND l.line <> used.rate_key LIMIT {most}) AS lines \
+               CROSS JOIN solid_queue_blocked_executions b WHERE b.gate = lines.line LIMIT {most}) AS others) AS waiting"
         )
     };
     let promised = "coalesce((SELECT CAST(sum(few.cost) AS bigint) FROM (SELECT t.cost FROM windlass_rate_tokens t \
-         WHERE t.rate_key = r.rate_key ORDER BY t.rate_key, t.id LIMIT 2000) AS few), 0)";
+         WHERE t.rate_key = used.rate_key ORDER BY t.rate_key, t.id LIMIT 2000) AS few), 0)";
     let now = format!("{} - {STEPS}", micros_now(conn));
     let count = waiting("count(*)", "", MOST_WAITING + 1);
     let oldest = waiting(
@@ -175,9 +175,9 @@ pub(crate) fn keys_in_use(
     );
     let text = format!(
         "SELECT rate_key, number, period, burst, level, counted_at, closed_until, now, promised, waiting, {} AS waited_seconds \
-         FROM (SELECT r.rate_key, r.number, r.period, r.burst, r.level, r.counted_at, r.closed_until, {now} AS now, {promised} AS promised, \
+         FROM (SELECT used.rate_key, used.number, used.period, used.burst, used.level, used.counted_at, used.closed_until, {now} AS now, {promised} AS promised, \
            ({count}) AS waiting, ({oldest}) AS oldest \
-           FROM (SELECT * FROM windlass_rates WHERE rate_key > $1 ORDER BY rate_key LIMIT $2) AS r) AS looked ORDER BY rate_key",
+           FROM (SELECT * FROM windlass_rates WHERE rate_key > $1 ORDER BY rate_key LIMIT $2) AS used) AS looked ORDER BY rate_key",
         age(conn, "oldest")
     );
     let rows: Vec<UsedKey> = Statement::new(text)

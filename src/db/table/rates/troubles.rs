@@ -44,8 +44,8 @@ pub fn never_met(conn: &mut Conn<'_>) -> QueryResult<Vec<NeverMet>> {
              WHERE b.gate = w.rate_key ORDER BY b.priority, b.job_id LIMIT 1) AS job_id FROM waiting w \
            UNION ALL SELECT w.rate_key, (SELECT l.job_id FROM windlass_lines l WHERE l.gate_kind = 'rate' \
              AND l.gate_key = w.rate_key ORDER BY l.priority, l.job_id LIMIT 1) AS job_id FROM waiting w) \
-         SELECT f.rate_key, f.job_id, (SELECT j.rates FROM solid_queue_jobs j WHERE j.id = f.job_id) AS rates \
-         FROM firsts f WHERE f.job_id IS NOT NULL ORDER BY f.rate_key, f.job_id"
+         SELECT firsts.rate_key, firsts.job_id, (SELECT j.rates FROM solid_queue_jobs j WHERE j.id = firsts.job_id) AS rates \
+         FROM firsts WHERE firsts.job_id IS NOT NULL ORDER BY firsts.rate_key, firsts.job_id"
     );
     let rows: Vec<FirstOfRate> = Statement::new(text).uncached().load(conn)?;
     let keys: BTreeSet<String> = rows.iter().map(|row| row.rate_key.clone()).collect();
@@ -124,7 +124,7 @@ impl LineJobs {
 pub fn groups(conn: &mut Conn<'_>) -> QueryResult<BTreeMap<String, RateGroup>> {
     let text = format!(
         "SELECT few.line, l.gate_kind, l.gate_key, few.jobs FROM (SELECT waiting.gate AS line, count(*) AS jobs FROM ( \
-             SELECT gate FROM solid_queue_blocked_executions WHERE gate IS NOT NULL LIMIT {}) AS waiting GROUP BY waiting.gate) AS few \
+             SELECT gate FROM solid_queue_blocked_executions WHERE gate > '' ORDER BY gate LIMIT {}) AS waiting GROUP BY waiting.gate) AS few \
          LEFT JOIN windlass_lines l ON l.line = few.line ORDER BY few.line",
         MOST_OF_ALL + 1
     );
