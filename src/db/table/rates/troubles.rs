@@ -1,4 +1,4 @@
-//! What is wrong with the rates in use, and how many jobs wait for those of each group.
+//! Rates in use that need a look, and the number of jobs that wait for those of each group.
 
 use crate::db::conn::connection::Conn;
 use crate::db::conn::statement::Statement;

@@ -9,7 +9,7 @@ use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Double, Integer, Nullable, Text};
 use serde::Serialize;
 
-/// What was set at run time for a key, or for all keys of a group: a concurrency limit, a rate, or both.
+/// A concurrency limit, a rate, or both, set at run time for a key or for all keys of a group.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct RunTimeLimit {
@@ -77,7 +77,7 @@ impl LimitRow {
     }
 }
 
-/// What is to be set for a key. The rest of its row stays as it is.
+/// A change of what is set for a key. The rest of its row stays as it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct NewRunTimeLimit {
     pub(crate) slots: Option<i32>,
