@@ -229,7 +229,7 @@ fn what_is_no_rate_is_refused(db: &TestDb) {
         assert!(!said.is_done(), "{said:?}");
     }
     assert!(limits::list(&mut conn).unwrap().is_empty());
-    // What was written by hand is computed with all the same.
+    // A row that was written by hand is computed with all the same.
     db.execute("INSERT INTO windlass_limits (limit_key, rate_number, rate_period, rate_burst, created_at) VALUES ('api/acme', -5, 9223372036854775807, -1, '2026-01-01')");
     enqueue(db, 2, &Rate::per_second(10).burst(9).key("api/acme"));
     assert_eq!(drained(db), 1);
