@@ -21,7 +21,8 @@ impl<S: ?Sized> Context<'_, S> {
     /// ```
     /// # use std::time::Duration;
     /// # use serde::{Deserialize, Serialize};
-    /// use windlass::{Context, Job, JobResult, Rate};
+    /// use windlass::limits::Rate;
+    /// use windlass::{Context, Job, JobResult};
     ///
     /// # struct Response { remaining: u32, reset: u64 }
     /// # fn push(_tenant: &str) -> Response { Response { remaining: 0, reset: 30 } }
