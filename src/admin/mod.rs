@@ -11,6 +11,7 @@ pub mod flows;
 pub mod groups;
 pub mod job_info;
 pub mod jobs;
+pub mod limits;
 pub(crate) mod pairs;
 pub mod queues;
 pub mod rate;

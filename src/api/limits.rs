@@ -1,5 +1,5 @@
 //! Limits of concurrency keys: as `windlass limits` sets them while programs run, and the slots that jobs hold; and the
-//! [rates](Rate) at which jobs start.
+//! [rates](Rate) at which jobs start, in code and while programs run.
 //!
 //! [`Concurrency`](crate::Concurrency) is the limit that a type of jobs has in its code.
 //!
@@ -17,12 +17,15 @@
 //! assert!(limits::check_semaphores(&mut conn)?.is_empty(), "no slot is lost");
 //!
 //! limits::set(&mut conn, "import/*", 3, "ada", "the new disk is fast")?;
-//! assert_eq!(limits::list(&mut conn)?[0].slots, 3);
+//! assert_eq!(limits::list(&mut conn)?[0].slots, Some(3));
 //! assert!(limits::clear(&mut conn, "import/*")?);
 //! # Ok::<(), windlass::Error>(())
 //! ```
 
-pub use crate::admin::queues::{clear_limit as clear, limits as list, set_limit as set};
+pub use crate::admin::limits::{
+    clear_limit as clear, clear_rate, limits as list, rates, reopen, set_limit as set, set_rate,
+};
+pub use crate::db::table::rates::{RateStatus, StartRate};
 pub use crate::db::table::run_time::limits::RunTimeLimit;
 pub use crate::db::table::semaphores::SemaphoreStatus;
 pub use crate::job::concurrency::{LimitConflict, check_semaphores, semaphores};

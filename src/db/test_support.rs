@@ -259,6 +259,11 @@ const FIXED: [&str; 3] = [
     "windlass_audit",
 ];
 
+/// Makes all rates due whose starts are not counted yet. Returns whether there are any.
+pub(crate) fn count_starts(conn: &mut Conn<'_>) -> QueryResult<bool> {
+    rates::count_soon(conn)
+}
+
 /// Makes all stored times older, as if that much time had passed.
 pub(crate) fn travel(conn: &mut Conn<'_>, by: Duration) -> QueryResult<()> {
     let micros = crate::db::conn::dialect::micros(by);

@@ -16,6 +16,7 @@ pub(crate) mod output;
 pub(crate) mod perform;
 pub mod policy;
 pub(crate) mod rate;
+pub(crate) mod rate_limit;
 pub mod registry;
 pub mod ruby;
 pub(crate) mod ruby_call;

@@ -1,9 +1,13 @@
 //! Rates: how many jobs with the same key may start in a time.
 
-use crate::db::model::rate::{MOST_RATES, MOST_STARTS, NewRate, RatePace};
+use crate::db::model::rate::{MOST_RATES, MOST_STARTS, NewRate, RatePace, SetPace, burst_of};
+use crate::db::table::rates::StartRate;
+use crate::error::Error;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
+use std::fmt;
+use std::str::FromStr;
 use std::time::Duration;
 
 /// Limits how many jobs with the same key start in a time, whatever number of workers there is.
@@ -128,6 +132,16 @@ impl Rate {
         self.key.as_deref()
     }
 
+    /// Returns the pace to set at run time, or the reason why it is invalid.
+    pub(crate) fn to_set(&self) -> Result<SetPace, String> {
+        let pace = pace(self.number, self.period, self.burst, 1)?;
+        Ok(SetPace {
+            number: pace.number,
+            period: pace.period,
+            burst: self.burst.map(i64::from),
+        })
+    }
+
     pub(crate) fn has_other_key(&self, other: &Rate) -> bool {
         self.key != other.key
     }
@@ -166,6 +180,51 @@ impl From<windlass_enqueue::Rate> for Rate {
     }
 }
 
+/// Reads a rate as operators write it: `10/s`, `100/m`, `20/h`, `1000/d`.
+///
+/// ```
+/// use windlass::limits::Rate;
+///
+/// assert_eq!("10/s".parse::<Rate>()?, Rate::per_second(10));
+/// assert!("10/x".parse::<Rate>().is_err());
+/// # Ok::<(), windlass::Error>(())
+/// ```
+impl FromStr for Rate {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self, Error> {
+        let wrong = || {
+            let text: String = text.chars().take(80).flat_map(char::escape_debug).collect();
+            Error::Settings(format!(
+                "`{text}` is no rate: write how many starts in a second, a minute, an hour or a day, as `10/s`, `100/m`, \
+                 `20/h` or `1000/d`"
+            ))
+        };
+        let (number, unit) = text.trim().split_once('/').ok_or_else(wrong)?;
+        let number: u32 = number.trim().parse().map_err(|_| wrong())?;
+        match unit.trim() {
+            "s" | "sec" | "second" => Ok(Rate::per_second(number)),
+            "m" | "min" | "minute" => Ok(Rate::per_minute(number)),
+            "h" | "hour" => Ok(Rate::per_hour(number)),
+            "d" | "day" => Ok(Rate::per_day(number)),
+            _ => Err(wrong()),
+        }
+    }
+}
+
+/// Writes `10/s, 20 at once`, without the key and the cost.
+impl fmt::Display for Rate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let period = i64::try_from(self.period.as_micros()).unwrap_or(i64::MAX);
+        let set = SetPace {
+            number: self.number.into(),
+            period,
+            burst: self.burst.map(i64::from),
+        };
+        StartRate::from(set).fmt(f)
+    }
+}
+
 /// Checks the key of a rate.
 pub(crate) fn check_key(key: &str) -> Result<(), String> {
     match key.is_empty() || key.len() > 255 || key.chars().any(char::is_control) {
@@ -185,8 +244,8 @@ pub(crate) fn pace(
 ) -> Result<RatePace, String> {
     let (number, micros) = (i64::from(number), i64::try_from(period.as_micros()));
     let period = micros.unwrap_or(i64::MAX);
-    let own = number * 100_000 / period.max(1);
-    let burst = burst.map_or_else(|| own.max(1).max(i64::from(cost)), i64::from);
+    let own = burst_of(number, period).max(i64::from(cost));
+    let burst = burst.map_or(own, i64::from);
     if number == 0 || burst == 0 || period == 0 {
         return Err(
             "its rate allows no start, so it could never run; pause its queue instead".to_owned(),
@@ -327,6 +386,33 @@ mod tests {
         ] {
             let error = read(text).unwrap_err().to_string();
             assert!(error.contains(word), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn rates_are_read_as_operators_write_them() {
+        for (text, rate) in [
+            ("10/s", Rate::per_second(10)),
+            (" 100 / min ", Rate::per_minute(100)),
+            ("20/h", Rate::per_hour(20)),
+            ("1000/d", Rate::per_day(1_000)),
+        ] {
+            assert_eq!(text.parse::<Rate>().unwrap(), rate, "{text}");
+        }
+        for text in [
+            "",
+            "10",
+            "/s",
+            "10/x",
+            "-1/s",
+            "1.5/s",
+            "4294967296/s",
+            "1/s/s",
+            "\u{1f}/s",
+        ] {
+            let error = text.parse::<Rate>().unwrap_err().to_string();
+            assert!(error.contains("is no rate"), "{error}");
+            assert!(!error.contains('\u{1f}'), "{error}");
         }
     }
 

@@ -65,6 +65,7 @@ pub(crate) mod inline;
 
 use crate::db::{AsConn, test_support as rows};
 use crate::error::{ErrorContext, Result};
+use crate::process::upkeep::sweep;
 use std::time::Duration;
 
 pub use crate::db::test_support::TestDatabase;
@@ -102,5 +103,10 @@ pub use inline::Inline;
 /// # Errors
 /// If the database does not answer or has no tables.
 pub fn travel<C: AsConn + ?Sized>(conn: &mut C, by: Duration) -> Result<()> {
-    rows::travel(&mut conn.as_conn(), by).during("let time pass")
+    let conn = &mut conn.as_conn();
+    // What has started until now has started before that time.
+    if rows::count_starts(conn).during("count the starts of rates")? {
+        sweep::promote_all(conn).during("promote blocked jobs")?;
+    }
+    rows::travel(conn, by).during("let time pass")
 }

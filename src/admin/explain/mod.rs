@@ -16,7 +16,7 @@ use crate::db::query::job_view::{JobView, TextLimits};
 use crate::db::table::claimed::Progress;
 use crate::db::table::expiries;
 use crate::db::table::flows::waits::{self, AwaitedEvent};
-use crate::db::table::rates;
+use crate::db::table::rates::{self, StartRate};
 use crate::db::table::run_time::limits;
 use crate::db::{AsConn, Conn, own};
 use crate::error::{ErrorContext, Result};
@@ -24,6 +24,7 @@ use crate::job::policy::{Delivery, Policy};
 use crate::job::{BatchId, JobId};
 use chrono::{DateTime, NaiveDateTime, Utc};
 use diesel::QueryResult;
+use std::collections::BTreeSet;
 
 /// The state of a job, and the reason for it.
 #[derive(Debug, Clone, PartialEq, serde::Serialize)]
@@ -129,8 +130,16 @@ pub enum Reason {
         /// The number of jobs before it in its line, counted up to 10,000.
         ahead: u32,
         /// The seconds until its token comes, if each job before it takes one. `None` if that depends on jobs that are
-        /// ready and have not started.
+        /// ready and have not started, or if it never comes.
         seconds: Option<f64>,
+        /// The rate that counts for it. A job that costs more than its burst never starts.
+        rate: Option<StartRate>,
+        /// The tokens that it needs.
+        cost: i64,
+        /// The key for which the rate was set at run time: its own, or that of its group.
+        set_as: Option<String>,
+        /// The seconds for which the key is closed, as a job was refused by the other side.
+        closed_seconds: Option<f64>,
     },
     /// It waits for its turn: its concurrency key is [ordered](crate::Concurrency::ordered).
     InLine {
@@ -294,15 +303,29 @@ fn at_gate(conn: &mut Conn<'_>, job: &JobView) -> QueryResult<Option<Reason>> {
     if let (Some("limit"), Some(key)) = (place.gate_kind.as_deref(), &place.gate_key) {
         return limited(conn, job, key).map(Some);
     }
-    let of_job = rates::of_job(conn, job.job_id)?.into_iter().next();
-    let own = gates.rates.into_iter().next();
-    let Some(key) = place.gate_key.or(own).or(of_job.map(|rate| rate.key)) else {
+    let own = rates::of_job(conn, job.job_id)?;
+    let first = own.first().map(|rate| rate.key.clone());
+    let key = place.gate_key.or(gates.rates.into_iter().next()).or(first);
+    let Some(key) = key else {
         return Ok(None);
     };
     let ahead = u32::try_from(place.ahead).unwrap_or(explain::MOST);
-    let due = rates::due_in(conn, &key)?;
+    let set = rates::set_paces(conn, &BTreeSet::from([key.clone()]))?;
+    let own = own.into_iter().find(|rate| rate.key == key);
+    let (pace, cost) = own.map_or((None, 1), |rate| (Some(set.pace(&rate)), rate.cost));
+    let is_met = pace.is_none_or(|pace| cost <= pace.burst);
+    let closed = rates::closed_for(conn, &key)?;
+    let due = rates::due_in(conn, &key)?.filter(|_| is_met);
+    let seconds = due.map(|(due, each)| {
+        let due = due.as_secs_f64().max(closed.unwrap_or(0.0));
+        due + (each * ahead).as_secs_f64()
+    });
     Ok(Some(Reason::Rate {
-        seconds: due.map(|(due, each)| (due + each * ahead).as_secs_f64()),
+        set_as: set.of(&key).map(|(key, _)| key.to_owned()),
+        rate: pace.map(StartRate::from),
+        closed_seconds: closed,
+        seconds,
+        cost,
         key,
         ahead,
     }))

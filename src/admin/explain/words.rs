@@ -76,11 +76,7 @@ impl Explanation {
                 awaited(reason)
             }
             Reason::Limited { key, by, set_limit } => limited(key, *by, *set_limit),
-            Reason::Rate {
-                key,
-                ahead,
-                seconds,
-            } => at_rate(key, *ahead, *seconds),
+            reason @ Reason::Rate { .. } => at_rate(reason),
             Reason::InLine { key, behind, until } => in_line(key, *behind, *until),
             Reason::Claimed { .. } => return self.claimed(),
             Reason::Ended => self.ended(),
@@ -254,22 +250,73 @@ fn adrift() -> Words {
 }
 
 /// Says that a job waits for a token of a rate.
-fn at_rate(key: &str, ahead: u32, seconds: Option<f64>) -> Words {
-    let place = match ahead {
-        0 => "it is the first in its line".to_owned(),
-        1 => "1 job of its line is before it".to_owned(),
-        jobs => format!("{jobs} jobs of its line are before it"),
+fn at_rate(reason: &Reason) -> Words {
+    let Reason::Rate {
+        key,
+        ahead,
+        seconds,
+        rate,
+        cost,
+        set_as,
+        closed_seconds,
+    } = reason
+    else {
+        return Vec::new();
     };
-    let when = match seconds {
-        Some(seconds) => format!(", about {}", age(seconds)),
-        None => String::new(),
-    };
-    vec![
+    let mut words = vec![
         Word::State("It waits for a token"),
-        text(" of the rate "),
-        Word::Name(key.to_owned()),
-        text(format!(": {place}{when}.")),
-    ]
+        text(" of "),
+        Word::Key(key.clone()),
+    ];
+    let when = seconds.map_or(String::new(), |seconds| {
+        format!(", about {}", soon(seconds))
+    });
+    words.push(text(format!(": {}{when}", place(*ahead))));
+    if let Some(closed) = closed_seconds {
+        let closed = soon(*closed);
+        let closed = format!("; closed for another {closed}, as the other side asked to wait");
+        words.push(text(closed));
+    }
+    if let (Some(rate), Some(set_as)) = (rate, set_as) {
+        words.extend([
+            text(format!("; the rate was set to {rate}, as ")),
+            Word::Name(set_as.clone()),
+            text(": "),
+            Word::Command("windlass limits list"),
+        ]);
+    }
+    words.push(text("."));
+    let burst = rate.and_then(|rate| rate.burst);
+    if let Some(burst) = burst.filter(|burst| burst < cost) {
+        let never =
+            format!(" It costs {cost} tokens, and the rate has {burst} at most: it never starts.");
+        words.push(text(never));
+    }
+    words
+}
+
+/// Returns the place of a job behind so many others.
+fn place(ahead: u32) -> String {
+    const FIRST: [&str; 10] = [
+        "first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth",
+        "tenth",
+    ];
+    let name = usize::try_from(ahead)
+        .ok()
+        .and_then(|ahead| FIRST.get(ahead));
+    match (name, ahead) {
+        (Some(name), _) => format!("{name} in line"),
+        (None, MOST..) => format!("{MOST} or more jobs of its line are before it"),
+        (None, _) => format!("{ahead} jobs of its line are before it"),
+    }
+}
+
+/// Returns a time as [`age`] does, and one below a second in milliseconds.
+fn soon(seconds: f64) -> String {
+    match seconds < 1.0 {
+        true => format!("{} ms", (seconds.max(0.0) * 1_000.0).round()),
+        false => age(seconds),
+    }
 }
 
 fn in_line(key: &str, behind: Option<JobId>, until: Option<DateTime<Utc>>) -> Words {
@@ -448,4 +495,53 @@ pub type Words = Vec<Word>;
 #[doc(hidden)]
 pub fn text(text: impl Into<String>) -> Word {
     Word::Text(text.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn says(change: impl FnOnce(&mut Reason)) -> String {
+        let mut reason = Reason::Rate {
+            key: "api/acme".to_owned(),
+            ahead: 2,
+            seconds: Some(0.3),
+            rate: None,
+            cost: 1,
+            set_as: None,
+            closed_seconds: None,
+        };
+        change(&mut reason);
+        let words = at_rate(&reason).into_iter();
+        let words = words.map(|word| match word {
+            Word::State(text) | Word::Command(text) => text.to_owned(),
+            Word::Text(text) | Word::Key(text) | Word::Name(text) => text,
+            other => format!("{other:?}"),
+        });
+        words.collect()
+    }
+
+    #[test]
+    fn a_job_at_a_rate_is_explained() {
+        assert_eq!(
+            says(|_| ()),
+            "It waits for a token of api/acme: third in line, about 300 ms."
+        );
+        let closed = says(|reason| {
+            if let Reason::Rate {
+                ahead,
+                seconds,
+                closed_seconds,
+                ..
+            } = reason
+            {
+                (*ahead, *seconds, *closed_seconds) = (10, None, Some(12.4));
+            }
+        });
+        assert_eq!(
+            closed,
+            "It waits for a token of api/acme: 10 jobs of its line are before it; closed for another 12s, as the other side asked \
+             to wait."
+        );
+    }
 }

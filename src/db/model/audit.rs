@@ -147,6 +147,7 @@ pub enum AuditAction {
     SetMaxPayload,
     SetLimit,
     ClearLimit,
+    ReopenRate,
     ScheduleTask,
     RemoveTask,
     PauseTask,
@@ -159,7 +160,7 @@ pub enum AuditAction {
 
 impl AuditAction {
     /// All of them, by their names.
-    pub const ALL: [AuditAction; 26] = [
+    pub const ALL: [AuditAction; 27] = [
         AuditAction::PauseClass,
         AuditAction::ResumeClass,
         AuditAction::SetStrictClasses,
@@ -174,6 +175,7 @@ impl AuditAction {
         AuditAction::TagJobs,
         AuditAction::UntagJobs,
         AuditAction::ClearLimit,
+        AuditAction::ReopenRate,
         AuditAction::SetLimit,
         AuditAction::StopOperation,
         AuditAction::ClearQueue,
@@ -209,6 +211,7 @@ impl AuditAction {
             AuditAction::SetMaxPayload => "events.max",
             AuditAction::SetLimit => "limits.set",
             AuditAction::ClearLimit => "limits.clear",
+            AuditAction::ReopenRate => "limits.reopen",
             AuditAction::ScheduleTask => "recurring.schedule",
             AuditAction::RemoveTask => "recurring.remove",
             AuditAction::PauseTask => "recurring.pause",

@@ -64,6 +64,45 @@ pub(crate) struct RatePace {
     pub(crate) burst: i64,
 }
 
+impl RatePace {
+    /// The pace of a key that was closed before a job had it: its bucket is full, whatever the pace of that job is.
+    pub(crate) const LOOSE: RatePace = RatePace {
+        number: MOST_STARTS,
+        period: 1,
+        burst: MOST_STARTS,
+    };
+}
+
+/// A pace that was set at run time. Without a burst it has that of a job's rate: see [`burst_of`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct SetPace {
+    pub(crate) number: i64,
+    /// In microseconds.
+    pub(crate) period: i64,
+    pub(crate) burst: Option<i64>,
+}
+
+impl SetPace {
+    /// Returns the pace for a job of this cost, with numbers that can be computed with, whatever was stored.
+    pub(crate) fn for_cost(self, cost: i64) -> RatePace {
+        let number = self.number.clamp(1, MOST_STARTS);
+        let period = self.period.clamp(1, LONGEST_PERIOD);
+        let burst = self
+            .burst
+            .unwrap_or_else(|| burst_of(number, period).max(cost));
+        RatePace {
+            number,
+            period,
+            burst: burst.clamp(1, MOST_STARTS),
+        }
+    }
+}
+
+/// Returns the burst of a rate that names none: the starts of a tenth of a second, and at least 1.
+pub(crate) fn burst_of(number: i64, period: i64) -> i64 {
+    (number * 100_000 / period.max(1)).max(1)
+}
+
 /// The most starts of a period, and of a burst: the products below stay in 64 bits.
 pub(crate) const MOST_STARTS: i64 = 10_000_000;
 

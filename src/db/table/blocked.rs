@@ -7,6 +7,7 @@ use crate::db::model::job_columns::JobColumns;
 use crate::db::model::new_row::{
     IN_ORDER, ORDERED, UNIQUE_SUCCESSOR, WAITS_AT_GATE, waits_for_others_sql,
 };
+use crate::db::model::rate::GateLine;
 use crate::db::table::semaphores::{DOES_NOT_WAIT, NEVER_EXPIRES};
 use crate::db::table::wanted_keys::{self, GATE, NewRequest, SEMAPHORE};
 use diesel::prelude::*;
@@ -251,6 +252,21 @@ fn has_limit() -> String {
 pub(crate) fn delete(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<()> {
     let text = "DELETE FROM solid_queue_blocked_executions WHERE job_id IN {in $1}";
     Statement::new(text).bind(id_list(jobs)).execute(conn)
+}
+
+#[derive(QueryableByName)]
+struct GoneLine {
+    #[diesel(sql_type = Nullable<Text>)]
+    gate: Option<String>,
+}
+
+/// Deletes blocked executions of jobs that wait no longer. Others of an ordered key may have waited behind them.
+pub(crate) fn take(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<()> {
+    let text = "DELETE FROM solid_queue_blocked_executions WHERE job_id IN {in $1} RETURNING gate";
+    let gone: Vec<GoneLine> = Statement::new(text).bind(id_list(jobs)).load(conn)?;
+    let lines = gone.into_iter().filter_map(|row| row.gate);
+    let keys = lines.filter_map(|line| GateLine::of(&line).limit);
+    wanted_keys::request_promotion(conn, &keys.collect())
 }
 
 #[derive(QueryableByName)]

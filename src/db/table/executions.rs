@@ -4,7 +4,7 @@ use crate::db::conn::connection::Conn;
 use crate::db::conn::dialect::{id_list, job_ids};
 use crate::db::conn::statement::Statement;
 use crate::db::model::decision::JobState;
-use crate::db::table::{ready, scheduled};
+use crate::db::table::{blocked, ready, scheduled};
 use diesel::prelude::*;
 
 /// Locks the executions of jobs in one state, in order, and returns the jobs that have one. Waits
@@ -55,6 +55,7 @@ pub(crate) fn take(
         match state {
             JobState::Ready => ready::delete(conn, &found)?,
             JobState::Scheduled => scheduled::delete(conn, &found)?,
+            JobState::Blocked => blocked::take(conn, &found)?,
             _ => {
                 let table = state.table();
                 let text = format!("DELETE FROM {table} WHERE job_id IN {{in $1}}");

@@ -17,7 +17,7 @@ pub mod pauses;
 pub(crate) mod processes;
 pub(crate) mod public_tokens;
 pub(crate) mod quotas;
-pub(crate) mod rates;
+pub mod rates;
 pub(crate) mod ready;
 pub(crate) mod recurring_executions;
 pub mod recurring_tasks;

@@ -3,8 +3,9 @@
 use crate::db::conn::connection::Conn;
 use crate::db::conn::dialect::{Dialect, Id};
 use crate::db::conn::statement::Statement;
-use crate::db::table::run_time::{self, limits};
-use crate::db::table::wanted_keys::{self, NewRequest, request_promotion};
+use crate::db::table::run_time;
+use crate::db::table::run_time::limits::{self, LimitPart, NewRunTimeLimit};
+use crate::db::table::wanted_keys::{self, GATE, NewRequest, request_promotion};
 use crate::db::table::{rates, semaphores};
 use diesel::QueryResult;
 use diesel::prelude::*;
@@ -68,21 +69,21 @@ const KEYS: usize = 500;
 pub(crate) fn set(
     conn: &mut Conn<'_>,
     key: &str,
-    slots: i32,
+    new: NewRunTimeLimit,
     by: Option<&str>,
     reason: Option<&str>,
 ) -> QueryResult<()> {
     conn.transaction(|conn| {
-        limits::set(conn, key, slots, by, reason)?;
+        limits::set(conn, key, new, by, reason)?;
         request(conn, key)
     })
 }
 
-/// Clears the limit of a key or a group, so that the limits of its jobs count again, and requests
-/// promotions as [`set`] does. Returns `false` if none was set.
-pub(crate) fn clear(conn: &mut Conn<'_>, key: &str) -> QueryResult<bool> {
+/// Clears what was set for a key or a group, so that the limits and rates of its jobs count again, and
+/// requests promotions as [`set`] does. Returns `false` if none was set.
+pub(crate) fn clear(conn: &mut Conn<'_>, key: &str, part: LimitPart) -> QueryResult<bool> {
     conn.transaction(|conn| {
-        let cleared = limits::clear(conn, key)?;
+        let cleared = limits::clear(conn, key, part)?;
         if cleared {
             request(conn, key)?;
         }
@@ -95,6 +96,55 @@ fn request(conn: &mut Conn<'_>, key: &str) -> QueryResult<()> {
         return Ok(());
     }
     request_promotion(conn, &BTreeSet::from([key.to_owned()]))
+}
+
+/// Returns the keys of rates, after one, that a change of a key or a group is about and for which jobs wait.
+pub(crate) fn rates_of(conn: &mut Conn<'_>, key: &str, after: &str) -> QueryResult<RatesToLookAt> {
+    if !key.ends_with(WHOLE_GROUP) {
+        return Ok(RatesToLookAt {
+            keys: BTreeSet::from([key.to_owned()]),
+            reached: None,
+        });
+    }
+    let keys = rates::waiting_of_group(conn, key, after, KEYS)?;
+    Ok(RatesToLookAt {
+        reached: keys.last().filter(|_| keys.len() >= KEYS).cloned(),
+        keys: keys.into_iter().collect(),
+    })
+}
+
+/// Some keys of rates.
+#[derive(Debug)]
+pub(crate) struct RatesToLookAt {
+    pub(crate) keys: BTreeSet<String>,
+    /// The last one, if there are more.
+    pub(crate) reached: Option<String>,
+}
+
+/// Has a promotion look at keys of rates for which jobs wait, whenever they are due. Returns those that another promotion has
+/// locked: it may not have seen a change that was committed meanwhile.
+pub(crate) fn look_at_rates(
+    conn: &mut Conn<'_>,
+    mut keys: BTreeSet<String>,
+) -> QueryResult<BTreeSet<String>> {
+    conn.transaction(|conn| {
+        let used = rates::read(conn, &keys)?.into_iter();
+        let used = used.filter(|row| row.has_waiting).map(|row| row.rate_key);
+        keys = used.collect();
+        let locked = wanted_keys::lock_gates(conn, &keys, &BTreeSet::new())?;
+        let due = rates::make_due(conn, &keys)?;
+        let is_done = |key: &String| locked.contains(&format!("{GATE} {key}"));
+        for key in due.iter().filter(|key| is_done(key)) {
+            keys.remove(key);
+        }
+        wanted_keys::request(conn, due.into_iter().map(NewRequest::Gate))?;
+        Ok(keys)
+    })
+}
+
+/// Opens a key of a rate that is closed. Returns `false` if it is open.
+pub(crate) fn reopen(conn: &mut Conn<'_>, key: &str) -> QueryResult<bool> {
+    rates::reopen(conn, key)
 }
 
 /// Requests the promotion of every key with a free slot, if the limit of a group has changed. If the

@@ -8,6 +8,7 @@ use crate::db::internal_tests::model::step::{CLASSES, End, Move, Step};
 use crate::db::internal_tests::model::transitions::{Taken, class_names};
 use crate::db::model::extras::TagChange;
 use crate::db::table::run_time;
+use crate::db::table::run_time::limits::{LimitPart, NewRunTimeLimit};
 use crate::db::transition::operate::edit::{self, EditOutcome, NewArguments};
 use crate::db::transition::pause;
 use crate::job::policy::Delivery;
@@ -156,14 +157,18 @@ impl Taken<'_> {
 
     pub fn set_limit(&mut self, key: Option<u8>, slots: u8) -> QueryResult<Answer> {
         let key = key_name(key);
-        pause::set(&mut self.conn, &key, slots.into(), None, None)?;
+        let new = NewRunTimeLimit {
+            slots: Some(slots.into()),
+            rate: None,
+        };
+        pause::set(&mut self.conn, &key, new, None, None)?;
         pause::request_group(&mut self.conn, &key)?;
         Ok(Answer::Nothing)
     }
 
     pub fn clear_limit(&mut self, key: Option<u8>) -> QueryResult<Answer> {
         let key = key_name(key);
-        let cleared = pause::clear(&mut self.conn, &key)?;
+        let cleared = pause::clear(&mut self.conn, &key, LimitPart::All)?;
         pause::request_group(&mut self.conn, &key)?;
         Ok(Answer::Is(cleared))
     }

@@ -8,6 +8,7 @@ use crate::db::model::extras::TagChange;
 use crate::db::model::history::cell::Resolution;
 use crate::db::model::new_row::{NewRow, OnConflict};
 use crate::db::model::outcome::{Ending, JobFailure};
+use crate::db::model::rate::SetPace;
 use crate::db::model::recurring::{Definition, RecurringTaskRow};
 use crate::db::plans::works::ready_again;
 use crate::db::plans::{CLASS, Rows, Work, claim, death, job, named, run, web_pages, *};
@@ -18,7 +19,8 @@ use crate::db::query::{history, job_view, jobs, status, ticks};
 use crate::db::table::history::{deltas, series};
 use crate::db::table::jobs::EditableJob;
 use crate::db::table::public_tokens::NewPublicToken;
-use crate::db::table::run_time::{self, limits};
+use crate::db::table::run_time;
+use crate::db::table::run_time::limits::{self, LimitPart, NewRunTimeLimit};
 use crate::db::table::wanted_keys::{self, NewRequest};
 use crate::db::table::{
     attempts, claimed, pauses, processes, quotas, recurring_executions, recurring_tasks, results,
@@ -79,11 +81,23 @@ pub(crate) const LOOKS: [(&str, Work); 46] = [
     }),
     ("set a limit", |conn, _| {
         for key in ["g/k", "g/*"] {
-            pause::set(conn, key, 3, None, None)?;
+            let rate = SetPace {
+                number: 1,
+                period: 1,
+                burst: None,
+            };
+            let new = NewRunTimeLimit {
+                slots: Some(3),
+                rate: Some(rate),
+            };
+            pause::set(conn, key, new, None, None)?;
         }
         assert_eq!(limits::list_limits(conn)?.len(), 2);
         for key in ["g/k", "g/*"] {
-            assert!(pause::clear(conn, key)?);
+            for part in [LimitPart::Rate, LimitPart::Slots] {
+                assert!(pause::clear(conn, key, part)?);
+            }
+            assert!(!pause::clear(conn, key, LimitPart::All)?);
         }
         Ok(())
     }),

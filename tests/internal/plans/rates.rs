@@ -2,15 +2,16 @@
 
 use crate::db::conn::connection::Conn;
 use crate::db::model::new_row::{NewLimit, NewRow};
-use crate::db::model::rate::{NewRate, RatePace};
+use crate::db::model::rate::{NewRate, RatePace, SetPace};
 use crate::db::plans::{Work, run};
 use crate::db::table::rates;
+use crate::db::table::run_time::limits::NewRunTimeLimit;
 use crate::db::transition::gate;
 use crate::db::transition::{enqueue, pause, promote};
 use diesel::QueryResult;
 use std::time::Duration;
 
-pub(crate) const RATES: [(&str, Work); 3] = [
+pub(crate) const RATES: [(&str, Work); 4] = [
     ("let jobs with rates through", |conn, _| {
         let job = enqueue::insert_job(conn, &rated(&["api"], None))?.id;
         enqueue::insert_all(
@@ -48,6 +49,36 @@ pub(crate) const RATES: [(&str, Work); 3] = [
         rates::close(conn, &rate.key, rate.pace, Duration::from_secs(1))?;
         rates::postpone(conn)?;
         rates::note_step(conn, 0, 0)
+    }),
+    ("set a rate", |conn, _| {
+        let job = enqueue::insert_job(conn, &rated(&["set/1"], None))?.id;
+        enqueue::insert_job(conn, &rated(&["set/1"], None))?;
+        promote_all(conn)?;
+        let rate = SetPace {
+            number: 2,
+            period: 1_000_000,
+            burst: None,
+        };
+        let new = NewRunTimeLimit {
+            slots: None,
+            rate: Some(rate),
+        };
+        pause::set(conn, "set/*", new, None, None)?;
+        let found = pause::rates_of(conn, "set/*", "")?;
+        assert_eq!(found.keys.len(), 1);
+        assert!(pause::look_at_rates(conn, found.keys)?.is_empty());
+        promote_all(conn)?;
+        rates::close(conn, "set/1", RatePace::LOOSE, Duration::from_secs(1))?;
+        assert!(rates::closed_for(conn, "set/1")?.is_some());
+        assert!(pause::reopen(conn, "set/1")?);
+        assert!(
+            rates::keys_in_use(conn, "", 10)?
+                .iter()
+                .any(|key| key.waiting == 1)
+        );
+        rates::never_met(conn)?;
+        rates::groups(conn)?;
+        rates::of_job(conn, job).map(drop)
     }),
     ("look for jobs that wait for a rate", |conn, _| {
         enqueue::insert_job(conn, &rated(&["swept"], None))?;

@@ -3,6 +3,7 @@
 use super::{actions, enqueue, entries, fail, refuse};
 use crate::on_each_database;
 use crate::support::TestDb;
+use crate::support::db::execute;
 use crate::with_own_connection;
 use serde_json::json;
 use std::ops::ControlFlow;
@@ -155,6 +156,18 @@ fn all_changes(ids: &[JobId]) -> Vec<AuditedChange> {
             "limits.clear",
             Some("g/*"),
             Box::new(|c| windlass::limits::clear(c, "g/*").unwrap()),
+        ),
+        (
+            "limits.reopen",
+            Some("api/acme"),
+            Box::new(|c| {
+                execute(
+                    c,
+                    "INSERT INTO windlass_rates (rate_key, number, period, burst, level, counted_at, closed_until) \
+                     VALUES ('api/acme', 1, 1, 1, 1, 1, 9000000000000000)",
+                );
+                windlass::limits::reopen(c, "api/acme").unwrap()
+            }),
         ),
         (
             "recurring.schedule",

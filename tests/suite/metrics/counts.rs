@@ -10,6 +10,7 @@ use crate::support::process::{Do, Effects, HEARTBEAT, Scene, THRESHOLD, Work};
 use crate::support::wait::until;
 use rustix::process::Signal;
 use std::sync::Arc;
+use windlass::limits::Rate;
 use windlass::{Job, NewJob, Registry, Supervisor, Worker, enqueue_all};
 use windlass_console::web::Probes;
 
@@ -18,6 +19,7 @@ on_each_database!(
     what_a_killed_process_had_not_stored_is_all_that_lacks,
     nothing_goes_back_through_restarts_and_folds,
     hostile_names_are_counted_too,
+    jobs_at_rates_are_counted_by_group,
 );
 
 fn work(name: &str, what: Do, queue: &str) -> NewJob {
@@ -43,6 +45,37 @@ fn rows(db: &TestDb, queue: &str) -> (f64, f64) {
          JOIN solid_queue_jobs j ON j.id = f.job_id WHERE j.queue_name = '{queue}'"
     );
     (db.count(&finished) as f64, db.count(&failed) as f64)
+}
+
+fn jobs_at_rates_are_counted_by_group(db: &TestDb) {
+    let mut conn = db.connection();
+    let note = || NewJob::new(&Note::new("x")).unwrap();
+    for key in ["api/a", "api/b", "api/b", "mail"] {
+        let job = note().rate(Rate::per_day(1).key(key));
+        job.rate(Rate::per_day(1).key("all"))
+            .enqueue(&mut conn)
+            .unwrap();
+    }
+    note()
+        .rate(Rate::per_day(1).key("e{f=\"/x"))
+        .enqueue(&mut conn)
+        .unwrap();
+    for key in ["api/c", "api/d"] {
+        db.execute(&format!(
+            "INSERT INTO windlass_rates (rate_key, number, period, burst, level, counted_at, closed_until) \
+             VALUES ('{key}', 1, 1, 1, 1, 1, 9000000000000000)"
+        ));
+    }
+    let page = Served::of(db).scrape();
+    let value = |metric: &str, group: &str| {
+        page.value(&format!("windlass_rate_{metric}{{group=\"{group}\"}}"))
+    };
+    assert_eq!(
+        (value("waiting", "api"), value("keys_closed", "api")),
+        (3.0, 2.0)
+    );
+    assert_eq!(value("waiting", "mail"), 1.0);
+    assert_eq!(value("waiting", "e{f=\\\""), 1.0);
 }
 
 fn left(db: &TestDb) -> i64 {

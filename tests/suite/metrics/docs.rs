@@ -9,7 +9,8 @@ use crate::support::process::HEARTBEAT;
 use crate::support::wait::until;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use windlass::{Job, Registry, Worker};
+use windlass::limits::Rate;
+use windlass::{Job, NewJob, Registry, Worker};
 use windlass_console::web::Probes;
 
 /// A metric as a page describes it.
@@ -27,6 +28,11 @@ fn page(db: &TestDb) -> String {
     let worker = Worker::new(&db.database, registry).heartbeat_interval(HEARTBEAT);
     let worker = worker.start().unwrap();
     Note::new("a").enqueue(&mut db.connection()).unwrap();
+    for _ in 0..2 {
+        let job = NewJob::new(&Note::new("waits")).unwrap();
+        let job = job.rate(Rate::per_day(1).key("api/acme"));
+        job.enqueue(&mut db.connection()).unwrap();
+    }
     let served = Served::start(Probes::new(&db.database).process(worker.health()));
     let mut page = String::new();
     until("the job is counted", || {

@@ -1,7 +1,9 @@
 //! Rates: how many jobs with the same key start in a time.
 
 mod by_sql;
+mod closed;
 mod held;
+mod set;
 mod together;
 
 use crate::on_each_database;

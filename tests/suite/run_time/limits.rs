@@ -161,7 +161,7 @@ fn limits_are_shown_and_cleared(db: &TestDb) {
     let (by, reason) = (stored.set_by.as_deref(), stored.reason.as_deref());
     assert_eq!(
         (&*stored.key, stored.slots, by, reason),
-        ("g/*", 2, Some("ada"), Some("slow"))
+        ("g/*", Some(2), Some("ada"), Some("slow"))
     );
     let listed = windlass(&db.url, &["limits", "list"]);
     assert!(

@@ -5,8 +5,8 @@ use crate::cli::commands::flows::{self, FlowsCommand};
 use crate::cli::commands::web;
 use crate::cli::commands::{audit, operations};
 use crate::cli::commands::{
-    check, doctor, enqueue, failed, health, jobs, migrate, queues, recurring, run_time, show,
-    status, supervise,
+    check, doctor, enqueue, failed, health, jobs, limits, migrate, queues, recurring, run_time,
+    show, status, supervise,
 };
 use crate::cli::config::CommandError;
 use crate::cli::mount::At;
@@ -52,7 +52,7 @@ pub(crate) enum Command {
     #[command(subcommand)]
     Classes(run_time::ClassesCommand),
     #[command(subcommand)]
-    Limits(run_time::LimitsCommand),
+    Limits(limits::LimitsCommand),
     Quotas(queues::Quotas),
     Processes(supervise::Processes),
     Enqueue(Box<enqueue::Enqueue>),

@@ -4,11 +4,18 @@
 //! a job waits in a line, then its line is requested, or one of its rates has a time at which it is due, or its line waits
 //! for a concurrency key without a free slot.
 
+mod in_use;
 mod lines;
 mod promised;
+mod set;
+mod troubles;
 
+pub use in_use::{RateStatus, StartRate};
+pub(crate) use in_use::{closed_for, keys_in_use};
 pub(crate) use lines::*;
 pub(crate) use promised::unstarted;
+pub(crate) use set::*;
+pub use troubles::{NeverMet, RateGroup, closed_longer_than, groups, never_met};
 
 use crate::db::conn::connection::Conn;
 use crate::db::conn::dialect::{Dialect, micros};
@@ -130,10 +137,7 @@ pub(crate) struct RateRow {
 
 impl RateRow {
     pub(crate) fn promised(&self) -> Vec<PromisedJobs> {
-        let promised = self.promised.as_deref();
-        promised.map_or_else(Vec::new, |text| {
-            serde_json::from_str(text).unwrap_or_default()
-        })
+        promised_of(self.promised.as_deref())
     }
 
     pub(crate) fn pace(&self) -> RatePace {
@@ -143,6 +147,13 @@ impl RateRow {
             burst: self.burst.max(1),
         }
     }
+}
+
+/// Reads the column of promised jobs.
+fn promised_of(column: Option<&str>) -> Vec<PromisedJobs> {
+    column.map_or_else(Vec::new, |text| {
+        serde_json::from_str(text).unwrap_or_default()
+    })
 }
 
 /// Returns what is stored of these keys.
@@ -294,6 +305,12 @@ pub(crate) fn next_due(conn: &mut Conn<'_>) -> QueryResult<Option<Duration>> {
     let next: NextDue = Statement::new(text).get_result(conn)?;
     let micros = next.micros.map(|micros| u64::try_from(micros).unwrap_or(0));
     Ok(micros.map(Duration::from_micros))
+}
+
+/// Makes all keys due whose starts are not counted yet, in a test. Returns whether there are any.
+pub(crate) fn count_soon(conn: &mut Conn<'_>) -> QueryResult<bool> {
+    let text = "UPDATE windlass_rates SET due_at = 0 WHERE promised IS NOT NULL";
+    Ok(Statement::new(text).uncached().changes(conn)? > 0)
 }
 
 /// Lets time pass for all keys, in a test.

@@ -3,7 +3,7 @@
 use crate::db::conn::connection::Conn;
 use crate::db::model::new_row::IN_ORDER;
 use crate::db::model::rate::{NewRate, RateBucket, RatePace};
-use crate::db::table::rates::{self, GateKind, JobInLine, RateRow, WaitingLine};
+use crate::db::table::rates::{self, GateKind, JobInLine, RateRow, SetPaces, WaitingLine};
 use crate::db::table::semaphores::{self, FreeSlots};
 use crate::db::table::wanted_keys::{self, GATE};
 use crate::db::transition::gate::line::{Line, SeenLines};
@@ -47,6 +47,8 @@ pub(super) struct Gates {
     rates: BTreeMap<String, RateGate>,
     /// Keys that were never used: their pace is that of the first job.
     unknown: BTreeSet<String>,
+    /// The paces that were set at run time.
+    set: SetPaces,
     limits: BTreeMap<String, LimitGate>,
     /// The names of all of them, as they are locked.
     locked: BTreeSet<String>,
@@ -60,7 +62,7 @@ impl Gates {
         let limits: BTreeSet<String> = gates.filter_map(|gates| gates.limit.clone()).collect();
         let locked = wanted_keys::lock_gates(conn, &keys, &limits)?;
         let is_locked = |kind: &str, key: &String| locked.contains(&format!("{kind} {key}"));
-        let keys = keys
+        let keys: BTreeSet<String> = keys
             .into_iter()
             .filter(|key| is_locked(GATE, key))
             .collect();
@@ -72,6 +74,7 @@ impl Gates {
             now,
             rates: BTreeMap::new(),
             unknown: BTreeSet::new(),
+            set: rates::set_paces(conn, &keys)?,
             limits: free_slots(conn, &limits)?,
             locked,
         };
@@ -257,10 +260,11 @@ impl Gates {
             let Some(gate) = self.rates.get_mut(&rate.key) else {
                 continue;
             };
+            let pace = self.set.pace(rate);
             if self.unknown.remove(&rate.key) {
-                gate.bucket = RateBucket::full(rate.pace, self.now);
+                gate.bucket = RateBucket::full(pace, self.now);
             } else {
-                gate.bucket.change(rate.pace);
+                gate.bucket.change(pace);
             }
             if gate.is_closed_for(rate.cost, self.now) {
                 return Some((GateKind::Rate, rate.key.clone()));

@@ -140,12 +140,15 @@ fn a_limit_is_set_and_cleared(db: &TestDb) {
         shown.contains("The limit of import/* is 3 jobs at once."),
         "{shown}"
     );
-    assert!(shown.contains("import/* 3 since"), "{shown}");
+    assert!(shown.contains("import/* 3 – since"), "{shown}");
     assert_eq!(
         audited(db),
         "local page 127.0.0.1 limits.set import/* the disk is slow"
     );
-    assert_eq!(limits::list(&mut db.connection()).unwrap()[0].slots, 3);
+    assert_eq!(
+        limits::list(&mut db.connection()).unwrap()[0].slots,
+        Some(3)
+    );
     for form in [
         "key=import%2F7&slots=-1",
         "key=import%2F7&slots=x",
@@ -166,7 +169,7 @@ fn a_limit_is_set_and_cleared(db: &TestDb) {
 
 fn a_viewer_sets_no_limit(db: &TestDb) {
     let server = serve_viewers(db);
-    for path in ["/limits/set", "/limits/clear"] {
+    for path in ["/limits/set", "/limits/clear", "/limits/reopen"] {
         assert_eq!(post(&server, path, "key=import%2F7&slots=0").status, 403);
     }
     assert!(nothing_is_audited(db));
@@ -182,11 +185,56 @@ fn a_viewer_sets_no_limit(db: &TestDb) {
     );
 }
 
+fn a_rate_is_set_shown_and_opened(db: &TestDb) {
+    let server = serve(&db.database);
+    let form = "key=api%2F*&rate=10%2Fh&burst=2&reason=they+asked&back=%2Flimits%23set";
+    let shown = change(&server, "/limits/set", form);
+    assert!(
+        shown.contains("The limit of api/* is the rate 10/h, 2 at once."),
+        "{shown}"
+    );
+    assert!(shown.contains("api/* – 10/h, 2 at once since"), "{shown}");
+    assert!(audited(db).ends_with("limits.set api/* they asked"));
+    for form in [
+        "key=api%2F7&rate=10%2Fx",
+        "key=api%2F7&rate=0%2Fs",
+        "key=api%2F7&rate=10%2Fs&burst=0",
+        "key=api%2F7&burst=3",
+        "key=api%2F7&slots=1&burst=-3",
+        "key=a%0Ab&rate=10%2Fs",
+        "rate=10%2Fs",
+    ] {
+        let reply = post(&server, "/limits/set", form);
+        assert_eq!(reply.status, 400, "{form}: {reply:?}");
+    }
+    let mut conn = db.connection();
+    for _ in 0..5 {
+        let rate = limits::Rate::per_second(100).burst(9).key("api/acme");
+        let job = NewJob::of_class("push", "null").rate(rate);
+        job.enqueue(&mut conn).unwrap();
+    }
+    let registry = windlass::Registry::new();
+    drop(windlass::testing::drain(&mut conn, &registry).unwrap());
+    db.execute("UPDATE windlass_rates SET closed_until = counted_at + 7200000000");
+    let shown = page(&server, "/limits");
+    let key = row(&shown, "<th scope=\"row\">api/acme");
+    for words in ["10/h, 2 at once", "set as api/*", " 0 3 ", " 2 h ", "Open"] {
+        assert!(key.contains(words), "{words}: {key}");
+    }
+    let opened = change(&server, "/limits/reopen", "key=api%2Facme&back=%2Flimits");
+    assert!(opened.contains("api/acme is open"), "{opened}");
+    let opened = change(&server, "/limits/reopen", "key=api%2Facme&back=%2Flimits");
+    assert!(opened.contains("api/acme was not closed"), "{opened}");
+    let cleared = change(&server, "/limits/clear", "key=api%2F*&back=%2Flimits");
+    assert!(cleared.contains("Cleared the limit of api/*"), "{cleared}");
+}
+
 crate::on_each_database!(
     keys_are_shown_with_their_slots,
     a_slot_that_is_never_given_is_reported,
     pages_go_on_after_a_key,
     the_key_of_jobs_that_run_again_is_on_no_page,
     a_limit_is_set_and_cleared,
+    a_rate_is_set_shown_and_opened,
     a_viewer_sets_no_limit,
 );

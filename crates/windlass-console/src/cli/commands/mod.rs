@@ -9,6 +9,7 @@ pub(crate) mod failed;
 pub(crate) mod flows;
 pub(crate) mod health;
 pub(crate) mod jobs;
+pub(crate) mod limits;
 pub(crate) mod migrate;
 pub(crate) mod operations;
 pub(crate) mod queues;

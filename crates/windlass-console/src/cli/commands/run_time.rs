@@ -1,4 +1,4 @@
-//! Commands that change how running programs work: pauses of classes, and limits.
+//! Commands that pause classes, and refuse unknown ones.
 
 use crate::cli::config::CommandError;
 use crate::cli::listed::{ChangedBy, provenance};
@@ -10,8 +10,7 @@ use std::process::ExitCode;
 use windlass::classes::PausedClass;
 use windlass::internal::db::own;
 use windlass::internal::error::ErrorContext as _;
-use windlass::limits::RunTimeLimit;
-use windlass::{Database, DbConnection, Result, classes, limits};
+use windlass::{Database, DbConnection, Result, classes};
 
 // --- `windlass classes ...` ---
 
@@ -199,158 +198,6 @@ impl Report for ListedClasses {
             return "No class is paused.\n".to_owned();
         }
         self.paused.iter().map(line).collect()
-    }
-}
-
-// --- `windlass limits ...` ---
-
-/// Set the limits of concurrency keys while the programs run
-#[derive(Debug, clap::Subcommand)]
-pub(crate) enum LimitsCommand {
-    List(ListLimits),
-    Set(SetLimit),
-    Clear(ClearLimit),
-}
-
-impl LimitsCommand {
-    pub(crate) fn show(&self, db: &Database) -> Result<ExitCode, CommandError> {
-        Ok(match self {
-            LimitsCommand::List(list) => {
-                terminal::show(&list.run(&db.clone().read_only())?, list.json)
-            }
-            LimitsCommand::Set(set) => terminal::show(&set.run(db)?, set.json),
-            LimitsCommand::Clear(clear) => terminal::show(&clear.run(db)?, clear.json),
-        })
-    }
-}
-
-/// List the limits that were set
-#[derive(Debug, clap::Args)]
-#[command(after_help = "\
-Examples:
-  windlass limits list")]
-pub(crate) struct ListLimits {
-    /// Print JSON; ages are in seconds
-    #[arg(long)]
-    json: bool,
-}
-
-/// Set how many jobs of a concurrency key may run at once
-///
-/// It counts instead of the limit in the program, at once and until it is cleared. A lower limit
-/// lets running jobs end.
-#[derive(Debug, clap::Args)]
-#[command(after_help = "\
-Examples:
-  windlass limits set import/7 3
-  windlass limits set 'import/*' 1 --reason 'the disk is slow'")]
-pub(crate) struct SetLimit {
-    /// The key with its group, or GROUP/* for all keys of a group
-    #[arg(value_name = "KEY")]
-    key: String,
-
-    /// The most jobs of each key that may hold a slot; with 0, none starts
-    #[arg(value_name = "SLOTS")]
-    slots: u32,
-
-    #[command(flatten)]
-    changed_by: ChangedBy,
-
-    /// Print JSON
-    #[arg(long)]
-    json: bool,
-}
-
-/// Clear a limit that was set: the limit in the program counts again
-#[derive(Debug, clap::Args)]
-#[command(after_help = "\
-Examples:
-  windlass limits clear import/7")]
-pub(crate) struct ClearLimit {
-    /// The key, as it was set
-    #[arg(value_name = "KEY")]
-    key: String,
-
-    #[command(flatten)]
-    changed_by: ChangedBy,
-
-    /// Print JSON
-    #[arg(long)]
-    json: bool,
-}
-
-#[derive(Debug, Serialize)]
-struct ListedLimits {
-    limits: Vec<RunTimeLimit>,
-}
-
-/// The result of setting or clearing a limit.
-#[derive(Debug, Serialize)]
-struct ChangedLimit {
-    key: String,
-    /// `None` after it was cleared.
-    slots: Option<u32>,
-    /// True if the limit changed.
-    changed: bool,
-}
-
-impl ListLimits {
-    fn run(&self, database: &Database) -> Result<ListedLimits> {
-        let limits = limits::list(&mut connect(database)?)?;
-        Ok(ListedLimits { limits })
-    }
-}
-
-impl SetLimit {
-    fn run(&self, database: &Database) -> Result<ChangedLimit> {
-        let actor = self.changed_by.actor();
-        actor.set_limit(&mut connect(database)?, &self.key, self.slots)?;
-        Ok(ChangedLimit {
-            key: self.key.clone(),
-            slots: Some(self.slots),
-            changed: true,
-        })
-    }
-}
-
-impl ClearLimit {
-    fn run(&self, database: &Database) -> Result<ChangedLimit> {
-        Ok(ChangedLimit {
-            key: self.key.clone(),
-            slots: None,
-            changed: self
-                .changed_by
-                .actor()
-                .clear_limit(&mut connect(database)?, &self.key)?,
-        })
-    }
-}
-
-impl Report for ListedLimits {
-    fn text(&self, _width: Option<usize>) -> String {
-        if self.limits.is_empty() {
-            return "No limit is set.\n".to_owned();
-        }
-        let line = |limit: &RunTimeLimit| {
-            let by = limit.set_by.as_deref();
-            let said = provenance(Some(limit.set_seconds), by, limit.reason.as_deref());
-            let key = printable(&limit.key);
-            format!("{key} was set to {}{said}\n", limit.slots)
-        };
-        self.limits.iter().map(line).collect()
-    }
-}
-
-impl Report for ChangedLimit {
-    fn text(&self, _width: Option<usize>) -> String {
-        let key = printable(&self.key);
-        match (self.slots, self.changed) {
-            (Some(slots), _) => {
-                format!("The limit of {key} is {slots}; `windlass limits clear {key}` clears it.\n")
-            }
-            (None, true) => format!("The limit of {key} is as its jobs have it.\n"),
-            (None, false) => format!("No limit of {key} was set.\n"),
-        }
     }
 }
 

@@ -2,6 +2,7 @@
 
 pub(crate) mod batches;
 pub(crate) mod processes;
+pub(crate) mod rates;
 pub(crate) mod replication;
 pub(crate) mod requests;
 pub(crate) mod scope;
@@ -11,8 +12,8 @@ pub(crate) mod waits;
 
 use crate::read::doctor::scope::{CheckScope, Finding, Verdict, finding};
 use crate::read::doctor::{
-    batches as doctor_batches, processes as doctor_processes, requests as doctor_requests,
-    waits as doctor_waits,
+    batches as doctor_batches, processes as doctor_processes, rates as doctor_rates,
+    requests as doctor_requests, waits as doctor_waits,
 };
 use crate::read::sql::doctor::{self, Inconsistent, MigrationDifference, Rule};
 use crate::read::sql::{keys, totals};
@@ -75,6 +76,7 @@ pub(crate) fn check<C: AsConn + ?Sized>(conn: &mut C, scope: CheckScope) -> Resu
         findings.extend(doctor_waits::check(&mut conn, scope)?);
         findings.extend(doctor_requests::check(&mut conn, scope)?);
         findings.push(limits(&mut conn, scope)?);
+        findings.extend(doctor_rates::check(&mut conn, scope)?);
         findings.extend(set_at_run_time(&mut conn, scope)?);
         findings.extend(expiring_tokens(&mut conn, scope)?);
         findings.extend(doctor_processes::check(&mut conn, scope)?);
@@ -236,7 +238,7 @@ fn set_at_run_time(conn: &mut Conn<'_>, scope: CheckScope) -> Result<Option<Find
         let limits = limits.into_iter();
         let names = names(
             limits
-                .map(|one| format!("{} to {}", one.key, one.slots))
+                .map(|one| format!("{} to {}", one.key, one.values()))
                 .collect(),
         );
         says.push(format!(

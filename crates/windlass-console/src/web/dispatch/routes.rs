@@ -5,7 +5,7 @@ use crate::web::api::{self, emit, enqueue, job_request};
 use crate::web::pages::job::{self, change, confirm};
 use crate::web::pages::{
     audit, batches, doctor, failed, flow, jobs, limits, login, operations, overview, processes,
-    queue, queues, recurring,
+    queue, queues, rates, recurring,
 };
 use crate::web::request::route::{self, Route};
 use crate::web::{metrics, readiness};
@@ -52,6 +52,7 @@ pub(crate) const ROUTES: &[Route] = &[
     Route::get("/limits", limits::show).live(),
     Route::post("/limits/set", limits::set),
     Route::post("/limits/clear", limits::clear),
+    Route::post("/limits/reopen", rates::reopen),
     Route::get("/doctor", doctor::show).live(),
     Route::post("/classes/pause", queues::pause_class),
     Route::post("/classes/{name}/resume", queues::resume_class),

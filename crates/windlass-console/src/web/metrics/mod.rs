@@ -13,8 +13,8 @@ use crate::web::access::viewer::Need;
 use crate::web::http::{PageError, Response};
 use crate::web::metrics::text::TextFormat;
 use crate::web::read::{
-    DatabaseFigures, DoctorFigures, ExecutionFigures, HistoryFigures, RecurringFigures,
-    ScrapedFigures, ScrapedQueues,
+    DatabaseFigures, DoctorFigures, ExecutionFigures, HistoryFigures, RateFigures,
+    RecurringFigures, ScrapedFigures, ScrapedQueues,
 };
 use crate::web::reads::{CachedRead, affordable};
 use crate::web::request::panels::Panel;
@@ -23,7 +23,7 @@ use std::time::Duration;
 use windlass::internal::clock;
 use windlass::internal::db::ping;
 use windlass::internal::db::query::ready as ready_jobs;
-use windlass::internal::db::table::pauses;
+use windlass::internal::db::table::{pauses, rates};
 use windlass::internal::error::ErrorContext as _;
 use windlass::{Conn, Result};
 
@@ -124,6 +124,10 @@ pub(crate) fn collect(cx: &mut Cx<'_>) -> Option<ScrapedFigures> {
         history: part(cx, "the history", history)?,
         queues: ready(cx, queues)?.map(|(queues, _)| queues),
         executions: ready(cx, executions)?.map(|(executions, _)| executions),
+        rates: part(cx, "the rates", |conn| {
+            let groups = rates::groups(conn).during("count the jobs at rates")?;
+            Ok(RateFigures(groups))
+        })?,
         processes: part(cx, "the processes", |conn| {
             fleet::processes(conn).during("list the processes")
         })?,

@@ -3,7 +3,8 @@
 use crate::read::sql::fleet::FleetProcess;
 use crate::web::metrics::text::{Distribution, Metric, MetricType, Page, Samples, TextFormat};
 use crate::web::read::{
-    DatabaseFigures, DoctorFigures, ExecutionFigures, PARTS, ScrapedFigures, ScrapedQueues, exposed,
+    DatabaseFigures, DoctorFigures, ExecutionFigures, PARTS, RateFigures, ScrapedFigures,
+    ScrapedQueues, exposed,
 };
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -90,6 +91,7 @@ fn write_figures(page: &mut Page, figures: &ScrapedFigures) {
     let totals = history.map(|history| &history.totals);
     write_queues(page, figures.queues.as_ref(), totals);
     write_executions(page, figures.executions.as_ref());
+    write_rates(page, figures.rates.as_ref());
     write_processes(page, figures.processes.as_deref());
     let recurring = figures.recurring.as_ref();
     page.write(&optional(&RECURRING, recurring.map(|tasks| tasks.known)));
@@ -186,6 +188,25 @@ fn write_executions(page: &mut Page, executions: Option<&ExecutionFigures>) {
     page.write(&samples);
     let late = executions.map(|executions| u64::try_from(executions.late).unwrap_or(0));
     page.write(&optional(&SCHEDULED_LATE, late));
+}
+
+/// The most groups of rates that are named. The rest is `other`.
+const MOST_GROUPS: usize = 1_000;
+
+fn write_rates(page: &mut Page, rates: Option<&RateFigures>) {
+    let (mut waiting, mut closed) = (Samples::of(&RATE_WAITING), Samples::of(&RATE_CLOSED));
+    let groups = rates.into_iter().flat_map(|rates| &rates.0);
+    for (place, (group, figures)) in groups.enumerate() {
+        let group = if place < MOST_GROUPS {
+            group.as_str()
+        } else {
+            "other"
+        };
+        waiting.add(&[group], figures.waiting);
+        closed.add(&[group], figures.closed);
+    }
+    page.write(&waiting);
+    page.write(&closed);
 }
 
 fn write_processes(page: &mut Page, processes: Option<&[FleetProcess]>) {
@@ -384,6 +405,16 @@ pub(crate) static SCHEDULED_LATE: Metric = gauge(
     "windlass_scheduled_late",
     &[],
     "Scheduled jobs that have been due for 10 s and are not ready, counted up to 10,000; 10001 means more.",
+);
+pub(crate) static RATE_WAITING: Metric = gauge(
+    "windlass_rate_waiting",
+    &["group"],
+    "Jobs that wait for a token of a rate, by the group of its key. Of all groups, 10,000 jobs are counted; 10001 means more.",
+);
+pub(crate) static RATE_CLOSED: Metric = gauge(
+    "windlass_rate_keys_closed",
+    &["group"],
+    "Keys of rates that are closed, as the other side asked to wait, by their group. Of all groups, 10,000 keys are counted.",
 );
 pub(crate) static PROCESSES: Metric = gauge(
     "windlass_processes",

@@ -5,6 +5,7 @@ use crate::read::sql::keys::{self, KeyInUse, KeysWanted, SlotHolder};
 use crate::read::sql::totals;
 use crate::web::http::{PageError, Response};
 use crate::web::pages::queues::{actor, back, named};
+use crate::web::pages::rates::{self, RatePageLines};
 use crate::web::request::panels::Panel;
 use crate::web::request::route::Cx;
 use crate::web::request::shell::Shell;
@@ -15,7 +16,7 @@ use askama::Template;
 use windlass::internal::db::query::ready::CappedCount;
 use windlass::internal::db::table::run_time::limits;
 use windlass::internal::error::ErrorContext as _;
-use windlass::limits::RunTimeLimit;
+use windlass::limits::{Rate, RunTimeLimit};
 use windlass::{Conn, Result as WindlassResult};
 
 #[derive(Template)]
@@ -25,6 +26,7 @@ struct LimitsPage {
     lead: Markup,
     keys: Panel<KeyPageLines>,
     set: Panel<Vec<RunTimeLimit>>,
+    rates: Panel<RatePageLines>,
     search: KeyFilter,
 }
 
@@ -42,7 +44,10 @@ pub(crate) fn show(cx: &mut Cx<'_>) -> Result<Response, PageError> {
     let set = cx.panel("the limits that were set", |conn| {
         limits::list_limits(conn).during("look at the limits")
     });
+    let after = cx.query().get("rates_after").unwrap_or_default().to_owned();
+    let rates = cx.panel("the rates in use", |conn| rates::read(conn, &after));
     let page = LimitsPage {
+        rates,
         lead: lead(now.ready()),
         keys: now.map(|now| KeyPageLines {
             lines: key_lines(&now),
@@ -61,21 +66,39 @@ pub(crate) fn show(cx: &mut Cx<'_>) -> Result<Response, PageError> {
 
 // --- Sets and clears limits ---
 
-/// Sets the limit of the key that a form names.
+/// Sets the limit or the rate of the key that a form names, or both.
 pub(crate) fn set(cx: &mut Cx<'_>) -> Result<Response, PageError> {
-    let key = cx.form().get("key").unwrap_or_default().trim().to_owned();
-    let slots = cx
-        .form()
-        .number("slots")
-        .and_then(|slots| u32::try_from(slots).ok());
-    let Some(slots) = slots else {
-        let message = "The number of slots is a whole number from 0 on.";
-        return Err(PageError::Invalid(message.to_owned()));
+    let field = |cx: &Cx<'_>, name: &str| cx.form().get(name).unwrap_or_default().trim().to_owned();
+    let (key, slots, burst) = (field(cx, "key"), field(cx, "slots"), field(cx, "burst"));
+    let invalid = |message: &str| PageError::Invalid(message.to_owned());
+    let number = |text: &str| (!text.is_empty()).then(|| text.parse::<u32>());
+    let slots = number(&slots).transpose();
+    let slots = slots.map_err(|_| invalid("The number of slots is a whole number from 0 on."))?;
+    let burst = number(&burst).transpose();
+    let burst = burst.map_err(|_| invalid("The burst is a whole number from 1 on."))?;
+    let rate = match &*field(cx, "rate") {
+        "" => None,
+        text => Some(
+            text.parse::<Rate>()
+                .map_err(|error| invalid(&error.to_string()))?,
+        ),
+    };
+    let rate = match (rate, burst) {
+        (Some(rate), Some(burst)) => Some(rate.burst(burst)),
+        (None, Some(_)) => return Err(invalid("A burst needs a rate.")),
+        (rate, None) => rate,
     };
     let actor = actor(cx);
-    cx.write(|conn| actor.set_limit(conn, &key, slots))?;
-    let jobs = if slots == 1 { "job" } else { "jobs" };
-    let message = format!("The limit of {} is {slots} {jobs} at once.", named(&key));
+    match (&rate, slots) {
+        (Some(rate), slots) => cx.write(|conn| actor.set_rate(conn, &key, rate, slots))?,
+        (None, Some(slots)) => cx.write(|conn| actor.set_limit(conn, &key, slots))?,
+        (None, None) => return Err(invalid("Name a number of slots, or a rate as 10/s.")),
+    }
+    let jobs = |slots: u32| if slots == 1 { "job" } else { "jobs" };
+    let slots = slots.map(|slots| format!("{slots} {} at once", jobs(slots)));
+    let rate = rate.map(|rate| format!("the rate {rate}"));
+    let values: Vec<String> = slots.into_iter().chain(rate).collect();
+    let message = format!("The limit of {} is {}.", named(&key), values.join(", and "));
     Ok(back(cx, &message))
 }
 

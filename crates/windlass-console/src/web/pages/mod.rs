@@ -15,5 +15,6 @@ pub(crate) mod overview;
 pub(crate) mod processes;
 pub(crate) mod queue;
 pub(crate) mod queues;
+pub(crate) mod rates;
 pub(crate) mod recurring;
 pub(crate) mod words;

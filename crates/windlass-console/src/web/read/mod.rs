@@ -17,6 +17,7 @@ use windlass::failed::FailedGroups;
 use windlass::history::{HistoryLag, SeriesTally, Totals};
 use windlass::internal::clock;
 use windlass::internal::db::query::ready::{CappedCount, ReadyJobs};
+use windlass::internal::db::table::rates::RateGroup;
 use windlass::internal::db::table::recurring_tasks;
 use windlass::internal::error::ErrorContext as _;
 use windlass::{Conn, Result};
@@ -26,10 +27,11 @@ pub(crate) use crate::read::now::QueueVerdict;
 // --- The figures of a database, as one scrape reads them ---
 
 /// The parts of the figures, each of which is read by itself.
-pub(crate) const PARTS: [&str; 7] = [
+pub(crate) const PARTS: [&str; 8] = [
     "history",
     "queues",
     "executions",
+    "rates",
     "processes",
     "recurring",
     "database",
@@ -42,6 +44,7 @@ pub(crate) struct ScrapedFigures {
     pub(crate) history: Option<HistoryFigures>,
     pub(crate) queues: Option<ScrapedQueues>,
     pub(crate) executions: Option<ExecutionFigures>,
+    pub(crate) rates: Option<RateFigures>,
     pub(crate) processes: Option<Vec<FleetProcess>>,
     pub(crate) recurring: Option<RecurringFigures>,
     pub(crate) database: Option<DatabaseFigures>,
@@ -70,6 +73,10 @@ pub(crate) struct ExecutionFigures {
     pub(crate) totals: StateTotals,
     pub(crate) late: i64,
 }
+
+/// The groups of keys of rates.
+#[derive(Debug)]
+pub(crate) struct RateFigures(pub(crate) BTreeMap<String, RateGroup>);
 
 /// The recurring tasks.
 #[derive(Debug)]
@@ -109,11 +116,12 @@ impl DoctorFigures {
 
 impl ScrapedFigures {
     /// Returns whether each part is missing, in the order of [`PARTS`].
-    pub(crate) fn missing(&self) -> [bool; 7] {
+    pub(crate) fn missing(&self) -> [bool; 8] {
         [
             self.history.is_none(),
             self.queues.is_none(),
             self.executions.is_none(),
+            self.rates.is_none(),
             self.processes.is_none(),
             self.recurring.is_none(),
             self.database.is_none(),
