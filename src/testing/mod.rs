@@ -104,7 +104,7 @@ pub use inline::Inline;
 /// If the database does not answer or has no tables.
 pub fn travel<C: AsConn + ?Sized>(conn: &mut C, by: Duration) -> Result<()> {
     let conn = &mut conn.as_conn();
-    // What has started until now has started before that time.
+    // The starts until now were before that time.
     if rows::count_starts(conn).during("count the starts of rates")? {
         sweep::promote_all(conn).during("promote blocked jobs")?;
     }

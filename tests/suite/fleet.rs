@@ -147,9 +147,10 @@ fn what_an_enqueue_costs_does_not_grow_with_the_workers() {
         for cost in [singles, lot] {
             // A job wakes a worker and one more, each of which may wake another when it can take no more itself.
             assert!(cost.wakeups <= 8 * cost.jobs, "{workers}: {cost:?}");
-            // Each worker that is woken claims once, and once more after a job that took its last thread.
+            // Each worker that is woken claims once, and once more after a job that took its last thread. On a slow machine
+            // each also looks once without being woken: its pauses have grown to about the time that this takes.
             assert!(
-                cost.claims <= 4 * (cost.jobs + cost.busy),
+                cost.claims <= 4 * (cost.jobs + cost.busy) + workers,
                 "{workers}: {cost:?}"
             );
         }

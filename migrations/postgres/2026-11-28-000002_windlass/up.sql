@@ -1215,7 +1215,10 @@ BEGIN
             END IF;
             DELETE FROM solid_queue_ready_executions e WHERE e.job_id = v_holder;
             DELETE FROM solid_queue_scheduled_executions e WHERE e.job_id = v_holder;
-            DELETE FROM solid_queue_blocked_executions e WHERE e.job_id = v_holder;
+            -- Others of an ordered key may wait behind one with a rate.
+            WITH gone AS (DELETE FROM solid_queue_blocked_executions e WHERE e.job_id = v_holder RETURNING e.gate)
+            INSERT INTO windlass_wanted_keys (key) SELECT substr(g.gate, strpos(g.gate, chr(30)) + 1) FROM gone g
+                WHERE strpos(g.gate, chr(30)) > 0;
             EXIT;
         END LOOP;
         IF p_unique_id IS NOT NULL AND NOT v_is_held THEN

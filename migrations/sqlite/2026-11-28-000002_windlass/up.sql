@@ -936,6 +936,9 @@ BEGIN
     AND NEW.known IS NULL AND NEW.place = 0 AND NEW.on_conflict = 'replace';
     DELETE FROM solid_queue_scheduled_executions WHERE job_id = NEW.holder
     AND NEW.known IS NULL AND NEW.place = 1 AND NEW.on_conflict = 'replace';
+    -- Others of an ordered key may wait behind one with a rate.
+    INSERT INTO windlass_wanted_keys (key) SELECT substr(gate, instr(gate, char(30)) + 1) FROM solid_queue_blocked_executions
+    WHERE job_id = NEW.holder AND instr(gate, char(30)) > 0 AND NEW.known IS NULL AND NEW.place = 2 AND NEW.on_conflict = 'replace';
     DELETE FROM solid_queue_blocked_executions WHERE job_id = NEW.holder AND concurrency_key <> ' '
     AND NEW.known IS NULL AND NEW.place = 2 AND NEW.on_conflict = 'replace';
     INSERT INTO windlass_place_job_v2 (id) SELECT NEW.holder

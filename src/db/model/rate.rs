@@ -172,9 +172,16 @@ impl GateLine {
 pub(crate) struct PromisedJobs(pub(crate) i64, pub(crate) i64, pub(crate) Vec<i64>);
 
 impl PromisedJobs {
-    /// Returns the tokens that they take together.
-    pub(crate) fn tokens(&self) -> i64 {
-        self.1.saturating_mul(self.2.len() as i64)
+    /// Returns the tokens that they take together, whatever was stored.
+    fn tokens(&self) -> i64 {
+        let each = self.1.clamp(0, MOST_STARTS);
+        each.saturating_mul(self.2.len() as i64)
+    }
+
+    /// Returns the tokens of all.
+    pub(crate) fn all(jobs: &[PromisedJobs]) -> i64 {
+        jobs.iter()
+            .fold(0, |sum: i64, jobs| sum.saturating_add(jobs.tokens()))
     }
 }
 

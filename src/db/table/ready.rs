@@ -13,8 +13,8 @@ pub(crate) const NOTHING: i64 = 0;
 
 /// Makes jobs ready, and wakes sleeping workers.
 ///
-/// Jobs with a limit must hold a slot already; see [`super::blocked`] for all others. Those with a rate are noted as
-/// started when they do, and not when they are claimed ahead. An execution
+/// Jobs with a limit must hold a slot already; see [`super::blocked`] for all others. Few of those with a
+/// rate are claimed ahead, as a claim notes them as started. An execution
 /// that exists already, inserted by another program, does not fail the rest.
 pub(crate) fn insert_ready(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<()> {
     let text = "INSERT INTO solid_queue_ready_executions (job_id, queue_name, priority, class_name, cautious, created_at, concurrency_key) \

@@ -15,7 +15,7 @@
 use crate::db::conn::connection::Conn;
 use crate::db::conn::dialect::Dialect;
 use crate::db::conn::statement::Statement;
-use crate::db::model::new_row::{IN_ORDER, waits_for_others_sql};
+use crate::db::model::new_row::waits_for_others_sql;
 use crate::db::table::rates;
 use crate::db::table::run_time::limits;
 use crate::db::table::wanted_keys::{
@@ -65,16 +65,15 @@ pub(crate) fn free_slots(
            (SELECT s.id FROM solid_queue_semaphores s WHERE s.key = wanted.key LIMIT 1) IS NOT NULL AS has_semaphore, \
            (SELECT b.id FROM solid_queue_blocked_executions b WHERE b.concurrency_key = wanted.key \
              AND b.expires_at < {{time '{DOES_NOT_WAIT}'}} LIMIT 1) IS NOT NULL AS has_blocked_by_ruby, \
-           NOT {} AS has_line, {} AS first_in_line, \
-           (SELECT b.job_id FROM solid_queue_blocked_executions b WHERE b.concurrency_key = wanted.key \
-             AND b.priority = {IN_ORDER} AND b.expires_at >= {{time '{DOES_NOT_WAIT}'}} \
-             ORDER BY b.priority, b.job_id LIMIT 1) AS first_in_order \
+           NOT {} AS has_line, ({} OR {}) AS is_behind_line, {} AS first_in_order \
          FROM (SELECT value ->> 0 AS key FROM {{rows $1}}) AS wanted",
         limit_of("wanted.key"),
         is_blocked(NEVER_EXPIRES),
         is_blocked(DOES_NOT_WAIT),
         rates::has_no_line("wanted.key"),
-        rates::first_in_line(conn.dialect(), "wanted.key"),
+        rates::is_behind_in_order(conn.dialect(), "wanted.key"),
+        rates::is_behind_line("wanted.key"),
+        rates::first_in_order("wanted.key"),
     );
     let mut slots: Vec<FreeSlots> = Statement::new(text).bind(key_list(keys)).load(conn)?;
     let taken = held(conn, slots.iter().filter(|one| one.has_blocked()))?;
@@ -120,7 +119,7 @@ pub(crate) fn sweep(conn: &mut Conn<'_>, after: &str, chunk: usize) -> QueryResu
         "WITH RECURSIVE walk(key, place) AS (SELECT {}, 1 \
            UNION ALL SELECT {}, walk.place + 1 FROM walk WHERE walk.key IS NOT NULL AND walk.place < $2), \
          seen AS MATERIALIZED (SELECT walk.key, walk.place, CAST({} AS bigint) AS slots, NOT {} \
-             AND NOT EXISTS (SELECT 1 FROM windlass_wanted_keys w WHERE w.key = walk.key) AS is_unwanted \
+             AND NOT EXISTS (SELECT 1 FROM windlass_wanted_keys w WHERE w.key = walk.key) AND NOT {} AS is_unwanted \
            FROM walk WHERE walk.key IS NOT NULL) \
          SELECT seen.key, CASE WHEN seen.is_unwanted THEN seen.slots > {held} ELSE false END AS is_overlooked \
          FROM seen ORDER BY seen.place",
@@ -128,6 +127,7 @@ pub(crate) fn sweep(conn: &mut Conn<'_>, after: &str, chunk: usize) -> QueryResu
         next("walk.key"),
         limit_of("walk.key"),
         waits_for_others_sql("walk.key"),
+        rates::is_behind_in_order(conn.dialect(), "walk.key"),
     );
     let seen: Vec<ScannedKey> = Statement::new(text)
         .uncached()
@@ -238,11 +238,12 @@ pub fn check(conn: &mut Conn<'_>) -> QueryResult<Vec<String>> {
          UNION ALL SELECT DISTINCT 'a slot of the concurrency key `' || b.concurrency_key \
            || '` is free, and no promotion of its blocked jobs was requested' \
          FROM solid_queue_blocked_executions b WHERE b.expires_at >= {{time '{}'}} AND NOT {} \
-         AND {} > {} AND NOT EXISTS (SELECT 1 FROM windlass_wanted_keys w WHERE w.key = b.concurrency_key)",
+         AND {} > {} AND NOT EXISTS (SELECT 1 FROM windlass_wanted_keys w WHERE w.key = b.concurrency_key) AND NOT {}",
         DOES_NOT_WAIT,
         waits_for_others_sql("b.concurrency_key"),
         limit_of("b.concurrency_key"),
         held_of("b.concurrency_key"),
+        rates::is_behind_in_order(conn.dialect(), "b.concurrency_key"),
     );
     let rows: Vec<Violation> = Statement::new(text).load(conn)?;
     wrong.extend(rows.into_iter().map(|row| row.what));
@@ -324,9 +325,10 @@ pub(crate) struct FreeSlots {
     /// True if a line of jobs with rates waits for a slot.
     #[diesel(sql_type = Bool)]
     pub(crate) has_line: bool,
-    /// The first job of an ordered key with a rate, and the first without that waits.
-    #[diesel(sql_type = Nullable<BigInt>)]
-    first_in_line: Option<i64>,
+    /// True if a job with a rate comes before those that have none.
+    #[diesel(sql_type = Bool)]
+    pub(crate) is_behind_line: bool,
+    /// The first job of an ordered key that has no rate.
     #[diesel(sql_type = Nullable<BigInt>)]
     pub(crate) first_in_order: Option<i64>,
 }
@@ -342,15 +344,9 @@ impl FreeSlots {
             has_semaphore: false,
             has_blocked_by_ruby: false,
             has_line: false,
-            first_in_line: None,
+            is_behind_line: false,
             first_in_order: None,
         }
-    }
-
-    /// Returns whether a job with a rate comes before those of an ordered key that have none.
-    pub(crate) fn is_behind_line(&self) -> bool {
-        let first = self.first_in_line.zip(self.first_in_order);
-        first.is_some_and(|(in_line, other)| in_line < other)
     }
 
     pub(crate) fn has_blocked(&self) -> bool {

@@ -143,19 +143,45 @@ fn promote_accepted(
                 rates.read_clock(conn)?;
             }
             Err(error) if is_refused(conn, &error) && size <= 1 => {
-                match rates.is_due && taken == 0 {
-                    true => rates::postpone(conn)?,
-                    false => wanted_keys::postpone(conn, after)?,
-                }
+                let promoted = put_off(conn, after, taken, rates)?;
                 return Ok(Promoted {
                     refused: Some(error.to_string()),
-                    ..Promoted::default()
+                    ..promoted
                 });
             }
             Err(error) if is_refused(conn, &error) => size = size.min(taken).max(2) / 2,
             done => return done,
         }
     }
+}
+
+/// Puts the request or the rate off that the database refuses, if it comes alone.
+fn put_off(
+    conn: &mut Conn<'_>,
+    after: i64,
+    taken: usize,
+    rates: &mut RateWatch,
+) -> QueryResult<Promoted> {
+    if !rates.is_due {
+        wanted_keys::postpone(conn, after)?;
+        return Ok(Promoted::default());
+    }
+    let mut promoted = Promoted::default();
+    if taken > 0 {
+        // One of both: if the request is accepted alone, it is the rate.
+        rates.is_due = false;
+        let alone = conn.transaction(|conn| promote_once(conn, after, 1, &mut 0, rates));
+        rates.is_due = true;
+        match alone {
+            Err(error) if is_refused(conn, &error) => {
+                wanted_keys::postpone(conn, after)?;
+                return Ok(Promoted::default());
+            }
+            done => promoted = done?,
+        }
+    }
+    rates::postpone(conn)?;
+    Ok(promoted)
 }
 
 /// Returns whether single requests may have caused an error. One ends a transaction of the caller.
@@ -182,7 +208,7 @@ fn promote_once(
     // Counted under the lock, by separate statements, which see what transactions before this
     // one have committed.
     let mut rooms = semaphores::free_slots(conn, &requests.keys)?;
-    let behind = rooms.iter_mut().filter(|one| one.is_behind_line());
+    let behind = rooms.iter_mut().filter(|one| one.is_behind_line);
     behind.for_each(|one| one.room = one.room.min(0));
     let picked = pick(conn, &shares(&rooms))?;
     let ready: Vec<i64> = picked.iter().map(|picked| picked.job_id).collect();
@@ -218,7 +244,11 @@ fn pass_gates(
     let limits = rooms.iter().filter(|room| room.has_line);
     let wanted = WantedGates {
         lines: std::mem::take(&mut requests.lines),
-        limits: limits.map(|room| room.key.clone()).collect(),
+        limits: limits.clone().map(|room| room.key.clone()).collect(),
+        held_back: limits
+            .filter(|room| room.is_behind_line)
+            .map(|room| room.key.clone())
+            .collect(),
         due,
     };
     let Some(passed) = gate::let_through(conn, wanted, watch)? else {

@@ -416,7 +416,7 @@ fn replace(conn: &mut Conn<'_>, table: &str, job: i64, row: &NewRow) -> QueryRes
     if table == READY {
         ready::delete(conn, &[job])?;
     } else if table == BLOCKED {
-        blocked::delete(conn, &[job])?;
+        blocked::take(conn, &[job])?;
     } else {
         scheduled::delete(conn, &[job])?;
     }

@@ -49,7 +49,7 @@ struct KnownRate {
 }
 
 /// The pause after a look: another process may be looking at a rate that is due.
-const SOONEST: Duration = Duration::from_millis(5);
+const SOONEST: Duration = Duration::from_millis(10);
 
 /// The time after which what is known may be wrong.
 const OLD: Duration = Duration::from_secs(1);

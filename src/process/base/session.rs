@@ -288,8 +288,14 @@ impl Session {
         self.fronts = fronts;
         let was_due = rates.is_due;
         self.rates = rates;
-        let Ok((promoted, last)) = promoted else {
-            return Promoted::default();
+        let (promoted, last) = match promoted {
+            Ok(done) => done,
+            Err(pause) => {
+                if was_due {
+                    self.context.next_rate.set_after_look(Some(pause));
+                }
+                return Promoted::default();
+            }
         };
         if was_due || promoted.next_due.is_some() {
             self.context.next_rate.set_after_look(promoted.next_due);

@@ -13,10 +13,9 @@ use crate::db::conn::dialect::Dialect;
 use crate::db::model::extras::{MAX_LABEL, MAX_TAGS};
 use crate::db::model::job_columns::JobColumns;
 use crate::db::model::new_row::{
-    ORDERED, UNIQUE_SUCCESSOR, UniqueScope, WAITS_AT_GATE, WAITS_FOR_PARENTS,
+    IN_ORDER, ORDERED, UNIQUE_SUCCESSOR, UniqueScope, WAITS_AT_GATE, WAITS_FOR_PARENTS,
 };
 use crate::db::table::attempts::KEPT;
-use crate::db::table::blocked::IN_ORDER;
 use crate::db::table::expiries::LATEST;
 use crate::db::table::flows::batches::{IS_OPEN, IS_OURS};
 use crate::db::table::flows::parents;

@@ -149,6 +149,9 @@ BEGIN
     AND {replaces NEW.place = 0};
     DELETE FROM solid_queue_scheduled_executions WHERE job_id = NEW.holder
     AND {replaces NEW.place = 1};
+    -- Others of an ordered key may wait behind one with a rate.
+    INSERT INTO windlass_wanted_keys (key) SELECT substr(gate, instr(gate, char(30)) + 1) FROM solid_queue_blocked_executions
+    WHERE job_id = NEW.holder AND instr(gate, char(30)) > 0 AND NEW.known IS NULL AND NEW.place = 2 AND NEW.on_conflict = 'replace';
     DELETE FROM solid_queue_blocked_executions WHERE job_id = NEW.holder AND concurrency_key <> '{unique_successor}'
     AND {replaces NEW.place = 2};
     INSERT INTO windlass_place_job_v2 (id) SELECT NEW.holder

@@ -122,7 +122,7 @@ impl UsedKey {
             counted_at: self.counted_at,
         };
         let promised = promised_of(self.promised.as_deref());
-        let promised = promised.iter().map(PromisedJobs::tokens).sum();
+        let promised = PromisedJobs::all(&promised);
         let set = set.of(&self.rate_key);
         bucket.fill(self.now);
         if let Some((_, pace)) = set {

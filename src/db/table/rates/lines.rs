@@ -96,6 +96,33 @@ pub(crate) fn first_in_line(dialect: Dialect, key: &str) -> String {
     )
 }
 
+/// Returns an expression for the first job without a rate of an ordered key.
+pub(crate) fn first_in_order(key: &str) -> String {
+    format!(
+        "(SELECT o.job_id FROM solid_queue_blocked_executions o WHERE o.concurrency_key = {key} AND o.priority = {IN_ORDER} \
+         ORDER BY o.priority, o.job_id LIMIT 1)"
+    )
+}
+
+/// Returns a condition: the jobs of an ordered key that have no rate wait behind one that has.
+pub(crate) fn is_behind_in_order(dialect: Dialect, key: &str) -> String {
+    format!(
+        "coalesce({} < {}, false)",
+        first_in_line(dialect, key),
+        first_in_order(key)
+    )
+}
+
+/// Returns a condition: a line of jobs with rates that waits for a slot of a key comes before its other jobs.
+pub(crate) fn is_behind_line(key: &str) -> String {
+    format!(
+        "coalesce((SELECT (l.priority, l.job_id) < (o.priority, o.job_id) FROM (SELECT priority, job_id FROM windlass_lines \
+             WHERE gate_kind = 'limit' AND gate_key = {key} ORDER BY priority, job_id LIMIT 1) AS l \
+           CROSS JOIN (SELECT priority, job_id FROM solid_queue_blocked_executions WHERE concurrency_key = {key} \
+             ORDER BY priority, job_id LIMIT 1) AS o), false)"
+    )
+}
+
 /// Returns a condition: no line of jobs with rates waits for a slot of a key.
 pub(crate) fn has_no_line(key: &str) -> String {
     format!(
@@ -141,10 +168,12 @@ pub(crate) fn unwanted_lines(
         "WITH RECURSIVE walk(line, place) AS (SELECT {}, 1 \
            UNION ALL SELECT {}, walk.place + 1 FROM walk WHERE walk.line IS NOT NULL AND walk.place < $2) \
          SELECT walk.line, NOT EXISTS (SELECT 1 FROM windlass_wanted_keys w WHERE w.key IS NULL AND w.target_id IS NULL AND w.name = walk.line) \
-           AND NOT EXISTS (SELECT 1 FROM windlass_rates r WHERE r.rate_key = walk.line AND r.has_waiting) AS is_unwanted \
+           AND NOT EXISTS (SELECT 1 FROM windlass_rates r WHERE r.rate_key = walk.line AND r.has_waiting \
+             AND r.counted_at <= {} - {STEPS} + 1000000) AS is_unwanted \
          FROM walk WHERE walk.line IS NOT NULL ORDER BY walk.place",
         next("$1"),
         next("walk.line"),
+        micros_now(conn),
     );
     let rows: Vec<SweptLine> = Statement::new(text)
         .uncached()
@@ -165,18 +194,29 @@ struct SweptLine {
     is_unwanted: bool,
 }
 
-/// A line, the kind and the key of the gate at which it waits, and the priority and the id of its first job.
-pub(crate) type WaitingLine<'l> = (&'l str, &'static str, &'l str, i32, i64);
+/// A line, the kind and the key of the gate at which it waits, and the priority and the id of its first job, if known.
+pub(crate) type WaitingLine<'l> = (&'l str, &'static str, &'l str, Option<i32>, Option<i64>);
 
 /// Notes at which gates lines wait.
 pub(crate) fn place_lines(conn: &mut Conn<'_>, lines: &[WaitingLine<'_>]) -> QueryResult<()> {
     if lines.is_empty() {
         return Ok(());
     }
-    let text = "INSERT INTO windlass_lines (line, gate_kind, gate_key, priority, job_id) \
-         SELECT value ->> 0, value ->> 1, value ->> 2, CAST(value ->> 3 AS integer), CAST(value ->> 4 AS bigint) \
-         FROM {rows $1} WHERE true ON CONFLICT (line) DO UPDATE SET gate_kind = excluded.gate_kind, gate_key = excluded.gate_key, \
-         priority = excluded.priority, job_id = excluded.job_id";
+    let first = |column: &str| {
+        format!(
+            "(SELECT b.{column} FROM solid_queue_blocked_executions b WHERE b.gate = value ->> 0 \
+             ORDER BY b.priority, b.job_id LIMIT 1), 0)"
+        )
+    };
+    let text = format!(
+        "INSERT INTO windlass_lines (line, gate_kind, gate_key, priority, job_id) \
+         SELECT value ->> 0, value ->> 1, value ->> 2, coalesce(CAST(value ->> 3 AS integer), {}, \
+           coalesce(CAST(value ->> 4 AS bigint), {} \
+         FROM {{rows $1}} WHERE true ON CONFLICT (line) DO UPDATE SET gate_kind = excluded.gate_kind, gate_key = excluded.gate_key, \
+         priority = excluded.priority, job_id = excluded.job_id",
+        first("priority"),
+        first("job_id"),
+    );
     let rows = serde_json::to_string(lines).unwrap_or_default();
     Statement::new(text).bind(rows).execute(conn)
 }

@@ -156,11 +156,11 @@ fn promised_of(column: Option<&str>) -> Vec<PromisedJobs> {
     })
 }
 
-/// Returns what is stored of these keys.
+/// Returns what is stored of these keys, locked in their order.
 pub(crate) fn read(conn: &mut Conn<'_>, keys: &BTreeSet<String>) -> QueryResult<Vec<RateRow>> {
     let text = format!(
         "SELECT rate_key, number, period, burst, level, counted_at, closed_until, due_at, has_waiting, promised \
-         FROM windlass_rates WHERE {}",
+         FROM windlass_rates WHERE {} ORDER BY rate_key {{lock}}",
         is_one_of(conn, "rate_key", "$1"),
     );
     let keys: Vec<&str> = keys.iter().map(|key| &**key).collect();
@@ -270,7 +270,7 @@ struct DueKey {
 /// Returns up to `most` keys that are due, the earliest first.
 pub(crate) fn due(conn: &mut Conn<'_>, most: usize) -> QueryResult<Vec<String>> {
     let text = format!(
-        "SELECT rate_key FROM windlass_rates WHERE due_at <= {} - {STEPS} ORDER BY due_at LIMIT $1",
+        "SELECT rate_key FROM windlass_rates WHERE due_at <= {} - {STEPS} ORDER BY due_at LIMIT $1 + 0",
         micros_now(conn)
     );
     let rows: Vec<DueKey> = Statement::new(text).bind(most as i64).load(conn)?;

@@ -6,7 +6,7 @@ use crate::db::model::rate::{NewRate, RateBucket, RatePace};
 use crate::db::table::rates::{self, GateKind, JobInLine, RateRow, SetPaces, WaitingLine};
 use crate::db::table::semaphores::{self, FreeSlots};
 use crate::db::table::wanted_keys::{self, GATE};
-use crate::db::transition::gate::line::{Line, SeenLines};
+use crate::db::transition::gate::line::{Line, LineOrigin, SeenLines};
 use crate::db::transition::gate::rate_gate::{LineView, RateGate};
 use diesel::QueryResult;
 use std::collections::{BTreeMap, BTreeSet};
@@ -28,7 +28,8 @@ const UNKNOWN: RatePace = RatePace {
 #[derive(Debug, Default)]
 pub(super) struct Passed {
     pub(super) ready: Vec<i64>,
-    pub(super) full: Vec<i64>,
+    /// Those that end, as their key has no free slot, and their lines.
+    pub(super) full: Vec<(i64, String)>,
 }
 
 /// A concurrency key during a promotion.
@@ -119,13 +120,14 @@ impl Gates {
         self.rates.contains_key(key)
     }
 
-    /// Returns the concurrency keys that have a free slot, and more lines that wait for it than were looked at.
+    /// Returns the concurrency keys that have a free slot, and more lines that wait for it than were looked at, or jobs that
+    /// were held back for these lines.
     pub(super) fn open_limits(&self, seen: &SeenLines) -> Vec<String> {
         let partial = seen.partial.iter();
-        let limits = partial.filter(|(kind, key)| {
-            *kind == GateKind::Limit && self.limits.get(key).is_none_or(|gate| gate.room > 0)
-        });
-        limits.map(|(_, key)| key.clone()).collect()
+        let partial = partial.filter(|(kind, _)| *kind == GateKind::Limit);
+        let keys = partial.map(|(_, key)| key).chain(&seen.held_back);
+        let open = keys.filter(|key| self.limits.get(*key).is_none_or(|gate| gate.room > 0));
+        open.cloned().collect()
     }
 
     /// Stops lines with a gate that is known to be closed, before their jobs are read.
@@ -242,7 +244,9 @@ impl Gates {
             }
             match self.closed(line, &job, &wanted) {
                 None => self.take(line, &job, wanted, &mut passed),
-                Some((GateKind::Limit, _)) if job.discards => passed.full.push(job.job_id),
+                Some((GateKind::Limit, _)) if job.discards => {
+                    passed.full.push((job.job_id, job.line))
+                }
                 Some((kind, key)) => line.stop(kind, &key, Some((job.priority, job.job_id))),
             }
         }
@@ -320,8 +324,13 @@ fn place(conn: &mut Conn<'_>, lines: &[Line]) -> QueryResult<()> {
     let lines = lines.iter().filter(|line| line.gates.only_rate().is_none());
     let waiting = lines.clone().filter_map(|line| {
         let stop = line.stopped.as_ref()?;
-        let (priority, job) = stop.first.unwrap_or((i32::MIN, 0));
-        Some((&*line.name, stop.kind.column(), &*stop.key, priority, job))
+        let (priority, job) = stop.first.unzip();
+        let is_there = match &line.origin {
+            LineOrigin::AtRate(key) => job.is_none() && *key == stop.key,
+            LineOrigin::Requested | LineOrigin::AtLimit => false,
+        };
+        let place = (&*line.name, stop.kind.column(), &*stop.key, priority, job);
+        (!is_there).then_some(place)
     });
     rates::place_lines(conn, &waiting.collect::<Vec<WaitingLine<'_>>>())?;
     let empty = lines.filter(|line| line.is_empty());

@@ -13,6 +13,8 @@ pub(crate) struct WantedGates {
     pub(crate) lines: BTreeSet<String>,
     /// Concurrency keys with lines that wait for a slot.
     pub(crate) limits: Vec<String>,
+    /// Those of them whose other jobs come after the first of these lines.
+    pub(crate) held_back: Vec<String>,
     /// Rates that are due.
     pub(crate) due: Vec<String>,
 }
@@ -104,6 +106,8 @@ pub(super) struct SeenLines {
     pub(super) whole: BTreeSet<String>,
     /// Rates and concurrency keys of which more lines wait than these.
     pub(super) partial: BTreeSet<(GateKind, String)>,
+    /// See [`WantedGates::held_back`].
+    pub(super) held_back: Vec<String>,
 }
 
 /// Finds the lines: those that were requested, those of the rates that are due, and those that wait for the same gates.
@@ -124,7 +128,10 @@ pub(super) fn find(
         lines.entry(key.clone()).or_insert(origin);
     }
     let rates: Vec<String> = due.into_iter().chain(alone).collect();
-    let mut seen = SeenLines::default();
+    let mut seen = SeenLines {
+        held_back: wanted.held_back,
+        ..SeenLines::default()
+    };
     for (kind, keys) in [(GateKind::Limit, &wanted.limits), (GateKind::Rate, &rates)] {
         let mut waiting: BTreeMap<String, Vec<String>> = BTreeMap::new();
         for found in rates::lines_at(conn, kind, keys, LINES_OF_GATE)? {

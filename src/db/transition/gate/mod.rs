@@ -18,12 +18,13 @@ mod steady_clock;
 pub(crate) use line::WantedGates;
 
 use crate::db::conn::connection::Conn;
-use crate::db::table::rates;
 use crate::db::table::wanted_keys::{self, NewRequest};
+use crate::db::table::{jobs, rates};
 use crate::db::transition::gate::gates::{Gates, Passed};
 use crate::db::transition::gate::line::{Line, LineOrigin};
 use crate::db::transition::gate::steady_clock::SteadyClock;
 use diesel::QueryResult;
+use std::collections::BTreeSet;
 
 /// The most lines of one promotion, besides those that were requested.
 const MOST_LINES: usize = 200;
@@ -107,21 +108,42 @@ pub(crate) fn let_through(
     }
     gates.stop_early(&mut seen.lines);
     gates.count(conn)?;
-    let jobs = gates.first_jobs(conn, &mut seen.lines)?;
-    let passed = gates.pass(&mut seen.lines, jobs);
+    let first = gates.first_jobs(conn, &mut seen.lines)?;
+    let passed = gates.pass(&mut seen.lines, first);
+    let full = end_full(conn, &passed, &mut seen.lines)?;
     note_skipped(conn, &mut seen.lines)?;
     gates.store(conn, &seen.lines)?;
     let open = gates.open_limits(&seen);
-    wanted_keys::request(conn, open.into_iter().map(NewRequest::Key))?;
+    let open = open.into_iter().map(NewRequest::Key);
     let lines = &seen.lines;
-    request_rest(conn, lines, &passed, &gates)?;
+    match lines.iter().any(|line| line.is_locked) {
+        true => wanted_keys::request_later(conn, open)?,
+        false => wanted_keys::request(conn, open)?,
+    }
+    let has_moved = !passed.ready.is_empty() || !full.is_empty();
+    request_rest(conn, lines, has_moved, &gates)?;
     Ok(Some(LetThrough {
         left_over: lines.iter().filter(|line| line.is_locked).count(),
         has_rest: lines.iter().any(Line::has_more),
         emptied: lines.iter().filter(|line| line.has_emptied()).count(),
         ready: passed.ready,
-        full: passed.full,
+        full,
     }))
+}
+
+/// Returns those of the jobs that end which can end now. The lines of the others, whose rows another transaction has locked,
+/// are left for later.
+fn end_full(conn: &mut Conn<'_>, passed: &Passed, lines: &mut [Line]) -> QueryResult<Vec<i64>> {
+    if passed.full.is_empty() {
+        return Ok(Vec::new());
+    }
+    let full: Vec<i64> = passed.full.iter().map(|(job, _)| *job).collect();
+    let free = jobs::lock_free(conn, &full)?;
+    let locked = passed.full.iter().filter(|(job, _)| !free.contains(job));
+    let locked: BTreeSet<&String> = locked.map(|(_, line)| line).collect();
+    let locked = lines.iter_mut().filter(|line| locked.contains(&line.name));
+    locked.for_each(|line| line.is_locked = true);
+    Ok(free)
 }
 
 /// Leaves the lines for later of which jobs were skipped, as other transactions have locked them.
@@ -139,12 +161,11 @@ fn note_skipped(conn: &mut Conn<'_>, lines: &mut [Line]) -> QueryResult<()> {
 fn request_rest(
     conn: &mut Conn<'_>,
     lines: &[Line],
-    passed: &Passed,
+    has_moved: bool,
     gates: &Gates,
 ) -> QueryResult<()> {
     let request = |line: &Line| NewRequest::Gate(line.name.clone());
     let more = lines.iter().filter(|line| line.has_more());
-    let has_moved = !passed.ready.is_empty() || !passed.full.is_empty();
     match has_moved {
         true => wanted_keys::request(conn, more.map(request))?,
         false => wanted_keys::request_later(conn, more.map(request))?,

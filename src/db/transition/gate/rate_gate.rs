@@ -68,8 +68,10 @@ impl RateGate {
             None => RateBucket::full(pace, now),
         };
         let is_early = |row: &RateRow| match (row.has_waiting, row.due_at) {
+            // The clock has been set back.
+            _ if is_ahead(row, now) => false,
             (true, Some(due)) => due > now,
-            (_, due) => due.is_some() && row.counted_at + TICK > now,
+            (_, due) => due.is_some() && row.counted_at.saturating_add(TICK) > now,
         };
         let used = used.as_ref();
         let jobs = used.map_or_else(Vec::new, RateRow::promised);
@@ -78,7 +80,7 @@ impl RateGate {
             is_early: used.is_some_and(is_early),
             bucket,
             lines,
-            promised: jobs.iter().map(PromisedJobs::tokens).sum(),
+            promised: PromisedJobs::all(&jobs),
             jobs,
             closed_until: used.and_then(|row| row.closed_until),
             due_at: used.and_then(|row| row.due_at),
@@ -108,7 +110,13 @@ impl RateGate {
         let mut bucket = self.bucket.clone();
         bucket.fill(now);
         let has_place = self.promised.saturating_add(wanted) <= MOST_PROMISED;
-        let has_plenty = self.has_waiting && has_place && bucket.room(self.promised) >= wanted;
+        // Some jobs may cost more than that, so it is not put off for long.
+        let is_new = self
+            .jobs
+            .first()
+            .is_none_or(|jobs| now.saturating_sub(jobs.0) < LATER);
+        let is_open = has_place && bucket.room(self.promised) >= wanted;
+        let has_plenty = self.has_waiting && is_new && is_open;
         if has_plenty {
             self.bucket = bucket;
         }
@@ -122,7 +130,7 @@ impl RateGate {
             jobs.2.retain(|job| unstarted.contains(job));
         }
         self.jobs.retain(|jobs| !jobs.2.is_empty());
-        self.promised = self.jobs.iter().map(PromisedJobs::tokens).sum();
+        self.promised = PromisedJobs::all(&self.jobs);
         let taken = before.saturating_sub(self.promised);
         self.is_changed |= taken > 0;
         self.bucket.take(now, taken);
@@ -263,8 +271,10 @@ impl RateGate {
         let has_place = self.promised == 0 || all <= MOST_PROMISED;
         let wait = match self.bucket.wait(all).filter(|_| has_place) {
             Some(wait) if !self.is_uncounted => wait,
+            // The others come first then.
+            _ if self.is_uncounted => self.tick,
             // It depends on the start of jobs that are ready.
-            _ if self.promised > 0 || self.is_uncounted => (age / 4).min(LONGEST),
+            _ if self.promised > 0 => (age / 4).min(LONGEST),
             // It can never pass, unless the rate is changed.
             _ => NEVER,
         };
@@ -272,10 +282,10 @@ impl RateGate {
     }
 }
 
-/// Returns the bucket of a row. One that was counted in the future is empty: the clock has made a step that nobody saw.
+/// Returns the bucket of a row. One that was counted in the future is empty: the clock has made a step that was not seen.
 fn counted(row: &RateRow, now: i64) -> RateBucket {
     let pace = row.pace();
-    let is_ahead = row.counted_at > now.saturating_add(AHEAD);
+    let is_ahead = is_ahead(row, now);
     RateBucket {
         pace,
         level: match is_ahead {
@@ -287,4 +297,8 @@ fn counted(row: &RateRow, now: i64) -> RateBucket {
             false => row.counted_at,
         },
     }
+}
+
+fn is_ahead(row: &RateRow, now: i64) -> bool {
+    row.counted_at > now.saturating_add(AHEAD)
 }

@@ -26,7 +26,7 @@ const DRIFT: u32 = 1_000;
 
 impl SteadyClock {
     /// Reads the clock, and notes its step if it has made one since the last reading that no other process has noted. It
-    /// is not called in a transaction, so that nobody waits for the row for long.
+    /// is not called in a transaction, so that no other waits for the row for long.
     pub(super) fn note_steps(&mut self, conn: &mut Conn<'_>) -> QueryResult<()> {
         for _ in 0..3 {
             let before = clock::since_boot();
