@@ -16,6 +16,7 @@ pub(crate) mod gate;
 pub(crate) mod operate;
 pub(crate) mod pause;
 pub(crate) mod promote;
+mod promoted;
 pub(crate) mod prune;
 pub(crate) mod recover;
 pub(crate) mod runnable;

@@ -104,6 +104,18 @@ fn a_worker_needs_no_dispatcher(db: &TestDb) {
     drop(worker);
 }
 
+/// A job that costs all tokens comes to its turn, although there are many while it waits.
+fn a_costly_job_is_not_forgotten(db: &TestDb) {
+    let rate = || Rate::per_second(1_000).burst(1_000).key("api");
+    let mut conn = db.connection();
+    let jobs = [1, 1_000, 1, 1_000].map(|cost| note(&cost.to_string(), rate().cost(cost)));
+    enqueue_all(&mut conn, jobs).unwrap();
+    let worker = Worker::new(&db.database, registry()).start().unwrap();
+    let left = || db.count("SELECT count(*) AS n FROM solid_queue_jobs WHERE finished_at IS NULL");
+    until("all have run", || left() == 0);
+    drop(worker);
+}
+
 /// Jobs without a rate run beside thousands that wait for a token.
 fn others_are_not_held_up(db: &TestDb) {
     let mut conn = db.connection();
@@ -148,6 +160,7 @@ fn what_waits_outlives_its_processes(db: &TestDb) {
 on_each_database!(
     no_window_has_too_many_starts,
     a_worker_needs_no_dispatcher,
+    a_costly_job_is_not_forgotten,
     others_are_not_held_up,
     what_waits_outlives_its_processes,
 );

@@ -5,7 +5,7 @@ use crate::on_each_database;
 use crate::support::TestDb;
 use crate::support::jobs::Note;
 use std::time::Duration;
-use windlass::limits::{LimitConflict, Rate};
+use windlass::limits::{LimitConflict, Rate, check_semaphores};
 use windlass::{Batch, Concurrency, JobId, NewJob, OnConflict, Policy, jobs, queues, testing};
 
 fn an_hour(key: &str) -> Rate {
@@ -30,11 +30,7 @@ fn a_limit_and_a_rate(db: &TestDb) {
     assert_eq!(drained(db), 1);
     testing::travel(&mut conn, HOUR).unwrap();
     assert_eq!((drained(db), tokens(db, "api")), (1, 0));
-    assert!(
-        windlass::limits::check_semaphores(&mut conn)
-            .unwrap()
-            .is_empty()
-    );
+    assert!(check_semaphores(&mut conn).unwrap().is_empty());
 }
 
 /// A customer's full key does not hold up another customer's jobs of the same rate.
@@ -109,6 +105,8 @@ fn an_ordered_key_has_one_order(db: &TestDb) {
     // The first has no rate, and the second waits for its token: the others wait behind it.
     assert_eq!((drained(db), finished(db)), (1, jobs[..1].to_vec()));
     assert_eq!(drained(db), 0);
+    // The slot is free, and rightly so.
+    assert_eq!(check_semaphores(&mut conn).unwrap(), [""; 0]);
     testing::travel(&mut conn, HOUR).unwrap();
     assert_eq!((drained(db), finished(db)), (3, jobs[..4].to_vec()));
     // One that is cancelled holds up none.
@@ -117,6 +115,27 @@ fn an_ordered_key_has_one_order(db: &TestDb) {
     jobs::cancel(&mut conn, JobId(jobs[4])).unwrap();
     assert_eq!(drained(db), 1);
     assert!(finished(db).contains(&last.id.0));
+}
+
+/// A job that has its token and waits for a slot is not passed by younger ones that need no token.
+fn jobs_without_a_rate_do_not_pass(db: &TestDb) {
+    let mut conn = db.connection();
+    let one = || Concurrency::new(1).group("import");
+    let holder = NewJob::of_class("unknown", "{}").concurrency(one());
+    let holder = holder.enqueue(&mut conn).unwrap();
+    let rated = note("rated", Rate::per_hour(1).key("api")).concurrency(one());
+    let rated = rated.enqueue(&mut conn).unwrap();
+    assert_eq!(drained(db), 0);
+    for _ in 0..3 {
+        let plain = NewJob::new(&Note::new("plain")).unwrap();
+        plain.concurrency(one()).enqueue(&mut conn).unwrap();
+    }
+    jobs::cancel(&mut conn, holder.id).unwrap();
+    let registry = registry();
+    let first = testing::Drain::new(&registry).at_most(1);
+    first.run_on(&mut conn).unwrap();
+    assert!(finished(db).contains(&rated.id.0), "{:?}", finished(db));
+    assert_eq!(drained(db), 3);
 }
 
 /// Returns the jobs with a concurrency key that have finished, by their ids.
@@ -247,6 +266,7 @@ on_each_database!(
     a_job_that_does_not_wait_is_discarded,
     an_ordered_key_stays_in_order,
     an_ordered_key_has_one_order,
+    jobs_without_a_rate_do_not_pass,
     a_job_waits_for_its_time_and_its_parents_first,
     what_waits_can_be_changed,
     each_start_counts,

@@ -133,10 +133,7 @@ pub(super) fn find(
         ..SeenLines::default()
     };
     for (kind, keys) in [(GateKind::Limit, &wanted.limits), (GateKind::Rate, &rates)] {
-        let mut waiting: BTreeMap<String, Vec<String>> = BTreeMap::new();
-        for found in rates::lines_at(conn, kind, keys, LINES_OF_GATE)? {
-            waiting.entry(found.gate_key).or_default().push(found.line);
-        }
+        let mut waiting = waiting_at(conn, kind, keys)?;
         for key in keys {
             let mut found = waiting.remove(key).unwrap_or_default();
             let room = most.saturating_sub(lines.len());
@@ -162,6 +159,19 @@ pub(super) fn find(
         .collect();
     read_ordered(conn, &mut seen.lines)?;
     Ok(seen)
+}
+
+/// Returns the first lines that wait for each of these gates.
+fn waiting_at(
+    conn: &mut Conn<'_>,
+    kind: GateKind,
+    keys: &[String],
+) -> QueryResult<BTreeMap<String, Vec<String>>> {
+    let mut waiting: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for found in rates::lines_at(conn, kind, keys, LINES_OF_GATE)? {
+        waiting.entry(found.gate_key).or_default().push(found.line);
+    }
+    Ok(waiting)
 }
 
 /// Returns the rates that are the only gate of one of the lines.

@@ -116,7 +116,7 @@ impl RateGate {
             .first()
             .is_none_or(|jobs| now.saturating_sub(jobs.0) < LATER);
         let is_open = has_place && bucket.room(self.promised) >= wanted;
-        let has_plenty = self.has_waiting && is_new && is_open;
+        let has_plenty = self.tick > 0 && self.has_waiting && is_new && is_open;
         if has_plenty {
             self.bucket = bucket;
         }
