@@ -133,7 +133,7 @@ fn jobs_without_a_rate_do_not_pass(db: &TestDb) {
     jobs::cancel(&mut conn, holder.id).unwrap();
     let registry = registry();
     let first = testing::Drain::new(&registry).at_most(1);
-    first.run_on(&mut conn).unwrap();
+    first.run_on(&mut conn).unwrap().assert_all_finished(1);
     assert!(finished(db).contains(&rated.id.0), "{:?}", finished(db));
     assert_eq!(drained(db), 3);
 }

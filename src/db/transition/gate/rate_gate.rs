@@ -203,7 +203,7 @@ impl RateGate {
     /// Returns its row, if that is to be stored.
     pub(super) fn row<'r>(&self, key: &'r str, now: i64) -> Option<StoredRate<'r>> {
         let is_due = self.due_at.is_some_and(|due| due <= now);
-        if !self.is_changed && !(is_due && !self.is_early) {
+        if !self.is_changed && (!is_due || self.is_early) {
             return None;
         }
         let (due_at, has_waiting) = match self.is_early {
