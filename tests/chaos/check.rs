@@ -6,7 +6,7 @@ use crate::faults::Faults;
 use crate::gates::RAISED;
 use crate::jobs::SLOTS;
 use crate::place::Place;
-use crate::{batches, flows, gates, waits};
+use crate::{batches, flows, gates, rates, waits};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 /// The violated invariants, and the first few cases of each.
@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 pub struct Violations(BTreeMap<&'static str, Vec<String>>);
 
 /// The invariants that are checked, in words.
-pub const INVARIANTS: [(&str, &str); 19] = [
+pub const INVARIANTS: [(&str, &str); 20] = [
     ("I1", "every job is in exactly one place"),
     ("I2", "every claim belongs to a registered process"),
     (
@@ -63,6 +63,10 @@ pub const INVARIANTS: [(&str, &str); 19] = [
     (
         "I22",
         "no job takes a slot beyond the limits that are in force",
+    ),
+    (
+        "I23",
+        "in no window do more jobs of a key start than its rate allows",
     ),
 ];
 
@@ -273,6 +277,7 @@ pub fn at_the_end(
     flows::check(place, drained, violations)?;
     waits::check(place, drained, violations)?;
     gates::check(place, drained, daily, violations)?;
+    rates::check(place, violations)?;
     effects(place, faults, violations)
 }
 

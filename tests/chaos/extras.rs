@@ -3,6 +3,7 @@
 use crate::gates::{self, Conflicting, Daily, Raised, Rationed};
 use crate::jobs::{Log, Work};
 use crate::place::{Place, count};
+use crate::rates::Paced;
 use crate::{Result, batches, flows, waits};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -33,6 +34,9 @@ pub struct Amounts {
     /// The number of jobs a day that one quota admits; another admits ten a second.
     #[arg(long, default_value_t = 50)]
     pub quota: u32,
+    /// The number of jobs with two rates.
+    #[arg(long, default_value_t = 500)]
+    pub paced: u32,
 }
 
 /// Of one kind: how many are wanted, the query that counts them, how many are enqueued at once, and how.
@@ -49,7 +53,7 @@ pub fn of_class(class: &str) -> String {
 }
 
 impl Amounts {
-    fn each(self) -> [Extra; 6] {
+    fn each(self) -> [Extra; 7] {
         let extra = |wanted, counted, at_once, enqueue| Extra {
             wanted,
             counted,
@@ -81,6 +85,9 @@ impl Amounts {
                     false => bulk(conn, n, |n| NewJob::new(&Raised(n))),
                 },
             ),
+            extra(self.paced, of_class("chaos_paced"), 100, |conn, n, _| {
+                bulk(conn, n, |n| NewJob::new(&Paced(n)))
+            }),
         ]
     }
 
@@ -89,7 +96,7 @@ impl Amounts {
         self,
         conn: &mut DbConnection,
         killers: u32,
-        done: &mut [bool; 6],
+        done: &mut [bool; 7],
     ) -> Result<()> {
         let drawn = fastrand::usize(..done.len());
         if done[drawn] {
@@ -137,5 +144,6 @@ pub fn register(registry: Registry, log: &Arc<Log>) -> Registry {
         .register::<Raised>(Arc::clone(log))
         .register::<Daily>(Arc::clone(log))
         .register::<Rationed>(Arc::clone(log))
+        .register::<Paced>(Arc::clone(log))
         .register::<Work>(Arc::clone(log))
 }

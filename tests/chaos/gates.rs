@@ -30,7 +30,7 @@ pub const RAISED: &str = "chaos_raised/1";
 const A_SECOND: u64 = 10;
 
 /// The work is a pause of so many milliseconds.
-fn work(cx: &Context<'_, Log>, millis: u64) -> JobResult {
+pub fn work(cx: &Context<'_, Log>, millis: u64) -> JobResult {
     cx.line(&line("start", cx));
     std::thread::sleep(Duration::from_millis(millis));
     cx.line(&line("end", cx));

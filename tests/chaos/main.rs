@@ -34,6 +34,7 @@ mod lock;
 mod place;
 mod pooler;
 mod proxy;
+mod rates;
 mod report;
 mod roles;
 mod waits;
@@ -120,6 +121,7 @@ fn run(options: &Options) -> Result<bool> {
     fastrand::seed(seed);
     let place = Place::create(options.database.as_deref(), options.pooler.as_deref())?;
     check::install_audit(&place)?;
+    rates::install_audit(&place)?;
     let mut faults = Faults::new(&place, options);
     let mix = Mix::of(options, faults.are_graceful());
     let mut crew = Crew::new(&place, seed, mix, options.before.clone())?;

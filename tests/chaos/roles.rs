@@ -173,7 +173,7 @@ impl Role {
         let mut connection = None;
         let mut looked_at = Instant::now();
         let mut number = 0;
-        let mut done = [false; 6];
+        let mut done = [false; 7];
         while !end.exists() {
             let keys: Vec<u64> = (0..fastrand::u64(1..=u64::from(self.mix.lot)))
                 .map(|place| self.seed ^ ((number + place) << 20))
@@ -217,7 +217,7 @@ impl Role {
         &self,
         conn: &mut DbConnection,
         refused: &Log,
-        done: &mut [bool; 6],
+        done: &mut [bool; 7],
     ) -> Result<()> {
         let Mix {
             amounts, killers, ..

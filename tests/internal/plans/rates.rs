@@ -20,6 +20,8 @@ pub(crate) const RATES: [(&str, Work); 4] = [
         )?;
         enqueue::insert_job(conn, &rated(&["api"], Some(true)))?;
         promote_all(conn)?;
+        rates::count_soon(conn)?;
+        promote_all(conn)?;
         // A token is there, and the lines go on.
         rates::travel(conn, 2_000_000)?;
         promote_all(conn)?;
