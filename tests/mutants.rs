@@ -78,6 +78,7 @@ mutants! {
     event_wakes_none: "kill", ["I19"];
     quota_not_counted: "kill", ["I20"];
     limit_ignored: "kill", ["I7", "I22"];
+    rate_ignored: "kill", ["I23"];
 }
 
 /// SQLite alone can give an id out twice.
