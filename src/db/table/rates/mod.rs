@@ -6,19 +6,17 @@
 
 mod in_use;
 mod lines;
-mod promised;
 mod set;
 mod troubles;
 
 pub use in_use::{RateStatus, StartRate};
 pub(crate) use in_use::{closed_for, keys_in_use};
 pub(crate) use lines::*;
-pub(crate) use promised::unstarted;
 pub(crate) use set::*;
 pub use troubles::{NeverMet, RateGroup, closed_longer_than, groups, never_met};
 
 use crate::db::conn::connection::Conn;
-use crate::db::conn::dialect::{Dialect, micros};
+use crate::db::conn::dialect::{Dialect, Execution, id_list, job_ids, micros};
 use crate::db::conn::statement::Statement;
 use crate::db::model::rate::{NewRate, PromisedJobs, RateBucket, RatePace};
 use diesel::prelude::*;
@@ -132,7 +130,7 @@ pub(crate) struct RateRow {
     pub(crate) has_waiting: bool,
     /// See [`PromisedJobs`].
     #[diesel(sql_type = Nullable<Text>)]
-    promised: Option<String>,
+    pub(crate) promised: Option<String>,
 }
 
 impl RateRow {
@@ -154,6 +152,16 @@ fn promised_of(column: Option<&str>) -> Vec<PromisedJobs> {
     column.map_or_else(Vec::new, |text| {
         serde_json::from_str(text).unwrap_or_default()
     })
+}
+
+/// Returns those of these jobs that are ready, or claimed and not started.
+///
+/// It is one snapshot, so that no job is missed on its way from ready to claimed.
+pub(crate) fn unstarted(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<BTreeSet<i64>> {
+    let text = "SELECT job_id FROM solid_queue_ready_executions WHERE job_id IN {in $1} UNION ALL \
+         SELECT job_id FROM solid_queue_claimed_executions WHERE job_id IN {in $1} AND started_at IS NULL";
+    let rows: Vec<Execution> = Statement::new(text).bind(id_list(jobs)).load(conn)?;
+    Ok(job_ids(rows).into_iter().collect())
 }
 
 /// Returns what is stored of these keys, locked in their order.

@@ -302,3 +302,89 @@ fn counted(row: &RateRow, now: i64) -> RateBucket {
 fn is_ahead(row: &RateRow, now: i64) -> bool {
     row.counted_at > now.saturating_add(AHEAD)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BURST: i64 = 1_000;
+
+    fn row(promised: &str) -> RateRow {
+        let pace = RatePace {
+            number: 1_000,
+            period: 60_000_000,
+            burst: BURST,
+        };
+        RateRow {
+            rate_key: "api".to_owned(),
+            number: pace.number,
+            period: pace.period,
+            burst: pace.burst,
+            level: RateBucket::full(pace, 0).level,
+            counted_at: 0,
+            closed_until: None,
+            due_at: Some(0),
+            has_waiting: true,
+            promised: Some(promised.to_owned()),
+        }
+    }
+
+    fn gate(row: RateRow, now: i64) -> RateGate {
+        let pace = row.pace();
+        RateGate::of(Some(row), pace, LineView::Whole, now)
+    }
+
+    /// A job may cost more tokens than are plenty.
+    #[test]
+    fn starts_are_counted_although_there_are_plenty() {
+        let mut gate = gate(row("[[0,1,[7]]]"), 0);
+        assert!(gate.has_plenty(LATER - 1, 500));
+        assert!(!gate.has_plenty(LATER, 500));
+        assert!(gate.is_closed_for(BURST, LATER));
+        gate.wanted = None;
+        gate.count(&BTreeSet::new(), LATER);
+        gate.bucket.fill(LATER + 60_000);
+        assert!(!gate.is_closed_for(BURST, LATER + 60_000));
+    }
+
+    #[test]
+    fn a_key_whose_starts_were_not_counted_comes_next() {
+        let mut gate = gate(row("[[0,1,[7]]]"), 100 * LATER);
+        gate.is_uncounted = true;
+        assert_eq!(gate.room(100 * LATER), 0);
+        assert!(gate.is_closed_for(1, 100 * LATER));
+        assert_eq!(gate.own_look(0), (Some(TICK), true));
+    }
+
+    /// The clock was years ahead, and all processes had stopped when it was set back.
+    #[test]
+    fn a_clock_that_was_set_back_makes_no_key_wait() {
+        let ahead = RateRow {
+            counted_at: 1 << 60,
+            due_at: Some(1 << 60),
+            ..row("[]")
+        };
+        let gate = gate(ahead, LATER);
+        assert!(!gate.is_early);
+        assert_eq!(gate.bucket.counted_at, LATER);
+    }
+
+    /// Another program may have written the column.
+    #[test]
+    fn no_stored_text_gives_tokens() {
+        let most = i64::MAX;
+        for (text, room) in [
+            ("[[0,-1000000,[1]]]".to_owned(), BURST),
+            (format!("[[0,{most},[1]],[0,{most},[2]]]"), 0),
+            (format!("[[{most},1,[1]],[-{most},1,[2]]]"), BURST - 2),
+            ("[[0,1".to_owned(), BURST),
+            ("{}".to_owned(), BURST),
+        ] {
+            let mut gate = gate(row(&text), 0);
+            assert!(gate.room(0) <= room, "{text}: {}", gate.room(0));
+            gate.has_plenty(most, 500);
+            gate.own_look(most);
+            gate.count(&BTreeSet::from([1, 2]), 0);
+        }
+    }
+}
