@@ -4,7 +4,7 @@
 
 pub use api::{
     batches, classes, database, errors, events, failed, flows, hooks, jobs, limits, operations,
-    policies, processes, queues, quotas, schema,
+    policies, processes, queues, quotas, schema, tenants,
 };
 pub use db::conn::connection::{AsConn, Conn};
 pub use db::conn::database::Database;

@@ -16,4 +16,5 @@ pub(crate) mod pairs;
 pub mod queues;
 pub mod rate;
 pub mod secrets;
+pub mod tenants;
 pub(crate) mod walk;

@@ -17,3 +17,4 @@ pub mod processes;
 pub mod queues;
 pub mod quotas;
 pub mod schema;
+pub mod tenants;

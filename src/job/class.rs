@@ -203,6 +203,13 @@ pub trait Job: Serialize + DeserializeOwned + Send + 'static {
         self.rate().into_iter().collect()
     }
 
+    /// Returns the tenant that this job is for, a text of 1 to 255 bytes without control characters: the customer, for
+    /// example. Where the threads of a queue are [shared](crate::tenants), the tenants take turns. Default: `None`, the job
+    /// does not wait for a turn.
+    fn tenant(&self) -> Option<String> {
+        None
+    }
+
     /// Returns the [quota](Quota) that enqueues of this job count against, unless the enqueue sets
     /// another. Default: that of the [class](Self::class_quota).
     fn quota(&self) -> Option<Quota> {

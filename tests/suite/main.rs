@@ -86,6 +86,7 @@ mod schema_orders;
 #[cfg(feature = "otel")]
 mod secrets;
 mod settings;
+mod shares;
 mod shutdown;
 mod signals;
 mod slot_passing;

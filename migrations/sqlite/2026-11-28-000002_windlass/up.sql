@@ -386,9 +386,52 @@ CREATE TABLE IF NOT EXISTS windlass_lines (
     gate_kind varchar NOT NULL,
     gate_key varchar NOT NULL,
     priority integer NOT NULL,
+    pass bigint NOT NULL DEFAULT 0,
     job_id bigint NOT NULL
 );
-CREATE INDEX IF NOT EXISTS index_windlass_lines_on_gate ON windlass_lines (gate_kind, gate_key, priority, job_id);
+CREATE INDEX IF NOT EXISTS index_windlass_lines_on_gate ON windlass_lines (gate_kind, gate_key, priority, pass, job_id);
+
+-- The queues whose threads are shared between tenants. `by_time`: by the time that their jobs run, else by their number.
+-- `starting_from`: ready executions up to this id may be of jobs that wait for no share yet. `is_ending`: it is shared no more, and the jobs that
+-- wait go on. `places`: the jobs that may be ready at once by a share. `promised`: those that are, as far as was seen, as JSON.
+-- `recent`: what tenants have used lately, as JSON: [all, [[tenant, cost], ...]].
+-- `mean`: the mean time of a job, in microseconds. The times are those of windlass_rates: of the last look, of the last
+-- start that was seen, and of the next look.
+CREATE TABLE IF NOT EXISTS windlass_fair_queues (
+    queue_name varchar PRIMARY KEY NOT NULL,
+    by_time boolean NOT NULL DEFAULT 0,
+    starting_from bigint,
+    is_ending boolean NOT NULL DEFAULT 0,
+    places bigint NOT NULL DEFAULT 1,
+    promised text,
+    recent text,
+    mean bigint NOT NULL DEFAULT 0,
+    looked_at bigint NOT NULL DEFAULT 0,
+    moved_at bigint NOT NULL DEFAULT 0,
+    due_at bigint,
+    created_at datetime(6) NOT NULL
+);
+
+-- What tenants have used of a queue, for each priority: `pass` grows by the cost of each job, divided by the weight of its
+-- tenant. The tenant with the smallest comes next. One without a row has used as much as those that wait.
+CREATE TABLE IF NOT EXISTS windlass_shares (
+    queue_name varchar NOT NULL,
+    priority integer NOT NULL,
+    tenant varchar NOT NULL,
+    pass bigint NOT NULL,
+    mean bigint NOT NULL DEFAULT 0,
+    PRIMARY KEY (queue_name, priority, tenant)
+);
+CREATE INDEX IF NOT EXISTS index_windlass_shares_on_pass ON windlass_shares (queue_name, priority, pass);
+
+-- The weights of tenants that have another one than 1.
+CREATE TABLE IF NOT EXISTS windlass_tenants (
+    queue_name varchar NOT NULL,
+    tenant varchar NOT NULL,
+    weight integer NOT NULL,
+    created_at datetime(6) NOT NULL,
+    PRIMARY KEY (queue_name, tenant)
+);
 
 -- The places of a quota, for each kind of its limits: enqueues in a day or minute, and jobs that wait. On Postgres
 -- they are shared out among up to 1,000 slots: an enqueue takes its places from a slot that no other transaction has

@@ -148,6 +148,9 @@ pub enum AuditAction {
     SetLimit,
     ClearLimit,
     ReopenRate,
+    ShareQueue,
+    UnshareQueue,
+    SetWeight,
     ScheduleTask,
     RemoveTask,
     PauseTask,
@@ -160,7 +163,7 @@ pub enum AuditAction {
 
 impl AuditAction {
     /// All of them, by their names.
-    pub const ALL: [AuditAction; 27] = [
+    pub const ALL: [AuditAction; 30] = [
         AuditAction::PauseClass,
         AuditAction::ResumeClass,
         AuditAction::SetStrictClasses,
@@ -186,6 +189,9 @@ impl AuditAction {
         AuditAction::ResumeTask,
         AuditAction::RunTask,
         AuditAction::ScheduleTask,
+        AuditAction::SetWeight,
+        AuditAction::ShareQueue,
+        AuditAction::UnshareQueue,
         AuditAction::AddToken,
         AuditAction::RevokeToken,
     ];
@@ -212,6 +218,9 @@ impl AuditAction {
             AuditAction::SetLimit => "limits.set",
             AuditAction::ClearLimit => "limits.clear",
             AuditAction::ReopenRate => "limits.reopen",
+            AuditAction::ShareQueue => "tenants.share",
+            AuditAction::UnshareQueue => "tenants.unshare",
+            AuditAction::SetWeight => "tenants.weight",
             AuditAction::ScheduleTask => "recurring.schedule",
             AuditAction::RemoveTask => "recurring.remove",
             AuditAction::PauseTask => "recurring.pause",

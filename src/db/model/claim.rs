@@ -101,7 +101,7 @@ pub(crate) enum Begins {
     All,
     /// All but the cautious ones, as more are claimed than threads are idle.
     NotCautious,
-    /// The same, and those that are cautious only because they run at most once or have a rate: all start within moments.
+    /// The same, and those that are cautious only because they run at most once or have passed a line: all start within moments.
     OnceToo,
 }
 
@@ -125,8 +125,12 @@ impl Begins {
     }
 }
 
-/// A condition: the job `j` is cautious only because it runs at most once, or has a rate.
-const ONLY_ONCE: &str = "(j.at_most_once OR j.rates IS NOT NULL) AND j.crash_count = 0 AND coalesce(j.max_crashes, 1) > 0";
+/// A condition: the job `j` uses a share of its queue, as its [line](crate::db::model::rate::FAIR) says, and is not of an ordered
+/// key.
+const HAS_SHARE: &str = "substr(j.gate, 1, 1) = '\u{1d}'";
+
+/// A condition: the job `j` is cautious only because it runs at most once, or has passed a line.
+const ONLY_ONCE: &str = "(j.at_most_once OR j.gate IS NOT NULL) AND j.crash_count = 0 AND coalesce(j.max_crashes, 1) > 0";
 
 /// A request to claim jobs for a process.
 #[derive(Debug)]
@@ -237,7 +241,10 @@ pub(crate) struct Claimed {
     pub(crate) priority: i32,
     pub(crate) attempts: i32,
     pub(crate) at_most_once: bool,
-    pub(crate) has_rate: bool,
+    /// True if it has passed a line: for a share, or for rates.
+    pub(crate) has_line: bool,
+    /// True if it uses a share of its queue.
+    pub(crate) has_share: bool,
     pub(crate) created_at: NaiveDateTime,
     pub(crate) scheduled_at: Option<NaiveDateTime>,
     pub(crate) max_attempts: Option<i32>,
@@ -281,7 +288,8 @@ impl ClaimedRow<'_> {
             "j.concurrency_key IS NOT NULL",
             "j.last_claim_id IS NOT NULL OR j.crash_count > 0",
             "j.has_dependents",
-            "j.rates IS NOT NULL",
+            "j.gate IS NOT NULL",
+            HAS_SHARE,
         ];
         let flags = flags.iter().enumerate();
         let flags =
@@ -325,7 +333,8 @@ where
             is_limited: is(4),
             has_run: is(5),
             has_dependents: is(6),
-            has_rate: is(7),
+            has_line: is(7),
+            has_share: is(8),
             waited: row.get_value::<Nullable<Double>, SecondsBetween, _>(3)?.0,
             created_at: row.get_value::<Timestamp, FirstTime, _>(4)?.0,
             queue_name: text(5)?,

@@ -97,7 +97,7 @@ impl JobShape {
             shape.has_key |= row.idempotency_key.is_some();
             shape.has_unique_id |= row.unique_id.is_some();
             shape.has_limit |= row.limit.is_some();
-            shape.has_rate |= !row.rates.is_empty();
+            shape.has_rate |= row.has_line();
             shape.has_own |=
                 row.max_attempts.is_some() || row.max_crashes.is_some() || row.at_most_once;
             shape.has_own |= row.policy.is_some()

@@ -11,4 +11,5 @@ pub mod new_row;
 pub mod outcome;
 pub(crate) mod rate;
 pub mod recurring;
+pub(crate) mod share;
 pub(crate) mod times;

@@ -1,7 +1,7 @@
 //! A job to insert, and the result of the insert.
 
 use crate::db::model::extras::Follows;
-use crate::db::model::rate::{GateLine, NewRate};
+use crate::db::model::rate::{GateLine, NewRate, ShareOf};
 use chrono::NaiveDateTime;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -29,6 +29,8 @@ pub struct NewRow {
     pub(crate) traceparent: Option<String>,
     /// The customer, or whatever else shares are for.
     pub(crate) tenant: Option<String>,
+    /// True if it has a tenant, and the threads of its queue are shared between tenants.
+    pub(crate) is_shared: bool,
     pub unique_id: Option<String>,
     pub(crate) unique_scope: UniqueScope,
     pub(crate) on_conflict: OnConflict,
@@ -106,6 +108,7 @@ impl NewRow {
             policy: None,
             traceparent: None,
             tenant: None,
+            is_shared: false,
             unique_id: None,
             unique_scope: UniqueScope::default(),
             on_conflict: OnConflict::default(),
@@ -135,14 +138,35 @@ impl NewRow {
 
     /// Returns whether the job waits until a promotion lets it through.
     pub(crate) fn is_gated(&self) -> bool {
-        self.limit.is_some() || !self.rates.is_empty()
+        self.limit.is_some() || self.has_line()
     }
 
-    /// Returns the line in which a job with rates waits.
+    /// Returns whether the job waits in a line: for a share, or for rates.
+    pub(crate) fn has_line(&self) -> bool {
+        self.is_shared || !self.rates.is_empty()
+    }
+
+    /// Returns the line in which a job with a share or with rates waits.
     pub(crate) fn gate(&self) -> Option<String> {
+        if !self.has_line() {
+            return None;
+        }
+        // Jobs of an ordered key wait in one line, whatever their rates and tenants are.
         let is_ordered = self.limit.as_ref().is_some_and(|limit| limit.ordered);
-        let has_rates = !self.rates.is_empty();
-        has_rates.then(|| GateLine::name(&self.rates, self.concurrency_key(), is_ordered))
+        let tenant = self
+            .tenant
+            .as_ref()
+            .filter(|_| self.is_shared && !is_ordered);
+        let rates = self.rates.iter().filter(|_| !is_ordered);
+        let line = GateLine {
+            share: tenant.map(|tenant| ShareOf {
+                queue: self.queue_name.clone(),
+                tenant: tenant.clone(),
+            }),
+            rates: rates.map(|rate| rate.key.clone()).collect(),
+            limit: self.concurrency_key().map(str::to_owned),
+        };
+        Some(line.name())
     }
 
     pub(crate) fn rates_column(&self) -> Option<String> {

@@ -111,31 +111,60 @@ pub(crate) const MOST_RATES: usize = 4;
 
 // --- The line in which a job waits ---
 
-/// The characters between the keys of a line, and before its concurrency key. No key of a rate has a control character.
+/// The characters between the keys of a line, and before its concurrency key. No key of a rate has a control character, no
+/// tenant, and no queue whose threads are shared.
 const BETWEEN: char = '\u{1f}';
 const LIMIT: char = '\u{1e}';
+
+/// The character before the queue of a line whose jobs wait for their share, and the one before its tenant.
+pub(crate) const FAIR: char = '\u{1d}';
+const TENANT: char = '\u{1c}';
 
 /// The gates that the jobs of one line pass, all at once. Its name is stored with the job, in a column of its own.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct GateLine {
+    /// Whose share of which queue its jobs take.
+    pub(crate) share: Option<ShareOf>,
     /// The keys of its rates.
     pub(crate) rates: Vec<String>,
     /// The concurrency key.
     pub(crate) limit: Option<String>,
 }
 
+/// A tenant of a queue whose threads are shared.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct ShareOf {
+    pub(crate) queue: String,
+    pub(crate) tenant: String,
+}
+
+impl ShareOf {
+    /// Returns the name by which the shares of a queue are requested, and locked.
+    pub(crate) fn gate(queue: &str) -> String {
+        format!("{FAIR}{queue}")
+    }
+
+    /// Returns the queue of such a name.
+    pub(crate) fn queue_of(name: &str) -> Option<&str> {
+        let queue = name.strip_prefix(FAIR)?;
+        (!queue.contains(TENANT)).then_some(queue)
+    }
+}
+
 impl GateLine {
-    /// Returns the name of the line in which a job with these rates waits. Those of an ordered key wait in one line,
-    /// whatever their rates are.
-    pub(crate) fn name(rates: &[NewRate], limit: Option<&str>, is_ordered: bool) -> String {
+    /// Returns the name of the line.
+    pub(crate) fn name(&self) -> String {
         let mut name = String::new();
-        if !is_ordered {
-            for (place, rate) in rates.iter().enumerate() {
-                let between = if place > 0 { "\u{1f}" } else { "" };
-                let _ = write!(name, "{between}{}", rate.key);
-            }
+        if let Some(ShareOf { queue, tenant }) = &self.share {
+            let _ = write!(name, "{FAIR}{queue}{TENANT}{tenant}");
         }
-        if let Some(limit) = limit {
+        for key in &self.rates {
+            if !name.is_empty() {
+                name.push(BETWEEN);
+            }
+            name.push_str(key);
+        }
+        if let Some(limit) = &self.limit {
             name.push(LIMIT);
             name.push_str(limit);
         }
@@ -144,12 +173,23 @@ impl GateLine {
 
     /// Reads a name.
     pub(crate) fn of(name: &str) -> Self {
-        let (rates, limit) = match name.split_once(LIMIT) {
-            Some((rates, limit)) => (rates, Some(limit.to_owned())),
+        let (keys, limit) = match name.split_once(LIMIT) {
+            Some((keys, limit)) => (keys, Some(limit.to_owned())),
             None => (name, None),
+        };
+        let shared = keys.strip_prefix(FAIR);
+        let shared = shared.and_then(|keys| keys.split_once(TENANT));
+        let (share, rates) = match shared {
+            Some((queue, keys)) => {
+                let (tenant, rates) = keys.split_once(BETWEEN).unwrap_or((keys, ""));
+                let (queue, tenant) = (queue.to_owned(), tenant.to_owned());
+                (Some(ShareOf { queue, tenant }), rates)
+            }
+            None => (None, keys),
         };
         let rates = rates.split(BETWEEN).filter(|key| !key.is_empty());
         GateLine {
+            share,
             rates: rates.map(str::to_owned).collect(),
             limit,
         }
@@ -157,8 +197,8 @@ impl GateLine {
 
     /// Returns the key of its rate, if that is its only gate.
     pub(crate) fn only_rate(&self) -> Option<&str> {
-        match (&self.rates[..], &self.limit) {
-            ([key], None) => Some(key),
+        match (&self.share, &self.rates[..], &self.limit) {
+            (None, [key], None) => Some(key),
             _ => None,
         }
     }
@@ -274,31 +314,33 @@ mod tests {
         }
     }
 
-    fn rate(key: &str) -> NewRate {
-        NewRate {
-            key: key.to_owned(),
-            pace: pace(1, 1),
-            cost: 1,
-        }
-    }
-
     #[test]
     fn a_line_is_read_as_it_was_written() {
-        let rates = [rate("api/acme"), rate("api")];
-        for (rates, limit, is_ordered) in [
-            (&rates[..1], None, false),
-            (&rates, None, false),
-            (&rates, Some("import/7"), false),
-            (&rates[..1], Some("a\u{1f}b\u{1e}c"), false),
-            (&rates, Some("ledger/7"), true),
-        ] {
-            let line = GateLine::of(&GateLine::name(rates, limit, is_ordered));
-            let keys = rates.iter().filter(|_| !is_ordered);
-            assert!(line.rates.iter().eq(keys.map(|rate| &rate.key)));
-            assert_eq!(line.limit.as_deref(), limit);
+        let rates = ["api/acme".to_owned(), "api".to_owned()];
+        let share = ShareOf {
+            queue: "mail".to_owned(),
+            tenant: "acme".to_owned(),
+        };
+        for rates in [&rates[..0], &rates[..1], &rates] {
+            for limit in [
+                None,
+                Some("import/7"),
+                Some("a\u{1f}b\u{1e}c\u{1d}d\u{1c}e"),
+            ] {
+                for share in [None, Some(&share)] {
+                    let line = GateLine {
+                        share: share.cloned(),
+                        rates: rates.to_vec(),
+                        limit: limit.map(str::to_owned),
+                    };
+                    assert_eq!(GateLine::of(&line.name()), line);
+                    let is_alone = (share, rates.len(), limit) == (None, 1, None);
+                    assert_eq!(line.only_rate().is_some(), is_alone);
+                    assert_eq!(ShareOf::queue_of(&line.name()), None);
+                }
+            }
         }
-        let alone = GateLine::of(&GateLine::name(&rates[..1], None, false));
-        assert_eq!(alone.only_rate(), Some("api/acme"));
+        assert_eq!(ShareOf::queue_of(&ShareOf::gate("mail")), Some("mail"));
     }
 
     #[test]

@@ -25,6 +25,7 @@ pub(crate) mod results;
 pub mod run_time;
 pub(crate) mod scheduled;
 pub mod semaphores;
+pub mod shares;
 pub(crate) mod steps;
 pub(crate) mod unique_jobs;
 pub mod wanted_keys;

@@ -14,11 +14,11 @@ pub(crate) const NOTHING: i64 = 0;
 /// Makes jobs ready, and wakes sleeping workers.
 ///
 /// Jobs with a limit must hold a slot already; see [`super::blocked`] for all others. Few of those with a
-/// rate are claimed ahead, as a claim notes them as started. An execution
+/// line are claimed ahead, as a claim notes them as started. An execution
 /// that exists already, inserted by another program, does not fail the rest.
 pub(crate) fn insert_ready(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<()> {
     let text = "INSERT INTO solid_queue_ready_executions (job_id, queue_name, priority, class_name, cautious, created_at, concurrency_key) \
-         SELECT id, queue_name, priority, class_name, (rates IS NOT NULL OR {cautious}), {now}, \
+         SELECT id, queue_name, priority, class_name, (gate IS NOT NULL OR {cautious}), {now}, \
            CASE WHEN concurrency_slots IS NOT NULL THEN concurrency_key END \
          FROM solid_queue_jobs WHERE id IN {in $1} ORDER BY id ON CONFLICT (job_id) DO NOTHING";
     Statement::new(text).bind(id_list(jobs)).execute(conn)?;

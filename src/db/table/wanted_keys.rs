@@ -225,7 +225,7 @@ fn taken_ctes(dialect: Dialect) -> String {
     }
     let lock = try_lock(&format!(
         "coalesce(kind, '') || ' ' || coalesce(key, CASE WHEN kind = '{GATE}' \
-           THEN nullif(split_part(split_part(name, chr(30), 1), chr(31), 1), '') END, name, CAST(target_id AS text), '')"
+           THEN nullif(split_part(split_part(split_part(name, chr(30), 1), chr(31), 1), chr(28), 1), '') END, name, CAST(target_id AS text), '')"
     ));
     format!(
         "seen AS MATERIALIZED (SELECT id, key, kind, target_id, name FROM windlass_wanted_keys WHERE id > $1 \
@@ -236,7 +236,7 @@ fn taken_ctes(dialect: Dialect) -> String {
 }
 
 /// Returns an expression of Postgres that locks what a request is about until the transaction ends, if no other transaction
-/// has locked it: its kind, a blank, and its key. The request of a line locks the first rate of the line.
+/// has locked it: its kind, a blank, and its key. The request of a line locks the first gate of the line.
 ///
 /// The first number ("WIND") keeps clear of the application's own locks, the table's oid of other schemas of the same
 /// database.

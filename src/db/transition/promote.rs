@@ -8,19 +8,20 @@ use crate::db::conn::statement::Statement;
 use crate::db::model::outcome::{AttemptOutcome, JobFailure, ResultOutcome};
 use crate::db::table::blocked;
 use crate::db::table::jobs;
-use crate::db::table::rates;
 use crate::db::table::semaphores::{
     self, AT_ONCE, DOES_NOT_WAIT, FreeSlots, NEVER_EXPIRES, held_up_to, limit_of, slot_list,
 };
 use crate::db::table::wanted_keys::{self, ConcurrencyKey, Requests};
+use crate::db::table::{rates, shares};
 use crate::db::transition::flows::leave::end_unstarted;
-use crate::db::transition::gate::{self, RateWatch, WantedGates};
+use crate::db::transition::gate::{self, GateWatch, WantedGates};
 use crate::db::transition::{flows, signal};
 
 pub(crate) use crate::db::transition::promoted::{Discarded, Promoted};
 use diesel::QueryResult;
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Text};
+use std::collections::BTreeSet;
 
 /// Gives the free slots of up to `chunk` requested keys to their blocked jobs, by priority and then
 /// age. The rest of the jobs that do not wait end.
@@ -31,7 +32,7 @@ use diesel::sql_types::{BigInt, Text};
 /// Others that find a key locked by it leave its requests. So the caller promotes once more, if
 /// [`goes_on`](Promoted::goes_on).
 pub(crate) fn promote(conn: &mut Conn<'_>, chunk: usize) -> QueryResult<Promoted> {
-    let rates = &mut RateWatch::of_test();
+    let rates = &mut GateWatch::of_test();
     promote_after(conn, wanted_keys::BEGINNING, chunk, rates)
 }
 
@@ -40,14 +41,14 @@ pub(crate) fn promote_after(
     conn: &mut Conn<'_>,
     after: i64,
     chunk: usize,
-    rates: &mut RateWatch,
+    rates: &mut GateWatch,
 ) -> QueryResult<Promoted> {
     // First a read without the write lock: mostly there is nothing to do.
     let begun = clock::instant();
     let is_wanted = semaphores::is_requested(conn, after)?;
     let search_took = begun.elapsed();
     rates.read_clock(conn)?;
-    let promoted = match is_wanted || rates.is_due {
+    let promoted = match is_wanted || rates.is_due || !rates.started.is_empty() {
         true => promote_accepted(conn, after, chunk, rates)?,
         false => Promoted::default(),
     };
@@ -63,7 +64,7 @@ fn promote_accepted(
     conn: &mut Conn<'_>,
     after: i64,
     chunk: usize,
-    rates: &mut RateWatch,
+    rates: &mut GateWatch,
 ) -> QueryResult<Promoted> {
     let mut size = chunk;
     loop {
@@ -91,7 +92,7 @@ fn put_off(
     conn: &mut Conn<'_>,
     after: i64,
     taken: usize,
-    rates: &mut RateWatch,
+    rates: &mut GateWatch,
 ) -> QueryResult<Promoted> {
     if !rates.is_due {
         wanted_keys::postpone(conn, after)?;
@@ -125,7 +126,7 @@ fn promote_once(
     after: i64,
     chunk: usize,
     taken: &mut usize,
-    watch: &mut RateWatch,
+    watch: &mut GateWatch,
 ) -> QueryResult<Promoted> {
     let mut requests = wanted_keys::take(conn, after, chunk)?;
     *taken = requests.taken;
@@ -133,6 +134,11 @@ fn promote_once(
         true => rates::due(conn, chunk)?,
         false => Vec::new(),
     };
+    let mut queues = watch.started.clone();
+    if watch.is_due {
+        queues.extend(shares::due(conn, chunk, watch.has_no_tick)?);
+    }
+    let due = Due { rates: due, queues };
     if requests.taken == 0 {
         return pass_gates(conn, &mut requests, &[], due, watch);
     }
@@ -164,13 +170,19 @@ fn promote_once(
     Ok(promoted)
 }
 
-/// Lets jobs with rates through.
+/// The rates that are due, and the queues whose shares are.
+struct Due {
+    rates: Vec<String>,
+    queues: BTreeSet<String>,
+}
+
+/// Lets jobs with a share or with rates through.
 fn pass_gates(
     conn: &mut Conn<'_>,
     requests: &mut Requests,
     rooms: &[FreeSlots],
-    due: Vec<String>,
-    watch: &mut RateWatch,
+    due: Due,
+    watch: &mut GateWatch,
 ) -> QueryResult<Promoted> {
     let limits = rooms.iter().filter(|room| room.has_line);
     let wanted = WantedGates {
@@ -180,7 +192,8 @@ fn pass_gates(
             .filter(|room| room.is_behind_line)
             .map(|room| room.key.clone())
             .collect(),
-        due,
+        due: due.rates,
+        queues: due.queues,
     };
     let Some(passed) = gate::let_through(conn, wanted, watch)? else {
         let next = watch.is_due.then(|| rates::next_due(conn)).transpose()?;

@@ -290,6 +290,7 @@ impl NewJob {
         let (class, queue) = (J::NAME.to_owned(), J::QUEUE.to_owned());
         let mut row = NewRow::new(class, arguments, queue, J::PRIORITY);
         row.unique_id = job.unique_id();
+        row.tenant = job.tenant();
         Ok(NewJob {
             row,
             policy: J::policy().with_version(J::VERSION).with_rates(job.rates()),

@@ -317,13 +317,17 @@ impl NewJob {
         for (key, what) in [
             (&self.row.idempotency_key, "idempotency key"),
             (&self.row.unique_id, "unique id"),
-            (&self.row.tenant, "tenant"),
         ] {
             if let Some(key) = key
                 && (key.is_empty() || key.len() > MAX_NAME || key.contains('\0'))
             {
                 return refused(format!("its {what} must have 1 to 255 bytes and no NUL"));
             }
+        }
+        if let Some(tenant) = &self.row.tenant
+            && let Err(why) = check_tenant(tenant)
+        {
+            return refused(format!("its {why}"));
         }
         if let Some(header) = &self.row.traceparent
             && Traceparent::parse(header).is_none()
@@ -381,6 +385,16 @@ impl NewJob {
     pub fn expires_in(mut self, time: Duration) -> Self {
         self.policy = self.policy.expires_in(time);
         self
+    }
+}
+
+/// Checks the name of a tenant.
+pub(crate) fn check_tenant(tenant: &str) -> std::result::Result<(), String> {
+    let is_valid =
+        !tenant.is_empty() && tenant.len() <= MAX_NAME && !tenant.chars().any(char::is_control);
+    match is_valid {
+        true => Ok(()),
+        false => Err("tenant must have 1 to 255 bytes and no control character".to_owned()),
     }
 }
 

@@ -419,8 +419,9 @@ impl NewJob {
         self
     }
 
-    /// Sets the tenant of the job, a text of 1 to 255 bytes: the customer, for example. It is stored, and nothing reads it
-    /// yet. Default: none.
+    /// Sets the tenant of the job, a text of 1 to 255 bytes without control characters: the customer, for example. Where the
+    /// threads of a queue are [shared](crate::tenants), the tenants take turns. Default: that of the job's
+    /// [type](crate::Job::tenant).
     pub fn tenant(mut self, name: impl Into<String>) -> Self {
         self.row.tenant = Some(name.into());
         self

@@ -12,6 +12,7 @@ use crate::process::base::duty_turns::DutyTurns;
 use crate::process::base::health::HealthState;
 use crate::process::base::history::HistoryCollector;
 use crate::process::base::liveness::Liveness;
+use crate::process::base::shares_in_use::SharesInUse;
 use crate::process::base::stop::Stop;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -35,6 +36,7 @@ pub(crate) struct ProcessContext {
     /// Counts what the jobs of the process come to.
     pub(crate) history: Arc<HistoryCollector>,
     pub(crate) next_rate: NextRate,
+    pub(crate) shares: SharesInUse,
     state: Arc<ContextState>,
 }
 
@@ -143,6 +145,7 @@ impl ProcessContext {
             give_up_writing: Stop::new(),
             history: Arc::default(),
             next_rate: NextRate::default(),
+            shares: SharesInUse::default(),
             state: Arc::default(),
         };
         let checked = database

@@ -11,5 +11,6 @@ pub(crate) mod liveness;
 pub mod registration;
 pub mod service;
 pub(crate) mod session;
+pub(crate) mod shares_in_use;
 pub mod signals;
 pub mod stop;

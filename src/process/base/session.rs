@@ -1,10 +1,11 @@
 //! The database connection of a loop, which is opened again when it breaks.
 
 use crate::clock::{self, RetryDelay};
+use crate::db::model::claim::Claimed;
 use crate::db::model::history::tally::CountedEnd;
 use crate::db::table::history::deltas;
-use crate::db::table::{rates, wanted_keys};
-use crate::db::transition::gate::RateWatch;
+use crate::db::table::{rates, shares, wanted_keys};
+use crate::db::transition::gate::GateWatch;
 use crate::db::transition::promote::{self, Promoted};
 use crate::db::{Conn, Database, DbConnection, Precedence, Refusal, ServerSession, prefer_indexes};
 use crate::deadline::{Hurry, no_answer};
@@ -47,7 +48,7 @@ pub(crate) struct Session {
     pub(crate) wanted: WantedMark,
     fronts: BatchFronts,
     promoted_at: Option<Instant>,
-    rates: RateWatch,
+    rates: GateWatch,
     /// The place where the loop notes that it moves, if its process is not alive without it.
     turns: Option<LoopTurns>,
 }
@@ -55,6 +56,9 @@ pub(crate) struct Session {
 /// The time between two promotions of a worker that always finds more to claim. Usually the end of
 /// a job promotes the next one, but its process may have died in between.
 const PROMOTE_EVERY: Duration = Duration::from_millis(50);
+
+/// The same while jobs start that use shares of a queue.
+const SHARE_EVERY: Duration = Duration::from_millis(3);
 
 /// The time limit of each statement once a stop is requested, including the one under way.
 const HASTE: Duration = Duration::from_secs(3);
@@ -87,7 +91,7 @@ impl Session {
             wanted: WantedMark::default(),
             fronts: BatchFronts::default(),
             promoted_at: None,
-            rates: RateWatch::default(),
+            rates: GateWatch::default(),
             turns: None,
         }
     }
@@ -222,10 +226,16 @@ impl Session {
         !self.has_missed && self.attempt(crate::db::ping).is_ok()
     }
 
-    /// Returns whether the last promotion is so long ago that another one costs little.
-    pub(crate) fn may_promote(&self) -> bool {
+    /// Returns whether the last promotion is so long ago that another one costs little: sooner if jobs have started that use
+    /// shares of a queue, as few are ready ahead of these.
+    pub(crate) fn may_promote(&self, has_shares: bool) -> bool {
+        let pause = if has_shares {
+            SHARE_EVERY
+        } else {
+            PROMOTE_EVERY
+        };
         let last = self.promoted_at;
-        last.is_none_or(|at| at.elapsed() >= PROMOTE_EVERY)
+        last.is_none_or(|at| at.elapsed() >= pause)
     }
 
     /// Returns the time until the next rate is due, as far as this process knows.
@@ -256,6 +266,18 @@ impl Session {
         self.promote()
     }
 
+    /// Notes which shares claimed jobs use. Returns `true` if a promotion may let others through.
+    pub(crate) fn note_shares(&mut self, jobs: &[Arc<Claimed>]) -> bool {
+        let timed = self.context.shares.note_claimed(jobs);
+        if !timed.is_empty() {
+            let tenants = self.run("look for the tenants of jobs", |conn| {
+                shares::tenants_of(conn, &timed)
+            });
+            self.context.shares.measure(tenants.unwrap_or_default());
+        }
+        self.context.shares.has_started()
+    }
+
     /// Promotes blocked jobs. Returns `true` if there may be more to do. If it fails, a later call does it.
     ///
     /// Continues for several transactions: jobs that follow a batch come a transaction later, and other processes
@@ -278,6 +300,7 @@ impl Session {
         let mut fronts = std::mem::take(&mut self.fronts);
         let mut rates = std::mem::take(&mut self.rates);
         rates.is_due = self.context.next_rate.is_due();
+        self.context.shares.pass_to(&mut rates);
         let promoted = self.run("promote blocked jobs", |conn| {
             let promoted = promote::promote_after(conn, search.after, PROMOTED_KEYS, &mut rates)?;
             fronts.pass_ended(conn, &promoted.open_batches)?;
@@ -286,6 +309,10 @@ impl Session {
             Ok((promoted, last))
         });
         self.fronts = fronts;
+        self.context.shares.note_by_time(&rates.by_time);
+        if promoted.is_ok() {
+            rates.started.clear();
+        }
         let was_due = rates.is_due;
         self.rates = rates;
         let (promoted, last) = match promoted {

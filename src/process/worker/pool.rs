@@ -15,6 +15,7 @@ use crate::job::policy::Policy;
 use crate::job::registry::Registry;
 use crate::job::running::{Live, Signals, Steps};
 use crate::process::base::registration::Registration;
+use crate::process::base::shares_in_use::SharesInUse;
 use crate::process::base::stop::Stop;
 use crate::process::worker::completion::{self, CompletedRun, PendingCompletion, WriteHere};
 use crate::process::worker::in_flight::{InFlight, Occupancy, ReservedThread};
@@ -51,6 +52,7 @@ pub(crate) struct Pool {
     /// The treatment of the rows of finished jobs whose policy does not set it.
     finished: FinishedRow,
     longest_wait: Duration,
+    pub(crate) shares: SharesInUse,
 }
 
 impl Pool {
@@ -74,6 +76,7 @@ impl Pool {
             timed: setup.timed,
             finished: setup.finished,
             longest_wait: setup.longest_wait,
+            shares: setup.shares,
         })
     }
 
@@ -154,6 +157,9 @@ impl Pool {
         let outcome = perform(&self.registry, &job.arguments, &run);
         let ran = begun.elapsed();
         self.prefetch.note(ran);
+        if job.has_share {
+            self.shares.note_time(job.job_id, ran);
+        }
         live.end();
         self.completed(assignment, live, &run, outcome, ran)
     }
@@ -261,6 +267,7 @@ pub(crate) struct PoolSetup {
     pub(crate) timed: Sender<()>,
     pub(crate) finished: FinishedRow,
     pub(crate) longest_wait: Duration,
+    pub(crate) shares: SharesInUse,
 }
 
 // --- Measures this worker's jobs, and so how many it may claim ahead ---
@@ -360,7 +367,7 @@ impl Prefetch {
     /// Notes what was claimed.
     pub(crate) fn note_claimed(&self, jobs: &[Arc<Claimed>]) {
         if !jobs.is_empty() {
-            let is_cautious = jobs.iter().any(|job| job.at_most_once || job.has_rate);
+            let is_cautious = jobs.iter().any(|job| job.at_most_once || job.has_line);
             self.is_cautious.store(is_cautious, Ordering::Relaxed);
         }
     }

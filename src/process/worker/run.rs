@@ -219,6 +219,7 @@ fn pool_setup(
         timed: senders.timed,
         finished: settings.finished,
         longest_wait: settings.longest_wait,
+        shares: context.shares.clone(),
     }
 }
 

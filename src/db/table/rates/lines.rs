@@ -8,11 +8,14 @@ use crate::db::model::rate::NewRate;
 use crate::db::table::rates::{STEPS, bind_texts, is_one_of, micros_now, of_column};
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Bool, Integer, Nullable, Text};
+use serde::Serialize;
 use std::time::Duration;
 
 /// The kind of a gate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum GateKind {
+    /// The share of a tenant: the key is the queue.
+    Share,
     Rate,
     Limit,
 }
@@ -20,6 +23,7 @@ pub(crate) enum GateKind {
 impl GateKind {
     pub(crate) fn column(self) -> &'static str {
         match self {
+            GateKind::Share => "share",
             GateKind::Rate => "rate",
             GateKind::Limit => "limit",
         }
@@ -41,34 +45,38 @@ pub(crate) struct LineAtGate {
     pub(crate) line: String,
 }
 
-/// Returns up to `most` lines that wait for each of these gates, in the order of their first jobs.
+/// Returns the first lines that wait for each of these gates, up to the number beside it: by priority, then as far as the
+/// tenants of a share are behind the others, then by age.
 pub(crate) fn lines_at(
     conn: &mut Conn<'_>,
     kind: GateKind,
-    keys: &[String],
-    most: usize,
+    keys: &[(&String, usize)],
 ) -> QueryResult<Vec<LineAtGate>> {
     const OF_GATE: &str = "FROM windlass_lines l WHERE l.gate_kind = $1";
-    // SQLite prepares a statement anew for each number that is bound to its LIMIT alone.
-    let order = "ORDER BY l.priority, l.job_id LIMIT $3 + 0";
+    const ORDER: &str = "ORDER BY l.priority, l.pass, l.job_id";
     if keys.is_empty() {
         return Ok(Vec::new());
     }
     match conn.dialect() {
         Dialect::Postgres => {
             let text = format!(
-                "SELECT l.gate_key, l.line FROM unnest($2) WITH ORDINALITY AS k (key, place) \
-                 CROSS JOIN LATERAL (SELECT l.gate_key, l.line {OF_GATE} AND l.gate_key = k.key {order}) AS l ORDER BY k.place"
+                "SELECT l.gate_key, l.line FROM (SELECT value ->> 0 AS key, CAST(value ->> 1 AS bigint) AS most, place \
+                   FROM json_array_elements(CAST($2 AS json)) WITH ORDINALITY AS k (value, place)) AS k \
+                 CROSS JOIN LATERAL (SELECT l.gate_key, l.line {OF_GATE} AND l.gate_key = k.key {ORDER} LIMIT k.most) AS l ORDER BY k.place"
             );
-            let statement = Statement::new(text).bind(kind.column()).bind(keys);
-            statement.bind(most as i64).load(conn)
+            let statement = Statement::new(text).bind(kind.column());
+            let keys = serde_json::to_string(keys).unwrap_or_default();
+            statement.bind(keys).load(conn)
         }
         Dialect::Sqlite => {
-            let text = format!("SELECT l.gate_key, l.line {OF_GATE} AND l.gate_key = $2 {order}");
+            // It prepares a statement anew for each number that is bound to its LIMIT alone.
+            let text = format!(
+                "SELECT l.gate_key, l.line {OF_GATE} AND l.gate_key = $2 {ORDER} LIMIT $3 + 0"
+            );
             let mut lines = Vec::new();
-            for key in keys {
-                let statement = Statement::new(&text).bind(kind.column()).bind(key);
-                lines.extend(statement.bind(most as i64).load::<LineAtGate>(conn)?);
+            for (key, most) in keys {
+                let statement = Statement::new(&text).bind(kind.column()).bind(*key);
+                lines.extend(statement.bind(*most as i64).load::<LineAtGate>(conn)?);
             }
             Ok(lines)
         }
@@ -169,7 +177,9 @@ pub(crate) fn unwanted_lines(
            UNION ALL SELECT {}, walk.place + 1 FROM walk WHERE walk.line IS NOT NULL AND walk.place < $2) \
          SELECT walk.line, NOT EXISTS (SELECT 1 FROM windlass_wanted_keys w WHERE w.key IS NULL AND w.target_id IS NULL AND w.name = walk.line) \
            AND NOT EXISTS (SELECT 1 FROM windlass_rates r WHERE r.rate_key = walk.line AND r.has_waiting \
-             AND r.counted_at <= {} - {STEPS} + 1000000) AS is_unwanted \
+             AND r.counted_at <= {} - {STEPS} + 1000000) \
+           AND NOT EXISTS (SELECT 1 FROM windlass_lines l JOIN windlass_fair_queues f ON f.queue_name = l.gate_key \
+             WHERE l.line = walk.line AND l.gate_kind = 'share' AND f.due_at IS NOT NULL) AS is_unwanted \
          FROM walk WHERE walk.line IS NOT NULL ORDER BY walk.place",
         next("$1"),
         next("walk.line"),
@@ -194,8 +204,34 @@ struct SweptLine {
     is_unwanted: bool,
 }
 
-/// A line, the kind and the key of the gate at which it waits, and the priority and the id of its first job, if known.
-pub(crate) type WaitingLine<'l> = (&'l str, &'static str, &'l str, Option<i32>, Option<i64>);
+/// A line that waits, and its place.
+#[derive(Debug, Serialize)]
+pub(crate) struct WaitingLine<'l> {
+    pub(crate) line: &'l str,
+    /// The kind and the key of the gate at which it waits.
+    pub(crate) kind: &'static str,
+    pub(crate) key: &'l str,
+    /// The priority and the id of its first job, if known.
+    pub(crate) priority: Option<i32>,
+    pub(crate) job: Option<i64>,
+    /// How much its tenant has used, if it waits for a share.
+    pub(crate) pass: i64,
+    /// Its place among lines of the same priority, if it is one of a tenant. These come in turns: it keeps its place until
+    /// jobs of it have gone on, and is the last then.
+    pub(crate) turn: LineTurn,
+}
+
+/// The place of a line among others of the same priority.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum LineTurn {
+    /// That of its first job.
+    Age,
+    /// As before.
+    Kept,
+    /// The last.
+    Served,
+}
 
 /// Notes at which gates lines wait.
 pub(crate) fn place_lines(conn: &mut Conn<'_>, lines: &[WaitingLine<'_>]) -> QueryResult<()> {
@@ -204,17 +240,21 @@ pub(crate) fn place_lines(conn: &mut Conn<'_>, lines: &[WaitingLine<'_>]) -> Que
     }
     let first = |column: &str| {
         format!(
-            "(SELECT b.{column} FROM solid_queue_blocked_executions b WHERE b.gate = value ->> 0 \
+            "(SELECT b.{column} FROM solid_queue_blocked_executions b WHERE b.gate = value ->> 'line' \
              ORDER BY b.priority, b.job_id LIMIT 1), 0)"
         )
     };
     let text = format!(
-        "INSERT INTO windlass_lines (line, gate_kind, gate_key, priority, job_id) \
-         SELECT value ->> 0, value ->> 1, value ->> 2, coalesce(CAST(value ->> 3 AS integer), {}, \
-           coalesce(CAST(value ->> 4 AS bigint), {} \
+        "INSERT INTO windlass_lines (line, gate_kind, gate_key, priority, pass, job_id) \
+         SELECT value ->> 'line', value ->> 'kind', value ->> 'key', coalesce(CAST(value ->> 'priority' AS integer), {}, \
+           CAST(value ->> 'pass' AS bigint), CASE value ->> 'turn' WHEN 'served' THEN (SELECT max(id) FROM solid_queue_jobs) \
+             WHEN 'kept' THEN coalesce((SELECT l.job_id FROM windlass_lines l WHERE l.line = value ->> 'line'), \
+               CAST(value ->> 'job' AS bigint), {} \
+             ELSE coalesce(CAST(value ->> 'job' AS bigint), {} END \
          FROM {{rows $1}} WHERE true ON CONFLICT (line) DO UPDATE SET gate_kind = excluded.gate_kind, gate_key = excluded.gate_key, \
-         priority = excluded.priority, job_id = excluded.job_id",
+         priority = excluded.priority, pass = excluded.pass, job_id = excluded.job_id",
         first("priority"),
+        first("job_id"),
         first("job_id"),
     );
     let rows = serde_json::to_string(lines).unwrap_or_default();
@@ -310,6 +350,10 @@ pub(crate) struct JobInLine {
     pub(crate) priority: i32,
     #[diesel(sql_type = Nullable<Text>)]
     pub(crate) rates: Option<String>,
+    #[diesel(sql_type = Text)]
+    pub(crate) queue_name: String,
+    #[diesel(sql_type = Nullable<Text>)]
+    pub(crate) tenant: Option<String>,
     /// True if the job ends if its concurrency key has no free slot.
     #[diesel(sql_type = Bool)]
     pub(crate) discards: bool,
@@ -329,7 +373,7 @@ pub(crate) fn first_of(
     lines: &[(&str, i64)],
     in_order: i32,
 ) -> QueryResult<Vec<JobInLine>> {
-    const COLUMNS: &str = "b.job_id, b.priority, j.rates, \
+    const COLUMNS: &str = "b.job_id, b.priority, j.rates, j.queue_name, j.tenant, \
          coalesce(j.concurrency_conflict = 'discard' AND j.last_claim_id IS NULL AND j.attempts = 0 AND j.crash_count = 0, false) AS discards";
     match conn.dialect() {
         Dialect::Postgres => {

@@ -25,10 +25,10 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 /// The steps of the database's clock so far, in microseconds: a setting, which only a step changes.
-const STEPS: &str = "coalesce((SELECT CAST(s.value AS bigint) FROM windlass_settings s WHERE s.name = 'clock_steps'), 0)";
+pub(super) const STEPS: &str = "coalesce((SELECT CAST(s.value AS bigint) FROM windlass_settings s WHERE s.name = 'clock_steps'), 0)";
 
 /// Returns a condition: `column` is one of the texts of the parameter.
-fn is_one_of(conn: &Conn<'_>, column: &str, parameter: &str) -> String {
+pub(super) fn is_one_of(conn: &Conn<'_>, column: &str, parameter: &str) -> String {
     match conn.dialect() {
         Dialect::Postgres => format!("{column} = ANY ({parameter})"),
         Dialect::Sqlite => format!("{column} IN (SELECT value FROM json_each({parameter}))"),
@@ -36,7 +36,7 @@ fn is_one_of(conn: &Conn<'_>, column: &str, parameter: &str) -> String {
 }
 
 /// Binds such texts.
-fn bind_texts<'v>(
+pub(super) fn bind_texts<'v>(
     conn: &Conn<'_>,
     statement: Statement<'v>,
     texts: &'v [&'v str],
@@ -84,7 +84,7 @@ pub(crate) fn moment(conn: &mut Conn<'_>) -> QueryResult<RateMoment> {
 }
 
 /// Returns an expression for the clock in microseconds.
-fn micros_now(conn: &Conn<'_>) -> &'static str {
+pub(super) fn micros_now(conn: &Conn<'_>) -> &'static str {
     match conn.dialect() {
         Dialect::Postgres => "CAST(extract(epoch FROM statement_timestamp()) * 1000000 AS bigint)",
         Dialect::Sqlite => {
@@ -304,10 +304,11 @@ struct NextDue {
     micros: Option<i64>,
 }
 
-/// Returns the time until the next key is due.
+/// Returns the time until the next key is due, or the next queue whose threads are shared.
 pub(crate) fn next_due(conn: &mut Conn<'_>) -> QueryResult<Option<Duration>> {
     let text = format!(
-        "SELECT (SELECT due_at FROM windlass_rates WHERE due_at IS NOT NULL ORDER BY due_at LIMIT 1) - {} + {STEPS} AS micros",
+        "SELECT (SELECT min(due_at) FROM (SELECT min(due_at) AS due_at FROM windlass_rates WHERE due_at IS NOT NULL \
+           UNION ALL SELECT min(due_at) FROM windlass_fair_queues) AS due) - {} + {STEPS} AS micros",
         micros_now(conn)
     );
     let next: NextDue = Statement::new(text).get_result(conn)?;

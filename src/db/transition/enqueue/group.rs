@@ -31,7 +31,7 @@ pub(crate) fn insert_together(
     writers: &Arc<WriteTurns>,
     row: &NewRow,
 ) -> QueryResult<Inserted> {
-    if is_resolved(row) || has_more(row) || conn.is_in_transaction() {
+    if is_resolved(row) || has_more(row) || row.tenant.is_some() || conn.is_in_transaction() {
         return insert_job(conn, row);
     }
     let end = match EnqueueGroup::of(writers).arrive(row) {

@@ -22,13 +22,14 @@ pub(crate) mod resolve;
 use crate::db::conn::connection::Conn;
 use crate::db::conn::dialect::Dialect;
 use crate::db::model::new_row::{EnqueueOutcome, Inserted, NewRow};
-use crate::db::table::expiries;
+use crate::db::table::{expiries, shares};
 use crate::db::transition::enqueue::free::insert_free;
 use crate::db::transition::enqueue::many::CHUNK;
 use crate::db::transition::enqueue::one::insert_one;
 use crate::db::transition::enqueue::resolve::insert_resolved;
 use diesel::prelude::*;
-use std::collections::BTreeMap;
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Runs `work`, which enqueues a list of jobs: all of it is rolled back if it fails.
 pub fn all_or_none<T, E: From<diesel::result::Error>>(
@@ -40,6 +41,8 @@ pub fn all_or_none<T, E: From<diesel::result::Error>>(
 
 /// Inserts one job and its execution.
 pub(crate) fn insert_job(conn: &mut Conn<'_>, row: &NewRow) -> QueryResult<Inserted> {
+    let rows = shared(conn, std::slice::from_ref(row))?;
+    let row = rows.first().unwrap_or(row);
     if !row.is_dependent()
         && !has_more(row)
         && let Some(inserted) = insert_one(conn, row)?
@@ -56,6 +59,7 @@ pub(crate) fn insert_all(conn: &mut Conn<'_>, rows: &[NewRow]) -> QueryResult<Ve
     if rows.is_empty() {
         return Ok(Vec::new());
     }
+    let rows = &*shared(conn, rows)?;
     // On Postgres one statement is a transaction; BEGIN and COMMIT would be extra round trips. In
     // the caller's transaction, a savepoint keeps it usable if the statement fails.
     let is_one_statement = rows.len() <= CHUNK
@@ -69,6 +73,22 @@ pub(crate) fn insert_all(conn: &mut Conn<'_>, rows: &[NewRow]) -> QueryResult<Ve
         return Ok(all_new(ids));
     }
     insert_in_transaction(conn, rows)
+}
+
+/// Returns the rows, of which those of tenants take part in the shares of their queue, if its threads are shared.
+fn shared<'r>(conn: &mut Conn<'_>, rows: &'r [NewRow]) -> QueryResult<Cow<'r, [NewRow]>> {
+    let of_tenants = rows.iter().filter(|row| row.tenant.is_some());
+    let queues: BTreeSet<&str> = of_tenants.map(|row| &*row.queue_name).collect();
+    let fair = shares::fair_among(conn, &queues)?;
+    if fair.is_empty() {
+        return Ok(Cow::Borrowed(rows));
+    }
+    let is_shared = |row: &NewRow| row.tenant.is_some() && fair.contains(&row.queue_name);
+    let rows = rows.iter().map(|row| NewRow {
+        is_shared: is_shared(row),
+        ..row.clone()
+    });
+    Ok(rows.collect())
 }
 
 fn all_new(ids: Vec<i64>) -> Vec<Inserted> {

@@ -3,11 +3,15 @@
 use crate::db::conn::connection::Conn;
 use crate::db::model::new_row::IN_ORDER;
 use crate::db::model::rate::{NewRate, RateBucket, RatePace};
-use crate::db::table::rates::{self, GateKind, JobInLine, RateRow, SetPaces, WaitingLine};
+use crate::db::table::rates::{
+    self, GateKind, JobInLine, LineTurn, RateRow, SetPaces, WaitingLine,
+};
 use crate::db::table::semaphores::{self, FreeSlots};
 use crate::db::table::wanted_keys::{self, GATE};
+use crate::db::transition::gate::UsedTime;
 use crate::db::transition::gate::line::{Line, LineOrigin, SeenLines};
 use crate::db::transition::gate::rate_gate::{LineView, RateGate};
+use crate::db::transition::gate::share_gate::ShareGates;
 use diesel::QueryResult;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -45,6 +49,7 @@ struct LimitGate {
 #[derive(Debug)]
 pub(super) struct Gates {
     now: i64,
+    pub(super) shares: ShareGates,
     rates: BTreeMap<String, RateGate>,
     /// Keys that were never used: their pace is that of the first job.
     unknown: BTreeSet<String>,
@@ -56,7 +61,12 @@ pub(super) struct Gates {
 }
 
 impl Gates {
-    pub(super) fn open(conn: &mut Conn<'_>, seen: &SeenLines, now: i64) -> QueryResult<Self> {
+    pub(super) fn open(
+        conn: &mut Conn<'_>,
+        seen: &SeenLines,
+        shares: ShareGates,
+        now: i64,
+    ) -> QueryResult<Self> {
         let gates = seen.lines.iter().map(|line| &line.gates);
         let keys = gates.clone().flat_map(|gates| gates.rates.iter().cloned());
         let keys: BTreeSet<String> = keys.collect();
@@ -73,6 +83,7 @@ impl Gates {
             .collect();
         let mut gates = Gates {
             now,
+            shares,
             rates: BTreeMap::new(),
             unknown: BTreeSet::new(),
             set: rates::set_paces(conn, &keys)?,
@@ -136,8 +147,8 @@ impl Gates {
             let rates = line.gates.rates.iter().map(|key| (GATE, key));
             let limit = line.gates.limit.iter().map(|key| ("", key));
             let mut gates = rates.chain(limit);
-            line.is_locked =
-                !gates.all(|(kind, key)| self.locked.contains(&format!("{kind} {key}")));
+            line.is_locked = !self.shares.is_locked(line)
+                || !gates.all(|(kind, key)| self.locked.contains(&format!("{kind} {key}")));
             if line.is_locked {
                 continue;
             }
@@ -193,30 +204,36 @@ impl Gates {
         let limit = line.gates.limit.as_ref();
         let limit = limit.and_then(|key| self.limits.get(key));
         let limit = limit.map(|gate| gate.room);
-        rates.chain(limit).min().unwrap_or(AT_ONCE).max(0)
+        let most = rates.chain(limit).chain(self.shares.most_of(line)).min();
+        most.unwrap_or(AT_ONCE).max(0)
     }
 
     /// Reads the first jobs of the lines that go on, in the order in which they pass.
     pub(super) fn first_jobs(
-        &self,
+        &mut self,
         conn: &mut Conn<'_>,
         lines: &mut [Line],
+        times: &mut Vec<UsedTime>,
     ) -> QueryResult<Vec<JobInLine>> {
         let count = lines.iter().filter(|line| line.is_going()).count() as i64;
-        if count == 0 {
-            return Ok(Vec::new());
-        }
-        let share = (AT_ONCE / count).max(1);
+        let share = (AT_ONCE / count.max(1)).max(1);
         for line in lines.iter_mut().filter(|line| line.is_going()) {
             // One more than may pass shows whether any waits behind them.
-            line.asked = self.most_of(line).saturating_add(1).min(share);
+            let least = if self.shares.most_of(line).is_some() {
+                2
+            } else {
+                1
+            };
+            line.asked = self.most_of(line).saturating_add(1).min(share.max(least));
         }
         let asked = lines.iter().filter(|line| line.asked > 0);
         let asked: Vec<(&str, i64)> = asked.map(|line| (&*line.name, line.asked)).collect();
-        let mut jobs = rates::first_of(conn, &asked, IN_ORDER)?;
-        jobs.sort_by(|one, other| {
-            (one.priority, one.job_id, &one.line).cmp(&(other.priority, other.job_id, &other.line))
-        });
+        let mut jobs = match asked.is_empty() {
+            true => Vec::new(),
+            false => rates::first_of(conn, &asked, IN_ORDER)?,
+        };
+        self.shares.count(conn, lines, &jobs, times)?;
+        self.shares.sort(lines, &mut jobs);
         Ok(jobs)
     }
 
@@ -243,7 +260,10 @@ impl Gates {
                 continue;
             }
             match self.closed(line, &job, &wanted) {
-                None => self.take(line, &job, wanted, &mut passed),
+                None => {
+                    self.take(line, &job, wanted, &mut passed);
+                    line.passed += 1;
+                }
                 Some((GateKind::Limit, _)) if job.discards => {
                     passed.full.push((job.job_id, job.line))
                 }
@@ -260,6 +280,9 @@ impl Gates {
         job: &JobInLine,
         wanted: &[NewRate],
     ) -> Option<(GateKind, String)> {
+        if let Some(queue) = self.shares.closed(line) {
+            return Some((GateKind::Share, queue));
+        }
         for rate in wanted {
             let Some(gate) = self.rates.get_mut(&rate.key) else {
                 continue;
@@ -284,6 +307,7 @@ impl Gates {
 
     fn take(&mut self, line: &Line, job: &JobInLine, wanted: Vec<NewRate>, passed: &mut Passed) {
         passed.ready.push(job.job_id);
+        self.shares.take(line, job);
         for rate in wanted {
             if let Some(gate) = self.rates.get_mut(&rate.key) {
                 gate.promise(job.job_id, rate.cost, self.now);
@@ -315,26 +339,45 @@ impl Gates {
         rates::store(conn, &rows.collect::<Vec<_>>())?;
         let idle: Vec<&str> = idle.into_iter().map(|(key, _)| &**key).collect();
         rates::forget(conn, &idle, self.now)?;
-        place(conn, lines)
+        self.shares.store(conn, lines)?;
+        self.place(conn, lines)
     }
-}
 
-/// Notes at which gates lines with several gates wait.
-fn place(conn: &mut Conn<'_>, lines: &[Line]) -> QueryResult<()> {
-    let lines = lines.iter().filter(|line| line.gates.only_rate().is_none());
-    let waiting = lines.clone().filter_map(|line| {
+    /// Notes at which gates lines with several gates wait.
+    fn place(&self, conn: &mut Conn<'_>, lines: &[Line]) -> QueryResult<()> {
+        let lines = lines.iter().filter(|line| line.gates.only_rate().is_none());
+        let waiting = lines.clone().filter_map(|line| self.place_of(line));
+        rates::place_lines(conn, &waiting.collect::<Vec<_>>())?;
+        let empty = lines.filter(|line| line.is_empty());
+        rates::drop_lines(conn, &empty.map(|line| &*line.name).collect::<Vec<_>>())
+    }
+
+    /// Returns the place of a line that waits, if it is another one than before.
+    fn place_of<'l>(&self, line: &'l Line) -> Option<WaitingLine<'l>> {
         let stop = line.stopped.as_ref()?;
         let (priority, job) = stop.first.unzip();
         let is_there = match &line.origin {
             LineOrigin::AtRate(key) => job.is_none() && *key == stop.key,
-            LineOrigin::Requested | LineOrigin::AtLimit => false,
+            LineOrigin::Requested | LineOrigin::AtLimit | LineOrigin::AtShare => false,
         };
-        let place = (&*line.name, stop.kind.column(), &*stop.key, priority, job);
+        let place = WaitingLine {
+            line: &line.name,
+            kind: stop.kind.column(),
+            key: &stop.key,
+            priority,
+            job,
+            pass: match (stop.kind, priority) {
+                (GateKind::Share, Some(priority)) => self.shares.pass(line, priority),
+                _ => 0,
+            },
+            turn: match (&line.gates.share, line.passed) {
+                (None, _) => LineTurn::Age,
+                (Some(_), 0) => LineTurn::Kept,
+                (Some(_), _) => LineTurn::Served,
+            },
+        };
         (!is_there).then_some(place)
-    });
-    rates::place_lines(conn, &waiting.collect::<Vec<WaitingLine<'_>>>())?;
-    let empty = lines.filter(|line| line.is_empty());
-    rates::drop_lines(conn, &empty.map(|line| &*line.name).collect::<Vec<_>>())
+    }
 }
 
 /// Returns how many slots of concurrency keys are free, whether or not other jobs wait for them.

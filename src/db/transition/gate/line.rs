@@ -2,7 +2,7 @@
 
 use crate::db::conn::connection::Conn;
 use crate::db::model::new_row::IN_ORDER;
-use crate::db::model::rate::GateLine;
+use crate::db::model::rate::{GateLine, ShareOf};
 use crate::db::table::rates::{self, GateKind};
 use diesel::QueryResult;
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,6 +17,22 @@ pub(crate) struct WantedGates {
     pub(crate) held_back: Vec<String>,
     /// Rates that are due.
     pub(crate) due: Vec<String>,
+    /// Queues whose threads are shared, and of which jobs have started, or that are due.
+    pub(crate) queues: BTreeSet<String>,
+}
+
+impl WantedGates {
+    pub(super) fn is_empty(&self) -> bool {
+        let is_empty = self.lines.is_empty() && self.limits.is_empty() && self.due.is_empty();
+        is_empty && self.queues.is_empty()
+    }
+
+    /// Takes the queues out of the requests.
+    pub(super) fn sort(&mut self) {
+        let queue = |line: &String| ShareOf::queue_of(line).map(str::to_owned);
+        self.queues.extend(self.lines.iter().filter_map(queue));
+        self.lines.retain(|line| queue(line).is_none());
+    }
 }
 
 /// The most lines that are looked at for one gate.
@@ -30,6 +46,8 @@ pub(super) enum LineOrigin {
     AtRate(String),
     /// It waits for a concurrency key.
     AtLimit,
+    /// It waits for a share of a queue.
+    AtShare,
 }
 
 /// A line that is looked at.
@@ -45,6 +63,8 @@ pub(super) struct Line {
     /// The number of its first jobs that were asked for, and that came.
     pub(super) asked: i64,
     pub(super) found: i64,
+    /// The number of jobs that were let through.
+    pub(super) passed: i64,
 }
 
 /// A gate at which a line waits.
@@ -57,7 +77,7 @@ pub(super) struct ClosedGate {
 }
 
 impl Line {
-    fn new(name: String, origin: LineOrigin) -> Self {
+    pub(super) fn new(name: String, origin: LineOrigin) -> Self {
         Line {
             gates: GateLine::of(&name),
             name,
@@ -66,6 +86,7 @@ impl Line {
             is_locked: false,
             asked: 0,
             found: 0,
+            passed: 0,
         }
     }
 
@@ -133,7 +154,8 @@ pub(super) fn find(
         ..SeenLines::default()
     };
     for (kind, keys) in [(GateKind::Limit, &wanted.limits), (GateKind::Rate, &rates)] {
-        let mut waiting = waiting_at(conn, kind, keys)?;
+        let few: Vec<_> = keys.iter().map(|key| (key, LINES_OF_GATE)).collect();
+        let mut waiting = waiting_at(conn, kind, &few)?;
         for key in keys {
             let mut found = waiting.remove(key).unwrap_or_default();
             let room = most.saturating_sub(lines.len());
@@ -141,7 +163,7 @@ pub(super) fn find(
             found.truncate(room);
             let origin = match kind {
                 GateKind::Rate => LineOrigin::AtRate(key.clone()),
-                GateKind::Limit => LineOrigin::AtLimit,
+                GateKind::Share | GateKind::Limit => LineOrigin::AtLimit,
             };
             for line in found {
                 lines.entry(line).or_insert_with(|| origin.clone());
@@ -149,7 +171,7 @@ pub(super) fn find(
             match (is_partial, kind) {
                 (true, _) => drop(seen.partial.insert((kind, key.clone()))),
                 (false, GateKind::Rate) => drop(seen.whole.insert(key.clone())),
-                (false, GateKind::Limit) => {}
+                (false, GateKind::Share | GateKind::Limit) => {}
             }
         }
     }
@@ -162,13 +184,13 @@ pub(super) fn find(
 }
 
 /// Returns the first lines that wait for each of these gates.
-fn waiting_at(
+pub(super) fn waiting_at(
     conn: &mut Conn<'_>,
     kind: GateKind,
-    keys: &[String],
+    keys: &[(&String, usize)],
 ) -> QueryResult<BTreeMap<String, Vec<String>>> {
     let mut waiting: BTreeMap<String, Vec<String>> = BTreeMap::new();
-    for found in rates::lines_at(conn, kind, keys, LINES_OF_GATE)? {
+    for found in rates::lines_at(conn, kind, keys)? {
         waiting.entry(found.gate_key).or_default().push(found.line);
     }
     Ok(waiting)
@@ -181,9 +203,10 @@ fn alone(lines: &BTreeMap<String, LineOrigin>) -> BTreeSet<String> {
     keys.collect()
 }
 
-/// Reads the rates of the first job of each ordered line, whose name does not have them.
-fn read_ordered(conn: &mut Conn<'_>, lines: &mut [Line]) -> QueryResult<()> {
-    let ordered = lines.iter().filter(|line| line.gates.rates.is_empty());
+/// Reads the gates of the first job of each ordered line, whose name does not have them.
+pub(super) fn read_ordered(conn: &mut Conn<'_>, lines: &mut [Line]) -> QueryResult<()> {
+    let is_ordered = |line: &&Line| line.gates.rates.is_empty() && line.gates.share.is_none();
+    let ordered = lines.iter().filter(is_ordered);
     let ordered: Vec<(&str, i64)> = ordered.map(|line| (&*line.name, 1)).collect();
     if ordered.is_empty() {
         return Ok(());
@@ -192,6 +215,10 @@ fn read_ordered(conn: &mut Conn<'_>, lines: &mut [Line]) -> QueryResult<()> {
         let line = lines.iter_mut().find(|line| line.name == job.line);
         if let Some(line) = line {
             line.gates.rates = job.rates().into_iter().map(|rate| rate.key).collect();
+            line.gates.share = job.tenant.map(|tenant| ShareOf {
+                queue: job.queue_name,
+                tenant,
+            });
         }
     }
     Ok(())

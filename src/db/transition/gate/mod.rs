@@ -1,9 +1,9 @@
-//! Lets jobs with rates through their gates: those of their rates, and that of their concurrency key.
+//! Lets jobs through their gates: the share of their tenant, their rates, and their concurrency key.
 //!
 //! Jobs with the same gates are in one line, in the order of their priority and age. A promotion looks at the first jobs of
 //! the lines that were requested: a job becomes ready if all its gates are open at once, and takes a token of each rate and
 //! a slot of its key. Otherwise its line waits for the first gate that is closed, and holds nothing. The gates are looked at
-//! in this order: the rates, as the job names them, and then the concurrency key. Once a job has found a rate without the
+//! in this order: the share, the rates, as the job names them, and then the concurrency key. Once a job has found a rate without the
 //! tokens that it costs, no later job passes that rate, of whatever line.
 //!
 //! A token that was taken is promised until a promotion sees that its job has started, see
@@ -13,18 +13,22 @@
 mod gates;
 mod line;
 mod rate_gate;
+mod share_gate;
 mod steady_clock;
 
 pub(crate) use line::WantedGates;
 
 use crate::db::conn::connection::Conn;
+use crate::db::model::rate::ShareOf;
+use crate::db::table::shares::ShareKey;
 use crate::db::table::wanted_keys::{self, NewRequest};
 use crate::db::table::{jobs, rates};
 use crate::db::transition::gate::gates::{Gates, Passed};
 use crate::db::transition::gate::line::{Line, LineOrigin};
+use crate::db::transition::gate::share_gate::ShareGates;
 use crate::db::transition::gate::steady_clock::SteadyClock;
 use diesel::QueryResult;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The most lines of one promotion, besides those that were requested.
 const MOST_LINES: usize = 200;
@@ -44,23 +48,40 @@ pub(crate) struct LetThrough {
     pub(crate) emptied: usize,
 }
 
-/// A process's view of the rates.
+/// The time that jobs of a tenant have taken.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct UsedTime {
+    pub(crate) key: ShareKey,
+    pub(crate) jobs: i64,
+    pub(crate) micros: i64,
+}
+
+/// A process's view of the gates.
 #[derive(Debug, Default)]
-pub(crate) struct RateWatch {
-    /// True if a rate may be due.
+pub(crate) struct GateWatch {
+    /// True if a rate or a queue may be due.
     pub(crate) is_due: bool,
-    /// True if it looks at rates as often as it is asked to, in a test.
-    has_no_tick: bool,
+    /// The queues whose threads are shared, and of which this process has started jobs since the last promotion.
+    pub(crate) started: BTreeSet<String>,
+    /// The time that jobs have taken which ended since.
+    pub(crate) times: Vec<UsedTime>,
+    /// The queues that were looked at, and whether their threads are shared by time.
+    pub(crate) by_time: BTreeMap<String, bool>,
+    /// True if it looks at rates and queues as often as it is asked to, in a test.
+    pub(crate) has_no_tick: bool,
     /// True if the clock must be read before another attempt.
     wants_clock: bool,
     steady: SteadyClock,
 }
 
-impl RateWatch {
+impl GateWatch {
     /// Returns the view of a test.
     pub(crate) fn of_test() -> Self {
-        RateWatch {
+        GateWatch {
             is_due: true,
+            started: BTreeSet::new(),
+            times: Vec::new(),
+            by_time: BTreeMap::new(),
             has_no_tick: true,
             wants_clock: false,
             steady: SteadyClock::default(),
@@ -87,28 +108,32 @@ impl RateWatch {
 /// Lets jobs of these lines through. Returns `None` if there is none to look at.
 ///
 /// # Errors
-/// Also if the clock has made a step, see [`RateWatch::wants_clock`].
+/// Also if the clock has made a step, see [`GateWatch::wants_clock`].
 pub(crate) fn let_through(
     conn: &mut Conn<'_>,
-    wanted: WantedGates,
-    watch: &mut RateWatch,
+    mut wanted: WantedGates,
+    watch: &mut GateWatch,
 ) -> QueryResult<Option<LetThrough>> {
-    if wanted.lines.is_empty() && wanted.limits.is_empty() && wanted.due.is_empty() {
+    if wanted.is_empty() {
         return Ok(None);
     }
+    wanted.sort();
+    let queues = std::mem::take(&mut wanted.queues);
     let mut seen = line::find(conn, wanted, MOST_LINES)?;
     let moment = rates::moment(conn)?;
     let Some(now) = watch.steady.look(moment) else {
         watch.wants_clock = true;
         return Err(diesel::result::Error::RollbackTransaction);
     };
-    let mut gates = Gates::open(conn, &seen, now)?;
+    let shares = ShareGates::open(conn, &mut seen, queues, now)?;
+    watch.by_time = shares.by_time();
+    let mut gates = Gates::open(conn, &seen, shares, now)?;
     if watch.has_no_tick {
         gates.look_again();
     }
     gates.stop_early(&mut seen.lines);
     gates.count(conn)?;
-    let first = gates.first_jobs(conn, &mut seen.lines)?;
+    let first = gates.first_jobs(conn, &mut seen.lines, &mut watch.times)?;
     let passed = gates.pass(&mut seen.lines, first);
     let full = end_full(conn, &passed, &mut seen.lines)?;
     note_skipped(conn, &mut seen.lines)?;
@@ -122,9 +147,10 @@ pub(crate) fn let_through(
     }
     let has_moved = !passed.ready.is_empty() || !full.is_empty();
     request_rest(conn, lines, has_moved, &gates)?;
+    let has_rest = request_queues(conn, lines, has_moved, &gates.shares)?;
     Ok(Some(LetThrough {
-        left_over: lines.iter().filter(|line| line.is_locked).count(),
-        has_rest: lines.iter().any(Line::has_more),
+        left_over: lines.iter().filter(|line| line.is_locked).count() + gates.shares.left.len(),
+        has_rest: has_rest || lines.iter().any(Line::has_more),
         emptied: lines.iter().filter(|line| line.has_emptied()).count(),
         ready: passed.ready,
         full,
@@ -172,10 +198,28 @@ fn request_rest(
     }
     let locked = lines.iter().filter(|line| line.is_locked);
     let locked = locked.filter(|line| match &line.origin {
-        LineOrigin::Requested | LineOrigin::AtLimit => true,
+        LineOrigin::Requested | LineOrigin::AtLimit | LineOrigin::AtShare => true,
         LineOrigin::AtRate(key) => gates.has_rate(key),
     });
     wanted_keys::request_later(conn, locked.map(request))
+}
+
+/// Requests queues of which more jobs may go on, which it returns, and those that another transaction has locked.
+fn request_queues(
+    conn: &mut Conn<'_>,
+    lines: &[Line],
+    has_moved: bool,
+    shares: &ShareGates,
+) -> QueryResult<bool> {
+    let request = |queue: &String| NewRequest::Gate(ShareOf::gate(queue));
+    wanted_keys::request_later(conn, shares.left.iter().map(request))?;
+    let rest = shares.with_rest(lines);
+    let requests = rest.iter().map(request);
+    match has_moved {
+        true => wanted_keys::request(conn, requests)?,
+        false => wanted_keys::request_later(conn, requests)?,
+    }
+    Ok(!rest.is_empty())
 }
 
 /// Requests lines in which jobs wait, up to `most` after one, unless they are requested or wait for a rate that is theirs

@@ -7,7 +7,7 @@ use crate::db::model::decision::JobState;
 use crate::db::model::extras::{TagChange, with_version};
 use crate::db::table::jobs::{self, EditableJob};
 use crate::db::table::wanted_keys::{self, NewRequest};
-use crate::db::table::{blocked, executions, ready, scheduled};
+use crate::db::table::{blocked, executions, ready, scheduled, shares};
 use crate::db::transition::runnable;
 use diesel::QueryResult;
 
@@ -129,9 +129,10 @@ pub(crate) fn requeue(conn: &mut Conn<'_>, jobs: &[i64], queue: &str) -> QueryRe
         let waiting = blocked::take_for_queue(conn, &found, queue)?;
         let now = ready::take_rows(conn, &found)?;
         set_queue(conn, &found, queue)?;
+        shares::requeue(conn, &found, queue)?;
         scheduled::put_rows(conn, &later, queue)?;
         if !waiting.is_empty() {
-            blocked::insert_blocked(conn, &waiting)?;
+            runnable::make_runnable(conn, &waiting)?;
         }
         ready::put_rows(conn, &now, queue)?;
         Ok(found)

@@ -292,6 +292,7 @@ impl Poller {
         if !jobs.is_empty() {
             self.wakeups.note_found(&self.session);
         }
+        let has_shares = self.session.note_shares(&jobs);
         let classes = self.plan.classes();
         // Rows that Ruby made ready name no class, and are claimed whatever it is.
         let has_paused =
@@ -302,7 +303,8 @@ impl Poller {
         self.handoff.take_over(jobs, registration);
         let is_rate_due = self.session.until_rate().is_some_and(|left| left.is_zero());
         let is_due = self.session.wanted.is_due() || is_rate_due;
-        let promotes = is_due || (is_wanted && (!there_is_more || self.session.may_promote()));
+        let may_promote = !there_is_more || self.session.may_promote(has_shares);
+        let promotes = is_due || ((is_wanted || has_shares) && may_promote);
         let has_promoted = promotes && self.session.promote();
         if there_is_more || has_promoted {
             PollResult::Full

@@ -1,0 +1,187 @@
+//! Shares of a queue's threads: how many jobs of it are made ready, and what a tenant has used.
+//!
+//! Of those that wait, the tenant that has used least comes next; a job counts from its start, so that a tenant that was away
+//! is not ahead for that (start-time fair queueing: P. Goyal, H. Vin, H. Cheng, 1996). A job adds its cost, divided by the
+//! weight of its tenant.
+
+use serde::{Deserialize, Serialize};
+
+/// The cost of a job where jobs are counted.
+pub(crate) const ONE_JOB: i64 = 1_000_000;
+
+/// The cost of a job where time is counted and none has been measured, in microseconds.
+const UNKNOWN_TIME: i64 = 1_000;
+
+/// The most jobs of a queue that are ready by a share.
+pub(crate) const MOST_PLACES: i64 = 500;
+
+/// The time for which as many jobs are ready as start in it, in microseconds.
+const AHEAD: i64 = 5_000;
+
+/// A time in which all that was ready has started is too short a look ahead, in microseconds.
+const SHORT: i64 = 20_000;
+
+/// Returns how many jobs of a queue may be ready by a share: as many as start within a few milliseconds, so that another
+/// tenant's job soon has its turn, and the threads find one whenever they look.
+pub(crate) fn places(before: i64, ready: i64, started: i64, elapsed: i64) -> i64 {
+    let elapsed = elapsed.max(1);
+    if started == 0 {
+        return before;
+    }
+    if ready == 0 && elapsed < SHORT {
+        return (before * 2).clamp(1, MOST_PLACES);
+    }
+    let wanted = started.saturating_mul(AHEAD) / elapsed + 1;
+    let next = match wanted < before {
+        // In steps: some looks come shortly after each other.
+        true => before - ((before - wanted) / 4).max(1),
+        false => wanted,
+    };
+    next.clamp(1, MOST_PLACES)
+}
+
+/// The use of a queue by a tenant.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ShareUse {
+    /// The sum of what its jobs cost, divided by its weight.
+    pub(crate) pass: i64,
+    pub(crate) weight: i64,
+    /// The mean time of its jobs, in microseconds. 0 if unknown.
+    pub(crate) mean: i64,
+}
+
+impl ShareUse {
+    /// Returns the cost of its next job: one, or its time as far as that is known.
+    pub(crate) fn cost(&self, by_time: bool, mean_of_queue: i64) -> i64 {
+        let known = [self.mean, mean_of_queue];
+        match by_time {
+            true => known
+                .into_iter()
+                .find(|mean| *mean > 0)
+                .unwrap_or(UNKNOWN_TIME),
+            false => ONE_JOB,
+        }
+    }
+
+    /// Adds a cost. One below 0 gives back what an estimate had added.
+    pub(crate) fn add(&mut self, cost: i64) {
+        let weight = self.weight.max(1);
+        self.pass = self.pass.saturating_add(cost / weight);
+    }
+
+    /// Corrects what was added for jobs by an estimate, now that they have run for `micros` together. Returns the
+    /// correction.
+    pub(crate) fn correct(&mut self, jobs: i64, micros: i64, mean_of_queue: i64) -> i64 {
+        let estimate = self.cost(true, mean_of_queue).saturating_mul(jobs);
+        let correction = micros.saturating_sub(estimate);
+        self.add(correction);
+        self.mean = mean(self.mean, jobs, micros);
+        correction
+    }
+}
+
+/// Returns the mean time of a job after so many more have run.
+pub(crate) fn mean(before: i64, jobs: i64, micros: i64) -> i64 {
+    let of_these = (micros / jobs.max(1)).max(1);
+    match before {
+        0 => of_these,
+        _ => (before - before / 8 + of_these / 8).max(1),
+    }
+}
+
+/// The time after which a use counts half, in microseconds.
+const HALF: f64 = 60_000_000.0;
+
+/// The most tenants of which it is known what they have used lately.
+const MOST_TENANTS: usize = 50;
+
+/// What tenants have used lately, for people to look at: of all, and of those that have used most.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct RecentUse(f64, Vec<(String, f64)>);
+
+impl RecentUse {
+    /// Reads the column.
+    pub(crate) fn of_column(text: Option<&str>) -> Self {
+        let read = text.and_then(|text| serde_json::from_str(text).ok());
+        read.unwrap_or_default()
+    }
+
+    /// Lets time pass.
+    pub(crate) fn age(&mut self, elapsed: i64) {
+        let factor = 0.5_f64.powf(elapsed.max(0) as f64 / HALF);
+        self.0 *= factor;
+        self.1.iter_mut().for_each(|(_, used)| *used *= factor);
+    }
+
+    pub(crate) fn add(&mut self, tenant: &str, cost: i64) {
+        let cost = cost as f64;
+        self.0 += cost;
+        match self.1.iter_mut().find(|(other, _)| other == tenant) {
+            Some((_, used)) => *used += cost,
+            None => self.1.push((tenant.to_owned(), cost)),
+        }
+    }
+
+    /// Returns the column.
+    pub(crate) fn to_column(&mut self) -> Option<String> {
+        self.1.sort_by(|one, other| other.1.total_cmp(&one.1));
+        self.1.truncate(MOST_TENANTS);
+        serde_json::to_string(&self).ok().filter(|_| self.0 >= 1.0)
+    }
+
+    /// Returns the part of each tenant, from 0 to 1.
+    pub(crate) fn parts(&self) -> impl Iterator<Item = (&str, f64)> {
+        let all = self.0.max(1.0);
+        self.1
+            .iter()
+            .map(move |(tenant, used)| (&**tenant, (used / all).clamp(0.0, 1.0)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn as_many_jobs_are_ready_as_start_soon() {
+        // All that was ready has started at once.
+        assert_eq!(places(1, 0, 1, 300), 2);
+        assert_eq!(places(400, 0, 400, 300), MOST_PLACES);
+        // Long jobs, one by one.
+        assert_eq!(places(8, 7, 1, 1_000_000), 7);
+        assert_eq!(places(1, 0, 1, 1_000_000), 1);
+        // Nothing starts.
+        assert_eq!(places(8, 8, 0, 1_000_000), 8);
+        // 20,000 jobs a second.
+        assert_eq!(places(10, 5, 40, 2_000), 101);
+    }
+
+    #[test]
+    fn the_use_of_a_minute_ago_counts_half() {
+        let mut recent = RecentUse::default();
+        recent.add("acme", 300);
+        recent.age(60_000_000);
+        recent.add("globex", 50);
+        let mut recent = RecentUse::of_column(recent.to_column().as_deref());
+        let parts: Vec<_> = recent.parts().collect();
+        assert_eq!(parts, [("acme", 0.75), ("globex", 0.25)]);
+        (0..99).for_each(|number| recent.add(&format!("small {number}"), 1));
+        let recent = RecentUse::of_column(recent.to_column().as_deref());
+        assert_eq!((recent.0, recent.1.len()), (299.0, MOST_TENANTS));
+    }
+
+    #[test]
+    fn the_time_of_a_job_replaces_its_estimate() {
+        let mut share = ShareUse {
+            pass: 0,
+            weight: 2,
+            mean: 0,
+        };
+        share.add(share.cost(true, 400));
+        assert_eq!(share.pass, 200);
+        share.correct(1, 1_000, 400);
+        assert_eq!((share.pass, share.mean), (500, 1_000));
+        share.add(share.cost(true, 400));
+        assert_eq!(share.pass, 1_000);
+    }
+}

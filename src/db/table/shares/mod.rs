@@ -1,0 +1,311 @@
+//! `windlass_fair_queues`, `windlass_shares` and `windlass_tenants`: queues whose threads are shared between tenants.
+//!
+//! Times are those of [`rates`](super::rates).
+
+mod change;
+mod status;
+
+pub(crate) use change::*;
+pub use status::{FairQueue, ShareBy, TenantStatus};
+pub(crate) use status::{list_queues, list_tenants};
+
+use crate::db::conn::connection::Conn;
+use crate::db::conn::dialect::{Dialect, Execution, id_list, job_ids};
+use crate::db::conn::statement::Statement;
+use crate::db::table::rates::{STEPS, bind_texts, is_one_of, micros_now};
+use diesel::prelude::*;
+use diesel::sql_types::{BigInt, Bool, Integer, Nullable, Text};
+use std::collections::BTreeSet;
+
+#[derive(QueryableByName)]
+struct QueueName {
+    #[diesel(sql_type = Text)]
+    queue_name: String,
+}
+
+fn names(rows: Vec<QueueName>) -> BTreeSet<String> {
+    rows.into_iter().map(|row| row.queue_name).collect()
+}
+
+/// Returns those of the queues whose threads are shared.
+pub(crate) fn fair_among(
+    conn: &mut Conn<'_>,
+    queues: &BTreeSet<&str>,
+) -> QueryResult<BTreeSet<String>> {
+    if queues.is_empty() {
+        return Ok(BTreeSet::new());
+    }
+    let text = format!(
+        "SELECT queue_name FROM windlass_fair_queues WHERE {} AND NOT is_ending",
+        is_one_of(conn, "queue_name", "$1")
+    );
+    let queues: Vec<&str> = queues.iter().copied().collect();
+    let rows = bind_texts(conn, Statement::new(text), &queues).load(conn)?;
+    Ok(names(rows))
+}
+
+// --- What a promotion reads and stores ---
+
+/// A queue whose threads are shared.
+#[derive(Debug, Clone, QueryableByName)]
+pub(crate) struct FairQueueRow {
+    #[diesel(sql_type = Text)]
+    pub(crate) queue_name: String,
+    #[diesel(sql_type = Bool)]
+    pub(crate) by_time: bool,
+    /// Ready executions up to this id may be of jobs that wait for no share yet.
+    #[diesel(sql_type = Nullable<BigInt>)]
+    pub(crate) starting_from: Option<i64>,
+    #[diesel(sql_type = Bool)]
+    pub(crate) is_ending: bool,
+    #[diesel(sql_type = BigInt)]
+    pub(crate) places: i64,
+    /// The ids of jobs, as JSON.
+    #[diesel(sql_type = Nullable<Text>)]
+    pub(crate) promised: Option<String>,
+    /// See [`RecentUse`](crate::db::model::share::RecentUse).
+    #[diesel(sql_type = Nullable<Text>)]
+    pub(crate) recent: Option<String>,
+    #[diesel(sql_type = BigInt)]
+    pub(crate) mean: i64,
+    #[diesel(sql_type = BigInt)]
+    pub(crate) looked_at: i64,
+    #[diesel(sql_type = BigInt)]
+    pub(crate) moved_at: i64,
+}
+
+impl FairQueueRow {
+    /// Returns the jobs that were made ready and have not started, as far as was seen.
+    pub(crate) fn promised(&self) -> Vec<i64> {
+        let text = self.promised.as_deref();
+        text.map_or_else(Vec::new, |text| {
+            serde_json::from_str(text).unwrap_or_default()
+        })
+    }
+}
+
+/// Returns what is stored of these queues.
+pub(crate) fn read(
+    conn: &mut Conn<'_>,
+    queues: &BTreeSet<String>,
+) -> QueryResult<Vec<FairQueueRow>> {
+    let text = format!(
+        "SELECT queue_name, by_time, starting_from, is_ending, places, promised, recent, mean, looked_at, moved_at \
+         FROM windlass_fair_queues WHERE {} ORDER BY queue_name",
+        is_one_of(conn, "queue_name", "$1")
+    );
+    let queues: Vec<&str> = queues.iter().map(|queue| &**queue).collect();
+    bind_texts(conn, Statement::new(text), &queues).load(conn)
+}
+
+/// Returns up to `most` queues that are due. With `early`, those that will be as well.
+pub(crate) fn due(conn: &mut Conn<'_>, most: usize, early: bool) -> QueryResult<BTreeSet<String>> {
+    if early {
+        let text = "SELECT queue_name FROM windlass_fair_queues WHERE due_at IS NOT NULL ORDER BY due_at LIMIT $1 + 0";
+        return Ok(names(Statement::new(text).bind(most as i64).load(conn)?));
+    }
+    let text = format!(
+        "SELECT queue_name FROM windlass_fair_queues WHERE due_at <= {} - {STEPS} ORDER BY due_at LIMIT $1 + 0",
+        micros_now(conn)
+    );
+    Ok(names(Statement::new(text).bind(most as i64).load(conn)?))
+}
+
+/// Returns those of these jobs that are ready and of no paused class, or claimed and not started.
+///
+/// It is one snapshot, so that no job is missed on its way from ready to claimed.
+pub(crate) fn unstarted(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<BTreeSet<i64>> {
+    let text = "SELECT r.job_id FROM solid_queue_ready_executions r WHERE r.job_id IN {in $1} \
+           AND (r.class_name IS NULL OR r.class_name NOT IN (SELECT class_name FROM windlass_class_pauses)) UNION ALL \
+         SELECT job_id FROM solid_queue_claimed_executions WHERE job_id IN {in $1} AND started_at IS NULL";
+    let rows: Vec<Execution> = Statement::new(text).bind(id_list(jobs)).load(conn)?;
+    Ok(job_ids(rows).into_iter().collect())
+}
+
+#[derive(QueryableByName)]
+struct QueueStands {
+    #[diesel(sql_type = Bool)]
+    stands: bool,
+}
+
+/// Returns whether nothing of a queue runs, though it is not paused.
+pub(crate) fn stands(conn: &mut Conn<'_>, queue: &str) -> QueryResult<bool> {
+    let text = "SELECT NOT EXISTS (SELECT 1 FROM solid_queue_pauses p WHERE p.queue_name = $1) \
+         AND NOT EXISTS (SELECT 1 FROM solid_queue_claimed_executions c JOIN solid_queue_jobs j ON j.id = c.job_id \
+           WHERE j.queue_name = $1) AS stands";
+    let row: QueueStands = Statement::new(text)
+        .bind(queue)
+        .uncached()
+        .get_result(conn)?;
+    Ok(row.stands)
+}
+
+/// A queue as it is to be stored after a look.
+#[derive(Debug)]
+pub(crate) struct StoredQueue<'r> {
+    pub(crate) queue: &'r str,
+    pub(crate) places: i64,
+    pub(crate) promised: Option<String>,
+    pub(crate) recent: Option<String>,
+    pub(crate) mean: i64,
+    pub(crate) looked_at: i64,
+    pub(crate) moved_at: i64,
+    pub(crate) due_at: Option<i64>,
+    pub(crate) starting_from: Option<i64>,
+}
+
+/// Stores what a look has changed.
+pub(crate) fn store_queue(conn: &mut Conn<'_>, row: StoredQueue<'_>) -> QueryResult<()> {
+    let text = "UPDATE windlass_fair_queues SET places = $2, promised = $3, recent = $4, mean = $5, looked_at = $6, moved_at = $7, \
+         due_at = $8, starting_from = $9 WHERE queue_name = $1";
+    Statement::new(text)
+        .bind(row.queue)
+        .bind(row.places)
+        .bind(row.promised)
+        .bind(row.recent)
+        .bind(row.mean)
+        .bind(row.looked_at)
+        .bind(row.moved_at)
+        .bind(row.due_at)
+        .bind(row.starting_from)
+        .execute(conn)
+}
+
+/// A queue, a priority and a tenant.
+pub(crate) type ShareKey = (String, i32, String);
+
+/// What a tenant has used of a queue.
+#[derive(Debug, Clone, QueryableByName)]
+pub(crate) struct ShareRow {
+    #[diesel(sql_type = Text)]
+    pub(crate) queue_name: String,
+    #[diesel(sql_type = Integer)]
+    pub(crate) priority: i32,
+    #[diesel(sql_type = Text)]
+    pub(crate) tenant: String,
+    #[diesel(sql_type = Nullable<BigInt>)]
+    pub(crate) pass: Option<i64>,
+    #[diesel(sql_type = Nullable<BigInt>)]
+    pub(crate) mean: Option<i64>,
+    #[diesel(sql_type = Nullable<Integer>)]
+    pub(crate) weight: Option<i32>,
+}
+
+/// Returns what these have used, and their weights.
+pub(crate) fn used(conn: &mut Conn<'_>, keys: &BTreeSet<ShareKey>) -> QueryResult<Vec<ShareRow>> {
+    if keys.is_empty() {
+        return Ok(Vec::new());
+    }
+    // Scalar subqueries, each one look at an index.
+    let share = |column: &str| {
+        format!(
+            "(SELECT s.{column} FROM windlass_shares s WHERE s.queue_name = w.queue_name AND s.priority = w.priority \
+             AND s.tenant = w.tenant) AS {column}"
+        )
+    };
+    let text = format!(
+        "SELECT w.queue_name, w.priority, w.tenant, {}, {}, \
+           (SELECT t.weight FROM windlass_tenants t WHERE t.queue_name = w.queue_name AND t.tenant = w.tenant) AS weight \
+         FROM (SELECT value ->> 0 AS queue_name, CAST(value ->> 1 AS integer) AS priority, value ->> 2 AS tenant FROM {{rows $1}}) AS w",
+        share("pass"),
+        share("mean"),
+    );
+    let keys = serde_json::to_string(keys).unwrap_or_default();
+    Statement::new(text).bind(keys).load(conn)
+}
+
+#[derive(QueryableByName)]
+struct TenantOfJob {
+    #[diesel(sql_type = BigInt)]
+    id: i64,
+    #[diesel(sql_type = Text)]
+    queue_name: String,
+    #[diesel(sql_type = Integer)]
+    priority: i32,
+    #[diesel(sql_type = Text)]
+    tenant: String,
+}
+
+/// Returns whose use the time of these jobs counts for.
+pub(crate) fn tenants_of(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<Vec<(i64, ShareKey)>> {
+    let text = "SELECT id, queue_name, priority, tenant FROM solid_queue_jobs WHERE id IN {in $1} AND tenant IS NOT NULL";
+    let rows: Vec<TenantOfJob> = Statement::new(text).bind(id_list(jobs)).load(conn)?;
+    let keyed = rows
+        .into_iter()
+        .map(|row| (row.id, (row.queue_name, row.priority, row.tenant)));
+    Ok(keyed.collect())
+}
+
+/// A priority of a queue.
+pub(crate) type Level = (String, i32);
+
+/// What a tenant has used at least of a priority, so that none is ahead for having been away.
+#[derive(Debug, Clone, QueryableByName)]
+pub(crate) struct FloorRow {
+    #[diesel(sql_type = Text)]
+    pub(crate) queue_name: String,
+    #[diesel(sql_type = Integer)]
+    pub(crate) priority: i32,
+    /// The least of those that wait.
+    #[diesel(sql_type = Nullable<BigInt>)]
+    pub(crate) waiting: Option<i64>,
+    /// The most of all.
+    #[diesel(sql_type = Nullable<BigInt>)]
+    pub(crate) most: Option<i64>,
+}
+
+/// Returns the floors of these.
+pub(crate) fn floors(conn: &mut Conn<'_>, levels: &BTreeSet<Level>) -> QueryResult<Vec<FloorRow>> {
+    if levels.is_empty() {
+        return Ok(Vec::new());
+    }
+    let text = "SELECT w.queue_name, w.priority, \
+           (SELECT l.pass FROM windlass_lines l WHERE l.gate_kind = 'share' AND l.gate_key = w.queue_name \
+             AND l.priority = w.priority ORDER BY l.pass LIMIT 1) AS waiting, \
+           (SELECT s.pass FROM windlass_shares s WHERE s.queue_name = w.queue_name AND s.priority = w.priority \
+             ORDER BY s.pass DESC LIMIT 1) AS most \
+         FROM (SELECT value ->> 0 AS queue_name, CAST(value ->> 1 AS integer) AS priority FROM {rows $1}) AS w";
+    let levels = serde_json::to_string(levels).unwrap_or_default();
+    Statement::new(text).bind(levels).load(conn)
+}
+
+/// What a tenant has used, as it is to be stored: with the mean time of its jobs.
+pub(crate) type StoredShare<'r> = (&'r str, i32, &'r str, i64, i64);
+
+/// Stores what tenants have used.
+pub(crate) fn store(conn: &mut Conn<'_>, rows: &[StoredShare<'_>]) -> QueryResult<()> {
+    if rows.is_empty() {
+        return Ok(());
+    }
+    let text = "INSERT INTO windlass_shares (queue_name, priority, tenant, pass, mean) \
+         SELECT value ->> 0, CAST(value ->> 1 AS integer), value ->> 2, CAST(value ->> 3 AS bigint), CAST(value ->> 4 AS bigint) \
+         FROM {rows $1} WHERE true ON CONFLICT (queue_name, priority, tenant) DO UPDATE SET pass = excluded.pass, mean = excluded.mean";
+    let rows = serde_json::to_string(rows).unwrap_or_default();
+    Statement::new(text).bind(rows).execute(conn)
+}
+
+/// The most shares that are forgotten at once.
+const FORGOTTEN: i64 = 500;
+
+/// Forgets those who have used less than the number beside their level: they count as having used that much.
+pub(crate) fn forget(conn: &mut Conn<'_>, levels: &[(&str, i32, i64)]) -> QueryResult<()> {
+    if levels.is_empty() {
+        return Ok(());
+    }
+    let below = |row: &str| {
+        format!(
+            "SELECT s.{row} FROM {{rows $1}} CROSS JOIN windlass_shares s WHERE s.queue_name = value ->> 0 \
+             AND s.priority = CAST(value ->> 1 AS integer) AND s.pass < CAST(value ->> 2 AS bigint) LIMIT $2 + 0"
+        )
+    };
+    let condition = match conn.dialect() {
+        Dialect::Postgres => format!("ctid = ANY (ARRAY({}))", below("ctid")),
+        Dialect::Sqlite => format!("rowid IN ({})", below("rowid")),
+    };
+    let text = format!("DELETE FROM windlass_shares WHERE {condition}");
+    let levels = serde_json::to_string(levels).unwrap_or_default();
+    Statement::new(text)
+        .bind(levels)
+        .bind(FORGOTTEN)
+        .execute(conn)
+}

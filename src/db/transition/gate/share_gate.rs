@@ -1,0 +1,446 @@
+//! The shares of tenants during a promotion.
+//!
+//! Jobs of tenants are made ready as long as fewer of their queue are ready than start within a few milliseconds: so it is
+//! decided late whose turn it is. The lines of those that wait stand in the order of their turns, and a promotion reads as many
+//! of them as have room.
+
+use crate::db::conn::connection::Conn;
+use crate::db::model::rate::ShareOf;
+use crate::db::model::share::{self, MOST_PLACES, RecentUse, ShareUse};
+use crate::db::table::blocked;
+use crate::db::table::rates::{GateKind, JobInLine};
+use crate::db::table::shares::{
+    self, FairQueueRow, FloorRow, Level, ShareKey, ShareRow, StoredQueue,
+};
+use crate::db::table::wanted_keys::{self, GATE};
+use crate::db::transition::gate::UsedTime;
+use crate::db::transition::gate::line::{self, Line, LineOrigin, SeenLines};
+use diesel::QueryResult;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The time until the next look at a queue for which jobs wait, if none of it starts.
+const LATER: i64 = 1_000_000;
+
+/// The most old jobs of a queue that one promotion has wait for their share.
+const MOST_OLD: i64 = 500;
+
+/// A queue during a promotion.
+#[derive(Debug)]
+struct ShareGate {
+    row: FairQueueRow,
+    /// The jobs that are ready by a share.
+    promised: Vec<i64>,
+    /// How many more may be.
+    room: i64,
+    /// The most jobs of one line.
+    most: i64,
+    /// True if more lines wait than were read.
+    has_more: bool,
+    moved_at: i64,
+    recent: RecentUse,
+}
+
+/// The use of a level by all.
+#[derive(Debug, Clone, Copy)]
+struct ShareFloor {
+    pass: i64,
+    /// True if lines of it wait.
+    has_waiting: bool,
+}
+
+/// The queues that this transaction has locked, as far as their threads are shared.
+#[derive(Debug, Default)]
+pub(super) struct ShareGates {
+    now: i64,
+    queues: BTreeMap<String, ShareGate>,
+    locked: BTreeSet<String>,
+    /// Those that were wanted, and that another transaction has locked.
+    pub(super) left: BTreeSet<String>,
+    used: BTreeMap<ShareKey, ShareUse>,
+    changed: BTreeSet<ShareKey>,
+    floors: BTreeMap<Level, ShareFloor>,
+}
+
+impl ShareGate {
+    fn of(row: FairQueueRow, unstarted: &BTreeSet<i64>, now: i64) -> Self {
+        let before = row.promised();
+        let mut promised = before.clone();
+        promised.retain(|job| unstarted.contains(job));
+        let started = (before.len() - promised.len()) as i64;
+        let (ready, elapsed) = (promised.len() as i64, now.saturating_sub(row.looked_at));
+        let places = share::places(row.places, ready, started, elapsed);
+        let moved_at = match started > 0 || ready == 0 || row.moved_at > now {
+            true => now,
+            false => row.moved_at,
+        };
+        let mut recent = RecentUse::of_column(row.recent.as_deref());
+        recent.age(elapsed);
+        ShareGate {
+            recent,
+            room: match row.is_ending {
+                true => MOST_PLACES,
+                false => (places - ready).max(0),
+            },
+            row: FairQueueRow { places, ..row },
+            promised,
+            most: 1,
+            has_more: false,
+            moved_at,
+        }
+    }
+
+    /// Gives up to wait for jobs that are ready and that nothing starts, though it could: no worker may have their class.
+    fn give_up(&mut self, conn: &mut Conn<'_>, now: i64) -> QueryResult<()> {
+        let stands = self.room == 0 && now.saturating_sub(self.moved_at) >= LATER;
+        if stands && shares::stands(conn, &self.row.queue_name)? {
+            self.promised.clear();
+            self.room = self.row.places;
+            self.moved_at = now;
+        }
+        Ok(())
+    }
+}
+
+impl ShareGates {
+    /// Locks the queues of the lines and those that are wanted, and adds the lines whose turn it is.
+    pub(super) fn open(
+        conn: &mut Conn<'_>,
+        seen: &mut SeenLines,
+        wanted: BTreeSet<String>,
+        now: i64,
+    ) -> QueryResult<Self> {
+        let of_lines = seen.lines.iter();
+        let of_lines = of_lines.filter_map(|line| Some(line.gates.share.as_ref()?.queue.clone()));
+        let all: BTreeSet<String> = of_lines.chain(wanted.iter().cloned()).collect();
+        if all.is_empty() {
+            return Ok(ShareGates::default());
+        }
+        let names = all.iter().map(|queue| ShareOf::gate(queue)).collect();
+        let names = wanted_keys::lock_gates(conn, &names, &BTreeSet::new())?;
+        let is_locked =
+            |queue: &String| names.contains(&format!("{GATE} {}", ShareOf::gate(queue)));
+        let locked: BTreeSet<String> = all.into_iter().filter(is_locked).collect();
+        let mut gates = ShareGates {
+            now,
+            left: wanted.difference(&locked).cloned().collect(),
+            ..ShareGates::default()
+        };
+        gates.read(conn, &locked)?;
+        gates.locked = locked;
+        gates.add_lines(conn, seen)?;
+        Ok(gates)
+    }
+
+    fn read(&mut self, conn: &mut Conn<'_>, locked: &BTreeSet<String>) -> QueryResult<()> {
+        let rows = shares::read(conn, locked)?;
+        let promised: Vec<i64> = rows.iter().flat_map(FairQueueRow::promised).collect();
+        let unstarted = match promised.is_empty() {
+            true => BTreeSet::new(),
+            false => shares::unstarted(conn, &promised)?,
+        };
+        for row in rows {
+            let mut gate = ShareGate::of(row, &unstarted, self.now);
+            gate.give_up(conn, self.now)?;
+            if let Some(from) = gate.row.starting_from {
+                let queue = &gate.row.queue_name;
+                let (old, next) = shares::take_old(conn, queue, from, MOST_OLD)?;
+                gate.row.starting_from = next;
+                blocked::insert_blocked(conn, &old)?;
+            }
+            self.queues.insert(gate.row.queue_name.clone(), gate);
+        }
+        Ok(())
+    }
+
+    /// Adds the lines whose turn it is: as many as there is room for.
+    fn add_lines(&mut self, conn: &mut Conn<'_>, seen: &mut SeenLines) -> QueryResult<()> {
+        let share = MOST_PLACES / (self.queues.len() as i64).max(1);
+        let few = self.queues.iter().map(|(queue, gate)| {
+            let room = gate.room.min(share.max(1));
+            (queue, usize::try_from(room).unwrap_or(0) + 1)
+        });
+        let few: Vec<(&String, usize)> = few.collect();
+        let mut waiting = line::waiting_at(conn, GateKind::Share, &few)?;
+        let room: BTreeMap<String, usize> = few
+            .into_iter()
+            .map(|(queue, few)| (queue.clone(), few - 1))
+            .collect();
+        let mut added: Vec<Line> = Vec::new();
+        for (queue, gate) in &mut self.queues {
+            let mut lines = waiting.remove(queue).unwrap_or_default();
+            let room = room.get(queue).copied().unwrap_or(0);
+            gate.has_more = lines.len() > room;
+            lines.truncate(room);
+            let known: BTreeSet<&String> = seen.lines.iter().map(|line| &line.name).collect();
+            lines.retain(|line| !known.contains(line));
+            let lines = lines.into_iter();
+            added.extend(lines.map(|name| Line::new(name, LineOrigin::AtShare)));
+        }
+        line::read_ordered(conn, &mut added)?;
+        seen.lines.append(&mut added);
+        for (queue, gate) in &mut self.queues {
+            let of_queue = |line: &&Line| {
+                line.gates
+                    .share
+                    .as_ref()
+                    .is_some_and(|of| of.queue == *queue)
+            };
+            let lines = seen.lines.iter().filter(of_queue).count() as i64;
+            // A tenant with a large weight may have several in a row.
+            gate.most = (2 * gate.room / lines.max(1)).max(1).min(gate.room);
+        }
+        Ok(())
+    }
+
+    /// Returns whether the queue of a line is locked by this transaction, if it has one.
+    pub(super) fn is_locked(&self, line: &Line) -> bool {
+        let share = line.gates.share.as_ref();
+        share.is_none_or(|share| self.locked.contains(&share.queue))
+    }
+
+    fn gate_of(&self, line: &Line) -> Option<&ShareGate> {
+        let gate = self.queues.get(&line.gates.share.as_ref()?.queue);
+        gate.filter(|gate| !gate.row.is_ending)
+    }
+
+    /// Returns the most jobs of a line that may pass.
+    pub(super) fn most_of(&self, line: &Line) -> Option<i64> {
+        self.gate_of(line).map(|gate| gate.most)
+    }
+
+    /// Reads what the tenants of these jobs have used, and corrects it by the times that jobs have taken.
+    pub(super) fn count(
+        &mut self,
+        conn: &mut Conn<'_>,
+        lines: &[Line],
+        jobs: &[JobInLine],
+        times: &mut Vec<UsedTime>,
+    ) -> QueryResult<()> {
+        let (now, later): (Vec<_>, Vec<_>) = std::mem::take(times)
+            .into_iter()
+            .partition(|time| self.locked.contains(&time.key.0));
+        *times = later;
+        let now = now.into_iter();
+        let now: Vec<UsedTime> = now.filter(|time| self.is_by_time(&time.key.0)).collect();
+        let by_name: BTreeMap<&str, &Line> = lines.iter().map(|line| (&*line.name, line)).collect();
+        let of_jobs = jobs.iter().filter_map(|job| {
+            let line = by_name.get(&*job.line)?;
+            self.gate_of(line)?;
+            key_of(line, job.priority)
+        });
+        let keys: BTreeSet<ShareKey> = of_jobs
+            .chain(now.iter().map(|time| time.key.clone()))
+            .collect();
+        let levels: BTreeSet<Level> = keys
+            .iter()
+            .map(|(queue, priority, _)| (queue.clone(), *priority))
+            .collect();
+        let floors = shares::floors(conn, &levels)?.into_iter();
+        self.floors = floors.map(floor).collect();
+        let rows = shares::used(conn, &keys)?;
+        for row in rows {
+            let key = (row.queue_name.clone(), row.priority, row.tenant.clone());
+            let used = self.use_of(row);
+            self.used.insert(key, used);
+        }
+        for UsedTime { key, jobs, micros } in now {
+            let Some(gate) = self.queues.get_mut(&key.0) else {
+                continue;
+            };
+            if let Some(used) = self.used.get_mut(&key) {
+                let correction = used.correct(jobs, micros, gate.row.mean);
+                gate.recent.add(&key.2, correction);
+                self.changed.insert(key);
+            }
+            gate.row.mean = share::mean(gate.row.mean, jobs, micros);
+        }
+        Ok(())
+    }
+
+    /// Returns the queues, and whether their threads are shared by time.
+    pub(super) fn by_time(&self) -> BTreeMap<String, bool> {
+        let queues = self.queues.iter();
+        queues
+            .map(|(queue, gate)| (queue.clone(), gate.row.by_time))
+            .collect()
+    }
+
+    fn is_by_time(&self, queue: &str) -> bool {
+        self.queues.get(queue).is_some_and(|gate| gate.row.by_time)
+    }
+
+    fn use_of(&self, row: ShareRow) -> ShareUse {
+        let floor = self.floors.get(&(row.queue_name, row.priority));
+        let floor = floor.map_or(0, |floor| floor.pass);
+        ShareUse {
+            pass: row.pass.unwrap_or(floor).max(floor),
+            weight: row.weight.unwrap_or(1).into(),
+            mean: row.mean.unwrap_or(0),
+        }
+    }
+
+    /// Brings the jobs into the order of their turns: those of one queue by what their tenants will have used then, in the
+    /// places that their age gives them among all others.
+    pub(super) fn sort(&self, lines: &[Line], jobs: &mut [JobInLine]) {
+        jobs.sort_by(|one, other| {
+            (one.priority, one.job_id, &one.line).cmp(&(other.priority, other.job_id, &other.line))
+        });
+        if self.queues.is_empty() {
+            return;
+        }
+        let by_name: BTreeMap<&str, &Line> = lines.iter().map(|line| (&*line.name, line)).collect();
+        let mut uses = self.used.clone();
+        let mut turns: BTreeMap<&str, Vec<(i32, i64, usize)>> = BTreeMap::new();
+        for (place, job) in jobs.iter().enumerate() {
+            let Some(line) = by_name.get(&*job.line) else {
+                continue;
+            };
+            let Some(used) = key_of(line, job.priority).and_then(|key| uses.get_mut(&key)) else {
+                continue;
+            };
+            let Some(share) = &line.gates.share else {
+                continue;
+            };
+            let Some(gate) = self.queues.get(&share.queue) else {
+                continue;
+            };
+            let turn = (job.priority, used.pass, place);
+            used.add(used.cost(gate.row.by_time, gate.row.mean));
+            turns.entry(&gate.row.queue_name).or_default().push(turn);
+        }
+        let mut sorted: Vec<JobInLine> = jobs.to_vec();
+        for mut of_queue in turns.into_values() {
+            let places: Vec<usize> = of_queue.iter().map(|(_, _, place)| *place).collect();
+            of_queue.sort_unstable();
+            for (to, (_, _, from)) in places.into_iter().zip(of_queue) {
+                sorted[to] = jobs[from].clone();
+            }
+        }
+        jobs.clone_from_slice(&sorted);
+    }
+
+    /// Returns the queue of a line if its next job must wait for its share.
+    pub(super) fn closed(&self, line: &Line) -> Option<String> {
+        let gate = self.gate_of(line)?;
+        let is_closed = gate.room <= 0 || line.passed >= gate.most;
+        is_closed.then(|| gate.row.queue_name.clone())
+    }
+
+    /// Lets a job through.
+    pub(super) fn take(&mut self, line: &Line, job: &JobInLine) {
+        let Some(share) = &line.gates.share else {
+            return;
+        };
+        let Some(gate) = self.queues.get_mut(&share.queue) else {
+            return;
+        };
+        gate.room -= 1;
+        gate.promised.push(job.job_id);
+        let Some(key) = key_of(line, job.priority) else {
+            return;
+        };
+        if let Some(used) = self.used.get_mut(&key) {
+            let cost = used.cost(gate.row.by_time, gate.row.mean);
+            used.add(cost);
+            gate.recent.add(&key.2, cost);
+            self.changed.insert(key);
+        }
+    }
+
+    /// Returns what the tenant of a line has used that waits for its share with a job of this priority.
+    pub(super) fn pass(&self, line: &Line, priority: i32) -> i64 {
+        let used = key_of(line, priority).and_then(|key| self.used.get(&key));
+        used.map_or(0, |used| used.pass)
+    }
+
+    /// Returns the queues of which more jobs may go on at once.
+    pub(super) fn with_rest(&self, lines: &[Line]) -> BTreeSet<String> {
+        let rest = self.queues.iter().filter(|(queue, gate)| {
+            let waits = gate.has_more || lines.iter().any(|line| waits_for(line, queue));
+            let has_old = gate.row.starting_from.is_some();
+            gate.room > 0 && waits || has_old || gate.row.is_ending && waits
+        });
+        rest.map(|(queue, _)| queue.clone()).collect()
+    }
+
+    /// Stores what has changed.
+    pub(super) fn store(&self, conn: &mut Conn<'_>, lines: &[Line]) -> QueryResult<()> {
+        self.store_uses(conn, lines)?;
+        for (queue, gate) in &self.queues {
+            let waits = gate.has_more || lines.iter().any(|line| waits_for(line, queue));
+            if gate.row.is_ending && !waits {
+                shares::end(conn, queue)?;
+                continue;
+            }
+            let promised = serde_json::to_string(&gate.promised).ok();
+            let row = StoredQueue {
+                queue,
+                places: gate.row.places,
+                promised: promised.filter(|_| !gate.promised.is_empty()),
+                recent: gate.recent.clone().to_column(),
+                mean: gate.row.mean,
+                looked_at: self.now,
+                moved_at: gate.moved_at,
+                due_at: waits.then_some(self.now.saturating_add(LATER)),
+                starting_from: gate.row.starting_from,
+            };
+            shares::store_queue(conn, row)?;
+        }
+        Ok(())
+    }
+
+    /// Stores what tenants have used, where others wait. Where none does, all begin anew.
+    fn store_uses(&self, conn: &mut Conn<'_>, lines: &[Line]) -> QueryResult<()> {
+        let (mut waiting, mut others) = (BTreeSet::new(), BTreeSet::new());
+        for line in lines {
+            if let (true, Some(share)) = (line.is_locked, &line.gates.share) {
+                others.insert(&*share.queue);
+            }
+            let stopped = line.stopped.as_ref();
+            let stopped = stopped.filter(|stop| stop.kind == GateKind::Share);
+            if let Some((stop, (priority, _))) = stopped.and_then(|stop| Some((stop, stop.first?)))
+            {
+                waiting.insert((&*stop.key, priority));
+            }
+        }
+        let more = self.queues.iter().filter(|(_, gate)| gate.has_more);
+        others.extend(more.map(|(queue, _)| &**queue));
+        let (mut below, mut idle) = (Vec::new(), BTreeSet::new());
+        for ((queue, priority), floor) in &self.floors {
+            let is_waited_for = waiting.contains(&(&**queue, *priority))
+                || floor.has_waiting && others.contains(&**queue);
+            if !is_waited_for {
+                idle.insert((queue, *priority));
+            }
+            let least = if is_waited_for { floor.pass } else { i64::MAX };
+            below.push((&**queue, *priority, least));
+        }
+        let changed = self.changed.iter().filter_map(|key| {
+            let (queue, priority, tenant) = key;
+            let used = self.used.get(key)?;
+            let row = (&**queue, *priority, &**tenant, used.pass, used.mean);
+            (!idle.contains(&(queue, *priority))).then_some(row)
+        });
+        shares::store(conn, &changed.collect::<Vec<_>>())?;
+        shares::forget(conn, &below)
+    }
+}
+
+/// Returns whose use of what a job of a line counts for.
+fn key_of(line: &Line, priority: i32) -> Option<ShareKey> {
+    let share = line.gates.share.as_ref()?;
+    Some((share.queue.clone(), priority, share.tenant.clone()))
+}
+
+fn waits_for(line: &Line, queue: &str) -> bool {
+    let stopped = line.stopped.as_ref();
+    stopped.is_some_and(|stop| stop.kind == GateKind::Share && stop.key == queue)
+}
+
+fn floor(row: FloorRow) -> (Level, ShareFloor) {
+    let floor = ShareFloor {
+        pass: row.waiting.or(row.most).unwrap_or(0),
+        has_waiting: row.waiting.is_some(),
+    };
+    ((row.queue_name, row.priority), floor)
+}

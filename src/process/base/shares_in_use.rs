@@ -1,0 +1,94 @@
+//! The shares of queues that the jobs of a process use, until a promotion takes them into account.
+
+use crate::db::model::claim::Claimed;
+use crate::db::table::shares::ShareKey;
+use crate::db::transition::gate::{GateWatch, UsedTime};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// The shares that the jobs of a process use. All its loops have the same.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct SharesInUse(Arc<Mutex<UnseenShares>>);
+
+/// What no promotion has seen yet.
+#[derive(Debug, Default)]
+struct UnseenShares {
+    /// The queues of which jobs have started.
+    started: BTreeSet<String>,
+    /// The queues whose threads are shared by time, as far as a promotion has said so.
+    by_time: BTreeSet<String>,
+    /// The jobs of these that run.
+    running: HashMap<i64, ShareKey>,
+    /// The number of those that have ended, and their time in microseconds.
+    ended: BTreeMap<ShareKey, (i64, i64)>,
+}
+
+impl SharesInUse {
+    fn unseen(&self) -> MutexGuard<'_, UnseenShares> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes what was claimed. Returns those of the jobs whose time counts: [`Self::measure`] says for whom.
+    pub(crate) fn note_claimed(&self, jobs: &[Arc<Claimed>]) -> Vec<i64> {
+        let mut shared = jobs.iter().filter(|job| job.has_share).peekable();
+        if shared.peek().is_none() {
+            return Vec::new();
+        }
+        let mut unseen = self.unseen();
+        let mut timed = Vec::new();
+        for job in shared {
+            if unseen.by_time.contains(&job.queue_name) {
+                timed.push(job.job_id);
+            }
+            unseen.started.insert(job.queue_name.clone());
+        }
+        timed
+    }
+
+    /// Measures the time of jobs.
+    pub(crate) fn measure(&self, jobs: Vec<(i64, ShareKey)>) {
+        self.unseen().running.extend(jobs);
+    }
+
+    /// Notes the time that a job has taken.
+    pub(crate) fn note_time(&self, job: i64, ran: Duration) {
+        let mut unseen = self.unseen();
+        if let Some(key) = unseen.running.remove(&job) {
+            let (jobs, micros) = unseen.ended.entry(key).or_default();
+            *jobs += 1;
+            *micros = micros.saturating_add(i64::try_from(ran.as_micros()).unwrap_or(i64::MAX));
+        }
+    }
+
+    /// Returns whether jobs have started that no promotion has seen.
+    pub(crate) fn has_started(&self) -> bool {
+        !self.unseen().started.is_empty()
+    }
+
+    /// Passes what no promotion has seen to one.
+    pub(crate) fn pass_to(&self, watch: &mut GateWatch) {
+        let mut unseen = self.unseen();
+        watch.started.append(&mut unseen.started);
+        let ended = std::mem::take(&mut unseen.ended).into_iter();
+        let times = ended.map(|(key, (jobs, micros))| UsedTime { key, jobs, micros });
+        watch.times.extend(times);
+    }
+
+    /// Notes how the threads of a queue are shared.
+    pub(crate) fn note_by_time(&self, queues: &BTreeMap<String, bool>) {
+        if queues.is_empty() {
+            return;
+        }
+        let mut unseen = self.unseen();
+        for (queue, is_by_time) in queues {
+            match is_by_time {
+                true => drop(unseen.by_time.insert(queue.clone())),
+                false => drop(unseen.by_time.remove(queue)),
+            }
+        }
+        if unseen.by_time.is_empty() {
+            unseen.running.clear();
+        }
+    }
+}
