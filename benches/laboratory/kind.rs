@@ -40,6 +40,8 @@ pub(crate) enum Kind {
     QuotaEnqueue,
     /// Rates for 1 to 100,000 keys, and one that is held; ceiling: the no-op drain
     Rates,
+    /// Tenants of a fair queue: 1 to 100,000, another's turn, and how even the shares are; ceiling: the no-op drain
+    Shares,
     /// Enqueueing, draining and clearing with unique ids; ceiling: the same with a table of ids
     Unique,
     /// Batches: drains, the time from the last end to what follows, plain jobs beside one; ceiling: the no-op drain

@@ -13,6 +13,7 @@ mod rates;
 mod recurring;
 mod scale;
 mod scheduled;
+mod shares;
 mod sleep;
 mod unique;
 mod urgent;
@@ -43,6 +44,7 @@ pub(crate) fn comparisons(kind: Kind, run: &BenchRun) -> Vec<Comparison> {
         Kind::LimitEnqueue => limit::enqueue(run),
         Kind::QuotaEnqueue => limit::with_quota(run),
         Kind::Rates => rates::comparisons(run),
+        Kind::Shares => shares::comparisons(run),
         Kind::Unique => unique::comparisons(run),
         Kind::Batches => batches::comparisons(run),
         Kind::Waits => waits::comparisons(run),
