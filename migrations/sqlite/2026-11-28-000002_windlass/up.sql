@@ -413,14 +413,15 @@ CREATE TABLE IF NOT EXISTS windlass_fair_queues (
 );
 
 -- What tenants have used of a queue, for each priority: `pass` grows by the cost of each job, divided by the weight of its
--- tenant. The tenant with the smallest comes next. One without a row has used as much as those that wait.
+-- tenant. The tenant with the smallest comes next. While its only line waits, windlass_lines has it alone. One without a row
+-- has used as much as those that wait.
 CREATE TABLE IF NOT EXISTS windlass_shares (
     queue_name varchar NOT NULL,
     priority integer NOT NULL,
     tenant varchar NOT NULL,
     pass bigint NOT NULL,
     mean bigint NOT NULL DEFAULT 0,
-    PRIMARY KEY (queue_name, priority, tenant)
+    PRIMARY KEY (queue_name, tenant, priority)
 );
 CREATE INDEX IF NOT EXISTS index_windlass_shares_on_pass ON windlass_shares (queue_name, priority, pass);
 

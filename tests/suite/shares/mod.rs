@@ -3,11 +3,12 @@
 use crate::on_each_database;
 use crate::support::TestDb;
 use crate::support::jobs::{Log, Note};
+use crate::support::wait::until;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use windlass::tenants::{self, ShareBy};
 use windlass::testing;
-use windlass::{NewJob, Registry, enqueue_all};
+use windlass::{NewJob, Registry, Worker, enqueue_all};
 
 /// Returns jobs of a tenant, which note its name.
 fn jobs_of(tenant: &str, number: usize) -> impl Iterator<Item = NewJob> {
@@ -73,4 +74,50 @@ fn a_weight_is_a_larger_share(db: &TestDb) {
     assert!((57..64).contains(&counts["acme"]), "{order:?}");
 }
 
-on_each_database!(tenants_take_turns, a_weight_is_a_larger_share);
+/// Runs jobs in a worker until all have finished, and returns the tenants in the order of their jobs.
+fn worked(db: &TestDb, jobs: usize) -> Vec<String> {
+    let log = Arc::new(Log::default());
+    let worker = Worker::new(&db.database, registry(&log)).threads(3);
+    let handle = worker.start().unwrap();
+    until("all jobs have run", || log.len() >= jobs);
+    handle.stop();
+    log.lines()
+}
+
+fn a_worker_shares_its_threads(db: &TestDb) {
+    share(db);
+    let mut conn = db.connection();
+    tenants::set_weight(&mut conn, "mail", "c", 3).unwrap();
+    for tenant in ["a", "b", "c", "d", "e"] {
+        enqueue_all(&mut conn, jobs_of(tenant, 600)).unwrap();
+    }
+    let order = worked(db, 3_000);
+    let counts = of_each(&order, 1_200);
+    println!("{counts:?}");
+    for (tenant, count) in counts {
+        let fair = if tenant == "c" { 514 } else { 171 };
+        assert!(count.abs_diff(fair) <= 20, "{tenant}: {count} of {fair}");
+    }
+}
+
+fn many_tenants_wait_for_each_other_once(db: &TestDb) {
+    share(db);
+    let mut conn = db.connection();
+    enqueue_all(&mut conn, jobs_of("flood", 2_000)).unwrap();
+    let others =
+        (0..1_000).flat_map(|number| jobs_of(&format!("tenant {number}"), 1).collect::<Vec<_>>());
+    enqueue_all(&mut conn, others).unwrap();
+    let order = worked(db, 3_000);
+    let of_flood = order.iter().take(1_200).filter(|tenant| *tenant == "flood");
+    println!("{}", of_flood.count());
+    for table in ["windlass_lines", "windlass_shares"] {
+        assert_eq!(db.rows_of(table), 0, "{table}");
+    }
+}
+
+on_each_database!(
+    tenants_take_turns,
+    a_weight_is_a_larger_share,
+    a_worker_shares_its_threads,
+    many_tenants_wait_for_each_other_once,
+);

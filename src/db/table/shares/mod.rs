@@ -189,28 +189,40 @@ pub(crate) struct ShareRow {
     pub(crate) mean: Option<i64>,
     #[diesel(sql_type = Nullable<Integer>)]
     pub(crate) weight: Option<i32>,
+    /// The use that its line has noted, if that waits.
+    #[diesel(sql_type = Nullable<BigInt>)]
+    pub(crate) noted: Option<i64>,
 }
 
-/// Returns what these have used, and their weights.
-pub(crate) fn used(conn: &mut Conn<'_>, keys: &BTreeSet<ShareKey>) -> QueryResult<Vec<ShareRow>> {
+/// Returns what these have used, and their weights: once for each line beside a key.
+pub(crate) fn used(
+    conn: &mut Conn<'_>,
+    keys: &BTreeSet<(&ShareKey, &str)>,
+) -> QueryResult<Vec<ShareRow>> {
     if keys.is_empty() {
         return Ok(Vec::new());
     }
-    // Scalar subqueries, each one look at an index.
+    // Scalar subqueries, each one look at an index: without the sum, the planner might read a whole priority.
     let share = |column: &str| {
         format!(
-            "(SELECT s.{column} FROM windlass_shares s WHERE s.queue_name = w.queue_name AND s.priority = w.priority \
-             AND s.tenant = w.tenant) AS {column}"
+            "(SELECT s.{column} FROM windlass_shares s WHERE s.queue_name = w.queue_name AND s.tenant = w.tenant \
+             AND s.priority + 0 = w.priority) AS {column}"
         )
     };
     let text = format!(
         "SELECT w.queue_name, w.priority, w.tenant, {}, {}, \
-           (SELECT t.weight FROM windlass_tenants t WHERE t.queue_name = w.queue_name AND t.tenant = w.tenant) AS weight \
-         FROM (SELECT value ->> 0 AS queue_name, CAST(value ->> 1 AS integer) AS priority, value ->> 2 AS tenant FROM {{rows $1}}) AS w",
+           (SELECT t.weight FROM windlass_tenants t WHERE t.queue_name = w.queue_name AND t.tenant = w.tenant) AS weight, \
+           (SELECT l.pass FROM windlass_lines l WHERE l.line = w.line AND l.gate_kind || '' = 'share' \
+             AND l.priority + 0 = w.priority) AS noted \
+         FROM (SELECT value ->> 0 AS queue_name, CAST(value ->> 1 AS integer) AS priority, value ->> 2 AS tenant, value ->> 3 AS line \
+           FROM {{rows $1}}) AS w",
         share("pass"),
         share("mean"),
     );
-    let keys = serde_json::to_string(keys).unwrap_or_default();
+    let keys = keys
+        .iter()
+        .map(|((queue, priority, tenant), line)| (queue, priority, tenant, line));
+    let keys = serde_json::to_string(&keys.collect::<Vec<_>>()).unwrap_or_default();
     Statement::new(text).bind(keys).load(conn)
 }
 

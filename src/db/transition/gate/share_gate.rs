@@ -36,6 +36,8 @@ struct ShareGate {
     most: i64,
     /// True if more lines wait than were read.
     has_more: bool,
+    /// True if it is the turn of a tenant of whose jobs no more were read.
+    is_exhausted: bool,
     moved_at: i64,
     recent: RecentUse,
 }
@@ -58,7 +60,11 @@ pub(super) struct ShareGates {
     pub(super) left: BTreeSet<String>,
     used: BTreeMap<ShareKey, ShareUse>,
     changed: BTreeSet<ShareKey>,
+    /// Those with a row of their own.
+    stored: BTreeSet<ShareKey>,
     floors: BTreeMap<Level, ShareFloor>,
+    /// The lines with more jobs than were read.
+    longer: BTreeSet<String>,
 }
 
 impl ShareGate {
@@ -85,6 +91,7 @@ impl ShareGate {
             promised,
             most: 1,
             has_more: false,
+            is_exhausted: false,
             moved_at,
         }
     }
@@ -187,7 +194,7 @@ impl ShareGates {
             };
             let lines = seen.lines.iter().filter(of_queue).count() as i64;
             // A tenant with a large weight may have several in a row.
-            gate.most = (2 * gate.room / lines.max(1)).max(1).min(gate.room);
+            gate.most = (3 * gate.room / lines.max(1)).max(1).min(gate.room);
         }
         Ok(())
     }
@@ -224,24 +231,27 @@ impl ShareGates {
         let now: Vec<UsedTime> = now.filter(|time| self.is_by_time(&time.key.0)).collect();
         let by_name: BTreeMap<&str, &Line> = lines.iter().map(|line| (&*line.name, line)).collect();
         let of_jobs = jobs.iter().filter_map(|job| {
-            let line = by_name.get(&*job.line)?;
+            let line = *by_name.get(&*job.line)?;
             self.gate_of(line)?;
-            key_of(line, job.priority)
+            Some((key_of(line, job.priority)?, &*line.name))
         });
-        let keys: BTreeSet<ShareKey> = of_jobs
-            .chain(now.iter().map(|time| time.key.clone()))
-            .collect();
+        let of_times = now.iter().map(|time| (time.key.clone(), ""));
+        let keys: BTreeSet<(ShareKey, &str)> = of_jobs.chain(of_times).collect();
         let levels: BTreeSet<Level> = keys
             .iter()
-            .map(|(queue, priority, _)| (queue.clone(), *priority))
+            .map(|((queue, priority, _), _)| (queue.clone(), *priority))
             .collect();
         let floors = shares::floors(conn, &levels)?.into_iter();
         self.floors = floors.map(floor).collect();
-        let rows = shares::used(conn, &keys)?;
-        for row in rows {
+        let keys = keys.iter().map(|(key, line)| (key, *line)).collect();
+        for row in shares::used(conn, &keys)? {
             let key = (row.queue_name.clone(), row.priority, row.tenant.clone());
-            let used = self.use_of(row);
-            self.used.insert(key, used);
+            if row.pass.is_some() {
+                self.stored.insert(key.clone());
+            }
+            let found = self.use_of(row);
+            let used = self.used.entry(key).or_insert_with(|| found.clone());
+            used.pass = used.pass.max(found.pass);
         }
         for UsedTime { key, jobs, micros } in now {
             let Some(gate) = self.queues.get_mut(&key.0) else {
@@ -273,7 +283,7 @@ impl ShareGates {
         let floor = self.floors.get(&(row.queue_name, row.priority));
         let floor = floor.map_or(0, |floor| floor.pass);
         ShareUse {
-            pass: row.pass.unwrap_or(floor).max(floor),
+            pass: row.pass.max(row.noted).unwrap_or(floor).max(floor),
             weight: row.weight.unwrap_or(1).into(),
             mean: row.mean.unwrap_or(0),
         }
@@ -281,7 +291,7 @@ impl ShareGates {
 
     /// Brings the jobs into the order of their turns: those of one queue by what their tenants will have used then, in the
     /// places that their age gives them among all others.
-    pub(super) fn sort(&self, lines: &[Line], jobs: &mut [JobInLine]) {
+    pub(super) fn sort(&mut self, lines: &[Line], jobs: &mut [JobInLine]) {
         jobs.sort_by(|one, other| {
             (one.priority, one.job_id, &one.line).cmp(&(other.priority, other.job_id, &other.line))
         });
@@ -289,6 +299,14 @@ impl ShareGates {
             return;
         }
         let by_name: BTreeMap<&str, &Line> = lines.iter().map(|line| (&*line.name, line)).collect();
+        let mut found: BTreeMap<&str, i64> = BTreeMap::new();
+        for job in jobs.iter() {
+            *found.entry(&job.line).or_default() += 1;
+        }
+        let longer = lines
+            .iter()
+            .filter(|line| found.get(&*line.name) == Some(&line.asked));
+        self.longer = longer.map(|line| line.name.clone()).collect();
         let mut uses = self.used.clone();
         let mut turns: BTreeMap<&str, Vec<(i32, i64, usize)>> = BTreeMap::new();
         for (place, job) in jobs.iter().enumerate() {
@@ -322,7 +340,7 @@ impl ShareGates {
     /// Returns the queue of a line if its next job must wait for its share.
     pub(super) fn closed(&self, line: &Line) -> Option<String> {
         let gate = self.gate_of(line)?;
-        let is_closed = gate.room <= 0 || line.passed >= gate.most;
+        let is_closed = gate.room <= 0 || gate.is_exhausted || line.passed >= gate.most;
         is_closed.then(|| gate.row.queue_name.clone())
     }
 
@@ -336,6 +354,8 @@ impl ShareGates {
         };
         gate.room -= 1;
         gate.promised.push(job.job_id);
+        let is_last = line.passed + 1 >= gate.most;
+        gate.is_exhausted |= is_last && self.longer.contains(&line.name);
         let Some(key) = key_of(line, job.priority) else {
             return;
         };
@@ -415,11 +435,13 @@ impl ShareGates {
             let least = if is_waited_for { floor.pass } else { i64::MAX };
             below.push((&**queue, *priority, least));
         }
+        let noted: BTreeSet<ShareKey> = lines.iter().filter_map(key_noted_by).collect();
         let changed = self.changed.iter().filter_map(|key| {
             let (queue, priority, tenant) = key;
             let used = self.used.get(key)?;
             let row = (&**queue, *priority, &**tenant, used.pass, used.mean);
-            (!idle.contains(&(queue, *priority))).then_some(row)
+            let is_noted = noted.contains(key) && used.mean == 0 && !self.stored.contains(key);
+            (!is_noted && !idle.contains(&(queue, *priority))).then_some(row)
         });
         shares::store(conn, &changed.collect::<Vec<_>>())?;
         shares::forget(conn, &below)
@@ -430,6 +452,17 @@ impl ShareGates {
 fn key_of(line: &Line, priority: i32) -> Option<ShareKey> {
     let share = line.gates.share.as_ref()?;
     Some((share.queue.clone(), priority, share.tenant.clone()))
+}
+
+/// Returns whose use a line notes that waits, if its tenant has hardly any other line of the queue: it has no other gate.
+fn key_noted_by(line: &Line) -> Option<ShareKey> {
+    let is_only = line.gates.rates.is_empty() && line.gates.limit.is_none();
+    let stopped = line
+        .stopped
+        .as_ref()
+        .filter(|stop| stop.kind == GateKind::Share && is_only);
+    let (priority, _) = stopped?.first?;
+    key_of(line, priority)
 }
 
 fn waits_for(line: &Line, queue: &str) -> bool {
