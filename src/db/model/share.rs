@@ -16,7 +16,7 @@ const UNKNOWN_TIME: i64 = 1_000;
 pub(crate) const MOST_PLACES: i64 = 500;
 
 /// The time for which as many jobs are ready as start in it, in microseconds.
-const AHEAD: i64 = 5_000;
+const AHEAD: i64 = 4_000;
 
 /// A time in which all that was ready has started is too short a look ahead, in microseconds.
 const SHORT: i64 = 20_000;
@@ -28,11 +28,9 @@ pub(crate) fn places(before: i64, ready: i64, started: i64, elapsed: i64) -> i64
     if started == 0 {
         return before;
     }
-    if ready == 0 && elapsed < SHORT {
-        return (before * 2).clamp(1, MOST_PLACES);
-    }
     let wanted = started.saturating_mul(AHEAD) / elapsed + 1;
     let next = match wanted < before {
+        _ if ready == 0 && elapsed < SHORT => wanted.max(before + (before / 4).max(1)),
         // In steps: some looks come shortly after each other.
         true => before - ((before - wanted) / 4).max(1),
         false => wanted,
@@ -145,7 +143,8 @@ mod tests {
     #[test]
     fn as_many_jobs_are_ready_as_start_soon() {
         // All that was ready has started at once.
-        assert_eq!(places(1, 0, 1, 300), 2);
+        assert_eq!(places(1, 0, 1, 9_000), 2);
+        assert_eq!(places(40, 0, 40, 9_000), 50);
         assert_eq!(places(400, 0, 400, 300), MOST_PLACES);
         // Long jobs, one by one.
         assert_eq!(places(8, 7, 1, 1_000_000), 7);
@@ -153,7 +152,7 @@ mod tests {
         // Nothing starts.
         assert_eq!(places(8, 8, 0, 1_000_000), 8);
         // 20,000 jobs a second.
-        assert_eq!(places(10, 5, 40, 2_000), 101);
+        assert_eq!(places(10, 5, 40, 2_000), 81);
     }
 
     #[test]

@@ -1,5 +1,8 @@
 //! Fair shares: tenants take turns in a queue, however many jobs each has enqueued.
 
+mod changed;
+mod together;
+
 use crate::on_each_database;
 use crate::support::TestDb;
 use crate::support::jobs::{Log, Note};
@@ -93,7 +96,6 @@ fn a_worker_shares_its_threads(db: &TestDb) {
     }
     let order = worked(db, 3_000);
     let counts = of_each(&order, 1_200);
-    println!("{counts:?}");
     for (tenant, count) in counts {
         let fair = if tenant == "c" { 514 } else { 171 };
         assert!(count.abs_diff(fair) <= 20, "{tenant}: {count} of {fair}");
@@ -109,7 +111,8 @@ fn many_tenants_wait_for_each_other_once(db: &TestDb) {
     enqueue_all(&mut conn, others).unwrap();
     let order = worked(db, 3_000);
     let of_flood = order.iter().take(1_200).filter(|tenant| *tenant == "flood");
-    println!("{}", of_flood.count());
+    // Each of the others has its one turn meanwhile.
+    assert!(of_flood.count() <= 300, "{order:?}");
     for table in ["windlass_lines", "windlass_shares"] {
         assert_eq!(db.rows_of(table), 0, "{table}");
     }

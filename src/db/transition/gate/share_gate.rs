@@ -101,6 +101,7 @@ impl ShareGate {
         let stands = self.room == 0 && now.saturating_sub(self.moved_at) >= LATER;
         if stands && shares::stands(conn, &self.row.queue_name)? {
             self.promised.clear();
+            self.row.places = (self.row.places * 2).min(MOST_PLACES);
             self.room = self.row.places;
             self.moved_at = now;
         }
