@@ -125,9 +125,10 @@ impl Begins {
     }
 }
 
-/// A condition: the job `j` uses a share of its queue, as its [line](crate::db::model::rate::FAIR) says, and is not of an ordered
-/// key.
-const HAS_SHARE: &str = "substr(j.gate, 1, 1) = '\u{1d}'";
+/// A condition: the job `j` uses a share of its queue, as its [line](crate::db::model::rate::FAIR) says, or it may, as one of an
+/// ordered key.
+const HAS_SHARE: &str =
+    "substr(j.gate, 1, 1) = '\u{1d}' OR (substr(j.gate, 1, 1) = '\u{1e}' AND j.tenant IS NOT NULL)";
 
 /// A condition: the job `j` is cautious only because it runs at most once, or has passed a line.
 const ONLY_ONCE: &str = "(j.at_most_once OR j.gate IS NOT NULL) AND j.crash_count = 0 AND coalesce(j.max_crashes, 1) > 0";

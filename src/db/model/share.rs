@@ -5,6 +5,7 @@
 //! weight of its tenant.
 
 use serde::{Deserialize, Serialize};
+use std::cmp::Ordering;
 
 /// The cost of a job where jobs are counted.
 pub(crate) const ONE_JOB: i64 = 1_000_000;
@@ -16,26 +17,39 @@ const UNKNOWN_TIME: i64 = 1_000;
 pub(crate) const MOST_PLACES: i64 = 500;
 
 /// The time for which as many jobs are ready as start in it, in microseconds.
-const AHEAD: i64 = 4_000;
+const AHEAD: f64 = 4_000.0;
+
+/// The starts a second from which jobs are so short that a longer time is better: each promotion costs more than some of them.
+const MANY: f64 = 4_000.0;
 
 /// A time in which all that was ready has started is too short a look ahead, in microseconds.
 const SHORT: i64 = 20_000;
 
+/// A clock may have no smaller parts, in microseconds.
+const SHORTEST: i64 = 1_000;
+
 /// Returns how many jobs of a queue may be ready by a share: as many as start within a few milliseconds, so that another
 /// tenant's job soon has its turn, and the threads find one whenever they look.
 pub(crate) fn places(before: i64, ready: i64, started: i64, elapsed: i64) -> i64 {
-    let elapsed = elapsed.max(1);
     if started == 0 {
         return before;
     }
-    let wanted = started.saturating_mul(AHEAD) / elapsed + 1;
-    let next = match wanted < before {
-        _ if ready == 0 && elapsed < SHORT => wanted.max(before + (before / 4).max(1)),
-        // In steps: some looks come shortly after each other.
-        true => before - ((before - wanted) / 4).max(1),
-        false => wanted,
+    let rate = started as f64 * 1e6 / elapsed.max(SHORTEST) as f64;
+    let wanted = (rate * AHEAD / 1e6 * (1.0 + rate / MANY)) as i64 + 1;
+    // In steps: some looks come shortly after each other.
+    let step = (wanted - before) / 4;
+    let next = match wanted.cmp(&before) {
+        Ordering::Less => before + step.min(-1),
+        Ordering::Equal => before,
+        Ordering::Greater => before + step.max(1),
     };
-    next.clamp(1, MOST_PLACES)
+    let is_drained = ready == 0 && elapsed < SHORT;
+    let least = if is_drained {
+        before + (before / 4).max(1)
+    } else {
+        1
+    };
+    next.clamp(least.min(MOST_PLACES), MOST_PLACES)
 }
 
 /// The use of a queue by a tenant.
@@ -142,17 +156,19 @@ mod tests {
 
     #[test]
     fn as_many_jobs_are_ready_as_start_soon() {
-        // All that was ready has started at once.
+        // All that was ready has started.
         assert_eq!(places(1, 0, 1, 9_000), 2);
-        assert_eq!(places(40, 0, 40, 9_000), 50);
-        assert_eq!(places(400, 0, 400, 300), MOST_PLACES);
+        assert_eq!(places(40, 0, 40, 15_000), 50);
         // Long jobs, one by one.
         assert_eq!(places(8, 7, 1, 1_000_000), 7);
         assert_eq!(places(1, 0, 1, 1_000_000), 1);
         // Nothing starts.
         assert_eq!(places(8, 8, 0, 1_000_000), 8);
-        // 20,000 jobs a second.
-        assert_eq!(places(10, 5, 40, 2_000), 81);
+        // 500 and 20,000 jobs a second, again and again.
+        let settled =
+            |started, elapsed| (0..100).fold(1, |before, _| places(before, 1, started, elapsed));
+        assert_eq!(settled(1, 2_000), 3);
+        assert!((470..490).contains(&settled(100, 5_000)));
     }
 
     #[test]

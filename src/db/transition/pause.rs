@@ -128,9 +128,9 @@ pub(crate) fn look_at_rates(
     mut keys: BTreeSet<String>,
 ) -> QueryResult<BTreeSet<String>> {
     conn.transaction(|conn| {
-        let used = rates::read(conn, &keys)?.into_iter();
-        let used = used.filter(|row| row.has_waiting).map(|row| row.rate_key);
-        keys = used.collect();
+        let (used, others) = rates::read(conn, &keys)?;
+        let used = used.into_iter().filter(|row| row.has_waiting);
+        keys = used.map(|row| row.rate_key).chain(others).collect();
         let locked = wanted_keys::lock_gates(conn, &keys, &BTreeSet::new())?;
         let due = rates::make_due(conn, &keys)?;
         let is_done = |key: &String| locked.contains(&format!("{GATE} {key}"));

@@ -3,6 +3,7 @@
 use super::{Push, drained, is_finished, note};
 use crate::on_each_database;
 use crate::support::TestDb;
+use crate::support::db::execute;
 use crate::support::program::windlass;
 use crate::support::wait::DEADLINE;
 use serde::{Deserialize, Serialize};
@@ -135,7 +136,29 @@ fn a_body_closes_a_key_in_a_test(db: &TestDb) {
     bench.drain(&registry).unwrap().assert_all_finished(1);
 }
 
+/// The transaction of a frozen process has locked the row of a key.
+fn a_frozen_process_holds_up_no_other_key(db: &TestDb) {
+    if !db.is_postgres() {
+        return; // No other connection writes there.
+    }
+    let mut conn = db.connection();
+    let rate = |key: &str| Rate::per_hour(100).burst(100).key(key);
+    note("a", rate("held")).enqueue(&mut conn).unwrap();
+    assert_eq!(drained(db), 1);
+    note("a", rate("held")).enqueue(&mut conn).unwrap();
+    let mut frozen = db.connection();
+    execute(&mut frozen, "BEGIN");
+    execute(&mut frozen, "UPDATE windlass_rates SET closed_until = 1");
+    for key in ["held", "free"] {
+        note("a", rate(key)).enqueue(&mut conn).unwrap();
+    }
+    assert_eq!(drained(db), 1);
+    execute(&mut frozen, "ROLLBACK");
+    assert_eq!(drained(db), 2);
+}
+
 on_each_database!(
+    a_frozen_process_holds_up_no_other_key,
     a_body_closes_a_key_in_a_test,
     a_body_closes_a_key,
     a_closed_key_is_explained_and_opened,

@@ -3,6 +3,7 @@
 use super::{drained, jobs_of, of_each, share, worked};
 use crate::on_each_database;
 use crate::support::TestDb;
+use crate::support::db::execute;
 use crate::support::jobs::Note;
 use windlass::jobs::{Change, Jobs};
 use windlass::tenants::{self, ShareBy};
@@ -105,7 +106,28 @@ fn wrong_names_and_weights_are_refused(db: &TestDb) {
     assert_eq!(db.rows("jobs"), 0);
 }
 
+/// A caller that changes a queue in a transaction that stays open, or is frozen in it.
+fn an_open_change_holds_up_no_other(db: &TestDb) {
+    if !db.is_postgres() {
+        return; // No other connection writes there.
+    }
+    let mut conn = db.connection();
+    for queue in ["mail", "other"] {
+        tenants::share(&mut conn, queue, ShareBy::Jobs).unwrap();
+    }
+    let mut frozen = db.connection();
+    execute(&mut frozen, "BEGIN");
+    tenants::share(&mut frozen, "mail", ShareBy::Time).unwrap();
+    enqueue_all(&mut conn, jobs_of("held", 2)).unwrap();
+    let others = jobs_of("acme", 2).map(|job| job.queue("other"));
+    enqueue_all(&mut conn, others).unwrap();
+    assert_eq!(drained(db), ["acme"; 2]);
+    execute(&mut frozen, "ROLLBACK");
+    assert_eq!(drained(db), ["held"; 2]);
+}
+
 on_each_database!(
+    an_open_change_holds_up_no_other,
     a_backlog_is_shared,
     waiting_jobs_go_on,
     jobs_that_are_moved,

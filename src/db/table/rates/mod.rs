@@ -164,11 +164,28 @@ pub(crate) fn unstarted(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<BTreeS
     Ok(job_ids(rows).into_iter().collect())
 }
 
-/// Returns what is stored of these keys, locked in their order.
-pub(crate) fn read(conn: &mut Conn<'_>, keys: &BTreeSet<String>) -> QueryResult<Vec<RateRow>> {
+/// Returns what is stored of these keys, locked. Those that another transaction has locked are in the second result: that may be
+/// one of a caller, or of a process that is frozen.
+pub(crate) fn read(
+    conn: &mut Conn<'_>,
+    keys: &BTreeSet<String>,
+) -> QueryResult<(Vec<RateRow>, BTreeSet<String>)> {
+    let free = read_free(conn, keys)?;
+    let found: BTreeSet<&str> = free.iter().map(|row| &*row.rate_key).collect();
+    let missing = keys.iter().map(|key| &**key);
+    let missing: Vec<&str> = missing.filter(|key| !found.contains(key)).collect();
+    if missing.is_empty() || conn.dialect() == Dialect::Sqlite {
+        return Ok((free, BTreeSet::new()));
+    }
+    let text = "SELECT rate_key FROM windlass_rates WHERE rate_key = ANY ($1)";
+    let locked: Vec<DueKey> = Statement::new(text).bind(&missing[..]).load(conn)?;
+    Ok((free, locked.into_iter().map(|row| row.rate_key).collect()))
+}
+
+fn read_free(conn: &mut Conn<'_>, keys: &BTreeSet<String>) -> QueryResult<Vec<RateRow>> {
     let text = format!(
         "SELECT rate_key, number, period, burst, level, counted_at, closed_until, due_at, has_waiting, promised \
-         FROM windlass_rates WHERE {} ORDER BY rate_key {{lock}}",
+         FROM windlass_rates WHERE {} {{lock skip}}",
         is_one_of(conn, "rate_key", "$1"),
     );
     let keys: Vec<&str> = keys.iter().map(|key| &**key).collect();

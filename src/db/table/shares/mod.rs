@@ -84,14 +84,31 @@ impl FairQueueRow {
     }
 }
 
-/// Returns what is stored of these queues.
+/// Returns what is stored of these queues, locked. Those that another transaction has locked are in the second result: one of a
+/// caller that changes them may stay open for long.
 pub(crate) fn read(
     conn: &mut Conn<'_>,
     queues: &BTreeSet<String>,
-) -> QueryResult<Vec<FairQueueRow>> {
+) -> QueryResult<(Vec<FairQueueRow>, BTreeSet<String>)> {
+    let free = read_free(conn, queues)?;
+    let found: BTreeSet<&str> = free.iter().map(|row| &*row.queue_name).collect();
+    let missing: Vec<&str> = queues
+        .iter()
+        .map(|queue| &**queue)
+        .filter(|queue| !found.contains(queue))
+        .collect();
+    if missing.is_empty() || conn.dialect() == Dialect::Sqlite {
+        return Ok((free, BTreeSet::new()));
+    }
+    let text = "SELECT queue_name FROM windlass_fair_queues WHERE queue_name = ANY ($1)";
+    let locked = names(Statement::new(text).bind(&missing[..]).load(conn)?);
+    Ok((free, locked))
+}
+
+fn read_free(conn: &mut Conn<'_>, queues: &BTreeSet<String>) -> QueryResult<Vec<FairQueueRow>> {
     let text = format!(
         "SELECT queue_name, by_time, starting_from, is_ending, places, promised, recent, mean, looked_at, moved_at \
-         FROM windlass_fair_queues WHERE {} ORDER BY queue_name",
+         FROM windlass_fair_queues WHERE {} {{lock skip}}",
         is_one_of(conn, "queue_name", "$1")
     );
     let queues: Vec<&str> = queues.iter().map(|queue| &**queue).collect();

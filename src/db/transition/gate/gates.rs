@@ -103,10 +103,13 @@ impl Gates {
         if keys.is_empty() {
             return Ok(());
         }
-        let used = rates::read(conn, &keys)?.into_iter();
-        let mut used: BTreeMap<String, RateRow> =
-            used.map(|row| (row.rate_key.clone(), row)).collect();
-        for key in keys {
+        let (used, locked) = rates::read(conn, &keys)?;
+        let used = used.into_iter().map(|row| (row.rate_key.clone(), row));
+        let mut used: BTreeMap<String, RateRow> = used.collect();
+        for key in &locked {
+            self.locked.remove(&format!("{GATE} {key}"));
+        }
+        for key in keys.into_iter().filter(|key| !locked.contains(key)) {
             let used = used.remove(&key);
             if used.is_none() {
                 self.unknown.insert(key.clone());

@@ -127,20 +127,20 @@ impl ShareGates {
         let names = wanted_keys::lock_gates(conn, &names, &BTreeSet::new())?;
         let is_locked =
             |queue: &String| names.contains(&format!("{GATE} {}", ShareOf::gate(queue)));
-        let locked: BTreeSet<String> = all.into_iter().filter(is_locked).collect();
         let mut gates = ShareGates {
             now,
-            left: wanted.difference(&locked).cloned().collect(),
+            locked: all.into_iter().filter(is_locked).collect(),
             ..ShareGates::default()
         };
-        gates.read(conn, &locked)?;
-        gates.locked = locked;
+        gates.read(conn)?;
+        gates.left = wanted.difference(&gates.locked).cloned().collect();
         gates.add_lines(conn, seen)?;
         Ok(gates)
     }
 
-    fn read(&mut self, conn: &mut Conn<'_>, locked: &BTreeSet<String>) -> QueryResult<()> {
-        let rows = shares::read(conn, locked)?;
+    fn read(&mut self, conn: &mut Conn<'_>) -> QueryResult<()> {
+        let (rows, locked) = shares::read(conn, &self.locked)?;
+        self.locked.retain(|queue| !locked.contains(queue));
         let promised: Vec<i64> = rows.iter().flat_map(FairQueueRow::promised).collect();
         let unstarted = match promised.is_empty() {
             true => BTreeSet::new(),
