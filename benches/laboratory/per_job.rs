@@ -20,6 +20,7 @@ use crate::job::new_job::enqueue::enqueue_all;
 use crate::job::registry::Registry;
 use crate::job::running::Lease;
 use crate::process::base::registration::Registration;
+use crate::process::base::shares_in_use::SharesInUse;
 use crate::process::base::stop::{self, Stop};
 use crate::process::worker::adjust::JobThreads;
 use crate::process::worker::claim::scan_cursors::ScanCursors;
@@ -96,6 +97,7 @@ impl Crew {
             timed: bounded(1).0,
             finished: FinishedRow::Keep,
             longest_wait: Duration::MAX,
+            shares: SharesInUse::default(),
         };
         let pool = Pool::new(setup);
         let (assign, threads) = JobThreads::start(&pool, threads)?;
