@@ -52,7 +52,7 @@ const VERSIONS: [&str; 2] = ["20261128000001", "20261128000002"];
 fn an_empty_database_gets_all_tables_once(db: &TestDb) {
     assert_eq!(db.database.migrate().unwrap().versions, VERSIONS);
     let shape_before = shape(db);
-    assert_eq!(tables(db).len(), 42);
+    assert_eq!(tables(db).len(), 45);
     assert!(db.database.migrate().unwrap().is_empty());
     assert_eq!(shape(db), shape_before);
     a_job_is_performed(db);

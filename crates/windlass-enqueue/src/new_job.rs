@@ -228,7 +228,8 @@ impl NewJob {
         self.with("traceparent", header)
     }
 
-    /// Sets the tenant that the job belongs to.
+    /// Sets the tenant that the job belongs to: 1 to 255 bytes without control characters. The jobs of a tenant take turns
+    /// on a fair queue.
     pub fn tenant(self, tenant: impl Into<String>) -> Self {
         self.with("tenant", tenant)
     }

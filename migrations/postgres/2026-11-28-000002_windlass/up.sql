@@ -1091,7 +1091,7 @@ DECLARE
         WHEN p_not_after IS NOT NULL AND p_expires_in_seconds IS NOT NULL THEN 'it has both not_after and expires_in_seconds; choose one'
         WHEN p_not_after AT TIME ZONE 'UTC' NOT BETWEEN timestamp '0001-01-01' AND timestamp '9999-12-31 23:59:59.999999' THEN 'its not_after must be a time in the years 1 to 9999, as 2026-12-24T18:00:00Z'
         WHEN p_not_after <= p_run_at THEN 'it would expire before it is due: its not_after is not behind its run_at'
-        WHEN octet_length(p_tenant) NOT BETWEEN 1 AND 255 THEN 'its tenant must have 1 to 255 bytes and no NUL'
+        WHEN octet_length(p_tenant) NOT BETWEEN 1 AND 255 OR (p_tenant) COLLATE "C" ~ '[\u0001-\u001f\u007f-\u009f]' THEN 'its tenant must have 1 to 255 bytes and no control character'
         WHEN p_runs_on NOT IN ('success', 'failure', 'finish') THEN 'its runs_on must be one of success, failure, finish'
         WHEN p_runs_on IS NOT NULL AND p_after_batch IS NULL THEN 'its after_batch is missing, whose outcome its runs_on names'
         WHEN p_after_batch IS NOT NULL AND p_unique_id IS NOT NULL THEN 'it waits for a batch, and cannot have a unique_id'
@@ -1119,6 +1119,7 @@ DECLARE
     v_extras text;
     v_policy text;
     v_rates text;
+    v_share text;
     v_gate text;
     v_wakes boolean := false;
 BEGIN
@@ -1154,9 +1155,13 @@ BEGIN
         PERFORM windlass_keep_batches(p_class, p_batch_id, p_after_batch);
     END IF;
     v_rates := CASE WHEN p_rates IS NULL THEN v_class.rates ELSE windlass_rates_of(p_class, p_rates) END;
-    IF v_rates IS NOT NULL THEN
-        v_gate := CASE WHEN v_on_conflict = 'ordered' THEN '' ELSE (SELECT string_agg(rate.value ->> 'key', chr(31) ORDER BY rate.place)
-            FROM json_array_elements(CAST(v_rates AS json)) WITH ORDINALITY AS rate (value, place)) END || coalesce(chr(30) || v_key, '');
+    IF p_tenant IS NOT NULL THEN
+        v_share := (SELECT chr(29) || p_queue || chr(28) || p_tenant FROM windlass_fair_queues f WHERE f.queue_name = p_queue AND NOT f.is_ending);
+    END IF;
+    IF v_rates IS NOT NULL OR v_share IS NOT NULL THEN
+        v_gate := CASE WHEN v_on_conflict = 'ordered' THEN '' ELSE concat_ws(chr(31), v_share,
+            (SELECT string_agg(rate.value ->> 'key', chr(31) ORDER BY rate.place)
+            FROM json_array_elements(CAST(v_rates AS json)) WITH ORDINALITY AS rate (value, place))) END || coalesce(chr(30) || v_key, '');
     END IF;
     v_at := p_run_at AT TIME ZONE 'UTC';
     v_delay := round(p_delay_seconds * 1000000);
@@ -1422,6 +1427,7 @@ DECLARE
     v_done record;
     v_are_named boolean;
     v_join_batches boolean;
+    v_have_tenants boolean;
     v_class windlass_classes;
     v_are_distinct boolean;
     r record;
@@ -1445,7 +1451,8 @@ BEGIN
     END IF;
     SELECT min(e.place) FILTER (WHERE CASE WHEN jsonb_typeof(e.value) <> 'object' THEN true WHEN e.value - 'arguments' = jsonb '{}' THEN false ELSE jsonb_typeof(e.value -> 'queue') NOT IN ('string', 'null') OR jsonb_typeof(e.value -> 'priority') NOT IN ('number', 'null') OR jsonb_typeof(e.value -> 'run_at') NOT IN ('string', 'null') OR jsonb_typeof(e.value -> 'delay_seconds') NOT IN ('number', 'null') OR jsonb_typeof(e.value -> 'max_attempts') NOT IN ('number', 'null') OR jsonb_typeof(e.value -> 'traceparent') NOT IN ('string', 'null') OR (e.value ->> 'run_at') COLLATE "C" !~ '^[0-9]{4}-[0-9]{2}-[0-9]{2}([T ]([01][0-9]|2[0-3]):[0-5][0-9](:[0-5][0-9]([.][0-9]+)?)?(Z|[+-](0[0-9]|1[0-4]):[0-5][0-9])?)?$' OR (e.value ->> 'not_after') COLLATE "C" !~ '^[0-9]{4}-[0-9]{2}-[0-9]{2}([T ]([01][0-9]|2[0-3]):[0-5][0-9](:[0-5][0-9]([.][0-9]+)?)?(Z|[+-](0[0-9]|1[0-4]):[0-5][0-9])?)?$' OR (e.value - ARRAY['arguments', 'queue', 'priority', 'run_at', 'delay_seconds', 'max_attempts', 'traceparent'] <> jsonb '{}' AND (e.value - ARRAY['arguments', 'queue', 'priority', 'run_at', 'delay_seconds', 'unique_id', 'unique_scope', 'on_conflict', 'idempotency_key', 'concurrency_key', 'concurrency_group', 'concurrency_limit', 'concurrency_on_conflict', 'max_attempts', 'max_crashes', 'at_most_once', 'traceparent', 'tags', 'meta', 'version', 'timeout_seconds', 'backoff_seconds', 'backoff_cap_seconds', 'expires_in_seconds', 'not_after', 'retry_for_seconds', 'keep_result_seconds', 'tenant', 'batch_id', 'after_batch', 'runs_on', 'rates'] <> jsonb '{}' OR jsonb_typeof(e.value -> 'unique_id') NOT IN ('string', 'null') OR jsonb_typeof(e.value -> 'unique_scope') NOT IN ('string', 'null') OR jsonb_typeof(e.value -> 'on_conflict') NOT IN ('string', 'null') OR jsonb_typeof(e.value -> 'idempotency_key') NOT IN ('string', 'null') OR jsonb_typeof(e.value -> 'concurrency_key') NOT IN ('string', 'null') OR jsonb_typeof(e.value -> 'concurrency_group') NOT IN ('string', 'null') OR jsonb_typeof(e.value -> 'concurrency_limit') NOT IN ('number', 'null') OR jsonb_typeof(e.value -> 'concurrency_on_conflict') NOT IN ('string', 'null') OR jsonb_typeof(e.value -> 'max_crashes') NOT IN ('number', 'null') OR jsonb_typeof(e.value -> 'at_most_once') NOT IN ('boolean', 'null') OR jsonb_typeof(e.value -> 'tags') NOT IN ('array', 'null') OR jsonb_typeof(e.value -> 'meta') NOT IN ('object', 'null') OR jsonb_typeof(e.value -> 'version') NOT IN ('number', 'null') OR jsonb_typeof(e.value -> 'timeout_seconds') NOT IN ('number', 'null') OR jsonb_typeof(e.value -> 'backoff_seconds') NOT IN ('number', 'null') OR jsonb_typeof(e.value -> 'backoff_cap_seconds') NOT IN ('number', 'null') OR jsonb_typeof(e.value -> 'expires_in_seconds') NOT IN ('number', 'null') OR jsonb_typeof(e.value -> 'not_after') NOT IN ('string', 'null') OR jsonb_typeof(e.value -> 'retry_for_seconds') NOT IN ('number', 'null') OR jsonb_typeof(e.value -> 'keep_result_seconds') NOT IN ('number', 'null') OR jsonb_typeof(e.value -> 'tenant') NOT IN ('string', 'null') OR jsonb_typeof(e.value -> 'batch_id') NOT IN ('number', 'null') OR jsonb_typeof(e.value -> 'after_batch') NOT IN ('number', 'null') OR jsonb_typeof(e.value -> 'runs_on') NOT IN ('string', 'null') OR jsonb_typeof(e.value -> 'rates') NOT IN ('array', 'null'))) END),
         coalesce(bool_or(e.value ?| ARRAY['unique_id', 'idempotency_key', 'concurrency_key', 'tags', 'meta', 'version', 'after_batch', 'rates']), false),
-        coalesce(bool_or(e.value ?| ARRAY['batch_id', 'after_batch']), false) INTO v_place, v_are_named, v_join_batches
+        coalesce(bool_or(e.value ?| ARRAY['batch_id', 'after_batch']), false), bool_or(e.value ? 'tenant')
+        INTO v_place, v_are_named, v_join_batches, v_have_tenants
         FROM jsonb_array_elements(v_jobs) WITH ORDINALITY AS e (value, place);
     IF v_place IS NOT NULL THEN
         SELECT CASE WHEN jsonb_typeof(e.value) <> 'object' THEN 'it is not an object'
@@ -1501,6 +1508,10 @@ BEGIN
             UNION SELECT CAST(e ->> 'after_batch' AS bigint), false FROM jsonb_array_elements(v_jobs) AS e) AS b
         WHERE b.id IS NOT NULL GROUP BY b.id ORDER BY b.id;
     END IF;
+    IF v_have_tenants AND NOT v_are_named THEN
+        v_are_named := EXISTS (SELECT 1 FROM jsonb_array_elements(v_jobs) AS e, windlass_fair_queues f WHERE e ->> 'tenant' IS NOT NULL
+            AND f.queue_name = coalesce(e ->> 'queue', v_class.queue_name, 'default') COLLATE "default" AND NOT f.is_ending);
+    END IF;
     IF NOT v_are_named AND num_nonnulls(v_class.quota, v_class.rates) = 0 THEN
         WITH input AS MATERIALIZED (
             SELECT e.place, CAST(e.raw -> 'arguments' AS text) AS arguments, r.queue, r.priority, r.run_at, r.delay_seconds, r.unique_id, r.unique_scope, r.on_conflict, r.idempotency_key, r.concurrency_key, r.concurrency_group, r.concurrency_limit, r.concurrency_on_conflict, r.max_attempts, r.max_crashes, r.at_most_once, r.traceparent, r.tags, r.meta, r.version, r.timeout_seconds, r.backoff_seconds, r.backoff_cap_seconds, r.expires_in_seconds, r.not_after, r.retry_for_seconds, r.keep_result_seconds, r.tenant, r.batch_id, r.after_batch, r.runs_on, r.rates
@@ -1549,7 +1560,7 @@ BEGIN
         WHEN r.not_after IS NOT NULL AND r.expires_in_seconds IS NOT NULL THEN 'it has both not_after and expires_in_seconds; choose one'
         WHEN r.not_after AT TIME ZONE 'UTC' NOT BETWEEN timestamp '0001-01-01' AND timestamp '9999-12-31 23:59:59.999999' THEN 'its not_after must be a time in the years 1 to 9999, as 2026-12-24T18:00:00Z'
         WHEN r.not_after <= r.run_at THEN 'it would expire before it is due: its not_after is not behind its run_at'
-        WHEN octet_length(r.tenant) NOT BETWEEN 1 AND 255 THEN 'its tenant must have 1 to 255 bytes and no NUL'
+        WHEN octet_length(r.tenant) NOT BETWEEN 1 AND 255 OR (r.tenant) COLLATE "C" ~ '[\u0001-\u001f\u007f-\u009f]' THEN 'its tenant must have 1 to 255 bytes and no control character'
         WHEN r.runs_on NOT IN ('success', 'failure', 'finish') THEN 'its runs_on must be one of success, failure, finish'
         WHEN r.runs_on IS NOT NULL AND r.after_batch IS NULL THEN 'its after_batch is missing, whose outcome its runs_on names'
         WHEN r.after_batch IS NOT NULL AND r.unique_id IS NOT NULL THEN 'it waits for a batch, and cannot have a unique_id'
@@ -1641,6 +1652,7 @@ DECLARE
     v_attempts integer;
     v_crashes integer;
     v_at timestamp;
+    v_is_shared boolean := false;
     v_ids bigint[];
     r record;
 BEGIN
@@ -1745,7 +1757,7 @@ BEGIN
         WHEN r.not_after IS NOT NULL AND r.expires_in_seconds IS NOT NULL THEN 'it has both not_after and expires_in_seconds; choose one'
         WHEN r.not_after AT TIME ZONE 'UTC' NOT BETWEEN timestamp '0001-01-01' AND timestamp '9999-12-31 23:59:59.999999' THEN 'its not_after must be a time in the years 1 to 9999, as 2026-12-24T18:00:00Z'
         WHEN r.not_after <= r.run_at THEN 'it would expire before it is due: its not_after is not behind its run_at'
-        WHEN octet_length(r.tenant) NOT BETWEEN 1 AND 255 THEN 'its tenant must have 1 to 255 bytes and no NUL'
+        WHEN octet_length(r.tenant) NOT BETWEEN 1 AND 255 OR (r.tenant) COLLATE "C" ~ '[\u0001-\u001f\u007f-\u009f]' THEN 'its tenant must have 1 to 255 bytes and no control character'
         WHEN r.runs_on NOT IN ('success', 'failure', 'finish') THEN 'its runs_on must be one of success, failure, finish'
         WHEN r.runs_on IS NOT NULL AND r.after_batch IS NULL THEN 'its after_batch is missing, whose outcome its runs_on names'
         WHEN r.after_batch IS NOT NULL AND r.unique_id IS NOT NULL THEN 'it waits for a batch, and cannot have a unique_id'
@@ -1774,7 +1786,11 @@ BEGIN
     IF v_class.internal OR (v_class.internal IS NULL AND EXISTS (SELECT 1 FROM windlass_settings s WHERE s.name = 'strict_classes' AND s.value = 'on')) THEN
         PERFORM windlass_refuse_class(p_class, v_class.internal IS NULL);
     END IF;
-    IF num_nonnulls(v_class.quota, v_class.rates) > 0
+    v_queue := coalesce(r.queue, v_class.queue_name, 'default');
+    IF r.tenant IS NOT NULL THEN
+        v_is_shared := EXISTS (SELECT 1 FROM windlass_fair_queues f WHERE f.queue_name = v_queue COLLATE "default" AND NOT f.is_ending);
+    END IF;
+    IF v_is_shared OR num_nonnulls(v_class.quota, v_class.rates) > 0
         OR v_options ?| ARRAY['unique_id', 'idempotency_key', 'concurrency_key', 'tags', 'meta', 'version', 'after_batch', 'rates'] THEN
         FOREACH v_text IN ARRAY p_arguments LOOP
             RETURN QUERY SELECT j.id FROM windlass_enqueue_any_v2(NULL, p_class, v_text, r.queue, r.priority, r.run_at, r.delay_seconds, r.unique_id, r.unique_scope, r.on_conflict, r.idempotency_key, r.concurrency_key, r.concurrency_group, r.concurrency_limit, r.concurrency_on_conflict, r.max_attempts, r.max_crashes, r.at_most_once, r.traceparent, r.tags, r.meta, r.version, r.timeout_seconds, r.backoff_seconds, r.backoff_cap_seconds, r.expires_in_seconds, r.not_after, r.retry_for_seconds, r.keep_result_seconds, r.tenant, r.batch_id, r.after_batch, r.runs_on, r.rates) AS j;
@@ -1784,7 +1800,6 @@ BEGIN
     IF r.batch_id IS NOT NULL THEN
         PERFORM windlass_keep_batches(p_class, r.batch_id, NULL);
     END IF;
-    v_queue := coalesce(r.queue, v_class.queue_name, 'default');
     v_priority := coalesce(r.priority, v_class.priority, 0);
     v_policy := CASE WHEN num_nonnulls(r.unique_scope, r.tags, r.meta, r.version, r.timeout_seconds, r.backoff_seconds, r.backoff_cap_seconds, r.expires_in_seconds, r.not_after, r.retry_for_seconds, r.keep_result_seconds, r.at_most_once) = 0 THEN v_class.policy ELSE nullif('{' || substr(coalesce(',"delivery":' || CASE WHEN r.at_most_once IS NULL THEN CAST(CAST(v_class.policy AS json) -> 'delivery' AS text) END, '') || coalesce(',"backoff":' || coalesce(CASE WHEN r.backoff_cap_seconds IS NULL THEN '{"fixed":' || CAST((CAST(CASE WHEN r.backoff_seconds > 0 AND r.backoff_seconds < 0.000001 THEN 1 ELSE round(r.backoff_seconds * 1000000) END AS bigint) + 999) / 1000 AS text) || '}' ELSE '{"exponential":{"first":' || CAST((CAST(CASE WHEN r.backoff_seconds > 0 AND r.backoff_seconds < 0.000001 THEN 1 ELSE round(r.backoff_seconds * 1000000) END AS bigint) + 999) / 1000 AS text) || ',"cap":' || CAST((CAST(CASE WHEN r.backoff_cap_seconds > 0 AND r.backoff_cap_seconds < 0.000001 THEN 1 ELSE round(r.backoff_cap_seconds * 1000000) END AS bigint) + 999) / 1000 AS text) || '}}' END, CAST(CAST(v_class.policy AS json) -> 'backoff' AS text)), '') || coalesce(',"on_failure":' || CAST(CAST(v_class.policy AS json) -> 'on_failure' AS text), '') || coalesce(',"keep_finished":' || CAST(CAST(v_class.policy AS json) -> 'keep_finished' AS text), '') || coalesce(',"keep_result":' || coalesce(CAST((CAST(CASE WHEN r.keep_result_seconds > 0 AND r.keep_result_seconds < 0.000001 THEN 1 ELSE round(r.keep_result_seconds * 1000000) END AS bigint) + 999) / 1000 AS text), CAST(CAST(v_class.policy AS json) -> 'keep_result' AS text)), '') || coalesce(',"unique_scope":' || coalesce('"' || r.unique_scope || '"', CAST(CAST(v_class.policy AS json) -> 'unique_scope' AS text)), '') || coalesce(',"timeout":' || coalesce(CAST((CAST(CASE WHEN r.timeout_seconds > 0 AND r.timeout_seconds < 0.000001 THEN 1 ELSE round(r.timeout_seconds * 1000000) END AS bigint) + 999) / 1000 AS text), CAST(CAST(v_class.policy AS json) -> 'timeout' AS text)), '') || coalesce(',"timeout_grace":' || CAST(CAST(v_class.policy AS json) -> 'timeout_grace' AS text), '') || coalesce(',"on_timeout":' || CAST(CAST(v_class.policy AS json) -> 'on_timeout' AS text), '') || coalesce(',"expiry":' || coalesce(coalesce('{"in":' || CAST((CAST(CASE WHEN r.expires_in_seconds > 0 AND r.expires_in_seconds < 0.000001 THEN 1 ELSE round(r.expires_in_seconds * 1000000) END AS bigint) + 999) / 1000 AS text) || '}', '{"at":' || '"' || regexp_replace(to_char(r.not_after AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US'), '([.]000000|000)$', '') || 'Z' || '"' || '}'), CAST(CAST(v_class.policy AS json) -> 'expiry' AS text)), '') || coalesce(',"retry_limit":' || coalesce('{"for":' || CAST((CAST(CASE WHEN r.retry_for_seconds > 0 AND r.retry_for_seconds < 0.000001 THEN 1 ELSE round(r.retry_for_seconds * 1000000) END AS bigint) + 999) / 1000 AS text) || '}', CAST(CAST(v_class.policy AS json) -> 'retry_limit' AS text)), '') || coalesce(',"propagation_style":' || CAST(CAST(v_class.policy AS json) -> 'propagation_style' AS text), '') || coalesce(',"extras":' || CAST(CAST(v_class.policy AS json) -> 'extras' AS text), ''), 2) || '}', '{}') END;
     v_once := coalesce(r.at_most_once, v_class.at_most_once, CAST(CAST(v_class.policy AS json) -> 'delivery' AS text) IS NOT NULL, false);

@@ -418,6 +418,10 @@ fn rate_words() -> Words {
     let periods = PERIODS.map(|(name, _)| format!("'{name}'"));
     words.extend([
         word("rate same key", rates::SAME_KEY),
+        word(
+            "rate key has control",
+            rates::has_control(Postgres, "rate.value ->> 'key'"),
+        ),
         word("rate parts", rates::PARTS),
         word("rate periods", periods.join(", ")),
         word("stored rate", rates::stored_rate(Postgres, "p_class")),

@@ -222,7 +222,7 @@ BEGIN
         WHEN json_typeof(rate.value) <> 'object' THEN '{rate shape}'
         WHEN (SELECT count(*) <> count(DISTINCT part) OR bool_or(part NOT IN ({rate parts})) FROM json_object_keys(rate.value) AS part) THEN '{rate shape}'
         WHEN json_typeof(rate.value -> 'key') NOT IN ('string', 'null') OR octet_length(rate.value ->> 'key') NOT BETWEEN 1 AND 255
-            OR (rate.value ->> 'key') COLLATE "C" ~ '[\u0001-\u001f\u007f-\u009f]' THEN '{rate key}'
+            OR {rate key has control} THEN '{rate key}'
         WHEN CASE json_typeof(rate.value -> 'period') WHEN 'string' THEN rate.value ->> 'period' NOT IN ({rate periods})
             WHEN 'number' THEN CASE WHEN rate.value ->> 'period' ~ '^[0-9]{1,11}$'
                 THEN CAST(rate.value ->> 'period' AS bigint) NOT BETWEEN 1 AND {longest period} ELSE true END
@@ -303,6 +303,7 @@ DECLARE
     v_extras text;
     v_policy text;
     v_rates text;
+    v_share text;
     v_gate text;
     v_wakes boolean := false;
 BEGIN
@@ -338,9 +339,13 @@ BEGIN
         PERFORM windlass_keep_batches(p_class, p_batch_id, p_after_batch);
     END IF;
     v_rates := CASE WHEN p_rates IS NULL THEN v_class.rates ELSE windlass_rates_of(p_class, p_rates) END;
-    IF v_rates IS NOT NULL THEN
-        v_gate := CASE WHEN v_on_conflict = '{ordered}' THEN '' ELSE (SELECT string_agg(rate.value ->> 'key', chr(31) ORDER BY rate.place)
-            FROM json_array_elements(CAST(v_rates AS json)) WITH ORDINALITY AS rate (value, place)) END || coalesce(chr(30) || v_key, '');
+    IF p_tenant IS NOT NULL THEN
+        v_share := (SELECT chr(29) || p_queue || chr(28) || p_tenant FROM windlass_fair_queues f WHERE f.queue_name = p_queue AND NOT f.is_ending);
+    END IF;
+    IF v_rates IS NOT NULL OR v_share IS NOT NULL THEN
+        v_gate := CASE WHEN v_on_conflict = '{ordered}' THEN '' ELSE concat_ws(chr(31), v_share,
+            (SELECT string_agg(rate.value ->> 'key', chr(31) ORDER BY rate.place)
+            FROM json_array_elements(CAST(v_rates AS json)) WITH ORDINALITY AS rate (value, place))) END || coalesce(chr(30) || v_key, '');
     END IF;
     v_at := p_run_at AT TIME ZONE 'UTC';
     v_delay := round(p_delay_seconds * 1000000);
@@ -590,6 +595,7 @@ DECLARE
     v_done record;
     v_are_named boolean;
     v_join_batches boolean;
+    v_have_tenants boolean;
     v_class windlass_classes;
     v_are_distinct boolean;
     r record;
@@ -611,7 +617,8 @@ BEGIN
     END IF;
     SELECT min(e.place) FILTER (WHERE {is wrong}),
         coalesce(bool_or(e.value ?| ARRAY['unique_id', 'idempotency_key', 'concurrency_key', 'tags', 'meta', 'version', 'after_batch', 'rates']), false),
-        coalesce(bool_or(e.value ?| ARRAY['batch_id', 'after_batch']), false) INTO v_place, v_are_named, v_join_batches
+        coalesce(bool_or(e.value ?| ARRAY['batch_id', 'after_batch']), false), bool_or(e.value ? 'tenant')
+        INTO v_place, v_are_named, v_join_batches, v_have_tenants
         FROM jsonb_array_elements(v_jobs) WITH ORDINALITY AS e (value, place);
     IF v_place IS NOT NULL THEN
         SELECT CASE WHEN jsonb_typeof(e.value) <> 'object' THEN 'it is not an object'
@@ -633,6 +640,10 @@ BEGIN
         FROM (SELECT CAST(e ->> 'batch_id' AS bigint) AS id, true AS joins FROM jsonb_array_elements(v_jobs) AS e
             UNION SELECT CAST(e ->> 'after_batch' AS bigint), false FROM jsonb_array_elements(v_jobs) AS e) AS b
         WHERE b.id IS NOT NULL GROUP BY b.id ORDER BY b.id;
+    END IF;
+    IF v_have_tenants AND NOT v_are_named THEN
+        v_are_named := EXISTS (SELECT 1 FROM jsonb_array_elements(v_jobs) AS e, windlass_fair_queues f WHERE e ->> 'tenant' IS NOT NULL
+            AND f.queue_name = coalesce(e ->> 'queue', v_class.queue_name, '{default_queue}') COLLATE "default" AND NOT f.is_ending);
     END IF;
     IF NOT v_are_named AND num_nonnulls(v_class.quota, v_class.rates) = 0 THEN
         WITH input AS MATERIALIZED (
@@ -723,6 +734,7 @@ DECLARE
     v_attempts integer;
     v_crashes integer;
     v_at timestamp;
+    v_is_shared boolean := false;
     v_ids bigint[];
     r record;
 BEGIN
@@ -765,7 +777,11 @@ BEGIN
     IF v_class.internal OR (v_class.internal IS NULL AND EXISTS (SELECT 1 FROM windlass_settings s WHERE s.name = 'strict_classes' AND s.value = 'on')) THEN
         PERFORM windlass_refuse_class(p_class, v_class.internal IS NULL);
     END IF;
-    IF num_nonnulls(v_class.quota, v_class.rates) > 0
+    v_queue := coalesce(r.queue, v_class.queue_name, '{default_queue}');
+    IF r.tenant IS NOT NULL THEN
+        v_is_shared := EXISTS (SELECT 1 FROM windlass_fair_queues f WHERE f.queue_name = v_queue COLLATE "default" AND NOT f.is_ending);
+    END IF;
+    IF v_is_shared OR num_nonnulls(v_class.quota, v_class.rates) > 0
         OR v_options ?| ARRAY['unique_id', 'idempotency_key', 'concurrency_key', 'tags', 'meta', 'version', 'after_batch', 'rates'] THEN
         FOREACH v_text IN ARRAY p_arguments LOOP
             RETURN QUERY SELECT j.id FROM windlass_enqueue_any_v2(NULL, p_class, v_text, {option values r.}) AS j;
@@ -775,7 +791,6 @@ BEGIN
     IF r.batch_id IS NOT NULL THEN
         PERFORM windlass_keep_batches(p_class, r.batch_id, NULL);
     END IF;
-    v_queue := coalesce(r.queue, v_class.queue_name, '{default_queue}');
     v_priority := coalesce(r.priority, v_class.priority, 0);
     v_policy := {policy r.};
     v_once := {is once r.};

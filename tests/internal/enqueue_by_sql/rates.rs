@@ -1,4 +1,4 @@
-//! The rates of a job as SQL: the rules for them, and the form in which they are stored.
+//! The rates of a job as SQL: the rules for them, the form in which they are stored, and the line of a job.
 
 use crate::db::conn::dialect::Dialect;
 use crate::db::model::rate::{MOST_RATES, MOST_STARTS};
@@ -24,10 +24,11 @@ pub(super) fn rules() -> [(&'static str, String, String); 5] {
         (
             "key",
             "the key of its rate must have 1 to 255 bytes and no control character".to_owned(),
-            "coalesce(json_type(rate.value, '$.key'), 'null') NOT IN ('text', 'null') \
-             OR length(CAST(rate.value ->> '$.key' AS blob)) NOT BETWEEN 1 AND 255 \
-             OR rate.value ->> '$.key' GLOB '*[' || char(1) || '-' || char(31) || char(127) || '-' || char(159) || ']*'"
-                .to_owned(),
+            format!(
+                "coalesce(json_type(rate.value, '$.key'), 'null') NOT IN ('text', 'null') \
+                 OR length(CAST(rate.value ->> '$.key' AS blob)) NOT BETWEEN 1 AND 255 OR {}",
+                has_control(Dialect::Sqlite, "rate.value ->> '$.key'")
+            ),
         ),
         (
             "period",
@@ -54,6 +55,30 @@ pub(super) fn rules() -> [(&'static str, String, String); 5] {
             format!("rate.value ->> '$.cost' > {burst}"),
         ),
     ]
+}
+
+/// Returns a condition: a text has a control character other than NUL.
+pub(super) fn has_control(dialect: Dialect, text: &str) -> String {
+    match dialect {
+        Dialect::Postgres => format!(r#"({text}) COLLATE "C" ~ '[\u0001-\u001f\u007f-\u009f]'"#),
+        Dialect::Sqlite => format!(
+            "{text} GLOB '*[' || char(1) || '-' || char(31) || char(127) || '-' || char(159) || ']*'"
+        ),
+    }
+}
+
+/// Returns an expression of SQLite: the line of a job without its concurrency key, or NULL if it has no share and no rates.
+pub(super) fn line(tenant: &str, queue: &str, rates: &str) -> String {
+    let keys = format!(
+        "(SELECT group_concat(coalesce(rate.value ->> '$.key', NEW.class), char(31)) FROM json_each({rates}) AS rate)"
+    );
+    let share = format!(
+        "(SELECT char(29) || fair.queue_name || char(28) || {tenant} FROM windlass_fair_queues AS fair \
+         WHERE fair.queue_name = {queue} AND NOT fair.is_ending)"
+    );
+    format!(
+        "CASE WHEN {tenant} IS NULL THEN {keys} ELSE coalesce({share} || coalesce(char(31) || {keys}, ''), {keys}) END"
+    )
 }
 
 /// Returns a condition of SQLite: a part of a rate is no number of starts.

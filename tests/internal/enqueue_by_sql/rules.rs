@@ -669,10 +669,11 @@ impl<'c> Rules<'c> {
             self.is_no("'text'", &tenant),
             format!("{} NOT BETWEEN 1 AND {MAX_NAME}", self.bytes(&tenant)),
             self.has_nul(&tenant),
+            rates::has_control(self.dialect, &tenant),
         ];
         self.add(
             any(&refuses),
-            format!("its tenant must have 1 to {MAX_NAME} bytes and no NUL"),
+            format!("its tenant must have 1 to {MAX_NAME} bytes and no control character"),
         );
     }
 

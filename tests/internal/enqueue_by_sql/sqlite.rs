@@ -256,7 +256,11 @@ fn of_caller(from: &str, input: &str) -> String {
         "active_job_id" => "NULL".to_owned(),
         "rates" => stored_rates(from),
         // One with a concurrency key is checked first.
-        "gate" => keys_of_rates(&format!("coalesce({from}rates, {})", of_class("rates"))),
+        "gate" => rates::line(
+            &format!("{from}tenant"),
+            &of_caller(from, "queue_name"),
+            &format!("coalesce({from}rates, {})", of_class("rates")),
+        ),
         "due_at" => time(&format!("{from}run_at")),
         "delay" => format!("CAST(round({from}delay_seconds * 1000000) AS integer)"),
         "concurrency_key" => format!(
@@ -356,13 +360,6 @@ fn stored_rates(from: &str) -> String {
     )
 }
 
-/// Returns the keys of rates as the name of a line has them.
-fn keys_of_rates(rates: &str) -> String {
-    format!(
-        "(SELECT group_concat(coalesce(rate.value ->> '$.key', NEW.class), char(31)) FROM json_each({rates}) AS rate)"
-    )
-}
-
 /// Returns the statement that stores by when jobs `j` must have started whose policy says so. The condition on `j` follows.
 fn expire() -> String {
     let time = time("(j.policy ->> '$.expiry.at')");
@@ -383,9 +380,10 @@ fn of_checked(input: &str) -> String {
         "class_name" => "NEW.class".to_owned(),
         "active_job_id" => "NULL".to_owned(),
         "gate" => format!(
-            "CASE WHEN NEW.rates IS NOT NULL THEN CASE WHEN NEW.concurrency_conflict = '{ORDERED}' THEN '' ELSE {} END \
-             || coalesce(char(30) || NEW.concurrency_key, '') END",
-            keys_of_rates("NEW.rates")
+            "CASE WHEN coalesce(NEW.rates, NEW.tenant) IS NOT NULL THEN (SELECT \
+             CASE WHEN NEW.concurrency_conflict = '{ORDERED}' THEN '' ELSE waits.line END || coalesce(char(30) || NEW.concurrency_key, '') \
+             FROM (SELECT {} AS line) AS waits WHERE waits.line IS NOT NULL) END",
+            rates::line("NEW.tenant", "NEW.queue", "NEW.rates")
         ),
         other if CHECKED.contains(&other) => format!("NEW.{other}"),
         other => panic!("no caller can set {other} yet"),

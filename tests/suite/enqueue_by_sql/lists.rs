@@ -3,7 +3,7 @@
 use crate::on_each_database;
 use crate::support::TestDb;
 use crate::support::db::count;
-use crate::support::enqueue_by_sql::{by_sql, literal, run_on, vectors};
+use crate::support::enqueue_by_sql::{SHARE_QUEUES, by_sql, literal, run_on, vectors};
 use crate::support::enqueue_rows::{compare, rows, rows_after};
 use serde_json::{Map, Value, json};
 use windlass::{AsConn, Conn};
@@ -11,6 +11,7 @@ use windlass::{AsConn, Conn};
 on_each_database!(
     a_list_leaves_the_same_rows_as_its_jobs,
     jobs_that_differ_in_their_arguments_leave_the_same_rows,
+    so_they_do_where_tenants_take_turns,
     arguments_of_many_jobs_are_checked_one_by_one,
     a_list_is_enqueued_as_a_whole,
     jobs_of_a_list_keep_its_order,
@@ -62,7 +63,29 @@ fn listed(job: &Map<String, Value>) -> Option<Value> {
 }
 
 fn a_list_leaves_the_same_rows_as_its_jobs(db: &TestDb) {
-    let (other, scratch) = (another(db), another(db));
+    compare_lists(db, &another(db));
+}
+
+fn jobs_that_differ_in_their_arguments_leave_the_same_rows(db: &TestDb) {
+    compare_each(db, &another(db));
+}
+
+fn so_they_do_where_tenants_take_turns(db: &TestDb) {
+    let shared = || {
+        let db = another(db);
+        run_on(&mut db.connection(), SHARE_QUEUES).unwrap();
+        db
+    };
+    let (lists, each) = (shared(), shared());
+    compare_lists(&lists, &shared());
+    compare_each(&each, &shared());
+    let lines = "SELECT count(*) AS n FROM solid_queue_blocked_executions WHERE gate = '\u{1d}default\u{1c}acme'";
+    assert!(lists.count(lines) > 3 && each.count(lines) > 1);
+}
+
+/// Enqueues each vector as a list and one by one, and compares the rows.
+fn compare_lists(db: &TestDb, other: &TestDb) {
+    let scratch = another(db);
     // A new connection to SQLite reads the whole schema.
     let (mut by_list, mut one_by_one) = (db.connect(), other.connect());
     let mut tries = scratch.connect();
@@ -101,7 +124,7 @@ fn a_list_leaves_the_same_rows_as_its_jobs(db: &TestDb) {
             rows_after(&mut one_by_one, known),
         );
     }
-    compare("all lists", rows(db), rows(&other));
+    compare("all lists", rows(db), rows(other));
     assert!(db.rows("jobs") > 60);
 }
 
@@ -132,8 +155,8 @@ fn each_on<C: AsConn>(
     run_on(conn, &text)
 }
 
-fn jobs_that_differ_in_their_arguments_leave_the_same_rows(db: &TestDb) {
-    let other = another(db);
+/// The same for vectors of one job, each with its options.
+fn compare_each(db: &TestDb, other: &TestDb) {
     let (mut by_each, mut one_by_one) = (db.connect(), other.connect());
     let mut tried = 0;
     for vector in vectors() {
@@ -162,7 +185,7 @@ fn jobs_that_differ_in_their_arguments_leave_the_same_rows(db: &TestDb) {
         );
         tried += 1;
     }
-    compare("each", rows(db), rows(&other));
+    compare("each", rows(db), rows(other));
     assert!(tried > 250, "{tried}");
 }
 

@@ -1,5 +1,6 @@
 //! Fair shares: tenants take turns in a queue, however many jobs each has enqueued.
 
+mod by_sql;
 mod changed;
 mod together;
 

@@ -44,6 +44,11 @@ fn long(value: &Value) -> String {
     }
 }
 
+/// The statement that shares the threads of most queues of the vectors between tenants. Those of one are shared no more.
+pub const SHARE_QUEUES: &str = "INSERT INTO windlass_fair_queues (queue_name, is_ending, created_at) \
+     VALUES ('default', FALSE, '2026-11-29 00:00:00.000000'), ('slow', FALSE, '2026-11-29 00:00:00.000000'), \
+     ('nightly', FALSE, '2026-11-29 00:00:00.000000'), ('mail', TRUE, '2026-11-29 00:00:00.000000')";
+
 /// Enqueues a job as Rust does. What Rust has no words for is refused.
 pub fn by_rust<C: AsConn>(
     conn: &mut C,
