@@ -1,5 +1,7 @@
 //! Fair shares: tenants take turns in a queue, however many jobs each has enqueued.
 
+pub mod seen;
+
 use crate::on_each_database;
 use crate::support::TestDb;
 use crate::support::jobs::{Log, Note};
