@@ -34,7 +34,7 @@ const MAX_WAIT: &str = "max_wait";
 const FAIR: &str = "fair";
 const WEIGHTS: &str = "weights";
 
-/// Whether the threads of a queue are shared, and by which measure.
+/// The measure by which the threads of a queue are shared, if they are.
 const MEASURE: ValueKind<Option<ShareBy>> = ValueKind {
     name: "true, false or \"time\"",
     read: |entry| match &entry.value {

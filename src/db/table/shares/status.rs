@@ -44,7 +44,7 @@ pub struct FairQueue {
 }
 
 #[derive(QueryableByName)]
-struct QueueRow {
+struct FairQueueStatusRow {
     #[diesel(sql_type = Text)]
     queue_name: String,
     #[diesel(sql_type = Bool)]
@@ -60,7 +60,7 @@ pub(crate) fn list_queues(conn: &mut Conn<'_>) -> QueryResult<Vec<FairQueue>> {
     let text = "SELECT f.queue_name, f.by_time, f.places, (SELECT count(*) FROM (SELECT 1 FROM windlass_lines l \
            WHERE l.gate_kind = 'share' AND l.gate_key = f.queue_name LIMIT 1000) AS few) AS waiting \
          FROM windlass_fair_queues f WHERE NOT f.is_ending ORDER BY f.queue_name";
-    let rows: Vec<QueueRow> = Statement::new(text).uncached().load(conn)?;
+    let rows: Vec<FairQueueStatusRow> = Statement::new(text).uncached().load(conn)?;
     let queues = rows.into_iter().map(|row| FairQueue {
         queue: row.queue_name,
         by: ShareBy::of_column(row.by_time),
@@ -153,7 +153,7 @@ const MOST: i64 = 100;
 const MOST_CLAIMS: i64 = 1_000;
 
 #[derive(QueryableByName)]
-struct WaitingLine {
+struct LineAtShare {
     #[diesel(sql_type = Text)]
     line: String,
     #[diesel(sql_type = BigInt)]
@@ -215,7 +215,7 @@ pub(crate) fn list_tenants(conn: &mut Conn<'_>, queue: &str) -> QueryResult<Vec<
            AS waiting FROM (SELECT line FROM windlass_lines WHERE gate_kind = 'share' AND gate_key = $1 \
            ORDER BY priority, pass, job_id LIMIT $2) AS l";
     let waiting = Statement::new(text).uncached().bind(queue).bind(MOST);
-    for row in waiting.load::<WaitingLine>(conn)? {
+    for row in waiting.load::<LineAtShare>(conn)? {
         if let Some(share) = GateLine::of(&row.line).share {
             tenants.of(&share.tenant).waiting += row.waiting;
         }

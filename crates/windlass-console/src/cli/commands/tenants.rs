@@ -64,16 +64,16 @@ pub(crate) struct ListTenants {
 }
 
 #[derive(Debug, Serialize)]
-struct ListedQueues {
+struct ListedFairQueues {
     queues: Vec<FairQueue>,
 }
 
-fn list_queues(database: &Database) -> Result<ListedQueues> {
+fn list_queues(database: &Database) -> Result<ListedFairQueues> {
     let queues = tenants::queues(&mut connect(database)?)?;
-    Ok(ListedQueues { queues })
+    Ok(ListedFairQueues { queues })
 }
 
-impl Report for ListedQueues {
+impl Report for ListedFairQueues {
     fn text(&self, width: Option<usize>) -> String {
         if self.queues.is_empty() {
             return "No queue is shared.\n".to_owned();
