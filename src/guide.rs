@@ -3,7 +3,7 @@
 //! | to do | page |
 //! |---|---|
 //! | start | [Getting started][getting-started.md], [Jobs and queries][jobs.md], [Enqueueing from async Rust][enqueue-from-async-rust.md], [by SQL][enqueue-by-sql.md], [over HTTP][enqueue-by-http.md], [Retries and failures][failures.md], [Deploying][deploying.md] |
-//! | build | [Recurring tasks][recurring-tasks.md], [Unique jobs and results][unique-jobs-and-results.md], [Jobs that wait for jobs, and batches][flows.md], [Waits and steps][waits.md], [Limits and quotas][limits.md], [Rates][rates.md], [Testing][testing.md] |
+//! | build | [Recurring tasks][recurring-tasks.md], [Unique jobs and results][unique-jobs-and-results.md], [Jobs that wait for jobs, and batches][flows.md], [Waits and steps][waits.md], [Limits and quotas][limits.md], [Rates][rates.md], [Fair shares][fair-shares.md], [Testing][testing.md] |
 //! | run | [Configuration][configuration.md], [Operating][operating.md], [Web pages][web.md], [Find and change jobs][operators.md], [Measuring][measuring.md], [Performance][performance.md], [Scaling and failover][scaling.md] |
 //! | switch | from [Solid Queue][coming-from-solid-queue.md] or [beside it][beside-rails.md], [Sidekiq][coming-from-sidekiq.md], [fang][coming-from-fang.md], [apalis][coming-from-apalis.md], [River][coming-from-river.md], [`graphile_worker`][coming-from-graphile.md], [awa][coming-from-awa.md], [others][coming-from-others.md] |
 //! | understand | [Concepts][concepts.md], [Reliability][reliability.md], [Protocol][protocol.md], [Design][design.md] |
@@ -39,6 +39,7 @@ page!(configuration, "configuration.md");
 page!(deploying, "deploying.md");
 page!(design, "design.md");
 page!(failures, "failures.md");
+page!(fair_shares, "fair-shares.md");
 page!(flows, "flows.md");
 page!(getting_started, "getting-started.md");
 page!(enqueue_by_http, "enqueue-by-http.md");

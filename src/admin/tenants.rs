@@ -28,7 +28,7 @@ use serde_json::json;
 /// ```
 ///
 /// # Errors
-/// If the name of the queue is empty, too long or has a control character, or if the database does not answer or has no tables.
+/// If the name of the queue is invalid, or if the database does not answer or has no tables.
 pub fn share<C: AsConn + ?Sized>(conn: &mut C, queue: &str, by: ShareBy) -> Result<()> {
     Actor::default().share_queue(conn, queue, by)
 }
@@ -126,7 +126,7 @@ impl Actor {
         queue: &str,
         by: ShareBy,
     ) -> Result<()> {
-        check(queue)?;
+        check_name(queue, "queue name")?;
         let shared = AuditTrail::new(self, AuditAction::ShareQueue)
             .target(queue)
             .parameters(json!({ "by": by }).to_string())
@@ -159,17 +159,8 @@ impl Actor {
         tenant: &str,
         weight: u32,
     ) -> Result<bool> {
-        check(queue)?;
-        check_tenant(tenant)
-            .map_err(|why| Error::Settings(format!("cannot set the weight: its {why}")))?;
-        let stored = i32::try_from(weight)
-            .ok()
-            .filter(|weight| (1..=MOST).contains(weight));
-        let Some(stored) = stored else {
-            return Err(Error::Settings(format!(
-                "cannot set the weight of `{tenant}` to {weight}: it must be from 1 to {MOST}"
-            )));
-        };
+        check_name(queue, "queue name")?;
+        let stored = check_weight(tenant, weight)?;
         AuditTrail::new(self, AuditAction::SetWeight)
             .target(queue)
             .parameters(json!({ "tenant": tenant, "weight": weight }).to_string())
@@ -188,14 +179,15 @@ impl Actor {
 /// The largest weight.
 const MOST: i32 = 1_000;
 
-/// Checks the name of a queue that is to be shared.
-fn check(queue: &str) -> Result<()> {
-    check_name(queue, "queue name")?;
-    match queue.chars().any(char::is_control) {
-        true => Err(Error::Settings(format!(
-            "cannot share the queue `{}`: its name has a control character",
-            queue.escape_debug()
-        ))),
-        false => Ok(()),
-    }
+/// Checks a weight. Returns it as it is stored.
+pub fn check_weight(tenant: &str, weight: u32) -> Result<i32> {
+    check_tenant(tenant)
+        .map_err(|why| Error::Settings(format!("cannot set the weight: its {why}")))?;
+    let stored = i32::try_from(weight).ok();
+    let stored = stored.filter(|weight| (1..=MOST).contains(weight));
+    stored.ok_or_else(|| {
+        Error::Settings(format!(
+            "cannot set the weight of `{tenant}` to {weight}: it must be from 1 to {MOST}"
+        ))
+    })
 }

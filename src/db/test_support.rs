@@ -170,7 +170,7 @@ impl Database {
 
 // --- The drain of a test beside the transitions of a worker ---
 
-/// Makes the jobs ready that wait for a slot of their concurrency key or a token of a rate, as if they had neither. Jobs
+/// Makes the jobs ready that wait for a slot of their concurrency key or a token of a rate, or their share, as if they had none. Jobs
 /// that wait for another one with their unique id, or for a batch, stay.
 pub(crate) fn ignore_limits(conn: &mut Conn<'_>) -> QueryResult<()> {
     conn.transaction(|conn| {

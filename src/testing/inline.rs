@@ -316,8 +316,8 @@ impl Drain {
         self
     }
 
-    /// Ignores concurrency limits: jobs that wait for a slot run, also those that would be discarded
-    /// without one. Unique ids still count.
+    /// Ignores concurrency limits, rates and shares: jobs that wait for a slot, a token or a turn run, also those that would
+    /// be discarded without a slot. Unique ids still count.
     pub fn without_limits(mut self) -> Self {
         self.is_limited = false;
         self

@@ -39,6 +39,65 @@ fn the_defaults_of_the_file_are_those_of_the_code() {
 }
 
 #[test]
+fn shares_of_queues_are_checked_and_shown() {
+    let text = "[queues.mail]\nfair = 'time'\nweights = { acme = 3, 'a b' = 1000 }\n[queues.report]\nfair = true\nweights = {}\n";
+    let shown = Config::parse(text).unwrap().to_string();
+    for line in [
+        "fair = \"time\" ",
+        "weights = { \"a b\" = 1000, acme = 3 } ",
+        "[queues.report]\nfair = true ",
+        "weights = {} ",
+    ] {
+        assert!(shown.contains(line), "{line}: {shown}");
+    }
+    assert_eq!(
+        Config::parse(&shown)
+            .unwrap()
+            .to_string()
+            .matches("fair")
+            .count(),
+        2
+    );
+    for (value, problem) in [
+        (
+            "fair = 'slots'",
+            "queues.mail.fair: `slots` is not `true`, `false` or \"time\"",
+        ),
+        (
+            "fair = 3",
+            "queues.mail.fair: the number 3 is not `true`, `false` or \"time\"",
+        ),
+        (
+            "weights = 3",
+            "queues.mail.weights: the number 3 is not a table such as `{ acme = 3 }`",
+        ),
+        (
+            "weights = { acme = 0 }",
+            "queues.mail.weights: cannot set the weight of `acme` to 0: it must be from 1 to 1000",
+        ),
+        (
+            "weights = { acme = -1 }",
+            "queues.mail.weights: the number -1 is not a weight of `acme`, a whole number from 1 to 1000",
+        ),
+        (
+            "weights = { acme = 'high' }",
+            "queues.mail.weights: `high` is not a weight of `acme`, a whole number from 1 to 1000",
+        ),
+        (
+            "weights = { '' = 2 }",
+            "queues.mail.weights: cannot set the weight: its tenant must have 1 to 255 bytes and no control character",
+        ),
+        (
+            "fare = true",
+            "queues.mail has no setting `fare`; did you mean `fair`?",
+        ),
+    ] {
+        let text = format!("[queues.mail]\n{value}\n");
+        assert_eq!(wrong(&text), [format!("line 2: {problem}")]);
+    }
+}
+
+#[test]
 fn tables_that_are_none_are_told() {
     assert_eq!(
         wrong("workers = 5"),

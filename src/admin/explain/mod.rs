@@ -1,6 +1,7 @@
 //! Explains why a job is not running, or what it is doing.
 
 pub mod obstacles;
+mod sentence;
 pub mod words;
 
 use crate::admin::explain::obstacles::{Obstacle, is_beating, obstacles};
@@ -9,7 +10,7 @@ use crate::admin::secrets::Secrets;
 use crate::db::model::new_row::{
     ORDERED, UNIQUE_SUCCESSOR, WAITS_AT_GATE, WAITS_FOR_EVENT, WAITS_FOR_PARENTS,
 };
-use crate::db::model::rate::GateLine;
+use crate::db::model::rate::{GateLine, ShareOf};
 use crate::db::query::batches::{self, AwaitedBatch};
 use crate::db::query::explain::{self, RubyProcesses};
 use crate::db::query::job_view::{JobView, TextLimits};
@@ -141,6 +142,15 @@ pub enum Reason {
         /// The seconds for which the key is closed, as a job was refused by the other side.
         closed_seconds: Option<f64>,
     },
+    /// It waits for its tenant's [share](crate::tenants) of its queue.
+    Share {
+        /// The queue.
+        queue: String,
+        /// The tenant.
+        tenant: String,
+        /// The number of jobs of the tenant before it in its line, counted up to 10,000.
+        ahead: u32,
+    },
     /// It waits for its turn: its concurrency key is [ordered](crate::Concurrency::ordered).
     InLine {
         /// The key.
@@ -221,9 +231,7 @@ pub fn find(conn: &mut Conn<'_>, job: JobKey, texts: TextLimits) -> Result<Optio
     // It may move between two reads, so it is read again.
     for _ in 0..3 {
         let found = once(conn, id, texts)?;
-        let is_adrift =
-            matches!(&found, Some((explanation, _)) if explanation.reason == Reason::Adrift);
-        if !is_adrift {
+        if !matches!(&found, Some((found, _)) if found.reason == Reason::Adrift) {
             return Ok(found);
         }
     }
@@ -294,14 +302,23 @@ fn blocked(conn: &mut Conn<'_>, job: &JobView, key: &str) -> QueryResult<Reason>
     }))
 }
 
-/// Returns what a job with rates waits for: the gate that was closed when its line was last looked at.
+/// Returns what a job in a line waits for: the gate that was closed when its line was last looked at.
 fn at_gate(conn: &mut Conn<'_>, job: &JobView) -> QueryResult<Option<Reason>> {
     let Some(place) = rates::place(conn, job.job_id, explain::MOST)? else {
         return Ok(None);
     };
     let gates = GateLine::of(&place.line);
-    if let (Some("limit"), Some(key)) = (place.gate_kind.as_deref(), &place.gate_key) {
+    let kind = place.gate_kind.as_deref();
+    if let (Some("limit"), Some(key)) = (kind, &place.gate_key) {
         return limited(conn, job, key).map(Some);
+    }
+    let ahead = u32::try_from(place.ahead).unwrap_or(explain::MOST);
+    if let (Some("share") | None, Some(ShareOf { queue, tenant })) = (kind, gates.share) {
+        return Ok(Some(Reason::Share {
+            queue,
+            tenant,
+            ahead,
+        }));
     }
     let own = rates::of_job(conn, job.job_id)?;
     let first = own.first().map(|rate| rate.key.clone());
@@ -309,7 +326,6 @@ fn at_gate(conn: &mut Conn<'_>, job: &JobView) -> QueryResult<Option<Reason>> {
     let Some(key) = key else {
         return Ok(None);
     };
-    let ahead = u32::try_from(place.ahead).unwrap_or(explain::MOST);
     let set = rates::set_paces(conn, &BTreeSet::from([key.clone()]))?;
     let own = own.into_iter().find(|rate| rate.key == key);
     let (pace, cost) = own.map_or((None, 1), |rate| (Some(set.pace(&rate)), rate.cost));
@@ -385,15 +401,13 @@ fn of_batch(batch: AwaitedBatch) -> Reason {
 fn claimed(job: &JobView) -> Reason {
     let in_utc = |time: NaiveDateTime| time.and_utc();
     let note = job.note();
+    let beat = |_: &String| job.seconds_since(job.heartbeat_at);
     Reason::Claimed {
         thread: note.thread,
         progress: note.progress,
         since: job.claimed_at.map(in_utc),
         seconds: job.seconds_since(job.claimed_at),
-        heartbeat_seconds: job
-            .process_name
-            .as_ref()
-            .map(|_| job.seconds_since(job.heartbeat_at)),
+        heartbeat_seconds: job.process_name.as_ref().map(beat),
         cancel_requested_at: job.cancel_requested_at.map(in_utc),
         process_name: job.process_name.clone(),
         hostname: job.hostname.clone(),
@@ -414,6 +428,7 @@ impl Explanation {
             | Reason::Event { .. }
             | Reason::Limited { .. }
             | Reason::Rate { .. }
+            | Reason::Share { .. }
             | Reason::InLine { .. }
             | Reason::Claimed { .. } => true,
             Reason::Ended => self.task.status == TaskStatus::Succeeded,

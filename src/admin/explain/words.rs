@@ -1,5 +1,7 @@
 //! An explanation in words, for the terminal and for pages.
 
+pub use crate::admin::explain::sentence::{Word, Words, text};
+
 use crate::admin::explain::obstacles::Obstacle;
 use crate::admin::explain::{Explanation, NotRetried, Reason};
 use crate::admin::job_info::TaskStatus;
@@ -77,6 +79,11 @@ impl Explanation {
             }
             Reason::Limited { key, by, set_limit } => limited(key, *by, *set_limit),
             reason @ Reason::Rate { .. } => at_rate(reason),
+            Reason::Share {
+                queue,
+                tenant,
+                ahead,
+            } => at_share(queue, tenant, *ahead),
             Reason::InLine { key, behind, until } => in_line(key, *behind, *until),
             Reason::Claimed { .. } => return self.claimed(),
             Reason::Ended => self.ended(),
@@ -295,6 +302,20 @@ fn at_rate(reason: &Reason) -> Words {
     words
 }
 
+fn at_share(queue: &str, tenant: &str, ahead: u32) -> Words {
+    vec![
+        Word::State("It waits for its tenant's share"),
+        text(" of "),
+        Word::Name(queue.to_owned()),
+        match ahead {
+            0 => text(": it is the next of "),
+            _ => text(format!(", behind {ahead} of ")),
+        },
+        Word::Name(tenant.to_owned()),
+        text("."),
+    ]
+}
+
 /// Returns the place of a job behind so many others.
 fn place(ahead: u32) -> String {
     const FIRST: [&str; 10] = [
@@ -470,32 +491,6 @@ fn event(event: &str, step: &str, until: Option<DateTime<Utc>>) -> Words {
 }
 
 // --- The parts of a sentence, for the terminal and for pages ---
-
-/// A part of a sentence. Names are as they are stored: whatever shows them escapes them.
-#[doc(hidden)]
-#[derive(Debug, Clone, PartialEq)]
-pub enum Word {
-    /// The words that say which state the job is in.
-    State(&'static str),
-    Text(String),
-    Job(JobId),
-    /// A concurrency key.
-    Key(String),
-    /// Another name: a unique id, a host.
-    Name(String),
-    /// The name of a process.
-    Process(String),
-    Time(DateTime<Utc>),
-    Command(&'static str),
-}
-
-/// A sentence, with its full stop if it has one.
-pub type Words = Vec<Word>;
-
-#[doc(hidden)]
-pub fn text(text: impl Into<String>) -> Word {
-    Word::Text(text.into())
-}
 
 #[cfg(test)]
 mod tests {

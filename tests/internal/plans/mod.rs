@@ -13,6 +13,7 @@ mod pages;
 #[cfg(feature = "postgres")]
 mod postgres;
 mod rates;
+mod shares;
 #[cfg(all(feature = "postgres", feature = "sqlite"))]
 mod sites;
 #[cfg(feature = "sqlite")]
@@ -54,6 +55,7 @@ fn all_looks() -> Vec<(&'static str, Work)> {
         flows::FLOWS.as_slice(),
         waits::WAITS.as_slice(),
         rates::RATES.as_slice(),
+        shares::SHARES.as_slice(),
     ];
     lists.concat()
 }

@@ -10,6 +10,7 @@ use std::ops::ControlFlow;
 use std::time::Duration;
 use windlass::audit::{Actor, AuditLog, Via};
 use windlass::jobs::{Change, JobState, Jobs};
+use windlass::tenants::ShareBy;
 use windlass::{JobId, NewJob, RecurringTask, recurring};
 
 on_each_database!(
@@ -170,6 +171,21 @@ fn all_changes(ids: &[JobId]) -> Vec<AuditedChange> {
             }),
         ),
         (
+            "tenants.share",
+            Some("mail"),
+            Box::new(|c| windlass::tenants::share(c, "mail", ShareBy::Time).is_ok()),
+        ),
+        (
+            "tenants.weight",
+            Some("mail"),
+            Box::new(|c| windlass::tenants::set_weight(c, "mail", "acme", 2).unwrap()),
+        ),
+        (
+            "tenants.unshare",
+            Some("mail"),
+            Box::new(|c| windlass::tenants::unshare(c, "mail").unwrap()),
+        ),
+        (
             "recurring.schedule",
             Some("nightly"),
             Box::new(|c| recurring::schedule(c, &task("@daily")).is_ok()),
@@ -231,6 +247,8 @@ fn what_changes_nothing_has_no_row(db: &TestDb) {
     assert!(!windlass::queues::resume(conn, "other").unwrap());
     assert!(!windlass::classes::resume(conn, "other").unwrap());
     assert!(!windlass::limits::clear(conn, "g/*").unwrap());
+    assert!(!windlass::tenants::unshare(conn, "other").unwrap());
+    assert!(!windlass::tenants::set_weight(conn, "other", "acme", 1).unwrap());
     assert_eq!(windlass::queues::clear(conn, "other").unwrap(), 0);
     assert!(recurring::pause(conn, "other").is_err());
     assert!(!recurring::unschedule(conn, "other").unwrap());
@@ -268,6 +286,8 @@ fn no_change_without_its_row(db: &TestDb) {
             of("SELECT queue_name AS t FROM solid_queue_pauses"),
             of("SELECT class_name AS t FROM windlass_class_pauses"),
             of("SELECT limit_key AS t FROM windlass_limits"),
+            of("SELECT queue_name AS t FROM windlass_fair_queues"),
+            of("SELECT tenant AS t FROM windlass_tenants"),
             of(
                 "SELECT schedule || ' ' || CASE WHEN paused_at IS NULL THEN 'on' ELSE 'off' END AS t FROM solid_queue_recurring_tasks",
             ),

@@ -20,6 +20,7 @@ on_each_database!(
     nothing_goes_back_through_restarts_and_folds,
     hostile_names_are_counted_too,
     jobs_at_rates_are_counted_by_group,
+    jobs_that_wait_for_a_share_are_counted_by_queue,
 );
 
 fn work(name: &str, what: Do, queue: &str) -> NewJob {
@@ -76,6 +77,13 @@ fn jobs_at_rates_are_counted_by_group(db: &TestDb) {
     );
     assert_eq!(value("waiting", "mail"), 1.0);
     assert_eq!(value("waiting", "e{f=\\\""), 1.0);
+}
+
+fn jobs_that_wait_for_a_share_are_counted_by_queue(db: &TestDb) {
+    crate::shares::seen::two_wait(db);
+    let page = Served::of(db).scrape();
+    let waiting = page.value("windlass_share_waiting{queue=\"mail\"}");
+    assert_eq!(waiting, db.rows("blocked_executions") as f64);
 }
 
 fn left(db: &TestDb) -> i64 {

@@ -33,6 +33,8 @@ fn page(db: &TestDb) -> String {
         let job = job.rate(Rate::per_day(1).key("api/acme"));
         job.enqueue(&mut db.connection()).unwrap();
     }
+    windlass::queues::pause(&mut db.connection(), "mail", "", "").unwrap();
+    crate::shares::seen::two_wait(db);
     let served = Served::start(Probes::new(&db.database).process(worker.health()));
     let mut page = String::new();
     until("the job is counted", || {

@@ -2,6 +2,7 @@
 
 mod by_sql;
 mod changed;
+pub mod seen;
 mod together;
 
 use crate::on_each_database;

@@ -6,7 +6,7 @@ use crate::cli::commands::web;
 use crate::cli::commands::{audit, operations};
 use crate::cli::commands::{
     check, doctor, enqueue, failed, health, jobs, limits, migrate, queues, recurring, run_time,
-    show, status, supervise,
+    show, status, supervise, tenants,
 };
 use crate::cli::config::CommandError;
 use crate::cli::mount::At;
@@ -53,6 +53,8 @@ pub(crate) enum Command {
     Classes(run_time::ClassesCommand),
     #[command(subcommand)]
     Limits(limits::LimitsCommand),
+    #[command(subcommand)]
+    Tenants(tenants::TenantsCommand),
     Quotas(queues::Quotas),
     Processes(supervise::Processes),
     Enqueue(Box<enqueue::Enqueue>),
@@ -100,6 +102,7 @@ impl Command {
             Command::Queues(command) => command.show(&at.database()?),
             Command::Classes(command) => command.show(&at.database()?),
             Command::Limits(command) => command.show(&at.database()?),
+            Command::Tenants(command) => command.show(&at.database()?),
             Command::Batches(command) => command.show(&at.database()?),
             Command::Flows(command) => Ok(command.show(&at.database()?)?),
             Command::Operations(command) => command.show(&at.database()?),

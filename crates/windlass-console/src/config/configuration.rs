@@ -1,21 +1,19 @@
 //! The settings of a supervisor and everything it runs.
 
-use crate::config::amounts::INTERVAL;
-use crate::config::document::{DocumentTable, Origin};
-use crate::config::reader::{Reader, Setting};
+use crate::config::document::Origin;
+use crate::config::queues::QueueSettings;
+use crate::config::reader::Setting;
 use crate::config::recurring::{DeclaredTask, OtherPrograms, name_of};
 use crate::config::settings::{
     DatabaseSettings, DispatcherSettings, SchedulerSettings, SupervisorSettings, WebSettings,
     WorkerSettings,
 };
-use crate::config::value::QUEUES;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 use windlass::errors::Problem;
 use windlass::hooks::Subscriber;
-use windlass::internal::queue::check_name;
 use windlass::internal::recurring::timing::TickTimes;
 use windlass::processes::Retention;
 use windlass::recurring::Timing;
@@ -59,7 +57,7 @@ pub struct Config {
     pub(crate) dispatchers: Vec<DispatcherSettings>,
     pub(crate) scheduler: SchedulerSettings,
     pub(crate) tasks: Vec<DeclaredTask>,
-    pub(crate) queues: Vec<QueuePromise>,
+    pub(crate) queues: Vec<QueueSettings>,
     /// The timings of the program, by name.
     pub(crate) timings: Vec<(String, Arc<dyn Timing>)>,
     pub(crate) retention: Retention,
@@ -260,10 +258,11 @@ impl fmt::Display for Config {
                 writeln!(f, "{:<40} # {origin}", format!("{name} = {value}"))?;
             }
         }
-        for promise in &self.queues {
-            let queue = name_of(&promise.queue);
-            let value = format!("max_wait = {}", promise.shown());
-            writeln!(f, "\n[queues.{queue}]\n{value:<40} # {}", promise.origin)?;
+        for settings in &self.queues {
+            writeln!(f, "\n[queues.{}]", name_of(&settings.queue))?;
+            for (name, value, origin) in settings.lines() {
+                writeln!(f, "{:<40} # {origin}", format!("{name} = {value}"))?;
+            }
         }
         for (table, is_empty) in [
             ("workers", self.workers.is_empty()),
@@ -274,56 +273,5 @@ impl fmt::Display for Config {
             }
         }
         Ok(())
-    }
-}
-
-// --- `[queues.NAME]`: what is promised about each queue ---
-
-/// The time for which a job may be ready before its queue counts as late.
-#[derive(Debug, Clone)]
-pub(crate) struct QueuePromise {
-    pub(crate) queue: String,
-    pub(crate) max_wait: Duration,
-    pub(crate) origin: Origin,
-}
-
-impl QueuePromise {
-    /// Returns the value as a configuration shows it.
-    pub(crate) fn shown(&self) -> String {
-        (INTERVAL.show)(&self.max_wait)
-    }
-}
-
-/// The only setting.
-const MAX_WAIT: &str = "max_wait";
-
-/// All promises of the file, by queue.
-pub(crate) fn read_all(r: &mut Reader) -> Vec<QueuePromise> {
-    let tables = r.within(QUEUES);
-    tables
-        .into_iter()
-        .filter_map(|(queue, table)| read(r, queue, table))
-        .collect()
-}
-
-fn read(r: &mut Reader, queue: String, mut table: DocumentTable) -> Option<QueuePromise> {
-    if let Err(error) = check_name(&queue, "queue name") {
-        r.problem(&table.origin, error.to_string());
-        return None;
-    }
-    let name = format!("{QUEUES}.{}", name_of(&queue));
-    let entry = table.entries.remove(MAX_WAIT);
-    r.unknown(&name, table.entries, &[MAX_WAIT]);
-    let entry = entry?;
-    match (INTERVAL.read)(&entry) {
-        Ok(max_wait) => Some(QueuePromise {
-            queue,
-            max_wait,
-            origin: entry.origin,
-        }),
-        Err(message) => {
-            r.problem(&entry.origin, format!("{name}.{MAX_WAIT}: {message}"));
-            None
-        }
     }
 }

@@ -4,14 +4,14 @@
 //! problems, `value` and `amounts` are the kinds of values, `settings` lists all settings, and
 //! `combinations` compares them. All problems are collected and reported at once.
 
-use crate::config::configuration::{self, Config};
+use crate::config::configuration::Config;
 use crate::config::reader::{Argument, Reader};
 use crate::config::settings::{
     DatabaseSettings, DispatcherSettings, SchedulerSettings, SupervisorSettings, WebSettings,
     WorkerSettings,
 };
 use crate::config::value::{FILE_VARIABLE, WORKER_VARIABLE};
-use crate::config::{combinations, document, recurring, settings};
+use crate::config::{combinations, document, queues, recurring, settings};
 use std::path::{Path, PathBuf};
 use windlass::hooks::Subscriber;
 use windlass::{Database, Error, Hooks, Result};
@@ -78,7 +78,7 @@ impl Config {
             dispatchers: r.many("dispatchers", DispatcherSettings::read),
             scheduler: r.one("scheduler", SchedulerSettings::read),
             tasks: recurring::read_all(r),
-            queues: configuration::read_all(r),
+            queues: queues::read_all(r),
             retention: r.one("retention", settings::read_retention),
             web: r.one("web", WebSettings::read),
             hooks: Hooks::new(),

@@ -5,6 +5,7 @@ pub(crate) mod combinations;
 pub(crate) mod configuration;
 pub(crate) mod document;
 pub(crate) mod load;
+pub(crate) mod queues;
 pub(crate) mod reader;
 pub(crate) mod recurring;
 pub(crate) mod settings;

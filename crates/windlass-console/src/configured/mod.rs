@@ -83,14 +83,18 @@ impl Config {
     }
 
     /// Returns the worker as which a supervisor started this process; otherwise the first worker of
-    /// the configuration.
+    /// the configuration, with queues [shared](windlass::tenants) as `[queues]` says.
     ///
     /// # Errors
-    /// If the configuration has no worker.
+    /// If the configuration has no worker. If `[queues]` is about shares, and the database does not answer or has no tables.
     pub fn worker(&self, database: &Database, registry: Registry) -> Result<Worker> {
         let Some(settings) = self.own().or(self.workers.first()) else {
             return Err(wrong("there are no `[[workers]]`".to_owned()));
         };
+        // A supervisor has done so for its children.
+        if self.entry.is_none() {
+            self.share_queues(database)?;
+        }
         let selectors = settings.queues.iter().map(ToString::to_string);
         let worker = Worker::new(database, registry)
             .queues(selectors)?
@@ -110,14 +114,26 @@ impl Config {
         })
     }
 
+    /// Shares the threads of queues as the configuration says.
+    fn share_queues(&self, database: &Database) -> Result<()> {
+        let mut shared = self.queues.iter().filter(|queue| queue.is_about_shares());
+        let Some(first) = shared.next() else {
+            return Ok(());
+        };
+        let conn = &mut database.connect()?;
+        first.apply(conn)?;
+        shared.try_for_each(|queue| queue.apply(conn))
+    }
+
     /// Returns a supervisor with its dispatchers, its scheduler if enabled, and its workers as
-    /// children.
+    /// children. Queues are [shared](windlass::tenants) as `[queues]` says.
     ///
     /// `program` is run for workers that set no program of their own; it should call
     /// [`worker`](Self::worker).
     ///
     /// # Errors
-    /// If a worker in the configuration has no program.
+    /// If a worker in the configuration has no program. If `[queues]` is about shares, and the database does not answer or
+    /// has no tables.
     pub fn supervisor(
         &self,
         database: &Database,
@@ -156,6 +172,7 @@ impl Config {
             }
             supervisor = supervisor.child(self.child(index + 1, settings, program.clone())?);
         }
+        self.share_queues(database)?;
         Ok(match self.probes(&settings.listen, database) {
             Some(probes) => supervisor.probes(probes),
             None => supervisor,

@@ -28,8 +28,10 @@ impl Config {
             .metrics_open(web.metrics_open)
             .session_times(web.session_idle, web.session_lifetime)
             .threads(web.threads as usize);
-        for promise in &self.queues {
-            server = server.max_wait(&promise.queue, promise.max_wait);
+        for settings in &self.queues {
+            if let Some((max_wait, _)) = settings.max_wait {
+                server = server.max_wait(&settings.queue, max_wait);
+            }
         }
         if !web.replica.is_empty() {
             server = server.replica(&web.replica)?;

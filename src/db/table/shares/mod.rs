@@ -6,7 +6,7 @@ mod change;
 mod status;
 
 pub(crate) use change::*;
-pub use status::{FairQueue, ShareBy, TenantStatus};
+pub use status::{FairQueue, ShareBy, TenantStatus, standing_for, waiting_jobs};
 pub(crate) use status::{list_queues, list_tenants};
 
 use crate::db::conn::connection::Conn;

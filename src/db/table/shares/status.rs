@@ -4,6 +4,7 @@ use crate::db::conn::connection::Conn;
 use crate::db::conn::statement::Statement;
 use crate::db::model::rate::GateLine;
 use crate::db::model::share::RecentUse;
+use crate::db::table::rates::{STEPS, micros_now};
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Bool, Integer, Nullable, Text};
 use serde::Serialize;
@@ -43,7 +44,7 @@ pub struct FairQueue {
 }
 
 #[derive(QueryableByName)]
-struct QueueRow {
+struct FairQueueStatusRow {
     #[diesel(sql_type = Text)]
     queue_name: String,
     #[diesel(sql_type = Bool)]
@@ -59,7 +60,7 @@ pub(crate) fn list_queues(conn: &mut Conn<'_>) -> QueryResult<Vec<FairQueue>> {
     let text = "SELECT f.queue_name, f.by_time, f.places, (SELECT count(*) FROM (SELECT 1 FROM windlass_lines l \
            WHERE l.gate_kind = 'share' AND l.gate_key = f.queue_name LIMIT 1000) AS few) AS waiting \
          FROM windlass_fair_queues f WHERE NOT f.is_ending ORDER BY f.queue_name";
-    let rows: Vec<QueueRow> = Statement::new(text).uncached().load(conn)?;
+    let rows: Vec<FairQueueStatusRow> = Statement::new(text).uncached().load(conn)?;
     let queues = rows.into_iter().map(|row| FairQueue {
         queue: row.queue_name,
         by: ShareBy::of_column(row.by_time),
@@ -67,6 +68,66 @@ pub(crate) fn list_queues(conn: &mut Conn<'_>) -> QueryResult<Vec<FairQueue>> {
         places: row.places,
     });
     Ok(queues.collect())
+}
+
+#[derive(QueryableByName)]
+struct WaitingJobs {
+    #[diesel(sql_type = Text)]
+    queue_name: String,
+    #[diesel(sql_type = BigInt)]
+    waiting: i64,
+}
+
+/// Returns how many jobs of each shared queue wait for a share, up to 10,001 of each of 100 queues.
+pub fn waiting_jobs(conn: &mut Conn<'_>) -> QueryResult<Vec<(String, u64)>> {
+    let text = "SELECT f.queue_name, (SELECT count(*) FROM (SELECT 1 FROM windlass_lines l \
+           CROSS JOIN solid_queue_blocked_executions b WHERE l.gate_kind = 'share' AND l.gate_key = f.queue_name AND b.gate = l.line \
+           LIMIT 10001) AS few) AS waiting \
+         FROM windlass_fair_queues f ORDER BY f.queue_name LIMIT 100";
+    let rows: Vec<WaitingJobs> = Statement::new(text).uncached().load(conn)?;
+    let counts = rows
+        .into_iter()
+        .map(|row| (row.queue_name, u64::try_from(row.waiting).unwrap_or(0)));
+    Ok(counts.collect())
+}
+
+/// Returns up to `most` queues of which nothing runs and nothing has started for longer than these seconds, though jobs wait for
+/// a share and the queue is not paused: each with one of its ready jobs.
+pub fn standing_for(
+    conn: &mut Conn<'_>,
+    seconds: i64,
+    most: i64,
+) -> QueryResult<Vec<(String, Option<i64>)>> {
+    let text = format!(
+        "SELECT f.queue_name, f.promised FROM windlass_fair_queues f WHERE f.moved_at < {} - {STEPS} - $1 \
+         AND EXISTS (SELECT 1 FROM windlass_lines l WHERE l.gate_kind = 'share' AND l.gate_key = f.queue_name) \
+         AND NOT EXISTS (SELECT 1 FROM solid_queue_pauses p WHERE p.queue_name = f.queue_name) \
+         AND NOT EXISTS (SELECT 1 FROM solid_queue_claimed_executions c JOIN solid_queue_jobs j ON j.id = c.job_id \
+           WHERE j.queue_name = f.queue_name) ORDER BY f.queue_name LIMIT $2",
+        micros_now(conn)
+    );
+    let rows: Vec<StandingQueue> = Statement::new(text)
+        .uncached()
+        .bind(seconds.saturating_mul(1_000_000))
+        .bind(most)
+        .load(conn)?;
+    let queues = rows.into_iter().map(|row| {
+        let ready = row
+            .promised
+            .as_deref()
+            .map(serde_json::from_str::<Vec<i64>>);
+        let ready = ready.and_then(|ids| ids.ok()?.first().copied());
+        (row.queue_name, ready)
+    });
+    Ok(queues.collect())
+}
+
+#[derive(QueryableByName)]
+struct StandingQueue {
+    #[diesel(sql_type = Text)]
+    queue_name: String,
+    #[diesel(sql_type = Nullable<Text>)]
+    promised: Option<String>,
 }
 
 /// A tenant of a shared queue.
@@ -92,7 +153,7 @@ const MOST: i64 = 100;
 const MOST_CLAIMS: i64 = 1_000;
 
 #[derive(QueryableByName)]
-struct WaitingLine {
+struct LineAtShare {
     #[diesel(sql_type = Text)]
     line: String,
     #[diesel(sql_type = BigInt)]
@@ -154,7 +215,7 @@ pub(crate) fn list_tenants(conn: &mut Conn<'_>, queue: &str) -> QueryResult<Vec<
            AS waiting FROM (SELECT line FROM windlass_lines WHERE gate_kind = 'share' AND gate_key = $1 \
            ORDER BY priority, pass, job_id LIMIT $2) AS l";
     let waiting = Statement::new(text).uncached().bind(queue).bind(MOST);
-    for row in waiting.load::<WaitingLine>(conn)? {
+    for row in waiting.load::<LineAtShare>(conn)? {
         if let Some(share) = GateLine::of(&row.line).share {
             tenants.of(&share.tenant).waiting += row.waiting;
         }

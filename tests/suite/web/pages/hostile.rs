@@ -53,6 +53,11 @@ fn every_name_is_shown_as_text(db: &TestDb) {
     limits::set(&mut conn, &format!("g/{HOSTILE}"), 1, HOSTILE, HOSTILE).unwrap();
     let rate = limits::Rate::per_second(1).key(HOSTILE);
     limits::set_rate(&mut conn, HOSTILE, &rate, HOSTILE, HOSTILE).unwrap();
+    db.execute(&format!(
+        "INSERT INTO windlass_fair_queues (queue_name, created_at) VALUES ('{quoted}', {})",
+        now(db)
+    ));
+    db.execute(&format!("INSERT INTO windlass_tenants (queue_name, tenant, weight, created_at) VALUES ('{quoted}', '{quoted}', 2, {})", now(db)));
     db.execute(&format!("INSERT INTO windlass_rates (rate_key, number, period, burst, level, counted_at) VALUES ('{quoted}', 1, 1, 1, 1, 1)"));
     db.execute(&format!(
         "INSERT INTO solid_queue_recurring_tasks (key, schedule, class_name, queue_name, description, next_run_at, static, created_at, updated_at) \

@@ -169,8 +169,10 @@ fn a_limit_is_set_and_cleared(db: &TestDb) {
 
 fn a_viewer_sets_no_limit(db: &TestDb) {
     let server = serve_viewers(db);
-    for path in ["/limits/set", "/limits/clear", "/limits/reopen"] {
-        assert_eq!(post(&server, path, "key=import%2F7&slots=0").status, 403);
+    for path in ["set", "clear", "reopen", "share", "unshare", "weight"] {
+        let form = "key=import%2F7&slots=0&queue=mail&tenant=acme&weight=2";
+        let reply = post(&server, &format!("/limits/{path}"), form);
+        assert_eq!(reply.status, 403, "{path}");
     }
     assert!(nothing_is_audited(db));
     limits::set(&mut db.connection(), "import/7", 2, "ada", "").unwrap();
@@ -229,7 +231,51 @@ fn a_rate_is_set_shown_and_opened(db: &TestDb) {
     assert!(cleared.contains("Cleared the limit of api/*"), "{cleared}");
 }
 
+fn shares_are_shown_and_set(db: &TestDb) {
+    let server = serve(&db.database);
+    let none = page(&server, "/limits");
+    assert!(text(&none).contains("No queue is shared."), "{none}");
+    let form = "queue=mail&by=time&reason=they+asked&back=%2Flimits%23tenants";
+    let shown = change(&server, "/limits/share", form);
+    assert!(shown.contains("mail is shared by time."), "{shown}");
+    assert!(audited(db).ends_with("tenants.share mail they asked"));
+    let form = "queue=mail&tenant=acme&weight=3&back=%2Flimits%23tenants";
+    let shown = change(&server, "/limits/weight", form);
+    assert!(
+        shown.contains("The weight of acme in mail is 3."),
+        "{shown}"
+    );
+    crate::shares::seen::two_wait(db);
+    let shown = page(&server, "/limits?queue=mail");
+    let queue = row(&shown, ">mail</a>");
+    assert!(queue.contains("mail jobs 2 Unshare"), "{queue}");
+    let tenant = row(&shown, "<th scope=\"row\">acme");
+    assert!(
+        tenant.starts_with("acme 3 ") && tenant.ends_with(" %"),
+        "{tenant}"
+    );
+    // It is the only one.
+    assert!(page(&server, "/limits").contains("<th scope=\"row\">acme"));
+    let other = page(&server, "/limits?queue=other");
+    assert!(text(&other).contains("No tenant uses other."), "{other}");
+    for (path, form) in [
+        ("weight", "queue=mail&tenant=acme&weight=0"),
+        ("weight", "queue=mail&tenant=acme&weight=x"),
+        ("weight", "queue=mail&tenant=a%0Ab&weight=2"),
+        ("share", "by=time"),
+        ("share", "queue=a%0Ab"),
+    ] {
+        let reply = post(&server, &format!("/limits/{path}"), form);
+        assert_eq!(reply.status, 400, "{form}: {reply:?}");
+    }
+    let shown = change(&server, "/limits/unshare", "queue=mail&back=%2Flimits");
+    assert!(shown.contains("mail is shared no more."), "{shown}");
+    let shown = change(&server, "/limits/unshare", "queue=mail&back=%2Flimits");
+    assert!(shown.contains("mail was not shared."), "{shown}");
+}
+
 crate::on_each_database!(
+    shares_are_shown_and_set,
     keys_are_shown_with_their_slots,
     a_slot_that_is_never_given_is_reported,
     pages_go_on_after_a_key,

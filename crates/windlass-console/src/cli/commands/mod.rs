@@ -18,4 +18,5 @@ pub(crate) mod run_time;
 pub(crate) mod show;
 pub(crate) mod status;
 pub(crate) mod supervise;
+pub(crate) mod tenants;
 pub(crate) mod web;

@@ -7,13 +7,14 @@ pub(crate) mod replication;
 pub(crate) mod requests;
 pub(crate) mod scope;
 pub(crate) mod statistics;
+pub(crate) mod tenants;
 pub(crate) mod unserved;
 pub(crate) mod waits;
 
 use crate::read::doctor::scope::{CheckScope, Finding, Verdict, finding};
 use crate::read::doctor::{
     batches as doctor_batches, processes as doctor_processes, rates as doctor_rates,
-    requests as doctor_requests, waits as doctor_waits,
+    requests as doctor_requests, tenants as doctor_tenants, waits as doctor_waits,
 };
 use crate::read::sql::doctor::{self, Inconsistent, MigrationDifference, Rule};
 use crate::read::sql::{keys, totals};
@@ -77,6 +78,7 @@ pub(crate) fn check<C: AsConn + ?Sized>(conn: &mut C, scope: CheckScope) -> Resu
         findings.extend(doctor_requests::check(&mut conn, scope)?);
         findings.push(limits(&mut conn, scope)?);
         findings.extend(doctor_rates::check(&mut conn, scope)?);
+        findings.extend(doctor_tenants::check(&mut conn, scope)?);
         findings.extend(set_at_run_time(&mut conn, scope)?);
         findings.extend(expiring_tokens(&mut conn, scope)?);
         findings.extend(doctor_processes::check(&mut conn, scope)?);

@@ -177,6 +177,9 @@ impl Entries<'_> {
             Reason::Rate { key, .. } => {
                 self.blocked(vec![text("by the rate "), Word::Key(key.clone())]);
             }
+            Reason::Share { tenant, .. } => {
+                self.blocked(vec![text("by the share of "), name(tenant.clone())]);
+            }
             Reason::InLine { key, behind, .. } => {
                 let mut how = vec![text("in the line of "), Word::Key(key.clone())];
                 if let Some(job) = behind {
@@ -300,6 +303,7 @@ impl Entries<'_> {
                 next(1),
                 vec![text("as soon as its rate has a token for it")],
             ),
+            Reason::Share { .. } => (next(1), vec![text("at its tenant's turn")]),
             Reason::InLine { .. } => (next(1), vec![text("when those before it have ended")]),
             Reason::Blocked { by: Some(by), .. } => (
                 next(1),

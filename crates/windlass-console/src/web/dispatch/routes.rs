@@ -5,7 +5,7 @@ use crate::web::api::{self, emit, enqueue, job_request};
 use crate::web::pages::job::{self, change, confirm};
 use crate::web::pages::{
     audit, batches, doctor, failed, flow, jobs, limits, login, operations, overview, processes,
-    queue, queues, rates, recurring,
+    queue, queues, rates, recurring, tenants,
 };
 use crate::web::request::route::{self, Route};
 use crate::web::{metrics, readiness};
@@ -53,6 +53,9 @@ pub(crate) const ROUTES: &[Route] = &[
     Route::post("/limits/set", limits::set),
     Route::post("/limits/clear", limits::clear),
     Route::post("/limits/reopen", rates::reopen),
+    Route::post("/limits/share", tenants::share),
+    Route::post("/limits/unshare", tenants::unshare),
+    Route::post("/limits/weight", tenants::weigh),
     Route::get("/doctor", doctor::show).live(),
     Route::post("/classes/pause", queues::pause_class),
     Route::post("/classes/{name}/resume", queues::resume_class),

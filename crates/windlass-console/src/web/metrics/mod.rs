@@ -23,7 +23,7 @@ use std::time::Duration;
 use windlass::internal::clock;
 use windlass::internal::db::ping;
 use windlass::internal::db::query::ready as ready_jobs;
-use windlass::internal::db::table::{pauses, rates};
+use windlass::internal::db::table::{pauses, rates, shares};
 use windlass::internal::error::ErrorContext as _;
 use windlass::{Conn, Result};
 
@@ -126,7 +126,8 @@ pub(crate) fn collect(cx: &mut Cx<'_>) -> Option<ScrapedFigures> {
         executions: ready(cx, executions)?.map(|(executions, _)| executions),
         rates: part(cx, "the rates", |conn| {
             let groups = rates::groups(conn).during("count the jobs at rates")?;
-            Ok(RateFigures(groups))
+            let shares = shares::waiting_jobs(conn).during("count the jobs of tenants")?;
+            Ok(RateFigures { groups, shares })
         })?,
         processes: part(cx, "the processes", |conn| {
             fleet::processes(conn).during("list the processes")

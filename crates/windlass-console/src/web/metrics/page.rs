@@ -195,7 +195,7 @@ const MOST_GROUPS: usize = 1_000;
 
 fn write_rates(page: &mut Page, rates: Option<&RateFigures>) {
     let (mut waiting, mut closed) = (Samples::of(&RATE_WAITING), Samples::of(&RATE_CLOSED));
-    let groups = rates.into_iter().flat_map(|rates| &rates.0);
+    let groups = rates.into_iter().flat_map(|rates| &rates.groups);
     for (place, (group, figures)) in groups.enumerate() {
         let group = if place < MOST_GROUPS {
             group.as_str()
@@ -207,6 +207,11 @@ fn write_rates(page: &mut Page, rates: Option<&RateFigures>) {
     }
     page.write(&waiting);
     page.write(&closed);
+    let mut waiting = Samples::of(&SHARE_WAITING);
+    for (queue, jobs) in rates.into_iter().flat_map(|rates| &rates.shares) {
+        waiting.add(&[queue], *jobs);
+    }
+    page.write(&waiting);
 }
 
 fn write_processes(page: &mut Page, processes: Option<&[FleetProcess]>) {
@@ -415,6 +420,11 @@ pub(crate) static RATE_CLOSED: Metric = gauge(
     "windlass_rate_keys_closed",
     &["group"],
     "Keys of rates that are closed, as the other side asked to wait, by their group. Of all groups, 10,000 keys are counted.",
+);
+pub(crate) static SHARE_WAITING: Metric = gauge(
+    "windlass_share_waiting",
+    &["queue"],
+    "Jobs of tenants that wait for their share of a queue, counted up to 10,000; 10001 means more. There are up to 100 queues.",
 );
 pub(crate) static PROCESSES: Metric = gauge(
     "windlass_processes",

@@ -6,6 +6,7 @@ use crate::read::sql::totals;
 use crate::web::http::{PageError, Response};
 use crate::web::pages::queues::{actor, back, named};
 use crate::web::pages::rates::{self, RatePageLines};
+use crate::web::pages::tenants::{self, TenantLines};
 use crate::web::request::panels::Panel;
 use crate::web::request::route::Cx;
 use crate::web::request::shell::Shell;
@@ -27,6 +28,7 @@ struct LimitsPage {
     keys: Panel<KeyPageLines>,
     set: Panel<Vec<RunTimeLimit>>,
     rates: Panel<RatePageLines>,
+    shares: Panel<TenantLines>,
     search: KeyFilter,
 }
 
@@ -46,8 +48,13 @@ pub(crate) fn show(cx: &mut Cx<'_>) -> Result<Response, PageError> {
     });
     let after = cx.query().get("rates_after").unwrap_or_default().to_owned();
     let rates = cx.panel("the rates in use", |conn| rates::read(conn, &after));
+    let queue = cx.query().get("queue").map(str::to_owned);
+    let shares = cx.panel("the shared queues", |conn| {
+        tenants::read(conn, queue.as_deref())
+    });
     let page = LimitsPage {
         rates,
+        shares,
         lead: lead(now.ready()),
         keys: now.map(|now| KeyPageLines {
             lines: key_lines(&now),

@@ -17,4 +17,5 @@ pub(crate) mod queue;
 pub(crate) mod queues;
 pub(crate) mod rates;
 pub(crate) mod recurring;
+pub(crate) mod tenants;
 pub(crate) mod words;

@@ -74,9 +74,12 @@ pub(crate) struct ExecutionFigures {
     pub(crate) late: i64,
 }
 
-/// The groups of keys of rates.
+/// The groups of keys of rates, and the shared queues with the number of jobs that wait for a share.
 #[derive(Debug)]
-pub(crate) struct RateFigures(pub(crate) BTreeMap<String, RateGroup>);
+pub(crate) struct RateFigures {
+    pub(crate) groups: BTreeMap<String, RateGroup>,
+    pub(crate) shares: Vec<(String, u64)>,
+}
 
 /// The recurring tasks.
 #[derive(Debug)]

@@ -106,6 +106,7 @@ pub(crate) fn mark(details: &JobDetails) -> (&'static str, &'static str) {
             | Reason::Event { .. }
             | Reason::Limited { .. }
             | Reason::Rate { .. }
+            | Reason::Share { .. }
             | Reason::InLine { .. },
             _,
         ) => ("block", "block"),
@@ -342,6 +343,7 @@ impl JobActions {
             | Reason::Event { .. }
             | Reason::Limited { .. }
             | Reason::Rate { .. }
+            | Reason::Share { .. }
             | Reason::InLine { .. } => actions(Ok(()), Ok(()), not_failed, waits, Ok(())),
             Reason::Claimed {
                 cancel_requested_at,
