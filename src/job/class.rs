@@ -204,7 +204,7 @@ pub trait Job: Serialize + DeserializeOwned + Send + 'static {
     }
 
     /// Returns the tenant that this job is for, a text of 1 to 255 bytes without control characters: the customer, for
-    /// example. Where the threads of a queue are [shared](crate::tenants), the tenants take turns. Default: `None`, the job
+    /// example. The tenants take turns in a queue whose threads are [shared](crate::tenants). Default: `None`, the job
     /// does not wait for a turn.
     fn tenant(&self) -> Option<String> {
         None

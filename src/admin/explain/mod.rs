@@ -7,10 +7,10 @@ pub mod words;
 use crate::admin::explain::obstacles::{Obstacle, is_beating, obstacles};
 use crate::admin::job_info::{self, JobKey, TaskInfo, TaskStatus};
 use crate::admin::secrets::Secrets;
+use crate::db::model::gate_line::{GateLine, ShareOf};
 use crate::db::model::new_row::{
     ORDERED, UNIQUE_SUCCESSOR, WAITS_AT_GATE, WAITS_FOR_EVENT, WAITS_FOR_PARENTS,
 };
-use crate::db::model::rate::{GateLine, ShareOf};
 use crate::db::query::batches::{self, AwaitedBatch};
 use crate::db::query::explain::{self, RubyProcesses};
 use crate::db::query::job_view::{JobView, TextLimits};

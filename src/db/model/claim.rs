@@ -125,7 +125,7 @@ impl Begins {
     }
 }
 
-/// A condition: the job `j` uses a share of its queue, as its [line](crate::db::model::rate::FAIR) says, or it may, as one of an
+/// A condition: the job `j` uses a share of its queue, as its [line](crate::db::model::gate_line::FAIR) says, or it may, as one of an
 /// ordered key.
 const HAS_SHARE: &str =
     "substr(j.gate, 1, 1) = '\u{1d}' OR (substr(j.gate, 1, 1) = '\u{1e}' AND j.tenant IS NOT NULL)";

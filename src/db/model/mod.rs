@@ -5,6 +5,7 @@ pub(crate) mod claim;
 pub mod decision;
 pub mod extras;
 pub(crate) mod fingerprint;
+pub(crate) mod gate_line;
 pub(crate) mod history;
 pub(crate) mod job_columns;
 pub mod new_row;

@@ -1,7 +1,7 @@
 //! A job to insert, and the result of the insert.
 
 use crate::db::model::extras::Follows;
-use crate::db::model::rate::{GateLine, NewRate, ShareOf};
+use crate::db::model::rate::NewRate;
 use chrono::NaiveDateTime;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -139,34 +139,6 @@ impl NewRow {
     /// Returns whether the job waits until a promotion lets it through.
     pub(crate) fn is_gated(&self) -> bool {
         self.limit.is_some() || self.has_line()
-    }
-
-    /// Returns whether the job waits in a line: for a share, or for rates.
-    pub(crate) fn has_line(&self) -> bool {
-        self.is_shared || !self.rates.is_empty()
-    }
-
-    /// Returns the line in which a job with a share or with rates waits.
-    pub(crate) fn gate(&self) -> Option<String> {
-        if !self.has_line() {
-            return None;
-        }
-        // Jobs of an ordered key wait in one line, whatever their rates and tenants are.
-        let is_ordered = self.limit.as_ref().is_some_and(|limit| limit.ordered);
-        let tenant = self
-            .tenant
-            .as_ref()
-            .filter(|_| self.is_shared && !is_ordered);
-        let rates = self.rates.iter().filter(|_| !is_ordered);
-        let line = GateLine {
-            share: tenant.map(|tenant| ShareOf {
-                queue: self.queue_name.clone(),
-                tenant: tenant.clone(),
-            }),
-            rates: rates.map(|rate| rate.key.clone()).collect(),
-            limit: self.concurrency_key().map(str::to_owned),
-        };
-        Some(line.name())
     }
 
     pub(crate) fn rates_column(&self) -> Option<String> {

@@ -1,4 +1,4 @@
-//! Rates of starts: how a job names them, the line in which it waits, and the bucket of tokens of a key.
+//! Rates of starts: how a job names them, and the bucket of tokens of a key.
 //!
 //! The bucket is that of the generic cell rate algorithm (ITU-T I.371, annex A): it holds at most `burst` tokens, fills at
 //! the rate, and a start takes what it costs. So in a window of `w` seconds, no more than `rate * w + burst` jobs start. A
@@ -7,7 +7,6 @@
 //! started. That is not before the start: a bucket from which tokens are taken later never has more.
 
 use serde::{Deserialize, Serialize};
-use std::fmt::Write;
 
 /// A rate of a new job, as it is stored with the job.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -108,101 +107,6 @@ pub(crate) const MOST_STARTS: i64 = 10_000_000;
 
 /// The most rates of one job.
 pub(crate) const MOST_RATES: usize = 4;
-
-// --- The line in which a job waits ---
-
-/// The characters between the keys of a line, and before its concurrency key. No key of a rate has a control character, no
-/// tenant, and no queue whose threads are shared.
-const BETWEEN: char = '\u{1f}';
-const LIMIT: char = '\u{1e}';
-
-/// The character before the queue of a line whose jobs wait for their share, and the one before its tenant.
-pub(crate) const FAIR: char = '\u{1d}';
-const TENANT: char = '\u{1c}';
-
-/// The gates that the jobs of one line pass, all at once. Its name is stored with the job, in a column of its own.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct GateLine {
-    /// Whose share of which queue its jobs take.
-    pub(crate) share: Option<ShareOf>,
-    /// The keys of its rates.
-    pub(crate) rates: Vec<String>,
-    /// The concurrency key.
-    pub(crate) limit: Option<String>,
-}
-
-/// A tenant of a queue whose threads are shared.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct ShareOf {
-    pub(crate) queue: String,
-    pub(crate) tenant: String,
-}
-
-impl ShareOf {
-    /// Returns the name by which the shares of a queue are requested, and locked.
-    pub(crate) fn gate(queue: &str) -> String {
-        format!("{FAIR}{queue}")
-    }
-
-    /// Returns the queue of such a name.
-    pub(crate) fn queue_of(name: &str) -> Option<&str> {
-        let queue = name.strip_prefix(FAIR)?;
-        (!queue.contains(TENANT)).then_some(queue)
-    }
-}
-
-impl GateLine {
-    /// Returns the name of the line.
-    pub(crate) fn name(&self) -> String {
-        let mut name = String::new();
-        if let Some(ShareOf { queue, tenant }) = &self.share {
-            let _ = write!(name, "{FAIR}{queue}{TENANT}{tenant}");
-        }
-        for key in &self.rates {
-            if !name.is_empty() {
-                name.push(BETWEEN);
-            }
-            name.push_str(key);
-        }
-        if let Some(limit) = &self.limit {
-            name.push(LIMIT);
-            name.push_str(limit);
-        }
-        name
-    }
-
-    /// Reads a name.
-    pub(crate) fn of(name: &str) -> Self {
-        let (keys, limit) = match name.split_once(LIMIT) {
-            Some((keys, limit)) => (keys, Some(limit.to_owned())),
-            None => (name, None),
-        };
-        let shared = keys.strip_prefix(FAIR);
-        let shared = shared.and_then(|keys| keys.split_once(TENANT));
-        let (share, rates) = match shared {
-            Some((queue, keys)) => {
-                let (tenant, rates) = keys.split_once(BETWEEN).unwrap_or((keys, ""));
-                let (queue, tenant) = (queue.to_owned(), tenant.to_owned());
-                (Some(ShareOf { queue, tenant }), rates)
-            }
-            None => (None, keys),
-        };
-        let rates = rates.split(BETWEEN).filter(|key| !key.is_empty());
-        GateLine {
-            share,
-            rates: rates.map(str::to_owned).collect(),
-            limit,
-        }
-    }
-
-    /// Returns the key of its rate, if that is its only gate.
-    pub(crate) fn only_rate(&self) -> Option<&str> {
-        match (&self.share, &self.rates[..], &self.limit) {
-            (None, [key], None) => Some(key),
-            _ => None,
-        }
-    }
-}
 
 // --- The bucket of a key ---
 
@@ -312,35 +216,6 @@ mod tests {
             period: SECOND,
             burst,
         }
-    }
-
-    #[test]
-    fn a_line_is_read_as_it_was_written() {
-        let rates = ["api/acme".to_owned(), "api".to_owned()];
-        let share = ShareOf {
-            queue: "mail".to_owned(),
-            tenant: "acme".to_owned(),
-        };
-        for rates in [&rates[..0], &rates[..1], &rates] {
-            for limit in [
-                None,
-                Some("import/7"),
-                Some("a\u{1f}b\u{1e}c\u{1d}d\u{1c}e"),
-            ] {
-                for share in [None, Some(&share)] {
-                    let line = GateLine {
-                        share: share.cloned(),
-                        rates: rates.to_vec(),
-                        limit: limit.map(str::to_owned),
-                    };
-                    assert_eq!(GateLine::of(&line.name()), line);
-                    let is_alone = (share, rates.len(), limit) == (None, 1, None);
-                    assert_eq!(line.only_rate().is_some(), is_alone);
-                    assert_eq!(ShareOf::queue_of(&line.name()), None);
-                }
-            }
-        }
-        assert_eq!(ShareOf::queue_of(&ShareOf::gate("mail")), Some("mail"));
     }
 
     #[test]

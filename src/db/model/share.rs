@@ -107,7 +107,7 @@ const HALF: f64 = 60_000_000.0;
 /// The most tenants of which it is known what they have used lately.
 const MOST_TENANTS: usize = 50;
 
-/// What tenants have used lately, for people to look at: of all, and of those that have used most.
+/// The use of tenants in the last minutes, for people to look at: of all, and of those that have used most.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct RecentUse(f64, Vec<(String, f64)>);
 
@@ -135,7 +135,7 @@ impl RecentUse {
     }
 
     /// Returns the column.
-    pub(crate) fn to_column(&mut self) -> Option<String> {
+    pub(crate) fn into_column(mut self) -> Option<String> {
         self.1.sort_by(|one, other| other.1.total_cmp(&one.1));
         self.1.truncate(MOST_TENANTS);
         serde_json::to_string(&self).ok().filter(|_| self.0 >= 1.0)
@@ -177,11 +177,11 @@ mod tests {
         recent.add("acme", 300);
         recent.age(60_000_000);
         recent.add("globex", 50);
-        let mut recent = RecentUse::of_column(recent.to_column().as_deref());
+        let mut recent = RecentUse::of_column(recent.clone().into_column().as_deref());
         let parts: Vec<_> = recent.parts().collect();
         assert_eq!(parts, [("acme", 0.75), ("globex", 0.25)]);
         (0..99).for_each(|number| recent.add(&format!("small {number}"), 1));
-        let recent = RecentUse::of_column(recent.to_column().as_deref());
+        let recent = RecentUse::of_column(recent.clone().into_column().as_deref());
         assert_eq!((recent.0, recent.1.len()), (299.0, MOST_TENANTS));
     }
 

@@ -3,11 +3,11 @@
 use crate::db::conn::connection::Conn;
 use crate::db::conn::dialect::{Dialect, Execution, Id, id_list, job_ids};
 use crate::db::conn::statement::Statement;
+use crate::db::model::gate_line::GateLine;
 use crate::db::model::job_columns::JobColumns;
 use crate::db::model::new_row::{
     IN_ORDER, ORDERED, UNIQUE_SUCCESSOR, WAITS_AT_GATE, waits_for_others_sql,
 };
-use crate::db::model::rate::GateLine;
 use crate::db::table::semaphores::{DOES_NOT_WAIT, NEVER_EXPIRES};
 use crate::db::table::wanted_keys::{self, GATE, NewRequest, SEMAPHORE};
 use diesel::prelude::*;

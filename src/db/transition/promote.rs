@@ -138,7 +138,7 @@ fn promote_once(
     if watch.is_due {
         queues.extend(shares::due(conn, chunk, watch.has_no_tick)?);
     }
-    let due = Due { rates: due, queues };
+    let due = DueGates { rates: due, queues };
     if requests.taken == 0 {
         return pass_gates(conn, &mut requests, &[], due, watch);
     }
@@ -171,7 +171,7 @@ fn promote_once(
 }
 
 /// The rates that are due, and the queues whose shares are.
-struct Due {
+struct DueGates {
     rates: Vec<String>,
     queues: BTreeSet<String>,
 }
@@ -181,7 +181,7 @@ fn pass_gates(
     conn: &mut Conn<'_>,
     requests: &mut Requests,
     rooms: &[FreeSlots],
-    due: Due,
+    due: DueGates,
     watch: &mut GateWatch,
 ) -> QueryResult<Promoted> {
     let limits = rooms.iter().filter(|room| room.has_line);

@@ -303,6 +303,11 @@ impl NewJob {
         })
     }
 
+    fn wrong_tenant(&self) -> Option<String> {
+        let wrong = check_tenant(self.row.tenant.as_deref()?).err();
+        wrong.map(|why| format!("its {why}"))
+    }
+
     #[doc(hidden)]
     pub fn check(&self) -> Result<()> {
         check_name(&self.row.class_name, "class name")?;
@@ -324,11 +329,6 @@ impl NewJob {
                 return refused(format!("its {what} must have 1 to 255 bytes and no NUL"));
             }
         }
-        if let Some(tenant) = &self.row.tenant
-            && let Err(why) = check_tenant(tenant)
-        {
-            return refused(format!("its {why}"));
-        }
         if let Some(header) = &self.row.traceparent
             && Traceparent::parse(header).is_none()
         {
@@ -348,7 +348,8 @@ impl NewJob {
             );
         }
         let wrong_limit = || self.policy.wrong_limit(self.row.at);
-        if let Some(problem) = self.wrong_parents().or_else(wrong_limit) {
+        let wrong = self.wrong_parents().or_else(wrong_limit);
+        if let Some(problem) = wrong.or_else(|| self.wrong_tenant()) {
             return refused(problem);
         }
         if self.policy.is_at_most_once() && self.policy.max_attempts.is_some_and(|max| max > 1) {

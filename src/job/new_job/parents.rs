@@ -419,8 +419,8 @@ impl NewJob {
         self
     }
 
-    /// Sets the tenant of the job, a text of 1 to 255 bytes without control characters: the customer, for example. Where the
-    /// threads of a queue are [shared](crate::tenants), the tenants take turns. Default: that of the job's
+    /// Sets the tenant of the job, a text of 1 to 255 bytes without control characters: the customer, for example. The
+    /// tenants take turns in a queue whose threads are [shared](crate::tenants). Default: that of the job's
     /// [type](crate::Job::tenant).
     pub fn tenant(mut self, name: impl Into<String>) -> Self {
         self.row.tenant = Some(name.into());

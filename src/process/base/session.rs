@@ -6,7 +6,7 @@ use crate::db::model::history::tally::CountedEnd;
 use crate::db::table::history::deltas;
 use crate::db::table::{rates, shares, wanted_keys};
 use crate::db::transition::gate::GateWatch;
-use crate::db::transition::promote::{self, Promoted};
+use crate::db::transition::promote::{self, Discarded, Promoted};
 use crate::db::{Conn, Database, DbConnection, Precedence, Refusal, ServerSession, prefer_indexes};
 use crate::deadline::{Hurry, no_answer};
 use crate::event::Event;
@@ -334,7 +334,12 @@ impl Session {
         why.for_each(|why| self.report("promote blocked jobs", why));
         let is_full = promoted.requests >= PROMOTED_KEYS;
         self.wanted.end(search, promoted.search_took, is_full, last);
-        for job in &promoted.discarded {
+        self.report_discarded(&promoted.discarded);
+        promoted
+    }
+
+    fn report_discarded(&self, jobs: &[Discarded]) {
+        for job in jobs {
             self.history()
                 .add(&job.queue_name, &job.class_name, CountedEnd::Discarded);
             self.subscriber().emit(&Event::Discarded {
@@ -347,7 +352,6 @@ impl Session {
                 message: "",
             });
         }
-        promoted
     }
 
     fn record_failure(&mut self, action: &'static str, failure: DbFailure) {

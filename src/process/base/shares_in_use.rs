@@ -11,7 +11,7 @@ use std::time::Duration;
 #[derive(Debug, Clone, Default)]
 pub(crate) struct SharesInUse(Arc<Mutex<UnseenShares>>);
 
-/// What no promotion has seen yet.
+/// Shares of jobs that no promotion has seen yet.
 #[derive(Debug, Default)]
 struct UnseenShares {
     /// The queues of which jobs have started.

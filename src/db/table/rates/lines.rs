@@ -84,7 +84,7 @@ pub(crate) fn lines_at(
 }
 
 /// Returns a condition: no job of the ordered `key` that has a rate comes before the blocked execution `b`. Those wait in the
-/// line of the key, see [`GateLine`](crate::db::model::rate::GateLine).
+/// line of the key, see [`GateLine`](crate::db::model::gate_line::GateLine).
 pub(crate) fn is_before_line(dialect: Dialect, key: &str) -> String {
     format!(
         "(b.priority > {IN_ORDER} OR coalesce({} > b.job_id, true))",
@@ -214,7 +214,7 @@ pub(crate) struct WaitingLine<'l> {
     /// The priority and the id of its first job, if known.
     pub(crate) priority: Option<i32>,
     pub(crate) job: Option<i64>,
-    /// How much its tenant has used, if it waits for a share.
+    /// The use of its tenant, if it waits for a share.
     pub(crate) pass: i64,
     /// Its place among lines of the same priority, if it is one of a tenant. These come in turns: it keeps its place until
     /// jobs of it have gone on, and is the last then.

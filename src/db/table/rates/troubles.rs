@@ -2,7 +2,7 @@
 
 use crate::db::conn::connection::Conn;
 use crate::db::conn::statement::Statement;
-use crate::db::model::rate::GateLine;
+use crate::db::model::gate_line::GateLine;
 use crate::db::table::rates::{DueKey, STEPS, micros_now, of_column, set_paces};
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Nullable, Text};

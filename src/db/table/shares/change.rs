@@ -4,8 +4,8 @@
 use crate::db::conn::connection::Conn;
 use crate::db::conn::dialect::{Dialect, id_list};
 use crate::db::conn::statement::Statement;
+use crate::db::model::gate_line::{GateLine, ShareOf};
 use crate::db::model::new_row::ORDERED;
-use crate::db::model::rate::{GateLine, ShareOf};
 use crate::db::table::shares::fair_among;
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Bool, Nullable, Text};

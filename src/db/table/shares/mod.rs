@@ -18,12 +18,12 @@ use diesel::sql_types::{BigInt, Bool, Integer, Nullable, Text};
 use std::collections::BTreeSet;
 
 #[derive(QueryableByName)]
-struct QueueName {
+struct FairQueueName {
     #[diesel(sql_type = Text)]
     queue_name: String,
 }
 
-fn names(rows: Vec<QueueName>) -> BTreeSet<String> {
+fn names(rows: Vec<FairQueueName>) -> BTreeSet<String> {
     rows.into_iter().map(|row| row.queue_name).collect()
 }
 
@@ -148,8 +148,8 @@ struct QueueStands {
 /// Returns whether nothing of a queue runs, though it is not paused.
 pub(crate) fn stands(conn: &mut Conn<'_>, queue: &str) -> QueryResult<bool> {
     let text = "SELECT NOT EXISTS (SELECT 1 FROM solid_queue_pauses p WHERE p.queue_name = $1) \
-         AND NOT EXISTS (SELECT 1 FROM solid_queue_claimed_executions c JOIN solid_queue_jobs j ON j.id = c.job_id \
-           WHERE j.queue_name = $1) AS stands";
+         AND NOT EXISTS (SELECT 1 FROM (SELECT job_id FROM solid_queue_claimed_executions LIMIT 1000) AS c \
+           CROSS JOIN solid_queue_jobs j WHERE j.id = c.job_id AND j.queue_name || '' = $1) AS stands";
     let row: QueueStands = Statement::new(text)
         .bind(queue)
         .uncached()
@@ -191,7 +191,7 @@ pub(crate) fn store_queue(conn: &mut Conn<'_>, row: StoredQueue<'_>) -> QueryRes
 /// A queue, a priority and a tenant.
 pub(crate) type ShareKey = (String, i32, String);
 
-/// What a tenant has used of a queue.
+/// The use of a queue by a tenant.
 #[derive(Debug, Clone, QueryableByName)]
 pub(crate) struct ShareRow {
     #[diesel(sql_type = Text)]
@@ -268,7 +268,7 @@ pub(crate) fn tenants_of(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<Vec<(
 /// A priority of a queue.
 pub(crate) type Level = (String, i32);
 
-/// What a tenant has used at least of a priority, so that none is ahead for having been away.
+/// The least use of a priority that a tenant has, so that none is ahead for having been away.
 #[derive(Debug, Clone, QueryableByName)]
 pub(crate) struct FloorRow {
     #[diesel(sql_type = Text)]
@@ -298,7 +298,7 @@ pub(crate) fn floors(conn: &mut Conn<'_>, levels: &BTreeSet<Level>) -> QueryResu
     Statement::new(text).bind(levels).load(conn)
 }
 
-/// What a tenant has used, as it is to be stored: with the mean time of its jobs.
+/// The use of a tenant as it is to be stored, with the mean time of its jobs.
 pub(crate) type StoredShare<'r> = (&'r str, i32, &'r str, i64, i64);
 
 /// Stores what tenants have used.

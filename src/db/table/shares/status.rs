@@ -2,7 +2,7 @@
 
 use crate::db::conn::connection::Conn;
 use crate::db::conn::statement::Statement;
-use crate::db::model::rate::GateLine;
+use crate::db::model::gate_line::GateLine;
 use crate::db::model::share::RecentUse;
 use crate::db::table::rates::{STEPS, micros_now};
 use diesel::prelude::*;

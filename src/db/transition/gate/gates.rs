@@ -8,10 +8,9 @@ use crate::db::table::rates::{
 };
 use crate::db::table::semaphores::{self, FreeSlots};
 use crate::db::table::wanted_keys::{self, GATE};
-use crate::db::transition::gate::UsedTime;
 use crate::db::transition::gate::line::{Line, LineOrigin, SeenLines};
 use crate::db::transition::gate::rate_gate::{LineView, RateGate};
-use crate::db::transition::gate::share_gate::ShareGates;
+use crate::db::transition::gate::share_gate::{ShareGates, UsedTime};
 use diesel::QueryResult;
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,8 +1,8 @@
 //! The lines that a promotion looks at.
 
 use crate::db::conn::connection::Conn;
+use crate::db::model::gate_line::{GateLine, ShareOf};
 use crate::db::model::new_row::IN_ORDER;
-use crate::db::model::rate::{GateLine, ShareOf};
 use crate::db::table::rates::{self, GateKind};
 use diesel::QueryResult;
 use std::collections::{BTreeMap, BTreeSet};

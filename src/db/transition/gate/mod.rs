@@ -17,10 +17,10 @@ mod share_gate;
 mod steady_clock;
 
 pub(crate) use line::WantedGates;
+pub(crate) use share_gate::UsedTime;
 
 use crate::db::conn::connection::Conn;
-use crate::db::model::rate::ShareOf;
-use crate::db::table::shares::ShareKey;
+use crate::db::model::gate_line::ShareOf;
 use crate::db::table::wanted_keys::{self, NewRequest};
 use crate::db::table::{jobs, rates};
 use crate::db::transition::gate::gates::{Gates, Passed};
@@ -46,14 +46,6 @@ pub(crate) struct LetThrough {
     pub(crate) has_rest: bool,
     /// The number of lines in which no job waits any more.
     pub(crate) emptied: usize,
-}
-
-/// The time that jobs of a tenant have taken.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct UsedTime {
-    pub(crate) key: ShareKey,
-    pub(crate) jobs: i64,
-    pub(crate) micros: i64,
 }
 
 /// A process's view of the gates.

@@ -5,7 +5,7 @@
 //! of them as have room.
 
 use crate::db::conn::connection::Conn;
-use crate::db::model::rate::ShareOf;
+use crate::db::model::gate_line::ShareOf;
 use crate::db::model::share::{self, MOST_PLACES, RecentUse, ShareUse};
 use crate::db::table::blocked;
 use crate::db::table::rates::{GateKind, JobInLine};
@@ -13,7 +13,6 @@ use crate::db::table::shares::{
     self, FairQueueRow, FloorRow, Level, ShareKey, ShareRow, StoredQueue,
 };
 use crate::db::table::wanted_keys::{self, GATE};
-use crate::db::transition::gate::UsedTime;
 use crate::db::transition::gate::line::{self, Line, LineOrigin, SeenLines};
 use diesel::QueryResult;
 use std::collections::{BTreeMap, BTreeSet};
@@ -24,13 +23,21 @@ const LATER: i64 = 1_000_000;
 /// The most old jobs of a queue that one promotion has wait for their share.
 const MOST_OLD: i64 = 500;
 
+/// The time that jobs of a tenant have taken.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct UsedTime {
+    pub(crate) key: ShareKey,
+    pub(crate) jobs: i64,
+    pub(crate) micros: i64,
+}
+
 /// A queue during a promotion.
 #[derive(Debug)]
 struct ShareGate {
     row: FairQueueRow,
     /// The jobs that are ready by a share.
     promised: Vec<i64>,
-    /// How many more may be.
+    /// The number of jobs that may become ready beside them.
     room: i64,
     /// The most jobs of one line.
     most: i64,
@@ -398,7 +405,7 @@ impl ShareGates {
                 queue,
                 places: gate.row.places,
                 promised: promised.filter(|_| !gate.promised.is_empty()),
-                recent: gate.recent.clone().to_column(),
+                recent: gate.recent.clone().into_column(),
                 mean: gate.row.mean,
                 looked_at: self.now,
                 moved_at: gate.moved_at,
@@ -410,7 +417,7 @@ impl ShareGates {
         Ok(())
     }
 
-    /// Stores what tenants have used, where others wait. Where none does, all begin anew.
+    /// Stores what tenants have used of priorities of which jobs wait. In the others, all begin anew.
     fn store_uses(&self, conn: &mut Conn<'_>, lines: &[Line]) -> QueryResult<()> {
         let (mut waiting, mut others) = (BTreeSet::new(), BTreeSet::new());
         for line in lines {
