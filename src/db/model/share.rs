@@ -23,7 +23,7 @@ const AHEAD: f64 = 4_000.0;
 const MANY: f64 = 4_000.0;
 
 /// A time in which all that was ready has started is too short a look ahead, in microseconds.
-const SHORT: i64 = 20_000;
+const SHORT: i64 = 100_000;
 
 /// A clock may have no smaller parts, in microseconds.
 const SHORTEST: i64 = 1_000;
@@ -43,12 +43,8 @@ pub(crate) fn places(before: i64, ready: i64, started: i64, elapsed: i64) -> i64
         Ordering::Equal => before,
         Ordering::Greater => before + step.max(1),
     };
-    let is_drained = ready == 0 && elapsed < SHORT;
-    let least = if is_drained {
-        before + (before / 4).max(1)
-    } else {
-        1
-    };
+    let is_drained = ready == 0 && started >= before && elapsed < SHORT;
+    let least = if is_drained { before * 2 } else { 1 };
     next.clamp(least.min(MOST_PLACES), MOST_PLACES)
 }
 
@@ -158,7 +154,7 @@ mod tests {
     fn as_many_jobs_are_ready_as_start_soon() {
         // All that was ready has started.
         assert_eq!(places(1, 0, 1, 9_000), 2);
-        assert_eq!(places(40, 0, 40, 15_000), 50);
+        assert_eq!(places(40, 0, 40, 15_000), 80);
         // Long jobs, one by one.
         assert_eq!(places(8, 7, 1, 1_000_000), 7);
         assert_eq!(places(1, 0, 1, 1_000_000), 1);

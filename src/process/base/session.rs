@@ -283,11 +283,20 @@ impl Session {
     /// Continues for several transactions: jobs that follow a batch come a transaction later, and other processes
     /// leave to this one the keys that it has locked.
     pub(crate) fn promote(&mut self) -> bool {
+        self.promote_until(|_| false)
+    }
+
+    /// Does the same until jobs are ready that this process may claim: it does so before it goes on.
+    pub(crate) fn promote_to_claim(&mut self) -> bool {
+        self.promote_until(|promoted| !promoted.ready.is_empty())
+    }
+
+    fn promote_until(&mut self, is_enough: impl Fn(&Promoted) -> bool) -> bool {
         let mut is_progress = false;
         for _ in 0..MOST_FOLLOWED {
             let promoted = self.promote_once();
             is_progress |= promoted.is_progress(PROMOTED_KEYS);
-            if !promoted.goes_on() {
+            if !promoted.goes_on() || is_enough(&promoted) {
                 break;
             }
         }

@@ -305,7 +305,7 @@ impl Poller {
         let is_due = self.session.wanted.is_due() || is_rate_due;
         let may_promote = !there_is_more || self.session.may_promote(has_shares);
         let promotes = is_due || ((is_wanted || has_shares) && may_promote);
-        let has_promoted = promotes && self.session.promote();
+        let has_promoted = promotes && self.session.promote_to_claim();
         if there_is_more || has_promoted {
             PollResult::Full
         } else {
