@@ -396,11 +396,11 @@ CREATE TABLE IF NOT EXISTS windlass_lines (
 CREATE INDEX IF NOT EXISTS index_windlass_lines_on_gate ON windlass_lines (gate_kind, gate_key, priority, pass, job_id);
 
 -- The queues whose threads are shared between tenants. `by_time`: by the time that their jobs run, else by their number.
--- `starting_from`: ready executions up to this id may be of jobs that wait for no share yet. `is_ending`: it is shared no more, and the jobs that
--- wait go on. `places`: the jobs that may be ready at once by a share. `promised`: those that are, as far as was seen, as JSON.
--- `recent`: what tenants have used lately, as JSON: [all, [[tenant, cost], ...]].
--- `mean`: the mean time of a job, in microseconds. The times are those of windlass_rates: of the last look, of the last
--- start that was seen, and of the next look.
+-- `starting_from`: ready executions up to this id may be of jobs that wait for no share yet. `is_ending`: it is shared no
+-- more, and the jobs that wait go on. `places`: the jobs that may be ready at once by a share. `promised`: those that are, as
+-- far as was seen, as JSON: [[id, ...], ...], one list for each promotion. `recent`: the use of tenants in the last minutes,
+-- as JSON: [all, [[tenant, cost], ...]]. `mean`: the mean time of a job, in microseconds. The times are those of
+-- windlass_rates: of the last look, of the last start that was seen, and of the next look.
 CREATE TABLE IF NOT EXISTS windlass_fair_queues (
     queue_name varchar PRIMARY KEY,
     by_time boolean NOT NULL DEFAULT false,

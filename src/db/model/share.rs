@@ -43,8 +43,12 @@ pub(crate) fn places(before: i64, ready: i64, started: i64, elapsed: i64) -> i64
         Ordering::Equal => before,
         Ordering::Greater => before + step.max(1),
     };
-    let is_drained = ready == 0 && started >= before && elapsed < SHORT;
-    let least = if is_drained { before * 2 } else { 1 };
+    let is_drained = ready == 0 && elapsed < SHORT;
+    let least = if is_drained {
+        before + (before / 2).max(1)
+    } else {
+        1
+    };
     next.clamp(least.min(MOST_PLACES), MOST_PLACES)
 }
 
@@ -154,7 +158,7 @@ mod tests {
     fn as_many_jobs_are_ready_as_start_soon() {
         // All that was ready has started.
         assert_eq!(places(1, 0, 1, 9_000), 2);
-        assert_eq!(places(40, 0, 40, 15_000), 80);
+        assert_eq!(places(40, 0, 40, 15_000), 60);
         // Long jobs, one by one.
         assert_eq!(places(8, 7, 1, 1_000_000), 7);
         assert_eq!(places(1, 0, 1, 1_000_000), 1);

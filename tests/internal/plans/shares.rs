@@ -23,7 +23,7 @@ pub(crate) const SHARES: [(&str, Work); 2] = [
         assert!(shares::set_weight(conn, "fair", "acme", Some(3))?);
         shares::due(conn, 10, true)?;
         shares::due(conn, 10, false)?;
-        shares::stands(conn, "fair")?;
+        shares::state(conn, "fair")?;
         shares::tenants_of(conn, &jobs)?;
         assert_eq!(shares::list_queues(conn)?.len(), 1);
         assert!(!shares::list_tenants(conn, "fair")?.is_empty());

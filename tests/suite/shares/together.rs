@@ -260,8 +260,42 @@ fn time_is_shared(db: &TestDb) {
     assert!((0.6..1.7).contains(&ratio), "{long} and {short}");
 }
 
+/// Ready jobs start by their age, and a tenant that has enqueued many has the oldest.
+fn a_young_job_is_not_passed_again_and_again(db: &TestDb) {
+    share(db);
+    let mut conn = db.connection();
+    // A worker stores the class.
+    let registry = Registry::new().register::<Note>(Arc::new(Log::default()));
+    let worker = Worker::new(&db.database, registry).queues(["other"]);
+    let handle = worker.unwrap().start().unwrap();
+    until("the class is stored", || db.rows_of("windlass_classes") > 0);
+    handle.stop();
+    let none = Registry::new();
+    let promote = || {
+        let none = testing::Drain::new(&none).run_on(&mut db.connection());
+        none.unwrap().assert_all_finished(0);
+    };
+    enqueue_all(&mut conn, jobs_of("flood", 100)).unwrap();
+    promote();
+    let young = jobs_of("young", 1).next().unwrap();
+    let young = young.enqueue(&mut conn).unwrap().id.0;
+    let oldest = "SELECT coalesce(min(job_id), 0) AS n FROM solid_queue_ready_executions";
+    let passed_by = (0..100).take_while(|_| {
+        promote();
+        let oldest = db.count(oldest);
+        assert!(oldest > 0);
+        db.execute(&format!(
+            "DELETE FROM solid_queue_ready_executions WHERE job_id = {oldest}"
+        ));
+        oldest != young
+    });
+    let passed_by = passed_by.count();
+    assert!(passed_by < 30, "{passed_by}");
+}
+
 on_each_database!(
     priorities_lead,
+    a_young_job_is_not_passed_again_and_again,
     only_tenants_of_the_queue_take_turns,
     a_rate_and_a_limit_of_a_tenant,
     a_rate_of_all_tenants,

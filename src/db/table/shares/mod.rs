@@ -10,12 +10,12 @@ pub use status::{FairQueue, ShareBy, TenantStatus, standing_for, waiting_jobs};
 pub(crate) use status::{list_queues, list_tenants};
 
 use crate::db::conn::connection::Conn;
-use crate::db::conn::dialect::{Dialect, Execution, id_list, job_ids};
+use crate::db::conn::dialect::{Dialect, id_list};
 use crate::db::conn::statement::Statement;
 use crate::db::table::rates::{STEPS, bind_texts, is_one_of, micros_now};
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Bool, Integer, Nullable, Text};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 #[derive(QueryableByName)]
 struct FairQueueName {
@@ -60,7 +60,7 @@ pub(crate) struct FairQueueRow {
     pub(crate) is_ending: bool,
     #[diesel(sql_type = BigInt)]
     pub(crate) places: i64,
-    /// The ids of jobs, as JSON.
+    /// The ids of jobs, as JSON: a list for each promotion.
     #[diesel(sql_type = Nullable<Text>)]
     pub(crate) promised: Option<String>,
     /// See [`RecentUse`](crate::db::model::share::RecentUse).
@@ -75,8 +75,8 @@ pub(crate) struct FairQueueRow {
 }
 
 impl FairQueueRow {
-    /// Returns the jobs that were made ready and have not started, as far as was seen.
-    pub(crate) fn promised(&self) -> Vec<i64> {
+    /// Returns the jobs that were made ready and have not started, as far as was seen: those of each promotion, the oldest first.
+    pub(crate) fn promised(&self) -> Vec<Vec<i64>> {
         let text = self.promised.as_deref();
         text.map_or_else(Vec::new, |text| {
             serde_json::from_str(text).unwrap_or_default()
@@ -128,33 +128,46 @@ pub(crate) fn due(conn: &mut Conn<'_>, most: usize, early: bool) -> QueryResult<
     Ok(names(Statement::new(text).bind(most as i64).load(conn)?))
 }
 
-/// Returns those of these jobs that are ready and of no paused class, or claimed and not started.
+#[derive(QueryableByName)]
+struct UnstartedJob {
+    #[diesel(sql_type = BigInt)]
+    job_id: i64,
+    #[diesel(sql_type = Bool)]
+    is_coming: bool,
+}
+
+/// Returns those of these jobs that are ready and of no paused class, or claimed and not started: whether a worker has stored
+/// their class, so that they will start.
 ///
 /// It is one snapshot, so that no job is missed on its way from ready to claimed.
-pub(crate) fn unstarted(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<BTreeSet<i64>> {
-    let text = "SELECT r.job_id FROM solid_queue_ready_executions r WHERE r.job_id IN {in $1} \
+pub(crate) fn unstarted(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<BTreeMap<i64, bool>> {
+    let text = "SELECT r.job_id, coalesce(r.class_name IN (SELECT class_name FROM windlass_classes), false) AS is_coming \
+         FROM solid_queue_ready_executions r WHERE r.job_id IN {in $1} \
            AND (r.class_name IS NULL OR r.class_name NOT IN (SELECT class_name FROM windlass_class_pauses)) UNION ALL \
-         SELECT job_id FROM solid_queue_claimed_executions WHERE job_id IN {in $1} AND started_at IS NULL";
-    let rows: Vec<Execution> = Statement::new(text).bind(id_list(jobs)).load(conn)?;
-    Ok(job_ids(rows).into_iter().collect())
+         SELECT job_id, true FROM solid_queue_claimed_executions WHERE job_id IN {in $1} AND started_at IS NULL";
+    let rows: Vec<UnstartedJob> = Statement::new(text).bind(id_list(jobs)).load(conn)?;
+    Ok(rows
+        .into_iter()
+        .map(|row| (row.job_id, row.is_coming))
+        .collect())
 }
 
+/// The state of a queue: its jobs may start, and some run.
 #[derive(QueryableByName)]
-struct QueueStands {
+pub(crate) struct QueueState {
     #[diesel(sql_type = Bool)]
-    stands: bool,
+    pub(crate) is_paused: bool,
+    /// True if jobs of it run, of those that are looked at.
+    #[diesel(sql_type = Bool)]
+    pub(crate) has_running: bool,
 }
 
-/// Returns whether nothing of a queue runs, though it is not paused.
-pub(crate) fn stands(conn: &mut Conn<'_>, queue: &str) -> QueryResult<bool> {
-    let text = "SELECT NOT EXISTS (SELECT 1 FROM solid_queue_pauses p WHERE p.queue_name = $1) \
-         AND NOT EXISTS (SELECT 1 FROM (SELECT job_id FROM solid_queue_claimed_executions LIMIT 1000) AS c \
-           CROSS JOIN solid_queue_jobs j WHERE j.id = c.job_id AND j.queue_name || '' = $1) AS stands";
-    let row: QueueStands = Statement::new(text)
-        .bind(queue)
-        .uncached()
-        .get_result(conn)?;
-    Ok(row.stands)
+/// Returns the state of a queue.
+pub(crate) fn state(conn: &mut Conn<'_>, queue: &str) -> QueryResult<QueueState> {
+    let text = "SELECT EXISTS (SELECT 1 FROM solid_queue_pauses p WHERE p.queue_name = $1) AS is_paused, \
+         EXISTS (SELECT 1 FROM (SELECT job_id FROM solid_queue_claimed_executions LIMIT 1000) AS c \
+           CROSS JOIN solid_queue_jobs j WHERE j.id = c.job_id AND j.queue_name || '' = $1) AS has_running";
+    Statement::new(text).bind(queue).uncached().get_result(conn)
 }
 
 /// A queue as it is to be stored after a look.

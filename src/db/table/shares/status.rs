@@ -102,8 +102,8 @@ pub fn standing_for(
         "SELECT f.queue_name, f.promised FROM windlass_fair_queues f WHERE f.moved_at < {} - {STEPS} - $1 \
          AND EXISTS (SELECT 1 FROM windlass_lines l WHERE l.gate_kind = 'share' AND l.gate_key = f.queue_name) \
          AND NOT EXISTS (SELECT 1 FROM solid_queue_pauses p WHERE p.queue_name = f.queue_name) \
-         AND NOT EXISTS (SELECT 1 FROM solid_queue_claimed_executions c JOIN solid_queue_jobs j ON j.id = c.job_id \
-           WHERE j.queue_name = f.queue_name) ORDER BY f.queue_name LIMIT $2",
+         AND NOT EXISTS (SELECT 1 FROM (SELECT job_id FROM solid_queue_claimed_executions LIMIT 1000) AS c \
+           CROSS JOIN solid_queue_jobs j WHERE j.id = c.job_id AND j.queue_name || '' = f.queue_name) ORDER BY f.queue_name LIMIT $2",
         micros_now(conn)
     );
     let rows: Vec<StandingQueue> = Statement::new(text)
@@ -115,8 +115,8 @@ pub fn standing_for(
         let ready = row
             .promised
             .as_deref()
-            .map(serde_json::from_str::<Vec<i64>>);
-        let ready = ready.and_then(|ids| ids.ok()?.first().copied());
+            .map(serde_json::from_str::<Vec<Vec<i64>>>);
+        let ready = ready.and_then(|lists| lists.ok()?.first()?.first().copied());
         (row.queue_name, ready)
     });
     Ok(queues.collect())

@@ -10,6 +10,7 @@
 //! [`RateBucket`](crate::db::model::rate::RateBucket). The row of a key is written once for all jobs that a promotion lets
 //! through, and once in a tick: jobs that come earlier wait for the next look.
 
+mod fair_queue;
 mod gates;
 mod line;
 mod rate_gate;

@@ -6,19 +6,17 @@
 
 use crate::db::conn::connection::Conn;
 use crate::db::model::gate_line::ShareOf;
-use crate::db::model::share::{self, MOST_PLACES, RecentUse, ShareUse};
+use crate::db::model::share::{self, MOST_PLACES, ShareUse};
 use crate::db::table::blocked;
 use crate::db::table::rates::{GateKind, JobInLine};
 use crate::db::table::shares::{
     self, FairQueueRow, FloorRow, Level, ShareKey, ShareRow, StoredQueue,
 };
 use crate::db::table::wanted_keys::{self, GATE};
+use crate::db::transition::gate::fair_queue::{LATER, ShareGate};
 use crate::db::transition::gate::line::{self, Line, LineOrigin, SeenLines};
 use diesel::QueryResult;
 use std::collections::{BTreeMap, BTreeSet};
-
-/// The time until the next look at a queue for which jobs wait, if none of it starts.
-const LATER: i64 = 1_000_000;
 
 /// The most old jobs of a queue that one promotion has wait for their share.
 const MOST_OLD: i64 = 500;
@@ -29,24 +27,6 @@ pub(crate) struct UsedTime {
     pub(crate) key: ShareKey,
     pub(crate) jobs: i64,
     pub(crate) micros: i64,
-}
-
-/// A queue during a promotion.
-#[derive(Debug)]
-struct ShareGate {
-    row: FairQueueRow,
-    /// The jobs that are ready by a share.
-    promised: Vec<i64>,
-    /// The number of jobs that may become ready beside them.
-    room: i64,
-    /// The most jobs of one line.
-    most: i64,
-    /// True if more lines wait than were read.
-    has_more: bool,
-    /// True if it is the turn of a tenant of whose jobs no more were read.
-    is_exhausted: bool,
-    moved_at: i64,
-    recent: RecentUse,
 }
 
 /// The use of a level by all.
@@ -72,48 +52,6 @@ pub(super) struct ShareGates {
     floors: BTreeMap<Level, ShareFloor>,
     /// The lines with more jobs than were read.
     longer: BTreeSet<String>,
-}
-
-impl ShareGate {
-    fn of(row: FairQueueRow, unstarted: &BTreeSet<i64>, now: i64) -> Self {
-        let before = row.promised();
-        let mut promised = before.clone();
-        promised.retain(|job| unstarted.contains(job));
-        let started = (before.len() - promised.len()) as i64;
-        let (ready, elapsed) = (promised.len() as i64, now.saturating_sub(row.looked_at));
-        let places = share::places(row.places, ready, started, elapsed);
-        let moved_at = match started > 0 || ready == 0 || row.moved_at > now {
-            true => now,
-            false => row.moved_at,
-        };
-        let mut recent = RecentUse::of_column(row.recent.as_deref());
-        recent.age(elapsed);
-        ShareGate {
-            recent,
-            room: match row.is_ending {
-                true => MOST_PLACES,
-                false => (places - ready).max(0),
-            },
-            row: FairQueueRow { places, ..row },
-            promised,
-            most: 1,
-            has_more: false,
-            is_exhausted: false,
-            moved_at,
-        }
-    }
-
-    /// Gives up to wait for jobs that are ready and that nothing starts, though it could: no worker may have their class.
-    fn give_up(&mut self, conn: &mut Conn<'_>, now: i64) -> QueryResult<()> {
-        let stands = self.room == 0 && now.saturating_sub(self.moved_at) >= LATER;
-        if stands && shares::stands(conn, &self.row.queue_name)? {
-            self.promised.clear();
-            self.row.places = (self.row.places * 2).min(MOST_PLACES);
-            self.room = self.row.places;
-            self.moved_at = now;
-        }
-        Ok(())
-    }
 }
 
 impl ShareGates {
@@ -148,9 +86,13 @@ impl ShareGates {
     fn read(&mut self, conn: &mut Conn<'_>) -> QueryResult<()> {
         let (rows, locked) = shares::read(conn, &self.locked)?;
         self.locked.retain(|queue| !locked.contains(queue));
-        let promised: Vec<i64> = rows.iter().flat_map(FairQueueRow::promised).collect();
+        let promised: Vec<i64> = rows
+            .iter()
+            .flat_map(FairQueueRow::promised)
+            .flatten()
+            .collect();
         let unstarted = match promised.is_empty() {
-            true => BTreeSet::new(),
+            true => BTreeMap::new(),
             false => shares::unstarted(conn, &promised)?,
         };
         for row in rows {
@@ -361,7 +303,7 @@ impl ShareGates {
             return;
         };
         gate.room -= 1;
-        gate.promised.push(job.job_id);
+        gate.passed.push(job.job_id);
         let is_last = line.passed + 1 >= gate.most;
         gate.is_exhausted |= is_last && self.longer.contains(&line.name);
         let Some(key) = key_of(line, job.priority) else {
@@ -400,11 +342,14 @@ impl ShareGates {
                 shares::end(conn, queue)?;
                 continue;
             }
-            let promised = serde_json::to_string(&gate.promised).ok();
+            let passed = (!gate.passed.is_empty()).then_some(&gate.passed);
+            let promised: Vec<_> = gate.promised.iter().chain(passed).collect();
             let row = StoredQueue {
                 queue,
                 places: gate.row.places,
-                promised: promised.filter(|_| !gate.promised.is_empty()),
+                promised: serde_json::to_string(&promised)
+                    .ok()
+                    .filter(|_| !promised.is_empty()),
                 recent: gate.recent.clone().into_column(),
                 mean: gate.row.mean,
                 looked_at: self.now,
