@@ -89,9 +89,9 @@ fn a_burst_and_then_the_rate(db: &TestDb) {
     assert_eq!(db.rows("ready_executions"), 0);
     assert_eq!(drained(db), 5);
     assert_eq!(drained(db), 0);
-    testing::travel(&mut conn, Duration::from_secs(359)).unwrap();
+    testing::travel(&mut conn, Duration::from_secs(240)).unwrap();
     assert_eq!(drained(db), 0);
-    testing::travel(&mut conn, 2 * SECOND).unwrap();
+    testing::travel(&mut conn, Duration::from_secs(121)).unwrap();
     assert_eq!(drained(db), 1);
     testing::travel(&mut conn, HOUR).unwrap();
     assert_eq!((drained(db), db.rows("blocked_executions")), (2, 0));

@@ -178,8 +178,8 @@ pub(crate) fn unwanted_lines(
          SELECT walk.line, NOT EXISTS (SELECT 1 FROM windlass_wanted_keys w WHERE w.key IS NULL AND w.target_id IS NULL AND w.name = walk.line) \
            AND NOT EXISTS (SELECT 1 FROM windlass_rates r WHERE r.rate_key = walk.line AND r.has_waiting \
              AND r.counted_at <= {} - {STEPS} + 1000000) \
-           AND NOT EXISTS (SELECT 1 FROM windlass_lines l JOIN windlass_fair_queues f ON f.queue_name = l.gate_key \
-             WHERE l.line = walk.line AND l.gate_kind = 'share' AND f.due_at IS NOT NULL) AS is_unwanted \
+           AND NOT EXISTS (SELECT 1 FROM windlass_lines l JOIN windlass_fair_queues q ON q.queue_name = l.gate_key \
+             WHERE l.line = walk.line AND l.gate_kind = 'share' AND q.due_at IS NOT NULL) AS is_unwanted \
          FROM walk WHERE walk.line IS NOT NULL ORDER BY walk.place",
         next("$1"),
         next("walk.line"),

@@ -165,8 +165,8 @@ pub(crate) struct QueueState {
 /// Returns the state of a queue.
 pub(crate) fn state(conn: &mut Conn<'_>, queue: &str) -> QueryResult<QueueState> {
     let text = "SELECT EXISTS (SELECT 1 FROM solid_queue_pauses p WHERE p.queue_name = $1) AS is_paused, \
-         EXISTS (SELECT 1 FROM (SELECT job_id FROM solid_queue_claimed_executions LIMIT 1000) AS c \
-           CROSS JOIN solid_queue_jobs j WHERE j.id = c.job_id AND j.queue_name || '' = $1) AS has_running";
+         EXISTS (SELECT 1 FROM solid_queue_jobs j WHERE j.queue_name || '' = $1 \
+           AND j.id IN (SELECT job_id FROM solid_queue_claimed_executions WHERE job_id > 0 LIMIT 1000)) AS has_running";
     Statement::new(text).bind(queue).uncached().get_result(conn)
 }
 

@@ -57,9 +57,9 @@ struct FairQueueStatusRow {
 
 /// Returns the shared queues, by name.
 pub(crate) fn list_queues(conn: &mut Conn<'_>) -> QueryResult<Vec<FairQueue>> {
-    let text = "SELECT f.queue_name, f.by_time, f.places, (SELECT count(*) FROM (SELECT 1 FROM windlass_lines l \
-           WHERE l.gate_kind = 'share' AND l.gate_key = f.queue_name LIMIT 1000) AS few) AS waiting \
-         FROM windlass_fair_queues f WHERE NOT f.is_ending ORDER BY f.queue_name";
+    let text = "SELECT q.queue_name, q.by_time, q.places, (SELECT count(*) FROM (SELECT 1 FROM windlass_lines l \
+           WHERE l.gate_kind = 'share' AND l.gate_key = q.queue_name LIMIT 1000) AS few) AS waiting \
+         FROM windlass_fair_queues q WHERE NOT q.is_ending ORDER BY q.queue_name";
     let rows: Vec<FairQueueStatusRow> = Statement::new(text).uncached().load(conn)?;
     let queues = rows.into_iter().map(|row| FairQueue {
         queue: row.queue_name,
@@ -80,10 +80,10 @@ struct WaitingJobs {
 
 /// Returns how many jobs of each shared queue wait for a share, up to 10,001 of each of 100 queues.
 pub fn waiting_jobs(conn: &mut Conn<'_>) -> QueryResult<Vec<(String, u64)>> {
-    let text = "SELECT f.queue_name, (SELECT count(*) FROM (SELECT 1 FROM windlass_lines l \
-           CROSS JOIN solid_queue_blocked_executions b WHERE l.gate_kind = 'share' AND l.gate_key = f.queue_name AND b.gate = l.line \
+    let text = "SELECT q.queue_name, (SELECT count(*) FROM (SELECT 1 FROM windlass_lines l \
+           CROSS JOIN solid_queue_blocked_executions b WHERE l.gate_kind = 'share' AND l.gate_key = q.queue_name AND b.gate = l.line \
            LIMIT 10001) AS few) AS waiting \
-         FROM windlass_fair_queues f ORDER BY f.queue_name LIMIT 100";
+         FROM windlass_fair_queues q ORDER BY q.queue_name LIMIT 100";
     let rows: Vec<WaitingJobs> = Statement::new(text).uncached().load(conn)?;
     let counts = rows
         .into_iter()
@@ -99,11 +99,11 @@ pub fn standing_for(
     most: i64,
 ) -> QueryResult<Vec<(String, Option<i64>)>> {
     let text = format!(
-        "SELECT f.queue_name, f.promised FROM windlass_fair_queues f WHERE f.moved_at < {} - {STEPS} - $1 \
-         AND EXISTS (SELECT 1 FROM windlass_lines l WHERE l.gate_kind = 'share' AND l.gate_key = f.queue_name) \
-         AND NOT EXISTS (SELECT 1 FROM solid_queue_pauses p WHERE p.queue_name = f.queue_name) \
-         AND NOT EXISTS (SELECT 1 FROM (SELECT job_id FROM solid_queue_claimed_executions LIMIT 1000) AS c \
-           CROSS JOIN solid_queue_jobs j WHERE j.id = c.job_id AND j.queue_name || '' = f.queue_name) ORDER BY f.queue_name LIMIT $2",
+        "SELECT q.queue_name, q.promised FROM windlass_fair_queues q WHERE q.moved_at < {} - {STEPS} - $1 \
+         AND EXISTS (SELECT 1 FROM windlass_lines l WHERE l.gate_kind = 'share' AND l.gate_key = q.queue_name) \
+         AND NOT EXISTS (SELECT 1 FROM solid_queue_pauses p WHERE p.queue_name = q.queue_name) \
+         AND NOT EXISTS (SELECT 1 FROM solid_queue_jobs j WHERE j.queue_name || '' = q.queue_name \
+           AND j.id IN (SELECT job_id FROM solid_queue_claimed_executions WHERE job_id > 0 LIMIT 1000)) ORDER BY q.queue_name LIMIT $2",
         micros_now(conn)
     );
     let rows: Vec<StandingQueue> = Statement::new(text)
@@ -220,8 +220,8 @@ pub(crate) fn list_tenants(conn: &mut Conn<'_>, queue: &str) -> QueryResult<Vec<
             tenants.of(&share.tenant).waiting += row.waiting;
         }
     }
-    let text = "SELECT j.tenant, count(*) AS running FROM (SELECT job_id FROM solid_queue_claimed_executions LIMIT $2) AS c \
-         JOIN solid_queue_jobs j ON j.id = c.job_id WHERE j.queue_name = $1 AND j.tenant IS NOT NULL GROUP BY j.tenant";
+    let text = "SELECT j.tenant, count(*) AS running FROM solid_queue_jobs j WHERE j.queue_name || '' = $1 AND j.tenant IS NOT NULL \
+         AND j.id IN (SELECT job_id FROM solid_queue_claimed_executions WHERE job_id > 0 LIMIT $2) GROUP BY j.tenant";
     let running = Statement::new(text)
         .uncached()
         .bind(queue)
