@@ -142,6 +142,10 @@ fn run(options: &Options) -> Result<bool> {
         check::while_running(&place, &mut violations);
         limit.keep(&place, &mut violations);
         others.look(&place, &mut violations);
+        if fastrand::u32(..20) == 0 {
+            // It may meet a fault.
+            let _ = rates::change_shares(&place);
+        }
     }
     faults.heal(&mut crew);
     crew.end_enqueuing(&place);

@@ -1,4 +1,5 @@
-//! Jobs with rates: in any window, no more of a key start than its rates allow.
+//! Jobs with rates, of tenants that share the threads of their queue: in any window, no more of a key start than its rates
+//! allow.
 
 use crate::Result;
 use crate::check::Violations;
@@ -8,6 +9,7 @@ use crate::place::Place;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use windlass::limits::Rate;
+use windlass::tenants::{self, ShareBy};
 use windlass::{Context, Job, JobError, JobResult};
 
 /// A job of a rate for all, and of one of three others. Some are refused by the other side.
@@ -40,6 +42,10 @@ impl Job for Paced {
         ]
     }
 
+    fn tenant(&self) -> Option<String> {
+        (!self.0.is_multiple_of(7)).then(|| format!("tenant {}", self.0 % 5))
+    }
+
     fn perform(self, cx: &Context<'_, Log>) -> JobResult {
         if self.0.is_multiple_of(50) && fastrand::u32(..3) > 0 {
             return Err(JobError::rate_limited(std::time::Duration::from_millis(
@@ -48,6 +54,19 @@ impl Job for Paced {
         }
         work(cx, self.0 % 20)
     }
+}
+
+/// Shares the queue of these jobs between their tenants, by another measure, or no more.
+pub fn change_shares(place: &Place) -> Result<()> {
+    let mut conn = place.connect()?;
+    match fastrand::u32(..4) {
+        0 => tenants::unshare(&mut conn, Paced::QUEUE).map(drop)?,
+        1 => tenants::share(&mut conn, Paced::QUEUE, ShareBy::Time)?,
+        _ => tenants::share(&mut conn, Paced::QUEUE, ShareBy::Jobs)?,
+    }
+    let tenant = format!("tenant {}", fastrand::u32(..5));
+    tenants::set_weight(&mut conn, Paced::QUEUE, &tenant, fastrand::u32(1..4))?;
+    Ok(())
 }
 
 /// Triggers that write down when jobs with rates start, by the database's clock.

@@ -490,8 +490,6 @@ fn event(event: &str, step: &str, until: Option<DateTime<Utc>>) -> Words {
     words
 }
 
-// --- The parts of a sentence, for the terminal and for pages ---
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -31,7 +31,9 @@ const SHORTEST: i64 = 1_000;
 /// Returns how many jobs of a queue may be ready by a share: as many as start within a few milliseconds, so that another
 /// tenant's job soon has its turn, and the threads find one whenever they look.
 pub(crate) fn places(before: i64, ready: i64, started: i64, elapsed: i64) -> i64 {
-    if started == 0 {
+    // Another program may have written the column.
+    let before = before.clamp(1, MOST_PLACES);
+    if started <= 0 {
         return before;
     }
     let rate = started as f64 * 1e6 / elapsed.max(SHORTEST) as f64;
@@ -162,6 +164,9 @@ mod tests {
         // Long jobs, one by one.
         assert_eq!(places(8, 7, 1, 1_000_000), 7);
         assert_eq!(places(1, 0, 1, 1_000_000), 1);
+        // Any number that is stored.
+        assert_eq!(places(i64::MAX, i64::MAX, i64::MAX, i64::MIN), MOST_PLACES);
+        assert_eq!(places(i64::MIN, 0, -1, 0), 1);
         // Nothing starts.
         assert_eq!(places(8, 8, 0, 1_000_000), 8);
         // 500 and 20,000 jobs a second, again and again.

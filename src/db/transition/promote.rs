@@ -32,8 +32,8 @@ use std::collections::BTreeSet;
 /// Others that find a key locked by it leave its requests. So the caller promotes once more, if
 /// [`goes_on`](Promoted::goes_on).
 pub(crate) fn promote(conn: &mut Conn<'_>, chunk: usize) -> QueryResult<Promoted> {
-    let rates = &mut GateWatch::of_test();
-    promote_after(conn, wanted_keys::BEGINNING, chunk, rates)
+    let watch = &mut GateWatch::of_test();
+    promote_after(conn, wanted_keys::BEGINNING, chunk, watch)
 }
 
 /// Like [`promote`], for the requests after the id `after`, and for the rates that are due.
@@ -41,15 +41,15 @@ pub(crate) fn promote_after(
     conn: &mut Conn<'_>,
     after: i64,
     chunk: usize,
-    rates: &mut GateWatch,
+    watch: &mut GateWatch,
 ) -> QueryResult<Promoted> {
     // First a read without the write lock: mostly there is nothing to do.
     let begun = clock::instant();
     let is_wanted = semaphores::is_requested(conn, after)?;
     let search_took = begun.elapsed();
-    rates.read_clock(conn)?;
-    let promoted = match is_wanted || rates.is_due || !rates.started.is_empty() {
-        true => promote_accepted(conn, after, chunk, rates)?,
+    watch.read_clock(conn)?;
+    let promoted = match is_wanted || watch.is_due || !watch.started.is_empty() {
+        true => promote_accepted(conn, after, chunk, watch)?,
         false => Promoted::default(),
     };
     Ok(Promoted {
@@ -64,18 +64,18 @@ fn promote_accepted(
     conn: &mut Conn<'_>,
     after: i64,
     chunk: usize,
-    rates: &mut GateWatch,
+    watch: &mut GateWatch,
 ) -> QueryResult<Promoted> {
     let mut size = chunk;
     loop {
         let mut taken = 0;
-        let promoted = conn.transaction(|conn| promote_once(conn, after, size, &mut taken, rates));
+        let promoted = conn.transaction(|conn| promote_once(conn, after, size, &mut taken, watch));
         match promoted {
-            Err(_) if rates.wants_clock() && !conn.is_in_transaction() => {
-                rates.read_clock(conn)?;
+            Err(_) if watch.wants_clock() && !conn.is_in_transaction() => {
+                watch.read_clock(conn)?;
             }
             Err(error) if is_refused(conn, &error) && size <= 1 => {
-                let promoted = put_off(conn, after, taken, rates)?;
+                let promoted = put_off(conn, after, taken, watch)?;
                 return Ok(Promoted {
                     refused: Some(error.to_string()),
                     ..promoted
@@ -87,23 +87,30 @@ fn promote_accepted(
     }
 }
 
-/// Puts the request or the rate off that the database refuses, if it comes alone.
+/// Puts the queue, the request or the rate off that the database refuses, if it comes alone.
 fn put_off(
     conn: &mut Conn<'_>,
     after: i64,
     taken: usize,
-    rates: &mut GateWatch,
+    watch: &mut GateWatch,
 ) -> QueryResult<Promoted> {
-    if !rates.is_due {
+    let queues = watch.queues(conn, PUT_OFF)?;
+    if !queues.is_empty() {
+        let promoted = one_by_one(conn, &queues, watch)?;
+        if watch.has_refused(&queues) {
+            return Ok(promoted);
+        }
+    }
+    if !watch.is_due {
         wanted_keys::postpone(conn, after)?;
         return Ok(Promoted::default());
     }
     let mut promoted = Promoted::default();
     if taken > 0 {
         // One of both: if the request is accepted alone, it is the rate.
-        rates.is_due = false;
-        let alone = conn.transaction(|conn| promote_once(conn, after, 1, &mut 0, rates));
-        rates.is_due = true;
+        watch.is_due = false;
+        let alone = conn.transaction(|conn| promote_once(conn, after, 1, &mut 0, watch));
+        watch.is_due = true;
         match alone {
             Err(error) if is_refused(conn, &error) => {
                 wanted_keys::postpone(conn, after)?;
@@ -113,6 +120,36 @@ fn put_off(
         }
     }
     rates::postpone(conn)?;
+    Ok(promoted)
+}
+
+/// The most queues that are looked at one by one.
+const PUT_OFF: usize = 100;
+
+/// Looks at queues one by one, and leaves those for a while that the database refuses.
+fn one_by_one(
+    conn: &mut Conn<'_>,
+    queues: &BTreeSet<String>,
+    watch: &mut GateWatch,
+) -> QueryResult<Promoted> {
+    let mut promoted = Promoted::default();
+    for queue in queues {
+        let due = DueGates {
+            rates: Vec::new(),
+            queues: BTreeSet::from([queue.clone()]),
+        };
+        let looked =
+            conn.transaction(|conn| pass_gates(conn, &mut Requests::default(), &[], due, watch));
+        match looked {
+            Err(error) if !watch.wants_clock() && is_refused(conn, &error) => {
+                watch.refuse(queue);
+                // The row may be what is refused.
+                let _ = shares::postpone(conn, queue);
+            }
+            Err(_) if watch.wants_clock() => {}
+            done => promoted.extend(done?),
+        }
+    }
     Ok(promoted)
 }
 
@@ -134,10 +171,7 @@ fn promote_once(
         true => rates::due(conn, chunk)?,
         false => Vec::new(),
     };
-    let mut queues = watch.started.clone();
-    if watch.is_due {
-        queues.extend(shares::due(conn, chunk, watch.has_no_tick)?);
-    }
+    let queues = watch.queues(conn, chunk)?;
     let due = DueGates { rates: due, queues };
     if requests.taken == 0 {
         return pass_gates(conn, &mut requests, &[], due, watch);

@@ -48,7 +48,7 @@ pub(crate) struct Session {
     pub(crate) wanted: WantedMark,
     fronts: BatchFronts,
     promoted_at: Option<Instant>,
-    rates: GateWatch,
+    gates: GateWatch,
     /// The place where the loop notes that it moves, if its process is not alive without it.
     turns: Option<LoopTurns>,
 }
@@ -91,7 +91,7 @@ impl Session {
             wanted: WantedMark::default(),
             fronts: BatchFronts::default(),
             promoted_at: None,
-            rates: GateWatch::default(),
+            gates: GateWatch::default(),
             turns: None,
         }
     }
@@ -307,23 +307,23 @@ impl Session {
         self.promoted_at = Some(clock::instant());
         let search = self.wanted.begin();
         let mut fronts = std::mem::take(&mut self.fronts);
-        let mut rates = std::mem::take(&mut self.rates);
-        rates.is_due = self.context.next_rate.is_due();
-        self.context.shares.pass_to(&mut rates);
+        let mut gates = std::mem::take(&mut self.gates);
+        gates.is_due = self.context.next_rate.is_due();
+        self.context.shares.pass_to(&mut gates);
         let promoted = self.run("promote blocked jobs", |conn| {
-            let promoted = promote::promote_after(conn, search.after, PROMOTED_KEYS, &mut rates)?;
+            let promoted = promote::promote_after(conn, search.after, PROMOTED_KEYS, &mut gates)?;
             fronts.pass_ended(conn, &promoted.open_batches)?;
             let asks = search.asks_after(promoted.search_took);
             let last = asks.then(|| wanted_keys::last_id(conn)).transpose()?;
             Ok((promoted, last))
         });
         self.fronts = fronts;
-        self.context.shares.note_by_time(&rates.by_time);
+        self.context.shares.note_by_time(&gates.by_time);
         if promoted.is_ok() {
-            rates.started.clear();
+            gates.started.clear();
         }
-        let was_due = rates.is_due;
-        self.rates = rates;
+        let was_due = gates.is_due;
+        self.gates = gates;
         let (promoted, last) = match promoted {
             Ok(done) => done,
             Err(pause) => {

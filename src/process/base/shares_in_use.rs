@@ -2,7 +2,7 @@
 
 use crate::db::model::claim::Claimed;
 use crate::db::table::shares::ShareKey;
-use crate::db::transition::gate::{GateWatch, UsedTime};
+use crate::db::transition::gate::{GateWatch, UsedTimes};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -21,8 +21,11 @@ struct UnseenShares {
     /// The jobs of these that run.
     running: HashMap<i64, ShareKey>,
     /// The number of those that have ended, and their time in microseconds.
-    ended: BTreeMap<ShareKey, (i64, i64)>,
+    ended: UsedTimes,
 }
+
+/// The most jobs, and tenants, that are kept in mind: what is lost counts as the estimate that it had.
+const MOST: usize = 10_000;
 
 impl SharesInUse {
     fn unseen(&self) -> MutexGuard<'_, UnseenShares> {
@@ -48,7 +51,12 @@ impl SharesInUse {
 
     /// Measures the time of jobs.
     pub(crate) fn measure(&self, jobs: Vec<(i64, ShareKey)>) {
-        self.unseen().running.extend(jobs);
+        let mut unseen = self.unseen();
+        // Some are released before they start.
+        if unseen.running.len() > MOST {
+            unseen.running.clear();
+        }
+        unseen.running.extend(jobs);
     }
 
     /// Notes the time that a job has taken.
@@ -70,12 +78,14 @@ impl SharesInUse {
     pub(crate) fn pass_to(&self, watch: &mut GateWatch) {
         let mut unseen = self.unseen();
         watch.started.append(&mut unseen.started);
-        if !watch.times.is_empty() {
-            return; // Another process looks at these queues.
+        // Those of queues that no promotion has looked at meanwhile are added up.
+        if watch.times.len() > MOST {
+            watch.times.clear();
         }
-        let ended = std::mem::take(&mut unseen.ended).into_iter();
-        let times = ended.map(|(key, (jobs, micros))| UsedTime { key, jobs, micros });
-        watch.times.extend(times);
+        for (key, (jobs, micros)) in std::mem::take(&mut unseen.ended) {
+            let all = watch.times.entry(key).or_default();
+            *all = (all.0 + jobs, all.1.saturating_add(micros));
+        }
     }
 
     /// Notes how the threads of a queue are shared.
@@ -93,5 +103,26 @@ impl SharesInUse {
         if unseen.by_time.is_empty() {
             unseen.running.clear();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Those of a queue that nothing looks at any more hold up no other.
+    #[test]
+    fn times_are_added_up_until_a_promotion_takes_them() {
+        let shares = SharesInUse::default();
+        let mut watch = GateWatch::default();
+        let key = |queue: &str| (queue.to_owned(), 0, "acme".to_owned());
+        for (job, queue) in [(1, "left"), (2, "left"), (3, "other")] {
+            shares.measure(vec![(job, key(queue))]);
+            shares.note_time(job, Duration::from_micros(70));
+            shares.note_time(job, Duration::from_micros(70));
+            shares.pass_to(&mut watch);
+        }
+        assert_eq!(watch.times[&key("left")], (2, 140));
+        assert_eq!(watch.times[&key("other")], (1, 70));
     }
 }

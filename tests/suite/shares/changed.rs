@@ -6,8 +6,9 @@ use crate::support::TestDb;
 use crate::support::db::execute;
 use crate::support::jobs::Note;
 use windlass::jobs::{Change, Jobs};
+use windlass::limits::Rate;
 use windlass::tenants::{self, ShareBy};
-use windlass::{Error, NewJob, enqueue_all};
+use windlass::{Error, NewJob, Registry, enqueue_all, testing};
 
 /// Jobs that are ready already wait for their turn as well.
 fn a_backlog_is_shared(db: &TestDb) {
@@ -36,6 +37,12 @@ fn waiting_jobs_go_on(db: &TestDb) {
     // Those that come now wait for no turn.
     enqueue_all(&mut conn, jobs_of("late", 1)).unwrap();
     assert_eq!(db.rows("blocked_executions"), 603);
+    // A queue that ends waits for none of its jobs.
+    let none = Registry::new();
+    let none = testing::Drain::new(&none).run_on(&mut conn).unwrap();
+    none.assert_all_finished(0);
+    let waited_for = "SELECT count(*) AS n FROM windlass_fair_queues WHERE promised IS NOT NULL";
+    assert_eq!(db.count(waited_for), 0);
     assert_eq!(worked(db, 604).len(), 604);
     for table in ["windlass_fair_queues", "windlass_lines", "windlass_shares"] {
         assert_eq!(db.rows_of(table), 0, "{table}");
@@ -127,7 +134,32 @@ fn an_open_change_holds_up_no_other(db: &TestDb) {
     assert_eq!(drained(db), ["held"; 2]);
 }
 
+/// The database refuses every look at one of the queues.
+fn a_refused_queue_holds_up_no_other(db: &TestDb) {
+    let mut conn = db.connection();
+    for queue in ["bad", "mail"] {
+        tenants::share(&mut conn, queue, ShareBy::Jobs).unwrap();
+    }
+    match db.is_postgres() {
+        false => {
+            db.execute("CREATE TRIGGER refuse BEFORE UPDATE ON windlass_fair_queues WHEN NEW.queue_name = 'bad' BEGIN SELECT RAISE(ABORT, 'refused'); END");
+        }
+        true => {
+            db.execute("CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE check_violation; END $$");
+            db.execute("CREATE TRIGGER refuse BEFORE UPDATE ON windlass_fair_queues FOR EACH ROW WHEN (NEW.queue_name = 'bad') EXECUTE FUNCTION refuse()");
+        }
+    }
+    let bad = jobs_of("acme", 3).map(|job| job.queue("bad"));
+    enqueue_all(&mut conn, bad).unwrap();
+    enqueue_all(&mut conn, jobs_of("acme", 30)).unwrap();
+    let rate = || Rate::per_second(100).key("api");
+    let rated = (0..3).map(|_| NewJob::new(&Note::new("rated")).unwrap().rate(rate()));
+    enqueue_all(&mut conn, rated).unwrap();
+    assert_eq!(worked(db, 33).len(), 33);
+}
+
 on_each_database!(
+    a_refused_queue_holds_up_no_other,
     an_open_change_holds_up_no_other,
     a_backlog_is_shared,
     waiting_jobs_go_on,

@@ -264,12 +264,6 @@ fn time_is_shared(db: &TestDb) {
 fn a_young_job_is_not_passed_again_and_again(db: &TestDb) {
     share(db);
     let mut conn = db.connection();
-    // A worker stores the class.
-    let registry = Registry::new().register::<Note>(Arc::new(Log::default()));
-    let worker = Worker::new(&db.database, registry).queues(["other"]);
-    let handle = worker.unwrap().start().unwrap();
-    until("the class is stored", || db.rows_of("windlass_classes") > 0);
-    handle.stop();
     let none = Registry::new();
     let promote = || {
         let none = testing::Drain::new(&none).run_on(&mut db.connection());

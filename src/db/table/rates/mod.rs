@@ -313,7 +313,7 @@ pub(crate) fn postpone(conn: &mut Conn<'_>) -> QueryResult<()> {
 }
 
 /// The time for which a key is left that the database refuses, in microseconds.
-const REFUSED: i64 = 10_000_000;
+pub(super) const REFUSED: i64 = 10_000_000;
 
 #[derive(QueryableByName)]
 struct NextDue {

@@ -62,7 +62,7 @@ pub(crate) fn end(conn: &mut Conn<'_>, queue: &str) -> QueryResult<()> {
     Statement::new(text).bind(queue).uncached().execute(conn)
 }
 
-/// Returns the SELECT of the last id of ready executions.
+/// The last id of ready executions.
 const LAST_READY: &str = "(SELECT max(r.id) FROM solid_queue_ready_executions r)";
 
 /// Shares the threads of a queue from now on, by the time that jobs run or by their number. Returns `false` if they are

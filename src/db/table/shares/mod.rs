@@ -12,7 +12,7 @@ pub(crate) use status::{list_queues, list_tenants};
 use crate::db::conn::connection::Conn;
 use crate::db::conn::dialect::{Dialect, id_list};
 use crate::db::conn::statement::Statement;
-use crate::db::table::rates::{STEPS, bind_texts, is_one_of, micros_now};
+use crate::db::table::rates::{REFUSED, STEPS, bind_texts, is_one_of, micros_now};
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Bool, Integer, Nullable, Text};
 use std::collections::{BTreeMap, BTreeSet};
@@ -40,7 +40,7 @@ pub(crate) fn fair_among(
         is_one_of(conn, "queue_name", "$1")
     );
     let queues: Vec<&str> = queues.iter().copied().collect();
-    let rows = bind_texts(conn, Statement::new(text), &queues).load(conn)?;
+    let rows = bind_texts(conn, Statement::new(text).plain(), &queues).load(conn)?;
     Ok(names(rows))
 }
 
@@ -126,6 +126,19 @@ pub(crate) fn due(conn: &mut Conn<'_>, most: usize, early: bool) -> QueryResult<
         micros_now(conn)
     );
     Ok(names(Statement::new(text).bind(most as i64).load(conn)?))
+}
+
+/// Leaves a queue for a while, because the database refuses its promotion.
+pub(crate) fn postpone(conn: &mut Conn<'_>, queue: &str) -> QueryResult<()> {
+    let text = format!(
+        "UPDATE windlass_fair_queues SET due_at = {} - {STEPS} + $1 WHERE queue_name = $2",
+        micros_now(conn)
+    );
+    Statement::new(text)
+        .bind(REFUSED)
+        .bind(queue)
+        .uncached()
+        .execute(conn)
 }
 
 #[derive(QueryableByName)]

@@ -35,11 +35,14 @@ pub(super) struct ShareGate {
 impl ShareGate {
     pub(super) fn of(row: FairQueueRow, unstarted: &BTreeMap<i64, bool>, now: i64) -> Self {
         let mut promised = row.promised();
+        if row.is_ending {
+            promised.clear();
+        }
         let before = count(&promised);
         for jobs in &mut promised {
             jobs.retain(|job| unstarted.contains_key(job));
         }
-        promised.retain(|jobs| !jobs.is_empty());
+        let is_held_back = is_held_back(&mut promised, unstarted);
         let (ready, elapsed) = (count(&promised), now.saturating_sub(row.looked_at));
         let started = before - ready;
         let places = share::places(row.places, ready, started, elapsed);
@@ -53,7 +56,7 @@ impl ShareGate {
             recent,
             room: match row.is_ending {
                 true => MOST_PLACES,
-                false if is_held_back(&promised, unstarted) => 0,
+                false if is_held_back => 0,
                 false => (places - ready).max(0),
             },
             row: FairQueueRow { places, ..row },
@@ -92,9 +95,49 @@ fn count(promised: &[Vec<i64>]) -> i64 {
     promised.iter().map(|jobs| jobs.len() as i64).sum()
 }
 
-/// Returns whether jobs of two promotions before will start. Jobs that are ready start by their age: if there were always
-/// further ones, those of a tenant with many old jobs would come before a young one of another for ever.
-fn is_held_back(promised: &[Vec<i64>], unstarted: &BTreeMap<i64, bool>) -> bool {
-    let is_coming = |jobs: &&Vec<i64>| jobs.iter().any(|job| unstarted.get(job) == Some(&true));
-    promised.iter().filter(is_coming).count() >= 2
+/// Returns whether no promotion may let further jobs through, as one after the oldest whose jobs are still to start has done so:
+/// jobs that are ready start by their age, and those of a tenant with many old jobs would come before a young one of another
+/// for ever. Forgets promotions that are over.
+fn is_held_back(promised: &mut Vec<Vec<i64>>, unstarted: &BTreeMap<i64, bool>) -> bool {
+    let is_coming = |jobs: &Vec<i64>| jobs.iter().any(|job| unstarted.get(job) == Some(&true));
+    let oldest = promised.iter().position(is_coming);
+    let mut place = 0..;
+    // One after it counts, although all of its jobs may have started.
+    promised.retain(|jobs| {
+        let is_after = oldest.is_some_and(|oldest| place.next() > Some(oldest));
+        is_after || !jobs.is_empty()
+    });
+    let oldest = promised.iter().position(is_coming);
+    oldest.is_some_and(|oldest| promised.len() > oldest + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn further_jobs_wait_for_the_oldest_that_will_start() {
+        let held = |promised: &[&[i64]]| {
+            // Those from 100 on are of a class without a worker.
+            let all = promised.iter().flat_map(|jobs| jobs.iter());
+            let unstarted = all.map(|job| (*job, *job < 100)).collect();
+            let mut promised: Vec<Vec<i64>> = promised.iter().map(|jobs| jobs.to_vec()).collect();
+            let is_held = is_held_back(&mut promised, &unstarted);
+            (is_held, promised)
+        };
+        let lists = |lists: &[&[i64]]| lists.iter().map(|jobs| jobs.to_vec()).collect::<Vec<_>>();
+        assert_eq!(held(&[]), (false, lists(&[])));
+        assert_eq!(held(&[&[1, 2]]), (false, lists(&[&[1, 2]])));
+        assert_eq!(held(&[&[9], &[1]]), (true, lists(&[&[9], &[1]])));
+        // All of the second have started, and the first is next.
+        assert_eq!(held(&[&[9], &[]]), (true, lists(&[&[9], &[]])));
+        assert_eq!(held(&[&[], &[]]), (false, lists(&[])));
+        assert_eq!(held(&[&[], &[3]]), (false, lists(&[&[3]])));
+        assert_eq!(held(&[&[100], &[], &[3]]), (false, lists(&[&[100], &[3]])));
+        assert_eq!(held(&[&[100], &[101]]), (false, lists(&[&[100], &[101]])));
+        assert_eq!(
+            held(&[&[100], &[3], &[]]),
+            (true, lists(&[&[100], &[3], &[]]))
+        );
+    }
 }

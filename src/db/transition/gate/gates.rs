@@ -10,7 +10,7 @@ use crate::db::table::semaphores::{self, FreeSlots};
 use crate::db::table::wanted_keys::{self, GATE};
 use crate::db::transition::gate::line::{Line, LineOrigin, SeenLines};
 use crate::db::transition::gate::rate_gate::{LineView, RateGate};
-use crate::db::transition::gate::share_gate::{ShareGates, UsedTime};
+use crate::db::transition::gate::share_gate::{ShareGates, UsedTimes};
 use diesel::QueryResult;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -215,7 +215,7 @@ impl Gates {
         &mut self,
         conn: &mut Conn<'_>,
         lines: &mut [Line],
-        times: &mut Vec<UsedTime>,
+        times: &mut UsedTimes,
     ) -> QueryResult<Vec<JobInLine>> {
         let count = lines.iter().filter(|line| line.is_going()).count() as i64;
         let share = (AT_ONCE / count.max(1)).max(1);

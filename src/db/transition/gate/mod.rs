@@ -3,8 +3,8 @@
 //! Jobs with the same gates are in one line, in the order of their priority and age. A promotion looks at the first jobs of
 //! the lines that were requested: a job becomes ready if all its gates are open at once, and takes a token of each rate and
 //! a slot of its key. Otherwise its line waits for the first gate that is closed, and holds nothing. The gates are looked at
-//! in this order: the share, the rates, as the job names them, and then the concurrency key. Once a job has found a rate without the
-//! tokens that it costs, no later job passes that rate, of whatever line.
+//! in this order: the share, the rates, as the job names them, and then the concurrency key. Once a job has found a rate
+//! without the tokens that it costs, no later job passes that rate, of whatever line.
 //!
 //! A token that was taken is promised until a promotion sees that its job has started, see
 //! [`RateBucket`](crate::db::model::rate::RateBucket). The row of a key is written once for all jobs that a promotion lets
@@ -18,18 +18,20 @@ mod share_gate;
 mod steady_clock;
 
 pub(crate) use line::WantedGates;
-pub(crate) use share_gate::UsedTime;
+pub(crate) use share_gate::UsedTimes;
 
+use crate::clock;
 use crate::db::conn::connection::Conn;
 use crate::db::model::gate_line::ShareOf;
 use crate::db::table::wanted_keys::{self, NewRequest};
-use crate::db::table::{jobs, rates};
+use crate::db::table::{jobs, rates, shares};
 use crate::db::transition::gate::gates::{Gates, Passed};
 use crate::db::transition::gate::line::{Line, LineOrigin};
 use crate::db::transition::gate::share_gate::ShareGates;
 use crate::db::transition::gate::steady_clock::SteadyClock;
 use diesel::QueryResult;
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
 
 /// The most lines of one promotion, besides those that were requested.
 const MOST_LINES: usize = 200;
@@ -49,6 +51,9 @@ pub(crate) struct LetThrough {
     pub(crate) emptied: usize,
 }
 
+/// The time for which a queue is left that the database refuses.
+const LEFT_FOR: Duration = Duration::from_secs(10);
+
 /// A process's view of the gates.
 #[derive(Debug, Default)]
 pub(crate) struct GateWatch {
@@ -57,11 +62,13 @@ pub(crate) struct GateWatch {
     /// The queues whose threads are shared, and of which this process has started jobs since the last promotion.
     pub(crate) started: BTreeSet<String>,
     /// The time that jobs have taken which ended since.
-    pub(crate) times: Vec<UsedTime>,
+    pub(crate) times: UsedTimes,
     /// The queues that were looked at, and whether their threads are shared by time.
     pub(crate) by_time: BTreeMap<String, bool>,
     /// True if it looks at rates and queues as often as it is asked to, in a test.
-    pub(crate) has_no_tick: bool,
+    has_no_tick: bool,
+    /// The queues of which the database has refused a look, and when.
+    refused: BTreeMap<String, Instant>,
     /// True if the clock must be read before another attempt.
     wants_clock: bool,
     steady: SteadyClock,
@@ -73,12 +80,37 @@ impl GateWatch {
         GateWatch {
             is_due: true,
             started: BTreeSet::new(),
-            times: Vec::new(),
+            times: UsedTimes::new(),
             by_time: BTreeMap::new(),
             has_no_tick: true,
+            refused: BTreeMap::new(),
             wants_clock: false,
             steady: SteadyClock::default(),
         }
+    }
+
+    /// Returns the queues to look at: those of which jobs have started, and up to `most` that are due.
+    pub(crate) fn queues(&self, conn: &mut Conn<'_>, most: usize) -> QueryResult<BTreeSet<String>> {
+        let mut queues = self.started.clone();
+        if self.is_due {
+            queues.extend(shares::due(conn, most, self.has_no_tick)?);
+        }
+        let is_refused = |queue: &String| {
+            let at = self.refused.get(queue);
+            at.is_some_and(|at| at.elapsed() < LEFT_FOR)
+        };
+        queues.retain(|queue| !is_refused(queue));
+        Ok(queues)
+    }
+
+    /// Leaves a queue for a while, as the database has refused a look at it.
+    pub(crate) fn refuse(&mut self, queue: &str) {
+        self.refused.insert(queue.to_owned(), clock::instant());
+    }
+
+    /// Returns whether one of these is left.
+    pub(crate) fn has_refused(&self, queues: &BTreeSet<String>) -> bool {
+        queues.iter().any(|queue| self.refused.contains_key(queue))
     }
 
     /// Reads the database's clock if rates may be due, or if a promotion has noticed a step of it. Returns whether it was
@@ -118,7 +150,7 @@ pub(crate) fn let_through(
         watch.wants_clock = true;
         return Err(diesel::result::Error::RollbackTransaction);
     };
-    let shares = ShareGates::open(conn, &mut seen, queues, now)?;
+    let shares = ShareGates::open(conn, &mut seen, queues, (now, watch.has_no_tick))?;
     watch.by_time = shares.by_time();
     let mut gates = Gates::open(conn, &seen, shares, now)?;
     if watch.has_no_tick {

@@ -21,13 +21,8 @@ use std::collections::{BTreeMap, BTreeSet};
 /// The most old jobs of a queue that one promotion has wait for their share.
 const MOST_OLD: i64 = 500;
 
-/// The time that jobs of a tenant have taken.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct UsedTime {
-    pub(crate) key: ShareKey,
-    pub(crate) jobs: i64,
-    pub(crate) micros: i64,
-}
+/// The number of jobs of tenants that have ended, and the time that they have taken, in microseconds.
+pub(crate) type UsedTimes = BTreeMap<ShareKey, (i64, i64)>;
 
 /// The use of a level by all.
 #[derive(Debug, Clone, Copy)]
@@ -60,7 +55,7 @@ impl ShareGates {
         conn: &mut Conn<'_>,
         seen: &mut SeenLines,
         wanted: BTreeSet<String>,
-        now: i64,
+        (now, is_test): (i64, bool),
     ) -> QueryResult<Self> {
         let of_lines = seen.lines.iter();
         let of_lines = of_lines.filter_map(|line| Some(line.gates.share.as_ref()?.queue.clone()));
@@ -77,13 +72,13 @@ impl ShareGates {
             locked: all.into_iter().filter(is_locked).collect(),
             ..ShareGates::default()
         };
-        gates.read(conn)?;
+        gates.read(conn, is_test)?;
         gates.left = wanted.difference(&gates.locked).cloned().collect();
         gates.add_lines(conn, seen)?;
         Ok(gates)
     }
 
-    fn read(&mut self, conn: &mut Conn<'_>) -> QueryResult<()> {
+    fn read(&mut self, conn: &mut Conn<'_>, is_test: bool) -> QueryResult<()> {
         let (rows, locked) = shares::read(conn, &self.locked)?;
         self.locked.retain(|queue| !locked.contains(queue));
         let promised: Vec<i64> = rows
@@ -91,10 +86,16 @@ impl ShareGates {
             .flat_map(FairQueueRow::promised)
             .flatten()
             .collect();
-        let unstarted = match promised.is_empty() {
+        let mut unstarted = match promised.is_empty() {
             true => BTreeMap::new(),
             false => shares::unstarted(conn, &promised)?,
         };
+        if is_test {
+            // No worker has stored a class, and the drain of a test has all.
+            unstarted
+                .values_mut()
+                .for_each(|is_coming| *is_coming = true);
+        }
         for row in rows {
             let mut gate = ShareGate::of(row, &unstarted, self.now);
             gate.give_up(conn, self.now)?;
@@ -135,16 +136,16 @@ impl ShareGates {
         }
         line::read_ordered(conn, &mut added)?;
         seen.lines.append(&mut added);
+        let each = (MOST_PLACES / (seen.lines.len() as i64).max(1)).max(1);
         for (queue, gate) in &mut self.queues {
             let of_queue = |line: &&Line| {
-                line.gates
-                    .share
-                    .as_ref()
-                    .is_some_and(|of| of.queue == *queue)
+                let share = line.gates.share.as_ref();
+                share.is_some_and(|of| of.queue == *queue)
             };
             let lines = seen.lines.iter().filter(of_queue).count() as i64;
             // A tenant with a large weight may have several in a row.
-            gate.most = (3 * gate.room / lines.max(1)).max(1).min(gate.room);
+            let fair = (3 * gate.room / lines.max(1)).max(1);
+            gate.most = fair.min(gate.room).min(each);
         }
         Ok(())
     }
@@ -171,21 +172,20 @@ impl ShareGates {
         conn: &mut Conn<'_>,
         lines: &[Line],
         jobs: &[JobInLine],
-        times: &mut Vec<UsedTime>,
+        times: &mut UsedTimes,
     ) -> QueryResult<()> {
-        let (now, later): (Vec<_>, Vec<_>) = std::mem::take(times)
+        let (mut now, later): (UsedTimes, UsedTimes) = std::mem::take(times)
             .into_iter()
-            .partition(|time| self.locked.contains(&time.key.0));
+            .partition(|((queue, ..), _)| self.locked.contains(queue));
         *times = later;
-        let now = now.into_iter();
-        let now: Vec<UsedTime> = now.filter(|time| self.is_by_time(&time.key.0)).collect();
+        now.retain(|(queue, ..), _| self.is_by_time(queue));
         let by_name: BTreeMap<&str, &Line> = lines.iter().map(|line| (&*line.name, line)).collect();
         let of_jobs = jobs.iter().filter_map(|job| {
             let line = *by_name.get(&*job.line)?;
             self.gate_of(line)?;
             Some((key_of(line, job.priority)?, &*line.name))
         });
-        let of_times = now.iter().map(|time| (time.key.clone(), ""));
+        let of_times = now.keys().map(|key| (key.clone(), ""));
         let keys: BTreeSet<(ShareKey, &str)> = of_jobs.chain(of_times).collect();
         let levels: BTreeSet<Level> = keys
             .iter()
@@ -203,7 +203,7 @@ impl ShareGates {
             let used = self.used.entry(key).or_insert_with(|| found.clone());
             used.pass = used.pass.max(found.pass);
         }
-        for UsedTime { key, jobs, micros } in now {
+        for (key, (jobs, micros)) in now {
             let Some(gate) = self.queues.get_mut(&key.0) else {
                 continue;
             };
@@ -302,6 +302,9 @@ impl ShareGates {
         let Some(gate) = self.queues.get_mut(&share.queue) else {
             return;
         };
+        if gate.row.is_ending {
+            return; // Nothing is counted any more.
+        }
         gate.room -= 1;
         gate.passed.push(job.job_id);
         let is_last = line.passed + 1 >= gate.most;
