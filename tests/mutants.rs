@@ -79,6 +79,7 @@ mutants! {
     quota_not_counted: "kill", ["I20"];
     limit_ignored: "kill", ["I7", "I22"];
     rate_ignored: "kill", ["I23"];
+    turns_by_age: "kill", ["I24"];
 }
 
 /// SQLite alone can give an id out twice.

@@ -80,7 +80,9 @@ impl BenchRun {
         let only = &self.settings.only;
         for kind in Kind::value_variants() {
             if only.is_empty() || only.contains(kind) {
-                for comparison in kinds::comparisons(*kind, &self) {
+                let mut comparisons = kinds::comparisons(*kind, &self);
+                comparisons.retain(|one| one.figure.contains(&self.settings.figure));
+                for comparison in comparisons {
                     self.compare(&kind.name(), &comparison, &mut figures)?;
                 }
             }

@@ -26,6 +26,14 @@ pub(crate) struct Settings {
     /// Only these kinds of work, separated by commas
     #[arg(long, value_enum, value_name = "KINDS", value_delimiter = ',')]
     pub(crate) only: Vec<Kind>,
+    /// Only the figures whose names have this text
+    #[arg(
+        long,
+        default_value = "",
+        hide_default_value = true,
+        value_name = "TEXT"
+    )]
+    pub(crate) figure: String,
     /// Rounds in which Windlass and its ceiling are measured in turn
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) rounds: u32,

@@ -6,7 +6,7 @@ use crate::faults::Faults;
 use crate::gates::RAISED;
 use crate::jobs::SLOTS;
 use crate::place::Place;
-use crate::{batches, flows, gates, rates, waits};
+use crate::{batches, flows, gates, rates, shares, waits};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 /// The violated invariants, and the first few cases of each.
@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 pub struct Violations(BTreeMap<&'static str, Vec<String>>);
 
 /// The invariants that are checked, in words.
-pub const INVARIANTS: [(&str, &str); 20] = [
+pub const INVARIANTS: [(&str, &str); 21] = [
     ("I1", "every job is in exactly one place"),
     ("I2", "every claim belongs to a registered process"),
     (
@@ -67,6 +67,10 @@ pub const INVARIANTS: [(&str, &str); 20] = [
     (
         "I23",
         "in no window do more jobs of a key start than its rate allows",
+    ),
+    (
+        "I24",
+        "between any two promotions, tenants that wait have got their shares",
     ),
 ];
 
@@ -278,6 +282,7 @@ pub fn at_the_end(
     waits::check(place, drained, violations)?;
     gates::check(place, drained, daily, violations)?;
     rates::check(place, violations)?;
+    shares::check(place, violations)?;
     effects(place, faults, violations)
 }
 

@@ -4,6 +4,7 @@ use crate::gates::{self, Conflicting, Daily, Raised, Rationed};
 use crate::jobs::{Log, Work};
 use crate::place::{Place, count};
 use crate::rates::Paced;
+use crate::shares::Turn;
 use crate::{Result, batches, flows, waits};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -145,5 +146,6 @@ pub fn register(registry: Registry, log: &Arc<Log>) -> Registry {
         .register::<Daily>(Arc::clone(log))
         .register::<Rationed>(Arc::clone(log))
         .register::<Paced>(Arc::clone(log))
+        .register::<Turn>(Arc::clone(log))
         .register::<Work>(Arc::clone(log))
 }

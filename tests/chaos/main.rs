@@ -37,6 +37,7 @@ mod proxy;
 mod rates;
 mod report;
 mod roles;
+mod shares;
 mod waits;
 
 use clap::Parser;
@@ -122,6 +123,7 @@ fn run(options: &Options) -> Result<bool> {
     let place = Place::create(options.database.as_deref(), options.pooler.as_deref())?;
     check::install_audit(&place)?;
     rates::install_audit(&place)?;
+    shares::install_audit(&place)?;
     let mut faults = Faults::new(&place, options);
     let mix = Mix::of(options, faults.are_graceful());
     let mut crew = Crew::new(&place, seed, mix, options.before.clone())?;
@@ -131,6 +133,7 @@ fn run(options: &Options) -> Result<bool> {
     let time = Duration::from_secs(options.seconds);
     let mut limit = gates::Limit::new(&place, options.seconds);
     let mut others = gates::Others::default();
+    let mut rounds = shares::Rounds::default();
     let is_lacking = || start.elapsed() < 10 * time && options.amounts.are_lacking(&place);
     while start.elapsed() < time || is_lacking() {
         crew.keep_staffed()?;
@@ -142,10 +145,7 @@ fn run(options: &Options) -> Result<bool> {
         check::while_running(&place, &mut violations);
         limit.keep(&place, &mut violations);
         others.look(&place, &mut violations);
-        if fastrand::u32(..20) == 0 {
-            // It may meet a fault.
-            let _ = rates::change_shares(&place);
-        }
+        rounds.keep(&place);
     }
     faults.heal(&mut crew);
     crew.end_enqueuing(&place);

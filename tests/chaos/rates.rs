@@ -9,7 +9,6 @@ use crate::place::Place;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use windlass::limits::Rate;
-use windlass::tenants::{self, ShareBy};
 use windlass::{Context, Job, JobError, JobResult};
 
 /// A job of a rate for all, and of one of three others. Some are refused by the other side.
@@ -54,19 +53,6 @@ impl Job for Paced {
         }
         work(cx, self.0 % 20)
     }
-}
-
-/// Shares the queue of these jobs between their tenants, by another measure, or no more.
-pub fn change_shares(place: &Place) -> Result<()> {
-    let mut conn = place.connect()?;
-    match fastrand::u32(..4) {
-        0 => tenants::unshare(&mut conn, Paced::QUEUE).map(drop)?,
-        1 => tenants::share(&mut conn, Paced::QUEUE, ShareBy::Time)?,
-        _ => tenants::share(&mut conn, Paced::QUEUE, ShareBy::Jobs)?,
-    }
-    let tenant = format!("tenant {}", fastrand::u32(..5));
-    tenants::set_weight(&mut conn, Paced::QUEUE, &tenant, fastrand::u32(1..4))?;
-    Ok(())
 }
 
 /// Triggers that write down when jobs with rates start, by the database's clock.

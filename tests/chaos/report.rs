@@ -99,6 +99,11 @@ impl<'a> Facts<'a> {
                 "jobs refused by a quota",
                 refused.lines().count().to_string(),
             ),
+            ("jobs with rates", count(&of_class("chaos_paced"))?),
+            (
+                "jobs of tenants that take turns",
+                count(&of_class("chaos_turn"))?,
+            ),
             ("executions", starts.to_string()),
             ("ticks of the recurring task", ticks.to_string()),
             ("processes pruned", lines("pruned ")),

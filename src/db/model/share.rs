@@ -5,7 +5,8 @@
 //! weight of its tenant.
 
 use serde::{Deserialize, Serialize};
-use std::cmp::Ordering;
+use std::cmp::{Ordering, Reverse};
+use std::collections::{BTreeMap, BinaryHeap};
 
 /// The cost of a job where jobs are counted.
 pub(crate) const ONE_JOB: i64 = 1_000_000;
@@ -37,7 +38,8 @@ pub(crate) fn places(before: i64, ready: i64, started: i64, elapsed: i64) -> i64
         return before;
     }
     let rate = started as f64 * 1e6 / elapsed.max(SHORTEST) as f64;
-    let wanted = (rate * AHEAD / 1e6 * (1.0 + rate / MANY)) as i64 + 1;
+    let wanted = rate * AHEAD / 1e6 * (1.0 + rate / MANY);
+    let wanted = wanted.min(MOST_PLACES as f64) as i64 + 1;
     // In steps: some looks come shortly after each other.
     let step = (wanted - before) / 4;
     let next = match wanted.cmp(&before) {
@@ -65,6 +67,15 @@ pub(crate) struct ShareUse {
 }
 
 impl ShareUse {
+    /// Returns the use of an unknown tenant, as its line has noted it.
+    pub(crate) fn noted(pass: i64) -> Self {
+        ShareUse {
+            pass,
+            weight: 1,
+            mean: 0,
+        }
+    }
+
     /// Returns the cost of its next job: one, or its time as far as that is known.
     pub(crate) fn cost(&self, by_time: bool, mean_of_queue: i64) -> i64 {
         let known = [self.mean, mean_of_queue];
@@ -79,8 +90,11 @@ impl ShareUse {
 
     /// Adds a cost. One below 0 gives back what an estimate had added.
     pub(crate) fn add(&mut self, cost: i64) {
-        let weight = self.weight.max(1);
-        self.pass = self.pass.saturating_add(cost / weight);
+        self.pass = self.pass.saturating_add(self.share_of(cost));
+    }
+
+    fn share_of(&self, cost: i64) -> i64 {
+        cost / self.weight.max(1)
     }
 
     /// Corrects what was added for jobs by an estimate, now that they have run for `micros` together. Returns the
@@ -101,6 +115,32 @@ pub(crate) fn mean(before: i64, jobs: i64, micros: i64) -> i64 {
         0 => of_these,
         _ => (before - before / 8 + of_these / 8).max(1),
     }
+}
+
+/// The turn of a job: the first comes first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Turn {
+    pub(crate) priority: i32,
+    pub(crate) pass: i64,
+}
+
+/// Returns how many of the next turns each of these has, if it always has a further job of its cost.
+pub(crate) fn next_turns(lines: &[(i32, &ShareUse, i64)], turns: i64) -> Vec<i64> {
+    let first = |(place, (priority, used, _)): (usize, &(i32, &ShareUse, i64))| {
+        Reverse((*priority, used.pass, place))
+    };
+    let mut next: BinaryHeap<_> = lines.iter().enumerate().map(first).collect();
+    let mut of_lines = vec![0; lines.len()];
+    for _ in 0..turns {
+        let Some(Reverse((priority, pass, place))) = next.pop() else {
+            break;
+        };
+        of_lines[place] += 1;
+        let (_, used, cost) = lines[place];
+        let pass = pass.saturating_add(used.share_of(cost));
+        next.push(Reverse((priority, pass, place)));
+    }
+    of_lines
 }
 
 /// The time after which a use counts half, in microseconds.
@@ -127,13 +167,15 @@ impl RecentUse {
         self.1.iter_mut().for_each(|(_, used)| *used *= factor);
     }
 
-    pub(crate) fn add(&mut self, tenant: &str, cost: i64) {
-        let cost = cost as f64;
-        self.0 += cost;
-        match self.1.iter_mut().find(|(other, _)| other == tenant) {
-            Some((_, used)) => *used += cost,
-            None => self.1.push((tenant.to_owned(), cost)),
+    /// Adds the costs of tenants.
+    pub(crate) fn add(&mut self, mut costs: BTreeMap<&str, i64>) {
+        self.0 += costs.values().map(|cost| *cost as f64).sum::<f64>();
+        for (tenant, used) in &mut self.1 {
+            *used += costs.remove(&**tenant).unwrap_or(0) as f64;
         }
+        let new = costs.into_iter();
+        self.1
+            .extend(new.map(|(tenant, cost)| (tenant.to_owned(), cost as f64)));
     }
 
     /// Returns the column.
@@ -177,15 +219,37 @@ mod tests {
     }
 
     #[test]
+    fn the_next_turns_are_of_those_that_have_used_least() {
+        let used = |pass, weight| ShareUse {
+            pass,
+            weight,
+            mean: 0,
+        };
+        let (new, old, heavy) = (used(0, 1), used(25, 1), used(0, 3));
+        let turns = |lines: &[(i32, &ShareUse, i64)]| next_turns(lines, 9);
+        assert_eq!(turns(&[]), [0; 0]);
+        assert_eq!(turns(&[(0, &new, 10)]), [9]);
+        // At 0, 10 and 20, and then both by turns.
+        assert_eq!(turns(&[(0, &new, 10), (0, &old, 10)]), [6, 3]);
+        // Of those three times as many.
+        assert_eq!(turns(&[(0, &new, 10), (0, &heavy, 10)]), [2, 7]);
+        // Its jobs take a fourth of the time.
+        assert_eq!(turns(&[(0, &new, 40), (0, &new, 10)]), [2, 7]);
+        assert_eq!(turns(&[(5, &new, 10), (0, &old, 10)]), [0, 9]);
+        assert_eq!(turns(&[(0, &used(i64::MAX, 1), 10); 2]), [9, 0]);
+    }
+
+    #[test]
     fn the_use_of_a_minute_ago_counts_half() {
         let mut recent = RecentUse::default();
-        recent.add("acme", 300);
+        recent.add(BTreeMap::from([("acme", 300)]));
         recent.age(60_000_000);
-        recent.add("globex", 50);
+        recent.add(BTreeMap::from([("globex", 50)]));
         let mut recent = RecentUse::of_column(recent.clone().into_column().as_deref());
         let parts: Vec<_> = recent.parts().collect();
         assert_eq!(parts, [("acme", 0.75), ("globex", 0.25)]);
-        (0..99).for_each(|number| recent.add(&format!("small {number}"), 1));
+        let small: Vec<String> = (0..99).map(|number| format!("small {number}")).collect();
+        recent.add(small.iter().map(|tenant| (&**tenant, 1)).collect());
         let recent = RecentUse::of_column(recent.clone().into_column().as_deref());
         assert_eq!((recent.0, recent.1.len()), (299.0, MOST_TENANTS));
     }

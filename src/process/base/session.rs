@@ -18,6 +18,7 @@ use crate::process::base::history::HistoryCollector;
 use crate::process::base::liveness::{BatchFronts, WantedMark};
 use diesel::QueryResult;
 use std::collections::HashMap;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -48,6 +49,8 @@ pub(crate) struct Session {
     pub(crate) wanted: WantedMark,
     fronts: BatchFronts,
     promoted_at: Option<Instant>,
+    /// The most requests of the next promotion.
+    requests: usize,
     gates: GateWatch,
     /// The place where the loop notes that it moves, if its process is not alive without it.
     turns: Option<LoopTurns>,
@@ -68,8 +71,8 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 const SHORTEST_PAUSE: Duration = Duration::from_millis(25);
 const REPORT_EVERY: Duration = Duration::from_secs(10);
 
-/// The most concurrency keys of one promotion: some milliseconds of work.
-const PROMOTED_KEYS: usize = 100;
+/// The most requests of one promotion: some milliseconds of work. While more wait, each takes twice as many as the one before.
+const REQUESTS: RangeInclusive<usize> = 100..=500;
 
 /// The most promotions in a row: one for the end of a batch, one for what follows, and so on for the batches around it.
 const MOST_FOLLOWED: usize = 8;
@@ -91,6 +94,7 @@ impl Session {
             wanted: WantedMark::default(),
             fronts: BatchFronts::default(),
             promoted_at: None,
+            requests: *REQUESTS.start(),
             gates: GateWatch::default(),
             turns: None,
         }
@@ -294,8 +298,9 @@ impl Session {
     fn promote_until(&mut self, is_enough: impl Fn(&Promoted) -> bool) -> bool {
         let mut is_progress = false;
         for _ in 0..MOST_FOLLOWED {
+            let requests = self.requests;
             let promoted = self.promote_once();
-            is_progress |= promoted.is_progress(PROMOTED_KEYS);
+            is_progress |= promoted.is_progress(requests);
             if !promoted.goes_on() || is_enough(&promoted) {
                 break;
             }
@@ -306,12 +311,13 @@ impl Session {
     fn promote_once(&mut self) -> Promoted {
         self.promoted_at = Some(clock::instant());
         let search = self.wanted.begin();
+        let requests = self.requests;
         let mut fronts = std::mem::take(&mut self.fronts);
         let mut gates = std::mem::take(&mut self.gates);
         gates.is_due = self.context.next_rate.is_due();
         self.context.shares.pass_to(&mut gates);
         let promoted = self.run("promote blocked jobs", |conn| {
-            let promoted = promote::promote_after(conn, search.after, PROMOTED_KEYS, &mut gates)?;
+            let promoted = promote::promote_after(conn, search.after, requests, &mut gates)?;
             fronts.pass_ended(conn, &promoted.open_batches)?;
             let asks = search.asks_after(promoted.search_took);
             let last = asks.then(|| wanted_keys::last_id(conn)).transpose()?;
@@ -341,7 +347,9 @@ impl Session {
         }
         let why = promoted.refused.iter();
         why.for_each(|why| self.report("promote blocked jobs", why));
-        let is_full = promoted.requests >= PROMOTED_KEYS;
+        let is_full = promoted.requests >= requests;
+        let next = if is_full { 2 * requests } else { 0 };
+        self.requests = next.clamp(*REQUESTS.start(), *REQUESTS.end());
         self.wanted.end(search, promoted.search_took, is_full, last);
         self.report_discarded(&promoted.discarded);
         promoted

@@ -48,6 +48,7 @@ pub(crate) const SHARES: [(&str, Work); 2] = [
         );
         shares::floors(conn, &BTreeSet::from([("fair".to_owned(), 0)]))?;
         shares::unstarted(conn, &[1, 2])?;
+        shares::waiting_among(conn, &[["line"]])?;
         shares::read(conn, &BTreeSet::from(["unknown".to_owned()]))?;
         shares::postpone(conn, "unknown")?;
         shares::forget(conn, &[("fair", 0, i64::MAX)])

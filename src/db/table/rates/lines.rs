@@ -43,6 +43,11 @@ pub(crate) struct LineAtGate {
     pub(crate) gate_key: String,
     #[diesel(sql_type = Text)]
     pub(crate) line: String,
+    #[diesel(sql_type = Integer)]
+    pub(crate) priority: i32,
+    /// The use that it has noted, if it waits for a share.
+    #[diesel(sql_type = BigInt)]
+    pub(crate) pass: i64,
 }
 
 /// Returns the first lines that wait for each of these gates, up to the number beside it: by priority, then as far as the
@@ -60,9 +65,9 @@ pub(crate) fn lines_at(
     match conn.dialect() {
         Dialect::Postgres => {
             let text = format!(
-                "SELECT l.gate_key, l.line FROM (SELECT value ->> 0 AS key, CAST(value ->> 1 AS bigint) AS most, place \
+                "SELECT l.gate_key, l.line, l.priority, l.pass FROM (SELECT value ->> 0 AS key, CAST(value ->> 1 AS bigint) AS most, place \
                    FROM json_array_elements(CAST($2 AS json)) WITH ORDINALITY AS k (value, place)) AS k \
-                 CROSS JOIN LATERAL (SELECT l.gate_key, l.line {OF_GATE} AND l.gate_key = k.key {ORDER} LIMIT k.most) AS l ORDER BY k.place"
+                 CROSS JOIN LATERAL (SELECT l.gate_key, l.line, l.priority, l.pass {OF_GATE} AND l.gate_key = k.key {ORDER} LIMIT k.most) AS l ORDER BY k.place"
             );
             let statement = Statement::new(text).bind(kind.column());
             let keys = serde_json::to_string(keys).unwrap_or_default();
@@ -71,7 +76,7 @@ pub(crate) fn lines_at(
         Dialect::Sqlite => {
             // It prepares a statement anew for each number that is bound to its LIMIT alone.
             let text = format!(
-                "SELECT l.gate_key, l.line {OF_GATE} AND l.gate_key = $2 {ORDER} LIMIT $3 + 0"
+                "SELECT l.gate_key, l.line, l.priority, l.pass {OF_GATE} AND l.gate_key = $2 {ORDER} LIMIT $3 + 0"
             );
             let mut lines = Vec::new();
             for (key, most) in keys {

@@ -142,6 +142,28 @@ pub(crate) fn postpone(conn: &mut Conn<'_>, queue: &str) -> QueryResult<()> {
 }
 
 #[derive(QueryableByName)]
+struct LineAtShare {
+    #[diesel(sql_type = Text)]
+    line: String,
+}
+
+/// Returns those of these lines that wait for their share, and have no job of a more important priority than they have noted.
+pub(crate) fn waiting_among(
+    conn: &mut Conn<'_>,
+    lines: &[[&str; 1]],
+) -> QueryResult<BTreeSet<String>> {
+    if lines.is_empty() {
+        return Ok(BTreeSet::new());
+    }
+    let text = "SELECT l.line FROM {rows $1} CROSS JOIN windlass_lines l WHERE l.line = value ->> 0 AND l.gate_kind || '' = 'share' \
+         AND l.priority + 0 <= (SELECT b.priority FROM solid_queue_blocked_executions b WHERE b.gate = l.line \
+           ORDER BY b.priority, b.job_id LIMIT 1)";
+    let lines = serde_json::to_string(lines).unwrap_or_default();
+    let rows: Vec<LineAtShare> = Statement::new(text).bind(lines).load(conn)?;
+    Ok(rows.into_iter().map(|row| row.line).collect())
+}
+
+#[derive(QueryableByName)]
 struct UnstartedJob {
     #[diesel(sql_type = BigInt)]
     job_id: i64,

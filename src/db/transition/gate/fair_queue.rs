@@ -1,7 +1,8 @@
 //! A queue whose threads are shared, during a promotion: how many jobs may become ready.
 
 use crate::db::conn::connection::Conn;
-use crate::db::model::share::{self, MOST_PLACES, RecentUse};
+use crate::db::model::share::{self, MOST_PLACES, RecentUse, ShareUse, Turn};
+use crate::db::table::rates::LineAtGate;
 use crate::db::table::shares::{self, FairQueueRow};
 use diesel::QueryResult;
 use std::collections::BTreeMap;
@@ -22,14 +23,20 @@ pub(super) struct ShareGate {
     pub(super) passed: Vec<i64>,
     /// The number of jobs that may become ready beside them.
     pub(super) room: i64,
-    /// The most jobs of one line.
+    /// The number of turns of each line that waits, as far as it has jobs enough.
+    turns: BTreeMap<String, i64>,
+    /// The most jobs of any other line.
     pub(super) most: i64,
+    /// The first turn of those that wait and have none of these.
+    pub(super) unread: Option<Turn>,
     /// True if more lines wait than were read.
     pub(super) has_more: bool,
-    /// True if it is the turn of a tenant of whose jobs no more were read.
-    pub(super) is_exhausted: bool,
+    /// True if no further job passes.
+    pub(super) is_over: bool,
     pub(super) moved_at: i64,
-    pub(super) recent: RecentUse,
+    recent: RecentUse,
+    /// The use by tenants since the last look.
+    new_uses: BTreeMap<String, i64>,
 }
 
 impl ShareGate {
@@ -62,11 +69,61 @@ impl ShareGate {
             row: FairQueueRow { places, ..row },
             promised,
             passed: Vec::new(),
+            turns: BTreeMap::new(),
             most: 1,
+            unread: None,
+            new_uses: BTreeMap::new(),
             has_more: false,
-            is_exhausted: false,
+            is_over: false,
             moved_at,
         }
+    }
+
+    /// Finds out how many of the next turns each of these lines has, and returns those with any.
+    pub(super) fn find_turns(&mut self, lines: &[(&LineAtGate, ShareUse)]) -> Vec<String> {
+        let cost = |used: &ShareUse| used.cost(self.row.by_time, self.row.mean);
+        let uses = lines
+            .iter()
+            .map(|(found, used)| (found.priority, used, cost(used)));
+        let turns = share::next_turns(&uses.collect::<Vec<_>>(), self.room);
+        for ((found, used), turns) in lines.iter().zip(turns) {
+            if turns > 0 {
+                self.turns.insert(found.line.clone(), turns);
+                continue;
+            }
+            let turn = Turn {
+                priority: found.priority,
+                pass: used.pass,
+            };
+            self.has_more = true;
+            self.unread = Some(self.unread.map_or(turn, |unread| unread.min(turn)));
+        }
+        self.turns.keys().cloned().collect()
+    }
+
+    /// Returns the most jobs of a line that pass.
+    pub(super) fn most_of(&self, line: &str) -> i64 {
+        self.turns.get(line).copied().unwrap_or(self.most)
+    }
+
+    /// Notes what a tenant has used.
+    pub(super) fn note_use(&mut self, tenant: &str, cost: i64) {
+        match self.new_uses.get_mut(tenant) {
+            Some(used) => *used = used.saturating_add(cost),
+            None => drop(self.new_uses.insert(tenant.to_owned(), cost)),
+        }
+    }
+
+    /// Returns the column of what tenants have used lately.
+    pub(super) fn recent(&self) -> Option<String> {
+        let mut recent = self.recent.clone();
+        recent.add(
+            self.new_uses
+                .iter()
+                .map(|(tenant, cost)| (&**tenant, *cost))
+                .collect(),
+        );
+        recent.into_column()
     }
 
     /// Gives up to wait for jobs that are ready and that nothing starts: no worker may have their class. All threads may have

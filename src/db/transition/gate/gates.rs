@@ -10,7 +10,7 @@ use crate::db::table::semaphores::{self, FreeSlots};
 use crate::db::table::wanted_keys::{self, GATE};
 use crate::db::transition::gate::line::{Line, LineOrigin, SeenLines};
 use crate::db::transition::gate::rate_gate::{LineView, RateGate};
-use crate::db::transition::gate::share_gate::{ShareGates, UsedTimes};
+use crate::db::transition::gate::share_gate::ShareGates;
 use diesel::QueryResult;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -215,18 +215,14 @@ impl Gates {
         &mut self,
         conn: &mut Conn<'_>,
         lines: &mut [Line],
-        times: &mut UsedTimes,
     ) -> QueryResult<Vec<JobInLine>> {
         let count = lines.iter().filter(|line| line.is_going()).count() as i64;
         let share = (AT_ONCE / count.max(1)).max(1);
         for line in lines.iter_mut().filter(|line| line.is_going()) {
-            // One more than may pass shows whether any waits behind them.
-            let least = if self.shares.most_of(line).is_some() {
-                2
-            } else {
-                1
-            };
-            line.asked = self.most_of(line).saturating_add(1).min(share.max(least));
+            // One more than may pass shows whether any waits behind them, and when it is the turn of that one.
+            let most = self.most_of(line).saturating_add(1);
+            let is_fair = self.shares.most_of(line).is_some();
+            line.asked = if is_fair { most } else { most.min(share) };
         }
         let asked = lines.iter().filter(|line| line.asked > 0);
         let asked: Vec<(&str, i64)> = asked.map(|line| (&*line.name, line.asked)).collect();
@@ -234,7 +230,7 @@ impl Gates {
             true => Vec::new(),
             false => rates::first_of(conn, &asked, IN_ORDER)?,
         };
-        self.shares.count(conn, lines, &jobs, times)?;
+        self.shares.count(conn, lines, &jobs)?;
         self.shares.sort(lines, &mut jobs);
         Ok(jobs)
     }
@@ -282,7 +278,7 @@ impl Gates {
         job: &JobInLine,
         wanted: &[NewRate],
     ) -> Option<(GateKind, String)> {
-        if let Some(queue) = self.shares.closed(line) {
+        if let Some(queue) = self.shares.closed(line, job.job_id) {
             return Some((GateKind::Share, queue));
         }
         for rate in wanted {

@@ -3,7 +3,7 @@
 use crate::db::conn::connection::Conn;
 use crate::db::model::gate_line::{GateLine, ShareOf};
 use crate::db::model::new_row::IN_ORDER;
-use crate::db::table::rates::{self, GateKind};
+use crate::db::table::rates::{self, GateKind, LineAtGate};
 use diesel::QueryResult;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -165,8 +165,8 @@ pub(super) fn find(
                 GateKind::Rate => LineOrigin::AtRate(key.clone()),
                 GateKind::Share | GateKind::Limit => LineOrigin::AtLimit,
             };
-            for line in found {
-                lines.entry(line).or_insert_with(|| origin.clone());
+            for found in found {
+                lines.entry(found.line).or_insert_with(|| origin.clone());
             }
             match (is_partial, kind) {
                 (true, _) => drop(seen.partial.insert((kind, key.clone()))),
@@ -188,10 +188,11 @@ pub(super) fn waiting_at(
     conn: &mut Conn<'_>,
     kind: GateKind,
     keys: &[(&String, usize)],
-) -> QueryResult<BTreeMap<String, Vec<String>>> {
-    let mut waiting: BTreeMap<String, Vec<String>> = BTreeMap::new();
+) -> QueryResult<BTreeMap<String, Vec<LineAtGate>>> {
+    let mut waiting: BTreeMap<String, Vec<LineAtGate>> = BTreeMap::new();
     for found in rates::lines_at(conn, kind, keys)? {
-        waiting.entry(found.gate_key).or_default().push(found.line);
+        let of_gate = waiting.entry(found.gate_key.clone()).or_default();
+        of_gate.push(found);
     }
     Ok(waiting)
 }

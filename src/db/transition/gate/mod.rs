@@ -150,7 +150,8 @@ pub(crate) fn let_through(
         watch.wants_clock = true;
         return Err(diesel::result::Error::RollbackTransaction);
     };
-    let shares = ShareGates::open(conn, &mut seen, queues, (now, watch.has_no_tick))?;
+    let (times, is_test) = (&mut watch.times, watch.has_no_tick);
+    let shares = ShareGates::open(conn, &mut seen, queues, times, (now, is_test))?;
     watch.by_time = shares.by_time();
     let mut gates = Gates::open(conn, &seen, shares, now)?;
     if watch.has_no_tick {
@@ -158,7 +159,7 @@ pub(crate) fn let_through(
     }
     gates.stop_early(&mut seen.lines);
     gates.count(conn)?;
-    let first = gates.first_jobs(conn, &mut seen.lines, &mut watch.times)?;
+    let first = gates.first_jobs(conn, &mut seen.lines)?;
     let passed = gates.pass(&mut seen.lines, first);
     let full = end_full(conn, &passed, &mut seen.lines)?;
     note_skipped(conn, &mut seen.lines)?;

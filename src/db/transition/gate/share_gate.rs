@@ -5,16 +5,17 @@
 //! of them as have room.
 
 use crate::db::conn::connection::Conn;
-use crate::db::model::gate_line::ShareOf;
-use crate::db::model::share::{self, MOST_PLACES, ShareUse};
+use crate::db::model::gate_line::{GateLine, ShareOf};
+use crate::db::model::share::{self, MOST_PLACES, ShareUse, Turn};
 use crate::db::table::blocked;
-use crate::db::table::rates::{GateKind, JobInLine};
+use crate::db::table::rates::{GateKind, JobInLine, LineAtGate};
 use crate::db::table::shares::{
     self, FairQueueRow, FloorRow, Level, ShareKey, ShareRow, StoredQueue,
 };
 use crate::db::table::wanted_keys::{self, GATE};
 use crate::db::transition::gate::fair_queue::{LATER, ShareGate};
 use crate::db::transition::gate::line::{self, Line, LineOrigin, SeenLines};
+use crate::mutant;
 use diesel::QueryResult;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -45,8 +46,8 @@ pub(super) struct ShareGates {
     /// Those with a row of their own.
     stored: BTreeSet<ShareKey>,
     floors: BTreeMap<Level, ShareFloor>,
-    /// The lines with more jobs than were read.
-    longer: BTreeSet<String>,
+    /// Jobs whose turn comes after that of others that were not read.
+    late: BTreeSet<i64>,
 }
 
 impl ShareGates {
@@ -55,6 +56,7 @@ impl ShareGates {
         conn: &mut Conn<'_>,
         seen: &mut SeenLines,
         wanted: BTreeSet<String>,
+        times: &mut UsedTimes,
         (now, is_test): (i64, bool),
     ) -> QueryResult<Self> {
         let of_lines = seen.lines.iter();
@@ -74,6 +76,8 @@ impl ShareGates {
         };
         gates.read(conn, is_test)?;
         gates.left = wanted.difference(&gates.locked).cloned().collect();
+        gates.count_times(conn, times)?;
+        gates.leave_waiting(conn, seen)?;
         gates.add_lines(conn, seen)?;
         Ok(gates)
     }
@@ -110,29 +114,51 @@ impl ShareGates {
         Ok(())
     }
 
+    /// Leaves the lines that were requested and wait for their turn already: a further job of theirs changes nothing.
+    fn leave_waiting(&self, conn: &mut Conn<'_>, seen: &mut SeenLines) -> QueryResult<()> {
+        let requested =
+            |line: &&Line| line.origin == LineOrigin::Requested && self.gate_of(line).is_some();
+        let lines = seen.lines.iter().filter(requested);
+        let lines: Vec<[&str; 1]> = lines.map(|line| [&*line.name]).collect();
+        let waiting = shares::waiting_among(conn, &lines)?;
+        seen.lines.retain(|line| !waiting.contains(&line.name));
+        Ok(())
+    }
+
     /// Adds the lines whose turn it is: as many as there is room for.
     fn add_lines(&mut self, conn: &mut Conn<'_>, seen: &mut SeenLines) -> QueryResult<()> {
-        let share = MOST_PLACES / (self.queues.len() as i64).max(1);
+        let each = MOST_PLACES / (self.queues.len() as i64).max(1);
+        for gate in self.queues.values_mut() {
+            gate.room = gate.room.min(each.max(1));
+        }
         let few = self.queues.iter().map(|(queue, gate)| {
-            let room = gate.room.min(share.max(1));
-            (queue, usize::try_from(room).unwrap_or(0) + 1)
+            // One more shows whose turn comes after them.
+            (queue, usize::try_from(gate.room).unwrap_or(0) + 1)
         });
         let few: Vec<(&String, usize)> = few.collect();
-        let mut waiting = line::waiting_at(conn, GateKind::Share, &few)?;
-        let room: BTreeMap<String, usize> = few
-            .into_iter()
-            .map(|(queue, few)| (queue.clone(), few - 1))
+        let waiting = line::waiting_at(conn, GateKind::Share, &few)?;
+        let found = waiting.into_values().flatten();
+        let found: Vec<(LineAtGate, Option<ShareKey>)> = found
+            .map(|found| {
+                let key = key_of_found(&found);
+                (found, key)
+            })
             .collect();
+        let keys = found
+            .iter()
+            .filter_map(|(found, key)| Some((key.as_ref()?, &*found.line)));
+        self.read_uses(conn, keys.collect())?;
+        let known: BTreeSet<String> = seen.lines.iter().map(|line| line.name.clone()).collect();
         let mut added: Vec<Line> = Vec::new();
         for (queue, gate) in &mut self.queues {
-            let mut lines = waiting.remove(queue).unwrap_or_default();
-            let room = room.get(queue).copied().unwrap_or(0);
-            gate.has_more = lines.len() > room;
-            lines.truncate(room);
-            let known: BTreeSet<&String> = seen.lines.iter().map(|line| &line.name).collect();
-            lines.retain(|line| !known.contains(line));
-            let lines = lines.into_iter();
-            added.extend(lines.map(|name| Line::new(name, LineOrigin::AtShare)));
+            let of_queue = found.iter().filter(|(found, _)| found.gate_key == *queue);
+            let lines = of_queue.map(|(found, key)| {
+                let used = key.as_ref().and_then(|key| self.used.get(key)).cloned();
+                (found, used.unwrap_or_else(|| ShareUse::noted(found.pass)))
+            });
+            let named = gate.find_turns(&lines.collect::<Vec<_>>());
+            let new = named.into_iter().filter(|line| !known.contains(line));
+            added.extend(new.map(|name| Line::new(name, LineOrigin::AtShare)));
         }
         line::read_ordered(conn, &mut added)?;
         seen.lines.append(&mut added);
@@ -143,9 +169,7 @@ impl ShareGates {
                 share.is_some_and(|of| of.queue == *queue)
             };
             let lines = seen.lines.iter().filter(of_queue).count() as i64;
-            // A tenant with a large weight may have several in a row.
-            let fair = (3 * gate.room / lines.max(1)).max(1);
-            gate.most = fair.min(gate.room).min(each);
+            gate.most = (gate.room / lines.max(1)).max(1).min(gate.room).min(each);
         }
         Ok(())
     }
@@ -163,37 +187,61 @@ impl ShareGates {
 
     /// Returns the most jobs of a line that may pass.
     pub(super) fn most_of(&self, line: &Line) -> Option<i64> {
-        self.gate_of(line).map(|gate| gate.most)
+        self.gate_of(line).map(|gate| gate.most_of(&line.name))
     }
 
-    /// Reads what the tenants of these jobs have used, and corrects it by the times that jobs have taken.
-    pub(super) fn count(
-        &mut self,
-        conn: &mut Conn<'_>,
-        lines: &[Line],
-        jobs: &[JobInLine],
-        times: &mut UsedTimes,
-    ) -> QueryResult<()> {
+    /// Corrects what tenants have used by the times that their jobs have taken.
+    fn count_times(&mut self, conn: &mut Conn<'_>, times: &mut UsedTimes) -> QueryResult<()> {
         let (mut now, later): (UsedTimes, UsedTimes) = std::mem::take(times)
             .into_iter()
             .partition(|((queue, ..), _)| self.locked.contains(queue));
         *times = later;
         now.retain(|(queue, ..), _| self.is_by_time(queue));
+        self.read_uses(conn, now.keys().map(|key| (key, "")).collect())?;
+        for (key, (jobs, micros)) in now {
+            let Some(gate) = self.queues.get_mut(&key.0) else {
+                continue;
+            };
+            if let Some(used) = self.used.get_mut(&key) {
+                let correction = used.correct(jobs, micros, gate.row.mean);
+                gate.note_use(&key.2, correction);
+                self.changed.insert(key);
+            }
+            gate.row.mean = share::mean(gate.row.mean, jobs, micros);
+        }
+        Ok(())
+    }
+
+    /// Reads what the tenants of these jobs have used.
+    pub(super) fn count(
+        &mut self,
+        conn: &mut Conn<'_>,
+        lines: &[Line],
+        jobs: &[JobInLine],
+    ) -> QueryResult<()> {
         let by_name: BTreeMap<&str, &Line> = lines.iter().map(|line| (&*line.name, line)).collect();
         let of_jobs = jobs.iter().filter_map(|job| {
             let line = *by_name.get(&*job.line)?;
             self.gate_of(line)?;
             Some((key_of(line, job.priority)?, &*line.name))
         });
-        let of_times = now.keys().map(|key| (key.clone(), ""));
-        let keys: BTreeSet<(ShareKey, &str)> = of_jobs.chain(of_times).collect();
-        let levels: BTreeSet<Level> = keys
-            .iter()
-            .map(|((queue, priority, _), _)| (queue.clone(), *priority))
+        let keys: BTreeSet<(ShareKey, &str)> = of_jobs.collect();
+        self.read_uses(conn, keys.iter().map(|(key, line)| (key, *line)).collect())
+    }
+
+    /// Reads what these have used, with what their lines have noted, unless that is known.
+    fn read_uses(
+        &mut self,
+        conn: &mut Conn<'_>,
+        mut keys: BTreeSet<(&ShareKey, &str)>,
+    ) -> QueryResult<()> {
+        keys.retain(|(key, _)| !self.used.contains_key(*key));
+        let levels = keys.iter().map(|(key, _)| (key.0.clone(), key.1));
+        let levels: BTreeSet<Level> = levels
+            .filter(|level| !self.floors.contains_key(level))
             .collect();
         let floors = shares::floors(conn, &levels)?.into_iter();
-        self.floors = floors.map(floor).collect();
-        let keys = keys.iter().map(|(key, line)| (key, *line)).collect();
+        self.floors.extend(floors.map(floor));
         for row in shares::used(conn, &keys)? {
             let key = (row.queue_name.clone(), row.priority, row.tenant.clone());
             if row.pass.is_some() {
@@ -202,17 +250,6 @@ impl ShareGates {
             let found = self.use_of(row);
             let used = self.used.entry(key).or_insert_with(|| found.clone());
             used.pass = used.pass.max(found.pass);
-        }
-        for (key, (jobs, micros)) in now {
-            let Some(gate) = self.queues.get_mut(&key.0) else {
-                continue;
-            };
-            if let Some(used) = self.used.get_mut(&key) {
-                let correction = used.correct(jobs, micros, gate.row.mean);
-                gate.recent.add(&key.2, correction);
-                self.changed.insert(key);
-            }
-            gate.row.mean = share::mean(gate.row.mean, jobs, micros);
         }
         Ok(())
     }
@@ -245,20 +282,13 @@ impl ShareGates {
         jobs.sort_by(|one, other| {
             (one.priority, one.job_id, &one.line).cmp(&(other.priority, other.job_id, &other.line))
         });
-        if self.queues.is_empty() {
+        if self.queues.is_empty() || mutant::is("turns_by_age") {
             return;
         }
         let by_name: BTreeMap<&str, &Line> = lines.iter().map(|line| (&*line.name, line)).collect();
-        let mut found: BTreeMap<&str, i64> = BTreeMap::new();
-        for job in jobs.iter() {
-            *found.entry(&job.line).or_default() += 1;
-        }
-        let longer = lines
-            .iter()
-            .filter(|line| found.get(&*line.name) == Some(&line.asked));
-        self.longer = longer.map(|line| line.name.clone()).collect();
         let mut uses = self.used.clone();
-        let mut turns: BTreeMap<&str, Vec<(i32, i64, usize)>> = BTreeMap::new();
+        let mut late = BTreeSet::new();
+        let mut turns: BTreeMap<&str, Vec<(Turn, usize)>> = BTreeMap::new();
         for (place, job) in jobs.iter().enumerate() {
             let Some(line) = by_name.get(&*job.line) else {
                 continue;
@@ -272,26 +302,40 @@ impl ShareGates {
             let Some(gate) = self.queues.get(&share.queue) else {
                 continue;
             };
-            let turn = (job.priority, used.pass, place);
+            let turn = Turn {
+                priority: job.priority,
+                pass: used.pass,
+            };
+            if gate.unread.is_some_and(|unread| turn > unread) {
+                late.insert(job.job_id);
+            }
             used.add(used.cost(gate.row.by_time, gate.row.mean));
-            turns.entry(&gate.row.queue_name).or_default().push(turn);
+            let of_queue = turns.entry(&gate.row.queue_name).or_default();
+            of_queue.push((turn, place));
         }
         let mut sorted: Vec<JobInLine> = jobs.to_vec();
         for mut of_queue in turns.into_values() {
-            let places: Vec<usize> = of_queue.iter().map(|(_, _, place)| *place).collect();
+            let places: Vec<usize> = of_queue.iter().map(|(_, place)| *place).collect();
             of_queue.sort_unstable();
-            for (to, (_, _, from)) in places.into_iter().zip(of_queue) {
+            for (to, (_, from)) in places.into_iter().zip(of_queue) {
                 sorted[to] = jobs[from].clone();
             }
         }
         jobs.clone_from_slice(&sorted);
+        self.late = late;
     }
 
-    /// Returns the queue of a line if its next job must wait for its share.
-    pub(super) fn closed(&self, line: &Line) -> Option<String> {
-        let gate = self.gate_of(line)?;
-        let is_closed = gate.room <= 0 || gate.is_exhausted || line.passed >= gate.most;
-        is_closed.then(|| gate.row.queue_name.clone())
+    /// Returns the queue of a line if its next job must wait for its share. If as many of its jobs have passed as may at once,
+    /// all jobs whose turn comes after that one wait as well.
+    pub(super) fn closed(&mut self, line: &Line, job: i64) -> Option<String> {
+        let queue = &line.gates.share.as_ref()?.queue;
+        let gate = self.queues.get_mut(queue)?;
+        if gate.row.is_ending {
+            return None;
+        }
+        let is_over = gate.room <= 0 || line.passed >= gate.most_of(&line.name);
+        gate.is_over |= is_over || self.late.contains(&job);
+        gate.is_over.then(|| queue.clone())
     }
 
     /// Lets a job through.
@@ -307,15 +351,13 @@ impl ShareGates {
         }
         gate.room -= 1;
         gate.passed.push(job.job_id);
-        let is_last = line.passed + 1 >= gate.most;
-        gate.is_exhausted |= is_last && self.longer.contains(&line.name);
         let Some(key) = key_of(line, job.priority) else {
             return;
         };
         if let Some(used) = self.used.get_mut(&key) {
             let cost = used.cost(gate.row.by_time, gate.row.mean);
             used.add(cost);
-            gate.recent.add(&key.2, cost);
+            gate.note_use(&key.2, cost);
             self.changed.insert(key);
         }
     }
@@ -353,7 +395,7 @@ impl ShareGates {
                 promised: serde_json::to_string(&promised)
                     .ok()
                     .filter(|_| !promised.is_empty()),
-                recent: gate.recent.clone().into_column(),
+                recent: gate.recent(),
                 mean: gate.row.mean,
                 looked_at: self.now,
                 moved_at: gate.moved_at,
@@ -408,6 +450,12 @@ impl ShareGates {
 fn key_of(line: &Line, priority: i32) -> Option<ShareKey> {
     let share = line.gates.share.as_ref()?;
     Some((share.queue.clone(), priority, share.tenant.clone()))
+}
+
+/// Returns whose use the first job of a line counts for. An ordered line does not name its tenant.
+fn key_of_found(found: &LineAtGate) -> Option<ShareKey> {
+    let share = GateLine::of(&found.line).share?;
+    Some((share.queue, found.priority, share.tenant))
 }
 
 /// Returns whose use a line notes that waits, if its tenant has hardly any other line of the queue: it has no other gate.
