@@ -234,7 +234,8 @@ impl Limit {
     }
 }
 
-/// The check that jobs with other keys go on while some keys are full: the time since which none has been seen.
+/// The check that jobs with other keys go on while some keys are full: since when the first job of a key has waited, though the
+/// key has a free slot. Ready jobs have a slot, and may come behind all that is more important.
 #[derive(Default)]
 pub struct Others(Option<(Instant, i64)>);
 
@@ -242,23 +243,27 @@ impl Others {
     const PATIENCE: Duration = Duration::from_secs(120);
 
     pub fn look(&mut self, place: &Place, violations: &mut Violations) {
-        let newest = "SELECT CASE WHEN EXISTS (SELECT 1 FROM solid_queue_blocked_executions \
-               WHERE concurrency_key >= 'chaos_work/' AND concurrency_key < 'chaos_work0') THEN \
-             coalesce((SELECT max(job_id) FROM solid_queue_claimed_executions WHERE concurrency_key LIKE 'chaos_work/%'), 0) \
-             + coalesce((SELECT sum(job_id) FROM solid_queue_ready_executions WHERE concurrency_key LIKE 'chaos_work/%'), 0) \
-             ELSE -1 END AS n";
         // It reads all that is ready.
         if fastrand::u32(..5) > 0 {
             return;
         }
-        // Postgres adds up to a `numeric`.
-        let newest = newest.replace("sum(job_id)", "CAST(sum(job_id) AS bigint)");
-        let Ok(n) = place.count(&newest) else { return };
+        let keyed = "concurrency_key >= 'chaos_work/' AND concurrency_key < 'chaos_work0'";
+        let first = format!(
+            "SELECT coalesce(min(first), -1) AS n FROM ( \
+               SELECT concurrency_key, min(CAST(priority AS bigint) * 1000000000000 + job_id) AS first \
+               FROM solid_queue_blocked_executions WHERE {keyed} GROUP BY concurrency_key) AS waiting \
+             WHERE (SELECT count(*) FROM ( \
+               SELECT concurrency_key FROM solid_queue_ready_executions WHERE {keyed} UNION ALL \
+               SELECT concurrency_key FROM solid_queue_claimed_executions WHERE {keyed}) AS held \
+               WHERE held.concurrency_key = waiting.concurrency_key) < {SLOTS}"
+        );
+        let Ok(n) = place.count(&first) else { return };
         match self.0 {
             Some((since, last)) if last == n && n >= 0 => {
                 if since.elapsed() > Self::PATIENCE {
-                    let wrong = "jobs of other keys have not gone on for two minutes".to_owned();
-                    violations.add("I21", wrong);
+                    let wrong =
+                        "a job of another key has waited for two minutes beside a free slot";
+                    violations.add("I21", wrong.to_owned());
                     self.0 = None;
                 }
             }

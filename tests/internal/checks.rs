@@ -91,6 +91,7 @@ fn prepare_to_look(conn: &mut Conn<'_>, tables: &[String]) {
         let columns = format!(
             "SELECT CASE WHEN data_type LIKE 'timestamp%' \
                THEN 'CAST(' || column_name || ' > statement_timestamp() AT TIME ZONE ''UTC'' AS text)' \
+               WHEN data_type = 'bigint' AND column_name LIKE '%\\_at' THEN column_name || ' IS NULL' \
                ELSE CAST(column_name AS text) END AS t \
              FROM information_schema.columns WHERE table_schema = current_schema() AND table_name = '{table}' \
              ORDER BY ordinal_position"
@@ -155,6 +156,8 @@ const CLEAR: &str = "DELETE FROM windlass_waits; DELETE FROM windlass_steps; DEL
     DELETE FROM solid_queue_recurring_tasks; DELETE FROM windlass_attempts; DELETE FROM windlass_results; \
     DELETE FROM windlass_unique_jobs; DELETE FROM windlass_wanted_keys; DELETE FROM windlass_operations; \
     DELETE FROM windlass_class_pauses; DELETE FROM windlass_limits; DELETE FROM solid_queue_blocked_executions; \
+    DELETE FROM windlass_lines; DELETE FROM windlass_rates; DELETE FROM windlass_fair_queues; DELETE FROM windlass_shares; \
+    DELETE FROM windlass_tenants; \
     DELETE FROM audit;";
 
 const VIOLATIONS: &str = "
@@ -192,6 +195,15 @@ const VIOLATIONS: &str = "
       FROM windlass_waits w JOIN windlass_events e ON e.name = w.event_name
       WHERE NOT EXISTS (SELECT 1 FROM windlass_wanted_keys k
         WHERE k.kind = 'wait' AND k.target_id = w.job_id OR k.kind = 'event' AND k.name = w.event_name)
+    UNION ALL
+    SELECT 'G1: job ' || b.job_id || ' waits in a line that no promotion looks at' FROM solid_queue_blocked_executions b
+      WHERE b.gate IS NOT NULL AND NOT EXISTS (SELECT 1 FROM windlass_wanted_keys k WHERE k.kind = 'gate' AND k.name = b.gate)
+      AND NOT EXISTS (SELECT 1 FROM windlass_rates r WHERE r.rate_key = b.gate AND r.due_at IS NOT NULL)
+      AND NOT EXISTS (SELECT 1 FROM windlass_lines l JOIN windlass_rates r ON r.rate_key = l.gate_key
+        WHERE l.line = b.gate AND l.gate_kind = 'rate' AND r.due_at IS NOT NULL)
+      AND NOT EXISTS (SELECT 1 FROM windlass_lines l WHERE l.line = b.gate AND l.gate_kind = 'limit')
+      AND NOT EXISTS (SELECT 1 FROM windlass_lines l JOIN windlass_fair_queues q ON q.queue_name = l.gate_key
+        WHERE l.line = b.gate AND l.gate_kind = 'share' AND q.due_at IS NOT NULL)
     UNION ALL
     SELECT 'I1: job ' || id || ' is in ' || places || ' places' AS t FROM (
       SELECT id, CASE WHEN finished_at IS NULL THEN 0 ELSE 1 END

@@ -40,8 +40,13 @@ pub(crate) fn comparisons(run: &BenchRun) -> Vec<Comparison> {
     for millis in [10, 100] {
         let sleep = Duration::from_millis(millis);
         let figure = format!("another's turn, jobs of {millis} ms");
-        all.push(Comparison::new(figure, move |run| turns(run, sleep)));
+        all.push(Comparison::new(figure, move |run| turns(run, sleep, 0)));
     }
+    let backlog = run.settings.backlog;
+    all.push(Comparison::new(
+        format!("another's turn, {backlog} wait"),
+        move |run| turns(run, Duration::from_millis(100), backlog),
+    ));
     all.push(Comparison::new("by jobs", |run| {
         evenness(run, ShareBy::Jobs)
     }));
@@ -73,9 +78,9 @@ fn drain(
     Ok(drains::rate(&cost))
 }
 
-/// The time from the enqueue of a tenant's only job to its start, while very many jobs of another wait: in times that a job
-/// takes.
-fn turns(run: &BenchRun, sleep: Duration) -> Result<Vec<FigureValue>> {
+/// The time from the enqueue of a tenant's only job to its start, while very many jobs of another wait, `least` or more: in
+/// times that a job takes.
+fn turns(run: &BenchRun, sleep: Duration, least: u32) -> Result<Vec<FigureValue>> {
     let place = run.place()?;
     let database = place.migrated()?;
     let mut connection = database.connect()?;
@@ -87,7 +92,7 @@ fn turns(run: &BenchRun, sleep: Duration) -> Result<Vec<FigureValue>> {
     let flood = |_| Ok(of("flood".into(), NewJob::new(&Sleep { micros })?));
     drains::fill(
         &mut connection,
-        (depth / sleep.as_secs_f64()) as u32,
+        ((depth / sleep.as_secs_f64()) as u32).max(least),
         &flood,
     )?;
     let mut program = Program::start(place.url(), setup(run, u64::MAX))?;

@@ -13,6 +13,7 @@ mod crew;
 mod dependencies;
 mod faults;
 mod flows;
+mod gates;
 mod joins;
 mod limits;
 mod memory;

@@ -153,7 +153,7 @@ const MOST: i64 = 100;
 const MOST_CLAIMS: i64 = 1_000;
 
 #[derive(QueryableByName)]
-struct LineAtShare {
+struct WaitingInLine {
     #[diesel(sql_type = Text)]
     line: String,
     #[diesel(sql_type = BigInt)]
@@ -215,7 +215,7 @@ pub(crate) fn list_tenants(conn: &mut Conn<'_>, queue: &str) -> QueryResult<Vec<
            AS waiting FROM (SELECT line FROM windlass_lines WHERE gate_kind = 'share' AND gate_key = $1 \
            ORDER BY priority, pass, job_id LIMIT $2) AS l";
     let waiting = Statement::new(text).uncached().bind(queue).bind(MOST);
-    for row in waiting.load::<LineAtShare>(conn)? {
+    for row in waiting.load::<WaitingInLine>(conn)? {
         if let Some(share) = GateLine::of(&row.line).share {
             tenants.of(&share.tenant).waiting += row.waiting;
         }
