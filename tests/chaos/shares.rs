@@ -100,11 +100,9 @@ impl Rounds {
 pub fn install_audit(place: &Place) -> Result<()> {
     tenants::share(&mut place.connect()?, Turn::QUEUE, ShareBy::Jobs)?;
     // A promotion stores when it looked at the queue before it lets jobs go on.
-    let insert = format!(
-        "INSERT INTO chaos_turns (tenant, at) SELECT j.tenant, \
+    let insert = "INSERT INTO chaos_turns (tenant, at) SELECT j.tenant, \
            (SELECT q.looked_at FROM windlass_fair_queues q WHERE q.queue_name = OLD.queue_name) \
-         FROM solid_queue_jobs j WHERE j.id = OLD.job_id"
-    );
+         FROM solid_queue_jobs j WHERE j.id = OLD.job_id";
     let condition = format!("WHEN (OLD.queue_name = '{}')", Turn::QUEUE);
     if place.is_postgres() {
         return place.execute(&[

@@ -122,13 +122,14 @@ struct FinishedJobs {
     jobs: i64,
 }
 
-/// The weights of the tenants, and the time that each job of theirs takes, in milliseconds.
+/// The weights of the tenants, and the time that each job of theirs takes, in milliseconds: so long that a sleep takes hardly
+/// more.
 const TENANTS: [(&str, u32, u64); 5] = [
-    ("one", 1, 1),
-    ("two", 1, 2),
-    ("four", 1, 4),
-    ("eight", 1, 8),
-    ("three times two", 3, 2),
+    ("one", 1, 10),
+    ("two", 1, 20),
+    ("four", 1, 40),
+    ("eight", 1, 80),
+    ("three times two", 3, 20),
 ];
 
 /// Jain's index of what tenants have used, divided by their weights, and the largest difference from a fair share.

@@ -242,7 +242,7 @@ fn pass_gates(
         ready: passed.ready,
         left_over: passed.left_over,
         has_rest: passed.has_rest,
-        followed: passed.emptied,
+        followed: passed.followed,
         next_due: rates::next_due(conn)?,
         has_gates: true,
         ..Promoted::default()

@@ -290,9 +290,13 @@ impl Session {
         self.promote_until(|_| false)
     }
 
-    /// Does the same until jobs are ready that this process may claim: it does so before it goes on.
-    pub(crate) fn promote_to_claim(&mut self) -> bool {
-        self.promote_until(|promoted| !promoted.ready.is_empty())
+    /// Does the same until jobs are ready that this process may claim: it does so before it goes on. It can start `demand` jobs
+    /// at once.
+    pub(crate) fn promote_to_claim(&mut self, demand: usize) -> bool {
+        self.gates.demand = demand;
+        let is_progress = self.promote_until(|promoted| !promoted.ready.is_empty());
+        self.gates.demand = 0;
+        is_progress
     }
 
     fn promote_until(&mut self, is_enough: impl Fn(&Promoted) -> bool) -> bool {

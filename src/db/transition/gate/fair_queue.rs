@@ -40,7 +40,12 @@ pub(super) struct ShareGate {
 }
 
 impl ShareGate {
-    pub(super) fn of(row: FairQueueRow, unstarted: &BTreeMap<i64, bool>, now: i64) -> Self {
+    pub(super) fn of(
+        row: FairQueueRow,
+        unstarted: &BTreeMap<i64, bool>,
+        demand: i64,
+        now: i64,
+    ) -> Self {
         let mut promised = row.promised();
         if row.is_ending {
             promised.clear();
@@ -52,7 +57,8 @@ impl ShareGate {
         let is_held_back = is_held_back(&mut promised, unstarted);
         let (ready, elapsed) = (count(&promised), now.saturating_sub(row.looked_at));
         let started = before - ready;
-        let places = share::places(row.places, ready, started, elapsed);
+        let places = share::places(row.places, started, elapsed);
+        let most = places.max(demand.min(MOST_PLACES));
         let moved_at = match started > 0 || ready == 0 || row.moved_at > now {
             true => now,
             false => row.moved_at,
@@ -64,7 +70,7 @@ impl ShareGate {
             room: match row.is_ending {
                 true => MOST_PLACES,
                 false if is_held_back => 0,
-                false => (places - ready).max(0),
+                false => (most - ready).max(0),
             },
             row: FairQueueRow { places, ..row },
             promised,

@@ -113,6 +113,13 @@ impl Line {
         self.is_empty() && self.found == 0 && self.gates.only_rate().is_none()
     }
 
+    /// Returns whether it has waited for its share, and waits for another gate now.
+    pub(super) fn has_gone_on(&self) -> bool {
+        let stopped = self.stopped.as_ref();
+        let is_past = stopped.is_some_and(|stop| stop.kind != GateKind::Share);
+        is_past && self.origin == LineOrigin::AtShare
+    }
+
     /// Returns whether no job waits in it.
     pub(super) fn is_empty(&self) -> bool {
         self.is_going() && self.found < self.asked

@@ -16,22 +16,20 @@ mod line;
 mod rate_gate;
 mod share_gate;
 mod steady_clock;
+mod watch;
 
 pub(crate) use line::WantedGates;
-pub(crate) use share_gate::UsedTimes;
+pub(crate) use watch::{GateWatch, UsedTimes};
 
-use crate::clock;
 use crate::db::conn::connection::Conn;
 use crate::db::model::gate_line::ShareOf;
 use crate::db::table::wanted_keys::{self, NewRequest};
-use crate::db::table::{jobs, rates, shares};
+use crate::db::table::{jobs, rates};
 use crate::db::transition::gate::gates::{Gates, Passed};
 use crate::db::transition::gate::line::{Line, LineOrigin};
 use crate::db::transition::gate::share_gate::ShareGates;
-use crate::db::transition::gate::steady_clock::SteadyClock;
 use diesel::QueryResult;
-use std::collections::{BTreeMap, BTreeSet};
-use std::time::{Duration, Instant};
+use std::collections::BTreeSet;
 
 /// The most lines of one promotion, besides those that were requested.
 const MOST_LINES: usize = 200;
@@ -47,87 +45,8 @@ pub(crate) struct LetThrough {
     pub(crate) left_over: usize,
     /// True if more jobs may go on at once.
     pub(crate) has_rest: bool,
-    /// The number of lines in which no job waits any more.
-    pub(crate) emptied: usize,
-}
-
-/// The time for which a queue is left that the database refuses.
-const LEFT_FOR: Duration = Duration::from_secs(10);
-
-/// A process's view of the gates.
-#[derive(Debug, Default)]
-pub(crate) struct GateWatch {
-    /// True if a rate or a queue may be due.
-    pub(crate) is_due: bool,
-    /// The queues whose threads are shared, and of which this process has started jobs since the last promotion.
-    pub(crate) started: BTreeSet<String>,
-    /// The time that jobs have taken which ended since.
-    pub(crate) times: UsedTimes,
-    /// The queues that were looked at, and whether their threads are shared by time.
-    pub(crate) by_time: BTreeMap<String, bool>,
-    /// True if it looks at rates and queues as often as it is asked to, in a test.
-    has_no_tick: bool,
-    /// The queues of which the database has refused a look, and when.
-    refused: BTreeMap<String, Instant>,
-    /// True if the clock must be read before another attempt.
-    wants_clock: bool,
-    steady: SteadyClock,
-}
-
-impl GateWatch {
-    /// Returns the view of a test.
-    pub(crate) fn of_test() -> Self {
-        GateWatch {
-            is_due: true,
-            started: BTreeSet::new(),
-            times: UsedTimes::new(),
-            by_time: BTreeMap::new(),
-            has_no_tick: true,
-            refused: BTreeMap::new(),
-            wants_clock: false,
-            steady: SteadyClock::default(),
-        }
-    }
-
-    /// Returns the queues to look at: those of which jobs have started, and up to `most` that are due.
-    pub(crate) fn queues(&self, conn: &mut Conn<'_>, most: usize) -> QueryResult<BTreeSet<String>> {
-        let mut queues = self.started.clone();
-        if self.is_due {
-            queues.extend(shares::due(conn, most, self.has_no_tick)?);
-        }
-        let is_refused = |queue: &String| {
-            let at = self.refused.get(queue);
-            at.is_some_and(|at| at.elapsed() < LEFT_FOR)
-        };
-        queues.retain(|queue| !is_refused(queue));
-        Ok(queues)
-    }
-
-    /// Leaves a queue for a while, as the database has refused a look at it.
-    pub(crate) fn refuse(&mut self, queue: &str) {
-        self.refused.insert(queue.to_owned(), clock::instant());
-    }
-
-    /// Returns whether one of these is left.
-    pub(crate) fn has_refused(&self, queues: &BTreeSet<String>) -> bool {
-        queues.iter().any(|queue| self.refused.contains_key(queue))
-    }
-
-    /// Reads the database's clock if rates may be due, or if a promotion has noticed a step of it. Returns whether it was
-    /// read. It is no part of a transaction.
-    pub(crate) fn read_clock(&mut self, conn: &mut Conn<'_>) -> QueryResult<bool> {
-        let is_read = (self.is_due && !self.has_no_tick) || self.wants_clock;
-        self.wants_clock = false;
-        if is_read {
-            self.steady.note_steps(conn)?;
-        }
-        Ok(is_read)
-    }
-
-    /// Returns whether a promotion has noticed a step of the clock, and must be repeated.
-    pub(crate) fn wants_clock(&self) -> bool {
-        self.wants_clock
-    }
+    /// The number of lines that waited, and in which no job waits any more, or that wait for another gate now.
+    pub(crate) followed: usize,
 }
 
 /// Lets jobs of these lines through. Returns `None` if there is none to look at.
@@ -150,8 +69,7 @@ pub(crate) fn let_through(
         watch.wants_clock = true;
         return Err(diesel::result::Error::RollbackTransaction);
     };
-    let (times, is_test) = (&mut watch.times, watch.has_no_tick);
-    let shares = ShareGates::open(conn, &mut seen, queues, times, (now, is_test))?;
+    let shares = ShareGates::open(conn, &mut seen, queues, watch, now)?;
     watch.by_time = shares.by_time();
     let mut gates = Gates::open(conn, &seen, shares, now)?;
     if watch.has_no_tick {
@@ -171,13 +89,14 @@ pub(crate) fn let_through(
         true => wanted_keys::request_later(conn, open)?,
         false => wanted_keys::request(conn, open)?,
     }
-    let has_moved = !passed.ready.is_empty() || !full.is_empty();
+    let gone_on = lines.iter().filter(|line| line.has_gone_on()).count();
+    let has_moved = !passed.ready.is_empty() || !full.is_empty() || gone_on > 0;
     request_rest(conn, lines, has_moved, &gates)?;
     let has_rest = request_queues(conn, lines, has_moved, &gates.shares)?;
     Ok(Some(LetThrough {
         left_over: lines.iter().filter(|line| line.is_locked).count() + gates.shares.left.len(),
         has_rest: has_rest || lines.iter().any(Line::has_more),
-        emptied: lines.iter().filter(|line| line.has_emptied()).count(),
+        followed: lines.iter().filter(|line| line.has_emptied()).count() + gone_on,
         ready: passed.ready,
         full,
     }))

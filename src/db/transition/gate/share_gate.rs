@@ -15,15 +15,13 @@ use crate::db::table::shares::{
 use crate::db::table::wanted_keys::{self, GATE};
 use crate::db::transition::gate::fair_queue::{LATER, ShareGate};
 use crate::db::transition::gate::line::{self, Line, LineOrigin, SeenLines};
+use crate::db::transition::gate::watch::{GateWatch, UsedTimes};
 use crate::mutant;
 use diesel::QueryResult;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The most old jobs of a queue that one promotion has wait for their share.
 const MOST_OLD: i64 = 500;
-
-/// The number of jobs of tenants that have ended, and the time that they have taken, in microseconds.
-pub(crate) type UsedTimes = BTreeMap<ShareKey, (i64, i64)>;
 
 /// The use of a level by all.
 #[derive(Debug, Clone, Copy)]
@@ -56,8 +54,8 @@ impl ShareGates {
         conn: &mut Conn<'_>,
         seen: &mut SeenLines,
         wanted: BTreeSet<String>,
-        times: &mut UsedTimes,
-        (now, is_test): (i64, bool),
+        watch: &mut GateWatch,
+        now: i64,
     ) -> QueryResult<Self> {
         let of_lines = seen.lines.iter();
         let of_lines = of_lines.filter_map(|line| Some(line.gates.share.as_ref()?.queue.clone()));
@@ -74,15 +72,15 @@ impl ShareGates {
             locked: all.into_iter().filter(is_locked).collect(),
             ..ShareGates::default()
         };
-        gates.read(conn, is_test)?;
+        gates.read(conn, watch)?;
         gates.left = wanted.difference(&gates.locked).cloned().collect();
-        gates.count_times(conn, times)?;
+        gates.count_times(conn, &mut watch.times)?;
         gates.leave_waiting(conn, seen)?;
         gates.add_lines(conn, seen)?;
         Ok(gates)
     }
 
-    fn read(&mut self, conn: &mut Conn<'_>, is_test: bool) -> QueryResult<()> {
+    fn read(&mut self, conn: &mut Conn<'_>, watch: &GateWatch) -> QueryResult<()> {
         let (rows, locked) = shares::read(conn, &self.locked)?;
         self.locked.retain(|queue| !locked.contains(queue));
         let promised: Vec<i64> = rows
@@ -94,14 +92,15 @@ impl ShareGates {
             true => BTreeMap::new(),
             false => shares::unstarted(conn, &promised)?,
         };
-        if is_test {
+        if watch.has_no_tick {
             // No worker has stored a class, and the drain of a test has all.
             unstarted
                 .values_mut()
                 .for_each(|is_coming| *is_coming = true);
         }
         for row in rows {
-            let mut gate = ShareGate::of(row, &unstarted, self.now);
+            let demand = watch.demand(&row.queue_name);
+            let mut gate = ShareGate::of(row, &unstarted, demand, self.now);
             gate.give_up(conn, self.now)?;
             if let Some(from) = gate.row.starting_from {
                 let queue = &gate.row.queue_name;

@@ -293,6 +293,7 @@ impl Poller {
             self.wakeups.note_found(&self.session);
         }
         let has_shares = self.session.note_shares(&jobs);
+        let demand = size.max_jobs.saturating_sub(jobs.len());
         let classes = self.plan.classes();
         // Rows that Ruby made ready name no class, and are claimed whatever it is.
         let has_paused =
@@ -305,7 +306,7 @@ impl Poller {
         let is_due = self.session.wanted.is_due() || is_rate_due;
         let may_promote = !there_is_more || self.session.may_promote(has_shares);
         let promotes = is_due || ((is_wanted || has_shares) && may_promote);
-        let has_promoted = promotes && self.session.promote_to_claim();
+        let has_promoted = promotes && self.session.promote_to_claim(demand);
         if there_is_more || has_promoted {
             PollResult::Full
         } else {
