@@ -1,7 +1,6 @@
 //! The line in which a job waits that passes several gates at once, or that of a share or of a rate.
 
 use crate::db::model::new_row::NewRow;
-use std::fmt::Write;
 
 /// The characters between the keys of a line, and before its concurrency key. No key of a rate has a control character, no
 /// tenant, and no queue whose threads are shared.
@@ -36,6 +35,11 @@ impl ShareOf {
         format!("{FAIR}{queue}")
     }
 
+    /// Returns the name of the line of jobs of a tenant that have no other gate.
+    pub(crate) fn line(queue: &str, tenant: &str) -> String {
+        format!("{FAIR}{queue}{TENANT}{tenant}")
+    }
+
     /// Returns the queue of such a name.
     pub(crate) fn queue_of(name: &str) -> Option<&str> {
         let queue = name.strip_prefix(FAIR)?;
@@ -48,7 +52,7 @@ impl GateLine {
     pub(crate) fn name(&self) -> String {
         let mut name = String::new();
         if let Some(ShareOf { queue, tenant }) = &self.share {
-            let _ = write!(name, "{FAIR}{queue}{TENANT}{tenant}");
+            name.push_str(&ShareOf::line(queue, tenant));
         }
         for key in &self.rates {
             if !name.is_empty() {

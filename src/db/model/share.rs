@@ -87,8 +87,10 @@ impl ShareUse {
         self.pass = self.pass.saturating_add(self.share_of(cost));
     }
 
+    /// Returns what a cost adds. Each job adds something, or its tenant's turn would never end.
     fn share_of(&self, cost: i64) -> i64 {
-        cost / self.weight.max(1)
+        let share = cost / self.weight.max(1);
+        if cost > 0 { share.max(1) } else { share }
     }
 
     /// Corrects what was added for jobs by an estimate, now that they have run for `micros` together. Returns the
@@ -230,6 +232,11 @@ mod tests {
         // Its jobs take a fourth of the time.
         assert_eq!(turns(&[(0, &new, 40), (0, &new, 10)]), [2, 7]);
         assert_eq!(turns(&[(5, &new, 10), (0, &old, 10)]), [0, 9]);
+        // A job of its takes less than a microsecond for each unit of its weight.
+        assert_eq!(
+            turns(&[(0, &used(0, 1_000), 10), (0, &used(4, 1_000), 10)]),
+            [7, 2]
+        );
         assert_eq!(turns(&[(0, &used(i64::MAX, 1), 10); 2]), [9, 0]);
     }
 

@@ -42,10 +42,7 @@ pub(crate) const SHARES: [(&str, Work); 2] = [
     ("count what tenants have used", |conn, _| {
         let key = ("fair".to_owned(), 0, "acme".to_owned());
         shares::store(conn, &[("fair", 0, "acme", 7, 7)])?;
-        assert_eq!(
-            shares::used(conn, &BTreeSet::from([(&key, "line")]))?.len(),
-            1
-        );
+        assert_eq!(shares::used(conn, &BTreeSet::from([&key]))?.len(), 1);
         shares::floors(conn, &BTreeSet::from([("fair".to_owned(), 0)]))?;
         shares::unstarted(conn, &[1, 2])?;
         shares::waiting_among(conn, &[["line"]])?;

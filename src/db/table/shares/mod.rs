@@ -12,6 +12,7 @@ pub(crate) use status::{list_queues, list_tenants};
 use crate::db::conn::connection::Conn;
 use crate::db::conn::dialect::{Dialect, id_list};
 use crate::db::conn::statement::Statement;
+use crate::db::model::gate_line::ShareOf;
 use crate::db::table::rates::{REFUSED, STEPS, bind_texts, is_one_of, micros_now};
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Bool, Integer, Nullable, Text};
@@ -254,16 +255,13 @@ pub(crate) struct ShareRow {
     pub(crate) mean: Option<i64>,
     #[diesel(sql_type = Nullable<Integer>)]
     pub(crate) weight: Option<i32>,
-    /// The use that its line has noted, if that waits.
+    /// The use that its line without other gates has noted, if that waits.
     #[diesel(sql_type = Nullable<BigInt>)]
     pub(crate) noted: Option<i64>,
 }
 
-/// Returns what these have used, and their weights: once for each line beside a key.
-pub(crate) fn used(
-    conn: &mut Conn<'_>,
-    keys: &BTreeSet<(&ShareKey, &str)>,
-) -> QueryResult<Vec<ShareRow>> {
+/// Returns what these have used, and their weights.
+pub(crate) fn used(conn: &mut Conn<'_>, keys: &BTreeSet<&ShareKey>) -> QueryResult<Vec<ShareRow>> {
     if keys.is_empty() {
         return Ok(Vec::new());
     }
@@ -284,9 +282,10 @@ pub(crate) fn used(
         share("pass"),
         share("mean"),
     );
-    let keys = keys
-        .iter()
-        .map(|((queue, priority, tenant), line)| (queue, priority, tenant, line));
+    let keys = keys.iter().map(|(queue, priority, tenant)| {
+        let line = ShareOf::line(queue, tenant);
+        (queue, priority, tenant, line)
+    });
     let keys = serde_json::to_string(&keys.collect::<Vec<_>>()).unwrap_or_default();
     Statement::new(text).bind(keys).load(conn)
 }

@@ -143,9 +143,7 @@ impl ShareGates {
                 (found, key)
             })
             .collect();
-        let keys = found
-            .iter()
-            .filter_map(|(found, key)| Some((key.as_ref()?, &*found.line)));
+        let keys = found.iter().filter_map(|(_, key)| key.as_ref());
         self.read_uses(conn, keys.collect())?;
         let known: BTreeSet<String> = seen.lines.iter().map(|line| line.name.clone()).collect();
         let mut added: Vec<Line> = Vec::new();
@@ -196,7 +194,7 @@ impl ShareGates {
             .partition(|((queue, ..), _)| self.locked.contains(queue));
         *times = later;
         now.retain(|(queue, ..), _| self.is_by_time(queue));
-        self.read_uses(conn, now.keys().map(|key| (key, "")).collect())?;
+        self.read_uses(conn, now.keys().collect())?;
         for (key, (jobs, micros)) in now {
             let Some(gate) = self.queues.get_mut(&key.0) else {
                 continue;
@@ -222,20 +220,16 @@ impl ShareGates {
         let of_jobs = jobs.iter().filter_map(|job| {
             let line = *by_name.get(&*job.line)?;
             self.gate_of(line)?;
-            Some((key_of(line, job.priority)?, &*line.name))
+            key_of(line, job.priority)
         });
-        let keys: BTreeSet<(ShareKey, &str)> = of_jobs.collect();
-        self.read_uses(conn, keys.iter().map(|(key, line)| (key, *line)).collect())
+        let keys: BTreeSet<ShareKey> = of_jobs.collect();
+        self.read_uses(conn, keys.iter().collect())
     }
 
-    /// Reads what these have used, with what their lines have noted, unless that is known.
-    fn read_uses(
-        &mut self,
-        conn: &mut Conn<'_>,
-        mut keys: BTreeSet<(&ShareKey, &str)>,
-    ) -> QueryResult<()> {
-        keys.retain(|(key, _)| !self.used.contains_key(*key));
-        let levels = keys.iter().map(|(key, _)| (key.0.clone(), key.1));
+    /// Reads what these have used, unless that is known.
+    fn read_uses(&mut self, conn: &mut Conn<'_>, mut keys: BTreeSet<&ShareKey>) -> QueryResult<()> {
+        keys.retain(|key| !self.used.contains_key(*key));
+        let levels = keys.iter().map(|key| (key.0.clone(), key.1));
         let levels: BTreeSet<Level> = levels
             .filter(|level| !self.floors.contains_key(level))
             .collect();
@@ -246,9 +240,8 @@ impl ShareGates {
             if row.pass.is_some() {
                 self.stored.insert(key.clone());
             }
-            let found = self.use_of(row);
-            let used = self.used.entry(key).or_insert_with(|| found.clone());
-            used.pass = used.pass.max(found.pass);
+            let used = self.use_of(row);
+            self.used.insert(key, used);
         }
         Ok(())
     }
