@@ -36,6 +36,17 @@ pub(crate) fn drain(
     move_jobs(run, place.url(), &database, setup)
 }
 
+/// Returns a worker with a dispatcher beside it, as in every installation.
+pub(crate) fn beside_dispatcher(run: &BenchRun, runs: u64) -> Setup {
+    Setup {
+        threads: run.settings.threads,
+        runs,
+        delete: false,
+        dispatcher: true,
+        queue: "*",
+    }
+}
+
 /// Starts a worker on these tables.
 pub(crate) fn move_jobs(
     run: &BenchRun,

@@ -144,9 +144,10 @@ pub fn check(place: &Place, violations: &mut Violations) -> Result<()> {
         let (last, counts) = rounds.entry(round.cast_unsigned()).or_default();
         let mut now = counts.last().copied().unwrap_or_default();
         now[usize::try_from(tenant)?] += 1;
-        match last.replace(at) == Some(at) {
-            true => *counts.last_mut().expect("a turn came before") = now,
-            false => counts.push(now),
+        let is_same = last.replace(at) == Some(at);
+        match counts.last_mut().filter(|_| is_same) {
+            Some(counted) => *counted = now,
+            None => counts.push(now),
         }
     }
     for (round, (_, counts)) in &rounds {

@@ -66,7 +66,7 @@ fn by_many(run: &BenchRun) -> Result<Vec<FigureValue>> {
     for _ in 0..PROCESSES {
         let setup = Setup {
             threads: run.settings.threads.div_ceil(PROCESSES),
-            ..setup(run, u64::MAX)
+            ..drains::beside_dispatcher(run, u64::MAX)
         };
         programs.push(Program::start(place.url(), setup)?);
     }
@@ -88,24 +88,16 @@ fn finished(database: &Database) -> Result<u64> {
         .cast_unsigned())
 }
 
-fn setup(run: &BenchRun, runs: u64) -> Setup {
-    Setup {
-        threads: run.settings.threads,
-        runs,
-        delete: false,
-        dispatcher: true,
-        queue: "*",
-    }
-}
-
-/// Drains jobs with rates. Besides the worker there is a dispatcher, as in every installation.
+/// Drains jobs with rates.
 fn drain(
     run: &BenchRun,
     jobs: u32,
     make: impl Fn(u64) -> Result<NewJob>,
 ) -> Result<Vec<FigureValue>> {
-    let cost = drains::drain(run, setup(run, jobs.into()), |database: &Database| {
-        drains::fill(&mut database.connect()?, jobs, &make)
-    })?;
+    let cost = drains::drain(
+        run,
+        drains::beside_dispatcher(run, jobs.into()),
+        |database: &Database| drains::fill(&mut database.connect()?, jobs, &make),
+    )?;
     Ok(drains::rate(&cost))
 }

@@ -12,7 +12,6 @@ use crate::laboratory::comparison::{Comparison, FigureValue};
 use crate::laboratory::drains;
 use crate::laboratory::jobs::{Sleep, Stamp, nothing};
 use crate::laboratory::program::{Program, until_idle};
-use crate::laboratory::role::Setup;
 use crate::laboratory::run::BenchRun;
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Text};
@@ -56,25 +55,19 @@ pub(crate) fn comparisons(run: &BenchRun) -> Vec<Comparison> {
     all
 }
 
-fn setup(run: &BenchRun, runs: u64) -> Setup {
-    Setup {
-        threads: run.settings.threads,
-        runs,
-        delete: false,
-        dispatcher: true,
-        queue: "*",
-    }
-}
-
 fn drain(
     run: &BenchRun,
     jobs: u32,
     make: impl Fn(u64) -> Result<NewJob>,
 ) -> Result<Vec<FigureValue>> {
-    let cost = drains::drain(run, setup(run, jobs.into()), |database: &Database| {
-        share(&mut database.connect()?, QUEUE, ShareBy::Jobs)?;
-        drains::fill(&mut database.connect()?, jobs, &make)
-    })?;
+    let cost = drains::drain(
+        run,
+        drains::beside_dispatcher(run, jobs.into()),
+        |database: &Database| {
+            share(&mut database.connect()?, QUEUE, ShareBy::Jobs)?;
+            drains::fill(&mut database.connect()?, jobs, &make)
+        },
+    )?;
     Ok(drains::rate(&cost))
 }
 
@@ -95,7 +88,7 @@ fn turns(run: &BenchRun, sleep: Duration, least: u32) -> Result<Vec<FigureValue>
         ((depth / sleep.as_secs_f64()) as u32).max(least),
         &flood,
     )?;
-    let mut program = Program::start(place.url(), setup(run, u64::MAX))?;
+    let mut program = Program::start(place.url(), drains::beside_dispatcher(run, u64::MAX))?;
     program.nudge()?;
     let mut times = Vec::new();
     for sample in 0..=samples {
@@ -138,7 +131,7 @@ fn evenness(run: &BenchRun, by: ShareBy) -> Result<Vec<FigureValue>> {
     let jobs = run.jobs(20_000);
     drains::drain(
         run,
-        setup(run, u64::from(jobs / 4)),
+        drains::beside_dispatcher(run, u64::from(jobs / 4)),
         |database: &Database| {
             let mut connection = database.connect()?;
             share(&mut connection, QUEUE, by)?;

@@ -232,7 +232,7 @@ mod tests {
         // Its jobs take a fourth of the time.
         assert_eq!(turns(&[(0, &new, 40), (0, &new, 10)]), [2, 7]);
         assert_eq!(turns(&[(5, &new, 10), (0, &old, 10)]), [0, 9]);
-        // A job of its takes less than a microsecond for each unit of its weight.
+        // A job takes less than a microsecond for each unit of the weight.
         assert_eq!(
             turns(&[(0, &used(0, 1_000), 10), (0, &used(4, 1_000), 10)]),
             [7, 2]

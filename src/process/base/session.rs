@@ -71,7 +71,8 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 const SHORTEST_PAUSE: Duration = Duration::from_millis(25);
 const REPORT_EVERY: Duration = Duration::from_secs(10);
 
-/// The most requests of one promotion: some milliseconds of work. While more wait, each takes twice as many as the one before.
+/// The most requests of one promotion: some milliseconds of work. While more wait, and lines among them, each takes twice as
+/// many as the one before.
 const REQUESTS: RangeInclusive<usize> = 100..=500;
 
 /// The most promotions in a row: one for the end of a batch, one for what follows, and so on for the batches around it.
@@ -315,7 +316,8 @@ impl Session {
     fn promote_once(&mut self) -> Promoted {
         self.promoted_at = Some(clock::instant());
         let search = self.wanted.begin();
-        let requests = self.requests;
+        // Fewer again, unless this one says otherwise: it may fail for being too large.
+        let requests = std::mem::replace(&mut self.requests, *REQUESTS.start());
         let mut fronts = std::mem::take(&mut self.fronts);
         let mut gates = std::mem::take(&mut self.gates);
         gates.is_due = self.context.next_rate.is_due();
@@ -352,8 +354,9 @@ impl Session {
         let why = promoted.refused.iter();
         why.for_each(|why| self.report("promote blocked jobs", why));
         let is_full = promoted.requests >= requests;
-        let next = if is_full { 2 * requests } else { 0 };
-        self.requests = next.clamp(*REQUESTS.start(), *REQUESTS.end());
+        if is_full && promoted.has_gates {
+            self.requests = (2 * requests).min(*REQUESTS.end());
+        }
         self.wanted.end(search, promoted.search_took, is_full, last);
         self.report_discarded(&promoted.discarded);
         promoted

@@ -54,9 +54,14 @@ impl ShareGate {
         for jobs in &mut promised {
             jobs.retain(|job| unstarted.contains_key(job));
         }
+        let started = before - count(&promised);
+        if started > 0 {
+            // The queue moves: those that no worker starts take no places of others.
+            let is_coming = |job: &i64| unstarted.get(job) == Some(&true);
+            promised.iter_mut().for_each(|jobs| jobs.retain(is_coming));
+        }
         let is_held_back = is_held_back(&mut promised, unstarted);
         let (ready, elapsed) = (count(&promised), now.saturating_sub(row.looked_at));
-        let started = before - ready;
         let places = share::places(row.places, started, elapsed);
         let most = places.max(demand.min(MOST_PLACES));
         let moved_at = match started > 0 || ready == 0 || row.moved_at > now {

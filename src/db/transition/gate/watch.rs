@@ -58,12 +58,13 @@ impl GateWatch {
         if self.is_due {
             queues.extend(shares::due(conn, most, self.has_no_tick)?);
         }
-        let is_refused = |queue: &String| {
-            let at = self.refused.get(queue);
-            at.is_some_and(|at| at.elapsed() < LEFT_FOR)
-        };
-        queues.retain(|queue| !is_refused(queue));
+        queues.retain(|queue| !self.is_left(queue));
         Ok(queues)
+    }
+
+    fn is_left(&self, queue: &str) -> bool {
+        let at = self.refused.get(queue);
+        at.is_some_and(|at| at.elapsed() < LEFT_FOR)
     }
 
     /// Returns how many jobs of a queue this process can start at once: of one of which it has started jobs.
@@ -76,12 +77,13 @@ impl GateWatch {
 
     /// Leaves a queue for a while, as the database has refused a look at it.
     pub(crate) fn refuse(&mut self, queue: &str) {
+        self.refused.retain(|_, at| at.elapsed() < LEFT_FOR);
         self.refused.insert(queue.to_owned(), clock::instant());
     }
 
     /// Returns whether one of these is left.
     pub(crate) fn has_refused(&self, queues: &BTreeSet<String>) -> bool {
-        queues.iter().any(|queue| self.refused.contains_key(queue))
+        queues.iter().any(|queue| self.is_left(queue))
     }
 
     /// Reads the database's clock if rates may be due, or if a promotion has noticed a step of it. Returns whether it was
@@ -98,5 +100,24 @@ impl GateWatch {
     /// Returns whether a promotion has noticed a step of the clock, and must be repeated.
     pub(crate) fn wants_clock(&self) -> bool {
         self.wants_clock
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Or a request that is refused later would be taken for it, again and again.
+    #[test]
+    fn a_refusal_is_forgotten_after_a_while() {
+        let mut watch = GateWatch::default();
+        let queues = BTreeSet::from(["mail".to_owned()]);
+        watch.refuse("mail");
+        assert!(watch.has_refused(&queues));
+        let before = clock::instant().checked_sub(LEFT_FOR).unwrap();
+        watch.refused.insert("mail".to_owned(), before);
+        assert!(!watch.has_refused(&queues));
+        watch.refuse("other");
+        assert_eq!(watch.refused.len(), 1);
     }
 }
